@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* One counter for each reason. Per CPU, so that counting shares no cache line and needs no atomic operation. */
+#pragma once
+
+/* The reasons that no policy changes have the first slots: the checks from 0 on, then these. Rules follow. */
+enum slot {
+	SLOT_NOT_IP = 62,
+	SLOT_DEFAULT = 63,
+	SLOT_RULES = 64,
+};
+
+enum verdict {
+	VERDICT_PASS,
+	VERDICT_DROP,
+};
+
+/* A decision is a slot and a verdict in one number, as generated code returns it. */
+#define DECISION(slot, verdict) ((slot) << 8 | (verdict))
+
+struct counter {
+	__u64 packets;
+	__u64 octets;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1024);
+	__type(key, __u32);
+	__type(value, struct counter);
+} counters SEC(".maps");
+
+static __always_inline void count(__u32 decision, __u32 octets)
+{
+	__u32 slot = decision >> 8;
+	struct counter *c = bpf_map_lookup_elem(&counters, &slot);
+
+	if (!c)
+		return;
+	c->packets++;
+	c->octets += octets;
+}

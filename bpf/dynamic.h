@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * The sets that are filled at run time. One writer in user space at a time (it holds a lock), readers here; an entry
+ * counts while its expiry lies ahead, whether or not any process is alive.
+ */
+#pragma once
+
+enum {
+	MAX_DYNAMIC_SETS = 8,
+	DYNAMIC_LENGTHS = 8, /* distinct prefix lengths of one family in one set */
+};
+
+struct dynamic_info {
+	__u64 seed;
+	__u32 base; /* the set's first bucket */
+	__u32 mask; /* its buckets, a power of two, less 1 */
+	__u32 capacity;
+	__u32 entries;
+	__u8 count[2];                      /* how many lengths are in use, IPv4 and IPv6 */
+	__u8 lengths[2][DYNAMIC_LENGTHS];   /* prefix length + 1, in the 128-bit form */
+	__u8 reserved[22];
+};
+
+struct dynamic_info dynamic_info[MAX_DYNAMIC_SETS] SEC(".data.dynamic");
+
+/* Which sets rules ask for sources and for destinations, and the one that holds the host's own addresses: bits. */
+const volatile __u32 dynamic_src_sets;
+const volatile __u32 dynamic_dst_sets;
+const volatile __u32 local_set;
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct bucket);
+} dynamic SEC(".maps");
+
+/* Seconds of CLOCK_MONOTONIC. The coarse clock costs a tenth of the exact one and is at most a tick behind. */
+static __always_inline __u32 now_seconds(void)
+{
+	return bpf_ktime_get_coarse_ns() / 1000000000;
+}
+
+/*
+ * Whether a set has an address. A function of its own to the verifier, which so walks the loops once. An IPv6 address
+ * that maps an IPv4 one (RFC 4291, 2.5.5.2) is not that one, whose entries it must not find.
+ */
+__noinline __u32 is_member(__u32 number, __u64 hi, __u64 lo, __u32 v6)
+{
+	struct dynamic_info *set = &dynamic_info[number & (MAX_DYNAMIC_SETS - 1)];
+	struct address a = { hi, lo };
+	bool mapped;
+
+	v6 &= 1;
+	mapped = v6 && !hi && lo >> 32 == 0xffff;
+	for (int i = 0; i < DYNAMIC_LENGTHS; i++) {
+		__u32 length, expiry;
+
+		if (i >= set->count[v6])
+			return 0;
+		length = set->lengths[v6][i];
+		if (mapped && length > 96)
+			continue;
+		if (find_prefix(&dynamic, set->base, set->mask, set->seed, masked(a, length - 1), length, &expiry) &&
+		    (!expiry || expiry > now_seconds()))
+			return 1;
+	}
+	return 0;
+}
+
+/* Returns which of the given sets have the address, a bit each. sets is a constant to the verifier. */
+static __always_inline __u32 dynamic_sets(struct address a, bool v6, __u32 sets)
+{
+	__u32 members = 0;
+
+#pragma unroll
+	for (int i = 0; i < MAX_DYNAMIC_SETS; i++)
+		if (sets >> i & 1)
+			members |= (is_member(i, a.hi, a.lo, v6) & 1) << i;
+	return members;
+}

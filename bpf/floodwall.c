@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * The datapath: parse, check, classify the addresses, let the policy decide, count the reason, act.
+ *
+ * The C parses and acts, generated code decides: when a policy is loaded, the body of decide() below is replaced by
+ * instructions that internal/compile makes for it.
+ */
+#include <linux/bpf.h>
+#include <linux/if_ether.h>
+#include <linux/ip.h>
+#include <linux/ipv6.h>
+#include <linux/tcp.h>
+#include <linux/udp.h>
+#include <linux/in.h>
+#include <stdbool.h>
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_endian.h>
+
+#include "check.h"
+#include "packet.h"
+#include "count.h"
+#include "parse.h"
+#include "l4.h"
+#include "address.h"
+#include "classify.h"
+#include "dynamic.h"
+#include "explain.h"
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";
+
+/* Whether any rule asks for the class of the source and of the destination. Constants to the verifier. */
+const volatile bool classify_src;
+const volatile bool classify_dst;
+
+/* The decision when nothing matched. */
+const volatile __u32 default_decision;
+
+/*
+ * The placeholder for the rules. It must look as if it read the packet and could return anything, or else the compiler
+ * drops the argument, the stores before the call, and what follows from the result. It is a function of its own to the
+ * verifier, so the rules are verified once, whatever leads here; the price is that the argument might be null.
+ */
+__noinline __u32 decide(struct packet *p)
+{
+	__u32 decision = default_decision;
+
+	asm volatile("" : "+r"(decision) : "r"(p) : "memory");
+	return decision;
+}
+
+static __always_inline enum kind parse(struct xdp_md *ctx, struct frame *f)
+{
+	struct cursor c = {
+		.pos = (void *)(long)ctx->data,
+		.end = (void *)(long)ctx->data_end,
+	};
+	enum kind kind = KIND_NOT_IP;
+	bool whole = true;
+	__u32 claimed = 0;
+	__be16 ethertype;
+
+	f->failed = 0;
+	f->octets = c.linear = c.end - c.pos;
+	f->packet.port = f->packet.sport = PORT_NONE;
+	f->packet.flags = FLAGS_NONE;
+	f->packet.icmp = ICMP_NONE;
+	f->packet.fragment = FRAGMENT_NONE;
+
+	ethertype = parse_ethernet(&c, f);
+	if (ethertype == bpf_htons(ETH_P_IP)) {
+		kind = parse_ipv4(ctx, &c, f);
+		whole = f->packet.fragment != FRAGMENT_LATER;
+	} else if (ethertype == bpf_htons(ETH_P_IPV6)) {
+		kind = parse_ipv6(ctx, &c, f, &claimed);
+		if (kind == KIND_IP)
+			whole = parse_extensions(ctx, &c, f, claimed);
+	}
+	if (kind != KIND_IP)
+		return kind;
+	check_addresses(f);
+	if (whole)
+		parse_l4(ctx, &c, f);
+	return kind;
+}
+
+static __always_inline void classify_addresses(struct frame *f)
+{
+	bool v6 = f->packet.family;
+	__u32 src_sets = dynamic_src_sets, dst_sets = dynamic_dst_sets;
+
+	if (enabled(CHECK_OWN_SOURCE))
+		src_sets |= local_set;
+	f->packet.src_class = classify_src ? classify(f->src, v6) : 0;
+	f->packet.dst_class = classify_dst ? classify(f->dst, v6) : 0;
+	f->packet.src_dynamic = src_sets ? dynamic_sets(f->src, v6, src_sets) : 0;
+	f->packet.dst_dynamic = dst_sets ? dynamic_sets(f->dst, v6, dst_sets) : 0;
+	fail_if(f->failed, CHECK_OWN_SOURCE, f->packet.src_dynamic & local_set);
+}
+
+static __always_inline __u32 judge(struct xdp_md *ctx, struct frame *f)
+{
+	enum kind kind = parse(ctx, f);
+
+	/* Spare the addresses of a packet that fails a check, unless they might fail one that is reported first. */
+	if (kind == KIND_IP && (enabled(CHECK_OWN_SOURCE) || !(opaque(f->failed) & enabled_checks)))
+		classify_addresses(f);
+	f->failed = opaque(f->failed) & enabled_checks;
+	if (f->failed)
+		return DECISION(lowest_bit(f->failed), VERDICT_DROP);
+	if (kind == KIND_NOT_IP)
+		return DECISION(SLOT_NOT_IP, VERDICT_PASS);
+	if (kind == KIND_MALFORMED)
+		return default_decision;
+	return decide(&f->packet);
+}
+
+SEC("xdp")
+int floodwall(struct xdp_md *ctx)
+{
+	struct frame f;
+	__u32 decision = judge(ctx, &f);
+
+	if (answer_question(ctx, decision))
+		return XDP_PASS;
+	count(decision, f.octets);
+	return (decision & 0xff) == VERDICT_DROP ? XDP_DROP : XDP_PASS;
+}

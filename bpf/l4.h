@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* The parsers of TCP, UDP, ICMP and ICMPv6, and the checks that go with them. */
+#pragma once
+
+enum {
+	TCP_FIN = 0x01,
+	TCP_SYN = 0x02,
+	TCP_RST = 0x04,
+	TCP_PSH = 0x08,
+	TCP_ACK = 0x10,
+	TCP_URG = 0x20,
+	TCP_ECE = 0x40,
+	TCP_CWR = 0x80,
+};
+
+/* The start of every ICMP and ICMPv6 message. */
+struct icmp_header {
+	__u8 type;
+	__u8 code;
+	__be16 checksum;
+	__be32 rest;
+};
+
+#define FLAGS(f) (BIT(f) | BIT((f) | TCP_PSH))
+
+/*
+ * The flags that may stand together, a bit for each value of the lower six: tcp_valid_flags of the kernel's
+ * net/netfilter/nf_conntrack_proto_tcp.c. PSH, ECE and CWR may stand with any.
+ */
+static __always_inline bool tcp_flags_valid(__u32 flags)
+{
+	const __u64 valid = FLAGS(TCP_SYN) | FLAGS(TCP_SYN | TCP_URG) | FLAGS(TCP_SYN | TCP_ACK) |
+			    FLAGS(TCP_RST) | FLAGS(TCP_RST | TCP_ACK) | FLAGS(TCP_FIN | TCP_ACK) |
+			    FLAGS(TCP_FIN | TCP_ACK | TCP_URG) | FLAGS(TCP_ACK) | FLAGS(TCP_ACK | TCP_URG);
+
+	return valid >> (flags & 0x3f) & 1;
+}
+
+/* What the options of a SYN at an offset of the frame fail. Like ipv4_options a function of its own to the verifier. */
+__noinline __u64 syn_options(struct xdp_md *ctx, __u32 offset, __u32 length)
+{
+	void *end = (void *)(long)ctx->data_end;
+	__u8 *option = (void *)(long)ctx->data + (offset & 0x7fff);
+	__u64 failed = 0;
+	bool mss = false;
+	__u32 at = 0;
+
+	for (int i = 0; i < MAX_TCP_OPTIONS; i++) {
+		__u8 size;
+
+		if (at >= length || at >= MAX_TCP_OPTIONS || (void *)(option + at + 1) > end || option[at] == 0)
+			break;
+		if (option[at] == 1) {
+			at = opaque(at + 1);
+			continue;
+		}
+		size = at + 2 <= length && (void *)(option + at + 2) <= end ? option[at + 1] : 0;
+		if (size < 2 || at + size > length) {
+			failed |= BIT(CHECK_TCP_OPTIONS);
+			break;
+		}
+		mss = mss || option[at] == 2;
+		at = opaque(at + size);
+	}
+	return mss ? failed : failed | BIT(CHECK_SYN_NO_MSS);
+}
+
+static __always_inline void check_syn(struct xdp_md *ctx, struct cursor *c, struct frame *f, struct tcphdr *tcp,
+				      __u32 header)
+{
+	fail_if(f->failed, CHECK_SYN_DATA, c->left > header);
+	fail_if(f->failed, CHECK_SYN_LOW_PORT, bpf_ntohs(tcp->source) < 1024);
+	fail_if(f->failed, CHECK_SYN_WINDOW_ZERO, !tcp->window);
+	if (header < sizeof(*tcp) || header > c->left)
+		return;
+	if (header == sizeof(*tcp))
+		fail_if(f->failed, CHECK_SYN_NO_MSS, true);
+	else if (enabled(CHECK_TCP_OPTIONS) || enabled(CHECK_SYN_NO_MSS))
+		f->failed |= syn_options(ctx, offset_of(c) + sizeof(*tcp), header - sizeof(*tcp));
+}
+
+static __always_inline void parse_tcp(struct xdp_md *ctx, struct cursor *c, struct frame *f)
+{
+	struct tcphdr *tcp = c->pos;
+	__u32 header, flags;
+
+	if (c->left < sizeof(*tcp) || (void *)(tcp + 1) > c->end) {
+		f->failed |= cut_short(f->packet.fragment);
+		return;
+	}
+	flags = ((__u8 *)tcp)[13];
+	f->packet.port = bpf_ntohs(tcp->dest);
+	f->packet.sport = bpf_ntohs(tcp->source);
+	f->packet.flags = flags;
+
+	header = tcp->doff * 4;
+	fail_if(f->failed, CHECK_TCP_HEADER, header < sizeof(*tcp));
+	if (header > c->left) {
+		if (f->packet.fragment == FRAGMENT_FIRST)
+			fail_if(f->failed, CHECK_TINY_FRAGMENT, true);
+		else
+			fail_if(f->failed, CHECK_TCP_HEADER, true);
+	}
+	fail_if(f->failed, CHECK_TCP_FLAGS, !tcp_flags_valid(flags));
+	fail_if(f->failed, CHECK_PORT_ZERO, !tcp->source || !tcp->dest);
+	fail_if(f->failed, CHECK_ACK_ZERO, (flags & TCP_ACK) && !tcp->ack_seq);
+	if ((flags & (TCP_SYN | TCP_ACK)) == TCP_SYN)
+		check_syn(ctx, c, f, tcp, header);
+}
+
+/* The ports of services that answer with much more than they were asked, and to anyone (US-CERT TA14-017A). */
+static __always_inline bool is_reflector(__u32 port)
+{
+	switch (port) {
+	case 17:    /* quote of the day */
+	case 19:    /* chargen */
+	case 69:    /* TFTP */
+	case 111:   /* portmap */
+	case 137:   /* NetBIOS name service */
+	case 161:   /* SNMP */
+	case 389:   /* CLDAP */
+	case 427:   /* SLP */
+	case 520:   /* RIP */
+	case 623:   /* IPMI */
+	case 1434:  /* MS SQL browser */
+	case 1900:  /* SSDP */
+	case 3283:  /* Apple remote desktop */
+	case 3702:  /* WS-Discovery */
+	case 5093:  /* Sentinel */
+	case 5353:  /* mDNS */
+	case 5683:  /* CoAP */
+	case 10001: /* Ubiquiti discovery */
+	case 11211: /* memcached */
+	case 37810: /* DHDiscover */
+		return true;
+	}
+	return false;
+}
+
+static __always_inline void parse_udp(struct cursor *c, struct frame *f)
+{
+	struct udphdr *udp = c->pos;
+	__u32 length;
+
+	if (c->left < sizeof(*udp) || (void *)(udp + 1) > c->end) {
+		f->failed |= cut_short(f->packet.fragment);
+		return;
+	}
+	f->packet.port = PORT_UDP + bpf_ntohs(udp->dest);
+	f->packet.sport = PORT_UDP + bpf_ntohs(udp->source);
+	length = bpf_ntohs(udp->len);
+	fail_if(f->failed, CHECK_UDP_LENGTH,
+		length < sizeof(*udp) || (length > c->left && f->packet.fragment == FRAGMENT_NONE));
+	fail_if(f->failed, CHECK_PORT_ZERO, !udp->dest);
+	fail_if(f->failed, CHECK_UDP_SOURCE_ZERO, !udp->source);
+	fail_if(f->failed, CHECK_UDP6_CHECKSUM, f->packet.family && !udp->check);
+	if (enabled(CHECK_REFLECTOR_SOURCE))
+		fail_if(f->failed, CHECK_REFLECTOR_SOURCE, is_reflector(opaque(bpf_ntohs(udp->source))));
+}
+
+/* Source quench, redirect, timestamp, information and address mask, RFC 6633 and RFC 6918. */
+static __always_inline bool is_obsolete_icmp(__u32 type)
+{
+	return type == 4 || type == 5 || (type >= 13 && type <= 18);
+}
+
+static __always_inline void parse_icmp(struct cursor *c, struct frame *f)
+{
+	struct icmp_header *icmp = c->pos;
+	bool v6 = f->packet.family;
+
+	if (c->left < sizeof(*icmp) || (void *)(icmp + 1) > c->end) {
+		f->failed |= cut_short(f->packet.fragment);
+		return;
+	}
+	f->packet.icmp = (v6 ? ICMP_V6 : 0) | icmp->type << 8 | icmp->code;
+	fail_if(f->failed, CHECK_ICMP_TYPE, !v6 && is_obsolete_icmp(icmp->type));
+	fail_if(f->failed, CHECK_ICMP_LARGE, icmp->type == (v6 ? 128 : 8) && f->packet.length > 1024);
+	fail_if(f->failed, CHECK_ND_HOP_LIMIT,
+		v6 && icmp->type >= 133 && icmp->type <= 137 && f->packet.ttl != 255);
+}
+
+static __always_inline void parse_l4(struct xdp_md *ctx, struct cursor *c, struct frame *f)
+{
+	__u32 proto = f->packet.proto;
+
+	if (proto == IPPROTO_TCP)
+		parse_tcp(ctx, c, f);
+	else if (proto == IPPROTO_UDP)
+		parse_udp(c, f);
+	else if (proto == (f->packet.family ? IPPROTO_ICMPV6 : IPPROTO_ICMP))
+		parse_icmp(c, f);
+}

@@ -1,0 +1,368 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * The parsers. Each takes a cursor, checks the bounds first, notes what it finds in the frame, advances, and returns
+ * what follows. What they note is defined by internal/packet (Decode), against which every shape of frame is tested.
+ */
+#pragma once
+
+enum {
+	MAX_VLAN_TAGS = 2,
+	MAX_EXT_HEADERS = 6,
+	MAX_IP_OPTIONS = 40, /* octets, and so the most options */
+	MAX_TCP_OPTIONS = 40,
+};
+
+/* The place in the frame. left is how much of the packet follows pos, as its IP header says. */
+struct cursor {
+	void *pos;
+	void *end; /* of the frame's linear part */
+	__u32 linear; /* octets of that part */
+	__u32 left;
+};
+
+/* How far into the frame the cursor is. The verifier takes the difference to the end, but not to a start it reloaded. */
+static __always_inline __u32 offset_of(struct cursor *c)
+{
+	return c->linear - (__u32)(c->end - c->pos);
+}
+
+/* In words of 16 bits, to which frames are aligned; the kernel's struct ethhdr is packed, and read by octets. */
+struct ethernet {
+	__be16 destination[3];
+	__be16 source[3];
+	__be16 type;
+};
+
+struct vlan_tag {
+	__be16 tci;
+	__be16 ethertype;
+};
+
+struct extension {
+	__u8 next;
+	__u8 length;
+	__be16 field; /* of a fragment header: offset and flag */
+	__u8 rest[4];
+};
+
+static __always_inline bool is_vlan(__be16 ethertype)
+{
+	return ethertype == bpf_htons(ETH_P_8021Q) || ethertype == bpf_htons(ETH_P_8021AD);
+}
+
+/* Returns the EtherType, 0 for what is not to be looked into. */
+static __always_inline __be16 parse_ethernet(struct cursor *c, struct frame *f)
+{
+	struct ethernet *eth = c->pos;
+	__be16 ethertype;
+
+	if ((void *)(eth + 1) > c->end)
+		return 0;
+	c->pos = eth + 1;
+	fail_if(f->failed, CHECK_SOURCE_MAC, eth->source[0] & bpf_htons(0x0100)); /* the group bit */
+	f->packet.vlan = VLAN_NONE;
+	ethertype = eth->type;
+
+#pragma unroll
+	for (int i = 0; i < MAX_VLAN_TAGS; i++) {
+		struct vlan_tag *tag = c->pos;
+
+		if (!is_vlan(ethertype))
+			return ethertype;
+		if ((void *)(tag + 1) > c->end) {
+			fail_if(f->failed, CHECK_TRUNCATED, true);
+			return 0;
+		}
+		if (!i)
+			f->packet.vlan = bpf_ntohs(tag->tci) & 0xfff;
+		ethertype = tag->ethertype;
+		c->pos = tag + 1;
+	}
+	if (is_vlan(ethertype)) {
+		fail_if(f->failed, CHECK_VLAN_DEPTH, true);
+		return 0;
+	}
+	return ethertype;
+}
+
+/*
+ * Bounds the packet by what its header says of its length. A frame may be longer (padding); when it is shorter, the
+ * rest may lie in the fragments of a multi-buffer frame, which only a helper can tell.
+ */
+static __always_inline void limit_length(struct xdp_md *ctx, struct cursor *c, struct frame *f, __u32 length)
+{
+	__u32 linear = c->end - c->pos, rest;
+
+	c->left = length;
+	f->packet.length = length < 65535 ? length : 65535;
+	if (length <= linear)
+		return;
+	f->octets = bpf_xdp_get_buff_len(ctx);
+	rest = f->octets - (c->linear - linear);
+	if (length > rest) {
+		fail_if(f->failed, CHECK_TRUNCATED, true);
+		c->left = rest;
+	}
+}
+
+/*
+ * What the options at an offset of the frame fail. A function of its own to the verifier, which so walks the loop once
+ * and not again for each path that leads here; and only frames with options pay for the call.
+ */
+__noinline __u64 ipv4_options(struct xdp_md *ctx, __u32 offset, __u32 length)
+{
+	void *end = (void *)(long)ctx->data_end;
+	__u8 *option = (void *)(long)ctx->data + (offset & 0xff);
+	__u64 failed = 0;
+	__u32 at = 0;
+
+	for (int i = 0; i < MAX_IP_OPTIONS; i++) {
+		__u8 size;
+
+		if (at >= length || at >= MAX_IP_OPTIONS || (void *)(option + at + 1) > end || option[at] == 0)
+			break;
+		if (option[at] == 1) {
+			at = opaque(at + 1);
+			continue;
+		}
+		size = at + 2 <= length && (void *)(option + at + 2) <= end ? option[at + 1] : 0;
+		if (size < 2 || at + size > length) {
+			failed |= BIT(CHECK_IP_OPTIONS);
+			break;
+		}
+		if (option[at] == 131 || option[at] == 137) /* loose, strict source route */
+			failed |= BIT(CHECK_SOURCE_ROUTE);
+		else if (option[at] != 148) /* router alert, which IGMP carries */
+			failed |= BIT(CHECK_IP_OPTIONS);
+		at = opaque(at + size);
+	}
+	return failed;
+}
+
+/* Whether the sum of the IPv4 header at an offset of the frame is wrong. Like ipv4_options a function of its own. */
+__noinline int ipv4_checksum_wrong(struct xdp_md *ctx, __u32 offset, __u32 length)
+{
+	void *end = (void *)(long)ctx->data_end;
+	__be16 *word = (void *)(long)ctx->data + (offset & 0xff);
+	__u32 sum = 0;
+
+	for (int i = 0; i < 30; i++) {
+		if (i * 2 >= length || (void *)(word + i + 1) > end)
+			break;
+		sum += word[i];
+	}
+	sum = (sum & 0xffff) + (sum >> 16);
+	sum = (sum & 0xffff) + (sum >> 16);
+	return sum != 0xffff;
+}
+
+/* What a fragment of either family fails. past is where it ends in the whole packet. */
+static __always_inline __u64 check_fragment(__u32 proto, __u32 offset, __u32 past)
+{
+	__u64 failed = 0;
+
+	if (past > 65535)
+		failed |= BIT(CHECK_FRAGMENT_OVERFLOW);
+	if (offset && offset < sizeof(struct tcphdr) && proto == IPPROTO_TCP)
+		failed |= BIT(CHECK_TINY_FRAGMENT);
+	return failed;
+}
+
+static __always_inline enum kind parse_ipv4(struct xdp_md *ctx, struct cursor *c, struct frame *f)
+{
+	struct iphdr *ip = c->pos;
+	__u32 header, total, field, offset;
+
+	if ((void *)(ip + 1) > c->end) {
+		fail_if(f->failed, CHECK_TRUNCATED, true);
+		return KIND_MALFORMED;
+	}
+	header = ip->ihl * 4;
+	if (ip->version != 4 || header < sizeof(*ip)) {
+		fail_if(f->failed, CHECK_IP_HEADER, true);
+		return KIND_MALFORMED;
+	}
+	if (c->pos + header > c->end) {
+		fail_if(f->failed, CHECK_TRUNCATED, true);
+		return KIND_MALFORMED;
+	}
+	total = bpf_ntohs(ip->tot_len);
+	if (total < header) {
+		fail_if(f->failed, CHECK_IP_HEADER, true);
+		return KIND_MALFORMED;
+	}
+	limit_length(ctx, c, f, total);
+	f->packet.family = 0;
+	f->packet.proto = ip->protocol;
+	f->packet.ttl = ip->ttl;
+	f->packet.dscp = ip->tos >> 2;
+	f->src.hi = f->dst.hi = 0;
+	f->src.lo = 0xffff00000000 | bpf_ntohl(ip->saddr);
+	f->dst.lo = 0xffff00000000 | bpf_ntohl(ip->daddr);
+
+	fail_if(f->failed, CHECK_TTL_ZERO, !ip->ttl);
+	if (enabled(CHECK_IP_CHECKSUM))
+		fail_if(f->failed, CHECK_IP_CHECKSUM, ipv4_checksum_wrong(ctx, offset_of(c), header));
+
+	field = bpf_ntohs(ip->frag_off);
+	offset = (field & 0x1fff) * 8;
+	if (field & 0x3fff) {
+		f->packet.fragment = offset ? FRAGMENT_LATER : FRAGMENT_FIRST;
+		f->failed |= check_fragment(ip->protocol, offset, offset + total);
+	}
+	c->pos += sizeof(*ip);
+	if (header > sizeof(*ip) && (enabled(CHECK_IP_OPTIONS) || enabled(CHECK_SOURCE_ROUTE)))
+		f->failed |= ipv4_options(ctx, offset_of(c), header - sizeof(*ip));
+	c->pos += header - sizeof(*ip);
+	c->left -= header < c->left ? header : c->left;
+	return KIND_IP;
+}
+
+static __always_inline bool is_extension(__u32 proto)
+{
+	return proto == IPPROTO_HOPOPTS || proto == IPPROTO_ROUTING || proto == IPPROTO_FRAGMENT ||
+	       proto == IPPROTO_AH || proto == IPPROTO_DSTOPTS;
+}
+
+/* A header that goes past the end: cut off, or, in a first fragment, left to the next one. */
+static __always_inline __u64 cut_short(__u32 fragment)
+{
+	return fragment == FRAGMENT_FIRST ? BIT(CHECK_TINY_FRAGMENT) : BIT(CHECK_TRUNCATED);
+}
+
+/* What a walk along the extension headers knows. */
+struct chain {
+	__u64 failed;
+	__u32 proto;
+	__u32 fragment;
+};
+
+/*
+ * Notes a fragment header. beyond is how far the packet goes on behind it. Returns false when the payload belongs to
+ * the middle of a packet.
+ */
+static __always_inline bool parse_fragment(struct chain *chain, struct extension *ext, __u32 beyond)
+{
+	__u32 field = bpf_ntohs(ext->field), offset = field & 0xfff8;
+
+	if (!(field & 0xfff9)) {
+		chain->fragment = FRAGMENT_NONE;
+		chain->failed |= BIT(CHECK_ATOMIC_FRAGMENT);
+		return true;
+	}
+	chain->fragment = offset ? FRAGMENT_LATER : FRAGMENT_FIRST;
+	chain->failed |= check_fragment(ext->next, offset, offset + beyond);
+	if (offset)
+		chain->proto = ext->next;
+	return !offset;
+}
+
+/*
+ * Walks the extension headers from an offset of the frame on. claimed is the payload length that the header states,
+ * left what there is of it. Returns the octets walked, or -1 when no L4 header follows. Like ipv4_options a function of
+ * its own to the verifier.
+ */
+__noinline int extensions(struct xdp_md *ctx, struct chain *chain, __u32 offset, __u32 claimed, __u32 left)
+{
+	void *end = (void *)(long)ctx->data_end;
+	__u32 walked = 0, fragments = 0;
+
+	if (!chain)
+		return -1;
+	for (int i = 0; i <= MAX_EXT_HEADERS; i++) {
+		struct extension *ext = (void *)(long)ctx->data + (offset & 0xff) + (walked & 0x3fff);
+		__u32 length, next = chain->proto;
+
+		if (!is_extension(next))
+			return walked;
+		if (i == MAX_EXT_HEADERS) {
+			chain->failed |= BIT(CHECK_EXT_HEADERS);
+			return -1;
+		}
+		if (walked + sizeof(*ext) > left || (void *)(ext + 1) > end) {
+			chain->failed |= cut_short(chain->fragment);
+			return -1;
+		}
+		length = (ext->length + 1) * 8;
+		if (next == IPPROTO_AH)
+			length = (ext->length + 2) * 4;
+		if (next == IPPROTO_HOPOPTS && i)
+			chain->failed |= BIT(CHECK_EXT_ORDER);
+		if (next == IPPROTO_ROUTING && !(ext->field & bpf_htons(0xff00)))
+			chain->failed |= BIT(CHECK_SOURCE_ROUTE);
+		if (next == IPPROTO_FRAGMENT) {
+			length = sizeof(*ext);
+			if (fragments)
+				chain->failed |= BIT(CHECK_EXT_ORDER);
+			fragments = 1;
+			if (!parse_fragment(chain, ext, claimed - walked - length))
+				return -1;
+		}
+		walked = opaque(walked + length);
+		if (walked > left || walked > 0x3fff) {
+			chain->failed |= cut_short(chain->fragment);
+			return -1;
+		}
+		chain->proto = ext->next;
+	}
+	return -1;
+}
+
+/* Moves the cursor to the L4 header. Returns false when there is none. */
+static __always_inline bool parse_extensions(struct xdp_md *ctx, struct cursor *c, struct frame *f, __u32 claimed)
+{
+	struct chain chain = { .proto = f->packet.proto, .fragment = FRAGMENT_NONE };
+	int walked;
+
+	if (!is_extension(f->packet.proto))
+		return true;
+	walked = extensions(ctx, &chain, offset_of(c), claimed, c->left);
+	f->failed |= chain.failed;
+	f->packet.proto = chain.proto;
+	f->packet.fragment = chain.fragment;
+	if (walked < 0)
+		return false;
+	c->pos += walked & 0x3fff;
+	c->left -= walked;
+	return true;
+}
+
+static __always_inline __u64 high_half(struct in6_addr *a)
+{
+	return (__u64)bpf_ntohl(a->in6_u.u6_addr32[0]) << 32 | bpf_ntohl(a->in6_u.u6_addr32[1]);
+}
+
+static __always_inline __u64 low_half(struct in6_addr *a)
+{
+	return (__u64)bpf_ntohl(a->in6_u.u6_addr32[2]) << 32 | bpf_ntohl(a->in6_u.u6_addr32[3]);
+}
+
+/* claimed: the payload length that the header states. */
+static __always_inline enum kind parse_ipv6(struct xdp_md *ctx, struct cursor *c, struct frame *f, __u32 *claimed)
+{
+	struct ipv6hdr *ip = c->pos;
+
+	if ((void *)(ip + 1) > c->end) {
+		fail_if(f->failed, CHECK_TRUNCATED, true);
+		return KIND_MALFORMED;
+	}
+	if (ip->version != 6) {
+		fail_if(f->failed, CHECK_IP_HEADER, true);
+		return KIND_MALFORMED;
+	}
+	*claimed = bpf_ntohs(ip->payload_len);
+	limit_length(ctx, c, f, *claimed + sizeof(*ip));
+	f->packet.family = 1;
+	f->packet.proto = ip->nexthdr;
+	f->packet.ttl = ip->hop_limit;
+	f->packet.dscp = (bpf_ntohs(*(__be16 *)ip) >> 6) & 0x3f;
+	f->src.hi = high_half(&ip->saddr);
+	f->src.lo = low_half(&ip->saddr);
+	f->dst.hi = high_half(&ip->daddr);
+	f->dst.lo = low_half(&ip->daddr);
+
+	fail_if(f->failed, CHECK_TTL_ZERO, !ip->hop_limit);
+	c->pos = ip + 1;
+	c->left -= sizeof(*ip);
+	return KIND_IP;
+}
