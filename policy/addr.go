@@ -1,0 +1,195 @@
+package policy
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"strings"
+
+	"go4.org/netipx"
+)
+
+const addrForm = "an address, a prefix or a range"
+
+// addrRange reads an address, a prefix without host bits, or a range first-last.
+func addrRange(text string) (AddrRange, *flaw) {
+	if strings.Contains(text, "/") {
+		return prefix(text)
+	}
+	if first, last, ok := strings.Cut(text, "-"); ok {
+		return endpoints(text, strings.TrimSpace(first), strings.TrimSpace(last))
+	}
+	a, f := address(text, text)
+	return AddrRange{a, a}, f
+}
+
+// address reads one address; whole is the text that it is part of.
+func address(text, whole string) (netip.Addr, *flaw) {
+	a, err := netip.ParseAddr(text)
+	switch {
+	case err != nil:
+		return a, addrHint(want(addrForm, whole), text)
+	case a.Zone() != "":
+		return a, want("an address without a zone", whole).hintf("write %s", a.WithZone(""))
+	case a.Is4In6():
+		return a, want("an IPv4 address in its own form", whole).hintf("write %s", a.Unmap())
+	}
+	return a, nil
+}
+
+func prefix(text string) (AddrRange, *flaw) {
+	p, err := netip.ParsePrefix(text)
+	if err != nil {
+		return AddrRange{}, prefixHint(text)
+	}
+	if a := p.Addr(); a.Is4In6() {
+		f := want("an IPv4 prefix in its own form", text)
+		if p.Bits() >= 96 {
+			f.hintf("write %s", netip.PrefixFrom(a.Unmap(), p.Bits()-96).Masked())
+		}
+		return AddrRange{}, f
+	}
+	if p != p.Masked() {
+		f := &flaw{msg: fmt.Sprintf("has a prefix with host bits set, %s", quote(text))}
+		return AddrRange{}, f.hintf("%s, or %s for the one address", p.Masked(), p.Addr())
+	}
+	return AddrRange{p.Addr(), netipx.PrefixLastIP(p)}, nil
+}
+
+// prefixHint explains a text with a slash that is no prefix.
+func prefixHint(text string) *flaw {
+	base, bits, _ := strings.Cut(text, "/")
+	f := want(addrForm, text)
+	if strings.Contains(text, "-") {
+		return f.hintf("a range is FIRST-LAST, without a prefix length")
+	}
+	a, err := netip.ParseAddr(base)
+	if err != nil {
+		short := base + strings.Repeat(".0", max(0, 3-strings.Count(base, ".")))
+		if p, err := netip.ParsePrefix(short + "/" + bits); err == nil {
+			return f.hintf("write all four numbers: %s", p.Masked())
+		}
+		return addrHint(f, base)
+	}
+	if mask, err := netip.ParseAddr(bits); err == nil && mask.Is4() && a.Is4() {
+		m := mask.As4()
+		if ones, size := net.IPMask(m[:]).Size(); size > 0 {
+			return f.hintf("write the mask as a number of bits: %s", netip.PrefixFrom(a, ones).Masked())
+		}
+	}
+	return f.hintf("an %s prefix has 0 to %d bits", familyName(a), a.BitLen())
+}
+
+func endpoints(text, first, last string) (AddrRange, *flaw) {
+	from, f := address(first, text)
+	if f != nil {
+		return AddrRange{}, f
+	}
+	to, f := address(last, text)
+	if f != nil {
+		if dot := strings.LastIndex(first, "."); from.Is4() && isDigits(last) {
+			f.hintf("write both ends in full: %s-%s.%s", first, first[:dot], last)
+		}
+		return AddrRange{}, f
+	}
+	switch {
+	case from.Is4() != to.Is4():
+		return AddrRange{}, want("a range of one family", text).hintf("write a range for IPv4 and another for IPv6")
+	case to.Less(from):
+		return AddrRange{}, want("a range from low to high", text).hintf("write %s-%s", to, from)
+	}
+	return AddrRange{from, to}, nil
+}
+
+// addrHint explains a text that is no address.
+func addrHint(f *flaw, text string) *flaw {
+	if host, err := netip.ParseAddrPort(text); err == nil {
+		return f.hintf("write %s, and the port under port", host.Addr())
+	}
+	switch strings.ToLower(text) {
+	case "any", "all", "*", "everyone", "anywhere":
+		return f.hintf("leave the key out, and every address matches")
+	case "localhost", "self", "host", "me":
+		return f.hintf("local means the host's own addresses")
+	}
+	if text != "" && strings.Trim(text, "0123456789.") == "" {
+		return f.hintf("an IPv4 address has four numbers from 0 to 255 without leading zeros")
+	}
+	if strings.ContainsAny(text, "ghijklmnopqrstuvwxyzGHIJKLMNOPQRSTUVWXYZ_") && !strings.ContainsAny(text, ", ") {
+		return f.hintf("names are not looked up: write addresses, or $NAME for a set")
+	}
+	return f
+}
+
+func familyName(a netip.Addr) string {
+	if a.Is4() {
+		return "IPv4"
+	}
+	return "IPv6"
+}
+
+// String is the policy's form of r: a prefix where it is one.
+func (r AddrRange) String() string {
+	if r.First == r.Last {
+		return r.First.String()
+	}
+	if p, ok := netipx.IPRangeFrom(r.First, r.Last).Prefix(); ok {
+		return p.String()
+	}
+	return r.First.String() + "-" + r.Last.String()
+}
+
+// String is the policy's form of a.
+func (a Addr) String() string {
+	switch {
+	case a.Local:
+		return "local"
+	case a.Set != "":
+		return "$" + a.Set
+	}
+	return a.AddrRange.String()
+}
+
+// addrs reads the key from or to.
+func (p place) addrs(key string, v *node) []Addr {
+	var all []Addr
+	p.each(key, v, func(w *node) {
+		a := Addr{Pos: w.pos}
+		var f *flaw
+		switch name, isSet := strings.CutPrefix(w.text, "$"); {
+		case isSet:
+			a.Set, f = name, p.r.setFlaw(name)
+		case w.text == "local":
+			a.Local = true
+		case p.r.sets[w.text]:
+			f = want(addrForm, w.text).hintf("%q is a set: write $%s", w.text, w.text)
+		default:
+			a.AddrRange, f = addrRange(w.text)
+		}
+		if f != nil {
+			p.flawed(w.pos, key, listHint(f, key, w, v))
+			return
+		}
+		all = append(all, a)
+	})
+	return all
+}
+
+// setFlaw is what is wrong with $name, or nil.
+func (r *reader) setFlaw(name string) *flaw {
+	if r.sets[name] {
+		return nil
+	}
+	f := &flaw{msg: fmt.Sprintf("names a set that is not declared, %s", quote("$"+name))}
+	switch near := nearest(name, sorted(r.sets)); {
+	case name == "local":
+		f.hintf("the host's own addresses are local, without $")
+	case near != "":
+		f.hintf(`did you mean "$%s"?`, near)
+	case len(r.sets) == 0:
+		f.hintf("declare it under sets, as in sets: {office: [192.0.2.0/24]}")
+	default:
+		f.hintf("the sets are %s", strings.Join(sorted(r.sets), ", "))
+	}
+	return f
+}

@@ -1,0 +1,129 @@
+package policy
+
+import (
+	"fmt"
+	"strings"
+)
+
+// flagNames are the TCP flags by bit, lowest first (RFC 9293, 3.1).
+var flagNames = []string{"fin", "syn", "rst", "psh", "ack", "urg", "ece", "cwr"}
+
+const flagsForm = "TCP flags, as in syn or syn/fin,syn,rst,ack"
+
+// flags reads value/mask, or flags that must all be set. A value of none or 0 is no flag at all; without a mask, of all
+// eight.
+func flags(text string) (Flags, *flaw) {
+	valueText, maskText, hasMask := strings.Cut(text, "/")
+	value, ok := flagBits(valueText)
+	if !ok {
+		return Flags{}, flagHint(text, valueText)
+	}
+	mask := value
+	switch {
+	case hasMask:
+		if mask, ok = flagBits(maskText); !ok {
+			return Flags{}, flagHint(text, maskText)
+		}
+	case value == 0:
+		mask = 255
+	}
+	switch {
+	case mask == 0:
+		return Flags{}, want(flagsForm, text).hintf("the mask names the flags to look at: none/fin,syn,rst,ack")
+	case value&^mask != 0:
+		extra := Flags{value &^ mask, 0}.list()
+		f := &flaw{msg: fmt.Sprintf("can never be %s: %s is not in the mask", quote(text), extra)}
+		return Flags{}, f.hintf("write %s", Flags{value, mask | value})
+	}
+	return Flags{value, mask}, nil
+}
+
+func flagBits(text string) (bits uint8, ok bool) {
+	if text == "none" || text == "0" {
+		return 0, true
+	}
+	for name := range strings.SplitSeq(text, ",") {
+		bit, ok := flagBit(name)
+		if !ok {
+			return 0, false
+		}
+		bits |= bit
+	}
+	return bits, true
+}
+
+func flagBit(name string) (uint8, bool) {
+	for i, n := range flagNames {
+		if n == name {
+			return 1 << i, true
+		}
+	}
+	return 0, false
+}
+
+// flagHint explains a text with a part that is no list of flags.
+func flagHint(text, part string) *flaw {
+	f := want(flagsForm, text)
+	if mask, value, ok := strings.Cut(text, " "); ok {
+		m, ok1 := flagBits(strings.ToLower(mask))
+		v, ok2 := flagBits(strings.ToLower(value))
+		if ok1 && ok2 && v&^m == 0 {
+			return f.hintf("the value comes first: %s", Flags{v, m})
+		}
+	}
+	if compact := strings.ReplaceAll(text, " ", ""); compact != text {
+		if _, g := flags(compact); g == nil {
+			return f.hintf("write %s, without blanks", compact)
+		}
+	}
+	for name := range strings.SplitSeq(part, ",") {
+		if _, ok := flagBit(name); ok {
+			continue
+		}
+		if near := nearest(name, flagNames); near != "" {
+			return f.hintf("did you mean %q instead of %s?", near, quote(name))
+		}
+	}
+	return f.hintf("the flags are %s", strings.Join(flagNames, ", "))
+}
+
+// list names the flags of Value.
+func (f Flags) list() string {
+	var set []string
+	for i, n := range flagNames {
+		if f.Value>>i&1 == 1 {
+			set = append(set, n)
+		}
+	}
+	if set == nil {
+		return "none"
+	}
+	return strings.Join(set, ",")
+}
+
+// String is the policy's form of f.
+func (f Flags) String() string { return f.list() + "/" + Flags{Value: f.Mask}.list() }
+
+// flagsKey reads the key flags. In a list in brackets YAML takes the commas of a mask for its own, and what was meant
+// as one alternative becomes several, all of them valid words.
+func (p place) flagsKey(to *Match, v *node) {
+	if !v.flow || !p.cutMask(v) {
+		to.Flags = values(p, "flags", v, func(text string) ([]Flags, *flaw) { return one(flags(text)) })
+	}
+}
+
+// cutMask reports, and says whether there is, a mask in the list v that its commas cut.
+func (p place) cutMask(v *node) bool {
+	for i, w := range v.items[min(1, len(v.items)):] {
+		before := v.items[i]
+		if before.quoted || w.quoted || !strings.Contains(before.text, "/") || strings.Contains(w.text, "/") {
+			continue
+		}
+		if _, ok := flagBit(w.text); ok {
+			p.errorf(w.pos, "flags has %s behind %s: a comma in [] begins a new value", quote(w.text), quote(before.text)).Hint =
+				`quote a mask with commas, as in ["syn/fin,syn,rst,ack"]; quote "` + w.text + `" if it is meant alone`
+			return true
+		}
+	}
+	return false
+}

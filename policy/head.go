@@ -1,0 +1,114 @@
+package policy
+
+import (
+	"fmt"
+	"strings"
+	"unicode"
+
+	"github.com/floodwall/floodwall/internal/packet"
+)
+
+// devices reads the key devices.
+func (p place) devices(to *Policy, v *node) {
+	first := map[string]Pos{}
+	p.each("devices", v, func(w *node) {
+		if f := deviceFlaw(w.text); f != nil {
+			p.flawed(w.pos, "devices", listHint(f, "devices", w, v))
+			return
+		}
+		if _, twice := first[w.text]; twice {
+			p.errorf(w.pos, "devices names %s twice", quote(w.text)).Hint = "remove one of them"
+			return
+		}
+		first[w.text] = w.pos
+		to.Devices = append(to.Devices, Device{w.pos, w.text})
+	})
+}
+
+// deviceFlaw is what is wrong with the name of a network device, or nil (kernel net/core/dev.c, dev_valid_name).
+func deviceFlaw(name string) *flaw {
+	const most = 15 // IFNAMSIZ less the final zero
+	bad := func(r rune) bool { return r == '/' || r == ':' || unicode.IsSpace(r) }
+	switch {
+	case strings.ContainsAny(name, "*?"):
+		return want("the name of a network device, as in eth0", name).hintf("patterns are not supported: name each device")
+	case name == "" || name == "." || name == ".." || strings.ContainsFunc(name, bad):
+		return want("the name of a network device, as in eth0", name).hintf("`ip -br link` shows the names")
+	case len(name) > most:
+		return want(fmt.Sprintf("the name of a network device, of at most %d characters", most), name).
+			hintf("`ip -br link` shows the names")
+	}
+	return nil
+}
+
+// verdictWords are the values of default and then.
+var verdictWords = map[string]Verdict{"pass": Pass, "drop": Drop}
+
+// verdict reads the single word v of key; future words are known but not supported yet.
+func (p place) verdict(key string, v *node, future []string) Verdict {
+	for _, name := range future {
+		if v.kind == word && v.text == name {
+			p.errorf(v.pos, "%s: %s is not supported yet", key, name).Hint = "pass and drop are"
+			return Drop
+		}
+	}
+	return scalarOf(p, key, v, choice(verdictWords))
+}
+
+var profileWords = map[string]packet.Profile{"off": packet.Off, "standard": packet.Standard, "strict": packet.Strict}
+
+// checks reads the key checks: a profile, or single checks over one.
+func (p place) checks(to *Policy, v *node) {
+	if v.kind != mapping {
+		if v.kind == list {
+			p.errorf(v.pos, "checks must be a profile or a mapping, got a list").Hint =
+				"write off, standard or strict, or {name: on, …}"
+			return
+		}
+		to.Checks = scalarOf(p, "checks", v, choice(profileWords)).Checks()
+		return
+	}
+	p = p.in("checks")
+	pairs, _ := p.pairs("checks", v)
+	for _, e := range pairs {
+		if e.key == "profile" {
+			to.Checks = scalarOf(p, "profile", e.value, choice(profileWords)).Checks()
+		}
+	}
+	for _, e := range pairs {
+		if e.key != "profile" {
+			p.check(e, to)
+		}
+	}
+}
+
+// check switches one check on or off.
+func (p place) check(e pair, to *Policy) {
+	c, ok := packet.CheckNamed(e.key)
+	if !ok {
+		p.unknown(e, checkNames())
+		return
+	}
+	if scalarOf(p, e.key, e.value, onOff) {
+		to.Checks = to.Checks.With(c)
+	} else {
+		to.Checks = to.Checks.Without(c)
+	}
+}
+
+func onOff(text string) (bool, *flaw) {
+	on, ok := switches[text]
+	if !ok {
+		return false, want("on or off", text)
+	}
+	return on, nil
+}
+
+// checkNames are the keys of checks.
+func checkNames() []string {
+	ns := []string{"profile"}
+	for c := range packet.NumChecks {
+		ns = append(ns, c.String())
+	}
+	return ns
+}

@@ -1,0 +1,164 @@
+package policy
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// key is a key that a mapping may have, and how its value is read. A nil read marks a word that the language has but
+// that this version does not support.
+type key[T any] struct {
+	name string
+	read func(p place, to *T, v *node)
+}
+
+// readKeys reads the mapping n into to and returns the keys that it has. A key that is likely meant by a misspelt one
+// counts as seen, so that one slip is one message. It returns nil when n is no mapping.
+func readKeys[T any](p place, what string, n *node, keys []key[T], to *T) map[string]bool {
+	pairs, ok := p.pairs(what, n)
+	if !ok {
+		return nil
+	}
+	seen := map[string]bool{}
+	for i := 0; i < len(pairs); i++ {
+		name, value := pairs[i].key, pairs[i].value
+		k, cut := find(keys, name), 0
+		if n.flow {
+			cut = strays(pairs[i+1:], func(name string) bool { return find(keys, name) != nil })
+		}
+		switch {
+		case cut > 0:
+			p.strays(pairs[i], pairs[i+1:][:cut])
+			i += cut
+		case k == nil:
+			seen[p.unknown(pairs[i], names(keys))] = true
+		case k.read == nil:
+			p.errorf(pairs[i].pos, "%s is not supported yet", name)
+		case value.kind == broken:
+		case value.kind == nothing && !mayBeEmpty[name]:
+			p.errorf(value.pos, "%s has no value", name).Hint = "give it one, or remove the key"
+		default:
+			k.read(p, to, value)
+		}
+		seen[name] = true
+	}
+	return seen
+}
+
+// mayBeEmpty are the keys that may stand without a value, as they do when everything under them is commented out.
+var mayBeEmpty = map[string]bool{"sets": true, "rules": true, "services": true}
+
+func find[T any](keys []key[T], name string) *key[T] {
+	for i := range keys {
+		if keys[i].name == name {
+			return &keys[i]
+		}
+	}
+	return nil
+}
+
+// names are the names of the supported keys.
+func names[T any](keys []key[T]) []string {
+	var ns []string
+	for _, k := range keys {
+		if k.read != nil {
+			ns = append(ns, k.name)
+		}
+	}
+	return ns
+}
+
+// pairs are the keys of n without repetitions, which it reports. It reports false when n is no mapping.
+func (p place) pairs(what string, n *node) ([]pair, bool) {
+	if n.kind == broken {
+		return nil, false
+	}
+	if n.kind != mapping {
+		p.errorf(n.pos, "%s must be a mapping, got %s", what, n).Hint = mappingHint(n)
+		return nil, false
+	}
+	first := make(map[string]Pos, len(n.pairs))
+	var once []pair
+	for _, e := range n.pairs {
+		if at, ok := first[e.key]; ok {
+			p.errorf(e.pos, "key %s appears twice, first in line %d", quote(e.key), at.Line).Hint = "remove one of them"
+			continue
+		}
+		first[e.key] = e.pos
+		once = append(once, e)
+	}
+	return once, true
+}
+
+// String names what n is, for messages.
+func (n *node) String() string {
+	if n.kind == word {
+		return quote(n.text)
+	}
+	return n.kind.String()
+}
+
+func mappingHint(n *node) string {
+	switch {
+	case n.kind == word && strings.Contains(n.text, ":"):
+		return "put a space behind each colon, and each key in a line of its own"
+	case n.kind == list:
+		return "write key: value, without the -"
+	}
+	return "write it as {key: value} or as lines of key: value"
+}
+
+// strays counts the words at the start of pairs that a comma cut off from a value before them: `{port: 80, 443}`.
+func strays(pairs []pair, known func(string) bool) (n int) {
+	for n < len(pairs) && pairs[n].value.kind == nothing && !known(pairs[n].key) && !strings.Contains(pairs[n].key, ":") {
+		n++
+	}
+	return n
+}
+
+// strays reports words that belong to the value of whole.
+func (p place) strays(whole pair, cut []pair) {
+	values := []string{whole.value.text}
+	for _, c := range cut {
+		values = append(values, c.key)
+	}
+	e := p.errorf(cut[0].pos, "%s is no key: a comma in {} ends the value before it", quote(cut[0].key))
+	switch {
+	case whole.value.kind != word:
+		e.Hint = "put it inside the brackets of " + whole.key
+	case whole.key == "flags":
+		e.Hint = fmt.Sprintf(`put quotes around it: flags: "%s"`, strings.Join(values, ","))
+	case find(matchKeys, whole.key) == nil && whole.key != "devices":
+		e.Hint = fmt.Sprintf("%s has one value: remove what follows it, or put quotes around it", whole.key)
+	default:
+		e.Hint = fmt.Sprintf("a list needs brackets: %s: [%s]", whole.key, strings.Join(values, ", "))
+	}
+}
+
+// unknown reports a key that the language does not have, and returns the known one that is likely meant, if any.
+func (p place) unknown(e pair, known []string) string {
+	err := p.errorf(e.pos, "unknown key %s", quote(e.key))
+	near := nearest(e.key, known)
+	if before, after, ok := strings.Cut(e.key, ":"); ok && slices.Contains(known, before) {
+		err.Hint = fmt.Sprintf("put a space behind the colon: %s: %s", before, strings.TrimLeft(after, ": "))
+		return before
+	}
+	if inRule := find(matchKeys, e.key) != nil || e.key == "then" || e.key == "name"; inRule && p.what == "" {
+		err.Hint = "it belongs to a rule or service: indent it like the other keys of that"
+		return ""
+	}
+	if near == "" {
+		err.Hint = "the keys here are " + strings.Join(known, ", ")
+		return ""
+	}
+	err.Hint = fmt.Sprintf("did you mean %q?", near)
+	return near
+}
+
+// require reports that n lacks key. Without seen, n is no mapping, which has been reported.
+func (p place) require(n *node, seen map[string]bool, key, hint string) {
+	if seen != nil && !seen[key] && !n.lacks {
+		p.errorf(n.pos, "%s is missing", key).Hint = hint
+	}
+}

@@ -1,0 +1,189 @@
+package policy
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/floodwall/floodwall/internal/packet"
+)
+
+// dimension is a property of packets that several keys of a rule restrict. Where they leave nothing, or nothing of one
+// written value, the rule never matches what its author expects, and that is a mistake.
+type dimension struct {
+	name func(value uint8) string
+	size int
+	keys []restriction // the first is the property's own key
+}
+
+// restriction says which values of a property the words of one key need; nil is any.
+type restriction struct {
+	key   string
+	needs func(text string) []uint8
+}
+
+var dimensions = []dimension{
+	{protoName, 256, []restriction{
+		{"proto", needs(proto, func(n uint8) []uint8 { return []uint8{n} })},
+		{"port", needs(port, Port.protos)},
+		{"sport", needs(port, Port.protos)},
+		{"flags", func(string) []uint8 { return []uint8{protoTCP} }},
+		{"icmp", needs(icmp, func(m ICMP) []uint8 { return []uint8{m.proto()} })},
+	}},
+	{familyWord, 2, []restriction{
+		{"family", needs(readFamily, func(f uint32) []uint8 { return []uint8{uint8(f)} })},
+		{"from", addrNeeds},
+		{"to", addrNeeds},
+		{"icmp", needs(icmp, func(m ICMP) []uint8 { return []uint8{family(m.V6)} })},
+	}},
+}
+
+// needs makes the needs of a word from those of what it is parsed to.
+func needs[T any](parse func(string) ([]T, *flaw), of func(T) []uint8) func(string) []uint8 {
+	return func(text string) (all []uint8) {
+		parsed, _ := parse(text)
+		for _, v := range parsed {
+			all = append(all, of(v)...)
+		}
+		return all
+	}
+}
+
+func addrNeeds(text string) []uint8 {
+	r, f := addrRange(text)
+	if f != nil {
+		return nil // a set or local
+	}
+	return []uint8{family(!r.First.Is4())}
+}
+
+func family(v6 bool) uint8 {
+	if v6 {
+		return packet.FamilyIPv6
+	}
+	return packet.FamilyIPv4
+}
+
+func familyWord(value uint8) string {
+	if value == packet.FamilyIPv6 {
+		return "ipv6"
+	}
+	return "ipv4"
+}
+
+// contradictions reports values in the rule n that no packet can have together with its other keys. The keys of not
+// count where they exclude values of a property's own key.
+func (p place) contradictions(n *node) {
+	before := len(p.r.errs)
+	for _, d := range dimensions {
+		p.contradiction(d, n)
+	}
+	if len(p.r.errs) == before {
+		p.laterFragments(n)
+	}
+}
+
+func (p place) contradiction(d dimension, n *node) {
+	left, cause := d.all(), ""
+	if not := n.get("not"); not != nil {
+		for _, w := range not.get(d.keys[0].key).words() {
+			left, cause = without(left, d.keys[0].needs(w.text)), "not"
+		}
+	}
+	reported := false
+	for _, k := range d.keys {
+		words := n.get(k.key).words()
+		var union []uint8
+		for _, w := range words {
+			need := k.needs(w.text)
+			if need == nil {
+				need = left
+			} else if common(left, need) == nil {
+				p.never(w, k.key, fmt.Sprintf("it needs %s %s, %s", d.keys[0].key, d.list(need), d.but(left, cause)))
+				reported = true
+			}
+			union = append(union, need...)
+		}
+		if words != nil && len(common(left, union)) < len(left) {
+			left, cause = common(left, union), k.key
+		}
+	}
+	if !reported {
+		p.deadWords(d, n, left, cause)
+	}
+}
+
+// but says why no value is left: because of the key cause, which leaves others.
+func (d dimension) but(left []uint8, cause string) string {
+	own := d.keys[0].key
+	switch {
+	case cause == "not":
+		return "which not excludes"
+	case cause == own:
+		return fmt.Sprintf("but %s is %s", own, d.list(left))
+	}
+	return fmt.Sprintf("but %s needs %s %s", cause, own, d.list(left))
+}
+
+// deadWords reports the values of the property's own key that the keys after it leave no packet for.
+func (p place) deadWords(d dimension, n *node, left []uint8, cause string) {
+	own := d.keys[0]
+	for _, w := range n.get(own.key).words() {
+		if need := own.needs(w.text); common(left, need) == nil {
+			p.never(w, own.key, fmt.Sprintf("%s leaves only %s %s", cause, own.key, d.list(left)))
+		}
+	}
+}
+
+// laterFragments reports keys about an L4 header in a rule for fragments that have none.
+func (p place) laterFragments(n *node) {
+	fragments := n.get("fragment").words()
+	if fragments == nil || slices.ContainsFunc(fragments, func(w *node) bool { return w.text != "later" }) {
+		return
+	}
+	for _, key := range []string{"port", "sport", "flags", "icmp"} {
+		if ws := n.get(key).words(); ws != nil {
+			p.never(ws[0], key, "later fragments have no L4 header")
+		}
+	}
+}
+
+func (p place) never(w *node, key, why string) {
+	p.errorf(w.pos, "%s %s never matches: %s", key, quote(w.text), why).Hint = "correct one of the two, or make two rules"
+}
+
+func (d dimension) all() []uint8 {
+	vs := make([]uint8, d.size)
+	for i := range vs {
+		vs[i] = uint8(i)
+	}
+	return vs
+}
+
+func (d dimension) list(values []uint8) string {
+	slices.Sort(values)
+	var names []string
+	for _, v := range slices.Compact(values) {
+		names = append(names, d.name(v))
+	}
+	return either(names)
+}
+
+// common are the values of a that are in b.
+func common(a, b []uint8) (c []uint8) {
+	for _, v := range a {
+		if slices.Contains(b, v) {
+			c = append(c, v)
+		}
+	}
+	return c
+}
+
+// without are the values of a that are not in b.
+func without(a, b []uint8) (c []uint8) {
+	for _, v := range a {
+		if !slices.Contains(b, v) {
+			c = append(c, v)
+		}
+	}
+	return c
+}

@@ -1,0 +1,88 @@
+package policy
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/floodwall/floodwall/internal/packet"
+)
+
+// Read reads the policy in file. The error is Errors when the file can be read but its content has mistakes.
+func Read(file string) (*Policy, error) {
+	src, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("reading policy: %w", err)
+	}
+	return Parse(file, src)
+}
+
+// Parse reads the policy in src; file is its name, for messages. It reports every mistake, not only the first: the
+// error is always of type Errors. A file that is not YAML has one mistake, as nothing behind it can be understood.
+func Parse(file string, src []byte) (*Policy, error) {
+	r := &reader{file: file, sets: map[string]bool{}, reasons: map[string]Pos{}}
+	p := place{r: r}
+	policy := Policy{File: file, Checks: packet.Standard.Checks()}
+	if doc := document(p, src); doc != nil {
+		r.top(p, doc, &policy)
+	}
+	if len(r.errs) > 0 {
+		return nil, r.errs.sorted()
+	}
+	policy.Notes = notes(&policy)
+	return &policy, nil
+}
+
+// reader is what is known while a policy is read.
+type reader struct {
+	file    string
+	errs    Errors
+	sets    map[string]bool // names of the policy's sets, known before the first rule is read
+	reasons map[string]Pos  // names of rules and services so far: each is a counter
+}
+
+// place is where in the policy the reader is. Messages begin with what: `rule "web": `.
+type place struct {
+	r    *reader
+	what string
+}
+
+// in is a place inside p, which messages name after what p is.
+func (p place) in(format string, args ...any) place {
+	return place{p.r, p.what + fmt.Sprintf(format, args...) + ": "}
+}
+
+// errorf reports a mistake. The caller may set the Hint of what it returns.
+func (p place) errorf(at Pos, format string, args ...any) *Error {
+	e := &Error{File: p.r.file, Line: at.Line, Col: at.Col, Msg: p.what + fmt.Sprintf(format, args...)}
+	p.r.errs = append(p.r.errs, e)
+	return e
+}
+
+// flawed reports what is wrong with the value of key.
+func (p place) flawed(at Pos, key string, f *flaw) {
+	p.errorf(at, "%s %s", key, f.msg).Hint = f.hint
+}
+
+// topKeys are the keys of a policy.
+var topKeys = []key[Policy]{
+	{"devices", place.devices},
+	{"default", func(p place, to *Policy, v *node) {
+		to.Default, to.DefaultPos = p.verdict("default", v, nil), v.pos
+	}},
+	{"checks", place.checks},
+	{"sets", place.sets},
+	{"rules", place.rules},
+	{"services", place.services},
+	{"untracked", nil},
+	{"never", nil},
+}
+
+func (r *reader) top(p place, doc *node, to *Policy) {
+	if sets := doc.get("sets"); sets != nil {
+		for _, s := range sets.pairs {
+			r.sets[s.key] = true
+		}
+	}
+	seen := readKeys(p, "a policy", doc, topKeys, to)
+	p.require(doc, seen, "devices", "name the devices that packets come in from: devices: [eth0]")
+}

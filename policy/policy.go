@@ -1,0 +1,134 @@
+// Package policy is Floodwall's language: it reads a policy file, and says all that is wrong with it at once, by line
+// and column. It knows no kernel and touches no file but the policy's own.
+package policy
+
+import (
+	"net/netip"
+	"time"
+
+	"github.com/floodwall/floodwall/internal/packet"
+)
+
+// Policy is a policy file that was read without a mistake. Everything in it is resolved: sets that rules name exist,
+// numbers are in range, names are unique.
+type Policy struct {
+	File     string // as it was named; relative list files are relative to its directory
+	Devices  []Device
+	Default  Verdict
+	Checks   packet.CheckSet
+	Sets     []Set
+	Rules    []Rule
+	Services []Service
+	Notes    []Note // what is allowed but may not be meant
+
+	// DefaultPos is where default stands; zero when the policy leaves it out.
+	DefaultPos Pos
+}
+
+// Note is something in a policy that is no mistake but that its author may want to know.
+type Note struct {
+	Pos Pos
+	Msg string // one line, lower case, without the position
+}
+
+// Pos is a place in the policy file, both numbers from 1.
+type Pos struct{ Line, Col int }
+
+// Device is a network device from which packets come in from outside.
+type Device struct {
+	Pos  Pos
+	Name string
+}
+
+// Verdict is what a rule or the default does with a packet.
+type Verdict uint8
+
+// The verdicts that are supported.
+const (
+	Pass Verdict = iota
+	Drop
+)
+
+// String is the policy's word for v.
+func (v Verdict) String() string { return verdicts[v] }
+
+var verdicts = []string{Pass: "pass", Drop: "drop"}
+
+// Set is a named set of addresses. Exactly one of Inline, File and Dynamic tells where its content comes from; Inline
+// of an empty list is empty, not nil.
+type Set struct {
+	Pos     Pos
+	Name    string
+	Inline  []AddrRange
+	File    string   // as written
+	Dynamic *Dynamic // filled at run time
+	Max     int      // declared capacity in entries; 0 when not declared
+}
+
+// Dynamic says how a set that is filled at run time behaves.
+type Dynamic struct {
+	Timeout time.Duration // how long an entry holds when `block` says nothing; 0 for ever
+}
+
+// AddrRange is an address, a prefix or a range: all addresses from First to Last, of one family.
+type AddrRange struct{ First, Last netip.Addr }
+
+// Rule is one rule: every key of Match must hold, and every key of Not must not.
+type Rule struct {
+	Pos   Pos
+	Name  string
+	Named bool // false: the policy gives no name, and Name was made from the rule's number
+	Match Match
+	Not   Match
+	Then  Verdict
+}
+
+// Service is a port that the host serves. From, when set, closes it to all others.
+type Service struct {
+	Pos  Pos
+	Name string
+	Port []Port
+	From []Addr
+}
+
+// Match holds the keys of a rule. A key that is absent is nil. The values of one key are alternatives.
+type Match struct {
+	From, To    []Addr
+	Proto       []uint8
+	Port, SPort []Port
+	Family      []uint32 // packet.FamilyIPv4, packet.FamilyIPv6
+	Flags       []Flags
+	ICMP        []ICMP
+	Length      []Range
+	TTL         []Range
+	DSCP        []Range
+	Fragment    []uint32 // packet.FragmentNone, FragmentFirst, FragmentLater
+	VLAN        []Range  // packet.VLANNone for "none"
+}
+
+// Addr is one alternative of from or to: a set, the host's own addresses, or addresses written in place.
+type Addr struct {
+	Pos   Pos
+	Set   string // the name behind $
+	Local bool
+	AddrRange
+}
+
+// Range is a range of numbers, both ends included.
+type Range struct{ First, Last uint32 }
+
+// Port is a range of ports of one protocol or, with Proto 0, of TCP and UDP.
+type Port struct {
+	Proto       uint8
+	First, Last uint16
+}
+
+// Flags holds when the TCP flags octet and Mask equal Value.
+type Flags struct{ Value, Mask uint8 }
+
+// ICMP is a message type of ICMP or ICMPv6, with a code or, with Code -1, any.
+type ICMP struct {
+	V6   bool
+	Type uint8
+	Code int
+}

@@ -1,0 +1,83 @@
+package policy
+
+import (
+	"fmt"
+	"strings"
+)
+
+const portForm = "a number from 0 to 65535 or a range, as in 443, tcp/443 or udp/1000-2000"
+
+// serviceNames are port names that people write from habit.
+var serviceNames = map[string]string{
+	"ssh": "tcp/22", "smtp": "tcp/25", "dns": "[udp/53, tcp/53]", "domain": "[udp/53, tcp/53]", "http": "tcp/80",
+	"www": "tcp/80", "https": "tcp/443", "ntp": "udp/123", "snmp": "udp/161", "quic": "udp/443", "mysql": "tcp/3306",
+	"rdp": "tcp/3389", "postgresql": "tcp/5432",
+}
+
+// port reads one alternative of port or sport.
+func port(text string) ([]Port, *flaw) {
+	proto, rest, hasProto := strings.Cut(text, "/")
+	if !hasProto {
+		proto, rest = "", text
+	}
+	number, known := portProtos[proto]
+	if !known {
+		return nil, portHint(text, proto, rest)
+	}
+	r, f := span(rest, portForm, 65535)
+	if f != nil {
+		f = &flaw{strings.Replace(f.msg, quote(rest), quote(text), 1), f.hint}
+		if s, ok := serviceNames[strings.ToLower(rest)]; ok {
+			f.hintf("write the number: %s", s)
+		} else if hasProto && strings.HasPrefix(f.hint, "write ") {
+			f.hint = strings.Replace(f.hint, "write ", "write "+proto+"/", 1)
+		}
+		return nil, f
+	}
+	return []Port{{number, uint16(r.First), uint16(r.Last)}}, nil
+}
+
+// portProtos are the protocols whose ports Floodwall reads.
+var portProtos = map[string]uint8{"": 0, "tcp": protoTCP, "udp": protoUDP}
+
+func portHint(text, proto, rest string) *flaw {
+	f := want(portForm, text)
+	lower := strings.ToLower(proto)
+	_, reversed := portProtos[strings.ToLower(rest)]
+	switch _, ok := portProtos[lower]; {
+	case ok:
+		f.hintf("write %s/%s", lower, rest)
+	case reversed && rest != "":
+		f.hintf("write %s/%s", strings.ToLower(rest), proto)
+	case lower == "any" || lower == "all" || lower == "*":
+		f.hintf("write %s, which is that port of TCP and of UDP", rest)
+	case protoNumber[lower] != 0:
+		f.hintf("only the ports of tcp and udp can be tested")
+	}
+	return f
+}
+
+// String is the policy's form of p.
+func (p Port) String() string {
+	s := Range{uint32(p.First), uint32(p.Last)}.String()
+	if p.Proto != 0 {
+		s = protoName(p.Proto) + "/" + s
+	}
+	return s
+}
+
+// String is the policy's form of r.
+func (r Range) String() string {
+	if r.First == r.Last {
+		return fmt.Sprint(r.First)
+	}
+	return fmt.Sprintf("%d-%d", r.First, r.Last)
+}
+
+// protos are the protocols whose packets p can match.
+func (p Port) protos() []uint8 {
+	if p.Proto == 0 {
+		return []uint8{protoTCP, protoUDP}
+	}
+	return []uint8{p.Proto}
+}

@@ -1,0 +1,144 @@
+package policy
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/floodwall/floodwall/internal/packet"
+)
+
+// matchKeys are the keys that a rule and its not share.
+var matchKeys = []key[Match]{
+	{"from", func(p place, to *Match, v *node) { to.From = p.addrs("from", v) }},
+	{"to", func(p place, to *Match, v *node) { to.To = p.addrs("to", v) }},
+	{"proto", func(p place, to *Match, v *node) { to.Proto = values(p, "proto", v, proto) }},
+	{"port", func(p place, to *Match, v *node) { to.Port = values(p, "port", v, port) }},
+	{"sport", func(p place, to *Match, v *node) { to.SPort = values(p, "sport", v, port) }},
+	{"family", func(p place, to *Match, v *node) { to.Family = values(p, "family", v, readFamily) }},
+	{"flags", place.flagsKey},
+	{"icmp", func(p place, to *Match, v *node) { to.ICMP = values(p, "icmp", v, icmp) }},
+	{"length", func(p place, to *Match, v *node) { to.Length = values(p, "length", v, numbers(65535)) }},
+	{"ttl", func(p place, to *Match, v *node) { to.TTL = values(p, "ttl", v, numbers(255)) }},
+	{"dscp", func(p place, to *Match, v *node) { to.DSCP = values(p, "dscp", v, dscp) }},
+	{"fragment", func(p place, to *Match, v *node) { to.Fragment = values(p, "fragment", v, readFragment) }},
+	{"vlan", func(p place, to *Match, v *node) { to.VLAN = values(p, "vlan", v, vlan) }},
+	{"payload", nil},
+	{"dns", nil},
+	{"over", nil},
+	{"state", nil},
+}
+
+// ruleKeys are the keys of a rule. Its name was read before the others, as messages begin with it.
+var ruleKeys = slices.Concat(
+	[]key[Rule]{{"name", func(place, *Rule, *node) {}}},
+	inMatch(matchKeys),
+	[]key[Rule]{
+		{"not", func(p place, to *Rule, v *node) { readKeys(p.in("not"), "it", v, matchKeys, &to.Not) }},
+		{"then", func(p place, to *Rule, v *node) { to.Then = p.verdict("then", v, []string{"reject", "truncate"}) }},
+	},
+)
+
+// inMatch makes keys of a rule from keys of its Match.
+func inMatch(keys []key[Match]) []key[Rule] {
+	var lifted []key[Rule]
+	for _, k := range keys {
+		l := key[Rule]{name: k.name}
+		if k.read != nil {
+			l.read = func(p place, to *Rule, v *node) { k.read(p, &to.Match, v) }
+		}
+		lifted = append(lifted, l)
+	}
+	return lifted
+}
+
+// rules reads the key rules.
+func (p place) rules(to *Policy, v *node) {
+	p.entries("rules", v, func(i int, n *node) {
+		rule := Rule{Pos: n.pos}
+		rule.Name, rule.Named = p.name("rule", n, fmt.Sprintf("rule-%d", i+1))
+		in, before := p.in("rule %s", quote(rule.Name)), len(p.r.errs)
+		seen := readKeys(in, "a rule", n, ruleKeys, &rule)
+		in.require(n, seen, "then", "say what happens to the packets: then: drop")
+		if len(p.r.errs) == before {
+			in.contradictions(n)
+		}
+		to.Rules = append(to.Rules, rule)
+	})
+}
+
+var serviceKeys = []key[Service]{
+	{"name", func(place, *Service, *node) {}},
+	{"port", func(p place, to *Service, v *node) { to.Port = values(p, "port", v, port) }},
+	{"from", func(p place, to *Service, v *node) { to.From = p.addrs("from", v) }},
+	{"syn", nil},
+	{"track", nil},
+	{"guard", nil},
+}
+
+// services reads the key services.
+func (p place) services(to *Policy, v *node) {
+	p.entries("services", v, func(i int, n *node) {
+		s := Service{Pos: n.pos}
+		var named bool
+		s.Name, named = p.name("service", n, "")
+		in := p.in("service %s", quote(s.Name))
+		if !named {
+			in = p.in("service %d", i+1)
+		}
+		seen := readKeys(in, "a service", n, serviceKeys, &s)
+		in.require(n, seen, "name", "name it, as in name: web")
+		in.require(n, seen, "port", "say which port it is, as in port: tcp/443")
+		to.Services = append(to.Services, s)
+	})
+}
+
+// entries calls f for each entry of v, the list of key.
+func (p place) entries(key string, v *node, f func(i int, n *node)) {
+	switch v.kind {
+	case nothing, broken:
+		return
+	case list:
+		for i, n := range v.items {
+			f(i, n)
+		}
+		return
+	}
+	e := p.errorf(v.pos, "%s must be a list, got %s", key, v)
+	e.Hint = fmt.Sprintf("begin each of the %s with - in a line of its own", key)
+}
+
+// reserved are the reasons that are no rule's, service's or check's name.
+var reserved = []string{"default", "not-ip"}
+
+// name reads the name of a rule or service before its other keys, or makes it made. It reports whether n gives one.
+func (p place) name(what string, n *node, made string) (name string, given bool) {
+	name, at := made, n.pos
+	if v := n.get("name"); v != nil && v.kind == word {
+		name, given, at = v.text, true, v.pos
+		if f := nameFlaw(name); f != nil {
+			p.flawed(at, "a "+what+"'s name", f)
+		}
+	} else if v != nil && v.kind != nothing && v.kind != broken {
+		p.errorf(v.pos, "a %s's name must be a single word, got %s", what, v)
+	}
+	if name == "" && !given {
+		return "", false
+	}
+	first, taken := p.r.reasons[name]
+	switch {
+	case slices.Contains(reserved, name):
+		p.errorf(at, "the name %s is taken: it is a reason of its own in counters", quote(name)).Hint = "choose another name"
+	case taken:
+		p.errorf(at, "the name %s is used twice, first in line %d", quote(name), first.Line).Hint =
+			"rules and services share their names, as each is a counter: choose another"
+	default:
+		p.r.reasons[name] = at
+	}
+	return name, given
+}
+
+// sharesCheck reports whether name is a check's name too.
+func sharesCheck(name string) bool {
+	_, ok := packet.CheckNamed(name)
+	return ok
+}

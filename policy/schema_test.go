@@ -1,0 +1,169 @@
+package policy
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/goccy/go-yaml"
+	"github.com/google/go-cmp/cmp"
+	"github.com/santhosh-tekuri/jsonschema/v6"
+)
+
+// TestSchemaHasTheKeys compares the keys and words of the schema with those that the parser knows.
+func TestSchemaHasTheKeys(t *testing.T) {
+	for _, c := range []struct {
+		at   string // a path of the schema
+		want []string
+	}{
+		{"properties", names(topKeys)},
+		{"$defs/checks/properties", checkNames()},
+		{"$defs/set/anyOf/2/properties", names(setKeys)},
+		{"$defs/rule/properties", names(ruleKeys)},
+		{"$defs/match/properties", names(matchKeys)},
+		{"$defs/service/properties", names(serviceKeys)},
+		{"properties/default/enum", sorted(verdictWords)},
+		{"$defs/rule/properties/then/enum", sorted(verdictWords)},
+		{"properties/checks/anyOf/0/enum", sorted(profileWords)},
+		{"$defs/checks/properties/profile/enum", sorted(profileWords)},
+		{"$defs/checks/properties/land/enum", append(sorted(switches), "true", "false")},
+		{"$defs/protocol/anyOf/2/enum", sorted(protoNumber)},
+		{"$defs/codePoint/anyOf/2/enum", sorted(dscpNumber)},
+		{"$defs/familyName/enum", sorted(familyWords)},
+		{"$defs/fragmentKind/enum", append(sorted(fragmentWords), "true", "false")},
+		{"$defs/icmpMessage/anyOf/0/enum", bothSorted(icmpTypes, icmpv6Types)},
+	} {
+		got, want := at(t, c.at), slices.Sorted(slices.Values(c.want))
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s (-parser +schema):\n%s", c.at, diff)
+		}
+	}
+}
+
+func bothSorted(a, b map[string]uint8) []string {
+	return slices.Compact(slices.Sorted(slices.Values(append(sorted(a), sorted(b)...))))
+}
+
+// at are the sorted keys of the object, or the sorted words of the list, at a path of the schema.
+func at(t *testing.T, path string) []string {
+	t.Helper()
+	var v any
+	if err := json.Unmarshal(Schema, &v); err != nil {
+		t.Fatal(err)
+	}
+	for step := range strings.SplitSeq(path, "/") {
+		switch w := v.(type) {
+		case map[string]any:
+			v = w[step]
+		case []any:
+			n, f := number(step, uint64(len(w)-1))
+			if f != nil {
+				t.Fatalf("%s: no element %s", path, step)
+			}
+			v = w[n]
+		}
+	}
+	switch v := v.(type) {
+	case map[string]any:
+		return sorted(v)
+	case []any:
+		var words []string
+		for _, w := range v {
+			text, err := json.Marshal(w)
+			if err != nil {
+				t.Fatal(err)
+			}
+			words = append(words, strings.Trim(string(text), `"`))
+		}
+		return slices.Sorted(slices.Values(words))
+	}
+	t.Fatalf("the schema has nothing at %s", path)
+	return nil
+}
+
+// TestSchemaAccepts validates the good policies, as an editor would.
+func TestSchemaAccepts(t *testing.T) {
+	schema := compiled(t)
+	files, err := filepath.Glob("testdata/good/*.yaml")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no good policies: %v", err)
+	}
+	for _, file := range files {
+		src, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := schema.Validate(instance(t, src)); err != nil {
+			t.Errorf("%s: %v", file, err)
+		}
+	}
+}
+
+func TestSchemaRefuses(t *testing.T) {
+	schema := compiled(t)
+	for _, src := range []string{
+		"default: drop",
+		"{devices: []}",
+		"{devices: [eth0], default: reject}",
+		"{devices: [eth0], version: 1}",
+		"{devices: [eth0], checks: {lnad: on}}",
+		"{devices: [eth0], sets: {a: {dynamic: true}}}",
+		"{devices: [eth0], sets: {a: {file: x, dynamic: true, max: 1}}}",
+		"{devices: [eth0], sets: {a: [www.example.com]}}",
+		"{devices: [eth0], rules: [{proto: tcp}]}",
+		"{devices: [eth0], rules: [{then: drop, src: 192.0.2.1}]}",
+		"{devices: [eth0], rules: [{then: drop, port: 80/tcp}]}",
+		"{devices: [eth0], rules: [{then: drop, port: 65536}]}",
+		"{devices: [eth0], rules: [{then: drop, flags: SYN}]}",
+		"{devices: [eth0], rules: [{then: drop, icmp: 8}]}",
+		"{devices: [eth0], rules: [{then: drop, not: {then: drop}}]}",
+		"{devices: [eth0], services: [{name: web}]}",
+	} {
+		if schema.Validate(instance(t, []byte(src))) == nil {
+			t.Errorf("the schema accepts %s", src)
+		}
+	}
+}
+
+func compiled(t *testing.T) *jsonschema.Schema {
+	t.Helper()
+	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(Schema))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := jsonschema.NewCompiler()
+	if err := c.AddResource("policy.json", doc); err != nil {
+		t.Fatal(err)
+	}
+	s, err := c.Compile("policy.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// instance is src with YAML's own idea of types, which is what an editor validates.
+func instance(t *testing.T, src []byte) any {
+	t.Helper()
+	text, ok := clean(place{r: &reader{}}, src)
+	if !ok {
+		t.Fatalf("not clean: %s", src)
+	}
+	var v any
+	if err := yaml.Unmarshal([]byte(text), &v); err != nil {
+		t.Fatalf("%v in %s", err, src)
+	}
+	b, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	doc, err := jsonschema.UnmarshalJSON(strings.NewReader(colons(string(b))))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return doc
+}

@@ -1,0 +1,136 @@
+package policy
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"time"
+)
+
+// sets reads the key sets.
+func (p place) sets(to *Policy, v *node) {
+	if v.kind == nothing {
+		return
+	}
+	pairs, _ := p.pairs("sets", v)
+	for _, e := range pairs {
+		if f := nameFlaw(e.key); f != nil {
+			p.flawed(e.pos, "a set's name", f)
+		} else if e.key == "local" {
+			p.errorf(e.pos, "the set name local is taken: it means the host's own addresses").Hint = "choose another name"
+		}
+		s := Set{Pos: e.pos, Name: e.key}
+		p.in("set %s", quote(e.key)).set(&s, e.value)
+		to.Sets = append(to.Sets, s)
+	}
+}
+
+// set reads the content of one set.
+func (p place) set(to *Set, v *node) {
+	switch {
+	case v.kind == broken:
+	case v.kind == nothing:
+		p.errorf(v.pos, "nothing is in it").Hint = "write [] for an empty set, {file: PATH} or {dynamic: true, max: N}"
+	case v.kind == mapping:
+		p.source(to, v)
+	case v.kind == list && len(v.items) == 0:
+		to.Inline = []AddrRange{}
+	default:
+		p.inline(to, v)
+	}
+}
+
+// inline reads addresses that are written in the policy.
+func (p place) inline(to *Set, v *node) {
+	p.each("it", v, func(w *node) {
+		r, f := addrRange(w.text)
+		switch {
+		case f == nil:
+			to.Inline = append(to.Inline, r)
+			return
+		case strings.HasPrefix(w.text, "$") || p.r.sets[w.text]:
+			f.hintf("a set cannot hold another; name both where they are used: from: [$a, $b]")
+		case w.text == "local":
+			f.hintf("write from: [$set, local] where both are meant")
+		case strings.HasPrefix(w.text, "/") || strings.HasPrefix(w.text, "./") || strings.HasSuffix(w.text, ".txt"):
+			f.hintf("a list in a file is written {file: %s}", w.text)
+		default:
+			f = listHint(f, to.Name, w, v)
+		}
+		p.flawed(w.pos, "an entry", f)
+	})
+}
+
+// setForm is the mapping form of a set.
+type setForm struct {
+	set     *Set
+	dynamic bool
+	timeout time.Duration
+}
+
+var setKeys = []key[setForm]{
+	{"file", func(p place, to *setForm, v *node) { to.set.File = scalarOf(p, "file", v, path) }},
+	{"dynamic", func(p place, to *setForm, v *node) { to.dynamic = scalarOf(p, "dynamic", v, isTrue) }},
+	{"max", func(p place, to *setForm, v *node) { to.set.Max = scalarOf(p, "max", v, capacity) }},
+	{"timeout", func(p place, to *setForm, v *node) { to.timeout = scalarOf(p, "timeout", v, duration) }},
+	{"url", nil},
+	{"country", nil},
+	{"every", nil},
+	{"db", nil},
+}
+
+// source reads where the content of a set comes from.
+func (p place) source(to *Set, v *node) {
+	for _, future := range []string{"url", "country"} {
+		if e := v.entry(future); e != nil {
+			p.errorf(e.pos, "%s is not supported yet", future).Hint = "fetch the list with another tool, and name it by file"
+			return
+		}
+	}
+	form := setForm{set: to}
+	seen := readKeys(p, "it", v, setKeys, &form)
+	switch {
+	case seen == nil || v.lacks:
+	case seen["file"] && seen["dynamic"]:
+		p.errorf(v.pos, "it has both file and dynamic").Hint =
+			"make two sets, and name both where they are used: from: [$a, $b]"
+	case seen["dynamic"]:
+		to.Dynamic = &Dynamic{Timeout: form.timeout}
+		p.require(v, seen, "max", "declare the most entries that it shall hold, as in max: 100000")
+	case !seen["file"]:
+		p.errorf(v.pos, "it says neither file nor dynamic").Hint =
+			"write {file: PATH}, {dynamic: true, max: N} or a list of addresses"
+	case v.get("timeout") != nil:
+		p.errorf(v.get("timeout").pos, "timeout has a meaning in dynamic sets only").Hint = "remove it"
+	}
+}
+
+func path(text string) (string, *flaw) {
+	switch {
+	case text == "" || strings.ContainsRune(text, 0):
+		return "", want("the path of a file", text)
+	case strings.Contains(text, "://"):
+		return "", want("the path of a file", text).hintf("fetch the list with another tool, and name its copy")
+	}
+	return text, nil
+}
+
+func isTrue(text string) (bool, *flaw) {
+	if on, ok := switches[text]; !ok || !on {
+		return false, want("true", text).hintf("for a set with a fixed content leave dynamic out")
+	}
+	return true, nil
+}
+
+// capacity reads a number of entries. Its limit is that of a 32-bit index with a sign, which the kernel's maps use.
+func capacity(text string) (int, *flaw) {
+	n, f := number(text, math.MaxInt32)
+	if f == nil && n > 0 {
+		return int(n), nil
+	}
+	g := want(fmt.Sprintf("a number from 1 to %d", math.MaxInt32), text)
+	if f != nil {
+		g.hint = f.hint
+	}
+	return 0, g
+}

@@ -1,0 +1,129 @@
+package policy
+
+import (
+	"fmt"
+	"strings"
+)
+
+// text is the word that v is. It reports false after reporting that v is none.
+func (p place) text(key string, v *node) (string, bool) {
+	switch {
+	case v.kind == broken:
+	case v.kind == nothing:
+		p.errorf(v.pos, "%s has no value", key).Hint = "give it one, or remove the key"
+	case v.kind != word:
+		p.errorf(v.pos, "%s must be a single value, got %s", key, v).Hint = "write " + key + ": VALUE"
+	default:
+		return v.text, true
+	}
+	return "", false
+}
+
+// scalarOf reads the single value v of key.
+func scalarOf[T any](p place, key string, v *node, parse func(string) (T, *flaw)) (value T) {
+	text, ok := p.text(key, v)
+	if !ok {
+		return value
+	}
+	value, f := parse(text)
+	if f != nil {
+		p.flawed(v.pos, key, f)
+	}
+	return value
+}
+
+// values reads the alternatives of key: a word, or a list of words.
+func values[T any](p place, key string, v *node, parse func(string) ([]T, *flaw)) []T {
+	var all []T
+	p.each(key, v, func(w *node) {
+		some, f := parse(w.text)
+		if f != nil {
+			p.flawed(w.pos, key, listHint(f, key, w, v))
+			return
+		}
+		all = append(all, some...)
+	})
+	return all
+}
+
+// each calls f for each word of v, the value of key, and reports what in v is no word.
+func (p place) each(key string, v *node, f func(w *node)) {
+	switch v.kind {
+	case word:
+		f(v)
+		return
+	case mapping:
+		p.errorf(v.pos, "%s must be a value or a list of values, got a mapping", key).Hint =
+			fmt.Sprintf("write %s: VALUE or %s: [VALUE, VALUE]", key, key)
+		return
+	case broken:
+		return
+	}
+	if len(v.items) == 0 {
+		p.errorf(v.pos, "%s is an empty list", key).Hint = emptyHint(key)
+	}
+	for _, item := range v.items {
+		switch item.kind {
+		case word:
+			f(item)
+		case broken:
+		case nothing:
+			p.errorf(item.pos, "%s has an entry without a value", key).Hint = "remove it"
+		default:
+			p.errorf(item.pos, "%s has %s among its values", key, item).Hint = itemHint(item)
+		}
+	}
+}
+
+func itemHint(item *node) string {
+	if item.kind == list {
+		return "put all values into one list; a set of addresses can hold them under one name"
+	}
+	return "a value with \": \" in it needs quotes"
+}
+
+func emptyHint(key string) string {
+	if key == "devices" {
+		return "name the devices that packets come in from: devices: [eth0]"
+	}
+	return "no packet could match it; without the key, every packet does"
+}
+
+// listHint supposes that a word with separators in it was meant as a list, where nothing better is known.
+func listHint(f *flaw, key string, w, v *node) *flaw {
+	parts := strings.FieldsFunc(w.text, func(r rune) bool { return r == ',' || r == ' ' || r == ';' })
+	if f.hint != "" && !strings.HasPrefix(f.hint, "names are") || len(parts) < 2 || len(parts) > 8 {
+		return f
+	}
+	joined := strings.Join(parts, ", ")
+	if v.kind == list {
+		return f.hintf("write single values: %s", joined)
+	}
+	return f.hintf("a list needs brackets: %s: [%s]", key, joined)
+}
+
+// nameFlaw is what is wrong with the name of a set, rule or service, or nil. Names stand in messages, test cases and
+// commands without quotes.
+func nameFlaw(name string) *flaw {
+	for _, r := range name {
+		if !strings.ContainsRune(nameRunes, r) {
+			return want("made of letters, digits, _, . and -", name).hintf("write %s", safeName(name))
+		}
+	}
+	if name == "" {
+		return want("made of letters, digits, _, . and -", name)
+	}
+	return nil
+}
+
+const nameRunes = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-"
+
+func safeName(name string) string {
+	safe := strings.Map(func(r rune) rune {
+		if strings.ContainsRune(nameRunes, r) {
+			return r
+		}
+		return '-'
+	}, name)
+	return strings.Trim(fmt.Sprintf("%.40s", safe), "-")
+}

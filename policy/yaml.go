@@ -1,0 +1,137 @@
+package policy
+
+import (
+	"bytes"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/lexer"
+	"github.com/goccy/go-yaml/parser"
+	"github.com/goccy/go-yaml/token"
+)
+
+// The YAML library's parser recurses, and Go cannot recover from a stack that has grown too large. A policy is four
+// levels deep.
+const (
+	maxFlowDepth   = 32
+	maxBlockColumn = 400 // of a `-` or `?`: each level of nesting takes a column at least
+)
+
+// document reads src as one YAML document. It returns nil when it is not; the reasons are then reported to p.
+func document(p place, src []byte) *node {
+	text, ok := clean(p, src)
+	if !ok {
+		return nil
+	}
+	tokens := lexer.Tokenize(text)
+	if t := tooDeep(tokens); t != nil {
+		p.errorf(position(t), "nested too deeply").Hint = "a policy is a mapping of lists of mappings of lists, no more"
+		return nil
+	}
+	file, err := parser.Parse(tokens, 0, parser.AllowDuplicateMapKey())
+	if err != nil {
+		syntaxError(p, err)
+		return nil
+	}
+	return single(p, file)
+}
+
+// innerColon stands for a colon inside a word while the YAML library has the text. The library takes any colon in a
+// mapping in {} for the end of a key, even inside a list, and so cuts {from: [2001:db8::1]} in pieces. A colon is that
+// only in front of a blank or a flow indicator, or behind a quoted key (YAML 1.2.2, 7.3.3). A colon behind a colon is
+// always taken for a part of the word, against YAML, so that 2001:db8:: needs no quotes. The rune is a noncharacter of
+// Unicode, one column wide as the colon is, and no text may contain it.
+const innerColon = '\ufdd0'
+
+// hideColons puts innerColon for each colon inside a word.
+func hideColons(text string) string {
+	var b strings.Builder
+	for i, r := range text {
+		if r == ':' && isInner(text, i) {
+			r = innerColon
+		}
+		b.WriteRune(r)
+	}
+	return b.String()
+}
+
+// isInner reports whether the colon at text[i] is part of a word.
+func isInner(text string, i int) bool {
+	before, after := " ", " "
+	if i > 0 {
+		before = text[i-1 : i]
+	}
+	if i+1 < len(text) {
+		after = text[i+1 : i+2]
+	}
+	return before == ":" || !strings.Contains(" \t\n,[]{}", after) && !strings.Contains("\"']}", before)
+}
+
+// colons undoes hideColons.
+func colons(text string) string { return strings.ReplaceAll(text, string(innerColon), ":") }
+
+// clean brings src to the form in which the YAML library counts lines rightly: without byte order mark, and with line
+// feeds only. It reports false after reporting bytes that no text editor shows.
+func clean(p place, src []byte) (string, bool) {
+	src = bytes.TrimPrefix(src, []byte("\ufeff"))
+	text := strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(string(src))
+	line, col := 1, 1
+	for i, r := range text {
+		_, size := utf8.DecodeRuneInString(text[i:])
+		switch {
+		case r == utf8.RuneError && size == 1:
+			p.errorf(Pos{line, col}, "byte 0x%02x is not UTF-8", text[i]).Hint = "save the file as UTF-8"
+			return "", false
+		case r == '\n':
+			line, col = line+1, 0
+		case unicode.IsControl(r) && r != '\t', r == '\ufeff', r == innerColon:
+			p.errorf(Pos{line, col}, "control character %U", r).Hint = "remove it"
+			return "", false
+		}
+		col++
+	}
+	return hideColons(text), true
+}
+
+func tooDeep(tokens token.Tokens) *token.Token {
+	depth := 0
+	for _, t := range tokens {
+		switch t.Type {
+		case token.SequenceStartType, token.MappingStartType:
+			depth++
+		case token.SequenceEndType, token.MappingEndType:
+			depth--
+		case token.SequenceEntryType, token.MappingKeyType:
+			if t.Position.Column > maxBlockColumn {
+				return t
+			}
+		}
+		if depth > maxFlowDepth {
+			return t
+		}
+	}
+	return nil
+}
+
+// single is the one document of file.
+func single(p place, file *ast.File) *node {
+	c := converter{place: p, anchors: map[string]*node{}}
+	var doc *node
+	for _, d := range file.Docs {
+		if d.Body == nil || d.Body.Type() == ast.DirectiveType {
+			continue
+		}
+		if doc != nil {
+			p.errorf(c.node(d.Body).pos, "a policy is one YAML document, and here begins another").
+				Hint = "remove the --- before it"
+			return doc
+		}
+		doc = c.node(d.Body)
+	}
+	if doc == nil {
+		p.errorf(Pos{1, 1}, "the policy is empty").Hint = "the shortest policy is: devices: [eth0]"
+	}
+	return doc
+}
