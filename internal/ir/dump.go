@@ -1,0 +1,165 @@
+package ir
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+
+	"github.com/floodwall/floodwall/internal/packet"
+)
+
+// String writes the program out, for people: the checks, a line for each set, a line for each rule with its keys in the
+// words of the policy, and the default.
+func (p *Program) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "checks %s\n", checkNames(p.Checks))
+	for i := range p.Sets {
+		fmt.Fprintf(&b, "set %s: %s\n", p.setName(i), p.Sets[i].content())
+	}
+	for i := range p.Rules {
+		fmt.Fprintf(&b, "%s\n", p.ruleLine(&p.Rules[i]))
+	}
+	fmt.Fprintf(&b, "default: %s\n", p.Default)
+	return b.String()
+}
+
+func checkNames(s packet.CheckSet) string {
+	if s == 0 {
+		return "off"
+	}
+	var names []string
+	for c := range packet.NumChecks {
+		if s.Has(c) {
+			names = append(names, c.String())
+		}
+	}
+	return strings.Join(names, " ")
+}
+
+// setName is $name, or $number for addresses that are written in rules.
+func (p *Program) setName(i int) string {
+	if p.Sets[i].Name != "" {
+		return "$" + p.Sets[i].Name
+	}
+	return fmt.Sprintf("$%d", i)
+}
+
+// content lists what is in a set, or its beginning.
+func (s *Set) content() string {
+	const most = 8
+	switch {
+	case s.Dynamic != nil && s.Dynamic.Local:
+		return fmt.Sprintf("this host's own addresses, at most %d", s.Max)
+	case s.Dynamic != nil && s.Dynamic.Timeout != 0:
+		return fmt.Sprintf("filled at run time, at most %d entries, each for %s", s.Max, s.Dynamic.Timeout)
+	case s.Dynamic != nil:
+		return fmt.Sprintf("filled at run time, at most %d entries", s.Max)
+	case s.Static == nil || s.Static.IsEmpty():
+		return "empty"
+	}
+	var words []string
+	for prefix := range s.Static.Prefixes() {
+		if len(words) == most {
+			return fmt.Sprintf("%s … (%d entries)", strings.Join(words, " "), s.Entries)
+		}
+		words = append(words, prefixText(prefix))
+	}
+	return strings.Join(words, " ")
+}
+
+// prefixText leaves the length of single addresses out.
+func prefixText(p netip.Prefix) string {
+	if p.IsSingleIP() {
+		return p.Addr().String()
+	}
+	return p.String()
+}
+
+func (p *Program) ruleLine(r *Rule) string {
+	kind := [...]string{RuleKindRule: "rule", RuleKindService: "service", RuleKindEssential: "built in"}[r.Kind]
+	words := []string{fmt.Sprintf("%s %s: %s", kind, r.Name, r.Verdict)}
+	for _, m := range r.Src {
+		words = append(words, p.addrWord("from", m))
+	}
+	for _, m := range r.Dst {
+		words = append(words, p.addrWord("to", m))
+	}
+	for _, m := range r.Match {
+		words = append(words, m.String())
+	}
+	if r.Merged > 1 {
+		words = append(words, fmt.Sprintf("(%d rules in one)", r.Merged))
+	}
+	return strings.Join(words, " ")
+}
+
+func (p *Program) addrWord(key string, m AddrMatch) string {
+	var names []string
+	for _, s := range m.Sets {
+		names = append(names, p.setName(s))
+	}
+	operator := "="
+	if m.Not {
+		operator = "!="
+	}
+	return key + operator + strings.Join(names, ",")
+}
+
+// String writes a test as key=values, in the words of the policy.
+func (m Match) String() string {
+	const most = 16
+	var words []string
+	for i, r := range m.Values {
+		if i == most {
+			words = append(words, fmt.Sprintf("… (%d ranges)", len(m.Values)))
+			break
+		}
+		words = append(words, m.rangeWord(r))
+	}
+	return m.Field.String() + "=" + strings.Join(words, ",")
+}
+
+func (m Match) rangeWord(r Range) string {
+	first, last := ValueText(m.Field, r.First), ValueText(m.Field, r.Last)
+	if first == last {
+		return first
+	}
+	return first + "-" + last
+}
+
+// ValueText writes the value of a field in the words of the policy: tcp/80, icmpv6/135/0, none.
+func ValueText(f packet.Field, v uint32) string {
+	switch f {
+	case packet.DPort, packet.SPort:
+		return tagged(v, packet.PortNone, packet.PortUDP, "tcp/", "udp/", func(n uint32) string { return fmt.Sprint(n) })
+	case packet.ICMP:
+		return tagged(v, packet.ICMPNone, packet.ICMPv6, "icmp/", "icmpv6/", func(n uint32) string {
+			return fmt.Sprintf("%d/%d", n>>8, n&0xff)
+		})
+	case packet.Family:
+		return [...]string{packet.FamilyIPv4: "ipv4", packet.FamilyIPv6: "ipv6"}[v]
+	case packet.Fragment:
+		return [...]string{packet.FragmentNone: "none", packet.FragmentFirst: "first", packet.FragmentLater: "later"}[v]
+	case packet.Flags:
+		if v == packet.FlagsNone {
+			return "no-tcp" // the word none is taken: it means that no flag is set
+		}
+		return fmt.Sprintf("0x%02x", v)
+	case packet.VLAN:
+		if v == packet.VLANNone {
+			return "none"
+		}
+	}
+	return fmt.Sprint(v)
+}
+
+// tagged writes a value whose domain has two parts, the second from base on, and ends with none.
+func tagged(v, none, base uint32, first, second string, text func(uint32) string) string {
+	switch {
+	case v >= none:
+		return "none"
+	case v >= base:
+		return second + text(v-base)
+	}
+	return first + text(v)
+}

@@ -1,0 +1,91 @@
+// Package ir is what a policy means: a list of rules over the fields of a packet, the same for every target. Eval is
+// the definition of that meaning; what the targets do is tested against it.
+package ir
+
+import (
+	"time"
+
+	"github.com/floodwall/floodwall/internal/addrs"
+	"github.com/floodwall/floodwall/internal/packet"
+)
+
+// Program is a policy, lowered: all names resolved, services and defaults spelled out as rules. Checks come first, then
+// the first rule that matches decides, then Default.
+type Program struct {
+	Checks  packet.CheckSet // the checks that drop
+	Sets    []Set
+	Rules   []Rule
+	Default Verdict
+}
+
+// Verdict is what happens to a packet.
+type Verdict uint8
+
+// The verdicts.
+const (
+	Pass Verdict = iota
+	Drop
+)
+
+// String is the word of the policy.
+func (v Verdict) String() string {
+	if v == Drop {
+		return "drop"
+	}
+	return "pass"
+}
+
+// Set is a set of addresses that rules refer to by its index in Program.Sets.
+type Set struct {
+	Name    string     // of the policy; "" for addresses written in a rule
+	Static  *addrs.Set // the content, when it is fixed for the program's life
+	Dynamic *Dynamic   // or how it may be filled at run time
+	Entries int        // entries as the user counts them: one a line, an address, a prefix or a range
+	Max     int        // capacity in such entries
+}
+
+// Dynamic describes a set whose content changes while the program runs.
+type Dynamic struct {
+	Timeout time.Duration // how long an entry holds if not said otherwise; 0 for ever
+	Local   bool          // the built-in set of the host's own addresses
+}
+
+// Rule is a match and a verdict. All of Src, Dst and Match must hold.
+type Rule struct {
+	Name    string
+	Unnamed bool // Name was made up: nobody asked for this rule's own counter
+	Kind    RuleKind
+	Line    int // in the policy file; 0 for built-in rules
+	Src     []AddrMatch
+	Dst     []AddrMatch
+	Match   []Match
+	Verdict Verdict
+
+	// Merged counts the policy's rules that this one stands for, when more than one.
+	Merged int
+}
+
+// RuleKind says where a rule comes from.
+type RuleKind uint8
+
+// The kinds, in the order in which they are asked.
+const (
+	RuleKindRule      RuleKind = iota // written under rules
+	RuleKindService                   // made from a service
+	RuleKindEssential                 // what `default: drop` must not cut: neighbor discovery, ICMP errors, DHCP replies
+)
+
+// AddrMatch holds when the address is in any of Sets, or with Not when it is in none.
+type AddrMatch struct {
+	Sets []int
+	Not  bool
+}
+
+// Match holds when the packet's value of Field is in any of Values.
+type Match struct {
+	Field  packet.Field
+	Values []Range // sorted, disjoint, not adjacent, all below Field.Size()
+}
+
+// Range is a range of field values, both ends included.
+type Range struct{ First, Last uint32 }

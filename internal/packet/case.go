@@ -1,0 +1,67 @@
+package packet
+
+import "strings"
+
+// Case is one line of a policy's unit tests: a packet, and what shall become of it.
+//
+//	tcp 10.0.0.1:999 > 192.0.2.1:80 S  drop listed
+//
+// The reason is the name of a rule, a service or a check, or default, or not-ip; a name with blanks stands in double
+// quotes. A # starts a comment.
+type Case struct {
+	Blank  bool // the line has no packet: it is empty or only a comment
+	Packet Spec
+	Drop   bool   // the verdict: drop, or pass
+	Reason string // "" when the line leaves it open
+}
+
+// ParseCase reads a line. Its errors are like those of Parse.
+func ParseCase(line string) (c Case, err error) {
+	tokens, end, err := tokenize(line)
+	if err != nil {
+		return Case{}, err
+	}
+	if len(tokens) == 0 {
+		return Case{Blank: true}, nil
+	}
+	verdict := verdictIndex(tokens)
+	if verdict < 0 {
+		return Case{}, end.errorf("want the verdict, pass or drop, after the packet")
+	}
+	end.column = tokens[verdict].column
+	if c.Packet, err = parseTokens(tokens[:verdict], end); err != nil {
+		return Case{}, err
+	}
+	c.Drop = tokens[verdict].text == "drop"
+	if c.Reason, err = parseReason(tokens[verdict+1:]); err != nil {
+		return Case{}, err
+	}
+	return c, nil
+}
+
+// verdictIndex finds the verdict: no word of a packet is written like it, a reason may be.
+func verdictIndex(tokens []token) int {
+	for i, t := range tokens {
+		if t.text == "pass" || t.text == "drop" {
+			return i
+		}
+	}
+	return -1
+}
+
+// parseReason reads what follows the verdict.
+func parseReason(tokens []token) (string, error) {
+	switch {
+	case len(tokens) == 0:
+		return "", nil
+	case len(tokens) > 1:
+		t := tokens[1]
+		return "", t.errorf("%q: want one reason only; a name with blanks stands in double quotes", t.text)
+	}
+	t := tokens[0]
+	reason, err := unquote(t.text)
+	if err != nil || strings.TrimSpace(reason) == "" {
+		return "", t.errorf("reason %s: want the name of a rule, a service or a check, default, or not-ip", t.text)
+	}
+	return reason, nil
+}

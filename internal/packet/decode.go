@@ -1,0 +1,131 @@
+package packet
+
+import "encoding/binary"
+
+// EtherTypes that the decoder reads on (IEEE 802 numbers).
+const (
+	etherIPv4 = 0x0800
+	etherARP  = 0x0806
+	etherVLAN = 0x8100 // IEEE 802.1Q
+	etherQinQ = 0x88a8 // IEEE 802.1ad
+	etherIPv6 = 0x86dd
+)
+
+// IP protocol numbers (IANA) that the decoder reads on.
+const (
+	protoHopByHop = 0
+	protoICMP     = 1
+	protoTCP      = 6
+	protoUDP      = 17
+	protoRouting  = 43
+	protoFragment = 44
+	protoAH       = 51
+	protoICMPv6   = 58
+	protoDstOpts  = 60
+)
+
+const (
+	etherHeader = 14 // octets
+	vlanTag     = 4
+	maxVLANs    = 2
+	maxLength   = 65535 // the largest IP datagram after reassembly (RFC 791)
+)
+
+// Decode reads an Ethernet frame, from its destination address to its last octet without the frame check sequence. It
+// accepts any octets, and allocates nothing. A frame below 14 octets, which no device delivers, is truncated.
+//
+// Each parser takes the octets from its header on, and returns those that follow it. Once an IP header has said where
+// the packet ends, what is left ends there, or at the end of the frame when that comes first.
+func Decode(frame []byte) Packet {
+	p := Packet{Kind: NotIP}
+	p.Value[DPort] = PortNone
+	p.Value[SPort] = PortNone
+	p.Value[Flags] = FlagsNone
+	p.Value[ICMP] = ICMPNone
+	p.Value[VLAN] = VLANNone
+
+	etherType, rest, ok := p.ethernet(frame)
+	if !ok {
+		return p
+	}
+	var hasL4 bool
+	switch etherType {
+	case etherIPv4:
+		rest, hasL4 = p.ipv4(rest)
+	case etherIPv6:
+		rest, hasL4 = p.ipv6(rest)
+	}
+	if p.Kind != IP {
+		return p
+	}
+	p.addresses()
+	if hasL4 {
+		p.transport(rest)
+	}
+	return p
+}
+
+// ethernet reads the Ethernet header and up to two VLAN tags.
+func (p *Packet) ethernet(b []byte) (etherType uint16, rest []byte, ok bool) {
+	if len(b) < etherHeader {
+		p.fail(Truncated)
+		return 0, nil, false
+	}
+	if b[6]&1 != 0 {
+		p.fail(SourceMAC)
+	}
+	etherType, rest = binary.BigEndian.Uint16(b[12:]), b[etherHeader:]
+	for tags := 0; etherType == etherVLAN || etherType == etherQinQ; tags++ {
+		if tags == maxVLANs {
+			p.fail(VLANDepth)
+			return 0, nil, false
+		}
+		if len(rest) < vlanTag {
+			p.fail(Truncated)
+			return 0, nil, false
+		}
+		if tags == 0 {
+			p.Value[VLAN] = uint32(binary.BigEndian.Uint16(rest) & 0x0fff)
+		}
+		etherType, rest = binary.BigEndian.Uint16(rest[2:]), rest[vlanTag:]
+	}
+	return etherType, rest, true
+}
+
+// transport reads the L4 header at the start of b, which ends where the packet does.
+func (p *Packet) transport(b []byte) {
+	v4 := p.Value[Family] == FamilyIPv4
+	switch proto := p.Value[Proto]; {
+	case proto == protoTCP:
+		p.tcp(b)
+	case proto == protoUDP:
+		p.udp(b)
+	case proto == protoICMP && v4, proto == protoICMPv6 && !v4:
+		p.icmp(b)
+	}
+}
+
+// fail records that the packet does not pass c.
+func (p *Packet) fail(c Check) { p.Failed = p.Failed.With(c) }
+
+// failIf records that the packet does not pass c, if bad.
+func (p *Packet) failIf(bad bool, c Check) {
+	if bad {
+		p.fail(c)
+	}
+}
+
+// short records that the packet ends within a header: in a first fragment that is the sender's doing.
+func (p *Packet) short() {
+	if p.Value[Fragment] == FragmentFirst {
+		p.fail(TinyFragment)
+	} else {
+		p.fail(Truncated)
+	}
+}
+
+// malformed records that the packet has no readable IP header.
+func (p *Packet) malformed(why Check) {
+	p.Kind = Malformed
+	p.fail(why)
+}

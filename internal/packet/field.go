@@ -1,0 +1,72 @@
+package packet
+
+import "fmt"
+
+// Field names one property of a packet that a rule can test. Every field has a small integer domain, [0, Size), in
+// which the properties a packet does not have (the port of an ICMP message) are values of their own; so "not this
+// value" needs no special case, in Eval, in generated code or in tables.
+type Field uint8
+
+// The fields. The order is that of the members of struct packet in bpf/packet.h, which a test compares.
+const (
+	Proto    Field = iota // IPv4 protocol, or the IPv6 next header after the extension headers that were walked
+	DPort                 // destination port: TCP n, UDP PortUDP+n, else PortNone
+	SPort                 // source port, coded like DPort
+	Family                // FamilyIPv4 or FamilyIPv6
+	Flags                 // the TCP flags octet, or FlagsNone
+	ICMP                  // type<<8 | code; ICMPv6 adds ICMPv6; else ICMPNone
+	Length                // IP length in octets, header included (IPv4 total length; IPv6 payload length + 40)
+	TTL                   // IPv4 time to live, IPv6 hop limit
+	DSCP                  // differentiated services code point, RFC 2474
+	Fragment              // FragmentNone, FragmentFirst or FragmentLater
+	VLAN                  // VLAN identifier of the outermost tag in the frame, or VLANNone
+	NumFields
+)
+
+// Values with a meaning of their own.
+const (
+	PortUDP  = 1 << 16 // added to a UDP port
+	PortNone = 2 << 16 // no port: neither TCP nor UDP, a later fragment, or a header cut short
+
+	FamilyIPv4 = 0
+	FamilyIPv6 = 1
+
+	FlagsNone = 256
+
+	ICMPv6   = 1 << 16 // added to type<<8|code of an ICMPv6 message
+	ICMPNone = 2 << 16
+
+	FragmentNone  = 0 // a whole packet, or an atomic fragment (RFC 6946)
+	FragmentFirst = 1 // offset 0, more to come
+	FragmentLater = 2 // offset above 0: carries no L4 header
+
+	VLANNone = 4096
+)
+
+var fields = [NumFields]struct {
+	name string
+	size uint32
+}{
+	Proto:    {"proto", 256},
+	DPort:    {"port", PortNone + 1},
+	SPort:    {"sport", PortNone + 1},
+	Family:   {"family", 2},
+	Flags:    {"flags", FlagsNone + 1},
+	ICMP:     {"icmp", ICMPNone + 1},
+	Length:   {"length", 1 << 16},
+	TTL:      {"ttl", 256},
+	DSCP:     {"dscp", 64},
+	Fragment: {"fragment", 3},
+	VLAN:     {"vlan", VLANNone + 1},
+}
+
+// Size is the number of values of f: a packet's value is below it.
+func (f Field) Size() uint32 { return fields[f].size }
+
+// String is the policy's key for f.
+func (f Field) String() string {
+	if f >= NumFields {
+		return fmt.Sprintf("field(%d)", uint8(f))
+	}
+	return fields[f].name
+}

@@ -1,0 +1,126 @@
+package packet
+
+import (
+	"encoding/binary"
+	"net/netip"
+)
+
+const (
+	ipv6Header     = 40 // octets
+	extHeader      = 8  // octets: the shortest extension header, and the size of a fragment header
+	maxExtHeaders  = 6  // as many as are walked; the kernel's BPF verifier wants a bound
+	routingType0   = 0  // the routing header that RFC 5095 forbids
+	ipv6MF         = 1  // more fragments, in the fragment header's second 16 bits
+	ipv6OffsetBits = 3  // below the offset in that field
+)
+
+// ipv6 reads an IPv6 header and its extension headers (RFC 8200). hasL4 is false when no L4 header follows, or none
+// that could be found, or when the IP header itself cannot be read, which Kind then says.
+func (p *Packet) ipv6(b []byte) (rest []byte, hasL4 bool) {
+	if len(b) < ipv6Header {
+		p.malformed(Truncated)
+		return nil, false
+	}
+	if b[0]>>4 != 6 {
+		p.malformed(IPHeader)
+		return nil, false
+	}
+	total := int(binary.BigEndian.Uint16(b[4:])) + ipv6Header
+	p.failIf(total > len(b), Truncated)
+
+	p.Kind = IP
+	p.Src = netip.AddrFrom16([16]byte(b[8:24]))
+	p.Dst = netip.AddrFrom16([16]byte(b[24:40]))
+	p.Value[Family] = FamilyIPv6
+	p.Value[Length] = uint32(min(total, maxLength))
+	p.Value[DSCP] = uint32(binary.BigEndian.Uint16(b) >> 6 & 0x3f)
+	p.Value[TTL] = uint32(b[7])
+	p.failIf(b[7] == 0, TTLZero)
+	c := chain{next: b[6], rest: b[ipv6Header:min(total, len(b))], missing: max(0, total-len(b))}
+	hasL4 = p.extensions(&c)
+	return c.rest, hasL4
+}
+
+// chain is a place in a chain of extension headers.
+type chain struct {
+	next     byte   // the type of the header that comes
+	rest     []byte // what follows the headers that were walked, to the end of the packet or of the frame
+	missing  int    // octets that the IP header counts and the frame lacks
+	walked   int    // headers so far
+	fragment bool   // a fragment header was among them
+}
+
+// extensions walks the chain to the L4 header, and reports whether there is one to read. Proto is the type of the
+// header at which the walk stopped.
+func (p *Packet) extensions(c *chain) (hasL4 bool) {
+	for ; isExtension(c.next); c.walked++ {
+		p.Value[Proto] = uint32(c.next)
+		if c.walked == maxExtHeaders {
+			p.fail(ExtHeaders)
+			return false
+		}
+		if !p.extension(c) {
+			return false
+		}
+	}
+	p.Value[Proto] = uint32(c.next)
+	return true
+}
+
+func isExtension(next byte) bool {
+	switch next {
+	case protoHopByHop, protoRouting, protoFragment, protoAH, protoDstOpts:
+		return true
+	}
+	return false
+}
+
+// extension reads one extension header and steps over it. It reports false when nothing readable follows.
+func (p *Packet) extension(c *chain) bool {
+	if len(c.rest) < extHeader {
+		p.short()
+		return false
+	}
+	switch c.next {
+	case protoHopByHop:
+		p.failIf(c.walked > 0, ExtOrder)
+	case protoRouting:
+		p.failIf(c.rest[2] == routingType0, SourceRoute)
+	case protoFragment:
+		p.failIf(c.fragment, ExtOrder)
+		c.fragment = true
+		p.ipv6Fragment(c)
+		if p.Value[Fragment] == FragmentLater {
+			return false
+		}
+	}
+	size := extensionSize(c.next, c.rest[1])
+	if size > len(c.rest) {
+		p.short()
+		return false
+	}
+	c.next, c.rest = c.rest[0], c.rest[size:]
+	return true
+}
+
+// extensionSize is the size in octets of an extension header whose second octet is length.
+func extensionSize(kind, length byte) int {
+	switch kind {
+	case protoFragment:
+		return extHeader
+	case protoAH:
+		return (int(length) + 2) * 4 // RFC 4302, 2.2
+	}
+	return (int(length) + 1) * 8
+}
+
+// ipv6Fragment reads the fragment header at the start of c.
+func (p *Packet) ipv6Fragment(c *chain) {
+	field := binary.BigEndian.Uint16(c.rest[2:])
+	offset, more := int(field>>ipv6OffsetBits)*8, field&ipv6MF != 0
+	p.failIf(offset == 0 && !more, AtomicFragment)
+	if offset > 0 {
+		p.Value[Proto] = uint32(c.rest[0])
+	}
+	p.fragment(offset, more, len(c.rest)-extHeader+c.missing)
+}

@@ -1,0 +1,199 @@
+package packet
+
+import (
+	"encoding/hex"
+	"math/rand/v2"
+	"net/netip"
+)
+
+// Hints are what a policy under test mentions, so that random packets meet its rules and their borders.
+type Hints struct {
+	Addrs  []netip.Prefix      // addresses come from inside these, from their ends and from right beside them
+	Values [NumFields][]uint32 // values of the fields, coded as in Packet.Value; they and their neighbors are drawn
+}
+
+// maxRandom bounds the IP packets that Random makes, in octets; longer ones only claim to be. BPF_PROG_TEST_RUN takes
+// no frame that does not fit into a page with its headroom.
+const maxRandom = 1500
+
+// Random makes a frame of at least 14 and at most about 1,600 octets, of a kind that tests parsers and policies: both
+// families, VLAN tags, options, extension headers and fragments are frequent; a part has wrong lengths, is cut off
+// somewhere or has bits flipped. The same state of r gives the same frame.
+func Random(r *rand.Rand, hints Hints) []byte {
+	g := generator{r: r, hints: &hints}
+	if g.oneIn(50) {
+		return g.notIP()
+	}
+	return g.damage(g.randomSpec().Frame())
+}
+
+// RandomSpec makes a well-formed packet that the notation can express, of the kinds that Random makes, without wrong
+// lengths and wrong header values.
+func RandomSpec(r *rand.Rand, hints Hints) Spec {
+	g := generator{r: r, hints: &hints, wellFormed: true}
+	return g.randomSpec()
+}
+
+type generator struct {
+	r          *rand.Rand
+	hints      *Hints
+	wellFormed bool
+	spec       Spec
+}
+
+// oneIn is true once in n times.
+func (g *generator) oneIn(n int) bool { return g.r.IntN(n) == 0 }
+
+// wrong is true once in n times, unless the packet shall be well-formed.
+func (g *generator) wrong(n int) bool { return !g.wellFormed && g.oneIn(n) }
+
+func pick[T any](g *generator, list []T) T { return list[g.r.IntN(len(list))] }
+
+func (g *generator) octets(n int) []byte {
+	b := make([]byte, n)
+	for i := range b {
+		b[i] = byte(g.r.Uint32())
+	}
+	return b
+}
+
+// randomSpec draws all parts of a packet.
+func (g *generator) randomSpec() Spec {
+	s := &g.spec
+	v4 := g.oneIn(2)
+	s.sourceMAC = defaultSource
+	s.src, s.dst = g.addr(v4), g.addr(v4)
+	if g.oneIn(40) {
+		s.dst = s.src
+	}
+	g.protocol(v4)
+	g.network(v4)
+	g.link()
+	if g.oneIn(3) {
+		s.payload = g.octets(1 + g.r.IntN(32))
+	}
+	g.length()
+	return *s
+}
+
+// link draws VLAN tags and the source address.
+func (g *generator) link() {
+	s := &g.spec
+	if n := len(g.hints.Values[VLAN]); n > 0 && g.oneIn(2) || g.oneIn(8) {
+		for range 1 + g.r.IntN(maxVLANs) {
+			s.vlans = append(s.vlans, uint16(g.value(VLAN, 0, 1, 10, 4095)&0x0fff))
+		}
+	}
+	if g.wrong(60) {
+		s.vlans = []uint16{1, 2, 3}
+	}
+	if g.wrong(40) {
+		s.sourceMAC[0] |= 1
+	}
+}
+
+// network draws what belongs to the IP header.
+func (g *generator) network(v4 bool) {
+	s := &g.spec
+	g.maybe(numTTL, TTL, 0, 1, 64, 255)
+	g.maybe(numDSCP, DSCP, 0, 46)
+	if n := len(g.hints.Values[Fragment]); n > 0 && g.oneIn(2) || g.oneIn(8) {
+		s.moreFrags = g.oneIn(2)
+		s.put(numFrag, pick(g, []uint32{0, 0, 0, 8, 16, 24, laterOffset, 65528, uint32(g.r.IntN(8192)) * 8}))
+	}
+	switch {
+	case v4 && g.oneIn(6):
+		s.ipOptions = g.ipOptions()
+	case !v4 && g.oneIn(3):
+		for range 1 + g.r.IntN(1+g.r.IntN(maxExtHeaders+1)) {
+			s.ext = append(s.ext, g.r.IntN(len(extensionKinds)))
+		}
+	}
+	if v4 && g.wrong(20) {
+		s.put(numIHL, g.r.Uint32N(16))
+	}
+	if g.wrong(20) {
+		s.checksum = pick(g, []checksumKind{checksumBad, checksumZero})
+	}
+}
+
+// ipOptions draws IPv4 options: router alert, source routes, others, or noise.
+func (g *generator) ipOptions() []byte {
+	if g.wrong(2) {
+		return g.octets(1 + g.r.IntN(40))
+	}
+	return pick(g, [][]byte{
+		{optNop}, {optRouterAlert, 4, 0, 0}, {optLooseSource, 7, 4, 192, 0, 2, 1}, {optStrictRoute, 3, 4},
+		{optNop, 7, 7, 4, 0, 0, 0, 0}, {68, 12, 5, 0, 0, 0, 0, 0, 0, 0, 0, 0},
+	})
+}
+
+// length draws the length of the packet, and what its header says of it.
+func (g *generator) length() {
+	if n := len(g.hints.Values[Length]); n > 0 && g.oneIn(2) || g.oneIn(6) {
+		want := g.value(Length, 46, 576, 1024, 1025, 1500)
+		if least := uint32(len(g.spec.Frame()) - g.spec.linkHeader()); want >= least && want <= maxRandom {
+			g.spec.put(numLen, want)
+		} else if !g.wellFormed {
+			g.spec.put(numTotLen, max(want, ipv6Header))
+		}
+	}
+	if g.wrong(20) {
+		g.spec.put(numTotLen, ipv6Header+g.r.Uint32N(100))
+	}
+}
+
+// maybe draws a value for f: often when the policy mentions the field, else seldom.
+func (g *generator) maybe(n number, f Field, usual ...uint32) {
+	if len(g.hints.Values[f]) > 0 && g.oneIn(2) || g.oneIn(6) {
+		g.spec.put(n, g.value(f, usual...))
+	}
+}
+
+// value draws a value of f: one that the policy mentions or a neighbor, a usual one, or any.
+func (g *generator) value(f Field, usual ...uint32) uint32 {
+	hints := g.hints.Values[f]
+	switch n := g.r.IntN(8); {
+	case n < 6 && len(hints) > 0:
+		v := pick(g, hints)
+		if g.oneIn(4) {
+			v += g.r.Uint32N(3) - 1 // wraps below 0, and is taken for too large
+		}
+		return min(v, f.Size()-1)
+	case n < 7 && len(usual) > 0:
+		return pick(g, usual)
+	}
+	return g.r.Uint32N(f.Size())
+}
+
+// notIP makes a frame of another protocol.
+func (g *generator) notIP() []byte {
+	if g.oneIn(2) {
+		return g.octets(etherHeader + g.r.IntN(100))
+	}
+	return Spec{layer: layerARP, sourceMAC: defaultSource}.Frame()
+}
+
+// damage leaves most frames as they are, and cuts off, lengthens or distorts the others.
+func (g *generator) damage(b []byte) []byte {
+	switch g.r.IntN(8) {
+	case 0:
+		return b[:etherHeader+g.r.IntN(len(b)-etherHeader+1)]
+	case 1:
+		for range 1 + g.r.IntN(4) {
+			bit := 12*8 + g.r.IntN((min(len(b), 120)-12)*8)
+			b[bit/8] ^= 1 << (bit % 8)
+		}
+	case 2:
+		return append(b, g.octets(g.r.IntN(46))...)
+	}
+	return b
+}
+
+// tcpOptionText draws TCP options in the notation; "" is the default.
+func (g *generator) tcpOptionText() string {
+	if g.wrong(4) {
+		return hex.EncodeToString(g.octets(1 + g.r.IntN(maxTCPOptions)))
+	}
+	return pick(g, []string{"", "", "none", "mss:1460,sack,ts,ws:7", "mss:536", "nop,nop,ts", "ws:7,eol"})
+}

@@ -1,0 +1,105 @@
+package packet
+
+import "encoding/binary"
+
+const tcpHeader = 20 // octets, without options
+
+// The TCP flags (RFC 9293, 3.1; ECE and CWR: RFC 3168).
+const (
+	tcpFIN = 1 << iota
+	tcpSYN
+	tcpRST
+	tcpPSH
+	tcpACK
+	tcpURG
+	tcpECE
+	tcpCWR
+)
+
+// TCP option kinds (IANA).
+const (
+	tcpOptEnd       = 0
+	tcpOptNop       = 1
+	tcpOptMSS       = 2
+	tcpOptWinScale  = 3
+	tcpOptSACK      = 4
+	tcpOptTimestamp = 8
+)
+
+// tcp reads a TCP header at the start of b.
+func (p *Packet) tcp(b []byte) {
+	if len(b) < tcpHeader {
+		p.short()
+		return
+	}
+	flags, size := b[13], int(b[12]>>4)*4
+	p.ports(b, 0)
+	p.Value[Flags] = uint32(flags)
+	p.failIf(size < tcpHeader, TCPHeader)
+	if size > len(b) {
+		p.tcpPastEnd()
+	}
+	p.failIf(!validFlags(flags), TCPFlags)
+	p.failIf(p.Value[SPort] == 0 || p.Value[DPort] == 0, PortZero)
+	p.failIf(flags&tcpACK != 0 && binary.BigEndian.Uint32(b[8:]) == 0, ACKZero)
+	if flags&(tcpSYN|tcpACK) == tcpSYN {
+		p.syn(b, size)
+	}
+}
+
+// tcpPastEnd records that the header goes on past the packet.
+func (p *Packet) tcpPastEnd() {
+	if p.Value[Fragment] == FragmentFirst {
+		p.fail(TinyFragment)
+	} else {
+		p.fail(TCPHeader)
+	}
+}
+
+// validFlags reports whether some state of a connection sends these flags (tcp_valid_flags in the kernel's
+// net/netfilter/nf_conntrack_proto_tcp.c).
+func validFlags(flags byte) bool {
+	switch flags &^ (tcpPSH | tcpECE | tcpCWR) {
+	case tcpSYN, tcpSYN | tcpURG, tcpSYN | tcpACK,
+		tcpRST, tcpRST | tcpACK,
+		tcpFIN | tcpACK, tcpFIN | tcpACK | tcpURG,
+		tcpACK, tcpACK | tcpURG:
+		return true
+	}
+	return false
+}
+
+// syn makes the checks of a SYN without ACK. size is the length in octets that the header states.
+func (p *Packet) syn(b []byte, size int) {
+	p.failIf(len(b) > size, SYNData)
+	p.failIf(p.Value[SPort] < 1024, SYNLowPort)
+	p.failIf(binary.BigEndian.Uint16(b[14:]) == 0, SYNWindowZero)
+	if size >= tcpHeader && size <= len(b) {
+		mss, ok := walkTCPOptions(b[tcpHeader:size])
+		p.failIf(!ok, TCPOptions)
+		p.failIf(!mss, SYNNoMSS)
+	}
+}
+
+// walkTCPOptions reports whether an MSS option of any length was seen, and whether all lengths fit.
+func walkTCPOptions(b []byte) (mss, ok bool) {
+	for len(b) > 0 && b[0] != tcpOptEnd {
+		if b[0] == tcpOptNop {
+			b = b[1:]
+			continue
+		}
+		n, fits := optionLength(b)
+		if !fits {
+			return mss, false
+		}
+		mss = mss || b[0] == tcpOptMSS
+		b = b[n:]
+	}
+	return mss, true
+}
+
+// ports reads the two ports that TCP and UDP headers start with; base is 0 or PortUDP.
+func (p *Packet) ports(b []byte, base uint32) {
+	p.Value[SPort] = base + uint32(binary.BigEndian.Uint16(b))
+	p.Value[DPort] = base + uint32(binary.BigEndian.Uint16(b[2:]))
+}

@@ -1,0 +1,90 @@
+package testutil
+
+import (
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// insideUID is the first of the users that tests run as inside of namespaces of their own; the number of the process
+// that starts them is added. The kernel notes the user in the programs that he loads, which tells these from all others
+// on the machine.
+const insideUID = 1 << 30
+
+// insideVar names, in the environment of the process inside, the test that runs there.
+const insideVar = "FLOODWALL_TEST_INSIDE"
+
+// Inside reports whether the test runs in a process of its own, with all capabilities, whose network and mount
+// namespaces are new: only the loopback device, and an empty BPF file system at /sys/fs/bpf. If not, it runs the test
+// in such a process, and fails it when that fails. A test begins with
+//
+//	if !testutil.Inside(t) {
+//		return
+//	}
+//
+// It skips the test as RequireRoot does.
+func Inside(t *testing.T) bool {
+	t.Helper()
+	if of := os.Getenv(insideVar); of != "" && (t.Name() == of || strings.HasPrefix(t.Name(), of+"/")) {
+		if t.Name() == of {
+			furnish(t)
+		}
+		return true
+	}
+	RequireRoot(t)
+	pattern := "^" + strings.ReplaceAll(t.Name(), "/", "$/^") + "$"
+	cmd := exec.Command("/proc/self/exe", "-test.run="+pattern, "-test.v="+verbose(), "-test.timeout=10m")
+	cmd.Env = append(os.Environ(), insideVar+"="+t.Name())
+	uid := uint32(insideUID + os.Getpid())
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Unshareflags: syscall.CLONE_NEWNET | syscall.CLONE_NEWNS,
+		Credential:   &syscall.Credential{Uid: uid, Gid: uid},
+		AmbientCaps:  capabilities(t),
+		Pdeathsig:    syscall.SIGKILL,
+	}
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Errorf("inside of its namespaces: %v\n%s", err, out)
+	} else {
+		t.Logf("%s", out)
+	}
+	return false
+}
+
+func verbose() string {
+	if testing.Verbose() {
+		return "true"
+	}
+	return "false"
+}
+
+// capabilities lists all that this process has.
+func capabilities(t *testing.T) (list []uintptr) {
+	t.Helper()
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var data [2]unix.CapUserData
+	if err := unix.Capget(&header, &data[0]); err != nil {
+		t.Fatalf("capabilities: %v", err)
+	}
+	for c := range uintptr(64) {
+		if data[c/32].Permitted>>(c%32)&1 == 1 {
+			list = append(list, c)
+		}
+	}
+	return list
+}
+
+// furnish mounts the BPF file system and sets the loopback device up.
+func furnish(t *testing.T) {
+	t.Helper()
+	if err := unix.Mount("bpf", "/sys/fs/bpf", "bpf", 0, "mode=0700"); err != nil {
+		t.Fatalf("mounting a BPF file system: %v", err)
+	}
+	if out, err := exec.Command("ip", "link", "set", "lo", "up").CombinedOutput(); err != nil {
+		t.Fatalf("loopback device: %v: %s", err, out)
+	}
+}

@@ -1,0 +1,88 @@
+package testutil
+
+import (
+	"fmt"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/link"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/floodwall/floodwall/internal/packet"
+)
+
+// Veth makes two devices that are the ends of a cable, sets them up and gives the first these addresses. The test runs
+// Inside.
+func Veth(t testing.TB, name, peer string, addresses ...string) {
+	t.Helper()
+	lines := []string{
+		"link add " + name + " type veth peer name " + peer,
+		"link set " + name + " up",
+		"link set " + peer + " up",
+	}
+	for _, a := range addresses {
+		nodad := ""
+		if strings.Contains(a, ":") {
+			nodad = " nodad"
+		}
+		lines = append(lines, "addr add "+a+" dev "+name+nodad)
+	}
+	for _, line := range lines {
+		if out, err := exec.Command("ip", strings.Fields(line)...).CombinedOutput(); err != nil {
+			t.Fatalf("ip %s: %v: %s", line, err, out)
+		}
+	}
+}
+
+// Send puts a packet, described as for packet.Parse, n times on the wire at a device.
+func Send(device, description string, n int) error {
+	spec, err := packet.Parse(description)
+	if err != nil {
+		return fmt.Errorf("packet %q: %w", description, err)
+	}
+	dev, err := netlink.LinkByName(device)
+	if err != nil {
+		return fmt.Errorf("device %s: %w", device, err)
+	}
+	socket, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("packet socket: %w", err)
+	}
+	defer unix.Close(socket)
+	to := &unix.SockaddrLinklayer{Ifindex: dev.Attrs().Index}
+	for range n {
+		if err := unix.Sendto(socket, spec.Frame(), 0, to); err != nil {
+			return fmt.Errorf("sending on %s: %w", device, err)
+		}
+	}
+	return nil
+}
+
+// foreignName is the name of the program of AttachForeign.
+const foreignName = "foreign"
+
+// AttachForeign attaches an XDP program that is not Floodwall's and passes everything, until detach is called.
+func AttachForeign(device string) (detach func() error, err error) {
+	dev, err := netlink.LinkByName(device)
+	if err != nil {
+		return nil, fmt.Errorf("device %s: %w", device, err)
+	}
+	const pass = 2 // XDP_PASS of include/uapi/linux/bpf.h
+	prog, err := ebpf.NewProgram(&ebpf.ProgramSpec{
+		Name: foreignName, Type: ebpf.XDP, License: "GPL",
+		Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, pass), asm.Return()},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("foreign program: %w", err)
+	}
+	defer prog.Close()
+	l, err := link.AttachXDP(link.XDPOptions{Program: prog, Interface: dev.Attrs().Index})
+	if err != nil {
+		return nil, fmt.Errorf("attaching the foreign program: %w", err)
+	}
+	return l.Close, nil
+}
