@@ -1,0 +1,75 @@
+package addrs
+
+import "slices"
+
+// Union returns the addresses that are in any of the sets.
+func Union(sets ...*Set) *Set {
+	if len(sets) == 1 {
+		return sets[0]
+	}
+	var b Builder
+	for _, s := range sets {
+		b.v4 = append(b.v4, s.v4...)
+		b.v6 = append(b.v6, s.v6...)
+	}
+	return b.Set()
+}
+
+// Covers reports whether every address of t is in s.
+func (s *Set) Covers(t *Set) bool {
+	for _, r := range t.v4 {
+		i, _ := slices.BinarySearchFunc(s.v4, r.First, func(have Range, first uint32) int {
+			if have.Last < first {
+				return -1
+			}
+			return 1
+		})
+		if i == len(s.v4) || s.v4[i].First > r.First || s.v4[i].Last < r.Last {
+			return false
+		}
+	}
+	for _, p := range t.v6 {
+		if !s.contains6Prefix(p) {
+			return false
+		}
+	}
+	return true
+}
+
+// contains6Prefix reports whether one prefix of s covers p: siblings are joined, so if any do together, one does.
+func (s *Set) contains6Prefix(p prefix6) bool {
+	i, found := slices.BinarySearchFunc(s.v6, p, func(have, want prefix6) int {
+		switch {
+		case have == want:
+			return 0
+		case have.before(want):
+			return -1
+		}
+		return 1
+	})
+	return found || i > 0 && s.v6[i-1].covers(p)
+}
+
+// Size is the number of ranges and prefixes that the set consists of.
+func (s *Set) Size() int { return len(s.v4) + len(s.v6) }
+
+// String is the set as the policy would write it, the first few of its prefixes.
+func (s *Set) String() string {
+	const most = 8
+	text := ""
+	n := 0
+	for p := range s.Prefixes() {
+		if n++; n > most {
+			return text + ", …"
+		}
+		if text != "" {
+			text += ", "
+		}
+		if p.IsSingleIP() {
+			text += p.Addr().String()
+		} else {
+			text += p.String()
+		}
+	}
+	return text
+}

@@ -1,0 +1,213 @@
+package addrs
+
+import (
+	"math/bits"
+	"slices"
+)
+
+// blockSpan is one or more neighbouring /24s. Either all their addresses have the one class, or it is a single /24 of
+// several classes, with the runs that reach into it.
+type blockSpan struct {
+	first, end uint32 // numbers of /24s; end is not included
+	class      uint16
+	runs       []run
+}
+
+// blockSpans yields all /24s from the first to the last that is not of class 0, in ascending order without gaps.
+func blockSpans(runs []run, yield func(blockSpan)) {
+	for at := uint32(0); len(runs) > 0; {
+		r := runs[0]
+		start := uint64(at) << 8
+		switch first, end := uint32(r.first>>8), uint32((uint64(r.last)+1)>>8); {
+		case first > at:
+			yield(blockSpan{first: at, end: first})
+			at = first
+		case uint64(r.first) <= start && end > at:
+			yield(blockSpan{first: at, end: end, class: r.class})
+			at = end
+		default:
+			n := reaching(runs, at)
+			yield(blockSpan{first: at, end: at + 1, runs: runs[:n]})
+			at++
+		}
+		for len(runs) > 0 && uint64(runs[0].last) < uint64(at)<<8 {
+			runs = runs[1:]
+		}
+	}
+}
+
+// reaching counts the leading runs that have addresses in the /24; the first one does.
+func reaching(runs []run, block uint32) int {
+	n := 1
+	for n < len(runs) && runs[n].first>>8 == block {
+		n++
+	}
+	return n
+}
+
+// clip is the part of the run within the /24, as last octets.
+func (r run) clip(block uint32) (first, last uint32) {
+	first, last = 0, 255
+	if r.first>>8 == block {
+		first = r.first & 0xff
+	}
+	if r.last>>8 == block {
+		last = r.last & 0xff
+	}
+	return first, last
+}
+
+// classes tells the classes of a /24 of several: outside is 0 if any address has class 0. It is not ok when there are
+// more than two.
+func (s blockSpan) classes() (inside, outside uint16, ok bool) {
+	if s.listed() == 256 {
+		outside = s.runs[0].class
+	}
+	inside = outside
+	for _, r := range s.runs {
+		if r.class == outside || r.class == inside {
+			continue
+		}
+		if inside != outside {
+			return 0, 0, false
+		}
+		inside = r.class
+	}
+	return inside, outside, true
+}
+
+// listed counts the addresses of a /24 of several classes that have a class other than 0.
+func (s blockSpan) listed() (n uint32) {
+	for _, r := range s.runs {
+		first, last := r.clip(s.first)
+		n += last - first + 1
+	}
+	return n
+}
+
+// planner chooses the background of one /16 at a time.
+type planner struct {
+	table   *Table4
+	net     uint32
+	uniform [256]uint16 // class of each /24 that is not mixed
+	mixed   [4]uint64   // a bit per /24 that needs a line
+	listed  bool        // uniform has a class other than 0
+
+	sparse [4]uint64 // a bit per /24 of few listed hosts, which needs none as long as the background is 0
+	hosts  int       // in them
+	full   int       // of them that would need a full block
+}
+
+// planBlocks decides which /24s get a line, and counts those that need a full block.
+func (t *Table4) planBlocks() {
+	p := planner{table: t}
+	blockSpans(t.runs, func(s blockSpan) {
+		if s.runs == nil {
+			p.addUniform(s)
+			return
+		}
+		p.enter(s.first >> 8)
+		p.addMixed(s)
+	})
+	p.finish()
+}
+
+func (p *planner) addMixed(s blockSpan) {
+	full := 0
+	if _, _, ok := s.classes(); !ok {
+		full = 1
+	}
+	at, bit := s.first>>6&3, uint64(1)<<(s.first&63)
+	if n := s.listed(); n <= sparse {
+		p.sparse[at] |= bit
+		p.hosts += int(n)
+		p.full += full
+		return
+	}
+	p.mixed[at] |= bit
+	p.table.FullBlocks += full
+}
+
+func (p *planner) addUniform(s blockSpan) {
+	if s.class == 0 {
+		return
+	}
+	for at := s.first; at < s.end; {
+		p.enter(at >> 8)
+		end := min(s.end, at&^0xff+256)
+		if end-at == 256 {
+			p.table.background[p.net] = s.class
+			at = end
+			continue
+		}
+		for ; at < end; at++ {
+			p.uniform[at&0xff] = s.class
+		}
+		p.listed = true
+	}
+}
+
+// enter goes on to the /16.
+func (p *planner) enter(net uint32) {
+	if net != p.net {
+		p.finish()
+		p.net = net
+	}
+}
+
+// finish writes the plan of the present /16, and forgets it.
+func (p *planner) finish() {
+	present := p.table.present[p.net*4:][:4]
+	copy(present, p.mixed[:])
+	if p.listed {
+		p.chooseBackground(present)
+	}
+	if p.table.background[p.net] == 0 {
+		copy(p.table.sparse[p.net*4:], p.sparse[:])
+		p.table.Hosts += p.hosts
+	} else {
+		for i := range present {
+			present[i] |= p.sparse[i]
+		}
+		p.table.FullBlocks += p.full
+	}
+	*p = planner{table: p.table, net: p.net}
+}
+
+// chooseBackground gives a line to every /24 of one class that is not the background's.
+func (p *planner) chooseBackground(present []uint64) {
+	background := p.mostFrequent(present)
+	p.table.background[p.net] = background
+	for i, class := range p.uniform {
+		if class != background && p.sparse[i>>6]>>(i&63)&1 == 0 {
+			present[i>>6] |= 1 << (i & 63)
+		}
+	}
+}
+
+// mostFrequent is the class of most /24s that are not mixed, and of several such the lowest.
+func (p *planner) mostFrequent(mixed []uint64) uint16 {
+	classes := make([]uint16, 0, 256)
+	for i, class := range p.uniform {
+		if mixed[i>>6]>>(i&63)&1 == 0 {
+			classes = append(classes, class)
+		}
+	}
+	slices.Sort(classes)
+	var best uint16
+	most, count := 0, 0
+	for i, class := range classes {
+		if i > 0 && class != classes[i-1] {
+			count = 0
+		}
+		if count++; count > most {
+			best, most = class, count
+		}
+	}
+	return best
+}
+
+// linesBefore counts the lines of the /24s below the block within its word of the present bitmap.
+func linesBefore(present uint32, block uint32) int {
+	return bits.OnesCount32(present & (1<<(block&31) - 1))
+}

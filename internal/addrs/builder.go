@@ -1,0 +1,105 @@
+package addrs
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"go4.org/netipx"
+)
+
+// Builder collects entries of a set, in any order and overlapping as they may.
+type Builder struct {
+	v4      []Range
+	v6      []prefix6
+	entries int
+}
+
+// Entries is the number of entries added, as the user counts them: each prefix and each range is one.
+func (b *Builder) Entries() int { return b.entries }
+
+// Add adds a prefix; host bits set in it are ignored.
+func (b *Builder) Add(p netip.Prefix) error {
+	if !p.IsValid() {
+		return errors.New("adding an invalid prefix")
+	}
+	b.entries++
+	if !p.Addr().Is4() {
+		b.v6 = append(b.v6, prefix6From(p.Addr(), p.Bits()))
+		return nil
+	}
+	b.v4 = append(b.v4, block4(number4(p.Addr()), p.Bits()))
+	return nil
+}
+
+// AddRange adds the addresses from first to last, both included, as one entry.
+func (b *Builder) AddRange(first, last netip.Addr) error {
+	if err := checkRange(first, last); err != nil {
+		return err
+	}
+	b.entries++
+	if first.Is4() {
+		b.v4 = append(b.v4, Range{number4(first), number4(last)})
+		return nil
+	}
+	for _, p := range netipx.IPRangeFrom(first, last).Prefixes() {
+		b.v6 = append(b.v6, prefix6From(p.Addr(), p.Bits()))
+	}
+	return nil
+}
+
+func checkRange(first, last netip.Addr) error {
+	switch {
+	case !first.IsValid() || !last.IsValid():
+		return errors.New("adding a range with an invalid end")
+	case first.Zone() != "" || last.Zone() != "":
+		return errors.New("an address of a range has a zone, leave it out")
+	case first.Is4() != last.Is4():
+		return fmt.Errorf("the ends of range %s-%s are of different families", first, last)
+	case last.Less(first):
+		return fmt.Errorf("range %s-%s ends before it begins, swap the ends", first, last)
+	}
+	return nil
+}
+
+// Set returns the set of all entries and empties the builder.
+func (b *Builder) Set() *Set {
+	s := &Set{v4: trim(joinRanges(sortRanges(b.v4))), v6: trim(aggregate(sortPrefixes(b.v6)))}
+	*b = Builder{}
+	return s
+}
+
+// grow makes room for about that many more ranges and prefixes.
+func (b *Builder) grow(v4, v6 int) {
+	b.v4 = slices.Grow(b.v4, v4)
+	b.v6 = slices.Grow(b.v6, v6)
+}
+
+// block4 is the addresses that share the first bits of a.
+func block4(a uint32, bits int) Range {
+	host := uint32(uint64(1)<<(32-bits) - 1)
+	return Range{a &^ host, a | host}
+}
+
+// joinRanges joins the sorted ranges that overlap or touch, in place.
+func joinRanges(ranges []Range) []Range {
+	out := ranges[:0]
+	for _, r := range ranges {
+		n := len(out)
+		if n == 0 || uint64(r.First) > uint64(out[n-1].Last)+1 {
+			out = append(out, r)
+			continue
+		}
+		out[n-1].Last = max(out[n-1].Last, r.Last)
+	}
+	return out
+}
+
+// trim copies a slice that wastes more than an eighth of its memory: sets live long and may be large.
+func trim[T any](s []T) []T {
+	if cap(s)-len(s) > len(s)/8 {
+		return append(make([]T, 0, len(s)), s...)
+	}
+	return s
+}

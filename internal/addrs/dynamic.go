@@ -1,0 +1,188 @@
+package addrs
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"sync/atomic"
+	"unsafe"
+)
+
+// The memory of dynamic sets, in octets.
+const (
+	DynamicInfoBytes = 64       // per set
+	WhyTextsBytes    = 256 * 64 // per policy
+	WhyBytes         = 4        // per bucket
+)
+
+// Errors of DynamicSet.Insert.
+var (
+	ErrFull    = errors.New("the set is full")
+	ErrLengths = errors.New("more than 8 different prefix lengths of one family")
+)
+
+// DynamicMemory is the memory of all dynamic sets of a policy. Info and Buckets are BPF arrays that a program reads
+// while they change; Texts and Why are for user space only. Per set, Info has a record:
+//
+//	0   u64 seed         of the hash
+//	8   u32 base         first bucket
+//	12  u32 mask         number of buckets - 1
+//	16  u32 capacity     in entries; 0 behind the last set
+//	20  u32 entries      a hint: counts dead entries whose slots are not reused yet
+//	24  u8  n4, n6       number of lengths
+//	26  u8  lengths4[8]  prefix lengths + 1 that occur, in no order that a reader may rely on
+//	34  u8  lengths6[8]
+//	42  zeros
+//
+// IPv4 prefixes are stored as ::ffff:a.b.c.d/96+n, also in lengths4. An entry's meta is the second of CLOCK_MONOTONIC
+// at which it dies, or 0. Why has three octets per bucket, one a slot, that say which 64 octets of Texts tell the
+// reason (0 is none), and a fourth unused.
+type DynamicMemory struct {
+	Info    []byte
+	Buckets []byte
+	Texts   []byte
+	Why     []byte
+}
+
+// DynamicBuckets is the number of buckets for a set of that capacity, at most one entry in each on average. A fuller
+// table would refuse entries before it is full: 8 buckets in a row without a free slot happen with a probability of
+// 2^-18 a place, and another 7 behind them, which makeRoom needs to fail, 2^-33.
+func DynamicBuckets(capacity int) int { return bucketsFor(capacity, 1.0/bucketSlots) }
+
+// NewDynamicMemory allocates memory for sets of these capacities. The datapath maps BPF arrays instead.
+func NewDynamicMemory(capacities ...int) DynamicMemory {
+	buckets := 0
+	for _, capacity := range capacities {
+		buckets += DynamicBuckets(capacity)
+	}
+	return DynamicMemory{
+		Info:    make([]byte, DynamicInfoBytes*len(capacities)),
+		Buckets: make([]byte, BucketBytes*buckets),
+		Texts:   make([]byte, WhyTextsBytes),
+		Why:     make([]byte, WhyBytes*buckets),
+	}
+}
+
+// Format lays out empty sets of these capacities in memory that holds zeros.
+func (m DynamicMemory) Format(capacities ...int) error {
+	if err := m.check(); err != nil {
+		return err
+	}
+	if have := len(m.Info) / DynamicInfoBytes; have < len(capacities) {
+		return fmt.Errorf("memory of dynamic sets has room for %d records, %d are needed", have, len(capacities))
+	}
+	base := 0
+	for i, capacity := range capacities {
+		size := DynamicBuckets(capacity)
+		if have := len(m.Buckets) / BucketBytes; have < base+size {
+			return fmt.Errorf("memory of dynamic sets has %d buckets, at least %d are needed", have, base+size)
+		}
+		info := m.Info[i*DynamicInfoBytes:]
+		native.PutUint64(info[infoSeed:], rand.Uint64())
+		native.PutUint32(info[infoBase:], uint32(base))
+		native.PutUint32(info[infoMask:], uint32(size-1))
+		native.PutUint32(info[infoCapacity:], uint32(capacity))
+		base += size
+	}
+	return nil
+}
+
+func (m DynamicMemory) check() error {
+	for _, part := range [][]byte{m.Info, m.Buckets} {
+		if uintptr(unsafe.Pointer(unsafe.SliceData(part)))%8 != 0 {
+			return errors.New("memory of dynamic sets is not aligned to 8 octets")
+		}
+	}
+	if len(m.Texts) < WhyTextsBytes || len(m.Why)/WhyBytes < len(m.Buckets)/BucketBytes {
+		return errors.New("memory for the reasons of dynamic sets is too small")
+	}
+	return nil
+}
+
+// Dynamic is the dynamic sets of a policy. Whoever changes them must be the only one to do so for as long as the
+// Dynamic is in use, and open it anew after others may have.
+type Dynamic struct {
+	Sets []*DynamicSet
+}
+
+// OpenDynamic opens formatted memory, in whatever state its last writer left it.
+func OpenDynamic(m DynamicMemory) (*Dynamic, error) {
+	if err := m.check(); err != nil {
+		return nil, err
+	}
+	var d Dynamic
+	for info := m.Info; len(info) >= DynamicInfoBytes; info = info[DynamicInfoBytes:] {
+		s := &DynamicSet{info: info[:DynamicInfoBytes]}
+		if s.Capacity() == 0 {
+			break
+		}
+		base, size := int(s.word(infoBase)), int(s.word(infoMask))+1
+		if size&(size-1) != 0 || len(m.Buckets) < (base+size)*BucketBytes {
+			return nil, fmt.Errorf("record %d of the dynamic sets is damaged", len(d.Sets))
+		}
+		s.buckets = buckets{m.Buckets[base*BucketBytes:][:size*BucketBytes], native.Uint64(info[infoSeed:]), uint32(size - 1)}
+		s.why = m.Why[base*WhyBytes:][:size*WhyBytes]
+		d.Sets = append(d.Sets, s)
+	}
+	reasons := newReasons(m.Texts, d.Sets)
+	for _, s := range d.Sets {
+		s.reasons = reasons
+	}
+	return &d, nil
+}
+
+// Offsets within the record of a set.
+const (
+	infoSeed     = 0
+	infoBase     = 8
+	infoMask     = 12
+	infoCapacity = 16
+	infoEntries  = 20
+	infoCounts   = 24 // one octet per family
+	infoLengths  = 26 // infoMaxLengths octets per family
+
+	infoMaxLengths = 8
+)
+
+func (s *DynamicSet) word(at int) uint32 { return atomic.LoadUint32(word32(s.info, at)) }
+
+func (s *DynamicSet) setEntries(n uint32) { atomic.StoreUint32(word32(s.info, infoEntries), n) }
+
+func (s *DynamicSet) infoByte(at int) uint8 { return lengthAt(s.word(at&^3), at&3) }
+
+// setInfo changes one octet of the record.
+func (s *DynamicSet) setInfo(at int, value uint8) { setByte(word32(s.info, at&^3), at&3, value) }
+
+// dynamicKey is the prefix as it is stored.
+func dynamicKey(p netip.Prefix) (prefix6, error) {
+	switch a := p.Addr(); {
+	case !p.IsValid():
+		return prefix6{}, errors.New("invalid prefix")
+	case a.Is4():
+		return mapped(a).cut(uint8(96 + p.Bits())), nil
+	case a.Is4In6() && p.Bits() >= 96:
+		return prefix6{}, fmt.Errorf("%s stands for IPv4 addresses: write them as IPv4", p)
+	default:
+		return prefix6From(a, p.Bits()), nil
+	}
+}
+
+// mapped is the IPv4 address as ::ffff:a.b.c.d.
+func mapped(a netip.Addr) prefix6 { return prefix6{0, 0xffff<<32 | uint64(number4(a)), 128} }
+
+// family is 0 for a stored IPv4 prefix, and 1 for IPv6.
+func (p prefix6) family() int {
+	if p.length >= 96 && p.hi == 0 && p.lo>>32 == 0xffff {
+		return 0
+	}
+	return 1
+}
+
+// unmapped is the prefix that was stored.
+func (p prefix6) unmapped() netip.Prefix {
+	if p.family() == 0 {
+		return netip.PrefixFrom(addr4(uint32(p.lo)), int(p.length)-96)
+	}
+	return p.netip()
+}

@@ -1,0 +1,193 @@
+package addrs
+
+import (
+	"fmt"
+	"iter"
+	"math"
+	"net/netip"
+)
+
+// Entry is what a dynamic set holds.
+type Entry struct {
+	Prefix netip.Prefix
+	Expiry uint32 // second of CLOCK_MONOTONIC at which the entry dies; 0 is never
+	Why    string // at most 64 octets are kept, and 255 different texts in all sets of a policy
+}
+
+// DynamicSet is a set that changes while a BPF program reads it. Times are seconds of CLOCK_MONOTONIC.
+type DynamicSet struct {
+	info    []byte
+	buckets buckets
+	why     []byte
+	reasons *reasons
+	state   sweepState
+}
+
+// sweepState is what the last sweep found, kept up to date by what happened since.
+type sweepState struct {
+	done       bool
+	deleted    bool                       // entries were deleted since
+	nextExpiry uint32                     // no entry dies before; math.MaxUint32 when none does
+	lengths    [2][math.MaxUint8 + 1]bool // per family, whether a length + 1 occurs
+}
+
+// Capacity is the most entries that the set takes.
+func (s *DynamicSet) Capacity() int { return int(s.word(infoCapacity)) }
+
+// Insert adds an entry, or gives the one of the same prefix its expiry, and its reason if that is not empty. The error
+// is ErrFull, ErrLengths, or about the prefix.
+func (s *DynamicSet) Insert(e Entry, now uint32) error {
+	key, err := dynamicKey(e.Prefix)
+	if err != nil {
+		return err
+	}
+	if !s.state.done {
+		s.sweep(now)
+	}
+	if at, ok := s.buckets.find(key); ok {
+		if !expired(s.buckets.meta(at), now) {
+			s.refresh(at, e, now)
+			return nil
+		}
+		s.remove(at)
+	}
+	return s.insert(key, e, now)
+}
+
+func (s *DynamicSet) refresh(at slot, e Entry, now uint32) {
+	if e.Why != "" {
+		s.why[whyIndex(at)] = s.reasons.number(e.Why, now)
+	}
+	s.buckets.setMeta(at, e.Expiry)
+	s.noteExpiry(e.Expiry)
+}
+
+func (s *DynamicSet) insert(key prefix6, e Entry, now uint32) error {
+	if s.word(infoEntries) >= s.word(infoCapacity) && now >= s.state.nextExpiry {
+		s.sweep(now)
+	}
+	if s.word(infoEntries) >= s.word(infoCapacity) {
+		return fmt.Errorf("inserting %s: %w", e.Prefix, ErrFull)
+	}
+	if !s.addLength(key, now) {
+		return fmt.Errorf("inserting %s: %w", e.Prefix, ErrLengths)
+	}
+	at, ok := s.buckets.claim(key, now)
+	if !ok {
+		at, ok = s.makeRoom(key, now)
+	}
+	if !ok {
+		return fmt.Errorf("inserting %s: %w at the place of this prefix", e.Prefix, ErrFull)
+	}
+	s.remove(at)
+	s.why[whyIndex(at)] = s.reasons.number(e.Why, now)
+	s.noteExpiry(e.Expiry)
+	s.buckets.publish(at, key, e.Expiry)
+	s.setEntries(s.word(infoEntries) + 1)
+	return nil
+}
+
+// makeRoom frees a slot for a prefix by moving another entry further from its home. The entry is in both places for a
+// moment, and never moves back, so a search that goes on meanwhile finds it.
+func (s *DynamicSet) makeRoom(key prefix6, now uint32) (slot, bool) {
+	for at := range s.buckets.reach(key) {
+		p := s.buckets.prefix(at)
+		to, ok := s.buckets.claimBehind(p, at, now)
+		if !ok {
+			continue
+		}
+		s.remove(to)
+		s.why[whyIndex(to)] = s.why[whyIndex(at)]
+		s.buckets.publish(to, p, s.buckets.meta(at))
+		s.buckets.clear(at)
+		s.buckets.lead(s.buckets.home(key), at)
+		return at, true
+	}
+	return 0, false
+}
+
+// remove empties a slot, if it is not.
+func (s *DynamicSet) remove(at slot) {
+	if s.buckets.length(at) == 0 {
+		return
+	}
+	s.buckets.clear(at)
+	s.setEntries(max(s.word(infoEntries), 1) - 1)
+	s.state.deleted = true
+}
+
+func (s *DynamicSet) noteExpiry(expiry uint32) {
+	if expiry != 0 {
+		s.state.nextExpiry = min(s.state.nextExpiry, expiry)
+	}
+}
+
+// Delete removes the entry of exactly this prefix, and reports whether there was one alive.
+func (s *DynamicSet) Delete(p netip.Prefix, now uint32) bool {
+	key, err := dynamicKey(p)
+	if err != nil {
+		return false
+	}
+	if !s.state.done {
+		s.sweep(now)
+	}
+	at, ok := s.buckets.find(key)
+	if !ok {
+		return false
+	}
+	alive := !expired(s.buckets.meta(at), now)
+	s.remove(at)
+	return alive
+}
+
+// Contains reports whether a prefix in the set covers the address, found as the datapath does.
+func (s *DynamicSet) Contains(a netip.Addr, now uint32) bool {
+	key, family := prefix6{}, 1
+	if a.Is4() {
+		key, family = mapped(a), 0
+	} else {
+		key = prefix6From(a, 128)
+	}
+	list, n := s.lengths(family)
+	for _, length := range list[:n] {
+		if at, ok := s.buckets.find(key.cut(length - 1)); ok && !expired(s.buckets.meta(at), now) {
+			return true
+		}
+	}
+	return false
+}
+
+// All yields the entries alive, in no particular order.
+func (s *DynamicSet) All(now uint32) iter.Seq[Entry] {
+	return func(yield func(Entry) bool) {
+		for at := range s.buckets.used {
+			expiry := s.buckets.meta(at)
+			if expired(expiry, now) {
+				continue
+			}
+			if !yield(Entry{s.buckets.prefix(at).unmapped(), expiry, s.reasons.text(s.why[whyIndex(at)])}) {
+				return
+			}
+		}
+	}
+}
+
+// Count is the number of entries alive.
+func (s *DynamicSet) Count(now uint32) (n int) {
+	for at := range s.buckets.used {
+		if !expired(s.buckets.meta(at), now) {
+			n++
+		}
+	}
+	return n
+}
+
+// Copy inserts the entries alive of another set, until one does not fit.
+func (s *DynamicSet) Copy(from *DynamicSet, now uint32) error {
+	for e := range from.All(now) {
+		if err := s.Insert(e, now); err != nil {
+			return err
+		}
+	}
+	return nil
+}

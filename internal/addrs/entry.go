@@ -1,0 +1,129 @@
+package addrs
+
+import (
+	"bytes"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+)
+
+// AddText adds an address, a prefix or a range (first-last, with or without blanks around the dash) as one entry.
+func (b *Builder) AddText(text string) error {
+	if first, last, ok := strings.Cut(text, "-"); ok {
+		return b.addRangeText(text, strings.TrimSpace(first), strings.TrimSpace(last))
+	}
+	if strings.Contains(text, "/") {
+		p, err := netip.ParsePrefix(text)
+		if err != nil {
+			return notAnEntry(text)
+		}
+		return b.Add(p)
+	}
+	a, err := netip.ParseAddr(text)
+	if err != nil {
+		return notAnEntry(text)
+	}
+	if a.Zone() != "" {
+		return fmt.Errorf("address %q has a zone, leave it out", text)
+	}
+	return b.Add(netip.PrefixFrom(a, a.BitLen()))
+}
+
+func (b *Builder) addRangeText(text, first, last string) error {
+	from, err := netip.ParseAddr(first)
+	if err != nil {
+		return notAnEntry(text)
+	}
+	to, err := netip.ParseAddr(last)
+	if err != nil {
+		return notAnEntry(text)
+	}
+	return b.AddRange(from, to)
+}
+
+func notAnEntry(text string) error {
+	const longest = 64 // a few octets more than any range; the rest of such a text helps nobody
+	if len(text) > longest {
+		text = text[:longest] + "..."
+	}
+	return fmt.Errorf("not an address, prefix or range: %q", text)
+}
+
+// entryText cuts a line of a list to its first field, or to the whole range when blanks surround the dash. It is empty
+// when the line holds none.
+func entryText(line []byte) string {
+	if i := slices.IndexFunc(line, func(c byte) bool { return c == '#' || c == ';' || c == ',' }); i >= 0 {
+		if line[i] == ',' && len(bytes.TrimSpace(line[:i])) == 0 {
+			return "," // an empty first field is a mistake, not an empty line
+		}
+		line = line[:i]
+	}
+	line = bytes.TrimSpace(line)
+	if bytes.IndexByte(line, ' ') < 0 && bytes.IndexByte(line, '\t') < 0 {
+		return string(line)
+	}
+	fields := bytes.Fields(line)
+	switch n := len(fields); {
+	case n > 2 && string(fields[1]) == "-":
+		return string(bytes.Join(fields[:3], nil))
+	case n > 1 && (bytes.HasSuffix(fields[0], []byte("-")) || bytes.HasPrefix(fields[1], []byte("-"))):
+		return string(bytes.Join(fields[:2], nil))
+	}
+	return string(fields[0])
+}
+
+// fastLine reads a line that starts with an IPv4 address or prefix in plain form, which nearly all lines of long lists
+// do. It leaves all others, and every doubt, to AddText.
+func fastLine(line []byte) (Range, bool) {
+	var a uint32
+	at := 0
+	for octet := range 4 {
+		n, next := decimal(line, at, 255)
+		if next == at || octet < 3 && (next == len(line) || line[next] != '.') {
+			return Range{}, false
+		}
+		a = a<<8 | n
+		at = next + 1
+	}
+	at--
+	bits := uint32(32)
+	if at < len(line) && line[at] == '/' {
+		n, next := decimal(line, at+1, 32)
+		if next == at+1 {
+			return Range{}, false
+		}
+		bits, at = n, next
+	}
+	return block4(a, int(bits)), endsField(line[at:])
+}
+
+// decimal reads a number of up to three digits without leading zeros. It returns the place behind it, or at when there
+// is no such number or it exceeds the limit.
+func decimal(line []byte, at int, limit uint32) (n uint32, next int) {
+	for next = at; next < len(line) && next < at+3; next++ {
+		digit := uint32(line[next]) - '0'
+		if digit > 9 {
+			break
+		}
+		n = n*10 + digit
+	}
+	if n > limit || next > at+1 && line[at] == '0' {
+		return 0, at
+	}
+	return n, next
+}
+
+// endsField reports whether the field ends here and no dash of a range follows.
+func endsField(rest []byte) bool {
+	for i, c := range rest {
+		switch c {
+		case ' ', '\t', '\r':
+			continue
+		case '\n', '#', ';', ',':
+			return true
+		}
+		return i > 0 && c != '-'
+	}
+	return true
+}

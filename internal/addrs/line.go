@@ -1,0 +1,66 @@
+package addrs
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+
+	"go4.org/netipx"
+)
+
+// ParseLine reads one line as Read does, and returns its entry as prefixes, none when the line holds no entry. It is
+// stricter than Read in one thing: host bits that are set in a prefix are an error, since nobody can tell whether the
+// address or the network is meant.
+func ParseLine(line []byte) ([]netip.Prefix, error) {
+	text := entryText(line)
+	if text == "" {
+		return nil, nil
+	}
+	if first, last, ok := strings.Cut(text, "-"); ok {
+		return parseRange(text, first, last)
+	}
+	if !strings.Contains(text, "/") {
+		a, err := parseAddr(text, text)
+		return []netip.Prefix{netip.PrefixFrom(a, a.BitLen())}, err
+	}
+	p, err := netip.ParsePrefix(text)
+	if err != nil {
+		return nil, notAnEntry(text)
+	}
+	if p.Addr().Is4In6() && p.Bits() >= 96 {
+		p = netip.PrefixFrom(p.Addr().Unmap(), p.Bits()-96)
+	}
+	if p != p.Masked() {
+		return nil, fmt.Errorf("%s has host bits set: write %s for the network or %s for the address", p, p.Masked(), p.Addr())
+	}
+	return []netip.Prefix{p}, nil
+}
+
+func parseRange(text, first, last string) ([]netip.Prefix, error) {
+	from, err := parseAddr(first, text)
+	if err != nil {
+		return nil, err
+	}
+	to, err := parseAddr(last, text)
+	if err != nil {
+		return nil, err
+	}
+	r := netipx.IPRangeFrom(from, to)
+	if !r.IsValid() {
+		return nil, fmt.Errorf("range %q does not go from a lower to a higher address of one family", text)
+	}
+	return r.Prefixes(), nil
+}
+
+// parseAddr reads an address of an entry. IPv4 addresses in their IPv6 form, as sockets of both families report them,
+// become IPv4.
+func parseAddr(text, entry string) (netip.Addr, error) {
+	a, err := netip.ParseAddr(strings.TrimSpace(text))
+	if err != nil {
+		return netip.Addr{}, notAnEntry(entry)
+	}
+	if a.Zone() != "" {
+		return netip.Addr{}, fmt.Errorf("address %q has a zone, leave it out", entry)
+	}
+	return a.Unmap(), nil
+}

@@ -1,0 +1,145 @@
+package addrs
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+)
+
+const (
+	maxBadLines = 10      // reported one by one
+	maxLine     = 1 << 20 // octets; the longest comment of known lists is far below
+	sampleLines = 1 << 16 // after which the size of the whole is estimated
+)
+
+// ReadFile reads a list file, see Read.
+func ReadFile(path string, max int) (*Set, int, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer f.Close()
+	l := list{name: path, max: max}
+	if info, err := f.Stat(); err == nil {
+		l.size = info.Size()
+	}
+	return l.read(f)
+}
+
+// Read reads a list: a line holds an address, a prefix or a range (first-last). What follows it behind a blank, tab,
+// comma or semicolon is ignored, as are comments, which start with # or ;, and empty lines. Host bits set in a prefix
+// are ignored. The number is that of the entries, one per line that has one. With more entries than max (0: no limit)
+// and with any line that is not understood there is no set; the error names up to 10 such lines, with name and number.
+func Read(r io.Reader, name string, max int) (*Set, int, error) {
+	l := list{name: name, max: max}
+	return l.read(r)
+}
+
+// list is a list file being read.
+type list struct {
+	name    string
+	max     int
+	size    int64 // octets of the file, 0 when not known
+	octets  int64 // read so far
+	line    int
+	entries int
+	bad     []error // the first maxBadLines
+	more    int     // bad lines beyond
+	builder Builder
+}
+
+func (l *list) read(r io.Reader) (*Set, int, error) {
+	if err := l.lines(r); err != nil {
+		return nil, 0, err
+	}
+	if err := l.err(); err != nil {
+		return nil, 0, err
+	}
+	return l.builder.Set(), l.entries, nil
+}
+
+func (l *list) lines(r io.Reader) error {
+	in := bufio.NewReaderSize(r, maxLine)
+	for {
+		line, err := in.ReadSlice('\n')
+		if err != nil && err != io.EOF {
+			if errors.Is(err, bufio.ErrBufferFull) {
+				err = errors.New("line is longer than 1 MiB, so this is not a list of addresses")
+			}
+			return fmt.Errorf("%s:%d: %w", l.name, l.line+1, err)
+		}
+		if l.line == 0 {
+			line = bytes.TrimPrefix(line, []byte("\ufeff")) // a byte order mark
+		}
+		l.add(line)
+		if err == io.EOF {
+			return nil
+		}
+	}
+}
+
+// add reads one line, with or without the end of line.
+func (l *list) add(line []byte) {
+	l.line++
+	l.octets += int64(len(line))
+	if r, ok := fastLine(line); ok {
+		if l.count() {
+			l.builder.v4 = append(l.builder.v4, r)
+		}
+		return
+	}
+	text := entryText(line)
+	if text == "" {
+		return
+	}
+	if l.count() {
+		if err := l.builder.AddText(text); err != nil {
+			l.reject(err)
+		}
+	}
+}
+
+// count counts an entry and reports whether there is room for it.
+func (l *list) count() bool {
+	l.entries++
+	if l.entries == sampleLines {
+		l.estimate()
+	}
+	return l.max <= 0 || l.entries <= l.max
+}
+
+// estimate makes room for the rest of the file, supposing that it goes on as it began. Without it, a growing slice of
+// 10M ranges costs more than reading them.
+func (l *list) estimate() {
+	rest := float64(l.size-l.octets) / float64(l.octets) * 1.02
+	if l.max > 0 {
+		rest = min(rest, float64(l.max)/sampleLines)
+	}
+	if rest > 0 {
+		l.builder.grow(int(rest*float64(len(l.builder.v4))), int(rest*float64(len(l.builder.v6))))
+	}
+}
+
+func (l *list) reject(err error) {
+	if len(l.bad) == maxBadLines {
+		l.more++
+		return
+	}
+	l.bad = append(l.bad, fmt.Errorf("%s:%d: %w", l.name, l.line, err))
+}
+
+// err is all that is wrong with the list.
+func (l *list) err() error {
+	errs := l.bad
+	if l.more > 0 {
+		errs = append(errs, fmt.Errorf("%s: and %d more lines", l.name, l.more))
+	}
+	if l.max > 0 && l.entries > l.max {
+		errs = append(errs, fmt.Errorf("%s: %d entries, but max is %d: raise max: of the set, or shorten the list",
+			l.name, l.entries, l.max))
+	}
+	return errors.Join(errs...)
+}

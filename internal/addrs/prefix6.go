@@ -1,0 +1,81 @@
+package addrs
+
+import (
+	"encoding/binary"
+	"net/netip"
+)
+
+// prefix6 is an IPv6 prefix: the first and last 8 octets as big-endian numbers, and the length in bits. Bits behind
+// the length are 0.
+type prefix6 struct {
+	hi, lo uint64
+	length uint8
+}
+
+// prefix6From cuts the address to the length. The address is not IPv4.
+func prefix6From(a netip.Addr, length int) prefix6 {
+	b := a.As16()
+	p := prefix6{binary.BigEndian.Uint64(b[:8]), binary.BigEndian.Uint64(b[8:]), 128}
+	return p.cut(uint8(length))
+}
+
+// cut returns the covering prefix of the length, which is at most p's.
+func (p prefix6) cut(length uint8) prefix6 {
+	if length <= 64 {
+		// A shift by 64 gives 0 in Go, which is right for length 0.
+		return prefix6{hi: p.hi & (^uint64(0) << (64 - length)), length: length}
+	}
+	return prefix6{p.hi, p.lo & (^uint64(0) << (128 - length)), length}
+}
+
+// covers reports whether all addresses of q are in p.
+func (p prefix6) covers(q prefix6) bool { return p.length <= q.length && q.cut(p.length) == p }
+
+// before orders by address, and a prefix before the longer ones that start at the same address.
+func (p prefix6) before(q prefix6) bool {
+	switch {
+	case p.hi != q.hi:
+		return p.hi < q.hi
+	case p.lo != q.lo:
+		return p.lo < q.lo
+	}
+	return p.length < q.length
+}
+
+func (p prefix6) compare(q prefix6) int {
+	switch {
+	case p == q:
+		return 0
+	case p.before(q):
+		return -1
+	}
+	return 1
+}
+
+func (p prefix6) netip() netip.Prefix {
+	var b [16]byte
+	binary.BigEndian.PutUint64(b[:8], p.hi)
+	binary.BigEndian.PutUint64(b[8:], p.lo)
+	return netip.PrefixFrom(netip.AddrFrom16(b), int(p.length))
+}
+
+// aggregate drops those of the sorted prefixes that another one covers and joins siblings, in place.
+func aggregate(prefixes []prefix6) []prefix6 {
+	out := prefixes[:0]
+	for _, p := range prefixes {
+		if n := len(out); n > 0 && out[n-1].covers(p) {
+			continue
+		}
+		out = append(out, p)
+		// A joined prefix may itself be the second half of a still shorter one.
+		for n := len(out); n > 1 && siblings(out[n-2], out[n-1]); n-- {
+			out[n-2] = out[n-2].cut(out[n-2].length - 1)
+			out = out[:n-1]
+		}
+	}
+	return out
+}
+
+func siblings(a, b prefix6) bool {
+	return a.length == b.length && a.length > 0 && a != b && a.cut(a.length-1) == b.cut(b.length-1)
+}

@@ -1,0 +1,141 @@
+package addrs
+
+// run is a range of IPv4 addresses of one class, which is not 0.
+type run struct {
+	first, last uint32
+	class       uint16
+}
+
+// sweep4 walks the borders of all ranges in ascending order and returns the ranges of equal class, sorted.
+func sweep4(sets []*Set, c *census) ([]run, error) {
+	s := sweeper4{census: c, runs: make([]run, 0, count(sets, func(s *Set) int { return len(s.v4) }))}
+	less := func(a, b uint64) bool { return a < b }
+	var at uint64
+	for border, set := range merged(len(sets), borders4(sets), less) {
+		if border != at {
+			if err := s.end(at); err != nil {
+				return nil, err
+			}
+			at = border
+		}
+		c.toggle(set)
+	}
+	return s.runs, s.end(at)
+}
+
+// borders4 yields for each range its first address, and the address behind its last, which may be 2^32. These ascend
+// strictly since ranges of a set do not touch.
+func borders4(sets []*Set) func(set int32, step int) (uint64, bool) {
+	return func(set int32, step int) (uint64, bool) {
+		ranges := sets[set].v4
+		if step/2 >= len(ranges) {
+			return 0, false
+		}
+		r := ranges[step/2]
+		if step&1 == 0 {
+			return uint64(r.First), true
+		}
+		return uint64(r.Last) + 1, true
+	}
+}
+
+func count(sets []*Set, of func(*Set) int) (n int) {
+	for _, s := range sets {
+		n += of(s)
+	}
+	return n
+}
+
+// sweeper4 turns changes of class into runs.
+type sweeper4 struct {
+	census *census
+	runs   []run
+	first  uint32 // where the present class began
+	class  uint16
+}
+
+// end takes note that all changes at the border are made.
+func (s *sweeper4) end(border uint64) error {
+	class, err := s.census.class()
+	if err != nil || class == s.class {
+		return err
+	}
+	if s.class != 0 {
+		s.runs = append(s.runs, run{s.first, uint32(border - 1), s.class})
+	}
+	s.first, s.class = uint32(border), class
+	return nil
+}
+
+// classed6 is a prefix and the class of those of its addresses that no longer prefix covers.
+type classed6 struct {
+	prefix6
+	class  uint16
+	marker bool   // longer prefixes may exist below this one
+	home   uint32 // bucket of the hash table
+}
+
+// meta is what the datapath reads of it.
+func (c *classed6) meta() uint32 {
+	if c.marker {
+		return uint32(c.class) | marker6
+	}
+	return uint32(c.class)
+}
+
+// sweep6 walks the prefixes of all sets in ascending order and returns each once, with the class of all sets that have
+// it or a prefix that covers it.
+func sweep6(sets []*Set, c *census) ([]classed6, error) {
+	next := func(set int32, step int) (prefix6, bool) {
+		if v6 := sets[set].v6; step < len(v6) {
+			return v6[step], true
+		}
+		return prefix6{}, false
+	}
+	s := sweeper6{census: c, out: make([]classed6, 0, count(sets, func(s *Set) int { return len(s.v6) }))}
+	for p, set := range merged(len(sets), next, prefix6.before) {
+		if err := s.enter(p); err != nil {
+			return nil, err
+		}
+		c.toggle(set)
+		s.open = append(s.open, opened6{p, set})
+	}
+	return s.out, s.settle()
+}
+
+// sweeper6 follows the nesting of the prefixes.
+type sweeper6 struct {
+	census *census
+	open   []opened6 // the prefixes around the present one and itself, outermost first
+	out    []classed6
+}
+
+// opened6 is a prefix of a set within the sweep. Prefixes of one set are disjoint, so a set is open at most once.
+type opened6 struct {
+	prefix6
+	set int32
+}
+
+// enter goes on to the prefix, and leaves those that do not cover it.
+func (s *sweeper6) enter(p prefix6) error {
+	if n := len(s.out); n > 0 && s.out[n-1].prefix6 == p {
+		return nil
+	}
+	if err := s.settle(); err != nil {
+		return err
+	}
+	for n := len(s.open); n > 0 && !s.open[n-1].covers(p); n-- {
+		s.census.toggle(s.open[n-1].set)
+		s.open = s.open[:n-1]
+	}
+	s.out = append(s.out, classed6{prefix6: p})
+	return nil
+}
+
+// settle gives the present prefix its class, once all sets that have it are known.
+func (s *sweeper6) settle() (err error) {
+	if n := len(s.out); n > 0 {
+		s.out[n-1].class, err = s.census.class()
+	}
+	return err
+}

@@ -1,0 +1,186 @@
+package addrs
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"math/bits"
+	"math/rand/v2"
+	"net/netip"
+)
+
+// Filter6Bytes is the size of the IPv6 filter in octets.
+const Filter6Bytes = 1 << (filter6Bits - 3)
+
+const (
+	filter6Bits = 20
+
+	// filter6Reach is the shortest prefix whose /32s are entered in the filter one by one, 4096 of them. A shorter one
+	// sets the whole filter.
+	filter6Reach = 20
+
+	// marker6 in a bucket's meta says that longer prefixes may exist below this one; the lower half is the class.
+	marker6 = 1 << 16
+
+	// maxLoad6 is the largest share of slots in use: at 2/3, one search in eight reads a second bucket.
+	maxLoad6 = 2.0 / 3
+)
+
+// Table6 is the class table of IPv6 for the datapath: a hash table of prefixes, searched by binary search over the
+// lengths that occur (Waldvogel, Varghese, Turner and Plattner, "Scalable High Speed IP Routing Lookups", SIGCOMM
+// 1997). Markers lead the search to longer prefixes, and carry the class of the best match so far, so it never turns
+// back:
+//
+//	best = 0, lo = 0, hi = number of lengths
+//	while lo < hi: mid = (lo + hi) / 2, look for the address cut to lengths[mid]
+//	    found: best = its class; if it is a marker lo = mid + 1, else done
+//	    not found: hi = mid
+type Table6 struct {
+	Seed    uint64  // of the hash
+	Lengths []uint8 // prefix lengths that occur, ascending
+	Entries int     // prefixes and markers
+
+	buckets buckets
+	filter  []uint64
+}
+
+// V6Memory is the memory of an IPv6 table. The number of buckets is a power of two, exactly that of the table.
+type V6Memory struct {
+	Buckets []byte // Table6.BucketsBytes
+	Filter  []byte // Filter6Bytes: a bit per hash of an address's first 32 bits
+}
+
+// BucketsBytes is the size of the buckets in octets, BucketBytes each.
+func (t *Table6) BucketsBytes() int { return len(t.buckets.memory) }
+
+// NewMemory allocates memory for the table. The datapath maps BPF arrays instead.
+func (t *Table6) NewMemory() V6Memory {
+	return V6Memory{Buckets: make([]byte, t.BucketsBytes()), Filter: make([]byte, Filter6Bytes)}
+}
+
+// Encode writes the table to memory.
+func (t *Table6) Encode(m V6Memory) error {
+	if len(m.Buckets) != t.BucketsBytes() {
+		return fmt.Errorf("memory for the buckets has %d octets, the table needs %d", len(m.Buckets), t.BucketsBytes())
+	}
+	if len(m.Filter) < Filter6Bytes {
+		return fmt.Errorf("memory for the filter has %d octets, the table needs %d", len(m.Filter), Filter6Bytes)
+	}
+	copy(m.Buckets, t.buckets.memory)
+	for i, word := range t.filter {
+		native.PutUint64(m.Filter[8*i:], word)
+	}
+	return nil
+}
+
+// Lookup finds the class of an IPv6 address as the datapath does.
+func (t *Table6) Lookup(m V6Memory, a netip.Addr) uint16 {
+	p := prefix6From(a, 128)
+	bit := filter6Bit(p.hi)
+	if native.Uint64(m.Filter[bit>>6*8:])>>(bit&63)&1 == 0 {
+		return 0
+	}
+	table := buckets{m.Buckets, t.Seed, uint32(len(m.Buckets)/BucketBytes - 1)}
+	best := uint16(0)
+	for lo, hi := 0, len(t.Lengths); lo < hi; {
+		mid := (lo + hi) / 2
+		s, ok := table.find(p.cut(t.Lengths[mid]))
+		if !ok {
+			hi = mid
+			continue
+		}
+		best = uint16(table.meta(s))
+		if table.meta(s)&marker6 == 0 {
+			break
+		}
+		lo = mid + 1
+	}
+	return best
+}
+
+// filter6Bit is the filter's bit for an address that starts with these 8 octets.
+func filter6Bit(hi uint64) uint32 {
+	return uint32(((hi >> 32) * 0x9e3779b97f4a7c15) >> (64 - filter6Bits))
+}
+
+// newTable6 makes the table of the sorted prefixes.
+func newTable6(prefixes []classed6) (*Table6, error) {
+	t := &Table6{filter: newFilter6(prefixes), Lengths: lengthsOf(prefixes)}
+	entries := withMarkers(prefixes, t.Lengths)
+	t.Entries = len(entries)
+	size := bucketsFor(len(entries), maxLoad6)
+	const tries = 4
+	for try := range 2 * tries {
+		t.Seed = rand.Uint64()
+		t.buckets = buckets{make([]byte, size*BucketBytes), t.Seed, uint32(size - 1)}
+		if t.fill(entries) {
+			return t, nil
+		}
+		if try%tries == tries-1 {
+			size *= 2
+		}
+	}
+	return nil, errors.New("hashing the IPv6 prefixes: too many fall into the same place")
+}
+
+// fill enters the entries in the order of their homes, which keeps the one furthest from its home as near as can be: at
+// a load of 2/3 a million entries nearly always stay within 7 buckets, while in random order thousands would not.
+func (t *Table6) fill(entries []classed6) bool {
+	for i := range entries {
+		entries[i].home = t.buckets.home(entries[i].prefix6)
+	}
+	entries = radixSort(entries, 32, func(e *classed6) uint64 { return uint64(e.home) })
+	next := slot(0)
+	for i := range entries {
+		e := &entries[i]
+		next = max(next, slot(e.home)*bucketSlots)
+		s, ok := next, next.bucket()-int(e.home) <= maxDisplacement
+		if next.bucket() > int(t.buckets.mask) {
+			s, ok = t.buckets.claim(e.prefix6, 0) // behind the end: goes to what is free at the beginning
+		}
+		if !ok {
+			return false
+		}
+		t.buckets.lead(e.home, s)
+		t.buckets.publish(s, e.prefix6, e.meta())
+		next++
+	}
+	return true
+}
+
+// bucketsFor is the power of two of buckets that holds the entries with no more than the load.
+func bucketsFor(entries int, load float64) int {
+	n := int(math.Ceil(float64(entries) / (bucketSlots * load)))
+	return 1 << bits.Len(uint(max(n, 1)-1))
+}
+
+func newFilter6(prefixes []classed6) []uint64 {
+	filter := make([]uint64, Filter6Bytes/8)
+	for _, p := range prefixes {
+		if p.length < filter6Reach {
+			for i := range filter {
+				filter[i] = ^uint64(0)
+			}
+			return filter
+		}
+		for i := range uint64(1) << max(32-int(p.length), 0) {
+			bit := filter6Bit(p.hi + i<<32)
+			filter[bit>>6] |= 1 << (bit & 63)
+		}
+	}
+	return filter
+}
+
+func lengthsOf(prefixes []classed6) []uint8 {
+	var occurs [129]bool
+	for _, p := range prefixes {
+		occurs[p.length] = true
+	}
+	var lengths []uint8
+	for length, ok := range occurs {
+		if ok {
+			lengths = append(lengths, uint8(length))
+		}
+	}
+	return lengths
+}
