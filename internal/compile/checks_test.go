@@ -1,0 +1,90 @@
+package compile_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/floodwall/floodwall/internal/packet"
+	"github.com/floodwall/floodwall/internal/testutil"
+)
+
+// expecting adds a verdict to each line.
+func expecting(lines, verdict string) string {
+	return strings.ReplaceAll(strings.TrimSpace(lines), "\n", verdict+"\n") + verdict + "\n"
+}
+
+// ownAddresses are what the tests say are the host's own.
+const ownAddresses = "198.51.100.1/32 2606::99/128"
+
+// TestChecks has each check alone, with the packets of checkTests, and all others, which so show that it is what they
+// say and nothing else.
+func TestChecks(t *testing.T) {
+	all := shapes(t)
+	r, _ := seeded(t)
+	all = append(all, randomFrames(r, packet.Hints{}, 2000)...)
+	for check := range packet.NumChecks {
+		t.Run(check.String(), func(t *testing.T) {
+			t.Parallel()
+			test, ok := checkTests[check]
+			if !ok {
+				t.Fatal("no packets")
+			}
+			s := lower(t, "checks: {profile: off, "+check.String()+": on}")
+			if check == packet.OwnSource {
+				s.insert(t, "local", ownAddresses)
+			}
+			frames := s.cases(t, expecting(test.fail, " drop "+check.String()))
+			frames = append(frames, s.casesNot(t, test.pass, check)...)
+			s.agreeOnce(t, append(frames, all...))
+		})
+	}
+}
+
+// casesNot checks that packets do not fail a check, whether there is an IP packet in them or not.
+func (s *subject) casesNot(t *testing.T, lines string, check packet.Check) []probe {
+	t.Helper()
+	frames := framesOf(t, lines)
+	for _, f := range frames {
+		if verdict, reason := s.eval(f.frame); verdict != 0 {
+			t.Errorf("%s: %s %s, want that it does not fail %s", f.name, verdict, s.program.ReasonName(reason), check)
+		}
+	}
+	return frames
+}
+
+// agreeOnce is agree for policies without rules, which are the same in all forms.
+func (s *subject) agreeOnce(t *testing.T, frames []probe) {
+	t.Helper()
+	x := s.forms(t)[0]
+	testutil.RequireRoot(t)
+	s.compare(t, s.load(t, x), "checks", frames)
+}
+
+// TestProfiles has all checks that packets can fail against the profiles, and all checks at once.
+func TestProfiles(t *testing.T) {
+	var frames []probe
+	for _, test := range checkTests {
+		frames = append(frames, framesOf(t, test.fail)...)
+		frames = append(frames, framesOf(t, test.pass)...)
+	}
+	frames = append(frames, shapes(t)...)
+	for _, checks := range []string{"off", "standard", "strict", allChecks()} {
+		t.Run(strings.SplitAfter(checks, ",")[0], func(t *testing.T) {
+			t.Parallel()
+			s := lower(t, "default: drop\nchecks: "+checks)
+			if s.program.Checks.Has(packet.OwnSource) {
+				s.insert(t, "local", ownAddresses)
+			}
+			s.agreeOnce(t, frames)
+		})
+	}
+}
+
+// allChecks switches every check on.
+func allChecks() string {
+	text := "{profile: strict"
+	for check := range packet.NumChecks {
+		text += ", " + check.String() + ": on"
+	}
+	return text + "}"
+}

@@ -1,0 +1,212 @@
+package compile
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+
+	"github.com/floodwall/floodwall/internal/addrs"
+	"github.com/floodwall/floodwall/internal/ir"
+	"github.com/floodwall/floodwall/internal/packet"
+	"github.com/floodwall/floodwall/internal/xdp"
+	"github.com/floodwall/floodwall/policy"
+)
+
+// defaultMax is the capacity of a set whose policy declares none, in entries.
+const defaultMax = 16_000_000
+
+// lowering is the state of Lower: the program so far, and where its sets are.
+type lowering struct {
+	program *ir.Program
+	named   map[string]int // index in program.Sets by the policy's name
+	written map[string]int // index in program.Sets by the text of addresses written in a rule
+	local   int            // index of the set of the host's own addresses, -1 when nothing asks for it
+	notes   []string
+}
+
+// Lower gives a policy its meaning: a program that
+//   - refers to sets by index, list files read and addresses written in rules made into sets of their own;
+//   - tests fields by ranges of their values, `not` worked into them;
+//   - spells out services, what they close, and what `default: drop` must not cut as rules.
+//
+// It returns notes for the operator (a set that is nearly full). Errors of all list files are reported together.
+func Lower(p *policy.Policy) (*ir.Program, []string, error) {
+	l := &lowering{
+		program: &ir.Program{Checks: p.Checks, Default: verdict(p.Default)},
+		named:   map[string]int{},
+		written: map[string]int{},
+		local:   -1,
+	}
+	if err := l.sets(p); err != nil {
+		return nil, nil, err
+	}
+	if p.Checks.Has(packet.OwnSource) {
+		l.localSet()
+	}
+	for _, r := range p.Rules {
+		l.rule(r)
+	}
+	l.services(p.Services)
+	if p.Default == policy.Drop {
+		l.program.Rules = append(l.program.Rules, essentials()...)
+	}
+	if n := l.dynamicSets(); n > xdp.MaxDynamicSets {
+		return nil, nil, fmt.Errorf("%s: %d dynamic sets (own addresses included), at most %d can be used: merge some",
+			p.File, n, xdp.MaxDynamicSets)
+	}
+	return l.program, l.notes, nil
+}
+
+func verdict(v policy.Verdict) ir.Verdict {
+	if v == policy.Drop {
+		return ir.Drop
+	}
+	return ir.Pass
+}
+
+func (l *lowering) sets(p *policy.Policy) error {
+	var errs []error
+	for _, s := range p.Sets {
+		set, err := lowerSet(p.File, s)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s:%d:%d: set %q: %w", p.File, s.Pos.Line, s.Pos.Col, s.Name, err))
+			continue
+		}
+		if s.File != "" && set.Entries*10 >= set.Max*9 {
+			l.notes = append(l.notes, fmt.Sprintf("set %q is %d%% full: %d of %d entries; raise its max",
+				set.Name, set.Entries*100/set.Max, set.Entries, set.Max))
+		}
+		l.named[s.Name] = len(l.program.Sets)
+		l.program.Sets = append(l.program.Sets, set)
+	}
+	return errors.Join(errs...)
+}
+
+func lowerSet(file string, s policy.Set) (ir.Set, error) {
+	set := ir.Set{Name: s.Name, Max: s.Max}
+	if set.Max == 0 {
+		set.Max = defaultMax
+	}
+	switch {
+	case s.Dynamic != nil:
+		set.Dynamic = &ir.Dynamic{Timeout: s.Dynamic.Timeout}
+	case s.File != "":
+		path := s.File
+		if !filepath.IsAbs(path) {
+			path = filepath.Join(filepath.Dir(file), path)
+		}
+		static, n, err := addrs.ReadFile(path, set.Max)
+		if err != nil {
+			return ir.Set{}, err
+		}
+		set.Static, set.Entries = static, n
+	default:
+		set.Static, set.Entries = staticSet(s.Inline), len(s.Inline)
+		set.Max = max(set.Entries, s.Max)
+	}
+	return set, nil
+}
+
+func staticSet(ranges []policy.AddrRange) *addrs.Set {
+	var b addrs.Builder
+	for _, r := range ranges {
+		b.AddRange(r.First, r.Last)
+	}
+	return b.Set()
+}
+
+// localSet returns the set of the host's own addresses, which the loader fills.
+func (l *lowering) localSet() int {
+	if l.local < 0 {
+		l.local = len(l.program.Sets)
+		l.program.Sets = append(l.program.Sets, ir.Set{Name: "local", Dynamic: &ir.Dynamic{Local: true}, Max: maxLocal})
+	}
+	return l.local
+}
+
+// maxLocal is how many addresses of its own a host can have.
+const maxLocal = 4096
+
+func (l *lowering) dynamicSets() int {
+	n := 0
+	for _, s := range l.program.Sets {
+		if s.Dynamic != nil {
+			n++
+		}
+	}
+	return n
+}
+
+func (l *lowering) rule(r policy.Rule) {
+	rule := ir.Rule{Name: r.Name, Unnamed: !r.Named, Line: r.Pos.Line, Verdict: verdict(r.Then)}
+	l.match(&rule, r.Match, false)
+	l.match(&rule, r.Not, true)
+	l.program.Rules = append(l.program.Rules, rule)
+}
+
+// match adds the keys of m to a rule, each negated when not is set.
+func (l *lowering) match(rule *ir.Rule, m policy.Match, not bool) {
+	if m.From != nil {
+		rule.Src = append(rule.Src, l.addrMatch(m.From, not))
+	}
+	if m.To != nil {
+		rule.Dst = append(rule.Dst, l.addrMatch(m.To, not))
+	}
+	for _, f := range fieldMatches(m) {
+		if not {
+			f.Values = complement(f.Values, f.Field.Size())
+		}
+		rule.Match = also(rule.Match, f)
+	}
+}
+
+func (l *lowering) addrMatch(terms []policy.Addr, not bool) ir.AddrMatch {
+	var written []policy.AddrRange
+	var sets []int
+	for _, t := range terms {
+		switch {
+		case t.Local:
+			sets = append(sets, l.localSet())
+		case t.Set != "":
+			sets = append(sets, l.named[t.Set])
+		default:
+			written = append(written, t.AddrRange)
+		}
+	}
+	if written != nil {
+		sets = append(sets, l.writtenSet(written))
+	}
+	slices.Sort(sets)
+	return ir.AddrMatch{Sets: slices.Compact(sets), Not: not}
+}
+
+// writtenSet returns a set of addresses that stand in a rule; rules with the same addresses share it.
+func (l *lowering) writtenSet(ranges []policy.AddrRange) int {
+	key := fmt.Sprint(ranges)
+	if i, ok := l.written[key]; ok {
+		return i
+	}
+	i := len(l.program.Sets)
+	l.written[key] = i
+	l.program.Sets = append(l.program.Sets, ir.Set{Static: staticSet(ranges), Entries: len(ranges), Max: len(ranges)})
+	return i
+}
+
+// services adds a rule that passes each service to those it is for and, after all of them, one that closes each
+// restricted service to all others. So two services may share a port, for different sources.
+func (l *lowering) services(services []policy.Service) {
+	for _, s := range services {
+		rule := ir.Rule{Name: s.Name, Kind: ir.RuleKindService, Line: s.Pos.Line}
+		l.match(&rule, policy.Match{Port: s.Port, From: s.From}, false)
+		l.program.Rules = append(l.program.Rules, rule)
+	}
+	for _, s := range services {
+		if s.From == nil {
+			continue
+		}
+		rule := ir.Rule{Name: s.Name + ":others", Kind: ir.RuleKindService, Line: s.Pos.Line, Verdict: ir.Drop}
+		l.match(&rule, policy.Match{Port: s.Port}, false)
+		l.program.Rules = append(l.program.Rules, rule)
+	}
+}

@@ -1,0 +1,148 @@
+package compile_test
+
+import (
+	"net/netip"
+	"slices"
+
+	"github.com/floodwall/floodwall/internal/packet"
+	"github.com/floodwall/floodwall/policy"
+)
+
+// meaning decides packets by the policy itself, key by key as its documentation reads. It shares nothing with Lower, and
+// so tests it.
+type meaning struct {
+	policy  *policy.Policy
+	members map[string][]netip.Prefix // of dynamic sets and of local, by name
+	pkt     *packet.Packet
+}
+
+// decide returns the verdict, true for drop, and the reason.
+func (m *meaning) decide() (drop bool, reason string) {
+	failed := m.pkt.Failed
+	if m.pkt.Kind == packet.IP && inPrefixes(m.members["local"], m.pkt.Src) {
+		failed = failed.With(packet.OwnSource)
+	}
+	if check, any := (failed & m.policy.Checks).First(); any {
+		return true, check.String()
+	}
+	if m.pkt.Kind == packet.NotIP {
+		return false, "not-ip"
+	}
+	if m.pkt.Kind == packet.IP {
+		if drop, reason, ok := m.rules(); ok {
+			return drop, reason
+		}
+	}
+	return m.policy.Default == policy.Drop, "default"
+}
+
+// rules asks the rules, the services, and what is essential.
+func (m *meaning) rules() (drop bool, reason string, ok bool) {
+	for _, r := range m.policy.Rules {
+		if !slices.Contains(m.keys(r.Match), false) && !slices.Contains(m.keys(r.Not), true) {
+			return r.Then == policy.Drop, r.Name, true
+		}
+	}
+	for _, s := range m.policy.Services {
+		if m.port(s.Port, packet.DPort) && (s.From == nil || m.addr(s.From, m.pkt.Src)) {
+			return false, s.Name, true
+		}
+	}
+	for _, s := range m.policy.Services {
+		if s.From != nil && m.port(s.Port, packet.DPort) {
+			return true, s.Name + ":others", true
+		}
+	}
+	if name := m.essential(); name != "" && m.policy.Default == policy.Drop {
+		return false, "essential:" + name, true
+	}
+	return false, "", false
+}
+
+// keys tells for each key that is there whether it holds.
+func (m *meaning) keys(k policy.Match) (held []bool) {
+	add := func(there, holds bool) {
+		if there {
+			held = append(held, holds)
+		}
+	}
+	v := &m.pkt.Value
+	add(k.From != nil, m.addr(k.From, m.pkt.Src))
+	add(k.To != nil, m.addr(k.To, m.pkt.Dst))
+	add(k.Proto != nil, slices.Contains(k.Proto, uint8(v[packet.Proto])))
+	add(k.Port != nil, m.port(k.Port, packet.DPort))
+	add(k.SPort != nil, m.port(k.SPort, packet.SPort))
+	add(k.Family != nil, slices.Contains(k.Family, v[packet.Family]))
+	add(k.Flags != nil, slices.ContainsFunc(k.Flags, func(f policy.Flags) bool {
+		return v[packet.Flags] != packet.FlagsNone && uint8(v[packet.Flags])&f.Mask == f.Value
+	}))
+	add(k.ICMP != nil, slices.ContainsFunc(k.ICMP, m.icmp))
+	add(k.Length != nil, inRanges(k.Length, v[packet.Length]))
+	add(k.TTL != nil, inRanges(k.TTL, v[packet.TTL]))
+	add(k.DSCP != nil, inRanges(k.DSCP, v[packet.DSCP]))
+	add(k.Fragment != nil, slices.Contains(k.Fragment, v[packet.Fragment]))
+	add(k.VLAN != nil, inRanges(k.VLAN, v[packet.VLAN]))
+	return held
+}
+
+func (m *meaning) addr(terms []policy.Addr, a netip.Addr) bool {
+	return slices.ContainsFunc(terms, func(t policy.Addr) bool {
+		switch {
+		case t.Local:
+			return inPrefixes(m.members["local"], a)
+		case t.Set == "":
+			return inRange(t.AddrRange, a)
+		}
+		i := slices.IndexFunc(m.policy.Sets, func(s policy.Set) bool { return s.Name == t.Set })
+		return inPrefixes(m.members[t.Set], a) ||
+			slices.ContainsFunc(m.policy.Sets[i].Inline, func(r policy.AddrRange) bool { return inRange(r, a) })
+	})
+}
+
+func inPrefixes(prefixes []netip.Prefix, a netip.Addr) bool {
+	return slices.ContainsFunc(prefixes, func(p netip.Prefix) bool { return p.Contains(a) })
+}
+
+func inRange(r policy.AddrRange, a netip.Addr) bool {
+	return r.First.Is4() == a.Is4() && r.First.Compare(a) <= 0 && a.Compare(r.Last) <= 0
+}
+
+func inRanges(ranges []policy.Range, v uint32) bool {
+	return slices.ContainsFunc(ranges, func(r policy.Range) bool { return r.First <= v && v <= r.Last })
+}
+
+func (m *meaning) port(ports []policy.Port, f packet.Field) bool {
+	v := m.pkt.Value[f]
+	return v != packet.PortNone && slices.ContainsFunc(ports, func(p policy.Port) bool {
+		proto := m.pkt.Value[packet.Proto]
+		return (p.Proto == 0 || uint32(p.Proto) == proto) && p.First <= uint16(v) && uint16(v) <= p.Last
+	})
+}
+
+func (m *meaning) icmp(i policy.ICMP) bool {
+	v := m.pkt.Value[packet.ICMP]
+	return v != packet.ICMPNone && i.V6 == (m.pkt.Value[packet.Family] == packet.FamilyIPv6) &&
+		uint32(i.Type) == v>>8&0xff && (i.Code < 0 || uint32(i.Code) == v&0xff)
+}
+
+// essential names the built-in rule that lets a packet pass `default: drop`.
+func (m *meaning) essential() string {
+	v := &m.pkt.Value
+	v6, has, kind := v[packet.Family] == packet.FamilyIPv6, v[packet.ICMP] != packet.ICMPNone, v[packet.ICMP]>>8&0xff
+	udp := func(from, to uint32) bool {
+		return v[packet.SPort] == packet.PortUDP+from && v[packet.DPort] == packet.PortUDP+to
+	}
+	switch {
+	case has && v6 && kind >= 133 && kind <= 137 && v[packet.TTL] == 255:
+		return "neighbors"
+	case has && v6 && (kind >= 130 && kind <= 132 || kind == 143):
+		return "multicast"
+	case has && v6 && kind >= 1 && kind <= 4, has && !v6 && (kind == 3 || kind == 11 || kind == 12):
+		return "icmp-errors"
+	case !v6 && udp(67, 68):
+		return "dhcp"
+	case v6 && udp(547, 546):
+		return "dhcpv6"
+	}
+	return ""
+}

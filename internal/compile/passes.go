@@ -1,0 +1,183 @@
+package compile
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/floodwall/floodwall/internal/ir"
+	"github.com/floodwall/floodwall/internal/packet"
+)
+
+// Optimize returns a program with the same verdict for every packet, and the same reason wherever the policy names it,
+// in which
+//   - rules that nobody named and that differ only in one key are one rule with a set;
+//   - no rule is left that an earlier one covers, or that nothing can match.
+//
+// It returns a note for each rule that was dropped: as a rule the operator did not mean that.
+func Optimize(p *ir.Program) (*ir.Program, []string) {
+	out := *p
+	out.Sets = slices.Clone(p.Sets)
+	rules, impossible := dropImpossible(p.Rules)
+	rules = merge(&out, rules) // first: it leaves few of many thousand imported rules to compare
+	rules, shadowed := dropShadowed(out.Sets, rules)
+	out.Rules = rules
+	return &out, append(impossible, shadowed...)
+}
+
+func dropImpossible(rules []ir.Rule) (kept []ir.Rule, notes []string) {
+	for _, r := range rules {
+		if f, ok := impossible(r); ok {
+			notes = append(notes, fmt.Sprintf("rule %q can never match: nothing satisfies its %s", r.Name, f))
+			continue
+		}
+		kept = append(kept, r)
+	}
+	return kept, notes
+}
+
+func impossible(r ir.Rule) (packet.Field, bool) {
+	for _, m := range r.Match {
+		if len(m.Values) == 0 {
+			return m.Field, true
+		}
+	}
+	return 0, false
+}
+
+// dropShadowed drops every rule that some single earlier rule covers.
+func dropShadowed(sets []ir.Set, rules []ir.Rule) (kept []ir.Rule, notes []string) {
+	var index coverIndex
+	for _, r := range rules {
+		by := index.find(&r, func(i int) bool { return covers(sets, &kept[i], &r) })
+		if by < 0 {
+			index.add(&r, len(kept))
+			kept = append(kept, r)
+			continue
+		}
+		if note := shadowNote(&kept[by], &r); note != "" {
+			notes = append(notes, note)
+		}
+	}
+	return kept, notes
+}
+
+// shadowNote tells the operator about a rule that is dropped because one before it takes all its packets.
+func shadowNote(by, r *ir.Rule) string {
+	switch {
+	case r.Kind == ir.RuleKindEssential || r.Unnamed && r.Verdict == by.Verdict:
+		return ""
+	case r.Verdict != by.Verdict:
+		return fmt.Sprintf("line %d: %q never decides: %q (line %d) takes all its packets before", r.Line, r.Name, by.Name, by.Line)
+	}
+	return fmt.Sprintf("line %d: %q is not needed: %q (line %d) does the same before", r.Line, r.Name, by.Name, by.Line)
+}
+
+// coverIndex finds the few rules that may cover another among many. A rule that asks for a single value of a field can
+// only cover rules that ask for the same one; so it is filed under that value, of the field with most values.
+type coverIndex struct {
+	byValue map[fieldValue][]int
+	others  []int
+}
+
+type fieldValue struct {
+	field packet.Field
+	value uint32
+}
+
+func (x *coverIndex) add(r *ir.Rule, number int) {
+	var best fieldValue
+	found := false
+	for _, v := range singleValues(r) {
+		if !found || v.field.Size() > best.field.Size() {
+			best, found = v, true
+		}
+	}
+	if !found {
+		x.others = append(x.others, number)
+		return
+	}
+	if x.byValue == nil {
+		x.byValue = map[fieldValue][]int{}
+	}
+	x.byValue[best] = append(x.byValue[best], number)
+}
+
+// find returns the number of a rule that covers r, -1 when there is none.
+func (x *coverIndex) find(r *ir.Rule, covers func(int) bool) int {
+	candidates := [][]int{x.others}
+	for _, v := range singleValues(r) {
+		candidates = append(candidates, x.byValue[v])
+	}
+	for _, list := range candidates {
+		if i := slices.IndexFunc(list, covers); i >= 0 {
+			return list[i]
+		}
+	}
+	return -1
+}
+
+func singleValues(r *ir.Rule) []fieldValue {
+	var out []fieldValue
+	for _, m := range r.Match {
+		if len(m.Values) == 1 && m.Values[0].First == m.Values[0].Last {
+			out = append(out, fieldValue{m.Field, m.Values[0].First})
+		}
+	}
+	return out
+}
+
+// covers reports whether a surely matches all that b matches.
+func covers(sets []ir.Set, a, b *ir.Rule) bool {
+	for _, m := range a.Match {
+		i := slices.IndexFunc(b.Match, func(o ir.Match) bool { return o.Field == m.Field })
+		if i < 0 || !within(b.Match[i].Values, m.Values) {
+			return false
+		}
+	}
+	return impliedBy(sets, a.Src, b.Src) && impliedBy(sets, a.Dst, b.Dst)
+}
+
+// within reports whether all values of a are among those of b; both are normalized.
+func within(a, b []ir.Range) bool {
+	i := 0
+	for _, r := range a {
+		for i < len(b) && b[i].Last < r.First {
+			i++
+		}
+		if i == len(b) || b[i].First > r.First || b[i].Last < r.Last {
+			return false
+		}
+	}
+	return true
+}
+
+// impliedBy reports whether each condition of want surely holds when all of have do.
+func impliedBy(sets []ir.Set, want, have []ir.AddrMatch) bool {
+	for _, w := range want {
+		if !slices.ContainsFunc(have, func(h ir.AddrMatch) bool { return implies(sets, h, w) }) {
+			return false
+		}
+	}
+	return true
+}
+
+func implies(sets []ir.Set, have, want ir.AddrMatch) bool {
+	if have.Not != want.Not {
+		return false
+	}
+	if have.Not { // not in a larger set implies not in a smaller one
+		have, want = want, have
+	}
+	for _, s := range have.Sets {
+		if !slices.ContainsFunc(want.Sets, func(w int) bool { return w == s || contains(sets[w], sets[s]) }) {
+			return false
+		}
+	}
+	return true
+}
+
+// contains compares the content of sets that never change, when that is quickly done.
+func contains(a, b ir.Set) bool {
+	const quick = 64
+	return a.Static != nil && b.Static != nil && b.Static.Size() <= quick && a.Static.Covers(b.Static)
+}

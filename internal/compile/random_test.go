@@ -1,0 +1,120 @@
+package compile_test
+
+import (
+	"encoding/hex"
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"os"
+	"testing"
+
+	"github.com/floodwall/floodwall/internal/ir"
+	"github.com/floodwall/floodwall/internal/packet"
+	"github.com/floodwall/floodwall/internal/testutil"
+)
+
+// TestRandom has random packets against random policies: the policy read key by key, Eval of the program that Lower makes
+// of it and after the passes must agree, and so must what is loaded, in every form. FLOODWALL_LONG=1 makes it 10 million pairs of policy and packet.
+// A failure is repeated with the seed that is printed, and -run for the number of the policy.
+func TestRandom(t *testing.T) {
+	_, seed := seeded(t)
+	policies, packets := 40, 5000
+	if os.Getenv("FLOODWALL_LONG") != "" {
+		policies, packets = 500, 20_000
+	}
+	for i := range policies {
+		t.Run(fmt.Sprint(i), func(t *testing.T) {
+			t.Parallel()
+			r := rand.New(rand.NewPCG(seed, uint64(i)))
+			rules := 1 + r.IntN(10)
+			switch {
+			case i%24 == 5:
+				rules = 2000
+			case i%6 == 2:
+				rules = 100 + r.IntN(200)
+			}
+			randomPairs(t, r, rules, packets)
+		})
+	}
+}
+
+// randomPairs is one policy and its packets. The program that is loaded is the one after the passes or the one before.
+func randomPairs(t *testing.T, r *rand.Rand, rules, packets int) {
+	text, dynamic, w := randomPolicy(t, r, rules)
+	s := lower(t, text)
+	for _, name := range dynamic {
+		s.insert(t, name, w.members())
+	}
+	if s.hasLocal() {
+		s.insert(t, "local", w.members())
+	}
+	hints := ruleHints(s, w)
+	optimized := s.optimized()
+	frames := make([]probe, packets)
+	for i := range frames {
+		h := hints[len(hints)-1]
+		if r.IntN(3) > 0 {
+			h = hints[r.IntN(len(hints))]
+		}
+		frames[i].frame = packet.Random(r, h)
+		frames[i].name = "random " + hex.EncodeToString(frames[i].frame[:14])
+		sameMeaning(t, s, optimized, frames[i])
+		s.meansPolicy(t, frames[i])
+	}
+	loaded := s
+	if r.IntN(2) == 0 {
+		loaded = optimized
+	}
+	forms := loaded.forms(t)
+	testutil.RequireRoot(t)
+	for _, x := range forms {
+		loaded.compare(t, loaded.load(t, x), string(x.Form), frames)
+	}
+}
+
+// meansPolicy compares what Eval makes of a frame with what the policy says, read without Lower.
+func (s *subject) meansPolicy(t *testing.T, f probe) {
+	t.Helper()
+	pkt := packet.Decode(f.frame)
+	m := meaning{policy: s.parsed, pkt: &pkt, members: map[string][]netip.Prefix{}}
+	for i, prefixes := range s.members {
+		m.members[s.program.Sets[i].Name] = prefixes
+	}
+	drop, wantReason := m.decide()
+	verdict, reason := s.eval(f.frame)
+	if got := s.program.ReasonName(reason); drop != (verdict == ir.Drop) || got != wantReason {
+		t.Fatalf("%x\nEval says %s %s\nthe policy says drop=%t %s\nmembers %v\npolicy:\n%s", f.frame,
+			verdict, got, drop, wantReason, s.members, shortened(s.policy))
+	}
+}
+
+func (s *subject) hasLocal() bool {
+	for _, set := range s.program.Sets {
+		if set.Dynamic != nil && set.Dynamic.Local {
+			return true
+		}
+	}
+	return false
+}
+
+// sameMeaning compares what two programs make of a frame: the verdict, and the reason where the policy names it.
+func sameMeaning(t *testing.T, a, b *subject, f probe) {
+	t.Helper()
+	verdictA, reasonA := a.eval(f.frame)
+	verdictB, reasonB := b.eval(f.frame)
+	nameA, nameB := a.program.ReasonName(reasonA), b.program.ReasonName(reasonB)
+	if verdictA != verdictB || nameA != nameB && !(a.unnamed(nameA) && b.unnamed(nameB)) {
+		t.Fatalf("%x\nbefore the passes %s %s\n after the passes %s %s\nmembers %v\npolicy:\n%s", f.frame,
+			verdictA, nameA, verdictB, nameB, a.members, shortened(a.policy))
+	}
+}
+
+// unnamed reports whether a reason is a rule whose name was made up.
+func (s *subject) unnamed(reason string) bool {
+	for _, r := range s.program.Rules {
+		if r.Name == reason {
+			return r.Unnamed
+		}
+	}
+	return false
+}

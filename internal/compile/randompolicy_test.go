@@ -1,0 +1,299 @@
+package compile_test
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/floodwall/floodwall/internal/ir"
+	"github.com/floodwall/floodwall/internal/packet"
+	"github.com/floodwall/floodwall/policy"
+)
+
+// writer writes random policies. Its addresses come from a few prefixes and from what lies in them, so that sets nest,
+// overlap and touch.
+type writer struct {
+	*rand.Rand
+	bases []netip.Prefix
+	sets  []string // names, dynamic ones among them
+}
+
+// randomPolicy writes a policy with so many rules, less those that Parse finds to contradict themselves.
+func randomPolicy(t testing.TB, r *rand.Rand, rules int) (text string, dynamic []string, w *writer) {
+	w = &writer{Rand: r}
+	for range 2 + r.IntN(6) {
+		w.bases = append(w.bases, w.base())
+	}
+	head := w.head(&dynamic)
+	var lines []string
+	for i := range rules {
+		lines = append(lines, w.rule(i, rules))
+	}
+	tail := w.services()
+	text = head + strings.Join(lines, "") + tail
+	for bad := contradicting(t, text); len(bad) > 0; bad = contradicting(t, text) {
+		for _, line := range bad {
+			lines[line-strings.Count(head, "\n")-1] = "  # a contradiction\n"
+		}
+		text = head + strings.Join(lines, "") + tail
+	}
+	return text, dynamic, w
+}
+
+// contradicting lists the lines of rules that no packet can match, which Parse refuses.
+func contradicting(t testing.TB, text string) (lines []int) {
+	_, err := policy.Parse("policy.yaml", []byte(text))
+	var all policy.Errors
+	if err != nil && !errors.As(err, &all) {
+		t.Fatal(err)
+	}
+	for _, e := range all {
+		if !strings.Contains(e.Msg, "never matches") {
+			t.Fatalf("%v\n%s", err, text)
+		}
+		lines = append(lines, e.Line)
+	}
+	return slices.Compact(lines)
+}
+
+func (w *writer) oneIn(n int) bool { return w.IntN(n) == 0 }
+
+func choose[T any](w *writer, list ...T) T { return list[w.IntN(len(list))] }
+
+// base draws a prefix of any length.
+func (w *writer) base() netip.Prefix {
+	if w.oneIn(12) {
+		return netip.MustParsePrefix(choose(w, "0.0.0.0/0", "::/0", "127.0.0.0/8", "ff00::/8", "255.255.255.255/32", "::/128"))
+	}
+	octets := make([]byte, choose(w, 4, 4, 16))
+	for i := range octets {
+		octets[i] = byte(w.Uint32())
+	}
+	a, _ := netip.AddrFromSlice(octets)
+	return netip.PrefixFrom(a, 1+w.IntN(a.BitLen())).Masked()
+}
+
+// prefix draws a base, or something inside of one.
+func (w *writer) prefix() netip.Prefix {
+	p := choose(w, w.bases...)
+	if w.oneIn(5) {
+		return p
+	}
+	octets := p.Addr().AsSlice()
+	for bit := p.Bits(); bit < len(octets)*8; bit++ {
+		if w.oneIn(2) {
+			octets[bit/8] |= 0x80 >> (bit % 8)
+		}
+	}
+	a, _ := netip.AddrFromSlice(octets)
+	return netip.PrefixFrom(a, p.Bits()+w.IntN(a.BitLen()-p.Bits()+1)).Masked()
+}
+
+// addresses writes an entry of a set, in quotes.
+func (w *writer) addresses() string {
+	p := w.prefix()
+	switch w.IntN(4) {
+	case 0:
+		return fmt.Sprintf("%q", p.Addr())
+	case 1:
+		q := w.prefix().Addr()
+		if p.Addr().Is4() != q.Is4() {
+			break
+		}
+		first, last := p.Addr(), q
+		if last.Less(first) {
+			first, last = last, first
+		}
+		return fmt.Sprintf("\"%s-%s\"", first, last)
+	}
+	return fmt.Sprintf("%q", p)
+}
+
+// list writes one to n alternatives.
+func (w *writer) list(n int, one func() string) string {
+	var words []string
+	for range 1 + w.IntN(n) {
+		words = append(words, one())
+	}
+	return "[" + strings.Join(words, ", ") + "]"
+}
+
+// head writes all that stands before the rules, ending with the line of their key.
+func (w *writer) head(dynamic *[]string) string {
+	b := fmt.Sprintf("devices: [eth0]\ndefault: %s\nchecks: %s\nsets:\n", choose(w, "pass", "drop"), w.checks())
+	for i := range w.IntN(8) {
+		name := fmt.Sprintf("s%d", i)
+		w.sets = append(w.sets, "$"+name)
+		if w.oneIn(4) && len(*dynamic) < 4 {
+			*dynamic = append(*dynamic, name)
+			b += fmt.Sprintf("  %s: {dynamic: true, max: %d}\n", name, 16+w.IntN(1000))
+			continue
+		}
+		b += fmt.Sprintf("  %s: %s\n", name, w.list(1+w.IntN(12), w.addresses))
+	}
+	return b + "rules:\n"
+}
+
+func (w *writer) checks() string {
+	profile := choose(w, "off", "off", "standard", "strict")
+	text := "{profile: " + profile
+	for check := range packet.NumChecks {
+		if w.oneIn(8) {
+			text += fmt.Sprintf(", %s: %s", check, choose(w, "on", "off"))
+		}
+	}
+	return text + "}"
+}
+
+// rule writes a rule in one line. Of many rules each asks for more, lest the first few decide everything.
+func (w *writer) rule(i, of int) string {
+	b := "  - {"
+	if w.oneIn(2) {
+		b += fmt.Sprintf("name: r%d, ", i)
+	}
+	least := 0
+	if of > 20 {
+		least = 1
+	}
+	b += w.keys(least)
+	if w.oneIn(5) {
+		b += "not: {" + strings.TrimSuffix(w.keys(1), ", ") + "}, "
+	}
+	return b + "then: " + choose(w, "pass", "drop", "drop") + "}\n"
+}
+
+// keys writes some keys, each with a comma behind it.
+func (w *writer) keys(least int) string {
+	all := []struct {
+		key string
+		one func() string
+	}{
+		{"from", w.address}, {"to", w.address}, {"proto", w.proto}, {"port", w.port}, {"sport", w.port},
+		{"family", func() string { return choose(w, "ipv4", "ipv6") }},
+		{"flags", w.flags}, {"icmp", w.icmp},
+		{"length", func() string { return w.span(60, 100, 1500) }},
+		{"ttl", func() string { return w.span(2, 64, 255) }},
+		{"dscp", func() string { return w.span(1, 46, 63) }},
+		{"fragment", func() string { return choose(w, "none", "first", "later") }},
+		{"vlan", func() string { return choose(w, "none", w.span(1, 10, 4094)) }},
+	}
+	b, n := "", 0
+	for _, k := range w.Perm(len(all)) {
+		usual := k < 4
+		if n < least || usual && w.oneIn(3) || w.oneIn(14) {
+			b += fmt.Sprintf("%s: %s, ", all[k].key, w.list(3, all[k].one))
+			n++
+		}
+	}
+	return b
+}
+
+func (w *writer) address() string {
+	switch {
+	case len(w.sets) > 0 && w.oneIn(2):
+		return choose(w, w.sets...)
+	case w.oneIn(12):
+		return "local"
+	}
+	return w.addresses()
+}
+
+func (w *writer) proto() string {
+	return choose(w, "tcp", "udp", "icmp", "icmpv6", "gre", "0", "44", "51", "255")
+}
+
+func (w *writer) port() string {
+	n := w.span(choose(w, 53, 80, 443, 1024, w.IntN(65536)), 9, 65535)
+	return choose(w, "tcp/", "udp/", "") + n
+}
+
+// span writes a number near one of those given, or a range up to most. Numbers next to each other, and with one between
+// them, are frequent.
+func (w *writer) span(a, b, most int) string {
+	first := choose(w, 0, a, b, a+1, a+2, b+2, most, w.IntN(most+1))
+	first = min(first, most)
+	if w.oneIn(2) {
+		return fmt.Sprint(first)
+	}
+	return fmt.Sprintf("%d-%d", first, first+w.IntN(most-first+1))
+}
+
+func (w *writer) flags() string {
+	return choose(w, "syn", "none", `"syn/fin,syn,rst,ack"`, "ack", `"syn,ack/syn,ack,rst"`, `"fin,urg,psh"`, `"0/syn,fin"`)
+}
+
+func (w *writer) icmp() string {
+	return choose(w, "echo-request", "destination-unreachable", "icmp/3/4", "icmpv6/2", "nd-neighbor-solicit", "icmp/5/1",
+		fmt.Sprintf("icmp/%d", w.IntN(256)), fmt.Sprintf("icmpv6/%d/%d", w.IntN(256), w.IntN(3)))
+}
+
+func (w *writer) services() string {
+	b := "services:\n"
+	for i := range w.IntN(4) {
+		b += fmt.Sprintf("  - {name: v%d, port: %s", i, w.list(3, w.port))
+		if w.oneIn(2) {
+			b += ", from: " + w.list(2, w.address)
+		}
+		b += "}\n"
+	}
+	return b
+}
+
+// members draws what a dynamic set holds: of few prefix lengths, as there is room for eight a family.
+func (w *writer) members() string {
+	lengths := map[bool][]int{}
+	for range 4 {
+		lengths[true] = append(lengths[true], w.IntN(33))
+		lengths[false] = append(lengths[false], w.IntN(129))
+	}
+	var b strings.Builder
+	for range w.IntN(12) {
+		a := w.prefix().Addr()
+		p := netip.PrefixFrom(a, choose(w, lengths[a.Is4()]...)).Masked()
+		if p.Bits() > 2 || w.oneIn(20) {
+			b.WriteString(p.String() + " ")
+		}
+	}
+	return b.String()
+}
+
+// ruleHints are what each rule asks for, and the last what all ask for: packets drawn from the hints of one rule are
+// likely to match it.
+func ruleHints(s *subject, w *writer) []packet.Hints {
+	all := packet.Hints{Addrs: w.bases}
+	var out []packet.Hints
+	for i := range s.program.Rules {
+		h := s.hints(&s.program.Rules[i])
+		out = append(out, h)
+		all.Addrs = append(all.Addrs, h.Addrs...)
+		for f := range h.Values {
+			all.Values[f] = append(all.Values[f], h.Values[f]...)
+		}
+	}
+	return append(out, all)
+}
+
+func (s *subject) hints(r *ir.Rule) (h packet.Hints) {
+	for _, m := range slices.Concat(r.Src, r.Dst) {
+		for _, set := range m.Sets {
+			h.Addrs = append(h.Addrs, s.members[set]...)
+			if static := s.program.Sets[set].Static; static != nil {
+				for p := range static.Prefixes() {
+					if h.Addrs = append(h.Addrs, p); len(h.Addrs) > 100 {
+						break
+					}
+				}
+			}
+		}
+	}
+	for _, m := range r.Match {
+		for _, v := range m.Values[:min(20, len(m.Values))] {
+			h.Values[m.Field] = append(h.Values[m.Field], v.First, v.Last)
+		}
+	}
+	return h
+}

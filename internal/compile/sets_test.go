@@ -1,0 +1,124 @@
+package compile_test
+
+import (
+	"net/netip"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/floodwall/floodwall/internal/addrs"
+	"github.com/floodwall/floodwall/internal/compile"
+	"github.com/floodwall/floodwall/internal/testutil"
+	"github.com/floodwall/floodwall/internal/xdp"
+)
+
+// TestDynamicSets has sets that are filled after loading: alone, beside static ones, negated, on both sides, and the
+// host's own addresses.
+func TestDynamicSets(t *testing.T) {
+	t.Parallel()
+	s := lower(t, `
+checks: {profile: off, own-source: on}
+sets:
+  fixed: [8.8.4.0/24]
+  bans: {dynamic: true, max: 100, timeout: 1h}
+  friends: {dynamic: true, max: 10}
+  empty: {dynamic: true, max: 1}
+rules:
+  - {name: friends, from: $friends, then: pass}
+  - {name: banned, from: [$fixed, $bans], then: drop}
+  - {name: to-banned, to: $bans, not: {from: $empty}, then: drop}
+  - {name: mine, to: local, port: 80, then: pass}
+  - {name: other, not: {to: [local, $friends]}, family: ipv6, then: drop}
+  - {name: either, from: [$empty, 7.7.7.7], to: [local, 6.6.6.6], then: drop}
+`)
+	s.insert(t, "bans", "9.9.9.9/32 10.0.0.0/8 10.1.0.0/16 2001:db8:bad::/48 2001:db8::bad/128")
+	s.insert(t, "friends", "10.1.2.3/32 2001:db8:bad:1::/64")
+	s.insert(t, "local", "192.0.2.1/32 2001:db8::1/128 fe80::1/128")
+	frames := s.cases(t, `
+tcp 9.9.9.9:5 > 192.0.2.1:80          drop banned
+tcp 8.8.4.9:5 > 192.0.2.1:80          drop banned
+tcp 8.8.5.9:5 > 192.0.2.1:80          pass mine
+tcp 8.8.5.9:5 > 192.0.2.1:81          pass default
+tcp 10.1.2.3:5 > 1.1.1.1:80           pass friends
+tcp 10.1.2.4:5 > 1.1.1.1:80           drop banned
+tcp 10.2.2.4:5 > 1.1.1.1:80           drop banned
+tcp 11.2.2.4:5 > 1.1.1.1:80           pass default
+tcp 11.2.2.4:5 > 10.9.9.9:80          drop to-banned
+udp [2001:db8:bad:2::]:5 > [2001:db8::1]:5  drop banned
+udp [2001:db8:bad:1::9]:5 > [2001:db8::1]:5 pass friends
+udp [2001:db8::bad]:5 > [2001:db8::1]:5     drop banned
+udp [2001:db8::bae]:5 > [2001:db8::1]:5     pass default
+udp [2001:db8::bae]:5 > [2001:db8::2]:5     drop other
+udp [2001:db8::bae]:5 > [2001:db8:bad:1::1]:5  drop to-banned
+udp [::ffff:9.9.9.9]:5 > [2001:db8::1]:5    pass default
+udp 192.0.2.1:5 > 192.0.2.1:5         drop own-source
+udp [fe80::1]:5 > [2001:db8::1]:5     drop own-source
+udp 7.7.7.7:5 > 192.0.2.1:5           drop either
+udp 7.7.7.7:5 > 6.6.6.6:5             drop either
+udp 7.7.7.7:5 > 6.6.6.7:5             pass default
+udp 7.7.7.8:5 > 6.6.6.6:5             pass default
+`)
+	s.optimized().agree(t, frames)
+}
+
+// TestDynamicExpiry has entries that died and entries that live, without anyone to remove the former.
+func TestDynamicExpiry(t *testing.T) {
+	t.Parallel()
+	s := lower(t, "sets: {bans: {dynamic: true, max: 9}}\nrules: [{name: banned, from: $bans, then: drop}]")
+	for _, x := range s.forms(t) {
+		testutil.RequireRoot(t)
+		p := s.load(t, x)
+		memory, release, err := p.Memory(xdp.DynamicInfo, xdp.Dynamic, xdp.DynamicTexts, xdp.DynamicWhy)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer release()
+		sets, err := addrs.OpenDynamic(compile.DynamicMemory(memory))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for prefix, expiry := range map[string]uint32{"9.9.9.1/32": 1, "9.9.9.2/32": 1 << 31, "9.9.9.3/32": 0,
+			"9.9.8.0/24": 1, "9.9.0.0/16": 1, "9.8.0.0/16": 1 << 31, "2001:db8::/32": 1, "2001:db8::5/128": 1 << 31} {
+			e := addrs.Entry{Prefix: netip.MustParsePrefix(prefix), Expiry: expiry}
+			if err := sets.Sets[0].Insert(e, 0); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for line, want := range map[string]uint8{
+			"udp 9.9.9.1:5 > 1.1.1.1:5": 0, "udp 9.9.9.2:5 > 1.1.1.1:5": 1, "udp 9.9.9.3:5 > 1.1.1.1:5": 1,
+			"udp 9.9.8.1:5 > 1.1.1.1:5": 0, "udp 9.8.8.1:5 > 1.1.1.1:5": 1, "udp 1.1.1.1:5 > 9.9.9.2:5": 0,
+			"udp [2001:db8::4]:5 > [2606::]:5": 0, "udp [2001:db8::5]:5 > [2606::]:5": 1,
+		} {
+			got, err := p.Ask(framesOf(t, line)[0].frame)
+			if err != nil || got.Verdict != want {
+				t.Errorf("%s: %s: verdict %d, %v, want %d", x.Form, line, got.Verdict, err, want)
+			}
+		}
+	}
+}
+
+// TestFileSet has a set whose content comes from a file beside the policy.
+func TestFileSet(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	list := "# a list\n192.0.2.0/24 ; why\n2001:db8::/32\n198.51.100.4-198.51.100.5\n\n"
+	if err := os.WriteFile(filepath.Join(dir, "listed.txt"), []byte(list), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	s := lowerFile(t, filepath.Join(dir, "policy.yaml"), `
+sets: {listed: {file: listed.txt, max: 3}}
+rules: [{name: listed, from: $listed, then: drop}]
+`)
+	frames := s.cases(t, `
+udp 192.0.2.255:5 > 1.1.1.1:5         drop listed
+udp 192.0.3.0:5 > 1.1.1.1:5           pass default
+udp 198.51.100.5:5 > 1.1.1.1:5        drop listed
+udp 198.51.100.6:5 > 1.1.1.1:5        pass default
+udp [2001:db8::1]:5 > [2606::1]:5     drop listed
+udp [2606::1]:5 > [2001:db8::1]:5     pass default
+`)
+	s.optimized().agree(t, frames)
+	if len(s.notes) != 1 || s.notes[0] != `set "listed" is 100% full: 3 of 3 entries; raise its max` {
+		t.Errorf("notes are %q", s.notes)
+	}
+}

@@ -1,0 +1,136 @@
+package compile_test
+
+import (
+	"encoding/binary"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// Parts of which every shape of frame is put together.
+var (
+	shapeTags = []string{"", " vlan=10", " vlan=10,20", " vlan=1,2,3"}
+	shapes4   = []string{
+		"", " ipopts=94040000", " ipopts=830704c0000201", " ipopts=0107070400000000ff",
+		" ipopts=01010101010101010101010101010101010101010101010101010101010101010101010101010101",
+		" frag=first", " frag=later", " frag=8", " frag=65528 ipopts=94040000",
+	}
+	shapes6 = []string{
+		"", " ext=hbh", " ext=rh0", " ext=rh2", " ext=dst", " ext=ah", " ext=frag", " frag=first", " frag=later", " frag=8",
+		" ext=hbh,dst,rh2,frag,ah,dst", " ext=hbh,frag,dst frag=first", " ext=dst,frag,hbh,frag", " ext=ah,frag frag=later",
+		" ext=dst,dst,dst,dst,dst,dst,dst", " ext=frag,ah frag=first",
+	}
+	shapes4L4 = []string{
+		"tcp 198.51.100.7:1234 > 192.0.2.1:80 S", "tcp 198.51.100.7:1234 > 192.0.2.1:80 P. payload=\"GET /\"",
+		"tcp 198.51.100.7:1234 > 192.0.2.1:80 S tcpopts=mss:1460,sack,ts,ws:7", "udp 198.51.100.7:53 > 192.0.2.1:5 payload=0x0102",
+		"icmp 198.51.100.7 > 192.0.2.1", "gre 198.51.100.7 > 192.0.2.1 payload=0x0000080045",
+	}
+	shapes6L4 = []string{
+		"tcp [2001:db8::7]:1234 > [2001:db8::1]:80 S", "udp [2001:db8::7]:53 > [2001:db8::1]:5 payload=0x0102",
+		"icmpv6 2001:db8::7 > 2001:db8::1", "icmpv6 fe80::7 > fe80::1 type=135", "esp 2001:db8::7 > 2001:db8::1 payload=0x00000001",
+	}
+)
+
+// shapes are frames of every shape of headers: both families, VLAN tags, IPv4 options, extension headers, fragments.
+func shapes(t testing.TB) []probe {
+	var lines strings.Builder
+	add := func(l4, variants []string) {
+		for _, tag := range shapeTags {
+			for _, l := range l4 {
+				for _, v := range variants {
+					lines.WriteString(l + tag + v + "\n")
+				}
+			}
+		}
+	}
+	add(shapes4L4, shapes4)
+	add(shapes6L4, shapes6)
+	lines.WriteString("arp\narp vlan=5\narp vlan=5,6\n")
+	return framesOf(t, lines.String())
+}
+
+// everyField is a policy with rules on every field, so that a packet's way through it depends on each of them.
+const everyField = `
+default: drop
+sets:
+  servers: [192.0.2.0/30, "2001:db8::/124", fe80::1]
+  peers: [198.51.100.0/24, "2001:db8::/64"]
+rules:
+  - {name: tagged, vlan: [10, 2], dscp: 0, ttl: 1-64, port: udp/5, then: pass}
+  - {name: tag20, vlan: 20, then: drop}
+  - {name: web, to: $servers, port: tcp/80, flags: "syn/syn,ack", length: 0-48, then: pass}
+  - {name: data, to: $servers, port: tcp/80, not: {flags: syn, vlan: none}, then: pass}
+  - {name: long, port: tcp/80, length: 60-70, then: drop}
+  - {name: dns, sport: 53, from: $peers, then: drop}
+  - {name: ping4, icmp: icmp/8, fragment: none, then: pass}
+  - {name: ping6, icmp: icmpv6/128/0, ttl: 64, then: pass}
+  - {name: solicit, icmp: nd-neighbor-solicit, family: ipv6, then: pass}
+  - {name: later4, fragment: later, family: ipv4, then: drop}
+  - {name: later6, fragment: later, proto: [tcp, udp, icmpv6], then: pass}
+  - {name: first, fragment: first, then: drop}
+  - {name: tunnels, proto: [gre, esp, ah], then: pass}
+  - {name: ends, proto: [0, 43, 44, 60], then: drop}
+  - {name: six, family: ipv6, then: pass}
+`
+
+func TestShapes(t *testing.T) {
+	frames := shapes(t)
+	for _, checks := range []string{"off", "standard"} {
+		t.Run(checks, func(t *testing.T) {
+			t.Parallel()
+			s := lower(t, "checks: "+checks+everyField)
+			s.optimized().agree(t, frames)
+		})
+	}
+}
+
+// cutFrames are those that TestTruncation cuts off everywhere.
+const cutFrames = `
+tcp 198.51.100.7:1234 > 192.0.2.1:80 S
+tcp 198.51.100.7:1234 > 192.0.2.1:80 S tcpopts=mss:1460,sack,ts,ws:7 vlan=10,20 payload="data"
+tcp 198.51.100.7:1234 > 192.0.2.1:80 S ipopts=0194040000830704c0000201 frag=first
+udp 198.51.100.7:53 > 192.0.2.1:5 ipopts=94040000 payload="data" vlan=10
+icmp 198.51.100.7 > 192.0.2.1 payload="data"
+udp 198.51.100.7:53 > 192.0.2.1:5 frag=later payload="data"
+tcp [2001:db8::7]:1234 > [2001:db8::1]:80 S vlan=10,20
+tcp [2001:db8::7]:1234 > [2001:db8::1]:80 S ext=hbh,dst,rh2,frag,ah,dst payload="data"
+tcp [2001:db8::7]:1234 > [2001:db8::1]:80 S ext=hbh,rh0,frag,dst frag=first
+udp [2001:db8::7]:1234 > [2001:db8::1]:5 ext=frag,dst frag=later payload="data"
+icmpv6 fe80::7 > fe80::1 type=135 ext=dst,dst,dst,dst,dst,dst,dst
+arp vlan=1,2,3
+arp vlan=1
+`
+
+// TestTruncation cuts frames off at every octet, and lets their headers claim less than there is, at every length.
+func TestTruncation(t *testing.T) {
+	whole := framesOf(t, cutFrames)
+	frames := append(cutEverywhere(whole), claimLess(whole)...)
+	for _, checks := range []string{"off", "standard", allChecks(), "{profile: off, truncated: on}", "{profile: off, tiny-fragment: on}"} {
+		t.Run(strings.SplitAfter(checks, ",")[0], func(t *testing.T) {
+			t.Parallel()
+			s := lower(t, "checks: "+checks+everyField)
+			s.optimized().agree(t, frames)
+		})
+	}
+}
+
+// claimLess sets the length in the IP header of frames to everything from 0 to more than there is.
+func claimLess(frames []probe) (out []probe) {
+	for _, f := range frames {
+		at := 14
+		for f.frame[at-2] == 0x81 || f.frame[at-2] == 0x88 { // VLAN tags
+			at += 4
+		}
+		field, ok := map[uint16]int{0x0800: 2, 0x86dd: 4}[binary.BigEndian.Uint16(f.frame[at-2:])]
+		if !ok {
+			continue
+		}
+		for n := range len(f.frame) {
+			c := slices.Clone(f.frame)
+			binary.BigEndian.PutUint16(c[at+field:], uint16(n))
+			out = append(out, probe{name: fmt.Sprintf("%s, says %d octets", f.name, n), frame: c})
+		}
+	}
+	return out
+}

@@ -1,0 +1,320 @@
+package compile_test
+
+import (
+	"encoding/hex"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/floodwall/floodwall/internal/addrs"
+	"github.com/floodwall/floodwall/internal/compile"
+	"github.com/floodwall/floodwall/internal/datapath"
+	"github.com/floodwall/floodwall/internal/ir"
+	"github.com/floodwall/floodwall/internal/packet"
+	"github.com/floodwall/floodwall/internal/testutil"
+	"github.com/floodwall/floodwall/internal/xdp"
+	"github.com/floodwall/floodwall/policy"
+)
+
+var update = flag.Bool("update", false, "rewrite the expectations under testdata")
+
+// questionKey lets the tests ask the programs that they load.
+const questionKey = 0x5eed
+
+// A subject is a policy under test: what it is compiled to, and what its dynamic sets hold.
+type subject struct {
+	policy  string
+	parsed  *policy.Policy
+	program *ir.Program
+	notes   []string
+	members map[int][]netip.Prefix // by the index of a dynamic set in program.Sets
+}
+
+// A probe is a packet, and what shall become of it.
+type probe struct {
+	name    string // the line it was made from, or hex
+	frame   []byte
+	verdict ir.Verdict
+	slot    uint32 // of the counter, which stands for the reason
+}
+
+// lower reads a policy, to which it adds a device, and `checks: off` when the policy says nothing of checks.
+func lower(t testing.TB, text string) *subject {
+	t.Helper()
+	return lowerFile(t, "policy.yaml", text)
+}
+
+func lowerFile(t testing.TB, file, text string) *subject {
+	t.Helper()
+	p, err := policy.Parse(file, []byte(withHead(text)))
+	if err != nil {
+		t.Fatalf("%v\n%s", err, withHead(text))
+	}
+	program, notes, err := compile.Lower(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &subject{policy: text, parsed: p, program: program, notes: notes, members: map[int][]netip.Prefix{}}
+}
+
+func withHead(text string) string {
+	if !strings.Contains(text, "checks:") {
+		text += "\nchecks: off\n"
+	}
+	if !strings.Contains(text, "devices:") {
+		text += "\ndevices: [eth0]\n"
+	}
+	return text
+}
+
+// optimized is the subject after the passes.
+func (s *subject) optimized() *subject {
+	out := *s
+	var notes []string
+	out.program, notes = compile.Optimize(s.program)
+	out.notes = append(out.notes[:len(out.notes):len(out.notes)], notes...)
+	return &out
+}
+
+// insert puts prefixes, in one word, into the dynamic set of that name.
+func (s *subject) insert(t testing.TB, set, prefixes string) {
+	t.Helper()
+	for i := range s.program.Sets {
+		if s.program.Sets[i].Name == set && s.program.Sets[i].Dynamic != nil {
+			for _, p := range strings.Fields(prefixes) {
+				s.members[i] = append(s.members[i], netip.MustParsePrefix(p))
+			}
+			return
+		}
+	}
+	t.Fatalf("no dynamic set %s", set)
+}
+
+// has reports whether a dynamic set has an address.
+func (s *subject) has(set int, a netip.Addr) bool {
+	for _, p := range s.members[set] {
+		if p.Contains(a) {
+			return true
+		}
+	}
+	return false
+}
+
+// eval is what the program means for a frame.
+func (s *subject) eval(frame []byte) (ir.Verdict, ir.Reason) {
+	pkt := packet.Decode(frame)
+	return s.program.Eval(&pkt, s.has)
+}
+
+// probe makes a probe of a frame: what Eval says is right.
+func (s *subject) probe(name string, frame []byte) probe {
+	verdict, reason := s.eval(frame)
+	return probe{name, frame, verdict, slotOf(reason)}
+}
+
+// slotOf is the counter of a reason.
+func slotOf(r ir.Reason) uint32 {
+	switch r.Kind {
+	case ir.ReasonCheck:
+		return uint32(r.Index)
+	case ir.ReasonNotIP:
+		return xdp.SlotNotIP
+	case ir.ReasonRule:
+		return xdp.SlotRules + uint32(r.Index)
+	}
+	return xdp.SlotDefault
+}
+
+// reasonIn names what a counter stands for.
+func (s *subject) reasonIn(slot uint32) string {
+	switch rule := int(slot) - xdp.SlotRules; {
+	case slot < uint32(packet.NumChecks):
+		return packet.Check(slot).String()
+	case slot == xdp.SlotNotIP:
+		return "not-ip"
+	case slot == xdp.SlotDefault:
+		return "default"
+	case rule >= 0 && rule < len(s.program.Rules):
+		return s.program.Rules[rule].Name
+	}
+	return fmt.Sprintf("no reason: slot %d", slot)
+}
+
+// cases reads lines of packets with a verdict and a reason, and fails the test where Eval, of the program as it is
+// written or after the passes, says something else.
+func (s *subject) cases(t testing.TB, lines string) (frames []probe) {
+	t.Helper()
+	optimized := s.optimized()
+	for line := range strings.Lines(lines) {
+		c, err := packet.ParseCase(line)
+		if err != nil {
+			t.Fatalf("%s: %v", line, err)
+		}
+		if c.Blank {
+			continue
+		}
+		p := probe{name: c.Packet.String(), frame: c.Packet.Frame()}
+		frames = append(frames, p)
+		for _, form := range []*subject{s, optimized} {
+			verdict, reason := form.eval(p.frame)
+			got := verdict.String() + " " + form.program.ReasonName(reason)
+			if want := (map[bool]string{false: "pass ", true: "drop "})[c.Drop] + c.Reason; got != want {
+				t.Errorf("%s\n got %s\nwant %s\npolicy:\n%s", p.name, got, want, s.policy)
+			}
+		}
+	}
+	return frames
+}
+
+// forms are the forms that a subject can be compiled to.
+func (s *subject) forms(t testing.TB) (out []*compile.XDP) {
+	t.Helper()
+	if x, err := compile.ToXDP(s.program, compile.XDPOptions{Form: compile.Straight, QuestionKey: questionKey}); err == nil {
+		out = append(out, x)
+	}
+	x, err := compile.ToXDP(s.program, compile.XDPOptions{Form: compile.Tables, QuestionKey: questionKey})
+	if err != nil {
+		t.Fatalf("%v\npolicy:\n%s", err, s.policy)
+	}
+	return append(out, x)
+}
+
+// agree compiles the subject in every form, loads it, and compares verdict and reason of every frame with Eval's. Where
+// programs cannot be loaded, the test is skipped after the compiler has run.
+func (s *subject) agree(t *testing.T, frames []probe) {
+	t.Helper()
+	forms := s.forms(t)
+	testutil.RequireRoot(t)
+	for _, x := range forms {
+		s.compare(t, s.load(t, x), string(x.Form), frames)
+	}
+}
+
+// load loads a compiled subject, and puts its members into the dynamic sets.
+func (s *subject) load(t testing.TB, x *compile.XDP) *datapath.Program {
+	t.Helper()
+	p, err := datapath.Load(&x.Image, nil)
+	if err != nil {
+		t.Fatalf("%s: %+v\npolicy:\n%s", x.Form, err, s.policy)
+	}
+	t.Cleanup(p.Close)
+	if len(x.Dynamic) > 0 {
+		s.fill(t, x, p)
+	}
+	return p
+}
+
+func (s *subject) fill(t testing.TB, x *compile.XDP, p *datapath.Program) {
+	t.Helper()
+	memory, release, err := p.Memory(xdp.DynamicInfo, xdp.Dynamic, xdp.DynamicTexts, xdp.DynamicWhy)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer release()
+	sets, err := addrs.OpenDynamic(compile.DynamicMemory(memory))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for set, number := range x.Dynamic {
+		for _, prefix := range s.members[set] {
+			if err := sets.Sets[number].Insert(addrs.Entry{Prefix: prefix}, 1); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// asker is a loaded program, in either mode.
+type asker interface {
+	Ask(frame []byte) (datapath.Answer, error)
+}
+
+// compare asks a loaded program about frames, and shows the first few differences from Eval.
+func (s *subject) compare(t testing.TB, p asker, what string, frames []probe) {
+	t.Helper()
+	differences := 0
+	for _, f := range frames {
+		want := s.probe(f.name, f.frame)
+		got, err := p.Ask(f.frame)
+		if err != nil {
+			t.Fatalf("%s: %s: %v", what, f.name, err)
+		}
+		if got.Slot == want.slot && ir.Verdict(got.Verdict) == want.verdict {
+			continue
+		}
+		if differences++; differences > 3 {
+			t.Fatalf("%s: more differences", what)
+		}
+		t.Errorf("%s: %s\n%x\n got %s %s\nwant %s %s\nmembers %v\npolicy:\n%s", what, f.name, f.frame,
+			ir.Verdict(got.Verdict), s.reasonIn(got.Slot), want.verdict, s.reasonIn(want.slot), s.members, shortened(s.policy))
+	}
+}
+
+// shortened keeps a message readable: a long policy goes to a file.
+func shortened(text string) string {
+	const most = 20_000
+	if len(text) < most {
+		return text
+	}
+	file := filepath.Join(os.TempDir(), "floodwall-failing-policy.yaml")
+	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+		return err.Error()
+	}
+	return "in " + file
+}
+
+// framesOf makes probes of packets, one a line.
+func framesOf(t testing.TB, lines string) (frames []probe) {
+	t.Helper()
+	for line := range strings.Lines(lines) {
+		if line = strings.TrimSpace(line); line == "" {
+			continue
+		}
+		spec, err := packet.Parse(line)
+		if err != nil {
+			t.Fatalf("%s: %v", line, err)
+		}
+		frames = append(frames, probe{name: line, frame: spec.Frame()})
+	}
+	return frames
+}
+
+// cutEverywhere adds to frames each of them cut off at every octet that leaves an Ethernet header.
+func cutEverywhere(frames []probe) (out []probe) {
+	for _, f := range frames {
+		for n := 14; n <= len(f.frame); n++ {
+			out = append(out, probe{name: fmt.Sprintf("%s, %d octets", f.name, n), frame: f.frame[:n:n]})
+		}
+	}
+	return out
+}
+
+// randomFrames draws packets that meet the hints.
+func randomFrames(r *rand.Rand, hints packet.Hints, n int) []probe {
+	frames := make([]probe, n)
+	for i := range frames {
+		frame := packet.Random(r, hints)
+		frames[i] = probe{frame: frame, name: "random " + hex.EncodeToString(frame[:14])}
+	}
+	return frames
+}
+
+// seeded returns a source of random numbers whose seed a failing test has printed; FLOODWALL_SEED repeats it.
+func seeded(t testing.TB) (r *rand.Rand, seed uint64) {
+	seed = uint64(time.Now().UnixNano())
+	if text := os.Getenv("FLOODWALL_SEED"); text != "" {
+		var err error
+		if seed, err = strconv.ParseUint(text, 0, 64); err != nil {
+			t.Fatalf("FLOODWALL_SEED: %v", err)
+		}
+	}
+	t.Logf("FLOODWALL_SEED=%d", seed)
+	return rand.New(rand.NewPCG(seed, 0)), seed
+}

@@ -1,0 +1,209 @@
+package compile
+
+import (
+	"fmt"
+
+	"github.com/cilium/ebpf/asm"
+
+	"github.com/floodwall/floodwall/internal/xdp"
+)
+
+// tableCode generates the body of decide() for tables. Register plan:
+//
+//	r6  the packet; then the words of summary that are left to look into
+//	r7  the number of the word looked into
+//	r8  the bits of that word
+//	r9  rounds, so that the verifier sees the end of the loop
+//
+// The stack holds the pointer to each dimension's row, from -8 down, below it the key of a map lookup.
+type tableCode struct {
+	emitter
+	*tables
+}
+
+func (t *tables) code() asm.Instructions {
+	c := &tableCode{tables: t}
+	if len(t.dims) == 0 {
+		c.unconditional()
+		return c.insns
+	}
+	c.prologue(c.program)
+	for i, d := range t.dims {
+		c.selectRow(i, d)
+	}
+	if t.sums == 0 {
+		c.oneWord()
+	}
+	for s := range t.sums {
+		c.summary(s)
+	}
+	c.mark("none")
+	c.say("default")
+	c.add(decided(xdp.SlotDefault, t.program.Default)...)
+	c.result()
+	return c.insns
+}
+
+// unconditional is for rules without any condition, of which the first decides.
+func (c *tableCode) unconditional() {
+	if len(c.alts) == 0 {
+		c.add(decided(xdp.SlotDefault, c.program.Default)...)
+		return
+	}
+	rule := c.alts[0].rule
+	c.add(decided(c.slots[rule], c.program.Rules[rule].Verdict)...)
+}
+
+func rowSlot(i int) int16 { return int16(-8 * (i + 1)) }
+
+// selectRow stores the pointer to the row of the packet's value.
+func (c *tableCode) selectRow(i int, d *dim) {
+	c.say("row of " + d.name)
+	c.add(asm.LoadMem(asm.R1, asm.R6, d.offset, asm.Word))
+	if d.bit >= 0 {
+		c.add(asm.RSh.Imm(asm.R1, int32(d.bit)), asm.And.Imm(asm.R1, 1))
+	} else {
+		// The value is always below size; the verifier does not know.
+		c.add(asm.JGE.Imm(asm.R1, int32(d.size), "none"))
+	}
+	key := rowSlot(len(c.dims))
+	c.add(
+		asm.LSh.Imm(asm.R1, 1),
+		asm.LoadMapValue(asm.R2, 0, uint32(2*d.start)).WithReference(xdp.Index),
+		asm.Add.Reg(asm.R2, asm.R1),
+		asm.LoadMem(asm.R1, asm.R2, 0, asm.Half),
+	)
+	if d.base > 0 {
+		c.add(asm.Add.Imm(asm.R1, int32(d.base)))
+	}
+	c.add(
+		asm.StoreMem(asm.RFP, key, asm.R1, asm.Word),
+		asm.LoadMapPtr(asm.R1, 0).WithReference(xdp.Rows),
+		asm.Mov.Reg(asm.R2, asm.RFP),
+		asm.Add.Imm(asm.R2, int32(key)),
+		asm.FnMapLookupElem.Call(),
+		asm.JEq.Imm(asm.R0, 0, "none"),
+		asm.StoreMem(asm.RFP, rowSlot(i), asm.R0, asm.DWord),
+	)
+}
+
+// oneWord decides when all bits are in one word.
+func (c *tableCode) oneWord() {
+	c.say("the rules left by all rows")
+	c.and(asm.R8, func(to asm.Register) []asm.Instruction {
+		return []asm.Instruction{asm.LoadMem(to, to, 0, asm.DWord)}
+	})
+	c.add(
+		asm.Mov.Imm(asm.R7, 0),
+		asm.JNE.Imm(asm.R8, 0, "result"),
+	)
+}
+
+// and combines a word of all rows. load turns the pointer to a row in a register into the word.
+func (c *tableCode) and(to asm.Register, load func(asm.Register) []asm.Instruction) {
+	for i := range c.dims {
+		r := to
+		if i > 0 {
+			r = asm.R1
+		}
+		c.add(asm.LoadMem(r, asm.RFP, rowSlot(i), asm.DWord))
+		c.add(load(r)...)
+		if i > 0 {
+			c.add(asm.And.Reg(to, asm.R1))
+		}
+	}
+}
+
+// summary looks into the 64 words that one word of the summaries stands for.
+func (c *tableCode) summary(s int) {
+	loop, done := fmt.Sprintf("words%d", s), fmt.Sprintf("done%d", s)
+	c.say(fmt.Sprintf("summary of rules %d to %d", s*4096, min((s+1)*4096, len(c.alts))-1))
+	c.and(asm.R6, func(r asm.Register) []asm.Instruction {
+		return []asm.Instruction{asm.LoadMem(r, r, int16(8*s), asm.DWord)}
+	})
+	c.add(
+		asm.Mov.Imm(asm.R9, 0),
+		asm.JEq.Imm(asm.R6, 0, done),
+	)
+	c.mark(loop)
+	c.lowestBit(asm.R7, asm.R6)
+	c.add(asm.And.Imm(asm.R7, int32(min(c.words, 64)-1))) // known to the verifier from here on
+	c.and(asm.R8, func(r asm.Register) []asm.Instruction {
+		return []asm.Instruction{
+			asm.Mov.Reg(asm.R2, asm.R7),
+			asm.LSh.Imm(asm.R2, 3),
+			asm.Add.Reg(r, asm.R2),
+			asm.LoadMem(r, r, int16(8*(c.sums+64*s)), asm.DWord),
+		}
+	})
+	if s > 0 {
+		c.add(asm.Add.Imm(asm.R7, int32(64*s)))
+	}
+	c.add(
+		asm.JNE.Imm(asm.R8, 0, "result"),
+		asm.Mov.Reg(asm.R1, asm.R6), // clear the lowest bit
+		asm.Sub.Imm(asm.R1, 1),
+		asm.And.Reg(asm.R6, asm.R1),
+		asm.Add.Imm(asm.R9, 1),
+		asm.JGE.Imm(asm.R9, 64, done),
+		asm.JNE.Imm(asm.R6, 0, loop),
+	)
+	c.mark(done)
+	c.add(asm.Mov.Imm(asm.R9, 0)) // something to carry the label
+}
+
+// lowestBit computes the number of the lowest bit of from that is set: the population of the bits below it (Hacker's
+// Delight, 5-1 and 5-4). It uses r1 and r2.
+func (c *tableCode) lowestBit(to, from asm.Register) {
+	mask := func(m uint64) []asm.Instruction {
+		return []asm.Instruction{asm.LoadImm(asm.R2, int64(m), asm.DWord)}
+	}
+	c.add(
+		asm.Mov.Reg(to, from),
+		asm.Sub.Imm(to, 1),
+		asm.Mov.Reg(asm.R1, from),
+		asm.Xor.Imm(asm.R1, -1),
+		asm.And.Reg(to, asm.R1), // the bits below the lowest
+	)
+	c.add(mask(0x5555555555555555)...)
+	c.add(
+		asm.Mov.Reg(asm.R1, to),
+		asm.RSh.Imm(asm.R1, 1),
+		asm.And.Reg(asm.R1, asm.R2),
+		asm.Sub.Reg(to, asm.R1),
+	)
+	c.add(mask(0x3333333333333333)...)
+	c.add(
+		asm.Mov.Reg(asm.R1, to),
+		asm.RSh.Imm(asm.R1, 2),
+		asm.And.Reg(asm.R1, asm.R2),
+		asm.And.Reg(to, asm.R2),
+		asm.Add.Reg(to, asm.R1),
+	)
+	c.add(mask(0x0f0f0f0f0f0f0f0f)...)
+	c.add(
+		asm.Mov.Reg(asm.R1, to),
+		asm.RSh.Imm(asm.R1, 4),
+		asm.Add.Reg(to, asm.R1),
+		asm.And.Reg(to, asm.R2),
+	)
+	c.add(mask(0x0101010101010101)...)
+	c.add(asm.Mul.Reg(to, asm.R2), asm.RSh.Imm(to, 56))
+}
+
+// result returns the decision of the rule at the lowest bit of r8 in word r7.
+func (c *tableCode) result() {
+	c.mark("result")
+	c.say("the first rule left")
+	c.lowestBit(asm.R6, asm.R8)
+	c.add(
+		asm.LSh.Imm(asm.R7, 6),
+		asm.Add.Reg(asm.R6, asm.R7),
+		asm.JGE.Imm(asm.R6, int32(64*c.words), "none"),
+		asm.LSh.Imm(asm.R6, 2),
+		asm.LoadMapValue(asm.R1, 0, 0).WithReference(xdp.Results),
+		asm.Add.Reg(asm.R1, asm.R6),
+		asm.LoadMem(asm.R0, asm.R1, 0, asm.Word),
+		asm.Return(),
+	)
+}

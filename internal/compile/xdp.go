@@ -1,0 +1,148 @@
+package compile
+
+import (
+	"fmt"
+	"maps"
+
+	"github.com/cilium/ebpf/asm"
+
+	"github.com/floodwall/floodwall/internal/addrs"
+	"github.com/floodwall/floodwall/internal/ir"
+	"github.com/floodwall/floodwall/internal/packet"
+	"github.com/floodwall/floodwall/internal/xdp"
+)
+
+// Form is how the rules are decided in generated code.
+type Form string
+
+// The forms. Both mean the same; which is cheaper depends on the number of rules.
+const (
+	Straight Form = "straight" // one rule after the other
+	Tables   Form = "tables"   // a bit for each rule, and of each field the rules that its value leaves
+)
+
+// XDPOptions are what the loader decides about a program.
+type XDPOptions struct {
+	Slots       []uint32 // the counter slot of each rule; nil numbers them from xdp.SlotRules
+	Form        Form     // "" chooses the cheaper one
+	QuestionKey uint64   // what a question to the loaded program must carry; 0: it answers none
+}
+
+// XDP is a program compiled for XDP.
+type XDP struct {
+	xdp.Image
+	Form    Form
+	Cost    float64     // the estimate of what the rules cost a packet that matches none, in nanoseconds
+	Dynamic map[int]int // for each dynamic set of ir.Program, its number in the map of dynamic sets
+	Table   *addrs.Table
+}
+
+// part is what the pieces of the compiler contribute to an image.
+type part struct {
+	constants map[string]any
+	shapes    map[string]xdp.Shape
+	fill      func(memory map[string][]byte) error
+}
+
+// ToXDP compiles a program for XDP. The result decides every packet as p.Eval does.
+func ToXDP(p *ir.Program, o XDPOptions) (*XDP, error) {
+	if o.Slots == nil {
+		o.Slots = make([]uint32, len(p.Rules))
+		for i := range o.Slots {
+			o.Slots[i] = xdp.SlotRules + uint32(i)
+		}
+	}
+	out := &XDP{Dynamic: dynamicNumbers(p)}
+	a, err := compileAddresses(p, out.Dynamic)
+	if err != nil {
+		return nil, err
+	}
+	out.Table = a.table
+	code, rules, err := chooseForm(p, a, o, out)
+	if err != nil {
+		return nil, err
+	}
+	out.Decide = code
+	out.Slots = xdp.SlotRules
+	for _, slot := range o.Slots {
+		out.Slots = max(out.Slots, slot+1)
+	}
+	out.assemble(a.part(), dynamicPart(p, out.Dynamic), rules, general(p, o))
+	return out, nil
+}
+
+// chooseForm compiles the rules in the form that is estimated to be cheaper.
+func chooseForm(p *ir.Program, a *addresses, o XDPOptions, out *XDP) (asm.Instructions, part, error) {
+	straight := newStraight(p, a, o)
+	tables := newTables(p, a, o)
+	out.Form = o.Form
+	if out.Form == "" {
+		out.Form = Tables
+		if straight.possible() && straight.cost() <= tables.cost() {
+			out.Form = Straight
+		}
+	}
+	if out.Form == Straight {
+		if !straight.possible() {
+			return nil, part{}, fmt.Errorf("%d rules with %d address expressions do not fit straight code", len(p.Rules), len(a.exprs))
+		}
+		out.Cost = straight.cost()
+		return straight.code(), straight.part(), nil
+	}
+	out.Cost = tables.cost()
+	if err := tables.build(); err != nil {
+		return nil, part{}, err
+	}
+	return tables.code(), tables.part(), nil
+}
+
+// assemble puts the parts together.
+func (x *XDP) assemble(parts ...part) {
+	x.Constants = map[string]any{}
+	x.Shapes = map[string]xdp.Shape{}
+	for _, p := range parts {
+		maps.Copy(x.Constants, p.constants)
+		maps.Copy(x.Shapes, p.shapes)
+	}
+	x.Fill = func(memory map[string][]byte) error {
+		for _, p := range parts {
+			if p.fill == nil {
+				continue
+			}
+			if err := p.fill(memory); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
+// general is what depends on neither addresses nor rules.
+func general(p *ir.Program, o XDPOptions) part {
+	return part{constants: map[string]any{
+		"enabled_checks":   uint64(p.Checks),
+		"default_decision": xdp.Decision(xdp.SlotDefault, uint8(p.Default)),
+		"question_key":     o.QuestionKey,
+	}}
+}
+
+// dynamicNumbers numbers the dynamic sets in the order in which the program has them.
+func dynamicNumbers(p *ir.Program) map[int]int {
+	numbers := map[int]int{}
+	for i, s := range p.Sets {
+		if s.Dynamic != nil {
+			numbers[i] = len(numbers)
+		}
+	}
+	return numbers
+}
+
+// ownSourceSet is the bit of the set of the host's own addresses, 0 when the program has none.
+func ownSourceSet(p *ir.Program, numbers map[int]int) uint32 {
+	for set, number := range numbers {
+		if p.Sets[set].Dynamic.Local && p.Checks.Has(packet.OwnSource) {
+			return 1 << number
+		}
+	}
+	return 0
+}

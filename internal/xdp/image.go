@@ -1,0 +1,116 @@
+package xdp
+
+import (
+	"fmt"
+	"maps"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"golang.org/x/sys/unix"
+)
+
+// Image is a policy in the form that is loaded: the generated rules, the constants, and the maps with their content.
+type Image struct {
+	// Decide is the body of decide(): R1 points to a struct packet, R0 returns a decision.
+	Decide asm.Instructions
+
+	// Constants are the values of the C program's constants by name. Those not named are zero.
+	Constants map[string]any
+
+	// Slots is how many counter slots the decisions use.
+	Slots uint32
+
+	// Shapes has the size of every map whose size the policy sets. Maps that the C does not know (which only the
+	// generated rules read) are made with that name.
+	Shapes map[string]Shape
+
+	// Fill writes the content of the maps that Shapes names, each given as its zeroed memory. It may be called for
+	// any number of loaded programs.
+	Fill func(memory map[string][]byte) error
+}
+
+// Shape is the size of an array map.
+type Shape struct{ ValueSize, Entries uint32 }
+
+// Octets is the size of the map's memory. The kernel rounds the size of a value up to 8.
+func (s Shape) Octets() int { return (int(s.ValueSize) + 7) &^ 7 * int(s.Entries) }
+
+// Globals are the maps behind global variables of the C program: their name in Shapes and of the map.
+const (
+	Filter4     = ".data.filter4"
+	Index4      = ".data.index4"
+	Background4 = ".data.back4"
+	Filter6     = ".data.filter6"
+	DynamicInfo = ".data.dynamic"
+)
+
+// Maps that the C program or the generated rules look up.
+const (
+	Lines4   = "lines4"
+	Full4    = "full4"
+	Hosts4   = "hosts4"
+	Buckets6 = "buckets6"
+	Dynamic  = "dynamic"
+	Masks    = "masks"     // straight rules: per class, a bit for each address expression
+	Index    = "index"     // table rules: from the value of a field or a class to a row
+	Rows     = "rows"      // table rules: a bit for each rule that the value does not rule out
+	Results  = "decisions" // table rules: the decision of each rule
+
+	DynamicTexts = "dynamic_texts" // for user space only: why entries are there
+	DynamicWhy   = "dynamic_why"   // and which text is whose
+)
+
+// Spec puts the image into the C part. Programs of the returned spec are for native mode; Linear makes those for
+// generic mode.
+func (im *Image) Spec() (*ebpf.CollectionSpec, error) {
+	spec := Load()
+	for name, value := range im.Constants {
+		v, ok := spec.Variables[name]
+		if !ok {
+			return nil, fmt.Errorf("constant %s: the program has none of that name", name)
+		}
+		if err := v.Set(value); err != nil {
+			return nil, fmt.Errorf("constant %s: %w", name, err)
+		}
+	}
+	for name, m := range spec.Maps {
+		if m.Type == ebpf.Array && name != ".rodata" {
+			resize(m, Shape{max(m.ValueSize, 8), 1})
+		}
+	}
+	maps.DeleteFunc(spec.Variables, func(_ string, v *ebpf.VariableSpec) bool { return v.SectionName != ".rodata" })
+	for name, shape := range im.Shapes {
+		m := spec.Maps[name]
+		if m == nil {
+			m = &ebpf.MapSpec{Name: mapName(name), Type: ebpf.Array}
+			spec.Maps[name] = m
+		}
+		resize(m, shape)
+	}
+	prog := spec.Programs[Program]
+	insns, err := replaceDecide(prog.Instructions, im.Decide)
+	if err != nil {
+		return nil, err
+	}
+	prog.Instructions = insns
+	prog.Flags |= unix.BPF_F_XDP_HAS_FRAGS
+	return spec, nil
+}
+
+// Linear changes a spec to a program that sees only frames in one piece, which generic mode and kernels before 5.18
+// need: there the kernel makes every frame so.
+func Linear(spec *ebpf.CollectionSpec) {
+	spec.Programs[Program].Flags &^= unix.BPF_F_XDP_HAS_FRAGS
+}
+
+// resize gives an array map its size and makes its memory mappable. Type information is dropped: the kernel would
+// insist on the declared size.
+func resize(m *ebpf.MapSpec, s Shape) {
+	m.KeySize, m.ValueSize, m.MaxEntries = 4, s.ValueSize, s.Entries
+	m.Flags |= unix.BPF_F_MMAPABLE
+	m.Contents = nil
+	m.Key, m.Value = nil, nil
+}
+
+// mapName is a map's name in the kernel, which takes 15 octets of letters, digits, dots and underscores.
+func mapName(name string) string { return name[:min(len(name), 15)] }

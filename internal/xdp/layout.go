@@ -1,0 +1,92 @@
+package xdp
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/btf"
+
+	"github.com/floodwall/floodwall/internal/packet"
+)
+
+// Program is the name of the entry point, a program of type XDP.
+const Program = "floodwall"
+
+// Counters is the map of counters: per CPU, one Counter for each slot. It outlives a generation.
+const Counters = "counters"
+
+// The slots that no policy changes; those of the checks are their numbers. enum slot in bpf/count.h.
+const (
+	SlotNotIP   = 62
+	SlotDefault = 63
+	SlotRules   = 64 // the first slot for rules
+)
+
+// Counter is the value of one slot on one CPU. struct counter in bpf/count.h.
+type Counter struct{ Packets, Octets uint64 }
+
+// MaxDynamicSets is how many dynamic sets a program can have, the host's own addresses among them.
+const MaxDynamicSets = 8
+
+// DynamicInfoSize is the size of the record of one dynamic set in the map DynamicInfo.
+const DynamicInfoSize = 64
+
+// Decision is what the rules return: the slot to count in, and the verdict, 0 pass or 1 drop.
+func Decision(slot uint32, verdict uint8) uint32 { return slot<<8 | uint32(verdict) }
+
+// SlotAndVerdict takes a decision apart.
+func SlotAndVerdict(decision uint32) (slot uint32, verdict uint8) {
+	return decision >> 8, uint8(decision)
+}
+
+// Offsets in octets in struct packet of bpf/packet.h, each of a 32-bit number in host byte order.
+const (
+	SrcClass   = int16(packet.NumFields) * 4
+	DstClass   = SrcClass + 4
+	SrcDynamic = SrcClass + 8
+	DstDynamic = SrcClass + 12
+)
+
+// FieldOffset is the offset of a field's value in struct packet.
+func FieldOffset(f packet.Field) int16 { return int16(f) * 4 }
+
+// replaceDecide puts body in the place of the C placeholder. The function's symbol and BTF move to the first
+// instruction of body, since the kernel finds a function by them.
+func replaceDecide(insns, body asm.Instructions) (asm.Instructions, error) {
+	start := -1
+	end := len(insns)
+	for i := range insns {
+		switch fn := btf.FuncMetadata(&insns[i]); {
+		case fn != nil && fn.Name == "decide":
+			start = i
+		case start >= 0 && fn != nil:
+			end = min(end, i)
+		}
+	}
+	if start < 0 {
+		return nil, errors.New("the program has no function decide")
+	}
+	if len(body) == 0 {
+		return nil, errors.New("the rules are empty")
+	}
+	moved := append(asm.Instructions{}, body...)
+	// The kernel wants line information at the start of every function when it is given any:
+	// https://elixir.bootlin.com/linux/v6.12/source/kernel/bpf/verifier.c, check_btf_line.
+	moved[0] = moved[0].WithSymbol("decide").WithSource(insns[start].Source())
+	moved[0] = btf.WithFuncMetadata(moved[0], btf.FuncMetadata(&insns[start]))
+
+	out := append(asm.Instructions{}, insns[:start]...)
+	out = append(out, moved...)
+	return append(out, insns[end:]...), nil
+}
+
+// Load returns the C part as it was compiled. It panics when the embedded object is broken, which no input can cause.
+func Load() *ebpf.CollectionSpec {
+	spec, err := loadFloodwall()
+	if err != nil {
+		panic(fmt.Sprintf("embedded program: %v", err))
+	}
+	return spec
+}

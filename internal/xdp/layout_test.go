@@ -1,0 +1,177 @@
+package xdp_test
+
+import (
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/cilium/ebpf/btf"
+
+	"github.com/floodwall/floodwall/internal/addrs"
+	"github.com/floodwall/floodwall/internal/packet"
+	"github.com/floodwall/floodwall/internal/xdp"
+)
+
+// structOf finds a C struct of the object.
+func structOf(t *testing.T, name string) *btf.Struct {
+	t.Helper()
+	var s *btf.Struct
+	if err := xdp.Load().Types.TypeByName(name, &s); err != nil {
+		t.Fatalf("struct %s: %v", name, err)
+	}
+	return s
+}
+
+// members are the offsets of a struct's members in octets.
+func members(s *btf.Struct) map[string]int {
+	offsets := map[string]int{}
+	for _, m := range s.Members {
+		offsets[m.Name] = int(m.Offset.Bytes())
+	}
+	return offsets
+}
+
+// TestStructPacket compares the C struct with the offsets that generated code uses.
+func TestStructPacket(t *testing.T) {
+	s := structOf(t, "packet")
+	want := []struct {
+		member string
+		offset int16
+	}{
+		{"src_class", xdp.SrcClass}, {"dst_class", xdp.DstClass}, {"src_dynamic", xdp.SrcDynamic}, {"dst_dynamic", xdp.DstDynamic},
+	}
+	for f := range packet.NumFields {
+		want = append(want, struct {
+			member string
+			offset int16
+		}{f.String(), xdp.FieldOffset(f)})
+	}
+	offsets := members(s)
+	for _, w := range want {
+		if got, ok := offsets[w.member]; !ok || got != int(w.offset) {
+			t.Errorf("member %s is at %d (there: %t), want %d", w.member, got, ok, w.offset)
+		}
+	}
+	if len(s.Members) != len(want) || int(s.Size) != 4*len(want) {
+		t.Errorf("%d members in %d octets, want %d of 4 octets", len(s.Members), s.Size, len(want))
+	}
+}
+
+// TestStructLayouts compares the C structs of what user space writes or reads with the layouts that the Go code documents.
+func TestStructLayouts(t *testing.T) {
+	for _, test := range []struct {
+		name    string
+		size    int
+		members map[string]int
+	}{
+		{"dynamic_info", xdp.DynamicInfoSize, map[string]int{
+			"seed": 0, "base": 8, "mask": 12, "capacity": 16, "entries": 20, "count": 24, "lengths": 26}},
+		{"dynamic_info", addrs.DynamicInfoBytes, nil},
+		{"bucket", addrs.BucketBytes, map[string]int{"key": 0, "meta": 48, "lengths": 60}},
+		{"line", addrs.LineBytes, map[string]int{"hosts": 0, "inside": 32, "outside": 34, "full": 36}},
+		{"full", addrs.FullBlockBytes, map[string]int{"class": 0}},
+		{"counter", 16, map[string]int{"packets": 0, "octets": 8}},
+	} {
+		s := structOf(t, test.name)
+		if int(s.Size) != test.size {
+			t.Errorf("struct %s has %d octets, want %d", test.name, s.Size, test.size)
+		}
+		offsets := members(s)
+		for member, want := range test.members {
+			if got, ok := offsets[member]; !ok || got != want {
+				t.Errorf("struct %s: %s is at %d (there: %t), want %d", test.name, member, got, ok, want)
+			}
+		}
+	}
+}
+
+var (
+	enumEntry = regexp.MustCompile(`(?m)^\s+([A-Z][A-Z0-9_]*)(?: = ([^,]+))?,`)
+	enumBody  = regexp.MustCompile(`(?s)enum ?(\w*) \{(.*?)\n\};`)
+	shift     = regexp.MustCompile(`^(\d+) << (\d+)$`)
+)
+
+// constants reads the enum constants of a C header. Those of functions that are all inlined leave no trace in the object.
+func constants(t *testing.T, file string) map[string]int {
+	t.Helper()
+	source, err := os.ReadFile("../../bpf/" + file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	values := map[string]int{}
+	for _, body := range enumBody.FindAllStringSubmatch(string(source), -1) {
+		next := 0
+		for _, e := range enumEntry.FindAllStringSubmatch(body[2], -1) {
+			if e[2] != "" {
+				next = number(t, strings.TrimSpace(e[2]))
+			}
+			values[e[1]] = next
+			next++
+		}
+	}
+	if len(values) == 0 {
+		t.Fatalf("%s: no enum found", file)
+	}
+	return values
+}
+
+func number(t *testing.T, text string) int {
+	t.Helper()
+	if m := shift.FindStringSubmatch(text); m != nil {
+		return number(t, m[1]) << number(t, m[2])
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// TestEnumCheck compares enum check, name by name, with the checks of package packet.
+func TestEnumCheck(t *testing.T) {
+	values := constants(t, "check.h")
+	if values["NUM_CHECKS"] != int(packet.NumChecks) || len(values) != int(packet.NumChecks)+1 {
+		t.Errorf("%d constants, NUM_CHECKS is %d, want %d checks", len(values), values["NUM_CHECKS"], packet.NumChecks)
+	}
+	for c := range packet.NumChecks {
+		name := "CHECK_" + strings.ToUpper(strings.ReplaceAll(c.String(), "-", "_"))
+		if got, ok := values[name]; !ok || got != int(c) {
+			t.Errorf("%s is %d (there: %t), want %d", name, got, ok, c)
+		}
+	}
+	if int(packet.NumChecks) > xdp.SlotNotIP {
+		t.Errorf("%d checks reach into the slots from %d on", packet.NumChecks, xdp.SlotNotIP)
+	}
+}
+
+func TestEnums(t *testing.T) {
+	for file, want := range map[string]map[string]int{
+		"count.h": {"SLOT_NOT_IP": xdp.SlotNotIP, "SLOT_DEFAULT": xdp.SlotDefault, "SLOT_RULES": xdp.SlotRules,
+			"VERDICT_PASS": 0, "VERDICT_DROP": 1},
+		"dynamic.h": {"MAX_DYNAMIC_SETS": xdp.MaxDynamicSets, "DYNAMIC_LENGTHS": 8},
+		"packet.h": {"PORT_UDP": packet.PortUDP, "PORT_NONE": packet.PortNone, "FLAGS_NONE": packet.FlagsNone,
+			"ICMP_V6": packet.ICMPv6, "ICMP_NONE": packet.ICMPNone, "VLAN_NONE": packet.VLANNone,
+			"FRAGMENT_NONE": packet.FragmentNone, "FRAGMENT_FIRST": packet.FragmentFirst,
+			"FRAGMENT_LATER": packet.FragmentLater, "KIND_NOT_IP": int(packet.NotIP),
+			"KIND_MALFORMED": int(packet.Malformed), "KIND_IP": int(packet.IP)},
+	} {
+		values := constants(t, file)
+		for name, v := range want {
+			if got, ok := values[name]; !ok || got != v {
+				t.Errorf("%s: %s is %d (there: %t), want %d", file, name, got, ok, v)
+			}
+		}
+	}
+}
+
+func TestDecision(t *testing.T) {
+	for _, slot := range []uint32{0, xdp.SlotDefault, 64, 10_063, 1<<24 - 1} {
+		for _, verdict := range []uint8{0, 1} {
+			if s, v := xdp.SlotAndVerdict(xdp.Decision(slot, verdict)); s != slot || v != verdict {
+				t.Errorf("slot %d, verdict %d come back as %d, %d", slot, verdict, s, v)
+			}
+		}
+	}
+}
