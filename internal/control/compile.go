@@ -1,0 +1,58 @@
+package control
+
+import (
+	"fmt"
+
+	"github.com/floodwall/floodwall/internal/compile"
+	"github.com/floodwall/floodwall/internal/ir"
+	"github.com/floodwall/floodwall/policy"
+)
+
+// Compiled is a policy file that was read and lowered without a mistake.
+type Compiled struct {
+	Policy  *policy.Policy
+	Program *ir.Program // optimized
+	Notes   []string    // for the operator: what is legal and probably not meant
+}
+
+// Compile reads a policy file and the list files it names. It touches no kernel.
+func Compile(file string) (*Compiled, error) {
+	p, err := policy.Read(file)
+	if err != nil {
+		return nil, err
+	}
+	return compilePolicy(p)
+}
+
+// CompileSource compiles the text of a policy; file is its name in messages, and where relative list files are.
+func CompileSource(file string, text []byte) (*Compiled, error) {
+	p, err := policy.Parse(file, text)
+	if err != nil {
+		return nil, err
+	}
+	return compilePolicy(p)
+}
+
+func compilePolicy(p *policy.Policy) (*Compiled, error) {
+	c := &Compiled{Policy: p}
+	for _, n := range p.Notes {
+		c.Notes = append(c.Notes, fmt.Sprintf("%s:%d:%d: %s", p.File, n.Pos.Line, n.Pos.Col, n.Msg))
+	}
+	program, notes, err := compile.Lower(p)
+	if err != nil {
+		return nil, err
+	}
+	optimized, more := compile.Optimize(program)
+	c.Program = optimized
+	c.Notes = append(append(c.Notes, notes...), more...)
+	return c, nil
+}
+
+// Devices are the names of the policy's devices.
+func (c *Compiled) Devices() []string {
+	var names []string
+	for _, d := range c.Policy.Devices {
+		names = append(names, d.Name)
+	}
+	return names
+}

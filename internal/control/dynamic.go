@@ -1,0 +1,126 @@
+package control
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/floodwall/floodwall/internal/addrs"
+	"github.com/floodwall/floodwall/internal/compile"
+	"github.com/floodwall/floodwall/internal/datapath"
+	"github.com/floodwall/floodwall/internal/xdp"
+)
+
+// dynamicMaps are the maps of dynamic sets.
+var dynamicMaps = []string{xdp.DynamicInfo, xdp.Dynamic, xdp.DynamicTexts, xdp.DynamicWhy}
+
+// monotonic is the clock of expiries: seconds of CLOCK_MONOTONIC, as the datapath reads it.
+func monotonic() uint32 { return uint32(monotonicTime() / time.Second) }
+
+func monotonicTime() time.Duration {
+	var t unix.Timespec
+	unix.ClockGettime(unix.CLOCK_MONOTONIC, &t)
+	return time.Duration(t.Nano())
+}
+
+// openDynamic opens the dynamic sets of a generation, nil when it has none. They are valid until the generation is
+// closed.
+func openDynamic(g *datapath.Generation) (*addrs.Dynamic, error) {
+	memory, err := g.Memory(dynamicMaps...)
+	if err != nil {
+		return nil, err
+	}
+	if memory[xdp.Dynamic] == nil || memory[xdp.DynamicTexts] == nil {
+		return nil, nil
+	}
+	return addrs.OpenDynamic(compile.DynamicMemory(memory))
+}
+
+// fillDynamic gives the new program's dynamic sets what they must hold before it runs: what the sets of the same name
+// held, and the host's own addresses.
+func (a *apply) fillDynamic() error {
+	if len(a.xdp.Dynamic) == 0 {
+		return nil
+	}
+	memory, release, err := a.program.Memory(dynamicMaps...)
+	if err != nil {
+		return err
+	}
+	defer release()
+	fresh, err := addrs.OpenDynamic(compile.DynamicMemory(memory))
+	if err != nil {
+		return err
+	}
+	var before *addrs.Dynamic
+	if a.old != nil {
+		if before, err = openDynamic(a.running[0]); err != nil {
+			return err
+		}
+	}
+	for _, s := range a.manifest.Sets {
+		if s.Dynamic < 0 {
+			continue
+		}
+		if err := a.fillSet(s, fresh.Sets[s.Dynamic], before); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (a *apply) fillSet(s setEntry, to *addrs.DynamicSet, before *addrs.Dynamic) error {
+	if s.Local {
+		return fillLocal(to)
+	}
+	if a.old == nil || before == nil {
+		return nil
+	}
+	was, ok := a.old.set(s.Name)
+	if !ok || was.Dynamic < 0 {
+		return nil
+	}
+	now := monotonic()
+	if err := to.Copy(before.Sets[was.Dynamic], now); err != nil {
+		return fmt.Errorf("%s: set %q cannot take over the %d entries it has now: %w; raise its max above %d",
+			a.compiled.Policy.File, s.Name, before.Sets[was.Dynamic].Count(now), err, s.Max)
+	}
+	a.bans += to.Count(now)
+	return nil
+}
+
+// fillLocal enters the host's own addresses.
+func fillLocal(to *addrs.DynamicSet) error {
+	own, err := ownAddresses()
+	if err != nil {
+		return err
+	}
+	for _, a := range own {
+		err := to.Insert(addrs.Entry{Prefix: netip.PrefixFrom(a, a.BitLen())}, monotonic())
+		if errors.Is(err, addrs.ErrFull) {
+			return fmt.Errorf("this host has more than %d addresses of its own, too many for `local`", to.Capacity())
+		}
+		if err != nil {
+			return fmt.Errorf("own address %s: %w", a, err)
+		}
+	}
+	return nil
+}
+
+// ownAddresses lists the addresses of all devices in this network namespace.
+func ownAddresses() ([]netip.Addr, error) {
+	list, err := netlink.AddrList(nil, netlink.FAMILY_ALL)
+	if err != nil {
+		return nil, fmt.Errorf("listing own addresses: %w", err)
+	}
+	var own []netip.Addr
+	for _, a := range list {
+		if addr, ok := netip.AddrFromSlice(a.IP); ok {
+			own = append(own, addr.Unmap())
+		}
+	}
+	return own, nil
+}

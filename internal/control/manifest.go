@@ -1,0 +1,128 @@
+package control
+
+import (
+	"encoding/json"
+	"fmt"
+	"hash/fnv"
+	"time"
+
+	"github.com/floodwall/floodwall/internal/compile"
+	"github.com/floodwall/floodwall/internal/datapath"
+	"github.com/floodwall/floodwall/internal/ir"
+	"github.com/floodwall/floodwall/internal/packet"
+	"github.com/floodwall/floodwall/internal/xdp"
+)
+
+// manifest is what a generation remembers of its policy: enough to report on it, to explain it, and to hand its
+// counters and its dynamic sets to the next.
+type manifest struct {
+	File    string          `json:"file"`
+	Applied time.Time       `json:"applied"`
+	Default string          `json:"default"`
+	Checks  packet.CheckSet `json:"checks"`
+	Form    compile.Form    `json:"form"`
+	Key     uint64          `json:"key"` // of questions
+	Rules   []ruleEntry     `json:"rules"`
+	Sets    []setEntry      `json:"sets"`
+}
+
+type ruleEntry struct {
+	Name        string `json:"name"`
+	Verdict     string `json:"verdict"`
+	Slot        uint32 `json:"slot"`
+	Line        int    `json:"line,omitempty"`
+	Merged      int    `json:"merged,omitempty"`
+	Fingerprint uint64 `json:"fingerprint"`
+}
+
+type setEntry struct {
+	Name    string        `json:"name"`
+	Entries int           `json:"entries"`
+	Max     int           `json:"max"`
+	Dynamic int           `json:"dynamic"` // its number among the dynamic sets, -1 when it is not one
+	Local   bool          `json:"local,omitempty"`
+	Timeout time.Duration `json:"timeout,omitempty"`
+}
+
+func newManifest(c *Compiled, x *compile.XDP, slots []uint32, key uint64) *manifest {
+	m := &manifest{
+		File: c.Policy.File, Applied: time.Now().UTC().Truncate(time.Second), Default: c.Program.Default.String(),
+		Checks: c.Program.Checks, Form: x.Form, Key: key,
+	}
+	for i, r := range c.Program.Rules {
+		m.Rules = append(m.Rules, ruleEntry{
+			Name: r.Name, Verdict: r.Verdict.String(), Slot: slots[i], Line: r.Line, Merged: r.Merged,
+			Fingerprint: fingerprint(c.Program, r),
+		})
+	}
+	for i, s := range c.Program.Sets {
+		if s.Name == "" {
+			continue
+		}
+		e := setEntry{Name: s.Name, Entries: s.Entries, Max: s.Max, Dynamic: -1}
+		if s.Dynamic != nil {
+			e.Dynamic, e.Local, e.Timeout = x.Dynamic[i], s.Dynamic.Local, s.Dynamic.Timeout
+		}
+		m.Sets = append(m.Sets, e)
+	}
+	return m
+}
+
+// fingerprint tells whether a rule stays the same from one policy to the next, and so keeps its counter. A rule with a
+// name does when the name and the verdict stay: that is what the operator watches. One without must stay as it is.
+func fingerprint(p *ir.Program, r ir.Rule) uint64 {
+	h := fnv.New64a()
+	fmt.Fprintln(h, r.Name, r.Verdict)
+	if !r.Unnamed {
+		return h.Sum64()
+	}
+	for _, side := range [][]ir.AddrMatch{r.Src, r.Dst} {
+		for _, m := range side {
+			fmt.Fprintln(h, m.Not)
+			for _, s := range m.Sets {
+				fmt.Fprintln(h, p.Sets[s].Name)
+				if p.Sets[s].Name == "" {
+					fmt.Fprintln(h, p.Sets[s].Static)
+				}
+			}
+		}
+	}
+	fmt.Fprintln(h, r.Match)
+	return h.Sum64()
+}
+
+func readManifest(g *datapath.Generation) (*manifest, error) {
+	m := &manifest{}
+	if err := json.Unmarshal(g.Manifest, m); err != nil {
+		return nil, fmt.Errorf("manifest of generation %d: %w", g.Number, err)
+	}
+	return m, nil
+}
+
+// reason names what a counter slot stands for.
+func (m *manifest) reason(slot uint32) string {
+	switch {
+	case slot == xdp.SlotNotIP:
+		return "not-ip"
+	case slot == xdp.SlotDefault:
+		return "default"
+	case slot < uint32(packet.NumChecks):
+		return packet.Check(slot).String()
+	}
+	for _, r := range m.Rules {
+		if r.Slot == slot {
+			return r.Name
+		}
+	}
+	return fmt.Sprintf("slot %d", slot)
+}
+
+// set finds a set by its name.
+func (m *manifest) set(name string) (setEntry, bool) {
+	for _, s := range m.Sets {
+		if s.Name == name {
+			return s, true
+		}
+	}
+	return setEntry{}, false
+}

@@ -1,0 +1,85 @@
+package control
+
+import (
+	"fmt"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/floodwall/floodwall/internal/ir"
+	"github.com/floodwall/floodwall/internal/xdp"
+)
+
+// slotPlan gives each rule of a program its counter slot. A rule that stays keeps its slot, and with it its counts, to
+// the packet: the old and the new program count in the same place while they change over. Slots of rules that go stay
+// unused until the apply after, since the old program may still count in them.
+type slotPlan struct {
+	slots []uint32
+	fresh []uint32 // slots that must begin at zero
+}
+
+func planSlots(p *ir.Program, old *manifest) slotPlan {
+	kept := map[uint64]uint32{}
+	used := map[uint32]bool{}
+	if old != nil {
+		for _, r := range old.Rules {
+			kept[r.Fingerprint] = r.Slot
+			used[r.Slot] = true
+		}
+	}
+	plan := slotPlan{slots: make([]uint32, len(p.Rules))}
+	next := uint32(xdp.SlotRules)
+	for i, r := range p.Rules {
+		key := fingerprint(p, r)
+		if slot, ok := kept[key]; ok {
+			plan.slots[i] = slot
+			delete(kept, key)
+			continue
+		}
+		for used[next] {
+			next++
+		}
+		used[next] = true
+		plan.slots[i] = next
+		plan.fresh = append(plan.fresh, next)
+	}
+	return plan
+}
+
+// most is the number of slots that a map of counters must have.
+func (s slotPlan) most() uint32 {
+	n := uint32(xdp.SlotRules)
+	for _, slot := range s.slots {
+		n = max(n, slot+1)
+	}
+	return n
+}
+
+// zero clears the counters of rules that are new.
+func (s slotPlan) zero(counters *ebpf.Map) error {
+	cpus, err := ebpf.PossibleCPU()
+	if err != nil {
+		return err
+	}
+	nothing := make([]xdp.Counter, cpus)
+	for _, slot := range s.fresh {
+		if err := counters.Put(slot, nothing); err != nil {
+			return fmt.Errorf("clearing counter %d: %w", slot, err)
+		}
+	}
+	return nil
+}
+
+// move brings the counts so far to a larger map. Packets that the old program counts from then on are lost to the
+// counters: of all applies only those that outgrow the map pay this.
+func move(from, to *ebpf.Map) error {
+	var counts []xdp.Counter
+	for slot := range min(from.MaxEntries(), to.MaxEntries()) {
+		if err := from.Lookup(slot, &counts); err != nil {
+			return fmt.Errorf("reading counter %d: %w", slot, err)
+		}
+		if err := to.Put(slot, counts); err != nil {
+			return fmt.Errorf("writing counter %d: %w", slot, err)
+		}
+	}
+	return nil
+}

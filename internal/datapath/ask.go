@@ -1,0 +1,49 @@
+package datapath
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/floodwall/floodwall/internal/xdp"
+)
+
+// questionSize is the size of struct question in bpf/explain.h.
+const questionSize = 16
+
+// Answer is what a loaded program would do with a frame.
+type Answer struct {
+	Slot    uint32 // of the counter, which stands for the reason
+	Verdict uint8  // 0 pass, 1 drop
+}
+
+// Ask runs a loaded program on a frame of at least 14 octets (BPF_PROG_TEST_RUN). Nothing is counted and no packet is
+// sent. key is the question key that the program was loaded with.
+func Ask(prog *ebpf.Program, key uint64, frame []byte) (Answer, error) {
+	in := make([]byte, questionSize, questionSize+len(frame))
+	binary.NativeEndian.PutUint64(in, key)
+	in = append(in, frame...)
+	out := make([]byte, len(in))
+	options := ebpf.RunOptions{
+		Data:    in,
+		DataOut: out,
+		Repeat:  1,
+		Context: xdpContext{Data: questionSize, DataEnd: uint32(len(in))},
+	}
+	if _, err := prog.Run(&options); err != nil {
+		return Answer{}, fmt.Errorf("asking the loaded program: %w", err)
+	}
+	slot, verdict := xdp.SlotAndVerdict(binary.NativeEndian.Uint32(options.DataOut[8:]))
+	return Answer{slot, verdict}, nil
+}
+
+// xdpContext is struct xdp_md of the kernel's include/uapi/linux/bpf.h.
+type xdpContext struct {
+	Data, DataEnd, DataMeta      uint32
+	IngressIfindex, RxQueueIndex uint32
+	EgressIfindex                uint32
+}
+
+// Ask runs the program on a frame.
+func (p *Program) Ask(frame []byte) (Answer, error) { return Ask(p.Native(), p.key, frame) }

@@ -1,0 +1,57 @@
+package datapath
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// AttachError says why a program could not be attached to a device, and what to change.
+type AttachError struct {
+	Device, Cause, Remedy string
+}
+
+func (e *AttachError) Error() string {
+	return fmt.Sprintf("attaching to device %s: %s", e.Device, e.Cause)
+}
+
+// Hint is the remedy.
+func (e *AttachError) Hint() string { return e.Remedy }
+
+// explainAttach finds out what is in the way. The kernel says so in words only to those who trace it; the error numbers
+// are those of dev_xdp_attach (net/core/dev.c) and of the drivers.
+func explainAttach(dev netlink.Link, err error) error {
+	name, mtu := dev.Attrs().Name, dev.Attrs().MTU
+	e := &AttachError{Device: name, Cause: err.Error(), Remedy: "`dmesg` may say more"}
+	switch {
+	case errors.Is(err, unix.EBUSY), errors.Is(err, unix.EEXIST):
+		e.Cause = "another XDP program is attached" + foreignProgram(dev)
+		e.Remedy = fmt.Sprintf("find out whose it is (`bpftool net show dev %s`) and remove it (`ip link set dev %s xdp off`)", name, name)
+	case errors.Is(err, unix.EPERM):
+		e.Remedy = "it takes root, or CAP_NET_ADMIN and CAP_BPF"
+	case errors.Is(err, unix.EOPNOTSUPP):
+		e.Cause = fmt.Sprintf("the driver has no native XDP (%v)", err)
+		e.Remedy = "use --mode generic, which works on every device and costs several times as much a packet"
+	case mtu > nativeMTU:
+		e.Cause = fmt.Sprintf("the driver refuses XDP, and the MTU is %d (%v)", mtu, err)
+		e.Remedy = fmt.Sprintf("`ip link set dev %s mtu 1500` lets the driver have it; or use --mode generic at several times the cost", name)
+	case errors.Is(err, unix.EINVAL), errors.Is(err, unix.ERANGE), errors.Is(err, unix.ENOMEM), errors.Is(err, unix.ENOSPC):
+		e.Cause = fmt.Sprintf("the driver refuses XDP as the device is set up (%v)", err)
+		e.Remedy = fmt.Sprintf("mostly it is in the way of large receive offload or of the number of queues: "+
+			"`ethtool -K %s lro off`, `ethtool -L %s combined N` with half the queues; or use --mode generic", name, name)
+	}
+	return e
+}
+
+// nativeMTU is the largest MTU that drivers with one page a frame take: 4096 less 256 headroom, the frame's trailing
+// bookkeeping of 320 and the Ethernet and VLAN headers.
+const nativeMTU = 3498
+
+func foreignProgram(dev netlink.Link) string {
+	if x := dev.Attrs().Xdp; x != nil && x.ProgId != 0 {
+		return fmt.Sprintf(" (program id %d)", x.ProgId)
+	}
+	return ""
+}

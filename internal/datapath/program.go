@@ -1,0 +1,135 @@
+package datapath
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+
+	"github.com/floodwall/floodwall/internal/xdp"
+)
+
+// Program is an image in the kernel, attached or not.
+type Program struct {
+	collection *ebpf.Collection
+	spec       *ebpf.CollectionSpec
+	linear     *ebpf.Program // the same for generic mode; loaded when first asked for
+	key        uint64        // of questions
+}
+
+// Load loads an image and fills its maps. counters is the map to count in, or nil for a new one. Nothing is attached.
+func Load(im *xdp.Image, counters *ebpf.Map) (*Program, error) {
+	spec, err := im.Spec()
+	if err != nil {
+		return nil, err
+	}
+	spec.Maps[xdp.Counters].MaxEntries = countersSize(im.Slots)
+	options := ebpf.CollectionOptions{}
+	if counters != nil {
+		spec.Maps[xdp.Counters].MaxEntries = counters.MaxEntries()
+		options.MapReplacements = map[string]*ebpf.Map{xdp.Counters: counters}
+	}
+	collection, err := ebpf.NewCollectionWithOptions(spec, options)
+	if err != nil {
+		return nil, explainLoad(err)
+	}
+	p := &Program{collection: collection, spec: spec}
+	p.key, _ = im.Constants["question_key"].(uint64)
+	if err := p.fill(im); err != nil {
+		p.Close()
+		return nil, err
+	}
+	return p, nil
+}
+
+// explainLoad adds the remedy to errors that have one.
+func explainLoad(err error) error {
+	switch {
+	case errors.Is(err, unix.ENOMEM):
+		return fmt.Errorf("loading the program: not enough memory for its tables: %w", err)
+	case errors.Is(err, unix.EPERM):
+		return fmt.Errorf("loading the program: %w (it takes root, or CAP_BPF and CAP_NET_ADMIN)", err)
+	}
+	return fmt.Errorf("loading the program: %w", err)
+}
+
+// fill writes the image's content to the maps.
+func (p *Program) fill(im *xdp.Image) error {
+	memory, release, err := p.Memory(slices.Collect(maps.Keys(im.Shapes))...)
+	if err != nil {
+		return err
+	}
+	defer release()
+	return im.Fill(memory)
+}
+
+// Map is one of the program's maps, nil when it has none of that name. It is valid until Close.
+func (p *Program) Map(name string) *ebpf.Map { return p.collection.Maps[name] }
+
+// Memory maps the named array maps, until release is called. A map that the program does not have is left out.
+func (p *Program) Memory(names ...string) (memory map[string][]byte, release func(), err error) {
+	memory = map[string][]byte{}
+	release = func() {
+		for _, m := range memory {
+			unix.Munmap(m[:cap(m)])
+		}
+	}
+	for _, name := range names {
+		m := p.Map(name)
+		if m == nil {
+			continue
+		}
+		shape := xdp.Shape{ValueSize: m.ValueSize(), Entries: m.MaxEntries()}
+		if memory[name], err = mapMemory(m, shape.Octets()); err != nil {
+			delete(memory, name)
+			release()
+			return nil, nil, fmt.Errorf("map %s: %w", name, err)
+		}
+	}
+	return memory, release, nil
+}
+
+// mapMemory maps the memory of an array map.
+func mapMemory(m *ebpf.Map, octets int) ([]byte, error) {
+	page := os.Getpagesize()
+	memory, err := unix.Mmap(m.FD(), 0, (octets+page-1)&^(page-1), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		return nil, fmt.Errorf("mapping its memory: %w", err)
+	}
+	return memory[:octets:len(memory)], nil
+}
+
+// Native is the program for drivers that run XDP themselves.
+func (p *Program) Native() *ebpf.Program { return p.collection.Programs[xdp.Program] }
+
+// Linear is the same program for generic mode, where the kernel puts each frame in one piece. It is loaded when first
+// asked for.
+func (p *Program) Linear() (*ebpf.Program, error) {
+	if p.linear != nil {
+		return p.linear, nil
+	}
+	spec := p.spec.Copy()
+	xdp.Linear(spec)
+	for _, m := range spec.Maps {
+		m.Contents = nil
+	}
+	collection, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{MapReplacements: p.collection.Maps})
+	if err != nil {
+		return nil, explainLoad(err)
+	}
+	defer collection.Close()
+	p.linear = collection.DetachProgram(xdp.Program)
+	return p.linear, nil
+}
+
+// Close gives up the file descriptors. What is attached or pinned stays.
+func (p *Program) Close() {
+	p.collection.Close()
+	if p.linear != nil {
+		p.linear.Close()
+	}
+}

@@ -1,0 +1,353 @@
+package datapath_test
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+
+	"github.com/floodwall/floodwall/internal/datapath"
+	"github.com/floodwall/floodwall/internal/packet"
+	"github.com/floodwall/floodwall/internal/testutil"
+	"github.com/floodwall/floodwall/internal/xdp"
+)
+
+const questionKey = 0x5eed
+
+// returning is an image whose rules are these instructions. They find the packet in r6, and go to "none" without one.
+func returning(insns ...asm.Instruction) *xdp.Image {
+	body := append(asm.Instructions{
+		asm.Mov.Reg(asm.R6, asm.R1),
+		asm.Mov.Imm(asm.R0, 0),
+		asm.JEq.Imm(asm.R6, 0, "none"),
+	}, insns...)
+	return &xdp.Image{
+		Decide: append(body, asm.Return().WithSymbol("none")),
+		Constants: map[string]any{
+			"question_key":     uint64(questionKey),
+			"default_decision": xdp.Decision(xdp.SlotDefault, 1),
+		},
+		Slots: xdp.SlotRules,
+		Fill:  func(map[string][]byte) error { return nil },
+	}
+}
+
+// always is an image whose rules always give the decision.
+func always(slot uint32, verdict uint8) *xdp.Image {
+	return returning(asm.LoadImm(asm.R0, int64(xdp.Decision(slot, verdict)), asm.DWord))
+}
+
+func load(t testing.TB, im *xdp.Image) *datapath.Program {
+	t.Helper()
+	testutil.RequireRoot(t)
+	p, err := datapath.Load(im, nil)
+	if err != nil {
+		t.Fatalf("%+v", err)
+	}
+	t.Cleanup(p.Close)
+	return p
+}
+
+func frame(t testing.TB, line string) []byte {
+	t.Helper()
+	s, err := packet.Parse(line)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s.Frame()
+}
+
+const (
+	syn = "tcp 198.51.100.7:1234 > 192.0.2.1:80 S"
+	arp = "arp"
+	cut = syn + " cut=30"
+)
+
+// TestFields has rules that return the value of a field as their decision, and compares it with Decode's for random
+// frames and for every length of some: what rules see is bit for bit what the reference sees.
+func TestFields(t *testing.T) {
+	seed := uint64(time.Now().UnixNano())
+	if text := os.Getenv("FLOODWALL_SEED"); text != "" {
+		var err error
+		if seed, err = strconv.ParseUint(text, 0, 64); err != nil {
+			t.Fatalf("FLOODWALL_SEED: %v", err)
+		}
+	}
+	t.Logf("FLOODWALL_SEED=%d", seed)
+	r := rand.New(rand.NewPCG(seed, 0))
+	frames := everyLength(t)
+	for range 20_000 {
+		frames = append(frames, packet.Random(r, packet.Hints{}))
+	}
+	for f := range packet.NumFields {
+		t.Run(f.String(), func(t *testing.T) {
+			t.Parallel()
+			p := load(t, returning(asm.LoadMem(asm.R0, asm.R6, xdp.FieldOffset(f), asm.Word)))
+			for _, b := range frames {
+				fieldAsDecoded(t, p, f, b)
+			}
+		})
+	}
+}
+
+func fieldAsDecoded(t *testing.T, p *datapath.Program, f packet.Field, b []byte) {
+	t.Helper()
+	got, err := p.Ask(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	decoded := packet.Decode(b)
+	want := map[packet.Kind]uint32{
+		packet.NotIP:     xdp.Decision(xdp.SlotNotIP, 0),
+		packet.Malformed: xdp.Decision(xdp.SlotDefault, 1),
+		packet.IP:        decoded.Value[f],
+	}[decoded.Kind]
+	if got := xdp.Decision(got.Slot, got.Verdict); got != want {
+		t.Fatalf("%x\n%s is %d, want %d", b, f, got, want)
+	}
+}
+
+// everyLength cuts frames of several shapes off at each octet.
+func everyLength(t testing.TB) (frames [][]byte) {
+	for _, line := range []string{
+		syn + ` tcpopts=mss:1460,sack,ts,ws:7 vlan=10,20 payload="data"`,
+		syn + " ipopts=0194040000 frag=first",
+		"udp 198.51.100.7:53 > 192.0.2.1:5 frag=later vlan=9",
+		"icmp 198.51.100.7 > 192.0.2.1 dscp=46",
+		"tcp [2001:db8::7]:1234 > [2001:db8::1]:80 S ext=hbh,dst,rh2,frag,ah,dst dscp=46",
+		"udp [2001:db8::7]:1234 > [2001:db8::1]:80 ext=hbh,frag,dst frag=first",
+		"icmpv6 fe80::7 > fe80::1 type=135",
+		"udp [2001:db8::7]:1234 > [2001:db8::1]:80 ext=dst frag=later",
+	} {
+		b := frame(t, line)
+		for n := 14; n <= len(b); n++ {
+			frames = append(frames, b[:n:n])
+		}
+	}
+	return frames
+}
+
+// TestAsk has the ways in which a frame can be decided, and that asking counts nothing.
+func TestAsk(t *testing.T) {
+	im := always(70, 1)
+	im.Constants["enabled_checks"] = uint64(1) << packet.TTLZero
+	im.Slots = 71
+	p := load(t, im)
+	for line, want := range map[string]datapath.Answer{
+		syn:              {Slot: 70, Verdict: 1},
+		arp:              {Slot: xdp.SlotNotIP},
+		cut:              {Slot: xdp.SlotDefault, Verdict: 1},
+		syn + " ttl=0":   {Slot: uint32(packet.TTLZero), Verdict: 1},
+		syn + " cut=14":  {Slot: xdp.SlotDefault, Verdict: 1},
+		syn + " len=900": {Slot: 70, Verdict: 1},
+	} {
+		if got, err := p.Ask(frame(t, line)); err != nil || got != want {
+			t.Errorf("%s: %+v, %v, want %+v", line, got, err, want)
+		}
+	}
+	for slot, c := range counters(t, p) {
+		t.Errorf("slot %d has counted %+v", slot, c)
+	}
+	if _, err := p.Ask(frame(t, syn)[:13]); err == nil {
+		t.Error("a frame of 13 octets is answered")
+	}
+}
+
+// TestAskWithoutKey checks that a packet with another generation's key, or none, is a packet as any other.
+func TestAskWithoutKey(t *testing.T) {
+	for _, key := range []uint64{questionKey, 0} {
+		im := always(70, 1)
+		im.Slots = 71
+		im.Constants["question_key"] = key
+		p := load(t, im)
+		for _, wrong := range []uint64{0, questionKey + 1} {
+			datapath.Ask(p.Native(), wrong, frame(t, syn))
+		}
+		if got := counters(t, p)[70].Packets; got != 2 {
+			t.Errorf("key %d: %d packets counted, want 2", key, got)
+		}
+	}
+}
+
+// counters are the slots that have counted something.
+func counters(t testing.TB, p *datapath.Program) map[int]xdp.Counter {
+	t.Helper()
+	all, err := p.Counters()
+	if err != nil {
+		t.Fatal(err)
+	}
+	counted := map[int]xdp.Counter{}
+	for slot, c := range all {
+		if c != (xdp.Counter{}) {
+			counted[slot] = c
+		}
+	}
+	return counted
+}
+
+// run sends a frame through a program as a device does, and returns the XDP action.
+func run(t testing.TB, prog *ebpf.Program, b []byte) uint32 {
+	t.Helper()
+	action, err := prog.Run(&ebpf.RunOptions{Data: b, DataOut: make([]byte, len(b)+256), Repeat: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return action
+}
+
+const (
+	xdpDrop = 1
+	xdpPass = 2
+)
+
+// TestCounters sends packets, and finds each in the counter of its reason and in no other.
+func TestCounters(t *testing.T) {
+	for _, verdict := range []uint8{0, 1} {
+		im := always(1500, verdict)
+		im.Constants["enabled_checks"] = uint64(1)<<packet.TTLZero | 1<<packet.SourceMAC
+		im.Slots = 1501
+		p := load(t, im)
+		for _, test := range []struct {
+			line   string
+			slot   int
+			action uint32
+		}{
+			{syn, 1500, xdpPass - uint32(verdict)},
+			{syn + " len=1000", 1500, xdpPass - uint32(verdict)},
+			{syn + " ttl=0", int(packet.TTLZero), xdpDrop},
+			{syn + " ttl=0 smac=01:00:00:00:00:01", int(packet.SourceMAC), xdpDrop},
+			{"arp smac=01:00:00:00:00:01", int(packet.SourceMAC), xdpDrop},
+			{arp, xdp.SlotNotIP, xdpPass},
+			{cut, xdp.SlotDefault, xdpDrop},
+		} {
+			before, b := counters(t, p), frame(t, test.line)
+			for range 3 {
+				if action := run(t, p.Native(), b); action != test.action {
+					t.Errorf("%s: XDP action %d, want %d", test.line, action, test.action)
+				}
+			}
+			want := before
+			want[test.slot] = xdp.Counter{
+				Packets: before[test.slot].Packets + 3,
+				Octets:  before[test.slot].Octets + 3*uint64(len(b)),
+			}
+			if got := counters(t, p); fmt.Sprint(got) != fmt.Sprint(want) {
+				t.Errorf("%s: counters are %v, want %v", test.line, got, want)
+			}
+		}
+	}
+}
+
+// TestSharedCounters loads a program that goes on with the counters of another.
+func TestSharedCounters(t *testing.T) {
+	first := load(t, always(xdp.SlotRules, 1))
+	run(t, first.Native(), frame(t, syn))
+	second, err := datapath.Load(always(xdp.SlotRules, 1), first.Map(xdp.Counters))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer second.Close()
+	run(t, second.Native(), frame(t, syn))
+	for _, p := range []*datapath.Program{first, second} {
+		if got := counters(t, p)[xdp.SlotRules].Packets; got != 2 {
+			t.Errorf("%d packets counted, want 2", got)
+		}
+	}
+}
+
+// TestCountersHaveRoom checks that a program whose slots do not fit the usual map gets a larger one.
+func TestCountersHaveRoom(t *testing.T) {
+	im := always(20_000, 0)
+	im.Slots = 20_001
+	p := load(t, im)
+	run(t, p.Native(), frame(t, syn))
+	if got := counters(t, p)[20_000].Packets; got != 1 {
+		t.Errorf("%d packets counted, want 1", got)
+	}
+}
+
+// TestMemory checks that Fill gets zeroed memory of the maps' sizes, that it stays, and that Memory finds it again.
+func TestMemory(t *testing.T) {
+	im := always(xdp.SlotRules, 1)
+	im.Shapes = map[string]xdp.Shape{xdp.Lines4: {ValueSize: 64, Entries: 3}, "extra": {ValueSize: 6, Entries: 1000}}
+	im.Fill = func(memory map[string][]byte) error {
+		if len(memory[xdp.Lines4]) != 192 || len(memory["extra"]) != 8000 || len(memory) != 2 {
+			return fmt.Errorf("%d and %d octets in %d maps", len(memory[xdp.Lines4]), len(memory["extra"]), len(memory))
+		}
+		for i, b := range memory["extra"] {
+			if b != 0 {
+				return fmt.Errorf("octet %d is %d", i, b)
+			}
+		}
+		copy(memory["extra"], "content")
+		return nil
+	}
+	p := load(t, im)
+	memory, release, err := p.Memory("extra", "nonesuch")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer release()
+	if len(memory) != 1 || !strings.HasPrefix(string(memory["extra"]), "content\x00") {
+		t.Errorf("memory of %d maps, which begins with %q", len(memory), memory["extra"][:8])
+	}
+}
+
+func TestLoadErrors(t *testing.T) {
+	testutil.RequireRoot(t)
+	unknown, refused, failing := always(64, 0), returning(asm.LoadMem(asm.R0, asm.R6, 4000, asm.Word)), always(64, 0)
+	unknown.Constants["nonesuch"] = true
+	failing.Fill = func(map[string][]byte) error { return fs.ErrInvalid }
+	for name, test := range map[string]struct {
+		im   *xdp.Image
+		want string
+	}{
+		"unknown constant":   {unknown, "constant nonesuch: "},
+		"refused by kernel":  {refused, "loading the program: "},
+		"content impossible": {failing, fs.ErrInvalid.Error()},
+	} {
+		p, err := datapath.Load(test.im, nil)
+		if err == nil || !strings.HasPrefix(err.Error(), test.want) {
+			t.Errorf("%s: error is %v, want %s", name, err, test.want)
+		}
+		if err == nil {
+			p.Close()
+		}
+	}
+	var verifier *ebpf.VerifierError
+	if _, err := datapath.Load(refused, nil); !errors.As(err, &verifier) {
+		t.Errorf("error is %T, want one with the verifier's log", err)
+	}
+}
+
+// TestLinear checks that the program for generic mode decides and counts as the native one, with the same maps.
+func TestLinear(t *testing.T) {
+	im := always(70, 1)
+	im.Slots = 71
+	p := load(t, im)
+	linear, err := p.Linear()
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := p.Linear()
+	if err != nil || again != linear {
+		t.Errorf("the second time it is another: %v", err)
+	}
+	if got, err := datapath.Ask(linear, questionKey, frame(t, syn)); err != nil || got != (datapath.Answer{Slot: 70, Verdict: 1}) {
+		t.Errorf("answer %+v, %v", got, err)
+	}
+	if action := run(t, linear, frame(t, syn)); action != xdpDrop {
+		t.Errorf("XDP action %d, want drop", action)
+	}
+	if got := counters(t, p)[70]; got.Packets != 1 {
+		t.Errorf("counted %+v, want 1 packet", got)
+	}
+}

@@ -1,0 +1,202 @@
+package datapath
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// DefaultDir is where state is when nothing else is said.
+const DefaultDir = "/sys/fs/bpf/floodwall"
+
+// Errors of State.
+var (
+	ErrNotLoaded = errors.New("nothing is loaded")
+	ErrLocked    = errors.New("another floodwall is changing the state")
+)
+
+// State is the directory of an instance in the BPF file system.
+type State struct {
+	dir    string
+	create bool // make it when it is absent
+}
+
+// OpenState opens a state directory and makes it when it is absent; a BPF file system is mounted at /sys/fs/bpf when
+// there is none there. Without create an absent directory is ErrNotLoaded.
+func OpenState(dir string, create bool) (*State, error) {
+	s := &State{dir: filepath.Clean(dir), create: create}
+	if !create {
+		if _, err := os.Stat(s.dir); err != nil {
+			return nil, ErrNotLoaded
+		}
+		return s, s.checkFileSystem()
+	}
+	if err := mountBPF(s.dir); err != nil {
+		return nil, err
+	}
+	if err := s.checkFileSystem(); err != nil {
+		return nil, err
+	}
+	return s, s.make()
+}
+
+func (s *State) make() error {
+	if err := os.MkdirAll(s.dir, 0o700); err != nil {
+		return fmt.Errorf("state directory: %w", err)
+	}
+	return nil
+}
+
+// makeLinks makes the directory of links. The caller holds the lock, so nobody is about to remove it.
+func (s *State) makeLinks() error {
+	if err := os.MkdirAll(s.path("links"), 0o700); err != nil {
+		return fmt.Errorf("state directory: %w", err)
+	}
+	return nil
+}
+
+// mountPoint is where distributions mount the BPF file system.
+const mountPoint = "/sys/fs/bpf"
+
+func mountBPF(dir string) error {
+	if !strings.HasPrefix(dir, mountPoint) || isBPF(mountPoint) {
+		return nil
+	}
+	if err := unix.Mount("bpf", mountPoint, "bpf", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "mode=0700"); err != nil {
+		return fmt.Errorf("mounting the BPF file system at %s: %w", mountPoint, err)
+	}
+	return nil
+}
+
+func isBPF(dir string) bool {
+	var fs unix.Statfs_t
+	return unix.Statfs(dir, &fs) == nil && fs.Type == unix.BPF_FS_MAGIC
+}
+
+// checkFileSystem looks at the state directory or, when it is absent, at where it would be made.
+func (s *State) checkFileSystem() error {
+	at := s.dir
+	for _, err := os.Stat(at); errors.Is(err, os.ErrNotExist) && at != filepath.Dir(at); _, err = os.Stat(at) {
+		at = filepath.Dir(at)
+	}
+	if !isBPF(at) {
+		return fmt.Errorf("state directory %s is not in a BPF file system: mount one there (mount -t bpf bpf DIR), or name another directory with --bpffs", s.dir)
+	}
+	return nil
+}
+
+// Lock keeps others from changing the state until the returned function is called, or this process ends. It waits for
+// them until the context is done, and then returns ErrLocked.
+func (s *State) Lock(ctx context.Context) (unlock func(), err error) {
+	for {
+		unlock, err := s.tryLock()
+		if unlock != nil || err != nil {
+			return unlock, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ErrLocked
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+// tryLock returns no function when another has the lock, or has just removed the directory.
+func (s *State) tryLock() (unlock func(), err error) {
+	if s.create {
+		if err := s.make(); err != nil {
+			return nil, err
+		}
+	}
+	f, err := os.Open(s.dir)
+	if errors.Is(err, os.ErrNotExist) && !s.create {
+		return nil, ErrNotLoaded
+	}
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("state directory: %w", err)
+	}
+	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	if err == nil && s.isStill(f) {
+		if s.create {
+			err = s.makeLinks()
+		}
+		if err == nil {
+			return func() { f.Close() }, nil
+		}
+	}
+	f.Close()
+	if err != nil && !errors.Is(err, unix.EWOULDBLOCK) {
+		return nil, fmt.Errorf("locking %s: %w", s.dir, err)
+	}
+	return nil, nil
+}
+
+// isStill reports whether an open directory is the state: an unload may have removed it while we waited.
+func (s *State) isStill(f *os.File) bool {
+	opened, err := f.Stat()
+	if err != nil {
+		return false
+	}
+	now, err := os.Stat(s.dir)
+	return err == nil && os.SameFile(opened, now)
+}
+
+// RemoveIfEmpty removes the directory of an instance that has nothing loaded. The caller holds the lock.
+func (s *State) RemoveIfEmpty() error {
+	links, err := os.ReadDir(s.path("links"))
+	if err != nil || len(links) > 0 {
+		return err
+	}
+	return os.RemoveAll(s.dir)
+}
+
+func (s *State) path(parts ...string) string {
+	return filepath.Join(append([]string{s.dir}, parts...)...)
+}
+
+const generationPrefix = "generation-"
+
+func generationName(n int) string { return generationPrefix + strconv.Itoa(n) }
+
+// generations lists the generations that have a directory, whether or not they run.
+func (s *State) generations() ([]int, error) {
+	entries, err := os.ReadDir(s.dir)
+	if err != nil {
+		return nil, fmt.Errorf("state directory: %w", err)
+	}
+	var numbers []int
+	for _, e := range entries {
+		if n, err := strconv.Atoi(strings.TrimPrefix(e.Name(), generationPrefix)); err == nil {
+			numbers = append(numbers, n)
+		}
+	}
+	return numbers, nil
+}
+
+// removeGeneration removes a generation's pins. What is attached stays.
+func (s *State) removeGeneration(n int) error {
+	if err := os.RemoveAll(s.path(generationName(n))); err != nil {
+		return fmt.Errorf("removing generation %d: %w", n, err)
+	}
+	return nil
+}
+
+// pinName makes a file name of the name of a map or device. The BPF file system reserves dots: bpf_lookup in the
+// kernel's kernel/bpf/inode.c.
+func pinName(name string) string {
+	return strings.NewReplacer("%", "%25", ".", "%2e", "/", "%2f").Replace(name)
+}
+
+func unpinName(name string) string {
+	return strings.NewReplacer("%2f", "/", "%2e", ".", "%25", "%").Replace(name)
+}
