@@ -1,0 +1,172 @@
+package demo
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+	"github.com/cilium/ebpf/pin"
+	"golang.org/x/sys/unix"
+
+	"github.com/floodwall/floodwall/internal/testutil"
+)
+
+// TestEnds ends a demonstration in each phase, politely and not.
+func TestEnds(t *testing.T) {
+	testutil.RequireRoot(t)
+	for _, signal := range []unix.Signal{unix.SIGINT, unix.SIGTERM, unix.SIGKILL} {
+		for phase := 1; phase <= phases; phase++ {
+			t.Run(fmt.Sprintf("%v in phase %d", signal, phase), func(t *testing.T) { testEnd(t, signal, phase) })
+		}
+	}
+}
+
+func testEnd(t *testing.T, signal unix.Signal, phase int) {
+	before := make(map[object]bool)
+	addThreads(t, before)
+	c := exec.Command("/proc/self/exe")
+	c.Env = append(os.Environ(), "FLOODWALL_TEST_DEMO=1")
+	out, err := c.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer c.Process.Kill()
+	lines := bufio.NewScanner(out)
+	for lines.Scan() && !strings.HasPrefix(lines.Text(), fmt.Sprintf("phase %d ", phase)) {
+	}
+	time.Sleep(300 * time.Millisecond)
+	made := slices.DeleteFunc(objectsOf(t, c.Process.Pid), func(o object) bool { return before[o] })
+	if least := map[int]int{1: 1, 2: 10, 3: 20}[phase]; len(made) < least {
+		t.Errorf("found %d kernel objects of it, expected at least %d", len(made), least)
+	}
+	if err := c.Process.Signal(signal); err != nil {
+		t.Fatal(err)
+	}
+	var said []string
+	for lines.Scan() {
+		said = append(said, lines.Text())
+	}
+	if err := c.Wait(); err == nil {
+		t.Errorf("it ended well; it said %q", said)
+	}
+	if signal != unix.SIGKILL && !slices.Contains(said, "context canceled") {
+		t.Errorf("it said %q, want an error about its context", said)
+	}
+	checkGone(t, made)
+}
+
+// checkGone waits until none of the objects exists. One map may stay: Linux 6.18 was seen to keep about one in 500 of
+// all that tests make, though no descriptor or program holds it. What a demonstration forgets would show as several.
+func checkGone(t *testing.T, made []object) {
+	t.Helper()
+	var left []object
+	for end := time.Now().Add(20 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+		left = slices.DeleteFunc(slices.Clone(made), func(o object) bool { return !o.exists() })
+		if len(left) == 0 || len(left) == 1 && left[0].kind == "map" {
+			return
+		}
+		if time.Now().After(end) {
+			t.Errorf("left: %v", left)
+			return
+		}
+	}
+}
+
+// object is something that a demonstration has in the kernel.
+type object struct {
+	kind string // prog, map, link as in fdinfo, or napi
+	id   int    // of napi, the thread
+}
+
+func (o object) exists() bool {
+	var c io.Closer
+	var err error
+	switch o.kind {
+	case "prog":
+		c, err = ebpf.NewProgramFromID(ebpf.ProgramID(o.id))
+	case "map":
+		c, err = ebpf.NewMapFromID(ebpf.MapID(o.id))
+	case "link":
+		c, err = link.NewFromID(link.ID(o.id))
+	case "napi":
+		comm, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", o.id))
+		return strings.HasPrefix(string(comm), "napi/")
+	}
+	if err == nil {
+		c.Close()
+	}
+	return err == nil
+}
+
+// objectsOf finds what a process holds by descriptors and what is pinned in its file systems, and the receive threads
+// of devices with the scene's name.
+func objectsOf(t *testing.T, pid int) []object {
+	t.Helper()
+	found := make(map[object]bool)
+	fds, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, fd := range fds {
+		addHeld(found, strings.Replace(fd, "/fd/", "/fdinfo/", 1))
+		var fs unix.Statfs_t
+		if unix.Statfs(fd, &fs) == nil && fs.Type == unix.BPF_FS_MAGIC {
+			addPinned(t, found, fd)
+		}
+	}
+	addThreads(t, found)
+	return slices.Collect(maps.Keys(found))
+}
+
+// addThreads adds the receive threads of devices with the scene's name, whoever's they are.
+func addThreads(t *testing.T, found map[object]bool) {
+	t.Helper()
+	comms, err := filepath.Glob("/proc/[0-9]*/comm")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range comms {
+		comm, _ := os.ReadFile(path) // the process may be gone
+		if strings.HasPrefix(string(comm), "napi/"+serverDevice+"-") {
+			id, _ := strconv.Atoi(strings.Split(path, "/")[2])
+			found[object{"napi", id}] = true
+		}
+	}
+}
+
+// addHeld adds the object behind a descriptor (proc(5), /proc/pid/fdinfo).
+func addHeld(found map[object]bool, fdinfo string) {
+	text, _ := os.ReadFile(fdinfo) // the descriptor may be closed
+	for line := range strings.Lines(string(text)) {
+		kind, number, _ := strings.Cut(line, "_id:")
+		id, err := strconv.Atoi(strings.TrimSpace(number))
+		if err == nil && slices.Contains([]string{"prog", "map", "link"}, kind) {
+			found[object{kind, id}] = true
+		}
+	}
+}
+
+// addPinned adds what is pinned below a directory. Opened, it is held by a descriptor of this process.
+func addPinned(t *testing.T, found map[object]bool, dir string) {
+	t.Helper()
+	for p, err := range pin.WalkDir(dir+"/floodwall", nil) {
+		if err != nil {
+			return // nothing is applied, or no more
+		}
+		addHeld(found, fmt.Sprintf("/proc/self/fdinfo/%d", p.Object.(interface{ FD() int }).FD()))
+	}
+}

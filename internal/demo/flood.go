@@ -1,0 +1,96 @@
+package demo
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/floodwall/floodwall/internal/lab"
+)
+
+// floodSeed makes every demonstration send the same flood.
+const floodSeed = 1
+
+// flows is the flood: what volumetric attacks consist of (UDP at random ports, answers of amplifiers that the attacker
+// asked in the victim's name), floods of TCP, and bad addresses that others have listed, some at the service itself.
+func (s *scene) flows() []lab.Flow {
+	random, listed := lab.In(randomSources), lab.Listed(s.script.listed)
+	flows := []lab.Flow{
+		{From: random, SPort: lab.AnyPort, DPort: lab.AnyPort, Size: 128, Weight: 12},
+		{From: random, SPort: lab.Port(53), DPort: lab.AnyPort, Size: 512, Weight: 3},
+		{From: random, SPort: lab.Port(123), DPort: lab.AnyPort, Size: 482, Weight: 3},
+		{From: random, SPort: lab.Port(11211), DPort: lab.AnyPort, Size: 512, Weight: 3},
+		{From: random, Proto: lab.TCP, SPort: lab.AnyPort, DPort: lab.Port(webPort), Flags: lab.SYN | lab.FIN, Weight: 9},
+		{From: random, Proto: lab.TCP, SPort: lab.AnyPort, DPort: lab.AnyPort, Flags: lab.ACK, Weight: 25},
+		{From: listed, SPort: lab.AnyPort, DPort: lab.AnyPort, Size: 128, Weight: 5},
+		{From: listed, Proto: lab.TCP, SPort: lab.AnyPort, DPort: lab.Port(webPort), Flags: lab.SYN, Options: lab.SYNOptions, Weight: 40},
+	}
+	for i := range flows {
+		flows[i].To = lab.Addr(serverAddr)
+	}
+	return flows
+}
+
+// newFlood prepares a flood of so many packets per second, 0 for as many as possible. It has its CPU for itself: were it
+// to pause while clients run, their packets would meet no flood.
+func (s *scene) newFlood(rate float64) (*lab.Source, error) {
+	return s.lab.NewSource(s.internet, lab.SourceOptions{
+		Flows: s.flows(), Rate: rate, CPU: s.sourceCPU, Urgent: true, Seed: floodSeed,
+	})
+}
+
+// startFlood sends until the returned function is called, which returns what went wrong.
+func startFlood(ctx context.Context, source *lab.Source) (stop func() error) {
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan error, 1)
+	go func() { done <- source.Run(ctx) }()
+	return func() error {
+		cancel()
+		return <-done
+	}
+}
+
+// Capacity is how many packets of the flood the server's receiving CPU can take in a second.
+type Capacity struct {
+	Unprotected float64 `json:"unprotected_pps"`
+	Protected   float64 `json:"protected_pps"` // or what the source can send, if that is less
+}
+
+// calibrationTime is how long each of the two measurements lasts.
+const calibrationTime = 400 * time.Millisecond
+
+// calibrate measures what this machine can take, without Floodwall and with it.
+func (s *scene) calibrate(ctx context.Context) (c Capacity, err error) {
+	source, err := s.newFlood(0)
+	if err != nil {
+		return c, err
+	}
+	defer source.Close()
+	m, err := lab.Measure(ctx, source, s.server, calibrationTime)
+	if err != nil {
+		return c, fmt.Errorf("calibration: %w", err)
+	}
+	c.Unprotected = m.PPS
+	if _, err := s.apply(ctx); err != nil {
+		return c, err
+	}
+	if m, err = lab.Measure(ctx, source, s.server, calibrationTime); err != nil {
+		return c, fmt.Errorf("calibration: %w", err)
+	}
+	c.Protected = m.PPS
+	return c, s.unload(ctx)
+}
+
+// Shares of the capacities that make a good flood: it must be several times what the unprotected server can take, and
+// leave room to the protected one, which has bursts to take and requests to answer.
+const (
+	overload = 2.2
+	room     = 0.4
+)
+
+// rate chooses the rate of the flood in packets per second, in whole steps of 10,000.
+func (c Capacity) rate() float64 {
+	const step = 10_000
+	best := min(overload*c.Unprotected, room*c.Protected)
+	return max(step, float64(int(best/step))*step)
+}

@@ -1,0 +1,147 @@
+package demo
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/charmbracelet/lipgloss"
+)
+
+// picture is what a live demonstration looks like at one moment.
+type picture struct {
+	width, height int
+	policy, note  string
+	phase         int // -1 before the first
+	totals        [phases]total
+	history       []Moment // of all phases
+	ended         bool
+
+	title, dim, good, bad lipgloss.Style
+}
+
+// total is the requests of a phase so far.
+type total struct{ ok, failed uint64 }
+
+func newPicture(r *lipgloss.Renderer, width int) *picture {
+	return &picture{
+		phase: -1, width: width, height: 24,
+		title: r.NewStyle().Bold(true), dim: r.NewStyle().Faint(true),
+		good: r.NewStyle().Foreground(lipgloss.Color("2")), bad: r.NewStyle().Foreground(lipgloss.Color("1")),
+	}
+}
+
+func (p *picture) begin(number int) {
+	p.phase, p.note = number, ""
+}
+
+func (p *picture) add(m Moment) {
+	p.totals[m.Phase].ok += m.OK
+	p.totals[m.Phase].failed += m.Failed
+	p.history = append(p.history, m)
+}
+
+// View draws the picture: the phases, the clients, the server, and below, as far as there is room, the policy until it
+// is applied and then what it drops.
+func (p *picture) View() string {
+	if p.ended {
+		return ""
+	}
+	title := p.title.Render("A web server under a flood")
+	if p.note != "" {
+		title += "   " + p.note
+	}
+	lines := append([]string{title, ""}, p.phaseLines()...)
+	lines = append(lines, "")
+	lines = append(lines, p.nowLines()...)
+	lines = append(lines, "")
+	lines = append(lines, p.below()...)
+	lines = lines[:min(len(lines), max(1, p.height-1))]
+	return strings.Join(lines, "\n") + "\n"
+}
+
+func (p *picture) phaseLines() (lines []string) {
+	for i, name := range phaseNames {
+		t := p.totals[i]
+		line := fmt.Sprintf("%d  %-12s", i+1, name)
+		switch {
+		case i > p.phase:
+			line = p.dim.Render("  " + line)
+		case i == p.phase:
+			line = "> " + line + p.score(t)
+		default:
+			line = "  " + line + p.score(t)
+		}
+		lines = append(lines, line)
+	}
+	return lines
+}
+
+// score is how many requests were answered, in the color of good or bad news.
+func (p *picture) score(t total) string {
+	if t.ok+t.failed == 0 {
+		return ""
+	}
+	style := p.good
+	if t.failed*100 > t.ok+t.failed {
+		style = p.bad
+	}
+	share := float64(t.ok) / float64(t.ok+t.failed)
+	return style.Render(fmt.Sprintf("%7s answered %7s failed %7s", count(t.ok), count(t.failed), percent(share)))
+}
+
+// labels of the lines about this moment are this wide.
+const labelWidth = 15
+
+func (p *picture) nowLines() []string {
+	line := func(label, value string) string { return p.dim.Render(fmt.Sprintf("%-*s", labelWidth, label)) + value }
+	if len(p.history) == 0 {
+		return []string{p.dim.Render("no requests yet")}
+	}
+	m := p.history[len(p.history)-1]
+	seconds := m.Interval.Seconds()
+	return []string{
+		line("answers", p.sparkline(p.width-labelWidth-8)+fmt.Sprintf(" %3.0f/s", float64(m.OK)/seconds)),
+		line("slowest", millis(m.Slowest)),
+		line("flood", fmt.Sprintf("%s sent, %.2f taken in, %.2f lost", mpps(m.Traffic.Sent), m.Traffic.Received/1e6, m.Traffic.Lost/1e6)),
+		line("receiving CPU", bar(m.Traffic.Busy, min(30, p.width-labelWidth-8))+fmt.Sprintf(" %3.0f%%", m.Traffic.Busy*100)),
+	}
+}
+
+// below is the policy until it is applied, and then the reasons why packets are dropped.
+func (p *picture) below() (lines []string) {
+	if p.phase < protected || len(p.history) == 0 {
+		lines = append(lines, p.dim.Render(policyFile+", not applied yet"))
+		for line := range strings.Lines(p.policy) {
+			lines = append(lines, "  "+strings.TrimRight(line, "\n"))
+		}
+		return lines
+	}
+	m := p.history[len(p.history)-1]
+	lines = append(lines, p.dim.Render("dropped by Floodwall")+fmt.Sprintf("  %s", mpps(m.Traffic.Dropped)))
+	return append(lines, strings.Split(strings.TrimRight(dropLines(m.Drops), "\n"), "\n")...)
+}
+
+// levels are the heights of a sparkline's columns.
+var levels = []rune(" ▁▂▃▄▅▆▇█")
+
+// sparkline draws the answers per second of the last moments, one column each; a full one is all that were asked.
+func (p *picture) sparkline(columns int) string {
+	recent := p.history[max(0, len(p.history)-max(1, columns)):]
+	var out strings.Builder
+	for _, m := range recent {
+		height := min(1, float64(m.OK)/m.Interval.Seconds()/m.Asked) * float64(len(levels)-1)
+		style := p.good
+		if m.Failed > m.OK || m.OK == 0 {
+			style, height = p.bad, max(height, 1)
+		}
+		out.WriteString(style.Render(string(levels[int(height+0.5)])))
+	}
+	return out.String()
+}
+
+// bar draws a share, 0 to 1.
+func bar(share float64, columns int) string {
+	columns = max(columns, 1)
+	full := min(columns, int(share*float64(columns)+0.5))
+	return strings.Repeat("█", full) + strings.Repeat("░", columns-full)
+}

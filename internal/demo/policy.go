@@ -1,0 +1,113 @@
+package demo
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/floodwall/floodwall/internal/addrs"
+)
+
+// The addresses of the scene, from the blocks for documentation and for benchmarks (RFC 5737, RFC 2544). Random sources
+// are from the middle of the unicast space, so that no check finds them forged.
+var (
+	serverAddr    = netip.MustParseAddr("192.0.2.80")
+	internetAddr  = netip.MustParseAddr("192.0.2.1")
+	randomSources = netip.MustParsePrefix("128.0.0.0/2")
+)
+
+const (
+	webPort      = 80
+	serverDevice = "internet" // the server's device, which leads there
+
+	policyFile = "policy.yaml"
+	listFile   = "blocked.txt"
+	listLength = 10_000 // of the generated list
+)
+
+// policyText is the policy that saves the server; %s is the list of bad addresses.
+const policyText = `devices: [` + serverDevice + `]
+default: drop
+checks: strict
+sets:
+  blocked: {file: %s}
+  bans: {dynamic: true, max: 100000, timeout: 1h}
+rules:
+  - {name: listed, from: [$blocked, $bans], then: drop}
+services:
+  - {name: web, port: [tcp/80, tcp/443]}
+  - {name: ssh, port: tcp/22, from: 192.0.2.0/24}
+`
+
+// script is the policy as a file, and the bad addresses it names.
+type script struct {
+	file   string
+	text   string
+	listed []netip.Addr // IPv4, one of each range of the list
+}
+
+// writeScript writes the policy to dir, and the list of bad addresses unless there is one.
+func writeScript(dir, list string) (s script, err error) {
+	name := listFile
+	if list == "" {
+		list = filepath.Join(dir, listFile)
+		err = os.WriteFile(list, randomList(), 0o600)
+	} else {
+		name, err = filepath.Abs(list)
+	}
+	if err != nil {
+		return s, fmt.Errorf("list of bad addresses: %w", err)
+	}
+	if s.listed, err = readListed(list); err != nil {
+		return s, err
+	}
+	s.file, s.text = filepath.Join(dir, policyFile), fmt.Sprintf(policyText, quoted(name))
+	if err := os.WriteFile(s.file, []byte(s.text), 0o600); err != nil {
+		return s, fmt.Errorf("policy: %w", err)
+	}
+	return s, nil
+}
+
+// quoted is a file name in YAML: only ours needs no quotes for certain.
+func quoted(name string) string {
+	if name == listFile {
+		return name
+	}
+	return fmt.Sprintf("%q", name)
+}
+
+// randomList is a list of addresses that is the same every time.
+func randomList() []byte {
+	var out bytes.Buffer
+	r := rand.New(rand.NewPCG(1, 1))
+	for range listLength {
+		// 13 is a block that is neither the scene's nor among the random sources.
+		fmt.Fprintln(&out, netip.AddrFrom4([4]byte{13, byte(r.Uint32()), byte(r.Uint32()), byte(r.Uint32())}))
+	}
+	return out.Bytes()
+}
+
+// readListed reads the addresses that the listed attackers have.
+func readListed(file string) ([]netip.Addr, error) {
+	set, _, err := addrs.ReadFile(file, 0)
+	if err != nil {
+		return nil, fmt.Errorf("list of bad addresses: %w", err)
+	}
+	var listed []netip.Addr
+	for p := range set.Prefixes() {
+		if p.Addr().Is4() {
+			listed = append(listed, p.Addr())
+		}
+	}
+	if slices.ContainsFunc([]netip.Addr{serverAddr, internetAddr}, set.Contains) {
+		return nil, &Trouble{fmt.Sprintf("%s: lists the demonstration's own addresses, of 192.0.2.0/24", file), "use another list"}
+	}
+	if len(listed) < 2 {
+		return nil, &Trouble{fmt.Sprintf("%s: holds fewer than two IPv4 addresses", file), "the attackers need some: use a longer list"}
+	}
+	return listed, nil
+}

@@ -1,0 +1,94 @@
+package demo
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/charmbracelet/lipgloss"
+)
+
+// mpps writes a rate in packets per second.
+func mpps(rate float64) string { return fmt.Sprintf("%.2f Mpps", rate/1e6) }
+
+// percent writes a share. What is not all does not look like it.
+func percent(share float64) string {
+	tenths := int(share*1000 + 0.5)
+	if tenths == 1000 && share < 1 {
+		tenths = 999
+	}
+	return fmt.Sprintf("%d.%d%%", tenths/10, tenths%10)
+}
+
+// millis writes a time of answers, of which there may have been none.
+func millis(d time.Duration) string {
+	if d == 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%.1f ms", d.Seconds()*1e3)
+}
+
+// count writes a number with separators.
+func count(n uint64) string {
+	digits := fmt.Sprint(n)
+	for i := len(digits) - 3; i > 0; i -= 3 {
+		digits = digits[:i] + "," + digits[i:]
+	}
+	return digits
+}
+
+// Text is the summary for people, as wide as given and at least 60 columns.
+func (s *Summary) Text(width int) string {
+	var out strings.Builder
+	for _, row := range s.rows() {
+		fmt.Fprintf(&out, "%-24s", row.label)
+		for i := range s.Phases {
+			fmt.Fprintf(&out, "%12s", row.cell(&s.Phases[i]))
+		}
+		out.WriteString("\n")
+	}
+	if len(s.Drops) > 0 {
+		fmt.Fprintf(&out, "\nDropped by Floodwall, by reason\n%s", dropLines(s.Drops))
+	}
+	if s.Trouble() == nil {
+		wrapped := lipgloss.NewStyle().Width(max(width, 60)).Render(s.Verdict())
+		for line := range strings.Lines("\n" + wrapped) {
+			out.WriteString(strings.TrimRight(line, " \n") + "\n")
+		}
+	}
+	return out.String()
+}
+
+// row is a line of the summary's table.
+type row struct {
+	label string
+	cell  func(*Phase) string
+}
+
+func (s *Summary) rows() []row {
+	return []row{
+		{"", func(p *Phase) string { return p.Name }},
+		{"requests answered", func(p *Phase) string { return count(p.Requests.OK) }},
+		{"requests failed", func(p *Phase) string { return count(p.Requests.Failed) }},
+		{"answered", func(p *Phase) string { return percent(p.answered()) }},
+		{"answers per second", func(p *Phase) string { return fmt.Sprintf("%.1f", p.Requests.Rate) }},
+		{"half of them within", func(p *Phase) string { return millis(p.Requests.P50) }},
+		{"99% of them within", func(p *Phase) string { return millis(p.Requests.P99) }},
+		{"flood sent", func(p *Phase) string { return mpps(p.Traffic.Sent) }},
+		{"lost, queue full", func(p *Phase) string { return mpps(p.Traffic.Lost) }},
+		{"taken in", func(p *Phase) string { return mpps(p.Traffic.Received) }},
+		{"dropped by Floodwall", func(p *Phase) string { return mpps(p.Traffic.Dropped) }},
+		{"receiving CPU busy", func(p *Phase) string { return fmt.Sprintf("%.0f%%", p.Traffic.Busy*100) }},
+	}
+}
+
+// topDrops is how many reasons are shown.
+const topDrops = 5
+
+func dropLines(drops []Drop) string {
+	var out strings.Builder
+	for _, d := range drops[:min(topDrops, len(drops))] {
+		fmt.Fprintf(&out, "  %-20s%14s\n", d.Reason, count(d.Packets))
+	}
+	return out.String()
+}

@@ -1,0 +1,84 @@
+package demo
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"runtime/debug"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+)
+
+// cpuPair chooses the CPU that sends the flood and the one on which the server's packets arrive, of those that this
+// process may use.
+func cpuPair() (source, receiver int, err error) {
+	var allowed unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &allowed); err != nil {
+		return 0, 0, fmt.Errorf("affinity: %w", err)
+	}
+	var pair []int
+	for cpu := 0; len(pair) < min(2, allowed.Count()); cpu++ {
+		if allowed.IsSet(cpu) {
+			pair = append(pair, cpu)
+		}
+	}
+	if len(pair) < 2 {
+		return 0, 0, &Trouble{"the demonstration needs two CPUs, one for the attacker and one for the server",
+			"run it on a machine with two, or give this process a second one (taskset, cpuset)"}
+	}
+	return pair[0], pair[1], nil
+}
+
+// leaveCPU keeps all threads of this process, and those they will start, away from a CPU, until the returned function
+// lets them use it again. A thread that is pinned later stays where it was pinned.
+func leaveCPU(cpu int) (undo func(), err error) {
+	var before unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &before); err != nil {
+		return nil, fmt.Errorf("affinity: %w", err)
+	}
+	others := before
+	others.Clear(cpu)
+	if err := setAffinity(&others); err != nil {
+		return nil, err
+	}
+	return func() { _ = setAffinity(&before) }, nil // worked before
+}
+
+// setAffinity sets the CPUs of all threads of this process. Threads may come and go meanwhile: it goes on until it sees
+// no new one.
+func setAffinity(set *unix.CPUSet) error {
+	done := make(map[string]bool)
+	for more := true; more; {
+		more = false
+		threads, err := os.ReadDir("/proc/self/task")
+		if err != nil {
+			return fmt.Errorf("threads: %w", err)
+		}
+		for _, t := range threads {
+			if done[t.Name()] {
+				continue
+			}
+			done[t.Name()], more = true, true
+			tid, _ := strconv.Atoi(t.Name()) // a number, see proc(5)
+			if err := unix.SchedSetaffinity(tid, set); err != nil && !errors.Is(err, unix.ESRCH) {
+				return fmt.Errorf("affinity of thread %d: %w", tid, err)
+			}
+		}
+	}
+	return nil
+}
+
+// urgently runs fn, on a thread that is locked to it, before the server's receive thread. On a machine with two CPUs the
+// operator's command would else wait for the flood, as it would on a server with a single CPU. No collection of garbage
+// may begin meanwhile: it would need other threads.
+func urgently(fn func() error) error {
+	defer debug.SetGCPercent(debug.SetGCPercent(-1))
+	attr := unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_FIFO, Priority: 2}
+	if err := unix.SchedSetAttr(0, &attr, 0); err != nil {
+		return fmt.Errorf("priority: %w", err)
+	}
+	err := fn()
+	attr = unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_NORMAL}
+	return errors.Join(err, unix.SchedSetAttr(0, &attr, 0))
+}

@@ -1,0 +1,49 @@
+package lab
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+	"github.com/vishvananda/netlink"
+)
+
+// Device is one end of a link.
+type Device struct {
+	Host  *Host
+	Peer  *Device
+	Name  string
+	Index int // in the host's namespace
+	MAC   net.HardwareAddr
+	MTU   int
+	Addrs []netip.Prefix
+
+	options EndOptions
+	link    netlink.Link
+	napi    int // process identifier of the NAPI thread
+}
+
+// Attach attaches an XDP program to the device, natively. The program stays until the returned link or the lab is
+// closed.
+func (l *Lab) Attach(d *Device, prog *ebpf.Program) (link.Link, error) {
+	var attached link.Link
+	err := d.Host.Do(func() (err error) {
+		attached, err = link.AttachXDP(link.XDPOptions{Program: prog, Interface: d.Index, Flags: link.XDPDriverMode})
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("attach to device %s of host %s: %w", d.Name, d.Host.Name, err)
+	}
+	l.onClose(func() error {
+		// Closing a link twice is an error to os.File, but the caller may well have closed it.
+		if err := attached.Close(); err != nil && !errors.Is(err, os.ErrClosed) {
+			return fmt.Errorf("detach from device %s: %w", d.Name, err)
+		}
+		return nil
+	})
+	return attached, nil
+}

@@ -1,0 +1,86 @@
+package lab
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"runtime"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// From linux/ethtool.h.
+const (
+	ethSSStats    = 1  // enum ethtool_stringset, ETH_SS_STATS
+	ethStringSize = 32 // ETH_GSTRING_LEN
+)
+
+// ifreq is struct ifreq (linux/if.h) with a pointer as its data.
+type ifreq struct {
+	name [unix.IFNAMSIZ]byte
+	data unsafe.Pointer
+	_    [16]byte
+}
+
+// ethtool issues one ethtool request (linux/ethtool.h); buf holds the request and receives the answer.
+func (d *Device) ethtool(buf []byte) error {
+	var pin runtime.Pinner
+	defer pin.Unpin()
+	pin.Pin(&buf[0])
+	req := ifreq{data: unsafe.Pointer(&buf[0])}
+	copy(req.name[:unix.IFNAMSIZ-1], d.Name)
+	_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(d.Host.control), unix.SIOCETHTOOL, uintptr(unsafe.Pointer(&req)))
+	if errno != 0 {
+		return errno
+	}
+	return nil
+}
+
+// request returns a buffer that starts with 32-bit words, followed by room for the answer.
+func request(room int, words ...uint32) []byte {
+	var buf []byte
+	for _, w := range words {
+		buf = binary.NativeEndian.AppendUint32(buf, w)
+	}
+	return append(buf, make([]byte, room)...)
+}
+
+// offload sets the device's features. With GRO on, a veth receives through NAPI also when it has no XDP program.
+func (d *Device) offload() error {
+	if err := d.ethtool(request(0, unix.ETHTOOL_SGRO, 1)); err != nil {
+		return fmt.Errorf("gro on: %w", err)
+	}
+	if d.options.PartialChecksums {
+		return nil
+	}
+	if err := d.ethtool(request(0, unix.ETHTOOL_STXCSUM, 0)); err != nil {
+		return fmt.Errorf("tx checksum offload off: %w", err)
+	}
+	return nil
+}
+
+// stats reads all of the device's own counters (ethtool -S).
+func (d *Device) stats() (map[string]uint64, error) {
+	info := request(4, unix.ETHTOOL_GSSET_INFO, 0)
+	info = append(info[:8], request(4, 1<<ethSSStats, 0)...) // struct ethtool_sset_info
+	if err := d.ethtool(info); err != nil {
+		return nil, fmt.Errorf("statistics of device %s: %w", d.Name, err)
+	}
+	n := int(binary.NativeEndian.Uint32(info[16:]))
+
+	names := request(n*ethStringSize, unix.ETHTOOL_GSTRINGS, ethSSStats, uint32(n))
+	values := request(n*8, unix.ETHTOOL_GSTATS, uint32(n))
+	for _, buf := range [][]byte{names, values} {
+		if err := d.ethtool(buf); err != nil {
+			return nil, fmt.Errorf("statistics of device %s: %w", d.Name, err)
+		}
+	}
+	stats := make(map[string]uint64, n)
+	for i := range n {
+		name := names[12+i*ethStringSize:][:ethStringSize]
+		name, _, _ = bytes.Cut(name, []byte{0})
+		stats[string(name)] = binary.NativeEndian.Uint64(values[8+i*8:])
+	}
+	return stats, nil
+}

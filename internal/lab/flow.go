@@ -1,0 +1,153 @@
+package lab
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+)
+
+// Flow describes the frames of one kind of traffic. The zero value of a field is the plain case.
+type Flow struct {
+	From, To Addresses // both of one family; required
+
+	Proto          Proto // UDP when zero
+	SPort, DPort   Ports // of an ICMP echo: identifier and sequence number
+	Flags          TCPFlags
+	Options        []byte // of TCP, in whole 32-bit words
+	ICMPType, Code uint8
+
+	Payload []byte
+	Size    int // of the frame in octets, without check sequence: a short payload is lengthened with zeros to reach it
+
+	VLAN      []uint16 // tags, the outermost first; at most two
+	TTL       uint8    // or hop limit; 0: 64
+	Fragments bool     // IPv4: clears "don't fragment" and gives each packet a random identification
+	NoSum     bool     // leaves the checksum of TCP, UDP or ICMP at 0; to UDP over IPv4 that means "none"
+
+	SrcMAC, DstMAC net.HardwareAddr // empty: those of the device and of its peer
+
+	Weight float64 // share of a mix, relative to the other flows; 0: 1
+}
+
+// Proto is the protocol that a flow's packets carry.
+type Proto uint8
+
+// The protocols, by their IANA numbers. ICMP means ICMPv6 in a flow between IPv6 addresses.
+const (
+	UDP  Proto = 17
+	TCP  Proto = 6
+	ICMP Proto = 1
+)
+
+// TCPFlags is the flags octet of a TCP header (RFC 9293, 3.1).
+type TCPFlags uint8
+
+// The flags.
+const (
+	FIN TCPFlags = 1 << iota
+	SYN
+	RST
+	PSH
+	ACK
+	URG
+	ECE
+	CWR
+)
+
+// SYNOptions are the TCP options of a SYN as Linux sends them: maximum segment size 1460, selective acknowledgment,
+// timestamps, window scale 7.
+var SYNOptions = []byte{2, 4, 5, 180, 4, 2, 8, 10, 0, 0, 16, 0, 0, 0, 0, 0, 1, 3, 3, 7}
+
+// Ports is a range of ports, both ends included, from which each packet has a random one. The zero value is port 0;
+// Last below First means First only.
+type Ports struct{ First, Last uint16 }
+
+// Port is one port.
+func Port(n uint16) Ports { return Ports{n, n} }
+
+// AnyPort is all ports from 1024 up.
+var AnyPort = Ports{1024, 65535}
+
+// Addresses says which addresses a flow's packets have.
+type Addresses struct {
+	prefix netip.Prefix
+	cycle  bool
+	list   []netip.Addr
+}
+
+// Addr is one address.
+func Addr(a netip.Addr) Addresses { return Addresses{prefix: netip.PrefixFrom(a, a.BitLen())} }
+
+// In is a random address of a prefix for each packet.
+func In(p netip.Prefix) Addresses { return Addresses{prefix: p.Masked()} }
+
+// Each is all addresses of a prefix, one after the other; of an IPv6 prefix, the low 64 bits count.
+func Each(p netip.Prefix) Addresses { return Addresses{prefix: p.Masked(), cycle: true} }
+
+// Listed is the addresses of a list, all of one family, over and over in one random order that the source's seed
+// determines. The list must not be changed while the source is in use.
+func Listed(list []netip.Addr) Addresses { return Addresses{list: list} }
+
+// MustAddrs reads an address, or a prefix for random addresses, for literals. It panics on a mistake.
+func MustAddrs(s string) Addresses {
+	if a, err := netip.ParseAddr(s); err == nil {
+		return Addr(a)
+	}
+	return In(netip.MustParsePrefix(s))
+}
+
+// first is any one of the addresses; the zero value when there are none.
+func (a Addresses) first() netip.Addr {
+	if len(a.list) > 0 {
+		return a.list[0]
+	}
+	return a.prefix.Addr()
+}
+
+// check finds what is wrong with the addresses of one family.
+func (a Addresses) check(v6 bool) error {
+	if !a.first().IsValid() {
+		return errors.New("no addresses")
+	}
+	for _, addr := range a.list {
+		if addr.Is6() != v6 {
+			return fmt.Errorf("address %s is of the other family; use one flow for each", addr)
+		}
+	}
+	if a.first().Is6() != v6 {
+		return fmt.Errorf("address %s is of the other family; use one flow for each", a.first())
+	}
+	return nil
+}
+
+// check finds what is wrong with the flow, before anything is made of it.
+func (f *Flow) check() error {
+	v6 := f.From.first().Is6()
+	if err := f.From.check(v6); err != nil {
+		return fmt.Errorf("from: %w", err)
+	}
+	if err := f.To.check(v6); err != nil {
+		return fmt.Errorf("to: %w", err)
+	}
+	switch f.Proto {
+	case 0, UDP, TCP, ICMP:
+	default:
+		return fmt.Errorf("protocol %d: only UDP, TCP and ICMP can be generated", f.Proto)
+	}
+	if len(f.Options)%4 != 0 || len(f.Options) > 40 {
+		return fmt.Errorf("tcp options of %d octets: must be whole words, and at most 40 octets", len(f.Options))
+	}
+	if len(f.VLAN) > 2 {
+		return fmt.Errorf("%d vlan tags: at most two", len(f.VLAN))
+	}
+	for _, id := range f.VLAN {
+		if id > 4095 {
+			return fmt.Errorf("vlan %d: must be below 4096", id)
+		}
+	}
+	if f.Weight < 0 {
+		return fmt.Errorf("weight %g: must not be negative", f.Weight)
+	}
+	return nil
+}

@@ -1,0 +1,117 @@
+package lab
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"net/netip"
+
+	"github.com/cilium/ebpf"
+)
+
+// generator is a loaded program with its own state.
+type generator struct {
+	Program *ebpf.Program
+	Sent    *ebpf.Variable
+	Limit   *ebpf.Variable
+	NextDue *ebpf.Variable
+	maps    map[string]*ebpf.Map
+}
+
+// sent is the number of packets that the program has sent; 0 when it is closed.
+func (g *generator) sent() (n uint64) {
+	if g.Sent != nil {
+		_ = g.Sent.Get(&n) // cannot fail: the size is right
+	}
+	return n
+}
+
+func (g *generator) close() error {
+	var errs []error
+	for _, m := range g.maps {
+		errs = append(errs, m.Close())
+	}
+	if g.Program != nil {
+		errs = append(errs, g.Program.Close())
+	}
+	*g = generator{}
+	return errors.Join(errs...)
+}
+
+// loadGenerator loads a generator with everything about the flow as constants.
+func loadGenerator(t *template, f *Flow, seed uint64) (generator, error) {
+	spec, err := loadLab()
+	if err != nil {
+		return generator{}, err
+	}
+	setList(spec.Maps[labMapSources], f.From.list, seed)
+	setList(spec.Maps[labMapDestinations], f.To.list, ^seed)
+	var words [headerMax / 8]uint64
+	for i := range words {
+		var octets [8]byte
+		copy(octets[:], t.frame[min(i*8, len(t.frame)):])
+		words[i] = binary.NativeEndian.Uint64(octets[:])
+	}
+	vars := map[string]any{labVarFlow: t.flow, labVarHeader: words, labVarSeed: seed, labVarLimit: uint64(math.MaxUint64)}
+	return load(spec, labProgGenerate, vars)
+}
+
+// load sets variables and loads one program with the maps that it uses.
+func load(spec *ebpf.CollectionSpec, program string, vars map[string]any) (g generator, err error) {
+	for name, value := range vars {
+		if err := spec.Variables[name].Set(value); err != nil {
+			return generator{}, fmt.Errorf("variable %s: %w", name, err)
+		}
+	}
+	for name := range spec.Programs {
+		if name != program {
+			delete(spec.Programs, name)
+		}
+	}
+	unused(spec, program)
+	coll, err := ebpf.NewCollection(spec)
+	if err != nil {
+		return generator{}, fmt.Errorf("load program %s: %w", program, err)
+	}
+	g = generator{Program: coll.DetachProgram(program), maps: make(map[string]*ebpf.Map)}
+	g.Sent, g.Limit, g.NextDue = coll.Variables[labVarSent], coll.Variables[labVarLimit], coll.Variables[labVarNextDue]
+	for name := range coll.Maps {
+		g.maps[name] = coll.DetachMap(name)
+	}
+	return g, nil
+}
+
+// unused takes the maps out of the collection that the program does not use.
+func unused(spec *ebpf.CollectionSpec, program string) {
+	used := map[string]bool{".rodata": true, ".bss": true, ".data": true}
+	for _, ins := range spec.Programs[program].Instructions {
+		used[ins.Reference()] = true
+	}
+	for name := range spec.Maps {
+		if !used[name] {
+			delete(spec.Maps, name)
+		}
+	}
+}
+
+// mixSeed derives the n-th seed, which is never 0, the one state that xorshift cannot leave.
+func mixSeed(seed uint64, n int) uint64 {
+	return rand.New(rand.NewPCG(seed, uint64(n))).Uint64() | 1
+}
+
+// setList has a list map hold the addresses, in an order that seed determines. Random order for the receiver is
+// sequential access for the generator, which costs no cache misses however long the list.
+func setList(spec *ebpf.MapSpec, list []netip.Addr, seed uint64) {
+	if len(list) < 2 {
+		return
+	}
+	size := list[0].BitLen() / 8
+	value := make([]byte, len(list)*size)
+	for i, at := range rand.New(rand.NewPCG(seed, 0)).Perm(len(list)) {
+		copy(value[at*size:], list[i].AsSlice())
+	}
+	spec.ValueSize = uint32(len(value))
+	spec.Contents = []ebpf.MapKV{{Key: uint32(0), Value: value}}
+}

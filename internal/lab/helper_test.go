@@ -1,0 +1,130 @@
+package lab
+
+import (
+	"context"
+	"math/rand/v2"
+	"os"
+	"runtime"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/floodwall/floodwall/internal/testutil"
+)
+
+// gentle is a rate at which a receiver may be held up for 50 ms without losing a packet: other tests run meanwhile.
+const gentle = 5000
+
+// pair is two hosts with a link between them.
+type pair struct {
+	lab  *Lab
+	a, b *Device
+}
+
+// newPair builds a pair that ends with the test. Both hosts are at .1 and .2 of 10.0.0.0/24 and fd00::/64.
+func newPair(t testing.TB) pair {
+	t.Helper()
+	testutil.RequireRoot(t)
+	l, err := New(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := l.Close(); err != nil {
+			t.Errorf("close: %v", err)
+		}
+	})
+	p, err := connectPair(l)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func connectPair(l *Lab) (p pair, err error) {
+	p.lab = l
+	left, err := l.Host("left")
+	if err != nil {
+		return p, err
+	}
+	right, err := l.Host("right")
+	if err != nil {
+		return p, err
+	}
+	p.a, p.b, err = l.Connect(left, right, LinkOptions{
+		A: EndOptions{Addrs: ParseAddrs("10.0.0.1/24 fd00::1/64"), Urgent: true},
+		B: EndOptions{Addrs: ParseAddrs("10.0.0.2/24 fd00::2/64"), Urgent: true, CPU: OnCPU(runtime.NumCPU() - 1)},
+	})
+	return p, err
+}
+
+func (p pair) sink(t testing.TB, d *Device, program string) *Sink {
+	t.Helper()
+	s, err := p.lab.NewSink(d, program)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func (p pair) source(t testing.TB, o SourceOptions) *Source {
+	t.Helper()
+	if o.Seed == 0 {
+		o.Seed = seed(t)
+	}
+	s, err := p.lab.NewSource(p.a, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// send runs a source to its end.
+func (p pair) send(t testing.TB, o SourceOptions) *Source {
+	t.Helper()
+	s := p.source(t, o)
+	if err := s.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// seed is the seed of what is random in a test, from FLOODWALL_SEED when set.
+func seed(t testing.TB) uint64 {
+	t.Helper()
+	n := rand.Uint64()
+	if s := os.Getenv("FLOODWALL_SEED"); s != "" {
+		var err error
+		if n, err = strconv.ParseUint(s, 0, 64); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Logf("FLOODWALL_SEED=%d", n)
+	return n
+}
+
+// frames returns the next n captured frames.
+func frames(t testing.TB, s *Sink, n int) [][]byte {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	var all [][]byte
+	for range n {
+		frame, err := s.Next(ctx)
+		if err != nil {
+			t.Fatalf("after %d of %d frames: %v", len(all), n, err)
+		}
+		all = append(all, frame)
+	}
+	return all
+}
+
+// await polls until ok, for at most five seconds.
+func await(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(5 * time.Second); !ok(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%s: not after 5 s", what)
+		}
+	}
+}

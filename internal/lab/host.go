@@ -1,0 +1,160 @@
+package lab
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
+)
+
+// Host is a network namespace of its own, with its loopback device up.
+type Host struct {
+	Name    string
+	ns      *os.File        // the namespace
+	sysfs   int             // descriptor of a sysfs mount of the namespace that is attached nowhere
+	control int             // descriptor of a socket in the namespace, for ioctl
+	links   *netlink.Handle // rtnetlink in the namespace
+}
+
+// newHost makes the namespace on a thread that ends with this call, so that only the descriptors keep it.
+func newHost(name string) (*Host, error) {
+	h := &Host{Name: name, sysfs: -1, control: -1}
+	failed := make(chan error)
+	go func() {
+		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
+		failed <- h.enterNew()
+	}()
+	err := <-failed
+	if err == nil {
+		err = h.open()
+	}
+	if err != nil {
+		return nil, errors.Join(err, h.close())
+	}
+	return h, nil
+}
+
+// enterNew moves the calling thread to a new namespace and keeps descriptors of all that depends on the caller's
+// namespace.
+func (h *Host) enterNew() (err error) {
+	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+		return fmt.Errorf("new network namespace: %w", err)
+	}
+	if h.ns, err = os.Open("/proc/thread-self/ns/net"); err != nil {
+		return fmt.Errorf("new network namespace: %w", err)
+	}
+	if h.sysfs, err = mountSysfs(); err != nil {
+		return fmt.Errorf("sysfs of the namespace: %w", err)
+	}
+	if h.control, err = unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0); err != nil {
+		return fmt.Errorf("control socket: %w", err)
+	}
+	return nil
+}
+
+// mountSysfs returns a descriptor of a new sysfs mount, which shows the devices of the calling thread's namespace. It
+// is part of no directory tree, and so gone when the descriptor is.
+func mountSysfs() (int, error) {
+	fs, err := unix.Fsopen("sysfs", unix.FSOPEN_CLOEXEC)
+	if err != nil {
+		return -1, err
+	}
+	defer unix.Close(fs)
+	if err := unix.FsconfigCreate(fs); err != nil {
+		return -1, err
+	}
+	return unix.Fsmount(fs, unix.FSMOUNT_CLOEXEC, 0)
+}
+
+func (h *Host) open() (err error) {
+	if h.links, err = netlink.NewHandleAt(netns.NsHandle(h.ns.Fd()), unix.NETLINK_ROUTE); err != nil {
+		return fmt.Errorf("rtnetlink: %w", err)
+	}
+	lo, err := h.links.LinkByName("lo")
+	if err != nil {
+		return fmt.Errorf("loopback device: %w", err)
+	}
+	return h.links.LinkSetUp(lo)
+}
+
+func (h *Host) close() error {
+	var errs []error
+	if h.links != nil {
+		h.links.Close()
+	}
+	for _, fd := range []int{h.control, h.sysfs} {
+		if fd >= 0 {
+			errs = append(errs, unix.Close(fd))
+		}
+	}
+	if h.ns != nil {
+		errs = append(errs, h.ns.Close())
+	}
+	h.links, h.control, h.sysfs, h.ns = nil, -1, -1, nil
+	return errors.Join(errs...)
+}
+
+// Do runs fn on a thread that is in the host's namespace. Sockets that fn opens, programs that it attaches and
+// processes that it starts belong to the host; goroutines that it starts do not run there.
+func (h *Host) Do(fn func() error) error {
+	if h.ns == nil {
+		return fmt.Errorf("host %s: closed", h.Name)
+	}
+	runtime.LockOSThread()
+	before, err := os.Open("/proc/thread-self/ns/net")
+	if err != nil {
+		runtime.UnlockOSThread()
+		return fmt.Errorf("host %s: own network namespace: %w", h.Name, err)
+	}
+	defer before.Close()
+	if err := unix.Setns(int(h.ns.Fd()), unix.CLONE_NEWNET); err != nil {
+		runtime.UnlockOSThread()
+		return fmt.Errorf("host %s: enter network namespace: %w", h.Name, err)
+	}
+	defer func() {
+		// A thread that cannot return stays locked, so that Go ends it and never runs anything else on it.
+		if unix.Setns(int(before.Fd()), unix.CLONE_NEWNET) == nil {
+			runtime.UnlockOSThread()
+		}
+	}()
+	return fn()
+}
+
+// Sysctl sets a variable under /proc/sys/net of the host; name is relative to it and separated by slashes
+// ("ipv4/ip_forward").
+func (h *Host) Sysctl(name, value string) error {
+	err := h.Do(func() error { return os.WriteFile(filepath.Join("/proc/sys/net", name), []byte(value), 0o644) })
+	if err != nil {
+		return fmt.Errorf("sysctl net/%s=%s: %w", name, value, err)
+	}
+	return nil
+}
+
+// Route sends what is addressed to a prefix through dev, to the neighbor via, which must be an address of dev's peer.
+func (h *Host) Route(to netip.Prefix, via netip.Addr, dev *Device) error {
+	route := &netlink.Route{LinkIndex: dev.Index, Dst: ipNet(to.Masked()), Gw: via.AsSlice()}
+	if err := h.links.RouteReplace(route); err != nil {
+		return fmt.Errorf("route %s via %s: %w", to, via, err)
+	}
+	return nil
+}
+
+// Router lets the host forward packets of both families between its links, without checking where sources are routed.
+func (h *Host) Router() error {
+	for _, s := range []string{
+		"ipv4/ip_forward=1", "ipv6/conf/all/forwarding=1", "ipv4/conf/all/rp_filter=0", "ipv4/conf/default/rp_filter=0",
+	} {
+		name, value, _ := strings.Cut(s, "=")
+		if err := h.Sysctl(name, value); err != nil {
+			return err
+		}
+	}
+	return nil
+}

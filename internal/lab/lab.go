@@ -1,0 +1,81 @@
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/signal"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// Lab is a set of hosts and the links between them. Its methods may be called from several goroutines.
+type Lab struct {
+	mu      sync.Mutex
+	hosts   map[string]*Host
+	cleanup []func() error // run in reverse order by Close
+}
+
+// Run builds an empty lab, hands it to fn, and removes the lab when fn returns, panics, or was asked to stop: its
+// context ends with ctx, and when the process gets SIGINT or SIGTERM.
+func Run(ctx context.Context, fn func(ctx context.Context, l *Lab) error) (err error) {
+	ctx, stop := signal.NotifyContext(ctx, unix.SIGINT, unix.SIGTERM)
+	defer stop()
+	l, err := New(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, l.Close()) }()
+	return fn(ctx, l)
+}
+
+// New returns a lab without hosts. The caller must Close it; Run does so by itself. New fails without root.
+func New(ctx context.Context) (*Lab, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if unix.Geteuid() != 0 {
+		return nil, errors.New("lab: network namespaces need root; run as root, or with sudo")
+	}
+	return &Lab{hosts: make(map[string]*Host)}, nil
+}
+
+// Host returns the host of that name, and makes it when there is none yet. The name is the lab's own: the kernel never
+// sees it.
+func (l *Lab) Host(name string) (*Host, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if h := l.hosts[name]; h != nil {
+		return h, nil
+	}
+	h, err := newHost(name)
+	if err != nil {
+		return nil, fmt.Errorf("host %s: %w", name, err)
+	}
+	l.hosts[name] = h
+	l.cleanup = append(l.cleanup, h.close)
+	return h, nil
+}
+
+// onClose has Close call fn, before whatever was registered earlier.
+func (l *Lab) onClose(fn func() error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.cleanup = append(l.cleanup, fn)
+}
+
+// Close detaches the programs, removes the links and gives up the namespaces, in this order. It may be called at any
+// time and more than once; it goes on after an error and returns all of them.
+func (l *Lab) Close() error {
+	l.mu.Lock()
+	cleanup := l.cleanup
+	l.cleanup, l.hosts = nil, make(map[string]*Host)
+	l.mu.Unlock()
+
+	var errs []error
+	for i := len(cleanup) - 1; i >= 0; i-- {
+		errs = append(errs, cleanup[i]())
+	}
+	return errors.Join(errs...)
+}

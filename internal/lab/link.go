@@ -1,0 +1,164 @@
+package lab
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"strings"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// LinkOptions describes a link between two hosts. Zero values are good for most: see the fields.
+type LinkOptions struct {
+	A, B EndOptions
+	MTU  int // of both ends; 0: 1500
+}
+
+// EndOptions describes one end of a link.
+type EndOptions struct {
+	Name  string           // of the device; empty: the name of the host at the other end, cut at 15 octets
+	MAC   net.HardwareAddr // empty: the kernel chooses
+	Addrs []netip.Prefix   // the end's addresses, with the prefixes that are on this link
+	CPU   NAPI             // where what arrives here is processed
+
+	// Urgent lets few other processes have the receiving CPU while packets arrive; for measurements.
+	Urgent bool
+
+	// PartialChecksums leaves the checksums of locally sent packets for a device to complete, which a veth never does:
+	// an XDP program at the other end sees them wrong. The default is to compute them.
+	PartialChecksums bool
+}
+
+// NAPI says on which CPU an end receives.
+type NAPI int
+
+// AnyCPU leaves the choice of the CPU to the scheduler.
+const AnyCPU NAPI = 0
+
+// OnCPU has the end receive on one CPU, numbered from 0.
+func OnCPU(n int) NAPI { return NAPI(n + 1) }
+
+// Connect joins two hosts by a veth pair with one queue in each direction. Both ends are up, receive through NAPI
+// threads of their own, whether an XDP program is attached or not, know each other's addresses without ARP or neighbor
+// discovery, and send nothing of their own accord.
+func (l *Lab) Connect(a, b *Host, o LinkOptions) (*Device, *Device, error) {
+	left, right, err := l.connect(a, b, o)
+	if err != nil {
+		return nil, nil, fmt.Errorf("link %s to %s: %w", a.Name, b.Name, err)
+	}
+	return left, right, nil
+}
+
+func (l *Lab) connect(a, b *Host, o LinkOptions) (*Device, *Device, error) {
+	left, right := newEnd(a, b, o.A), newEnd(b, a, o.B)
+	left.Peer, right.Peer = right, left
+	if err := addVeth(left, right, o); err != nil {
+		return nil, nil, err
+	}
+	l.onClose(left.remove)
+	// Each step needs the one before at both ends. An end takes frames from sources only if the other had GRO on when
+	// it came up (kernel drivers/net/veth.c, veth_set_xdp_features).
+	for _, step := range []func(*Device) error{(*Device).find, (*Device).offload, (*Device).configure, (*Device).startNAPI} {
+		for _, d := range []*Device{left, right} {
+			if err := step(d); err != nil {
+				return nil, nil, fmt.Errorf("device %s: %w", d.Name, err)
+			}
+		}
+	}
+	return left, right, nil
+}
+
+// newEnd returns the device that host will have, before it exists.
+func newEnd(host, other *Host, o EndOptions) *Device {
+	d := &Device{Host: host, Name: o.Name, Addrs: o.Addrs, options: o}
+	if d.Name == "" {
+		d.Name = other.Name[:min(len(other.Name), unix.IFNAMSIZ-1)]
+	}
+	return d
+}
+
+func addVeth(left, right *Device, o LinkOptions) error {
+	attrs := netlink.NewLinkAttrs()
+	attrs.Name, attrs.HardwareAddr, attrs.MTU = left.Name, o.A.MAC, o.MTU
+	attrs.NumRxQueues, attrs.NumTxQueues = 1, 1
+	veth := netlink.NewVeth(attrs)
+	veth.PeerName, veth.PeerHardwareAddr = right.Name, o.B.MAC
+	veth.PeerNamespace = netlink.NsFd(right.Host.ns.Fd())
+	if err := left.Host.links.LinkAdd(veth); err != nil {
+		return fmt.Errorf("new veth pair %s, %s: %w", left.Name, right.Name, err)
+	}
+	return nil
+}
+
+// find learns what the kernel chose for the device.
+func (d *Device) find() error {
+	link, err := d.Host.links.LinkByName(d.Name)
+	if err != nil {
+		return err
+	}
+	d.link, d.Index, d.MTU = link, link.Attrs().Index, link.Attrs().MTU
+	d.MAC = link.Attrs().HardwareAddr
+	return nil
+}
+
+// configure sets up the device. Without ARP flag and link-local address, neither ARP, neighbor discovery, duplicate
+// address detection nor multicast listener reports are ever sent, so counters count the lab's traffic only.
+func (d *Device) configure() error {
+	if err := d.Host.Sysctl("ipv6/conf/"+d.Name+"/addr_gen_mode", "1"); err != nil && ipv6Enabled() {
+		return err
+	}
+	if err := d.Host.links.LinkSetARPOff(d.link); err != nil {
+		return fmt.Errorf("arp off: %w", err)
+	}
+	if err := d.Host.links.LinkSetUp(d.link); err != nil {
+		return fmt.Errorf("set up: %w", err)
+	}
+	for _, p := range d.Addrs {
+		addr := &netlink.Addr{IPNet: ipNet(p), Flags: unix.IFA_F_NODAD}
+		if err := d.Host.links.AddrAdd(d.link, addr); err != nil {
+			return fmt.Errorf("address %s: %w", p, err)
+		}
+	}
+	return d.meetNeighbor()
+}
+
+// meetNeighbor makes the peer's addresses known without asking for them.
+func (d *Device) meetNeighbor() error {
+	for _, p := range d.Peer.Addrs {
+		err := d.Host.links.NeighSet(&netlink.Neigh{
+			LinkIndex: d.Index, State: netlink.NUD_PERMANENT, IP: p.Addr().AsSlice(), HardwareAddr: d.Peer.MAC,
+		})
+		if err != nil {
+			return fmt.Errorf("neighbor %s: %w", p.Addr(), err)
+		}
+	}
+	return nil
+}
+
+// remove deletes the pair. Its NAPI threads are gone when this returns.
+func (d *Device) remove() error {
+	link, err := d.Host.links.LinkByName(d.Name)
+	if err != nil {
+		return nil // already gone, with the other end
+	}
+	if err := d.Host.links.LinkDel(link); err != nil {
+		return fmt.Errorf("remove device %s: %w", d.Name, err)
+	}
+	return nil
+}
+
+// ipNet is p in the older type that netlink takes.
+func ipNet(p netip.Prefix) *net.IPNet {
+	return &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}
+}
+
+// ParseAddrs reads addresses with prefix lengths, separated by spaces, for EndOptions. It panics on a mistake: it is
+// for literals.
+func ParseAddrs(s string) (addrs []netip.Prefix) {
+	for _, f := range strings.Fields(s) {
+		addrs = append(addrs, netip.MustParsePrefix(f))
+	}
+	return addrs
+}

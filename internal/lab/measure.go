@@ -1,0 +1,140 @@
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Measurement is what arrived at a device in a stretch of time.
+type Measurement struct {
+	Time    time.Duration // measured
+	PPS     float64       // received packets per second
+	Packets uint64        // received
+	Sent    uint64        // by the source, in the same time
+	Refused uint64        // by the full queue before the receiver
+
+	// Shares of the time, 0 to 1. A receiver that neither ran nor waited all the time was not at its limit; one that
+	// waited, or from whose CPU time was stolen, was disturbed, and its rate is too low.
+	Ran    float64 // the receive thread ran
+	Waited float64 // it could have run, but other threads had its CPU
+	Busy   float64 // the receiving CPU was not idle
+	Stolen float64 // the hypervisor gave the receiving CPU to others
+}
+
+// Cost is the time that the receive thread spends on a packet. Unlike the rate, it says something also when the source
+// is slower than the receiver, though a thread that sleeps in between spends more.
+func (m Measurement) Cost() time.Duration {
+	if m.Packets == 0 {
+		return 0
+	}
+	return time.Duration(m.Ran * float64(m.Time) / float64(m.Packets))
+}
+
+// warmUp is how long a source runs before measuring begins: queues fill, caches warm, the clock rises.
+const warmUp = 100 * time.Millisecond
+
+// Measure runs a source and counts at the receiving device for the given time, then stops the source.
+func Measure(ctx context.Context, s *Source, receiver *Device, window time.Duration) (Measurement, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	done := make(chan error, 1)
+	go func() { done <- s.Run(ctx) }()
+	m, err := measureRunning(ctx, s, receiver, window)
+	cancel()
+	return m, errors.Join(err, <-done)
+}
+
+func measureRunning(ctx context.Context, s *Source, receiver *Device, window time.Duration) (m Measurement, err error) {
+	if err := sleep(ctx, warmUp); err != nil {
+		return m, err
+	}
+	from, err := observe(s, receiver)
+	if err != nil {
+		return m, err
+	}
+	if err := sleep(ctx, window); err != nil {
+		return m, err
+	}
+	to, err := observe(s, receiver)
+	if err != nil {
+		return m, err
+	}
+	return to.since(from), nil
+}
+
+// observation is the state of all counters at one moment.
+type observation struct {
+	time                    time.Time
+	received, sent, refused uint64
+	cpu                     cpuTime
+	thread                  threadTime
+}
+
+func observe(s *Source, receiver *Device) (o observation, err error) {
+	o.time, o.sent = time.Now(), s.Sent()
+	if o.received, err = receiver.Received(); err != nil {
+		return o, err
+	}
+	if o.refused, err = receiver.Refused(); err != nil {
+		return o, err
+	}
+	if o.thread, err = readThreadTime(receiver.napi); err != nil {
+		return o, err
+	}
+	o.cpu, err = readCPUTime(int(receiver.options.CPU) - 1)
+	return o, err
+}
+
+func (o observation) since(before observation) (m Measurement) {
+	m.Time = o.time.Sub(before.time)
+	m.Packets, m.Sent, m.Refused = o.received-before.received, o.sent-before.sent, o.refused-before.refused
+	m.PPS = float64(m.Packets) / m.Time.Seconds()
+	m.Ran = float64(o.thread.ran-before.thread.ran) / float64(m.Time)
+	m.Waited = float64(o.thread.waited-before.thread.waited) / float64(m.Time)
+	m.Busy, m.Stolen = o.cpu.since(before.cpu)
+	return m
+}
+
+// Received is the number of frames that the device's receive thread has taken from its queue since the device was
+// made, whatever became of them: veth counts them here with and without an XDP program (kernel drivers/net/veth.c,
+// veth_xdp_rcv).
+func (d *Device) Received() (uint64, error) { return d.counter("rx_queue_0_xdp_packets") }
+
+// Refused is the number of frames that a source wanted to send to the device, but found its queue full.
+func (d *Device) Refused() (uint64, error) { return d.Peer.counter("tx_queue_0_xdp_xmit_errors") }
+
+// counter reads one of the device's own counters.
+func (d *Device) counter(name string) (uint64, error) {
+	stats, err := d.stats()
+	if err != nil {
+		return 0, err
+	}
+	n, ok := stats[name]
+	if !ok {
+		return 0, fmt.Errorf("statistics of device %s: no counter %s", d.Name, name)
+	}
+	return n, nil
+}
+
+// sleep waits, or returns the error of the context if it ends first.
+func sleep(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
+	}
+}
+
+// now is the clock that bpf_ktime_get_ns reads.
+func now() (time.Duration, error) {
+	var t unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &t); err != nil {
+		return 0, fmt.Errorf("clock: %w", err)
+	}
+	return time.Duration(t.Nano()), nil
+}

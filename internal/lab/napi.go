@@ -1,0 +1,111 @@
+package lab
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// startNAPI gives the device a kernel thread to receive on, and pins it. The thread is found by its name
+// ("napi/eth0-8193", kernel net/core/dev.c, napi_kthread_create) and by being new, which works on all kernels that
+// have such threads; the netlink family that tells it (netdev-genl) is younger.
+func (d *Device) startNAPI() error {
+	unlock, err := lockThreads()
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	before, err := napiThreads(d.Name)
+	if err != nil {
+		return err
+	}
+	if err := d.Host.writeSysfs("class/net/"+d.Name+"/threaded", "1"); err != nil {
+		return fmt.Errorf("threaded NAPI: %w", err)
+	}
+	after, err := napiThreads(d.Name)
+	if err != nil {
+		return err
+	}
+	for pid := range after {
+		if !before[pid] {
+			d.napi = pid
+		}
+	}
+	if d.napi == 0 {
+		return errors.New("threaded NAPI: the kernel thread is not visible; /proc must show kernel threads")
+	}
+	if d.options.Urgent {
+		if err := hurry(d.napi, urgentReceiver); err != nil {
+			return err
+		}
+	}
+	if d.options.CPU == AnyCPU {
+		return nil
+	}
+	return pin(d.napi, int(d.options.CPU)-1)
+}
+
+// lockThreads keeps other labs, in this process and others, from starting threads for a device of the same name at the
+// same time. /proc serves as the file to lock, since it is there and shows the threads.
+func lockThreads() (unlock func(), err error) {
+	proc, err := os.Open("/proc")
+	if err != nil {
+		return nil, err
+	}
+	for {
+		switch err := unix.Flock(int(proc.Fd()), unix.LOCK_EX); err {
+		case nil:
+			return func() { proc.Close() }, nil
+		case unix.EINTR:
+		default:
+			proc.Close()
+			return nil, fmt.Errorf("lock /proc: %w", err)
+		}
+	}
+}
+
+// napiThreads returns the NAPI threads of all devices of that name, in whatever namespace. Their names are cut at 15
+// octets on kernels before 5.17.
+func napiThreads(device string) (map[int]bool, error) {
+	const commLen = 15
+	want := "napi/" + device + "-"
+	comms, err := filepath.Glob("/proc/[0-9]*/comm")
+	if err != nil {
+		return nil, err
+	}
+	threads := make(map[int]bool)
+	for _, path := range comms {
+		comm, err := os.ReadFile(path)
+		name := strings.TrimSpace(string(comm))
+		if err != nil || !strings.HasPrefix(name, want[:min(len(want), max(len(name), commLen))]) {
+			continue
+		}
+		if pid, err := strconv.Atoi(strings.Split(path, "/")[2]); err == nil {
+			threads[pid] = true
+		}
+	}
+	return threads, nil
+}
+
+// writeSysfs writes to a file of the host's sysfs.
+func (h *Host) writeSysfs(path, value string) error {
+	fd, err := unix.Openat(h.sysfs, path, unix.O_WRONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	f := os.NewFile(uintptr(fd), path)
+	defer f.Close()
+	_, err = f.WriteString(value)
+	return err
+}
+
+// ipv6Enabled reports whether the kernel has IPv6.
+func ipv6Enabled() bool {
+	_, err := os.Stat("/proc/sys/net/ipv6")
+	return err == nil
+}

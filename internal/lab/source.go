@@ -1,0 +1,169 @@
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"runtime"
+	"time"
+
+	"github.com/cilium/ebpf/link"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// SourceOptions says what a source sends.
+type SourceOptions struct {
+	Flows    []Flow        // mixed packet by packet, by weight; at least one, at most eight
+	Rate     float64       // packets per second; 0: as fast as it can
+	Count    uint64        // packets to send; 0: no bound
+	Duration time.Duration // time to send for; 0: no bound
+	CPU      int           // to send on
+	Urgent   bool          // lets few other processes have that CPU meanwhile; for measurements
+	Seed     uint64        // of all that is random; the same seed gives the same packets
+}
+
+// Source sends frames out of a device, so that they arrive at its peer's receive thread.
+type Source struct {
+	device    *Device
+	options   SourceOptions
+	generator generator   // paces, counts, and sends or hands over to one of flows
+	flows     []generator // of a mix
+	frame     []byte
+
+	parking  netlink.Link // see park
+	attached link.Link
+}
+
+// maxFlows is FLOWS_MAX of bpf/lab.c.
+const maxFlows = 8
+
+// NewSource loads the programs that send o's flows out of d. The source must be closed before the lab or with it.
+func (l *Lab) NewSource(d *Device, o SourceOptions) (*Source, error) {
+	if len(o.Flows) == 0 || len(o.Flows) > maxFlows {
+		return nil, fmt.Errorf("source: %d flows: must be 1 to %d", len(o.Flows), maxFlows)
+	}
+	if o.Rate < 0 || math.IsNaN(o.Rate) {
+		return nil, fmt.Errorf("source: rate %g: must not be negative", o.Rate)
+	}
+	s := &Source{device: d, options: o}
+	err := s.load()
+	if err == nil {
+		err = s.park()
+	}
+	if err != nil {
+		s.Close()
+		return nil, fmt.Errorf("source at device %s: %w", d.Name, err)
+	}
+	l.onClose(s.Close)
+	return s, nil
+}
+
+// load loads a generator for each flow and, when there are several, the program that mixes them.
+func (s *Source) load() error {
+	templates, err := s.templates()
+	if err != nil {
+		return err
+	}
+	if len(templates) == 1 {
+		s.pace(&templates[0].flow)
+		s.frame = templates[0].frame
+		s.generator, err = loadGenerator(templates[0], &s.options.Flows[0], mixSeed(s.options.Seed, 0))
+		return err
+	}
+	if err := s.unite(templates); err != nil {
+		return err
+	}
+	for i, t := range templates {
+		g, err := loadGenerator(t, &s.options.Flows[i], mixSeed(s.options.Seed, i))
+		if err != nil {
+			return fmt.Errorf("flow %d: %w", i, err)
+		}
+		s.flows = append(s.flows, g)
+	}
+	s.generator, err = s.loadMix()
+	return err
+}
+
+// templates builds one frame of each flow.
+func (s *Source) templates() (templates []*template, err error) {
+	for i := range s.options.Flows {
+		f := &s.options.Flows[i]
+		if err := f.check(); err != nil {
+			return nil, fmt.Errorf("flow %d: %w", i, err)
+		}
+		t, err := newTemplate(f, s.device)
+		if err != nil {
+			return nil, fmt.Errorf("flow %d: %w", i, err)
+		}
+		templates = append(templates, t)
+	}
+	return templates, nil
+}
+
+// Sent is the number of packets sent so far. It may be called while the source runs.
+func (s *Source) Sent() uint64 {
+	return s.generator.sent()
+}
+
+// SentBy is the number of packets of each flow sent so far.
+func (s *Source) SentBy() []uint64 {
+	if s.flows == nil {
+		return []uint64{s.Sent()}
+	}
+	by := make([]uint64, len(s.flows))
+	for i := range s.flows {
+		by[i] = s.flows[i].sent()
+	}
+	return by
+}
+
+// Close unloads the programs. The source must not be running.
+func (s *Source) Close() error {
+	errs := []error{s.unpark(), s.generator.close()}
+	for i := range s.flows {
+		errs = append(errs, s.flows[i].close())
+	}
+	return errors.Join(errs...)
+}
+
+// Run sends until the count, the duration or ctx ends, whichever is first; the end of ctx is no error. It may be
+// called again, and sends then as much once more; one source must not run twice at the same time.
+func (s *Source) Run(ctx context.Context) error {
+	if s.options.Duration > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, s.options.Duration)
+		defer cancel()
+	}
+	done := make(chan error)
+	go func() {
+		runtime.LockOSThread() // never unlocked: the thread, with its CPU and namespace, ends with the goroutine
+		done <- s.runHere(ctx)
+	}()
+	if err := <-done; err != nil {
+		return fmt.Errorf("source at device %s: %w", s.device.Name, err)
+	}
+	return nil
+}
+
+// runHere sends on the calling thread, which must be locked. bpf_redirect finds the device in this thread's namespace.
+func (s *Source) runHere(ctx context.Context) error {
+	if err := unix.Setns(int(s.device.Host.ns.Fd()), unix.CLONE_NEWNET); err != nil {
+		return fmt.Errorf("enter network namespace: %w", err)
+	}
+	if err := pin(0, s.options.CPU); err != nil {
+		return err
+	}
+	if s.options.Urgent {
+		if err := hurry(0, urgentSource); err != nil {
+			return err
+		}
+	}
+	before := s.Sent()
+	limit := uint64(math.MaxUint64)
+	if s.options.Count > 0 {
+		limit = before + s.options.Count
+	}
+	return s.send(ctx, before, limit)
+}

@@ -1,0 +1,187 @@
+package lab
+
+import (
+	"encoding/binary"
+	"fmt"
+	"net"
+
+	"golang.org/x/sys/unix"
+)
+
+// minFrame is the shortest Ethernet frame (IEEE 802.3, 64 octets) without its check sequence.
+const minFrame = 60
+
+// headerMax is HEADER_MAX of bpf/lab.c: what of each frame is written anew.
+const headerMax = 256
+
+// As of the IANA registry of EtherTypes and protocol numbers.
+const (
+	etherIPv4 = unix.ETH_P_IP
+	etherIPv6 = unix.ETH_P_IPV6
+	etherVLAN = unix.ETH_P_8021Q
+	etherQinQ = unix.ETH_P_8021AD
+	icmpv6    = unix.IPPROTO_ICMPV6
+)
+
+// template is a frame of a flow in which everything that varies is zero, with what the generator needs to fill it in.
+type template struct {
+	frame []byte
+	flow  labRecipe
+}
+
+// newTemplate builds the frame that flow f sends from device d. The flow was checked.
+func newTemplate(f *Flow, d *Device) (*template, error) {
+	t := &template{}
+	t.ethernet(f, d)
+	l3 := len(t.frame)
+	body := t.body(f, l3)
+	t.ip(f, l3, len(body))
+	l4 := len(t.frame)
+	t.frame = append(t.frame, body...)
+	t.l4(f, l4)
+	t.addresses(f, l3)
+	t.sums(f, l3, l4)
+
+	headers := l4 + l4Length(f)
+	t.flow.Length = uint32(min(headers+len(f.Payload), headerMax))
+	t.flow.Ifindex = uint32(d.Index)
+	for len(t.frame) < minFrame {
+		t.frame = append(t.frame, 0)
+	}
+	// veth drops what is longer than MTU, Ethernet header and one tag (kernel include/linux/netdevice.h,
+	// __is_skb_forwardable, and drivers/net/veth.c, veth_xdp_xmit).
+	if most := d.MTU + 14 + 4; len(t.frame) > most {
+		return nil, fmt.Errorf("frame of %d octets: device %s with MTU %d takes %d", len(t.frame), d.Name, d.MTU, most)
+	}
+	return t, nil
+}
+
+func (t *template) ethernet(f *Flow, d *Device) {
+	pick := func(mac, fallback net.HardwareAddr) net.HardwareAddr {
+		if len(mac) == 6 {
+			return mac
+		}
+		return fallback
+	}
+	t.frame = append(t.frame, pick(f.DstMAC, d.Peer.MAC)...)
+	t.frame = append(t.frame, pick(f.SrcMAC, d.MAC)...)
+	for i, tag := range f.VLAN {
+		kind := uint16(etherVLAN)
+		if i+1 < len(f.VLAN) {
+			kind = etherQinQ
+		}
+		t.frame = be16(t.frame, kind, tag)
+	}
+	t.frame = be16(t.frame, etherType(f))
+}
+
+func etherType(f *Flow) uint16 {
+	if f.v6() {
+		return etherIPv6
+	}
+	return etherIPv4
+}
+
+func (f *Flow) v6() bool { return f.From.first().Is6() }
+
+// proto is the protocol number in the IP header.
+func (f *Flow) proto() byte {
+	switch {
+	case f.Proto == 0:
+		return byte(UDP)
+	case f.Proto == ICMP && f.v6():
+		return icmpv6
+	}
+	return byte(f.Proto)
+}
+
+// l3Length and l4Length are the lengths of the flow's headers.
+func l3Length(f *Flow) int {
+	if f.v6() {
+		return 40
+	}
+	return 20
+}
+
+func l4Length(f *Flow) int {
+	if f.Proto == TCP {
+		return 20 + len(f.Options)
+	}
+	return 8
+}
+
+// headersBefore is where the flow's L4 header begins.
+func headersBefore(f *Flow) int { return 14 + 4*len(f.VLAN) + l3Length(f) }
+
+// body returns room for the L4 header, and the payload, lengthened to reach the size asked for.
+func (t *template) body(f *Flow, l3 int) []byte {
+	body := append(make([]byte, l4Length(f)), f.Payload...)
+	if missing := f.Size - l3 - l3Length(f) - len(body); missing > 0 {
+		body = append(body, make([]byte, missing)...)
+	}
+	return body
+}
+
+func (t *template) ip(f *Flow, l3, body int) {
+	ttl := f.TTL
+	if ttl == 0 {
+		ttl = 64
+	}
+	if f.v6() {
+		t.frame = be16(t.frame, 6<<12, 0, uint16(body))
+		t.frame = append(t.frame, f.proto(), ttl)
+	} else {
+		fragment := uint16(1 << 14) // don't fragment
+		if f.Fragments {
+			fragment, t.flow.IdAt = 0, uint32(l3+4)
+		}
+		t.frame = be16(t.frame, 0x4500, uint16(20+body), 0, fragment)
+		t.frame = append(t.frame, ttl, f.proto(), 0, 0)
+	}
+	t.frame = append(t.frame, make([]byte, l3Length(f)-len(t.frame)+l3)...)
+}
+
+func (t *template) l4(f *Flow, l4 int) {
+	h := t.frame[l4:]
+	ports, check := 0, 6
+	switch f.proto() {
+	case byte(UDP):
+		binary.BigEndian.PutUint16(h[4:], uint16(len(h)))
+		t.flow.L4Zero = 0xffff
+	case byte(TCP):
+		check = 16
+		h[12], h[13] = byte(l4Length(f)/4<<4), byte(f.Flags)
+		binary.BigEndian.PutUint16(h[14:], 65535) // window
+		copy(h[20:], f.Options)
+		t.tcpNumbers(f, l4)
+	default:
+		ports, check = 4, 2
+		h[0], h[1] = f.ICMPType, f.Code
+	}
+	if !f.NoSum {
+		t.flow.L4CheckAt = uint32(l4 + check)
+	}
+	t.flow.Sport = t.field(f.SPort, l4+ports)
+	t.flow.Dport = t.field(f.DPort, l4+ports+2)
+}
+
+// tcpNumbers has sequence numbers be random, and acknowledgment numbers where there are any.
+func (t *template) tcpNumbers(f *Flow, l4 int) {
+	var mask [8]byte
+	fill := mask[:4]
+	if f.Flags&ACK != 0 {
+		fill = mask[:]
+	}
+	for i := range fill {
+		fill[i] = 0xff
+	}
+	t.flow.TcpAt, t.flow.TcpRandom = uint32(l4+4), binary.NativeEndian.Uint64(mask[:])
+}
+
+// be16 appends numbers in network byte order.
+func be16(b []byte, numbers ...uint16) []byte {
+	for _, n := range numbers {
+		b = binary.BigEndian.AppendUint16(b, n)
+	}
+	return b
+}
