@@ -61,6 +61,8 @@ static __always_inline bool is_bogon(struct frame *f)
 		if ((f->packet.proto == IPPROTO_ICMPV6 || f->packet.proto == IPPROTO_UDP) &&
 		    (src.hi >> 54 == 0xfe80 >> 6 || (!src.hi && !src.lo)))
 			return false;
+		if (src.hi == 0x0064ff9b00000000 && !(src.lo >> 32)) /* NAT64, RFC 6052 */
+			return false;
 #pragma unroll
 		for (int i = 0; i < sizeof(bogons6) / sizeof(*bogons6); i++)
 			if (in_prefix(src, &bogons6[i]))

@@ -134,7 +134,7 @@ func TestDynamicFull(t *testing.T) {
 	}
 	more := entry("192.0.2.9", 0, "")
 	err := s.Insert(more, 99)
-	if !errors.Is(err, ErrFull) || err.Error() != "inserting 192.0.2.9/32: the set is full, it holds 3 entries: raise max:" {
+	if !errors.Is(err, ErrFull) || err.Error() != "inserting 192.0.2.9/32: the set is full" {
 		t.Errorf("got %v", err)
 	}
 	if err := openDynamic(t, m).Sets[0].Insert(more, 99); !errors.Is(err, ErrFull) {
@@ -449,5 +449,27 @@ func TestDynamicMemoryErrors(t *testing.T) {
 	native.PutUint32(m.Info[infoMask:], 1<<20-1)
 	if _, err := OpenDynamic(m); err == nil || err.Error() != "record 0 of the dynamic sets is damaged" {
 		t.Errorf("got %v", err)
+	}
+}
+
+// An IPv6 address that maps an IPv4 one (RFC 4291, 2.5.5.2) is another address.
+func TestDynamicMapped(t *testing.T) {
+	d, _ := newDynamic(t, 10)
+	s := d.Sets[0]
+	if err := s.Insert(entry("192.0.2.9", 0, ""), 0); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Insert(entry("::/64", 0, ""), 0); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Insert(entry("2001:db8::1", 0, ""), 0); err != nil {
+		t.Fatal(err)
+	}
+	if !s.Contains(netip.MustParseAddr("192.0.2.9"), 1) || !s.Contains(netip.MustParseAddr("::ffff:192.0.2.9"), 1) {
+		t.Error("192.0.2.9, or what ::/64 covers, is not found")
+	}
+	s.Delete(netip.MustParsePrefix("::/64"), 1)
+	if s.Contains(netip.MustParseAddr("::ffff:192.0.2.9"), 1) {
+		t.Error("::ffff:192.0.2.9 is found as 192.0.2.9")
 	}
 }

@@ -150,6 +150,9 @@ func (s *DynamicSet) Contains(a netip.Addr, now uint32) bool {
 	}
 	list, n := s.lengths(family)
 	for _, length := range list[:n] {
+		if a.Is4In6() && length > 96 {
+			continue // such a key is that of an IPv4 prefix
+		}
 		if at, ok := s.buckets.find(key.cut(length - 1)); ok && !expired(s.buckets.meta(at), now) {
 			return true
 		}

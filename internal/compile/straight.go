@@ -42,7 +42,7 @@ func (s *straight) tests() int {
 	for _, r := range s.program.Rules {
 		n += 1 + len(r.Src) + len(r.Dst)
 		for _, m := range r.Match {
-			n += len(m.Values)
+			n += comparisons(m)
 		}
 	}
 	return n
@@ -58,7 +58,7 @@ func (s *straight) cost() float64 {
 	for _, r := range s.program.Rules {
 		ns += perRule
 		for _, m := range r.Match {
-			ns += perRange * float64(len(m.Values))
+			ns += perRange * float64(comparisons(m))
 		}
 	}
 	return ns
@@ -156,6 +156,10 @@ func (s *straight) testMask(mask asm.Register, m ir.AddrMatch, next string) {
 // testField jumps to next unless the value is in one of the ranges. found labels what follows.
 func (s *straight) testField(m ir.Match, found, next string) {
 	s.add(asm.LoadMem(asm.R1, asm.R6, xdp.FieldOffset(m.Field), asm.Word))
+	if t, ok := fewerByMask(m); ok {
+		s.add(asm.And.Imm(asm.R1, int32(t.mask)), asm.JNE.Imm(asm.R1, int32(t.value), next))
+		return
+	}
 	last := len(m.Values) - 1
 	for _, r := range m.Values[:last] {
 		s.jumpIfIn(r, found)

@@ -2,6 +2,7 @@ package datapath
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 
 	"github.com/cilium/ebpf"
@@ -11,6 +12,9 @@ import (
 
 // questionSize is the size of struct question in bpf/explain.h.
 const questionSize = 16
+
+// unanswered is no decision: no slot has that number.
+const unanswered = 0xffffffff
 
 // Answer is what a loaded program would do with a frame.
 type Answer struct {
@@ -23,6 +27,7 @@ type Answer struct {
 func Ask(prog *ebpf.Program, key uint64, frame []byte) (Answer, error) {
 	in := make([]byte, questionSize, questionSize+len(frame))
 	binary.NativeEndian.PutUint64(in, key)
+	binary.NativeEndian.PutUint32(in[8:], unanswered)
 	in = append(in, frame...)
 	out := make([]byte, len(in))
 	options := ebpf.RunOptions{
@@ -33,6 +38,9 @@ func Ask(prog *ebpf.Program, key uint64, frame []byte) (Answer, error) {
 	}
 	if _, err := prog.Run(&options); err != nil {
 		return Answer{}, fmt.Errorf("asking the loaded program: %w", err)
+	}
+	if binary.NativeEndian.Uint32(options.DataOut[8:]) == unanswered {
+		return Answer{}, errors.New("asking the loaded program: it does not know the key of the question")
 	}
 	slot, verdict := xdp.SlotAndVerdict(binary.NativeEndian.Uint32(options.DataOut[8:]))
 	return Answer{slot, verdict}, nil

@@ -11,7 +11,10 @@ var bogons = prefixes(
 	"192.0.2.0/24", "192.168.0.0/16", "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24", "224.0.0.0/4", "240.0.0.0/4",
 	"::/8", "64:ff9b:1::/48", "100::/64", "2001:db8::/32", "3fff::/20", "fc00::/7", "fe80::/10", "fec0::/10", "ff00::/8")
 
-var ipv6LinkLocal = netip.MustParsePrefix("fe80::/10")
+var (
+	ipv6LinkLocal = netip.MustParsePrefix("fe80::/10")
+	nat64         = netip.MustParsePrefix("64:ff9b::/96") // within ::/8, and globally reachable (RFC 6052)
+)
 
 func prefixes(texts ...string) []netip.Prefix {
 	list := make([]netip.Prefix, len(texts))
@@ -34,7 +37,7 @@ func inAny(list []netip.Prefix, a netip.Addr) bool {
 func (p *Packet) addresses() {
 	p.failIf(p.Src == p.Dst, Land)
 	p.failIf(inAny(invalidSources, p.Src), SourceAddress)
-	p.failIf(inAny(bogons, p.Src) && !p.startsUp(), BogonSource)
+	p.failIf(inAny(bogons, p.Src) && !nat64.Contains(p.Src) && !p.startsUp(), BogonSource)
 	proto := p.Value[Proto]
 	p.failIf(proto >= 148 && proto <= 252 || proto == 255, IPProtocol)
 }

@@ -114,6 +114,7 @@ var decodeTests = []struct{ line, fields, fails string }{
 	{"udp 127.3.2.1:40000 > 8.8.8.8:53", "", "source-address bogon-source"},
 	{"udp [ff02::1]:40000 > [2606::1]:53", "", "source-address bogon-source"},
 	{"udp [::1]:40000 > [2606::1]:53", "", "source-address bogon-source"},
+	{"udp [64:ff9b::808:808]:40000 > [2606::1]:53", "", ""},
 	{"udp [::ffff:8.8.8.8]:40000 > [2606::1]:53", "", "bogon-source"},
 	{"udp 172.31.255.255:40000 > 8.8.8.8:53", "", "bogon-source"},
 	{"udp 172.32.0.0:40000 > 8.8.8.8:53", "", ""},
