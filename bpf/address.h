@@ -27,10 +27,10 @@ static __always_inline struct address masked(struct address a, __u32 length)
 
 /* The special purpose prefixes that are not globally reachable (RFC 6890 and the IANA registries it started). */
 static const struct prefix bogons4[] = {
-	V4(0, 0, 0, 0, 8),     V4(10, 0, 0, 0, 8),      V4(100, 64, 0, 0, 10),  V4(127, 0, 0, 0, 8),
-	V4(169, 254, 0, 0, 16), V4(172, 16, 0, 0, 12),  V4(192, 0, 0, 0, 24),   V4(192, 0, 2, 0, 24),
-	V4(192, 168, 0, 0, 16), V4(198, 18, 0, 0, 15),  V4(198, 51, 100, 0, 24), V4(203, 0, 113, 0, 24),
-	V4(224, 0, 0, 0, 4),   V4(240, 0, 0, 0, 4),
+	V4(0, 0, 0, 0, 8),      V4(10, 0, 0, 0, 8),    V4(100, 64, 0, 0, 10),   V4(127, 0, 0, 0, 8),
+	V4(169, 254, 0, 0, 16), V4(172, 16, 0, 0, 12), V4(192, 0, 0, 0, 24),    V4(192, 0, 2, 0, 24),
+	V4(192, 168, 0, 0, 16), V4(198, 18, 0, 0, 15), V4(198, 51, 100, 0, 24), V4(203, 0, 113, 0, 24),
+	V4(224, 0, 0, 0, 4),    V4(240, 0, 0, 0, 4),
 };
 
 static const struct prefix bogons6[] = {

@@ -60,25 +60,26 @@ static __always_inline __u64 opaque(__u64 value)
  * Notes that a packet fails a check, enabled or not: to ask first would cost every packet more than the conditions do.
  * What is not enabled is struck out at the end.
  */
-#define fail_if(failed, check, condition)                                  \
-	do {                                                               \
-		if (condition)                                             \
-			(failed) = opaque((failed) | BIT(check));          \
+#define fail_if(failed, check, condition)                         \
+	do {                                                      \
+		if (condition)                                    \
+			(failed) = opaque((failed) | BIT(check)); \
 	} while (0)
 
 /* Whether a check is enabled, to be asked before a condition that is dear. */
 #define enabled(check) (enabled_checks & BIT(check))
 
-/* The number of the lowest bit that is set. BPF has no such instruction. */
+/* The bits that are set, by halves (Hacker's Delight, 5-1). BPF has no such instruction. */
+static __always_inline __u32 population(__u64 x)
+{
+	x -= (x >> 1) & 0x5555555555555555;
+	x = (x & 0x3333333333333333) + ((x >> 2) & 0x3333333333333333);
+	x = (x + (x >> 4)) & 0x0f0f0f0f0f0f0f0f;
+	return (x * 0x0101010101010101) >> 56;
+}
+
+/* The number of the lowest bit that is set: so many bits are below it (5-4). */
 static __always_inline __u32 lowest_bit(__u64 bits)
 {
-	__u32 n = 0;
-
-	bits &= -bits;
-	for (__u32 step = 32; step; step >>= 1)
-		if (bits >> step) {
-			bits >>= step;
-			n += step;
-		}
-	return n;
+	return population((bits & -bits) - 1);
 }

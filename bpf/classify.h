@@ -10,16 +10,16 @@
  * cost a call or a bounds check. Their sizes are the policy's: the loader sets them, so here they are small, and
  * table() keeps the compiler from knowing so. The masks and shifts below are constants to the verifier.
  */
-__u64 filter4[8] SEC(".data.filter4");      /* a bit per block of 2^filter4_shift addresses: any class but 0? */
-__u64 index4[8] SEC(".data.index4");        /* per 32 blocks of /24: which have a line, and where lines start */
-__u16 background4[8] SEC(".data.back4");    /* per /16: the class of its /24s without a line */
-__u64 filter6[8] SEC(".data.filter6");      /* a bit per hash of a /32: any prefix there? */
+__u64 filter4[8] SEC(".data.filter4");   /* a bit per block of 2^filter4_shift addresses: any class but 0? */
+__u64 index4[8] SEC(".data.index4");     /* per 32 blocks of /24: which have a line, and where lines start */
+__u16 background4[8] SEC(".data.back4"); /* per /16: the class of its /24s without a line */
+__u64 filter6[8] SEC(".data.filter6");   /* a bit per hash of a /32: any prefix there? */
 
-#define table(global)                                     \
-	({                                                \
-		typeof(&(global)[0]) start = (global);    \
-		asm("" : "+r"(start));                    \
-		start;                                    \
+#define table(global)                                  \
+	({                                             \
+		typeof(&(global)[0]) start = (global); \
+		asm("" : "+r"(start));                 \
+		start;                                 \
 	})
 
 const volatile __u32 filter4_shift;
@@ -99,15 +99,6 @@ struct {
 	__type(key, __u32);
 	__type(value, struct bucket);
 } buckets6 SEC(".maps");
-
-/* The bits that are set, by halves (Hacker's Delight, 5-1). BPF has no such instruction. */
-static __always_inline __u32 population(__u32 x)
-{
-	x -= (x >> 1) & 0x55555555;
-	x = (x & 0x33333333) + ((x >> 2) & 0x33333333);
-	x = (x + (x >> 4)) & 0x0f0f0f0f;
-	return (x * 0x01010101) >> 24;
-}
 
 static __always_inline __u32 class_in_line(struct line *line, __u32 addr)
 {

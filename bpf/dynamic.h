@@ -16,8 +16,8 @@ struct dynamic_info {
 	__u32 mask; /* its buckets, a power of two, less 1 */
 	__u32 capacity;
 	__u32 entries;
-	__u8 count[2];                      /* how many lengths are in use, IPv4 and IPv6 */
-	__u8 lengths[2][DYNAMIC_LENGTHS];   /* prefix length + 1, in the 128-bit form */
+	__u8 count[2];                    /* how many lengths are in use, IPv4 and IPv6 */
+	__u8 lengths[2][DYNAMIC_LENGTHS]; /* prefix length + 1, in the 128-bit form */
 	__u8 reserved[22];
 };
 

@@ -29,9 +29,9 @@ struct icmp_header {
  */
 static __always_inline bool tcp_flags_valid(__u32 flags)
 {
-	const __u64 valid = FLAGS(TCP_SYN) | FLAGS(TCP_SYN | TCP_URG) | FLAGS(TCP_SYN | TCP_ACK) |
-			    FLAGS(TCP_RST) | FLAGS(TCP_RST | TCP_ACK) | FLAGS(TCP_FIN | TCP_ACK) |
-			    FLAGS(TCP_FIN | TCP_ACK | TCP_URG) | FLAGS(TCP_ACK) | FLAGS(TCP_ACK | TCP_URG);
+	const __u64 valid = FLAGS(TCP_SYN) | FLAGS(TCP_SYN | TCP_URG) | FLAGS(TCP_SYN | TCP_ACK) | FLAGS(TCP_RST) |
+			    FLAGS(TCP_RST | TCP_ACK) | FLAGS(TCP_FIN | TCP_ACK) | FLAGS(TCP_FIN | TCP_ACK | TCP_URG) |
+			    FLAGS(TCP_ACK) | FLAGS(TCP_ACK | TCP_URG);
 
 	return valid >> (flags & 0x3f) & 1;
 }
@@ -176,8 +176,7 @@ static __always_inline void parse_icmp(struct cursor *c, struct frame *f)
 	f->packet.icmp = (v6 ? ICMP_V6 : 0) | icmp->type << 8 | icmp->code;
 	fail_if(f->failed, CHECK_ICMP_TYPE, !v6 && is_obsolete_icmp(icmp->type));
 	fail_if(f->failed, CHECK_ICMP_LARGE, icmp->type == (v6 ? 128 : 8) && f->packet.length > 1024);
-	fail_if(f->failed, CHECK_ND_HOP_LIMIT,
-		v6 && icmp->type >= 133 && icmp->type <= 137 && f->packet.ttl != 255);
+	fail_if(f->failed, CHECK_ND_HOP_LIMIT, v6 && icmp->type >= 133 && icmp->type <= 137 && f->packet.ttl != 255);
 }
 
 static __always_inline void parse_l4(struct xdp_md *ctx, struct cursor *c, struct frame *f)

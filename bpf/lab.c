@@ -27,7 +27,7 @@ enum choice {
  * vary; base has those bits clear. */
 struct address {
 	__u32 choice;
-	__u32 at; /* offset in the frame */
+	__u32 at;      /* offset in the frame */
 	__u32 entries; /* of the list */
 	__u32 base[4];
 	__u32 mask[4];
@@ -47,19 +47,19 @@ struct recipe {
 	__u32 words;   /* of an address: 1 for IPv4, 4 for IPv6 */
 	struct address source, destination;
 	struct field16 sport, dport;
-	__u64 tcp_random;   /* mask of the random bits in sequence and acknowledgment number */
-	__u32 tcp_at;       /* where these two are */
-	__u32 id_at;        /* IPv4 identification, random; 0: as in the template */
-	__u32 ip_check_at;  /* 0: no IPv4 header */
-	__u32 ip_sum;       /* of the template's IPv4 header */
-	__u32 l4_check_at;  /* 0: left as it is in the template */
-	__u32 l4_zero;      /* written for a checksum of 0, which to UDP means "none" (RFC 768) */
-	__u32 l4_sum;       /* of the template's L4 header, payload and pseudo header */
-	__u32 l4_pseudo;    /* whether the checksum covers the addresses: all but ICMP over IPv4 */
+	__u64 tcp_random;  /* mask of the random bits in sequence and acknowledgment number */
+	__u32 tcp_at;      /* where these two are */
+	__u32 id_at;       /* IPv4 identification, random; 0: as in the template */
+	__u32 ip_check_at; /* 0: no IPv4 header */
+	__u32 ip_sum;      /* of the template's IPv4 header */
+	__u32 l4_check_at; /* 0: left as it is in the template */
+	__u32 l4_zero;     /* written for a checksum of 0, which to UDP means "none" (RFC 768) */
+	__u32 l4_sum;      /* of the template's L4 header, payload and pseudo header */
+	__u32 l4_pseudo;   /* whether the checksum covers the addresses: all but ICMP over IPv4 */
 	/* Pacing, in 1/256 ns; interval 0: none. */
-	__u64 interval;     /* between packets */
-	__u64 gap;          /* at least this between packets, also when catching up */
-	__u64 lag;          /* packets later than this are given up, not caught up with */
+	__u64 interval; /* between packets */
+	__u64 gap;      /* at least this between packets, also when catching up */
+	__u64 lag;      /* packets later than this are given up, not caught up with */
 };
 
 const volatile struct recipe flow = {};
@@ -74,7 +74,7 @@ __u64 limit = 0; /* packets to send; user space may lower it at any time */
 __u64 sent = 0;
 __u64 next_due = 0; /* 1/256 ns on the monotonic clock, like not_before */
 __u64 not_before = 0;
-__u64 seed = 1;     /* never 0 */
+__u64 seed = 1; /* never 0 */
 __u64 source_position = 0;
 __u64 destination_position = 0;
 
@@ -189,7 +189,8 @@ static __always_inline __u32 address_word(const volatile struct address *a, __u3
 }
 
 /* write_word writes word i of an address, from the list if there is one, and returns it. */
-static __always_inline __u64 write_word(void *data, const volatile struct address *a, __u32 *list, __u32 i, __u64 position)
+static __always_inline __u64 write_word(void *data, const volatile struct address *a, __u32 *list, __u32 i,
+					__u64 position)
 {
 	__u32 words = flow.words, word;
 

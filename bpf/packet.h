@@ -35,7 +35,7 @@ struct packet {
 	__u32 fragment;
 	__u32 vlan;
 
-	__u32 src_class;   /* what the address tables say of the addresses */
+	__u32 src_class; /* what the address tables say of the addresses */
 	__u32 dst_class;
 	__u32 src_dynamic; /* the dynamic sets that have them, a bit each */
 	__u32 dst_dynamic;

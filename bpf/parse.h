@@ -15,7 +15,7 @@ enum {
 /* The place in the frame. left is how much of the packet follows pos, as its IP header says. */
 struct cursor {
 	void *pos;
-	void *end; /* of the frame's linear part */
+	void *end;    /* of the frame's linear part */
 	__u32 linear; /* octets of that part */
 	__u32 left;
 };
