@@ -1,0 +1,73 @@
+# Floodwall's tasks. Each installs what it lacks on Debian (scripts/setup); building needs only Go.
+
+PREFIX  ?= /usr/local
+DESTDIR ?=
+GO      := scripts/go
+VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+SUDO    := $(if $(filter-out 0,$(shell id -u)),sudo)
+
+# What the binary is made of. A commit may change its version and nothing else.
+SOURCES := go.mod go.sum $(wildcard .git/logs/HEAD) \
+	$(shell find cmd policy internal -type f -not -name '*_test.go' -not -path '*/testdata/*' 2>/dev/null)
+
+export PATH := $(PATH):/usr/sbin:/sbin
+.DELETE_ON_ERROR:
+.PHONY: help build demo test test-long test-unprivileged bench generate format lint install clean
+
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-18s %s\n", $$1, $$2 }' Makefile
+
+build: floodwall ## Build the static binary ./floodwall
+
+floodwall: $(SOURCES)
+	@scripts/setup build
+	CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false -ldflags '-s -w -X main.version=$(VERSION)' -o $@ ./cmd/floodwall
+
+demo: floodwall ## Show a web server under a flood, without and with Floodwall
+	@scripts/setup demo
+	$(SUDO) ./floodwall demo
+
+bench: floodwall ## Measure on this machine; EXPERIMENTS="drop sets" chooses
+	@scripts/setup bench
+	$(SUDO) ./floodwall bench $(EXPERIMENTS)
+
+test: ## Run all tests, as root (or with sudo); none may be skipped
+	@scripts/test -timeout 20m
+
+test-long: ## The same with the long runs: more random cases, more kills, more swaps
+	@FLOODWALL_LONG=1 scripts/test -timeout 6h
+
+test-unprivileged: ## Run the tests that need neither root nor tools; the others are skipped
+	@scripts/setup build
+	env -u FLOODWALL_TEST_ROOT $(GO) test ./...
+
+generate: ## Make the committed generated files anew: the compiled C and its Go side
+	@scripts/setup build generate
+	$(GO) generate ./...
+
+format: ## Format the Go and the C
+	@scripts/setup build lint
+	$$($(GO) env GOROOT)/bin/gofmt -w cmd internal policy
+	clang-format-19 -i bpf/*.c bpf/*.h
+
+lint: ## Check format, vet, staticcheck and the rules of this project
+	@scripts/setup build lint
+	@scripts/lint
+
+# The man pages and completions come from the command's own definitions.
+build/share: floodwall
+	rm -rf $@ $@.new
+	mkdir -p $@.new/man $@.new/bash-completion/completions $@.new/zsh/site-functions $@.new/fish/vendor_completions.d
+	./floodwall man $@.new/man
+	./floodwall completion bash >$@.new/bash-completion/completions/floodwall
+	./floodwall completion zsh >$@.new/zsh/site-functions/_floodwall
+	./floodwall completion fish >$@.new/fish/vendor_completions.d/floodwall.fish
+	mv $@.new $@
+
+install: floodwall build/share ## Install binary, man pages and completions under PREFIX, below DESTDIR
+	install -D -m 755 floodwall '$(DESTDIR)$(PREFIX)/bin/floodwall'
+	cd build/share && for f in man/*.[1-8]; do install -D -m 644 "$$f" "$(DESTDIR)$(PREFIX)/share/man/man$${f##*.}/$${f##*/}"; done
+	cd build/share && for f in *sh*/*/*; do install -D -m 644 "$$f" "$(DESTDIR)$(PREFIX)/share/$$f"; done
+
+clean: ## Remove what was built
+	rm -rf floodwall build

@@ -1,0 +1,127 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/floodwall/floodwall/internal/bench"
+)
+
+func init() { commands = append(commands, benchCommand) }
+
+// benchFlags are the flags of bench.
+type benchFlags struct {
+	options  bench.Options
+	out      string
+	markdown bool
+	strict   bool
+}
+
+func benchCommand(e *env) *cobra.Command {
+	var f benchFlags
+	c := &cobra.Command{
+		Use:     "bench [EXPERIMENT...]",
+		Short:   "measure what dropping packets costs on this machine",
+		Long:    benchLong(),
+		Example: "  floodwall bench\n  floodwall bench drop --quick\n  floodwall bench sets --list blocked.txt",
+		Args:    knownExperiments,
+		RunE:    func(c *cobra.Command, args []string) error { return e.bench(c, args, &f) },
+	}
+	for _, x := range bench.Experiments {
+		c.ValidArgs = append(c.ValidArgs, x.Name)
+	}
+	flags := c.Flags()
+	flags.IntVar(&f.options.Rounds, "rounds", 0, "`number` of measurements of each row, in turn with the others (default 5, with --quick 2)")
+	flags.DurationVar(&f.options.Window, "window", 0, "`time` of one measurement (default 500ms, with --quick 100ms)")
+	flags.BoolVar(&f.options.Quick, "quick", false, "short and small: whether it works, not how fast it is")
+	flags.BoolVar(&f.options.All, "all", false, "also what takes minutes: the slow tools with 10 million addresses")
+	flags.IntSliceVar(&f.options.Sizes, "size", nil, "`numbers` of random addresses for sets (default 1000,100000,1000000,10000000)")
+	flags.StringVar(&f.options.List, "list", "", "`file` of addresses for sets, in place of random ones")
+	flags.StringVar(&f.out, "out", "", "`directory` for report.json, bench.txt and tables.txt (default bench/TIME in the state directory)")
+	flags.BoolVar(&f.markdown, "markdown", false, "print the tables in Markdown")
+	flags.BoolVar(&f.strict, "strict", false, "exit with 1 when a bar is missed")
+	e.jsonFlag(c)
+	return c
+}
+
+// benchLong lists the experiments.
+func benchLong() string {
+	var b strings.Builder
+	b.WriteString("Bench measures on this machine, with real packets in network namespaces that vanish with it, what\n" +
+		"Floodwall costs, beside the limits that no program can pass and the tools that do the same.\n\nexperiments:\n")
+	for _, x := range bench.Experiments {
+		fmt.Fprintf(&b, "  %-9s %s\n", x.Name, x.Doc)
+	}
+	return strings.TrimRight(b.String(), "\n")
+}
+
+// knownExperiments wants names of experiments.
+func knownExperiments(c *cobra.Command, args []string) error {
+	if unknown := bench.Unknown(args); unknown != "" {
+		return usagef(c, "the experiments are "+strings.Join(c.ValidArgs, ", "), "unknown experiment %q", unknown)
+	}
+	return nil
+}
+
+func (e *env) bench(c *cobra.Command, args []string, f *benchFlags) error {
+	if err := f.check(c); err != nil {
+		return err
+	}
+	if !privileged() {
+		return &privilegeError{commandLine: e.commandLine}
+	}
+	f.options.Progress = e.stderr
+	report, stopped := bench.Run(c.Context(), args, f.options)
+	if report == nil {
+		return stopped
+	}
+	if err := e.printReport(report, f); err != nil {
+		return err
+	}
+	if stopped != nil {
+		return stopped
+	}
+	missed := report.Missed()
+	if len(missed) > 0 && f.strict {
+		return fmt.Errorf("%s of %d missed, the first: %s %s", things(len(missed), "bar", "bars"), report.Bars(), missed[0].Name, missed[0])
+	}
+	return nil
+}
+
+// check finds numbers that nothing can be measured with.
+func (f *benchFlags) check(c *cobra.Command) error {
+	o := f.options
+	switch {
+	case o.Rounds < 0:
+		return usagef(c, "1 is the least", "flag --rounds: must be positive, got %d", o.Rounds)
+	case o.Window < 0 || o.Window > time.Hour:
+		return usagef(c, "500ms is usual", "flag --window: must be positive and at most an hour, got %v", o.Window)
+	}
+	for _, n := range o.Sizes {
+		if n < 1 || n > bench.MaxSize {
+			return usagef(c, "write one or more, as in 1000,1000000", "flag --size: must be 1 to %s, got %d", count(bench.MaxSize), n)
+		}
+	}
+	return nil
+}
+
+// printReport saves the report and prints it.
+func (e *env) printReport(r *bench.Report, f *benchFlags) error {
+	dir := f.out
+	if dir == "" {
+		dir = filepath.Join(e.state, "bench", r.Time.Format("20060102T150405Z"))
+	}
+	saved := r.Save(dir)
+	if saved == nil {
+		e.note("results are in " + dir)
+	}
+	if e.json {
+		return errors.Join(r.WriteJSON(e.stdout), saved)
+	}
+	return errors.Join(r.WriteTables(e.stdout, f.markdown), saved)
+}

@@ -1,0 +1,133 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/floodwall/floodwall/internal/control"
+)
+
+// blockFlags are the flags of block.
+type blockFlags struct {
+	set, why, duration string
+	force              bool
+}
+
+func blockCommand(e *env) *cobra.Command {
+	var f blockFlags
+	c := &cobra.Command{
+		Use:   "block PREFIX...",
+		Short: "put addresses into a dynamic set, at once",
+		Long: "Block puts addresses, prefixes and ranges into a dynamic set of the policy that runs. With - it reads them from\n" +
+			"standard input, one a line, as long as that lasts; what follows a blank, comma, # or ; on a line is ignored.",
+		Example: "  floodwall block 198.51.100.7 203.0.113.0/24 --for 1h --why 'ssh guessing'\n" +
+			"  detector | floodwall block -",
+		Args: prefixes,
+		RunE: func(c *cobra.Command, args []string) error { return block(c.Context(), e, args, f) },
+	}
+	c.Flags().StringVar(&f.duration, "for", "", "how `long`, as 90s, 15m, 1h, 7d or forever; the set's timeout if not said")
+	c.Flags().StringVar(&f.set, "set", "", "the dynamic `set`; the only one, or bans, if not said")
+	c.Flags().StringVar(&f.why, "why", "", "the reason, a `text` of up to 64 octets that blocked lists")
+	c.Flags().BoolVar(&f.force, "force", false, "block even the address of this SSH session")
+	e.jsonFlag(c)
+	return c
+}
+
+// prefixes wants one prefix at least.
+func prefixes(c *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return usagef(c, "name addresses, prefixes or ranges, or - to read them from standard input", "missing argument: want PREFIX")
+	}
+	return nil
+}
+
+func block(ctx context.Context, e *env, args []string, f blockFlags) error {
+	ban := control.Ban{Why: f.why}
+	var err error
+	if ban.For, err = banTime(f.duration); err != nil {
+		return err
+	}
+	if len(f.why) > maxWhy {
+		e.warning(fmt.Sprintf("--why is longer than %d octets: the rest is cut", maxWhy))
+	}
+	in, err := e.instance()
+	if err != nil {
+		return err
+	}
+	change := &change{env: e, verb: "blocked", preposition: "in"}
+	if !f.force {
+		change.sessions = control.Sessions()
+	}
+	change.do = func(ctx context.Context, list []netip.Prefix) (control.Fill, error) {
+		bans := make([]control.Ban, len(list))
+		for i, p := range list {
+			bans[i] = ban
+			bans[i].Prefix = p
+		}
+		return in.Block(ctx, f.set, bans)
+	}
+	return change.run(ctx, args)
+}
+
+// maxWhy is how much of a reason a dynamic set keeps, in octets.
+const maxWhy = 64
+
+// banTime reads --for: what time.ParseDuration reads, behind days if there are any; 0 when it is not given.
+func banTime(text string) (time.Duration, error) {
+	switch text {
+	case "":
+		return 0, nil
+	case "forever":
+		return control.Forever, nil
+	}
+	bad := &hinted{fmt.Errorf("--for %q is not a time of at least a second", text), "write it as 90s, 15m, 1h, 7d, 1d12h, or forever"}
+	var sum time.Duration
+	rest := text
+	if days, behind, ok := strings.Cut(text, "d"); ok {
+		n, err := strconv.ParseUint(days, 10, 16)
+		if err != nil {
+			return 0, bad
+		}
+		sum, rest = time.Duration(n)*24*time.Hour, behind
+	}
+	if rest != "" {
+		d, err := time.ParseDuration(rest)
+		if err != nil || d < 0 {
+			return 0, bad
+		}
+		sum += d
+	}
+	if sum < time.Second {
+		return 0, bad
+	}
+	return sum, nil
+}
+
+// hinted is an error with a hint.
+type hinted struct {
+	error
+	hint string
+}
+
+// Hint is what helps.
+func (h *hinted) Hint() string { return h.hint }
+
+// Unwrap is the error alone.
+func (h *hinted) Unwrap() error { return h.error }
+
+// guardSessions keeps the operator from blocking himself.
+func guardSessions(sessions []control.Session, p netip.Prefix) error {
+	for _, s := range sessions {
+		if p.Contains(s.Client.Addr()) {
+			return &hinted{fmt.Errorf("%s is where this SSH session comes from: not blocked", prefixText(p)),
+				"use --force if that is meant"}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,46 @@
+package main
+
+import (
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/floodwall/floodwall/internal/control"
+)
+
+func blockedCommand(e *env) *cobra.Command {
+	var set string
+	c := &cobra.Command{
+		Use:   "blocked",
+		Short: "list what is blocked, and for how long",
+		Args:  none,
+		RunE:  func(*cobra.Command, []string) error { return blocked(e, set) },
+	}
+	c.Flags().StringVar(&set, "set", "", "only this `set`")
+	e.jsonFlag(c)
+	return c
+}
+
+func blocked(e *env, set string) error {
+	in, err := e.instance()
+	if err != nil {
+		return err
+	}
+	list, err := in.Blocked(set)
+	if err != nil {
+		return err
+	}
+	if e.json {
+		return e.printJSON(append([]control.Blocked{}, list...))
+	}
+	t := newTable("prefix", "set", "left", "why")
+	for _, b := range list {
+		left := "forever"
+		if b.Expires != nil {
+			left = span(time.Duration(*b.Expires * float64(time.Second)))
+		}
+		t.row(prefixText(b.Prefix), b.Set, left, b.Why)
+	}
+	e.table(t)
+	return nil
+}

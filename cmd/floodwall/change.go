@@ -1,0 +1,235 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/floodwall/floodwall/internal/addrs"
+	"github.com/floodwall/floodwall/internal/control"
+	"github.com/floodwall/floodwall/internal/datapath"
+)
+
+// change is a block or unblock.
+type change struct {
+	*env
+	verb, preposition string
+	sessions          []control.Session // of the operator, not to be touched
+	do                func(context.Context, []netip.Prefix) (control.Fill, error)
+
+	lined    bool           // errors name the line
+	waiting  []netip.Prefix // read and not yet changed
+	lines    []int          // where they came from
+	fill     control.Fill
+	changed  int
+	refused  int
+	fullSaid bool
+	hinted   string // the last hint
+}
+
+// Entries that are read from a stream are changed in batches, since each batch costs a lock and an opening of the set:
+// when so many are waiting, or the first of them has waited so long.
+const (
+	batchEntries = 32768
+	batchWait    = 50 * time.Millisecond
+)
+
+// mostReported is how many bad lines of a stream are reported one by one.
+const mostReported = 20
+
+// changeReport is the answer of block and unblock as JSON.
+type changeReport struct {
+	Set      string `json:"set"`
+	Changed  int    `json:"changed"`
+	Refused  int    `json:"refused"`
+	Entries  int    `json:"entries"`
+	Capacity int    `json:"capacity"`
+}
+
+func (c *change) run(ctx context.Context, args []string) (err error) {
+	if slices.Contains(args, "-") {
+		err = c.stream(ctx, args)
+	} else {
+		err = c.arguments(ctx, args)
+	}
+	if err != nil && !errors.Is(err, context.Canceled) {
+		return err
+	}
+	if c.refused > mostReported {
+		c.report(fmt.Errorf("and %s", things(c.refused-mostReported, "more", "more")))
+	}
+	if printErr := c.summary(); printErr != nil {
+		return printErr
+	}
+	if err == nil && c.refused > 0 {
+		return errFailed
+	}
+	return err
+}
+
+func (c *change) summary() error {
+	if c.json {
+		return c.printJSON(changeReport{c.fill.Set, c.changed, c.refused, c.fill.Entries, c.fill.Capacity})
+	}
+	c.println("%s %s %s %s, which holds %s of %s", c.verb, things(c.changed, "entry", "entries"), c.preposition, c.fill.Set,
+		count(c.fill.Entries), count(c.fill.Capacity))
+	return nil
+}
+
+// arguments changes what the command line names. When any of it cannot be read, nothing is changed.
+func (c *change) arguments(ctx context.Context, args []string) error {
+	var errs []error
+	for i, a := range args {
+		list, err := c.entry([]byte(a))
+		if err == nil && list == nil {
+			err = fmt.Errorf("not an address, prefix or range: %q", a)
+		}
+		errs = append(errs, err)
+		c.add(i+1, list)
+	}
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	return c.flush(ctx)
+}
+
+// entry reads the entry of a line, and refuses what the operator's session depends on.
+func (c *change) entry(line []byte) ([]netip.Prefix, error) {
+	list, err := addrs.ParseLine(line)
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range list {
+		if err := guardSessions(c.sessions, p); err != nil {
+			return nil, err
+		}
+	}
+	return list, nil
+}
+
+func (c *change) add(line int, list []netip.Prefix) {
+	for _, p := range list {
+		c.waiting, c.lines = append(c.waiting, p), append(c.lines, line)
+	}
+}
+
+// parsed is a line of a stream.
+type parsed struct {
+	number int
+	list   []netip.Prefix
+	err    error
+	last   bool // err, or the end of the stream, came in its place
+}
+
+// stream changes what standard input names, line by line, until that ends.
+func (c *change) stream(ctx context.Context, args []string) error {
+	if len(args) > 1 {
+		return &hinted{errors.New("- stands for standard input, and goes with no other argument"), "leave - or the others out"}
+	}
+	if err := c.flush(ctx); err != nil { // of nothing: it tells whether there is a set at all
+		return err
+	}
+	c.lined = true
+	lines := make(chan parsed, 1024)
+	go c.read(ctx, lines)
+	var due <-chan time.Time
+	for {
+		select {
+		case l := <-lines:
+			if l.last {
+				return errors.Join(c.flush(ctx), l.err)
+			}
+			c.take(l)
+			if due == nil && len(c.waiting) > 0 {
+				due = time.After(batchWait)
+			}
+			if len(c.waiting) < batchEntries {
+				continue
+			}
+		case <-due:
+		case <-ctx.Done():
+			return errors.Join(c.flush(context.WithoutCancel(ctx)), ctx.Err())
+		}
+		due = nil
+		if err := c.flush(ctx); errors.Is(err, datapath.ErrLocked) {
+			c.warning(err.Error() + ": " + things(len(c.waiting), "entry waits", "entries wait"))
+			due = time.After(batchWait)
+		} else if err != nil {
+			return err
+		}
+	}
+}
+
+// take adds a line to what is waiting, or reports it.
+func (c *change) take(l parsed) {
+	if l.err != nil {
+		c.refuse(fmt.Sprintf("line %d: ", l.number), l.err)
+	}
+	c.add(l.number, l.list)
+}
+
+// read sends the lines of standard input, and ends with ctx.
+func (c *change) read(ctx context.Context, to chan<- parsed) {
+	send := func(l parsed) bool {
+		select {
+		case to <- l:
+			return true
+		case <-ctx.Done():
+			return false
+		}
+	}
+	in := bufio.NewScanner(c.stdin)
+	n := 1
+	for ; in.Scan(); n++ {
+		list, err := c.entry(in.Bytes())
+		if (list != nil || err != nil) && !send(parsed{number: n, list: list, err: err}) {
+			return
+		}
+	}
+	err := in.Err()
+	if err != nil && err != io.EOF {
+		err = fmt.Errorf("line %d: %w", n, err)
+	}
+	send(parsed{err: err, last: true})
+}
+
+// flush changes what is waiting.
+func (c *change) flush(ctx context.Context) error {
+	fill, err := c.do(ctx, c.waiting)
+	var refused control.Refusals
+	if err != nil && !errors.As(err, &refused) {
+		return err
+	}
+	for _, r := range refused {
+		place := ""
+		if c.lined {
+			place = fmt.Sprintf("line %d: ", c.lines[r.Index])
+		}
+		c.refuse(place, r.Err)
+	}
+	c.changed += fill.Changed
+	c.fill = fill
+	c.waiting, c.lines = c.waiting[:0], c.lines[:0]
+	if w := fill.Warning(); w != "" && !c.fullSaid && c.verb == "blocked" {
+		c.fullSaid = true
+		c.warning(w)
+	}
+	return nil
+}
+
+// refuse reports an entry that was not changed.
+func (c *change) refuse(place string, err error) {
+	if c.refused++; c.refused > mostReported {
+		return
+	}
+	c.stderrLine("error", place+message(err))
+	if h := hint(err); h != c.hinted { // a full set says the same for each
+		c.stderrLine("hint", h)
+		c.hinted = h
+	}
+}

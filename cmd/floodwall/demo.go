@@ -1,0 +1,82 @@
+package main
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/floodwall/floodwall/internal/demo"
+)
+
+func init() { commands = append(commands, demoCommand) }
+
+// demoFlags are the flags of demo.
+type demoFlags struct {
+	options demo.Options
+	rate    string
+}
+
+func demoCommand(e *env) *cobra.Command {
+	var f demoFlags
+	c := &cobra.Command{
+		Use:   "demo [--duration D] [--rate PPS] [--list FILE] [--json]",
+		Short: "show a web server under a flood, without and with Floodwall",
+		Long: "Demo sends a flood of real packets at a real web server, in network namespaces that vanish with it, and\n" +
+			"shows what the server's clients get: without attack, under the flood, and when a policy is applied.",
+		Example: "  floodwall demo\n  floodwall demo --rate 1.5M --list blocked.txt",
+		Args:    none,
+		RunE:    func(c *cobra.Command, _ []string) error { return e.demo(c, &f) },
+	}
+	e.jsonFlag(c)
+	c.Flags().DurationVar(&f.options.Duration, "duration", 6*time.Second, "`time` of each of the three phases")
+	c.Flags().StringVar(&f.rate, "rate", "", "`packets` per second of the flood, as in 1.5M; by default, what fits this machine")
+	c.Flags().StringVar(&f.options.List, "list", "", "`file` of bad addresses, which send part of the flood; by default, a made-up one")
+	return c
+}
+
+func (e *env) demo(c *cobra.Command, f *demoFlags) (err error) {
+	if f.options.Rate, err = packetRate(f.rate); err != nil {
+		return usagef(c, "write a number, as in 800000, 800k or 1.5M", "flag --rate: %v", err)
+	}
+	if f.options.Duration < time.Second {
+		return usagef(c, "requests have a second to be answered", "flag --duration: must be at least 1s, got %v", f.options.Duration)
+	}
+	if !privileged() {
+		return &privilegeError{commandLine: e.commandLine}
+	}
+	summary, err := demo.Run(c.Context(), f.options, demo.NewViewer(e.stderr, e.getenv))
+	if err != nil {
+		return err
+	}
+	if e.json {
+		err = e.printJSON(summary)
+	} else {
+		e.text(summary.Text(demo.Width(e.stdout)))
+	}
+	if trouble := summary.Trouble(); trouble != nil && err == nil {
+		return trouble
+	}
+	return err
+}
+
+// packetRate reads a rate in packets per second, with k or M for thousands and millions; "" is 0.
+func packetRate(text string) (float64, error) {
+	if text == "" {
+		return 0, nil
+	}
+	number, unit := text, 1.0
+	for suffix, u := range map[string]float64{"k": 1e3, "M": 1e6} {
+		if n, ok := strings.CutSuffix(text, suffix); ok {
+			number, unit = n, u
+		}
+	}
+	rate, err := strconv.ParseFloat(number, 64)
+	if err != nil || !(rate > 0) || math.IsInf(rate, 0) {
+		return 0, fmt.Errorf("want a positive number of packets per second, got %q", text)
+	}
+	return rate * unit, nil
+}

@@ -1,0 +1,68 @@
+package main
+
+import (
+	"context"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/floodwall/floodwall/internal/control"
+	"github.com/floodwall/floodwall/internal/datapath"
+)
+
+// env is what a command has of the world around it.
+type env struct {
+	ui
+	stdin       io.Reader
+	getenv      func(string) string
+	commandLine []string
+
+	bpffs string // --bpffs
+	state string // --state
+	json  bool   // --json
+}
+
+// defaultState is where results and measurements are kept.
+const defaultState = "/var/lib/floodwall"
+
+// globalFlags adds the flags that every command takes.
+func (e *env) globalFlags(root *cobra.Command) {
+	f := root.PersistentFlags()
+	f.StringVar(&e.bpffs, "bpffs", datapath.DefaultDir, "`directory` of this instance in the BPF file system")
+	f.StringVar(&e.state, "state", defaultState, "`directory` for results and measurements")
+}
+
+// jsonFlag adds --json to a command.
+func (e *env) jsonFlag(c *cobra.Command) {
+	c.Flags().BoolVar(&e.json, "json", false, "print JSON")
+}
+
+// instance is the Floodwall that the flags name. It is an error when this process lacks the rights to reach it.
+func (e *env) instance() (control.Instance, error) {
+	if !privileged() {
+		return control.Instance{}, &privilegeError{commandLine: e.commandLine}
+	}
+	return control.Instance{Dir: e.bpffs}, nil
+}
+
+// interruptible returns fn's result, or ctx's error as soon as ctx ends. fn must be harmless to abandon: the process
+// ends soon after.
+func interruptible[T any](ctx context.Context, fn func() (T, error)) (result T, err error) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		result, err = fn()
+	}()
+	select {
+	case <-done:
+		return result, err
+	case <-ctx.Done():
+		var none T
+		return none, ctx.Err()
+	}
+}
+
+// compiled reads and lowers a policy file.
+func (e *env) compiled(ctx context.Context, file string) (*control.Compiled, error) {
+	return interruptible(ctx, func() (*control.Compiled, error) { return control.Compile(file) })
+}

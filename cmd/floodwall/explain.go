@@ -1,0 +1,85 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/floodwall/floodwall/internal/control"
+	"github.com/floodwall/floodwall/internal/packet"
+)
+
+func explainCommand(e *env) *cobra.Command {
+	var live bool
+	c := &cobra.Command{
+		Use:   "explain POLICY|--live PACKET",
+		Short: "which verdict a packet gets, and why",
+		Example: "  floodwall explain policy.yaml 'tcp 198.51.100.7:1234 > 192.0.2.1:80 S'\n" +
+			"  floodwall explain --live 'udp [2001:db8::7]:53 > [2001:db8::1]:4444 len=512'",
+		RunE: func(c *cobra.Command, args []string) error {
+			if live {
+				return explain(c.Context(), e, "", args[0])
+			}
+			return explain(c.Context(), e, args[0], args[1])
+		},
+	}
+	c.Args = func(c *cobra.Command, args []string) error {
+		if live {
+			return exactly(1, "PACKET, a description in quotes")(c, args)
+		}
+		return exactly(2, "POLICY, a file, and PACKET, a description in quotes")(c, args)
+	}
+	c.Flags().BoolVar(&live, "live", false, "ask the loaded program itself")
+	e.jsonFlag(c)
+	return c
+}
+
+// packetError is a packet on the command line that cannot be read.
+type packetError struct{ err error }
+
+func (e *packetError) Error() string { return fmt.Sprintf("packet: %v", e.err) }
+
+// Hint is an example.
+func (e *packetError) Hint() string {
+	return "describe it like 'tcp 198.51.100.7:1234 > 192.0.2.1:80 S' or 'udp [2001:db8::7]:53 > [2001:db8::1]:4444 len=512'"
+}
+
+// explain asks a policy file, or with "" the program that runs.
+func explain(ctx context.Context, e *env, file, line string) error {
+	spec, err := packet.Parse(line)
+	if err != nil {
+		return &packetError{err}
+	}
+	x, err := explanation(ctx, e, file, spec)
+	if err != nil {
+		return err
+	}
+	if e.json {
+		return e.printJSON(x)
+	}
+	reason := x.Reason
+	if x.Line > 0 {
+		reason += fmt.Sprintf(" (%s:%d)", x.Policy, x.Line)
+	}
+	e.println("packet   %s", x.Packet)
+	e.println("verdict  %s", x.Verdict)
+	e.println("reason   %s", reason)
+	e.println("stage    %s", x.Stage)
+	return nil
+}
+
+func explanation(ctx context.Context, e *env, file string, spec packet.Spec) (control.Explanation, error) {
+	if file != "" {
+		c, err := e.compiled(ctx, file)
+		if err != nil {
+			return control.Explanation{}, err
+		}
+		return c.Explain(spec), nil
+	}
+	in, err := e.instance()
+	if err != nil {
+		return control.Explanation{}, err
+	}
+	return in.Explain(spec)
+}

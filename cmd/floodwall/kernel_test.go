@@ -1,0 +1,295 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/floodwall/floodwall/internal/datapath"
+	"github.com/floodwall/floodwall/internal/testutil"
+)
+
+// These tests run the command as its users do, where a script cannot say it: several at once, killed, or fed slowly.
+
+// drops writes a policy that drops UDP to one port and has a dynamic set, and returns its path.
+func drops(t *testing.T, port int) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), fmt.Sprintf("port%d.yaml", port))
+	text := fmt.Sprintf(`devices: [fw0]
+default: pass
+sets:
+  bans: {dynamic: true, max: 1000, timeout: 1h}
+rules:
+  - {name: listed, from: $bans, then: drop}
+  - {name: port%d, proto: udp, port: %d, then: drop}
+`, port, port)
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// floodwall runs the command and returns what it prints on both outputs.
+func floodwall(args ...string) (string, error) {
+	out, err := exec.Command("floodwall", args...).CombinedOutput()
+	return string(out), err
+}
+
+// mustFloodwall is floodwall for commands that have to succeed.
+func mustFloodwall(t *testing.T, args ...string) string {
+	t.Helper()
+	out, err := floodwall(args...)
+	if err != nil {
+		t.Fatalf("floodwall %s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+	return out
+}
+
+// inside prepares a test in namespaces of its own, at whose end nothing may be left. It returns false outside of them.
+func inside(t *testing.T) bool {
+	t.Helper()
+	if !testutil.Inside(t) {
+		return false
+	}
+	before := testutil.Now()
+	testutil.Veth(t, "fw0", "fw1", "192.0.2.1/24")
+	t.Setenv("SSH_CONNECTION", "203.0.113.5 50000 192.0.2.1 22")
+	t.Cleanup(func() {
+		floodwall("unload")
+		if found := testutil.Leftovers(before); found != nil {
+			t.Errorf("left behind:\n%s", strings.Join(found, "\n"))
+		}
+	})
+	return true
+}
+
+// TestAppliersAtOnce starts several applies at the same time: they take turns, and the last generation runs whole.
+func TestAppliersAtOnce(t *testing.T) {
+	if !inside(t) {
+		return
+	}
+	const n = 4
+	files := []string{drops(t, 1000), drops(t, 2000)}
+	results := make(chan string, n)
+	for i := range n {
+		go func() {
+			out, err := floodwall("apply", files[i%2])
+			if err != nil {
+				out += err.Error()
+			}
+			results <- out
+		}()
+	}
+	generations := map[string]bool{}
+	for range n {
+		out := <-results
+		fields := strings.Fields(out)
+		if len(fields) < 3 || fields[0] != "applied" {
+			t.Errorf("apply: %s", out)
+			continue
+		}
+		generations[fields[2]] = true
+	}
+	if len(generations) != n {
+		t.Errorf("%d applies made the generations %v", n, generations)
+	}
+	if out := mustFloodwall(t, "status"); !strings.Contains(out, fmt.Sprintf("generation %d,", n)) {
+		t.Errorf("status after %d applies:\n%s", n, out)
+	}
+}
+
+// TestStreamThatNeverEnds feeds `block -` line by line. Each line has effect soon, while the stream goes on; between
+// lines others can work; an interrupt ends it, and what was read holds.
+func TestStreamThatNeverEnds(t *testing.T) {
+	if !inside(t) {
+		return
+	}
+	policy := drops(t, 1000)
+	mustFloodwall(t, "apply", policy)
+	cmd := exec.Command("floodwall", "block", "-", "--why", "stream")
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 5 {
+		address := fmt.Sprintf("198.51.100.%d", i+1)
+		if _, err := io.WriteString(in, address+"\n"); err != nil {
+			t.Fatal(err)
+		}
+		waitFor(t, "the ban of "+address, func() bool { return verdict(t, "tcp "+address+":1 > 192.0.2.1:80") == "drop listed" })
+		mustFloodwall(t, "apply", policy) // the stream does not keep the lock, and bans live on
+	}
+	if err := cmd.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	var exit *exec.ExitError
+	if err := cmd.Wait(); !errors.As(err, &exit) || exit.ExitCode() != exitInterrupted {
+		t.Errorf("after an interrupt: %v, want exit status %d", err, exitInterrupted)
+	}
+	if out := mustFloodwall(t, "blocked"); strings.Count(out, "stream") != 5 {
+		t.Errorf("blocked, of 5 lines:\n%s", out)
+	}
+}
+
+func waitFor(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for end := time.Now().Add(5 * time.Second); !is(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("waiting for %s", what)
+		}
+	}
+}
+
+// verdict asks the loaded program, and returns verdict and reason; or the error, if there is nothing to ask.
+func verdict(t *testing.T, packet string) string {
+	t.Helper()
+	out, err := floodwall("explain", "--live", packet)
+	if err != nil {
+		return out
+	}
+	var verdict, reason string
+	for line := range strings.Lines(out) {
+		if f := strings.Fields(line); len(f) > 1 && f[0] == "verdict" {
+			verdict = f[1]
+		} else if len(f) > 1 && f[0] == "reason" {
+			reason = f[1]
+		}
+	}
+	return verdict + " " + reason
+}
+
+// TestKilledApply kills the applying process at random points. After each, the old policy or the new one decides, and
+// the next apply works.
+func TestKilledApply(t *testing.T) { endApplies(t, syscall.SIGKILL, 200) }
+
+// TestInterruptedApply does the same with an interrupt, after which the exit status tells which policy decides.
+func TestInterruptedApply(t *testing.T) { endApplies(t, syscall.SIGINT, 30) }
+
+// endApplies ends so many applies by a signal, each at a random point.
+func endApplies(t *testing.T, signal syscall.Signal, times int) {
+	if !inside(t) {
+		return
+	}
+	seed := seed(t)
+	random := rand.New(rand.NewPCG(seed, 0))
+	files := [2]string{drops(t, 1000), drops(t, 2000)}
+	start := time.Now()
+	mustFloodwall(t, "apply", files[0])
+	takes := time.Since(start)
+	now, n, changed := 0, 0, 0
+	for ; n < times; n++ {
+		next := 1 - now
+		status := endApply(t, files[next], signal, point(random, takes))
+		runs := decides(t)
+		switch {
+		case runs < 0:
+			t.Fatalf("after %d applies neither policy decides (seed %d)", n, seed)
+		case signal == syscall.SIGINT && status != 0 && status != exitInterrupted && status != killed:
+			t.Fatalf("an interrupted apply ends with status %d", status)
+		case signal == syscall.SIGINT && (status == 0) != (runs == next):
+			t.Fatalf("an interrupted apply ends with status %d, and policy %d decides, not %d", status, runs, next)
+		}
+		if runs == next {
+			changed++
+		}
+		began := time.Now()
+		mustFloodwall(t, "apply", files[next])
+		takes = (3*takes + time.Since(began)) / 4
+		if now = decides(t); now != next {
+			t.Fatalf("after the next apply policy %d decides, not %d (seed %d)", now, next, seed)
+		}
+	}
+	t.Logf("%d applies ended by %v, %d of them too late to stop the change", n, signal, changed)
+}
+
+// point is when to end an apply that takes so long: half of the time anywhere, else near the end, where the change is.
+func point(random *rand.Rand, takes time.Duration) time.Duration {
+	if random.IntN(2) == 0 {
+		return time.Duration(random.Int64N(int64(takes)))
+	}
+	return takes*8/10 + time.Duration(random.Int64N(int64(takes)/4))
+}
+
+// killed is the exit status of a process that a signal killed: also an interrupt does, before the process listens.
+const killed = -1
+
+// endApply starts an apply and ends it by a signal. It returns the exit status.
+func endApply(t *testing.T, file string, signal syscall.Signal, after time.Duration) int {
+	t.Helper()
+	cmd := exec.Command("floodwall", "apply", file)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(after)
+	// It may be over already, which is one of the points.
+	if err := cmd.Process.Signal(signal); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		t.Fatal(err)
+	}
+	cmd.Wait()
+	return cmd.ProcessState.ExitCode()
+}
+
+// decides tells which of the two policies decides, -1 when neither does, or both.
+func decides(t *testing.T) int {
+	t.Helper()
+	first, second := verdict(t, "udp 203.0.113.9:5 > 192.0.2.1:1000"), verdict(t, "udp 203.0.113.9:5 > 192.0.2.1:2000")
+	switch {
+	case first == "drop port1000" && second == "pass default":
+		return 0
+	case first == "pass default" && second == "drop port2000":
+		return 1
+	}
+	t.Logf("to port 1000: %s; to port 2000: %s", first, second)
+	return -1
+}
+
+func seed(t *testing.T) uint64 {
+	t.Helper()
+	s := rand.Uint64()
+	if text := os.Getenv("FLOODWALL_SEED"); text != "" {
+		n, err := strconv.ParseUint(text, 0, 64)
+		if err != nil {
+			t.Fatalf("FLOODWALL_SEED: %v", err)
+		}
+		s = n
+	}
+	t.Logf("FLOODWALL_SEED=%d", s)
+	return s
+}
+
+// TestKilledFirstApply kills applies on a device that has nothing yet, and unloads: nothing is left.
+func TestKilledFirstApply(t *testing.T) {
+	if !inside(t) {
+		return
+	}
+	random := rand.New(rand.NewPCG(seed(t), 1))
+	file := drops(t, 1000)
+	start := time.Now()
+	mustFloodwall(t, "apply", file)
+	takes := time.Since(start)
+	for range 5 {
+		mustFloodwall(t, "unload")
+		endApply(t, file, unix.SIGKILL, point(random, takes))
+		if out, err := floodwall("unload"); err != nil && !strings.Contains(out, "nothing is loaded") {
+			t.Fatalf("unload: %v\n%s", err, out)
+		}
+		if _, err := os.Stat(datapath.DefaultDir); !errors.Is(err, os.ErrNotExist) {
+			t.Fatalf("the state directory after unload: %v", err)
+		}
+		mustFloodwall(t, "apply", file)
+	}
+}

@@ -1,0 +1,36 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/cobra/doc"
+)
+
+func manCommand(*env) *cobra.Command {
+	return &cobra.Command{
+		Use:    "man DIR",
+		Short:  "write the manual pages to a directory",
+		Hidden: true,
+		Args:   exactly(1, "DIR, a directory"),
+		RunE:   func(c *cobra.Command, args []string) error { return man(c.Root(), args[0]) },
+	}
+}
+
+// man writes a page for each command.
+func man(root *cobra.Command, dir string) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("manual pages: %w", err)
+	}
+	root.DisableAutoGenTag = true
+	header := &doc.GenManHeader{Section: "8", Source: "Floodwall", Manual: "System administration"}
+	if at, err := time.Parse(time.RFC3339, buildSetting("vcs.time")); err == nil {
+		header.Date = &at // that of the commit, so that the same source makes the same pages
+	}
+	if err := doc.GenManTree(root, header, dir); err != nil {
+		return fmt.Errorf("manual pages: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,19 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/floodwall/floodwall/policy"
+)
+
+func schemaCommand(e *env) *cobra.Command {
+	return &cobra.Command{
+		Use:   "schema",
+		Short: "print the JSON schema of policies, for editors",
+		Args:  none,
+		RunE: func(*cobra.Command, []string) error {
+			e.text(string(policy.Schema))
+			return nil
+		},
+	}
+}

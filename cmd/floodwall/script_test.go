@@ -1,0 +1,126 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+	"golang.org/x/sys/unix"
+
+	"github.com/floodwall/floodwall/internal/testutil"
+)
+
+// TestMain lets this binary be the command floodwall for scripts and for the tests in kernel_test.go.
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"floodwall": main})
+}
+
+// TestScripts runs the sessions that need no rights.
+func TestScripts(t *testing.T) {
+	params := testscript.Params{Dir: "testdata", Condition: condition}
+	testscript.Run(t, params)
+}
+
+func condition(name string) (bool, error) {
+	return name == "root" && unix.Geteuid() == 0, nil
+}
+
+// TestKernelScripts runs each session in testdata/kernel in namespaces of its own, with a device fw0 (192.0.2.1) whose
+// other end is fw1, and as if over SSH from 203.0.113.5.
+func TestKernelScripts(t *testing.T) {
+	files, err := filepath.Glob("testdata/kernel/*.txtar")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no scripts: %v", err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
+			if !testutil.Inside(t) {
+				return
+			}
+			testutil.Veth(t, "fw0", "fw1", "192.0.2.1/24", "2001:db8::1/64")
+			testscript.Run(t, testscript.Params{
+				Files: []string{file},
+				Setup: func(e *testscript.Env) error {
+					e.Setenv("SSH_CONNECTION", "203.0.113.5 50000 192.0.2.1 22")
+					before := testutil.Now()
+					e.Defer(func() {
+						if found := testutil.Leftovers(before); found != nil {
+							t.Errorf("left in the kernel:\n%s", strings.Join(found, "\n"))
+						}
+					})
+					return nil
+				},
+				Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
+					"nothing-left": nothingLeft,
+					"foreign":      foreign,
+					"send":         send,
+					"sleep":        sleep,
+					"unmount":      unmount,
+				},
+			})
+		})
+	}
+}
+
+// nothingLeft fails when any file or attachment is left: nothing-left. What else an apply may leave in the kernel is
+// looked for at the end of the script, since the kernel takes its time to remove it.
+func nothingLeft(ts *testscript.TestScript, _ bool, _ []string) {
+	if found := testutil.LeftoverPins(); found != nil {
+		ts.Fatalf("left behind:\n%s", strings.Join(found, "\n"))
+	}
+}
+
+// foreign attaches somebody else's program to a device for the rest of the script: foreign DEVICE.
+func foreign(ts *testscript.TestScript, _ bool, args []string) {
+	detach, err := testutil.AttachForeign(args[0])
+	ts.Check(err)
+	ts.Defer(func() { detach() })
+}
+
+// send puts packets on the wire at a device: send DEVICE NUMBER PACKET.
+func send(ts *testscript.TestScript, _ bool, args []string) {
+	n, err := strconv.Atoi(args[1])
+	ts.Check(err)
+	ts.Check(testutil.Send(args[0], args[2], n))
+}
+
+// sleep waits: sleep DURATION.
+func sleep(ts *testscript.TestScript, _ bool, args []string) {
+	d, err := time.ParseDuration(args[0])
+	ts.Check(err)
+	time.Sleep(d)
+}
+
+// unmount removes a file system: unmount DIRECTORY.
+func unmount(ts *testscript.TestScript, _ bool, args []string) {
+	ts.Check(unix.Unmount(args[0], 0))
+}
+
+// TestPages writes the manual pages twice: they are the same, and there is one for each command.
+func TestPages(t *testing.T) {
+	dir := t.TempDir()
+	root := newRoot(&env{})
+	var pages [2]string
+	for i := range pages {
+		if err := man(root, dir); err != nil {
+			t.Fatal(err)
+		}
+		page, err := os.ReadFile(filepath.Join(dir, "floodwall-apply.8"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		pages[i] = string(page)
+	}
+	if pages[0] != pages[1] {
+		t.Error("the page of apply differs from one run to the next")
+	}
+	for _, c := range root.Commands() {
+		if _, err := os.Stat(filepath.Join(dir, "floodwall-"+c.Name()+".8")); err != nil && c.IsAvailableCommand() {
+			t.Errorf("command %s: %v", c.Name(), err)
+		}
+	}
+}

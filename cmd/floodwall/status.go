@@ -1,0 +1,102 @@
+package main
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/floodwall/floodwall/internal/control"
+)
+
+func statusCommand(e *env) *cobra.Command {
+	var all bool
+	c := &cobra.Command{
+		Use:   "status",
+		Short: "what runs, and what it has decided so far",
+		Args:  none,
+		RunE:  func(*cobra.Command, []string) error { return status(e, all) },
+	}
+	c.Flags().BoolVar(&all, "all", false, "list checks and built-in rules that have seen no packet, too")
+	e.jsonFlag(c)
+	return c
+}
+
+func status(e *env, all bool) error {
+	in, err := e.instance()
+	if err != nil {
+		return err
+	}
+	s, err := in.Status()
+	if err != nil {
+		return err
+	}
+	if e.json {
+		return e.printJSON(s)
+	}
+	for _, w := range s.Warnings {
+		e.warning(w)
+	}
+	e.println("%s, generation %d, applied %s, %s ago", s.Policy, s.Generation,
+		s.Applied.Format("2006-01-02 15:04:05 UTC"), span(time.Since(s.Applied)))
+	for _, t := range []*table{deviceTable(s), ruleTable(s, all), checkTable(s, all), setTable(s)} {
+		if len(t.rows) > 0 {
+			e.println("")
+			e.table(t)
+		}
+	}
+	return nil
+}
+
+func deviceTable(s *control.Status) *table {
+	t := newTable("device", "stage", "mode")
+	for _, d := range s.Devices {
+		t.row(d.Name, d.Stage, d.Mode)
+	}
+	return t
+}
+
+func ruleTable(s *control.Status, all bool) *table {
+	t := newTable("rule", "verdict", ">packets", ">bytes")
+	for _, r := range s.Rules {
+		if all || r.Line > 0 || r.Packets > 0 {
+			ruleRow(t, r)
+		}
+	}
+	ruleRow(t, s.Default)
+	if all || s.NotIP.Packets > 0 {
+		ruleRow(t, s.NotIP)
+	}
+	return t
+}
+
+func checkTable(s *control.Status, all bool) *table {
+	t := newTable("check", "verdict", ">packets", ">bytes")
+	for _, c := range s.Checks {
+		if all || c.Packets > 0 {
+			ruleRow(t, c)
+		}
+	}
+	return t
+}
+
+func ruleRow(t *table, r control.RuleStatus) {
+	name := r.Name
+	if r.Merged > 1 {
+		name += fmt.Sprintf(" (and %s)", things(r.Merged-1, "more", "more"))
+	}
+	t.row(name, r.Verdict, count(r.Packets), octets(r.Bytes))
+}
+
+func setTable(s *control.Status) *table {
+	t := newTable("set", "kind", ">entries", ">capacity", ">full")
+	for _, set := range s.Sets {
+		full := "-"
+		if set.Capacity > 0 {
+			full = strconv.Itoa(set.Entries*100/set.Capacity) + "%"
+		}
+		t.row(set.Name, set.Kind, count(set.Entries), count(set.Capacity), full)
+	}
+	return t
+}

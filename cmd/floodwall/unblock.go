@@ -1,0 +1,37 @@
+package main
+
+import (
+	"context"
+	"net/netip"
+
+	"github.com/spf13/cobra"
+
+	"github.com/floodwall/floodwall/internal/control"
+)
+
+func unblockCommand(e *env) *cobra.Command {
+	var set string
+	c := &cobra.Command{
+		Use:   "unblock PREFIX...",
+		Short: "take addresses out of a dynamic set, at once",
+		Long: "Unblock removes entries as they were blocked, exactly these prefixes. With - it reads them from standard input,\n" +
+			"as block does.",
+		Args: prefixes,
+		RunE: func(c *cobra.Command, args []string) error { return unblock(c.Context(), e, args, set) },
+	}
+	c.Flags().StringVar(&set, "set", "", "the dynamic `set`; the only one, or bans, if not said")
+	e.jsonFlag(c)
+	return c
+}
+
+func unblock(ctx context.Context, e *env, args []string, set string) error {
+	in, err := e.instance()
+	if err != nil {
+		return err
+	}
+	change := &change{env: e, verb: "unblocked", preposition: "from"}
+	change.do = func(ctx context.Context, list []netip.Prefix) (control.Fill, error) {
+		return in.Unblock(ctx, set, list)
+	}
+	return change.run(ctx, args)
+}

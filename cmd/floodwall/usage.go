@@ -1,0 +1,100 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// usageError is a command line that is not understood.
+type usageError struct{ msg, usage, hint string }
+
+func (e *usageError) Error() string { return e.msg }
+
+// usagef makes a usageError of a command.
+func usagef(c *cobra.Command, hint, format string, args ...any) error {
+	return &usageError{msg: fmt.Sprintf(format, args...), usage: c.UseLine(), hint: hint}
+}
+
+// exactly wants n arguments. what names them.
+func exactly(n int, what string) cobra.PositionalArgs {
+	return func(c *cobra.Command, args []string) error {
+		switch {
+		case len(args) < n:
+			return usagef(c, helpHint(c), "missing argument: want %s", what)
+		case len(args) > n:
+			return usagef(c, helpHint(c), "unexpected argument %q: want %s only", args[n], what)
+		}
+		return nil
+	}
+}
+
+// none wants no arguments.
+func none(c *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return usagef(c, helpHint(c), "unexpected argument %q", args[0])
+	}
+	return nil
+}
+
+func helpHint(c *cobra.Command) string {
+	return fmt.Sprintf("`%s --help` explains it", c.CommandPath())
+}
+
+// planned are the commands that are yet to come.
+var planned = map[string]bool{
+	"confirm": true, "rollback": true, "import": true, "doctor": true, "top": true, "capture": true, "daemon": true,
+}
+
+// notSupported is the answer to what is known and cannot be done.
+type notSupported struct{ what, instead string }
+
+func (e *notSupported) Error() string { return e.what + " is not supported yet" }
+
+// Hint is what can be done.
+func (e *notSupported) Hint() string { return e.instead }
+
+// unknownCommand is the error about a word that is no command of c.
+func unknownCommand(c *cobra.Command, word string) error {
+	if planned[word] {
+		return &notSupported{what: fmt.Sprintf("command %q", word), instead: "`floodwall help` lists the commands that are"}
+	}
+	hint := "`floodwall help` lists the commands"
+	if near := c.SuggestionsFor(word); len(near) > 0 {
+		hint = fmt.Sprintf("did you mean %q? %s", near[0], hint)
+	}
+	return usagef(c, hint, "unknown command %q", word)
+}
+
+// flagError is the error about a flag that c cannot take.
+func flagError(c *cobra.Command, err error) error {
+	var unknown *pflag.NotExistError
+	if !errors.As(err, &unknown) {
+		return usagef(c, helpHint(c), "%v", err)
+	}
+	name := unknown.GetSpecifiedName()
+	hint := helpHint(c)
+	if near := nearestFlag(c, name); near != "" {
+		hint = fmt.Sprintf("did you mean --%s?", near)
+	}
+	if len(name) == 1 {
+		return usagef(c, hint, "unknown flag -%s", name)
+	}
+	return usagef(c, hint, "unknown flag --%s", name)
+}
+
+// nearestFlag finds the flag of c that name may stand for. It has cobra measure the distance, as for commands.
+func nearestFlag(c *cobra.Command, name string) string {
+	words := &cobra.Command{SuggestionsMinimumDistance: 2}
+	c.Flags().VisitAll(func(f *pflag.Flag) {
+		if !f.Hidden {
+			words.AddCommand(&cobra.Command{Use: f.Name, Run: func(*cobra.Command, []string) {}})
+		}
+	})
+	if near := words.SuggestionsFor(name); len(near) > 0 {
+		return near[0]
+	}
+	return ""
+}

@@ -1,0 +1,207 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/floodwall/floodwall/internal/testutil"
+)
+
+// tiny is the least that every experiment can do.
+func tiny(t *testing.T) Options {
+	file := filepath.Join(t.TempDir(), "list.txt")
+	if err := os.WriteFile(file, []byte("1.2.3.4\n5.6.0.0/16\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return Options{Quick: true, Rounds: 1, Window: 20 * time.Millisecond, List: file}
+}
+
+// wantRows are results that must be there, by experiment. Those of tools are empty when the tool is not installed.
+var wantRows = map[string][]string{
+	"drop": {
+		"drop/empty", "drop/one-octet", "drop/floodwall/rules=0", "drop/floodwall/rules=10000", "drop/iptables/filter",
+		"drop/nft/ingress/rules=500", "drop/bpfilter", "drop/one-octet/idle", "drop/one-core/empty",
+		"drop/one-core/floodwall/rules=20",
+	},
+	"sets": {
+		"sets/empty", "sets/list/floodwall/listed", "sets/list/floodwall/unlisted", "sets/list/bpf-hash",
+		"sets/list/bpf-lpm/listed", "sets/one-core/list/floodwall/listed", "sets/list/ipset/unlisted", "sets/list/nft/raw/listed",
+	},
+	"program": {
+		"program/empty/packet=udp4", "program/checks=strict/packet=ext6", "program/rules=10000/packet=banned",
+	},
+}
+
+func TestExperiments(t *testing.T) {
+	testutil.RequireRoot(t)
+	for _, e := range Experiments {
+		t.Run(e.Name, func(t *testing.T) {
+			for _, tool := range []string{"iptables-legacy", "nft", "ipset"} {
+				testutil.RequireTool(t, tool)
+			}
+			before := look(t)
+			r, err := Run(t.Context(), []string{e.Name}, tiny(t))
+			if err != nil {
+				t.Fatal(err)
+			}
+			checkReport(t, r, wantRows[e.Name])
+			// At once: the garbage collector would close a forgotten program before long.
+			if left := before.leftovers(t, 0); len(left) > 0 {
+				t.Errorf("left behind: %v", left)
+			}
+		})
+	}
+}
+
+// checkReport checks the shape, not the figures: they say nothing on a machine that runs tests.
+func checkReport(t *testing.T, r *Report, want []string) {
+	t.Helper()
+	o := r.Experiments[0]
+	var names []string
+	for _, res := range o.Results {
+		names = append(names, res.Name)
+		empty := strings.HasSuffix(res.Name, "/bpfilter") || strings.HasSuffix(res.Name, "/bpf-hash")
+		// A disturbed machine may let nothing arrive in so short a time, but then the note says so.
+		if (len(res.Metrics) == 0) != empty && !strings.HasPrefix(res.Note, "nothing arrived") || empty && res.Note == "" {
+			t.Errorf("%s: %d metrics, note %q", res.Name, len(res.Metrics), res.Note)
+		}
+	}
+	for _, name := range want {
+		if !slices.Contains(names, name) {
+			t.Errorf("no result %s among\n%s", name, strings.Join(names, "\n"))
+		}
+	}
+	for _, table := range o.Tables {
+		for _, row := range table.Rows {
+			if len(row) != len(table.Head) {
+				t.Errorf("%s: row %q has %d cells, want %d", table.Title, row, len(row), len(table.Head))
+			}
+		}
+	}
+	checkFiles(t, r)
+}
+
+func checkFiles(t *testing.T, r *Report) {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "bench", "now")
+	if err := r.Save(dir); err != nil {
+		t.Fatal(err)
+	}
+	for file, part := range map[string]string{
+		"report.json": `"kernel": "` + r.Machine.Kernel, "bench.txt": "BenchmarkFloodwall/", "tables.txt": r.Experiments[0].Tables[0].Title,
+	} {
+		text, err := os.ReadFile(filepath.Join(dir, file))
+		if err != nil || !strings.Contains(string(text), part) {
+			t.Errorf("%s does not contain %q: %v", file, part, err)
+		}
+	}
+}
+
+// A run that is stopped must end at once, say what it has, and leave nothing.
+func TestStoppedRun(t *testing.T) {
+	testutil.RequireRoot(t)
+	before := look(t)
+	o := tiny(t)
+	o.Rounds, o.Window = 1000, time.Minute
+	ctx, cancel := context.WithCancel(t.Context())
+	stopped := make(chan time.Time, 1)
+	time.AfterFunc(4*time.Second, func() {
+		stopped <- time.Now()
+		cancel()
+	})
+	r, err := Run(ctx, []string{"sets"}, o)
+	took := time.Since(<-stopped)
+	if !errors.Is(err, context.Canceled) || r == nil || len(r.Experiments) != 1 {
+		t.Fatalf("report %v, %v; want a report and %v", r, err, context.Canceled)
+	}
+	if took > 3*time.Second {
+		t.Errorf("it went on for %v", took)
+	}
+	checkFiles(t, r)
+	if left := before.leftovers(t, 10*time.Second); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+}
+
+func TestUnknown(t *testing.T) {
+	if got := Unknown([]string{"drop", "drip"}); got != "drip" {
+		t.Errorf("%q, want drip", got)
+	}
+	if got := Unknown([]string{"sets", "program", "drop"}); got != "" {
+		t.Errorf("%q, want none", got)
+	}
+	if _, err := Run(t.Context(), []string{"drip"}, Options{}); err == nil {
+		t.Error("an unknown experiment runs")
+	}
+}
+
+// scene is what a bench could leave behind. All that it makes in the kernel is held by descriptors of this process: the
+// namespaces, the programs with their maps and links, and the file system of the pins.
+type scene struct {
+	descriptors []string // by what they are
+	devices     []string // in the namespace of this process
+	threads     []string // of receiving devices
+}
+
+func look(t *testing.T) (s scene) {
+	t.Helper()
+	paths, err := filepath.Glob("/proc/self/fd/*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range paths {
+		if to, err := os.Readlink(path); err == nil { // or it was the one that lists the directory
+			s.descriptors = append(s.descriptors, to)
+		}
+	}
+	devices, err := net.Interfaces()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range devices {
+		s.devices = append(s.devices, d.Name)
+	}
+	comms, _ := filepath.Glob("/proc/[0-9]*/comm") // the pattern is good
+	for _, path := range comms {
+		comm, _ := os.ReadFile(path) // or the process has just ended
+		if name := strings.TrimSpace(string(comm)); strings.HasPrefix(name, "napi/attacker") {
+			s.threads = append(s.threads, path+" "+name)
+		}
+	}
+	return s
+}
+
+// leftovers returns what was not there before and does not go for so long.
+func (s scene) leftovers(t *testing.T, wait time.Duration) (left []string) {
+	t.Helper()
+	for end := time.Now().Add(wait); ; time.Sleep(100 * time.Millisecond) {
+		now := look(t)
+		left = added(s.descriptors, now.descriptors)
+		left = append(left, added(s.devices, now.devices)...)
+		left = append(left, added(s.threads, now.threads)...)
+		if len(left) == 0 || time.Now().After(end) {
+			return left
+		}
+	}
+}
+
+// added lists what is in after more often than in before.
+func added(before, after []string) (more []string) {
+	count := map[string]int{}
+	for _, name := range before {
+		count[name]++
+	}
+	for _, name := range after {
+		if count[name]--; count[name] < 0 {
+			more = append(more, name)
+		}
+	}
+	return more
+}

@@ -1,0 +1,134 @@
+package bench
+
+import (
+	"io"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/floodwall/floodwall/internal/addrs"
+)
+
+// set is the list's content as Floodwall reads it from the list's file.
+func (l *list) set(t *testing.T) *addrs.Set {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "list.txt")
+	if err := writeFile(file, l.write); err != nil {
+		t.Fatal(err)
+	}
+	set, entries, err := addrs.ReadFile(file, 0)
+	if err != nil || entries != len(l.prefixes) {
+		t.Fatalf("%d entries, %v; want %d", entries, err, len(l.prefixes))
+	}
+	return set
+}
+
+func TestRandomLists(t *testing.T) {
+	for _, l := range []*list{randomHosts(1), randomHosts(70_000), randomPrefixes(50_000)} {
+		t.Run(l.label, func(t *testing.T) {
+			set := l.set(t)
+			sorted := slices.SortedFunc(slices.Values(l.prefixes), netip.Prefix.Compare)
+			if n := len(slices.Compact(sorted)); n != len(l.prefixes) {
+				t.Errorf("%d different prefixes of %d", n, len(l.prefixes))
+			}
+			if i := slices.IndexFunc(l.listed, func(a netip.Addr) bool { return !set.Contains(a) }); i >= 0 {
+				t.Errorf("listed source %s is not in the list", l.listed[i])
+			}
+			if i := slices.IndexFunc(l.unlisted, set.Contains); i >= 0 {
+				t.Errorf("unlisted source %s is in the list", l.unlisted[i])
+			}
+			if len(l.listed) != len(l.prefixes) || len(l.unlisted) < 1<<16 {
+				t.Errorf("%d listed and %d unlisted sources", len(l.listed), len(l.unlisted))
+			}
+		})
+	}
+}
+
+func TestScatterHitsAllNetworks(t *testing.T) {
+	seen := map[byte]int{}
+	for _, p := range randomHosts(100_000).prefixes {
+		seen[p.Addr().As4()[0]]++
+	}
+	if len(seen) < 200 {
+		t.Fatalf("only %d first octets", len(seen))
+	}
+	for octet, n := range seen {
+		if n < 300 || n > 700 {
+			t.Errorf("%d addresses in %d.0.0.0/8, want about 465", n, octet)
+		}
+	}
+}
+
+func TestReadList(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "list.txt")
+	text := "# a list\n1.2.3.4\t9\n5.6.0.0/16 ; x\n9.9.9.0-9.9.9.2\n2001:db8::/32\n"
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	l, err := readList(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, p := range l.prefixes {
+		got = append(got, p.String())
+	}
+	want := []string{"1.2.3.4/32", "5.6.0.0/16", "9.9.9.0/31", "9.9.9.2/32"}
+	if diff := cmp.Diff(want, got); diff != "" || l.v6 || l.hosts || l.note == "" {
+		t.Errorf("v6 %v, hosts %v, note %q, prefixes (-want +got):\n%s", l.v6, l.hosts, l.note, diff)
+	}
+	set := l.set(t)
+	if slices.ContainsFunc(l.unlisted, set.Contains) {
+		t.Error("an unlisted source is in the list")
+	}
+}
+
+func TestToolScripts(t *testing.T) {
+	l := &list{prefixes: []netip.Prefix{netip.MustParsePrefix("2001:db8::/32"), netip.MustParsePrefix("2001:db9::1/128")}, v6: true}
+	var ipset strings.Builder
+	if err := l.ipsetScript(&ipset); err != nil {
+		t.Fatal(err)
+	}
+	want := "create listed hash:net family inet6 maxelem 65536\nadd listed 2001:db8::/32\nadd listed 2001:db9::1\n"
+	if diff := cmp.Diff(want, ipset.String()); diff != "" {
+		t.Errorf("ipset (-want +got):\n%s", diff)
+	}
+	var nft strings.Builder
+	if err := l.nftScript(&nft, nftRaw, nil); err != nil {
+		t.Fatal(err)
+	}
+	want = `table inet bench {
+set listed {
+type ipv6_addr
+flags interval
+elements = {2001:db8::/32,
+2001:db9::1,
+}
+}
+chain drops {
+type filter hook prerouting priority raw; policy accept;
+ip6 saddr @listed drop
+drop
+}
+}
+`
+	if diff := cmp.Diff(want, nft.String()); diff != "" {
+		t.Errorf("nft (-want +got):\n%s", diff)
+	}
+}
+
+func TestTempFileRemovesWhatFails(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("TMPDIR", dir)
+	if _, _, err := tempFile("x", func(io.Writer) error { return os.ErrInvalid }); err == nil {
+		t.Error("no error")
+	}
+	if left, _ := os.ReadDir(dir); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+}

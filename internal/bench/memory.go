@@ -1,0 +1,29 @@
+package bench
+
+import (
+	"os"
+	"strconv"
+	"strings"
+)
+
+// kernelMemory is the memory in the kernel's slabs that cannot be reclaimed, and in vmalloc, which is where sets of nft
+// live; in octets.
+func kernelMemory() int64 { return int64(meminfo("SUnreclaim:") + meminfo("VmallocUsed:")) }
+
+// availableMemory is the memory that can be had, in octets.
+func availableMemory() uint64 { return meminfo("MemAvailable:") }
+
+// meminfo reads a line of /proc/meminfo, in octets; 0 when there is none.
+func meminfo(name string) uint64 {
+	text, err := os.ReadFile("/proc/meminfo")
+	if err != nil {
+		return 0
+	}
+	for line := range strings.Lines(string(text)) {
+		if f := strings.Fields(line); len(f) > 1 && f[0] == name {
+			n, _ := strconv.ParseUint(f[1], 10, 64)
+			return n << 10
+		}
+	}
+	return 0
+}

@@ -1,0 +1,150 @@
+package bench
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/floodwall/floodwall/internal/lab"
+)
+
+// publish adds the table, its results and its bars to the outcome.
+func (t *rateTable) publish(o *Outcome) {
+	table := &Table{Title: t.title + t.cores.suffix(), Head: t.head(), Notes: t.notes}
+	experiment := o.Name + t.cores.prefix()
+	for _, r := range t.rows {
+		bars := t.bars(experiment, r)
+		o.Bars = append(o.Bars, bars...)
+		o.Results = append(o.Results, t.result(experiment, r))
+		table.row(t.cells(r, bars)...)
+		r.remark(table)
+	}
+	o.Tables = append(o.Tables, table)
+}
+
+// head is the columns. Bars and the reference offer are for a source with a core of its own.
+func (t *rateTable) head() []string {
+	head := []string{"", "Mpps", "min .. max", "ns/packet", "of empty", "of one octet"}
+	if t.cores == twoCores {
+		head = append(head, "bar, of empty", "of 7 Mpps", "bar, of 7 Mpps")
+	}
+	return append(head, "")
+}
+
+// cells are a row as text.
+func (t *rateTable) cells(r *rate, bars []*Bar) []string {
+	cells := make([]string, len(t.head()))
+	cells[0], cells[len(cells)-1] = r.label, r.remarks()
+	if !r.measured() {
+		return cells
+	}
+	mpps := func(pps float64) string { return fmt.Sprintf("%.2f", pps/1e6) }
+	median := r.rounds.median()
+	cells[1] = mpps(median)
+	cells[2] = mpps(slices.Min(r.rounds)) + " .. " + mpps(slices.Max(r.rounds))
+	cells[3] = fmt.Sprintf("%.1f", 1e9/median)
+	cells[4], cells[5] = shareText(r, t.empty), shareText(r, t.touch)
+	for i, bar := range bars {
+		cells[6+2*i] = bar.String()
+	}
+	if v, ok := referenceShare(r, t.empty); ok {
+		cells[7] = fmt.Sprintf("%.2f", v)
+	}
+	return cells
+}
+
+// share is a row's rate as a share of another's; false when one of them was not measured.
+func share(r, limit *rate) (float64, bool) {
+	if limit == nil || !r.measured() || !limit.measured() {
+		return 0, false
+	}
+	return r.rounds.median() / limit.rounds.median(), true
+}
+
+func shareText(r, limit *rate) string {
+	if v, ok := share(r, limit); ok {
+		return fmt.Sprintf("%.2f", v)
+	}
+	return ""
+}
+
+// referenceShare is what a row takes of the reference offer, as a share of what the limit takes of it.
+func referenceShare(r, limit *rate) (float64, bool) {
+	if limit == nil || !(r.reference.median() > 0) || !(limit.reference.median() > 0) {
+		return 0, false
+	}
+	return r.reference.median() / limit.reference.median(), true
+}
+
+// bars compare the row with what it has to reach: of all that the limit takes, and of the reference offer.
+func (t *rateTable) bars(experiment string, r *rate) []*Bar {
+	full, ok := share(r, t.empty)
+	if !ok || r.least == 0 || t.cores == oneCore {
+		return nil
+	}
+	name := experiment + "/" + r.name
+	bars := []*Bar{atLeast(name+" of empty", full, r.least)}
+	if reference, ok := referenceShare(r, t.empty); ok {
+		bars = append(bars, atLeast(name+" of 7 Mpps", reference, r.least))
+	}
+	return bars
+}
+
+// measured reports whether there are figures that can be divided by.
+func (r *rate) measured() bool { return r.rounds.median() > 0 }
+
+// unsteady reports whether the figures are doubtful.
+func (r *rate) unsteady() bool { return r.disturbed > 0 || r.rounds.unsteady() }
+
+// fromSource reports whether most rounds say how fast the source is, not the receiver.
+func (r *rate) fromSource() bool { return 2*r.starved > len(r.rounds) }
+
+// remarks is why there is no figure, or short signs that notes below the table explain.
+func (r *rate) remarks() (marks string) {
+	if len(r.rounds) > 0 && !r.measured() {
+		return "nothing arrived: others had the CPUs"
+	}
+	if !r.measured() {
+		return r.missing
+	}
+	if r.unsteady() {
+		marks += "~"
+	}
+	if r.fromSource() {
+		marks += "^"
+	}
+	return marks
+}
+
+// remark explains the row's marks.
+func (r *rate) remark(t *Table) {
+	if r.unsteady() {
+		t.note("~ unsteady: others had the receiving CPU, or the rounds differ by more than %.0f%%", 100*unsteadySpread)
+	}
+	if r.fromSource() {
+		t.note("^ the source was slower than the receiver: the figure is a lower bound")
+	}
+}
+
+// result is the row for programs.
+func (t *rateTable) result(experiment string, r *rate) lab.Result {
+	res := lab.Result{Name: experiment + "/" + r.name, Runs: len(r.rounds), Note: r.remarks(), Metrics: r.extra}
+	if !r.measured() {
+		return res
+	}
+	metrics := lab.PPS(r.rounds.median())
+	metrics[1].Spread = r.rounds.spread() / 1e6
+	if least := slices.Min(r.rounds); least > 0 {
+		metrics[0].Spread = 1e9/least - 1e9/slices.Max(r.rounds)
+	}
+	if v, ok := share(r, t.empty); ok {
+		metrics = append(metrics, lab.Metric{Value: v, Unit: "of-empty"})
+	}
+	if v, ok := share(r, t.touch); ok {
+		metrics = append(metrics, lab.Metric{Value: v, Unit: "of-one-octet"})
+	}
+	if v, ok := referenceShare(r, t.empty); ok {
+		metrics = append(metrics, lab.Metric{Value: v, Unit: "of-7Mpps"})
+	}
+	res.Metrics = append(metrics, r.extra...)
+	return res
+}

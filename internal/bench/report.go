@@ -1,0 +1,136 @@
+package bench
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/floodwall/floodwall/internal/lab"
+)
+
+// Report is the outcome of a run, with the machine it was taken on.
+type Report struct {
+	Time        time.Time   `json:"time"`
+	Machine     lab.Machine `json:"machine"`
+	Experiments []*Outcome  `json:"experiments"`
+}
+
+// Outcome is what one experiment found.
+type Outcome struct {
+	Name    string       `json:"name"`
+	Doc     string       `json:"doc"`
+	Results []lab.Result `json:"results"`
+	Bars    []*Bar       `json:"bars"`
+	Tables  []*Table     `json:"tables"`
+}
+
+// Missed lists the bars that were not met.
+func (r *Report) Missed() (missed []*Bar) {
+	for _, e := range r.Experiments {
+		for _, b := range e.Bars {
+			if !b.Met {
+				missed = append(missed, b)
+			}
+		}
+	}
+	return missed
+}
+
+// Bars is the number of bars that were measured.
+func (r *Report) Bars() (n int) {
+	for _, e := range r.Experiments {
+		n += len(e.Bars)
+	}
+	return n
+}
+
+// WriteTables writes the machine and all tables, in Markdown or as aligned text.
+func (r *Report) WriteTables(w io.Writer, markdown bool) error {
+	write := (*Table).WriteText
+	if markdown {
+		write = (*Table).WriteMarkdown
+	}
+	if _, err := fmt.Fprintf(w, "%s\n\n", r.describe(markdown)); err != nil {
+		return err
+	}
+	for _, e := range r.Experiments {
+		for _, t := range e.Tables {
+			if err := write(t, w); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// describe is the machine in a few lines.
+func (r *Report) describe(markdown bool) string {
+	lines := []string{r.Machine.String()}
+	list := func(what string, m map[string]string) {
+		var parts []string
+		for _, k := range slices.Sorted(maps.Keys(m)) {
+			parts = append(parts, k+": "+m[k])
+		}
+		if len(parts) > 0 {
+			lines = append(lines, what+": "+strings.Join(parts, "; "))
+		}
+	}
+	list("mitigations", r.Machine.Mitigations)
+	list("tools", r.Machine.Tools)
+	if markdown {
+		return "- " + strings.Join(lines, "\n- ")
+	}
+	return strings.Join(lines, "\n")
+}
+
+// WriteJSON writes the report as one JSON object.
+func (r *Report) WriteJSON(w io.Writer) error {
+	enc := json.NewEncoder(w)
+	enc.SetIndent("", "  ")
+	enc.SetEscapeHTML(false)
+	return enc.Encode(r)
+}
+
+// WriteBench writes the results as Go benchmark lines.
+func (r *Report) WriteBench(w io.Writer) error {
+	all := lab.Report{Machine: r.Machine}
+	for _, e := range r.Experiments {
+		all.Results = append(all.Results, e.Results...)
+	}
+	return all.WriteBench(w)
+}
+
+// Save writes the report to three files of a directory, which is made when it is absent: report.json, bench.txt and
+// tables.txt.
+func (r *Report) Save(dir string) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("saving the results: %w", err)
+	}
+	files := map[string]func(io.Writer) error{
+		"report.json": r.WriteJSON,
+		"bench.txt":   r.WriteBench,
+		"tables.txt":  func(w io.Writer) error { return r.WriteTables(w, false) },
+	}
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		if err := writeFile(filepath.Join(dir, name), files[name]); err != nil {
+			return fmt.Errorf("saving the results: %w", err)
+		}
+	}
+	return nil
+}
+
+// writeFile has write fill a file.
+func writeFile(path string, write func(io.Writer) error) error {
+	f, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(write(f), f.Close())
+}

@@ -1,0 +1,99 @@
+package bench
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/floodwall/floodwall/internal/control"
+	"github.com/floodwall/floodwall/internal/packet"
+)
+
+// compiled is the policy with n rules.
+func compiled(t *testing.T, n int) *control.Compiled {
+	t.Helper()
+	c, err := control.CompileSource("policy.yaml", []byte("devices: [eth0]\n"+rulesPolicy(n)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// The compiler must neither merge the rules nor find one superfluous, and the flood must go past all of them.
+func TestRulesStayAsTheyAre(t *testing.T) {
+	without := len(compiled(t, 0).Program.Rules)
+	for _, n := range []int{1, 20, 500, 10_000} {
+		c := compiled(t, n)
+		if got := len(c.Program.Rules) - without; got != n {
+			t.Errorf("%d rules became %d", n, got)
+		}
+		for _, from := range append(randomHosts(100).listed, randomPrefixes(100).listed...) {
+			spec, err := packet.Parse(floodPacket(from))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if e := c.Explain(spec); e.Verdict != "drop" || e.Reason != "default" {
+				t.Fatalf("%d rules: %s: %s by %s", n, floodPacket(from), e.Verdict, e.Reason)
+			}
+		}
+	}
+}
+
+func TestRuleInEachLanguage(t *testing.T) {
+	want := []string{
+		"from: 10.0.0.16/28, proto: tcp, port: 1000, then: pass",
+		"ip saddr 10.0.0.16/28 tcp dport 1000 accept",
+		"-s 10.0.0.16/28 -p tcp --dport 1000 -j ACCEPT",
+		"from: 10.0.1.7, proto: udp, port: 1001-1004, then: drop",
+		"ip saddr 10.0.1.7 udp dport 1001-1004 drop",
+		"-s 10.0.1.7 -p udp --dport 1001:1004 -j DROP",
+		"from: 172.16.2.0/24, to: 10.0.0.5, proto: tcp, port: 1002, then: drop",
+		"ip saddr 172.16.2.0/24 ip daddr 10.0.0.5 tcp dport 1002 drop",
+		"-s 172.16.2.0/24 -d 10.0.0.5 -p tcp --dport 1002 -j DROP",
+		"proto: tcp, port: 1003, sport: 20003, then: pass",
+		"tcp sport 20003 tcp dport 1003 accept",
+		"-p tcp --sport 20003 --dport 1003 -j ACCEPT",
+	}
+	var got []string
+	for n := range 4 {
+		r := nthRule(n)
+		got = append(got, r.policy(), r.nft(), r.iptables())
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestIptablesScript(t *testing.T) {
+	want := "*raw\n-A PREROUTING " + nthRule(0).iptables() + "\n-A PREROUTING -j DROP\nCOMMIT\n"
+	if got := iptablesScript("raw", "PREROUTING", 1); got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if n := strings.Count(nftRules(20), "\n"); n != 20 {
+		t.Errorf("%d rules of nft, want 20", n)
+	}
+}
+
+// Every kind of packet that `program` measures must be one that its name says, whatever the policy decides.
+func TestPacketKinds(t *testing.T) {
+	c, err := control.CompileSource("policy.yaml", []byte("devices: [eth0]\n"+programPolicy("strict", 20)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	reasons := map[string]string{"arp": "not-ip", "listed": "listed"}
+	for _, k := range packetKinds {
+		spec, err := packet.Parse(k.line)
+		if err != nil {
+			t.Errorf("%s: %v", k.name, err)
+			continue
+		}
+		want := reasons[k.name]
+		if want == "" {
+			want = "default" // bans are empty here
+		}
+		if got := c.Explain(spec).Reason; got != want {
+			t.Errorf("%s: %s: %s, want %s", k.name, k.line, got, want)
+		}
+	}
+}

@@ -1,0 +1,101 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/floodwall/floodwall/internal/lab"
+)
+
+// Where things run. The receive thread goes before all else on its CPU.
+const (
+	sourceCPU   = 0
+	receiverCPU = 1
+)
+
+// The server's addresses, to which all traffic goes.
+var (
+	server4 = netip.MustParseAddr("10.0.0.2")
+	server6 = netip.MustParseAddr("fd00::2")
+)
+
+// site is a server host with a link from an attacker of its own. What is installed in the server's namespace stays
+// there for the whole run; an XDP program is attached only while it is measured, because the kernel calls all programs
+// that are attached anywhere through one dispatcher, which costs the more the more there are.
+type site struct {
+	lab    *lab.Lab
+	server *lab.Host
+	out    *lab.Device // of the attacker
+	in     *lab.Device // of the server
+}
+
+// newSite builds the n-th site of a lab.
+func newSite(l *lab.Lab, n int) (*site, error) {
+	attacker, err := l.Host(fmt.Sprintf("attacker%d", n))
+	if err != nil {
+		return nil, err
+	}
+	s := &site{lab: l}
+	if s.server, err = l.Host(fmt.Sprintf("server%d", n)); err != nil {
+		return nil, err
+	}
+	s.out, s.in, err = l.Connect(attacker, s.server, lab.LinkOptions{
+		A: lab.EndOptions{Addrs: lab.ParseAddrs("10.0.0.1/24 fd00::1/64")},
+		B: lab.EndOptions{Addrs: lab.ParseAddrs("10.0.0.2/24 fd00::2/64"), CPU: lab.OnCPU(receiverCPU), Urgent: true},
+	})
+	if err != nil {
+		return nil, err
+	}
+	// Random sources have no route back, and a rule in the filter table must see them all the same.
+	for _, name := range []string{"all", s.in.Name} {
+		if err := s.server.Sysctl("ipv4/conf/"+name+"/rp_filter", "0"); err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+// subject is what a row measures: what is installed at a site, or a program to attach there.
+type subject struct {
+	site    *site
+	program *ebpf.Program // nil: nothing to attach
+}
+
+// offer is what a source sends: packets per second, or as many as it can for 0, from a CPU.
+type offer struct {
+	pps float64
+	cpu int
+}
+
+// measure floods the subject once.
+func (s subject) measure(ctx context.Context, f lab.Flow, o offer, seed uint64, window time.Duration) (m lab.Measurement, err error) {
+	if s.program != nil {
+		attached, err := s.site.lab.Attach(s.site.in, s.program)
+		if err != nil {
+			return m, err
+		}
+		defer attached.Close()
+	}
+	source, err := s.site.lab.NewSource(s.site.out, lab.SourceOptions{
+		Flows: []lab.Flow{f}, CPU: o.cpu, Seed: seed, Rate: o.pps, Urgent: true,
+	})
+	if err != nil {
+		return m, err
+	}
+	m, err = lab.Measure(ctx, source, s.site.in, window)
+	return m, errors.Join(err, source.Close())
+}
+
+// flood is UDP packets of the least size from any of these sources to the server.
+func flood(from []netip.Addr) lab.Flow {
+	to := server4
+	if from[0].Is6() {
+		to = server6
+	}
+	return lab.Flow{From: lab.Listed(from), To: lab.Addr(to), SPort: lab.AnyPort, DPort: lab.Port(53)}
+}

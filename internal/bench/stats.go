@@ -1,0 +1,38 @@
+package bench
+
+import (
+	"math"
+	"slices"
+)
+
+// series is one figure, taken once a round.
+type series []float64
+
+// median is the middle figure, of an even number the mean of the two in the middle; NaN when there is none.
+func (s series) median() float64 {
+	if len(s) == 0 {
+		return math.NaN()
+	}
+	sorted := slices.Sorted(slices.Values(s))
+	middle := len(sorted) / 2
+	if len(sorted)%2 == 1 {
+		return sorted[middle]
+	}
+	return (sorted[middle-1] + sorted[middle]) / 2
+}
+
+// spread is the difference between the largest figure and the smallest.
+func (s series) spread() float64 {
+	if len(s) == 0 {
+		return 0
+	}
+	return slices.Max(s) - slices.Min(s)
+}
+
+// unsteadySpread is the share of the median by which a row's figures may differ before the row is marked.
+const unsteadySpread = 0.15
+
+// unsteady reports whether the rounds differ by more than is usual on a machine that does nothing else.
+func (s series) unsteady() bool {
+	return len(s) > 1 && s.spread() > unsteadySpread*s.median()
+}

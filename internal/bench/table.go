@@ -1,0 +1,108 @@
+package bench
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+// Table is figures as people read them.
+type Table struct {
+	Title string     `json:"title"`
+	Head  []string   `json:"head"` // the first column is text, what begins with a figure in the others is aligned right
+	Rows  [][]string `json:"rows"`
+	Notes []string   `json:"notes,omitempty"`
+}
+
+// row adds a row.
+func (t *Table) row(cells ...string) { t.Rows = append(t.Rows, cells) }
+
+// note adds a line below the table, once.
+func (t *Table) note(format string, args ...any) {
+	if text := fmt.Sprintf(format, args...); !slices.Contains(t.Notes, text) {
+		t.Notes = append(t.Notes, text)
+	}
+}
+
+// WriteText writes the table with aligned columns.
+func (t *Table) WriteText(w io.Writer) error {
+	var out strings.Builder
+	width := t.widths()
+	fmt.Fprintf(&out, "%s\n\n", t.Title)
+	for _, row := range t.all() {
+		var line strings.Builder
+		for i, cell := range row {
+			pad := strings.Repeat(" ", width[i]-utf8.RuneCountInString(cell))
+			if i > 0 && i < t.figures() {
+				cell, pad = pad+cell, ""
+			}
+			line.WriteString("  " + cell + pad)
+		}
+		fmt.Fprintln(&out, strings.TrimRight(line.String(), " "))
+	}
+	out.WriteByte('\n')
+	for _, n := range t.Notes {
+		fmt.Fprintf(&out, "  %s\n", n)
+	}
+	if len(t.Notes) > 0 {
+		out.WriteByte('\n')
+	}
+	_, err := io.WriteString(w, out.String())
+	return err
+}
+
+// all is the head and the rows.
+func (t *Table) all() [][]string { return append([][]string{t.Head}, t.Rows...) }
+
+func (t *Table) widths() []int {
+	width := make([]int, len(t.Head))
+	for _, row := range t.all() {
+		for i, cell := range row {
+			width[i] = max(width[i], utf8.RuneCountInString(cell))
+		}
+	}
+	return width
+}
+
+// figures is the number of columns before the last, remarks, which has no head.
+func (t *Table) figures() int {
+	if n := len(t.Head); n > 0 && t.Head[n-1] == "" {
+		return n - 1
+	}
+	return len(t.Head)
+}
+
+// WriteMarkdown writes the table in GitHub's notation.
+func (t *Table) WriteMarkdown(w io.Writer) error {
+	var out strings.Builder
+	fmt.Fprintf(&out, "### %s\n\n", t.Title)
+	line := func(cells []string) {
+		for _, c := range cells {
+			fmt.Fprintf(&out, "| %s ", strings.ReplaceAll(c, "|", `\|`))
+		}
+		out.WriteString("|\n")
+	}
+	line(t.Head)
+	rule := make([]string, len(t.Head))
+	for i := range rule {
+		rule[i] = "---"
+		if i > 0 && i < t.figures() {
+			rule[i] = "---:"
+		}
+	}
+	line(rule)
+	for _, row := range t.Rows {
+		line(row)
+	}
+	out.WriteByte('\n')
+	for _, n := range t.Notes {
+		fmt.Fprintf(&out, "- %s\n", n)
+	}
+	if len(t.Notes) > 0 {
+		out.WriteByte('\n')
+	}
+	_, err := io.WriteString(w, out.String())
+	return err
+}

@@ -1,0 +1,112 @@
+package bench
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/floodwall/floodwall/internal/lab"
+)
+
+// rows is a table as after two rounds.
+func rows() *rateTable {
+	t := &rateTable{title: "drop: a flood"}
+	t.empty = &rate{name: "empty", label: "empty XDP_DROP (the limit)", rounds: series{10e6, 10e6}, reference: series{7e6}}
+	t.touch = &rate{name: "one-octet", label: "one octet", rounds: series{5e6, 5e6}}
+	t.rows = []*rate{
+		t.empty, t.touch,
+		{name: "floodwall/rules=20", label: "floodwall: 20 rules", rounds: series{4e6, 6e6}, reference: series{4e6}, least: 0.9, disturbed: 1},
+		{name: "slow", label: "slow | source", rounds: series{2e6, 2e6}, starved: 2},
+		{name: "bpfilter", label: "bpfilter", missing: "not packaged"},
+		{name: "still", label: "still", rounds: series{0, 0}},
+	}
+	return t
+}
+
+func TestRateTable(t *testing.T) {
+	o := &Outcome{Name: "drop"}
+	rows().publish(o)
+	var text, markdown strings.Builder
+	if err := o.Tables[0].WriteText(&text); err != nil {
+		t.Fatal(err)
+	}
+	one := rows()
+	one.cores = oneCore
+	for _, r := range one.rows {
+		r.reference = nil
+	}
+	one.publish(o)
+	if err := o.Tables[1].WriteMarkdown(&markdown); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(wantText, text.String()); diff != "" {
+		t.Errorf("text (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(wantMarkdown, markdown.String()); diff != "" {
+		t.Errorf("markdown (-want +got):\n%s", diff)
+	}
+}
+
+const wantText = `drop: a flood, source and receiver on a core each
+
+                               Mpps      min .. max  ns/packet  of empty  of one octet   bar, of empty  of 7 Mpps  bar, of 7 Mpps
+  empty XDP_DROP (the limit)  10.00  10.00 .. 10.00      100.0      1.00          2.00                       1.00
+  one octet                    5.00    5.00 .. 5.00      200.0      0.50          1.00
+  floodwall: 20 rules          5.00    4.00 .. 6.00      200.0      0.50          1.00  >= 0.90 MISSED       0.57  >= 0.90 MISSED  ~
+  slow | source                2.00    2.00 .. 2.00      500.0      0.20          0.40                                             ^
+  bpfilter                                                                                                                         not packaged
+  still                                                                                                                            nothing arrived: others had the CPUs
+
+  ~ unsteady: others had the receiving CPU, or the rounds differ by more than 15%
+  ^ the source was slower than the receiver: the figure is a lower bound
+
+`
+
+const wantMarkdown = `### drop: a flood, source and receiver on one core
+
+|  | Mpps | min .. max | ns/packet | of empty | of one octet |  |
+| --- | ---: | ---: | ---: | ---: | ---: | --- |
+| empty XDP_DROP (the limit) | 10.00 | 10.00 .. 10.00 | 100.0 | 1.00 | 2.00 |  |
+| one octet | 5.00 | 5.00 .. 5.00 | 200.0 | 0.50 | 1.00 |  |
+| floodwall: 20 rules | 5.00 | 4.00 .. 6.00 | 200.0 | 0.50 | 1.00 | ~ |
+| slow \| source | 2.00 | 2.00 .. 2.00 | 500.0 | 0.20 | 0.40 | ^ |
+| bpfilter |  |  |  |  |  | not packaged |
+| still |  |  |  |  |  | nothing arrived: others had the CPUs |
+
+- ~ unsteady: others had the receiving CPU, or the rounds differ by more than 15%
+- ^ the source was slower than the receiver: the figure is a lower bound
+
+`
+
+func TestRateResults(t *testing.T) {
+	o := &Outcome{Name: "drop"}
+	rows().publish(o)
+	slowest, fastest := 250.0, 1e9/float64(6e6) // nanoseconds at 4 and 6 Mpps
+	want := lab.Result{Name: "drop/floodwall/rules=20", Runs: 2, Note: "~", Metrics: []lab.Metric{
+		{Value: 200, Unit: "ns/op", Spread: slowest - fastest}, {Value: 5, Unit: "Mpps", Spread: 2},
+		{Value: 0.5, Unit: "of-empty"}, {Value: 1, Unit: "of-one-octet"}, {Value: 4.0 / 7, Unit: "of-7Mpps"},
+	}}
+	if diff := cmp.Diff(want, o.Results[2]); diff != "" {
+		t.Errorf("result (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(lab.Result{Name: "drop/bpfilter", Note: "not packaged"}, o.Results[4]); diff != "" {
+		t.Errorf("missing result (-want +got):\n%s", diff)
+	}
+	r := Report{Experiments: []*Outcome{o}}
+	missed := []*Bar{
+		{Name: "drop/floodwall/rules=20 of empty", Value: 0.5, Bound: 0.9},
+		{Name: "drop/floodwall/rules=20 of 7 Mpps", Value: 4.0 / 7, Bound: 0.9},
+	}
+	if diff := cmp.Diff(missed, r.Missed()); diff != "" {
+		t.Errorf("missed bars (-want +got):\n%s", diff)
+	}
+	var out strings.Builder
+	if err := r.WriteJSON(&out); err != nil { // which infinite figures would make fail
+		t.Error(err)
+	}
+	out.Reset()
+	if err := r.WriteBench(&out); err != nil || strings.Count(out.String(), "BenchmarkFloodwall/drop/") != 4 {
+		t.Errorf("benchmark lines, want 4 of them: %v\n%s", err, &out)
+	}
+}
