@@ -29,7 +29,7 @@ func TestLayout4(t *testing.T) {
 	if got := hex.EncodeToString(e.m4.Full[8*2:][:8]); got != "0200"+"0300"+"0400"+"0400" {
 		t.Errorf("full block: %s", got)
 	}
-	if bit := 0xc0000200 >> 8; e.V4.Shift != 8 || e.m4.Filter[bit/8] != 1<<(bit%8)|2<<(bit%8) {
+	if bit := 0xc000; e.V4.Shift != 16 || len(e.m4.Filter) != 1<<13 || e.m4.Filter[bit/8] != 1<<(bit%8) {
 		t.Errorf("filter of shift %d: %x", e.V4.Shift, e.m4.Filter[bit/8])
 	}
 }

@@ -23,7 +23,7 @@ const (
 
 	// maxExcess is the share of all addresses that may pass the filter without being in any set. Each of them costs an
 	// access to the index; a filter of half the size costs fewer cache misses to all.
-	maxExcess = 0.06
+	maxExcess = 0.10
 )
 
 // Table4 is the class table of IPv4 for the datapath, planned but not yet written to memory. A lookup reads
@@ -55,7 +55,7 @@ type Table4 struct {
 // FilterBytes is the size of the filter in octets.
 func (t *Table4) FilterBytes() int { return 1 << (32 - t.Shift - 3) }
 
-// LimitShift chooses the filter's block anew: the largest of 2^16 to 2^least addresses with which no more than 6 %
+// LimitShift chooses the filter's block anew: the largest of 2^16 to 2^least addresses with which no more than a tenth
 // of all addresses pass the filter in vain, or the smallest when there is none. Call it before FilterBytes and Encode.
 func (t *Table4) LimitShift(least int) { t.Shift = t.fill.shift(max(least, minShift)) }
 

@@ -197,7 +197,8 @@ func TestTableDense(t *testing.T) {
 func TestFilterShift(t *testing.T) {
 	r := seeded(t)
 	for _, row := range []struct{ hosts, least, want int }{
-		{1000, DefaultMinShift, 8},
+		{1000, DefaultMinShift, 16},
+		{100_000, DefaultMinShift, 12},
 		{1_000_000, DefaultMinShift, 8},
 		{2_500_000, DefaultMinShift, 7},
 		{2_500_000, 8, 8},
