@@ -45,20 +45,13 @@ __noinline __u64 syn_options(struct xdp_md *ctx, __u32 offset, __u32 length)
 	bool mss = false;
 	__u32 at = 0;
 
-	for (int i = 0; i < MAX_TCP_OPTIONS; i++) {
-		__u8 size;
+	for (int i = 0; i < MAX_OPTIONS; i++) {
+		int size = option_size(option, at, length, end);
 
-		if (at >= length || at >= MAX_TCP_OPTIONS || (void *)(option + at + 1) > end || option[at] == 0)
-			break;
-		if (option[at] == 1) {
-			at = opaque(at + 1);
-			continue;
-		}
-		size = at + 2 <= length && (void *)(option + at + 2) <= end ? option[at + 1] : 0;
-		if (size < 2 || at + size > length) {
+		if (size == OPTIONS_BAD)
 			failed |= BIT(CHECK_TCP_OPTIONS);
+		if (size < 0)
 			break;
-		}
 		mss = mss || option[at] == 2;
 		at = opaque(at + size);
 	}

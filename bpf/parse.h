@@ -8,8 +8,7 @@
 enum {
 	MAX_VLAN_TAGS = 2,
 	MAX_EXT_HEADERS = 6,
-	MAX_IP_OPTIONS = 40, /* octets, and so the most options */
-	MAX_TCP_OPTIONS = 40,
+	MAX_OPTIONS = 40, /* octets of IPv4 or TCP options, and so the most options */
 };
 
 /* The place in the frame. left is how much of the packet follows pos, as its IP header says. */
@@ -105,6 +104,37 @@ static __always_inline void limit_length(struct xdp_md *ctx, struct cursor *c, s
 	}
 }
 
+enum {
+	OPTION_NOP = 1,
+	OPTIONS_END = -1,
+	OPTIONS_BAD = -2, /* a length that does not fit */
+};
+
+/*
+ * The size of the option at an offset of the options of IPv4 or TCP, which have the same form: kind 0 ends them, kind 1
+ * is one octet, all others carry their length. Otherwise how the options end.
+ */
+static __always_inline int option_size(__u8 *option, __u32 at, __u32 length, void *end)
+{
+	__u8 size;
+
+	if (at >= length || at >= MAX_OPTIONS || (void *)(option + at + 1) > end || option[at] == 0)
+		return OPTIONS_END;
+	if (option[at] == OPTION_NOP)
+		return 1;
+	size = at + 2 <= length && (void *)(option + at + 2) <= end ? option[at + 1] : 0;
+	return size < 2 || at + size > length ? OPTIONS_BAD : size;
+}
+
+/* What an IPv4 option of that type fails. */
+static __always_inline __u64 check_ipv4_option(__u8 type)
+{
+	if (type == 131 || type == 137) /* loose, strict source route */
+		return BIT(CHECK_SOURCE_ROUTE);
+	/* router alert, which IGMP carries */
+	return type == OPTION_NOP || type == 148 ? 0 : BIT(CHECK_IP_OPTIONS);
+}
+
 /*
  * What the options at an offset of the frame fail. A function of its own to the verifier, which so walks the loop once
  * and not again for each path that leads here; and only frames with options pay for the call.
@@ -116,24 +146,14 @@ __noinline __u64 ipv4_options(struct xdp_md *ctx, __u32 offset, __u32 length)
 	__u64 failed = 0;
 	__u32 at = 0;
 
-	for (int i = 0; i < MAX_IP_OPTIONS; i++) {
-		__u8 size;
+	for (int i = 0; i < MAX_OPTIONS; i++) {
+		int size = option_size(option, at, length, end);
 
-		if (at >= length || at >= MAX_IP_OPTIONS || (void *)(option + at + 1) > end || option[at] == 0)
+		if (size == OPTIONS_BAD)
+			return failed | BIT(CHECK_IP_OPTIONS);
+		if (size < 0)
 			break;
-		if (option[at] == 1) {
-			at = opaque(at + 1);
-			continue;
-		}
-		size = at + 2 <= length && (void *)(option + at + 2) <= end ? option[at + 1] : 0;
-		if (size < 2 || at + size > length) {
-			failed |= BIT(CHECK_IP_OPTIONS);
-			break;
-		}
-		if (option[at] == 131 || option[at] == 137) /* loose, strict source route */
-			failed |= BIT(CHECK_SOURCE_ROUTE);
-		else if (option[at] != 148) /* router alert, which IGMP carries */
-			failed |= BIT(CHECK_IP_OPTIONS);
+		failed |= check_ipv4_option(option[at]);
 		at = opaque(at + size);
 	}
 	return failed;
