@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -84,6 +85,15 @@ func spanHint(f *flaw, low, high string, limit uint32, numberHint string) *flaw 
 }
 
 func isDigits(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" }
+
+// ParseDuration reads a time as the policy has it: 90s, 1h30m, 7d, 1d12h. It is above zero.
+func ParseDuration(text string) (time.Duration, error) {
+	d, f := duration(text)
+	if f != nil {
+		return 0, errors.New("a time " + f.msg)
+	}
+	return d, nil
+}
 
 // duration reads what time.ParseDuration reads and, in front of it, days: 90s, 1h30m, 7d, 1d12h.
 func duration(text string) (time.Duration, *flaw) {

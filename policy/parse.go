@@ -19,7 +19,7 @@ func Read(file string) (*Policy, error) {
 // Parse reads the policy in src; file is its name, for messages. It reports every mistake, not only the first: the
 // error is always of type Errors. A file that is not YAML has one mistake, as nothing behind it can be understood.
 func Parse(file string, src []byte) (*Policy, error) {
-	r := &reader{file: file, sets: map[string]bool{}, reasons: map[string]Pos{}}
+	r := &reader{file: file, sets: map[string]bool{}, given: map[string]bool{}, reasons: map[string]Pos{}}
 	p := place{r: r}
 	policy := Policy{File: file, Checks: packet.Standard.Checks()}
 	if doc := document(p, src); doc != nil {
@@ -37,6 +37,7 @@ type reader struct {
 	file    string
 	errs    Errors
 	sets    map[string]bool // names of the policy's sets, known before the first rule is read
+	given   map[string]bool // names that the policy gives rules and services, known before one is made up
 	reasons map[string]Pos  // names of rules and services so far: each is a counter
 }
 
@@ -81,6 +82,11 @@ func (r *reader) top(p place, doc *node, to *Policy) {
 	if sets := doc.get("sets"); sets != nil {
 		for _, s := range sets.pairs {
 			r.sets[s.key] = true
+		}
+	}
+	for _, key := range []string{"rules", "services"} {
+		if v := doc.get(key); v != nil {
+			r.noteNames(v.items)
 		}
 	}
 	seen := readKeys(p, "a policy", doc, topKeys, to)

@@ -55,7 +55,7 @@ func inMatch(keys []key[Match]) []key[Rule] {
 func (p place) rules(to *Policy, v *node) {
 	p.entries("rules", v, func(i int, n *node) {
 		rule := Rule{Pos: n.pos}
-		rule.Name, rule.Named = p.name("rule", n, fmt.Sprintf("rule-%d", i+1))
+		rule.Name, rule.Named = p.name("rule", n, p.r.madeName(i+1, len(v.items)))
 		in, before := p.in("rule %s", quote(rule.Name)), len(p.r.errs)
 		seen := readKeys(in, "a rule", n, ruleKeys, &rule)
 		in.require(n, seen, "then", "say what happens to the packets: then: drop")
@@ -64,6 +64,30 @@ func (p place) rules(to *Policy, v *node) {
 		}
 		to.Rules = append(to.Rules, rule)
 	})
+}
+
+// noteNames remembers the names that entries give themselves.
+func (r *reader) noteNames(entries []*node) {
+	for _, n := range entries {
+		if v := n.get("name"); v != nil && v.kind == word {
+			r.given[v.text] = true
+		}
+	}
+}
+
+// madeName is the name of the rule with this number when it has none of its own. Where the policy gives that name to
+// another, a number is taken that no rule has, so that no other rule's name changes.
+func (r *reader) madeName(number, rules int) string {
+	name := fmt.Sprintf("rule-%d", number)
+	for free := rules + 1; r.given[name] || r.taken(name); free++ {
+		name = fmt.Sprintf("rule-%d", free)
+	}
+	return name
+}
+
+func (r *reader) taken(name string) bool {
+	_, taken := r.reasons[name]
+	return taken
 }
 
 var serviceKeys = []key[Service]{

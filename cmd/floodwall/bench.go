@@ -12,8 +12,6 @@ import (
 	"github.com/floodwall/floodwall/internal/bench"
 )
 
-func init() { commands = append(commands, benchCommand) }
-
 // benchFlags are the flags of bench.
 type benchFlags struct {
 	options  bench.Options

@@ -4,13 +4,12 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/floodwall/floodwall/internal/control"
+	"github.com/floodwall/floodwall/policy"
 )
 
 // blockFlags are the flags of block.
@@ -25,7 +24,9 @@ func blockCommand(e *env) *cobra.Command {
 		Use:   "block PREFIX...",
 		Short: "put addresses into a dynamic set, at once",
 		Long: "Block puts addresses, prefixes and ranges into a dynamic set of the policy that runs. With - it reads them from\n" +
-			"standard input, one a line, as long as that lasts; what follows a blank, comma, # or ; on a line is ignored.",
+			"standard input, one a line, as long as that lasts; what follows a blank, comma, # or ; on a line is ignored.\n\n" +
+			"A set keeps prefixes of at most 8 lengths of each family. A range is entered as the prefixes that it consists of,\n" +
+			"all or none: one that takes more lengths than are left is refused.",
 		Example: "  floodwall block 198.51.100.7 203.0.113.0/24 --for 1h --why 'ssh guessing'\n" +
 			"  detector | floodwall block -",
 		Args: prefixes,
@@ -64,11 +65,13 @@ func block(ctx context.Context, e *env, args []string, f blockFlags) error {
 	if !f.force {
 		change.sessions = control.Sessions()
 	}
-	change.do = func(ctx context.Context, list []netip.Prefix) (control.Fill, error) {
+	change.do = func(ctx context.Context, list []piece) (control.Fill, error) {
 		bans := make([]control.Ban, len(list))
 		for i, p := range list {
 			bans[i] = ban
-			bans[i].Prefix = p
+			if bans[i].Prefix = p.prefix; p.part {
+				bans[i].Range = p.line
+			}
 		}
 		return in.Block(ctx, f.set, bans)
 	}
@@ -78,7 +81,7 @@ func block(ctx context.Context, e *env, args []string, f blockFlags) error {
 // maxWhy is how much of a reason a dynamic set keeps, in octets.
 const maxWhy = 64
 
-// banTime reads --for: what time.ParseDuration reads, behind days if there are any; 0 when it is not given.
+// banTime reads --for, which is written as times in the policy are; 0 when it is not given.
 func banTime(text string) (time.Duration, error) {
 	switch text {
 	case "":
@@ -87,26 +90,11 @@ func banTime(text string) (time.Duration, error) {
 		return control.Forever, nil
 	}
 	bad := &hinted{fmt.Errorf("--for %q is not a time of at least a second", text), "write it as 90s, 15m, 1h, 7d, 1d12h, or forever"}
-	var sum time.Duration
-	rest := text
-	if days, behind, ok := strings.Cut(text, "d"); ok {
-		n, err := strconv.ParseUint(days, 10, 16)
-		if err != nil {
-			return 0, bad
-		}
-		sum, rest = time.Duration(n)*24*time.Hour, behind
-	}
-	if rest != "" {
-		d, err := time.ParseDuration(rest)
-		if err != nil || d < 0 {
-			return 0, bad
-		}
-		sum += d
-	}
-	if sum < time.Second {
+	d, err := policy.ParseDuration(text)
+	if err != nil || d < time.Second {
 		return 0, bad
 	}
-	return sum, nil
+	return d, nil
 }
 
 // hinted is an error with a hint.

@@ -20,16 +20,22 @@ type change struct {
 	*env
 	verb, preposition string
 	sessions          []control.Session // of the operator, not to be touched
-	do                func(context.Context, []netip.Prefix) (control.Fill, error)
+	do                func(context.Context, []piece) (control.Fill, error)
 
-	lined    bool           // errors name the line
-	waiting  []netip.Prefix // read and not yet changed
-	lines    []int          // where they came from
+	lined    bool    // errors name the line
+	waiting  []piece // read and not yet changed
 	fill     control.Fill
 	changed  int
 	refused  int
 	fullSaid bool
 	hinted   string // the last hint
+}
+
+// piece is a prefix that an entry consists of.
+type piece struct {
+	prefix netip.Prefix
+	line   int  // or argument, from 1, where the entry is
+	part   bool // it is one of several
 }
 
 // Entries that are read from a stream are changed in batches, since each batch costs a lock and an opening of the set:
@@ -114,7 +120,7 @@ func (c *change) entry(line []byte) ([]netip.Prefix, error) {
 
 func (c *change) add(line int, list []netip.Prefix) {
 	for _, p := range list {
-		c.waiting, c.lines = append(c.waiting, p), append(c.lines, line)
+		c.waiting = append(c.waiting, piece{p, line, len(list) > 1})
 	}
 }
 
@@ -208,13 +214,13 @@ func (c *change) flush(ctx context.Context) error {
 	for _, r := range refused {
 		place := ""
 		if c.lined {
-			place = fmt.Sprintf("line %d: ", c.lines[r.Index])
+			place = fmt.Sprintf("line %d: ", c.waiting[r.Index].line)
 		}
 		c.refuse(place, r.Err)
 	}
 	c.changed += fill.Changed
 	c.fill = fill
-	c.waiting, c.lines = c.waiting[:0], c.lines[:0]
+	c.waiting = c.waiting[:0]
 	if w := fill.Warning(); w != "" && !c.fullSaid && c.verb == "blocked" {
 		c.fullSaid = true
 		c.warning(w)

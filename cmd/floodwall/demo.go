@@ -12,8 +12,6 @@ import (
 	"github.com/floodwall/floodwall/internal/demo"
 )
 
-func init() { commands = append(commands, demoCommand) }
-
 // demoFlags are the flags of demo.
 type demoFlags struct {
 	options demo.Options

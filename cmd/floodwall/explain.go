@@ -15,6 +15,8 @@ func explainCommand(e *env) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "explain POLICY|--live PACKET",
 		Short: "which verdict a packet gets, and why",
+		Long: "Explain says what a policy does with a packet, or with --live what the loaded program does. Of a policy, dynamic\n" +
+			"sets count as empty, and `local` is the addresses of this host, as they are now.",
 		Example: "  floodwall explain policy.yaml 'tcp 198.51.100.7:1234 > 192.0.2.1:80 S'\n" +
 			"  floodwall explain --live 'udp [2001:db8::7]:53 > [2001:db8::1]:4444 len=512'",
 		RunE: func(c *cobra.Command, args []string) error {

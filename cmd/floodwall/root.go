@@ -12,6 +12,7 @@ var commands = []func(*env) *cobra.Command{
 	applyCommand, statusCommand, unloadCommand,
 	blockCommand, unblockCommand, blockedCommand,
 	schemaCommand, manCommand, versionCommand,
+	benchCommand, demoCommand,
 }
 
 // newRoot makes the command line of floodwall.

@@ -30,8 +30,12 @@ func unblock(ctx context.Context, e *env, args []string, set string) error {
 		return err
 	}
 	change := &change{env: e, verb: "unblocked", preposition: "from"}
-	change.do = func(ctx context.Context, list []netip.Prefix) (control.Fill, error) {
-		return in.Unblock(ctx, set, list)
+	change.do = func(ctx context.Context, list []piece) (control.Fill, error) {
+		prefixes := make([]netip.Prefix, len(list))
+		for i, p := range list {
+			prefixes[i] = p.prefix
+		}
+		return in.Unblock(ctx, set, prefixes)
 	}
 	return change.run(ctx, args)
 }

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
+	"strings"
 )
 
 const (
@@ -31,7 +33,7 @@ func ReadFile(path string, max int) (*Set, int, error) {
 
 // Read reads a list: a line holds an address, a prefix or a range (first-last). What follows it behind a blank, tab,
 // comma or semicolon is ignored, as are comments, which start with # or ;, and empty lines. Host bits set in a prefix
-// are ignored. The number is that of the entries, one per line that has one. With more entries than max (0: no limit)
+// are ignored; IPv4 addresses in their IPv6 form are refused. The number is that of the entries, one per line that has one. With more entries than max (0: no limit)
 // and with any line that is not understood there is no set; the error names up to 10 such lines, with name and number.
 func Read(r io.Reader, name string, max int) (*Set, int, error) {
 	l := list{name: name, max: max}
@@ -96,10 +98,31 @@ func (l *list) add(line []byte) {
 		return
 	}
 	if l.count() {
-		if err := l.builder.AddText(text); err != nil {
+		known := len(l.builder.v6)
+		err := l.builder.AddText(text)
+		if err == nil {
+			err = mappedError(text, l.builder.v6[known:])
+		}
+		if err != nil {
 			l.reject(err)
 		}
 	}
+}
+
+// mappedError refuses an entry of IPv4 addresses in their IPv6 form (RFC 4291, 2.5.5.2), which no packet carries: the
+// author means IPv4, and would not get it. pieces are the prefixes of the entry, none when it is IPv4.
+func mappedError(text string, pieces []prefix6) error {
+	if !slices.ContainsFunc(pieces, func(p prefix6) bool { return p.family() == 0 }) {
+		return nil
+	}
+	if len(pieces) > 1 || strings.Contains(text, "-") {
+		return fmt.Errorf("%s stands for IPv4 addresses: write the range with IPv4 addresses", text)
+	}
+	p := pieces[0].unmapped()
+	if p.IsSingleIP() && !strings.Contains(text, "/") {
+		return fmt.Errorf("%s stands for an IPv4 address: write %s", text, p.Addr())
+	}
+	return fmt.Errorf("%s stands for IPv4 addresses: write %s", text, p)
 }
 
 // count counts an entry and reports whether there is room for it.

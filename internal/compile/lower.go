@@ -1,10 +1,10 @@
 package compile
 
 import (
-	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/floodwall/floodwall/internal/addrs"
 	"github.com/floodwall/floodwall/internal/ir"
@@ -30,7 +30,8 @@ type lowering struct {
 //   - tests fields by ranges of their values, `not` worked into them;
 //   - spells out services, what they close, and what `default: drop` must not cut as rules.
 //
-// It returns notes for the operator (a set that is nearly full). Errors of all list files are reported together.
+// It returns notes for the operator (a set that is nearly full). Errors of all sets are reported together, as
+// policy.Errors.
 func Lower(p *policy.Policy) (*ir.Program, []string, error) {
 	l := &lowering{
 		program: &ir.Program{Checks: p.Checks, Default: verdict(p.Default)},
@@ -38,8 +39,8 @@ func Lower(p *policy.Policy) (*ir.Program, []string, error) {
 		written: map[string]int{},
 		local:   -1,
 	}
-	if err := l.sets(p); err != nil {
-		return nil, nil, err
+	if errs := l.sets(p); errs != nil {
+		return nil, nil, errs
 	}
 	if p.Checks.Has(packet.OwnSource) {
 		l.localSet()
@@ -65,12 +66,12 @@ func verdict(v policy.Verdict) ir.Verdict {
 	return ir.Pass
 }
 
-func (l *lowering) sets(p *policy.Policy) error {
-	var errs []error
+func (l *lowering) sets(p *policy.Policy) policy.Errors {
+	var errs policy.Errors
 	for _, s := range p.Sets {
 		set, err := lowerSet(p.File, s)
 		if err != nil {
-			errs = append(errs, fmt.Errorf("%s:%d:%d: set %q: %w", p.File, s.Pos.Line, s.Pos.Col, s.Name, err))
+			errs = append(errs, setErrors(p.File, s, err)...)
 			continue
 		}
 		if s.File != "" && set.Entries*10 >= set.Max*9 {
@@ -80,7 +81,50 @@ func (l *lowering) sets(p *policy.Policy) error {
 		l.named[s.Name] = len(l.program.Sets)
 		l.program.Sets = append(l.program.Sets, set)
 	}
-	return errors.Join(errs...)
+	return append(errs, tooDynamic(p)...)
+}
+
+// setErrors are the errors of a set, one for each line of its file that is wrong, at the set's place in the policy.
+func setErrors(file string, s policy.Set, err error) (out policy.Errors) {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		for _, one := range joined.Unwrap() {
+			out = append(out, setErrors(file, s, one)...)
+		}
+		return out
+	}
+	return policy.Errors{{
+		File: file, Line: s.Pos.Line, Col: s.Pos.Col, Msg: fmt.Sprintf("set %q: %v", s.Name, err),
+	}}
+}
+
+// maxDynamic is how many entries all dynamic sets can hold together. Each takes a bucket of 64 octets, so this is 4 GB
+// when the sets' sizes are powers of two, and less than twice that otherwise.
+const maxDynamic = 64_000_000
+
+// tooDynamic is the error of dynamic sets that together ask for more memory than any host should give.
+func tooDynamic(p *policy.Policy) policy.Errors {
+	var names []string
+	var last policy.Pos
+	sum := 0
+	for _, s := range p.Sets {
+		if s.Dynamic == nil {
+			continue
+		}
+		names, last = append(names, fmt.Sprintf("%q", s.Name)), s.Pos
+		sum += s.Max
+	}
+	if sum <= maxDynamic {
+		return nil
+	}
+	what := "dynamic set " + names[0] + " has a max of"
+	if len(names) > 1 {
+		what = "dynamic sets " + strings.Join(names, ", ") + " have together a max of"
+	}
+	return policy.Errors{{
+		File: p.File, Line: last.Line, Col: last.Col,
+		Msg:  fmt.Sprintf("%s %d entries, but at most %d are possible, which take 4 GB of memory", what, sum, maxDynamic),
+		Hint: "lower max: of the sets",
+	}}
 }
 
 func lowerSet(file string, s policy.Set) (ir.Set, error) {

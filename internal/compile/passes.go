@@ -46,7 +46,7 @@ func impossible(r ir.Rule) (packet.Field, bool) {
 
 // dropShadowed drops every rule that some single earlier rule covers.
 func dropShadowed(sets []ir.Set, rules []ir.Rule) (kept []ir.Rule, notes []string) {
-	var index coverIndex
+	index := newCoverIndex(sets)
 	for _, r := range rules {
 		by := index.find(&r, func(i int) bool { return covers(sets, &kept[i], &r) })
 		if by < 0 {
@@ -70,60 +70,6 @@ func shadowNote(by, r *ir.Rule) string {
 		return fmt.Sprintf("line %d: %q never decides: %q (line %d) takes all its packets before", r.Line, r.Name, by.Name, by.Line)
 	}
 	return fmt.Sprintf("line %d: %q is not needed: %q (line %d) does the same before", r.Line, r.Name, by.Name, by.Line)
-}
-
-// coverIndex finds the few rules that may cover another among many. A rule that asks for a single value of a field can
-// only cover rules that ask for the same one; so it is filed under that value, of the field with most values.
-type coverIndex struct {
-	byValue map[fieldValue][]int
-	others  []int
-}
-
-type fieldValue struct {
-	field packet.Field
-	value uint32
-}
-
-func (x *coverIndex) add(r *ir.Rule, number int) {
-	var best fieldValue
-	found := false
-	for _, v := range singleValues(r) {
-		if !found || v.field.Size() > best.field.Size() {
-			best, found = v, true
-		}
-	}
-	if !found {
-		x.others = append(x.others, number)
-		return
-	}
-	if x.byValue == nil {
-		x.byValue = map[fieldValue][]int{}
-	}
-	x.byValue[best] = append(x.byValue[best], number)
-}
-
-// find returns the number of a rule that covers r, -1 when there is none.
-func (x *coverIndex) find(r *ir.Rule, covers func(int) bool) int {
-	candidates := [][]int{x.others}
-	for _, v := range singleValues(r) {
-		candidates = append(candidates, x.byValue[v])
-	}
-	for _, list := range candidates {
-		if i := slices.IndexFunc(list, covers); i >= 0 {
-			return list[i]
-		}
-	}
-	return -1
-}
-
-func singleValues(r *ir.Rule) []fieldValue {
-	var out []fieldValue
-	for _, m := range r.Match {
-		if len(m.Values) == 1 && m.Values[0].First == m.Values[0].Last {
-			out = append(out, fieldValue{m.Field, m.Values[0].First})
-		}
-	}
-	return out
 }
 
 // covers reports whether a surely matches all that b matches.

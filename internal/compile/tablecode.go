@@ -12,7 +12,7 @@ import (
 //
 //	r6  the packet; then the words of summary that are left to look into
 //	r7  the number of the word looked into
-//	r8  the bits of that word
+//	r8  the rows' first words combined; then the bits of the word looked into
 //	r9  rounds, so that the verifier sees the end of the loop
 //
 // The stack holds the pointer to each dimension's row, from -8 down, below it the key of a map lookup.
@@ -66,13 +66,48 @@ func (c *tableCode) selectRow(i int, d *dim) {
 		// The value is always below size; the verifier does not know.
 		c.add(asm.JGE.Imm(asm.R1, int32(d.size), "none"))
 	}
-	key := rowSlot(len(c.dims))
 	c.add(
 		asm.LSh.Imm(asm.R1, 1),
 		asm.LoadMapValue(asm.R2, 0, uint32(2*d.start)).WithReference(xdp.Index),
 		asm.Add.Reg(asm.R2, asm.R1),
 		asm.LoadMem(asm.R1, asm.R2, 0, asm.Half),
 	)
+	if c.direct() {
+		c.addressRow(d)
+	} else {
+		c.lookUpRow(d)
+	}
+	c.firstWord(i)
+}
+
+// firstWord combines the first word of the row at r0 with those before: all of the bits, or the first summary.
+func (c *tableCode) firstWord(i int) {
+	if c.sums > 0 { // there is more to read in the row
+		c.add(asm.StoreMem(asm.RFP, rowSlot(i), asm.R0, asm.DWord))
+	}
+	if i == 0 {
+		c.add(asm.LoadMem(asm.R8, asm.R0, 0, asm.DWord))
+		return
+	}
+	c.add(
+		asm.LoadMem(asm.R1, asm.R0, 0, asm.DWord),
+		asm.And.Reg(asm.R8, asm.R1),
+	)
+}
+
+// addressRow computes the address of row r1 of a dimension, where all rows are in one value of the map.
+func (c *tableCode) addressRow(d *dim) {
+	c.add(
+		asm.JGE.Imm(asm.R1, int32(len(d.rows)), "none"), // never; for the verifier
+		asm.Mul.Imm(asm.R1, int32(c.rowOctets())),
+		asm.LoadMapValue(asm.R0, 0, uint32(d.base*c.rowOctets())).WithReference(xdp.Rows),
+		asm.Add.Reg(asm.R0, asm.R1),
+	)
+}
+
+// lookUpRow looks row r1 of a dimension up, where each row is an entry of the map.
+func (c *tableCode) lookUpRow(d *dim) {
+	key := rowSlot(len(c.dims))
 	if d.base > 0 {
 		c.add(asm.Add.Imm(asm.R1, int32(d.base)))
 	}
@@ -83,16 +118,12 @@ func (c *tableCode) selectRow(i int, d *dim) {
 		asm.Add.Imm(asm.R2, int32(key)),
 		asm.FnMapLookupElem.Call(),
 		asm.JEq.Imm(asm.R0, 0, "none"),
-		asm.StoreMem(asm.RFP, rowSlot(i), asm.R0, asm.DWord),
 	)
 }
 
 // oneWord decides when all bits are in one word.
 func (c *tableCode) oneWord() {
 	c.say("the rules left by all rows")
-	c.and(asm.R8, func(to asm.Register) []asm.Instruction {
-		return []asm.Instruction{asm.LoadMem(to, to, 0, asm.DWord)}
-	})
 	c.add(
 		asm.Mov.Imm(asm.R7, 0),
 		asm.JNE.Imm(asm.R8, 0, "result"),
@@ -118,9 +149,13 @@ func (c *tableCode) and(to asm.Register, load func(asm.Register) []asm.Instructi
 func (c *tableCode) summary(s int) {
 	loop, done := fmt.Sprintf("words%d", s), fmt.Sprintf("done%d", s)
 	c.say(fmt.Sprintf("summary of rules %d to %d", s*4096, min((s+1)*4096, len(c.alts))-1))
-	c.and(asm.R6, func(r asm.Register) []asm.Instruction {
-		return []asm.Instruction{asm.LoadMem(r, r, int16(8*s), asm.DWord)}
-	})
+	if s == 0 {
+		c.add(asm.Mov.Reg(asm.R6, asm.R8))
+	} else {
+		c.and(asm.R6, func(r asm.Register) []asm.Instruction {
+			return []asm.Instruction{asm.LoadMem(r, r, int16(8*s), asm.DWord)}
+		})
+	}
 	c.add(
 		asm.Mov.Imm(asm.R9, 0),
 		asm.JEq.Imm(asm.R6, 0, done),

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"hash/maphash"
+	"math"
 	"math/bits"
 	"slices"
 
@@ -85,6 +86,16 @@ func (t *tables) shape() {
 		t.words = 64 * t.sums
 	}
 }
+
+// allRows is the number of rows of all dimensions, once they are built.
+func (t *tables) allRows() int {
+	last := t.dims[len(t.dims)-1]
+	return last.base + len(last.rows)
+}
+
+// direct reports whether all rows are in one value of the map, whose address is a constant in the program: half as many
+// instructions as a lookup. The kernel before 6.7 limits a value to 4 MB (array_map_alloc_check).
+func (t *tables) direct() bool { return t.allRows()*t.rowOctets() <= 4<<20 }
 
 // rowOctets is the size of a row.
 func (t *tables) rowOctets() int { return 8 * (t.sums + t.words) }
@@ -246,8 +257,16 @@ func (t *tables) fieldDim(f packet.Field) {
 	}
 }
 
+// farthest is the greatest offset in a row that an instruction names, in octets: the last word of the last summary's
+// first 64. Offsets of instructions have 16 bits, with a sign.
+func (t *tables) farthest() int { return 8 * (t.sums + 64*max(t.sums-1, 0) + 63) }
+
 // build makes the rows of all dimensions.
 func (t *tables) build() error {
+	if t.farthest() > math.MaxInt16 {
+		return fmt.Errorf("the %d rules make %d alternatives, too many for the tables: "+
+			"put addresses and ports that are treated alike into one rule", len(t.program.Rules), len(t.alts))
+	}
 	start, base := 0, 0
 	for _, d := range t.dims {
 		set := newRowSet()
@@ -355,12 +374,14 @@ func (t *tables) part() part {
 		return part{}
 	}
 	last := t.dims[len(t.dims)-1]
-	index := last.start + last.size
-	rows := last.base + len(last.rows)
+	rows := xdp.Shape{ValueSize: uint32(t.rowOctets()), Entries: uint32(t.allRows())}
+	if t.direct() {
+		rows = xdp.Shape{ValueSize: rows.ValueSize * rows.Entries, Entries: 1}
+	}
 	return part{
 		shapes: map[string]xdp.Shape{
-			xdp.Index:   {ValueSize: uint32(2 * index), Entries: 1},
-			xdp.Rows:    {ValueSize: uint32(t.rowOctets()), Entries: uint32(rows)},
+			xdp.Index:   {ValueSize: uint32(2 * (last.start + last.size)), Entries: 1},
+			xdp.Rows:    rows,
 			xdp.Results: {ValueSize: uint32(4 * 64 * t.words), Entries: 1},
 		},
 		fill: func(memory map[string][]byte) error {

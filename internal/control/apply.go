@@ -85,20 +85,21 @@ type apply struct {
 	compiled *Compiled
 	options  ApplyOptions
 
-	running  []*datapath.Generation // newest first, possibly none
-	old      *manifest              // of the newest
-	counters *ebpf.Map              // of the instance; nil when there is none, or it is too small
-	outgrown *ebpf.Map
-	program  *datapath.Program
-	xdp      *compile.XDP
-	manifest *manifest
-	bans     int
-	notes    []string
+	before    []*datapath.Generation // those that run, newest first; or one whose devices have gone; or none
+	manifests []*manifest            // theirs
+	plan      slotPlan
+	counters  *ebpf.Map // of the instance; nil when there is none, or it is too small
+	outgrown  *ebpf.Map
+	program   *datapath.Program
+	xdp       *compile.XDP
+	manifest  *manifest
+	bans      int
+	notes     []string
 }
 
 // run goes from step to step as long as ctx lasts. What follows them changes what runs, and is not interrupted.
 func (a *apply) run(ctx context.Context) (*Applied, error) {
-	for _, step := range []func() error{a.look, a.load, a.keepCounters, a.fillDynamic, a.guard} {
+	for _, step := range []func() error{a.look, a.load, a.keepCounters, a.fillDynamic, a.guard, a.tags} {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
@@ -128,16 +129,27 @@ func (a *apply) run(ctx context.Context) (*Applied, error) {
 	return applied, nil
 }
 
-// look finds out what runs now.
+// look finds out what runs now, or ran before its devices went away.
 func (a *apply) look() (err error) {
-	a.running, err = a.state.Running()
+	a.before, err = a.state.Running()
 	if err != nil && !errors.Is(err, datapath.ErrNotLoaded) {
 		return err
 	}
-	if len(a.running) > 0 {
-		if a.old, err = readManifest(a.running[0]); err != nil {
+	if len(a.before) == 0 {
+		latest, err := a.state.Latest()
+		if err != nil {
 			return err
 		}
+		if latest != nil {
+			a.before = []*datapath.Generation{latest}
+		}
+	}
+	for _, g := range a.before {
+		m, err := readManifest(g)
+		if err != nil {
+			return err
+		}
+		a.manifests = append(a.manifests, m)
 	}
 	a.counters, err = a.state.Counters()
 	return err
@@ -145,34 +157,39 @@ func (a *apply) look() (err error) {
 
 // load compiles for XDP, now that the counter slots can be chosen, and loads the program.
 func (a *apply) load() (err error) {
-	plan := planSlots(a.compiled.Program, a.old)
-	if a.counters != nil && a.counters.MaxEntries() < plan.most() {
+	a.plan = planSlots(a.compiled.Program, a.manifests)
+	if a.counters != nil && a.counters.MaxEntries() < a.plan.most() {
 		a.outgrown, a.counters = a.counters, nil
 	}
 	key, err := randomKey()
 	if err != nil {
 		return err
 	}
-	options := compile.XDPOptions{Slots: plan.slots, QuestionKey: key}
+	options := compile.XDPOptions{Slots: a.plan.slots, QuestionKey: key}
 	if a.xdp, err = compile.ToXDP(a.compiled.Program, options); err != nil {
 		return fmt.Errorf("%s: %w", a.compiled.Policy.File, err)
 	}
 	if a.program, err = datapath.Load(&a.xdp.Image, a.counters); err != nil {
 		return err
 	}
-	a.manifest = newManifest(a.compiled, a.xdp, plan.slots, key)
-	if a.counters != nil {
-		return plan.zero(a.counters)
-	}
+	a.manifest = newManifest(a.compiled, a.xdp, a.plan.slots, key)
 	return nil
 }
 
-// keepCounters brings the counts to a new map when the old one became too small.
+// keepCounters brings the counts to a new map when the old one became too small, and lets new rules begin at zero: in
+// either map their slots may have counts of rules that went.
 func (a *apply) keepCounters() error {
-	if a.outgrown == nil {
-		return nil
+	if a.outgrown == nil && a.counters == nil {
+		return nil // a new map of zeros
 	}
-	return move(a.outgrown, a.program.Map(xdp.Counters))
+	counters := a.counters
+	if a.outgrown != nil {
+		counters = a.program.Map(xdp.Counters)
+		if err := move(a.outgrown, counters); err != nil {
+			return err
+		}
+	}
+	return a.plan.zero(counters)
 }
 
 // randomKey draws the key of questions, never 0.
@@ -211,7 +228,7 @@ func (a *apply) devicesExist() error {
 }
 
 func (a *apply) close() {
-	datapath.CloseAll(a.running)
+	datapath.CloseAll(a.before)
 	for _, m := range []*ebpf.Map{a.counters, a.outgrown} {
 		if m != nil {
 			m.Close()

@@ -22,6 +22,7 @@ type Ban struct {
 	Prefix netip.Prefix
 	For    time.Duration // 0: the set's timeout; Forever: none
 	Why    string
+	Range  int // bans behind each other with the same number, not 0, are one range: all are entered, or none
 }
 
 // SetError says that a set cannot be used as it was asked.
@@ -63,15 +64,20 @@ func (r Refusals) Error() string {
 }
 
 // Block puts entries into a dynamic set, "" for the only one there is or the one named bans. Each has effect before
-// Block returns. Those that cannot be entered are returned as Refusals.
+// Block returns. Those that cannot be entered are returned as Refusals, of a range the first.
 func (in Instance) Block(ctx context.Context, set string, bans []Ban) (Fill, error) {
 	now := monotonic()
+	fits := fits{bans: bans, now: now}
 	return in.change(ctx, set, len(bans), func(s *addrs.DynamicSet, e setEntry, i int) error {
 		b := bans[i]
+		if err := fits.check(s, e, i); err != nil {
+			return err
+		}
 		entry := addrs.Entry{Prefix: b.Prefix.Masked(), Expiry: expiry(now, b.For, e.Timeout), Why: b.Why}
 		if err := s.Insert(entry, now); err != nil {
 			return blockError(e, b.Prefix, err)
 		}
+		fits.entered(b.Prefix.Masked())
 		return nil
 	})
 }
@@ -161,12 +167,17 @@ func changeIn(g *datapath.Generation, m *manifest, name string, n int, do edit) 
 	}
 	set := dynamic.Sets[e.Dynamic]
 	var refused Refusals
+	changed := 0
 	for i := range n {
-		if err := do(set, e, i); err != nil {
+		err := do(set, e, i)
+		switch {
+		case err == nil:
+			changed++
+		case !errors.Is(err, errOfRange):
 			refused = append(refused, Refusal{i, err})
 		}
 	}
-	fill := Fill{Set: e.Name, Changed: n - len(refused), Entries: set.Count(monotonic()), Capacity: e.Max}
+	fill := Fill{Set: e.Name, Changed: changed, Entries: set.Count(monotonic()), Capacity: e.Max}
 	if refused != nil {
 		return fill, refused
 	}

@@ -2,6 +2,8 @@ package control
 
 import (
 	"fmt"
+	"net/netip"
+	"sync"
 
 	"github.com/floodwall/floodwall/internal/compile"
 	"github.com/floodwall/floodwall/internal/ir"
@@ -13,6 +15,9 @@ type Compiled struct {
 	Policy  *policy.Policy
 	Program *ir.Program // optimized
 	Notes   []string    // for the operator: what is legal and probably not meant
+
+	listOwn sync.Once
+	own     []netip.Addr // the host's addresses
 }
 
 // Compile reads a policy file and the list files it names. It touches no kernel.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"os/exec"
 	"strings"
 	"testing"
 	"time"
@@ -60,6 +61,21 @@ func (h *host) apply(policy string) *control.Applied {
 		h.Fatal(err)
 	}
 	return applied
+}
+
+// ip changes the namespaces' network.
+func (h *host) ip(commands ...string) {
+	h.Helper()
+	for _, c := range commands {
+		h.run("ip", strings.Fields(c)...)
+	}
+}
+
+func (h *host) run(name string, args ...string) {
+	h.Helper()
+	if out, err := exec.Command(name, args...).CombinedOutput(); err != nil {
+		h.Fatalf("%s %s: %v: %s", name, strings.Join(args, " "), err, out)
+	}
 }
 
 func (h *host) send(n int, description string) {
@@ -290,6 +306,7 @@ func TestGuard(t *testing.T) {
 	}
 	v4 := session("203.0.113.5:50000", "192.0.2.1:22")
 	v6 := session("[2001:db8:5::5]:50000", "[2001:db8::1]:22")
+	h.ip("link add other type veth peer name other1", "link set other1 up", "addr add 203.0.113.129/26 dev other", "link set other up")
 	for _, c := range []struct {
 		policy   string
 		sessions []control.Session
@@ -304,7 +321,12 @@ func TestGuard(t *testing.T) {
 		{"default: pass\nrules: [{name: all, family: ipv6, then: drop}]", v6, `rule "all"`},
 		{"default: pass\nrules: [{name: syn, proto: tcp, flags: \"syn/syn,ack\", then: drop}]", v4, `rule "syn"`},
 		{"default: pass\nrules: [{name: high, proto: tcp, sport: 1024-65535, port: 22, then: drop}]", v4, `rule "high"`},
-		{"default: pass\nchecks: strict", session("192.0.2.1:50000", "192.0.2.2:22"), `check "own-source"`},
+		{"default: pass\nchecks: {bogon-source: on}", v4, `check "bogon-source"`},
+		// Sessions over other devices: on its own, and within this host. Then some over fw0.
+		{"default: drop", session("203.0.113.130:50000", "203.0.113.129:22"), ""},
+		{"default: drop", session("127.0.0.1:50000", "127.0.0.1:22"), ""},
+		{"default: drop", session("192.0.2.9:50000", "192.0.2.1:22"), "`default: drop`"},
+		{"default: drop", session("[2001:db8::9]:50000", "[2001:db8::1]:22"), "`default: drop`"},
 	} {
 		_, err := h.try(c.policy, control.ApplyOptions{Sessions: c.sessions, DryRun: true})
 		var lockout *control.LockoutError

@@ -56,8 +56,8 @@ func (a *apply) fillDynamic() error {
 		return err
 	}
 	var before *addrs.Dynamic
-	if a.old != nil {
-		if before, err = openDynamic(a.running[0]); err != nil {
+	if len(a.before) > 0 {
+		if before, err = openDynamic(a.before[0]); err != nil {
 			return err
 		}
 	}
@@ -76,10 +76,10 @@ func (a *apply) fillSet(s setEntry, to *addrs.DynamicSet, before *addrs.Dynamic)
 	if s.Local {
 		return fillLocal(to)
 	}
-	if a.old == nil || before == nil {
+	if before == nil {
 		return nil
 	}
-	was, ok := a.old.set(s.Name)
+	was, ok := a.manifests[0].set(s.Name)
 	if !ok || was.Dynamic < 0 {
 		return nil
 	}

@@ -1,6 +1,9 @@
 package control
 
 import (
+	"net/netip"
+	"slices"
+
 	"github.com/floodwall/floodwall/internal/ir"
 	"github.com/floodwall/floodwall/internal/packet"
 )
@@ -15,10 +18,11 @@ type Explanation struct {
 	Line    int    `json:"line,omitempty"` // of the rule in the policy
 }
 
-// Explain says what a policy does with a packet, by its definition: no kernel is asked. Dynamic sets are empty.
+// Explain says what a policy does with a packet, by its definition: no kernel is asked. Dynamic sets are
+// empty, and `local` is the addresses of this host, or nothing when they cannot be listed.
 func (c *Compiled) Explain(spec packet.Spec) Explanation {
 	p := packet.Decode(spec.Frame())
-	verdict, reason := c.Program.Eval(&p, nil)
+	verdict, reason := c.Program.Eval(&p, c.member)
 	e := Explanation{
 		Packet: spec.String(), Verdict: verdict.String(), Reason: c.Program.ReasonName(reason), Stage: "xdp",
 		Policy: c.Policy.File,
@@ -27,6 +31,15 @@ func (c *Compiled) Explain(spec packet.Spec) Explanation {
 		e.Line = c.Program.Rules[reason.Index].Line
 	}
 	return e
+}
+
+// member reports whether a dynamic set has an address as far as that is known without asking what runs.
+func (c *Compiled) member(set int, a netip.Addr) bool {
+	if !c.Program.Sets[set].Dynamic.Local {
+		return false
+	}
+	c.listOwn.Do(func() { c.own, _ = ownAddresses() })
+	return slices.Contains(c.own, a)
 }
 
 // Explain asks the program that runs what it would do with a packet. Nothing is counted and no packet is sent.

@@ -4,8 +4,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"hash/fnv"
+	"io"
 	"time"
 
+	"github.com/floodwall/floodwall/internal/addrs"
 	"github.com/floodwall/floodwall/internal/compile"
 	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/ir"
@@ -72,23 +74,33 @@ func newManifest(c *Compiled, x *compile.XDP, slots []uint32, key uint64) *manif
 // name does when the name and the verdict stay: that is what the operator watches. One without must stay as it is.
 func fingerprint(p *ir.Program, r ir.Rule) uint64 {
 	h := fnv.New64a()
-	fmt.Fprintln(h, r.Name, r.Verdict)
 	if !r.Unnamed {
+		fmt.Fprintln(h, r.Name, r.Verdict)
 		return h.Sum64()
 	}
+	fmt.Fprintln(h, r.Verdict) // its name was made up of its position, which a rule above it changes
 	for _, side := range [][]ir.AddrMatch{r.Src, r.Dst} {
 		for _, m := range side {
 			fmt.Fprintln(h, m.Not)
 			for _, s := range m.Sets {
 				fmt.Fprintln(h, p.Sets[s].Name)
 				if p.Sets[s].Name == "" {
-					fmt.Fprintln(h, p.Sets[s].Static)
+					hashSet(h, p.Sets[s].Static)
 				}
 			}
 		}
 	}
 	fmt.Fprintln(h, r.Match)
 	return h.Sum64()
+}
+
+// hashSet writes all of a set.
+func hashSet(to io.Writer, s *addrs.Set) {
+	var text []byte
+	for p := range s.Prefixes() {
+		text = append(p.AppendTo(text[:0]), ' ')
+		to.Write(text)
+	}
 }
 
 func readManifest(g *datapath.Generation) (*manifest, error) {

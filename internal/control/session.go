@@ -93,9 +93,12 @@ func parent(pid int) int {
 }
 
 // guard asks the loaded program, which is not attached yet, whether it would let the operator's sessions live and let
-// them be opened again.
+// them be opened again. Sessions over devices that will not be filtered have nothing to fear.
 func (a *apply) guard() error {
 	for _, s := range a.options.Sessions {
+		if !a.filters(s) {
+			continue
+		}
 		for _, flags := range []string{".", "S"} {
 			line := fmt.Sprintf("tcp %s > %s %s", s.Client, s.Server, flags)
 			spec, err := packet.Parse(line)

@@ -17,13 +17,16 @@ type slotPlan struct {
 	fresh []uint32 // slots that must begin at zero
 }
 
-func planSlots(p *ir.Program, old *manifest) slotPlan {
+// planSlots plans the slots of p, of which rules of the generations before, newest first, keep those of the newest.
+func planSlots(p *ir.Program, before []*manifest) slotPlan {
 	kept := map[uint64]uint32{}
 	used := map[uint32]bool{}
-	if old != nil {
-		for _, r := range old.Rules {
-			kept[r.Fingerprint] = r.Slot
+	for i, m := range before {
+		for _, r := range m.Rules {
 			used[r.Slot] = true
+			if i == 0 {
+				kept[r.Fingerprint] = r.Slot
+			}
 		}
 	}
 	plan := slotPlan{slots: make([]uint32, len(p.Rules))}

@@ -65,14 +65,16 @@ func (in Instance) Status() (*Status, error) {
 	s := &Status{
 		Target: "xdp", Policy: m.File, Applied: m.Applied, Form: m.Form, Generation: l.generations[0].Number,
 	}
-	s.devices(l)
+	if err := s.devices(l); err != nil {
+		return nil, err
+	}
 	if err := s.counters(l, m); err != nil {
 		return nil, err
 	}
 	return s, s.sets(l.generations[0], m)
 }
 
-func (s *Status) devices(l *live) {
+func (s *Status) devices(l *live) error {
 	for _, g := range l.generations {
 		for _, d := range g.Devices {
 			s.Devices = append(s.Devices, DeviceStatus{d.Name, "xdp", string(d.Mode), d.Generation})
@@ -81,6 +83,11 @@ func (s *Status) devices(l *live) {
 	if len(l.generations) > 1 {
 		s.warn("the last apply did not finish: devices run different generations; apply again")
 	}
+	gone, err := l.state.Gone()
+	for _, d := range gone {
+		s.warn("device %s has gone, and nothing filters what comes back under its name: apply again then", d)
+	}
+	return err
 }
 
 func (s *Status) warn(format string, args ...any) {

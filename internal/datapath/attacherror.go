@@ -27,8 +27,8 @@ func explainAttach(dev netlink.Link, err error) error {
 	e := &AttachError{Device: name, Cause: err.Error(), Remedy: "`dmesg` may say more"}
 	switch {
 	case errors.Is(err, unix.EBUSY), errors.Is(err, unix.EEXIST):
-		e.Cause = "another XDP program is attached" + foreignProgram(dev)
-		e.Remedy = fmt.Sprintf("find out whose it is (`bpftool net show dev %s`) and remove it (`ip link set dev %s xdp off`)", name, name)
+		o := findOccupant(dev)
+		e.Cause, e.Remedy = o.cause(), o.remedy(name)
 	case errors.Is(err, unix.EPERM):
 		e.Remedy = "it takes root, or CAP_NET_ADMIN and CAP_BPF"
 	case errors.Is(err, unix.EOPNOTSUPP):
@@ -48,10 +48,3 @@ func explainAttach(dev netlink.Link, err error) error {
 // nativeMTU is the largest MTU that drivers with one page a frame take: 4096 less 256 headroom, the frame's trailing
 // bookkeeping of 320 and the Ethernet and VLAN headers.
 const nativeMTU = 3498
-
-func foreignProgram(dev netlink.Link) string {
-	if x := dev.Attrs().Xdp; x != nil && x.ProgId != 0 {
-		return fmt.Sprintf(" (program id %d)", x.ProgId)
-	}
-	return ""
-}

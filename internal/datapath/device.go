@@ -3,7 +3,6 @@ package datapath
 import (
 	"errors"
 	"fmt"
-	"os"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
@@ -21,88 +20,16 @@ const (
 	Generic Mode = "generic" // in the kernel's receive path: any device, at several times the cost
 )
 
-// Device is a device that a program is attached to.
-type Device struct {
-	Name       string `json:"name"`
-	Mode       Mode   `json:"mode"`
-	Generation int    `json:"generation"`
-	program    ebpf.ProgramID
-	link       link.Link
-}
-
-// devices opens the links of all devices. A device that has gone takes its attachment with it; its link is left out.
-func (s *State) devices() ([]*Device, error) {
-	entries, err := os.ReadDir(s.path("links"))
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return nil, fmt.Errorf("state directory: %w", err)
-	}
-	var devices []*Device
-	for _, e := range entries {
-		d, err := s.device(unpinName(e.Name()))
-		if err != nil {
-			closeDevices(devices)
-			return nil, err
-		}
-		if d != nil {
-			devices = append(devices, d)
-		}
-	}
-	return devices, nil
-}
-
-// device opens a device's link. It returns nil when the device has gone.
-func (s *State) device(name string) (*Device, error) {
-	l, err := link.LoadPinnedLink(s.linkPath(name), nil)
-	if err != nil {
-		return nil, fmt.Errorf("link of device %s: %w", name, err)
-	}
-	info, err := l.Info()
-	if err != nil {
-		l.Close()
-		return nil, fmt.Errorf("link of device %s: %w", name, err)
-	}
-	if x := info.XDP(); x == nil || x.Ifindex == 0 {
-		return nil, l.Close()
-	}
-	d := &Device{Name: name, Mode: attachedMode(name), program: info.Program, link: l}
-	return d, nil
-}
-
-func (s *State) linkPath(device string) string { return s.path("links", pinName(device)) }
-
-func closeDevices(devices []*Device) {
-	for _, d := range devices {
-		d.link.Close()
-	}
-}
-
-// attachedMode asks the kernel in which mode a device runs its program.
-func attachedMode(name string) Mode {
-	l, err := netlink.LinkByName(name)
-	if err == nil && l.Attrs().Xdp != nil && l.Attrs().Xdp.AttachMode == attachedSKB {
-		return Generic
-	}
-	return Native
-}
-
-// attachedSKB is XDP_ATTACHED_SKB of include/uapi/linux/if_link.h.
-const attachedSKB = 2
-
-// attach attaches the new program to a device that has none of ours, and pins the link.
-func (s *swap) attach(name string, mode Mode) (*Device, error) {
-	dev, err := findDevice(name)
-	if err != nil {
-		return nil, err
-	}
+// attach attaches the new program to a device that has none of ours, and pins the link under a passing name: one of the
+// device's own may be there still, from before it was gone, and is to stay if the swap is undone.
+func (s *swap) attach(dev netlink.Link, mode Mode) (*Device, error) {
 	d, err := s.attachAs(dev, mode)
 	if err != nil {
 		return nil, err
 	}
-	path := s.state.linkPath(name)
-	os.Remove(path) // of a device of that name that has gone
-	if err := d.link.Pin(path); err != nil {
+	if err := d.link.Pin(s.state.path(dirLinks, d.pin)); err != nil {
 		d.link.Close()
-		return nil, fmt.Errorf("pinning the link of device %s: %w", name, err)
+		return nil, fmt.Errorf("pinning the link of device %s: %w", d.Name, err)
 	}
 	return d, nil
 }
@@ -133,7 +60,8 @@ func (s *swap) attachIn(dev netlink.Link, mode Mode, flags link.XDPAttachFlags) 
 	if err != nil {
 		return nil, err
 	}
-	return &Device{Name: dev.Attrs().Name, Mode: mode, link: l}, nil
+	index := dev.Attrs().Index
+	return &Device{Name: dev.Attrs().Name, Mode: mode, ifindex: index, pin: passingName(index), link: l}, nil
 }
 
 // programFor is the program that a device's mode takes. That for generic mode is loaded and pinned when first used,
@@ -150,15 +78,21 @@ func (s *swap) programFor(mode Mode) (*ebpf.Program, error) {
 	return prog, pinClone(prog, s.state.path(generationName(s.number), pinLinear))
 }
 
+// findDevice finds a device whose frames the program can read: they begin with an Ethernet header.
 func findDevice(name string) (netlink.Link, error) {
 	dev, err := netlink.LinkByName(name)
 	if err != nil {
 		return nil, &AttachError{Device: name, Cause: "no such device", Remedy: "`ip link` lists the devices there are"}
 	}
+	if kind := dev.Attrs().EncapType; kind != "ether" && kind != "loopback" {
+		return nil, &AttachError{Device: name, Cause: fmt.Sprintf("its packets have no Ethernet header (link type %s)", kind),
+			Remedy: "filter on the Ethernet device below it, through which its packets come"}
+	}
 	return dev, nil
 }
 
-// DeviceExists returns the error that attaching to a device that does not exist would give, or nil.
+// DeviceExists returns the error that attaching to a device would give because there is none of that name, or none with
+// Ethernet frames; or nil.
 func DeviceExists(name string) error {
 	_, err := findDevice(name)
 	return err

@@ -4,7 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"slices"
+	"time"
 
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
@@ -23,21 +23,41 @@ type Generation struct {
 	mapped  [][]byte
 }
 
+// Another command can be at any step of a swap while this one looks, without the lock, at links first and generations
+// second. It is waited for so many times, for so long.
+const (
+	looks     = 10
+	lookAgain = 20 * time.Millisecond
+)
+
 // Running opens the generations that run, newest first: one, unless an apply died while it went from device to device.
 // It returns ErrNotLoaded when there is none.
 func (s *State) Running() ([]*Generation, error) {
+	for i := 1; ; i++ {
+		running, whole, err := s.look()
+		if whole || i == looks || err != nil && !errors.Is(err, ErrNotLoaded) && !errors.Is(err, os.ErrNotExist) {
+			return running, err
+		}
+		CloseAll(running)
+		time.Sleep(lookAgain)
+	}
+}
+
+// look opens the generations that run. They are whole when every device runs one of them.
+func (s *State) look() (running []*Generation, whole bool, err error) {
 	devices, err := s.devices()
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	defer closeDevices(devices)
 	numbers, err := s.generations()
-	if err != nil {
-		return nil, err
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, true, ErrNotLoaded
 	}
-	slices.Sort(numbers)
-	slices.Reverse(numbers)
-	var running []*Generation
+	if err != nil {
+		return nil, false, err
+	}
+	found := 0
 	for _, n := range numbers {
 		var on []*Device
 		for _, d := range devices {
@@ -52,14 +72,32 @@ func (s *State) Running() ([]*Generation, error) {
 		g, err := s.openGeneration(n, on)
 		if err != nil {
 			CloseAll(running)
-			return nil, err
+			return nil, false, err
 		}
 		running = append(running, g)
+		found += len(on)
 	}
+	whole = found == len(devices)
 	if running == nil {
-		return nil, ErrNotLoaded
+		return nil, whole, ErrNotLoaded
 	}
-	return running, nil
+	return running, whole, nil
+}
+
+// Latest opens the newest generation that is complete, whether or not a device runs it: what is left of the policy after
+// its devices have gone. It returns nil when there is none. The caller holds the lock.
+func (s *State) Latest() (*Generation, error) {
+	numbers, err := s.generations()
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, err
+	}
+	for _, n := range numbers {
+		g, err := s.openGeneration(n, nil)
+		if err == nil || !errors.Is(err, os.ErrNotExist) {
+			return g, err
+		}
+	}
+	return nil, nil
 }
 
 func (s *State) openGeneration(n int, on []*Device) (*Generation, error) {
@@ -115,26 +153,45 @@ func (g *Generation) Memory(names ...string) (map[string][]byte, error) {
 	return memory, nil
 }
 
-// Counters opens the map of counters of the instance, nil when there is none yet.
+// Counters opens the map of counters of the newest generation that runs, or of the latest if none does; nil when there
+// is none yet. Generations share one until it becomes too small.
 func (s *State) Counters() (*ebpf.Map, error) {
-	m, err := ebpf.LoadPinnedMap(s.path(xdp.Counters), nil)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil, nil
+	running, err := s.Running()
+	if err != nil && !errors.Is(err, ErrNotLoaded) {
+		return nil, err
 	}
-	return m, err
+	defer CloseAll(running)
+	if len(running) > 0 {
+		return running[0].Counters()
+	}
+	g, err := s.Latest()
+	if g == nil || err != nil {
+		return nil, err
+	}
+	defer g.Close()
+	return g.Counters()
+}
+
+// Counters opens the map that the generation counts in.
+func (g *Generation) Counters() (*ebpf.Map, error) {
+	m, err := ebpf.LoadPinnedMap(g.dir+"/"+pinName(xdp.Counters), nil)
+	if err != nil {
+		return nil, fmt.Errorf("counters: %w", err)
+	}
+	return m, nil
 }
 
 // Unload detaches from all devices and removes the state. It returns ErrNotLoaded when there was none. The caller holds
 // the lock.
 func (s *State) Unload() error {
-	if _, err := os.Stat(s.path("links")); err != nil {
-		return errors.Join(ErrNotLoaded, os.RemoveAll(s.dir))
+	if _, err := os.Stat(s.path(dirLinks)); err != nil {
+		return errors.Join(ErrNotLoaded, s.remove())
 	}
 	devices, err := s.devices()
 	errs := []error{err}
 	for _, d := range devices {
 		errs = append(errs, s.detach(d))
 	}
-	errs = append(errs, os.RemoveAll(s.dir))
+	errs = append(errs, s.remove())
 	return errors.Join(errs...)
 }

@@ -7,8 +7,6 @@ import (
 	"slices"
 
 	"github.com/cilium/ebpf"
-
-	"github.com/floodwall/floodwall/internal/xdp"
 )
 
 // Attachment is a device to attach to, and how.
@@ -23,15 +21,15 @@ type Attachment struct {
 // refuses, those that were changed get the old program back, and the error is returned. If the process dies in between,
 // each device goes on with the program it has, and the next Install cleans up.
 func (s *State) Install(p *Program, manifest []byte, to []Attachment) ([]*Device, error) {
+	before, err := s.generations()
+	if err != nil {
+		return nil, err
+	}
 	old, err := s.devices()
 	if err != nil {
 		return nil, err
 	}
 	defer closeDevices(old)
-	running, err := s.ownGenerations(old)
-	if err != nil {
-		return nil, err
-	}
 	number, err := s.pinGeneration(p, manifest)
 	if err != nil {
 		return nil, err
@@ -39,30 +37,28 @@ func (s *State) Install(p *Program, manifest []byte, to []Attachment) ([]*Device
 	swap := &swap{state: s, program: p, number: number, old: old}
 	for _, a := range to {
 		if err := swap.device(a); err != nil {
-			return nil, errors.Join(err, swap.undo(), s.removeGeneration(number))
+			return nil, errors.Join(err, swap.undo(), s.removeUnlessRunning(number))
 		}
 	}
-	err = swap.detachOthers(to)
-	for _, n := range running {
+	err = errors.Join(swap.detachOthers(), s.settle(swap.done()))
+	for _, n := range before {
 		err = errors.Join(err, s.removeGeneration(n))
 	}
 	return swap.now(), err
 }
 
-// ownGenerations removes the remains of an apply that did not finish, and returns the generations that run.
-func (s *State) ownGenerations(devices []*Device) (running []int, err error) {
-	numbers, err := s.generations()
+// removeUnlessRunning removes a generation, but not when a device could not be given back what it had: what that runs
+// stays visible to status, and the next Install or Unload can end it.
+func (s *State) removeUnlessRunning(n int) error {
+	devices, err := s.devices()
 	if err != nil {
-		return nil, err
+		return err
 	}
-	for _, n := range numbers {
-		if runsOn(s, n, devices) {
-			running = append(running, n)
-		} else if err := s.removeGeneration(n); err != nil {
-			return nil, err
-		}
+	defer closeDevices(devices)
+	if runsOn(s, n, devices) {
+		return nil
 	}
-	return running, nil
+	return s.removeGeneration(n)
 }
 
 // runsOn reports whether a generation's program is the one that any of the devices has.
@@ -109,17 +105,11 @@ func (s *State) pinGeneration(p *Program, manifest []byte) (number int, err erro
 	if err := p.pin(dir, manifest); err != nil {
 		return 0, errors.Join(fmt.Errorf("pinning generation %d: %w", number, err), s.removeGeneration(number))
 	}
-	if err := p.pinCounters(s); err != nil {
-		return 0, errors.Join(err, s.removeGeneration(number))
-	}
 	return number, nil
 }
 
 func (p *Program) pin(dir string, manifest []byte) error {
 	for name, m := range p.collection.Maps {
-		if name == xdp.Counters {
-			continue
-		}
 		if err := pinMap(m, dir+"/"+pinName(name)); err != nil {
 			return fmt.Errorf("map %s: %w", name, err)
 		}
@@ -147,34 +137,4 @@ func pinClone(p *ebpf.Program, path string) error {
 	}
 	defer clone.Close()
 	return clone.Pin(path)
-}
-
-// pinCounters pins the map of counters beside the generations, in place of one that has become too small.
-func (p *Program) pinCounters(s *State) error {
-	path := s.path(xdp.Counters)
-	mine := p.collection.Maps[xdp.Counters]
-	if there, err := ebpf.LoadPinnedMap(path, nil); err == nil {
-		defer there.Close()
-		if sameMap(there, mine) {
-			return nil
-		}
-		if err := there.Unpin(); err != nil {
-			return fmt.Errorf("counters: %w", err)
-		}
-	}
-	if err := pinMap(mine, path); err != nil {
-		return fmt.Errorf("counters: %w", err)
-	}
-	return nil
-}
-
-func sameMap(a, b *ebpf.Map) bool {
-	ai, aerr := a.Info()
-	bi, berr := b.Info()
-	if aerr != nil || berr != nil {
-		return false
-	}
-	aid, _ := ai.ID()
-	bid, _ := bi.ID()
-	return aid == bid
 }

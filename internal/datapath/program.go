@@ -27,6 +27,11 @@ func Load(im *xdp.Image, counters *ebpf.Map) (*Program, error) {
 	if err != nil {
 		return nil, err
 	}
+	return load(im, spec, counters)
+}
+
+// load loads a spec of the image.
+func load(im *xdp.Image, spec *ebpf.CollectionSpec, counters *ebpf.Map) (*Program, error) {
 	spec.Maps[xdp.Counters].MaxEntries = countersSize(im.Slots)
 	options := ebpf.CollectionOptions{}
 	if counters != nil {

@@ -48,6 +48,12 @@ func always(slot uint32, verdict uint8) *xdp.Image {
 func load(t testing.TB, im *xdp.Image) *datapath.Program {
 	t.Helper()
 	testutil.RequireRoot(t)
+	return loadInside(t, im)
+}
+
+// loadInside is load for tests that are Inside, where the user is not root.
+func loadInside(t testing.TB, im *xdp.Image) *datapath.Program {
+	t.Helper()
 	p, err := datapath.Load(im, nil)
 	if err != nil {
 		t.Fatalf("%+v", err)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -29,19 +30,20 @@ type State struct {
 }
 
 // OpenState opens a state directory and makes it when it is absent; a BPF file system is mounted at /sys/fs/bpf when
-// there is none there. Without create an absent directory is ErrNotLoaded.
+// there is none there. Without create an absent directory is ErrNotLoaded. A directory that is not an instance's, or
+// whose instance is in another network namespace, is a StateError.
 func OpenState(dir string, create bool) (*State, error) {
 	s := &State{dir: filepath.Clean(dir), create: create}
 	if !create {
 		if _, err := os.Stat(s.dir); err != nil {
 			return nil, ErrNotLoaded
 		}
-		return s, s.checkFileSystem()
+		return s, s.check()
 	}
 	if err := mountBPF(s.dir); err != nil {
 		return nil, err
 	}
-	if err := s.checkFileSystem(); err != nil {
+	if err := s.check(); err != nil {
 		return nil, err
 	}
 	return s, s.make()
@@ -54,42 +56,12 @@ func (s *State) make() error {
 	return nil
 }
 
-// makeLinks makes the directory of links. The caller holds the lock, so nobody is about to remove it.
-func (s *State) makeLinks() error {
-	if err := os.MkdirAll(s.path("links"), 0o700); err != nil {
+// furnish makes what every instance has. The caller holds the lock, so nobody is about to remove it.
+func (s *State) furnish() error {
+	if err := os.MkdirAll(s.path(dirLinks), 0o700); err != nil {
 		return fmt.Errorf("state directory: %w", err)
 	}
-	return nil
-}
-
-// mountPoint is where distributions mount the BPF file system.
-const mountPoint = "/sys/fs/bpf"
-
-func mountBPF(dir string) error {
-	if !strings.HasPrefix(dir, mountPoint) || isBPF(mountPoint) {
-		return nil
-	}
-	if err := unix.Mount("bpf", mountPoint, "bpf", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "mode=0700"); err != nil {
-		return fmt.Errorf("mounting the BPF file system at %s: %w", mountPoint, err)
-	}
-	return nil
-}
-
-func isBPF(dir string) bool {
-	var fs unix.Statfs_t
-	return unix.Statfs(dir, &fs) == nil && fs.Type == unix.BPF_FS_MAGIC
-}
-
-// checkFileSystem looks at the state directory or, when it is absent, at where it would be made.
-func (s *State) checkFileSystem() error {
-	at := s.dir
-	for _, err := os.Stat(at); errors.Is(err, os.ErrNotExist) && at != filepath.Dir(at); _, err = os.Stat(at) {
-		at = filepath.Dir(at)
-	}
-	if !isBPF(at) {
-		return fmt.Errorf("state directory %s is not in a BPF file system: mount one there (mount -t bpf bpf DIR), or name another directory with --bpffs", s.dir)
-	}
-	return nil
+	return s.claim()
 }
 
 // Lock keeps others from changing the state until the returned function is called, or this process ends. It waits for
@@ -127,18 +99,25 @@ func (s *State) tryLock() (unlock func(), err error) {
 	}
 	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 	if err == nil && s.isStill(f) {
-		if s.create {
-			err = s.makeLinks()
+		if err := s.enter(); err != nil {
+			f.Close()
+			return nil, err
 		}
-		if err == nil {
-			return func() { f.Close() }, nil
-		}
+		return func() { f.Close() }, nil
 	}
 	f.Close()
 	if err != nil && !errors.Is(err, unix.EWOULDBLOCK) {
 		return nil, fmt.Errorf("locking %s: %w", s.dir, err)
 	}
 	return nil, nil
+}
+
+// enter is the first thing to do with the lock: another may have made the directory after OpenState looked.
+func (s *State) enter() error {
+	if s.create {
+		return s.furnish()
+	}
+	return s.checkNamespace()
 }
 
 // isStill reports whether an open directory is the state: an unload may have removed it while we waited.
@@ -153,22 +132,34 @@ func (s *State) isStill(f *os.File) bool {
 
 // RemoveIfEmpty removes the directory of an instance that has nothing loaded. The caller holds the lock.
 func (s *State) RemoveIfEmpty() error {
-	links, err := os.ReadDir(s.path("links"))
+	links, err := os.ReadDir(s.path(dirLinks))
 	if err != nil || len(links) > 0 {
 		return err
 	}
-	return os.RemoveAll(s.dir)
+	return s.remove()
 }
 
 func (s *State) path(parts ...string) string {
 	return filepath.Join(append([]string{s.dir}, parts...)...)
 }
 
+// Names in the state directory, besides those of generations.
+const (
+	dirLinks     = "links"
+	pinNamespace = "netns"
+)
+
 const generationPrefix = "generation-"
 
 func generationName(n int) string { return generationPrefix + strconv.Itoa(n) }
 
-// generations lists the generations that have a directory, whether or not they run.
+// generationNumber is the n of generationName(n).
+func generationNumber(name string) (n int, ok bool) {
+	n, err := strconv.Atoi(strings.TrimPrefix(name, generationPrefix))
+	return n, err == nil && n > 0 && generationName(n) == name
+}
+
+// generations lists the generations that have a directory, whether or not they run, newest first.
 func (s *State) generations() ([]int, error) {
 	entries, err := os.ReadDir(s.dir)
 	if err != nil {
@@ -176,10 +167,11 @@ func (s *State) generations() ([]int, error) {
 	}
 	var numbers []int
 	for _, e := range entries {
-		if n, err := strconv.Atoi(strings.TrimPrefix(e.Name(), generationPrefix)); err == nil {
+		if n, ok := generationNumber(e.Name()); ok {
 			numbers = append(numbers, n)
 		}
 	}
+	slices.SortFunc(numbers, func(a, b int) int { return b - a })
 	return numbers, nil
 }
 

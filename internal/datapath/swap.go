@@ -21,9 +21,17 @@ type swap struct {
 
 // device gives one device the new program.
 func (s *swap) device(a Attachment) error {
-	i := slices.IndexFunc(s.old, func(d *Device) bool { return d.Name == a.Device })
+	dev, err := findDevice(a.Device)
+	if err != nil {
+		return err
+	}
+	same := func(d *Device) bool { return d.ifindex == dev.Attrs().Index }
+	if slices.ContainsFunc(s.done(), same) {
+		return nil // it is named twice, once by another of its names
+	}
+	i := slices.IndexFunc(s.old, same)
 	if i < 0 {
-		d, err := s.attach(a.Device, a.Mode)
+		d, err := s.attach(dev, a.Mode)
 		if err == nil {
 			s.added = append(s.added, d)
 		}
@@ -70,10 +78,13 @@ func restore(d *Device) error {
 	return nil
 }
 
+// done lists the devices that have the new program.
+func (s *swap) done() []*Device { return append(slices.Clone(s.updated), s.added...) }
+
 // detachOthers releases devices that the policy no longer names.
-func (s *swap) detachOthers(to []Attachment) (err error) {
+func (s *swap) detachOthers() (err error) {
 	for _, d := range s.old {
-		if !slices.ContainsFunc(to, func(a Attachment) bool { return a.Device == d.Name }) {
+		if !slices.Contains(s.updated, d) {
 			err = errors.Join(err, s.state.release(d))
 		}
 	}
@@ -83,7 +94,7 @@ func (s *swap) detachOthers(to []Attachment) (err error) {
 // now lists the devices as they are after the swap, and closes their links: the pins hold them.
 func (s *swap) now() []*Device {
 	closeDevices(s.added)
-	devices := append(slices.Clone(s.updated), s.added...)
+	devices := s.done()
 	for _, d := range devices {
 		d.Generation = s.number
 	}
@@ -96,5 +107,5 @@ func (s *State) detach(d *Device) error { return errors.Join(s.release(d), d.lin
 // release detaches a device and removes the pin of its link. Removal alone would detach it too, but some time later:
 // the kernel ends inodes of the BPF file system after an RCU grace period, and the next apply would meet a stranger.
 func (s *State) release(d *Device) error {
-	return errors.Join(d.link.Detach(), os.Remove(s.linkPath(d.Name)))
+	return errors.Join(d.link.Detach(), os.Remove(s.path(dirLinks, d.pin)))
 }

@@ -1,73 +1,85 @@
 package demo
 
 import (
+	"fmt"
 	"os"
+	"os/signal"
+	"sync"
 	"time"
 
-	tea "github.com/charmbracelet/bubbletea"
-	"github.com/charmbracelet/lipgloss"
+	"golang.org/x/sys/unix"
 )
 
-// live shows a demonstration as a picture that is drawn anew at every moment.
+// live shows a demonstration as a picture that is drawn anew at every moment and when the terminal gets another size.
 //
-// It takes no keys and changes no setting of the terminal, so that Ctrl-C stays the signal that it is, and a process
-// that is killed leaves the terminal as it was.
+// It takes no keys, asks the terminal nothing and changes no setting of it, so that Ctrl-C stays the signal that it is,
+// and a process that is killed leaves the terminal as it was. A terminal that is slow misses pictures, and does not
+// hold the demonstration up.
 type live struct {
-	program *tea.Program
+	out     *os.File
+	redraw  chan os.Signal // or nil; one at most waits
 	done    chan error
+	mu      sync.Mutex
+	picture *picture // guarded by mu
 }
 
-func newLive(out *os.File) *live {
-	l := &live{done: make(chan error, 1)}
-	l.program = tea.NewProgram(newPicture(lipgloss.NewRenderer(out), Width(out)), tea.WithOutput(out), tea.WithInput(nil),
-		tea.WithoutSignalHandler(), tea.WithoutBracketedPaste(), tea.WithFPS(10))
-	go func() {
-		_, err := l.program.Run()
-		l.done <- err
-	}()
+func newLive(out *os.File, color bool) *live {
+	width, _ := size(out)
+	l := &live{out: out, redraw: make(chan os.Signal, 1), done: make(chan error, 1), picture: newPicture(color, width)}
+	signal.Notify(l.redraw, unix.SIGWINCH)
+	go func() { l.done <- l.run() }()
+	l.change(func(*picture) {})
 	return l
+}
+
+// run draws whenever something has changed, and takes the picture away in the end.
+func (l *live) run() (err error) {
+	s := &screen{out: l.out}
+	for range l.redraw {
+		if err == nil {
+			err = l.draw(s)
+		}
+	}
+	if err == nil {
+		err = l.draw(s)
+	}
+	if err != nil {
+		return fmt.Errorf("drawing on the terminal: %w", err)
+	}
+	return nil
+}
+
+func (l *live) draw(s *screen) error {
+	l.mu.Lock()
+	p := l.picture
+	p.width, p.height = size(l.out)
+	view, width := p.View(), p.width
+	l.mu.Unlock()
+	return s.draw(view, width)
+}
+
+// change changes the picture, and has it drawn unless that is to come anyway.
+func (l *live) change(f func(*picture)) {
+	l.mu.Lock()
+	f(l.picture)
+	l.mu.Unlock()
+	select {
+	case l.redraw <- nil:
+	default:
+	}
 }
 
 func (l *live) Interval() time.Duration { return 200 * time.Millisecond }
 
-// What the picture is told.
-type (
-	policyMsg string
-	noteMsg   string
-	phaseMsg  int
-	endMsg    struct{}
-)
-
-func (l *live) Policy(text string)         { l.program.Send(policyMsg(text)) }
-func (l *live) Note(text string)           { l.program.Send(noteMsg(text)) }
-func (l *live) Phase(number int, _ string) { l.program.Send(phaseMsg(number)) }
-func (l *live) Moment(m Moment)            { l.program.Send(m) }
+func (l *live) Policy(text string)         { l.change(func(p *picture) { p.policy = text }) }
+func (l *live) Note(text string)           { l.change(func(p *picture) { p.note = text }) }
+func (l *live) Phase(number int, _ string) { l.change(func(p *picture) { p.begin(number) }) }
+func (l *live) Moment(m Moment)            { l.change(func(p *picture) { p.add(m) }) }
 
 // Close takes the picture away: what remains is the summary.
 func (l *live) Close() error {
-	l.program.Send(endMsg{})
+	l.change(func(p *picture) { p.ended = true })
+	signal.Stop(l.redraw)
+	close(l.redraw)
 	return <-l.done
-}
-
-// Init leaves the cursor visible: hiding it is all that could outlive a kill.
-func (p *picture) Init() tea.Cmd { return tea.ShowCursor }
-
-// Update takes in what happened.
-func (p *picture) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
-	switch m := msg.(type) {
-	case tea.WindowSizeMsg:
-		p.width, p.height = m.Width, m.Height
-	case policyMsg:
-		p.policy = string(m)
-	case noteMsg:
-		p.note = string(m)
-	case phaseMsg:
-		p.begin(int(m))
-	case Moment:
-		p.add(m)
-	case endMsg:
-		p.ended = true
-		return p, tea.Quit
-	}
-	return p, nil
 }

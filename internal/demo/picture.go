@@ -3,8 +3,6 @@ package demo
 import (
 	"fmt"
 	"strings"
-
-	"github.com/charmbracelet/lipgloss"
 )
 
 // picture is what a live demonstration looks like at one moment.
@@ -15,19 +13,21 @@ type picture struct {
 	totals        [phases]total
 	history       []Moment // of all phases
 	ended         bool
-
-	title, dim, good, bad lipgloss.Style
+	color         bool // and other styles
 }
 
 // total is the requests of a phase so far.
 type total struct{ ok, failed uint64 }
 
-func newPicture(r *lipgloss.Renderer, width int) *picture {
-	return &picture{
-		phase: -1, width: width, height: 24,
-		title: r.NewStyle().Bold(true), dim: r.NewStyle().Faint(true),
-		good: r.NewStyle().Foreground(lipgloss.Color("2")), bad: r.NewStyle().Foreground(lipgloss.Color("1")),
+func newPicture(color bool, width int) *picture {
+	return &picture{phase: -1, width: width, height: 24, color: color}
+}
+
+func (p *picture) render(s style, text string) string {
+	if !p.color {
+		return text
 	}
+	return s.render(text)
 }
 
 func (p *picture) begin(number int) {
@@ -46,7 +46,7 @@ func (p *picture) View() string {
 	if p.ended {
 		return ""
 	}
-	title := p.title.Render("A web server under a flood")
+	title := p.render(bold, "A web server under a flood")
 	if p.note != "" {
 		title += "   " + p.note
 	}
@@ -56,6 +56,9 @@ func (p *picture) View() string {
 	lines = append(lines, "")
 	lines = append(lines, p.below()...)
 	lines = lines[:min(len(lines), max(1, p.height-1))]
+	for i, line := range lines {
+		lines[i] = clip(line, p.width)
+	}
 	return strings.Join(lines, "\n") + "\n"
 }
 
@@ -65,7 +68,7 @@ func (p *picture) phaseLines() (lines []string) {
 		line := fmt.Sprintf("%d  %-12s", i+1, name)
 		switch {
 		case i > p.phase:
-			line = p.dim.Render("  " + line)
+			line = p.render(faint, "  "+line)
 		case i == p.phase:
 			line = "> " + line + p.score(t)
 		default:
@@ -81,21 +84,23 @@ func (p *picture) score(t total) string {
 	if t.ok+t.failed == 0 {
 		return ""
 	}
-	style := p.good
+	look := green
 	if t.failed*100 > t.ok+t.failed {
-		style = p.bad
+		look = red
 	}
 	share := float64(t.ok) / float64(t.ok+t.failed)
-	return style.Render(fmt.Sprintf("%7s answered %7s failed %7s", count(t.ok), count(t.failed), percent(share)))
+	return p.render(look, fmt.Sprintf("%7s answered %7s failed %7s", count(t.ok), count(t.failed), percent(share)))
 }
 
 // labels of the lines about this moment are this wide.
 const labelWidth = 15
 
 func (p *picture) nowLines() []string {
-	line := func(label, value string) string { return p.dim.Render(fmt.Sprintf("%-*s", labelWidth, label)) + value }
+	line := func(label, value string) string {
+		return p.render(faint, fmt.Sprintf("%-*s", labelWidth, label)) + value
+	}
 	if len(p.history) == 0 {
-		return []string{p.dim.Render("no requests yet")}
+		return []string{p.render(faint, "no requests yet")}
 	}
 	m := p.history[len(p.history)-1]
 	seconds := m.Interval.Seconds()
@@ -110,14 +115,14 @@ func (p *picture) nowLines() []string {
 // below is the policy until it is applied, and then the reasons why packets are dropped.
 func (p *picture) below() (lines []string) {
 	if p.phase < protected || len(p.history) == 0 {
-		lines = append(lines, p.dim.Render(policyFile+", not applied yet"))
+		lines = append(lines, p.render(faint, policyFile+", not applied yet"))
 		for line := range strings.Lines(p.policy) {
 			lines = append(lines, "  "+strings.TrimRight(line, "\n"))
 		}
 		return lines
 	}
 	m := p.history[len(p.history)-1]
-	lines = append(lines, p.dim.Render("dropped by Floodwall")+fmt.Sprintf("  %s", mpps(m.Traffic.Dropped)))
+	lines = append(lines, p.render(faint, "dropped by Floodwall")+fmt.Sprintf("  %s", mpps(m.Traffic.Dropped)))
 	return append(lines, strings.Split(strings.TrimRight(dropLines(m.Drops), "\n"), "\n")...)
 }
 
@@ -130,11 +135,11 @@ func (p *picture) sparkline(columns int) string {
 	var out strings.Builder
 	for _, m := range recent {
 		height := min(1, float64(m.OK)/m.Interval.Seconds()/m.Asked) * float64(len(levels)-1)
-		style := p.good
+		look := green
 		if m.Failed > m.OK || m.OK == 0 {
-			style, height = p.bad, max(height, 1)
+			look, height = red, max(height, 1)
 		}
-		out.WriteString(style.Render(string(levels[int(height+0.5)])))
+		out.WriteString(p.render(look, string(levels[int(height+0.5)])))
 	}
 	return out.String()
 }

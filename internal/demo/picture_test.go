@@ -2,19 +2,16 @@ package demo
 
 import (
 	"fmt"
-	"io"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/charmbracelet/lipgloss"
 )
 
 // TestPicture draws a whole demonstration in terminals of several sizes.
 func TestPicture(t *testing.T) {
 	for _, size := range []struct{ width, height int }{{80, 24}, {60, 20}, {200, 60}, {60, 5}} {
 		t.Run(fmt.Sprintf("%dx%d", size.width, size.height), func(t *testing.T) {
-			p := newPicture(lipgloss.NewRenderer(io.Discard), size.width)
+			p := newPicture(true, size.width)
 			p.height = size.height
 			p.policy = fmt.Sprintf(policyText, listFile)
 			p.note = "measuring this machine"
@@ -49,7 +46,7 @@ func checkPicture(t *testing.T, p *picture, texts ...string) {
 		t.Errorf("%d lines in a terminal of %d:\n%s", len(lines), p.height, view)
 	}
 	for _, line := range lines {
-		if n := lipgloss.Width(line); n > p.width {
+		if n := columns(line); n > p.width {
 			t.Errorf("%d columns: %q", n, line)
 		}
 	}

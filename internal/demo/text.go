@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"strings"
 	"time"
-
-	"github.com/charmbracelet/lipgloss"
 )
 
 // mpps writes a rate in packets per second.
@@ -51,10 +49,7 @@ func (s *Summary) Text(width int) string {
 		fmt.Fprintf(&out, "\nDropped by Floodwall, by reason\n%s", dropLines(s.Drops))
 	}
 	if s.Trouble() == nil {
-		wrapped := lipgloss.NewStyle().Width(max(width, 60)).Render(s.Verdict())
-		for line := range strings.Lines("\n" + wrapped) {
-			out.WriteString(strings.TrimRight(line, " \n") + "\n")
-		}
+		out.WriteString("\n" + wrap(s.Verdict(), max(width, 60)))
 	}
 	return out.String()
 }

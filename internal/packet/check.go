@@ -67,7 +67,7 @@ type CheckInfo struct {
 var checks = [NumChecks]CheckInfo{
 	Truncated:        {"truncated", Standard, "a header, or the length that an IP header states, goes past the end of the frame"},
 	IPHeader:         {"ip-header", Standard, "IP version, header length or total length that contradict each other (RFC 791, RFC 8200)"},
-	VLANDepth:        {"vlan-depth", Strict, "more than two VLAN tags"},
+	VLANDepth:        {"vlan-depth", Standard, "more than two VLAN tags, behind which no rule can look (IEEE 802.1ad stacks two)"},
 	SourceMAC:        {"source-mac", Standard, "a group address as Ethernet source (IEEE 802.3, 3.2.3)"},
 	TTLZero:          {"ttl-zero", Standard, "TTL or hop limit 0 on arrival (RFC 1122, 3.2.1.7)"},
 	SourceRoute:      {"source-route", Standard, "IPv4 source routing options (RFC 7126, 4.3) or an IPv6 type 0 routing header (RFC 5095)"},

@@ -1,0 +1,42 @@
+package control
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/floodwall/floodwall/internal/ir"
+	"github.com/floodwall/floodwall/internal/xdp"
+)
+
+// TestPlanSlots has an apply that died on its way: two generations run, the newer without rule b, whose slot the older
+// one still counts in. It looks inside, since such an apply cannot be stopped at that point.
+func TestPlanSlots(t *testing.T) {
+	a, b, c := ir.Rule{Name: "a"}, ir.Rule{Name: "b"}, ir.Rule{Name: "c"}
+	entry := func(r ir.Rule, slot uint32) ruleEntry {
+		return ruleEntry{Slot: xdp.SlotRules + slot, Fingerprint: fingerprint(&ir.Program{}, r)}
+	}
+	newer := &manifest{Rules: []ruleEntry{entry(a, 0)}}
+	older := &manifest{Rules: []ruleEntry{entry(a, 0), entry(b, 1)}}
+	for _, test := range []struct {
+		name   string
+		before []*manifest
+		rules  []ir.Rule
+		want   []uint32
+		fresh  int
+	}{
+		{"nothing before", nil, []ir.Rule{a, b}, []uint32{0, 1}, 2},
+		{"one before", []*manifest{newer}, []ir.Rule{c, a}, []uint32{1, 0}, 1},
+		{"two before", []*manifest{newer, older}, []ir.Rule{c, a}, []uint32{2, 0}, 1},
+		{"a rule of the older one", []*manifest{newer, older}, []ir.Rule{a, b}, []uint32{0, 2}, 1},
+	} {
+		plan := planSlots(&ir.Program{Rules: test.rules}, test.before)
+		var got []uint32
+		for _, slot := range plan.slots {
+			got = append(got, slot-xdp.SlotRules)
+		}
+		if diff := cmp.Diff(test.want, got); diff != "" || len(plan.fresh) != test.fresh {
+			t.Errorf("%s: %d fresh, want %d; slots (-want +got):\n%s", test.name, len(plan.fresh), test.fresh, diff)
+		}
+	}
+}

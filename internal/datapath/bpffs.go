@@ -1,0 +1,156 @@
+package datapath
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// StateError says why a directory cannot be the state of an instance, and what to do instead.
+type StateError struct {
+	Dir, Cause, Remedy string // Cause goes on after the name of the directory
+}
+
+func (e *StateError) Error() string { return fmt.Sprintf("state directory %s %s", e.Dir, e.Cause) }
+
+// Hint is the remedy.
+func (e *StateError) Hint() string { return e.Remedy }
+
+// mountPoint is where distributions mount the BPF file system.
+const mountPoint = "/sys/fs/bpf"
+
+// mountBPF mounts a BPF file system at the usual place when the state is to be there and none is. A mount in a mount
+// namespace that ends with this command, as `ip netns exec` makes one, would take the pins with it and so the filter.
+func mountBPF(dir string) error {
+	if dir != mountPoint && !strings.HasPrefix(dir, mountPoint+"/") || isBPF(mountPoint) {
+		return nil
+	}
+	if !mountsLast() {
+		return &StateError{Dir: dir, Cause: "cannot last: the BPF file system that would be mounted here ends with this command",
+			Remedy: "mount one where it lasts (`mount -t bpf bpf DIR`) and name a directory in it with --bpffs, " +
+				"or use `nsenter --net=/run/netns/NS` in place of `ip netns exec NS`"}
+	}
+	if err := unix.Mount("bpf", mountPoint, "bpf", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "mode=0700"); err != nil {
+		return fmt.Errorf("mounting the BPF file system at %s: %w", mountPoint, err)
+	}
+	return nil
+}
+
+// mountsLast reports whether our mount namespace is that of process 1. They have the same mounts, whose numbers are
+// unique on the machine (proc_pid_mountinfo(5)); to read /proc/1/ns/mnt would take all capabilities that process 1 has.
+func mountsLast() bool {
+	ours, err := os.ReadFile("/proc/thread-self/mountinfo")
+	if err != nil {
+		return false
+	}
+	first, err := os.ReadFile("/proc/1/mountinfo")
+	if err != nil {
+		return false
+	}
+	number, _, _ := bytes.Cut(ours, []byte(" "))
+	for line := range bytes.Lines(first) {
+		if bytes.HasPrefix(line, append(number, ' ')) {
+			return true
+		}
+	}
+	return false
+}
+
+func isBPF(dir string) bool {
+	var fs unix.Statfs_t
+	return unix.Statfs(dir, &fs) == nil && fs.Type == unix.BPF_FS_MAGIC
+}
+
+// check looks at the state directory or, when it is absent, at where it would be made: whether it can be that of an
+// instance, and is that of this network namespace.
+func (s *State) check() error {
+	at := s.dir
+	for _, err := os.Stat(at); errors.Is(err, os.ErrNotExist) && at != filepath.Dir(at); _, err = os.Stat(at) {
+		at = filepath.Dir(at)
+	}
+	if !isBPF(at) {
+		return &StateError{Dir: s.dir, Cause: "is not in a BPF file system",
+			Remedy: "mount one there (`mount -t bpf bpf DIR`), or name another directory with --bpffs"}
+	}
+	if at != s.dir {
+		return nil
+	}
+	if isRoot(s.dir) {
+		return &StateError{Dir: s.dir, Cause: "is the root of a BPF file system, which others use too",
+			Remedy: "name a directory in it with --bpffs, such as " + s.dir + "/floodwall"}
+	}
+	if err := s.checkNames(); err != nil {
+		return err
+	}
+	return s.checkNamespace()
+}
+
+// isRoot reports whether a directory is the root of its file system: the one above is on another.
+func isRoot(dir string) bool {
+	var here, above unix.Stat_t
+	if unix.Stat(dir, &here) != nil || unix.Stat(dir+"/..", &above) != nil {
+		return false
+	}
+	return here.Dev != above.Dev
+}
+
+// checkNames refuses a directory that holds anything which is not ours: it is another program's.
+func (s *State) checkNames() error {
+	entries, err := os.ReadDir(s.dir)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("state directory: %w", err)
+	}
+	for _, e := range entries {
+		if !ours(e.Name()) {
+			return &StateError{Dir: s.dir, Cause: "holds " + e.Name() + ", which is not Floodwall's",
+				Remedy: "name a directory of Floodwall's own with --bpffs"}
+		}
+	}
+	return nil
+}
+
+// ours reports whether a file of the state directory has one of our names.
+func ours(name string) bool {
+	_, generation := generationNumber(name)
+	return generation || name == dirLinks || name == pinNamespace
+}
+
+// remove removes what is ours in the state directory, and the directory when nothing else is in it.
+func (s *State) remove() error {
+	links, err := os.ReadDir(s.path(dirLinks))
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("state directory: %w", err)
+	}
+	var errs []error
+	for _, l := range links {
+		errs = append(errs, os.Remove(s.path(dirLinks, l.Name())))
+	}
+	numbers, err := s.generations()
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	errs = append(errs, err)
+	for _, n := range numbers {
+		errs = append(errs, s.removeGeneration(n))
+	}
+	for _, name := range []string{pinNamespace, dirLinks, "."} {
+		errs = append(errs, removeUnused(s.path(name)))
+	}
+	return errors.Join(errs...)
+}
+
+// removeUnused removes a file, or a directory that is empty and not a mount point.
+func removeUnused(path string) error {
+	err := os.Remove(path)
+	for _, fine := range []error{os.ErrNotExist, unix.ENOTEMPTY, unix.EBUSY} {
+		if errors.Is(err, fine) {
+			return nil
+		}
+	}
+	return err
+}
