@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/floodwall/floodwall/internal/control"
+	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/packet"
 	"github.com/floodwall/floodwall/internal/testutil"
 )
@@ -82,6 +83,9 @@ func TestDeviceComesBack(t *testing.T) {
 	h.block(control.Ban{Prefix: netip.MustParsePrefix("198.51.100.0/24"), Why: "guessing"})
 	h.send(3, "udp 198.51.100.1:5 > 192.0.2.1:1")
 	h.ip("link del fw0")
+	if _, err := h.Status(); !errors.Is(err, datapath.ErrNotLoaded) || !strings.Contains(err.Error(), "has gone (fw0)") {
+		t.Errorf("status without the device: %v", err)
+	}
 	testutil.Veth(t, "fw0", "fw1", "192.0.2.1/24")
 	if applied := h.apply(policy); applied.Bans != 1 {
 		t.Errorf("%d bans were kept, want 1", applied.Bans)

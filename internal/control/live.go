@@ -3,6 +3,8 @@ package control
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 
 	"github.com/floodwall/floodwall/internal/datapath"
 )
@@ -22,6 +24,9 @@ func (in Instance) open() (*live, error) {
 		return nil, err
 	}
 	generations, err := state.Running()
+	if gone, goneErr := state.Gone(); errors.Is(err, datapath.ErrNotLoaded) && goneErr == nil && len(gone) > 0 {
+		return nil, fmt.Errorf("%w: what was filtered has gone (%s)", err, strings.Join(gone, ", "))
+	}
 	if err != nil {
 		return nil, err
 	}
