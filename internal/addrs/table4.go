@@ -2,6 +2,7 @@ package addrs
 
 import (
 	"math/bits"
+	"slices"
 )
 
 // The parts of the IPv4 table whose size does not depend on the content, in octets.
@@ -119,4 +120,12 @@ func (f *filterFill) shift(least int) int {
 		}
 	}
 	return least
+}
+
+// Empty reports whether all addresses have class 0.
+func (t *Table4) Empty() bool { return len(t.runs) == 0 }
+
+// HasBackground reports whether any address without a line has a class other than 0.
+func (t *Table4) HasBackground() bool {
+	return slices.ContainsFunc(t.background, func(class uint16) bool { return class != 0 })
 }

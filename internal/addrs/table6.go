@@ -50,6 +50,9 @@ type V6Memory struct {
 	Filter  []byte // Filter6Bytes: a bit per hash of an address's first 32 bits
 }
 
+// Empty reports whether all addresses have class 0.
+func (t *Table6) Empty() bool { return len(t.Lengths) == 0 }
+
 // BucketsBytes is the size of the buckets in octets, BucketBytes each.
 func (t *Table6) BucketsBytes() int { return len(t.buckets.memory) }
 

@@ -6,7 +6,6 @@ import (
 
 	"github.com/cilium/ebpf/asm"
 
-	"github.com/floodwall/floodwall/internal/addrs"
 	"github.com/floodwall/floodwall/internal/ir"
 	"github.com/floodwall/floodwall/internal/packet"
 	"github.com/floodwall/floodwall/internal/xdp"
@@ -34,7 +33,6 @@ type XDP struct {
 	Form    Form
 	Cost    float64     // the estimate of what the rules cost a packet that matches none, in nanoseconds
 	Dynamic map[int]int // for each dynamic set of ir.Program, its number in the map of dynamic sets
-	Table   *addrs.Table
 }
 
 // part is what the pieces of the compiler contribute to an image.
@@ -57,7 +55,6 @@ func ToXDP(p *ir.Program, o XDPOptions) (*XDP, error) {
 	if err != nil {
 		return nil, err
 	}
-	out.Table = a.table
 	code, rules, err := chooseForm(p, a, o, out)
 	if err != nil {
 		return nil, err

@@ -229,6 +229,12 @@ func TestRenamed(t *testing.T) {
 	if got := runs(t, s); len(got) != 1 || got[0] != "fw1" {
 		t.Errorf("%v runs, want fw1", got)
 	}
+	unloadAll(t, s)
+}
+
+// unloadAll unloads, after which nothing of ours is left.
+func unloadAll(t *testing.T, s *datapath.State) {
+	t.Helper()
 	if err := s.Unload(); err != nil {
 		t.Error(err)
 	}
@@ -411,12 +417,7 @@ func TestUndoFails(t *testing.T) {
 	if got := runs(t, s); len(got) != 1 || got[0] != "fw0" {
 		t.Errorf("%v runs, want fw0", got)
 	}
-	if err := s.Unload(); err != nil {
-		t.Error(err)
-	}
-	if left := testutil.LeftoverPins(); left != nil {
-		t.Errorf("left: %v", left)
-	}
+	unloadAll(t, s)
 }
 
 // TestLargeMTU has a driver that refuses the program for the sake of the MTU.
