@@ -238,10 +238,11 @@ static __always_inline enum kind parse_ipv4(struct xdp_md *ctx, struct cursor *c
 	return KIND_IP;
 }
 
+/* AH is none, as in IPv4: what is behind it is for IPsec to check, and netfilter stops there too. */
 static __always_inline bool is_extension(__u32 proto)
 {
 	return proto == IPPROTO_HOPOPTS || proto == IPPROTO_ROUTING || proto == IPPROTO_FRAGMENT ||
-	       proto == IPPROTO_AH || proto == IPPROTO_DSTOPTS;
+	       proto == IPPROTO_DSTOPTS;
 }
 
 /* A header that goes past the end: cut off, or, in a first fragment, left to the next one. */
@@ -304,8 +305,6 @@ __noinline int extensions(struct xdp_md *ctx, struct chain *chain, __u32 offset,
 			return -1;
 		}
 		length = (ext->length + 1) * 8;
-		if (next == IPPROTO_AH)
-			length = (ext->length + 2) * 4;
 		if (next == IPPROTO_HOPOPTS && i)
 			chain->failed |= BIT(CHECK_EXT_ORDER);
 		if (next == IPPROTO_ROUTING && !(ext->field & bpf_htons(0xff00)))

@@ -28,7 +28,14 @@ func dump(p *policy.Policy) string {
 		fmt.Fprintf(&b, " then %s\n", r.Then)
 	}
 	for _, s := range p.Services {
-		fmt.Fprintf(&b, "%s service %s port=%v from=%v\n", at(s.Pos), s.Name, s.Port, s.From)
+		fmt.Fprintf(&b, "%s service %s port=%v from=%v", at(s.Pos), s.Name, s.Port, s.From)
+		if s.Track != policy.TrackAsIs {
+			fmt.Fprintf(&b, " %s", s.Track)
+		}
+		b.WriteString("\n")
+	}
+	for _, kind := range p.Untracked {
+		fmt.Fprintf(&b, "untracked %s\n", map[policy.Traffic]string{policy.Loopback: "loopback"}[kind])
 	}
 	for _, n := range p.Notes {
 		fmt.Fprintf(&b, "%s note: %s\n", at(n.Pos), n.Msg)

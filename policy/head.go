@@ -41,18 +41,31 @@ func deviceFlaw(name string) *flaw {
 	return nil
 }
 
-// verdictWords are the values of default and then.
+// verdictWords are the values of default.
 var verdictWords = map[string]Verdict{"pass": Pass, "drop": Drop}
 
-// verdict reads the single word v of key; future words are known but not supported yet.
-func (p place) verdict(key string, v *node, future []string) Verdict {
-	for _, name := range future {
-		if v.kind == word && v.text == name {
-			p.errorf(v.pos, "%s: %s is not supported yet", key, name).Hint = "pass and drop are"
-			return Drop
-		}
+// thenWords are the values of then.
+var thenWords = map[string]Verdict{"pass": Pass, "drop": Drop, "reject": Reject}
+
+// then reads the verdict of a rule.
+func (p place) then(v *node) Verdict {
+	if v.kind == word && v.text == "truncate" {
+		p.errorf(v.pos, "then: truncate is not supported yet").Hint = "pass, drop and reject are"
+		return Drop
 	}
-	return scalarOf(p, key, v, choice(verdictWords))
+	return scalarOf(p, "then", v, choice(thenWords))
+}
+
+// byDefault reads the key default. What nothing asked for gets no answer: a flood would be reflected.
+func (p place) byDefault(to *Policy, v *node) {
+	to.DefaultPos = v.pos
+	to.Default = scalarOf(p, "default", v, func(text string) (Verdict, *flaw) {
+		verdict, f := choice(verdictWords)(text)
+		if text == "reject" {
+			f.hintf("end the rules with one that says `then: reject` for those who shall have an answer")
+		}
+		return verdict, f
+	})
 }
 
 var profileWords = map[string]packet.Profile{"off": packet.Off, "standard": packet.Standard, "strict": packet.Strict}
@@ -90,7 +103,7 @@ func (p place) check(e pair, to *Policy) {
 		return
 	}
 	if scalarOf(p, e.key, e.value, onOff) {
-		to.Checks = to.Checks.With(c)
+		to.Checks, to.Named = to.Checks.With(c), to.Named.With(c)
 	} else {
 		to.Checks = to.Checks.Without(c)
 	}

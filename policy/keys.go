@@ -144,7 +144,12 @@ func (p place) unknown(e pair, known []string) string {
 		err.Hint = fmt.Sprintf("put a space behind the colon: %s: %s", before, strings.TrimLeft(after, ": "))
 		return before
 	}
-	if inRule := find(matchKeys, e.key) != nil || e.key == "then" || e.key == "name"; inRule && p.what == "" {
+	if slices.Contains(notTracked, e.key) && slices.Contains(known, "track") {
+		err.Hint = "write track: false"
+		return "track"
+	}
+	inEntry := find(matchKeys, e.key) != nil || find(serviceKeys, e.key) != nil || e.key == "then"
+	if inEntry && p.what == "" {
 		err.Hint = "it belongs to a rule or service: indent it like the other keys of that"
 		return ""
 	}

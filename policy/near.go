@@ -19,6 +19,8 @@ var synonyms = map[string]string{
 	"yes": "true", "on": "true", "no": "false", "off": "false", "last": "later", "echo": "echo-request",
 	"fragmentation-needed": "icmp/3/4", "frag-needed": "icmp/3/4",
 	"expire": "timeout", "ttl": "timeout", "tos": "dscp",
+	"refuse": "reject", "reset": "reject", "tcp-reset": "reject", "ct": "state", "ctstate": "state", "est": "established",
+	"notrack": "untracked", "conntrack": "track", "lo": "loopback", "localhost": "loopback",
 }
 
 // nearest is the word of known that is likely meant by text, or "". A third of the letters may be wrong.

@@ -13,6 +13,7 @@ type dimension struct {
 	name func(value uint8) string
 	size int
 	keys []restriction // the first is the property's own key
+	why  string        // why they restrict it, where that is not plain
 }
 
 // restriction says which values of a property the words of one key need; nil is any.
@@ -28,13 +29,18 @@ var dimensions = []dimension{
 		{"sport", needs(port, Port.protos)},
 		{"flags", func(string) []uint8 { return []uint8{protoTCP} }},
 		{"icmp", needs(icmp, func(m ICMP) []uint8 { return []uint8{m.proto()} })},
-	}},
+	}, ""},
 	{familyWord, 2, []restriction{
 		{"family", needs(readFamily, func(f uint32) []uint8 { return []uint8{uint8(f)} })},
 		{"from", addrNeeds},
 		{"to", addrNeeds},
 		{"icmp", needs(icmp, func(m ICMP) []uint8 { return []uint8{family(m.V6)} })},
-	}},
+	}, ""},
+	// What tracks packets puts their fragments together before (kernel nf_defrag_ipv4.c, nf_defrag_ipv6_hooks.c).
+	{fragmentWord, len(fragmentKinds), []restriction{
+		{"fragment", needs(readFragment, func(kind uint32) []uint8 { return []uint8{uint8(kind)} })},
+		{"state", needs(readState, fragmentsIn)},
+	}, ", as conntrack reassembles fragments"},
 }
 
 // needs makes the needs of a word from those of what it is parsed to.
@@ -70,6 +76,21 @@ func familyWord(value uint8) string {
 	return "ipv4"
 }
 
+// fragmentKinds are the words for what a packet can be a fragment of.
+var fragmentKinds = [...]string{
+	packet.FragmentNone: "none", packet.FragmentFirst: "first", packet.FragmentLater: "later",
+}
+
+func fragmentWord(value uint8) string { return fragmentKinds[value] }
+
+// fragmentsIn are the kinds of fragments that packets of a state can be: what is tracked was put together before.
+func fragmentsIn(state uint32) []uint8 {
+	if state == packet.StateUntracked {
+		return []uint8{packet.FragmentNone, packet.FragmentFirst, packet.FragmentLater}
+	}
+	return []uint8{packet.FragmentNone}
+}
+
 // contradictions reports values in the rule n that no packet can have together with its other keys. The keys of not
 // count where they exclude values of a property's own key.
 func (p place) contradictions(n *node) {
@@ -98,7 +119,7 @@ func (p place) contradiction(d dimension, n *node) {
 			if need == nil {
 				need = left
 			} else if common(left, need) == nil {
-				p.never(w, k.key, fmt.Sprintf("it needs %s %s, %s", d.keys[0].key, d.list(need), d.but(left, cause)))
+				p.never(w, k.key, fmt.Sprintf("it needs %s %s%s, %s", d.keys[0].key, d.list(need), d.why, d.but(left, cause)))
 				reported = true
 			}
 			union = append(union, need...)
@@ -129,7 +150,7 @@ func (p place) deadWords(d dimension, n *node, left []uint8, cause string) {
 	own := d.keys[0]
 	for _, w := range n.get(own.key).words() {
 		if need := own.needs(w.text); common(left, need) == nil {
-			p.never(w, own.key, fmt.Sprintf("%s leaves only %s %s", cause, own.key, d.list(left)))
+			p.never(w, own.key, fmt.Sprintf("%s leaves only %s %s%s", cause, own.key, d.list(left), d.why))
 		}
 	}
 }

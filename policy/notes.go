@@ -3,6 +3,8 @@ package policy
 import (
 	"fmt"
 	"slices"
+
+	"github.com/floodwall/floodwall/internal/packet"
 )
 
 // notes are the remarks on a policy without mistakes.
@@ -10,6 +12,9 @@ func notes(pol *Policy) []Note {
 	var ns []Note
 	if pol.Default == Drop && !passesSSH(pol) {
 		ns = append(ns, Note{pol.DefaultPos, "default: drop, and no service or rule passes tcp/22: SSH will be cut"})
+	}
+	if i := slices.IndexFunc(pol.Rules, answersAll); pol.Default == Drop && i >= 0 {
+		ns = append(ns, reflects(pol.Rules[i]))
 	}
 	for _, r := range pol.Rules {
 		if sharesCheck(r.Name) {
@@ -28,6 +33,24 @@ func shared(at Pos, what, name string) Note {
 	return Note{at, fmt.Sprintf("%s %q has the name of a check: reasons and counters of the two look alike", what, name)}
 }
 
+// reflects is the note on the first rule that answersAll. One is enough: they are a habit.
+func reflects(r Rule) Note {
+	return Note{r.Pos, fmt.Sprintf("rule %q rejects, whoever sends: a flood from forged addresses makes this host send "+
+		"answers to their owners; name the senders with from, or drop", r.Name)}
+}
+
+// answersAll reports whether a rule rejects packets whose source anybody can write. Where the default is pass, closed
+// ports answer anyway, so this matters with `default: drop` only.
+func answersAll(r Rule) bool {
+	m := r.Match
+	return r.Then == Reject && m.From == nil && (m.State == nil || slices.ContainsFunc(m.State, canForge))
+}
+
+// canForge reports whether a packet of a state can be sent by one who sees no answer, and knows no connection.
+func canForge(state uint32) bool {
+	return state != packet.StateEstablished && state != packet.StateRelated
+}
+
 // passesSSH reports whether anything passes a packet to TCP port 22. It looks at protocol and ports only: who may come
 // in is the policy's decision.
 func passesSSH(pol *Policy) bool {
@@ -39,6 +62,7 @@ func passesSSH(pol *Policy) bool {
 	return slices.ContainsFunc(pol.Rules, func(r Rule) bool {
 		m := r.Match
 		return r.Then == Pass && m.ICMP == nil && m.SPort == nil &&
+			(m.State == nil || slices.Contains(m.State, packet.StateNew)) &&
 			(m.Proto == nil || slices.Contains(m.Proto, protoTCP)) && (m.Port == nil || coversSSH(m.Port))
 	})
 }

@@ -67,14 +67,12 @@ func (p place) flawed(at Pos, key string, f *flaw) {
 // topKeys are the keys of a policy.
 var topKeys = []key[Policy]{
 	{"devices", place.devices},
-	{"default", func(p place, to *Policy, v *node) {
-		to.Default, to.DefaultPos = p.verdict("default", v, nil), v.pos
-	}},
+	{"default", place.byDefault},
 	{"checks", place.checks},
 	{"sets", place.sets},
 	{"rules", place.rules},
 	{"services", place.services},
-	{"untracked", nil},
+	{"untracked", func(p place, to *Policy, v *node) { to.Untracked = values(p, "untracked", v, readTraffic) }},
 	{"never", nil},
 }
 

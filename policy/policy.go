@@ -12,14 +12,16 @@ import (
 // Policy is a policy file that was read without a mistake. Everything in it is resolved: sets that rules name exist,
 // numbers are in range, names are unique.
 type Policy struct {
-	File     string // as it was named; relative list files are relative to its directory
-	Devices  []Device
-	Default  Verdict
-	Checks   packet.CheckSet
-	Sets     []Set
-	Rules    []Rule
-	Services []Service
-	Notes    []Note // what is allowed but may not be meant
+	File      string // as it was named; relative list files are relative to its directory
+	Devices   []Device
+	Default   Verdict
+	Checks    packet.CheckSet
+	Named     packet.CheckSet // those of Checks that are switched on by their name, not by a profile
+	Sets      []Set
+	Rules     []Rule
+	Services  []Service
+	Untracked []Traffic // what conntrack is kept away from, besides services
+	Notes     []Note    // what is allowed but may not be meant
 
 	// DefaultPos is where default stands; zero when the policy leaves it out.
 	DefaultPos Pos
@@ -47,12 +49,19 @@ type Verdict uint8
 const (
 	Pass Verdict = iota
 	Drop
+	Reject // drop, and tell the sender
 )
 
 // String is the policy's word for v.
 func (v Verdict) String() string { return verdicts[v] }
 
-var verdicts = []string{Pass: "pass", Drop: "drop"}
+var verdicts = []string{Pass: "pass", Drop: "drop", Reject: "reject"}
+
+// Traffic is a kind of traffic that is named as a whole.
+type Traffic uint8
+
+// Loopback is the traffic of the host with itself.
+const Loopback Traffic = iota
 
 // Set is a named set of addresses. Exactly one of Inline, File and Dynamic tells where its content comes from; Inline
 // of an empty list is empty, not nil.
@@ -85,11 +94,22 @@ type Rule struct {
 
 // Service is a port that the host serves. From, when set, closes it to all others.
 type Service struct {
-	Pos  Pos
-	Name string
-	Port []Port
-	From []Addr
+	Pos   Pos
+	Name  string
+	Port  []Port
+	From  []Addr
+	Track Tracking
 }
+
+// Tracking is what conntrack does with a service.
+type Tracking uint8
+
+// The ways to track a service.
+const (
+	TrackAsIs Tracking = iota // what the host does anyway
+	TrackNot                  // its packets never enter the table
+	Track                     // they do, and packets of no connection are dropped
+)
 
 // Match holds the keys of a rule. A key that is absent is nil. The values of one key are alternatives.
 type Match struct {
@@ -104,6 +124,7 @@ type Match struct {
 	DSCP        []Range
 	Fragment    []uint32 // packet.FragmentNone, FragmentFirst, FragmentLater
 	VLAN        []Range  // packet.VLANNone for "none"
+	State       []uint32 // packet.StateNew and so on
 }
 
 // Addr is one alternative of from or to: a set, the host's own addresses, or addresses written in place.

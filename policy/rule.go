@@ -25,7 +25,7 @@ var matchKeys = []key[Match]{
 	{"payload", nil},
 	{"dns", nil},
 	{"over", nil},
-	{"state", nil},
+	{"state", func(p place, to *Match, v *node) { to.State = values(p, "state", v, readState) }},
 }
 
 // ruleKeys are the keys of a rule. Its name was read before the others, as messages begin with it.
@@ -34,7 +34,7 @@ var ruleKeys = slices.Concat(
 	inMatch(matchKeys),
 	[]key[Rule]{
 		{"not", func(p place, to *Rule, v *node) { readKeys(p.in("not"), "it", v, matchKeys, &to.Not) }},
-		{"then", func(p place, to *Rule, v *node) { to.Then = p.verdict("then", v, []string{"reject", "truncate"}) }},
+		{"then", func(p place, to *Rule, v *node) { to.Then = p.then(v) }},
 	},
 )
 
@@ -95,7 +95,7 @@ var serviceKeys = []key[Service]{
 	{"port", func(p place, to *Service, v *node) { to.Port = values(p, "port", v, port) }},
 	{"from", func(p place, to *Service, v *node) { to.From = p.addrs("from", v) }},
 	{"syn", nil},
-	{"track", nil},
+	{"track", func(p place, to *Service, v *node) { to.Track = scalarOf(p, "track", v, tracking) }},
 	{"guard", nil},
 }
 
@@ -112,6 +112,7 @@ func (p place) services(to *Policy, v *node) {
 		seen := readKeys(in, "a service", n, serviceKeys, &s)
 		in.require(n, seen, "name", "name it, as in name: web")
 		in.require(n, seen, "port", "say which port it is, as in port: tcp/443")
+		in.trackedOneWay(to.Services, s, n)
 		to.Services = append(to.Services, s)
 	})
 }

@@ -27,7 +27,7 @@ func TestSchemaHasTheKeys(t *testing.T) {
 		{"$defs/match/properties", names(matchKeys)},
 		{"$defs/service/properties", names(serviceKeys)},
 		{"properties/default/enum", sorted(verdictWords)},
-		{"$defs/rule/properties/then/enum", sorted(verdictWords)},
+		{"$defs/rule/properties/then/enum", sorted(thenWords)},
 		{"properties/checks/anyOf/0/enum", sorted(profileWords)},
 		{"$defs/checks/properties/profile/enum", sorted(profileWords)},
 		{"$defs/checks/properties/land/enum", append(sorted(switches), "true", "false")},
@@ -35,6 +35,9 @@ func TestSchemaHasTheKeys(t *testing.T) {
 		{"$defs/codePoint/anyOf/2/enum", sorted(dscpNumber)},
 		{"$defs/familyName/enum", sorted(familyWords)},
 		{"$defs/fragmentKind/enum", append(sorted(fragmentWords), "true", "false")},
+		{"$defs/stateName/enum", sorted(stateWords)},
+		{"$defs/traffic/enum", sorted(trafficWords)},
+		{"$defs/service/properties/track/enum", append(sorted(switches), "true", "false")},
 		{"$defs/icmpMessage/anyOf/0/enum", bothSorted(icmpTypes, icmpv6Types)},
 	} {
 		got, want := at(t, c.at), slices.Sorted(slices.Values(c.want))
@@ -121,7 +124,13 @@ func TestSchemaRefuses(t *testing.T) {
 		"{devices: [eth0], rules: [{then: drop, flags: SYN}]}",
 		"{devices: [eth0], rules: [{then: drop, icmp: 8}]}",
 		"{devices: [eth0], rules: [{then: drop, not: {then: drop}}]}",
+		"{devices: [eth0], rules: [{then: truncate}]}",
+		"{devices: [eth0], rules: [{then: drop, state: est}]}",
+		"{devices: [eth0], rules: [{then: drop, state: []}]}",
 		"{devices: [eth0], services: [{name: web}]}",
+		"{devices: [eth0], services: [{name: web, port: 80, track: maybe}]}",
+		"{devices: [eth0], untracked: [tcp/80]}",
+		"{devices: [eth0], untracked: []}",
 	} {
 		if schema.Validate(instance(t, []byte(src))) == nil {
 			t.Errorf("the schema accepts %s", src)

@@ -83,8 +83,11 @@ func itemHint(item *node) string {
 }
 
 func emptyHint(key string) string {
-	if key == "devices" {
+	switch key {
+	case "devices":
 		return "name the devices that packets come in from: devices: [eth0]"
+	case "untracked":
+		return "name what is not tracked, untracked: [loopback], or remove the key"
 	}
 	return "no packet could match it; without the key, every packet does"
 }

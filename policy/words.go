@@ -90,6 +90,21 @@ var (
 	}
 )
 
+// stateWords are the states of conntrack.
+var stateWords = map[string][]uint32{
+	"new": {packet.StateNew}, "established": {packet.StateEstablished}, "related": {packet.StateRelated},
+	"invalid": {packet.StateInvalid}, "untracked": {packet.StateUntracked},
+}
+
+// readState reads a state of conntrack.
+func readState(text string) ([]uint32, *flaw) {
+	states, f := choices(stateWords)(text)
+	if text == "tracked" {
+		f.hintf("write not: {state: untracked}") // not what is nearest by its letters, which is the opposite
+	}
+	return states, f
+}
+
 // switches are the ways to say on and off; YAML writers know them all.
 var switches = map[string]bool{"on": true, "yes": true, "true": true, "off": false, "no": false, "false": false}
 

@@ -126,10 +126,7 @@ func runCases(c *control.Compiled, name string, r io.Reader) (*testReport, error
 }
 
 func (t *testReport) add(line int, wanted packet.Case, x control.Explanation) {
-	want := outcome{"pass", wanted.Reason}
-	if wanted.Drop {
-		want.Verdict = "drop"
-	}
+	want := outcome{wanted.Verdict, wanted.Reason}
 	r := testResult{Line: line, Packet: x.Packet, Want: want, Got: outcome{x.Verdict, x.Reason}}
 	r.OK = want.Verdict == x.Verdict && (want.Reason == "" || want.Reason == x.Reason)
 	if r.OK {

@@ -1,6 +1,9 @@
 package addrs
 
-import "slices"
+import (
+	"slices"
+	"sort"
+)
 
 // Union returns the addresses that are in any of the sets.
 func Union(sets ...*Set) *Set {
@@ -34,6 +37,27 @@ func (s *Set) Covers(t *Set) bool {
 		}
 	}
 	return true
+}
+
+// Overlaps reports whether an address is in both sets. It takes as many steps as the smaller of them has prefixes, each
+// of the logarithm of the other.
+func (s *Set) Overlaps(t *Set) bool {
+	if s.Size() > t.Size() {
+		s, t = t, s
+	}
+	for _, r := range s.v4 {
+		i := sort.Search(len(t.v4), func(i int) bool { return t.v4[i].Last >= r.First })
+		if i < len(t.v4) && t.v4[i].First <= r.Last {
+			return true
+		}
+	}
+	for _, p := range s.v6 {
+		i := sort.Search(len(t.v6), func(i int) bool { return !t.v6[i].before(p) })
+		if i < len(t.v6) && (t.v6[i] == p || p.covers(t.v6[i])) || i > 0 && t.v6[i-1].covers(p) {
+			return true
+		}
+	}
+	return false
 }
 
 // contains6Prefix reports whether one prefix of s covers p: siblings are joined, so if any do together, one does.

@@ -45,7 +45,7 @@ func (s *subject) casesNot(t *testing.T, lines string, check packet.Check) []pro
 	t.Helper()
 	frames := framesOf(t, lines)
 	for _, f := range frames {
-		if verdict, reason := s.eval(f.frame); verdict != 0 {
+		if verdict, reason := s.eval(f); verdict != 0 {
 			t.Errorf("%s: %s %s, want that it does not fail %s", f.name, verdict, s.program.ReasonName(reason), check)
 		}
 	}

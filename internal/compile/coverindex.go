@@ -42,7 +42,7 @@ type fieldValue struct {
 	value uint32
 }
 
-var noValue = fieldValue{field: packet.NumFields}
+var noValue = fieldValue{field: packet.NumKeys}
 
 func newCoverIndex(sets []ir.Set) *coverIndex {
 	return &coverIndex{sets: sets, filed: map[coverKey][]int{}}

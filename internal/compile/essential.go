@@ -10,6 +10,9 @@ import (
 const (
 	protoTCP = 6
 	protoUDP = 17
+
+	protoICMP   = 1
+	protoICMPv6 = 58
 )
 
 // essentials are the rules that stand between the services and `default: drop`: what a host needs to keep its address,

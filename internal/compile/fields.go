@@ -28,6 +28,7 @@ func fieldMatches(m policy.Match) []ir.Match {
 	add(packet.DSCP, each(m.DSCP, rangeValues))
 	add(packet.Fragment, each(m.Fragment, single))
 	add(packet.VLAN, each(m.VLAN, rangeValues))
+	add(packet.State, each(m.State, single))
 	return out
 }
 

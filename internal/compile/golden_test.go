@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -11,14 +12,15 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 
 	"github.com/floodwall/floodwall/internal/compile"
+	"github.com/floodwall/floodwall/internal/ir"
 	"github.com/floodwall/floodwall/internal/testutil"
 	"github.com/floodwall/floodwall/internal/xdp"
 )
 
-// TestGolden compares, for each archive under testdata, the notes, the program after the passes and the listing that its
-// policy.yaml gives with those in the archive, and the packets with what becomes of them. A line `form: tables` in the
-// archive's comment asks for that form; a line `insert: SET PREFIX…` fills a dynamic set. -update rewrites the archives,
-// but for policy and packets.
+// TestGolden compares, for each archive under testdata, the notes and the program after the passes that its policy.yaml
+// gives with those in the archive, what the targets that it has sections of make of that, and the packets with what
+// becomes of them. A line `form: tables` in the archive's comment asks for that form of the XDP program; a line
+// `insert: SET PREFIX…` fills a dynamic set. -update rewrites the archives, but for policy and packets.
 func TestGolden(t *testing.T) {
 	archives, err := filepath.Glob("testdata/*.txtar")
 	if err != nil || len(archives) < 12 {
@@ -36,15 +38,15 @@ func TestGolden(t *testing.T) {
 	}
 }
 
+// netfilterTexts write out what a netfilter target makes of a program, for the section of the target's name. The tests
+// of each target add theirs.
+var netfilterTexts = map[compile.Target]func(*ir.Program) (string, error){}
+
 func golden(t *testing.T, file string, a *txtar.Archive) {
 	s := lower(t, section(a, "policy.yaml"))
 	form := settings(t, s, string(a.Comment))
 	frames := s.cases(t, section(a, "packets"))
 	optimized := s.optimized()
-	x, err := compile.ToXDP(optimized.program, compile.XDPOptions{Form: form, QuestionKey: questionKey})
-	if err != nil {
-		t.Fatal(err)
-	}
 	notes := ""
 	for _, n := range optimized.notes {
 		notes += n + "\n"
@@ -53,9 +55,35 @@ func golden(t *testing.T, file string, a *txtar.Archive) {
 		{Name: "policy.yaml", Data: []byte(section(a, "policy.yaml"))},
 		{Name: "notes", Data: []byte(notes)},
 		{Name: "ir", Data: []byte(optimized.program.String())},
-		{Name: "xdp", Data: []byte(x.Listing())},
-		{Name: "packets", Data: []byte(section(a, "packets"))},
 	}
+	var x *compile.XDP
+	if hasSection(a, "xdp") {
+		var err error
+		if x, err = compile.ToXDP(optimized.program, compile.XDPOptions{Form: form, QuestionKey: questionKey}); err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, txtar.File{Name: "xdp", Data: []byte(x.Listing())})
+	}
+	for _, target := range []compile.Target{compile.TargetNftables, compile.TargetIptables} {
+		if hasSection(a, string(target)) {
+			text, err := netfilterTexts[target](optimized.program)
+			if err != nil {
+				text = err.Error() + "\n"
+			}
+			got = append(got, txtar.File{Name: string(target), Data: []byte(text)})
+		}
+	}
+	got = append(got, txtar.File{Name: "packets", Data: []byte(section(a, "packets"))})
+	sameSections(t, file, a, got)
+	if x != nil && !*update {
+		testutil.RequireRoot(t)
+		optimized.compare(t, optimized.load(t, x), string(x.Form), frames)
+	}
+}
+
+// sameSections compares an archive's sections with what was got, or rewrites them.
+func sameSections(t *testing.T, file string, a *txtar.Archive, got []txtar.File) {
+	t.Helper()
 	if *update {
 		rewritten := txtar.Format(&txtar.Archive{Comment: a.Comment, Files: got})
 		if err := os.WriteFile(file, rewritten, 0o644); err != nil {
@@ -68,8 +96,10 @@ func golden(t *testing.T, file string, a *txtar.Archive) {
 			t.Errorf("%s differs (-want +got):\n%s", f.Name, diff)
 		}
 	}
-	testutil.RequireRoot(t)
-	optimized.compare(t, optimized.load(t, x), string(x.Form), frames)
+}
+
+func hasSection(a *txtar.Archive, name string) bool {
+	return slices.ContainsFunc(a.Files, func(f txtar.File) bool { return f.Name == name })
 }
 
 func section(a *txtar.Archive, name string) string {

@@ -1,6 +1,7 @@
 package compile
 
 import (
+	"cmp"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -49,6 +50,7 @@ func Lower(p *policy.Policy) (*ir.Program, []string, error) {
 		l.rule(r)
 	}
 	l.services(p.Services)
+	l.program.Untracked.Loopback = slices.Contains(p.Untracked, policy.Loopback)
 	if p.Default == policy.Drop {
 		l.program.Rules = append(l.program.Rules, essentials()...)
 	}
@@ -60,10 +62,7 @@ func Lower(p *policy.Policy) (*ir.Program, []string, error) {
 }
 
 func verdict(v policy.Verdict) ir.Verdict {
-	if v == policy.Drop {
-		return ir.Drop
-	}
-	return ir.Pass
+	return [...]ir.Verdict{policy.Pass: ir.Pass, policy.Drop: ir.Drop, policy.Reject: ir.Reject}[v]
 }
 
 func (l *lowering) sets(p *policy.Policy) policy.Errors {
@@ -240,10 +239,15 @@ func (l *lowering) writtenSet(ranges []policy.AddrRange) int {
 // services adds a rule that passes each service to those it is for and, after all of them, one that closes each
 // restricted service to all others. So two services may share a port, for different sources.
 func (l *lowering) services(services []policy.Service) {
+	l.tracked(services)
 	for _, s := range services {
 		rule := ir.Rule{Name: s.Name, Kind: ir.RuleKindService, Line: s.Pos.Line}
 		l.match(&rule, policy.Match{Port: s.Port, From: s.From}, false)
 		l.program.Rules = append(l.program.Rules, rule)
+		if s.Track == policy.TrackNot {
+			l.program.Untracked.Services = append(l.program.Untracked.Services,
+				ir.UntrackedService{Name: s.Name, Ports: fieldMatches(policy.Match{Port: s.Port})[0].Values})
+		}
 	}
 	for _, s := range services {
 		if s.From == nil {
@@ -253,4 +257,25 @@ func (l *lowering) services(services []policy.Service) {
 		l.match(&rule, policy.Match{Port: s.Port}, false)
 		l.program.Rules = append(l.program.Rules, rule)
 	}
+}
+
+// tracked adds the stateful rules that go before services with `track: true`: what belongs to a connection passes,
+// whoever began it, and what claims to belong to one of theirs but does not is dropped.
+func (l *lowering) tracked(services []policy.Service) {
+	var ports []policy.Port
+	line := 0
+	for _, s := range services {
+		if s.Track == policy.Track {
+			ports = append(ports, s.Port...)
+			line = cmp.Or(line, s.Pos.Line)
+		}
+	}
+	if ports == nil {
+		return
+	}
+	l.program.Rules = append(l.program.Rules,
+		ir.Rule{Name: "tracked:replies", Kind: ir.RuleKindService, Line: line,
+			Match: fieldMatches(policy.Match{State: []uint32{packet.StateEstablished, packet.StateRelated}})},
+		ir.Rule{Name: "tracked:invalid", Kind: ir.RuleKindService, Line: line, Verdict: ir.Drop,
+			Match: fieldMatches(policy.Match{Port: ports, State: []uint32{packet.StateInvalid}})})
 }

@@ -16,47 +16,67 @@ type meaning struct {
 	pkt     *packet.Packet
 }
 
-// decide returns the verdict, true for drop, and the reason.
-func (m *meaning) decide() (drop bool, reason string) {
+// decide returns the verdict and the reason.
+func (m *meaning) decide() (policy.Verdict, string) {
 	failed := m.pkt.Failed
 	if m.pkt.Kind == packet.IP && inPrefixes(m.members["local"], m.pkt.Src) {
 		failed = failed.With(packet.OwnSource)
 	}
 	if check, any := (failed & m.policy.Checks).First(); any {
-		return true, check.String()
+		return policy.Drop, check.String()
 	}
 	if m.pkt.Kind == packet.NotIP {
-		return false, "not-ip"
+		return policy.Pass, "not-ip"
 	}
 	if m.pkt.Kind == packet.IP {
-		if drop, reason, ok := m.rules(); ok {
-			return drop, reason
+		if verdict, reason, ok := m.rules(); ok {
+			return verdict, reason
 		}
 	}
-	return m.policy.Default == policy.Drop, "default"
+	return m.policy.Default, "default"
 }
 
 // rules asks the rules, the services, and what is essential.
-func (m *meaning) rules() (drop bool, reason string, ok bool) {
+func (m *meaning) rules() (verdict policy.Verdict, reason string, ok bool) {
 	for _, r := range m.policy.Rules {
 		if !slices.Contains(m.keys(r.Match), false) && !slices.Contains(m.keys(r.Not), true) {
-			return r.Then == policy.Drop, r.Name, true
+			return r.Then, r.Name, true
 		}
+	}
+	if verdict, reason, ok := m.tracked(); ok {
+		return verdict, reason, true
 	}
 	for _, s := range m.policy.Services {
 		if m.port(s.Port, packet.DPort) && (s.From == nil || m.addr(s.From, m.pkt.Src)) {
-			return false, s.Name, true
+			return policy.Pass, s.Name, true
 		}
 	}
 	for _, s := range m.policy.Services {
 		if s.From != nil && m.port(s.Port, packet.DPort) {
-			return true, s.Name + ":others", true
+			return policy.Drop, s.Name + ":others", true
 		}
 	}
 	if name := m.essential(); name != "" && m.policy.Default == policy.Drop {
-		return false, "essential:" + name, true
+		return policy.Pass, "essential:" + name, true
 	}
-	return false, "", false
+	return 0, "", false
+}
+
+// tracked asks what services with `track: true` do before they are asked themselves.
+func (m *meaning) tracked() (verdict policy.Verdict, reason string, ok bool) {
+	any, its := false, false
+	for _, s := range m.policy.Services {
+		if s.Track == policy.Track {
+			any, its = true, its || m.port(s.Port, packet.DPort)
+		}
+	}
+	switch state := m.pkt.Value[packet.State]; {
+	case any && (state == packet.StateEstablished || state == packet.StateRelated):
+		return policy.Pass, "tracked:replies", true
+	case its && state == packet.StateInvalid:
+		return policy.Drop, "tracked:invalid", true
+	}
+	return 0, "", false
 }
 
 // keys tells for each key that is there whether it holds.
@@ -82,6 +102,7 @@ func (m *meaning) keys(k policy.Match) (held []bool) {
 	add(k.DSCP != nil, inRanges(k.DSCP, v[packet.DSCP]))
 	add(k.Fragment != nil, slices.Contains(k.Fragment, v[packet.Fragment]))
 	add(k.VLAN != nil, inRanges(k.VLAN, v[packet.VLAN]))
+	add(k.State != nil, slices.Contains(k.State, v[packet.State]))
 	return held
 }
 

@@ -40,7 +40,7 @@ type dimension struct {
 
 func mergeRun(p *ir.Program, run []ir.Rule) []ir.Rule {
 	dims := []dimension{addrDimension("from", srcOf), addrDimension("to", dstOf)}
-	for f := range packet.NumFields {
+	for f := range packet.NumKeys {
 		dims = append(dims, fieldDimension(f))
 	}
 	for _, d := range dims {

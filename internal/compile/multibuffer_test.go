@@ -76,7 +76,7 @@ func TestMultiBufferSplit(t *testing.T) {
 	testutil.RequireRoot(t)
 	p := s.load(t, x)
 	for _, f := range framesOf(t, largeFrames) {
-		want := s.probe(f.name, f.frame)
+		want := s.answered(f)
 		for linear := 256; linear < min(4096, len(f.frame)); linear += 397 {
 			slot, octets, err := countSplit(t, p, f.frame, linear)
 			if errors.Is(err, unix.EINVAL) {

@@ -8,7 +8,6 @@ import (
 	"os"
 	"testing"
 
-	"github.com/floodwall/floodwall/internal/ir"
 	"github.com/floodwall/floodwall/internal/packet"
 	"github.com/floodwall/floodwall/internal/testutil"
 )
@@ -75,16 +74,16 @@ func randomPairs(t *testing.T, r *rand.Rand, rules, packets int) {
 // meansPolicy compares what Eval makes of a frame with what the policy says, read without Lower.
 func (s *subject) meansPolicy(t *testing.T, f probe) {
 	t.Helper()
-	pkt := packet.Decode(f.frame)
+	pkt := f.packet()
 	m := meaning{policy: s.parsed, pkt: &pkt, members: map[string][]netip.Prefix{}}
 	for i, prefixes := range s.members {
 		m.members[s.program.Sets[i].Name] = prefixes
 	}
-	drop, wantReason := m.decide()
-	verdict, reason := s.eval(f.frame)
-	if got := s.program.ReasonName(reason); drop != (verdict == ir.Drop) || got != wantReason {
-		t.Fatalf("%x\nEval says %s %s\nthe policy says drop=%t %s\nmembers %v\npolicy:\n%s", f.frame,
-			verdict, got, drop, wantReason, s.members, shortened(s.policy))
+	want, wantReason := m.decide()
+	verdict, reason := s.eval(f)
+	if got := s.program.ReasonName(reason); verdict.String() != want.String() || got != wantReason {
+		t.Fatalf("%x state %d\nEval says %s %s\nthe policy says %s %s\nmembers %v\npolicy:\n%s", f.frame, f.state,
+			verdict, got, want, wantReason, s.members, shortened(s.policy))
 	}
 }
 
@@ -100,11 +99,11 @@ func (s *subject) hasLocal() bool {
 // sameMeaning compares what two programs make of a frame: the verdict, and the reason where the policy names it.
 func sameMeaning(t *testing.T, a, b *subject, f probe) {
 	t.Helper()
-	verdictA, reasonA := a.eval(f.frame)
-	verdictB, reasonB := b.eval(f.frame)
+	verdictA, reasonA := a.eval(f)
+	verdictB, reasonB := b.eval(f)
 	nameA, nameB := a.program.ReasonName(reasonA), b.program.ReasonName(reasonB)
 	if verdictA != verdictB || nameA != nameB && !(a.unnamed(nameA) && b.unnamed(nameB)) {
-		t.Fatalf("%x\nbefore the passes %s %s\n after the passes %s %s\nmembers %v\npolicy:\n%s", f.frame,
+		t.Fatalf("%x state %d\nbefore the passes %s %s\n after the passes %s %s\nmembers %v\npolicy:\n%s", f.frame, f.state,
 			verdictA, nameA, verdictB, nameB, a.members, shortened(a.policy))
 	}
 }

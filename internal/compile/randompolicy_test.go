@@ -20,12 +20,20 @@ type writer struct {
 	*rand.Rand
 	bases []netip.Prefix
 	sets  []string // names, dynamic ones among them
+
+	stateful bool // the policy may ask for states, reject, and track services
 }
 
-// randomPolicy writes a policy with so many rules, less those that Parse finds to contradict themselves.
+// randomPolicy writes a policy that XDP alone can decide.
 func randomPolicy(t testing.TB, r *rand.Rand, rules int) (text string, dynamic []string, w *writer) {
 	w = &writer{Rand: r}
-	for range 2 + r.IntN(6) {
+	text, dynamic = w.policy(t, rules)
+	return text, dynamic, w
+}
+
+// policy writes a policy with so many rules, less those that Parse finds to contradict themselves.
+func (w *writer) policy(t testing.TB, rules int) (text string, dynamic []string) {
+	for range 2 + w.IntN(6) {
 		w.bases = append(w.bases, w.base())
 	}
 	head := w.head(&dynamic)
@@ -41,7 +49,7 @@ func randomPolicy(t testing.TB, r *rand.Rand, rules int) (text string, dynamic [
 		}
 		text = head + strings.Join(lines, "") + tail
 	}
-	return text, dynamic, w
+	return text, dynamic
 }
 
 // contradicting lists the lines of rules that no packet can match, which Parse refuses.
@@ -163,7 +171,11 @@ func (w *writer) rule(i, of int) string {
 	if w.oneIn(5) {
 		b += "not: {" + strings.TrimSuffix(w.keys(1), ", ") + "}, "
 	}
-	return b + "then: " + choose(w, "pass", "drop", "drop") + "}\n"
+	then := choose(w, "pass", "drop", "drop")
+	if w.stateful && w.oneIn(4) {
+		then = "reject"
+	}
+	return b + "then: " + then + "}\n"
 }
 
 // keys writes some keys, each with a comma behind it.
@@ -182,6 +194,9 @@ func (w *writer) keys(least int) string {
 		{"vlan", func() string { return choose(w, "none", w.span(1, 10, 4094)) }},
 	}
 	b, n := "", 0
+	if w.stateful && w.oneIn(2) {
+		b, n = fmt.Sprintf("state: %s, ", w.list(3, w.state)), 1
+	}
 	for _, k := range w.Perm(len(all)) {
 		usual := k < 4
 		if n < least || usual && w.oneIn(3) || w.oneIn(14) {
@@ -231,12 +246,23 @@ func (w *writer) icmp() string {
 		fmt.Sprintf("icmp/%d", w.IntN(256)), fmt.Sprintf("icmpv6/%d/%d", w.IntN(256), w.IntN(3)))
 }
 
+func (w *writer) state() string {
+	return choose(w, "new", "established", "related", "invalid", "untracked")
+}
+
+// services writes a few services. They are tracked in the same way, since services of one port must be.
 func (w *writer) services() string {
-	b := "services:\n"
+	b, track := "services:\n", ""
+	if w.stateful {
+		track = choose(w, "", ", track: true", ", track: false")
+	}
 	for i := range w.IntN(4) {
 		b += fmt.Sprintf("  - {name: v%d, port: %s", i, w.list(3, w.port))
 		if w.oneIn(2) {
 			b += ", from: " + w.list(2, w.address)
+		}
+		if w.oneIn(2) {
+			b += track
 		}
 		b += "}\n"
 	}
@@ -291,6 +317,9 @@ func (s *subject) hints(r *ir.Rule) (h packet.Hints) {
 		}
 	}
 	for _, m := range r.Match {
+		if m.Field >= packet.NumFields {
+			continue // no frame has it
+		}
 		for _, v := range m.Values[:min(20, len(m.Values))] {
 			h.Values[m.Field] = append(h.Values[m.Field], v.First, v.Last)
 		}

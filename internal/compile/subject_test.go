@@ -41,6 +41,7 @@ type subject struct {
 type probe struct {
 	name    string // the line it was made from, or hex
 	frame   []byte
+	state   uint32 // of conntrack, which no frame tells
 	verdict ir.Verdict
 	slot    uint32 // of the counter, which stands for the reason
 }
@@ -107,16 +108,24 @@ func (s *subject) has(set int, a netip.Addr) bool {
 	return false
 }
 
-// eval is what the program means for a frame.
-func (s *subject) eval(frame []byte) (ir.Verdict, ir.Reason) {
-	pkt := packet.Decode(frame)
+// packet is what Floodwall sees of a probe.
+func (f probe) packet() packet.Packet {
+	pkt := packet.Decode(f.frame)
+	pkt.Value[packet.State] = f.state
+	return pkt
+}
+
+// eval is what the program means for a packet.
+func (s *subject) eval(f probe) (ir.Verdict, ir.Reason) {
+	pkt := f.packet()
 	return s.program.Eval(&pkt, s.has)
 }
 
-// probe makes a probe of a frame: what Eval says is right.
-func (s *subject) probe(name string, frame []byte) probe {
-	verdict, reason := s.eval(frame)
-	return probe{name, frame, verdict, slotOf(reason)}
+// answered is a probe with its answer: what Eval says is right.
+func (s *subject) answered(f probe) probe {
+	verdict, reason := s.eval(f)
+	f.verdict, f.slot = verdict, slotOf(reason)
+	return f
 }
 
 // slotOf is the counter of a reason.
@@ -160,12 +169,12 @@ func (s *subject) cases(t testing.TB, lines string) (frames []probe) {
 		if c.Blank {
 			continue
 		}
-		p := probe{name: c.Packet.String(), frame: c.Packet.Frame()}
+		p := probe{name: c.Packet.String(), frame: c.Packet.Frame(), state: c.Packet.Packet().Value[packet.State]}
 		frames = append(frames, p)
 		for _, form := range []*subject{s, optimized} {
-			verdict, reason := form.eval(p.frame)
+			verdict, reason := form.eval(p)
 			got := verdict.String() + " " + form.program.ReasonName(reason)
-			if want := (map[bool]string{false: "pass ", true: "drop "})[c.Drop] + c.Reason; got != want {
+			if want := c.Verdict + " " + c.Reason; got != want {
 				t.Errorf("%s\n got %s\nwant %s\npolicy:\n%s", p.name, got, want, s.policy)
 			}
 		}
@@ -241,7 +250,7 @@ func (s *subject) compare(t testing.TB, p asker, what string, frames []probe) {
 	t.Helper()
 	differences := 0
 	for _, f := range frames {
-		want := s.probe(f.name, f.frame)
+		want := s.answered(f)
 		got, err := p.Ask(f.frame)
 		if err != nil {
 			t.Fatalf("%s: %s: %v", what, f.name, err)

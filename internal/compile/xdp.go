@@ -42,8 +42,15 @@ type part struct {
 	fill      func(memory map[string][]byte) error
 }
 
-// ToXDP compiles a program for XDP. The result decides every packet as p.Eval does.
+// ToXDP compiles a program for XDP. The result decides every packet as p.Eval does. A rule that Hoist places elsewhere is
+// an error.
 func ToXDP(p *ir.Program, o XDPOptions) (*XDP, error) {
+	pl := Plan{Target: TargetXDP, Program: p}
+	for i := range p.Rules {
+		if key, why := pl.unfit(&p.Rules[i], StageXDP); key != "" {
+			return nil, &PlaceError{p.Rules[i].Name, p.Rules[i].Line, key, why, "it belongs to a later stage"}
+		}
+	}
 	if o.Slots == nil {
 		o.Slots = make([]uint32, len(p.Rules))
 		for i := range o.Slots {

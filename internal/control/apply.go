@@ -87,6 +87,7 @@ type apply struct {
 
 	before    []*datapath.Generation // those that run, newest first; or one whose devices have gone; or none
 	manifests []*manifest            // theirs
+	stages    *compile.Plan
 	plan      slotPlan
 	counters  *ebpf.Map // of the instance; nil when there is none, or it is too small
 	outgrown  *ebpf.Map
@@ -121,7 +122,7 @@ func (a *apply) run(ctx context.Context) (*Applied, error) {
 	if err != nil {
 		return nil, fmt.Errorf("manifest: %w", err)
 	}
-	applied.Devices, err = a.state.Install(a.program, text, a.attachments())
+	applied.Devices, err = a.state.Install(a.program, text, a.attachments(), 0)
 	if err != nil {
 		return nil, err
 	}
@@ -157,6 +158,9 @@ func (a *apply) look() (err error) {
 
 // load compiles for XDP, now that the counter slots can be chosen, and loads the program.
 func (a *apply) load() (err error) {
+	if a.stages, err = compile.Hoist(a.compiled.Program, compile.TargetXDP); err != nil {
+		return fmt.Errorf("%s: %w", a.compiled.Policy.File, err)
+	}
 	a.plan = planSlots(a.compiled.Program, a.manifests)
 	if a.counters != nil && a.counters.MaxEntries() < a.plan.most() {
 		a.outgrown, a.counters = a.counters, nil
@@ -165,14 +169,19 @@ func (a *apply) load() (err error) {
 	if err != nil {
 		return err
 	}
-	options := compile.XDPOptions{Slots: a.plan.slots, QuestionKey: key}
-	if a.xdp, err = compile.ToXDP(a.compiled.Program, options); err != nil {
+	program, numbers := a.stages.Only()
+	options := compile.XDPOptions{QuestionKey: key, Slots: make([]uint32, len(numbers))}
+	for i, rule := range numbers {
+		options.Slots[i] = a.plan.slots[rule]
+	}
+	if a.xdp, err = compile.ToXDP(program, options); err != nil {
 		return fmt.Errorf("%s: %w", a.compiled.Policy.File, err)
 	}
 	if a.program, err = datapath.Load(&a.xdp.Image, a.counters); err != nil {
 		return err
 	}
-	a.manifest = newManifest(a.compiled, a.xdp, a.plan.slots, key)
+	a.manifest = newManifest(a.compiled, a.stages, a.plan.slots)
+	a.manifest.Form, a.manifest.Key = a.xdp.Form, key
 	return nil
 }
 

@@ -21,7 +21,7 @@ type Explanation struct {
 // Explain says what a policy does with a packet, by its definition: no kernel is asked. Dynamic sets are
 // empty, and `local` is the addresses of this host, or nothing when they cannot be listed.
 func (c *Compiled) Explain(spec packet.Spec) Explanation {
-	p := packet.Decode(spec.Frame())
+	p := spec.Packet()
 	verdict, reason := c.Program.Eval(&p, c.member)
 	e := Explanation{
 		Packet: spec.String(), Verdict: verdict.String(), Reason: c.Program.ReasonName(reason), Stage: "xdp",

@@ -18,54 +18,61 @@ import (
 // manifest is what a generation remembers of its policy: enough to report on it, to explain it, and to hand its
 // counters and its dynamic sets to the next.
 type manifest struct {
-	File    string          `json:"file"`
-	Applied time.Time       `json:"applied"`
-	Default string          `json:"default"`
-	Checks  packet.CheckSet `json:"checks"`
-	Form    compile.Form    `json:"form"`
-	Key     uint64          `json:"key"` // of questions
-	Rules   []ruleEntry     `json:"rules"`
-	Sets    []setEntry      `json:"sets"`
+	File    string            `json:"file"`
+	Applied time.Time         `json:"applied"`
+	Target  compile.Target    `json:"target"`
+	Choice  string            `json:"choice,omitempty"` // why it is this target, when nobody asked for one
+	Devices []string          `json:"devices"`
+	Default string            `json:"default"`
+	At      compile.Placement `json:"at"` // where the default is
+	Checks  packet.CheckSet   `json:"checks"`
+	Form    compile.Form      `json:"form"`
+	Key     uint64            `json:"key"` // of questions
+	Rules   []ruleEntry       `json:"rules"`
+	Sets    []setEntry        `json:"sets"`
 }
 
 type ruleEntry struct {
-	Name        string `json:"name"`
-	Verdict     string `json:"verdict"`
-	Slot        uint32 `json:"slot"`
-	Line        int    `json:"line,omitempty"`
-	Merged      int    `json:"merged,omitempty"`
-	Fingerprint uint64 `json:"fingerprint"`
+	Name        string        `json:"name"`
+	Verdict     string        `json:"verdict"`
+	Slot        uint32        `json:"slot"` // in the map of counters, when the stage is xdp
+	Stage       compile.Stage `json:"stage"`
+	Why         string        `json:"why"` // it is that stage
+	Line        int           `json:"line,omitempty"`
+	Merged      int           `json:"merged,omitempty"`
+	Fingerprint uint64        `json:"fingerprint"`
 }
 
 type setEntry struct {
 	Name    string        `json:"name"`
 	Entries int           `json:"entries"`
 	Max     int           `json:"max"`
-	Dynamic int           `json:"dynamic"` // its number among the dynamic sets, -1 when it is not one
+	Dynamic int           `json:"dynamic"` // its number among the dynamic sets in their order, -1 when it is not one
 	Local   bool          `json:"local,omitempty"`
 	Timeout time.Duration `json:"timeout,omitempty"`
 }
 
-func newManifest(c *Compiled, x *compile.XDP, slots []uint32, key uint64) *manifest {
+func newManifest(c *Compiled, pl *compile.Plan, slots []uint32) *manifest {
 	m := &manifest{
-		File: c.Policy.File, Applied: time.Now().UTC().Truncate(time.Second), Default: c.Program.Default.String(),
-		Checks: c.Program.Checks, Form: x.Form, Key: key,
+		File: c.Policy.File, Applied: time.Now().UTC().Truncate(time.Second), Target: pl.Target,
+		Default: c.Program.Default.String(), At: pl.Default, Checks: c.Program.Checks,
 	}
 	for i, r := range c.Program.Rules {
 		m.Rules = append(m.Rules, ruleEntry{
-			Name: r.Name, Verdict: r.Verdict.String(), Slot: slots[i], Line: r.Line, Merged: r.Merged,
-			Fingerprint: fingerprint(c.Program, r),
+			Name: r.Name, Verdict: r.Verdict.String(), Slot: slots[i], Stage: pl.Rules[i].Stage, Why: pl.Rules[i].Why,
+			Line: r.Line, Merged: r.Merged, Fingerprint: fingerprint(c.Program, r),
 		})
 	}
-	for i, s := range c.Program.Sets {
-		if s.Name == "" {
-			continue
-		}
+	number := 0
+	for _, s := range c.Program.Sets {
 		e := setEntry{Name: s.Name, Entries: s.Entries, Max: s.Max, Dynamic: -1}
 		if s.Dynamic != nil {
-			e.Dynamic, e.Local, e.Timeout = x.Dynamic[i], s.Dynamic.Local, s.Dynamic.Timeout
+			e.Dynamic, e.Local, e.Timeout = number, s.Dynamic.Local, s.Dynamic.Timeout
+			number++
 		}
-		m.Sets = append(m.Sets, e)
+		if s.Name != "" {
+			m.Sets = append(m.Sets, e)
+		}
 	}
 	return m
 }

@@ -9,7 +9,7 @@ import (
 )
 
 // String writes the program out, for people: the checks, a line for each set, a line for each rule with its keys in the
-// words of the policy, and the default.
+// words of the policy, the default, and what is not tracked, if anything.
 func (p *Program) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "checks %s\n", checkNames(p.Checks))
@@ -20,7 +20,21 @@ func (p *Program) String() string {
 		fmt.Fprintf(&b, "%s\n", p.ruleLine(&p.Rules[i]))
 	}
 	fmt.Fprintf(&b, "default: %s\n", p.Default)
+	if words := p.Untracked.words(); words != nil {
+		fmt.Fprintf(&b, "untracked: %s\n", strings.Join(words, ", "))
+	}
 	return b.String()
+}
+
+// words names each service with its ports, and loopback.
+func (u *Untracked) words() (words []string) {
+	for _, s := range u.Services {
+		words = append(words, s.Name+" "+Match{packet.DPort, s.Ports}.values())
+	}
+	if u.Loopback {
+		words = append(words, "loopback")
+	}
+	return words
 }
 
 func checkNames(s packet.CheckSet) string {
@@ -106,7 +120,10 @@ func (p *Program) addrWord(key string, m AddrMatch) string {
 }
 
 // String writes a test as key=values, in the words of the policy.
-func (m Match) String() string {
+func (m Match) String() string { return m.Field.String() + "=" + m.values() }
+
+// values lists the values, or the first of them.
+func (m Match) values() string {
 	const most = 16
 	var words []string
 	for i, r := range m.Values {
@@ -116,7 +133,7 @@ func (m Match) String() string {
 		}
 		words = append(words, m.rangeWord(r))
 	}
-	return m.Field.String() + "=" + strings.Join(words, ",")
+	return strings.Join(words, ",")
 }
 
 func (m Match) rangeWord(r Range) string {
@@ -140,6 +157,8 @@ func ValueText(f packet.Field, v uint32) string {
 		return [...]string{packet.FamilyIPv4: "ipv4", packet.FamilyIPv6: "ipv6"}[v]
 	case packet.Fragment:
 		return [...]string{packet.FragmentNone: "none", packet.FragmentFirst: "first", packet.FragmentLater: "later"}[v]
+	case packet.State:
+		return [...]string{"new", "established", "related", "invalid", "untracked"}[v]
 	case packet.Flags:
 		if v == packet.FlagsNone {
 			return "no-tcp" // the word none is taken: it means that no flag is set

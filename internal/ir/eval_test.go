@@ -24,7 +24,7 @@ func decode(t testing.TB, line string) packet.Packet {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return packet.Decode(s.Frame())
+	return s.Packet()
 }
 
 // eval runs a packet through p, whose dynamic sets have the addresses given as "index address" words.
@@ -87,6 +87,11 @@ func TestEvalField(t *testing.T) {
 			[]string{dns4 + " frag=first", dns4 + " frag=later"}, []string{dns4}},
 		{"vlan", is(packet.VLAN, one(10)), []string{syn4 + " vlan=10", syn6 + " vlan=10,20"}, []string{syn4, syn4 + " vlan=20,10"}},
 		{"no vlan", is(packet.VLAN, one(packet.VLANNone)), []string{syn4}, []string{syn4 + " vlan=0"}},
+		{"state", is(packet.State, one(packet.StateEstablished)), []string{syn4 + " state=established", ping + " state=established"},
+			[]string{syn4, syn4 + " state=new", syn4 + " state=related", syn4 + " state=invalid", syn4 + " state=untracked"}},
+		{"state of two", is(packet.State, one(packet.StateNew), one(packet.StateInvalid)),
+			[]string{syn4, syn6 + " state=new", dns4 + " state=invalid"}, []string{syn4 + " state=established", dns4 + " state=untracked"}},
+		{"not state", not(packet.State, packet.StateUntracked), []string{syn4, syn6 + " state=invalid"}, []string{syn4 + " state=untracked"}},
 		{"no value", is(packet.TTL), nil, []string{syn4}},
 		{"two fields", append(is(packet.DPort, one(80)), is(packet.TTL, one(64))...), []string{syn4}, []string{syn4 + " ttl=63", dns4}},
 	} {
@@ -232,4 +237,44 @@ func TestEvalUnreadable(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestEvalReject checks that a rule which rejects decides like any other.
+func TestEvalReject(t *testing.T) {
+	p := &Program{
+		Checks: packet.Standard.Checks(),
+		Rules: []Rule{
+			{Name: "replies", Match: is(packet.State, one(packet.StateEstablished)), Verdict: Pass},
+			{Name: "closed", Match: is(packet.DPort, one(80)), Verdict: Reject},
+			{Name: "never", Match: is(packet.DPort, one(80)), Verdict: Drop},
+		},
+		Default: Drop,
+	}
+	for _, test := range []struct {
+		line    string
+		verdict Verdict
+		reason  string
+	}{
+		{syn4, Reject, "closed"},
+		{syn6 + " state=invalid", Reject, "closed"},
+		{syn4 + " state=established", Pass, "replies"},
+		{syn4 + " ttl=0", Drop, "ttl-zero"},
+		{dns4, Drop, "default"},
+	} {
+		expect(t, "reject", p, []string{test.line}, test.verdict, test.reason)
+	}
+}
+
+// TestUntrackedDecidesNothing checks that what is exempt from tracking alone gives no packet a verdict, nor a state.
+func TestUntrackedDecidesNothing(t *testing.T) {
+	p := &Program{
+		Rules: []Rule{{Name: "raw", Match: is(packet.State, one(packet.StateUntracked)), Verdict: Pass}},
+		Untracked: Untracked{
+			Services: []UntrackedService{{Name: "web", Ports: []Range{one(80)}}},
+			Loopback: true,
+		},
+		Default: Drop,
+	}
+	expect(t, "not said", p, []string{syn4, "tcp 127.0.0.1:5 > 127.0.0.1:80"}, Drop, "default")
+	expect(t, "said", p, []string{syn4 + " state=untracked"}, Pass, "raw")
 }

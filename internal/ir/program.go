@@ -16,6 +16,20 @@ type Program struct {
 	Sets    []Set
 	Rules   []Rule
 	Default Verdict
+
+	Untracked Untracked
+}
+
+// Untracked is what connection tracking is kept away from. It gives no packet a verdict, but StateUntracked.
+type Untracked struct {
+	Services []UntrackedService
+	Loopback bool // all traffic of the host with itself
+}
+
+// UntrackedService is a service whose packets are not tracked, in both directions.
+type UntrackedService struct {
+	Name  string
+	Ports []Range // values of packet.DPort
 }
 
 // Verdict is what happens to a packet.
@@ -25,14 +39,12 @@ type Verdict uint8
 const (
 	Pass Verdict = iota
 	Drop
+	Reject // drop, and tell the sender: a TCP reset, or an ICMP error that the port or the host is closed
 )
 
 // String is the word of the policy.
 func (v Verdict) String() string {
-	if v == Drop {
-		return "drop"
-	}
-	return "pass"
+	return [...]string{Pass: "pass", Drop: "drop", Reject: "reject"}[v]
 }
 
 // Set is a set of addresses that rules refer to by its index in Program.Sets.

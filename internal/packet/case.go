@@ -1,6 +1,9 @@
 package packet
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // Case is one line of a policy's unit tests: a packet, and what shall become of it.
 //
@@ -9,10 +12,10 @@ import "strings"
 // The reason is the name of a rule, a service or a check, or default, or not-ip; a name with blanks stands in double
 // quotes. A # starts a comment.
 type Case struct {
-	Blank  bool // the line has no packet: it is empty or only a comment
-	Packet Spec
-	Drop   bool   // the verdict: drop, or pass
-	Reason string // "" when the line leaves it open
+	Blank   bool // the line has no packet: it is empty or only a comment
+	Packet  Spec
+	Verdict string // pass, drop or reject
+	Reason  string // "" when the line leaves it open
 }
 
 // ParseCase reads a line. Its errors are like those of Parse.
@@ -26,23 +29,25 @@ func ParseCase(line string) (c Case, err error) {
 	}
 	verdict := verdictIndex(tokens)
 	if verdict < 0 {
-		return Case{}, end.errorf("want the verdict, pass or drop, after the packet")
+		return Case{}, end.errorf("want the verdict, pass, drop or reject, after the packet")
 	}
 	end.column = tokens[verdict].column
 	if c.Packet, err = parseTokens(tokens[:verdict], end); err != nil {
 		return Case{}, err
 	}
-	c.Drop = tokens[verdict].text == "drop"
+	c.Verdict = tokens[verdict].text
 	if c.Reason, err = parseReason(tokens[verdict+1:]); err != nil {
 		return Case{}, err
 	}
 	return c, nil
 }
 
+var verdictWords = []string{"pass", "drop", "reject"}
+
 // verdictIndex finds the verdict: no word of a packet is written like it, a reason may be.
 func verdictIndex(tokens []token) int {
 	for i, t := range tokens {
-		if t.text == "pass" || t.text == "drop" {
+		if slices.Contains(verdictWords, t.text) {
 			return i
 		}
 	}

@@ -7,7 +7,8 @@ import "fmt"
 // value" needs no special case, in Eval, in generated code or in tables.
 type Field uint8
 
-// The fields. The order is that of the members of struct packet in bpf/packet.h, which a test compares.
+// The fields that are read from the frame. The order is that of the members of struct packet in bpf/packet.h, which a
+// test compares.
 const (
 	Proto    Field = iota // IPv4 protocol, or the IPv6 next header after the extension headers that were walked
 	DPort                 // destination port: TCP n, UDP PortUDP+n, else PortNone
@@ -22,6 +23,13 @@ const (
 	VLAN                  // VLAN identifier of the outermost tag in the frame, or VLANNone
 	NumFields
 )
+
+// State is the field that no frame carries: what connection tracking knows of the packet (conntrack's ctinfo, as `ct
+// state` of nft and `-m conntrack --ctstate` test it). A packet always has one of the states.
+const State = NumFields
+
+// NumKeys is the number of all fields.
+const NumKeys = State + 1
 
 // Values with a meaning of their own.
 const (
@@ -41,9 +49,15 @@ const (
 	FragmentLater = 2 // offset above 0: carries no L4 header
 
 	VLANNone = 4096
+
+	StateNew         = 0 // the first packet of a flow that conntrack does not know yet
+	StateEstablished = 1 // of a flow that has seen packets, in either direction
+	StateRelated     = 2 // begins a flow that another announced, or an ICMP error about one
+	StateInvalid     = 3 // of no flow, and cannot begin one
+	StateUntracked   = 4 // exempt from tracking
 )
 
-var fields = [NumFields]struct {
+var fields = [NumKeys]struct {
 	name string
 	size uint32
 }{
@@ -58,6 +72,7 @@ var fields = [NumFields]struct {
 	DSCP:     {"dscp", 64},
 	Fragment: {"fragment", 3},
 	VLAN:     {"vlan", VLANNone + 1},
+	State:    {"state", StateUntracked + 1},
 }
 
 // Size is the number of values of f: a packet's value is below it.
@@ -65,7 +80,7 @@ func (f Field) Size() uint32 { return fields[f].size }
 
 // String is the policy's key for f.
 func (f Field) String() string {
-	if f >= NumFields {
+	if f >= NumKeys {
 		return fmt.Sprintf("field(%d)", uint8(f))
 	}
 	return fields[f].name

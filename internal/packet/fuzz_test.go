@@ -29,6 +29,9 @@ func FuzzDecode(f *testing.F) {
 				t.Errorf("%s is %d", Field(field), v)
 			}
 		}
+		if p.Value[State] != StateNew {
+			t.Errorf("a frame tells the state %d", p.Value[State])
+		}
 		if p.Value[Fragment] == FragmentLater && (p.Value[DPort] != PortNone || p.Value[ICMP] != ICMPNone) {
 			t.Error("a later fragment with an L4 header")
 		}
@@ -56,7 +59,7 @@ func FuzzParse(f *testing.F) {
 		if err != nil {
 			t.Fatalf("%s: %v", s, err)
 		}
-		if again.String() != s.String() || !bytes.Equal(again.Frame(), s.Frame()) {
+		if again.String() != s.String() || !bytes.Equal(again.Frame(), s.Frame()) || again.Packet() != s.Packet() {
 			t.Errorf("%s\nreads as %s", s, again)
 		}
 	})

@@ -67,9 +67,11 @@ func (p *Packet) extensions(c *chain) (hasL4 bool) {
 	return true
 }
 
+// isExtension reports whether a header is walked. AH (RFC 4302) is not, as in IPv4: what is behind it is for IPsec to
+// check, and netfilter stops there too (net/ipv6/exthdrs_core.c, IP6_FH_F_AUTH).
 func isExtension(next byte) bool {
 	switch next {
-	case protoHopByHop, protoRouting, protoFragment, protoAH, protoDstOpts:
+	case protoHopByHop, protoRouting, protoFragment, protoDstOpts:
 		return true
 	}
 	return false
@@ -105,11 +107,8 @@ func (p *Packet) extension(c *chain) bool {
 
 // extensionSize is the size in octets of an extension header whose second octet is length.
 func extensionSize(kind, length byte) int {
-	switch kind {
-	case protoFragment:
+	if kind == protoFragment {
 		return extHeader
-	case protoAH:
-		return (int(length) + 2) * 4 // RFC 4302, 2.2
 	}
 	return (int(length) + 1) * 8
 }

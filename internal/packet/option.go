@@ -71,6 +71,7 @@ var options = []option{
 	numeric("cut", numCut, maxLength, anyFrame),
 	{"csum=", onlyIP, (*Spec).parseChecksum, (*Spec).formatChecksum},
 	{"smac=", anyFrame, (*Spec).parseSourceMAC, (*Spec).formatSourceMAC},
+	{"state=", onlyIP, (*Spec).parseState, (*Spec).formatState},
 }
 
 // numeric is the option for n, a number up to most.

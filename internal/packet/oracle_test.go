@@ -66,7 +66,7 @@ func outer(p gopacket.Packet) []gopacket.Layer {
 	for i, l := range p.Layers() {
 		switch l.LayerType() {
 		case layers.LayerTypeEthernet, layers.LayerTypeDot1Q, layers.LayerTypeIPv6HopByHop, layers.LayerTypeIPv6Routing,
-			layers.LayerTypeIPv6Fragment, layers.LayerTypeIPv6Destination, layers.LayerTypeIPSecAH:
+			layers.LayerTypeIPv6Fragment, layers.LayerTypeIPv6Destination:
 		case layers.LayerTypeIPv4, layers.LayerTypeIPv6:
 			if ips++; ips > 1 {
 				return p.Layers()[:i]

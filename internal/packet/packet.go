@@ -13,8 +13,8 @@ type Packet struct {
 	// Src and Dst are valid when Kind is IP. They are never IPv4-mapped IPv6 addresses unless the frame was IPv6.
 	Src, Dst netip.Addr
 
-	// Value holds each field's value; it is defined when Kind is IP.
-	Value [NumFields]uint32
+	// Value holds each field's value; it is defined when Kind is IP. Decode leaves State at StateNew: no frame tells.
+	Value [NumKeys]uint32
 
 	// Failed holds every check that the frame fails, enabled or not. OwnSource is never in it: only the host knows
 	// its addresses.

@@ -38,8 +38,8 @@ func TestRandomReaches(t *testing.T) {
 		if p.Kind != IP {
 			continue
 		}
-		for f, v := range p.Value {
-			hits[f][v]++
+		for f := range hits {
+			hits[f][p.Value[f]]++
 		}
 		if testHints.Addrs[0].Contains(p.Src) && testHints.Addrs[1].Contains(p.Dst) {
 			inside++

@@ -30,6 +30,7 @@ type Spec struct {
 	vlans     []uint16 // outermost first
 	sourceMAC [6]byte
 	payload   []byte
+	state     uint32 // of conntrack
 	ipOptions []byte // IPv4, not padded
 	ext       []int  // IPv6: indices into extensionKinds
 	tcpText   string // TCP options as written; "" for the default
@@ -84,6 +85,7 @@ var protocols = []struct {
 //	cut=               octets that are left of the frame
 //	csum=              bad: all checksums are wrong; 0: no L4 checksum
 //	smac=              Ethernet source address
+//	state=             what conntrack says: new (the default), established, related, invalid or untracked
 //
 // A later fragment whose addresses have ports carries, in the place of its data, what would be an L4 header.
 func Parse(line string) (Spec, error) {
@@ -104,6 +106,13 @@ func parseTokens(tokens []token, end token) (Spec, error) {
 		}
 	}
 	return p.spec, nil
+}
+
+// Packet is what Floodwall sees of the packet.
+func (s Spec) Packet() Packet {
+	p := Decode(s.Frame())
+	p.Value[State] = s.state
+	return p
 }
 
 // String is the line that Parse reads as s, in one order whatever the order that was written.

@@ -39,6 +39,11 @@ var canonical = []struct {
 	{"esp 2001:db8::1 > 2001:db8::2 ext=hbh,dst,rh0,rh2,frag,ah", nil},
 	{"proto=6 10.0.0.1 > 10.0.0.2 ipopts=94040000 ihl=15 totlen=40 cut=30 csum=bad smac=03:00:00:00:00:01", nil},
 	{"udp 10.0.0.1:1 > 10.0.0.2:2 csum=0", nil},
+	{"tcp 10.0.0.1:1 > 10.0.0.2:2 A", []string{"tcp 10.0.0.1:1 > 10.0.0.2:2 . state=new", "tcp 10.0.0.1:1 > 10.0.0.2:2 state=new A"}},
+	{"tcp 10.0.0.1:1 > 10.0.0.2:2 A ttl=3 state=established", []string{"tcp 10.0.0.1:1 > 10.0.0.2:2 state=established ttl=3 ."}},
+	{"icmp 10.0.0.1 > 192.0.2.1 type=3 code=4 smac=02:00:00:00:00:09 state=related", nil},
+	{"udp 2001:db8::1 > 2001:db8::2 frag=8 state=invalid", []string{"udp 2001:db8::1 > 2001:db8::2 state=invalid frag=8"}},
+	{"gre 10.0.0.1 > 10.0.0.2 state=untracked", nil},
 	{"arp", nil},
 	{"arp vlan=3 smac=02:00:00:00:00:09", []string{"arp smac=02:00:00:00:00:09 vlan=3"}},
 	{"arp 10.0.0.1 > 10.0.0.2", nil},
@@ -52,7 +57,7 @@ func TestSpecString(t *testing.T) {
 		}
 		for _, line := range test.same {
 			got := mustParse(t, line)
-			if got.String() != test.line || !bytes.Equal(got.Frame(), want.Frame()) {
+			if got.String() != test.line || !bytes.Equal(got.Frame(), want.Frame()) || got.Packet() != want.Packet() {
 				t.Errorf("%s\nis not %s\nbut    %s", line, test.line, got)
 			}
 		}
@@ -70,6 +75,30 @@ func TestSpecRandom(t *testing.T) {
 		}
 		if !bytes.Equal(want.Frame(), got.Frame()) {
 			t.Fatalf("%s: another frame", want)
+		}
+	}
+}
+
+// TestPacketState checks that a packet's state is the one thing about it that its frame does not tell.
+func TestPacketState(t *testing.T) {
+	const line = "tcp 10.0.0.1:1 > 10.0.0.2:2 A"
+	frame := mustParse(t, line).Frame()
+	for _, test := range []struct {
+		word string
+		want uint32
+	}{
+		{"", StateNew},
+		{"state=new", StateNew},
+		{"state=established", StateEstablished},
+		{"state=related", StateRelated},
+		{"state=invalid", StateInvalid},
+		{"state=untracked", StateUntracked},
+	} {
+		s := mustParse(t, line+" "+test.word)
+		want := Decode(frame)
+		want.Value[State] = test.want
+		if !bytes.Equal(s.Frame(), frame) || s.Packet() != want {
+			t.Errorf("%q: frame %x, packet %+v\nwant %x, %+v", test.word, s.Frame(), s.Packet(), frame, want)
 		}
 	}
 }
@@ -150,6 +179,11 @@ func TestParseErrors(t *testing.T) {
 		{"tcp 10.0.0.1:1 > 10.0.0.2:2 tcpopts=ts,ts,ts,ts,ts", `column 29: tcpopts: 50 octets: want at most 40`},
 		{"udp 10.0.0.1:1 > 10.0.0.2:2 csum=1", `column 29: csum: "1": want bad (all are wrong) or 0 (no L4 checksum)`},
 		{"udp 10.0.0.1:1 > 10.0.0.2:2 smac=1", `column 29: smac: "1": want an Ethernet address, as 02:00:00:00:00:01`},
+		{"tcp 10.0.0.1:1 > 10.0.0.2:2 state=est", `column 29: state: "est": want new, established, related, invalid, untracked`},
+		{"tcp 10.0.0.1:1 > 10.0.0.2:2 state=", `column 29: state: "": want new, established,`},
+		{"tcp 10.0.0.1:1 > 10.0.0.2:2 state", `column 29: state: "": want new, established,`},
+		{"tcp 10.0.0.1:1 > 10.0.0.2:2 state=new state=invalid", `column 39: state: given twice`},
+		{"arp state=untracked", `column 5: state: only an IP packet has it`},
 		{"tcp 10.0.0.1:1 > 10.0.0.2:2 S len=43", `column 31: len=43: the headers and the payload already take 44 octets`},
 		{"udp [::1]:1 > [::2]:2 totlen=39", `column 23: totlen=39: an IPv6 header cannot say less than 40 octets`},
 		{"udp 10.0.0.1:1 > 10.0.0.2:2 payload=0x" + strings.Repeat("00", 65508), `payload: the packet has 65536 octets, an IP packet at most 65535`},

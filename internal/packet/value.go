@@ -197,6 +197,20 @@ func (s *Spec) formatSourceMAC() (string, bool) {
 	return net.HardwareAddr(s.sourceMAC[:]).String(), s.sourceMAC != defaultSource
 }
 
+// stateWords are the states of conntrack, by their value.
+var stateWords = []string{"new", "established", "related", "invalid", "untracked"}
+
+func (s *Spec) parseState(value string) error {
+	i := slices.Index(stateWords, value)
+	if i < 0 {
+		return fmt.Errorf("%q: want %s", value, strings.Join(stateWords, ", "))
+	}
+	s.state = uint32(i)
+	return nil
+}
+
+func (s *Spec) formatState() (string, bool) { return stateWords[s.state], s.state != StateNew }
+
 // parseHex reads pairs of hex digits.
 func parseHex(text string) ([]byte, error) {
 	b, err := hex.DecodeString(strings.TrimPrefix(text, "0x"))

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/* What a device runs while a policy is on trial: the new generation until a deadline, the old one from then on. The
+ * choice is made here, for each packet, so that it needs no process. A device that a generation does not have has the
+ * empty slot in its place, and so passes everything while that generation is in force, as if nothing were attached.
+ */
+#include <linux/bpf.h>
+#include <bpf/bpf_helpers.h>
+
+/* The slots of `generations`, as in internal/datapath/trialprogram.go. */
+enum slot {
+	SLOT_NEW,
+	SLOT_OLD,
+	SLOT_NONE, /* always empty */
+	SLOTS,
+};
+
+const volatile __u32 during = SLOT_NONE; /* before the deadline */
+const volatile __u32 after = SLOT_NONE;
+
+/* A prog array takes only programs of one kind: those that know frames in pieces, or those that do not. The kernel
+ * empties it when the last file or descriptor of it is gone, whether or not a program uses it: it stays pinned. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
+	__uint(max_entries, SLOTS);
+	__uint(key_size, 4);
+	__uint(value_size, 4);
+} generations SEC(".maps");
+
+/* struct term is shared by all programs of a trial: one store of the deadline decides for all devices at once. */
+struct term {
+	__u64 deadline; /* ns of CLOCK_MONOTONIC */
+	__u64 whole;    /* for user space only: every device has its program */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct term);
+} term SEC(".maps");
+
+SEC("xdp.frags") int floodwall_trial(struct xdp_md *ctx)
+{
+	__u32 first = 0;
+	const volatile struct term *t = bpf_map_lookup_elem(&term, &first);
+
+	if (t && bpf_ktime_get_ns() < t->deadline)
+		bpf_tail_call(ctx, &generations, during);
+	else
+		bpf_tail_call(ctx, &generations, after);
+	return XDP_PASS;
+}
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";

@@ -1,0 +1,206 @@
+package compile
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/floodwall/floodwall/internal/ir"
+)
+
+// Plan says at which stage each rule of a program runs.
+type Plan struct {
+	Target  Target
+	Program *ir.Program
+	Rules   []Placement // of each rule of Program
+	Default Placement
+}
+
+// Placement is the stage of a rule, and why it is that one.
+type Placement struct {
+	Stage Stage  `json:"stage"`
+	Why   string `json:"why"`
+}
+
+// Hoist moves each rule to the earliest stage of a target
+//   - at which all it asks for is known and its verdict can be given, and
+//   - where no rule before it with another verdict that some packet could match as well stays behind.
+//
+// The default moves like a rule that matches all. So every packet gets the verdict of p.Eval; which of several rules
+// with that verdict is its reason may differ. A rule that cannot run where the rules before it force it is an error.
+func Hoist(p *ir.Program, t Target) (*Plan, error) {
+	pl := &Plan{Target: t, Program: p, Rules: make([]Placement, len(p.Rules))}
+	var late []int // rules behind the first stage
+	for i := range p.Rules {
+		place, err := pl.place(i, late)
+		if err != nil {
+			return nil, err
+		}
+		pl.Rules[i] = place
+		if place.Stage != pl.first() {
+			late = append(late, i)
+		}
+	}
+	pl.Default = Placement{pl.first(), "nothing stays behind that it could overtake"}
+	for _, j := range late {
+		if p.Rules[j].Verdict != p.Default && pl.after(pl.Rules[j].Stage, pl.Default.Stage) {
+			pl.Default = Placement{pl.Rules[j].Stage, behind(&p.Rules[j])}
+		}
+	}
+	return pl, pl.repeatable()
+}
+
+// place finds the stage of rule i; late are the rules before it that are behind the first stage.
+func (pl *Plan) place(i int, late []int) (Placement, error) {
+	r := &pl.Program.Rules[i]
+	place, err := pl.earliest(r)
+	if err != nil {
+		return Placement{}, err
+	}
+	for _, j := range late {
+		other, stage := &pl.Program.Rules[j], pl.Rules[j].Stage
+		if !pl.after(stage, place.Stage) || other.Verdict == r.Verdict || !overlap(pl.Program.Sets, other, r) {
+			continue
+		}
+		if key, why := pl.unfit(r, stage); key != "" {
+			return Placement{}, &PlaceError{r.Name, r.Line, key, fmt.Sprintf(
+				"it must run at %s, behind rule %q (line %d), where %s", stage, other.Name, other.Line, why),
+				fmt.Sprintf("move it before rule %q, or narrow one of the two so that no packet matches both", other.Name)}
+		}
+		place = Placement{stage, behind(other)}
+	}
+	return place, nil
+}
+
+// earliest is the first stage that can decide a rule by itself.
+func (pl *Plan) earliest(r *ir.Rule) (Placement, error) {
+	why := "all it asks for is in the packet"
+	var last, lastWhy string
+	for _, s := range stages[pl.Target] {
+		key, reason := pl.unfit(r, s)
+		if key == "" {
+			return Placement{s, why}, nil
+		}
+		why = fmt.Sprintf("%s: %s", key, reason)
+		last, lastWhy = key, reason
+	}
+	return Placement{}, &PlaceError{r.Name, r.Line, last, lastWhy, "use --target " + string(pl.capable(r))}
+}
+
+// capable is a target that has a stage for a rule.
+func (pl *Plan) capable(r *ir.Rule) Target {
+	for _, t := range []Target{TargetXDP, TargetNftables, TargetIptables} {
+		other := Plan{Target: t, Program: pl.Program}
+		if slices.ContainsFunc(stages[t], func(s Stage) bool { key, _ := other.unfit(r, s); return key == "" }) {
+			return t
+		}
+	}
+	return TargetXDP
+}
+
+func behind(r *ir.Rule) string {
+	return fmt.Sprintf("behind rule %q, which decides some of its packets otherwise", r.Name)
+}
+
+func (pl *Plan) first() Stage { return stages[pl.Target][0] }
+
+// after reports whether a packet meets stage a after b.
+func (pl *Plan) after(a, b Stage) bool {
+	order := stages[pl.Target]
+	return slices.Index(order, a) > slices.Index(order, b)
+}
+
+// Step is a rule that a stage runs.
+type Step struct {
+	Rule  int  // its index in Program.Rules
+	Again bool // it was decided and counted at an earlier stage, and only keeps its packets from what follows here
+}
+
+// At lists what a stage runs, in order: its own rules, and those that passed packets earlier and come before a rule (or
+// the default) of this stage that would decide them otherwise.
+func (pl *Plan) At(s Stage) []Step {
+	var steps []Step
+	for i, place := range pl.Rules {
+		switch {
+		case place.Stage == s:
+			steps = append(steps, Step{Rule: i})
+		case pl.after(s, place.Stage) && pl.repeats(i, s):
+			steps = append(steps, Step{Rule: i, Again: true})
+		}
+	}
+	return steps
+}
+
+// repeats reports whether a stage must pass again what rule i has passed earlier.
+func (pl *Plan) repeats(i int, s Stage) bool {
+	r := &pl.Program.Rules[i]
+	if r.Verdict != ir.Pass {
+		return false
+	}
+	if pl.Default.Stage == s && pl.Program.Default != ir.Pass {
+		return true
+	}
+	for j := i + 1; j < len(pl.Rules); j++ {
+		other := &pl.Program.Rules[j]
+		if pl.Rules[j].Stage == s && other.Verdict != ir.Pass && overlap(pl.Program.Sets, r, other) {
+			return true
+		}
+	}
+	return false
+}
+
+// Uses reports whether a stage has anything to decide.
+func (pl *Plan) Uses(s Stage) bool {
+	return pl.Default.Stage == s && pl.Program.Default != ir.Pass ||
+		slices.ContainsFunc(pl.Rules, func(p Placement) bool { return p.Stage == s })
+}
+
+// repeatable returns an error when a rule that passed packets would have to be tested again at a stage where it cannot.
+func (pl *Plan) repeatable() error {
+	for _, s := range stages[pl.Target][1:] {
+		if !pl.Uses(s) {
+			continue
+		}
+		for _, step := range pl.At(s) {
+			r := &pl.Program.Rules[step.Rule]
+			if key, why := pl.unfit(r, s); step.Again && key != "" {
+				return &PlaceError{r.Name, r.Line, key, fmt.Sprintf(
+					"rules at %s come behind it, which must not drop what it passes, and there %s", s, why),
+					"move the rules that ask for state, or that reject, before it; or do without them"}
+			}
+		}
+	}
+	return nil
+}
+
+// Only is the program of the first stage alone: its rules, and a default that lets later stages decide where they do.
+// numbers has the index in Program.Rules of each of its rules.
+func (pl *Plan) Only() (p *ir.Program, numbers []int) {
+	only := *pl.Program
+	only.Rules = nil
+	for i, place := range pl.Rules {
+		if place.Stage == pl.first() {
+			only.Rules = append(only.Rules, pl.Program.Rules[i])
+			numbers = append(numbers, i)
+		}
+	}
+	if pl.Default.Stage != pl.first() {
+		only.Default = ir.Pass
+	}
+	return &only, numbers
+}
+
+// PlaceError says that a rule has no stage.
+type PlaceError struct {
+	Rule   string
+	Line   int // in the policy
+	Key    string
+	Cause  string
+	Remedy string
+}
+
+func (e *PlaceError) Error() string {
+	return fmt.Sprintf("line %d: rule %q: %s: %s", e.Line, e.Rule, e.Key, e.Cause)
+}
+
+// Hint is the remedy.
+func (e *PlaceError) Hint() string { return e.Remedy }

@@ -1,0 +1,104 @@
+package compile
+
+import (
+	"slices"
+
+	"github.com/floodwall/floodwall/internal/ir"
+	"github.com/floodwall/floodwall/internal/packet"
+)
+
+// overlap reports whether some packet could match both rules. It may err towards true.
+func overlap(sets []ir.Set, a, b *ir.Rule) bool {
+	for _, m := range a.Match {
+		i := slices.IndexFunc(b.Match, func(o ir.Match) bool { return o.Field == m.Field })
+		if i >= 0 && !intersect(m.Values, b.Match[i].Values) {
+			return false
+		}
+	}
+	return intersect(protocols(a), protocols(b)) && addrsOverlap(sets, a.Src, b.Src) && addrsOverlap(sets, a.Dst, b.Dst)
+}
+
+// intersect reports whether two normalized lists of ranges have a value in common.
+func intersect(a, b []ir.Range) bool {
+	for i, j := 0, 0; i < len(a) && j < len(b); {
+		switch {
+		case a[i].Last < b[j].First:
+			i++
+		case b[j].Last < a[i].First:
+			j++
+		default:
+			return true
+		}
+	}
+	return false
+}
+
+// protocols are the IP protocols that a rule leaves, by the fields that belong to one.
+func protocols(r *ir.Rule) []ir.Range {
+	left := []ir.Range{{First: 0, Last: packet.Proto.Size() - 1}}
+	for _, m := range r.Match {
+		if of := protocolsOf(m); of != nil {
+			left = also([]ir.Match{{Field: packet.Proto, Values: left}}, ir.Match{Field: packet.Proto, Values: of})[0].Values
+		}
+	}
+	return left
+}
+
+// protocolsOf are the protocols of the packets that a test leaves; nil is any.
+func protocolsOf(m ir.Match) (of []ir.Range) {
+	has := func(first, last uint32) bool { return intersect(m.Values, []ir.Range{{First: first, Last: last}}) }
+	add := func(proto uint32, is bool) {
+		if is {
+			of = append(of, single(proto)...)
+		}
+	}
+	switch m.Field {
+	case packet.Proto:
+		return m.Values
+	case packet.DPort, packet.SPort:
+		if !m.Has(packet.PortNone) {
+			add(protoTCP, has(0, packet.PortUDP-1))
+			add(protoUDP, has(packet.PortUDP, packet.PortNone-1))
+		}
+	case packet.Flags:
+		add(protoTCP, !m.Has(packet.FlagsNone))
+	case packet.ICMP:
+		if !m.Has(packet.ICMPNone) {
+			add(protoICMP, has(0, packet.ICMPv6-1))
+			add(protoICMPv6, has(packet.ICMPv6, packet.ICMPNone-1))
+		}
+	}
+	return normalize(of)
+}
+
+// addrsOverlap reports whether an address could satisfy both lists of conditions.
+func addrsOverlap(sets []ir.Set, a, b []ir.AddrMatch) bool {
+	for _, m := range a {
+		for _, o := range b {
+			if !m.Not && !o.Not && !setsOverlap(sets, m.Sets, o.Sets) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+func setsOverlap(sets []ir.Set, a, b []int) bool {
+	for _, i := range a {
+		for _, j := range b {
+			if i == j || mayOverlap(&sets[i], &sets[j]) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// mayOverlap compares the content of sets that never change, when that is quickly done.
+func mayOverlap(a, b *ir.Set) bool {
+	const quick = 64
+	if a.Static == nil || b.Static == nil || min(a.Static.Size(), b.Static.Size()) > quick {
+		return true
+	}
+	return a.Static.Overlaps(b.Static)
+}

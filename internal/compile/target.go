@@ -1,0 +1,29 @@
+package compile
+
+// Target is what a policy is compiled to.
+type Target string
+
+// The targets.
+const (
+	TargetXDP      Target = "xdp"      // XDP, and nftables beside it for what XDP cannot decide
+	TargetNftables Target = "nftables" // nftables alone
+	TargetIptables Target = "iptables" // iptables, ip6tables and ipset
+)
+
+// Stage is where in the kernel a rule runs.
+type Stage string
+
+// The stages, in the order in which a packet meets them.
+const (
+	StageXDP     Stage = "xdp"     // in the driver
+	StageIngress Stage = "ingress" // the device's netfilter hook, before IP has seen the packet
+	StageRaw     Stage = "raw"     // prerouting at priority -300, before conntrack
+	StageFilter  Stage = "filter"  // input and forward at priority 0, behind conntrack and routing
+)
+
+// stages are the stages of each target, earliest first.
+var stages = map[Target][]Stage{
+	TargetXDP:      {StageXDP, StageIngress, StageRaw, StageFilter},
+	TargetNftables: {StageIngress, StageRaw, StageFilter},
+	TargetIptables: {StageRaw, StageFilter},
+}

@@ -1,0 +1,155 @@
+package testutil
+
+import (
+	"fmt"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// A Judge finds out what netfilter rules do with each of many packets: it puts them on the wire and has, before and
+// behind every hook where rules under test may be, a rule of its own that reports who came by.
+type Judge struct {
+	peer string // where frames are put on the wire
+	log  *logReader
+}
+
+// Fate is what became of one packet.
+type Fate struct {
+	Dropped string   // the hook whose rules dropped it: ingress, prerouting, input or forward; "" when none did
+	Seen    []string // the hooks that it came to, in order
+	State   string   // of conntrack as it was at input or forward: new, established, …; "" when it did not get there
+}
+
+// hooks are where rules under test may be: the nft hook, and the priorities between which they are.
+var hooks = []struct {
+	name          string
+	before, after int
+}{
+	{"ingress", -500, 500},
+	{"prerouting", -310, -290},
+	{"input", -10, 10},
+	{"forward", -10, 10},
+}
+
+const judgeGroup = 77
+
+// states are the states of conntrack as nft names them.
+var states = []string{"new", "established", "related", "invalid", "untracked"}
+
+// NewJudge makes the veth pair of device and peer, with these addresses on the device, and the witnesses. With tracked,
+// conntrack works, and the fate says the state. The test runs Inside.
+func NewJudge(t testing.TB, device, peer string, tracked bool, addresses ...string) *Judge {
+	t.Helper()
+	Veth(t, device, peer, addresses...)
+	for _, line := range []string{
+		"ip link set " + device + " mtu 9000 address 02:00:00:00:00:02",
+		"ip link set " + peer + " mtu 9000",
+		"ip link add out0 type veth peer name out1", "ip link set out0 up", "ip link set out1 up", // where forwarded packets go
+		"sysctl -qw net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1",
+		"sysctl -qw net.ipv4.conf.all.rp_filter=0 net.ipv4.conf." + device + ".rp_filter=0",
+		"ip route add default dev out0", "ip -6 route add default dev out0",
+	} {
+		words := strings.Fields(line)
+		if out, err := exec.Command(words[0], words[1:]...).CombinedOutput(); err != nil {
+			t.Fatalf("%s: %v: %s", line, err, out)
+		}
+	}
+	cmd := exec.Command("nft", "-f", "-")
+	cmd.Stdin = strings.NewReader(witnesses(device, tracked))
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("nft: %v: %s", err, out)
+	}
+	log, err := openLog(judgeGroup)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(log.close)
+	return &Judge{peer, log}
+}
+
+// witnesses is a table with two chains for each hook.
+func witnesses(device string, tracked bool) string {
+	var b strings.Builder
+	b.WriteString("table inet judge {\n")
+	for _, h := range hooks {
+		on, from := "", fmt.Sprintf("iifname %q ", device)
+		if h.name == "ingress" {
+			on, from = fmt.Sprintf(" device %q", device), ""
+		}
+		for when, priority := range map[string]int{"before": h.before, "after": h.after} {
+			fmt.Fprintf(&b, "\tchain %s_%s {\n\t\ttype filter hook %s%s priority %d; policy accept;\n", h.name, when, h.name, on, priority)
+			fmt.Fprintf(&b, "\t\t%smeta mark != 0 log prefix \"%s %s\" group %d\n", from, when, h.name, judgeGroup)
+			if tracked && when == "before" && (h.name == "input" || h.name == "forward") {
+				for _, s := range states {
+					fmt.Fprintf(&b, "\t\t%smeta mark != 0 ct state %s log prefix \"state %s\" group %d\n", from, s, s, judgeGroup)
+				}
+			}
+			b.WriteString("\t}\n")
+		}
+	}
+	b.WriteString("}\n")
+	return b.String()
+}
+
+// Fates puts each frame on the wire and says what became of it. Frames that the packet socket does not take are an
+// error. The order of the frames is that in which they arrive.
+func (j *Judge) Fates(frames [][]byte) ([]Fate, error) {
+	if err := j.send(frames); err != nil {
+		return nil, err
+	}
+	passed := make([]map[string]bool, len(frames))
+	fates := make([]Fate, len(frames))
+	err := j.log.read(30*time.Millisecond, func(l logged) {
+		i := int(l.mark) - 1
+		if i < 0 || i >= len(frames) {
+			return
+		}
+		switch what, name, _ := strings.Cut(l.prefix, " "); what {
+		case "before":
+			fates[i].Seen = append(fates[i].Seen, name)
+		case "state":
+			fates[i].State = name
+		case "after":
+			if passed[i] == nil {
+				passed[i] = map[string]bool{}
+			}
+			passed[i][name] = true
+		}
+	})
+	for i := range fates {
+		for _, name := range fates[i].Seen {
+			if !passed[i][name] {
+				fates[i].Dropped = name
+			}
+		}
+	}
+	return fates, err
+}
+
+// send puts the frames on the wire, each with its number, from 1, as mark, which the other end of the pair keeps.
+func (j *Judge) send(frames [][]byte) error {
+	dev, err := netlink.LinkByName(j.peer)
+	if err != nil {
+		return fmt.Errorf("device %s: %w", j.peer, err)
+	}
+	socket, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("packet socket: %w", err)
+	}
+	defer unix.Close(socket)
+	to := &unix.SockaddrLinklayer{Ifindex: dev.Attrs().Index}
+	for i, frame := range frames {
+		if err := unix.SetsockoptInt(socket, unix.SOL_SOCKET, unix.SO_MARK, i+1); err != nil {
+			return fmt.Errorf("mark: %w", err)
+		}
+		if err := unix.Sendto(socket, frame, 0, to); err != nil {
+			return fmt.Errorf("sending frame %d on %s: %w", i, j.peer, err)
+		}
+	}
+	return nil
+}
