@@ -7,8 +7,8 @@ import (
 	"github.com/floodwall/floodwall/internal/packet"
 )
 
-// A branch is one way in which a packet can satisfy a rule, in terms that netfilter has tests for: all of it must hold.
-// The branches of a rule exclude each other, so that a packet matches, and is counted, once.
+// A branch is one way in which a packet can satisfy a rule, as far as its protocol and fields go, in terms that netfilter
+// has tests for: all of it must hold. The branches of a rule exclude each other.
 //
 // netfilter has no value for "no port": a test of a port fails when there is none, negated or not. So the kinds of
 // packets that have a field are told apart first. A packet whose L4 header is cut short is of no kind: the check
@@ -16,14 +16,7 @@ import (
 type branch struct {
 	families []uint32 // packet.FamilyIPv4, packet.FamilyIPv6 or both
 	kind     l4Kind
-	src, dst []addrTest
 	tests    []ir.Match // of fields as packet.Field has them, those of the kind without their tag: a port is 0 to 65535
-}
-
-// addrTest holds when an address is in a set of the program or, with not, when it is not.
-type addrTest struct {
-	set int
-	not bool
 }
 
 // l4Kind is what follows the IP header.
@@ -67,18 +60,6 @@ var (
 	noICMP       = ir.Range{First: packet.ICMPNone, Last: packet.ICMPNone}
 	withHeader   = ir.Range{First: packet.FragmentNone, Last: packet.FragmentFirst}
 )
-
-// branches are all ways to satisfy a rule.
-func branches(sets []ir.Set, r *ir.Rule) []branch {
-	var out []branch
-	for _, b := range l4Branches(r) {
-		for _, f := range b.families {
-			b.families = []uint32{f}
-			out = append(out, addrBranches(sets, r, b)...)
-		}
-	}
-	return joinFamilies(out)
-}
 
 // l4Branches takes a rule apart by kinds, where its tests need that. Families that no packet of a kind has are left out.
 func l4Branches(r *ir.Rule) []branch {
@@ -176,78 +157,4 @@ func shift(ranges []ir.Range, base uint32) []ir.Range {
 		out[i].Last -= base
 	}
 	return out
-}
-
-// addrBranches adds the address tests to a branch of one family, one branch for each combination of alternatives.
-func addrBranches(sets []ir.Set, r *ir.Rule, b branch) []branch {
-	out := []branch{b}
-	for side, matches := range sides(r) {
-		for _, m := range matches {
-			var next []branch
-			for _, have := range out {
-				next = append(next, have.with(sets, side, m)...)
-			}
-			out = next
-		}
-	}
-	return out
-}
-
-// with adds one condition on an address. Alternatives exclude each other: the second is tested with the first negated.
-func (b branch) with(sets []ir.Set, side int, m ir.AddrMatch) (out []branch) {
-	var before []addrTest
-	for _, set := range m.Sets {
-		if !hasFamily(&sets[set], b.families[0]) {
-			continue
-		}
-		if !m.Not {
-			out = append(out, b.and(side, append(slices.Clone(before), addrTest{set, false})))
-		}
-		before = append(before, addrTest{set, true})
-	}
-	if m.Not {
-		out = append(out, b.and(side, before))
-	}
-	return out
-}
-
-func (b branch) and(side int, tests []addrTest) branch {
-	if side == 0 {
-		b.src = append(slices.Clone(b.src), tests...)
-	} else {
-		b.dst = append(slices.Clone(b.dst), tests...)
-	}
-	return b
-}
-
-// hasFamily reports whether a set has, or could have, addresses of a family.
-func hasFamily(s *ir.Set, family uint32) bool {
-	if s.Static == nil {
-		return true
-	}
-	for p := range s.Static.Prefixes() {
-		if p.Addr().Is4() == (family == packet.FamilyIPv4) {
-			return true
-		}
-	}
-	return false
-}
-
-// joinFamilies makes one branch of two that differ in the family only, where no test depends on it.
-func joinFamilies(list []branch) (out []branch) {
-	for _, b := range list {
-		i := slices.IndexFunc(out, func(o branch) bool { return sameButFamily(o, b) })
-		if i < 0 {
-			out = append(out, b)
-			continue
-		}
-		out[i].families = bothFamilies
-	}
-	return out
-}
-
-func sameButFamily(a, b branch) bool {
-	sameTests := func(x, y ir.Match) bool { return x.Field == y.Field && slices.Equal(x.Values, y.Values) }
-	return a.families[0] != b.families[0] && a.kind == b.kind && slices.Equal(a.src, b.src) && slices.Equal(a.dst, b.dst) &&
-		slices.EqualFunc(a.tests, b.tests, sameTests)
 }

@@ -36,14 +36,20 @@ func Hoist(p *ir.Program, t Target) (*Plan, error) {
 			return nil, err
 		}
 		pl.Rules[i] = place
-		if place.Stage != pl.first() {
+		if place.Stage != pl.First() {
 			late = append(late, i)
 		}
 	}
-	pl.Default = Placement{pl.first(), "nothing stays behind that it could overtake"}
+	pl.Default = Placement{pl.First(), "nothing stays behind that it could overtake"}
 	for _, j := range late {
-		if p.Rules[j].Verdict != p.Default && pl.after(pl.Rules[j].Stage, pl.Default.Stage) {
+		if !pl.after(pl.Rules[j].Stage, pl.Default.Stage) {
+			continue
+		}
+		switch {
+		case p.Rules[j].Verdict != p.Default:
 			pl.Default = Placement{pl.Rules[j].Stage, behind(&p.Rules[j])}
+		case p.Default == ir.Pass:
+			pl.Default = Placement{pl.Rules[j].Stage, fmt.Sprintf("behind rule %q, which counts some of its packets", p.Rules[j].Name)}
 		}
 	}
 	return pl, pl.repeatable()
@@ -101,7 +107,8 @@ func behind(r *ir.Rule) string {
 	return fmt.Sprintf("behind rule %q, which decides some of its packets otherwise", r.Name)
 }
 
-func (pl *Plan) first() Stage { return stages[pl.Target][0] }
+// First is the earliest stage of the target.
+func (pl *Plan) First() Stage { return stages[pl.Target][0] }
 
 // after reports whether a packet meets stage a after b.
 func (pl *Plan) after(a, b Stage) bool {
@@ -115,37 +122,48 @@ type Step struct {
 	Again bool // it was decided and counted at an earlier stage, and only keeps its packets from what follows here
 }
 
-// At lists what a stage runs, in order: its own rules, and those that passed packets earlier and come before a rule (or
-// the default) of this stage that would decide them otherwise.
+// At lists what a stage runs, in order: first the rules that passed packets earlier and that match packets which a rule
+// (or the default) of this stage would decide otherwise, or count a second time; then its own rules. A packet that one of
+// the former matches has been decided, so they can stand before all others.
 func (pl *Plan) At(s Stage) []Step {
-	var steps []Step
+	if !pl.Uses(s) {
+		return nil
+	}
+	var again, own []Step
 	for i, place := range pl.Rules {
-		switch {
-		case place.Stage == s:
-			steps = append(steps, Step{Rule: i})
-		case pl.after(s, place.Stage) && pl.repeats(i, s):
-			steps = append(steps, Step{Rule: i, Again: true})
+		if place.Stage == s {
+			own = append(own, Step{Rule: i})
+			continue
+		}
+		if must, may := pl.repeats(i, s); must || may {
+			again = append(again, Step{Rule: i, Again: true})
 		}
 	}
-	return steps
+	return append(again, own...)
 }
 
-// repeats reports whether a stage must pass again what rule i has passed earlier.
-func (pl *Plan) repeats(i int, s Stage) bool {
+// repeats reports whether a stage must pass again what rule i has passed earlier, lest it gets another verdict, and
+// whether it may, lest it is counted twice.
+func (pl *Plan) repeats(i int, s Stage) (must, may bool) {
 	r := &pl.Program.Rules[i]
-	if r.Verdict != ir.Pass {
-		return false
+	if r.Verdict != ir.Pass || !pl.after(s, pl.Rules[i].Stage) {
+		return false, false
 	}
-	if pl.Default.Stage == s && pl.Program.Default != ir.Pass {
-		return true
+	met := pl.Default.Stage == s
+	if met && pl.Program.Default != ir.Pass {
+		return true, true
 	}
-	for j := i + 1; j < len(pl.Rules); j++ {
+	for j, place := range pl.Rules {
 		other := &pl.Program.Rules[j]
-		if pl.Rules[j].Stage == s && other.Verdict != ir.Pass && overlap(pl.Program.Sets, r, other) {
-			return true
+		if place.Stage != s || met && other.Verdict == ir.Pass || !overlap(pl.Program.Sets, r, other) {
+			continue
+		}
+		if met = true; other.Verdict != ir.Pass && j > i {
+			return true, true
 		}
 	}
-	return false
+	key, _ := pl.unfit(r, s)
+	return false, met && key == ""
 }
 
 // Uses reports whether a stage has anything to decide.
@@ -154,15 +172,22 @@ func (pl *Plan) Uses(s Stage) bool {
 		slices.ContainsFunc(pl.Rules, func(p Placement) bool { return p.Stage == s })
 }
 
+// Later reports whether netfilter has anything to do beside XDP.
+func (pl *Plan) Later() bool {
+	return pl.Program.Untracked.Loopback || pl.Program.Untracked.Services != nil ||
+		slices.ContainsFunc(stages[pl.Target][1:], pl.Uses)
+}
+
 // repeatable returns an error when a rule that passed packets would have to be tested again at a stage where it cannot.
 func (pl *Plan) repeatable() error {
 	for _, s := range stages[pl.Target][1:] {
 		if !pl.Uses(s) {
 			continue
 		}
-		for _, step := range pl.At(s) {
-			r := &pl.Program.Rules[step.Rule]
-			if key, why := pl.unfit(r, s); step.Again && key != "" {
+		for i := range pl.Rules {
+			r := &pl.Program.Rules[i]
+			must, _ := pl.repeats(i, s)
+			if key, why := pl.unfit(r, s); must && key != "" {
 				return &PlaceError{r.Name, r.Line, key, fmt.Sprintf(
 					"rules at %s come behind it, which must not drop what it passes, and there %s", s, why),
 					"move the rules that ask for state, or that reject, before it; or do without them"}
@@ -178,12 +203,12 @@ func (pl *Plan) Only() (p *ir.Program, numbers []int) {
 	only := *pl.Program
 	only.Rules = nil
 	for i, place := range pl.Rules {
-		if place.Stage == pl.first() {
+		if place.Stage == pl.First() {
 			only.Rules = append(only.Rules, pl.Program.Rules[i])
 			numbers = append(numbers, i)
 		}
 	}
-	if pl.Default.Stage != pl.first() {
+	if pl.Default.Stage != pl.First() {
 		only.Default = ir.Pass
 	}
 	return &only, numbers

@@ -1,0 +1,197 @@
+package compile_test
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/floodwall/floodwall/internal/compile"
+	"github.com/floodwall/floodwall/internal/ir"
+	"github.com/floodwall/floodwall/internal/packet"
+)
+
+var stagesOf = map[compile.Target][]compile.Stage{
+	compile.TargetXDP:      {compile.StageXDP, compile.StageIngress, compile.StageRaw, compile.StageFilter},
+	compile.TargetNftables: {compile.StageIngress, compile.StageRaw, compile.StageFilter},
+	compile.TargetIptables: {compile.StageRaw, compile.StageFilter},
+}
+
+// TestHoistKeepsMeaning has random packets pass the stages of plans for random policies: each must get the verdict of Eval,
+// and be counted once, at a rule with that verdict that matches it.
+func TestHoistKeepsMeaning(t *testing.T) {
+	_, seed := seeded(t)
+	planned := map[string]int{}
+	for i := range 150 {
+		r := rand.New(rand.NewPCG(seed, uint64(i)))
+		s := statefulSubject(t, r, 1+r.IntN(8))
+		hints := ruleHints(s, &writer{Rand: r})
+		for target := range stagesOf {
+			pl, err := compile.Hoist(s.program, target)
+			var place *compile.PlaceError
+			if errors.As(err, &place) && place.Hint() != "" {
+				planned["refused"]++
+				continue
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			planned[string(target)]++
+			for range 200 {
+				frame := packet.Random(r, hints[r.IntN(len(hints))])
+				pkt := packet.Decode(frame)
+				pkt.Value[packet.State] = uint32(r.IntN(int(packet.State.Size())))
+				if wrong := walk(s, pl, &pkt); wrong != "" {
+					t.Fatalf("policy %d, %s: %x state %d: %s\n%s%s", i, target, frame, pkt.Value[packet.State], wrong,
+						s.program, placements(pl))
+				}
+			}
+		}
+	}
+	for target := range stagesOf {
+		if planned[string(target)] < 20 {
+			t.Errorf("%s: only %d plans", target, planned[string(target)])
+		}
+	}
+	t.Logf("plans: %v", planned)
+}
+
+// statefulSubject is a random policy without checks, some of whose rules ask for a state or reject.
+func statefulSubject(t *testing.T, r *rand.Rand, rules int) *subject {
+	text, dynamic, w := randomPolicy(t, r, rules)
+	s := lower(t, text)
+	for _, name := range dynamic {
+		s.insert(t, name, w.members())
+	}
+	if s.hasLocal() {
+		s.insert(t, "local", w.members())
+	}
+	s.program.Checks = 0
+	for i := range s.program.Rules {
+		rule := &s.program.Rules[i]
+		if r.IntN(4) == 0 {
+			first := uint32(r.IntN(int(packet.State.Size())))
+			last := first + uint32(r.IntN(int(packet.State.Size()-first)))
+			rule.Match = append(rule.Match, ir.Match{Field: packet.State, Values: []ir.Range{{First: first, Last: last}}})
+		}
+		if rule.Verdict == ir.Drop && r.IntN(4) == 0 {
+			rule.Verdict = ir.Reject
+		}
+	}
+	return s
+}
+
+// walk takes a packet along the stages of a plan, and says what is wrong with what becomes of it.
+func walk(s *subject, pl *compile.Plan, pkt *packet.Packet) string {
+	verdict := ir.Pass
+	var counted []int // rules, -1 the default
+	for _, stage := range stagesOf[pl.Target] {
+		rule, v, again := at(s, pl, stage, pkt)
+		if rule != nothing && !again {
+			counted = append(counted, rule)
+		}
+		if verdict = v; v != ir.Pass {
+			break
+		}
+	}
+	want, reason := s.program.Eval(pkt, s.has)
+	switch {
+	case pkt.Kind != packet.IP:
+		return ""
+	case verdict != want:
+		return fmt.Sprintf("got %s, want %s %s", verdict, want, s.program.ReasonName(reason))
+	case len(counted) == 0:
+		return "not counted"
+	case len(counted) > 1 && !slices.ContainsFunc(counted, func(rule int) bool { return rule >= 0 && early(&s.program.Rules[rule]) }):
+		return fmt.Sprintf("counted at %v", counted)
+	}
+	return ""
+}
+
+// early reports whether a rule asks for what later stages do not know, so that they may count its packets again.
+func early(r *ir.Rule) bool {
+	return slices.ContainsFunc(r.Match, func(m ir.Match) bool { return m.Field == packet.VLAN || m.Field == packet.Fragment })
+}
+
+// nothing is the number of no rule, where a stage has none for a packet.
+const nothing = -2
+
+// at is what a stage does with a packet.
+func at(s *subject, pl *compile.Plan, stage compile.Stage, pkt *packet.Packet) (rule int, v ir.Verdict, again bool) {
+	for _, step := range pl.At(stage) {
+		r := s.program.Rules[step.Rule]
+		only := ir.Program{Sets: s.program.Sets, Rules: []ir.Rule{r}}
+		if _, reason := only.Eval(pkt, s.has); reason.Kind == ir.ReasonRule {
+			return step.Rule, r.Verdict, step.Again
+		}
+	}
+	if pl.Default.Stage == stage {
+		return -1, s.program.Default, false
+	}
+	return nothing, ir.Pass, false
+}
+
+func placements(pl *compile.Plan) string {
+	var b strings.Builder
+	for i, p := range pl.Rules {
+		fmt.Fprintf(&b, "%s at %s: %s\n", pl.Program.Rules[i].Name, p.Stage, p.Why)
+	}
+	fmt.Fprintf(&b, "default at %s\n", pl.Default.Stage)
+	return b.String()
+}
+
+// TestPlaces says where rules of one policy go, and why not earlier.
+func TestPlaces(t *testing.T) {
+	const text = `
+default: drop
+rules:
+  - {name: plain, port: tcp/80, then: pass}
+  - {name: local, to: local, port: tcp/22, then: pass}
+  - {name: known, state: [established, related], then: pass}
+  - {name: closed, port: tcp/25, then: reject}
+  - {name: behind, port: tcp/26, then: drop}
+`
+	for _, tt := range []struct {
+		target compile.Target
+		want   string
+	}{
+		{compile.TargetXDP, "plain xdp, local xdp, known filter, closed filter, behind filter, default filter"},
+		{compile.TargetNftables, "plain ingress, local raw, known filter, closed filter, behind filter, default filter"},
+		{compile.TargetIptables, "plain raw, local raw, known filter, closed filter, behind filter, default filter"},
+	} {
+		s := lower(t, text)
+		pl, err := compile.Hoist(s.program, tt.target)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for i, p := range pl.Rules {
+			if r := s.program.Rules[i]; r.Kind == ir.RuleKindRule {
+				got = append(got, fmt.Sprintf("%s %s", r.Name, p.Stage))
+			}
+		}
+		got = append(got, fmt.Sprintf("default %s", pl.Default.Stage))
+		if text := strings.Join(got, ", "); text != tt.want {
+			t.Errorf("%s:\n got %s\nwant %s", tt.target, text, tt.want)
+		}
+	}
+}
+
+// TestNoPlace has rules that a target has no stage for.
+func TestNoPlace(t *testing.T) {
+	for _, tt := range []struct{ target, rules, rule, key string }{
+		{"iptables", "{name: tagged, vlan: 5, then: drop}", "tagged", "vlan"},
+		{"iptables", `{name: ecn, flags: "cwr/cwr", then: drop}`, "ecn", "flags"},
+		{"nftables", "{name: old, state: invalid, then: drop}, {name: tagged, vlan: 5, then: pass}", "tagged", "vlan"},
+		{"nftables", "{name: tagged, vlan: 5, then: pass}, {name: old, state: invalid, then: drop}", "tagged", "vlan"},
+	} {
+		s := lower(t, "rules: ["+tt.rules+"]")
+		_, err := compile.Hoist(s.program, compile.Target(tt.target))
+		var place *compile.PlaceError
+		if !errors.As(err, &place) || place.Rule != tt.rule || place.Key != tt.key || place.Hint() == "" {
+			t.Errorf("%s, %s: %v, want an error that names %s and %s", tt.target, tt.rules, err, tt.rule, tt.key)
+		}
+	}
+}

@@ -1,0 +1,140 @@
+package compile_test
+
+import (
+	"math/rand/v2"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/txtar"
+
+	"github.com/floodwall/floodwall/internal/compile"
+	"github.com/floodwall/floodwall/internal/ir"
+	"github.com/floodwall/floodwall/internal/testutil"
+)
+
+func init() {
+	netfilterTexts[compile.TargetIptables] = func(p *ir.Program) (string, error) {
+		x, err := toIptables(p)
+		if err != nil {
+			return "", err
+		}
+		var b strings.Builder
+		for _, l := range x.Left {
+			b.WriteString("# left: " + l.Check.String() + "\n")
+		}
+		return b.String() + x.Script(), nil
+	}
+}
+
+func toIptables(p *ir.Program) (*compile.Iptables, error) {
+	plan, err := compile.Hoist(p, compile.TargetIptables)
+	if err != nil {
+		return nil, err
+	}
+	return compile.ToIptables(plan, compile.IptOptions{Devices: []string{"eth0"}})
+}
+
+// TestIptablesLoads loads what the policies of all archives and random ones become with the real tools, and reads back
+// as many rules and sets as were written.
+func TestIptablesLoads(t *testing.T) {
+	for _, tool := range []string{"ipset", "iptables-legacy-restore", "iptables-nft-restore"} {
+		testutil.RequireTool(t, tool)
+	}
+	if !testutil.Inside(t) {
+		return
+	}
+	archives, err := filepath.Glob("testdata/*.txtar")
+	if err != nil || len(archives) == 0 {
+		t.Fatalf("%d archives: %v", len(archives), err)
+	}
+	for _, file := range archives {
+		a, err := txtar.ParseFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		loads(t, lower(t, section(a, "policy.yaml")).optimized())
+	}
+	if !loads(t, lower(t, exceptions(12))) {
+		t.Error("a policy with as many exceptions as possible is refused")
+	}
+	r, _ := seeded(t)
+	loaded := 0
+	for range 200 {
+		text, _, _ := randomPolicy(t, rand.New(rand.NewPCG(r.Uint64(), 0)), 1+r.IntN(12))
+		if loads(t, lower(t, text).optimized()) {
+			loaded++
+		}
+	}
+	if loaded < 50 {
+		t.Errorf("only %d of 200 random policies can be written for iptables", loaded)
+	}
+}
+
+// loads reports whether a policy can be written for iptables, and loads it.
+func loads(t *testing.T, s *subject) bool {
+	x, err := toIptables(s.program)
+	if err != nil {
+		return false
+	}
+	feed(t, s, x.IPSet, "ipset", "restore")
+	for _, backend := range []string{"legacy", "nft"} {
+		for family, text := range map[string]string{"iptables-": x.V4, "ip6tables-": x.V6} {
+			feed(t, s, text, family+backend+"-restore", "--noflush", "--test")
+			feed(t, s, text, family+backend+"-restore", "--noflush")
+			saved := feed(t, s, "", family+backend+"-save")
+			if got, want := strings.Count(saved, "\n-A "), strings.Count(text, "-A "); got != want {
+				t.Errorf("%s%s: %d rules, want %d:\n%s\n%s", family, backend, got, want, saved, text)
+			}
+			feed(t, s, emptied(saved), family+backend+"-restore")
+		}
+	}
+	saved := feed(t, s, "", "ipset", "save")
+	if got, want := strings.Count(saved, "\n"), savedLines(x.IPSet); got != want {
+		t.Errorf("ipset: %d lines, want %d:\n%s\n%s", got, want, saved, x.IPSet)
+	}
+	feed(t, s, "", "ipset", "destroy")
+	return true
+}
+
+// savedLines are as many as ipset lists: one for each port, where the input has a line for a range of them.
+func savedLines(restore string) (n int) {
+	for line := range strings.Lines(restore) {
+		n++
+		words := strings.Fields(line)
+		first, last, isRange := strings.Cut(words[2], "-")
+		if words[0] == "add" && isRange {
+			a, _ := strconv.Atoi(first)
+			b, _ := strconv.Atoi(last)
+			n += b - a
+		}
+	}
+	return n
+}
+
+// emptied is the input of a restore that leaves the tables of a save without rules and chains.
+func emptied(saved string) string {
+	var b strings.Builder
+	for line := range strings.Lines(saved) {
+		if strings.HasPrefix(line, "*") || strings.HasPrefix(line, "COMMIT") || strings.HasPrefix(line, ":") && !strings.Contains(line, " - ") {
+			b.WriteString(line)
+		}
+	}
+	return b.String()
+}
+
+// feed runs a tool that must succeed.
+func feed(t *testing.T, s *subject, input, tool string, args ...string) string {
+	t.Helper()
+	cmd := exec.Command(tool, args...)
+	cmd.Stdin = strings.NewReader(input)
+	var complaints strings.Builder
+	cmd.Stderr = &complaints
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%s %v: %v: %s\ninput:\n%s\npolicy:\n%s", tool, args, err, complaints.String(), input, shortened(s.policy))
+	}
+	return string(out)
+}

@@ -1,0 +1,119 @@
+package compile
+
+import (
+	"net/netip"
+
+	"github.com/floodwall/floodwall/internal/addrs"
+	"github.com/floodwall/floodwall/internal/ir"
+	"github.com/floodwall/floodwall/internal/packet"
+)
+
+// addresses is the condition on the source and the destination of a rule.
+func (f *iptFamily) addresses(r *ir.Rule) iptCondition {
+	c := always()
+	for side, matches := range sides(r) {
+		for _, m := range matches {
+			if m.Not {
+				c = c.and(f.inNone(side, m.Sets))
+			} else {
+				c = c.and(f.inAny(side, m.Sets))
+			}
+		}
+	}
+	return c
+}
+
+func (f *iptFamily) inAny(side int, sets []int) (c iptCondition) {
+	for _, set := range sets {
+		switch f.reach(set) {
+		case reachAll:
+			return always()
+		case reachSome:
+			c.any = append(c.any, f.inSet(side, set, false))
+		}
+	}
+	return c
+}
+
+func (f *iptFamily) inNone(side int, sets []int) iptCondition {
+	var a iptAll
+	for _, set := range sets {
+		switch f.reach(set) {
+		case reachAll:
+			return iptCondition{}
+		case reachSome:
+			a = a.and(f.inSet(side, set, true))
+		}
+	}
+	return all(a)
+}
+
+// How much of a family is in a set.
+type reach uint8
+
+const (
+	reachNone reach = iota
+	reachSome
+	reachAll
+)
+
+func (f *iptFamily) reach(set int) reach {
+	s := f.sets[set].Static
+	switch {
+	case s == nil:
+		return reachSome
+	case f.size(s) == 0:
+		return reachNone
+	case f.size(s) == 1 && f.first(s).Bits() == 0:
+		return reachAll
+	}
+	return reachSome
+}
+
+// size is the number of ranges, in IPv6 of prefixes, of this family in a set.
+func (f *iptFamily) size(s *addrs.Set) int {
+	if f.family == packet.FamilyIPv4 {
+		return len(s.V4())
+	}
+	return s.Size() - len(s.V4())
+}
+
+// prefixes yields the prefixes of a set in this family.
+func (f *iptFamily) prefixes(s *addrs.Set, yield func(netip.Prefix) bool) {
+	for p := range s.Prefixes() {
+		if p.Addr().Is4() == (f.family == packet.FamilyIPv4) && !yield(p) {
+			return
+		}
+	}
+}
+
+// first is the first prefix of a set in this family.
+func (f *iptFamily) first(s *addrs.Set) (first netip.Prefix) {
+	f.prefixes(s, func(p netip.Prefix) bool { first = p; return false })
+	return first
+}
+
+// inSet tests an address: a prefix or a range that is written in a rule as such, all else by a set.
+func (f *iptFamily) inSet(side int, set int, not bool) iptAll {
+	s := &f.sets[set]
+	if s.Dynamic != nil && s.Dynamic.Local {
+		return iptAll{match: []string{"-m addrtype " + negated(not) + [2]string{"--src-type", "--dst-type"}[side] + " LOCAL"}}
+	}
+	if s.Name == "" && s.Static != nil && f.size(s.Static) == 1 {
+		if p := f.first(s.Static); f.family == packet.FamilyIPv6 || isPrefix(s.Static.V4()[0], p) {
+			return iptAll{addrs: []iptAddr{{side, not, p}}}
+		}
+		r := s.Static.V4()[0]
+		return iptAll{match: []string{rangeMatch(side, not, addr4(r.First), addr4(r.Last))}}
+	}
+	return iptAll{match: []string{"-m set " + negated(not) + "--match-set " + f.ipsetName(set) + [2]string{" src", " dst"}[side]}}
+}
+
+// isPrefix reports whether a range is all of a prefix, with which it begins.
+func isPrefix(r addrs.Range, p netip.Prefix) bool {
+	return uint64(r.Last)-uint64(r.First)+1 == 1<<(32-p.Bits())
+}
+
+func addr4(n uint32) netip.Addr {
+	return netip.AddrFrom4([4]byte{byte(n >> 24), byte(n >> 16), byte(n >> 8), byte(n)})
+}

@@ -1,0 +1,69 @@
+package compile
+
+import (
+	"github.com/floodwall/floodwall/internal/ir"
+	"github.com/floodwall/floodwall/internal/packet"
+)
+
+func (b *iptBuilder) hasUntracked() bool {
+	u := b.pl.Program.Untracked
+	return u.Loopback || len(u.Services) > 0
+}
+
+// untracked exempts packets from connection tracking, in chains of their own: CT does not end a packet's way through a
+// chain, and what the chain of rules lets by returns from it.
+//
+// A service is exempted for those who come in by the devices: their packets to its ports, and its answers, from this
+// host or, when it is forwarded, from another device. So nobody else's connection is tracked in one direction only.
+func (f *iptFamily) untracked() {
+	if !f.hasUntracked() {
+		return
+	}
+	if len(f.tables) == 0 {
+		f.tables = append(f.tables, &iptTable{name: "raw", names: iptNames{}})
+	}
+	t := f.tables[0]
+	in := &iptChain{name: f.mainChain("UNTRACK-IN")}
+	out := &iptChain{name: f.mainChain("UNTRACK-OUT")}
+	t.chains = append(t.chains, in, out)
+	if f.pl.Program.Untracked.Loopback {
+		in.add("-i lo -m comment --comment loopback -j CT --notrack")
+		out.add("-o lo -m comment --comment loopback -j CT --notrack")
+	}
+	devices := f.o.Devices
+	if len(devices) == 0 {
+		devices = []string{""}
+	}
+	for _, d := range devices {
+		f.notrack(in, direction("-i ", d), packet.DPort)
+	}
+	for _, d := range f.o.Devices {
+		in.add("-i %s -j RETURN", d)
+	}
+	f.notrack(in, "", packet.SPort)
+	for _, d := range devices {
+		f.notrack(out, direction("-o ", d), packet.SPort)
+	}
+}
+
+func direction(option, device string) string {
+	if device == "" {
+		return ""
+	}
+	return option + device + " "
+}
+
+// notrack adds lines for the packets of which a port is that of a service.
+func (f *iptFamily) notrack(c *iptChain, where string, port packet.Field) {
+	for _, s := range f.pl.Program.Untracked.Services {
+		for _, kind := range []l4Kind{tcpL4, udpL4} {
+			tests, possible := kindTests(&ir.Rule{Match: []ir.Match{{Field: port, Values: s.Ports}}}, kind)
+			if !possible {
+				continue
+			}
+			for _, a := range f.header(kind, tests).any {
+				c.add("%s%s-m comment --comment %s -j CT --notrack", where, a, commentText("untracked "+shortName(s.Name, maxComment)))
+			}
+		}
+	}
+}

@@ -1,0 +1,277 @@
+package compile_test
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/txtar"
+
+	"github.com/floodwall/floodwall/internal/compile"
+	"github.com/floodwall/floodwall/internal/ir"
+	"github.com/floodwall/floodwall/internal/packet"
+	"github.com/floodwall/floodwall/internal/testutil"
+)
+
+// TestIptablesWire has checks, and policies of archives and random ones that are decided in raw, count packets from a
+// wire, with both implementations of iptables: each reason must have what Eval says, less the packets of which the compiler says that
+// iptables cannot tell. FLOODWALL_LONG=1 makes it 500 policies.
+func TestIptablesWire(t *testing.T) {
+	for _, tool := range []string{"ipset", "iptables-legacy-restore", "iptables-nft-restore"} {
+		testutil.RequireTool(t, tool)
+	}
+	if !testutil.Inside(t) {
+		return
+	}
+	w := newIptWire(t)
+	_, seed := seeded(t)
+	archives, err := filepath.Glob("testdata/*.txtar")
+	if err != nil || len(archives) == 0 {
+		t.Fatalf("%d archives: %v", len(archives), err)
+	}
+	policies := 30
+	if os.Getenv("FLOODWALL_LONG") != "" {
+		policies = 500
+	}
+	for _, backend := range []string{"legacy", "nft"} {
+		w.backend = backend
+		for check := range packet.NumChecks {
+			w.check(t, check)
+		}
+		for i, file := range archives {
+			w.archived(t, rand.New(rand.NewPCG(seed, uint64(i))), file)
+		}
+		for i := range policies {
+			w.random(t, rand.New(rand.NewPCG(seed, uint64(i))))
+		}
+		t.Logf("%s: %d packets", backend, w.counted)
+		if w.counted < 1000 {
+			t.Errorf("%s: only %d packets", backend, w.counted)
+		}
+		w.counted = 0
+	}
+}
+
+// iptWire is a wire to an eth0 with IPv6, and an implementation of iptables, legacy or nft.
+type iptWire struct {
+	*wire
+	backend string
+	counted int
+}
+
+// iptLocal are the addresses that are the host's own at the end of an iptWire, without the broadcast address of lo.
+const iptLocal = "127.0.0.0/9 198.51.100.1/32 2606::99/128 ::1/128"
+
+func newIptWire(t *testing.T) *iptWire {
+	w := &iptWire{wire: newWire(t)}
+	for _, s := range []struct{ name, value string }{
+		{"lo/disable_ipv6", "0"}, {"eth0/addr_gen_mode", "1"}, {"eth0/accept_dad", "0"}, {"eth0/disable_ipv6", "0"},
+	} {
+		if err := os.WriteFile("/proc/sys/net/ipv6/conf/"+s.name, []byte(s.value), 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, line := range []string{
+		"addr add 198.51.100.1/24 dev eth0", "addr add 2606::99/64 dev eth0 nodad", "link set eth0 arp off",
+	} {
+		if out, err := exec.Command("ip", strings.Fields(line)...).CombinedOutput(); err != nil {
+			t.Fatalf("ip %s: %v: %s", line, err, out)
+		}
+	}
+	return w
+}
+
+// check has a check alone count the packets of checkTests.
+func (w *iptWire) check(t *testing.T, check packet.Check) {
+	s := lower(t, "checks: {profile: off, "+check.String()+": on}")
+	x, err := toIptables(s.program)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var frames [][]byte
+	for _, f := range framesOf(t, checkTests[check].fail+checkTests[check].pass) {
+		frames = append(frames, f.frame)
+	}
+	w.compare(t, s, x, frames)
+}
+
+// random has a random policy count random packets.
+func (w *iptWire) random(t *testing.T, r *rand.Rand) {
+	text, dynamic, write := randomPolicy(t, r, 1+r.IntN(8))
+	s := lower(t, text).optimized()
+	for _, name := range dynamic {
+		s.insert(t, name, write.members())
+	}
+	w.policy(t, r, s, write)
+}
+
+// archived has the policy of an archive count random packets.
+func (w *iptWire) archived(t *testing.T, r *rand.Rand, file string) {
+	a, err := txtar.ParseFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := lower(t, section(a, "policy.yaml")).optimized()
+	settings(t, s, string(a.Comment))
+	for i, set := range s.program.Sets {
+		if set.Dynamic != nil && set.Dynamic.Local {
+			delete(s.members, i) // this host has others
+		}
+	}
+	w.policy(t, r, s, &writer{})
+}
+
+// policy has a policy that is decided in raw count packets that meet its rules.
+func (w *iptWire) policy(t *testing.T, r *rand.Rand, s *subject, write *writer) {
+	plan, err := compile.Hoist(s.program, compile.TargetIptables)
+	if err != nil || plan.Uses(compile.StageFilter) {
+		return
+	}
+	x, err := toIptables(s.program)
+	if err != nil {
+		t.Fatalf("%v\n%s", err, s.policy)
+	}
+	hints := ruleHints(s, write)
+	var frames [][]byte
+	for range 300 {
+		frames = append(frames, packet.Random(r, hints[r.IntN(len(hints))]))
+	}
+	w.compare(t, s, x, frames)
+}
+
+// compare loads a policy, sends those of the frames that iptables can tell, and holds what it has counted against Eval.
+func (w *iptWire) compare(t *testing.T, s *subject, x *compile.Iptables, frames [][]byte) {
+	t.Helper()
+	if s.hasLocal() {
+		s.insert(t, "local", iptLocal)
+	}
+	feed(t, s, x.IPSet+added(s, x), "ipset", "restore")
+	for i, family := range []string{"iptables-", "ip6tables-"} {
+		text := []string{x.V4, x.V6}[i]
+		for _, h := range x.Hooks {
+			text = strings.Replace(text, "COMMIT", fmt.Sprintf("-A %s %s\nCOMMIT", h.Chain, h), 1)
+		}
+		feed(t, s, text, family+w.backend+"-restore")
+	}
+	sent := [][]byte{}
+	want := map[string]int{}
+	for _, f := range frames {
+		if w.told(x, f) && w.send(f) {
+			sent = append(sent, f)
+			want[iptReason(s, x, f)]++
+		}
+	}
+	w.counted += len(sent)
+	if got := w.counts(t, s, len(sent)); !maps.Equal(got, want) {
+		t.Errorf("%s: counters %v, want %v", w.backend, got, want)
+		w.first(t, s, x, sent, got)
+	}
+	for _, family := range []string{"iptables-", "ip6tables-"} {
+		feed(t, s, "*raw\nCOMMIT\n", family+w.backend+"-restore")
+	}
+	feed(t, s, "", "ipset", "destroy")
+}
+
+// first sends frames again, one by one, to find the first that is counted otherwise than Eval says.
+func (w *iptWire) first(t *testing.T, s *subject, x *compile.Iptables, frames [][]byte, before map[string]int) {
+	t.Helper()
+	for n, f := range frames {
+		w.send(f)
+		got := w.counts(t, s, len(frames)+n+1)
+		if want := iptReason(s, x, f); got[want] != before[want]+1 {
+			t.Fatalf("%x\n%+v\nwant %s, counters %v\nbefore %v\n%s\n%s%s%s", f, packet.Decode(f), want, got, before, s.program,
+				x.IPSet, x.V4, x.V6)
+		}
+		before = got
+	}
+}
+
+// added are the commands that fill the dynamic sets.
+func added(s *subject, x *compile.Iptables) (commands string) {
+	for i, set := range x.Sets {
+		for _, p := range s.members[i] {
+			name, entries := set.Entries(p)
+			for _, e := range entries {
+				if name != "" {
+					commands += fmt.Sprintf("add -exist %s %s\n", name, e)
+				}
+			}
+		}
+	}
+	return commands
+}
+
+// told reports whether a frame gets to iptables, and has nothing of which iptables cannot tell.
+func (w *iptWire) told(x *compile.Iptables, frame []byte) bool {
+	pkt := packet.Decode(frame)
+	kernel := packet.CheckSet(0).With(packet.Truncated).With(packet.IPHeader).With(packet.IPChecksum).With(packet.TinyFragment).
+		With(packet.ExtHeaders).With(packet.ExtOrder).With(packet.TCPHeader)
+	for _, l := range x.Left {
+		kernel = kernel.With(l.Check)
+	}
+	v6 := pkt.Value[packet.Family] == packet.FamilyIPv6
+	behind := pkt.Value[packet.Fragment] == packet.FragmentLater && isExtension(pkt.Value[packet.Proto])
+	ones := netip.MustParseAddr("127.255.255.255")
+	switch {
+	case pkt.Kind != packet.IP, pkt.Failed&kernel != 0, pkt.Value[packet.VLAN] != packet.VLANNone:
+		return false
+	case v6 && (pkt.Src.IsMulticast() || pkt.Src.IsLoopback() || pkt.Dst.IsLoopback() || behind):
+		return false
+	case v6 && pkt.Dst.IsMulticast() && pkt.Dst.As16()[1]&0xf <= 1: // of no scope, or that of a host
+		return false
+	case authenticated(frame), v6 && badHopByHop(frame[14:]):
+		return false
+	}
+	return pkt.Src != ones && pkt.Dst != ones && !upper127(pkt.Src) && !upper127(pkt.Dst)
+}
+
+// upper127 reports whether an address is the host's own though it is not in iptLocal.
+func upper127(a netip.Addr) bool { return netip.MustParsePrefix("127.128.0.0/9").Contains(a) }
+
+// badHopByHop reports whether an IPv6 packet begins with hop-by-hop options that are not padding, as in packet.Parse.
+func badHopByHop(p []byte) bool {
+	return p[6] == 0 && (len(p) < 48 || !bytes.Equal(p[41:48], []byte{0, 1, 4, 0, 0, 0, 0}))
+}
+
+// iptReason is the comment of the lines that shall count a frame.
+func iptReason(s *subject, x *compile.Iptables, frame []byte) string {
+	pkt := packet.Decode(frame)
+	switch _, reason := s.program.Eval(&pkt, s.has); reason.Kind {
+	case ir.ReasonCheck:
+		return x.Checks[packet.Check(reason.Index)]
+	case ir.ReasonRule:
+		return x.Rules[reason.Index]
+	}
+	return x.Default
+}
+
+var countedLine = regexp.MustCompile(`(?m)^\[([1-9]\d*):\d+\] .* --comment "?([^ "]+)`)
+
+// counts reads what lines with comments have counted, when it adds up to what is awaited or no longer changes.
+func (w *iptWire) counts(t *testing.T, s *subject, awaited int) map[string]int {
+	t.Helper()
+	for tries := 0; ; tries++ {
+		counts, sum := map[string]int{}, 0
+		for _, family := range []string{"iptables-", "ip6tables-"} {
+			for _, m := range countedLine.FindAllStringSubmatch(feed(t, s, "", family+w.backend+"-save", "-c", "-t", "raw"), -1) {
+				n, _ := strconv.Atoi(m[1])
+				counts[m[2]] += n
+				sum += n
+			}
+		}
+		if sum == awaited || tries == 20 {
+			return counts
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}

@@ -1,0 +1,138 @@
+package compile
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/floodwall/floodwall/internal/ir"
+	"github.com/floodwall/floodwall/internal/packet"
+)
+
+// NftOptions are what a plan does not say about a table.
+type NftOptions struct {
+	Table   string                                     // its name; "" is floodwall
+	Devices []string                                   // where packets come in from outside, at least one
+	Counts  func(name string) (packets, octets uint64) // what a counter, by its name in the table, starts with; nil is 0
+}
+
+// Nft is a plan as a table of nftables.
+type Nft struct {
+	Table  string // its name, of family inet
+	Script string // the table as `nft -f` reads it
+
+	// Chains are those that hang in hooks of the kernel. There are none when XDP does all.
+	Chains []string
+
+	// The names of the counters. A rule, check or default that is decided elsewhere, or that is not there, has none.
+	Rules   []string // of each rule of the program
+	Default string
+	Checks  map[packet.Check]string
+
+	Sets map[int]NftSet // the policy's sets that the table has, by their index in Program.Sets
+	Left []Left         // checks that are enabled and that the table does not make, or not whole, by their number
+}
+
+// NftSet names the sets of a table that together are one set of the policy. "" is one that is not there: a set that
+// never changes has only the families that occur.
+type NftSet struct {
+	V4, V6       string // addresses; of a set that never changes also prefixes and ranges
+	Nets4, Nets6 string // prefixes of a dynamic set, which must not overlap each other
+	Dynamic      bool
+}
+
+// Empty reports whether there is nothing for netfilter to do.
+func (n *Nft) Empty() bool { return len(n.Chains) == 0 }
+
+// The priorities of chains, as nft writes them. Conntrack puts fragments together at -400 and looks packets up at -200
+// (include/uapi/linux/netfilter_ipv4.h). Rules that the packet alone decides stand before both, as they mean single
+// packets; what is exempted from conntrack is a whole datagram, as later fragments have no ports, and so stands between.
+const (
+	nftFirst  = "-450"
+	nftRaw    = "raw"    // -300
+	nftFilter = "filter" // 0
+
+	nftTable = "floodwall"
+)
+
+// ToNftables writes a plan as one table of family inet, for Linux 5.11 and nft 1.0.2 or later, which
+//   - gives every packet that comes in by the devices the verdict of Program.Eval;
+//   - counts it once, at the rule that decides, whichever of the rule's lines matches;
+//   - never keeps a packet from the tables of others: a verdict of pass ends only the chain that gives it.
+//
+// For TargetXDP it holds what XDP leaves: the later stages and the exemptions from conntrack, no checks.
+//
+// Some packets nft sees otherwise than Program.Eval, besides what Nft.Left says of checks:
+//   - What is not IP, or has two VLAN tags, does not come to the hook at ingress. The latter come from raw on, by a VLAN
+//     device, if there is one.
+//   - Packets whose IP header cannot be read or counts more than there is, and IPv6 packets whose extension headers break
+//     off or are in the data of a later fragment, are dropped by the kernel at ingress, before any rule
+//     (include/net/netfilter/nf_tables_ipv4.h, nf_tables_ipv6.h).
+//   - An IPv6 packet with an authentication header has protocol 51; what follows that header is not looked at. More than
+//     six extension headers are, and of two fragment headers the first counts.
+//   - An L4 header that is cut short still has the fields that are there.
+//   - The device has merged segments of a stream (GRO) before: they have one length, and count as one packet.
+//   - At filter the addresses are those that others' NAT has made.
+//   - The check own-source is made at raw: a rule at ingress may have counted such a packet, or answered it, before.
+//
+// From raw on the device is known by its name: a device includes its VLAN devices that are called like it, as eth0.5. The
+// ports of a bridge or a bond are not seen there, but the bridge or bond itself.
+func ToNftables(pl *Plan, o NftOptions) (*Nft, error) {
+	if len(o.Devices) == 0 {
+		return nil, errors.New("nftables: no devices, to which the table's chains would belong")
+	}
+	n := newNft(pl, o)
+	n.ingress()
+	n.raw()
+	n.untracked()
+	n.filter()
+	n.out.Script = n.script()
+	return &n.out, nil
+}
+
+// nft is the state of ToNftables.
+type nft struct {
+	plan     *Plan
+	options  NftOptions
+	out      Nft
+	names    nftNames
+	counters []string // in the order of their first use
+	sets     nftSets
+	chains   strings.Builder
+}
+
+func newNft(pl *Plan, o NftOptions) *nft {
+	if o.Table == "" {
+		o.Table = nftTable
+	}
+	n := &nft{plan: pl, options: o, names: nftNames{}, out: Nft{
+		Table:  o.Table,
+		Rules:  make([]string, len(pl.Program.Rules)),
+		Checks: map[packet.Check]string{},
+		Sets:   map[int]NftSet{},
+	}}
+	n.sets = nftSets{program: pl.Program, names: n.names, named: n.out.Sets, contents: map[int]nftContent{}}
+	return n
+}
+
+// count writes the statement that counts at a rule.
+func (n *nft) count(rule int) string {
+	if n.out.Rules[rule] == "" {
+		r := &n.plan.Program.Rules[rule]
+		n.out.Rules[rule] = n.counter(nftKinds[r.Kind], r.Name)
+	}
+	return nftCount(n.out.Rules[rule])
+}
+
+// nftKinds are the beginnings of the names of counters. With them no name is a word of nft's own language.
+var nftKinds = [...]string{ir.RuleKindRule: "rule", ir.RuleKindService: "service", ir.RuleKindEssential: "essential"}
+
+// counter adds a counter to the table and returns its name.
+func (n *nft) counter(kind, name string) string {
+	name = strings.TrimPrefix(strings.TrimPrefix(name, kind+"-"), kind+":")
+	counter := n.names.add(kind + "-" + name)
+	n.counters = append(n.counters, counter)
+	return counter
+}
+
+func nftCount(counter string) string { return fmt.Sprintf("counter name %q", counter) }

@@ -1,0 +1,268 @@
+package compile_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/txtar"
+
+	"github.com/floodwall/floodwall/internal/compile"
+	"github.com/floodwall/floodwall/internal/ir"
+	"github.com/floodwall/floodwall/internal/testutil"
+)
+
+func init() { netfilterTexts[compile.TargetNftables] = nftText }
+
+// nftText is the script that the nftables target makes of a program.
+func nftText(p *ir.Program) (string, error) {
+	n, err := toNftables(p, "")
+	if err != nil {
+		return "", err
+	}
+	return n.Script, nil
+}
+
+func toNftables(p *ir.Program, table string) (*compile.Nft, error) {
+	pl, err := compile.Hoist(p, compile.TargetNftables)
+	if err != nil {
+		return nil, err
+	}
+	return compile.ToNftables(pl, compile.NftOptions{Table: table, Devices: []string{"eth0"}})
+}
+
+// nft runs the tool with input, if any.
+func nft(t testing.TB, input string, args ...string) string {
+	t.Helper()
+	cmd := exec.Command("nft", args...)
+	cmd.Stdin = strings.NewReader(input)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("nft %s: %v: %s\n%s", strings.Join(args, " "), err, out, shortened(input))
+	}
+	return string(out)
+}
+
+// nftLinesOf counts the lines of a script that are rules.
+func nftLinesOf(script string) int {
+	_, chains, _ := strings.Cut(script, "\tchain ")
+	return len(regexp.MustCompile(`(?m)^\t\t[^\t#]`).FindAllString(chains, -1)) -
+		len(regexp.MustCompile(`(?m)^\t\ttype `).FindAllString(chains, -1))
+}
+
+// TestNftAccepts has nft read every script: of the archives, and of random policies, with states and rejections too. Of
+// the archives and some policies the kernel then holds as many rules as the script has lines, and nft reads its own
+// listing again.
+func TestNftAccepts(t *testing.T) {
+	testutil.RequireTool(t, "nft")
+	if !testutil.Inside(t) {
+		return
+	}
+	testutil.Veth(t, "eth0", "peer0")
+	scripts := archivedScripts(t)
+	n, err := toNftables(oddNames(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	scripts = append(scripts, n.Script)
+	_, seed := seeded(t)
+	batch, read := "", 0
+	for i := range 200 {
+		r := rand.New(rand.NewPCG(seed, uint64(i)))
+		s := statefulSubject(t, r, 1+r.IntN(8))
+		if i%2 == 0 {
+			s = s.optimized()
+		}
+		n, err := toNftables(s.program, fmt.Sprintf("t%d", i))
+		switch {
+		case err != nil: // TestHoistKeepsMeaning says which errors there may be
+		case i < 20:
+			scripts = append(scripts, n.Script)
+		default:
+			batch += n.Script
+			read++
+		}
+	}
+	nft(t, batch, "-c", "-f", "-")
+	if read < 60 {
+		t.Errorf("only %d scripts of random policies", read)
+	}
+	for _, script := range scripts {
+		accepts(t, script)
+	}
+}
+
+// accepts has the kernel take a script, and nft read what it lists then.
+func accepts(t *testing.T, script string) {
+	t.Helper()
+	nft(t, script, "-f", "-")
+	var listing struct {
+		Nftables []struct{ Rule *struct{ Table string } }
+	}
+	if err := json.Unmarshal([]byte(nft(t, "", "-j", "list", "ruleset")), &listing); err != nil {
+		t.Fatal(err)
+	}
+	rules := 0
+	for _, o := range listing.Nftables {
+		if o.Rule != nil {
+			rules++
+		}
+	}
+	if want := nftLinesOf(script); rules != want {
+		t.Errorf("the kernel has %d rules, the script %d:\n%s", rules, want, script)
+	}
+	text := nft(t, "", "list", "ruleset")
+	nft(t, "flush ruleset\n"+text, "-c", "-f", "-")
+	nft(t, "", "flush", "ruleset")
+}
+
+// archivedScripts are the scripts in the archives.
+func archivedScripts(t *testing.T) (scripts []string) {
+	t.Helper()
+	archives, err := filepath.Glob("testdata/*.txtar")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range archives {
+		a, err := txtar.ParseFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if script := section(a, string(compile.TargetNftables)); strings.Contains(script, "table inet floodwall {") {
+			scripts = append(scripts, script)
+		}
+	}
+	return scripts
+}
+
+// TestNftNames has names that are words of nft, that differ only in what identifiers cannot have, or that are too long.
+func TestNftNames(t *testing.T) {
+	p := oddNames()
+	n, err := toNftables(p, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]string{}
+	for i, counter := range n.Rules {
+		if other, twice := seen[counter]; twice || !regexp.MustCompile(`^[a-z][-._A-Za-z0-9]{1,220}$`).MatchString(counter) {
+			t.Errorf("rule %q counts in %q, rule %q too", p.Rules[i].Name, counter, other)
+		}
+		seen[counter] = p.Rules[i].Name
+	}
+	if n.Rules[16] != "rule-7" {
+		t.Errorf("rule-7 counts in %q", n.Rules[16])
+	}
+}
+
+func oddNames() *ir.Program {
+	long := strings.Repeat("x", 300)
+	names := []string{"drop", "ip6", "a b", "a-b", "a:b", "a/b", "ö", "\"", "rule-7", "7", "", long, long + "y", "-", "$x"}
+	p := &ir.Program{}
+	for _, name := range names {
+		p.Rules = append(p.Rules, ir.Rule{Name: name, Verdict: ir.Drop})
+		p.Sets = append(p.Sets, ir.Set{Name: name, Dynamic: &ir.Dynamic{}, Max: 8})
+		p.Rules = append(p.Rules, ir.Rule{Name: name, Src: []ir.AddrMatch{{Sets: []int{len(p.Sets) - 1}}}})
+	}
+	return p
+}
+
+// TestNftLargeSet has a set of a million single addresses, which takes the compiler half a second; the machine may be busy.
+func TestNftLargeSet(t *testing.T) {
+	const entries = 1_000_000
+	var list strings.Builder
+	for i := range entries {
+		fmt.Fprintf(&list, "66.%d.%d.%d\n", i>>15, i>>7&255, i<<1&255) // with gaps
+	}
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "list.txt"), []byte(list.String()), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	s := lowerFile(t, filepath.Join(dir, "policy.yaml"),
+		"sets: {listed: {file: list.txt}}\nrules: [{from: $listed, then: drop}]")
+	began := time.Now()
+	n, err := toNftables(s.program, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if took := time.Since(began); took > 2*time.Second {
+		t.Errorf("took %s", took)
+	}
+	if strings.Contains(n.Script, "interval") {
+		t.Error("single addresses are in a set of intervals")
+	}
+	if got := strings.Count(n.Script, ","); got != entries-1 {
+		t.Errorf("%d commas", got)
+	}
+	for line := range strings.Lines(n.Script) {
+		if len(line) > 130 {
+			t.Fatalf("a line of %d octets", len(line))
+		}
+	}
+}
+
+// TestNftCompanion has the tables that stand beside XDP: without what XDP decides.
+func TestNftCompanion(t *testing.T) {
+	for _, tt := range []struct{ policy, chains, counters string }{
+		{"checks: strict\nrules: [{port: tcp/80, then: drop}]", "", ""},
+		{"checks: strict\ndefault: drop\nservices: [{name: web, port: tcp/80}]", "", ""},
+		{"rules: [{name: old, state: invalid, then: drop}]", "input forward", "rule-old default"},
+		{"default: drop\nrules: [{name: in, port: tcp/80, then: pass}, {name: old, state: established, then: pass}]",
+			"input forward", "rule-old default"},
+		{"rules: [{name: no, port: tcp/80, then: reject}]", "ingress", "rule-no default"},
+		{"services: [{name: web, port: tcp/80, track: false}]", "untracked untracked-output", ""},
+	} {
+		s := lower(t, tt.policy)
+		pl, err := compile.Hoist(s.program, compile.TargetXDP)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n, err := compile.ToNftables(pl, compile.NftOptions{Devices: []string{"eth0", "eth1"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var counters []string
+		for _, name := range append(n.Rules, n.Default) {
+			if name != "" {
+				counters = append(counters, name)
+			}
+		}
+		if chains := strings.Join(n.Chains, " "); chains != tt.chains || n.Empty() != (tt.chains == "") {
+			t.Errorf("%s: chains %q, want %q", tt.policy, chains, tt.chains)
+		}
+		if got := strings.Join(counters, " "); got != tt.counters || len(n.Checks) > 0 || len(n.Left) > 0 {
+			t.Errorf("%s: counters %q, want %q; checks %v, left %v", tt.policy, got, tt.counters, n.Checks, n.Left)
+		}
+	}
+}
+
+// TestNftCounters has counters start with what they are told.
+func TestNftCounters(t *testing.T) {
+	s := lower(t, "rules: [{name: some, port: tcp/80, then: drop}]")
+	pl, err := compile.Hoist(s.program, compile.TargetNftables)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, err := compile.ToNftables(pl, compile.NftOptions{Devices: []string{"eth0"}, Counts: func(name string) (packets, octets uint64) {
+		return map[string]uint64{"rule-some": 7}[name], 1 << 40
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"counter rule-some { packets 7 bytes 1099511627776 }", "counter default { packets 0 bytes 1099511627776 }",
+	} {
+		if !strings.Contains(n.Script, want) {
+			t.Errorf("no %q in\n%s", want, n.Script)
+		}
+	}
+	if _, err := compile.ToNftables(pl, compile.NftOptions{}); err == nil {
+		t.Error("no error without devices")
+	}
+}

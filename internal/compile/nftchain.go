@@ -1,0 +1,207 @@
+package compile
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/floodwall/floodwall/internal/ir"
+	"github.com/floodwall/floodwall/internal/packet"
+)
+
+// chain begins a chain; a base chain has its place as nft writes it.
+func (n *nft) chain(name, place string) {
+	fmt.Fprintf(&n.chains, "\tchain %s {\n", name)
+	if place != "" {
+		n.out.Chains = append(n.out.Chains, name)
+		fmt.Fprintf(&n.chains, "\t\ttype filter hook %s; policy accept;\n", place)
+	}
+}
+
+func (n *nft) end() { n.chains.WriteString("\t}\n\n") }
+
+// line writes a line of a chain, of words of which some may be empty.
+func (n *nft) line(words ...string) {
+	words = slices.DeleteFunc(words, func(w string) bool { return w == "" })
+	fmt.Fprintf(&n.chains, "\t\t%s\n", strings.Join(words, " "))
+}
+
+func (n *nft) remark(format string, args ...any) { n.line("# " + fmt.Sprintf(format, args...)) }
+
+// stage writes the rest of a chain: the checks, the rules of a stage, and the default when it is decided there. When any
+// of that reads L4 headers, later fragments go to a chain of their own, with what can match them.
+func (n *nft) stage(name string, s Stage, checks []packet.Check) {
+	steps := n.plan.At(s)
+	header := slices.IndexFunc(checks, func(c packet.Check) bool { return nftChecks[c].header })
+	if header < 0 {
+		header = len(checks)
+	}
+	n.writeChecks(checks[:header])
+	if header == len(checks) &&
+		!slices.ContainsFunc(steps, func(s Step) bool { return readsHeader(&n.plan.Program.Rules[s.Rule]) }) {
+		n.steps(steps, s, nftPlace{fragments: anyFragment})
+		n.end()
+		return
+	}
+	n.fragments(name, s, steps, checks[header:])
+	n.writeChecks(checks[header:])
+	n.steps(steps, s, nftPlace{fragments: firstFragment})
+	n.end()
+}
+
+// fragments writes the chain for later fragments, and the lines that send them there; or, when nothing would be decided
+// there, those that let them go.
+func (n *nft) fragments(name string, s Stage, steps []Step, checks []packet.Check) {
+	main := n.chains.String()
+	n.chains.Reset()
+	name += "-fragments"
+	n.chain(name, "")
+	n.writeChecks(slices.DeleteFunc(slices.Clone(checks), func(c packet.Check) bool { return nftChecks[c].header }))
+	n.steps(steps, s, nftPlace{fragments: laterFragments})
+	n.end()
+	verdict := "goto " + name
+	if text := n.chains.String(); strings.Contains(text, "counter name ") {
+		main = text + main
+	} else {
+		verdict = "accept"
+	}
+	n.chains.Reset()
+	n.chains.WriteString(main)
+	n.remark("later fragments have no ports, flags or types")
+	n.line("ip frag-off & 0x1fff != 0", verdict)
+	n.line("frag frag-off != 0", verdict)
+}
+
+// steps writes the rules of a stage, and the default when it is decided there.
+func (n *nft) steps(steps []Step, s Stage, p nftPlace) {
+	for _, step := range steps {
+		n.rule(step, p)
+	}
+	if n.plan.Default.Stage != s {
+		return
+	}
+	if n.out.Default == "" {
+		n.out.Default = n.names.add("default")
+		n.counters = append(n.counters, n.out.Default)
+	}
+	n.remark("default: %s", n.plan.Program.Default)
+	n.decide(nftLine{proto: allProtocols}, nftCount(n.out.Default), n.plan.Program.Default)
+}
+
+// rule writes the lines of a rule.
+func (n *nft) rule(step Step, p nftPlace) {
+	r := &n.plan.Program.Rules[step.Rule]
+	count := ""
+	if !step.Again {
+		count = n.count(step.Rule)
+	}
+	lines := n.lines(r, p)
+	if len(lines) == 0 {
+		return
+	}
+	what := fmt.Sprintf("%s %s", nftKinds[r.Kind], strings.TrimPrefix(r.Name, nftKinds[r.Kind]+":"))
+	switch {
+	case step.Again:
+		n.remark("%s has been passed and counted at %s", what, n.plan.Rules[step.Rule].Stage)
+	case r.Merged > 1:
+		n.remark("%s and others, %d in one", what, r.Merged)
+	default:
+		n.remark("%s", what)
+	}
+	for _, l := range lines {
+		n.decide(l, count, r.Verdict)
+	}
+}
+
+// decide writes a line that counts, when count is given, and ends with a verdict. Only TCP has resets. What must not be
+// answered, ICMP errors, multicast and later fragments, the kernel drops without (net/ipv4/icmp.c, __icmp_send;
+// net/ipv4/netfilter/nf_reject_ipv4.c).
+func (n *nft) decide(l nftLine, count string, v ir.Verdict) {
+	verdict := [...]string{ir.Pass: "accept", ir.Drop: "drop", ir.Reject: "reject with icmpx port-unreachable"}[v]
+	if v == ir.Reject && slices.Equal(l.proto, single(protoTCP)) {
+		verdict = "reject with tcp reset"
+	}
+	n.line(l.text, count, verdict)
+}
+
+// quoted writes names as one word or a list.
+func quoted(names []string) string {
+	words := make([]string, len(names))
+	for i, name := range names {
+		words[i] = fmt.Sprintf("%q", name)
+	}
+	return nftList(words)
+}
+
+// outside is what packets that come in by the policy's devices have in iifname: VLAN devices included, whose names begin
+// with the device's as long as there is room (IFNAMSIZ).
+func (n *nft) outside() string {
+	const most = 13
+	var names []string
+	for _, d := range n.options.Devices {
+		if names = append(names, d); len(d) <= most {
+			names = append(names, d+".*")
+		}
+	}
+	return quoted(names)
+}
+
+// ingress writes the chain of what the packet alone decides.
+func (n *nft) ingress() {
+	checks := n.checks(StageIngress)
+	if n.plan.Target != TargetNftables && !n.plan.Uses(StageIngress) {
+		return
+	}
+	devices := "device " + quoted(n.options.Devices)
+	if len(n.options.Devices) > 1 {
+		devices = "devices = " + quoted(n.options.Devices)
+	}
+	n.chain("ingress", "ingress "+devices+" priority "+nftFirst)
+	n.stage("ingress", StageIngress, checks)
+}
+
+// raw writes the chain of what the routing table decides.
+func (n *nft) raw() {
+	checks := n.checks(StageRaw)
+	if len(checks) == 0 && !n.plan.Uses(StageRaw) {
+		return
+	}
+	n.chain("raw", "prerouting priority "+nftFirst)
+	n.line("iifname !=", n.outside(), "accept")
+	n.stage("raw", StageRaw, checks)
+}
+
+// filter writes the chains of what conntrack decides, which has put fragments together. Packets for this host and those
+// on their way through go the same way, but for rules on the TTL, which is lower in the latter by now.
+func (n *nft) filter() {
+	if !n.plan.Uses(StageFilter) {
+		return
+	}
+	ttl := func(s Step) bool {
+		return slices.ContainsFunc(n.plan.Program.Rules[s.Rule].Match, func(m ir.Match) bool { return m.Field == packet.TTL })
+	}
+	early := func(s Step) bool { return s.Again && ttl(s) } // these can stand before all others
+	steps := n.plan.At(StageFilter)
+	shared := slices.DeleteFunc(slices.Clone(steps), early)
+	steps = slices.DeleteFunc(steps, func(s Step) bool { return !early(s) })
+	apart := slices.ContainsFunc(shared, ttl)
+	if !apart {
+		n.chain("filter", "")
+		n.steps(shared, StageFilter, nftPlace{fragments: firstFragment})
+		n.end()
+	}
+	for hops, hook := range []string{"input", "forward"} {
+		p := nftPlace{firstFragment, uint32(hops)}
+		n.chain(hook, hook+" priority "+nftFilter)
+		n.line("iifname !=", n.outside(), "accept")
+		for _, s := range steps {
+			n.rule(s, p)
+		}
+		if apart {
+			n.steps(shared, StageFilter, p)
+		} else {
+			n.line("jump filter")
+		}
+		n.end()
+	}
+}

@@ -1,0 +1,136 @@
+package compile
+
+import (
+	"strings"
+
+	"github.com/floodwall/floodwall/internal/packet"
+)
+
+// nftCheck is how a table makes a check.
+type nftCheck struct {
+	lines  []string // each drops what it matches; none when nft has no tests for it
+	raw    bool     // they need the routing table, which is asked from raw on
+	header bool     // they read the L4 header
+	left   string   // what is not done, and what the kernel does about it; "" when it is whole
+}
+
+// isSYN is the beginning of tests of SYNs.
+const isSYN = "tcp flags & (syn|ack) == syn "
+
+// nftChecks are what internal/packet says of the checks, in tests of nft. nft reads the first header of a kind only, has no
+// arithmetic, cannot compare two fields, and no test of it holds when what it reads is not there.
+var nftChecks = [packet.NumChecks]nftCheck{
+	packet.Truncated: {left: "at ingress the kernel drops what ends before its IP header says; an L4 header that is cut " +
+		"short matches no rule on ports, flags or types, and TCP, UDP and ICMP drop it"},
+	packet.IPHeader:  {left: "the kernel drops such packets at ingress, uncounted, before any rule"},
+	packet.VLANDepth: {left: "the hook sees IP packets with at most one tag; the kernel drops what has no device for its tags"},
+	packet.SourceMAC: {
+		lines: []string{"ether saddr & 01:00:00:00:00:00 != 00:00:00:00:00:00"},
+		left:  "frames that are not IP are not seen; ARP does not care about their source",
+	},
+	packet.TTLZero: {lines: []string{"ip ttl 0", "ip6 hoplimit 0"}},
+	packet.SourceRoute: {
+		lines: []string{"ip option lsrr exists", "ip option ssrr exists", "rt type 0"},
+		left: "options that the kernel cannot read, and a routing header behind another, are not found; unless " +
+			"accept_source_route is set, the kernel follows neither",
+	},
+	packet.IPOptions: {
+		lines: []string{"ip hdrlength > 5 @nh,160,8 != { 0, 1, 131, 137, 148 }", "ip option rr exists"},
+		left:  "of the options behind the first one only record-route is found, and no wrong length",
+	},
+	packet.TinyFragment: {
+		lines: []string{"ip protocol tcp ip frag-off & 0x1fff 1-2", "meta l4proto tcp frag frag-off 1-2"},
+		left:  "a first fragment that ends within its L4 header is not found; no rule on ports, flags or types matches it",
+	},
+	packet.FragmentOverflow: {left: "nft cannot add offset and length; the kernel drops such fragments when it puts them together"},
+	packet.AtomicFragment: {
+		lines: []string{"frag frag-off 0 frag more-fragments 0"},
+		left:  "a second fragment header is not found",
+	},
+	packet.ExtHeaders: {left: "nft cannot count headers; the kernel reads any number"},
+	packet.ExtOrder: {
+		lines: []string{"ip6 nexthdr != 0 exthdr hbh exists"},
+		left:  "a second hop-by-hop or fragment header is not found; the kernel refuses the former",
+	},
+	packet.Land: {left: "nft cannot compare two fields; IPv4 drops packets that come in with an address of this host's own as source"},
+	packet.SourceAddress: {lines: []string{
+		"ip saddr { 127.0.0.0/8, 224.0.0.0/4, 255.255.255.255 }", "ip6 saddr { ::1, ff00::/8 }",
+	}},
+	packet.BogonSource: {lines: bogonTests},
+	packet.OwnSource:   {lines: []string{"fib saddr type local"}, raw: true},
+	packet.NDHopLimit:  {header: true, lines: []string{"icmpv6 type 133-137 ip6 hoplimit != 255"}},
+	packet.TCPHeader: {
+		header: true, lines: []string{"tcp doff < 5"},
+		left: "nft cannot compare the header's length with the packet's; TCP drops a header that goes past the packet",
+	},
+	packet.TCPFlags: {header: true, lines: []string{"tcp flags & (fin|syn|rst|ack|urg) != { syn, syn|urg, syn|ack, rst, rst|ack, " +
+		"fin|ack, fin|ack|urg, ack, ack|urg }"}},
+	packet.PortZero:      {header: true, lines: []string{"meta l4proto { tcp, udp } th dport 0", "tcp sport 0"}},
+	packet.UDPSourceZero: {header: true, lines: []string{"udp sport 0"}},
+	packet.TCPOptions:    {left: "nft cannot walk along options; TCP stops reading them at one of a wrong length"},
+	packet.SYNData:       {left: "nft cannot compare the header's length with the packet's; TCP keeps the data for Fast Open only"},
+	packet.SYNLowPort:    {header: true, lines: []string{isSYN + "tcp sport < 1024"}},
+	packet.SYNNoMSS: {
+		header: true, lines: []string{isSYN + "tcp doff >= 5 tcp option maxseg missing"},
+		left: "an MSS option behind the one that ends the options counts, and a SYN whose header goes past the packet or " +
+			"whose option lengths are wrong may be dropped here as well",
+	},
+	packet.SYNWindowZero: {header: true, lines: []string{isSYN + "tcp window 0"}},
+	packet.ACKZero:       {header: true, lines: []string{"tcp flags & ack == ack tcp ackseq 0"}},
+	packet.UDPLength: {
+		header: true, lines: []string{"udp length < 8"},
+		left: "nft cannot compare the length with the packet's; UDP drops what is shorter than its header says",
+	},
+	packet.UDP6Checksum: {header: true, lines: []string{"meta nfproto ipv6 udp checksum 0"}},
+	packet.ReflectorSource: {header: true, lines: []string{"udp sport { 17, 19, 69, 111, 137, 161, 389, 427, 520, 623, 1434, 1900, 3283, " +
+		"3702, 5093, 5353, 5683, 10001, 11211, 37810 }"}},
+	packet.ICMPType:   {header: true, lines: []string{"icmp type { 4, 5, 13-18 }"}},
+	packet.ICMPLarge:  {header: true, lines: []string{"icmp type echo-request ip length > 1024", "icmpv6 type echo-request ip6 length > 984"}},
+	packet.IPProtocol: {lines: []string{"meta l4proto { 148-252, 255 }"}},
+	packet.IPChecksum: {left: "nft cannot add up a checksum; the kernel drops such packets when IP reads them"},
+}
+
+// bogonTests are those of bogon-source, less what may come from who has no address yet or speaks to the link only, and
+// NAT64 within ::/8.
+var bogonTests = []string{
+	"ip saddr { 0.0.0.1-0.255.255.255, 10.0.0.0/8, 100.64.0.0/10, 127.0.0.0/8, 169.254.0.0/16, 172.16.0.0/12,\n\t\t\t" +
+		"192.0.0.0/24, 192.0.2.0/24, 192.168.0.0/16, 198.18.0.0/15, 198.51.100.0/24, 203.0.113.0/24, 224.0.0.0-255.255.255.255 }",
+	"ip saddr 0.0.0.0 meta l4proto != udp",
+	"ip6 saddr { ::1-64:ff9a:ffff:ffff:ffff:ffff:ffff:ffff, 64:ff9b::1:0:0-ff:ffff:ffff:ffff:ffff:ffff:ffff:ffff,\n\t\t\t" +
+		"100::/64, 2001:db8::/32, 3fff::/20, fc00::/7, fec0::/10, ff00::/8 }",
+	"ip6 saddr { ::, fe80::/10 } meta l4proto != { udp, icmpv6 }",
+}
+
+// checks are the enabled checks that a stage makes. Those that are not, or not whole, are noted at the first.
+func (n *nft) checks(s Stage) (list []packet.Check) {
+	if n.plan.Target != TargetNftables {
+		return nil
+	}
+	for c := range packet.NumChecks {
+		check := nftChecks[c]
+		if !n.plan.Program.Checks.Has(c) {
+			continue
+		}
+		if check.left != "" && s == StageIngress {
+			n.out.Left = append(n.out.Left, Left{Check: c, Why: check.left})
+		}
+		if check.lines != nil && check.raw == (s == StageRaw) {
+			list = append(list, c)
+		}
+	}
+	return list
+}
+
+// writeChecks writes the lines of checks.
+func (n *nft) writeChecks(list []packet.Check) {
+	for _, c := range list {
+		if n.out.Checks[c] == "" {
+			n.out.Checks[c] = n.counter("check", c.String())
+		}
+		doc, _, _ := strings.Cut(c.Info().Doc, " (")
+		n.remark("check %s: %s", c, doc)
+		for _, line := range nftChecks[c].lines {
+			n.line(line, nftCount(n.out.Checks[c]), "drop")
+		}
+	}
+}

@@ -1,0 +1,97 @@
+package compile
+
+import (
+	"slices"
+
+	"github.com/floodwall/floodwall/internal/ir"
+	"github.com/floodwall/floodwall/internal/packet"
+)
+
+// l4Line is one line's part of a rule that is about what follows the IP header, for one family. All lines of a rule end
+// with its verdict, so a packet that could match several is counted once.
+type l4Line struct {
+	proto    []ir.Range // that the packet may have
+	fragment []ir.Range // which of a datagram's fragments it may be; nil is any that the chain has
+	header   []ir.Match // tests of ports, flags, types
+}
+
+// nftFragments are which fragments of datagrams come to a chain. The kernel reads ports, flags and types of a later
+// fragment at wherever they would be (net/netfilter/nf_tables_core.c, nft_payload_fast_eval), so chains with such tests
+// have none of them.
+type nftFragments []ir.Range
+
+var (
+	anyFragment    = nftFragments{{First: packet.FragmentNone, Last: packet.FragmentLater}}
+	firstFragment  = nftFragments{withHeader}
+	laterFragments = nftFragments{kinds[laterFragment].fragment}
+)
+
+// readsHeader reports whether a rule tests what only packets with an L4 header have.
+func readsHeader(r *ir.Rule) bool {
+	return slices.ContainsFunc(r.Match, func(m ir.Match) bool { return isHeader(m.Field) })
+}
+
+func isHeader(f packet.Field) bool {
+	return f == packet.DPort || f == packet.SPort || f == packet.Flags || f == packet.ICMP
+}
+
+// l4Lines are the lines that a rule needs in a chain of a family, as few as branches of kinds can be put together to.
+func l4Lines(r *ir.Rule, family uint32, of nftFragments) (lines []l4Line) {
+	for _, b := range l4Branches(r) {
+		line := l4Line{proto: allProtocols, fragment: anyFragment}
+		if b.kind != anyL4 {
+			line.proto, line.fragment = kinds[b.kind].proto, []ir.Range{kinds[b.kind].fragment}
+		}
+		for _, m := range b.tests {
+			switch {
+			case m.Field == packet.Proto:
+				line.proto = m.Values
+			case m.Field == packet.Fragment:
+				line.fragment = m.Values
+			case isHeader(m.Field):
+				line.header = append(line.header, m)
+			}
+		}
+		line.fragment = common(line.fragment, of, packet.Fragment.Size())
+		if len(line.fragment) == 0 || !slices.Contains(b.families, family) {
+			continue
+		}
+		if slices.Equal(line.fragment, of) {
+			line.fragment = nil
+		}
+		lines = appendLine(lines, line)
+	}
+	return lines
+}
+
+// appendLine adds a line, or its protocols to one that is the same but for them.
+func appendLine(lines []l4Line, line l4Line) []l4Line {
+	i := slices.IndexFunc(lines, func(l l4Line) bool {
+		return slices.Equal(l.fragment, line.fragment) && slices.EqualFunc(l.header, line.header, sameTest)
+	})
+	if i < 0 {
+		return append(lines, line)
+	}
+	lines[i].proto = normalize(slices.Concat(lines[i].proto, line.proto))
+	return lines
+}
+
+func sameTest(a, b ir.Match) bool { return a.Field == b.Field && slices.Equal(a.Values, b.Values) }
+
+// without are the protocols of a that are not in b.
+func without(a, b []ir.Range) []ir.Range {
+	return common(a, complement(b, packet.Proto.Size()), packet.Proto.Size())
+}
+
+// apartTCP makes lines of which each is for TCP alone or for other protocols.
+func apartTCP(lines []l4Line) (out []l4Line) {
+	for _, l := range lines {
+		tcp := common(l.proto, single(protoTCP), packet.Proto.Size())
+		for _, proto := range [...][]ir.Range{tcp, without(l.proto, tcp)} {
+			if l.proto = proto; len(proto) > 0 {
+				out = append(out, l)
+			}
+		}
+	}
+	return out
+}

@@ -1,0 +1,171 @@
+package compile
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"go4.org/netipx"
+
+	"github.com/floodwall/floodwall/internal/ir"
+	"github.com/floodwall/floodwall/internal/packet"
+)
+
+// nftLine is the tests of one line of a chain.
+type nftLine struct {
+	text  string
+	own   bool       // nft tests the family by itself, because a test in text is of a header that only one family has
+	proto []ir.Range // the protocols that can match
+}
+
+// A term is one condition of a line, in the ways that together are all in which it can hold. None: it cannot.
+type nftTerm []nftLine
+
+func way(text string) nftTerm { return nftTerm{{text: text}} }
+
+func ownWay(format string, args ...any) nftTerm {
+	return nftTerm{{text: fmt.Sprintf(format, args...), own: true}}
+}
+
+var familyKeys = [...]string{packet.FamilyIPv4: "ip", packet.FamilyIPv6: "ip6"}
+
+// nftPlace is what the lines of a chain depend on.
+type nftPlace struct {
+	fragments nftFragments
+	hops      uint32 // how often packets have been forwarded: the kernel counts the TTL down before the forward hook
+}
+
+// lines are the lines that match what a rule does.
+func (n *nft) lines(r *ir.Rule, p nftPlace) (lines []nftLine) {
+	var both [2][]nftLine
+	families := ir.Match{Values: valuesOf(r, packet.Family)}
+	for family := range both {
+		if families.Has(uint32(family)) {
+			both[family] = n.familyLines(r, uint32(family), p)
+		}
+	}
+	for _, l := range both[packet.FamilyIPv4] {
+		i := slices.IndexFunc(both[packet.FamilyIPv6], func(o nftLine) bool { return !l.own && !o.own && l.text == o.text })
+		if i >= 0 {
+			both[packet.FamilyIPv6] = slices.Delete(both[packet.FamilyIPv6], i, i+1)
+			lines = append(lines, l)
+			continue
+		}
+		lines = append(lines, l.explicit("ipv4"))
+	}
+	for _, l := range both[packet.FamilyIPv6] {
+		lines = append(lines, l.explicit("ipv6"))
+	}
+	return lines
+}
+
+// explicit adds the test of the family where nft does not.
+func (l nftLine) explicit(family string) nftLine {
+	if !l.own {
+		l.text = strings.TrimSuffix("meta nfproto "+family+" "+l.text, " ")
+	}
+	return l
+}
+
+// familyLines are the lines of a rule for one family: each way of the addresses with each of protocol and header.
+func (n *nft) familyLines(r *ir.Rule, family uint32, p nftPlace) (lines []nftLine) {
+	var before, behind []nftTerm
+	for side, matches := range sides(r) {
+		for _, m := range matches {
+			before = append(before, n.sets.term(m, []string{"saddr", "daddr"}[side], r.Name, family))
+		}
+	}
+	for _, m := range r.Match {
+		if t, ok := fieldTerm(m, family, p.hops); ok {
+			behind = append(behind, t)
+		}
+	}
+	l4 := l4Lines(r, family, p.fragments)
+	if r.Verdict == ir.Reject {
+		l4 = apartTCP(l4)
+	}
+	for _, l := range l4 {
+		for _, w := range product(slices.Concat(before, l.terms(family), behind)) {
+			w.proto = l.proto
+			lines = append(lines, w)
+		}
+	}
+	return lines
+}
+
+// product are all combinations of one way of each term.
+func product(terms []nftTerm) nftTerm {
+	out := nftTerm{{}}
+	for _, t := range terms {
+		var next nftTerm
+		for _, have := range out {
+			for _, w := range t {
+				next = append(next, nftLine{text: strings.Trim(have.text+" "+w.text, " "), own: have.own || w.own})
+			}
+		}
+		out = next
+	}
+	return out
+}
+
+// term is the condition that an address of a family is in one of some sets, or in none.
+func (s *nftSets) term(m ir.AddrMatch, field, rule string, family uint32) nftTerm {
+	var ways nftTerm
+	for _, set := range m.Sets {
+		ways = append(ways, s.tests(set, field, rule, family, m.Not)...)
+	}
+	if !m.Not {
+		return ways
+	}
+	one := make([]nftTerm, len(ways)) // all must hold
+	for i := range ways {
+		one[i] = nftTerm{ways[i]}
+		if ways[i].text == never {
+			return nil
+		}
+	}
+	return product(one)
+}
+
+// never stands for a test that no packet passes.
+const never = "never"
+
+// tests are the ways in which an address can be in a set or, with not, the tests that all hold when it is not.
+func (s *nftSets) tests(set int, field, rule string, family uint32, not bool) nftTerm {
+	operator := ""
+	if not {
+		operator = "!= "
+	}
+	if s.isLocal(set) {
+		return way(fmt.Sprintf("fib %s type %slocal", field, operator))
+	}
+	key := familyKeys[family] + " " + field + " " + operator
+	if s.program.Sets[set].Dynamic != nil {
+		names := s.use(set, rule)
+		return append(ownWay("%s@%s", key, [...]string{names.V4, names.V6}[family]),
+			ownWay("%s@%s", key, [...]string{names.Nets4, names.Nets6}[family])...)
+	}
+	content := s.content(set)[family]
+	switch {
+	case len(content) == 0:
+		return nil
+	case len(content) == 1 && isWhole(content[0]) && not:
+		return way(never)
+	case len(content) == 1 && isWhole(content[0]):
+		return way("")
+	case s.program.Sets[set].Name == "" && len(content) <= inline:
+		var words []string
+		for _, r := range content {
+			words = append(words, string(appendRange(nil, r)))
+		}
+		return ownWay("%s%s", key, nftList(words))
+	}
+	names := s.use(set, rule)
+	return ownWay("%s@%s", key, [...]string{names.V4, names.V6}[family])
+}
+
+// isWhole reports whether a range is all addresses of its family.
+func isWhole(r netipx.IPRange) bool {
+	return r == netipx.RangeOfPrefix(netip.PrefixFrom(r.From(), 0))
+}

@@ -1,0 +1,43 @@
+package compile
+
+import (
+	"github.com/floodwall/floodwall/internal/ir"
+	"github.com/floodwall/floodwall/internal/packet"
+)
+
+// untracked writes the chains that keep packets out of conntrack: those of a service by its port, which comes in from
+// outside as destination and goes back as source, from this host or, through it, from the one that serves. A packet from
+// outside with the port as source is no such answer: it may belong to a connection that this host began.
+func (n *nft) untracked() {
+	u := n.plan.Program.Untracked
+	if !u.Loopback && len(u.Services) == 0 {
+		return
+	}
+	n.chain("untracked", "prerouting priority "+nftRaw)
+	if u.Loopback {
+		n.line(`iif "lo" notrack`)
+	}
+	for _, s := range u.Services {
+		n.remark("service %s", s.Name)
+		n.notrack("iifname "+n.outside(), s, packet.DPort)
+		n.notrack("iifname != "+n.outside(), s, packet.SPort)
+	}
+	n.end()
+	n.chain("untracked-output", "output priority "+nftRaw)
+	if u.Loopback {
+		n.line(`oif "lo" notrack`)
+	}
+	for _, s := range u.Services {
+		n.remark("service %s", s.Name)
+		n.notrack("oifname "+n.outside(), s, packet.SPort)
+	}
+	n.end()
+}
+
+// notrack writes the lines for a service's ports in a field. The chain goes on behind them. It has no fragments: where
+// conntrack is in use, it has put them together before.
+func (n *nft) notrack(device string, s ir.UntrackedService, port packet.Field) {
+	for _, l := range n.lines(&ir.Rule{Match: []ir.Match{{Field: port, Values: s.Ports}}}, nftPlace{fragments: firstFragment}) {
+		n.line(device, l.text, "notrack")
+	}
+}

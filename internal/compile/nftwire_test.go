@@ -1,0 +1,294 @@
+package compile_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"go4.org/netipx"
+	"golang.org/x/sys/unix"
+
+	"github.com/floodwall/floodwall/internal/compile"
+	"github.com/floodwall/floodwall/internal/ir"
+	"github.com/floodwall/floodwall/internal/packet"
+	"github.com/floodwall/floodwall/internal/testutil"
+)
+
+// TestNftCounts has random policies that are decided at ingress count random packets from a wire: each counter must have
+// what Eval says, less the packets that the compiler says it cannot tell.
+func TestNftCounts(t *testing.T) {
+	testutil.RequireTool(t, "nft")
+	if !testutil.Inside(t) {
+		return
+	}
+	w := newWire(t)
+	_, seed := seeded(t)
+	policies, counted := 40, 0
+	if os.Getenv("FLOODWALL_LONG") != "" {
+		policies = 1000
+	}
+	for i := range policies {
+		r := rand.New(rand.NewPCG(seed, uint64(i)))
+		text, dynamic, write := randomPolicy(t, r, 1+r.IntN(6))
+		s := lower(t, text).optimized()
+		for _, name := range dynamic {
+			s.insert(t, name, write.members())
+		}
+		s.program.Checks = s.program.Checks.Without(packet.OwnSource)
+		for i := range s.program.Rules {
+			if rule := &s.program.Rules[i]; rule.Verdict == ir.Drop && r.IntN(3) == 0 {
+				rule.Verdict = ir.Reject
+			}
+		}
+		x, err := atIngress(s.program)
+		if err != nil || x == nil {
+			continue
+		}
+		nft(t, x.Script+elements(s, x), "-f", "-")
+		hints := ruleHints(s, write)
+		var frames [][]byte
+		for range 400 {
+			h := hints[r.IntN(len(hints))]
+			if frame := packet.Random(r, h); told(s, x, frame) && w.send(frame) {
+				frames = append(frames, frame)
+			}
+		}
+		counted += len(frames)
+		w.compare(t, fmt.Sprintf("policy %d", i), s, x, frames)
+		nft(t, "", "delete", "table", "inet", x.Table)
+	}
+	t.Logf("%d packets", counted)
+	if counted < policies*20 {
+		t.Errorf("only %d packets", counted)
+	}
+}
+
+// TestNftChecks has each check alone count the packets of checkTests.
+func TestNftChecks(t *testing.T) {
+	testutil.RequireTool(t, "nft")
+	if !testutil.Inside(t) {
+		return
+	}
+	w := newWire(t)
+	for check := range packet.NumChecks {
+		s := lower(t, "checks: {profile: off, "+check.String()+": on}")
+		x, err := atIngress(s.program)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if x == nil || x.Checks[check] == "" {
+			continue // own-source, and those that nft does not do
+		}
+		nft(t, x.Script, "-f", "-")
+		var frames [][]byte
+		for _, f := range framesOf(t, checkTests[check].fail+checkTests[check].pass) {
+			if told(s, x, f.frame) && w.send(f.frame) {
+				frames = append(frames, f.frame)
+			}
+		}
+		if len(frames) == 0 {
+			t.Errorf("%s: no packets", check)
+		}
+		w.compare(t, check.String(), s, x, frames)
+		nft(t, "", "delete", "table", "inet", x.Table)
+	}
+}
+
+// atIngress is the table of a program, nil when it is not all decided at ingress.
+func atIngress(p *ir.Program) (*compile.Nft, error) {
+	pl, err := compile.Hoist(p, compile.TargetNftables)
+	if err != nil || len(pl.At(compile.StageIngress)) < len(p.Rules) || pl.Default.Stage != compile.StageIngress {
+		return nil, err
+	}
+	return compile.ToNftables(pl, compile.NftOptions{Devices: []string{"eth0"}})
+}
+
+// elements are the commands that fill the dynamic sets.
+func elements(s *subject, x *compile.Nft) (commands string) {
+	for i, prefixes := range s.members {
+		var b netipx.IPSetBuilder
+		for _, p := range prefixes {
+			b.AddPrefix(p)
+		}
+		set, _ := b.IPSet()
+		for _, p := range set.Prefixes() {
+			names := x.Sets[i]
+			name := map[bool]string{true: names.Nets4, false: names.Nets6}[p.Addr().Is4()]
+			text := p.String()
+			if p.IsSingleIP() {
+				name = map[bool]string{true: names.V4, false: names.V6}[p.Addr().Is4()]
+				text = p.Addr().String()
+			}
+			if name != "" {
+				commands += fmt.Sprintf("add element inet %s %s { %s }\n", x.Table, name, text)
+			}
+		}
+	}
+	return commands
+}
+
+// told reports whether the compiler promises that a frame gets its verdict and reason: ToNftables and Left say what not.
+func told(s *subject, x *compile.Nft, frame []byte) bool {
+	pkt := packet.Decode(frame)
+	if pkt.Kind != packet.IP || len(frame) > 1514 || twoTags(frame) {
+		return false
+	}
+	broken := []packet.Check{packet.Truncated, packet.TinyFragment, packet.ExtHeaders, packet.ExtOrder}
+	for _, l := range x.Left {
+		broken = append(broken, l.Check)
+		if l.Check == packet.SYNNoMSS {
+			broken = append(broken, packet.TCPHeader, packet.TCPOptions)
+		}
+	}
+	for _, c := range broken {
+		if pkt.Failed.Has(c) {
+			return false
+		}
+	}
+	later := pkt.Value[packet.Fragment] == packet.FragmentLater
+	return !(later && isExtension(pkt.Value[packet.Proto])) && !authenticated(frame)
+}
+
+// authenticated reports whether an IPv6 packet has an authentication header.
+func authenticated(frame []byte) bool {
+	rest := frame[12:]
+	for len(rest) > 4 && (rest[0] == 0x81 || rest[0] == 0x88) {
+		rest = rest[4:]
+	}
+	if rest = rest[2:]; len(rest) < 40 || rest[0]>>4 != 6 {
+		return false
+	}
+	next := rest[6]
+	for rest = rest[40:]; len(rest) >= 8 && isExtension(uint32(next)); {
+		size := (int(rest[1]) + 1) * 8
+		switch next {
+		case 51:
+			return true
+		case 44:
+			size = 8
+		}
+		next, rest = rest[0], rest[min(size, len(rest)):]
+	}
+	return next == 51
+}
+
+func twoTags(frame []byte) bool {
+	tag := func(at int) bool {
+		return len(frame) >= at+2 && (frame[at] == 0x81 && frame[at+1] == 0 || frame[at] == 0x88 && frame[at+1] == 0xa8)
+	}
+	return tag(12) && tag(16)
+}
+
+func isExtension(proto uint32) bool {
+	return proto == 0 || proto == 43 || proto == 44 || proto == 51 || proto == 59 || proto == 60
+}
+
+// wire is a cable at whose other end is eth0.
+type wire struct {
+	socket int
+	to     unix.SockaddrLinklayer
+}
+
+func newWire(t *testing.T) *wire {
+	t.Helper()
+	for _, which := range []string{"all", "default"} { // else the kernel sends of its own accord
+		if err := os.WriteFile("/proc/sys/net/ipv6/conf/"+which+"/disable_ipv6", []byte("1"), 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	testutil.Veth(t, "eth0", "peer0")
+	if out, err := exec.Command("ip", "link", "set", "eth0", "address", "02:00:00:00:00:02").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	dev, err := netlink.LinkByName("peer0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	socket, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { unix.Close(socket) })
+	return &wire{socket, unix.SockaddrLinklayer{Ifindex: dev.Attrs().Index}}
+}
+
+// send reports whether the kernel takes a frame: none that is too short for its header.
+func (w *wire) send(frame []byte) bool {
+	return unix.Sendto(w.socket, frame, 0, &w.to) == nil
+}
+
+// compare holds the counters against what Eval says of frames that have been sent. When they differ, each frame is sent
+// again to find the first that does.
+func (w *wire) compare(t *testing.T, what string, s *subject, x *compile.Nft, frames [][]byte) {
+	t.Helper()
+	want := map[string]uint64{}
+	for _, f := range frames {
+		want[counterOf(s, x, f)]++
+	}
+	got := settled(t, x.Table, len(frames))
+	if maps.Equal(got, want) {
+		return
+	}
+	t.Errorf("%s: counters %v, want %v", what, got, want)
+	for _, f := range frames {
+		before := got
+		w.send(f)
+		got = settled(t, x.Table, int(sum(before))+1)
+		if name := counterOf(s, x, f); got[name] != before[name]+1 {
+			t.Fatalf("%x\n%+v\nwanted %s, counters %v\nbefore %v\n%s\n%s", f, packet.Decode(f), name, got, before, s.program, x.Script)
+		}
+	}
+}
+
+func sum(counters map[string]uint64) (n uint64) {
+	for _, v := range counters {
+		n += v
+	}
+	return n
+}
+
+// counterOf names the counter of the reason that Eval gives.
+func counterOf(s *subject, x *compile.Nft, frame []byte) string {
+	pkt := packet.Decode(frame)
+	switch _, reason := s.program.Eval(&pkt, s.has); reason.Kind {
+	case ir.ReasonCheck:
+		return x.Checks[packet.Check(reason.Index)]
+	case ir.ReasonRule:
+		return x.Rules[reason.Index]
+	}
+	return x.Default
+}
+
+// settled reads the counters that are not 0, when they add up to what is awaited or no longer change.
+func settled(t *testing.T, table string, awaited int) map[string]uint64 {
+	t.Helper()
+	for tries := 0; ; tries++ {
+		counters := map[string]uint64{}
+		var listing struct {
+			Nftables []struct {
+				Counter *struct {
+					Name    string
+					Packets uint64
+				}
+			}
+		}
+		if err := json.Unmarshal([]byte(nft(t, "", "-j", "list", "counters", "table", "inet", table)), &listing); err != nil {
+			t.Fatal(err)
+		}
+		for _, o := range listing.Nftables {
+			if o.Counter != nil && o.Counter.Packets > 0 {
+				counters[o.Counter.Name] = o.Counter.Packets
+			}
+		}
+		if sum(counters) == uint64(awaited) || tries == 20 {
+			return counters
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
