@@ -117,7 +117,8 @@ func (s *State) checkNames() error {
 // ours reports whether a file of the state directory has one of our names.
 func ours(name string) bool {
 	_, generation := generationNumber(name)
-	return generation || name == dirLinks || name == pinNamespace
+	_, trial := trialNumber(name)
+	return generation || trial || name == dirLinks || name == pinNamespace
 }
 
 // remove removes what is ours in the state directory, and the directory when nothing else is in it.
@@ -130,10 +131,15 @@ func (s *State) remove() error {
 	for _, l := range links {
 		errs = append(errs, os.Remove(s.path(dirLinks, l.Name())))
 	}
-	numbers, err := s.generations()
+	onTrial, err := s.trialNumbers()
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
+	errs = append(errs, err)
+	for _, n := range onTrial {
+		errs = append(errs, s.removeTrial(n))
+	}
+	numbers, err := s.generations()
 	errs = append(errs, err)
 	for _, n := range numbers {
 		errs = append(errs, s.removeGeneration(n))

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -52,7 +51,7 @@ func (s *swap) attachAs(dev netlink.Link, mode Mode) (*Device, error) {
 }
 
 func (s *swap) attachIn(dev netlink.Link, mode Mode, flags link.XDPAttachFlags) (*Device, error) {
-	prog, err := s.programFor(mode)
+	prog, err := s.programFor(mode, true, false)
 	if err != nil {
 		return nil, err
 	}
@@ -62,20 +61,6 @@ func (s *swap) attachIn(dev netlink.Link, mode Mode, flags link.XDPAttachFlags) 
 	}
 	index := dev.Attrs().Index
 	return &Device{Name: dev.Attrs().Name, Mode: mode, ifindex: index, pin: passingName(index), link: l}, nil
-}
-
-// programFor is the program that a device's mode takes. That for generic mode is loaded and pinned when first used,
-// before anything holds it: verifying takes longest of all that an apply does.
-func (s *swap) programFor(mode Mode) (*ebpf.Program, error) {
-	if mode == Native {
-		return s.program.Native(), nil
-	}
-	first := s.program.linear == nil
-	prog, err := s.program.Linear()
-	if err != nil || !first {
-		return prog, err
-	}
-	return prog, pinClone(prog, s.state.path(generationName(s.number), pinLinear))
 }
 
 // findDevice finds a device whose frames the program can read: they begin with an Ethernet header.

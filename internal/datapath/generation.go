@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/cilium/ebpf"
@@ -43,7 +44,7 @@ func (s *State) Running() ([]*Generation, error) {
 	}
 }
 
-// look opens the generations that run. They are whole when every device runs one of them.
+// look opens the generations that run. They are whole when it is known of every device what it runs.
 func (s *State) look() (running []*Generation, whole bool, err error) {
 	devices, err := s.devices()
 	if err != nil {
@@ -57,12 +58,31 @@ func (s *State) look() (running []*Generation, whole bool, err error) {
 	if err != nil {
 		return nil, false, err
 	}
-	found := 0
+	roles, err := s.roles()
+	if err != nil {
+		return nil, false, err
+	}
+	whole = true
+	for _, d := range devices {
+		r, known := roles[d.program]
+		d.Generation = r.now()
+		whole = whole && known && (d.Generation == 0 || slices.Contains(numbers, d.Generation))
+	}
+	if running, err = s.openOn(numbers, devices); err != nil {
+		return nil, false, err
+	}
+	if running == nil {
+		err = ErrNotLoaded
+	}
+	return running, whole, err
+}
+
+// openOn opens those of the generations that decide on any of the devices.
+func (s *State) openOn(numbers []int, devices []*Device) (running []*Generation, err error) {
 	for _, n := range numbers {
 		var on []*Device
 		for _, d := range devices {
-			if runsOn(s, n, []*Device{d}) {
-				d.Generation = n
+			if d.Generation == n {
 				on = append(on, d)
 			}
 		}
@@ -72,26 +92,71 @@ func (s *State) look() (running []*Generation, whole bool, err error) {
 		g, err := s.openGeneration(n, on)
 		if err != nil {
 			CloseAll(running)
-			return nil, false, err
+			return nil, err
 		}
 		running = append(running, g)
-		found += len(on)
 	}
-	whole = found == len(devices)
-	if running == nil {
-		return nil, whole, ErrNotLoaded
-	}
-	return running, whole, nil
+	return running, nil
 }
 
-// Latest opens the newest generation that is complete, whether or not a device runs it: what is left of the policy after
-// its devices have gone. It returns nil when there is none. The caller holds the lock.
-func (s *State) Latest() (*Generation, error) {
-	numbers, err := s.generations()
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
+// Standby opens the generation that an unexpired trial returns to. What is to hold after the trial in any case, such as
+// a ban, must be known to it too. It returns nil without a trial, or when nothing ran before it.
+func (s *State) Standby() (*Generation, error) {
+	t, err := s.Trial()
+	if err != nil || t == nil || t.Old == 0 || t.Expired() {
 		return nil, err
 	}
-	for _, n := range numbers {
+	g, err := s.openGeneration(t.Old, nil)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil // confirmed since, and replaced
+	}
+	return g, err
+}
+
+// Previous opens the generation that Rollback would return to: that of a trial, or the one that is kept. It returns nil
+// when there is none. The caller holds the lock.
+func (s *State) Previous() (*Generation, error) {
+	v, err := s.situation()
+	if err != nil {
+		return nil, err
+	}
+	defer v.close()
+	n := v.base
+	if !v.mixed && n != 0 {
+		if n, err = s.before(v.base); err != nil {
+			return nil, err
+		}
+	}
+	if n == 0 || !s.has(n, pinManifest) || !s.has(n, pinNative) {
+		return nil, nil
+	}
+	return s.openGeneration(n, nil)
+}
+
+// Latest opens the generation that ran last, whether or not a device runs it: what is left of the policy after its
+// devices have gone. It returns nil when there is none. The caller holds the lock.
+func (s *State) Latest() (*Generation, error) {
+	devices, gone, err := s.links()
+	if err != nil {
+		return nil, err
+	}
+	defer closeDevices(devices)
+	roles, err := s.roles()
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	latest := 0
+	for _, d := range append(devices, gone...) {
+		latest = max(latest, roles[d.program].now())
+	}
+	numbers, err := s.generations()
+	if err != nil {
+		return nil, err
+	}
+	for _, n := range append([]int{latest}, numbers...) {
 		g, err := s.openGeneration(n, nil)
 		if err == nil || !errors.Is(err, os.ErrNotExist) {
 			return g, err
@@ -103,7 +168,7 @@ func (s *State) Latest() (*Generation, error) {
 func (s *State) openGeneration(n int, on []*Device) (*Generation, error) {
 	g := &Generation{Number: n, Devices: on, dir: s.path(generationName(n))}
 	var err error
-	if g.Manifest, err = readManifest(g.dir); err != nil {
+	if g.Manifest, err = readText(g.dir+"/"+pinManifest, pinManifest); err != nil {
 		return nil, fmt.Errorf("generation %d: %w", n, err)
 	}
 	if g.program, err = ebpf.LoadPinnedProgram(g.dir+"/"+pinNative, nil); err != nil {

@@ -4,7 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"slices"
+	"time"
 
 	"github.com/cilium/ebpf"
 )
@@ -19,66 +19,57 @@ type Attachment struct {
 //
 // Every device has the old program or the new one at every moment; one that had none gets the new one. If any device
 // refuses, those that were changed get the old program back, and the error is returned. If the process dies in between,
-// each device goes on with the program it has, and the next Install cleans up.
-func (s *State) Install(p *Program, manifest []byte, to []Attachment) ([]*Device, error) {
-	before, err := s.generations()
+// each device goes on with the program it has, and the next Install cleans up. The generation that ran before is kept
+// for Rollback, and the one that was kept so far is removed.
+//
+// With a trial, which is how long one lasts (0: none), the old generation returns by then unless Confirm is called
+// first, also if this process dies at any point. Devices that only the old generation had pass everything during the
+// trial; those that only the new one has do so after it. A trial that has not ended is replaced: the generation to
+// return to remains the one from before it, with or without a new trial.
+//
+// The program is nil for a generation that runs elsewhere: a record, for which all devices are released, at once or
+// when the trial is confirmed.
+func (s *State) Install(p *Program, manifest []byte, to []Attachment, trial time.Duration) ([]*Device, error) {
+	if err := s.Settle(); err != nil {
+		return nil, err
+	}
+	v, err := s.situation()
 	if err != nil {
 		return nil, err
 	}
-	old, err := s.devices()
-	if err != nil {
-		return nil, err
-	}
-	defer closeDevices(old)
-	number, err := s.pinGeneration(p, manifest)
-	if err != nil {
-		return nil, err
-	}
-	swap := &swap{state: s, program: p, number: number, old: old}
-	for _, a := range to {
-		if err := swap.device(a); err != nil {
-			return nil, errors.Join(err, swap.undo(), s.removeUnlessRunning(number))
+	defer v.close()
+	if v.base != 0 && !v.mixed {
+		if err := s.remember(v.base, v.devices); err != nil {
+			return nil, err
 		}
 	}
-	err = errors.Join(swap.detachOthers(), s.settle(swap.done()))
-	for _, n := range before {
-		err = errors.Join(err, s.removeGeneration(n))
+	number, err := s.pinGeneration(p, manifest, v.base)
+	if err != nil {
+		return nil, err
 	}
-	return swap.now(), err
+	swap := &swap{state: s, code: s.code(number, p), old: v.devices}
+	defer swap.close()
+	if trial > 0 {
+		err = swap.onTrial(trial, v.base)
+	}
+	if err == nil {
+		err = swap.run(to)
+	}
+	if err != nil {
+		return nil, errors.Join(err, swap.undo(), s.discard(number))
+	}
+	err = swap.finish()
+	keep := []int{number, v.base}
+	if trial > 0 {
+		before, readErr := s.before(v.base)
+		keep, err = append(keep, before), errors.Join(err, readErr)
+	}
+	return swap.now(), errors.Join(err, s.sweep(keep...))
 }
 
-// removeUnlessRunning removes a generation, but not when a device could not be given back what it had: what that runs
-// stays visible to status, and the next Install or Unload can end it.
-func (s *State) removeUnlessRunning(n int) error {
-	devices, err := s.devices()
-	if err != nil {
-		return err
-	}
-	defer closeDevices(devices)
-	if runsOn(s, n, devices) {
-		return nil
-	}
-	return s.removeGeneration(n)
-}
-
-// runsOn reports whether a generation's program is the one that any of the devices has.
-func runsOn(s *State, n int, devices []*Device) bool {
-	for _, file := range []string{pinNative, pinLinear} {
-		prog, err := ebpf.LoadPinnedProgram(s.path(generationName(n), file), nil)
-		if err != nil {
-			continue
-		}
-		defer prog.Close()
-		info, err := prog.Info()
-		if err != nil {
-			continue
-		}
-		id, _ := info.ID()
-		if slices.ContainsFunc(devices, func(d *Device) bool { return d.program == id }) {
-			return true
-		}
-	}
-	return false
+// discard removes a generation, but not when a device could not be given back what it had.
+func (s *State) discard(number int) error {
+	return s.sweepIf(func(n int) bool { return n == number })
 }
 
 // Names in a generation's directory; maps are beside them under their own.
@@ -89,35 +80,53 @@ const (
 )
 
 // pinGeneration pins program, maps and manifest under the next free number.
-func (s *State) pinGeneration(p *Program, manifest []byte) (number int, err error) {
+func (s *State) pinGeneration(p *Program, manifest []byte, before int) (number int, err error) {
 	numbers, err := s.generations()
 	if err != nil {
 		return 0, err
 	}
+	onTrial, err := s.trialNumbers()
+	if err != nil {
+		return 0, err
+	}
 	number = 1
-	for _, n := range numbers {
+	for _, n := range append(numbers, onTrial...) {
 		number = max(number, n+1)
 	}
 	dir := s.path(generationName(number))
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return 0, fmt.Errorf("generation %d: %w", number, err)
 	}
-	if err := p.pin(dir, manifest); err != nil {
+	if err := s.furnishGeneration(number, p, manifest, before); err != nil {
 		return 0, errors.Join(fmt.Errorf("pinning generation %d: %w", number, err), s.removeGeneration(number))
 	}
 	return number, nil
 }
 
-func (p *Program) pin(dir string, manifest []byte) error {
+// furnishGeneration fills the directory of a generation. The manifest is last: what has one is whole.
+func (s *State) furnishGeneration(number int, p *Program, manifest []byte, before int) error {
+	dir := s.path(generationName(number))
+	if p != nil {
+		if err := p.pin(dir); err != nil {
+			return err
+		}
+	}
+	if err := s.setBefore(number, before); err != nil {
+		return err
+	}
+	return pinText(dir+"/"+pinManifest, pinManifest, manifest)
+}
+
+func (p *Program) pin(dir string) error {
+	if err := pinClone(p.Native(), dir+"/"+pinNative); err != nil {
+		return err
+	}
 	for name, m := range p.collection.Maps {
 		if err := pinMap(m, dir+"/"+pinName(name)); err != nil {
 			return fmt.Errorf("map %s: %w", name, err)
 		}
 	}
-	if err := pinManifestMap(dir, manifest); err != nil {
-		return err
-	}
-	return pinClone(p.Native(), dir+"/"+pinNative)
+	return nil
 }
 
 // pinMap and pinClone pin a second descriptor, so that closing the first does not depend on where it was pinned.

@@ -34,11 +34,15 @@ func (s *State) devices() ([]*Device, error) {
 func (s *State) Gone() ([]string, error) {
 	devices, gone, err := s.links()
 	closeDevices(devices)
-	return gone, err
+	var names []string
+	for _, d := range gone {
+		names = append(names, d.Name)
+	}
+	return names, err
 }
 
-// links opens the links of all devices, and names those whose device has gone.
-func (s *State) links() (devices []*Device, gone []string, err error) {
+// links opens the links of all devices, and lists those whose device has gone, by the name it had and closed.
+func (s *State) links() (devices, gone []*Device, err error) {
 	entries, err := os.ReadDir(s.path(dirLinks))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, nil, fmt.Errorf("state directory: %w", err)
@@ -50,16 +54,16 @@ func (s *State) links() (devices []*Device, gone []string, err error) {
 		case err != nil:
 			closeDevices(devices)
 			return nil, nil, fmt.Errorf("link of device %s: %w", unpinName(e.Name()), err)
-		case d != nil:
+		case d.ifindex != 0:
 			devices = append(devices, d)
 		case !strings.HasPrefix(e.Name(), passingPrefix):
-			gone = append(gone, unpinName(e.Name()))
+			gone = append(gone, d)
 		}
 	}
 	return devices, gone, nil
 }
 
-// device opens a device's link. It returns nil when the device has gone.
+// device opens a device's link. When the device has gone, it has the number 0 and a link that is closed.
 func (s *State) device(pin string) (*Device, error) {
 	l, err := link.LoadPinnedLink(s.path(dirLinks, pin), nil)
 	if err != nil {
@@ -69,14 +73,15 @@ func (s *State) device(pin string) (*Device, error) {
 	if err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
+	gone := &Device{Name: unpinName(pin), pin: pin, program: info.Program, link: l}
 	x := info.XDP()
 	if x == nil || x.Ifindex == 0 {
-		return nil, l.Close()
+		return gone, l.Close()
 	}
 	dev, err := netlink.LinkByIndex(int(x.Ifindex))
 	var none netlink.LinkNotFoundError
 	if errors.As(err, &none) || err == nil && (dev.Attrs().Xdp == nil || !dev.Attrs().Xdp.Attached) {
-		return nil, l.Close() // it has moved to another network namespace; another may have its number here
+		return gone, l.Close() // it has moved to another network namespace; another may have its number here
 	}
 	if err != nil {
 		return nil, errors.Join(err, l.Close())
@@ -110,8 +115,8 @@ const passingPrefix = "%if"
 // here.
 func passingName(ifindex int) string { return passingPrefix + strconv.Itoa(ifindex) }
 
-// settle pins the links under the names that the devices have now, and removes all others.
-func (s *State) settle(devices []*Device) error {
+// nameLinks pins the links under the names that the devices have now, and removes all others.
+func (s *State) nameLinks(devices []*Device) error {
 	keep := map[string]bool{}
 	for _, d := range devices {
 		keep[pinName(d.Name)] = true

@@ -3,52 +3,73 @@ package datapath
 import (
 	"encoding/binary"
 	"fmt"
-	"path/filepath"
+	"os"
 
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 )
 
 // A manifest is kept in an array map, so that it lives and dies with the generation it describes: no file on a disk
-// that is full, read-only or of the boot before can contradict the kernel.
+// that is full, read-only or of the boot before can contradict the kernel. The same goes for the other texts.
 
-// pinManifestMap makes and pins the map of a manifest: its length in 8 octets, then the octets.
-func pinManifestMap(dir string, manifest []byte) error {
+// pinText makes and pins the map of a text: its length in 8 octets, then the octets.
+func pinText(path, name string, text []byte) error {
 	const chunk = 4096
-	entries := (8 + len(manifest) + chunk - 1) / chunk
+	entries := (8 + len(text) + chunk - 1) / chunk
 	m, err := ebpf.NewMap(&ebpf.MapSpec{
-		Name: "manifest", Type: ebpf.Array, KeySize: 4, ValueSize: chunk, MaxEntries: uint32(entries),
+		Name: name, Type: ebpf.Array, KeySize: 4, ValueSize: chunk, MaxEntries: uint32(entries),
 		Flags: unix.BPF_F_MMAPABLE,
 	})
 	if err != nil {
-		return fmt.Errorf("manifest: %w", err)
+		return fmt.Errorf("%s: %w", name, err)
 	}
 	defer m.Close()
 	memory, err := mapMemory(m, chunk*entries)
 	if err != nil {
-		return fmt.Errorf("manifest: %w", err)
+		return fmt.Errorf("%s: %w", name, err)
 	}
 	defer unix.Munmap(memory[:cap(memory)])
-	binary.NativeEndian.PutUint64(memory, uint64(len(manifest)))
-	copy(memory[8:], manifest)
-	return m.Pin(filepath.Join(dir, pinManifest))
+	binary.NativeEndian.PutUint64(memory, uint64(len(text)))
+	copy(memory[8:], text)
+	if err := m.Pin(path); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	return nil
 }
 
-// readManifest reads the manifest of the generation in a directory.
-func readManifest(dir string) ([]byte, error) {
-	m, err := ebpf.LoadPinnedMap(filepath.Join(dir, pinManifest), nil)
+// replaceText pins a text in the place of the one that is there, if any: readers find the old one or the new one.
+func replaceText(path, name string, text []byte) error {
+	passing := path + passingSuffix
+	if err := removeUnused(passing); err != nil { // a process died between the steps below
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	if err := pinText(passing, name, text); err != nil {
+		return err
+	}
+	if err := os.Rename(passing, path); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	return nil
+}
+
+// passingSuffix ends no name that pinName makes.
+const passingSuffix = "%new"
+
+// readText reads a text that pinText pinned.
+func readText(path, name string) ([]byte, error) {
+	m, err := ebpf.LoadPinnedMap(path, nil)
 	if err != nil {
-		return nil, fmt.Errorf("manifest: %w", err)
+		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	defer m.Close()
 	memory, err := mapMemory(m, int(m.ValueSize()*m.MaxEntries()))
 	if err != nil {
-		return nil, fmt.Errorf("manifest: %w", err)
+		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	defer unix.Munmap(memory[:cap(memory)])
 	length := binary.NativeEndian.Uint64(memory)
 	if length > uint64(len(memory)-8) {
-		return nil, fmt.Errorf("manifest: it claims %d octets of %d", length, len(memory)-8)
+		return nil, fmt.Errorf("%s: it claims %d octets of %d", name, length, len(memory)-8)
 	}
 	return append([]byte{}, memory[8:8+length]...), nil
 }

@@ -61,7 +61,7 @@ func (o occupant) cause() string {
 
 func (o occupant) remedy(device string) string {
 	switch {
-	case o.link != 0 && o.name == xdp.Program:
+	case o.link != 0 && (o.name == xdp.Program || o.name == trialProgram):
 		return "it is another instance of Floodwall: `floodwall --bpffs DIR unload` with its directory ends it"
 	case o.link != 0:
 		return fmt.Sprintf("stop its owner or remove its pin (`bpftool link show id %d` tells whose it is): "+

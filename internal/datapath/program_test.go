@@ -80,15 +80,7 @@ const (
 // TestFields has rules that return the value of a field as their decision, and compares it with Decode's for random
 // frames and for every length of some: what rules see is bit for bit what the reference sees.
 func TestFields(t *testing.T) {
-	seed := uint64(time.Now().UnixNano())
-	if text := os.Getenv("FLOODWALL_SEED"); text != "" {
-		var err error
-		if seed, err = strconv.ParseUint(text, 0, 64); err != nil {
-			t.Fatalf("FLOODWALL_SEED: %v", err)
-		}
-	}
-	t.Logf("FLOODWALL_SEED=%d", seed)
-	r := rand.New(rand.NewPCG(seed, 0))
+	r := random(t)
 	frames := everyLength(t)
 	for range 20_000 {
 		frames = append(frames, packet.Random(r, packet.Hints{}))
@@ -102,6 +94,20 @@ func TestFields(t *testing.T) {
 			}
 		})
 	}
+}
+
+// random is a source that FLOODWALL_SEED determines, when it is set.
+func random(t testing.TB) *rand.Rand {
+	t.Helper()
+	seed := uint64(time.Now().UnixNano())
+	if text := os.Getenv("FLOODWALL_SEED"); text != "" {
+		var err error
+		if seed, err = strconv.ParseUint(text, 0, 64); err != nil {
+			t.Fatalf("FLOODWALL_SEED: %v", err)
+		}
+	}
+	t.Logf("FLOODWALL_SEED=%d", seed)
+	return rand.New(rand.NewPCG(seed, 0))
 }
 
 func fieldAsDecoded(t *testing.T, p *datapath.Program, f packet.Field, b []byte) {

@@ -130,10 +130,14 @@ func (s *State) isStill(f *os.File) bool {
 	return err == nil && os.SameFile(opened, now)
 }
 
-// RemoveIfEmpty removes the directory of an instance that has nothing loaded. The caller holds the lock.
+// RemoveIfEmpty removes the directory of an instance that has nothing loaded and no records. The caller holds the lock.
 func (s *State) RemoveIfEmpty() error {
 	links, err := os.ReadDir(s.path(dirLinks))
 	if err != nil || len(links) > 0 {
+		return err
+	}
+	records, err := s.Records()
+	if err != nil || len(records) > 0 {
 		return err
 	}
 	return s.remove()
@@ -160,27 +164,22 @@ func generationNumber(name string) (n int, ok bool) {
 }
 
 // generations lists the generations that have a directory, whether or not they run, newest first.
-func (s *State) generations() ([]int, error) {
+func (s *State) generations() ([]int, error) { return s.numbers(generationNumber) }
+
+// numbers lists the numbers that are in the names of files, newest first.
+func (s *State) numbers(in func(name string) (int, bool)) ([]int, error) {
 	entries, err := os.ReadDir(s.dir)
 	if err != nil {
 		return nil, fmt.Errorf("state directory: %w", err)
 	}
 	var numbers []int
 	for _, e := range entries {
-		if n, ok := generationNumber(e.Name()); ok {
+		if n, ok := in(e.Name()); ok {
 			numbers = append(numbers, n)
 		}
 	}
 	slices.SortFunc(numbers, func(a, b int) int { return b - a })
 	return numbers, nil
-}
-
-// removeGeneration removes a generation's pins. What is attached stays.
-func (s *State) removeGeneration(n int) error {
-	if err := os.RemoveAll(s.path(generationName(n))); err != nil {
-		return fmt.Errorf("removing generation %d: %w", n, err)
-	}
-	return nil
 }
 
 // pinName makes a file name of the name of a map or device. The BPF file system reserves dots: bpf_lookup in the

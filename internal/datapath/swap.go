@@ -5,18 +5,107 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"time"
 
 	"github.com/cilium/ebpf"
+	"github.com/vishvananda/netlink"
 )
 
 // swap is a change of programs in progress, with what it takes to undo it.
 type swap struct {
-	state   *State
-	program *Program
-	number  int // of the generation that the program is
+	state *State
+	code  *code // of the generation that devices get
+
+	trial    *trialCode         // what they run instead, nil without a trial
+	previous *code              // of the generation that a trial returns to, nil when there is none
+	had      func(*Device) bool // whether that one had a device
+
 	old     []*Device
 	updated []*Device // had a program of ours before
 	added   []*Device
+	dropped []*Device // those of updated that the new generation does not have
+}
+
+// onTrial puts the swap on trial, with the generation to return to.
+func (s *swap) onTrial(length time.Duration, base int) (err error) {
+	if base != 0 {
+		s.previous = s.state.code(base, nil)
+	}
+	if s.had, err = s.state.had(base); err != nil {
+		return err
+	}
+	s.trial, err = s.state.newTrial(length, s.code, s.previous)
+	return err
+}
+
+// close gives up the programs. The links hold them.
+func (s *swap) close() {
+	s.code.close()
+	if s.previous != nil {
+		s.previous.close()
+	}
+	if s.trial != nil {
+		s.trial.close()
+	}
+}
+
+// run gives these devices the new program, and during a trial all others one that returns to the old one.
+func (s *swap) run(to []Attachment) error {
+	if err := s.prepare(to); err != nil {
+		return err
+	}
+	for _, a := range to {
+		if err := s.device(a); err != nil {
+			return err
+		}
+	}
+	if s.trial == nil {
+		return nil
+	}
+	for _, d := range s.old {
+		if slices.Contains(s.updated, d) || !s.had(d) {
+			continue
+		}
+		if err := s.update(d, false); err != nil {
+			return err
+		}
+		s.dropped = append(s.dropped, d)
+	}
+	return nil
+}
+
+// prepare loads what devices in generic mode take, as far as it is known which do, before any device is changed:
+// verifying takes longest of all that an apply does. The time of a trial begins after it.
+func (s *swap) prepare(to []Attachment) error {
+	for _, a := range to {
+		dev, err := findDevice(a.Device)
+		if err != nil {
+			return err
+		}
+		mode, had := a.Mode, false
+		if d := find(s.old, dev); d != nil {
+			mode, had = d.Mode, s.trial != nil && s.had(d)
+		}
+		if mode != Generic {
+			continue
+		}
+		if _, err := s.programFor(mode, true, had); err != nil {
+			return err
+		}
+	}
+	if s.trial != nil {
+		return s.trial.begin(false)
+	}
+	return nil
+}
+
+// find finds a device in a list, whatever its name was. It returns nil when it is not there.
+func find(devices []*Device, dev netlink.Link) *Device {
+	i := slices.IndexFunc(devices, func(d *Device) bool { return d.ifindex == dev.Attrs().Index })
+	if i < 0 {
+		return nil
+	}
+	return devices[i]
 }
 
 // device gives one device the new program.
@@ -25,24 +114,27 @@ func (s *swap) device(a Attachment) error {
 	if err != nil {
 		return err
 	}
-	same := func(d *Device) bool { return d.ifindex == dev.Attrs().Index }
-	if slices.ContainsFunc(s.done(), same) {
+	if find(s.done(), dev) != nil {
 		return nil // it is named twice, once by another of its names
 	}
-	i := slices.IndexFunc(s.old, same)
-	if i < 0 {
+	d := find(s.old, dev)
+	if d == nil {
 		d, err := s.attach(dev, a.Mode)
 		if err == nil {
 			s.added = append(s.added, d)
 		}
 		return err
 	}
-	d := s.old[i]
 	if a.Mode != Auto && a.Mode != d.Mode {
 		return &AttachError{Device: d.Name, Cause: fmt.Sprintf("it runs in %s mode, not %s", d.Mode, a.Mode),
 			Remedy: "the kernel cannot change the mode without a moment that nothing filters: `floodwall unload` first, if you can bear that"}
 	}
-	prog, err := s.programFor(d.Mode)
+	return s.update(d, true)
+}
+
+// update changes the program of a device that has one. has is whether the new generation has the device.
+func (s *swap) update(d *Device, has bool) error {
+	prog, err := s.programFor(d.Mode, has, s.trial != nil && s.had(d))
 	if err != nil {
 		return err
 	}
@@ -51,6 +143,14 @@ func (s *swap) device(a Attachment) error {
 	}
 	s.updated = append(s.updated, d)
 	return nil
+}
+
+// programFor is the program for a device of a mode that the new and the old generation have, or have not.
+func (s *swap) programFor(mode Mode, has, had bool) (*ebpf.Program, error) {
+	if s.trial != nil {
+		return s.trial.program(variant{mode, has, had})
+	}
+	return s.code.program(mode)
 }
 
 // undo gives the devices back what they had.
@@ -78,8 +178,17 @@ func restore(d *Device) error {
 	return nil
 }
 
-// done lists the devices that have the new program.
+// done lists the devices that have another program than before.
 func (s *swap) done() []*Device { return append(slices.Clone(s.updated), s.added...) }
+
+// finish does what is left when all devices have their program.
+func (s *swap) finish() error {
+	err := errors.Join(s.detachOthers(), s.state.nameLinks(s.done()))
+	if s.trial != nil {
+		err = errors.Join(err, s.trial.begin(true))
+	}
+	return err
+}
 
 // detachOthers releases devices that the policy no longer names.
 func (s *swap) detachOthers() (err error) {
@@ -91,12 +200,12 @@ func (s *swap) detachOthers() (err error) {
 	return err
 }
 
-// now lists the devices as they are after the swap, and closes their links: the pins hold them.
+// now lists the devices that the new generation has after the swap, and closes their links: the pins hold them.
 func (s *swap) now() []*Device {
 	closeDevices(s.added)
-	devices := s.done()
+	devices := slices.DeleteFunc(s.done(), func(d *Device) bool { return slices.Contains(s.dropped, d) })
 	for _, d := range devices {
-		d.Generation = s.number
+		d.Generation = s.code.number
 	}
 	return devices
 }

@@ -1,0 +1,133 @@
+package datapath
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Errors of Confirm and Rollback.
+var (
+	ErrNoTrial    = errors.New("no policy is on trial")
+	ErrExpired    = errors.New("the trial has expired: the policy before it is in force again")
+	ErrUnfinished = errors.New("the apply was interrupted: its trial cannot be confirmed")
+	ErrNoPrevious = errors.New("there is no policy before this one to return to")
+)
+
+// Confirm ends the trial: its generation stays. It returns ErrNoTrial, ErrExpired or ErrUnfinished when there is
+// nothing to confirm. All devices keep it from the same moment on; if the process dies after that, the next change
+// completes the rest. The caller holds the lock.
+func (s *State) Confirm() error {
+	v, err := s.situation()
+	if err != nil {
+		return err
+	}
+	defer v.close()
+	switch {
+	case v.trial == nil:
+		return ErrNoTrial
+	case v.trial.Deadline == confirmed: // by a command that died
+	case v.trial.Expired():
+		return ErrExpired
+	case !v.trial.whole:
+		return ErrUnfinished
+	default:
+		if err := s.setDeadline(v.trial.New, confirmed); err != nil {
+			return err
+		}
+	}
+	return s.keepNew(v)
+}
+
+// keepNew gives the devices of a confirmed trial the new generation's own program.
+func (s *State) keepNew(v *situation) error {
+	own := s.code(v.trial.New, nil)
+	defer own.close()
+	var errs []error
+	for _, d := range v.devices {
+		errs = append(errs, s.put(d, own, v.roles[d.program].during != 0))
+	}
+	return errors.Join(append(errs, s.sweep(v.trial.New, v.trial.Old))...)
+}
+
+// put gives a device the program of a generation that has it, and releases it from one that has not.
+func (s *State) put(d *Device, from *code, has bool) error {
+	if !has {
+		return s.release(d)
+	}
+	prog, err := from.program(d.Mode)
+	if err != nil {
+		return err
+	}
+	if err := d.link.Update(prog); err != nil {
+		return fmt.Errorf("updating device %s: %w", d.Name, err)
+	}
+	return nil
+}
+
+// Settle does what is left to do after a trial has expired, or a command has died that ended one: devices get the
+// program of the generation that decides already, and what the other one held is removed. A trial that goes on is left
+// alone. Every change calls this first, except Confirm and Rollback: they have to see that the trial expired, one to
+// say so, the other so as not to go back by two generations. The caller holds the lock.
+func (s *State) Settle() error {
+	v, err := s.situation()
+	if err != nil {
+		return err
+	}
+	defer v.close()
+	switch {
+	case v.trial == nil:
+		return nil
+	case v.trial.Deadline == confirmed:
+		return s.keepNew(v)
+	case v.trial.Expired():
+		return s.revert(v)
+	}
+	return nil
+}
+
+// Rollback returns to the generation before. The caller holds the lock.
+//
+// During a trial, and after an expired one, that is the generation from before the trial; the one on trial is removed.
+// Devices that only the latter had are released, and the state has nothing loaded when there was none before. After an
+// Install that died half way it is the one from before that Install. Otherwise it is the one that is kept, with the
+// devices it had; the two exchange their roles, so that a second Rollback returns. It returns ErrNoPrevious when there
+// is none, and ErrNotLoaded when nothing runs. If a device refuses, all keep what they had, and the error is returned.
+func (s *State) Rollback() error {
+	v, err := s.situation()
+	if err != nil {
+		return err
+	}
+	defer v.close()
+	if v.trial != nil && v.trial.Deadline == confirmed {
+		if err := s.keepNew(v); err != nil {
+			return err
+		}
+		return s.Rollback()
+	}
+	if v.mixed {
+		return s.revert(v)
+	}
+	return s.exchange(v)
+}
+
+// revert gives all devices the generation to return to. Trials end at once, on all devices.
+func (s *State) revert(v *situation) error {
+	var errs []error
+	for _, r := range v.roles {
+		if r.trial != nil {
+			errs = append(errs, s.setDeadline(r.trial.New, rolledBack))
+		}
+	}
+	had, err := s.had(v.base)
+	if err := errors.Join(append(errs, err)...); err != nil {
+		return err
+	}
+	own := s.code(v.base, nil)
+	defer own.close()
+	errs = nil
+	for _, d := range v.devices {
+		errs = append(errs, s.put(d, own, had(d)))
+	}
+	before, err := s.before(v.base)
+	return errors.Join(append(errs, err, s.sweep(v.base, before))...)
+}

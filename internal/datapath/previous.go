@@ -1,0 +1,132 @@
+package datapath
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+
+	"github.com/vishvananda/netlink"
+)
+
+// Each generation says which one it took the place of, and one that has been left which devices it had. Nothing says
+// which generation runs: the links do.
+const (
+	pinBefore  = "before"
+	pinDevices = "devices"
+)
+
+// before is the generation that ran when this one was installed, 0 for none. It may be gone.
+func (s *State) before(n int) (int, error) {
+	text, err := readText(s.path(generationName(n), pinBefore), pinBefore)
+	if errors.Is(err, os.ErrNotExist) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, fmt.Errorf("generation %d: %w", n, err)
+	}
+	before, err := strconv.Atoi(string(text))
+	if err != nil {
+		return 0, fmt.Errorf("generation %d: %s: %w", n, pinBefore, err)
+	}
+	return before, nil
+}
+
+func (s *State) setBefore(n, before int) error {
+	return replaceText(s.path(generationName(n), pinBefore), pinBefore, []byte(strconv.Itoa(before)))
+}
+
+// formerDevice is a device as a generation had it.
+type formerDevice struct {
+	Name  string
+	Index int
+	Mode  Mode
+}
+
+// remember notes which devices a generation has, before they get another.
+func (s *State) remember(n int, devices []*Device) error {
+	list := []formerDevice{}
+	for _, d := range devices {
+		list = append(list, formerDevice{d.Name, d.ifindex, d.Mode})
+	}
+	text, err := json.Marshal(list)
+	if err != nil {
+		return fmt.Errorf("generation %d: devices: %w", n, err)
+	}
+	if err := replaceText(s.path(generationName(n), pinDevices), pinDevices, text); err != nil {
+		return fmt.Errorf("generation %d: %w", n, err)
+	}
+	return nil
+}
+
+// remembered are the devices that a generation had when it was left.
+func (s *State) remembered(n int) (list []formerDevice, err error) {
+	text, err := readText(s.path(generationName(n), pinDevices), pinDevices)
+	if err == nil {
+		err = json.Unmarshal(text, &list)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("generation %d: %w", n, err)
+	}
+	return list, nil
+}
+
+// had returns whether a generation that has been left had a device. Generation 0 had none.
+func (s *State) had(n int) (func(*Device) bool, error) {
+	if n == 0 {
+		return func(*Device) bool { return false }, nil
+	}
+	list, err := s.remembered(n)
+	return func(d *Device) bool {
+		return slices.ContainsFunc(list, func(h formerDevice) bool { return h.Index == d.ifindex })
+	}, err
+}
+
+// exchange swaps the generation that runs for the one that is kept.
+func (s *State) exchange(v *situation) error {
+	if v.base == 0 {
+		return ErrNotLoaded
+	}
+	previous, err := s.before(v.base)
+	if err != nil {
+		return err
+	}
+	if previous == 0 || !s.has(previous, pinManifest) || !s.has(previous, pinNative) {
+		return ErrNoPrevious
+	}
+	list, err := s.remembered(previous)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(s.remember(v.base, v.devices), s.setBefore(previous, v.base)); err != nil {
+		return err
+	}
+	swap := &swap{state: s, code: s.code(previous, nil), old: v.devices}
+	defer swap.close()
+	if err := swap.run(attachments(list, v.devices)); err != nil {
+		return errors.Join(err, swap.undo())
+	}
+	return errors.Join(swap.finish(), s.sweep(previous, v.base))
+}
+
+// attachments are the devices of a list that there still are, by the names they have now. One that came back under its
+// name is another to the kernel, but not to the policy. Those that have a program keep its mode.
+func attachments(list []formerDevice, now []*Device) (to []Attachment) {
+	for _, h := range list {
+		dev, err := netlink.LinkByIndex(h.Index)
+		if err != nil {
+			dev, err = netlink.LinkByName(h.Name)
+		}
+		if err != nil {
+			continue
+		}
+		a := Attachment{Device: dev.Attrs().Name, Mode: h.Mode}
+		if find(now, dev) != nil {
+			a.Mode = Auto
+		}
+		to = append(to, a)
+	}
+	return to
+}

@@ -1,0 +1,65 @@
+package datapath
+
+import (
+	"errors"
+	"fmt"
+	"os"
+)
+
+// Record is a generation without a program: a policy that another target runs, which keeps its manifest here.
+// Generations of both kinds share their numbers.
+type Record struct {
+	Number   int
+	Manifest []byte
+}
+
+// AddRecord keeps a manifest under the next free number. The caller holds the lock.
+func (s *State) AddRecord(manifest []byte) (number int, err error) {
+	incomplete := func(n int) bool { return !s.has(n, pinManifest) }
+	if err := s.sweepIf(incomplete); err != nil {
+		return 0, err
+	}
+	return s.pinGeneration(nil, manifest, 0)
+}
+
+// Records lists the records, newest first.
+func (s *State) Records() (records []*Record, err error) {
+	numbers, err := s.generations()
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	for _, n := range numbers {
+		if !s.isRecord(n) {
+			continue
+		}
+		manifest, err := readText(s.path(generationName(n), pinManifest), pinManifest)
+		if errors.Is(err, os.ErrNotExist) {
+			continue // another command has removed it since
+		}
+		if err != nil {
+			return nil, fmt.Errorf("generation %d: %w", n, err)
+		}
+		records = append(records, &Record{n, manifest})
+	}
+	return records, nil
+}
+
+// RemoveRecord removes a record. One that is not there is an error. The caller holds the lock.
+func (s *State) RemoveRecord(n int) error {
+	if !s.isRecord(n) {
+		return fmt.Errorf("generation %d: there is no record of that number", n)
+	}
+	return s.removeGeneration(n)
+}
+
+// isRecord tells a record from a generation with a program, of which the manifest is pinned last and removed first.
+func (s *State) isRecord(n int) bool { return s.has(n, pinManifest) && !s.has(n, pinNative) }
+
+// has reports whether a generation has a file.
+func (s *State) has(n int, pin string) bool {
+	_, err := os.Stat(s.path(generationName(n), pin))
+	return err == nil
+}

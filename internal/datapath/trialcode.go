@@ -1,0 +1,178 @@
+package datapath
+
+import (
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+)
+
+// Names in the directory of a trial, besides those of variants.
+const (
+	pinTerm  = "term"
+	pinArray = "generations"
+)
+
+// trialProgram is the name of the program of bpf/trial.c.
+const trialProgram = "floodwall_trial"
+
+// The slots of the array of programs, enum slot of bpf/trial.c.
+const (
+	slotNew uint32 = iota
+	slotOld
+	slotNone
+)
+
+// trialCode makes the programs that devices run during a trial. Each is loaded and pinned when first asked for.
+type trialCode struct {
+	dir      string
+	length   time.Duration
+	new, old *code // old is nil when there is none
+	term     *ebpf.Map
+	arrays   map[Mode]*ebpf.Map
+	programs map[variant]*ebpf.Program
+}
+
+// newTrial makes the directory of a trial whose deadline is so far away.
+func (s *State) newTrial(length time.Duration, next, old *code) (_ *trialCode, err error) {
+	c := &trialCode{
+		dir: s.path(trialName(next.number)), length: length, new: next, old: old,
+		arrays: map[Mode]*ebpf.Map{}, programs: map[variant]*ebpf.Program{},
+	}
+	defer func() {
+		if err != nil {
+			c.close()
+		}
+	}()
+	if err := os.Mkdir(c.dir, 0o700); err != nil {
+		return nil, fmt.Errorf("trial: %w", err)
+	}
+	spec, err := loadTrial()
+	if err != nil {
+		return nil, fmt.Errorf("trial: %w", err)
+	}
+	if c.term, err = ebpf.NewMap(spec.Maps["term"]); err != nil {
+		return nil, fmt.Errorf("trial: %w", err)
+	}
+	if err := c.begin(false); err != nil {
+		return nil, err
+	}
+	if err := pinMap(c.term, c.dir+"/"+pinTerm); err != nil {
+		return nil, fmt.Errorf("trial: %w", err)
+	}
+	return c, nil
+}
+
+// begin counts the time until the deadline from now on. whole is whether every device has its program.
+func (c *trialCode) begin(whole bool) error {
+	term, err := mapTerm(c.term)
+	if err != nil {
+		return fmt.Errorf("trial: %w", err)
+	}
+	defer term.close()
+	term.deadline().Store(int64(monotonic() + c.length))
+	if whole {
+		term.whole().Store(1)
+	}
+	return nil
+}
+
+// program is what a device runs during the trial, valid until close.
+func (c *trialCode) program(v variant) (*ebpf.Program, error) {
+	if prog := c.programs[v]; prog != nil {
+		return prog, nil
+	}
+	spec, err := loadTrial()
+	if err != nil {
+		return nil, fmt.Errorf("trial: %w", err)
+	}
+	array, err := c.array(v.mode, spec)
+	if err != nil {
+		return nil, err
+	}
+	for constant, slot := range map[string]uint32{"during": slotNew, "after": slotOld} {
+		if constant == "during" && !v.has || constant == "after" && !v.had {
+			slot = slotNone
+		}
+		if err := spec.Variables[constant].Set(slot); err != nil {
+			return nil, fmt.Errorf("trial: %w", err)
+		}
+	}
+	if err := c.fill(array, v); err != nil {
+		return nil, err
+	}
+	if v.mode == Generic {
+		spec.Programs[trialProgram].Flags &^= unix.BPF_F_XDP_HAS_FRAGS
+	}
+	return c.load(v, spec, array)
+}
+
+// array is the array of programs for a mode.
+func (c *trialCode) array(mode Mode, spec *ebpf.CollectionSpec) (*ebpf.Map, error) {
+	if m := c.arrays[mode]; m != nil {
+		return m, nil
+	}
+	m, err := ebpf.NewMap(spec.Maps["generations"])
+	if err != nil {
+		return nil, fmt.Errorf("trial: %w", err)
+	}
+	c.arrays[mode] = m
+	if err := pinMap(m, c.dir+"/"+pinArray+suffix(mode)); err != nil {
+		return nil, fmt.Errorf("trial: %w", err)
+	}
+	return m, nil
+}
+
+// fill puts the generations that a variant runs in their slots.
+func (c *trialCode) fill(array *ebpf.Map, v variant) error {
+	put := func(slot uint32, from *code) error {
+		prog, err := from.program(v.mode)
+		if err != nil {
+			return err
+		}
+		if err := array.Put(slot, prog); err != nil {
+			return fmt.Errorf("trial: generation %d: %w", from.number, err)
+		}
+		return nil
+	}
+	if v.has {
+		if err := put(slotNew, c.new); err != nil {
+			return err
+		}
+	}
+	if v.had {
+		return put(slotOld, c.old)
+	}
+	return nil
+}
+
+func (c *trialCode) load(v variant, spec *ebpf.CollectionSpec, array *ebpf.Map) (*ebpf.Program, error) {
+	collection, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{
+		MapReplacements: map[string]*ebpf.Map{"generations": array, "term": c.term},
+	})
+	if err != nil {
+		return nil, explainLoad(err)
+	}
+	defer collection.Close()
+	prog := collection.DetachProgram(trialProgram)
+	c.programs[v] = prog
+	if err := pinClone(prog, c.dir+"/"+v.pin()); err != nil {
+		return nil, fmt.Errorf("trial: %w", err)
+	}
+	return prog, nil
+}
+
+// close gives up the file descriptors. What is pinned stays.
+func (c *trialCode) close() {
+	if c.term != nil {
+		c.term.Close()
+	}
+	for _, m := range c.arrays {
+		m.Close()
+	}
+	for _, prog := range c.programs {
+		prog.Close()
+	}
+}
