@@ -1,0 +1,107 @@
+package boot
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/floodwall/floodwall/policy"
+)
+
+// Saved is the policy that comes back.
+type Saved struct {
+	ID      string
+	File    string // that the operator applied; for messages, as it may have changed or be gone
+	Text    []byte // of the policy
+	Time    time.Time
+	Options Options
+
+	lists map[string]string // as the policy names them, to the path of their copy
+}
+
+// Load reads the copy that comes back. It is ErrNone when there is none.
+func (s Store) Load() (*Saved, error) {
+	if err := s.check(); errors.Is(err, os.ErrNotExist) {
+		return nil, ErrNone
+	} else if err != nil {
+		return nil, err
+	}
+	for {
+		id := s.target(current)
+		if id == "" {
+			return nil, ErrNone
+		}
+		saved, err := s.load(id)
+		if err != nil && s.target(current) != id {
+			continue // another process has replaced and removed it
+		}
+		return saved, err
+	}
+}
+
+func (s Store) load(id string) (*Saved, error) {
+	var m manifest
+	text, err := os.ReadFile(s.path(id, manifestFile))
+	if err == nil {
+		err = json.Unmarshal(text, &m)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("policy saved for boot: %w", err)
+	}
+	if m.Format != format {
+		return nil, fmt.Errorf("policy saved for boot: %s has format %d, and this floodwall knows format %d",
+			s.path(id, manifestFile), m.Format, format)
+	}
+	saved := &Saved{ID: id, File: m.Policy, Time: m.Saved, Options: m.Options, lists: map[string]string{}}
+	if saved.Text, err = os.ReadFile(s.path(id, policyFile)); err == nil {
+		err = intact(s.path(id, policyFile), m.SHA256)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("policy saved for boot: %s: %w", m.Policy, err)
+	}
+	for name, list := range m.Lists {
+		saved.lists[name] = s.path(id, list.Copy)
+		if err := intact(saved.lists[name], list.SHA256); err != nil {
+			return nil, fmt.Errorf("policy saved for boot: %s: copy of %s: %w", m.Policy, name, err)
+		}
+	}
+	return saved, nil
+}
+
+// intact makes sure that a file of a copy is what was saved.
+func intact(path, sum string) error {
+	file, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	found, err := sumOf(context.Background(), file)
+	if err == nil && found != sum {
+		err = fmt.Errorf("%s is damaged: its SHA-256 is not the one that was saved with it", path)
+	}
+	return err
+}
+
+// Policy reads the policy. Its sets have the copies of the list files; its name is the operator's file.
+func (s *Saved) Policy() (*policy.Policy, error) {
+	p, err := policy.Parse(s.File, s.Text)
+	if err != nil {
+		return nil, err
+	}
+	for i, set := range p.Sets {
+		if set.File == "" {
+			continue
+		}
+		if s.lists[set.File] == "" {
+			return nil, &policy.Error{
+				File: s.File, Line: set.Pos.Line, Col: set.Pos.Col,
+				Msg: fmt.Sprintf("set %q: %s was not saved for boot", set.Name, set.File),
+			}
+		}
+		p.Sets[i].File = s.lists[set.File]
+	}
+	return p, nil
+}

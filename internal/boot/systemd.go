@@ -1,0 +1,186 @@
+package boot
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+	"unicode"
+)
+
+// systemctlWait is how long systemctl may take: at times systemd is busy, but nobody waits for ever.
+const systemctlWait = time.Minute
+
+// NoSystemdError says that nothing here starts units.
+type NoSystemdError struct{ Restore string }
+
+func (e *NoSystemdError) Error() string {
+	return "there is no systemd on this host (no systemctl), so nothing brings the saved policy back after a reboot"
+}
+
+// Hint says what to do instead.
+func (e *NoSystemdError) Hint() string {
+	return fmt.Sprintf("have the host's init run `%s` as root, before the network comes up", e.Restore)
+}
+
+// Check finds out whether Install can work, and changes nothing. Commands call it before they change anything else.
+func (u Units) Check() error {
+	for what, path := range map[string]string{"state directory": u.State, "BPF file system": u.BPFFS, "binary": u.Binary} {
+		if !filepath.IsAbs(path) || strings.ContainsFunc(path, unicode.IsControl) {
+			return fmt.Errorf("%s for systemd: %q is not an absolute path without control characters", what, path)
+		}
+	}
+	if strings.ContainsAny(u.Binary, `"'\$`) {
+		return fmt.Errorf("binary for systemd: %s has a character in its name that systemd does not allow there", u.Binary)
+	}
+	if _, err := os.Stat(u.Binary); err != nil {
+		return fmt.Errorf("binary for systemd: %w", err)
+	}
+	for _, name := range u.names() {
+		if _, err := u.read(name); err != nil {
+			return err
+		}
+	}
+	if _, err := exec.LookPath("systemctl"); err != nil {
+		return &NoSystemdError{u.Restore()}
+	}
+	return nil
+}
+
+// Install writes the units and enables them; it starts none, as what they would do is done. Files that are right are
+// not written again. The notes are for the operator.
+func (u Units) Install(ctx context.Context) (notes []string, err error) {
+	if err := u.Check(); err != nil {
+		return nil, err
+	}
+	if err := u.write(); err != nil {
+		return nil, err
+	}
+	if err := u.reload(ctx); err != nil {
+		return nil, err
+	}
+	if err := u.systemctl(ctx, append([]string{"reenable"}, u.names()...)...); err != nil {
+		return nil, err
+	}
+	return u.notes(), nil
+}
+
+// Refresh brings units that are installed up to date with the policy's devices. Units that the operator has disabled
+// stay so, and without units there is nothing to do.
+func (u Units) Refresh(ctx context.Context) error {
+	installed, err := u.read(filterUnit)
+	if err != nil || installed == "" || installed == u.filter() {
+		return err
+	}
+	if err := u.writeUnit(filterUnit, u.filter()); err != nil {
+		return err
+	}
+	if err := u.reload(ctx); err != nil {
+		return err
+	}
+	if u.systemctl(ctx, "--quiet", "is-enabled", filterUnit) != nil {
+		return nil
+	}
+	return u.systemctl(ctx, "reenable", filterUnit)
+}
+
+// Remove disables, stops and removes the units of this instance, as far as they are there. The caller has unloaded.
+func (u Units) Remove(ctx context.Context) error {
+	for _, name := range []string{daemonUnit, filterUnit} {
+		if text, err := u.read(name); err != nil || text == "" {
+			continue // not ours
+		}
+		words := []string{"disable", name}
+		if u.running() {
+			words = []string{"disable", "--now", name}
+		}
+		if err := u.systemctl(ctx, words...); err != nil {
+			return err
+		}
+		if err := os.Remove(u.file(name)); err != nil {
+			return fmt.Errorf("removing a unit: %w", err)
+		}
+		if err := u.reload(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// running reports whether systemd runs here; sd_booted(3) tells it by this directory.
+func (u Units) running() bool {
+	if u.Root != "" {
+		return false
+	}
+	info, err := os.Lstat("/run/systemd/system")
+	return err == nil && info.IsDir()
+}
+
+// reload tells systemd to read its units again, if it runs.
+func (u Units) reload(ctx context.Context) error {
+	if !u.running() {
+		return nil
+	}
+	return u.systemctl(ctx, "daemon-reload")
+}
+
+func (u Units) systemctl(ctx context.Context, words ...string) error {
+	if u.Root != "" {
+		words = append([]string{"--root=" + u.Root}, words...)
+	}
+	limited, cancel := context.WithTimeout(ctx, systemctlWait)
+	defer cancel()
+	out, err := exec.CommandContext(limited, "systemctl", words...).CombinedOutput()
+	if err != nil && ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if err != nil {
+		return fmt.Errorf("systemctl %s: %w: %s", strings.Join(words, " "), err, bytes.TrimSpace(out))
+	}
+	return nil
+}
+
+// notes is what an operator should know of the units.
+func (u Units) notes() (notes []string) {
+	if !u.running() {
+		notes = append(notes, "systemd does not run here: the policy comes back when this system is booted with it")
+	}
+	if path, ok := writable(u.Binary); ok {
+		notes = append(notes, fmt.Sprintf("%s can be changed by users other than root, and systemd runs %s as root",
+			path, u.Binary))
+	}
+	if !hostNetwork() {
+		notes = append(notes, "this is not the host's network namespace: at boot the policy is applied in the host's")
+	}
+	return notes
+}
+
+// writable is the file or the directory above it that others than root can write.
+func writable(path string) (string, bool) {
+	for {
+		info, err := os.Stat(path)
+		if err != nil {
+			return "", false
+		}
+		sticky := info.Mode()&os.ModeSticky != 0
+		if info.Sys().(*syscall.Stat_t).Uid != 0 || info.Mode().Perm()&0o022 != 0 && !sticky {
+			return path, true
+		}
+		if path == "/" {
+			return "", false
+		}
+		path = filepath.Dir(path)
+	}
+}
+
+// hostNetwork reports whether this process is in the network namespace of the host's first one. Unknown counts as yes.
+func hostNetwork() bool {
+	ours, err := os.Readlink("/proc/self/ns/net")
+	first, errFirst := os.Readlink("/proc/1/ns/net")
+	return err != nil || errFirst != nil || ours == first
+}

@@ -1,0 +1,123 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/floodwall/floodwall/internal/xdp"
+)
+
+// programName is the name of a BPF program, which only root learns.
+func programName(id ebpf.ProgramID) (string, error) {
+	p, err := ebpf.NewProgramFromID(id)
+	if err != nil {
+		return "", err
+	}
+	defer p.Close()
+	info, err := p.Info()
+	if err != nil {
+		return "", err
+	}
+	return info.Name, nil
+}
+
+// linkOf finds the link by which a program is attached to a device as XDP, 0 when there is none. Links are those of
+// the whole machine, and devices of other network namespaces have the same numbers.
+func linkOf(index int, program ebpf.ProgramID) link.ID {
+	links := new(link.Iterator)
+	defer links.Close()
+	for links.Next() {
+		info, err := links.Link.Info()
+		if err != nil || info.Program != program {
+			continue
+		}
+		if x := info.XDP(); x != nil && int(x.Ifindex) == index {
+			return info.ID
+		}
+	}
+	return 0
+}
+
+// foreignPrograms finds the BPF programs of others that see each packet at tc: they cost, may drop, and run after XDP.
+func foreignPrograms(_ context.Context, h *host) []Finding {
+	return eachDevice(h, "tc-programs", func(d *device) []Finding {
+		linked, err := tcxPrograms(d)
+		if err != nil {
+			return []Finding{unseen("tc-programs", err)}
+		}
+		return []Finding{tcPrograms(append(tcFilters(d), linked...))}
+	})
+}
+
+// tcxPrograms names the programs that links attach to a device for packets that come in.
+func tcxPrograms(d *device) (names []string, err error) {
+	attached, err := link.QueryPrograms(link.QueryOptions{Target: d.index, Attach: ebpf.AttachTCXIngress})
+	if errors.Is(err, unix.EPERM) {
+		return nil, err
+	}
+	if err != nil { // before Linux 6.6 there are none
+		return nil, nil
+	}
+	for _, p := range attached.Programs {
+		if name, err := programName(p.ID); err == nil {
+			names = append(names, name)
+		}
+	}
+	return names, nil
+}
+
+// owners are known by how the names of their BPF programs begin.
+var owners = map[string]string{
+	"cil_": "Cilium", "cali_": "Calico", "xdp_dispatcher": "libxdp or bpfman", "tc_dispatcher": "bpfman", "xdpfilt": "xdp-filter",
+}
+
+// owner names whose program it is.
+func owner(program string) string {
+	for prefix, of := range owners {
+		if strings.HasPrefix(program, prefix) {
+			return of
+		}
+	}
+	return "somebody else"
+}
+
+func tcPrograms(names []string) Finding {
+	var others []string
+	for _, n := range names {
+		if !strings.HasPrefix(n, xdp.Program) {
+			others = append(others, fmt.Sprintf("%q of %s", n, owner(n)))
+		}
+	}
+	f := Finding{ID: "tc-programs", Severity: Note, Evidence: "no BPF program of others is attached at tc"}
+	if len(others) == 0 {
+		return f.healthy()
+	}
+	f.Evidence = "BPF programs of others at tc: " + strings.Join(others, ", ") + " (from the kernel's tc filters and BPF links)"
+	f.Cost = "they run for each packet that XDP lets through; what Floodwall drops they never see or count"
+	return f.advice("`bpftool net show` tells whose they are; nothing needs to change when they belong here")
+}
+
+// tcFilters names the BPF programs in a device's tc filters for packets that come in.
+func tcFilters(d *device) (names []string) {
+	l, err := netlink.LinkByIndex(d.index)
+	if err != nil {
+		return nil
+	}
+	filters, err := netlink.FilterList(l, netlink.HANDLE_MIN_INGRESS)
+	if err != nil { // it has no such queueing discipline
+		return nil
+	}
+	for _, f := range filters {
+		if b, is := f.(*netlink.BpfFilter); is {
+			names = append(names, b.Name)
+		}
+	}
+	return names
+}

@@ -1,0 +1,200 @@
+package doctor
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+
+	"github.com/floodwall/floodwall/internal/ethtool"
+)
+
+// device is a network device, with what its driver says of itself. What the driver does not say is nil.
+type device struct {
+	name    string
+	kind    string // the kernel's word; "device" for one that no software made
+	driver  string
+	index   int
+	mtu     int
+	facing  bool             // strangers' packets come in here, as far as it can be told
+	below   []string         // the devices that its packets come through
+	program *netlink.LinkXdp // an XDP program that is attached
+
+	xdp      uint64 // xdpBasic and so on
+	xdpErr   error  // the kernel does not say
+	features map[string]ethtool.Feature
+	channels *ethtool.Channels
+	rings    *ethtool.Rings
+}
+
+// judged completes a finding about the device. Where no strangers' packets come in a finding is worth less.
+func (d *device) judged(f Finding) Finding {
+	f.Device = d.name
+	if !d.facing {
+		switch f.Severity {
+		case Problem, Warning:
+			f.Severity = Note
+		case Note:
+			f.Severity = OK
+		}
+	}
+	return f
+}
+
+// eachDevice judges all devices that are looked at.
+func eachDevice(h *host, id string, judge func(*device) []Finding) (found []Finding) {
+	devices, err := h.devices()
+	if err != nil {
+		return []Finding{unseen(id, err)}
+	}
+	for _, d := range devices {
+		for _, f := range judge(d) {
+			found = append(found, d.judged(f))
+		}
+	}
+	return found
+}
+
+// NoDeviceError says that the device which is asked for is not there.
+type NoDeviceError struct{ Device string }
+
+func (e *NoDeviceError) Error() string { return "no such device: " + e.Device }
+
+// Hint is where to find the right name.
+func (e *NoDeviceError) Hint() string { return "`ip link` lists the devices there are" }
+
+// listDevices finds the devices to look at: those that are asked for, or those that are up, carry Ethernet frames, and
+// are not ports whose packets are looked at elsewhere (containers' devices on a bridge).
+func listDevices(h *host) ([]*device, error) {
+	links, err := netlink.LinkList()
+	if err != nil {
+		return nil, fmt.Errorf("listing devices: %w", err)
+	}
+	outward := outwardDevices(h)
+	family, familyErr := netlink.GenlFamilyGet("netdev")
+	var list []*device
+	for _, l := range links {
+		a := l.Attrs()
+		asked := slices.Contains(h.only, a.Name)
+		if !asked && (len(h.only) > 0 || !worthLooking(l)) {
+			continue
+		}
+		d := newDevice(h, l, links)
+		d.facing = asked || l.Type() == "device" || outward[a.Name]
+		if d.xdpErr = familyErr; familyErr == nil {
+			d.xdp, d.xdpErr = xdpFeatures(family.ID, a.Index)
+		}
+		list = append(list, d)
+	}
+	for _, name := range h.only {
+		if !slices.ContainsFunc(list, func(d *device) bool { return d.name == name }) {
+			return nil, &NoDeviceError{name}
+		}
+	}
+	return list, nil
+}
+
+func worthLooking(l netlink.Link) bool {
+	a := l.Attrs()
+	return a.Flags&net.FlagUp != 0 && a.Flags&net.FlagLoopback == 0 && a.EncapType == "ether" &&
+		(l.Type() == "device" || a.MasterIndex == 0)
+}
+
+func newDevice(h *host, l netlink.Link, all []netlink.Link) *device {
+	a := l.Attrs()
+	d := &device{
+		name: a.Name, kind: l.Type(), index: a.Index, mtu: a.MTU, below: below(l, all),
+	}
+	if a.Xdp != nil && a.Xdp.ProgId != 0 {
+		d.program = a.Xdp
+	}
+	// A driver that does not answer has nothing to say about it.
+	d.driver, _ = h.eth.Driver(a.Name)
+	d.features, _ = h.eth.Features(a.Name)
+	if c, err := h.eth.Channels(a.Name); err == nil {
+		d.channels = &c
+	}
+	if r, err := h.eth.Rings(a.Name); err == nil {
+		d.rings = &r
+	}
+	return d
+}
+
+// below lists the devices that packets come through before they are a device's: the ports of a bridge or bond, or the
+// device that a VLAN and the like is on.
+func below(l netlink.Link, all []netlink.Link) (names []string) {
+	for _, other := range all {
+		a := other.Attrs()
+		stacked := slices.Contains([]string{"vlan", "macvlan", "ipvlan"}, l.Type()) && a.Index == l.Attrs().ParentIndex
+		if a.MasterIndex == l.Attrs().Index || stacked {
+			names = append(names, a.Name)
+		}
+	}
+	return names
+}
+
+// outwardDevices are those of the default routes. The table begins with them, however many routes there are.
+func outwardDevices(h *host) map[string]bool {
+	names := map[string]bool{}
+	table, err := h.read(netFile("route"))
+	if err == nil {
+		for _, n := range defaultRoutes(table) {
+			names[n] = true
+		}
+	}
+	routes, err := netlink.RouteGet(net.ParseIP("2000::1")) // any address of the Internet
+	for _, r := range routes {
+		if l, e := netlink.LinkByIndex(r.LinkIndex); err == nil && e == nil {
+			names[l.Attrs().Name] = true
+		}
+	}
+	return names
+}
+
+// defaultRoutes lists the devices of the default routes in /proc/net/route.
+func defaultRoutes(table string) (names []string) {
+	for line := range strings.Lines(table) {
+		f := strings.Fields(line) // device, destination, gateway, flags, …, mask
+		if len(f) > 7 && f[1] == "00000000" && f[7] == "00000000" && !slices.Contains(names, f[0]) {
+			names = append(names, f[0])
+		}
+	}
+	return names
+}
+
+// From include/uapi/linux/netdev.h: the family netdev of generic netlink, and enum netdev_xdp_act.
+const (
+	netdevGet         = 1 // NETDEV_CMD_DEV_GET
+	netdevIndex       = 1 // NETDEV_A_DEV_IFINDEX
+	netdevXDPFeatures = 3 // NETDEV_A_DEV_XDP_FEATURES
+
+	xdpBasic     = 1 << 0 // it runs programs
+	xdpRedirect  = 1 << 1 // a program may send frames to other devices
+	xdpScattered = 1 << 5 // a frame may be in several buffers (RX_SG)
+)
+
+// errNoXDPFeatures is of kernels before 6.3.
+var errNoXDPFeatures = errors.New("this kernel does not tell what XDP a driver has: it takes Linux 6.3")
+
+// xdpFeatures asks the kernel what XDP a device's driver can do.
+func xdpFeatures(family uint16, index int) (uint64, error) {
+	req := nl.NewNetlinkRequest(int(family), 0)
+	req.AddData(&nl.Genlmsg{Command: netdevGet, Version: 1})
+	req.AddData(nl.NewRtAttr(netdevIndex, nl.Uint32Attr(uint32(index))))
+	answers, err := req.Execute(unix.NETLINK_GENERIC, 0)
+	if err != nil {
+		return 0, fmt.Errorf("asking for XDP features: %w", err)
+	}
+	for _, a := range answers {
+		if value := attribute(a[nl.SizeofGenlmsg:], netdevXDPFeatures); len(value) == 8 {
+			return binary.NativeEndian.Uint64(value), nil
+		}
+	}
+	return 0, errNoXDPFeatures
+}

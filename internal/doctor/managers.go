@@ -1,0 +1,197 @@
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// manager is a program that writes firewall rules, and what it and Floodwall do to each other.
+type manager struct {
+	id     string
+	chains []string // prefixes of its chains' names
+	tables []string // names of its nft tables
+	units  []string // its systemd units
+	does   string
+	advice string
+}
+
+// known are the managers that hosts have. What each does was read in its documentation or source, named beside it.
+var known = []manager{
+	{
+		"ufw", []string{"ufw-", "ufw6-"}, nil, []string{"ufw.service"}, // ufw-init-functions: iptables-restore -n
+		"`ufw reload` rewrites its own chains only; `ufw disable` and `ufw reset` set INPUT to accept. It works at filter: " +
+			"what Floodwall drops before, ufw neither counts nor logs",
+		"keep opening ports in both: a packet must pass Floodwall and ufw; or `floodwall import iptables-save`, then `ufw disable`",
+	}, {
+		"firewalld", []string{"filter_INPUT_ZONES", "IN_public", "INPUT_ZONES"}, []string{"firewalld"}, // firewalld.conf(5), FlushAllOnReload
+		[]string{"firewalld.service"},
+		"a reload replaces its own nft table only; with FirewallBackend=iptables it flushes all chains of iptables, also " +
+			"those of Floodwall's target iptables",
+		"use the targets xdp or nftables beside it, and keep opening ports in both",
+	}, {
+		"docker", []string{"DOCKER"}, []string{"docker-bridges"}, []string{"docker.service"}, // docs.docker.com, packet filtering
+		"published ports are redirected at prerouting and forwarded: rules for the host's input never see them, and after " +
+			"the redirection the port is the container's. It inserts its chains before all others of forward, and sets FORWARD to drop",
+		"name published ports as services: Floodwall decides at xdp and raw, before the redirection; a service with `track: false` " +
+			"cannot be one of a container, since NAT needs tracking",
+	}, {
+		"fail2ban", []string{"f2b-"}, []string{"f2b-table"}, []string{"fail2ban.service"}, // config/action.d/iptables.conf
+		"a rule or a set entry for each ban, looked at after connection tracking; it flushes its own chains only",
+		"actionban = floodwall block <ip> --for <bantime>s --why <name>; actionunban = floodwall unblock <ip>",
+	}, {
+		"kube-proxy", []string{"KUBE-"}, []string{"kube-proxy"}, []string{"kubelet.service", "k3s.service"}, // pkg/proxy/iptables
+		"it writes its own chains again and again, with iptables-restore --noflush, and jumps to them from the front of " +
+			"input, forward, output and of nat: service addresses are redirected before filter",
+		"filter node ports and load balancer addresses at xdp or raw, before the redirection; never `track: false` for them",
+	}, {
+		"cilium", []string{"CILIUM_"}, nil, []string{"cilium.service"}, // docs.cilium.io, XDP acceleration
+		"its programs at tc redirect packets past netfilter; with XDP acceleration it takes the device's place for XDP",
+		"put Floodwall on a device that cilium leaves alone, or switch loadBalancer.acceleration off",
+	}, {
+		"crowdsec", []string{"CROWDSEC", "crowdsec"}, []string{"crowdsec", "crowdsec6"}, []string{"crowdsec-firewall-bouncer.service"},
+		"it fills sets of its own and looks at them at filter, after connection tracking",
+		"feed its decisions to `floodwall block -`, which drops at xdp",
+	},
+}
+
+// managers finds who else manages the firewall.
+func managers(ctx context.Context, h *host) (found []Finding) {
+	units := readUnits(ctx, h)
+	rules, err := h.rules()
+	if err != nil {
+		rules = &ruleset{}
+		found = append(found, unseen("manager", err))
+	}
+	for _, m := range known {
+		found = append(found, m.judge(rules, units))
+	}
+	ours := rules.ownTables()
+	return append(found, nftablesService(h, units, ours), persistentRules(h, units, ours))
+}
+
+func (m manager) judge(r *ruleset, units map[string]unit) Finding {
+	f := Finding{ID: "manager-" + m.id, Severity: Note, Cost: m.does}
+	signs := map[string]bool{}
+	for _, c := range r.chains {
+		switch {
+		case slices.ContainsFunc(m.chains, func(p string) bool { return strings.HasPrefix(c.name, p) }):
+			signs["chains "+c.family+" "+c.table] = true
+		case slices.Contains(m.tables, c.table):
+			signs["table "+c.family+" "+c.table] = true
+		}
+	}
+	for _, name := range m.units {
+		if units[name].active {
+			signs["unit "+name+" runs"] = true
+		}
+	}
+	if len(signs) == 0 {
+		f.Evidence = "no sign of " + m.id
+		return f.healthy()
+	}
+	f.Evidence = strings.Join(slices.Sorted(maps.Keys(signs)), ", ") + " (from the ruleset and systemd)"
+	return f.advice(m.advice)
+}
+
+// ownName begins the names of what Floodwall puts into netfilter.
+const ownName = "floodwall"
+
+// own says what of netfilter is Floodwall's.
+type own struct{ nftables, iptables bool }
+
+func (r *ruleset) ownTables() (o own) {
+	for _, c := range r.chains {
+		o.nftables = o.nftables || c.backend == nftables && strings.HasPrefix(c.table, ownName)
+		o.iptables = o.iptables || strings.HasPrefix(strings.ToLower(c.name), ownName)
+	}
+	return o
+}
+
+// unit is a service of systemd.
+type unit struct{ active, enabled bool }
+
+// readUnits asks systemd about the units of all managers. Nothing is known where there is none.
+func readUnits(ctx context.Context, h *host) map[string]unit {
+	args := []string{"show", "--no-pager", "--property=Id,ActiveState,UnitFileState", "nftables.service", "netfilter-persistent.service", "iptables.service"}
+	for _, m := range known {
+		args = append(args, m.units...)
+	}
+	out, err := h.tool(ctx, "systemctl", args...)
+	if err != nil {
+		return nil
+	}
+	return parseUnits(string(out))
+}
+
+// parseUnits reads the properties of units, which empty lines separate.
+func parseUnits(text string) map[string]unit {
+	units := map[string]unit{}
+	for block := range strings.SplitSeq(text, "\n\n") {
+		values := map[string]string{}
+		for line := range strings.Lines(block) {
+			key, value, _ := strings.Cut(strings.TrimSpace(line), "=")
+			values[key] = value
+		}
+		units[values["Id"]] = unit{
+			active: values["ActiveState"] == "active", enabled: strings.HasPrefix(values["UnitFileState"], "enabled"),
+		}
+	}
+	return units
+}
+
+const nftablesConf = "etc/nftables.conf"
+
+var flushRuleset = regexp.MustCompile(`(?m)^[ \t]*flush[ \t]+ruleset\b`)
+
+// nftablesService warns of a unit that empties all of nftables whenever it is started, reloaded or stopped.
+func nftablesService(h *host, units map[string]unit, ours own) Finding {
+	f := Finding{ID: "nftables-service", Severity: Note, Evidence: "no `flush ruleset` in /" + nftablesConf + " that a unit would run"}
+	text, err := h.read(nftablesConf)
+	u := units["nftables.service"]
+	if err != nil || !flushRuleset.MatchString(text) || !u.active && !u.enabled && !ours.nftables {
+		return f.healthy()
+	}
+	f.Evidence = fmt.Sprintf("`flush ruleset` in /%s; nftables.service is enabled: %t, active: %t (from systemd)", nftablesConf, u.enabled, u.active)
+	f.Cost = "`systemctl restart nftables`, reload and stop wipe every nft table, also Floodwall's (target nftables, and the companion of xdp)"
+	if ours.nftables {
+		f.Severity = Warning
+	}
+	return f.command("sed -i 's/^[[:space:]]*flush[[:space:]]\\+ruleset/#&/' /" + nftablesConf).note(
+		"and let the file delete and define its own tables only (`table T {}; delete table T; table T { … }`)")
+}
+
+// note adds words to what a finding costs.
+func (f Finding) note(words string) Finding {
+	f.Cost += "; " + words
+	return f
+}
+
+// persistentRules warns of a unit that restores iptables rules over all others.
+func persistentRules(h *host, units map[string]unit, ours own) Finding {
+	f := Finding{ID: "iptables-restore-service", Severity: Note, Evidence: "no unit restores rules of iptables"}
+	var running []string
+	for _, name := range []string{"netfilter-persistent.service", "iptables.service"} {
+		if u := units[name]; u.active || u.enabled {
+			running = append(running, name)
+		}
+	}
+	var files []string
+	for _, name := range []string{"etc/iptables/rules.v4", "etc/iptables/rules.v6", "etc/sysconfig/iptables"} {
+		if _, err := h.read(name); err == nil {
+			files = append(files, "/"+name)
+		}
+	}
+	if len(running) == 0 || len(files) == 0 {
+		return f.healthy()
+	}
+	f.Evidence = fmt.Sprintf("%s restores %s (from systemd)", strings.Join(running, ", "), strings.Join(files, ", "))
+	f.Cost = "iptables-restore without -n flushes each table in the file: chains of the target iptables are gone after it; nft tables and XDP stay"
+	if ours.iptables {
+		f.Severity = Warning
+	}
+	return f.advice("use the targets xdp or nftables beside it; or save again (`netfilter-persistent save`) after each `floodwall apply`")
+}

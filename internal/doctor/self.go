@@ -1,0 +1,111 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/floodwall/floodwall/internal/control"
+	"github.com/floodwall/floodwall/internal/datapath"
+)
+
+// self reports whether Floodwall runs, and what it says of its own state.
+func self(_ context.Context, h *host) []Finding {
+	if _, err := os.Stat(h.instance.Dir); errors.Is(err, fs.ErrPermission) {
+		return []Finding{unseen("floodwall", err)}
+	}
+	s, err := h.instance.Status(context.Background())
+	switch {
+	case errors.Is(err, datapath.ErrNotLoaded):
+		return []Finding{notLoaded(err, h.instance.Dir)}
+	case err != nil:
+		return []Finding{unseen("floodwall", err)}
+	}
+	return append(h.judgeStatus(s), onTrial(h.instance.Dir)...)
+}
+
+// notLoaded judges that nothing runs. err may say that something did.
+func notLoaded(err error, dir string) Finding {
+	f := Finding{
+		ID: "floodwall", Severity: Note, Evidence: "no policy is loaded (" + dir + ")",
+		Cost: "nothing of Floodwall filters this host",
+	}
+	if err != datapath.ErrNotLoaded {
+		f.Severity, f.Evidence = Problem, fmt.Sprintf("%v (%s)", err, dir)
+	}
+	return f.command("floodwall apply policy.yaml")
+}
+
+// onTrial reports a policy that nobody has confirmed.
+func onTrial(dir string) []Finding {
+	state, err := datapath.OpenState(dir, false)
+	if err != nil {
+		return []Finding{unseen("floodwall-trial", err)}
+	}
+	t, err := state.Trial()
+	if err != nil {
+		return []Finding{unseen("floodwall-trial", err)}
+	}
+	if t == nil {
+		return nil
+	}
+	return []Finding{judgeTrial(t)}
+}
+
+func judgeTrial(t *datapath.Trial) Finding {
+	f := Finding{ID: "floodwall-trial", Severity: Warning, Numbers: map[string]uint64{"generation": uint64(t.New), "returns_to": uint64(t.Old)}}
+	back := fmt.Sprintf("generation %d decides", t.Old)
+	if t.Old == 0 {
+		back = "nothing is filtered"
+	}
+	if t.Expired() {
+		f.Evidence = fmt.Sprintf("generation %d was not confirmed in time (from the kernel's deadline)", t.New)
+		f.Cost = back + ", as before it"
+		return f.command("floodwall rollback")
+	}
+	f.Evidence = fmt.Sprintf("generation %d is on trial for %.0f more seconds (from the kernel's deadline)", t.New, t.Left().Seconds())
+	f.Cost = "then " + back + " again"
+	return f.command("floodwall confirm")
+}
+
+// judgeStatus turns what runs into findings.
+func (h *host) judgeStatus(s *control.Status) []Finding {
+	f := Finding{
+		ID: "floodwall", Severity: OK, Numbers: map[string]uint64{"generation": uint64(s.Generation)},
+		Evidence: fmt.Sprintf("generation %d of %s runs, target %s", s.Generation, s.Policy, s.Target),
+	}
+	found := []Finding{f}
+	for _, w := range s.Warnings {
+		f := Finding{ID: "floodwall-status", Severity: Warning, Evidence: w + " (from floodwall status)", Cost: "the policy is not in force as it was written"}
+		found = append(found, f.command("floodwall apply "+quoted(s.Policy)))
+	}
+	for _, d := range s.Devices {
+		if len(h.only) == 0 || slices.Contains(h.only, d.Name) {
+			found = append(found, h.mode(d))
+		}
+	}
+	return found
+}
+
+// mode judges where a device runs Floodwall's program.
+func (h *host) mode(d control.DeviceStatus) Finding {
+	f := Finding{
+		ID: "floodwall-mode", Severity: OK, Device: d.Name,
+		Evidence: strings.TrimSpace(string(d.Stage)+" "+d.Mode) + " (from floodwall status)",
+	}
+	if d.Mode != string(datapath.Generic) {
+		return f
+	}
+	f.Severity = Warning
+	f.Cost = "the program runs after the kernel has made a packet of the frame, at several times the cost"
+	devices, _ := h.devices()
+	if slices.ContainsFunc(devices, func(o *device) bool { return o.name == d.Name && !o.runsNative() }) {
+		f.Severity = Note
+		return f.advice("nothing on this host: see xdp-native and xdp-setup")
+	}
+	return f.command("floodwall apply --mode auto policy.yaml")
+}

@@ -1,0 +1,130 @@
+package doctor
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// From so many entries on a share of them is worth a change.
+const manyEntries = 1000
+
+// census is who has the entries of the connection tracking table.
+type census struct {
+	sampled  int
+	loopback int
+	services map[service]int // services of this host
+}
+
+type service struct {
+	proto uint8
+	port  uint16
+}
+
+// conntrackServices finds the services of this host that have most of the table, which `track: false` would empty.
+func conntrackServices(ctx context.Context, h *host) []Finding {
+	const id = "conntrack-services"
+	t, err := readTracked(h)
+	switch {
+	case errors.Is(err, errNoConntrack):
+		return nil
+	case err != nil:
+		return []Finding{unseen(id, err)}
+	case t.count == 0:
+		return []Finding{{ID: id, Severity: OK, Evidence: "no connection is tracked"}}
+	}
+	flows, err := sampleFlows(ctx)
+	if err != nil && len(flows) == 0 {
+		return []Finding{unseen(id, err)}
+	}
+	serve, err := listeners(ctx)
+	if err != nil {
+		return []Finding{unseen(id, err)}
+	}
+	own, err := ownAddresses()
+	if err != nil {
+		return []Finding{unseen(id, err)}
+	}
+	here := map[service]bool{}
+	for _, l := range serve {
+		here[service{l.proto, l.port}] = true
+	}
+	c := census{sampled: len(flows), services: map[service]int{}}
+	for _, f := range flows {
+		s := service{f.proto, f.port}
+		switch {
+		case f.dst.IsLoopback() || f.src == f.dst:
+			c.loopback++
+		case own[f.dst] && here[s]:
+			c.services[s]++
+		}
+	}
+	return []Finding{c.judge(t)}
+}
+
+// largest lists the services with a twentieth of the sample or more, the largest first.
+func (c census) largest() []service {
+	list := slices.Collect(maps.Keys(c.services))
+	list = slices.DeleteFunc(list, func(s service) bool { return c.services[s]*20 < c.sampled })
+	slices.SortFunc(list, func(a, b service) int {
+		return cmp.Or(c.services[b]-c.services[a], int(a.port)-int(b.port), int(a.proto)-int(b.proto))
+	})
+	return list
+}
+
+func (c census) judge(t tracked) Finding {
+	var words []string
+	saved := c.loopback
+	for _, s := range c.largest() {
+		saved += c.services[s]
+		words = append(words, fmt.Sprintf("%s %d%%", portName(s.proto, s.port), percent(uint64(c.services[s]), uint64(c.sampled))))
+	}
+	if c.loopback*20 >= c.sampled {
+		words = append(words, fmt.Sprintf("loopback %d%%", percent(uint64(c.loopback), uint64(c.sampled))))
+	}
+	share := percent(uint64(saved), uint64(c.sampled))
+	f := Finding{
+		ID: "conntrack-services", Severity: Note,
+		Evidence: fmt.Sprintf("of %s entries looked at: %s (from the kernel's table and its listening sockets)",
+			grouped(uint64(c.sampled)), cmp.Or(strings.Join(words, ", "), "no service of this host has 5%")),
+		Numbers: map[string]uint64{"sampled": uint64(c.sampled), "saved_percent": share},
+		Cost: fmt.Sprintf("%d%% of the table, about %s entries, and %s; `track: false` saves both where no rule of another "+
+			"firewall asks for the state of these connections", share, grouped(t.count*share/100), trackingCost),
+	}
+	if share < 25 || t.count < manyEntries {
+		return f.healthy()
+	}
+	if percent(t.count, t.max) >= 50 {
+		f.Severity = Warning
+	}
+	return f.policy(c.policy()...)
+}
+
+// policy takes the largest services out of the table.
+func (c census) policy() (lines []string) {
+	if largest := c.largest(); len(largest) > 0 {
+		lines = append(lines, "services:")
+		for _, s := range largest {
+			lines = append(lines, fmt.Sprintf("  - {name: %s, port: %s, track: false}", serviceName(s), portName(s.proto, s.port)))
+		}
+	}
+	if c.loopback*20 >= c.sampled {
+		lines = append(lines, "untracked: [loopback]")
+	}
+	return lines
+}
+
+// wellKnown are services that have a name among people.
+var wellKnown = map[uint16]string{22: "ssh", 25: "mail", 53: "dns", 80: "web", 123: "ntp", 443: "https"}
+
+func serviceName(s service) string {
+	proto, _, _ := strings.Cut(portName(s.proto, s.port), "/")
+	if known := wellKnown[s.port]; known != "" {
+		return known + "-" + proto
+	}
+	return fmt.Sprintf("%s-%d", proto, s.port)
+}

@@ -1,0 +1,34 @@
+package doctor
+
+import (
+	"fmt"
+	"strings"
+)
+
+// grouped writes a number with separators, as in 1,234,567.
+func grouped(n uint64) string {
+	s := fmt.Sprint(n)
+	for i := len(s) - 3; i > 0; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return s
+}
+
+// percent is part of whole, rounded down so that 100 means all of it; 0 of nothing.
+func percent(part, whole uint64) uint64 {
+	if whole == 0 {
+		return 0
+	}
+	return uint64(float64(part) / float64(whole) * 100)
+}
+
+// quoted makes a word that a shell takes as it is.
+func quoted(word string) string {
+	plain := func(r rune) bool {
+		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("_-./:@%+=,", r)
+	}
+	if word != "" && strings.TrimFunc(word, plain) == "" {
+		return word
+	}
+	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+}

@@ -1,0 +1,146 @@
+package doctor
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/floodwall/floodwall/internal/xdp"
+)
+
+// xdpSupport says for each device whether Floodwall can run in its driver, and why not.
+func xdpSupport(_ context.Context, h *host) []Finding {
+	return eachDevice(h, "xdp-native", func(d *device) []Finding {
+		return []Finding{d.native(), d.refusals(), d.occupied()}
+	})
+}
+
+// runsNative reports whether the driver has XDP, or might.
+func (d *device) runsNative() bool {
+	return (d.xdpErr != nil || d.xdp&xdpBasic != 0) && !d.joined()
+}
+
+// joined reports whether the hypervisor joins packets in a way that the virtio driver can neither stop nor run XDP with.
+func (d *device) joined() bool {
+	gro := d.features["rx-gro-hw"]
+	return d.driver == "virtio_net" && gro.On && gro.Fixed
+}
+
+// native judges whether the driver runs XDP programs.
+func (d *device) native() Finding {
+	f := Finding{
+		ID: "xdp-native", Severity: Note, // nothing on this host changes it
+		Evidence: fmt.Sprintf("%s has no native XDP (from the kernel's netdev family)", d.kinds()),
+		Cost:     "a program runs after the kernel has made a packet of the frame (generic XDP), at several times the cost, or in netfilter",
+	}
+	switch {
+	case d.xdpErr != nil:
+		f.Cost = "whether Floodwall runs in the driver shows when it is applied"
+		f.Evidence = fmt.Sprintf("%s: %v", d.kinds(), errNoXDPFeatures)
+		return f.command("floodwall apply --dry-run --mode native --device " + quoted(d.name) + " policy.yaml")
+	case d.xdp&xdpBasic != 0:
+		f.Evidence = d.kinds() + " has native XDP" + d.extras() + " (from the kernel's netdev family)"
+		return f.healthy()
+	case len(d.below) > 0:
+		f.Severity = Warning
+		return f.advice("filter on the devices below it: `devices: [" + strings.Join(d.below, ", ") + "]`")
+	}
+	return f.advice("a device whose driver has XDP; until then `--mode generic`, or the target nftables")
+}
+
+// kinds names the driver, or what kind of software device it is.
+func (d *device) kinds() string {
+	if d.driver != "" {
+		return "driver " + d.driver
+	}
+	return "a device of kind " + d.kind
+}
+
+func (d *device) extras() string {
+	words := ""
+	if d.xdp&xdpRedirect != 0 {
+		words += ", redirect"
+	}
+	if d.xdp&xdpScattered != 0 {
+		words += ", frames in several buffers"
+	}
+	return words
+}
+
+// refusals judges whether the driver refuses a program as the device is set up now, for what can be told beforehand.
+func (d *device) refusals() Finding {
+	f := Finding{ID: "xdp-setup", Severity: Warning, Cost: "the driver refuses an XDP program as the device is set up"}
+	name := quoted(d.name)
+	lro := d.features["rx-lro"]
+	switch c := d.channels; {
+	case lro.On && !lro.Fixed:
+		f.Evidence = "large receive offload is on (rx-lro, from ethtool)"
+		return f.command("ethtool -K " + name + " lro off")
+	case d.joined():
+		f.Severity = Note // nothing on this host changes it
+		f.Evidence = "the hypervisor joins packets, and the device cannot be told to stop (rx-gro-hw is on and fixed, from ethtool)"
+		return f.advice("have the hypervisor offer VIRTIO_NET_F_CTRL_GUEST_OFFLOADS, or switch its guest_tso4, guest_tso6 and guest_ufo off")
+	case d.driver == "ena" && c != nil && 2*c.Combined > c.MaxCombined:
+		f.Evidence = fmt.Sprintf("%d queues of %d are in use, and ena wants as many again for XDP (from ethtool)", c.Combined, c.MaxCombined)
+		f.Numbers = map[string]uint64{"queues": uint64(c.Combined), "max": uint64(c.MaxCombined)}
+		return f.command(fmt.Sprintf("ethtool -L %s combined %d", name, max(1, c.MaxCombined/2)))
+	}
+	f.Evidence = "neither large receive offload nor the number of queues is in the way (from ethtool)"
+	return f.healthy()
+}
+
+// singleBuffer is the largest MTU whose frames are in one buffer of a page: 4096 less 256 of headroom, the 320 that the
+// kernel keeps behind the frame, and the headers of Ethernet and a VLAN.
+const singleBuffer = 3498
+
+// frameSize judges whether frames are too large for XDP.
+func frameSize(_ context.Context, h *host) []Finding {
+	return eachDevice(h, "xdp-mtu", func(d *device) []Finding { return []Finding{d.frames()} })
+}
+
+func (d *device) frames() Finding {
+	f := Finding{
+		ID: "xdp-mtu", Severity: Warning,
+		Evidence: fmt.Sprintf("the MTU is %d, and %d fits into one buffer (from the kernel's list of devices)", d.mtu, singleBuffer),
+		Numbers:  map[string]uint64{"mtu": uint64(d.mtu), "single_buffer": singleBuffer},
+		Cost:     "the driver refuses native XDP, since it does not take frames in several buffers",
+	}
+	switch {
+	case d.mtu <= singleBuffer || d.xdpErr == nil && d.xdp&xdpBasic == 0:
+		return f.healthy()
+	case d.xdpErr == nil && d.xdp&xdpScattered != 0:
+		f.Severity = Note
+		f.Cost = "frames come in several buffers: Floodwall reads them, most other XDP programs are refused"
+	}
+	return f.command("ip link set dev " + quoted(d.name) + " mtu 1500")
+}
+
+// occupied judges whether somebody else's program has the place of Floodwall's.
+func (d *device) occupied() Finding {
+	f := Finding{ID: "xdp-occupied", Severity: Warning, Evidence: "no XDP program of others is attached (from the kernel's list of devices)"}
+	if d.program == nil {
+		return f.healthy()
+	}
+	id := ebpf.ProgramID(d.program.ProgId)
+	name, err := programName(id)
+	f.Numbers = map[string]uint64{"program": uint64(id)}
+	f.Cost = "a device has one place for XDP: Floodwall is refused, and netfilter costs several times as much; stop the owner first, or it comes back"
+	switch {
+	case err != nil:
+		f.Evidence = fmt.Sprintf("an XDP program is attached, id %d; whose it is cannot be told: %v", id, err)
+		f.Severity = Note
+		return f.command("sudo floodwall doctor")
+	case strings.HasPrefix(name, xdp.Program): // also while a policy is on trial
+		f.Evidence = "Floodwall's XDP program is attached"
+		return f.healthy()
+	}
+	f.Evidence = fmt.Sprintf("an XDP program of %s is attached: id %d, name %q (from the kernel's list of devices)", owner(name), id, name)
+	if l := linkOf(d.index, id); l != 0 {
+		return f.command(fmt.Sprintf("bpftool link detach id %d", l))
+	}
+	mode := map[uint32]string{2: "xdpgeneric", 3: "xdpoffload"}[d.program.AttachMode] // XDP_ATTACHED_SKB, _HW
+	return f.command("ip link set dev " + quoted(d.name) + " " + cmp.Or(mode, "xdpdrv") + " off")
+}
