@@ -20,7 +20,7 @@ func tiny(t *testing.T) Options {
 	if err := os.WriteFile(file, []byte("1.2.3.4\n5.6.0.0/16\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return Options{Quick: true, Rounds: 1, Window: 20 * time.Millisecond, List: file}
+	return Options{Quick: true, Rounds: 1, Window: 20 * time.Millisecond, Phase: 300 * time.Millisecond, List: file}
 }
 
 // wantRows are results that must be there, by experiment. Those of tools are empty when the tool is not installed.
@@ -34,20 +34,37 @@ var wantRows = map[string][]string{
 		"sets/empty", "sets/list/floodwall/listed", "sets/list/floodwall/unlisted", "sets/list/bpf-hash",
 		"sets/list/bpf-lpm/listed", "sets/one-core/list/floodwall/listed", "sets/list/ipset/unlisted", "sets/list/nft/raw/listed",
 	},
+	"cost": {
+		"cost/empty", "cost/pass", "cost/accept", "cost/iptables/accept/tracked", "cost/iptables/raw", "cost/iptables/filter",
+		"cost/iptables/set/n=265000", "cost/iptables/string/kmp", "cost/iptables/hashlimit", "cost/floodwall/xdp/raw",
+		"cost/floodwall/nftables/raw/rules=5", "cost/floodwall/iptables/set/n=65000", "cost/floodwall/xdp/accept/untracked",
+		"cost/floodwall/hashlimit", "cost/one-core/iptables/raw",
+	},
+	"conntrack": {
+		"conntrack/no-firewall", "conntrack/nft/full", "conntrack/nft/notrack", "conntrack/floodwall/auto",
+		"conntrack/floodwall/nftables",
+	},
 	"program": {
 		"program/empty/packet=udp4", "program/checks=strict/packet=ext6", "program/rules=10000/packet=banned",
 	},
+}
+
+// lacking are the ends of the names of results without figures.
+var lacking = []string{
+	"/bpfilter", "/bpf-hash", "floodwall/filter", "floodwall/string/bm", "floodwall/string/kmp", "floodwall/hashlimit",
 }
 
 func TestExperiments(t *testing.T) {
 	testutil.RequireRoot(t)
 	for _, e := range Experiments {
 		t.Run(e.Name, func(t *testing.T) {
-			for _, tool := range []string{"iptables-legacy", "nft", "ipset"} {
+			for _, tool := range []string{"iptables-legacy", "nft", "ipset", "nginx"} {
 				testutil.RequireTool(t, tool)
 			}
+			o, temp := tiny(t), t.TempDir()
+			t.Setenv("TMPDIR", temp)
 			before := look(t)
-			r, err := Run(t.Context(), []string{e.Name}, tiny(t))
+			r, err := Run(t.Context(), []string{e.Name}, o)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -55,6 +72,9 @@ func TestExperiments(t *testing.T) {
 			// At once: the garbage collector would close a forgotten program before long.
 			if left := before.leftovers(t, 0); len(left) > 0 {
 				t.Errorf("left behind: %v", left)
+			}
+			if files, err := os.ReadDir(temp); err != nil || len(files) > 0 {
+				t.Errorf("left behind: %v, %v", files, err)
 			}
 		})
 	}
@@ -67,7 +87,7 @@ func checkReport(t *testing.T, r *Report, want []string) {
 	var names []string
 	for _, res := range o.Results {
 		names = append(names, res.Name)
-		empty := strings.HasSuffix(res.Name, "/bpfilter") || strings.HasSuffix(res.Name, "/bpf-hash")
+		empty := slices.ContainsFunc(lacking, func(end string) bool { return strings.HasSuffix(res.Name, end) })
 		// A disturbed machine may let nothing arrive in so short a time, but then the note says so.
 		if (len(res.Metrics) == 0) != empty && !strings.HasPrefix(res.Note, "nothing arrived") || empty && res.Note == "" {
 			t.Errorf("%s: %d metrics, note %q", res.Name, len(res.Metrics), res.Note)
@@ -148,6 +168,7 @@ type scene struct {
 	descriptors []string // by what they are
 	devices     []string // in the namespace of this process
 	threads     []string // of receiving devices
+	children    []string // processes that this one has started
 }
 
 func look(t *testing.T) (s scene) {
@@ -175,6 +196,11 @@ func look(t *testing.T) (s scene) {
 			s.threads = append(s.threads, path+" "+name)
 		}
 	}
+	tasks, _ := filepath.Glob("/proc/self/task/*/children")
+	for _, path := range tasks {
+		children, _ := os.ReadFile(path) // or the thread has just ended
+		s.children = append(s.children, strings.Fields(string(children))...)
+	}
 	return s
 }
 
@@ -186,6 +212,7 @@ func (s scene) leftovers(t *testing.T, wait time.Duration) (left []string) {
 		left = added(s.descriptors, now.descriptors)
 		left = append(left, added(s.devices, now.devices)...)
 		left = append(left, added(s.threads, now.threads)...)
+		left = append(left, added(s.children, now.children)...)
 		if len(left) == 0 || time.Now().After(end) {
 			return left
 		}

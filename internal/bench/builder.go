@@ -3,6 +3,7 @@ package bench
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
@@ -22,7 +23,7 @@ type builder struct {
 }
 
 func (b *builder) close() {
-	for _, fn := range b.owned {
+	for _, fn := range slices.Backward(b.owned) {
 		_ = fn() // a descriptor that cannot be closed is closed with the process
 	}
 }

@@ -32,6 +32,8 @@ func (t *rateTable) on(c cores) *rateTable {
 			other.empty = &clone
 		case t.touch:
 			other.touch = &clone
+		case t.base:
+			other.base = &clone
 		}
 	}
 	return &other

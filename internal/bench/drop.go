@@ -140,12 +140,15 @@ func addIptables(ctx context.Context, b *builder) error {
 
 // iptablesScript is input for iptables-restore: n rules that do not match, and a drop.
 func iptablesScript(table, chain string, n int) string {
+	return fmt.Sprintf("*%s\n%s-A %s -j DROP\nCOMMIT\n", table, iptablesRules(chain, n), chain)
+}
+
+// iptablesRules is n rules that do not match, for iptables-restore.
+func iptablesRules(chain string, n int) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "*%s\n", table)
 	for i := range n {
 		fmt.Fprintf(&b, "-A %s %s\n", chain, nthRule(i).iptables())
 	}
-	fmt.Fprintf(&b, "-A %s -j DROP\nCOMMIT\n", chain)
 	return b.String()
 }
 

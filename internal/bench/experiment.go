@@ -23,6 +23,8 @@ type Experiment struct {
 var Experiments = []Experiment{
 	{"drop", "packets per second dropped by 0 to 10,000 rules that do not match, with nft and iptables beside", drop},
 	{"sets", "1,000 to 10 million listed addresses, with ipset, nft sets and plain BPF maps beside", sets},
+	{"cost", "what one packet costs, by an article of 2016: accepted, dropped, by position, set, string, limit", cost},
+	{"conntrack", "a web server whose conntrack table is full, and what helps, by an article of 2023", conntrack},
 	{"program", "nanoseconds of the loaded program per kind of packet, without a network", program},
 }
 
@@ -30,6 +32,7 @@ var Experiments = []Experiment{
 type Options struct {
 	Rounds   int           // each row is measured so many times, in turn with the others; 0: 5, or 2 with Quick
 	Window   time.Duration // of one measurement; 0: 500 ms, or 100 ms with Quick
+	Phase    time.Duration // of requests to a server; 0: 10 s, or 5 s with Quick
 	Quick    bool          // small sizes, short windows: whether it works, not how fast it is
 	All      bool          // also what takes minutes: the slow tools with 10 million addresses
 	Sizes    []int         // of random address lists; nil: 1,000 to 10 million, or to 100,000 with Quick
@@ -91,15 +94,18 @@ func Run(ctx context.Context, experiments []string, o Options) (*Report, error) 
 }
 
 func (o Options) withDefaults() Options {
-	rounds, window, sizes := 5, 500*time.Millisecond, []int{1_000, 100_000, 1_000_000, 10_000_000}
+	rounds, window, phase, sizes := 5, 500*time.Millisecond, 10*time.Second, []int{1_000, 100_000, 1_000_000, 10_000_000}
 	if o.Quick {
-		rounds, window, sizes = 2, 100*time.Millisecond, []int{1_000, 100_000}
+		rounds, window, phase, sizes = 2, 100*time.Millisecond, 5*time.Second, []int{1_000, 100_000}
 	}
 	if o.Rounds == 0 {
 		o.Rounds = rounds
 	}
 	if o.Window == 0 {
 		o.Window = window
+	}
+	if o.Phase == 0 {
+		o.Phase = phase
 	}
 	if o.Sizes == nil {
 		o.Sizes = sizes

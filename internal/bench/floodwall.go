@@ -71,7 +71,7 @@ func (s *site) applyFile(
 		if err != nil {
 			return err
 		}
-		did, err := in.Apply(ctx, compiled, control.ApplyOptions{})
+		did, err := in.Apply(ctx, compiled, targetOptions("xdp"))
 		if err != nil {
 			return err
 		}
@@ -144,7 +144,7 @@ func expect(reasons map[string]string) func(context.Context, control.Instance) e
 			if err != nil {
 				return fmt.Errorf("packet %q: %w", line, err)
 			}
-			e, err := in.Explain(spec)
+			e, err := in.Explain(context.Background(), spec)
 			if err != nil {
 				return err
 			}

@@ -17,6 +17,7 @@ type rate struct {
 	missing string       // why there is nothing to measure
 	least   float64      // the share of the limit to reach; 0: none is asked for
 	extra   []lab.Metric // that belong to the result
+	article *articleRow  // what an article says of it; nil: nothing
 
 	rounds    series // packets per second, of the offer of which it took most
 	reference series // packets per second at referenceOffer
@@ -32,11 +33,17 @@ type rateTable struct {
 	rows  []*rate
 	empty *rate // the limit: one of rows
 	touch *rate // the limit of programs that look at the packet: one of rows
+	base  *rate // what the others' costs are compared with: one of rows; nil in a table of shares of the limit
 	notes []string
 }
 
 // tries is how often a disturbed measurement is taken before it is taken as it is.
-const tries = 3
+func (o Options) tries() int {
+	if o.Quick {
+		return 1
+	}
+	return 3
+}
 
 // Shares of the time.
 const (
@@ -87,7 +94,8 @@ func (r *rate) measure(ctx context.Context, s *session, c cores, round uint64) e
 
 // best is what the receiver takes at most. With a core each, that is not what it takes of a full flood: it returns the
 // pages of the frames to the sender's pool, and a sender whose frames are refused returns them itself; the more it is
-// ahead, the longer the receiver waits for the pool's lock. So the source offers less, and more step by step.
+// ahead, the longer the receiver waits for the pool's lock. So the source offers less, and more step by step. With Quick,
+// the first step is all.
 func (r *rate) best(ctx context.Context, s *session, c cores, round uint64) (best lab.Measurement, err error) {
 	if c == oneCore {
 		return r.once(ctx, s, round, offer{cpu: receiverCPU})
@@ -96,6 +104,9 @@ func (r *rate) best(ctx context.Context, s *session, c cores, round uint64) (bes
 		return best, err
 	}
 	r.reference = append(r.reference, best.PPS)
+	if s.Quick {
+		return best, nil
+	}
 	for _, pps := range offers(best.PPS) {
 		m, err := r.once(ctx, s, round, offer{pps, sourceCPU})
 		if err != nil {
@@ -119,7 +130,7 @@ func offers(taken float64) []float64 {
 // once takes a measurement. One that was disturbed is taken again; of those that all were, the one counts in which most
 // arrived.
 func (r *rate) once(ctx context.Context, s *session, round uint64, o offer) (best lab.Measurement, err error) {
-	for range tries {
+	for range s.tries() {
 		m, err := r.subject.measure(ctx, *r.flow, o, round+1, s.Window)
 		if err != nil || !disturbed(m) {
 			return m, err

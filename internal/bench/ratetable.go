@@ -23,6 +23,9 @@ func (t *rateTable) publish(o *Outcome) {
 
 // head is the columns. Bars and the reference offer are for a source with a core of its own.
 func (t *rateTable) head() []string {
+	if t.base != nil {
+		return costHead
+	}
 	head := []string{"", "Mpps", "min .. max", "ns/packet", "of empty", "of one octet"}
 	if t.cores == twoCores {
 		head = append(head, "bar, of empty", "of 7 Mpps", "bar, of 7 Mpps")
@@ -32,16 +35,15 @@ func (t *rateTable) head() []string {
 
 // cells are a row as text.
 func (t *rateTable) cells(r *rate, bars []*Bar) []string {
+	if t.base != nil {
+		return t.costCells(r)
+	}
 	cells := make([]string, len(t.head()))
 	cells[0], cells[len(cells)-1] = r.label, r.remarks()
 	if !r.measured() {
 		return cells
 	}
-	mpps := func(pps float64) string { return fmt.Sprintf("%.2f", pps/1e6) }
-	median := r.rounds.median()
-	cells[1] = mpps(median)
-	cells[2] = mpps(slices.Min(r.rounds)) + " .. " + mpps(slices.Max(r.rounds))
-	cells[3] = fmt.Sprintf("%.1f", 1e9/median)
+	copy(cells[1:], r.figures())
 	cells[4], cells[5] = shareText(r, t.empty), shareText(r, t.touch)
 	for i, bar := range bars {
 		cells[6+2*i] = bar.String()
@@ -52,9 +54,18 @@ func (t *rateTable) cells(r *rate, bars []*Bar) []string {
 	return cells
 }
 
+// figures are rate, spread, and time per packet as text.
+func (r *rate) figures() []string {
+	mpps := func(pps float64) string { return fmt.Sprintf("%.2f", pps/1e6) }
+	median := r.rounds.median()
+	return []string{
+		mpps(median), mpps(slices.Min(r.rounds)) + " .. " + mpps(slices.Max(r.rounds)), fmt.Sprintf("%.1f", 1e9/median),
+	}
+}
+
 // share is a row's rate as a share of another's; false when one of them was not measured.
 func share(r, limit *rate) (float64, bool) {
-	if limit == nil || !r.measured() || !limit.measured() {
+	if r == nil || limit == nil || !r.measured() || !limit.measured() {
 		return 0, false
 	}
 	return r.rounds.median() / limit.rounds.median(), true
@@ -141,6 +152,9 @@ func (t *rateTable) result(experiment string, r *rate) lab.Result {
 	}
 	if v, ok := share(r, t.touch); ok {
 		metrics = append(metrics, lab.Metric{Value: v, Unit: "of-one-octet"})
+	}
+	if v, ok := share(t.base, r); ok {
+		metrics = append(metrics, lab.Metric{Value: v, Unit: "x-raw-drop"})
 	}
 	if v, ok := referenceShare(r, t.empty); ok {
 		metrics = append(metrics, lab.Metric{Value: v, Unit: "of-7Mpps"})

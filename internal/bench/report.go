@@ -29,6 +29,15 @@ type Outcome struct {
 	Results []lab.Result `json:"results"`
 	Bars    []*Bar       `json:"bars"`
 	Tables  []*Table     `json:"tables"`
+	Series  []Series     `json:"series,omitempty"`
+}
+
+// Series is a figure over time, for charts.
+type Series struct {
+	Name    string    `json:"name"` // of the result
+	Unit    string    `json:"unit"`
+	Seconds float64   `json:"seconds"` // between two values, and before the first
+	Values  []float64 `json:"values"`
 }
 
 // Missed lists the bars that were not met.

@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/floodwall/floodwall/internal/compile"
 	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/packet"
 )
@@ -33,7 +34,7 @@ func TestRulesStayAsTheyAre(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if e := c.Explain(spec); e.Verdict != "drop" || e.Reason != "default" {
+			if e, err := c.Explain(spec, compile.TargetXDP); err != nil || e.Verdict != "drop" || e.Reason != "default" {
 				t.Fatalf("%d rules: %s: %s by %s", n, floodPacket(from), e.Verdict, e.Reason)
 			}
 		}
@@ -92,7 +93,11 @@ func TestPacketKinds(t *testing.T) {
 		if want == "" {
 			want = "default" // bans are empty here
 		}
-		if got := c.Explain(spec).Reason; got != want {
+		e, err := c.Explain(spec, compile.TargetXDP)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := e.Reason; got != want {
 			t.Errorf("%s: %s: %s, want %s", k.name, k.line, got, want)
 		}
 	}

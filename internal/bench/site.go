@@ -34,8 +34,13 @@ type site struct {
 	in     *lab.Device // of the server
 }
 
-// newSite builds the n-th site of a lab.
+// newSite builds the n-th site of a lab, to flood.
 func newSite(l *lab.Lab, n int) (*site, error) {
+	return connectSite(l, n, lab.EndOptions{CPU: lab.OnCPU(receiverCPU), Urgent: true})
+}
+
+// connectSite builds the n-th site of a lab. The server's end receives as o says.
+func connectSite(l *lab.Lab, n int, o lab.EndOptions) (*site, error) {
 	attacker, err := l.Host(fmt.Sprintf("attacker%d", n))
 	if err != nil {
 		return nil, err
@@ -44,9 +49,9 @@ func newSite(l *lab.Lab, n int) (*site, error) {
 	if s.server, err = l.Host(fmt.Sprintf("server%d", n)); err != nil {
 		return nil, err
 	}
+	o.Addrs = lab.ParseAddrs("10.0.0.2/24 fd00::2/64")
 	s.out, s.in, err = l.Connect(attacker, s.server, lab.LinkOptions{
-		A: lab.EndOptions{Addrs: lab.ParseAddrs("10.0.0.1/24 fd00::1/64")},
-		B: lab.EndOptions{Addrs: lab.ParseAddrs("10.0.0.2/24 fd00::2/64"), CPU: lab.OnCPU(receiverCPU), Urgent: true},
+		A: lab.EndOptions{Addrs: lab.ParseAddrs("10.0.0.1/24 fd00::1/64")}, B: o,
 	})
 	if err != nil {
 		return nil, err

@@ -21,7 +21,7 @@ func (e *missingTool) Error() string { return e.reason }
 
 // debianPackages is where tools come from, when not from the package of their own name.
 var debianPackages = map[string]string{
-	"iptables-legacy": "iptables", "iptables-legacy-restore": "iptables", "nft": "nftables",
+	"iptables-legacy": "iptables", "iptables-legacy-restore": "iptables", "nft": "nftables", "nginx": "nginx-light",
 }
 
 // findTool finds a program of the system, also where administrators' programs are.

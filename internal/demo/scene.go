@@ -112,7 +112,7 @@ func (s *scene) unload(ctx context.Context) error {
 
 func (s *scene) status() (status *control.Status, err error) {
 	err = s.server.Host.Do(func() (err error) {
-		status, err = s.instance.Status()
+		status, err = s.instance.Status(context.Background())
 		return err
 	})
 	return status, err

@@ -2,28 +2,34 @@ package lab
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
-	"fmt"
-	"io"
-	"net"
-	"net/http"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // LoadOptions says how clients use an HTTP server.
 type LoadOptions struct {
-	Host      *Host          // of the clients
-	Server    netip.AddrPort // asked for "/"
-	Workers   int            // that ask one request after the other; 0: 1. Ignored with Rate.
-	Rate      float64        // requests per second that begin whether or not earlier ones were answered; 0: none
-	KeepAlive bool           // uses connections again; otherwise, each request has a new one
-	Timeout   time.Duration  // of a request, connecting included; 0: 1 s
-	Duration  time.Duration  // 0: until the context ends
-	Requests  uint64         // requests to begin; 0: no bound
-	Interval  time.Duration  // between samples; 0: 200 ms
-	OnSample  func(Sample)   // called at every interval from one goroutine, if set
+	Host    *Host          // of the clients; nil: they are where this process is
+	Server  netip.AddrPort // that they connect to
+	Request Request        // that they make
+	TLS     *tls.Config    // nil: HTTP in the clear
+
+	// Connections is the most requests under way. Without a Rate, each connection asks again when it has its answer; 0
+	// is one. With a Rate, a request that is due waits for its turn; 0 is no bound.
+	Connections int
+	Rate        float64 // requests per second that are due whether or not earlier ones were answered; 0: none
+	KeepAlive   bool    // uses connections again; otherwise, each request has a new one
+
+	Timeout  time.Duration // of a request, connecting included, and with a Rate from when it was due; 0: 1 s
+	Duration time.Duration // in which requests begin; 0: until the context ends
+	Requests uint64        // to begin; 0: no bound
+	Interval time.Duration // between samples; 0: 200 ms
+	OnSample func(Sample)  // called at every interval from one goroutine, if set
 }
 
 // Sample is what clients got in one interval. With a Rate, a request's time counts from when it was due.
@@ -31,19 +37,30 @@ type Sample struct {
 	Time   time.Duration `json:"time_ns"` // end of the interval, since the beginning
 	OK     uint64        `json:"ok"`      // requests answered
 	Failed uint64        `json:"failed"`  // requests that failed or timed out
+	Rate   float64       `json:"rate"`    // requests answered per second; 0 when Late
 	P50    time.Duration `json:"p50_ns"`  // of those answered
 	P99    time.Duration `json:"p99_ns"`
+	Late   bool          `json:"late,omitempty"` // no more requests began: the rest of those under way
 }
 
 // LoadSummary is what clients got altogether.
 type LoadSummary struct {
-	Time   time.Duration     `json:"time_ns"`
-	OK     uint64            `json:"ok"`
-	Failed uint64            `json:"failed"`
-	Errors map[string]uint64 `json:"errors,omitempty"` // failures by cause
-	Rate   float64           `json:"rate"`             // requests answered per second
+	Time        time.Duration     `json:"time_ns"` // in which requests began
+	OK          uint64            `json:"ok"`
+	Failed      uint64            `json:"failed"`
+	Interrupted uint64            `json:"interrupted,omitempty"` // under way when the context ended; neither of both
+	Errors      map[string]uint64 `json:"errors,omitempty"`      // failures by kind
+	Rate        float64           `json:"rate"`                  // requests answered per second of Time
+	Octets      uint64            `json:"octets"`                // of the answers' bodies
 
-	// How long the requests that were answered took.
+	Latency // of the requests that were answered
+
+	// Phases are the parts of the requests that were answered, in the order in which they happen.
+	Phases []PhaseTimes `json:"phases"`
+}
+
+// Latency is how long requests took, or a part of each of them.
+type Latency struct {
 	Mean time.Duration `json:"mean_ns"`
 	P50  time.Duration `json:"p50_ns"`
 	P90  time.Duration `json:"p90_ns"`
@@ -52,39 +69,48 @@ type LoadSummary struct {
 	Max  time.Duration `json:"max_ns"`
 }
 
-// Load runs clients until the duration, the number of requests or the context is over, waits for what is under way,
-// and returns the summary. The end of the context is no error.
+// PhaseTimes is how long a part of the requests took.
+type PhaseTimes struct {
+	Name     string `json:"name"`
+	Requests uint64 `json:"requests"` // that had this part: with KeepAlive, few connect
+	Latency
+}
+
+// Load runs clients until the duration, the number of requests or the context is over, and returns the summary. Of
+// requests under way, it waits for the outcome, except when the context ended, which is no error.
 func Load(ctx context.Context, o LoadOptions) (LoadSummary, error) {
 	o = o.withDefaults()
-	if o.Rate < 0 || o.Workers < 0 {
-		return LoadSummary{}, errors.New("load: rate and workers must not be negative")
+	c, err := newClient(o)
+	if err != nil {
+		return LoadSummary{}, err
 	}
+	defer c.closeIdle()
+	begin, stop := ctx, context.CancelFunc(func() {})
 	if o.Duration > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, o.Duration)
-		defer cancel()
+		begin, stop = context.WithTimeout(ctx, o.Duration)
 	}
-	c := newClient(o)
-	defer c.transport.CloseIdleConnections()
-	stop := make(chan struct{})
-	sampled := make(chan struct{})
-	go func() {
-		defer close(sampled)
-		c.sample(stop)
-	}()
+	defer stop()
+	sampler := c.startSampler()
+	var under sync.WaitGroup
+	begun := make(chan struct{})
 	if o.Rate > 0 {
-		c.openLoop(ctx)
+		under.Go(func() { c.openLoop(ctx, &under, begun) })
 	} else {
-		c.closedLoop(ctx)
+		under.Go(func() { c.closedLoop(ctx, begin, begun) })
 	}
-	close(stop)
-	<-sampled
-	return c.record.summary(time.Since(c.began)), nil
+	select {
+	case <-begin.Done():
+	case <-begun:
+	}
+	took := sampler.over()
+	under.Wait()
+	sampler.stop()
+	return c.record.summary(took), nil
 }
 
 func (o LoadOptions) withDefaults() LoadOptions {
-	if o.Workers == 0 {
-		o.Workers = 1
+	if o.Connections == 0 && o.Rate == 0 {
+		o.Connections = 1
 	}
 	if o.Timeout == 0 {
 		o.Timeout = time.Second
@@ -98,112 +124,95 @@ func (o LoadOptions) withDefaults() LoadOptions {
 // client is the clients of one call of Load.
 type client struct {
 	LoadOptions
-	transport *http.Transport
-	url       string
-	began     time.Time
-	record    *recorder
+	began  time.Time
+	record *recorder
+	bytes  []byte // of a request
+
+	mu   sync.Mutex
+	idle []*connection
 }
 
-func newClient(o LoadOptions) *client {
-	c := &client{LoadOptions: o, url: "http://" + o.Server.String() + "/", began: time.Now(), record: newRecorder(o.Timeout)}
-	c.transport = &http.Transport{
-		DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
-			return o.Host.Dial(ctx, network, o.Server)
-		},
-		DisableKeepAlives:   !o.KeepAlive,
-		DisableCompression:  true,
-		MaxIdleConnsPerHost: max(o.Workers, int(o.Rate)),
+func newClient(o LoadOptions) (*client, error) {
+	if o.Rate < 0 || o.Connections < 0 {
+		return nil, errors.New("load: rate and connections must not be negative")
 	}
-	return c
+	request, err := o.Request.bytes(o.Server, o.KeepAlive)
+	if err != nil {
+		return nil, err
+	}
+	return &client{LoadOptions: o, bytes: request, began: time.Now(), record: newRecorder(o.Timeout)}, nil
 }
 
-// closedLoop has each worker ask again when it has its answer.
-func (c *client) closedLoop(ctx context.Context) {
-	tickets := c.tickets(ctx)
-	var wg sync.WaitGroup
-	for range c.Workers {
-		wg.Go(func() {
-			for range tickets {
+// closedLoop has each connection ask again when it has its answer, until begin ends.
+func (c *client) closedLoop(ctx, begin context.Context, begun chan struct{}) {
+	defer close(begun)
+	var asked atomic.Uint64
+	next := func() bool { return begin.Err() == nil && (c.Requests == 0 || asked.Add(1) <= c.Requests) }
+	var workers sync.WaitGroup
+	for range c.Connections {
+		workers.Go(func() {
+			for next() {
 				c.request(ctx, time.Now())
 			}
 		})
 	}
-	wg.Wait()
-}
-
-// tickets allows as many requests as may begin, one value each.
-func (c *client) tickets(ctx context.Context) <-chan struct{} {
-	tickets := make(chan struct{})
-	go func() {
-		defer close(tickets)
-		for n := uint64(0); c.Requests == 0 || n < c.Requests; n++ {
-			select {
-			case tickets <- struct{}{}:
-			case <-ctx.Done():
-				return
-			}
-		}
-	}()
-	return tickets
+	workers.Wait()
 }
 
 // openLoop begins requests at fixed times, as independent users do. A server that answers late cannot slow them down,
-// and the times that requests wait for their turn are not left out ("coordinated omission").
-func (c *client) openLoop(ctx context.Context) {
-	var wg sync.WaitGroup
-	defer wg.Wait()
+// and the times that requests wait for their turn are not left out ("coordinated omission": Gil Tene, How NOT to
+// Measure Latency). Waiting for a connection delays the requests that follow, but their times count from when they are
+// due.
+func (c *client) openLoop(ctx context.Context, under *sync.WaitGroup, begun chan struct{}) {
+	defer close(begun)
+	var slots chan struct{}
+	if c.Connections > 0 {
+		slots = make(chan struct{}, c.Connections)
+	}
 	for n := uint64(0); c.Requests == 0 || n < c.Requests; n++ {
-		due := c.began.Add(time.Duration(float64(n) / c.Rate * float64(time.Second)))
-		if sleep(ctx, time.Until(due)) != nil {
+		at := time.Duration(float64(n) / c.Rate * float64(time.Second))
+		if c.Duration > 0 && at >= c.Duration {
 			return
 		}
-		wg.Go(func() { c.request(ctx, due) })
-	}
-}
-
-// request asks once and records what came of it. What the end of ctx interrupts did not happen.
-func (c *client) request(ctx context.Context, began time.Time) {
-	limited, cancel := context.WithDeadline(ctx, began.Add(c.Timeout))
-	defer cancel()
-	err := c.ask(limited)
-	if err != nil && ctx.Err() != nil {
-		return
-	}
-	c.record.add(time.Since(began), err)
-}
-
-func (c *client) ask(ctx context.Context) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.url, nil)
-	if err != nil {
-		return err
-	}
-	res, err := c.transport.RoundTrip(req)
-	if err != nil {
-		return err
-	}
-	defer res.Body.Close()
-	if _, err := io.Copy(io.Discard, res.Body); err != nil {
-		return err
-	}
-	if res.StatusCode != http.StatusOK {
-		return fmt.Errorf("status %d", res.StatusCode)
-	}
-	return nil
-}
-
-// sample reports intervals until stop, and then the rest.
-func (c *client) sample(stop <-chan struct{}) {
-	ticker := time.NewTicker(c.Interval)
-	defer ticker.Stop()
-	for last := false; !last; {
-		select {
-		case <-ticker.C:
-		case <-stop:
-			last = true
+		due := c.began.Add(at)
+		if sleepUntil(ctx, due) != nil || !takeSlot(ctx, slots) {
+			return
 		}
-		s := c.record.interval(time.Since(c.began))
-		if c.OnSample != nil {
-			c.OnSample(s)
+		under.Go(func() {
+			c.request(ctx, due)
+			if slots != nil {
+				<-slots
+			}
+		})
+	}
+}
+
+// finest is the part of a wait that the Go runtime's timers cannot do: they are up to a millisecond late.
+const finest = 2 * time.Millisecond
+
+// sleepUntil waits until a moment, to some ten microseconds, or returns the error of the context if it ends first.
+func sleepUntil(ctx context.Context, t time.Time) error {
+	if left := time.Until(t); left > finest {
+		if err := sleep(ctx, left-finest); err != nil {
+			return err
 		}
+	}
+	if left := time.Until(t); left > 0 {
+		rest := unix.NsecToTimespec(int64(left))
+		_ = unix.Nanosleep(&rest, nil) // a signal may end it early, which does not matter
+	}
+	return ctx.Err()
+}
+
+// takeSlot waits for a free slot, of which there is always one without slots. It returns false when ctx ends first.
+func takeSlot(ctx context.Context, slots chan struct{}) bool {
+	if slots == nil {
+		return true
+	}
+	select {
+	case slots <- struct{}{}:
+		return true
+	case <-ctx.Done():
+		return false
 	}
 }

@@ -17,27 +17,11 @@ func (p pair) server(t testing.TB, addr netip.AddrPort) *Server {
 	return s
 }
 
-// load runs clients in the left host, and checks that the samples add up to the summary.
+// load runs clients in the left host.
 func (p pair) load(t testing.TB, o LoadOptions) LoadSummary {
 	t.Helper()
-	var ok, failed uint64
-	last := time.Duration(0)
 	o.Host = p.a.Host
-	o.OnSample = func(s Sample) {
-		ok, failed = ok+s.OK, failed+s.Failed
-		if s.Time <= last || s.P50 > s.P99 || (s.OK > 0) != (s.P50 > 0) {
-			t.Errorf("sample %+v after %s", s, last)
-		}
-		last = s.Time
-	}
-	sum, err := Load(t.Context(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if ok != sum.OK || failed != sum.Failed {
-		t.Errorf("samples add up to %d and %d, want %d and %d", ok, failed, sum.OK, sum.Failed)
-	}
-	return sum
+	return mustLoad(t, o)
 }
 
 func TestLoad(t *testing.T) {
@@ -50,8 +34,8 @@ func TestLoad(t *testing.T) {
 	}{
 		{"one worker", LoadOptions{Server: web}},
 		{"one worker, v6", LoadOptions{Server: six}},
-		{"workers", LoadOptions{Server: web, Workers: 8}},
-		{"workers, keep-alive", LoadOptions{Server: web, Workers: 8, KeepAlive: true}},
+		{"workers", LoadOptions{Server: web, Connections: 8}},
+		{"workers, keep-alive", LoadOptions{Server: web, Connections: 8, KeepAlive: true}},
 		{"fixed rate", LoadOptions{Server: web, Rate: 500}},
 		{"fixed rate, keep-alive, v6", LoadOptions{Server: six, Rate: 500, KeepAlive: true}},
 	} {
@@ -65,11 +49,11 @@ func TestLoad(t *testing.T) {
 			if got := servers[tt.o.Server].Requests() - before; got != 101 {
 				t.Errorf("server got %d requests, want 101", got)
 			}
-			if sum.P50 <= 0 || sum.P50 > sum.P99 || sum.P99 > sum.Max || sum.Max > sum.Time {
+			if sum.P50 <= 0 || sum.P50 > sum.P99 || sum.P99 > sum.Max || sum.Max > 10*time.Second {
 				t.Errorf("times do not rise: %+v", sum)
 			}
 			if tt.o.Rate > 0 && sum.Time < 200*time.Millisecond {
-				t.Errorf("101 requests at 500 per second took %s, want at least 200 ms", sum.Time)
+				t.Errorf("101 requests at 500 per second began in %s, want at least 200 ms", sum.Time)
 			}
 		})
 	}
@@ -78,18 +62,18 @@ func TestLoad(t *testing.T) {
 func TestLoadFails(t *testing.T) {
 	p := newPair(t)
 	sum := p.load(t, LoadOptions{Server: web, Requests: 3})
-	if sum.OK != 0 || sum.Errors["connection refused"] != 3 {
+	if sum.OK != 0 || sum.Errors[FailedRefused] != 3 {
 		t.Errorf("without server: got %+v; want 3 refused connections", sum)
 	}
 
 	p.server(t, web)
 	sink := p.sink(t, p.b, DropAll)
-	sum = p.load(t, LoadOptions{Server: web, Requests: 2, Workers: 2, Timeout: 200 * time.Millisecond})
-	if sum.OK != 0 || sum.Errors["timeout"] != 2 || sum.Time < 200*time.Millisecond {
+	sum = p.load(t, LoadOptions{Server: web, Requests: 2, Connections: 2, Timeout: 200 * time.Millisecond})
+	if sum.OK != 0 || sum.Errors[FailedTimeout] != 2 || sum.Time < 200*time.Millisecond {
 		t.Errorf("with XDP_DROP: got %+v; want 2 timeouts", sum)
 	}
 	sum = p.load(t, LoadOptions{Server: web, Rate: 100, Duration: 300 * time.Millisecond, Timeout: 100 * time.Millisecond})
-	if sum.OK != 0 || sum.Errors["timeout"] < 5 {
+	if sum.OK != 0 || sum.Errors[FailedTimeout] < 5 {
 		t.Errorf("with XDP_DROP, at a fixed rate: got %+v; want timeouts", sum)
 	}
 
@@ -98,18 +82,5 @@ func TestLoadFails(t *testing.T) {
 	}
 	if sum = p.load(t, LoadOptions{Server: web, Requests: 3}); sum.OK != 3 {
 		t.Errorf("after XDP_DROP was detached: got %+v; want 3 answers", sum)
-	}
-}
-
-// TestLoadDuration checks that clients stop in time and that what the end interrupts is no failure.
-func TestLoadDuration(t *testing.T) {
-	p := newPair(t)
-	p.server(t, web)
-	sum := p.load(t, LoadOptions{Server: web, Workers: 4, Duration: 250 * time.Millisecond, Interval: 100 * time.Millisecond})
-	if sum.OK == 0 || sum.Failed != 0 || sum.Time < 250*time.Millisecond || sum.Time > 2*time.Second {
-		t.Errorf("got %+v; want answers only, for 250 ms", sum)
-	}
-	if rate := float64(sum.OK) / sum.Time.Seconds(); rate != sum.Rate {
-		t.Errorf("rate %g, want %g", sum.Rate, rate)
 	}
 }

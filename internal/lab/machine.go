@@ -30,11 +30,12 @@ type Machine struct {
 
 // toolVersions are the programs that experiments compare with or rely on, and how to ask for their versions.
 var toolVersions = map[string][]string{
-	"nft":      {"--version"},
-	"iptables": {"--version"},
-	"ipset":    {"--version"},
-	"ip":       {"-V"},
-	"clang":    {"--version"},
+	"nft":             {"--version"},
+	"iptables":        {"--version"},
+	"ipset":           {"--version"},
+	"iptables-legacy": {"--version"},
+	"ip":              {"-V"},
+	"clang":           {"--version"},
 }
 
 // DescribeMachine describes this machine.

@@ -74,7 +74,23 @@ type observation struct {
 	thread                  threadTime
 }
 
+// An observation that took longer than observeTime, because other threads had the CPU, is taken again: the counters
+// would be of another moment than the time. After observeTries it is taken as it is.
+const (
+	observeTime  = time.Millisecond
+	observeTries = 20
+)
+
 func observe(s *Source, receiver *Device) (o observation, err error) {
+	for range observeTries {
+		if o, err = observeOnce(s, receiver); err != nil || time.Since(o.time) < observeTime {
+			break
+		}
+	}
+	return o, err
+}
+
+func observeOnce(s *Source, receiver *Device) (o observation, err error) {
 	o.time, o.sent = time.Now(), s.Sent()
 	if o.received, err = receiver.Received(); err != nil {
 		return o, err

@@ -1,95 +1,123 @@
 package lab
 
 import (
-	"context"
-	"errors"
 	"maps"
-	"net"
 	"sync"
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
-// recorder counts requests and their times, altogether and since the last interval. Times are kept in microseconds
-// with three digits.
+// recorder counts requests and their times, altogether, by phase, and since the last interval.
 type recorder struct {
-	mu       sync.Mutex
-	all, now histogram
-	errors   map[string]uint64
+	mu      sync.Mutex
+	all     histogram
+	now     histogram
+	phases  [phases]histogram
+	errors  map[string]uint64
+	failed  uint64 // since the last interval
+	octets  int64
+	stopped uint64        // that the end of the context interrupted
+	last    time.Duration // end of the last interval, for the sampler alone
+	inTime  uint64        // answered while requests began
 }
 
-// histogram is the times of requests that were answered, and the number of the others.
-type histogram struct {
-	times  *hdrhistogram.Histogram
-	failed uint64
-}
+// histogram is a number of times, in microseconds with three digits.
+type histogram struct{ *hdrhistogram.Histogram }
 
 func newRecorder(longest time.Duration) *recorder {
 	// An answer may come in just before the deadline and be recorded after it.
 	highest := max(2*longest, time.Second).Microseconds()
-	return &recorder{
-		all:    histogram{times: hdrhistogram.New(1, highest, 3)},
-		now:    histogram{times: hdrhistogram.New(1, highest, 3)},
-		errors: make(map[string]uint64),
+	fresh := func() histogram { return histogram{hdrhistogram.New(1, highest, 3)} }
+	r := &recorder{all: fresh(), now: fresh(), errors: make(map[string]uint64)}
+	for i := range r.phases {
+		r.phases[i] = fresh()
 	}
+	return r
 }
 
-// add records a request that took that long, or failed.
-func (r *recorder) add(took time.Duration, err error) {
+// add records what came of a request, which took that long.
+func (r *recorder) add(took time.Duration, o outcome) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if err != nil {
-		r.errors[cause(err)]++
+	if o.err != nil {
+		r.errors[cause(o.err)]++
+		r.failed++
+		return
 	}
-	for _, h := range []*histogram{&r.all, &r.now} {
-		if err != nil {
-			h.failed++
-			continue
+	r.octets += o.octets
+	r.all.add(took)
+	r.now.add(took)
+	for i, t := range o.phases {
+		if t >= 0 {
+			r.phases[i].add(t)
 		}
-		// Out of range is impossible after the line before.
-		_ = h.times.RecordValue(min(max(took.Microseconds(), 1), h.times.HighestTrackableValue()))
 	}
 }
 
-// interval returns what was recorded since the last call.
-func (r *recorder) interval(at time.Duration) Sample {
+// interrupt counts a request whose outcome nobody waits for.
+func (r *recorder) interrupt() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.stopped++
+}
+
+// over says that no more requests begin.
+func (r *recorder) over() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.inTime = uint64(r.all.TotalCount())
+}
+
+// interval returns what was recorded since the last call. late is whether no requests began in it.
+func (r *recorder) interval(at time.Duration, late bool) Sample {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	s := Sample{
-		Time: at, OK: uint64(r.now.times.TotalCount()), Failed: r.now.failed,
+		Time: at, OK: uint64(r.now.TotalCount()), Failed: r.failed, Late: late,
 		P50: r.now.quantile(50), P99: r.now.quantile(99),
 	}
-	r.now.times.Reset()
-	r.now.failed = 0
+	if at > r.last && !late {
+		s.Rate = float64(s.OK) / (at - r.last).Seconds()
+	}
+	r.last, r.failed = at, 0
+	r.now.Reset()
 	return s
 }
 
-func (r *recorder) summary(total time.Duration) LoadSummary {
+// summary is what was recorded altogether, when requests began for so long.
+func (r *recorder) summary(began time.Duration) LoadSummary {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	ok := uint64(r.all.times.TotalCount())
-	return LoadSummary{
-		Time: total, OK: ok, Failed: r.all.failed, Errors: maps.Clone(r.errors),
-		Rate: float64(ok) / total.Seconds(),
-		Mean: time.Duration(r.all.times.Mean() * float64(time.Microsecond)),
-		P50:  r.all.quantile(50), P90: r.all.quantile(90), P99: r.all.quantile(99), P999: r.all.quantile(99.9),
-		Max: r.all.quantile(100),
+	s := LoadSummary{
+		Time: began, OK: uint64(r.all.TotalCount()), Interrupted: r.stopped, Errors: maps.Clone(r.errors),
+		Octets: uint64(r.octets), Rate: float64(r.inTime) / began.Seconds(), Latency: r.all.latency(),
+	}
+	for _, n := range r.errors {
+		s.Failed += n
+	}
+	for i, name := range phaseNames {
+		p := PhaseTimes{Name: name, Requests: uint64(r.phases[i].TotalCount()), Latency: r.phases[i].latency()}
+		if p.Requests > 0 {
+			s.Phases = append(s.Phases, p)
+		}
+	}
+	return s
+}
+
+// add counts a time. What took less than a microsecond counts as one.
+func (h histogram) add(t time.Duration) {
+	// Out of range is impossible after this.
+	_ = h.RecordValue(min(max(t.Microseconds(), 1), h.HighestTrackableValue()))
+}
+
+func (h histogram) latency() Latency {
+	return Latency{
+		Mean: time.Duration(h.Mean() * float64(time.Microsecond)),
+		P50:  h.quantile(50), P90: h.quantile(90), P99: h.quantile(99), P999: h.quantile(99.9), Max: h.quantile(100),
 	}
 }
 
-func (h *histogram) quantile(q float64) time.Duration {
-	return time.Duration(h.times.ValueAtQuantile(q)) * time.Microsecond
-}
-
-// cause is the innermost error, without addresses and ports, so that equal failures count together.
-func cause(err error) string {
-	var timeout net.Error
-	if errors.Is(err, context.DeadlineExceeded) || errors.As(err, &timeout) && timeout.Timeout() {
-		return "timeout"
-	}
-	for inner := errors.Unwrap(err); inner != nil; inner = errors.Unwrap(err) {
-		err = inner
-	}
-	return err.Error()
+func (h histogram) quantile(q float64) time.Duration {
+	return time.Duration(h.ValueAtQuantile(q)) * time.Microsecond
 }

@@ -26,9 +26,12 @@ func (h *Host) Listen(addr netip.AddrPort) (l net.Listener, err error) {
 	return l, nil
 }
 
-// Dial opens a connection from the host to an address.
+// Dial opens a connection from the host to an address. Without a host, it does from where this process is.
 func (h *Host) Dial(ctx context.Context, network string, to netip.AddrPort) (c net.Conn, err error) {
 	var d net.Dialer
+	if h == nil {
+		return d.DialContext(ctx, network, to.String())
+	}
 	// With one numeric address, the dialer makes the socket on the calling goroutine.
 	err = h.Do(func() (err error) {
 		c, err = d.DialContext(ctx, network, to.String())

@@ -1,0 +1,114 @@
+package bench
+
+import (
+	"fmt"
+	"math"
+	"slices"
+)
+
+// costHead is the columns of a table of costs.
+var costHead = []string{"", "article kpps", "article's cost", "Mpps", "min .. max", "ns/packet", "cost", ""}
+
+// costCells are a row of a table of costs as text.
+func (t *rateTable) costCells(r *rate) []string {
+	cells := make([]string, len(costHead))
+	cells[0], cells[len(cells)-1] = r.label, r.remarks()
+	if r.article != nil {
+		cells[1], cells[2] = fmt.Sprintf("%.0f", r.article.kpps), r.article.cost
+	}
+	if !r.measured() {
+		return cells
+	}
+	copy(cells[3:], r.figures())
+	if times, ok := share(t.base, r); ok {
+		cells[6] = fmt.Sprintf("%+.0f%%", 100*(times-1))
+	}
+	if r == t.base {
+		cells[6] = "baseline"
+	}
+	return cells
+}
+
+// claim is something that the article says, and the rule by which it holds here: how many times the time per packet of
+// one row that of another is, and between which bounds.
+type claim struct {
+	text        string
+	article     float64
+	rows, bases []string // of each, the dearest row and the cheapest base count
+	least, most float64
+	rule        string
+}
+
+// claims are the article's four. Its own figures are rates: 280 kpps for dropping in raw and so on.
+var claims = []claim{
+	{
+		"raw is only a little better than filter", 280.0 / 250, []string{"iptables/filter"}, []string{"iptables/" + baseCase},
+		1, 1.25, "filter costs up to 25% more than raw",
+	},
+	{
+		"position matters a little", 280.0 / 250, []string{"iptables/raw/rules=5"}, []string{"iptables/" + baseCase},
+		1.02, 1.25, "5 rules before it cost 2% to 25% more",
+	},
+	{
+		"set size does not matter", 1, costSets, costSets,
+		0, 1.10, "the dearest of the three sizes costs at most 10% more than the cheapest",
+	},
+	{
+		"dropping costs 2.5 times less than accepting", 280.0 / 106, []string{"iptables/accept/untracked"}, []string{"iptables/" + baseCase},
+		2, 3.5, "accepting without conntrack costs 2 to 3.5 times what dropping in raw does",
+	},
+}
+
+var costSets = []string{"iptables/set/n=1", "iptables/set/n=65000", "iptables/set/n=265000"}
+
+// claimsTable compares the claims with what was measured on one core, which is what the article had.
+func claimsTable(t *rateTable) *Table {
+	table := &Table{
+		Title: "cost: what the article says, on one core", Head: []string{"", "article", "here", ""},
+		Notes: []string{"Times the time per packet; the receive thread's own, source and receiver on one core as in the article."},
+	}
+	for _, c := range claims {
+		here, verdict := "", "not measured"
+		if times, ok := c.times(t); ok {
+			here = fmt.Sprintf("%.2f x", times)
+			verdict = choice(times >= c.least && times <= c.most, "confirmed", "refuted")
+		}
+		if c.unsteady(t) {
+			verdict += ", unsteady"
+		}
+		table.row(c.text, fmt.Sprintf("%.2f x", c.article), here, verdict+"; it holds when "+c.rule)
+	}
+	return table
+}
+
+// times is how many times the time of the bases the rows take; false when one of them was not measured.
+func (c claim) times(t *rateTable) (float64, bool) {
+	slowest, fastest := math.Inf(1), 0.0
+	for _, name := range c.rows {
+		slowest = min(slowest, t.rate(name))
+	}
+	for _, name := range c.bases {
+		rate := t.rate(name)
+		if !(rate > 0) {
+			return 0, false
+		}
+		fastest = max(fastest, rate)
+	}
+	return fastest / slowest, slowest > 0
+}
+
+func (c claim) unsteady(t *rateTable) bool {
+	return slices.ContainsFunc(t.rows, func(r *rate) bool {
+		return (slices.Contains(c.rows, r.name) || slices.Contains(c.bases, r.name)) && r.unsteady()
+	})
+}
+
+// rate is a row's packets per second, 0 when it was not measured.
+func (t *rateTable) rate(name string) float64 {
+	for _, r := range t.rows {
+		if r.name == name && r.measured() {
+			return r.rounds.median()
+		}
+	}
+	return 0
+}

@@ -1,0 +1,148 @@
+package bench
+
+import (
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"math/big"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/floodwall/floodwall/internal/lab"
+)
+
+// nginx is a web server in a host, as one process that ends with this one.
+type nginx struct {
+	dir    string
+	cmd    *exec.Cmd
+	stderr bytes.Buffer
+	ended  chan struct{} // closed with err set
+	err    error
+}
+
+// nginxConf has nginx be one process that writes nothing outside of its directory, and speaks TLS in front of another
+// server over the loopback device. The rest is what Debian's own file leaves at the defaults.
+const nginxConf = `daemon off;
+master_process off;
+pid %[1]s/pid;
+error_log stderr error;
+worker_rlimit_nofile 16384;
+events { worker_connections 8192; }
+http {
+	access_log off;
+	client_body_temp_path %[1]s/body;
+	proxy_temp_path %[1]s/proxy;
+	fastcgi_temp_path %[1]s/fastcgi;
+	uwsgi_temp_path %[1]s/uwsgi;
+	scgi_temp_path %[1]s/scgi;
+	server {
+		listen %[2]s ssl;
+		ssl_certificate %[1]s/cert.pem;
+		ssl_certificate_key %[1]s/key.pem;
+		location / { proxy_pass http://%[3]s; }
+	}
+}
+`
+
+// startNginx starts a server at an address of a host, in front of another one.
+func startNginx(ctx context.Context, h *lab.Host, at, behind netip.AddrPort) (n *nginx, err error) {
+	path, err := findTool("nginx")
+	if err != nil {
+		return nil, err
+	}
+	n = &nginx{ended: make(chan struct{})}
+	if n.dir, err = os.MkdirTemp("", "floodwall-bench-"); err != nil {
+		return nil, err
+	}
+	conf := filepath.Join(n.dir, "nginx.conf")
+	if err := errors.Join(writeCertificate(n.dir, at.Addr()), os.WriteFile(conf, fmt.Appendf(nil, nginxConf, n.dir, at, behind), 0o600)); err != nil {
+		os.RemoveAll(n.dir)
+		return nil, err
+	}
+	n.cmd = exec.Command(path, "-c", conf, "-p", n.dir, "-e", "stderr")
+	n.cmd.Stderr = &n.stderr
+	// The kernel kills it with the thread that started it, whichever way this process ends.
+	n.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	go n.run(h)
+	if err := n.await(ctx, h, at); err != nil {
+		return nil, errors.Join(err, n.close())
+	}
+	return n, nil
+}
+
+// run runs the server on a thread of its own, until it ends.
+func (n *nginx) run(h *lab.Host) {
+	runtime.LockOSThread() // never unlocked: nothing else ends the thread while the server runs
+	defer close(n.ended)
+	if n.err = h.Do(n.cmd.Start); n.err == nil {
+		n.err = n.cmd.Wait()
+	}
+}
+
+// await waits until the server takes connections.
+func (n *nginx) await(ctx context.Context, h *lab.Host, at netip.AddrPort) error {
+	for end := time.Now().Add(10 * time.Second); ; {
+		conn, err := h.Dial(ctx, "tcp", at)
+		if err == nil {
+			return conn.Close()
+		}
+		select {
+		case <-n.ended:
+			line, _, _ := strings.Cut(strings.TrimSpace(n.stderr.String()), "\n")
+			return &missingTool{fmt.Sprintf("nginx: %v: %s", n.err, line)}
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(20 * time.Millisecond):
+		}
+		if time.Now().After(end) {
+			return fmt.Errorf("nginx: takes no connections: %w", err)
+		}
+	}
+}
+
+// close kills the server and removes its directory.
+func (n *nginx) close() error {
+	if n.cmd.Process != nil {
+		_ = n.cmd.Process.Kill() // or it has ended
+	}
+	<-n.ended
+	return os.RemoveAll(n.dir)
+}
+
+// writeCertificate writes a certificate for an address that it signs itself, and its key.
+func writeCertificate(dir string, addr netip.Addr) error {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return err
+	}
+	about := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "floodwall bench"}, IPAddresses: []net.IP{addr.AsSlice()},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
+	}
+	cert, err := x509.CreateCertificate(rand.Reader, about, about, &key.PublicKey, key)
+	if err != nil {
+		return err
+	}
+	secret, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		return err
+	}
+	write := func(name, kind string, content []byte) error {
+		return os.WriteFile(filepath.Join(dir, name), pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: content}), 0o600)
+	}
+	return errors.Join(write("cert.pem", "CERTIFICATE", cert), write("key.pem", "PRIVATE KEY", secret))
+}

@@ -1,0 +1,67 @@
+package lab
+
+import (
+	"context"
+	"net"
+	"testing"
+	"time"
+)
+
+// TestLoadDuration checks that clients stop in time, and that requests under way at the end have an outcome.
+func TestLoadDuration(t *testing.T) {
+	to := listen(t, answering(func() { time.Sleep(100 * time.Millisecond) }, plainAnswer))
+	for name, o := range map[string]LoadOptions{
+		"closed loop": {Connections: 4}, "open loop": {Rate: 40}, "open loop, few connections": {Rate: 40, Connections: 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o.Server, o.Duration, o.Interval, o.Timeout = to, 450*time.Millisecond, 100*time.Millisecond, 2*time.Second
+			sum := mustLoad(t, o)
+			// 40 a second, but with two connections 20 of them are answered a second.
+			want := uint64(18)
+			if o.Rate == 0 {
+				want = 20 // the fifth of each connection begins at 400 ms
+			}
+			if sum.OK < want*9/10 || sum.OK > want || sum.Failed != 0 || sum.Interrupted != 0 {
+				t.Errorf("got %+v; want %d answers", sum, want)
+			}
+			if sum.Time < 420*time.Millisecond || sum.Time > time.Second {
+				t.Errorf("requests began for %v, want 450 ms", sum.Time)
+			}
+			if sum.Rate > float64(sum.OK)/sum.Time.Seconds()*0.95 {
+				t.Errorf("%.1f answers per second include those after the end", sum.Rate)
+			}
+		})
+	}
+}
+
+// TestInterruptedLoad checks that the end of the context ends a load at once, also one that waits.
+func TestInterruptedLoad(t *testing.T) {
+	stalled := listen(t, func(net.Conn) { time.Sleep(3 * time.Second) })
+	for name, o := range map[string]LoadOptions{
+		"closed loop": {Connections: 4}, "open loop": {Rate: 40}, "waiting for a connection": {Rate: 1000, Connections: 4},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+			defer cancel()
+			o.Server, o.Timeout = stalled, 10*time.Second
+			began := time.Now()
+			sum, err := Load(ctx, o)
+			if took := time.Since(began); err != nil || took > time.Second {
+				t.Errorf("%v after %v, want none and 200 ms", err, took)
+			}
+			if sum.OK+sum.Failed != 0 || sum.Interrupted < 4 || sum.Interrupted > 9 {
+				t.Errorf("got %+v; want the requests under way as interrupted", sum)
+			}
+		})
+	}
+}
+
+// TestStalledAtARate has a server that never answers and few connections: each request that was due has timed out in
+// the end, those that had to wait included.
+func TestStalledAtARate(t *testing.T) {
+	stalled := listen(t, func(net.Conn) { time.Sleep(3 * time.Second) })
+	sum := mustLoad(t, LoadOptions{Server: stalled, Rate: 200, Connections: 3, Duration: 500 * time.Millisecond, Timeout: 200 * time.Millisecond})
+	if sum.OK != 0 || sum.Errors[FailedTimeout] != 100 || sum.Failed != 100 {
+		t.Errorf("got %+v; want 100 timeouts", sum)
+	}
+}
