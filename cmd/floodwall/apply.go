@@ -10,16 +10,22 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/floodwall/floodwall/internal/compile"
 	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/datapath"
+	"github.com/floodwall/floodwall/policy"
 )
 
 // applyFlags are the flags of apply.
 type applyFlags struct {
 	target, mode string
 	devices      []string
+	confirm      string
+	trial        time.Duration // that confirm says
 	dryRun       bool
 	force        bool
+	boot         bool
+	restore      bool // apply what was saved for boot
 }
 
 func applyCommand(e *env) *cobra.Command {
@@ -27,26 +33,50 @@ func applyCommand(e *env) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "apply POLICY",
 		Short: "make a policy the one that runs: all of it, or nothing changes",
-		Args:  exactly(1, "POLICY, a file"),
+		Long: "Apply compiles a policy to the best target that this host can do: XDP, with nftables beside it for what asks for\n" +
+			"conntrack or gives an answer; else nftables; else iptables. With --confirm the kernel itself returns to the policy\n" +
+			"before unless `floodwall confirm` comes in time, whatever has become of this terminal.",
+		Example: "  floodwall apply policy.yaml --confirm 60s && floodwall confirm",
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := f.check(c); err != nil {
 				return err
 			}
+			if f.restore {
+				return restore(c.Context(), e)
+			}
 			return apply(c.Context(), e, args[0], f)
 		},
 	}
+	c.Args = func(c *cobra.Command, args []string) error {
+		if f.restore {
+			return none(c, args)
+		}
+		return exactly(1, "POLICY, a file")(c, args)
+	}
 	flags := c.Flags()
-	flags.StringVar(&f.target, "target", "auto", "what the policy is compiled `to`: auto or xdp")
+	flags.StringVar(&f.target, "target", "auto", "what the policy is compiled `to`: auto, xdp, nftables or iptables")
 	flags.StringArrayVar(&f.devices, "device", nil, "`device` in place of those of the policy; repeat it for more")
-	flags.StringVar(&f.mode, "mode", "auto", "`where` a device runs it: auto, native (in the driver) or generic (anywhere, at several times the cost)")
+	flags.StringVar(&f.mode, "mode", "auto", "`where` a device runs XDP: auto, native (in the driver) or generic (anywhere, at several times the cost)")
+	flags.StringVar(&f.confirm, "confirm", "", "return to the policy before after this `time`, as 60s or 5m, unless confirmed")
 	flags.BoolVar(&f.dryRun, "dry-run", false, "do all but attach")
 	flags.BoolVar(&f.force, "force", false, "apply even what would cut this SSH session")
-	flags.Duration("confirm", 0, "return to the policy before after this `time`, unless confirmed (not supported yet)")
-	complete(c, "target", "auto", "xdp")
+	flags.BoolVar(&f.boot, "boot", false, "have systemd apply it again after each reboot, once it is confirmed, and what is applied from then on")
+	flags.BoolVar(&f.restore, "boot-restore", false, "apply what was saved by --boot; for the systemd unit")
+	flags.MarkHidden("boot-restore")
+	complete(c, "target", targets(true)...)
 	complete(c, "mode", "auto", "native", "generic")
 	complete(c, "device", deviceNames()...)
 	e.jsonFlag(c)
 	return c
+}
+
+// targets are the values of --target.
+func targets(auto bool) []string {
+	list := []string{string(compile.TargetXDP), string(compile.TargetNftables), string(compile.TargetIptables)}
+	if auto {
+		return append([]string{string(control.TargetAuto)}, list...)
+	}
+	return list
 }
 
 func deviceNames() (names []string) {
@@ -57,9 +87,9 @@ func deviceNames() (names []string) {
 	return names
 }
 
-func (f *applyFlags) check(c *cobra.Command) error {
-	if c.Flags().Changed("confirm") {
-		return &notSupported{what: "--confirm", instead: "`floodwall test` and `apply --dry-run` try a policy before it runs"}
+func (f *applyFlags) check(c *cobra.Command) (err error) {
+	if f.trial, err = trialTime(c, f.confirm); err != nil {
+		return err
 	}
 	modes := []datapath.Mode{datapath.Auto, datapath.Native, datapath.Generic}
 	if !slices.Contains(modes, datapath.Mode(f.mode)) {
@@ -70,7 +100,28 @@ func (f *applyFlags) check(c *cobra.Command) error {
 			return usagef(c, "name each device once", "--device %q is empty or twice there", d)
 		}
 	}
-	return checkTarget(c, f.target, "auto", "xdp")
+	if f.boot && f.dryRun {
+		return usagef(c, "leave one of them out", "--boot changes what a dry run must not")
+	}
+	return checkTarget(c, f.target, targets(true))
+}
+
+// The bounds of a trial. A shorter one could not be confirmed by hand, and a longer one is as good as none.
+const (
+	shortestTrial = 2 * time.Second
+	longestTrial  = 24 * time.Hour
+)
+
+// trialTime reads --confirm, 0 when it is not given.
+func trialTime(c *cobra.Command, text string) (time.Duration, error) {
+	if !c.Flags().Changed("confirm") {
+		return 0, nil
+	}
+	d, err := policy.ParseDuration(text)
+	if err != nil || d < shortestTrial || d > longestTrial {
+		return 0, usagef(c, "write it as 60s, 5m or 1h", "--confirm %q is not a time from 2s to 24h", text)
+	}
+	return d, nil
 }
 
 func apply(ctx context.Context, e *env, file string, f applyFlags) error {
@@ -79,11 +130,19 @@ func apply(ctx context.Context, e *env, file string, f applyFlags) error {
 	if err != nil {
 		return err
 	}
-	c, err := e.compiled(ctx, file)
+	s, err := e.saving(ctx, file, f)
 	if err != nil {
 		return err
 	}
-	options := control.ApplyOptions{Devices: f.devices, Mode: datapath.Mode(f.mode), DryRun: f.dryRun}
+	defer s.discard()
+	c, err := interruptible(ctx, s.compile)
+	if err != nil {
+		return err
+	}
+	options := control.ApplyOptions{
+		Target: compile.Target(f.target), Devices: f.devices, Mode: datapath.Mode(f.mode), DryRun: f.dryRun, Confirm: f.trial,
+		Boot: s.id(),
+	}
 	if !f.force {
 		options.Sessions = control.Sessions()
 	}
@@ -91,37 +150,78 @@ func apply(ctx context.Context, e *env, file string, f applyFlags) error {
 	if err != nil {
 		return err
 	}
+	saved := s.keep(ctx)
 	applied.Seconds = time.Since(start).Seconds()
+	applied.Notes = append(applied.Notes, s.notes...)
 	if e.json {
-		return e.printJSON(applied)
+		return firstError(saved, e.printJSON(applied))
 	}
 	e.notes(applied.Notes)
 	e.println("%s", appliedLine(applied, c, f))
+	if f.trial > 0 && !f.dryRun {
+		e.println("%s", trialLine(applied))
+	}
+	return saved
+}
+
+func firstError(errs ...error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
 	return nil
 }
 
 // appliedLine says what was done.
 func appliedLine(a *control.Applied, c *control.Compiled, f applyFlags) string {
-	what := fmt.Sprintf("applied generation %d on %s", a.Generation, devicesText(a.Devices))
+	what := fmt.Sprintf("applied generation %d on %s", a.Generation, devicesText(a))
 	if f.dryRun {
 		devices := f.devices
 		if devices == nil {
 			devices = c.Devices()
 		}
-		what = fmt.Sprintf("dry run: would apply on %s (xdp)", strings.Join(devices, ", "))
+		what = fmt.Sprintf("dry run: would apply on %s (%s)", strings.Join(devices, ", "), a.Target)
 	}
 	line := fmt.Sprintf("%s: %s, %s", what, things(a.Rules, "rule", "rules"), things(a.Entries, "entry", "entries"))
+	if later := stagesText(a); later != "" {
+		line += ", " + later
+	}
 	if a.Bans > 0 {
 		line += ", " + things(a.Bans, "ban", "bans") + " kept"
 	}
 	return fmt.Sprintf("%s, in %.2f s", line, a.Seconds)
 }
 
-// devicesText lists devices with their stage and mode.
-func devicesText(devices []*datapath.Device) string {
+// stagesText says how many rules are behind the first stage.
+func stagesText(a *control.Applied) string {
 	var texts []string
-	for _, d := range devices {
-		texts = append(texts, fmt.Sprintf("%s (xdp, %s)", d.Name, d.Mode))
+	for _, s := range []compile.Stage{compile.StageIngress, compile.StageRaw, compile.StageFilter} {
+		if n := a.Stages[s]; n > 0 && n < a.Rules {
+			texts = append(texts, fmt.Sprintf("%d at %s", n, s))
+		}
+	}
+	return strings.Join(texts, ", ")
+}
+
+// trialLine says how to keep a policy on trial.
+func trialLine(a *control.Applied) string {
+	back := fmt.Sprintf("generation %d returns", a.Returns)
+	if a.Returns == 0 {
+		back = "nothing is filtered any more"
+	}
+	return fmt.Sprintf("on trial: %s in %.0f s unless `floodwall confirm` comes before", back, a.Confirm)
+}
+
+// devicesText lists devices with their stage and mode.
+func devicesText(a *control.Applied) string {
+	var texts []string
+	for _, d := range a.Devices {
+		how := string(a.Target)
+		if d.Mode != "" {
+			how += ", " + string(d.Mode)
+		}
+		texts = append(texts, fmt.Sprintf("%s (%s)", d.Name, how))
 	}
 	return strings.Join(texts, ", ")
 }

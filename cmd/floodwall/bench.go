@@ -36,6 +36,7 @@ func benchCommand(e *env) *cobra.Command {
 	flags := c.Flags()
 	flags.IntVar(&f.options.Rounds, "rounds", 0, "`number` of measurements of each row, in turn with the others (default 5, with --quick 2)")
 	flags.DurationVar(&f.options.Window, "window", 0, "`time` of one measurement (default 500ms, with --quick 100ms)")
+	flags.DurationVar(&f.options.Phase, "for", 0, "`time` of the requests of one measurement of conntrack (default 10s, with --quick 5s)")
 	flags.BoolVar(&f.options.Quick, "quick", false, "short and small: whether it works, not how fast it is")
 	flags.BoolVar(&f.options.All, "all", false, "also what takes minutes: the slow tools with 10 million addresses")
 	flags.IntSliceVar(&f.options.Sizes, "size", nil, "`numbers` of random addresses for sets (default 1000,100000,1000000,10000000)")
@@ -99,6 +100,8 @@ func (f *benchFlags) check(c *cobra.Command) error {
 		return usagef(c, "1 is the least", "flag --rounds: must be positive, got %d", o.Rounds)
 	case o.Window < 0 || o.Window > time.Hour:
 		return usagef(c, "500ms is usual", "flag --window: must be positive and at most an hour, got %v", o.Window)
+	case o.Phase < 0 || o.Phase > time.Hour:
+		return usagef(c, "10s is usual", "flag --for: must be positive and at most an hour, got %v", o.Phase)
 	}
 	for _, n := range o.Sizes {
 		if n < 1 || n > bench.MaxSize {

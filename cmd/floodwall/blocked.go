@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -14,19 +15,19 @@ func blockedCommand(e *env) *cobra.Command {
 		Use:   "blocked",
 		Short: "list what is blocked, and for how long",
 		Args:  none,
-		RunE:  func(*cobra.Command, []string) error { return blocked(e, set) },
+		RunE:  func(c *cobra.Command, _ []string) error { return blocked(c.Context(), e, set) },
 	}
 	c.Flags().StringVar(&set, "set", "", "only this `set`")
 	e.jsonFlag(c)
 	return c
 }
 
-func blocked(e *env, set string) error {
+func blocked(ctx context.Context, e *env, set string) error {
 	in, err := e.instance()
 	if err != nil {
 		return err
 	}
-	list, err := in.Blocked(set)
+	list, err := in.Blocked(ctx, set)
 	if err != nil {
 		return err
 	}

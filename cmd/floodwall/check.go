@@ -50,7 +50,7 @@ type checkCounts struct {
 func check(ctx context.Context, e *env, file string) error {
 	c, err := e.compiled(ctx, file)
 	if err == nil {
-		_, err = interruptible(ctx, func() (*compile.XDP, error) { return toXDP(c) })
+		_, err = interruptible(ctx, func() (*control.Output, error) { return c.Output(compile.TargetXDP) })
 	}
 	if errors.Is(err, context.Canceled) {
 		return err

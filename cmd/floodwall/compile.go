@@ -3,11 +3,14 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/floodwall/floodwall/internal/compile"
 	"github.com/floodwall/floodwall/internal/control"
+	"github.com/floodwall/floodwall/internal/ir"
 )
 
 func compileCommand(e *env) *cobra.Command {
@@ -17,29 +20,24 @@ func compileCommand(e *env) *cobra.Command {
 		Short: "print what would be loaded, in readable form",
 		Args:  exactly(1, "POLICY, a file"),
 		RunE: func(c *cobra.Command, args []string) error {
-			if err := checkTarget(c, target, "xdp"); err != nil {
+			if err := checkTarget(c, target, targets(false)); err != nil {
 				return err
 			}
-			return compilePolicy(c.Context(), e, args[0])
+			return compilePolicy(c.Context(), e, args[0], compile.Target(target))
 		},
 	}
-	c.Flags().StringVar(&target, "target", "xdp", "what to compile for: `xdp`")
-	complete(c, "target", "xdp")
+	c.Flags().StringVar(&target, "target", "xdp", "what to compile `for`: xdp, nftables or iptables")
+	complete(c, "target", targets(false)...)
 	e.jsonFlag(c)
 	return c
 }
 
-// checkTarget sorts out the targets that a command cannot serve.
-func checkTarget(c *cobra.Command, target string, known ...string) error {
-	for _, k := range known {
-		if target == k {
-			return nil
-		}
+// checkTarget sorts out the targets that there are not.
+func checkTarget(c *cobra.Command, target string, known []string) error {
+	if slices.Contains(known, target) {
+		return nil
 	}
-	if target == "nftables" || target == "iptables" {
-		return &notSupported{what: "target " + target, instead: "use --target xdp"}
-	}
-	return usagef(c, "the target is xdp", "unknown target %q", target)
+	return usagef(c, "the targets are "+strings.Join(known, ", "), "unknown target %q", target)
 }
 
 // complete offers the values of a flag to the shell.
@@ -52,48 +50,77 @@ func complete(c *cobra.Command, flag string, values ...string) {
 
 // compileReport is the answer of compile as JSON.
 type compileReport struct {
-	Target  string        `json:"target"`
-	Form    compile.Form  `json:"form"`
-	Rules   []compileRule `json:"rules"`
-	Listing string        `json:"listing"`
-	Notes   []string      `json:"notes"`
+	Target  compile.Target `json:"target"`
+	Form    compile.Form   `json:"form,omitempty"`
+	Rules   []compileRule  `json:"rules"`
+	Default compileRule    `json:"default"`
+	Listing string         `json:"listing,omitempty"` // of the XDP program
+	Script  string         `json:"script,omitempty"`  // for nft, or for ipset and iptables
+	Left    []leftCheck    `json:"left"`              // checks that this target does not do
+	Notes   []string       `json:"notes"`
 }
 
 type compileRule struct {
-	Name    string `json:"name"`
-	Stage   string `json:"stage"`
-	Verdict string `json:"verdict"`
-	Line    int    `json:"line,omitempty"`
+	Name    string        `json:"name"`
+	Stage   compile.Stage `json:"stage"`
+	Why     string        `json:"why"`
+	Verdict string        `json:"verdict"`
+	Line    int           `json:"line,omitempty"`
 }
 
-func compilePolicy(ctx context.Context, e *env, file string) error {
+type leftCheck struct {
+	Check string `json:"check"`
+	Why   string `json:"why"`
+}
+
+func compilePolicy(ctx context.Context, e *env, file string, target compile.Target) error {
 	c, err := e.compiled(ctx, file)
 	if err != nil {
 		return err
 	}
-	x, err := interruptible(ctx, func() (*compile.XDP, error) { return toXDP(c) })
+	o, err := interruptible(ctx, func() (*control.Output, error) { return c.Output(target) })
 	if err != nil {
 		return err
 	}
-	if !e.json {
-		e.notes(c.Notes)
-		e.text(x.Listing())
-		return nil
+	if e.json {
+		return e.printJSON(newCompileReport(c, o))
 	}
-	report := compileReport{
-		Target: "xdp", Form: x.Form, Rules: []compileRule{}, Listing: x.Listing(), Notes: append([]string{}, c.Notes...),
+	e.notes(c.Notes)
+	e.text(placements(c.Program, o))
+	if o.Listing != "" {
+		e.text(o.Listing)
 	}
-	for _, r := range c.Program.Rules {
-		report.Rules = append(report.Rules, compileRule{r.Name, "xdp", r.Verdict.String(), r.Line})
+	if o.Script != "" {
+		e.text("\n" + o.Script)
 	}
-	return e.printJSON(report)
+	return nil
 }
 
-// toXDP compiles as apply would.
-func toXDP(c *control.Compiled) (*compile.XDP, error) {
-	x, err := compile.ToXDP(c.Program, compile.XDPOptions{})
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", c.Policy.File, err)
+func newCompileReport(c *control.Compiled, o *control.Output) compileReport {
+	report := compileReport{
+		Target: o.Plan.Target, Form: o.Form, Rules: []compileRule{}, Listing: o.Listing, Script: o.Script,
+		Left: []leftCheck{}, Notes: append([]string{}, c.Notes...),
+		Default: compileRule{"default", o.Plan.Default.Stage, o.Plan.Default.Why, c.Program.Default.String(), 0},
 	}
-	return x, nil
+	for i, r := range c.Program.Rules {
+		place := o.Plan.Rules[i]
+		report.Rules = append(report.Rules, compileRule{r.Name, place.Stage, place.Why, r.Verdict.String(), r.Line})
+	}
+	for _, l := range o.Left {
+		report.Left = append(report.Left, leftCheck{l.Check.String(), l.Why})
+	}
+	return report
+}
+
+// placements writes where each rule runs and why, as comments that all tools of netfilter skip.
+func placements(p *ir.Program, o *control.Output) string {
+	var b strings.Builder
+	for i, r := range p.Rules {
+		fmt.Fprintf(&b, "# rule %s: %s, at %s: %s\n", r.Name, r.Verdict, o.Plan.Rules[i].Stage, o.Plan.Rules[i].Why)
+	}
+	fmt.Fprintf(&b, "# default: %s, at %s: %s\n", p.Default, o.Plan.Default.Stage, o.Plan.Default.Why)
+	for _, l := range o.Left {
+		fmt.Fprintf(&b, "# check %s: not done by %s: %s\n", l.Check, o.Plan.Target, l.Why)
+	}
+	return b.String() + "\n"
 }

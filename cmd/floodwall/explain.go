@@ -6,12 +6,14 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/floodwall/floodwall/internal/compile"
 	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/packet"
 )
 
 func explainCommand(e *env) *cobra.Command {
 	var live bool
+	var target string
 	c := &cobra.Command{
 		Use:   "explain POLICY|--live PACKET",
 		Short: "which verdict a packet gets, and why",
@@ -21,9 +23,12 @@ func explainCommand(e *env) *cobra.Command {
 			"  floodwall explain --live 'udp [2001:db8::7]:53 > [2001:db8::1]:4444 len=512'",
 		RunE: func(c *cobra.Command, args []string) error {
 			if live {
-				return explain(c.Context(), e, "", args[0])
+				return explain(c.Context(), e, "", args[0], "")
 			}
-			return explain(c.Context(), e, args[0], args[1])
+			if err := checkTarget(c, target, targets(false)); err != nil {
+				return err
+			}
+			return explain(c.Context(), e, args[0], args[1], compile.Target(target))
 		},
 	}
 	c.Args = func(c *cobra.Command, args []string) error {
@@ -33,6 +38,8 @@ func explainCommand(e *env) *cobra.Command {
 		return exactly(2, "POLICY, a file, and PACKET, a description in quotes")(c, args)
 	}
 	c.Flags().BoolVar(&live, "live", false, "ask the loaded program itself")
+	c.Flags().StringVar(&target, "target", "xdp", "the `target` whose stages are meant: xdp, nftables or iptables")
+	complete(c, "target", targets(false)...)
 	e.jsonFlag(c)
 	return c
 }
@@ -48,12 +55,12 @@ func (e *packetError) Hint() string {
 }
 
 // explain asks a policy file, or with "" the program that runs.
-func explain(ctx context.Context, e *env, file, line string) error {
+func explain(ctx context.Context, e *env, file, line string, target compile.Target) error {
 	spec, err := packet.Parse(line)
 	if err != nil {
 		return &packetError{err}
 	}
-	x, err := explanation(ctx, e, file, spec)
+	x, err := explanation(ctx, e, file, spec, target)
 	if err != nil {
 		return err
 	}
@@ -71,17 +78,17 @@ func explain(ctx context.Context, e *env, file, line string) error {
 	return nil
 }
 
-func explanation(ctx context.Context, e *env, file string, spec packet.Spec) (control.Explanation, error) {
+func explanation(ctx context.Context, e *env, file string, spec packet.Spec, target compile.Target) (control.Explanation, error) {
 	if file != "" {
 		c, err := e.compiled(ctx, file)
 		if err != nil {
 			return control.Explanation{}, err
 		}
-		return c.Explain(spec), nil
+		return c.Explain(spec, target)
 	}
 	in, err := e.instance()
 	if err != nil {
 		return control.Explanation{}, err
 	}
-	return in.Explain(spec)
+	return in.Explain(ctx, spec)
 }

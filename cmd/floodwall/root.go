@@ -8,11 +8,11 @@ import (
 
 // commands make the commands, in the order in which help lists them: those that read, then those that change.
 var commands = []func(*env) *cobra.Command{
-	checkCommand, compileCommand, testCommand, explainCommand,
-	applyCommand, statusCommand, unloadCommand,
+	checkCommand, compileCommand, importCommand, testCommand, explainCommand,
+	applyCommand, confirmCommand, rollbackCommand, statusCommand, doctorCommand, unloadCommand,
 	blockCommand, unblockCommand, blockedCommand,
 	schemaCommand, manCommand, versionCommand,
-	benchCommand, demoCommand,
+	benchCommand, demoCommand, loadCommand, daemonCommand,
 }
 
 // newRoot makes the command line of floodwall.

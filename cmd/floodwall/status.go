@@ -1,6 +1,8 @@
 package main
 
 import (
+	"cmp"
+	"context"
 	"fmt"
 	"strconv"
 	"time"
@@ -16,19 +18,19 @@ func statusCommand(e *env) *cobra.Command {
 		Use:   "status",
 		Short: "what runs, and what it has decided so far",
 		Args:  none,
-		RunE:  func(*cobra.Command, []string) error { return status(e, all) },
+		RunE:  func(c *cobra.Command, _ []string) error { return status(c.Context(), e, all) },
 	}
 	c.Flags().BoolVar(&all, "all", false, "list checks and built-in rules that have seen no packet, too")
 	e.jsonFlag(c)
 	return c
 }
 
-func status(e *env, all bool) error {
+func status(ctx context.Context, e *env, all bool) error {
 	in, err := e.instance()
 	if err != nil {
 		return err
 	}
-	s, err := in.Status()
+	s, err := in.Status(ctx)
 	if err != nil {
 		return err
 	}
@@ -40,6 +42,18 @@ func status(e *env, all bool) error {
 	}
 	e.println("%s, generation %d, applied %s, %s ago", s.Policy, s.Generation,
 		s.Applied.Format("2006-01-02 15:04:05 UTC"), span(time.Since(s.Applied)))
+	target := "target " + string(s.Target)
+	if s.Choice != "" {
+		target += ": " + s.Choice
+	}
+	e.println("%s", target)
+	if t := s.Trial; t != nil {
+		back := fmt.Sprintf("generation %d returns", t.Returns)
+		if t.Returns == 0 {
+			back = "nothing is filtered any more"
+		}
+		e.println("on trial: %s in %.0f s unless `floodwall confirm` comes before", back, t.Left)
+	}
 	for _, t := range []*table{deviceTable(s), ruleTable(s, all), checkTable(s, all), setTable(s)} {
 		if len(t.rows) > 0 {
 			e.println("")
@@ -52,13 +66,13 @@ func status(e *env, all bool) error {
 func deviceTable(s *control.Status) *table {
 	t := newTable("device", "stage", "mode")
 	for _, d := range s.Devices {
-		t.row(d.Name, d.Stage, d.Mode)
+		t.row(d.Name, string(d.Stage), cmp.Or(d.Mode, "-"))
 	}
 	return t
 }
 
 func ruleTable(s *control.Status, all bool) *table {
-	t := newTable("rule", "verdict", ">packets", ">bytes")
+	t := newTable("rule", "stage", "verdict", ">packets", ">bytes")
 	for _, r := range s.Rules {
 		if all || r.Line > 0 || r.Packets > 0 {
 			ruleRow(t, r)
@@ -72,7 +86,7 @@ func ruleTable(s *control.Status, all bool) *table {
 }
 
 func checkTable(s *control.Status, all bool) *table {
-	t := newTable("check", "verdict", ">packets", ">bytes")
+	t := newTable("check", "stage", "verdict", ">packets", ">bytes")
 	for _, c := range s.Checks {
 		if all || c.Packets > 0 {
 			ruleRow(t, c)
@@ -86,7 +100,7 @@ func ruleRow(t *table, r control.RuleStatus) {
 	if r.Merged > 1 {
 		name += fmt.Sprintf(" (and %s)", things(r.Merged-1, "more", "more"))
 	}
-	t.row(name, r.Verdict, count(r.Packets), octets(r.Bytes))
+	t.row(name, string(r.Stage), r.Verdict, count(r.Packets), octets(r.Bytes))
 }
 
 func setTable(s *control.Status) *table {

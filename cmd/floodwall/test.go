@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/floodwall/floodwall/internal/compile"
 	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/packet"
 )
@@ -113,7 +114,11 @@ func runCases(c *control.Compiled, name string, r io.Reader) (*testReport, error
 			continue
 		}
 		if !wanted.Blank {
-			report.add(n, wanted, c.Explain(wanted.Packet))
+			x, err := c.Explain(wanted.Packet, compile.TargetXDP)
+			if err != nil {
+				return nil, err
+			}
+			report.add(n, wanted, x)
 		}
 	}
 	if err := lines.Err(); err != nil {

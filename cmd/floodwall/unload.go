@@ -2,25 +2,36 @@ package main
 
 import (
 	"context"
+	"errors"
 
 	"github.com/spf13/cobra"
+
+	"github.com/floodwall/floodwall/internal/datapath"
 )
 
 func unloadCommand(e *env) *cobra.Command {
-	return &cobra.Command{
+	var keepBoot bool
+	c := &cobra.Command{
 		Use:   "unload",
 		Short: "detach from all devices and remove everything",
 		Args:  none,
-		RunE:  func(c *cobra.Command, _ []string) error { return unload(c.Context(), e) },
+		RunE:  func(c *cobra.Command, _ []string) error { return unload(c.Context(), e, keepBoot) },
 	}
+	c.Flags().BoolVar(&keepBoot, "keep-boot", false, "leave what comes back after a reboot; for the systemd unit")
+	c.Flags().MarkHidden("keep-boot")
+	return c
 }
 
-func unload(ctx context.Context, e *env) error {
+func unload(ctx context.Context, e *env, keepBoot bool) error {
 	in, err := e.instance()
 	if err != nil {
 		return err
 	}
-	if err := in.Unload(ctx); err != nil {
+	err = in.Unload(ctx)
+	if !keepBoot && (err == nil || errors.Is(err, datapath.ErrNotLoaded)) {
+		err = errors.Join(err, e.forget(context.WithoutCancel(ctx)))
+	}
+	if err != nil {
 		return err
 	}
 	e.println("unloaded: nothing is filtered any more")

@@ -45,7 +45,7 @@ func helpHint(c *cobra.Command) string {
 
 // planned are the commands that are yet to come.
 var planned = map[string]bool{
-	"confirm": true, "rollback": true, "import": true, "doctor": true, "top": true, "capture": true, "daemon": true,
+	"top": true, "capture": true,
 }
 
 // notSupported is the answer to what is known and cannot be done.

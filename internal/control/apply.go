@@ -2,8 +2,6 @@ package control
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,7 +11,6 @@ import (
 
 	"github.com/floodwall/floodwall/internal/compile"
 	"github.com/floodwall/floodwall/internal/datapath"
-	"github.com/floodwall/floodwall/internal/xdp"
 )
 
 // Instance is a Floodwall in one network namespace, known by its state directory in the BPF file system.
@@ -24,22 +21,40 @@ const lockWait = 10 * time.Second
 
 // ApplyOptions are the choices of one apply.
 type ApplyOptions struct {
-	Devices  []string      // in place of the policy's
-	Mode     datapath.Mode // "" is auto
-	DryRun   bool          // everything up to loading the program, and the checks of it; nothing is attached
-	Sessions []Session     // sessions that the policy must not cut; nil skips the guard
+	Target   compile.Target // "" or TargetAuto is the first of XDP, nftables and iptables that this host can do
+	Devices  []string       // in place of the policy's
+	Mode     datapath.Mode  // of XDP; "" is auto
+	DryRun   bool           // everything up to loading the program, and the checks of it; nothing is attached
+	Sessions []Session      // sessions that the policy must not cut; nil skips the guard
+	Boot     string         // names the copy of the policy that comes back after a reboot; "" is none
+	Confirm  time.Duration  // after which the policy before returns unless Confirm is called; 0 is no trial
 }
+
+// TargetAuto stands for the best target that a host can do.
+const TargetAuto compile.Target = "auto"
 
 // Applied is what an apply did, or with DryRun would do.
 type Applied struct {
-	Devices    []*datapath.Device `json:"devices"`
-	Generation int                `json:"generation"`
-	Rules      int                `json:"rules"`
-	Form       compile.Form       `json:"form"`
-	Entries    int                `json:"entries"` // of all static sets
-	Bans       int                `json:"bans"`    // entries of dynamic sets that were kept
-	Notes      []string           `json:"notes,omitempty"`
-	Seconds    float64            `json:"seconds"` // from the policy's text to its enforcement
+	Target     compile.Target        `json:"target"`
+	Choice     string                `json:"choice,omitempty"` // why it is this target, when it was to be chosen
+	Devices    []AppliedDevice       `json:"devices"`
+	Generation int                   `json:"generation"`
+	Rules      int                   `json:"rules"`
+	Stages     map[compile.Stage]int `json:"stages"` // how many rules run at each
+	Form       compile.Form          `json:"form,omitempty"`
+	Entries    int                   `json:"entries"`                  // of all static sets
+	Bans       int                   `json:"bans"`                     // entries of dynamic sets that were kept
+	Confirm    float64               `json:"confirm_within,omitempty"` // seconds until the policy before returns
+	Returns    int                   `json:"returns_to,omitempty"`     // its generation; 0 is none
+	Notes      []string              `json:"notes,omitempty"`
+	Seconds    float64               `json:"seconds"` // from the policy's text to its enforcement
+}
+
+// AppliedDevice is a device that a policy was applied to.
+type AppliedDevice struct {
+	Name  string        `json:"name"`
+	Stage compile.Stage `json:"stage"` // the first at which rules run
+	Mode  datapath.Mode `json:"mode,omitempty"`
 }
 
 // Apply makes a compiled policy the one that runs. Either it does on all devices, or nothing has changed and the error
@@ -55,9 +70,7 @@ func (in Instance) Apply(ctx context.Context, c *Compiled, o ApplyOptions) (*App
 		return nil, err
 	}
 	defer unlock()
-	a := &apply{state: state, compiled: c, options: o}
-	defer a.close()
-	applied, err := a.run(ctx)
+	applied, err := in.choose(ctx, state, c, o)
 	if err != nil || o.DryRun {
 		err = errors.Join(err, state.RemoveIfEmpty())
 	}
@@ -79,42 +92,47 @@ func lock(ctx context.Context, state *datapath.State) (unlock func(), err error)
 	return unlock, err
 }
 
-// apply is one apply in progress.
+// apply is one apply in progress, to one target.
 type apply struct {
+	in       Instance
 	state    *datapath.State
 	compiled *Compiled
 	options  ApplyOptions
+	target   compile.Target
+	choice   string
 
-	before    []*datapath.Generation // those that run, newest first; or one whose devices have gone; or none
-	manifests []*manifest            // theirs
-	stages    *compile.Plan
-	plan      slotPlan
-	counters  *ebpf.Map // of the instance; nil when there is none, or it is too small
-	outgrown  *ebpf.Map
-	program   *datapath.Program
-	xdp       *compile.XDP
-	manifest  *manifest
-	bans      int
-	notes     []string
+	live      *live       // what runs; nil when nothing does
+	before    *generation // that this one follows: the newest that runs, or whose devices have gone, or nil
+	manifests []*manifest // of all that run, newest first; else of the one before
+
+	stages   *compile.Plan
+	plan     slotPlan
+	counters *ebpf.Map // of the instance; nil when there is none, or it is too small
+	outgrown *ebpf.Map
+	program  *datapath.Program // nil without XDP
+	xdp      *compile.XDP
+	part     *part // in netfilter; nil when there is nothing for it to do
+	manifest *manifest
+	kept     map[string][]Blocked // entries of dynamic sets, by the set
+	bans     int
+	notes    []string
 }
 
 // run goes from step to step as long as ctx lasts. What follows them changes what runs, and is not interrupted.
 func (a *apply) run(ctx context.Context) (*Applied, error) {
-	for _, step := range []func() error{a.look, a.load, a.keepCounters, a.fillDynamic, a.guard, a.tags} {
+	steps := []func(context.Context) error{a.look, a.hoist, a.keepBans, a.netfilter, a.guard}
+	if a.target == compile.TargetXDP {
+		steps = []func(context.Context) error{a.look, a.hoist, a.load, a.keepCounters, a.keepBans, a.fillDynamic, a.netfilter, a.guard, a.tags}
+	}
+	for _, step := range steps {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		if err := step(); err != nil {
+		if err := step(ctx); err != nil {
 			return nil, err
 		}
 	}
-	applied := &Applied{
-		Rules: len(a.compiled.Program.Rules), Form: a.xdp.Form, Bans: a.bans,
-		Notes: append(a.compiled.Notes, a.notes...),
-	}
-	for _, s := range a.manifest.Sets {
-		applied.Entries += s.Entries
-	}
+	applied := a.applied()
 	if a.options.DryRun {
 		return applied, a.devicesExist()
 	}
@@ -122,105 +140,88 @@ func (a *apply) run(ctx context.Context) (*Applied, error) {
 	if err != nil {
 		return nil, fmt.Errorf("manifest: %w", err)
 	}
-	applied.Devices, err = a.state.Install(a.program, text, a.attachments(), 0)
-	if err != nil {
-		return nil, err
+	return applied, a.enforce(context.WithoutCancel(ctx), applied, text)
+}
+
+// applied is what there is to say before anything has been done.
+func (a *apply) applied() *Applied {
+	out := &Applied{
+		Target: a.target, Choice: a.choice, Rules: len(a.compiled.Program.Rules), Stages: map[compile.Stage]int{}, Bans: a.bans,
+		Notes: append(a.compiled.Notes[:len(a.compiled.Notes):len(a.compiled.Notes)], a.notes...),
 	}
-	applied.Generation = applied.Devices[0].Generation
-	return applied, nil
+	if a.xdp != nil {
+		out.Form = a.xdp.Form
+	}
+	for _, place := range a.stages.Rules {
+		out.Stages[place.Stage]++
+	}
+	for _, s := range a.manifest.Sets {
+		out.Entries += s.Entries
+	}
+	return out
 }
 
 // look finds out what runs now, or ran before its devices went away.
-func (a *apply) look() (err error) {
-	a.before, err = a.state.Running()
-	if err != nil && !errors.Is(err, datapath.ErrNotLoaded) {
+func (a *apply) look(ctx context.Context) (err error) {
+	a.live, err = openLive(ctx, a.state)
+	switch {
+	case err == nil:
+		a.before = a.live.generations[0]
+		for _, g := range a.live.generations {
+			a.manifests = append(a.manifests, g.manifest)
+		}
+		if a.live.standby != nil { // its program may count again
+			a.manifests = append(a.manifests, a.live.standby.manifest)
+		}
+	case !errors.Is(err, datapath.ErrNotLoaded):
 		return err
-	}
-	if len(a.before) == 0 {
-		latest, err := a.state.Latest()
-		if err != nil {
+	default:
+		if err := a.lookBack(); err != nil {
 			return err
 		}
-		if latest != nil {
-			a.before = []*datapath.Generation{latest}
-		}
-	}
-	for _, g := range a.before {
-		m, err := readManifest(g)
-		if err != nil {
-			return err
-		}
-		a.manifests = append(a.manifests, m)
 	}
 	a.counters, err = a.state.Counters()
 	return err
 }
 
-// load compiles for XDP, now that the counter slots can be chosen, and loads the program.
-func (a *apply) load() (err error) {
-	if a.stages, err = compile.Hoist(a.compiled.Program, compile.TargetXDP); err != nil {
-		return fmt.Errorf("%s: %w", a.compiled.Policy.File, err)
+// lookBack finds the policy whose devices have all gone.
+func (a *apply) lookBack() error {
+	latest, err := a.state.Latest()
+	if latest == nil || err != nil {
+		return err
+	}
+	a.before, err = ofProgram(latest)
+	if err == nil {
+		a.manifests = []*manifest{a.before.manifest}
+	}
+	return err
+}
+
+// hoist finds the stage of each rule.
+func (a *apply) hoist(context.Context) (err error) {
+	if a.stages, err = a.compiled.Plan(a.target); err != nil {
+		return err
 	}
 	a.plan = planSlots(a.compiled.Program, a.manifests)
-	if a.counters != nil && a.counters.MaxEntries() < a.plan.most() {
-		a.outgrown, a.counters = a.counters, nil
-	}
-	key, err := randomKey()
-	if err != nil {
-		return err
-	}
-	program, numbers := a.stages.Only()
-	options := compile.XDPOptions{QuestionKey: key, Slots: make([]uint32, len(numbers))}
-	for i, rule := range numbers {
-		options.Slots[i] = a.plan.slots[rule]
-	}
-	if a.xdp, err = compile.ToXDP(program, options); err != nil {
-		return fmt.Errorf("%s: %w", a.compiled.Policy.File, err)
-	}
-	if a.program, err = datapath.Load(&a.xdp.Image, a.counters); err != nil {
-		return err
-	}
 	a.manifest = newManifest(a.compiled, a.stages, a.plan.slots)
-	a.manifest.Form, a.manifest.Key = a.xdp.Form, key
+	a.manifest.Choice, a.manifest.Devices, a.manifest.Boot = a.choice, a.devices(), a.options.Boot
 	return nil
 }
 
-// keepCounters brings the counts to a new map when the old one became too small, and lets new rules begin at zero: in
-// either map their slots may have counts of rules that went.
-func (a *apply) keepCounters() error {
-	if a.outgrown == nil && a.counters == nil {
-		return nil // a new map of zeros
+// devices are the names of the devices to filter.
+func (a *apply) devices() []string {
+	if a.options.Devices != nil {
+		return a.options.Devices
 	}
-	counters := a.counters
-	if a.outgrown != nil {
-		counters = a.program.Map(xdp.Counters)
-		if err := move(a.outgrown, counters); err != nil {
-			return err
-		}
-	}
-	return a.plan.zero(counters)
+	return a.compiled.Devices()
 }
 
-// randomKey draws the key of questions, never 0.
-func randomKey() (uint64, error) {
-	var b [8]byte
-	if _, err := rand.Read(b[:]); err != nil {
-		return 0, fmt.Errorf("drawing a key: %w", err)
-	}
-	return binary.NativeEndian.Uint64(b[:]) | 1, nil
-}
-
-func (a *apply) attachments() []datapath.Attachment {
-	devices := a.options.Devices
-	if devices == nil {
-		devices = a.compiled.Devices()
-	}
+func (a *apply) attachments() (to []datapath.Attachment) {
 	mode := a.options.Mode
 	if mode == "" {
 		mode = datapath.Auto
 	}
-	var to []datapath.Attachment
-	for _, d := range devices {
+	for _, d := range a.devices() {
 		to = append(to, datapath.Attachment{Device: d, Mode: mode})
 	}
 	return to
@@ -228,8 +229,8 @@ func (a *apply) attachments() []datapath.Attachment {
 
 // devicesExist is what a dry run can say about the devices.
 func (a *apply) devicesExist() error {
-	for _, to := range a.attachments() {
-		if err := datapath.DeviceExists(to.Device); err != nil {
+	for _, d := range a.devices() {
+		if err := datapath.DeviceExists(d); err != nil {
 			return err
 		}
 	}
@@ -237,7 +238,12 @@ func (a *apply) devicesExist() error {
 }
 
 func (a *apply) close() {
-	datapath.CloseAll(a.before)
+	switch {
+	case a.live != nil:
+		a.live.close()
+	case a.before != nil:
+		a.before.close()
+	}
 	for _, m := range []*ebpf.Map{a.counters, a.outgrown} {
 		if m != nil {
 			m.Close()

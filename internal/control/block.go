@@ -1,17 +1,14 @@
 package control
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"net/netip"
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/floodwall/floodwall/internal/addrs"
-	"github.com/floodwall/floodwall/internal/datapath"
 )
 
 // Forever as a Ban's duration says that it does not expire.
@@ -66,122 +63,101 @@ func (r Refusals) Error() string {
 // Block puts entries into a dynamic set, "" for the only one there is or the one named bans. Each has effect before
 // Block returns. Those that cannot be entered are returned as Refusals, of a range the first.
 func (in Instance) Block(ctx context.Context, set string, bans []Ban) (Fill, error) {
-	now := monotonic()
-	fits := fits{bans: bans, now: now}
-	return in.change(ctx, set, len(bans), func(s *addrs.DynamicSet, e setEntry, i int) error {
-		b := bans[i]
-		if err := fits.check(s, e, i); err != nil {
-			return err
-		}
-		entry := addrs.Entry{Prefix: b.Prefix.Masked(), Expiry: expiry(now, b.For, e.Timeout), Why: b.Why}
-		if err := s.Insert(entry, now); err != nil {
-			return blockError(e, b.Prefix, err)
-		}
-		fits.entered(b.Prefix.Masked())
-		return nil
-	})
+	return in.changeSet(ctx, set, func(s banSet) (int, Refusals, error) { return s.block(ctx, bans) })
 }
 
 // Unblock removes entries of exactly these prefixes. Those that there were not are returned as Refusals.
 func (in Instance) Unblock(ctx context.Context, set string, prefixes []netip.Prefix) (Fill, error) {
-	now := monotonic()
-	return in.change(ctx, set, len(prefixes), func(s *addrs.DynamicSet, e setEntry, i int) error {
-		p := prefixes[i].Masked()
-		switch {
-		case s.Delete(p, now):
-			return nil
-		case s.Contains(p.Addr(), now):
-			return &SetError{fmt.Sprintf("%s is not blocked by an entry of its own, but within another of set %q", text(p), e.Name),
-				"`floodwall blocked` lists the entries; an entry is removed as a whole"}
+	return in.changeSet(ctx, set, func(s banSet) (int, Refusals, error) { return s.unblock(ctx, prefixes) })
+}
+
+// banSet is a dynamic set where it is in the kernel.
+type banSet interface {
+	block(ctx context.Context, bans []Ban) (changed int, refused Refusals, err error)
+	unblock(ctx context.Context, prefixes []netip.Prefix) (changed int, refused Refusals, err error)
+	list(ctx context.Context) ([]Blocked, error)
+	count(ctx context.Context) (int, error)
+}
+
+// banSets are the places where a generation has a dynamic set. XDP comes first: it sees packets first, and what it
+// refuses is not entered elsewhere either.
+func (l *live) banSets(ctx context.Context, g *generation, e setEntry) (sets []banSet, err error) {
+	if g.program != nil {
+		dynamic, err := openDynamic(g.program)
+		if err != nil {
+			return nil, err
 		}
-		return fmt.Errorf("%s is not blocked in set %q", text(p), e.Name)
+		if dynamic != nil {
+			sets = append(sets, &xdpSet{dynamic.Sets[e.Dynamic], e})
+		}
+	}
+	for _, p := range g.manifest.Parts {
+		if names, ok := p.Sets[e.Name]; ok {
+			t, err := l.tool(ctx, p.Kind)
+			if err != nil {
+				return nil, err
+			}
+			sets = append(sets, &filterSet{t, p, names, e})
+		}
+	}
+	return sets, nil
+}
+
+// changeSet changes a set of every generation that runs or may run again, under the lock.
+func (in Instance) changeSet(ctx context.Context, name string, do func(banSet) (int, Refusals, error)) (fill Fill, err error) {
+	err = in.change(ctx, func(l *live) error {
+		var refused Refusals
+		// The one that decides comes last, and its answer counts: another may not have the set, or the entries.
+		for _, g := range l.all() {
+			if fill, refused, err = l.changeIn(ctx, g, name, do); err != nil && g == l.generations[0] {
+				return err
+			}
+		}
+		if refused != nil {
+			return refused
+		}
+		return nil
 	})
-}
-
-// text writes a prefix as people do: one address without its length.
-func text(p netip.Prefix) string {
-	if p.IsSingleIP() {
-		return p.Addr().String()
-	}
-	return p.String()
-}
-
-func blockError(e setEntry, p netip.Prefix, err error) error {
-	switch {
-	case errors.Is(err, addrs.ErrFull):
-		return &SetError{fmt.Sprintf("set %q is full: %d entries, and %s did not fit", e.Name, e.Max, text(p)),
-			"raise its max in the policy and apply; or unblock some, or give them shorter times"}
-	case errors.Is(err, addrs.ErrLengths):
-		return &SetError{fmt.Sprintf("set %q has 8 different prefix lengths already, and %s is of another", e.Name, text(p)),
-			"use one of the lengths that are in use (`floodwall blocked` lists them)"}
-	}
-	return fmt.Errorf("set %q: %s: %w", e.Name, text(p), err)
-}
-
-// expiry is the second of the monotonic clock at which a ban ends, 0 for never.
-func expiry(now uint32, of, timeout time.Duration) uint32 {
-	if of == 0 {
-		of = timeout
-	}
-	if of == 0 || of == Forever {
-		return 0
-	}
-	seconds := uint64(of/time.Second) + 1 // the clock may be just short of its next second
-	return uint32(min(uint64(now)+seconds, math.MaxUint32))
-}
-
-// edit changes entry i of a call in one set.
-type edit func(s *addrs.DynamicSet, e setEntry, i int) error
-
-// change makes n edits to a set of every generation that runs, under the lock.
-func (in Instance) change(ctx context.Context, name string, n int, do edit) (fill Fill, err error) {
-	state, err := datapath.OpenState(in.Dir, false)
-	if err != nil {
-		return Fill{}, err
-	}
-	unlock, err := lock(ctx, state)
-	if err != nil {
-		return Fill{}, err
-	}
-	defer unlock()
-	l, err := in.open()
-	if err != nil {
-		return Fill{}, err
-	}
-	defer l.close()
-	// The newest comes last, and its answer counts: an older one may not have the set, or the entries.
-	for i := len(l.generations) - 1; i >= 0; i-- {
-		fill, err = changeIn(l.generations[i], l.manifests[i], name, n, do)
-	}
 	return fill, err
 }
 
-func changeIn(g *datapath.Generation, m *manifest, name string, n int, do edit) (Fill, error) {
-	e, err := m.dynamicSet(name)
+func (l *live) changeIn(ctx context.Context, g *generation, name string, do func(banSet) (int, Refusals, error)) (Fill, Refusals, error) {
+	e, err := g.manifest.dynamicSet(name)
 	if err != nil {
-		return Fill{}, err
+		return Fill{}, nil, err
 	}
-	dynamic, err := openDynamic(g)
+	sets, err := l.banSets(ctx, g, e)
 	if err != nil {
-		return Fill{}, err
+		return Fill{}, nil, err
 	}
-	set := dynamic.Sets[e.Dynamic]
+	fill := Fill{Set: e.Name, Capacity: e.Max}
 	var refused Refusals
-	changed := 0
-	for i := range n {
-		err := do(set, e, i)
-		switch {
-		case err == nil:
-			changed++
-		case !errors.Is(err, errOfRange):
-			refused = append(refused, Refusal{i, err})
+	for i, s := range sets {
+		changed, not, err := do(s)
+		if err != nil {
+			return fill, nil, err
+		}
+		if i == 0 {
+			fill.Changed, refused = changed, not
+			if fill.Entries, err = s.count(ctx); err != nil {
+				return fill, nil, err
+			}
 		}
 	}
-	fill := Fill{Set: e.Name, Changed: changed, Entries: set.Count(monotonic()), Capacity: e.Max}
-	if refused != nil {
-		return fill, refused
+	return fill, refused, nil
+}
+
+// count is how many entries a dynamic set has.
+func (l *live) count(ctx context.Context, g *generation, e setEntry) (int, error) {
+	if e.Local && g.program == nil {
+		own, err := ownAddresses()
+		return len(own), err
 	}
-	return fill, nil
+	sets, err := l.banSets(ctx, g, e)
+	if err != nil || len(sets) == 0 {
+		return 0, err
+	}
+	return sets[0].count(ctx)
 }
 
 // dynamicSet finds the set that is meant.
@@ -221,42 +197,40 @@ type Blocked struct {
 }
 
 // Blocked lists the entries of a dynamic set, "" for all, by address.
-func (in Instance) Blocked(set string) ([]Blocked, error) {
-	l, err := in.open()
+func (in Instance) Blocked(ctx context.Context, set string) ([]Blocked, error) {
+	l, err := in.open(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer l.close()
-	m := l.manifests[0]
+	g := l.generations[0]
 	if set != "" {
-		if _, err := m.dynamicSet(set); err != nil {
+		if _, err := g.manifest.dynamicSet(set); err != nil {
 			return nil, err
 		}
 	}
-	dynamic, err := openDynamic(l.generations[0])
-	if err != nil || dynamic == nil {
-		return nil, err
-	}
-	var list []Blocked
-	now := monotonicTime()
-	for _, e := range m.Sets {
+	var all []Blocked
+	for _, e := range g.manifest.Sets {
 		if e.Dynamic < 0 || e.Local || set != "" && e.Name != set {
 			continue
 		}
-		for entry := range dynamic.Sets[e.Dynamic].All(uint32(now / time.Second)) {
-			b := Blocked{Prefix: entry.Prefix, Set: e.Name, Why: entry.Why}
-			if entry.Expiry != 0 {
-				left := (time.Duration(entry.Expiry)*time.Second - now).Seconds()
-				b.Expires = &left
-			}
-			list = append(list, b)
+		list, err := l.entries(ctx, g, e)
+		if err != nil {
+			return nil, err
 		}
+		all = append(all, list...)
 	}
-	slices.SortFunc(list, func(a, b Blocked) int {
-		if c := a.Prefix.Addr().Compare(b.Prefix.Addr()); c != 0 {
-			return c
-		}
-		return a.Prefix.Bits() - b.Prefix.Bits()
+	slices.SortFunc(all, func(a, b Blocked) int {
+		return cmp.Or(a.Prefix.Addr().Compare(b.Prefix.Addr()), a.Prefix.Bits()-b.Prefix.Bits())
 	})
-	return list, nil
+	return all, nil
+}
+
+// entries lists what a dynamic set of a generation holds, in any order.
+func (l *live) entries(ctx context.Context, g *generation, e setEntry) ([]Blocked, error) {
+	sets, err := l.banSets(ctx, g, e)
+	if err != nil || len(sets) == 0 {
+		return nil, err
+	}
+	return sets[0].list(ctx)
 }

@@ -16,6 +16,9 @@ type Compiled struct {
 	Program *ir.Program // optimized
 	Notes   []string    // for the operator: what is legal and probably not meant
 
+	mu    sync.Mutex
+	plans map[compile.Target]*compile.Plan
+
 	listOwn sync.Once
 	own     []netip.Addr // the host's addresses
 }
@@ -26,7 +29,7 @@ func Compile(file string) (*Compiled, error) {
 	if err != nil {
 		return nil, err
 	}
-	return compilePolicy(p)
+	return CompilePolicy(p)
 }
 
 // CompileSource compiles the text of a policy; file is its name in messages, and where relative list files are.
@@ -35,11 +38,12 @@ func CompileSource(file string, text []byte) (*Compiled, error) {
 	if err != nil {
 		return nil, err
 	}
-	return compilePolicy(p)
+	return CompilePolicy(p)
 }
 
-func compilePolicy(p *policy.Policy) (*Compiled, error) {
-	c := &Compiled{Policy: p}
+// CompilePolicy compiles a policy that was read, with the list files it names.
+func CompilePolicy(p *policy.Policy) (*Compiled, error) {
+	c := &Compiled{Policy: p, plans: map[compile.Target]*compile.Plan{}}
 	for _, n := range p.Notes {
 		c.Notes = append(c.Notes, fmt.Sprintf("%s:%d:%d: %s", p.File, n.Pos.Line, n.Pos.Col, n.Msg))
 	}
@@ -51,6 +55,21 @@ func compilePolicy(p *policy.Policy) (*Compiled, error) {
 	c.Program = optimized
 	c.Notes = append(append(c.Notes, notes...), more...)
 	return c, nil
+}
+
+// Plan finds the stage of each rule on a target, once.
+func (c *Compiled) Plan(t compile.Target) (*compile.Plan, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if pl, ok := c.plans[t]; ok {
+		return pl, nil
+	}
+	pl, err := compile.Hoist(c.Program, t)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", c.Policy.File, err)
+	}
+	c.plans[t] = pl
+	return pl, nil
 }
 
 // Devices are the names of the policy's devices.

@@ -88,7 +88,7 @@ func (h *host) send(n int, description string) {
 // counts are the packets of all rules that have a line in the policy.
 func (h *host) counts() map[string]uint64 {
 	h.Helper()
-	s, err := h.Status()
+	s, err := h.Status(context.Background())
 	if err != nil {
 		h.Fatal(err)
 	}
@@ -115,7 +115,7 @@ func (h *host) ask(description string) string {
 	if err != nil {
 		h.Fatal(err)
 	}
-	x, err := h.Explain(spec)
+	x, err := h.Explain(context.Background(), spec)
 	if err != nil {
 		h.Fatal(err)
 	}
@@ -229,7 +229,7 @@ func TestBansStay(t *testing.T) {
 			t.Errorf("%s: %s, want drop rule-bans", p, got)
 		}
 	}
-	list, err := h.Blocked("")
+	list, err := h.Blocked(context.Background(), "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -248,7 +248,7 @@ func TestBansStay(t *testing.T) {
 
 	// A policy that has no set of that name forgets its entries.
 	h.apply(banPolicy(100, "other"))
-	if list, err := h.Blocked(""); err != nil || len(list) != 0 {
+	if list, err := h.Blocked(context.Background(), ""); err != nil || len(list) != 0 {
 		t.Errorf("blocked: %v, %v, want nothing", list, err)
 	}
 }
@@ -369,12 +369,12 @@ func TestNothingLoaded(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, call := range map[string]func() error{
-		"status":  func() error { _, err := h.Status(); return err },
+		"status":  func() error { _, err := h.Status(context.Background()); return err },
 		"unload":  func() error { return h.Unload(t.Context()) },
 		"block":   func() error { _, err := h.Block(t.Context(), "", nil); return err },
 		"unblock": func() error { _, err := h.Unblock(t.Context(), "", nil); return err },
-		"blocked": func() error { _, err := h.Blocked(""); return err },
-		"explain": func() error { _, err := h.Explain(spec); return err },
+		"blocked": func() error { _, err := h.Blocked(context.Background(), ""); return err },
+		"explain": func() error { _, err := h.Explain(context.Background(), spec); return err },
 	} {
 		if err := call(); !errors.Is(err, datapath.ErrNotLoaded) {
 			t.Errorf("%s: %v, want %v", name, err, datapath.ErrNotLoaded)
@@ -397,7 +397,7 @@ func TestApplyStops(t *testing.T) {
 	if _, err := h.Apply(ctx, c, control.ApplyOptions{}); !errors.Is(err, context.Canceled) {
 		t.Errorf("apply: %v, want it canceled", err)
 	}
-	if _, err := h.Status(); !errors.Is(err, datapath.ErrNotLoaded) {
+	if _, err := h.Status(context.Background()); !errors.Is(err, datapath.ErrNotLoaded) {
 		t.Errorf("status: %v, want nothing loaded", err)
 	}
 

@@ -1,6 +1,7 @@
 package control
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -42,7 +43,7 @@ func openDynamic(g *datapath.Generation) (*addrs.Dynamic, error) {
 
 // fillDynamic gives the new program's dynamic sets what they must hold before it runs: what the sets of the same name
 // held, and the host's own addresses.
-func (a *apply) fillDynamic() error {
+func (a *apply) fillDynamic(context.Context) error {
 	if len(a.xdp.Dynamic) == 0 {
 		return nil
 	}
@@ -55,41 +56,55 @@ func (a *apply) fillDynamic() error {
 	if err != nil {
 		return err
 	}
-	var before *addrs.Dynamic
-	if len(a.before) > 0 {
-		if before, err = openDynamic(a.before[0]); err != nil {
-			return err
-		}
-	}
 	for _, s := range a.manifest.Sets {
 		if s.Dynamic < 0 {
 			continue
 		}
-		if err := a.fillSet(s, fresh.Sets[s.Dynamic], before); err != nil {
+		if err := a.fillSet(s, fresh.Sets[s.Dynamic]); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (a *apply) fillSet(s setEntry, to *addrs.DynamicSet, before *addrs.Dynamic) error {
+func (a *apply) fillSet(s setEntry, to *addrs.DynamicSet) error {
 	if s.Local {
 		return fillLocal(to)
 	}
-	if before == nil {
-		return nil
-	}
-	was, ok := a.manifests[0].set(s.Name)
-	if !ok || was.Dynamic < 0 {
-		return nil
+	if done, err := a.copySet(s, to); done || err != nil {
+		return err
 	}
 	now := monotonic()
-	if err := to.Copy(before.Sets[was.Dynamic], now); err != nil {
-		return fmt.Errorf("%s: set %q cannot take over the %d entries it has now: %w; raise its max above %d",
-			a.compiled.Policy.File, s.Name, before.Sets[was.Dynamic].Count(now), err, s.Max)
+	for _, b := range a.kept[s.Name] {
+		e := addrs.Entry{Prefix: b.Prefix, Why: b.Why}
+		if b.Expires != nil {
+			e.Expiry = expiry(now, time.Duration(*b.Expires*float64(time.Second)), 0)
+		}
+		if err := to.Insert(e, now); err != nil {
+			return blockError(s, b.Prefix, err)
+		}
 	}
 	a.bans += to.Count(now)
 	return nil
+}
+
+// copySet copies what the set of the same name holds in the XDP program before, if there is one.
+func (a *apply) copySet(s setEntry, to *addrs.DynamicSet) (done bool, err error) {
+	if a.before == nil || a.before.program == nil {
+		return false, nil
+	}
+	was, ok := a.before.manifest.set(s.Name)
+	before, err := openDynamic(a.before.program)
+	if !ok || was.Dynamic < 0 || before == nil || err != nil {
+		return true, err
+	}
+	now := monotonic()
+	if err := to.Copy(before.Sets[was.Dynamic], now); err != nil {
+		return true, fmt.Errorf("%s: set %q cannot take over the %d entries it has now: %w; raise its max above %d",
+			a.compiled.Policy.File, s.Name, before.Sets[was.Dynamic].Count(now), err, s.Max)
+	}
+	a.bans += to.Count(now)
+	return true, nil
 }
 
 // fillLocal enters the host's own addresses.

@@ -1,36 +1,46 @@
 package control
 
 import (
+	"context"
 	"net/netip"
 	"slices"
 
+	"github.com/floodwall/floodwall/internal/compile"
 	"github.com/floodwall/floodwall/internal/ir"
 	"github.com/floodwall/floodwall/internal/packet"
+	"github.com/floodwall/floodwall/internal/xdp"
 )
 
 // Explanation says what happens to a packet.
 type Explanation struct {
-	Packet  string `json:"packet"`
-	Verdict string `json:"verdict"`
-	Reason  string `json:"reason"` // a rule's or check's name, default, or not-ip
-	Stage   string `json:"stage"`
-	Policy  string `json:"policy"`
-	Line    int    `json:"line,omitempty"` // of the rule in the policy
+	Packet  string        `json:"packet"`
+	Verdict string        `json:"verdict"`
+	Reason  string        `json:"reason"` // a rule's or check's name, default, or not-ip
+	Stage   compile.Stage `json:"stage"`
+	Policy  string        `json:"policy"`
+	Line    int           `json:"line,omitempty"` // of the rule in the policy
 }
 
-// Explain says what a policy does with a packet, by its definition: no kernel is asked. Dynamic sets are
+// Explain says what a policy does with a packet on a target, by its definition: no kernel is asked. Dynamic sets are
 // empty, and `local` is the addresses of this host, or nothing when they cannot be listed.
-func (c *Compiled) Explain(spec packet.Spec) Explanation {
+func (c *Compiled) Explain(spec packet.Spec, t compile.Target) (Explanation, error) {
+	plan, err := c.Plan(t)
+	if err != nil {
+		return Explanation{}, err
+	}
 	p := spec.Packet()
 	verdict, reason := c.Program.Eval(&p, c.member)
 	e := Explanation{
-		Packet: spec.String(), Verdict: verdict.String(), Reason: c.Program.ReasonName(reason), Stage: "xdp",
+		Packet: spec.String(), Verdict: verdict.String(), Reason: c.Program.ReasonName(reason), Stage: plan.First(),
 		Policy: c.Policy.File,
 	}
-	if reason.Kind == ir.ReasonRule {
-		e.Line = c.Program.Rules[reason.Index].Line
+	switch reason.Kind {
+	case ir.ReasonRule:
+		e.Line, e.Stage = c.Program.Rules[reason.Index].Line, plan.Rules[reason.Index].Stage
+	case ir.ReasonDefault:
+		e.Stage = plan.Default.Stage
 	}
-	return e
+	return e, nil
 }
 
 // member reports whether a dynamic set has an address as far as that is known without asking what runs.
@@ -42,26 +52,37 @@ func (c *Compiled) member(set int, a netip.Addr) bool {
 	return slices.Contains(c.own, a)
 }
 
-// Explain asks the program that runs what it would do with a packet. Nothing is counted and no packet is sent.
-func (in Instance) Explain(spec packet.Spec) (Explanation, error) {
-	l, err := in.open()
+// Explain asks what runs what it would do with a packet: the XDP program itself, and a copy of what is in netfilter in a
+// network namespace of its own. Nothing is counted and no packet is sent.
+func (in Instance) Explain(ctx context.Context, spec packet.Spec) (Explanation, error) {
+	l, err := in.open(ctx)
 	if err != nil {
 		return Explanation{}, err
 	}
 	defer l.close()
-	m := l.manifests[0]
-	answer, err := l.generations[0].Ask(m.Key, spec.Frame())
-	if err != nil {
-		return Explanation{}, err
-	}
-	e := Explanation{
-		Packet: spec.String(), Verdict: ir.Verdict(answer.Verdict).String(), Reason: m.reason(answer.Slot), Stage: "xdp",
-		Policy: m.File,
-	}
-	for _, r := range m.Rules {
-		if r.Slot == answer.Slot {
-			e.Line = r.Line
+	g := l.generations[0]
+	m := g.manifest
+	e := Explanation{Packet: spec.String(), Policy: m.File}
+	if g.program != nil {
+		answer, err := g.program.Ask(m.Key, spec.Frame())
+		if err != nil {
+			return Explanation{}, err
+		}
+		e.Verdict, e.Reason, e.Stage = ir.Verdict(answer.Verdict).String(), m.reason(answer.Slot), compile.StageXDP
+		e.Line = m.line(e.Reason)
+		if answer.Slot != xdp.SlotDefault || m.At.Stage == compile.StageXDP {
+			return e, nil
 		}
 	}
-	return e, nil
+	return l.askNetfilter(ctx, g, spec, e)
+}
+
+// line is that of a rule in the policy.
+func (m *manifest) line(rule string) int {
+	for _, r := range m.Rules {
+		if r.Name == rule {
+			return r.Line
+		}
+	}
+	return 0
 }

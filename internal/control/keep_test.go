@@ -1,6 +1,7 @@
 package control_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/floodwall/floodwall/internal/compile"
 	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/packet"
@@ -83,7 +85,7 @@ func TestDeviceComesBack(t *testing.T) {
 	h.block(control.Ban{Prefix: netip.MustParsePrefix("198.51.100.0/24"), Why: "guessing"})
 	h.send(3, "udp 198.51.100.1:5 > 192.0.2.1:1")
 	h.ip("link del fw0")
-	if _, err := h.Status(); !errors.Is(err, datapath.ErrNotLoaded) || !strings.Contains(err.Error(), "has gone (fw0)") {
+	if _, err := h.Status(context.Background()); !errors.Is(err, datapath.ErrNotLoaded) || !strings.Contains(err.Error(), "has gone (fw0)") {
 		t.Errorf("status without the device: %v", err)
 	}
 	testutil.Veth(t, "fw0", "fw1", "192.0.2.1/24")
@@ -105,7 +107,7 @@ func TestDeviceGone(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.ip("link del gone")
-	s, err := h.Status()
+	s, err := h.Status(context.Background())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -203,7 +205,10 @@ rules: [{name: bans, from: $bans, then: drop}, {name: here, to: local, then: dro
 		if err != nil {
 			t.Fatal(err)
 		}
-		x := c.Explain(spec)
+		x, err := c.Explain(spec, compile.TargetXDP)
+		if err != nil {
+			t.Fatal(err)
+		}
 		if got := x.Verdict + " " + x.Reason; got != row.want {
 			t.Errorf("%s: %s, want %s", row.line, got, row.want)
 		}

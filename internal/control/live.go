@@ -2,61 +2,200 @@ package control
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/floodwall/floodwall/internal/datapath"
 )
 
-// live is what runs: the generations, newest first, and the newest one's manifest. There is more than one only when an
-// apply died while it went from device to device.
+// generation is a policy in the kernel: an XDP program, parts in netfilter, or both.
+type generation struct {
+	number   int
+	manifest *manifest
+	program  *datapath.Generation // nil when it runs in netfilter alone
+}
+
+// live is what runs. There is more than one generation only when an apply died while it went from device to device.
 type live struct {
 	state       *datapath.State
-	generations []*datapath.Generation
-	manifests   []*manifest
+	generations []*generation // that decide, newest first
+	standby     *generation   // that decides again when a trial ends unconfirmed, if one goes on
+	trial       *trial
+	tools       map[kind]tool
+}
+
+// trial is a policy's time to be confirmed.
+type trial struct {
+	left time.Duration
+	old  int // the generation to return to, 0 for none
 }
 
 // open opens what runs. It returns datapath.ErrNotLoaded when nothing does.
-func (in Instance) open() (*live, error) {
+func (in Instance) open(ctx context.Context) (*live, error) {
 	state, err := datapath.OpenState(in.Dir, false)
 	if err != nil {
 		return nil, err
 	}
-	generations, err := state.Running()
+	l, err := openLive(ctx, state)
 	if gone, goneErr := state.Gone(); errors.Is(err, datapath.ErrNotLoaded) && goneErr == nil && len(gone) > 0 {
 		return nil, fmt.Errorf("%w: what was filtered has gone (%s)", err, strings.Join(gone, ", "))
 	}
-	if err != nil {
-		return nil, err
+	return l, err
+}
+
+// openLive opens what runs in a state. It returns datapath.ErrNotLoaded when nothing does.
+func openLive(ctx context.Context, state *datapath.State) (*live, error) {
+	l, err := openAny(ctx, state)
+	if err == nil && len(l.generations) == 0 {
+		l.close()
+		return nil, datapath.ErrNotLoaded
 	}
-	l := &live{state: state, generations: generations}
-	for _, g := range generations {
-		m, err := readManifest(g)
-		if err != nil {
+	return l, err
+}
+
+// openAny opens what runs in a state, if only remains.
+func openAny(ctx context.Context, state *datapath.State) (*live, error) {
+	l := &live{state: state, tools: map[kind]tool{}}
+	for _, step := range []func(context.Context) error{l.programs, l.records, l.trials} {
+		if err := step(ctx); err != nil {
 			l.close()
 			return nil, err
 		}
-		l.manifests = append(l.manifests, m)
 	}
 	return l, nil
 }
 
-func (l *live) close() { datapath.CloseAll(l.generations) }
+// programs finds the generations that have an XDP program.
+func (l *live) programs(context.Context) error {
+	running, err := l.state.Running()
+	if err != nil && !errors.Is(err, datapath.ErrNotLoaded) {
+		return err
+	}
+	for i, p := range running {
+		g, err := ofProgram(p)
+		if err != nil {
+			datapath.CloseAll(running[i:])
+			return err
+		}
+		l.generations = append(l.generations, g)
+	}
+	standby, err := l.state.Standby()
+	if standby != nil && err == nil {
+		l.standby, err = ofProgram(standby)
+	}
+	return err
+}
 
-// Unload detaches from all devices and removes everything. It returns datapath.ErrNotLoaded when there was nothing.
-func (in Instance) Unload(ctx context.Context) error {
-	state, err := datapath.OpenState(in.Dir, false)
+func ofProgram(p *datapath.Generation) (*generation, error) {
+	m, err := readManifest(p.Number, p.Manifest)
+	return &generation{p.Number, m, p}, err
+}
+
+// records finds the generations that run in netfilter alone: which does is for the kernel to say.
+func (l *live) records(ctx context.Context) error {
+	records, err := l.state.Records()
 	if err != nil {
 		return err
 	}
-	unlock, err := lock(ctx, state)
-	if errors.Is(err, datapath.ErrNotLoaded) {
-		return err
+	for _, r := range records {
+		m, err := readManifest(r.Number, r.Manifest)
+		if err != nil {
+			return err
+		}
+		real := m.part()
+		if real == nil {
+			continue
+		}
+		t, err := l.tool(ctx, real.Kind)
+		if err != nil {
+			return err
+		}
+		left, state, err := t.Trial(ctx, real.Name)
+		if err != nil {
+			return err
+		}
+		g := &generation{number: r.Number, manifest: m}
+		switch {
+		case state.Decides():
+			l.generations = append(l.generations, g)
+		case left > 0 && l.standby == nil:
+			l.standby = g
+		}
 	}
+	return nil
+}
+
+// trials finds out whether the newest generation is on trial.
+func (l *live) trials(ctx context.Context) error {
+	if len(l.generations) == 0 {
+		return nil
+	}
+	g := l.generations[0]
+	of, err := l.state.Trial()
 	if err != nil {
 		return err
 	}
-	defer unlock()
-	return state.Unload()
+	if of != nil && of.New == g.number && !of.Expired() {
+		l.trial = &trial{of.Left(), of.Old}
+	}
+	if real := g.manifest.part(); l.trial == nil && g.program == nil && real != nil {
+		left, state, err := l.tools[real.Kind].Trial(ctx, real.Name)
+		if err != nil {
+			return err
+		}
+		if left > 0 && state.Decides() {
+			l.trial = &trial{left: left}
+		}
+	}
+	if l.trial != nil && l.standby != nil {
+		l.trial.old = l.standby.number
+	}
+	return nil
+}
+
+// tool finds a tool of netfilter, once.
+func (l *live) tool(ctx context.Context, k kind) (tool, error) {
+	if t, ok := l.tools[k]; ok {
+		return t, nil
+	}
+	t, err := findTool(ctx, k)
+	if err == nil {
+		l.tools[k] = t
+	}
+	return t, err
+}
+
+// all are the generations that must know what is to hold whether or not a trial is confirmed, the newest that decides
+// last.
+func (l *live) all() []*generation {
+	list := slices.Clone(l.generations)
+	if l.standby != nil {
+		list = append(list, l.standby)
+	}
+	slices.Reverse(list)
+	return list
+}
+
+func (l *live) close() {
+	for _, g := range l.all() {
+		g.close()
+	}
+}
+
+func (g *generation) close() {
+	if g.program != nil {
+		g.program.Close()
+	}
+}
+
+func readManifest(number int, text []byte) (*manifest, error) {
+	m := &manifest{}
+	if err := json.Unmarshal(text, m); err != nil {
+		return nil, fmt.Errorf("manifest of generation %d: %w", number, err)
+	}
+	return m, nil
 }

@@ -1,7 +1,6 @@
 package control
 
 import (
-	"encoding/json"
 	"fmt"
 	"hash/fnv"
 	"io"
@@ -9,7 +8,6 @@ import (
 
 	"github.com/floodwall/floodwall/internal/addrs"
 	"github.com/floodwall/floodwall/internal/compile"
-	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/ir"
 	"github.com/floodwall/floodwall/internal/packet"
 	"github.com/floodwall/floodwall/internal/xdp"
@@ -27,7 +25,9 @@ type manifest struct {
 	At      compile.Placement `json:"at"` // where the default is
 	Checks  packet.CheckSet   `json:"checks"`
 	Form    compile.Form      `json:"form"`
-	Key     uint64            `json:"key"` // of questions
+	Key     uint64            `json:"key"`             // of questions
+	Boot    string            `json:"boot,omitempty"`  // the copy of the policy that comes back after a reboot
+	Parts   []*part           `json:"parts,omitempty"` // in netfilter
 	Rules   []ruleEntry       `json:"rules"`
 	Sets    []setEntry        `json:"sets"`
 }
@@ -110,14 +110,6 @@ func hashSet(to io.Writer, s *addrs.Set) {
 	}
 }
 
-func readManifest(g *datapath.Generation) (*manifest, error) {
-	m := &manifest{}
-	if err := json.Unmarshal(g.Manifest, m); err != nil {
-		return nil, fmt.Errorf("manifest of generation %d: %w", g.Number, err)
-	}
-	return m, nil
-}
-
 // reason names what a counter slot stands for.
 func (m *manifest) reason(slot uint32) string {
 	switch {
@@ -134,6 +126,12 @@ func (m *manifest) reason(slot uint32) string {
 		}
 	}
 	return fmt.Sprintf("slot %d", slot)
+}
+
+// first is the earliest stage at which the policy decides anything.
+func (m *manifest) first() compile.Stage {
+	pl := compile.Plan{Target: m.Target}
+	return pl.First()
 }
 
 // set finds a set by its name.

@@ -1,6 +1,7 @@
 package control
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"unsafe"
@@ -13,7 +14,7 @@ import (
 
 // tags warns when the policy asks for VLAN tags and a device takes them off before XDP sees the frame: the tag is then
 // in the descriptor, and each frame looks as if it had none.
-func (a *apply) tags() error {
+func (a *apply) tags(context.Context) error {
 	if !slices.ContainsFunc(a.compiled.Program.Rules, testsVLAN) {
 		return nil
 	}

@@ -2,12 +2,15 @@ package control
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"net/netip"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/floodwall/floodwall/internal/ir"
 	"github.com/floodwall/floodwall/internal/packet"
 )
 
@@ -92,38 +95,58 @@ func parent(pid int) int {
 	return ppid
 }
 
-// guard asks the loaded program, which is not attached yet, whether it would let the operator's sessions live and let
-// them be opened again. Sessions over devices that will not be filtered have nothing to fear.
-func (a *apply) guard() error {
+// guard asks the policy and, with XDP, the loaded program that is not attached yet whether they would let the operator's
+// sessions live and let them be opened again. Sessions over devices that will not be filtered have nothing to fear.
+func (a *apply) guard(context.Context) error {
 	for _, s := range a.options.Sessions {
 		if !a.filters(s) {
 			continue
 		}
-		for _, flags := range []string{".", "S"} {
-			line := fmt.Sprintf("tcp %s > %s %s", s.Client, s.Server, flags)
+		for _, is := range []string{". state=established", "S"} {
+			line := fmt.Sprintf("tcp %s > %s %s", s.Client, s.Server, is)
 			spec, err := packet.Parse(line)
 			if err != nil {
 				return fmt.Errorf("session %q: %w", line, err)
 			}
-			answer, err := a.program.Ask(spec.Frame())
-			if err != nil {
+			if err := a.allows(s, spec); err != nil {
 				return err
-			}
-			if answer.Verdict != 0 {
-				return &LockoutError{s, reasonPhrase(a.manifest, answer.Slot)}
 			}
 		}
 	}
 	return nil
 }
 
+// allows returns an error when a packet of a session would be dropped.
+func (a *apply) allows(s Session, spec packet.Spec) error {
+	pkt := spec.Packet()
+	if verdict, reason := a.compiled.Program.Eval(&pkt, a.member); verdict != ir.Pass {
+		return &LockoutError{s, reasonPhrase(a.compiled.Program.ReasonName(reason), reason.Kind == ir.ReasonCheck)}
+	}
+	if a.program == nil {
+		return nil
+	}
+	answer, err := a.program.Ask(spec.Frame())
+	if err != nil {
+		return err
+	}
+	if answer.Verdict != 0 {
+		return &LockoutError{s, reasonPhrase(a.manifest.reason(answer.Slot), answer.Slot < uint32(packet.NumChecks))}
+	}
+	return nil
+}
+
+// member reports whether a dynamic set will have an address.
+func (a *apply) member(set int, addr netip.Addr) bool {
+	return a.compiled.member(set, addr) || slices.ContainsFunc(a.kept[a.compiled.Program.Sets[set].Name],
+		func(b Blocked) bool { return b.Prefix.Contains(addr) })
+}
+
 // reasonPhrase is a reason in a sentence.
-func reasonPhrase(m *manifest, slot uint32) string {
-	name := m.reason(slot)
+func reasonPhrase(name string, check bool) string {
 	switch {
 	case name == "default":
 		return "`default: drop`"
-	case slot < uint32(packet.NumChecks):
+	case check:
 		return fmt.Sprintf("check %q", name)
 	}
 	return fmt.Sprintf("rule %q", name)

@@ -1,10 +1,10 @@
 package control
 
 import (
+	"context"
 	"fmt"
 	"time"
 
-	"github.com/floodwall/floodwall/internal/addrs"
 	"github.com/floodwall/floodwall/internal/compile"
 	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/packet"
@@ -13,11 +13,13 @@ import (
 
 // Status is what runs, and what it has done.
 type Status struct {
-	Target     string         `json:"target"`
+	Target     compile.Target `json:"target"`
+	Choice     string         `json:"choice,omitempty"` // why it is this target
 	Policy     string         `json:"policy"`
 	Applied    time.Time      `json:"applied"`
 	Generation int            `json:"generation"`
-	Form       compile.Form   `json:"form"`
+	Form       compile.Form   `json:"form,omitempty"`
+	Trial      *TrialStatus   `json:"trial,omitempty"`
 	Devices    []DeviceStatus `json:"devices"`
 	Rules      []RuleStatus   `json:"rules"`
 	Checks     []RuleStatus   `json:"checks"`
@@ -27,23 +29,30 @@ type Status struct {
 	Warnings   []string       `json:"warnings,omitempty"`
 }
 
+// TrialStatus is that of a policy that has not been confirmed.
+type TrialStatus struct {
+	Left    float64 `json:"left"`       // seconds until the policy before returns
+	Returns int     `json:"returns_to"` // its generation, 0 for none
+}
+
 // DeviceStatus is a device that is filtered.
 type DeviceStatus struct {
-	Name       string `json:"name"`
-	Stage      string `json:"stage"`
-	Mode       string `json:"mode"`
-	Generation int    `json:"generation"`
+	Name       string        `json:"name"`
+	Stage      compile.Stage `json:"stage"` // the first at which rules run
+	Mode       string        `json:"mode,omitempty"`
+	Generation int           `json:"generation"`
 }
 
 // RuleStatus is a rule, a check or the default, with what it decided since it was first applied.
 type RuleStatus struct {
-	Name    string `json:"name"`
-	Stage   string `json:"stage"`
-	Verdict string `json:"verdict"`
-	Packets uint64 `json:"packets"`
-	Bytes   uint64 `json:"bytes"`
-	Line    int    `json:"line,omitempty"`   // in the policy file
-	Merged  int    `json:"merged,omitempty"` // rules of the policy that this one stands for
+	Name    string        `json:"name"`
+	Stage   compile.Stage `json:"stage"`
+	Why     string        `json:"why,omitempty"` // it is that stage
+	Verdict string        `json:"verdict"`
+	Packets uint64        `json:"packets"`
+	Bytes   uint64        `json:"bytes"`            // of frames, without VLAN tags that the kernel has taken off
+	Line    int           `json:"line,omitempty"`   // in the policy file
+	Merged  int           `json:"merged,omitempty"` // rules of the policy that this one stands for
 }
 
 // SetStatus is a named set.
@@ -55,29 +64,42 @@ type SetStatus struct {
 }
 
 // Status reports what runs. It returns datapath.ErrNotLoaded when nothing does.
-func (in Instance) Status() (*Status, error) {
-	l, err := in.open()
+func (in Instance) Status(ctx context.Context) (*Status, error) {
+	l, err := in.open(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer l.close()
-	m := l.manifests[0]
+	g := l.generations[0]
+	m := g.manifest
 	s := &Status{
-		Target: "xdp", Policy: m.File, Applied: m.Applied, Form: m.Form, Generation: l.generations[0].Number,
+		Target: m.Target, Choice: m.Choice, Policy: m.File, Applied: m.Applied, Form: m.Form, Generation: g.number,
+	}
+	if l.trial != nil {
+		s.Trial = &TrialStatus{l.trial.left.Seconds(), l.trial.old}
 	}
 	if err := s.devices(l); err != nil {
 		return nil, err
 	}
-	if err := s.counters(l, m); err != nil {
+	if err := s.counters(ctx, l, g); err != nil {
 		return nil, err
 	}
-	return s, s.sets(l.generations[0], m)
+	return s, s.sets(ctx, l, g)
 }
 
 func (s *Status) devices(l *live) error {
 	for _, g := range l.generations {
-		for _, d := range g.Devices {
-			s.Devices = append(s.Devices, DeviceStatus{d.Name, "xdp", string(d.Mode), d.Generation})
+		if g.program == nil {
+			for _, name := range g.manifest.Devices {
+				s.Devices = append(s.Devices, DeviceStatus{name, g.manifest.first(), "", g.number})
+				if err := datapath.DeviceExists(name); err != nil {
+					s.warn("device %s has gone", name)
+				}
+			}
+			continue
+		}
+		for _, d := range g.program.Devices {
+			s.Devices = append(s.Devices, DeviceStatus{d.Name, compile.StageXDP, string(d.Mode), d.Generation})
 		}
 	}
 	if len(l.generations) > 1 {
@@ -94,51 +116,45 @@ func (s *Status) warn(format string, args ...any) {
 	s.Warnings = append(s.Warnings, fmt.Sprintf(format, args...))
 }
 
-func (s *Status) counters(l *live, m *manifest) error {
-	counters, err := l.state.Counters()
-	if err != nil || counters == nil {
-		return err
-	}
-	defer counters.Close()
-	slots := uint32(xdp.SlotRules)
-	for _, r := range m.Rules {
-		slots = max(slots, r.Slot+1)
-	}
-	counts, err := datapath.ReadCounters(counters, slots)
+// counters fills in the rules, checks and defaults with what each place in the kernel has counted.
+func (s *Status) counters(ctx context.Context, l *live, g *generation) error {
+	c, err := l.tallies(ctx, g)
 	if err != nil {
 		return err
 	}
-	row := func(name, verdict string, slot uint32) RuleStatus {
-		return RuleStatus{Name: name, Stage: "xdp", Verdict: verdict, Packets: counts[slot].Packets, Bytes: counts[slot].Octets}
+	m := g.manifest
+	for i, r := range m.Rules {
+		n := c.rule(i, r)
+		s.Rules = append(s.Rules, RuleStatus{r.Name, r.Stage, r.Why, r.Verdict, n.packets, n.octets, r.Line, r.Merged})
 	}
-	for _, r := range m.Rules {
-		status := row(r.Name, r.Verdict, r.Slot)
-		status.Line, status.Merged = r.Line, r.Merged
-		s.Rules = append(s.Rules, status)
-	}
-	for c := range packet.NumChecks {
-		if m.Checks.Has(c) {
-			s.Checks = append(s.Checks, row(c.String(), "drop", uint32(c)))
+	for check := range packet.NumChecks {
+		n, stage, done := c.check(check)
+		if m.Checks.Has(check) && done {
+			s.Checks = append(s.Checks, RuleStatus{Name: check.String(), Stage: stage, Verdict: "drop", Packets: n.packets, Bytes: n.octets})
 		}
 	}
-	s.Default = row("default", m.Default, xdp.SlotDefault)
-	s.NotIP = row("not-ip", "pass", xdp.SlotNotIP)
+	n := c.byDefault()
+	s.Default = RuleStatus{Name: "default", Stage: m.At.Stage, Why: m.At.Why, Verdict: m.Default, Packets: n.packets, Bytes: n.octets}
+	n = c.slot(xdp.SlotNotIP)
+	s.NotIP = RuleStatus{Name: "not-ip", Stage: m.first(), Verdict: "pass", Packets: n.packets, Bytes: n.octets}
 	return nil
 }
 
-func (s *Status) sets(g *datapath.Generation, m *manifest) error {
-	dynamic, err := openDynamic(g)
-	if err != nil {
-		return err
-	}
-	for _, e := range m.Sets {
+func (s *Status) sets(ctx context.Context, l *live, g *generation) error {
+	for _, e := range g.manifest.Sets {
 		status := SetStatus{Name: e.Name, Kind: "static", Entries: e.Entries, Capacity: e.Max}
-		if e.Dynamic >= 0 {
-			status.Kind = "dynamic"
-			status.Entries = countEntries(dynamic, e.Dynamic)
-		}
-		if e.Local {
+		switch {
+		case e.Local:
 			status.Kind = "local"
+		case e.Dynamic >= 0:
+			status.Kind = "dynamic"
+		}
+		if e.Dynamic >= 0 {
+			n, err := l.count(ctx, g, e)
+			if err != nil {
+				return err
+			}
+			status.Entries = n
 		}
 		if status.Kind != "local" && status.Entries*10 >= status.Capacity*9 && e.Max > 0 && s.mayGrow(e) {
 			s.warn("set %q is %d%% full: %d of %d entries", e.Name, status.Entries*100/e.Max, status.Entries, e.Max)
@@ -150,10 +166,3 @@ func (s *Status) sets(g *datapath.Generation, m *manifest) error {
 
 // mayGrow reports whether a set can become fuller: one that is written in the policy is full by nature.
 func (s *Status) mayGrow(e setEntry) bool { return e.Dynamic >= 0 || e.Entries < e.Max }
-
-func countEntries(d *addrs.Dynamic, number int) int {
-	if d == nil {
-		return 0
-	}
-	return d.Sets[number].Count(monotonic())
-}

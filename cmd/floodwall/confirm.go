@@ -1,0 +1,29 @@
+package main
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+)
+
+func confirmCommand(e *env) *cobra.Command {
+	return &cobra.Command{
+		Use:   "confirm",
+		Short: "keep the policy that `apply --confirm` put on trial",
+		Args:  none,
+		RunE:  func(c *cobra.Command, _ []string) error { return confirm(c.Context(), e) },
+	}
+}
+
+func confirm(ctx context.Context, e *env) error {
+	in, err := e.instance()
+	if err != nil {
+		return err
+	}
+	kept, err := in.Confirm(ctx)
+	if err != nil {
+		return err
+	}
+	e.println("confirmed: generation %d of %s stays", kept.Generation, kept.Policy)
+	return e.remember(ctx, kept)
+}

@@ -1,0 +1,34 @@
+package main
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"github.com/floodwall/floodwall/internal/control"
+)
+
+func daemonCommand(e *env) *cobra.Command {
+	return &cobra.Command{
+		Use:   "daemon",
+		Short: "keep up with the host: its own addresses, trials that ended",
+		Long: "Daemon enters the host's own addresses into the set `local` of the XDP program as they come and go, and cleans up\n" +
+			"after a trial that nobody confirmed. Filtering never depends on it: without it `local` is as of the last apply.",
+		Args: none,
+		RunE: func(c *cobra.Command, _ []string) error { return daemon(c.Context(), e) },
+	}
+}
+
+func daemon(ctx context.Context, e *env) error {
+	in, err := e.instance()
+	if err != nil {
+		return err
+	}
+	return in.Watch(ctx, func(event control.Event) {
+		if event.Err != nil {
+			e.warning(message(event.Err))
+			return
+		}
+		e.println("%s", event.Text)
+	})
+}

@@ -1,0 +1,193 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/floodwall/floodwall/internal/importer"
+)
+
+// importFlags are the flags of import.
+type importFlags struct {
+	output                string
+	devices               []string
+	router, strict, force bool
+}
+
+func importCommand(e *env) *cobra.Command {
+	var f importFlags
+	c := &cobra.Command{
+		Use:   "import FORMAT FILE...",
+		Short: "turn the rules of iptables, ipset or nft into a policy",
+		Long: "Import prints a policy that gives packets from outside the verdicts that the rules in the files give them. FORMAT\n" +
+			"is iptables-save, ip6tables-save, ipset or nft: the command that printed the file, text or JSON for nft. The files\n" +
+			"of the first three may be given together, in any order: each is known by its content. - is standard input.\n\n" +
+			"What has no equal in a policy is listed with its line, on standard error and at the policy's head. Rules that\n" +
+			"differ in one address become one with a set. A text of nft is loaded by nft itself, in a network namespace of its\n" +
+			"own that ends with it.",
+		Example: "  iptables-save | floodwall import iptables-save -\n" +
+			"  floodwall import iptables-save rules.v4 rules.v6 ipset.save --output policy.yaml\n" +
+			"  nft -j list ruleset | floodwall import nft - --device eth0",
+		Args: importArgs,
+		RunE: func(c *cobra.Command, args []string) error { return importRules(c.Context(), e, args, f) },
+	}
+	c.Flags().StringVarP(&f.output, "output", "o", "", "write the policy to this `file`, and large sets to list files beside it")
+	c.Flags().StringSliceVar(&f.devices, "device", nil, "the `device` where packets come in from outside; those that the rules name, if not said")
+	c.Flags().BoolVar(&f.router, "router", false, "this host forwards packets, even if chain FORWARD has no rules")
+	c.Flags().BoolVar(&f.strict, "strict", false, "fail when anything has no equal")
+	c.Flags().BoolVar(&f.force, "force", false, "overwrite the files of --output")
+	e.jsonFlag(c)
+	return c
+}
+
+// importArgs wants a format and files.
+func importArgs(c *cobra.Command, args []string) error {
+	const formats = "the formats are iptables-save, ip6tables-save, ipset and nft"
+	if len(args) == 0 {
+		return usagef(c, formats, "missing argument: want FORMAT and FILE")
+	}
+	known := false
+	for _, f := range importer.Formats {
+		known = known || args[0] == string(f)
+	}
+	switch {
+	case !known:
+		return usagef(c, formats, "unknown format %q", args[0])
+	case len(args) == 1:
+		return usagef(c, "- reads standard input", "missing argument: want FILE")
+	case args[0] == string(importer.Nft) && len(args) > 2:
+		return usagef(c, "nft list ruleset prints all tables into one file", "unexpected argument %q", args[2])
+	}
+	return nil
+}
+
+func importRules(ctx context.Context, e *env, args []string, f importFlags) error {
+	sources, err := e.sources(args[1:])
+	if err != nil {
+		return err
+	}
+	if f.output != "" && !f.force {
+		if _, err := os.Stat(f.output); err == nil {
+			return &hinted{fmt.Errorf("%s: it exists", f.output), "use --force to overwrite it"}
+		}
+	}
+	result, err := interruptible(ctx, func() (*importer.Result, error) {
+		return importer.Import(ctx, sources, importer.Options{
+			Format: importer.Format(args[0]), Devices: f.devices, Router: f.router, ListFiles: f.output != "",
+		})
+	})
+	if err != nil {
+		return err
+	}
+	return e.imported(result, f)
+}
+
+// importReport is the answer of import as JSON.
+type importReport struct {
+	Policy    string            `json:"policy"` // its text
+	Rules     int               `json:"rules"`
+	Sets      int               `json:"sets"`
+	LostRules int               `json:"lost_rules"`
+	Lost      []importer.Remark `json:"lost"`
+	Notes     []importer.Remark `json:"notes"`
+}
+
+// imported prints or writes what was imported, and says what was not.
+func (e *env) imported(r *importer.Result, f importFlags) error {
+	e.remarks(r)
+	lost := r.LostRules()
+	if lost > 0 && f.strict {
+		return &hinted{fmt.Errorf("%s no equal", have(lost)), "without --strict the policy is printed all the same"}
+	}
+	if f.output != "" {
+		if err := writeImported(r, f); err != nil {
+			return err
+		}
+	}
+	if e.json {
+		return e.printJSON(importReport{
+			r.Policy, r.Rules, r.Sets, lost, append([]importer.Remark{}, r.Lost...), append([]importer.Remark{}, r.Notes...),
+		})
+	}
+	if f.output == "" {
+		e.text(r.Policy)
+	}
+	summary := fmt.Sprintf("%s and %s in the policy", things(r.Rules, "rule", "rules"), things(r.Sets, "set", "sets"))
+	if lost > 0 {
+		summary += fmt.Sprintf("; %s no equal, wholly or in part", have(lost))
+	}
+	e.note(summary)
+	return nil
+}
+
+// remarks says what was not imported; as JSON it is part of the answer.
+func (e *env) remarks(r *importer.Result) {
+	if e.json {
+		return
+	}
+	for _, l := range r.Lost {
+		e.warning(l.String())
+	}
+	for _, n := range r.Notes {
+		e.note(n.String())
+	}
+}
+
+// have begins a sentence about rules.
+func have(rules int) string { return things(rules, "rule has", "rules have") }
+
+// sources reads the files; - is standard input.
+func (e *env) sources(names []string) (sources []importer.Source, err error) {
+	stdin := 0
+	for _, name := range names {
+		s := importer.Source{Name: name}
+		if name == "-" {
+			if stdin++; stdin > 1 {
+				return nil, errors.New("standard input: - stands twice, and there is only one")
+			}
+			s.Name = "stdin"
+			s.Data, err = io.ReadAll(e.stdin)
+		} else {
+			s.Data, err = os.ReadFile(name)
+		}
+		if err != nil {
+			return nil, fileError(err)
+		}
+		sources = append(sources, s)
+	}
+	return sources, nil
+}
+
+// fileError is an error about a file in the form FILE: what.
+func fileError(err error) error {
+	var p *fs.PathError
+	if errors.As(err, &p) {
+		return fmt.Errorf("%s: %w", p.Path, p.Err)
+	}
+	return err
+}
+
+// writeImported writes the list files and then the policy, which needs them.
+func writeImported(r *importer.Result, f importFlags) error {
+	dir := filepath.Dir(f.output)
+	for _, l := range r.Lists {
+		path := filepath.Join(dir, l.Name)
+		if _, err := os.Stat(path); err == nil && !f.force {
+			return &hinted{fmt.Errorf("%s: it exists", path), "use --force to overwrite it"}
+		}
+		if err := os.WriteFile(path, l.Data, 0o644); err != nil {
+			return fileError(err)
+		}
+	}
+	if err := os.WriteFile(f.output, []byte(r.Policy), 0o644); err != nil {
+		return fileError(err)
+	}
+	return nil
+}

@@ -1,0 +1,95 @@
+package main
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"regexp"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+// TestLoadScripts runs the sessions of load, which needs no rights. In the environment of each is a web server: WEB and
+// SECURE are its URLs, NOTHING is one where nobody listens, SILENT one that never answers. `asked N` fails unless the
+// server got so many requests since the last time.
+func TestLoadScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir: "testdata/load",
+		Setup: func(e *testscript.Env) error {
+			asked := new(atomic.Uint64)
+			handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				asked.Add(1)
+				if strings.HasPrefix(r.URL.Path, "/busy") {
+					w.WriteHeader(http.StatusServiceUnavailable)
+				}
+				fmt.Fprintf(w, "%s %s %s\n", r.Method, r.Host, r.Header.Get("X-Test"))
+			})
+			web, secure := httptest.NewServer(handler), httptest.NewTLSServer(handler)
+			e.Defer(web.Close)
+			e.Defer(secure.Close)
+			silent, err := net.Listen("tcp4", "127.0.0.1:0")
+			if err != nil {
+				return err
+			}
+			e.Defer(func() { silent.Close() })
+			nothing, err := net.Listen("tcp4", "127.0.0.1:0")
+			if err != nil {
+				return err
+			}
+			nothing.Close()
+			e.Setenv("WEB", web.URL)
+			e.Setenv("SECURE", secure.URL)
+			e.Setenv("SILENT", "http://"+silent.Addr().String())
+			e.Setenv("NOTHING", "http://"+nothing.Addr().String())
+			e.Values["asked"] = asked
+			return nil
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"asked": func(ts *testscript.TestScript, _ bool, args []string) {
+				if got := fmt.Sprint(ts.Value("asked").(*atomic.Uint64).Swap(0)); got != args[0] {
+					ts.Fatalf("the server got %s requests, want %s", got, args[0])
+				}
+			},
+			"interrupt": interrupt,
+		},
+	})
+}
+
+func TestRequestRate(t *testing.T) {
+	for text, want := range map[string]float64{
+		"": 0, "1000/s": 1000, "1000": 1000, "90/m": 1.5, "1.5k/s": 1500, "/s": -1, "x": -1, "0/s": -1, "-5/s": -1, "5/h": -1,
+	} {
+		got, err := requestRate(text)
+		if err != nil {
+			got = -1
+		}
+		if got != want {
+			t.Errorf("%q: %v, %v; want %v", text, got, err, want)
+		}
+	}
+}
+
+// interrupt runs a command, sends it an interrupt after half a second, and wants it to say so with its exit status:
+// interrupt COMMAND...
+func interrupt(ts *testscript.TestScript, _ bool, args []string) {
+	var stdout, stderr strings.Builder
+	cmd := exec.Command(args[0], args[1:]...)
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	ts.Check(cmd.Start())
+	time.Sleep(500 * time.Millisecond)
+	ts.Check(cmd.Process.Signal(os.Interrupt))
+	_ = cmd.Wait() // its status is what counts
+	if got := cmd.ProcessState.ExitCode(); got != exitInterrupted {
+		ts.Fatalf("status %d, want %d: %s", got, exitInterrupted, &stderr)
+	}
+	if !regexp.MustCompile(`(?m)^answered  [1-9]\d*, `).MatchString(stdout.String()) {
+		ts.Fatalf("it does not say what was measured:\n%s", &stdout)
+	}
+}

@@ -1,0 +1,263 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"net"
+	"os"
+	"runtime"
+	"slices"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/floodwall/floodwall/internal/packet"
+)
+
+// probe is a UDP packet to a port of the host. Policies that take part in a trial are told apart by what passes.
+type probe struct {
+	v6   bool
+	port int
+}
+
+func (p probe) String() string {
+	if p.v6 {
+		return fmt.Sprintf("IPv6 port %d", p.port)
+	}
+	return fmt.Sprintf("IPv4 port %d", p.port)
+}
+
+// frame is the probe from a source port.
+func (p probe) frame(from int) []byte {
+	line := fmt.Sprintf("udp 192.0.2.9:%d > 192.0.2.1:%d", from, p.port)
+	if p.v6 {
+		line = fmt.Sprintf("udp [2001:db8::9]:%d > [2001:db8::1]:%d", from, p.port)
+	}
+	spec, err := packet.Parse(line)
+	if err != nil {
+		panic(err)
+	}
+	return spec.Frame()
+}
+
+// Probes come from askPort. Source ports from streamPort on number the packets of a stream, and come again after
+// streamPorts of them: conntrack remembers each for half a minute.
+const (
+	askPort     = 5
+	streamPort  = 10_000
+	streamPorts = 1000
+)
+
+// namespace is a network namespace. It ends with the file and the processes in it.
+type namespace struct{ file *os.File }
+
+func newNamespace() (*namespace, error) {
+	n := &namespace{}
+	failed := make(chan error)
+	go func() {
+		runtime.LockOSThread() // never unlocked: the thread ends here
+		err := unix.Unshare(unix.CLONE_NEWNET)
+		if err == nil {
+			n.file, err = os.Open("/proc/thread-self/ns/net")
+		}
+		failed <- err
+	}()
+	return n, <-failed
+}
+
+// do runs fn on a thread in the namespace: the sockets that fn opens and the processes that it starts belong there.
+func (n *namespace) do(fn func() error) error {
+	done := make(chan error)
+	go func() {
+		runtime.LockOSThread() // never unlocked
+		if err := unix.Setns(int(n.file.Fd()), unix.CLONE_NEWNET); err != nil {
+			done <- err
+			return
+		}
+		done <- fn()
+	}()
+	return <-done
+}
+
+// wire puts probes on the far end of the cable to a host, and notices what gets to sockets behind all its hooks.
+type wire struct {
+	host    *namespace
+	socket  int // where frames are sent
+	to      unix.SockaddrLinklayer
+	sockets []*net.UDPConn
+
+	mu      sync.Mutex
+	got     map[probe]int // of those that ask
+	stream  map[probe]int // of those of a stream
+	last    map[probe]int // the number of the last of a stream, 0 for none
+	doing   string        // what the host is going through, for messages
+	since   time.Time     // when that began
+	strange []string      // what a stream should not have seen
+}
+
+// newWire listens on all ports of the probes, on a device fw0 whose other end is fw1.
+func newWire(h *namespace, probes []probe) (*wire, error) {
+	w := &wire{host: h, socket: -1, got: map[probe]int{}, stream: map[probe]int{}, last: map[probe]int{}}
+	err := h.do(func() (err error) {
+		dev, err := netlink.LinkByName("fw1")
+		if err != nil {
+			return err
+		}
+		w.to.Ifindex = dev.Attrs().Index
+		if w.socket, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0); err != nil {
+			return err
+		}
+		for _, p := range probes {
+			if p.v6 {
+				continue // the socket of IPv4 takes both
+			}
+			s, err := net.ListenUDP("udp", &net.UDPAddr{Port: p.port})
+			if err != nil {
+				return err
+			}
+			w.sockets = append(w.sockets, s)
+			go w.receive(s, p.port)
+		}
+		return nil
+	})
+	return w, err
+}
+
+func (w *wire) close() {
+	unix.Close(w.socket)
+	for _, s := range w.sockets {
+		s.Close()
+	}
+}
+
+// receive counts what a socket gets, until it is closed.
+func (w *wire) receive(s *net.UDPConn, port int) {
+	if raw, err := s.SyscallConn(); err == nil { // a test that is late for a second loses nothing
+		raw.Control(func(fd uintptr) { syscall.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 8<<20) })
+	}
+	var buffer [64]byte
+	for {
+		_, from, err := s.ReadFromUDPAddrPort(buffer[:])
+		if err != nil {
+			return
+		}
+		w.count(probe{!from.Addr().Unmap().Is4(), port}, int(from.Port()))
+	}
+}
+
+func (w *wire) count(p probe, from int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if from < streamPort {
+		w.got[p]++
+		return
+	}
+	w.stream[p]++
+	if p.port/1000*1000 == neither {
+		w.notice("%v: a packet of the stream got through", p)
+		return
+	}
+	if last := w.last[p]; last != 0 && (from-last+streamPorts)%streamPorts != 1 {
+		w.notice("%v: after packet %d of the stream came %d", p, last, from)
+	}
+	w.last[p] = from
+}
+
+// notice keeps what should not have been seen, with what the host was going through. The caller holds the lock.
+func (w *wire) notice(format string, args ...any) {
+	if len(w.strange) < 20 {
+		w.strange = append(w.strange, fmt.Sprintf(format, args...)+fmt.Sprintf(", %v into: %s", time.Since(w.since).Round(time.Millisecond), w.doing))
+	}
+}
+
+// enter says what the host goes through from now on.
+func (w *wire) enter(format string, args ...any) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.doing, w.since = fmt.Sprintf(format, args...), time.Now()
+}
+
+func (w *wire) send(p probe, from int) error { return unix.Sendto(w.socket, p.frame(from), 0, &w.to) }
+
+// Times to wait for a packet that should pass, and for what came before it.
+const (
+	comesWithin = 2 * time.Second
+	grace       = 20 * time.Millisecond
+)
+
+// ask sends each probe once, and last the one that both policies pass. It returns those that got through.
+func (w *wire) ask(probes []probe, last probe) (map[probe]bool, error) {
+	runtime.LockOSThread() // so that packets are likely to arrive in their order
+	defer runtime.UnlockOSThread()
+	w.mu.Lock()
+	clear(w.got)
+	w.mu.Unlock()
+	for _, p := range append(slices.Clone(probes), last) {
+		if err := w.send(p, askPort); err != nil {
+			return nil, err
+		}
+	}
+	for end := time.Now().Add(comesWithin); ; time.Sleep(time.Millisecond) {
+		w.mu.Lock()
+		passed := w.got[last] > 0
+		w.mu.Unlock()
+		if passed {
+			break
+		}
+		if time.Now().After(end) {
+			return nil, fmt.Errorf("a packet that both policies pass does not pass: %v", last)
+		}
+	}
+	time.Sleep(grace)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	passed := map[probe]bool{}
+	for p := range maps.Keys(w.got) {
+		passed[p] = true
+	}
+	return passed, nil
+}
+
+// steady sends the probes again and again, one a millisecond, until stop is closed, and returns how often each went.
+func (w *wire) steady(probes []probe, stop <-chan struct{}) (sent map[probe]int, err error) {
+	sent = map[probe]int{}
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for i := 0; ; i++ {
+		select {
+		case <-stop:
+			return sent, nil
+		case <-tick.C:
+		}
+		p := probes[i%len(probes)]
+		if err := w.send(p, streamPort+sent[p]%streamPorts); err != nil {
+			return sent, err
+		}
+		sent[p]++
+	}
+}
+
+// judge compares what a stream sent with what got through: all of what both policies pass, nothing else.
+func (w *wire) judge(sent map[probe]int, pass func(probe) bool) []string {
+	time.Sleep(10 * grace)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var wrong []string
+	for p, n := range sent {
+		want := 0
+		if pass(p) {
+			want = n
+		}
+		if got := w.stream[p]; got != want {
+			wrong = append(wrong, fmt.Sprintf("%v: of %d packets %d got through, not %d", p, n, got, want))
+		}
+	}
+	if wrong == nil {
+		return nil // packets that overtook each other are no matter
+	}
+	slices.Sort(wrong)
+	return append(wrong, w.strange...)
+}

@@ -1,0 +1,162 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/floodwall/floodwall/internal/netfilter"
+)
+
+// filterSet is a dynamic set in netfilter.
+type filterSet struct {
+	tool  tool
+	part  *part
+	names partSet
+	entry setEntry
+}
+
+func (s *filterSet) block(ctx context.Context, bans []Ban) (int, Refusals, error) {
+	if len(bans) == 0 {
+		return 0, nil, nil
+	}
+	has, err := s.held(ctx)
+	if err != nil {
+		return 0, nil, err
+	}
+	var fits []int
+	var refused Refusals
+	for i, b := range bans {
+		p := b.Prefix.Masked()
+		if !has[p] && len(has) >= s.entry.Max {
+			refused = append(refused, Refusal{i, fullError(s.entry, p)})
+			continue
+		}
+		has[p] = true
+		fits = append(fits, i)
+	}
+	overlaps, err := s.insert(ctx, bans, fits)
+	if err != nil {
+		return 0, nil, err
+	}
+	for _, i := range fits {
+		if with, ok := overlaps[bans[i].Prefix.Masked()]; ok {
+			refused = append(refused, Refusal{i, s.overlapping(bans[i].Prefix.Masked(), with)})
+		}
+	}
+	return len(bans) - len(refused), refused, nil
+}
+
+// insert enters some of the bans, and returns those that netfilter cannot hold beside others.
+func (s *filterSet) insert(ctx context.Context, bans []Ban, which []int) (map[netip.Prefix]netip.Prefix, error) {
+	grouped := map[string][]netfilter.Element{}
+	for _, i := range which {
+		b := bans[i]
+		e := netfilter.Element{Prefix: b.Prefix.Masked(), Comment: b.Why}
+		switch {
+		case b.For == Forever:
+			e.Timeout = forever
+		case b.For > 0:
+			e.Timeout = b.For
+		}
+		name := s.names.of(e.Prefix)
+		grouped[name] = append(grouped[name], e)
+	}
+	overlaps := map[netip.Prefix]netip.Prefix{}
+	for name, elements := range grouped {
+		err := s.tool.insert(ctx, s.part, name, elements)
+		var o *netfilter.OverlapError
+		if err != nil && !errors.As(err, &o) {
+			return nil, err
+		}
+		if o != nil {
+			for _, one := range o.Overlaps {
+				overlaps[one.Prefix] = one.With
+			}
+		}
+	}
+	return overlaps, nil
+}
+
+func (s *filterSet) overlapping(p, with netip.Prefix) error {
+	return &SetError{fmt.Sprintf("%s overlaps %s in set %q, which nftables cannot hold side by side", text(p), text(with), s.entry.Name),
+		fmt.Sprintf("unblock %s first, or leave it at that; target xdp holds both", text(with))}
+}
+
+func (s *filterSet) unblock(ctx context.Context, prefixes []netip.Prefix) (int, Refusals, error) {
+	has, err := s.held(ctx)
+	if err != nil {
+		return 0, nil, err
+	}
+	var refused Refusals
+	grouped := map[string][]netip.Prefix{}
+	for i, p := range prefixes {
+		p = p.Masked()
+		if !has[p] {
+			refused = append(refused, Refusal{i, notBlocked(s.entry, p, within(has, p))})
+			continue
+		}
+		delete(has, p)
+		grouped[s.names.of(p)] = append(grouped[s.names.of(p)], p)
+	}
+	for name, list := range grouped {
+		if err := s.tool.remove(ctx, s.part, name, list); err != nil {
+			return 0, nil, err
+		}
+	}
+	return len(prefixes) - len(refused), refused, nil
+}
+
+func within(has map[netip.Prefix]bool, p netip.Prefix) bool {
+	for q := range has {
+		if q.Contains(p.Addr()) {
+			return true
+		}
+	}
+	return false
+}
+
+// held are the entries that the set has.
+func (s *filterSet) held(ctx context.Context) (map[netip.Prefix]bool, error) {
+	list, err := s.elements(ctx)
+	has := make(map[netip.Prefix]bool, len(list))
+	for _, e := range list {
+		has[e.Prefix] = true
+	}
+	return has, err
+}
+
+func (s *filterSet) elements(ctx context.Context) (all []netfilter.Element, err error) {
+	for _, name := range s.names.names() {
+		some, err := s.tool.elements(ctx, s.part, name)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, some...)
+	}
+	return all, nil
+}
+
+func (s *filterSet) list(ctx context.Context) ([]Blocked, error) {
+	elements, err := s.elements(ctx)
+	var list []Blocked
+	for _, e := range elements {
+		b := Blocked{Prefix: e.Prefix, Set: s.entry.Name, Why: e.Comment}
+		if e.Timeout > 0 {
+			left := e.Timeout.Seconds()
+			b.Expires = &left
+		}
+		list = append(list, b)
+	}
+	return list, err
+}
+
+func (s *filterSet) count(ctx context.Context) (int, error) {
+	list, err := s.elements(ctx)
+	return len(list), err
+}
+
+// forever is the time of a ban that does not end.
+const forever = 100 * 365 * 24 * time.Hour

@@ -1,0 +1,199 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/floodwall/floodwall/internal/compile"
+	"github.com/floodwall/floodwall/internal/netfilter"
+)
+
+// netfilter compiles what is for netfilter, and finds the tool for it.
+func (a *apply) netfilter(ctx context.Context) error {
+	name := a.in.nextPart(a.known())
+	left, err := a.compilePart(ctx, name)
+	if err != nil {
+		return err
+	}
+	if a.part != nil {
+		a.manifest.Parts = append(a.manifest.Parts, a.part)
+		if _, err := findTool(ctx, a.part.Kind); err != nil {
+			return a.lacking(err)
+		}
+	}
+	if a.options.Confirm > 0 {
+		a.standIn(name)
+	}
+	return a.leave(left)
+}
+
+// compilePart makes the part of the target, if there is anything for it to do.
+func (a *apply) compilePart(ctx context.Context, name string) ([]compile.Left, error) {
+	k := kindNft
+	if a.target == compile.TargetIptables {
+		k = kindXt
+	}
+	counts, err := a.countsBefore(ctx, k)
+	if err != nil {
+		return nil, err
+	}
+	if k == kindXt {
+		x, err := compile.ToIptables(a.stages, compile.IptOptions{Name: name, Devices: a.devices(), Counts: counts})
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", a.compiled.Policy.File, err)
+		}
+		a.part = xtPart(a.compiled, x, name)
+		return x.Left, nil
+	}
+	n, err := compile.ToNftables(a.stages, compile.NftOptions{Table: name, Devices: a.devices(), Counts: counts})
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", a.compiled.Policy.File, err)
+	}
+	if !n.Empty() || a.target == compile.TargetNftables {
+		a.part = nftPart(a.compiled, n)
+	}
+	return n.Left, nil
+}
+
+// known are the manifests whose parts have names that a new one must not have.
+func (a *apply) known() (list []*manifest) {
+	if a.live != nil {
+		for _, g := range a.live.all() {
+			list = append(list, g.manifest)
+		}
+	}
+	return list
+}
+
+// lacking explains that a tool is missing: which rule needs it when XDP does the rest.
+func (a *apply) lacking(err error) error {
+	if a.target != compile.TargetXDP {
+		return &unavailableError{err}
+	}
+	for i, place := range a.stages.Rules {
+		if place.Stage != compile.StageXDP {
+			r := a.compiled.Program.Rules[i]
+			return fmt.Errorf("rule %q (line %d) runs at %s (%s): %w", r.Name, r.Line, place.Stage, place.Why, err)
+		}
+	}
+	return fmt.Errorf("services that are not tracked: %w", err)
+}
+
+// standIn adds parts that decide nothing, in place of those that rest during the trial.
+func (a *apply) standIn(name string) {
+	if a.before == nil {
+		return
+	}
+	for _, old := range a.before.manifest.Parts {
+		if a.manifest.partOf(old.Kind) == nil {
+			a.manifest.Parts = append(a.manifest.Parts, placeholder(old, name))
+		}
+	}
+}
+
+// leave deals with checks that the target does not do: one that the policy names is an error, those of a profile are a
+// note.
+func (a *apply) leave(left []compile.Left) error {
+	var errs []error
+	var names []string
+	for _, l := range left {
+		if a.compiled.Policy.Named.Has(l.Check) {
+			errs = append(errs, &LeftError{a.compiled.Policy.File, a.target, l})
+			continue
+		}
+		names = append(names, l.Check.String())
+	}
+	if names != nil {
+		a.notes = append(a.notes, fmt.Sprintf("%s does not do the checks %s; `floodwall compile --target %s` says why, and target xdp does them",
+			a.target, strings.Join(names, ", "), a.target))
+	}
+	return errors.Join(errs...)
+}
+
+// LeftError says that a target does not do a check that the policy switches on by name.
+type LeftError struct {
+	File   string
+	Target compile.Target
+	Left   compile.Left
+}
+
+func (e *LeftError) Error() string {
+	return fmt.Sprintf("%s: check %q: %s cannot do it: %s", e.File, e.Left.Check, e.Target, e.Left.Why)
+}
+
+// Hint is the remedy.
+func (e *LeftError) Hint() string { return "use --target xdp, or switch the check off" }
+
+// countsBefore says what the counters of rules that stay have counted, by their names in netfilter.
+func (a *apply) countsBefore(ctx context.Context, k kind) (func(string) (uint64, uint64), error) {
+	if a.live == nil || a.before.manifest.partOf(k) == nil {
+		return nil, nil
+	}
+	m, old := a.before.manifest, a.before.manifest.partOf(k)
+	t, err := a.live.tool(ctx, k)
+	if err != nil {
+		return nil, err
+	}
+	was, err := t.Counters(ctx, old.Name)
+	if err != nil {
+		return nil, err
+	}
+	stays := map[string]uint64{}
+	for _, r := range a.manifest.Rules {
+		stays[r.Name] = r.Fingerprint
+	}
+	for i, r := range m.Rules {
+		if f, ok := stays[r.Name]; i < len(old.Rules) && (!ok || f != r.Fingerprint) {
+			delete(was, old.Rules[i])
+		}
+	}
+	if m.Default != a.manifest.Default {
+		delete(was, old.Default)
+	}
+	return func(name string) (uint64, uint64) { return was[name].Packets, was[name].Octets }, nil
+}
+
+// keepBans reads what the dynamic sets hold now. From one XDP program to the next they are copied without a list.
+func (a *apply) keepBans(ctx context.Context) error {
+	if a.live == nil || a.target == compile.TargetXDP && a.before.program != nil && !a.stages.Later() {
+		return nil
+	}
+	a.kept = map[string][]Blocked{}
+	for _, s := range a.compiled.Program.Sets {
+		was, ok := a.before.manifest.set(s.Name)
+		if !dynamicByName(&s) || !ok || was.Dynamic < 0 {
+			continue
+		}
+		list, err := a.live.entries(ctx, a.before, was)
+		if err != nil {
+			return err
+		}
+		if len(list) > s.Max {
+			return fmt.Errorf("%s: set %q cannot take over the %d entries it has now: raise its max above %d",
+				a.compiled.Policy.File, s.Name, len(list), s.Max)
+		}
+		a.kept[s.Name] = list
+		if a.target != compile.TargetXDP {
+			a.bans += len(list)
+		}
+	}
+	return nil
+}
+
+// bansOf are the entries that the sets of a part begin with, by the set of netfilter.
+func (p *part) bansOf(kept map[string][]Blocked) map[string][]netfilter.Element {
+	out := map[string][]netfilter.Element{}
+	for name, set := range p.Sets {
+		for _, b := range kept[name] {
+			e := netfilter.Element{Prefix: b.Prefix, Comment: b.Why}
+			if b.Expires != nil {
+				e.Timeout = time.Duration(*b.Expires * float64(time.Second))
+			}
+			out[set.of(b.Prefix)] = append(out[set.of(b.Prefix)], e)
+		}
+	}
+	return out
+}

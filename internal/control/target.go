@@ -1,0 +1,57 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/vishvananda/netlink"
+
+	"github.com/floodwall/floodwall/internal/compile"
+	"github.com/floodwall/floodwall/internal/datapath"
+)
+
+// unavailableError says that this host cannot do a target at all.
+type unavailableError struct{ error }
+
+func (e *unavailableError) Unwrap() error { return e.error }
+
+// unavailable reports whether another target could do what this one could not: the host, not the policy, is the cause.
+func unavailable(err error) bool {
+	var refused *datapath.AttachError
+	var none *unavailableError
+	if !errors.As(err, &refused) {
+		return errors.As(err, &none)
+	}
+	_, err = netlink.LinkByName(refused.Device)
+	return err == nil // a device that there is not is no matter of the target
+}
+
+// choose applies to the target that is asked for, or to the first that this host can do.
+func (in Instance) choose(ctx context.Context, state *datapath.State, c *Compiled, o ApplyOptions) (*Applied, error) {
+	if o.Target != "" && o.Target != TargetAuto {
+		return in.applyTo(ctx, state, c, o, o.Target, "")
+	}
+	var not []string
+	var errs []error
+	for _, t := range []compile.Target{compile.TargetXDP, compile.TargetNftables, compile.TargetIptables} {
+		choice := "the first choice"
+		if not != nil {
+			choice = strings.Join(not, "; ")
+		}
+		applied, err := in.applyTo(ctx, state, c, o, t, choice)
+		if err == nil || !unavailable(err) {
+			return applied, err
+		}
+		not, errs = append(not, fmt.Sprintf("not %s: %v", t, err)), append(errs, fmt.Errorf("%s: %w", t, err))
+	}
+	return nil, errors.Join(errs...)
+}
+
+// applyTo applies to one target.
+func (in Instance) applyTo(ctx context.Context, state *datapath.State, c *Compiled, o ApplyOptions, t compile.Target, choice string) (*Applied, error) {
+	a := &apply{in: in, state: state, compiled: c, options: o, target: t, choice: choice}
+	defer a.close()
+	return a.run(ctx)
+}

@@ -1,0 +1,66 @@
+package control
+
+import (
+	"context"
+	"errors"
+
+	"github.com/floodwall/floodwall/internal/datapath"
+)
+
+// Unload removes everything: what is attached to devices, what is in netfilter, and the state. It returns
+// datapath.ErrNotLoaded when there was nothing.
+func (in Instance) Unload(ctx context.Context) error {
+	state, err := datapath.OpenState(in.Dir, false)
+	if err != nil {
+		return err
+	}
+	unlock, err := lock(ctx, state)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	kinds, err := in.kinds(ctx, state)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, k := range kinds {
+		errs = append(errs, in.clean(ctx, k))
+	}
+	return errors.Join(append(errs, state.Unload())...)
+}
+
+// kinds are the tools that parts of the instance may be in: those that a manifest names, and those that are installed,
+// since an apply that died leaves parts that no manifest knows.
+func (in Instance) kinds(ctx context.Context, state *datapath.State) ([]kind, error) {
+	named := map[kind]bool{}
+	l, err := openLive(ctx, state)
+	switch {
+	case err == nil:
+		for _, g := range l.all() {
+			for _, p := range g.manifest.Parts {
+				named[p.Kind] = true
+			}
+		}
+		l.close()
+	case !errors.Is(err, datapath.ErrNotLoaded):
+		return nil, err
+	}
+	var list []kind
+	for _, k := range []kind{kindNft, kindXt} {
+		if _, err := findTool(ctx, k); err == nil || named[k] {
+			list = append(list, k)
+		}
+	}
+	return list, nil
+}
+
+// clean removes all parts of a kind that the instance has, but for those to keep.
+func (in Instance) clean(ctx context.Context, k kind, keep ...string) error {
+	t, err := findTool(ctx, k)
+	if err != nil {
+		return err
+	}
+	_, err = t.Clean(ctx, in.prefixOf(k), keep...)
+	return err
+}

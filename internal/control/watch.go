@@ -1,0 +1,145 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/vishvananda/netlink"
+
+	"github.com/floodwall/floodwall/internal/addrs"
+	"github.com/floodwall/floodwall/internal/datapath"
+)
+
+// followWait is how long Watch waits for further changes after one: an interface that comes up changes several
+// addresses at once.
+const followWait = 50 * time.Millisecond
+
+// Event is something that Watch did, or could not do.
+type Event struct {
+	Text string
+	Err  error
+}
+
+// trialLook is how often Watch looks for a trial that has ended.
+const trialLook = time.Second
+
+// Watch keeps up with the host until ctx ends: it enters the host's own addresses into the set `local` of the XDP program
+// as they change (netfilter asks the kernel for them), and removes what a trial has left that nobody confirmed. report
+// is told what was done, and errors, after which Watch goes on.
+func (in Instance) Watch(ctx context.Context, report func(Event)) error {
+	updates := make(chan netlink.AddrUpdate, 64)
+	lost := make(chan error, 1)
+	options := netlink.AddrSubscribeOptions{ErrorCallback: func(err error) {
+		select {
+		case lost <- err:
+		default:
+		}
+	}}
+	if err := netlink.AddrSubscribeWithOptions(updates, ctx.Done(), options); err != nil {
+		return fmt.Errorf("watching own addresses: %w", err)
+	}
+	look := time.NewTicker(trialLook)
+	defer look.Stop()
+	due := time.After(0) // addresses may have changed since the policy was applied
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case err := <-lost:
+			return fmt.Errorf("watching own addresses: %w", err)
+		case _, open := <-updates:
+			if !open {
+				return nil
+			}
+			if due == nil {
+				due = time.After(followWait)
+			}
+		case <-due:
+			due = nil
+			in.followed(ctx, report)
+		case <-look.C:
+			in.settled(ctx, report)
+		}
+	}
+}
+
+// followed brings the addresses up to date.
+func (in Instance) followed(ctx context.Context, report func(Event)) {
+	added, removed, err := in.RefreshLocal(ctx)
+	if added+removed > 0 || err != nil {
+		report(Event{fmt.Sprintf("own addresses: %d added, %d removed", added, removed), err})
+	}
+}
+
+// settled cleans up after a trial.
+func (in Instance) settled(ctx context.Context, report func(Event)) {
+	number, err := in.Settle(ctx)
+	if number > 0 || err != nil {
+		report(Event{fmt.Sprintf("the trial of generation %d ended unconfirmed: the policy before is back", number), err})
+	}
+}
+
+// RefreshLocal brings the set `local` of what runs to the addresses that the host has now. Nothing loaded is no error.
+func (in Instance) RefreshLocal(ctx context.Context) (added, removed int, err error) {
+	err = in.change(ctx, func(l *live) error {
+		for _, g := range l.all() { // the one that decides last: its changes are reported
+			if added, removed, err = g.refreshLocal(); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if errors.Is(err, datapath.ErrNotLoaded) {
+		return 0, 0, nil
+	}
+	return added, removed, err
+}
+
+func (g *generation) refreshLocal() (added, removed int, err error) {
+	if g.program == nil {
+		return 0, 0, nil
+	}
+	dynamic, err := openDynamic(g.program)
+	if err != nil || dynamic == nil {
+		return 0, 0, err
+	}
+	for _, e := range g.manifest.Sets {
+		if e.Local {
+			return updateLocal(dynamic.Sets[e.Dynamic])
+		}
+	}
+	return 0, 0, nil
+}
+
+// updateLocal enters first and removes then: at no moment is an address missing that the host has.
+func updateLocal(set *addrs.DynamicSet) (added, removed int, err error) {
+	now := monotonic()
+	own, err := ownAddresses()
+	if err != nil {
+		return 0, 0, err
+	}
+	is := map[netip.Prefix]bool{}
+	for _, a := range own {
+		is[netip.PrefixFrom(a, a.BitLen())] = true
+	}
+	var gone []netip.Prefix
+	for entry := range set.All(now) {
+		if !is[entry.Prefix] {
+			gone = append(gone, entry.Prefix)
+		}
+		delete(is, entry.Prefix)
+	}
+	for p := range is {
+		if err := set.Insert(addrs.Entry{Prefix: p}, now); err != nil {
+			return added, 0, fmt.Errorf("own address %s: %w", p.Addr(), err)
+		}
+		added++
+	}
+	for _, p := range gone {
+		set.Delete(p, now)
+	}
+	return added, len(gone), nil
+}

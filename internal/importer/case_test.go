@@ -1,0 +1,163 @@
+package importer_test
+
+import (
+	"context"
+	"flag"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/txtar"
+
+	"github.com/floodwall/floodwall/internal/compile"
+	"github.com/floodwall/floodwall/internal/importer"
+	"github.com/floodwall/floodwall/internal/ir"
+	"github.com/floodwall/floodwall/policy"
+)
+
+var update = flag.Bool("update", false, "rewrite the expectations under testdata")
+
+// testCase is an archive under testdata: the rules in the form in which they are restored or saved, by the names of
+// inputs, and the policy that they make. Lines of its comment set what else the test needs:
+//
+//	device: ens3 ens4     the devices, when the rules do not say
+//	router                the host forwards, and packets to others are compared, too
+//	lax                   what is forwarded may be dropped by the kernel and passed by the policy
+//	legacy                iptables-legacy loads the rules
+//	except: tcp/22 rh0    packets to these ports, or with this routing header, are not compared, as rules without
+//	                      equal decide about them
+type testCase struct {
+	name    string
+	file    string
+	archive *txtar.Archive
+	device  []string
+	except  []string
+	router  bool
+	lax     bool
+	legacy  bool
+}
+
+// inputs are the parts of an archive that are imported.
+var inputs = []string{"ipset", "iptables-save", "ip6tables-save", "nft"}
+
+func cases(t *testing.T) (list []*testCase) {
+	t.Helper()
+	files, err := filepath.Glob("testdata/*.txtar")
+	if err != nil || len(files) < 12 {
+		t.Fatalf("%d archives: %v", len(files), err)
+	}
+	for _, file := range files {
+		a, err := txtar.ParseFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := &testCase{name: strings.TrimSuffix(filepath.Base(file), ".txtar"), file: file, archive: a}
+		for line := range strings.SplitSeq(string(a.Comment), "\n") {
+			key, value, _ := strings.Cut(line, ":")
+			switch key {
+			case "device":
+				c.device = strings.Fields(value)
+			case "except":
+				c.except = strings.Fields(value)
+			case "router":
+				c.router = true
+			case "lax":
+				c.lax = true
+			case "legacy":
+				c.legacy = true
+			}
+		}
+		list = append(list, c)
+	}
+	return list
+}
+
+// section is the content of a part of the archive, or "".
+func (c *testCase) section(name string) string {
+	for _, f := range c.archive.Files {
+		if f.Name == name {
+			return string(f.Data)
+		}
+	}
+	return ""
+}
+
+// sources are the inputs as the archive has them.
+func (c *testCase) sources() (list []importer.Source, format importer.Format) {
+	for _, name := range inputs {
+		if text := c.section(name); text != "" {
+			list = append(list, importer.Source{Name: name, Data: []byte(text)})
+			format = importer.Format(name)
+		}
+	}
+	return list, format
+}
+
+// imports imports sources as the case wants it.
+func (c *testCase) imports(t *testing.T, sources []importer.Source, format importer.Format) *importer.Result {
+	t.Helper()
+	r, err := importer.Import(context.Background(), sources, importer.Options{
+		Format: format, Devices: c.device, Router: c.router, ListFiles: true,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// lower reads and lowers a policy that was imported, and sees that it can be compiled.
+func lower(t *testing.T, r *importer.Result) *ir.Program {
+	t.Helper()
+	dir := t.TempDir()
+	for _, l := range r.Lists {
+		if err := os.WriteFile(filepath.Join(dir, l.Name), l.Data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p, err := policy.Parse(filepath.Join(dir, "policy.yaml"), []byte(r.Policy))
+	if err != nil {
+		t.Fatalf("%v\n%s", err, r.Policy)
+	}
+	program, _, err := compile.Lower(p)
+	if err != nil {
+		t.Fatalf("%v\n%s", err, r.Policy)
+	}
+	optimized, _ := compile.Optimize(program)
+	if _, err := compile.Hoist(optimized, compile.TargetXDP); err != nil {
+		t.Errorf("%v\n%s", err, r.Policy)
+	}
+	return program
+}
+
+// seeded returns a source of random numbers whose seed a failing test has printed; FLOODWALL_SEED repeats it.
+func seeded(t testing.TB) *rand.Rand {
+	seed := uint64(time.Now().UnixNano())
+	if text := os.Getenv("FLOODWALL_SEED"); text != "" {
+		var err error
+		if seed, err = strconv.ParseUint(text, 0, 64); err != nil {
+			t.Fatalf("FLOODWALL_SEED: %v", err)
+		}
+	}
+	t.Logf("FLOODWALL_SEED=%d", seed)
+	return rand.New(rand.NewPCG(seed, 0))
+}
+
+func writeFile(t *testing.T, file string, data []byte) {
+	t.Helper()
+	if err := os.WriteFile(file, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func readFile(t *testing.T, file string) []byte {
+	t.Helper()
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}

@@ -1,0 +1,125 @@
+package importer
+
+import (
+	"net/netip"
+	"slices"
+
+	"go4.org/netipx"
+
+	"github.com/floodwall/floodwall/internal/packet"
+)
+
+// flatten walks the base chains in the order in which a packet of one family meets them, and returns rules of which
+// the first that matches decides; what none matches passes.
+//
+// With router set, chain INPUT and its like decide about packets to the host, and FORWARD about all others, of which
+// only what is dropped for certain is dropped: the kernel's own FORWARD chain sees the rest, and knows more of it.
+func (rs *ruleset) flatten(f family, devices []string, router bool, rep *report) []flat {
+	number := uint32(packet.FamilyIPv4)
+	if f == ipv6 {
+		number = packet.FamilyIPv6
+	}
+	w := &walker{family: f, devices: devices, dnat: rs.translates(), report: rep}
+	all := cond{}.with(packet.Family, only(number))
+	before := slices.Concat(rs.ingress(f, devices, rep), rs.base(f, hookPrerouting))
+	w.run(before, trail{paths: []cond{all}, sure: true}, false)
+	if !router {
+		w.run(rs.base(f, hookInput), trail{paths: []cond{all}, sure: true}, true)
+		return cut(w.out)
+	}
+	here := addrTest{in: &addrSet{local: true, ranges: hereBound}}
+	in, _ := all.to(here).possible(f)
+	through, _ := all.to(here.not()).possible(f)
+	w.run(rs.base(f, hookInput), trail{paths: []cond{in}, sure: true}, true)
+	w.run(rs.base(f, hookForward), trail{paths: []cond{through}, sure: true, lax: true}, true)
+	return cut(w.out)
+}
+
+// hereBound are the addresses of no host to which packets are for this host, too.
+var hereBound = append(slices.Clone(multicast), netipx.RangeOfPrefix(netip.MustParsePrefix("255.255.255.255/32")))
+
+// run walks base chains one after the other. In the last of them to accept is to pass, when last is set.
+func (w *walker) run(chains []*chain, t trail, last bool) {
+	chains = slices.DeleteFunc(chains, func(c *chain) bool {
+		return c.nat || len(c.rules) == 0 && c.policy.kind != actDrop
+	})
+	for i, c := range chains {
+		t.final = last && i == len(chains)-1
+		w.base(c, t)
+	}
+}
+
+// ingress lists the base chains of nft at devices, of which all or none must have one.
+func (rs *ruleset) ingress(f family, devices []string, rep *report) (list []*chain) {
+	for _, c := range rs.base(f, hookIngress) {
+		n := 0
+		for _, d := range devices {
+			if slices.Contains(c.devices, d) {
+				n++
+			}
+		}
+		switch n {
+		case len(devices):
+			list = append(list, c)
+		case 0:
+			c.visited = true
+			rep.note(c.policyAt, "%s", deviceTest{names: c.devices}.aside(devices))
+		default:
+			c.visited = true
+			rep.lose(c.policyAt, "it is for some of the policy's devices only")
+		}
+	}
+	return list
+}
+
+// cut ends a list behind the first rule that every packet meets, and takes away what passes at its end.
+func cut(list []flat) []flat {
+	for i := range list {
+		if list[i].everything() {
+			list = list[:i+1]
+			break
+		}
+	}
+	n := len(list)
+	for n > 0 && list[n-1].verdict == pass {
+		n--
+	}
+	return list[:n]
+}
+
+// everything reports whether c holds for every packet of its family.
+func (c cond) everything() bool {
+	for f, v := range c.field {
+		if v != nil && packet.Field(f) != packet.Family {
+			return false
+		}
+	}
+	return c.src == addrTest{} && c.dst == addrTest{}
+}
+
+// routes reports whether a base chain for forwarded packets has rules.
+func (rs *ruleset) routes() bool {
+	for _, t := range rs.tables {
+		for _, c := range t.order {
+			if c.hook == hookForward && len(c.rules) > 0 && !c.nat {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// translates reports whether any rule translates destinations.
+func (rs *ruleset) translates() bool {
+	for _, t := range rs.tables {
+		for _, c := range t.order {
+			for i := range c.rules {
+				switch c.rules[i].act.target {
+				case "DNAT", "REDIRECT", "NETMAP", "dnat", "redirect":
+					return true
+				}
+			}
+		}
+	}
+	return false
+}

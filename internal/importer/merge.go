@@ -1,0 +1,163 @@
+package importer
+
+import (
+	"go4.org/netipx"
+
+	"github.com/floodwall/floodwall/internal/packet"
+)
+
+// maxAligned bounds the table that aligns two lists, in cells.
+const maxAligned = 4_000_000
+
+// bothFamilies makes one list of the rules for IPv4 and those for IPv6, in which rules that ask the same of both become
+// one. The order within a family stays; that between them is free, as no packet is of both.
+func bothFamilies(v4, v6 []flat) (list []flat) {
+	if len(v4)*len(v6) > maxAligned {
+		v4, v6 = fold(v4), fold(v6)
+	}
+	for _, j := range aligned(v4, v6) {
+		switch {
+		case j.b < 0:
+			list = append(list, v4[j.a])
+		case j.a < 0:
+			list = append(list, v6[j.b])
+		default:
+			list = append(list, together(v4[j.a], v6[j.b]))
+		}
+	}
+	return list
+}
+
+// pair is a rule of each list, or of one: the other is -1.
+type pair struct{ a, b int }
+
+// aligned pairs the rules of two lists that can become one, as many as possible without changing the order: a longest
+// common subsequence.
+func aligned(v4, v6 []flat) (pairs []pair) {
+	if (len(v4)+1)*(len(v6)+1) > maxAligned {
+		return oneAfterTheOther(len(v4), len(v6))
+	}
+	keys4, keys6 := familyKeys(v4), familyKeys(v6)
+	longest := make([][]int32, len(v4)+1)
+	for i := range longest {
+		longest[i] = make([]int32, len(v6)+1)
+	}
+	for i := len(v4) - 1; i >= 0; i-- {
+		for j := len(v6) - 1; j >= 0; j-- {
+			if longest[i][j] = max(longest[i+1][j], longest[i][j+1]); keys4[i] == keys6[j] {
+				longest[i][j] = max(longest[i][j], longest[i+1][j+1]+1)
+			}
+		}
+	}
+	i, j := 0, 0
+	for i < len(v4) && j < len(v6) {
+		switch {
+		case keys4[i] == keys6[j] && longest[i][j] == longest[i+1][j+1]+1:
+			pairs = append(pairs, pair{i, j})
+			i, j = i+1, j+1
+		case longest[i+1][j] >= longest[i][j+1]:
+			pairs = append(pairs, pair{i, -1})
+			i++
+		default:
+			pairs = append(pairs, pair{-1, j})
+			j++
+		}
+	}
+	for ; i < len(v4); i++ {
+		pairs = append(pairs, pair{i, -1})
+	}
+	for ; j < len(v6); j++ {
+		pairs = append(pairs, pair{-1, j})
+	}
+	return pairs
+}
+
+func oneAfterTheOther(n, m int) (pairs []pair) {
+	for i := range n {
+		pairs = append(pairs, pair{i, -1})
+	}
+	for j := range m {
+		pairs = append(pairs, pair{-1, j})
+	}
+	return pairs
+}
+
+// familyKeys are equal for rules that can become one for both families.
+func familyKeys(list []flat) []string {
+	keys := make([]string, len(list))
+	for i := range list {
+		f := &list[i]
+		c := f.cond
+		c.field[packet.Family] = nil
+		b := append([]byte{byte(f.verdict)}, f.comment...)
+		b = append(append(b, 0), f.name...)
+		b = append(b, 0)
+		c.src, b = c.src.shape(b)
+		c.dst, b = c.dst.shape(b)
+		if v := c.field[packet.ICMP]; v != nil && !v.has(packet.ICMPNone) && !c.manyMessages() {
+			c.field[packet.ICMP] = only(0) // the messages of the two families are told apart by their values
+		}
+		keys[i] = string(c.key(b, noPart))
+	}
+	return keys
+}
+
+// shape is t without its addresses, appended to b; addresses of one family say nothing of the other's packets.
+func (t addrTest) shape(b []byte) (rest addrTest, out []byte) {
+	for _, a := range []*addrSet{t.in, t.out} {
+		switch {
+		case a == nil:
+			b = append(b, '-')
+		case a.local:
+			b = append(b, 'l')
+		default:
+			b = append(b, 'a')
+		}
+	}
+	return addrTest{}, append(b, 0)
+}
+
+// together is a rule for the packets of a, which is for one family, and b, for the other.
+func together(a, b flat) flat {
+	m := a
+	m.at = append(m.at[:len(m.at):len(m.at)], b.at...)
+	m.entries = nil
+	if a.entries != nil || b.entries != nil {
+		m.entries = append(a.list(), b.list()...)
+	}
+	for f := range m.field {
+		m.field[f] = a.field[f].or(b.field[f])
+	}
+	m.src = a.src.or(b.src)
+	m.dst = a.dst.or(b.dst)
+	if m.field[packet.Family].full(packet.Family) {
+		m.field[packet.Family] = nil
+	}
+	return m
+}
+
+// list is the source addresses of f as entries.
+func (f *flat) list() []entry {
+	if f.entries != nil || f.src.in == nil {
+		return f.entries
+	}
+	return entriesOf(f.src.in.ranges)
+}
+
+func entriesOf(ranges []netipx.IPRange) (list []entry) {
+	for _, r := range ranges {
+		list = append(list, entry{addr: r})
+	}
+	return list
+}
+
+// or is t for packets of one family, and u for those of the other; they have the same shape.
+func (t addrTest) or(u addrTest) addrTest {
+	if t.in != nil {
+		t.in = t.in.or(u.in)
+	}
+	if t.out != nil {
+		t.out = t.out.or(u.out)
+	}
+	return t
+}

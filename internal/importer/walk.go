@@ -1,0 +1,90 @@
+package importer
+
+import (
+	"slices"
+)
+
+// flat is a rule of the policy: the first whose cond holds decides.
+type flat struct {
+	cond
+	verdict verdict
+	comment string
+	chain   *chain  // where it stands, or the first of those that it stands for
+	at      []place // all that it stands for
+	entries []entry // addresses with comments, of those that were made one
+	name    string
+}
+
+type verdict uint8
+
+const (
+	pass verdict = iota
+	drop
+	reject
+)
+
+// String is the policy's word for v.
+func (v verdict) String() string { return [...]string{"pass", "drop", "reject"}[v] }
+
+// maxPaths is on how many ways packets may come to a rule before it counts as having no equal: each makes one rule.
+const maxPaths = 512
+
+// maxMet is how many rules a walk meets, over all ways to them, for one family. Chains that lead to each other can have
+// more ways through them than anybody can follow.
+const maxMet = 2_000_000
+
+// walker goes through the chains as a packet of one family does, and writes down rules of which the first that matches
+// decides.
+type walker struct {
+	family  family
+	devices []string
+	dnat    bool // some rule translates destinations
+	report  *report
+	out     []flat
+	stack   []*chain
+	met     int
+}
+
+// trail is where a walk is: on which ways packets get here, and what happens to them.
+type trail struct {
+	paths []cond
+	final bool // no base chain follows, so that to accept is to pass
+	lax   bool // what has no equal is passed; see forward.go
+	sure  bool // all packets of paths get here; if not, only passing is sound
+}
+
+// base walks a base chain for packets on t.paths.
+func (w *walker) base(c *chain, t trail) {
+	all := t.paths
+	p := w.walk(c, t)
+	kind := actAccept
+	if c.policy.kind == actDrop {
+		kind = actDrop
+	}
+	if p.wide != nil && kind == actDrop {
+		p.report.lose(c.policyAt, "it comes after %s, which has no equal: the policy passes all that gets there", where(*p.wide))
+	}
+	if kind == actAccept && !t.final || p.total {
+		return
+	}
+	p.paths, p.left, p.doubt = all, p.exits, nil
+	p.act(&rule{at: c.policyAt, act: action{kind: kind}}, true)
+}
+
+// walk walks a chain.
+func (w *walker) walk(c *chain, t trail) *passage {
+	p := &passage{walker: w, trail: t, chain: c}
+	c.visited = true
+	w.met += len(c.rules) + 1
+	if slices.Contains(w.stack, c) || w.met > maxMet {
+		w.report.lose(c.policyAt, "chain %s leads to itself, or on too many ways: not all of them are followed", c.name)
+		return p
+	}
+	w.stack = append(w.stack, c)
+	for i := range c.rules {
+		p.rest = c.rules[i+1:]
+		p.rule(&c.rules[i])
+	}
+	w.stack = w.stack[:len(w.stack)-1]
+	return p
+}

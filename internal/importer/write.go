@@ -1,0 +1,152 @@
+package importer
+
+import (
+	"fmt"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"unicode"
+
+	"github.com/floodwall/floodwall/internal/packet"
+)
+
+const (
+	inRule     = 6   // addresses that a rule lists itself; more become a set
+	inPolicy   = 64  // addresses that a set lists in the policy, when list files are wanted; more become a file
+	maxDynamic = 7   // sets that can be dynamic beside the host's own addresses (internal/xdp, MaxDynamicSets)
+	columns    = 110 // of a line of the policy
+)
+
+// List is a list file.
+type List struct {
+	Name string // relative to the policy
+	Data []byte
+}
+
+// writer writes a policy.
+type writer struct {
+	report    *report
+	listFiles bool
+	setNames  names
+	ruleNames names
+	sets      []*set
+	lists     []List
+	rules     []string
+	manyHere  *set
+	current   *flat
+	made      string // the name of the set that was made of the current rule's addresses
+}
+
+// write makes the text of the policy.
+func (w *writer) write(devices []string, list []flat, head string, all []*set) string {
+	w.setNames = names{"local": true}
+	w.ruleNames = names{"default": true, "not-ip": true}
+	standard := pass
+	if n := len(list); n > 0 && list[n-1].everything() && list[n-1].field[packet.Family] == nil && list[n-1].verdict != pass {
+		standard = drop
+	}
+	for _, s := range all {
+		w.declare(s)
+	}
+	for i := range list {
+		w.rule(&list[i])
+	}
+	var b strings.Builder
+	b.WriteString(head)
+	fmt.Fprintf(&b, "devices: [%s]\n", strings.Join(quoted(devices), ", "))
+	fmt.Fprintf(&b, "default: %s\n", standard)
+	b.WriteString("checks: off  # the imported rules check nothing else; standard drops what no sane packet is\n")
+	w.writeSets(&b)
+	if w.rules != nil {
+		b.WriteString("\nrules:\n" + strings.Join(w.rules, ""))
+	}
+	return b.String()
+}
+
+// quoted is words as YAML has them in a list: those with other characters than names have stand in quotes.
+func quoted(words []string) (out []string) {
+	for _, w := range words {
+		if safeName(w) != w {
+			w = strconv.Quote(w)
+		}
+		out = append(out, w)
+	}
+	return out
+}
+
+// rule writes one rule as a line.
+func (w *writer) rule(f *flat) {
+	w.current, w.made = f, ""
+	if f.name == "" && f.comment != "" {
+		f.name = safeName(f.comment)
+	}
+	k := render(f.cond, w.words)
+	if f.name == "" {
+		f.name = w.made
+	}
+	var words []string
+	if f.name != "" {
+		words = append(words, "name: "+w.ruleNames.unique(f.name))
+	}
+	words = append(words, k.is...)
+	if k.not != nil {
+		words = append(words, "not: {"+strings.Join(k.not, ", ")+"}")
+	}
+	words = append(words, "then: "+f.verdict.String())
+	line := "  - {" + strings.Join(words, ", ") + "}  # " + remark(f)
+	if f.verdict == drop && k.is == nil && k.not == nil {
+		line += "; without this line neighbor discovery, ICMP errors and DHCP would pass"
+	}
+	w.rules = append(w.rules, line+"\n")
+}
+
+// remark tells where a rule comes from, and its comment when its name is another.
+func remark(f *flat) string {
+	var files, parts []string
+	byFile := map[string][]place{}
+	for _, p := range f.at {
+		if byFile[p.file] == nil {
+			files = append(files, p.file)
+		}
+		byFile[p.file] = append(byFile[p.file], p)
+	}
+	for _, file := range files {
+		parts = append(parts, origin(byFile[file]))
+	}
+	text := strings.Join(parts, ", ")
+	if f.comment != "" && safeName(f.comment) != f.comment {
+		text += ": " + oneLine(f.comment)
+	}
+	return text
+}
+
+// origin names the lines of one file.
+func origin(at []place) string {
+	first, last := at[0], at[0]
+	for _, p := range at {
+		if p.line < first.line {
+			first = p
+		}
+		if p.line > last.line {
+			last = p
+		}
+	}
+	file := filepath.Base(first.file)
+	switch {
+	case first.line == 0 && last.at != first.at:
+		return fmt.Sprintf("%s, %d rules", first.at, len(at))
+	case first.line == 0:
+		return first.at
+	case first.line == last.line:
+		return fmt.Sprintf("%s:%d", file, first.line)
+	}
+	return fmt.Sprintf("%s:%d-%d (%d rules)", file, first.line, last.line, len(at))
+}
+
+// oneLine is text without what no policy may contain, or what would end a comment.
+func oneLine(text string) string {
+	const hidden = "\ufeff\ufdd0\ufffd\u2028\u2029" // a byte order mark, a noncharacter, what is no UTF-8, ends of lines
+	return strings.Join(strings.FieldsFunc(text, func(r rune) bool {
+		return unicode.IsControl(r) || strings.ContainsRune(hidden, r)
+	}), " ")
+}

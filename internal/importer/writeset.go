@@ -1,0 +1,217 @@
+package importer
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"go4.org/netipx"
+)
+
+// words is the words for addresses in a rule. Many become a set.
+func (w *writer) words(a *addrSet) (list []string) {
+	for _, s := range a.sets {
+		w.declare(s)
+		list = append(list, "$"+s.final)
+	}
+	if a.local {
+		list = append(list, "local")
+	}
+	ranges := a.ranges
+	if a.local && len(ranges) > 0 && len(common(ranges, hereBound)) == len(ranges) {
+		if w.manyHere == nil {
+			w.manyHere = &set{name: "multicast", entries: entriesOf(join(hereBound)), ranges: join(hereBound)}
+		}
+		w.declare(w.manyHere)
+		return append(list, "$"+w.manyHere.final)
+	}
+	entries := w.current.entriesOf(ranges)
+	if len(ranges) > inRule || len(entries) > inRule {
+		s := &set{name: w.listName(), ranges: ranges, entries: entries}
+		w.declare(s)
+		w.made = s.final
+		return append(list, "$"+s.final)
+	}
+	for _, r := range ranges {
+		list = append(list, addrWord(r))
+	}
+	return list
+}
+
+// entriesOf is the entries that f was made of, with their comments, when they are the ranges; a rule has them for one of
+// its addresses only.
+func (f *flat) entriesOf(ranges []netipx.IPRange) []entry {
+	var all []netipx.IPRange
+	for _, e := range f.entries {
+		all = append(all, e.addr)
+	}
+	if !slices.Equal(join(all), ranges) {
+		return nil
+	}
+	return f.entries
+}
+
+// listName is a name for the set of a rule that lists many addresses.
+func (w *writer) listName() string {
+	f := w.current
+	switch {
+	case f.name != "":
+		return f.name
+	case f.chain != nil && f.chain.hook == hookNone && safeName(f.chain.name) != "":
+		return safeName(f.chain.name)
+	}
+	return [...]string{pass: "allowed", drop: "blocked", reject: "rejected"}[f.verdict]
+}
+
+// declare gives a set its name in the policy.
+func (w *writer) declare(s *set) {
+	if s.final != "" {
+		return
+	}
+	name := safeName(s.name)
+	if name == "" {
+		name = "set"
+	}
+	s.final = w.setNames.unique(name)
+	w.sets = append(w.sets, s)
+	w.limitDynamic(s)
+}
+
+// limitDynamic makes a set that cannot be dynamic any more a fixed one.
+func (w *writer) limitDynamic(s *set) {
+	n := 0
+	for _, t := range w.sets {
+		if t.dynamic {
+			n++
+		}
+	}
+	if s.dynamic && n > maxDynamic {
+		s.dynamic = false
+		w.report.lose(s.at, "set %s is fixed in the policy: no more than %d sets can be filled at run time", s.name, maxDynamic)
+	}
+}
+
+// addrWord is an address, a prefix or a range as a YAML word.
+func addrWord(r netipx.IPRange) string {
+	word := rangeText(r)
+	if strings.HasPrefix(word, ":") || strings.HasSuffix(word, ":") {
+		return `"` + word + `"`
+	}
+	return word
+}
+
+// rangeText is the shortest form of r.
+func rangeText(r netipx.IPRange) string {
+	if r.From() == r.To() {
+		return r.From().String()
+	}
+	if p, ok := r.Prefix(); ok {
+		return p.String()
+	}
+	return r.From().String() + "-" + r.To().String()
+}
+
+func (w *writer) writeSets(b *strings.Builder) {
+	if len(w.sets) == 0 {
+		return
+	}
+	b.WriteString("\nsets:\n")
+	for _, s := range w.sets {
+		w.writeSet(b, s)
+	}
+}
+
+// writeSet writes a set: dynamic, in the policy, or as a file beside it.
+func (w *writer) writeSet(b *strings.Builder, s *set) {
+	list := s.entries
+	if !slices.ContainsFunc(list, func(e entry) bool { return e.comment != "" }) {
+		list = entriesOf(s.ranges)
+	}
+	switch {
+	case s.dynamic:
+		w.writeDynamic(b, s, list)
+	case w.listFiles && len(list) > inPolicy:
+		name := s.final + ".txt"
+		w.lists = append(w.lists, List{name, listFile(list)})
+		fmt.Fprintf(b, "  %s: {file: %s}  # %d entries\n", s.final, name, len(list))
+	case slices.ContainsFunc(list, func(e entry) bool { return e.comment != "" }):
+		fmt.Fprintf(b, "  %s:\n", s.final)
+		for _, e := range list {
+			fmt.Fprintf(b, "    - %s", addrWord(e.addr))
+			if e.comment != "" {
+				fmt.Fprintf(b, "  # %s", oneLine(e.comment))
+			}
+			b.WriteByte('\n')
+		}
+	default:
+		writeWrapped(b, s.final, list)
+	}
+}
+
+// writeWrapped writes a set as a list in brackets, over several lines when it is long.
+func writeWrapped(b *strings.Builder, name string, list []entry) {
+	line := "  " + name + ": ["
+	for i, e := range list {
+		word := addrWord(e.addr)
+		if i < len(list)-1 {
+			word += ","
+		}
+		if len(line)+1+len(word) > columns {
+			b.WriteString(strings.TrimRight(line, " ") + "\n")
+			line = "    "
+		}
+		line += word + " "
+	}
+	b.WriteString(strings.TrimRight(line, " ") + "]\n")
+}
+
+// listFile is entries as a list file has them: one a line, the comment behind #.
+func listFile(list []entry) []byte {
+	var b strings.Builder
+	for _, e := range list {
+		b.WriteString(rangeText(e.addr))
+		if e.comment != "" {
+			b.WriteString(" # " + oneLine(e.comment))
+		}
+		b.WriteByte('\n')
+	}
+	return []byte(b.String())
+}
+
+// defaultMax is the capacity of a dynamic set whose origin declares none: that of ipset and of nft's examples.
+const defaultMax = 65536
+
+// writeDynamic writes a set that is filled at run time. What it held becomes a list for `floodwall block`.
+func (w *writer) writeDynamic(b *strings.Builder, s *set, list []entry) {
+	size := s.max
+	if size == 0 {
+		size = defaultMax
+	}
+	fmt.Fprintf(b, "  %s: {dynamic: true, max: %d", s.final, max(size, len(list)))
+	if s.timeout > 0 {
+		fmt.Fprintf(b, ", timeout: %s", timeText(s.timeout))
+	}
+	b.WriteString("}\n")
+	switch {
+	case len(list) == 0:
+	case w.listFiles:
+		name := s.final + ".txt"
+		w.lists = append(w.lists, List{name, listFile(list)})
+		w.report.note(s.at, "set %s: what it holds (%d) is in %s: after apply, `floodwall block --set %s - < %s`", s.name, len(list), name, s.final, name)
+	default:
+		w.report.lose(s.at, "set %s: what it holds (%d) is not in the policy, as it is filled at run time; --output FILE makes a list of it", s.name, len(list))
+	}
+}
+
+// timeText writes a time as the policy has it, without parts that are zero.
+func timeText(d time.Duration) string {
+	text := d.String()
+	if strings.HasSuffix(text, "m0s") {
+		text = strings.TrimSuffix(text, "0s")
+	}
+	if strings.HasSuffix(text, "h0m") {
+		text = strings.TrimSuffix(text, "0m")
+	}
+	return text
+}

@@ -1,0 +1,390 @@
+package netfilter
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/floodwall/floodwall/internal/testutil"
+)
+
+// generations is what both targets do; generations are numbers. The odd ones drop port 3 and the even ones port 4; both
+// drop port 1, at different stages, and pass port 2.
+type generations interface {
+	load(ctx context.Context, n, old int, trial time.Duration) error
+	name(n int) string // "" for 0
+	prefix() string
+	Confirm(ctx context.Context, name, old string) error
+	Rollback(ctx context.Context, name, old string) error
+	Trial(ctx context.Context, name string) (time.Duration, State, error)
+	Counters(ctx context.Context, name string) (map[string]Count, error)
+	Remove(ctx context.Context, name string) error
+	Leftovers(ctx context.Context, prefix string, keep ...string) ([]string, error)
+	Clean(ctx context.Context, prefix string, keep ...string) ([]string, error)
+}
+
+type nftGenerations struct{ *Nft }
+
+func (g nftGenerations) prefix() string { return "floodwall-" }
+
+func (g nftGenerations) name(n int) string { return numberedName(g.prefix(), n) }
+
+func numberedName(prefix string, n int) string {
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprint(prefix, n)
+}
+
+// stages are the rules of generation n, early and late.
+func stages(n int, form string) (early, late string) {
+	both := fmt.Sprintf(form, 1)
+	own := fmt.Sprintf(form, 4-n%2)
+	if n%2 == 1 {
+		return both, own
+	}
+	return own, both
+}
+
+func (g nftGenerations) table(n int) Table {
+	early, late := stages(n, `udp dport %d counter name "dropped" drop`)
+	return Table{Name: g.name(n), Chains: []string{"ingress", "raw", "input", "forward"}, Script: fmt.Sprintf(`
+# A policy.
+table inet %s {
+	counter dropped { comment "all; of them" }
+	set bans4 { type ipv4_addr; flags interval,timeout; timeout 1h; }
+	set bans6 { type ipv6_addr; flags interval,timeout; }
+	set listed { type ipv4_addr; flags interval
+		elements = { 203.0.113.0/25, 203.0.113.128/25,
+			203.0.114.7 }
+	}
+	chain ingress {
+		type filter hook ingress device "fw0" priority -500; policy accept;
+		ip saddr @listed drop
+		%s
+	}
+	chain raw {
+		type filter hook prerouting priority raw; policy accept;
+		ip saddr @bans4 drop comment "a { b; c"
+		ip6 saddr @bans6 drop
+		udp dport { 7, 8,
+			9 } notrack
+	}
+	chain input {
+		type filter hook input priority filter + 1; policy accept;
+		iifname "fw0" jump more
+	}
+	chain more {
+		%s
+	}
+	chain forward { type filter hook forward priority filter; policy drop; }
+}
+`, g.name(n), early, late)}
+}
+
+func (g nftGenerations) load(ctx context.Context, n, old int, trial time.Duration) error {
+	return g.Load(ctx, g.table(n), g.name(old), trial)
+}
+
+type xtGenerations struct{ *Xt }
+
+func (g xtGenerations) prefix() string { return "FLOODWALL-" }
+
+func (g xtGenerations) name(n int) string { return numberedName(g.prefix(), n) }
+
+func (g xtGenerations) rules(n int) Rules {
+	name := g.name(n)
+	early, late := stages(n, `-p udp -m udp --dport %d -m comment --comment dropped -j DROP`)
+	script := fmt.Sprintf(`*raw
+:%[1]s-raw - [0:0]
+-A %[1]s-raw -m set --match-set %[2]s-bansV src -m comment --comment "a ban" -j DROP
+-A %[1]s-raw %[3]s
+COMMIT
+*filter
+:%[1]s-input - [0:0]
+:%[1]s-more - [0:0]
+-A %[1]s-input -j %[1]s-more
+-A %[1]s-more %[4]s
+COMMIT
+`, name, strings.ToLower(name), early, late)
+	return Rules{
+		Name: name,
+		IPSet: fmt.Sprintf("create %[1]s-bans4 hash:net family inet timeout 0 comment\n"+
+			"create %[1]s-bans6 hash:net family inet6 timeout 0 comment\n"+
+			"create %[1]s-listed hash:ip\nadd %[1]s-listed 203.0.113.7\nadd %[1]s-listed 203.0.113.8\n", strings.ToLower(name)),
+		V4: strings.ReplaceAll(script, "bansV", "bans4"),
+		V6: strings.ReplaceAll(script, "bansV", "bans6"),
+		Hooks: []Hook{
+			{Table: "raw", Chain: "PREROUTING", Target: name + "-raw", Device: "fw0"},
+			{Table: "filter", Chain: "INPUT", Target: name + "-input", Device: "fw0"},
+			{Table: "filter", Chain: "INPUT", Target: name + "-more", Device: "fw9"},
+			{Table: "filter", Chain: "OUTPUT", Target: name + "-none", Device: "fw0", Output: true},
+		},
+	}
+}
+
+func (g xtGenerations) load(ctx context.Context, n, old int, trial time.Duration) error {
+	return g.Load(ctx, g.rules(n), g.name(old), trial)
+}
+
+// backends are the targets under test; legacy is iptables over the kernel's own tables.
+var backends = []string{"nft", "iptables-nft", "iptables-legacy"}
+
+// open finds a target's tools; for legacy, the path begins with a directory that has them under the usual names.
+func open(t testing.TB, backend string) generations {
+	t.Helper()
+	if backend == "nft" {
+		n, err := FindNft(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return nftGenerations{n}
+	}
+	setPath(t, pathOf(t, backend))
+	x, err := FindXt()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return xtGenerations{x}
+}
+
+func setPath(t testing.TB, path string) {
+	if s, ok := t.(interface{ Setenv(string, string) }); ok {
+		s.Setenv("PATH", path)
+	}
+}
+
+func pathOf(t testing.TB, backend string) string {
+	dir := t.TempDir()
+	kind := strings.TrimPrefix(backend, "iptables-")
+	for _, name := range []string{"iptables", "ip6tables"} {
+		for _, tool := range []string{"save", "restore"} {
+			at, err := exec.LookPath(name + "-" + kind + "-" + tool)
+			if err == nil {
+				err = os.Symlink(at, filepath.Join(dir, name+"-"+tool))
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	return dir + ":" + os.Getenv("PATH")
+}
+
+// each runs a test for each target, in a namespace with a cable from fw1 to fw0 and rules of others.
+func each(t *testing.T, test func(*testing.T, *bench)) {
+	t.Helper()
+	on(t, backends, test)
+}
+
+// on runs a test for some targets.
+func on(t *testing.T, backends []string, test func(*testing.T, *bench)) {
+	t.Helper()
+	for _, tool := range []string{"nft", "iptables", "iptables-legacy-restore", "ipset", "ip"} {
+		testutil.RequireTool(t, tool)
+	}
+	for _, backend := range backends {
+		t.Run(backend, func(t *testing.T) {
+			if !testutil.Inside(t) {
+				return
+			}
+			wire(t)
+			test(t, &bench{TB: t, generations: open(t, backend)})
+		})
+	}
+}
+
+// wire makes the cable, and rules of others, one of which counts what comes in.
+func wire(t testing.TB) {
+	t.Helper()
+	testutil.Veth(t, "fw0", "fw1", "10.0.0.1/24", "2001:db8::1/64")
+	shell(t, "ip link set fw0 address 02:00:00:00:00:02")
+	pipe(t, "nft -f -", `table inet watch {
+	counter p1 { }
+	counter p2 { }
+	counter p3 { }
+	counter p4 { }
+	set trial { type ipv4_addr; elements = { 192.0.2.1 } }
+	chain in {
+		type filter hook input priority 1000; policy accept;
+		udp dport 1 counter name p1
+		udp dport 2 counter name p2
+		udp dport 3 counter name p3
+		udp dport 4 counter name p4
+	}
+}
+table inet floodwall-x { }
+table ip floodwall-9 { }
+`)
+	pipe(t, "ipset restore", "create floodwall hash:ip\nadd floodwall 192.0.2.1\n")
+	for _, tool := range []string{"iptables", "ip6tables"} {
+		for _, kind := range []string{"-nft", "-legacy"} {
+			pipe(t, tool+kind+"-restore --noflush", "*raw\n:OTHER - [0:0]\n:FLOODWALLS - [0:0]\n-A PREROUTING -i fw7 -j OTHER\n"+
+				"-A OTHER -p udp -m udp --dport 99 -j DROP\nCOMMIT\n*filter\n:OTHER - [0:0]\n-A INPUT -i fw7 -j OTHER\n"+
+				"-A INPUT -i fw8 -j DROP\nCOMMIT\n")
+		}
+	}
+}
+
+func shell(t testing.TB, command string) string {
+	t.Helper()
+	return pipe(t, command, "")
+}
+
+func pipe(t testing.TB, command, input string) string {
+	t.Helper()
+	words := strings.Fields(command)
+	cmd := exec.Command(words[0], words[1:]...)
+	cmd.Stdin = strings.NewReader(input)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s: %v: %s", command, err, out)
+	}
+	return string(out)
+}
+
+// bench is a target under test.
+type bench struct {
+	testing.TB
+	generations
+	busy bool // packets to ports 1 and 2 come in all the time
+}
+
+// ruleset is all that the kernel has of any table, without counters.
+func (b *bench) ruleset() []string {
+	b.Helper()
+	var all []string
+	for _, command := range []string{
+		"nft -s list ruleset", "iptables-legacy-save", "ip6tables-legacy-save", "ipset -sorted save",
+	} {
+		for line := range strings.Lines(shell(b, command)) {
+			if line[0] == ':' {
+				line, _, _ = strings.Cut(line, "[")
+			}
+			line, _, _ = strings.Cut(line, " initval") // random
+			if line[0] != '#' {
+				all = append(all, strings.TrimRight(line, "\n"))
+			}
+		}
+	}
+	return all
+}
+
+// passed is how many packets have come through, by port.
+func (b *bench) passed() (ports [5]uint64) {
+	b.Helper()
+	counts, err := (&Nft{tool: tool{"nft", "/usr/sbin/nft"}}).Counters(context.Background(), "watch")
+	if err != nil {
+		b.Fatal(err)
+	}
+	for i := range ports {
+		ports[i] = counts[fmt.Sprint("p", i)].Packets
+	}
+	return ports
+}
+
+func (b *bench) send(port, n int) {
+	b.Helper()
+	for _, form := range []string{"udp 10.0.0.2:5 > 10.0.0.1:%d", "udp [2001:db8::2]:5 > [2001:db8::1]:%d"} {
+		if err := testutil.Send("fw1", fmt.Sprintf(form, port), n); err != nil {
+			b.Error(err)
+		}
+	}
+}
+
+// decides tells by packets which generations decide: odd, even, both or none. While traffic is on it may also be
+// changing, from one to the next.
+func (b *bench) decides() string {
+	b.Helper()
+	const n = 20
+	before := b.passed()
+	for port := 1; port <= 4; port++ {
+		if port > 2 || !b.busy {
+			b.send(port, n)
+		}
+	}
+	after := b.passed()
+	for i := range after {
+		after[i] = (after[i] - before[i]) / 2
+	}
+	who, ok := map[[2]uint64]string{{n, n}: "none", {0, n}: "odd", {n, 0}: "even", {0, 0}: "both"}[[2]uint64{after[3], after[4]}]
+	one := uint64(0)
+	if who == "none" {
+		one = n
+	}
+	if !ok && b.busy {
+		return "changing"
+	}
+	if !ok || !b.busy && (after[1] != one || after[2] != n) {
+		return fmt.Sprint("passed by port: ", after[1:])
+	}
+	return who
+}
+
+// traffic sends packets that both generations drop, and that both pass, until stop is called, which checks that none of
+// the former passed and none of the latter was lost.
+func (b *bench) traffic() (stop func()) {
+	const burst = 500
+	before := b.passed()
+	done, sent := make(chan struct{}), make(chan uint64)
+	b.busy = true
+	go func() {
+		for n := uint64(0); ; n += 2 * burst {
+			select {
+			case <-done:
+				sent <- n
+				return
+			default:
+				b.send(1, burst)
+				b.send(2, burst)
+			}
+		}
+	}()
+	return func() {
+		b.Helper()
+		close(done)
+		n := <-sent
+		time.Sleep(100 * time.Millisecond)
+		b.busy = false
+		after := b.passed()
+		b.Logf("%d packets that both drop, %d that both pass", n, n)
+		if wrong, right := after[1]-before[1], after[2]-before[2]; wrong != 0 || right != n || n < 4*burst {
+			b.Errorf("%d of %d packets passed that both drop, and %d that both pass", wrong, n, right)
+		}
+	}
+}
+
+func (b *bench) want(when, who string) {
+	b.Helper()
+	if got := b.decides(); got != who {
+		b.Errorf("%s: %s decides, want %s", when, got, who)
+	}
+}
+
+func (b *bench) must(err error) {
+	b.Helper()
+	if err != nil {
+		b.Fatal(err)
+	}
+}
+
+// states checks what generations do: `1 settled, 2 absent`.
+func (b *bench) states(when, want string) {
+	b.Helper()
+	var got []string
+	for part := range strings.SplitSeq(want, ", ") {
+		var n int
+		fmt.Sscan(part, &n)
+		_, state, err := b.Trial(b.Context(), b.name(n))
+		b.must(err)
+		got = append(got, fmt.Sprint(n, " ", state))
+	}
+	if s := strings.Join(got, ", "); s != want {
+		b.Errorf("%s: %s, want %s", when, s, want)
+	}
+}

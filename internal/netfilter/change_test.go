@@ -1,0 +1,170 @@
+package netfilter
+
+import (
+	"errors"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/floodwall/floodwall/internal/testutil"
+)
+
+// TestLife has a generation loaded, replaced, tried, confirmed, rolled back and removed, each seen by packets.
+func TestLife(t *testing.T) {
+	each(t, func(t *testing.T, b *bench) {
+		ctx := t.Context()
+		before := b.ruleset()
+		b.want("at first", "none")
+		b.states("at first", "1 absent")
+		b.must(b.load(ctx, 1, 0, 0))
+		b.want("loaded", "odd")
+		b.states("loaded", "1 settled")
+		counts, err := b.Counters(ctx, b.name(1))
+		b.must(err)
+		if got := counts["dropped"]; got.Packets != 80 || got.Octets != 40*28+40*48 {
+			t.Errorf("counted %+v", counts)
+		}
+		b.must(b.load(ctx, 2, 1, 0))
+		b.want("replaced", "even")
+		b.states("replaced", "1 absent, 2 settled")
+
+		b.must(b.load(ctx, 3, 2, time.Minute))
+		b.want("on trial", "odd")
+		b.states("on trial", "2 aside, 3 on trial")
+		if left, _, _ := b.Trial(ctx, b.name(3)); left < 50*time.Second || left > time.Minute {
+			t.Errorf("%v are left of a minute", left)
+		}
+		b.must(b.Confirm(ctx, b.name(3), b.name(2)))
+		b.want("confirmed", "odd")
+		b.states("confirmed", "2 absent, 3 settled")
+
+		b.must(b.load(ctx, 4, 3, time.Minute))
+		b.want("on trial again", "even")
+		var state *StateError
+		if err := b.load(ctx, 5, 4, 0); !errors.As(err, &state) || state.State != OnTrial {
+			t.Errorf("loaded over a trial: %v", err)
+		}
+		b.must(b.Rollback(ctx, b.name(4), b.name(3)))
+		b.want("rolled back", "odd")
+		b.states("rolled back", "3 settled, 4 absent")
+		b.must(b.Remove(ctx, b.name(3)))
+		b.must(b.Remove(ctx, b.name(3)))
+		b.want("removed", "none")
+		if diff := cmp.Diff(before, b.ruleset()); diff != "" {
+			t.Errorf("the kernel is not as before (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// TestExpiry has a trial end while packets come in: none passes that both generations drop, none is lost that both
+// pass.
+func TestExpiry(t *testing.T) {
+	each(t, func(t *testing.T, b *bench) {
+		ctx := t.Context()
+		b.must(b.load(ctx, 1, 0, 0))
+		b.must(b.load(ctx, 2, 1, 3*time.Second))
+		b.want("on trial", "even")
+		stop, seen := b.traffic(), map[string]bool{}
+		for start := time.Now(); time.Since(start) < 4*time.Second; {
+			seen[b.decides()] = true
+		}
+		stop()
+		delete(seen, "changing")
+		if want := map[string]bool{"even": true, "both": true, "odd": true}; !cmp.Equal(seen, want) {
+			t.Errorf("seen to decide: %v", seen)
+		}
+		b.want("expired", "odd")
+		b.states("expired", "1 returned, 2 inert")
+		var expired *ExpiredError
+		if err := b.Confirm(ctx, b.name(2), b.name(1)); !errors.As(err, &expired) {
+			t.Errorf("confirmed too late: %v", err)
+		}
+		b.want("confirmed too late", "odd")
+		b.must(b.Rollback(ctx, b.name(2), b.name(1)))
+		b.want("settled", "odd")
+		b.states("settled", "1 settled, 2 absent")
+	})
+}
+
+// TestFirstTrial has a trial with nothing before it.
+func TestFirstTrial(t *testing.T) {
+	each(t, func(t *testing.T, b *bench) {
+		ctx := t.Context()
+		b.must(b.load(ctx, 1, 0, 2*time.Second))
+		b.want("on trial", "odd")
+		time.Sleep(2 * time.Second)
+		b.want("expired", "none")
+		b.must(b.Rollback(ctx, b.name(1), ""))
+		b.must(b.load(ctx, 1, 0, time.Minute))
+		b.must(b.Confirm(ctx, b.name(1), ""))
+		b.want("confirmed", "odd")
+		b.states("confirmed", "1 settled")
+	})
+}
+
+// TestSwaps changes generations, in all ways that there are, while packets come in that both drop, or both pass.
+func TestSwaps(t *testing.T) {
+	each(t, func(t *testing.T, b *bench) {
+		ctx := t.Context()
+		b.must(b.load(ctx, 1, 0, 0))
+		stop := b.traffic()
+		swaps := 50
+		if b.kind() == "xt" && os.Getenv("FLOODWALL_LONG") == "" {
+			swaps = 15
+		}
+		now := 1
+		for i := range swaps {
+			next := now + 1
+			trial := time.Duration(i%3) * time.Minute
+			b.must(b.load(ctx, next, now, trial))
+			switch i % 3 {
+			case 1:
+				b.must(b.Rollback(ctx, b.name(next), b.name(now)))
+				continue
+			case 2:
+				b.must(b.Confirm(ctx, b.name(next), b.name(now)))
+			}
+			now = next
+		}
+		stop()
+	})
+}
+
+// TestForward has packets that the host forwards, through the forward chain of an inert table, whose verdict is drop.
+func TestForward(t *testing.T) {
+	on(t, []string{"nft"}, func(t *testing.T, b *bench) {
+		g := b.generations.(nftGenerations)
+		testutil.Veth(t, "fw2", "fw3", "10.0.2.1/24")
+		shell(t, "ip neigh add 10.0.2.9 lladdr 02:00:00:00:00:09 dev fw2")
+		b.must(os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0))
+		pipe(t, "nft -f -", `table inet beyond {
+	counter p { }
+	chain out { type filter hook postrouting priority 1000; oifname "fw2" udp dport 5 counter name p; }
+}
+`)
+		forwarded := func() uint64 {
+			before, err := g.Counters(t.Context(), "beyond")
+			b.must(err)
+			b.must(testutil.Send("fw1", "udp 10.0.0.2:5 > 10.0.2.9:5", 10))
+			after, err := g.Counters(t.Context(), "beyond")
+			b.must(err)
+			return after["p"].Packets - before["p"].Packets
+		}
+		for _, row := range []struct {
+			when string
+			do   func() error
+			want uint64
+		}{
+			{"nothing loaded", func() error { return nil }, 10},
+			{"on trial", func() error { return b.load(t.Context(), 1, 0, 2*time.Second) }, 0},
+			{"inert", func() error { time.Sleep(2 * time.Second); return nil }, 10},
+		} {
+			b.must(row.do())
+			if got := forwarded(); got != row.want {
+				t.Errorf("%s: %d packets were forwarded, want %d", row.when, got, row.want)
+			}
+		}
+	})
+}

@@ -1,0 +1,144 @@
+package netfilter
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// victimVar makes the test binary a process that loads generation 2 over 1: `BACKEND SECONDS`.
+const victimVar = "FLOODWALL_TEST_VICTIM"
+
+func TestMain(m *testing.M) {
+	if order := os.Getenv(victimVar); order != "" {
+		victim(order)
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// victim says when it begins and when it is done, and then waits to be killed.
+func victim(order string) {
+	var backend string
+	var seconds int
+	fmt.Sscan(order, &backend, &seconds)
+	var g generations
+	if n, err := FindNft(context.Background()); err == nil && backend == "nft" {
+		g = nftGenerations{n}
+	} else if x, err := FindXt(); err == nil {
+		g = xtGenerations{x}
+	}
+	fmt.Println("begin")
+	fmt.Println("end", g.load(context.Background(), 2, 1, time.Duration(seconds)*time.Second))
+	time.Sleep(time.Minute)
+}
+
+// kill starts a victim and kills it this long after it began; 0 is when it is done. It tells how long it was at it.
+func (b *bench) kill(backend string, trial int, after time.Duration) time.Duration {
+	b.Helper()
+	cmd := exec.Command("/proc/self/exe")
+	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%s %d", victimVar, backend, trial))
+	out, err := cmd.StdoutPipe()
+	b.must(err)
+	b.must(cmd.Start())
+	lines := bufio.NewScanner(out)
+	lines.Scan()
+	start := time.Now()
+	if after > 0 {
+		time.Sleep(after)
+	} else if lines.Scan(); lines.Text() != "end <nil>" {
+		b.Errorf("the victim: %s", lines.Text())
+	}
+	took := time.Since(start)
+	b.must(cmd.Process.Kill())
+	cmd.Wait()
+	return took
+}
+
+// kind is what a victim is told to be; it finds its tools by the path.
+func (b *bench) kind() string {
+	if _, ok := b.generations.(nftGenerations); ok {
+		return "nft"
+	}
+	return "xt"
+}
+
+func seed(t testing.TB) *rand.Rand {
+	n := uint64(time.Now().UnixNano())
+	if s := os.Getenv("FLOODWALL_SEED"); s != "" {
+		n, _ = strconv.ParseUint(s, 10, 64)
+	}
+	t.Logf("FLOODWALL_SEED=%d", n)
+	return rand.New(rand.NewPCG(n, 0))
+}
+
+// TestKilledOnTrial has the process killed when the trial has begun: it ends all the same.
+func TestKilledOnTrial(t *testing.T) {
+	each(t, func(t *testing.T, b *bench) {
+		b.must(b.load(t.Context(), 1, 0, 0))
+		before := b.ruleset()
+		b.kill(b.kind(), 3, 0)
+		b.want("killed", "even")
+		time.Sleep(3 * time.Second)
+		b.want("expired", "odd")
+		b.clean(before)
+	})
+}
+
+// clean removes what the victim left, and checks that only the generation is there that decides.
+func (b *bench) clean(before []string) {
+	b.Helper()
+	keep, who := b.name(1), "odd"
+	_, state, err := b.Trial(b.Context(), b.name(2))
+	b.must(err)
+	if state == Settled {
+		keep, who = b.name(2), "even"
+	}
+	_, err = b.Clean(b.Context(), b.prefix(), keep)
+	b.must(err)
+	b.want("cleaned", who)
+	if found, err := b.Leftovers(b.Context(), b.prefix(), keep); err != nil || found != nil {
+		b.Errorf("leftovers %v, %v", found, err)
+	}
+	if state == Settled {
+		b.must(b.load(b.Context(), 1, 2, 0))
+	}
+	if diff := cmp.Diff(before, b.ruleset()); diff != "" {
+		b.Errorf("the kernel is not as before (-want +got):\n%s", diff)
+	}
+}
+
+// TestKilled has the process killed at random times: one of the generations decides, or both for a while.
+func TestKilled(t *testing.T) {
+	each(t, func(t *testing.T, b *bench) {
+		r := seed(t)
+		b.must(b.load(t.Context(), 1, 0, 0))
+		before := b.ruleset()
+		whole := b.kill(b.kind(), 0, 0)
+		b.clean(before)
+		seen := map[string]int{}
+		rounds := 6
+		if os.Getenv("FLOODWALL_LONG") != "" {
+			rounds = 100
+		}
+		for range rounds {
+			b.kill(b.kind(), 0, time.Duration(r.Int64N(int64(whole)*11/10)+1))
+			who := b.decides()
+			seen[who]++
+			if who != "odd" && who != "even" && who != "both" {
+				t.Errorf("killed: %s decides", who)
+			}
+			time.Sleep(50 * time.Millisecond) // what the victim had started may still be at work
+			b.clean(before)
+		}
+		t.Logf("seen to decide: %v", seen)
+	})
+}

@@ -1,0 +1,199 @@
+package netfilter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Table is a generation for nftables.
+type Table struct {
+	Name   string
+	Script string   // for nft -f: `table inet NAME { … }`, and nothing about other tables
+	Chains []string // its base chains
+
+	// Fill is what sets hold beside that from the first packet on, by their names. Of elements that overlap, the one
+	// with the larger prefix is entered.
+	Fill map[string][]Element
+}
+
+// Load puts a table into the kernel, in the place of another one unless replaces is "", for good or, when trial is not
+// 0, until trial has passed since it began to decide. If anything is wrong, the kernel is as before. See the package's
+// comment for the steps, and for what becomes of them when the process is killed.
+func (n *Nft) Load(ctx context.Context, t Table, replaces string, trial time.Duration) error {
+	if err := n.loadable(ctx, t, replaces, trial); err != nil {
+		return fmt.Errorf("loading table %s: %w", t.Name, err)
+	}
+	lines := append([]string{"create table inet " + t.Name, t.Script}, guard(t.Name, trialSet, "!=", t.Chains)...)
+	err := n.script(ctx, lines...)
+	if err == nil {
+		err = n.Verify(ctx, t)
+	}
+	if err == nil {
+		err = n.fillSets(ctx, t)
+	}
+	if err == nil {
+		err = n.change(ctx, t.Name, replaces, trial)
+	}
+	if err == nil {
+		return nil
+	}
+	err = fmt.Errorf("loading table %s: %w", t.Name, err)
+	return undo(ctx, err, func(ctx context.Context) error {
+		if _, state, err := n.Trial(ctx, replaces); replaces != "" && (err != nil || state == Absent) {
+			return fmt.Errorf("table %s is not removed, as table %s may be gone: %w", t.Name, replaces, err)
+		}
+		return n.Rollback(ctx, t.Name, replaces)
+	})
+}
+
+func (n *Nft) fillSets(ctx context.Context, t Table) error {
+	for set, elements := range t.Fill {
+		var overlap *OverlapError
+		if err := n.Insert(ctx, t.Name, set, elements); err != nil && !errors.As(err, &overlap) {
+			return err
+		}
+	}
+	return nil
+}
+
+// loadable checks what nft itself would not object to.
+func (n *Nft) loadable(ctx context.Context, t Table, replaces string, trial time.Duration) error {
+	if err := checkTrial(trial); err != nil {
+		return err
+	}
+	if _, err := readTable(t.Script, t.Name, true); err != nil {
+		return err
+	}
+	return replaceable(ctx, n, t.Name, replaces)
+}
+
+// change lets an inert table decide in the place of another. It asks all it has to know before the first step, so that
+// both decide for a few milliseconds only.
+func (n *Nft) change(ctx context.Context, table, old string, trial time.Duration) error {
+	if trial == 0 {
+		last, err := n.confirmation(ctx, table, old)
+		if err == nil {
+			err = n.script(ctx, enter(table, trialSet, handover))
+		}
+		if err == nil {
+			err = n.script(ctx, last...)
+		}
+		return err
+	}
+	var last []string
+	if old != "" {
+		var err error
+		if last, err = n.aside(ctx, old, trial-overlap); err != nil {
+			return err
+		}
+	}
+	if err := n.script(ctx, enter(table, trialSet, trial)); err != nil || old == "" {
+		return err
+	}
+	return n.script(ctx, last...)
+}
+
+// confirmation is a script that makes a table decide for good, and removes the old one.
+func (n *Nft) confirmation(ctx context.Context, table, old string) ([]string, error) {
+	lines, err := n.unguard(ctx, table, trialSet)
+	if err == nil && old != "" {
+		lines = append(lines, "delete table inet "+old)
+	}
+	return lines, err
+}
+
+// Confirm ends a trial: the table decides for good, and the old one, unless "", is removed, in one transaction. When
+// the trial has ended already, it changes nothing and the error is an *ExpiredError. It looks at the clock some
+// milliseconds before the transaction; a trial that ends in between is confirmed.
+func (n *Nft) Confirm(ctx context.Context, table, old string) error {
+	_, state, err := n.Trial(ctx, table)
+	switch {
+	case err != nil:
+		return fmt.Errorf("confirming table %s: %w", table, err)
+	case state == Inert:
+		return &ExpiredError{Name: table}
+	case state != OnTrial:
+		return fmt.Errorf("confirming table %s: %w", table, &StateError{Name: table, State: state})
+	}
+	lines, err := n.confirmation(ctx, table, old)
+	if err == nil {
+		err = n.script(ctx, lines...)
+	}
+	if err != nil {
+		return fmt.Errorf("confirming table %s: %w", table, err)
+	}
+	return nil
+}
+
+// Rollback ends a trial, or tidies up after one that has ended: the old table, unless "", decides, and the other one is
+// removed. It is no error when the other one is gone already.
+func (n *Nft) Rollback(ctx context.Context, table, old string) error {
+	if err := n.release(ctx, old); err != nil {
+		return err
+	}
+	return n.Remove(ctx, table)
+}
+
+// release lets a table decide that was set aside.
+func (n *Nft) release(ctx context.Context, table string) error {
+	if table == "" {
+		return nil
+	}
+	lines, err := n.unguard(ctx, table, supersededSet)
+	if err == nil && lines != nil {
+		err = n.script(ctx, lines...)
+	}
+	if err != nil {
+		return fmt.Errorf("going back to table %s: %w", table, err)
+	}
+	return nil
+}
+
+// Leftovers lists the tables whose names are prefix and a number, except those to keep: what a process left that was
+// killed.
+func (n *Nft) Leftovers(ctx context.Context, prefix string, keep ...string) ([]string, error) {
+	names, err := n.Tables(ctx, prefix)
+	return numbered(names, prefix, keep), err
+}
+
+// Clean removes all leftovers, and tells which. A table to keep that was set aside for one of them decides again.
+func (n *Nft) Clean(ctx context.Context, prefix string, keep ...string) ([]string, error) {
+	found, err := n.Leftovers(ctx, prefix, keep...)
+	if err != nil {
+		return nil, err
+	}
+	if err := n.free(ctx, keep); err != nil {
+		return nil, err
+	}
+	for _, name := range found {
+		if err := n.Remove(ctx, name); err != nil {
+			return nil, err
+		}
+	}
+	return found, nil
+}
+
+// free removes what keeps a table aside, unless one that is on trial is kept too.
+func (n *Nft) free(ctx context.Context, keep []string) error {
+	var aside []string
+	for _, name := range keep {
+		_, state, err := n.Trial(ctx, name)
+		if err != nil {
+			return err
+		}
+		switch state {
+		case OnTrial:
+			return nil
+		case Aside, Returned:
+			aside = append(aside, name)
+		}
+	}
+	for _, name := range aside {
+		if err := n.release(ctx, name); err != nil {
+			return err
+		}
+	}
+	return nil
+}

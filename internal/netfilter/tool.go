@@ -1,0 +1,201 @@
+package netfilter
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// toolLimit is how long a tool may run. A million elements take nft 1.0 some ten seconds.
+const toolLimit = 2 * time.Minute
+
+// tool is a program of the system.
+type tool struct{ name, path string }
+
+// MissingError says that a tool is not installed.
+type MissingError struct{ Tool, Package string }
+
+func (e *MissingError) Error() string { return fmt.Sprintf("the program %s is not installed", e.Tool) }
+
+// Hint is the remedy.
+func (e *MissingError) Hint() string {
+	return fmt.Sprintf("it is in the package %s of Debian and Ubuntu: apt install %[1]s", e.Package)
+}
+
+// adminDirs is where administrators' programs are; not everyone's path has them.
+var adminDirs = []string{"/usr/sbin", "/sbin", "/usr/local/sbin"}
+
+// find looks for a program in the path and in adminDirs.
+func find(name, pkg string) (tool, error) {
+	if path, err := exec.LookPath(name); err == nil {
+		return tool{name, path}, nil
+	}
+	for _, dir := range adminDirs {
+		if path, err := exec.LookPath(filepath.Join(dir, name)); err == nil {
+			return tool{name, path}, nil
+		}
+	}
+	return tool{}, &MissingError{Tool: name, Package: pkg}
+}
+
+// run runs the tool on this input and returns its output. The input is complete before the tool starts: a script that
+// ends where its writer was killed could have a meaning of its own.
+func (t tool) run(ctx context.Context, input string, args ...string) (string, error) {
+	stdin, err := memory(input)
+	if err != nil {
+		return "", fmt.Errorf("input of %s: %w", t.name, err)
+	}
+	defer stdin.Close()
+	ctx, cancel := context.WithTimeoutCause(ctx, toolLimit, fmt.Errorf("no end after %v", toolLimit))
+	defer cancel()
+	var out, errs bytes.Buffer
+	cmd := exec.CommandContext(ctx, t.path, args...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, &out, &errs
+	cmd.Env = append(os.Environ(), "LC_ALL=C", "LANG=C")
+	cmd.WaitDelay = time.Second
+	if err := cmd.Run(); err != nil {
+		if ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
+		return "", newToolError(t.name, errs.String(), input, err)
+	}
+	return out.String(), nil
+}
+
+// memory is a file that is on no disk.
+func memory(content string) (*os.File, error) {
+	fd, err := unix.MemfdCreate("floodwall", unix.MFD_CLOEXEC)
+	if err != nil {
+		return nil, fmt.Errorf("making a file in memory: %w", err)
+	}
+	file := os.NewFile(uintptr(fd), "floodwall")
+	if _, err = file.WriteString(content); err == nil {
+		_, err = file.Seek(0, 0)
+	}
+	if err != nil {
+		file.Close()
+		return nil, fmt.Errorf("writing a file in memory: %w", err)
+	}
+	return file, nil
+}
+
+// ToolError is what a tool complained of.
+type ToolError struct {
+	Tool    string
+	Message string // the tool's own, in one line
+	Line    string // of its input that it complained of, or ""
+	Err     error  // how it ended
+}
+
+func (e *ToolError) Error() string {
+	if e.Line == "" {
+		return fmt.Sprintf("%s: %s", e.Tool, e.Message)
+	}
+	return fmt.Sprintf("%s: %s, in the line %q", e.Tool, e.Message, e.Line)
+}
+
+// Unwrap is how the tool ended.
+func (e *ToolError) Unwrap() error { return e.Err }
+
+// remedies are hints for what the tools' messages contain; the first that fits is taken.
+var remedies = []struct{ message, hint string }{
+	{"permitted", "run it as root, or with the capability CAP_NET_ADMIN"},
+	{"ermission denied", "run it as root, or with the capability CAP_NET_ADMIN"},
+	{"xtables lock", "another program holds the lock of iptables; try again when it has ended"},
+	{"use 'nft' tool", "rules in this table were made by nft, and iptables cannot read them; use the target nftables"},
+	{"Too many open files in system", "the set is full: give it a larger max in the policy"},
+	{"is full", "the set is full: give it a larger max in the policy"},
+	{"not supported", "the kernel lacks a module for what this line asks; floodwall doctor lists what it has"},
+	{"Extension", "the kernel or iptables lacks this extension; use the target nftables"},
+	{"No such file or directory", "a device, set or chain of it does not exist, or the kernel lacks a module for it"},
+	{"syntax error", "this version of the tool does not know the form; a newer one may"},
+}
+
+// Hint is the remedy, or "".
+func (e *ToolError) Hint() string {
+	for _, r := range remedies {
+		if strings.Contains(e.Message, r.message) {
+			return r.hint
+		}
+	}
+	return ""
+}
+
+// place is how the tools name a line of their input: nft, iptables-restore and ipset.
+var place = regexp.MustCompile(`/dev/stdin:(\d+):(\d+)-\d+: |(?:at )?line:? (\d+)(?: failed)?:? ?`)
+
+// newToolError makes an error of what a tool wrote.
+func newToolError(name, stderr, input string, err error) *ToolError {
+	message := complaint(stderr)
+	e := &ToolError{Tool: name, Message: message, Err: err}
+	if at := place.FindStringSubmatch(stderr); at != nil {
+		number, _ := strconv.Atoi(at[1] + at[3])
+		column, _ := strconv.Atoi(at[2])
+		e.Line = excerpt(nth(input, number), column)
+	}
+	var exit *exec.ExitError
+	if message == "" || !errors.As(err, &exit) {
+		e.Message = strings.TrimSuffix(err.Error()+": "+message, ": ")
+	}
+	return e
+}
+
+// complaint is the first error of what a tool wrote, without the place and the tool's name.
+func complaint(stderr string) string {
+	lines := strings.FieldsFunc(stderr, func(r rune) bool { return r == '\n' })
+	var parts []string
+	for _, line := range lines {
+		line = strings.TrimSpace(line)
+		if message, ok := strings.CutPrefix(place.ReplaceAllString(line, ""), "Error: "); ok {
+			return message
+		}
+		line = strings.TrimSpace(speaker.ReplaceAllString(place.ReplaceAllString(line, ""), ""))
+		if line == "" || line[0] == '#' || strings.HasPrefix(line, "Try `") || line == "Error occurred" {
+			continue
+		}
+		parts = append(parts, line)
+	}
+	return strings.Join(parts, " ")
+}
+
+// speaker is how the tools begin what they say.
+var speaker = regexp.MustCompile(`^(?:ip6?tables(?:-\w+)*|ipset|nft)(?: v[\w.]+(?: \([\w-]+\))?)?: ?(?:Error in )?`)
+
+// nth is a line of a text, counted from 1.
+func nth(text string, number int) string {
+	for ; number > 1; number-- {
+		var ok bool
+		if _, text, ok = strings.Cut(text, "\n"); !ok {
+			return ""
+		}
+	}
+	line, _, _ := strings.Cut(text, "\n")
+	return line
+}
+
+// excerpt shortens a line to what a terminal shows, so that the column, if not 0, is in it.
+func excerpt(line string, column int) string {
+	const before, longest = 60, 160
+	if len(line) > longest && column > before && column <= len(line) {
+		line = strings.ToValidUTF8(line[column-before:], "")
+	}
+	return shorten(strings.TrimSpace(line), longest)
+}
+
+// shorten cuts a text to so many octets, at the end of a character.
+func shorten(text string, octets int) string {
+	if len(text) <= octets {
+		return text
+	}
+	return strings.ToValidUTF8(text[:octets], "")
+}

@@ -1,0 +1,80 @@
+package netfilter
+
+import (
+	"strings"
+	"testing"
+)
+
+// TestVerify has someone change what was loaded, each time in one place.
+func TestVerify(t *testing.T) {
+	each(t, func(t *testing.T, b *bench) {
+		ctx := t.Context()
+		verify := func() error { return nil }
+		rows := []struct{ command, input, says string }{}
+		switch g := b.generations.(type) {
+		case nftGenerations:
+			verify = func() error { return g.Verify(ctx, g.table(1)) }
+			row := func(says, input string) {
+				rows = append(rows, struct{ command, input, says string }{"nft -f -", input, says})
+			}
+			row("chain more has 2 rules, not 1", "add rule inet floodwall-1 more accept\n")
+			row("chain raw has 0 rules, not 3", "flush chain inet floodwall-1 raw\n")
+			row(`chain forward is "hook forward priority 0 devices [] policy accept", not "hook forward priority 0 devices [] policy drop"`,
+				"table inet floodwall-1 { chain forward { policy accept; }\n}\n")
+			row("set listed has 2 elements, not 3", "delete element inet floodwall-1 listed { 203.0.114.7 }\n")
+			row("no set bans6", "flush chain inet floodwall-1 raw\ndelete set inet floodwall-1 bans6\n")
+			row("no counter dropped", "flush chain inet floodwall-1 ingress\nflush chain inet floodwall-1 more\ndelete counter inet floodwall-1 dropped\n")
+			row("no chain forward", "delete chain inet floodwall-1 forward\n")
+			row("no chain ingress\nno chain input\nno chain more", "delete table inet floodwall-1\n")
+			row("devices [fw0 fw1] policy accept\", not \"hook ingress priority -500 devices [fw0]",
+				"table inet floodwall-1 { chain ingress { type filter hook ingress device fw1 priority -500; }\n}\n")
+		case xtGenerations:
+			verify = func() error { return g.Verify(ctx, g.rules(1)) }
+			row := func(says, command, input string) {
+				rows = append(rows, struct{ command, input, says string }{command, input, says})
+			}
+			row("chain FLOODWALL-1-more of table filter for IPv4 has 0 rules, not 1", "iptables-restore --noflush",
+				"*filter\n-F FLOODWALL-1-more\nCOMMIT\n")
+			row("chain FLOODWALL-1-raw of table raw for IPv6 has 3 rules, not 2", "ip6tables-restore --noflush",
+				"*raw\n-A FLOODWALL-1-raw -j RETURN\nCOMMIT\n")
+			row("set floodwall-1-listed has 1 entries, not 2", "ipset del floodwall-1-listed 203.0.113.7", "")
+		}
+		for _, row := range rows {
+			b.must(b.load(ctx, 1, 0, 0))
+			b.must(verify())
+			pipe(t, row.command, row.input)
+			if err := verify(); err == nil || !strings.Contains(err.Error(), row.says) {
+				t.Errorf("%s: %v", row.says, err)
+			}
+			b.must(b.Remove(ctx, b.name(1)))
+		}
+	})
+}
+
+// TestPriority has the ways to write a chain's priority.
+func TestPriority(t *testing.T) {
+	for text, want := range map[string]int{
+		"-450": -450, "0": 0, "7": 7, "raw": -300, "raw+3": -297, "filter-5": -5, "srcnat+1": 101, "mangle": -150,
+	} {
+		if got, err := readPriority(text); got != want || err != nil {
+			t.Errorf("priority %s: %d, %v, want %d", text, got, err, want)
+		}
+	}
+	if _, err := readPriority("filter+x"); err == nil {
+		t.Error("priority filter+x is accepted")
+	}
+}
+
+// TestDuration has the times that nft prints.
+func TestDuration(t *testing.T) {
+	for _, text := range []string{"59m59s832ms", "4s", "100ms", "1d", "18250d", "2d3h4m5s6ms"} {
+		d, err := readDuration(text)
+		if err != nil {
+			t.Error(err)
+		}
+		again, err := readDuration(writeDuration(d))
+		if err != nil || again != d {
+			t.Errorf("%s is read as %v, written as %s and read as %v, %v", text, d, writeDuration(d), again, err)
+		}
+	}
+}

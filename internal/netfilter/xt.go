@@ -1,0 +1,345 @@
+package netfilter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Xt is iptables and ip6tables, of either kind, with ipset.
+type Xt struct {
+	ipset    tool
+	families []*family // IPv4, and IPv6 where the kernel has it
+}
+
+// family is iptables for one version of IP.
+type family struct {
+	version       string // 4 or 6
+	inet          string // how ipset calls it
+	halves        [2]string
+	restore, save tool
+}
+
+// ipv6Proof is a file that the kernel has when it has IPv6.
+var ipv6Proof = "/proc/thread-self/net/if_inet6"
+
+// FindXt finds the programs. Without IPv6 in the kernel it does without ip6tables.
+func FindXt() (*Xt, error) {
+	families := []*family{{version: "4", inet: "inet", halves: [2]string{"0.0.0.0/1", "128.0.0.0/1"}}}
+	if _, err := os.Stat(ipv6Proof); err == nil {
+		families = append(families, &family{version: "6", inet: "inet6", halves: [2]string{"::/1", "8000::/1"}})
+	}
+	x := &Xt{families: families}
+	var errs []error
+	look := func(t *tool, name, pkg string) {
+		var err error
+		*t, err = find(name, pkg)
+		errs = append(errs, err)
+	}
+	look(&x.ipset, "ipset", "ipset")
+	for _, f := range families {
+		name := map[string]string{"4": "iptables", "6": "ip6tables"}[f.version]
+		look(&f.restore, name+"-restore", "iptables")
+		look(&f.save, name+"-save", "iptables")
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// xtTables are the tables that generations have chains in.
+var xtTables = []string{"raw", "filter"}
+
+// xtSaved is what iptables-save prints of a table.
+type xtSaved struct {
+	table  string
+	chains []xtChain
+	rules  []xtRule
+}
+
+type xtChain struct {
+	name  string
+	built bool // by the kernel, not by a user
+}
+
+// xtRule is a rule without its chain's name.
+type xtRule struct {
+	chain, spec string
+	count       Count
+}
+
+// read reads the tables of a family.
+func (f *family) read(ctx context.Context) (list []xtSaved, err error) {
+	for _, table := range xtTables {
+		out, err := f.save.run(ctx, "", "-c", "-t", table)
+		if err != nil {
+			return nil, fmt.Errorf("reading table %s of IPv%s: %w", table, f.version, err)
+		}
+		s, err := readSaved(out)
+		if err != nil {
+			return nil, fmt.Errorf("reading table %s of IPv%s: %w", table, f.version, err)
+		}
+		list = append(list, s...)
+	}
+	return list, nil
+}
+
+// readSaved reads the form of iptables-save and iptables-restore.
+func readSaved(text string) (list []xtSaved, err error) {
+	for line := range strings.Lines(text) {
+		line = strings.TrimSpace(line)
+		if line == "" || line[0] == '#' || line == "COMMIT" {
+			continue
+		}
+		if table, ok := strings.CutPrefix(line, "*"); ok {
+			list = append(list, xtSaved{table: table})
+			continue
+		}
+		if len(list) == 0 {
+			return nil, fmt.Errorf("%q stands in no table", line)
+		}
+		if err := list[len(list)-1].readLine(line); err != nil {
+			return nil, err
+		}
+	}
+	return list, nil
+}
+
+func (s *xtSaved) readLine(line string) error {
+	if chain, ok := strings.CutPrefix(line, ":"); ok {
+		name, rest, _ := strings.Cut(chain, " ")
+		s.chains = append(s.chains, xtChain{name: name, built: !strings.HasPrefix(rest, "-")})
+		return nil
+	}
+	var r xtRule
+	if line[0] == '[' {
+		if _, err := fmt.Sscanf(line, "[%d:%d]", &r.count.Packets, &r.count.Octets); err != nil {
+			return fmt.Errorf("counters of %q: %w", line, err)
+		}
+		_, line, _ = strings.Cut(line, "] ")
+	}
+	rest, ok := strings.CutPrefix(line, "-A ")
+	if !ok {
+		return fmt.Errorf("%q is neither a chain nor a rule of one", line)
+	}
+	r.chain, r.spec, _ = strings.Cut(rest, " ")
+	s.rules = append(s.rules, r)
+	return nil
+}
+
+// words splits a rule; quotes hold words together, and a backslash takes the next character as it is.
+func words(spec string) (list []string) {
+	var word strings.Builder
+	quoted, any := false, false
+	for i := 0; i < len(spec); i++ {
+		switch c := spec[i]; {
+		case c == '"':
+			quoted, any = !quoted, true
+		case c == '\\' && i+1 < len(spec):
+			i++
+			word.WriteByte(spec[i])
+		case c == ' ' && !quoted:
+			if any || word.Len() > 0 {
+				list = append(list, word.String())
+			}
+			word.Reset()
+			any = false
+		default:
+			word.WriteByte(c)
+		}
+	}
+	if any || word.Len() > 0 {
+		list = append(list, word.String())
+	}
+	return list
+}
+
+// after is the word behind one of these, or "".
+func after(spec string, options ...string) string {
+	list := words(spec)
+	for i, w := range list {
+		if i+1 < len(list) && slices.Contains(options, w) {
+			return list[i+1]
+		}
+	}
+	return ""
+}
+
+// target is where the rule jumps.
+func (r xtRule) target() string { return after(r.spec, "-j", "-g", "--jump", "--goto") }
+
+// ownChain reports whether a chain belongs to a generation.
+func ownChain(name, chain string) bool { return chain == name || strings.HasPrefix(chain, name+"-") }
+
+// setsPrefix is what the names of a generation's sets begin with.
+func setsPrefix(name string) string { return strings.ToLower(name) + "-" }
+
+// The guards' sets, without the version of IP at the end; ipset allows 31 octets for a name.
+const (
+	xtTrial      = "trial"
+	xtSuperseded = "aside"
+)
+
+func guardSet(name, guard string, f *family) string { return setsPrefix(name) + guard + f.version }
+
+// setNames lists all ipsets.
+func (x *Xt) setNames(ctx context.Context) ([]string, error) {
+	out, err := x.ipset.run(ctx, "", "list", "-n")
+	if err != nil {
+		return nil, fmt.Errorf("listing ipsets: %w", err)
+	}
+	return strings.Fields(out), nil
+}
+
+// ownSets lists the sets of a generation.
+func (x *Xt) ownSets(ctx context.Context, name string) ([]string, error) {
+	names, err := x.setNames(ctx)
+	return slices.DeleteFunc(names, func(s string) bool { return !strings.HasPrefix(s, setsPrefix(name)) }), err
+}
+
+// restoreSets gives lines to ipset. It is no error when an entry to add is there, or one to delete is not.
+func (x *Xt) restoreSets(ctx context.Context, lines ...string) error {
+	if len(lines) == 0 {
+		return nil
+	}
+	_, err := x.ipset.run(ctx, strings.Join(lines, "\n")+"\n", "-exist", "restore")
+	return err
+}
+
+// lockWait is how many seconds to wait for other programs that hold the lock of iptables.
+const lockWait = "30"
+
+// apply gives lines to iptables-restore: for each table all of them are done, or nothing. A line may begin with counts.
+func (f *family) apply(ctx context.Context, script string) error {
+	if script == "" {
+		return nil
+	}
+	_, err := f.restore.run(ctx, script, "--noflush", "--counters", "-w", lockWait)
+	return err
+}
+
+// Generations lists the generations whose names are prefix and a number, and of which there is a chain or a set.
+func (x *Xt) Generations(ctx context.Context, prefix string) ([]string, error) {
+	var names []string
+	add := func(name, prefix string) {
+		if rest, ok := strings.CutPrefix(name, prefix); ok {
+			number, _, _ := strings.Cut(rest, "-")
+			names = append(names, number)
+		}
+	}
+	sets, err := x.setNames(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, set := range sets {
+		add(set, strings.ToLower(prefix))
+	}
+	for _, f := range x.families {
+		tables, err := f.read(ctx)
+		if err != nil {
+			return nil, err
+		}
+		for _, t := range tables {
+			for _, c := range t.chains {
+				add(c.name, prefix)
+			}
+		}
+	}
+	for i := range names {
+		names[i] = prefix + names[i]
+	}
+	return numbered(names, prefix, nil), nil
+}
+
+// Counters sums what the lines of a generation have counted, by their comments, over both families.
+func (x *Xt) Counters(ctx context.Context, name string) (map[string]Count, error) {
+	counts := map[string]Count{}
+	for _, f := range x.families {
+		tables, err := f.read(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("counters of %s: %w", name, err)
+		}
+		for _, t := range tables {
+			for _, r := range t.rules {
+				comment := after(r.spec, "--comment")
+				if comment == "" || !ownChain(name, r.chain) {
+					continue
+				}
+				c := counts[comment]
+				counts[comment] = Count{c.Packets + r.count.Packets, c.Octets + r.count.Octets}
+			}
+		}
+	}
+	return counts, nil
+}
+
+// Trial tells what a generation does, and how long the trial lasts that it is part of, in whole seconds.
+func (x *Xt) Trial(ctx context.Context, name string) (left time.Duration, state State, err error) {
+	sets, err := x.ownSets(ctx, name)
+	if err != nil {
+		return 0, Absent, err
+	}
+	first := x.families[0]
+	if trial := guardSet(name, xtTrial, first); slices.Contains(sets, trial) {
+		left, there, err := x.left(ctx, trial)
+		switch {
+		case err != nil || !there:
+			return 0, Inert, err
+		case left == 0:
+			return 0, Settled, nil
+		}
+		return left, OnTrial, nil
+	}
+	return x.hooked(ctx, name, len(sets) > 0)
+}
+
+// hooked tells what a generation does that has no trial of its own, by its hooks.
+func (x *Xt) hooked(ctx context.Context, name string, known bool) (time.Duration, State, error) {
+	hooks := false
+	for _, f := range x.families {
+		tables, err := f.read(ctx)
+		if err != nil {
+			return 0, Absent, err
+		}
+		for _, t := range tables {
+			known = known || slices.ContainsFunc(t.chains, func(c xtChain) bool { return ownChain(name, c.name) })
+			for _, h := range t.hooks(name) {
+				hooks = true
+				if set := after(h.spec, "--match-set"); guardForm.MatchString(h.spec) {
+					return x.aside(ctx, set)
+				}
+			}
+		}
+	}
+	switch {
+	case hooks:
+		return 0, Settled, nil
+	case known:
+		return 0, Inert, nil
+	}
+	return 0, Absent, nil
+}
+
+func (x *Xt) aside(ctx context.Context, set string) (time.Duration, State, error) {
+	left, there, err := x.left(ctx, set)
+	if err != nil || !there {
+		return 0, Returned, err
+	}
+	return left, Aside, nil
+}
+
+// left is how long the entries of a guard's set stay: 0, and there, for ever.
+func (x *Xt) left(ctx context.Context, set string) (least time.Duration, there bool, err error) {
+	entries, err := x.Elements(ctx, set)
+	for i, e := range entries {
+		if i == 0 || e.Timeout < least {
+			least = e.Timeout
+		}
+	}
+	return least, len(entries) > 0, err
+}

@@ -1,0 +1,171 @@
+package netfilter
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Rollback ends a trial, or tidies up after one that has ended: the old generation, unless "", decides, and the other
+// one is removed. It is no error when the other one is gone already.
+func (x *Xt) Rollback(ctx context.Context, name, old string) error {
+	if old != "" {
+		_, state, err := x.Trial(ctx, old)
+		if err == nil && state == Absent {
+			err = &StateError{Name: old, State: state, Remedy: "nothing was changed"}
+		}
+		if err != nil {
+			return fmt.Errorf("going back to %s: %w", old, err)
+		}
+	}
+	if err := x.release(ctx, name); err != nil {
+		return fmt.Errorf("going back from %s: %w", name, err)
+	}
+	if old != "" {
+		if err := x.bare(ctx, old); err != nil {
+			return fmt.Errorf("going back to %s: %w", old, err)
+		}
+	}
+	return x.Remove(ctx, name)
+}
+
+// release empties the sets of a generation's guards: first that which keeps the old one aside.
+func (x *Xt) release(ctx context.Context, name string) error {
+	sets, err := x.ownSets(ctx, name)
+	if err != nil {
+		return err
+	}
+	var lines []string
+	for _, guard := range []string{xtSuperseded, xtTrial} {
+		for _, f := range x.families {
+			if set := guardSet(name, guard, f); slices.Contains(sets, set) {
+				lines = append(lines, "del "+set+" "+f.halves[0], "del "+set+" "+f.halves[1])
+			}
+		}
+	}
+	return x.restoreSets(ctx, lines...)
+}
+
+// Remove removes a generation: hooks, chains, sets. It is no error when there is none.
+func (x *Xt) Remove(ctx context.Context, name string) error {
+	for _, f := range x.families {
+		if err := f.unhook(ctx, name); err != nil {
+			return fmt.Errorf("removing %s: %w", name, err)
+		}
+	}
+	for _, f := range x.families {
+		if err := f.dropChains(ctx, name); err != nil {
+			return fmt.Errorf("removing %s: %w", name, err)
+		}
+	}
+	sets, err := x.ownSets(ctx, name)
+	if err == nil {
+		err = x.destroy(ctx, sets)
+	}
+	if err != nil {
+		return fmt.Errorf("removing the sets of %s: %w", name, err)
+	}
+	return nil
+}
+
+// dropGuards removes the guards' sets of a generation whose hooks have no guards.
+func (x *Xt) dropGuards(ctx context.Context, name string) error {
+	sets, err := x.ownSets(ctx, name)
+	if err != nil {
+		return err
+	}
+	return x.destroy(ctx, slices.DeleteFunc(sets, func(set string) bool {
+		return !slices.ContainsFunc(x.families, func(f *family) bool {
+			return set == guardSet(name, xtTrial, f) || set == guardSet(name, xtSuperseded, f)
+		})
+	}))
+}
+
+// destroy removes sets. The kernel lets go of rules some time after they are gone (nf_tables_trans_destroy_work), so
+// that a set can still be in use.
+func (x *Xt) destroy(ctx context.Context, sets []string) (err error) {
+	const tries, pause = 100, 50 * time.Millisecond
+	for range tries {
+		if err = x.destroyOnce(ctx, sets); err == nil || !strings.Contains(err.Error(), "in use") {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(pause):
+		}
+		names, listErr := x.setNames(ctx)
+		if listErr != nil {
+			return listErr
+		}
+		sets = slices.DeleteFunc(sets, func(s string) bool { return !slices.Contains(names, s) })
+	}
+	return err
+}
+
+func (x *Xt) destroyOnce(ctx context.Context, sets []string) error {
+	var lines []string
+	for _, set := range sets {
+		lines = append(lines, "destroy "+set)
+	}
+	return x.restoreSets(ctx, lines...)
+}
+
+// Leftovers lists the generations whose names are prefix and a number, except those to keep: what a process left that
+// was killed.
+func (x *Xt) Leftovers(ctx context.Context, prefix string, keep ...string) ([]string, error) {
+	names, err := x.Generations(ctx, prefix)
+	return numbered(names, prefix, keep), err
+}
+
+// Clean removes all leftovers, and tells which. A generation to keep that was set aside for one of them decides again,
+// and what is left of its own guards after it was confirmed is removed.
+func (x *Xt) Clean(ctx context.Context, prefix string, keep ...string) ([]string, error) {
+	found, err := x.Leftovers(ctx, prefix, keep...)
+	if err != nil {
+		return nil, err
+	}
+	if err := x.free(ctx, found, keep); err != nil {
+		return nil, err
+	}
+	for _, name := range found {
+		if err := x.Remove(ctx, name); err != nil {
+			return nil, err
+		}
+	}
+	return found, nil
+}
+
+// free removes the guards of the generations to keep, unless one of them is on trial, and all hooks of the others.
+func (x *Xt) free(ctx context.Context, found, keep []string) error {
+	var settled []string
+	for _, name := range keep {
+		_, state, err := x.Trial(ctx, name)
+		if err != nil || state == OnTrial {
+			return err
+		}
+		if state.Decides() || state == Aside {
+			settled = append(settled, name)
+		}
+	}
+	for _, f := range x.families {
+		if err := f.rehook(ctx, append(found, settled...), func(_ string, now []xtRule) (want []xtRule) {
+			for _, r := range now {
+				if slices.ContainsFunc(settled, func(name string) bool { return ownChain(name, r.target()) }) {
+					want = append(want, plain(r))
+				}
+			}
+			return want
+		}); err != nil {
+			return err
+		}
+	}
+	for _, name := range settled {
+		if err := x.dropGuards(ctx, name); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,147 @@
+package netfilter
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// Hook is a jump from a built-in chain to one of a generation's.
+type Hook struct {
+	Table, Chain string // such as raw, PREROUTING
+	Target       string // the generation's chain
+	Device       string // "" is any
+	Output       bool   // the device is the one that packets leave by
+}
+
+func (h Hook) spec() string {
+	option := "-i "
+	if h.Output {
+		option = "-o "
+	}
+	if h.Device == "" {
+		return "-j " + h.Target
+	}
+	return option + h.Device + " -j " + h.Target
+}
+
+// guardForm is the match of a guard in a hook.
+var guardForm = regexp.MustCompile(`-m set (! )?--match-set \S+-(?:trial|aside)[46] src `)
+
+// plain is a hook without its guard.
+func plain(r xtRule) xtRule {
+	r.spec = guardForm.ReplaceAllString(r.spec, "")
+	return r
+}
+
+// guarded is a hook that only counts while a source address is in the set, or is not. All addresses are, or none.
+func guarded(r xtRule, operator, set string) xtRule {
+	r = plain(r)
+	at := strings.LastIndex(r.spec, "-j ")
+	r.spec = r.spec[:at] + "-m set " + operator + "--match-set " + set + " src " + r.spec[at:]
+	return r
+}
+
+// hooks lists the hooks of these generations in a table.
+func (s *xtSaved) hooks(names ...string) (list []xtRule) {
+	built := map[string]bool{}
+	for _, c := range s.chains {
+		built[c.name] = c.built
+	}
+	for _, r := range s.rules {
+		if built[r.chain] && slices.ContainsFunc(names, func(n string) bool { return ownChain(n, r.target()) }) {
+			list = append(list, r)
+		}
+	}
+	return list
+}
+
+// rehook changes the hooks of these generations in a family to what change makes of each table's. The new ones come to
+// the top of their chains, in their order, and the old ones go, of each table at once.
+func (f *family) rehook(ctx context.Context, names []string, change func(table string, now []xtRule) []xtRule) error {
+	tables, err := f.read(ctx)
+	if err != nil {
+		return err
+	}
+	var script strings.Builder
+	for _, table := range xtTables {
+		var now []xtRule
+		for _, s := range tables {
+			if s.table == table {
+				now = append(now, s.hooks(names...)...)
+			}
+		}
+		script.WriteString(exchange(table, now, change(table, now)))
+	}
+	if err := f.apply(ctx, script.String()); err != nil {
+		return fmt.Errorf("hooks of IPv%s: %w", f.version, err)
+	}
+	return nil
+}
+
+// exchange is a script that makes the hooks of a table others; "" when they are the same.
+func exchange(table string, now, want []xtRule) string {
+	same := func(a, b xtRule) bool { return a.chain == b.chain && a.spec == b.spec }
+	if slices.EqualFunc(now, want, same) {
+		return ""
+	}
+	lines := []string{"*" + table}
+	for _, r := range slices.Backward(want) {
+		lines = append(lines, "-I "+r.chain+" 1 "+r.spec)
+	}
+	for _, r := range now {
+		lines = append(lines, "-D "+r.chain+" "+r.spec)
+	}
+	return strings.Join(append(lines, "COMMIT"), "\n") + "\n"
+}
+
+// of selects the hooks of a generation.
+func of(name string, hooks []xtRule) (own []xtRule) {
+	for _, r := range hooks {
+		if ownChain(name, r.target()) {
+			own = append(own, r)
+		}
+	}
+	return own
+}
+
+// bare takes the guards from the hooks of a generation. Other hooks stay as they are.
+func (f *family) bare(ctx context.Context, name string) error {
+	return f.rehook(ctx, []string{name}, func(_ string, now []xtRule) (want []xtRule) {
+		for _, r := range now {
+			want = append(want, plain(r))
+		}
+		return want
+	})
+}
+
+// unhook removes the hooks of a generation.
+func (f *family) unhook(ctx context.Context, name string) error {
+	return f.rehook(ctx, []string{name}, func(string, []xtRule) []xtRule { return nil })
+}
+
+// dropChains removes the chains of a generation that nothing refers to.
+func (f *family) dropChains(ctx context.Context, name string) error {
+	tables, err := f.read(ctx)
+	if err != nil {
+		return err
+	}
+	var script strings.Builder
+	for _, t := range tables {
+		var empty, remove []string
+		for _, c := range t.chains {
+			if ownChain(name, c.name) {
+				empty, remove = append(empty, "-F "+c.name), append(remove, "-X "+c.name)
+			}
+		}
+		if lines := append(empty, remove...); lines != nil {
+			fmt.Fprintf(&script, "*%s\n%s\nCOMMIT\n", t.table, strings.Join(lines, "\n"))
+		}
+	}
+	if err := f.apply(ctx, script.String()); err != nil {
+		return fmt.Errorf("chains of IPv%s: %w", f.version, err)
+	}
+	return nil
+}

@@ -1,0 +1,232 @@
+package netfilter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Rules is a generation for iptables and ipset.
+type Rules struct {
+	// Name is the name of its chains, or what it begins with before a "-": FLOODWALL-7, FLOODWALL-7-raw. The names of
+	// its sets begin with the same in small letters: floodwall-7-bans.
+	Name   string
+	IPSet  string // for ipset restore: creates and fills the sets
+	V4, V6 string // for iptables-restore --noflush: chains of raw and filter, no hooks; "" is none
+	Hooks  []Hook // in their order; a family has those whose targets its script has in their tables
+
+	// Fill is what sets hold beside that from the first packet on, by their names.
+	Fill map[string][]Element
+}
+
+func (r *Rules) script(f *family) string {
+	if f.version == "6" {
+		return r.V6
+	}
+	return r.V4
+}
+
+// Load puts a generation into the kernel, in the place of another one unless replaces is "", for good or, when trial is
+// not 0, until trial, in whole seconds, has passed since it began to decide. If anything is wrong, the kernel is as
+// before, except for a *RemainsError. See the package's comment for the steps, and for what becomes of them when the
+// process is killed.
+func (x *Xt) Load(ctx context.Context, r Rules, replaces string, trial time.Duration) error {
+	if err := x.loadable(ctx, r, replaces, trial); err != nil {
+		return fmt.Errorf("loading %s: %w", r.Name, err)
+	}
+	err := x.enter(ctx, r, replaces)
+	if err == nil {
+		err = x.change(ctx, r.Name, replaces, trial)
+	}
+	var remains *RemainsError
+	if err == nil || errors.As(err, &remains) {
+		return err
+	}
+	err = fmt.Errorf("loading %s: %w", r.Name, err)
+	return undo(ctx, err, func(ctx context.Context) error { return x.Rollback(ctx, r.Name, replaces) })
+}
+
+// loadable checks what the tools themselves would not object to.
+func (x *Xt) loadable(ctx context.Context, r Rules, replaces string, trial time.Duration) error {
+	if err := checkTrial(trial); err != nil {
+		return err
+	}
+	if err := r.check(); err != nil {
+		return err
+	}
+	return replaceable(ctx, x, r.Name, replaces)
+}
+
+// check says what in the scripts is about others' chains and sets.
+func (r *Rules) check() error {
+	for _, script := range []string{r.V4, r.V6} {
+		tables, err := readSaved(script)
+		if err != nil {
+			return err
+		}
+		for _, t := range tables {
+			for _, c := range t.chains {
+				if !ownChain(r.Name, c.name) || c.built {
+					return fmt.Errorf("the script has the chain %s, which is not its own", c.name)
+				}
+			}
+			for _, rule := range t.rules {
+				if !ownChain(r.Name, rule.chain) {
+					return fmt.Errorf("the script has a rule in the chain %s, which is not its own", rule.chain)
+				}
+			}
+		}
+	}
+	for line := range strings.Lines(r.IPSet) {
+		list := append(strings.Fields(line), "", "")
+		own := strings.HasPrefix(list[1], setsPrefix(r.Name)) && (list[0] == "create" || list[0] == "add")
+		if !own && list[0] != "" && list[0][0] != '#' {
+			return fmt.Errorf("the script has the line %q, which is not about its own sets", strings.TrimSpace(line))
+		}
+	}
+	return nil
+}
+
+// enter puts a generation into the kernel, inert, and verifies it.
+func (x *Xt) enter(ctx context.Context, r Rules, replaces string) error {
+	lines := []string{strings.TrimSpace(r.IPSet)}
+	for _, f := range x.families {
+		for _, guard := range []string{xtTrial, xtSuperseded} {
+			lines = append(lines, "create "+guardSet(r.Name, guard, f)+" hash:net family "+f.inet+" timeout 0")
+		}
+	}
+	if err := x.restoreSets(ctx, lines...); err != nil {
+		return err
+	}
+	for _, f := range x.families {
+		if err := f.apply(ctx, r.script(f)); err != nil {
+			return fmt.Errorf("chains of IPv%s: %w", f.version, err)
+		}
+	}
+	if err := x.Verify(ctx, r); err != nil {
+		return err
+	}
+	for set, elements := range r.Fill {
+		if err := x.Insert(ctx, set, elements); err != nil {
+			return err
+		}
+	}
+	for _, f := range x.families {
+		if err := f.hook(ctx, r, replaces); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// hook adds the hooks of a new generation, and a guard to those of the old one.
+func (f *family) hook(ctx context.Context, r Rules, replaces string) error {
+	tables, err := readSaved(r.script(f))
+	if err != nil {
+		return err
+	}
+	return f.rehook(ctx, []string{r.Name, replaces}, func(table string, now []xtRule) (want []xtRule) {
+		for _, h := range r.Hooks {
+			if h.Table == table && slices.ContainsFunc(tables, func(t xtSaved) bool { return t.has(table, h.Target) }) {
+				hook := xtRule{chain: h.Chain, spec: h.spec()}
+				want = append(want, guarded(hook, "", guardSet(r.Name, xtTrial, f)))
+			}
+		}
+		for _, old := range of(replaces, now) {
+			want = append(want, guarded(old, "! ", guardSet(r.Name, xtSuperseded, f)))
+		}
+		return want
+	})
+}
+
+// has reports whether a chain is in this table.
+func (s *xtSaved) has(table, chain string) bool {
+	return s.table == table && slices.ContainsFunc(s.chains, func(c xtChain) bool { return c.name == chain })
+}
+
+// hold puts all addresses into a guard's set of each family, for so many seconds; 0 is for ever.
+func (x *Xt) hold(ctx context.Context, name, guard string, timeout time.Duration) error {
+	seconds := strconv.Itoa(int((timeout + time.Second - 1) / time.Second))
+	var lines []string
+	for _, f := range x.families {
+		for _, half := range f.halves {
+			lines = append(lines, "add "+guardSet(name, guard, f)+" "+half+" timeout "+seconds)
+		}
+	}
+	if err := x.restoreSets(ctx, lines...); err != nil {
+		return fmt.Errorf("set %s of %s: %w", guard, name, err)
+	}
+	return nil
+}
+
+// change lets an inert generation decide in the place of another.
+func (x *Xt) change(ctx context.Context, name, old string, trial time.Duration) error {
+	if trial == 0 {
+		if err := x.hold(ctx, name, xtTrial, handover); err != nil {
+			return err
+		}
+		return x.Confirm(ctx, name, old)
+	}
+	if err := x.hold(ctx, name, xtTrial, trial); err != nil || old == "" {
+		return err
+	}
+	return x.hold(ctx, name, xtSuperseded, trial-overlap)
+}
+
+// Confirm ends a trial: the generation decides for good, and the old one, unless "", is removed. When the trial has
+// ended already, it changes nothing and the error is an *ExpiredError. After any other error the generation is
+// confirmed if Trial says that it is settled; then Confirm may be called again to do the rest.
+func (x *Xt) Confirm(ctx context.Context, name, old string) error {
+	_, state, err := x.Trial(ctx, name)
+	switch {
+	case err != nil:
+		return fmt.Errorf("confirming %s: %w", name, err)
+	case state == Inert:
+		return &ExpiredError{Name: name}
+	case state != OnTrial && state != Settled:
+		return fmt.Errorf("confirming %s: %w", name, &StateError{Name: name, State: state})
+	}
+	err = x.seal(ctx, name, state)
+	if err == nil {
+		err = x.bare(ctx, name)
+	}
+	if err != nil {
+		return fmt.Errorf("confirming %s: %w", name, err)
+	}
+	if err := errors.Join(x.removeOld(ctx, old), x.dropGuards(ctx, name)); err != nil {
+		return &RemainsError{Name: old, Err: err}
+	}
+	return nil
+}
+
+// seal makes what the guards say at present last for ever.
+func (x *Xt) seal(ctx context.Context, name string, state State) error {
+	if state == Settled {
+		return nil
+	}
+	if err := x.hold(ctx, name, xtTrial, 0); err != nil {
+		return err
+	}
+	return x.hold(ctx, name, xtSuperseded, 0)
+}
+
+// bare takes the guards from the hooks of a generation, in all families.
+func (x *Xt) bare(ctx context.Context, name string) error {
+	for _, f := range x.families {
+		if err := f.bare(ctx, name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (x *Xt) removeOld(ctx context.Context, old string) error {
+	if old == "" {
+		return nil
+	}
+	return x.Remove(ctx, old)
+}

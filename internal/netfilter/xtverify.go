@@ -1,0 +1,121 @@
+package netfilter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Verify compares what the kernel holds of a generation with its scripts: the number of rules of each chain, and the
+// number of entries of each set; a set with timeouts may have fewer,
+// and one to which ranges or prefixes were added more. The error lists all differences.
+func (x *Xt) Verify(ctx context.Context, r Rules) error {
+	var list []error
+	for _, f := range x.families {
+		asked, err := readSaved(r.script(f))
+		if err != nil {
+			return err
+		}
+		held, err := f.read(ctx)
+		if err != nil {
+			return err
+		}
+		has := ruleCounts(held)
+		for chain, n := range ruleCounts(asked) {
+			if got, ok := has[chain]; !ok {
+				list = append(list, fmt.Errorf("no chain %s for IPv%s", chain, f.version))
+			} else if got != n {
+				list = append(list, fmt.Errorf("chain %s for IPv%s has %d rules, not %d", chain, f.version, got, n))
+			}
+		}
+	}
+	more, err := x.setDifferences(ctx, r)
+	if err != nil {
+		return err
+	}
+	list = append(list, more...)
+	slices.SortFunc(list, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
+	if err := errors.Join(list...); err != nil {
+		return fmt.Errorf("the kernel does not hold %s as asked: %w", r.Name, err)
+	}
+	return nil
+}
+
+// ruleCounts is how many rules each chain has, by `CHAIN of table TABLE`.
+func ruleCounts(tables []xtSaved) map[string]int {
+	counts := map[string]int{}
+	for _, t := range tables {
+		for _, c := range t.chains {
+			counts[c.name+" of table "+t.table] += 0
+		}
+		for _, r := range t.rules {
+			counts[r.chain+" of table "+t.table]++
+		}
+	}
+	return counts
+}
+
+var setHeader = regexp.MustCompile(
+	`(?s)Name: (\S+)\n.*?Type: (\S+)\n.*?Header: ([^\n]*)\n(?:.*?Number of entries: (\d+))?`)
+
+// xtSet is what ipset tells of a set without its entries.
+type xtSet struct {
+	kind, header string
+	entries      int
+}
+
+// headers reads what ipset tells of all sets, or one.
+func (x *Xt) headers(ctx context.Context, set ...string) (map[string]xtSet, error) {
+	out, err := x.ipset.run(ctx, "", append([]string{"list", "-t"}, set...)...)
+	if err != nil {
+		return nil, err
+	}
+	sets := map[string]xtSet{}
+	for block := range strings.SplitSeq(out, "\n\n") {
+		if m := setHeader.FindStringSubmatch(block + "\n"); m != nil {
+			entries, _ := strconv.Atoi(m[4])
+			sets[m[1]] = xtSet{kind: m[2], header: " " + m[3] + " ", entries: entries}
+		}
+	}
+	return sets, nil
+}
+
+// ranged reports whether an entry to add can be several: a range, or a prefix in a set of addresses.
+func ranged(entry string) bool { return strings.ContainsAny(entry, "-/") }
+
+func (x *Xt) setDifferences(ctx context.Context, r Rules) (list []error, err error) {
+	asked := map[string]map[string]bool{}
+	for line := range strings.Lines(r.IPSet) {
+		words := append(strings.Fields(line), "", "", "")
+		switch words[0] {
+		case "create":
+			asked[words[1]] = map[string]bool{}
+		case "add":
+			if asked[words[1]] != nil {
+				asked[words[1]][words[2]] = true
+			}
+		}
+	}
+	held, err := x.headers(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("listing ipsets: %w", err)
+	}
+	for _, name := range slices.Sorted(maps.Keys(asked)) {
+		h, ok := held[name]
+		n := len(asked[name])
+		fewer := strings.Contains(h.header, " timeout ")
+		more := slices.ContainsFunc(slices.Collect(maps.Keys(asked[name])), ranged)
+		switch {
+		case !ok:
+			list = append(list, fmt.Errorf("no set %s", name))
+		case h.entries > n && !more || h.entries < n && !fewer:
+			list = append(list, fmt.Errorf("set %s has %d entries, not %d", name, h.entries, n))
+		}
+	}
+	return list, nil
+}
