@@ -84,43 +84,32 @@ var fieldChecks = map[packet.Check][]ir.Rule{
 	packet.TTLZero: {fieldRule(asking(packet.TTL, span(0, 0)))},
 	packet.NDHopLimit: {fieldRule(asking(packet.ICMP, span(packet.ICMPv6|133<<8, packet.ICMPv6|137<<8|0xff)),
 		asking(packet.TTL, span(0, 254)))},
-	packet.TCPFlags: {fieldRule(flagsThat(func(v uint32) bool { return !validFlags(v) }))},
+	packet.TCPFlags: {fieldRule(flagsThat(func(v uint32) bool { return !packet.ValidFlags(byte(v)) }))},
 	packet.PortZero: {
 		fieldRule(asking(packet.DPort, span(0, 0), span(packet.PortUDP, packet.PortUDP))),
 		fieldRule(asking(packet.SPort, span(0, 0)))},
-	packet.UDPSourceZero: {fieldRule(asking(packet.SPort, span(packet.PortUDP, packet.PortUDP)))},
-	packet.SYNLowPort:    {fieldRule(asking(packet.SPort, span(0, 1023)), synFlags)},
-	packet.ReflectorSource: {fieldRule(udpPorts(17, 19, 69, 111, 137, 161, 389, 427, 520, 623, 1434, 1900, 3283, 3702, 5093,
-		5353, 5683, 10001, 11211, 37810))},
-	packet.ICMPType: {fieldRule(asking(packet.ICMP, span(4<<8, 5<<8|0xff), span(13<<8, 18<<8|0xff)))},
+	packet.UDPSourceZero:   {fieldRule(asking(packet.SPort, span(packet.PortUDP, packet.PortUDP)))},
+	packet.SYNLowPort:      {fieldRule(asking(packet.SPort, span(0, 1023)), synFlags)},
+	packet.ReflectorSource: {fieldRule(udpPorts(packet.ReflectorPorts))},
+	packet.ICMPType:        {fieldRule(asking(packet.ICMP, span(4<<8, 5<<8|0xff), span(13<<8, 18<<8|0xff)))},
 	packet.ICMPLarge: {fieldRule(asking(packet.ICMP, span(8<<8, 8<<8|0xff), span(packet.ICMPv6|128<<8, packet.ICMPv6|128<<8|0xff)),
 		asking(packet.Length, span(1025, 65535)))},
 	packet.IPProtocol: {fieldRule(asking(packet.Family, span(packet.FamilyIPv4, packet.FamilyIPv4)),
 		asking(packet.Proto, span(148, 252), span(255, 255)))},
 }
 
-func udpPorts(ports ...uint32) ir.Match {
+func udpPorts(ports []uint16) ir.Match {
 	var ranges []ir.Range
 	for _, p := range ports {
-		ranges = append(ranges, span(packet.PortUDP+p, packet.PortUDP+p))
+		ranges = append(ranges, span(packet.PortUDP+uint32(p), packet.PortUDP+uint32(p)))
 	}
 	return asking(packet.SPort, ranges...)
 }
 
-// validFlags reports whether the check tcp-flags lets flags by (tcp_valid_flags of the kernel).
-func validFlags(v uint32) bool {
-	const fin, syn, rst, ack, urg = 1, 2, 4, 16, 32
-	switch v & (fin | syn | rst | ack | urg) {
-	case syn, syn | urg, syn | ack, rst, rst | ack, fin | ack, fin | ack | urg, ack, ack | urg:
-		return true
-	}
-	return false
-}
-
 // sourceRules has a rule for each prefix: they are few.
 func (f *iptFamily) sourceRules() (rules []ir.Rule) {
-	for _, text := range []string{"224.0.0.0/4", "255.255.255.255/32", "127.0.0.0/8", "ff00::/8", "::1/128"} {
-		rules = append(rules, ir.Rule{Src: f.listed("", text)})
+	for _, prefix := range packet.InvalidSources {
+		rules = append(rules, ir.Rule{Src: f.listed("", prefix)})
 	}
 	return rules
 }
@@ -129,7 +118,7 @@ func (f *iptFamily) sourceRules() (rules []ir.Rule) {
 // those around them are not (RFC 6052), and what may come from no or a link's address because its sender is about to
 // get one, or speaks to the link only: UDP, and in IPv6 neighbor discovery.
 func (f *iptFamily) bogon() iptCondition {
-	c := f.addresses(&ir.Rule{Src: f.listed(packet.BogonSource.String(), bogons...)})
+	c := f.addresses(&ir.Rule{Src: f.listed(packet.BogonSource.String(), packet.Bogons...)})
 	except := func(prefix, proto string) {
 		c.not = append(c.not, iptAll{proto: proto, addrs: []iptAddr{{prefix: netip.MustParsePrefix(prefix)}}})
 	}
@@ -145,20 +134,13 @@ func (f *iptFamily) bogon() iptCondition {
 	return c
 }
 
-// bogons are the prefixes of the registry of RFC 6890 that are not globally reachable, and the multicast ranges.
-var bogons = []string{
-	"0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12", "192.0.0.0/24",
-	"192.0.2.0/24", "192.168.0.0/16", "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24", "224.0.0.0/4", "240.0.0.0/4",
-	"::/8", "64:ff9b:1::/48", "100::/64", "2001:db8::/32", "3fff::/20", "fc00::/7", "fe80::/10", "fec0::/10", "ff00::/8",
-}
-
 // listed asks for an address of a list, by a set when it has a name.
-func (b *iptBuilder) listed(name string, texts ...string) []ir.AddrMatch {
-	key := name + " " + texts[0]
+func (b *iptBuilder) listed(name string, prefixes ...netip.Prefix) []ir.AddrMatch {
+	key := name + " " + prefixes[0].String()
 	if _, ok := b.lists[key]; !ok {
 		var list addrs.Builder
-		for _, text := range texts {
-			r := netipx.RangeOfPrefix(netip.MustParsePrefix(text))
+		for _, p := range prefixes {
+			r := netipx.RangeOfPrefix(p)
 			list.AddRange(r.From(), r.To())
 		}
 		b.lists[key] = len(b.sets)

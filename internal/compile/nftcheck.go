@@ -1,6 +1,7 @@
 package compile
 
 import (
+	"fmt"
 	"strings"
 
 	"github.com/floodwall/floodwall/internal/packet"
@@ -81,13 +82,20 @@ var nftChecks = [packet.NumChecks]nftCheck{
 		header: true, lines: []string{"udp length < 8"},
 		left: "nft cannot compare the length with the packet's; UDP drops what is shorter than its header says",
 	},
-	packet.UDP6Checksum: {header: true, lines: []string{"meta nfproto ipv6 udp checksum 0"}},
-	packet.ReflectorSource: {header: true, lines: []string{"udp sport { 17, 19, 69, 111, 137, 161, 389, 427, 520, 623, 1434, 1900, 3283, " +
-		"3702, 5093, 5353, 5683, 10001, 11211, 37810 }"}},
-	packet.ICMPType:   {header: true, lines: []string{"icmp type { 4, 5, 13-18 }"}},
-	packet.ICMPLarge:  {header: true, lines: []string{"icmp type echo-request ip length > 1024", "icmpv6 type echo-request ip6 length > 984"}},
-	packet.IPProtocol: {lines: []string{"meta l4proto { 148-252, 255 }"}},
-	packet.IPChecksum: {left: "nft cannot add up a checksum; the kernel drops such packets when IP reads them"},
+	packet.UDP6Checksum:    {header: true, lines: []string{"meta nfproto ipv6 udp checksum 0"}},
+	packet.ReflectorSource: {header: true, lines: []string{"udp sport { " + reflectorPorts() + " }"}},
+	packet.ICMPType:        {header: true, lines: []string{"icmp type { 4, 5, 13-18 }"}},
+	packet.ICMPLarge:       {header: true, lines: []string{"icmp type echo-request ip length > 1024", "icmpv6 type echo-request ip6 length > 984"}},
+	packet.IPProtocol:      {lines: []string{"meta l4proto { 148-252, 255 }"}},
+	packet.IPChecksum:      {left: "nft cannot add up a checksum; the kernel drops such packets when IP reads them"},
+}
+
+func reflectorPorts() string {
+	var ports []string
+	for _, p := range packet.ReflectorPorts {
+		ports = append(ports, fmt.Sprint(p))
+	}
+	return strings.Join(ports, ", ")
 }
 
 // bogonTests are those of bogon-source, less what may come from who has no address yet or speaks to the link only, and

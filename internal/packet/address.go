@@ -2,11 +2,13 @@ package packet
 
 import "net/netip"
 
-// invalidSources are the sources that no packet from outside may have (RFC 1122, 3.2.1.3; RFC 4291, 2.5.3 and 2.7).
-var invalidSources = prefixes("224.0.0.0/4", "255.255.255.255/32", "127.0.0.0/8", "ff00::/8", "::1/128")
+// InvalidSources are the sources that no packet from outside may have (RFC 1122, 3.2.1.3; RFC 4291, 2.5.3 and 2.7): those of
+// the check source-address.
+var InvalidSources = prefixes("224.0.0.0/4", "255.255.255.255/32", "127.0.0.0/8", "ff00::/8", "::1/128")
 
-// bogons are the prefixes of the registry of RFC 6890 that are not globally reachable, and the multicast ranges.
-var bogons = prefixes(
+// Bogons are the prefixes of the registry of RFC 6890 that are not globally reachable, and the multicast ranges: those of the
+// check bogon-source, which excepts NAT64 and who is about to get an address.
+var Bogons = prefixes(
 	"0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12", "192.0.0.0/24",
 	"192.0.2.0/24", "192.168.0.0/16", "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24", "224.0.0.0/4", "240.0.0.0/4",
 	"::/8", "64:ff9b:1::/48", "100::/64", "2001:db8::/32", "3fff::/20", "fc00::/7", "fe80::/10", "fec0::/10", "ff00::/8")
@@ -36,8 +38,8 @@ func inAny(list []netip.Prefix, a netip.Addr) bool {
 // addresses makes the checks of the addresses and of the protocol number.
 func (p *Packet) addresses() {
 	p.failIf(p.Src == p.Dst, Land)
-	p.failIf(inAny(invalidSources, p.Src), SourceAddress)
-	p.failIf(inAny(bogons, p.Src) && !nat64.Contains(p.Src) && !p.startsUp(), BogonSource)
+	p.failIf(inAny(InvalidSources, p.Src), SourceAddress)
+	p.failIf(inAny(Bogons, p.Src) && !nat64.Contains(p.Src) && !p.startsUp(), BogonSource)
 	proto := p.Value[Proto]
 	p.failIf(proto >= 148 && proto <= 252 || proto == 255, IPProtocol)
 }

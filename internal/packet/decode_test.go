@@ -294,7 +294,7 @@ func TestDecodeCut(t *testing.T) {
 }
 
 func TestDecodeBogons(t *testing.T) {
-	for _, prefix := range bogons {
+	for _, prefix := range Bogons {
 		first := prefix.Addr()
 		s := Spec{proto: 47, src: first, dst: netip.MustParseAddr("8.8.8.8")}
 		if first.Is6() {

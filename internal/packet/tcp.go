@@ -39,7 +39,7 @@ func (p *Packet) tcp(b []byte) {
 	if size > len(b) {
 		p.tcpPastEnd()
 	}
-	p.failIf(!validFlags(flags), TCPFlags)
+	p.failIf(!ValidFlags(flags), TCPFlags)
 	p.failIf(p.Value[SPort] == 0 || p.Value[DPort] == 0, PortZero)
 	p.failIf(flags&tcpACK != 0 && binary.BigEndian.Uint32(b[8:]) == 0, ACKZero)
 	if flags&(tcpSYN|tcpACK) == tcpSYN {
@@ -56,9 +56,9 @@ func (p *Packet) tcpPastEnd() {
 	}
 }
 
-// validFlags reports whether some state of a connection sends these flags (tcp_valid_flags in the kernel's
+// ValidFlags reports whether some state of a connection sends these flags (tcp_valid_flags in the kernel's
 // net/netfilter/nf_conntrack_proto_tcp.c).
-func validFlags(flags byte) bool {
+func ValidFlags(flags byte) bool {
 	switch flags &^ (tcpPSH | tcpECE | tcpCWR) {
 	case tcpSYN, tcpSYN | tcpURG, tcpSYN | tcpACK,
 		tcpRST, tcpRST | tcpACK,

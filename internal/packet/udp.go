@@ -1,6 +1,9 @@
 package packet
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+	"slices"
+)
 
 const udpHeader = 8 // octets
 
@@ -16,36 +19,32 @@ func (p *Packet) udp(b []byte) {
 	p.failIf(size < udpHeader || size > len(b) && p.Value[Fragment] == FragmentNone, UDPLength)
 	p.failIf(dport == 0, PortZero)
 	p.failIf(sport == 0, UDPSourceZero)
-	p.failIf(isReflector(sport), ReflectorSource)
+	p.failIf(slices.Contains(ReflectorPorts, uint16(sport)), ReflectorSource)
 	noChecksum := binary.BigEndian.Uint16(b[6:]) == 0
 	p.failIf(noChecksum && p.Value[Family] == FamilyIPv6, UDP6Checksum)
 }
 
-// isReflector reports whether port is that of a service that answers small forged questions with large replies
-// (US-CERT TA14-017A, and those found after it).
-func isReflector(port uint32) bool {
-	switch port {
-	case 17, // quote of the day
-		19,    // character generator
-		69,    // TFTP
-		111,   // portmap
-		137,   // NetBIOS
-		161,   // SNMP
-		389,   // CLDAP
-		427,   // SLP
-		520,   // RIP
-		623,   // IPMI
-		1434,  // SQL Server browser
-		1900,  // SSDP
-		3283,  // Apple remote desktop
-		3702,  // WS-Discovery
-		5093,  // Sentinel license manager
-		5353,  // multicast DNS
-		5683,  // CoAP
-		10001, // Ubiquiti discovery
-		11211, // memcached
-		37810: // DVR DHCP discovery
-		return true
-	}
-	return false
+// ReflectorPorts are those of services that answer small forged questions with large replies (US-CERT TA14-017A, and those
+// found after it), ascending.
+var ReflectorPorts = []uint16{
+	17,    // quote of the day
+	19,    // character generator
+	69,    // TFTP
+	111,   // portmap
+	137,   // NetBIOS
+	161,   // SNMP
+	389,   // CLDAP
+	427,   // SLP
+	520,   // RIP
+	623,   // IPMI
+	1434,  // SQL Server browser
+	1900,  // SSDP
+	3283,  // Apple remote desktop
+	3702,  // WS-Discovery
+	5093,  // Sentinel license manager
+	5353,  // multicast DNS
+	5683,  // CoAP
+	10001, // Ubiquiti discovery
+	11211, // memcached
+	37810, // DVR DHCP discovery
 }
