@@ -17,8 +17,10 @@ func explainCommand(e *env) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "explain POLICY|--live PACKET",
 		Short: "which verdict a packet gets, and why",
-		Long: "Explain says what a policy does with a packet, or with --live what the loaded program does. Of a policy, dynamic\n" +
-			"sets count as empty, and `local` is the addresses of this host, as they are now.",
+		Long: "Explain says what a policy does with a packet, or with --live what is loaded does: the XDP program itself is asked, and\n" +
+			"of what is in netfilter a copy, in a network namespace of its own (a second or so for each 100,000 entries). Of a\n" +
+			"policy, dynamic sets count as empty, and `local` is the addresses of this host, as they are now. A packet may say\n" +
+			"what conntrack thinks of it: state=established.",
 		Example: "  floodwall explain policy.yaml 'tcp 198.51.100.7:1234 > 192.0.2.1:80 S'\n" +
 			"  floodwall explain --live 'udp [2001:db8::7]:53 > [2001:db8::1]:4444 len=512'",
 		RunE: func(c *cobra.Command, args []string) error {
@@ -37,7 +39,7 @@ func explainCommand(e *env) *cobra.Command {
 		}
 		return exactly(2, "POLICY, a file, and PACKET, a description in quotes")(c, args)
 	}
-	c.Flags().BoolVar(&live, "live", false, "ask the loaded program itself")
+	c.Flags().BoolVar(&live, "live", false, "ask what is loaded")
 	c.Flags().StringVar(&target, "target", "xdp", "the `target` whose stages are meant: xdp, nftables or iptables")
 	complete(c, "target", targets(false)...)
 	e.jsonFlag(c)

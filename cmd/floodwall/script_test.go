@@ -63,6 +63,7 @@ func TestKernelScripts(t *testing.T) {
 					"foreign":      foreign,
 					"send":         send,
 					"sleep":        sleep,
+					"mount":        mount,
 					"unmount":      unmount,
 				},
 			})
@@ -97,6 +98,12 @@ func sleep(ts *testscript.TestScript, _ bool, args []string) {
 	d, err := time.ParseDuration(args[0])
 	ts.Check(err)
 	time.Sleep(d)
+}
+
+// mount covers a directory with an empty one for the rest of the script: mount DIRECTORY.
+func mount(ts *testscript.TestScript, _ bool, args []string) {
+	ts.Check(unix.Mount("tmpfs", args[0], "tmpfs", 0, "mode=0755"))
+	ts.Defer(func() { unix.Unmount(args[0], unix.MNT_DETACH) })
 }
 
 // unmount removes a file system: unmount DIRECTORY.

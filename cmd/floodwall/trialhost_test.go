@@ -9,96 +9,53 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
 )
 
-// The ports of trials. Tens of thousands tell which policy passes them.
-const (
-	onlyOld = 1000
-	onlyNew = 2000
-	both    = 3000
-	neither = 4000
-)
-
-// layout is where the two policies of a trial run.
-type layout struct {
-	name     string
-	old, new []string // the arguments of apply, without the policy
-	stateful bool     // the policies have rules that need conntrack
+// pace is how long commands take at present, with all that runs beside them: all hosts of a layout learn it together.
+type pace struct {
+	mu    sync.Mutex
+	takes map[string]time.Duration
 }
 
-var (
-	xdpAlone  = layout{"xdp", []string{"--target", "xdp"}, []string{"--target", "xdp"}, false}
-	generic   = layout{"xdp generic", []string{"--target", "xdp", "--mode", "generic"}, []string{"--target", "xdp", "--mode", "generic"}, false}
-	companion = layout{"xdp with nftables", []string{"--target", "xdp"}, []string{"--target", "xdp"}, true}
-	nftables  = layout{"nftables", []string{"--target", "nftables"}, []string{"--target", "nftables"}, true}
-	iptables  = layout{"iptables", []string{"--target", "iptables"}, []string{"--target", "iptables"}, true}
-)
-
-// Policies that differ in what they pass, and in where they drop what neither passes: ports ending in 1 are dropped
-// where conntrack is known, 4002 there by the new one only, 4003 by the old one only.
-const (
-	oldPlain = `
-default: pass
-rules:
-  - {name: old, proto: udp, port: [2000, 4000], then: drop}
-`
-	newPlain = `
-default: drop
-rules:
-  - {name: new, proto: udp, port: [2000, 3000], then: pass}
-`
-	oldStateful = `
-default: pass
-rules:
-  - {name: old, proto: udp, port: [2000, 4000, 4002], then: drop}
-  - {name: old-state, proto: udp, port: [2001, 4001, 4003], state: [new, established], then: drop}
-`
-	newStateful = `
-default: pass
-rules:
-  - {name: new, proto: udp, port: [1000, 4000, 4003], then: drop}
-  - {name: new-state, proto: udp, port: [1001, 4001, 4002], state: [new, established], then: drop}
-`
-)
-
-// ports are those that the layout's policies know.
-func (l layout) ports() []int {
-	if l.stateful {
-		return []int{1000, 1001, 2000, 2001, 3000, 3001, 4000, 4001, 4002, 4003}
+func (p *pace) learn(command string, took time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.takes[command] == 0 {
+		p.takes[command] = took
 	}
-	return []int{1000, 2000, 3000, 4000}
+	p.takes[command] = (3*p.takes[command] + took) / 4
 }
 
-// probes are packets to these ports, of both families, for which is holds.
-func (l layout) probes(is func(kind int) bool) (list []probe) {
-	for _, port := range l.ports() {
-		if is(port / 1000 * 1000) {
-			list = append(list, probe{false, port}, probe{true, port})
-		}
+// point is when to kill a command. One that has not been seen yet takes no longer than an apply.
+func (p *pace) point(random *rand.Rand, command string) time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if takes := p.takes[command]; takes > 0 {
+		return point(random, takes)
 	}
-	return list
+	return point(random, p.takes["apply"])
 }
-
-func always(int) bool { return true }
 
 // trialHost is a Floodwall in a network namespace of its own.
 type trialHost struct {
 	layout
 	*wire
 	name     string
+	number   int // of its layout
 	random   *rand.Rand
 	bpffs    string
 	files    string // the directory of the policies, and of --state
-	takes    time.Duration
+	pace     *pace
 	messages []string // what went wrong
 }
 
 // newTrialHost makes a host with the old policy applied and confirmed, twice: there is one to roll back to.
-func newTrialHost(t *testing.T, in layout, number int, seed uint64) *trialHost {
+func newTrialHost(t *testing.T, in layout, pace *pace, number int, seed uint64) *trialHost {
 	t.Helper()
 	name := fmt.Sprintf("%s %d", in.name, number)
 	host, err := newNamespace()
@@ -115,7 +72,7 @@ func newTrialHost(t *testing.T, in layout, number int, seed uint64) *trialHost {
 	}
 	t.Cleanup(w.close)
 	h := &trialHost{
-		layout: in, wire: w, name: name, random: rand.New(rand.NewPCG(seed, uint64(number))),
+		layout: in, wire: w, name: name, number: number, pace: pace, random: rand.New(rand.NewPCG(seed, uint64(number))),
 		bpffs: fmt.Sprintf("/sys/fs/bpf/%s%d", strings.ReplaceAll(in.name, " ", "-"), number), files: t.TempDir(),
 	}
 	old, new := oldPlain, newPlain
@@ -184,20 +141,15 @@ func (h *trialHost) must(args ...string) string {
 func (h *trialHost) apply(policy string, flags ...string) {
 	start := time.Now()
 	h.must(h.applying(policy, flags...)...)
-	h.learn(time.Since(start))
-}
-
-func (h *trialHost) learn(took time.Duration) {
-	if h.takes == 0 {
-		h.takes = took
-	}
-	h.takes = (3*h.takes + took) / 4
+	h.pace.learn("apply", time.Since(start))
 }
 
 // kill starts floodwall and ends it, and all that it started, after so long.
 func (h *trialHost) kill(after time.Duration, args ...string) (done bool, err error) {
 	err = h.host.do(func() error {
 		cmd := h.command(args...)
+		var output strings.Builder
+		cmd.Stdout, cmd.Stderr = &output, &output
 		if err := cmd.Start(); err != nil {
 			return err
 		}
@@ -206,7 +158,7 @@ func (h *trialHost) kill(after time.Duration, args ...string) (done bool, err er
 		go func() { cmd.Wait(); close(ended) }()
 		select {
 		case <-ended:
-			h.learn(time.Since(start))
+			h.pace.learn(args[0], time.Since(start))
 		case <-time.After(after):
 		}
 		// Those that a process left behind are in its group too.
@@ -216,7 +168,7 @@ func (h *trialHost) kill(after time.Duration, args ...string) (done bool, err er
 		<-ended
 		done = cmd.ProcessState.Success()
 		if !done && cmd.ProcessState.ExitCode() != killed {
-			h.wrong("floodwall %s ends by itself with status %d", args[0], cmd.ProcessState.ExitCode())
+			h.wrong("floodwall %s ends by itself with status %d\n%s", args[0], cmd.ProcessState.ExitCode(), &output)
 		}
 		return nil
 	})
@@ -234,10 +186,10 @@ func (h *trialHost) wrong(format string, args ...any) {
 
 // Answers of decides, besides those that describe a mixture.
 const (
-	old  = "old"
-	next = "new"
-	twin = "both" // what either drops is dropped
-	open = "neither"
+	old        = "old"
+	next       = "new"
+	twin       = "both" // what either drops is dropped
+	unfiltered = "neither"
 )
 
 // decides tells by packets which policy decides.
@@ -247,7 +199,8 @@ func (h *trialHost) decides() string {
 		return err.Error()
 	}
 	passes := func(kind int, all bool) bool { // all of a kind pass, or none
-		return !slices.ContainsFunc(h.probes(func(k int) bool { return k == kind }), func(p probe) bool { return passed[p] != all })
+		of := h.probes(func(k int) bool { return k == kind })
+		return !slices.ContainsFunc(of, func(p probe) bool { return passed[p] != all })
 	}
 	switch {
 	case !passes(both, true) || !passes(neither, false):
@@ -258,7 +211,7 @@ func (h *trialHost) decides() string {
 	case passes(onlyOld, false) && passes(onlyNew, false):
 		return twin
 	case passes(onlyOld, true) && passes(onlyNew, true):
-		return open
+		return unfiltered
 	}
 	var list []string
 	for p := range passed {
@@ -273,6 +226,22 @@ func (h *trialHost) want(when, who string) {
 	if got := h.decides(); got != who {
 		h.wrong("%s: %s decides, not %s", when, got, who)
 	}
+}
+
+// straight checks that a policy decides, and starts anew if it does not, so that what is wrong is said once.
+func (h *trialHost) straight(when, who string) {
+	got := h.decides()
+	if got == who {
+		return
+	}
+	h.wrong("%s: %s decides, not %s", when, got, who)
+	h.apply(who)
+	if h.decides() == who {
+		return
+	}
+	h.enter("starting anew")
+	h.run("unload")
+	h.apply(who)
 }
 
 // clean unloads, and looks for what is left in netfilter.

@@ -17,20 +17,22 @@ import (
 // alike, so they must be treated like that all the time.
 func onHosts(t *testing.T, layouts []layout, hosts int, do func(h *trialHost)) {
 	t.Helper()
-	t.Setenv("SSH_CONNECTION", "")
+	for _, tool := range stepTools {
+		testutil.RequireTool(t, tool)
+	}
+	t.Setenv("SSH_CONNECTION", "") // no session to guard
 	seed := seed(t)
 	before := testutil.Now()
 	t.Cleanup(func() {
-		start := time.Now()
-		defer func() { t.Logf("looking for leftovers took %v", time.Since(start).Round(time.Millisecond)) }()
 		if found := testutil.Leftovers(before); found != nil {
 			t.Errorf("left behind:\n%s", strings.Join(found, "\n"))
 		}
 	})
 	var all []*trialHost
 	for _, in := range layouts {
+		pace := &pace{takes: map[string]time.Duration{}}
 		for i := range hosts {
-			all = append(all, newTrialHost(t, in, i, seed))
+			all = append(all, newTrialHost(t, in, pace, i, seed))
 		}
 	}
 	var wg sync.WaitGroup
@@ -124,7 +126,9 @@ func TestTrialKilled(t *testing.T) {
 		{xdpAlone, 15, 6},
 		{companion, 15, 6},
 		{nftables, 15, 6},
-		{iptables, 6, 5},
+		{iptables, 6, 3},
+		{toNetfilter, 3, 2},
+		{toXDP, 3, 2},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if !testutil.Inside(t) {
@@ -136,27 +140,30 @@ func TestTrialKilled(t *testing.T) {
 					ends.add(h.killApply())
 				}
 			})
-			t.Logf("%d applies killed; right after it decide: %v", tt.hosts*long(tt.rounds), ends.counts)
+			t.Logf("%d applies; right after the kill decides: %v", tt.hosts*long(tt.rounds), ends.counts)
 		})
 	}
 }
 
-// killApply is one round. It returns who decided right after the kill.
+// killApply is one round. It returns whether the kill was in time, and who decided right after it.
 func (h *trialHost) killApply() string {
-	after := point(h.random, h.takes)
-	h.enter("apply killed after %v of %v", after.Round(time.Millisecond), h.takes.Round(time.Millisecond))
-	if _, err := h.kill(after, h.applying(next, "--confirm", shortTrial.String())...); err != nil {
+	after := h.pace.point(h.random, "apply")
+	h.enter("apply --confirm killed after %v", after.Round(time.Millisecond))
+	done, err := h.kill(after, h.applying(next, "--confirm", shortTrial.String())...)
+	if err != nil {
 		h.wrong("%v", err)
 	}
 	deadline := time.Now().Add(shortTrial)
 	then := h.decides()
 	time.Sleep(time.Until(deadline.Add(grace)))
 	h.want("at the deadline", old)
-	h.goOn(h.random.IntN(4))
-	if len(then) > len(open) {
-		return "a mixture"
+	which := h.random.IntN(4)
+	h.enter("%s, next is command %d", h.doing, which)
+	h.goOn(which)
+	if done {
+		return "over already, " + short(then)
 	}
-	return then
+	return "killed, " + short(then)
 }
 
 // goOn uses one of the commands that may be next after a trial has ended.
@@ -175,7 +182,7 @@ func (h *trialHost) goOn(which int) {
 	default:
 		h.apply(old)
 	}
-	h.want(fmt.Sprintf("after command %d", which), old)
+	h.straight("after that", old)
 }
 
 // TestTrialEnds lets a trial of five seconds end with every process dead, and sees by packets when the old policy
@@ -185,7 +192,7 @@ func TestTrialEnds(t *testing.T) {
 		return
 	}
 	var returned tally
-	onHosts(t, []layout{xdpAlone, generic, companion, nftables, iptables}, 1, func(h *trialHost) {
+	onHosts(t, []layout{xdpAlone, generic, companion, nftables, iptables, toNetfilter, toXDP}, 1, func(h *trialHost) {
 		h.enter("trial")
 		start := time.Now()
 		h.must(h.applying(next, "--confirm", "5s")...)
@@ -206,7 +213,7 @@ func TestTrialEnds(t *testing.T) {
 				h.wrong("%v after the start %s decides", answered.Sub(start), who)
 			case asked.After(applied.Add(5500*time.Millisecond)) && who != old:
 				h.wrong("%v after the apply %s decides", asked.Sub(applied), who)
-			case !slices.Contains([]string{old, next, twin}, who) && !h.stateful:
+			case !slices.Contains([]string{old, next, twin}, who) && !h.stateful: // XDP and netfilter need not return together
 				h.wrong("%v after the apply %s decides", asked.Sub(applied), who)
 			}
 			time.Sleep(time.Until(asked.Add(50 * time.Millisecond)))
@@ -217,4 +224,89 @@ func TestTrialEnds(t *testing.T) {
 	for what := range returned.counts {
 		t.Logf("the old policy is back: %s", what)
 	}
+}
+
+// TestKilledEnding kills `confirm` and `rollback` at random points: one of the policies decides all the same, and the
+// next command puts things straight.
+func TestKilledEnding(t *testing.T) {
+	if !testutil.Inside(t) {
+		return
+	}
+	var ends tally
+	kills := 0
+	onHosts(t, []layout{xdpAlone, companion, nftables, iptables}, 5, func(h *trialHost) {
+		for range long(3) {
+			ends.add(h.killEnding())
+		}
+	})
+	for what, n := range ends.counts {
+		kills += n
+		t.Logf("%d times: %s", n, what)
+	}
+	t.Logf("%d kills", kills)
+}
+
+// endingTrial leaves time for the commands of a round on a busy machine.
+const endingTrial = 5 * time.Second
+
+// killEnding is one round: a trial is ended by a command that is killed. It returns how it went.
+func (h *trialHost) killEnding() string {
+	command := []string{"confirm", "rollback", "rollback without a trial"}[h.random.IntN(3)]
+	h.enter("the applies before %s", command)
+	h.apply(old)
+	trial := []string{"--confirm", endingTrial.String()}
+	if command == "rollback without a trial" {
+		trial = nil
+	}
+	h.apply(next, trial...)
+	deadline := time.Now().Add(endingTrial)
+	h.want("applied", next)
+	after := h.pace.point(h.random, strings.Fields(command)[0])
+	h.enter("%s killed after %v", command, after.Round(time.Millisecond))
+	done, err := h.kill(after, strings.Fields(command)[0])
+	if err != nil {
+		h.wrong("%v", err)
+	}
+	then := h.decides()
+	who := then
+	if trial != nil {
+		time.Sleep(time.Until(deadline.Add(grace)))
+		who = h.decides()
+		if who != old && who != next {
+			h.wrong("after the deadline %s decides, and right after the kill %s", who, then)
+		}
+	}
+	if want := map[string]string{"confirm": next, "rollback": old}[strings.Fields(command)[0]]; done && who != want {
+		h.wrong("it is done, and %s decides, not %s", who, want)
+	}
+	h.putStraight(who)
+	return fmt.Sprintf("%s, right after it %s, then %s", command, short(then), short(who))
+}
+
+// putStraight uses one of the commands that may be next, after which one policy has to decide.
+func (h *trialHost) putStraight(now string) {
+	which := h.random.IntN(3)
+	h.enter("%s, next is command %d", h.doing, which)
+	switch which {
+	case 0:
+		h.must("status")
+		if now == old || now == next {
+			h.want("after status", now)
+		}
+	case 1:
+		if out, err := h.run("rollback"); err != nil && !strings.Contains(out, "no policy before") {
+			h.wrong("rollback: %v\n%s", err, out)
+		}
+		if who := h.decides(); who != old && who != next {
+			h.wrong("after another rollback %s decides", who)
+		}
+	}
+	h.apply(next)
+	h.straight("after the next apply", next)
+}
+
+// short is an answer of decides without its details.
+func short(who string) string {
+	who, _, _ = strings.Cut(who, ":")
+	return who
 }

@@ -169,7 +169,8 @@ func (w *wire) count(p probe, from int) {
 // notice keeps what should not have been seen, with what the host was going through. The caller holds the lock.
 func (w *wire) notice(format string, args ...any) {
 	if len(w.strange) < 20 {
-		w.strange = append(w.strange, fmt.Sprintf(format, args...)+fmt.Sprintf(", %v into: %s", time.Since(w.since).Round(time.Millisecond), w.doing))
+		into := time.Since(w.since).Round(time.Millisecond)
+		w.strange = append(w.strange, fmt.Sprintf(format, args...)+fmt.Sprintf(", %v into: %s", into, w.doing))
 	}
 }
 

@@ -5,15 +5,142 @@ import (
 	"fmt"
 
 	"github.com/floodwall/floodwall/internal/compile"
+	"github.com/floodwall/floodwall/internal/ir"
 	"github.com/floodwall/floodwall/internal/packet"
+	"github.com/floodwall/floodwall/internal/replica"
 )
 
-// askNetfilter is the answer of the parts in netfilter, to a packet that came past XDP with an answer so far.
-func (l *live) askNetfilter(_ context.Context, g *generation, spec packet.Spec, e Explanation) (Explanation, error) {
-	return e, &SetError{
-		fmt.Sprintf("%s is decided at stage %s, in netfilter, which cannot be asked without a packet", spec, g.manifest.At.Stage),
-		fmt.Sprintf("`floodwall explain %s` says what the policy means for it", g.manifest.File),
+// Reasons that no policy names: see askNetfilter.
+const (
+	reasonNotIP     = "not-ip"
+	reasonKernel    = "kernel"
+	reasonUncounted = "uncounted"
+)
+
+// AskError says why what is in netfilter cannot answer for a packet.
+type AskError struct{ Problem, Remedy string }
+
+func (e *AskError) Error() string { return e.Problem }
+
+// Hint is the remedy.
+func (e *AskError) Hint() string { return e.Remedy }
+
+// askNetfilter is the answer of the part in netfilter, to a packet that came past XDP with an answer so far. The reason
+// is "kernel" when the kernel itself drops the packet before the stage that would decide, for instance because it is
+// neither for this host nor to be forwarded, and "uncounted" when it is dropped by a line without a counter, which
+// somebody added. When conntrack calls a packet otherwise than new, and the question says no state, the packet of the
+// answer has the state.
+func (l *live) askNetfilter(ctx context.Context, g *generation, spec packet.Spec, e Explanation) (Explanation, error) {
+	m, p := g.manifest, spec.Packet()
+	part := m.part()
+	switch {
+	case part == nil:
+		return e, nil
+	case p.Kind == packet.NotIP:
+		e.Verdict, e.Reason, e.Stage = ir.Pass.String(), reasonNotIP, m.first()
+		return e, nil
+	}
+	tool := replica.Nft
+	if part.Kind == kindXt {
+		tool = replica.Iptables
+	}
+	answer, err := replica.Ask(ctx, replica.Part{Tool: tool, Name: part.Name, Devices: m.Devices}, spec.Frame(), p)
+	if err == nil {
+		err = checkState(spec, p.Value[packet.State], answer)
+	}
+	if err != nil {
+		return e, err
+	}
+	if answer.State != "" && answer.State != replica.StateName(p.Value[packet.State]) {
+		e.Packet += " state=" + answer.State
+	}
+	return m.conclude(part, e, p, answer)
+}
+
+// checkState compares what conntrack said with what was asked. A question that says no state leaves it to conntrack.
+func checkState(spec packet.Spec, asked uint32, a *replica.Answer) error {
+	want := replica.StateName(asked)
+	if asked == packet.StateNew || a.State == "" || a.State == want {
+		return nil
+	}
+	return &AskError{
+		fmt.Sprintf("%s: conntrack calls this packet %s, and can only be made to call it %s by packets before it", spec, a.State, want),
+		fmt.Sprintf("ask with state=%s, or `floodwall explain` with the policy file, which takes any state", a.State),
 	}
 }
 
-var _ = compile.StageRaw
+// stageOf is the stage of the rules at a hook.
+var stageOf = map[replica.Hook]compile.Stage{
+	replica.Ingress: compile.StageIngress, replica.Prerouting: compile.StageRaw,
+	replica.Input: compile.StageFilter, replica.Forward: compile.StageFilter,
+}
+
+// conclude reads the answer of a copy.
+func (m *manifest) conclude(part *part, e Explanation, p packet.Packet, a *replica.Answer) (Explanation, error) {
+	drops := a.Dropped != ""
+	decision, found := m.decision(part, a.Moved, drops)
+	e.Verdict, e.Reason, e.Stage, e.Line = decision.verdict, decision.reason, decision.stage, m.line(decision.reason)
+	switch {
+	case drops && found:
+		e.Stage = stageOf[a.Dropped]
+	case drops:
+		e.Verdict, e.Reason, e.Stage = ir.Drop.String(), reasonUncounted, stageOf[a.Dropped]
+	case found:
+	case a.Lost == "":
+		e.Verdict, e.Reason, e.Stage = ir.Pass.String(), "default", m.At.Stage
+	case kept(p, a.Lost):
+		return e, &AskError{
+			fmt.Sprintf("%s: the kernel keeps fragments until it has the whole packet, before stage %s", e.Packet, stageOf[a.Lost]),
+			"ask for the whole packet",
+		}
+	default:
+		e.Verdict, e.Reason, e.Stage = ir.Drop.String(), reasonKernel, stageOf[a.Lost]
+	}
+	return e, nil
+}
+
+// kept reports whether the kernel keeps a packet that is lost before a hook: a fragment, unless it has VLAN tags that it
+// may be dropped for. At ingress fragments are as they came.
+func kept(p packet.Packet, lost replica.Hook) bool {
+	return p.Kind == packet.IP && p.Value[packet.Fragment] != packet.FragmentNone &&
+		p.Value[packet.VLAN] == packet.VLANNone && lost != replica.Ingress
+}
+
+// decision is a reason, with what it decides and where.
+type decision struct {
+	verdict, reason string
+	stage           compile.Stage
+}
+
+// decision finds the first reason whose counter moved, and whose verdict is what the packet's fate shows.
+func (m *manifest) decision(part *part, moved []string, drops bool) (decision, bool) {
+	names := map[string]bool{}
+	for _, name := range moved {
+		names[name] = true
+	}
+	for _, c := range m.decisions(part) {
+		if names[c.counter] && (c.verdict != ir.Pass.String()) == drops {
+			return c.decision, true
+		}
+	}
+	return decision{}, false
+}
+
+// counted is a decision with its counter in netfilter.
+type counted struct {
+	decision
+	counter string
+}
+
+// decisions lists what a part decides: checks, rules in their order, and the default.
+func (m *manifest) decisions(part *part) (list []counted) {
+	for check, counter := range part.Checks {
+		list = append(list, counted{decision{ir.Drop.String(), check, m.first()}, counter})
+	}
+	for i, r := range m.Rules {
+		if i < len(part.Rules) && part.Rules[i] != "" {
+			list = append(list, counted{decision{r.Verdict, r.Name, r.Stage}, part.Rules[i]})
+		}
+	}
+	return append(list, counted{decision{m.Default, "default", m.At.Stage}, part.Default})
+}

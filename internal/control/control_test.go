@@ -27,11 +27,20 @@ type host struct {
 // newHost returns nil outside of the namespaces. At the end of the test the instance is unloaded and nothing is left.
 func newHost(t *testing.T) *host {
 	t.Helper()
+	h := newBareHost(t)
+	if h != nil {
+		testutil.Veth(t, "fw0", "fw1", "192.0.2.1/24", "2001:db8::1/64")
+	}
+	return h
+}
+
+// newBareHost is newHost without the devices.
+func newBareHost(t *testing.T) *host {
+	t.Helper()
 	if !testutil.Inside(t) {
 		return nil
 	}
 	before := testutil.Now()
-	testutil.Veth(t, "fw0", "fw1", "192.0.2.1/24", "2001:db8::1/64")
 	h := &host{t, control.Instance{Dir: datapath.DefaultDir}}
 	t.Cleanup(func() {
 		if err := h.Unload(context.Background()); err != nil && !errors.Is(err, datapath.ErrNotLoaded) {

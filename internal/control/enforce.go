@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/floodwall/floodwall/internal/compile"
 	"github.com/floodwall/floodwall/internal/datapath"
+	"github.com/floodwall/floodwall/internal/netfilter"
 )
 
 // handOver is how long a new part in netfilter decides while XDP is being switched. If the process dies in between, the
@@ -17,65 +19,118 @@ const handOver = 30 * time.Second
 // switchover is the change from one generation to the next where both XDP and netfilter may have a part in it.
 type switchover struct {
 	*apply
-	trial time.Duration // of the policy, 0 for none
-	ends  time.Time     // of the trial
-	old   map[kind]*part
-	new   map[kind]*part
-	tools map[kind]tool
-	done  []func() error // what undoes the steps so far, first to last
+	applied *Applied      // what is said of it
+	trial   time.Duration // of the policy, 0 for none
+	ends    time.Time     // of the trial
+	base    *generation   // that returns if the new one is not confirmed, or nil
+	ended   *generation   // whose trial this change ends, or nil
+	old     map[kind]*part
+	new     map[kind]*part
+	tools   map[kind]tool
+	done    []func() error // what undoes the steps so far, first to last
 }
 
 // enforce changes what runs. When it fails, what ran before does again.
 func (a *apply) enforce(ctx context.Context, applied *Applied, manifest []byte) error {
-	s := &switchover{apply: a, trial: a.options.Confirm, ends: time.Now().Add(a.options.Confirm), tools: map[kind]tool{}}
+	s := &switchover{apply: a, applied: applied, trial: a.options.Confirm, ends: time.Now().Add(a.options.Confirm), tools: map[kind]tool{}}
 	if err := s.prepare(ctx); err != nil {
 		return err
 	}
 	steps := []func() error{
 		func() error { return s.loadParts(ctx) },
 		func() error { return s.install(applied, manifest) },
+		func() error { return s.settle(ctx) },
 	}
 	if !s.programs() { // the record first, so that what is in netfilter is never unknown
 		steps[0], steps[1] = steps[1], steps[0]
 	}
+	steps = append([]func() error{func() error { return s.stepBack(ctx) }}, steps...)
 	for _, step := range steps {
 		if err := step(); err != nil {
 			return errors.Join(err, s.undo())
 		}
 	}
-	applied.Confirm = s.trial.Seconds()
-	if a.before != nil {
-		applied.Returns = a.before.number
+	if s.trial > 0 {
+		applied.Confirm = s.trial.Seconds()
+		if s.base != nil {
+			applied.Returns = s.base.number
+		}
 	}
-	return s.finish(ctx, applied.Generation)
+	if err := errors.Join(s.dropEnded(ctx), s.finish(ctx, applied.Generation)); err != nil { // nothing of it decides
+		applied.Notes = append(applied.Notes, fmt.Sprintf("the next change removes what is left of the policy before: %v", err))
+	}
+	return nil
 }
 
 // programs reports whether XDP has a part in the change.
-func (s *switchover) programs() bool {
-	return s.program != nil || s.before != nil && s.before.program != nil
+func (a *apply) programs() bool {
+	if a.live != nil && slices.ContainsFunc(a.live.all(), func(g *generation) bool { return g.program != nil }) {
+		return true
+	}
+	return a.program != nil || a.before != nil && a.before.program != nil
+}
+
+// both reports whether XDP and netfilter have a part in the change.
+func (s *switchover) both() bool { return s.programs() && len(s.new)+len(s.old) > 0 }
+
+// stepBack has the parts of the policy before a trial decide again, since a new one takes their place. If the change
+// goes no further, the trial is over.
+func (s *switchover) stepBack(ctx context.Context) error {
+	if s.ended == nil || s.base == nil || len(s.base.manifest.Parts) == 0 {
+		return nil
+	}
+	s.done = append(s.done, func() error { return s.live.giveUp(ctx) })
+	for _, p := range s.ended.manifest.all() {
+		if old := s.old[p.Kind]; old != nil {
+			if err := s.tools[p.Kind].Rollback(ctx, p.Name, old.Name); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// dropEnded removes what is left of the policy whose trial this change has ended.
+func (s *switchover) dropEnded(ctx context.Context) (err error) {
+	if s.ended == nil {
+		return nil
+	}
+	for _, p := range s.ended.manifest.all() {
+		err = errors.Join(err, s.tools[p.Kind].Remove(ctx, p.Name))
+	}
+	if s.ended.program == nil {
+		err = errors.Join(err, removeRecord(s.state, s.ended.number))
+	}
+	return err
 }
 
 // prepare finds the tools, and removes remains of applies that died.
 func (s *switchover) prepare(ctx context.Context) error {
 	s.old, s.new = map[kind]*part{}, map[kind]*part{}
-	for _, p := range s.manifest.Parts {
+	for _, p := range s.manifest.all() {
 		s.new[p.Kind] = p
 	}
 	var keep []string
+	used := map[kind]bool{}
+	for k := range s.new {
+		used[k] = true
+	}
 	if s.live != nil {
 		for _, g := range s.live.all() {
-			for _, p := range g.manifest.Parts {
-				keep = append(keep, p.Name)
+			for _, p := range s.live.parts(g) {
+				keep, used[p.Kind] = append(keep, p.Name), true
 			}
 		}
-		for _, p := range s.before.manifest.Parts {
+		if s.base = s.live.base(); s.live.trial != nil {
+			s.ended = s.live.generations[0]
+		}
+	}
+	if s.base != nil {
+		for _, p := range s.base.manifest.Parts {
 			s.old[p.Kind] = p
 		}
 	}
-	for _, k := range []kind{kindNft, kindXt} {
-		if s.old[k] == nil && s.new[k] == nil {
-			continue
-		}
+	for k := range used {
 		t, err := findTool(ctx, k)
 		if err != nil {
 			return &unavailableError{err}
@@ -92,7 +147,7 @@ func (s *switchover) prepare(ctx context.Context) error {
 func (s *switchover) loadParts(ctx context.Context) error {
 	for k, p := range s.new {
 		old := nameOf(s.old[k])
-		if err := s.tools[k].load(ctx, p, old, s.guarded()); err != nil {
+		if err := s.remains(s.tools[k].load(ctx, p, old, s.guarded())); err != nil {
 			return err
 		}
 		s.done = append(s.done, func() error {
@@ -105,11 +160,21 @@ func (s *switchover) loadParts(ctx context.Context) error {
 	return nil
 }
 
+// remains passes on an error, unless it is that remains of the old part are left: the change is done.
+func (s *switchover) remains(err error) error {
+	var r *netfilter.RemainsError
+	if errors.As(err, &r) {
+		s.applied.Notes = append(s.applied.Notes, fmt.Sprintf("the next change removes what is left of %s: %v", r.Name, r.Err))
+		return nil
+	}
+	return err
+}
+
 // guarded is how long new parts decide unless they are confirmed, 0 for ever.
 func (s *switchover) guarded() time.Duration {
 	switch {
-	case s.trial > 0:
-		return time.Until(s.ends)
+	case s.trial > 0: // the time so far must not make a short trial one that is too short
+		return max(time.Until(s.ends), netfilter.MinTrial)
 	case s.programs():
 		return handOver
 	}
@@ -129,13 +194,16 @@ func (s *switchover) install(applied *Applied, manifest []byte) error {
 	if s.program != nil {
 		to = s.attachments()
 	}
-	left := s.trial
-	if left > 0 {
-		left = time.Until(s.ends)
+	var left time.Duration
+	if s.trial > 0 || s.both() {
+		left = s.guarded() // never 0, however long netfilter took: that would be no trial
 	}
 	devices, err := s.state.Install(s.program, manifest, to, left)
 	if err != nil {
 		return err
+	}
+	if left > 0 && s.programs() {
+		s.done = append(s.done, s.state.Rollback)
 	}
 	for _, d := range devices {
 		applied.Generation = d.Generation
@@ -152,7 +220,18 @@ func (s *switchover) install(applied *Applied, manifest []byte) error {
 		return err
 	}
 	applied.Generation = records[0].Number
-	s.done = append(s.done, func() error { return s.state.RemoveRecord(records[0].Number) })
+	number := applied.Generation
+	if n := len(s.done); n > 0 && left > 0 && s.programs() { // the devices know the trial by it: they return first
+		s.done[n-1] = func() error {
+			err := s.state.Rollback()
+			if errors.Is(err, datapath.ErrNotLoaded) {
+				err = nil // as in settle
+			}
+			return errors.Join(err, removeRecord(s.state, number))
+		}
+		return nil
+	}
+	s.done = append(s.done, func() error { return removeRecord(s.state, number) })
 	return nil
 }
 
@@ -167,22 +246,43 @@ func (s *switchover) undo() (err error) {
 	return nil
 }
 
-// finish ends the guard of new parts, and removes what the new generation leaves without use. With a trial that is
-// done when it is confirmed.
-func (s *switchover) finish(ctx context.Context, number int) error {
+// settle ends the guard of the new parts, and removes the old ones. With a trial that is done when it is confirmed.
+func (s *switchover) settle(ctx context.Context) error {
 	if s.trial > 0 {
 		return nil
 	}
-	var errs []error
-	for k, t := range s.tools {
-		switch {
-		case s.new[k] == nil:
-			errs = append(errs, t.Remove(ctx, s.old[k].Name))
-		case s.guarded() > 0:
-			errs = append(errs, t.Confirm(ctx, s.new[k].Name, nameOf(s.old[k])))
+	if s.guarded() == 0 {
+		for k, old := range s.old {
+			if s.new[k] == nil {
+				return s.tools[k].Remove(ctx, old.Name)
+			}
+		}
+		return nil
+	}
+	for _, p := range s.manifest.all() { // one that stands in, and so removes the old part, comes last
+		if err := s.remains(s.tools[p.Kind].Confirm(ctx, p.Name, nameOf(s.old[p.Kind]))); err != nil {
+			return err
 		}
 	}
-	return errors.Join(append(errs, s.forget(number))...)
+	if !s.both() {
+		return nil
+	}
+	err := s.state.Confirm()
+	if errors.Is(err, datapath.ErrNoTrial) && s.program == nil {
+		return nil // the devices were released at once, as there is no program to return to
+	}
+	return err
+}
+
+// finish removes what the new generation leaves without use. With a trial that is done when it is confirmed.
+func (s *switchover) finish(ctx context.Context, number int) (err error) {
+	if s.trial > 0 {
+		return nil
+	}
+	for _, p := range s.manifest.StandIn {
+		err = errors.Join(err, s.tools[p.Kind].Remove(ctx, p.Name))
+	}
+	return errors.Join(err, s.forget(number))
 }
 
 // forget removes the records of generations that are neither the new one nor the one before, to which Rollback returns.
@@ -190,7 +290,7 @@ func (s *switchover) forget(number int) error {
 	records, err := s.state.Records()
 	errs := []error{err}
 	for _, r := range records {
-		if r.Number != number && (s.before == nil || r.Number != s.before.number) {
+		if r.Number != number && (s.base == nil || r.Number != s.base.number) {
 			errs = append(errs, s.state.RemoveRecord(r.Number))
 		}
 	}

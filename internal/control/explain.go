@@ -15,7 +15,7 @@ import (
 type Explanation struct {
 	Packet  string        `json:"packet"`
 	Verdict string        `json:"verdict"`
-	Reason  string        `json:"reason"` // a rule's or check's name, default, or not-ip
+	Reason  string        `json:"reason"` // a rule's or check's name, default or not-ip; kernel, which drops it; or uncounted
 	Stage   compile.Stage `json:"stage"`
 	Policy  string        `json:"policy"`
 	Line    int           `json:"line,omitempty"` // of the rule in the policy

@@ -157,6 +157,22 @@ func (l *live) trials(ctx context.Context) error {
 	return nil
 }
 
+// base is the generation that is to run if what is tried next fails: not one on trial. It is nil when there is none.
+func (l *live) base() *generation {
+	if l.trial != nil {
+		return l.standby
+	}
+	return l.generations[0]
+}
+
+// parts are those that a generation has in the kernel.
+func (l *live) parts(g *generation) []*part {
+	if l.trial != nil && g == l.generations[0] {
+		return g.manifest.all()
+	}
+	return g.manifest.Parts
+}
+
 // tool finds a tool of netfilter, once.
 func (l *live) tool(ctx context.Context, k kind) (tool, error) {
 	if t, ok := l.tools[k]; ok {

@@ -25,9 +25,10 @@ type manifest struct {
 	At      compile.Placement `json:"at"` // where the default is
 	Checks  packet.CheckSet   `json:"checks"`
 	Form    compile.Form      `json:"form"`
-	Key     uint64            `json:"key"`             // of questions
-	Boot    string            `json:"boot,omitempty"`  // the copy of the policy that comes back after a reboot
-	Parts   []*part           `json:"parts,omitempty"` // in netfilter
+	Key     uint64            `json:"key"`                // of questions
+	Boot    string            `json:"boot,omitempty"`     // the copy of the policy that comes back after a reboot
+	Parts   []*part           `json:"parts,omitempty"`    // in netfilter
+	StandIn []*part           `json:"stand_in,omitempty"` // what takes the place of other kinds of parts during the trial
 	Rules   []ruleEntry       `json:"rules"`
 	Sets    []setEntry        `json:"sets"`
 }

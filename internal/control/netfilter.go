@@ -19,12 +19,13 @@ func (a *apply) netfilter(ctx context.Context) error {
 		return err
 	}
 	if a.part != nil {
-		a.manifest.Parts = append(a.manifest.Parts, a.part)
+		a.part.fill = a.part.bansOf(a.kept)
+		a.manifest.Parts = []*part{a.part}
 		if _, err := findTool(ctx, a.part.Kind); err != nil {
 			return a.lacking(err)
 		}
 	}
-	if a.options.Confirm > 0 {
+	if a.options.Confirm > 0 || a.programs() {
 		a.standIn(name)
 	}
 	return a.leave(left)
@@ -84,12 +85,12 @@ func (a *apply) lacking(err error) error {
 
 // standIn adds parts that decide nothing, in place of those that rest during the trial.
 func (a *apply) standIn(name string) {
-	if a.before == nil {
+	if a.live == nil || a.live.base() == nil {
 		return
 	}
-	for _, old := range a.before.manifest.Parts {
+	for _, old := range a.live.base().manifest.Parts {
 		if a.manifest.partOf(old.Kind) == nil {
-			a.manifest.Parts = append(a.manifest.Parts, placeholder(old, name))
+			a.manifest.StandIn = append(a.manifest.StandIn, standIn(old, name))
 		}
 	}
 }
@@ -188,7 +189,7 @@ func (p *part) bansOf(kept map[string][]Blocked) map[string][]netfilter.Element 
 	out := map[string][]netfilter.Element{}
 	for name, set := range p.Sets {
 		for _, b := range kept[name] {
-			e := netfilter.Element{Prefix: b.Prefix, Comment: b.Why}
+			e := netfilter.Element{Prefix: b.Prefix, Timeout: forever, Comment: b.Why}
 			if b.Expires != nil {
 				e.Timeout = time.Duration(*b.Expires * float64(time.Second))
 			}

@@ -4,10 +4,8 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"unsafe"
 
-	"golang.org/x/sys/unix"
-
+	"github.com/floodwall/floodwall/internal/ethtool"
 	"github.com/floodwall/floodwall/internal/ir"
 	"github.com/floodwall/floodwall/internal/packet"
 )
@@ -31,23 +29,13 @@ func testsVLAN(r ir.Rule) bool {
 	return slices.ContainsFunc(r.Match, func(m ir.Match) bool { return m.Field == packet.VLAN })
 }
 
-// flagRXVLAN is ETH_FLAG_RXVLAN of include/uapi/linux/ethtool.h.
-const flagRXVLAN = 1 << 8
-
 // stripsVLAN asks a device whether its receive VLAN offload is on. One that cannot be asked has none.
 func stripsVLAN(device string) bool {
-	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil || len(device) >= unix.IFNAMSIZ {
+	c, err := ethtool.Open()
+	if err != nil {
 		return false
 	}
-	defer unix.Close(fd)
-	value := struct{ command, data uint32 }{command: unix.ETHTOOL_GFLAGS} // struct ethtool_value
-	request := struct {                                                   // struct ifreq
-		name [unix.IFNAMSIZ]byte
-		data unsafe.Pointer
-		_    [16]byte
-	}{data: unsafe.Pointer(&value)}
-	copy(request.name[:], device)
-	_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), unix.SIOCETHTOOL, uintptr(unsafe.Pointer(&request)))
-	return errno == 0 && value.data&flagRXVLAN != 0
+	defer c.Close()
+	features, err := c.Features(device)
+	return err == nil && features["rx-vlan-hw-parse"].On
 }

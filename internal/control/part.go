@@ -33,6 +33,8 @@ type part struct {
 	Default string             `json:"default,omitempty"`
 	Checks  map[string]string  `json:"checks,omitempty"` // by the check's name
 	Sets    map[string]partSet `json:"sets,omitempty"`   // by the policy's name; dynamic ones only
+
+	fill map[string][]netfilter.Element // what its dynamic sets begin with
 }
 
 // kind is the tool that loads a part.
@@ -104,16 +106,13 @@ func xtPart(c *Compiled, x *compile.Iptables, name string) *part {
 
 func dynamicByName(s *ir.Set) bool { return s.Dynamic != nil && !s.Dynamic.Local }
 
-// placeholder is a part without rules, which takes the place of another for the time of a trial.
-func placeholder(of *part, name string) *part {
+// standIn is a part without rules, which takes the place of another for the time of a trial.
+func standIn(of *part, name string) *part {
 	if of.Kind == kindNft {
 		return &part{Kind: kindNft, Name: name, Script: fmt.Sprintf("table inet %s {\n}\n", name)}
 	}
 	return &part{Kind: kindXt, Name: strings.ToUpper(name)}
 }
-
-// isPlaceholder reports whether a part decides nothing.
-func (p *part) isPlaceholder() bool { return p.Chains == nil && p.Hooks == nil }
 
 // partPrefix is what the names of all parts of an instance begin with. Instances in other directories have other names.
 func (in Instance) partPrefix() string {
@@ -130,7 +129,7 @@ func (in Instance) partPrefix() string {
 func (in Instance) nextPart(manifests []*manifest) string {
 	last := 0
 	for _, m := range manifests {
-		for _, p := range m.Parts {
+		for _, p := range m.all() {
 			text := p.Name[strings.LastIndexByte(p.Name, '-')+1:]
 			if n, err := strconv.Atoi(text); err == nil {
 				last = max(last, n)
@@ -168,7 +167,7 @@ func findTool(ctx context.Context, k kind) (tool, error) {
 type nftTool struct{ *netfilter.Nft }
 
 func (t nftTool) load(ctx context.Context, p *part, replaces string, trial time.Duration) error {
-	return t.Load(ctx, netfilter.Table{Name: p.Name, Script: p.Script, Chains: p.Chains}, replaces, trial)
+	return t.Load(ctx, netfilter.Table{Name: p.Name, Script: p.Script, Chains: p.Chains, Fill: p.fill}, replaces, trial)
 }
 
 func (t nftTool) insert(ctx context.Context, p *part, set string, e []netfilter.Element) error {
@@ -186,7 +185,8 @@ func (t nftTool) elements(ctx context.Context, p *part, set string) ([]netfilter
 type xtTool struct{ *netfilter.Xt }
 
 func (t xtTool) load(ctx context.Context, p *part, replaces string, trial time.Duration) error {
-	return t.Load(ctx, netfilter.Rules{Name: p.Name, IPSet: p.IPSet, V4: p.V4, V6: p.V6, Hooks: p.Hooks}, replaces, trial)
+	r := netfilter.Rules{Name: p.Name, IPSet: p.IPSet, V4: p.V4, V6: p.V6, Hooks: p.Hooks, Fill: p.fill}
+	return t.Load(ctx, r, replaces, trial)
 }
 
 func (t xtTool) insert(ctx context.Context, _ *part, set string, e []netfilter.Element) error {
@@ -211,13 +211,14 @@ func (in Instance) prefixOf(k kind) string {
 
 // part is the part of a policy that decides, nil when XDP does all.
 func (m *manifest) part() *part {
-	for _, p := range m.Parts {
-		if !p.isPlaceholder() {
-			return p
-		}
+	if len(m.Parts) == 0 {
+		return nil
 	}
-	return nil
+	return m.Parts[0]
 }
+
+// all are the parts that there are during a trial.
+func (m *manifest) all() []*part { return slices.Concat(m.Parts, m.StandIn) }
 
 // partOf is the part of a kind, nil when there is none.
 func (m *manifest) partOf(k kind) *part {

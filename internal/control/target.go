@@ -33,6 +33,9 @@ func (in Instance) choose(ctx context.Context, state *datapath.State, c *Compile
 	if o.Target != "" && o.Target != TargetAuto {
 		return in.applyTo(ctx, state, c, o, o.Target, "")
 	}
+	if o.Mode != "" && o.Mode != datapath.Auto {
+		return in.applyTo(ctx, state, c, o, compile.TargetXDP, "the one that has a mode")
+	}
 	var not []string
 	var errs []error
 	for _, t := range []compile.Target{compile.TargetXDP, compile.TargetNftables, compile.TargetIptables} {

@@ -38,7 +38,7 @@ func (in Instance) kinds(ctx context.Context, state *datapath.State) ([]kind, er
 	switch {
 	case err == nil:
 		for _, g := range l.all() {
-			for _, p := range g.manifest.Parts {
+			for _, p := range l.parts(g) {
 				named[p.Kind] = true
 			}
 		}

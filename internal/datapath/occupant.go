@@ -29,12 +29,13 @@ func findOccupant(dev netlink.Link) (o occupant) {
 			o.name = info.Name
 		}
 	}
-	o.link = linkOf(dev.Attrs().Index, o.program)
+	o.link = LinkOf(dev.Attrs().Index, o.program)
 	return o
 }
 
-// linkOf finds the link by which a program is attached to a device, 0 when there is none.
-func linkOf(ifindex int, program ebpf.ProgramID) link.ID {
+// LinkOf finds the link by which a program is attached to a device as XDP, 0 when there is none. Links are those of the
+// whole machine, and devices of other network namespaces have the same numbers.
+func LinkOf(ifindex int, program ebpf.ProgramID) link.ID {
 	links := new(link.Iterator)
 	defer links.Close()
 	for links.Next() {

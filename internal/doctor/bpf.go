@@ -28,23 +28,6 @@ func programName(id ebpf.ProgramID) (string, error) {
 	return info.Name, nil
 }
 
-// linkOf finds the link by which a program is attached to a device as XDP, 0 when there is none. Links are those of
-// the whole machine, and devices of other network namespaces have the same numbers.
-func linkOf(index int, program ebpf.ProgramID) link.ID {
-	links := new(link.Iterator)
-	defer links.Close()
-	for links.Next() {
-		info, err := links.Link.Info()
-		if err != nil || info.Program != program {
-			continue
-		}
-		if x := info.XDP(); x != nil && int(x.Ifindex) == index {
-			return info.ID
-		}
-	}
-	return 0
-}
-
 // foreignPrograms finds the BPF programs of others that see each packet at tc: they cost, may drop, and run after XDP.
 func foreignPrograms(_ context.Context, h *host) []Finding {
 	return eachDevice(h, "tc-programs", func(d *device) []Finding {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/cilium/ebpf"
 
+	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/xdp"
 )
 
@@ -138,7 +139,7 @@ func (d *device) occupied() Finding {
 		return f.healthy()
 	}
 	f.Evidence = fmt.Sprintf("an XDP program of %s is attached: id %d, name %q (from the kernel's list of devices)", owner(name), id, name)
-	if l := linkOf(d.index, id); l != 0 {
+	if l := datapath.LinkOf(d.index, id); l != 0 {
 		return f.command(fmt.Sprintf("bpftool link detach id %d", l))
 	}
 	mode := map[uint32]string{2: "xdpgeneric", 3: "xdpoffload"}[d.program.AttachMode] // XDP_ATTACHED_SKB, _HW

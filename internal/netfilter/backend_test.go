@@ -19,6 +19,8 @@ type generations interface {
 	load(ctx context.Context, n, old int, trial time.Duration) error
 	name(n int) string // "" for 0
 	prefix() string
+	beside(ctx context.Context, n, old int, trial time.Duration) error
+	Succeed(ctx context.Context, name, old string, trial time.Duration) error
 	Confirm(ctx context.Context, name, old string) error
 	Rollback(ctx context.Context, name, old string) error
 	Trial(ctx context.Context, name string) (time.Duration, State, error)
@@ -91,6 +93,12 @@ func (g nftGenerations) load(ctx context.Context, n, old int, trial time.Duratio
 	return g.Load(ctx, g.table(n), g.name(old), trial)
 }
 
+func (g nftGenerations) beside(ctx context.Context, n, old int, trial time.Duration) error {
+	t := g.table(n)
+	t.Beside = true
+	return g.Load(ctx, t, g.name(old), trial)
+}
+
 type xtGenerations struct{ *Xt }
 
 func (g xtGenerations) prefix() string { return "FLOODWALL-" }
@@ -130,6 +138,12 @@ COMMIT
 
 func (g xtGenerations) load(ctx context.Context, n, old int, trial time.Duration) error {
 	return g.Load(ctx, g.rules(n), g.name(old), trial)
+}
+
+func (g xtGenerations) beside(ctx context.Context, n, old int, trial time.Duration) error {
+	r := g.rules(n)
+	r.Beside = true
+	return g.Load(ctx, r, g.name(old), trial)
 }
 
 // backends are the targets under test; legacy is iptables over the kernel's own tables.

@@ -88,6 +88,35 @@ func TestExpiry(t *testing.T) {
 	})
 }
 
+// TestBeside has two generations decide until the new one succeeds the old one, for a trial or for good.
+func TestBeside(t *testing.T) {
+	each(t, func(t *testing.T, b *bench) {
+		ctx := t.Context()
+		b.must(b.load(ctx, 1, 0, 0))
+		b.must(b.beside(ctx, 2, 1, 10*time.Second))
+		b.want("beside", "both")
+		stop := b.traffic()
+		b.must(b.Succeed(ctx, b.name(2), b.name(1), 3*time.Second))
+		b.want("succeeded", "even")
+		b.states("succeeded", "1 aside, 2 on trial")
+		time.Sleep(3 * time.Second)
+		b.want("expired", "odd")
+		stop()
+		b.must(b.Rollback(ctx, b.name(2), b.name(1)))
+
+		b.must(b.beside(ctx, 2, 1, 10*time.Second))
+		b.must(b.Confirm(ctx, b.name(2), b.name(1)))
+		b.want("confirmed", "even")
+		b.states("confirmed", "1 absent, 2 settled")
+
+		b.must(b.beside(ctx, 3, 2, 2*time.Second))
+		time.Sleep(2 * time.Second)
+		b.want("never succeeded", "even")
+		b.must(b.Rollback(ctx, b.name(3), b.name(2)))
+		b.states("rolled back", "2 settled, 3 absent")
+	})
+}
+
 // TestFirstTrial has a trial with nothing before it.
 func TestFirstTrial(t *testing.T) {
 	each(t, func(t *testing.T, b *bench) {
@@ -112,7 +141,7 @@ func TestSwaps(t *testing.T) {
 		stop := b.traffic()
 		swaps := 50
 		if b.kind() == "xt" && os.Getenv("FLOODWALL_LONG") == "" {
-			swaps = 15
+			swaps = 9
 		}
 		now := 1
 		for i := range swaps {

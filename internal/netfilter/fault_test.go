@@ -50,7 +50,7 @@ func (b *bench) sabotage() string {
 	return dir
 }
 
-// TestFaults has each single call of a tool fail, or, unless FLOODWALL_LONG is set, each fourth.
+// TestFaults has each single call of a tool fail, or, unless FLOODWALL_LONG is set, each sixth.
 func TestFaults(t *testing.T) {
 	each(t, func(t *testing.T, b *bench) {
 		b.must(b.load(t.Context(), 1, 0, 0))
@@ -61,7 +61,7 @@ func TestFaults(t *testing.T) {
 		}
 		first, step := 0, 1
 		if os.Getenv("FLOODWALL_LONG") == "" {
-			step = 4
+			step = 6
 			first = seed(t).IntN(step)
 		}
 		for _, trial := range []time.Duration{0, time.Minute} {

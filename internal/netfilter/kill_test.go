@@ -125,7 +125,7 @@ func TestKilled(t *testing.T) {
 		whole := b.kill(b.kind(), 0, 0)
 		b.clean(before)
 		seen := map[string]int{}
-		rounds := 6
+		rounds := 4
 		if os.Getenv("FLOODWALL_LONG") != "" {
 			rounds = 100
 		}

@@ -16,6 +16,10 @@ type Table struct {
 	// Fill is what sets hold beside that from the first packet on, by their names. Of elements that overlap, the one
 	// with the larger prefix is entered.
 	Fill map[string][]Element
+
+	// Beside leaves the old table deciding too, until Succeed or Confirm: when another place in the kernel, such as XDP,
+	// is to change in between. It takes a trial.
+	Beside bool
 }
 
 // Load puts a table into the kernel, in the place of another one unless replaces is "", for good or, when trial is not
@@ -34,7 +38,7 @@ func (n *Nft) Load(ctx context.Context, t Table, replaces string, trial time.Dur
 		err = n.fillSets(ctx, t)
 	}
 	if err == nil {
-		err = n.change(ctx, t.Name, replaces, trial)
+		err = n.change(ctx, t.Name, replaces, trial, t.Beside)
 	}
 	if err == nil {
 		return nil
@@ -71,7 +75,10 @@ func (n *Nft) loadable(ctx context.Context, t Table, replaces string, trial time
 
 // change lets an inert table decide in the place of another. It asks all it has to know before the first step, so that
 // both decide for a few milliseconds only.
-func (n *Nft) change(ctx context.Context, table, old string, trial time.Duration) error {
+func (n *Nft) change(ctx context.Context, table, old string, trial time.Duration, beside bool) error {
+	if beside {
+		return n.script(ctx, enter(table, trialSet, trial))
+	}
 	if trial == 0 {
 		last, err := n.confirmation(ctx, table, old)
 		if err == nil {
@@ -82,6 +89,11 @@ func (n *Nft) change(ctx context.Context, table, old string, trial time.Duration
 		}
 		return err
 	}
+	return n.succeed(ctx, table, old, trial)
+}
+
+// succeed begins a trial, or begins it anew, and sets the old table aside.
+func (n *Nft) succeed(ctx context.Context, table, old string, trial time.Duration) error {
 	var last []string
 	if old != "" {
 		var err error
@@ -93,6 +105,21 @@ func (n *Nft) change(ctx context.Context, table, old string, trial time.Duration
 		return err
 	}
 	return n.script(ctx, last...)
+}
+
+// Succeed lets a table that was loaded beside the old one decide in its place, until trial has passed from now on.
+func (n *Nft) Succeed(ctx context.Context, table, old string, trial time.Duration) error {
+	err := checkTrial(trial)
+	if err == nil { // kernels before 6.12 do not renew the time of elements that are there
+		err = n.script(ctx, "flush set inet "+table+" "+trialSet, enter(table, trialSet, trial))
+	}
+	if err == nil {
+		err = n.succeed(ctx, table, old, trial)
+	}
+	if err != nil {
+		return fmt.Errorf("table %s in place of %s: %w", table, old, err)
+	}
+	return nil
 }
 
 // confirmation is a script that makes a table decide for good, and removes the old one.

@@ -21,6 +21,8 @@ type Rules struct {
 
 	// Fill is what sets hold beside that from the first packet on, by their names.
 	Fill map[string][]Element
+
+	Beside bool // as in Table
 }
 
 func (r *Rules) script(f *family) string {
@@ -40,7 +42,7 @@ func (x *Xt) Load(ctx context.Context, r Rules, replaces string, trial time.Dura
 	}
 	err := x.enter(ctx, r, replaces)
 	if err == nil {
-		err = x.change(ctx, r.Name, replaces, trial)
+		err = x.change(ctx, r.Name, replaces, trial, r.Beside)
 	}
 	var remains *RemainsError
 	if err == nil || errors.As(err, &remains) {
@@ -148,33 +150,56 @@ func (s *xtSaved) has(table, chain string) bool {
 	return s.table == table && slices.ContainsFunc(s.chains, func(c xtChain) bool { return c.name == chain })
 }
 
-// hold puts all addresses into a guard's set of each family, for so many seconds; 0 is for ever.
-func (x *Xt) hold(ctx context.Context, name, guard string, timeout time.Duration) error {
+// hold puts all addresses into guards' sets of each family, for so many seconds; 0 is for ever.
+func (x *Xt) hold(ctx context.Context, name string, timeout time.Duration, guards ...string) error {
 	seconds := strconv.Itoa(int((timeout + time.Second - 1) / time.Second))
 	var lines []string
-	for _, f := range x.families {
-		for _, half := range f.halves {
-			lines = append(lines, "add "+guardSet(name, guard, f)+" "+half+" timeout "+seconds)
+	for _, guard := range guards {
+		for _, f := range x.families {
+			for _, half := range f.halves {
+				lines = append(lines, "add "+guardSet(name, guard, f)+" "+half+" timeout "+seconds)
+			}
 		}
 	}
 	if err := x.restoreSets(ctx, lines...); err != nil {
-		return fmt.Errorf("set %s of %s: %w", guard, name, err)
+		return fmt.Errorf("guards of %s: %w", name, err)
 	}
 	return nil
 }
 
 // change lets an inert generation decide in the place of another.
-func (x *Xt) change(ctx context.Context, name, old string, trial time.Duration) error {
-	if trial == 0 {
-		if err := x.hold(ctx, name, xtTrial, handover); err != nil {
+func (x *Xt) change(ctx context.Context, name, old string, trial time.Duration, beside bool) error {
+	switch {
+	case beside:
+		return x.hold(ctx, name, trial, xtTrial)
+	case trial == 0:
+		if err := x.hold(ctx, name, handover, xtTrial); err != nil {
 			return err
 		}
 		return x.Confirm(ctx, name, old)
 	}
-	if err := x.hold(ctx, name, xtTrial, trial); err != nil || old == "" {
+	return x.succeed(ctx, name, old, trial)
+}
+
+// succeed begins a trial, or begins it anew, and sets the old generation aside.
+func (x *Xt) succeed(ctx context.Context, name, old string, trial time.Duration) error {
+	if err := x.hold(ctx, name, trial, xtTrial); err != nil || old == "" {
 		return err
 	}
-	return x.hold(ctx, name, xtSuperseded, trial-overlap)
+	return x.hold(ctx, name, trial-overlap, xtSuperseded)
+}
+
+// Succeed lets a generation that was loaded beside the old one decide in its place, until trial, in whole seconds, has
+// passed from now on.
+func (x *Xt) Succeed(ctx context.Context, name, old string, trial time.Duration) error {
+	err := checkTrial(trial)
+	if err == nil {
+		err = x.succeed(ctx, name, old, trial)
+	}
+	if err != nil {
+		return fmt.Errorf("%s in place of %s: %w", name, old, err)
+	}
+	return nil
 }
 
 // Confirm ends a trial: the generation decides for good, and the old one, unless "", is removed. When the trial has
@@ -208,10 +233,7 @@ func (x *Xt) seal(ctx context.Context, name string, state State) error {
 	if state == Settled {
 		return nil
 	}
-	if err := x.hold(ctx, name, xtTrial, 0); err != nil {
-		return err
-	}
-	return x.hold(ctx, name, xtSuperseded, 0)
+	return x.hold(ctx, name, 0, xtTrial, xtSuperseded)
 }
 
 // bare takes the guards from the hooks of a generation, in all families.

@@ -1,0 +1,130 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/floodwall/floodwall/internal/testutil"
+)
+
+// killer is a script in the place of a tool of netfilter. It does what the tool does, and the run of it that STEP names
+// is the last thing that happens: it kills all processes of the command.
+const killer = `#!/bin/sh
+n=$(($(cat "$STEPS" 2>/dev/null) + 1))
+echo $n >"$STEPS"
+%s "$@"
+status=$?
+[ $n -ne "$STEP" ] || kill -KILL 0
+exit $status
+`
+
+// stepTools are the programs that a command of floodwall may start.
+var stepTools = []string{"nft", "iptables-restore", "ip6tables-restore", "iptables-save", "ip6tables-save", "ipset"}
+
+// killers makes a directory with a killer for each tool.
+func killers(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	for _, tool := range stepTools {
+		path, err := exec.LookPath(tool)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, tool), fmt.Appendf(nil, killer, path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// killAt runs floodwall until it has run so many tools. It returns true when it was over before.
+func (h *trialHost) killAt(killers string, step int, args ...string) (done bool, err error) {
+	steps := filepath.Join(h.files, "steps")
+	os.Remove(steps)
+	err = h.host.do(func() error {
+		cmd := h.command(args...)
+		cmd.Env = append(os.Environ(), "PATH="+killers+":"+os.Getenv("PATH"), "STEPS="+steps, fmt.Sprintf("STEP=%d", step))
+		out, err := cmd.CombinedOutput()
+		if done = err == nil; !done && cmd.ProcessState.ExitCode() != killed {
+			return fmt.Errorf("floodwall %s: %w\n%s", args[0], err, out)
+		}
+		return nil
+	})
+	return done, err
+}
+
+// TestKilledAtSteps kills `apply --confirm`, `confirm` and `rollback` after each step in netfilter that they take: what
+// TestTrialKilled and TestKilledEnding do at random, for the few moments that are most delicate.
+func TestKilledAtSteps(t *testing.T) {
+	if !testutil.Inside(t) {
+		return
+	}
+	dir := killers(t)
+	var ends tally
+	const hosts = 6
+	onHosts(t, []layout{companion, nftables, iptables}, hosts, func(h *trialHost) {
+		for _, command := range []string{"apply", "confirm", "rollback"} {
+			among := h.oneOf()
+			for step := 1 + h.number + hosts*h.random.IntN(among); ; step += hosts * among {
+				done, end := h.killStep(dir, command, step)
+				if ends.add(end); done {
+					break
+				}
+			}
+		}
+	})
+	for what, n := range ends.counts {
+		t.Logf("%d times: %s", n, what)
+	}
+}
+
+// oneOf is among how many steps one is taken. What has XDP and netfilter beside each other has the most delicate ones,
+// and iptables has three times as many as nftables.
+func (h *trialHost) oneOf() int {
+	switch {
+	case os.Getenv("FLOODWALL_LONG") != "" || h.layout.name == companion.name:
+		return 1
+	case h.layout.name == iptables.name:
+		return 6
+	}
+	return 2
+}
+
+// stepTrial is the time of a trial that is ended at a step.
+const stepTrial = 3 * time.Second
+
+func (h *trialHost) killStep(dir, command string, step int) (done bool, end string) {
+	h.enter("%s killed after step %d", command, step)
+	args, trial := []string{command}, stepTrial
+	if command == "apply" {
+		trial = shortTrial
+		args = h.applying(next, "--confirm", trial.String())
+	} else {
+		h.apply(next, "--confirm", trial.String())
+	}
+	deadline := time.Now().Add(trial)
+	done, err := h.killAt(dir, step, args...)
+	if err != nil {
+		h.wrong("%v", err)
+		done = true
+	}
+	if command == "apply" {
+		deadline = time.Now().Add(trial)
+	}
+	then := h.decides()
+	time.Sleep(time.Until(deadline.Add(grace)))
+	who := h.decides()
+	switch {
+	case who == old, who == next && command == "confirm":
+	default:
+		h.wrong("after the deadline %s decides, and right after the kill %s", who, then)
+	}
+	h.enter("%s, next is apply", h.doing)
+	h.apply(old)
+	h.straight("after the next apply", old)
+	return done, fmt.Sprintf("%s: %s, right after it %s, then %s", h.layout.name, command, short(then), short(who))
+}

@@ -1,0 +1,162 @@
+package control_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/floodwall/floodwall/internal/compile"
+	"github.com/floodwall/floodwall/internal/control"
+)
+
+// saboteur stands before a tool: it counts the calls that change the kernel, and fails at one of them.
+const saboteur = `#!/bin/sh
+case "$0 $*" in *restore*|*"-f -"*)
+	n=$(($(cat DIR/count) + 1))
+	echo $n >DIR/count
+	if [ $n = $(cat DIR/fail) ]; then
+		echo "sabotage" >&2
+		exit 1
+	fi
+esac
+exec REAL "$@"
+`
+
+// sabotage puts a saboteur before each tool. It has the nth call fail, and says how many there were.
+func (h *host) sabotage() (fail func(n int), calls func() int) {
+	h.Helper()
+	dir := h.TempDir()
+	for _, tool := range []string{"nft", "ipset", "iptables-restore", "ip6tables-restore"} {
+		path, err := exec.LookPath(tool)
+		if err != nil {
+			h.Fatal(err)
+		}
+		script := strings.NewReplacer("DIR", dir, "REAL", path).Replace(saboteur)
+		if err := os.WriteFile(filepath.Join(dir, tool), []byte(script), 0o755); err != nil {
+			h.Fatal(err)
+		}
+	}
+	h.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+	fail = func(n int) {
+		for name, text := range map[string]string{"count": "0", "fail": strconv.Itoa(n)} {
+			if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+				h.Fatal(err)
+			}
+		}
+	}
+	return fail, func() int {
+		text, _ := os.ReadFile(filepath.Join(dir, "count"))
+		n, err := strconv.Atoi(strings.TrimSpace(string(text)))
+		if err != nil {
+			h.Fatal(err)
+		}
+		return n
+	}
+}
+
+// TestFaults has each single call of a tool fail during an apply: then the error says so and all is as it was, or the
+// apply is done.
+func TestFaults(t *testing.T) {
+	e := newEnds(t)
+	if e == nil {
+		return
+	}
+	fail, calls := e.sabotage()
+	pairs := [][2]int{{1, 1}, {2, 2}, {3, 3}, {0, 1}, {1, 0}, {2, 0}, {0, 2}, {2, 3}, {3, 1}}
+	for i, pair := range pairs {
+		from, to := ways[pair[0]], ways[pair[1]]
+		o := control.ApplyOptions{Target: to.target}
+		if i%2 == 1 {
+			o.Confirm = time.Minute
+		}
+		failed, step := 0, 1
+		if os.Getenv("FLOODWALL_LONG") == "" && (from.target == compile.TargetIptables || to.target == compile.TargetIptables) {
+			step = 4 // which makes many calls
+		}
+		for n := 1 + i%step; ; n += step {
+			what := fmt.Sprintf("from %s to %s (trial %v), call %d,", from.name, to.name, o.Confirm, n)
+			fail(0)
+			if _, err := e.try(from.policy("old", 1000), control.ApplyOptions{Target: from.target}); err != nil {
+				t.Fatal(err)
+			}
+			e.block(someBans()...)
+			before := e.ruleset()
+			fail(n)
+			_, err := e.try(to.policy("new", 2000), o)
+			done := calls() < n
+			fail(0)
+			if err == nil {
+				e.wantDecider(what, "new")
+			} else {
+				failed++
+				if !strings.Contains(err.Error(), "sabotage") {
+					t.Errorf("%s says %v", what, err)
+				}
+				e.wantDecider(what, "old")
+				if diff := cmp.Diff(before, e.ruleset()); diff != "" {
+					t.Errorf("%s changes (-before +after):\n%s", what, diff)
+				}
+				if s, err := e.Status(t.Context()); err != nil || s.Trial != nil || s.Target != from.target {
+					t.Errorf("%s: status %+v, %v", what, s, err)
+				}
+			}
+			if err := e.Unload(context.Background()); err != nil {
+				t.Fatalf("%s: unload: %v", what, err)
+			}
+			e.wantNothingLeft()
+			if t.Failed() {
+				t.Fatal(what)
+			}
+			if done {
+				t.Logf("%s each %d: %d faults stopped the apply", what, step, failed)
+				break
+			}
+		}
+	}
+}
+
+// TestRollbackFaults has each single call of a tool fail during a rollback: then the error says so and the policy that
+// ran goes on, or the rollback is done.
+func TestRollbackFaults(t *testing.T) {
+	e := newEnds(t)
+	if e == nil {
+		return
+	}
+	fail, calls := e.sabotage()
+	for _, pair := range [][2]int{{1, 1}, {0, 1}, {1, 0}, {2, 2}} {
+		from, to := ways[pair[0]], ways[pair[1]]
+		for n, done := 1, false; !done; n++ {
+			fail(0)
+			if _, err := e.try(from.policy("old", 1000), control.ApplyOptions{Target: from.target}); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := e.try(to.policy("new", 2000), control.ApplyOptions{Target: to.target}); err != nil {
+				t.Fatal(err)
+			}
+			e.block(someBans()...)
+			fail(n)
+			_, err := e.Rollback(t.Context())
+			done = calls() < n
+			fail(0)
+			what := fmt.Sprintf("from %s back to %s, call %d,", to.name, from.name, n)
+			if err == nil {
+				e.wantDecider(what, "old")
+			} else {
+				e.wantDecider(what, "new")
+			}
+			e.wantBlocked(what, someBlocked)
+			e.clear()
+			if t.Failed() {
+				t.Fatal(what, err)
+			}
+		}
+	}
+}

@@ -1,0 +1,248 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/floodwall/floodwall/internal/datapath"
+	"github.com/floodwall/floodwall/internal/netfilter"
+)
+
+// PreviousError says why Rollback cannot return to the policy before.
+type PreviousError struct{ Cause, Remedy string }
+
+func (e *PreviousError) Error() string { return e.Cause }
+
+// Hint is the remedy.
+func (e *PreviousError) Hint() string { return e.Remedy }
+
+// Rollback returns to the policy before: that of a trial, or the one that ran before the last apply.
+func (in Instance) Rollback(ctx context.Context) (now Now, err error) {
+	err = in.change(ctx, func(l *live) error {
+		ctx := context.WithoutCancel(ctx)
+		if l.trial != nil {
+			return l.giveUp(ctx)
+		}
+		return l.back(ctx, in)
+	})
+	if err != nil {
+		return Now{}, err
+	}
+	l, err := in.open(ctx)
+	if errors.Is(err, datapath.ErrNotLoaded) {
+		return Now{}, nil
+	}
+	if err != nil {
+		return Now{}, err
+	}
+	defer l.close()
+	return l.generations[0].now(), nil
+}
+
+// giveUp ends a trial before its time.
+func (l *live) giveUp(ctx context.Context) error {
+	g := l.generations[0]
+	var errs []error
+	for _, p := range g.manifest.all() {
+		t, err := l.tool(ctx, p.Kind)
+		if err == nil {
+			err = t.Rollback(ctx, p.Name, nameOf(l.partBefore(p.Kind)))
+		}
+		errs = append(errs, err)
+	}
+	trial, err := l.state.Trial()
+	if errs = append(errs, err); trial != nil {
+		errs = append(errs, l.state.Rollback())
+	}
+	if g.program == nil {
+		errs = append(errs, removeRecord(l.state, g.number))
+	}
+	return errors.Join(append(errs, l.state.RemoveIfEmpty())...)
+}
+
+// removeRecord removes a record that may have gone with its trial.
+func removeRecord(s *datapath.State, number int) error {
+	records, err := s.Records()
+	for _, r := range records {
+		if r.Number == number {
+			return s.RemoveRecord(number)
+		}
+	}
+	return err
+}
+
+// back returns from a confirmed policy to the one before it.
+func (l *live) back(ctx context.Context, in Instance) error {
+	now := l.generations[0]
+	before, err := l.previous(now)
+	if err != nil {
+		return err
+	}
+	defer before.close()
+	bans, err := l.bansFor(ctx, now, before)
+	if err != nil {
+		return err
+	}
+	var loaded []*part
+	for _, p := range before.manifest.Parts {
+		p.fill = p.bansOf(bans)
+		t, err := l.tool(ctx, p.Kind)
+		if err == nil {
+			err = t.load(ctx, p, nameOf(now.manifest.partOf(p.Kind)), handOver)
+		}
+		if err != nil {
+			return errors.Join(err, l.unload(ctx, now, loaded))
+		}
+		loaded = append(loaded, p)
+	}
+	if err := before.enter(ctx, bans); err != nil {
+		return errors.Join(err, l.unload(ctx, now, loaded))
+	}
+	if now.program != nil {
+		if err := l.state.Rollback(); err != nil {
+			return errors.Join(err, l.unload(ctx, now, loaded))
+		}
+	}
+	err = l.settleBack(ctx, now, before)
+	if err != nil && now.program != nil {
+		err = errors.Join(err, l.state.Rollback()) // the two exchange their roles once more
+	}
+	if err != nil {
+		err = errors.Join(err, l.unload(ctx, now, loaded))
+	}
+	return err
+}
+
+// bansFor are the bans that the policy before is to have when it runs again.
+func (l *live) bansFor(ctx context.Context, now, before *generation) (map[string][]Blocked, error) {
+	bans := map[string][]Blocked{}
+	for _, e := range before.manifest.Sets {
+		was, ok := now.manifest.set(e.Name)
+		if e.Dynamic < 0 || e.Local || !ok || was.Dynamic < 0 {
+			continue
+		}
+		list, err := l.entries(ctx, now, was)
+		if err != nil {
+			return nil, err
+		}
+		bans[e.Name] = list
+	}
+	return bans, nil
+}
+
+// enter puts bans into the sets of an XDP program.
+func (g *generation) enter(ctx context.Context, bans map[string][]Blocked) error {
+	if g.program == nil {
+		return nil
+	}
+	dynamic, err := openDynamic(g.program)
+	if err != nil || dynamic == nil {
+		return err
+	}
+	for _, e := range g.manifest.Sets {
+		if list := bans[e.Name]; list != nil {
+			set := &xdpSet{dynamic.Sets[e.Dynamic], e}
+			if _, _, err := set.block(ctx, asBans(list)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// asBans are entries with the time that they have left.
+func asBans(list []Blocked) []Ban {
+	bans := make([]Ban, len(list))
+	for i, b := range list {
+		bans[i] = Ban{Prefix: b.Prefix, For: Forever, Why: b.Why}
+		if b.Expires != nil {
+			bans[i].For = max(time.Duration(*b.Expires*float64(time.Second)), time.Second)
+		}
+	}
+	return bans
+}
+
+// unload takes back parts that were loaded for a rollback that went no further.
+func (l *live) unload(ctx context.Context, now *generation, parts []*part) (err error) {
+	for _, p := range parts {
+		err = errors.Join(err, l.tools[p.Kind].Rollback(ctx, p.Name, nameOf(now.manifest.partOf(p.Kind))))
+	}
+	return err
+}
+
+// settleBack ends the guard of the parts that run again, and removes those that do not. Until it has done so, all can be
+// taken back.
+func (l *live) settleBack(ctx context.Context, now, before *generation) error {
+	var left *netfilter.RemainsError
+	for _, p := range before.manifest.Parts {
+		err := l.tools[p.Kind].Confirm(ctx, p.Name, nameOf(now.manifest.partOf(p.Kind)))
+		if err != nil && !errors.As(err, &left) {
+			return err
+		}
+	}
+	for _, p := range now.manifest.Parts {
+		if before.manifest.partOf(p.Kind) != nil {
+			continue
+		}
+		t, err := l.tool(ctx, p.Kind)
+		if err == nil {
+			err = t.Remove(ctx, p.Name)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// previous is the generation before the one that runs.
+func (l *live) previous(now *generation) (*generation, error) {
+	if p, err := l.previousProgram(now); p != nil || err != nil {
+		return p, err
+	}
+	records, err := l.state.Records()
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range records {
+		if r.Number == now.number {
+			continue
+		}
+		m, err := readManifest(r.Number, r.Manifest)
+		if err != nil {
+			return nil, err
+		}
+		if m.Target != now.manifest.Target {
+			return nil, l.otherTarget(now.manifest, m)
+		}
+		return &generation{number: r.Number, manifest: m}, nil
+	}
+	return nil, datapath.ErrNoPrevious
+}
+
+// previousProgram is the generation before if that has an XDP program, else nil. Without one now, it is an error.
+func (l *live) previousProgram(now *generation) (*generation, error) {
+	find := l.state.Previous
+	if now.program == nil {
+		find = l.state.Latest
+	}
+	p, err := find()
+	if p == nil || err != nil {
+		return nil, err
+	}
+	g, err := ofProgram(p)
+	if err != nil || now.program != nil {
+		return g, err
+	}
+	defer g.close()
+	return nil, l.otherTarget(now.manifest, g.manifest)
+}
+
+func (l *live) otherTarget(now, before *manifest) error {
+	return &PreviousError{
+		fmt.Sprintf("the policy before, %s, ran on target %s, and this one runs on %s", before.File, before.Target, now.Target),
+		fmt.Sprintf("`floodwall apply --target %s %s` applies it again", before.Target, before.File),
+	}
+}

@@ -1,0 +1,59 @@
+package replica
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+
+	"golang.org/x/sys/unix"
+)
+
+// step is a part of the work, which needs the thread that it runs on.
+type step func(context.Context) error
+
+// apart runs steps one after the other on a thread that ends with this call, the first ones as they are, the others in a
+// network namespace of the thread's own. Programs that a step starts are in the thread's namespace.
+func apart(ctx context.Context, asHost, inside []step) error {
+	result := make(chan error)
+	go func() {
+		runtime.LockOSThread() // never unlocked, so that the thread ends here
+		err := walk(ctx, asHost)
+		if err == nil {
+			err = alone(func() error { return walk(ctx, inside) })
+		}
+		result <- err
+	}()
+	return <-result
+}
+
+func walk(ctx context.Context, steps []step) error {
+	for _, step := range steps {
+		if err := step(ctx); err != nil {
+			return err
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+// alone runs fn in a new network namespace. It brings the thread back, since Go does not end the thread that a process
+// began with, but keeps it for good.
+func alone(fn func() error) error {
+	before, err := os.Open("/proc/thread-self/ns/net")
+	if err != nil {
+		return fmt.Errorf("own network namespace: %w", err)
+	}
+	defer before.Close()
+	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+		return fmt.Errorf("new network namespace: %w", err)
+	}
+	err = fn()
+	if back := unix.Setns(int(before.Fd()), unix.CLONE_NEWNET); back != nil {
+		err = errors.Join(err, fmt.Errorf("back to the own network namespace: %w", back))
+	}
+	return err
+}
