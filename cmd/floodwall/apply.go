@@ -36,7 +36,7 @@ func applyCommand(e *env) *cobra.Command {
 		Long: "Apply compiles a policy to the best target that this host can do: XDP, with nftables beside it for what asks for\n" +
 			"conntrack or gives an answer; else nftables; else iptables. With --confirm the kernel itself returns to the policy\n" +
 			"before unless `floodwall confirm` comes in time, whatever has become of this terminal.",
-		Example: "  floodwall apply policy.yaml --confirm 60s && floodwall confirm",
+		Example: "  floodwall apply policy.yaml --confirm 60s    # then log in from another terminal, and if that works\n  floodwall confirm",
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := f.check(c); err != nil {
 				return err
@@ -197,7 +197,7 @@ func appliedLine(a *control.Applied, c *control.Compiled, f applyFlags) string {
 func stagesText(a *control.Applied) string {
 	var texts []string
 	for _, s := range []compile.Stage{compile.StageIngress, compile.StageRaw, compile.StageFilter} {
-		if n := a.Stages[s]; n > 0 && n < a.Rules {
+		if n := a.Stages[s]; n > 0 {
 			texts = append(texts, fmt.Sprintf("%d at %s", n, s))
 		}
 	}

@@ -190,6 +190,7 @@ const (
 	next       = "new"
 	twin       = "both" // what either drops is dropped
 	unfiltered = "neither"
+	stricter   = "one, and beside it netfilter's part of the other" // what both drop is dropped, and what both pass passes
 )
 
 // decides tells by packets which policy decides.
@@ -212,6 +213,8 @@ func (h *trialHost) decides() string {
 		return twin
 	case passes(onlyOld, true) && passes(onlyNew, true):
 		return unfiltered
+	case passes(onlyOld, false), passes(onlyNew, false):
+		return stricter
 	}
 	var list []string
 	for p := range passed {

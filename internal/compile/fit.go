@@ -19,10 +19,17 @@ func (pl *Plan) unfit(r *ir.Rule, s Stage) (key, why string) {
 		return "then: reject", "the kernel makes the answer, from netfilter on"
 	case r.Verdict == ir.Reject && s == StageRaw && pl.Target == TargetIptables:
 		return "then: reject", "REJECT of iptables works in the filter table only"
+	case r.Verdict == ir.Reject && !pl.answers(s):
+		return "then: reject", "the check own-source is made at raw, and what fails it must get no answer"
 	case s == StageIngress && pl.asksLocal(r):
 		return "local", "whether an address is the host's own is known from IP's routing table, which nftables asks from prerouting on"
 	}
 	return "", ""
+}
+
+// answers reports whether a stage may answer packets: all checks have been made by then.
+func (pl *Plan) answers(s Stage) bool {
+	return !pl.Program.Checks.Has(packet.OwnSource) || !pl.after(CheckStage(pl.Target, packet.OwnSource), s)
 }
 
 func (pl *Plan) unfitField(m ir.Match, s Stage) string {

@@ -67,12 +67,13 @@ func (pl *Plan) place(i int, late []int) (Placement, error) {
 		if !pl.after(stage, place.Stage) || other.Verdict == r.Verdict || !overlap(pl.Program.Sets, other, r) {
 			continue
 		}
-		if key, why := pl.unfit(r, stage); key != "" {
+		at, key, why := pl.fitFrom(r, stage)
+		if key != "" {
 			return Placement{}, &PlaceError{r.Name, r.Line, key, fmt.Sprintf(
 				"it must run at %s, behind rule %q (line %d), where %s", stage, other.Name, other.Line, why),
 				fmt.Sprintf("move it before rule %q, or narrow one of the two so that no packet matches both", other.Name)}
 		}
-		place = Placement{stage, behind(other)}
+		place = Placement{at, behind(other)}
 	}
 	return place, nil
 }
@@ -101,6 +102,23 @@ func (pl *Plan) capable(r *ir.Rule) Target {
 		}
 	}
 	return TargetXDP
+}
+
+// fitFrom is the first stage from one on that can serve a rule; or a key that none can, and why the first cannot.
+func (pl *Plan) fitFrom(r *ir.Rule, from Stage) (at Stage, key, why string) {
+	for _, s := range stages[pl.Target] {
+		if pl.after(from, s) {
+			continue
+		}
+		k, reason := pl.unfit(r, s)
+		if k == "" {
+			return s, "", ""
+		}
+		if key == "" {
+			key, why = k, reason
+		}
+	}
+	return "", key, why
 }
 
 func behind(r *ir.Rule) string {

@@ -179,6 +179,35 @@ rules:
 	}
 }
 
+// TestOwnSourceBeforeReject has no packet answered before it has passed the check own-source.
+func TestOwnSourceBeforeReject(t *testing.T) {
+	const rules = "rules: [{name: closed, port: tcp/25, then: reject}, {name: shut, port: tcp/26, then: drop}]\n"
+	for _, tt := range []struct {
+		checks       string
+		target       compile.Target
+		check        compile.Stage
+		closed, shut compile.Stage
+	}{
+		{"{profile: off, own-source: on}", compile.TargetXDP, compile.StageXDP, compile.StageIngress, compile.StageXDP},
+		{"{profile: off, own-source: on}", compile.TargetNftables, compile.StageRaw, compile.StageRaw, compile.StageIngress},
+		{"{profile: off, own-source: on}", compile.TargetIptables, compile.StageRaw, compile.StageFilter, compile.StageRaw},
+		{"{profile: strict, own-source: off}", compile.TargetNftables, compile.StageRaw, compile.StageIngress, compile.StageIngress},
+	} {
+		s := lower(t, rules+"checks: "+tt.checks)
+		pl, err := compile.Hoist(s.program, tt.target)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if at := compile.CheckStage(tt.target, packet.OwnSource); at != tt.check {
+			t.Errorf("%s: own-source at %s, want %s", tt.target, at, tt.check)
+		}
+		if pl.Rules[0].Stage != tt.closed || pl.Rules[1].Stage != tt.shut {
+			t.Errorf("%s, checks %s: closed at %s, shut at %s, want %s, %s", tt.target, tt.checks, pl.Rules[0].Stage,
+				pl.Rules[1].Stage, tt.closed, tt.shut)
+		}
+	}
+}
+
 // TestNoPlace has rules that a target has no stage for.
 func TestNoPlace(t *testing.T) {
 	for _, tt := range []struct{ target, rules, rule, key string }{

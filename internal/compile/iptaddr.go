@@ -97,7 +97,7 @@ func (f *iptFamily) first(s *addrs.Set) (first netip.Prefix) {
 func (f *iptFamily) inSet(side int, set int, not bool) iptAll {
 	s := &f.sets[set]
 	if s.Dynamic != nil && s.Dynamic.Local {
-		return iptAll{match: []string{"-m addrtype " + negated(not) + [2]string{"--src-type", "--dst-type"}[side] + " LOCAL"}}
+		return localAddr(side, not)
 	}
 	if s.Name == "" && s.Static != nil && f.size(s.Static) == 1 {
 		if p := f.first(s.Static); f.family == packet.FamilyIPv6 || isPrefix(s.Static.V4()[0], p) {
@@ -107,6 +107,11 @@ func (f *iptFamily) inSet(side int, set int, not bool) iptAll {
 		return iptAll{match: []string{rangeMatch(side, not, addr4(r.First), addr4(r.Last))}}
 	}
 	return iptAll{match: []string{"-m set " + negated(not) + "--match-set " + f.ipsetName(set) + [2]string{" src", " dst"}[side]}}
+}
+
+// localAddr tests whether an address is the host's own or, with not, whether it is not.
+func localAddr(side int, not bool) iptAll {
+	return iptAll{match: []string{"-m addrtype " + negated(not) + [2]string{"--src-type", "--dst-type"}[side] + " LOCAL"}}
 }
 
 // isPrefix reports whether a range is all of a prefix, with which it begins.

@@ -14,7 +14,10 @@ func (b *iptBuilder) hasUntracked() bool {
 // chain, and what the chain of rules lets by returns from it.
 //
 // A service is exempted for those who come in by the devices: their packets to its ports, and its answers, from this
-// host or, when it is forwarded, from another device. So nobody else's connection is tracked in one direction only.
+// host or, when it is forwarded, from another device. What comes in for this host with such a port as source is none of
+// them: it may belong to a connection that this host began. What goes from another device to a third one is taken for an
+// answer, as it is not routed yet: connections between other devices to a server with that port are tracked in one
+// direction.
 func (f *iptFamily) untracked() {
 	if !f.hasUntracked() {
 		return
@@ -35,14 +38,14 @@ func (f *iptFamily) untracked() {
 		devices = []string{""}
 	}
 	for _, d := range devices {
-		f.notrack(in, direction("-i ", d), packet.DPort)
+		f.notrack(in, direction("-i ", d), packet.DPort, iptAll{})
 	}
 	for _, d := range f.o.Devices {
 		in.add("-i %s -j RETURN", d)
 	}
-	f.notrack(in, "", packet.SPort)
+	f.notrack(in, "", packet.SPort, localAddr(1, true))
 	for _, d := range devices {
-		f.notrack(out, direction("-o ", d), packet.SPort)
+		f.notrack(out, direction("-o ", d), packet.SPort, iptAll{})
 	}
 }
 
@@ -53,8 +56,8 @@ func direction(option, device string) string {
 	return option + device + " "
 }
 
-// notrack adds lines for the packets of which a port is that of a service.
-func (f *iptFamily) notrack(c *iptChain, where string, port packet.Field) {
+// notrack adds lines for the packets of which a port is that of a service, and for which a last test holds.
+func (f *iptFamily) notrack(c *iptChain, where string, port packet.Field, last iptAll) {
 	for _, s := range f.pl.Program.Untracked.Services {
 		for _, kind := range []l4Kind{tcpL4, udpL4} {
 			tests, possible := kindTests(&ir.Rule{Match: []ir.Match{{Field: port, Values: s.Ports}}}, kind)
@@ -62,7 +65,7 @@ func (f *iptFamily) notrack(c *iptChain, where string, port packet.Field) {
 				continue
 			}
 			for _, a := range f.header(kind, tests).any {
-				c.add("%s%s-m comment --comment %s -j CT --notrack", where, a, commentText("untracked "+shortName(s.Name, maxComment)))
+				c.add("%s%s-m comment --comment %s -j CT --notrack", where, a.and(last), commentText("untracked "+shortName(s.Name, maxComment)))
 			}
 		}
 	}

@@ -73,7 +73,8 @@ const (
 //   - An L4 header that is cut short still has the fields that are there.
 //   - The device has merged segments of a stream (GRO) before: they have one length, and count as one packet.
 //   - At filter the addresses are those that others' NAT has made.
-//   - The check own-source is made at raw: a rule at ingress may have counted such a packet, or answered it, before.
+//   - The check own-source is made at raw: a rule at ingress may have counted such a packet before. None
+//     has answered it: with that check, rules that reject stand behind it.
 //
 // From raw on the device is known by its name: a device includes its VLAN devices that are called like it, as eth0.5. The
 // ports of a bridge or a bond are not seen there, but the bridge or bond itself.

@@ -122,7 +122,7 @@ func (n *nft) checks(s Stage) (list []packet.Check) {
 		if check.left != "" && s == StageIngress {
 			n.out.Left = append(n.out.Left, Left{Check: c, Why: check.left})
 		}
-		if check.lines != nil && check.raw == (s == StageRaw) {
+		if check.lines != nil && CheckStage(TargetNftables, c) == s {
 			list = append(list, c)
 		}
 	}

@@ -6,8 +6,10 @@ import (
 )
 
 // untracked writes the chains that keep packets out of conntrack: those of a service by its port, which comes in from
-// outside as destination and goes back as source, from this host or, through it, from the one that serves. A packet from
-// outside with the port as source is no such answer: it may belong to a connection that this host began.
+// outside as destination and goes back as source, from this host or, through it, from the one that serves. A packet with
+// the port as source that comes in from outside, or from another device for this host, is no such answer: it may belong
+// to a connection that this host began. One that comes in by another device for a third one is taken for an answer, as
+// it is not routed yet: connections between other devices to a server with that port are tracked in one direction.
 func (n *nft) untracked() {
 	u := n.plan.Program.Untracked
 	if !u.Loopback && len(u.Services) == 0 {
@@ -19,8 +21,8 @@ func (n *nft) untracked() {
 	}
 	for _, s := range u.Services {
 		n.remark("service %s", s.Name)
-		n.notrack("iifname "+n.outside(), s, packet.DPort)
-		n.notrack("iifname != "+n.outside(), s, packet.SPort)
+		n.notrack("iifname "+n.outside(), s, packet.DPort, "")
+		n.notrack("iifname != "+n.outside(), s, packet.SPort, "fib daddr type != local")
 	}
 	n.end()
 	n.chain("untracked-output", "output priority "+nftRaw)
@@ -29,15 +31,15 @@ func (n *nft) untracked() {
 	}
 	for _, s := range u.Services {
 		n.remark("service %s", s.Name)
-		n.notrack("oifname "+n.outside(), s, packet.SPort)
+		n.notrack("oifname "+n.outside(), s, packet.SPort, "")
 	}
 	n.end()
 }
 
-// notrack writes the lines for a service's ports in a field. The chain goes on behind them. It has no fragments: where
-// conntrack is in use, it has put them together before.
-func (n *nft) notrack(device string, s ir.UntrackedService, port packet.Field) {
+// notrack writes the lines for a service's ports in a field, with a last test that may be empty. The chain goes on behind
+// them. It has no fragments: where conntrack is in use, it has put them together before.
+func (n *nft) notrack(device string, s ir.UntrackedService, port packet.Field, last string) {
 	for _, l := range n.lines(&ir.Rule{Match: []ir.Match{{Field: port, Values: s.Ports}}}, nftPlace{fragments: firstFragment}) {
-		n.line(device, l.text, "notrack")
+		n.line(device, l.text, last, "notrack")
 	}
 }

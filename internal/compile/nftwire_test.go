@@ -100,6 +100,40 @@ func TestNftChecks(t *testing.T) {
 	}
 }
 
+// TestNftOwnSource has a rule that rejects, and packets that pretend to be this host's: the check drops them, unanswered.
+func TestNftOwnSource(t *testing.T) {
+	testutil.RequireTool(t, "nft")
+	if !testutil.Inside(t) {
+		return
+	}
+	w := newWire(t)
+	if out, err := exec.Command("ip", "addr", "add", "192.0.2.1/24", "dev", "eth0").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	s := lower(t, "checks: {profile: off, own-source: on}\nrules: [{name: closed, port: tcp/25, then: reject}]")
+	s.insert(t, "local", "192.0.2.1/32")
+	x, err := toNftables(s.program, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	nft(t, x.Script, "-f", "-")
+	var frames [][]byte
+	for _, f := range framesOf(t, `
+tcp 192.0.2.1:5 > 192.0.2.1:25 S
+tcp 192.0.2.9:5 > 192.0.2.1:25 S
+tcp 192.0.2.1:5 > 192.0.2.1:26 S
+tcp 192.0.2.9:5 > 192.0.2.1:26 S
+`) {
+		if w.send(f.frame) {
+			frames = append(frames, f.frame)
+		}
+	}
+	if len(frames) != 4 {
+		t.Errorf("%d frames, want 4", len(frames))
+	}
+	w.compare(t, "own-source", s, x, frames)
+}
+
 // atIngress is the table of a program, nil when it is not all decided at ingress.
 func atIngress(p *ir.Program) (*compile.Nft, error) {
 	pl, err := compile.Hoist(p, compile.TargetNftables)

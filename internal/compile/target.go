@@ -1,5 +1,7 @@
 package compile
 
+import "github.com/floodwall/floodwall/internal/packet"
+
 // Target is what a policy is compiled to.
 type Target string
 
@@ -26,4 +28,12 @@ var stages = map[Target][]Stage{
 	TargetXDP:      {StageXDP, StageIngress, StageRaw, StageFilter},
 	TargetNftables: {StageIngress, StageRaw, StageFilter},
 	TargetIptables: {StageRaw, StageFilter},
+}
+
+// CheckStage is the stage at which a target makes a check, if it makes it: the first, unless the check needs more.
+func CheckStage(t Target, c packet.Check) Stage {
+	if t == TargetNftables && nftChecks[c].raw {
+		return StageRaw
+	}
+	return stages[t][0]
 }

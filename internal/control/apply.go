@@ -164,6 +164,11 @@ func (a *apply) applied() *Applied {
 // look finds out what runs now, or ran before its devices went away.
 func (a *apply) look(ctx context.Context) (err error) {
 	a.live, err = openLive(ctx, a.state)
+	if err == nil && !a.options.DryRun {
+		if mendErr := a.live.mend(ctx, a.in); mendErr != nil {
+			a.notes = append(a.notes, fmt.Sprintf("what runs could not be put straight first: %v", mendErr))
+		}
+	}
 	switch {
 	case err == nil:
 		a.before = a.live.generations[0]

@@ -134,8 +134,9 @@ type counted struct {
 
 // decisions lists what a part decides: checks, rules in their order, and the default.
 func (m *manifest) decisions(part *part) (list []counted) {
-	for check, counter := range part.Checks {
-		list = append(list, counted{decision{ir.Drop.String(), check, m.first()}, counter})
+	for name, counter := range part.Checks {
+		check, _ := packet.CheckNamed(name)
+		list = append(list, counted{decision{ir.Drop.String(), name, compile.CheckStage(m.Target, check)}, counter})
 	}
 	for i, r := range m.Rules {
 		if i < len(part.Rules) && part.Rules[i] != "" {

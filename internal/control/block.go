@@ -134,6 +134,9 @@ func (l *live) changeIn(ctx context.Context, g *generation, name string, do func
 	var refused Refusals
 	for i, s := range sets {
 		changed, not, err := do(s)
+		if i > 0 {
+			err = unlessAbsent(err)
+		}
 		if err != nil {
 			return fill, nil, err
 		}

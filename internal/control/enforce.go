@@ -16,6 +16,10 @@ import (
 // part becomes inert after that time, and the policy before is whole again.
 const handOver = 30 * time.Second
 
+// ahead is how long before the parts in netfilter XDP returns to the policy before: the old parts decide again by then,
+// and the new ones still do, so that no packet is let by that both policies drop.
+const ahead = 300 * time.Millisecond
+
 // switchover is the change from one generation to the next where both XDP and netfilter may have a part in it.
 type switchover struct {
 	*apply
@@ -39,6 +43,7 @@ func (a *apply) enforce(ctx context.Context, applied *Applied, manifest []byte) 
 	steps := []func() error{
 		func() error { return s.loadParts(ctx) },
 		func() error { return s.install(applied, manifest) },
+		func() error { return s.succeed(ctx) },
 		func() error { return s.settle(ctx) },
 	}
 	if !s.programs() { // the record first, so that what is in netfilter is never unknown
@@ -54,6 +59,11 @@ func (a *apply) enforce(ctx context.Context, applied *Applied, manifest []byte) 
 		applied.Confirm = s.trial.Seconds()
 		if s.base != nil {
 			applied.Returns = s.base.number
+		}
+	}
+	if s.program == nil {
+		if err := s.state.Took(applied.Generation); err != nil {
+			return errors.Join(err, s.undo())
 		}
 	}
 	if err := errors.Join(s.dropEnded(ctx), s.finish(ctx, applied.Generation)); err != nil { // nothing of it decides
@@ -143,11 +153,13 @@ func (s *switchover) prepare(ctx context.Context) error {
 	return nil
 }
 
-// loadParts loads the parts in netfilter. One that takes the place of another of its kind does so at once.
+// loadParts loads the parts in netfilter. Where XDP has a part in the change, they decide beside the old ones until it
+// has changed too: at no moment is a packet let by that both policies drop.
 func (s *switchover) loadParts(ctx context.Context) error {
-	for k, p := range s.new {
-		old := nameOf(s.old[k])
-		if err := s.remains(s.tools[k].load(ctx, p, old, s.guarded())); err != nil {
+	for _, p := range s.manifest.all() {
+		k, old := p.Kind, nameOf(s.old[p.Kind])
+		how := loading{trial: s.guarded(), beside: s.programs()}
+		if err := s.remains(s.tools[k].load(ctx, p, old, how)); err != nil {
 			return err
 		}
 		s.done = append(s.done, func() error {
@@ -164,10 +176,14 @@ func (s *switchover) loadParts(ctx context.Context) error {
 func (s *switchover) remains(err error) error {
 	var r *netfilter.RemainsError
 	if errors.As(err, &r) {
-		s.applied.Notes = append(s.applied.Notes, fmt.Sprintf("the next change removes what is left of %s: %v", r.Name, r.Err))
+		s.remain(r.Name, r.Err)
 		return nil
 	}
 	return err
+}
+
+func (s *switchover) remain(of string, err error) {
+	s.applied.Notes = append(s.applied.Notes, fmt.Sprintf("the next change removes what is left of %s: %v", of, err))
 }
 
 // guarded is how long new parts decide unless they are confirmed, 0 for ever.
@@ -197,6 +213,9 @@ func (s *switchover) install(applied *Applied, manifest []byte) error {
 	var left time.Duration
 	if s.trial > 0 || s.both() {
 		left = s.guarded() // never 0, however long netfilter took: that would be no trial
+	}
+	if s.trial > 0 && s.both() {
+		left -= ahead
 	}
 	devices, err := s.state.Install(s.program, manifest, to, left)
 	if err != nil {
@@ -235,6 +254,19 @@ func (s *switchover) install(applied *Applied, manifest []byte) error {
 	return nil
 }
 
+// succeed sets the old parts aside, now that XDP has changed, until the trial ends.
+func (s *switchover) succeed(ctx context.Context) error {
+	if s.trial == 0 || !s.programs() {
+		return nil
+	}
+	for _, p := range s.manifest.all() { // one that stands in, and so leaves nobody deciding, comes last
+		if err := s.tools[p.Kind].Succeed(ctx, p.Name, nameOf(s.old[p.Kind]), s.guarded()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // undo takes back what was done, last first.
 func (s *switchover) undo() (err error) {
 	for i := len(s.done) - 1; i >= 0; i-- {
@@ -246,7 +278,9 @@ func (s *switchover) undo() (err error) {
 	return nil
 }
 
-// settle ends the guard of the new parts, and removes the old ones. With a trial that is done when it is confirmed.
+// settle ends the guard of the new parts, and removes the old ones. Where XDP has a part in the change, the new parts are
+// kept first, then XDP, and the old ones go last: wherever this ends, nothing is let by that both policies drop. With a
+// trial all of it is done when that is confirmed.
 func (s *switchover) settle(ctx context.Context) error {
 	if s.trial > 0 {
 		return nil
@@ -259,19 +293,30 @@ func (s *switchover) settle(ctx context.Context) error {
 		}
 		return nil
 	}
-	for _, p := range s.manifest.all() { // one that stands in, and so removes the old part, comes last
-		if err := s.remains(s.tools[p.Kind].Confirm(ctx, p.Name, nameOf(s.old[p.Kind]))); err != nil {
+	for _, p := range s.manifest.all() {
+		if err := s.tools[p.Kind].Keep(ctx, p.Name); err != nil {
 			return err
 		}
 	}
-	if !s.both() {
-		return nil
+	if s.both() {
+		err := s.state.Confirm()
+		if errors.Is(err, datapath.ErrNoTrial) && s.program == nil {
+			err = nil // the devices were released at once, as there is no program to return to
+		}
+		if err != nil {
+			return err
+		}
 	}
-	err := s.state.Confirm()
-	if errors.Is(err, datapath.ErrNoTrial) && s.program == nil {
-		return nil // the devices were released at once, as there is no program to return to
+	for i, p := range s.manifest.all() {
+		err := s.remains(s.tools[p.Kind].Finish(ctx, p.Name, nameOf(s.old[p.Kind])))
+		if err != nil && i == 0 {
+			return err // all of it can still be taken back
+		}
+		if err != nil {
+			s.remain(nameOf(s.old[p.Kind]), err)
+		}
 	}
-	return err
+	return nil
 }
 
 // finish removes what the new generation leaves without use. With a trial that is done when it is confirmed.

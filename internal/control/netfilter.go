@@ -77,10 +77,10 @@ func (a *apply) lacking(err error) error {
 	for i, place := range a.stages.Rules {
 		if place.Stage != compile.StageXDP {
 			r := a.compiled.Program.Rules[i]
-			return fmt.Errorf("rule %q (line %d) runs at %s (%s): %w", r.Name, r.Line, place.Stage, place.Why, err)
+			return &unavailableError{fmt.Errorf("rule %q (line %d) runs at %s (%s): %w", r.Name, r.Line, place.Stage, place.Why, err)}
 		}
 	}
-	return fmt.Errorf("services that are not tracked: %w", err)
+	return &unavailableError{fmt.Errorf("services that are not tracked: %w", err)}
 }
 
 // standIn adds parts that decide nothing, in place of those that rest during the trial.
@@ -139,7 +139,7 @@ func (a *apply) countsBefore(ctx context.Context, k kind) (func(string) (uint64,
 		return nil, err
 	}
 	was, err := t.Counters(ctx, old.Name)
-	if err != nil {
+	if unlessAbsent(err) != nil {
 		return nil, err
 	}
 	stays := map[string]uint64{}

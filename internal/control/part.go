@@ -139,18 +139,30 @@ func (in Instance) nextPart(manifests []*manifest) string {
 	return in.partPrefix() + strconv.Itoa(last+1)
 }
 
+// loading is how a part begins to decide.
+type loading struct {
+	trial  time.Duration // 0 for good
+	beside bool          // the old part decides too, until Succeed or Confirm
+}
+
 // tool is a tool of netfilter. Parts given to it are of its kind; "" as the name of an old one is none.
 type tool interface {
-	load(ctx context.Context, p *part, replaces string, trial time.Duration) error
+	load(ctx context.Context, p *part, replaces string, how loading) error
+	verify(ctx context.Context, p *part) error // that the kernel holds it as it was loaded
 	insert(ctx context.Context, p *part, set string, e []netfilter.Element) error
 	remove(ctx context.Context, p *part, set string, prefixes []netip.Prefix) error
 	elements(ctx context.Context, p *part, set string) ([]netfilter.Element, error)
 
+	Succeed(ctx context.Context, name, old string, trial time.Duration) error
+	Keep(ctx context.Context, name string) error
+	Finish(ctx context.Context, name, old string) error
 	Confirm(ctx context.Context, name, old string) error
+	Release(ctx context.Context, name, old string) error
 	Rollback(ctx context.Context, name, old string) error
 	Trial(ctx context.Context, name string) (time.Duration, netfilter.State, error)
 	Counters(ctx context.Context, name string) (map[string]netfilter.Count, error)
 	Remove(ctx context.Context, name string) error
+	Leftovers(ctx context.Context, prefix string, keep ...string) ([]string, error)
 	Clean(ctx context.Context, prefix string, keep ...string) ([]string, error)
 }
 
@@ -166,8 +178,13 @@ func findTool(ctx context.Context, k kind) (tool, error) {
 
 type nftTool struct{ *netfilter.Nft }
 
-func (t nftTool) load(ctx context.Context, p *part, replaces string, trial time.Duration) error {
-	return t.Load(ctx, netfilter.Table{Name: p.Name, Script: p.Script, Chains: p.Chains, Fill: p.fill}, replaces, trial)
+func (t nftTool) load(ctx context.Context, p *part, replaces string, how loading) error {
+	table := netfilter.Table{Name: p.Name, Script: p.Script, Chains: p.Chains, Fill: p.fill, Beside: how.beside}
+	return t.Load(ctx, table, replaces, how.trial)
+}
+
+func (t nftTool) verify(ctx context.Context, p *part) error {
+	return t.Verify(ctx, netfilter.Table{Name: p.Name, Script: p.Script, Chains: p.Chains})
 }
 
 func (t nftTool) insert(ctx context.Context, p *part, set string, e []netfilter.Element) error {
@@ -184,9 +201,13 @@ func (t nftTool) elements(ctx context.Context, p *part, set string) ([]netfilter
 
 type xtTool struct{ *netfilter.Xt }
 
-func (t xtTool) load(ctx context.Context, p *part, replaces string, trial time.Duration) error {
-	r := netfilter.Rules{Name: p.Name, IPSet: p.IPSet, V4: p.V4, V6: p.V6, Hooks: p.Hooks, Fill: p.fill}
-	return t.Load(ctx, r, replaces, trial)
+func (t xtTool) load(ctx context.Context, p *part, replaces string, how loading) error {
+	r := netfilter.Rules{Name: p.Name, IPSet: p.IPSet, V4: p.V4, V6: p.V6, Hooks: p.Hooks, Fill: p.fill, Beside: how.beside}
+	return t.Load(ctx, r, replaces, how.trial)
+}
+
+func (t xtTool) verify(ctx context.Context, p *part) error {
+	return t.Verify(ctx, netfilter.Rules{Name: p.Name, IPSet: p.IPSet, V4: p.V4, V6: p.V6, Hooks: p.Hooks})
 }
 
 func (t xtTool) insert(ctx context.Context, _ *part, set string, e []netfilter.Element) error {

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/floodwall/floodwall/internal/datapath"
-	"github.com/floodwall/floodwall/internal/netfilter"
 )
 
 // PreviousError says why Rollback cannot return to the policy before.
@@ -24,6 +23,12 @@ func (in Instance) Rollback(ctx context.Context) (now Now, err error) {
 		ctx := context.WithoutCancel(ctx)
 		if l.trial != nil {
 			return l.giveUp(ctx)
+		}
+		if ended, err := l.endedTrial(ctx); ended > 0 || err != nil { // the kernel has gone back by itself
+			return errors.Join(err, l.settle(ctx, in, ended))
+		}
+		if err := l.mend(ctx, in); err != nil {
+			return err
 		}
 		return l.back(ctx, in)
 	})
@@ -44,17 +49,22 @@ func (in Instance) Rollback(ctx context.Context) (now Now, err error) {
 // giveUp ends a trial before its time.
 func (l *live) giveUp(ctx context.Context) error {
 	g := l.generations[0]
-	var errs []error
-	for _, p := range g.manifest.all() {
+	for _, p := range g.manifest.all() { // the old parts decide first, and the new ones until XDP has gone back
 		t, err := l.tool(ctx, p.Kind)
 		if err == nil {
-			err = t.Rollback(ctx, p.Name, nameOf(l.partBefore(p.Kind)))
+			err = t.Release(ctx, p.Name, nameOf(l.partBefore(p.Kind)))
 		}
-		errs = append(errs, err)
+		if err != nil {
+			return err
+		}
 	}
+	var errs []error
 	trial, err := l.state.Trial()
 	if errs = append(errs, err); trial != nil {
 		errs = append(errs, l.state.Rollback())
+	}
+	for _, p := range g.manifest.all() {
+		errs = append(errs, l.tools[p.Kind].Rollback(ctx, p.Name, nameOf(l.partBefore(p.Kind))))
 	}
 	if g.program == nil {
 		errs = append(errs, removeRecord(l.state, g.number))
@@ -85,12 +95,16 @@ func (l *live) back(ctx context.Context, in Instance) error {
 	if err != nil {
 		return err
 	}
+	var how loading // without XDP one step does it
+	if now.program != nil {
+		how = loading{trial: handOver, beside: true}
+	}
 	var loaded []*part
 	for _, p := range before.manifest.Parts {
 		p.fill = p.bansOf(bans)
 		t, err := l.tool(ctx, p.Kind)
 		if err == nil {
-			err = t.load(ctx, p, nameOf(now.manifest.partOf(p.Kind)), handOver)
+			err = t.load(ctx, p, nameOf(now.manifest.partOf(p.Kind)), how)
 		}
 		if err != nil {
 			return errors.Join(err, l.unload(ctx, now, loaded))
@@ -100,19 +114,24 @@ func (l *live) back(ctx context.Context, in Instance) error {
 	if err := before.enter(ctx, bans); err != nil {
 		return errors.Join(err, l.unload(ctx, now, loaded))
 	}
+	for _, p := range loaded {
+		if err := l.tools[p.Kind].Keep(ctx, p.Name); err != nil {
+			return errors.Join(err, l.unload(ctx, now, loaded))
+		}
+	}
 	if now.program != nil {
 		if err := l.state.Rollback(); err != nil {
 			return errors.Join(err, l.unload(ctx, now, loaded))
 		}
 	}
 	err = l.settleBack(ctx, now, before)
-	if err != nil && now.program != nil {
+	if err == nil {
+		return nil
+	}
+	if now.program != nil {
 		err = errors.Join(err, l.state.Rollback()) // the two exchange their roles once more
 	}
-	if err != nil {
-		err = errors.Join(err, l.unload(ctx, now, loaded))
-	}
-	return err
+	return errors.Join(err, l.unload(ctx, now, loaded))
 }
 
 // bansFor are the bans that the policy before is to have when it runs again.
@@ -172,13 +191,10 @@ func (l *live) unload(ctx context.Context, now *generation, parts []*part) (err 
 	return err
 }
 
-// settleBack ends the guard of the parts that run again, and removes those that do not. Until it has done so, all can be
-// taken back.
+// settleBack removes the parts that do not decide any more.
 func (l *live) settleBack(ctx context.Context, now, before *generation) error {
-	var left *netfilter.RemainsError
 	for _, p := range before.manifest.Parts {
-		err := l.tools[p.Kind].Confirm(ctx, p.Name, nameOf(now.manifest.partOf(p.Kind)))
-		if err != nil && !errors.As(err, &left) {
+		if err := confirmed(l.tools[p.Kind].Finish(ctx, p.Name, nameOf(now.manifest.partOf(p.Kind)))); err != nil {
 			return err
 		}
 	}
@@ -207,7 +223,7 @@ func (l *live) previous(now *generation) (*generation, error) {
 		return nil, err
 	}
 	for _, r := range records {
-		if r.Number == now.number {
+		if r.Number == now.number || !r.Took {
 			continue
 		}
 		m, err := readManifest(r.Number, r.Manifest)

@@ -102,7 +102,7 @@ func (a *apply) guard(context.Context) error {
 		if !a.filters(s) {
 			continue
 		}
-		for _, is := range []string{". state=established", "S"} {
+		for _, is := range sessionPackets() {
 			line := fmt.Sprintf("tcp %s > %s %s", s.Client, s.Server, is)
 			spec, err := packet.Parse(line)
 			if err != nil {
@@ -114,6 +114,17 @@ func (a *apply) guard(context.Context) error {
 		}
 	}
 	return nil
+}
+
+// sessionPackets are the packets of a session. Where conntrack does not pick up connections in their middle, one that it
+// has not seen begin is invalid to it (nf_conntrack_tcp_loose in the kernel's nf_conntrack-sysctl.rst).
+func sessionPackets() []string {
+	packets := []string{". state=established", "S"}
+	loose, err := os.ReadFile("/proc/sys/net/netfilter/nf_conntrack_tcp_loose")
+	if err == nil && strings.TrimSpace(string(loose)) == "0" {
+		packets = append(packets, ". state=invalid")
+	}
+	return packets
 }
 
 // allows returns an error when a packet of a session would be dropped.

@@ -81,6 +81,7 @@ func (in Instance) Status(ctx context.Context) (*Status, error) {
 	if err := s.devices(l); err != nil {
 		return nil, err
 	}
+	s.verify(ctx, l, g)
 	if err := s.counters(ctx, l, g); err != nil {
 		return nil, err
 	}
@@ -110,6 +111,22 @@ func (s *Status) devices(l *live) error {
 		s.warn("device %s has gone, and nothing filters what comes back under its name: apply again then", d)
 	}
 	return err
+}
+
+// verify warns when the kernel does not hold in netfilter what was put there.
+func (s *Status) verify(ctx context.Context, l *live, g *generation) {
+	if l.trial != nil {
+		return // what guards the trial is in it too
+	}
+	for _, p := range g.manifest.Parts {
+		t, err := l.tool(ctx, p.Kind)
+		if err == nil {
+			err = t.verify(ctx, p)
+		}
+		if err != nil {
+			s.warn("netfilter: %v: somebody has changed it; apply again", err)
+		}
+	}
 }
 
 func (s *Status) warn(format string, args ...any) {

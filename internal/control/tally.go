@@ -2,9 +2,11 @@ package control
 
 import (
 	"context"
+	"errors"
 
 	"github.com/floodwall/floodwall/internal/compile"
 	"github.com/floodwall/floodwall/internal/datapath"
+	"github.com/floodwall/floodwall/internal/netfilter"
 	"github.com/floodwall/floodwall/internal/packet"
 	"github.com/floodwall/floodwall/internal/xdp"
 )
@@ -43,7 +45,17 @@ func (l *live) tallies(ctx context.Context, g *generation) (*tallies, error) {
 	for name, n := range counts {
 		c.named[name] = tally{n.Packets, n.Octets + ethernet*n.Packets}
 	}
-	return c, err
+	return c, unlessAbsent(err)
+}
+
+// unlessAbsent is no error when somebody has removed what was asked for: that is for Status to say, and for the next
+// apply to mend.
+func unlessAbsent(err error) error {
+	var state *netfilter.StateError
+	if errors.As(err, &state) && state.State == netfilter.Absent {
+		return nil
+	}
+	return err
 }
 
 func (c *tallies) readSlots(state *datapath.State) error {
@@ -86,7 +98,7 @@ func (c *tallies) check(check packet.Check) (n tally, at compile.Stage, done boo
 	}
 	if c.part != nil {
 		if name, ok := c.part.Checks[check.String()]; ok {
-			return c.named[name], c.manifest.first(), true
+			return c.named[name], compile.CheckStage(c.manifest.Target, check), true
 		}
 	}
 	return tally{}, "", false

@@ -86,20 +86,25 @@ func (l *live) noTrial() error {
 	return errors.Join(err, datapath.ErrNoTrial)
 }
 
-// confirm keeps the newest generation. Its parts in netfilter come first: they are the ones that can refuse.
+// confirm keeps the newest generation: its parts in netfilter first, as they are what can refuse, then XDP. What rested
+// during the trial goes last, so that wherever this ends nothing is let by that both policies drop.
 func (l *live) confirm(ctx context.Context) error {
 	g := l.generations[0]
-	var left *netfilter.RemainsError
+	both := g.program != nil || l.standby != nil && l.standby.program != nil
 	for _, p := range g.manifest.all() {
 		t, err := l.tool(ctx, p.Kind)
-		if err == nil {
-			err = t.Confirm(ctx, p.Name, nameOf(l.partBefore(p.Kind)))
+		switch {
+		case err != nil:
+		case both:
+			err = t.Keep(ctx, p.Name)
+		default: // netfilter alone, which does it in one step
+			err = confirmed(t.Confirm(ctx, p.Name, nameOf(l.partBefore(p.Kind))))
 		}
 		var late *netfilter.ExpiredError
-		switch {
-		case errors.As(err, &late):
+		if errors.As(err, &late) {
 			return datapath.ErrExpired
-		case err != nil && !errors.As(err, &left): // remains decide nothing, and the next change removes them
+		}
+		if err != nil {
 			return err
 		}
 	}
@@ -107,7 +112,17 @@ func (l *live) confirm(ctx context.Context) error {
 	if errors.Is(err, datapath.ErrNoTrial) && g.program == nil {
 		err = nil // the trial was netfilter's alone
 	}
-	return errors.Join(err, l.dropStandIns(ctx, g), l.forget(g.number, l.trial.old))
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, p := range g.manifest.all() {
+		if !both {
+			break
+		}
+		errs = append(errs, confirmed(l.tools[p.Kind].Finish(ctx, p.Name, nameOf(l.partBefore(p.Kind)))))
+	}
+	return errors.Join(append(errs, l.dropStandIns(ctx, g), l.forget(g.number, l.trial.old))...)
 }
 
 // partBefore is the part of the generation that rests during the trial.
@@ -142,33 +157,45 @@ func (l *live) forget(number, before int) error {
 // the generation that was on trial, 0 when there is nothing to settle.
 func (in Instance) Settle(ctx context.Context) (number int, err error) {
 	err = in.changeAny(ctx, func(l *live) error {
-		t, err := l.state.Trial()
-		if err != nil {
+		ctx := context.WithoutCancel(ctx)
+		number, err = l.endedTrial(ctx)
+		switch {
+		case err != nil:
 			return err
+		case number > 0:
+			return l.settle(ctx, in, number)
 		}
-		if t != nil && t.Expired() {
-			number = t.New
-		}
-		records, err := l.state.Records()
-		if err != nil {
-			return err
-		}
-		for _, r := range records {
-			if inert, err := l.ended(ctx, r); err != nil {
-				return err
-			} else if inert {
-				number = r.Number
-			}
-		}
-		if number == 0 {
-			return nil
-		}
-		return l.settle(context.WithoutCancel(ctx), in, number)
+		return l.mend(ctx, in)
 	})
 	if errors.Is(err, datapath.ErrNotLoaded) {
 		return 0, nil
 	}
 	return number, err
+}
+
+// endedTrial is the generation whose trial ended unconfirmed and has left remains, 0 when there is none.
+func (l *live) endedTrial(ctx context.Context) (number int, err error) {
+	t, err := l.state.Trial()
+	if err != nil {
+		return 0, err
+	}
+	if t != nil && t.Expired() {
+		number = t.New
+	}
+	records, err := l.state.Records()
+	if err != nil {
+		return 0, err
+	}
+	for _, r := range records {
+		inert, err := l.ended(ctx, r)
+		if err != nil {
+			return 0, err
+		}
+		if inert {
+			number = r.Number
+		}
+	}
+	return number, nil
 }
 
 // ended reports whether a record is of a policy whose trial ended unconfirmed.

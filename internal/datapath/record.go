@@ -11,6 +11,7 @@ import (
 type Record struct {
 	Number   int
 	Manifest []byte
+	Took     bool // effect: see State.Took
 }
 
 // AddRecord keeps a manifest under the next free number. The caller holds the lock.
@@ -42,9 +43,21 @@ func (s *State) Records() (records []*Record, err error) {
 		if err != nil {
 			return nil, fmt.Errorf("generation %d: %w", n, err)
 		}
-		records = append(records, &Record{n, manifest})
+		records = append(records, &Record{n, manifest, s.has(n, pinTook)})
 	}
 	return records, nil
+}
+
+// pinTook marks a record that took effect.
+const pinTook = "took"
+
+// Took notes that the policy of a record took effect. One without this note is what an apply has left that died before,
+// and nothing to return to. The caller holds the lock.
+func (s *State) Took(n int) error {
+	if s.has(n, pinTook) {
+		return nil
+	}
+	return pinText(s.path(generationName(n), pinTook), pinTook, nil)
 }
 
 // RemoveRecord removes a record. One that is not there is an error. The caller holds the lock.

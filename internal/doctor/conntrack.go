@@ -199,7 +199,9 @@ func conntrackLoose(_ context.Context, h *host) []Finding {
 		Evidence: fmt.Sprintf("net.netfilter.nf_conntrack_tcp_loose is %d, with %s entries in the table", loose, grouped(t.count)),
 		Numbers:  map[string]uint64{"loose": loose},
 		Cost: "an ACK of no connection gets an entry as if it had one: an ACK flood fills the table, and SYN protection in " +
-			"front of tracked services lets it through; without it connections from before a restart of tracking are invalid",
+			"front of tracked services lets it through. Caution: with 0, a connection that stands and has no entry, as an SSH " +
+			"session opened before tracking began, becomes `invalid`, and rules that drop invalid cut it: look for yours with " +
+			"`conntrack -L` first",
 	}
 	if loose == 0 || t.count == 0 {
 		return []Finding{f.healthy()}

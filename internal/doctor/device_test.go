@@ -138,6 +138,16 @@ func TestStatus(t *testing.T) {
 	same(t, h.judgeStatus(s), "ok floodwall:", apply, "ok floodwall-mode:")
 }
 
+// TestNotWhole has parts of the policy that are gone from netfilter.
+func TestNotWhole(t *testing.T) {
+	s := &control.Status{Target: "nftables", Policy: "p.yaml", Generation: 2, Warnings: []string{"netfilter: table inet floodwall2 has gone", "set s is full"}}
+	found := captured(nil).judgeStatus(s)
+	same(t, found, "ok floodwall:", "problem floodwall-status: floodwall apply p.yaml", "warning floodwall-status: floodwall apply p.yaml")
+	if !Bad(found[:2]) || !strings.Contains(found[1].Evidence, "floodwall2 has gone") {
+		t.Errorf("%+v", found[1])
+	}
+}
+
 func TestTrial(t *testing.T) {
 	running, first := &datapath.Trial{New: 4, Old: 3, Deadline: 1 << 62}, &datapath.Trial{New: 1, Deadline: 1}
 	same(t, []Finding{judgeTrial(running), judgeTrial(first)}, "warning floodwall-trial: floodwall confirm", "warning floodwall-trial: floodwall rollback")
@@ -147,4 +157,5 @@ func TestTrial(t *testing.T) {
 	gone := fmt.Errorf("%w: what was filtered has gone (eth0)", datapath.ErrNotLoaded)
 	same(t, []Finding{notLoaded(datapath.ErrNotLoaded, "/d"), notLoaded(gone, "/d")},
 		"note floodwall: floodwall apply policy.yaml", "problem floodwall: floodwall apply policy.yaml")
+	same(t, []Finding{broken(errors.New("generation 3: no table"), "/d")}, "problem floodwall: floodwall apply policy.yaml")
 }

@@ -17,7 +17,7 @@ const (
 	OK      Severity = "ok"      // looked at, and well
 	Note    Severity = "note"    // good to know, or could not be looked at
 	Warning Severity = "warning" // costs packets or time, or will when a flood comes; something on this host can be done
-	Problem Severity = "problem" // packets are lost now
+	Problem Severity = "problem" // packets are lost now, or pass that the policy drops
 )
 
 // Severities lists the severities, the worst first.

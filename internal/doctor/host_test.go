@@ -232,3 +232,15 @@ func TestText(t *testing.T) {
 		t.Error("percent")
 	}
 }
+
+// TestLoose warns of what the remedy does to connections that stand.
+func TestLoose(t *testing.T) {
+	const dir = "proc/sys/net/netfilter/nf_conntrack_"
+	found := conntrackLoose(t.Context(), captured(map[string]string{
+		dir + "tcp_loose+": "1\n", dir + "count": "5\n", dir + "max+": "100\n", dir + "buckets": "100\n",
+	}))
+	same(t, found, "note conntrack-loose: sysctl -w net.netfilter.nf_conntrack_tcp_loose=0")
+	if !strings.Contains(found[0].Cost, "SSH session opened before tracking began, becomes `invalid`") {
+		t.Errorf("%+v", found[0])
+	}
+}

@@ -17,7 +17,13 @@ type manager struct {
 	units  []string // its systemd units
 	does   string
 	advice string
+	lines  []string // for the policy, in the place of advice
 }
+
+// seesTranslated is what redirection at prerouting means for rules: the NAT of prerouting runs at -100, raw at -300, and
+// filter at 0 (kernel include/uapi/linux/netfilter_ipv4.h).
+const seesTranslated = "rules at xdp, ingress and raw see the original port, and rules at filter run behind the NAT of " +
+	"prerouting and see the translated destination"
 
 // known are the managers that hosts have. What each does was read in its documentation or source, named beside it.
 var known = []manager{
@@ -26,35 +32,46 @@ var known = []manager{
 		"`ufw reload` rewrites its own chains only; `ufw disable` and `ufw reset` set INPUT to accept. It works at filter: " +
 			"what Floodwall drops before, ufw neither counts nor logs",
 		"keep opening ports in both: a packet must pass Floodwall and ufw; or `floodwall import iptables-save`, then `ufw disable`",
+		nil,
 	}, {
 		"firewalld", []string{"filter_INPUT_ZONES", "IN_public", "INPUT_ZONES"}, []string{"firewalld"}, // firewalld.conf(5), FlushAllOnReload
 		[]string{"firewalld.service"},
 		"a reload replaces its own nft table only; with FirewallBackend=iptables it flushes all chains of iptables, also " +
 			"those of Floodwall's target iptables",
 		"use the targets xdp or nftables beside it, and keep opening ports in both",
+		nil,
 	}, {
 		"docker", []string{"DOCKER"}, []string{"docker-bridges"}, []string{"docker.service"}, // docs.docker.com, packet filtering
-		"published ports are redirected at prerouting and forwarded: rules for the host's input never see them, and after " +
-			"the redirection the port is the container's. It inserts its chains before all others of forward, and sets FORWARD to drop",
-		"name published ports as services: Floodwall decides at xdp and raw, before the redirection; a service with `track: false` " +
-			"cannot be one of a container, since NAT needs tracking",
+		"published ports are redirected at prerouting and forwarded. With `docker run -p 8080:80`, " + seesTranslated +
+			" (172.17.0.2:80): with a `default: drop` that stays at filter, a service on the published port that is repeated at " +
+			"filter no longer matches, and its packets are dropped. A policy without `state` keeps the default at xdp, where this " +
+			"does not happen; else pass the translated destination too. The rule passes all published ports; with proto and port " +
+			"of the container, it passes fewer. A service with `track: false` cannot be one of a container, since NAT needs " +
+			"tracking. Docker inserts its chains before all others of forward, and sets FORWARD to drop",
+		"",
+		[]string{"rules:", "  - {name: docker, to: 172.16.0.0/12, then: pass}  # the last rule, before the default; or your containers' networks"},
 	}, {
 		"fail2ban", []string{"f2b-"}, []string{"f2b-table"}, []string{"fail2ban.service"}, // config/action.d/iptables.conf
 		"a rule or a set entry for each ban, looked at after connection tracking; it flushes its own chains only",
 		"actionban = floodwall block <ip> --for <bantime>s --why <name>; actionunban = floodwall unblock <ip>",
+		nil,
 	}, {
 		"kube-proxy", []string{"KUBE-"}, []string{"kube-proxy"}, []string{"kubelet.service", "k3s.service"}, // pkg/proxy/iptables
 		"it writes its own chains again and again, with iptables-restore --noflush, and jumps to them from the front of " +
-			"input, forward, output and of nat: service addresses are redirected before filter",
-		"filter node ports and load balancer addresses at xdp or raw, before the redirection; never `track: false` for them",
+			"input, forward, output and of nat: service addresses are redirected before filter. " + seesTranslated,
+		"filter node ports and load balancer addresses at xdp or raw, before the redirection; where `default: drop` stays at " +
+			"filter, pass the pods' addresses there, too; never `track: false` for them",
+		nil,
 	}, {
 		"cilium", []string{"CILIUM_"}, nil, []string{"cilium.service"}, // docs.cilium.io, XDP acceleration
 		"its programs at tc redirect packets past netfilter; with XDP acceleration it takes the device's place for XDP",
 		"put Floodwall on a device that cilium leaves alone, or switch loadBalancer.acceleration off",
+		nil,
 	}, {
 		"crowdsec", []string{"CROWDSEC", "crowdsec"}, []string{"crowdsec", "crowdsec6"}, []string{"crowdsec-firewall-bouncer.service"},
 		"it fills sets of its own and looks at them at filter, after connection tracking",
 		"feed its decisions to `floodwall block -`, which drops at xdp",
+		nil,
 	},
 }
 
@@ -94,6 +111,9 @@ func (m manager) judge(r *ruleset, units map[string]unit) Finding {
 		return f.healthy()
 	}
 	f.Evidence = strings.Join(slices.Sorted(maps.Keys(signs)), ", ") + " (from the ruleset and systemd)"
+	if len(m.lines) > 0 {
+		return f.policy(m.lines...)
+	}
 	return f.advice(m.advice)
 }
 
@@ -147,7 +167,8 @@ const nftablesConf = "etc/nftables.conf"
 
 var flushRuleset = regexp.MustCompile(`(?m)^[ \t]*flush[ \t]+ruleset\b`)
 
-// nftablesService warns of a unit that empties all of nftables whenever it is started, reloaded or stopped.
+// nftablesService warns of a unit that empties all of nftables whenever it is started, reloaded or stopped. One that is
+// neither enabled nor active does so only when somebody starts it, which is a note.
 func nftablesService(h *host, units map[string]unit, ours own) Finding {
 	f := Finding{ID: "nftables-service", Severity: Note, Evidence: "no `flush ruleset` in /" + nftablesConf + " that a unit would run"}
 	text, err := h.read(nftablesConf)
@@ -157,7 +178,7 @@ func nftablesService(h *host, units map[string]unit, ours own) Finding {
 	}
 	f.Evidence = fmt.Sprintf("`flush ruleset` in /%s; nftables.service is enabled: %t, active: %t (from systemd)", nftablesConf, u.enabled, u.active)
 	f.Cost = "`systemctl restart nftables`, reload and stop wipe every nft table, also Floodwall's (target nftables, and the companion of xdp)"
-	if ours.nftables {
+	if ours.nftables && (u.active || u.enabled) { // Debian ships the file with the unit disabled
 		f.Severity = Warning
 	}
 	return f.command("sed -i 's/^[[:space:]]*flush[[:space:]]\\+ruleset/#&/' /" + nftablesConf).note(

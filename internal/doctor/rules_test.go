@@ -6,10 +6,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/floodwall/floodwall/policy"
 )
 
 // saved is what iptables-legacy-save prints: jumps without a condition, with one, and to what is no chain.
@@ -176,7 +179,10 @@ func TestUnits(t *testing.T) {
 	}{
 		{nil, own{}, []Severity{OK, OK}},
 		{units, own{}, []Severity{Note, OK}},
-		{nil, own{nftables: true}, []Severity{Warning, OK}},
+		{nil, own{nftables: true}, []Severity{Note, OK}},
+		{map[string]unit{"nftables.service": {}}, own{nftables: true}, []Severity{Note, OK}},
+		{units, own{nftables: true}, []Severity{Warning, OK}},
+		{map[string]unit{"nftables.service": {active: true}}, own{nftables: true}, []Severity{Warning, OK}},
 		{persistent, own{}, []Severity{OK, Note}},
 		{persistent, own{iptables: true}, []Severity{OK, Warning}},
 	} {
@@ -202,6 +208,14 @@ func TestUnits(t *testing.T) {
 	}
 	if ufw.Severity != Note || !strings.Contains(ufw.Evidence, "unit ufw.service runs") {
 		t.Errorf("%+v", ufw)
+	}
+	docker := known[slices.IndexFunc(known, func(m manager) bool { return m.id == "docker" })]
+	f := docker.judge(newRuleset(chains{}), map[string]unit{"docker.service": {active: true}})
+	if f.RemedyKind != Policy || !strings.Contains(f.Cost, "translated destination (172.17.0.2:80)") {
+		t.Errorf("%+v", f)
+	}
+	if _, err := policy.Parse("p.yaml", []byte("devices: [eth0]\ndefault: drop\n"+f.Remedy+"\n")); err != nil {
+		t.Error(err)
 	}
 	if flushRuleset.MatchString("# flush ruleset\n") {
 		t.Error("a comment is taken for a command")

@@ -22,8 +22,10 @@ func self(_ context.Context, h *host) []Finding {
 	switch {
 	case errors.Is(err, datapath.ErrNotLoaded):
 		return []Finding{notLoaded(err, h.instance.Dir)}
-	case err != nil:
+	case errors.Is(err, fs.ErrPermission):
 		return []Finding{unseen("floodwall", err)}
+	case err != nil:
+		return []Finding{broken(err, h.instance.Dir)}
 	}
 	return append(h.judgeStatus(s), onTrial(h.instance.Dir)...)
 }
@@ -36,6 +38,15 @@ func notLoaded(err error, dir string) Finding {
 	}
 	if err != datapath.ErrNotLoaded {
 		f.Severity, f.Evidence = Problem, fmt.Sprintf("%v (%s)", err, dir)
+	}
+	return f.command("floodwall apply policy.yaml")
+}
+
+// broken judges that something runs of which not all can be found.
+func broken(err error, dir string) Finding {
+	f := Finding{
+		ID: "floodwall", Severity: Problem, Evidence: fmt.Sprintf("%v (from floodwall status, %s)", err, dir),
+		Cost: "the policy may not be in force: packets may pass that it drops",
 	}
 	return f.command("floodwall apply policy.yaml")
 }
@@ -80,8 +91,7 @@ func (h *host) judgeStatus(s *control.Status) []Finding {
 	}
 	found := []Finding{f}
 	for _, w := range s.Warnings {
-		f := Finding{ID: "floodwall-status", Severity: Warning, Evidence: w + " (from floodwall status)", Cost: "the policy is not in force as it was written"}
-		found = append(found, f.command("floodwall apply "+quoted(s.Policy)))
+		found = append(found, judgeWarning(w).command("floodwall apply "+quoted(s.Policy)))
 	}
 	for _, d := range s.Devices {
 		if len(h.only) == 0 || slices.Contains(h.only, d.Name) {
@@ -89,6 +99,18 @@ func (h *host) judgeStatus(s *control.Status) []Finding {
 		}
 	}
 	return found
+}
+
+// lostPart begins the warnings of [control.Status] about a part of the policy that is no longer in netfilter.
+const lostPart = "netfilter:"
+
+// judgeWarning judges what the status warns of.
+func judgeWarning(w string) Finding {
+	f := Finding{ID: "floodwall-status", Severity: Warning, Evidence: w + " (from floodwall status)", Cost: "the policy is not in force as it was written"}
+	if strings.HasPrefix(w, lostPart) {
+		f.Severity, f.Cost = Problem, "what Floodwall decides in netfilter is not whole: packets may pass that the policy drops"
+	}
+	return f
 }
 
 // mode judges where a device runs Floodwall's program.

@@ -97,6 +97,9 @@ func (p *passage) loseChain(name string, at place, depth int) {
 	for i := range c.rules {
 		r := &c.rules[i]
 		if r.act.kind == actNone && len(r.side) == 0 {
+			if r.act.logs {
+				p.report.note(r.at, "%s", onlyLogs)
+			}
 			continue
 		}
 		p.report.lose(r.at, "it is asked only after %s, which has no equal", where(at))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -91,6 +92,49 @@ func TestSameTableTwice(t *testing.T) {
 	_, err := importer.Import(context.Background(), []importer.Source{a, b}, importer.Options{Format: importer.Iptables})
 	if err == nil || err.Error() != "other.v4:1: table filter is in rules.v4, too" {
 		t.Error(err)
+	}
+}
+
+// TestNoted has rules that do something besides their verdict, or have none: each is told of, and changes nothing.
+func TestNoted(t *testing.T) {
+	for _, tt := range []struct {
+		name, line, why string
+		rules           []string
+	}{
+		{"recent --set", "INPUT -p tcp --dport 22 -m recent --set --name ssh --mask 255.255.255.255 --rsource",
+			"-m recent: gives no verdict, and the policy leaves it out", nil},
+		{"LOG", "INPUT -p tcp -j LOG --log-prefix x", "logs packets, and the policy does not; it changes no verdict", nil},
+		{"LOG behind a match without equal", "INPUT -m limit --limit 3/min -j LOG", "logs packets, and the policy does not; it changes no verdict", nil},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r := imported(t, importer.Iptables, rules("ACCEPT", tt.line))
+			if diff := cmp.Diff(tt.rules, policyRules(r)); diff != "" || len(r.Lost) > 0 {
+				t.Errorf("lost %v, rules (-want +got):\n%s", r.Lost, diff)
+			}
+			if !slices.ContainsFunc(r.Notes, func(n importer.Remark) bool { return n.Why == tt.why && strings.HasSuffix(n.Text, tt.line) }) {
+				t.Errorf("notes %v; want %q", r.Notes, tt.why)
+			}
+		})
+	}
+}
+
+// TestNotedOfNft has statements of nft that log, alone, and before and behind what decides.
+func TestNotedOfNft(t *testing.T) {
+	const text = `{"nftables": [
+{"table": {"family": "inet", "name": "t", "handle": 1}},
+{"chain": {"family": "inet", "table": "t", "name": "c", "handle": 1, "type": "filter", "hook": "input", "prio": 0, "policy": "accept"}},
+{"rule": {"family": "inet", "table": "t", "chain": "c", "handle": 2, "expr": [{"log": {"prefix": "a"}}]}},
+{"rule": {"family": "inet", "table": "t", "chain": "c", "handle": 3, "expr": [
+ {"match": {"op": "==", "left": {"payload": {"protocol": "udp", "field": "dport"}}, "right": 53}}, {"log": {"prefix": "b"}}, {"drop": null}]}}
+]}`
+	r := imported(t, importer.Nft, importer.Source{Name: "f", Data: []byte(text)})
+	if got := policyRules(r); !cmp.Equal(got, []string{"{proto: udp, port: 53, then: drop}"}) {
+		t.Errorf("rules %q", got)
+	}
+	for _, want := range []string{"logs packets, and the policy does not; it changes no verdict", "logs packets besides its verdict, and the policy does not"} {
+		if !slices.ContainsFunc(r.Notes, func(n importer.Remark) bool { return n.Why == want }) {
+			t.Errorf("notes %v; want %q", r.Notes, want)
+		}
 	}
 }
 

@@ -66,7 +66,7 @@ func (r *nftReader) statement(name string, body any) {
 	case name == "vmap":
 		r.verdictMap(member(body, "key"), member(body, "data"))
 	case isVerdict:
-		r.rule.act = nftAction(kind, body)
+		r.decide(nftAction(kind, body))
 	case name == "log":
 		r.rule.act.logs = true
 	case slices.Contains(nftHarmless, name):
@@ -77,9 +77,9 @@ func (r *nftReader) statement(name string, body any) {
 	case isSide:
 		r.side(side)
 	case name == "snat" || name == "dnat" || name == "masquerade" || name == "redirect":
-		r.rule.act = action{kind: actUnknown, target: name}
+		r.decide(action{kind: actUnknown, target: name})
 	case name == "queue" || name == "synproxy" || name == "tproxy" || name == "fwd":
-		r.rule.act = action{kind: actUnknown, target: name}
+		r.decide(action{kind: actUnknown, target: name})
 	case name == "xt":
 		r.unknown(fmt.Sprintf("an extension of iptables (%v), which only iptables-save prints", member(body, "name")))
 	default: // limit, quota, ct count, and what later versions add
@@ -91,6 +91,12 @@ func (r *nftReader) side(what string) {
 	if !slices.Contains(r.rule.side, what) {
 		r.rule.side = append(r.rule.side, what)
 	}
+}
+
+// decide gives the rule its verdict. That it logs, too, stays.
+func (r *nftReader) decide(a action) {
+	a.logs = r.rule.act.logs
+	r.rule.act = a
 }
 
 func nftAction(kind actionKind, body any) action {
@@ -120,7 +126,7 @@ func (r *nftReader) verdictMap(key, data any) {
 	}
 	if !ok {
 		r.unknown("map " + compact(data))
-		r.rule.act = action{kind: actUnknown, target: "map"}
+		r.decide(action{kind: actUnknown, target: "map"})
 		return
 	}
 	var rest []rule

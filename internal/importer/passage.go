@@ -26,20 +26,18 @@ type passage struct {
 
 // rule walks one rule.
 func (p *passage) rule(r *rule) {
-	if r.act.kind == actNone {
-		if len(r.side) > 0 || r.act.logs {
-			p.aside(r)
-		}
-		return
+	p.aside(r)
+	if r.act.kind != actNone {
+		p.act(r, false)
 	}
-	if len(r.side) > 0 {
-		p.aside(r)
-	}
-	p.act(r, false)
 }
 
 // aside reports what a rule does besides its verdict, if packets can meet it.
 func (p *passage) aside(r *rule) {
+	mute := r.act.kind == actNone && r.asksUnknown()
+	if len(r.side) == 0 && !r.act.logs && !mute {
+		return
+	}
 	certain, doubtful := p.meeting(r)
 	if len(certain)+len(doubtful) == 0 {
 		return
@@ -47,9 +45,26 @@ func (p *passage) aside(r *rule) {
 	for _, s := range r.side {
 		p.report.lose(r.at, "%s", s)
 	}
-	if len(r.side) == 0 {
-		p.report.note(r.at, "logs packets, and the policy does not; it changes no verdict")
+	switch {
+	case r.act.logs && r.act.kind != actNone:
+		p.report.note(r.at, "%s", alsoLogs)
+	case r.act.logs && len(r.side) == 0:
+		p.report.note(r.at, "%s", onlyLogs)
+	case mute && len(r.side) == 0 && len(doubtful) > 0:
+		p.report.note(r.at, "%s: gives no verdict, and the policy leaves it out", strings.Join(doubtful[0].unknown, ", "))
 	}
+}
+
+// What is noted of rules that log.
+const (
+	onlyLogs = "logs packets, and the policy does not; it changes no verdict"
+	alsoLogs = "logs packets besides its verdict, and the policy does not"
+)
+
+// asksUnknown reports whether r asks what the policy cannot. Some of that has an effect of its own: `-m recent --set`
+// remembers the sender (iptables-extensions(8)).
+func (r *rule) asksUnknown() bool {
+	return slices.ContainsFunc(r.alts, func(c cond) bool { return c.unknown != nil })
 }
 
 // act does what a rule does to the packets that meet it.

@@ -15,6 +15,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // These tests need no rights: the servers are on the loopback device of this process.
@@ -137,6 +139,34 @@ func TestFailures(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestPauses has connections ask where nobody listens, which is answered at once. Each waits 10, 20, 40, 80 ms and then
+// 100 ms before it tries again.
+func TestPauses(t *testing.T) {
+	t.Parallel()
+	const connections = 3
+	start := time.Now()
+	sum := mustLoad(t, LoadOptions{Server: nothing(t), Connections: connections, Duration: 400 * time.Millisecond})
+	if took := time.Since(start); took > 2*time.Second {
+		t.Errorf("it took %v, want 400 ms", took)
+	}
+	if sum.OK != 0 || sum.Failed < 2*connections || sum.Failed > 7*connections || sum.Failed != sum.Errors[FailedRefused] {
+		t.Errorf("%+v; want 2 to 7 refused for each connection", sum)
+	}
+	refused := fmt.Errorf("dial: %w", unix.ECONNREFUSED)
+	for _, tt := range []struct {
+		waited time.Duration
+		err    error
+		want   time.Duration
+	}{
+		{0, refused, firstWait}, {firstWait, refused, 2 * firstWait}, {80 * time.Millisecond, refused, longestWait},
+		{longestWait, refused, longestWait}, {longestWait, nil, 0}, {firstWait, unix.ETIMEDOUT, 0}, {0, unix.EHOSTUNREACH, firstWait},
+	} {
+		if got := afterwards(tt.waited, tt.err); got != tt.want {
+			t.Errorf("after %v and %v: %v, want %v", tt.waited, tt.err, got, tt.want)
+		}
 	}
 }
 

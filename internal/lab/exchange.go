@@ -53,19 +53,20 @@ func (conn *connection) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// request asks once and records what came of it.
-func (c *client) request(ctx context.Context, due time.Time) {
+// request asks once and records what came of it. It returns why the request failed, nil if it did not.
+func (c *client) request(ctx context.Context, due time.Time) error {
 	waited := time.Since(due)
 	o := c.exchange(ctx, due.Add(c.Timeout))
 	if o.err != nil && ended(ctx) {
 		c.record.interrupt()
-		return
+		return o.err
 	}
 	o.phases[phaseWait] = -1
 	if c.Rate > 0 {
 		o.phases[phaseWait] = waited
 	}
 	c.record.add(o.end.Sub(due), o)
+	return o.err
 }
 
 // ended reports whether ctx has ended, or is about to: what knows its deadline may be a moment earlier.

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"net/netip"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -19,8 +20,9 @@ type LoadOptions struct {
 	Request Request        // that they make
 	TLS     *tls.Config    // nil: HTTP in the clear
 
-	// Connections is the most requests under way. Without a Rate, each connection asks again when it has its answer; 0
-	// is one. With a Rate, a request that is due waits for its turn; 0 is no bound.
+	// Connections is the most requests under way. Without a Rate, each connection asks again when it has its answer, or
+	// 10 to 100 ms after it could not connect; 0 is one. With a Rate, a request that is due waits for its turn; 0 is no
+	// bound.
 	Connections int
 	Rate        float64 // requests per second that are due whether or not earlier ones were answered; 0: none
 	KeepAlive   bool    // uses connections again; otherwise, each request has a new one
@@ -151,12 +153,34 @@ func (c *client) closedLoop(ctx, begin context.Context, begun chan struct{}) {
 	var workers sync.WaitGroup
 	for range c.Connections {
 		workers.Go(func() {
+			var wait time.Duration
 			for next() {
-				c.request(ctx, time.Now())
+				if wait > 0 && sleep(begin, wait) != nil {
+					return
+				}
+				wait = afterwards(wait, c.request(ctx, time.Now()))
 			}
 		})
 	}
 	workers.Wait()
+}
+
+// How long a connection waits before it tries again where it could not connect: clients do not ask a closed port ten
+// thousands of times a second, and the attempts would only measure this host.
+const (
+	firstWait   = 10 * time.Millisecond
+	longestWait = 100 * time.Millisecond
+)
+
+// atOnce are the kinds of failures that come before any packet had to be waited for.
+var atOnce = []string{FailedRefused, FailedUnreachable, FailedPorts, FailedDescriptors, FailedForbidden}
+
+// afterwards is how long to wait before the next request, after one that ended with err and had to wait for so long.
+func afterwards(waited time.Duration, err error) time.Duration {
+	if err == nil || !slices.Contains(atOnce, cause(err)) {
+		return 0
+	}
+	return max(firstWait, min(2*waited, longestWait))
 }
 
 // openLoop begins requests at fixed times, as independent users do. A server that answers late cannot slow them down,

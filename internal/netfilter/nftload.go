@@ -131,6 +131,38 @@ func (n *Nft) confirmation(ctx context.Context, table, old string) ([]string, er
 	return lines, err
 }
 
+// Keep makes a table that is on trial decide for good, and leaves the old one as it is: when another place in the kernel is
+// to be confirmed before Finish. When the trial has ended already, it changes nothing and the error is an *ExpiredError.
+func (n *Nft) Keep(ctx context.Context, table string) error {
+	_, state, err := n.Trial(ctx, table)
+	switch {
+	case err != nil:
+		return fmt.Errorf("keeping table %s: %w", table, err)
+	case state == Settled:
+		return nil
+	case state == Inert:
+		return &ExpiredError{Name: table}
+	case state != OnTrial:
+		return fmt.Errorf("keeping table %s: %w", table, &StateError{Name: table, State: state})
+	}
+	lines, err := n.unguard(ctx, table, trialSet)
+	if err == nil {
+		err = n.script(ctx, lines...)
+	}
+	if err != nil {
+		return fmt.Errorf("keeping table %s: %w", table, err)
+	}
+	return nil
+}
+
+// Finish removes the old table, unless "", beside one that was kept.
+func (n *Nft) Finish(ctx context.Context, _, old string) error {
+	if old == "" {
+		return nil
+	}
+	return n.Remove(ctx, old)
+}
+
 // Confirm ends a trial: the table decides for good, and the old one, unless "", is removed, in one transaction. When
 // the trial has ended already, it changes nothing and the error is an *ExpiredError. It looks at the clock some
 // milliseconds before the transaction; a trial that ends in between is confirmed.
@@ -162,6 +194,10 @@ func (n *Nft) Rollback(ctx context.Context, table, old string) error {
 	}
 	return n.Remove(ctx, table)
 }
+
+// Release lets the old table decide beside the one on trial: when another place in the kernel is to go back before
+// Rollback.
+func (n *Nft) Release(ctx context.Context, _, old string) error { return n.release(ctx, old) }
 
 // release lets a table decide that was set aside.
 func (n *Nft) release(ctx context.Context, table string) error {

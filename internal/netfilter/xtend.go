@@ -20,7 +20,7 @@ func (x *Xt) Rollback(ctx context.Context, name, old string) error {
 			return fmt.Errorf("going back to %s: %w", old, err)
 		}
 	}
-	if err := x.release(ctx, name); err != nil {
+	if err := x.release(ctx, name, xtSuperseded, xtTrial); err != nil {
 		return fmt.Errorf("going back from %s: %w", name, err)
 	}
 	if old != "" {
@@ -31,14 +31,20 @@ func (x *Xt) Rollback(ctx context.Context, name, old string) error {
 	return x.Remove(ctx, name)
 }
 
-// release empties the sets of a generation's guards: first that which keeps the old one aside.
-func (x *Xt) release(ctx context.Context, name string) error {
+// Release lets the old generation decide beside the one on trial: when another place in the kernel is to go back before
+// Rollback.
+func (x *Xt) Release(ctx context.Context, name, _ string) error {
+	return x.release(ctx, name, xtSuperseded)
+}
+
+// release empties the sets of a generation's guards, in their order.
+func (x *Xt) release(ctx context.Context, name string, guards ...string) error {
 	sets, err := x.ownSets(ctx, name)
 	if err != nil {
 		return err
 	}
 	var lines []string
-	for _, guard := range []string{xtSuperseded, xtTrial} {
+	for _, guard := range guards {
 		for _, f := range x.families {
 			if set := guardSet(name, guard, f); slices.Contains(sets, set) {
 				lines = append(lines, "del "+set+" "+f.halves[0], "del "+set+" "+f.halves[1])

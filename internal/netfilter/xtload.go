@@ -228,6 +228,27 @@ func (x *Xt) Confirm(ctx context.Context, name, old string) error {
 	return nil
 }
 
+// Keep makes a generation that is on trial decide for good, and leaves the old one as it is: when another place in the
+// kernel is to be confirmed before Finish. When the trial has ended already, it changes nothing and the error is an
+// *ExpiredError.
+func (x *Xt) Keep(ctx context.Context, name string) error {
+	_, state, err := x.Trial(ctx, name)
+	switch {
+	case err != nil:
+		return fmt.Errorf("keeping %s: %w", name, err)
+	case state == Settled:
+		return nil
+	case state == Inert:
+		return &ExpiredError{Name: name}
+	case state != OnTrial:
+		return fmt.Errorf("keeping %s: %w", name, &StateError{Name: name, State: state})
+	}
+	return x.hold(ctx, name, 0, xtTrial)
+}
+
+// Finish takes the guards from a generation that was kept, and removes the old one, unless "".
+func (x *Xt) Finish(ctx context.Context, name, old string) error { return x.Confirm(ctx, name, old) }
+
 // seal makes what the guards say at present last for ever.
 func (x *Xt) seal(ctx context.Context, name string, state State) error {
 	if state == Settled {

@@ -1,0 +1,178 @@
+package compile_test
+
+import (
+	"context"
+	"net"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/floodwall/floodwall/internal/compile"
+	"github.com/floodwall/floodwall/internal/lab"
+	"github.com/floodwall/floodwall/internal/testutil"
+)
+
+// foreign is a table of somebody else, who lets answers in that conntrack knows, and what comes by the policy's device
+// and by loopback.
+const foreign = `
+table inet other {
+	chain input {
+		type filter hook input priority 10; policy drop;
+		ct state established accept
+		iifname { "eth0", "lo" } accept
+	}
+}
+`
+
+// TestUntrackedConnections makes connections of all ways by a host with a service that is not tracked, and looks which of
+// them conntrack follows. A host with a connection of its own gets the answers, as conntrack knows both directions.
+func TestUntrackedConnections(t *testing.T) {
+	testutil.RequireRoot(t)
+	for _, tool := range []string{"nft", "iptables-restore", "ipset"} {
+		testutil.RequireTool(t, tool)
+	}
+	for _, target := range []compile.Target{compile.TargetNftables, compile.TargetIptables} {
+		t.Run(string(target), func(t *testing.T) {
+			err := lab.Run(t.Context(), func(_ context.Context, l *lab.Lab) error {
+				g := newGateway(t, l)
+				g.load(target)
+				for _, c := range []struct {
+					name    string
+					from    *lab.Host
+					to      []string
+					tracked int
+				}{
+					{"from outside", g.outside, []string{"10.0.0.2:80", "[fd00::2]:80"}, 0},
+					{"from outside, forwarded", g.outside, []string{"172.17.0.2:80", "[fd17::2]:80"}, 0},
+					{"loopback", g.host, []string{"127.0.0.1:80", "127.0.0.1:81"}, 0},
+					{"of the host, to another device", g.host, []string{"172.17.0.2:80", "[fd17::2]:80"}, 2},
+					{"of the host, to outside", g.host, []string{"10.0.0.1:80", "[fd00::1]:80"}, 2},
+				} {
+					g.connect(c.name, c.from, c.to, c.tracked)
+				}
+				return nil
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+}
+
+// gateway is a host between the outside, on eth0, and a container.
+type gateway struct {
+	*testing.T
+	outside, host, container *lab.Host
+}
+
+func newGateway(t *testing.T, l *lab.Lab) *gateway {
+	g := &gateway{T: t}
+	for name, h := range map[string]**lab.Host{"outside": &g.outside, "host": &g.host, "container": &g.container} {
+		var err error
+		if *h, err = l.Host(name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := g.host.Router(); err != nil {
+		t.Fatal(err)
+	}
+	g.link(l, g.outside, "eth0", [2]string{"10.0.0.1/24 fd00::1/64", "10.0.0.2/24 fd00::2/64"}, "172.17.0.0/24", "fd17::/64")
+	g.link(l, g.container, "docker0", [2]string{"172.17.0.2/24 fd17::2/64", "172.17.0.1/24 fd17::1/64"}, "10.0.0.0/24", "fd00::/64")
+	for _, h := range []*lab.Host{g.outside, g.host, g.container} {
+		for _, port := range []uint16{80, 81} {
+			g.serve(h, netip.AddrPortFrom(netip.IPv6Unspecified(), port))
+		}
+	}
+	return g
+}
+
+// link joins another host to the gateway, through which it reaches the prefixes behind.
+func (g *gateway) link(l *lab.Lab, other *lab.Host, device string, addresses [2]string, behind ...string) {
+	g.Helper()
+	dev, end, err := l.Connect(other, g.host, lab.LinkOptions{
+		A: lab.EndOptions{Addrs: lab.ParseAddrs(addresses[0])},
+		B: lab.EndOptions{Name: device, Addrs: lab.ParseAddrs(addresses[1])},
+	})
+	if err != nil {
+		g.Fatal(err)
+	}
+	for i, prefix := range behind {
+		if err := other.Route(netip.MustParsePrefix(prefix), end.Addrs[i].Addr(), dev); err != nil {
+			g.Fatal(err)
+		}
+	}
+}
+
+// serve closes every connection to a port of a host.
+func (g *gateway) serve(h *lab.Host, at netip.AddrPort) {
+	g.Helper()
+	l, err := h.Listen(at)
+	if err != nil {
+		g.Fatal(err)
+	}
+	g.Cleanup(func() { l.Close() })
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			c.Close()
+		}
+	}()
+}
+
+func (g *gateway) load(target compile.Target) {
+	g.Helper()
+	s := lower(g.T, "untracked: [loopback]\nservices: [{name: web, port: tcp/80, track: false}]")
+	pl, err := compile.Hoist(s.program, target)
+	if err != nil {
+		g.Fatal(err)
+	}
+	rules, err := (&differential{target: target}).compile(s, pl)
+	if err != nil {
+		g.Fatal(err)
+	}
+	err = g.host.Do(func() error {
+		for _, l := range append(rules.loads, load{[]string{"nft", "-f", "-"}, foreign}) {
+			l.run(g.T, s.policy)
+		}
+		return nil
+	})
+	if err != nil {
+		g.Fatal(err)
+	}
+}
+
+// connect makes connections, each of which must succeed, and holds how many conntrack of the gateway then follows
+// against what it should.
+func (g *gateway) connect(name string, from *lab.Host, to []string, tracked int) {
+	g.Helper()
+	if err := g.host.FlushConntrack(); err != nil {
+		g.Fatal(err)
+	}
+	for _, address := range to {
+		ctx, cancel := context.WithTimeout(g.Context(), time.Second)
+		c, err := from.Dial(ctx, "tcp", netip.MustParseAddrPort(address))
+		cancel()
+		if err != nil {
+			g.Errorf("%s: %v", name, err)
+			continue
+		}
+		readEnd(c)
+	}
+	c, err := g.host.Conntrack()
+	if err != nil {
+		g.Fatal(err)
+	}
+	if c.Entries != tracked {
+		g.Errorf("%s: %d connections are tracked, want %d", name, c.Entries, tracked)
+	}
+}
+
+// readEnd waits until the other side has closed, and closes.
+func readEnd(c net.Conn) {
+	c.SetReadDeadline(time.Now().Add(time.Second))
+	c.Read(make([]byte, 1))
+	c.Close()
+}

@@ -1,0 +1,93 @@
+package control
+
+import (
+	"context"
+	"errors"
+
+	"github.com/floodwall/floodwall/internal/netfilter"
+)
+
+// mend puts straight what a command has left that died between the steps of a change: XDP says which policy decides, and
+// its parts in netfilter have to be those of the same one. During a trial all of it is as it should be.
+func (l *live) mend(ctx context.Context, in Instance) error {
+	if len(l.generations) == 0 || l.trial != nil {
+		return nil
+	}
+	g := l.generations[0]
+	var errs []error
+	if g.program == nil {
+		errs = append(errs, l.state.Took(g.number))
+	}
+	for _, p := range g.manifest.Parts {
+		errs = append(errs, l.mendPart(ctx, in, g, p))
+	}
+	return errors.Join(errs...)
+}
+
+// mendPart has a part decide that should, and no other of its kind.
+func (l *live) mendPart(ctx context.Context, in Instance, g *generation, p *part) error {
+	t, err := l.tool(ctx, p.Kind)
+	if err != nil {
+		return err
+	}
+	_, state, err := t.Trial(ctx, p.Name)
+	if err != nil {
+		return err
+	}
+	if state == netfilter.OnTrial { // XDP is confirmed
+		if err := t.Keep(ctx, p.Name); err != nil {
+			return err
+		}
+	}
+	if state.Decides() {
+		_, err := t.Clean(ctx, in.prefixOf(p.Kind), p.Name)
+		return err
+	}
+	other, err := l.otherPart(ctx, in, t, p)
+	if err != nil {
+		return err
+	}
+	bans, err := l.bansFor(ctx, g, g)
+	if err != nil {
+		return err
+	}
+	p.fill = p.bansOf(bans)
+	if _, err := t.Clean(ctx, in.prefixOf(p.Kind), keepOf(other)...); err != nil {
+		return err
+	}
+	return confirmed(t.load(ctx, p, other, loading{}))
+}
+
+// confirmed is no error when only remains are left: the next change removes them.
+func confirmed(err error) error {
+	var left *netfilter.RemainsError
+	if errors.As(err, &left) {
+		return nil
+	}
+	return err
+}
+
+func keepOf(name string) []string {
+	if name == "" {
+		return nil
+	}
+	return []string{name}
+}
+
+// otherPart is a part of the instance, of the same kind, that decides though it should not, or "".
+func (l *live) otherPart(ctx context.Context, in Instance, t tool, p *part) (string, error) {
+	names, err := t.Leftovers(ctx, in.prefixOf(p.Kind), p.Name)
+	if err != nil {
+		return "", err
+	}
+	for _, name := range names {
+		_, state, err := t.Trial(ctx, name)
+		if err != nil {
+			return "", err
+		}
+		if state == netfilter.Settled || state == netfilter.Returned || state == netfilter.Aside {
+			return name, nil
+		}
+	}
+	return "", nil
+}
