@@ -61,7 +61,7 @@ func (a *apply) enforce(ctx context.Context, applied *Applied, manifest []byte) 
 			applied.Returns = s.base.number
 		}
 	}
-	if s.program == nil {
+	if s.program == nil && s.trial == 0 {
 		if err := s.state.Took(applied.Generation); err != nil {
 			return errors.Join(err, s.undo())
 		}

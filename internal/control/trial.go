@@ -112,6 +112,9 @@ func (l *live) confirm(ctx context.Context) error {
 	if errors.Is(err, datapath.ErrNoTrial) && g.program == nil {
 		err = nil // the trial was netfilter's alone
 	}
+	if err == nil && g.program == nil {
+		err = l.state.Took(g.number)
+	}
 	if err != nil {
 		return err
 	}

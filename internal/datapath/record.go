@@ -11,7 +11,7 @@ import (
 type Record struct {
 	Number   int
 	Manifest []byte
-	Took     bool // effect: see State.Took
+	Took     bool // effect for good: see State.Took
 }
 
 // AddRecord keeps a manifest under the next free number. The caller holds the lock.
@@ -51,8 +51,8 @@ func (s *State) Records() (records []*Record, err error) {
 // pinTook marks a record that took effect.
 const pinTook = "took"
 
-// Took notes that the policy of a record took effect. One without this note is what an apply has left that died before,
-// and nothing to return to. The caller holds the lock.
+// Took notes that the policy of a record took effect for good. One without this note is on trial, or what a trial or an
+// apply that died has left, and nothing to return to. The caller holds the lock.
 func (s *State) Took(n int) error {
 	if s.has(n, pinTook) {
 		return nil
