@@ -196,8 +196,9 @@ func appliedLine(a *control.Applied, c *control.Compiled, f applyFlags) string {
 // stagesText says how many rules are behind the first stage.
 func stagesText(a *control.Applied) string {
 	var texts []string
+	plan := compile.Plan{Target: a.Target}
 	for _, s := range []compile.Stage{compile.StageIngress, compile.StageRaw, compile.StageFilter} {
-		if n := a.Stages[s]; n > 0 {
+		if n := a.Stages[s]; n > 0 && s != plan.First() {
 			texts = append(texts, fmt.Sprintf("%d at %s", n, s))
 		}
 	}

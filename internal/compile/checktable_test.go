@@ -124,9 +124,10 @@ udp 8.8.8.8:5 > 1.1.1.1:80
 `},
 	packet.ExtHeaders: {`
 udp [2606::1]:5 > [2606::2]:80 ext=dst,dst,dst,dst,dst,dst,dst
-udp [2606::1]:5 > [2606::2]:80 ext=hbh,dst,rh2,ah,dst,frag,dst
+udp [2606::1]:5 > [2606::2]:80 ext=hbh,dst,rh2,dst,dst,frag,dst
 `, `
 udp [2606::1]:5 > [2606::2]:80 ext=dst,dst,dst,dst,dst,dst
+udp [2606::1]:5 > [2606::2]:80 ext=hbh,dst,rh2,ah,dst,frag,dst
 udp [2606::1]:5 > [2606::2]:80 ext=dst,dst,frag,dst,dst,dst,dst frag=8
 `},
 	packet.ExtOrder: {`

@@ -384,6 +384,8 @@ func (d *differential) exempt(s *subject, r *rules, f probe, fate testutil.Fate)
 		return "a fragment, which conntrack puts together with others"
 	case headless(&pkt):
 		return "an L4 header that is cut short, where netfilter reads what follows the packet"
+	case d.target == compile.TargetIptables && pkt.Value[packet.Family] == packet.FamilyIPv6 && pkt.Value[packet.Length] < 48:
+		return "IPv6 with less than 8 octets, where ip6tables finds no header to look for"
 	case s.hasLocal() && (pkt.Src.IsLoopback() || pkt.Dst.IsLoopback()):
 		return "a loopback address from outside, which the kernel drops"
 	case pkt.Failed.Has(packet.TCPHeader), pkt.Failed.Has(packet.TinyFragment):
