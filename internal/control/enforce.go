@@ -307,14 +307,17 @@ func (s *switchover) settle(ctx context.Context) error {
 			return err
 		}
 	}
-	for i, p := range s.manifest.all() {
-		err := s.remains(s.tools[p.Kind].Finish(ctx, p.Name, nameOf(s.old[p.Kind])))
-		if err != nil && i == 0 {
-			return err // all of it can still be taken back
+	removed := false // of the old parts, one: from then on nothing can be taken back
+	for _, p := range s.manifest.all() {
+		old := nameOf(s.old[p.Kind])
+		err := s.remains(s.tools[p.Kind].Finish(ctx, p.Name, old))
+		if err != nil && !removed {
+			return err
 		}
 		if err != nil {
-			s.remain(nameOf(s.old[p.Kind]), err)
+			s.remain(old, err)
 		}
+		removed = removed || old != ""
 	}
 	return nil
 }
