@@ -307,7 +307,8 @@ func (s *switchover) settle(ctx context.Context) error {
 			return err
 		}
 	}
-	removed := false // of the old parts, one: from then on nothing can be taken back
+	// Once an old part is removed, or XDP is confirmed that had nothing before, nothing can be taken back.
+	removed := s.program != nil && (s.base == nil || s.base.program == nil)
 	for _, p := range s.manifest.all() {
 		old := nameOf(s.old[p.Kind])
 		err := s.remains(s.tools[p.Kind].Finish(ctx, p.Name, old))

@@ -247,7 +247,16 @@ func (x *Xt) Keep(ctx context.Context, name string) error {
 }
 
 // Finish takes the guards from a generation that was kept, and removes the old one, unless "".
-func (x *Xt) Finish(ctx context.Context, name, old string) error { return x.Confirm(ctx, name, old) }
+func (x *Xt) Finish(ctx context.Context, name, old string) error {
+	sets, err := x.ownSets(ctx, name)
+	if err == nil && old != "" && slices.Contains(sets, guardSet(name, xtSuperseded, x.families[0])) {
+		err = x.hold(ctx, name, 0, xtSuperseded)
+	}
+	if err != nil {
+		return fmt.Errorf("finishing %s: %w", name, err)
+	}
+	return x.Confirm(ctx, name, old)
+}
 
 // seal makes what the guards say at present last for ever.
 func (x *Xt) seal(ctx context.Context, name string, state State) error {
