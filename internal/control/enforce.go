@@ -324,24 +324,13 @@ func (s *switchover) settle(ctx context.Context) error {
 }
 
 // finish removes what the new generation leaves without use. With a trial that is done when it is confirmed.
-func (s *switchover) finish(ctx context.Context, number int) (err error) {
+func (s *switchover) finish(ctx context.Context, number int) error {
 	if s.trial > 0 {
 		return nil
 	}
-	for _, p := range s.manifest.StandIn {
-		err = errors.Join(err, s.tools[p.Kind].Remove(ctx, p.Name))
+	before := 0
+	if s.base != nil {
+		before = s.base.number
 	}
-	return errors.Join(err, s.forget(number))
-}
-
-// forget removes the records of generations that are neither the new one nor the one before, to which Rollback returns.
-func (s *switchover) forget(number int) error {
-	records, err := s.state.Records()
-	errs := []error{err}
-	for _, r := range records {
-		if r.Number != number && (s.base == nil || r.Number != s.base.number) {
-			errs = append(errs, s.state.RemoveRecord(r.Number))
-		}
-	}
-	return errors.Join(errs...)
+	return errors.Join(dropStandIns(ctx, s.tools, s.manifest), forget(s.state, number, before))
 }

@@ -119,13 +119,12 @@ func (l *live) confirm(ctx context.Context) error {
 		return err
 	}
 	var errs []error
-	for _, p := range g.manifest.all() {
-		if !both {
-			break
+	if both {
+		for _, p := range g.manifest.all() {
+			errs = append(errs, confirmed(l.tools[p.Kind].Finish(ctx, p.Name, nameOf(l.partBefore(p.Kind)))))
 		}
-		errs = append(errs, confirmed(l.tools[p.Kind].Finish(ctx, p.Name, nameOf(l.partBefore(p.Kind)))))
 	}
-	return errors.Join(append(errs, l.dropStandIns(ctx, g), l.forget(g.number, l.trial.old))...)
+	return errors.Join(append(errs, dropStandIns(ctx, l.tools, g.manifest), forget(l.state, g.number, l.trial.old))...)
 }
 
 // partBefore is the part of the generation that rests during the trial.
@@ -137,20 +136,20 @@ func (l *live) partBefore(k kind) *part {
 }
 
 // dropStandIns removes the parts that only kept others at rest.
-func (l *live) dropStandIns(ctx context.Context, g *generation) (err error) {
-	for _, p := range g.manifest.StandIn {
-		err = errors.Join(err, l.tools[p.Kind].Remove(ctx, p.Name))
+func dropStandIns(ctx context.Context, tools map[kind]tool, m *manifest) (err error) {
+	for _, p := range m.StandIn {
+		err = errors.Join(err, tools[p.Kind].Remove(ctx, p.Name))
 	}
 	return err
 }
 
-// forget removes the records of all but two generations.
-func (l *live) forget(number, before int) error {
-	records, err := l.state.Records()
+// forget removes the records of all generations but one and the one before it, to which Rollback returns; 0 is none.
+func forget(s *datapath.State, number, before int) error {
+	records, err := s.Records()
 	errs := []error{err}
 	for _, r := range records {
 		if r.Number != number && r.Number != before {
-			errs = append(errs, l.state.RemoveRecord(r.Number))
+			errs = append(errs, s.RemoveRecord(r.Number))
 		}
 	}
 	return errors.Join(errs...)
