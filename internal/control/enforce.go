@@ -128,10 +128,7 @@ func (s *switchover) prepare(ctx context.Context) error {
 	if s.live != nil {
 		for _, g := range s.live.all() {
 			for _, p := range s.live.parts(g) {
-				keep = append(keep, p.Name)
-			}
-			for _, p := range g.manifest.all() { // what a stand-in was to remove may be there still
-				used[p.Kind] = true
+				keep, used[p.Kind] = append(keep, p.Name), true
 			}
 		}
 		if s.base = s.live.base(); s.live.trial != nil {

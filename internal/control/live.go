@@ -117,7 +117,14 @@ func (l *live) records(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	settled, err := l.settledProgram()
+	if err != nil {
+		return err
+	}
 	for _, r := range records {
+		if r.Number < settled { // what is left of it in netfilter is for mend to remove
+			continue
+		}
 		m, err := readManifest(r.Number, r.Manifest)
 		if err != nil {
 			return err
@@ -143,6 +150,19 @@ func (l *live) records(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// settledProgram is the number of the newest XDP program if it decides for good, else 0.
+func (l *live) settledProgram() (int, error) {
+	if len(l.generations) == 0 {
+		return 0, nil
+	}
+	number := l.generations[0].number
+	of, err := l.state.Trial()
+	if err != nil || of != nil && of.New == number && !of.Expired() {
+		return 0, err
+	}
+	return number, nil
 }
 
 // trials finds out whether the newest generation is on trial.

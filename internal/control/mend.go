@@ -21,6 +21,9 @@ func (l *live) mend(ctx context.Context, in Instance) error {
 	for _, p := range g.manifest.Parts {
 		errs = append(errs, l.mendPart(ctx, in, g, p))
 	}
+	for _, p := range g.manifest.StandIn { // it goes, with the part of the policy before in whose place it was
+		errs = append(errs, in.clean(ctx, p.Kind))
+	}
 	return errors.Join(errs...)
 }
 
