@@ -54,7 +54,7 @@ static __always_inline bool in_prefix(struct address a, const struct prefix *p)
 
 static __always_inline bool is_bogon(struct frame *f)
 {
-	struct address src = f->src;
+	struct address src = f->packet.src;
 
 	if (f->packet.family) {
 		/* neighbor discovery and DHCPv6 speak from these */
@@ -81,10 +81,10 @@ static __always_inline bool is_bogon(struct frame *f)
 /* Multicast, broadcast and loopback may not be sources on a wire. */
 static __always_inline bool is_no_source(struct frame *f)
 {
-	__u32 v4 = f->src.lo;
+	__u32 v4 = f->packet.src.lo;
 
 	if (f->packet.family)
-		return f->src.hi >> 56 == 0xff || (!f->src.hi && f->src.lo == 1);
+		return f->packet.src.hi >> 56 == 0xff || (!f->packet.src.hi && f->packet.src.lo == 1);
 	return v4 >> 28 == 0xe || v4 == 0xffffffff || v4 >> 24 == 127;
 }
 
@@ -92,7 +92,7 @@ static __always_inline void check_addresses(struct frame *f)
 {
 	__u32 proto = f->packet.proto;
 
-	fail_if(f->failed, CHECK_LAND, f->src.lo == f->dst.lo && f->src.hi == f->dst.hi);
+	fail_if(f->failed, CHECK_LAND, f->packet.src.lo == f->packet.dst.lo && f->packet.src.hi == f->packet.dst.hi);
 	fail_if(f->failed, CHECK_SOURCE_ADDRESS, is_no_source(f));
 	if (enabled(CHECK_BOGON_SOURCE))
 		fail_if(f->failed, CHECK_BOGON_SOURCE, is_bogon(f));

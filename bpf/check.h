@@ -43,6 +43,9 @@ enum check {
 /* The checks that drop, a bit each. Constant from load on: the verifier removes the code of the others. */
 const volatile __u64 enabled_checks;
 
+/* Those that only count. None of them is enabled. */
+const volatile __u64 observed_checks;
+
 #define BIT(n) (1ULL << (n))
 
 /*
@@ -67,7 +70,7 @@ static __always_inline __u64 opaque(__u64 value)
 	} while (0)
 
 /* Whether a check is enabled, to be asked before a condition that is dear. */
-#define enabled(check) (enabled_checks & BIT(check))
+#define enabled(check) ((enabled_checks | observed_checks) & BIT(check))
 
 /* The bits that are set, by halves (Hacker's Delight, 5-1). BPF has no such instruction. */
 static __always_inline __u32 population(__u64 x)

@@ -12,9 +12,13 @@ enum slot {
 enum verdict {
 	VERDICT_PASS,
 	VERDICT_DROP,
+	VERDICT_REJECT,   /* the kernel's, from netfilter on */
+	VERDICT_TRUNCATE, /* answer a DNS query with an empty response */
+	VERDICT_MASK = 0x0f,
+	DECISION_SPECIAL = 0x10, /* a flag: the slot has an entry in actions */
 };
 
-/* A decision is a slot and a verdict in one number, as generated code returns it. */
+/* A decision is a slot, and in the lowest octet a verdict and flags, in one number, as generated code returns it. */
 #define DECISION(slot, verdict) ((slot) << 8 | (verdict))
 
 struct counter {

@@ -10,16 +10,42 @@ const volatile __u64 question_key;
 
 struct question {
 	__u64 key;      /* the generation's key */
+	__u64 now;      /* nanoseconds of CLOCK_MONOTONIC that limits count by, 0 for the present */
 	__u32 decision; /* out: slot and verdict */
-	__u32 reserved;
+	__u32 flags;    /* SEEN_CHARGE, or 0 */
 };
 
-static __always_inline bool answer_question(struct xdp_md *ctx, __u32 decision)
+/* The question that a packet carries, NULL when it is none. */
+static __always_inline struct question *question_of(struct xdp_md *ctx)
 {
 	struct question *q = (void *)(long)ctx->data_meta;
 
 	if ((void *)(q + 1) > (void *)(long)ctx->data || q->key != question_key || !question_key)
-		return false;
-	q->decision = decision;
-	return true;
+		return NULL;
+	return q;
+}
+
+static __always_inline void read_question(struct xdp_md *ctx, struct packet *p)
+{
+	struct question *q = question_of(ctx);
+
+	p->seen = q ? SEEN_QUESTION | (q->flags & SEEN_CHARGE) : 0;
+	p->now = q ? q->now : 0;
+}
+
+static __always_inline bool answer_question(struct xdp_md *ctx, __u32 decision)
+{
+	struct question *q = question_of(ctx);
+
+	if (q)
+		q->decision = decision;
+	return q;
+}
+
+/* The time that limits count by, read once a packet. */
+static __always_inline __u64 time_of(struct packet *p)
+{
+	if (!p->now)
+		p->now = bpf_ktime_get_ns();
+	return p->now;
 }

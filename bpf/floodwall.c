@@ -25,6 +25,11 @@
 #include "classify.h"
 #include "dynamic.h"
 #include "explain.h"
+#include "dns.h"
+#include "payload.h"
+#include "limit.h"
+#include "condition.h"
+#include "act.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
@@ -40,11 +45,11 @@ const volatile __u32 default_decision;
  * drops the argument, the stores before the call, and what follows from the result. It is a function of its own to the
  * verifier, so the rules are verified once, whatever leads here; the price is that the argument might be null.
  */
-__noinline __u32 decide(struct packet *p)
+__noinline __u32 decide(struct xdp_md *ctx, struct packet *p)
 {
-	__u32 decision = default_decision;
+	__u32 decision = default_decision + condition_holds(ctx, p, 0);
 
-	asm volatile("" : "+r"(decision) : "r"(p) : "memory");
+	asm volatile("" : "+r"(decision) : "r"(ctx), "r"(p) : "memory");
 	return decision;
 }
 
@@ -60,11 +65,12 @@ static __always_inline enum kind parse(struct xdp_md *ctx, struct frame *f)
 	__be16 ethertype;
 
 	f->failed = 0;
-	f->octets = c.linear = c.end - c.pos;
+	f->packet.octets = c.linear = c.end - c.pos;
 	f->packet.port = f->packet.sport = PORT_NONE;
 	f->packet.flags = FLAGS_NONE;
 	f->packet.icmp = ICMP_NONE;
 	f->packet.fragment = FRAGMENT_NONE;
+	f->packet.l4 = f->packet.payload = f->packet.end = 0;
 
 	ethertype = parse_ethernet(&c, f);
 	if (ethertype == bpf_htons(ETH_P_IP)) {
@@ -80,6 +86,7 @@ static __always_inline enum kind parse(struct xdp_md *ctx, struct frame *f)
 	check_addresses(f);
 	if (whole)
 		parse_l4(ctx, &c, f);
+	parse_dns(ctx, f);
 	return kind;
 }
 
@@ -90,38 +97,52 @@ static __always_inline void classify_addresses(struct frame *f)
 
 	if (enabled(CHECK_OWN_SOURCE))
 		src_sets |= local_set;
-	f->packet.src_class = classify_src ? classify(f->src, v6) : 0;
-	f->packet.dst_class = classify_dst ? classify(f->dst, v6) : 0;
-	f->packet.src_dynamic = src_sets ? dynamic_sets(f->src, v6, src_sets) : 0;
-	f->packet.dst_dynamic = dst_sets ? dynamic_sets(f->dst, v6, dst_sets) : 0;
+	f->packet.src_class = classify_src ? classify(f->packet.src, v6) : 0;
+	f->packet.dst_class = classify_dst ? classify(f->packet.dst, v6) : 0;
+	f->packet.src_dynamic = src_sets ? dynamic_sets(f->packet.src, v6, src_sets) : 0;
+	f->packet.dst_dynamic = dst_sets ? dynamic_sets(f->packet.dst, v6, dst_sets) : 0;
 	fail_if(f->failed, CHECK_OWN_SOURCE, f->packet.src_dynamic & local_set);
+}
+
+/* Counts the first check that a packet fails and that only counts. */
+static __always_inline void observe(struct frame *f)
+{
+	__u64 failed = opaque(f->failed) & observed_checks;
+
+	if (failed && !(f->packet.seen & SEEN_QUESTION))
+		count(DECISION(lowest_bit(failed), VERDICT_PASS), f->packet.octets);
 }
 
 static __always_inline __u32 judge(struct xdp_md *ctx, struct frame *f)
 {
 	enum kind kind = parse(ctx, f);
+	__u64 failed;
 
 	/* Spare the addresses of a packet that fails a check, unless they might fail one that is reported first. */
 	if (kind == KIND_IP && (enabled(CHECK_OWN_SOURCE) || !(opaque(f->failed) & enabled_checks)))
 		classify_addresses(f);
-	f->failed = opaque(f->failed) & enabled_checks;
-	if (f->failed)
-		return DECISION(lowest_bit(f->failed), VERDICT_DROP);
+	failed = opaque(f->failed) & enabled_checks;
+	if (failed)
+		return DECISION(lowest_bit(failed), VERDICT_DROP);
+	if (observed_checks)
+		observe(f);
 	if (kind == KIND_NOT_IP)
 		return DECISION(SLOT_NOT_IP, VERDICT_PASS);
 	if (kind == KIND_MALFORMED)
 		return default_decision;
-	return decide(&f->packet);
+	return decide(ctx, &f->packet);
 }
 
 SEC("xdp")
 int floodwall(struct xdp_md *ctx)
 {
 	struct frame f;
-	__u32 decision = judge(ctx, &f);
+	__u32 decision;
 
+	read_question(ctx, &f.packet);
+	decision = judge(ctx, &f);
 	if (answer_question(ctx, decision))
 		return XDP_PASS;
-	count(decision, f.octets);
-	return (decision & 0xff) == VERDICT_DROP ? XDP_DROP : XDP_PASS;
+	count(decision, f.packet.octets);
+	return act(ctx, &f.packet, decision);
 }

@@ -21,6 +21,14 @@ struct icmp_header {
 	__be32 rest;
 };
 
+/* The payload begins after so many octets of the L4 header, unless the packet ends before. */
+static __always_inline void payload_after(struct frame *f, __u32 header)
+{
+	__u32 at = f->packet.l4 + header;
+
+	f->packet.payload = at <= f->packet.end ? at : 0;
+}
+
 #define FLAGS(f) (BIT(f) | BIT((f) | TCP_PSH))
 
 /*
@@ -87,6 +95,7 @@ static __always_inline void parse_tcp(struct xdp_md *ctx, struct cursor *c, stru
 	f->packet.flags = flags;
 
 	header = tcp->doff * 4;
+	payload_after(f, header < sizeof(*tcp) ? c->left + 1 : header);
 	fail_if(f->failed, CHECK_TCP_HEADER, header < sizeof(*tcp));
 	if (header > c->left) {
 		if (f->packet.fragment == FRAGMENT_FIRST)
@@ -141,6 +150,7 @@ static __always_inline void parse_udp(struct cursor *c, struct frame *f)
 	}
 	f->packet.port = PORT_UDP + bpf_ntohs(udp->dest);
 	f->packet.sport = PORT_UDP + bpf_ntohs(udp->source);
+	payload_after(f, sizeof(*udp));
 	length = bpf_ntohs(udp->len);
 	fail_if(f->failed, CHECK_UDP_LENGTH,
 		length < sizeof(*udp) || (length > c->left && f->packet.fragment == FRAGMENT_NONE));
@@ -166,6 +176,7 @@ static __always_inline void parse_icmp(struct cursor *c, struct frame *f)
 		f->failed |= cut_short(f->packet.fragment);
 		return;
 	}
+	payload_after(f, sizeof(*icmp));
 	f->packet.icmp = (v6 ? ICMP_V6 : 0) | icmp->type << 8 | icmp->code;
 	fail_if(f->failed, CHECK_ICMP_TYPE, !v6 && is_obsolete_icmp(icmp->type));
 	fail_if(f->failed, CHECK_ICMP_LARGE, icmp->type == (v6 ? 128 : 8) && f->packet.length > 1024);
@@ -176,10 +187,14 @@ static __always_inline void parse_l4(struct xdp_md *ctx, struct cursor *c, struc
 {
 	__u32 proto = f->packet.proto;
 
+	f->packet.l4 = offset_of(c);
+	f->packet.end = f->packet.l4 + c->left;
 	if (proto == IPPROTO_TCP)
 		parse_tcp(ctx, c, f);
 	else if (proto == IPPROTO_UDP)
 		parse_udp(c, f);
 	else if (proto == (f->packet.family ? IPPROTO_ICMPV6 : IPPROTO_ICMP))
 		parse_icmp(c, f);
+	else
+		payload_after(f, 0);
 }

@@ -10,12 +10,22 @@ enum {
 	ICMP_V6 = 1 << 16,
 	ICMP_NONE = 2 << 16,
 	VLAN_NONE = 4096,
+	DNS_RESPONSE = 65536,
+	DNS_OTHER,
+	DNS_MALFORMED,
+	DNS_NONE,
 };
 
 enum {
 	FRAGMENT_NONE,
 	FRAGMENT_FIRST,
 	FRAGMENT_LATER,
+};
+
+/* An address of either family: IPv4 in its mapped form, ::ffff:a.b.c.d. Big endian numbers in host byte order. */
+struct address {
+	__u64 hi;
+	__u64 lo;
 };
 
 /*
@@ -34,17 +44,32 @@ struct packet {
 	__u32 dscp;
 	__u32 fragment;
 	__u32 vlan;
+	__u32 dns;
+	__u32 verified;
 
 	__u32 src_class; /* what the address tables say of the addresses */
 	__u32 dst_class;
 	__u32 src_dynamic; /* the dynamic sets that have them, a bit each */
 	__u32 dst_dynamic;
+
+	/* What conditions (condition.h) are decided by, which generated code hands on without a look. */
+	__u32 dns_names; /* the name sets that have the name of the query, a bit each */
+	__u32 l4;        /* where the L4 header begins in the frame, 0 when there is none */
+	__u32 payload;   /* what follows that header, 0 when it is cut short */
+	__u32 end;       /* and where the IP packet ends: behind its last octet that is in the frame */
+	__u32 octets;    /* of the whole frame */
+	__u32 seen;      /* see below */
+	__u64 now;       /* nanoseconds of CLOCK_MONOTONIC, 0 when nothing has asked for it yet */
+	__u64 patterns;  /* found in the payload, once SEEN_PATTERNS is set */
+	struct address src;
+	struct address dst;
 };
 
-/* An address of either family: IPv4 in its mapped form, ::ffff:a.b.c.d. Big endian numbers in host byte order. */
-struct address {
-	__u64 hi;
-	__u64 lo;
+/* Bits of seen. */
+enum {
+	SEEN_QUESTION = 1, /* the packet is a question (explain.h): nothing may be counted, charged or kept */
+	SEEN_CHARGE = 2,   /* but for limits, by which tests ask how they count */
+	SEEN_PATTERNS = 4, /* patterns is known */
 };
 
 enum kind {
@@ -56,8 +81,5 @@ enum kind {
 /* A frame as far as it was parsed. */
 struct frame {
 	struct packet packet;
-	struct address src;
-	struct address dst;
-	__u64 failed; /* enabled checks that the frame fails */
-	__u32 octets; /* of the whole frame */
+	__u64 failed; /* checks that the frame fails */
 };

@@ -96,8 +96,8 @@ static __always_inline void limit_length(struct xdp_md *ctx, struct cursor *c, s
 	f->packet.length = length < 65535 ? length : 65535;
 	if (length <= linear)
 		return;
-	f->octets = bpf_xdp_get_buff_len(ctx);
-	rest = f->octets - (c->linear - linear);
+	f->packet.octets = bpf_xdp_get_buff_len(ctx);
+	rest = f->packet.octets - (c->linear - linear);
 	if (length > rest) {
 		fail_if(f->failed, CHECK_TRUNCATED, true);
 		c->left = rest;
@@ -216,9 +216,9 @@ static __always_inline enum kind parse_ipv4(struct xdp_md *ctx, struct cursor *c
 	f->packet.proto = ip->protocol;
 	f->packet.ttl = ip->ttl;
 	f->packet.dscp = ip->tos >> 2;
-	f->src.hi = f->dst.hi = 0;
-	f->src.lo = 0xffff00000000 | bpf_ntohl(ip->saddr);
-	f->dst.lo = 0xffff00000000 | bpf_ntohl(ip->daddr);
+	f->packet.src.hi = f->packet.dst.hi = 0;
+	f->packet.src.lo = 0xffff00000000 | bpf_ntohl(ip->saddr);
+	f->packet.dst.lo = 0xffff00000000 | bpf_ntohl(ip->daddr);
 
 	fail_if(f->failed, CHECK_TTL_ZERO, !ip->ttl);
 	if (enabled(CHECK_IP_CHECKSUM))
@@ -375,10 +375,10 @@ static __always_inline enum kind parse_ipv6(struct xdp_md *ctx, struct cursor *c
 	f->packet.proto = ip->nexthdr;
 	f->packet.ttl = ip->hop_limit;
 	f->packet.dscp = (bpf_ntohs(*(__be16 *)ip) >> 6) & 0x3f;
-	f->src.hi = high_half(&ip->saddr);
-	f->src.lo = low_half(&ip->saddr);
-	f->dst.hi = high_half(&ip->daddr);
-	f->dst.lo = low_half(&ip->daddr);
+	f->packet.src.hi = high_half(&ip->saddr);
+	f->packet.src.lo = low_half(&ip->saddr);
+	f->packet.dst.hi = high_half(&ip->daddr);
+	f->packet.dst.lo = low_half(&ip->daddr);
 
 	fail_if(f->failed, CHECK_TTL_ZERO, !ip->hop_limit);
 	c->pos = ip + 1;

@@ -17,7 +17,9 @@ type Policy struct {
 	Default   Verdict
 	Checks    packet.CheckSet
 	Named     packet.CheckSet // those of Checks that are switched on by their name, not by a profile
+	Observed  packet.CheckSet // checks that only count; none of them is in Checks
 	Sets      []Set
+	Names     []NameSet
 	Rules     []Rule
 	Services  []Service
 	Untracked []Traffic // what conntrack is kept away from, besides services
@@ -49,13 +51,14 @@ type Verdict uint8
 const (
 	Pass Verdict = iota
 	Drop
-	Reject // drop, and tell the sender
+	Reject   // drop, and tell the sender
+	Truncate // answer a DNS query with an empty, truncated response
 )
 
 // String is the policy's word for v.
 func (v Verdict) String() string { return verdicts[v] }
 
-var verdicts = []string{Pass: "pass", Drop: "drop", Reject: "reject"}
+var verdicts = []string{Pass: "pass", Drop: "drop", Reject: "reject", Truncate: "truncate"}
 
 // Traffic is a kind of traffic that is named as a whole.
 type Traffic uint8
@@ -89,7 +92,34 @@ type Rule struct {
 	Named bool // false: the policy gives no name, and Name was made from the rule's number
 	Match Match
 	Not   Match
+	Over  []Over // the rule matches what exceeds any of these, asked in this order; nil: it does not ask
 	Then  Verdict
+
+	Observe bool   // count what matches, and go on as if it did not
+	Slip    uint32 // with Truncate: answer one in so many, and drop the others; 0 answers all
+	Sample  uint32 // hand one in so many of its packets to user space; 0 is none
+}
+
+// Over is a rate, and by what it is counted.
+type Over struct {
+	Pos   Pos
+	Rate  uint64        // packets or bits in the time Per
+	Per   time.Duration // a second, minute, hour or day
+	Bits  bool          // Rate and Burst are in bits
+	Burst uint64        // packets or bits that may come at once; the default is worked in
+	From  *PrefixLen    // one rate for each prefix of sources, nil: not by source
+	To    *PrefixLen    // of destinations
+	Max   int           // prefixes to remember at a time, 0: as many as the rate calls for
+	Ban   *Ban          // nil: offenders are not banned
+}
+
+// PrefixLen is the length of a prefix in each family.
+type PrefixLen struct{ V4, V6 int }
+
+// Ban puts offending prefixes of sources into a dynamic set.
+type Ban struct {
+	Set string
+	For time.Duration
 }
 
 // Service is a port that the host serves. From, when set, closes it to all others.
@@ -99,6 +129,21 @@ type Service struct {
 	Port  []Port
 	From  []Addr
 	Track Tracking
+	Guard *Guard // nil: none
+}
+
+// Guard is the guard of a DNS resolver, its defaults worked in.
+type Guard struct {
+	Pos       Pos
+	Limits    []Over        // of queries of unverified clients: what exceeds them is truncated every second time, else dropped
+	Total     *Over         // of all unverified clients together, likewise; nil: none
+	Verified  []Over        // of queries of verified clients, which are dropped
+	Types     []uint32      // of queries that only verified clients get answered over UDP
+	Replies   *Over         // of truncated responses to queries of Types, in all; those beyond are dropped
+	Responses *Over         // of the resolver's responses by destination, in bits; those beyond are dropped
+	Verify    time.Duration // how long a client that was answered over TCP is verified; 0: it is not
+	Secret    string        // file of DNS cookie secrets, as written; "": cookies are not looked at
+	Observe   bool
 }
 
 // Tracking is what conntrack does with a service.
@@ -124,7 +169,51 @@ type Match struct {
 	DSCP        []Range
 	Fragment    []uint32 // packet.FragmentNone, FragmentFirst, FragmentLater
 	VLAN        []Range  // packet.VLANNone for "none"
+	Payload     *Payload
+	DNS         *DNS
 	State       []uint32 // packet.StateNew and so on
+}
+
+// Payload holds when all places of At hold and, unless Contains is empty, one of its patterns is there.
+type Payload struct {
+	Contains []Pattern
+	At       []At
+}
+
+// Pattern is text anywhere in the first octets of the payload.
+type Pattern struct {
+	Text   []byte
+	NoCase bool   // ASCII letters match in either case
+	Within uint16 // octets of the payload
+}
+
+// At is octets at a fixed place.
+type At struct {
+	Header bool // Offset counts from the L4 header, not from the payload
+	Offset uint16
+	Value  []byte // no bit set that Mask has not
+	Mask   []byte // of the same length
+}
+
+// DNS holds for queries in UDP. Of both keys given each must hold.
+type DNS struct {
+	Types []Range   // nil: any
+	Names []DNSName // nil: any
+}
+
+// DNSName is a name that stands for itself and all below it, or a set of such names.
+type DNSName struct {
+	Pos  Pos
+	Set  string // behind $
+	Name string // lower case, without the dot at the end; "" is the root
+}
+
+// NameSet is a named list of domain names.
+type NameSet struct {
+	Pos   Pos
+	Name  string
+	Names []string
+	File  string // as written
 }
 
 // Addr is one alternative of from or to: a set, the host's own addresses, or addresses written in place.

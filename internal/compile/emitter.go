@@ -33,17 +33,30 @@ func (e *emitter) add(insns ...asm.Instruction) {
 	e.insns = append(e.insns, insns...)
 }
 
-// prologue keeps the packet in r6. The verifier thinks that it might be null; then the default decides.
-func (e *emitter) prologue(p *ir.Program) {
-	e.add(asm.Mov.Reg(asm.R6, asm.R1), asm.JNE.Imm(asm.R6, 0, "packet"))
-	e.add(decided(xdp.SlotDefault, p.Default)...)
+// prologue keeps the packet in r6 and, at a place of the stack, the context. The verifier thinks that the packet might be
+// null; then the default decides.
+func (e *emitter) prologue(p *ir.Program, context int16) {
+	e.add(
+		asm.StoreMem(asm.RFP, context, asm.R1, asm.DWord),
+		asm.Mov.Reg(asm.R6, asm.R2),
+		asm.JNE.Imm(asm.R6, 0, "packet"),
+	)
+	e.add(decided(xdp.Decision(xdp.SlotDefault, uint8(p.Default)))...)
 	e.mark("packet")
 }
 
-// decided returns from decide() with a verdict.
-func decided(slot uint32, v ir.Verdict) []asm.Instruction {
+// ask leaves in r0 whether the condition whose number is in r3 holds for the packet in r2. It changes r0 to r5.
+func (e *emitter) ask(context int16) {
+	e.add(
+		asm.LoadMem(asm.R1, asm.RFP, context, asm.DWord),
+		asm.Call.Label(xdp.Condition),
+	)
+}
+
+// decided returns from decide() with a decision.
+func decided(decision uint32) []asm.Instruction {
 	return []asm.Instruction{
-		asm.LoadImm(asm.R0, int64(xdp.Decision(slot, uint8(v))), asm.DWord),
+		asm.LoadImm(asm.R0, int64(decision), asm.DWord),
 		asm.Return(),
 	}
 }

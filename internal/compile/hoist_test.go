@@ -96,7 +96,7 @@ func walk(s *subject, pl *compile.Plan, pkt *packet.Packet) string {
 			break
 		}
 	}
-	want, reason := s.program.Eval(pkt, s.has)
+	want, reason := s.program.Eval(pkt, ir.World{Member: s.has})
 	switch {
 	case pkt.Kind != packet.IP:
 		return ""
@@ -123,7 +123,7 @@ func at(s *subject, pl *compile.Plan, stage compile.Stage, pkt *packet.Packet) (
 	for _, step := range pl.At(stage) {
 		r := s.program.Rules[step.Rule]
 		only := ir.Program{Sets: s.program.Sets, Rules: []ir.Rule{r}}
-		if _, reason := only.Eval(pkt, s.has); reason.Kind == ir.ReasonRule {
+		if _, reason := only.Eval(pkt, ir.World{Member: s.has}); reason.Kind == ir.ReasonRule {
 			return step.Rule, r.Verdict, step.Again
 		}
 	}

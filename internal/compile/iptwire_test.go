@@ -246,7 +246,7 @@ func badHopByHop(p []byte) bool {
 // iptReason is the comment of the lines that shall count a frame.
 func iptReason(s *subject, x *compile.Iptables, frame []byte) string {
 	pkt := packet.Decode(frame)
-	switch _, reason := s.program.Eval(&pkt, s.has); reason.Kind {
+	switch _, reason := s.program.Eval(&pkt, ir.World{Member: s.has}); reason.Kind {
 	case ir.ReasonCheck:
 		return x.Checks[packet.Check(reason.Index)]
 	case ir.ReasonRule:

@@ -290,7 +290,7 @@ func sum(counters map[string]uint64) (n uint64) {
 // counterOf names the counter of the reason that Eval gives.
 func counterOf(s *subject, x *compile.Nft, frame []byte) string {
 	pkt := packet.Decode(frame)
-	switch _, reason := s.program.Eval(&pkt, s.has); reason.Kind {
+	switch _, reason := s.program.Eval(&pkt, ir.World{Member: s.has}); reason.Kind {
 	case ir.ReasonCheck:
 		return x.Checks[packet.Check(reason.Index)]
 	case ir.ReasonRule:

@@ -74,6 +74,9 @@ func shadowNote(by, r *ir.Rule) string {
 
 // covers reports whether a surely matches all that b matches.
 func covers(sets []ir.Set, a, b *ir.Rule) bool {
+	if a.Conditional() {
+		return false
+	}
 	for _, m := range a.Match {
 		i := slices.IndexFunc(b.Match, func(o ir.Match) bool { return o.Field == m.Field })
 		if i < 0 || !within(b.Match[i].Values, m.Values) {

@@ -18,17 +18,19 @@ import (
 //	r8  the destination, likewise
 //	r1  the value at hand, r2 scratch
 //
+// The stack holds the context.
+//
 // A rule is a chain of tests, each of which jumps to the next rule when it fails.
 type straight struct {
-	program *ir.Program
-	addrs   *addresses
-	slots   []uint32
+	program    *ir.Program
+	addrs      *addresses
+	conditions *conditions
+	decisions  []uint32 // of each rule
 	emitter
 }
 
-func newStraight(p *ir.Program, a *addresses, o XDPOptions) *straight {
-	return &straight{program: p, addrs: a, slots: o.Slots}
-}
+// straightContext is where the stack holds the context.
+const straightContext = -8
 
 // possible reports whether the expressions and dynamic sets fit one register, and the code the reach of a jump.
 func (s *straight) possible() bool {
@@ -67,7 +69,7 @@ func (s *straight) cost() float64 {
 // code generates the body of decide().
 func (s *straight) code() asm.Instructions {
 	s.say("source and destination: which expressions hold")
-	s.prologue(s.program)
+	s.prologue(s.program, straightContext)
 	s.loadMask(asm.R7, s.addrs.srcClass, xdp.SrcClass, s.addrs.srcDynamic, xdp.SrcDynamic)
 	s.loadMask(asm.R8, s.addrs.dstClass, xdp.DstClass, s.addrs.dstDynamic, xdp.DstDynamic)
 	for i := range s.program.Rules {
@@ -81,13 +83,13 @@ func (s *straight) code() asm.Instructions {
 		}
 	}
 	s.say("default")
-	s.add(decided(xdp.SlotDefault, s.program.Default)...)
+	s.add(decided(xdp.Decision(xdp.SlotDefault, uint8(s.program.Default)))...)
 	return s.insns
 }
 
 // unconditional reports whether a rule matches every packet.
 func unconditional(r *ir.Rule) bool {
-	return len(r.Src)+len(r.Dst) == 0 && !slices.ContainsFunc(r.Match, func(m ir.Match) bool { return !allows(m) })
+	return !r.Conditional() && len(r.Src)+len(r.Dst) == 0 && !slices.ContainsFunc(r.Match, func(m ir.Match) bool { return !allows(m) })
 }
 
 // allows reports whether every value passes a test, which then needs no code.
@@ -132,7 +134,12 @@ func (s *straight) rule(i int) {
 			s.testField(m, fmt.Sprintf("found%d_%d", i, j), next)
 		}
 	}
-	s.add(decided(s.slots[i], r.Verdict)...)
+	if number, ok := s.conditions.of(i); ok {
+		s.add(asm.Mov.Reg(asm.R2, asm.R6), asm.Mov.Imm(asm.R3, int32(number)))
+		s.ask(straightContext)
+		s.add(asm.JEq.Imm(asm.R0, 0, next))
+	}
+	s.add(decided(s.decisions[i])...)
 	s.mark(next)
 }
 

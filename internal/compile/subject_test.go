@@ -118,7 +118,7 @@ func (f probe) packet() packet.Packet {
 // eval is what the program means for a packet.
 func (s *subject) eval(f probe) (ir.Verdict, ir.Reason) {
 	pkt := f.packet()
-	return s.program.Eval(&pkt, s.has)
+	return s.program.Eval(&pkt, ir.World{Member: s.has})
 }
 
 // answered is a probe with its answer: what Eval says is right.

@@ -13,21 +13,40 @@ import (
 //	r6  the packet; then the words of summary that are left to look into
 //	r7  the number of the word looked into
 //	r8  the rows' first words combined; then the bits of the word looked into
-//	r9  rounds, so that the verifier sees the end of the loop
+//	r9  rounds, so that the verifier sees the end of the loops
 //
-// The stack holds the pointer to each dimension's row, from -8 down, below it the key of a map lookup.
+// The stack holds the pointer to each dimension's row, from -8 down, and below that what the enumeration says.
 type tableCode struct {
 	emitter
 	*tables
 }
 
+// What the stack holds below the rows.
+const (
+	stackKey      = iota // of a map lookup
+	stackContext         // of the program
+	stackPacket          // when r6 has something else
+	stackDecision        // of the rule whose condition is asked
+	stackAsked           // the condition asked last, and 1
+)
+
+func (c *tableCode) stack(what int) int16 { return rowSlot(len(c.dims) + what) }
+
 func (t *tables) code() asm.Instructions {
 	c := &tableCode{tables: t}
+	c.prologue(c.program, c.stack(stackContext))
 	if len(t.dims) == 0 {
-		c.unconditional()
+		c.withoutRows()
 		return c.insns
 	}
-	c.prologue(c.program)
+	if !c.conditions.none() {
+		c.add(
+			asm.StoreMem(asm.RFP, c.stack(stackPacket), asm.R6, asm.DWord),
+			asm.Mov.Imm(asm.R1, 0),
+			asm.StoreMem(asm.RFP, c.stack(stackAsked), asm.R1, asm.DWord),
+		)
+	}
+	c.add(asm.Mov.Imm(asm.R9, 0))
 	for i, d := range t.dims {
 		c.selectRow(i, d)
 	}
@@ -39,19 +58,32 @@ func (t *tables) code() asm.Instructions {
 	}
 	c.mark("none")
 	c.say("default")
-	c.add(decided(xdp.SlotDefault, t.program.Default)...)
+	c.add(c.byDefault()...)
 	c.result()
 	return c.insns
 }
 
-// unconditional is for rules without any condition, of which the first decides.
-func (c *tableCode) unconditional() {
-	if len(c.alts) == 0 {
-		c.add(decided(xdp.SlotDefault, c.program.Default)...)
-		return
+func (c *tableCode) byDefault() []asm.Instruction {
+	return decided(xdp.Decision(xdp.SlotDefault, uint8(c.program.Default)))
+}
+
+// withoutRows is for rules that ask for no address or field. The first that has no condition decides, unless the
+// condition of one before it holds.
+func (c *tableCode) withoutRows() {
+	for i := range c.program.Rules {
+		number, conditional := c.conditions.of(i)
+		if !conditional {
+			c.add(decided(c.decisions[i])...)
+			return
+		}
+		next := fmt.Sprintf("after%d", i)
+		c.add(asm.Mov.Reg(asm.R2, asm.R6), asm.Mov.Imm(asm.R3, int32(number)))
+		c.ask(c.stack(stackContext))
+		c.add(asm.JEq.Imm(asm.R0, 0, next))
+		c.add(decided(c.decisions[i])...)
+		c.mark(next)
 	}
-	rule := c.alts[0].rule
-	c.add(decided(c.slots[rule], c.program.Rules[rule].Verdict)...)
+	c.add(c.byDefault()...)
 }
 
 func rowSlot(i int) int16 { return int16(-8 * (i + 1)) }
@@ -107,7 +139,7 @@ func (c *tableCode) addressRow(d *dim) {
 
 // lookUpRow looks row r1 of a dimension up, where each row is an entry of the map.
 func (c *tableCode) lookUpRow(d *dim) {
-	key := rowSlot(len(c.dims))
+	key := c.stack(stackKey)
 	if d.base > 0 {
 		c.add(asm.Add.Imm(asm.R1, int32(d.base)))
 	}
@@ -157,7 +189,7 @@ func (c *tableCode) summary(s int) {
 		})
 	}
 	c.add(
-		asm.Mov.Imm(asm.R9, 0),
+		asm.Mov.Imm(asm.R9, 0), // anew: the verifier would follow every number of rounds before
 		asm.JEq.Imm(asm.R6, 0, done),
 	)
 	c.mark(loop)
@@ -174,17 +206,32 @@ func (c *tableCode) summary(s int) {
 	if s > 0 {
 		c.add(asm.Add.Imm(asm.R7, int32(64*s)))
 	}
+	c.add(asm.JNE.Imm(asm.R8, 0, "result"))
+	c.mark(next(s))
 	c.add(
-		asm.JNE.Imm(asm.R8, 0, "result"),
 		asm.Mov.Reg(asm.R1, asm.R6), // clear the lowest bit
 		asm.Sub.Imm(asm.R1, 1),
 		asm.And.Reg(asm.R6, asm.R1),
 		asm.Add.Imm(asm.R9, 1),
-		asm.JGE.Imm(asm.R9, 64, done),
+		asm.JGE.Imm(asm.R9, c.rounds(), done),
 		asm.JNE.Imm(asm.R6, 0, loop),
 	)
 	c.mark(done)
-	c.add(asm.Mov.Imm(asm.R9, 0)) // something to carry the label
+	c.add(asm.Mov.Imm(asm.R8, 0)) // something to carry the label
+}
+
+// next labels where the loop of a summary goes on behind a word.
+func next(summary int) string { return fmt.Sprintf("next%d", summary) }
+
+// rounds is how often both loops can go round for one summary: for each word, and for each condition that does not hold.
+func (c *tableCode) rounds() int32 {
+	n := min(c.words, 64)
+	for _, alt := range c.alts {
+		if _, ok := c.conditions.of(alt.rule); ok {
+			n++
+		}
+	}
+	return int32(n)
 }
 
 // lowestBit computes the number of the lowest bit of from that is set: the population of the bits below it (Hacker's
@@ -226,19 +273,69 @@ func (c *tableCode) lowestBit(to, from asm.Register) {
 	c.add(asm.Mul.Reg(to, asm.R2), asm.RSh.Imm(to, 56))
 }
 
-// result returns the decision of the rule at the lowest bit of r8 in word r7.
+// result returns the decision of the rule at the lowest bit of r8 in word r7, unless its condition does not hold.
 func (c *tableCode) result() {
 	c.mark("result")
 	c.say("the first rule left")
-	c.lowestBit(asm.R6, asm.R8)
+	c.lowestBit(asm.R3, asm.R8)
 	c.add(
-		asm.LSh.Imm(asm.R7, 6),
-		asm.Add.Reg(asm.R6, asm.R7),
-		asm.JGE.Imm(asm.R6, int32(64*c.words), "none"),
-		asm.LSh.Imm(asm.R6, 2),
+		asm.Mov.Reg(asm.R1, asm.R7),
+		asm.LSh.Imm(asm.R1, 6),
+		asm.Add.Reg(asm.R3, asm.R1),
+		asm.JGE.Imm(asm.R3, int32(64*c.words), "none"),
+		asm.LSh.Imm(asm.R3, 3),
 		asm.LoadMapValue(asm.R1, 0, 0).WithReference(xdp.Results),
-		asm.Add.Reg(asm.R1, asm.R6),
+		asm.Add.Reg(asm.R1, asm.R3),
 		asm.LoadMem(asm.R0, asm.R1, 0, asm.Word),
-		asm.Return(),
 	)
+	if !c.conditions.none() {
+		c.condition()
+	}
+	c.mark("decided")
+	c.add(asm.Return())
+	if !c.conditions.none() {
+		c.goOn()
+	}
+}
+
+// condition asks for the condition of the rule at r1, whose decision is in r0. A rule with several alternatives, of which
+// more than one is left, is asked for once: they stand behind each other.
+func (c *tableCode) condition() {
+	c.add(
+		asm.LoadMem(asm.R3, asm.R1, 4, asm.Word),
+		asm.JEq.Imm(asm.R3, 0, "decided"),
+		asm.LoadMem(asm.R1, asm.RFP, c.stack(stackAsked), asm.DWord),
+		asm.JEq.Reg(asm.R1, asm.R3, "on"),
+		asm.StoreMem(asm.RFP, c.stack(stackAsked), asm.R3, asm.DWord),
+		asm.StoreMem(asm.RFP, c.stack(stackDecision), asm.R0, asm.DWord),
+		asm.Sub.Imm(asm.R3, 1),
+		asm.LoadMem(asm.R2, asm.RFP, c.stack(stackPacket), asm.DWord),
+	)
+	c.ask(c.stack(stackContext))
+	c.add(
+		asm.JEq.Imm(asm.R0, 0, "on"),
+		asm.LoadMem(asm.R0, asm.RFP, c.stack(stackDecision), asm.DWord),
+	)
+}
+
+// goOn looks for the next rule left: in the same word, or in those that follow.
+func (c *tableCode) goOn() {
+	c.mark("on")
+	c.say("its condition does not hold: the next")
+	c.add(
+		asm.Add.Imm(asm.R9, 1),
+		asm.JGE.Imm(asm.R9, c.rounds(), "none"), // never; for the verifier
+		asm.Mov.Reg(asm.R1, asm.R8),
+		asm.Sub.Imm(asm.R1, 1),
+		asm.And.Reg(asm.R8, asm.R1),
+		asm.JNE.Imm(asm.R8, 0, "result"),
+	)
+	for s := range c.sums {
+		if s == c.sums-1 {
+			c.add(asm.Ja.Label(next(s)))
+			return
+		}
+		c.add(asm.JLT.Imm(asm.R7, int32(64*(s+1)), next(s)))
+	}
+	c.add(asm.Ja.Label("none"))
 }

@@ -20,13 +20,14 @@ import (
 // Baboescu and Varghese, Scalable Packet Classification, SIGCOMM 2001. Memory is rows times rules, and cannot explode
 // as tables of combined classes can.
 type tables struct {
-	program *ir.Program
-	addrs   *addresses
-	slots   []uint32
-	alts    []alternative
-	dims    []*dim
-	words   int // of a row's bits, padded so that every index in reach is valid
-	sums    int // words of a row's summary; 0 when all bits are in one word
+	program    *ir.Program
+	addrs      *addresses
+	conditions *conditions
+	decisions  []uint32 // of each rule
+	alts       []alternative
+	dims       []*dim
+	words      int // of a row's bits, padded so that every index in reach is valid
+	sums       int // words of a row's summary; 0 when all bits are in one word
 }
 
 // maxRows bounds the memory of a policy whose rules differ in too many ways, in octets of rows.
@@ -59,8 +60,8 @@ type dim struct {
 	start  int // where the index begins in the map of all indexes
 }
 
-func newTables(p *ir.Program, a *addresses, o XDPOptions) *tables {
-	t := &tables{program: p, addrs: a, slots: o.Slots}
+func newTables(p *ir.Program, a *addresses, c *conditions, decisions []uint32) *tables {
+	t := &tables{program: p, addrs: a, conditions: c, decisions: decisions}
 	for i := range p.Rules {
 		t.alts = append(t.alts, a.alternatives(i, &p.Rules[i])...)
 	}
@@ -382,7 +383,7 @@ func (t *tables) part() part {
 		shapes: map[string]xdp.Shape{
 			xdp.Index:   {ValueSize: uint32(2 * (last.start + last.size)), Entries: 1},
 			xdp.Rows:    rows,
-			xdp.Results: {ValueSize: uint32(4 * 64 * t.words), Entries: 1},
+			xdp.Results: {ValueSize: uint32(8 * 64 * t.words), Entries: 1},
 		},
 		fill: func(memory map[string][]byte) error {
 			t.fill(memory[xdp.Index], memory[xdp.Rows], memory[xdp.Results])
@@ -401,8 +402,10 @@ func (t *tables) fill(index, rows, results []byte) {
 		}
 	}
 	for i, alt := range t.alts {
-		decision := xdp.Decision(t.slots[alt.rule], uint8(t.program.Rules[alt.rule].Verdict))
-		binary.NativeEndian.PutUint32(results[4*i:], decision)
+		binary.NativeEndian.PutUint32(results[8*i:], t.decisions[alt.rule])
+		if number, ok := t.conditions.of(alt.rule); ok {
+			binary.NativeEndian.PutUint32(results[8*i+4:], uint32(number)+1)
+		}
 	}
 }
 

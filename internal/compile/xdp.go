@@ -62,7 +62,11 @@ func ToXDP(p *ir.Program, o XDPOptions) (*XDP, error) {
 	if err != nil {
 		return nil, err
 	}
-	code, rules, err := chooseForm(p, a, o, out)
+	conditions, err := compileConditions(p, o.Slots)
+	if err != nil {
+		return nil, err
+	}
+	code, rules, err := chooseForm(p, a, conditions, o, out)
 	if err != nil {
 		return nil, err
 	}
@@ -71,14 +75,15 @@ func ToXDP(p *ir.Program, o XDPOptions) (*XDP, error) {
 	for _, slot := range o.Slots {
 		out.Slots = max(out.Slots, slot+1)
 	}
-	out.assemble(a.part(), dynamicPart(p, out.Dynamic), rules, general(p, o))
+	out.assemble(append(conditions.parts(), a.part(), dynamicPart(p, out.Dynamic), rules, general(p, o))...)
 	return out, nil
 }
 
 // chooseForm compiles the rules in the form that is estimated to be cheaper.
-func chooseForm(p *ir.Program, a *addresses, o XDPOptions, out *XDP) (asm.Instructions, part, error) {
-	straight := newStraight(p, a, o)
-	tables := newTables(p, a, o)
+func chooseForm(p *ir.Program, a *addresses, c *conditions, o XDPOptions, out *XDP) (asm.Instructions, part, error) {
+	decisions := decisions(p, o.Slots)
+	straight := &straight{program: p, addrs: a, conditions: c, decisions: decisions}
+	tables := newTables(p, a, c, decisions)
 	out.Form = o.Form
 	if out.Form == "" {
 		out.Form = Tables
@@ -99,6 +104,21 @@ func chooseForm(p *ir.Program, a *addresses, o XDPOptions, out *XDP) (asm.Instru
 	}
 	return tables.code(), tables.part(), nil
 }
+
+// decisions are what generated code returns for each rule.
+func decisions(p *ir.Program, slots []uint32) []uint32 {
+	list := make([]uint32, len(p.Rules))
+	for i, r := range p.Rules {
+		list[i] = xdp.Decision(slots[i], uint8(r.Verdict))
+		if special(&r) {
+			list[i] |= xdp.Special
+		}
+	}
+	return list
+}
+
+// special reports whether more is done with the packets of a rule than its verdict says.
+func special(r *ir.Rule) bool { return r.Sample > 0 || r.Slip > 1 }
 
 // assemble puts the parts together.
 func (x *XDP) assemble(parts ...part) {
@@ -125,6 +145,7 @@ func (x *XDP) assemble(parts ...part) {
 func general(p *ir.Program, o XDPOptions) part {
 	return part{constants: map[string]any{
 		"enabled_checks":   uint64(p.Checks),
+		"observed_checks":  uint64(p.Observed),
 		"default_decision": xdp.Decision(xdp.SlotDefault, uint8(p.Default)),
 		"question_key":     o.QuestionKey,
 	}}

@@ -29,7 +29,7 @@ func (c *Compiled) Explain(spec packet.Spec, t compile.Target) (Explanation, err
 		return Explanation{}, err
 	}
 	p := spec.Packet()
-	verdict, reason := c.Program.Eval(&p, c.member)
+	verdict, reason := c.Program.Eval(&p, ir.World{Member: c.member})
 	e := Explanation{
 		Packet: spec.String(), Verdict: verdict.String(), Reason: c.Program.ReasonName(reason), Stage: plan.First(),
 		Policy: c.Policy.File,

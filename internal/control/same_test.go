@@ -171,7 +171,7 @@ func definition(c *control.Compiled, frames [][]byte) (passes []bool, counts map
 	counts = map[string]tallied{}
 	for _, frame := range frames {
 		p := packet.Decode(frame)
-		verdict, reason := c.Program.Eval(&p, banned)
+		verdict, reason := c.Program.Eval(&p, ir.World{Member: banned})
 		n := counts[c.Program.ReasonName(reason)]
 		counts[c.Program.ReasonName(reason)] = tallied{n.Packets + 1, n.Bytes + uint64(len(frame))}
 		passes = append(passes, verdict == ir.Pass)

@@ -130,7 +130,7 @@ func sessionPackets() []string {
 // allows returns an error when a packet of a session would be dropped.
 func (a *apply) allows(s Session, spec packet.Spec) error {
 	pkt := spec.Packet()
-	if verdict, reason := a.compiled.Program.Eval(&pkt, a.member); verdict != ir.Pass {
+	if verdict, reason := a.compiled.Program.Eval(&pkt, ir.World{Member: a.member}); verdict != ir.Pass {
 		return &LockoutError{s, reasonPhrase(a.compiled.Program.ReasonName(reason), reason.Kind == ir.ReasonCheck)}
 	}
 	if a.program == nil {

@@ -11,7 +11,7 @@ import (
 )
 
 // questionSize is the size of struct question in bpf/explain.h.
-const questionSize = 16
+const questionSize = 24
 
 // unanswered is no decision: no slot has that number.
 const unanswered = 0xffffffff
@@ -27,7 +27,7 @@ type Answer struct {
 func Ask(prog *ebpf.Program, key uint64, frame []byte) (Answer, error) {
 	in := make([]byte, questionSize, questionSize+len(frame))
 	binary.NativeEndian.PutUint64(in, key)
-	binary.NativeEndian.PutUint32(in[8:], unanswered)
+	binary.NativeEndian.PutUint32(in[16:], unanswered)
 	in = append(in, frame...)
 	out := make([]byte, len(in))
 	options := ebpf.RunOptions{
@@ -39,10 +39,11 @@ func Ask(prog *ebpf.Program, key uint64, frame []byte) (Answer, error) {
 	if _, err := prog.Run(&options); err != nil {
 		return Answer{}, fmt.Errorf("asking the loaded program: %w", err)
 	}
-	if binary.NativeEndian.Uint32(options.DataOut[8:]) == unanswered {
+	decision := binary.NativeEndian.Uint32(options.DataOut[16:])
+	if decision == unanswered {
 		return Answer{}, errors.New("asking the loaded program: it does not know the key of the question")
 	}
-	slot, verdict := xdp.SlotAndVerdict(binary.NativeEndian.Uint32(options.DataOut[8:]))
+	slot, verdict := xdp.SlotAndVerdict(decision)
 	return Answer{slot, verdict}, nil
 }
 

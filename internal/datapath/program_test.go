@@ -25,7 +25,7 @@ const questionKey = 0x5eed
 // returning is an image whose rules are these instructions. They find the packet in r6, and go to "none" without one.
 func returning(insns ...asm.Instruction) *xdp.Image {
 	body := append(asm.Instructions{
-		asm.Mov.Reg(asm.R6, asm.R1),
+		asm.Mov.Reg(asm.R6, asm.R2),
 		asm.Mov.Imm(asm.R0, 0),
 		asm.JEq.Imm(asm.R6, 0, "none"),
 	}, insns...)

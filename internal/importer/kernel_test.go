@@ -174,7 +174,7 @@ func (k *kernel) compare(t *testing.T) {
 		pkt := p.spec.Packet()
 		state := stateNumber(with[i].State)
 		pkt.Value[packet.State] = state
-		verdict, reason := k.program.Eval(&pkt, members)
+		verdict, reason := k.program.Eval(&pkt, ir.World{Member: members})
 		passed := ends(with[i]) != ""
 		compared++
 		states[with[i].State]++

@@ -36,21 +36,35 @@ func (p *Program) ReasonName(r Reason) string {
 	return "default"
 }
 
-// Eval is what the program does with pkt: the definition, which every target is tested against. members reports whether
-// a dynamic set, by its index in p.Sets, has an address; a nil members says that all are empty.
-func (p *Program) Eval(pkt *packet.Packet, members func(set int, a netip.Addr) bool) (Verdict, Reason) {
-	e := evaluation{program: p, pkt: pkt, members: members}
-	if check, failed := e.check(); failed {
+// World is what a verdict depends on besides the packet. Its zero value has empty sets, and limits that nobody exceeds.
+type World struct {
+	Member  func(set int, a netip.Addr) bool         // whether a dynamic set, by its index, has an address
+	Over    func(limit int, pkt *packet.Packet) bool // whether a limit is exceeded, and charges it if not: see Limiter
+	Observe func(r Reason)                           // is told of checks and rules that only count
+}
+
+// Eval is what the program does with pkt: the definition, which every target is tested against.
+func (p *Program) Eval(pkt *packet.Packet, w World) (Verdict, Reason) {
+	e := evaluation{program: p, pkt: pkt, World: w}
+	if check, failed := e.failed(p.Checks); failed {
 		return Drop, Reason{Kind: ReasonCheck, Index: int(check)}
+	}
+	if check, failed := e.failed(p.Observed); failed {
+		e.observe(Reason{Kind: ReasonCheck, Index: int(check)})
 	}
 	switch pkt.Kind {
 	case packet.NotIP:
 		return Pass, Reason{Kind: ReasonNotIP}
 	case packet.IP:
 		for i := range p.Rules {
-			if e.matches(&p.Rules[i]) {
-				return p.Rules[i].Verdict, Reason{Kind: ReasonRule, Index: i}
+			if !e.matches(&p.Rules[i]) {
+				continue
 			}
+			reason := Reason{Kind: ReasonRule, Index: i}
+			if !p.Rules[i].Observe {
+				return p.Rules[i].Verdict, reason
+			}
+			e.observe(reason)
 		}
 	}
 	return p.Default, Reason{Kind: ReasonDefault}
@@ -60,16 +74,22 @@ func (p *Program) Eval(pkt *packet.Packet, members func(set int, a netip.Addr) b
 type evaluation struct {
 	program *Program
 	pkt     *packet.Packet
-	members func(set int, a netip.Addr) bool
+	World
 }
 
-// check finds the first enabled check that the packet fails.
-func (e *evaluation) check() (check packet.Check, failed bool) {
+func (e *evaluation) observe(r Reason) {
+	if e.Observe != nil {
+		e.Observe(r)
+	}
+}
+
+// failed finds the first of some checks that the packet fails.
+func (e *evaluation) failed(of packet.CheckSet) (check packet.Check, failed bool) {
 	fails := e.pkt.Failed
 	if e.pkt.Kind == packet.IP && e.isLocal(e.pkt.Src) {
 		fails = fails.With(packet.OwnSource)
 	}
-	return (fails & e.program.Checks).First()
+	return (fails & of).First()
 }
 
 // isLocal reports whether a is one of the host's own addresses.
@@ -99,7 +119,7 @@ func (e *evaluation) matches(r *Rule) bool {
 			return false
 		}
 	}
-	return true
+	return e.holds(r)
 }
 
 // addrMatches reports whether m holds for a.
@@ -116,7 +136,7 @@ func (e *evaluation) addrMatches(m AddrMatch, a netip.Addr) bool {
 func (e *evaluation) contains(set int, a netip.Addr) bool {
 	s := &e.program.Sets[set]
 	if s.Dynamic != nil {
-		return e.members != nil && e.members(set, a)
+		return e.Member != nil && e.Member(set, a)
 	}
 	return s.Static != nil && s.Static.Contains(a)
 }

@@ -31,9 +31,9 @@ func decode(t testing.TB, line string) packet.Packet {
 func eval(t testing.TB, p *Program, line string, members ...string) (Verdict, string) {
 	t.Helper()
 	pkt := decode(t, line)
-	verdict, reason := p.Eval(&pkt, func(set int, a netip.Addr) bool {
+	verdict, reason := p.Eval(&pkt, World{Member: func(set int, a netip.Addr) bool {
 		return slices.Contains(members, string(rune('0'+set))+" "+a.String())
-	})
+	}})
 	return verdict, p.ReasonName(reason)
 }
 
@@ -168,7 +168,7 @@ func TestEvalNoMembers(t *testing.T) {
 		Rules:  []Rule{{Name: "other", Src: []AddrMatch{{Sets: []int{0}, Not: true}}, Verdict: Drop}},
 	}
 	pkt := decode(t, syn4)
-	if v, r := p.Eval(&pkt, nil); v != Drop || p.ReasonName(r) != "other" {
+	if v, r := p.Eval(&pkt, World{}); v != Drop || p.ReasonName(r) != "other" {
 		t.Errorf("%s %s", v, p.ReasonName(r))
 	}
 }

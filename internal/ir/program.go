@@ -17,6 +17,12 @@ type Program struct {
 	Rules   []Rule
 	Default Verdict
 
+	Names  []NameSet // of rules that ask for the name of a DNS query
+	Limits []Limit   // of rules with `over`
+	Guards []Guard
+
+	Observed packet.CheckSet // checks that only count; none of them is in Checks
+
 	Untracked Untracked
 }
 
@@ -39,12 +45,13 @@ type Verdict uint8
 const (
 	Pass Verdict = iota
 	Drop
-	Reject // drop, and tell the sender: a TCP reset, or an ICMP error that the port or the host is closed
+	Reject   // drop, and tell the sender: a TCP reset, or an ICMP error that the port or the host is closed
+	Truncate // answer a DNS query with an empty, truncated response, so that the client asks again over TCP
 )
 
 // String is the word of the policy.
 func (v Verdict) String() string {
-	return [...]string{Pass: "pass", Drop: "drop", Reject: "reject"}[v]
+	return [...]string{Pass: "pass", Drop: "drop", Reject: "reject", Truncate: "truncate"}[v]
 }
 
 // Set is a set of addresses that rules refer to by its index in Program.Sets.
@@ -62,7 +69,8 @@ type Dynamic struct {
 	Local   bool          // the built-in set of the host's own addresses
 }
 
-// Rule is a match and a verdict. All of Src, Dst and Match must hold.
+// Rule is a match and a verdict. All of Src, Dst, Match, Names and Payload must hold and, when there are limits in Over,
+// one of them must be exceeded.
 type Rule struct {
 	Name    string
 	Unnamed bool // Name was made up: nobody asked for this rule's own counter
@@ -71,7 +79,14 @@ type Rule struct {
 	Src     []AddrMatch
 	Dst     []AddrMatch
 	Match   []Match
+	Names   []NameMatch
+	Payload []PayloadMatch
+	Over    []int // limits, by their index in Program.Limits, asked in this order until one is exceeded
 	Verdict Verdict
+
+	Observe bool   // count what matches, and go on as if it did not
+	Slip    uint32 // with Truncate: answer one in so many, and drop the others; 0 and 1 answer all (BIND's slip)
+	Sample  uint32 // hand one in so many of the packets it decides to user space; 0 is none
 
 	// Merged counts the policy's rules that this one stands for, when more than one.
 	Merged int

@@ -21,6 +21,8 @@ const (
 	DSCP                  // differentiated services code point, RFC 2474
 	Fragment              // FragmentNone, FragmentFirst or FragmentLater
 	VLAN                  // VLAN identifier of the outermost tag in the frame, or VLANNone
+	DNS                   // the type a DNS query in UDP asks for, DNSResponse, DNSOther, DNSMalformed or DNSNone
+	Verified              // 1 when the sender of a DNS query is known to be who it says, else 0
 	NumFields
 )
 
@@ -50,6 +52,11 @@ const (
 
 	VLANNone = 4096
 
+	DNSResponse  = 65536 // says that it is a response
+	DNSOther     = 65537 // well-formed as far as it was read, but no standard query of class IN or ANY
+	DNSMalformed = 65538 // no DNS message, or one that breaks RFC 1035
+	DNSNone      = 65539 // no UDP datagram, or a later fragment
+
 	StateNew         = 0 // the first packet of a flow that conntrack does not know yet
 	StateEstablished = 1 // of a flow that has seen packets, in either direction
 	StateRelated     = 2 // begins a flow that another announced, or an ICMP error about one
@@ -72,6 +79,8 @@ var fields = [NumKeys]struct {
 	DSCP:     {"dscp", 64},
 	Fragment: {"fragment", 3},
 	VLAN:     {"vlan", VLANNone + 1},
+	DNS:      {"dns", DNSNone + 1},
+	Verified: {"verified", 2},
 	State:    {"state", StateUntracked + 1},
 }
 

@@ -16,6 +16,14 @@ type Packet struct {
 	// Value holds each field's value; it is defined when Kind is IP. Decode leaves State at StateNew: no frame tells.
 	Value [NumKeys]uint32
 
+	// L4 is what follows the IP header and the extension headers that were walked, up to the end of the IP packet or of
+	// the frame; nil in later fragments. Payload is the part behind the header of TCP (with options), UDP or ICMP, or all
+	// of L4 for other protocols; nil when that header is cut short. Both alias the frame.
+	L4, Payload []byte
+
+	// Query is the question of a DNS query, when Value[DNS] is a type.
+	Query Query
+
 	// Failed holds every check that the frame fails, enabled or not. OwnSource is never in it: only the host knows
 	// its addresses.
 	Failed CheckSet

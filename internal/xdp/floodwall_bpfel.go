@@ -17,6 +17,7 @@ import (
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
 	floodwallMapBuckets6        = "buckets6"
+	floodwallMapConditions      = "conditions"
 	floodwallMapCounters        = "counters"
 	floodwallMapDynamic         = "dynamic"
 	floodwallMapFull4           = "full4"
@@ -45,6 +46,7 @@ const (
 	floodwallVarLengths6        = "lengths6"
 	floodwallVarLengths6Count   = "lengths6_count"
 	floodwallVarLocalSet        = "local_set"
+	floodwallVarObservedChecks  = "observed_checks"
 	floodwallVarQuestionKey     = "question_key"
 	floodwallVarZero            = "zero"
 )
@@ -98,12 +100,13 @@ type floodwallProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type floodwallMapSpecs struct {
-	Buckets6 *ebpf.MapSpec `ebpf:"buckets6"`
-	Counters *ebpf.MapSpec `ebpf:"counters"`
-	Dynamic  *ebpf.MapSpec `ebpf:"dynamic"`
-	Full4    *ebpf.MapSpec `ebpf:"full4"`
-	Hosts4   *ebpf.MapSpec `ebpf:"hosts4"`
-	Lines4   *ebpf.MapSpec `ebpf:"lines4"`
+	Buckets6   *ebpf.MapSpec `ebpf:"buckets6"`
+	Conditions *ebpf.MapSpec `ebpf:"conditions"`
+	Counters   *ebpf.MapSpec `ebpf:"counters"`
+	Dynamic    *ebpf.MapSpec `ebpf:"dynamic"`
+	Full4      *ebpf.MapSpec `ebpf:"full4"`
+	Hosts4     *ebpf.MapSpec `ebpf:"hosts4"`
+	Lines4     *ebpf.MapSpec `ebpf:"lines4"`
 }
 
 // floodwallVariableSpecs contains global variables before they are loaded into the kernel.
@@ -132,6 +135,7 @@ type floodwallVariableSpecs struct {
 	Lengths6        *ebpf.VariableSpec `ebpf:"lengths6"`
 	Lengths6Count   *ebpf.VariableSpec `ebpf:"lengths6_count"`
 	LocalSet        *ebpf.VariableSpec `ebpf:"local_set"`
+	ObservedChecks  *ebpf.VariableSpec `ebpf:"observed_checks"`
 	QuestionKey     *ebpf.VariableSpec `ebpf:"question_key"`
 	Zero            *ebpf.VariableSpec `ebpf:"zero"`
 }
@@ -156,17 +160,19 @@ func (o *floodwallObjects) Close() error {
 //
 // It can be passed to loadFloodwallObjects or ebpf.CollectionSpec.LoadAndAssign.
 type floodwallMaps struct {
-	Buckets6 *ebpf.Map `ebpf:"buckets6"`
-	Counters *ebpf.Map `ebpf:"counters"`
-	Dynamic  *ebpf.Map `ebpf:"dynamic"`
-	Full4    *ebpf.Map `ebpf:"full4"`
-	Hosts4   *ebpf.Map `ebpf:"hosts4"`
-	Lines4   *ebpf.Map `ebpf:"lines4"`
+	Buckets6   *ebpf.Map `ebpf:"buckets6"`
+	Conditions *ebpf.Map `ebpf:"conditions"`
+	Counters   *ebpf.Map `ebpf:"counters"`
+	Dynamic    *ebpf.Map `ebpf:"dynamic"`
+	Full4      *ebpf.Map `ebpf:"full4"`
+	Hosts4     *ebpf.Map `ebpf:"hosts4"`
+	Lines4     *ebpf.Map `ebpf:"lines4"`
 }
 
 func (m *floodwallMaps) Close() error {
 	return _FloodwallClose(
 		m.Buckets6,
+		m.Conditions,
 		m.Counters,
 		m.Dynamic,
 		m.Full4,
@@ -201,6 +207,7 @@ type floodwallVariables struct {
 	Lengths6        *ebpf.Variable `ebpf:"lengths6"`
 	Lengths6Count   *ebpf.Variable `ebpf:"lengths6_count"`
 	LocalSet        *ebpf.Variable `ebpf:"local_set"`
+	ObservedChecks  *ebpf.Variable `ebpf:"observed_checks"`
 	QuestionKey     *ebpf.Variable `ebpf:"question_key"`
 	Zero            *ebpf.Variable `ebpf:"zero"`
 }

@@ -51,10 +51,15 @@ const (
 	Hosts4   = "hosts4"
 	Buckets6 = "buckets6"
 	Dynamic  = "dynamic"
-	Masks    = "masks"     // straight rules: per class, a bit for each address expression
-	Index    = "index"     // table rules: from the value of a field or a class to a row
-	Rows     = "rows"      // table rules: a bit for each rule that the value does not rule out
-	Results  = "decisions" // table rules: the decision of each rule
+
+	Conditions = "conditions" // what rules ask for beside addresses and fields, struct condition of bpf/condition.h
+	Actions    = "actions"    // what is done beside the verdict, by slot
+	Limits     = "limits"     // the buckets of all limits
+
+	Masks   = "masks"     // straight rules: per class, a bit for each address expression
+	Index   = "index"     // table rules: from the value of a field or a class to a row
+	Rows    = "rows"      // table rules: a bit for each rule that the value does not rule out
+	Results = "decisions" // table rules: the decision of each rule
 
 	DynamicTexts = "dynamic_texts" // for user space only: why entries are there
 	DynamicWhy   = "dynamic_why"   // and which text is whose
@@ -92,7 +97,8 @@ func (im *Image) Spec() (*ebpf.CollectionSpec, error) {
 	if err != nil {
 		return nil, err
 	}
-	prog.Instructions = insns
+	prog.Instructions = reachable(insns)
+	dropUnused(spec)
 	prog.Flags |= unix.BPF_F_XDP_HAS_FRAGS
 	return spec, nil
 }

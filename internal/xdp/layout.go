@@ -33,12 +33,21 @@ const MaxDynamicSets = 8
 // DynamicInfoSize is the size of the record of one dynamic set in the map DynamicInfo.
 const DynamicInfoSize = 64
 
-// Decision is what the rules return: the slot to count in, and the verdict, 0 pass or 1 drop.
+// Special is a flag of a decision, beside the verdict: the slot has an entry in the map Actions.
+const Special = 0x10
+
+const verdictMask = 0x0f // of a decision; enum verdict in bpf/count.h
+
+// Condition is the C function that generated code asks for what is beyond addresses and fields. It takes the context, the
+// packet and the number of a condition.
+const Condition = "condition_holds"
+
+// Decision is what the rules return: the slot to count in, and an ir.Verdict with flags.
 func Decision(slot uint32, verdict uint8) uint32 { return slot<<8 | uint32(verdict) }
 
-// SlotAndVerdict takes a decision apart.
+// SlotAndVerdict takes a decision apart, and leaves the flags out.
 func SlotAndVerdict(decision uint32) (slot uint32, verdict uint8) {
-	return decision >> 8, uint8(decision)
+	return decision >> 8, uint8(decision) & verdictMask
 }
 
 // Offsets in octets in struct packet of bpf/packet.h, each of a 32-bit number in host byte order.

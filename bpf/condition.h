@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * What rules ask for beside addresses and fields: names of DNS queries, payload, limits. Generated code calls
+ * condition_holds() when all else holds. internal/compile/condition.go fills the map.
+ */
+#pragma once
+
+struct payload_match {
+	__u64 patterns; /* any of these, a bit each; 0: none is asked for */
+	__u16 at;       /* the first of the places, */
+	__u16 places;   /* and how many there are, all of which must hold */
+	__u16 asked;    /* 0: this match asks for nothing */
+	__u16 not;
+};
+
+enum {
+	MAX_LAYERS = 8, /* limits of one rule */
+	CONDITION_OBSERVE = 1,
+};
+
+struct condition {
+	struct payload_match payload[2];
+	__u32 names;    /* the query's name must be in any of these sets, a bit each; 0: not asked for */
+	__u32 no_names; /* and in none of these */
+	__u32 limit;    /* the first limit, */
+	__u32 layers;   /* and how many there are, one of which must be exceeded */
+	__u32 flags;
+	__u32 slot;     /* to count in, with CONDITION_OBSERVE */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct condition);
+} conditions SEC(".maps");
+
+static __always_inline bool payload_holds(struct xdp_md *ctx, struct packet *p, struct payload_match *m)
+{
+	return !m->asked || payload_matches(ctx, p, m->patterns, m->at, m->places) == !m->not;
+}
+
+static __always_inline bool any_limit_exceeded(struct packet *p, struct condition *c)
+{
+	for (__u32 i = 0; i < MAX_LAYERS; i++) {
+		if (i >= c->layers)
+			return false;
+		if (limit_exceeded(p, c->limit + i))
+			return true;
+	}
+	return false;
+}
+
+/* A function of its own to the verifier, for which the argument might be null. */
+__noinline __u32 condition_holds(struct xdp_md *ctx, struct packet *p, __u32 number)
+{
+	struct condition *c = bpf_map_lookup_elem(&conditions, &number);
+
+	if (!p || !c)
+		return 0;
+	if ((c->names && !(p->dns_names & c->names)) || (p->dns_names & c->no_names))
+		return 0;
+	if (!payload_holds(ctx, p, &c->payload[0]) || !payload_holds(ctx, p, &c->payload[1]))
+		return 0;
+	if (c->layers && !any_limit_exceeded(p, c))
+		return 0;
+	if (!(c->flags & CONDITION_OBSERVE))
+		return 1;
+	if (!(p->seen & SEEN_QUESTION))
+		count(DECISION(c->slot, VERDICT_PASS), p->octets);
+	return 0;
+}

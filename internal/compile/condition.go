@@ -1,0 +1,108 @@
+package compile
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/floodwall/floodwall/internal/ir"
+	"github.com/floodwall/floodwall/internal/xdp"
+)
+
+// conditions are what rules ask for beside addresses and fields. Generated code asks for them by number, when all else
+// that the rule asks for holds.
+type conditions struct {
+	program  *ir.Program
+	slots    []uint32
+	numbers  map[int]int // of each rule that has a condition
+	patterns *patterns
+	names    *names
+	limits   *limits
+}
+
+const (
+	maxConditions = 1000 // each makes the verifier walk the loop of the tables once more
+	maxLayers     = 8    // enum in bpf/condition.h
+	conditionSize = 56   // of struct condition
+)
+
+func compileConditions(p *ir.Program, slots []uint32) (*conditions, error) {
+	c := &conditions{program: p, slots: slots, numbers: map[int]int{}}
+	for i := range p.Rules {
+		if p.Rules[i].Conditional() {
+			c.numbers[i] = len(c.numbers)
+		}
+		if n := len(p.Rules[i].Over); n > maxLayers {
+			return nil, fmt.Errorf("rule %q has %d limits, at most %d fit", p.Rules[i].Name, n, maxLayers)
+		}
+	}
+	if len(c.numbers) > maxConditions {
+		return nil, fmt.Errorf("%d rules ask for payload, names or limits, or only observe; at most %d can",
+			len(c.numbers), maxConditions)
+	}
+	var err error
+	if c.patterns, err = compilePatterns(p); err != nil {
+		return nil, err
+	}
+	if c.names, err = compileNames(p); err != nil {
+		return nil, err
+	}
+	c.limits, err = compileLimits(p)
+	return c, err
+}
+
+// of is the number of a rule's condition, if it has one.
+func (c *conditions) of(rule int) (number int, ok bool) {
+	number, ok = c.numbers[rule]
+	return number, ok
+}
+
+func (c *conditions) none() bool { return len(c.numbers) == 0 }
+
+// parts are the map of conditions and what they refer to.
+func (c *conditions) parts() []part {
+	parts := []part{c.patterns.part(), c.names.part(), c.limits.part(), dnsPart(c.program), actionsPart(c.program, c.slots)}
+	if c.none() {
+		return parts
+	}
+	shape := xdp.Shape{ValueSize: conditionSize, Entries: uint32(len(c.numbers))}
+	return append(parts, part{
+		shapes: map[string]xdp.Shape{xdp.Conditions: shape},
+		fill: func(memory map[string][]byte) error {
+			for rule, number := range c.numbers {
+				c.write(memory[xdp.Conditions][number*conditionSize:], rule)
+			}
+			return nil
+		},
+	})
+}
+
+// write writes the struct condition of a rule.
+func (c *conditions) write(to []byte, rule int) {
+	r, order := &c.program.Rules[rule], binary.NativeEndian
+	for i, m := range r.Payload {
+		found, at, places := c.patterns.match(m)
+		match := to[16*i:]
+		order.PutUint64(match, found)
+		order.PutUint16(match[8:], at)
+		order.PutUint16(match[10:], places)
+		order.PutUint16(match[12:], 1)
+		if m.Not {
+			order.PutUint16(match[14:], 1)
+		}
+	}
+	for _, m := range r.Names {
+		at := to[32:]
+		if m.Not {
+			at = to[36:]
+		}
+		order.PutUint32(at, order.Uint32(at)|c.names.bits(m))
+	}
+	if len(r.Over) > 0 {
+		order.PutUint32(to[40:], uint32(r.Over[0]))
+		order.PutUint32(to[44:], uint32(len(r.Over)))
+	}
+	if r.Observe {
+		order.PutUint32(to[48:], 1)
+		order.PutUint32(to[52:], c.slots[rule])
+	}
+}

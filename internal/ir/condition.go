@@ -1,0 +1,99 @@
+package ir
+
+import (
+	"net/netip"
+	"time"
+)
+
+// Conditional reports whether r asks for more than addresses and fields, so that it may not decide what these match.
+func (r *Rule) Conditional() bool {
+	return len(r.Names)+len(r.Payload)+len(r.Over) > 0 || r.Observe
+}
+
+// NameSet is a list of domain names, each of which stands for itself and all below it.
+type NameSet struct {
+	Name  string   // of the policy; "" for names written in a rule
+	Names []string // lower case, without the dot at the end; "" is the root: all names
+}
+
+// NameMatch holds when the name a DNS query asks for is in any of Sets, or with Not when that is not so: no other packet
+// has such a name.
+type NameMatch struct {
+	Sets []int // by their index in Program.Names
+	Not  bool
+}
+
+// PayloadMatch holds when all of At hold and, unless Any is empty, one of the patterns is there; or with Not when that
+// is not so. A later fragment has no payload: no pattern is there.
+type PayloadMatch struct {
+	Any []Pattern
+	At  []At
+	Not bool
+}
+
+// Pattern is text that may stand anywhere within the first octets of the payload.
+type Pattern struct {
+	Text   []byte // 1 to 64 octets; lower case with NoCase
+	NoCase bool   // ASCII letters match in either case
+	Within uint16 // the text must end within so many octets of the payload
+}
+
+// At is octets at a fixed place. It does not hold when the packet ends before them.
+type At struct {
+	Base   Base
+	Offset uint16
+	Value  []byte // 1 to 16 octets, no bit set that Mask has not
+	Mask   []byte // of the same length
+}
+
+// Base is where an offset counts from.
+type Base uint8
+
+// The bases.
+const (
+	BasePayload Base = iota // the start of the payload
+	BaseL4                  // the start of the L4 header
+)
+
+// Limit is a rate that packets may have together, by prefix of their addresses. It is a generic cell rate algorithm (ITU-T
+// I.371, the virtual scheduling form): packets that conform are charged, those above are not.
+type Limit struct {
+	Rule  string        // its name, for reports
+	Rate  uint64        // packets or bits in the time Per
+	Per   time.Duration // 1 s, 1 min, 1 h or 24 h
+	Bits  bool          // Rate and Burst are in bits of IP packets, header included
+	Burst uint64        // packets or bits that may come at once, at least 1 packet or the bits of 1,500 octets
+	Src   *Prefixes     // one limit for each prefix of the source, nil: not by source
+	Dst   *Prefixes     // and of the destination; both nil is one limit for all
+	Max   int           // prefixes that can be held at a time
+	Ban   *Ban          // of what exceeds it, or nil
+}
+
+// Prefixes are the lengths to which addresses are cut.
+type Prefixes struct{ V4, V6 int }
+
+// Of is the prefix of an address.
+func (p *Prefixes) Of(a netip.Addr) netip.Prefix {
+	length := p.V6
+	if a.Is4() {
+		length = p.V4
+	}
+	prefix, _ := a.Prefix(length)
+	return prefix
+}
+
+// Ban says that offending prefixes of sources are put into a dynamic set.
+type Ban struct {
+	Set int // its index in Program.Sets
+	For time.Duration
+}
+
+// Guard is what protects a resolver beside rules: what it learns of clients, and what leaves.
+type Guard struct {
+	Service string
+	Ports   []Range       // of the service, as values of packet.DPort
+	Verify  time.Duration // how long a client that has been answered over TCP counts as verified
+	Secrets [][16]byte    // of DNS cookies (RFC 9018), the present one first; none: cookies are not looked at
+	Out     int           // the limit of responses by destination, in Program.Limits; -1 is none
+	Observe bool
+}

@@ -1,0 +1,56 @@
+package xdp
+
+import (
+	"maps"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/btf"
+)
+
+// reachable leaves out the functions that nothing calls, which the verifier refuses or walks for nothing
+// (https://elixir.bootlin.com/linux/v6.1/source/kernel/bpf/verifier.c, check_cfg).
+func reachable(insns asm.Instructions) asm.Instructions {
+	bodies := map[string]asm.Instructions{}
+	var order []string
+	for i := range insns {
+		if btf.FuncMetadata(&insns[i]) != nil {
+			order = append(order, insns[i].Symbol())
+		}
+		name := order[len(order)-1]
+		bodies[name] = append(bodies[name], insns[i])
+	}
+	used := map[string]bool{}
+	var visit func(name string)
+	visit = func(name string) {
+		if used[name] {
+			return
+		}
+		used[name] = true
+		for i := range bodies[name] {
+			if in := &bodies[name][i]; in.IsFunctionReference() {
+				visit(in.Reference())
+			}
+		}
+	}
+	visit(order[0])
+	var out asm.Instructions
+	for _, name := range order {
+		if used[name] {
+			out = append(out, bodies[name]...)
+		}
+	}
+	return out
+}
+
+// dropUnused leaves out the maps of the C part that no instruction refers to.
+func dropUnused(spec *ebpf.CollectionSpec) {
+	used := map[string]bool{Counters: true}
+	for _, in := range spec.Programs[Program].Instructions {
+		if in.IsLoadFromMap() {
+			used[in.Reference()] = true
+		}
+	}
+	known := Load().Maps
+	maps.DeleteFunc(spec.Maps, func(name string, _ *ebpf.MapSpec) bool { return known[name] != nil && !used[name] })
+}
