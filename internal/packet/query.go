@@ -1,6 +1,9 @@
 package packet
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+	"strings"
+)
 
 // Query is the question of a DNS query (RFC 1035, 4.1.2), and what its OPT record says (RFC 6891).
 type Query struct {
@@ -9,9 +12,14 @@ type Query struct {
 }
 
 // Name is the name that is asked for, in lower case, its labels separated by dots, without the dot at the end; "" is the
-// root. Octets that no host name has, and dots and backslashes inside of labels, are written \DDD in decimal (RFC 1035,
-// 5.1): no two names are written alike.
-func (q Query) Name() string { return nameText(q.name) }
+// root. Octets that are not printable, and dots and backslashes inside of labels, are written \DDD in decimal (RFC 1035,
+// 5.1): no two names are written alike, and what stands behind a dot is a name above.
+func (q Query) Name() string {
+	if q.name == nil {
+		return ""
+	}
+	return strings.ToLower(nameText(q.name))
+}
 
 // EDNS reports whether the query has an OPT record as its first additional record.
 func (q Query) EDNS() bool { return q.opt != nil }
@@ -67,28 +75,4 @@ func validCookie(b []byte) []byte {
 		return b
 	}
 	return nil
-}
-
-// nameText writes a name as Query.Name does.
-func nameText(wire []byte) string {
-	var b []byte
-	for at := 0; at < len(wire) && wire[at] != 0; at += 1 + int(wire[at]) {
-		if at > 0 {
-			b = append(b, '.')
-		}
-		for _, c := range wire[at+1 : at+1+int(wire[at])] {
-			b = appendNameOctet(b, c)
-		}
-	}
-	return string(b)
-}
-
-func appendNameOctet(b []byte, c byte) []byte {
-	switch {
-	case 'A' <= c && c <= 'Z':
-		return append(b, c+'a'-'A')
-	case c <= ' ' || c >= 0x7f || c == '.' || c == '\\':
-		return append(b, '\\', '0'+c/100, '0'+c/10%10, '0'+c%10)
-	}
-	return append(b, c)
 }
