@@ -88,6 +88,9 @@ func (s *Spec) parseDNS(value string) error {
 			}
 		}
 	}
+	if !d.edns {
+		d.size = 0
+	}
 	if s.payload != nil {
 		return errOnePayload
 	}
