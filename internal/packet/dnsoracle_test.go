@@ -204,9 +204,6 @@ func TestDNSTypes(t *testing.T) {
 			t.Errorf("%s is %d, %v", text, n, err)
 		}
 	}
-	if names := DNSTypeNames(); names[0] != "A" || len(names) != len(dnsTypes) {
-		t.Errorf("types %s", names)
-	}
 	for _, text := range []string{"", "TYPE", "ANYTHING", "65536", "-1", "TYPE65536"} {
 		if n, err := ParseDNSType(text); err == nil {
 			t.Errorf("%q is type %d", text, n)
