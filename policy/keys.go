@@ -152,12 +152,36 @@ func (p place) unknown(e pair, known []string) string {
 		err.Hint = "it belongs to a rule or service: indent it like the other keys of that"
 		return ""
 	}
+	if hint := elsewhere(e.key, known); hint != "" {
+		err.Hint = hint
+		return ""
+	}
 	if near == "" {
 		err.Hint = "the keys here are " + strings.Join(known, ", ")
 		return ""
 	}
 	err.Hint = fmt.Sprintf("did you mean %q?", near)
 	return near
+}
+
+// homes are the keys under which other keys belong.
+var homes = map[string]string{
+	"rate": "over", "per": "over", "burst": "over", "ban": "over",
+	"contains": "payload", "nocase": "payload", "within": "payload", "at": "payload",
+}
+
+// elsewhere says where a key belongs that is not known here, or is "".
+func elsewhere(key string, known []string) string {
+	home := homes[key]
+	switch {
+	case slices.Contains(known, home):
+		return fmt.Sprintf("it belongs to %s: %s: {%s: …}", home, home, key)
+	case slices.Contains(known, "rate") && slices.Contains([]string{"then", "slip", "sample", "observe"}, key):
+		return "it belongs to the rule, beside over"
+	case slices.Contains(known, "track") && slices.Contains([]string{"over", "payload", "dns", "then", "observe", "sample"}, key):
+		return "it belongs to a rule: rules are asked before services"
+	}
+	return ""
 }
 
 // require reports that n lacks key. Without seen, n is no mapping, which has been reported.

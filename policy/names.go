@@ -47,15 +47,17 @@ func domainName(text string) (string, *flaw) {
 	return name, nil
 }
 
+// isName reports whether text is a domain name.
+func isName(text string) bool { _, f := domainName(text); return f == nil }
+
 // nameLetters are the letters of names: those of hosts, and _ of service names (RFC 8552).
 const nameLetters = "abcdefghijklmnopqrstuvwxyz0123456789-_."
 
 // nameHint explains a text that is no domain name.
 func nameHint(f *flaw, text string) *flaw {
-	bare := strings.TrimPrefix(strings.TrimPrefix(text, "*"), ".")
-	_, g := domainName(bare)
+	bare := strings.TrimLeft(text, "*.")
 	switch {
-	case g == nil && bare != text && bare != "":
+	case bare != text && bare != "" && isName(bare):
 		return f.hintf("write %s: a name stands for all below it, too", bare)
 	case text == "*":
 		return f.hintf("leave name out, and every name matches")
