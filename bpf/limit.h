@@ -123,7 +123,8 @@ struct charge {
 	__u64 cost;
 	__u64 most;
 	__u64 tag; /* not 0 */
-	bool keep; /* false: the packet is a question */
+	__u32 limit;
+	__u32 keep; /* 0: the packet is a question */
 };
 
 enum outcome {
@@ -183,13 +184,13 @@ static __always_inline __u32 find_debt(struct limit_bucket *b, struct charge *c,
 		if (w >> TIME_BITS != c->tag)
 			continue;
 		d = debt_of(w, c->now);
-		if (found < LIMIT_SLOTS && d <= *debt)
+		if (d < *debt)
 			continue;
 		found = i;
 		*word = w;
 		*debt = d;
 	}
-	return found;
+	return opaque(found);
 }
 
 /* The first idle slot, or else that with the least debt. */
@@ -197,7 +198,7 @@ static __always_inline __u32 find_victim(struct limit_bucket *b, __u64 now, __u6
 {
 	__u32 found = 0;
 
-	*debt = ~0ULL;
+	*debt = opaque(~0ULL);
 #pragma unroll
 	for (__u32 i = 0; i < LIMIT_SLOTS; i++) {
 		__u64 w = read_once(&b->slot[i]), d = debt_of(w, now);
@@ -210,7 +211,7 @@ static __always_inline __u32 find_victim(struct limit_bucket *b, __u64 now, __u6
 		if (!d)
 			break;
 	}
-	return found;
+	return opaque(found);
 }
 
 static __always_inline void count_eviction(__u32 number)
@@ -221,12 +222,18 @@ static __always_inline void count_eviction(__u32 number)
 		(*n)++;
 }
 
-/* Charges a packet to its prefix, if that may still owe as much. */
-static __always_inline enum outcome charge(struct limit_bucket *b, __u32 number, struct charge *c)
+/*
+ * Charges a packet to its prefix, if that may still owe as much. Returns an enum outcome. A function of its own to the
+ * verifier, which so walks the search once and not for each try.
+ */
+__noinline __u32 charge(struct limit_bucket *b, struct charge *c)
 {
-	__u64 word = 0, debt = 0, forgiven = 0, next;
-	__u32 at = find_debt(b, c, &word, &debt);
+	__u64 word = 0, debt = opaque(0), forgiven = 0, next;
+	__u32 at;
 
+	if (!b || !c)
+		return EXCEEDED;
+	at = find_debt(b, c, &word, &debt);
 	if (debt + c->cost > c->most)
 		return EXCEEDED;
 	if (!c->keep)
@@ -237,7 +244,7 @@ static __always_inline enum outcome charge(struct limit_bucket *b, __u32 number,
 	if (at >= LIMIT_SLOTS || __sync_val_compare_and_swap(&b->slot[at], word, next) != word)
 		return OVERTAKEN;
 	if (forgiven)
-		count_eviction(number);
+		count_eviction(c->limit);
 	return CHARGED;
 }
 
@@ -274,6 +281,7 @@ __noinline __u32 limit_exceeded(struct packet *p, __u32 number)
 	c.most = l->most;
 	c.tag = hash & ((1 << (64 - TIME_BITS)) - 1);
 	c.tag += !c.tag;
+	c.limit = number;
 	c.keep = (p->seen & (SEEN_QUESTION | SEEN_CHARGE)) != SEEN_QUESTION;
 
 	swept = read_once(&b->swept);
@@ -288,7 +296,7 @@ __noinline __u32 limit_exceeded(struct packet *p, __u32 number)
 	}
 #pragma nounroll
 	for (__u32 i = 0; i < LIMIT_TRIES; i++) {
-		enum outcome o = charge(b, number, &c);
+		__u32 o = charge(b, &c);
 
 		if (o != OVERTAKEN)
 			return o;
