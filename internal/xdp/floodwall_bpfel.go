@@ -20,8 +20,11 @@ const (
 	floodwallMapConditions      = "conditions"
 	floodwallMapCounters        = "counters"
 	floodwallMapDynamic         = "dynamic"
+	floodwallMapEvictions       = "evictions"
 	floodwallMapFull4           = "full4"
 	floodwallMapHosts4          = "hosts4"
+	floodwallMapLimitInfo       = "limit_info"
+	floodwallMapLimits          = "limits"
 	floodwallMapLines4          = "lines4"
 	floodwallProgFloodwall      = "floodwall"
 	floodwallVarBackground4     = "background4"
@@ -45,6 +48,8 @@ const (
 	floodwallVarIndex4          = "index4"
 	floodwallVarLengths6        = "lengths6"
 	floodwallVarLengths6Count   = "lengths6_count"
+	floodwallVarLimitKeys       = "limit_keys"
+	floodwallVarLimitMix        = "limit_mix"
 	floodwallVarLocalSet        = "local_set"
 	floodwallVarObservedChecks  = "observed_checks"
 	floodwallVarQuestionKey     = "question_key"
@@ -104,8 +109,11 @@ type floodwallMapSpecs struct {
 	Conditions *ebpf.MapSpec `ebpf:"conditions"`
 	Counters   *ebpf.MapSpec `ebpf:"counters"`
 	Dynamic    *ebpf.MapSpec `ebpf:"dynamic"`
+	Evictions  *ebpf.MapSpec `ebpf:"evictions"`
 	Full4      *ebpf.MapSpec `ebpf:"full4"`
 	Hosts4     *ebpf.MapSpec `ebpf:"hosts4"`
+	LimitInfo  *ebpf.MapSpec `ebpf:"limit_info"`
+	Limits     *ebpf.MapSpec `ebpf:"limits"`
 	Lines4     *ebpf.MapSpec `ebpf:"lines4"`
 }
 
@@ -134,6 +142,8 @@ type floodwallVariableSpecs struct {
 	Index4          *ebpf.VariableSpec `ebpf:"index4"`
 	Lengths6        *ebpf.VariableSpec `ebpf:"lengths6"`
 	Lengths6Count   *ebpf.VariableSpec `ebpf:"lengths6_count"`
+	LimitKeys       *ebpf.VariableSpec `ebpf:"limit_keys"`
+	LimitMix        *ebpf.VariableSpec `ebpf:"limit_mix"`
 	LocalSet        *ebpf.VariableSpec `ebpf:"local_set"`
 	ObservedChecks  *ebpf.VariableSpec `ebpf:"observed_checks"`
 	QuestionKey     *ebpf.VariableSpec `ebpf:"question_key"`
@@ -164,8 +174,11 @@ type floodwallMaps struct {
 	Conditions *ebpf.Map `ebpf:"conditions"`
 	Counters   *ebpf.Map `ebpf:"counters"`
 	Dynamic    *ebpf.Map `ebpf:"dynamic"`
+	Evictions  *ebpf.Map `ebpf:"evictions"`
 	Full4      *ebpf.Map `ebpf:"full4"`
 	Hosts4     *ebpf.Map `ebpf:"hosts4"`
+	LimitInfo  *ebpf.Map `ebpf:"limit_info"`
+	Limits     *ebpf.Map `ebpf:"limits"`
 	Lines4     *ebpf.Map `ebpf:"lines4"`
 }
 
@@ -175,8 +188,11 @@ func (m *floodwallMaps) Close() error {
 		m.Conditions,
 		m.Counters,
 		m.Dynamic,
+		m.Evictions,
 		m.Full4,
 		m.Hosts4,
+		m.LimitInfo,
+		m.Limits,
 		m.Lines4,
 	)
 }
@@ -206,6 +222,8 @@ type floodwallVariables struct {
 	Index4          *ebpf.Variable `ebpf:"index4"`
 	Lengths6        *ebpf.Variable `ebpf:"lengths6"`
 	Lengths6Count   *ebpf.Variable `ebpf:"lengths6_count"`
+	LimitKeys       *ebpf.Variable `ebpf:"limit_keys"`
+	LimitMix        *ebpf.Variable `ebpf:"limit_mix"`
 	LocalSet        *ebpf.Variable `ebpf:"local_set"`
 	ObservedChecks  *ebpf.Variable `ebpf:"observed_checks"`
 	QuestionKey     *ebpf.Variable `ebpf:"question_key"`
