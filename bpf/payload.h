@@ -80,9 +80,9 @@ static __always_inline struct patterns *all_patterns(void)
 }
 
 /* Four octets, so that letters are the same in either case. Other octets become the same too, which costs only time. */
-static __always_inline __u32 quad_at(struct window *w, __u32 at)
+static __always_inline __u32 quad_at(__u8 *text)
 {
-	return *(__u32 *)(w->text + at) | 0x20202020;
+	return *(__u32 *)text | 0x20202020;
 }
 
 /* Multiplicative hashing: the multiplier is 2^32 divided by the golden ratio (Knuth, volume 3, 6.4). */
@@ -93,7 +93,7 @@ static __always_inline __u32 quad_slot(__u32 quad)
 
 static __always_inline bool short_at(struct patterns *t, __u32 quad)
 {
-	return short_patterns && t->pairs[(quad & 0xffff) >> 6] >> (quad & 63) & 1;
+	return t->pairs[(quad & 0xffff) >> 6] >> (quad & 63) & 1;
 }
 
 static __always_inline bool has_text(struct pattern *pattern, __u8 *text)
@@ -142,27 +142,36 @@ __noinline __u64 patterns_in_block(struct window *w, __u32 block, __u32 length)
 	if (!w || !t)
 		return 0;
 	for (__u32 i = 0; i < BLOCK; i++) {
-		__u32 at = (block & (WINDOW_MAX - BLOCK)) + i, quad = quad_at(w, at), slot = t->quads[quad_slot(quad)];
+		__u32 at = (block & (WINDOW_MAX - BLOCK)) + i, quad = quad_at(w->text + at), slot = t->quads[quad_slot(quad)];
 
 		if (slot)
 			found |= patterns_at(w, at, length, slot - 1);
-		if (short_at(t, quad))
+		if (short_patterns && short_at(t, quad))
 			found |= patterns_at(w, at, length, 0);
 	}
 	return found;
 }
 
-/* Whether any pattern may have its quad in a block: without a branch until all of its positions are seen. */
-static __always_inline bool block_suspect(struct patterns *t, struct window *w, __u32 block)
+/* Keeps LLVM from having all positions of a block at work at once, for which it would need the stack. */
+#define in_order(value) asm volatile("" : "+r"(value))
+
+/* Whether any pattern may be in a block: without a branch until all of its positions are seen. */
+static __always_inline bool block_suspect(struct patterns *t, __u8 *block)
 {
 	__u64 suspect = 0;
 
+	in_order(block);
 #pragma unroll
 	for (__u32 i = 0; i < BLOCK; i++) {
-		__u32 quad = quad_at(w, block + i);
-
-		suspect |= t->quads[quad_slot(quad)];
-		suspect |= short_at(t, quad);
+		suspect |= t->quads[quad_slot(quad_at(block + i))];
+		in_order(suspect);
+	}
+	if (!short_patterns)
+		return suspect;
+#pragma unroll
+	for (__u32 i = 0; i < BLOCK; i++) {
+		suspect |= short_at(t, quad_at(block + i));
+		in_order(suspect);
 	}
 	return suspect;
 }
@@ -177,7 +186,7 @@ __noinline __u64 patterns_in(struct window *w, __u32 length)
 	for (__u32 block = 0; block < WINDOW_MAX; block += BLOCK) {
 		if (block >= length)
 			break;
-		if (block_suspect(t, w, block))
+		if (block_suspect(t, w->text + block))
 			found |= patterns_in_block(w, block, length);
 	}
 	return found;

@@ -3,6 +3,8 @@ package compile
 import (
 	"encoding/binary"
 	"math/bits"
+	"strconv"
+	"strings"
 )
 
 // sipHash is SipHash-1-3 (Aumasson and Bernstein, SipHash: a fast short-input PRF, 2012) over whole words, as bpf/names.h
@@ -48,4 +50,25 @@ func (h sipHash) sum() uint64 {
 	h.round()
 	h.round()
 	return h.a ^ h.b ^ h.c ^ h.d
+}
+
+// unescaped is a label as it stands in a packet: packet.Query.Name writes octets that are not printable, dots and
+// backslashes as \DDD in decimal.
+func unescaped(label string) string {
+	var b strings.Builder
+	for {
+		plain, escaped, found := strings.Cut(label, `\`)
+		b.WriteString(plain)
+		if !found {
+			return b.String()
+		}
+		octet, err := strconv.ParseUint(escaped[:min(3, len(escaped))], 10, 8)
+		if err != nil {
+			octet = '\\'
+			label = escaped
+		} else {
+			label = escaped[3:]
+		}
+		b.WriteByte(byte(octet))
+	}
 }
