@@ -38,7 +38,7 @@ struct pattern {
 
 struct patterns {
 	__u8 quads[QUAD_SLOTS];            /* by the hash of four octets: 1 + the first pattern that has them */
-	__u64 pairs[65536 / 64];           /* a bit for each two octets that a pattern of less than four begins with */
+	__u8 pairs[QUAD_SLOTS];            /* by that of two: 1 if a pattern of less than four may begin with them */
 	struct pattern list[PATTERNS_MAX]; /* those of less than four octets come first */
 };
 
@@ -91,9 +91,9 @@ static __always_inline __u32 quad_slot(__u32 quad)
 	return quad * 0x9e3779b1 >> 19;
 }
 
-static __always_inline bool short_at(struct patterns *t, __u32 quad)
+static __always_inline __u32 pair_slot(__u32 quad)
 {
-	return t->pairs[(quad & 0xffff) >> 6] >> (quad & 63) & 1;
+	return quad_slot(quad & 0xffff);
 }
 
 static __always_inline bool has_text(struct pattern *pattern, __u8 *text)
@@ -146,7 +146,7 @@ __noinline __u64 patterns_in_block(struct window *w, __u32 block, __u32 length)
 
 		if (slot)
 			found |= patterns_at(w, at, length, slot - 1);
-		if (short_patterns && short_at(t, quad))
+		if (short_patterns && t->pairs[pair_slot(quad)])
 			found |= patterns_at(w, at, length, 0);
 	}
 	return found;
@@ -170,7 +170,7 @@ static __always_inline bool block_suspect(struct patterns *t, __u8 *block)
 		return suspect;
 #pragma unroll
 	for (__u32 i = 0; i < BLOCK; i++) {
-		suspect |= short_at(t, quad_at(block + i));
+		suspect |= t->pairs[pair_slot(quad_at(block + i))];
 		in_order(suspect);
 	}
 	return suspect;
