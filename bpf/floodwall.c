@@ -25,6 +25,7 @@
 #include "classify.h"
 #include "dynamic.h"
 #include "explain.h"
+#include "verify.h"
 #include "dns.h"
 #include "payload.h"
 #include "limit.h"
@@ -71,6 +72,8 @@ static __always_inline enum kind parse(struct xdp_md *ctx, struct frame *f)
 	f->packet.icmp = ICMP_NONE;
 	f->packet.fragment = FRAGMENT_NONE;
 	f->packet.l4 = f->packet.payload = f->packet.end = f->packet.exceeded = 0;
+	/* Kernels before 6.3 refuse to hand on what is not all written (commit 6715df8d5d24). */
+	f->packet.patterns = 0;
 
 	ethertype = parse_ethernet(&c, f);
 	if (ethertype == bpf_htons(ETH_P_IP)) {

@@ -19,6 +19,7 @@ const (
 	floodwallMapBuckets6        = "buckets6"
 	floodwallMapConditions      = "conditions"
 	floodwallMapCounters        = "counters"
+	floodwallMapDnsMessage      = "dns_message"
 	floodwallMapDynamic         = "dynamic"
 	floodwallMapEvictions       = "evictions"
 	floodwallMapFull4           = "full4"
@@ -26,6 +27,10 @@ const (
 	floodwallMapLimitInfo       = "limit_info"
 	floodwallMapLimits          = "limits"
 	floodwallMapLines4          = "lines4"
+	floodwallMapNames           = "names"
+	floodwallMapPatterns        = "patterns"
+	floodwallMapPlaces          = "places"
+	floodwallMapWindow          = "window"
 	floodwallProgFloodwall      = "floodwall"
 	floodwallVarBackground4     = "background4"
 	floodwallVarBuckets6Mask    = "buckets6_mask"
@@ -33,6 +38,9 @@ const (
 	floodwallVarClassifyDst     = "classify_dst"
 	floodwallVarClassifySrc     = "classify_src"
 	floodwallVarDefaultDecision = "default_decision"
+	floodwallVarDnsPort         = "dns_port"
+	floodwallVarDnsPorts        = "dns_ports"
+	floodwallVarDnsVerify       = "dns_verify"
 	floodwallVarDynamicDstSets  = "dynamic_dst_sets"
 	floodwallVarDynamicInfo     = "dynamic_info"
 	floodwallVarDynamicSrcSets  = "dynamic_src_sets"
@@ -51,8 +59,14 @@ const (
 	floodwallVarLimitKeys       = "limit_keys"
 	floodwallVarLimitMix        = "limit_mix"
 	floodwallVarLocalSet        = "local_set"
+	floodwallVarNameBuckets     = "name_buckets"
+	floodwallVarNameDepths      = "name_depths"
+	floodwallVarNameKey         = "name_key"
+	floodwallVarNameRootSets    = "name_root_sets"
 	floodwallVarObservedChecks  = "observed_checks"
 	floodwallVarQuestionKey     = "question_key"
+	floodwallVarShortPatterns   = "short_patterns"
+	floodwallVarWindowLength    = "window_length"
 	floodwallVarZero            = "zero"
 )
 
@@ -108,6 +122,7 @@ type floodwallMapSpecs struct {
 	Buckets6   *ebpf.MapSpec `ebpf:"buckets6"`
 	Conditions *ebpf.MapSpec `ebpf:"conditions"`
 	Counters   *ebpf.MapSpec `ebpf:"counters"`
+	DnsMessage *ebpf.MapSpec `ebpf:"dns_message"`
 	Dynamic    *ebpf.MapSpec `ebpf:"dynamic"`
 	Evictions  *ebpf.MapSpec `ebpf:"evictions"`
 	Full4      *ebpf.MapSpec `ebpf:"full4"`
@@ -115,6 +130,10 @@ type floodwallMapSpecs struct {
 	LimitInfo  *ebpf.MapSpec `ebpf:"limit_info"`
 	Limits     *ebpf.MapSpec `ebpf:"limits"`
 	Lines4     *ebpf.MapSpec `ebpf:"lines4"`
+	Names      *ebpf.MapSpec `ebpf:"names"`
+	Patterns   *ebpf.MapSpec `ebpf:"patterns"`
+	Places     *ebpf.MapSpec `ebpf:"places"`
+	Window     *ebpf.MapSpec `ebpf:"window"`
 }
 
 // floodwallVariableSpecs contains global variables before they are loaded into the kernel.
@@ -127,6 +146,9 @@ type floodwallVariableSpecs struct {
 	ClassifyDst     *ebpf.VariableSpec `ebpf:"classify_dst"`
 	ClassifySrc     *ebpf.VariableSpec `ebpf:"classify_src"`
 	DefaultDecision *ebpf.VariableSpec `ebpf:"default_decision"`
+	DnsPort         *ebpf.VariableSpec `ebpf:"dns_port"`
+	DnsPorts        *ebpf.VariableSpec `ebpf:"dns_ports"`
+	DnsVerify       *ebpf.VariableSpec `ebpf:"dns_verify"`
 	DynamicDstSets  *ebpf.VariableSpec `ebpf:"dynamic_dst_sets"`
 	DynamicInfo     *ebpf.VariableSpec `ebpf:"dynamic_info"`
 	DynamicSrcSets  *ebpf.VariableSpec `ebpf:"dynamic_src_sets"`
@@ -145,8 +167,14 @@ type floodwallVariableSpecs struct {
 	LimitKeys       *ebpf.VariableSpec `ebpf:"limit_keys"`
 	LimitMix        *ebpf.VariableSpec `ebpf:"limit_mix"`
 	LocalSet        *ebpf.VariableSpec `ebpf:"local_set"`
+	NameBuckets     *ebpf.VariableSpec `ebpf:"name_buckets"`
+	NameDepths      *ebpf.VariableSpec `ebpf:"name_depths"`
+	NameKey         *ebpf.VariableSpec `ebpf:"name_key"`
+	NameRootSets    *ebpf.VariableSpec `ebpf:"name_root_sets"`
 	ObservedChecks  *ebpf.VariableSpec `ebpf:"observed_checks"`
 	QuestionKey     *ebpf.VariableSpec `ebpf:"question_key"`
+	ShortPatterns   *ebpf.VariableSpec `ebpf:"short_patterns"`
+	WindowLength    *ebpf.VariableSpec `ebpf:"window_length"`
 	Zero            *ebpf.VariableSpec `ebpf:"zero"`
 }
 
@@ -173,6 +201,7 @@ type floodwallMaps struct {
 	Buckets6   *ebpf.Map `ebpf:"buckets6"`
 	Conditions *ebpf.Map `ebpf:"conditions"`
 	Counters   *ebpf.Map `ebpf:"counters"`
+	DnsMessage *ebpf.Map `ebpf:"dns_message"`
 	Dynamic    *ebpf.Map `ebpf:"dynamic"`
 	Evictions  *ebpf.Map `ebpf:"evictions"`
 	Full4      *ebpf.Map `ebpf:"full4"`
@@ -180,6 +209,10 @@ type floodwallMaps struct {
 	LimitInfo  *ebpf.Map `ebpf:"limit_info"`
 	Limits     *ebpf.Map `ebpf:"limits"`
 	Lines4     *ebpf.Map `ebpf:"lines4"`
+	Names      *ebpf.Map `ebpf:"names"`
+	Patterns   *ebpf.Map `ebpf:"patterns"`
+	Places     *ebpf.Map `ebpf:"places"`
+	Window     *ebpf.Map `ebpf:"window"`
 }
 
 func (m *floodwallMaps) Close() error {
@@ -187,6 +220,7 @@ func (m *floodwallMaps) Close() error {
 		m.Buckets6,
 		m.Conditions,
 		m.Counters,
+		m.DnsMessage,
 		m.Dynamic,
 		m.Evictions,
 		m.Full4,
@@ -194,6 +228,10 @@ func (m *floodwallMaps) Close() error {
 		m.LimitInfo,
 		m.Limits,
 		m.Lines4,
+		m.Names,
+		m.Patterns,
+		m.Places,
+		m.Window,
 	)
 }
 
@@ -207,6 +245,9 @@ type floodwallVariables struct {
 	ClassifyDst     *ebpf.Variable `ebpf:"classify_dst"`
 	ClassifySrc     *ebpf.Variable `ebpf:"classify_src"`
 	DefaultDecision *ebpf.Variable `ebpf:"default_decision"`
+	DnsPort         *ebpf.Variable `ebpf:"dns_port"`
+	DnsPorts        *ebpf.Variable `ebpf:"dns_ports"`
+	DnsVerify       *ebpf.Variable `ebpf:"dns_verify"`
 	DynamicDstSets  *ebpf.Variable `ebpf:"dynamic_dst_sets"`
 	DynamicInfo     *ebpf.Variable `ebpf:"dynamic_info"`
 	DynamicSrcSets  *ebpf.Variable `ebpf:"dynamic_src_sets"`
@@ -225,8 +266,14 @@ type floodwallVariables struct {
 	LimitKeys       *ebpf.Variable `ebpf:"limit_keys"`
 	LimitMix        *ebpf.Variable `ebpf:"limit_mix"`
 	LocalSet        *ebpf.Variable `ebpf:"local_set"`
+	NameBuckets     *ebpf.Variable `ebpf:"name_buckets"`
+	NameDepths      *ebpf.Variable `ebpf:"name_depths"`
+	NameKey         *ebpf.Variable `ebpf:"name_key"`
+	NameRootSets    *ebpf.Variable `ebpf:"name_root_sets"`
 	ObservedChecks  *ebpf.Variable `ebpf:"observed_checks"`
 	QuestionKey     *ebpf.Variable `ebpf:"question_key"`
+	ShortPatterns   *ebpf.Variable `ebpf:"short_patterns"`
+	WindowLength    *ebpf.Variable `ebpf:"window_length"`
 	Zero            *ebpf.Variable `ebpf:"zero"`
 }
 

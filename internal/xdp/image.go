@@ -55,6 +55,9 @@ const (
 	Conditions = "conditions" // what rules ask for beside addresses and fields, struct condition of bpf/condition.h
 	Actions    = "actions"    // what is done beside the verdict, by slot
 	Limits     = "limits"     // the buckets of all limits
+	Places     = "places"     // octets at fixed places that rules ask of the payload
+	Patterns   = "patterns"   // texts that rules ask of the payload, and the table that finds them
+	Names      = "names"      // names of DNS queries, each with the sets that list it
 
 	Masks   = "masks"     // straight rules: per class, a bit for each address expression
 	Index   = "index"     // table rules: from the value of a field or a class to a row
