@@ -16,6 +16,7 @@ import (
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
+	floodwallMapActions         = "actions"
 	floodwallMapBuckets6        = "buckets6"
 	floodwallMapConditions      = "conditions"
 	floodwallMapCounters        = "counters"
@@ -23,7 +24,10 @@ const (
 	floodwallMapFull4           = "full4"
 	floodwallMapHosts4          = "hosts4"
 	floodwallMapLines4          = "lines4"
+	floodwallMapSamplers        = "samplers"
+	floodwallMapSamples         = "samples"
 	floodwallProgFloodwall      = "floodwall"
+	floodwallVarAnswers         = "answers"
 	floodwallVarBackground4     = "background4"
 	floodwallVarBuckets6Mask    = "buckets6_mask"
 	floodwallVarBuckets6Seed    = "buckets6_seed"
@@ -48,6 +52,8 @@ const (
 	floodwallVarLocalSet        = "local_set"
 	floodwallVarObservedChecks  = "observed_checks"
 	floodwallVarQuestionKey     = "question_key"
+	floodwallVarSampling        = "sampling"
+	floodwallVarSpecials        = "specials"
 	floodwallVarZero            = "zero"
 )
 
@@ -100,6 +106,7 @@ type floodwallProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type floodwallMapSpecs struct {
+	Actions    *ebpf.MapSpec `ebpf:"actions"`
 	Buckets6   *ebpf.MapSpec `ebpf:"buckets6"`
 	Conditions *ebpf.MapSpec `ebpf:"conditions"`
 	Counters   *ebpf.MapSpec `ebpf:"counters"`
@@ -107,12 +114,15 @@ type floodwallMapSpecs struct {
 	Full4      *ebpf.MapSpec `ebpf:"full4"`
 	Hosts4     *ebpf.MapSpec `ebpf:"hosts4"`
 	Lines4     *ebpf.MapSpec `ebpf:"lines4"`
+	Samplers   *ebpf.MapSpec `ebpf:"samplers"`
+	Samples    *ebpf.MapSpec `ebpf:"samples"`
 }
 
 // floodwallVariableSpecs contains global variables before they are loaded into the kernel.
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type floodwallVariableSpecs struct {
+	Answers         *ebpf.VariableSpec `ebpf:"answers"`
 	Background4     *ebpf.VariableSpec `ebpf:"background4"`
 	Buckets6Mask    *ebpf.VariableSpec `ebpf:"buckets6_mask"`
 	Buckets6Seed    *ebpf.VariableSpec `ebpf:"buckets6_seed"`
@@ -137,6 +147,8 @@ type floodwallVariableSpecs struct {
 	LocalSet        *ebpf.VariableSpec `ebpf:"local_set"`
 	ObservedChecks  *ebpf.VariableSpec `ebpf:"observed_checks"`
 	QuestionKey     *ebpf.VariableSpec `ebpf:"question_key"`
+	Sampling        *ebpf.VariableSpec `ebpf:"sampling"`
+	Specials        *ebpf.VariableSpec `ebpf:"specials"`
 	Zero            *ebpf.VariableSpec `ebpf:"zero"`
 }
 
@@ -160,6 +172,7 @@ func (o *floodwallObjects) Close() error {
 //
 // It can be passed to loadFloodwallObjects or ebpf.CollectionSpec.LoadAndAssign.
 type floodwallMaps struct {
+	Actions    *ebpf.Map `ebpf:"actions"`
 	Buckets6   *ebpf.Map `ebpf:"buckets6"`
 	Conditions *ebpf.Map `ebpf:"conditions"`
 	Counters   *ebpf.Map `ebpf:"counters"`
@@ -167,10 +180,13 @@ type floodwallMaps struct {
 	Full4      *ebpf.Map `ebpf:"full4"`
 	Hosts4     *ebpf.Map `ebpf:"hosts4"`
 	Lines4     *ebpf.Map `ebpf:"lines4"`
+	Samplers   *ebpf.Map `ebpf:"samplers"`
+	Samples    *ebpf.Map `ebpf:"samples"`
 }
 
 func (m *floodwallMaps) Close() error {
 	return _FloodwallClose(
+		m.Actions,
 		m.Buckets6,
 		m.Conditions,
 		m.Counters,
@@ -178,6 +194,8 @@ func (m *floodwallMaps) Close() error {
 		m.Full4,
 		m.Hosts4,
 		m.Lines4,
+		m.Samplers,
+		m.Samples,
 	)
 }
 
@@ -185,6 +203,7 @@ func (m *floodwallMaps) Close() error {
 //
 // It can be passed to loadFloodwallObjects or ebpf.CollectionSpec.LoadAndAssign.
 type floodwallVariables struct {
+	Answers         *ebpf.Variable `ebpf:"answers"`
 	Background4     *ebpf.Variable `ebpf:"background4"`
 	Buckets6Mask    *ebpf.Variable `ebpf:"buckets6_mask"`
 	Buckets6Seed    *ebpf.Variable `ebpf:"buckets6_seed"`
@@ -209,6 +228,8 @@ type floodwallVariables struct {
 	LocalSet        *ebpf.Variable `ebpf:"local_set"`
 	ObservedChecks  *ebpf.Variable `ebpf:"observed_checks"`
 	QuestionKey     *ebpf.Variable `ebpf:"question_key"`
+	Sampling        *ebpf.Variable `ebpf:"sampling"`
+	Specials        *ebpf.Variable `ebpf:"specials"`
 	Zero            *ebpf.Variable `ebpf:"zero"`
 }
 
