@@ -18,6 +18,7 @@ enum {
 
 	DNS_QR = 0x8000,
 	DNS_TC = 0x0200,
+	DNS_RA = 0x0080,
 	DNS_ECHOED = 0x7910, /* OPCODE, RD, CD */
 
 	DNS_TYPE_OPT = 41,
@@ -154,11 +155,10 @@ static __always_inline void return_udp(struct udphdr *udp, __u32 length)
 	udp->check = 0;
 }
 
-/* Whether the query has an OPT as its first additional record, which then begins here. */
+/* Whether the query has an OPT as its first additional record, which then begins here: it has no other records. */
 static __always_inline bool has_opt(struct dns_header *dns, struct opt_record *opt)
 {
-	return dns->additionals && !dns->answers && !dns->authorities && !opt->name &&
-	       opt->type == bpf_htons(DNS_TYPE_OPT);
+	return dns->additionals && !opt->name && opt->type == bpf_htons(DNS_TYPE_OPT);
 }
 
 /* An answer to a query with EDNS has EDNS: RFC 6891, 6.1.1. */
@@ -173,7 +173,7 @@ static __always_inline void return_opt(struct opt_record *opt)
 
 static __always_inline void return_dns(struct dns_header *dns, bool opt)
 {
-	dns->flags = (dns->flags & bpf_htons(DNS_ECHOED)) | bpf_htons(DNS_QR | DNS_TC);
+	dns->flags = (dns->flags & bpf_htons(DNS_ECHOED)) | bpf_htons(DNS_QR | DNS_TC | DNS_RA);
 	dns->questions = bpf_htons(1);
 	dns->answers = dns->authorities = 0;
 	dns->additionals = opt ? bpf_htons(1) : 0;

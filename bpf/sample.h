@@ -53,13 +53,16 @@ static __always_inline bool fill_sample(struct xdp_md *ctx, struct packet *p, st
 {
 	__u32 octets = bpf_xdp_get_buff_len(ctx), captured = octets < SAMPLE_OCTETS ? octets : SAMPLE_OCTETS;
 
+	asm volatile("" : "+r"(captured)); /* or clang bounds another copy than the one that the verifier sees below */
+	if (captured < 1 || captured > SAMPLE_OCTETS)
+		return false;
 	s->time = time_of(p);
 	s->slot = decision >> 8;
 	s->verdict = decision & VERDICT_MASK;
 	s->ifindex = ctx->ingress_ifindex;
 	s->octets = octets;
 	s->captured = captured;
-	return captured && !bpf_xdp_load_bytes(ctx, 0, s->frame, captured);
+	return !bpf_xdp_load_bytes(ctx, 0, s->frame, captured);
 }
 
 /* Hands a packet to user space. Like ipv4_options a function of its own to the verifier. */
