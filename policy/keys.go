@@ -129,7 +129,7 @@ func (p place) strays(whole pair, cut []pair) {
 		e.Hint = "put it inside the brackets of " + whole.key
 	case whole.key == "flags":
 		e.Hint = fmt.Sprintf(`put quotes around it: flags: "%s"`, strings.Join(values, ","))
-	case find(matchKeys, whole.key) == nil && whole.key != "devices":
+	case !p.r.lists[whole.key]:
 		e.Hint = fmt.Sprintf("%s has one value: remove what follows it, or put quotes around it", whole.key)
 	default:
 		e.Hint = fmt.Sprintf("a list needs brackets: %s: [%s]", whole.key, strings.Join(values, ", "))
@@ -148,8 +148,7 @@ func (p place) unknown(e pair, known []string) string {
 		err.Hint = "write track: false"
 		return "track"
 	}
-	inEntry := find(matchKeys, e.key) != nil || find(serviceKeys, e.key) != nil || e.key == "then"
-	if inEntry && p.what == "" {
+	if p.r.inEntry[e.key] && p.what == "" {
 		err.Hint = "it belongs to a rule or service: indent it like the other keys of that"
 		return ""
 	}
