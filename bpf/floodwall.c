@@ -25,6 +25,7 @@
 #include "classify.h"
 #include "dynamic.h"
 #include "explain.h"
+#include "verify.h"
 #include "dns.h"
 #include "payload.h"
 #include "limit.h"

@@ -14,14 +14,12 @@ const volatile bool answers;
 enum {
 	REPLY_TTL = 64,            /* as the kernel's own packets */
 	REPLY_IPV4_FLAGS = 0x4000, /* DF, with which the ID means nothing: RFC 6864, 4.1 */
-	MAX_LABELS = 128,          /* of a name of 255 octets, the root among them */
 
 	DNS_QR = 0x8000,
 	DNS_TC = 0x0200,
 	DNS_RA = 0x0080,
 	DNS_ECHOED = 0x7910, /* OPCODE, RD, CD */
 
-	DNS_TYPE_OPT = 41,
 	OPT_SIZE = 1232, /* what is announced to clients, by the DNS flag day of 2020 */
 	OPT_DO = 0x8000,
 };
@@ -52,14 +50,14 @@ __noinline __u32 question_end(struct xdp_md *ctx, __u32 offset, __u32 end)
 	void *frame_end = (void *)(long)ctx->data_end;
 	__u32 at = offset;
 
-	for (int i = 0; i < MAX_LABELS; i++) {
+	for (int i = 0; i <= DNS_LABELS_MAX; i++) {
 		__u8 *label = (void *)(long)ctx->data + (at & 0x1ff);
 
-		if (at >= end || at > 0x1ff || (void *)(label + 1) > frame_end || *label > 63)
+		if (at >= end || at > 0x1ff || (void *)(label + 1) > frame_end || *label > DNS_LABEL_MAX)
 			return 0;
 		at = opaque(at + *label + 1);
 		if (!*label)
-			return at + 4 <= end ? at + 4 : 0; /* behind type and class */
+			return at + DNS_QUESTION <= end ? at + DNS_QUESTION : 0;
 	}
 	return 0;
 }

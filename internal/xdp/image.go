@@ -57,6 +57,9 @@ const (
 	Limits     = "limits"     // the buckets of all limits
 	Samples    = "samples"    // the ring buffer of packets for user space, struct sample of bpf/sample.h
 	Samplers   = "samplers"   // what each CPU has handed out of them
+	Places     = "places"     // octets at fixed places that rules ask of the payload
+	Patterns   = "patterns"   // texts that rules ask of the payload, and the table that finds them
+	Names      = "names"      // names of DNS queries, each with the sets that list it
 
 	Masks   = "masks"     // straight rules: per class, a bit for each address expression
 	Index   = "index"     // table rules: from the value of a field or a class to a row
