@@ -28,8 +28,11 @@ type Sample struct {
 	Verdict uint8     // an ir.Verdict
 	Device  int       // the index of the device that it came from
 	Octets  int       // of the whole frame
-	Frame   []byte    // the first 128 of them, as they came
+	Frame   []byte    // the first of them, at most SampleOctets, as they came
 }
+
+// SampleOctets is how much of a frame is handed out at most.
+const SampleOctets = 128
 
 // Samples reads the samples of one generation. They are for one reader at a time.
 type Samples struct {
@@ -40,6 +43,22 @@ type Samples struct {
 	boot     time.Time // when that clock was at zero
 	lost     uint64    // until then
 	lock     *os.File
+}
+
+// Sampled lists the slots of rules that hand out samples, each with the number of packets of which it hands out one.
+func (g *Generation) Sampled() (map[uint32]uint32, error) {
+	const size = 8 // of struct action in bpf/act.h, of which the second half is asked for
+	memory, err := g.Memory(xdp.Actions)
+	if err != nil {
+		return nil, err
+	}
+	oneIn := map[uint32]uint32{}
+	for slot := range len(memory[xdp.Actions]) / size {
+		if n := binary.NativeEndian.Uint32(memory[xdp.Actions][size*slot+4:]); n > 0 {
+			oneIn[uint32(slot)] = n
+		}
+	}
+	return oneIn, nil
 }
 
 // Samples begins to read what rules hand out from now on. It returns ErrNoSamples when no rule of the generation does,
