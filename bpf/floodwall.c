@@ -30,6 +30,8 @@
 #include "payload.h"
 #include "limit.h"
 #include "condition.h"
+#include "reply.h"
+#include "sample.h"
 #include "act.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

@@ -16,6 +16,7 @@ import (
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
+	floodwallMapActions         = "actions"
 	floodwallMapBuckets6        = "buckets6"
 	floodwallMapConditions      = "conditions"
 	floodwallMapCounters        = "counters"
@@ -30,8 +31,11 @@ const (
 	floodwallMapNames           = "names"
 	floodwallMapPatterns        = "patterns"
 	floodwallMapPlaces          = "places"
+	floodwallMapSamplers        = "samplers"
+	floodwallMapSamples         = "samples"
 	floodwallMapWindow          = "window"
 	floodwallProgFloodwall      = "floodwall"
+	floodwallVarAnswers         = "answers"
 	floodwallVarBackground4     = "background4"
 	floodwallVarBuckets6Mask    = "buckets6_mask"
 	floodwallVarBuckets6Seed    = "buckets6_seed"
@@ -65,7 +69,9 @@ const (
 	floodwallVarNameRootSets    = "name_root_sets"
 	floodwallVarObservedChecks  = "observed_checks"
 	floodwallVarQuestionKey     = "question_key"
+	floodwallVarSampling        = "sampling"
 	floodwallVarShortPatterns   = "short_patterns"
+	floodwallVarSpecials        = "specials"
 	floodwallVarWindowLength    = "window_length"
 	floodwallVarZero            = "zero"
 )
@@ -119,6 +125,7 @@ type floodwallProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type floodwallMapSpecs struct {
+	Actions    *ebpf.MapSpec `ebpf:"actions"`
 	Buckets6   *ebpf.MapSpec `ebpf:"buckets6"`
 	Conditions *ebpf.MapSpec `ebpf:"conditions"`
 	Counters   *ebpf.MapSpec `ebpf:"counters"`
@@ -133,6 +140,8 @@ type floodwallMapSpecs struct {
 	Names      *ebpf.MapSpec `ebpf:"names"`
 	Patterns   *ebpf.MapSpec `ebpf:"patterns"`
 	Places     *ebpf.MapSpec `ebpf:"places"`
+	Samplers   *ebpf.MapSpec `ebpf:"samplers"`
+	Samples    *ebpf.MapSpec `ebpf:"samples"`
 	Window     *ebpf.MapSpec `ebpf:"window"`
 }
 
@@ -140,6 +149,7 @@ type floodwallMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type floodwallVariableSpecs struct {
+	Answers         *ebpf.VariableSpec `ebpf:"answers"`
 	Background4     *ebpf.VariableSpec `ebpf:"background4"`
 	Buckets6Mask    *ebpf.VariableSpec `ebpf:"buckets6_mask"`
 	Buckets6Seed    *ebpf.VariableSpec `ebpf:"buckets6_seed"`
@@ -173,7 +183,9 @@ type floodwallVariableSpecs struct {
 	NameRootSets    *ebpf.VariableSpec `ebpf:"name_root_sets"`
 	ObservedChecks  *ebpf.VariableSpec `ebpf:"observed_checks"`
 	QuestionKey     *ebpf.VariableSpec `ebpf:"question_key"`
+	Sampling        *ebpf.VariableSpec `ebpf:"sampling"`
 	ShortPatterns   *ebpf.VariableSpec `ebpf:"short_patterns"`
+	Specials        *ebpf.VariableSpec `ebpf:"specials"`
 	WindowLength    *ebpf.VariableSpec `ebpf:"window_length"`
 	Zero            *ebpf.VariableSpec `ebpf:"zero"`
 }
@@ -198,6 +210,7 @@ func (o *floodwallObjects) Close() error {
 //
 // It can be passed to loadFloodwallObjects or ebpf.CollectionSpec.LoadAndAssign.
 type floodwallMaps struct {
+	Actions    *ebpf.Map `ebpf:"actions"`
 	Buckets6   *ebpf.Map `ebpf:"buckets6"`
 	Conditions *ebpf.Map `ebpf:"conditions"`
 	Counters   *ebpf.Map `ebpf:"counters"`
@@ -212,11 +225,14 @@ type floodwallMaps struct {
 	Names      *ebpf.Map `ebpf:"names"`
 	Patterns   *ebpf.Map `ebpf:"patterns"`
 	Places     *ebpf.Map `ebpf:"places"`
+	Samplers   *ebpf.Map `ebpf:"samplers"`
+	Samples    *ebpf.Map `ebpf:"samples"`
 	Window     *ebpf.Map `ebpf:"window"`
 }
 
 func (m *floodwallMaps) Close() error {
 	return _FloodwallClose(
+		m.Actions,
 		m.Buckets6,
 		m.Conditions,
 		m.Counters,
@@ -231,6 +247,8 @@ func (m *floodwallMaps) Close() error {
 		m.Names,
 		m.Patterns,
 		m.Places,
+		m.Samplers,
+		m.Samples,
 		m.Window,
 	)
 }
@@ -239,6 +257,7 @@ func (m *floodwallMaps) Close() error {
 //
 // It can be passed to loadFloodwallObjects or ebpf.CollectionSpec.LoadAndAssign.
 type floodwallVariables struct {
+	Answers         *ebpf.Variable `ebpf:"answers"`
 	Background4     *ebpf.Variable `ebpf:"background4"`
 	Buckets6Mask    *ebpf.Variable `ebpf:"buckets6_mask"`
 	Buckets6Seed    *ebpf.Variable `ebpf:"buckets6_seed"`
@@ -272,7 +291,9 @@ type floodwallVariables struct {
 	NameRootSets    *ebpf.Variable `ebpf:"name_root_sets"`
 	ObservedChecks  *ebpf.Variable `ebpf:"observed_checks"`
 	QuestionKey     *ebpf.Variable `ebpf:"question_key"`
+	Sampling        *ebpf.Variable `ebpf:"sampling"`
 	ShortPatterns   *ebpf.Variable `ebpf:"short_patterns"`
+	Specials        *ebpf.Variable `ebpf:"specials"`
 	WindowLength    *ebpf.Variable `ebpf:"window_length"`
 	Zero            *ebpf.Variable `ebpf:"zero"`
 }

@@ -55,6 +55,8 @@ const (
 	Conditions = "conditions" // what rules ask for beside addresses and fields, struct condition of bpf/condition.h
 	Actions    = "actions"    // what is done beside the verdict, by slot
 	Limits     = "limits"     // the buckets of all limits
+	Samples    = "samples"    // the ring buffer of packets for user space, struct sample of bpf/sample.h
+	Samplers   = "samplers"   // what each CPU has handed out of them
 	Places     = "places"     // octets at fixed places that rules ask of the payload
 	Patterns   = "patterns"   // texts that rules ask of the payload, and the table that finds them
 	Names      = "names"      // names of DNS queries, each with the sets that list it
@@ -100,7 +102,7 @@ func (im *Image) Spec() (*ebpf.CollectionSpec, error) {
 	if err != nil {
 		return nil, err
 	}
-	prog.Instructions = reachable(insns)
+	prog.Instructions = reachable(without(insns, im.Constants))
 	dropUnused(spec)
 	prog.Flags |= unix.BPF_F_XDP_HAS_FRAGS
 	return spec, nil

@@ -19,6 +19,7 @@ const Counters = "counters"
 
 // The slots that no policy changes; those of the checks are their numbers. enum slot in bpf/count.h.
 const (
+	SlotReplies = 61 // packets that the program itself has sent
 	SlotNotIP   = 62
 	SlotDefault = 63
 	SlotRules   = 64 // the first slot for rules
