@@ -25,11 +25,13 @@
 #include "classify.h"
 #include "dynamic.h"
 #include "explain.h"
+#include "verify.h"
 #include "dns.h"
 #include "payload.h"
 #include "limit.h"
 #include "condition.h"
 #include "act.h"
+#include "egress.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 

@@ -21,8 +21,12 @@ const (
 	floodwallMapCounters        = "counters"
 	floodwallMapDynamic         = "dynamic"
 	floodwallMapFull4           = "full4"
+	floodwallMapGuardPorts      = "guard_ports"
+	floodwallMapGuards          = "guards"
 	floodwallMapHosts4          = "hosts4"
 	floodwallMapLines4          = "lines4"
+	floodwallMapVerified        = "verified"
+	floodwallProgEgress         = "egress"
 	floodwallProgFloodwall      = "floodwall"
 	floodwallVarBackground4     = "background4"
 	floodwallVarBuckets6Mask    = "buckets6_mask"
@@ -48,6 +52,7 @@ const (
 	floodwallVarLocalSet        = "local_set"
 	floodwallVarObservedChecks  = "observed_checks"
 	floodwallVarQuestionKey     = "question_key"
+	floodwallVarVerifyCookies   = "verify_cookies"
 	floodwallVarZero            = "zero"
 )
 
@@ -93,6 +98,7 @@ type floodwallSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type floodwallProgramSpecs struct {
+	Egress    *ebpf.ProgramSpec `ebpf:"egress"`
 	Floodwall *ebpf.ProgramSpec `ebpf:"floodwall"`
 }
 
@@ -105,8 +111,11 @@ type floodwallMapSpecs struct {
 	Counters   *ebpf.MapSpec `ebpf:"counters"`
 	Dynamic    *ebpf.MapSpec `ebpf:"dynamic"`
 	Full4      *ebpf.MapSpec `ebpf:"full4"`
+	GuardPorts *ebpf.MapSpec `ebpf:"guard_ports"`
+	Guards     *ebpf.MapSpec `ebpf:"guards"`
 	Hosts4     *ebpf.MapSpec `ebpf:"hosts4"`
 	Lines4     *ebpf.MapSpec `ebpf:"lines4"`
+	Verified   *ebpf.MapSpec `ebpf:"verified"`
 }
 
 // floodwallVariableSpecs contains global variables before they are loaded into the kernel.
@@ -137,6 +146,7 @@ type floodwallVariableSpecs struct {
 	LocalSet        *ebpf.VariableSpec `ebpf:"local_set"`
 	ObservedChecks  *ebpf.VariableSpec `ebpf:"observed_checks"`
 	QuestionKey     *ebpf.VariableSpec `ebpf:"question_key"`
+	VerifyCookies   *ebpf.VariableSpec `ebpf:"verify_cookies"`
 	Zero            *ebpf.VariableSpec `ebpf:"zero"`
 }
 
@@ -165,8 +175,11 @@ type floodwallMaps struct {
 	Counters   *ebpf.Map `ebpf:"counters"`
 	Dynamic    *ebpf.Map `ebpf:"dynamic"`
 	Full4      *ebpf.Map `ebpf:"full4"`
+	GuardPorts *ebpf.Map `ebpf:"guard_ports"`
+	Guards     *ebpf.Map `ebpf:"guards"`
 	Hosts4     *ebpf.Map `ebpf:"hosts4"`
 	Lines4     *ebpf.Map `ebpf:"lines4"`
+	Verified   *ebpf.Map `ebpf:"verified"`
 }
 
 func (m *floodwallMaps) Close() error {
@@ -176,8 +189,11 @@ func (m *floodwallMaps) Close() error {
 		m.Counters,
 		m.Dynamic,
 		m.Full4,
+		m.GuardPorts,
+		m.Guards,
 		m.Hosts4,
 		m.Lines4,
+		m.Verified,
 	)
 }
 
@@ -209,6 +225,7 @@ type floodwallVariables struct {
 	LocalSet        *ebpf.Variable `ebpf:"local_set"`
 	ObservedChecks  *ebpf.Variable `ebpf:"observed_checks"`
 	QuestionKey     *ebpf.Variable `ebpf:"question_key"`
+	VerifyCookies   *ebpf.Variable `ebpf:"verify_cookies"`
 	Zero            *ebpf.Variable `ebpf:"zero"`
 }
 
@@ -216,11 +233,13 @@ type floodwallVariables struct {
 //
 // It can be passed to loadFloodwallObjects or ebpf.CollectionSpec.LoadAndAssign.
 type floodwallPrograms struct {
+	Egress    *ebpf.Program `ebpf:"egress"`
 	Floodwall *ebpf.Program `ebpf:"floodwall"`
 }
 
 func (p *floodwallPrograms) Close() error {
 	return _FloodwallClose(
+		p.Egress,
 		p.Floodwall,
 	)
 }
