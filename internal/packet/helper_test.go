@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"reflect"
 	"strconv"
 	"strings"
 	"testing"
@@ -31,6 +32,8 @@ func mustParse(t testing.TB, line string) Spec {
 	}
 	return s
 }
+
+func samePacket(a, b Packet) bool { return reflect.DeepEqual(a, b) }
 
 // failures lists the names of the checks of s.
 func failures(s CheckSet) string {

@@ -19,13 +19,18 @@ const (
 	floodwallMapBuckets6        = "buckets6"
 	floodwallMapConditions      = "conditions"
 	floodwallMapCounters        = "counters"
+	floodwallMapDnsMessage      = "dns_message"
 	floodwallMapDynamic         = "dynamic"
 	floodwallMapFull4           = "full4"
 	floodwallMapGuardPorts      = "guard_ports"
 	floodwallMapGuards          = "guards"
 	floodwallMapHosts4          = "hosts4"
 	floodwallMapLines4          = "lines4"
+	floodwallMapNames           = "names"
+	floodwallMapPatterns        = "patterns"
+	floodwallMapPlaces          = "places"
 	floodwallMapVerified        = "verified"
+	floodwallMapWindow          = "window"
 	floodwallProgEgress         = "egress"
 	floodwallProgFloodwall      = "floodwall"
 	floodwallVarBackground4     = "background4"
@@ -34,6 +39,9 @@ const (
 	floodwallVarClassifyDst     = "classify_dst"
 	floodwallVarClassifySrc     = "classify_src"
 	floodwallVarDefaultDecision = "default_decision"
+	floodwallVarDnsPort         = "dns_port"
+	floodwallVarDnsPorts        = "dns_ports"
+	floodwallVarDnsVerify       = "dns_verify"
 	floodwallVarDynamicDstSets  = "dynamic_dst_sets"
 	floodwallVarDynamicInfo     = "dynamic_info"
 	floodwallVarDynamicSrcSets  = "dynamic_src_sets"
@@ -50,9 +58,15 @@ const (
 	floodwallVarLengths6        = "lengths6"
 	floodwallVarLengths6Count   = "lengths6_count"
 	floodwallVarLocalSet        = "local_set"
+	floodwallVarNameBuckets     = "name_buckets"
+	floodwallVarNameDepths      = "name_depths"
+	floodwallVarNameKey         = "name_key"
+	floodwallVarNameRootSets    = "name_root_sets"
 	floodwallVarObservedChecks  = "observed_checks"
 	floodwallVarQuestionKey     = "question_key"
+	floodwallVarShortPatterns   = "short_patterns"
 	floodwallVarVerifyCookies   = "verify_cookies"
+	floodwallVarWindowLength    = "window_length"
 	floodwallVarZero            = "zero"
 )
 
@@ -109,13 +123,18 @@ type floodwallMapSpecs struct {
 	Buckets6   *ebpf.MapSpec `ebpf:"buckets6"`
 	Conditions *ebpf.MapSpec `ebpf:"conditions"`
 	Counters   *ebpf.MapSpec `ebpf:"counters"`
+	DnsMessage *ebpf.MapSpec `ebpf:"dns_message"`
 	Dynamic    *ebpf.MapSpec `ebpf:"dynamic"`
 	Full4      *ebpf.MapSpec `ebpf:"full4"`
 	GuardPorts *ebpf.MapSpec `ebpf:"guard_ports"`
 	Guards     *ebpf.MapSpec `ebpf:"guards"`
 	Hosts4     *ebpf.MapSpec `ebpf:"hosts4"`
 	Lines4     *ebpf.MapSpec `ebpf:"lines4"`
+	Names      *ebpf.MapSpec `ebpf:"names"`
+	Patterns   *ebpf.MapSpec `ebpf:"patterns"`
+	Places     *ebpf.MapSpec `ebpf:"places"`
 	Verified   *ebpf.MapSpec `ebpf:"verified"`
+	Window     *ebpf.MapSpec `ebpf:"window"`
 }
 
 // floodwallVariableSpecs contains global variables before they are loaded into the kernel.
@@ -128,6 +147,9 @@ type floodwallVariableSpecs struct {
 	ClassifyDst     *ebpf.VariableSpec `ebpf:"classify_dst"`
 	ClassifySrc     *ebpf.VariableSpec `ebpf:"classify_src"`
 	DefaultDecision *ebpf.VariableSpec `ebpf:"default_decision"`
+	DnsPort         *ebpf.VariableSpec `ebpf:"dns_port"`
+	DnsPorts        *ebpf.VariableSpec `ebpf:"dns_ports"`
+	DnsVerify       *ebpf.VariableSpec `ebpf:"dns_verify"`
 	DynamicDstSets  *ebpf.VariableSpec `ebpf:"dynamic_dst_sets"`
 	DynamicInfo     *ebpf.VariableSpec `ebpf:"dynamic_info"`
 	DynamicSrcSets  *ebpf.VariableSpec `ebpf:"dynamic_src_sets"`
@@ -144,9 +166,15 @@ type floodwallVariableSpecs struct {
 	Lengths6        *ebpf.VariableSpec `ebpf:"lengths6"`
 	Lengths6Count   *ebpf.VariableSpec `ebpf:"lengths6_count"`
 	LocalSet        *ebpf.VariableSpec `ebpf:"local_set"`
+	NameBuckets     *ebpf.VariableSpec `ebpf:"name_buckets"`
+	NameDepths      *ebpf.VariableSpec `ebpf:"name_depths"`
+	NameKey         *ebpf.VariableSpec `ebpf:"name_key"`
+	NameRootSets    *ebpf.VariableSpec `ebpf:"name_root_sets"`
 	ObservedChecks  *ebpf.VariableSpec `ebpf:"observed_checks"`
 	QuestionKey     *ebpf.VariableSpec `ebpf:"question_key"`
+	ShortPatterns   *ebpf.VariableSpec `ebpf:"short_patterns"`
 	VerifyCookies   *ebpf.VariableSpec `ebpf:"verify_cookies"`
+	WindowLength    *ebpf.VariableSpec `ebpf:"window_length"`
 	Zero            *ebpf.VariableSpec `ebpf:"zero"`
 }
 
@@ -173,13 +201,18 @@ type floodwallMaps struct {
 	Buckets6   *ebpf.Map `ebpf:"buckets6"`
 	Conditions *ebpf.Map `ebpf:"conditions"`
 	Counters   *ebpf.Map `ebpf:"counters"`
+	DnsMessage *ebpf.Map `ebpf:"dns_message"`
 	Dynamic    *ebpf.Map `ebpf:"dynamic"`
 	Full4      *ebpf.Map `ebpf:"full4"`
 	GuardPorts *ebpf.Map `ebpf:"guard_ports"`
 	Guards     *ebpf.Map `ebpf:"guards"`
 	Hosts4     *ebpf.Map `ebpf:"hosts4"`
 	Lines4     *ebpf.Map `ebpf:"lines4"`
+	Names      *ebpf.Map `ebpf:"names"`
+	Patterns   *ebpf.Map `ebpf:"patterns"`
+	Places     *ebpf.Map `ebpf:"places"`
 	Verified   *ebpf.Map `ebpf:"verified"`
+	Window     *ebpf.Map `ebpf:"window"`
 }
 
 func (m *floodwallMaps) Close() error {
@@ -187,13 +220,18 @@ func (m *floodwallMaps) Close() error {
 		m.Buckets6,
 		m.Conditions,
 		m.Counters,
+		m.DnsMessage,
 		m.Dynamic,
 		m.Full4,
 		m.GuardPorts,
 		m.Guards,
 		m.Hosts4,
 		m.Lines4,
+		m.Names,
+		m.Patterns,
+		m.Places,
 		m.Verified,
+		m.Window,
 	)
 }
 
@@ -207,6 +245,9 @@ type floodwallVariables struct {
 	ClassifyDst     *ebpf.Variable `ebpf:"classify_dst"`
 	ClassifySrc     *ebpf.Variable `ebpf:"classify_src"`
 	DefaultDecision *ebpf.Variable `ebpf:"default_decision"`
+	DnsPort         *ebpf.Variable `ebpf:"dns_port"`
+	DnsPorts        *ebpf.Variable `ebpf:"dns_ports"`
+	DnsVerify       *ebpf.Variable `ebpf:"dns_verify"`
 	DynamicDstSets  *ebpf.Variable `ebpf:"dynamic_dst_sets"`
 	DynamicInfo     *ebpf.Variable `ebpf:"dynamic_info"`
 	DynamicSrcSets  *ebpf.Variable `ebpf:"dynamic_src_sets"`
@@ -223,9 +264,15 @@ type floodwallVariables struct {
 	Lengths6        *ebpf.Variable `ebpf:"lengths6"`
 	Lengths6Count   *ebpf.Variable `ebpf:"lengths6_count"`
 	LocalSet        *ebpf.Variable `ebpf:"local_set"`
+	NameBuckets     *ebpf.Variable `ebpf:"name_buckets"`
+	NameDepths      *ebpf.Variable `ebpf:"name_depths"`
+	NameKey         *ebpf.Variable `ebpf:"name_key"`
+	NameRootSets    *ebpf.Variable `ebpf:"name_root_sets"`
 	ObservedChecks  *ebpf.Variable `ebpf:"observed_checks"`
 	QuestionKey     *ebpf.Variable `ebpf:"question_key"`
+	ShortPatterns   *ebpf.Variable `ebpf:"short_patterns"`
 	VerifyCookies   *ebpf.Variable `ebpf:"verify_cookies"`
+	WindowLength    *ebpf.Variable `ebpf:"window_length"`
 	Zero            *ebpf.Variable `ebpf:"zero"`
 }
 

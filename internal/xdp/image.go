@@ -58,6 +58,9 @@ const (
 	Conditions = "conditions" // what rules ask for beside addresses and fields, struct condition of bpf/condition.h
 	Actions    = "actions"    // what is done beside the verdict, by slot
 	Limits     = "limits"     // the buckets of all limits
+	Places     = "places"     // octets at fixed places that rules ask of the payload
+	Patterns   = "patterns"   // texts that rules ask of the payload, and the table that finds them
+	Names      = "names"      // names of DNS queries, each with the sets that list it
 
 	Guards     = "guards"      // what guards services, struct guard of bpf/verify.h
 	GuardPorts = "guard_ports" // by port: the number of its guard from 1 on, an octet each
