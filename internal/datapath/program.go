@@ -89,7 +89,8 @@ func (p *Program) fill(im *xdp.Image) error {
 // Map is one of the program's maps, nil when it has none of that name. It is valid until Close.
 func (p *Program) Map(name string) *ebpf.Map { return p.collection.Maps[name] }
 
-// Memory maps the named array maps, until release is called. A map that the program does not have is left out.
+// Memory maps the named array maps, until release is called. A map that the program does not have, or that is one per
+// CPU, is left out.
 func (p *Program) Memory(names ...string) (memory map[string][]byte, release func(), err error) {
 	memory = map[string][]byte{}
 	release = func() {
@@ -99,7 +100,7 @@ func (p *Program) Memory(names ...string) (memory map[string][]byte, release fun
 	}
 	for _, name := range names {
 		m := p.Map(name)
-		if m == nil {
+		if m == nil || m.Type() != ebpf.Array {
 			continue
 		}
 		shape := xdp.Shape{ValueSize: m.ValueSize(), Entries: m.MaxEntries()}

@@ -21,10 +21,13 @@ const (
 	floodwallMapCounters        = "counters"
 	floodwallMapDnsMessage      = "dns_message"
 	floodwallMapDynamic         = "dynamic"
+	floodwallMapEvictions       = "evictions"
 	floodwallMapFull4           = "full4"
 	floodwallMapGuardPorts      = "guard_ports"
 	floodwallMapGuards          = "guards"
 	floodwallMapHosts4          = "hosts4"
+	floodwallMapLimitInfo       = "limit_info"
+	floodwallMapLimits          = "limits"
 	floodwallMapLines4          = "lines4"
 	floodwallMapNames           = "names"
 	floodwallMapPatterns        = "patterns"
@@ -57,6 +60,8 @@ const (
 	floodwallVarIndex4          = "index4"
 	floodwallVarLengths6        = "lengths6"
 	floodwallVarLengths6Count   = "lengths6_count"
+	floodwallVarLimitKeys       = "limit_keys"
+	floodwallVarLimitMix        = "limit_mix"
 	floodwallVarLocalSet        = "local_set"
 	floodwallVarNameBuckets     = "name_buckets"
 	floodwallVarNameDepths      = "name_depths"
@@ -125,10 +130,13 @@ type floodwallMapSpecs struct {
 	Counters   *ebpf.MapSpec `ebpf:"counters"`
 	DnsMessage *ebpf.MapSpec `ebpf:"dns_message"`
 	Dynamic    *ebpf.MapSpec `ebpf:"dynamic"`
+	Evictions  *ebpf.MapSpec `ebpf:"evictions"`
 	Full4      *ebpf.MapSpec `ebpf:"full4"`
 	GuardPorts *ebpf.MapSpec `ebpf:"guard_ports"`
 	Guards     *ebpf.MapSpec `ebpf:"guards"`
 	Hosts4     *ebpf.MapSpec `ebpf:"hosts4"`
+	LimitInfo  *ebpf.MapSpec `ebpf:"limit_info"`
+	Limits     *ebpf.MapSpec `ebpf:"limits"`
 	Lines4     *ebpf.MapSpec `ebpf:"lines4"`
 	Names      *ebpf.MapSpec `ebpf:"names"`
 	Patterns   *ebpf.MapSpec `ebpf:"patterns"`
@@ -165,6 +173,8 @@ type floodwallVariableSpecs struct {
 	Index4          *ebpf.VariableSpec `ebpf:"index4"`
 	Lengths6        *ebpf.VariableSpec `ebpf:"lengths6"`
 	Lengths6Count   *ebpf.VariableSpec `ebpf:"lengths6_count"`
+	LimitKeys       *ebpf.VariableSpec `ebpf:"limit_keys"`
+	LimitMix        *ebpf.VariableSpec `ebpf:"limit_mix"`
 	LocalSet        *ebpf.VariableSpec `ebpf:"local_set"`
 	NameBuckets     *ebpf.VariableSpec `ebpf:"name_buckets"`
 	NameDepths      *ebpf.VariableSpec `ebpf:"name_depths"`
@@ -203,10 +213,13 @@ type floodwallMaps struct {
 	Counters   *ebpf.Map `ebpf:"counters"`
 	DnsMessage *ebpf.Map `ebpf:"dns_message"`
 	Dynamic    *ebpf.Map `ebpf:"dynamic"`
+	Evictions  *ebpf.Map `ebpf:"evictions"`
 	Full4      *ebpf.Map `ebpf:"full4"`
 	GuardPorts *ebpf.Map `ebpf:"guard_ports"`
 	Guards     *ebpf.Map `ebpf:"guards"`
 	Hosts4     *ebpf.Map `ebpf:"hosts4"`
+	LimitInfo  *ebpf.Map `ebpf:"limit_info"`
+	Limits     *ebpf.Map `ebpf:"limits"`
 	Lines4     *ebpf.Map `ebpf:"lines4"`
 	Names      *ebpf.Map `ebpf:"names"`
 	Patterns   *ebpf.Map `ebpf:"patterns"`
@@ -222,10 +235,13 @@ func (m *floodwallMaps) Close() error {
 		m.Counters,
 		m.DnsMessage,
 		m.Dynamic,
+		m.Evictions,
 		m.Full4,
 		m.GuardPorts,
 		m.Guards,
 		m.Hosts4,
+		m.LimitInfo,
+		m.Limits,
 		m.Lines4,
 		m.Names,
 		m.Patterns,
@@ -263,6 +279,8 @@ type floodwallVariables struct {
 	Index4          *ebpf.Variable `ebpf:"index4"`
 	Lengths6        *ebpf.Variable `ebpf:"lengths6"`
 	Lengths6Count   *ebpf.Variable `ebpf:"lengths6_count"`
+	LimitKeys       *ebpf.Variable `ebpf:"limit_keys"`
+	LimitMix        *ebpf.Variable `ebpf:"limit_mix"`
 	LocalSet        *ebpf.Variable `ebpf:"local_set"`
 	NameBuckets     *ebpf.Variable `ebpf:"name_buckets"`
 	NameDepths      *ebpf.Variable `ebpf:"name_depths"`

@@ -27,8 +27,8 @@ type Image struct {
 	// generated rules read) are made with that name.
 	Shapes map[string]Shape
 
-	// Fill writes the content of the maps that Shapes names, each given as its zeroed memory. It may be called for
-	// any number of loaded programs.
+	// Fill writes the content of the maps that Shapes names, each given as its zeroed memory; maps per CPU have none
+	// that could be given. It may be called for any number of loaded programs.
 	Fill func(memory map[string][]byte) error
 }
 
@@ -128,11 +128,13 @@ func Linear(spec *ebpf.CollectionSpec) {
 	delete(spec.Programs, Egress)
 }
 
-// resize gives an array map its size and makes its memory mappable. Type information is dropped: the kernel would
-// insist on the declared size.
+// resize gives an array map its size and makes its memory mappable, unless it is one per CPU. Type information is
+// dropped: the kernel would insist on the declared size.
 func resize(m *ebpf.MapSpec, s Shape) {
 	m.KeySize, m.ValueSize, m.MaxEntries = 4, s.ValueSize, s.Entries
-	m.Flags |= unix.BPF_F_MMAPABLE
+	if m.Type == ebpf.Array {
+		m.Flags |= unix.BPF_F_MMAPABLE
+	}
 	m.Contents = nil
 	m.Key, m.Value = nil, nil
 }
