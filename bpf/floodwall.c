@@ -33,6 +33,7 @@
 #include "reply.h"
 #include "sample.h"
 #include "act.h"
+#include "egress.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 

@@ -24,6 +24,8 @@ const (
 	floodwallMapDynamic         = "dynamic"
 	floodwallMapEvictions       = "evictions"
 	floodwallMapFull4           = "full4"
+	floodwallMapGuardPorts      = "guard_ports"
+	floodwallMapGuards          = "guards"
 	floodwallMapHosts4          = "hosts4"
 	floodwallMapLimitInfo       = "limit_info"
 	floodwallMapLimits          = "limits"
@@ -33,7 +35,9 @@ const (
 	floodwallMapPlaces          = "places"
 	floodwallMapSamplers        = "samplers"
 	floodwallMapSamples         = "samples"
+	floodwallMapVerified        = "verified"
 	floodwallMapWindow          = "window"
+	floodwallProgEgress         = "egress"
 	floodwallProgFloodwall      = "floodwall"
 	floodwallVarAnswers         = "answers"
 	floodwallVarBackground4     = "background4"
@@ -72,6 +76,7 @@ const (
 	floodwallVarSampling        = "sampling"
 	floodwallVarShortPatterns   = "short_patterns"
 	floodwallVarSpecials        = "specials"
+	floodwallVarVerifyCookies   = "verify_cookies"
 	floodwallVarWindowLength    = "window_length"
 	floodwallVarZero            = "zero"
 )
@@ -118,6 +123,7 @@ type floodwallSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type floodwallProgramSpecs struct {
+	Egress    *ebpf.ProgramSpec `ebpf:"egress"`
 	Floodwall *ebpf.ProgramSpec `ebpf:"floodwall"`
 }
 
@@ -133,6 +139,8 @@ type floodwallMapSpecs struct {
 	Dynamic    *ebpf.MapSpec `ebpf:"dynamic"`
 	Evictions  *ebpf.MapSpec `ebpf:"evictions"`
 	Full4      *ebpf.MapSpec `ebpf:"full4"`
+	GuardPorts *ebpf.MapSpec `ebpf:"guard_ports"`
+	Guards     *ebpf.MapSpec `ebpf:"guards"`
 	Hosts4     *ebpf.MapSpec `ebpf:"hosts4"`
 	LimitInfo  *ebpf.MapSpec `ebpf:"limit_info"`
 	Limits     *ebpf.MapSpec `ebpf:"limits"`
@@ -142,6 +150,7 @@ type floodwallMapSpecs struct {
 	Places     *ebpf.MapSpec `ebpf:"places"`
 	Samplers   *ebpf.MapSpec `ebpf:"samplers"`
 	Samples    *ebpf.MapSpec `ebpf:"samples"`
+	Verified   *ebpf.MapSpec `ebpf:"verified"`
 	Window     *ebpf.MapSpec `ebpf:"window"`
 }
 
@@ -186,6 +195,7 @@ type floodwallVariableSpecs struct {
 	Sampling        *ebpf.VariableSpec `ebpf:"sampling"`
 	ShortPatterns   *ebpf.VariableSpec `ebpf:"short_patterns"`
 	Specials        *ebpf.VariableSpec `ebpf:"specials"`
+	VerifyCookies   *ebpf.VariableSpec `ebpf:"verify_cookies"`
 	WindowLength    *ebpf.VariableSpec `ebpf:"window_length"`
 	Zero            *ebpf.VariableSpec `ebpf:"zero"`
 }
@@ -218,6 +228,8 @@ type floodwallMaps struct {
 	Dynamic    *ebpf.Map `ebpf:"dynamic"`
 	Evictions  *ebpf.Map `ebpf:"evictions"`
 	Full4      *ebpf.Map `ebpf:"full4"`
+	GuardPorts *ebpf.Map `ebpf:"guard_ports"`
+	Guards     *ebpf.Map `ebpf:"guards"`
 	Hosts4     *ebpf.Map `ebpf:"hosts4"`
 	LimitInfo  *ebpf.Map `ebpf:"limit_info"`
 	Limits     *ebpf.Map `ebpf:"limits"`
@@ -227,6 +239,7 @@ type floodwallMaps struct {
 	Places     *ebpf.Map `ebpf:"places"`
 	Samplers   *ebpf.Map `ebpf:"samplers"`
 	Samples    *ebpf.Map `ebpf:"samples"`
+	Verified   *ebpf.Map `ebpf:"verified"`
 	Window     *ebpf.Map `ebpf:"window"`
 }
 
@@ -240,6 +253,8 @@ func (m *floodwallMaps) Close() error {
 		m.Dynamic,
 		m.Evictions,
 		m.Full4,
+		m.GuardPorts,
+		m.Guards,
 		m.Hosts4,
 		m.LimitInfo,
 		m.Limits,
@@ -249,6 +264,7 @@ func (m *floodwallMaps) Close() error {
 		m.Places,
 		m.Samplers,
 		m.Samples,
+		m.Verified,
 		m.Window,
 	)
 }
@@ -294,6 +310,7 @@ type floodwallVariables struct {
 	Sampling        *ebpf.Variable `ebpf:"sampling"`
 	ShortPatterns   *ebpf.Variable `ebpf:"short_patterns"`
 	Specials        *ebpf.Variable `ebpf:"specials"`
+	VerifyCookies   *ebpf.Variable `ebpf:"verify_cookies"`
 	WindowLength    *ebpf.Variable `ebpf:"window_length"`
 	Zero            *ebpf.Variable `ebpf:"zero"`
 }
@@ -302,11 +319,13 @@ type floodwallVariables struct {
 //
 // It can be passed to loadFloodwallObjects or ebpf.CollectionSpec.LoadAndAssign.
 type floodwallPrograms struct {
+	Egress    *ebpf.Program `ebpf:"egress"`
 	Floodwall *ebpf.Program `ebpf:"floodwall"`
 }
 
 func (p *floodwallPrograms) Close() error {
 	return _FloodwallClose(
+		p.Egress,
 		p.Floodwall,
 	)
 }

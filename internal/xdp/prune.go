@@ -67,9 +67,11 @@ func reachable(insns asm.Instructions) asm.Instructions {
 // dropUnused leaves out the maps of the C part that no instruction refers to.
 func dropUnused(spec *ebpf.CollectionSpec) {
 	used := map[string]bool{Counters: true}
-	for _, in := range spec.Programs[Program].Instructions {
-		if in.IsLoadFromMap() {
-			used[in.Reference()] = true
+	for _, prog := range spec.Programs {
+		for _, in := range prog.Instructions {
+			if in.IsLoadFromMap() {
+				used[in.Reference()] = true
+			}
 		}
 	}
 	known := Load().Maps
