@@ -99,6 +99,8 @@ type nft struct {
 	names    nftNames
 	counters []string // in the order of their first use
 	sets     nftSets
+	limits   map[int][2]string // names of objects or sets, by index in Program.Limits
+	stateful strings.Builder   // their definitions
 	chains   strings.Builder
 }
 
@@ -106,7 +108,7 @@ func newNft(pl *Plan, o NftOptions) *nft {
 	if o.Table == "" {
 		o.Table = nftTable
 	}
-	n := &nft{plan: pl, options: o, names: nftNames{}, out: Nft{
+	n := &nft{plan: pl, options: o, names: nftNames{}, limits: map[int][2]string{}, out: Nft{
 		Table:  o.Table,
 		Rules:  make([]string, len(pl.Program.Rules)),
 		Checks: map[packet.Check]string{},
