@@ -19,8 +19,6 @@ func (pl *Plan) unfitCondition(r *ir.Rule, s Stage) (key, why string) {
 		return "dns: name", onlyXDP
 	case r.Verdict == ir.Truncate:
 		return "then: truncate", onlyXDP
-	case r.Sample > 0:
-		return "sample", "only XDP hands packets to user space"
 	}
 	for _, m := range r.Payload {
 		if key, why := pl.unfitPayload(m, s); key != "" {
@@ -31,6 +29,9 @@ func (pl *Plan) unfitCondition(r *ir.Rule, s Stage) (key, why string) {
 		if why := pl.unfitLimit(r, &pl.Program.Limits[i], s); why != "" {
 			return "over", why
 		}
+	}
+	if r.Sample > 0 { // what bans has samples for its evidence
+		return "sample", "only XDP hands packets to user space"
 	}
 	return "", ""
 }
