@@ -2,6 +2,7 @@ package compile
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/floodwall/floodwall/internal/ir"
 )
@@ -21,7 +22,7 @@ func (pl *Plan) unfitCondition(r *ir.Rule, s Stage) (key, why string) {
 		return "then: truncate", onlyXDP
 	}
 	for _, m := range r.Payload {
-		if key, why := pl.unfitPayload(m, s); key != "" {
+		if key, why := pl.unfitPayload(r, m, s); key != "" {
 			return key, why
 		}
 	}
@@ -44,6 +45,8 @@ func (pl *Plan) unfitLimit(r *ir.Rule, l *ir.Limit, s Stage) (why string) {
 		return "only XDP tells whom it is to ban"
 	case pl.Target == TargetIptables && r.Observe && (l.Src != nil || l.Dst != nil):
 		return "hashlimit drops packets of prefixes that it has no more room for, which a rule that observes must not"
+	case pl.Target == TargetIptables && l.Src == nil && l.Dst == nil && len(pl.families(r)) > 1:
+		return "iptables counts IPv4 and IPv6 apart, so a limit for all is one of either: ask for a family"
 	case pl.Target == TargetIptables:
 		return iptRate(l)
 	case l.Bits && s == StageIngress:
@@ -53,14 +56,24 @@ func (pl *Plan) unfitLimit(r *ir.Rule, l *ir.Limit, s Stage) (why string) {
 	return why
 }
 
-func (pl *Plan) unfitPayload(m ir.PayloadMatch, s Stage) (key, why string) {
+func (pl *Plan) unfitPayload(r *ir.Rule, m ir.PayloadMatch, s Stage) (key, why string) {
 	switch {
 	case len(m.Any) > 0 && pl.Target != TargetIptables:
 		return "payload: contains", "nftables has no search for text"
+	case len(m.Any) > 0 && slices.ContainsFunc(payloadKinds(r), func(k payloadKind) bool { return k.kind != udpL4 && k.kind != laterFragment }):
+		return "payload: contains", "iptables searches at fixed places, and only that of the payload of UDP is known: ask for `proto: udp`"
+	case slices.ContainsFunc(m.Any, foldsMore):
+		return "payload: nocase", "iptables takes letters of Latin-1 for the same in both cases, not only those of ASCII"
 	case s == StageIngress:
 		return "payload: at", "a short packet is not yet cut off from what fills its frame"
 	}
 	return "", ""
+}
+
+// foldsMore reports whether the kernel's string match would find text in more spellings than it has: it takes each octet of
+// Latin-1 that is a letter for the same in both cases (lib/textsearch.c and lib/ctype.c).
+func foldsMore(p ir.Pattern) bool {
+	return p.NoCase && slices.ContainsFunc(p.Text, func(b byte) bool { return b >= 0xc0 })
 }
 
 // unguarded returns an error when a service has a guard that the target cannot do.

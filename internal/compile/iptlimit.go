@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/floodwall/floodwall/internal/ir"
-	"github.com/floodwall/floodwall/internal/packet"
 )
 
 // iptRate says why hashlimit does not have a limit, "" when it has. Its bucket is that of ir.Limit: full at first, with
@@ -27,39 +26,27 @@ func iptRate(l *ir.Limit) (why string) {
 	return ""
 }
 
-// over is the match that holds for what exceeds a limit. The lines of a limit share its table, which has the name of the
-// limit in the table of rules that the line is in: two tables of the kernel cannot have the same limit, but a rule runs
-// in one.
+// over is the match that holds for what exceeds a limit, as iptables-save writes it. All lines with a limit share its table.
 func (f *iptFamily) over(limit int) string {
 	l := &f.pl.Program.Limits[limit]
-	text := fmt.Sprintf("-m hashlimit --hashlimit-above %d/%s --hashlimit-burst %d", l.Rate, unitName(l.Per), l.Burst)
+	unit := map[time.Duration]string{time.Second: "sec", time.Minute: "min", time.Hour: "hour", 24 * time.Hour: "day"}[l.Per]
+	text := fmt.Sprintf("-m hashlimit --hashlimit-above %d/%s --hashlimit-burst %d", l.Rate, unit, l.Burst)
 	var mode, masks string
 	for side, p := range []*ir.Prefixes{l.Src, l.Dst} {
 		if p == nil {
 			continue
 		}
-		word := [...]string{"src", "dst"}[side]
+		word := [2]string{"src", "dst"}[side]
 		mode += "," + word + "ip"
-		if length := f.prefixLength(p); length < []int{32, 128}[f.family] {
+		if length := [2]int{p.V4, p.V6}[f.family]; length < [2]int{32, 128}[f.family] {
 			masks += fmt.Sprintf(" --hashlimit-%smask %d", word, length)
 		}
 	}
-	if mode != "" {
-		text += " --hashlimit-mode " + mode[1:] + masks
-		text += fmt.Sprintf(" --hashlimit-htable-size %d --hashlimit-htable-max %d", buckets(l.Max), l.Max)
+	if mode == "" {
+		return text + " --hashlimit-name " + f.limitName(limit)
 	}
-	text += " --hashlimit-name " + f.limitName(limit)
-	if mode != "" {
-		text += fmt.Sprintf(" --hashlimit-htable-expire %d", drained(l)*1000)
-	}
-	return text
-}
-
-func (f *iptFamily) prefixLength(p *ir.Prefixes) int {
-	if f.family == packet.FamilyIPv4 {
-		return p.V4
-	}
-	return p.V6
+	return fmt.Sprintf("%s --hashlimit-mode %s --hashlimit-name %s --hashlimit-htable-size %d --hashlimit-htable-max %d "+
+		"--hashlimit-htable-expire %d%s", text, mode[1:], f.limitName(limit), buckets(l.Max), l.Max, 1000*drained(l), masks)
 }
 
 // buckets is the size of a hash table for so many entries; hashlimit makes room for at least one entry a bucket.
