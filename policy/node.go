@@ -60,12 +60,12 @@ func (n *node) entry(key string) *pair {
 	return nil
 }
 
-// words are the words of n: itself, or those of its list.
+// words are the words of n: itself, or those of its list. A mapping counts as one.
 func (n *node) words() []*node {
 	switch {
 	case n == nil:
 		return nil
-	case n.kind == word:
+	case n.kind == word || n.kind == mapping:
 		return []*node{n}
 	}
 	var ws []*node

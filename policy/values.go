@@ -68,11 +68,18 @@ func (p place) each(key string, v *node, f func(w *node)) {
 			f(item)
 		case broken:
 		case nothing:
-			p.errorf(item.pos, "%s has an entry without a value", key).Hint = "remove it"
+			p.errorf(item.pos, "%s has an entry without a value", key).Hint = nullHint(key)
 		default:
 			p.errorf(item.pos, "%s has %s among its values", key, item).Hint = itemHint(item)
 		}
 	}
+}
+
+func nullHint(key string) string {
+	if key == "type" || key == "types" {
+		return "remove it; the type NULL, which YAML takes for nothing, is 10"
+	}
+	return "remove it"
 }
 
 func itemHint(item *node) string {
