@@ -214,6 +214,8 @@ func TestQueryCookie(t *testing.T) {
 		{"000a 0029" + client + strings.Repeat(server, 4) + "00", ""},
 		{"0003 0000 000a 0008" + client, client},
 		{"000c 0003 000000 000a 0008" + client + "0003 0000", client},
+		{strings.Repeat("0003 0000", 7) + "000a 0008" + client, client},
+		{strings.Repeat("0003 0000", 8) + "000a 0008" + client, ""},
 		{"000a 0001 00 000a 0008" + client, ""}, // the first counts
 		{"000a 0008" + client + "000a 0008" + server, client},
 		{"0003 0001 000a 0008" + client, ""}, // the option ends within the next
