@@ -184,6 +184,7 @@ func (b *iptBuilder) notes() {
 			asks[m.Field] = true
 		}
 	}
+	b.conditionNotes(note)
 	note("the kernel drops IPv6 packets from a multicast address, from or to ::1, and with hop-by-hop options that are " +
 		"malformed or that it must not ignore, before iptables sees them")
 	if asks[packet.Fragment] {

@@ -2,6 +2,7 @@ package compile
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/floodwall/floodwall/internal/ir"
@@ -46,23 +47,22 @@ func (f *iptFamily) over(limit int) string {
 		return text + " --hashlimit-name " + f.limitName(limit)
 	}
 	return fmt.Sprintf("%s --hashlimit-mode %s --hashlimit-name %s --hashlimit-htable-size %d --hashlimit-htable-max %d "+
-		"--hashlimit-htable-expire %d%s", text, mode[1:], f.limitName(limit), buckets(l.Max), l.Max, 1000*drained(l), masks)
+		"--hashlimit-htable-expire %d%s", text, mode[1:], f.limitName(limit), buckets(heldPrefixes(l)), heldPrefixes(l), 1000*drained(l), masks)
 }
 
 // buckets is the size of a hash table for so many entries; hashlimit makes room for at least one entry a bucket.
 func buckets(entries int) int { return min(max(entries/4, 1), 1<<16) }
 
-// limitName is the name of a limit's table, under which the kernel lists it in /proc/net/ipt_hashlimit: it begins with
-// that of the generation, so that the limits of two of them are apart.
+// limitName is the name of a limit's table, under which the kernel lists it in /proc/net/ipt_hashlimit. It begins with
+// that of all of ours, so that two generations have each their own; the kernel removes it with the last line that has it.
 func (b *iptBuilder) limitName(limit int) string {
 	name, ok := b.limits[limit]
 	if !ok {
-		name = b.names.take(fmt.Sprintf("%s-over-%s", b.o.Name, b.pl.Program.Limits[limit].Rule), maxLimitName)
+		name = b.names.take(b.o.Name+"-over-"+strings.ReplaceAll(b.pl.Program.Limits[limit].Rule, ":", "-"), maxLimitName)
 		b.limits[limit] = name
 	}
 	return name
 }
 
-// maxLimitName is the longest name of a table of hashlimit that iptables takes (NAME_MAX of the kernel is longer, IFNAMSIZ
-// of older interfaces shorter).
+// maxLimitName is the longest name of a table of hashlimit; the kernel takes those of a file (NAME_MAX), which are longer.
 const maxLimitName = 31

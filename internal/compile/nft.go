@@ -106,6 +106,7 @@ type nft struct {
 	limits   map[int][2]string // names of objects or sets, by index in Program.Limits
 	stateful strings.Builder   // their definitions
 	overs    map[int]string    // chains of rules with limits
+	bodies   map[string]string // names of called chains by their lines
 	chains   strings.Builder   // all that are written
 	writing  *strings.Builder  // the one that is being written
 }
@@ -114,12 +115,13 @@ func newNft(pl *Plan, o NftOptions) *nft {
 	if o.Table == "" {
 		o.Table = nftTable
 	}
-	n := &nft{plan: pl, options: o, names: nftNames{}, limits: map[int][2]string{}, overs: map[int]string{}, writing: &strings.Builder{}, out: Nft{
-		Table:  o.Table,
-		Rules:  make([]string, len(pl.Program.Rules)),
-		Checks: map[packet.Check]string{},
-		Sets:   map[int]NftSet{},
-	}}
+	n := &nft{plan: pl, options: o, names: nftNames{},
+		limits: map[int][2]string{}, overs: map[int]string{}, bodies: map[string]string{}, writing: &strings.Builder{}, out: Nft{
+			Table:  o.Table,
+			Rules:  make([]string, len(pl.Program.Rules)),
+			Checks: map[packet.Check]string{},
+			Sets:   map[int]NftSet{},
+		}}
 	n.sets = nftSets{program: pl.Program, names: n.names, named: n.out.Sets, contents: map[int]nftContent{}}
 	return n
 }

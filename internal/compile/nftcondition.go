@@ -146,14 +146,21 @@ func (n *nft) exceeded(text, count string, r *ir.Rule) {
 	}
 }
 
-// called writes a chain that others call, before them, and returns its name.
+// called writes a chain that others call, before them, unless one has the same lines, and returns its name.
 func (n *nft) called(name string, write func()) string {
-	name = n.names.add(name)
 	main := n.writing
 	n.writing = &strings.Builder{}
-	n.chain(name, "")
 	write()
-	n.end()
+	body := n.writing.String()
+	have, ok := n.bodies[body]
+	if !ok {
+		have = n.names.add(name)
+		n.bodies[body] = have
+		n.writing.Reset()
+		n.chain(have, "")
+		n.writing.WriteString(body)
+		n.end()
+	}
 	n.writing = main
-	return name
+	return have
 }

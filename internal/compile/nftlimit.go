@@ -53,14 +53,12 @@ func nftBits(l *ir.Limit) (text, why string) {
 	case l.Rate%8 > 0 || l.Burst%8 > 0:
 		return "", "nftables counts octets, of which this rate or its burst is no whole number"
 	case burst < octets:
-		return "", fmt.Sprintf("nftables allows a burst of at least what comes in one %s, %s bits", unitName(per), digits(8*octets))
+		return "", fmt.Sprintf("nftables allows a burst of at least what comes in one %s, %d bits", unitName(per), 8*octets)
 	case burst-octets > 1<<32-1 || overflows(uint64(per), burst):
 		return "", "rate and burst are more than nftables can count"
 	}
 	return fmt.Sprintf("rate over %d bytes/%s burst %d bytes", octets, unitName(per), burst-octets), ""
 }
-
-func digits(n uint64) string { return fmt.Sprint(n) }
 
 // overflows reports whether a product does not fit 64 bits.
 func overflows(a, b uint64) bool {
@@ -81,6 +79,15 @@ func unitName(per time.Duration) string {
 func drained(l *ir.Limit) int64 {
 	seconds := float64(l.Burst) / float64(l.Rate) * l.Per.Seconds()
 	return int64(seconds) + 2
+}
+
+// heldPrefixes are how many prefixes a limit has room for on netfilter, where entries take memory only when they are used.
+func heldPrefixes(l *ir.Limit) int {
+	const usual = 1 << 17
+	if l.Max == 0 {
+		return usual
+	}
+	return l.Max
 }
 
 // overLines are what follows the tests of a line to ask for a limit, one for each family when it is by prefixes.
@@ -106,7 +113,7 @@ func (n *nft) overLines(limit int) []string {
 // prefixes, which then do not exceed the limit.
 func (n *nft) addLimit(l *ir.Limit) (names [2]string) {
 	rate, _ := nftRate(l)
-	base := "over-" + strings.TrimPrefix(l.Rule, "rule-")
+	base := "rate-" + l.Rule
 	if l.Src == nil && l.Dst == nil {
 		names[0] = n.names.add(base)
 		fmt.Fprintf(&n.stateful, "\tlimit %s { %s }\n\n", names[0], rate)
@@ -119,7 +126,7 @@ func (n *nft) addLimit(l *ir.Limit) (names [2]string) {
 			kind += " . " + kind
 		}
 		fmt.Fprintf(&n.stateful, "\tset %s {\n\t\ttype %s\n\t\tsize %d\n\t\tflags dynamic,timeout\n\t\ttimeout %s\n\t}\n\n",
-			names[family], kind, l.Max, nftDuration(drained(l)))
+			names[family], kind, heldPrefixes(l), nftDuration(drained(l)))
 	}
 	return names
 }
