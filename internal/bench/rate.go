@@ -16,6 +16,7 @@ type rate struct {
 	flow    *lab.Flow
 	missing string       // why there is nothing to measure
 	least   float64      // the share of the limit to reach; 0: none is asked for
+	times   float64      // how many times the rival's rate to reach; 0: none is asked for
 	extra   []lab.Metric // that belong to the result
 	article *articleRow  // what an article says of it; nil: nothing
 
@@ -34,6 +35,7 @@ type rateTable struct {
 	empty *rate // the limit: one of rows
 	touch *rate // the limit of programs that look at the packet: one of rows
 	base  *rate // what the others' costs are compared with: one of rows; nil in a table of shares of the limit
+	rival *rate // what the others should be faster than: one of rows, or nil
 	notes []string
 }
 
