@@ -70,7 +70,7 @@ static __always_inline enum kind parse(struct xdp_md *ctx, struct frame *f)
 	f->packet.flags = FLAGS_NONE;
 	f->packet.icmp = ICMP_NONE;
 	f->packet.fragment = FRAGMENT_NONE;
-	f->packet.l4 = f->packet.payload = f->packet.end = 0;
+	f->packet.l4 = f->packet.payload = f->packet.end = f->packet.exceeded = 0;
 
 	ethertype = parse_ethernet(&c, f);
 	if (ethertype == bpf_htons(ETH_P_IP)) {
