@@ -25,6 +25,7 @@ var Experiments = []Experiment{
 	{"sets", "1,000 to 10 million listed addresses, with ipset, nft sets and plain BPF maps beside", sets},
 	{"cost", "what one packet costs, by an article of 2016: accepted, dropped, by position, set, string, limit", cost},
 	{"payload", "texts and octets looked for in packets, with iptables string and u32 and nft raw payload beside", payload},
+	{"limit", "limits of packets per second by source, what they cost and let through, with hashlimit, nft and a BPF map beside", limit},
 	{"conntrack", "a web server whose conntrack table is full, and what helps, by an article of 2023", conntrack},
 	{"program", "nanoseconds of the loaded program per kind of packet, without a network", program},
 }

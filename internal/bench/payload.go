@@ -43,7 +43,7 @@ const magic = "de ad be ef"
 // rawRow adds a row for rules of iptables before one that drops all.
 func (b *builder) rawRow(ctx context.Context, name, label, rules string) (*rate, error) {
 	err := b.installed("iptables/"+name, label, func(at *site) error {
-		return raw(rules + "-A PREROUTING -j DROP\n")(ctx, at)
+		return raw(rules+"-A PREROUTING -j DROP\n")(ctx, at)
 	})
 	if err != nil {
 		return nil, err

@@ -13,7 +13,7 @@ type rate struct {
 	name    string // of the result, within the experiment: "floodwall/rules=20"
 	label   string // in the table
 	subject subject
-	flow    *lab.Flow
+	flows   []lab.Flow
 	missing string       // why there is nothing to measure
 	least   float64      // the share of the limit to reach; 0: none is asked for
 	times   float64      // how many times the rival's rate to reach; 0: none is asked for
@@ -133,7 +133,7 @@ func offers(taken float64) []float64 {
 // arrived.
 func (r *rate) once(ctx context.Context, s *session, round uint64, o offer) (best lab.Measurement, err error) {
 	for range s.tries() {
-		m, err := r.subject.measure(ctx, *r.flow, o, round+1, s.Window)
+		m, err := r.subject.measure(ctx, r.flows, o, round+1, s.Window)
 		if err != nil || !disturbed(m) {
 			return m, err
 		}

@@ -78,7 +78,7 @@ type offer struct {
 }
 
 // measure floods the subject once.
-func (s subject) measure(ctx context.Context, f lab.Flow, o offer, seed uint64, window time.Duration) (m lab.Measurement, err error) {
+func (s subject) measure(ctx context.Context, flows []lab.Flow, o offer, seed uint64, window time.Duration) (m lab.Measurement, err error) {
 	if s.program != nil {
 		attached, err := s.site.lab.Attach(s.site.in, s.program)
 		if err != nil {
@@ -87,7 +87,7 @@ func (s subject) measure(ctx context.Context, f lab.Flow, o offer, seed uint64, 
 		defer attached.Close()
 	}
 	source, err := s.site.lab.NewSource(s.site.out, lab.SourceOptions{
-		Flows: []lab.Flow{f}, CPU: o.cpu, Seed: seed, Rate: o.pps, Urgent: true,
+		Flows: flows, CPU: o.cpu, Seed: seed, Rate: o.pps, Urgent: true,
 	})
 	if err != nil {
 		return m, err
