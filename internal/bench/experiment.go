@@ -27,6 +27,7 @@ var Experiments = []Experiment{
 	{"payload", "texts and octets looked for in packets, with iptables string and u32 and nft raw payload beside", payload},
 	{"limit", "limits of packets per second by source, what they cost and let through, with hashlimit, nft and a BPF map beside", limit},
 	{"conntrack", "a web server whose conntrack table is full, and what helps, by an article of 2023", conntrack},
+	{"dns", "a resolver and its clients under a flood of spoofed ANY queries, with unbound's own limits beside", dns},
 	{"program", "nanoseconds of the loaded program per kind of packet, without a network", program},
 }
 

@@ -21,15 +21,19 @@ const (
 	peersMapLimit4Set      = "limit4_set"
 	peersMapLpm4Set        = "lpm4_set"
 	peersMapLpm6Set        = "lpm6_set"
+	peersMapVictimCounts   = "victim_counts"
 	peersProgHash4         = "hash4"
 	peersProgLimit4        = "limit4"
 	peersProgLpm4          = "lpm4"
 	peersProgLpm6          = "lpm6"
 	peersProgTouch         = "touch"
+	peersProgVictim        = "victim"
 	peersVarLimit4Burst    = "limit4_burst"
 	peersVarLimit4Heavy    = "limit4_heavy"
 	peersVarLimit4Interval = "limit4_interval"
 	peersVarLimit4Mask     = "limit4_mask"
+	peersVarVictimClients  = "victim_clients"
+	peersVarVictimMask     = "victim_mask"
 )
 
 // loadPeers returns the embedded CollectionSpec for peers.
@@ -79,6 +83,7 @@ type peersProgramSpecs struct {
 	Lpm4   *ebpf.ProgramSpec `ebpf:"lpm4"`
 	Lpm6   *ebpf.ProgramSpec `ebpf:"lpm6"`
 	Touch  *ebpf.ProgramSpec `ebpf:"touch"`
+	Victim *ebpf.ProgramSpec `ebpf:"victim"`
 }
 
 // peersMapSpecs contains maps before they are loaded into the kernel.
@@ -90,6 +95,7 @@ type peersMapSpecs struct {
 	Limit4Set    *ebpf.MapSpec `ebpf:"limit4_set"`
 	Lpm4Set      *ebpf.MapSpec `ebpf:"lpm4_set"`
 	Lpm6Set      *ebpf.MapSpec `ebpf:"lpm6_set"`
+	VictimCounts *ebpf.MapSpec `ebpf:"victim_counts"`
 }
 
 // peersVariableSpecs contains global variables before they are loaded into the kernel.
@@ -100,6 +106,8 @@ type peersVariableSpecs struct {
 	Limit4Heavy    *ebpf.VariableSpec `ebpf:"limit4_heavy"`
 	Limit4Interval *ebpf.VariableSpec `ebpf:"limit4_interval"`
 	Limit4Mask     *ebpf.VariableSpec `ebpf:"limit4_mask"`
+	VictimClients  *ebpf.VariableSpec `ebpf:"victim_clients"`
+	VictimMask     *ebpf.VariableSpec `ebpf:"victim_mask"`
 }
 
 // peersObjects contains all objects after they have been loaded into the kernel.
@@ -127,6 +135,7 @@ type peersMaps struct {
 	Limit4Set    *ebpf.Map `ebpf:"limit4_set"`
 	Lpm4Set      *ebpf.Map `ebpf:"lpm4_set"`
 	Lpm6Set      *ebpf.Map `ebpf:"lpm6_set"`
+	VictimCounts *ebpf.Map `ebpf:"victim_counts"`
 }
 
 func (m *peersMaps) Close() error {
@@ -136,6 +145,7 @@ func (m *peersMaps) Close() error {
 		m.Limit4Set,
 		m.Lpm4Set,
 		m.Lpm6Set,
+		m.VictimCounts,
 	)
 }
 
@@ -147,6 +157,8 @@ type peersVariables struct {
 	Limit4Heavy    *ebpf.Variable `ebpf:"limit4_heavy"`
 	Limit4Interval *ebpf.Variable `ebpf:"limit4_interval"`
 	Limit4Mask     *ebpf.Variable `ebpf:"limit4_mask"`
+	VictimClients  *ebpf.Variable `ebpf:"victim_clients"`
+	VictimMask     *ebpf.Variable `ebpf:"victim_mask"`
 }
 
 // peersPrograms contains all programs after they have been loaded into the kernel.
@@ -158,6 +170,7 @@ type peersPrograms struct {
 	Lpm4   *ebpf.Program `ebpf:"lpm4"`
 	Lpm6   *ebpf.Program `ebpf:"lpm6"`
 	Touch  *ebpf.Program `ebpf:"touch"`
+	Victim *ebpf.Program `ebpf:"victim"`
 }
 
 func (p *peersPrograms) Close() error {
@@ -167,6 +180,7 @@ func (p *peersPrograms) Close() error {
 		p.Lpm4,
 		p.Lpm6,
 		p.Touch,
+		p.Victim,
 	)
 }
 
