@@ -3,6 +3,7 @@ package policy
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -74,6 +75,9 @@ func (p place) patterns(form *payloadForm) []Pattern {
 				Hint = "raise within: it is how much of the payload is looked at"
 			continue
 		}
+		if form.nocase {
+			octets = lowerASCII(octets)
+		}
 		pattern := Pattern{Text: octets, NoCase: form.nocase, Within: form.within}
 		p.countPattern(form.texts[i], pattern)
 		all = append(all, pattern)
@@ -83,16 +87,23 @@ func (p place) patterns(form *payloadForm) []Pattern {
 
 // countPattern reports the first pattern that is one too many.
 func (p place) countPattern(w *node, pattern Pattern) {
-	text := pattern.Text
-	if pattern.NoCase {
-		text = bytes.ToLower(text)
-	}
-	p.r.patterns[fmt.Sprintf("%t %d %s", pattern.NoCase, pattern.Within, text)] = true
+	p.r.patterns[fmt.Sprintf("%t %d %s", pattern.NoCase, pattern.Within, pattern.Text)] = true
 	if len(p.r.patterns) == maxPatterns+1 && !p.r.tooManyPatterns {
 		p.r.tooManyPatterns = true
 		p.errorf(w.pos, "contains has one pattern too many: a policy can have %d different ones", maxPatterns).Hint =
 			"look for a part that several of them share, or compare octets at a place with at"
 	}
+}
+
+// lowerASCII is octets with small letters for capital ones, which is not what Unicode makes of octets that are no text.
+func lowerASCII(octets []byte) []byte {
+	lower := slices.Clone(octets)
+	for i, c := range lower {
+		if 'A' <= c && c <= 'Z' {
+			lower[i] = c + 'a' - 'A'
+		}
+	}
+	return lower
 }
 
 func within(text string) (uint16, *flaw) {
