@@ -194,6 +194,22 @@ func (p place) guardedPorts(s *Service, n *node) {
 	}
 }
 
+// guardedOnce reports that a service, which n is, shares a port of UDP with an earlier one that has a guard, too: what the
+// resolver sends is judged by its port alone.
+func (p place) guardedOnce(earlier []Service, s Service, n *node) {
+	for _, e := range earlier {
+		if s.Guard == nil || e.Guard == nil {
+			continue
+		}
+		port, shared := sharedPort(s.Port, e.Port)
+		if shared && port.Proto != protoTCP {
+			p.errorf(n.get("guard").pos, "guard is the second for port %s, which has one in line %d", port, e.Pos.Line).Hint =
+				"give one guard to one service of the port; rules with from before it can treat some clients otherwise"
+			return
+		}
+	}
+}
+
 // hasProto reports whether any of ports is of a protocol.
 func hasProto(ports []Port, proto uint8) bool {
 	return slices.ContainsFunc(ports, func(p Port) bool { return slices.Contains(p.protos(), proto) })

@@ -69,6 +69,9 @@ func (p place) over(key string, n *node) Over {
 	if form.ban != nil && o.From == nil && len(p.r.errs) == before {
 		p.errorf(form.ban.pos, "ban needs a limit by sources: nobody else can be banned").Hint = "add per: from to the limit"
 	}
+	if o.From == nil && o.To == nil && o.Max != 0 && len(p.r.errs) == before {
+		p.errorf(n.get("max").pos, "max is of prefixes, and the limit is one for all").Hint = "remove it, or add per: from"
+	}
 	if len(p.r.errs) == before {
 		p.burst(&o, form.burst, n)
 	}
