@@ -39,7 +39,7 @@ func asksFor(pol *Policy, set string) bool {
 func guardNotes(services []Service) []Note {
 	var ns []Note
 	for _, s := range services {
-		if s.Guard != nil && !hasProto(s.Port, protoTCP) {
+		if s.Guard != nil && !hasTCP(s.Port) {
 			ns = append(ns, Note{s.Guard.Pos, fmt.Sprintf(
 				"service %q has no port of TCP: who gets a truncated response cannot come back, and nobody is verified", s.Name)})
 		}

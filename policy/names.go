@@ -1,6 +1,9 @@
 package policy
 
-import "strings"
+import (
+	"fmt"
+	"strings"
+)
 
 // dnsNames reads the names that queries ask for.
 func (p place) dnsNames(to *DNS, v *node) {
@@ -21,6 +24,20 @@ func (p place) dnsNames(to *DNS, v *node) {
 		}
 		to.Names = append(to.Names, n)
 	})
+}
+
+// nameNotes are the remarks on names that look like those of files, which `names: names.txt` does not read.
+func nameNotes(sets []NameSet) []Note {
+	var ns []Note
+	for _, s := range sets {
+		for _, name := range s.Names {
+			if strings.HasSuffix(name, ".txt") {
+				ns = append(ns, Note{s.Pos, fmt.Sprintf(
+					"set %q has %s for a domain name; a list in a file is written names: {file: %[2]s}", s.Name, name)})
+			}
+		}
+	}
+	return ns
 }
 
 // nameSetKeys are the keys of a set of domain names, and nameListKeys those of its names in their mapping form.

@@ -131,7 +131,8 @@ func (p place) burst(o *Over, given amount, n *node) {
 		p.errorf(v.pos, "burst must be at least 1, got %s", v).Hint =
 			"it is what may come at once; left out, it is what the rate gives in a second"
 	case given.n/o.Rate > uint64(maxRefill/o.Per):
-		p.errorf(v.pos, "burst must be at most what the rate gives in 30 days, got %s", v).Hint = "give a greater rate, or a smaller burst"
+		p.errorf(v.pos, "burst must be at most what the rate gives in 30 days, got %s", v).Hint =
+			"give a greater rate, or a smaller burst"
 	}
 }
 

@@ -47,7 +47,8 @@ func (p place) payload(to *Match, v *node) {
 	switch {
 	case seen == nil || v.lacks || seen["contains"]:
 	case seen["nocase"] || seen["within"]:
-		p.errorf(v.pos, "payload says how to look for a text, but not for which").Hint = "add contains, or remove nocase and within"
+		p.errorf(v.pos, "payload says how to look for a text, but not for which").Hint =
+			"add contains, or remove nocase and within"
 	case !seen["at"]:
 		p.errorf(v.pos, "payload has neither contains nor at").Hint = `write payload: {contains: "text"}`
 	}
@@ -165,8 +166,8 @@ func (p place) masked(at At, n *node) {
 		e := p.errorf(mask.pos, "mask must be as long as bytes, %d octets, got %d", len(at.Value), len(at.Mask))
 		e.Hint = "it has the bits to compare of each octet, |ff| for all of one"
 		for _, w := range []*node{n.get("bytes"), mask} {
-			if hexText(w.text) && !strings.Contains(w.text, "|") {
-				e.Hint = fmt.Sprintf("%s is text: for hexadecimal write %s", quote(w.text), bars(mustHex(strings.TrimPrefix(w.text, "0x"))))
+			if octets, ok := bareHex(w.text); ok {
+				e.Hint = fmt.Sprintf("%s is text: for hexadecimal write %s", quote(w.text), bars(octets))
 			}
 		}
 		return
@@ -179,7 +180,8 @@ func (p place) masked(at At, n *node) {
 		p.errorf(n.get("bytes").pos, "bytes can never match: octet %d is %02x, and the mask leaves %02x of it", i+1, at.Value[i], covered[i]).
 			Hint = "write bytes: " + bars(covered)
 	} else if len(bytes.Trim(at.Mask, "\x00")) == 0 {
-		p.errorf(mask.pos, "mask has no bit set: it compares nothing").Hint = "set the bits that shall be compared, |ff| for all of an octet"
+		p.errorf(mask.pos, "mask has no bit set: it compares nothing").Hint =
+			"set the bits that shall be compared, |ff| for all of an octet"
 	}
 }
 
