@@ -119,19 +119,24 @@ func TestLimiterPrefixes(t *testing.T) {
 		{"one /56", src, nil, "udp [2606::]:1 > [2606::2]:1", "udp [2606:0:0:ff::1]:1 > [2606::3]:1", true},
 		{"two /56", src, nil, "udp [2606::]:1 > [2606::2]:1", "udp [2606:0:0:100::]:1 > [2606::2]:1", false},
 		{"IPv4 and its mapped form", &Prefixes{0, 0}, nil, "udp 8.8.8.8:1 > 1.1.1.1:1", "udp [::ffff:8.8.8.8]:1 > [2606::2]:1", false},
+		{"mapped IPv4 addresses", &Prefixes{0, 128}, nil, "udp [::ffff:8.8.8.8]:1 > [2606::2]:1", "udp [::ffff:8.8.8.9]:1 > [2606::2]:1", false},
 		{"one destination", nil, dst, "udp 8.8.8.8:1 > 1.1.1.1:1", "tcp 9.9.9.9:1 > 1.1.1.1:2 S", true},
 		{"two destinations", nil, dst, "udp 8.8.8.8:1 > 1.1.1.1:1", "udp 8.8.8.8:1 > 1.1.1.2:1", false},
 		{"one pair", src, dst, "udp 8.8.8.8:1 > 1.1.1.1:1", "udp 8.8.8.9:1 > 1.1.1.1:1", true},
 		{"another source", src, dst, "udp 8.8.8.8:1 > 1.1.1.1:1", "udp 8.8.9.8:1 > 1.1.1.1:1", false},
 		{"another destination", src, dst, "udp 8.8.8.8:1 > 1.1.1.1:1", "udp 8.8.8.8:1 > 1.1.1.2:1", false},
 	} {
-		l := NewLimiter(&Program{Limits: []Limit{{Rate: 1, Per: day, Burst: 1, Src: test.src, Dst: test.dst}}})
+		limit := Limit{Rate: 1, Per: day, Burst: 1, Src: test.src, Dst: test.dst}
+		l := NewLimiter(&Program{Limits: []Limit{limit, limit}})
 		a, b := decode(t, test.a), decode(t, test.b)
 		if l.Over(0, &a, 0) || !l.Over(0, &a, 0) {
 			t.Errorf("%s: the first packet, or not only it, is over", test.name)
 		}
 		if got := l.Over(0, &b, 0); got != test.together {
 			t.Errorf("%s: together %t, want %t", test.name, got, test.together)
+		}
+		if l.Over(1, &a, 0) {
+			t.Errorf("%s: another limit is charged as well", test.name)
 		}
 	}
 }
