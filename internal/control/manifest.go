@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"io"
+	"net/netip"
 	"slices"
 	"time"
 
@@ -35,6 +36,7 @@ type manifest struct {
 
 	Observed packet.CheckSet `json:"observed,omitempty"` // checks that only count
 	Limits   []limitEntry    `json:"limits,omitempty"`   // in the order of ir.Program
+	Never    []netip.Prefix  `json:"never,omitempty"`    // who is not banned; only where a limit bans
 }
 
 type ruleEntry struct {
@@ -89,6 +91,9 @@ func newManifest(c *Compiled, pl *compile.Plan, plan slotPlan) *manifest {
 	}
 	for i := range c.Program.Limits {
 		m.Limits = append(m.Limits, newLimitEntry(c.Program, i))
+	}
+	if c.Program.Never != nil && m.bans() {
+		m.Never = slices.Collect(c.Program.Never.Prefixes())
 	}
 	number := 0
 	for _, s := range c.Program.Sets {
