@@ -54,7 +54,7 @@ __noinline __u32 decide(struct xdp_md *ctx, struct packet *p)
 	return decision;
 }
 
-static __always_inline enum kind parse(struct xdp_md *ctx, struct frame *f)
+static __noinline enum kind parse(struct xdp_md *ctx, struct frame *f)
 {
 	struct cursor c = {
 		.pos = (void *)(long)ctx->data,
