@@ -93,7 +93,7 @@ static __noinline enum kind parse(struct xdp_md *ctx, struct frame *f)
 	return kind;
 }
 
-static __always_inline void classify_addresses(struct frame *f)
+static __noinline void classify_addresses(struct frame *f)
 {
 	bool v6 = f->packet.family;
 	__u32 src_sets = dynamic_src_sets, dst_sets = dynamic_dst_sets;

@@ -203,16 +203,17 @@ __noinline __u32 next_suspect(struct window *w, __u32 at, __u32 length)
 	return at;
 }
 
-static __always_inline __u64 find_patterns(struct xdp_md *ctx, struct packet *p, struct window *w)
+static __always_inline __u64 find_patterns(struct xdp_md *ctx, struct packet *p)
 {
 	__u32 length = p->end - p->payload, at = 0;
+	struct window *w = bpf_map_lookup_elem(&window, &at);
 	__u64 found = 0;
 
-	if (!p->payload)
+	if (!w || !p->payload)
 		return 0;
 	if (length > window_length)
 		length = window_length;
-	asm volatile("" : "+r"(length)); /* or LLVM tests another register than the one it passes */
+	hide(length); /* or LLVM tests another register than the one it passes */
 	if (length < 1 || length > WINDOW_MAX || bpf_xdp_load_bytes(ctx, p->payload, w->text, length) < 0)
 		return 0;
 	for (int i = 0; i < WINDOW_MAX; i++) {
@@ -225,30 +226,20 @@ static __always_inline __u64 find_patterns(struct xdp_md *ctx, struct packet *p,
 	return found;
 }
 
-/* Whether a packet has any of the patterns. */
-static __always_inline bool has_pattern(struct xdp_md *ctx, struct packet *p, struct window *w, __u64 any)
-{
-	if (!(p->seen & SEEN_PATTERNS)) {
-		p->patterns = find_patterns(ctx, p, w);
-		p->seen |= SEEN_PATTERNS;
-	}
-	return p->patterns & any;
-}
-
 static __always_inline bool place_holds(struct xdp_md *ctx, struct packet *p, struct window *w, struct place *place)
 {
 	__u32 base = place->l4 ? p->l4 : p->payload, from = base + place->offset, length = place->length;
 
 	if (!base || from + length > p->end)
 		return false;
-	asm volatile("" : "+r"(length)); /* as above */
+	hide(length); /* or LLVM tests another register than the one it passes */
 	if (length < 1 || length > PLACE_MAX || bpf_xdp_load_bytes(ctx, from, w->place, length) < 0)
 		return false;
 	return !((w->place[0] ^ place->value[0]) & place->mask[0]) && !((w->place[1] ^ place->value[1]) & place->mask[1]);
 }
 
-/* Whether all of some places hold and, unless none is asked for, any of the patterns is there. */
-__noinline __u32 payload_matches(struct xdp_md *ctx, struct packet *p, __u64 any, __u32 at, __u32 count)
+/* Whether all of some places hold. */
+__noinline __u32 places_hold(struct xdp_md *ctx, struct packet *p, __u32 at, __u32 count)
 {
 	__u32 number = 0;
 	struct window *w = bpf_map_lookup_elem(&window, &number);
@@ -265,5 +256,19 @@ __noinline __u32 payload_matches(struct xdp_md *ctx, struct packet *p, __u64 any
 		if (!place || !place_holds(ctx, p, w, place))
 			return 0;
 	}
-	return !any || has_pattern(ctx, p, w, any);
+	return 1;
+}
+
+/* Whether all of some places hold and, unless none is asked for, any of the patterns is there. */
+__noinline __u32 payload_matches(struct xdp_md *ctx, struct packet *p, __u64 any, __u32 at, __u32 count)
+{
+	if (!p || (count && !places_hold(ctx, p, at, count)))
+		return 0;
+	if (!any)
+		return 1;
+	if (!(p->seen & SEEN_PATTERNS)) {
+		p->patterns = find_patterns(ctx, p);
+		p->seen |= SEEN_PATTERNS;
+	}
+	return !!(p->patterns & any);
 }
