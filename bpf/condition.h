@@ -45,8 +45,10 @@ static __always_inline bool any_limit_exceeded(struct packet *p, struct conditio
 	for (__u32 i = 0; i < MAX_LAYERS; i++) {
 		if (i >= c->layers)
 			return false;
-		if (limit_exceeded(p, c->limit + i))
+		if (limit_exceeded(p, c->limit + i)) {
+			p->exceeded = c->limit + i + 1;
 			return true;
+		}
 	}
 	return false;
 }

@@ -59,7 +59,7 @@ struct packet {
 	__u32 end;       /* and where the IP packet ends: behind its last octet that is in the frame */
 	__u32 octets;    /* of the whole frame */
 	__u32 seen;      /* see below */
-	__u32 reserved;  /* what functions are given must have no hole: see parse() */
+	__u32 exceeded;  /* the number of the limit that the packet exceeds, and 1; 0: none */
 	__u64 now;       /* nanoseconds of CLOCK_MONOTONIC, 0 when nothing has asked for it yet */
 	__u64 patterns;  /* found in the payload, once SEEN_PATTERNS is set */
 	struct address src;

@@ -19,11 +19,13 @@ const defaultMax = 16_000_000
 
 // lowering is the state of Lower: the program so far, and where its sets are.
 type lowering struct {
-	program *ir.Program
-	named   map[string]int // index in program.Sets by the policy's name
-	written map[string]int // index in program.Sets by the text of addresses written in a rule
-	local   int            // index of the set of the host's own addresses, -1 when nothing asks for it
-	notes   []string
+	file       string
+	program    *ir.Program
+	named      map[string]int // index in program.Sets by the policy's name
+	namesNamed map[string]int // likewise in program.Names
+	written    map[string]int // index in program.Sets by the text of addresses written in a rule
+	local      int            // index of the set of the host's own addresses, -1 when nothing asks for it
+	notes      []string
 }
 
 // Lower gives a policy its meaning: a program that
@@ -35,21 +37,25 @@ type lowering struct {
 // policy.Errors.
 func Lower(p *policy.Policy) (*ir.Program, []string, error) {
 	l := &lowering{
-		program: &ir.Program{Checks: p.Checks, Default: verdict(p.Default)},
-		named:   map[string]int{},
-		written: map[string]int{},
-		local:   -1,
+		file:       p.File,
+		program:    &ir.Program{Checks: p.Checks, Observed: p.Observed, Default: verdict(p.Default)},
+		named:      map[string]int{},
+		namesNamed: map[string]int{},
+		written:    map[string]int{},
+		local:      -1,
 	}
-	if errs := l.sets(p); errs != nil {
+	if errs := append(l.sets(p), l.names(p)...); errs != nil {
 		return nil, nil, errs
 	}
-	if p.Checks.Has(packet.OwnSource) {
+	if (p.Checks | p.Observed).Has(packet.OwnSource) {
 		l.localSet()
 	}
 	for _, r := range p.Rules {
 		l.rule(r)
 	}
-	l.services(p.Services)
+	if err := l.services(p.Services); err != nil {
+		return nil, nil, err
+	}
 	l.program.Untracked.Loopback = slices.Contains(p.Untracked, policy.Loopback)
 	if p.Default == policy.Drop {
 		l.program.Rules = append(l.program.Rules, essentials()...)
@@ -62,7 +68,7 @@ func Lower(p *policy.Policy) (*ir.Program, []string, error) {
 }
 
 func verdict(v policy.Verdict) ir.Verdict {
-	return [...]ir.Verdict{policy.Pass: ir.Pass, policy.Drop: ir.Drop, policy.Reject: ir.Reject}[v]
+	return [...]ir.Verdict{policy.Pass: ir.Pass, policy.Drop: ir.Drop, policy.Reject: ir.Reject, policy.Truncate: ir.Truncate}[v]
 }
 
 func (l *lowering) sets(p *policy.Policy) policy.Errors {
@@ -70,7 +76,7 @@ func (l *lowering) sets(p *policy.Policy) policy.Errors {
 	for _, s := range p.Sets {
 		set, err := lowerSet(p.File, s)
 		if err != nil {
-			errs = append(errs, setErrors(p.File, s, err)...)
+			errs = append(errs, placed(p.File, s.Pos, fmt.Sprintf("set %q", s.Name), err)...)
 			continue
 		}
 		if s.File != "" && set.Entries*10 >= set.Max*9 {
@@ -83,17 +89,23 @@ func (l *lowering) sets(p *policy.Policy) policy.Errors {
 	return append(errs, tooDynamic(p)...)
 }
 
-// setErrors are the errors of a set, one for each line of its file that is wrong, at the set's place in the policy.
-func setErrors(file string, s policy.Set, err error) (out policy.Errors) {
+// placed are the errors of something in a policy, one for each line of its file that is wrong, at its place in the policy.
+func placed(file string, at policy.Pos, what string, err error) (out policy.Errors) {
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		for _, one := range joined.Unwrap() {
-			out = append(out, setErrors(file, s, one)...)
+			out = append(out, placed(file, at, what, one)...)
 		}
 		return out
 	}
-	return policy.Errors{{
-		File: file, Line: s.Pos.Line, Col: s.Pos.Col, Msg: fmt.Sprintf("set %q: %v", s.Name, err),
-	}}
+	return policy.Errors{{File: file, Line: at.Line, Col: at.Col, Msg: fmt.Sprintf("%s: %v", what, err)}}
+}
+
+// beside is a path in a policy, which counts from the policy's directory.
+func beside(file, path string) string {
+	if filepath.IsAbs(path) {
+		return path
+	}
+	return filepath.Join(filepath.Dir(file), path)
 }
 
 // maxDynamic is how many entries all dynamic sets can hold together. Each takes a bucket of 64 octets, so this is 4 GB
@@ -135,11 +147,7 @@ func lowerSet(file string, s policy.Set) (ir.Set, error) {
 	case s.Dynamic != nil:
 		set.Dynamic = &ir.Dynamic{Timeout: s.Dynamic.Timeout}
 	case s.File != "":
-		path := s.File
-		if !filepath.IsAbs(path) {
-			path = filepath.Join(filepath.Dir(file), path)
-		}
-		static, n, err := addrs.ReadFile(path, set.Max)
+		static, n, err := addrs.ReadFile(beside(file, s.File), set.Max)
 		if err != nil {
 			return ir.Set{}, err
 		}
@@ -185,6 +193,7 @@ func (l *lowering) rule(r policy.Rule) {
 	rule := ir.Rule{Name: r.Name, Unnamed: !r.Named, Line: r.Pos.Line, Verdict: verdict(r.Then)}
 	l.match(&rule, r.Match, false)
 	l.match(&rule, r.Not, true)
+	l.condition(&rule, r)
 	l.program.Rules = append(l.program.Rules, rule)
 }
 
@@ -238,9 +247,12 @@ func (l *lowering) writtenSet(ranges []policy.AddrRange) int {
 
 // services adds a rule that passes each service to those it is for and, after all of them, one that closes each
 // restricted service to all others. So two services may share a port, for different sources.
-func (l *lowering) services(services []policy.Service) {
+func (l *lowering) services(services []policy.Service) error {
 	l.tracked(services)
 	for _, s := range services {
+		if err := l.guard(s); err != nil {
+			return placed(l.file, s.Guard.Pos, fmt.Sprintf("service %q: guard", s.Name), err)
+		}
 		rule := ir.Rule{Name: s.Name, Kind: ir.RuleKindService, Line: s.Pos.Line}
 		l.match(&rule, policy.Match{Port: s.Port, From: s.From}, false)
 		l.program.Rules = append(l.program.Rules, rule)
@@ -257,6 +269,7 @@ func (l *lowering) services(services []policy.Service) {
 		l.match(&rule, policy.Match{Port: s.Port}, false)
 		l.program.Rules = append(l.program.Rules, rule)
 	}
+	return nil
 }
 
 // tracked adds the stateful rules that go before services with `track: true`: what belongs to a connection passes,

@@ -1,0 +1,97 @@
+package bans
+
+import (
+	"fmt"
+	"net/netip"
+	"testing"
+	"time"
+
+	"go4.org/netipx"
+)
+
+var start = time.Unix(1000, 0)
+
+// offend has a prefix offend n times, the given time apart, and returns the bans as text.
+func offend(d *Detector, prefix string, n int, from time.Time, apart time.Duration) (bans []string) {
+	for i := range n {
+		if ban, ok := d.Offence(netip.MustParsePrefix(prefix), from.Add(time.Duration(i)*apart), time.Minute); ok {
+			bans = append(bans, fmt.Sprintf("%s for %d", ban.Prefix, ban.Offends))
+		}
+	}
+	return bans
+}
+
+func wantBans(t *testing.T, got []string, want ...string) {
+	t.Helper()
+	if fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("bans %v, want %v", got, want)
+	}
+}
+
+func TestOffences(t *testing.T) {
+	d := New(nil)
+	wantBans(t, offend(d, "192.0.2.1/32", enough-1, start, time.Millisecond))
+	wantBans(t, offend(d, "192.0.2.1/32", 1, start.Add(time.Second), 0), "192.0.2.1/32 for 1")
+	wantBans(t, offend(d, "192.0.2.1/32", 100, start.Add(2*time.Second), time.Millisecond)) // it is banned
+	wantBans(t, offend(d, "192.0.2.1/32", enough, start.Add(2*time.Minute), 0), "192.0.2.1/32 for 1")
+	wantBans(t, offend(d, "2001:db8::/64", 3*enough, start, within)) // never often enough
+}
+
+func TestWidening(t *testing.T) {
+	for _, test := range []struct{ format, wide string }{
+		{"192.0.2.%d/32", "192.0.2.0/24"},
+		{"2001:db8:0:%x::/64", "2001:db8::/56"},
+	} {
+		d := New(nil)
+		for i := range neighbours - 1 {
+			p := fmt.Sprintf(test.format, i)
+			wantBans(t, offend(d, p, enough, start, 0), netip.MustParsePrefix(p).String()+" for 1")
+		}
+		last := fmt.Sprintf(test.format, neighbours)
+		wantBans(t, offend(d, last, enough, start, 0), fmt.Sprintf("%s for %d", test.wide, neighbours))
+		wantBans(t, offend(d, fmt.Sprintf(test.format, 99), 100, start, 0)) // it is inside
+	}
+}
+
+// TestWideningEnds has the bans of some neighbours end before the others offend.
+func TestWideningEnds(t *testing.T) {
+	d := New(nil)
+	for i := range neighbours {
+		at := start.Add(time.Duration(i) * 30 * time.Second) // a ban holds for a minute
+		p := fmt.Sprintf("192.0.2.%d/32", i)
+		wantBans(t, offend(d, p, enough, at, 0), p+" for 1")
+	}
+}
+
+func TestNever(t *testing.T) {
+	var b netipx.IPSetBuilder
+	b.AddPrefix(netip.MustParsePrefix("192.0.2.200/32"))
+	b.AddPrefix(netip.MustParsePrefix("2001:db8::/32"))
+	never, err := b.IPSet()
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := New(never)
+	wantBans(t, offend(d, "192.0.2.200/32", 100, start, 0))
+	wantBans(t, offend(d, "192.0.2.0/24", 100, start, 0))
+	wantBans(t, offend(d, "2001:db8:1:2::/64", 100, start, 0))
+	for i := range 2 * neighbours { // no wider prefix: one address in it is spared
+		p := fmt.Sprintf("192.0.2.%d/32", i)
+		wantBans(t, offend(d, p, enough, start, 0), p+" for 1")
+	}
+}
+
+// TestMemory offends from more prefixes than are remembered, after which an offender is still found.
+func TestMemory(t *testing.T) {
+	d := New(nil)
+	for i := range 3 * mostKnown {
+		p := netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)}), 32)
+		if ban, ok := d.Offence(p, start, time.Minute); ok {
+			t.Fatal(ban)
+		}
+		if len(d.offenders) > mostKnown {
+			t.Fatalf("%d offenders are remembered", len(d.offenders))
+		}
+	}
+	wantBans(t, offend(d, "192.0.2.1/32", enough, start, 0), "192.0.2.1/32 for 1")
+}

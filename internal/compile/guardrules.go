@@ -1,0 +1,112 @@
+package compile
+
+import (
+	"bytes"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/floodwall/floodwall/internal/ir"
+	"github.com/floodwall/floodwall/internal/packet"
+	"github.com/floodwall/floodwall/policy"
+)
+
+// slip is how many queries over a limit there are for each that is answered: one in two, as with BIND, NSD and Knot, so
+// that a real client's second try gets through, and a flood is not answered in full.
+const slip = 2
+
+// guard adds the rules that protect a resolver, in front of that which passes its traffic:
+//   - what is no query is dropped;
+//   - verified clients have a limit of their own;
+//   - all others are told to come back over TCP when they ask for what amplifies, or too often.
+func (l *lowering) guard(s policy.Service) error {
+	g := s.Guard
+	if g == nil {
+		return nil
+	}
+	unverified, verified := isOne(packet.Verified, 0), isOne(packet.Verified, 1)
+	types := ir.Match{Field: packet.DNS, Values: normalize(each(g.Types, single))}
+	type guardRule struct {
+		name    string
+		verdict ir.Verdict
+		slip    uint32
+		over    []policy.Over
+		match   []ir.Match
+	}
+	rules := []guardRule{
+		{name: "malformed", verdict: ir.Drop, match: isOne(packet.DNS, packet.DNSMalformed)},
+		{name: "response", verdict: ir.Drop, match: isOne(packet.DNS, packet.DNSResponse)},
+		{name: "other", verdict: ir.Drop, match: isOne(packet.DNS, packet.DNSOther)},
+	}
+	if g.Verified != nil {
+		rules = append(rules, guardRule{name: "verified", verdict: ir.Drop, over: g.Verified, match: verified})
+	}
+	if g.Types != nil {
+		if g.Replies != nil {
+			rules = append(rules, guardRule{name: "replies", verdict: ir.Drop, over: []policy.Over{*g.Replies}, match: append(unverified, types)})
+		}
+		rules = append(rules, guardRule{name: "types", verdict: ir.Truncate, match: append(unverified, types)})
+	}
+	if g.Limits != nil {
+		rules = append(rules, guardRule{name: "limit", verdict: ir.Truncate, slip: slip, over: g.Limits, match: unverified})
+	}
+	if g.Total != nil {
+		rules = append(rules, guardRule{name: "total", verdict: ir.Truncate, slip: slip, over: []policy.Over{*g.Total}, match: unverified})
+	}
+	for _, r := range rules {
+		rule := ir.Rule{
+			Name: s.Name + ":" + r.name, Kind: ir.RuleKindService, Line: s.Pos.Line,
+			Verdict: r.verdict, Slip: r.slip, Observe: g.Observe,
+		}
+		l.match(&rule, policy.Match{Port: s.Port, From: s.From}, false)
+		l.dnsPort(&rule)
+		for _, m := range r.match {
+			rule.Match = also(rule.Match, m)
+		}
+		if r.verdict == ir.Truncate {
+			rule.Match = also(rule.Match, ir.Match{Field: packet.DNS, Values: query})
+		}
+		rule.Over = l.limits(rule.Name, r.over)
+		l.program.Rules = append(l.program.Rules, rule)
+	}
+	return l.guardBeside(s)
+}
+
+// guardBeside adds what protects a resolver beside rules.
+func (l *lowering) guardBeside(s policy.Service) (err error) {
+	g := ir.Guard{
+		Service: s.Name, Ports: fieldMatches(policy.Match{Port: s.Port})[0].Values,
+		Verify: s.Guard.Verify, Out: -1, Observe: s.Guard.Observe,
+	}
+	if s.Guard.Responses != nil {
+		g.Out = l.limits(s.Name+":responses", []policy.Over{*s.Guard.Responses})[0]
+	}
+	if s.Guard.Secret != "" {
+		g.Secrets, err = readSecrets(beside(l.file, s.Guard.Secret))
+	}
+	l.program.Guards = append(l.program.Guards, g)
+	return err
+}
+
+func isOne(f packet.Field, v uint32) []ir.Match { return []ir.Match{{Field: f, Values: single(v)}} }
+
+// readSecrets reads secrets of DNS cookies, as resolvers write them: a line of 32 hexadecimal digits each, the present one
+// first, then at most one before it, whose cookies are good as well (RFC 9018, 5).
+func readSecrets(path string) (secrets [][16]byte, err error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	for i, line := range bytes.Split(bytes.TrimSpace(text), []byte("\n")) {
+		secret, err := hex.AppendDecode(nil, bytes.TrimSpace(line))
+		if err != nil || len(secret) != 16 {
+			return nil, fmt.Errorf("%s:%d: a cookie secret is 32 hexadecimal digits", path, i+1)
+		}
+		secrets = append(secrets, [16]byte(secret))
+	}
+	if len(secrets) > 2 {
+		return nil, fmt.Errorf("%s: %w", path, errors.New("more than two cookie secrets: keep the present one and the one before"))
+	}
+	return secrets, nil
+}

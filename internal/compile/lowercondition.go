@@ -1,0 +1,118 @@
+package compile
+
+import (
+	"slices"
+
+	"github.com/floodwall/floodwall/internal/ir"
+	"github.com/floodwall/floodwall/internal/packet"
+	"github.com/floodwall/floodwall/policy"
+)
+
+// query are the values of packet.DNS that are a query's type.
+var query = []ir.Range{{First: 0, Last: packet.DNSResponse - 1}}
+
+// anyUDP are the ports that a query can be sent to; dnsPort is the one it is, if a rule does not say.
+var (
+	anyUDP  = []ir.Range{{First: packet.PortUDP, Last: packet.PortNone - 1}}
+	dnsPort = single(packet.PortUDP + 53)
+)
+
+// condition adds what a rule asks for beside addresses and fields.
+func (l *lowering) condition(rule *ir.Rule, r policy.Rule) {
+	l.payload(rule, r.Match.Payload, false)
+	l.payload(rule, r.Not.Payload, true)
+	if r.Match.DNS != nil || r.Not.DNS != nil || r.Then == policy.Truncate {
+		l.dnsPort(rule)
+	}
+	l.dns(rule, r.Match.DNS, false)
+	l.dns(rule, r.Not.DNS, true)
+	if r.Then == policy.Truncate {
+		rule.Match = also(rule.Match, ir.Match{Field: packet.DNS, Values: query})
+	}
+	rule.Over = l.limits(r.Name, r.Over)
+	rule.Observe, rule.Slip, rule.Sample = r.Observe, r.Slip, r.Sample
+	if slices.ContainsFunc(r.Over, func(o policy.Over) bool { return o.Ban != nil }) {
+		rule.Sample = max(rule.Sample, 1) // the evidence
+	}
+}
+
+func (l *lowering) payload(rule *ir.Rule, m *policy.Payload, not bool) {
+	if m == nil {
+		return
+	}
+	match := ir.PayloadMatch{Not: not}
+	for _, p := range m.Contains {
+		match.Any = append(match.Any, ir.Pattern(p))
+	}
+	for _, a := range m.At {
+		base := ir.BasePayload
+		if a.Header {
+			base = ir.BaseL4
+		}
+		match.At = append(match.At, ir.At{Base: base, Offset: a.Offset, Value: a.Value, Mask: a.Mask})
+	}
+	rule.Payload = append(rule.Payload, match)
+}
+
+// dnsPort restricts a rule to the packets that are read as queries: those to the UDP ports that it names, or to the one
+// of DNS.
+func (l *lowering) dnsPort(rule *ir.Rule) {
+	ports := anyUDP
+	if !slices.ContainsFunc(rule.Match, func(m ir.Match) bool { return m.Field == packet.DPort }) {
+		ports = dnsPort
+	}
+	rule.Match = also(rule.Match, ir.Match{Field: packet.DPort, Values: ports})
+}
+
+func (l *lowering) dns(rule *ir.Rule, m *policy.DNS, not bool) {
+	if m == nil {
+		return
+	}
+	types := query
+	if m.Types != nil {
+		types = normalize(each(m.Types, rangeValues))
+	}
+	switch {
+	case not && (m.Types != nil || m.Names == nil):
+		rule.Match = also(rule.Match, ir.Match{Field: packet.DNS, Values: complement(types, packet.DNS.Size())})
+	case !not:
+		rule.Match = also(rule.Match, ir.Match{Field: packet.DNS, Values: types})
+	}
+	if m.Names != nil {
+		rule.Names = append(rule.Names, ir.NameMatch{Sets: l.nameSets(m.Names), Not: not})
+	}
+}
+
+// nameSets are the sets that names of a rule stand for. Those written in the rule are one of their own.
+func (l *lowering) nameSets(names []policy.DNSName) (sets []int) {
+	var written []string
+	for _, n := range names {
+		if n.Set != "" {
+			sets = append(sets, l.namesNamed[n.Set])
+		} else {
+			written = append(written, n.Name)
+		}
+	}
+	if written != nil {
+		sets = append(sets, len(l.program.Names))
+		l.program.Names = append(l.program.Names, ir.NameSet{Names: written})
+	}
+	slices.Sort(sets)
+	return slices.Compact(sets)
+}
+
+// limits adds limits to the program, and returns their numbers.
+func (l *lowering) limits(rule string, over []policy.Over) (numbers []int) {
+	for _, o := range over {
+		limit := ir.Limit{
+			Rule: rule, Rate: o.Rate, Per: o.Per, Bits: o.Bits, Burst: o.Burst,
+			Src: (*ir.Prefixes)(o.From), Dst: (*ir.Prefixes)(o.To), Max: o.Max,
+		}
+		if o.Ban != nil {
+			limit.Ban = &ir.Ban{Set: l.named[o.Ban.Set], For: o.Ban.For}
+		}
+		numbers = append(numbers, len(l.program.Limits))
+		l.program.Limits = append(l.program.Limits, limit)
+	}
+	return numbers
+}

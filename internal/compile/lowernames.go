@@ -1,0 +1,57 @@
+package compile
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/floodwall/floodwall/internal/ir"
+	"github.com/floodwall/floodwall/policy"
+)
+
+// names reads the sets of domain names.
+func (l *lowering) names(p *policy.Policy) (errs policy.Errors) {
+	for _, s := range p.Names {
+		set := ir.NameSet{Name: s.Name, Names: s.Names}
+		if s.File != "" {
+			var err error
+			if set.Names, err = readNames(beside(p.File, s.File)); err != nil {
+				errs = append(errs, placed(p.File, s.Pos, fmt.Sprintf("set %q", s.Name), err)...)
+				continue
+			}
+		}
+		l.namesNamed[s.Name] = len(l.program.Names)
+		l.program.Names = append(l.program.Names, set)
+	}
+	return errs
+}
+
+// readNames reads a list of domain names, one a line. What follows behind a blank or tab is ignored, as are comments,
+// which start with # or ;, and empty lines. The error names up to 10 lines that are not understood.
+func readNames(path string) (names []string, err error) {
+	const mostErrors = 10
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	var errs []error
+	number := 0
+	for line := range bytes.Lines(text) {
+		number++
+		if i := bytes.IndexAny(line, "#;"); i >= 0 {
+			line = line[:i]
+		}
+		words := bytes.Fields(line)
+		if len(words) == 0 {
+			continue
+		}
+		name, err := policy.Domain(string(words[0]))
+		if err == nil {
+			names = append(names, name)
+		} else if len(errs) < mostErrors {
+			errs = append(errs, fmt.Errorf("%s:%d: %w", path, number, err))
+		}
+	}
+	return names, errors.Join(errs...)
+}
