@@ -39,7 +39,7 @@ func (in Instance) ban(ctx context.Context, report func(Event)) {
 			wait(ctx, trialLook)
 			continue
 		}
-		for ban := range b.next(ctx) {
+		for _, ban := range b.next(ctx) {
 			b.enter(ctx, ban)
 		}
 	}
