@@ -82,6 +82,9 @@ func ruleTable(s *control.Status, all bool) *table {
 	if all || s.NotIP.Packets > 0 {
 		ruleRow(t, s.NotIP)
 	}
+	if s.Replies != nil {
+		ruleRow(t, *s.Replies)
+	}
 	return t
 }
 
