@@ -12,25 +12,29 @@ const actionSize = 8
 
 // actionsPart is what is done with packets beside pass and drop: answers, and what the map of actions says of a slot.
 func actionsPart(p *ir.Program, slots []uint32) part {
-	answers, sampling := false, false
+	out := part{constants: map[string]any{}}
 	entries := uint32(0)
 	for i := range p.Rules {
 		r := &p.Rules[i]
-		answers = answers || r.Verdict == ir.Truncate
-		sampling = sampling || r.Sample > 0
+		if r.Verdict == ir.Truncate {
+			out.constants["answers"] = true
+		}
+		if r.Sample > 0 {
+			out.constants["sampling"] = true
+		}
 		if special(r) {
 			entries = max(entries, slots[i]+1)
 		}
 	}
-	out := part{constants: map[string]any{"answers": answers, "specials": entries > 0, "sampling": sampling}}
 	if entries == 0 {
 		return out
 	}
+	out.constants["specials"] = true
 	out.shapes = map[string]xdp.Shape{xdp.Actions: {ValueSize: actionSize, Entries: entries}}
 	out.fill = func(memory map[string][]byte) error {
-		for i, r := range p.Rules {
-			if special(&r) {
-				writeAction(memory[xdp.Actions][slots[i]*actionSize:], &r)
+		for i := range p.Rules {
+			if r := &p.Rules[i]; special(r) {
+				writeAction(memory[xdp.Actions][actionSize*slots[i]:], r)
 			}
 		}
 		return nil
