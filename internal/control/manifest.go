@@ -190,11 +190,6 @@ func (m *manifest) reason(slot uint32) string {
 	return fmt.Sprintf("slot %d", slot)
 }
 
-// answers reports whether a rule answers queries.
-func (m *manifest) answers() bool {
-	return slices.ContainsFunc(m.Rules, func(r ruleEntry) bool { return r.Verdict == ir.Truncate.String() && !r.Observe })
-}
-
 // first is the earliest stage at which the policy decides anything.
 func (m *manifest) first() compile.Stage {
 	pl := compile.Plan{Target: m.Target}

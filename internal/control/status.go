@@ -3,10 +3,12 @@ package control
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/floodwall/floodwall/internal/compile"
 	"github.com/floodwall/floodwall/internal/datapath"
+	"github.com/floodwall/floodwall/internal/ir"
 	"github.com/floodwall/floodwall/internal/packet"
 	"github.com/floodwall/floodwall/internal/xdp"
 )
@@ -25,7 +27,7 @@ type Status struct {
 	Checks     []RuleStatus   `json:"checks"`
 	Default    RuleStatus     `json:"default"`
 	NotIP      RuleStatus     `json:"not_ip"`
-	Replies    *RuleStatus    `json:"replies,omitempty"` // truncated responses that XDP has sent
+	Replies    *RuleStatus    `json:"replies,omitempty"` // sent by the program itself, where rules have some
 	Sets       []SetStatus    `json:"sets"`
 	Warnings   []string       `json:"warnings,omitempty"`
 }
@@ -154,14 +156,14 @@ func (s *Status) counters(ctx context.Context, l *live, g *generation) error {
 			})
 		}
 	}
-	if m.answers() {
-		n := c.slot(xdp.SlotReplies)
-		s.Replies = &RuleStatus{Name: "replies", Stage: compile.StageXDP, Verdict: "truncate", Packets: n.packets, Bytes: n.octets}
-	}
 	n := c.byDefault()
 	s.Default = RuleStatus{Name: "default", Stage: m.At.Stage, Why: m.At.Why, Verdict: m.Default, Packets: n.packets, Bytes: n.octets}
 	n = c.slot(xdp.SlotNotIP)
 	s.NotIP = RuleStatus{Name: "not-ip", Stage: m.first(), Verdict: "pass", Packets: n.packets, Bytes: n.octets}
+	if slices.ContainsFunc(m.Rules, func(r ruleEntry) bool { return r.Verdict == ir.Truncate.String() }) {
+		n = c.slot(xdp.SlotReplies)
+		s.Replies = &RuleStatus{Name: "replies", Stage: compile.StageXDP, Verdict: "sent", Packets: n.packets, Bytes: n.octets}
+	}
 	return nil
 }
 

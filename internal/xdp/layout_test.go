@@ -77,6 +77,8 @@ func TestStructLayouts(t *testing.T) {
 		{"line", addrs.LineBytes, map[string]int{"hosts": 0, "inside": 32, "outside": 34, "full": 36}},
 		{"full", addrs.FullBlockBytes, map[string]int{"class": 0}},
 		{"counter", 16, map[string]int{"packets": 0, "octets": 8}},
+		{"action", 8, map[string]int{"slip": 0, "sample": 4}},
+		{"sampler", 16, map[string]int{"next": 0, "lost": 8}},
 	} {
 		s := structOf(t, test.name)
 		if int(s.Size) != test.size {
@@ -145,14 +147,15 @@ func TestEnumCheck(t *testing.T) {
 			t.Errorf("%s is %d (there: %t), want %d", name, got, ok, c)
 		}
 	}
-	if int(packet.NumChecks) > xdp.SlotNotIP {
-		t.Errorf("%d checks reach into the slots from %d on", packet.NumChecks, xdp.SlotNotIP)
+	if int(packet.NumChecks) > xdp.SlotReplies {
+		t.Errorf("%d checks reach into the slots from %d on", packet.NumChecks, xdp.SlotReplies)
 	}
 }
 
 func TestEnums(t *testing.T) {
 	for file, want := range map[string]map[string]int{
-		"count.h": {"SLOT_NOT_IP": xdp.SlotNotIP, "SLOT_DEFAULT": xdp.SlotDefault, "SLOT_RULES": xdp.SlotRules,
+		"count.h": {"SLOT_REPLIES": xdp.SlotReplies, "SLOT_NOT_IP": xdp.SlotNotIP, "SLOT_DEFAULT": xdp.SlotDefault,
+			"SLOT_RULES":   xdp.SlotRules,
 			"VERDICT_PASS": int(ir.Pass), "VERDICT_DROP": int(ir.Drop), "VERDICT_REJECT": int(ir.Reject),
 			"VERDICT_TRUNCATE": int(ir.Truncate), "DECISION_SPECIAL": xdp.Special},
 		"dynamic.h": {"MAX_DYNAMIC_SETS": xdp.MaxDynamicSets, "DYNAMIC_LENGTHS": 8},
