@@ -39,7 +39,7 @@ func guardsPart(p *ir.Program, slots []uint32) (_ part, egress bool, err error) 
 		egress = egress || g.Verify > 0 || g.Out >= 0
 	}
 	return part{
-		constants: map[string]any{"verify_cookies": cookies},
+		constants: map[string]any{"guarded": true, "verify_cookies": cookies},
 		shapes: map[string]xdp.Shape{
 			xdp.Guards:     {ValueSize: guardSize, Entries: uint32(len(p.Guards))},
 			xdp.GuardPorts: {ValueSize: packet.PortNone, Entries: 1},
