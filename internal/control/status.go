@@ -29,6 +29,7 @@ type Status struct {
 	NotIP      RuleStatus     `json:"not_ip"`
 	Replies    *RuleStatus    `json:"replies,omitempty"` // sent by the program itself, where rules have some
 	Sets       []SetStatus    `json:"sets"`
+	Limits     []LimitStatus  `json:"limits,omitempty"`
 	Warnings   []string       `json:"warnings,omitempty"`
 }
 
@@ -87,6 +88,9 @@ func (in Instance) Status(ctx context.Context) (*Status, error) {
 	}
 	s.verify(ctx, l, g)
 	if err := s.counters(ctx, l, g); err != nil {
+		return nil, err
+	}
+	if err := s.limits(g); err != nil {
 		return nil, err
 	}
 	return s, s.sets(ctx, l, g)
@@ -148,6 +152,7 @@ func (s *Status) counters(ctx context.Context, l *live, g *generation) error {
 		n := c.rule(i, r)
 		s.Rules = append(s.Rules, RuleStatus{r.Name, r.Stage, r.Why, r.Verdict, n.packets, n.octets, r.Line, r.Merged, r.Observe})
 	}
+	s.guards(m, c)
 	for check := range packet.NumChecks {
 		n, stage, done := c.check(check)
 		if (m.Checks | m.Observed).Has(check) && done {
