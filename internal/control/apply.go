@@ -109,7 +109,7 @@ type apply struct {
 	plan     slotPlan
 	counters *ebpf.Map // of the instance; nil when there is none, or it is too small
 	outgrown *ebpf.Map
-	verified *ebpf.Map // clients that guards know, of the instance; nil when there is none
+	verified *ebpf.Map         // clients that guards know, of the instance; nil when there is none
 	program  *datapath.Program // nil without XDP
 	xdp      *compile.XDP
 	part     *part // in netfilter; nil when there is nothing for it to do
