@@ -10,9 +10,6 @@ import (
 	"github.com/floodwall/floodwall/internal/xdp"
 )
 
-// StageEgress is where guards limit responses: the tc hook for what leaves a device. No rule runs there.
-const StageEgress Stage = "egress"
-
 const (
 	maxGuards  = 255 // their numbers from 1 on are octets in the map of ports
 	maxSecrets = 2   // enum in bpf/verify.h

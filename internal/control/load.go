@@ -21,7 +21,7 @@ func (a *apply) load(context.Context) (err error) {
 		return err
 	}
 	program, numbers := a.stages.Only()
-	options := compile.XDPOptions{QuestionKey: key, Slots: make([]uint32, len(numbers)), GuardSlots: a.plan.guards}
+	options := compile.XDPOptions{QuestionKey: key, Slots: make([]uint32, len(numbers))}
 	for i, rule := range numbers {
 		options.Slots[i] = a.plan.slots[rule]
 	}
@@ -37,6 +37,14 @@ func (a *apply) load(context.Context) (err error) {
 	}
 	a.manifest.Form, a.manifest.Key = a.xdp.Form, key
 	return nil
+}
+
+// mayEgress leaves out what guards do about packets that leave, and says so, when the kernel has no place for it.
+func (a *apply) mayEgress() {
+	if err := datapath.EgressSupported(); err != nil {
+		a.xdp.Egress = false
+		a.notes = append(a.notes, fmt.Sprintf("guards limit no responses, and no client becomes verified by an answer over TCP: %v", err))
+	}
 }
 
 // keepCounters brings the counts to a new map when the old one became too small, and lets new rules begin at zero: in

@@ -30,7 +30,6 @@ type manifest struct {
 	Parts   []*part           `json:"parts,omitempty"`    // in netfilter
 	StandIn []*part           `json:"stand_in,omitempty"` // what takes the place of other kinds of parts during the trial
 	Rules   []ruleEntry       `json:"rules"`
-	Guards  []guardEntry      `json:"guards,omitempty"`
 	Sets    []setEntry        `json:"sets"`
 }
 
@@ -54,21 +53,16 @@ type setEntry struct {
 	Timeout time.Duration `json:"timeout,omitempty"`
 }
 
-func newManifest(c *Compiled, pl *compile.Plan, plan slotPlan) *manifest {
+func newManifest(c *Compiled, pl *compile.Plan, slots []uint32) *manifest {
 	m := &manifest{
 		File: c.Policy.File, Applied: time.Now().UTC().Truncate(time.Second), Target: pl.Target,
 		Default: c.Program.Default.String(), At: pl.Default, Checks: c.Program.Checks,
 	}
 	for i, r := range c.Program.Rules {
 		m.Rules = append(m.Rules, ruleEntry{
-			Name: r.Name, Verdict: r.Verdict.String(), Slot: plan.slots[i], Stage: pl.Rules[i].Stage, Why: pl.Rules[i].Why,
+			Name: r.Name, Verdict: r.Verdict.String(), Slot: slots[i], Stage: pl.Rules[i].Stage, Why: pl.Rules[i].Why,
 			Line: r.Line, Merged: r.Merged, Fingerprint: fingerprint(c.Program, r),
 		})
-	}
-	if pl.Target == compile.TargetXDP {
-		for i, g := range c.Program.Guards {
-			m.Guards = append(m.Guards, guardEntry{g.Service, plan.guards[i], g.Out >= 0, g.Observe})
-		}
 	}
 	number := 0
 	for _, s := range c.Program.Sets {
@@ -130,11 +124,6 @@ func (m *manifest) reason(slot uint32) string {
 	for _, r := range m.Rules {
 		if r.Slot == slot {
 			return r.Name
-		}
-	}
-	for _, g := range m.Guards {
-		if g.Slot == slot {
-			return g.name()
 		}
 	}
 	return fmt.Sprintf("slot %d", slot)

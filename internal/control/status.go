@@ -144,7 +144,6 @@ func (s *Status) counters(ctx context.Context, l *live, g *generation) error {
 		n := c.rule(i, r)
 		s.Rules = append(s.Rules, RuleStatus{r.Name, r.Stage, r.Why, r.Verdict, n.packets, n.octets, r.Line, r.Merged})
 	}
-	s.guards(m, c)
 	for check := range packet.NumChecks {
 		n, stage, done := c.check(check)
 		if m.Checks.Has(check) && done {
