@@ -14,8 +14,12 @@ var banKeys = []key[Ban]{
 // ban reads how long and into which set offenders go.
 func (p place) ban(v *node) *Ban {
 	var b Ban
+	if v.kind == list {
+		p.errorf(v.pos, "ban must be a time or a mapping, got a list").Hint = "write ban: 10m"
+		return nil
+	}
 	if v.kind == word {
-		b.For = scalarOf(p, "ban", v, banTime)
+		b.For = scalarOf(p, "ban", v, p.r.shortBan)
 	} else {
 		seen := readKeys(p, "ban", v, banKeys, &b)
 		p.require(v, seen, "for", "say how long, as in for: 10m")
@@ -34,6 +38,15 @@ func (p place) ban(v *node) *Ban {
 			fmt.Sprintf("write ban: {for: 10m, set: %s}", dynamic[0])
 	}
 	return &b
+}
+
+// shortBan reads the value of ban where it is the time alone.
+func (r *reader) shortBan(text string) (time.Duration, *flaw) {
+	d, f := banTime(text)
+	if set := strings.TrimPrefix(text, "$"); f != nil && r.sets[set] != noSet {
+		f.hintf("write ban: {for: 10m, set: %s}", set)
+	}
+	return d, f
 }
 
 func banTime(text string) (d time.Duration, f *flaw) {

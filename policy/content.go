@@ -14,7 +14,7 @@ func content(text string) ([]byte, *flaw) {
 	parts := strings.Split(text, "|")
 	if len(parts)%2 == 0 {
 		f := want(contentForm, text)
-		if hexText(text) {
+		if hexText(text) && (strings.HasPrefix(text, "|") || strings.HasSuffix(text, "|")) {
 			return nil, f.hintf(`a | stands on both sides of hexadecimal: "|%s|"`, strings.Trim(text, "|"))
 		}
 		return nil, f.hintf("close the hexadecimal with a |, or write |7c| for a bar")

@@ -43,7 +43,7 @@ func dnsKind(text string) ([]Range, *flaw) {
 	switch {
 	case dnsTypes[upper] != 0:
 		f.hintf("write dns: {type: %s}", upper)
-	case isSwitch && on:
+	case isSwitch && on || strings.HasPrefix(f.hint, "leave the key out"):
 		f.hintf("write dns: query")
 	case f.hint == "" && strings.Contains(text, ".") && isName(text):
 		f.hintf("write dns: {name: %s}", text)

@@ -37,7 +37,7 @@ func readKeys[T any](p place, what string, n *node, keys []key[T], to *T) map[st
 			p.errorf(pairs[i].pos, "%s is not supported yet", name)
 		case value.kind == broken:
 		case value.kind == nothing && !mayBeEmpty[name]:
-			p.errorf(value.pos, "%s has no value", name).Hint = "give it one, or remove the key"
+			p.errorf(value.pos, "%s has no value", name).Hint = noValueHint(name)
 		default:
 			k.read(p, to, value)
 		}
@@ -48,6 +48,16 @@ func readKeys[T any](p place, what string, n *node, keys []key[T], to *T) map[st
 
 // mayBeEmpty are the keys that may stand without a value, as they do when everything under them is commented out.
 var mayBeEmpty = map[string]bool{"sets": true, "rules": true, "services": true}
+
+func noValueHint(key string) string {
+	switch key {
+	case "contains", "bytes", "mask":
+		return "a text with # in it needs quotes, as # begins a comment"
+	case "type", "types":
+		return "give it one; the type NULL, which YAML takes for nothing, is 10"
+	}
+	return "give it one, or remove the key"
+}
 
 func find[T any](keys []key[T], name string) *key[T] {
 	for i := range keys {
@@ -167,7 +177,7 @@ func (p place) unknown(e pair, known []string) string {
 // homes are the keys under which other keys belong.
 var homes = map[string]string{
 	"rate": "over", "per": "over", "burst": "over", "ban": "over",
-	"contains": "payload", "nocase": "payload", "within": "payload", "at": "payload",
+	"offset": "at", "bytes": "at", "mask": "at", "contains": "payload", "nocase": "payload", "within": "payload", "at": "payload",
 }
 
 // elsewhere says where a key belongs that is not known here, or is "".

@@ -24,7 +24,7 @@ var synonyms = map[string]string{
 	"by": "per", "mask": "per", "string": "contains", "content": "contains", "pattern": "contains", "text": "contains",
 	"depth": "within", "window": "within", "ignorecase": "nocase", "case-insensitive": "nocase", "value": "bytes",
 	"qname": "name", "domain": "name", "names": "name", "domains": "names", "qtype": "type", "types": "type",
-	"monitor": "observe", "dry-run": "observe", "log": "sample", "cookie": "secret", "duration": "for",
+	"monitor": "observe", "dry-run": "observe", "log": "sample", "cookie": "secret", "duration": "for", "time": "for",
 	"notrack": "untracked", "conntrack": "track", "lo": "loopback", "localhost": "loopback",
 }
 

@@ -190,6 +190,6 @@ func (c *converter) alias(y *ast.AliasNode) *node {
 	}
 	name = colons(name)
 	e := c.errorf(at, "alias *%s names no anchor that stands before it", name)
-	e.Hint = "declare it with &" + name + " in front of a value; a set is named by $" + name
+	e.Hint = "declare it with &" + name + " in front of a value; a set is named by $" + name + ", and text that begins with * needs quotes"
 	return &node{pos: at, kind: broken}
 }

@@ -30,9 +30,6 @@ func (p place) overs(key string, v *node) []Over {
 	switch {
 	case v.kind == broken:
 		return nil
-	case v.kind == word:
-		p.errorf(v.pos, "%s must be a mapping, got %s", key, v).Hint = shortRateHint(key, v.text)
-		return nil
 	case v.kind != list:
 		layers = []*node{v}
 	case len(layers) == 0:
@@ -53,12 +50,19 @@ func shortRateHint(key, text string) string {
 	if _, f := readRate(text); f != nil {
 		text = "1000/s"
 	}
-	return fmt.Sprintf("write %s: {rate: %s, per: from}, or without per for one rate for all", key, text)
+	if key == "responses" {
+		return fmt.Sprintf("write {rate: %s, per: to}", text)
+	}
+	return fmt.Sprintf("write {rate: %s, per: from}, or without per for one rate for all", text)
 }
 
 // over reads one limit, and works its defaults in.
 func (p place) over(key string, n *node) Over {
 	o := Over{Pos: n.pos}
+	if n.kind == word {
+		p.errorf(n.pos, "%s must be a mapping, got %s", key, n).Hint = shortRateHint(key, n.text)
+		return o
+	}
 	form, before := overForm{over: &o}, len(p.r.errs)
 	seen := readKeys(p, key, n, overKeys, &form)
 	p.require(n, seen, "rate", "say what is too much, as in rate: 1000/s")
@@ -90,9 +94,10 @@ func readBurst(text string) (amount, *flaw) {
 		number, _, _ := strings.Cut(text, "/")
 		return a, f.hintf("it is no rate: write %s", number)
 	}
-	digits := text[:len(text)-len(strings.TrimLeft(text, "0123456789"))]
-	if unit, time, ok := habit(strings.ToLower(strings.TrimSpace(text[len(digits):]))); ok && digits != "" && time == "" {
-		f.hintf("write %s%s", digits, unit)
+	if digits, unit := leadingDigits(text); digits != "" {
+		if usual, time, ok := habit(digits, unit); ok && time == "" {
+			f.hintf("write %s", usual)
+		}
 	}
 	return a, f
 }

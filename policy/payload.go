@@ -37,6 +37,10 @@ func (p place) payload(to *Match, v *node) {
 			fmt.Sprintf("write payload: {contains: %s}", quote(v.text))
 		return
 	}
+	if v.kind == list {
+		p.errorf(v.pos, "payload must be a mapping, got a list").Hint = "write payload: {contains: [TEXT, TEXT]}"
+		return
+	}
 	form := payloadForm{within: usualWithin}
 	seen := readKeys(p, "payload", v, payloadKeys, &form)
 	switch {
@@ -100,18 +104,11 @@ func within(text string) (uint16, *flaw) {
 	return 0, f.hintf("it is how much of the payload is looked at, %d when left out", usualWithin)
 }
 
-// placeForm is one entry of at while it is read.
-type placeForm struct {
-	at          At
-	value, mask []byte
-	failed      bool
-}
-
-var placeKeys = []key[placeForm]{
-	{"offset", func(p place, to *placeForm, v *node) { to.at.Offset = scalarOf(p, "offset", v, offset) }},
-	{"bytes", func(p place, to *placeForm, v *node) { to.at.Value = scalarOf(p, "bytes", v, sized(maxPlace)) }},
-	{"mask", func(p place, to *placeForm, v *node) { to.at.Mask = scalarOf(p, "mask", v, sized(maxPlace)) }},
-	{"from", func(p place, to *placeForm, v *node) { to.at.Header = scalarOf(p, "from", v, base) }},
+var placeKeys = []key[At]{
+	{"offset", func(p place, to *At, v *node) { to.Offset = scalarOf(p, "offset", v, offset) }},
+	{"bytes", func(p place, to *At, v *node) { to.Value = scalarOf(p, "bytes", v, sized(maxPlace)) }},
+	{"mask", func(p place, to *At, v *node) { to.Mask = scalarOf(p, "mask", v, sized(maxPlace)) }},
+	{"from", func(p place, to *At, v *node) { to.Header = scalarOf(p, "from", v, base) }},
 }
 
 // places reads the key at: one place, or a list of them.
@@ -130,12 +127,15 @@ func (p place) places(to *payloadForm, v *node) {
 
 // at reads octets at a place.
 func (p place) at(n *node) At {
-	var form placeForm
+	var at At
+	if n.kind != mapping && n.kind != broken {
+		p.errorf(n.pos, "at must be a mapping, got %s", n).Hint = `write at: {offset: 0, bytes: "|de ad|"}`
+		return at
+	}
 	before := len(p.r.errs)
-	seen := readKeys(p, "at", n, placeKeys, &form)
+	seen := readKeys(p, "at", n, placeKeys, &at)
 	p.require(n, seen, "offset", "say where the octets stand, as in offset: 0 for the first of the payload")
 	p.require(n, seen, "bytes", `say what shall stand there, as in bytes: "|de ad|"`)
-	at := form.at
 	if len(p.r.errs) > before {
 		return at
 	}
@@ -152,6 +152,7 @@ func (p place) masked(at At, n *node) {
 	mask := n.get("mask")
 	if len(at.Mask) != len(at.Value) {
 		e := p.errorf(mask.pos, "mask must be as long as bytes, %d octets, got %d", len(at.Value), len(at.Mask))
+		e.Hint = "it has the bits to compare of each octet, |ff| for all of one"
 		for _, w := range []*node{n.get("bytes"), mask} {
 			if hexText(w.text) && !strings.Contains(w.text, "|") {
 				e.Hint = fmt.Sprintf("%s is text: for hexadecimal write %s", quote(w.text), bars(mustHex(strings.TrimPrefix(w.text, "0x"))))
