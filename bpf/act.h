@@ -2,7 +2,51 @@
 /* What is done with a packet that has its decision. */
 #pragma once
 
+/* Whether any slot has an entry in actions. Constant from load on: without one, act_specially() is left out. */
+const volatile bool specials;
+
+/* What is done beside the verdict. internal/compile/action.go fills the map. */
+struct action {
+	__u32 slip; /* of the queries to be answered, one in so many is, and the others are dropped; 0: all are answered */
+	__u32 sample; /* one in so many of the packets is handed to user space; 0: none */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32); /* the slot */
+	__type(value, struct action);
+} actions SEC(".maps");
+
+/*
+ * True once in n times. At random: a count would follow what others send, and a client that asks in pairs (A, AAAA)
+ * could find the same one of them dropped each time.
+ */
+static __always_inline bool one_in(__u32 n)
+{
+	return (__u64)bpf_get_prandom_u32() * n >> 32 == 0;
+}
+
+/* Does what actions says. Returns whether the packet is dropped for it. */
+__noinline __u32 act_specially(struct xdp_md *ctx, struct packet *p, __u32 decision)
+{
+	__u32 slot = decision >> 8;
+	struct action *a = bpf_map_lookup_elem(&actions, &slot);
+
+	if (!p || !a)
+		return 0;
+	if (sampling && a->sample && one_in(a->sample))
+		take_sample(ctx, p, decision);
+	return a->slip && !one_in(a->slip);
+}
+
 static __always_inline int act(struct xdp_md *ctx, struct packet *p, __u32 decision)
 {
-	return (decision & VERDICT_MASK) == VERDICT_PASS ? XDP_PASS : XDP_DROP;
+	__u32 verdict = decision & VERDICT_MASK;
+
+	if (specials && (decision & DECISION_SPECIAL) && act_specially(ctx, p, decision))
+		return XDP_DROP;
+	if (answers && verdict == VERDICT_TRUNCATE)
+		return answer(ctx, p);
+	return verdict == VERDICT_PASS ? XDP_PASS : XDP_DROP;
 }

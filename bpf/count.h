@@ -4,6 +4,7 @@
 
 /* The reasons that no policy changes have the first slots: the checks from 0 on, then these. Rules follow. */
 enum slot {
+	SLOT_REPLIES = 61, /* sent by the program itself, with their octets */
 	SLOT_NOT_IP = 62,
 	SLOT_DEFAULT = 63,
 	SLOT_RULES = 64,

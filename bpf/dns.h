@@ -1,10 +1,205 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Queries of the domain name system. */
+/*
+ * Queries of the domain name system in UDP (RFC 1035). internal/packet/dns.go defines what is noted of them, and in
+ * which order it is decided; this is the same.
+ */
 #pragma once
+
+#include "siphash.h"
+
+enum {
+	DNS_NAME_AT = 8 + 12, /* in the datagram: behind the headers of UDP and DNS (4.1.1) */
+	DNS_NAME_MAX = 255,   /* octets of a name with its length octets, the root's among them (2.3.4) */
+	DNS_LABELS_MAX = 127, /* that so many octets can have beside the root's */
+	DNS_LABEL_MAX = 63,   /* octets; above are compression pointers and types of labels that nobody uses */
+	DNS_QUESTION = 4,     /* octets: type and class, behind the name (4.1.2) */
+	DNS_RECORD = 11,      /* octets of the shortest record: the root's name, type, class, TTL, length of the data */
+	DNS_EXTRAS_MAX = 2,   /* additional records of a query */
+	DNS_READ = DNS_NAME_AT + DNS_NAME_MAX + DNS_QUESTION + DNS_RECORD,
+	DNS_TEXT = 512, /* a power of two with room for all of that */
+
+	DNS_TYPE_OPT = 41, /* RFC 6891 */
+	DNS_OPTION_COOKIE = 10, /* RFC 7873 */
+	DNS_OPTIONS_MAX = 8, /* options that are looked at */
+
+	DNS_PORTS_MAX = 8,
+};
+
+/* The ports that rules ask queries of, as ranges. Constants to the verifier: with none, all this costs nothing. */
+const volatile __u32 dns_ports;
+const volatile struct {
+	__u32 first;
+	__u32 last;
+} dns_port[DNS_PORTS_MAX];
+
+/* Whether rules ask if the client is verified. */
+const volatile bool dns_verify;
+
+/* A datagram, and what was found in it. Offsets count from the UDP header. */
+struct dns_message {
+	__u8 text[DNS_TEXT + DNS_LABEL_MAX + 1]; /* the first octets; past the end anything may be */
+	__u8 label[DNS_LABELS_MAX + 1];          /* where each label of the name begins, from that of the name */
+	__u32 labels;                            /* of the name, the root aside */
+	__u32 options;                           /* where the OPT record's data begins, 0 without that record */
+	__u32 options_end;
+	__u32 reserved;
+	struct siphash hash; /* of the labels from the last one on: names.h */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct dns_message);
+} dns_message SEC(".maps");
+
+/* Two octets in network order. */
+static __always_inline __u32 dns_word(struct dns_message *m, __u32 at)
+{
+	return m->text[at & (DNS_TEXT - 1)] << 8 | m->text[(at + 1) & (DNS_TEXT - 1)];
+}
+
+#include "names.h"
+
+/*
+ * Notes the labels of the name in a message of that length. Returns where the name ends, 0 when it breaks a limit. A
+ * function of its own to the verifier, which so walks the loop once.
+ */
+__noinline __u32 dns_name(struct dns_message *m, __u32 length)
+{
+	__u32 at = DNS_NAME_AT;
+
+	if (!m)
+		return 0;
+	for (__u32 i = 0; i <= DNS_LABELS_MAX; i++) {
+		__u32 size;
+
+		if (at >= length || at >= DNS_NAME_AT + DNS_NAME_MAX)
+			return 0;
+		size = m->text[at & (DNS_TEXT - 1)];
+		if (!size) {
+			m->labels = i;
+			return at + 1;
+		}
+		if (size > DNS_LABEL_MAX)
+			return 0;
+		m->label[i] = at - DNS_NAME_AT;
+		at = opaque(at + 1 + size);
+	}
+	return 0;
+}
+
+/* Whether n additional records can be what follows the question. Notes where the data of an OPT is. */
+static __always_inline bool dns_extras(struct dns_message *m, __u32 at, __u32 length, __u32 n)
+{
+	__u32 end;
+
+	m->options = 0;
+	if (!n)
+		return at == length;
+	if (at + DNS_RECORD > length)
+		return false;
+	if (m->text[at & (DNS_TEXT - 1)] || dns_word(m, at + 1) != DNS_TYPE_OPT)
+		return true;
+	m->options = at + DNS_RECORD;
+	m->options_end = end = m->options + dns_word(m, at + 9);
+	return end == length || (n > 1 && end < length);
+}
+
+/* The value of packet.dns for a message of that length. */
+static __always_inline __u32 dns_class(struct dns_message *m, __u32 length)
+{
+	__u32 flags = dns_word(m, 10), extras = dns_word(m, 18), class, at;
+
+	if (flags & 0x8000) /* QR */
+		return DNS_RESPONSE;
+	if (flags & 0x7800) /* opcode */
+		return DNS_OTHER;
+	if (dns_word(m, 12) != 1 || dns_word(m, 14) || dns_word(m, 16) || extras > DNS_EXTRAS_MAX)
+		return DNS_MALFORMED;
+	at = dns_name(m, length);
+	if (!at || at + DNS_QUESTION > length || !dns_extras(m, at + DNS_QUESTION, length, extras))
+		return DNS_MALFORMED;
+	class = dns_word(m, at + 2);
+	return class == 1 || class == 255 ? dns_word(m, at) : DNS_OTHER;
+}
+
+/* The value of packet.dns for a datagram of that length that is no fragment. */
+__noinline __u32 dns_query(struct xdp_md *ctx, struct dns_message *m, __u32 l4, __u32 length)
+{
+	__u32 read = length < DNS_READ ? length : DNS_READ;
+
+	if (!m)
+		return DNS_MALFORMED;
+	asm volatile("" : "+r"(read)); /* or LLVM tests another register than the one it passes */
+	if (read < DNS_NAME_AT || read > DNS_READ || bpf_xdp_load_bytes(ctx, l4, m->text, read) < 0)
+		return DNS_MALFORMED;
+	return dns_word(m, 4) == length ? dns_class(m, length) : DNS_MALFORMED;
+}
+
+/* Where the data of the cookie option is in the frame, and in the upper half its length; 0 when there is none. */
+__noinline __u64 dns_cookie(struct xdp_md *ctx, struct dns_message *m, __u32 l4)
+{
+	__u32 at;
+
+	if (!m || !m->options)
+		return 0;
+	at = m->options;
+	for (int i = 0; i < DNS_OPTIONS_MAX; i++) {
+		__be16 option[2]; /* code, length of the data (RFC 6891, 6.1.2) */
+		__u32 length;
+
+		if (at + sizeof(option) > m->options_end || bpf_xdp_load_bytes(ctx, l4 + at, option, sizeof(option)) < 0)
+			return 0;
+		length = bpf_ntohs(option[1]);
+		at += sizeof(option);
+		if (at + length > m->options_end)
+			return 0;
+		if (option[0] == bpf_htons(DNS_OPTION_COOKIE))
+			return (__u64)length << 32 | (l4 + at);
+		at = opaque(at + length);
+	}
+	return 0;
+}
+
+/* Whether rules ask queries of that port, a value of packet.port. */
+static __always_inline bool is_dns_port(__u32 port)
+{
+#pragma unroll
+	for (int i = 0; i < DNS_PORTS_MAX; i++)
+		if (i < dns_ports && port >= dns_port[i].first && port <= dns_port[i].last)
+			return true;
+	return false;
+}
+
+static __always_inline void note_query(struct xdp_md *ctx, struct packet *p, struct dns_message *m)
+{
+	if (name_buckets)
+		p->dns_names = name_sets(m);
+	if (dns_verify) {
+		__u64 cookie = dns_cookie(ctx, m, p->l4);
+
+		/* Not known yet, but written for kernels before 6.3: see parse(). */
+		p->src_class = p->dst_class = p->src_dynamic = p->dst_dynamic = 0;
+		p->verified = client_verified(ctx, p, cookie, cookie >> 32);
+	}
+}
 
 static __always_inline void parse_dns(struct xdp_md *ctx, struct frame *f)
 {
-	f->packet.dns = DNS_NONE;
-	f->packet.verified = 0;
-	f->packet.dns_names = 0;
+	struct packet *p = &f->packet;
+	struct dns_message *m;
+	__u32 first = 0;
+
+	p->dns = DNS_NONE;
+	p->verified = p->dns_names = 0;
+	if (!is_dns_port(p->port))
+		return;
+	p->dns = DNS_MALFORMED;
+	m = bpf_map_lookup_elem(&dns_message, &first);
+	if (!m || p->fragment != FRAGMENT_NONE)
+		return;
+	p->dns = dns_query(ctx, m, p->l4, p->end - p->l4);
+	if (p->dns < DNS_RESPONSE)
+		note_query(ctx, p, m);
 }

@@ -25,11 +25,15 @@
 #include "classify.h"
 #include "dynamic.h"
 #include "explain.h"
+#include "verify.h"
 #include "dns.h"
 #include "payload.h"
 #include "limit.h"
 #include "condition.h"
+#include "reply.h"
+#include "sample.h"
 #include "act.h"
+#include "egress.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
@@ -71,6 +75,8 @@ static __always_inline enum kind parse(struct xdp_md *ctx, struct frame *f)
 	f->packet.icmp = ICMP_NONE;
 	f->packet.fragment = FRAGMENT_NONE;
 	f->packet.l4 = f->packet.payload = f->packet.end = f->packet.exceeded = 0;
+	/* Kernels before 6.3 refuse to hand on what is not all written (commit 6715df8d5d24). */
+	f->packet.patterns = 0;
 
 	ethertype = parse_ethernet(&c, f);
 	if (ethertype == bpf_htons(ETH_P_IP)) {

@@ -1,8 +1,249 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* What rules ask of the payload. */
+/*
+ * What rules ask of the payload: octets at fixed places, and patterns that may stand anywhere in its first octets. All
+ * patterns are searched for at once, the first time that a rule asks for any: at every position four octets lead, through
+ * a table, to the patterns that may stand there. internal/compile/payload.go fills the maps.
+ */
 #pragma once
 
-static __noinline __u32 payload_matches(struct xdp_md *ctx, struct packet *p, __u64 patterns, __u32 at, __u32 places)
+enum {
+	WINDOW_MAX = 1024,  /* octets of the payload that are searched */
+	PATTERN_MAX = 64,   /* octets of a pattern */
+	PATTERNS_MAX = 64,
+	PLACES_MAX = 16,    /* of one match */
+	PLACE_MAX = 16,     /* octets of a place */
+	BLOCK = 16,         /* positions that are searched before the first look at the result */
+	QUAD_SLOTS = 1 << 13,
+};
+
+/* Octets at a fixed place: those of value where mask has bits. */
+struct place {
+	__u16 offset;
+	__u8 l4;     /* counts from the L4 header, or else from the payload */
+	__u8 length; /* 1 to PLACE_MAX */
+	__u32 reserved;
+	__u64 value[PLACE_MAX / 8];
+	__u64 mask[PLACE_MAX / 8];
+};
+
+/* A pattern: text with a mask, which is 0 behind its end, and has no bit 5 in letters that match in either case. */
+struct pattern {
+	__u64 value[PATTERN_MAX / 8];
+	__u64 mask[PATTERN_MAX / 8];
+	__u16 length;
+	__u16 within; /* it must end within so many octets */
+	__u16 before; /* octets in front of those that the table knows it by */
+	__u16 more;   /* the next pattern is in the same slot of the table */
+};
+
+struct patterns {
+	__u8 quads[QUAD_SLOTS];            /* by the hash of four octets: 1 + the first pattern that has them */
+	__u8 pairs[QUAD_SLOTS];            /* by that of two: 1 if a pattern of less than four may begin with them */
+	struct pattern list[PATTERNS_MAX]; /* those of less than four octets come first */
+};
+
+/* The octets that are searched. Loads go up to a pattern past their end, where anything may be. */
+struct window {
+	__u8 text[WINDOW_MAX + PATTERN_MAX + 8];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct place);
+} places SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct patterns);
+} patterns SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct window);
+} window SEC(".maps");
+
+/* How many octets any pattern wants searched, and how many patterns have less than four. */
+const volatile __u32 window_length;
+const volatile __u32 short_patterns;
+
+static __always_inline struct patterns *all_patterns(void)
 {
-	return p && p->payload + at + places > p->end && ctx->data && patterns;
+	__u32 first = 0;
+
+	return bpf_map_lookup_elem(&patterns, &first);
+}
+
+/* Four octets, so that letters are the same in either case. Other octets become the same too, which costs only time. */
+static __always_inline __u32 quad_at(__u8 *text)
+{
+	return *(__u32 *)text | 0x20202020;
+}
+
+/* Multiplicative hashing: the multiplier is 2^32 divided by the golden ratio (Knuth, volume 3, 6.4). */
+static __always_inline __u32 quad_slot(__u32 quad)
+{
+	return quad * 0x9e3779b1 >> 19;
+}
+
+static __always_inline __u32 pair_slot(__u32 quad)
+{
+	return quad_slot(quad & 0xffff);
+}
+
+static __always_inline bool has_text(struct pattern *pattern, __u8 *text)
+{
+#pragma unroll
+	for (int i = 0; i < PATTERN_MAX / 8; i++) {
+		if (i * 8 >= pattern->length)
+			break;
+		if ((*(__u64 *)(text + i * 8) ^ pattern->value[i]) & pattern->mask[i])
+			return false;
+	}
+	return true;
+}
+
+/*
+ * Which patterns are there, of those from the given one on that share a slot: at is where their quads are. The functions
+ * of the search are functions of their own to the verifier, which so walks their loops once each.
+ */
+__noinline __u64 patterns_at(struct window *w, __u32 at, __u32 length, __u32 first)
+{
+	struct patterns *t = all_patterns();
+	__u64 found = 0;
+
+	if (!w || !t)
+		return 0;
+	for (__u32 i = 0; i < PATTERNS_MAX; i++) {
+		__u32 number = (first + i) & (PATTERNS_MAX - 1);
+		struct pattern *pattern = &t->list[number];
+		__u32 from = at - pattern->before, past = from + pattern->length;
+
+		if (pattern->before <= at && past <= length && past <= pattern->within &&
+		    has_text(pattern, w->text + (from & (WINDOW_MAX - 1))))
+			found = opaque(found | 1ULL << number);
+		if (!pattern->more)
+			break;
+	}
+	return found;
+}
+
+/* Which patterns are there with their quads in a block. */
+__noinline __u64 patterns_in_block(struct window *w, __u32 block, __u32 length)
+{
+	struct patterns *t = all_patterns();
+	__u64 found = 0;
+
+	if (!w || !t)
+		return 0;
+	for (__u32 i = 0; i < BLOCK; i++) {
+		__u32 at = (block & (WINDOW_MAX - BLOCK)) + i, quad = quad_at(w->text + at), slot = t->quads[quad_slot(quad)];
+
+		if (slot)
+			found |= patterns_at(w, at, length, slot - 1);
+		if (short_patterns && t->pairs[pair_slot(quad)])
+			found |= patterns_at(w, at, length, 0);
+	}
+	return found;
+}
+
+/* Keeps LLVM from having all positions of a block at work at once, for which it would need the stack. */
+#define in_order(value) asm volatile("" : "+r"(value))
+
+/* Whether any pattern may be in a block: without a branch until all of its positions are seen. */
+static __always_inline bool block_suspect(struct patterns *t, __u8 *block)
+{
+	__u64 suspect = 0;
+
+	in_order(block);
+#pragma unroll
+	for (__u32 i = 0; i < BLOCK; i++) {
+		suspect |= t->quads[quad_slot(quad_at(block + i))];
+		in_order(suspect);
+	}
+	if (!short_patterns)
+		return suspect;
+#pragma unroll
+	for (__u32 i = 0; i < BLOCK; i++) {
+		suspect |= t->pairs[pair_slot(quad_at(block + i))];
+		in_order(suspect);
+	}
+	return suspect;
+}
+
+__noinline __u64 patterns_in(struct window *w, __u32 length)
+{
+	struct patterns *t = all_patterns();
+	__u64 found = 0;
+
+	if (!w || !t)
+		return 0;
+	for (__u32 block = 0; block < WINDOW_MAX; block += BLOCK) {
+		if (block >= length)
+			break;
+		if (block_suspect(t, w->text + block))
+			found |= patterns_in_block(w, block, length);
+	}
+	return found;
+}
+
+static __always_inline __u64 find_patterns(struct xdp_md *ctx, struct packet *p)
+{
+	__u32 first = 0, length = p->end - p->payload;
+	struct window *w = bpf_map_lookup_elem(&window, &first);
+
+	if (!w || !p->payload)
+		return 0;
+	if (length > window_length)
+		length = window_length;
+	asm volatile("" : "+r"(length)); /* or LLVM tests another register than the one it passes */
+	if (length < 1 || length > WINDOW_MAX || bpf_xdp_load_bytes(ctx, p->payload, w->text, length) < 0)
+		return 0;
+	return patterns_in(w, length);
+}
+
+/* Whether a packet has any of the patterns. */
+static __always_inline bool has_pattern(struct xdp_md *ctx, struct packet *p, __u64 any)
+{
+	if (!(p->seen & SEEN_PATTERNS)) {
+		p->patterns = find_patterns(ctx, p);
+		p->seen |= SEEN_PATTERNS;
+	}
+	return p->patterns & any;
+}
+
+static __always_inline bool place_holds(struct xdp_md *ctx, struct packet *p, struct place *place)
+{
+	__u32 base = place->l4 ? p->l4 : p->payload, from = base + place->offset, length = place->length;
+	__u64 text[PLACE_MAX / 8] = {};
+
+	if (!base || from + length > p->end)
+		return false;
+	asm volatile("" : "+r"(length)); /* as above */
+	if (length < 1 || length > PLACE_MAX || bpf_xdp_load_bytes(ctx, from, text, length) < 0)
+		return false;
+	return !((text[0] ^ place->value[0]) & place->mask[0]) && !((text[1] ^ place->value[1]) & place->mask[1]);
+}
+
+/* Whether all of some places hold and, unless none is asked for, any of the patterns is there. */
+__noinline __u32 payload_matches(struct xdp_md *ctx, struct packet *p, __u64 any, __u32 at, __u32 count)
+{
+	if (!p)
+		return 0;
+	for (__u32 i = 0; i < PLACES_MAX; i++) {
+		__u32 number = at + i;
+		struct place *place;
+
+		if (i >= count)
+			break;
+		place = bpf_map_lookup_elem(&places, &number);
+		if (!place || !place_holds(ctx, p, place))
+			return 0;
+	}
+	return !any || has_pattern(ctx, p, any);
 }

@@ -158,11 +158,13 @@ func (p place) addrs(key string, v *node) []Addr {
 		var f *flaw
 		switch name, isSet := strings.CutPrefix(w.text, "$"); {
 		case isSet:
-			a.Set, f = name, p.r.setFlaw(name)
+			a.Set, f = name, p.r.setFlaw(name, addressSet, dynamicSet)
 		case w.text == "local":
 			a.Local = true
-		case p.r.sets[w.text]:
+		case p.r.sets[w.text] != noSet && p.r.sets[w.text] != nameSet:
 			f = want(addrForm, w.text).hintf("%q is a set: write $%s", w.text, w.text)
+		case p.r.sets[w.text] == nameSet:
+			f = otherKind(w.text, false)
 		default:
 			a.AddrRange, f = addrRange(w.text)
 		}
@@ -173,23 +175,4 @@ func (p place) addrs(key string, v *node) []Addr {
 		all = append(all, a)
 	})
 	return all
-}
-
-// setFlaw is what is wrong with $name, or nil.
-func (r *reader) setFlaw(name string) *flaw {
-	if r.sets[name] {
-		return nil
-	}
-	f := &flaw{msg: fmt.Sprintf("names a set that is not declared, %s", quote("$"+name))}
-	switch near := nearest(name, sorted(r.sets)); {
-	case name == "local":
-		f.hintf("the host's own addresses are local, without $")
-	case near != "":
-		f.hintf(`did you mean "$%s"?`, near)
-	case len(r.sets) == 0:
-		f.hintf("declare it under sets, as in sets: {office: [192.0.2.0/24]}")
-	default:
-		f.hintf("the sets are %s", strings.Join(sorted(r.sets), ", "))
-	}
-	return f
 }

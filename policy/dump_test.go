@@ -17,15 +17,21 @@ func dump(p *policy.Policy) string {
 	}
 	fmt.Fprintf(&b, "%s default %s\n", at(p.DefaultPos), p.Default)
 	fmt.Fprintf(&b, "checks %s\n", checks(p.Checks))
+	if p.Observed != 0 {
+		fmt.Fprintf(&b, "observed %s\n", checks(p.Observed))
+	}
 	for _, s := range p.Sets {
 		fmt.Fprintf(&b, "%s set %s%s\n", at(s.Pos), s.Name, source(s))
+	}
+	for _, s := range p.Names {
+		fmt.Fprintf(&b, "%s names %s %q file=%q\n", at(s.Pos), s.Name, s.Names, s.File)
 	}
 	for _, r := range p.Rules {
 		fmt.Fprintf(&b, "%s rule %s named=%t%s", at(r.Pos), r.Name, r.Named, match(r.Match))
 		if not := match(r.Not); not != "" {
 			fmt.Fprintf(&b, " not{%s }", not)
 		}
-		fmt.Fprintf(&b, " then %s\n", r.Then)
+		fmt.Fprintf(&b, "%s then %s%s\n", overs(" over", r.Over), r.Then, actions(r))
 	}
 	for _, s := range p.Services {
 		fmt.Fprintf(&b, "%s service %s port=%v from=%v", at(s.Pos), s.Name, s.Port, s.From)
@@ -33,6 +39,9 @@ func dump(p *policy.Policy) string {
 			fmt.Fprintf(&b, " %s", s.Track)
 		}
 		b.WriteString("\n")
+		if s.Guard != nil {
+			b.WriteString(guard(s.Guard))
+		}
 	}
 	for _, kind := range p.Untracked {
 		fmt.Fprintf(&b, "untracked %s\n", map[policy.Traffic]string{policy.Loopback: "loopback"}[kind])
@@ -77,9 +86,89 @@ func source(s policy.Set) string {
 func match(m policy.Match) string {
 	text, v := "", reflect.ValueOf(m)
 	for i := range v.NumField() {
-		if f := v.Field(i); !f.IsNil() {
-			text += fmt.Sprintf(" %s=%v", strings.ToLower(v.Type().Field(i).Name), f.Interface())
+		f, name := v.Field(i), strings.ToLower(v.Type().Field(i).Name)
+		switch w := f.Interface().(type) {
+		case *policy.Payload:
+			text += payload(w)
+		case *policy.DNS:
+			text += dns(w)
+		default:
+			if !f.IsNil() {
+				text += fmt.Sprintf(" %s=%v", name, w)
+			}
 		}
 	}
 	return text
+}
+
+func payload(p *policy.Payload) (text string) {
+	if p == nil {
+		return ""
+	}
+	for _, c := range p.Contains {
+		text += fmt.Sprintf(" contains=%q nocase=%t within=%d", c.Text, c.NoCase, c.Within)
+	}
+	for _, a := range p.At {
+		text += fmt.Sprintf(" at=%d header=%t %x/%x", a.Offset, a.Header, a.Value, a.Mask)
+	}
+	return text
+}
+
+func dns(d *policy.DNS) (text string) {
+	if d == nil {
+		return ""
+	}
+	text = fmt.Sprintf(" dns types=%v", d.Types)
+	for _, n := range d.Names {
+		text += fmt.Sprintf(" %s:%q/%q", at(n.Pos), n.Name, n.Set)
+	}
+	return text
+}
+
+// overs writes limits out, each with what of it is set.
+func overs(what string, all []policy.Over) (text string) {
+	for _, o := range all {
+		unit := map[bool]string{false: "packets", true: "bits"}[o.Bits]
+		text += fmt.Sprintf("%s{%s %d %s in %s, burst %d", what, at(o.Pos), o.Rate, unit, o.Per, o.Burst)
+		if o.From != nil {
+			text += fmt.Sprintf(" from/%d/%d", o.From.V4, o.From.V6)
+		}
+		if o.To != nil {
+			text += fmt.Sprintf(" to/%d/%d", o.To.V4, o.To.V6)
+		}
+		if o.Max != 0 {
+			text += fmt.Sprintf(" max %d", o.Max)
+		}
+		if o.Ban != nil {
+			text += fmt.Sprintf(" ban %s for %s", o.Ban.Set, o.Ban.For)
+		}
+		text += "}"
+	}
+	return text
+}
+
+func actions(r policy.Rule) (text string) {
+	if r.Slip != 0 {
+		text += fmt.Sprintf(" slip=%d", r.Slip)
+	}
+	if r.Sample != 0 {
+		text += fmt.Sprintf(" sample=1/%d", r.Sample)
+	}
+	if r.Observe {
+		text += " observe"
+	}
+	return text
+}
+
+func guard(g *policy.Guard) string {
+	text := fmt.Sprintf("%s  guard verify=%s secret=%q observe=%t types=%v\n", at(g.Pos), g.Verify, g.Secret, g.Observe, g.Types)
+	for _, one := range []struct {
+		what string
+		over *policy.Over
+	}{{"total", g.Total}, {"replies", g.Replies}, {"responses", g.Responses}} {
+		if one.over != nil {
+			text += overs("  "+one.what, []policy.Over{*one.over}) + "\n"
+		}
+	}
+	return text + overs("  limit", g.Limits) + "\n" + overs("  verified", g.Verified) + "\n"
 }

@@ -44,18 +44,6 @@ func deviceFlaw(name string) *flaw {
 // verdictWords are the values of default.
 var verdictWords = map[string]Verdict{"pass": Pass, "drop": Drop}
 
-// thenWords are the values of then.
-var thenWords = map[string]Verdict{"pass": Pass, "drop": Drop, "reject": Reject}
-
-// then reads the verdict of a rule.
-func (p place) then(v *node) Verdict {
-	if v.kind == word && v.text == "truncate" {
-		p.errorf(v.pos, "then: truncate is not supported yet").Hint = "pass, drop and reject are"
-		return Drop
-	}
-	return scalarOf(p, "then", v, choice(thenWords))
-}
-
 // byDefault reads the key default. What nothing asked for gets no answer: a flood would be reflected.
 func (p place) byDefault(to *Policy, v *node) {
 	to.DefaultPos = v.pos
@@ -102,19 +90,36 @@ func (p place) check(e pair, to *Policy) {
 		p.unknown(e, checkNames())
 		return
 	}
-	if scalarOf(p, e.key, e.value, onOff) {
+	switch scalarOf(p, e.key, e.value, checkSetting) {
+	case checkOn:
 		to.Checks, to.Named = to.Checks.With(c), to.Named.With(c)
-	} else {
+	case checkObserve:
+		to.Checks, to.Observed = to.Checks.Without(c), to.Observed.With(c)
+	default:
 		to.Checks = to.Checks.Without(c)
 	}
 }
 
-func onOff(text string) (bool, *flaw) {
+// setting is what a policy says about one check.
+type setting uint8
+
+const (
+	checkOff setting = iota
+	checkOn
+	checkObserve // count, and go on
+)
+
+func checkSetting(text string) (setting, *flaw) {
 	on, ok := switches[text]
-	if !ok {
-		return false, want("on or off", text)
+	switch {
+	case text == "observe":
+		return checkObserve, nil
+	case !ok:
+		return checkOff, want("on, off or observe", text)
+	case on:
+		return checkOn, nil
 	}
-	return on, nil
+	return checkOff, nil
 }
 
 // checkNames are the keys of checks.

@@ -29,6 +29,8 @@ var dimensions = []dimension{
 		{"sport", needs(port, Port.protos)},
 		{"flags", func(string) []uint8 { return []uint8{protoTCP} }},
 		{"icmp", needs(icmp, func(m ICMP) []uint8 { return []uint8{m.proto()} })},
+		{"dns", func(string) []uint8 { return []uint8{protoUDP} }},
+		{"then", thenNeeds},
 	}, ""},
 	{familyWord, 2, []restriction{
 		{"family", needs(readFamily, func(f uint32) []uint8 { return []uint8{uint8(f)} })},
@@ -52,6 +54,14 @@ func needs[T any](parse func(string) ([]T, *flaw), of func(T) []uint8) func(stri
 		}
 		return all
 	}
+}
+
+// thenNeeds are the protocols of what can be answered as a verdict says; what reject has no answer for is dropped.
+func thenNeeds(text string) []uint8 {
+	if thenWords[text] == Truncate {
+		return []uint8{protoUDP}
+	}
+	return nil
 }
 
 func addrNeeds(text string) []uint8 {
@@ -161,15 +171,22 @@ func (p place) laterFragments(n *node) {
 	if fragments == nil || slices.ContainsFunc(fragments, func(w *node) bool { return w.text != "later" }) {
 		return
 	}
-	for _, key := range []string{"port", "sport", "flags", "icmp"} {
+	for _, key := range []string{"port", "sport", "flags", "icmp", "payload", "dns"} {
 		if ws := n.get(key).words(); ws != nil {
 			p.never(ws[0], key, "later fragments have no L4 header")
 		}
 	}
+	if then := n.get("then"); then.text == "truncate" {
+		p.never(then, "then", "later fragments have no L4 header")
+	}
 }
 
 func (p place) never(w *node, key, why string) {
-	p.errorf(w.pos, "%s %s never matches: %s", key, quote(w.text), why).Hint = "correct one of the two, or make two rules"
+	what := key
+	if w.kind == word {
+		what += " " + quote(w.text)
+	}
+	p.errorf(w.pos, "%s never matches: %s", what, why).Hint = "correct one of the two, or make two rules"
 }
 
 func (d dimension) all() []uint8 {

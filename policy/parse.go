@@ -19,7 +19,7 @@ func Read(file string) (*Policy, error) {
 // Parse reads the policy in src; file is its name, for messages. It reports every mistake, not only the first: the
 // error is always of type Errors. A file that is not YAML has one mistake, as nothing behind it can be understood.
 func Parse(file string, src []byte) (*Policy, error) {
-	r := &reader{file: file, sets: map[string]bool{}, given: map[string]bool{}, reasons: map[string]Pos{}}
+	r := newReader(file)
 	p := place{r: r}
 	policy := Policy{File: file, Checks: packet.Standard.Checks()}
 	if doc := document(p, src); doc != nil {
@@ -36,9 +36,29 @@ func Parse(file string, src []byte) (*Policy, error) {
 type reader struct {
 	file    string
 	errs    Errors
-	sets    map[string]bool // names of the policy's sets, known before the first rule is read
-	given   map[string]bool // names that the policy gives rules and services, known before one is made up
-	reasons map[string]Pos  // names of rules and services so far: each is a counter
+	sets    map[string]setKind // the policy's sets, known before the first rule is read
+	given   map[string]bool    // names that the policy gives rules and services, known before one is made up
+	reasons map[string]Pos     // names of rules and services so far: each is a counter
+
+	inEntry map[string]bool // keys of rules and services
+	lists   map[string]bool // keys whose values can be lists
+
+	patterns        map[string]bool // texts that rules look for so far
+	tooManyPatterns bool            // and that has been reported
+}
+
+func newReader(file string) *reader {
+	r := &reader{
+		file: file, sets: map[string]setKind{}, given: map[string]bool{}, reasons: map[string]Pos{},
+		patterns: map[string]bool{}, inEntry: map[string]bool{}, lists: map[string]bool{},
+	}
+	for _, key := range append(names(ruleKeys), names(serviceKeys)...) {
+		r.inEntry[key] = key != "name"
+	}
+	for _, key := range append(names(matchKeys), "devices", "contains", "per", "type", "types") {
+		r.lists[key] = key != "payload"
+	}
+	return r
 }
 
 // place is where in the policy the reader is. Messages begin with what: `rule "web": `.
@@ -79,7 +99,7 @@ var topKeys = []key[Policy]{
 func (r *reader) top(p place, doc *node, to *Policy) {
 	if sets := doc.get("sets"); sets != nil {
 		for _, s := range sets.pairs {
-			r.sets[s.key] = true
+			r.sets[s.key] = kindOf(s.value)
 		}
 	}
 	for _, key := range []string{"rules", "services"} {

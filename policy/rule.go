@@ -22,9 +22,8 @@ var matchKeys = []key[Match]{
 	{"dscp", func(p place, to *Match, v *node) { to.DSCP = values(p, "dscp", v, dscp) }},
 	{"fragment", func(p place, to *Match, v *node) { to.Fragment = values(p, "fragment", v, readFragment) }},
 	{"vlan", func(p place, to *Match, v *node) { to.VLAN = values(p, "vlan", v, vlan) }},
-	{"payload", nil},
-	{"dns", nil},
-	{"over", nil},
+	{"payload", place.payload},
+	{"dns", place.dns},
 	{"state", func(p place, to *Match, v *node) { to.State = values(p, "state", v, readState) }},
 }
 
@@ -33,10 +32,18 @@ var ruleKeys = slices.Concat(
 	[]key[Rule]{{"name", func(place, *Rule, *node) {}}},
 	inMatch(matchKeys),
 	[]key[Rule]{
-		{"not", func(p place, to *Rule, v *node) { readKeys(p.in("not"), "it", v, matchKeys, &to.Not) }},
-		{"then", func(p place, to *Rule, v *node) { to.Then = p.then(v) }},
+		{"over", func(p place, to *Rule, v *node) { to.Over = p.overs("over", v) }},
+		{"not", func(p place, to *Rule, v *node) { readKeys(p.in("not"), "it", v, notKeys, &to.Not) }},
+		{"then", func(p place, to *Rule, v *node) { to.Then = scalarOf(p, "then", v, then) }},
+		{"slip", func(p place, to *Rule, v *node) { to.Slip = scalarOf(p, "slip", v, slip) }},
+		{"sample", func(p place, to *Rule, v *node) { to.Sample = scalarOf(p, "sample", v, sample) }},
+		{"observe", func(p place, to *Rule, v *node) { to.Observe = scalarOf(p, "observe", v, yesNo) }},
 	},
 )
+
+// notKeys are the keys of not: matchKeys, some of which mean or allow less there.
+var notKeys = append(slices.DeleteFunc(slices.Clone(matchKeys), func(k key[Match]) bool { return k.name == "dns" }),
+	key[Match]{"dns", place.notDNS}, key[Match]{"over", place.notOver})
 
 // inMatch makes keys of a rule from keys of its Match.
 func inMatch(keys []key[Match]) []key[Rule] {
@@ -60,6 +67,7 @@ func (p place) rules(to *Policy, v *node) {
 		seen := readKeys(in, "a rule", n, ruleKeys, &rule)
 		in.require(n, seen, "then", "say what happens to the packets: then: drop")
 		if len(p.r.errs) == before {
+			in.truncates(&rule, n)
 			in.contradictions(n)
 		}
 		to.Rules = append(to.Rules, rule)
@@ -96,7 +104,7 @@ var serviceKeys = []key[Service]{
 	{"from", func(p place, to *Service, v *node) { to.From = p.addrs("from", v) }},
 	{"syn", nil},
 	{"track", func(p place, to *Service, v *node) { to.Track = scalarOf(p, "track", v, tracking) }},
-	{"guard", nil},
+	{"guard", place.guard},
 }
 
 // services reads the key services.
@@ -113,6 +121,7 @@ func (p place) services(to *Policy, v *node) {
 		in.require(n, seen, "name", "name it, as in name: web")
 		in.require(n, seen, "port", "say which port it is, as in port: tcp/443")
 		in.trackedOneWay(to.Services, s, n)
+		in.guardedPorts(&s, n)
 		to.Services = append(to.Services, s)
 	})
 }

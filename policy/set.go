@@ -19,6 +19,12 @@ func (p place) sets(to *Policy, v *node) {
 		} else if e.key == "local" {
 			p.errorf(e.pos, "the set name local is taken: it means the host's own addresses").Hint = "choose another name"
 		}
+		if p.r.sets[e.key] == nameSet {
+			s := NameSet{Pos: e.pos, Name: e.key}
+			p.in("set %s", quote(e.key)).nameSet(&s, e.value)
+			to.Names = append(to.Names, s)
+			continue
+		}
 		s := Set{Pos: e.pos, Name: e.key}
 		p.in("set %s", quote(e.key)).set(&s, e.value)
 		to.Sets = append(to.Sets, s)
@@ -48,7 +54,7 @@ func (p place) inline(to *Set, v *node) {
 		case f == nil:
 			to.Inline = append(to.Inline, r)
 			return
-		case strings.HasPrefix(w.text, "$") || p.r.sets[w.text]:
+		case strings.HasPrefix(w.text, "$") || p.r.sets[w.text] != noSet:
 			f.hintf("a set cannot hold another; name both where they are used: from: [$a, $b]")
 		case w.text == "local":
 			f.hintf("write from: [$set, local] where both are meant")

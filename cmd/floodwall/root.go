@@ -10,7 +10,7 @@ import (
 var commands = []func(*env) *cobra.Command{
 	checkCommand, compileCommand, importCommand, testCommand, explainCommand,
 	applyCommand, confirmCommand, rollbackCommand, statusCommand, doctorCommand, unloadCommand,
-	blockCommand, unblockCommand, blockedCommand,
+	blockCommand, unblockCommand, blockedCommand, captureCommand,
 	schemaCommand, manCommand, versionCommand,
 	benchCommand, demoCommand, loadCommand, daemonCommand,
 }

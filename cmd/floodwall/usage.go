@@ -45,7 +45,7 @@ func helpHint(c *cobra.Command) string {
 
 // planned are the commands that are yet to come.
 var planned = map[string]bool{
-	"top": true, "capture": true,
+	"top": true,
 }
 
 // notSupported is the answer to what is known and cannot be done.

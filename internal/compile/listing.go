@@ -9,6 +9,7 @@ import (
 
 	"github.com/cilium/ebpf/asm"
 
+	"github.com/floodwall/floodwall/internal/ir"
 	"github.com/floodwall/floodwall/internal/packet"
 	"github.com/floodwall/floodwall/internal/xdp"
 )
@@ -186,5 +187,9 @@ func memberName(offset int16) string {
 
 func decisionText(decision uint32) string {
 	slot, v := xdp.SlotAndVerdict(decision)
-	return fmt.Sprintf("%s, counted in slot %d", [...]string{"pass", "drop"}[v], slot)
+	text := fmt.Sprintf("%s, counted in slot %d", ir.Verdict(v), slot)
+	if decision&xdp.Special != 0 {
+		text += ", and what the map of actions says"
+	}
+	return text
 }

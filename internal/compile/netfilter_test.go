@@ -413,7 +413,7 @@ func headless(pkt *packet.Packet) bool {
 
 // arrived reports whether a frame came to the last hook at which a rule could be.
 func (d *differential) arrived(s *subject, fate testutil.Fate) bool {
-	last := "prerouting"
+	last := "raw" // of those that every packet comes to
 	if slices.Contains(fate.Seen, last) && !asksState(s.program) && !asksReject(s.program) {
 		return true
 	}

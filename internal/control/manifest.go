@@ -118,6 +118,8 @@ func (m *manifest) reason(slot uint32) string {
 		return "not-ip"
 	case slot == xdp.SlotDefault:
 		return "default"
+	case slot == xdp.SlotReplies:
+		return "replies"
 	case slot < uint32(packet.NumChecks):
 		return packet.Check(slot).String()
 	}

@@ -13,8 +13,10 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/btf"
 
 	"github.com/floodwall/floodwall/internal/datapath"
+	"github.com/floodwall/floodwall/internal/ir"
 	"github.com/floodwall/floodwall/internal/packet"
 	"github.com/floodwall/floodwall/internal/testutil"
 	"github.com/floodwall/floodwall/internal/xdp"
@@ -77,23 +79,83 @@ const (
 	cut = syn + " cut=30"
 )
 
-// TestFields has rules that return the value of a field as their decision, and compares it with Decode's for random
-// frames and for every length of some: what rules see is bit for bit what the reference sees.
+// TestFields has rules that return the value of a field as the slot of their decision, and compares it with Decode's for
+// random frames and for every length of some: what rules see is bit for bit what the reference sees.
 func TestFields(t *testing.T) {
+	frames := anyFrames(t)
+	for f := range packet.NumFields {
+		t.Run(f.String(), func(t *testing.T) {
+			t.Parallel()
+			p := load(t, showing(xdp.FieldOffset(f)))
+			for _, b := range frames {
+				checkShown(t, p, b, func(decoded packet.Packet) uint32 { return decoded.Value[f] })
+			}
+		})
+	}
+}
+
+// TestPlaces does the same with the places of the L4 header, of the payload and of the packet's end.
+func TestPlaces(t *testing.T) {
+	frames := anyFrames(t)
+	for member, want := range map[string]func(frame []byte, decoded packet.Packet) uint32{
+		"l4":      func(frame []byte, decoded packet.Packet) uint32 { return place(frame, decoded.L4) },
+		"payload": func(frame []byte, decoded packet.Packet) uint32 { return place(frame, decoded.Payload) },
+		"end": func(frame []byte, decoded packet.Packet) uint32 {
+			return place(frame, decoded.L4) + uint32(len(decoded.L4))
+		},
+	} {
+		t.Run(member, func(t *testing.T) {
+			t.Parallel()
+			p := load(t, showing(memberOffset(t, member)))
+			for _, b := range frames {
+				checkShown(t, p, b, func(decoded packet.Packet) uint32 { return want(b, decoded) })
+			}
+		})
+	}
+}
+
+// place is where a part of a frame begins, 0 when there is none. The part reaches to the end of the frame's memory.
+func place(frame, part []byte) uint32 {
+	if part == nil {
+		return 0
+	}
+	return uint32(cap(frame) - cap(part))
+}
+
+// memberOffset is the offset of a member of struct packet that the Go code does not use.
+func memberOffset(t *testing.T, name string) int16 {
+	t.Helper()
+	var s *btf.Struct
+	if err := xdp.Load().Types.TypeByName("packet", &s); err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range s.Members {
+		if m.Name == name {
+			return int16(m.Offset.Bytes())
+		}
+	}
+	t.Fatalf("struct packet has no %s", name)
+	return 0
+}
+
+// showing is an image whose rules return the word at an offset of struct packet as a slot, with the verdict reject, which
+// nothing else gives.
+func showing(offset int16) *xdp.Image {
+	return returning(
+		asm.LoadMem(asm.R0, asm.R6, offset, asm.Word),
+		asm.LSh.Imm(asm.R0, 8),
+		asm.Or.Imm(asm.R0, int32(ir.Reject)),
+	)
+}
+
+// anyFrames are frames of all kinds.
+func anyFrames(t testing.TB) [][]byte {
 	r := random(t)
 	frames := everyLength(t)
 	for range 20_000 {
 		frames = append(frames, packet.Random(r, packet.Hints{}))
 	}
-	for f := range packet.NumFields {
-		t.Run(f.String(), func(t *testing.T) {
-			t.Parallel()
-			p := load(t, returning(asm.LoadMem(asm.R0, asm.R6, xdp.FieldOffset(f), asm.Word)))
-			for _, b := range frames {
-				fieldAsDecoded(t, p, f, b)
-			}
-		})
-	}
+	return frames
 }
 
 // random is a source that FLOODWALL_SEED determines, when it is set.
@@ -110,20 +172,21 @@ func random(t testing.TB) *rand.Rand {
 	return rand.New(rand.NewPCG(seed, 0))
 }
 
-func fieldAsDecoded(t *testing.T, p *datapath.Program, f packet.Field, b []byte) {
+// checkShown compares what a program that shows a word says of a frame with what is wanted of the decoded packet.
+func checkShown(t *testing.T, p *datapath.Program, b []byte, shown func(packet.Packet) uint32) {
 	t.Helper()
 	got, err := p.Ask(b)
 	if err != nil {
 		t.Fatal(err)
 	}
 	decoded := packet.Decode(b)
-	want := map[packet.Kind]uint32{
-		packet.NotIP:     xdp.Decision(xdp.SlotNotIP, 0),
-		packet.Malformed: xdp.Decision(xdp.SlotDefault, 1),
-		packet.IP:        decoded.Value[f],
+	want := map[packet.Kind]datapath.Answer{
+		packet.NotIP:     {Slot: xdp.SlotNotIP},
+		packet.Malformed: {Slot: xdp.SlotDefault, Verdict: uint8(ir.Drop)},
+		packet.IP:        {Slot: shown(decoded), Verdict: uint8(ir.Reject)},
 	}[decoded.Kind]
-	if got := xdp.Decision(got.Slot, got.Verdict); got != want {
-		t.Fatalf("%x\n%s is %d, want %d", b, f, got, want)
+	if got != want {
+		t.Fatalf("%x\nshows %+v, want %+v", b, got, want)
 	}
 }
 

@@ -14,7 +14,7 @@ import (
 type Case struct {
 	Blank   bool // the line has no packet: it is empty or only a comment
 	Packet  Spec
-	Verdict string // pass, drop or reject
+	Verdict string // pass, drop, reject or truncate
 	Reason  string // "" when the line leaves it open
 }
 
@@ -29,7 +29,7 @@ func ParseCase(line string) (c Case, err error) {
 	}
 	verdict := verdictIndex(tokens)
 	if verdict < 0 {
-		return Case{}, end.errorf("want the verdict, pass, drop or reject, after the packet")
+		return Case{}, end.errorf("want the verdict, pass, drop, reject or truncate, after the packet")
 	}
 	end.column = tokens[verdict].column
 	if c.Packet, err = parseTokens(tokens[:verdict], end); err != nil {
@@ -42,7 +42,7 @@ func ParseCase(line string) (c Case, err error) {
 	return c, nil
 }
 
-var verdictWords = []string{"pass", "drop", "reject"}
+var verdictWords = []string{"pass", "drop", "reject", "truncate"}
 
 // verdictIndex finds the verdict: no word of a packet is written like it, a reason may be.
 func verdictIndex(tokens []token) int {

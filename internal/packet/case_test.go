@@ -19,6 +19,7 @@ func TestParseCase(t *testing.T) {
 		{"tcp 10.0.0.1:1 > 10.0.0.2:2 . state=new reject", "tcp 10.0.0.1:1 > 10.0.0.2:2 A", "reject", ""},
 		{"tcp 10.0.0.1:1 > 10.0.0.2:2 . state=invalid drop reject", "tcp 10.0.0.1:1 > 10.0.0.2:2 A state=invalid", "drop", "reject"},
 		{"arp pass drop", "arp", "pass", "drop"},
+		{"udp 10.0.0.1:1 > 10.0.0.2:53 dns=ANY,x truncate any", "udp 10.0.0.1:1 > 10.0.0.2:53 dns=ANY,x", "truncate", "any"},
 	} {
 		c, err := ParseCase(test.line)
 		if err != nil {
@@ -41,11 +42,11 @@ func TestParseCaseBlank(t *testing.T) {
 
 func TestParseCaseErrors(t *testing.T) {
 	for _, test := range []struct{ line, want string }{
-		{"arp", "column 5: want the verdict, pass, drop or reject, after the packet"},
-		{"arp accept", "column 12: want the verdict, pass, drop or reject, after the packet"},
+		{"arp", "column 5: want the verdict, pass, drop, reject or truncate, after the packet"},
+		{"arp accept", "column 12: want the verdict, pass, drop, reject or truncate, after the packet"},
 		{"tcp 10.0.0.1 drop", `column 14: "": want > between source and destination`},
 		{"arp drop a b", `column 12: "b": want one reason only`},
-		{"arp rejected", "column 14: want the verdict, pass, drop or reject, after the packet"},
+		{"arp rejected", "column 14: want the verdict, pass, drop, reject or truncate, after the packet"},
 		{"arp reject pass drop", `column 17: "drop": want one reason only`},
 		{`arp drop ""`, `column 10: reason "": want the name of a rule`},
 		{`arp drop "a\q"`, `column 10: reason "a\q": want the name of a rule`},

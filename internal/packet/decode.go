@@ -43,6 +43,7 @@ func Decode(frame []byte) Packet {
 	p.Value[Flags] = FlagsNone
 	p.Value[ICMP] = ICMPNone
 	p.Value[VLAN] = VLANNone
+	p.Value[DNS] = DNSNone
 
 	etherType, rest, ok := p.ethernet(frame)
 	if !ok {
@@ -94,6 +95,7 @@ func (p *Packet) ethernet(b []byte) (etherType uint16, rest []byte, ok bool) {
 
 // transport reads the L4 header at the start of b, which ends where the packet does.
 func (p *Packet) transport(b []byte) {
+	p.L4 = b
 	v4 := p.Value[Family] == FamilyIPv4
 	switch proto := p.Value[Proto]; {
 	case proto == protoTCP:
@@ -102,6 +104,8 @@ func (p *Packet) transport(b []byte) {
 		p.udp(b)
 	case proto == protoICMP && v4, proto == protoICMPv6 && !v4:
 		p.icmp(b)
+	default:
+		p.Payload = b
 	}
 }
 

@@ -1,10 +1,111 @@
 package packet
 
-// Query is the question of a DNS query (RFC 1035, 4.1.2).
-type Query struct {
-	wire []byte // the name as it stands in the packet
+import "encoding/binary"
+
+const (
+	dnsHeader    = 12  // octets: identifier, flags, four counts (RFC 1035, 4.1.1)
+	dnsQuestion  = 4   // octets: type and class, after the name
+	dnsRecord    = 11  // octets of the shortest record: the root's name, type, class, TTL, length of the data
+	maxLabel     = 63  // octets (RFC 1035, 2.3.4); above are compression pointers and types of labels that nobody uses
+	maxName      = 255 // octets of a name with its length octets, the root's among them (RFC 1035, 2.3.4)
+	maxDNSExtras = 2   // additional records of a query: OPT, and a signature (RFC 6891, RFC 8945, RFC 2931)
+)
+
+// Parts of the second 16 bits of a DNS header, and values of a question and of an additional record.
+const (
+	dnsQR          = 0x8000 // response
+	dnsOpcode      = 0x7800
+	dnsOpcodeShift = 11
+	dnsRD          = 0x0100 // recursion desired
+
+	dnsClassIN  = 1
+	dnsClassANY = 255
+	dnsTypeOPT  = 41
+)
+
+// dns reads the DNS message in a UDP datagram, header included, to whatever port it goes. This is the order in which
+// it decides; bpf/dns.h has the same.
+//
+//  1. DNSMalformed: the UDP length is not that of the octets that are there, or the datagram goes on in other fragments.
+//  2. DNSMalformed: fewer than 12 octets follow the UDP header.
+//  3. DNSResponse: QR is set.
+//  4. DNSOther: the opcode is not 0.
+//  5. DNSMalformed: not exactly one question, any answer or authority record, more than two additional records.
+//  6. DNSMalformed: the question is not all there, a label has more than 63 octets or is a compression pointer, or the
+//     name has more than 255.
+//  7. DNSMalformed: octets are left over without additional records; or fewer than 11 are left with some; or the first of
+//     these is an OPT (it begins with the root's name and type 41) whose data ends past the message or, when it is the only
+//     one, before the message does. Other additional records are not looked into.
+//  8. DNSOther: the class is neither IN nor ANY.
+//  9. The type.
+func (p *Packet) dns(datagram []byte) {
+	p.Value[DNS] = DNSMalformed
+	message := datagram[udpHeader:]
+	whole := int(binary.BigEndian.Uint16(datagram[4:])) == len(datagram) && p.Value[Fragment] == FragmentNone
+	if !whole || len(message) < dnsHeader {
+		return
+	}
+	switch flags := binary.BigEndian.Uint16(message[2:]); {
+	case flags&dnsQR != 0:
+		p.Value[DNS] = DNSResponse
+	case flags&dnsOpcode != 0:
+		p.Value[DNS] = DNSOther
+	default:
+		p.query(message)
+	}
 }
 
-// Name is the name that is asked for, in lower case, its labels separated by dots, without the dot at the end; "" is the
-// root.
-func (q Query) Name() string { return string(q.wire) }
+// query reads the message of a standard query.
+func (p *Packet) query(message []byte) {
+	questions, extras := binary.BigEndian.Uint16(message[4:]), binary.BigEndian.Uint16(message[10:])
+	answers := binary.BigEndian.Uint32(message[6:]) // and authority records: two counts of 16 bits
+	if questions != 1 || answers != 0 || extras > maxDNSExtras {
+		return
+	}
+	name, rest, ok := dnsName(message[dnsHeader:])
+	if !ok || len(rest) < dnsQuestion {
+		return
+	}
+	opt, ok := dnsExtras(rest[dnsQuestion:], int(extras))
+	if !ok {
+		return
+	}
+	if class := binary.BigEndian.Uint16(rest[2:]); class != dnsClassIN && class != dnsClassANY {
+		p.Value[DNS] = DNSOther
+		return
+	}
+	p.Value[DNS] = uint32(binary.BigEndian.Uint16(rest))
+	p.Query = Query{name: name, opt: opt}
+}
+
+// dnsName reads the name at the start of b. It reports false when the name does not end within b, or breaks a limit.
+func dnsName(b []byte) (name, rest []byte, ok bool) {
+	for at := 0; at < len(b) && at < maxName; at += 1 + int(b[at]) {
+		if b[at] == 0 {
+			return b[:at+1], b[at+1:], true
+		}
+		if b[at] > maxLabel {
+			return nil, nil, false
+		}
+	}
+	return nil, nil, false
+}
+
+// dnsExtras reads the first of n additional records at the start of b, and returns it when it is an OPT. It reports false
+// when the records do not fit.
+func dnsExtras(b []byte, n int) (opt []byte, ok bool) {
+	if n == 0 {
+		return nil, len(b) == 0
+	}
+	if len(b) < dnsRecord {
+		return nil, false
+	}
+	if b[0] != 0 || binary.BigEndian.Uint16(b[1:]) != dnsTypeOPT {
+		return nil, true
+	}
+	size := dnsRecord + int(binary.BigEndian.Uint16(b[9:]))
+	if size > len(b) || n == 1 && size < len(b) {
+		return nil, false
+	}
+	return b[:size], true
+}

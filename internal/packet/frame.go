@@ -77,6 +77,9 @@ func (s *Spec) appendPacket(b []byte) []byte {
 	l4 := len(b)
 	b = s.appendL4(b)
 	b = append(b, s.payload...)
+	if s.dns != nil {
+		b = s.dns.append(b)
+	}
 	if missing := int(s.get(numLen, 0)) - (len(b) - ip); missing > 0 {
 		b = append(b, make([]byte, missing)...)
 	}

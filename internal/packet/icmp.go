@@ -21,6 +21,7 @@ func (p *Packet) icmp(b []byte) {
 		p.short()
 		return
 	}
+	p.Payload = b[icmpHeader:]
 	kind, echo := b[0], b[0] == echoRequest
 	p.Value[ICMP] = uint32(binary.BigEndian.Uint16(b))
 	if p.Value[Family] == FamilyIPv6 {

@@ -53,6 +53,7 @@ var options = []option{
 	numeric("code", numCode, 255, onlyICMP),
 	numeric("len", numLen, maxLength, onlyIP),
 	{"payload=", onlyIP, (*Spec).parsePayload, (*Spec).formatPayload},
+	{"dns=", onlyUDP, (*Spec).parseDNS, (*Spec).formatDNS},
 	numeric("ttl", numTTL, 255, onlyIP),
 	numeric("dscp", numDSCP, 63, onlyIP),
 	{"vlan=", anyFrame, (*Spec).parseVLANs, (*Spec).formatVLANs},

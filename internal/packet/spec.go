@@ -10,6 +10,7 @@ import (
 //
 //	tcp 198.51.100.7:1234 > 192.0.2.1:80 S ttl=3 vlan=10
 //	udp [2001:db8::1]:53 > [2001:db8::2]:53 len=128
+//	udp 198.51.100.7:999 > 192.0.2.1:53 dns=ANY,example.com,edns:4096
 //	icmp 10.0.0.1 > 192.0.2.1 type=8 code=0
 //	proto=47 10.0.0.1 > 10.0.0.2
 //
@@ -30,10 +31,11 @@ type Spec struct {
 	vlans     []uint16 // outermost first
 	sourceMAC [6]byte
 	payload   []byte
-	state     uint32 // of conntrack
-	ipOptions []byte // IPv4, not padded
-	ext       []int  // IPv6: indices into extensionKinds
-	tcpText   string // TCP options as written; "" for the default
+	dns       *dnsSpec // instead of payload
+	state     uint32   // of conntrack
+	ipOptions []byte   // IPv4, not padded
+	ext       []int    // IPv6: indices into extensionKinds
+	tcpText   string   // TCP options as written; "" for the default
 }
 
 // layer says what is built behind the IP header.
@@ -72,7 +74,9 @@ var protocols = []struct {
 //
 //	type=, code=       of ICMP; echo-request and echo-reply are words of their own
 //	len=               IP length in octets, to which the payload is padded with zeros
-//	payload=           "text" with Go's escapes, or 0x and hex digits
+//	payload=           "text" with Go's escapes and hex digits between bars, as in "GET |0d 0a|"; or 0x and hex digits
+//	dns=               a DNS message as payload of udp: ANY,example.com, and behind it in any order id:N, edns:SIZE,
+//	                   do, cookie:HEX, class:N, opcode:N, response
 //	ttl=, dscp=        of either family
 //	vlan=              one to three identifiers, the outermost first
 //	frag=, mf          first, later or the offset in octets; more fragments

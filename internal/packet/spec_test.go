@@ -24,7 +24,19 @@ var canonical = []struct {
 	{"tcp 10.0.0.1:1 > 10.0.0.2:2 S tcpopts=020405b4", nil},
 	{"udp [2001:db8::1]:53 > [2001:db8::2]:53 len=128", []string{"udp [2001:db8:0::1]:53 > [2001:DB8::2]:53 len=128"}},
 	{"udp [::ffff:192.0.2.1]:53 > [2001:db8::2]:53 udplen=7", nil},
-	{"udp 10.0.0.1:1 > 10.0.0.2:2 payload=\"a b # \\\"c\\\" \\x00\" ttl=3 dscp=46", nil},
+	{`udp 10.0.0.1:1 > 10.0.0.2:2 payload="a b # \"c\" |00|" ttl=3 dscp=46`, []string{
+		`udp 10.0.0.1:1 > 10.0.0.2:2 payload="a b # \"c\" \x00" ttl=3 dscp=46`}},
+	{`udp 10.0.0.1:1 > 10.0.0.2:2 payload="GET |0d 0a 7c|x|c3|"`, []string{
+		`udp 10.0.0.1:1 > 10.0.0.2:2 payload="GET |0d0A||7C|\x78|c3|"`, `udp 10.0.0.1:1 > 10.0.0.2:2 payload=0x474554200d0a7c78c3`}},
+	{"udp 10.0.0.1:1 > 10.0.0.2:53 dns=ANY,example.com", []string{
+		"udp 10.0.0.1:1 > 10.0.0.2:53 dns=any,example.com.", "udp 10.0.0.1:1 > 10.0.0.2:53 dns=255,example.com,class:1,opcode:0",
+		"udp 10.0.0.1:1 > 10.0.0.2:53 dns=TYPE255,example.com,id:0"}},
+	{"udp [::1]:1 > [::2]:53 dns=A,WwW.Example.com,id:65535,edns:1232,do,cookie:0102030405060708 ttl=3", []string{
+		"udp [::1]:1 > [::2]:53 ttl=3 dns=A,WwW.Example.com,cookie:0x0102030405060708,do,id:65535"}},
+	{"udp 10.0.0.1:1 > 10.0.0.2:53 dns=NS,.,edns:0,class:3,opcode:15,response", []string{
+		"udp 10.0.0.1:1 > 10.0.0.2:53 dns=ns,.,response,opcode:15,class:3,edns:0"}},
+	{`udp 10.0.0.1:1 > 10.0.0.2:53 dns=65280,a\046b\032\044\034\092\000\255:#.x`, []string{
+		`udp 10.0.0.1:1 > 10.0.0.2:53 dns=65280,\097\046b\032\044\034\092\000\255:#.x`}},
 	{"udp 10.0.0.1:1 > 10.0.0.2:2 payload=\"abc\"", []string{"udp 10.0.0.1:1 > 10.0.0.2:2 payload=0x616263"}},
 	{"udp 10.0.0.1:1 > 10.0.0.2:2 vlan=10,20 frag=first", []string{
 		"udp 10.0.0.1:1 > 10.0.0.2:2 frag=first vlan=10,20", "udp 10.0.0.1:1 > 10.0.0.2:2 mf vlan=10,20",
@@ -57,7 +69,7 @@ func TestSpecString(t *testing.T) {
 		}
 		for _, line := range test.same {
 			got := mustParse(t, line)
-			if got.String() != test.line || !bytes.Equal(got.Frame(), want.Frame()) || got.Packet() != want.Packet() {
+			if got.String() != test.line || !bytes.Equal(got.Frame(), want.Frame()) || !samePacket(got.Packet(), want.Packet()) {
 				t.Errorf("%s\nis not %s\nbut    %s", line, test.line, got)
 			}
 		}
@@ -70,7 +82,7 @@ func TestSpecRandom(t *testing.T) {
 	for range 5000 {
 		want := RandomSpec(r, testHints)
 		got := mustParse(t, want.String())
-		if diff := cmp.Diff(want, got, cmp.AllowUnexported(Spec{}), cmp.Comparer(addrEqual)); diff != "" {
+		if diff := cmp.Diff(want, got, cmp.AllowUnexported(Spec{}, dnsSpec{}), cmp.Comparer(addrEqual)); diff != "" {
 			t.Fatalf("%s (-want +got)\n%s", want, diff)
 		}
 		if !bytes.Equal(want.Frame(), got.Frame()) {
@@ -97,7 +109,7 @@ func TestPacketState(t *testing.T) {
 		s := mustParse(t, line+" "+test.word)
 		want := Decode(frame)
 		want.Value[State] = test.want
-		if !bytes.Equal(s.Frame(), frame) || s.Packet() != want {
+		if !bytes.Equal(s.Frame(), frame) || !samePacket(s.Packet(), want) {
 			t.Errorf("%q: frame %x, packet %+v\nwant %x, %+v", test.word, s.Frame(), s.Packet(), frame, want)
 		}
 	}
@@ -152,7 +164,7 @@ func TestParseErrors(t *testing.T) {
 		{"tcp 10.0.0.1:1 > 10.0.0.2:2 S A", `column 31: flags: given twice`},
 		{"icmp 10.0.0.1 > 10.0.0.2 echo", `column 26: "echo": want echo-request, echo-reply, type=, code=,`},
 		{"icmp 10.0.0.1 > 10.0.0.2 echo-reply type=3", `column 37: type: given twice`},
-		{"udp 10.0.0.1:1 > 10.0.0.2:2 tll=3", `column 29: "tll=3": want len=, payload=, ttl=, dscp=, vlan=, frag=, mf, ipopts=, udplen=,`},
+		{"udp 10.0.0.1:1 > 10.0.0.2:2 tll=3", `column 29: "tll=3": want len=, payload=, dns=, ttl=, dscp=, vlan=, frag=, mf, ipopts=, udplen=,`},
 		{"udp 10.0.0.1:1 > 10.0.0.2:2 ttl=3 ttl=4", `column 35: ttl: given twice`},
 		{"udp 10.0.0.1:1 > 10.0.0.2:2 ttl=256", `column 29: ttl: "256": want a number from 0 to 255`},
 		{"udp 10.0.0.1:1 > 10.0.0.2:2 ttl", `column 29: ttl: "": want a number from 0 to 255`},
@@ -170,6 +182,25 @@ func TestParseErrors(t *testing.T) {
 		{"udp 10.0.0.1:1 > 10.0.0.2:2 mf=1", `column 29: mf: want no value`},
 		{"udp 10.0.0.1:1 > 10.0.0.2:2 payload=abc", `column 29: payload: "abc": want text in double quotes, or hex digits after 0x`},
 		{"udp 10.0.0.1:1 > 10.0.0.2:2 payload=0xabc", `column 29: payload: "abc": want pairs of hex digits`},
+		{`udp 10.0.0.1:1 > 10.0.0.2:2 payload="a|0d"`, `column 29: payload: "|0d": the closing | is missing; a | itself is written |7c|`},
+		{`udp 10.0.0.1:1 > 10.0.0.2:2 payload="a|0d 0|"`, `column 29: payload: "|0d 0|": want pairs of hex digits, as |0d 0a|`},
+		{`udp 10.0.0.1:1 > 10.0.0.2:2 payload="||"`, `column 29: payload: "||": want pairs of hex digits, as |0d 0a|`},
+		{`udp 10.0.0.1:1 > 10.0.0.2:2 dns=A,x payload="a"`, `column 37: payload: want payload or dns, not both`},
+		{`udp 10.0.0.1:1 > 10.0.0.2:2 payload="a" dns=A,x`, `column 41: dns: want payload or dns, not both`},
+		{"udp 10.0.0.1:1 > 10.0.0.2:2 dns=A", `column 29: dns: "A": want TYPE,NAME, as ANY,example.com; the root's name is a dot`},
+		{"udp 10.0.0.1:1 > 10.0.0.2:2 dns", `column 29: dns: "": want TYPE,NAME`},
+		{"udp 10.0.0.1:1 > 10.0.0.2:2 dns=B,x", `column 29: dns: "B": want a type of DNS records, as A, TXT or ANY, or its number from 0 to 65535`},
+		{"udp 10.0.0.1:1 > 10.0.0.2:2 dns=65536,x", `column 29: dns: "65536": want a type of DNS records`},
+		{"udp 10.0.0.1:1 > 10.0.0.2:2 dns=A,x..y", `column 29: dns: name "x..y": label of 0 octets: want 1 to 63`},
+		{"udp 10.0.0.1:1 > 10.0.0.2:2 dns=A," + strings.Repeat("a", 64), `label of 64 octets: want 1 to 63`},
+		{"udp 10.0.0.1:1 > 10.0.0.2:2 dns=A," + strings.Repeat("a.", 128), `column 29: dns: name of 257 octets: want at most 255, with`},
+		{`udp 10.0.0.1:1 > 10.0.0.2:2 dns=A,x\256`, `column 29: dns: name "x\\256": want three decimal digits up to 255 behind \`},
+		{`udp 10.0.0.1:1 > 10.0.0.2:2 dns=A,x\25`, `want three decimal digits up to 255 behind \`},
+		{"udp 10.0.0.1:1 > 10.0.0.2:2 dns=A,x,dO", `column 29: dns: "dO": want id:NUMBER, edns:SIZE, do, cookie:HEX, class:NUMBER, opcode:NUMBER, response`},
+		{"udp 10.0.0.1:1 > 10.0.0.2:2 dns=A,x,edns", `column 29: dns: "": want a number from 0 to 65535`},
+		{"udp 10.0.0.1:1 > 10.0.0.2:2 dns=A,x,opcode:16", `column 29: dns: "16": want a number from 0 to 15`},
+		{"udp 10.0.0.1:1 > 10.0.0.2:2 dns=A,x,cookie:0", `column 29: dns: "0": want pairs of hex digits`},
+		{"tcp 10.0.0.1:1 > 10.0.0.2:2 dns=A,x", `column 29: dns: only a udp packet has it`},
 		{`udp 10.0.0.1:1 > 10.0.0.2:2 payload="a b`, `column 29: payload="a b: the closing " is missing`},
 		{`udp 10.0.0.1:1 > 10.0.0.2:2 payload="a\q"`, `column 29: payload: "a\q": want text in double quotes, with escapes as in Go`},
 		{"udp 10.0.0.1:1 > 10.0.0.2:2 ipopts=zz", `column 29: ipopts: "zz": want pairs of hex digits`},

@@ -38,6 +38,8 @@ func (p *Packet) tcp(b []byte) {
 	p.failIf(size < tcpHeader, TCPHeader)
 	if size > len(b) {
 		p.tcpPastEnd()
+	} else if size >= tcpHeader {
+		p.Payload = b[size:]
 	}
 	p.failIf(!ValidFlags(flags), TCPFlags)
 	p.failIf(p.Value[SPort] == 0 || p.Value[DPort] == 0, PortZero)

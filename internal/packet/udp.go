@@ -14,6 +14,8 @@ func (p *Packet) udp(b []byte) {
 		return
 	}
 	p.ports(b, PortUDP)
+	p.Payload = b[udpHeader:]
+	p.dns(b)
 	sport, dport := p.Value[SPort]-PortUDP, p.Value[DPort]-PortUDP
 	size := int(binary.BigEndian.Uint16(b[4:]))
 	p.failIf(size < udpHeader || size > len(b) && p.Value[Fragment] == FragmentNone, UDPLength)

@@ -42,6 +42,9 @@ func formatFlags(flags uint8) string {
 }
 
 func (s *Spec) parsePayload(value string) (err error) {
+	if s.dns != nil {
+		return errOnePayload
+	}
 	if digits, isHex := strings.CutPrefix(value, "0x"); isHex {
 		s.payload, err = parseHex(digits)
 		return err
@@ -50,12 +53,15 @@ func (s *Spec) parsePayload(value string) (err error) {
 		return fmt.Errorf("%q: want text in double quotes, or hex digits after 0x", value)
 	}
 	text, err := unquote(value)
-	s.payload = []byte(text)
+	if err != nil {
+		return err
+	}
+	s.payload, err = ParseContent(text)
 	return err
 }
 
 func (s *Spec) formatPayload() (string, bool) {
-	return strconv.QuoteToASCII(string(s.payload)), len(s.payload) > 0
+	return strconv.Quote(ContentText(s.payload)), len(s.payload) > 0
 }
 
 // maxTags bounds what a line can ask for: one VLAN tag more than the decoder reads.

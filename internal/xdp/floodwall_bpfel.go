@@ -16,20 +16,39 @@ import (
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
+	floodwallMapActions         = "actions"
 	floodwallMapBuckets6        = "buckets6"
 	floodwallMapConditions      = "conditions"
 	floodwallMapCounters        = "counters"
+	floodwallMapDnsMessage      = "dns_message"
 	floodwallMapDynamic         = "dynamic"
+	floodwallMapEvictions       = "evictions"
 	floodwallMapFull4           = "full4"
+	floodwallMapGuardPorts      = "guard_ports"
+	floodwallMapGuards          = "guards"
 	floodwallMapHosts4          = "hosts4"
+	floodwallMapLimitInfo       = "limit_info"
+	floodwallMapLimits          = "limits"
 	floodwallMapLines4          = "lines4"
+	floodwallMapNames           = "names"
+	floodwallMapPatterns        = "patterns"
+	floodwallMapPlaces          = "places"
+	floodwallMapSamplers        = "samplers"
+	floodwallMapSamples         = "samples"
+	floodwallMapVerified        = "verified"
+	floodwallMapWindow          = "window"
+	floodwallProgEgress         = "egress"
 	floodwallProgFloodwall      = "floodwall"
+	floodwallVarAnswers         = "answers"
 	floodwallVarBackground4     = "background4"
 	floodwallVarBuckets6Mask    = "buckets6_mask"
 	floodwallVarBuckets6Seed    = "buckets6_seed"
 	floodwallVarClassifyDst     = "classify_dst"
 	floodwallVarClassifySrc     = "classify_src"
 	floodwallVarDefaultDecision = "default_decision"
+	floodwallVarDnsPort         = "dns_port"
+	floodwallVarDnsPorts        = "dns_ports"
+	floodwallVarDnsVerify       = "dns_verify"
 	floodwallVarDynamicDstSets  = "dynamic_dst_sets"
 	floodwallVarDynamicInfo     = "dynamic_info"
 	floodwallVarDynamicSrcSets  = "dynamic_src_sets"
@@ -45,9 +64,20 @@ const (
 	floodwallVarIndex4          = "index4"
 	floodwallVarLengths6        = "lengths6"
 	floodwallVarLengths6Count   = "lengths6_count"
+	floodwallVarLimitKeys       = "limit_keys"
+	floodwallVarLimitMix        = "limit_mix"
 	floodwallVarLocalSet        = "local_set"
+	floodwallVarNameBuckets     = "name_buckets"
+	floodwallVarNameDepths      = "name_depths"
+	floodwallVarNameKey         = "name_key"
+	floodwallVarNameRootSets    = "name_root_sets"
 	floodwallVarObservedChecks  = "observed_checks"
 	floodwallVarQuestionKey     = "question_key"
+	floodwallVarSampling        = "sampling"
+	floodwallVarShortPatterns   = "short_patterns"
+	floodwallVarSpecials        = "specials"
+	floodwallVarVerifyCookies   = "verify_cookies"
+	floodwallVarWindowLength    = "window_length"
 	floodwallVarZero            = "zero"
 )
 
@@ -93,6 +123,7 @@ type floodwallSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type floodwallProgramSpecs struct {
+	Egress    *ebpf.ProgramSpec `ebpf:"egress"`
 	Floodwall *ebpf.ProgramSpec `ebpf:"floodwall"`
 }
 
@@ -100,25 +131,43 @@ type floodwallProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type floodwallMapSpecs struct {
+	Actions    *ebpf.MapSpec `ebpf:"actions"`
 	Buckets6   *ebpf.MapSpec `ebpf:"buckets6"`
 	Conditions *ebpf.MapSpec `ebpf:"conditions"`
 	Counters   *ebpf.MapSpec `ebpf:"counters"`
+	DnsMessage *ebpf.MapSpec `ebpf:"dns_message"`
 	Dynamic    *ebpf.MapSpec `ebpf:"dynamic"`
+	Evictions  *ebpf.MapSpec `ebpf:"evictions"`
 	Full4      *ebpf.MapSpec `ebpf:"full4"`
+	GuardPorts *ebpf.MapSpec `ebpf:"guard_ports"`
+	Guards     *ebpf.MapSpec `ebpf:"guards"`
 	Hosts4     *ebpf.MapSpec `ebpf:"hosts4"`
+	LimitInfo  *ebpf.MapSpec `ebpf:"limit_info"`
+	Limits     *ebpf.MapSpec `ebpf:"limits"`
 	Lines4     *ebpf.MapSpec `ebpf:"lines4"`
+	Names      *ebpf.MapSpec `ebpf:"names"`
+	Patterns   *ebpf.MapSpec `ebpf:"patterns"`
+	Places     *ebpf.MapSpec `ebpf:"places"`
+	Samplers   *ebpf.MapSpec `ebpf:"samplers"`
+	Samples    *ebpf.MapSpec `ebpf:"samples"`
+	Verified   *ebpf.MapSpec `ebpf:"verified"`
+	Window     *ebpf.MapSpec `ebpf:"window"`
 }
 
 // floodwallVariableSpecs contains global variables before they are loaded into the kernel.
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type floodwallVariableSpecs struct {
+	Answers         *ebpf.VariableSpec `ebpf:"answers"`
 	Background4     *ebpf.VariableSpec `ebpf:"background4"`
 	Buckets6Mask    *ebpf.VariableSpec `ebpf:"buckets6_mask"`
 	Buckets6Seed    *ebpf.VariableSpec `ebpf:"buckets6_seed"`
 	ClassifyDst     *ebpf.VariableSpec `ebpf:"classify_dst"`
 	ClassifySrc     *ebpf.VariableSpec `ebpf:"classify_src"`
 	DefaultDecision *ebpf.VariableSpec `ebpf:"default_decision"`
+	DnsPort         *ebpf.VariableSpec `ebpf:"dns_port"`
+	DnsPorts        *ebpf.VariableSpec `ebpf:"dns_ports"`
+	DnsVerify       *ebpf.VariableSpec `ebpf:"dns_verify"`
 	DynamicDstSets  *ebpf.VariableSpec `ebpf:"dynamic_dst_sets"`
 	DynamicInfo     *ebpf.VariableSpec `ebpf:"dynamic_info"`
 	DynamicSrcSets  *ebpf.VariableSpec `ebpf:"dynamic_src_sets"`
@@ -134,9 +183,20 @@ type floodwallVariableSpecs struct {
 	Index4          *ebpf.VariableSpec `ebpf:"index4"`
 	Lengths6        *ebpf.VariableSpec `ebpf:"lengths6"`
 	Lengths6Count   *ebpf.VariableSpec `ebpf:"lengths6_count"`
+	LimitKeys       *ebpf.VariableSpec `ebpf:"limit_keys"`
+	LimitMix        *ebpf.VariableSpec `ebpf:"limit_mix"`
 	LocalSet        *ebpf.VariableSpec `ebpf:"local_set"`
+	NameBuckets     *ebpf.VariableSpec `ebpf:"name_buckets"`
+	NameDepths      *ebpf.VariableSpec `ebpf:"name_depths"`
+	NameKey         *ebpf.VariableSpec `ebpf:"name_key"`
+	NameRootSets    *ebpf.VariableSpec `ebpf:"name_root_sets"`
 	ObservedChecks  *ebpf.VariableSpec `ebpf:"observed_checks"`
 	QuestionKey     *ebpf.VariableSpec `ebpf:"question_key"`
+	Sampling        *ebpf.VariableSpec `ebpf:"sampling"`
+	ShortPatterns   *ebpf.VariableSpec `ebpf:"short_patterns"`
+	Specials        *ebpf.VariableSpec `ebpf:"specials"`
+	VerifyCookies   *ebpf.VariableSpec `ebpf:"verify_cookies"`
+	WindowLength    *ebpf.VariableSpec `ebpf:"window_length"`
 	Zero            *ebpf.VariableSpec `ebpf:"zero"`
 }
 
@@ -160,24 +220,52 @@ func (o *floodwallObjects) Close() error {
 //
 // It can be passed to loadFloodwallObjects or ebpf.CollectionSpec.LoadAndAssign.
 type floodwallMaps struct {
+	Actions    *ebpf.Map `ebpf:"actions"`
 	Buckets6   *ebpf.Map `ebpf:"buckets6"`
 	Conditions *ebpf.Map `ebpf:"conditions"`
 	Counters   *ebpf.Map `ebpf:"counters"`
+	DnsMessage *ebpf.Map `ebpf:"dns_message"`
 	Dynamic    *ebpf.Map `ebpf:"dynamic"`
+	Evictions  *ebpf.Map `ebpf:"evictions"`
 	Full4      *ebpf.Map `ebpf:"full4"`
+	GuardPorts *ebpf.Map `ebpf:"guard_ports"`
+	Guards     *ebpf.Map `ebpf:"guards"`
 	Hosts4     *ebpf.Map `ebpf:"hosts4"`
+	LimitInfo  *ebpf.Map `ebpf:"limit_info"`
+	Limits     *ebpf.Map `ebpf:"limits"`
 	Lines4     *ebpf.Map `ebpf:"lines4"`
+	Names      *ebpf.Map `ebpf:"names"`
+	Patterns   *ebpf.Map `ebpf:"patterns"`
+	Places     *ebpf.Map `ebpf:"places"`
+	Samplers   *ebpf.Map `ebpf:"samplers"`
+	Samples    *ebpf.Map `ebpf:"samples"`
+	Verified   *ebpf.Map `ebpf:"verified"`
+	Window     *ebpf.Map `ebpf:"window"`
 }
 
 func (m *floodwallMaps) Close() error {
 	return _FloodwallClose(
+		m.Actions,
 		m.Buckets6,
 		m.Conditions,
 		m.Counters,
+		m.DnsMessage,
 		m.Dynamic,
+		m.Evictions,
 		m.Full4,
+		m.GuardPorts,
+		m.Guards,
 		m.Hosts4,
+		m.LimitInfo,
+		m.Limits,
 		m.Lines4,
+		m.Names,
+		m.Patterns,
+		m.Places,
+		m.Samplers,
+		m.Samples,
+		m.Verified,
+		m.Window,
 	)
 }
 
@@ -185,12 +273,16 @@ func (m *floodwallMaps) Close() error {
 //
 // It can be passed to loadFloodwallObjects or ebpf.CollectionSpec.LoadAndAssign.
 type floodwallVariables struct {
+	Answers         *ebpf.Variable `ebpf:"answers"`
 	Background4     *ebpf.Variable `ebpf:"background4"`
 	Buckets6Mask    *ebpf.Variable `ebpf:"buckets6_mask"`
 	Buckets6Seed    *ebpf.Variable `ebpf:"buckets6_seed"`
 	ClassifyDst     *ebpf.Variable `ebpf:"classify_dst"`
 	ClassifySrc     *ebpf.Variable `ebpf:"classify_src"`
 	DefaultDecision *ebpf.Variable `ebpf:"default_decision"`
+	DnsPort         *ebpf.Variable `ebpf:"dns_port"`
+	DnsPorts        *ebpf.Variable `ebpf:"dns_ports"`
+	DnsVerify       *ebpf.Variable `ebpf:"dns_verify"`
 	DynamicDstSets  *ebpf.Variable `ebpf:"dynamic_dst_sets"`
 	DynamicInfo     *ebpf.Variable `ebpf:"dynamic_info"`
 	DynamicSrcSets  *ebpf.Variable `ebpf:"dynamic_src_sets"`
@@ -206,9 +298,20 @@ type floodwallVariables struct {
 	Index4          *ebpf.Variable `ebpf:"index4"`
 	Lengths6        *ebpf.Variable `ebpf:"lengths6"`
 	Lengths6Count   *ebpf.Variable `ebpf:"lengths6_count"`
+	LimitKeys       *ebpf.Variable `ebpf:"limit_keys"`
+	LimitMix        *ebpf.Variable `ebpf:"limit_mix"`
 	LocalSet        *ebpf.Variable `ebpf:"local_set"`
+	NameBuckets     *ebpf.Variable `ebpf:"name_buckets"`
+	NameDepths      *ebpf.Variable `ebpf:"name_depths"`
+	NameKey         *ebpf.Variable `ebpf:"name_key"`
+	NameRootSets    *ebpf.Variable `ebpf:"name_root_sets"`
 	ObservedChecks  *ebpf.Variable `ebpf:"observed_checks"`
 	QuestionKey     *ebpf.Variable `ebpf:"question_key"`
+	Sampling        *ebpf.Variable `ebpf:"sampling"`
+	ShortPatterns   *ebpf.Variable `ebpf:"short_patterns"`
+	Specials        *ebpf.Variable `ebpf:"specials"`
+	VerifyCookies   *ebpf.Variable `ebpf:"verify_cookies"`
+	WindowLength    *ebpf.Variable `ebpf:"window_length"`
 	Zero            *ebpf.Variable `ebpf:"zero"`
 }
 
@@ -216,11 +319,13 @@ type floodwallVariables struct {
 //
 // It can be passed to loadFloodwallObjects or ebpf.CollectionSpec.LoadAndAssign.
 type floodwallPrograms struct {
+	Egress    *ebpf.Program `ebpf:"egress"`
 	Floodwall *ebpf.Program `ebpf:"floodwall"`
 }
 
 func (p *floodwallPrograms) Close() error {
 	return _FloodwallClose(
+		p.Egress,
 		p.Floodwall,
 	)
 }

@@ -14,11 +14,15 @@ import (
 // Program is the name of the entry point, a program of type XDP.
 const Program = "floodwall"
 
+// Egress is the name of the entry point for packets that leave, a program of type SchedCLS.
+const Egress = "egress"
+
 // Counters is the map of counters: per CPU, one Counter for each slot. It outlives a generation.
 const Counters = "counters"
 
 // The slots that no policy changes; those of the checks are their numbers. enum slot in bpf/count.h.
 const (
+	SlotReplies = 61 // packets that the program itself has sent
 	SlotNotIP   = 62
 	SlotDefault = 63
 	SlotRules   = 64 // the first slot for rules

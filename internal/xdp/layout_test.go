@@ -10,6 +10,7 @@ import (
 	"github.com/cilium/ebpf/btf"
 
 	"github.com/floodwall/floodwall/internal/addrs"
+	"github.com/floodwall/floodwall/internal/ir"
 	"github.com/floodwall/floodwall/internal/packet"
 	"github.com/floodwall/floodwall/internal/xdp"
 )
@@ -33,7 +34,8 @@ func members(s *btf.Struct) map[string]int {
 	return offsets
 }
 
-// TestStructPacket compares the C struct with the offsets that generated code uses.
+// TestStructPacket compares the C struct with the offsets that generated code uses. What it uses comes first and is all
+// 32-bit numbers; what follows is for C alone.
 func TestStructPacket(t *testing.T) {
 	s := structOf(t, "packet")
 	want := []struct {
@@ -54,8 +56,10 @@ func TestStructPacket(t *testing.T) {
 			t.Errorf("member %s is at %d (there: %t), want %d", w.member, got, ok, w.offset)
 		}
 	}
-	if len(s.Members) != len(want) || int(s.Size) != 4*len(want) {
-		t.Errorf("%d members in %d octets, want %d of 4 octets", len(s.Members), s.Size, len(want))
+	for i, m := range s.Members[:len(want)] {
+		if size, err := btf.Sizeof(m.Type); err != nil || size != 4 || int(m.Offset.Bytes()) != 4*i {
+			t.Errorf("member %s has %d octets at %d, %v, want 4 at %d", m.Name, size, m.Offset.Bytes(), err, 4*i)
+		}
 	}
 }
 
@@ -122,11 +126,11 @@ func number(t *testing.T, text string) int {
 	if m := shift.FindStringSubmatch(text); m != nil {
 		return number(t, m[1]) << number(t, m[2])
 	}
-	n, err := strconv.Atoi(text)
+	n, err := strconv.ParseInt(text, 0, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return n
+	return int(n)
 }
 
 // TestEnumCheck compares enum check, name by name, with the checks of package packet.
@@ -149,10 +153,13 @@ func TestEnumCheck(t *testing.T) {
 func TestEnums(t *testing.T) {
 	for file, want := range map[string]map[string]int{
 		"count.h": {"SLOT_NOT_IP": xdp.SlotNotIP, "SLOT_DEFAULT": xdp.SlotDefault, "SLOT_RULES": xdp.SlotRules,
-			"VERDICT_PASS": 0, "VERDICT_DROP": 1},
+			"VERDICT_PASS": int(ir.Pass), "VERDICT_DROP": int(ir.Drop), "VERDICT_REJECT": int(ir.Reject),
+			"VERDICT_TRUNCATE": int(ir.Truncate), "DECISION_SPECIAL": xdp.Special},
 		"dynamic.h": {"MAX_DYNAMIC_SETS": xdp.MaxDynamicSets, "DYNAMIC_LENGTHS": 8},
 		"packet.h": {"PORT_UDP": packet.PortUDP, "PORT_NONE": packet.PortNone, "FLAGS_NONE": packet.FlagsNone,
 			"ICMP_V6": packet.ICMPv6, "ICMP_NONE": packet.ICMPNone, "VLAN_NONE": packet.VLANNone,
+			"DNS_RESPONSE": packet.DNSResponse, "DNS_OTHER": packet.DNSOther, "DNS_MALFORMED": packet.DNSMalformed,
+			"DNS_NONE":      packet.DNSNone,
 			"FRAGMENT_NONE": packet.FragmentNone, "FRAGMENT_FIRST": packet.FragmentFirst,
 			"FRAGMENT_LATER": packet.FragmentLater, "KIND_NOT_IP": int(packet.NotIP),
 			"KIND_MALFORMED": int(packet.Malformed), "KIND_IP": int(packet.IP)},
@@ -168,9 +175,12 @@ func TestEnums(t *testing.T) {
 
 func TestDecision(t *testing.T) {
 	for _, slot := range []uint32{0, xdp.SlotDefault, 64, 10_063, 1<<24 - 1} {
-		for _, verdict := range []uint8{0, 1} {
-			if s, v := xdp.SlotAndVerdict(xdp.Decision(slot, verdict)); s != slot || v != verdict {
-				t.Errorf("slot %d, verdict %d come back as %d, %d", slot, verdict, s, v)
+		for _, verdict := range []ir.Verdict{ir.Pass, ir.Drop, ir.Reject, ir.Truncate} {
+			for _, flags := range []uint8{0, xdp.Special} {
+				s, v := xdp.SlotAndVerdict(xdp.Decision(slot, uint8(verdict)|flags))
+				if s != slot || v != uint8(verdict) {
+					t.Errorf("slot %d, verdict %s with flags %#x come back as %d, %d", slot, verdict, flags, s, v)
+				}
 			}
 		}
 	}

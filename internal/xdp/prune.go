@@ -2,11 +2,32 @@ package xdp
 
 import (
 	"maps"
+	"slices"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/btf"
 )
+
+// optional are functions of the C part that are called only where a constant of this name is set.
+var optional = map[string]string{
+	"make_reply":    "answers",
+	"act_specially": "specials",
+	"take_sample":   "sampling",
+}
+
+// without replaces the calls of functions whose constant is not set, which the verifier would find dead, by their result
+// of 0: so nothing refers to these functions and to their maps.
+func without(insns asm.Instructions, constants map[string]any) asm.Instructions {
+	out := slices.Clone(insns)
+	for i, in := range out {
+		name, ok := optional[in.Reference()]
+		if ok && in.IsFunctionReference() && constants[name] != true {
+			out[i] = asm.Mov.Imm(asm.R0, 0).WithSource(in.Source())
+		}
+	}
+	return out
+}
 
 // reachable leaves out the functions that nothing calls, which the verifier refuses or walks for nothing
 // (https://elixir.bootlin.com/linux/v6.1/source/kernel/bpf/verifier.c, check_cfg).
@@ -46,9 +67,11 @@ func reachable(insns asm.Instructions) asm.Instructions {
 // dropUnused leaves out the maps of the C part that no instruction refers to.
 func dropUnused(spec *ebpf.CollectionSpec) {
 	used := map[string]bool{Counters: true}
-	for _, in := range spec.Programs[Program].Instructions {
-		if in.IsLoadFromMap() {
-			used[in.Reference()] = true
+	for _, prog := range spec.Programs {
+		for _, in := range prog.Instructions {
+			if in.IsLoadFromMap() {
+				used[in.Reference()] = true
+			}
 		}
 	}
 	known := Load().Maps

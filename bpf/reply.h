@@ -1,0 +1,257 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * A DNS query becomes its own answer, in place: an empty response with TC set, which sends a real client to TCP (RFC
+ * 1035, 4.2.1; RFC 7766, 5) and tells a forged one nothing. It is never longer than the query.
+ *
+ * The checksum of the query is not looked at, which nobody has verified before XDP: it would take a walk over all of
+ * the query, and the client discards an answer to what it has not asked.
+ */
+#pragma once
+
+/* Whether any rule answers. Constant from load on: without one, make_reply() is left out. */
+const volatile bool answers;
+
+enum {
+	REPLY_TTL = 64,            /* as the kernel's own packets */
+	REPLY_IPV4_FLAGS = 0x4000, /* DF, with which the ID means nothing: RFC 6864, 4.1 */
+
+	DNS_QR = 0x8000,
+	DNS_TC = 0x0200,
+	DNS_RA = 0x0080,
+	DNS_ECHOED = 0x7910, /* OPCODE, RD, CD */
+
+	OPT_SIZE = 1232, /* what is announced to clients, by the DNS flag day of 2020 */
+	OPT_DO = 0x8000,
+};
+
+struct dns_header {
+	__be16 id;
+	__be16 flags;
+	__be16 questions;
+	__be16 answers;
+	__be16 authorities;
+	__be16 additionals;
+};
+
+/* The pseudo record of EDNS, RFC 6891, 6.1.2, without options. */
+struct opt_record {
+	__u8 name;
+	__be16 type;
+	__be16 size;
+	__u8 extended_rcode;
+	__u8 version;
+	__be16 flags;
+	__be16 length; /* of the options */
+} __attribute__((packed));
+
+/* Where the question ends that begins at an offset of the frame, 0 when it is not whole. */
+__noinline __u32 question_end(struct xdp_md *ctx, __u32 offset, __u32 end)
+{
+	void *frame_end = (void *)(long)ctx->data_end;
+	__u32 at = offset;
+
+	for (int i = 0; i <= DNS_LABELS_MAX; i++) {
+		__u8 *label = (void *)(long)ctx->data + (at & 0x1ff);
+
+		if (at >= end || at > 0x1ff || (void *)(label + 1) > frame_end || *label > DNS_LABEL_MAX)
+			return 0;
+		at = opaque(at + *label + 1);
+		if (!*label)
+			return at + DNS_QUESTION <= end ? at + DNS_QUESTION : 0;
+	}
+	return 0;
+}
+
+/* The sum of the 16-bit words of a part of the frame, in their own byte order and not folded (RFC 1071). */
+__noinline __u64 sum_of(struct xdp_md *ctx, __u32 offset, __u32 length)
+{
+	void *end = (void *)(long)ctx->data_end, *at = (void *)(long)ctx->data + (offset & 0x7f);
+	__u64 sum = 0;
+
+	for (int i = 0; i < 96 && length >= 4 && at + 4 <= end; i++, at += 4, length -= 4)
+		sum += *(__u32 *)at;
+	if (length >= 2 && at + 2 <= end) {
+		sum += *(__u16 *)at;
+		at += 2;
+		length -= 2;
+	}
+	if (length == 1 && at + 1 <= end)
+		sum += bpf_htons(*(__u8 *)at << 8);
+	return sum;
+}
+
+static __always_inline __u16 checksum(__u64 sum)
+{
+	sum = (sum & 0xffffffff) + (sum >> 32);
+	sum = (sum & 0xffff) + (sum >> 16);
+	sum = (sum & 0xffff) + (sum >> 16);
+	sum = (sum & 0xffff) + (sum >> 16);
+	return ~sum;
+}
+
+/* Where the IP header begins, behind the VLAN tags. */
+static __always_inline __u32 ip_offset(void *data, void *end)
+{
+	__u32 at = sizeof(struct ethernet);
+
+	for (int i = 0; i < MAX_VLAN_TAGS; i++) {
+		__be16 *type = data + at - sizeof(*type);
+
+		if ((void *)(type + 1) > end || !is_vlan(*type))
+			break;
+		at += sizeof(struct vlan_tag);
+	}
+	return at;
+}
+
+/* Turns the frame round. Returns false when it was sent to a group: no answer can come from there. */
+static __always_inline bool return_ethernet(struct ethernet *eth)
+{
+	if (eth->destination[0] & bpf_htons(0x0100))
+		return false;
+	for (int i = 0; i < 3; i++) {
+		__be16 client = eth->source[i];
+
+		eth->source[i] = eth->destination[i];
+		eth->destination[i] = client;
+	}
+	return true;
+}
+
+static __always_inline void return_ipv4(struct iphdr *ip, __u32 length)
+{
+	__be32 client = ip->saddr;
+
+	ip->tos = 0;
+	ip->tot_len = bpf_htons(sizeof(*ip) + length);
+	ip->id = 0;
+	ip->frag_off = bpf_htons(REPLY_IPV4_FLAGS);
+	ip->ttl = REPLY_TTL;
+	ip->check = 0;
+	ip->saddr = ip->daddr;
+	ip->daddr = client;
+}
+
+static __always_inline void return_ipv6(struct ipv6hdr *ip, __u32 length)
+{
+	struct in6_addr client = ip->saddr;
+
+	*(__be32 *)ip = bpf_htonl(6 << 28); /* no traffic class, no flow label */
+	ip->payload_len = bpf_htons(length);
+	ip->hop_limit = REPLY_TTL;
+	ip->saddr = ip->daddr;
+	ip->daddr = client;
+}
+
+static __always_inline void return_udp(struct udphdr *udp, __u32 length)
+{
+	__be16 client = udp->source;
+
+	udp->source = udp->dest;
+	udp->dest = client;
+	udp->len = bpf_htons(length);
+	udp->check = 0;
+}
+
+/* Whether the query has an OPT as its first additional record, which then begins here: it has no other records. */
+static __always_inline bool has_opt(struct dns_header *dns, struct opt_record *opt)
+{
+	return dns->additionals && !opt->name && opt->type == bpf_htons(DNS_TYPE_OPT);
+}
+
+/* An answer to a query with EDNS has EDNS: RFC 6891, 6.1.1. */
+static __always_inline void return_opt(struct opt_record *opt)
+{
+	opt->size = bpf_htons(OPT_SIZE);
+	opt->extended_rcode = 0;
+	opt->version = 0;
+	opt->flags &= bpf_htons(OPT_DO);
+	opt->length = 0;
+}
+
+static __always_inline void return_dns(struct dns_header *dns, bool opt)
+{
+	dns->flags = (dns->flags & bpf_htons(DNS_ECHOED)) | bpf_htons(DNS_QR | DNS_TC | DNS_RA);
+	dns->questions = bpf_htons(1);
+	dns->answers = dns->authorities = 0;
+	dns->additionals = opt ? bpf_htons(1) : 0;
+}
+
+/* Answers in the message that begins at an offset of the frame. Returns where the answer ends, 0 when there is none. */
+static __always_inline __u32 answer_message(struct xdp_md *ctx, __u32 offset, __u32 end)
+{
+	__u32 question = question_end(ctx, offset + sizeof(struct dns_header), end);
+	void *data = (void *)(long)ctx->data, *frame_end = (void *)(long)ctx->data_end;
+	struct opt_record *opt = data + (question & 0x1ff);
+	struct dns_header *dns = data + offset;
+	bool edns;
+
+	if (!question || question > 0x1ff || (void *)(dns + 1) > frame_end)
+		return 0;
+	edns = question + sizeof(*opt) <= end && (void *)(opt + 1) <= frame_end && has_opt(dns, opt);
+	if (edns)
+		return_opt(opt);
+	return_dns(dns, edns);
+	return question + (edns ? sizeof(*opt) : 0);
+}
+
+static __always_inline void set_checksums(struct xdp_md *ctx, __u32 l3, __u32 l4, bool v6, __u32 length)
+{
+	__u32 addresses = v6 ? 2 * sizeof(struct in6_addr) : 2 * sizeof(__be32);
+	/* The addresses of either family stand in front of the L4 header, and belong to its sum. */
+	__u16 udp_sum =
+		checksum(sum_of(ctx, l4 - addresses, addresses + length) + bpf_htons(IPPROTO_UDP) + bpf_htons(length));
+	__u16 ip_sum = checksum(v6 ? 0 : sum_of(ctx, l3, sizeof(struct iphdr)));
+	void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
+	struct udphdr *udp = data + l4;
+	struct iphdr *ip = data + l3;
+
+	if ((void *)(udp + 1) > end)
+		return;
+	udp->check = udp_sum ?: 0xffff;
+	if (!v6)
+		ip->check = ip_sum;
+}
+
+/*
+ * Makes a well-formed DNS query its answer. Returns the length of the frame, which the caller cuts, or 0 when there is
+ * none: for a packet with IPv4 options or IPv6 extension headers, for a frame in several pieces or to a group, and when
+ * the client has no port. Like ipv4_options a function of its own to the verifier.
+ */
+__noinline __u32 make_reply(struct xdp_md *ctx, struct packet *p)
+{
+	void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
+	__u32 l3 = ip_offset(data, end), l4, answered, length;
+	struct udphdr *udp;
+	bool v6;
+
+	if (!p || bpf_xdp_get_buff_len(ctx) != end - data)
+		return 0;
+	v6 = p->family;
+	l4 = l3 + (v6 ? sizeof(struct ipv6hdr) : sizeof(struct iphdr));
+	udp = data + l4;
+	if (p->l4 != l4 || (void *)(udp + 1) > end || !udp->source || !return_ethernet(data))
+		return 0;
+	answered = answer_message(ctx, l4 + sizeof(*udp), p->end);
+	if (!answered)
+		return 0;
+	length = answered - l4;
+	if (v6)
+		return_ipv6(data + l3, length);
+	else
+		return_ipv4(data + l3, length);
+	return_udp(udp, length);
+	set_checksums(ctx, l3, l4, v6, length);
+	return answered;
+}
+
+/* Answers a DNS query. The answer is counted beside the query, with the octets sent. */
+static __always_inline int answer(struct xdp_md *ctx, struct packet *p)
+{
+	__u32 length = make_reply(ctx, p);
+
+	if (!length || bpf_xdp_adjust_tail(ctx, length - p->octets))
+		return XDP_DROP;
+	count(DECISION(SLOT_REPLIES, VERDICT_PASS), length);
+	return XDP_TX;
+}

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * SipHash-2-4, a keyed hash that one who does not have the key cannot forge (Aumasson and Bernstein, SipHash: a fast
+ * short-input PRF, 2012). Words are in the host's byte order, which is little endian, as that of SipHash.
+ */
+#pragma once
+
+struct siphash {
+	__u64 a, b, c, d; /* v0 to v3 of the paper */
+};
+
+static __always_inline __u64 rotated(__u64 x, __u32 left)
+{
+	return x << left | x >> (64 - left);
+}
+
+static __always_inline void siphash_round(struct siphash *h)
+{
+	h->a += h->b;
+	h->c += h->d;
+	h->b = rotated(h->b, 13) ^ h->a;
+	h->d = rotated(h->d, 16) ^ h->c;
+	h->a = rotated(h->a, 32);
+	h->c += h->b;
+	h->a += h->d;
+	h->b = rotated(h->b, 17) ^ h->c;
+	h->d = rotated(h->d, 21) ^ h->a;
+	h->c = rotated(h->c, 32);
+}
+
+static __always_inline struct siphash siphash_begin(const __u64 key[2])
+{
+	struct siphash h = {
+		.a = key[0] ^ 0x736f6d6570736575,
+		.b = key[1] ^ 0x646f72616e646f6d,
+		.c = key[0] ^ 0x6c7967656e657261,
+		.d = key[1] ^ 0x7465646279746573,
+	};
+	return h;
+}
+
+/* Takes the next 8 octets. */
+static __always_inline void siphash_add(struct siphash *h, __u64 word)
+{
+	h->d ^= word;
+	siphash_round(h);
+	siphash_round(h);
+	h->a ^= word;
+}
+
+/* Takes what is left, up to 7 octets, and returns the hash. length is that of the whole text. */
+static __always_inline __u64 siphash_end(struct siphash *h, __u64 rest, __u32 length)
+{
+	siphash_add(h, rest | (__u64)length << 56);
+	h->c ^= 0xff;
+#pragma unroll
+	for (int i = 0; i < 4; i++)
+		siphash_round(h);
+	return h->a ^ h->b ^ h->c ^ h->d;
+}

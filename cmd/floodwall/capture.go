@@ -1,0 +1,186 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"github.com/floodwall/floodwall/internal/capture"
+	"github.com/floodwall/floodwall/internal/control"
+	"github.com/floodwall/floodwall/internal/datapath"
+)
+
+// captureFlags are the flags of capture.
+type captureFlags struct {
+	rules    []string
+	count    int
+	duration time.Duration
+	file     string
+}
+
+// capturing is what a capture has come to.
+type capturing struct {
+	Packets int    `json:"packets"`
+	Lost    uint64 `json:"lost"` // that came faster than they can be handed out
+	File    string `json:"file"`
+}
+
+func captureCommand(e *env) *cobra.Command {
+	var f captureFlags
+	c := &cobra.Command{
+		Use:   "capture",
+		Short: "write packets that rules with `sample` hand out, as pcapng",
+		Long: "Capture writes packets that rules decide, as they came in, to a file or a pipe that Wireshark and tcpdump read. Each\n" +
+			"has the rule and its verdict as a comment. A rule hands out packets when the policy gives it `sample`, as in\n\n" +
+			"  - {name: listed, from: $blocked, then: drop, sample: 1/100}\n\n" +
+			"which is one in 100, chosen at random, of which the first 128 octets are kept. A CPU hands out at most 10,000\n" +
+			"packets a second. It ends with --count or --for, or when it is interrupted.",
+		Example: "  floodwall capture --rule listed -w listed.pcapng --for 10s\n" +
+			"  floodwall capture | tcpdump -nr -",
+		Args: none,
+		RunE: func(c *cobra.Command, _ []string) error { return e.capture(c, &f) },
+	}
+	c.Flags().StringArrayVar(&f.rules, "rule", nil, "only packets of the rule of this `name`; may be given several times")
+	c.Flags().IntVar(&f.count, "count", 0, "end after so many packets")
+	c.Flags().DurationVar(&f.duration, "for", 0, "end after this `time`, as 10s")
+	c.Flags().StringVarP(&f.file, "write", "w", "-", "`file` to write to; - is standard output")
+	e.jsonFlag(c)
+	return c
+}
+
+func (e *env) capture(c *cobra.Command, f *captureFlags) (err error) {
+	if err := e.checkCapture(c, f); err != nil {
+		return err
+	}
+	in, err := e.instance()
+	if err != nil {
+		return err
+	}
+	ctx := c.Context()
+	if f.duration > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, f.duration)
+		defer cancel()
+	}
+	packets, err := in.Capture(ctx, f.rules)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, packets.Close()) }()
+	out, err := e.captureFile(f.file)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, out.Close()) }()
+	e.note("capturing " + sampledRules(packets.Rules()))
+	result := capturing{File: f.file}
+	err = result.run(ctx, packets, out, f.count)
+	lost, lostErr := packets.Lost()
+	result.Lost = lost
+	return errors.Join(err, lostErr, e.captured(result))
+}
+
+func (e *env) checkCapture(c *cobra.Command, f *captureFlags) error {
+	switch {
+	case f.count < 0 || f.count == 0 && c.Flags().Changed("count"):
+		return usagef(c, helpHint(c), "flag --count: must be at least 1, got %d", f.count)
+	case f.duration < 0 || f.duration == 0 && c.Flags().Changed("for"):
+		return usagef(c, helpHint(c), "flag --for: must be positive, got %v", f.duration)
+	case f.file == "-" && e.json:
+		return usagef(c, "name a file with -w", "flag --json: standard output has the packets")
+	case f.file == "-" && isTerminal(e.stdout):
+		return usagef(c, "name a file with -w, or write `floodwall capture | tcpdump -nr -`",
+			"standard output is a terminal, and packets are nothing to read there")
+	}
+	return nil
+}
+
+func isTerminal(out io.Writer) bool {
+	f, ok := out.(*os.File)
+	if !ok {
+		return false
+	}
+	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
+	return err == nil
+}
+
+// captureFile opens what to write to. Packets are nobody else's to read.
+func (e *env) captureFile(name string) (io.WriteCloser, error) {
+	if name == "-" {
+		return nopCloser{e.stdout}, nil
+	}
+	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("capture: %w", err)
+	}
+	return f, nil
+}
+
+type nopCloser struct{ io.Writer }
+
+func (nopCloser) Close() error { return nil }
+
+// sampledRules says what is captured: 1 in 100 packets of rule listed.
+func sampledRules(oneIn map[string]uint32) string {
+	var list []string
+	for _, name := range slices.Sorted(maps.Keys(oneIn)) {
+		part := "all packets"
+		if n := oneIn[name]; n > 1 {
+			part = fmt.Sprintf("1 in %s packets", count(int(n)))
+		}
+		list = append(list, fmt.Sprintf("%s of rule %s", part, name))
+	}
+	return strings.Join(list, ", ")
+}
+
+// run writes packets until there are as many as are wanted, or ctx ends, which is no error.
+func (r *capturing) run(ctx context.Context, from *control.Capture, out io.Writer, most int) error {
+	w, err := capture.NewWriter(out, datapath.SampleOctets, from.Devices()...)
+	if err != nil {
+		return err
+	}
+	for most == 0 || r.Packets < most {
+		p, err := from.Read(ctx)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		err = w.Write(capture.Packet{
+			Time: p.Time, Device: p.Device, Octets: p.Octets, Frame: p.Frame,
+			Comment: fmt.Sprintf("rule %s: %s", p.Rule, p.Verdict),
+		})
+		if err != nil {
+			return err
+		}
+		r.Packets++
+	}
+	return nil
+}
+
+// captured says what the capture has come to: on standard error when the packets went to standard output.
+func (e *env) captured(r capturing) error {
+	text := "captured " + things(r.Packets, "packet", "packets")
+	if r.Lost > 0 {
+		text += fmt.Sprintf(", and lost %s that came too fast: give the rules a smaller share", count(r.Lost))
+	}
+	switch {
+	case e.json:
+		return e.printJSON(r)
+	case r.File == "-":
+		e.note(text)
+	default:
+		e.println("%s in %s", text, r.File)
+	}
+	return nil
+}

@@ -1,0 +1,185 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/floodwall/floodwall/internal/datapath"
+	"github.com/floodwall/floodwall/internal/ir"
+)
+
+// Capture reads the packets that rules with `sample` hand out, of the policy that runs. When another is applied, it goes
+// on with that one; what came in the moments in between is missing.
+type Capture struct {
+	in         Instance
+	only       []string // names of rules; none: all
+	generation int
+	manifest   *manifest
+	oneIn      map[uint32]uint32 // by the slots of rules that hand out samples
+	chosen     map[uint32]bool   // those that are asked for
+	samples    *datapath.Samples
+	lost       uint64 // in generations before
+	devices    map[int]string
+}
+
+// Captured is a packet that a rule handed out. Its frame is valid until the next Read.
+type Captured struct {
+	datapath.Sample
+	Rule    string
+	Verdict string
+	Device  string // that it came from
+}
+
+// CaptureError says why there is nothing to capture.
+type CaptureError struct{ Problem, Remedy string }
+
+func (e *CaptureError) Error() string { return e.Problem }
+
+// Hint is the remedy.
+func (e *CaptureError) Hint() string { return e.Remedy }
+
+// lookForChange is how long no packet comes until a Capture looks whether another policy was applied.
+const lookForChange = time.Second
+
+// Capture begins to read what the rules of these names hand out, or all rules if none are named. It is a CaptureError
+// when a rule does not, or no rule does.
+func (in Instance) Capture(ctx context.Context, rules []string) (*Capture, error) {
+	c := &Capture{in: in, only: rules, devices: map[int]string{}}
+	return c, c.open(ctx)
+}
+
+// open opens what runs, unless it is open already.
+func (c *Capture) open(ctx context.Context) error {
+	l, err := c.in.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer l.close()
+	g := l.generations[0]
+	if c.samples != nil && g.number == c.generation {
+		return nil
+	}
+	if err := c.end(); err != nil {
+		return err
+	}
+	c.generation, c.manifest, c.oneIn = g.number, g.manifest, nil
+	if g.program != nil {
+		if c.oneIn, err = g.program.Sampled(); err != nil {
+			return err
+		}
+	}
+	if err := c.choose(); err != nil {
+		return err
+	}
+	c.samples, err = g.program.Samples()
+	if errors.Is(err, datapath.ErrSamplesTaken) {
+		return &CaptureError{err.Error(), "one capture at a time: end the other one"}
+	}
+	return err
+}
+
+// choose finds the slots of the rules that are asked for.
+func (c *Capture) choose() error {
+	if len(c.oneIn) == 0 {
+		return &CaptureError{fmt.Sprintf("no rule of %s hands out packets", c.manifest.File),
+			"give a rule `sample: 1/100`, which hands out one in 100 of its packets, and apply the policy (samples are taken in XDP)"}
+	}
+	slots := map[string]uint32{}
+	for slot := range c.oneIn {
+		slots[c.manifest.reason(slot)] = slot
+	}
+	c.chosen = map[uint32]bool{}
+	for _, name := range c.only {
+		slot, ok := slots[name]
+		if !ok {
+			return &CaptureError{fmt.Sprintf("no rule %q of %s hands out packets", name, c.manifest.File),
+				fmt.Sprintf("these do: %s; `sample: 1/100` makes a rule do so", strings.Join(slices.Sorted(maps.Keys(slots)), ", "))}
+		}
+		c.chosen[slot] = true
+	}
+	for slot := range c.oneIn {
+		c.chosen[slot] = c.chosen[slot] || len(c.only) == 0
+	}
+	return nil
+}
+
+// Rules are those that are captured, each with the number of packets of which it hands out one.
+func (c *Capture) Rules() map[string]uint32 {
+	rules := map[string]uint32{}
+	for slot, n := range c.oneIn {
+		if c.chosen[slot] {
+			rules[c.manifest.reason(slot)] = n
+		}
+	}
+	return rules
+}
+
+// Devices are the names of the devices that are filtered.
+func (c *Capture) Devices() []string { return c.manifest.Devices }
+
+// Read waits for a packet.
+func (c *Capture) Read(ctx context.Context) (Captured, error) {
+	for {
+		s, err := c.next(ctx)
+		switch {
+		case err == nil && c.chosen[s.Slot]:
+			return Captured{s, c.manifest.reason(s.Slot), ir.Verdict(s.Verdict).String(), c.device(s.Device)}, nil
+		case ctx.Err() != nil:
+			return Captured{}, ctx.Err()
+		case errors.Is(err, context.DeadlineExceeded):
+			err = c.open(ctx)
+		}
+		if err != nil {
+			return Captured{}, err
+		}
+	}
+}
+
+func (c *Capture) next(ctx context.Context) (datapath.Sample, error) {
+	ctx, cancel := context.WithTimeout(ctx, lookForChange)
+	defer cancel()
+	return c.samples.Read(ctx)
+}
+
+// device is the name of a device that has this index.
+func (c *Capture) device(index int) string {
+	name, ok := c.devices[index]
+	if !ok {
+		name = fmt.Sprintf("device %d", index)
+		if d, err := net.InterfaceByIndex(index); err == nil {
+			name = d.Name
+		}
+		c.devices[index] = name
+	}
+	return name
+}
+
+// Lost counts the packets that were to be handed out and were not, because they came too fast.
+func (c *Capture) Lost() (uint64, error) {
+	if c.samples == nil {
+		return c.lost, nil
+	}
+	lost, err := c.samples.Lost()
+	return c.lost + lost, err
+}
+
+// end ends the reading from a generation.
+func (c *Capture) end() error {
+	if c.samples == nil {
+		return nil
+	}
+	lost, err := c.Lost()
+	c.lost = lost
+	err = errors.Join(err, c.samples.Close())
+	c.samples = nil
+	return err
+}
+
+// Close ends the capture.
+func (c *Capture) Close() error { return c.end() }

@@ -1,0 +1,192 @@
+package datapath
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/ringbuf"
+	"golang.org/x/sys/unix"
+
+	"github.com/floodwall/floodwall/internal/xdp"
+)
+
+// Errors of samples.
+var (
+	ErrNoSamples    = errors.New("no rule hands out samples")
+	ErrSamplesTaken = errors.New("another process reads the samples")
+)
+
+// Sample is a packet that a rule with `sample` has handed to user space.
+type Sample struct {
+	Time    time.Time // when it came
+	Slot    uint32    // of the rule
+	Verdict uint8     // an ir.Verdict
+	Device  int       // the index of the device that it came from
+	Octets  int       // of the whole frame
+	Frame   []byte    // the first of them, at most SampleOctets, as they came
+}
+
+// SampleOctets is how much of a frame is handed out at most.
+const SampleOctets = 128
+
+// Samples reads the samples of one generation. They are for one reader at a time.
+type Samples struct {
+	ring     *ringbuf.Reader
+	samplers *ebpf.Map
+	record   ringbuf.Record
+	opened   uint64    // in nanoseconds of CLOCK_MONOTONIC; what is older was left from before
+	boot     time.Time // when that clock was at zero
+	lost     uint64    // until then
+	lock     *os.File
+}
+
+// Sampled lists the slots of rules that hand out samples, each with the number of packets of which it hands out one.
+func (g *Generation) Sampled() (map[uint32]uint32, error) {
+	const size = 8 // of struct action in bpf/act.h, of which the second half is asked for
+	memory, err := g.Memory(xdp.Actions)
+	if err != nil {
+		return nil, err
+	}
+	oneIn := map[uint32]uint32{}
+	for slot := range len(memory[xdp.Actions]) / size {
+		if n := binary.NativeEndian.Uint32(memory[xdp.Actions][size*slot+4:]); n > 0 {
+			oneIn[uint32(slot)] = n
+		}
+	}
+	return oneIn, nil
+}
+
+// Samples begins to read what rules hand out from now on. It returns ErrNoSamples when no rule of the generation does,
+// and ErrSamplesTaken while another process reads.
+func (g *Generation) Samples() (*Samples, error) {
+	lock, err := os.Open(g.dir)
+	if err != nil {
+		return nil, fmt.Errorf("samples: %w", err)
+	}
+	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		lock.Close()
+		if errors.Is(err, unix.EWOULDBLOCK) {
+			err = ErrSamplesTaken
+		}
+		return nil, err
+	}
+	s, err := readSamples(func(name string) (*ebpf.Map, error) {
+		return ebpf.LoadPinnedMap(g.dir+"/"+pinName(name), nil)
+	})
+	if err != nil {
+		lock.Close()
+		return nil, err
+	}
+	s.lock = lock
+	return s, nil
+}
+
+// Samples begins to read what rules of a loaded program hand out, as Generation.Samples does.
+func (p *Program) Samples() (*Samples, error) {
+	return readSamples(func(name string) (*ebpf.Map, error) {
+		if m := p.Map(name); m != nil {
+			return m.Clone()
+		}
+		return nil, os.ErrNotExist
+	})
+}
+
+func readSamples(open func(name string) (*ebpf.Map, error)) (*Samples, error) {
+	ring, err := open(xdp.Samples)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, ErrNoSamples
+	}
+	if err != nil {
+		return nil, fmt.Errorf("samples: %w", err)
+	}
+	defer ring.Close()
+	s := &Samples{}
+	if s.samplers, err = open(xdp.Samplers); err != nil {
+		return nil, fmt.Errorf("samples: %w", err)
+	}
+	if s.ring, err = ringbuf.NewReader(ring); err != nil {
+		s.samplers.Close()
+		return nil, fmt.Errorf("samples: %w", err)
+	}
+	return s, s.begin()
+}
+
+// begin notes the present as the time from which on samples count.
+func (s *Samples) begin() error {
+	var now unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
+		return errors.Join(fmt.Errorf("samples: the clock: %w", err), s.Close())
+	}
+	s.opened = uint64(now.Nano())
+	s.boot = time.Now().Add(-time.Duration(s.opened))
+	lost, err := s.Lost()
+	if err != nil {
+		return errors.Join(err, s.Close())
+	}
+	s.lost = lost
+	return nil
+}
+
+// lookAgainForSamples is how long to wait for the program to wake the reader, which it does when there is much to read.
+const lookAgainForSamples = 100 * time.Millisecond
+
+// Read waits for a sample. Its frame is valid until the next Read.
+func (s *Samples) Read(ctx context.Context) (Sample, error) {
+	for ctx.Err() == nil {
+		s.ring.SetDeadline(time.Now().Add(lookAgainForSamples))
+		err := s.ring.ReadInto(&s.record)
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			continue
+		}
+		if err != nil {
+			return Sample{}, fmt.Errorf("samples: %w", err)
+		}
+		if sample, ok := s.decode(s.record.RawSample); ok {
+			return sample, nil
+		}
+	}
+	return Sample{}, ctx.Err()
+}
+
+// decode reads a struct sample of bpf/sample.h. It reports false for one from before.
+func (s *Samples) decode(record []byte) (Sample, bool) {
+	const header = 28
+	order := binary.NativeEndian
+	at := order.Uint64(record)
+	return Sample{
+		Time:    s.boot.Add(time.Duration(at)),
+		Slot:    order.Uint32(record[8:]),
+		Verdict: uint8(order.Uint32(record[12:])),
+		Device:  int(order.Uint32(record[16:])),
+		Octets:  int(order.Uint32(record[20:])),
+		Frame:   record[header : header+order.Uint32(record[24:])],
+	}, at >= s.opened
+}
+
+// Lost counts the samples since the start that were to be handed out and were not: a CPU hands out 10,000 a second at
+// most, and the reader may be too slow.
+func (s *Samples) Lost() (uint64, error) {
+	var perCPU []struct{ Next, Lost uint64 }
+	if err := s.samplers.Lookup(uint32(0), &perCPU); err != nil {
+		return 0, fmt.Errorf("lost samples: %w", err)
+	}
+	var lost uint64
+	for _, c := range perCPU {
+		lost += c.Lost
+	}
+	return lost - s.lost, nil
+}
+
+// Close ends the reading.
+func (s *Samples) Close() error {
+	err := s.ring.Close()
+	if s.lock != nil {
+		s.lock.Close()
+	}
+	return errors.Join(err, s.samplers.Close())
+}

@@ -1,0 +1,83 @@
+package policy
+
+import (
+	"math"
+	"strconv"
+	"strings"
+)
+
+// thenWords are the values of then.
+var thenWords = map[string]Verdict{"pass": Pass, "drop": Drop, "reject": Reject, "truncate": Truncate}
+
+// then reads the verdict of a rule.
+func then(text string) (Verdict, *flaw) {
+	verdict, f := choice(thenWords)(text)
+	switch text {
+	case "observe", "count", "log":
+		f.hintf("write observe: true beside the verdict that it would be")
+	case "limit", "police", "ratelimit":
+		f.hintf("write over: {rate: 1000/s, per: from} beside then: drop")
+	case "ban":
+		f.hintf("write over: {rate: 1000/s, per: from, ban: 10m} beside then: drop")
+	case "slip", "tc":
+		f.hintf("write truncate")
+	}
+	return verdict, f
+}
+
+// slip reads of how many queries one is answered.
+func slip(text string) (uint32, *flaw) {
+	n, f := number(text, math.MaxUint32)
+	if f == nil && n > 0 {
+		return uint32(n), nil
+	}
+	f = want("a number from 1", text)
+	if of, ok := oneIn(text); ok {
+		return 0, f.hintf("write %d: one in %d is answered", of, of)
+	}
+	return 0, f.hintf("2 answers one query in two; to answer none write then: drop")
+}
+
+// sample reads of how many packets one is handed to user space.
+func sample(text string) (uint32, *flaw) {
+	if of, ok := oneIn(text); ok && strings.HasPrefix(text, "1/") {
+		return of, nil
+	}
+	f := want("one in so many, as in 1/100", text)
+	if of, ok := oneIn(text); ok {
+		return 0, f.hintf("write 1/%d", of)
+	}
+	if n, g := number(text, math.MaxUint32); g == nil && n > 0 {
+		return 0, f.hintf("write 1/%d for one packet in %d", n, n)
+	}
+	if _, isSwitch := switches[text]; isSwitch || text == "0" {
+		return 0, f.hintf("for no samples leave the key out")
+	}
+	return 0, f
+}
+
+// oneIn reads the ways to say one in so many: 1/100, 1% and 0.01.
+func oneIn(text string) (uint32, bool) {
+	if of, ok := strings.CutPrefix(text, "1/"); ok {
+		n, f := number(of, math.MaxUint32)
+		return uint32(n), f == nil && n > 0
+	}
+	share, percent := strings.CutSuffix(text, "%")
+	part, err := strconv.ParseFloat(strings.TrimSpace(share), 64)
+	if percent {
+		part /= 100
+	}
+	if err != nil || !(percent || strings.Contains(text, ".")) || part <= 0 || part > 1 || 1/part > math.MaxUint32 {
+		return 0, false
+	}
+	return uint32(math.Round(1 / part)), true
+}
+
+// yesNo reads true or false.
+func yesNo(text string) (bool, *flaw) {
+	on, ok := switches[text]
+	if !ok {
+		return false, want("true or false", text)
+	}
+	return on, nil
+}

@@ -1,0 +1,86 @@
+package policy
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+var banKeys = []key[Ban]{
+	{"for", func(p place, to *Ban, v *node) { to.For = scalarOf(p, "for", v, banTime) }},
+	{"set", func(p place, to *Ban, v *node) { to.Set = scalarOf(p, "set", v, p.r.banSet) }},
+}
+
+// ban reads how long and into which set offenders go.
+func (p place) ban(v *node) *Ban {
+	var b Ban
+	if v.kind == list {
+		p.errorf(v.pos, "ban must be a time or a mapping, got a list").Hint = "write ban: 10m"
+		return nil
+	}
+	if v.kind == word {
+		b.For = scalarOf(p, "ban", v, p.r.shortBan)
+	} else {
+		seen := readKeys(p, "ban", v, banKeys, &b)
+		p.require(v, seen, "for", "say how long, as in for: 10m")
+		if seen == nil || seen["set"] {
+			return &b
+		}
+	}
+	switch dynamic := p.r.setsOf(dynamicSet); len(dynamic) {
+	case 0:
+		p.errorf(v.pos, "ban needs a dynamic set to put offenders into").Hint =
+			"declare one, sets: {bans: {dynamic: true, max: 100000}}, and a rule that drops it: {from: $bans, then: drop}"
+	case 1:
+		b.Set = dynamic[0]
+	default:
+		p.errorf(v.pos, "ban must say into which of the dynamic sets %s", either(dynamic)).Hint =
+			fmt.Sprintf("write ban: {for: 10m, set: %s}", dynamic[0])
+	}
+	return &b
+}
+
+// shortBan reads the value of ban where it is the time alone.
+func (r *reader) shortBan(text string) (time.Duration, *flaw) {
+	d, f := banTime(text)
+	if set := strings.TrimPrefix(text, "$"); f != nil && r.sets[set] != noSet {
+		f.hintf("write ban: {for: 10m, set: %s}", set)
+	}
+	return d, f
+}
+
+func banTime(text string) (d time.Duration, f *flaw) {
+	d, f = duration(text)
+	if f == nil {
+		return d, nil
+	}
+	if _, isSwitch := switches[text]; isSwitch || text == "forever" || text == "permanent" {
+		f.hintf("say for how long, as in 10m or 7d")
+	} else if strings.HasPrefix(f.hint, "leave timeout out") {
+		f.hint = "leave ban out where nobody is to be banned"
+	}
+	return d, f
+}
+
+// banSet reads the name of a dynamic set.
+func (r *reader) banSet(text string) (string, *flaw) {
+	if r.sets[text] == dynamicSet {
+		return text, nil
+	}
+	f := want("the name of a dynamic set", text)
+	bare := strings.TrimPrefix(text, "$")
+	dynamic := r.setsOf(dynamicSet)
+	switch near := nearest(bare, dynamic); {
+	case r.sets[bare] == dynamicSet:
+		f.hintf("write %s, without $", bare)
+	case r.sets[bare] != noSet:
+		f.hintf("the content of %s is fixed: declare another with {dynamic: true, max: 100000}", bare)
+	case near != "":
+		f.hintf("did you mean %q?", near)
+	case len(dynamic) == 0:
+		f.hintf("declare it, as in sets: {bans: {dynamic: true, max: 100000}}")
+	default:
+		f.hintf("the dynamic sets are %s", strings.Join(dynamic, ", "))
+	}
+	return "", f
+}

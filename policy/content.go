@@ -1,0 +1,82 @@
+package policy
+
+import (
+	"encoding/hex"
+	"fmt"
+	"strings"
+)
+
+const contentForm = `text, with octets in hexadecimal between bars, as in "GET |0d 0a|"`
+
+// content reads text that is compared with packets. Between bars stand octets in hexadecimal, which blanks may separate
+// (the syntax of Snort's content option); a bar itself is |7c|.
+func content(text string) ([]byte, *flaw) {
+	parts := strings.Split(text, "|")
+	if len(parts)%2 == 0 {
+		f := want(contentForm, text)
+		if hexText(text) && (strings.HasPrefix(text, "|") || strings.HasSuffix(text, "|")) {
+			return nil, f.hintf(`a | stands on both sides of hexadecimal: "|%s|"`, strings.Trim(text, "|"))
+		}
+		return nil, f.hintf("close the hexadecimal with a |, or write |7c| for a bar")
+	}
+	var octets []byte
+	for i, part := range parts {
+		if i%2 == 0 {
+			octets = append(octets, part...)
+			continue
+		}
+		some, err := hex.DecodeString(strings.ReplaceAll(part, " ", ""))
+		if err != nil || len(some) == 0 {
+			return nil, hexHint(want(contentForm, text), part)
+		}
+		octets = append(octets, some...)
+	}
+	return octets, nil
+}
+
+// hexHint explains a part between bars that is not hexadecimal.
+func hexHint(f *flaw, part string) *flaw {
+	clean := strings.NewReplacer("0x", "", `\x`, "", ",", "", ":", "", "-", "", " ", "").Replace(part)
+	switch _, err := hex.DecodeString(clean); {
+	case strings.TrimSpace(part) == "":
+		return f.hintf("put octets between the bars, or write |7c| for a bar")
+	case err == nil:
+		return f.hintf("write |% x|", mustHex(clean))
+	case strings.Trim(clean, hexDigits) == "":
+		return f.hintf("each octet has two digits, as in |0a|")
+	}
+	return f.hintf("between bars stand hexadecimal digits only; write |7c| for a bar")
+}
+
+const hexDigits = "0123456789abcdefABCDEF"
+
+func mustHex(text string) []byte {
+	octets, _ := hex.DecodeString(text)
+	return octets
+}
+
+// hexText reports whether text looks like hexadecimal octets that lack their bars.
+func hexText(text string) bool {
+	clean := strings.NewReplacer("0x", "", "0X", "", `\x`, "", ",", "", ":", "", " ", "", "|", "").Replace(text)
+	return len(clean) > 0 && len(clean)%2 == 0 && strings.Trim(clean, hexDigits) == ""
+}
+
+// bars is the policy's form of octets, all of them in hexadecimal.
+func bars(octets []byte) string { return fmt.Sprintf(`"|% x|"`, octets) }
+
+// sized is a reader of content of at least one and at most so many octets.
+func sized(most int) func(string) ([]byte, *flaw) {
+	return func(text string) ([]byte, *flaw) {
+		octets, f := content(text)
+		switch {
+		case f != nil:
+			return nil, f
+		case len(octets) == 0:
+			return nil, (&flaw{msg: "is empty"}).hintf("without the key, every packet matches")
+		case len(octets) > most:
+			f := &flaw{msg: fmt.Sprintf("must have at most %d octets, got %d, %s", most, len(octets), quote(text))}
+			return nil, f.hintf("a part of it will do: take the one that is rarest elsewhere")
+		}
+		return octets, nil
+	}
+}

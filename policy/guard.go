@@ -1,0 +1,200 @@
+package policy
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// amplifying are the types whose responses are many times as long as the query, and that no stub resolver asks for again
+// and again: ANY, RRSIG, which many servers answer with all signatures of a name as they do ANY (RFC 8482, 3), DNSKEY,
+// whose keys and signatures are the longest records of a signed zone, and TXT, which anybody can make as long as he likes
+// in a zone of his own. Who needs them comes back over TCP. NSEC is not one: it is a short record with one signature.
+var amplifying = []uint32{dnsTypes["ANY"], dnsTypes["RRSIG"], dnsTypes["DNSKEY"], dnsTypes["TXT"]}
+
+// defaultGuard is `guard: dns`. What one client asks for is far below 20 queries a second over time, and a page with many
+// hosts asks 40 at once; behind the addresses of a /24 are more clients, not all of them busy. A verified client can be a
+// resolver of many.
+func defaultGuard(at Pos) *Guard {
+	over := func(n uint64, burst uint64) Over { return Over{Pos: at, Rate: n, Per: time.Second, Burst: burst} }
+	by := func(v4, v6 int, o Over) Over { o.From = &PrefixLen{v4, v6}; return o }
+	total, replies := over(50_000, 50_000), over(100_000, 100_000)
+	return &Guard{
+		Pos:      at,
+		Limits:   []Over{by(defaultV4, defaultV6, over(20, 40)), by(24, 56, over(50, 100))},
+		Total:    &total,
+		Verified: []Over{by(defaultV4, defaultV6, over(1000, 2000))},
+		Types:    slices.Clone(amplifying),
+		Replies:  &replies,
+		Responses: &Over{
+			Pos: at, Rate: 20_000_000, Per: time.Second, Bits: true, Burst: 20_000_000, To: &PrefixLen{24, 56},
+		},
+		Verify: time.Hour,
+	}
+}
+
+// guardWord reads the value of guard where it is the kind alone.
+func guardWord(text string) (bool, *flaw) {
+	ok, f := choice(guardWords)(text)
+	if on, isSwitch := switches[text]; isSwitch && on {
+		f.hintf("write guard: dns")
+	} else if isSwitch {
+		f.hintf("leave guard out")
+	}
+	return ok, f
+}
+
+var guardWords = map[string]bool{"dns": true}
+
+var guardKeys = []key[Guard]{
+	{"type", func(p place, _ *Guard, v *node) { scalarOf(p, "type", v, choice(guardWords)) }},
+	{"limit", func(p place, to *Guard, v *node) { to.Limits = p.guardLimits("limit", v) }},
+	{"total", func(p place, to *Guard, v *node) { to.Total = p.totalRate("total", v) }},
+	{"verified", func(p place, to *Guard, v *node) { to.Verified = p.guardLimits("verified", v) }},
+	{"types", place.guardTypes},
+	{"replies", func(p place, to *Guard, v *node) { to.Replies = p.totalRate("replies", v) }},
+	{"responses", place.responses},
+	{"verify", place.verify},
+	{"secret", func(p place, to *Guard, v *node) { to.Secret = scalarOf(p, "secret", v, secretPath) }},
+	{"observe", func(p place, to *Guard, v *node) { to.Observe = scalarOf(p, "observe", v, yesNo) }},
+}
+
+// guard reads the key guard.
+func (p place) guard(to *Service, v *node) {
+	to.Guard = defaultGuard(v.pos)
+	switch v.kind {
+	case word:
+		scalarOf(p, "guard", v, guardWord)
+		return
+	case list:
+		p.errorf(v.pos, "guard must be dns or a mapping, got a list").Hint = "write guard: dns"
+		return
+	}
+	seen := readKeys(p.in("guard"), "it", v, guardKeys, to.Guard)
+	p.in("guard").require(v, seen, "type", "write type: dns, the one guard that there is")
+}
+
+func secretPath(text string) (string, *flaw) {
+	file, f := path(text)
+	if f != nil {
+		f.hintf("name the file from which the resolver has its secrets")
+	}
+	return file, f
+}
+
+// isOff reports whether v switches a part of a guard off.
+func isOff(v *node) bool {
+	on, isSwitch := switches[v.text]
+	return v.kind == word && isSwitch && !on
+}
+
+func (p place) guardLimits(key string, v *node) []Over {
+	if isOff(v) {
+		return nil
+	}
+	return p.overs(key, v)
+}
+
+// totalRate reads a limit for all together: a rate, or a mapping with a burst.
+func (p place) totalRate(key string, v *node) *Over {
+	if isOff(v) {
+		return nil
+	}
+	if v.kind == list {
+		p.errorf(v.pos, "%s must be a rate or a mapping, got a list", key).Hint = "write " + key + ": 1000/s"
+		return nil
+	}
+	if v.kind == word {
+		r := scalarOf(p, key, v, rateOrOff)
+		o := Over{Pos: v.pos, Rate: r.n, Per: r.per, Bits: r.bits}
+		if r.per != 0 {
+			o.Burst = o.usualBurst().n
+		}
+		return &o
+	}
+	o := p.over(key, v)
+	if per := v.get("per"); per != nil {
+		p.errorf(per.pos, "%s is one rate for all, without per", key).Hint = "limits by prefix stand under limit"
+	}
+	return &o
+}
+
+func rateOrOff(text string) (rate, *flaw) {
+	r, f := readRate(text)
+	if f != nil && strings.HasPrefix(f.hint, "begin with") {
+		f.hintf("write off to switch it off")
+	}
+	return r, f
+}
+
+// responses reads the limit on what leaves.
+func (p place) responses(to *Guard, v *node) {
+	to.Responses = nil
+	if isOff(v) {
+		return
+	}
+	before := len(p.r.errs)
+	o := p.over("responses", v)
+	to.Responses = &o
+	switch {
+	case len(p.r.errs) > before:
+	case !o.Bits:
+		p.errorf(v.get("rate").pos, "responses are limited in bits, got %s", v.get("rate")).Hint =
+			"what hurts who gets them is their length, as in 20mbit/s"
+	case o.To == nil || o.From != nil:
+		p.errorf(v.pos, "responses are limited by destination only").Hint = "write per: to, or per: to/24/56"
+	}
+}
+
+func (p place) guardTypes(to *Guard, v *node) {
+	to.Types = nil
+	if isOff(v) || v.kind == list && len(v.items) == 0 {
+		return
+	}
+	for _, r := range values(p, "types", v, dnsType) {
+		for t := r.First; t <= r.Last; t++ {
+			to.Types = append(to.Types, t)
+		}
+	}
+	slices.Sort(to.Types)
+	to.Types = slices.Compact(to.Types)
+}
+
+func (p place) verify(to *Guard, v *node) {
+	to.Verify = 0
+	if isOff(v) {
+		return
+	}
+	to.Verify = scalarOf(p, "verify", v, func(text string) (time.Duration, *flaw) {
+		d, f := duration(text)
+		if f != nil && strings.HasPrefix(f.hint, "leave timeout out") {
+			f.hint = "write off where TCP is to verify nobody"
+		}
+		return d, f
+	})
+}
+
+// guardedPorts reports ports of a service, which n is, that its guard cannot guard. Without TCP nobody is verified by it.
+func (p place) guardedPorts(s *Service, n *node) {
+	if s.Guard == nil || s.Port == nil {
+		return
+	}
+	v := n.get("guard")
+	if !hasProto(s.Port, protoUDP) {
+		p.errorf(v.pos, "guard needs a port of UDP, which queries come to").Hint = fmt.Sprintf("write port: [udp/%d, tcp/%[1]d]", s.Port[0].First)
+	}
+	if hasProto(s.Port, protoTCP) {
+		return
+	}
+	s.Guard.Verify = 0
+	if verify := v.get("verify"); verify != nil && !isOff(verify) {
+		p.errorf(verify.pos, "verify needs a port of TCP: who is answered over it is verified").Hint =
+			fmt.Sprintf("write port: [udp/%d, tcp/%[1]d], or remove verify", s.Port[0].First)
+	}
+}
+
+// hasProto reports whether any of ports is of a protocol.
+func hasProto(ports []Port, proto uint8) bool {
+	return slices.ContainsFunc(ports, func(p Port) bool { return slices.Contains(p.protos(), proto) })
+}

@@ -1,0 +1,196 @@
+package policy
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+)
+
+const (
+	maxText     = 64   // octets of a pattern
+	maxPatterns = 64   // different ones in a policy
+	maxWithin   = 1024 // octets of the payload that are looked at
+	usualWithin = 256
+	maxPlace    = 16 // octets that are compared at a place
+)
+
+// payloadForm is the key payload while it is read.
+type payloadForm struct {
+	texts  []*node // of contains, with
+	octets [][]byte
+	nocase bool
+	within uint16
+	at     []At
+}
+
+var payloadKeys = []key[payloadForm]{
+	{"contains", place.contains},
+	{"nocase", func(p place, to *payloadForm, v *node) { to.nocase = scalarOf(p, "nocase", v, yesNo) }},
+	{"within", func(p place, to *payloadForm, v *node) { to.within = scalarOf(p, "within", v, within) }},
+	{"at", place.places},
+}
+
+// payload reads the key payload.
+func (p place) payload(to *Match, v *node) {
+	if v.kind == word {
+		p.errorf(v.pos, "payload must be a mapping, got %s", v).Hint =
+			fmt.Sprintf("write payload: {contains: %s}", quote(v.text))
+		return
+	}
+	if v.kind == list {
+		p.errorf(v.pos, "payload must be a mapping, got a list").Hint = "write payload: {contains: [TEXT, TEXT]}"
+		return
+	}
+	form := payloadForm{within: usualWithin}
+	seen := readKeys(p, "payload", v, payloadKeys, &form)
+	switch {
+	case seen == nil || v.lacks || seen["contains"]:
+	case seen["nocase"] || seen["within"]:
+		p.errorf(v.pos, "payload says how to look for a text, but not for which").Hint = "add contains, or remove nocase and within"
+	case !seen["at"]:
+		p.errorf(v.pos, "payload has neither contains nor at").Hint = `write payload: {contains: "text"}`
+	}
+	to.Payload = &Payload{Contains: p.patterns(&form), At: form.at}
+}
+
+// contains reads the texts of payload.
+func (p place) contains(to *payloadForm, v *node) {
+	p.each("contains", v, func(w *node) {
+		octets, f := sized(maxText)(w.text)
+		if f != nil {
+			p.flawed(w.pos, "contains", f)
+			return
+		}
+		to.texts, to.octets = append(to.texts, w), append(to.octets, octets)
+	})
+}
+
+// patterns are the texts of form with what it says about all of them.
+func (p place) patterns(form *payloadForm) []Pattern {
+	var all []Pattern
+	for i, octets := range form.octets {
+		if len(octets) > int(form.within) && form.within > 0 {
+			p.errorf(form.texts[i].pos, "contains has a text of %d octets, which cannot be within %d", len(octets), form.within).
+				Hint = "raise within: it is how much of the payload is looked at"
+			continue
+		}
+		pattern := Pattern{Text: octets, NoCase: form.nocase, Within: form.within}
+		p.countPattern(form.texts[i], pattern)
+		all = append(all, pattern)
+	}
+	return all
+}
+
+// countPattern reports the first pattern that is one too many.
+func (p place) countPattern(w *node, pattern Pattern) {
+	text := pattern.Text
+	if pattern.NoCase {
+		text = bytes.ToLower(text)
+	}
+	p.r.patterns[fmt.Sprintf("%t %d %s", pattern.NoCase, pattern.Within, text)] = true
+	if len(p.r.patterns) == maxPatterns+1 && !p.r.tooManyPatterns {
+		p.r.tooManyPatterns = true
+		p.errorf(w.pos, "contains has one pattern too many: a policy can have %d different ones", maxPatterns).Hint =
+			"look for a part that several of them share, or compare octets at a place with at"
+	}
+}
+
+func within(text string) (uint16, *flaw) {
+	n, f := number(text, maxWithin)
+	if f == nil && n > 0 {
+		return uint16(n), nil
+	}
+	f = want(fmt.Sprintf("a number of octets from 1 to %d", maxWithin), text)
+	return 0, f.hintf("it is how much of the payload is looked at, %d when left out", usualWithin)
+}
+
+var placeKeys = []key[At]{
+	{"offset", func(p place, to *At, v *node) { to.Offset = scalarOf(p, "offset", v, offset) }},
+	{"bytes", func(p place, to *At, v *node) { to.Value = scalarOf(p, "bytes", v, sized(maxPlace)) }},
+	{"mask", func(p place, to *At, v *node) { to.Mask = scalarOf(p, "mask", v, sized(maxPlace)) }},
+	{"from", func(p place, to *At, v *node) { to.Header = scalarOf(p, "from", v, base) }},
+}
+
+// places reads the key at: one place, or a list of them.
+func (p place) places(to *payloadForm, v *node) {
+	places := []*node{v}
+	if v.kind == list {
+		places = v.items
+	}
+	if len(places) == 0 {
+		p.errorf(v.pos, "at is an empty list").Hint = `write at: {offset: 0, bytes: "|de ad|"}`
+	}
+	for _, n := range places {
+		to.at = append(to.at, p.at(n))
+	}
+}
+
+// at reads octets at a place.
+func (p place) at(n *node) At {
+	var at At
+	if n.kind != mapping && n.kind != broken {
+		p.errorf(n.pos, "at must be a mapping, got %s", n).Hint = `write at: {offset: 0, bytes: "|de ad|"}`
+		return at
+	}
+	before := len(p.r.errs)
+	seen := readKeys(p, "at", n, placeKeys, &at)
+	p.require(n, seen, "offset", "say where the octets stand, as in offset: 0 for the first of the payload")
+	p.require(n, seen, "bytes", `say what shall stand there, as in bytes: "|de ad|"`)
+	if len(p.r.errs) > before {
+		return at
+	}
+	if at.Mask == nil {
+		at.Mask = bytes.Repeat([]byte{0xff}, len(at.Value))
+		return at
+	}
+	p.masked(at, n)
+	return at
+}
+
+// masked reports a mask that does not fit the octets of at.
+func (p place) masked(at At, n *node) {
+	mask := n.get("mask")
+	if len(at.Mask) != len(at.Value) {
+		e := p.errorf(mask.pos, "mask must be as long as bytes, %d octets, got %d", len(at.Value), len(at.Mask))
+		e.Hint = "it has the bits to compare of each octet, |ff| for all of one"
+		for _, w := range []*node{n.get("bytes"), mask} {
+			if hexText(w.text) && !strings.Contains(w.text, "|") {
+				e.Hint = fmt.Sprintf("%s is text: for hexadecimal write %s", quote(w.text), bars(mustHex(strings.TrimPrefix(w.text, "0x"))))
+			}
+		}
+		return
+	}
+	covered := make([]byte, len(at.Value))
+	for i := range covered {
+		covered[i] = at.Value[i] & at.Mask[i]
+	}
+	if i := mismatch(covered, at.Value); i >= 0 {
+		p.errorf(n.get("bytes").pos, "bytes can never match: octet %d is %02x, and the mask leaves %02x of it", i+1, at.Value[i], covered[i]).
+			Hint = "write bytes: " + bars(covered)
+	} else if len(bytes.Trim(at.Mask, "\x00")) == 0 {
+		p.errorf(mask.pos, "mask has no bit set: it compares nothing").Hint = "set the bits that shall be compared, |ff| for all of an octet"
+	}
+}
+
+// mismatch is the first index at which a and b differ, or -1.
+func mismatch(a, b []byte) int {
+	for i := range a {
+		if a[i] != b[i] {
+			return i
+		}
+	}
+	return -1
+}
+
+func offset(text string) (uint16, *flaw) {
+	n, f := number(text, maxWithin)
+	if f != nil && strings.HasPrefix(text, "-") {
+		f.hintf("places count from the start of the payload; with from: header, from the start of the L4 header")
+	}
+	return uint16(n), f
+}
+
+// base reads where an offset counts from: true is the L4 header.
+func base(text string) (bool, *flaw) {
+	return choice(map[string]bool{"payload": false, "header": true})(text)
+}

@@ -1,0 +1,68 @@
+package policy
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// setKind is what a set holds, by the key that its mapping begins with.
+type setKind uint8
+
+const (
+	noSet setKind = iota
+	addressSet
+	dynamicSet // of addresses
+	nameSet
+)
+
+func kindOf(set *node) setKind {
+	switch {
+	case set.entry("names") != nil:
+		return nameSet
+	case set.entry("dynamic") != nil:
+		return dynamicSet
+	}
+	return addressSet
+}
+
+// setsOf are the names of the sets of any of kinds.
+func (r *reader) setsOf(kinds ...setKind) []string {
+	return slices.DeleteFunc(sorted(r.sets), func(name string) bool { return !slices.Contains(kinds, r.sets[name]) })
+}
+
+// setFlaw is what is wrong with $name where a set of one of kinds belongs, or nil.
+func (r *reader) setFlaw(name string, kinds ...setKind) *flaw {
+	declared := r.setsOf(kinds...)
+	if slices.Contains(declared, name) {
+		return nil
+	}
+	wantsNames := slices.Contains(kinds, nameSet)
+	if r.sets[name] != noSet {
+		return otherKind(name, wantsNames)
+	}
+	f := &flaw{msg: fmt.Sprintf("names a set that is not declared, %s", quote("$"+name))}
+	switch near := nearest(name, declared); {
+	case name == "local" && !wantsNames:
+		f.hintf("the host's own addresses are local, without $")
+	case near != "":
+		f.hintf(`did you mean "$%s"?`, near)
+	case len(declared) > 0:
+		f.hintf("the sets are %s", strings.Join(declared, ", "))
+	case wantsNames:
+		f.hintf("declare it under sets, as in sets: {bad: {names: [evil.example]}}")
+	default:
+		f.hintf("declare it under sets, as in sets: {office: [192.0.2.0/24]}")
+	}
+	return f
+}
+
+// otherKind is the flaw of a set of addresses where names belong, or the reverse.
+func otherKind(name string, wantsNames bool) *flaw {
+	if wantsNames {
+		f := &flaw{msg: fmt.Sprintf("names a set of addresses, %s", quote("$"+name))}
+		return f.hintf("a set of domain names is declared with names, as in sets: {bad: {names: [evil.example]}}")
+	}
+	f := &flaw{msg: fmt.Sprintf("names a set of domain names, %s", quote("$"+name))}
+	return f.hintf("such a set can be used for what DNS queries ask for: dns: {name: $%s}", name)
+}
