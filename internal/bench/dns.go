@@ -186,15 +186,15 @@ type dnsVisit struct {
 	received uint64        // frames that reached the resolver's host
 }
 
-// floodTail is how much longer than the clients an attacker asks, who begins right after them. dnsperf needs a moment to
-// begin itself; and while it waits for the last answers, it takes all of the CPU that the attacker needs.
-const floodTail = 50 * time.Millisecond
+// floodEnd is how long before the clients the attacker ends, who begins with them: while dnsperf waits for the last
+// answers, it takes all of the CPU that the attacker needs.
+const floodEnd = 50 * time.Millisecond
 
 // visit has the clients ask for so long, under a flood. Meanwhile, nothing of this process needs to run: all that does
 // runs before it.
 func (s *dnsSite) visit(ctx context.Context, f *dnsFlood, queries string, duration time.Duration, seed uint64) (*dnsVisit, error) {
 	v := &dnsVisit{time: time.Duration(wholeSeconds(duration)) * time.Second}
-	a, err := s.attacker(f, v.time+floodTail, seed)
+	a, err := s.attacker(f, v.time-floodEnd, seed)
 	if err != nil {
 		return nil, err
 	}
@@ -260,7 +260,7 @@ func (s *dnsSite) attacker(f *dnsFlood, duration time.Duration, seed uint64) (a 
 			From: lab.MustAddrs(f.from), To: lab.Addr(server4), SPort: lab.AnyPort, DPort: lab.Port(resolverAt.Port()),
 			Payload: query, RandomID: true,
 		}},
-		CPU: sourceCPU, Rate: f.rate, Duration: duration, Seed: seed, Urgent: true,
+		CPU: sourceCPU, Rate: f.rate, Count: uint64(f.rate * duration.Seconds()), Seed: seed, Urgent: true,
 	})
 	return a, err
 }
@@ -270,10 +270,9 @@ func (a *attacker) run(ctx context.Context) (attack, error) {
 	if a.source == nil {
 		return attack{}, nil
 	}
-	start := time.Now()
 	err := a.source.Run(ctx)
 	sent := a.source.Sent()
-	return attack{sent, sent * uint64(a.frame), time.Since(start)}, err
+	return attack{sent, sent * uint64(a.frame), a.source.Took()}, err
 }
 
 func (a *attacker) close() {
