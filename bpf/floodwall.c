@@ -32,6 +32,7 @@
 #include "condition.h"
 #include "reply.h"
 #include "sample.h"
+#include "offence.h"
 #include "act.h"
 #include "egress.h"
 

@@ -181,10 +181,11 @@ func (p place) guardedPorts(s *Service, n *node) {
 		return
 	}
 	v := n.get("guard")
-	if !hasProto(s.Port, protoUDP) {
-		p.errorf(v.pos, "guard needs a port of UDP, which queries come to").Hint = fmt.Sprintf("write port: [udp/%d, tcp/%[1]d]", s.Port[0].First)
+	if len(ofUDP(s.Port)) == 0 {
+		p.errorf(v.pos, "guard needs a port of UDP, which queries come to").Hint =
+			fmt.Sprintf("write port: [udp/%d, tcp/%[1]d]", s.Port[0].First)
 	}
-	if hasProto(s.Port, protoTCP) {
+	if hasTCP(s.Port) {
 		return
 	}
 	s.Guard.Verify = 0
@@ -194,7 +195,27 @@ func (p place) guardedPorts(s *Service, n *node) {
 	}
 }
 
-// hasProto reports whether any of ports is of a protocol.
-func hasProto(ports []Port, proto uint8) bool {
-	return slices.ContainsFunc(ports, func(p Port) bool { return slices.Contains(p.protos(), proto) })
+// guardedOnce reports that a service, which n is, shares a port of UDP with an earlier one that has a guard, too: what the
+// resolver sends is judged by its port alone.
+func (p place) guardedOnce(earlier []Service, s Service, n *node) {
+	for _, e := range earlier {
+		if s.Guard == nil || e.Guard == nil {
+			continue
+		}
+		if port, shared := sharedPort(ofUDP(s.Port), ofUDP(e.Port)); shared {
+			p.errorf(n.get("guard").pos, "guard is the second for port %s, which has one in line %d", port, e.Pos.Line).Hint =
+				"give one guard to one service of the port; rules with from before it can treat some clients otherwise"
+			return
+		}
+	}
+}
+
+// ofUDP are the ports that are of UDP, or of UDP and TCP.
+func ofUDP(ports []Port) []Port {
+	return slices.DeleteFunc(slices.Clone(ports), func(p Port) bool { return p.Proto == protoTCP })
+}
+
+// hasTCP reports whether any of ports is of TCP.
+func hasTCP(ports []Port) bool {
+	return slices.ContainsFunc(ports, func(p Port) bool { return p.Proto != protoUDP })
 }

@@ -122,7 +122,7 @@ func (p place) contradiction(d dimension, n *node) {
 	}
 	reported := false
 	for _, k := range d.keys {
-		words := n.get(k.key).words()
+		words := n.restricting(k.key)
 		var union []uint8
 		for _, w := range words {
 			need := k.needs(w.text)
@@ -141,6 +141,15 @@ func (p place) contradiction(d dimension, n *node) {
 	if !reported {
 		p.deadWords(d, n, left, cause)
 	}
+}
+
+// restricting are the words of key in the rule n. What dns asks for under not is read from UDP only, too.
+func (n *node) restricting(key string) []*node {
+	v, not := n.get(key), n.get("not")
+	if v == nil && key == "dns" && not != nil {
+		v = not.get(key)
+	}
+	return v.words()
 }
 
 // but says why no value is left: because of the key cause, which leaves others.

@@ -18,6 +18,7 @@ func notes(pol *Policy) []Note {
 	}
 	ns = append(ns, limitNotes(pol)...)
 	ns = append(ns, guardNotes(pol.Services)...)
+	ns = append(ns, nameNotes(pol.Names)...)
 	for _, r := range pol.Rules {
 		if sharesCheck(r.Name) {
 			ns = append(ns, shared(r.Pos, "rule", r.Name))

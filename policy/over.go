@@ -69,6 +69,9 @@ func (p place) over(key string, n *node) Over {
 	if form.ban != nil && o.From == nil && len(p.r.errs) == before {
 		p.errorf(form.ban.pos, "ban needs a limit by sources: nobody else can be banned").Hint = "add per: from to the limit"
 	}
+	if o.From == nil && o.To == nil && o.Max != 0 && len(p.r.errs) == before {
+		p.errorf(n.get("max").pos, "max is of prefixes, and the limit is one for all").Hint = "remove it, or add per: from"
+	}
 	if len(p.r.errs) == before {
 		p.burst(&o, form.burst, n)
 	}
@@ -128,7 +131,8 @@ func (p place) burst(o *Over, given amount, n *node) {
 		p.errorf(v.pos, "burst must be at least 1, got %s", v).Hint =
 			"it is what may come at once; left out, it is what the rate gives in a second"
 	case given.n/o.Rate > uint64(maxRefill/o.Per):
-		p.errorf(v.pos, "burst must be at most what the rate gives in 30 days, got %s", v).Hint = "give a greater rate, or a smaller burst"
+		p.errorf(v.pos, "burst must be at most what the rate gives in 30 days, got %s", v).Hint =
+			"give a greater rate, or a smaller burst"
 	}
 }
 

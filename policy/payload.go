@@ -3,6 +3,7 @@ package policy
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -46,7 +47,8 @@ func (p place) payload(to *Match, v *node) {
 	switch {
 	case seen == nil || v.lacks || seen["contains"]:
 	case seen["nocase"] || seen["within"]:
-		p.errorf(v.pos, "payload says how to look for a text, but not for which").Hint = "add contains, or remove nocase and within"
+		p.errorf(v.pos, "payload says how to look for a text, but not for which").Hint =
+			"add contains, or remove nocase and within"
 	case !seen["at"]:
 		p.errorf(v.pos, "payload has neither contains nor at").Hint = `write payload: {contains: "text"}`
 	}
@@ -74,6 +76,9 @@ func (p place) patterns(form *payloadForm) []Pattern {
 				Hint = "raise within: it is how much of the payload is looked at"
 			continue
 		}
+		if form.nocase {
+			octets = lowerASCII(octets)
+		}
 		pattern := Pattern{Text: octets, NoCase: form.nocase, Within: form.within}
 		p.countPattern(form.texts[i], pattern)
 		all = append(all, pattern)
@@ -83,16 +88,23 @@ func (p place) patterns(form *payloadForm) []Pattern {
 
 // countPattern reports the first pattern that is one too many.
 func (p place) countPattern(w *node, pattern Pattern) {
-	text := pattern.Text
-	if pattern.NoCase {
-		text = bytes.ToLower(text)
-	}
-	p.r.patterns[fmt.Sprintf("%t %d %s", pattern.NoCase, pattern.Within, text)] = true
+	p.r.patterns[fmt.Sprintf("%t %d %s", pattern.NoCase, pattern.Within, pattern.Text)] = true
 	if len(p.r.patterns) == maxPatterns+1 && !p.r.tooManyPatterns {
 		p.r.tooManyPatterns = true
 		p.errorf(w.pos, "contains has one pattern too many: a policy can have %d different ones", maxPatterns).Hint =
 			"look for a part that several of them share, or compare octets at a place with at"
 	}
+}
+
+// lowerASCII is octets with small letters for capital ones, which is not what Unicode makes of octets that are no text.
+func lowerASCII(octets []byte) []byte {
+	lower := slices.Clone(octets)
+	for i, c := range lower {
+		if 'A' <= c && c <= 'Z' {
+			lower[i] = c + 'a' - 'A'
+		}
+	}
+	return lower
 }
 
 func within(text string) (uint16, *flaw) {
@@ -154,8 +166,8 @@ func (p place) masked(at At, n *node) {
 		e := p.errorf(mask.pos, "mask must be as long as bytes, %d octets, got %d", len(at.Value), len(at.Mask))
 		e.Hint = "it has the bits to compare of each octet, |ff| for all of one"
 		for _, w := range []*node{n.get("bytes"), mask} {
-			if hexText(w.text) && !strings.Contains(w.text, "|") {
-				e.Hint = fmt.Sprintf("%s is text: for hexadecimal write %s", quote(w.text), bars(mustHex(strings.TrimPrefix(w.text, "0x"))))
+			if octets, ok := bareHex(w.text); ok {
+				e.Hint = fmt.Sprintf("%s is text: for hexadecimal write %s", quote(w.text), bars(octets))
 			}
 		}
 		return
@@ -168,7 +180,8 @@ func (p place) masked(at At, n *node) {
 		p.errorf(n.get("bytes").pos, "bytes can never match: octet %d is %02x, and the mask leaves %02x of it", i+1, at.Value[i], covered[i]).
 			Hint = "write bytes: " + bars(covered)
 	} else if len(bytes.Trim(at.Mask, "\x00")) == 0 {
-		p.errorf(mask.pos, "mask has no bit set: it compares nothing").Hint = "set the bits that shall be compared, |ff| for all of an octet"
+		p.errorf(mask.pos, "mask has no bit set: it compares nothing").Hint =
+			"set the bits that shall be compared, |ff| for all of an octet"
 	}
 }
 

@@ -8,29 +8,30 @@ import (
 )
 
 // actionSize is the size of struct action in bpf/act.h.
-const actionSize = 8
+const actionSize = 16
 
 // actionsPart is what is done with packets beside pass and drop: answers, and what the map of actions says of a slot.
 func actionsPart(p *ir.Program, slots []uint32) part {
-	answers, sampling := false, false
+	answers, sampling, reporting := false, false, false
 	entries := uint32(0)
 	for i := range p.Rules {
 		r := &p.Rules[i]
 		answers = answers || r.Verdict == ir.Truncate
 		sampling = sampling || r.Sample > 0
-		if special(r) {
+		reporting = reporting || p.Bans(r)
+		if special(p, r) {
 			entries = max(entries, slots[i]+1)
 		}
 	}
-	out := part{constants: map[string]any{"answers": answers, "specials": entries > 0, "sampling": sampling}}
+	out := part{constants: map[string]any{"answers": answers, "specials": entries > 0, "sampling": sampling, "reporting": reporting}}
 	if entries == 0 {
 		return out
 	}
 	out.shapes = map[string]xdp.Shape{xdp.Actions: {ValueSize: actionSize, Entries: entries}}
 	out.fill = func(memory map[string][]byte) error {
 		for i, r := range p.Rules {
-			if special(&r) {
-				writeAction(memory[xdp.Actions][slots[i]*actionSize:], &r)
+			if special(p, &r) {
+				writeAction(memory[xdp.Actions][slots[i]*actionSize:], p, &r)
 			}
 		}
 		return nil
@@ -39,7 +40,10 @@ func actionsPart(p *ir.Program, slots []uint32) part {
 }
 
 // writeAction writes the struct action of a rule.
-func writeAction(to []byte, r *ir.Rule) {
+func writeAction(to []byte, p *ir.Program, r *ir.Rule) {
 	binary.NativeEndian.PutUint32(to, r.Slip)
 	binary.NativeEndian.PutUint32(to[4:], r.Sample)
+	if p.Bans(r) {
+		binary.NativeEndian.PutUint32(to[8:], 1)
+	}
 }

@@ -31,9 +31,6 @@ func (l *lowering) condition(rule *ir.Rule, r policy.Rule) {
 	}
 	rule.Over = l.limits(r.Name, r.Over)
 	rule.Observe, rule.Slip, rule.Sample = r.Observe, r.Slip, r.Sample
-	if slices.ContainsFunc(r.Over, func(o policy.Over) bool { return o.Ban != nil }) {
-		rule.Sample = max(rule.Sample, 1) // the evidence
-	}
 }
 
 func (l *lowering) payload(rule *ir.Rule, m *policy.Payload, not bool) {

@@ -46,7 +46,7 @@ func readNames(path string) (names []string, err error) {
 		if len(words) == 0 {
 			continue
 		}
-		name, err := policy.ParseName(string(words[0]))
+		name, err := policy.Domain(string(words[0]))
 		if err == nil {
 			names = append(names, name)
 		} else if len(errs) < mostErrors {

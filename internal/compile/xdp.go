@@ -131,7 +131,7 @@ func decisions(p *ir.Program, slots []uint32) []uint32 {
 	list := make([]uint32, len(p.Rules))
 	for i, r := range p.Rules {
 		list[i] = xdp.Decision(slots[i], uint8(r.Verdict))
-		if special(&r) {
+		if special(p, &r) {
 			list[i] |= xdp.Special
 		}
 	}
@@ -139,7 +139,7 @@ func decisions(p *ir.Program, slots []uint32) []uint32 {
 }
 
 // special reports whether more is done with the packets of a rule than its verdict says.
-func special(r *ir.Rule) bool { return r.Sample > 0 || r.Slip > 1 }
+func special(p *ir.Program, r *ir.Rule) bool { return r.Sample > 0 || r.Slip > 1 || p.Bans(r) }
 
 // assemble puts the parts together.
 func (x *XDP) assemble(parts ...part) {

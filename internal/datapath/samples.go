@@ -47,7 +47,7 @@ type Samples struct {
 
 // Sampled lists the slots of rules that hand out samples, each with the number of packets of which it hands out one.
 func (g *Generation) Sampled() (map[uint32]uint32, error) {
-	const size = 8 // of struct action in bpf/act.h, of which the second half is asked for
+	const size = 16 // of struct action in bpf/act.h, of which the second word is asked for
 	memory, err := g.Memory(xdp.Actions)
 	if err != nil {
 		return nil, err

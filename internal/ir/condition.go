@@ -2,12 +2,18 @@ package ir
 
 import (
 	"net/netip"
+	"slices"
 	"time"
 )
 
 // Conditional reports whether r asks for more than addresses and fields, so that it may not decide what these match.
 func (r *Rule) Conditional() bool {
 	return len(r.Names)+len(r.Payload)+len(r.Over) > 0 || r.Observe
+}
+
+// Bans reports whether packets of r have their sources banned, if these exceed a limit often enough.
+func (p *Program) Bans(r *Rule) bool {
+	return !r.Observe && slices.ContainsFunc(r.Over, func(i int) bool { return p.Limits[i].Ban != nil })
 }
 
 // NameSet is a list of domain names, each of which stands for itself and all below it.

@@ -85,6 +85,7 @@ var dnsTests = []struct{ name, message, want string }{
 	{"TSIG", dnsHead1 + dnsWWW + dnsANY + "03666f6f 00 00fa 00ff 00000000 0003 010203", "255"},
 	{"root TSIG", dnsHead1 + dnsWWW + dnsANY + "00 00fa 00ff 00000000 ffff", "255"},
 	{"TSIG and OPT", dnsHead2 + dnsWWW + dnsANY + "00 00fa 00ff 00000000 0000" + dnsOPT + "0000", "255"},
+	{"TSIG that looks like OPT", dnsHead1 + dnsWWW + dnsANY + "01 0029 1000 00000000 ffff", "255"},
 	{"ten octets of a record", dnsHead1 + dnsWWW + dnsANY + "03666f6f 00 00fa 00ff 00", "malformed"},
 
 	{"class CH", dnsHead + dnsWWW + "00ff 0003", "other"},

@@ -31,8 +31,10 @@ const (
 	floodwallMapLimits          = "limits"
 	floodwallMapLines4          = "lines4"
 	floodwallMapNames           = "names"
+	floodwallMapOffences        = "offences"
 	floodwallMapPatterns        = "patterns"
 	floodwallMapPlaces          = "places"
+	floodwallMapReporters       = "reporters"
 	floodwallMapSamplers        = "samplers"
 	floodwallMapSamples         = "samples"
 	floodwallMapVerified        = "verified"
@@ -73,6 +75,7 @@ const (
 	floodwallVarNameRootSets    = "name_root_sets"
 	floodwallVarObservedChecks  = "observed_checks"
 	floodwallVarQuestionKey     = "question_key"
+	floodwallVarReporting       = "reporting"
 	floodwallVarSampling        = "sampling"
 	floodwallVarShortPatterns   = "short_patterns"
 	floodwallVarSpecials        = "specials"
@@ -146,8 +149,10 @@ type floodwallMapSpecs struct {
 	Limits     *ebpf.MapSpec `ebpf:"limits"`
 	Lines4     *ebpf.MapSpec `ebpf:"lines4"`
 	Names      *ebpf.MapSpec `ebpf:"names"`
+	Offences   *ebpf.MapSpec `ebpf:"offences"`
 	Patterns   *ebpf.MapSpec `ebpf:"patterns"`
 	Places     *ebpf.MapSpec `ebpf:"places"`
+	Reporters  *ebpf.MapSpec `ebpf:"reporters"`
 	Samplers   *ebpf.MapSpec `ebpf:"samplers"`
 	Samples    *ebpf.MapSpec `ebpf:"samples"`
 	Verified   *ebpf.MapSpec `ebpf:"verified"`
@@ -192,6 +197,7 @@ type floodwallVariableSpecs struct {
 	NameRootSets    *ebpf.VariableSpec `ebpf:"name_root_sets"`
 	ObservedChecks  *ebpf.VariableSpec `ebpf:"observed_checks"`
 	QuestionKey     *ebpf.VariableSpec `ebpf:"question_key"`
+	Reporting       *ebpf.VariableSpec `ebpf:"reporting"`
 	Sampling        *ebpf.VariableSpec `ebpf:"sampling"`
 	ShortPatterns   *ebpf.VariableSpec `ebpf:"short_patterns"`
 	Specials        *ebpf.VariableSpec `ebpf:"specials"`
@@ -235,8 +241,10 @@ type floodwallMaps struct {
 	Limits     *ebpf.Map `ebpf:"limits"`
 	Lines4     *ebpf.Map `ebpf:"lines4"`
 	Names      *ebpf.Map `ebpf:"names"`
+	Offences   *ebpf.Map `ebpf:"offences"`
 	Patterns   *ebpf.Map `ebpf:"patterns"`
 	Places     *ebpf.Map `ebpf:"places"`
+	Reporters  *ebpf.Map `ebpf:"reporters"`
 	Samplers   *ebpf.Map `ebpf:"samplers"`
 	Samples    *ebpf.Map `ebpf:"samples"`
 	Verified   *ebpf.Map `ebpf:"verified"`
@@ -260,8 +268,10 @@ func (m *floodwallMaps) Close() error {
 		m.Limits,
 		m.Lines4,
 		m.Names,
+		m.Offences,
 		m.Patterns,
 		m.Places,
+		m.Reporters,
 		m.Samplers,
 		m.Samples,
 		m.Verified,
@@ -307,6 +317,7 @@ type floodwallVariables struct {
 	NameRootSets    *ebpf.Variable `ebpf:"name_root_sets"`
 	ObservedChecks  *ebpf.Variable `ebpf:"observed_checks"`
 	QuestionKey     *ebpf.Variable `ebpf:"question_key"`
+	Reporting       *ebpf.Variable `ebpf:"reporting"`
 	Sampling        *ebpf.Variable `ebpf:"sampling"`
 	ShortPatterns   *ebpf.Variable `ebpf:"short_patterns"`
 	Specials        *ebpf.Variable `ebpf:"specials"`

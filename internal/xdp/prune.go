@@ -11,9 +11,10 @@ import (
 
 // optional are functions of the C part that are called only where a constant of this name is set.
 var optional = map[string]string{
-	"make_reply":    "answers",
-	"act_specially": "specials",
-	"take_sample":   "sampling",
+	"make_reply":     "answers",
+	"act_specially":  "specials",
+	"take_sample":    "sampling",
+	"report_offence": "reporting",
 }
 
 // without replaces the calls of functions whose constant is not set, which the verifier would find dead, by their result
