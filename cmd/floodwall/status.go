@@ -82,6 +82,9 @@ func ruleTable(s *control.Status, all bool) *table {
 	if all || s.NotIP.Packets > 0 {
 		ruleRow(t, s.NotIP)
 	}
+	if s.Replies != nil {
+		ruleRow(t, *s.Replies)
+	}
 	return t
 }
 
@@ -100,7 +103,11 @@ func ruleRow(t *table, r control.RuleStatus) {
 	if r.Merged > 1 {
 		name += fmt.Sprintf(" (and %s)", things(r.Merged-1, "more", "more"))
 	}
-	t.row(name, string(r.Stage), r.Verdict, count(r.Packets), octets(r.Bytes))
+	verdict := r.Verdict
+	if r.Observe {
+		verdict = "(" + verdict + ")"
+	}
+	t.row(name, string(r.Stage), verdict, count(r.Packets), octets(r.Bytes))
 }
 
 func setTable(s *control.Status) *table {

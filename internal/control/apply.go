@@ -208,7 +208,7 @@ func (a *apply) hoist(context.Context) (err error) {
 		return err
 	}
 	a.plan = planSlots(a.compiled.Program, a.manifests)
-	a.manifest = newManifest(a.compiled, a.stages, a.plan.slots)
+	a.manifest = newManifest(a.compiled, a.stages, a.plan)
 	a.manifest.Choice, a.manifest.Devices, a.manifest.Boot = a.choice, a.devices(), a.options.Boot
 	return nil
 }

@@ -21,7 +21,7 @@ func (a *apply) load(context.Context) (err error) {
 		return err
 	}
 	program, numbers := a.stages.Only()
-	options := compile.XDPOptions{QuestionKey: key, Slots: make([]uint32, len(numbers))}
+	options := compile.XDPOptions{QuestionKey: key, Slots: make([]uint32, len(numbers)), GuardSlots: a.plan.guards}
 	for i, rule := range numbers {
 		options.Slots[i] = a.plan.slots[rule]
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/floodwall/floodwall/internal/addrs"
@@ -31,6 +32,9 @@ type manifest struct {
 	StandIn []*part           `json:"stand_in,omitempty"` // what takes the place of other kinds of parts during the trial
 	Rules   []ruleEntry       `json:"rules"`
 	Sets    []setEntry        `json:"sets"`
+
+	Observed packet.CheckSet `json:"observed,omitempty"` // checks that only count
+	Limits   []limitEntry    `json:"limits,omitempty"`   // in the order of ir.Program
 }
 
 type ruleEntry struct {
@@ -41,6 +45,7 @@ type ruleEntry struct {
 	Why         string        `json:"why"` // it is that stage
 	Line        int           `json:"line,omitempty"`
 	Merged      int           `json:"merged,omitempty"`
+	Observe     bool          `json:"observe,omitempty"` // it only counts
 	Fingerprint uint64        `json:"fingerprint"`
 }
 
@@ -53,16 +58,37 @@ type setEntry struct {
 	Timeout time.Duration `json:"timeout,omitempty"`
 }
 
-func newManifest(c *Compiled, pl *compile.Plan, slots []uint32) *manifest {
+// limitEntry is a limit of a rule.
+type limitEntry struct {
+	Rule string    `json:"rule"`
+	Text string    `json:"text"` // as a policy has it
+	Ban  *banEntry `json:"ban,omitempty"`
+}
+
+// banEntry says what becomes of prefixes that exceed a limit.
+type banEntry struct {
+	Set string        `json:"set"`
+	For time.Duration `json:"for"`
+	V4  int           `json:"v4"` // the lengths of the prefixes
+	V6  int           `json:"v6"`
+}
+
+func newManifest(c *Compiled, pl *compile.Plan, plan slotPlan) *manifest {
 	m := &manifest{
 		File: c.Policy.File, Applied: time.Now().UTC().Truncate(time.Second), Target: pl.Target,
-		Default: c.Program.Default.String(), At: pl.Default, Checks: c.Program.Checks,
+		Default: c.Program.Default.String(), At: pl.Default, Checks: c.Program.Checks, Observed: c.Program.Observed,
 	}
 	for i, r := range c.Program.Rules {
 		m.Rules = append(m.Rules, ruleEntry{
-			Name: r.Name, Verdict: r.Verdict.String(), Slot: slots[i], Stage: pl.Rules[i].Stage, Why: pl.Rules[i].Why,
-			Line: r.Line, Merged: r.Merged, Fingerprint: fingerprint(c.Program, r),
+			Name: r.Name, Verdict: r.Verdict.String(), Slot: plan.slots[i], Stage: pl.Rules[i].Stage, Why: pl.Rules[i].Why,
+			Line: r.Line, Merged: r.Merged, Observe: r.Observe, Fingerprint: fingerprint(c.Program, r),
 		})
+	}
+	for i := range c.Program.Guards {
+		m.addGuard(c.Program, &c.Program.Guards[i], plan.guards[i])
+	}
+	for i := range c.Program.Limits {
+		m.Limits = append(m.Limits, newLimitEntry(c.Program, i))
 	}
 	number := 0
 	for _, s := range c.Program.Sets {
@@ -76,6 +102,31 @@ func newManifest(c *Compiled, pl *compile.Plan, slots []uint32) *manifest {
 		}
 	}
 	return m
+}
+
+// addGuard adds what a guard does about responses as a rule.
+func (m *manifest) addGuard(p *ir.Program, g *ir.Guard, slot uint32) {
+	r := responsesRule(g)
+	if g.Out >= 0 {
+		m.Rules = append(m.Rules, ruleEntry{
+			Name: r.Name, Verdict: r.Verdict.String(), Slot: slot, Stage: compile.StageEgress,
+			Why: "it is about what leaves", Line: r.Line, Observe: g.Observe, Fingerprint: fingerprint(p, r),
+		})
+	}
+}
+
+// responsesRule stands for what a guard does about responses, in counters and reports.
+func responsesRule(g *ir.Guard) ir.Rule {
+	return ir.Rule{Name: g.Service + ":responses", Kind: ir.RuleKindService, Line: g.Line, Verdict: ir.Drop}
+}
+
+func newLimitEntry(p *ir.Program, number int) limitEntry {
+	l := &p.Limits[number]
+	e := limitEntry{Rule: l.Rule, Text: p.LimitText(number)}
+	if l.Ban != nil {
+		e.Ban = &banEntry{Set: p.Sets[l.Ban.Set].Name, For: l.Ban.For, V4: l.Src.V4, V6: l.Src.V6}
+	}
+	return e
 }
 
 // fingerprint tells whether a rule stays the same from one policy to the next, and so keeps its counter. A rule with a
@@ -98,7 +149,10 @@ func fingerprint(p *ir.Program, r ir.Rule) uint64 {
 			}
 		}
 	}
-	fmt.Fprintln(h, r.Match)
+	fmt.Fprintln(h, r.Match, r.Names, r.Payload, r.Slip)
+	for _, i := range r.Over {
+		fmt.Fprintln(h, p.LimitText(i))
+	}
 	return h.Sum64()
 }
 
@@ -129,6 +183,11 @@ func (m *manifest) reason(slot uint32) string {
 		}
 	}
 	return fmt.Sprintf("slot %d", slot)
+}
+
+// answers reports whether a rule answers queries.
+func (m *manifest) answers() bool {
+	return slices.ContainsFunc(m.Rules, func(r ruleEntry) bool { return r.Verdict == ir.Truncate.String() && !r.Observe })
 }
 
 // first is the earliest stage at which the policy decides anything.

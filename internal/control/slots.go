@@ -2,6 +2,7 @@ package control
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/cilium/ebpf"
 
@@ -9,12 +10,13 @@ import (
 	"github.com/floodwall/floodwall/internal/xdp"
 )
 
-// slotPlan gives each rule of a program its counter slot. A rule that stays keeps its slot, and with it its counts, to
+// slotPlan gives each rule of a program its counter slot, and each guard that of the responses which it cuts. A rule that stays keeps its slot, and with it its counts, to
 // the packet: the old and the new program count in the same place while they change over. Slots of rules that go stay
 // unused until the apply after, since the old program may still count in them.
 type slotPlan struct {
-	slots []uint32
-	fresh []uint32 // slots that must begin at zero
+	slots  []uint32
+	guards []uint32
+	fresh  []uint32 // slots that must begin at zero
 }
 
 // planSlots plans the slots of p, of which rules of the generations before, newest first, keep those of the newest.
@@ -29,21 +31,26 @@ func planSlots(p *ir.Program, before []*manifest) slotPlan {
 			}
 		}
 	}
-	plan := slotPlan{slots: make([]uint32, len(p.Rules))}
+	plan := slotPlan{}
 	next := uint32(xdp.SlotRules)
-	for i, r := range p.Rules {
+	slot := func(r ir.Rule) uint32 {
 		key := fingerprint(p, r)
 		if slot, ok := kept[key]; ok {
-			plan.slots[i] = slot
 			delete(kept, key)
-			continue
+			return slot
 		}
 		for used[next] {
 			next++
 		}
 		used[next] = true
-		plan.slots[i] = next
 		plan.fresh = append(plan.fresh, next)
+		return next
+	}
+	for _, r := range p.Rules {
+		plan.slots = append(plan.slots, slot(r))
+	}
+	for i := range p.Guards {
+		plan.guards = append(plan.guards, slot(responsesRule(&p.Guards[i])))
 	}
 	return plan
 }
@@ -51,7 +58,7 @@ func planSlots(p *ir.Program, before []*manifest) slotPlan {
 // most is the number of slots that a map of counters must have.
 func (s slotPlan) most() uint32 {
 	n := uint32(xdp.SlotRules)
-	for _, slot := range s.slots {
+	for _, slot := range slices.Concat(s.slots, s.guards) {
 		n = max(n, slot+1)
 	}
 	return n

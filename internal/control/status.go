@@ -25,6 +25,7 @@ type Status struct {
 	Checks     []RuleStatus   `json:"checks"`
 	Default    RuleStatus     `json:"default"`
 	NotIP      RuleStatus     `json:"not_ip"`
+	Replies    *RuleStatus    `json:"replies,omitempty"` // truncated responses that XDP has sent
 	Sets       []SetStatus    `json:"sets"`
 	Warnings   []string       `json:"warnings,omitempty"`
 }
@@ -50,9 +51,10 @@ type RuleStatus struct {
 	Why     string        `json:"why,omitempty"` // it is that stage
 	Verdict string        `json:"verdict"`
 	Packets uint64        `json:"packets"`
-	Bytes   uint64        `json:"bytes"`            // of frames, without VLAN tags that the kernel has taken off
-	Line    int           `json:"line,omitempty"`   // in the policy file
-	Merged  int           `json:"merged,omitempty"` // rules of the policy that this one stands for
+	Bytes   uint64        `json:"bytes"`             // of frames, without VLAN tags that the kernel has taken off
+	Line    int           `json:"line,omitempty"`    // in the policy file
+	Merged  int           `json:"merged,omitempty"`  // rules of the policy that this one stands for
+	Observe bool          `json:"observe,omitempty"` // it counts what matches, and does nothing
 }
 
 // SetStatus is a named set.
@@ -142,13 +144,19 @@ func (s *Status) counters(ctx context.Context, l *live, g *generation) error {
 	m := g.manifest
 	for i, r := range m.Rules {
 		n := c.rule(i, r)
-		s.Rules = append(s.Rules, RuleStatus{r.Name, r.Stage, r.Why, r.Verdict, n.packets, n.octets, r.Line, r.Merged})
+		s.Rules = append(s.Rules, RuleStatus{r.Name, r.Stage, r.Why, r.Verdict, n.packets, n.octets, r.Line, r.Merged, r.Observe})
 	}
 	for check := range packet.NumChecks {
 		n, stage, done := c.check(check)
-		if m.Checks.Has(check) && done {
-			s.Checks = append(s.Checks, RuleStatus{Name: check.String(), Stage: stage, Verdict: "drop", Packets: n.packets, Bytes: n.octets})
+		if (m.Checks | m.Observed).Has(check) && done {
+			s.Checks = append(s.Checks, RuleStatus{
+				Name: check.String(), Stage: stage, Verdict: "drop", Packets: n.packets, Bytes: n.octets, Observe: m.Observed.Has(check),
+			})
 		}
+	}
+	if m.answers() {
+		n := c.slot(xdp.SlotReplies)
+		s.Replies = &RuleStatus{Name: "replies", Stage: compile.StageXDP, Verdict: "truncate", Packets: n.packets, Bytes: n.octets}
 	}
 	n := c.byDefault()
 	s.Default = RuleStatus{Name: "default", Stage: m.At.Stage, Why: m.At.Why, Verdict: m.Default, Packets: n.packets, Bytes: n.octets}

@@ -83,7 +83,7 @@ func (c *tallies) slot(n uint32) tally {
 // rule is the count of a rule, by its index in the manifest.
 func (c *tallies) rule(i int, r ruleEntry) tally {
 	switch {
-	case r.Stage == compile.StageXDP:
+	case r.Stage == compile.StageXDP || r.Stage == compile.StageEgress:
 		return c.slot(r.Slot)
 	case c.part == nil || i >= len(c.part.Rules):
 		return tally{}

@@ -16,7 +16,7 @@ func (p *Program) conditions(r *Rule) (words []string) {
 		words = append(words, "payload"+operator(m.Not)+m.String())
 	}
 	for _, limit := range r.Over {
-		words = append(words, "over="+p.limitText(limit))
+		words = append(words, "over="+p.LimitText(limit))
 	}
 	return words
 }
@@ -121,7 +121,7 @@ func (p *Program) guardLine(g *Guard) string {
 		words = append(words, fmt.Sprintf("secrets=%d", len(g.Secrets)))
 	}
 	if g.Out >= 0 {
-		words = append(words, "responses="+p.limitText(g.Out))
+		words = append(words, "responses="+p.LimitText(g.Out))
 	}
 	if g.Observe {
 		words = append(words, "observe")

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// limitText writes a limit as the policy does.
-func (p *Program) limitText(number int) string {
+// LimitText writes a limit as the policy does.
+func (p *Program) LimitText(number int) string {
 	l := &p.Limits[number]
 	parts := []string{"rate: " + l.amount(l.Rate) + "/" + timeUnits[l.Per]}
 	if per := l.prefixes(); per != nil {
