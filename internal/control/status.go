@@ -90,6 +90,9 @@ func (in Instance) Status(ctx context.Context) (*Status, error) {
 	if err := s.counters(ctx, l, g); err != nil {
 		return nil, err
 	}
+	if rule := m.banningRule(); rule != "" && !in.watched() {
+		s.warn("nobody is banned for rule %q while `floodwall daemon` does not run", rule)
+	}
 	if err := s.limits(g); err != nil {
 		return nil, err
 	}
