@@ -181,34 +181,40 @@ func (b *dnsBuilder) measure(ctx context.Context) error {
 type dnsVisit struct {
 	answers
 	arrivals
+	attack
 	time     time.Duration // that the clients asked
-	flood    uint64        // queries of the attacker
-	octets   uint64        // their frames'
 	received uint64        // frames that reached the resolver's host
-	took     time.Duration // that the attacker asked
 }
 
-// floodLead is how long a flood is there before the clients ask.
-const floodLead = 200 * time.Millisecond
+// floodEnd is how long before the clients the attacker ends, who begins with them: while dnsperf waits for the last
+// answers, it takes all of the CPU that the attacker needs.
+const floodEnd = 50 * time.Millisecond
 
-// visit has the clients ask for so long, under a flood.
-func (s *dnsSite) visit(ctx context.Context, f *dnsFlood, queries string, duration time.Duration, seed uint64) (v *dnsVisit, err error) {
+// visit has the clients ask for so long, under a flood. Meanwhile, nothing of this process needs to run: all that does
+// runs before it.
+func (s *dnsSite) visit(ctx context.Context, f *dnsFlood, queries string, duration time.Duration, seed uint64) (*dnsVisit, error) {
+	v := &dnsVisit{time: time.Duration(wholeSeconds(duration)) * time.Second}
+	a, err := s.attacker(f, v.time-floodEnd, seed)
+	if err != nil {
+		return nil, err
+	}
+	defer a.close()
 	before, err := s.look()
 	if err != nil {
 		return nil, err
 	}
-	stop, err := s.attack(ctx, f, seed)
+	asking, err := startClients(s.out.Host, queries, v.time)
 	if err != nil {
 		return nil, err
 	}
-	v = &dnsVisit{time: time.Duration(wholeSeconds(duration)) * time.Second}
-	v.answers, err = dnsperf(ctx, s.out.Host, queries, duration)
-	sent, octets, took, stopped := stop()
+	v.attack, err = a.run(ctx)
+	var failed error
+	v.answers, failed = asking.answers(ctx)
 	after, looked := s.look()
-	if err := errors.Join(err, stopped, looked); err != nil {
+	if err := errors.Join(err, failed, looked); err != nil {
 		return nil, err
 	}
-	v.flood, v.octets, v.took, v.received = sent, octets, took, after.received-before.received
+	v.received = after.received - before.received
 	v.arrivals = arrivals{
 		after.others - before.others, after.othersOctets - before.othersOctets, after.truncated - before.truncated,
 	}
@@ -229,33 +235,48 @@ func (s *dnsSite) look() (l dnsLook, err error) {
 	return l, err
 }
 
-// attack begins a flood. The function that it returns ends it, and says how many queries were sent, of how many octets
-// in frames, and how long it took.
-func (s *dnsSite) attack(ctx context.Context, f *dnsFlood, seed uint64) (stop func() (sent, octets uint64, took time.Duration, err error), err error) {
+// attack is what an attacker sent.
+type attack struct {
+	flood  uint64 // queries
+	octets uint64 // their frames'
+	took   time.Duration
+}
+
+// attacker is a flood that is ready; without a source, it is none.
+type attacker struct {
+	source *lab.Source
+	frame  int // octets
+}
+
+// attacker prepares a flood of some time.
+func (s *dnsSite) attacker(f *dnsFlood, duration time.Duration, seed uint64) (a attacker, err error) {
 	if f.from == "" {
-		return func() (uint64, uint64, time.Duration, error) { return 0, 0, 0, nil }, nil
+		return a, nil
 	}
 	query := dnsQuery(bigName, typeANY)
-	source, err := s.lab.NewSource(s.out, lab.SourceOptions{
+	a.frame = 14 + 20 + 8 + len(query)
+	a.source, err = s.lab.NewSource(s.out, lab.SourceOptions{
 		Flows: []lab.Flow{{
 			From: lab.MustAddrs(f.from), To: lab.Addr(server4), SPort: lab.AnyPort, DPort: lab.Port(resolverAt.Port()),
 			Payload: query, RandomID: true,
 		}},
-		CPU: sourceCPU, Rate: f.rate, Seed: seed, Urgent: true,
+		CPU: sourceCPU, Rate: f.rate, Count: uint64(f.rate * duration.Seconds()), Seed: seed, Urgent: true,
 	})
-	if err != nil {
-		return nil, err
+	return a, err
+}
+
+// run sends the flood, and returns when it is over.
+func (a *attacker) run(ctx context.Context) (attack, error) {
+	if a.source == nil {
+		return attack{}, nil
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	done, start := make(chan error, 1), time.Now()
-	go func() { done <- source.Run(ctx) }()
-	time.Sleep(floodLead)
-	frame := uint64(14 + 20 + 8 + len(query))
-	return func() (uint64, uint64, time.Duration, error) {
-		cancel()
-		err := <-done
-		took, sent := time.Since(start), source.Sent()
-		time.Sleep(20 * time.Millisecond) // for what is on its way
-		return sent, sent * frame, took, errors.Join(err, source.Close())
-	}, nil
+	err := a.source.Run(ctx)
+	sent := a.source.Sent()
+	return attack{sent, sent * uint64(a.frame), a.source.Took()}, err
+}
+
+func (a *attacker) close() {
+	if a.source != nil {
+		a.source.Close()
+	}
 }

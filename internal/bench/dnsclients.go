@@ -4,8 +4,10 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"io"
 	"math"
 	"net/netip"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -51,24 +53,54 @@ type answers struct {
 	latency []time.Duration // of the answers, in order of their length
 }
 
-// dnsperf has the clients ask for so long, in whole seconds, and returns what they got.
-func dnsperf(ctx context.Context, h *lab.Host, queries string, duration time.Duration) (a answers, err error) {
-	p, err := startProcess(h, &place{sourceCPU, true}, "dnsperf", "-v", "-s", resolverAt.Addr().String(), "-d", queries,
-		"-l", strconv.Itoa(wholeSeconds(duration)), "-t", fmt.Sprint(dnsTimeout.Seconds()), "-Q", strconv.Itoa(dnsClientRate),
-		"-c", "20", "-q", strconv.Itoa(dnsOutstanding))
-	if err != nil {
-		return a, err
+// clients is a dnsperf that asks.
+type clients struct {
+	*process
+	out *os.File
+}
+
+// startClients has the clients ask for some time, in whole seconds.
+func startClients(h *lab.Host, queries string, duration time.Duration) (c *clients, err error) {
+	c = &clients{}
+	if c.out, err = os.CreateTemp("", "floodwall-bench-"); err != nil {
+		return nil, err
 	}
-	defer p.kill()
+	os.Remove(c.out.Name()) // the file lives until it is closed
+	c.process, err = startProcess(h, &place{sourceCPU, true}, c.out, "dnsperf", "-v", "-s", resolverAt.Addr().String(),
+		"-d", queries, "-l", strconv.Itoa(wholeSeconds(duration)), "-t", fmt.Sprint(dnsTimeout.Seconds()),
+		"-Q", strconv.Itoa(dnsClientRate), "-c", "20", "-q", strconv.Itoa(dnsOutstanding))
+	if err != nil {
+		c.out.Close()
+		return nil, err
+	}
+	return c, nil
+}
+
+// answers waits for the end of the clients, and returns what they got.
+func (c *clients) answers(ctx context.Context) (a answers, err error) {
+	defer c.close()
 	select {
 	case <-ctx.Done():
 		return a, ctx.Err()
-	case <-p.ended:
+	case <-c.ended:
 	}
-	if p.err != nil {
-		return a, &missingTool{fmt.Sprintf("dnsperf: %v: %s", p.err, p.complaint())}
+	if c.err != nil {
+		return a, &missingTool{fmt.Sprintf("dnsperf: %v: %s", c.err, c.complaint())}
 	}
-	return parseAnswers(p.stdout.String())
+	if _, err := c.out.Seek(0, io.SeekStart); err != nil {
+		return a, err
+	}
+	text, err := io.ReadAll(c.out)
+	if err != nil {
+		return a, err
+	}
+	return parseAnswers(string(text))
+}
+
+// close kills the clients.
+func (c *clients) close() {
+	c.kill()
+	c.out.Close()
 }
 
 // wholeSeconds is a time as dnsperf takes it.

@@ -70,8 +70,8 @@ const (
 // lightShare is the part of the packets that light sources send, if there are any.
 const lightShare = 0.98
 
-// limitCases are the tables' parts. In the last, a source is seen about once: it takes whoever remembers sources to the
-// bounds of his memory, while the heavy one must stay limited.
+// limitCases are the tables' parts. In the last, a source is seen about once, which takes what remembers sources to the
+// bounds of its memory, while the heavy one must stay limited.
 var limitCases = []limitCase{
 	{name: "random", label: "1000/s per /16, random sources of 64 /16s", rate: 1000, per: 16, over: "64.0.0.0/10", prefixes: 64, least: leastLimit},
 	{name: "repeated", label: "1000/s per /16, one source", rate: 1000, per: 16, over: "64.1.2.3", prefixes: 1},
@@ -83,15 +83,31 @@ var limitCases = []limitCase{
 
 // flows are the packets: those of the sources that send too much, and of the others.
 func (c *limitCase) flows() []lab.Flow {
-	to := lab.Addr(server4)
-	flows := []lab.Flow{{From: lab.MustAddrs(c.over), To: to, SPort: lab.AnyPort, DPort: lab.Port(heavyPort)}}
-	if c.light != "" {
-		flows[0].Weight = 1 - lightShare
-		flows = append(flows, lab.Flow{
-			From: lab.MustAddrs(c.light), To: to, SPort: lab.AnyPort, DPort: lab.Port(lightPort), Weight: lightShare,
-		})
+	heavy := limitFlow(lab.MustAddrs(c.over), heavyPort)
+	if c.light == "" {
+		return []lab.Flow{heavy}
 	}
-	return flows
+	light := c.lightFlow()
+	heavy.Weight, light.Weight = 1-lightShare, lightShare
+	return []lab.Flow{heavy, light}
+}
+
+// lightFlow is the packets of the sources that send less than the limit.
+func (c *limitCase) lightFlow() lab.Flow { return limitFlow(lab.MustAddrs(c.light), lightPort) }
+
+func limitFlow(from lab.Addresses, port uint16) lab.Flow {
+	return lab.Flow{From: from, To: lab.Addr(server4), SPort: lab.AnyPort, DPort: lab.Port(port)}
+}
+
+// inRound is the case with another source in each round, which no tool remembers from before, where there is one.
+func (c limitCase) inRound(round int) limitCase {
+	if a, err := netip.ParseAddr(c.over); err == nil {
+		for range round {
+			a = a.Next()
+		}
+		c.over = a.String()
+	}
+	return c
 }
 
 // allowed is how many packets of the sources that send too much may pass in a time.

@@ -59,7 +59,7 @@ func startNginx(ctx context.Context, h *lab.Host, at, behind netip.AddrPort) (n 
 	conf := filepath.Join(n.dir, "nginx.conf")
 	err = errors.Join(writeCertificate(n.dir, at.Addr()), os.WriteFile(conf, fmt.Appendf(nil, nginxConf, n.dir, at, behind), 0o600))
 	if err == nil {
-		n.process, err = startProcess(h, nil, "nginx", "-c", conf, "-p", n.dir, "-e", "stderr")
+		n.process, err = startProcess(h, nil, nil, "nginx", "-c", conf, "-p", n.dir, "-e", "stderr")
 	}
 	if err != nil {
 		os.RemoveAll(n.dir)

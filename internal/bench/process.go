@@ -2,6 +2,7 @@ package bench
 
 import (
 	"bytes"
+	"os"
 	"os/exec"
 	"runtime"
 	"strings"
@@ -12,10 +13,10 @@ import (
 
 // process is a program of the system that runs in a host until it is killed, at the latest with this process.
 type process struct {
-	cmd            *exec.Cmd
-	stdout, stderr bytes.Buffer
-	ended          chan struct{} // closed with err set
-	err            error
+	cmd    *exec.Cmd
+	stderr bytes.Buffer
+	ended  chan struct{} // closed with err set
+	err    error
 }
 
 // place says where a process runs.
@@ -24,14 +25,18 @@ type place struct {
 	urgent bool // before all ordinary threads on that CPU
 }
 
-// startProcess starts a program in a host. With a place, it stays there; nil leaves that to the scheduler.
-func startProcess(h *lab.Host, at *place, name string, args ...string) (*process, error) {
+// startProcess starts a program in a host, and returns when it runs. With a place, it stays there; nil leaves that to the
+// scheduler. What it says goes to out, a file, which needs nobody to read it meanwhile; nil is nowhere.
+func startProcess(h *lab.Host, at *place, out *os.File, name string, args ...string) (*process, error) {
 	path, err := findTool(name)
 	if err != nil {
 		return nil, err
 	}
 	p := &process{cmd: exec.Command(path, args...), ended: make(chan struct{})}
-	p.cmd.Stdout, p.cmd.Stderr = &p.stdout, &p.stderr
+	p.cmd.Stderr = &p.stderr
+	if out != nil {
+		p.cmd.Stdout = out
+	}
 	// The kernel kills it with the thread that started it, whichever way this process ends.
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	started := make(chan struct{})

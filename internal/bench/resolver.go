@@ -89,7 +89,7 @@ func startResolver(ctx context.Context, h *lab.Host, more string) (r *resolver, 
 	text := fmt.Appendf(nil, resolverConf, resolverAt.Addr(), resolverAt.Port(), r.dir, more, dnsZone)
 	err = errors.Join(os.WriteFile(conf, text, 0o600), os.WriteFile(filepath.Join(r.dir, "zone"), []byte(zoneText()), 0o600))
 	if err == nil {
-		r.process, err = startProcess(h, &place{cpu: receiverCPU}, "unbound", "-d", "-p", "-c", conf)
+		r.process, err = startProcess(h, &place{cpu: receiverCPU}, nil, "unbound", "-d", "-p", "-c", conf)
 	}
 	if err != nil {
 		os.RemoveAll(r.dir)

@@ -3,6 +3,7 @@ package compile
 import (
 	"slices"
 
+	"github.com/floodwall/floodwall/internal/addrs"
 	"github.com/floodwall/floodwall/internal/ir"
 	"github.com/floodwall/floodwall/internal/packet"
 	"github.com/floodwall/floodwall/policy"
@@ -123,4 +124,21 @@ func (l *lowering) limits(rule string, over []policy.Over) (numbers []int) {
 		l.program.Limits = append(l.program.Limits, limit)
 	}
 	return numbers
+}
+
+// never notes who is not to be banned.
+func (l *lowering) never(spared []policy.Addr) {
+	if spared == nil {
+		return
+	}
+	var written []policy.AddrRange
+	var sets []*addrs.Set
+	for _, a := range spared {
+		if a.Set != "" {
+			sets = append(sets, l.program.Sets[l.named[a.Set]].Static)
+		} else {
+			written = append(written, a.AddrRange)
+		}
+	}
+	l.program.Never = addrs.Union(append(sets, staticSet(written))...)
 }
