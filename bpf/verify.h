@@ -31,16 +31,12 @@ struct {
 	__type(value, struct guard);
 } guards SEC(".maps");
 
-/* By port, as in struct packet: the number of its guard from 1 on, 0 when it has none. */
-struct guard_ports {
-	__u8 guard[PORT_NONE];
-};
-
+/* An octet for each port, as in struct packet: the number of its guard from 1 on, 0 when it has none. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
 	__type(key, __u32);
-	__type(value, struct guard_ports);
+	__type(value, __u64); /* PORT_NONE octets when there is a guard */
 } guard_ports SEC(".maps");
 
 /*
@@ -54,17 +50,20 @@ struct {
 	__type(value, __u32);
 } verified SEC(".maps");
 
-/* Whether any guard has secrets. Constant from load on: kernels before 6.1 lack the clock that cookies need. */
+/*
+ * Whether there is a guard at all, and one with secrets: kernels before 6.1 lack the clock that cookies need. Constants to
+ * the verifier. */
+const volatile bool guarded;
 const volatile bool verify_cookies;
 
 static __always_inline struct guard *guard_of(__u32 port)
 {
 	__u32 first = 0, number;
-	struct guard_ports *ports = bpf_map_lookup_elem(&guard_ports, &first);
+	__u8 *guard_by_port = bpf_map_lookup_elem(&guard_ports, &first);
 
-	if (!ports || port >= PORT_NONE || !ports->guard[port])
+	if (!guarded || !guard_by_port || port >= PORT_NONE || !guard_by_port[port])
 		return NULL;
-	number = ports->guard[port] - 1;
+	number = guard_by_port[port] - 1;
 	return bpf_map_lookup_elem(&guards, &number);
 }
 

@@ -84,3 +84,17 @@ func (r *reader) banSet(text string) (string, *flaw) {
 	}
 	return "", f
 }
+
+// spared reads who is not to be banned. What a dynamic set holds is not known when that is asked.
+func (p place) spared(to *Policy, v *node) {
+	to.Never = p.addrs("never", v)
+	for _, a := range to.Never {
+		switch {
+		case p.r.sets[a.Set] == dynamicSet:
+			p.errorf(a.Pos, "never must name addresses and sets with a fixed content, got %s", quote("$"+a.Set)).Hint =
+				"what `floodwall block` puts there is up to you: never is about bans that nobody looks at"
+		case a.Local:
+			p.errorf(a.Pos, "never names local, which is spared anyway").Hint = "remove it"
+		}
+	}
+}

@@ -22,6 +22,7 @@ type Policy struct {
 	Names     []NameSet
 	Rules     []Rule
 	Services  []Service
+	Never     []Addr    // who is not banned, whatever exceeds a limit; of sets those whose content is fixed
 	Untracked []Traffic // what conntrack is kept away from, besides services
 	Notes     []Note    // what is allowed but may not be meant
 

@@ -12,26 +12,32 @@ const actionSize = 16
 
 // actionsPart is what is done with packets beside pass and drop: answers, and what the map of actions says of a slot.
 func actionsPart(p *ir.Program, slots []uint32) part {
-	answers, sampling, reporting := false, false, false
+	out := part{constants: map[string]any{}}
 	entries := uint32(0)
 	for i := range p.Rules {
 		r := &p.Rules[i]
-		answers = answers || r.Verdict == ir.Truncate
-		sampling = sampling || r.Sample > 0
-		reporting = reporting || p.Bans(r)
+		if r.Verdict == ir.Truncate {
+			out.constants["answers"] = true
+		}
+		if r.Sample > 0 {
+			out.constants["sampling"] = true
+		}
+		if p.Bans(r) {
+			out.constants["reporting"] = true
+		}
 		if special(p, r) {
 			entries = max(entries, slots[i]+1)
 		}
 	}
-	out := part{constants: map[string]any{"answers": answers, "specials": entries > 0, "sampling": sampling, "reporting": reporting}}
 	if entries == 0 {
 		return out
 	}
+	out.constants["specials"] = true
 	out.shapes = map[string]xdp.Shape{xdp.Actions: {ValueSize: actionSize, Entries: entries}}
 	out.fill = func(memory map[string][]byte) error {
-		for i, r := range p.Rules {
-			if special(p, &r) {
-				writeAction(memory[xdp.Actions][slots[i]*actionSize:], p, &r)
+		for i := range p.Rules {
+			if r := &p.Rules[i]; special(p, r) {
+				writeAction(memory[xdp.Actions][actionSize*slots[i]:], p, r)
 			}
 		}
 		return nil

@@ -10,6 +10,9 @@ import (
 	"github.com/floodwall/floodwall/internal/xdp"
 )
 
+// StageEgress is where guards limit responses: the tc hook for what leaves a device. No rule runs there.
+const StageEgress Stage = "egress"
+
 const (
 	maxGuards  = 255 // their numbers from 1 on are octets in the map of ports
 	maxSecrets = 2   // enum in bpf/verify.h
@@ -39,7 +42,7 @@ func guardsPart(p *ir.Program, slots []uint32) (_ part, egress bool, err error) 
 		egress = egress || g.Verify > 0 || g.Out >= 0
 	}
 	return part{
-		constants: map[string]any{"verify_cookies": cookies},
+		constants: map[string]any{"guarded": true, "verify_cookies": cookies},
 		shapes: map[string]xdp.Shape{
 			xdp.Guards:     {ValueSize: guardSize, Entries: uint32(len(p.Guards))},
 			xdp.GuardPorts: {ValueSize: packet.PortNone, Entries: 1},

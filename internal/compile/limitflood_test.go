@@ -142,7 +142,6 @@ func (l *limited) status(t *testing.T) datapath.LimitStatus {
 // while there is room.
 func TestLimitHolds(t *testing.T) {
 	const n = 12_000 // of 4096 buckets
-	host := func(i int) netip.Addr { return netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)}) }
 	for _, test := range []struct {
 		name     string
 		src, dst *ir.Prefixes

@@ -21,9 +21,6 @@ const (
 	StageIngress Stage = "ingress" // the device's netfilter hook, before IP has seen the packet
 	StageRaw     Stage = "raw"     // prerouting at priority -300, before conntrack
 	StageFilter  Stage = "filter"  // input and forward at priority 0, behind conntrack and routing
-
-	// StageEgress is where packets leave: no rule runs there, but what a guard does about responses.
-	StageEgress Stage = "egress"
 )
 
 // stages are the stages of each target, earliest first.

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"io"
-	"slices"
+	"net/netip"
 	"time"
 
 	"github.com/floodwall/floodwall/internal/addrs"
@@ -31,10 +31,12 @@ type manifest struct {
 	Parts   []*part           `json:"parts,omitempty"`    // in netfilter
 	StandIn []*part           `json:"stand_in,omitempty"` // what takes the place of other kinds of parts during the trial
 	Rules   []ruleEntry       `json:"rules"`
+	Guards  []guardEntry      `json:"guards,omitempty"`
 	Sets    []setEntry        `json:"sets"`
 
 	Observed packet.CheckSet `json:"observed,omitempty"` // checks that only count
 	Limits   []limitEntry    `json:"limits,omitempty"`   // in the order of ir.Program
+	Never    []netip.Prefix  `json:"never,omitempty"`    // who is not banned; only where a limit bans
 }
 
 type ruleEntry struct {
@@ -58,21 +60,6 @@ type setEntry struct {
 	Timeout time.Duration `json:"timeout,omitempty"`
 }
 
-// limitEntry is a limit of a rule.
-type limitEntry struct {
-	Rule string    `json:"rule"`
-	Text string    `json:"text"` // as a policy has it
-	Ban  *banEntry `json:"ban,omitempty"`
-}
-
-// banEntry says what becomes of prefixes that exceed a limit.
-type banEntry struct {
-	Set string        `json:"set"`
-	For time.Duration `json:"for"`
-	V4  int           `json:"v4"` // the lengths of the prefixes
-	V6  int           `json:"v6"`
-}
-
 func newManifest(c *Compiled, pl *compile.Plan, plan slotPlan) *manifest {
 	m := &manifest{
 		File: c.Policy.File, Applied: time.Now().UTC().Truncate(time.Second), Target: pl.Target,
@@ -84,12 +71,12 @@ func newManifest(c *Compiled, pl *compile.Plan, plan slotPlan) *manifest {
 			Line: r.Line, Merged: r.Merged, Observe: r.Observe, Fingerprint: fingerprint(c.Program, r),
 		})
 	}
-	for i := range c.Program.Guards {
-		m.addGuard(c.Program, &c.Program.Guards[i], plan.guards[i])
+	if pl.Target == compile.TargetXDP {
+		for i, g := range c.Program.Guards {
+			m.Guards = append(m.Guards, guardEntry{g.Service, plan.guards[i], g.Out >= 0, g.Observe})
+		}
 	}
-	for i := range c.Program.Limits {
-		m.Limits = append(m.Limits, newLimitEntry(c.Program, i))
-	}
+	m.limits(c.Program)
 	number := 0
 	for _, s := range c.Program.Sets {
 		e := setEntry{Name: s.Name, Entries: s.Entries, Max: s.Max, Dynamic: -1}
@@ -102,31 +89,6 @@ func newManifest(c *Compiled, pl *compile.Plan, plan slotPlan) *manifest {
 		}
 	}
 	return m
-}
-
-// addGuard adds what a guard does about responses as a rule.
-func (m *manifest) addGuard(p *ir.Program, g *ir.Guard, slot uint32) {
-	r := responsesRule(g)
-	if g.Out >= 0 {
-		m.Rules = append(m.Rules, ruleEntry{
-			Name: r.Name, Verdict: r.Verdict.String(), Slot: slot, Stage: compile.StageEgress,
-			Why: "it is about what leaves", Line: r.Line, Observe: g.Observe, Fingerprint: fingerprint(p, r),
-		})
-	}
-}
-
-// responsesRule stands for what a guard does about responses, in counters and reports.
-func responsesRule(g *ir.Guard) ir.Rule {
-	return ir.Rule{Name: g.Service + ":responses", Kind: ir.RuleKindService, Line: g.Line, Verdict: ir.Drop}
-}
-
-func newLimitEntry(p *ir.Program, number int) limitEntry {
-	l := &p.Limits[number]
-	e := limitEntry{Rule: l.Rule, Text: p.LimitText(number)}
-	if l.Ban != nil {
-		e.Ban = &banEntry{Set: p.Sets[l.Ban.Set].Name, For: l.Ban.For, V4: l.Src.V4, V6: l.Src.V6}
-	}
-	return e
 }
 
 // fingerprint tells whether a rule stays the same from one policy to the next, and so keeps its counter. A rule with a
@@ -182,12 +144,12 @@ func (m *manifest) reason(slot uint32) string {
 			return r.Name
 		}
 	}
+	for _, g := range m.Guards {
+		if g.Slot == slot {
+			return g.name()
+		}
+	}
 	return fmt.Sprintf("slot %d", slot)
-}
-
-// answers reports whether a rule answers queries.
-func (m *manifest) answers() bool {
-	return slices.ContainsFunc(m.Rules, func(r ruleEntry) bool { return r.Verdict == ir.Truncate.String() && !r.Observe })
 }
 
 // first is the earliest stage at which the policy decides anything.

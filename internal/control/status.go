@@ -3,10 +3,12 @@ package control
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/floodwall/floodwall/internal/compile"
 	"github.com/floodwall/floodwall/internal/datapath"
+	"github.com/floodwall/floodwall/internal/ir"
 	"github.com/floodwall/floodwall/internal/packet"
 	"github.com/floodwall/floodwall/internal/xdp"
 )
@@ -25,8 +27,9 @@ type Status struct {
 	Checks     []RuleStatus   `json:"checks"`
 	Default    RuleStatus     `json:"default"`
 	NotIP      RuleStatus     `json:"not_ip"`
-	Replies    *RuleStatus    `json:"replies,omitempty"` // truncated responses that XDP has sent
+	Replies    *RuleStatus    `json:"replies,omitempty"` // sent by the program itself, where rules have some
 	Sets       []SetStatus    `json:"sets"`
+	Limits     []LimitStatus  `json:"limits,omitempty"`
 	Warnings   []string       `json:"warnings,omitempty"`
 }
 
@@ -85,6 +88,9 @@ func (in Instance) Status(ctx context.Context) (*Status, error) {
 	}
 	s.verify(ctx, l, g)
 	if err := s.counters(ctx, l, g); err != nil {
+		return nil, err
+	}
+	if err := s.limits(g); err != nil {
 		return nil, err
 	}
 	return s, s.sets(ctx, l, g)
@@ -146,6 +152,7 @@ func (s *Status) counters(ctx context.Context, l *live, g *generation) error {
 		n := c.rule(i, r)
 		s.Rules = append(s.Rules, RuleStatus{r.Name, r.Stage, r.Why, r.Verdict, n.packets, n.octets, r.Line, r.Merged, r.Observe})
 	}
+	s.guards(m, c)
 	for check := range packet.NumChecks {
 		n, stage, done := c.check(check)
 		if (m.Checks | m.Observed).Has(check) && done {
@@ -154,14 +161,14 @@ func (s *Status) counters(ctx context.Context, l *live, g *generation) error {
 			})
 		}
 	}
-	if m.answers() {
-		n := c.slot(xdp.SlotReplies)
-		s.Replies = &RuleStatus{Name: "replies", Stage: compile.StageXDP, Verdict: "truncate", Packets: n.packets, Bytes: n.octets}
-	}
 	n := c.byDefault()
 	s.Default = RuleStatus{Name: "default", Stage: m.At.Stage, Why: m.At.Why, Verdict: m.Default, Packets: n.packets, Bytes: n.octets}
 	n = c.slot(xdp.SlotNotIP)
 	s.NotIP = RuleStatus{Name: "not-ip", Stage: m.first(), Verdict: "pass", Packets: n.packets, Bytes: n.octets}
+	if slices.ContainsFunc(m.Rules, func(r ruleEntry) bool { return r.Verdict == ir.Truncate.String() }) {
+		n = c.slot(xdp.SlotReplies)
+		s.Replies = &RuleStatus{Name: "replies", Stage: compile.StageXDP, Verdict: "sent", Packets: n.packets, Bytes: n.octets}
+	}
 	return nil
 }
 

@@ -65,8 +65,8 @@ func (c *tallies) readSlots(state *datapath.State) error {
 	}
 	defer counters.Close()
 	slots := uint32(xdp.SlotRules)
-	for _, r := range c.manifest.Rules {
-		slots = max(slots, r.Slot+1)
+	for _, u := range c.manifest.usedSlots() {
+		slots = max(slots, u.slot+1)
 	}
 	c.slots, err = datapath.ReadCounters(counters, min(slots, counters.MaxEntries()))
 	return err
@@ -83,7 +83,7 @@ func (c *tallies) slot(n uint32) tally {
 // rule is the count of a rule, by its index in the manifest.
 func (c *tallies) rule(i int, r ruleEntry) tally {
 	switch {
-	case r.Stage == compile.StageXDP || r.Stage == compile.StageEgress:
+	case r.Stage == compile.StageXDP:
 		return c.slot(r.Slot)
 	case c.part == nil || i >= len(c.part.Rules):
 		return tally{}

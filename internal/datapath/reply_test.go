@@ -147,7 +147,11 @@ func queries() map[string]*dns.Msg {
 		"odd, DO":    ask("ww.example.", dns.TypeANY, edns(true)),
 		"cookie":     ask("www.example.", dns.TypeANY, edns(false, cookie)),
 		"DO, cookie": ask("www.example.", dns.TypeANY, edns(true, cookie), flagged),
-		"EDNS 1":     ask("www.example.", dns.TypeA, edns(true), func(m *dns.Msg) { m.IsEdns0().SetVersion(1) }),
+		"EDNS 1": ask("www.example.", dns.TypeA, edns(true), func(m *dns.Msg) {
+			m.IsEdns0().SetVersion(1)
+			m.IsEdns0().SetExtendedRcode(0x0ff0)
+			m.IsEdns0().SetZ(0x3fff)
+		}),
 		"not OPT": ask("www.example.", dns.TypeA, func(m *dns.Msg) {
 			m.Extra = []dns.RR{&dns.A{Hdr: dns.RR_Header{Name: ".", Rrtype: dns.TypeA, Class: dns.ClassINET}, A: server4}}
 		}),

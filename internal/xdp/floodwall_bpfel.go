@@ -59,6 +59,7 @@ const (
 	floodwallVarFilter4Mask     = "filter4_mask"
 	floodwallVarFilter4Shift    = "filter4_shift"
 	floodwallVarFilter6         = "filter6"
+	floodwallVarGuarded         = "guarded"
 	floodwallVarHaveBackground4 = "have_background4"
 	floodwallVarHaveLines4      = "have_lines4"
 	floodwallVarHosts4Buckets   = "hosts4_buckets"
@@ -181,6 +182,7 @@ type floodwallVariableSpecs struct {
 	Filter4Mask     *ebpf.VariableSpec `ebpf:"filter4_mask"`
 	Filter4Shift    *ebpf.VariableSpec `ebpf:"filter4_shift"`
 	Filter6         *ebpf.VariableSpec `ebpf:"filter6"`
+	Guarded         *ebpf.VariableSpec `ebpf:"guarded"`
 	HaveBackground4 *ebpf.VariableSpec `ebpf:"have_background4"`
 	HaveLines4      *ebpf.VariableSpec `ebpf:"have_lines4"`
 	Hosts4Buckets   *ebpf.VariableSpec `ebpf:"hosts4_buckets"`
@@ -301,6 +303,7 @@ type floodwallVariables struct {
 	Filter4Mask     *ebpf.Variable `ebpf:"filter4_mask"`
 	Filter4Shift    *ebpf.Variable `ebpf:"filter4_shift"`
 	Filter6         *ebpf.Variable `ebpf:"filter6"`
+	Guarded         *ebpf.Variable `ebpf:"guarded"`
 	HaveBackground4 *ebpf.Variable `ebpf:"have_background4"`
 	HaveLines4      *ebpf.Variable `ebpf:"have_lines4"`
 	Hosts4Buckets   *ebpf.Variable `ebpf:"hosts4_buckets"`

@@ -56,6 +56,7 @@ const (
 	Dynamic  = "dynamic"
 
 	Conditions = "conditions" // what rules ask for beside addresses and fields, struct condition of bpf/condition.h
+	Offences   = "offences"   // who exceeded a limit that bans: a ring
 	Actions    = "actions"    // what is done beside the verdict, by slot
 	Limits     = "limits"     // the buckets of all limits
 	Samples    = "samples"    // the ring buffer of packets for user space, struct sample of bpf/sample.h

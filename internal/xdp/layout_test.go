@@ -76,7 +76,12 @@ func TestStructLayouts(t *testing.T) {
 		{"bucket", addrs.BucketBytes, map[string]int{"key": 0, "meta": 48, "lengths": 60}},
 		{"line", addrs.LineBytes, map[string]int{"hosts": 0, "inside": 32, "outside": 34, "full": 36}},
 		{"full", addrs.FullBlockBytes, map[string]int{"class": 0}},
+		{"limit_info", xdp.LimitInfoSize, map[string]int{"cost": 0, "most": 8, "fresh": 16, "base": 24, "mask": 28,
+			"left": 32, "right": 33, "bits": 34, "prefixes": 35, "src": 40, "dst": 72}},
+		{"limit_bucket", xdp.LimitBucketSize, map[string]int{"slot": 0, "swept": 8 * xdp.LimitSlots}},
 		{"counter", 16, map[string]int{"packets": 0, "octets": 8}},
+		{"action", 8, map[string]int{"slip": 0, "sample": 4}},
+		{"sampler", 16, map[string]int{"next": 0, "lost": 8}},
 	} {
 		s := structOf(t, test.name)
 		if int(s.Size) != test.size {
@@ -145,17 +150,19 @@ func TestEnumCheck(t *testing.T) {
 			t.Errorf("%s is %d (there: %t), want %d", name, got, ok, c)
 		}
 	}
-	if int(packet.NumChecks) > xdp.SlotNotIP {
-		t.Errorf("%d checks reach into the slots from %d on", packet.NumChecks, xdp.SlotNotIP)
+	if int(packet.NumChecks) > xdp.SlotReplies {
+		t.Errorf("%d checks reach into the slots from %d on", packet.NumChecks, xdp.SlotReplies)
 	}
 }
 
 func TestEnums(t *testing.T) {
 	for file, want := range map[string]map[string]int{
-		"count.h": {"SLOT_NOT_IP": xdp.SlotNotIP, "SLOT_DEFAULT": xdp.SlotDefault, "SLOT_RULES": xdp.SlotRules,
+		"count.h": {"SLOT_REPLIES": xdp.SlotReplies, "SLOT_NOT_IP": xdp.SlotNotIP, "SLOT_DEFAULT": xdp.SlotDefault,
+			"SLOT_RULES":   xdp.SlotRules,
 			"VERDICT_PASS": int(ir.Pass), "VERDICT_DROP": int(ir.Drop), "VERDICT_REJECT": int(ir.Reject),
 			"VERDICT_TRUNCATE": int(ir.Truncate), "DECISION_SPECIAL": xdp.Special},
 		"dynamic.h": {"MAX_DYNAMIC_SETS": xdp.MaxDynamicSets, "DYNAMIC_LENGTHS": 8},
+		"limit.h":   {"LIMIT_SLOTS": xdp.LimitSlots, "AMOUNT_BITS": xdp.LimitFraction, "TIME_BITS": 40, "DEBT_BITS": 38},
 		"packet.h": {"PORT_UDP": packet.PortUDP, "PORT_NONE": packet.PortNone, "FLAGS_NONE": packet.FlagsNone,
 			"ICMP_V6": packet.ICMPv6, "ICMP_NONE": packet.ICMPNone, "VLAN_NONE": packet.VLANNone,
 			"DNS_RESPONSE": packet.DNSResponse, "DNS_OTHER": packet.DNSOther, "DNS_MALFORMED": packet.DNSMalformed,
