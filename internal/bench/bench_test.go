@@ -38,7 +38,19 @@ var wantRows = map[string][]string{
 		"cost/empty", "cost/pass", "cost/accept", "cost/iptables/accept/tracked", "cost/iptables/raw", "cost/iptables/filter",
 		"cost/iptables/set/n=265000", "cost/iptables/string/kmp", "cost/iptables/hashlimit", "cost/floodwall/xdp/raw",
 		"cost/floodwall/nftables/raw/rules=5", "cost/floodwall/iptables/set/n=65000", "cost/floodwall/xdp/accept/untracked",
-		"cost/floodwall/hashlimit", "cost/one-core/iptables/raw",
+		"cost/floodwall/xdp/hashlimit", "cost/floodwall/iptables/string/n=64", "cost/floodwall/nftables/string/bm",
+		"cost/one-core/iptables/raw",
+	},
+	"limit": {
+		"limit/floodwall/xdp/random", "limit/iptables/spread", "limit/nft/repeated", "limit/one-core/bpf-lru/spread",
+		"limit/passes/floodwall/nftables/repeated", "limit/passes/bpf-lru/random",
+	},
+	"payload": {
+		"payload/iptables/string/kmp/n=64", "payload/floodwall/xdp/string/n=64", "payload/floodwall/iptables/string/n=1",
+		"payload/iptables/u32", "payload/nft/raw/fixed", "payload/one-core/floodwall/nftables/fixed",
+	},
+	"dns": {
+		"dns/quiet/nothing", "dns/random/unbound", "dns/random/floodwall", "dns/victim/nothing", "dns/victim/floodwall",
 	},
 	"conntrack": {
 		"conntrack/no-firewall", "conntrack/nft/full", "conntrack/nft/notrack", "conntrack/floodwall/auto",
@@ -51,14 +63,15 @@ var wantRows = map[string][]string{
 
 // lacking are the ends of the names of results without figures.
 var lacking = []string{
-	"/bpfilter", "/bpf-hash", "floodwall/filter", "floodwall/string/bm", "floodwall/string/kmp", "floodwall/hashlimit",
+	"/bpfilter", "/bpf-hash", "floodwall/filter", "floodwall/string/kmp", "floodwall/nftables/string/bm",
+	"floodwall/nftables/string/n=64",
 }
 
 func TestExperiments(t *testing.T) {
 	testutil.RequireRoot(t)
 	for _, e := range Experiments {
 		t.Run(e.Name, func(t *testing.T) {
-			for _, tool := range []string{"iptables-legacy", "nft", "ipset", "nginx"} {
+			for _, tool := range []string{"iptables-legacy", "nft", "ipset", "nginx", "unbound", "dnsperf"} {
 				testutil.RequireTool(t, tool)
 			}
 			o, temp := tiny(t), t.TempDir()

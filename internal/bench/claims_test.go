@@ -79,3 +79,14 @@ func TestCostTable(t *testing.T) {
 		t.Errorf("a packet of 50 ns costs %s, want -75%%", got)
 	}
 }
+
+// TestCostBars shows what a bar in a table of costs is of.
+func TestCostBars(t *testing.T) {
+	table, o := costRows(map[string]float64{"iptables/raw": 200, "iptables/filter": 250, "floodwall/xdp/raw": 50}), &Outcome{Name: "cost"}
+	table.cores, table.rival, table.empty = twoCores, table.rows[2], table.rows[7]
+	table.rows[7].least, table.rows[7].times = 0.7, 6
+	table.publish(o)
+	if got, want := o.Tables[0].Rows[7][7], "of empty >= 0.70 met, x >= 6.00 MISSED"; got != want {
+		t.Errorf("bars: %q, want %q", got, want)
+	}
+}

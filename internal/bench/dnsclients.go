@@ -67,7 +67,7 @@ func startClients(h *lab.Host, queries string, duration time.Duration) (c *clien
 	}
 	os.Remove(c.out.Name()) // the file lives until it is closed
 	c.process, err = startProcess(h, &place{sourceCPU, true}, c.out, "dnsperf", "-v", "-s", resolverAt.Addr().String(),
-		"-d", queries, "-l", strconv.Itoa(wholeSeconds(duration)), "-t", fmt.Sprint(dnsTimeout.Seconds()),
+		"-d", queries, "-l", strconv.Itoa(wholeSeconds(duration)), "-t", fmt.Sprint(clientTimeout(duration).Seconds()),
 		"-Q", strconv.Itoa(dnsClientRate), "-c", "20", "-q", strconv.Itoa(dnsOutstanding))
 	if err != nil {
 		c.out.Close()
@@ -102,6 +102,9 @@ func (c *clients) close() {
 	c.kill()
 	c.out.Close()
 }
+
+// clientTimeout is how long clients wait for an answer: not long, when they do not ask for long.
+func clientTimeout(duration time.Duration) time.Duration { return min(dnsTimeout, duration/2) }
 
 // wholeSeconds is a time as dnsperf takes it.
 func wholeSeconds(d time.Duration) int { return max(1, int(math.Round(d.Seconds()))) }

@@ -45,7 +45,7 @@ func (c *dnsCase) figure(of func(*dnsVisit) float64) (all series) {
 func (b *dnsBuilder) dnsNotes() []string {
 	return []string{
 		fmt.Sprintf("Clients: dnsperf asks for %s names %s times a second from %d addresses, each in a /24 of its own; an answer that takes", countText(dnsNames), countText(dnsClientRate), dnsClients),
-		fmt.Sprintf("longer than %v is lost, and one that is truncated does not count. Floods: ANY queries of %d octets with EDNS,", dnsTimeout, len(dnsQuery(bigName, typeANY))),
+		fmt.Sprintf("longer than %v is lost, and one that is truncated does not count. Floods: ANY queries of %d octets with EDNS,", clientTimeout(b.Phase), len(dnsQuery(bigName, typeANY))),
 		"random identifiers and ports, for a name of which unbound sends 3,028 octets. Both come on one wire. MB are of all",
 		"frames: what the attacker sends, and what goes to addresses that are not the clients'. Unbound resolves from a zone",
 		"of its own, as if upstream, into its cache; its limits are ip-ratelimit 20 and ratelimit 1000. Floodwall's policy is",
@@ -70,9 +70,15 @@ func (b *dnsBuilder) publish() {
 		b.outcome.Bars = append(b.outcome.Bars, bars...)
 		b.outcome.Results = append(b.outcome.Results, c.result(b.outcome.Name))
 		t.row(c.cells(bars)...)
+		if c.unsteady() {
+			t.note("~ unsteady: the rounds differ by more than %.0f%%", 100*unsteadySpread)
+		}
 	}
 	b.outcome.Tables = append(b.outcome.Tables, t)
 }
+
+// unsteady reports whether the figures are doubtful.
+func (c *dnsCase) unsteady() bool { return c.figure((*dnsVisit).answered).unsteady() }
 
 // bars compare what clients and victims get behind Floodwall with what they should.
 func (c *dnsCase) bars(experiment string) []*Bar {
@@ -105,6 +111,7 @@ func (c *dnsCase) cells(bars []*Bar) []string {
 	for i, bar := range bars {
 		cells[[]int{3, 13}[i]] = bar.String()
 	}
+	cells[14] = choice(c.unsteady(), "~", "")
 	if c.flood.from == "" {
 		return cells
 	}
@@ -128,6 +135,7 @@ func (c *dnsCase) result(experiment string) lab.Result {
 	if len(c.visits) == 0 {
 		return r
 	}
+	r.Note = choice(c.unsteady(), "~", "")
 	add := func(unit string, of func(*dnsVisit) float64) {
 		figures := c.figure(of)
 		r.Metrics = append(r.Metrics, lab.Metric{Value: figures.median(), Unit: unit, Spread: figures.spread()})

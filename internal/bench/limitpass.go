@@ -152,12 +152,12 @@ func (r *limitRow) bars(experiment string) (off, light *Bar) {
 func (b *limitBuilder) publish() {
 	t := &Table{
 		Title: "limit: what passes",
-		Head:  []string{"", "passed/s", "allowed/s", "of allowed", "min .. max", "bar, off by", "of other sources", "bar", "prefixes held", ""},
+		Head:  []string{"", "passed/s", "allowed/s", "of allowed", "min .. max", "bar, off by", "of other sources", "bar", "prefixes held", "MB", ""},
 		Notes: []string{
 			fmt.Sprintf("Medians of %d rounds of %v at %.0f Mpps. Passed: packets of the sources that send too much; allowed is their rate", b.Rounds, b.passTime(), passRate/1e6),
 			fmt.Sprintf("and, once, a burst of %d, for each prefix. Of other sources: the share of the packets that pass of sources that", limitBurst),
 			"send less than the limit; they come before that one, which is another in each round. The bar is for the round that",
-			"is off most.",
+			"is off most. Held: prefixes in memory after the last round; MB: the program's maps.",
 		},
 	}
 	for _, r := range b.rows {
@@ -175,8 +175,8 @@ func (b *limitBuilder) publish() {
 
 // passCells are a row as text.
 func (r *limitRow) passCells(off, light *Bar) []string {
-	cells := make([]string, 10)
-	cells[0], cells[9] = r.label, r.missing
+	cells := make([]string, 11)
+	cells[0], cells[10] = r.label, r.missing
 	shares := r.ofAllowed()
 	if len(shares) == 0 {
 		return cells
@@ -197,6 +197,9 @@ func (r *limitRow) passCells(off, light *Bar) []string {
 	if r.held >= 0 {
 		cells[8] = countText(r.held)
 	}
+	if r.how.octets > 0 {
+		cells[9] = fmt.Sprintf("%.1f", float64(r.how.octets)/1e6)
+	}
 	return cells
 }
 
@@ -212,6 +215,9 @@ func (r *limitRow) passResult(experiment string) lab.Result {
 	add("of-others", r.ofLight())
 	if r.held >= 0 {
 		add("held", series{float64(r.held)})
+	}
+	if r.how.octets > 0 {
+		add("kernel-B", series{float64(r.how.octets)})
 	}
 	return res
 }

@@ -40,6 +40,7 @@ type limiter struct {
 	program *ebpf.Program // to attach; nil: nothing
 	tally   func(context.Context) (tally, error)
 	entries func(context.Context) (int, error) // prefixes that it holds; nil: it does not tell
+	octets  uint64                             // of kernel memory; 0: unknown
 }
 
 // floodwallLimit applies a policy, which stays.
@@ -59,8 +60,25 @@ func floodwallLimit(target string) func(context.Context, *limitBuilder, *site, l
 			})
 			return t, err
 		}
-		return l, nil
+		if target == "xdp" {
+			l.octets, err = at.programMemory()
+		}
+		return l, err
 	}
+}
+
+// programMemory is the kernel memory of the maps of the program that is attached to the site.
+func (s *site) programMemory() (octets uint64, err error) {
+	err = s.server.Do(func() error {
+		p, err := attachedProgram(s.in.Name)
+		if err != nil {
+			return err
+		}
+		defer p.Close()
+		octets, err = mapMemory(p)
+		return err
+	})
+	return octets, err
 }
 
 // ruleTally reads the counters of a case's policy.
@@ -145,6 +163,9 @@ func lruLimit(_ context.Context, b *limitBuilder, _ *site, c limitCase) (l limit
 	}
 	b.owned = append(b.owned, p.set.Close, p.counts.Close)
 	l.program = b.own(p.program)
+	if l.octets, err = mapMemory(p.program); err != nil {
+		return l, err
+	}
 	l.tally = func(context.Context) (tally, error) {
 		counts := make([]uint64, 3)
 		for i := range counts {

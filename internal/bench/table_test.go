@@ -79,6 +79,29 @@ const wantMarkdown = `### drop: a flood, source and receiver on one core
 
 `
 
+// TestRival compares rows with a tool that they should be faster than.
+func TestRival(t *testing.T) {
+	table, o := rows(), &Outcome{Name: "payload"}
+	table.rival = table.rows[3]
+	table.rows[2].least, table.rows[2].times = 0, 3
+	table.publish(o)
+	head, row := o.Tables[0].Head, o.Tables[0].Rows[2]
+	if diff := cmp.Diff([]string{"x slow | source", "bar, x", ""}, head[9:]); diff != "" {
+		t.Errorf("columns (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{"2.50", ">= 3.00 MISSED", "~"}, row[9:]); diff != "" {
+		t.Errorf("cells (-want +got):\n%s", diff)
+	}
+	want := []*Bar{{Name: "payload/floodwall/rules=20 x slow", Value: 2.5, Bound: 3}}
+	if diff := cmp.Diff(want, o.Bars); diff != "" {
+		t.Errorf("bars (-want +got):\n%s", diff)
+	}
+	one := table.on(oneCore)
+	if one.rival != one.rows[3] {
+		t.Error("on one core, the rival is a row of the other table")
+	}
+}
+
 func TestRateResults(t *testing.T) {
 	o := &Outcome{Name: "drop"}
 	rows().publish(o)

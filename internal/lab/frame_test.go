@@ -64,6 +64,35 @@ func TestFrames(t *testing.T) {
 	}
 }
 
+// TestRandomID checks that identifiers are all sorts, and that nothing else of the payload is touched.
+func TestRandomID(t *testing.T) {
+	p := newPair(t)
+	sink := p.sink(t, p.b, CaptureDrop)
+	flow := Flow{
+		From: MustAddrs("198.18.0.0/15"), To: MustAddrs("10.0.0.2"), SPort: AnyPort, DPort: Port(53),
+		Payload: []byte("id of a query"), RandomID: true,
+	}
+	const n = 300
+	p.send(t, SourceOptions{Flows: []Flow{flow}, Rate: gentle, Count: n})
+	seen := map[string]bool{}
+	for i, frame := range frames(t, sink, n) {
+		if _, err := describe(frame, &flow); err != nil {
+			t.Fatalf("frame %d: %v\n%x", i, err, frame)
+		}
+		payload := string(frame[14+20+8:][:len(flow.Payload)])
+		if payload[2:] != " of a query" {
+			t.Fatalf("frame %d: payload %q", i, payload)
+		}
+		seen[payload[:2]] = true
+	}
+	if len(seen) < n*9/10 {
+		t.Errorf("%d identifiers in %d frames", len(seen), n)
+	}
+	if err := (&Flow{From: flow.From, To: flow.To, Proto: TCP, Payload: flow.Payload, RandomID: true}).check(); err == nil {
+		t.Error("an identifier in a flow of TCP is taken")
+	}
+}
+
 // wantV6 is what the same flow looks like between IPv6 addresses.
 func wantV6(f *Flow, v4 string) string {
 	s := strings.NewReplacer("198.18.0.0/15:", "[2001:db8::/33]:", "10.0.0.2:", "[fd00::2]:",

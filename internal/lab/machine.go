@@ -35,6 +35,7 @@ var toolVersions = map[string][]string{
 	"ipset":           {"--version"},
 	"iptables-legacy": {"--version"},
 	"ip":              {"-V"},
+	"unbound":         {"-V"},
 	"clang":           {"--version"},
 }
 
