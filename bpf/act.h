@@ -9,6 +9,8 @@ const volatile bool specials;
 struct action {
 	__u32 slip; /* of the queries to be answered, one in so many is, and the others are dropped; 0: all are answered */
 	__u32 sample; /* one in so many of the packets is handed to user space; 0: none */
+	__u32 report; /* whether to report the source, as one that exceeded a limit */
+	__u32 reserved;
 };
 
 struct {
@@ -37,6 +39,8 @@ __noinline __u32 act_specially(struct xdp_md *ctx, struct packet *p, __u32 decis
 		return 0;
 	if (sampling && a->sample && one_in(a->sample))
 		take_sample(ctx, p, decision);
+	if (reporting && a->report)
+		report_offence(p);
 	return a->slip && !one_in(a->slip);
 }
 

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /* What `floodwall bench` compares with: the least that a program can do which looks at a packet, and the address sets
- * that one writes with the kernel's own maps. They do nothing else: no checks, no VLAN tags, no options, no counters.
- * All of them drop what they are sent, listed or not, so that what they cost is what the rows differ in.
+ * and limits that one writes with the kernel's own maps. They do nothing else: no checks, no VLAN tags, no options. All
+ * of them drop what they are sent, listed or not, so that what they cost is what the rows differ in.
  */
 #include <linux/bpf.h>
 #include <linux/if_ether.h>
+#include <linux/in.h>
 #include <linux/ip.h>
 #include <linux/ipv6.h>
+#include <linux/udp.h>
 #include <bpf/bpf_endian.h>
 #include <bpf/bpf_helpers.h>
 
@@ -99,6 +101,136 @@ SEC("xdp") int lpm6(struct xdp_md *ctx)
 	key.address = ip->saddr;
 	KEEP(bpf_map_lookup_elem(&lpm6_set, &key));
 	return XDP_DROP;
+}
+
+/* A limit of packets per second by prefix of the source, as programs have it that keep one bucket a source in the
+ * kernel's LRU map: a packet of a source that is not in the map always makes an entry, and may cost another its own. It
+ * counts what is over the limit, and of the rest, what goes to the heavy port and what does not.
+ */
+const volatile __be32 limit4_mask = 0;
+const volatile __u64 limit4_interval = 0; /* ns a packet */
+const volatile __u64 limit4_burst = 0;    /* ns that a source may have saved up */
+const volatile __be16 limit4_heavy = 0;   /* port */
+
+enum { LIMIT_OVER, LIMIT_HEAVY, LIMIT_LIGHT, LIMIT_COUNTS };
+
+struct bucket {
+	__u64 credit, last; /* ns */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 1);
+	__type(key, __be32);
+	__type(value, struct bucket);
+} limit4_set SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, LIMIT_COUNTS);
+	__type(key, __u32);
+	__type(value, __u64);
+} limit4_counts SEC(".maps");
+
+static __always_inline int over_limit(__be32 prefix)
+{
+	__u64 now = bpf_ktime_get_ns();
+	struct bucket *b = bpf_map_lookup_elem(&limit4_set, &prefix);
+
+	if (!b) {
+		struct bucket first = { .credit = limit4_burst - limit4_interval, .last = now };
+
+		bpf_map_update_elem(&limit4_set, &prefix, &first, BPF_ANY);
+		return 0;
+	}
+	b->credit += now - b->last;
+	b->last = now;
+	if (b->credit > limit4_burst)
+		b->credit = limit4_burst;
+	if (b->credit < limit4_interval)
+		return 1;
+	b->credit -= limit4_interval;
+	return 0;
+}
+
+SEC("xdp") int limit4(struct xdp_md *ctx)
+{
+	struct iphdr *ip = network_header(ctx, ETH_P_IP, sizeof(*ip) + sizeof(struct udphdr));
+	struct udphdr *udp;
+	__u32 what;
+	__u64 *count;
+
+	if (!ip)
+		return XDP_DROP;
+	udp = (void *)(ip + 1);
+	what = udp->dest == limit4_heavy ? LIMIT_HEAVY : LIMIT_LIGHT;
+	if (over_limit(ip->saddr & limit4_mask))
+		what = LIMIT_OVER;
+	count = bpf_map_lookup_elem(&limit4_counts, &what);
+	if (count)
+		(*count)++;
+	return XDP_DROP;
+}
+
+/* victim stands where answers of a resolver arrive, and tells those to the clients, which it passes, from those to
+ * anybody else, which nobody asked for. Of the clients' it counts those that are truncated. All octets are of frames.
+ */
+const volatile __be32 victim_clients = 0; /* their network */
+const volatile __be32 victim_mask = 0;
+
+enum { VICTIM_OTHERS, VICTIM_CLIENTS, VICTIM_TRUNCATED, VICTIM_COUNTS };
+
+struct packets {
+	__u64 packets, octets;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, VICTIM_COUNTS);
+	__type(key, __u32);
+	__type(value, struct packets);
+} victim_counts SEC(".maps");
+
+static __always_inline void count_victim(struct xdp_md *ctx, __u32 what)
+{
+	struct packets *c = bpf_map_lookup_elem(&victim_counts, &what);
+
+	if (!c)
+		return;
+	c->packets++;
+	c->octets += ctx->data_end - ctx->data;
+}
+
+/* The beginning of a DNS message (RFC 1035, 4.1.1). */
+struct dns {
+	__be16 id;
+	__u8 flags; /* QR, opcode, AA, TC, RD */
+};
+
+#define DNS_TRUNCATED 2
+
+static __always_inline int truncated(struct xdp_md *ctx, struct iphdr *ip)
+{
+	struct udphdr *udp = (void *)(ip + 1);
+	struct dns *dns = (void *)(udp + 1);
+
+	if ((void *)(dns + 1) > (void *)(long)ctx->data_end)
+		return 0;
+	return ip->protocol == IPPROTO_UDP && udp->source == bpf_htons(53) && dns->flags & DNS_TRUNCATED;
+}
+
+SEC("xdp") int victim(struct xdp_md *ctx)
+{
+	struct iphdr *ip = network_header(ctx, ETH_P_IP, sizeof(*ip));
+
+	if (!ip)
+		return XDP_PASS;
+	if ((ip->daddr & victim_mask) != victim_clients) {
+		count_victim(ctx, VICTIM_OTHERS);
+		return XDP_DROP;
+	}
+	count_victim(ctx, truncated(ctx, ip) ? VICTIM_TRUNCATED : VICTIM_CLIENTS);
+	return XDP_PASS;
 }
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

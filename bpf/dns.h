@@ -179,7 +179,7 @@ static __always_inline void note_query(struct xdp_md *ctx, struct packet *p, str
 	if (dns_verify) {
 		__u64 cookie = dns_cookie(ctx, m, p->l4);
 
-		/* Kernels before 6.3 want all of what a function is given to be written (commit 6715df8d5d24). */
+		/* Not known yet, but written for kernels before 6.3: see parse(). */
 		p->src_class = p->dst_class = p->src_dynamic = p->dst_dynamic = 0;
 		p->verified = client_verified(ctx, p, cookie, cookie >> 32);
 	}

@@ -32,7 +32,9 @@
 #include "condition.h"
 #include "reply.h"
 #include "sample.h"
+#include "offence.h"
 #include "act.h"
+#include "egress.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
@@ -56,7 +58,7 @@ __noinline __u32 decide(struct xdp_md *ctx, struct packet *p)
 	return decision;
 }
 
-static __always_inline enum kind parse(struct xdp_md *ctx, struct frame *f)
+static __noinline enum kind parse(struct xdp_md *ctx, struct frame *f)
 {
 	struct cursor c = {
 		.pos = (void *)(long)ctx->data,
@@ -74,6 +76,7 @@ static __always_inline enum kind parse(struct xdp_md *ctx, struct frame *f)
 	f->packet.icmp = ICMP_NONE;
 	f->packet.fragment = FRAGMENT_NONE;
 	f->packet.l4 = f->packet.payload = f->packet.end = f->packet.exceeded = 0;
+	f->packet.patterns = 0; /* kernels before 6.3 refuse to hand on what is not written (commit 6715df8d5d24) */
 
 	ethertype = parse_ethernet(&c, f);
 	if (ethertype == bpf_htons(ETH_P_IP)) {
@@ -93,7 +96,7 @@ static __always_inline enum kind parse(struct xdp_md *ctx, struct frame *f)
 	return kind;
 }
 
-static __always_inline void classify_addresses(struct frame *f)
+static __noinline void classify_addresses(struct frame *f)
 {
 	bool v6 = f->packet.family;
 	__u32 src_sets = dynamic_src_sets, dst_sets = dynamic_dst_sets;

@@ -33,7 +33,7 @@ struct address {
 	__u32 mask[4];
 };
 
-/* struct field16 is a 16-bit field: a port, or an ICMP echo's identifier or sequence number. */
+/* struct field16 is a 16-bit field: a port, an ICMP echo's identifier or sequence number, or a DNS message's identifier. */
 struct field16 {
 	__u16 at;
 	__u16 first; /* host byte order */
@@ -46,7 +46,7 @@ struct recipe {
 	__u32 trim;    /* octets by which this flow's frames are shorter than the longest of the mix */
 	__u32 words;   /* of an address: 1 for IPv4, 4 for IPv6 */
 	struct address source, destination;
-	struct field16 sport, dport;
+	struct field16 sport, dport, id;
 	__u64 tcp_random;  /* mask of the random bits in sequence and acknowledgment number */
 	__u32 tcp_at;      /* where these two are */
 	__u32 id_at;       /* IPv4 identification, random; 0: as in the template */
@@ -285,6 +285,7 @@ SEC("xdp") int generate(struct xdp_md *ctx)
 
 	l4 = write_field(data, &flow.sport);
 	l4 += write_field(data, &flow.dport);
+	l4 += write_field(data, &flow.id);
 	l4 += write_tcp_numbers(data);
 	if (flow.l4_check_at) {
 		__u16 check = fold((flow.l4_pseudo ? addresses : 0) + l4 + flow.l4_sum);

@@ -1,8 +1,305 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Limits. */
+/*
+ * Limits: a generic cell rate algorithm (ITU-T I.371, the virtual scheduling form) for each prefix, in one word. The word
+ * is the time at which all that the prefix was charged with has been paid off, its theoretical arrival time; what lies
+ * ahead of now is its debt, and a packet that would make the debt larger than the burst is over the limit. Such a packet
+ * writes nothing, so a flood over the limit shares no dirty cache line, and a prefix costs no more writes than its rate.
+ *
+ * Each limit has a table of buckets of one cache line. A prefix lives in one bucket only. When it is new there, it takes
+ * the first idle slot: one without debt says no more than one that is empty. If all have debts, the least is forgiven.
+ *
+ * Time is in units of 2^right or 2^-left ns, by limit, modulo 2^40, so that the burst is at most 2^37 of them.
+ * A bucket whose last sweep is more than 2^37 units ago is swept before it is used: idle slots are emptied, or all if it
+ * is more than twice that. So a word that is not empty is at most 2^37 units ahead, and as what was charged after a sweep
+ * lies at most 2 * 2^37 units after it, nothing that counts is ever thrown away. A word counts as a debt when it is up to
+ * 2^38 units ahead: a CPU may look at the clock before another and write after it, and may be stopped in between for
+ * half of the 2^40 before any word is taken for what it is not.
+ *
+ * Several CPUs: a word changes only by compare and exchange, from what the decision was made by. Whoever loses looks
+ * again, and the winner's charge counts. Two CPUs that miss the same prefix at once mostly want the same slot, and the
+ * loser finds the prefix there. If not, the prefix has two words: the greater debt counts and is charged, the other runs
+ * out, and one packet more has passed than should.
+ */
 #pragma once
 
-static __noinline __u32 limit_exceeded(struct packet *p, __u32 number)
+enum {
+	LIMIT_SLOTS = 7,
+	LIMIT_TRIES = 8, /* each that fails means that other packets passed; then the packet counts as over */
+	TIME_BITS = 40,
+	DEBT_BITS = 38,
+	AMOUNT_BITS = 16, /* of a fraction in limit_info.cost */
+};
+
+#define TIME_MASK ((1ULL << TIME_BITS) - 1)
+
+struct limit_bucket {
+	__u64 slot[LIMIT_SLOTS]; /* a tag of the prefix and, in the lower TIME_BITS, when its debt is paid; 0: empty */
+	__u64 swept;             /* ns of CLOCK_MONOTONIC */
+};
+
+struct limit_info {
+	__u64 cost;  /* of a packet or a bit, in units with AMOUNT_BITS of fraction */
+	__u64 most;  /* debt, in units */
+	__u64 fresh; /* ns in which a bucket need not be swept again */
+	__u32 base;  /* the limit's first bucket */
+	__u32 mask;  /* its buckets, a power of two, less 1 */
+	__u8 left;   /* shifts that make units of ns */
+	__u8 right;
+	__u8 bits;     /* 1: bits of IP packets count, 0: packets */
+	__u8 prefixes; /* 1: each prefix has a debt of its own, 0: all have one together */
+	__u32 reserved;
+	struct address src[2]; /* masks by family, none: the address does not count */
+	struct address dst[2];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct limit_info);
+} limit_info SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct limit_bucket);
+} limits SEC(".maps");
+
+/* By limit, how many debts have been forgiven for want of an idle slot. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u64);
+} evictions SEC(".maps");
+
+/* Random, drawn anew for each generation. The last two are odd. */
+const volatile __u32 limit_keys[8];
+const volatile __u64 limit_mix[2];
+
+/*
+ * NH of UMAC (Black, Halevi, Krawczyk, Krovetz, Rogaway, CRYPTO 1999): for whoever does not know the keys, two prefixes
+ * have the same sum by a chance of 2^-32, whatever he chooses them by, and two of IPv4 never have, as one factor is fixed
+ * then and the product of 32-bit numbers does not wrap.
+ */
+static __always_inline __u64 sum_address(struct address a, const volatile __u32 *keys)
 {
-	return !p || number > time_of(p);
+	__u64 hi = (__u64)((__u32)(a.hi >> 32) + keys[0]) * ((__u32)a.hi + keys[1]);
+	__u64 lo = (__u64)((__u32)(a.lo >> 32) + keys[2]) * ((__u32)a.lo + keys[3]);
+
+	return hi + lo;
+}
+
+static __always_inline struct address cut(struct address a, struct address *mask)
+{
+	struct address m = { a.hi & mask->hi, a.lo & mask->lo };
+	return m;
+}
+
+/*
+ * The hash of a packet's prefixes: bits 40 on choose the bucket, the lower 24 are the tag. A sender who could find
+ * prefixes of one bucket would have debts forgiven with a few packets; but nothing that he sees, and no packet that he
+ * does not get through, tells him of the keys. The mixing (as of MurmurHash3, with secret factors) hides the structure
+ * of the sums, by which one collision would lead to others. It takes a third of the time of SipHash-1-3.
+ */
+static __always_inline __u64 hash_prefixes(struct limit_info *l, struct packet *p)
+{
+	__u32 v6 = p->family & 1;
+	__u64 h = sum_address(cut(p->src, &l->src[v6]), limit_keys);
+
+	h += sum_address(cut(p->dst, &l->dst[v6]), limit_keys + 4);
+	h += v6 & l->prefixes;
+	h ^= h >> 32;
+	h *= limit_mix[0];
+	h ^= h >> 29;
+	h *= limit_mix[1];
+	return h ^ h >> 32;
+}
+
+/* What one packet asks of a limit. */
+struct charge {
+	__u64 now; /* in units */
+	__u64 cost;
+	__u64 most;
+	__u64 tag; /* not 0 */
+	__u32 limit;
+	__u32 keep; /* 0: the packet is a question */
+};
+
+enum outcome {
+	CHARGED,
+	EXCEEDED,
+	OVERTAKEN, /* by another CPU */
+};
+
+/* The debt that a word stands for. */
+static __always_inline __u64 debt_of(__u64 word, __u64 now)
+{
+	__u64 ahead = (word - now) & TIME_MASK;
+
+	return !word || ahead >> DEBT_BITS ? 0 : ahead;
+}
+
+static __always_inline __u64 read_once(__u64 *word)
+{
+	return *(volatile __u64 *)word;
+}
+
+/* A read that is not done before those that stand before it. */
+static __always_inline __u64 read_ordered(__u64 *word)
+{
+	return __sync_fetch_and_add(word, 0);
+}
+
+/*
+ * Empties the slots of a bucket that was last swept at the given time. Nothing is emptied that another CPU has written
+ * after a sweep of its own: a word that was read before the time of the sweep was, and that time being still the same, is
+ * older.
+ */
+static __always_inline void sweep(struct limit_bucket *b, __u64 swept, __u64 ns, __u64 now, bool all)
+{
+#pragma nounroll
+	for (__u32 i = 0; i < LIMIT_SLOTS; i++) {
+		__u64 word = read_once(&b->slot[i]);
+
+		if (!word || (!all && debt_of(word, now)))
+			continue;
+		if (read_ordered(&b->swept) != swept)
+			return;
+		__sync_val_compare_and_swap(&b->slot[i], word, 0);
+	}
+	__sync_val_compare_and_swap(&b->swept, swept, ns);
+}
+
+/* Finds the slot of a tag, that with the greater debt if there are two. Returns LIMIT_SLOTS when there is none. */
+static __always_inline __u32 find_debt(struct limit_bucket *b, struct charge *c, __u64 *word, __u64 *debt)
+{
+	__u32 found = LIMIT_SLOTS;
+
+#pragma unroll
+	for (__u32 i = 0; i < LIMIT_SLOTS; i++) {
+		__u64 w = read_once(&b->slot[i]), d;
+
+		if (w >> TIME_BITS != c->tag)
+			continue;
+		d = debt_of(w, c->now);
+		if (d < *debt)
+			continue;
+		found = i;
+		*word = w;
+		*debt = d;
+	}
+	return opaque(found);
+}
+
+/* The first idle slot, or else that with the least debt. */
+static __always_inline __u32 find_victim(struct limit_bucket *b, __u64 now, __u64 *word, __u64 *debt)
+{
+	__u32 found = 0;
+
+	*debt = opaque(~0ULL);
+#pragma unroll
+	for (__u32 i = 0; i < LIMIT_SLOTS; i++) {
+		__u64 w = read_once(&b->slot[i]), d = debt_of(w, now);
+
+		if (d >= *debt)
+			continue;
+		found = i;
+		*word = w;
+		*debt = d;
+		if (!d)
+			break;
+	}
+	return opaque(found);
+}
+
+static __always_inline void count_eviction(__u32 number)
+{
+	__u64 *n = bpf_map_lookup_elem(&evictions, &number);
+
+	if (n)
+		(*n)++;
+}
+
+/*
+ * Charges a packet to its prefix, if that may still owe as much. Returns an enum outcome. A function of its own to the
+ * verifier, which so walks the search once and not for each try.
+ */
+__noinline __u32 charge(struct limit_bucket *b, struct charge *c)
+{
+	__u64 word = 0, debt = opaque(0), forgiven = 0, next;
+	__u32 at;
+
+	if (!b || !c)
+		return EXCEEDED;
+	at = find_debt(b, c, &word, &debt);
+	if (debt + c->cost > c->most)
+		return EXCEEDED;
+	if (!c->keep)
+		return CHARGED;
+	if (at == LIMIT_SLOTS)
+		at = find_victim(b, c->now, &word, &forgiven);
+	next = c->tag << TIME_BITS | ((c->now + debt + c->cost) & TIME_MASK);
+	if (at >= LIMIT_SLOTS || __sync_val_compare_and_swap(&b->slot[at], word, next) != word)
+		return OVERTAKEN;
+	if (forgiven)
+		count_eviction(c->limit);
+	return CHARGED;
+}
+
+static __always_inline __u64 cost_of(struct limit_info *l, struct packet *p)
+{
+	__u64 amount = l->bits ? 8ULL * p->length : 1;
+
+	return (amount * l->cost + (1 << AMOUNT_BITS) - 1) >> AMOUNT_BITS;
+}
+
+/*
+ * Whether a packet is over a limit; if not, it is charged. Of a question it is only said what would be. A function of its
+ * own to the verifier, for which the argument might be null.
+ */
+__noinline __u32 limit_exceeded(struct packet *p, __u32 number)
+{
+	struct limit_info *l = bpf_map_lookup_elem(&limit_info, &number);
+	struct limit_bucket *b;
+	struct charge c;
+	__u64 hash, ns, swept;
+	__s64 age;
+	__u32 at;
+
+	if (!p || !l)
+		return 0;
+	hash = hash_prefixes(l, p);
+	at = l->base + ((hash >> TIME_BITS) & l->mask);
+	b = bpf_map_lookup_elem(&limits, &at);
+	if (!b)
+		return 0;
+	ns = time_of(p);
+	c.now = ns << l->left >> l->right;
+	c.cost = cost_of(l, p);
+	c.most = l->most;
+	c.tag = hash & ((1 << (64 - TIME_BITS)) - 1);
+	c.tag += !c.tag;
+	c.limit = number;
+	c.keep = (p->seen & (SEEN_QUESTION | SEEN_CHARGE)) != SEEN_QUESTION;
+
+	swept = read_once(&b->swept);
+	age = ns - swept;
+	if (age > (__s64)l->fresh) {
+		bool stale = (__u64)age > 2 * l->fresh; /* all that is there */
+
+		if (c.keep)
+			sweep(b, swept, ns, c.now, stale);
+		else if (stale)
+			return c.cost > c.most;
+	}
+#pragma nounroll
+	for (__u32 i = 0; i < LIMIT_TRIES; i++) {
+		__u32 o = charge(b, &c);
+
+		if (o != OVERTAKEN)
+			return o;
+	}
+	return EXCEEDED;
 }

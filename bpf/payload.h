@@ -38,13 +38,14 @@ struct pattern {
 
 struct patterns {
 	__u8 quads[QUAD_SLOTS];            /* by the hash of four octets: 1 + the first pattern that has them */
-	__u64 pairs[65536 / 64];           /* a bit for each two octets that a pattern of less than four begins with */
+	__u8 pairs[QUAD_SLOTS];            /* by that of two: 1 if a pattern of less than four may begin with them */
 	struct pattern list[PATTERNS_MAX]; /* those of less than four octets come first */
 };
 
-/* The octets that are searched. Loads go up to a pattern past their end, where anything may be. */
+/* What is read of a packet. */
 struct window {
-	__u8 text[WINDOW_MAX + PATTERN_MAX + 8];
+	__u8 text[WINDOW_MAX + PATTERN_MAX + BLOCK]; /* the octets that are searched; past their end anything may be */
+	__u64 place[PLACE_MAX / 8];                  /* those at a place; past its length too */
 };
 
 struct {
@@ -91,9 +92,9 @@ static __always_inline __u32 quad_slot(__u32 quad)
 	return quad * 0x9e3779b1 >> 19;
 }
 
-static __always_inline bool short_at(struct patterns *t, __u32 quad)
+static __always_inline __u32 pair_slot(__u32 quad)
 {
-	return t->pairs[(quad & 0xffff) >> 6] >> (quad & 63) & 1;
+	return quad_slot(quad & 0xffff);
 }
 
 static __always_inline bool has_text(struct pattern *pattern, __u8 *text)
@@ -108,24 +109,28 @@ static __always_inline bool has_text(struct pattern *pattern, __u8 *text)
 	return true;
 }
 
-/*
- * Which patterns are there, of those from the given one on that share a slot: at is where their quads are. The functions
- * of the search are functions of their own to the verifier, which so walks their loops once each.
- */
-__noinline __u64 patterns_at(struct window *w, __u32 at, __u32 length, __u32 first)
+/* Keeps LLVM from what it knows of a value, and from computing ahead, for which it would need the stack. */
+#define hide(value) asm volatile("" : "+r"(value))
+
+/* The text at a position, which the verifier must see to be inside. */
+static __always_inline __u8 *text_at(struct window *w, __u32 at)
 {
-	struct patterns *t = all_patterns();
+	hide(at);
+	return w->text + (at & (WINDOW_MAX - 1));
+}
+
+/* Which patterns are there, of those from the given one on that share a slot: at is where their quads are. */
+static __always_inline __u64 patterns_from(struct patterns *t, struct window *w, __u32 at, __u32 length, __u32 first)
+{
 	__u64 found = 0;
 
-	if (!w || !t)
-		return 0;
 	for (__u32 i = 0; i < PATTERNS_MAX; i++) {
 		__u32 number = (first + i) & (PATTERNS_MAX - 1);
 		struct pattern *pattern = &t->list[number];
 		__u32 from = at - pattern->before, past = from + pattern->length;
 
 		if (pattern->before <= at && past <= length && past <= pattern->within &&
-		    has_text(pattern, w->text + (from & (WINDOW_MAX - 1))))
+		    has_text(pattern, text_at(w, from)))
 			found = opaque(found | 1ULL << number);
 		if (!pattern->more)
 			break;
@@ -133,117 +138,137 @@ __noinline __u64 patterns_at(struct window *w, __u32 at, __u32 length, __u32 fir
 	return found;
 }
 
-/* Which patterns are there with their quads in a block. */
-__noinline __u64 patterns_in_block(struct window *w, __u32 block, __u32 length)
+/*
+ * Which patterns are there with their quads at a position. This and the next are functions of their own to the verifier,
+ * which so walks their loops once; they call nothing, as those that call them have used most of the stack.
+ */
+__noinline __u64 patterns_at(struct window *w, __u32 at, __u32 length)
 {
 	struct patterns *t = all_patterns();
 	__u64 found = 0;
+	__u32 quad;
 
 	if (!w || !t)
 		return 0;
-	for (__u32 i = 0; i < BLOCK; i++) {
-		__u32 at = (block & (WINDOW_MAX - BLOCK)) + i, quad = quad_at(w->text + at), slot = t->quads[quad_slot(quad)];
-
-		if (slot)
-			found |= patterns_at(w, at, length, slot - 1);
-		if (short_patterns && short_at(t, quad))
-			found |= patterns_at(w, at, length, 0);
-	}
+	quad = quad_at(text_at(w, at));
+	if (t->quads[quad_slot(quad)])
+		found = patterns_from(t, w, at, length, t->quads[quad_slot(quad)] - 1);
+	if (short_patterns && t->pairs[pair_slot(quad)])
+		found |= patterns_from(t, w, at, length, 0);
 	return found;
 }
 
-/* Keeps LLVM from having all positions of a block at work at once, for which it would need the stack. */
-#define in_order(value) asm volatile("" : "+r"(value))
-
 /* Whether any pattern may be in a block: without a branch until all of its positions are seen. */
-static __always_inline bool block_suspect(struct patterns *t, __u8 *block)
+static __always_inline bool is_suspect(struct patterns *t, __u8 *block)
 {
 	__u64 suspect = 0;
 
-	in_order(block);
+	hide(block);
 #pragma unroll
 	for (__u32 i = 0; i < BLOCK; i++) {
 		suspect |= t->quads[quad_slot(quad_at(block + i))];
-		in_order(suspect);
+		hide(suspect);
 	}
 	if (!short_patterns)
 		return suspect;
 #pragma unroll
 	for (__u32 i = 0; i < BLOCK; i++) {
-		suspect |= short_at(t, quad_at(block + i));
-		in_order(suspect);
+		suspect |= t->pairs[pair_slot(quad_at(block + i))];
+		hide(suspect);
 	}
 	return suspect;
 }
 
-__noinline __u64 patterns_in(struct window *w, __u32 length)
+/* The first position from the given one on where a pattern may have its quad, or one past the end. */
+__noinline __u32 next_suspect(struct window *w, __u32 at, __u32 length)
 {
 	struct patterns *t = all_patterns();
-	__u64 found = 0;
 
 	if (!w || !t)
-		return 0;
-	for (__u32 block = 0; block < WINDOW_MAX; block += BLOCK) {
-		if (block >= length)
+		return WINDOW_MAX;
+	for (int i = 0; i < WINDOW_MAX / BLOCK; i++) {
+		if (at >= length || at >= WINDOW_MAX)
+			return WINDOW_MAX;
+		if (is_suspect(t, text_at(w, at)))
 			break;
-		if (block_suspect(t, w->text + block))
-			found |= patterns_in_block(w, block, length);
+		at += BLOCK;
 	}
-	return found;
+	for (__u32 i = 0; i < BLOCK; i++) {
+		__u32 quad = quad_at(text_at(w, at));
+
+		if (t->quads[quad_slot(quad)] || (short_patterns && t->pairs[pair_slot(quad)]))
+			break;
+		at++;
+	}
+	return at;
 }
 
 static __always_inline __u64 find_patterns(struct xdp_md *ctx, struct packet *p)
 {
-	__u32 first = 0, length = p->end - p->payload;
-	struct window *w = bpf_map_lookup_elem(&window, &first);
+	__u32 length = p->end - p->payload, at = 0;
+	struct window *w = bpf_map_lookup_elem(&window, &at);
+	__u64 found = 0;
 
 	if (!w || !p->payload)
 		return 0;
 	if (length > window_length)
 		length = window_length;
-	asm volatile("" : "+r"(length)); /* or LLVM tests another register than the one it passes */
+	hide(length); /* or LLVM tests another register than the one it passes */
 	if (length < 1 || length > WINDOW_MAX || bpf_xdp_load_bytes(ctx, p->payload, w->text, length) < 0)
 		return 0;
-	return patterns_in(w, length);
-}
-
-/* Whether a packet has any of the patterns. */
-static __always_inline bool has_pattern(struct xdp_md *ctx, struct packet *p, __u64 any)
-{
-	if (!(p->seen & SEEN_PATTERNS)) {
-		p->patterns = find_patterns(ctx, p);
-		p->seen |= SEEN_PATTERNS;
+	for (int i = 0; i < WINDOW_MAX; i++) {
+		at = next_suspect(w, at, length);
+		if (at >= length)
+			break;
+		found |= patterns_at(w, at, length);
+		at++;
 	}
-	return p->patterns & any;
+	return found;
 }
 
-static __always_inline bool place_holds(struct xdp_md *ctx, struct packet *p, struct place *place)
+static __always_inline bool place_holds(struct xdp_md *ctx, struct packet *p, struct window *w, struct place *place)
 {
 	__u32 base = place->l4 ? p->l4 : p->payload, from = base + place->offset, length = place->length;
-	__u64 text[PLACE_MAX / 8] = {};
 
 	if (!base || from + length > p->end)
 		return false;
-	asm volatile("" : "+r"(length)); /* as above */
-	if (length < 1 || length > PLACE_MAX || bpf_xdp_load_bytes(ctx, from, text, length) < 0)
+	hide(length); /* or LLVM tests another register than the one it passes */
+	if (length < 1 || length > PLACE_MAX || bpf_xdp_load_bytes(ctx, from, w->place, length) < 0)
 		return false;
-	return !((text[0] ^ place->value[0]) & place->mask[0]) && !((text[1] ^ place->value[1]) & place->mask[1]);
+	return !((w->place[0] ^ place->value[0]) & place->mask[0]) && !((w->place[1] ^ place->value[1]) & place->mask[1]);
+}
+
+/* Whether all of some places hold. */
+__noinline __u32 places_hold(struct xdp_md *ctx, struct packet *p, __u32 at, __u32 count)
+{
+	__u32 number = 0;
+	struct window *w = bpf_map_lookup_elem(&window, &number);
+
+	if (!p || !w)
+		return 0;
+	for (__u32 i = 0; i < PLACES_MAX; i++) {
+		struct place *place;
+
+		if (i >= count)
+			break;
+		number = at + i;
+		place = bpf_map_lookup_elem(&places, &number);
+		if (!place || !place_holds(ctx, p, w, place))
+			return 0;
+	}
+	return 1;
 }
 
 /* Whether all of some places hold and, unless none is asked for, any of the patterns is there. */
 __noinline __u32 payload_matches(struct xdp_md *ctx, struct packet *p, __u64 any, __u32 at, __u32 count)
 {
-	if (!p)
+	if (!p || (count && !places_hold(ctx, p, at, count)))
 		return 0;
-	for (__u32 i = 0; i < PLACES_MAX; i++) {
-		__u32 number = at + i;
-		struct place *place;
-
-		if (i >= count)
-			break;
-		place = bpf_map_lookup_elem(&places, &number);
-		if (!place || !place_holds(ctx, p, place))
-			return 0;
+	if (!any)
+		return 1;
+	if (!(p->seen & SEEN_PATTERNS)) {
+		p->patterns = find_patterns(ctx, p);
+		p->seen |= SEEN_PATTERNS;
 	}
-	return !any || has_pattern(ctx, p, any);
+	return !!(p->patterns & any);
 }

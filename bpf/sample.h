@@ -40,11 +40,12 @@ struct {
 	__type(value, struct sampler);
 } samplers SEC(".maps");
 
-static __always_inline bool sample_due(struct sampler *s, __u64 now)
+/* Whether one more may be handed out: so often, in nanoseconds, and so many more at once. */
+static __always_inline bool may_hand_out(__u64 *next, __u64 now, __u64 interval, __u64 burst)
 {
-	if (s->next > now + SAMPLE_BURST * SAMPLE_INTERVAL)
+	if (*next > now + burst * interval)
 		return false;
-	s->next = (s->next > now ? s->next : now) + SAMPLE_INTERVAL;
+	*next = (*next > now ? *next : now) + interval;
 	return true;
 }
 
@@ -75,7 +76,9 @@ __noinline __u32 take_sample(struct xdp_md *ctx, struct packet *p, __u32 decisio
 
 	if (!p || !sampler)
 		return 0;
-	s = sample_due(sampler, time_of(p)) ? bpf_ringbuf_reserve(&samples, sizeof(*s), 0) : NULL;
+	s = may_hand_out(&sampler->next, time_of(p), SAMPLE_INTERVAL, SAMPLE_BURST) ?
+		    bpf_ringbuf_reserve(&samples, sizeof(*s), 0) :
+		    NULL;
 	if (!s) {
 		sampler->lost++;
 		return 0;

@@ -40,7 +40,8 @@ struct {
 	__type(value, struct term);
 } term SEC(".maps");
 
-SEC("xdp.frags") int floodwall_trial(struct xdp_md *ctx)
+/* Goes on to the program of the generation in force, and returns only when that has none. */
+static __always_inline void run_generation(void *ctx)
 {
 	__u32 first = 0;
 	const volatile struct term *t = bpf_map_lookup_elem(&term, &first);
@@ -49,7 +50,22 @@ SEC("xdp.frags") int floodwall_trial(struct xdp_md *ctx)
 		bpf_tail_call(ctx, &generations, during);
 	else
 		bpf_tail_call(ctx, &generations, after);
+}
+
+SEC("xdp.frags") int floodwall_trial(struct xdp_md *ctx)
+{
+	run_generation(ctx);
 	return XDP_PASS;
+}
+
+/* TCX_NEXT of linux/bpf.h: as if nothing were attached. */
+#define NEXT (-1)
+
+/* The same for what leaves: generations with a guard have a program for that too. */
+SEC("tcx/egress") int egress_trial(struct __sk_buff *skb)
+{
+	run_generation(skb);
+	return NEXT;
 }
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

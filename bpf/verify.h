@@ -1,8 +1,158 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Whether the sender of a DNS query is who it says. */
+/*
+ * Which clients are known to be who they say they are: those whose address was answered over TCP, which egress.h notes,
+ * and those whose query has a cookie that the server made for them (RFC 7873, RFC 9018).
+ */
 #pragma once
 
-static __always_inline bool client_verified(struct xdp_md *ctx, struct packet *p, __u32 cookie, __u32 length)
+#include "siphash.h"
+
+enum {
+	MAX_SECRETS = 2,   /* the present one, and the one before, of which clients may still have cookies */
+	GUARD_LIMIT = 1,   /* flags: responses are limited, */
+	GUARD_OBSERVE = 2, /* but what exceeds the limit is only counted */
+};
+
+/* What guards a service. internal/compile/guard.go fills this map and the next. */
+struct guard {
+	__u64 secrets[MAX_SECRETS][2];
+	__u32 num_secrets;
+	__u32 verify; /* seconds that an answer over TCP proves an address for; 0: it proves none */
+	__u32 limit;  /* of responses */
+	__u32 slot;   /* that those above it are counted in */
+	__u32 flags;
+	__u32 reserved;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct guard);
+} guards SEC(".maps");
+
+/* An octet for each port, as in struct packet: the number of its guard from 1 on, 0 when it has none. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u64); /* PORT_NONE octets when there is a guard */
+} guard_ports SEC(".maps");
+
+/*
+ * Until when an IPv4 address or an IPv6 /64 is verified, in seconds of CLOCK_MONOTONIC. Only an established connection
+ * adds to it, so random sources push nobody out. User space sets the size.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 1);
+	__type(key, struct address);
+	__type(value, __u32);
+} verified SEC(".maps");
+
+/*
+ * Whether there is a guard at all, and one with secrets: kernels before 6.1 lack the clock that cookies need. Constants to
+ * the verifier. */
+const volatile bool guarded;
+const volatile bool verify_cookies;
+
+static __always_inline struct guard *guard_of(__u32 port)
 {
+	__u32 first = 0, number;
+	__u8 *guard_by_port = bpf_map_lookup_elem(&guard_ports, &first);
+
+	if (!guarded || !guard_by_port || port >= PORT_NONE || !guard_by_port[port])
+		return NULL;
+	number = guard_by_port[port] - 1;
+	return bpf_map_lookup_elem(&guards, &number);
+}
+
+/* What stands for a client in `verified`: in IPv6 all of a /64 belongs to one. */
+static __always_inline struct address client_of(struct address a, __u32 family)
+{
+	if (family)
+		a.lo = 0;
+	return a;
+}
+
+static __always_inline __u32 seconds_of(struct packet *p)
+{
+	return time_of(p) / 1000000000;
+}
+
+static __always_inline bool answered_over_tcp(struct packet *p)
+{
+	struct address client = client_of(p->src, p->family);
+	__u32 *expiry = bpf_map_lookup_elem(&verified, &client);
+
+	return expiry && *expiry > seconds_of(p);
+}
+
+/* A COOKIE option with a server cookie of version 1: RFC 9018, 4. */
+struct cookie {
+	__u64 client;
+	__u8 version;
+	__u8 reserved[3]; /* may be anything, and is hashed as it is */
+	__be32 timestamp;
+	__u64 hash;
+};
+
+enum {
+	COOKIE_VERSION = 1,
+	COOKIE_PAST = 60 * 60,  /* seconds that a cookie is valid for, */
+	COOKIE_FUTURE = 5 * 60, /* and that its clock may be ahead: RFC 9018, 4.3 */
+};
+
+/*
+ * Whether a cookie is of the present, by serial number arithmetic (RFC 1982). BPF has no CLOCK_REALTIME, which cookies
+ * count by. CLOCK_TAI is ahead of it by 37 s where somebody told the kernel, else by 0: of no weight in an hour. A
+ * question may ask at another time.
+ */
+static __always_inline bool cookie_timely(struct packet *p, struct cookie *c)
+{
+	__u64 now = bpf_ktime_get_tai_ns() + (time_of(p) - bpf_ktime_get_ns());
+	__s32 age = (__u32)(now / 1000000000) - bpf_ntohl(c->timestamp);
+
+	return age >= -COOKIE_FUTURE && age <= COOKIE_PAST;
+}
+
+/* The hash of RFC 9018, 4.4: of all before it in the cookie, and of the client's address in network byte order. */
+static __always_inline __u64 cookie_hash(struct packet *p, struct cookie *c, const __u64 secret[2])
+{
+	struct siphash h = siphash_begin(secret);
+
+	siphash_add(&h, c->client);
+	siphash_add(&h, *(__u64 *)&c->version);
+	if (!p->family)
+		return siphash_end(&h, bpf_htonl(p->src.lo), 20);
+	siphash_add(&h, bpf_cpu_to_be64(p->src.hi));
+	siphash_add(&h, bpf_cpu_to_be64(p->src.lo));
+	return siphash_end(&h, 0, 32);
+}
+
+static __always_inline bool cookie_valid(struct xdp_md *ctx, struct packet *p, struct guard *guard, __u32 offset)
+{
+	struct cookie c;
+
+	if (bpf_xdp_load_bytes(ctx, offset, &c, sizeof(c)) || c.version != COOKIE_VERSION || !cookie_timely(p, &c))
+		return false;
+	for (__u32 i = 0; i < MAX_SECRETS; i++)
+		if (i < guard->num_secrets && cookie_hash(p, &c, guard->secrets[i]) == c.hash)
+			return true;
 	return false;
+}
+
+/*
+ * Whether the client that sent a query to a guarded service is verified. cookie is where the data of the COOKIE option
+ * begins in the frame, 0 when there is none, and length how long it is. A function of its own to the verifier.
+ */
+__noinline __u32 client_verified(struct xdp_md *ctx, struct packet *p, __u32 cookie, __u32 length)
+{
+	struct guard *guard = p ? guard_of(p->port) : NULL;
+
+	if (!guard)
+		return 0;
+	if (answered_over_tcp(p))
+		return 1;
+	return verify_cookies && cookie && length == sizeof(struct cookie) && cookie_valid(ctx, p, guard, cookie);
 }

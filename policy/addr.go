@@ -163,6 +163,8 @@ func (p place) addrs(key string, v *node) []Addr {
 			a.Local = true
 		case p.r.sets[w.text] != noSet && p.r.sets[w.text] != nameSet:
 			f = want(addrForm, w.text).hintf("%q is a set: write $%s", w.text, w.text)
+		case p.r.sets[w.text] == nameSet:
+			f = otherKind(w.text, false)
 		default:
 			a.AddrRange, f = addrRange(w.text)
 		}

@@ -14,8 +14,12 @@ var banKeys = []key[Ban]{
 // ban reads how long and into which set offenders go.
 func (p place) ban(v *node) *Ban {
 	var b Ban
+	if v.kind == list {
+		p.errorf(v.pos, "ban must be a time or a mapping, got a list").Hint = "write ban: 10m"
+		return nil
+	}
 	if v.kind == word {
-		b.For = scalarOf(p, "ban", v, banTime)
+		b.For = scalarOf(p, "ban", v, p.r.shortBan)
 	} else {
 		seen := readKeys(p, "ban", v, banKeys, &b)
 		p.require(v, seen, "for", "say how long, as in for: 10m")
@@ -34,6 +38,15 @@ func (p place) ban(v *node) *Ban {
 			fmt.Sprintf("write ban: {for: 10m, set: %s}", dynamic[0])
 	}
 	return &b
+}
+
+// shortBan reads the value of ban where it is the time alone.
+func (r *reader) shortBan(text string) (time.Duration, *flaw) {
+	d, f := banTime(text)
+	if set := strings.TrimPrefix(text, "$"); f != nil && r.sets[set] != noSet {
+		f.hintf("write ban: {for: 10m, set: %s}", set)
+	}
+	return d, f
 }
 
 func banTime(text string) (d time.Duration, f *flaw) {
@@ -70,4 +83,18 @@ func (r *reader) banSet(text string) (string, *flaw) {
 		f.hintf("the dynamic sets are %s", strings.Join(dynamic, ", "))
 	}
 	return "", f
+}
+
+// spared reads who is not to be banned. What a dynamic set holds is not known when that is asked.
+func (p place) spared(to *Policy, v *node) {
+	to.Never = p.addrs("never", v)
+	for _, a := range to.Never {
+		switch {
+		case p.r.sets[a.Set] == dynamicSet:
+			p.errorf(a.Pos, "never must name addresses and sets with a fixed content, got %s", quote("$"+a.Set)).Hint =
+				"what `floodwall block` puts there is up to you: never is about bans that nobody looks at"
+		case a.Local:
+			p.errorf(a.Pos, "never names local, which is spared anyway").Hint = "remove it"
+		}
+	}
 }

@@ -14,8 +14,9 @@ func content(text string) ([]byte, *flaw) {
 	parts := strings.Split(text, "|")
 	if len(parts)%2 == 0 {
 		f := want(contentForm, text)
-		if hexText(text) {
-			return nil, f.hintf(`a | stands on both sides of hexadecimal: "|%s|"`, strings.Trim(text, "|"))
+		octets, ok := bareHex(strings.Trim(text, "|"))
+		if ok && (strings.HasPrefix(text, "|") || strings.HasSuffix(text, "|")) {
+			return nil, f.hintf("a | stands on both sides of hexadecimal: %s", bars(octets))
 		}
 		return nil, f.hintf("close the hexadecimal with a |, or write |7c| for a bar")
 	}
@@ -36,29 +37,23 @@ func content(text string) ([]byte, *flaw) {
 
 // hexHint explains a part between bars that is not hexadecimal.
 func hexHint(f *flaw, part string) *flaw {
-	clean := strings.NewReplacer("0x", "", `\x`, "", ",", "", ":", "", "-", "", " ", "").Replace(part)
-	switch _, err := hex.DecodeString(clean); {
+	octets, ok := bareHex(part)
+	switch {
 	case strings.TrimSpace(part) == "":
 		return f.hintf("put octets between the bars, or write |7c| for a bar")
-	case err == nil:
-		return f.hintf("write |% x|", mustHex(clean))
-	case strings.Trim(clean, hexDigits) == "":
+	case ok:
+		return f.hintf("write %s", bars(octets))
+	case strings.Trim(part, "0123456789abcdefABCDEF ") == "":
 		return f.hintf("each octet has two digits, as in |0a|")
 	}
 	return f.hintf("between bars stand hexadecimal digits only; write |7c| for a bar")
 }
 
-const hexDigits = "0123456789abcdefABCDEF"
-
-func mustHex(text string) []byte {
-	octets, _ := hex.DecodeString(text)
-	return octets
-}
-
-// hexText reports whether text looks like hexadecimal octets that lack their bars.
-func hexText(text string) bool {
-	clean := strings.NewReplacer("0x", "", "0X", "", `\x`, "", ",", "", ":", "", " ", "", "|", "").Replace(text)
-	return len(clean) > 0 && len(clean)%2 == 0 && strings.Trim(clean, hexDigits) == ""
+// bareHex reads octets in the ways in which other tools write hexadecimal.
+func bareHex(text string) (octets []byte, ok bool) {
+	clean := strings.NewReplacer("0x", "", "0X", "", `\x`, "", ",", "", ":", "", "-", "", " ", "").Replace(text)
+	octets, err := hex.DecodeString(clean)
+	return octets, err == nil && len(octets) > 0
 }
 
 // bars is the policy's form of octets, all of them in hexadecimal.

@@ -40,12 +40,12 @@ func dnsKind(text string) ([]Range, *flaw) {
 	}
 	upper := strings.ToUpper(text)
 	on, isSwitch := switches[text]
-	switch _, g := domainName(text); {
+	switch {
 	case dnsTypes[upper] != 0:
 		f.hintf("write dns: {type: %s}", upper)
-	case isSwitch && on:
+	case isSwitch && on || strings.HasPrefix(f.hint, "leave the key out"):
 		f.hintf("write dns: query")
-	case f.hint == "" && g == nil && strings.Contains(text, "."):
+	case f.hint == "" && strings.Contains(text, ".") && isName(text):
 		f.hintf("write dns: {name: %s}", text)
 	case strings.HasPrefix(text, "$"):
 		f.hintf("write dns: {name: %s}", text)
@@ -66,6 +66,9 @@ func (p place) notDNS(to *Match, v *node) {
 // truncates makes what a rule for truncated responses implies plain, and reports what cannot be answered so.
 func (p place) truncates(r *Rule, n *node) {
 	if r.Then != Truncate {
+		if r.Slip != 0 {
+			p.errorf(n.get("slip").pos, "slip has a meaning with then: truncate only").Hint = "remove it, or write then: truncate"
+		}
 		return
 	}
 	if r.Match.DNS == nil {

@@ -43,6 +43,9 @@ func dump(p *policy.Policy) string {
 			b.WriteString(guard(s.Guard))
 		}
 	}
+	if p.Never != nil {
+		fmt.Fprintf(&b, "never %v\n", p.Never)
+	}
 	for _, kind := range p.Untracked {
 		fmt.Fprintf(&b, "untracked %s\n", map[policy.Traffic]string{policy.Loopback: "loopback"}[kind])
 	}

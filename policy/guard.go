@@ -3,6 +3,7 @@ package policy
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -33,6 +34,17 @@ func defaultGuard(at Pos) *Guard {
 	}
 }
 
+// guardWord reads the value of guard where it is the kind alone.
+func guardWord(text string) (bool, *flaw) {
+	ok, f := choice(guardWords)(text)
+	if on, isSwitch := switches[text]; isSwitch && on {
+		f.hintf("write guard: dns")
+	} else if isSwitch {
+		f.hintf("leave guard out")
+	}
+	return ok, f
+}
+
 var guardWords = map[string]bool{"dns": true}
 
 var guardKeys = []key[Guard]{
@@ -44,19 +56,31 @@ var guardKeys = []key[Guard]{
 	{"replies", func(p place, to *Guard, v *node) { to.Replies = p.totalRate("replies", v) }},
 	{"responses", place.responses},
 	{"verify", place.verify},
-	{"secret", func(p place, to *Guard, v *node) { to.Secret = scalarOf(p, "secret", v, path) }},
+	{"secret", func(p place, to *Guard, v *node) { to.Secret = scalarOf(p, "secret", v, secretPath) }},
 	{"observe", func(p place, to *Guard, v *node) { to.Observe = scalarOf(p, "observe", v, yesNo) }},
 }
 
 // guard reads the key guard.
 func (p place) guard(to *Service, v *node) {
 	to.Guard = defaultGuard(v.pos)
-	if v.kind == word {
-		scalarOf(p, "guard", v, choice(guardWords))
+	switch v.kind {
+	case word:
+		scalarOf(p, "guard", v, guardWord)
+		return
+	case list:
+		p.errorf(v.pos, "guard must be dns or a mapping, got a list").Hint = "write guard: dns"
 		return
 	}
 	seen := readKeys(p.in("guard"), "it", v, guardKeys, to.Guard)
 	p.in("guard").require(v, seen, "type", "write type: dns, the one guard that there is")
+}
+
+func secretPath(text string) (string, *flaw) {
+	file, f := path(text)
+	if f != nil {
+		f.hintf("name the file from which the resolver has its secrets")
+	}
+	return file, f
 }
 
 // isOff reports whether v switches a part of a guard off.
@@ -77,8 +101,12 @@ func (p place) totalRate(key string, v *node) *Over {
 	if isOff(v) {
 		return nil
 	}
+	if v.kind == list {
+		p.errorf(v.pos, "%s must be a rate or a mapping, got a list", key).Hint = "write " + key + ": 1000/s"
+		return nil
+	}
 	if v.kind == word {
-		r := scalarOf(p, key, v, readRate)
+		r := scalarOf(p, key, v, rateOrOff)
 		o := Over{Pos: v.pos, Rate: r.n, Per: r.per, Bits: r.bits}
 		if r.per != 0 {
 			o.Burst = o.usualBurst().n
@@ -90,6 +118,14 @@ func (p place) totalRate(key string, v *node) *Over {
 		p.errorf(per.pos, "%s is one rate for all, without per", key).Hint = "limits by prefix stand under limit"
 	}
 	return &o
+}
+
+func rateOrOff(text string) (rate, *flaw) {
+	r, f := readRate(text)
+	if f != nil && strings.HasPrefix(f.hint, "begin with") {
+		f.hintf("write off to switch it off")
+	}
+	return r, f
 }
 
 // responses reads the limit on what leaves.
@@ -132,7 +168,7 @@ func (p place) verify(to *Guard, v *node) {
 	}
 	to.Verify = scalarOf(p, "verify", v, func(text string) (time.Duration, *flaw) {
 		d, f := duration(text)
-		if f != nil && f.hint != "" {
+		if f != nil && strings.HasPrefix(f.hint, "leave timeout out") {
 			f.hint = "write off where TCP is to verify nobody"
 		}
 		return d, f
@@ -145,10 +181,11 @@ func (p place) guardedPorts(s *Service, n *node) {
 		return
 	}
 	v := n.get("guard")
-	if !hasProto(s.Port, protoUDP) {
-		p.errorf(v.pos, "guard needs a port of UDP, which queries come to").Hint = fmt.Sprintf("write port: [udp/%d, tcp/%[1]d]", s.Port[0].First)
+	if len(ofUDP(s.Port)) == 0 {
+		p.errorf(v.pos, "guard needs a port of UDP, which queries come to").Hint =
+			fmt.Sprintf("write port: [udp/%d, tcp/%[1]d]", s.Port[0].First)
 	}
-	if hasProto(s.Port, protoTCP) {
+	if hasTCP(s.Port) {
 		return
 	}
 	s.Guard.Verify = 0
@@ -158,7 +195,27 @@ func (p place) guardedPorts(s *Service, n *node) {
 	}
 }
 
-// hasProto reports whether any of ports is of a protocol.
-func hasProto(ports []Port, proto uint8) bool {
-	return slices.ContainsFunc(ports, func(p Port) bool { return slices.Contains(p.protos(), proto) })
+// guardedOnce reports that a service, which n is, shares a port of UDP with an earlier one that has a guard, too: what the
+// resolver sends is judged by its port alone.
+func (p place) guardedOnce(earlier []Service, s Service, n *node) {
+	for _, e := range earlier {
+		if s.Guard == nil || e.Guard == nil {
+			continue
+		}
+		if port, shared := sharedPort(ofUDP(s.Port), ofUDP(e.Port)); shared {
+			p.errorf(n.get("guard").pos, "guard is the second for port %s, which has one in line %d", port, e.Pos.Line).Hint =
+				"give one guard to one service of the port; rules with from before it can treat some clients otherwise"
+			return
+		}
+	}
+}
+
+// ofUDP are the ports that are of UDP, or of UDP and TCP.
+func ofUDP(ports []Port) []Port {
+	return slices.DeleteFunc(slices.Clone(ports), func(p Port) bool { return p.Proto == protoTCP })
+}
+
+// hasTCP reports whether any of ports is of TCP.
+func hasTCP(ports []Port) bool {
+	return slices.ContainsFunc(ports, func(p Port) bool { return p.Proto != protoUDP })
 }

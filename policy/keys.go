@@ -37,7 +37,7 @@ func readKeys[T any](p place, what string, n *node, keys []key[T], to *T) map[st
 			p.errorf(pairs[i].pos, "%s is not supported yet", name)
 		case value.kind == broken:
 		case value.kind == nothing && !mayBeEmpty[name]:
-			p.errorf(value.pos, "%s has no value", name).Hint = "give it one, or remove the key"
+			p.errorf(value.pos, "%s has no value", name).Hint = noValueHint(name)
 		default:
 			k.read(p, to, value)
 		}
@@ -48,6 +48,16 @@ func readKeys[T any](p place, what string, n *node, keys []key[T], to *T) map[st
 
 // mayBeEmpty are the keys that may stand without a value, as they do when everything under them is commented out.
 var mayBeEmpty = map[string]bool{"sets": true, "rules": true, "services": true}
+
+func noValueHint(key string) string {
+	switch key {
+	case "contains", "bytes", "mask":
+		return "a text with # in it needs quotes, as # begins a comment"
+	case "type", "types":
+		return "give it one; the type NULL, which YAML takes for nothing, is 10"
+	}
+	return "give it one, or remove the key"
+}
 
 func find[T any](keys []key[T], name string) *key[T] {
 	for i := range keys {
@@ -152,12 +162,36 @@ func (p place) unknown(e pair, known []string) string {
 		err.Hint = "it belongs to a rule or service: indent it like the other keys of that"
 		return ""
 	}
+	if hint := elsewhere(e.key, known); hint != "" {
+		err.Hint = hint
+		return ""
+	}
 	if near == "" {
 		err.Hint = "the keys here are " + strings.Join(known, ", ")
 		return ""
 	}
 	err.Hint = fmt.Sprintf("did you mean %q?", near)
 	return near
+}
+
+// homes are the keys under which other keys belong.
+var homes = map[string]string{
+	"rate": "over", "per": "over", "burst": "over", "ban": "over",
+	"offset": "at", "bytes": "at", "mask": "at", "contains": "payload", "nocase": "payload", "within": "payload", "at": "payload",
+}
+
+// elsewhere says where a key belongs that is not known here, or is "".
+func elsewhere(key string, known []string) string {
+	home := homes[key]
+	switch {
+	case slices.Contains(known, home):
+		return fmt.Sprintf("it belongs to %s: %s: {%s: …}", home, home, key)
+	case slices.Contains(known, "rate") && slices.Contains([]string{"then", "slip", "sample", "observe"}, key):
+		return "it belongs to the rule, beside over"
+	case slices.Contains(known, "track") && slices.Contains([]string{"over", "payload", "dns", "then", "observe", "sample"}, key):
+		return "it belongs to a rule: rules are asked before services"
+	}
+	return ""
 }
 
 // require reports that n lacks key. Without seen, n is no mapping, which has been reported.

@@ -1,77 +1,9 @@
 package policy
 
 import (
-	"errors"
+	"fmt"
 	"strings"
 )
-
-const nameForm = "a domain name, as in evil.example"
-
-// The limits of names (RFC 1035, 2.3.4); 255 octets in a message are 253 characters of text.
-const (
-	maxLabel = 63
-	maxName  = 253
-)
-
-// ParseName reads a domain name as the policy and lists of names have it. It returns the name in lower case, without the
-// dot at the end; the root is "".
-func ParseName(text string) (string, error) {
-	name, f := domainName(text)
-	if f != nil {
-		return "", errors.New("a name " + f.msg)
-	}
-	return name, nil
-}
-
-// domainName reads a domain name.
-func domainName(text string) (string, *flaw) {
-	if text == "." {
-		return "", nil
-	}
-	name := strings.ToLower(strings.TrimSuffix(text, "."))
-	if strings.Trim(name, nameLetters) != "" {
-		return "", nameHint(want(nameForm, text), text)
-	}
-	for label := range strings.SplitSeq(name, ".") {
-		switch {
-		case label == "":
-			return "", nameHint(want(nameForm, text), text)
-		case len(label) > maxLabel:
-			f := want("a domain name with at most 63 characters between dots", text)
-			return "", f
-		}
-	}
-	if len(name) > maxName {
-		return "", want("a domain name of at most 253 characters", text)
-	}
-	return name, nil
-}
-
-// nameLetters are the letters of names: those of hosts, and _ of service names (RFC 8552).
-const nameLetters = "abcdefghijklmnopqrstuvwxyz0123456789-_."
-
-// nameHint explains a text that is no domain name.
-func nameHint(f *flaw, text string) *flaw {
-	bare := strings.TrimPrefix(strings.TrimPrefix(text, "*"), ".")
-	_, g := domainName(bare)
-	switch {
-	case g == nil && bare != text && bare != "":
-		return f.hintf("write %s: a name stands for all below it, too", bare)
-	case text == "*":
-		return f.hintf("leave name out, and every name matches")
-	case text == "":
-		return f.hintf("the root, above all names, is a single dot")
-	case strings.Contains(text, "://"):
-		return f.hintf("write the host's name only")
-	case strings.ContainsFunc(text, func(r rune) bool { return r > 127 }):
-		return f.hintf("write it in its ASCII form, which begins with xn-- (punycode)")
-	case strings.Contains(text, "*"):
-		return f.hintf("patterns are not supported: a name stands for itself and all below it")
-	case strings.Contains(text, ".."):
-		return f.hintf("there is nothing between two dots")
-	}
-	return f
-}
 
 // dnsNames reads the names that queries ask for.
 func (p place) dnsNames(to *DNS, v *node) {
@@ -84,7 +16,7 @@ func (p place) dnsNames(to *DNS, v *node) {
 		case p.r.sets[w.text] == nameSet:
 			f = want(nameForm, w.text).hintf("%q is a set: write $%s", w.text, w.text)
 		default:
-			n.Name, f = domainName(w.text)
+			n.Name, f = domain(w.text)
 		}
 		if f != nil {
 			p.flawed(w.pos, "name", listHint(f, "name", w, v))
@@ -92,6 +24,20 @@ func (p place) dnsNames(to *DNS, v *node) {
 		}
 		to.Names = append(to.Names, n)
 	})
+}
+
+// nameNotes are the remarks on names that look like those of files, which `names: names.txt` does not read.
+func nameNotes(sets []NameSet) []Note {
+	var ns []Note
+	for _, s := range sets {
+		for _, name := range s.Names {
+			if strings.HasSuffix(name, ".txt") {
+				ns = append(ns, Note{s.Pos, fmt.Sprintf(
+					"set %q has %s for a domain name; a list in a file is written names: {file: %[2]s}", s.Name, name)})
+			}
+		}
+	}
+	return ns
 }
 
 // nameSetKeys are the keys of a set of domain names, and nameListKeys those of its names in their mapping form.
@@ -135,7 +81,7 @@ func (p place) names(to *NameSet, v *node) {
 		return
 	}
 	p.each("names", v, func(w *node) {
-		name, f := domainName(w.text)
+		name, f := domain(w.text)
 		if f == nil {
 			to.Names = append(to.Names, name)
 			return

@@ -20,6 +20,11 @@ var synonyms = map[string]string{
 	"fragmentation-needed": "icmp/3/4", "frag-needed": "icmp/3/4",
 	"expire": "timeout", "ttl": "timeout", "tos": "dscp",
 	"refuse": "reject", "reset": "reject", "tcp-reset": "reject", "ct": "state", "ctstate": "state", "est": "established",
+	"limit": "over", "limits": "over", "ratelimit": "over", "rate-limit": "over", "hashlimit": "over",
+	"by": "per", "mask": "per", "string": "contains", "content": "contains", "pattern": "contains", "text": "contains",
+	"depth": "within", "window": "within", "ignorecase": "nocase", "case-insensitive": "nocase", "value": "bytes",
+	"qname": "name", "domain": "name", "names": "name", "domains": "names", "qtype": "type", "types": "type",
+	"monitor": "observe", "dry-run": "observe", "log": "sample", "cookie": "secret", "duration": "for", "time": "for",
 	"notrack": "untracked", "conntrack": "track", "lo": "loopback", "localhost": "loopback",
 }
 

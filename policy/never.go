@@ -29,6 +29,8 @@ var dimensions = []dimension{
 		{"sport", needs(port, Port.protos)},
 		{"flags", func(string) []uint8 { return []uint8{protoTCP} }},
 		{"icmp", needs(icmp, func(m ICMP) []uint8 { return []uint8{m.proto()} })},
+		{"dns", func(string) []uint8 { return []uint8{protoUDP} }},
+		{"then", thenNeeds},
 	}, ""},
 	{familyWord, 2, []restriction{
 		{"family", needs(readFamily, func(f uint32) []uint8 { return []uint8{uint8(f)} })},
@@ -52,6 +54,14 @@ func needs[T any](parse func(string) ([]T, *flaw), of func(T) []uint8) func(stri
 		}
 		return all
 	}
+}
+
+// thenNeeds are the protocols of what can be answered as a verdict says; what reject has no answer for is dropped.
+func thenNeeds(text string) []uint8 {
+	if thenWords[text] == Truncate {
+		return []uint8{protoUDP}
+	}
+	return nil
 }
 
 func addrNeeds(text string) []uint8 {
@@ -112,7 +122,7 @@ func (p place) contradiction(d dimension, n *node) {
 	}
 	reported := false
 	for _, k := range d.keys {
-		words := n.get(k.key).words()
+		words := n.restricting(k.key)
 		var union []uint8
 		for _, w := range words {
 			need := k.needs(w.text)
@@ -131,6 +141,15 @@ func (p place) contradiction(d dimension, n *node) {
 	if !reported {
 		p.deadWords(d, n, left, cause)
 	}
+}
+
+// restricting are the words of key in the rule n. What dns asks for under not is read from UDP only, too.
+func (n *node) restricting(key string) []*node {
+	v, not := n.get(key), n.get("not")
+	if v == nil && key == "dns" && not != nil {
+		v = not.get(key)
+	}
+	return v.words()
 }
 
 // but says why no value is left: because of the key cause, which leaves others.
@@ -161,15 +180,22 @@ func (p place) laterFragments(n *node) {
 	if fragments == nil || slices.ContainsFunc(fragments, func(w *node) bool { return w.text != "later" }) {
 		return
 	}
-	for _, key := range []string{"port", "sport", "flags", "icmp"} {
+	for _, key := range []string{"port", "sport", "flags", "icmp", "payload", "dns"} {
 		if ws := n.get(key).words(); ws != nil {
 			p.never(ws[0], key, "later fragments have no L4 header")
 		}
 	}
+	if then := n.get("then"); then.text == "truncate" {
+		p.never(then, "then", "later fragments have no L4 header")
+	}
 }
 
 func (p place) never(w *node, key, why string) {
-	p.errorf(w.pos, "%s %s never matches: %s", key, quote(w.text), why).Hint = "correct one of the two, or make two rules"
+	what := key
+	if w.kind == word {
+		what += " " + quote(w.text)
+	}
+	p.errorf(w.pos, "%s never matches: %s", what, why).Hint = "correct one of the two, or make two rules"
 }
 
 func (d dimension) all() []uint8 {

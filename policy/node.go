@@ -60,12 +60,12 @@ func (n *node) entry(key string) *pair {
 	return nil
 }
 
-// words are the words of n: itself, or those of its list.
+// words are the words of n: itself, or those of its list. A mapping counts as one.
 func (n *node) words() []*node {
 	switch {
 	case n == nil:
 		return nil
-	case n.kind == word:
+	case n.kind == word || n.kind == mapping:
 		return []*node{n}
 	}
 	var ws []*node
@@ -190,6 +190,6 @@ func (c *converter) alias(y *ast.AliasNode) *node {
 	}
 	name = colons(name)
 	e := c.errorf(at, "alias *%s names no anchor that stands before it", name)
-	e.Hint = "declare it with &" + name + " in front of a value; a set is named by $" + name
+	e.Hint = "declare it with &" + name + " in front of a value; a set is named by $" + name + ", and text that begins with * needs quotes"
 	return &node{pos: at, kind: broken}
 }

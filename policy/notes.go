@@ -16,6 +16,9 @@ func notes(pol *Policy) []Note {
 	if i := slices.IndexFunc(pol.Rules, answersAll); pol.Default == Drop && i >= 0 {
 		ns = append(ns, reflects(pol.Rules[i]))
 	}
+	ns = append(ns, limitNotes(pol)...)
+	ns = append(ns, guardNotes(pol.Services)...)
+	ns = append(ns, nameNotes(pol.Names)...)
 	for _, r := range pol.Rules {
 		if sharesCheck(r.Name) {
 			ns = append(ns, shared(r.Pos, "rule", r.Name))
@@ -43,7 +46,7 @@ func reflects(r Rule) Note {
 // ports answer anyway, so this matters with `default: drop` only.
 func answersAll(r Rule) bool {
 	m := r.Match
-	return r.Then == Reject && m.From == nil && (m.State == nil || slices.ContainsFunc(m.State, canForge))
+	return r.Then == Reject && !r.Observe && m.From == nil && (m.State == nil || slices.ContainsFunc(m.State, canForge))
 }
 
 // canForge reports whether a packet of a state can be sent by one who sees no answer, and knows no connection.
@@ -61,7 +64,7 @@ func passesSSH(pol *Policy) bool {
 	}
 	return slices.ContainsFunc(pol.Rules, func(r Rule) bool {
 		m := r.Match
-		return r.Then == Pass && m.ICMP == nil && m.SPort == nil &&
+		return r.Then == Pass && !r.Observe && r.Over == nil && m.Payload == nil && m.ICMP == nil && m.SPort == nil &&
 			(m.State == nil || slices.Contains(m.State, packet.StateNew)) &&
 			(m.Proto == nil || slices.Contains(m.Proto, protoTCP)) && (m.Port == nil || coversSSH(m.Port))
 	})

@@ -30,9 +30,6 @@ func (p place) overs(key string, v *node) []Over {
 	switch {
 	case v.kind == broken:
 		return nil
-	case v.kind == word:
-		p.errorf(v.pos, "%s must be a mapping, got %s", key, v).Hint = shortRateHint(key, v.text)
-		return nil
 	case v.kind != list:
 		layers = []*node{v}
 	case len(layers) == 0:
@@ -53,17 +50,27 @@ func shortRateHint(key, text string) string {
 	if _, f := readRate(text); f != nil {
 		text = "1000/s"
 	}
-	return fmt.Sprintf("write %s: {rate: %s, per: from}, or without per for one rate for all", key, text)
+	if key == "responses" {
+		return fmt.Sprintf("write {rate: %s, per: to}", text)
+	}
+	return fmt.Sprintf("write {rate: %s, per: from}, or without per for one rate for all", text)
 }
 
 // over reads one limit, and works its defaults in.
 func (p place) over(key string, n *node) Over {
 	o := Over{Pos: n.pos}
+	if n.kind == word {
+		p.errorf(n.pos, "%s must be a mapping, got %s", key, n).Hint = shortRateHint(key, n.text)
+		return o
+	}
 	form, before := overForm{over: &o}, len(p.r.errs)
 	seen := readKeys(p, key, n, overKeys, &form)
 	p.require(n, seen, "rate", "say what is too much, as in rate: 1000/s")
 	if form.ban != nil && o.From == nil && len(p.r.errs) == before {
 		p.errorf(form.ban.pos, "ban needs a limit by sources: nobody else can be banned").Hint = "add per: from to the limit"
+	}
+	if o.From == nil && o.To == nil && o.Max != 0 && len(p.r.errs) == before {
+		p.errorf(n.get("max").pos, "max is of prefixes, and the limit is one for all").Hint = "remove it, or add per: from"
 	}
 	if len(p.r.errs) == before {
 		p.burst(&o, form.burst, n)
@@ -90,9 +97,10 @@ func readBurst(text string) (amount, *flaw) {
 		number, _, _ := strings.Cut(text, "/")
 		return a, f.hintf("it is no rate: write %s", number)
 	}
-	digits := text[:len(text)-len(strings.TrimLeft(text, "0123456789"))]
-	if unit, time, ok := habit(strings.ToLower(strings.TrimSpace(text[len(digits):]))); ok && digits != "" && time == "" {
-		f.hintf("write %s%s", digits, unit)
+	if digits, unit := leadingDigits(text); digits != "" {
+		if usual, time, ok := habit(digits, unit); ok && time == "" {
+			f.hintf("write %s", usual)
+		}
 	}
 	return a, f
 }
@@ -123,7 +131,8 @@ func (p place) burst(o *Over, given amount, n *node) {
 		p.errorf(v.pos, "burst must be at least 1, got %s", v).Hint =
 			"it is what may come at once; left out, it is what the rate gives in a second"
 	case given.n/o.Rate > uint64(maxRefill/o.Per):
-		p.errorf(v.pos, "burst must be at most what the rate gives in 30 days, got %s", v).Hint = "give a greater rate, or a smaller burst"
+		p.errorf(v.pos, "burst must be at most what the rate gives in 30 days, got %s", v).Hint =
+			"give a greater rate, or a smaller burst"
 	}
 }
 

@@ -93,7 +93,7 @@ var topKeys = []key[Policy]{
 	{"rules", place.rules},
 	{"services", place.services},
 	{"untracked", func(p place, to *Policy, v *node) { to.Untracked = values(p, "untracked", v, readTraffic) }},
-	{"never", nil},
+	{"never", place.spared},
 }
 
 func (r *reader) top(p place, doc *node, to *Policy) {

@@ -3,6 +3,7 @@ package policy
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -37,12 +38,17 @@ func (p place) payload(to *Match, v *node) {
 			fmt.Sprintf("write payload: {contains: %s}", quote(v.text))
 		return
 	}
+	if v.kind == list {
+		p.errorf(v.pos, "payload must be a mapping, got a list").Hint = "write payload: {contains: [TEXT, TEXT]}"
+		return
+	}
 	form := payloadForm{within: usualWithin}
 	seen := readKeys(p, "payload", v, payloadKeys, &form)
 	switch {
 	case seen == nil || v.lacks || seen["contains"]:
 	case seen["nocase"] || seen["within"]:
-		p.errorf(v.pos, "payload says how to look for a text, but not for which").Hint = "add contains, or remove nocase and within"
+		p.errorf(v.pos, "payload says how to look for a text, but not for which").Hint =
+			"add contains, or remove nocase and within"
 	case !seen["at"]:
 		p.errorf(v.pos, "payload has neither contains nor at").Hint = `write payload: {contains: "text"}`
 	}
@@ -70,6 +76,9 @@ func (p place) patterns(form *payloadForm) []Pattern {
 				Hint = "raise within: it is how much of the payload is looked at"
 			continue
 		}
+		if form.nocase {
+			octets = lowerASCII(octets)
+		}
 		pattern := Pattern{Text: octets, NoCase: form.nocase, Within: form.within}
 		p.countPattern(form.texts[i], pattern)
 		all = append(all, pattern)
@@ -79,16 +88,23 @@ func (p place) patterns(form *payloadForm) []Pattern {
 
 // countPattern reports the first pattern that is one too many.
 func (p place) countPattern(w *node, pattern Pattern) {
-	text := pattern.Text
-	if pattern.NoCase {
-		text = bytes.ToLower(text)
-	}
-	p.r.patterns[fmt.Sprintf("%t %d %s", pattern.NoCase, pattern.Within, text)] = true
+	p.r.patterns[fmt.Sprintf("%t %d %s", pattern.NoCase, pattern.Within, pattern.Text)] = true
 	if len(p.r.patterns) == maxPatterns+1 && !p.r.tooManyPatterns {
 		p.r.tooManyPatterns = true
 		p.errorf(w.pos, "contains has one pattern too many: a policy can have %d different ones", maxPatterns).Hint =
 			"look for a part that several of them share, or compare octets at a place with at"
 	}
+}
+
+// lowerASCII is octets with small letters for capital ones, which is not what Unicode makes of octets that are no text.
+func lowerASCII(octets []byte) []byte {
+	lower := slices.Clone(octets)
+	for i, c := range lower {
+		if 'A' <= c && c <= 'Z' {
+			lower[i] = c + 'a' - 'A'
+		}
+	}
+	return lower
 }
 
 func within(text string) (uint16, *flaw) {
@@ -100,18 +116,11 @@ func within(text string) (uint16, *flaw) {
 	return 0, f.hintf("it is how much of the payload is looked at, %d when left out", usualWithin)
 }
 
-// placeForm is one entry of at while it is read.
-type placeForm struct {
-	at          At
-	value, mask []byte
-	failed      bool
-}
-
-var placeKeys = []key[placeForm]{
-	{"offset", func(p place, to *placeForm, v *node) { to.at.Offset = scalarOf(p, "offset", v, offset) }},
-	{"bytes", func(p place, to *placeForm, v *node) { to.at.Value = scalarOf(p, "bytes", v, sized(maxPlace)) }},
-	{"mask", func(p place, to *placeForm, v *node) { to.at.Mask = scalarOf(p, "mask", v, sized(maxPlace)) }},
-	{"from", func(p place, to *placeForm, v *node) { to.at.Header = scalarOf(p, "from", v, base) }},
+var placeKeys = []key[At]{
+	{"offset", func(p place, to *At, v *node) { to.Offset = scalarOf(p, "offset", v, offset) }},
+	{"bytes", func(p place, to *At, v *node) { to.Value = scalarOf(p, "bytes", v, sized(maxPlace)) }},
+	{"mask", func(p place, to *At, v *node) { to.Mask = scalarOf(p, "mask", v, sized(maxPlace)) }},
+	{"from", func(p place, to *At, v *node) { to.Header = scalarOf(p, "from", v, base) }},
 }
 
 // places reads the key at: one place, or a list of them.
@@ -130,12 +139,15 @@ func (p place) places(to *payloadForm, v *node) {
 
 // at reads octets at a place.
 func (p place) at(n *node) At {
-	var form placeForm
+	var at At
+	if n.kind != mapping && n.kind != broken {
+		p.errorf(n.pos, "at must be a mapping, got %s", n).Hint = `write at: {offset: 0, bytes: "|de ad|"}`
+		return at
+	}
 	before := len(p.r.errs)
-	seen := readKeys(p, "at", n, placeKeys, &form)
+	seen := readKeys(p, "at", n, placeKeys, &at)
 	p.require(n, seen, "offset", "say where the octets stand, as in offset: 0 for the first of the payload")
 	p.require(n, seen, "bytes", `say what shall stand there, as in bytes: "|de ad|"`)
-	at := form.at
 	if len(p.r.errs) > before {
 		return at
 	}
@@ -152,9 +164,10 @@ func (p place) masked(at At, n *node) {
 	mask := n.get("mask")
 	if len(at.Mask) != len(at.Value) {
 		e := p.errorf(mask.pos, "mask must be as long as bytes, %d octets, got %d", len(at.Value), len(at.Mask))
+		e.Hint = "it has the bits to compare of each octet, |ff| for all of one"
 		for _, w := range []*node{n.get("bytes"), mask} {
-			if hexText(w.text) && !strings.Contains(w.text, "|") {
-				e.Hint = fmt.Sprintf("%s is text: for hexadecimal write %s", quote(w.text), bars(mustHex(strings.TrimPrefix(w.text, "0x"))))
+			if octets, ok := bareHex(w.text); ok {
+				e.Hint = fmt.Sprintf("%s is text: for hexadecimal write %s", quote(w.text), bars(octets))
 			}
 		}
 		return
@@ -167,7 +180,8 @@ func (p place) masked(at At, n *node) {
 		p.errorf(n.get("bytes").pos, "bytes can never match: octet %d is %02x, and the mask leaves %02x of it", i+1, at.Value[i], covered[i]).
 			Hint = "write bytes: " + bars(covered)
 	} else if len(bytes.Trim(at.Mask, "\x00")) == 0 {
-		p.errorf(mask.pos, "mask has no bit set: it compares nothing").Hint = "set the bits that shall be compared, |ff| for all of an octet"
+		p.errorf(mask.pos, "mask has no bit set: it compares nothing").Hint =
+			"set the bits that shall be compared, |ff| for all of an octet"
 	}
 }
 

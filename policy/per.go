@@ -2,7 +2,6 @@ package policy
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 )
 
@@ -42,7 +41,7 @@ func perEnd(text string) (end string, length PrefixLen, f *flaw) {
 	}
 	length = PrefixLen{defaultV4, defaultV6}
 	if len(parts) > 3 {
-		return end, length, want(perForm, text).hintf("write %s", strings.Join(parts[:3], "/"))
+		return end, length, perLengthHint(want(perForm, text), parts)
 	}
 	for i, to := range []*int{&length.V4, &length.V6} {
 		if i+1 >= len(parts) {
@@ -70,16 +69,28 @@ func prefixLen(text string, parts []string, i int) (int, *flaw) {
 		g.hintf("the length for IPv4 comes first: write %s/%d/%d", parts[0], defaultV4, wide)
 	case f == nil && i == 0 && isDigits(parts[2]):
 		g.hintf("the length for IPv4 comes first: write %s/%s/%d", parts[0], parts[2], wide)
-	case i == 0 && slices.Contains(familyHabits, strings.ToLower(parts[1])):
-		g.hintf("both lengths stand side by side, IPv4 first: %s/%d/%d", parts[0], defaultV4, defaultV6)
 	default:
-		g.hintf("as in %s/24/56", parts[0])
+		perLengthHint(g, parts)
 	}
 	return 0, g
 }
 
-// familyHabits are words by which people say which family a length is for.
-var familyHabits = []string{"v4", "v6", "ipv4", "ipv6", "4", "6", "ip4", "ip6"}
+// perLengthHint shows how lengths are written, with those that are among parts.
+func perLengthHint(f *flaw, parts []string) *flaw {
+	var lengths []string
+	for _, part := range parts[1:] {
+		if isDigits(part) {
+			lengths = append(lengths, part)
+		}
+	}
+	switch {
+	case strings.ContainsAny(strings.Join(parts, ""), " ,;"):
+		return f // a list, most likely
+	case len(lengths) == 2 && len(parts) > 3:
+		return f.hintf("both lengths stand side by side, IPv4 first: %s/%s/%s", parts[0], lengths[0], lengths[1])
+	}
+	return f.hintf("both lengths are numbers of bits and stand side by side, IPv4 first: %s/24/56", parts[0])
+}
 
 // perHint explains a text that does not begin with from or to.
 func perHint(f *flaw, text string) *flaw {

@@ -22,6 +22,7 @@ type Policy struct {
 	Names     []NameSet
 	Rules     []Rule
 	Services  []Service
+	Never     []Addr    // who is not banned, whatever exceeds a limit; of sets those whose content is fixed
 	Untracked []Traffic // what conntrack is kept away from, besides services
 	Notes     []Note    // what is allowed but may not be meant
 
@@ -182,7 +183,7 @@ type Payload struct {
 
 // Pattern is text anywhere in the first octets of the payload.
 type Pattern struct {
-	Text   []byte
+	Text   []byte // in lower case with NoCase
 	NoCase bool   // ASCII letters match in either case
 	Within uint16 // octets of the payload
 }
@@ -195,9 +196,9 @@ type At struct {
 	Mask   []byte // of the same length
 }
 
-// DNS holds for queries in UDP. Of both keys given each must hold.
+// DNS holds for messages in UDP, to port 53 unless the rule names ports of its own. Of both keys given each must hold.
 type DNS struct {
-	Types []Range   // nil: any
+	Types []Range   // values of packet.DNS, also those that are no query's type; nil: any query
 	Names []DNSName // nil: any
 }
 

@@ -48,7 +48,7 @@ func readRate(text string) (rate, *flaw) {
 	r := rate{per: rateTimes[time]}
 	a, f := readAmount(number)
 	if f != nil || r.per == 0 {
-		return rate{}, rateHint(want(rateForm, text), number, time)
+		return rate{}, rateHint(want(rateForm, text), text)
 	}
 	r.n, r.bits = a.n, a.bits
 	return r, r.flaw(text)
@@ -73,8 +73,7 @@ func (r rate) flaw(text string) *flaw {
 
 // readAmount reads a number of packets, or of bits with their unit.
 func readAmount(text string) (amount, *flaw) {
-	digits := text[:len(text)-len(strings.TrimLeft(text, "0123456789"))]
-	unit := text[len(digits):]
+	digits, unit := leadingDigits(text)
 	times, bits := bitUnits[unit]
 	if !bits && unit != "" {
 		return amount{}, want("a number, with kbit, mbit or gbit for bits", text)
@@ -89,78 +88,10 @@ func readAmount(text string) (amount, *flaw) {
 	return amount{n * max(times, 1), bits}, nil
 }
 
-// rateHint explains a text that is no rate by its parts.
-func rateHint(f *flaw, number, time string) *flaw {
-	digits := number[:len(number)-len(strings.TrimLeft(number, "0123456789"))]
-	unit := strings.TrimSpace(number[len(digits):])
-	if unit == "" && time == "" && digits != "" {
-		return f.hintf("say in which time: %s/s", digits)
-	}
-	if unit, perTime, ok := habit(strings.ToLower(unit)); ok && digits != "" {
-		if perTime != "" {
-			time = perTime
-		}
-		if t := usualTime(time); t != "" {
-			return f.hintf("write %s%s/%s", digits, unit, t)
-		}
-	}
-	switch near := nearest(time, sorted(rateTimes)); {
-	case digits == "" && number != "":
-		return f.hintf("begin with a number")
-	case strings.HasPrefix(unit, "."):
-		return f.hintf("numbers are whole: for a part of a packet take a longer time, as in 30/min")
-	case strings.HasPrefix(unit, ",") || strings.HasPrefix(unit, "_"):
-		return f.hintf("write the number without separators")
-	case time == "":
-		return f.hintf("say in which time: s, min, h or day")
-	case rateTimes[time] == 0 && near != "":
-		return f.hintf("did you mean %q?", number+"/"+near)
-	case rateTimes[time] == 0:
-		return f.hintf("the times are s, min, h and day")
-	}
-	return f.hintf("the units are bit, kbit, mbit and gbit; none is packets")
-}
-
-// habit is what people mean by a unit that the policy does not have: our unit, and the time when it is in theirs.
-func habit(unit string) (ours, time string, ok bool) {
-	if _, ok := bitUnits[unit]; ok || unit == "" {
-		return unit, "", true
-	}
-	switch unit {
-	case "pps", "packets", "packet", "p", "pkt", "pkts", "q", "qps", "rps":
-		if strings.HasSuffix(unit, "ps") {
-			time = "s"
-		}
-		return "", time, true
-	case "k":
-		return "000", "", true
-	case "kpps":
-		return "000", "s", true
-	case "m":
-		return "000000", "", true
-	case "mpps":
-		return "000000", "s", true
-	case "bps", "kbps", "mbps", "gbps":
-		return strings.TrimSuffix(unit, "bps") + "bit", "s", true
-	case "b", "kb", "mb", "gb", "bits", "kbits", "mbits", "gbits":
-		return strings.TrimRight(unit, "bits") + "bit", "", true
-	}
-	return "", "", false
-}
-
-// usualTime is the policy's word for a time that other tools write in another way.
-func usualTime(time string) string {
-	switch strings.ToLower(time) {
-	case "", "s", "sec", "second", "seconds", "1s":
-		return "s"
-	case "m", "min", "minute", "minutes", "1m":
-		return "min"
-	case "h", "hr", "hour", "hours", "1h":
-		return "h"
-	case "d", "day", "days", "1d":
-		return "day"
-	}
-	return ""
+// leadingDigits cuts the digits at the start of text off.
+func leadingDigits(text string) (digits, rest string) {
+	rest = strings.TrimLeft(text, "0123456789")
+	return text[:len(text)-len(rest)], rest
 }
 
 // String is the policy's form of a.

@@ -122,6 +122,7 @@ func (p place) services(to *Policy, v *node) {
 		in.require(n, seen, "port", "say which port it is, as in port: tcp/443")
 		in.trackedOneWay(to.Services, s, n)
 		in.guardedPorts(&s, n)
+		in.guardedOnce(to.Services, s, n)
 		to.Services = append(to.Services, s)
 	})
 }

@@ -60,6 +60,8 @@ func (p place) inline(to *Set, v *node) {
 			f.hintf("write from: [$set, local] where both are meant")
 		case strings.HasPrefix(w.text, "/") || strings.HasPrefix(w.text, "./") || strings.HasSuffix(w.text, ".txt"):
 			f.hintf("a list in a file is written {file: %s}", w.text)
+		case strings.Contains(w.text, ".") && strings.HasPrefix(f.hint, "names are") && isName(w.text):
+			f.hintf("names are not looked up; a set of names that DNS queries ask for is written {names: [%s]}", w.text)
 		default:
 			f = listHint(f, to.Name, w, v)
 		}

@@ -20,6 +20,7 @@ var syntaxHints = []struct{ part, msg, hint string }{
 	{"',' or '}' must be", "the mapping that { opens in line LINE is not closed", closeMapping},
 	{"flow mapping end token", "this mapping is not closed", "close it with }"},
 	{"end character of", "this quoted text has no closing quote", "add the quote, and mind that \\ escapes in \"…\""},
+	{"invalid header option", "a | begins a text of several lines", "put quotes around the value, as in \"|de ad|\""},
 	{"reserved character", "", "put the value in quotes"},
 	{"mapping value is not allowed", "a second \": \" in one value", "quote the value, or begin a new line"},
 	{"pre-defined", "text after a value that is complete", "put quotes around the whole value, or remove the rest"},

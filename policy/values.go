@@ -53,8 +53,11 @@ func (p place) each(key string, v *node, f func(w *node)) {
 		f(v)
 		return
 	case mapping:
-		p.errorf(v.pos, "%s must be a value or a list of values, got a mapping", key).Hint =
-			fmt.Sprintf("write %s: VALUE or %s: [VALUE, VALUE]", key, key)
+		e := p.errorf(v.pos, "%s must be a value or a list of values, got a mapping", key)
+		e.Hint = fmt.Sprintf("write %s: VALUE or %s: [VALUE, VALUE]", key, key)
+		if key == "contains" {
+			e.Hint = "a text with \": \" or { in it needs quotes"
+		}
 		return
 	case broken:
 		return
@@ -68,14 +71,24 @@ func (p place) each(key string, v *node, f func(w *node)) {
 			f(item)
 		case broken:
 		case nothing:
-			p.errorf(item.pos, "%s has an entry without a value", key).Hint = "remove it"
+			p.errorf(item.pos, "%s has an entry without a value", key).Hint = nullHint(key)
 		default:
-			p.errorf(item.pos, "%s has %s among its values", key, item).Hint = itemHint(item)
+			p.errorf(item.pos, "%s has %s among its values", key, item).Hint = itemHint(key, item)
 		}
 	}
 }
 
-func itemHint(item *node) string {
+func nullHint(key string) string {
+	if key == "type" || key == "types" {
+		return "remove it; the type NULL, which YAML takes for nothing, is 10"
+	}
+	return "remove it"
+}
+
+func itemHint(key string, item *node) string {
+	if key == "dns" && item.kind == mapping {
+		return "write dns: {type: [ANY, TXT]}, without the brackets around {}"
+	}
 	if item.kind == list {
 		return "put all values into one list; a set of addresses can hold them under one name"
 	}
@@ -86,6 +99,8 @@ func emptyHint(key string) string {
 	switch key {
 	case "devices":
 		return "name the devices that packets come in from: devices: [eth0]"
+	case "per":
+		return "for one rate for all leave per out"
 	case "untracked":
 		return "name what is not tracked, untracked: [loopback], or remove the key"
 	}

@@ -22,6 +22,7 @@ func explainCommand(e *env) *cobra.Command {
 			"policy, dynamic sets count as empty, and `local` is the addresses of this host, as they are now. A packet may say\n" +
 			"what conntrack thinks of it: state=established.",
 		Example: "  floodwall explain policy.yaml 'tcp 198.51.100.7:1234 > 192.0.2.1:80 S'\n" +
+			"  floodwall explain policy.yaml 'udp 198.51.100.7:999 > 192.0.2.1:53 dns=ANY,example.com'\n" +
 			"  floodwall explain --live 'udp [2001:db8::7]:53 > [2001:db8::1]:4444 len=512'",
 		RunE: func(c *cobra.Command, args []string) error {
 			if live {

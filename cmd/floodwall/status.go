@@ -103,7 +103,11 @@ func ruleRow(t *table, r control.RuleStatus) {
 	if r.Merged > 1 {
 		name += fmt.Sprintf(" (and %s)", things(r.Merged-1, "more", "more"))
 	}
-	t.row(name, string(r.Stage), r.Verdict, count(r.Packets), octets(r.Bytes))
+	verdict := r.Verdict
+	if r.Observe {
+		verdict = "(" + verdict + ")"
+	}
+	t.row(name, string(r.Stage), verdict, count(r.Packets), octets(r.Bytes))
 }
 
 func setTable(s *control.Status) *table {

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"go4.org/netipx"
+
+	"github.com/floodwall/floodwall/internal/addrs"
 )
 
 // What it takes to be banned. One packet over a limit may be an honest client's bad moment; a flood shows itself in
@@ -33,7 +35,7 @@ type Ban struct {
 
 // Detector counts the offences of one limit. The zero value is not usable; see New.
 type Detector struct {
-	never     *netipx.IPSet
+	never     *addrs.Set
 	offenders map[netip.Prefix]*offender
 	banned    map[netip.Prefix]time.Time // until when
 }
@@ -44,11 +46,8 @@ type offender struct {
 	count int
 }
 
-// New returns a detector that never bans a prefix with an address of never in it; nil is nobody.
-func New(never *netipx.IPSet) *Detector {
-	if never == nil {
-		never = &netipx.IPSet{}
-	}
+// New returns a detector that never bans a prefix with an address of never in it.
+func New(never *addrs.Set) *Detector {
 	return &Detector{never, map[netip.Prefix]*offender{}, map[netip.Prefix]time.Time{}}
 }
 
@@ -108,7 +107,11 @@ func (d *Detector) forget(now time.Time) {
 	}
 }
 
-func (d *Detector) spared(p netip.Prefix) bool { return d.never.OverlapsPrefix(p) }
+func (d *Detector) spared(p netip.Prefix) bool {
+	var b addrs.Builder
+	b.AddRange(p.Addr(), netipx.PrefixLastIP(p))
+	return d.never.Overlaps(b.Set())
+}
 
 // isBanned reports whether a ban of p, or of a prefix around it, holds. Samples of packets that were on their way may
 // come after the ban.

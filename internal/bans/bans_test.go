@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"go4.org/netipx"
+	"github.com/floodwall/floodwall/internal/addrs"
 )
 
 var start = time.Unix(1000, 0)
@@ -29,7 +29,7 @@ func wantBans(t *testing.T, got []string, want ...string) {
 }
 
 func TestOffences(t *testing.T) {
-	d := New(nil)
+	d := New(&addrs.Set{})
 	wantBans(t, offend(d, "192.0.2.1/32", enough-1, start, time.Millisecond))
 	wantBans(t, offend(d, "192.0.2.1/32", 1, start.Add(time.Second), 0), "192.0.2.1/32 for 1")
 	wantBans(t, offend(d, "192.0.2.1/32", 100, start.Add(2*time.Second), time.Millisecond)) // it is banned
@@ -42,7 +42,7 @@ func TestWidening(t *testing.T) {
 		{"192.0.2.%d/32", "192.0.2.0/24"},
 		{"2001:db8:0:%x::/64", "2001:db8::/56"},
 	} {
-		d := New(nil)
+		d := New(&addrs.Set{})
 		for i := range neighbours - 1 {
 			p := fmt.Sprintf(test.format, i)
 			wantBans(t, offend(d, p, enough, start, 0), netip.MustParsePrefix(p).String()+" for 1")
@@ -55,7 +55,7 @@ func TestWidening(t *testing.T) {
 
 // TestWideningEnds has the bans of some neighbours end before the others offend.
 func TestWideningEnds(t *testing.T) {
-	d := New(nil)
+	d := New(&addrs.Set{})
 	for i := range neighbours {
 		at := start.Add(time.Duration(i) * 30 * time.Second) // a ban holds for a minute
 		p := fmt.Sprintf("192.0.2.%d/32", i)
@@ -64,14 +64,13 @@ func TestWideningEnds(t *testing.T) {
 }
 
 func TestNever(t *testing.T) {
-	var b netipx.IPSetBuilder
-	b.AddPrefix(netip.MustParsePrefix("192.0.2.200/32"))
-	b.AddPrefix(netip.MustParsePrefix("2001:db8::/32"))
-	never, err := b.IPSet()
-	if err != nil {
-		t.Fatal(err)
+	var b addrs.Builder
+	for _, text := range []string{"192.0.2.200", "2001:db8::/32"} {
+		if err := b.AddText(text); err != nil {
+			t.Fatal(err)
+		}
 	}
-	d := New(never)
+	d := New(b.Set())
 	wantBans(t, offend(d, "192.0.2.200/32", 100, start, 0))
 	wantBans(t, offend(d, "192.0.2.0/24", 100, start, 0))
 	wantBans(t, offend(d, "2001:db8:1:2::/64", 100, start, 0))
@@ -83,7 +82,7 @@ func TestNever(t *testing.T) {
 
 // TestMemory offends from more prefixes than are remembered, after which an offender is still found.
 func TestMemory(t *testing.T) {
-	d := New(nil)
+	d := New(&addrs.Set{})
 	for i := range 3 * mostKnown {
 		p := netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)}), 32)
 		if ban, ok := d.Offence(p, start, time.Minute); ok {

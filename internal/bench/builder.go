@@ -42,8 +42,8 @@ func (b *builder) site() (*site, error) {
 
 // add adds a row.
 func (b *builder) add(r *rate) *rate {
-	if r.flow == nil {
-		r.flow = &b.flow
+	if r.flows == nil {
+		r.flows = []lab.Flow{b.flow}
 	}
 	b.table.rows = append(b.table.rows, r)
 	return r
@@ -58,7 +58,7 @@ func (b *builder) limits() (err error) {
 	if err != nil {
 		return err
 	}
-	touch, err := loadPeer(peersProgTouch, nil)
+	touch, err := loadPeer(peersProgTouch, nil, nil)
 	if err != nil {
 		return err
 	}

@@ -4,13 +4,14 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 )
 
 // costHead is the columns of a table of costs.
-var costHead = []string{"", "article kpps", "article's cost", "Mpps", "min .. max", "ns/packet", "cost", ""}
+var costHead = []string{"", "article kpps", "article's cost", "Mpps", "min .. max", "ns/packet", "cost", "bar", ""}
 
 // costCells are a row of a table of costs as text.
-func (t *rateTable) costCells(r *rate) []string {
+func (t *rateTable) costCells(r *rate, bars []rateBar) []string {
 	cells := make([]string, len(costHead))
 	cells[0], cells[len(cells)-1] = r.label, r.remarks()
 	if r.article != nil {
@@ -26,7 +27,17 @@ func (t *rateTable) costCells(r *rate) []string {
 	if r == t.base {
 		cells[6] = "baseline"
 	}
+	cells[7] = costBars(bars)
 	return cells
+}
+
+// costBars are the bars of a row of a table of costs, with what they are of.
+func costBars(bars []rateBar) string {
+	var text []string
+	for _, bar := range bars {
+		text = append(text, strings.TrimPrefix(bar.column, "bar, ")+" "+bar.String())
+	}
+	return strings.Join(text, ", ")
 }
 
 // claim is something that the article says, and the rule by which it holds here: how many times the time per packet of

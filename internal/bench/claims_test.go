@@ -68,9 +68,9 @@ func TestCostTable(t *testing.T) {
 	o := &Outcome{Name: "cost"}
 	costRows(map[string]float64{"iptables/raw": 200, "iptables/filter": 250, "floodwall/xdp/raw": 50}).publish(o)
 	want := [][]string{
-		{"iptables/accept/untracked", "", "", "", "", "", "", ""},
-		{"iptables/raw", "280", "baseline", "5.00", "5.00 .. 5.00", "200.0", "baseline", ""},
-		{"iptables/filter", "250", "12%", "4.00", "4.00 .. 4.00", "250.0", "+25%", ""},
+		{"iptables/accept/untracked", "", "", "", "", "", "", "", ""},
+		{"iptables/raw", "280", "baseline", "5.00", "5.00 .. 5.00", "200.0", "baseline", "", ""},
+		{"iptables/filter", "250", "12%", "4.00", "4.00 .. 4.00", "250.0", "+25%", "", ""},
 	}
 	if diff := cmp.Diff(want, o.Tables[0].Rows[:3]); diff != "" {
 		t.Errorf("rows (-want +got):\n%s", diff)

@@ -80,7 +80,8 @@ func webCases() []*webCase {
 	}
 	floodwall := func(target string) func(context.Context, *webBuilder, *webSite) error {
 		return func(ctx context.Context, b *webBuilder, at *webSite) error {
-			return b.hold(ctx, at.site, webPolicy, target)
+			_, err := b.hold(ctx, at.site, webPolicy, target)
+			return err
 		}
 	}
 	return []*webCase{

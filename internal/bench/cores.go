@@ -34,6 +34,8 @@ func (t *rateTable) on(c cores) *rateTable {
 			other.touch = &clone
 		case t.base:
 			other.base = &clone
+		case t.rival:
+			other.rival = &clone
 		}
 	}
 	return &other

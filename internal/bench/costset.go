@@ -13,7 +13,7 @@ func setCase(n int) costCase {
 	l.prefixes = append(l.prefixes, netip.PrefixFrom(costSource, 32))
 	return costCase{
 		name: fmt.Sprintf("set/n=%d", n), label: fmt.Sprintf("drop, set of %s", things(n, "address", "addresses")),
-		article: articleRow{255, "10%"},
+		article: &articleRow{255, "10%"},
 		install: func(ctx context.Context, at *site) error {
 			script, remove, err := tempFile("ipset", l.ipsetScript)
 			if err != nil {

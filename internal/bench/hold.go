@@ -20,7 +20,10 @@ func (b *costBuilder) addFloodwall(ctx context.Context, row *rate, c costCase, t
 	}
 	defer remove()
 	if target != "xdp" || c.accept {
-		return b.fill(ctx, row, c, func(at *site) error { return b.hold(ctx, at, policy, target) })
+		return b.fill(ctx, row, c, func(at *site) error {
+			_, err := b.hold(ctx, at, policy, target)
+			return err
+		})
 	}
 	b.progress.show("applying %s", row.label)
 	a, err := b.xdp.apply(ctx, policy, nil)
@@ -33,21 +36,21 @@ func (b *costBuilder) addFloodwall(ctx context.Context, row *rate, c costCase, t
 }
 
 // hold applies a policy at a site, where it stays until the builder is closed. The text is without its devices.
-func (b *builder) hold(ctx context.Context, at *site, policy, target string) error {
+func (b *builder) hold(ctx context.Context, at *site, policy, target string) (in control.Instance, err error) {
 	dir, err := os.MkdirTemp("", "floodwall-bench-")
 	if err != nil {
-		return err
+		return in, err
 	}
 	defer os.RemoveAll(dir)
 	file := filepath.Join(dir, "policy.yaml")
 	if err := os.WriteFile(file, []byte("devices: ["+at.in.Name+"]\n"+policy), 0o600); err != nil {
-		return err
+		return in, err
 	}
 	p, err := newPins()
 	if err != nil {
-		return err
+		return in, err
 	}
-	in := control.Instance{Dir: p.dir("floodwall")}
+	in = control.Instance{Dir: p.dir("floodwall")}
 	err = at.server.Do(func() error {
 		compiled, err := control.Compile(file)
 		if err != nil {
@@ -58,12 +61,12 @@ func (b *builder) hold(ctx context.Context, at *site, policy, target string) err
 	})
 	if err != nil {
 		_ = p.close() // the first error is the one that says something
-		return err
+		return in, err
 	}
 	b.owned = append(b.owned, p.close, func() error {
 		return at.server.Do(func() error { return in.Unload(context.WithoutCancel(ctx)) })
 	})
-	return nil
+	return in, nil
 }
 
 // targetOptions has a policy be compiled to a target: auto, or one of costTargets.

@@ -1,7 +1,6 @@
 package bench
 
 import (
-	"bytes"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -15,11 +14,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"runtime"
-	"strings"
-	"syscall"
 	"time"
 
 	"github.com/floodwall/floodwall/internal/lab"
@@ -27,11 +22,8 @@ import (
 
 // nginx is a web server in a host, as one process that ends with this one.
 type nginx struct {
-	dir    string
-	cmd    *exec.Cmd
-	stderr bytes.Buffer
-	ended  chan struct{} // closed with err set
-	err    error
+	*process
+	dir string
 }
 
 // nginxConf has nginx be one process that writes nothing outside of its directory, and speaks TLS in front of another
@@ -60,37 +52,23 @@ http {
 
 // startNginx starts a server at an address of a host, in front of another one.
 func startNginx(ctx context.Context, h *lab.Host, at, behind netip.AddrPort) (n *nginx, err error) {
-	path, err := findTool("nginx")
-	if err != nil {
-		return nil, err
-	}
-	n = &nginx{ended: make(chan struct{})}
+	n = &nginx{}
 	if n.dir, err = os.MkdirTemp("", "floodwall-bench-"); err != nil {
 		return nil, err
 	}
 	conf := filepath.Join(n.dir, "nginx.conf")
-	if err := errors.Join(writeCertificate(n.dir, at.Addr()), os.WriteFile(conf, fmt.Appendf(nil, nginxConf, n.dir, at, behind), 0o600)); err != nil {
+	err = errors.Join(writeCertificate(n.dir, at.Addr()), os.WriteFile(conf, fmt.Appendf(nil, nginxConf, n.dir, at, behind), 0o600))
+	if err == nil {
+		n.process, err = startProcess(h, nil, nil, "nginx", "-c", conf, "-p", n.dir, "-e", "stderr")
+	}
+	if err != nil {
 		os.RemoveAll(n.dir)
 		return nil, err
 	}
-	n.cmd = exec.Command(path, "-c", conf, "-p", n.dir, "-e", "stderr")
-	n.cmd.Stderr = &n.stderr
-	// The kernel kills it with the thread that started it, whichever way this process ends.
-	n.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	go n.run(h)
 	if err := n.await(ctx, h, at); err != nil {
 		return nil, errors.Join(err, n.close())
 	}
 	return n, nil
-}
-
-// run runs the server on a thread of its own, until it ends.
-func (n *nginx) run(h *lab.Host) {
-	runtime.LockOSThread() // never unlocked: nothing else ends the thread while the server runs
-	defer close(n.ended)
-	if n.err = h.Do(n.cmd.Start); n.err == nil {
-		n.err = n.cmd.Wait()
-	}
 }
 
 // await waits until the server takes connections.
@@ -102,8 +80,7 @@ func (n *nginx) await(ctx context.Context, h *lab.Host, at netip.AddrPort) error
 		}
 		select {
 		case <-n.ended:
-			line, _, _ := strings.Cut(strings.TrimSpace(n.stderr.String()), "\n")
-			return &missingTool{fmt.Sprintf("nginx: %v: %s", n.err, line)}
+			return &missingTool{fmt.Sprintf("nginx: %v: %s", n.err, n.complaint())}
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-time.After(20 * time.Millisecond):
@@ -116,10 +93,7 @@ func (n *nginx) await(ctx context.Context, h *lab.Host, at netip.AddrPort) error
 
 // close kills the server and removes its directory.
 func (n *nginx) close() error {
-	if n.cmd.Process != nil {
-		_ = n.cmd.Process.Kill() // or it has ended
-	}
-	<-n.ended
+	n.kill()
 	return os.RemoveAll(n.dir)
 }
 

@@ -16,13 +16,24 @@ import (
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	peersMapHash4Set = "hash4_set"
-	peersMapLpm4Set  = "lpm4_set"
-	peersMapLpm6Set  = "lpm6_set"
-	peersProgHash4   = "hash4"
-	peersProgLpm4    = "lpm4"
-	peersProgLpm6    = "lpm6"
-	peersProgTouch   = "touch"
+	peersMapHash4Set       = "hash4_set"
+	peersMapLimit4Counts   = "limit4_counts"
+	peersMapLimit4Set      = "limit4_set"
+	peersMapLpm4Set        = "lpm4_set"
+	peersMapLpm6Set        = "lpm6_set"
+	peersMapVictimCounts   = "victim_counts"
+	peersProgHash4         = "hash4"
+	peersProgLimit4        = "limit4"
+	peersProgLpm4          = "lpm4"
+	peersProgLpm6          = "lpm6"
+	peersProgTouch         = "touch"
+	peersProgVictim        = "victim"
+	peersVarLimit4Burst    = "limit4_burst"
+	peersVarLimit4Heavy    = "limit4_heavy"
+	peersVarLimit4Interval = "limit4_interval"
+	peersVarLimit4Mask     = "limit4_mask"
+	peersVarVictimClients  = "victim_clients"
+	peersVarVictimMask     = "victim_mask"
 )
 
 // loadPeers returns the embedded CollectionSpec for peers.
@@ -67,25 +78,36 @@ type peersSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type peersProgramSpecs struct {
-	Hash4 *ebpf.ProgramSpec `ebpf:"hash4"`
-	Lpm4  *ebpf.ProgramSpec `ebpf:"lpm4"`
-	Lpm6  *ebpf.ProgramSpec `ebpf:"lpm6"`
-	Touch *ebpf.ProgramSpec `ebpf:"touch"`
+	Hash4  *ebpf.ProgramSpec `ebpf:"hash4"`
+	Limit4 *ebpf.ProgramSpec `ebpf:"limit4"`
+	Lpm4   *ebpf.ProgramSpec `ebpf:"lpm4"`
+	Lpm6   *ebpf.ProgramSpec `ebpf:"lpm6"`
+	Touch  *ebpf.ProgramSpec `ebpf:"touch"`
+	Victim *ebpf.ProgramSpec `ebpf:"victim"`
 }
 
 // peersMapSpecs contains maps before they are loaded into the kernel.
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type peersMapSpecs struct {
-	Hash4Set *ebpf.MapSpec `ebpf:"hash4_set"`
-	Lpm4Set  *ebpf.MapSpec `ebpf:"lpm4_set"`
-	Lpm6Set  *ebpf.MapSpec `ebpf:"lpm6_set"`
+	Hash4Set     *ebpf.MapSpec `ebpf:"hash4_set"`
+	Limit4Counts *ebpf.MapSpec `ebpf:"limit4_counts"`
+	Limit4Set    *ebpf.MapSpec `ebpf:"limit4_set"`
+	Lpm4Set      *ebpf.MapSpec `ebpf:"lpm4_set"`
+	Lpm6Set      *ebpf.MapSpec `ebpf:"lpm6_set"`
+	VictimCounts *ebpf.MapSpec `ebpf:"victim_counts"`
 }
 
 // peersVariableSpecs contains global variables before they are loaded into the kernel.
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type peersVariableSpecs struct {
+	Limit4Burst    *ebpf.VariableSpec `ebpf:"limit4_burst"`
+	Limit4Heavy    *ebpf.VariableSpec `ebpf:"limit4_heavy"`
+	Limit4Interval *ebpf.VariableSpec `ebpf:"limit4_interval"`
+	Limit4Mask     *ebpf.VariableSpec `ebpf:"limit4_mask"`
+	VictimClients  *ebpf.VariableSpec `ebpf:"victim_clients"`
+	VictimMask     *ebpf.VariableSpec `ebpf:"victim_mask"`
 }
 
 // peersObjects contains all objects after they have been loaded into the kernel.
@@ -108,16 +130,22 @@ func (o *peersObjects) Close() error {
 //
 // It can be passed to loadPeersObjects or ebpf.CollectionSpec.LoadAndAssign.
 type peersMaps struct {
-	Hash4Set *ebpf.Map `ebpf:"hash4_set"`
-	Lpm4Set  *ebpf.Map `ebpf:"lpm4_set"`
-	Lpm6Set  *ebpf.Map `ebpf:"lpm6_set"`
+	Hash4Set     *ebpf.Map `ebpf:"hash4_set"`
+	Limit4Counts *ebpf.Map `ebpf:"limit4_counts"`
+	Limit4Set    *ebpf.Map `ebpf:"limit4_set"`
+	Lpm4Set      *ebpf.Map `ebpf:"lpm4_set"`
+	Lpm6Set      *ebpf.Map `ebpf:"lpm6_set"`
+	VictimCounts *ebpf.Map `ebpf:"victim_counts"`
 }
 
 func (m *peersMaps) Close() error {
 	return _PeersClose(
 		m.Hash4Set,
+		m.Limit4Counts,
+		m.Limit4Set,
 		m.Lpm4Set,
 		m.Lpm6Set,
+		m.VictimCounts,
 	)
 }
 
@@ -125,24 +153,34 @@ func (m *peersMaps) Close() error {
 //
 // It can be passed to loadPeersObjects or ebpf.CollectionSpec.LoadAndAssign.
 type peersVariables struct {
+	Limit4Burst    *ebpf.Variable `ebpf:"limit4_burst"`
+	Limit4Heavy    *ebpf.Variable `ebpf:"limit4_heavy"`
+	Limit4Interval *ebpf.Variable `ebpf:"limit4_interval"`
+	Limit4Mask     *ebpf.Variable `ebpf:"limit4_mask"`
+	VictimClients  *ebpf.Variable `ebpf:"victim_clients"`
+	VictimMask     *ebpf.Variable `ebpf:"victim_mask"`
 }
 
 // peersPrograms contains all programs after they have been loaded into the kernel.
 //
 // It can be passed to loadPeersObjects or ebpf.CollectionSpec.LoadAndAssign.
 type peersPrograms struct {
-	Hash4 *ebpf.Program `ebpf:"hash4"`
-	Lpm4  *ebpf.Program `ebpf:"lpm4"`
-	Lpm6  *ebpf.Program `ebpf:"lpm6"`
-	Touch *ebpf.Program `ebpf:"touch"`
+	Hash4  *ebpf.Program `ebpf:"hash4"`
+	Limit4 *ebpf.Program `ebpf:"limit4"`
+	Lpm4   *ebpf.Program `ebpf:"lpm4"`
+	Lpm6   *ebpf.Program `ebpf:"lpm6"`
+	Touch  *ebpf.Program `ebpf:"touch"`
+	Victim *ebpf.Program `ebpf:"victim"`
 }
 
 func (p *peersPrograms) Close() error {
 	return _PeersClose(
 		p.Hash4,
+		p.Limit4,
 		p.Lpm4,
 		p.Lpm6,
 		p.Touch,
+		p.Victim,
 	)
 }
 

@@ -13,9 +13,10 @@ type rate struct {
 	name    string // of the result, within the experiment: "floodwall/rules=20"
 	label   string // in the table
 	subject subject
-	flow    *lab.Flow
+	flows   []lab.Flow
 	missing string       // why there is nothing to measure
 	least   float64      // the share of the limit to reach; 0: none is asked for
+	times   float64      // how many times the rival's rate to reach; 0: none is asked for
 	extra   []lab.Metric // that belong to the result
 	article *articleRow  // what an article says of it; nil: nothing
 
@@ -34,6 +35,7 @@ type rateTable struct {
 	empty *rate // the limit: one of rows
 	touch *rate // the limit of programs that look at the packet: one of rows
 	base  *rate // what the others' costs are compared with: one of rows; nil in a table of shares of the limit
+	rival *rate // what the others should be faster than: one of rows, or nil
 	notes []string
 }
 
@@ -131,7 +133,7 @@ func offers(taken float64) []float64 {
 // arrived.
 func (r *rate) once(ctx context.Context, s *session, round uint64, o offer) (best lab.Measurement, err error) {
 	for range s.tries() {
-		m, err := r.subject.measure(ctx, *r.flow, o, round+1, s.Window)
+		m, err := r.subject.measure(ctx, r.flows, o, round+1, s.Window)
 		if err != nil || !disturbed(m) {
 			return m, err
 		}

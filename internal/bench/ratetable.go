@@ -13,7 +13,9 @@ func (t *rateTable) publish(o *Outcome) {
 	experiment := o.Name + t.cores.prefix()
 	for _, r := range t.rows {
 		bars := t.bars(experiment, r)
-		o.Bars = append(o.Bars, bars...)
+		for _, bar := range bars {
+			o.Bars = append(o.Bars, bar.Bar)
+		}
 		o.Results = append(o.Results, t.result(experiment, r))
 		table.row(t.cells(r, bars)...)
 		r.remark(table)
@@ -30,13 +32,19 @@ func (t *rateTable) head() []string {
 	if t.cores == twoCores {
 		head = append(head, "bar, of empty", "of 7 Mpps", "bar, of 7 Mpps")
 	}
+	if t.rival != nil {
+		head = append(head, "x "+t.rival.label)
+		if t.cores == twoCores {
+			head = append(head, "bar, x")
+		}
+	}
 	return append(head, "")
 }
 
 // cells are a row as text.
-func (t *rateTable) cells(r *rate, bars []*Bar) []string {
+func (t *rateTable) cells(r *rate, bars []rateBar) []string {
 	if t.base != nil {
-		return t.costCells(r)
+		return t.costCells(r, bars)
 	}
 	cells := make([]string, len(t.head()))
 	cells[0], cells[len(cells)-1] = r.label, r.remarks()
@@ -45,11 +53,19 @@ func (t *rateTable) cells(r *rate, bars []*Bar) []string {
 	}
 	copy(cells[1:], r.figures())
 	cells[4], cells[5] = shareText(r, t.empty), shareText(r, t.touch)
-	for i, bar := range bars {
-		cells[6+2*i] = bar.String()
+	put := func(column, text string) {
+		if i := slices.Index(t.head(), column); i >= 0 {
+			cells[i] = text
+		}
 	}
 	if v, ok := referenceShare(r, t.empty); ok {
-		cells[7] = fmt.Sprintf("%.2f", v)
+		put("of 7 Mpps", fmt.Sprintf("%.2f", v))
+	}
+	if t.rival != nil {
+		put("x "+t.rival.label, shareText(r, t.rival))
+	}
+	for _, bar := range bars {
+		put(bar.column, bar.String())
 	}
 	return cells
 }
@@ -86,16 +102,30 @@ func referenceShare(r, limit *rate) (float64, bool) {
 	return r.reference.median() / limit.reference.median(), true
 }
 
-// bars compare the row with what it has to reach: of all that the limit takes, and of the reference offer.
-func (t *rateTable) bars(experiment string, r *rate) []*Bar {
-	full, ok := share(r, t.empty)
-	if !ok || r.least == 0 || t.cores == oneCore {
+// rateBar is a bar with the column of the table that shows it.
+type rateBar struct {
+	*Bar
+	column string
+}
+
+// bars compare the row with what it has to reach: of all that the limit takes, of the reference offer, and of the
+// rival's rate.
+func (t *rateTable) bars(experiment string, r *rate) (bars []rateBar) {
+	if t.cores == oneCore {
 		return nil
 	}
-	name := experiment + "/" + r.name
-	bars := []*Bar{atLeast(name+" of empty", full, r.least)}
-	if reference, ok := referenceShare(r, t.empty); ok {
-		bars = append(bars, atLeast(name+" of 7 Mpps", reference, r.least))
+	add := func(column, what string, value float64, ok bool, bound float64) {
+		if ok && bound > 0 {
+			bars = append(bars, rateBar{atLeast(experiment+"/"+r.name+what, value, bound), column})
+		}
+	}
+	full, ok := share(r, t.empty)
+	add("bar, of empty", " of empty", full, ok, r.least)
+	reference, both := referenceShare(r, t.empty)
+	add("bar, of 7 Mpps", " of 7 Mpps", reference, ok && both, r.least)
+	if t.rival != nil {
+		times, ok := share(r, t.rival)
+		add("bar, x", " x "+t.rival.name, times, ok, r.times)
 	}
 	return bars
 }
@@ -158,6 +188,9 @@ func (t *rateTable) result(experiment string, r *rate) lab.Result {
 	}
 	if v, ok := referenceShare(r, t.empty); ok {
 		metrics = append(metrics, lab.Metric{Value: v, Unit: "of-7Mpps"})
+	}
+	if v, ok := share(r, t.rival); ok {
+		metrics = append(metrics, lab.Metric{Value: v, Unit: "x-rival"})
 	}
 	res.Metrics = append(metrics, r.extra...)
 	return res

@@ -111,7 +111,7 @@ func trieKeys[A [4]byte | [16]byte](prefixes []netip.Prefix, octets func(netip.A
 
 // loadSet loads a program with a set of the list's size.
 func (b *setBuilder) loadSet(program string) (peer, error) {
-	p, err := loadPeer(program, func(m *ebpf.MapSpec) { m.MaxEntries = uint32(len(b.list.prefixes)) })
+	p, err := loadPeer(program, func(m *ebpf.MapSpec) { m.MaxEntries = uint32(len(b.list.prefixes)) }, nil)
 	if err != nil {
 		return p, err
 	}

@@ -150,10 +150,9 @@ func (b *setBuilder) tool(ctx context.Context, t setTool) error {
 		b.add(&rate{name: prefix, label: t.label, missing: reason})
 		return nil
 	}
-	listed := flood(b.list.listed)
 	b.add(&rate{
 		name: prefix + "/listed", label: t.label + ": listed sources", subject: got.subject,
-		least: bars.listed, flow: &listed, extra: got.metrics(),
+		least: bars.listed, flows: []lab.Flow{flood(b.list.listed)}, extra: got.metrics(),
 	})
 	b.add(&rate{
 		name: prefix + "/unlisted", label: t.label + ": unlisted sources", subject: got.subject,

@@ -36,11 +36,11 @@ type site struct {
 
 // newSite builds the n-th site of a lab, to flood.
 func newSite(l *lab.Lab, n int) (*site, error) {
-	return connectSite(l, n, lab.EndOptions{CPU: lab.OnCPU(receiverCPU), Urgent: true})
+	return connectSite(l, n, lab.EndOptions{}, lab.EndOptions{CPU: lab.OnCPU(receiverCPU), Urgent: true})
 }
 
-// connectSite builds the n-th site of a lab. The server's end receives as o says.
-func connectSite(l *lab.Lab, n int, o lab.EndOptions) (*site, error) {
+// connectSite builds the n-th site of a lab. The attacker's and the server's end receive as out and in say.
+func connectSite(l *lab.Lab, n int, out, in lab.EndOptions) (*site, error) {
 	attacker, err := l.Host(fmt.Sprintf("attacker%d", n))
 	if err != nil {
 		return nil, err
@@ -49,10 +49,8 @@ func connectSite(l *lab.Lab, n int, o lab.EndOptions) (*site, error) {
 	if s.server, err = l.Host(fmt.Sprintf("server%d", n)); err != nil {
 		return nil, err
 	}
-	o.Addrs = lab.ParseAddrs("10.0.0.2/24 fd00::2/64")
-	s.out, s.in, err = l.Connect(attacker, s.server, lab.LinkOptions{
-		A: lab.EndOptions{Addrs: lab.ParseAddrs("10.0.0.1/24 fd00::1/64")}, B: o,
-	})
+	out.Addrs, in.Addrs = lab.ParseAddrs("10.0.0.1/24 fd00::1/64"), lab.ParseAddrs("10.0.0.2/24 fd00::2/64")
+	s.out, s.in, err = l.Connect(attacker, s.server, lab.LinkOptions{A: out, B: in})
 	if err != nil {
 		return nil, err
 	}
@@ -78,7 +76,7 @@ type offer struct {
 }
 
 // measure floods the subject once.
-func (s subject) measure(ctx context.Context, f lab.Flow, o offer, seed uint64, window time.Duration) (m lab.Measurement, err error) {
+func (s subject) measure(ctx context.Context, flows []lab.Flow, o offer, seed uint64, window time.Duration) (m lab.Measurement, err error) {
 	if s.program != nil {
 		attached, err := s.site.lab.Attach(s.site.in, s.program)
 		if err != nil {
@@ -87,7 +85,7 @@ func (s subject) measure(ctx context.Context, f lab.Flow, o offer, seed uint64, 
 		defer attached.Close()
 	}
 	source, err := s.site.lab.NewSource(s.site.out, lab.SourceOptions{
-		Flows: []lab.Flow{f}, CPU: o.cpu, Seed: seed, Rate: o.pps, Urgent: true,
+		Flows: flows, CPU: o.cpu, Seed: seed, Rate: o.pps, Urgent: true,
 	})
 	if err != nil {
 		return m, err

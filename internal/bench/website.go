@@ -36,7 +36,7 @@ const pageSize = 1024
 // webSite builds another site, whose servers end with the builder.
 func (b *builder) webSite(ctx context.Context) (*webSite, error) {
 	b.sites++
-	at, err := connectSite(b.lab, b.sites, lab.EndOptions{})
+	at, err := connectSite(b.lab, b.sites, lab.EndOptions{}, lab.EndOptions{})
 	if err != nil {
 		return nil, err
 	}

@@ -8,7 +8,7 @@ import (
 )
 
 // actionSize is the size of struct action in bpf/act.h.
-const actionSize = 8
+const actionSize = 16
 
 // actionsPart is what is done with packets beside pass and drop: answers, and what the map of actions says of a slot.
 func actionsPart(p *ir.Program, slots []uint32) part {
@@ -22,7 +22,10 @@ func actionsPart(p *ir.Program, slots []uint32) part {
 		if r.Sample > 0 {
 			out.constants["sampling"] = true
 		}
-		if special(r) {
+		if p.Bans(r) {
+			out.constants["reporting"] = true
+		}
+		if special(p, r) {
 			entries = max(entries, slots[i]+1)
 		}
 	}
@@ -33,8 +36,8 @@ func actionsPart(p *ir.Program, slots []uint32) part {
 	out.shapes = map[string]xdp.Shape{xdp.Actions: {ValueSize: actionSize, Entries: entries}}
 	out.fill = func(memory map[string][]byte) error {
 		for i := range p.Rules {
-			if r := &p.Rules[i]; special(r) {
-				writeAction(memory[xdp.Actions][actionSize*slots[i]:], r)
+			if r := &p.Rules[i]; special(p, r) {
+				writeAction(memory[xdp.Actions][actionSize*slots[i]:], p, r)
 			}
 		}
 		return nil
@@ -43,7 +46,10 @@ func actionsPart(p *ir.Program, slots []uint32) part {
 }
 
 // writeAction writes the struct action of a rule.
-func writeAction(to []byte, r *ir.Rule) {
+func writeAction(to []byte, p *ir.Program, r *ir.Rule) {
 	binary.NativeEndian.PutUint32(to, r.Slip)
 	binary.NativeEndian.PutUint32(to[4:], r.Sample)
+	if p.Bans(r) {
+		binary.NativeEndian.PutUint32(to[8:], 1)
+	}
 }

@@ -14,6 +14,9 @@ func (pl *Plan) unfit(r *ir.Rule, s Stage) (key, why string) {
 			return m.Field.String(), why
 		}
 	}
+	if key, why := pl.unfitCondition(r, s); key != "" {
+		return key, why
+	}
 	switch {
 	case r.Verdict == ir.Reject && s == StageXDP:
 		return "then: reject", "the kernel makes the answer, from netfilter on"
@@ -27,6 +30,14 @@ func (pl *Plan) unfit(r *ir.Rule, s Stage) (key, why string) {
 	return "", ""
 }
 
+// unfitAgain is unfit for a rule that is asked a second time, about packets that it has passed.
+func (pl *Plan) unfitAgain(r *ir.Rule, s Stage) (key, why string) {
+	if len(r.Over) > 0 {
+		return "over", "its packets would be charged a second time"
+	}
+	return pl.unfit(r, s)
+}
+
 // answers reports whether a stage may answer packets: all checks have been made by then.
 func (pl *Plan) answers(s Stage) bool {
 	return !pl.Program.Checks.Has(packet.OwnSource) || !pl.after(CheckStage(pl.Target, packet.OwnSource), s)
@@ -34,6 +45,10 @@ func (pl *Plan) answers(s Stage) bool {
 
 func (pl *Plan) unfitField(m ir.Match, s Stage) string {
 	switch m.Field {
+	case packet.DNS, packet.Verified:
+		if s != StageXDP {
+			return onlyXDP
+		}
 	case packet.State:
 		if s != StageFilter {
 			return "conntrack knows the state, which sees the packet later"

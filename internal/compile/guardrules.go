@@ -76,7 +76,7 @@ func (l *lowering) guard(s policy.Service) error {
 // guardBeside adds what protects a resolver beside rules.
 func (l *lowering) guardBeside(s policy.Service) (err error) {
 	g := ir.Guard{
-		Service: s.Name, Ports: fieldMatches(policy.Match{Port: s.Port})[0].Values,
+		Service: s.Name, Line: s.Pos.Line, Ports: fieldMatches(policy.Match{Port: s.Port})[0].Values,
 		Verify: s.Guard.Verify, Out: -1, Observe: s.Guard.Observe,
 	}
 	if s.Guard.Responses != nil {

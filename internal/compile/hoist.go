@@ -1,6 +1,7 @@
 package compile
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -23,12 +24,17 @@ type Placement struct {
 
 // Hoist moves each rule to the earliest stage of a target
 //   - at which all it asks for is known and its verdict can be given, and
-//   - where no rule before it with another verdict that some packet could match as well stays behind.
+//   - where no rule before it with another verdict that some packet could match as well stays behind. Rules with limits,
+//     and those that only observe, are passed by none and pass none that share packets with them, whatever the verdict:
+//     what they are charged with or count is what the rules before them leave.
 //
 // The default moves like a rule that matches all. So every packet gets the verdict of p.Eval; which of several rules
 // with that verdict is its reason may differ. A rule that cannot run where the rules before it force it is an error.
 func Hoist(p *ir.Program, t Target) (*Plan, error) {
 	pl := &Plan{Target: t, Program: p, Rules: make([]Placement, len(p.Rules))}
+	if err := pl.unguarded(); err != nil {
+		return nil, err
+	}
 	var late []int // rules behind the first stage
 	for i := range p.Rules {
 		place, err := pl.place(i, late)
@@ -46,7 +52,7 @@ func Hoist(p *ir.Program, t Target) (*Plan, error) {
 			continue
 		}
 		switch {
-		case p.Rules[j].Verdict != p.Default:
+		case p.Rules[j].Verdict != p.Default || metered(&p.Rules[j]):
 			pl.Default = Placement{pl.Rules[j].Stage, behind(&p.Rules[j])}
 		case p.Default == ir.Pass:
 			pl.Default = Placement{pl.Rules[j].Stage, fmt.Sprintf("behind rule %q, which counts some of its packets", p.Rules[j].Name)}
@@ -64,7 +70,7 @@ func (pl *Plan) place(i int, late []int) (Placement, error) {
 	}
 	for _, j := range late {
 		other, stage := &pl.Program.Rules[j], pl.Rules[j].Stage
-		if !pl.after(stage, place.Stage) || other.Verdict == r.Verdict || !overlap(pl.Program.Sets, other, r) {
+		if !pl.after(stage, place.Stage) || commute(other, r) || !overlap(pl.Program.Sets, other, r) {
 			continue
 		}
 		at, key, why := pl.fitFrom(r, stage)
@@ -81,27 +87,31 @@ func (pl *Plan) place(i int, late []int) (Placement, error) {
 // earliest is the first stage that can decide a rule by itself.
 func (pl *Plan) earliest(r *ir.Rule) (Placement, error) {
 	why := "all it asks for is in the packet"
-	var last, lastWhy string
+	var first, last, lastWhy string
 	for _, s := range stages[pl.Target] {
 		key, reason := pl.unfit(r, s)
 		if key == "" {
 			return Placement{s, why}, nil
 		}
 		why = fmt.Sprintf("%s: %s", key, reason)
-		last, lastWhy = key, reason
+		first, last, lastWhy = cmp.Or(first, key), key, reason
 	}
-	return Placement{}, &PlaceError{r.Name, r.Line, last, lastWhy, "use --target " + string(pl.capable(r))}
+	remedy := fmt.Sprintf("no target has a place for it: do without %s, or without %s", first, last)
+	if t, ok := pl.capable(r); ok {
+		remedy = "use --target " + string(t)
+	}
+	return Placement{}, &PlaceError{r.Name, r.Line, last, lastWhy, remedy}
 }
 
-// capable is a target that has a stage for a rule.
-func (pl *Plan) capable(r *ir.Rule) Target {
+// capable is a target that has a stage for a rule, if there is one.
+func (pl *Plan) capable(r *ir.Rule) (Target, bool) {
 	for _, t := range []Target{TargetXDP, TargetNftables, TargetIptables} {
 		other := Plan{Target: t, Program: pl.Program}
 		if slices.ContainsFunc(stages[t], func(s Stage) bool { key, _ := other.unfit(r, s); return key == "" }) {
-			return t
+			return t, true
 		}
 	}
-	return TargetXDP
+	return "", false
 }
 
 // fitFrom is the first stage from one on that can serve a rule; or a key that none can, and why the first cannot.
@@ -122,6 +132,9 @@ func (pl *Plan) fitFrom(r *ir.Rule, from Stage) (at Stage, key, why string) {
 }
 
 func behind(r *ir.Rule) string {
+	if metered(r) {
+		return fmt.Sprintf("behind rule %q, which counts or is charged with some of its packets", r.Name)
+	}
 	return fmt.Sprintf("behind rule %q, which decides some of its packets otherwise", r.Name)
 }
 
@@ -160,11 +173,11 @@ func (pl *Plan) At(s Stage) []Step {
 	return append(again, own...)
 }
 
-// repeats reports whether a stage must pass again what rule i has passed earlier, lest it gets another verdict, and
-// whether it may, lest it is counted twice.
+// repeats reports whether a stage must pass again what rule i has passed earlier, lest it gets another verdict or is
+// charged to a limit, and whether it may, lest it is counted twice.
 func (pl *Plan) repeats(i int, s Stage) (must, may bool) {
 	r := &pl.Program.Rules[i]
-	if r.Verdict != ir.Pass || !pl.after(s, pl.Rules[i].Stage) {
+	if r.Verdict != ir.Pass || r.Observe || !pl.after(s, pl.Rules[i].Stage) {
 		return false, false
 	}
 	met := pl.Default.Stage == s
@@ -173,14 +186,15 @@ func (pl *Plan) repeats(i int, s Stage) (must, may bool) {
 	}
 	for j, place := range pl.Rules {
 		other := &pl.Program.Rules[j]
-		if place.Stage != s || met && other.Verdict == ir.Pass || !overlap(pl.Program.Sets, r, other) {
+		harmless := other.Verdict == ir.Pass && !metered(other)
+		if place.Stage != s || met && harmless || !overlap(pl.Program.Sets, r, other) {
 			continue
 		}
-		if met = true; other.Verdict != ir.Pass && j > i {
+		if met = true; !harmless && j > i {
 			return true, true
 		}
 	}
-	key, _ := pl.unfit(r, s)
+	key, _ := pl.unfitAgain(r, s)
 	return false, met && key == ""
 }
 
@@ -205,10 +219,10 @@ func (pl *Plan) repeatable() error {
 		for i := range pl.Rules {
 			r := &pl.Program.Rules[i]
 			must, _ := pl.repeats(i, s)
-			if key, why := pl.unfit(r, s); must && key != "" {
+			if key, why := pl.unfitAgain(r, s); must && key != "" {
 				return &PlaceError{r.Name, r.Line, key, fmt.Sprintf(
-					"rules at %s come behind it, which must not drop what it passes, and there %s", s, why),
-					"move the rules that ask for state, or that reject, before it; or do without them"}
+					"rules at %s come behind it, which must leave alone what it passes, and there %s", s, why),
+					"move the rules that run at " + string(s) + ", for what they ask or as they reject, before it; or do without them"}
 			}
 		}
 	}
@@ -235,13 +249,16 @@ func (pl *Plan) Only() (p *ir.Program, numbers []int) {
 // PlaceError says that a rule has no stage.
 type PlaceError struct {
 	Rule   string
-	Line   int // in the policy
+	Line   int // in the policy; 0 when it is not known
 	Key    string
 	Cause  string
 	Remedy string
 }
 
 func (e *PlaceError) Error() string {
+	if e.Line == 0 {
+		return fmt.Sprintf("rule %q: %s: %s", e.Rule, e.Key, e.Cause)
+	}
 	return fmt.Sprintf("line %d: rule %q: %s: %s", e.Line, e.Rule, e.Key, e.Cause)
 }
 

@@ -104,32 +104,34 @@ func ToIptables(pl *Plan, o IptOptions) (*Iptables, error) {
 
 // iptBuilder is the state of ToIptables that both families share.
 type iptBuilder struct {
-	pl    *Plan
-	o     IptOptions
-	sets  []ir.Set // of the program, and those of checks
-	names iptNames
-	ipset strings.Builder
-	lists map[string]int    // indices in sets of lists of checks
-	ports map[string]string // names of the sets of ports, by content
-	made  map[string]bool   // ipsets that are created
-	bases map[int]string    // names of sets without the family's ending
-	begun map[string]bool   // comments whose count goes on in a line already
-	out   *Iptables
-	err   error
+	pl     *Plan
+	o      IptOptions
+	sets   []ir.Set // of the program, and those of checks
+	names  iptNames
+	ipset  strings.Builder
+	lists  map[string]int    // indices in sets of lists of checks
+	ports  map[string]string // names of the sets of ports, by content
+	made   map[string]bool   // ipsets that are created
+	bases  map[int]string    // names of sets without the family's ending
+	limits map[int]string    // names of hashlimit's tables, by index in Program.Limits
+	begun  map[string]bool   // comments whose count goes on in a line already
+	out    *Iptables
+	err    error
 }
 
 func newIptBuilder(pl *Plan, o IptOptions) *iptBuilder {
 	p := pl.Program
 	b := &iptBuilder{
 		pl: pl, o: o,
-		sets:  p.Sets[:len(p.Sets):len(p.Sets)],
-		names: iptNames{},
-		lists: map[string]int{},
-		ports: map[string]string{},
-		made:  map[string]bool{},
-		bases: map[int]string{},
-		begun: map[string]bool{},
-		out:   &Iptables{Name: o.Name, Default: "default", Checks: map[packet.Check]string{}, Sets: map[int]IptSet{}},
+		sets:   p.Sets[:len(p.Sets):len(p.Sets)],
+		names:  iptNames{},
+		lists:  map[string]int{},
+		ports:  map[string]string{},
+		made:   map[string]bool{},
+		bases:  map[int]string{},
+		limits: map[int]string{},
+		begun:  map[string]bool{},
+		out:    &Iptables{Name: o.Name, Default: "default", Checks: map[packet.Check]string{}, Sets: map[int]IptSet{}},
 	}
 	for i := range p.Rules {
 		b.out.Rules = append(b.out.Rules, shortName(p.Rules[i].Name, maxComment))
@@ -142,7 +144,7 @@ const maxComment = 200
 
 // hasRaw and hasFilter report which of our two chains there are.
 func (b *iptBuilder) hasRaw() bool {
-	return b.pl.Program.Checks != 0 || b.pl.Default.Stage == StageRaw || b.pl.Uses(StageRaw)
+	return b.pl.Program.Checks|b.pl.Program.Observed != 0 || b.pl.Default.Stage == StageRaw || b.pl.Uses(StageRaw)
 }
 
 func (b *iptBuilder) hasFilter() bool { return b.pl.Uses(StageFilter) }
@@ -182,6 +184,7 @@ func (b *iptBuilder) notes() {
 			asks[m.Field] = true
 		}
 	}
+	b.conditionNotes(note)
 	note("the kernel drops IPv6 packets from a multicast address, from or to ::1, and with hop-by-hop options that are " +
 		"malformed or that it must not ignore, before iptables sees them")
 	if asks[packet.Fragment] {

@@ -136,7 +136,7 @@ type iptMark struct{ comment, reason string }
 
 // rule adds a rule to where the table's next one goes.
 func (f *iptFamily) rule(t *iptTable, r *ir.Rule, mark iptMark) {
-	f.passing = r.Verdict == ir.Pass
+	f.passing = r.Verdict == ir.Pass && !r.Observe
 	for _, c := range f.conditions(r) {
 		c.any = slices.DeleteFunc(c.any, iptAll.never)
 		f.condition(t, r, c, mark)
@@ -147,6 +147,10 @@ func (f *iptFamily) rule(t *iptTable, r *ir.Rule, mark iptMark) {
 // there a packet cannot leave two chains at once by RETURN, which is how a rule passes: so what passes is sent there by
 // -g, and what goes on finds the rest of the rules in another chain.
 func (f *iptFamily) condition(t *iptTable, r *ir.Rule, c iptCondition, mark iptMark) {
+	if metered(r) {
+		f.metered(t, r, c, mark)
+		return
+	}
 	if len(c.not) == 0 {
 		for _, a := range c.any {
 			f.verdict(t.at, a, r.Verdict, mark)
@@ -176,33 +180,46 @@ func (f *iptFamily) condition(t *iptTable, r *ir.Rule, c iptCondition, mark iptM
 // other 16 deep (NFT_JUMP_STACK_SIZE), of which the built-in chain and the last that is called are two.
 func (f *iptFamily) rest(t *iptTable, r *ir.Rule) *iptChain {
 	const most = 12
-	if t.rests++; t.rests > most && f.err == nil {
-		f.err = &PlaceError{r.Name, r.Line, "not",
+	if t.rests++; t.rests > most {
+		f.refuse(r, "not",
 			fmt.Sprintf("it needs a chain for what follows it, like %d rules before it, and iptables-nft allows no more", most),
-			"say what passes without `not` or `fragment`, put rules that drop in its place, or use --target nftables"}
+			"say what passes without `not` or `fragment`, put rules that drop in its place, or use --target nftables")
 	}
 	return t.chain(t.head)
 }
 
 // verdict adds a line that decides, two when the answer depends on the protocol.
 func (f *iptFamily) verdict(c *iptChain, a iptAll, v ir.Verdict, mark iptMark) {
-	line := func(a iptAll, target string) {
-		text := fmt.Sprintf("%s-m comment --comment %s -j %s", a, commentText(mark.comment), target)
-		c.lines = append(c.lines, iptLine{f.counted(mark), text})
-	}
 	switch {
 	case v == ir.Pass:
-		line(a, "RETURN")
+		f.line(c, a, "RETURN", mark)
 		return
 	case v == ir.Drop:
-		line(a, "DROP")
+		f.line(c, a, "DROP", mark)
 		return
 	case a.proto == "tcp" || a.proto == "":
-		line(a.and(iptAll{proto: "tcp"}), "REJECT --reject-with tcp-reset")
+		f.line(c, a.and(iptAll{proto: "tcp"}), rejectTCP, mark)
 	}
 	if a.proto != "tcp" {
-		line(a, "REJECT --reject-with "+[]string{packet.FamilyIPv4: "icmp-port-unreachable", packet.FamilyIPv6: "icmp6-port-unreachable"}[f.family])
+		f.line(c, a, rejectOther[f.family], mark)
 	}
+}
+
+// The targets that answer.
+const rejectTCP = "REJECT --reject-with tcp-reset"
+
+var rejectOther = [2]string{
+	packet.FamilyIPv4: "REJECT --reject-with icmp-port-unreachable",
+	packet.FamilyIPv6: "REJECT --reject-with icmp6-port-unreachable",
+}
+
+// line adds a line that counts, with a target or "" for none.
+func (f *iptFamily) line(c *iptChain, a iptAll, target string, mark iptMark) {
+	text := fmt.Sprintf("%s-m comment --comment %s", a, commentText(mark.comment))
+	if target != "" {
+		text += " -j " + target
+	}
+	c.lines = append(c.lines, iptLine{f.counted(mark), text})
 }
 
 // counted is the count with which a line begins, when there is one to go on from: in the reason's first line.

@@ -10,21 +10,38 @@ import (
 	"github.com/floodwall/floodwall/internal/packet"
 )
 
-// checks adds the checks, in their order: the first that a packet fails is its reason.
+// checks adds the checks, in their order: the first that a packet fails is its reason. Those that only count come behind
+// those that drop, in a chain of their own, which is left at the first that counts.
 func (f *iptFamily) checks(t *iptTable) {
 	f.passing = false
 	for c := range packet.NumChecks {
-		if !f.pl.Program.Checks.Has(c) {
-			continue
+		if f.pl.Program.Checks.Has(c) {
+			f.writeCheck(t, c, ir.Drop)
 		}
-		mark := iptMark{comment: "check:" + c.String(), reason: c.String()}
-		for _, condition := range f.check(c) {
-			f.condition(t, &ir.Rule{Name: c.String(), Verdict: ir.Drop}, condition, mark)
-			f.out.Checks[c] = mark.comment
+	}
+	if f.pl.Program.Observed == 0 {
+		return
+	}
+	own := t.chain(f.chainName("OBSERVED"))
+	t.at.add("-j %s", own.name)
+	main := t.at
+	t.at, f.passing = own, true
+	for c := range packet.NumChecks {
+		if f.pl.Program.Observed.Has(c) {
+			f.writeCheck(t, c, ir.Pass)
 		}
-		if why, left := checksLeft[c]; left && f.family == packet.FamilyIPv4 {
-			f.out.Left = append(f.out.Left, Left{c, why})
-		}
+	}
+	t.at = main
+}
+
+func (f *iptFamily) writeCheck(t *iptTable, c packet.Check, v ir.Verdict) {
+	mark := iptMark{comment: "check:" + c.String(), reason: c.String()}
+	for _, condition := range f.check(c) {
+		f.condition(t, &ir.Rule{Name: c.String(), Verdict: v}, condition, mark)
+		f.out.Checks[c] = mark.comment
+	}
+	if why, left := checksLeft[c]; left && f.family == packet.FamilyIPv4 {
+		f.out.Left = append(f.out.Left, Left{c, why})
 	}
 }
 

@@ -1,6 +1,11 @@
 package compile
 
-import "github.com/floodwall/floodwall/internal/packet"
+import (
+	"slices"
+
+	"github.com/floodwall/floodwall/internal/ir"
+	"github.com/floodwall/floodwall/internal/packet"
+)
 
 // checkLines are the lines of each family for checks that rules cannot say. In IPv6, u32 finds the L4 header only when
 // no extension header is before it.
@@ -71,4 +76,23 @@ var checksLeft = map[packet.Check]string{
 	packet.UDP6Checksum:  "done; but " + extensionsHide + "; UDP drops such a datagram unless a socket allows it",
 	packet.IPProtocol:    "done; but " + extensionsHide,
 	packet.IPChecksum:    beforeNetfilter,
+}
+
+// conditionNotes say what rules with payload and limits do otherwise than in XDP.
+func (b *iptBuilder) conditionNotes(note func(string)) {
+	rules := b.pl.Program.Rules
+	if slices.ContainsFunc(rules, func(r ir.Rule) bool { return asksText(&r) }) {
+		note("payload: contains: packets with IPv4 options or IPv6 extension headers are not searched; before Linux 6.2 a text " +
+			"is also found that only begins within the octets that are searched")
+	}
+	if slices.ContainsFunc(rules, func(r ir.Rule) bool { return asksPlace(&r) }) {
+		note("payload: at: " + extensionsHide + "; of less than 4 octets behind an IPv4 or TCP header nothing is seen")
+	}
+	if slices.ContainsFunc(b.pl.Program.Limits, func(l ir.Limit) bool { return l.Src != nil || l.Dst != nil }) {
+		note("over: while a limit holds as many prefixes as it can, hashlimit drops packets of others, whatever the rule's verdict")
+	}
+}
+
+func asksPlace(r *ir.Rule) bool {
+	return slices.ContainsFunc(r.Payload, func(m ir.PayloadMatch) bool { return len(m.At) > 0 })
 }

@@ -14,6 +14,9 @@ func (f *iptFamily) conditions(r *ir.Rule) (out []iptCondition) {
 	if !(ir.Match{Values: valuesOf(r, packet.Family)}).Has(f.family) || slices.ContainsFunc(r.Match, empty) {
 		return nil
 	}
+	if len(r.Payload) > 0 {
+		return f.withPayload(r)
+	}
 	add := func(c iptCondition) {
 		if len(c.any) > 0 {
 			out = append(out, c)

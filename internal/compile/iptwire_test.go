@@ -152,17 +152,7 @@ func (w *iptWire) policy(t *testing.T, r *rand.Rand, s *subject, write *writer) 
 // compare loads a policy, sends those of the frames that iptables can tell, and holds what it has counted against Eval.
 func (w *iptWire) compare(t *testing.T, s *subject, x *compile.Iptables, frames [][]byte) {
 	t.Helper()
-	if s.hasLocal() {
-		s.insert(t, "local", iptLocal)
-	}
-	feed(t, s, x.IPSet+added(s, x), "ipset", "restore")
-	for i, family := range []string{"iptables-", "ip6tables-"} {
-		text := []string{x.V4, x.V6}[i]
-		for _, h := range x.Hooks {
-			text = strings.Replace(text, "COMMIT", fmt.Sprintf("-A %s %s\nCOMMIT", h.Chain, h), 1)
-		}
-		feed(t, s, text, family+w.backend+"-restore")
-	}
+	w.restore(t, s, x)
 	sent := [][]byte{}
 	want := map[string]int{}
 	for _, f := range frames {
@@ -176,6 +166,27 @@ func (w *iptWire) compare(t *testing.T, s *subject, x *compile.Iptables, frames 
 		t.Errorf("%s: counters %v, want %v", w.backend, got, want)
 		w.first(t, s, x, sent, got)
 	}
+	w.remove(t, s)
+}
+
+// restore loads a policy.
+func (w *iptWire) restore(t *testing.T, s *subject, x *compile.Iptables) {
+	t.Helper()
+	if s.hasLocal() {
+		s.insert(t, "local", iptLocal)
+	}
+	feed(t, s, x.IPSet+added(s, x), "ipset", "restore")
+	for i, family := range []string{"iptables-", "ip6tables-"} {
+		text := []string{x.V4, x.V6}[i]
+		for _, h := range x.Hooks {
+			text = strings.Replace(text, "COMMIT", fmt.Sprintf("-A %s %s\nCOMMIT", h.Chain, h), 1)
+		}
+		feed(t, s, text, family+w.backend+"-restore")
+	}
+}
+
+func (w *iptWire) remove(t *testing.T, s *subject) {
+	t.Helper()
 	for _, family := range []string{"iptables-", "ip6tables-"} {
 		feed(t, s, "*raw\nCOMMIT\n", family+w.backend+"-restore")
 	}
@@ -255,7 +266,7 @@ func iptReason(s *subject, x *compile.Iptables, frame []byte) string {
 	return x.Default
 }
 
-var countedLine = regexp.MustCompile(`(?m)^\[([1-9]\d*):\d+\] .* --comment "?([^ "]+)`)
+var countedLine = regexp.MustCompile(`(?m)^\[([1-9]\d*):\d+\] .* --comment "?([^ "\n]+)`)
 
 // counts reads what lines with comments have counted, when it adds up to what is awaited or no longer changes.
 func (w *iptWire) counts(t *testing.T, s *subject, awaited int) map[string]int {

@@ -50,6 +50,7 @@ func Lower(p *policy.Policy) (*ir.Program, []string, error) {
 	if (p.Checks | p.Observed).Has(packet.OwnSource) {
 		l.localSet()
 	}
+	l.never(p.Never)
 	for _, r := range p.Rules {
 		l.rule(r)
 	}

@@ -3,6 +3,7 @@ package compile
 import (
 	"slices"
 
+	"github.com/floodwall/floodwall/internal/addrs"
 	"github.com/floodwall/floodwall/internal/ir"
 	"github.com/floodwall/floodwall/internal/packet"
 	"github.com/floodwall/floodwall/policy"
@@ -31,9 +32,6 @@ func (l *lowering) condition(rule *ir.Rule, r policy.Rule) {
 	}
 	rule.Over = l.limits(r.Name, r.Over)
 	rule.Observe, rule.Slip, rule.Sample = r.Observe, r.Slip, r.Sample
-	if slices.ContainsFunc(r.Over, func(o policy.Over) bool { return o.Ban != nil }) {
-		rule.Sample = max(rule.Sample, 1) // the evidence
-	}
 }
 
 func (l *lowering) payload(rule *ir.Rule, m *policy.Payload, not bool) {
@@ -42,7 +40,7 @@ func (l *lowering) payload(rule *ir.Rule, m *policy.Payload, not bool) {
 	}
 	match := ir.PayloadMatch{Not: not}
 	for _, p := range m.Contains {
-		match.Any = append(match.Any, ir.Pattern(p))
+		match.Any = append(match.Any, lowerPattern(p))
 	}
 	for _, a := range m.At {
 		base := ir.BasePayload
@@ -52,6 +50,17 @@ func (l *lowering) payload(rule *ir.Rule, m *policy.Payload, not bool) {
 		match.At = append(match.At, ir.At{Base: base, Offset: a.Offset, Value: a.Value, Mask: a.Mask})
 	}
 	rule.Payload = append(rule.Payload, match)
+}
+
+// lowerPattern has the text in lower case where its letters match in either; no other octets than those of ASCII are letters.
+func lowerPattern(p policy.Pattern) ir.Pattern {
+	out := ir.Pattern{Text: slices.Clone(p.Text), NoCase: p.NoCase, Within: p.Within}
+	for i, c := range out.Text {
+		if p.NoCase && 'A' <= c && c <= 'Z' {
+			out.Text[i] = c + 'a' - 'A'
+		}
+	}
+	return out
 }
 
 // dnsPort restricts a rule to the packets that are read as queries: those to the UDP ports that it names, or to the one
@@ -115,4 +124,21 @@ func (l *lowering) limits(rule string, over []policy.Over) (numbers []int) {
 		l.program.Limits = append(l.program.Limits, limit)
 	}
 	return numbers
+}
+
+// never notes who is not to be banned.
+func (l *lowering) never(spared []policy.Addr) {
+	if spared == nil {
+		return
+	}
+	var written []policy.AddrRange
+	var sets []*addrs.Set
+	for _, a := range spared {
+		if a.Set != "" {
+			sets = append(sets, l.program.Sets[l.named[a.Set]].Static)
+		} else {
+			written = append(written, a.AddrRange)
+		}
+	}
+	l.program.Never = addrs.Union(append(sets, staticSet(written))...)
 }

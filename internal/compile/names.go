@@ -118,7 +118,7 @@ func hashName(key [2]uint64, name string) (hash uint64, depth int) {
 	h := newSipHash(key)
 	for rest := name; rest != ""; depth++ {
 		dot := strings.LastIndexByte(rest, '.')
-		h.label(rest[dot+1:])
+		h.label(unescaped(rest[dot+1:]))
 		rest = rest[:max(dot, 0)]
 	}
 	return h.sum(), depth

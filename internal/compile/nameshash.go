@@ -55,20 +55,13 @@ func (h sipHash) sum() uint64 {
 // unescaped is a label as it stands in a packet: packet.Query.Name writes octets that are not printable, dots and
 // backslashes as \DDD in decimal.
 func unescaped(label string) string {
-	var b strings.Builder
-	for {
-		plain, escaped, found := strings.Cut(label, `\`)
-		b.WriteString(plain)
-		if !found {
-			return b.String()
-		}
-		octet, err := strconv.ParseUint(escaped[:min(3, len(escaped))], 10, 8)
-		if err != nil {
-			octet = '\\'
-			label = escaped
-		} else {
-			label = escaped[3:]
-		}
-		b.WriteByte(byte(octet))
+	plain, escaped, found := strings.Cut(label, `\`)
+	if !found {
+		return label
 	}
+	octet, err := strconv.ParseUint(escaped[:min(3, len(escaped))], 10, 8)
+	if err != nil {
+		return plain + `\` + unescaped(escaped)
+	}
+	return plain + string([]byte{byte(octet)}) + unescaped(escaped[3:])
 }

@@ -61,7 +61,7 @@ const packetsPerPolicy = 2000
 
 // policy is one policy and its packets.
 func (d *differential) policy(t *testing.T, r *rand.Rand) {
-	w := &writer{Rand: r, stateful: r.IntN(3) == 0}
+	w := &writer{Rand: r, stateful: r.IntN(3) == 0, payload: r.IntN(5) == 0}
 	text, dynamic := w.policy(t, 1+r.IntN(10))
 	s := lower(t, text)
 	for _, name := range dynamic {
@@ -392,12 +392,31 @@ func (d *differential) exempt(s *subject, r *rules, f probe, fate testutil.Fate)
 		return "a TCP header that is not whole, in which netfilter finds no options"
 	case pkt.Value[packet.Proto] == 51 && pkt.Value[packet.Family] == packet.FamilyIPv6:
 		return "IPv6 with an authentication header, behind which nft looks for extension headers"
+	case d.target == compile.TargetIptables && d.unseen(s, &pkt):
+		return "a payload that iptables does not look into"
 	case d.target == compile.TargetNftables && len(fate.Seen) > 0 && fate.Seen[0] != "ingress":
 		return "behind two VLAN tags, where the ingress hook sees no IP"
 	case fate.Dropped == "" && !d.arrived(s, fate):
 		return "the kernel's IP drops it before the last stage"
 	}
 	return ""
+}
+
+// unseen reports whether a policy asks for payload, and the packet's is where Iptables.Notes say that it is not seen.
+func (d *differential) unseen(s *subject, pkt *packet.Packet) bool {
+	text, place := false, false
+	for _, r := range s.program.Rules {
+		for _, m := range r.Payload {
+			text, place = text || len(m.Any) > 0, place || len(m.At) > 0
+		}
+	}
+	v4 := pkt.Value[packet.Family] == packet.FamilyIPv4
+	options := int(pkt.Value[packet.Length])-len(pkt.L4) != map[bool]int{true: 20, false: 40}[v4]
+	switch pkt.Value[packet.Proto] {
+	case 1, 17, 58:
+		return options && (text || place && !v4)
+	}
+	return place && (options && !v4 || len(pkt.Payload) < 4)
 }
 
 // headless reports whether a packet should have an L4 header, and has none that can be read.
@@ -413,7 +432,7 @@ func headless(pkt *packet.Packet) bool {
 
 // arrived reports whether a frame came to the last hook at which a rule could be.
 func (d *differential) arrived(s *subject, fate testutil.Fate) bool {
-	last := "prerouting"
+	last := "raw" // of those that every packet comes to
 	if slices.Contains(fate.Seen, last) && !asksState(s.program) && !asksReject(s.program) {
 		return true
 	}

@@ -70,8 +70,12 @@ const (
 //     (include/net/netfilter/nf_tables_ipv4.h, nf_tables_ipv6.h).
 //   - An IPv6 packet with an authentication header has protocol 51; what follows that header is not looked at. More than
 //     six extension headers are, and of two fragment headers the first counts.
+//   - The payload of TCP is found from Linux 5.16 on; before, nft refuses the table.
 //   - An L4 header that is cut short still has the fields that are there.
-//   - The device has merged segments of a stream (GRO) before: they have one length, and count as one packet.
+//   - The device has merged segments of a stream (GRO) before: they have one length, and count as one packet, also
+//     to limits. So do fragments at filter, where conntrack has put them together.
+//   - A limit by prefixes that holds as many as it can lets all others pass, until one of those has been idle for as
+//     long as its burst takes to be forgotten.
 //   - At filter the addresses are those that others' NAT has made.
 //   - The check own-source is made at raw: a rule at ingress may have counted such a packet before. None
 //     has answered it: with that check, rules that reject stand behind it.
@@ -99,19 +103,25 @@ type nft struct {
 	names    nftNames
 	counters []string // in the order of their first use
 	sets     nftSets
-	chains   strings.Builder
+	limits   map[int][2]string // names of objects or sets, by index in Program.Limits
+	stateful strings.Builder   // their definitions
+	overs    map[int]string    // chains of rules with limits
+	bodies   map[string]string // names of called chains by their lines
+	chains   strings.Builder   // all that are written
+	writing  *strings.Builder  // the one that is being written
 }
 
 func newNft(pl *Plan, o NftOptions) *nft {
 	if o.Table == "" {
 		o.Table = nftTable
 	}
-	n := &nft{plan: pl, options: o, names: nftNames{}, out: Nft{
-		Table:  o.Table,
-		Rules:  make([]string, len(pl.Program.Rules)),
-		Checks: map[packet.Check]string{},
-		Sets:   map[int]NftSet{},
-	}}
+	n := &nft{plan: pl, options: o, names: nftNames{},
+		limits: map[int][2]string{}, overs: map[int]string{}, bodies: map[string]string{}, writing: &strings.Builder{}, out: Nft{
+			Table:  o.Table,
+			Rules:  make([]string, len(pl.Program.Rules)),
+			Checks: map[packet.Check]string{},
+			Sets:   map[int]NftSet{},
+		}}
 	n.sets = nftSets{program: pl.Program, names: n.names, named: n.out.Sets, contents: map[int]nftContent{}}
 	return n
 }

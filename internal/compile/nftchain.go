@@ -11,62 +11,67 @@ import (
 
 // chain begins a chain; a base chain has its place as nft writes it.
 func (n *nft) chain(name, place string) {
-	fmt.Fprintf(&n.chains, "\tchain %s {\n", name)
+	fmt.Fprintf(n.writing, "\tchain %s {\n", name)
 	if place != "" {
 		n.out.Chains = append(n.out.Chains, name)
-		fmt.Fprintf(&n.chains, "\t\ttype filter hook %s; policy accept;\n", place)
+		fmt.Fprintf(n.writing, "\t\ttype filter hook %s; policy accept;\n", place)
 	}
 }
 
-func (n *nft) end() { n.chains.WriteString("\t}\n\n") }
+// end ends the chain that is being written. Those that it calls stand before it.
+func (n *nft) end() {
+	n.chains.WriteString(n.writing.String() + "\t}\n\n")
+	n.writing.Reset()
+}
 
 // line writes a line of a chain, of words of which some may be empty.
 func (n *nft) line(words ...string) {
 	words = slices.DeleteFunc(words, func(w string) bool { return w == "" })
-	fmt.Fprintf(&n.chains, "\t\t%s\n", strings.Join(words, " "))
+	fmt.Fprintf(n.writing, "\t\t%s\n", strings.Join(words, " "))
 }
 
 func (n *nft) remark(format string, args ...any) { n.line("# " + fmt.Sprintf(format, args...)) }
 
 // stage writes the rest of a chain: the checks, the rules of a stage, and the default when it is decided there. When any
 // of that reads L4 headers, later fragments go to a chain of their own, with what can match them.
-func (n *nft) stage(name string, s Stage, checks []packet.Check) {
+func (n *nft) stage(name string, s Stage, checks nftChecksAt) {
 	steps := n.plan.At(s)
-	header := slices.IndexFunc(checks, func(c packet.Check) bool { return nftChecks[c].header })
+	header := slices.IndexFunc(checks.dropping, readsL4)
 	if header < 0 {
-		header = len(checks)
+		header = len(checks.dropping)
 	}
-	n.writeChecks(checks[:header])
-	if header == len(checks) &&
+	n.writeChecks(checks.dropping[:header], "drop")
+	checks.dropping = checks.dropping[header:]
+	if !slices.ContainsFunc(checks.all(), readsL4) &&
 		!slices.ContainsFunc(steps, func(s Step) bool { return readsHeader(&n.plan.Program.Rules[s.Rule]) }) {
+		n.observe(name, checks.observed)
 		n.steps(steps, s, nftPlace{fragments: anyFragment})
 		n.end()
 		return
 	}
-	n.fragments(name, s, steps, checks[header:])
-	n.writeChecks(checks[header:])
+	n.fragments(name, s, steps, checks)
+	n.writeChecks(checks.dropping, "drop")
+	n.observe(name, checks.observed)
 	n.steps(steps, s, nftPlace{fragments: firstFragment})
 	n.end()
 }
 
 // fragments writes the chain for later fragments, and the lines that send them there; or, when nothing would be decided
 // there, those that let them go.
-func (n *nft) fragments(name string, s Stage, steps []Step, checks []packet.Check) {
-	main := n.chains.String()
-	n.chains.Reset()
+func (n *nft) fragments(name string, s Stage, steps []Step, checks nftChecksAt) {
+	main := n.writing
+	n.writing = &strings.Builder{}
 	name += "-fragments"
 	n.chain(name, "")
-	n.writeChecks(slices.DeleteFunc(slices.Clone(checks), func(c packet.Check) bool { return nftChecks[c].header }))
+	n.writeChecks(slices.DeleteFunc(slices.Clone(checks.dropping), readsL4), "drop")
+	n.observe(name, slices.DeleteFunc(slices.Clone(checks.observed), readsL4))
 	n.steps(steps, s, nftPlace{fragments: laterFragments})
-	n.end()
-	verdict := "goto " + name
-	if text := n.chains.String(); strings.Contains(text, "counter name ") {
-		main = text + main
-	} else {
-		verdict = "accept"
+	verdict := "accept"
+	if text := n.writing.String(); strings.Contains(text, "counter name ") || strings.Contains(text, "jump ") {
+		verdict = "goto " + name
+		n.end()
 	}
-	n.chains.Reset()
-	n.chains.WriteString(main)
+	n.writing = main
 	n.remark("later fragments have no ports, flags or types")
 	n.line("ip frag-off & 0x1fff != 0", verdict)
 	n.line("frag frag-off != 0", verdict)
@@ -95,8 +100,8 @@ func (n *nft) rule(step Step, p nftPlace) {
 	if !step.Again {
 		count = n.count(step.Rule)
 	}
-	lines := n.lines(r, p)
-	if len(lines) == 0 {
+	w := n.ways(r, p)
+	if len(w.lines) == 0 {
 		return
 	}
 	what := fmt.Sprintf("%s %s", nftKinds[r.Kind], strings.TrimPrefix(r.Name, nftKinds[r.Kind]+":"))
@@ -108,9 +113,7 @@ func (n *nft) rule(step Step, p nftPlace) {
 	default:
 		n.remark("%s", what)
 	}
-	for _, l := range lines {
-		n.decide(l, count, r.Verdict)
-	}
+	n.act(step.Rule, w, count)
 }
 
 // decide writes a line that counts, when count is given, and ends with a verdict. Only TCP has resets. What must not be
@@ -163,7 +166,7 @@ func (n *nft) ingress() {
 // raw writes the chain of what the routing table decides.
 func (n *nft) raw() {
 	checks := n.checks(StageRaw)
-	if len(checks) == 0 && !n.plan.Uses(StageRaw) {
+	if len(checks.all()) == 0 && !n.plan.Uses(StageRaw) {
 		return
 	}
 	n.chain("raw", "prerouting priority "+nftFirst)

@@ -2,6 +2,7 @@ package compile
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/floodwall/floodwall/internal/packet"
@@ -9,7 +10,7 @@ import (
 
 // nftCheck is how a table makes a check.
 type nftCheck struct {
-	lines  []string // each drops what it matches; none when nft has no tests for it
+	lines  []string // each is failed by what it matches; none when nft has no tests for it
 	raw    bool     // they need the routing table, which is asked from raw on
 	header bool     // they read the L4 header
 	left   string   // what is not done, and what the kernel does about it; "" when it is whole
@@ -109,28 +110,37 @@ var bogonTests = []string{
 	"ip6 saddr { ::, fe80::/10 } meta l4proto != { udp, icmpv6 }",
 }
 
+// nftChecksAt are the checks that a stage makes: those that drop, and those that only count.
+type nftChecksAt struct{ dropping, observed []packet.Check }
+
+func (c nftChecksAt) all() []packet.Check { return slices.Concat(c.dropping, c.observed) }
+
+func readsL4(c packet.Check) bool { return nftChecks[c].header }
+
 // checks are the enabled checks that a stage makes. Those that are not, or not whole, are noted at the first.
-func (n *nft) checks(s Stage) (list []packet.Check) {
+func (n *nft) checks(s Stage) (at nftChecksAt) {
 	if n.plan.Target != TargetNftables {
-		return nil
+		return at
 	}
 	for c := range packet.NumChecks {
 		check := nftChecks[c]
-		if !n.plan.Program.Checks.Has(c) {
-			continue
-		}
-		if check.left != "" && s == StageIngress {
+		drops, counts := n.plan.Program.Checks.Has(c), n.plan.Program.Observed.Has(c)
+		if check.left != "" && s == StageIngress && (drops || counts) {
 			n.out.Left = append(n.out.Left, Left{Check: c, Why: check.left})
 		}
-		if check.lines != nil && CheckStage(TargetNftables, c) == s {
-			list = append(list, c)
+		switch {
+		case check.lines == nil || CheckStage(TargetNftables, c) != s:
+		case drops:
+			at.dropping = append(at.dropping, c)
+		case counts:
+			at.observed = append(at.observed, c)
 		}
 	}
-	return list
+	return at
 }
 
-// writeChecks writes the lines of checks.
-func (n *nft) writeChecks(list []packet.Check) {
+// writeChecks writes the lines of checks, which count and end with a verdict.
+func (n *nft) writeChecks(list []packet.Check, verdict string) {
 	for _, c := range list {
 		if n.out.Checks[c] == "" {
 			n.out.Checks[c] = n.counter("check", c.String())
@@ -138,7 +148,14 @@ func (n *nft) writeChecks(list []packet.Check) {
 		doc, _, _ := strings.Cut(c.Info().Doc, " (")
 		n.remark("check %s: %s", c, doc)
 		for _, line := range nftChecks[c].lines {
-			n.line(line, nftCount(n.out.Checks[c]), "drop")
+			n.line(line, nftCount(n.out.Checks[c]), verdict)
 		}
+	}
+}
+
+// observe has a chain called that counts the first of some checks that a packet fails.
+func (n *nft) observe(name string, list []packet.Check) {
+	if len(list) > 0 {
+		n.line("jump", n.called(name+"-observed", func() { n.writeChecks(list, "return") }))
 	}
 }

@@ -85,6 +85,9 @@ var (
 func fieldTerm(m ir.Match, family, hops uint32) (t nftTerm, ok bool) {
 	key := familyKeys[family]
 	values, size := m.Values, m.Field.Size()
+	if len(values) == 0 {
+		return nil, true
+	}
 	switch m.Field {
 	case packet.VLAN:
 		return vlanTerm(m), true

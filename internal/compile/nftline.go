@@ -28,7 +28,7 @@ var (
 
 // readsHeader reports whether a rule tests what only packets with an L4 header have.
 func readsHeader(r *ir.Rule) bool {
-	return slices.ContainsFunc(r.Match, func(m ir.Match) bool { return isHeader(m.Field) })
+	return len(r.Payload) > 0 || slices.ContainsFunc(r.Match, func(m ir.Match) bool { return isHeader(m.Field) })
 }
 
 func isHeader(f packet.Field) bool {

@@ -30,6 +30,7 @@ func (n *nft) script() string {
 	}
 	b.WriteString("\n")
 	n.sets.write(&b)
+	b.WriteString(n.stateful.String())
 	b.WriteString(strings.TrimSuffix(n.chains.String(), "\n"))
 	b.WriteString("}\n")
 	return b.String()

@@ -18,6 +18,13 @@ func overlap(sets []ir.Set, a, b *ir.Rule) bool {
 	return intersect(protocols(a), protocols(b)) && addrsOverlap(sets, a.Src, b.Src) && addrsOverlap(sets, a.Dst, b.Dst)
 }
 
+// commute reports whether two rules may change places, though some packets match both.
+func commute(a, b *ir.Rule) bool { return a.Verdict == b.Verdict && !metered(a) && !metered(b) }
+
+// metered reports whether it matters to r which packets come to it, beyond those that it decides: they are charged to its
+// limits, or counted.
+func metered(r *ir.Rule) bool { return len(r.Over) > 0 || r.Observe }
+
 // intersect reports whether two normalized lists of ranges have a value in common.
 func intersect(a, b []ir.Range) bool {
 	for i, j := 0, 0; i < len(a) && j < len(b); {

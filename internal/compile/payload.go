@@ -50,6 +50,9 @@ func compilePatterns(p *ir.Program) (*patterns, error) {
 
 func (c *patterns) add(m ir.PayloadMatch) error {
 	for _, pattern := range m.Any {
+		if n := len(pattern.Text); n < 1 || n > patternText {
+			return fmt.Errorf("payload has a text of %d octets, 1 to %d can be searched for", n, patternText)
+		}
 		key := patternKey(pattern)
 		if _, known := c.bits[key]; !known {
 			c.bits[key] = len(c.list)

@@ -12,9 +12,9 @@ import (
 const (
 	quadOctets = 4
 	quadSlots  = 1 << 13
-	pairOctets = 1 << 16 / 8
+	pairSlots  = quadSlots
 
-	patternTableSize = quadSlots + pairOctets + maxPatterns*patternSize
+	patternTableSize = quadSlots + pairSlots + maxPatterns*patternSize
 )
 
 // inTableOrder sorts patterns as the table wants them: those too short for it first, then those that share a slot next to
@@ -64,14 +64,15 @@ func folded(text []byte) []byte {
 	return quad
 }
 
-// slotOfQuad is quad_slot of bpf/payload.h.
-func slotOfQuad(text []byte) int {
-	return int(binary.NativeEndian.Uint32(folded(text)) * 0x9e3779b1 >> 19)
-}
+// slotOfQuad is the slot that the search looks into where it comes to that text.
+func slotOfQuad(text []byte) int { return slotOf(binary.LittleEndian.Uint32(folded(text))) }
+
+// slotOf is quad_slot of bpf/payload.h.
+func slotOf(quad uint32) int { return int(quad * 0x9e3779b1 >> 19) }
 
 // writePatterns writes the struct patterns of a list that is in the table's order.
 func writePatterns(to []byte, list []ir.Pattern) {
-	quads, pairs, texts := to[:quadSlots], to[quadSlots:][:pairOctets], to[quadSlots+pairOctets:]
+	quads, pairs, texts := to[:quadSlots], to[quadSlots:][:pairSlots], to[quadSlots+pairSlots:]
 	last := -1 // the slot of the pattern before
 	for i, p := range list {
 		slot, before := -1, 0
@@ -91,14 +92,13 @@ func writePatterns(to []byte, list []ir.Pattern) {
 	}
 }
 
-// setPairs sets the bits of all two octets that a short text may begin with: for one octet, whatever follows.
+// setPairs marks all two octets that a short text may begin with: for one octet, whatever follows.
 func setPairs(pairs, text []byte) {
 	for next := range 256 {
 		if len(text) > 1 {
 			next = int(text[1])
 		}
-		pair := (int(text[0]) | next<<8) | 0x2020
-		pairs[pair/8] |= 1 << (pair % 8)
+		pairs[slotOf(uint32(text[0])|uint32(next)<<8|0x2020)] = 1
 	}
 }
 

@@ -22,6 +22,7 @@ type writer struct {
 	sets  []string // names, dynamic ones among them
 
 	stateful bool // the policy may ask for states, reject, and track services
+	payload  bool // the policy may ask for payload, and observe
 }
 
 // randomPolicy writes a policy that XDP alone can decide.
@@ -168,14 +169,65 @@ func (w *writer) rule(i, of int) string {
 		least = 1
 	}
 	b += w.keys(least)
+	not := ""
 	if w.oneIn(5) {
-		b += "not: {" + strings.TrimSuffix(w.keys(1), ", ") + "}, "
+		not = w.keys(1)
 	}
 	then := choose(w, "pass", "drop", "drop")
 	if w.stateful && w.oneIn(4) {
 		then = "reject"
 	}
+	if w.payload {
+		is, isNot := w.payloads(strings.Contains(b, "proto: "))
+		b, not = b+is, not+isNot
+		if w.oneIn(8) {
+			then += ", observe: true"
+		}
+	}
+	if not != "" {
+		b += "not: {" + strings.TrimSuffix(not, ", ") + "}, "
+	}
 	return b + "then: " + then + "}\n"
+}
+
+// payloads writes what a rule asks of the payload, if anything, and what it asks not to be there. Text is mostly asked for
+// in UDP, as not all targets search in others.
+func (w *writer) payloads(proto bool) (b, not string) {
+	if w.oneIn(2) {
+		return "", ""
+	}
+	key := "payload: {at: " + w.list(2, w.place) + "}, "
+	if w.oneIn(2) {
+		if !proto && !w.oneIn(8) {
+			b = "proto: udp, "
+		}
+		text := func() string { return fmt.Sprintf("%q", choose(w, texts...)) }
+		key = fmt.Sprintf("payload: {contains: %s, nocase: %t, within: %d}, ", w.list(3, text), w.oneIn(2), choose(w, 8, 20, 40, 1024))
+		if w.oneIn(3) {
+			key = strings.Replace(key, "}", ", at: "+w.place()+"}", 1)
+		}
+	}
+	if w.oneIn(3) {
+		return b, key
+	}
+	return b + key, ""
+}
+
+// texts are what payloads of random packets often have.
+var texts = []string{"evil", "ab", "|00 01|", "Evil.Ex", "x", "B|ff|"}
+
+// place writes octets that every second or fourth payload has at a place.
+func (w *writer) place() string {
+	var bytes, masks []string
+	for i := range 1 + w.IntN(choose(w, 2, 6, 16)) {
+		mask := byte(0)
+		if i == 0 || w.oneIn(8) {
+			mask = choose[byte](w, 0x01, 0x80, 0x03, 0xff)
+		}
+		bytes, masks = append(bytes, fmt.Sprintf("%02x", byte(w.Uint32())&mask)), append(masks, fmt.Sprintf("%02x", mask))
+	}
+	return fmt.Sprintf(`{offset: %d, bytes: "|%s|", mask: "|%s|", from: %s}`, choose(w, 0, 0, 1, 2, 3, 7, w.IntN(40)),
+		strings.Join(bytes, " "), strings.Join(masks, " "), choose(w, "payload", "header"))
 }
 
 // keys writes some keys, each with a comma behind it.
@@ -291,11 +343,16 @@ func (w *writer) members() string {
 // likely to match it.
 func ruleHints(s *subject, w *writer) []packet.Hints {
 	all := packet.Hints{Addrs: w.bases}
+	if w.payload {
+		for _, text := range texts {
+			all.Texts = append(all.Texts, []byte(text))
+		}
+	}
 	var out []packet.Hints
 	for i := range s.program.Rules {
 		h := s.hints(&s.program.Rules[i])
 		out = append(out, h)
-		all.Addrs = append(all.Addrs, h.Addrs...)
+		all.Addrs, all.Texts = append(all.Addrs, h.Addrs...), append(all.Texts, h.Texts...)
 		for f := range h.Values {
 			all.Values[f] = append(all.Values[f], h.Values[f]...)
 		}
@@ -322,6 +379,14 @@ func (s *subject) hints(r *ir.Rule) (h packet.Hints) {
 		}
 		for _, v := range m.Values[:min(20, len(m.Values))] {
 			h.Values[m.Field] = append(h.Values[m.Field], v.First, v.Last)
+		}
+	}
+	for _, m := range r.Payload {
+		for _, p := range m.Any {
+			h.Texts = append(h.Texts, p.Text)
+		}
+		for _, a := range m.At {
+			h.Texts = append(h.Texts, append(make([]byte, a.Offset), a.Value...))
 		}
 	}
 	return h

@@ -3,6 +3,7 @@ package compile
 import (
 	"fmt"
 	"maps"
+	"slices"
 
 	"github.com/cilium/ebpf/asm"
 
@@ -23,6 +24,7 @@ const (
 // XDPOptions are what the loader decides about a program.
 type XDPOptions struct {
 	Slots       []uint32 // the counter slot of each rule; nil numbers them from xdp.SlotRules
+	GuardSlots  []uint32 // that of the responses which each guard cuts; nil numbers them from those of the rules on
 	Form        Form     // "" chooses the cheaper one
 	QuestionKey uint64   // what a question to the loaded program must carry; 0: it answers none
 }
@@ -52,10 +54,10 @@ func ToXDP(p *ir.Program, o XDPOptions) (*XDP, error) {
 		}
 	}
 	if o.Slots == nil {
-		o.Slots = make([]uint32, len(p.Rules))
-		for i := range o.Slots {
-			o.Slots[i] = xdp.SlotRules + uint32(i)
-		}
+		o.Slots = numbered(xdp.SlotRules, len(p.Rules))
+	}
+	if o.GuardSlots == nil {
+		o.GuardSlots = numbered(slotsUsed(o.Slots), len(p.Guards))
 	}
 	out := &XDP{Dynamic: dynamicNumbers(p)}
 	a, err := compileAddresses(p, out.Dynamic)
@@ -70,13 +72,32 @@ func ToXDP(p *ir.Program, o XDPOptions) (*XDP, error) {
 	if err != nil {
 		return nil, err
 	}
-	out.Decide = code
-	out.Slots = xdp.SlotRules
-	for _, slot := range o.Slots {
-		out.Slots = max(out.Slots, slot+1)
+	guards, egress, err := guardsPart(p, o.GuardSlots)
+	if err != nil {
+		return nil, err
 	}
-	out.assemble(append(conditions.parts(), a.part(), dynamicPart(p, out.Dynamic), rules, general(p, o))...)
+	out.Decide, out.Egress = code, egress
+	out.Slots = slotsUsed(append(slices.Clone(o.Slots), o.GuardSlots...))
+	out.assemble(append(conditions.parts(), a.part(), dynamicPart(p, out.Dynamic), rules, guards, general(p, o))...)
 	return out, nil
+}
+
+// numbered are n numbers from first on.
+func numbered(first uint32, n int) []uint32 {
+	list := make([]uint32, n)
+	for i := range list {
+		list[i] = first + uint32(i)
+	}
+	return list
+}
+
+// slotsUsed is how many slots there are when these are the last of them.
+func slotsUsed(slots []uint32) uint32 {
+	n := uint32(xdp.SlotRules)
+	for _, slot := range slots {
+		n = max(n, slot+1)
+	}
+	return n
 }
 
 // chooseForm compiles the rules in the form that is estimated to be cheaper.
@@ -110,7 +131,7 @@ func decisions(p *ir.Program, slots []uint32) []uint32 {
 	list := make([]uint32, len(p.Rules))
 	for i, r := range p.Rules {
 		list[i] = xdp.Decision(slots[i], uint8(r.Verdict))
-		if special(&r) {
+		if special(p, &r) {
 			list[i] |= xdp.Special
 		}
 	}
@@ -118,7 +139,7 @@ func decisions(p *ir.Program, slots []uint32) []uint32 {
 }
 
 // special reports whether more is done with the packets of a rule than its verdict says.
-func special(r *ir.Rule) bool { return r.Sample > 0 || r.Slip > 1 }
+func special(p *ir.Program, r *ir.Rule) bool { return r.Sample > 0 || r.Slip > 1 || p.Bans(r) }
 
 // assemble puts the parts together.
 func (x *XDP) assemble(parts ...part) {

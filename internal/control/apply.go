@@ -109,6 +109,7 @@ type apply struct {
 	plan     slotPlan
 	counters *ebpf.Map // of the instance; nil when there is none, or it is too small
 	outgrown *ebpf.Map
+	verified *ebpf.Map         // clients that guards know, of the instance; nil when there is none
 	program  *datapath.Program // nil without XDP
 	xdp      *compile.XDP
 	part     *part // in netfilter; nil when there is nothing for it to do
@@ -185,7 +186,10 @@ func (a *apply) look(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	a.counters, err = a.state.Counters()
+	if a.counters, err = a.state.Counters(); err != nil {
+		return err
+	}
+	a.verified, err = a.state.Verified()
 	return err
 }
 
@@ -208,7 +212,7 @@ func (a *apply) hoist(context.Context) (err error) {
 		return err
 	}
 	a.plan = planSlots(a.compiled.Program, a.manifests)
-	a.manifest = newManifest(a.compiled, a.stages, a.plan.slots)
+	a.manifest = newManifest(a.compiled, a.stages, a.plan)
 	a.manifest.Choice, a.manifest.Devices, a.manifest.Boot = a.choice, a.devices(), a.options.Boot
 	return nil
 }
@@ -249,7 +253,7 @@ func (a *apply) close() {
 	case a.before != nil:
 		a.before.close()
 	}
-	for _, m := range []*ebpf.Map{a.counters, a.outgrown} {
+	for _, m := range []*ebpf.Map{a.counters, a.outgrown, a.verified} {
 		if m != nil {
 			m.Close()
 		}

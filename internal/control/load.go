@@ -21,14 +21,18 @@ func (a *apply) load(context.Context) (err error) {
 		return err
 	}
 	program, numbers := a.stages.Only()
-	options := compile.XDPOptions{QuestionKey: key, Slots: make([]uint32, len(numbers))}
+	options := compile.XDPOptions{QuestionKey: key, Slots: make([]uint32, len(numbers)), GuardSlots: a.plan.guards}
 	for i, rule := range numbers {
 		options.Slots[i] = a.plan.slots[rule]
 	}
 	if a.xdp, err = compile.ToXDP(program, options); err != nil {
 		return fmt.Errorf("%s: %w", a.compiled.Policy.File, err)
 	}
-	if a.program, err = datapath.Load(&a.xdp.Image, a.counters); err != nil {
+	if a.xdp.Egress {
+		a.mayEgress()
+	}
+	from := datapath.Inherited{Counters: a.counters, Verified: a.verified}
+	if a.program, err = datapath.LoadAfter(&a.xdp.Image, from); err != nil {
 		return &unavailableError{err}
 	}
 	a.manifest.Form, a.manifest.Key = a.xdp.Form, key

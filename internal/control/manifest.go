@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"io"
+	"net/netip"
 	"time"
 
 	"github.com/floodwall/floodwall/internal/addrs"
@@ -30,7 +31,12 @@ type manifest struct {
 	Parts   []*part           `json:"parts,omitempty"`    // in netfilter
 	StandIn []*part           `json:"stand_in,omitempty"` // what takes the place of other kinds of parts during the trial
 	Rules   []ruleEntry       `json:"rules"`
+	Guards  []guardEntry      `json:"guards,omitempty"`
 	Sets    []setEntry        `json:"sets"`
+
+	Observed packet.CheckSet `json:"observed,omitempty"` // checks that only count
+	Limits   []limitEntry    `json:"limits,omitempty"`   // in the order of ir.Program
+	Never    []netip.Prefix  `json:"never,omitempty"`    // who is not banned; only where a limit bans
 }
 
 type ruleEntry struct {
@@ -41,6 +47,7 @@ type ruleEntry struct {
 	Why         string        `json:"why"` // it is that stage
 	Line        int           `json:"line,omitempty"`
 	Merged      int           `json:"merged,omitempty"`
+	Observe     bool          `json:"observe,omitempty"` // it only counts
 	Fingerprint uint64        `json:"fingerprint"`
 }
 
@@ -53,17 +60,23 @@ type setEntry struct {
 	Timeout time.Duration `json:"timeout,omitempty"`
 }
 
-func newManifest(c *Compiled, pl *compile.Plan, slots []uint32) *manifest {
+func newManifest(c *Compiled, pl *compile.Plan, plan slotPlan) *manifest {
 	m := &manifest{
 		File: c.Policy.File, Applied: time.Now().UTC().Truncate(time.Second), Target: pl.Target,
-		Default: c.Program.Default.String(), At: pl.Default, Checks: c.Program.Checks,
+		Default: c.Program.Default.String(), At: pl.Default, Checks: c.Program.Checks, Observed: c.Program.Observed,
 	}
 	for i, r := range c.Program.Rules {
 		m.Rules = append(m.Rules, ruleEntry{
-			Name: r.Name, Verdict: r.Verdict.String(), Slot: slots[i], Stage: pl.Rules[i].Stage, Why: pl.Rules[i].Why,
-			Line: r.Line, Merged: r.Merged, Fingerprint: fingerprint(c.Program, r),
+			Name: r.Name, Verdict: r.Verdict.String(), Slot: plan.slots[i], Stage: pl.Rules[i].Stage, Why: pl.Rules[i].Why,
+			Line: r.Line, Merged: r.Merged, Observe: r.Observe, Fingerprint: fingerprint(c.Program, r),
 		})
 	}
+	if pl.Target == compile.TargetXDP {
+		for i, g := range c.Program.Guards {
+			m.Guards = append(m.Guards, guardEntry{g.Service, plan.guards[i], g.Out >= 0, g.Observe})
+		}
+	}
+	m.limits(c.Program)
 	number := 0
 	for _, s := range c.Program.Sets {
 		e := setEntry{Name: s.Name, Entries: s.Entries, Max: s.Max, Dynamic: -1}
@@ -98,7 +111,10 @@ func fingerprint(p *ir.Program, r ir.Rule) uint64 {
 			}
 		}
 	}
-	fmt.Fprintln(h, r.Match)
+	fmt.Fprintln(h, r.Match, r.Names, r.Payload, r.Slip)
+	for _, i := range r.Over {
+		fmt.Fprintln(h, p.LimitText(i))
+	}
 	return h.Sum64()
 }
 
@@ -126,6 +142,11 @@ func (m *manifest) reason(slot uint32) string {
 	for _, r := range m.Rules {
 		if r.Slot == slot {
 			return r.Name
+		}
+	}
+	for _, g := range m.Guards {
+		if g.Slot == slot {
+			return g.name()
 		}
 	}
 	return fmt.Sprintf("slot %d", slot)

@@ -2,6 +2,7 @@ package control
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/cilium/ebpf"
 
@@ -9,41 +10,47 @@ import (
 	"github.com/floodwall/floodwall/internal/xdp"
 )
 
-// slotPlan gives each rule of a program its counter slot. A rule that stays keeps its slot, and with it its counts, to
-// the packet: the old and the new program count in the same place while they change over. Slots of rules that go stay
-// unused until the apply after, since the old program may still count in them.
+// slotPlan gives each rule and each guard of a program its counter slot. A rule that stays keeps its slot, and with it
+// its counts, to the packet: the old and the new program count in the same place while they change over. Slots of rules
+// that go stay unused until the apply after, since the old program may still count in them.
 type slotPlan struct {
-	slots []uint32
-	fresh []uint32 // slots that must begin at zero
+	slots  []uint32
+	guards []uint32 // of the responses that each cuts
+	fresh  []uint32 // slots that must begin at zero
 }
 
-// planSlots plans the slots of p, of which rules of the generations before, newest first, keep those of the newest.
+// planSlots plans the slots of p, of which rules and guards of the generations before, newest first, keep those of the
+// newest.
 func planSlots(p *ir.Program, before []*manifest) slotPlan {
 	kept := map[uint64]uint32{}
 	used := map[uint32]bool{}
 	for i, m := range before {
-		for _, r := range m.Rules {
-			used[r.Slot] = true
+		for _, u := range m.usedSlots() {
+			used[u.slot] = true
 			if i == 0 {
-				kept[r.Fingerprint] = r.Slot
+				kept[u.fingerprint] = u.slot
 			}
 		}
 	}
-	plan := slotPlan{slots: make([]uint32, len(p.Rules))}
+	var plan slotPlan
 	next := uint32(xdp.SlotRules)
-	for i, r := range p.Rules {
-		key := fingerprint(p, r)
+	slotOf := func(key uint64) uint32 {
 		if slot, ok := kept[key]; ok {
-			plan.slots[i] = slot
 			delete(kept, key)
-			continue
+			return slot
 		}
 		for used[next] {
 			next++
 		}
 		used[next] = true
-		plan.slots[i] = next
 		plan.fresh = append(plan.fresh, next)
+		return next
+	}
+	for _, r := range p.Rules {
+		plan.slots = append(plan.slots, slotOf(fingerprint(p, r)))
+	}
+	for _, g := range p.Guards {
+		plan.guards = append(plan.guards, slotOf(guardFingerprint(g.Service)))
 	}
 	return plan
 }
@@ -51,13 +58,13 @@ func planSlots(p *ir.Program, before []*manifest) slotPlan {
 // most is the number of slots that a map of counters must have.
 func (s slotPlan) most() uint32 {
 	n := uint32(xdp.SlotRules)
-	for _, slot := range s.slots {
+	for _, slot := range slices.Concat(s.slots, s.guards) {
 		n = max(n, slot+1)
 	}
 	return n
 }
 
-// zero clears the counters of rules that are new.
+// zero clears the counters of rules and guards that are new.
 func (s slotPlan) zero(counters *ebpf.Map) error {
 	cpus, err := ebpf.PossibleCPU()
 	if err != nil {

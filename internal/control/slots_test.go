@@ -40,3 +40,24 @@ func TestPlanSlots(t *testing.T) {
 		}
 	}
 }
+
+// TestPlanGuardSlots has a guard whose service stays, and one that comes.
+func TestPlanGuardSlots(t *testing.T) {
+	before := &manifest{
+		Rules:  []ruleEntry{{Slot: xdp.SlotRules, Fingerprint: fingerprint(&ir.Program{}, ir.Rule{Name: "a"})}},
+		Guards: []guardEntry{{Service: "dns", Slot: xdp.SlotRules + 5, Limited: true}},
+	}
+	plan := planSlots(&ir.Program{
+		Rules:  []ir.Rule{{Name: "b"}, {Name: "a"}},
+		Guards: []ir.Guard{{Service: "new"}, {Service: "dns"}},
+	}, []*manifest{before})
+	if diff := cmp.Diff([]uint32{xdp.SlotRules + 2, xdp.SlotRules + 5}, plan.guards); diff != "" {
+		t.Errorf("slots of guards (-want +got):\n%s", diff)
+	}
+	if plan.most() != xdp.SlotRules+6 || len(plan.fresh) != 2 {
+		t.Errorf("%d slots, fresh are %d", plan.most(), plan.fresh)
+	}
+	if got := before.reason(xdp.SlotRules + 5); got != "dns:responses" {
+		t.Errorf("the slot stands for %q", got)
+	}
+}

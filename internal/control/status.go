@@ -29,6 +29,7 @@ type Status struct {
 	NotIP      RuleStatus     `json:"not_ip"`
 	Replies    *RuleStatus    `json:"replies,omitempty"` // sent by the program itself, where rules have some
 	Sets       []SetStatus    `json:"sets"`
+	Limits     []LimitStatus  `json:"limits,omitempty"`
 	Warnings   []string       `json:"warnings,omitempty"`
 }
 
@@ -53,9 +54,10 @@ type RuleStatus struct {
 	Why     string        `json:"why,omitempty"` // it is that stage
 	Verdict string        `json:"verdict"`
 	Packets uint64        `json:"packets"`
-	Bytes   uint64        `json:"bytes"`            // of frames, without VLAN tags that the kernel has taken off
-	Line    int           `json:"line,omitempty"`   // in the policy file
-	Merged  int           `json:"merged,omitempty"` // rules of the policy that this one stands for
+	Bytes   uint64        `json:"bytes"`             // of frames, without VLAN tags that the kernel has taken off
+	Line    int           `json:"line,omitempty"`    // in the policy file
+	Merged  int           `json:"merged,omitempty"`  // rules of the policy that this one stands for
+	Observe bool          `json:"observe,omitempty"` // it counts what matches, and does nothing
 }
 
 // SetStatus is a named set.
@@ -86,6 +88,9 @@ func (in Instance) Status(ctx context.Context) (*Status, error) {
 	}
 	s.verify(ctx, l, g)
 	if err := s.counters(ctx, l, g); err != nil {
+		return nil, err
+	}
+	if err := s.limits(g); err != nil {
 		return nil, err
 	}
 	return s, s.sets(ctx, l, g)
@@ -145,12 +150,15 @@ func (s *Status) counters(ctx context.Context, l *live, g *generation) error {
 	m := g.manifest
 	for i, r := range m.Rules {
 		n := c.rule(i, r)
-		s.Rules = append(s.Rules, RuleStatus{r.Name, r.Stage, r.Why, r.Verdict, n.packets, n.octets, r.Line, r.Merged})
+		s.Rules = append(s.Rules, RuleStatus{r.Name, r.Stage, r.Why, r.Verdict, n.packets, n.octets, r.Line, r.Merged, r.Observe})
 	}
+	s.guards(m, c)
 	for check := range packet.NumChecks {
 		n, stage, done := c.check(check)
-		if m.Checks.Has(check) && done {
-			s.Checks = append(s.Checks, RuleStatus{Name: check.String(), Stage: stage, Verdict: "drop", Packets: n.packets, Bytes: n.octets})
+		if (m.Checks | m.Observed).Has(check) && done {
+			s.Checks = append(s.Checks, RuleStatus{
+				Name: check.String(), Stage: stage, Verdict: "drop", Packets: n.packets, Bytes: n.octets, Observe: m.Observed.Has(check),
+			})
 		}
 	}
 	n := c.byDefault()

@@ -65,8 +65,8 @@ func (c *tallies) readSlots(state *datapath.State) error {
 	}
 	defer counters.Close()
 	slots := uint32(xdp.SlotRules)
-	for _, r := range c.manifest.Rules {
-		slots = max(slots, r.Slot+1)
+	for _, u := range c.manifest.usedSlots() {
+		slots = max(slots, u.slot+1)
 	}
 	c.slots, err = datapath.ReadCounters(counters, min(slots, counters.MaxEntries()))
 	return err

@@ -28,7 +28,26 @@ func unavailable(err error) bool {
 	return err == nil // a device that there is not is no matter of the target
 }
 
-// choose applies to the target that is asked for, or to the first that this host can do.
+// noTargetError says of each target why it is not possible: the host cannot do it, or it cannot do the policy.
+type noTargetError struct{ error }
+
+func (e *noTargetError) Unwrap() error { return e.error }
+
+// Hint is what to do about the first choice.
+func (e *noTargetError) Hint() string {
+	return "make XDP possible on the devices of the policy, or take out of it what only XDP can do"
+}
+
+// incapable reports whether a target cannot do what the policy asks for.
+func incapable(err error) bool {
+	var place *compile.PlaceError
+	var left *LeftError
+	var form *compile.IptError
+	return errors.As(err, &place) || errors.As(err, &left) || errors.As(err, &form)
+}
+
+// choose applies to the target that is asked for, or to the first that this host can do and that, if it is not XDP, can do
+// the policy.
 func (in Instance) choose(ctx context.Context, state *datapath.State, c *Compiled, o ApplyOptions) (*Applied, error) {
 	if o.Target != "" && o.Target != TargetAuto {
 		return in.applyTo(ctx, state, c, o, o.Target, "")
@@ -44,12 +63,12 @@ func (in Instance) choose(ctx context.Context, state *datapath.State, c *Compile
 			choice = strings.Join(not, "; ")
 		}
 		applied, err := in.applyTo(ctx, state, c, o, t, choice)
-		if err == nil || !unavailable(err) {
+		if err == nil || !unavailable(err) && (not == nil || !incapable(err)) {
 			return applied, err
 		}
 		not, errs = append(not, fmt.Sprintf("not %s: %v", t, err)), append(errs, fmt.Errorf("%s: %w", t, err))
 	}
-	return nil, errors.Join(errs...)
+	return nil, &noTargetError{errors.Join(errs...)}
 }
 
 // applyTo applies to one target.

@@ -96,6 +96,8 @@ func TestChoice(t *testing.T) {
 		return
 	}
 	const stateless, stateful = "rules: [{name: a, proto: udp, port: 1000, then: drop}]", "rules: [{name: a, proto: udp, port: 1000, state: new, then: drop}]"
+	const text = "rules: [{name: text, proto: udp, payload: {contains: evil}, then: drop}]"
+	const onlyXDP = "rules: [{name: names, dns: {name: evil.example}, then: drop}]"
 	e.wantTarget(stateless, compile.TargetXDP, "first choice")
 	e.wantTarget(stateful, compile.TargetXDP, "first choice")
 	if s, _ := e.Status(t.Context()); s.Rules[0].Stage != compile.StageFilter {
@@ -116,6 +118,15 @@ func TestChoice(t *testing.T) {
 		t.Errorf("after an apply that failed: %+v, %v", s, err)
 	}
 	e.clear()
+	e.wantTarget(text, compile.TargetIptables, "not nftables:")
+	e.clear()
+	var hint interface{ Hint() string }
+	_, err = e.try(onlyXDP, control.ApplyOptions{})
+	for _, part := range []string{"xdp: attaching", `rule "names": dns`} {
+		if err == nil || !strings.Contains(err.Error(), part) || !errors.As(err, &hint) || !strings.Contains(hint.Hint(), "XDP") {
+			t.Errorf("with a policy that only XDP can do: %v, want it to say %q", err, part)
+		}
+	}
 	showNft := e.hide("nft")
 	e.wantTarget(stateless, compile.TargetIptables, "not nftables:")
 	if err := e.Unload(t.Context()); err != nil {
@@ -137,7 +148,6 @@ func TestChoice(t *testing.T) {
 	showXt()
 	e.clear()
 	defer e.hide("ipset")()
-	var hint interface{ Hint() string }
 	if _, err := e.try(banPolicy(10, "bans"), control.ApplyOptions{Target: compile.TargetIptables}); !errors.As(err, &hint) || !strings.Contains(hint.Hint(), "ipset") {
 		t.Errorf("iptables without ipset: %v", err)
 	}

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/cilium/ebpf"
 
@@ -22,13 +23,32 @@ type Answer struct {
 	Verdict uint8  // 0 pass, 1 drop
 }
 
+// Question is what a loaded program is asked about.
+type Question struct {
+	Frame  []byte        // at least 14 octets
+	Now    time.Duration // of CLOCK_MONOTONIC since its zero, which limits count by; 0 is the present
+	Charge bool          // limits are charged as by a packet from the wire; otherwise nothing changes
+}
+
+// charge is SEEN_CHARGE of bpf/packet.h.
+const charge = 2
+
 // Ask runs a loaded program on a frame of at least 14 octets (BPF_PROG_TEST_RUN). Nothing is counted and no packet is
 // sent. key is the question key that the program was loaded with.
 func Ask(prog *ebpf.Program, key uint64, frame []byte) (Answer, error) {
-	in := make([]byte, questionSize, questionSize+len(frame))
+	return AskAt(prog, key, Question{Frame: frame})
+}
+
+// AskAt is Ask at a time of the caller's choice.
+func AskAt(prog *ebpf.Program, key uint64, q Question) (Answer, error) {
+	in := make([]byte, questionSize, questionSize+len(q.Frame))
 	binary.NativeEndian.PutUint64(in, key)
+	binary.NativeEndian.PutUint64(in[8:], uint64(q.Now))
 	binary.NativeEndian.PutUint32(in[16:], unanswered)
-	in = append(in, frame...)
+	if q.Charge {
+		binary.NativeEndian.PutUint32(in[20:], charge)
+	}
+	in = append(in, q.Frame...)
 	out := make([]byte, len(in))
 	options := ebpf.RunOptions{
 		Data:    in,
@@ -53,6 +73,9 @@ type xdpContext struct {
 	IngressIfindex, RxQueueIndex uint32
 	EgressIfindex                uint32
 }
+
+// AskAt asks the program at a time of the caller's choice.
+func (p *Program) AskAt(q Question) (Answer, error) { return AskAt(p.Native(), p.key, q) }
 
 // Ask runs the program on a frame.
 func (p *Program) Ask(frame []byte) (Answer, error) { return Ask(p.Native(), p.key, frame) }

@@ -118,7 +118,7 @@ func (s *State) checkNames() error {
 func ours(name string) bool {
 	_, generation := generationNumber(name)
 	_, trial := trialNumber(name)
-	return generation || trial || name == dirLinks || name == pinNamespace
+	return generation || trial || name == dirLinks || name == dirEgress || name == pinNamespace
 }
 
 // remove removes what is ours in the state directory, and the directory when nothing else is in it.
@@ -131,6 +131,7 @@ func (s *State) remove() error {
 	for _, l := range links {
 		errs = append(errs, os.Remove(s.path(dirLinks, l.Name())))
 	}
+	errs = append(errs, s.sweepEgress(nil))
 	onTrial, err := s.trialNumbers()
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
@@ -144,7 +145,7 @@ func (s *State) remove() error {
 	for _, n := range numbers {
 		errs = append(errs, s.removeGeneration(n))
 	}
-	for _, name := range []string{pinNamespace, dirLinks, "."} {
+	for _, name := range []string{pinNamespace, dirEgress, dirLinks, "."} {
 		errs = append(errs, removeUnused(s.path(name)))
 	}
 	return errors.Join(errs...)

@@ -21,14 +21,17 @@ func (s *State) code(number int, fresh *Program) *code {
 	return &code{number: number, dir: s.path(generationName(number)), fresh: fresh, opened: map[Mode]*ebpf.Program{}}
 }
 
-// program is the program that a device's mode takes, valid until close. That for generic mode is loaded and pinned when
-// first used, before anything holds it.
+// program is the program that a device's mode takes, valid until close; nil for what leaves, when the generation has none
+// for that. That for generic mode is loaded and pinned when first used, before anything holds it.
 func (c *code) program(mode Mode) (*ebpf.Program, error) {
 	if c.fresh == nil {
 		return c.load(mode)
 	}
-	if mode == Native {
+	switch mode {
+	case Native:
 		return c.fresh.Native(), nil
+	case leaving:
+		return c.fresh.Egress(), nil
 	}
 	prog, err := c.fresh.Linear()
 	if err != nil {
@@ -47,6 +50,9 @@ func (c *code) load(mode Mode) (*ebpf.Program, error) {
 		return prog, nil
 	}
 	prog, err := ebpf.LoadPinnedProgram(c.pin(mode), nil)
+	if errors.Is(err, os.ErrNotExist) && mode == leaving {
+		return nil, nil
+	}
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("generation %d has no program for %s mode: apply its policy again", c.number, mode)
 	}
@@ -58,10 +64,8 @@ func (c *code) load(mode Mode) (*ebpf.Program, error) {
 }
 
 func (c *code) pin(mode Mode) string {
-	if mode == Generic {
-		return filepath.Join(c.dir, pinLinear)
-	}
-	return filepath.Join(c.dir, pinNative)
+	names := map[Mode]string{Native: pinNative, Generic: pinLinear, leaving: pinEgress}
+	return filepath.Join(c.dir, names[mode])
 }
 
 func (c *code) close() {

@@ -61,7 +61,10 @@ func (s *State) put(d *Device, from *code, has bool) error {
 	if err := d.link.Update(prog); err != nil {
 		return fmt.Errorf("updating device %s: %w", d.Name, err)
 	}
-	return nil
+	if prog, err = from.program(leaving); err != nil {
+		return err
+	}
+	return s.setEgress(d, prog)
 }
 
 // Settle does what is left to do after a trial has expired, or a command has died that ended one: devices get the

@@ -10,5 +10,5 @@ func LoadLinear(im *xdp.Image) (*Program, error) {
 		return nil, err
 	}
 	xdp.Linear(spec)
-	return load(im, spec, nil)
+	return load(im, spec, Inherited{})
 }

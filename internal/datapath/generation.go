@@ -220,21 +220,27 @@ func (g *Generation) Memory(names ...string) (map[string][]byte, error) {
 
 // Counters opens the map of counters of the newest generation that runs, or of the latest if none does; nil when there
 // is none yet. Generations share one until it becomes too small.
-func (s *State) Counters() (*ebpf.Map, error) {
+func (s *State) Counters() (*ebpf.Map, error) { return s.mapOf((*Generation).Counters) }
+
+// Verified opens the map of verified clients of that generation, nil when there is none.
+func (s *State) Verified() (*ebpf.Map, error) { return s.mapOf((*Generation).verified) }
+
+// mapOf opens a map of the newest generation that runs, or of the latest if none does; nil when there is none yet.
+func (s *State) mapOf(open func(*Generation) (*ebpf.Map, error)) (*ebpf.Map, error) {
 	running, err := s.Running()
 	if err != nil && !errors.Is(err, ErrNotLoaded) {
 		return nil, err
 	}
 	defer CloseAll(running)
 	if len(running) > 0 {
-		return running[0].Counters()
+		return open(running[0])
 	}
 	g, err := s.Latest()
 	if g == nil || err != nil {
 		return nil, err
 	}
 	defer g.Close()
-	return g.Counters()
+	return open(g)
 }
 
 // Counters opens the map that the generation counts in.
@@ -242,6 +248,17 @@ func (g *Generation) Counters() (*ebpf.Map, error) {
 	m, err := ebpf.LoadPinnedMap(g.dir+"/"+pinName(xdp.Counters), nil)
 	if err != nil {
 		return nil, fmt.Errorf("counters: %w", err)
+	}
+	return m, nil
+}
+
+func (g *Generation) verified() (*ebpf.Map, error) {
+	m, err := ebpf.LoadPinnedMap(g.dir+"/"+pinName(xdp.Verified), nil)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("verified clients: %w", err)
 	}
 	return m, nil
 }

@@ -121,6 +121,11 @@ func (p *Program) pin(dir string) error {
 	if err := pinClone(p.Native(), dir+"/"+pinNative); err != nil {
 		return err
 	}
+	if prog := p.Egress(); prog != nil {
+		if err := pinClone(prog, dir+"/"+pinEgress); err != nil {
+			return err
+		}
+	}
 	for name, m := range p.collection.Maps {
 		if err := pinMap(m, dir+"/"+pinName(name)); err != nil {
 			return fmt.Errorf("map %s: %w", name, err)

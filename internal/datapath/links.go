@@ -21,6 +21,9 @@ type Device struct {
 	pin        string // file in the directory of links
 	program    ebpf.ProgramID
 	link       link.Link
+
+	egress        link.Link // for what leaves, nil when it has none
+	egressProgram ebpf.ProgramID
 }
 
 // devices opens the links of all devices. A device that has gone takes its attachment with it; its link is left out.
@@ -86,14 +89,21 @@ func (s *State) device(pin string) (*Device, error) {
 	if err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
-	return &Device{
+	d := &Device{
 		Name: dev.Attrs().Name, Mode: attachedMode(dev), ifindex: int(x.Ifindex), pin: pin, program: info.Program, link: l,
-	}, nil
+	}
+	if err := s.openEgress(d); err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
+	return d, nil
 }
 
 func closeDevices(devices []*Device) {
 	for _, d := range devices {
 		d.link.Close()
+		if d.egress != nil {
+			d.egress.Close()
+		}
 	}
 }
 

@@ -21,24 +21,38 @@ type Program struct {
 	key        uint64        // of questions
 }
 
+// Inherited are maps that a program takes over from the generation before. Each may be nil, for a new one.
+type Inherited struct {
+	Counters *ebpf.Map // to count in
+	Verified *ebpf.Map // clients that are known to be who they say
+}
+
 // Load loads an image and fills its maps. counters is the map to count in, or nil for a new one. Nothing is attached.
 func Load(im *xdp.Image, counters *ebpf.Map) (*Program, error) {
+	return LoadAfter(im, Inherited{Counters: counters})
+}
+
+// LoadAfter is Load for a program that goes on with maps of the generation before.
+func LoadAfter(im *xdp.Image, from Inherited) (*Program, error) {
 	spec, err := im.Spec()
 	if err != nil {
 		return nil, err
 	}
-	return load(im, spec, counters)
+	return load(im, spec, from)
 }
 
 // load loads a spec of the image.
-func load(im *xdp.Image, spec *ebpf.CollectionSpec, counters *ebpf.Map) (*Program, error) {
+func load(im *xdp.Image, spec *ebpf.CollectionSpec, from Inherited) (*Program, error) {
 	spec.Maps[xdp.Counters].MaxEntries = countersSize(im.Slots)
-	options := ebpf.CollectionOptions{}
-	if counters != nil {
-		spec.Maps[xdp.Counters].MaxEntries = counters.MaxEntries()
-		options.MapReplacements = map[string]*ebpf.Map{xdp.Counters: counters}
+	kept := map[string]*ebpf.Map{}
+	if from.Counters != nil {
+		spec.Maps[xdp.Counters].MaxEntries = from.Counters.MaxEntries()
+		kept[xdp.Counters] = from.Counters
 	}
-	collection, err := ebpf.NewCollectionWithOptions(spec, options)
+	if m := spec.Maps[xdp.Verified]; m != nil && from.Verified != nil && m.Compatible(from.Verified) == nil {
+		kept[xdp.Verified] = from.Verified
+	}
+	collection, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{MapReplacements: kept})
 	if err != nil {
 		return nil, explainLoad(err)
 	}
@@ -75,7 +89,8 @@ func (p *Program) fill(im *xdp.Image) error {
 // Map is one of the program's maps, nil when it has none of that name. It is valid until Close.
 func (p *Program) Map(name string) *ebpf.Map { return p.collection.Maps[name] }
 
-// Memory maps the named array maps, until release is called. A map that the program does not have is left out.
+// Memory maps the named array maps, until release is called. A map that the program does not have, or that is one per
+// CPU, is left out.
 func (p *Program) Memory(names ...string) (memory map[string][]byte, release func(), err error) {
 	memory = map[string][]byte{}
 	release = func() {
@@ -85,7 +100,7 @@ func (p *Program) Memory(names ...string) (memory map[string][]byte, release fun
 	}
 	for _, name := range names {
 		m := p.Map(name)
-		if m == nil {
+		if m == nil || m.Type() != ebpf.Array {
 			continue
 		}
 		shape := xdp.Shape{ValueSize: m.ValueSize(), Entries: m.MaxEntries()}

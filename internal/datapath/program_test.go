@@ -139,21 +139,27 @@ func memberOffset(t *testing.T, name string) int16 {
 }
 
 // showing is an image whose rules return the word at an offset of struct packet as a slot, with the verdict reject, which
-// nothing else gives.
+// nothing else gives. All that goes to a UDP port may be a DNS message.
 func showing(offset int16) *xdp.Image {
-	return returning(
+	im := returning(
 		asm.LoadMem(asm.R0, asm.R6, offset, asm.Word),
 		asm.LSh.Imm(asm.R0, 8),
 		asm.Or.Imm(asm.R0, int32(ir.Reject)),
 	)
+	im.Constants["dns_ports"] = uint32(1)
+	im.Constants["dns_port"] = [8]struct{ First, Last uint32 }{{packet.PortUDP, packet.PortNone - 1}}
+	return im
 }
 
-// anyFrames are frames of all kinds.
+// anyFrames are frames of all kinds, among them many DNS messages.
 func anyFrames(t testing.TB) [][]byte {
 	r := random(t)
 	frames := everyLength(t)
-	for range 20_000 {
-		frames = append(frames, packet.Random(r, packet.Hints{}))
+	var queries packet.Hints
+	queries.Values[packet.Proto] = []uint32{17}
+	queries.Values[packet.DNS] = []uint32{1, 255, packet.DNSResponse, packet.DNSOther}
+	for range 10_000 {
+		frames = append(frames, packet.Random(r, packet.Hints{}), packet.Random(r, queries))
 	}
 	return frames
 }
@@ -196,6 +202,7 @@ func everyLength(t testing.TB) (frames [][]byte) {
 		syn + ` tcpopts=mss:1460,sack,ts,ws:7 vlan=10,20 payload="data"`,
 		syn + " ipopts=0194040000 frag=first",
 		"udp 198.51.100.7:53 > 192.0.2.1:5 frag=later vlan=9",
+		"udp 198.51.100.7:999 > 192.0.2.1:53 dns=ANY,www.example.com,do,cookie:0102030405060708",
 		"icmp 198.51.100.7 > 192.0.2.1 dscp=46",
 		"tcp [2001:db8::7]:1234 > [2001:db8::1]:80 S ext=hbh,dst,rh2,frag,ah,dst dscp=46",
 		"udp [2001:db8::7]:1234 > [2001:db8::1]:80 ext=hbh,frag,dst frag=first",

@@ -47,7 +47,7 @@ type Samples struct {
 
 // Sampled lists the slots of rules that hand out samples, each with the number of packets of which it hands out one.
 func (g *Generation) Sampled() (map[uint32]uint32, error) {
-	const size = 8 // of struct action in bpf/act.h, of which the second half is asked for
+	const size = 16 // of struct action in bpf/act.h, of which the second word is asked for
 	memory, err := g.Memory(xdp.Actions)
 	if err != nil {
 		return nil, err
@@ -132,25 +132,31 @@ func (s *Samples) begin() error {
 	return nil
 }
 
-// lookAgainForSamples is how long to wait for the program to wake the reader, which it does when there is much to read.
-const lookAgainForSamples = 100 * time.Millisecond
+// lookAtRing is how long to wait for the program to wake the reader, which it does when there is much to read, or never.
+const lookAtRing = 100 * time.Millisecond
 
 // Read waits for a sample. Its frame is valid until the next Read.
 func (s *Samples) Read(ctx context.Context) (Sample, error) {
-	for ctx.Err() == nil {
-		s.ring.SetDeadline(time.Now().Add(lookAgainForSamples))
-		err := s.ring.ReadInto(&s.record)
-		if errors.Is(err, os.ErrDeadlineExceeded) {
-			continue
-		}
-		if err != nil {
+	for {
+		if err := readRing(ctx, s.ring, &s.record); err != nil {
 			return Sample{}, fmt.Errorf("samples: %w", err)
 		}
 		if sample, ok := s.decode(s.record.RawSample); ok {
 			return sample, nil
 		}
 	}
-	return Sample{}, ctx.Err()
+}
+
+// readRing waits for a record of a ring whose writer does not wake the reader for each.
+func readRing(ctx context.Context, ring *ringbuf.Reader, record *ringbuf.Record) error {
+	for ctx.Err() == nil {
+		ring.SetDeadline(time.Now().Add(lookAtRing))
+		err := ring.ReadInto(record)
+		if !errors.Is(err, os.ErrDeadlineExceeded) {
+			return err
+		}
+	}
+	return ctx.Err()
 }
 
 // decode reads a struct sample of bpf/sample.h. It reports false for one from before.

@@ -24,6 +24,7 @@ type swap struct {
 	updated []*Device // had a program of ours before
 	added   []*Device
 	dropped []*Device // those of updated that the new generation does not have
+	silent  []*Device // that have no program for what leaves
 }
 
 // onTrial puts the swap on trial, with the generation to return to.
@@ -120,10 +121,11 @@ func (s *swap) device(a Attachment) error {
 	d := find(s.old, dev)
 	if d == nil {
 		d, err := s.attach(dev, a.Mode)
-		if err == nil {
-			s.added = append(s.added, d)
+		if err != nil {
+			return err
 		}
-		return err
+		s.added = append(s.added, d)
+		return s.updateEgress(d, true, false)
 	}
 	if a.Mode != Auto && a.Mode != d.Mode {
 		return &AttachError{Device: d.Name, Cause: fmt.Sprintf("it runs in %s mode, not %s", d.Mode, a.Mode),
@@ -134,7 +136,8 @@ func (s *swap) device(a Attachment) error {
 
 // update changes the program of a device that has one. has is whether the new generation has the device.
 func (s *swap) update(d *Device, has bool) error {
-	prog, err := s.programFor(d.Mode, has, s.trial != nil && s.had(d))
+	had := s.trial != nil && s.had(d)
+	prog, err := s.programFor(d.Mode, has, had)
 	if err != nil {
 		return err
 	}
@@ -142,7 +145,7 @@ func (s *swap) update(d *Device, has bool) error {
 		return fmt.Errorf("updating device %s: %w", d.Name, err)
 	}
 	s.updated = append(s.updated, d)
-	return nil
+	return s.updateEgress(d, has, had)
 }
 
 // programFor is the program for a device of a mode that the new and the old generation have, or have not.
@@ -160,7 +163,7 @@ func (s *swap) undo() error {
 		errs = append(errs, s.state.detach(d))
 	}
 	for _, d := range s.updated {
-		errs = append(errs, restore(d))
+		errs = append(errs, s.restoreEgress(d), restore(d))
 	}
 	return errors.Join(errs...)
 }
@@ -183,7 +186,7 @@ func (s *swap) done() []*Device { return append(slices.Clone(s.updated), s.added
 
 // finish does what is left when all devices have their program.
 func (s *swap) finish() error {
-	err := errors.Join(s.detachOthers(), s.state.nameLinks(s.done()))
+	err := errors.Join(s.detachOthers(), s.state.nameLinks(s.done()), s.finishEgress())
 	if s.trial != nil {
 		err = errors.Join(err, s.trial.begin(true))
 	}
@@ -213,8 +216,8 @@ func (s *swap) now() []*Device {
 // detach removes a device's link and pin.
 func (s *State) detach(d *Device) error { return errors.Join(s.release(d), d.link.Close()) }
 
-// release detaches a device and removes the pin of its link. Removal alone would detach it too, but some time later:
+// release detaches a device and removes the pins of its links. Removal alone would detach it too, but some time later:
 // the kernel ends inodes of the BPF file system after an RCU grace period, and the next apply would meet a stranger.
 func (s *State) release(d *Device) error {
-	return errors.Join(d.link.Detach(), os.Remove(s.path(dirLinks, d.pin)))
+	return errors.Join(s.releaseEgress(d), d.link.Detach(), os.Remove(s.path(dirLinks, d.pin)))
 }

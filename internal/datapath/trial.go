@@ -158,10 +158,7 @@ func (v variant) pin() string {
 
 // suffix tells the names of what generic mode takes from those of native mode.
 func suffix(mode Mode) string {
-	if mode == Generic {
-		return "_linear"
-	}
-	return ""
+	return map[Mode]string{Generic: "_linear", leaving: "_egress"}[mode]
 }
 
 // role is what a variant stands for in a trial.

@@ -18,6 +18,7 @@ import (
 const (
 	trialMapGenerations     = "generations"
 	trialMapTerm            = "term"
+	trialProgEgressTrial    = "egress_trial"
 	trialProgFloodwallTrial = "floodwall_trial"
 	trialVarAfter           = "after"
 	trialVarDuring          = "during"
@@ -65,6 +66,7 @@ type trialSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type trialProgramSpecs struct {
+	EgressTrial    *ebpf.ProgramSpec `ebpf:"egress_trial"`
 	FloodwallTrial *ebpf.ProgramSpec `ebpf:"floodwall_trial"`
 }
 
@@ -127,11 +129,13 @@ type trialVariables struct {
 //
 // It can be passed to loadTrialObjects or ebpf.CollectionSpec.LoadAndAssign.
 type trialPrograms struct {
+	EgressTrial    *ebpf.Program `ebpf:"egress_trial"`
 	FloodwallTrial *ebpf.Program `ebpf:"floodwall_trial"`
 }
 
 func (p *trialPrograms) Close() error {
 	return _TrialClose(
+		p.EgressTrial,
 		p.FloodwallTrial,
 	)
 }

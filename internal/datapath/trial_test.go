@@ -234,7 +234,7 @@ func TestTrialFails(t *testing.T) {
 		t.Helper()
 		pinned := pins(t)
 		for _, to := range []string{"none", "fw2", "fw0 fw2", "fw3* fw0 fw2", "fw3 fw3* fw2"} {
-			p, err := datapath.Load(always(slots["newer"], 1), nil)
+			p, err := datapath.Load(guarding(slots["newer"]), nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -247,7 +247,7 @@ func TestTrialFails(t *testing.T) {
 		}
 	}
 	load := func(name string, trial time.Duration, to string) {
-		p, err := datapath.Load(always(slots[name], 1), nil)
+		p, err := datapath.Load(guarding(slots[name]), nil)
 		if err != nil {
 			t.Fatal(err)
 		}

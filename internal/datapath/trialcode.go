@@ -15,8 +15,11 @@ const (
 	pinArray = "generations"
 )
 
-// trialProgram is the name of the program of bpf/trial.c.
-const trialProgram = "floodwall_trial"
+// The programs of bpf/trial.c.
+const (
+	trialProgram = "floodwall_trial"
+	trialEgress  = "egress_trial"
+)
 
 // The slots of the array of programs, enum slot of bpf/trial.c.
 const (
@@ -109,6 +112,19 @@ func (c *trialCode) program(v variant) (*ebpf.Program, error) {
 	return c.load(v, spec, array)
 }
 
+// any reports whether a variant runs any generation: one may have no program for what leaves.
+func (c *trialCode) any(v variant) (bool, error) {
+	var has, had *ebpf.Program
+	var err error
+	if v.has {
+		has, err = c.new.program(v.mode)
+	}
+	if v.had && err == nil {
+		had, err = c.old.program(v.mode)
+	}
+	return has != nil || had != nil, err
+}
+
 // array is the array of programs for a mode.
 func (c *trialCode) array(mode Mode, spec *ebpf.CollectionSpec) (*ebpf.Map, error) {
 	if m := c.arrays[mode]; m != nil {
@@ -129,7 +145,7 @@ func (c *trialCode) array(mode Mode, spec *ebpf.CollectionSpec) (*ebpf.Map, erro
 func (c *trialCode) fill(array *ebpf.Map, v variant) error {
 	put := func(slot uint32, from *code) error {
 		prog, err := from.program(v.mode)
-		if err != nil {
+		if prog == nil || err != nil {
 			return err
 		}
 		if err := array.Put(slot, prog); err != nil {
@@ -149,6 +165,11 @@ func (c *trialCode) fill(array *ebpf.Map, v variant) error {
 }
 
 func (c *trialCode) load(v variant, spec *ebpf.CollectionSpec, array *ebpf.Map) (*ebpf.Program, error) {
+	name := trialProgram
+	if v.mode == leaving {
+		name = trialEgress
+	}
+	spec.Programs = map[string]*ebpf.ProgramSpec{name: spec.Programs[name]}
 	collection, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{
 		MapReplacements: map[string]*ebpf.Map{"generations": array, "term": c.term},
 	})
@@ -156,7 +177,7 @@ func (c *trialCode) load(v variant, spec *ebpf.CollectionSpec, array *ebpf.Map) 
 		return nil, explainLoad(err)
 	}
 	defer collection.Close()
-	prog := collection.DetachProgram(trialProgram)
+	prog := collection.DetachProgram(name)
 	c.programs[v] = prog
 	if err := pinClone(prog, c.dir+"/"+v.pin()); err != nil {
 		return nil, fmt.Errorf("trial: %w", err)

@@ -21,13 +21,14 @@ import (
 	"github.com/floodwall/floodwall/internal/xdp"
 )
 
-// slots tell the policies of the tests from each other: each drops everything, and counts it in its own slot.
+// slots tell the policies of the tests from each other: each drops everything that comes in, and responses that leave,
+// and counts them in its own slot.
 var slots = map[string]uint32{"older": 70, "old": 71, "new": 72, "newer": 73}
 
 // policy loads the policy of a name.
 func policy(t *testing.T, name string) *datapath.Program {
 	t.Helper()
-	return loadInside(t, always(slots[name], 1))
+	return loadInside(t, guarding(slots[name]))
 }
 
 // put installs the policy of a name.
@@ -52,14 +53,29 @@ func in(devices string) (to []datapath.Attachment) {
 	return to
 }
 
-// decides runs what is attached to a device on a packet, and returns the name of the policy that counts it; "pass" when
-// none does, and "" when nothing is attached.
-func decides(t *testing.T, device string) string {
+// decides runs what is attached to a device on packets, one that comes and one that leaves, and returns the name of the
+// policy that counts them; "pass" when none does, "" when nothing is attached, and both when they differ.
+func decides(t *testing.T, name string) string {
 	t.Helper()
-	dev, err := netlink.LinkByName(device)
+	dev := device(t, name)
+	in, out := decidesComing(t, dev), decidesLeaving(t, dev)
+	if out == in || out == "" && in == "pass" {
+		return in
+	}
+	return in + "/" + out
+}
+
+func device(t *testing.T, name string) netlink.Link {
+	t.Helper()
+	dev, err := netlink.LinkByName(name)
 	if err != nil {
 		t.Fatal(err)
 	}
+	return dev
+}
+
+func decidesComing(t *testing.T, dev netlink.Link) string {
+	t.Helper()
 	if dev.Attrs().Xdp == nil || !dev.Attrs().Xdp.Attached {
 		return ""
 	}
@@ -70,7 +86,7 @@ func decides(t *testing.T, device string) string {
 	defer prog.Close()
 	return counts(t, func() {
 		if got, want := run(t, prog, frame(t, syn)), uint32(xdpDrop); got != want && got != xdpPass {
-			t.Errorf("device %s: XDP action %d", device, got)
+			t.Errorf("device %s: XDP action %d", dev.Attrs().Name, got)
 		}
 	})
 }

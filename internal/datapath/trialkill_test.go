@@ -34,7 +34,7 @@ func TestTrialOutlivesProcess(t *testing.T) {
 	testutil.Veth(t, "fw0", "fw1")
 	for _, devices := range []string{"fw0", "fw0 fw1*"} {
 		s, unlock := open(t)
-		old, err := datapath.Load(always(slots["old"], 1), nil)
+		old, err := datapath.Load(guarding(slots["old"]), nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -2,12 +2,18 @@ package ir
 
 import (
 	"net/netip"
+	"slices"
 	"time"
 )
 
 // Conditional reports whether r asks for more than addresses and fields, so that it may not decide what these match.
 func (r *Rule) Conditional() bool {
 	return len(r.Names)+len(r.Payload)+len(r.Over) > 0 || r.Observe
+}
+
+// Bans reports whether packets of r have their sources banned, if these exceed a limit often enough.
+func (p *Program) Bans(r *Rule) bool {
+	return !r.Observe && slices.ContainsFunc(r.Over, func(i int) bool { return p.Limits[i].Ban != nil })
 }
 
 // NameSet is a list of domain names, each of which stands for itself and all below it.
@@ -91,6 +97,7 @@ type Ban struct {
 // Guard is what protects a resolver beside rules: what it learns of clients, and what leaves.
 type Guard struct {
 	Service string
+	Line    int           // in the policy file
 	Ports   []Range       // of the service, as values of packet.DPort
 	Verify  time.Duration // how long a client that has been answered over TCP counts as verified
 	Secrets [][16]byte    // of DNS cookies (RFC 9018), the present one first; none: cookies are not looked at

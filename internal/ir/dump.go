@@ -8,18 +8,29 @@ import (
 	"github.com/floodwall/floodwall/internal/packet"
 )
 
-// String writes the program out, for people: the checks, a line for each set, a line for each rule with its keys in the
-// words of the policy, the default, and what is not tracked, if anything.
+// String writes the program out, for people: the checks, a line for each set of addresses and of names, a line for each
+// rule with its keys in the words of the policy, the default, and what guards do and what is not tracked, if anything.
 func (p *Program) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "checks %s\n", checkNames(p.Checks))
+	if p.Observed != 0 {
+		fmt.Fprintf(&b, "observed checks %s\n", checkNames(p.Observed))
+	}
 	for i := range p.Sets {
 		fmt.Fprintf(&b, "set %s: %s\n", p.setName(i), p.Sets[i].content())
+	}
+	for i := range p.Names {
+		if s := &p.Names[i]; s.Name != "" {
+			fmt.Fprintf(&b, "names $%s: %s\n", s.Name, s.content(" "))
+		}
 	}
 	for i := range p.Rules {
 		fmt.Fprintf(&b, "%s\n", p.ruleLine(&p.Rules[i]))
 	}
 	fmt.Fprintf(&b, "default: %s\n", p.Default)
+	for i := range p.Guards {
+		fmt.Fprintf(&b, "%s\n", p.guardLine(&p.Guards[i]))
+	}
 	if words := p.Untracked.words(); words != nil {
 		fmt.Fprintf(&b, "untracked: %s\n", strings.Join(words, ", "))
 	}
@@ -101,6 +112,8 @@ func (p *Program) ruleLine(r *Rule) string {
 	for _, m := range r.Match {
 		words = append(words, m.String())
 	}
+	words = append(words, p.conditions(r)...)
+	words = append(words, r.actions()...)
 	if r.Merged > 1 {
 		words = append(words, fmt.Sprintf("(%d rules in one)", r.Merged))
 	}
@@ -112,11 +125,7 @@ func (p *Program) addrWord(key string, m AddrMatch) string {
 	for _, s := range m.Sets {
 		names = append(names, p.setName(s))
 	}
-	operator := "="
-	if m.Not {
-		operator = "!="
-	}
-	return key + operator + strings.Join(names, ",")
+	return key + operator(m.Not) + strings.Join(names, ",")
 }
 
 // String writes a test as key=values, in the words of the policy.
@@ -137,6 +146,9 @@ func (m Match) values() string {
 }
 
 func (m Match) rangeWord(r Range) string {
+	if m.Field == packet.DNS && r == (Range{0, packet.DNSResponse - 1}) {
+		return "query"
+	}
 	first, last := ValueText(m.Field, r.First), ValueText(m.Field, r.Last)
 	if first == last {
 		return first
@@ -144,7 +156,7 @@ func (m Match) rangeWord(r Range) string {
 	return first + "-" + last
 }
 
-// ValueText writes the value of a field in the words of the policy: tcp/80, icmpv6/135/0, none.
+// ValueText writes the value of a field in the words of the policy: tcp/80, icmpv6/135/0, ANY, none.
 func ValueText(f packet.Field, v uint32) string {
 	switch f {
 	case packet.DPort, packet.SPort:
@@ -164,6 +176,11 @@ func ValueText(f packet.Field, v uint32) string {
 			return "no-tcp" // the word none is taken: it means that no flag is set
 		}
 		return fmt.Sprintf("0x%02x", v)
+	case packet.DNS:
+		if v < packet.DNSResponse {
+			return packet.DNSTypeText(uint16(v))
+		}
+		return [...]string{"response", "other", "malformed", "none"}[v-packet.DNSResponse]
 	case packet.VLAN:
 		if v == packet.VLANNone {
 			return "none"

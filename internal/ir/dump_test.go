@@ -2,6 +2,7 @@ package ir
 
 import (
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -48,5 +49,63 @@ default: drop
 		if diff := cmp.Diff(want+test.line, p.String()); diff != "" {
 			t.Errorf("(-want +got)\n%s", diff)
 		}
+	}
+}
+
+// TestStringConditions has a line of each kind that asks for more than addresses and fields, or does more than decide.
+func TestStringConditions(t *testing.T) {
+	dns := func(ranges ...Range) []Match { return is(packet.DNS, ranges...) }
+	p := &Program{
+		Checks:   packet.CheckSet(0).With(packet.Land),
+		Observed: packet.CheckSet(0).With(packet.BogonSource).With(packet.OwnSource),
+		Sets:     []Set{{Name: "bans", Dynamic: &Dynamic{}, Max: 5}},
+		Names: []NameSet{
+			{Name: "bad", Names: []string{"evil.example", ""}},
+			{Names: []string{"x.example", "y.example"}},
+			{Name: "many", Names: []string{"a", "b", "c", "d", "e", "f", "g", "h", "i"}},
+			{Name: "none"},
+		},
+		Limits: []Limit{
+			{Rate: 1000, Per: time.Second, Burst: 2000, Src: &Prefixes{16, 64}, Max: 4096, Ban: &Ban{Set: 0, For: 10 * time.Minute}},
+			{Rate: 10_000_000, Per: time.Minute, Bits: true, Burst: 120_000, Src: &Prefixes{24, 56}, Dst: &Prefixes{32, 64}},
+			{Rate: 1, Per: 24 * time.Hour, Burst: 5},
+			{Rate: 1_000_000_000_000, Per: time.Hour, Bits: true, Burst: 1_234_000, Dst: &Prefixes{32, 128}},
+		},
+		Rules: []Rule{
+			{Name: "names", Match: dns(Range{0, 65535}), Names: []NameMatch{{Sets: []int{0, 1}}, {Sets: []int{2}, Not: true}}, Verdict: Drop},
+			{Name: "types", Match: dns(one(16), Range{255, 256}, one(1000)), Verdict: Truncate, Slip: 2},
+			{Name: "kinds", Match: dns(Range{packet.DNSResponse, packet.DNSMalformed}, one(packet.DNSNone)), Observe: true},
+			{Name: "texts", Verdict: Drop, Payload: []PayloadMatch{{
+				Any: []Pattern{{Text: []byte("GET \r\n\"|"), Within: 256}, {Text: []byte("x"), NoCase: true, Within: 1024}},
+				At:  []At{{Offset: 3, Value: []byte{0xde, 0xa0}, Mask: []byte{0xff, 0xf0}}},
+			}}},
+			{Name: "places", Verdict: Drop, Payload: []PayloadMatch{{Not: true, At: []At{
+				{Value: []byte{1}, Mask: []byte{1}}, {Base: BaseL4, Offset: 12, Value: []byte{0}, Mask: []byte{0xff}},
+			}}}},
+			{Name: "rates", Over: []int{0, 1, 2}, Verdict: Drop, Sample: 100, Merged: 2},
+		},
+		Guards: []Guard{
+			{Service: "dns", Ports: []Range{one(53), one(packet.PortUDP + 53)}, Verify: time.Hour, Secrets: make([][16]byte, 2), Out: 3, Observe: true},
+			{Service: "other", Ports: []Range{one(packet.PortUDP + 54)}, Out: -1},
+		},
+	}
+	want := `checks land
+observed checks bogon-source own-source
+set $bans: filled at run time, at most 5 entries
+names $bad: evil.example .
+names $many: a b c d e f g h … (9 names)
+names $none: empty
+rule names: drop dns=query dns.name=$bad,x.example,y.example dns.name!=$many
+rule types: truncate dns=TXT,ANY-URI,1000 slip=2
+rule kinds: pass dns=response-malformed,none observe
+rule texts: drop payload={contains: ["GET |0d 0a|\"|7c|" within 256, "x" nocase within 1024], at: [{offset: 3, bytes: "|de a0|", mask: "|ff f0|"}]}
+rule places: drop payload!={at: [{offset: 0, bytes: "|01|", mask: "|01|"}, {offset: 12, bytes: "|00|", mask: "|ff|", from: header}]}
+rule rates: drop over={rate: 1000/s, per: from/16/64, burst: 2000, max: 4096, ban: 10m0s in $bans} over={rate: 10mbit/min, per: from/24/56+to/32/64, burst: 120kbit} over={rate: 1/day, burst: 5} sample=1/100 (2 rules in one)
+default: pass
+guard dns: tcp/53,udp/53 verify=1h0m0s secrets=2 responses={rate: 1000gbit/h, per: to/32/128, burst: 1234kbit} observe
+guard other: udp/54
+`
+	if diff := cmp.Diff(want, p.String()); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
 	}
 }

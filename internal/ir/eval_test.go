@@ -1,6 +1,7 @@
 package ir
 
 import (
+	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
@@ -31,10 +32,13 @@ func decode(t testing.TB, line string) packet.Packet {
 func eval(t testing.TB, p *Program, line string, members ...string) (Verdict, string) {
 	t.Helper()
 	pkt := decode(t, line)
-	verdict, reason := p.Eval(&pkt, World{Member: func(set int, a netip.Addr) bool {
-		return slices.Contains(members, string(rune('0'+set))+" "+a.String())
-	}})
+	verdict, reason := p.Eval(&pkt, World{Member: membersOf(members...)})
 	return verdict, p.ReasonName(reason)
+}
+
+// membersOf are dynamic sets that have the addresses of "index address" words.
+func membersOf(words ...string) func(set int, a netip.Addr) bool {
+	return func(set int, a netip.Addr) bool { return slices.Contains(words, fmt.Sprintf("%d %s", set, a)) }
 }
 
 func is(f packet.Field, ranges ...Range) []Match { return []Match{{Field: f, Values: ranges}} }

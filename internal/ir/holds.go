@@ -3,6 +3,7 @@ package ir
 import (
 	"bytes"
 	"slices"
+	"strings"
 
 	"github.com/floodwall/floodwall/internal/packet"
 )
@@ -40,15 +41,8 @@ func (s *NameSet) Has(name string) bool {
 
 // within reports whether a name is a listed one, or below it.
 func within(name, listed string) bool {
-	rest, ok := cutSuffix(name, listed)
-	return ok && (rest == "" || listed == "" || rest[len(rest)-1] == '.')
-}
-
-func cutSuffix(s, suffix string) (string, bool) {
-	if len(s) < len(suffix) || s[len(s)-len(suffix):] != suffix {
-		return s, false
-	}
-	return s[:len(s)-len(suffix)], true
+	rest, ok := strings.CutSuffix(name, listed)
+	return ok && (rest == "" || listed == "" || strings.HasSuffix(rest, "."))
 }
 
 // has reports whether the packet has what m asks for, Not aside.

@@ -21,6 +21,8 @@ type Program struct {
 	Limits []Limit   // of rules with `over`
 	Guards []Guard
 
+	Never *addrs.Set // who is never banned; nil: nobody
+
 	Observed packet.CheckSet // checks that only count; none of them is in Checks
 
 	Untracked Untracked

@@ -91,6 +91,15 @@ func hurry(pid, priority int) error {
 	return nil
 }
 
+// Place keeps the calling thread, which must be locked, on one CPU, and with it the processes that it starts from now
+// on. Urgent ones go before all ordinary threads and urgent sources on that CPU, as those on a machine of their own.
+func Place(cpu int, urgent bool) error {
+	if err := pin(0, cpu); err != nil || !urgent {
+		return err
+	}
+	return hurry(0, urgentReceiver)
+}
+
 // threadTime is what a thread did so far (kernel Documentation/scheduler/sched-stats.rst, /proc/<pid>/schedstat).
 type threadTime struct{ ran, waited time.Duration }
 

@@ -17,8 +17,9 @@ type Flow struct {
 	Options        []byte // of TCP, in whole 32-bit words
 	ICMPType, Code uint8
 
-	Payload []byte
-	Size    int // of the frame in octets, without check sequence: a short payload is lengthened with zeros to reach it
+	Payload  []byte
+	RandomID bool // of UDP: the first two octets of the payload, of a DNS message the identifier, are random
+	Size     int  // of the frame in octets, without check sequence: a short payload is lengthened with zeros to reach it
 
 	VLAN      []uint16 // tags, the outermost first; at most two
 	TTL       uint8    // or hop limit; 0: 64
@@ -134,6 +135,9 @@ func (f *Flow) check() error {
 	case 0, UDP, TCP, ICMP:
 	default:
 		return fmt.Errorf("protocol %d: only UDP, TCP and ICMP can be generated", f.Proto)
+	}
+	if f.RandomID && (f.proto() != byte(UDP) || len(f.Payload) < 2) {
+		return errors.New("random identifier: must be of UDP with a payload")
 	}
 	if len(f.Options)%4 != 0 || len(f.Options) > 40 {
 		return fmt.Errorf("tcp options of %d octets: must be whole words, and at most 40 octets", len(f.Options))

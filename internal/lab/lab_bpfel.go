@@ -45,6 +45,7 @@ type labRecipe struct {
 	Destination labAddress
 	Sport       labField16
 	Dport       labField16
+	Id          labField16
 	TcpRandom   uint64
 	TcpAt       uint32
 	IdAt        uint32

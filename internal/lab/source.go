@@ -31,6 +31,7 @@ type Source struct {
 	generator generator   // paces, counts, and sends or hands over to one of flows
 	flows     []generator // of a mix
 	frame     []byte
+	took      time.Duration // of the last run
 
 	parking  netlink.Link // see park
 	attached link.Link
@@ -165,5 +166,10 @@ func (s *Source) runHere(ctx context.Context) error {
 	if s.options.Count > 0 {
 		limit = before + s.options.Count
 	}
+	start := time.Now()
+	defer func() { s.took = time.Since(start) }()
 	return s.send(ctx, before, limit)
 }
+
+// Took is how long the last run sent for, which has ended.
+func (s *Source) Took() time.Duration { return s.took }

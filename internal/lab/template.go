@@ -163,6 +163,10 @@ func (t *template) l4(f *Flow, l4 int) {
 	}
 	t.flow.Sport = t.field(f.SPort, l4+ports)
 	t.flow.Dport = t.field(f.DPort, l4+ports+2)
+	if f.RandomID {
+		h[8], h[9] = 0, 0
+		t.flow.Id = labField16{At: uint16(l4 + 8), Count: 1 << 16}
+	}
 }
 
 // tcpNumbers has sequence numbers be random, and acknowledgment numbers where there are any.

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// ParseContent reads octets as text in which hex digits may stand between bars, with blanks or without: "GET |0d 0a|". A
-// bar itself is |7c|. This is how Snort writes content.
+// ParseContent reads octets as text in which hex digits, and blanks, may stand between bars: "GET |0d 0a|". A bar itself is
+// |7c|. This is how Snort writes content.
 func ParseContent(text string) ([]byte, error) {
 	var b []byte
 	for text != "" {
@@ -20,8 +20,8 @@ func ParseContent(text string) ([]byte, error) {
 		if !closed {
 			return nil, fmt.Errorf("%q: the closing | is missing; a | itself is written |7c|", "|"+rest)
 		}
-		octets, err := parseHex(strings.ReplaceAll(digits, " ", ""))
-		if err != nil {
+		octets, err := hex.DecodeString(strings.ReplaceAll(digits, " ", ""))
+		if err != nil || len(octets) == 0 {
 			return nil, fmt.Errorf("%q: want pairs of hex digits, as |0d 0a|", "|"+digits+"|")
 		}
 		b, text = append(b, octets...), after

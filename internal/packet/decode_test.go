@@ -277,6 +277,7 @@ func TestDecodeCut(t *testing.T) {
 		t4 + " S vlan=10,20 ipopts=94040000 tcpopts=mss:1460,sack,ts,ws:7 payload=\"data\"",
 		t6 + " S ext=hbh,dst,rh0,ah tcpopts=mss:1460,sack,ts,ws:7 payload=\"data\"",
 		u4 + " payload=\"data\"", u6 + " vlan=3 frag=first", u6 + " frag=later payload=\"data\"",
+		u4 + " dns=ANY,www.example.com,do",
 		"icmp " + v4 + " payload=\"data\"", "icmpv6 " + v6 + " type=135 ext=hbh payload=\"data\"",
 	} {
 		frame := mustParse(t, line).Frame()
@@ -307,10 +308,12 @@ func TestDecodeBogons(t *testing.T) {
 }
 
 func TestDecodeAllocatesNothing(t *testing.T) {
-	frame := mustParse(t, t6+" S ext=hbh,dst").Frame()
-	var p Packet
-	if n := testing.AllocsPerRun(100, func() { p = Decode(frame) }); n != 0 {
-		t.Errorf("%g allocations for %s", n, p.Src)
+	for _, line := range []string{t6 + " S ext=hbh,dst", u6 + " dns=ANY,www.example.com,do,cookie:0102030405060708"} {
+		frame := mustParse(t, line).Frame()
+		var p Packet
+		if n := testing.AllocsPerRun(100, func() { p = Decode(frame) }); n != 0 {
+			t.Errorf("%s: %g allocations for %s", line, n, p.Src)
+		}
 	}
 }
 

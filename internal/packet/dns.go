@@ -40,23 +40,29 @@ const (
 //  9. The type.
 func (p *Packet) dns(datagram []byte) {
 	p.Value[DNS] = DNSMalformed
-	b := datagram[udpHeader:]
-	if int(binary.BigEndian.Uint16(datagram[4:])) != len(datagram) || p.Value[Fragment] != FragmentNone || len(b) < dnsHeader {
+	message := datagram[udpHeader:]
+	whole := int(binary.BigEndian.Uint16(datagram[4:])) == len(datagram) && p.Value[Fragment] == FragmentNone
+	if !whole || len(message) < dnsHeader {
 		return
 	}
-	switch flags := binary.BigEndian.Uint16(b[2:]); {
+	switch flags := binary.BigEndian.Uint16(message[2:]); {
 	case flags&dnsQR != 0:
 		p.Value[DNS] = DNSResponse
-		return
 	case flags&dnsOpcode != 0:
 		p.Value[DNS] = DNSOther
+	default:
+		p.query(message)
+	}
+}
+
+// query reads the message of a standard query.
+func (p *Packet) query(message []byte) {
+	questions, extras := binary.BigEndian.Uint16(message[4:]), binary.BigEndian.Uint16(message[10:])
+	answers := binary.BigEndian.Uint32(message[6:]) // and authority records: two counts of 16 bits
+	if questions != 1 || answers != 0 || extras > maxDNSExtras {
 		return
 	}
-	extras := binary.BigEndian.Uint16(b[10:])
-	if binary.BigEndian.Uint16(b[4:]) != 1 || binary.BigEndian.Uint32(b[6:]) != 0 || extras > maxDNSExtras {
-		return
-	}
-	name, rest, ok := dnsName(b[dnsHeader:])
+	name, rest, ok := dnsName(message[dnsHeader:])
 	if !ok || len(rest) < dnsQuestion {
 		return
 	}

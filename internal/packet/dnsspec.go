@@ -68,20 +68,13 @@ func (d *dnsSpec) appendOPT(b []byte) []byte {
 }
 
 func (s *Spec) parseDNS(value string) error {
+	d := dnsSpec{class: dnsClassIN}
 	kind, rest, _ := strings.Cut(value, ",")
-	name, rest, _ := strings.Cut(rest, ",")
-	if name == "" {
-		return fmt.Errorf("%q: want TYPE,NAME, as ANY,example.com; the root's name is a dot", value)
-	}
-	d := &dnsSpec{class: dnsClassIN, size: usualUDPSize}
-	var err error
-	if d.kind, err = ParseDNSType(kind); err != nil {
+	name, rest, more := strings.Cut(rest, ",")
+	if err := d.parseQuestion(kind, name); err != nil {
 		return err
 	}
-	if d.name, err = parseName(name); err != nil {
-		return err
-	}
-	if rest != "" {
+	if more {
 		for item := range strings.SplitSeq(rest, ",") {
 			if err := d.parseItem(item); err != nil {
 				return err
@@ -91,8 +84,19 @@ func (s *Spec) parseDNS(value string) error {
 	if s.payload != nil {
 		return errOnePayload
 	}
-	s.dns = d
+	s.dns = &d
 	return nil
+}
+
+func (d *dnsSpec) parseQuestion(kind, name string) (err error) {
+	if name == "" {
+		return fmt.Errorf("%q: want TYPE,NAME, as ANY,example.com; the root's name is a dot", kind)
+	}
+	if d.kind, err = ParseDNSType(kind); err != nil {
+		return err
+	}
+	d.name, err = parseName(name)
+	return err
 }
 
 var errOnePayload = errors.New("want payload or dns, not both")
@@ -105,11 +109,11 @@ func (d *dnsSpec) parseItem(item string) (err error) {
 		d.id, err = parseUint16(value)
 		return err
 	case "edns":
-		d.edns = true
+		d.withOPT()
 		d.size, err = parseUint16(value)
 		return err
 	case "cookie":
-		d.edns = true
+		d.withOPT()
 		d.cookie, err = parseHex(value)
 		return err
 	case "class":
@@ -122,13 +126,21 @@ func (d *dnsSpec) parseItem(item string) (err error) {
 	}
 	switch item {
 	case "do":
-		d.edns, d.signature = true, true
+		d.withOPT()
+		d.signature = true
 	case "response":
 		d.response = true
 	default:
 		return fmt.Errorf("%q: want id:NUMBER, edns:SIZE, do, cookie:HEX, class:NUMBER, opcode:NUMBER, response", item)
 	}
 	return nil
+}
+
+// withOPT gives the message an OPT record, if it has none yet.
+func (d *dnsSpec) withOPT() {
+	if !d.edns {
+		d.edns, d.size = true, usualUDPSize
+	}
 }
 
 func parseUint16(text string) (uint16, error) {

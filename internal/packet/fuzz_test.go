@@ -2,6 +2,7 @@ package packet
 
 import (
 	"bytes"
+	"reflect"
 	"testing"
 )
 
@@ -9,6 +10,9 @@ import (
 func FuzzDecode(f *testing.F) {
 	for _, test := range decodeTests {
 		f.Add(mustParse(f, test.line).Frame())
+	}
+	for _, test := range dnsTests {
+		f.Add(dnsFrame(f, u4, test.message))
 	}
 	f.Fuzz(func(t *testing.T, frame []byte) {
 		p := Decode(frame)
@@ -39,7 +43,55 @@ func FuzzDecode(f *testing.F) {
 		if tcp != hasFlags || tcp && p.Value[Proto] != protoTCP {
 			t.Error("TCP fields contradict each other")
 		}
+		checkPayload(t, frame, p)
+		checkQuery(t, p)
 	})
+}
+
+// checkPayload checks that L4 is a part of the frame, that Payload ends it, and which packets have them.
+func checkPayload(t *testing.T, frame []byte, p Packet) {
+	if !bytes.Contains(frame, p.L4) || !bytes.HasSuffix(p.L4, p.Payload) {
+		t.Errorf("L4 %x, payload %x", p.L4, p.Payload)
+	}
+	if p.L4 == nil && p.Payload != nil || p.Value[Fragment] == FragmentLater && p.L4 != nil {
+		t.Errorf("L4 %x of fragment %d, payload %x", p.L4, p.Value[Fragment], p.Payload)
+	}
+	if before := len(p.L4) - len(p.Payload); p.Payload != nil && before < leastHeader(p) {
+		t.Errorf("payload %x begins %d octets behind the start of L4", p.Payload, before)
+	}
+}
+
+// leastHeader is the size of the shortest L4 header of the packet's protocol, as far as that was read.
+func leastHeader(p Packet) int {
+	switch {
+	case p.Value[Flags] != FlagsNone:
+		return tcpHeader
+	case isUDP(p):
+		return udpHeader
+	case p.Value[ICMP] != ICMPNone:
+		return icmpHeader
+	}
+	return 0
+}
+
+func isUDP(p Packet) bool { return p.Value[DPort] >= PortUDP && p.Value[DPort] < PortNone }
+
+// checkQuery checks that only UDP has a DNS message, and that a name can be written and read.
+func checkQuery(t *testing.T, p Packet) {
+	if isUDP(p) != (p.Value[DNS] != DNSNone) {
+		t.Errorf("port %d, DNS %d", p.Value[DPort], p.Value[DNS])
+	}
+	if p.Value[DNS] >= DNSResponse && !reflect.DeepEqual(p.Query, Query{}) {
+		t.Errorf("DNS %d with the query %+v", p.Value[DNS], p.Query)
+	}
+	name := p.Query.Name()
+	wire, err := parseName(name)
+	if err != nil || nameText(wire) != name {
+		t.Errorf("name %q: %x, %v", name, wire, err)
+	}
+	if n := len(p.Query.Cookie()); n > 40 || n > 0 && n < 8 {
+		t.Errorf("cookie of %d octets", n)
+	}
 }
 
 // FuzzParse checks that what String writes is read as the same packet.

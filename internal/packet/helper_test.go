@@ -60,6 +60,8 @@ func show(f Field, v uint32) string {
 		return [...]string{FamilyIPv4: "ipv4", FamilyIPv6: "ipv6"}[v]
 	case f == Fragment:
 		return [...]string{FragmentNone: "none", FragmentFirst: "first", FragmentLater: "later"}[v]
+	case f == DNS && v >= DNSResponse:
+		return [...]string{"response", "other", "malformed", "none"}[v-DNSResponse]
 	case f == ICMP && v >= ICMPv6:
 		return fmt.Sprintf("v6/%d/%d", (v-ICMPv6)>>8, v&0xff)
 	case f == ICMP:

@@ -49,15 +49,19 @@ const (
 	clientCookie  = 8  // octets (RFC 7873, 4)
 	leastCookies  = 16 // octets of a client's cookie and the shortest server's
 	longestCookie = 40 // and with the longest
+
+	// maxEDNSOptions is how many options are looked at; the kernel's BPF verifier wants a bound.
+	maxEDNSOptions = 8
 )
 
 // Cookie is the data of the first COOKIE option (RFC 7873): the client's cookie of 8 octets, alone or with the server's of
-// 8 to 32 behind it. It is nil when there is no such option, or when its length is none of these.
+// 8 to 32 behind it. It is nil when none of the first 8 options is one, or when its length is none of these.
 func (q Query) Cookie() []byte {
 	if !q.EDNS() {
 		return nil
 	}
-	for b := q.opt[dnsRecord:]; len(b) >= ednsOption; {
+	b := q.opt[dnsRecord:]
+	for n := 0; n < maxEDNSOptions && len(b) >= ednsOption; n++ {
 		size := ednsOption + int(binary.BigEndian.Uint16(b[2:]))
 		if size > len(b) {
 			return nil

@@ -10,6 +10,8 @@ import (
 type Hints struct {
 	Addrs  []netip.Prefix      // addresses come from inside these, from their ends and from right beside them
 	Values [NumFields][]uint32 // values of the fields, coded as in Packet.Value; they and their neighbors are drawn
+	Names  []string            // as Query.Name writes them; DNS queries are for these, for names below, and for similar ones
+	Texts  [][]byte            // payloads have them somewhere, or most of them
 }
 
 // maxRandom bounds the IP packets that Random makes, in octets; longer ones only claim to be. BPF_PROG_TEST_RUN takes
@@ -69,9 +71,7 @@ func (g *generator) randomSpec() Spec {
 	g.protocol(v4)
 	g.network(v4)
 	g.link()
-	if g.oneIn(3) {
-		s.payload = g.octets(1 + g.r.IntN(32))
-	}
+	g.maybePayload()
 	g.length()
 	return *s
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"math/rand/v2"
 	"net/netip"
+	"strings"
 	"testing"
 )
 
@@ -12,7 +13,10 @@ var testHints = Hints{
 	Values: [NumFields][]uint32{
 		Proto: {47, 6, 132}, DPort: {80, PortUDP + 53, 65535}, SPort: {1023}, Flags: {tcpSYN, FlagsNone}, ICMP: {8 << 8, ICMPv6 + 135<<8},
 		Length: {1000, 65535}, TTL: {5}, DSCP: {46}, Fragment: {FragmentLater}, VLAN: {10, VLANNone},
+		DNS: {1, 255, DNSResponse, DNSOther, DNSMalformed, DNSNone},
 	},
+	Names: []string{"example.com", "bad.example", ""},
+	Texts: [][]byte{[]byte("GET /|x|"), {0, 0xff}},
 }
 
 func addrEqual(a, b netip.Addr) bool { return a == b }
@@ -26,7 +30,7 @@ func TestRandomReaches(t *testing.T) {
 	for f := range hits {
 		hits[f] = map[uint32]int{}
 	}
-	inside := 0
+	inside, names, texts := 0, map[string]int{}, map[string]int{}
 	for range 100_000 {
 		frame := Random(r, testHints)
 		if len(frame) < etherHeader || len(frame) > 1600 {
@@ -44,6 +48,17 @@ func TestRandomReaches(t *testing.T) {
 		if testHints.Addrs[0].Contains(p.Src) && testHints.Addrs[1].Contains(p.Dst) {
 			inside++
 		}
+		if p.Value[DNS] < DNSResponse {
+			names[p.Query.Name()]++
+			if _, above, below := strings.Cut(p.Query.Name(), "."); below {
+				names["*."+above]++
+			}
+		}
+		for _, text := range testHints.Texts {
+			if bytes.Contains(p.Payload, text) {
+				texts[string(text)]++
+			}
+		}
 	}
 	for c := range NumChecks {
 		if c != OwnSource && !failed.Has(c) {
@@ -60,6 +75,16 @@ func TestRandomReaches(t *testing.T) {
 			if hits[f][v] < 20 {
 				t.Errorf("%d frames with %s=%s", hits[f][v], Field(f), show(Field(f), v))
 			}
+		}
+	}
+	for _, name := range append([]string{"*.example.com", "xexample.com", "com"}, testHints.Names...) {
+		if names[name] < 20 {
+			t.Errorf("%d queries for %q", names[name], name)
+		}
+	}
+	for _, text := range testHints.Texts {
+		if texts[string(text)] < 100 {
+			t.Errorf("%d payloads with %q", texts[string(text)], text)
 		}
 	}
 	if inside < 100 {

@@ -16,24 +16,26 @@ import (
 type Judge struct {
 	peer string // where frames are put on the wire
 	log  *logReader
+	sent int // so far: a packet that the kernel kept may come by much later
 }
 
 // Fate is what became of one packet.
 type Fate struct {
-	Dropped string   // the hook whose rules dropped it: ingress, prerouting, input or forward; "" when none did
+	Dropped string   // the hook whose rules dropped it: ingress, prerouting, raw (behind it), input or forward; "" when none did
 	Seen    []string // the hooks that it came to, in order
 	State   string   // of conntrack as it was at input or forward: new, established, …; "" when it did not get there
 }
 
 // hooks are where rules under test may be: the nft hook, and the priorities between which they are.
 var hooks = []struct {
-	name          string
+	name, hook    string
 	before, after int
 }{
-	{"ingress", -500, 500},
-	{"prerouting", -310, -290},
-	{"input", -10, 10},
-	{"forward", -10, 10},
+	{"ingress", "ingress", -500, 500},
+	{"prerouting", "prerouting", -460, -440}, // where nftables' raw chain is: conntrack puts fragments together behind it
+	{"raw", "prerouting", -310, -290},        // where that of iptables is
+	{"input", "input", -10, 10},
+	{"forward", "forward", -10, 10},
 }
 
 const judgeGroup = 77
@@ -69,7 +71,8 @@ func NewJudge(t testing.TB, device, peer string, tracked bool, addresses ...stri
 		t.Fatal(err)
 	}
 	t.Cleanup(log.close)
-	return &Judge{peer, log}
+	time.Sleep(50 * time.Millisecond) // the kernel makes the route of an IPv6 address a little after the address
+	return &Judge{peer: peer, log: log}
 }
 
 // witnesses is a table with two chains for each hook.
@@ -82,7 +85,7 @@ func witnesses(device string, tracked bool) string {
 			on, from = fmt.Sprintf(" device %q", device), ""
 		}
 		for when, priority := range map[string]int{"before": h.before, "after": h.after} {
-			fmt.Fprintf(&b, "\tchain %s_%s {\n\t\ttype filter hook %s%s priority %d; policy accept;\n", h.name, when, h.name, on, priority)
+			fmt.Fprintf(&b, "\tchain %s_%s {\n\t\ttype filter hook %s%s priority %d; policy accept;\n", h.name, when, h.hook, on, priority)
 			fmt.Fprintf(&b, "\t\t%smeta mark != 0 log prefix \"%s %s\" group %d\n", from, when, h.name, judgeGroup)
 			if tracked && when == "before" && (h.name == "input" || h.name == "forward") {
 				for _, s := range states {
@@ -105,7 +108,7 @@ func (j *Judge) Fates(frames [][]byte) ([]Fate, error) {
 	passed := make([]map[string]bool, len(frames))
 	fates := make([]Fate, len(frames))
 	err := j.log.read(30*time.Millisecond, func(l logged) {
-		i := int(l.mark) - 1
+		i := int(l.mark) - 1 - j.sent
 		if i < 0 || i >= len(frames) {
 			return
 		}
@@ -121,6 +124,7 @@ func (j *Judge) Fates(frames [][]byte) ([]Fate, error) {
 			passed[i][name] = true
 		}
 	})
+	j.sent += len(frames)
 	for i := range fates {
 		for _, name := range fates[i].Seen {
 			if !passed[i][name] {
@@ -131,7 +135,7 @@ func (j *Judge) Fates(frames [][]byte) ([]Fate, error) {
 	return fates, err
 }
 
-// send puts the frames on the wire, each with its number, from 1, as mark, which the other end of the pair keeps.
+// send puts the frames on the wire, each with its number among all, from 1, as mark, which the other end of the pair keeps.
 func (j *Judge) send(frames [][]byte) error {
 	dev, err := netlink.LinkByName(j.peer)
 	if err != nil {
@@ -144,7 +148,7 @@ func (j *Judge) send(frames [][]byte) error {
 	defer unix.Close(socket)
 	to := &unix.SockaddrLinklayer{Ifindex: dev.Attrs().Index}
 	for i, frame := range frames {
-		if err := unix.SetsockoptInt(socket, unix.SOL_SOCKET, unix.SO_MARK, i+1); err != nil {
+		if err := unix.SetsockoptInt(socket, unix.SOL_SOCKET, unix.SO_MARK, j.sent+i+1); err != nil {
 			return fmt.Errorf("mark: %w", err)
 		}
 		if err := unix.Sendto(socket, frame, 0, to); err != nil {

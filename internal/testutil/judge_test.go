@@ -22,6 +22,7 @@ func TestJudge(t *testing.T) {
 	cmd.Stdin = strings.NewReader(`table inet rules {
 		chain a { type filter hook ingress device "fw0" priority -450; udp dport 1 drop; }
 		chain b { type filter hook prerouting priority -300; udp dport 2 drop; udp dport 5 notrack; }
+		chain e { type filter hook prerouting priority -450; udp dport 6 drop; }
 		chain c { type filter hook input priority 0; udp dport 3 drop; }
 		chain d { type filter hook forward priority 0; udp dport 3 drop; }
 	}`)
@@ -34,7 +35,8 @@ func TestJudge(t *testing.T) {
 		state   string
 	}{
 		{"udp 192.0.2.9:999 > 192.0.2.1:1", "ingress", ""},
-		{"udp 192.0.2.9:999 > 192.0.2.1:2", "prerouting", ""},
+		{"udp 192.0.2.9:999 > 192.0.2.1:2", "raw", ""},
+		{"udp 192.0.2.9:999 > 192.0.2.1:6", "prerouting", ""},
 		{"udp 192.0.2.9:999 > 192.0.2.1:3", "input", "new"},
 		{"udp 192.0.2.9:999 > 198.51.100.1:3", "forward", "new"},
 		{"udp 192.0.2.9:999 > 192.0.2.1:4", "", "new"},

@@ -22,15 +22,24 @@ const (
 	floodwallMapCounters        = "counters"
 	floodwallMapDnsMessage      = "dns_message"
 	floodwallMapDynamic         = "dynamic"
+	floodwallMapEvictions       = "evictions"
 	floodwallMapFull4           = "full4"
+	floodwallMapGuardPorts      = "guard_ports"
+	floodwallMapGuards          = "guards"
 	floodwallMapHosts4          = "hosts4"
+	floodwallMapLimitInfo       = "limit_info"
+	floodwallMapLimits          = "limits"
 	floodwallMapLines4          = "lines4"
 	floodwallMapNames           = "names"
+	floodwallMapOffences        = "offences"
 	floodwallMapPatterns        = "patterns"
 	floodwallMapPlaces          = "places"
+	floodwallMapReporters       = "reporters"
 	floodwallMapSamplers        = "samplers"
 	floodwallMapSamples         = "samples"
+	floodwallMapVerified        = "verified"
 	floodwallMapWindow          = "window"
+	floodwallProgEgress         = "egress"
 	floodwallProgFloodwall      = "floodwall"
 	floodwallVarAnswers         = "answers"
 	floodwallVarBackground4     = "background4"
@@ -50,6 +59,7 @@ const (
 	floodwallVarFilter4Mask     = "filter4_mask"
 	floodwallVarFilter4Shift    = "filter4_shift"
 	floodwallVarFilter6         = "filter6"
+	floodwallVarGuarded         = "guarded"
 	floodwallVarHaveBackground4 = "have_background4"
 	floodwallVarHaveLines4      = "have_lines4"
 	floodwallVarHosts4Buckets   = "hosts4_buckets"
@@ -57,6 +67,8 @@ const (
 	floodwallVarIndex4          = "index4"
 	floodwallVarLengths6        = "lengths6"
 	floodwallVarLengths6Count   = "lengths6_count"
+	floodwallVarLimitKeys       = "limit_keys"
+	floodwallVarLimitMix        = "limit_mix"
 	floodwallVarLocalSet        = "local_set"
 	floodwallVarNameBuckets     = "name_buckets"
 	floodwallVarNameDepths      = "name_depths"
@@ -64,9 +76,11 @@ const (
 	floodwallVarNameRootSets    = "name_root_sets"
 	floodwallVarObservedChecks  = "observed_checks"
 	floodwallVarQuestionKey     = "question_key"
+	floodwallVarReporting       = "reporting"
 	floodwallVarSampling        = "sampling"
 	floodwallVarShortPatterns   = "short_patterns"
 	floodwallVarSpecials        = "specials"
+	floodwallVarVerifyCookies   = "verify_cookies"
 	floodwallVarWindowLength    = "window_length"
 	floodwallVarZero            = "zero"
 )
@@ -113,6 +127,7 @@ type floodwallSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type floodwallProgramSpecs struct {
+	Egress    *ebpf.ProgramSpec `ebpf:"egress"`
 	Floodwall *ebpf.ProgramSpec `ebpf:"floodwall"`
 }
 
@@ -126,14 +141,22 @@ type floodwallMapSpecs struct {
 	Counters   *ebpf.MapSpec `ebpf:"counters"`
 	DnsMessage *ebpf.MapSpec `ebpf:"dns_message"`
 	Dynamic    *ebpf.MapSpec `ebpf:"dynamic"`
+	Evictions  *ebpf.MapSpec `ebpf:"evictions"`
 	Full4      *ebpf.MapSpec `ebpf:"full4"`
+	GuardPorts *ebpf.MapSpec `ebpf:"guard_ports"`
+	Guards     *ebpf.MapSpec `ebpf:"guards"`
 	Hosts4     *ebpf.MapSpec `ebpf:"hosts4"`
+	LimitInfo  *ebpf.MapSpec `ebpf:"limit_info"`
+	Limits     *ebpf.MapSpec `ebpf:"limits"`
 	Lines4     *ebpf.MapSpec `ebpf:"lines4"`
 	Names      *ebpf.MapSpec `ebpf:"names"`
+	Offences   *ebpf.MapSpec `ebpf:"offences"`
 	Patterns   *ebpf.MapSpec `ebpf:"patterns"`
 	Places     *ebpf.MapSpec `ebpf:"places"`
+	Reporters  *ebpf.MapSpec `ebpf:"reporters"`
 	Samplers   *ebpf.MapSpec `ebpf:"samplers"`
 	Samples    *ebpf.MapSpec `ebpf:"samples"`
+	Verified   *ebpf.MapSpec `ebpf:"verified"`
 	Window     *ebpf.MapSpec `ebpf:"window"`
 }
 
@@ -159,6 +182,7 @@ type floodwallVariableSpecs struct {
 	Filter4Mask     *ebpf.VariableSpec `ebpf:"filter4_mask"`
 	Filter4Shift    *ebpf.VariableSpec `ebpf:"filter4_shift"`
 	Filter6         *ebpf.VariableSpec `ebpf:"filter6"`
+	Guarded         *ebpf.VariableSpec `ebpf:"guarded"`
 	HaveBackground4 *ebpf.VariableSpec `ebpf:"have_background4"`
 	HaveLines4      *ebpf.VariableSpec `ebpf:"have_lines4"`
 	Hosts4Buckets   *ebpf.VariableSpec `ebpf:"hosts4_buckets"`
@@ -166,6 +190,8 @@ type floodwallVariableSpecs struct {
 	Index4          *ebpf.VariableSpec `ebpf:"index4"`
 	Lengths6        *ebpf.VariableSpec `ebpf:"lengths6"`
 	Lengths6Count   *ebpf.VariableSpec `ebpf:"lengths6_count"`
+	LimitKeys       *ebpf.VariableSpec `ebpf:"limit_keys"`
+	LimitMix        *ebpf.VariableSpec `ebpf:"limit_mix"`
 	LocalSet        *ebpf.VariableSpec `ebpf:"local_set"`
 	NameBuckets     *ebpf.VariableSpec `ebpf:"name_buckets"`
 	NameDepths      *ebpf.VariableSpec `ebpf:"name_depths"`
@@ -173,9 +199,11 @@ type floodwallVariableSpecs struct {
 	NameRootSets    *ebpf.VariableSpec `ebpf:"name_root_sets"`
 	ObservedChecks  *ebpf.VariableSpec `ebpf:"observed_checks"`
 	QuestionKey     *ebpf.VariableSpec `ebpf:"question_key"`
+	Reporting       *ebpf.VariableSpec `ebpf:"reporting"`
 	Sampling        *ebpf.VariableSpec `ebpf:"sampling"`
 	ShortPatterns   *ebpf.VariableSpec `ebpf:"short_patterns"`
 	Specials        *ebpf.VariableSpec `ebpf:"specials"`
+	VerifyCookies   *ebpf.VariableSpec `ebpf:"verify_cookies"`
 	WindowLength    *ebpf.VariableSpec `ebpf:"window_length"`
 	Zero            *ebpf.VariableSpec `ebpf:"zero"`
 }
@@ -206,14 +234,22 @@ type floodwallMaps struct {
 	Counters   *ebpf.Map `ebpf:"counters"`
 	DnsMessage *ebpf.Map `ebpf:"dns_message"`
 	Dynamic    *ebpf.Map `ebpf:"dynamic"`
+	Evictions  *ebpf.Map `ebpf:"evictions"`
 	Full4      *ebpf.Map `ebpf:"full4"`
+	GuardPorts *ebpf.Map `ebpf:"guard_ports"`
+	Guards     *ebpf.Map `ebpf:"guards"`
 	Hosts4     *ebpf.Map `ebpf:"hosts4"`
+	LimitInfo  *ebpf.Map `ebpf:"limit_info"`
+	Limits     *ebpf.Map `ebpf:"limits"`
 	Lines4     *ebpf.Map `ebpf:"lines4"`
 	Names      *ebpf.Map `ebpf:"names"`
+	Offences   *ebpf.Map `ebpf:"offences"`
 	Patterns   *ebpf.Map `ebpf:"patterns"`
 	Places     *ebpf.Map `ebpf:"places"`
+	Reporters  *ebpf.Map `ebpf:"reporters"`
 	Samplers   *ebpf.Map `ebpf:"samplers"`
 	Samples    *ebpf.Map `ebpf:"samples"`
+	Verified   *ebpf.Map `ebpf:"verified"`
 	Window     *ebpf.Map `ebpf:"window"`
 }
 
@@ -225,14 +261,22 @@ func (m *floodwallMaps) Close() error {
 		m.Counters,
 		m.DnsMessage,
 		m.Dynamic,
+		m.Evictions,
 		m.Full4,
+		m.GuardPorts,
+		m.Guards,
 		m.Hosts4,
+		m.LimitInfo,
+		m.Limits,
 		m.Lines4,
 		m.Names,
+		m.Offences,
 		m.Patterns,
 		m.Places,
+		m.Reporters,
 		m.Samplers,
 		m.Samples,
+		m.Verified,
 		m.Window,
 	)
 }
@@ -259,6 +303,7 @@ type floodwallVariables struct {
 	Filter4Mask     *ebpf.Variable `ebpf:"filter4_mask"`
 	Filter4Shift    *ebpf.Variable `ebpf:"filter4_shift"`
 	Filter6         *ebpf.Variable `ebpf:"filter6"`
+	Guarded         *ebpf.Variable `ebpf:"guarded"`
 	HaveBackground4 *ebpf.Variable `ebpf:"have_background4"`
 	HaveLines4      *ebpf.Variable `ebpf:"have_lines4"`
 	Hosts4Buckets   *ebpf.Variable `ebpf:"hosts4_buckets"`
@@ -266,6 +311,8 @@ type floodwallVariables struct {
 	Index4          *ebpf.Variable `ebpf:"index4"`
 	Lengths6        *ebpf.Variable `ebpf:"lengths6"`
 	Lengths6Count   *ebpf.Variable `ebpf:"lengths6_count"`
+	LimitKeys       *ebpf.Variable `ebpf:"limit_keys"`
+	LimitMix        *ebpf.Variable `ebpf:"limit_mix"`
 	LocalSet        *ebpf.Variable `ebpf:"local_set"`
 	NameBuckets     *ebpf.Variable `ebpf:"name_buckets"`
 	NameDepths      *ebpf.Variable `ebpf:"name_depths"`
@@ -273,9 +320,11 @@ type floodwallVariables struct {
 	NameRootSets    *ebpf.Variable `ebpf:"name_root_sets"`
 	ObservedChecks  *ebpf.Variable `ebpf:"observed_checks"`
 	QuestionKey     *ebpf.Variable `ebpf:"question_key"`
+	Reporting       *ebpf.Variable `ebpf:"reporting"`
 	Sampling        *ebpf.Variable `ebpf:"sampling"`
 	ShortPatterns   *ebpf.Variable `ebpf:"short_patterns"`
 	Specials        *ebpf.Variable `ebpf:"specials"`
+	VerifyCookies   *ebpf.Variable `ebpf:"verify_cookies"`
 	WindowLength    *ebpf.Variable `ebpf:"window_length"`
 	Zero            *ebpf.Variable `ebpf:"zero"`
 }
@@ -284,11 +333,13 @@ type floodwallVariables struct {
 //
 // It can be passed to loadFloodwallObjects or ebpf.CollectionSpec.LoadAndAssign.
 type floodwallPrograms struct {
+	Egress    *ebpf.Program `ebpf:"egress"`
 	Floodwall *ebpf.Program `ebpf:"floodwall"`
 }
 
 func (p *floodwallPrograms) Close() error {
 	return _FloodwallClose(
+		p.Egress,
 		p.Floodwall,
 	)
 }

@@ -17,6 +17,9 @@ type Image struct {
 	// Constants are the values of the C program's constants by name. Those not named are zero.
 	Constants map[string]any
 
+	// Egress is whether the policy needs the program for what leaves, too.
+	Egress bool
+
 	// Slots is how many counter slots the decisions use.
 	Slots uint32
 
@@ -24,8 +27,8 @@ type Image struct {
 	// generated rules read) are made with that name.
 	Shapes map[string]Shape
 
-	// Fill writes the content of the maps that Shapes names, each given as its zeroed memory. It may be called for
-	// any number of loaded programs.
+	// Fill writes the content of the maps that Shapes names, each given as its zeroed memory; maps per CPU have none
+	// that could be given. It may be called for any number of loaded programs.
 	Fill func(memory map[string][]byte) error
 }
 
@@ -53,6 +56,7 @@ const (
 	Dynamic  = "dynamic"
 
 	Conditions = "conditions" // what rules ask for beside addresses and fields, struct condition of bpf/condition.h
+	Offences   = "offences"   // who exceeded a limit that bans: a ring
 	Actions    = "actions"    // what is done beside the verdict, by slot
 	Limits     = "limits"     // the buckets of all limits
 	Samples    = "samples"    // the ring buffer of packets for user space, struct sample of bpf/sample.h
@@ -60,6 +64,10 @@ const (
 	Places     = "places"     // octets at fixed places that rules ask of the payload
 	Patterns   = "patterns"   // texts that rules ask of the payload, and the table that finds them
 	Names      = "names"      // names of DNS queries, each with the sets that list it
+
+	Guards     = "guards"      // what guards services, struct guard of bpf/verify.h
+	GuardPorts = "guard_ports" // by port: the number of its guard from 1 on, an octet each
+	Verified   = "verified"    // clients that are known to be who they say: until when
 
 	Masks   = "masks"     // straight rules: per class, a bit for each address expression
 	Index   = "index"     // table rules: from the value of a field or a class to a row
@@ -70,7 +78,10 @@ const (
 	DynamicWhy   = "dynamic_why"   // and which text is whose
 )
 
-// Spec puts the image into the C part. Programs of the returned spec are for native mode; Linear makes those for
+// verifiedClients is how many clients can be known to be who they say. The one that was asked for least goes first.
+const verifiedClients = 1 << 16
+
+// Spec puts the image into the C part. The XDP program of the returned spec is for native mode; Linear makes that for
 // generic mode.
 func (im *Image) Spec() (*ebpf.CollectionSpec, error) {
 	spec := Load()
@@ -103,22 +114,30 @@ func (im *Image) Spec() (*ebpf.CollectionSpec, error) {
 		return nil, err
 	}
 	prog.Instructions = reachable(without(insns, im.Constants))
+	if im.Egress {
+		spec.Maps[Verified].MaxEntries = verifiedClients
+	} else {
+		delete(spec.Programs, Egress)
+	}
 	dropUnused(spec)
 	prog.Flags |= unix.BPF_F_XDP_HAS_FRAGS
 	return spec, nil
 }
 
 // Linear changes a spec to a program that sees only frames in one piece, which generic mode and kernels before 5.18
-// need: there the kernel makes every frame so.
+// need: there the kernel makes every frame so. The program for what leaves does not depend on that, and is left out.
 func Linear(spec *ebpf.CollectionSpec) {
 	spec.Programs[Program].Flags &^= unix.BPF_F_XDP_HAS_FRAGS
+	delete(spec.Programs, Egress)
 }
 
-// resize gives an array map its size and makes its memory mappable. Type information is dropped: the kernel would
-// insist on the declared size.
+// resize gives an array map its size and makes its memory mappable, unless it is one per CPU. Type information is
+// dropped: the kernel would insist on the declared size.
 func resize(m *ebpf.MapSpec, s Shape) {
 	m.KeySize, m.ValueSize, m.MaxEntries = 4, s.ValueSize, s.Entries
-	m.Flags |= unix.BPF_F_MMAPABLE
+	if m.Type == ebpf.Array {
+		m.Flags |= unix.BPF_F_MMAPABLE
+	}
 	m.Contents = nil
 	m.Key, m.Value = nil, nil
 }

@@ -14,6 +14,9 @@ import (
 // Program is the name of the entry point, a program of type XDP.
 const Program = "floodwall"
 
+// Egress is the name of the entry point for packets that leave, a program of type SchedCLS.
+const Egress = "egress"
+
 // Counters is the map of counters: per CPU, one Counter for each slot. It outlives a generation.
 const Counters = "counters"
 

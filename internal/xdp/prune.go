@@ -11,9 +11,10 @@ import (
 
 // optional are functions of the C part that are called only where a constant of this name is set.
 var optional = map[string]string{
-	"make_reply":    "answers",
-	"act_specially": "specials",
-	"take_sample":   "sampling",
+	"make_reply":     "answers",
+	"act_specially":  "specials",
+	"take_sample":    "sampling",
+	"report_offence": "reporting",
 }
 
 // without replaces the calls of functions whose constant is not set, which the verifier would find dead, by their result
@@ -67,9 +68,11 @@ func reachable(insns asm.Instructions) asm.Instructions {
 // dropUnused leaves out the maps of the C part that no instruction refers to.
 func dropUnused(spec *ebpf.CollectionSpec) {
 	used := map[string]bool{Counters: true}
-	for _, in := range spec.Programs[Program].Instructions {
-		if in.IsLoadFromMap() {
-			used[in.Reference()] = true
+	for _, prog := range spec.Programs {
+		for _, in := range prog.Instructions {
+			if in.IsLoadFromMap() {
+				used[in.Reference()] = true
+			}
 		}
 	}
 	known := Load().Maps

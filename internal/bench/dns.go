@@ -1,0 +1,282 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/floodwall/floodwall/internal/lab"
+)
+
+// dns measures a resolver that anybody may use while an attacker asks it for much in the names of others: what its
+// clients get, and what the others get that never asked.
+func dns(ctx context.Context, s *session) error {
+	return inLab(ctx, func(l *lab.Lab) error {
+		b := &dnsBuilder{builder: builder{session: s, lab: l}}
+		defer b.close()
+		queries, remove, err := tempFile("queries", func(w io.Writer) error {
+			_, err := io.WriteString(w, queriesText())
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		defer remove()
+		b.queries = queries
+		for _, g := range dnsGuards {
+			b.progress.show("installing %s", g.label)
+			at, err := b.dnsSite(ctx, g)
+			reason, err := tolerate(err)
+			if err != nil {
+				return fmt.Errorf("%s: %w", g.label, err)
+			}
+			for _, f := range g.floods {
+				b.cases = append(b.cases, &dnsCase{guard: g, flood: f, site: at, missing: reason})
+			}
+		}
+		// The table is by flood, so that what helps against one stands together.
+		slices.SortStableFunc(b.cases, func(x, y *dnsCase) int {
+			return slices.Index(dnsFloods, x.flood) - slices.Index(dnsFloods, y.flood)
+		})
+		defer b.publish() // what there is, also when the rest cannot be measured
+		return b.measure(ctx)
+	})
+}
+
+// dnsFlood is queries for much, in the names of others.
+type dnsFlood struct {
+	name, label string
+	from        string // the sources that it claims; "": there is no flood
+	rate        float64
+}
+
+// The floods: one that no resolver can answer, and one of the rate at which attackers use a resolver for its answers,
+// of which it knows nothing.
+var (
+	noFlood   = &dnsFlood{"quiet", "no flood", "", 0}
+	random    = &dnsFlood{"random", "2 Mpps of random sources", "128.0.0.0/2", 2e6}
+	oneNet    = &dnsFlood{"victim", "20,000/s of the sources of one /24", "150.10.20.0/24", 20e3}
+	dnsFloods = []*dnsFlood{noFlood, random, oneNet}
+)
+
+// dnsGuard is what protects the resolver.
+type dnsGuard struct {
+	name, label string
+	conf        string // of unbound, more lines
+	policy      string // of Floodwall; "": none
+	floods      []*dnsFlood
+}
+
+// dnsGuards are the rows. Unbound's limits are those that its manual names for what they are against: 1,000 queries
+// per second for recursion; for addresses it names none: 20 is what Floodwall's guard has for one.
+var dnsGuards = []dnsGuard{
+	{name: "nothing", label: "unbound", floods: dnsFloods},
+	{
+		name: "unbound", label: "unbound with its own limits", floods: dnsFloods[1:],
+		conf: "\tip-ratelimit: 20\n\tratelimit: 1000\n",
+	},
+	{
+		name: "unbound-any", label: "unbound with its own limits and deny-any", floods: dnsFloods[1:2],
+		conf: "\tip-ratelimit: 20\n\tratelimit: 1000\n\tdeny-any: yes\n",
+	},
+	{name: "floodwall", label: "unbound behind floodwall", floods: dnsFloods, policy: dnsPolicy},
+}
+
+// dnsPolicy is Floodwall's, without its devices.
+const dnsPolicy = `default: drop
+services:
+  - {name: dns, port: [udp/53, tcp/53], guard: dns}
+`
+
+// dnsSite is a resolver, with clients and the attacker on one host: what they send comes on one wire, as it does to a
+// resolver in a data center, and so does what it sends to others.
+type dnsSite struct {
+	*site
+	victim peer
+}
+
+// dnsSite builds another site, whose resolver ends with the builder.
+func (b *builder) dnsSite(ctx context.Context, g dnsGuard) (_ *dnsSite, err error) {
+	b.sites++
+	s := &dnsSite{}
+	s.site, err = connectSite(b.lab, b.sites,
+		lab.EndOptions{CPU: lab.OnCPU(sourceCPU), Urgent: true}, lab.EndOptions{CPU: lab.OnCPU(receiverCPU), Urgent: true})
+	if err != nil {
+		return nil, err
+	}
+	for _, half := range []string{"0.0.0.0/1", "128.0.0.0/1"} {
+		if err := s.server.Route(netip.MustParsePrefix(half), s.out.Addrs[0].Addr(), s.in); err != nil {
+			return nil, err
+		}
+	}
+	if _, _, err := runTool(ctx, s.out.Host, strings.NewReader(clientRules()), "nft", "-f", "-"); err != nil {
+		return nil, err
+	}
+	if s.victim, err = loadVictim(); err != nil {
+		return nil, err
+	}
+	b.owned = append(b.owned, s.victim.counts.Close)
+	if _, err := b.lab.Attach(s.out, b.own(s.victim.program)); err != nil {
+		return nil, err
+	}
+	r, err := startResolver(ctx, s.server, g.conf)
+	if err != nil {
+		return nil, err
+	}
+	b.owned = append(b.owned, r.close)
+	if g.policy == "" {
+		return s, nil
+	}
+	_, err = b.hold(ctx, s.site, g.policy, "xdp")
+	return s, err
+}
+
+// dnsCase is a row of the table.
+type dnsCase struct {
+	guard   dnsGuard
+	flood   *dnsFlood
+	site    *dnsSite
+	missing string
+	visits  []*dnsVisit
+}
+
+func (c *dnsCase) name() string { return c.flood.name + "/" + c.guard.name }
+
+// dnsBuilder makes the table of dns.
+type dnsBuilder struct {
+	builder
+	queries string // a file of them
+	cases   []*dnsCase
+}
+
+// measure takes all rounds, in which the cases take turns.
+func (b *dnsBuilder) measure(ctx context.Context) error {
+	b.progress.expect(b.Rounds * len(b.cases))
+	for round := range b.Rounds {
+		for _, c := range b.cases {
+			b.progress.show("round %d of %d, %s, %s", round+1, b.Rounds, c.flood.label, c.guard.label)
+			b.progress.step()
+			if c.missing != "" {
+				continue
+			}
+			v, err := c.site.visit(ctx, c.flood, b.queries, b.Phase, uint64(round)+1)
+			var reason string
+			if reason, err = tolerate(err); err != nil {
+				return fmt.Errorf("%s, %s: %w", c.flood.label, c.guard.label, err)
+			}
+			if c.missing = reason; reason == "" {
+				c.visits = append(c.visits, v)
+			}
+		}
+	}
+	return nil
+}
+
+// dnsVisit is what came of some time of queries.
+type dnsVisit struct {
+	answers
+	arrivals
+	attack
+	time     time.Duration // that the clients asked
+	received uint64        // frames that reached the resolver's host
+}
+
+// floodEnd is how long before the clients the attacker ends, who begins with them: while dnsperf waits for the last
+// answers, it takes all of the CPU that the attacker needs.
+const floodEnd = 50 * time.Millisecond
+
+// visit has the clients ask for so long, under a flood. Meanwhile, nothing of this process needs to run: all that does
+// runs before it.
+func (s *dnsSite) visit(ctx context.Context, f *dnsFlood, queries string, duration time.Duration, seed uint64) (*dnsVisit, error) {
+	v := &dnsVisit{time: time.Duration(wholeSeconds(duration)) * time.Second}
+	a, err := s.attacker(f, v.time-floodEnd, seed)
+	if err != nil {
+		return nil, err
+	}
+	defer a.close()
+	before, err := s.look()
+	if err != nil {
+		return nil, err
+	}
+	asking, err := startClients(s.out.Host, queries, v.time)
+	if err != nil {
+		return nil, err
+	}
+	v.attack, err = a.run(ctx)
+	var failed error
+	v.answers, failed = asking.answers(ctx)
+	after, looked := s.look()
+	if err := errors.Join(err, failed, looked); err != nil {
+		return nil, err
+	}
+	v.received = after.received - before.received
+	v.arrivals = arrivals{
+		after.others - before.others, after.othersOctets - before.othersOctets, after.truncated - before.truncated,
+	}
+	return v, ctx.Err()
+}
+
+// dnsLook is the state of all counters at a moment.
+type dnsLook struct {
+	arrivals
+	received uint64
+}
+
+func (s *dnsSite) look() (l dnsLook, err error) {
+	if l.received, err = s.in.Received(); err != nil {
+		return l, err
+	}
+	l.arrivals, err = readArrivals(s.victim)
+	return l, err
+}
+
+// attack is what an attacker sent.
+type attack struct {
+	flood  uint64 // queries
+	octets uint64 // their frames'
+	took   time.Duration
+}
+
+// attacker is a flood that is ready; without a source, it is none.
+type attacker struct {
+	source *lab.Source
+	frame  int // octets
+}
+
+// attacker prepares a flood of some time.
+func (s *dnsSite) attacker(f *dnsFlood, duration time.Duration, seed uint64) (a attacker, err error) {
+	if f.from == "" {
+		return a, nil
+	}
+	query := dnsQuery(bigName, typeANY)
+	a.frame = 14 + 20 + 8 + len(query)
+	a.source, err = s.lab.NewSource(s.out, lab.SourceOptions{
+		Flows: []lab.Flow{{
+			From: lab.MustAddrs(f.from), To: lab.Addr(server4), SPort: lab.AnyPort, DPort: lab.Port(resolverAt.Port()),
+			Payload: query, RandomID: true,
+		}},
+		CPU: sourceCPU, Rate: f.rate, Count: uint64(f.rate * duration.Seconds()), Seed: seed, Urgent: true,
+	})
+	return a, err
+}
+
+// run sends the flood, and returns when it is over.
+func (a *attacker) run(ctx context.Context) (attack, error) {
+	if a.source == nil {
+		return attack{}, nil
+	}
+	err := a.source.Run(ctx)
+	sent := a.source.Sent()
+	return attack{sent, sent * uint64(a.frame), a.source.Took()}, err
+}
+
+func (a *attacker) close() {
+	if a.source != nil {
+		a.source.Close()
+	}
+}

@@ -1,0 +1,332 @@
+package compile_test
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/floodwall/floodwall/internal/compile"
+	"github.com/floodwall/floodwall/internal/ir"
+	"github.com/floodwall/floodwall/internal/packet"
+	"github.com/floodwall/floodwall/internal/testutil"
+)
+
+// conditionTests are policies with limits so slow that no burst is forgotten while the test runs, and packets: `N x` in
+// front of one sends it so often. Both targets must count what Eval and ir.Limiter say; where is what each reports
+// instead: the key that it refuses.
+var conditionTests = []struct {
+	name, rules, packets string
+	refused              map[compile.Target]string
+}{
+	{name: "for all", rules: `
+  - {name: udp, family: ipv4, proto: udp, over: {rate: 10/day, burst: 7}, then: drop}`, packets: `
+20 x udp 192.0.2.1:5 > 198.51.100.1:53
+3 x udp 192.0.2.2:5 > 198.51.100.1:53
+3 x tcp 192.0.2.1:5 > 198.51.100.1:53 S`},
+	{name: "for both families", rules: `
+  - {name: udp, proto: udp, over: {rate: 10/day, burst: 7}, then: drop}`, packets: `
+5 x udp 192.0.2.1:5 > 198.51.100.1:53
+5 x udp [2606::1]:5 > [2606::99]:53`, refused: map[compile.Target]string{compile.TargetIptables: "over"}},
+	{name: "by prefix of the source", rules: `
+  - {name: nets, proto: udp, over: {rate: 10/day, per: from/16/48, burst: 5}, then: drop}`, packets: `
+4 x udp 192.0.2.1:5 > 198.51.100.1:53
+4 x udp 192.0.3.1:5 > 198.51.100.1:53
+8 x udp 192.1.2.1:5 > 198.51.100.1:53
+3 x udp [2606::1]:5 > [2606::99]:53
+3 x udp [2606:0:0:1::1]:5 > [2606::99]:53
+3 x udp [2606:0:1::1]:5 > [2606::99]:53
+1 x udp 192.0.4.1:5 > 198.51.100.1:53`},
+	{name: "by source and destination", rules: `
+  - {name: pairs, proto: udp, over: {rate: 10/day, per: [from/24, to/32/128], burst: 3}, then: drop}`, packets: `
+4 x udp 192.0.2.1:5 > 198.51.100.1:53
+4 x udp 192.0.2.9:5 > 198.51.100.1:54
+4 x udp 192.0.2.1:5 > 198.51.100.255:53
+4 x udp [2606::1]:5 > [2606::99]:53`},
+	{name: "layers", rules: `
+  - name: layers
+    over: [{rate: 10/day, per: from, burst: 4}, {rate: 10/day, per: from/24, burst: 6}, {rate: 20/day, per: from/8, burst: 11}]
+    proto: udp
+    then: drop`, packets: `
+6 x udp 192.0.2.1:5 > 198.51.100.1:53
+6 x udp 192.0.2.2:5 > 198.51.100.1:53
+6 x udp 192.0.3.2:5 > 198.51.100.1:53
+6 x udp 192.0.4.2:5 > 198.51.100.1:53
+6 x udp 192.0.2.1:5 > 198.51.100.1:53`},
+	{name: "several ways to match", rules: `
+  - {name: ways, from: [$a, $b, $c], port: [udp/53, tcp/53], over: {rate: 10/day, per: to/8, burst: 5}, then: drop}`, packets: `
+4 x udp 192.0.2.1:5 > 198.51.100.1:53
+4 x tcp 192.0.2.1:5 > 198.51.100.1:53 S
+4 x udp 192.0.3.1:5 > 198.51.100.1:53`},
+	{name: "observed", rules: `
+  - {name: seen, from: [$a, $b, $c], proto: udp, then: drop, observe: true}
+  - {name: over, from: [$a, $b], proto: udp, over: {rate: 10/day, per: from, burst: 2}, then: drop}
+  - {name: over-seen, from: [$a, $b], proto: udp, over: [{rate: 10/day, burst: 1, per: from/8}, {rate: 10/day, burst: 1, per: from/9}], then: drop, observe: true}
+  - {name: rest, proto: udp, then: drop}`, packets: `
+5 x udp 192.0.2.1:5 > 198.51.100.1:53
+3 x tcp 192.0.2.1:5 > 198.51.100.1:53 S`, refused: map[compile.Target]string{compile.TargetIptables: "over"}},
+	{name: "observed for all", rules: `
+  - {name: seen, from: [$a, $b, $c], then: drop, observe: true}
+  - {name: one, from: 192.0.2.1, then: pass, observe: true}
+  - {name: over-seen, family: ipv4, from: [$a, $b], over: [{rate: 10/day, burst: 2}, {rate: 10/day, burst: 1}], then: drop, observe: true}
+  - {name: rest, proto: udp, then: drop}`, packets: `
+5 x udp 192.0.2.1:5 > 198.51.100.1:53
+3 x tcp 192.0.2.1:5 > 198.51.100.1:53 S`},
+	{name: "what exceeds passes", rules: `
+  - {name: much, family: ipv4, proto: udp, over: {rate: 10/day, burst: 3}, then: pass}
+  - {name: little, proto: udp, then: drop}`, packets: `
+5 x udp 192.0.2.1:5 > 198.51.100.1:53`},
+	{name: "what exceeds passes, in several ways", rules: `
+  - {name: much, family: ipv4, from: [$a, $b], proto: udp, over: {rate: 10/day, burst: 3}, then: pass}
+  - {name: little, proto: udp, then: drop}`, packets: `
+5 x udp 192.0.2.1:5 > 198.51.100.1:53`, refused: map[compile.Target]string{compile.TargetIptables: "over"}},
+	{name: "bits", rules: `
+  - {name: bits, proto: udp, over: {rate: 80kbit/s, per: from, burst: 120kbit}, then: drop}`, packets: `
+40 x udp 192.0.2.1:5 > 198.51.100.1:53 len=1500
+3 x udp 192.0.2.2:5 > 198.51.100.1:53 len=29`, refused: map[compile.Target]string{compile.TargetIptables: "over"}},
+	{name: "observed checks", rules: `
+  - {name: rest, proto: udp, then: drop}
+checks: {profile: off, port-zero: observe, udp-source-zero: observe, bogon-source: observe, tcp-flags: on}`, packets: `
+udp 192.0.2.1:0 > 198.51.100.1:0
+udp 11.0.2.1:0 > 198.51.100.1:0
+udp 11.0.2.1:0 > 198.51.100.1:7
+udp 11.0.2.1:9 > 198.51.100.1:7
+tcp 11.0.2.1:0 > 198.51.100.1:7 SF
+tcp 11.0.2.1:0 > 198.51.100.1:7 S
+udp [fc00::1]:5 > [2606::99]:0
+udp [fe80::1]:5 > [2606::99]:7`},
+	{name: "payload at", rules: `
+  - {name: first, proto: [udp, tcp], payload: {at: {offset: 0, bytes: "|de ad be ef|"}}, then: drop}
+  - {name: two, port: udp/53, payload: {at: [{offset: 4, bytes: "ab"}, {offset: 9, bytes: "|01|", mask: "|0f|"}]}, then: drop}
+  - {name: header, payload: {at: {offset: 1, bytes: "|09 00|", from: header}}, then: drop}
+  - {name: long, payload: {at: {offset: 3, bytes: "0123456789abcdef"}}, then: drop}
+  - {name: without, proto: udp, port: udp/99, not: {payload: {at: [{offset: 0, bytes: "x"}, {offset: 6, bytes: "y"}]}}, then: drop}`, packets: `
+udp 192.0.2.1:5 > 198.51.100.1:53 payload=0xdeadbeef
+udp 192.0.2.1:5 > 198.51.100.1:53 payload=0xdeadbe
+tcp 192.0.2.1:5 > 198.51.100.1:53 PA payload=0xdeadbeef
+tcp 192.0.2.1:5 > 198.51.100.1:53 PA payload=0xdeadbeef tcpopts=mss:1460,nop,nop
+tcp 192.0.2.1:5 > 198.51.100.1:53 PA payload=0x00deadbeef
+tcp [2606::1]:5 > [2606::99]:53 PA payload=0xdeadbeef tcpopts=mss:1460,nop,nop
+udp [2606::1]:5 > [2606::99]:53 payload=0xdeadbeef
+udp 192.0.2.1:5 > 198.51.100.1:53 payload=0xdeadbeef ipopts=0x01010100
+udp 192.0.2.1:5 > 198.51.100.1:53 payload="xxxxabxxx|f1|"
+udp 192.0.2.1:5 > 198.51.100.1:53 payload="xxxxabxxx|f2|"
+udp 192.0.2.1:5 > 198.51.100.1:53 payload="xxxxabxxx"
+udp 192.0.2.1:9 > 198.51.100.1:1
+tcp [2606::1]:9 > [2606::99]:1 S
+icmp 192.0.2.1 > 198.51.100.1 echo-request payload="xxx0123456789abcdefx"
+icmpv6 [2606::1] > [2606::99] echo-request payload="xxx0123456789abcdef"
+udp [2606::1]:5 > [2606::99]:54 payload="xxx0123456789abcdef"
+gre 192.0.2.1 > 198.51.100.1 payload="xxx0123456789abcdef"
+gre 192.0.2.1 > 198.51.100.1 payload="xxx0123456789abcde"
+udp 192.0.2.1:5 > 198.51.100.1:99 payload="xxxxxxy"
+udp 192.0.2.1:5 > 198.51.100.1:99 payload="xxxxxx"
+udp 192.0.2.1:5 > 198.51.100.1:99
+udp [2606::1]:5 > [2606::99]:99 payload="x.....y"
+udp [2606::1]:5 > [2606::99]:99 payload="......y"`},
+	{name: "payload contains", rules: `
+  - {name: words, proto: udp, payload: {contains: ["evil.example", "|00 01 02|"], within: 20}, then: drop}
+  - {name: blind, proto: udp, payload: {contains: "abc", nocase: true}, then: drop}
+  - {name: without, proto: udp, port: udp/99, not: {payload: {contains: [one, two]}}, then: drop}
+  - {name: both, proto: udp, payload: {contains: end, at: {offset: 0, bytes: "b"}}, then: drop}`, packets: `
+udp 192.0.2.1:5 > 198.51.100.1:53 payload="evil.example"
+udp 192.0.2.1:5 > 198.51.100.1:53 payload="xxxxxxxxevil.example"
+udp 192.0.2.1:5 > 198.51.100.1:53 payload="xxxxxxxxxevil.example"
+udp [2606::1]:5 > [2606::99]:53 payload="xxxxxxxxevil.example"
+udp [2606::1]:5 > [2606::99]:53 payload="xxxxxxxxxevil.example"
+udp 192.0.2.1:5 > 198.51.100.1:53 payload="..|00 01 02|"
+tcp 192.0.2.1:5 > 198.51.100.1:53 PA payload="evil.example"
+udp 192.0.2.1:5 > 198.51.100.1:53 payload="....aBC"
+udp [2606::1]:5 > [2606::99]:53 payload="ABc"
+udp 192.0.2.1:5 > 198.51.100.1:99 payload="one"
+udp 192.0.2.1:5 > 198.51.100.1:99 payload="on"
+udp 192.0.2.1:5 > 198.51.100.1:99
+udp [2606::1]:5 > [2606::99]:99 payload="....two"
+udp [2606::1]:5 > [2606::99]:99 payload="....tow"
+udp 192.0.2.1:5 > 198.51.100.1:1 payload="b  end"
+udp 192.0.2.1:5 > 198.51.100.1:1 payload="a  end"`, refused: map[compile.Target]string{compile.TargetNftables: "payload: contains"}},
+}
+
+const conditionSets = `
+sets: {a: [192.0.2.0/24], b: [192.0.0.0/16], c: {dynamic: true, max: 10}}
+rules:`
+
+// TestConditionCounts has both targets count packets that meet rules with limits and payload, and that only observe.
+func TestConditionCounts(t *testing.T) {
+	if !testutil.Inside(t) {
+		return
+	}
+	w := newIptWire(t)
+	for _, tt := range conditionTests {
+		s := lower(t, conditionSets+tt.rules)
+		frames := repeated(t, tt.packets)
+		for _, c := range counters(w) {
+			what := fmt.Sprintf("%s, %s", tt.name, c.name)
+			names, err := c.load(t, s)
+			var refused *compile.PlaceError
+			if key := tt.refused[c.target]; key != "" {
+				if !errors.As(err, &refused) || refused.Key != key || refused.Hint() == "" {
+					t.Errorf("%s: %v, want %s refused", what, err, key)
+				}
+				continue
+			}
+			if err != nil {
+				t.Errorf("%s: %v", what, err)
+				continue
+			}
+			want := s.countsOf(frames, names)
+			for _, f := range frames {
+				if !w.send(f) {
+					t.Fatalf("%s: %x is not sent", what, f)
+				}
+			}
+			if got := c.read(t, total(want)); !maps.Equal(got, want) {
+				t.Errorf("%s: counters %v, want %v\n%s", what, got, want, c.show())
+			}
+			c.remove(t)
+		}
+	}
+}
+
+// TestLimitRefills has a limit of 200/s with room for 20 packets pass these at once, and later what the time has added.
+func TestLimitRefills(t *testing.T) {
+	if !testutil.Inside(t) {
+		return
+	}
+	w := newIptWire(t)
+	s := lower(t, conditionSets+"\n  - {name: fast, proto: udp, over: {rate: 200/s, per: from/24, burst: 20}, then: drop}")
+	frame := framesOf(t, "udp 192.0.2.1:5 > 198.51.100.1:53")[0].frame
+	for _, c := range counters(w) {
+		names, err := c.load(t, s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		const sent = 600
+		for range sent {
+			w.send(frame)
+			time.Sleep(500 * time.Microsecond)
+		}
+		elapsed := time.Since(began)
+		got := c.read(t, sent)
+		passed := got[names(ir.Reason{Kind: ir.ReasonDefault})]
+		want := 20 + 200*elapsed.Seconds()
+		if float64(passed) > want+1 || float64(passed) < want*0.95-1 || passed+got[names(ir.Reason{Kind: ir.ReasonRule})] != sent {
+			t.Errorf("%s: %v passed in %v, want %.1f; counters %v", c.name, passed, elapsed, want, got)
+		}
+		c.remove(t)
+	}
+}
+
+// repeated reads packets, one a line, of which each can say how often it comes.
+func repeated(t *testing.T, lines string) (frames [][]byte) {
+	for line := range strings.Lines(lines) {
+		times := 1
+		if number, rest, ok := strings.Cut(line, " x "); ok {
+			times, _ = strconv.Atoi(number)
+			line = rest
+		}
+		for _, f := range framesOf(t, line) {
+			frames = append(frames, slices.Repeat([][]byte{f.frame}, times)...)
+		}
+	}
+	return frames
+}
+
+// countsOf is what Eval says that each counter has after frames that come at once.
+func (s *subject) countsOf(frames [][]byte, name func(ir.Reason) string) map[string]int {
+	counts := map[string]int{}
+	limiter := ir.NewLimiter(s.program)
+	world := ir.World{
+		Member:  s.has,
+		Over:    func(limit int, pkt *packet.Packet) bool { return limiter.Over(limit, pkt, 0) },
+		Observe: func(r ir.Reason) { counts[name(r)]++ },
+	}
+	for _, f := range frames {
+		pkt := packet.Decode(f)
+		_, reason := s.program.Eval(&pkt, world)
+		counts[name(reason)]++
+	}
+	return counts
+}
+
+func total(counts map[string]int) (n int) {
+	for _, v := range counts {
+		n += v
+	}
+	return n
+}
+
+// counter is a tool that loads a policy for a target and tells what it has counted.
+type counter struct {
+	name   string
+	target compile.Target
+	load   func(*testing.T, *subject) (name func(ir.Reason) string, err error)
+	read   func(t *testing.T, awaited int) map[string]int
+	remove func(*testing.T)
+	show   func() string
+}
+
+func counters(w *iptWire) []counter {
+	return []counter{nftCounter(), iptCounter(w, "nft"), iptCounter(w, "legacy")}
+}
+
+func nftCounter() counter {
+	var x *compile.Nft
+	return counter{
+		name: "nftables", target: compile.TargetNftables,
+		load: func(t *testing.T, s *subject) (func(ir.Reason) string, error) {
+			var err error
+			if x, err = toNftables(s.program, ""); err != nil {
+				return nil, err
+			}
+			nft(t, x.Script, "-f", "-")
+			return namesOf(x.Checks, x.Rules, x.Default), nil
+		},
+		read: func(t *testing.T, awaited int) map[string]int {
+			out := map[string]int{}
+			for name, n := range settled(t, x.Table, awaited) {
+				out[name] = int(n)
+			}
+			return out
+		},
+		remove: func(t *testing.T) { nft(t, "", "delete", "table", "inet", x.Table) },
+		show:   func() string { return x.Script },
+	}
+}
+
+func iptCounter(w *iptWire, backend string) counter {
+	var x *compile.Iptables
+	var s *subject
+	return counter{
+		name: "iptables-" + backend, target: compile.TargetIptables,
+		load: func(t *testing.T, subject *subject) (func(ir.Reason) string, error) {
+			var err error
+			if x, err = toIptables(subject.program); err != nil {
+				return nil, err
+			}
+			s, w.backend = subject, backend
+			w.restore(t, s, x)
+			return namesOf(x.Checks, x.Rules, x.Default), nil
+		},
+		read:   func(t *testing.T, awaited int) map[string]int { return w.counts(t, s, awaited) },
+		remove: func(t *testing.T) { w.remove(t, s) },
+		show:   func() string { return x.Script() },
+	}
+}
+
+func namesOf(checks map[packet.Check]string, rules []string, other string) func(ir.Reason) string {
+	return func(r ir.Reason) string {
+		switch r.Kind {
+		case ir.ReasonCheck:
+			return checks[packet.Check(r.Index)]
+		case ir.ReasonRule:
+			return rules[r.Index]
+		}
+		return other
+	}
+}

@@ -1,0 +1,68 @@
+package compile
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/floodwall/floodwall/internal/ir"
+)
+
+// iptRate says why hashlimit does not have a limit, "" when it has. Its bucket is that of ir.Limit: full at first, with
+// room for the burst, and what exceeds it takes nothing out; but it is filled once a tick of the kernel's clock (HZ), and
+// the time of a packet is cut to whole microseconds (net/netfilter/xt_hashlimit.c).
+func iptRate(l *ir.Limit) (why string) {
+	const most = 1_000_000 // XT_HASHLIMIT_BURST_MAX, and XT_HASHLIMIT_SCALE_v2 a second
+	each := uint64(l.Per/time.Microsecond) / l.Rate
+	switch {
+	case l.Bits:
+		return "hashlimit counts blocks of 16 octets, not bits"
+	case uint64(l.Per/time.Microsecond)%l.Rate > 0 && each < minPrecision:
+		return "hashlimit counts in whole microseconds, which is too coarse for this rate"
+	case l.Burst > most:
+		return fmt.Sprintf("hashlimit has bursts of at most %d packets", most)
+	case drained(l) > int64(24*time.Hour/time.Second):
+		return "hashlimit has bursts of at most what comes in one day"
+	}
+	return ""
+}
+
+// over is the match that holds for what exceeds a limit, as iptables-save writes it. All lines with a limit share its table.
+func (f *iptFamily) over(limit int) string {
+	l := &f.pl.Program.Limits[limit]
+	unit := map[time.Duration]string{time.Second: "sec", time.Minute: "min", time.Hour: "hour", 24 * time.Hour: "day"}[l.Per]
+	text := fmt.Sprintf("-m hashlimit --hashlimit-above %d/%s --hashlimit-burst %d", l.Rate, unit, l.Burst)
+	var mode, masks string
+	for side, p := range []*ir.Prefixes{l.Src, l.Dst} {
+		if p == nil {
+			continue
+		}
+		word := [2]string{"src", "dst"}[side]
+		mode += "," + word + "ip"
+		if length := [2]int{p.V4, p.V6}[f.family]; length < [2]int{32, 128}[f.family] {
+			masks += fmt.Sprintf(" --hashlimit-%smask %d", word, length)
+		}
+	}
+	if mode == "" {
+		return text + " --hashlimit-name " + f.limitName(limit)
+	}
+	return fmt.Sprintf("%s --hashlimit-mode %s --hashlimit-name %s --hashlimit-htable-size %d --hashlimit-htable-max %d "+
+		"--hashlimit-htable-expire %d%s", text, mode[1:], f.limitName(limit), buckets(heldPrefixes(l)), heldPrefixes(l), 1000*drained(l), masks)
+}
+
+// buckets is the size of a hash table for so many entries; hashlimit makes room for at least one entry a bucket.
+func buckets(entries int) int { return min(max(entries/4, 1), 1<<16) }
+
+// limitName is the name of a limit's table, under which the kernel lists it in /proc/net/ipt_hashlimit. It begins with
+// that of all of ours, so that two generations have each their own; the kernel removes it with the last line that has it.
+func (b *iptBuilder) limitName(limit int) string {
+	name, ok := b.limits[limit]
+	if !ok {
+		name = b.names.take(b.o.Name+"-over-"+strings.ReplaceAll(b.pl.Program.Limits[limit].Rule, ":", "-"), maxLimitName)
+		b.limits[limit] = name
+	}
+	return name
+}
+
+// maxLimitName is the longest name of a table of hashlimit; the kernel takes those of a file (NAME_MAX), which are longer.
+const maxLimitName = 31

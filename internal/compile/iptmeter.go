@@ -1,0 +1,97 @@
+package compile
+
+import (
+	"slices"
+
+	"github.com/floodwall/floodwall/internal/ir"
+	"github.com/floodwall/floodwall/internal/packet"
+)
+
+// metered adds the lines of a condition of a rule with limits, or that only observes. Where a packet could satisfy it in
+// several ways, chains see to it that it is charged and counted once: the first leads to the second by -g, so that what
+// the second leaves goes on behind the rule.
+func (f *iptFamily) metered(t *iptTable, r *ir.Rule, c iptCondition, mark iptMark) {
+	simple := len(c.any) == 1 && len(c.not) == 0
+	switch {
+	case simple && r.Observe && len(r.Over) <= 1:
+		f.exceeding(t.at, c.any[0], r, mark, "")
+		return
+	case simple && r.Verdict != ir.Reject && !r.Observe:
+		f.exceeding(t.at, c.any[0], r, mark, "")
+		return
+	case r.Verdict == ir.Pass && !r.Observe:
+		f.refuse(r, "over", "what passes leaves our chains from the first of them only, and the rule needs more than one",
+			"ask for one protocol and for addresses of one set, or use --target nftables")
+		return
+	}
+	last := t.chain(f.chainName(r.Name))
+	f.exceeding(last, iptAll{}, r, mark, "RETURN")
+	if simple {
+		t.at.add("%s-j %s", c.any[0], last.name)
+		return
+	}
+	first := t.chain(f.chainName(r.Name))
+	t.at.add("-j %s", first.name)
+	for _, a := range c.not {
+		first.add("%s-j RETURN", a)
+	}
+	for _, a := range c.any {
+		first.add("%s-g %s", a, last.name)
+	}
+}
+
+// exceeding adds the lines for what exceeds any limit of a rule, or for all when it has none. What only observes goes to
+// onward, or with "" on to the next line.
+func (f *iptFamily) exceeding(c *iptChain, a iptAll, r *ir.Rule, mark iptMark, onward string) {
+	matches := []iptAll{{}}
+	if len(r.Over) > 0 {
+		matches = nil
+	}
+	for _, limit := range r.Over {
+		matches = append(matches, iptAll{match: []string{f.over(limit)}})
+	}
+	for _, over := range matches {
+		switch {
+		case r.Observe:
+			f.line(c, a.and(over), onward, mark)
+		case r.Verdict == ir.Reject:
+			f.line(c, a.and(iptAll{proto: "tcp"}).and(over), rejectTCP, mark)
+			f.line(c, a.and(iptAll{proto: "! tcp"}).and(over), rejectOther[f.family], mark)
+		default:
+			f.verdict(c, a.and(over), r.Verdict, mark)
+		}
+	}
+}
+
+// refuse records that iptables has no form for a rule.
+func (f *iptFamily) refuse(r *ir.Rule, key, cause, remedy string) {
+	if f.err == nil {
+		f.err = &PlaceError{r.Name, r.Line, key, cause, remedy}
+	}
+}
+
+// families are the families whose packets can match a rule, as far as its own tests tell.
+func (pl *Plan) families(r *ir.Rule) (in []uint32) {
+	for _, family := range bothFamilies {
+		of := *r
+		of.Match = also(slices.Clone(r.Match), ir.Match{Field: packet.Family, Values: single(family)})
+		never := slices.ContainsFunc(slices.Concat(r.Src, r.Dst), func(m ir.AddrMatch) bool {
+			return !m.Not && !slices.ContainsFunc(m.Sets, func(s int) bool { return hasFamily(&pl.Program.Sets[s], family) })
+		})
+		if _, none := impossible(of); !none && !never && !contradicts(&of) {
+			in = append(in, family)
+		}
+	}
+	return in
+}
+
+// hasFamily reports whether a set can have addresses of a family.
+func hasFamily(s *ir.Set, family uint32) bool {
+	switch {
+	case s.Static == nil:
+		return true
+	case family == packet.FamilyIPv4:
+		return len(s.Static.V4()) > 0
+	}
+	return s.Static.Size() > len(s.Static.V4())
+}

@@ -1,0 +1,70 @@
+package control
+
+import (
+	"fmt"
+	"hash/fnv"
+
+	"github.com/floodwall/floodwall/internal/compile"
+	"github.com/floodwall/floodwall/internal/datapath"
+	"github.com/floodwall/floodwall/internal/ir"
+)
+
+// guardEntry is what a guard counts: responses above its limit.
+type guardEntry struct {
+	Service string `json:"service"`
+	Slot    uint32 `json:"slot"`
+	Limited bool   `json:"limited"` // there is a limit
+	Observe bool   `json:"observe,omitempty"`
+}
+
+// name is that of the reason.
+func (g *guardEntry) name() string { return g.Service + ":responses" }
+
+// guardFingerprint is fingerprint for the guard of a service.
+func guardFingerprint(service string) uint64 {
+	h := fnv.New64a()
+	fmt.Fprintln(h, "guard", service)
+	return h.Sum64()
+}
+
+// usedSlot is a counter slot of a rule or a guard, and what tells whether it stays.
+type usedSlot struct {
+	slot        uint32
+	fingerprint uint64
+}
+
+// usedSlots lists the slots of rules and guards.
+func (m *manifest) usedSlots() (list []usedSlot) {
+	for _, r := range m.Rules {
+		list = append(list, usedSlot{r.Slot, r.Fingerprint})
+	}
+	for _, g := range m.Guards {
+		list = append(list, usedSlot{g.Slot, guardFingerprint(g.Service)})
+	}
+	return list
+}
+
+// mayEgress leaves out what guards do about packets that leave, and says so, when the kernel has no place for it.
+func (a *apply) mayEgress() {
+	err := datapath.EgressSupported()
+	if err == nil {
+		return
+	}
+	a.xdp.Egress = false
+	for i := range a.manifest.Guards {
+		a.manifest.Guards[i].Limited = false
+	}
+	a.notes = append(a.notes, fmt.Sprintf("guards limit no responses, and no client becomes verified by an answer over TCP: %v", err))
+}
+
+// guards reports what guards have counted of responses, in the manner of rules.
+func (s *Status) guards(m *manifest, c *tallies) {
+	for _, g := range m.Guards {
+		if !g.Limited {
+			continue
+		}
+		n := c.slot(g.Slot)
+		s.Rules = append(s.Rules, RuleStatus{Name: g.name(), Stage: compile.StageEgress, Why: "responses leave there",
+			Verdict: ir.Drop.String(), Packets: n.packets, Bytes: n.octets, Observe: g.Observe})
+	}
+}

@@ -1,0 +1,70 @@
+package control
+
+import (
+	"slices"
+	"time"
+
+	"github.com/floodwall/floodwall/internal/ir"
+)
+
+// limitEntry is a limit of a rule.
+type limitEntry struct {
+	Rule string    `json:"rule"`
+	Text string    `json:"text"` // as a policy has it
+	Ban  *banEntry `json:"ban,omitempty"`
+}
+
+// banEntry says what becomes of prefixes that exceed a limit.
+type banEntry struct {
+	Set string        `json:"set"`
+	For time.Duration `json:"for"`
+	V4  int           `json:"v4"` // the lengths of the prefixes
+	V6  int           `json:"v6"`
+}
+
+// limits notes the limits of a program, and who is spared when they ban.
+func (m *manifest) limits(p *ir.Program) {
+	for i := range p.Limits {
+		l := &p.Limits[i]
+		e := limitEntry{Rule: l.Rule, Text: p.LimitText(i)}
+		if l.Ban != nil {
+			e.Ban = &banEntry{Set: p.Sets[l.Ban.Set].Name, For: l.Ban.For, V4: l.Src.V4, V6: l.Src.V6}
+		}
+		m.Limits = append(m.Limits, e)
+	}
+	if p.Never != nil && m.bans() {
+		m.Never = slices.Collect(p.Never.Prefixes())
+	}
+}
+
+// LimitStatus is a limit of a rule, and how its table stands.
+type LimitStatus struct {
+	Rule      string `json:"rule"`
+	Limit     string `json:"limit"`     // as a policy has it
+	Debts     int    `json:"debts"`     // prefixes that have used a part of what they may send
+	Slots     int    `json:"slots"`     // for such prefixes
+	Evictions uint64 `json:"evictions"` // prefixes that were forgotten for want of room
+}
+
+// crowded is how full a table is, in percent, when buckets begin to overflow now and then.
+const crowded = 50
+
+// limits reports how the tables of limits in XDP stand. What netfilter keeps of its own is not counted.
+func (s *Status) limits(g *generation) error {
+	if g.program == nil || len(g.manifest.Limits) == 0 {
+		return nil
+	}
+	tables, err := g.program.Limits()
+	if err != nil {
+		return err
+	}
+	for i, t := range tables[:min(len(tables), len(g.manifest.Limits))] {
+		e := g.manifest.Limits[i]
+		s.Limits = append(s.Limits, LimitStatus{e.Rule, e.Text, t.Debts, t.Slots, t.Evictions})
+		if t.Debts*100 > t.Slots*crowded && t.Slots > 1 {
+			s.warn("the limit of rule %q is %d%% full: a flood from many sources makes it forget some of them; give it a larger max",
+				e.Rule, t.Debts*100/t.Slots)
+		}
+	}
+	return nil
+}

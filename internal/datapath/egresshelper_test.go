@@ -1,0 +1,68 @@
+package datapath_test
+
+import (
+	"encoding/binary"
+	"testing"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+	"github.com/vishvananda/netlink"
+
+	"github.com/floodwall/floodwall/internal/packet"
+	"github.com/floodwall/floodwall/internal/xdp"
+)
+
+// guarding is an image that drops everything both ways: its rules what comes in, a guard's limit, which allows nothing,
+// what leaves from UDP port 53. Both count in the slot.
+func guarding(slot uint32) *xdp.Image {
+	const (
+		guardSize = 56      // struct guard of bpf/verify.h
+		anyCost   = 1 << 16 // struct limit_info of bpf/limit.h: above a debt of at most 0
+	)
+	im := always(slot, 1)
+	im.Egress, im.Slots = true, slot+1
+	im.Constants["guarded"] = true
+	im.Shapes = map[string]xdp.Shape{
+		xdp.Guards:     {ValueSize: guardSize, Entries: 1},
+		xdp.GuardPorts: {ValueSize: packet.PortNone, Entries: 1},
+		xdp.LimitInfos: {ValueSize: xdp.LimitInfoSize, Entries: 1},
+	}
+	im.Fill = func(memory map[string][]byte) error {
+		guard := memory[xdp.Guards]
+		binary.NativeEndian.PutUint32(guard[44:], slot)
+		binary.NativeEndian.PutUint32(guard[48:], 1) // it limits
+		memory[xdp.GuardPorts][packet.PortUDP+53] = 1
+		binary.NativeEndian.PutUint64(memory[xdp.LimitInfos], anyCost)
+		return nil
+	}
+	return im
+}
+
+const response = "udp 192.0.2.1:53 > 198.51.100.7:1234"
+
+// decidesLeaving runs what is attached to a device for what leaves on a response, and returns the name of the policy that
+// counts it; "pass" when none does, and "" when nothing is attached.
+func decidesLeaving(t *testing.T, dev netlink.Link) string {
+	t.Helper()
+	there, err := link.QueryPrograms(link.QueryOptions{Target: dev.Attrs().Index, Attach: ebpf.AttachTCXEgress})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(there.Programs) == 0 {
+		return ""
+	}
+	if n := len(there.Programs); n > 1 {
+		t.Errorf("device %s has %d programs for what leaves", dev.Attrs().Name, n)
+	}
+	prog, err := ebpf.NewProgramFromID(there.Programs[0].ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer prog.Close()
+	return counts(t, func() {
+		const next, drop = 0xffffffff, 2 // TCX_NEXT and TCX_DROP of linux/bpf.h
+		if got, _, err := prog.Test(frame(t, response)); err != nil || got != next && got != drop {
+			t.Errorf("device %s: what leaves gets %d, %v", dev.Attrs().Name, got, err)
+		}
+	})
+}

@@ -1,0 +1,65 @@
+package datapath
+
+import (
+	"fmt"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/floodwall/floodwall/internal/xdp"
+)
+
+// LimitStatus is how a limit's table stands.
+type LimitStatus struct {
+	Debts     int    // prefixes that are charged with something at the moment
+	Slots     int    // for debts: about half of them can be used before the least debt of a bucket is forgiven now and then
+	Evictions uint64 // debts that were forgiven for want of room since the generation was loaded
+}
+
+// Limits reads the tables of the program's limits, by their number; none when it has no limits.
+func (p *Program) Limits() ([]LimitStatus, error) {
+	memory, release, err := p.Memory(xdp.LimitInfos, xdp.Limits)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	return readLimits(memory, p.Map(xdp.Evictions))
+}
+
+// Limits reads the tables of the generation's limits, by their number; none when it has no limits.
+func (g *Generation) Limits() ([]LimitStatus, error) {
+	memory, err := g.Memory(xdp.LimitInfos, xdp.Limits)
+	if err != nil || memory[xdp.LimitInfos] == nil {
+		return nil, err
+	}
+	evictions, err := ebpf.LoadPinnedMap(g.dir+"/"+pinName(xdp.Evictions), nil)
+	if err != nil {
+		return nil, fmt.Errorf("map %s: %w", xdp.Evictions, err)
+	}
+	defer evictions.Close()
+	return readLimits(memory, evictions)
+}
+
+func readLimits(memory map[string][]byte, evictions *ebpf.Map) ([]LimitStatus, error) {
+	infos, tables := memory[xdp.LimitInfos], memory[xdp.Limits]
+	now := uint64(monotonic())
+	var out []LimitStatus
+	for number := range len(infos) / xdp.LimitInfoSize {
+		info, err := xdp.ReadLimitInfo(infos[number*xdp.LimitInfoSize:])
+		if err != nil {
+			return nil, fmt.Errorf("limit %d: %w", number, err)
+		}
+		s := LimitStatus{Slots: xdp.LimitSlots * int(info.Mask+1)}
+		for b := range int(info.Mask) + 1 {
+			s.Debts += info.Debts(tables[(int(info.Base)+b)*xdp.LimitBucketSize:], now)
+		}
+		var perCPU []uint64
+		if err := evictions.Lookup(uint32(number), &perCPU); err != nil {
+			return nil, fmt.Errorf("evictions of limit %d: %w", number, err)
+		}
+		for _, n := range perCPU {
+			s.Evictions += n
+		}
+		out = append(out, s)
+	}
+	return out, nil
+}

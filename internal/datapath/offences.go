@@ -1,0 +1,66 @@
+package datapath
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/ringbuf"
+
+	"github.com/floodwall/floodwall/internal/xdp"
+)
+
+// ErrNoOffences says that no limit of a generation bans.
+var ErrNoOffences = errors.New("no limit bans")
+
+// Offence is one of the packets that exceeded a limit which bans; of a flood most are not reported.
+type Offence struct {
+	Limit  int // its number in the program
+	Source netip.Addr
+}
+
+// Offences reads the offences against limits of one generation. They are for one reader at a time.
+type Offences struct {
+	ring   *ringbuf.Reader
+	record ringbuf.Record
+}
+
+// Offences begins to read, with those that nobody has read so far. It returns ErrNoOffences when no limit bans.
+func (g *Generation) Offences() (*Offences, error) {
+	m, err := ebpf.LoadPinnedMap(g.dir+"/"+pinName(xdp.Offences), nil)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, ErrNoOffences
+	}
+	if err != nil {
+		return nil, fmt.Errorf("offences: %w", err)
+	}
+	defer m.Close()
+	ring, err := ringbuf.NewReader(m)
+	if err != nil {
+		return nil, fmt.Errorf("offences: %w", err)
+	}
+	return &Offences{ring: ring}, nil
+}
+
+// Read waits for an offence.
+func (o *Offences) Read(ctx context.Context) (Offence, error) {
+	if err := readRing(ctx, o.ring, &o.record); err != nil {
+		return Offence{}, fmt.Errorf("offences: %w", err)
+	}
+	record, order := o.record.RawSample, binary.NativeEndian // struct offence of bpf/offence.h
+	var octets [16]byte
+	binary.BigEndian.PutUint64(octets[:], order.Uint64(record[8:]))
+	binary.BigEndian.PutUint64(octets[8:], order.Uint64(record[16:]))
+	source := netip.AddrFrom16(octets)
+	if order.Uint32(record[4:]) == 0 {
+		source = source.Unmap()
+	}
+	return Offence{int(order.Uint32(record)), source}, nil
+}
+
+// Close ends the reading.
+func (o *Offences) Close() error { return o.ring.Close() }

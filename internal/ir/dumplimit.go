@@ -1,0 +1,49 @@
+package ir
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// LimitText writes a limit as the policy does.
+func (p *Program) LimitText(number int) string {
+	l := &p.Limits[number]
+	parts := []string{"rate: " + l.amount(l.Rate) + "/" + timeUnits[l.Per]}
+	if per := l.prefixes(); per != nil {
+		parts = append(parts, "per: "+strings.Join(per, "+"))
+	}
+	parts = append(parts, "burst: "+l.amount(l.Burst))
+	if l.Max > 0 {
+		parts = append(parts, fmt.Sprintf("max: %d", l.Max))
+	}
+	if l.Ban != nil {
+		parts = append(parts, fmt.Sprintf("ban: %s in %s", l.Ban.For, p.setName(l.Ban.Set)))
+	}
+	return "{" + strings.Join(parts, ", ") + "}"
+}
+
+var timeUnits = map[time.Duration]string{time.Second: "s", time.Minute: "min", time.Hour: "h", 24 * time.Hour: "day"}
+
+// amount writes a number of packets, or of bits in the largest unit of which it is a multiple.
+func (l *Limit) amount(n uint64) string {
+	if !l.Bits {
+		return fmt.Sprint(n)
+	}
+	unit := 0
+	for n > 0 && n%1000 == 0 && unit < 3 {
+		n /= 1000
+		unit++
+	}
+	return fmt.Sprint(n) + [...]string{"bit", "kbit", "mbit", "gbit"}[unit]
+}
+
+func (l *Limit) prefixes() (words []string) {
+	if l.Src != nil {
+		words = append(words, fmt.Sprintf("from/%d/%d", l.Src.V4, l.Src.V6))
+	}
+	if l.Dst != nil {
+		words = append(words, fmt.Sprintf("to/%d/%d", l.Dst.V4, l.Dst.V6))
+	}
+	return words
+}
