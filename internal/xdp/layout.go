@@ -37,6 +37,9 @@ const MaxDynamicSets = 8
 // DynamicInfoSize is the size of the record of one dynamic set in the map DynamicInfo.
 const DynamicInfoSize = 64
 
+// ActionSize is the size of struct action of bpf/act.h, an entry of the map Actions.
+const ActionSize = 16
+
 // Special is a flag of a decision, beside the verdict: the slot has an entry in the map Actions.
 const Special = 0x10
 

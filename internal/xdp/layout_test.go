@@ -80,7 +80,7 @@ func TestStructLayouts(t *testing.T) {
 			"left": 32, "right": 33, "bits": 34, "prefixes": 35, "src": 40, "dst": 72}},
 		{"limit_bucket", xdp.LimitBucketSize, map[string]int{"slot": 0, "swept": 8 * xdp.LimitSlots}},
 		{"counter", 16, map[string]int{"packets": 0, "octets": 8}},
-		{"action", 8, map[string]int{"slip": 0, "sample": 4}},
+		{"action", xdp.ActionSize, map[string]int{"slip": 0, "sample": 4, "report": 8}},
 		{"sampler", 16, map[string]int{"next": 0, "lost": 8}},
 	} {
 		s := structOf(t, test.name)
