@@ -76,6 +76,8 @@ func TestStructLayouts(t *testing.T) {
 		{"bucket", addrs.BucketBytes, map[string]int{"key": 0, "meta": 48, "lengths": 60}},
 		{"line", addrs.LineBytes, map[string]int{"hosts": 0, "inside": 32, "outside": 34, "full": 36}},
 		{"full", addrs.FullBlockBytes, map[string]int{"class": 0}},
+		{"guard", 56, map[string]int{
+			"secrets": 0, "num_secrets": 32, "verify": 36, "limit": 40, "slot": 44, "flags": 48}},
 		{"counter", 16, map[string]int{"packets": 0, "octets": 8}},
 	} {
 		s := structOf(t, test.name)
@@ -155,6 +157,7 @@ func TestEnums(t *testing.T) {
 		"count.h": {"SLOT_NOT_IP": xdp.SlotNotIP, "SLOT_DEFAULT": xdp.SlotDefault, "SLOT_RULES": xdp.SlotRules,
 			"VERDICT_PASS": int(ir.Pass), "VERDICT_DROP": int(ir.Drop), "VERDICT_REJECT": int(ir.Reject),
 			"VERDICT_TRUNCATE": int(ir.Truncate), "DECISION_SPECIAL": xdp.Special},
+		"verify.h":  {"MAX_SECRETS": 2, "GUARD_LIMIT": 1, "GUARD_OBSERVE": 2},
 		"dynamic.h": {"MAX_DYNAMIC_SETS": xdp.MaxDynamicSets, "DYNAMIC_LENGTHS": 8},
 		"packet.h": {"PORT_UDP": packet.PortUDP, "PORT_NONE": packet.PortNone, "FLAGS_NONE": packet.FlagsNone,
 			"ICMP_V6": packet.ICMPv6, "ICMP_NONE": packet.ICMPNone, "VLAN_NONE": packet.VLANNone,
