@@ -64,7 +64,7 @@ func onTwoCPUs(t *testing.T, fn func(cpu, round int) error, after func(round int
 }
 
 // TestLimitParallel has two CPUs send real packets, no questions, as fast as they can, of one source. What passes is the
-// burst and the rate of the time that it took.
+// burst, and no more than the rate of the time that it took; how near, depends on how much of the time the CPUs were ours.
 func TestLimitParallel(t *testing.T) {
 	const rate, burst = 200_000, 100_000
 	l := loadLimits(t, ir.Limit{Rate: rate, Per: time.Second, Burst: burst, Src: &ir.Prefixes{V4: 32, V6: 64}})
@@ -77,7 +77,7 @@ func TestLimitParallel(t *testing.T) {
 	took := (monotonic(t) - start).Seconds()
 	passed, over := l.counted(t)
 	t.Logf("%d packets passed, %d were over the limit in %.1f s", passed, over, took)
-	if most := burst + 1 + rate*took; float64(passed) > most || float64(passed) < 0.9*most {
+	if most := burst + 1 + rate*took; float64(passed) > most || passed < burst {
 		t.Errorf("%d packets passed in %.1f s, the limit is %.0f", passed, took, most)
 	}
 	if over < passed {
