@@ -61,7 +61,7 @@ const packetsPerPolicy = 2000
 
 // policy is one policy and its packets.
 func (d *differential) policy(t *testing.T, r *rand.Rand) {
-	w := &writer{Rand: r, stateful: r.IntN(3) == 0, payload: r.IntN(5) == 0}
+	w := &writer{Rand: r, stateful: r.IntN(3) == 0, payload: r.IntN(8) == 0}
 	text, dynamic := w.policy(t, 1+r.IntN(10))
 	s := lower(t, text)
 	for _, name := range dynamic {
