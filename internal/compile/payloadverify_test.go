@@ -19,7 +19,8 @@ func TestVerifierConditions(t *testing.T) {
 		form         compile.Form
 	}{
 		{"64 expressions, 600 rules, straight", largest(allChecks(), 56, 7, 600), 600, compile.Straight},
-		{"30 rules, tables", largest(allChecks(), 8, 7, 30), 30, compile.Tables},
+		{"64 expressions, 600 rules, tables", largest(allChecks(), 56, 7, 600), 600, compile.Tables},
+		{"1000 rules, tables", largest(allChecks(), 8, 7, 1000), 1000, compile.Tables},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()

@@ -109,13 +109,14 @@ func (im *Image) Spec() (*ebpf.CollectionSpec, error) {
 		resize(m, shape)
 	}
 	prog := spec.Programs[Program]
-	insns, err := replaceDecide(prog.Instructions, im.Decide)
+	insns, err := replaceDecide(backEdges(prog.Instructions), im.Decide)
 	if err != nil {
 		return nil, err
 	}
 	prog.Instructions = reachable(without(insns, im.Constants))
 	if im.Egress {
 		spec.Maps[Verified].MaxEntries = verifiedClients
+		spec.Programs[Egress].Instructions = backEdges(spec.Programs[Egress].Instructions)
 	} else {
 		delete(spec.Programs, Egress)
 	}

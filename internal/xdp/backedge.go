@@ -1,0 +1,116 @@
+package xdp
+
+import (
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/btf"
+)
+
+// backEdges puts a jump to the next instruction in front of those that end a round of a loop by just going on to its
+// head. Kernels before 6.5 or so take a loop only when a jump closes it; where clang puts the head in the middle, it is
+// not (https://elixir.bootlin.com/linux/v6.1/source/kernel/bpf/verifier.c, push_insn, where loop_ok is false for what
+// falls through). The JIT leaves such jumps out. Jumps in insns have offsets, as clang made them; those of generated code
+// have labels, and are left alone.
+func backEdges(insns asm.Instructions) asm.Instructions {
+	var out asm.Instructions
+	for start := 0; start < len(insns); {
+		end := start + 1
+		for end < len(insns) && btf.FuncMetadata(&insns[end]) == nil {
+			end++
+		}
+		out = append(out, newFlow(insns[start:end]).closed()...)
+		start = end
+	}
+	return out
+}
+
+// flow is a function, with where each of its instructions leads. Numbers are indexes in insns.
+type flow struct {
+	insns asm.Instructions
+	at    []int // where each instruction begins, in units of offsets; one of 64-bit immediates takes two
+	jumps []int // where each jumps, -1 for those that do not
+}
+
+func newFlow(insns asm.Instructions) *flow {
+	f := &flow{insns: insns, jumps: make([]int, len(insns))}
+	index := map[int]int{}
+	at := 0
+	for i, in := range insns {
+		index[at] = i
+		f.at = append(f.at, at)
+		at += int(in.Size()) / asm.InstructionSize
+	}
+	for i, in := range insns {
+		f.jumps[i] = -1
+		if isJump(in) && in.Reference() == "" {
+			f.jumps[i] = index[f.at[i]+1+jumpOffset(in)]
+		}
+	}
+	return f
+}
+
+// isJump reports whether an instruction can lead elsewhere in its function.
+func isJump(in asm.Instruction) bool {
+	op := in.OpCode.JumpOp()
+	return in.OpCode.Class().IsJump() && op != asm.Call && op != asm.Exit
+}
+
+// jumpOffset is that of a jump; one beyond 16 bits is in the immediate (gotol).
+func jumpOffset(in asm.Instruction) int {
+	if in.OpCode.Class() == asm.Jump32Class && in.OpCode.JumpOp() == asm.Ja {
+		return int(in.Constant)
+	}
+	return int(in.Offset)
+}
+
+// closed is the function with a jump wherever a loop is closed without one.
+func (f *flow) closed() asm.Instructions {
+	heads := map[int]bool{}
+	for _, to := range f.jumps {
+		if to > 0 && !heads[to] && !isJump(f.insns[to-1]) && f.insns[to-1].OpCode.JumpOp() != asm.Exit && f.reaches(to, to-1) {
+			heads[to] = true
+		}
+	}
+	if len(heads) == 0 {
+		return f.insns
+	}
+	moved := make([]int, len(f.insns)) // how far each instruction goes back, in units of offsets
+	var out asm.Instructions
+	for i, in := range f.insns {
+		if heads[i] {
+			out = append(out, asm.Instruction{OpCode: asm.Ja.Op(asm.ImmSource)})
+		}
+		moved[i] = len(out) - i
+		out = append(out, in)
+	}
+	for i, to := range f.jumps {
+		if to >= 0 {
+			out[i+moved[i]].Offset += int16(moved[to] - moved[i])
+		}
+	}
+	return out
+}
+
+// reaches reports whether control can come from one instruction to another.
+func (f *flow) reaches(from, to int) bool {
+	seen := make([]bool, len(f.insns))
+	waiting := []int{from}
+	for len(waiting) > 0 {
+		i := waiting[len(waiting)-1]
+		waiting = waiting[:len(waiting)-1]
+		if i < 0 || i >= len(f.insns) || seen[i] {
+			continue
+		}
+		if i == to {
+			return true
+		}
+		seen[i] = true
+		op := f.insns[i].OpCode
+		if f.jumps[i] >= 0 {
+			waiting = append(waiting, f.jumps[i])
+		}
+		if !(op.Class().IsJump() && (op.JumpOp() == asm.Ja || op.JumpOp() == asm.Exit)) {
+			waiting = append(waiting, i+1)
+		}
+	}
+	return false
+}
