@@ -16,7 +16,8 @@ enum verdict {
 	VERDICT_REJECT,   /* the kernel's, from netfilter on */
 	VERDICT_TRUNCATE, /* answer a DNS query with an empty response */
 	VERDICT_MASK = 0x0f,
-	DECISION_SPECIAL = 0x10, /* a flag: the slot has an entry in actions */
+	DECISION_SPECIAL = 0x10,     /* a flag: the slot has an entry in actions */
+	DECISION_CONDITIONAL = 0x20, /* a flag: if a condition holds; else decide() is to be called again */
 };
 
 /* A decision is a slot, and in the lowest octet a verdict and flags, in one number, as generated code returns it. */

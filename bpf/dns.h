@@ -18,9 +18,9 @@ enum {
 	DNS_READ = DNS_NAME_AT + DNS_NAME_MAX + DNS_QUESTION + DNS_RECORD,
 	DNS_TEXT = 512, /* a power of two with room for all of that */
 
-	DNS_TYPE_OPT = 41, /* RFC 6891 */
+	DNS_TYPE_OPT = 41,      /* RFC 6891 */
 	DNS_OPTION_COOKIE = 10, /* RFC 7873 */
-	DNS_OPTIONS_MAX = 8, /* options that are looked at */
+	DNS_OPTIONS_MAX = 8,    /* options that are looked at */
 
 	DNS_PORTS_MAX = 8,
 };
@@ -149,7 +149,8 @@ __noinline __u64 dns_cookie(struct xdp_md *ctx, struct dns_message *m, __u32 l4)
 		__be16 option[2]; /* code, length of the data (RFC 6891, 6.1.2) */
 		__u32 length;
 
-		if (at + sizeof(option) > m->options_end || bpf_xdp_load_bytes(ctx, l4 + at, option, sizeof(option)) < 0)
+		if (at + sizeof(option) > m->options_end ||
+		    bpf_xdp_load_bytes(ctx, l4 + at, option, sizeof(option)) < 0)
 			return 0;
 		length = bpf_ntohs(option[1]);
 		at += sizeof(option);

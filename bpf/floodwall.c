@@ -58,6 +58,29 @@ __noinline __u32 decide(struct xdp_md *ctx, struct packet *p)
 	return decision;
 }
 
+/* How many conditions the tables of rules ask for. A constant to the verifier. */
+const volatile __u32 table_conditions;
+
+/*
+ * What the rules decide. Tables do not ask for conditions themselves, as the verifier would follow their loops for each:
+ * they name the condition, and are called again when it does not hold.
+ */
+static __always_inline __u32 decide_all(struct xdp_md *ctx, struct packet *p)
+{
+	__u32 decision;
+
+	p->first = 0;
+	decision = decide(ctx, p);
+	for (__u32 i = 0; i < table_conditions; i++) {
+		if (!(decision & DECISION_CONDITIONAL))
+			break;
+		if (condition_holds(ctx, p, p->condition))
+			break;
+		decision = decide(ctx, p);
+	}
+	return decision & ~DECISION_CONDITIONAL;
+}
+
 static __noinline enum kind parse(struct xdp_md *ctx, struct frame *f)
 {
 	struct cursor c = {
@@ -76,7 +99,7 @@ static __noinline enum kind parse(struct xdp_md *ctx, struct frame *f)
 	f->packet.icmp = ICMP_NONE;
 	f->packet.fragment = FRAGMENT_NONE;
 	f->packet.l4 = f->packet.payload = f->packet.end = f->packet.exceeded = 0;
-	f->packet.patterns = 0; /* kernels before 6.3 refuse to hand on what is not written (commit 6715df8d5d24) */
+	f->packet.patterns = f->packet.condition = 0; /* kernels before 6.3 refuse to hand on what is not written (commit 6715df8d5d24) */
 
 	ethertype = parse_ethernet(&c, f);
 	if (ethertype == bpf_htons(ETH_P_IP)) {
@@ -136,7 +159,7 @@ static __always_inline __u32 judge(struct xdp_md *ctx, struct frame *f)
 		return DECISION(SLOT_NOT_IP, VERDICT_PASS);
 	if (kind == KIND_MALFORMED)
 		return default_decision;
-	return decide(ctx, &f->packet);
+	return decide_all(ctx, &f->packet);
 }
 
 SEC("xdp")

@@ -99,9 +99,10 @@ static __always_inline struct address cut(struct address a, struct address *mask
 
 /*
  * The hash of a packet's prefixes: bits 40 on choose the bucket, the lower 24 are the tag. A sender who could find
- * prefixes of one bucket would have debts forgiven with a few packets; but nothing that he sees, and no packet that he
- * does not get through, tells him of the keys. The mixing (as of MurmurHash3, with secret factors) hides the structure
- * of the sums, by which one collision would lead to others. It takes a third of the time of SipHash-1-3.
+ * prefixes of one bucket would have debts forgiven with a few packets; but he does not know the keys, and of what he
+ * would have to learn them by, whose debt was forgiven, he sees no more than whether a packet of his own got through. The
+ * mixing (as of MurmurHash3, with secret factors) hides the structure of the sums, by which one collision would lead to
+ * others.
  */
 static __always_inline __u64 hash_prefixes(struct limit_info *l, struct packet *p)
 {

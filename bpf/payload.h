@@ -7,12 +7,12 @@
 #pragma once
 
 enum {
-	WINDOW_MAX = 1024,  /* octets of the payload that are searched */
-	PATTERN_MAX = 64,   /* octets of a pattern */
+	WINDOW_MAX = 1024, /* octets of the payload that are searched */
+	PATTERN_MAX = 64,  /* octets of a pattern */
 	PATTERNS_MAX = 64,
-	PLACES_MAX = 16,    /* of one match */
-	PLACE_MAX = 16,     /* octets of a place */
-	BLOCK = 16,         /* positions that are searched before the first look at the result */
+	PLACES_MAX = 16, /* of one match */
+	PLACE_MAX = 16,  /* octets of a place */
+	BLOCK = 16,      /* positions that are searched before the first look at the result */
 	QUAD_SLOTS = 1 << 13,
 };
 
@@ -235,7 +235,8 @@ static __always_inline bool place_holds(struct xdp_md *ctx, struct packet *p, st
 	hide(length); /* or LLVM tests another register than the one it passes */
 	if (length < 1 || length > PLACE_MAX || bpf_xdp_load_bytes(ctx, from, w->place, length) < 0)
 		return false;
-	return !((w->place[0] ^ place->value[0]) & place->mask[0]) && !((w->place[1] ^ place->value[1]) & place->mask[1]);
+	return !((w->place[0] ^ place->value[0]) & place->mask[0]) &&
+	       !((w->place[1] ^ place->value[1]) & place->mask[1]);
 }
 
 /* Whether all of some places hold. */

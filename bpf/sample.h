@@ -76,9 +76,9 @@ __noinline __u32 take_sample(struct xdp_md *ctx, struct packet *p, __u32 decisio
 
 	if (!p || !sampler)
 		return 0;
-	s = may_hand_out(&sampler->next, time_of(p), SAMPLE_INTERVAL, SAMPLE_BURST) ?
-		    bpf_ringbuf_reserve(&samples, sizeof(*s), 0) :
-		    NULL;
+	s = may_hand_out(&sampler->next, time_of(p), SAMPLE_INTERVAL, SAMPLE_BURST)
+		    ? bpf_ringbuf_reserve(&samples, sizeof(*s), 0)
+		    : NULL;
 	if (!s) {
 		sampler->lost++;
 		return 0;

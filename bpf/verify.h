@@ -99,8 +99,8 @@ struct cookie {
 
 enum {
 	COOKIE_VERSION = 1,
-	COOKIE_PAST = 60 * 60,  /* seconds that a cookie is valid for, */
-	COOKIE_FUTURE = 5 * 60, /* and that its clock may be ahead: RFC 9018, 4.3 */
+	COOKIE_PAST = 3600,  /* seconds that a cookie is valid for, */
+	COOKIE_FUTURE = 300, /* and that its clock may be ahead: RFC 9018, 4.3 */
 };
 
 /*

@@ -11,9 +11,10 @@ import (
 func daemonCommand(e *env) *cobra.Command {
 	return &cobra.Command{
 		Use:   "daemon",
-		Short: "keep up with the host: its own addresses, trials that ended",
-		Long: "Daemon enters the host's own addresses into the set `local` of the XDP program as they come and go, and cleans up\n" +
-			"after a trial that nobody confirmed. Filtering never depends on it: without it `local` is as of the last apply.",
+		Short: "ban offenders; keep up with the host's addresses, and trials that ended",
+		Long: "Daemon bans who exceeds limits with `ban`, enters the host's own addresses into the set `local` of the XDP program as\n" +
+			"they come and go, and cleans up after a trial that nobody confirmed. Filtering never depends on it: without it `local`\n" +
+			"is as of the last apply, limits hold, and bans end when their time has come, but nobody is banned anew.",
 		Args: none,
 		RunE: func(c *cobra.Command, _ []string) error { return daemon(c.Context(), e) },
 	}

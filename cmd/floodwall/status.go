@@ -54,7 +54,7 @@ func status(ctx context.Context, e *env, all bool) error {
 		}
 		e.println("on trial: %s in %.0f s unless `floodwall confirm` comes before", back, t.Left)
 	}
-	for _, t := range []*table{deviceTable(s), ruleTable(s, all), checkTable(s, all), setTable(s)} {
+	for _, t := range []*table{deviceTable(s), ruleTable(s, all), checkTable(s, all), setTable(s), limitTable(s)} {
 		if len(t.rows) > 0 {
 			e.println("")
 			e.table(t)
@@ -94,6 +94,14 @@ func checkTable(s *control.Status, all bool) *table {
 		if all || c.Packets > 0 {
 			ruleRow(t, c)
 		}
+	}
+	return t
+}
+
+func limitTable(s *control.Status) *table {
+	t := newTable("limit of", "above", ">prefixes", ">room", ">full", ">forgotten")
+	for _, l := range s.Limits {
+		t.row(l.Rule, l.Limit, count(uint64(l.Debts)), count(uint64(l.Slots)), fmt.Sprintf("%d%%", l.Debts*100/max(l.Slots, 1)), count(l.Evictions))
 	}
 	return t
 }

@@ -7,9 +7,6 @@ import (
 	"github.com/floodwall/floodwall/internal/xdp"
 )
 
-// actionSize is the size of struct action in bpf/act.h.
-const actionSize = 16
-
 // actionsPart is what is done with packets beside pass and drop: answers, and what the map of actions says of a slot.
 func actionsPart(p *ir.Program, slots []uint32) part {
 	out := part{constants: map[string]any{}}
@@ -33,11 +30,11 @@ func actionsPart(p *ir.Program, slots []uint32) part {
 		return out
 	}
 	out.constants["specials"] = true
-	out.shapes = map[string]xdp.Shape{xdp.Actions: {ValueSize: actionSize, Entries: entries}}
+	out.shapes = map[string]xdp.Shape{xdp.Actions: {ValueSize: xdp.ActionSize, Entries: entries}}
 	out.fill = func(memory map[string][]byte) error {
 		for i := range p.Rules {
 			if r := &p.Rules[i]; special(p, r) {
-				writeAction(memory[xdp.Actions][actionSize*slots[i]:], p, r)
+				writeAction(memory[xdp.Actions][xdp.ActionSize*slots[i]:], p, r)
 			}
 		}
 		return nil

@@ -20,7 +20,7 @@ type conditions struct {
 }
 
 const (
-	maxConditions = 1000 // each makes the verifier walk the loop of the tables once more
+	maxConditions = 1000 // each is a round that the verifier walks
 	maxLayers     = 8    // enum in bpf/condition.h
 	conditionSize = 56   // of struct condition
 )

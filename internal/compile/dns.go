@@ -20,8 +20,11 @@ func dnsPart(p *ir.Program) part {
 		}
 		verify = verify || tests(&p.Rules[i], packet.Verified)
 	}
-	var ports [maxDNSPorts]struct{ First, Last uint32 }
 	ranges := closest(asked, maxDNSPorts)
+	if len(ranges) == 0 {
+		return part{}
+	}
+	var ports [maxDNSPorts]struct{ First, Last uint32 }
 	for i, r := range ranges {
 		ports[i].First, ports[i].Last = r.First, r.Last
 	}

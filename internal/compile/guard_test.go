@@ -233,6 +233,18 @@ func TestCookies(t *testing.T) {
 	}
 }
 
+// TestCookieOfNoSecret has a guard with room for one more secret: a cookie made with what stands there is not valid.
+func TestCookieOfNoSecret(t *testing.T) {
+	present := secret(t, "e5e973e5a6b2a43f48e7dc849e37bfcf")
+	p := loadGuard(t, guarding(ir.Guard{Secrets: [][16]byte{present}}))
+	for key, want := range map[[16]byte]bool{present: true, {}: false} {
+		data := cookie(key, [12]byte{8: 1}, 1000, netip.MustParseAddr("198.51.100.7"))
+		if got := p.verified(t, query("198.51.100.7", hex.EncodeToString(data)), whenUnix(t, 1000)); got != want {
+			t.Errorf("secret %x: verified is %t", key, got)
+		}
+	}
+}
+
 func random(r *rand.Rand, b []byte) {
 	for i := range b {
 		b[i] = byte(r.Uint32())

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/floodwall/floodwall/internal/compile"
 	"github.com/floodwall/floodwall/internal/ir"
@@ -20,7 +21,8 @@ var stagesOf = map[compile.Target][]compile.Stage{
 }
 
 // TestHoistKeepsMeaning has random packets pass the stages of plans for random policies: each must get the verdict of Eval,
-// and be counted once, at a rule with that verdict that matches it.
+// be counted once, at a rule with that verdict that matches it, be charged to the same limits, and be observed by the same
+// rules.
 func TestHoistKeepsMeaning(t *testing.T) {
 	_, seed := seeded(t)
 	planned := map[string]int{}
@@ -58,9 +60,11 @@ func TestHoistKeepsMeaning(t *testing.T) {
 	t.Logf("plans: %v", planned)
 }
 
-// statefulSubject is a random policy without checks, some of whose rules ask for a state or reject.
+// statefulSubject is a random policy without checks, some of whose rules ask for a state, payload or limits, or reject or
+// only observe.
 func statefulSubject(t *testing.T, r *rand.Rand, rules int) *subject {
-	text, dynamic, w := randomPolicy(t, r, rules)
+	w := &writer{Rand: r, payload: r.IntN(3) == 0}
+	text, dynamic := w.policy(t, rules)
 	s := lower(t, text)
 	for _, name := range dynamic {
 		s.insert(t, name, w.members())
@@ -79,16 +83,48 @@ func statefulSubject(t *testing.T, r *rand.Rand, rules int) *subject {
 		if rule.Verdict == ir.Drop && r.IntN(4) == 0 {
 			rule.Verdict = ir.Reject
 		}
+		if r.IntN(12) == 0 {
+			s.limit(rule, 1+r.IntN(2))
+		}
+		if r.IntN(12) == 0 {
+			rule.Observe = true
+		}
 	}
 	return s
+}
+
+// limit gives a rule some limits.
+func (s *subject) limit(rule *ir.Rule, layers int) {
+	for i := range layers {
+		rule.Over = append(rule.Over, len(s.program.Limits))
+		s.program.Limits = append(s.program.Limits, ir.Limit{
+			Rule: rule.Name, Rate: 10, Per: time.Second, Burst: 10, Src: &ir.Prefixes{V4: 32 - 8*i, V6: 64 - 8*i}, Max: 1000,
+		})
+	}
+}
+
+// effects are what rules do besides deciding: limits that are asked, each of which may charge, and rules that observe.
+type effects []string
+
+// world has every other packet exceed every other limit.
+func (e *effects) world(s *subject, names []ir.Rule) ir.World {
+	return ir.World{
+		Member: s.has,
+		Over: func(limit int, pkt *packet.Packet) bool {
+			*e = append(*e, fmt.Sprintf("limit %d", limit))
+			return (uint32(limit)+pkt.Value[packet.Length])%2 == 0
+		},
+		Observe: func(r ir.Reason) { *e = append(*e, "observed by "+names[r.Index].Name) },
+	}
 }
 
 // walk takes a packet along the stages of a plan, and says what is wrong with what becomes of it.
 func walk(s *subject, pl *compile.Plan, pkt *packet.Packet) string {
 	verdict := ir.Pass
 	var counted []int // rules, -1 the default
+	var got, wanted effects
 	for _, stage := range stagesOf[pl.Target] {
-		rule, v, again := at(s, pl, stage, pkt)
+		rule, v, again := at(s, pl, stage, pkt, &got)
 		if rule != nothing && !again {
 			counted = append(counted, rule)
 		}
@@ -96,10 +132,14 @@ func walk(s *subject, pl *compile.Plan, pkt *packet.Packet) string {
 			break
 		}
 	}
-	want, reason := s.program.Eval(pkt, ir.World{Member: s.has})
+	want, reason := s.program.Eval(pkt, wanted.world(s, s.program.Rules))
+	slices.Sort(got)
+	slices.Sort(wanted)
 	switch {
 	case pkt.Kind != packet.IP:
 		return ""
+	case !slices.Equal(got, wanted):
+		return fmt.Sprintf("%v, want %v: %s", got, wanted, s.program.ReasonName(reason))
 	case verdict != want:
 		return fmt.Sprintf("got %s, want %s %s", verdict, want, s.program.ReasonName(reason))
 	case len(counted) == 0:
@@ -110,20 +150,21 @@ func walk(s *subject, pl *compile.Plan, pkt *packet.Packet) string {
 	return ""
 }
 
-// early reports whether a rule asks for what later stages do not know, so that they may count its packets again.
+// early reports whether a rule asks for what later stages do not know, or must not ask twice, so that they may count its
+// packets again.
 func early(r *ir.Rule) bool {
-	return slices.ContainsFunc(r.Match, func(m ir.Match) bool { return m.Field == packet.VLAN || m.Field == packet.Fragment })
+	return len(r.Over)+len(r.Payload) > 0 || slices.ContainsFunc(r.Match, func(m ir.Match) bool { return m.Field == packet.VLAN || m.Field == packet.Fragment })
 }
 
 // nothing is the number of no rule, where a stage has none for a packet.
 const nothing = -2
 
 // at is what a stage does with a packet.
-func at(s *subject, pl *compile.Plan, stage compile.Stage, pkt *packet.Packet) (rule int, v ir.Verdict, again bool) {
+func at(s *subject, pl *compile.Plan, stage compile.Stage, pkt *packet.Packet, e *effects) (rule int, v ir.Verdict, again bool) {
 	for _, step := range pl.At(stage) {
 		r := s.program.Rules[step.Rule]
-		only := ir.Program{Sets: s.program.Sets, Rules: []ir.Rule{r}}
-		if _, reason := only.Eval(pkt, ir.World{Member: s.has}); reason.Kind == ir.ReasonRule {
+		only := ir.Program{Sets: s.program.Sets, Limits: s.program.Limits, Rules: []ir.Rule{r}}
+		if _, reason := only.Eval(pkt, e.world(s, only.Rules)); reason.Kind == ir.ReasonRule {
 			return step.Rule, r.Verdict, step.Again
 		}
 	}
@@ -215,8 +256,24 @@ func TestNoPlace(t *testing.T) {
 		{"iptables", `{name: ecn, flags: "cwr/cwr", then: drop}`, "ecn", "flags"},
 		{"nftables", "{name: old, state: invalid, then: drop}, {name: tagged, vlan: 5, then: pass}", "tagged", "vlan"},
 		{"nftables", "{name: tagged, vlan: 5, then: pass}, {name: old, state: invalid, then: drop}", "tagged", "vlan"},
+		{"nftables", "{name: names, dns: {name: evil.example}, then: drop}", "names", "dns"},
+		{"iptables", "{name: any, dns: {type: ANY}, then: drop}", "any", "dns"},
+		{"nftables", "{name: short, dns: {type: ANY}, then: truncate}", "short", "dns"},
+		{"nftables", "{name: shown, proto: udp, then: drop, sample: 1/10}", "shown", "sample"},
+		{"nftables", "{name: text, proto: udp, payload: {contains: x}, then: drop}", "text", "payload: contains"},
+		{"iptables", "{name: text, payload: {contains: x}, then: drop}", "text", "payload: contains"},
+		{"iptables", `{name: latin, proto: udp, payload: {contains: "|e9|", nocase: true}, then: drop}`, "latin", "payload: nocase"},
+		{"iptables", "{name: fast, over: {rate: 300000/s, per: from}, then: drop}", "fast", "over"},
+		{"iptables", "{name: bits, over: {rate: 8mbit/s, per: from}, then: drop}", "bits", "over"},
+		{"iptables", "{name: all, over: {rate: 8/s}, then: drop}", "all", "over"},
+		{"nftables", "{name: bits, over: {rate: 8mbit/s, burst: 1mbit}, then: drop}", "bits", "over"},
+		{"nftables", "{name: old, state: invalid, then: drop}, {name: late, over: {rate: 8/s}, vlan: 5, then: drop}", "late", "vlan"},
+		{"nftables", "{name: much, over: {rate: 8/s, per: from}, proto: tcp, then: pass}, {name: old, state: invalid, then: drop}", "much", "over"},
+		{"nftables", "{name: ban, over: {rate: 8/s, per: from, ban: 1h}, proto: tcp, then: drop}", "ban", "over"},
+		{"iptables", "{name: ban, over: {rate: 8/s, per: from, ban: 1h}, proto: tcp, then: drop}", "ban", "over"},
+		{"xdp", "{name: old, state: invalid, then: drop}, {name: any, dns: {type: ANY}, then: reject}", "any", "dns"},
 	} {
-		s := lower(t, "rules: ["+tt.rules+"]")
+		s := lower(t, "sets: {bans: {dynamic: true, max: 10}}\nrules: ["+tt.rules+"]")
 		_, err := compile.Hoist(s.program, compile.Target(tt.target))
 		var place *compile.PlaceError
 		if !errors.As(err, &place) || place.Rule != tt.rule || place.Key != tt.key || place.Hint() == "" {

@@ -51,15 +51,15 @@ func compileLimits(p *ir.Program) (*limits, error) {
 type limitInfo struct{ xdp.LimitInfo }
 
 // Units of time: the finest that keeps the burst within xdp.LimitDebt, between these powers of two of a nanosecond. At
-// the finest, the time of the smallest packet at 100 Gbit/s is 200 units if it may come for half a second at once. The
-// coarsest measures bursts of a century, and its tables are swept twice in two.
+// the finest, the smallest packet at 100 Gbit/s takes 400 units; the coarsest measures bursts of 73 years, beyond which
+// the times of sweeps would not fit 63 bits of nanoseconds.
 const (
 	finestUnit   = -8
 	coarsestUnit = 24
 )
 
 // limitRate works out times in units. They are rounded so that no more passes than the limit says; by how much less is at
-// most one part in 2^36 of the burst, a packet.
+// most a 2^36th part of the burst with each packet.
 func limitRate(l *ir.Limit) (*limitInfo, error) {
 	for unit := finestUnit; unit <= coarsestUnit; unit++ {
 		cost := limitCost(l, unit)
@@ -74,7 +74,7 @@ func limitRate(l *ir.Limit) (*limitInfo, error) {
 		}
 		return info, nil
 	}
-	return nil, fmt.Errorf("at this rate a burst of %d would take more than a century to be paid off", l.Burst)
+	return nil, fmt.Errorf("at this rate a burst of %d would take more than 73 years to be paid off", l.Burst)
 }
 
 // limitCost is the time of a packet or a bit in units of 2^unit ns, with xdp.LimitFraction bits of fraction; for packets

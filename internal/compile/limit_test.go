@@ -204,8 +204,8 @@ func TestLimitLayers(t *testing.T) {
 // TestLimitRefused checks what does not fit.
 func TestLimitRefused(t *testing.T) {
 	for want, limit := range map[string]ir.Limit{
-		`rule "slow": at this rate a burst of 1000000 would take more than a century to be paid off`: {Rate: 1, Per: day, Burst: 1e6},
-		`rule "slow": the limit shall hold 100000000 prefixes, at most 50331648 fit`:                 {Rate: 1, Per: day, Burst: 5, Max: 1e8},
+		`rule "slow": at this rate a burst of 1000000 would take more than 73 years to be paid off`: {Rate: 1, Per: day, Burst: 1e6},
+		`rule "slow": the limit shall hold 100000000 prefixes, at most 50331648 fit`:                {Rate: 1, Per: day, Burst: 5, Max: 1e8},
 	} {
 		limit.Rule = "slow"
 		_, err := compile.ToXDP(&ir.Program{Limits: []ir.Limit{limit}, Rules: []ir.Rule{{Name: "slow", Over: []int{0}}}}, compile.XDPOptions{})

@@ -71,6 +71,10 @@ func (f *flood) offenders(t *testing.T, rate int) *audit {
 		}
 	}
 	now, lost := time.Hour, 0
+	for range 20_000 { // offenders come when the flood is there
+		now += 100
+		f.send(t, now)
+	}
 	for range f.program.Limits[0].Burst {
 		for _, frame := range frames[0] {
 			a.send(t, frame, now)

@@ -63,11 +63,11 @@ func lowerPattern(p policy.Pattern) ir.Pattern {
 	return out
 }
 
-// dnsPort restricts a rule to the packets that are read as queries: those to the UDP ports that it names, or to the one
-// of DNS.
+// dnsPort restricts a rule to the packets that are read as DNS messages: those of the UDP ports that it names, or to the
+// one of DNS.
 func (l *lowering) dnsPort(rule *ir.Rule) {
 	ports := anyUDP
-	if !slices.ContainsFunc(rule.Match, func(m ir.Match) bool { return m.Field == packet.DPort }) {
+	if !slices.ContainsFunc(rule.Match, func(m ir.Match) bool { return m.Field == packet.DPort || m.Field == packet.SPort }) {
 		ports = dnsPort
 	}
 	rule.Match = also(rule.Match, ir.Match{Field: packet.DPort, Values: ports})

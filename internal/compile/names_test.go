@@ -2,7 +2,6 @@ package compile_test
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"strings"
 	"testing"
@@ -120,32 +119,6 @@ func TestNamesLimits(t *testing.T) {
 		_, err := compile.ToXDP(test.program, compile.XDPOptions{})
 		if err == nil && test.want != "" || err != nil && err.Error() != test.want {
 			t.Errorf("error is %v, want %s", err, test.want)
-		}
-	}
-}
-
-// TestVerifierConditions loads the largest policy of all: it asks for payload, names and limits in every rule.
-func TestVerifierConditions(t *testing.T) {
-	t.Parallel()
-	s := lower(t, largest(allChecks(), 56, 7, 600))
-	w := newPatternWriter(rand.New(rand.NewPCG(1, 2)), 64)
-	s.program.Limits = []ir.Limit{{Rule: "r0", Rate: 1000, Per: 1e9, Burst: 1000, Src: &ir.Prefixes{V4: 16, V6: 48}, Max: 1000}}
-	for i := range 32 {
-		s.program.Names = append(s.program.Names, ir.NameSet{Names: []string{fmt.Sprint("n", i), strings.Repeat("a.", 15) + "b"}})
-	}
-	for i := range s.program.Rules[:600] {
-		r := &s.program.Rules[i]
-		r.Payload = []ir.PayloadMatch{w.match(), w.match()}
-		r.Names = []ir.NameMatch{{Sets: []int{i % 32}}, {Sets: []int{(i + 1) % 32}, Not: true}}
-		r.Over = []int{0, 0, 0, 0, 0, 0, 0, 0}
-		r.Observe = i%5 == 0
-	}
-	s.program.Rules[0].Verdict = ir.Truncate
-	for _, x := range s.forms(t) {
-		n := processed(t, x)
-		t.Logf("%s: %d processed", x.Form, n)
-		if n > mostProcessed {
-			t.Errorf("%s: the verifier processed %d instructions, want at most %d", x.Form, n, mostProcessed)
 		}
 	}
 }

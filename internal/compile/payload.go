@@ -3,6 +3,8 @@ package compile
 import (
 	"encoding/binary"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/floodwall/floodwall/internal/ir"
 	"github.com/floodwall/floodwall/internal/xdp"
@@ -23,7 +25,7 @@ const (
 // patterns are what rules ask of the payload: patterns, each a bit of what the search finds, and octets at fixed places,
 // those of one match next to each other.
 type patterns struct {
-	list   []ir.Pattern // in the order of the map
+	list   []search // in the order of the map
 	bits   map[string]int
 	places []ir.At
 	at     map[string]uint16 // the first place of a match
@@ -31,46 +33,51 @@ type patterns struct {
 
 func compilePatterns(p *ir.Program) (*patterns, error) {
 	c := &patterns{bits: map[string]int{}, at: map[string]uint16{}}
+	var list []ir.Pattern
 	for i := range p.Rules {
 		for _, m := range p.Rules[i].Payload {
-			if err := c.add(m); err != nil {
+			if err := c.addPlaces(m.At); err != nil {
 				return nil, fmt.Errorf("rule %q: %w", p.Rules[i].Name, err)
 			}
+			list = append(list, m.Any...)
 		}
 	}
-	if len(c.list) > maxPatterns {
-		return nil, fmt.Errorf("rules ask for %d different texts in the payload, at most %d can be searched for", len(c.list), maxPatterns)
-	}
-	c.list = inTableOrder(c.list)
-	for i, pattern := range c.list {
-		c.bits[patternKey(pattern)] = i
-	}
-	return c, nil
+	return c, c.addPatterns(list)
 }
 
-func (c *patterns) add(m ir.PayloadMatch) error {
-	for _, pattern := range m.Any {
+// addPatterns gives each pattern its bit, those that mean the same the same.
+func (c *patterns) addPatterns(list []ir.Pattern) error {
+	slices.SortStableFunc(list, func(a, b ir.Pattern) int { return strings.Compare(patternKey(a), patternKey(b)) })
+	list = slices.CompactFunc(list, func(a, b ir.Pattern) bool { return patternKey(a) == patternKey(b) })
+	if len(list) > maxPatterns {
+		return fmt.Errorf("rules ask for %d different texts in the payload, at most %d can be searched for", len(list), maxPatterns)
+	}
+	for _, pattern := range list {
 		if n := len(pattern.Text); n < 1 || n > patternText {
 			return fmt.Errorf("payload has a text of %d octets, 1 to %d can be searched for", n, patternText)
 		}
-		key := patternKey(pattern)
-		if _, known := c.bits[key]; !known {
-			c.bits[key] = len(c.list)
-			c.list = append(c.list, pattern)
-		}
 	}
-	if len(m.At) > maxPlaces {
-		return fmt.Errorf("payload has %d places, at most %d fit", len(m.At), maxPlaces)
+	c.list = searches(list)
+	for i := range c.list {
+		c.bits[patternKey(c.list[i].Pattern)] = i
 	}
-	if key := fmt.Sprint(m.At); len(m.At) > 0 {
-		if _, known := c.at[key]; !known {
-			if len(c.places)+len(m.At) > 1<<16 {
-				return fmt.Errorf("payload has more than %d places in all rules", 1<<16)
-			}
-			c.at[key] = uint16(len(c.places))
-			c.places = append(c.places, m.At...)
-		}
+	return nil
+}
+
+// addPlaces adds the places of a match; what several matches ask for stands there once.
+func (c *patterns) addPlaces(list []ir.At) error {
+	key := fmt.Sprint(list)
+	if _, known := c.at[key]; known || len(list) == 0 {
+		return nil
 	}
+	if len(list) > maxPlaces {
+		return fmt.Errorf("payload has %d places, at most %d fit", len(list), maxPlaces)
+	}
+	if len(c.places)+len(list) > 1<<16 {
+		return fmt.Errorf("all rules together ask for more than %d places in the payload", 1<<16)
+	}
+	c.at[key] = uint16(len(c.places))
+	c.places = append(c.places, list...)
 	return nil
 }
 
@@ -98,7 +105,7 @@ func (c *patterns) part() part {
 	}
 	if len(c.list) > 0 {
 		p.constants["window_length"] = uint32(c.window())
-		p.constants["short_patterns"] = uint32(shortPatterns(c.list))
+		p.constants["short_patterns"] = uint32(c.short())
 		p.shapes[xdp.Patterns] = xdp.Shape{ValueSize: patternTableSize, Entries: 1}
 		p.then(func(memory map[string][]byte) error {
 			writePatterns(memory[xdp.Patterns], c.list)
@@ -106,6 +113,16 @@ func (c *patterns) part() part {
 		})
 	}
 	return p
+}
+
+// short is how many patterns have less than four octets.
+func (c *patterns) short() (n int) {
+	for _, p := range c.list {
+		if p.slot < 0 {
+			n++
+		}
+	}
+	return n
 }
 
 // window is how many octets of the payload any pattern wants searched.

@@ -17,42 +17,44 @@ const (
 	patternTableSize = quadSlots + pairSlots + maxPatterns*patternSize
 )
 
-// inTableOrder sorts patterns as the table wants them: those too short for it first, then those that share a slot next to
-// each other.
-func inTableOrder(list []ir.Pattern) []ir.Pattern {
-	place := func(p ir.Pattern) int {
-		if len(p.Text) < quadOctets {
-			return -1
-		}
-		return slotOfQuad(p.Text[quadIn(p.Text):])
-	}
-	list = slices.Clone(list)
-	slices.SortStableFunc(list, func(a, b ir.Pattern) int { return place(a) - place(b) })
-	return list
+// A search is a pattern as the table has it.
+type search struct {
+	ir.Pattern
+	before int // octets in front of those that the table knows it by
+	slot   int // theirs; -1 for a pattern that is too short
 }
 
-// shortPatterns is how many patterns are shorter than what the table is asked by.
-func shortPatterns(list []ir.Pattern) (n int) {
-	for _, p := range list {
-		if len(p.Text) < quadOctets {
-			n++
+// searches are patterns as the table wants them: those too short for it first, then those that share a slot next to each
+// other.
+func searches(list []ir.Pattern) []search {
+	out := make([]search, len(list))
+	users := map[int]int{} // of each slot
+	for i, p := range list {
+		out[i] = search{Pattern: p, slot: -1}
+		if len(p.Text) >= quadOctets {
+			out[i].before = quadIn(p.Text, users)
+			out[i].slot = slotOfQuad(p.Text[out[i].before:])
+			users[out[i].slot]++
 		}
 	}
-	return n
+	slices.SortStableFunc(out, func(a, b search) int { return a.slot - b.slot })
+	return out
 }
 
-// quadIn is where in a text of at least four octets those begin that the table knows it by: the first four of which the
-// most differ. A sender who knows the pattern can fill a packet with them, but the less often the more they differ.
-func quadIn(text []byte) (at int) {
-	most := 0
-	for i := range len(text) - quadOctets + 1 {
-		quad := folded(text[i:])
+// quadIn is where in a text of at least four octets those begin that the table is to know it by: four of which as many as
+// can be differ, and by which the fewest patterns are known already. A sender who knows the patterns can fill packets with
+// what leads to them, but the less often the more these octets differ, and each time to few patterns.
+func quadIn(text []byte, users map[int]int) (best int) {
+	most, fewest := 0, 0
+	for at := range len(text) - quadOctets + 1 {
+		quad := folded(text[at:])
 		slices.Sort(quad)
-		if n := len(slices.Compact(quad)); n > most {
-			most, at = n, i
+		n, others := len(slices.Compact(quad)), users[slotOfQuad(text[at:])]
+		if n > most || n == most && others < fewest {
+			most, fewest, best = n, others, at
 		}
 	}
-	return at
+	return best
 }
 
 // folded is four octets as the search compares them: with bit 5 set, which makes letters lower case.
@@ -70,25 +72,18 @@ func slotOfQuad(text []byte) int { return slotOf(binary.LittleEndian.Uint32(fold
 // slotOf is quad_slot of bpf/payload.h.
 func slotOf(quad uint32) int { return int(quad * 0x9e3779b1 >> 19) }
 
-// writePatterns writes the struct patterns of a list that is in the table's order.
-func writePatterns(to []byte, list []ir.Pattern) {
+// writePatterns writes the struct patterns.
+func writePatterns(to []byte, list []search) {
 	quads, pairs, texts := to[:quadSlots], to[quadSlots:][:pairSlots], to[quadSlots+pairSlots:]
-	last := -1 // the slot of the pattern before
 	for i, p := range list {
-		slot, before := -1, 0
-		if len(p.Text) < quadOctets {
+		switch {
+		case p.slot < 0:
 			setPairs(pairs, p.Text)
-		} else {
-			before = quadIn(p.Text)
-			slot = slotOfQuad(p.Text[before:])
+		case i == 0 || list[i-1].slot != p.slot:
+			quads[p.slot] = uint8(i) + 1
 		}
-		if i > 0 && slot == last {
-			binary.NativeEndian.PutUint16(texts[(i-1)*patternSize+patternMore:], 1)
-		} else if slot >= 0 {
-			quads[slot] = uint8(i) + 1
-		}
-		last = slot
-		writePattern(texts[i*patternSize:][:patternSize], p, before)
+		more := i+1 < len(list) && list[i+1].slot == p.slot
+		writePattern(texts[i*patternSize:][:patternSize], p, more)
 	}
 }
 
@@ -102,11 +97,8 @@ func setPairs(pairs, text []byte) {
 	}
 }
 
-// patternMore is where `more` is in struct pattern.
-const patternMore = 2*patternText + 6
-
-// writePattern writes a struct pattern, but for more.
-func writePattern(to []byte, p ir.Pattern, before int) {
+// writePattern writes a struct pattern. more says that the next one is in the same slot.
+func writePattern(to []byte, p search, more bool) {
 	for i, c := range p.Text {
 		mask := byte(0xff)
 		if p.NoCase && 'a' <= c && c <= 'z' {
@@ -115,7 +107,10 @@ func writePattern(to []byte, p ir.Pattern, before int) {
 		to[i], to[patternText+i] = c&mask, mask
 	}
 	numbers := to[2*patternText:]
-	binary.NativeEndian.PutUint16(numbers, uint16(len(p.Text)))
-	binary.NativeEndian.PutUint16(numbers[2:], p.Within)
-	binary.NativeEndian.PutUint16(numbers[4:], uint16(before))
+	for i, n := range []int{len(p.Text), int(p.Within), p.before} {
+		binary.NativeEndian.PutUint16(numbers[2*i:], uint16(n))
+	}
+	if more {
+		binary.NativeEndian.PutUint16(numbers[6:], 1)
+	}
 }

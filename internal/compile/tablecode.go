@@ -2,6 +2,7 @@ package compile
 
 import (
 	"fmt"
+	"math/bits"
 
 	"github.com/cilium/ebpf/asm"
 
@@ -13,7 +14,7 @@ import (
 //	r6  the packet; then the words of summary that are left to look into
 //	r7  the number of the word looked into
 //	r8  the rows' first words combined; then the bits of the word looked into
-//	r9  rounds, so that the verifier sees the end of the loops
+//	r9  rounds, so that the verifier sees the end of the loop
 //
 // The stack holds the pointer to each dimension's row, from -8 down, and below that what the enumeration says.
 type tableCode struct {
@@ -23,11 +24,9 @@ type tableCode struct {
 
 // What the stack holds below the rows.
 const (
-	stackKey      = iota // of a map lookup
-	stackContext         // of the program
-	stackPacket          // when r6 has something else
-	stackDecision        // of the rule whose condition is asked
-	stackAsked           // the condition asked last, and 1
+	stackKey     = iota // of a map lookup
+	stackContext        // of the program
+	stackPacket         // when r6 has something else
 )
 
 func (c *tableCode) stack(what int) int16 { return rowSlot(len(c.dims) + what) }
@@ -40,13 +39,8 @@ func (t *tables) code() asm.Instructions {
 		return c.insns
 	}
 	if !c.conditions.none() {
-		c.add(
-			asm.StoreMem(asm.RFP, c.stack(stackPacket), asm.R6, asm.DWord),
-			asm.Mov.Imm(asm.R1, 0),
-			asm.StoreMem(asm.RFP, c.stack(stackAsked), asm.R1, asm.DWord),
-		)
+		c.add(asm.StoreMem(asm.RFP, c.stack(stackPacket), asm.R6, asm.DWord))
 	}
-	c.add(asm.Mov.Imm(asm.R9, 0))
 	for i, d := range t.dims {
 		c.selectRow(i, d)
 	}
@@ -156,6 +150,10 @@ func (c *tableCode) lookUpRow(d *dim) {
 // oneWord decides when all bits are in one word.
 func (c *tableCode) oneWord() {
 	c.say("the rules left by all rows")
+	if !c.conditions.none() {
+		c.add(asm.LoadMem(asm.R2, asm.R6, xdp.First, asm.Word))
+		c.fromOn(asm.R8, asm.R2, "none")
+	}
 	c.add(
 		asm.Mov.Imm(asm.R7, 0),
 		asm.JNE.Imm(asm.R8, 0, "result"),
@@ -206,32 +204,51 @@ func (c *tableCode) summary(s int) {
 	if s > 0 {
 		c.add(asm.Add.Imm(asm.R7, int32(64*s)))
 	}
-	c.add(asm.JNE.Imm(asm.R8, 0, "result"))
-	c.mark(next(s))
+	if !c.conditions.none() {
+		c.skipBefore(s)
+	}
 	c.add(
+		asm.JNE.Imm(asm.R8, 0, "result"),
 		asm.Mov.Reg(asm.R1, asm.R6), // clear the lowest bit
 		asm.Sub.Imm(asm.R1, 1),
 		asm.And.Reg(asm.R6, asm.R1),
 		asm.Add.Imm(asm.R9, 1),
-		asm.JGE.Imm(asm.R9, c.rounds(), done),
+		asm.JGE.Imm(asm.R9, 64, done),
 		asm.JNE.Imm(asm.R6, 0, loop),
 	)
 	c.mark(done)
 	c.add(asm.Mov.Imm(asm.R8, 0)) // something to carry the label
 }
 
-// next labels where the loop of a summary goes on behind a word.
-func next(summary int) string { return fmt.Sprintf("next%d", summary) }
+// fromOn clears the bits of a word before the one whose number is in a register, and goes to none if that is beyond the
+// word. It uses r1.
+func (c *tableCode) fromOn(word, number asm.Register, none string) {
+	c.add(
+		asm.JGE.Imm(number, 64, none),
+		asm.Mov.Imm(asm.R1, -1),
+		asm.LSh.Reg(asm.R1, number),
+		asm.And.Reg(word, asm.R1),
+	)
+}
 
-// rounds is how often both loops can go round for one summary: for each word, and for each condition that does not hold.
-func (c *tableCode) rounds() int32 {
-	n := min(c.words, 64)
-	for _, alt := range c.alts {
-		if _, ok := c.conditions.of(alt.rule); ok {
-			n++
-		}
-	}
-	return int32(n)
+// skipBefore clears the bits in r8, of the word in r7, that stand before the first alternative to look at.
+func (c *tableCode) skipBefore(s int) {
+	whole := fmt.Sprintf("whole%d", s)
+	c.add(
+		asm.LoadMem(asm.R2, asm.RFP, c.stack(stackPacket), asm.DWord),
+		asm.LoadMem(asm.R2, asm.R2, xdp.First, asm.Word),
+		asm.Mov.Reg(asm.R3, asm.R7),
+		asm.LSh.Imm(asm.R3, 6),
+		asm.JLE.Reg(asm.R2, asm.R3, whole),
+		asm.Sub.Reg(asm.R2, asm.R3),
+		asm.Mov.Imm(asm.R1, 0),
+		asm.JGE.Imm(asm.R2, 64, whole+"not"),
+		asm.Mov.Imm(asm.R1, -1),
+		asm.LSh.Reg(asm.R1, asm.R2),
+	)
+	c.mark(whole + "not")
+	c.add(asm.And.Reg(asm.R8, asm.R1))
+	c.mark(whole)
 }
 
 // lowestBit computes the number of the lowest bit of from that is set: the population of the bits below it (Hacker's
@@ -273,69 +290,42 @@ func (c *tableCode) lowestBit(to, from asm.Register) {
 	c.add(asm.Mul.Reg(to, asm.R2), asm.RSh.Imm(to, 56))
 }
 
-// result returns the decision of the rule at the lowest bit of r8 in word r7, unless its condition does not hold.
+// result returns the decision of the rule at the lowest bit of r8 in word r7.
 func (c *tableCode) result() {
 	c.mark("result")
 	c.say("the first rule left")
 	c.lowestBit(asm.R3, asm.R8)
 	c.add(
-		asm.Mov.Reg(asm.R1, asm.R7),
-		asm.LSh.Imm(asm.R1, 6),
-		asm.Add.Reg(asm.R3, asm.R1),
+		asm.LSh.Imm(asm.R7, 6),
+		asm.Add.Reg(asm.R3, asm.R7),
 		asm.JGE.Imm(asm.R3, int32(64*c.words), "none"),
-		asm.LSh.Imm(asm.R3, 3),
+		asm.LSh.Imm(asm.R3, int32(bits.TrailingZeros(resultSize))),
 		asm.LoadMapValue(asm.R1, 0, 0).WithReference(xdp.Results),
 		asm.Add.Reg(asm.R1, asm.R3),
-		asm.LoadMem(asm.R0, asm.R1, 0, asm.Word),
+		asm.LoadMem(asm.R0, asm.R1, resultDecision, asm.Word),
 	)
 	if !c.conditions.none() {
 		c.condition()
 	}
-	c.mark("decided")
 	c.add(asm.Return())
-	if !c.conditions.none() {
-		c.goOn()
-	}
 }
 
-// condition asks for the condition of the rule at r1, whose decision is in r0. A rule with several alternatives, of which
-// more than one is left, is asked for once: they stand behind each other.
+// condition leaves in the packet what the rule at r1 asks for, and which alternative is next if that does not hold.
 func (c *tableCode) condition() {
 	c.add(
-		asm.LoadMem(asm.R3, asm.R1, 4, asm.Word),
-		asm.JEq.Imm(asm.R3, 0, "decided"),
-		asm.LoadMem(asm.R1, asm.RFP, c.stack(stackAsked), asm.DWord),
-		asm.JEq.Reg(asm.R1, asm.R3, "on"),
-		asm.StoreMem(asm.RFP, c.stack(stackAsked), asm.R3, asm.DWord),
-		asm.StoreMem(asm.RFP, c.stack(stackDecision), asm.R0, asm.DWord),
-		asm.Sub.Imm(asm.R3, 1),
 		asm.LoadMem(asm.R2, asm.RFP, c.stack(stackPacket), asm.DWord),
-	)
-	c.ask(c.stack(stackContext))
-	c.add(
-		asm.JEq.Imm(asm.R0, 0, "on"),
-		asm.LoadMem(asm.R0, asm.RFP, c.stack(stackDecision), asm.DWord),
+		asm.LoadMem(asm.R3, asm.R1, resultCondition, asm.Word),
+		asm.StoreMem(asm.R2, xdp.NextCondition, asm.R3, asm.Word),
+		asm.LoadMem(asm.R3, asm.R1, resultNext, asm.Word),
+		asm.StoreMem(asm.R2, xdp.First, asm.R3, asm.Word),
 	)
 }
 
-// goOn looks for the next rule left: in the same word, or in those that follow.
-func (c *tableCode) goOn() {
-	c.mark("on")
-	c.say("its condition does not hold: the next")
-	c.add(
-		asm.Add.Imm(asm.R9, 1),
-		asm.JGE.Imm(asm.R9, c.rounds(), "none"), // never; for the verifier
-		asm.Mov.Reg(asm.R1, asm.R8),
-		asm.Sub.Imm(asm.R1, 1),
-		asm.And.Reg(asm.R8, asm.R1),
-		asm.JNE.Imm(asm.R8, 0, "result"),
-	)
-	for s := range c.sums {
-		if s == c.sums-1 {
-			c.add(asm.Ja.Label(next(s)))
-			return
-		}
-		c.add(asm.JLT.Imm(asm.R7, int32(64*(s+1)), next(s)))
-	}
-	c.add(asm.Ja.Label("none"))
-}
+// The map of results has of each alternative, in 32-bit words, the decision, its condition if it has one, and the first
+// alternative of the rule behind.
+const (
+	resultSize      = 16
+	resultDecision  = 0
+	resultCondition = 4
+	resultNext      = 8
+)

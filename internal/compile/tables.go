@@ -375,15 +375,17 @@ func (t *tables) part() part {
 		return part{}
 	}
 	last := t.dims[len(t.dims)-1]
+	asked := uint32(len(t.conditions.numbers))
 	rows := xdp.Shape{ValueSize: uint32(t.rowOctets()), Entries: uint32(t.allRows())}
 	if t.direct() {
 		rows = xdp.Shape{ValueSize: rows.ValueSize * rows.Entries, Entries: 1}
 	}
 	return part{
+		constants: map[string]any{"table_conditions": asked},
 		shapes: map[string]xdp.Shape{
 			xdp.Index:   {ValueSize: uint32(2 * (last.start + last.size)), Entries: 1},
 			xdp.Rows:    rows,
-			xdp.Results: {ValueSize: uint32(8 * 64 * t.words), Entries: 1},
+			xdp.Results: {ValueSize: uint32(resultSize * 64 * t.words), Entries: 1},
 		},
 		fill: func(memory map[string][]byte) error {
 			t.fill(memory[xdp.Index], memory[xdp.Rows], memory[xdp.Results])
@@ -402,11 +404,23 @@ func (t *tables) fill(index, rows, results []byte) {
 		}
 	}
 	for i, alt := range t.alts {
-		binary.NativeEndian.PutUint32(results[8*i:], t.decisions[alt.rule])
-		if number, ok := t.conditions.of(alt.rule); ok {
-			binary.NativeEndian.PutUint32(results[8*i+4:], uint32(number)+1)
+		t.fillResult(results[resultSize*i:], alt.rule)
+		next := i + 1
+		for next < len(t.alts) && t.alts[next].rule == alt.rule {
+			next++
 		}
+		binary.NativeEndian.PutUint32(results[resultSize*i+resultNext:], uint32(next))
 	}
+}
+
+// fillResult writes the decision of a rule, and its condition.
+func (t *tables) fillResult(to []byte, rule int) {
+	decision := t.decisions[rule]
+	if number, ok := t.conditions.of(rule); ok {
+		decision |= xdp.Conditional
+		binary.NativeEndian.PutUint32(to[resultCondition:], uint32(number))
+	}
+	binary.NativeEndian.PutUint32(to[resultDecision:], decision)
 }
 
 // fillRow writes a row: the summary, then the bits.

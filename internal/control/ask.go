@@ -132,14 +132,17 @@ type counted struct {
 	counter string
 }
 
-// decisions lists what a part decides: checks, rules in their order, and the default.
+// decisions lists what a part decides: checks, rules in their order, and the default; not what only counts.
 func (m *manifest) decisions(part *part) (list []counted) {
 	for name, counter := range part.Checks {
 		check, _ := packet.CheckNamed(name)
+		if m.Observed.Has(check) {
+			continue
+		}
 		list = append(list, counted{decision{ir.Drop.String(), name, compile.CheckStage(m.Target, check)}, counter})
 	}
 	for i, r := range m.Rules {
-		if i < len(part.Rules) && part.Rules[i] != "" {
+		if i < len(part.Rules) && part.Rules[i] != "" && !r.Observe {
 			list = append(list, counted{decision{r.Verdict, r.Name, r.Stage}, part.Rules[i]})
 		}
 	}

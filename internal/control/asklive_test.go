@@ -66,6 +66,39 @@ func TestAskWhatRuns(t *testing.T) {
 	})
 }
 
+// conditionPolicy has what rules ask for beside addresses and fields, as far as all targets have it.
+const conditionPolicy = `
+default: drop
+checks: {profile: off, port-zero: observe}
+rules:
+  - {name: seen, proto: udp, then: drop, observe: true}
+  - {name: marks, proto: udp, payload: {at: {offset: 1, bytes: "vil"}}, then: reject}
+  - {name: unmarked, port: udp/99, not: {payload: {at: {offset: 0, bytes: "ok"}}}, then: drop}
+  - {name: much, proto: udp, over: {rate: 5/h, per: from/24}, then: drop}
+  - {name: rest, port: 1-99, then: pass}
+`
+
+// TestAskConditions asks about payload; rules and checks that only observe are no reason, and no question exceeds a limit.
+func TestAskConditions(t *testing.T) {
+	onAll(t, func(h *host, target compile.Target) {
+		h.applyTo(target, conditionPolicy)
+		for range 7 {
+			h.wantAnswer("payload", `udp 198.51.100.7:1234 > 192.0.2.1:53 payload="evil"`, "reject marks")
+			h.wantAnswer("no payload", "udp 198.51.100.7:1234 > 192.0.2.1:53", "pass rest")
+		}
+		h.wantAnswer("denied payload", "udp 198.51.100.7:1234 > 192.0.2.1:99", "drop unmarked")
+		h.wantAnswer("denied payload that is there", `udp 198.51.100.7:1234 > 192.0.2.1:99 payload="ok"`, "pass rest")
+		h.wantAnswer("observed check", "tcp 198.51.100.7:0 > 192.0.2.1:53 S", "pass rest")
+		h.wantAnswer("observed rule that would drop", "udp 198.51.100.7:9 > 192.0.2.1:530", "drop default")
+		s, err := h.Status(h.Context())
+		for _, r := range slices.Concat(s.Rules, s.Checks) {
+			if r.Packets != 0 {
+				h.Errorf("%s has counted %d packets (error %v)", r.Name, r.Packets, err)
+			}
+		}
+	})
+}
+
 // TestAskLeavesNothing asks two questions at a time, 50 in all, or 10 of iptables, and looks for what they might leave.
 func TestAskLeavesNothing(t *testing.T) {
 	onAll(t, func(h *host, target compile.Target) {

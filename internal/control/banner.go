@@ -74,7 +74,7 @@ func (b *banner) follow(ctx context.Context) error {
 	}
 	b.end()
 	b.generation, b.limits, b.detectors = g.number, g.manifest.Limits, nil
-	if g.program == nil || !g.manifest.bans() {
+	if g.program == nil || g.manifest.banningRule() == "" {
 		return nil
 	}
 	never, err := g.manifest.spared()
@@ -149,14 +149,14 @@ func (b *banEntry) prefix(a netip.Addr) netip.Prefix {
 	return p
 }
 
-// bans reports whether a limit of the policy bans.
-func (m *manifest) bans() bool {
+// banningRule is the first rule with a limit that bans, "" when there is none.
+func (m *manifest) banningRule() string {
 	for _, l := range m.Limits {
 		if l.Ban != nil {
-			return true
+			return l.Rule
 		}
 	}
-	return false
+	return ""
 }
 
 // spared is who is never banned: those that the policy names, and the host itself, whose addresses only a forger would

@@ -3,6 +3,7 @@ package control
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"sync"
 
 	"github.com/floodwall/floodwall/internal/compile"
@@ -53,7 +54,7 @@ func CompilePolicy(p *policy.Policy) (*Compiled, error) {
 	}
 	optimized, more := compile.Optimize(program)
 	c.Program = optimized
-	c.Notes = append(append(c.Notes, notes...), more...)
+	c.Notes = slices.Concat(c.Notes, notes, more, compile.LimitNotes(program))
 	return c, nil
 }
 

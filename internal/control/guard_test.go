@@ -9,10 +9,10 @@ import (
 	"github.com/floodwall/floodwall/internal/control"
 )
 
-// guardedDNS is a service whose guard lets one response to an address leave in an hour.
+// guardedDNS is a service whose guard lets one large response to an address leave in hours.
 const guardedDNS = `
 default: pass
-services: [{name: dns, port: [udp/53, tcp/53], guard: {type: dns, responses: {rate: 1/h, per: to, burst: 1}, observe: %t}}]
+services: [{name: dns, port: [udp/53, tcp/53], guard: {type: dns, responses: {rate: 1kbit/h, per: to, burst: 12kbit}, observe: %t}}]
 `
 
 func (h *host) guarded(observe bool, confirm time.Duration) {
@@ -31,7 +31,7 @@ func (h *host) respond(n int) {
 	}
 	defer c.Close()
 	for range n {
-		if _, err := c.Write([]byte("response")); err != nil {
+		if _, err := c.Write(make([]byte, 1400)); err != nil {
 			h.Fatal(err)
 		}
 	}

@@ -32,7 +32,7 @@ func (m *manifest) limits(p *ir.Program) {
 		}
 		m.Limits = append(m.Limits, e)
 	}
-	if p.Never != nil && m.bans() {
+	if p.Never != nil && m.banningRule() != "" {
 		m.Never = slices.Collect(p.Never.Prefixes())
 	}
 }

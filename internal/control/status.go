@@ -90,6 +90,9 @@ func (in Instance) Status(ctx context.Context) (*Status, error) {
 	if err := s.counters(ctx, l, g); err != nil {
 		return nil, err
 	}
+	if rule := m.banningRule(); rule != "" && !in.watched() {
+		s.warn("nobody is banned for rule %q while `floodwall daemon` does not run", rule)
+	}
 	if err := s.limits(g); err != nil {
 		return nil, err
 	}
@@ -152,6 +155,7 @@ func (s *Status) counters(ctx context.Context, l *live, g *generation) error {
 		n := c.rule(i, r)
 		s.Rules = append(s.Rules, RuleStatus{r.Name, r.Stage, r.Why, r.Verdict, n.packets, n.octets, r.Line, r.Merged, r.Observe})
 	}
+	s.guards(m, c)
 	s.guards(m, c)
 	for check := range packet.NumChecks {
 		n, stage, done := c.check(check)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"sync"
 	"time"
 
 	"github.com/vishvananda/netlink"
@@ -27,9 +28,31 @@ type Event struct {
 const trialLook = time.Second
 
 // Watch keeps up with the host until ctx ends: it enters the host's own addresses into the set `local` of the XDP program
-// as they change (netfilter asks the kernel for them), and removes what a trial has left that nobody confirmed. report
-// is told what was done, and errors, after which Watch goes on.
+// as they change (netfilter asks the kernel for them), removes what a trial has left that nobody confirmed, and bans who
+// exceeds limits that ban. report is told what was done, and errors, after which Watch goes on; it is called from
+// several goroutines, one at a time. It returns ErrWatched while another process watches the instance.
 func (in Instance) Watch(ctx context.Context, report func(Event)) error {
+	alone, err := in.listen()
+	if err != nil {
+		return err
+	}
+	defer alone.Close()
+	var one sync.Mutex
+	inTurn := func(e Event) {
+		one.Lock()
+		defer one.Unlock()
+		report(e)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var banning sync.WaitGroup
+	defer banning.Wait()
+	defer cancel()
+	banning.Go(func() { in.ban(ctx, inTurn) })
+	return in.follow(ctx, inTurn)
+}
+
+// follow keeps up with the host's addresses and with trials until ctx ends.
+func (in Instance) follow(ctx context.Context, report func(Event)) error {
 	updates := make(chan netlink.AddrUpdate, 64)
 	lost := make(chan error, 1)
 	options := netlink.AddrSubscribeOptions{ErrorCallback: func(err error) {

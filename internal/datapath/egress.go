@@ -154,7 +154,7 @@ func (s *swap) egressFor(has, had bool) (*ebpf.Program, error) {
 		return s.code.program(leaving)
 	}
 	v := variant{leaving, has, had}
-	if any, err := s.trial.any(v); !any || err != nil {
+	if runs, err := s.trial.runs(v); !runs || err != nil {
 		return nil, err
 	}
 	return s.trial.program(v)

@@ -149,7 +149,7 @@ func queries() map[string]*dns.Msg {
 		"DO, cookie": ask("www.example.", dns.TypeANY, edns(true, cookie), flagged),
 		"EDNS 1": ask("www.example.", dns.TypeA, edns(true), func(m *dns.Msg) {
 			m.IsEdns0().SetVersion(1)
-			m.IsEdns0().SetExtendedRcode(0x0ff0)
+			m.Rcode = 0x0ff0 // the upper octet goes into the OPT
 			m.IsEdns0().SetZ(0x3fff)
 		}),
 		"not OPT": ask("www.example.", dns.TypeA, func(m *dns.Msg) {

@@ -47,14 +47,14 @@ type Samples struct {
 
 // Sampled lists the slots of rules that hand out samples, each with the number of packets of which it hands out one.
 func (g *Generation) Sampled() (map[uint32]uint32, error) {
-	const size = 16 // of struct action in bpf/act.h, of which the second word is asked for
 	memory, err := g.Memory(xdp.Actions)
 	if err != nil {
 		return nil, err
 	}
 	oneIn := map[uint32]uint32{}
-	for slot := range len(memory[xdp.Actions]) / size {
-		if n := binary.NativeEndian.Uint32(memory[xdp.Actions][size*slot+4:]); n > 0 {
+	const sample = 4 // the offset in struct action
+	for slot := range len(memory[xdp.Actions]) / xdp.ActionSize {
+		if n := binary.NativeEndian.Uint32(memory[xdp.Actions][xdp.ActionSize*slot+sample:]); n > 0 {
 			oneIn[uint32(slot)] = n
 		}
 	}

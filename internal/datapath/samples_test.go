@@ -25,10 +25,10 @@ func acting(verdict uint8, slip, sample uint32) *xdp.Image {
 	im.Constants["answers"] = verdict == truncate
 	im.Constants["specials"] = true
 	im.Constants["sampling"] = sample > 0
-	im.Shapes = map[string]xdp.Shape{xdp.Actions: {ValueSize: 8, Entries: ruleSlot + 1}}
+	im.Shapes = map[string]xdp.Shape{xdp.Actions: {ValueSize: xdp.ActionSize, Entries: ruleSlot + 1}}
 	im.Fill = func(memory map[string][]byte) error {
-		binary.NativeEndian.PutUint32(memory[xdp.Actions][8*ruleSlot:], slip)
-		binary.NativeEndian.PutUint32(memory[xdp.Actions][8*ruleSlot+4:], sample)
+		binary.NativeEndian.PutUint32(memory[xdp.Actions][xdp.ActionSize*ruleSlot:], slip)
+		binary.NativeEndian.PutUint32(memory[xdp.Actions][xdp.ActionSize*ruleSlot+4:], sample)
 		return nil
 	}
 	return im

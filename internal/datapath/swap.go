@@ -24,7 +24,7 @@ type swap struct {
 	updated []*Device // had a program of ours before
 	added   []*Device
 	dropped []*Device // those of updated that the new generation does not have
-	silent  []*Device // that have no program for what leaves
+	silent  []*Device // that are to have no program for what leaves
 }
 
 // onTrial puts the swap on trial, with the generation to return to.

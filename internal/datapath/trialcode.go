@@ -112,8 +112,8 @@ func (c *trialCode) program(v variant) (*ebpf.Program, error) {
 	return c.load(v, spec, array)
 }
 
-// any reports whether a variant runs any generation: one may have no program for what leaves.
-func (c *trialCode) any(v variant) (bool, error) {
+// runs reports whether a variant runs any generation: one may have no program for what leaves.
+func (c *trialCode) runs(v variant) (bool, error) {
 	var has, had *ebpf.Program
 	var err error
 	if v.has {

@@ -12,7 +12,8 @@
 //   - the generation's rules, less the guards of a trial, and rules of ours before and behind each of its hooks that
 //     count who comes by
 //
-// Rules of others are not copied, nor are routes, and conntrack knows no flow except one that the question asks for. To
+// Rules of others are not copied, nor are routes, and conntrack knows no flow except one that the question asks for.
+// Limits have let nothing pass yet, so that no question exceeds one. To
 // read and load sets takes as long as their listing does: a million elements some ten seconds each, and the answer is an
 // error when Limit has passed.
 package replica

@@ -24,10 +24,11 @@ const nftWitness = "witness"
 var around = map[Hook][2]int{Ingress: {-500, 500}, Prerouting: {-500, -401}, Input: {-10, 10}, Forward: {-10, 10}}
 
 // Lines of a listing. Guards are what keeps a generation from deciding while it is on trial or its successor is
-// (internal/netfilter/nftguard.go).
+// (internal/netfilter/nftguard.go). What is known of prefixes that limits hold cannot be copied: these begin anew.
 var (
 	nftCounts = regexp.MustCompile(`packets \d+ bytes \d+`)
 	nftGuard  = regexp.MustCompile(`(?m)^.*comment "floodwall: trial"$\n`)
+	nftLimits = regexp.MustCompile(`\t\telements = \{[^}]* limit rate over [^}]*\}\n`)
 	nftHook   = regexp.MustCompile(`(?m)^\s*type filter hook (\w+)`)
 )
 
@@ -36,7 +37,8 @@ func (r *nftRules) read(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("reading table %s: %w", r.name, err)
 	}
-	r.listing = nftGuard.ReplaceAllString(nftCounts.ReplaceAllString(out, "packets 0 bytes 0"), "")
+	out = nftCounts.ReplaceAllString(out, "packets 0 bytes 0")
+	r.listing = nftLimits.ReplaceAllString(nftGuard.ReplaceAllString(out, ""), "")
 	return nil
 }
 

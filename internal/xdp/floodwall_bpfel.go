@@ -80,6 +80,7 @@ const (
 	floodwallVarSampling        = "sampling"
 	floodwallVarShortPatterns   = "short_patterns"
 	floodwallVarSpecials        = "specials"
+	floodwallVarTableConditions = "table_conditions"
 	floodwallVarVerifyCookies   = "verify_cookies"
 	floodwallVarWindowLength    = "window_length"
 	floodwallVarZero            = "zero"
@@ -203,6 +204,7 @@ type floodwallVariableSpecs struct {
 	Sampling        *ebpf.VariableSpec `ebpf:"sampling"`
 	ShortPatterns   *ebpf.VariableSpec `ebpf:"short_patterns"`
 	Specials        *ebpf.VariableSpec `ebpf:"specials"`
+	TableConditions *ebpf.VariableSpec `ebpf:"table_conditions"`
 	VerifyCookies   *ebpf.VariableSpec `ebpf:"verify_cookies"`
 	WindowLength    *ebpf.VariableSpec `ebpf:"window_length"`
 	Zero            *ebpf.VariableSpec `ebpf:"zero"`
@@ -324,6 +326,7 @@ type floodwallVariables struct {
 	Sampling        *ebpf.Variable `ebpf:"sampling"`
 	ShortPatterns   *ebpf.Variable `ebpf:"short_patterns"`
 	Specials        *ebpf.Variable `ebpf:"specials"`
+	TableConditions *ebpf.Variable `ebpf:"table_conditions"`
 	VerifyCookies   *ebpf.Variable `ebpf:"verify_cookies"`
 	WindowLength    *ebpf.Variable `ebpf:"window_length"`
 	Zero            *ebpf.Variable `ebpf:"zero"`

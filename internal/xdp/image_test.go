@@ -20,7 +20,7 @@ var body = asm.Instructions{asm.Mov.Imm(asm.R0, 7), asm.Mov.Imm(asm.R0, 8), asm.
 func TestMapNames(t *testing.T) {
 	spec := xdp.Load()
 	for _, name := range []string{xdp.Counters, xdp.Filter4, xdp.Index4, xdp.Background4, xdp.Filter6, xdp.DynamicInfo,
-		xdp.Lines4, xdp.Full4, xdp.Hosts4, xdp.Buckets6, xdp.Dynamic} {
+		xdp.Lines4, xdp.Full4, xdp.Hosts4, xdp.Buckets6, xdp.Dynamic, xdp.Guards, xdp.GuardPorts, xdp.Verified} {
 		if spec.Maps[name] == nil {
 			t.Errorf("the object has no map %s", name)
 		}
@@ -66,6 +66,29 @@ func TestSpec(t *testing.T) {
 	decide := functionOf(prog.Instructions, "decide")
 	if len(decide) != len(body) || decide[0].Constant != 7 || decide[1].Constant != 8 || decide[0].Symbol() != "decide" {
 		t.Errorf("decide is\n%v", decide)
+	}
+}
+
+// TestSpecEgress has the program for what leaves only where the policy needs it, and once in native and generic mode.
+func TestSpecEgress(t *testing.T) {
+	for _, test := range []struct {
+		egress  bool
+		clients uint32
+	}{{false, 1}, {true, 1 << 16}} {
+		spec, err := (&xdp.Image{Decide: body, Egress: test.egress}).Spec()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if prog := spec.Programs[xdp.Egress]; (prog != nil) != test.egress || prog != nil && prog.Type != ebpf.SchedCLS {
+			t.Errorf("egress %t: the program is %+v", test.egress, prog)
+		}
+		if got := spec.Maps[xdp.Verified]; got == nil || got.MaxEntries != test.clients {
+			t.Errorf("egress %t: the map of clients is %v, want %d entries", test.egress, got, test.clients)
+		}
+		xdp.Linear(spec)
+		if spec.Programs[xdp.Egress] != nil {
+			t.Errorf("egress %t: the program comes twice", test.egress)
+		}
 	}
 }
 

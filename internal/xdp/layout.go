@@ -37,8 +37,14 @@ const MaxDynamicSets = 8
 // DynamicInfoSize is the size of the record of one dynamic set in the map DynamicInfo.
 const DynamicInfoSize = 64
 
-// Special is a flag of a decision, beside the verdict: the slot has an entry in the map Actions.
-const Special = 0x10
+// ActionSize is the size of struct action of bpf/act.h, an entry of the map Actions.
+const ActionSize = 16
+
+// Flags of a decision, beside the verdict. enum verdict in bpf/count.h.
+const (
+	Special     = 0x10 // the slot has an entry in the map Actions
+	Conditional = 0x20 // it counts if the condition named in the packet holds; tables only
+)
 
 const verdictMask = 0x0f // of a decision; enum verdict in bpf/count.h
 
@@ -60,6 +66,9 @@ const (
 	DstClass   = SrcClass + 4
 	SrcDynamic = SrcClass + 8
 	DstDynamic = SrcClass + 12
+
+	First         = SrcClass + 44 // what tables are to look at, of their alternatives
+	NextCondition = First + 4     // the condition that they ask for
 )
 
 // FieldOffset is the offset of a field's value in struct packet.

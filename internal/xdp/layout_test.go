@@ -79,8 +79,10 @@ func TestStructLayouts(t *testing.T) {
 		{"limit_info", xdp.LimitInfoSize, map[string]int{"cost": 0, "most": 8, "fresh": 16, "base": 24, "mask": 28,
 			"left": 32, "right": 33, "bits": 34, "prefixes": 35, "src": 40, "dst": 72}},
 		{"limit_bucket", xdp.LimitBucketSize, map[string]int{"slot": 0, "swept": 8 * xdp.LimitSlots}},
+		{"guard", 56, map[string]int{
+			"secrets": 0, "num_secrets": 32, "verify": 36, "limit": 40, "slot": 44, "flags": 48}},
 		{"counter", 16, map[string]int{"packets": 0, "octets": 8}},
-		{"action", 8, map[string]int{"slip": 0, "sample": 4}},
+		{"action", xdp.ActionSize, map[string]int{"slip": 0, "sample": 4, "report": 8}},
 		{"sampler", 16, map[string]int{"next": 0, "lost": 8}},
 	} {
 		s := structOf(t, test.name)
@@ -161,6 +163,7 @@ func TestEnums(t *testing.T) {
 			"SLOT_RULES":   xdp.SlotRules,
 			"VERDICT_PASS": int(ir.Pass), "VERDICT_DROP": int(ir.Drop), "VERDICT_REJECT": int(ir.Reject),
 			"VERDICT_TRUNCATE": int(ir.Truncate), "DECISION_SPECIAL": xdp.Special},
+		"verify.h":  {"MAX_SECRETS": 2, "GUARD_LIMIT": 1, "GUARD_OBSERVE": 2},
 		"dynamic.h": {"MAX_DYNAMIC_SETS": xdp.MaxDynamicSets, "DYNAMIC_LENGTHS": 8},
 		"limit.h":   {"LIMIT_SLOTS": xdp.LimitSlots, "AMOUNT_BITS": xdp.LimitFraction, "TIME_BITS": 40, "DEBT_BITS": 38},
 		"packet.h": {"PORT_UDP": packet.PortUDP, "PORT_NONE": packet.PortNone, "FLAGS_NONE": packet.FlagsNone,

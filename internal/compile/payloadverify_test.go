@@ -1,0 +1,57 @@
+package compile_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/floodwall/floodwall/internal/compile"
+	"github.com/floodwall/floodwall/internal/ir"
+	"github.com/floodwall/floodwall/internal/testutil"
+)
+
+// TestVerifierConditions loads the largest policies in which every rule asks for payload, names and limits.
+func TestVerifierConditions(t *testing.T) {
+	for _, test := range []struct {
+		name, policy string
+		rules        int
+		form         compile.Form
+	}{
+		{"64 expressions, 600 rules, straight", largest(allChecks(), 56, 7, 600), 600, compile.Straight},
+		{"30 rules, tables", largest(allChecks(), 8, 7, 30), 30, compile.Tables},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			s := lower(t, test.policy)
+			askAll(s.program, test.rules)
+			x, err := compile.ToXDP(s.program, compile.XDPOptions{Form: test.form, QuestionKey: questionKey})
+			if err != nil {
+				t.Fatal(err)
+			}
+			testutil.RequireRoot(t)
+			n := processed(t, x)
+			t.Logf("%d processed", n)
+			if n > mostProcessed {
+				t.Errorf("the verifier processed %d instructions, want at most %d", n, mostProcessed)
+			}
+		})
+	}
+}
+
+// askAll makes the first rules ask for all that a rule can.
+func askAll(p *ir.Program, rules int) {
+	w := newPatternWriter(rand.New(rand.NewPCG(1, 2)), 64)
+	p.Limits = []ir.Limit{{Rule: "r0", Rate: 1000, Per: 1e9, Burst: 1000, Src: &ir.Prefixes{V4: 16, V6: 48}, Max: 1000}}
+	for i := range 32 {
+		p.Names = append(p.Names, ir.NameSet{Names: []string{fmt.Sprint("n", i), strings.Repeat("a.", 15) + "b"}})
+	}
+	for i := range p.Rules[:rules] {
+		r := &p.Rules[i]
+		r.Payload = []ir.PayloadMatch{w.match(), w.match()}
+		r.Names = []ir.NameMatch{{Sets: []int{i % 32}}, {Sets: []int{(i + 1) % 32}, Not: true}}
+		r.Over = []int{0, 0, 0, 0, 0, 0, 0, 0}
+		r.Observe = i%5 == 0
+	}
+	p.Rules[0].Verdict = ir.Truncate
+}
