@@ -50,19 +50,33 @@ func floodwallLimit(target string) func(context.Context, *limitBuilder, *site, l
 		if err != nil {
 			return l, err
 		}
-		l.tally = func(ctx context.Context) (t tally, err error) {
-			err = at.server.Do(func() error {
-				s, err := in.Status(ctx)
-				if err == nil {
-					t = ruleTally(s)
-				}
+		status := func(ctx context.Context) (s *control.Status, err error) {
+			err = at.server.Do(func() (err error) {
+				s, err = in.Status(ctx)
 				return err
 			})
+			return s, err
+		}
+		l.tally = func(ctx context.Context) (t tally, err error) {
+			s, err := status(ctx)
+			if err == nil {
+				t = ruleTally(s)
+			}
 			return t, err
 		}
-		if target == "xdp" {
-			l.octets, err = at.programMemory()
+		if target != "xdp" {
+			return l, nil
 		}
+		l.entries = func(ctx context.Context) (n int, err error) {
+			s, err := status(ctx)
+			if err == nil {
+				for _, limit := range s.Limits {
+					n += limit.Debts
+				}
+			}
+			return n, err
+		}
+		l.octets, err = at.programMemory()
 		return l, err
 	}
 }

@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -41,14 +42,17 @@ const (
 // smooth reports whether the generator spaces the packets.
 func (s *Source) smooth() bool { return s.options.Rate >= smoothRate }
 
-// pace sets the spacing of packets, in units of 1/256 ns. A late source catches up at four times its rate.
+// catchUp is how many times its rate a late source sends at most, unless its options say.
+const catchUp = 4
+
+// pace sets the spacing of packets, in units of 1/256 ns.
 func (s *Source) pace(r *labRecipe) {
 	if !s.smooth() {
 		return
 	}
 	r.Interval = uint64(math.Round(256 * 1e9 / s.options.Rate))
 	r.Lag = 256 * uint64(maxLag)
-	r.Gap = r.Interval / 4
+	r.Gap = uint64(float64(r.Interval) / cmp.Or(s.options.CatchUp, catchUp))
 }
 
 // send runs the generator until the number of packets sent reaches limit or ctx ends.

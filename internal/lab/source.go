@@ -19,6 +19,7 @@ type SourceOptions struct {
 	Rate     float64       // packets per second; 0: as fast as it can
 	Count    uint64        // packets to send; 0: no bound
 	Duration time.Duration // time to send for; 0: no bound
+	CatchUp  float64       // times Rate, roughly, at which a source sends at most that was held up; 0: 4
 	CPU      int           // to send on
 	Urgent   bool          // lets few other processes have that CPU meanwhile; for measurements
 	Seed     uint64        // of all that is random; the same seed gives the same packets
@@ -47,6 +48,9 @@ func (l *Lab) NewSource(d *Device, o SourceOptions) (*Source, error) {
 	}
 	if o.Rate < 0 || math.IsNaN(o.Rate) {
 		return nil, fmt.Errorf("source: rate %g: must not be negative", o.Rate)
+	}
+	if o.CatchUp != 0 && !(o.CatchUp >= 1) {
+		return nil, fmt.Errorf("source: catch up %g: must be at least 1", o.CatchUp)
 	}
 	s := &Source{device: d, options: o}
 	err := s.load()
