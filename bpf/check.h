@@ -56,7 +56,18 @@ __u64 zero SEC(".data.zero");
 
 static __always_inline __u64 opaque(__u64 value)
 {
-	return value ^ *(volatile __u64 *)&zero;
+	return value + *(volatile __u64 *)&zero; /* before Linux 6.10 the verifier forgets after ^ that 32 bits are 32 */
+}
+
+/*
+ * A length that is known to be from 1 to most, a power of two, as the verifier knows it, too: before Linux 6.8 it learns
+ * nothing from a comparison with 0 (kernel/bpf/verifier.c, reg_set_min_max).
+ */
+static __always_inline __u32 known_length(__u32 length, __u32 most)
+{
+	length--;
+	asm volatile("" : "+r"(length)); /* or LLVM leaves the mask out, as it knows better */
+	return (length & (most - 1)) + 1;
 }
 
 /*

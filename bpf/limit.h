@@ -174,9 +174,9 @@ static __always_inline void sweep(struct limit_bucket *b, __u64 swept, __u64 ns,
 }
 
 /* Finds the slot of a tag, that with the greater debt if there are two. Returns LIMIT_SLOTS when there is none. */
-static __always_inline __u32 find_debt(struct limit_bucket *b, struct charge *c, __u64 *word, __u64 *debt)
+static __always_inline __u64 find_debt(struct limit_bucket *b, struct charge *c, __u64 *word, __u64 *debt)
 {
-	__u32 found = LIMIT_SLOTS;
+	__u64 found = LIMIT_SLOTS;
 
 #pragma unroll
 	for (__u32 i = 0; i < LIMIT_SLOTS; i++) {
@@ -195,9 +195,9 @@ static __always_inline __u32 find_debt(struct limit_bucket *b, struct charge *c,
 }
 
 /* The first idle slot, or else that with the least debt. */
-static __always_inline __u32 find_victim(struct limit_bucket *b, __u64 now, __u64 *word, __u64 *debt)
+static __always_inline __u64 find_victim(struct limit_bucket *b, __u64 now, __u64 *word, __u64 *debt)
 {
-	__u32 found = 0;
+	__u64 found = 0;
 
 	*debt = opaque(~0ULL);
 #pragma unroll
@@ -230,7 +230,7 @@ static __always_inline void count_eviction(__u32 number)
 __noinline __u32 charge(struct limit_bucket *b, struct charge *c)
 {
 	__u64 word = 0, debt = opaque(0), forgiven = 0, next;
-	__u32 at;
+	__u64 at;
 
 	if (!b || !c)
 		return EXCEEDED;
@@ -267,7 +267,7 @@ __noinline __u32 limit_exceeded(struct packet *p, __u32 number)
 	struct charge c;
 	__u64 hash, ns, swept;
 	__s64 age;
-	__u32 at;
+	__u64 at;
 
 	if (!p || !l)
 		return 0;

@@ -213,8 +213,10 @@ static __always_inline __u64 find_patterns(struct xdp_md *ctx, struct packet *p)
 		return 0;
 	if (length > window_length)
 		length = window_length;
-	hide(length); /* or LLVM tests another register than the one it passes */
-	if (length < 1 || length > WINDOW_MAX || bpf_xdp_load_bytes(ctx, p->payload, w->text, length) < 0)
+	if (length < 1 || length > WINDOW_MAX)
+		return 0;
+	length = known_length(length, WINDOW_MAX);
+	if (bpf_xdp_load_bytes(ctx, p->payload, w->text, length) < 0)
 		return 0;
 	for (int i = 0; i < WINDOW_MAX; i++) {
 		at = next_suspect(w, at, length);
@@ -232,8 +234,8 @@ static __always_inline bool place_holds(struct xdp_md *ctx, struct packet *p, st
 
 	if (!base || from + length > p->end)
 		return false;
-	hide(length); /* or LLVM tests another register than the one it passes */
-	if (length < 1 || length > PLACE_MAX || bpf_xdp_load_bytes(ctx, from, w->place, length) < 0)
+	if (length < 1 || length > PLACE_MAX ||
+	    bpf_xdp_load_bytes(ctx, from, w->place, known_length(length, PLACE_MAX)) < 0)
 		return false;
 	return !((w->place[0] ^ place->value[0]) & place->mask[0]) &&
 	       !((w->place[1] ^ place->value[1]) & place->mask[1]);

@@ -54,9 +54,9 @@ static __always_inline bool fill_sample(struct xdp_md *ctx, struct packet *p, st
 {
 	__u32 octets = bpf_xdp_get_buff_len(ctx), captured = octets < SAMPLE_OCTETS ? octets : SAMPLE_OCTETS;
 
-	asm volatile("" : "+r"(captured)); /* or clang bounds another copy than the one that the verifier sees below */
-	if (captured < 1 || captured > SAMPLE_OCTETS)
+	if (captured < 1)
 		return false;
+	captured = known_length(captured, SAMPLE_OCTETS);
 	s->time = time_of(p);
 	s->slot = decision >> 8;
 	s->verdict = decision & VERDICT_MASK;

@@ -46,7 +46,7 @@ func (l *lowering) guard(s policy.Service) error {
 		if g.Replies != nil {
 			rules = append(rules, guardRule{name: "replies", verdict: ir.Drop, over: []policy.Over{*g.Replies}, match: append(unverified, types)})
 		}
-		rules = append(rules, guardRule{name: "types", verdict: ir.Truncate, match: append(unverified, types)})
+		rules = append(rules, guardRule{name: "types", verdict: ir.Truncate, slip: slip, match: append(unverified, types)})
 	}
 	if g.Limits != nil {
 		rules = append(rules, guardRule{name: "limit", verdict: ir.Truncate, slip: slip, over: g.Limits, match: unverified})
