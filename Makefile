@@ -12,7 +12,7 @@ SOURCES := go.mod go.sum $(wildcard .git/logs/HEAD) \
 
 export PATH := $(PATH):/usr/sbin:/sbin
 .DELETE_ON_ERROR:
-.PHONY: help build demo test test-long test-unprivileged bench generate format lint install clean
+.PHONY: help build demo test test-long test-kernels test-unprivileged bench generate format lint install clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-18s %s\n", $$1, $$2 }' Makefile
@@ -36,6 +36,9 @@ test: ## Run all tests, as root (or with sudo); none may be skipped
 
 test-long: ## The same with the long runs: more random cases, more kills, more swaps
 	@FLOODWALL_LONG=1 scripts/test -timeout 6h
+
+test-kernels: ## Run what the kernel has to accept on Debian's kernels 6.1 and 6.12, in QEMU
+	@scripts/kernels $(KERNELS)
 
 test-unprivileged: ## Run the tests that need neither root nor tools; the others are skipped
 	@scripts/setup build
