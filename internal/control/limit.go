@@ -25,12 +25,17 @@ type banEntry struct {
 // limits notes the limits of a program, and who is spared when they ban.
 func (m *manifest) limits(p *ir.Program) {
 	for i := range p.Limits {
-		l := &p.Limits[i]
-		e := limitEntry{Rule: l.Rule, Text: p.LimitText(i)}
-		if l.Ban != nil {
-			e.Ban = &banEntry{Set: p.Sets[l.Ban.Set].Name, For: l.Ban.For, V4: l.Src.V4, V6: l.Src.V6}
+		m.Limits = append(m.Limits, limitEntry{Rule: p.Limits[i].Rule, Text: p.LimitText(i)})
+	}
+	for i := range p.Rules {
+		if !p.Bans(&p.Rules[i]) {
+			continue
 		}
-		m.Limits = append(m.Limits, e)
+		for _, number := range p.Rules[i].Over {
+			if l := &p.Limits[number]; l.Ban != nil {
+				m.Limits[number].Ban = &banEntry{Set: p.Sets[l.Ban.Set].Name, For: l.Ban.For, V4: l.Src.V4, V6: l.Src.V6}
+			}
+		}
 	}
 	if p.Never != nil && m.banningRule() != "" {
 		m.Never = slices.Collect(p.Never.Prefixes())
