@@ -260,8 +260,7 @@ func (h *host) warns(text string) bool {
 	if err != nil {
 		h.Fatal(err)
 	}
-	return strings.Contains(strings.Join(s.Warnings, "
-"), text)
+	return strings.Contains(strings.Join(s.Warnings, "\n"), text)
 }
 
 // TestBannerFollows changes what runs while Watch does.
