@@ -99,9 +99,13 @@ func checkTable(s *control.Status, all bool) *table {
 }
 
 func limitTable(s *control.Status) *table {
-	t := newTable("limit of", "above", ">prefixes", ">room", ">full", ">forgotten")
+	t := newTable("limit of", ">prefixes", ">room", ">full", ">forgotten", "limit")
 	for _, l := range s.Limits {
-		t.row(l.Rule, l.Limit, count(uint64(l.Debts)), count(uint64(l.Slots)), fmt.Sprintf("%d%%", l.Debts*100/max(l.Slots, 1)), count(l.Evictions))
+		prefixes, room, full := "-", "-", "-" // of one limit for all
+		if l.Slots > 0 {
+			prefixes, room, full = count(l.Debts), count(l.Slots), fmt.Sprintf("%d%%", l.Debts*100/l.Slots)
+		}
+		t.row(l.Rule, prefixes, room, full, count(l.Evictions), l.Limit)
 	}
 	return t
 }

@@ -81,6 +81,7 @@ func (b *banner) begin(g *generation) error {
 	for range b.limits {
 		b.detectors = append(b.detectors, bans.New(never))
 	}
+	b.report(Event{Text: fmt.Sprintf("banning who exceeds limits of %s, generation %d", g.manifest.File, g.number)})
 	return nil
 }
 
