@@ -14,8 +14,14 @@ import (
 type WatchedError struct{ Process int } // its number, 0 when that cannot be told
 
 func (e *WatchedError) Error() string {
+	if e.Process == 0 {
+		return "another daemon runs for this instance"
+	}
 	return fmt.Sprintf("another daemon runs for this instance: process %d", e.Process)
 }
+
+// Hint is what to do.
+func (e *WatchedError) Hint() string { return "one is enough; end it first if this one is to take its place" }
 
 // watchName is the name of a socket that who watches holds. It is not in the file system, belongs to the network
 // namespace as the instance does, and goes with the process, however that ends.
