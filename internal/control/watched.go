@@ -21,7 +21,9 @@ func (e *WatchedError) Error() string {
 }
 
 // Hint is what to do.
-func (e *WatchedError) Hint() string { return "one is enough; end it first if this one is to take its place" }
+func (e *WatchedError) Hint() string {
+	return "one is enough; end it first if this one is to take its place"
+}
 
 // watchName is the name of a socket that who watches holds. It is not in the file system, belongs to the network
 // namespace as the instance does, and goes with the process, however that ends.
