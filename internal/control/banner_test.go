@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"os"
 	"slices"
 	"strings"
@@ -68,13 +69,20 @@ func (h *host) watch() *watching {
 	return w
 }
 
-// wantEvent looks for an event with some text; errors count, too.
-func (w *watching) wantEvent(text string) {
-	w.Helper()
+// has reports whether there was an event with some text; errors count, too.
+func (w *watching) has(text string) bool {
 	w.lock.Lock()
 	defer w.lock.Unlock()
-	if !slices.ContainsFunc(w.events, func(e control.Event) bool { return strings.Contains(fmt.Sprint(e), text) }) {
-		w.Errorf("no event is %q: %v", text, w.events)
+	return slices.ContainsFunc(w.events, func(e control.Event) bool { return strings.Contains(fmt.Sprint(e), text) })
+}
+
+func (w *watching) wantEvent(text string) {
+	w.Helper()
+	for end := time.Now().Add(slow); !w.has(text); time.Sleep(20 * time.Millisecond) { // it follows the ban
+		if time.Now().After(end) {
+			w.Errorf("no event is %q: %v", text, w.events)
+			return
+		}
 	}
 }
 
@@ -101,14 +109,20 @@ func (h *host) flood(packets, port int, sources ...string) {
 // wantBan has sources send to a port until a prefix is banned.
 func (h *host) wantBan(prefix string, port int, sources ...string) {
 	h.Helper()
+	h.floodUntil(prefix+" is banned", func() bool { return h.isBlocked(prefix) }, port, sources...)
+}
+
+// floodUntil has sources send to a port until something is so.
+func (h *host) floodUntil(what string, is func() bool, port int, sources ...string) {
+	h.Helper()
 	ctx, cancel := context.WithTimeout(h.Context(), slow)
 	done := make(chan error, 1)
 	go func() { done <- h.sendFor(port, sources, func(int) bool { return ctx.Err() == nil }) }()
-	for !h.isBlocked(prefix) && ctx.Err() == nil {
+	for !is() && ctx.Err() == nil {
 		time.Sleep(20 * time.Millisecond)
 	}
 	if ctx.Err() != nil {
-		h.Errorf("%s is not banned after %v: %v", prefix, slow, h.blocked())
+		h.Errorf("not after %v: %s; banned are %v", slow, what, h.blocked())
 	}
 	cancel()
 	if err := <-done; err != nil {
@@ -295,13 +309,14 @@ func TestBannerFollows(t *testing.T) {
 
 	// A set that is full, and then has room.
 	h.apply(strings.ReplaceAll(banning, "max: 100", "max: 2"))
-	h.flood(100, 9, "198.51.100.6", "198.51.100.7", "198.51.100.8")
-	time.Sleep(time.Second)
-	h.flood(100, 9, "198.51.100.6", "198.51.100.7", "198.51.100.8")
+	const full = `bans: rule flood: set "bans" is full: 2 entries`
+	h.floodUntil(full, func() bool { return w.has(full) }, 9, "198.51.100.6", "198.51.100.7", "198.51.100.8")
 	if n := len(h.blocked()); n != 2 {
 		t.Errorf("%d entries in a set for 2: %v", n, h.blocked())
 	}
-	w.wantEvent(`bans: rule flood: set "bans" is full: 2 entries`)
-	h.apply(banning)
-	h.wantBan("198.51.100.8/32", 9, "198.51.100.8")
+	if _, err := h.Unblock(t.Context(), "", []netip.Prefix{netip.MustParsePrefix("198.51.100.5/32")}); err != nil {
+		t.Fatal(err)
+	}
+	h.floodUntil("one of the refused is banned", func() bool { return len(h.blocked()) == 2 },
+		9, "198.51.100.6", "198.51.100.7", "198.51.100.8")
 }
