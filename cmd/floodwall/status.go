@@ -21,8 +21,8 @@ func statusCommand(e *env) *cobra.Command {
 			"verdict in brackets is that of a rule or a check that only counts. Of a limit by prefixes it says how many of them have\n" +
 			"used a part of their rate at the moment, how many the table has room for, and how many it had to forget, since a flood\n" +
 			"from too many sources filled it: forgotten ones begin anew. What nftables and iptables keep of limits is not shown.",
-		Args:  none,
-		RunE:  func(c *cobra.Command, _ []string) error { return status(c.Context(), e, all) },
+		Args: none,
+		RunE: func(c *cobra.Command, _ []string) error { return status(c.Context(), e, all) },
 	}
 	c.Flags().BoolVar(&all, "all", false, "list checks and built-in rules that have seen no packet, too")
 	e.jsonFlag(c)
