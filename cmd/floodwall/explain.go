@@ -19,8 +19,10 @@ func explainCommand(e *env) *cobra.Command {
 		Short: "which verdict a packet gets, and why",
 		Long: "Explain says what a policy does with a packet, or with --live what is loaded does: the XDP program itself is asked, and\n" +
 			"of what is in netfilter a copy, in a network namespace of its own (a second or so for each 100,000 entries). Of a\n" +
-			"policy, dynamic sets count as empty, and `local` is the addresses of this host, as they are now. A packet may say\n" +
-			"what conntrack thinks of it: state=established.",
+			"policy, dynamic sets count as empty, and `local` is the addresses of this host, as they are now; no limit is exceeded,\n" +
+			"and rules that would decide above their rate, or only count, are named. Of what is loaded, limits in XDP are as they\n" +
+			"stand. A packet may say what conntrack thinks of it, state=established, and that the sender of a DNS query is\n" +
+			"verified.",
 		Example: "  floodwall explain policy.yaml 'tcp 198.51.100.7:1234 > 192.0.2.1:80 S'\n" +
 			"  floodwall explain policy.yaml 'udp 198.51.100.7:999 > 192.0.2.1:53 dns=ANY,example.com'\n" +
 			"  floodwall explain --live 'udp [2001:db8::7]:53 > [2001:db8::1]:4444 len=512'",
@@ -70,15 +72,33 @@ func explain(ctx context.Context, e *env, file, line string, target compile.Targ
 	if e.json {
 		return e.printJSON(x)
 	}
-	reason := x.Reason
-	if x.Line > 0 {
-		reason += fmt.Sprintf(" (%s:%d)", x.Policy, x.Line)
-	}
 	e.println("packet   %s", x.Packet)
 	e.println("verdict  %s", x.Verdict)
-	e.println("reason   %s", reason)
+	e.println("reason   %s", placed(x.Reason, x.Policy, x.Line))
 	e.println("stage    %s", x.Stage)
+	for _, p := range x.Passed {
+		e.println("passed   %s %s", placed(p.Name, x.Policy, p.Line), wouldDecide(p))
+	}
 	return nil
+}
+
+// placed is a name with its place in the policy, if it has one.
+func placed(name, policy string, line int) string {
+	if line == 0 {
+		return name
+	}
+	return fmt.Sprintf("%s (%s:%d)", name, policy, line)
+}
+
+// wouldDecide says what becomes of packets that a rule let pass by.
+func wouldDecide(p control.Passed) string {
+	switch {
+	case p.Above && p.Observe:
+		return "only counts what is above its rate"
+	case p.Above:
+		return fmt.Sprintf("would decide above its rate: %s", p.Verdict)
+	}
+	return fmt.Sprintf("only counts what it would %s", p.Verdict)
 }
 
 func explanation(ctx context.Context, e *env, file string, spec packet.Spec, target compile.Target) (control.Explanation, error) {

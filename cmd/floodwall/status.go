@@ -17,8 +17,12 @@ func statusCommand(e *env) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "status",
 		Short: "what runs, and what it has decided so far",
-		Args:  none,
-		RunE:  func(c *cobra.Command, _ []string) error { return status(c.Context(), e, all) },
+		Long: "Status says what is loaded, and what each rule, check and the default have decided since it was first applied. A\n" +
+			"verdict in brackets is that of a rule or a check that only counts. Of a limit by prefixes it says how many of them have\n" +
+			"used a part of their rate at the moment, how many the table has room for, and how many it had to forget, since a flood\n" +
+			"from too many sources filled it: forgotten ones begin anew. What nftables and iptables keep of limits is not shown.",
+		Args: none,
+		RunE: func(c *cobra.Command, _ []string) error { return status(c.Context(), e, all) },
 	}
 	c.Flags().BoolVar(&all, "all", false, "list checks and built-in rules that have seen no packet, too")
 	e.jsonFlag(c)
@@ -99,9 +103,13 @@ func checkTable(s *control.Status, all bool) *table {
 }
 
 func limitTable(s *control.Status) *table {
-	t := newTable("limit of", "above", ">prefixes", ">room", ">full", ">forgotten")
+	t := newTable("limit of", ">prefixes", ">room", ">full", ">forgotten", "limit")
 	for _, l := range s.Limits {
-		t.row(l.Rule, l.Limit, count(uint64(l.Debts)), count(uint64(l.Slots)), fmt.Sprintf("%d%%", l.Debts*100/max(l.Slots, 1)), count(l.Evictions))
+		prefixes, room, full := "-", "-", "-" // of one limit for all
+		if l.Slots > 0 {
+			prefixes, room, full = count(l.Debts), count(l.Slots), fmt.Sprintf("%d%%", l.Debts*100/l.Slots)
+		}
+		t.row(l.Rule, prefixes, room, full, count(l.Evictions), l.Limit)
 	}
 	return t
 }

@@ -21,7 +21,7 @@ func testCommand(e *env) *cobra.Command {
 		Short: "check a policy against packets with the verdicts they must get",
 		Long: "Each line of CASES is a packet, the verdict it must get and, if that matters, the reason:\n\n" +
 			"  tcp 198.51.100.7:1234 > 192.0.2.1:80 S  drop listed   # a comment\n\n" +
-			"Dynamic sets count as empty, and `local` is the addresses of this host, as they are now.",
+			"Dynamic sets count as empty, no limit is exceeded, and `local` is the addresses of this host, as they are now.",
 		Args: exactly(2, "POLICY and CASES, two files"),
 		RunE: func(c *cobra.Command, args []string) error { return test(c.Context(), e, args[0], args[1]) },
 	}

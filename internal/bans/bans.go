@@ -1,10 +1,11 @@
-// Package bans decides from samples of packets over a limit whom to ban: the detector behind `over: {ban: …}`. It touches
+// Package bans decides whom to ban, from reports of packets over a limit: the detector behind `over: {ban: …}`. It touches
 // no kernel and knows no clock but the one that it is told.
 package bans
 
 import (
+	"iter"
+	"maps"
 	"net/netip"
-	"slices"
 	"time"
 
 	"go4.org/netipx"
@@ -30,14 +31,16 @@ var wider = map[bool][]int{true: {24}, false: {56, 48}} // by Is4
 // Ban is a prefix to ban.
 type Ban struct {
 	Prefix  netip.Prefix
-	Offends int // the offenders that it stands for
+	Offends int // the offenders that it stands for; of one that is widened twice, the prefixes with offenders
 }
 
 // Detector counts the offences of one limit. The zero value is not usable; see New.
 type Detector struct {
 	never     *addrs.Set
 	offenders map[netip.Prefix]*offender
-	banned    map[netip.Prefix]time.Time // until when
+	banned    map[netip.Prefix]time.Time                  // until when
+	inside    map[netip.Prefix]map[netip.Prefix]time.Time // of a wider prefix, what offended in it, and until when that counts
+	swept     time.Time
 }
 
 // offender is a prefix that exceeded the limit.
@@ -48,34 +51,69 @@ type offender struct {
 
 // New returns a detector that never bans a prefix with an address of never in it.
 func New(never *addrs.Set) *Detector {
-	return &Detector{never, map[netip.Prefix]*offender{}, map[netip.Prefix]time.Time{}}
+	return &Detector{
+		never: never, offenders: map[netip.Prefix]*offender{}, banned: map[netip.Prefix]time.Time{},
+		inside: map[netip.Prefix]map[netip.Prefix]time.Time{},
+	}
 }
 
 // Offence notes that a prefix exceeded the limit, and returns the ban that follows, if one does: of the prefix for a time,
 // or of a wider one with many offenders in it.
 func (d *Detector) Offence(p netip.Prefix, now time.Time, length time.Duration) (Ban, bool) {
-	if d.isBanned(p, now) || d.spared(p) || !d.offends(p, now) {
+	d.sweep(now)
+	if d.isBanned(p, now) || !d.offends(p, now) || d.spared(p) {
 		return Ban{}, false
 	}
-	d.banned[p] = now.Add(length)
-	for _, bits := range wider[p.Addr().Is4()] {
-		if bits >= p.Bits() {
-			continue
-		}
-		wide, _ := p.Addr().Prefix(bits)
-		if n := d.inside(wide, now); n >= neighbours && !d.spared(wide) {
-			d.banned[wide] = now.Add(length)
-			return Ban{wide, n}, true
+	ban, until := Ban{p, 1}, now.Add(length)
+	for wide, part := range around(p) {
+		if n := d.join(wide, part, now, until); n >= neighbours && ban.Prefix == p && !d.spared(wide) {
+			ban = Ban{wide, n}
 		}
 	}
-	return Ban{p, 1}, true
+	d.banned[ban.Prefix] = until
+	return ban, true
+}
+
+// Refused takes a ban back that could not be entered, so that the prefix may be banned later.
+func (d *Detector) Refused(p netip.Prefix) {
+	delete(d.banned, p)
+	for wide, part := range around(p) {
+		delete(d.inside[wide], part)
+	}
+}
+
+// around lists the wider prefixes around one, and the part of each that p is in: the next narrower one, or p.
+func around(p netip.Prefix) iter.Seq2[netip.Prefix, netip.Prefix] {
+	return func(yield func(wide, part netip.Prefix) bool) {
+		part := p
+		for _, bits := range wider[p.Addr().Is4()] {
+			if bits >= p.Bits() {
+				continue
+			}
+			wide, _ := p.Addr().Prefix(bits)
+			if !yield(wide, part) {
+				return
+			}
+			part = wide
+		}
+	}
+}
+
+// join counts the parts of a wider prefix that have offenders, with this one.
+func (d *Detector) join(wide, part netip.Prefix, now, until time.Time) int {
+	if d.inside[wide] == nil {
+		d.inside[wide] = map[netip.Prefix]time.Time{}
+	}
+	d.inside[wide][part] = until
+	forgetEnded(d.inside[wide], now)
+	return len(d.inside[wide])
 }
 
 // offends counts an offence, and reports whether it was the last that it took.
 func (d *Detector) offends(p netip.Prefix, now time.Time) bool {
 	o := d.offenders[p]
 	if o == nil {
-		d.forget(now)
+		d.makeRoom(now)
 		o = &offender{first: now}
 		d.offenders[p] = o
 	}
@@ -89,8 +127,8 @@ func (d *Detector) offends(p netip.Prefix, now time.Time) bool {
 	return true
 }
 
-// forget makes room: first of those whose offences are old, then of any, since those who go on offending come back.
-func (d *Detector) forget(now time.Time) {
+// makeRoom forgets offenders: first those whose offences are old, then any, since those who go on offending come back.
+func (d *Detector) makeRoom(now time.Time) {
 	if len(d.offenders) < mostKnown {
 		return
 	}
@@ -107,36 +145,41 @@ func (d *Detector) forget(now time.Time) {
 	}
 }
 
+// sweep forgets now and then what has ended.
+func (d *Detector) sweep(now time.Time) {
+	const between = time.Minute
+	if now.Sub(d.swept) < between {
+		return
+	}
+	d.swept = now
+	forgetEnded(d.banned, now)
+	for wide, parts := range d.inside {
+		if forgetEnded(parts, now); len(parts) == 0 {
+			delete(d.inside, wide)
+		}
+	}
+}
+
+func forgetEnded(times map[netip.Prefix]time.Time, now time.Time) {
+	maps.DeleteFunc(times, func(_ netip.Prefix, until time.Time) bool { return !now.Before(until) })
+}
+
 func (d *Detector) spared(p netip.Prefix) bool {
 	var b addrs.Builder
 	b.AddRange(p.Addr(), netipx.PrefixLastIP(p))
 	return d.never.Overlaps(b.Set())
 }
 
-// isBanned reports whether a ban of p, or of a prefix around it, holds. Samples of packets that were on their way may
-// come after the ban.
+// isBanned reports whether a ban of p, or of a prefix around it, holds. Packets that were on their way may be reported
+// after the ban.
 func (d *Detector) isBanned(p netip.Prefix, now time.Time) bool {
-	for _, bits := range append(slices.Clone(wider[p.Addr().Is4()]), p.Bits()) {
-		if bits > p.Bits() {
-			continue
-		}
-		around, _ := p.Addr().Prefix(bits)
-		if until, ok := d.banned[around]; ok && now.Before(until) {
+	if now.Before(d.banned[p]) {
+		return true
+	}
+	for wide := range around(p) {
+		if now.Before(d.banned[wide]) {
 			return true
 		}
 	}
 	return false
-}
-
-// inside counts the bans that hold within a prefix, and forgets those that have ended.
-func (d *Detector) inside(wide netip.Prefix, now time.Time) (n int) {
-	for p, until := range d.banned {
-		switch {
-		case !now.Before(until):
-			delete(d.banned, p)
-		case wide.Contains(p.Addr()):
-			n++
-		}
-	}
-	return n
 }

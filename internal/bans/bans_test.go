@@ -53,6 +53,33 @@ func TestWidening(t *testing.T) {
 	}
 }
 
+// TestSites offends from customers of one site: it is banned when many of them are, and not for one of them alone.
+func TestSites(t *testing.T) {
+	d := New(&addrs.Set{})
+	for i := range neighbours { // of one customer
+		offend(d, fmt.Sprintf("2001:db8:0:%x::/64", i), enough, start, 0)
+	}
+	for i := 1; i < neighbours-1; i++ {
+		p := fmt.Sprintf("2001:db8:0:%x00::/64", i)
+		wantBans(t, offend(d, p, enough, start, 0), p+" for 1")
+	}
+	wantBans(t, offend(d, "2001:db8:0:ff00::/64", enough, start, 0), fmt.Sprintf("2001:db8::/48 for %d", neighbours))
+}
+
+// TestRefused takes bans back, of a prefix and of a wider one: what offends again is banned again.
+func TestRefused(t *testing.T) {
+	d := New(&addrs.Set{})
+	wantBans(t, offend(d, "192.0.2.1/32", enough, start, 0), "192.0.2.1/32 for 1")
+	d.Refused(netip.MustParsePrefix("192.0.2.1/32"))
+	for i := 1; i < neighbours; i++ {
+		p := fmt.Sprintf("192.0.2.%d/32", i)
+		wantBans(t, offend(d, p, enough, start, 0), p+" for 1")
+	}
+	wantBans(t, offend(d, "192.0.2.100/32", enough, start, 0), fmt.Sprintf("192.0.2.0/24 for %d", neighbours))
+	d.Refused(netip.MustParsePrefix("192.0.2.0/24"))
+	wantBans(t, offend(d, "192.0.2.100/32", enough, start, 0), fmt.Sprintf("192.0.2.0/24 for %d", neighbours))
+}
+
 // TestWideningEnds has the bans of some neighbours end before the others offend.
 func TestWideningEnds(t *testing.T) {
 	d := New(&addrs.Set{})
@@ -93,4 +120,16 @@ func TestMemory(t *testing.T) {
 		}
 	}
 	wantBans(t, offend(d, "192.0.2.1/32", enough, start, 0), "192.0.2.1/32 for 1")
+}
+
+// TestEnded bans for a minute, again and again: no more is remembered than what holds.
+func TestEnded(t *testing.T) {
+	d := New(&addrs.Set{})
+	for i := range 10_000 {
+		p := netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)}), 32)
+		offend(d, p.String(), enough, start.Add(time.Duration(i)*time.Second), 0)
+		if len(d.banned) > 120 || len(d.inside) > 120 {
+			t.Fatalf("%d bans and %d wider prefixes are remembered", len(d.banned), len(d.inside))
+		}
+	}
 }

@@ -16,32 +16,95 @@ import (
 
 // banner bans who exceeds limits with `ban`, of the policy that runs.
 type banner struct {
-	in         Instance
-	report     func(Event)
-	generation int
-	limits     []limitEntry
-	detectors  []*bans.Detector // of each limit
-	offences   *datapath.Offences
+	in     Instance
+	report func(Event)
+	warned time.Time // when the last error was reported
+
+	offences  *datapath.Offences // of the generation that is followed; nil when none is
+	key       uint64             // of its questions: its number may come again
+	limits    []limitEntry
+	detectors []*bans.Detector // of each limit
 }
 
-// gather is how long offences are gathered before the bans that follow are entered, together.
-const gather = 200 * time.Millisecond
+const (
+	followLook = time.Second            // how often to look which generation runs
+	gather     = 200 * time.Millisecond // how long to gather offences before the bans that follow are entered, together
+	warnAgain  = 10 * time.Second       // how long one error is enough: in a flood it would come with every ban
+)
 
 // ban bans until ctx ends.
 func (in Instance) ban(ctx context.Context, report func(Event)) {
 	b := &banner{in: in, report: report}
 	defer b.end()
 	for ctx.Err() == nil {
-		if err := b.follow(ctx); err != nil && !errors.Is(err, datapath.ErrNotLoaded) && ctx.Err() == nil {
-			report(Event{Err: fmt.Errorf("bans: %w", err)})
+		if err := b.follow(ctx); err != nil && ctx.Err() == nil {
+			b.warn(err)
 		}
-		if b.offences == nil {
-			wait(ctx, trialLook)
-			continue
+		for until := time.Now().Add(followLook); ctx.Err() == nil && time.Now().Before(until); {
+			b.round(ctx, until)
 		}
-		for _, ban := range b.next(ctx) {
-			b.enter(ctx, ban)
-		}
+	}
+}
+
+// follow opens the offences of what runs now, unless they are open. What cannot be told now is for the next look.
+func (b *banner) follow(ctx context.Context) error {
+	l, err := b.in.open(ctx)
+	if errors.Is(err, datapath.ErrNotLoaded) {
+		b.end()
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer l.close()
+	g := l.generations[0]
+	if b.offences != nil && b.key == g.manifest.Key {
+		return nil
+	}
+	b.end()
+	if g.program == nil || g.manifest.banningRule() == "" {
+		return nil
+	}
+	return b.begin(g)
+}
+
+// begin follows a generation.
+func (b *banner) begin(g *generation) error {
+	never, err := g.manifest.spared()
+	if err != nil {
+		return err
+	}
+	if b.offences, err = g.program.Offences(); err != nil {
+		return err
+	}
+	b.key, b.limits, b.detectors = g.manifest.Key, g.manifest.Limits, nil
+	for range b.limits {
+		b.detectors = append(b.detectors, bans.New(never))
+	}
+	b.report(Event{Text: fmt.Sprintf("banning who exceeds limits of %s, generation %d", g.manifest.File, g.number)})
+	return nil
+}
+
+func (b *banner) end() {
+	if b.offences != nil {
+		b.offences.Close()
+		b.offences = nil
+	}
+}
+
+// round bans for what offends in a short while, or waits until then when there is nothing to follow.
+func (b *banner) round(ctx context.Context, until time.Time) {
+	if b.offences == nil {
+		wait(ctx, time.Until(until))
+		return
+	}
+	found, err := b.offenders(ctx)
+	if err != nil {
+		b.warn(err)
+		b.end()
+	}
+	for limit, list := range found {
+		b.enter(ctx, limit, list)
 	}
 }
 
@@ -52,90 +115,81 @@ func wait(ctx context.Context, d time.Duration) {
 	}
 }
 
-func (b *banner) end() {
-	if b.offences != nil {
-		b.offences.Close()
-		b.offences = nil
-	}
-}
-
-// follow opens the offences of what runs now, unless they are open.
-func (b *banner) follow(ctx context.Context) error {
-	l, err := b.in.open(ctx)
-	if err != nil {
-		b.end()
-		b.generation = 0
-		return err
-	}
-	defer l.close()
-	g := l.generations[0]
-	if g.number == b.generation {
-		return nil
-	}
-	b.end()
-	b.generation, b.limits, b.detectors = g.number, g.manifest.Limits, nil
-	if g.program == nil || g.manifest.banningRule() == "" {
-		return nil
-	}
-	never, err := g.manifest.spared()
-	if err != nil {
-		return err
-	}
-	for range b.limits {
-		b.detectors = append(b.detectors, bans.New(never))
-	}
-	b.offences, err = g.program.Offences()
-	return err
-}
-
-// offenders are bans of one limit.
-type offenders struct {
-	limit limitEntry
-	bans  []bans.Ban
-}
-
-// next gathers offences for a while, and returns the bans that follow, by limit.
-func (b *banner) next(ctx context.Context) map[int]offenders {
+// offenders gathers offences for a while, and returns the bans that follow, by the number of the limit.
+func (b *banner) offenders(ctx context.Context) (map[int][]bans.Ban, error) {
 	ctx, cancel := context.WithTimeout(ctx, gather)
 	defer cancel()
-	found := map[int]offenders{}
+	found := map[int][]bans.Ban{}
 	for {
 		o, err := b.offences.Read(ctx)
+		if ctx.Err() != nil {
+			return found, nil
+		}
 		if err != nil {
-			if ctx.Err() == nil {
-				b.report(Event{Err: err})
-			}
-			return found
+			return found, err
 		}
 		if o.Limit >= len(b.limits) || b.limits[o.Limit].Ban == nil {
 			continue // a layer that does not ban
 		}
-		limit := b.limits[o.Limit]
-		if ban, ok := b.detectors[o.Limit].Offence(limit.Ban.prefix(o.Source), time.Now(), limit.Ban.For); ok {
-			found[o.Limit] = offenders{limit, append(found[o.Limit].bans, ban)}
+		rule := b.limits[o.Limit].Ban
+		if ban, ok := b.detectors[o.Limit].Offence(rule.prefix(o.Source), time.Now(), rule.For); ok {
+			found[o.Limit] = append(found[o.Limit], ban)
 		}
 	}
 }
 
-// enter puts bans into the limit's set.
-func (b *banner) enter(ctx context.Context, o offenders) {
+// enter puts bans for one limit into its set, and reports them.
+func (b *banner) enter(ctx context.Context, number int, found []bans.Ban) {
+	limit := b.limits[number]
 	var list []Ban
-	for _, ban := range o.bans {
-		list = append(list, Ban{Prefix: ban.Prefix, For: o.limit.Ban.For, Why: fmt.Sprintf("rule %s: above %s", o.limit.Rule, o.limit.Text)})
+	for _, ban := range found {
+		list = append(list, Ban{Prefix: ban.Prefix, For: limit.Ban.For, Why: "above the limit of rule " + limit.Rule})
 	}
-	fill, err := b.in.Block(ctx, o.limit.Ban.Set, list)
-	if err != nil {
-		b.report(Event{Err: fmt.Errorf("bans of rule %s: %w", o.limit.Rule, err)})
-	}
-	if w := fill.Warning(); w != "" {
-		b.report(Event{Err: errors.New(w)})
-	}
-	for _, ban := range o.bans {
-		text := fmt.Sprintf("rule %s: banned %s for %s", o.limit.Rule, ban.Prefix, o.limit.Ban.For)
-		if ban.Offends > 1 {
-			text += fmt.Sprintf(", with %d offenders in it", ban.Offends)
+	fill, err := b.in.Block(ctx, limit.Ban.Set, list)
+	refused := refusedOf(err, len(list))
+	for i, ban := range found {
+		if refused[i] {
+			b.detectors[number].Refused(ban.Prefix)
+			continue
 		}
-		b.report(Event{Text: text})
+		b.report(Event{Text: limit.banned(ban)})
+	}
+	switch {
+	case err != nil && ctx.Err() == nil:
+		b.warn(fmt.Errorf("rule %s: %w", limit.Rule, err))
+	case fill.Warning() != "":
+		b.warn(errors.New(fill.Warning()))
+	}
+}
+
+// refusedOf tells which of n entries an error of Block is about.
+func refusedOf(err error, n int) []bool {
+	refused := make([]bool, n)
+	var some Refusals
+	errors.As(err, &some)
+	for i := range refused {
+		refused[i] = err != nil && some == nil
+	}
+	for _, r := range some {
+		refused[r.Index] = true
+	}
+	return refused
+}
+
+// banned tells of a ban.
+func (l *limitEntry) banned(ban bans.Ban) string {
+	text := fmt.Sprintf("rule %s: banned %s for %s", l.Rule, text(ban.Prefix), l.Ban.For)
+	if ban.Offends > 1 {
+		text += fmt.Sprintf(", with %d offenders in it", ban.Offends)
+	}
+	return text
+}
+
+// warn reports an error, unless there was one just before.
+func (b *banner) warn(err error) {
+	if now := time.Now(); now.Sub(b.warned) >= warnAgain {
+		b.warned = now
+		b.report(Event{Err: fmt.Errorf("bans: %w", err)})
 	}
 }
 

@@ -2,6 +2,7 @@ package control
 
 import (
 	"context"
+	"fmt"
 	"net/netip"
 	"slices"
 
@@ -19,21 +20,29 @@ type Explanation struct {
 	Stage   compile.Stage `json:"stage"`
 	Policy  string        `json:"policy"`
 	Line    int           `json:"line,omitempty"` // of the rule in the policy
+	Passed  []Passed      `json:"passed,omitempty"`
+}
+
+// Passed is a rule, or a check, that would have decided if its limit were exceeded, or if it did more than count.
+type Passed struct {
+	Name    string `json:"name"`
+	Verdict string `json:"verdict"`           // that it has
+	Above   bool   `json:"above,omitempty"`   // its limit it holds, and not below
+	Observe bool   `json:"observe,omitempty"` // it counts what matches, and does nothing
+	Line    int    `json:"line,omitempty"`
 }
 
 // Explain says what a policy does with a packet on a target, by its definition: no kernel is asked. Dynamic sets are
-// empty, and `local` is the addresses of this host, or nothing when they cannot be listed.
+// empty, no limit is exceeded, and `local` is the addresses of this host, or nothing when they cannot be listed.
 func (c *Compiled) Explain(spec packet.Spec, t compile.Target) (Explanation, error) {
 	plan, err := c.Plan(t)
 	if err != nil {
 		return Explanation{}, err
 	}
 	p := spec.Packet()
-	verdict, reason := c.Program.Eval(&p, ir.World{Member: c.member})
-	e := Explanation{
-		Packet: spec.String(), Verdict: verdict.String(), Reason: c.Program.ReasonName(reason), Stage: plan.First(),
-		Policy: c.Policy.File,
-	}
+	e := Explanation{Packet: spec.String(), Stage: plan.First(), Policy: c.Policy.File}
+	verdict, reason := c.Program.Eval(&p, ir.World{Member: c.member, Over: e.below(c.Program), Observe: e.observed(c.Program)})
+	e.Verdict, e.Reason = verdict.String(), c.Program.ReasonName(reason)
 	switch reason.Kind {
 	case ir.ReasonRule:
 		e.Line, e.Stage = c.Program.Rules[reason.Index].Line, plan.Rules[reason.Index].Stage
@@ -41,6 +50,30 @@ func (c *Compiled) Explain(spec packet.Spec, t compile.Target) (Explanation, err
 		e.Stage = plan.Default.Stage
 	}
 	return e, nil
+}
+
+// below is a world where no limit is exceeded: rules that have one are noted.
+func (e *Explanation) below(p *ir.Program) func(limit int, _ *packet.Packet) bool {
+	return func(limit int, _ *packet.Packet) bool {
+		i := slices.IndexFunc(p.Rules, func(r ir.Rule) bool { return len(r.Over) > 0 && r.Over[0] == limit }) // its other layers follow
+		if i >= 0 {
+			r := &p.Rules[i]
+			e.Passed = append(e.Passed, Passed{r.Name, r.Verdict.String(), true, r.Observe, r.Line})
+		}
+		return false
+	}
+}
+
+// observed notes what only counts.
+func (e *Explanation) observed(p *ir.Program) func(ir.Reason) {
+	return func(reason ir.Reason) {
+		passed := Passed{Name: p.ReasonName(reason), Verdict: ir.Drop.String(), Observe: true}
+		if reason.Kind == ir.ReasonRule {
+			r := &p.Rules[reason.Index]
+			passed.Verdict, passed.Line = r.Verdict.String(), r.Line
+		}
+		e.Passed = append(e.Passed, passed)
+	}
 }
 
 // member reports whether a dynamic set has an address as far as that is known without asking what runs.
@@ -53,7 +86,7 @@ func (c *Compiled) member(set int, a netip.Addr) bool {
 }
 
 // Explain asks what runs what it would do with a packet: the XDP program itself, and a copy of what is in netfilter in a
-// network namespace of its own. Nothing is counted and no packet is sent.
+// network namespace of its own. Nothing is counted and no packet is sent. Limits in XDP are as they stand.
 func (in Instance) Explain(ctx context.Context, spec packet.Spec) (Explanation, error) {
 	l, err := in.open(ctx)
 	if err != nil {
@@ -63,6 +96,12 @@ func (in Instance) Explain(ctx context.Context, spec packet.Spec) (Explanation, 
 	g := l.generations[0]
 	m := g.manifest
 	e := Explanation{Packet: spec.String(), Policy: m.File}
+	if spec.Packet().Value[packet.Verified] == 1 {
+		return Explanation{}, &AskError{
+			fmt.Sprintf("%s: what is loaded knows itself who is verified", spec),
+			"leave verified out, or ask `floodwall explain` with the policy file",
+		}
+	}
 	if g.program != nil {
 		answer, err := g.program.Ask(m.Key, spec.Frame())
 		if err != nil {

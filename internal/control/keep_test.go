@@ -214,3 +214,46 @@ rules: [{name: bans, from: $bans, then: drop}, {name: here, to: local, then: dro
 		}
 	}
 }
+
+// TestCountersOfConditions applies rules with conditions, again with others above them, and again with other conditions: a
+// rule without a name keeps its count as long as it asks for the same, one with a name in any case.
+func TestCountersOfConditions(t *testing.T) {
+	h := newHost(t)
+	if h == nil {
+		return
+	}
+	const rules = `
+  - {dns: {name: [evil.example]}, then: drop}
+  - {dns: {name: $bad}, then: drop}
+  - {proto: udp, port: 1, payload: {contains: evil}, then: drop}
+  - {proto: udp, port: 2, payload: {at: {offset: 0, bytes: "evil"}}, then: drop}
+  - {proto: udp, port: 3, over: {rate: 1/h, burst: 1}, then: drop}
+  - {dns: {type: ANY}, slip: 2, then: truncate}
+  - {name: named, proto: udp, port: 4, over: {rate: 1/h, burst: 1}, then: drop}
+`
+	policy := func(above, rules string) string {
+		return "default: pass\nsets: {bad: {names: [bad.example]}, worse: {names: [worse.example]}}\nrules:" + above + rules
+	}
+	h.apply(policy("", rules))
+	for i, line := range []string{
+		"53 dns=A,www.evil.example", "53 dns=A,bad.example", `1 payload="an evil one"`, `2 payload="evil"`, "3", "53 dns=ANY,a.example", "4",
+	} {
+		h.send(10+i, "udp 198.51.100.1:5 > 192.0.2.1:"+line)
+	}
+	h.wantCounts("at first", map[string]uint64{
+		"rule-1": 10, "rule-2": 11, "rule-3": 12, "rule-4": 13, "rule-5": 13, "rule-6": 15, "named": 15,
+	})
+	h.apply(policy(`
+  - {name: names, dns: {name: [a.example, $worse]}, then: drop}
+  - {name: text, proto: udp, port: 9, payload: {contains: [a, b], at: {offset: 2, bytes: "c"}}, then: drop}
+  - {name: rate, proto: udp, port: 9, over: [{rate: 2/h, burst: 1}, {rate: 3/h, burst: 1}], then: drop}`, rules))
+	h.wantCounts("with rules above", map[string]uint64{
+		"names": 0, "text": 0, "rate": 0, "rule-4": 10, "rule-5": 11, "rule-6": 12, "rule-7": 13, "rule-8": 13, "rule-9": 15, "named": 15,
+	})
+	h.apply(policy("", strings.NewReplacer(
+		"[evil.example]", "[vile.example]", "$bad", "$worse", "contains: evil", "contains: vile", `"evil"`, `"vile"`, "1/h", "2/h", "slip: 2", "slip: 3",
+	).Replace(rules)))
+	h.wantCounts("with other conditions", map[string]uint64{
+		"rule-1": 0, "rule-2": 0, "rule-3": 0, "rule-4": 0, "rule-5": 0, "rule-6": 0, "named": 15,
+	})
+}

@@ -11,6 +11,7 @@ import (
 type limitEntry struct {
 	Rule string    `json:"rule"`
 	Text string    `json:"text"` // as a policy has it
+	Each bool      `json:"each"` // for each of many prefixes; else it is one for all
 	Ban  *banEntry `json:"ban,omitempty"`
 }
 
@@ -26,11 +27,17 @@ type banEntry struct {
 func (m *manifest) limits(p *ir.Program) {
 	for i := range p.Limits {
 		l := &p.Limits[i]
-		e := limitEntry{Rule: l.Rule, Text: p.LimitText(i)}
-		if l.Ban != nil {
-			e.Ban = &banEntry{Set: p.Sets[l.Ban.Set].Name, For: l.Ban.For, V4: l.Src.V4, V6: l.Src.V6}
+		m.Limits = append(m.Limits, limitEntry{Rule: l.Rule, Text: p.LimitText(i), Each: l.Src != nil || l.Dst != nil})
+	}
+	for i := range p.Rules {
+		if !p.Bans(&p.Rules[i]) {
+			continue
 		}
-		m.Limits = append(m.Limits, e)
+		for _, number := range p.Rules[i].Over {
+			if l := &p.Limits[number]; l.Ban != nil {
+				m.Limits[number].Ban = &banEntry{Set: p.Sets[l.Ban.Set].Name, For: l.Ban.For, V4: l.Src.V4, V6: l.Src.V6}
+			}
+		}
 	}
 	if p.Never != nil && m.banningRule() != "" {
 		m.Never = slices.Collect(p.Never.Prefixes())
@@ -40,10 +47,10 @@ func (m *manifest) limits(p *ir.Program) {
 // LimitStatus is a limit of a rule, and how its table stands.
 type LimitStatus struct {
 	Rule      string `json:"rule"`
-	Limit     string `json:"limit"`     // as a policy has it
-	Debts     int    `json:"debts"`     // prefixes that have used a part of what they may send
-	Slots     int    `json:"slots"`     // for such prefixes
-	Evictions uint64 `json:"evictions"` // prefixes that were forgotten for want of room
+	Limit     string `json:"limit"`           // as a policy has it
+	Debts     int    `json:"debts"`           // prefixes that have used a part of what they may send
+	Slots     int    `json:"slots,omitempty"` // for such prefixes; absent: the limit is one for all
+	Evictions uint64 `json:"evictions"`       // prefixes that were forgotten for want of room
 }
 
 // crowded is how full a table is, in percent, when buckets begin to overflow now and then.
@@ -60,8 +67,11 @@ func (s *Status) limits(g *generation) error {
 	}
 	for i, t := range tables[:min(len(tables), len(g.manifest.Limits))] {
 		e := g.manifest.Limits[i]
+		if !e.Each {
+			t.Slots = 0
+		}
 		s.Limits = append(s.Limits, LimitStatus{e.Rule, e.Text, t.Debts, t.Slots, t.Evictions})
-		if t.Debts*100 > t.Slots*crowded && t.Slots > 1 {
+		if t.Debts*100 > t.Slots*crowded && e.Each {
 			s.warn("the limit of rule %q is %d%% full: a flood from many sources makes it forget some of them; give it a larger max",
 				e.Rule, t.Debts*100/t.Slots)
 		}

@@ -102,20 +102,39 @@ func fingerprint(p *ir.Program, r ir.Rule) uint64 {
 	fmt.Fprintln(h, r.Verdict) // its name was made up of its position, which a rule above it changes
 	for _, side := range [][]ir.AddrMatch{r.Src, r.Dst} {
 		for _, m := range side {
-			fmt.Fprintln(h, m.Not)
-			for _, s := range m.Sets {
-				fmt.Fprintln(h, p.Sets[s].Name)
-				if p.Sets[s].Name == "" {
-					hashSet(h, p.Sets[s].Static)
-				}
-			}
+			hashAddrs(h, p, m)
 		}
 	}
-	fmt.Fprintln(h, r.Match, r.Names, r.Payload, r.Slip)
+	for _, m := range r.Names {
+		hashNames(h, p, m)
+	}
+	fmt.Fprintln(h, r.Match, r.Payload, r.Slip)
 	for _, i := range r.Over {
 		fmt.Fprintln(h, p.LimitText(i))
 	}
 	return h.Sum64()
+}
+
+// hashAddrs writes the names of sets, and what is in those that have none.
+func hashAddrs(to io.Writer, p *ir.Program, m ir.AddrMatch) {
+	fmt.Fprintln(to, m.Not)
+	for _, s := range m.Sets {
+		fmt.Fprintln(to, p.Sets[s].Name)
+		if p.Sets[s].Name == "" {
+			hashSet(to, p.Sets[s].Static)
+		}
+	}
+}
+
+// hashNames is hashAddrs for domain names.
+func hashNames(to io.Writer, p *ir.Program, m ir.NameMatch) {
+	fmt.Fprintln(to, m.Not)
+	for _, s := range m.Sets {
+		fmt.Fprintln(to, p.Names[s].Name)
+		if p.Names[s].Name == "" {
+			fmt.Fprintln(to, p.Names[s].Names)
+		}
+	}
 }
 
 // hashSet writes all of a set.

@@ -30,7 +30,7 @@ const trialLook = time.Second
 // Watch keeps up with the host until ctx ends: it enters the host's own addresses into the set `local` of the XDP program
 // as they change (netfilter asks the kernel for them), removes what a trial has left that nobody confirmed, and bans who
 // exceeds limits that ban. report is told what was done, and errors, after which Watch goes on; it is called from
-// several goroutines, one at a time. It returns ErrWatched while another process watches the instance.
+// several goroutines, one at a time. It returns a *WatchedError while another process watches the instance.
 func (in Instance) Watch(ctx context.Context, report func(Event)) error {
 	alone, err := in.listen()
 	if err != nil {

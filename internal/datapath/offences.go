@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"time"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/ringbuf"
@@ -29,7 +30,7 @@ type Offences struct {
 	record ringbuf.Record
 }
 
-// Offences begins to read, with those that nobody has read so far. It returns ErrNoOffences when no limit bans.
+// Offences begins to read those from now on. It returns ErrNoOffences when no limit bans.
 func (g *Generation) Offences() (*Offences, error) {
 	m, err := ebpf.LoadPinnedMap(g.dir+"/"+pinName(xdp.Offences), nil)
 	if errors.Is(err, os.ErrNotExist) {
@@ -43,7 +44,26 @@ func (g *Generation) Offences() (*Offences, error) {
 	if err != nil {
 		return nil, fmt.Errorf("offences: %w", err)
 	}
-	return &Offences{ring: ring}, nil
+	o := &Offences{ring: ring}
+	if err := o.drain(); err != nil {
+		ring.Close()
+		return nil, fmt.Errorf("offences: %w", err)
+	}
+	return o, nil
+}
+
+// drain drops what nobody has read so far: it may be of any time.
+func (o *Offences) drain() error {
+	o.ring.SetDeadline(time.Now())
+	for {
+		err := o.ring.ReadInto(&o.record)
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
 }
 
 // Read waits for an offence.

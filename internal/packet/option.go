@@ -73,6 +73,7 @@ var options = []option{
 	{"csum=", onlyIP, (*Spec).parseChecksum, (*Spec).formatChecksum},
 	{"smac=", anyFrame, (*Spec).parseSourceMAC, (*Spec).formatSourceMAC},
 	{"state=", onlyIP, (*Spec).parseState, (*Spec).formatState},
+	{"verified", onlyUDP, (*Spec).parseVerified, (*Spec).formatVerified},
 }
 
 // numeric is the option for n, a number up to most.

@@ -33,6 +33,7 @@ type Spec struct {
 	payload   []byte
 	dns       *dnsSpec // instead of payload
 	state     uint32   // of conntrack
+	verified  bool     // the sender of the DNS query is
 	ipOptions []byte   // IPv4, not padded
 	ext       []int    // IPv6: indices into extensionKinds
 	tcpText   string   // TCP options as written; "" for the default
@@ -90,6 +91,7 @@ var protocols = []struct {
 //	csum=              bad: all checksums are wrong; 0: no L4 checksum
 //	smac=              Ethernet source address
 //	state=             what conntrack says: new (the default), established, related, invalid or untracked
+//	verified           a DNS query whose sender is known to be who it says
 //
 // A later fragment whose addresses have ports carries, in the place of its data, what would be an L4 header.
 func Parse(line string) (Spec, error) {
@@ -116,6 +118,9 @@ func parseTokens(tokens []token, end token) (Spec, error) {
 func (s Spec) Packet() Packet {
 	p := Decode(s.Frame())
 	p.Value[State] = s.state
+	if s.verified && p.Value[DNS] < DNSResponse {
+		p.Value[Verified] = 1
+	}
 	return p
 }
 

@@ -56,6 +56,7 @@ var canonical = []struct {
 	{"icmp 10.0.0.1 > 192.0.2.1 type=3 code=4 smac=02:00:00:00:00:09 state=related", nil},
 	{"udp 2001:db8::1 > 2001:db8::2 frag=8 state=invalid", []string{"udp 2001:db8::1 > 2001:db8::2 state=invalid frag=8"}},
 	{"gre 10.0.0.1 > 10.0.0.2 state=untracked", nil},
+	{"udp 10.0.0.1:1 > 10.0.0.2:53 dns=A,a.example verified", []string{"udp 10.0.0.1:1 > 10.0.0.2:53 verified dns=A,a.example"}},
 	{"arp", nil},
 	{"arp vlan=3 smac=02:00:00:00:00:09", []string{"arp smac=02:00:00:00:00:09 vlan=3"}},
 	{"arp 10.0.0.1 > 10.0.0.2", nil},
@@ -91,7 +92,23 @@ func TestSpecRandom(t *testing.T) {
 	}
 }
 
-// TestPacketState checks that a packet's state is the one thing about it that its frame does not tell.
+// TestPacketVerified checks that the sender of a DNS query may be verified, and no other.
+func TestPacketVerified(t *testing.T) {
+	for message, want := range map[string]uint32{"dns=A,a.example": 1, "dns=A,a.example,response": 0, "dns=A,a.example,opcode:5": 0, "len=32": 0} {
+		line := "udp 10.0.0.1:1 > 10.0.0.2:53 " + message
+		p := mustParse(t, line+" verified").Packet()
+		if p.Value[Verified] != want {
+			t.Errorf("%s: verified is %d, want %d", line, p.Value[Verified], want)
+		}
+		p.Value[Verified] = 0
+		if !samePacket(p, mustParse(t, line).Packet()) {
+			t.Errorf("%s: the word changes more", line)
+		}
+	}
+}
+
+// TestPacketState checks that a packet's state is the one thing about it that its frame does not tell, but for a DNS
+// query's sender.
 func TestPacketState(t *testing.T) {
 	const line = "tcp 10.0.0.1:1 > 10.0.0.2:2 A"
 	frame := mustParse(t, line).Frame()

@@ -217,6 +217,16 @@ func (s *Spec) parseState(value string) error {
 
 func (s *Spec) formatState() (string, bool) { return stateWords[s.state], s.state != StateNew }
 
+func (s *Spec) parseVerified(value string) error {
+	if value != "" {
+		return errors.New("want no value")
+	}
+	s.verified = true
+	return nil
+}
+
+func (s *Spec) formatVerified() (string, bool) { return "", s.verified }
+
 // parseHex reads pairs of hex digits.
 func parseHex(text string) ([]byte, error) {
 	b, err := hex.DecodeString(strings.TrimPrefix(text, "0x"))

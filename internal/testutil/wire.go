@@ -40,9 +40,19 @@ func Veth(t testing.TB, name, peer string, addresses ...string) {
 
 // Send puts a packet, described as for packet.Parse, n times on the wire at a device.
 func Send(device, description string, n int) error {
-	spec, err := packet.Parse(description)
-	if err != nil {
-		return fmt.Errorf("packet %q: %w", description, err)
+	return SendFor(device, []string{description}, func(sent int) bool { return sent < n })
+}
+
+// SendFor puts packets on the wire at a device, all of them again and again for as long as more, told how often they were
+// sent, says so. It takes one socket for all: to close one takes the kernel some milliseconds.
+func SendFor(device string, descriptions []string, more func(sent int) bool) error {
+	var frames [][]byte
+	for _, d := range descriptions {
+		spec, err := packet.Parse(d)
+		if err != nil {
+			return fmt.Errorf("packet %q: %w", d, err)
+		}
+		frames = append(frames, spec.Frame())
 	}
 	dev, err := netlink.LinkByName(device)
 	if err != nil {
@@ -54,9 +64,11 @@ func Send(device, description string, n int) error {
 	}
 	defer unix.Close(socket)
 	to := &unix.SockaddrLinklayer{Ifindex: dev.Attrs().Index}
-	for range n {
-		if err := unix.Sendto(socket, spec.Frame(), 0, to); err != nil {
-			return fmt.Errorf("sending on %s: %w", device, err)
+	for sent := 0; more(sent); sent++ {
+		for _, frame := range frames {
+			if err := unix.Sendto(socket, frame, 0, to); err != nil {
+				return fmt.Errorf("sending on %s: %w", device, err)
+			}
 		}
 	}
 	return nil
