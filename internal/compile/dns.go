@@ -20,6 +20,9 @@ func dnsPart(p *ir.Program) part {
 		}
 		verify = verify || tests(&p.Rules[i], packet.Verified)
 	}
+	if len(asked) == 0 {
+		return part{}
+	}
 	var ports [maxDNSPorts]struct{ First, Last uint32 }
 	ranges := closest(asked, maxDNSPorts)
 	for i, r := range ranges {
