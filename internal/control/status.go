@@ -156,7 +156,6 @@ func (s *Status) counters(ctx context.Context, l *live, g *generation) error {
 		s.Rules = append(s.Rules, RuleStatus{r.Name, r.Stage, r.Why, r.Verdict, n.packets, n.octets, r.Line, r.Merged, r.Observe})
 	}
 	s.guards(m, c)
-	s.guards(m, c)
 	for check := range packet.NumChecks {
 		n, stage, done := c.check(check)
 		if (m.Checks | m.Observed).Has(check) && done {
