@@ -20,11 +20,11 @@ func dnsPart(p *ir.Program) part {
 		}
 		verify = verify || tests(&p.Rules[i], packet.Verified)
 	}
-	if len(asked) == 0 {
+	ranges := closest(asked, maxDNSPorts)
+	if len(ranges) == 0 {
 		return part{}
 	}
 	var ports [maxDNSPorts]struct{ First, Last uint32 }
-	ranges := closest(asked, maxDNSPorts)
 	for i, r := range ranges {
 		ports[i].First, ports[i].Last = r.First, r.Last
 	}

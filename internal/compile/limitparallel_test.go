@@ -64,7 +64,7 @@ func onTwoCPUs(t *testing.T, fn func(cpu, round int) error, after func(round int
 }
 
 // TestLimitParallel has two CPUs send real packets, no questions, as fast as they can, of one source. What passes is the
-// burst and the rate of the time that it took.
+// burst, and no more than the rate of the time that it took; how near, depends on how much of the time the CPUs were ours.
 func TestLimitParallel(t *testing.T) {
 	const rate, burst = 200_000, 100_000
 	l := loadLimits(t, ir.Limit{Rate: rate, Per: time.Second, Burst: burst, Src: &ir.Prefixes{V4: 32, V6: 64}})
@@ -77,7 +77,7 @@ func TestLimitParallel(t *testing.T) {
 	took := (monotonic(t) - start).Seconds()
 	passed, over := l.counted(t)
 	t.Logf("%d packets passed, %d were over the limit in %.1f s", passed, over, took)
-	if most := burst + 1 + rate*took; float64(passed) > most || float64(passed) < 0.9*most {
+	if most := burst + 1 + rate*took; float64(passed) > most || passed < burst {
 		t.Errorf("%d packets passed in %.1f s, the limit is %.0f", passed, took, most)
 	}
 	if over < passed {
@@ -135,37 +135,39 @@ func TestLimitRaces(t *testing.T) {
 	for i := range frames {
 		frames[i] = from(limitFrame(t, 0, "10.0.0.0", "192.0.2.1", 60), host(i))
 	}
-	var repeated atomic.Bool // a run was interrupted by a signal, and begun again
-	more := 0
+	more, less := 0, 0
 	rounds := onTwoCPUs(t, func(_, round int) error {
 		for i := range frames {
-			run := question(frames[i], now(round), each)
-			//lint:ignore SA1019 nothing else tells that a run was begun again, and its packets charged twice
-			run.Reset = func() { repeated.Store(true) }
-			if _, err := l.Native().Run(run); err != nil {
+			if _, err := l.Native().Run(question(frames[i], now(round), each)); err != nil {
 				return fmt.Errorf("round %d: %w", round, err)
 			}
 		}
 		return nil
 	}, func(round int) {
-		if !repeated.Swap(false) {
-			more += l.left(t, frames[:], now(round), burst-2*each)
+		for i, n := range l.left(t, frames[:], now(round)) {
+			switch want := burst - 2*each; {
+			case n > want+1:
+				t.Errorf("round %d: %d packets are left of the burst of source %d, want %d", round, n, i, want)
+			case n > want:
+				more++
+			case n < want:
+				less++
+			}
 		}
 	})
-	t.Logf("%d packets more than should have passed in %d bursts", more, rounds*len(frames))
+	t.Logf("of %d bursts %d had one packet more, %d fewer than they should", rounds*len(frames), more, less)
+	if less > 1+rounds/10 { // a signal makes a run begin again, which seldom happens
+		t.Errorf("%d of %d bursts were charged with more than was sent", less, rounds*len(frames))
+	}
 }
 
-// left sends what should be left of the burst of each source, and returns how much more it is.
-func (l *limited) left(t *testing.T, frames [][]byte, now time.Duration, want int) (more int) {
+// left sends what is left of the burst of each source.
+func (l *limited) left(t *testing.T, frames [][]byte, now time.Duration) []int {
+	passed := make([]int, len(frames))
 	for i, frame := range frames {
-		passed := 0
-		for passed <= 2*want && !l.over(t, frame, now) {
-			passed++
+		for !l.over(t, frame, now) {
+			passed[i]++
 		}
-		if passed < want || passed > want+1 {
-			t.Errorf("%v: %d packets are left of the burst of source %d, want %d", now, passed, i, want)
-		}
-		more += passed - want
 	}
-	return more
+	return passed
 }
