@@ -25,7 +25,7 @@ struct condition {
 	__u32 limit;    /* the first limit, */
 	__u32 layers;   /* and how many there are, one of which must be exceeded */
 	__u32 flags;
-	__u32 slot;     /* to count in, with CONDITION_OBSERVE */
+	__u32 slot; /* to count in, with CONDITION_OBSERVE */
 };
 
 struct {

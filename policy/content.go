@@ -4,35 +4,36 @@ import (
 	"encoding/hex"
 	"fmt"
 	"strings"
+
+	"github.com/floodwall/floodwall/internal/packet"
 )
 
 const contentForm = `text, with octets in hexadecimal between bars, as in "GET |0d 0a|"`
 
-// content reads text that is compared with packets. Between bars stand octets in hexadecimal, which blanks may separate
-// (the syntax of Snort's content option); a bar itself is |7c|.
+// content reads text that is compared with packets.
 func content(text string) ([]byte, *flaw) {
-	parts := strings.Split(text, "|")
-	if len(parts)%2 == 0 {
-		f := want(contentForm, text)
-		octets, ok := bareHex(strings.Trim(text, "|"))
-		if ok && (strings.HasPrefix(text, "|") || strings.HasSuffix(text, "|")) {
-			return nil, f.hintf("a | stands on both sides of hexadecimal: %s", bars(octets))
-		}
-		return nil, f.hintf("close the hexadecimal with a |, or write |7c| for a bar")
-	}
-	var octets []byte
-	for i, part := range parts {
-		if i%2 == 0 {
-			octets = append(octets, part...)
-			continue
-		}
-		some, err := hex.DecodeString(strings.ReplaceAll(part, " ", ""))
-		if err != nil || len(some) == 0 {
-			return nil, hexHint(want(contentForm, text), part)
-		}
-		octets = append(octets, some...)
+	octets, err := packet.ParseContent(text)
+	if err != nil {
+		return nil, contentHint(want(contentForm, text), text)
 	}
 	return octets, nil
+}
+
+// contentHint explains what packet.ParseContent refused.
+func contentHint(f *flaw, text string) *flaw {
+	parts := strings.Split(text, "|")
+	if len(parts)%2 == 0 {
+		octets, ok := bareHex(strings.Trim(text, "|"))
+		if ok && (strings.HasPrefix(text, "|") || strings.HasSuffix(text, "|")) {
+			return f.hintf("a | stands on both sides of hexadecimal: %s", bars(octets))
+		}
+		return f.hintf("close the hexadecimal with a |, or write |7c| for a bar")
+	}
+	for i := 1; ; i += 2 { // one of the parts between bars is not as it must be
+		if _, err := packet.ParseContent("|" + parts[i] + "|"); err != nil {
+			return hexHint(f, parts[i])
+		}
+	}
 }
 
 // hexHint explains a part between bars that is not hexadecimal.

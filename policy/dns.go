@@ -41,7 +41,7 @@ func dnsKind(text string) ([]Range, *flaw) {
 	upper := strings.ToUpper(text)
 	on, isSwitch := switches[text]
 	switch {
-	case dnsTypes[upper] != 0:
+	case packet.DNSTypes[upper] != 0:
 		f.hintf("write dns: {type: %s}", upper)
 	case isSwitch && on || strings.HasPrefix(f.hint, "leave the key out"):
 		f.hintf("write dns: query")

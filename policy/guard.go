@@ -5,13 +5,17 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/floodwall/floodwall/internal/packet"
 )
 
 // amplifying are the types whose responses are many times as long as the query, and that no stub resolver asks for again
 // and again: ANY, RRSIG, which many servers answer with all signatures of a name as they do ANY (RFC 8482, 3), DNSKEY,
 // whose keys and signatures are the longest records of a signed zone, and TXT, which anybody can make as long as he likes
 // in a zone of his own. Who needs them comes back over TCP. NSEC is not one: it is a short record with one signature.
-var amplifying = []uint32{dnsTypes["ANY"], dnsTypes["RRSIG"], dnsTypes["DNSKEY"], dnsTypes["TXT"]}
+var amplifying = []uint32{
+	packet.DNSTypes["ANY"], packet.DNSTypes["RRSIG"], packet.DNSTypes["DNSKEY"], packet.DNSTypes["TXT"],
+}
 
 // defaultGuard is `guard: dns`. What one client asks for is far below 20 queries a second over time, and a page with many
 // hosts asks 40 at once; behind the addresses of a /24 are more clients, not all of them busy. A verified client can be a

@@ -3,8 +3,9 @@ package policy
 import (
 	"bytes"
 	"fmt"
-	"slices"
 	"strings"
+
+	"github.com/floodwall/floodwall/internal/packet"
 )
 
 const (
@@ -77,7 +78,7 @@ func (p place) patterns(form *payloadForm) []Pattern {
 			continue
 		}
 		if form.nocase {
-			octets = lowerASCII(octets)
+			octets = packet.LowerASCII(octets)
 		}
 		pattern := Pattern{Text: octets, NoCase: form.nocase, Within: form.within}
 		p.countPattern(form.texts[i], pattern)
@@ -94,17 +95,6 @@ func (p place) countPattern(w *node, pattern Pattern) {
 		p.errorf(w.pos, "contains has one pattern too many: a policy can have %d different ones", maxPatterns).Hint =
 			"look for a part that several of them share, or compare octets at a place with at"
 	}
-}
-
-// lowerASCII is octets with small letters for capital ones, which is not what Unicode makes of octets that are no text.
-func lowerASCII(octets []byte) []byte {
-	lower := slices.Clone(octets)
-	for i, c := range lower {
-		if 'A' <= c && c <= 'Z' {
-			lower[i] = c + 'a' - 'A'
-		}
-	}
-	return lower
 }
 
 func within(text string) (uint16, *flaw) {

@@ -12,6 +12,8 @@ import (
 	"github.com/goccy/go-yaml"
 	"github.com/google/go-cmp/cmp"
 	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"github.com/floodwall/floodwall/internal/packet"
 )
 
 // TestSchemaHasTheKeys compares the keys and words of the schema with those that the parser knows.
@@ -35,7 +37,7 @@ func TestSchemaHasTheKeys(t *testing.T) {
 		{"$defs/set/anyOf/3/properties", names(nameSetKeys)},
 		{"$defs/set/anyOf/3/properties/names/anyOf/2/properties", names(nameListKeys)},
 		{"$defs/dnsMessage/enum", sorted(dnsWords)},
-		{"$defs/dnsType/anyOf/2/enum", sorted(dnsTypes)},
+		{"$defs/dnsType/anyOf/2/enum", sorted(packet.DNSTypes)},
 		{"$defs/switch/enum", append(sorted(switches), "true", "false")},
 		{"properties/default/enum", sorted(verdictWords)},
 		{"$defs/rule/properties/then/enum", sorted(thenWords)},

@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -184,7 +183,7 @@ func endApplies(t *testing.T, signal syscall.Signal, times int) {
 	if !inside(t) {
 		return
 	}
-	seed := seed(t)
+	seed := testutil.Seed(t)
 	random := rand.New(rand.NewPCG(seed, 0))
 	files := [2]string{drops(t, 1000), drops(t, 2000)}
 	start := time.Now()
@@ -257,26 +256,12 @@ func decides(t *testing.T) int {
 	return -1
 }
 
-func seed(t *testing.T) uint64 {
-	t.Helper()
-	s := rand.Uint64()
-	if text := os.Getenv("FLOODWALL_SEED"); text != "" {
-		n, err := strconv.ParseUint(text, 0, 64)
-		if err != nil {
-			t.Fatalf("FLOODWALL_SEED: %v", err)
-		}
-		s = n
-	}
-	t.Logf("FLOODWALL_SEED=%d", s)
-	return s
-}
-
 // TestKilledFirstApply kills applies on a device that has nothing yet, and unloads: nothing is left.
 func TestKilledFirstApply(t *testing.T) {
 	if !inside(t) {
 		return
 	}
-	random := rand.New(rand.NewPCG(seed(t), 1))
+	random := rand.New(rand.NewPCG(testutil.Seed(t), 1))
 	file := drops(t, 1000)
 	start := time.Now()
 	mustFloodwall(t, "apply", file)

@@ -21,7 +21,7 @@ func onHosts(t *testing.T, layouts []layout, hosts int, do func(h *trialHost)) {
 		testutil.RequireTool(t, tool)
 	}
 	t.Setenv("SSH_CONNECTION", "") // no session to guard
-	seed := seed(t)
+	seed := testutil.Seed(t)
 	before := testutil.Now()
 	t.Cleanup(func() {
 		if found := testutil.Leftovers(before); found != nil {

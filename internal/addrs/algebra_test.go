@@ -1,9 +1,13 @@
 package addrs
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/floodwall/floodwall/internal/testutil"
+)
 
 func TestUnionCovers(t *testing.T) {
-	r := seeded(t)
+	r := testutil.Random(t)
 	covered := 0
 	for range 300 {
 		n := randomSets(r, 2, 1+r.IntN(6))

@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/floodwall/floodwall/internal/testutil"
 )
 
 func openDynamic(t testing.TB, m DynamicMemory) *Dynamic {
@@ -246,7 +248,7 @@ func (m model) forget(now uint32) {
 
 // Random operations on a set against a map, with the memory opened again now and then, in roomy and in tight memory.
 func TestDynamicModel(t *testing.T) {
-	r := seeded(t)
+	r := testutil.Random(t)
 	for _, m := range []DynamicMemory{tight(t, 1, 3), tight(t, 4, 12), tight(t, 64, 64), tight(t, 64, 192), tight(t, 256, 500)} {
 		s := openDynamic(t, m).Sets[0]
 		want := model{}
@@ -334,7 +336,7 @@ func randomPrefix(r *rand.Rand, n int) netip.Prefix {
 
 // Tables as full as DynamicBuckets allows take all that their capacity says.
 func TestDynamicFills(t *testing.T) {
-	r := seeded(t)
+	r := testutil.Random(t)
 	const capacity = 1 << 16
 	d, _ := newDynamic(t, capacity)
 	s := d.Sets[0]
@@ -369,7 +371,7 @@ func TestDynamicCopy(t *testing.T) {
 
 // Entries that stay are found at each moment while others come and go around them.
 func TestDynamicReader(t *testing.T) {
-	r := seeded(t)
+	r := testutil.Random(t)
 	m := tight(t, 64, 190)
 	s := openDynamic(t, m).Sets[0]
 	var stay []netip.Addr
@@ -407,7 +409,7 @@ func TestDynamicReader(t *testing.T) {
 
 // An entry that moved back to its home would be missed by a search that is between the two places.
 func TestDynamicMovesOutward(t *testing.T) {
-	r := seeded(t)
+	r := testutil.Random(t)
 	s := openDynamic(t, tight(t, 64, 190)).Sets[0]
 	places := map[prefix6]uint32{}
 	for range 20_000 {

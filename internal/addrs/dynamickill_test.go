@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/floodwall/floodwall/internal/testutil"
 )
 
 const killFile = "FLOODWALL_TEST_KILL_FILE" // set in the process that is to be killed
@@ -50,7 +52,7 @@ func TestDynamicKilledWriter(t *testing.T) {
 	if path := os.Getenv(killFile); path != "" {
 		writeUntilKilled(t, mapDynamic(t, path, killBuckets))
 	}
-	r := seeded(t)
+	r := testutil.Random(t)
 	path := filepath.Join(t.TempDir(), "memory")
 	m := mapDynamic(t, path, killBuckets)
 	if err := m.Format(killBuckets); err != nil {

@@ -4,6 +4,8 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
+
+	"github.com/floodwall/floodwall/internal/testutil"
 )
 
 // Few listed addresses of a /24 are kept one by one, many get it a line.
@@ -25,7 +27,7 @@ func TestTableHosts(t *testing.T) {
 		{"over a background, three classes", []string{"10.0.0.0/16", "10.0.2.1 10.0.2.2", "10.0.2.2"}, 1, 0},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			r := seeded(t)
+			r := testutil.Random(t)
 			var sets []naive
 			for _, text := range row.sets {
 				sets = append(sets, parse(t, strings.Fields(text)...))
@@ -40,7 +42,7 @@ func TestTableHosts(t *testing.T) {
 
 // Buckets overflow into their neighbours, also from the last to the first.
 func TestTableManyHosts(t *testing.T) {
-	r := seeded(t)
+	r := testutil.Random(t)
 	var b Builder
 	listed := map[uint32]bool{}
 	for range 50_000 {

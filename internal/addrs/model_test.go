@@ -3,25 +3,10 @@ package addrs
 import (
 	"math/rand/v2"
 	"net/netip"
-	"os"
-	"strconv"
 	"testing"
 
 	"go4.org/netipx"
 )
-
-// seeded is a random source whose seed is printed, and taken from FLOODWALL_SEED when that is set.
-func seeded(t testing.TB) *rand.Rand {
-	seed := rand.Uint64()
-	if text := os.Getenv("FLOODWALL_SEED"); text != "" {
-		var err error
-		if seed, err = strconv.ParseUint(text, 10, 64); err != nil {
-			t.Fatal(err)
-		}
-	}
-	t.Logf("FLOODWALL_SEED=%d", seed)
-	return rand.New(rand.NewPCG(seed, 0))
-}
 
 // naive is a set as its entries were given.
 type naive []netipx.IPRange

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/floodwall/floodwall/internal/testutil"
 )
 
 func TestSetPrefixes(t *testing.T) {
@@ -57,7 +59,7 @@ func TestSetPrefixesStops(t *testing.T) {
 }
 
 func TestSetContains(t *testing.T) {
-	r := seeded(t)
+	r := testutil.Random(t)
 	for _, entries := range []int{0, 1, 2, 3, 5, 8, 13, 50, 200} {
 		for range 30 {
 			n := randomSets(r, 1, entries)
@@ -99,7 +101,7 @@ func checkMinimal(t *testing.T, s *Set) {
 
 // Large sets take the radix sort, with keys that fill all digits.
 func TestSetLarge(t *testing.T) {
-	r := seeded(t)
+	r := testutil.Random(t)
 	const n = 100_000
 	var b Builder
 	var added []netip.Addr

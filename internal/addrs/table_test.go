@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/floodwall/floodwall/internal/testutil"
 )
 
 // encoded is a table written to memory.
@@ -103,7 +105,7 @@ func checkTable(t *testing.T, r *rand.Rand, sets []naive) encoded {
 
 // Small cases come first, so that the first to fail is easy to read.
 func TestTableRandom(t *testing.T) {
-	r := seeded(t)
+	r := testutil.Random(t)
 	for _, size := range []struct{ sets, entries, rounds int }{
 		{1, 1, 20}, {1, 2, 20}, {2, 2, 20}, {2, 4, 30}, {3, 8, 30}, {5, 20, 20}, {70, 100, 5}, {20, 400, 3},
 	} {
@@ -114,7 +116,7 @@ func TestTableRandom(t *testing.T) {
 }
 
 func TestTableShapes(t *testing.T) {
-	r := seeded(t)
+	r := testutil.Random(t)
 	const (
 		all4 = "0.0.0.0/0"
 		all6 = "::/0"
@@ -172,7 +174,7 @@ func TestTableEveryLength(t *testing.T) {
 		}
 		sets = append(sets, n)
 	}
-	e := checkTable(t, seeded(t), sets)
+	e := checkTable(t, testutil.Random(t), sets)
 	if len(e.V6.Lengths) != 129 || len(e.Members) != 1+129 {
 		t.Errorf("%d lengths, %d classes", len(e.V6.Lengths), len(e.Members))
 	}
@@ -180,7 +182,7 @@ func TestTableEveryLength(t *testing.T) {
 
 // Every address of a few dense /24s, so that each bit of a line and each class of a full block is seen.
 func TestTableDense(t *testing.T) {
-	r := seeded(t)
+	r := testutil.Random(t)
 	sets := make([]naive, 4)
 	for range 300 {
 		a := addr4(0xc0000200 + r.Uint32N(4)<<8 + r.Uint32N(256))
@@ -195,7 +197,7 @@ func TestTableDense(t *testing.T) {
 
 // The filter lets through what is listed, and little else.
 func TestFilterShift(t *testing.T) {
-	r := seeded(t)
+	r := testutil.Random(t)
 	for _, row := range []struct{ hosts, least, want int }{
 		{1000, DefaultMinShift, 16},
 		{100_000, DefaultMinShift, 12},
@@ -223,7 +225,7 @@ func TestFilterShift(t *testing.T) {
 
 // The fill that the shift is chosen by is what Encode writes.
 func TestFilterFill(t *testing.T) {
-	r := seeded(t)
+	r := testutil.Random(t)
 	for range 4 {
 		e := build(t, randomSets(r, 3, 100)...)
 		for shift := minShift; shift <= maxShift; shift++ {
@@ -244,7 +246,7 @@ func TestFilterFill(t *testing.T) {
 }
 
 func TestBuildManySets(t *testing.T) {
-	r := seeded(t)
+	r := testutil.Random(t)
 	sets := randomSets(r, 3000, 3000)
 	sets[7] = append(sets[7], parse(t, "0.0.0.0/0")...)
 	e := build(t, sets...)
@@ -291,7 +293,7 @@ func TestEncodeTooSmall(t *testing.T) {
 
 // A large table of mixed lengths: every prefix must be found, with the class of its sets.
 func TestTable6Large(t *testing.T) {
-	r := seeded(t)
+	r := testutil.Random(t)
 	sets := make([]*Set, 5)
 	for i := range sets {
 		var b Builder

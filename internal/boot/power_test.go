@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -50,24 +49,10 @@ func saveForEver(dir string) {
 	}
 }
 
-func seed(t *testing.T) uint64 {
-	t.Helper()
-	s := rand.Uint64()
-	if text := os.Getenv("FLOODWALL_SEED"); text != "" {
-		n, err := strconv.ParseUint(text, 0, 64)
-		if err != nil {
-			t.Fatalf("FLOODWALL_SEED: %v", err)
-		}
-		s = n
-	}
-	t.Logf("FLOODWALL_SEED=%d", s)
-	return s
-}
-
 // TestKilled kills processes that save, at random points. What comes back is whole each time, and either what was saved
 // last or what was about to be saved; the next process goes on from there.
 func TestKilled(t *testing.T) {
-	random := rand.New(rand.NewPCG(seed(t), 0))
+	random := testutil.Random(t)
 	dir := t.TempDir()
 	s := boot.Open(filepath.Join(dir, "state"))
 	last, kills := "", 100

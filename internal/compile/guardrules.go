@@ -3,7 +3,6 @@ package compile
 import (
 	"bytes"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"os"
 
@@ -105,8 +104,8 @@ func readSecrets(path string) (secrets [][16]byte, err error) {
 		}
 		secrets = append(secrets, [16]byte(secret))
 	}
-	if len(secrets) > 2 {
-		return nil, fmt.Errorf("%s: %w", path, errors.New("more than two cookie secrets: keep the present one and the one before"))
+	if len(secrets) > maxSecrets {
+		return nil, fmt.Errorf("%s: more than two cookie secrets: keep the present one and the one before", path)
 	}
 	return secrets, nil
 }

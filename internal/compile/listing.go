@@ -15,8 +15,8 @@ import (
 )
 
 // Listing writes out what is loaded for the policy beside the fixed C program: the constants that it is specialized by,
-// the maps, and the body of decide(), an instruction a line in the notation of the kernel's verifier log. The key of
-// questions and the seed of the hash, which are drawn at random, are left out.
+// the maps, and the body of decide(), an instruction a line in the notation of the kernel's verifier log. Of keys and seeds,
+// which are drawn at random, it says no more than that.
 func (x *XDP) Listing() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "form %s, estimated at %.1f ns for a packet that no rule matches\n", x.Form, x.Cost)
@@ -37,8 +37,14 @@ func (x *XDP) Listing() string {
 	return b.String()
 }
 
+// secrets are constants that nobody may know who sends packets.
+var secrets = []string{"question_key", "limit_keys", "limit_mix", "name_key"}
+
 // constantText writes a constant's value, sets of bits in hexadecimal.
 func constantText(name string, value any) string {
+	if slices.Contains(secrets, name) {
+		return "random"
+	}
 	switch v := value.(type) {
 	case bool:
 		return fmt.Sprint(v)
@@ -50,7 +56,7 @@ func constantText(name string, value any) string {
 		n := slices.Index(v[:], 0)
 		return fmt.Sprint(v[:max(n, 1)])
 	case uint64:
-		if name == "question_key" || v != 0 && strings.HasSuffix(name, "_seed") {
+		if v != 0 && strings.HasSuffix(name, "_seed") {
 			return "random"
 		}
 	}
@@ -75,6 +81,16 @@ var mapUses = map[string]string{
 	xdp.Index:        "from each value of each dimension to a row",
 	xdp.Rows:         "for a value, the rules that it leaves possible, a bit each",
 	xdp.Results:      "for each bit of a row, its rule's decision",
+	xdp.Conditions:   "what rules ask for beside addresses and fields",
+	xdp.LimitInfos:   "limits: what a packet costs, how much may be owed, by which prefixes",
+	xdp.Limits:       "limits: a hash of prefixes, with when each has paid its debt",
+	xdp.Evictions:    "limits: debts that were forgiven for want of room",
+	xdp.Patterns:     "payload: all texts, and by which octets each is found",
+	xdp.Places:       "payload: octets at fixed places",
+	xdp.Names:        "DNS: a hash of names, with the sets that list each",
+	xdp.Guards:       "guards: secrets of cookies, and the limit of responses",
+	xdp.GuardPorts:   "guards: the guard of each port",
+	xdp.Actions:      "what is done beside the verdict: answer one in so many, sample, report",
 }
 
 // code writes the generated instructions. Loads from the packet name the field, results the verdict.
@@ -139,6 +155,9 @@ func jumpText(ins *asm.Instruction) string {
 	case asm.Exit:
 		return "exit"
 	case asm.Call:
+		if ins.IsFunctionReference() {
+			return "call " + ins.Reference()
+		}
 		return fmt.Sprintf("call %s", asm.BuiltinFunc(ins.Constant))
 	case asm.Ja:
 		return "goto " + ins.Reference()

@@ -40,7 +40,7 @@ func (l *lowering) payload(rule *ir.Rule, m *policy.Payload, not bool) {
 	}
 	match := ir.PayloadMatch{Not: not}
 	for _, p := range m.Contains {
-		match.Any = append(match.Any, lowerPattern(p))
+		match.Any = append(match.Any, ir.Pattern(p))
 	}
 	for _, a := range m.At {
 		base := ir.BasePayload
@@ -50,17 +50,6 @@ func (l *lowering) payload(rule *ir.Rule, m *policy.Payload, not bool) {
 		match.At = append(match.At, ir.At{Base: base, Offset: a.Offset, Value: a.Value, Mask: a.Mask})
 	}
 	rule.Payload = append(rule.Payload, match)
-}
-
-// lowerPattern has the text in lower case where its letters match in either; no other octets than those of ASCII are letters.
-func lowerPattern(p policy.Pattern) ir.Pattern {
-	out := ir.Pattern{Text: slices.Clone(p.Text), NoCase: p.NoCase, Within: p.Within}
-	for i, c := range out.Text {
-		if p.NoCase && 'A' <= c && c <= 'Z' {
-			out.Text[i] = c + 'a' - 'A'
-		}
-	}
-	return out
 }
 
 // dnsPort restricts a rule to the packets that are read as DNS messages: those of the UDP ports that it names, or to the

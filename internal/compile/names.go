@@ -115,7 +115,7 @@ func (n *names) part() part {
 
 // hashName is the hash of a name's labels, the last one first, and how many they are.
 func hashName(key [2]uint64, name string) (hash uint64, depth int) {
-	h := newSipHash(key)
+	h := newSIPHash(key)
 	for rest := name; rest != ""; depth++ {
 		dot := strings.LastIndexByte(rest, '.')
 		h.label(unescaped(rest[dot+1:]))

@@ -11,7 +11,7 @@ import (
 // computes it.
 type sipHash struct{ a, b, c, d uint64 }
 
-func newSipHash(key [2]uint64) sipHash {
+func newSIPHash(key [2]uint64) sipHash {
 	return sipHash{
 		key[0] ^ 0x736f6d6570736575, key[1] ^ 0x646f72616e646f6d,
 		key[0] ^ 0x6c7967656e657261, key[1] ^ 0x7465646279746573,

@@ -15,23 +15,24 @@ func (n *nft) untracked() {
 	if !u.Loopback && len(u.Services) == 0 {
 		return
 	}
-	n.chain("untracked", "prerouting priority "+nftRaw)
-	if u.Loopback {
-		n.line(`iif "lo" notrack`)
-	}
-	for _, s := range u.Services {
-		n.remark("service %s", s.Name)
+	n.untrackedChain("untracked", "prerouting", "iif", func(s ir.UntrackedService) {
 		n.notrack("iifname "+n.outside(), s, packet.DPort, "")
 		n.notrack("iifname != "+n.outside(), s, packet.SPort, "fib daddr type != local")
-	}
-	n.end()
-	n.chain("untracked-output", "output priority "+nftRaw)
-	if u.Loopback {
-		n.line(`oif "lo" notrack`)
-	}
-	for _, s := range u.Services {
-		n.remark("service %s", s.Name)
+	})
+	n.untrackedChain("untracked-output", "output", "oif", func(s ir.UntrackedService) {
 		n.notrack("oifname "+n.outside(), s, packet.SPort, "")
+	})
+}
+
+// untrackedChain writes the chain of a hook; device is the key for the one that a packet has there.
+func (n *nft) untrackedChain(name, hook, device string, service func(ir.UntrackedService)) {
+	n.chain(name, hook+" priority "+nftRaw)
+	if n.plan.Program.Untracked.Loopback {
+		n.line(device + ` "lo" notrack`)
+	}
+	for _, s := range n.plan.Program.Untracked.Services {
+		n.remark("service %s", s.Name)
+		service(s)
 	}
 	n.end()
 }

@@ -8,10 +8,8 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/floodwall/floodwall/internal/addrs"
 	"github.com/floodwall/floodwall/internal/compile"
@@ -315,15 +313,9 @@ func randomFrames(r *rand.Rand, hints packet.Hints, n int) []probe {
 	return frames
 }
 
-// seeded returns a source of random numbers whose seed a failing test has printed; FLOODWALL_SEED repeats it.
+// seeded returns a source of random numbers, and its seed.
 func seeded(t testing.TB) (r *rand.Rand, seed uint64) {
-	seed = uint64(time.Now().UnixNano())
-	if text := os.Getenv("FLOODWALL_SEED"); text != "" {
-		var err error
-		if seed, err = strconv.ParseUint(text, 0, 64); err != nil {
-			t.Fatalf("FLOODWALL_SEED: %v", err)
-		}
-	}
-	t.Logf("FLOODWALL_SEED=%d", seed)
+	t.Helper()
+	seed = testutil.Seed(t)
 	return rand.New(rand.NewPCG(seed, 0)), seed
 }

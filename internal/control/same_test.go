@@ -2,12 +2,10 @@ package control_test
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -143,15 +141,7 @@ func TestSameOnAllTargets(t *testing.T) {
 // sameFrames draws packets, the same ones for the same seed.
 func sameFrames(t *testing.T, n int) (frames [][]byte) {
 	t.Helper()
-	seed := rand.Uint64()
-	if text := os.Getenv("FLOODWALL_SEED"); text != "" {
-		var err error
-		if seed, err = strconv.ParseUint(text, 0, 64); err != nil {
-			t.Fatalf("FLOODWALL_SEED: %v", err)
-		}
-	}
-	t.Logf("FLOODWALL_SEED=%d", seed)
-	r := rand.New(rand.NewPCG(seed, 0))
+	r := testutil.Random(t)
 	for hints := sameHints(); len(frames) < n; {
 		if frame := packet.RandomSpec(r, hints).Frame(); alike(frame) {
 			frames = append(frames, frame)

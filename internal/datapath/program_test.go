@@ -4,12 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"math/rand/v2"
-	"os"
-	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
@@ -153,7 +149,7 @@ func showing(offset int16) *xdp.Image {
 
 // anyFrames are frames of all kinds, among them many DNS messages.
 func anyFrames(t testing.TB) [][]byte {
-	r := random(t)
+	r := testutil.Random(t)
 	frames := everyLength(t)
 	var queries packet.Hints
 	queries.Values[packet.Proto] = []uint32{17}
@@ -162,20 +158,6 @@ func anyFrames(t testing.TB) [][]byte {
 		frames = append(frames, packet.Random(r, packet.Hints{}), packet.Random(r, queries))
 	}
 	return frames
-}
-
-// random is a source that FLOODWALL_SEED determines, when it is set.
-func random(t testing.TB) *rand.Rand {
-	t.Helper()
-	seed := uint64(time.Now().UnixNano())
-	if text := os.Getenv("FLOODWALL_SEED"); text != "" {
-		var err error
-		if seed, err = strconv.ParseUint(text, 0, 64); err != nil {
-			t.Fatalf("FLOODWALL_SEED: %v", err)
-		}
-	}
-	t.Logf("FLOODWALL_SEED=%d", seed)
-	return rand.New(rand.NewPCG(seed, 0))
 }
 
 // checkShown compares what a program that shows a word says of a frame with what is wanted of the decoded packet.

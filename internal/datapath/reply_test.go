@@ -14,6 +14,7 @@ import (
 	"github.com/miekg/dns"
 
 	"github.com/floodwall/floodwall/internal/datapath"
+	"github.com/floodwall/floodwall/internal/testutil"
 	"github.com/floodwall/floodwall/internal/xdp"
 )
 
@@ -272,7 +273,7 @@ func TestReplyOfZeroSum(t *testing.T) {
 
 // TestReplyToRandom answers random names of all lengths, in either case and with all octets.
 func TestReplyToRandom(t *testing.T) {
-	p, r := load(t, truncating()), random(t)
+	p, r := load(t, truncating()), testutil.Random(t)
 	for range 3000 {
 		var name strings.Builder
 		for left := r.IntN(254); left > 1; {
@@ -344,7 +345,7 @@ func TestNoReply(t *testing.T) {
 
 // TestReplyShortens has queries of which each octet behind the headers is random: whatever comes back is no longer.
 func TestReplyShortens(t *testing.T) {
-	p, r := load(t, truncating()), random(t)
+	p, r := load(t, truncating()), testutil.Random(t)
 	b := query{msg: ask("www.example.", dns.TypeA, edns(true, cookie))}.frame(t)
 	answered := 0
 	for range 20_000 {

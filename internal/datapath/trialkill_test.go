@@ -60,7 +60,7 @@ func TestKilledInstall(t *testing.T) {
 	if !testutil.Inside(t) {
 		return
 	}
-	r := random(t)
+	r := testutil.Random(t)
 	testutil.Veth(t, "fw0", "fw1")
 	killedInstalls(t, r, "fw0 fw1")
 	killedInstalls(t, r, "fw0 fw1*")
@@ -109,7 +109,7 @@ func TestKilledEnd(t *testing.T) {
 	if !testutil.Inside(t) {
 		return
 	}
-	r := random(t)
+	r := testutil.Random(t)
 	testutil.Veth(t, "fw0", "fw1")
 	old, trial := policy(t, "old"), policy(t, "new")
 	for _, task := range []string{"confirm", "rollback"} {
@@ -171,7 +171,7 @@ func TestKilledExchange(t *testing.T) {
 	if !testutil.Inside(t) {
 		return
 	}
-	r := random(t)
+	r := testutil.Random(t)
 	testutil.Veth(t, "fw0", "fw1")
 	old, now := policy(t, "old"), policy(t, "new")
 	ends := map[string]int{}

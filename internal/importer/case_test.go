@@ -3,13 +3,10 @@ package importer_test
 import (
 	"context"
 	"flag"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/rogpeppe/go-internal/txtar"
 
@@ -131,19 +128,6 @@ func lower(t *testing.T, r *importer.Result) *ir.Program {
 		t.Errorf("%v\n%s", err, r.Policy)
 	}
 	return program
-}
-
-// seeded returns a source of random numbers whose seed a failing test has printed; FLOODWALL_SEED repeats it.
-func seeded(t testing.TB) *rand.Rand {
-	seed := uint64(time.Now().UnixNano())
-	if text := os.Getenv("FLOODWALL_SEED"); text != "" {
-		var err error
-		if seed, err = strconv.ParseUint(text, 0, 64); err != nil {
-			t.Fatalf("FLOODWALL_SEED: %v", err)
-		}
-	}
-	t.Logf("FLOODWALL_SEED=%d", seed)
-	return rand.New(rand.NewPCG(seed, 0))
 }
 
 func writeFile(t *testing.T, file string, data []byte) {

@@ -329,7 +329,7 @@ func (k *kernel) hints() (h packet.Hints) {
 // probes draws packets that a host takes: whole ones without tags, from others, to one of its addresses or, on a
 // router, any.
 func (k *kernel) probes(t *testing.T) (list []probe) {
-	r, h := seeded(t), k.hints()
+	r, h := testutil.Random(t), k.hints()
 	for tries := 0; len(list) < packetsPerCase && tries < packetsPerCase*50; tries++ {
 		s := packet.RandomSpec(r, h)
 		p := s.Packet()

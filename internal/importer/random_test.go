@@ -21,7 +21,7 @@ func TestRandomRules(t *testing.T) {
 			if !testutil.Inside(t) {
 				return
 			}
-			r := seeded(t)
+			r := testutil.Random(t)
 			w := &ruleWriter{r: r}
 			c := &testCase{name: t.Name(), device: []string{"ens3"}, archive: &txtar.Archive{Files: []txtar.File{
 				{Name: "iptables-save", Data: []byte(w.file(false))}, {Name: "ip6tables-save", Data: []byte(w.file(true))},

@@ -133,16 +133,18 @@ func (m Match) String() string { return m.Field.String() + "=" + m.values() }
 
 // values lists the values, or the first of them.
 func (m Match) values() string {
-	const most = 16
-	var words []string
-	for i, r := range m.Values {
-		if i == most {
-			words = append(words, fmt.Sprintf("… (%d ranges)", len(m.Values)))
-			break
-		}
-		words = append(words, m.rangeWord(r))
+	return strings.Join(firstWords(m.Values, 16, "ranges", m.rangeWord), ",")
+}
+
+// firstWords are the words for at most so many of a list, and for the others how many there are in all.
+func firstWords[T any](list []T, most int, noun string, word func(T) string) (words []string) {
+	for _, v := range list[:min(len(list), most)] {
+		words = append(words, word(v))
 	}
-	return strings.Join(words, ",")
+	if len(list) > most {
+		words = append(words, fmt.Sprintf("… (%d %s)", len(list), noun))
+	}
+	return words
 }
 
 func (m Match) rangeWord(r Range) string {

@@ -1,6 +1,7 @@
 package ir
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -57,22 +58,10 @@ func (p *Program) nameWords(m NameMatch) string {
 
 // content lists the names of a set, or the first of them.
 func (s *NameSet) content(separator string) string {
-	const most = 8
-	var words []string
-	for i, name := range s.Names {
-		if i == most {
-			words = append(words, fmt.Sprintf("… (%d names)", len(s.Names)))
-			break
-		}
-		if name == "" {
-			name = "."
-		}
-		words = append(words, name)
-	}
-	if words == nil {
+	if len(s.Names) == 0 {
 		return "empty"
 	}
-	return strings.Join(words, separator)
+	return strings.Join(firstWords(s.Names, 8, "names", func(name string) string { return cmp.Or(name, ".") }), separator)
 }
 
 // String writes the match as the policy's payload, but with nocase and within at each pattern that has them.

@@ -74,19 +74,7 @@ func (a *At) has(pkt *packet.Packet) bool {
 func (p *Pattern) in(payload []byte) bool {
 	payload = payload[:min(len(payload), int(p.Within))]
 	if p.NoCase {
-		payload = lower(payload)
+		payload = packet.LowerASCII(payload)
 	}
 	return bytes.Contains(payload, p.Text)
-}
-
-// lower is b with ASCII letters in lower case; no other octet changes, as it would in text of more than one octet a
-// letter.
-func lower(b []byte) []byte {
-	out := bytes.Clone(b)
-	for i, c := range out {
-		if 'A' <= c && c <= 'Z' {
-			out[i] = c + 'a' - 'A'
-		}
-	}
-	return out
 }

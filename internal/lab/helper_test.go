@@ -2,10 +2,7 @@ package lab
 
 import (
 	"context"
-	"math/rand/v2"
-	"os"
 	"runtime"
-	"strconv"
 	"testing"
 	"time"
 
@@ -70,7 +67,7 @@ func (p pair) sink(t testing.TB, d *Device, program string) *Sink {
 func (p pair) source(t testing.TB, o SourceOptions) *Source {
 	t.Helper()
 	if o.Seed == 0 {
-		o.Seed = seed(t)
+		o.Seed = testutil.Seed(t)
 	}
 	s, err := p.lab.NewSource(p.a, o)
 	if err != nil {
@@ -87,20 +84,6 @@ func (p pair) send(t testing.TB, o SourceOptions) *Source {
 		t.Fatal(err)
 	}
 	return s
-}
-
-// seed is the seed of what is random in a test, from FLOODWALL_SEED when set.
-func seed(t testing.TB) uint64 {
-	t.Helper()
-	n := rand.Uint64()
-	if s := os.Getenv("FLOODWALL_SEED"); s != "" {
-		var err error
-		if n, err = strconv.ParseUint(s, 0, 64); err != nil {
-			t.Fatal(err)
-		}
-	}
-	t.Logf("FLOODWALL_SEED=%d", n)
-	return n
 }
 
 // frames returns the next n captured frames.

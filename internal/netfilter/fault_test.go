@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/floodwall/floodwall/internal/testutil"
 )
 
 // saboteur stands before a tool: it counts the calls that change the kernel, and fails at one of them, before or after
@@ -62,7 +64,7 @@ func TestFaults(t *testing.T) {
 		first, step := 0, 1
 		if os.Getenv("FLOODWALL_LONG") == "" {
 			step = 6
-			first = seed(t).IntN(step)
+			first = testutil.Random(t).IntN(step)
 		}
 		for _, trial := range []time.Duration{0, time.Minute} {
 			for _, when := range []string{"before", "after"} {

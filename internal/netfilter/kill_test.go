@@ -4,14 +4,14 @@ import (
 	"bufio"
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"os/exec"
-	"strconv"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/floodwall/floodwall/internal/testutil"
 )
 
 // victimVar makes the test binary a process that loads generation 2 over 1: `BACKEND SECONDS`.
@@ -71,15 +71,6 @@ func (b *bench) kind() string {
 	return "xt"
 }
 
-func seed(t testing.TB) *rand.Rand {
-	n := uint64(time.Now().UnixNano())
-	if s := os.Getenv("FLOODWALL_SEED"); s != "" {
-		n, _ = strconv.ParseUint(s, 10, 64)
-	}
-	t.Logf("FLOODWALL_SEED=%d", n)
-	return rand.New(rand.NewPCG(n, 0))
-}
-
 // TestKilledOnTrial has the process killed when the trial has begun: it ends all the same.
 func TestKilledOnTrial(t *testing.T) {
 	each(t, func(t *testing.T, b *bench) {
@@ -119,7 +110,7 @@ func (b *bench) clean(before []string) {
 // TestKilled has the process killed at random times: one of the generations decides, or both for a while.
 func TestKilled(t *testing.T) {
 	each(t, func(t *testing.T, b *bench) {
-		r := seed(t)
+		r := testutil.Random(t)
 		b.must(b.load(t.Context(), 1, 0, 0))
 		before := b.ruleset()
 		whole := b.kill(b.kind(), 0, 0)

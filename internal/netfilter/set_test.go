@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/floodwall/floodwall/internal/testutil"
 )
 
 func (b *bench) insert(set string, e ...Element) error {
@@ -156,7 +158,7 @@ func TestOverlap(t *testing.T) {
 func TestMany(t *testing.T) {
 	each(t, func(t *testing.T, b *bench) {
 		b.must(b.load(t.Context(), 1, 0, 0))
-		r := seed(t)
+		r := testutil.Random(t)
 		var many []Element
 		for i := range 100_000 {
 			a := netip.AddrFrom4([4]byte{byte(1 + i>>14), byte(i >> 6), byte(i << 2), byte(r.IntN(256))})

@@ -1,6 +1,7 @@
 package packet
 
 import (
+	"bytes"
 	"encoding/hex"
 	"fmt"
 	"strings"
@@ -49,6 +50,17 @@ func ContentText(b []byte) string {
 		b = b[n:]
 	}
 	return text.String()
+}
+
+// LowerASCII is b with small ASCII letters for capital ones. No other octet changes, as it would in text of Unicode.
+func LowerASCII(b []byte) []byte {
+	out := bytes.Clone(b)
+	for i, c := range out {
+		if 'A' <= c && c <= 'Z' {
+			out[i] = c + 'a' - 'A'
+		}
+	}
+	return out
 }
 
 func isPlain(c byte) bool { return c >= ' ' && c <= '~' && c != '|' }

@@ -2,17 +2,17 @@ package replica
 
 import (
 	"context"
-	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/floodwall/floodwall/internal/testutil"
 )
 
 // askingVar tells this binary to ask until it is killed.
@@ -30,12 +30,7 @@ func TestKilled(t *testing.T) {
 	if !furnished(t, `table inet ours { chain c { type filter hook input priority 0; udp dport 1 drop; }; }`) {
 		return
 	}
-	seed := rand.Uint64()
-	if n, err := strconv.ParseUint(os.Getenv("FLOODWALL_SEED"), 0, 64); err == nil {
-		seed = n
-	}
-	t.Logf("FLOODWALL_SEED=%d", seed)
-	random := rand.New(rand.NewPCG(seed, 0))
+	random := testutil.Random(t)
 	before := namespaces(t)
 	others := 0
 	for range 15 {
