@@ -56,7 +56,8 @@ __u64 zero SEC(".data.zero");
 
 static __always_inline __u64 opaque(__u64 value)
 {
-	return value + *(volatile __u64 *)&zero; /* before Linux 6.10 the verifier forgets after ^ that 32 bits are 32 */
+	return value +
+	       *(volatile __u64 *)&zero; /* before Linux 6.10 the verifier forgets after ^ that 32 bits are 32 */
 }
 
 /*
