@@ -73,6 +73,16 @@ struct {
 const volatile __u32 window_length;
 const volatile __u32 short_patterns;
 
+/*
+ * Where there are few patterns and none is short: the first two octets of the quad by which each is known, eight times
+ * over. To look for them among eight positions at once takes a fifth of the time of the table.
+ */
+const volatile __u32 num_leads;
+const volatile struct lead {
+	__u64 first;
+	__u64 second;
+} leads[2];
+
 static __always_inline struct patterns *all_patterns(void)
 {
 	__u32 first = 0;
@@ -158,12 +168,31 @@ __noinline __u64 patterns_at(struct window *w, __u32 at, __u32 length)
 	return found;
 }
 
+/* Bit 7 of each octet that is zero, and perhaps of octets above such a one (Mycroft; Hacker's Delight, 6-1). */
+static __always_inline __u64 zero_octets(__u64 x)
+{
+	return (x - 0x0101010101010101) & ~x & 0x8080808080808080;
+}
+
+/* Whether any of eight positions may have a lead. */
+static __always_inline __u64 leads_at(__u8 *text)
+{
+	__u64 first = *(__u64 *)text | 0x2020202020202020, second = *(__u64 *)(text + 1) | 0x2020202020202020;
+	__u64 found = zero_octets((first ^ leads[0].first) | (second ^ leads[0].second));
+
+	if (num_leads > 1)
+		found |= zero_octets((first ^ leads[1].first) | (second ^ leads[1].second));
+	return found;
+}
+
 /* Whether any pattern may be in a block: without a branch until all of its positions are seen. */
 static __always_inline bool is_suspect(struct patterns *t, __u8 *block)
 {
 	__u64 suspect = 0;
 
 	hide(block);
+	if (num_leads)
+		return (leads_at(block) | leads_at(block + 8)) != 0;
 #pragma unroll
 	for (__u32 i = 0; i < BLOCK; i++) {
 		suspect |= t->quads[quad_slot(quad_at(block + i))];

@@ -106,6 +106,9 @@ func (c *patterns) part() part {
 	if len(c.list) > 0 {
 		p.constants["window_length"] = uint32(c.window())
 		p.constants["short_patterns"] = uint32(c.short())
+		if leads := c.leads(); leads != nil {
+			p.constants["num_leads"], p.constants["leads"] = uint32(len(leads)), [maxLeads]lead(leads[:maxLeads])
+		}
 		p.shapes[xdp.Patterns] = xdp.Shape{ValueSize: patternTableSize, Entries: 1}
 		p.then(func(memory map[string][]byte) error {
 			writePatterns(memory[xdp.Patterns], c.list)

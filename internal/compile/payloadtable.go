@@ -57,6 +57,27 @@ func quadIn(text []byte, users map[int]int) (best int) {
 	return best
 }
 
+// maxLeads is the size of leads in bpf/payload.h.
+const maxLeads = 2
+
+// lead is struct lead of bpf/payload.h.
+type lead struct{ First, Second uint64 }
+
+// leads are the first octets of the quads by which patterns are known, where there are few enough of them; with room for
+// maxLeads.
+func (c *patterns) leads() []lead {
+	if len(c.list) > maxLeads || c.short() > 0 {
+		return nil
+	}
+	const eightTimes = 0x0101010101010101
+	list := make([]lead, 0, maxLeads)
+	for _, p := range c.list {
+		quad := folded(p.Text[p.before:])
+		list = append(list, lead{uint64(quad[0]) * eightTimes, uint64(quad[1]) * eightTimes})
+	}
+	return list
+}
+
 // folded is four octets as the search compares them: with bit 5 set, which makes letters lower case.
 func folded(text []byte) []byte {
 	quad := bytes.Clone(text[:quadOctets])

@@ -65,6 +65,7 @@ const (
 	floodwallVarHosts4Buckets   = "hosts4_buckets"
 	floodwallVarHosts4Seed      = "hosts4_seed"
 	floodwallVarIndex4          = "index4"
+	floodwallVarLeads           = "leads"
 	floodwallVarLengths6        = "lengths6"
 	floodwallVarLengths6Count   = "lengths6_count"
 	floodwallVarLimitKeys       = "limit_keys"
@@ -74,6 +75,7 @@ const (
 	floodwallVarNameDepths      = "name_depths"
 	floodwallVarNameKey         = "name_key"
 	floodwallVarNameRootSets    = "name_root_sets"
+	floodwallVarNumLeads        = "num_leads"
 	floodwallVarObservedChecks  = "observed_checks"
 	floodwallVarQuestionKey     = "question_key"
 	floodwallVarReporting       = "reporting"
@@ -189,6 +191,7 @@ type floodwallVariableSpecs struct {
 	Hosts4Buckets   *ebpf.VariableSpec `ebpf:"hosts4_buckets"`
 	Hosts4Seed      *ebpf.VariableSpec `ebpf:"hosts4_seed"`
 	Index4          *ebpf.VariableSpec `ebpf:"index4"`
+	Leads           *ebpf.VariableSpec `ebpf:"leads"`
 	Lengths6        *ebpf.VariableSpec `ebpf:"lengths6"`
 	Lengths6Count   *ebpf.VariableSpec `ebpf:"lengths6_count"`
 	LimitKeys       *ebpf.VariableSpec `ebpf:"limit_keys"`
@@ -198,6 +201,7 @@ type floodwallVariableSpecs struct {
 	NameDepths      *ebpf.VariableSpec `ebpf:"name_depths"`
 	NameKey         *ebpf.VariableSpec `ebpf:"name_key"`
 	NameRootSets    *ebpf.VariableSpec `ebpf:"name_root_sets"`
+	NumLeads        *ebpf.VariableSpec `ebpf:"num_leads"`
 	ObservedChecks  *ebpf.VariableSpec `ebpf:"observed_checks"`
 	QuestionKey     *ebpf.VariableSpec `ebpf:"question_key"`
 	Reporting       *ebpf.VariableSpec `ebpf:"reporting"`
@@ -311,6 +315,7 @@ type floodwallVariables struct {
 	Hosts4Buckets   *ebpf.Variable `ebpf:"hosts4_buckets"`
 	Hosts4Seed      *ebpf.Variable `ebpf:"hosts4_seed"`
 	Index4          *ebpf.Variable `ebpf:"index4"`
+	Leads           *ebpf.Variable `ebpf:"leads"`
 	Lengths6        *ebpf.Variable `ebpf:"lengths6"`
 	Lengths6Count   *ebpf.Variable `ebpf:"lengths6_count"`
 	LimitKeys       *ebpf.Variable `ebpf:"limit_keys"`
@@ -320,6 +325,7 @@ type floodwallVariables struct {
 	NameDepths      *ebpf.Variable `ebpf:"name_depths"`
 	NameKey         *ebpf.Variable `ebpf:"name_key"`
 	NameRootSets    *ebpf.Variable `ebpf:"name_root_sets"`
+	NumLeads        *ebpf.Variable `ebpf:"num_leads"`
 	ObservedChecks  *ebpf.Variable `ebpf:"observed_checks"`
 	QuestionKey     *ebpf.Variable `ebpf:"question_key"`
 	Reporting       *ebpf.Variable `ebpf:"reporting"`
