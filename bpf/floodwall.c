@@ -61,6 +61,12 @@ __noinline __u32 decide(struct xdp_md *ctx, struct packet *p)
 /* How many conditions the tables of rules ask for. A constant to the verifier. */
 const volatile __u32 table_conditions;
 
+/* Whether the condition that decide() has named holds. Left out where tables ask for none (internal/xdp/prune.go). */
+__noinline __u32 named_condition(struct xdp_md *ctx, struct packet *p)
+{
+	return p ? condition_holds(ctx, p, p->condition) : 0;
+}
+
 /*
  * What the rules decide. Tables do not ask for conditions themselves, as the verifier would follow their loops for each:
  * they name the condition, and are called again when it does not hold.
@@ -74,7 +80,7 @@ static __always_inline __u32 decide_all(struct xdp_md *ctx, struct packet *p)
 	for (__u32 i = 0; i < table_conditions; i++) {
 		if (!(decision & DECISION_CONDITIONAL))
 			break;
-		if (condition_holds(ctx, p, p->condition))
+		if (named_condition(ctx, p))
 			break;
 		decision = decide(ctx, p);
 	}

@@ -106,8 +106,8 @@ func limitTable(s *control.Status) *table {
 	t := newTable("limit of", ">prefixes", ">room", ">full", ">forgotten", "limit")
 	for _, l := range s.Limits {
 		prefixes, room, full := "-", "-", "-" // of one limit for all
-		if l.Slots > 0 {
-			prefixes, room, full = count(l.Debts), count(l.Slots), fmt.Sprintf("%d%%", l.Debts*100/l.Slots)
+		if l.Capacity > 0 {
+			prefixes, room, full = count(l.Debts), count(l.Capacity), fmt.Sprintf("%d%%", l.Debts*100/l.Capacity)
 		}
 		t.row(l.Rule, prefixes, room, full, count(l.Evictions), l.Limit)
 	}

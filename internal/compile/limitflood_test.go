@@ -115,7 +115,7 @@ func TestLimitFlood(t *testing.T) {
 		t.Errorf("%d of %d sources that send one packet are over the limit", f.over, floodSize())
 	}
 	if s.Evictions > uint64(floodSize()/40) {
-		t.Errorf("%d debts were forgiven in %d slots, which one packet in 40 may cause", s.Evictions, s.Slots)
+		t.Errorf("%d debts were forgiven in a table for %d, which one packet in 40 may cause", s.Evictions, s.Capacity)
 	}
 }
 
@@ -128,7 +128,7 @@ func TestLimitOverflow(t *testing.T) {
 	f := l.flood(t, r)
 	f.offenders(t, rate)
 	if s := l.status(t); s.Evictions < uint64(floodSize()/2) {
-		t.Errorf("%d debts were forgiven in %d slots: the flood was too small to tell", s.Evictions, s.Slots)
+		t.Errorf("%d debts were forgiven in a table for %d: the flood was too small to tell", s.Evictions, s.Capacity)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/floodwall/floodwall/internal/ir"
+	"github.com/floodwall/floodwall/internal/xdp"
 )
 
 // The sizes of limits' tables, in buckets of 64 octets. A flood at floodRate of as many sources is what a table shall
@@ -18,9 +19,9 @@ const (
 	floodRate   = 10_000_000 // packets a second
 	floodPacket = 8 * 46     // bits of the largest IP packet in the smallest Ethernet frame
 
-	// perBucket is how many debts a bucket may have on average: at 3 of 7 slots, one in 200 finds no room (Poisson), and
+	// perBucket is how many debts a bucket is to have on average: at 3 of 7 slots, one in 200 finds no room (Poisson), and
 	// of a flood that comes and goes one packet in 50 finds all slots taken (Erlang's formula B).
-	perBucket = 3
+	perBucket = xdp.LimitRoom
 
 	// The hash has 24 bits for the bucket. All tables are one map, whose numbers have 32 bits.
 	maxLimitPrefixes = perBucket << 24

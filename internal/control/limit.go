@@ -47,14 +47,11 @@ func (m *manifest) limits(p *ir.Program) {
 // LimitStatus is a limit of a rule, and how its table stands.
 type LimitStatus struct {
 	Rule      string `json:"rule"`
-	Limit     string `json:"limit"`           // as a policy has it
-	Debts     int    `json:"debts"`           // prefixes that have used a part of what they may send
-	Slots     int    `json:"slots,omitempty"` // for such prefixes; absent: the limit is one for all
-	Evictions uint64 `json:"evictions"`       // prefixes that were forgotten for want of room
+	Limit     string `json:"limit"`              // as a policy has it
+	Debts     int    `json:"debts"`              // prefixes that have used a part of what they may send
+	Capacity  int    `json:"capacity,omitempty"` // in such prefixes; absent: the limit is one for all
+	Evictions uint64 `json:"evictions"`          // prefixes that were forgotten for want of room
 }
-
-// crowded is how full a table is, in percent, when buckets begin to overflow now and then.
-const crowded = 50
 
 // limits reports how the tables of limits in XDP stand. What netfilter keeps of its own is not counted.
 func (s *Status) limits(g *generation) error {
@@ -68,12 +65,12 @@ func (s *Status) limits(g *generation) error {
 	for i, t := range tables[:min(len(tables), len(g.manifest.Limits))] {
 		e := g.manifest.Limits[i]
 		if !e.Each {
-			t.Slots = 0
+			t.Capacity = 0
 		}
-		s.Limits = append(s.Limits, LimitStatus{e.Rule, e.Text, t.Debts, t.Slots, t.Evictions})
-		if t.Debts*100 > t.Slots*crowded && e.Each {
+		s.Limits = append(s.Limits, LimitStatus{e.Rule, e.Text, t.Debts, t.Capacity, t.Evictions})
+		if t.Debts*10 >= t.Capacity*9 && e.Each {
 			s.warn("the limit of rule %q is %d%% full: a flood from many sources makes it forget some of them; give it a larger max",
-				e.Rule, t.Debts*100/t.Slots)
+				e.Rule, t.Debts*100/t.Capacity)
 		}
 	}
 	return nil

@@ -11,7 +11,7 @@ import (
 // LimitStatus is how a limit's table stands.
 type LimitStatus struct {
 	Debts     int    // prefixes that are charged with something at the moment
-	Slots     int    // for debts: about half of them can be used before the least debt of a bucket is forgiven now and then
+	Capacity  int    // in such prefixes: with more the least debt of a bucket is forgiven now and then
 	Evictions uint64 // debts that were forgiven for want of room since the generation was loaded
 }
 
@@ -48,7 +48,7 @@ func readLimits(memory map[string][]byte, evictions *ebpf.Map) ([]LimitStatus, e
 		if err != nil {
 			return nil, fmt.Errorf("limit %d: %w", number, err)
 		}
-		s := LimitStatus{Slots: xdp.LimitSlots * int(info.Mask+1)}
+		s := LimitStatus{Capacity: xdp.LimitRoom * int(info.Mask+1)}
 		for b := range int(info.Mask) + 1 {
 			s.Debts += info.Debts(tables[(int(info.Base)+b)*xdp.LimitBucketSize:], now)
 		}

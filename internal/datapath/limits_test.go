@@ -75,7 +75,7 @@ func TestLimits(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer datapath.CloseAll(running)
-	want := []datapath.LimitStatus{{Debts: 2, Slots: 7}, {Debts: 1, Slots: 14, Evictions: 30}}
+	want := []datapath.LimitStatus{{Debts: 2, Capacity: 3}, {Debts: 1, Capacity: 6, Evictions: 30}}
 	for name, read := range map[string]func() ([]datapath.LimitStatus, error){"program": p.Limits, "generation": running[0].Limits} {
 		if got, err := read(); err != nil || !slices.Equal(got, want) {
 			t.Errorf("%s: %+v, %v, want %+v", name, got, err, want)

@@ -100,7 +100,7 @@ rule types: truncate dns=TXT,ANY-URI,1000 slip=2
 rule kinds: pass dns=response-malformed,none observe
 rule texts: drop payload={contains: ["GET |0d 0a|\"|7c|" within 256, "x" nocase within 1024], at: [{offset: 3, bytes: "|de a0|", mask: "|ff f0|"}]}
 rule places: drop payload!={at: [{offset: 0, bytes: "|01|", mask: "|01|"}, {offset: 12, bytes: "|00|", mask: "|ff|", from: header}]}
-rule rates: drop over={rate: 1000/s, per: from/16/64, burst: 2000, max: 4096, ban: 10m0s in $bans} over={rate: 10mbit/min, per: from/24/56+to/32/64, burst: 120kbit} over={rate: 1/day, burst: 5} sample=1/100 (2 rules in one)
+rule rates: drop over={rate: 1000/s, per: from/16/64, burst: 2000, max: 4096, ban: {for: 10m0s, set: bans}} over={rate: 10mbit/min, per: from/24/56+to/32/64, burst: 120kbit} over={rate: 1/day, burst: 5} sample=1/100 (2 rules in one)
 default: pass
 guard dns: tcp/53,udp/53 verify=1h0m0s secrets=2 responses={rate: 1000gbit/h, per: to/32/128, burst: 1234kbit} observe
 guard other: udp/54

@@ -18,7 +18,7 @@ func (p *Program) LimitText(number int) string {
 		parts = append(parts, fmt.Sprintf("max: %d", l.Max))
 	}
 	if l.Ban != nil {
-		parts = append(parts, fmt.Sprintf("ban: %s in %s", l.Ban.For, p.setName(l.Ban.Set)))
+		parts = append(parts, fmt.Sprintf("ban: {for: %s, set: %s}", l.Ban.For, p.Sets[l.Ban.Set].Name))
 	}
 	return "{" + strings.Join(parts, ", ") + "}"
 }

@@ -33,6 +33,7 @@ type AddressMask struct{ Hi, Lo uint64 }
 const (
 	LimitInfoSize   = 104 // of LimitInfo in the map LimitInfos
 	LimitSlots      = 7   // words of a bucket that hold debts; one more is the time of its sweep
+	LimitRoom       = 3   // debts that a bucket may have on average, so that none is forgiven but now and then
 	LimitBucketSize = 64
 	LimitFraction   = 16
 	LimitDebt       = 1 << 37 // the largest burst, in units

@@ -2,6 +2,7 @@ package xdp
 
 import (
 	"maps"
+	"reflect"
 	"slices"
 
 	"github.com/cilium/ebpf"
@@ -11,10 +12,11 @@ import (
 
 // optional are functions of the C part that are called only where a constant of this name is set.
 var optional = map[string]string{
-	"make_reply":     "answers",
-	"act_specially":  "specials",
-	"take_sample":    "sampling",
-	"report_offence": "reporting",
+	"make_reply":      "answers",
+	"act_specially":   "specials",
+	"take_sample":     "sampling",
+	"report_offence":  "reporting",
+	"named_condition": "table_conditions",
 }
 
 // without replaces the calls of functions whose constant is not set, which the verifier would find dead, by their result
@@ -23,12 +25,15 @@ func without(insns asm.Instructions, constants map[string]any) asm.Instructions 
 	out := slices.Clone(insns)
 	for i, in := range out {
 		name, ok := optional[in.Reference()]
-		if ok && in.IsFunctionReference() && constants[name] != true {
+		if ok && in.IsFunctionReference() && !isSet(constants[name]) {
 			out[i] = asm.Mov.Imm(asm.R0, 0).WithSource(in.Source())
 		}
 	}
 	return out
 }
+
+// isSet reports whether a constant has a value that C takes for true.
+func isSet(constant any) bool { return constant != nil && !reflect.ValueOf(constant).IsZero() }
 
 // reachable leaves out the functions that nothing calls, which the verifier refuses or walks for nothing
 // (https://elixir.bootlin.com/linux/v6.1/source/kernel/bpf/verifier.c, check_cfg).
