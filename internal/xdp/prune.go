@@ -17,6 +17,10 @@ var optional = map[string]string{
 	"take_sample":     "sampling",
 	"report_offence":  "reporting",
 	"named_condition": "table_conditions",
+	"dns_query":       "dns_ports",
+	"dns_cookie":      "dns_verify",
+	"client_verified": "dns_verify",
+	"name_sets":       "name_buckets",
 }
 
 // without replaces the calls of functions whose constant is not set, which the verifier would find dead, by their result
