@@ -6,7 +6,7 @@
 const volatile bool reporting;
 
 enum {
-	OFFENCE_INTERVAL = 1000000, /* nanoseconds between two reports of a CPU: 1,000 a second, */
+	OFFENCE_INTERVAL = 100000, /* nanoseconds between two reports of a CPU: 10,000 a second, */
 	OFFENCE_BURST = 99,         /* and so many more at once */
 };
 
@@ -18,7 +18,7 @@ struct offence {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
-	__uint(max_entries, 64 << 10);
+	__uint(max_entries, 512 << 10);
 } offences SEC(".maps");
 
 /* When each CPU may report next, in nanoseconds. */

@@ -42,10 +42,10 @@ func (l *lowering) guard(s policy.Service) error {
 		rules = append(rules, guardRule{name: "verified", verdict: ir.Drop, over: g.Verified, match: verified})
 	}
 	if g.Types != nil {
-		if g.Replies != nil {
-			rules = append(rules, guardRule{name: "replies", verdict: ir.Drop, over: []policy.Over{*g.Replies}, match: append(unverified, types)})
+		if over := replies(g); over != nil {
+			rules = append(rules, guardRule{name: "replies", verdict: ir.Drop, over: over, match: append(unverified, types)})
 		}
-		rules = append(rules, guardRule{name: "types", verdict: ir.Truncate, slip: slip, match: append(unverified, types)})
+		rules = append(rules, guardRule{name: "types", verdict: ir.Truncate, match: append(unverified, types)})
 	}
 	if g.Limits != nil {
 		rules = append(rules, guardRule{name: "limit", verdict: ir.Truncate, slip: slip, over: g.Limits, match: unverified})
@@ -70,6 +70,22 @@ func (l *lowering) guard(s policy.Service) error {
 		l.program.Rules = append(l.program.Rules, rule)
 	}
 	return l.guardBeside(s)
+}
+
+// replies are the limits of truncated responses to what amplifies: in all, and, of those that remain, by the prefixes that
+// queries are limited by. A victim whose address is forged so gets less than the attacker sends.
+func replies(g *policy.Guard) (over []policy.Over) {
+	const held = 1 << 17 // prefixes: no more than what the limit in all lets by
+	if g.Replies != nil {
+		over = append(over, *g.Replies)
+	}
+	for _, o := range g.Limits {
+		if o.Max == 0 {
+			o.Max = held
+		}
+		over = append(over, o)
+	}
+	return over
 }
 
 // guardBeside adds what protects a resolver beside rules.

@@ -179,7 +179,7 @@ func TestLimitHolds(t *testing.T) {
 		}
 		s := l.status(t)
 		t.Logf("%s: %+v", test.name, s)
-		if known := s.Debts + int(s.Evictions); over > 0 || s.Evictions > n/150 || known < n-2 || known > n {
+		if known := s.Debts + int(s.Evictions); over > 0 || s.Evictions > n/100 || known < n-2 || known > n {
 			t.Errorf("%s: of %d prefixes %d are over the limit with their first packet, %d are held, %d forgiven", test.name, n, over, s.Debts, s.Evictions)
 		}
 	}

@@ -20,7 +20,7 @@ const unanswered = 0xffffffff
 // Answer is what a loaded program would do with a frame.
 type Answer struct {
 	Slot    uint32 // of the counter, which stands for the reason
-	Verdict uint8  // 0 pass, 1 drop
+	Verdict uint8  // an ir.Verdict
 }
 
 // Question is what a loaded program is asked about.
