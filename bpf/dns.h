@@ -186,14 +186,17 @@ static __always_inline void note_query(struct xdp_md *ctx, struct packet *p, str
 	}
 }
 
-static __always_inline void parse_dns(struct xdp_md *ctx, struct frame *f)
+static __always_inline void no_dns(struct packet *p)
 {
-	struct packet *p = &f->packet;
+	p->dns = DNS_NONE;
+	p->verified = p->dns_names = 0;
+}
+
+static __always_inline void parse_dns(struct xdp_md *ctx, struct packet *p)
+{
 	struct dns_message *m;
 	__u32 first = 0;
 
-	p->dns = DNS_NONE;
-	p->verified = p->dns_names = 0;
 	if (!is_dns_port(p->port))
 		return;
 	p->dns = DNS_MALFORMED;

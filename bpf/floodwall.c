@@ -105,8 +105,8 @@ static __noinline enum kind parse(struct xdp_md *ctx, struct frame *f)
 	f->packet.icmp = ICMP_NONE;
 	f->packet.fragment = FRAGMENT_NONE;
 	f->packet.l4 = f->packet.payload = f->packet.end = f->packet.exceeded = 0;
-	f->packet.patterns = f->packet.condition =
-		0; /* kernels before 6.3 refuse to hand on what is not written (commit 6715df8d5d24) */
+	/* Kernels before 6.3 refuse to hand on what is not all written (commit 6715df8d5d24). */
+	f->packet.patterns = f->packet.condition = 0;
 
 	ethertype = parse_ethernet(&c, f);
 	if (ethertype == bpf_htons(ETH_P_IP)) {
@@ -122,7 +122,10 @@ static __noinline enum kind parse(struct xdp_md *ctx, struct frame *f)
 	check_addresses(f);
 	if (whole)
 		parse_l4(ctx, &c, f);
-	parse_dns(ctx, f);
+	/* A packet that fails a check is not worth a look at what it asks. */
+	no_dns(&f->packet);
+	if (!(opaque(f->failed) & enabled_checks))
+		parse_dns(ctx, &f->packet);
 	return kind;
 }
 

@@ -24,7 +24,7 @@
 
 enum {
 	LIMIT_SLOTS = 7,
-	LIMIT_TRIES = 8, /* each that fails means that other packets passed; then the packet counts as over */
+	LIMIT_TRIES = 32, /* each that fails means that other packets passed; then the packet counts as over */
 	TIME_BITS = 40,
 	DEBT_BITS = 38,
 	AMOUNT_BITS = 16, /* of a fraction in limit_info.cost */

@@ -7,7 +7,7 @@ const volatile bool reporting;
 
 enum {
 	OFFENCE_INTERVAL = 100000, /* nanoseconds between two reports of a CPU: 10,000 a second, */
-	OFFENCE_BURST = 99,         /* and so many more at once */
+	OFFENCE_BURST = 99,        /* and so many more at once */
 };
 
 struct offence {

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"os"
+	"time"
 
 	"github.com/floodwall/floodwall/internal/ir"
 	"github.com/floodwall/floodwall/internal/packet"
@@ -47,6 +48,10 @@ func (l *lowering) guard(s policy.Service) error {
 		}
 		rules = append(rules, guardRule{name: "types", verdict: ir.Truncate, match: append(unverified, types)})
 	}
+	if g.Total != nil && g.Replies != nil {
+		over := []policy.Over{together(*g.Total, *g.Replies)}
+		rules = append(rules, guardRule{name: "flood", verdict: ir.Drop, over: over, match: unverified})
+	}
 	if g.Limits != nil {
 		rules = append(rules, guardRule{name: "limit", verdict: ir.Truncate, slip: slip, over: g.Limits, match: unverified})
 	}
@@ -86,6 +91,16 @@ func replies(g *policy.Guard) (over []policy.Over) {
 		over = append(over, o)
 	}
 	return over
+}
+
+// together is the rate of two limits for all, in a second: beyond it queries are not even answered that they are too many.
+func together(a, b policy.Over) policy.Over {
+	perSecond := func(n uint64, o policy.Over) uint64 {
+		return uint64(float64(n) * float64(time.Second) / float64(o.Per))
+	}
+	a.Rate, a.Per = max(perSecond(a.Rate, a)+perSecond(b.Rate, b), 1), time.Second
+	a.Burst += b.Burst
+	return a
 }
 
 // guardBeside adds what protects a resolver beside rules.

@@ -35,6 +35,9 @@ func compileLimits(p *ir.Program) (*limits, error) {
 		if l.Max > maxLimitPrefixes {
 			return nil, fmt.Errorf("rule %q: the limit shall hold %d prefixes, at most %d fit", l.Rule, l.Max, maxLimitPrefixes)
 		}
+		if base+buckets[i] > maxLimitBuckets {
+			return nil, fmt.Errorf("rule %q: all limits together shall hold more than fits into 4 GB: lower max: of some", l.Rule)
+		}
 		info.Base, info.Mask = base, buckets[i]-1
 		info.byPrefix(l)
 		base += buckets[i]
@@ -47,6 +50,9 @@ func compileLimits(p *ir.Program) (*limits, error) {
 	return out, err
 }
 
+// maxLimitBuckets is the size of all tables together: 4 GB.
+const maxLimitBuckets = 1 << 26
+
 // limitInfo is the record of a limit in the making.
 type limitInfo struct{ xdp.LimitInfo }
 
@@ -58,14 +64,19 @@ const (
 	coarsestUnit = 24
 )
 
-// limitRate works out times in units. They are rounded so that no more passes than the limit says; by how much less is at
-// most a 2^36th part of the burst with each packet.
+// leastCost is the least time of a packet, in units: by rounding it up at most a hundredth of the rate is lost.
+const leastCost = 100
+
+// limitRate works out times in units. They are rounded so that no more passes than the limit says.
 func limitRate(l *ir.Limit) (*limitInfo, error) {
 	for unit := finestUnit; unit <= coarsestUnit; unit++ {
 		cost := limitCost(l, unit)
 		most := ceilShift(new(big.Int).Mul(cost, new(big.Int).SetUint64(l.Burst)), xdp.LimitFraction)
 		if most.Cmp(big.NewInt(xdp.LimitDebt)) > 0 {
 			continue
+		}
+		if !l.Bits && cost.Cmp(big.NewInt(leastCost<<xdp.LimitFraction)) < 0 {
+			return nil, fmt.Errorf("a burst of %d is too long for time to be told exactly at this rate: lower it", l.Burst)
 		}
 		info := &limitInfo{xdp.LimitInfo{Cost: cost.Uint64(), Most: most.Uint64(), Left: uint8(max(-unit, 0)), Right: uint8(max(unit, 0))}}
 		info.Fresh = xdp.LimitDebt << info.Right >> info.Left

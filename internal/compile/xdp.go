@@ -186,7 +186,7 @@ func dynamicNumbers(p *ir.Program) map[int]int {
 // ownSourceSet is the bit of the set of the host's own addresses, 0 when the program has none.
 func ownSourceSet(p *ir.Program, numbers map[int]int) uint32 {
 	for set, number := range numbers {
-		if p.Sets[set].Dynamic.Local && p.Checks.Has(packet.OwnSource) {
+		if p.Sets[set].Dynamic.Local && (p.Checks | p.Observed).Has(packet.OwnSource) {
 			return 1 << number
 		}
 	}

@@ -30,7 +30,9 @@ func without(insns asm.Instructions, constants map[string]any) asm.Instructions 
 	for i, in := range out {
 		name, ok := optional[in.Reference()]
 		if ok && in.IsFunctionReference() && !isSet(constants[name]) {
-			out[i] = asm.Mov.Imm(asm.R0, 0).WithSource(in.Source())
+			out[i] = asm.Mov.Imm(asm.R0, 0)
+			out[i].Metadata = in.Metadata
+			out[i] = out[i].WithReference("")
 		}
 	}
 	return out
