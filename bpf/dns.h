@@ -178,7 +178,7 @@ static __always_inline void note_query(struct xdp_md *ctx, struct packet *p, str
 	if (name_buckets)
 		p->dns_names = name_sets(m);
 	if (dns_verify) {
-		__u64 cookie = dns_cookie(ctx, m, p->l4);
+		__u64 cookie = verify_cookies ? dns_cookie(ctx, m, p->l4) : 0;
 
 		/* Not known yet, but written for kernels before 6.3: see parse(). */
 		p->src_class = p->dst_class = p->src_dynamic = p->dst_dynamic = 0;

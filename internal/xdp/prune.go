@@ -18,7 +18,7 @@ var optional = map[string]string{
 	"report_offence":  "reporting",
 	"named_condition": "table_conditions",
 	"dns_query":       "dns_ports",
-	"dns_cookie":      "dns_verify",
+	"dns_cookie":      "verify_cookies",
 	"client_verified": "dns_verify",
 	"name_sets":       "name_buckets",
 }
