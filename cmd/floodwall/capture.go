@@ -43,7 +43,7 @@ func captureCommand(e *env) *cobra.Command {
 			"has the rule and its verdict as a comment. A rule hands out packets when the policy gives it `sample`, as in\n\n" +
 			"  - {name: listed, from: $blocked, then: drop, sample: 1/100}\n\n" +
 			"which is one in 100, chosen at random, of which the first 128 octets are kept. A CPU hands out at most 10,000\n" +
-			"packets a second. It ends with --count or --for, or when it is interrupted.",
+			"packets a second. It ends with --count or --for, when it is interrupted, or when the policy that runs hands out none.",
 		Example: "  floodwall capture --rule listed -w listed.pcapng --for 10s\n" +
 			"  floodwall capture | tcpdump -nr -",
 		Args: none,
@@ -84,6 +84,10 @@ func (e *env) capture(c *cobra.Command, f *captureFlags) (err error) {
 	e.note("capturing " + sampledRules(packets.Rules()))
 	result := capturing{File: f.file}
 	err = result.run(ctx, packets, out, f.count)
+	if err != nil && result.complete(err) {
+		e.note("the capture ends: " + err.Error())
+		err = nil
+	}
 	lost, lostErr := packets.Lost()
 	result.Lost = lost
 	return errors.Join(err, lostErr, e.captured(result))
@@ -166,6 +170,14 @@ func (r *capturing) run(ctx context.Context, from *control.Capture, out io.Write
 		r.Packets++
 	}
 	return nil
+}
+
+// complete reports whether an error only says that no more packets come, as of a policy that was unloaded, and what there
+// is can be used.
+func (r *capturing) complete(err error) bool {
+	var none *control.CaptureError
+	over := errors.Is(err, datapath.ErrNotLoaded) || errors.As(err, &none)
+	return over && (r.Packets > 0 || r.File != "-")
 }
 
 // captured says what the capture has come to: on standard error when the packets went to standard output.

@@ -91,12 +91,17 @@ func checkJSON(e *env, file string, c *control.Compiled, err error) error {
 // counts counts what the policy's author wrote.
 func counts(c *control.Compiled) checkCounts {
 	n := checkCounts{
-		Sets: len(c.Policy.Sets), Rules: len(c.Policy.Rules), Services: len(c.Policy.Services),
+		Sets: len(c.Policy.Sets) + len(c.Policy.Names), Rules: len(c.Policy.Rules), Services: len(c.Policy.Services),
 		Checks: bits.OnesCount64(uint64(c.Policy.Checks)),
 	}
 	for _, s := range c.Program.Sets {
 		if s.Name != "" {
 			n.Entries += s.Entries
+		}
+	}
+	for _, s := range c.Program.Names {
+		if s.Name != "" {
+			n.Entries += len(s.Names)
 		}
 	}
 	return n

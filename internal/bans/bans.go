@@ -21,6 +21,12 @@ const (
 	mostKnown = 1 << 16          // offenders that are remembered: a flood of forged sources must not fill the memory
 )
 
+const (
+	inFlight   = 10 * time.Second // after a ban, offences are those of packets that were on their way
+	sayAgain   = time.Minute      // after which a ban that is entered again is news
+	mostSpared = 100              // offenders of which it is told that they are spared
+)
+
 // neighbours is how many offenders within a wider prefix have that banned in their place.
 const neighbours = 16
 
@@ -31,14 +37,21 @@ var wider = map[bool][]int{true: {24}, false: {56, 48}} // by Is4
 // Ban is a prefix to ban.
 type Ban struct {
 	Prefix  netip.Prefix
-	Offends int // the offenders that it stands for; of one that is widened twice, the prefixes with offenders
+	Offends int  // the offenders that it stands for; of one that is widened twice, the prefixes with offenders
+	Again   bool // it was banned less than a minute ago, and offends all the same: a rule decides before the set is asked
 }
 
 // Detector counts the offences of one limit. The zero value is not usable; see New.
 type Detector struct {
+	// Spared, unless it is nil, is told once of an offender that is not banned, with a prefix around it or in it that never
+	// is; of the first 100 of them.
+	Spared func(p, never netip.Prefix)
+
 	never     *addrs.Set
 	offenders map[netip.Prefix]*offender
-	banned    map[netip.Prefix]time.Time                  // until when
+	banned    map[netip.Prefix]time.Time                  // until when that is believed: somebody may lift the ban
+	told      map[netip.Prefix]time.Time                  // until when a ban is no news
+	spares    map[netip.Prefix]bool                       // that Spared was told of
 	inside    map[netip.Prefix]map[netip.Prefix]time.Time // of a wider prefix, what offended in it, and until when that counts
 	swept     time.Time
 }
@@ -53,30 +66,45 @@ type offender struct {
 func New(never *addrs.Set) *Detector {
 	return &Detector{
 		never: never, offenders: map[netip.Prefix]*offender{}, banned: map[netip.Prefix]time.Time{},
+		told: map[netip.Prefix]time.Time{}, spares: map[netip.Prefix]bool{},
 		inside: map[netip.Prefix]map[netip.Prefix]time.Time{},
 	}
 }
+
+// Spare changes who is never banned.
+func (d *Detector) Spare(never *addrs.Set) { d.never = never }
 
 // Offence notes that a prefix exceeded the limit, and returns the ban that follows, if one does: of the prefix for a time,
 // or of a wider one with many offenders in it.
 func (d *Detector) Offence(p netip.Prefix, now time.Time, length time.Duration) (Ban, bool) {
 	d.sweep(now)
-	if d.isBanned(p, now) || !d.offends(p, now) || d.spared(p) {
+	if d.isBanned(p, now) || !d.offends(p, now) {
 		return Ban{}, false
 	}
-	ban, until := Ban{p, 1}, now.Add(length)
+	if d.spared(p) {
+		d.tellSpared(p)
+		return Ban{}, false
+	}
+	ban, until := Ban{Prefix: p, Offends: 1}, now.Add(length)
 	for wide, part := range around(p) {
-		if n := d.join(wide, part, now, until); n >= neighbours && ban.Prefix == p && !d.spared(wide) {
-			ban = Ban{wide, n}
+		if d.spared(wide) {
+			break // and what is wider still
+		}
+		if n := d.join(wide, part, now, until); n >= neighbours && ban.Prefix == p {
+			ban = Ban{Prefix: wide, Offends: n}
 		}
 	}
-	d.banned[ban.Prefix] = until
+	d.banned[ban.Prefix] = now.Add(min(length, inFlight))
+	if ban.Again = now.Before(d.told[ban.Prefix]); !ban.Again {
+		d.told[ban.Prefix] = now.Add(sayAgain)
+	}
 	return ban, true
 }
 
 // Refused takes a ban back that could not be entered, so that the prefix may be banned later.
 func (d *Detector) Refused(p netip.Prefix) {
 	delete(d.banned, p)
+	delete(d.told, p)
 	for wide, part := range around(p) {
 		delete(d.inside[wide], part)
 	}
@@ -153,6 +181,7 @@ func (d *Detector) sweep(now time.Time) {
 	}
 	d.swept = now
 	forgetEnded(d.banned, now)
+	forgetEnded(d.told, now)
 	for wide, parts := range d.inside {
 		if forgetEnded(parts, now); len(parts) == 0 {
 			delete(d.inside, wide)
@@ -164,14 +193,27 @@ func forgetEnded(times map[netip.Prefix]time.Time, now time.Time) {
 	maps.DeleteFunc(times, func(_ netip.Prefix, until time.Time) bool { return !now.Before(until) })
 }
 
+// tellSpared tells that p is not banned.
+func (d *Detector) tellSpared(p netip.Prefix) {
+	if d.Spared == nil || d.spares[p] || len(d.spares) == mostSpared {
+		return
+	}
+	d.spares[p] = true
+	for q := range d.never.Prefixes() {
+		if q.Overlaps(p) {
+			d.Spared(p, q)
+			return
+		}
+	}
+}
+
 func (d *Detector) spared(p netip.Prefix) bool {
 	var b addrs.Builder
 	b.AddRange(p.Addr(), netipx.PrefixLastIP(p))
 	return d.never.Overlaps(b.Set())
 }
 
-// isBanned reports whether a ban of p, or of a prefix around it, holds. Packets that were on their way may be reported
-// after the ban.
+// isBanned reports whether p, or a prefix around it, was banned just now.
 func (d *Detector) isBanned(p netip.Prefix, now time.Time) bool {
 	if now.Before(d.banned[p]) {
 		return true

@@ -15,7 +15,11 @@ var start = time.Unix(1000, 0)
 func offend(d *Detector, prefix string, n int, from time.Time, apart time.Duration) (bans []string) {
 	for i := range n {
 		if ban, ok := d.Offence(netip.MustParsePrefix(prefix), from.Add(time.Duration(i)*apart), time.Minute); ok {
-			bans = append(bans, fmt.Sprintf("%s for %d", ban.Prefix, ban.Offends))
+			text := fmt.Sprintf("%s for %d", ban.Prefix, ban.Offends)
+			if ban.Again {
+				text += " again"
+			}
+			bans = append(bans, text)
 		}
 	}
 	return bans
@@ -104,6 +108,59 @@ func TestNever(t *testing.T) {
 	for i := range 2 * neighbours { // no wider prefix: one address in it is spared
 		p := fmt.Sprintf("192.0.2.%d/32", i)
 		wantBans(t, offend(d, p, enough, start, 0), p+" for 1")
+	}
+}
+
+// TestLifted goes on offending, as one does whose ban was lifted, or whom a rule decides about before the set is asked.
+func TestLifted(t *testing.T) {
+	d := New(&addrs.Set{})
+	const p = "192.0.2.1/32"
+	wantBans(t, offend(d, p, enough, start, 0), p+" for 1")
+	wantBans(t, offend(d, p, 100, start.Add(inFlight-time.Second), 0))
+	wantBans(t, offend(d, p, enough-1, start.Add(inFlight), 0))
+	wantBans(t, offend(d, p, 1, start.Add(inFlight), 0), p+" for 1 again")
+	wantBans(t, offend(d, p, enough, start.Add(3*inFlight), 0), p+" for 1 again")
+	wantBans(t, offend(d, p, enough, start.Add(sayAgain), 0), p+" for 1")
+}
+
+// TestSpared is told of offenders that are not banned, once of each and not of too many, and of changes of who is spared.
+func TestSpared(t *testing.T) {
+	var b addrs.Builder
+	for _, text := range []string{"192.0.2.200", "10.0.0.0/8", "2001:db8::/32"} {
+		if err := b.AddText(text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	d := New(&addrs.Set{})
+	var told []string
+	d.Spared = func(p, never netip.Prefix) { told = append(told, fmt.Sprint(p, " ", never)) }
+	wantBans(t, offend(d, "192.0.2.0/24", enough, start, 0), "192.0.2.0/24 for 1")
+	d.Spare(b.Set())
+	later := start.Add(time.Minute)
+	for _, p := range []string{"192.0.2.0/24", "10.1.2.3/32", "2001:db8:1::/64", "192.0.2.0/24"} {
+		wantBans(t, offend(d, p, 3*enough, later, 0))
+	}
+	if want := "[192.0.2.0/24 192.0.2.200/32 10.1.2.3/32 10.0.0.0/8 2001:db8:1::/64 2001:db8::/32]"; fmt.Sprint(told) != want {
+		t.Errorf("told of %v, want %v", told, want)
+	}
+	for i := range 2 * mostSpared {
+		offend(d, fmt.Sprintf("10.0.%d.0/24", i), enough, later, 0)
+	}
+	if len(told) != mostSpared {
+		t.Errorf("told of %d that are spared, want %d", len(told), mostSpared)
+	}
+}
+
+// TestSparedAround has neighbours of one that is spared offend: they are banned, and nobody counts them.
+func TestSparedAround(t *testing.T) {
+	var b addrs.Builder
+	b.AddText("192.0.2.200")
+	d := New(b.Set())
+	for i := range 100 {
+		offend(d, fmt.Sprintf("192.0.2.%d/32", i), enough, start, 0)
+	}
+	if len(d.inside) != 0 {
+		t.Errorf("neighbours are remembered: %v", d.inside)
 	}
 }
 

@@ -213,8 +213,8 @@ func (a *apply) hoist(context.Context) (err error) {
 	}
 	a.plan = planSlots(a.compiled.Program, a.manifests)
 	a.manifest = newManifest(a.compiled, a.stages, a.plan)
-	if rule := a.manifest.banningRule(); rule != "" && !a.in.watched() {
-		a.notes = append(a.notes, fmt.Sprintf("nobody is banned for rule %q while `floodwall daemon` does not run", rule))
+	if note := a.in.bansWaitFor(a.manifest); note != "" {
+		a.notes = append(a.notes, note)
 	}
 	a.manifest.Choice, a.manifest.Devices, a.manifest.Boot = a.choice, a.devices(), a.options.Boot
 	return nil

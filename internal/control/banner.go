@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"time"
 
 	"go4.org/netipx"
@@ -24,6 +25,7 @@ type banner struct {
 	key       uint64             // of its questions: its number may come again
 	limits    []limitEntry
 	detectors []*bans.Detector // of each limit
+	own       []netip.Addr     // the host's addresses, as the detectors know them
 }
 
 const (
@@ -59,7 +61,7 @@ func (b *banner) follow(ctx context.Context) error {
 	defer l.close()
 	g := l.generations[0]
 	if b.offences != nil && b.key == g.manifest.Key {
-		return nil
+		return b.spare(g.manifest)
 	}
 	b.end()
 	if g.program == nil || g.manifest.banningRule() == "" {
@@ -69,19 +71,35 @@ func (b *banner) follow(ctx context.Context) error {
 }
 
 // begin follows a generation.
-func (b *banner) begin(g *generation) error {
-	never, err := g.manifest.spared()
-	if err != nil {
-		return err
-	}
+func (b *banner) begin(g *generation) (err error) {
 	if b.offences, err = g.program.Offences(); err != nil {
 		return err
 	}
-	b.key, b.limits, b.detectors = g.manifest.Key, g.manifest.Limits, nil
-	for range b.limits {
-		b.detectors = append(b.detectors, bans.New(never))
+	b.key, b.limits, b.detectors, b.own = g.manifest.Key, g.manifest.Limits, nil, nil
+	for i := range b.limits {
+		d := bans.New(&addrs.Set{})
+		d.Spared = func(p, never netip.Prefix) { b.report(Event{Text: b.limits[i].spared(p, never)}) }
+		b.detectors = append(b.detectors, d)
+	}
+	if err := b.spare(g.manifest); err != nil {
+		b.end()
+		return err
 	}
 	b.report(Event{Text: fmt.Sprintf("banning who exceeds limits of %s, generation %d", g.manifest.File, g.number)})
+	return nil
+}
+
+// spare tells the detectors whom not to ban, when the host's addresses are others than before.
+func (b *banner) spare(m *manifest) error {
+	own, err := ownAddresses()
+	if err != nil || b.own != nil && slices.Equal(own, b.own) {
+		return err
+	}
+	b.own = own
+	never := m.spared(own)
+	for _, d := range b.detectors {
+		d.Spare(never)
+	}
 	return nil
 }
 
@@ -152,7 +170,9 @@ func (b *banner) enter(ctx context.Context, number int, found []bans.Ban) {
 			b.detectors[number].Refused(ban.Prefix)
 			continue
 		}
-		b.report(Event{Text: limit.banned(ban)})
+		if !ban.Again {
+			b.report(Event{Text: limit.banned(ban)})
+		}
 	}
 	switch {
 	case err != nil && ctx.Err() == nil:
@@ -185,6 +205,15 @@ func (l *limitEntry) banned(ban bans.Ban) string {
 	return text
 }
 
+// spared tells of a prefix that is not banned, since one around it or in it never is.
+func (l *limitEntry) spared(p, never netip.Prefix) string {
+	why := "is never banned"
+	if never.Bits() > p.Bits() {
+		why = fmt.Sprintf("holds %s, which is never banned", text(never))
+	}
+	return fmt.Sprintf("rule %s: not banned: %s exceeds its limit, but %s", l.Rule, text(p), why)
+}
+
 // warn reports an error, unless there was one just before.
 func (b *banner) warn(err error) {
 	if now := time.Now(); now.Sub(b.warned) >= warnAgain {
@@ -213,19 +242,24 @@ func (m *manifest) banningRule() string {
 	return ""
 }
 
-// spared is who is never banned: those that the policy names, and the host itself, whose addresses only a forger would
-// send from.
-func (m *manifest) spared() (*addrs.Set, error) {
+// spared is who is never banned: those that the policy names, and the host itself, whose own addresses only a forger
+// would send from.
+func (m *manifest) spared(own []netip.Addr) *addrs.Set {
 	var b addrs.Builder
 	for _, p := range m.Never {
 		b.AddRange(p.Addr(), netipx.PrefixLastIP(p))
 	}
-	own, err := ownAddresses()
-	if err != nil {
-		return nil, fmt.Errorf("own addresses: %w", err)
-	}
 	for _, a := range own {
 		b.AddRange(a, a)
 	}
-	return b.Set(), nil
+	return b.Set()
+}
+
+// bansWaitFor says what bans wait for, "" when somebody watches or no rule bans.
+func (in Instance) bansWaitFor(m *manifest) string {
+	rule := m.banningRule()
+	if rule == "" || in.watched() {
+		return ""
+	}
+	return fmt.Sprintf("nobody is banned for rule %q while `floodwall daemon` does not run: start it; `apply --boot` has systemd start it after each reboot", rule)
 }

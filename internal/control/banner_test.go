@@ -162,8 +162,9 @@ func TestBanner(t *testing.T) {
 	}
 	w := h.watch() // before anything is applied
 	h.apply(banning)
-	h.flood(100, 9, "203.0.113.5")       // of the office
-	h.send(5, h.from("198.51.100.1", 9)) // within the burst
+	const spared = "rule flood: not banned: 203.0.113.5 exceeds its limit, but is never banned"
+	h.floodUntil(spared, func() bool { return w.has(spared) }, 9, "203.0.113.5") // of the office
+	h.send(5, h.from("198.51.100.1", 9))                                         // within the burst
 	h.wantBan("198.51.100.7/32", 9, "198.51.100.7")
 	h.wantBan("2001:db8:5::/64", 9, "2001:db8:5::7", "2001:db8:5::8")
 	w.wantBlocked("after floods", []string{
@@ -288,6 +289,15 @@ func TestBannerFollows(t *testing.T) {
 	h.wantBan("198.51.100.1/32", 9, "198.51.100.1")
 	h.apply(strings.ReplaceAll(banning, "port: 9", "port: 19"))
 	h.wantBan("198.51.100.2/32", 19, "198.51.100.2")
+
+	// An address that the host gets is spared.
+	h.ip("addr add 198.51.100.99/32 dev fw0")
+	const spared = "not banned: 198.51.100.99 exceeds its limit"
+	time.Sleep(1500 * time.Millisecond) // a look every second
+	h.floodUntil(spared, func() bool { return w.has(spared) }, 19, "198.51.100.99")
+	if h.isBlocked("198.51.100.99/32") {
+		t.Error("the host's new address is banned")
+	}
 
 	// A trial, and what it returns to.
 	if _, err := h.try(strings.ReplaceAll(banning, "port: 9", "port: 29"), control.ApplyOptions{Confirm: time.Minute}); err != nil {

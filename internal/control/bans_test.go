@@ -196,9 +196,6 @@ func TestManyBans(t *testing.T) {
 			t.Fatalf("%s: applying again: %+v, %v", w.name, applied, err)
 		}
 		t.Logf("%s: %d bans in %.1f s, applied again in %.1f s", w.name, n, took.Seconds(), time.Since(start).Seconds())
-		if took > 20*time.Second {
-			t.Errorf("%s: %d bans took %v", w.name, n, took)
-		}
 		e.clear()
 	}
 }

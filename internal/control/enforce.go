@@ -228,6 +228,7 @@ func (s *switchover) install(applied *Applied, manifest []byte) error {
 		applied.Generation = d.Generation
 		applied.Devices = append(applied.Devices, AppliedDevice{d.Name, compile.StageXDP, d.Mode})
 	}
+	applied.Notes = append(applied.Notes, s.manifest.lostReplies(applied.Devices)...)
 	if s.program != nil {
 		return nil
 	}

@@ -13,7 +13,8 @@ import (
 type guardEntry struct {
 	Service string `json:"service"`
 	Slot    uint32 `json:"slot"`
-	Limited bool   `json:"limited"` // there is a limit
+	Line    int    `json:"line,omitempty"` // in the policy file
+	Limited bool   `json:"limited"`        // there is a limit
 	Observe bool   `json:"observe,omitempty"`
 }
 
@@ -51,10 +52,18 @@ func (a *apply) mayEgress() {
 		return
 	}
 	a.xdp.Egress = false
-	for i := range a.manifest.Guards {
-		a.manifest.Guards[i].Limited = false
-	}
+	a.manifest.noEgress(a.compiled.Program.Guards)
 	a.notes = append(a.notes, fmt.Sprintf("guards limit no responses, and no client becomes verified by an answer over TCP: %v", err))
+}
+
+// noEgress notes that nothing is done about packets that leave, on behalf of these guards.
+func (m *manifest) noEgress(guards []ir.Guard) {
+	for i, g := range guards {
+		m.Guards[i].Limited = false
+		if g.Out >= 0 {
+			m.Limits[g.Out].Unused = true
+		}
+	}
 }
 
 // guards reports what guards have counted of responses, in the manner of rules.
@@ -65,6 +74,6 @@ func (s *Status) guards(m *manifest, c *tallies) {
 		}
 		n := c.slot(g.Slot)
 		s.Rules = append(s.Rules, RuleStatus{Name: g.name(), Stage: compile.StageEgress, Why: "responses leave there",
-			Verdict: ir.Drop.String(), Packets: n.packets, Bytes: n.octets, Observe: g.Observe})
+			Verdict: ir.Drop.String(), Packets: n.packets, Bytes: n.octets, Line: g.Line, Observe: g.Observe})
 	}
 }

@@ -56,8 +56,8 @@ func (h *host) responses() (found *control.RuleStatus) {
 
 func (h *host) wantResponses(when string, want uint64) {
 	h.Helper()
-	if got := h.responses(); got == nil || got.Packets != want || got.Stage != "egress" {
-		h.Errorf("%s: %+v, want %d packets", when, got, want)
+	if got := h.responses(); got == nil || got.Packets != want || got.Stage != "egress" || got.Line != 4 {
+		h.Errorf("%s: %+v, want %d packets, and line 4", when, got, want)
 	}
 }
 

@@ -9,10 +9,11 @@ import (
 
 // limitEntry is a limit of a rule.
 type limitEntry struct {
-	Rule string    `json:"rule"`
-	Text string    `json:"text"` // as a policy has it
-	Each bool      `json:"each"` // for each of many prefixes; else it is one for all
-	Ban  *banEntry `json:"ban,omitempty"`
+	Rule   string    `json:"rule"`
+	Text   string    `json:"text"` // as a policy has it
+	Each   bool      `json:"each"` // for each of many prefixes; else it is one for all
+	Ban    *banEntry `json:"ban,omitempty"`
+	Unused bool      `json:"unused,omitempty"` // nothing asks it; it keeps the numbers of those after it
 }
 
 // banEntry says what becomes of prefixes that exceed a limit.
@@ -64,6 +65,9 @@ func (s *Status) limits(g *generation) error {
 	}
 	for i, t := range tables[:min(len(tables), len(g.manifest.Limits))] {
 		e := g.manifest.Limits[i]
+		if e.Unused {
+			continue
+		}
 		if !e.Each {
 			t.Capacity = 0
 		}

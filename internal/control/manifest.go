@@ -57,6 +57,7 @@ type setEntry struct {
 	Max     int           `json:"max"`
 	Dynamic int           `json:"dynamic"` // its number among the dynamic sets in their order, -1 when it is not one
 	Local   bool          `json:"local,omitempty"`
+	Names   bool          `json:"names,omitempty"` // its entries are domain names
 	Timeout time.Duration `json:"timeout,omitempty"`
 }
 
@@ -73,7 +74,7 @@ func newManifest(c *Compiled, pl *compile.Plan, plan slotPlan) *manifest {
 	}
 	if pl.Target == compile.TargetXDP {
 		for i, g := range c.Program.Guards {
-			m.Guards = append(m.Guards, guardEntry{g.Service, plan.guards[i], g.Out >= 0, g.Observe})
+			m.Guards = append(m.Guards, guardEntry{g.Service, plan.guards[i], g.Line, g.Out >= 0, g.Observe})
 		}
 	}
 	m.limits(c.Program)
@@ -86,6 +87,11 @@ func newManifest(c *Compiled, pl *compile.Plan, plan slotPlan) *manifest {
 		}
 		if s.Name != "" {
 			m.Sets = append(m.Sets, e)
+		}
+	}
+	for _, s := range c.Program.Names {
+		if s.Name != "" {
+			m.Sets = append(m.Sets, setEntry{Name: s.Name, Entries: len(s.Names), Max: len(s.Names), Dynamic: -1, Names: true})
 		}
 	}
 	return m

@@ -63,7 +63,7 @@ type RuleStatus struct {
 // SetStatus is a named set.
 type SetStatus struct {
 	Name     string `json:"name"`
-	Kind     string `json:"kind"` // static, dynamic or local
+	Kind     string `json:"kind"` // static, dynamic, local, or names: of domains
 	Entries  int    `json:"entries"`
 	Capacity int    `json:"capacity"`
 }
@@ -79,6 +79,7 @@ func (in Instance) Status(ctx context.Context) (*Status, error) {
 	m := g.manifest
 	s := &Status{
 		Target: m.Target, Choice: m.Choice, Policy: m.File, Applied: m.Applied, Form: m.Form, Generation: g.number,
+		Rules: []RuleStatus{}, Checks: []RuleStatus{}, Sets: []SetStatus{}, // in JSON no list is null
 	}
 	if l.trial != nil {
 		s.Trial = &TrialStatus{l.trial.left.Seconds(), l.trial.old}
@@ -90,8 +91,8 @@ func (in Instance) Status(ctx context.Context) (*Status, error) {
 	if err := s.counters(ctx, l, g); err != nil {
 		return nil, err
 	}
-	if rule := m.banningRule(); rule != "" && !in.watched() {
-		s.warn("nobody is banned for rule %q while `floodwall daemon` does not run", rule)
+	if warning := in.bansWaitFor(m); warning != "" {
+		s.warn("%s", warning)
 	}
 	if err := s.limits(g); err != nil {
 		return nil, err
@@ -179,6 +180,8 @@ func (s *Status) sets(ctx context.Context, l *live, g *generation) error {
 	for _, e := range g.manifest.Sets {
 		status := SetStatus{Name: e.Name, Kind: "static", Entries: e.Entries, Capacity: e.Max}
 		switch {
+		case e.Names:
+			status.Kind = "names"
 		case e.Local:
 			status.Kind = "local"
 		case e.Dynamic >= 0:

@@ -32,11 +32,11 @@ const trialLook = time.Second
 // exceeds limits that ban. report is told what was done, and errors, after which Watch goes on; it is called from
 // several goroutines, one at a time. It returns a *WatchedError while another process watches the instance.
 func (in Instance) Watch(ctx context.Context, report func(Event)) error {
-	alone, err := in.listen()
+	end, err := in.alone()
 	if err != nil {
 		return err
 	}
-	defer alone.Close()
+	defer end()
 	var one sync.Mutex
 	inTurn := func(e Event) {
 		one.Lock()

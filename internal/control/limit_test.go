@@ -1,0 +1,25 @@
+package control
+
+import (
+	"testing"
+
+	"github.com/floodwall/floodwall/internal/ir"
+)
+
+// TestNoEgress has a kernel without a place for what guards do about responses: their limits keep their numbers, which are
+// those of the program, and are marked.
+func TestNoEgress(t *testing.T) {
+	m := manifest{
+		Guards: []guardEntry{{Service: "a", Limited: true}, {Service: "b"}},
+		Limits: []limitEntry{{Rule: "a:total"}, {Rule: "a:responses"}, {Rule: "flood"}},
+	}
+	m.noEgress([]ir.Guard{{Service: "a", Out: 1}, {Service: "b", Out: -1}})
+	if m.Guards[0].Limited {
+		t.Error("the guard is still reported")
+	}
+	for i, want := range []bool{false, true, false} {
+		if m.Limits[i].Unused != want {
+			t.Errorf("limit %d is unused: %t, want %t", i, m.Limits[i].Unused, want)
+		}
+	}
+}

@@ -1,0 +1,29 @@
+package control
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/vishvananda/netlink"
+
+	"github.com/floodwall/floodwall/internal/datapath"
+	"github.com/floodwall/floodwall/internal/ir"
+)
+
+// lostReplies says of which devices the replies that rules send may not arrive. The other end of a veth takes what is sent
+// with XDP_TX, and without a program of its own does not wake its reader:
+// https://elixir.bootlin.com/linux/v6.12/source/drivers/net/veth.c, veth_xdp_flush.
+func (m *manifest) lostReplies(devices []AppliedDevice) (notes []string) {
+	replies := func(r ruleEntry) bool { return r.Verdict == ir.Truncate.String() && !r.Observe }
+	if !slices.ContainsFunc(m.Rules, replies) {
+		return nil
+	}
+	for _, d := range devices {
+		link, err := netlink.LinkByName(d.Name)
+		if err == nil && link.Type() == "veth" && d.Mode == datapath.Native {
+			notes = append(notes, fmt.Sprintf("replies from XDP reach the other end of veth %s only if that has an XDP program too; "+
+				"`--mode generic` avoids it", d.Name))
+		}
+	}
+	return notes
+}
