@@ -22,7 +22,7 @@ type audit struct {
 	model  *ir.Limiter // of the limit
 	ceil   *ir.Limiter // of the limit with one packet more at once
 	frames [][]byte
-	counts map[string]*counts // by source
+	counts map[string]*counts // by what they are charged to
 }
 
 type counts struct{ model, got int }
@@ -44,10 +44,11 @@ func (l *limited) audit(t *testing.T, limit int, frames ...[]byte) *audit {
 func (a *audit) send(t *testing.T, frame []byte, now time.Duration) (passed bool) {
 	t.Helper()
 	pkt := packet.Decode(frame)
-	c := a.counts[pkt.Src.String()]
+	who := a.charged(&pkt)
+	c := a.counts[who]
 	if c == nil {
 		c = &counts{}
-		a.counts[pkt.Src.String()] = c
+		a.counts[who] = c
 	}
 	if !a.model.Over(a.limit, &pkt, now) {
 		c.model++
@@ -62,12 +63,24 @@ func (a *audit) send(t *testing.T, frame []byte, now time.Duration) (passed bool
 	return true
 }
 
-// check fails when a source got less than a share of what the model lets it have, one packet aside.
+// charged names what a packet is charged to: whoever shares it may get more or less of it, as it happens.
+func (a *audit) charged(pkt *packet.Packet) (who string) {
+	l := &a.program.Limits[a.limit]
+	if l.Src != nil {
+		who = "from " + l.Src.Of(pkt.Src).String()
+	}
+	if l.Dst != nil {
+		who += " to " + l.Dst.Of(pkt.Dst).String()
+	}
+	return who
+}
+
+// check fails when a prefix got less than a share of what the model lets it have, one packet aside.
 func (a *audit) check(t *testing.T, share float64) {
 	t.Helper()
-	for src, c := range a.counts {
+	for who, c := range a.counts {
 		if float64(c.got) < share*float64(c.model)-1 {
-			t.Errorf("limit %+v: %d packets passed from %s, the model passes %d", a.program.Limits[a.limit], c.got, src, c.model)
+			t.Errorf("limit %+v: %d packets passed of %s, the model passes %d", a.program.Limits[a.limit], c.got, who, c.model)
 		}
 	}
 }
