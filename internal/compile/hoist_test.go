@@ -144,7 +144,7 @@ func walk(s *subject, pl *compile.Plan, pkt *packet.Packet) string {
 		return fmt.Sprintf("got %s, want %s %s", verdict, want, s.program.ReasonName(reason))
 	case len(counted) == 0:
 		return "not counted"
-	case len(counted) > 1 && !slices.ContainsFunc(counted, func(rule int) bool { return rule >= 0 && early(&s.program.Rules[rule]) }):
+	case len(counted) > 1 && !slices.ContainsFunc(counted, func(rule int) bool { return rule >= 0 && early(s, &s.program.Rules[rule]) }):
 		return fmt.Sprintf("counted at %v", counted)
 	}
 	return ""
@@ -152,7 +152,13 @@ func walk(s *subject, pl *compile.Plan, pkt *packet.Packet) string {
 
 // early reports whether a rule asks for what later stages do not know, or must not ask twice, so that they may count its
 // packets again.
-func early(r *ir.Rule) bool {
+func early(s *subject, r *ir.Rule) bool {
+	local := func(i int) bool { d := s.program.Sets[i].Dynamic; return d != nil && d.Local }
+	for _, m := range slices.Concat(r.Src, r.Dst) {
+		if slices.ContainsFunc(m.Sets, local) {
+			return true
+		}
+	}
 	return len(r.Over)+len(r.Payload) > 0 || slices.ContainsFunc(r.Match, func(m ir.Match) bool { return m.Field == packet.VLAN || m.Field == packet.Fragment })
 }
 
