@@ -30,8 +30,10 @@ func (a iptAll) and(b iptAll) iptAll {
 	}
 	a.addrs = slices.Concat(a.addrs, b.addrs)
 	a.header = slices.Concat(a.header, b.header)
-	if slices.Contains(a.match, notLater) { // iptables takes it once
-		b.match = slices.DeleteFunc(slices.Clone(b.match), func(m string) bool { return m == notLater })
+	if slices.Contains(a.match, notLater) || slices.Contains(a.match, isLater) { // iptables takes each once
+		b.match = slices.DeleteFunc(slices.Clone(b.match), func(m string) bool {
+			return (m == notLater || m == isLater) && slices.Contains(a.match, m)
+		})
 	}
 	a.match = slices.Concat(a.match, b.match)
 	a.whole = a.whole || b.whole

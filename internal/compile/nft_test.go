@@ -103,6 +103,11 @@ func TestNftAccepts(t *testing.T) {
 func accepts(t *testing.T, script string) {
 	t.Helper()
 	nft(t, script, "-f", "-")
+	if strings.Contains(script, "@ih,") || strings.Contains(script, "@th,") {
+		// nft 1.0.6 aborts when it lists some of these: payload.c, payload_expr_complete.
+		nft(t, "", "flush", "ruleset")
+		return
+	}
 	var listing struct {
 		Nftables []struct{ Rule *struct{ Table string } }
 	}
