@@ -13,6 +13,7 @@ import (
 	"github.com/floodwall/floodwall/internal/addrs"
 	"github.com/floodwall/floodwall/internal/bans"
 	"github.com/floodwall/floodwall/internal/datapath"
+	"github.com/floodwall/floodwall/internal/ir"
 )
 
 // banner bans who exceeds limits with `ban`, of the policy that runs.
@@ -224,12 +225,8 @@ func (b *banner) warn(err error) {
 
 // prefix is what is banned for an offence of an address.
 func (b *banEntry) prefix(a netip.Addr) netip.Prefix {
-	length := b.V6
-	if a.Is4() {
-		length = b.V4
-	}
-	p, _ := a.Prefix(length)
-	return p
+	lengths := ir.Prefixes{V4: b.V4, V6: b.V6}
+	return lengths.Of(a)
 }
 
 // banningRule is the first rule with a limit that bans, "" when there is none.
