@@ -10,7 +10,7 @@ struct action {
 	__u32 slip; /* of the queries to be answered, one in so many is, and the others are dropped; 0: all are answered */
 	__u32 sample; /* one in so many of the packets is handed to user space; 0: none */
 	__u32 report; /* whether to report the source, as one that exceeded a limit */
-	__u32 reserved;
+	__u32 protection; /* its number from 1 on, 0: none */
 };
 
 struct {
@@ -50,6 +50,8 @@ static __always_inline int act(struct xdp_md *ctx, struct packet *p, __u32 decis
 
 	if (specials && (decision & DECISION_SPECIAL) && act_specially(ctx, p, decision))
 		return XDP_DROP;
+	if (protects && (decision & DECISION_PROTECTED))
+		return protect(ctx, p, decision);
 	if (answers && verdict == VERDICT_TRUNCATE)
 		return answer(ctx, p);
 	return verdict == VERDICT_PASS ? XDP_PASS : XDP_DROP;

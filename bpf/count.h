@@ -18,6 +18,7 @@ enum verdict {
 	VERDICT_MASK = 0x0f,
 	DECISION_SPECIAL = 0x10,     /* a flag: the slot has an entry in actions */
 	DECISION_CONDITIONAL = 0x20, /* a flag: if a condition holds; else decide() is to be called again */
+	DECISION_PROTECTED = 0x40,   /* a flag: what passes goes through a protection, which actions names */
 };
 
 /* A decision is a slot, and in the lowest octet a verdict and flags, in one number, as generated code returns it. */

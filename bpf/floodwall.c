@@ -33,8 +33,12 @@
 #include "reply.h"
 #include "sample.h"
 #include "offence.h"
+#include "cookie.h"
+#include "flow.h"
+#include "protect.h"
 #include "act.h"
 #include "egress.h"
+#include "ingress.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 

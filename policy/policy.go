@@ -131,7 +131,33 @@ type Service struct {
 	From  []Addr
 	Track Tracking
 	Guard *Guard // nil: none
+	Syn   *Syn   // nil: not protected
 }
+
+// Syn is how a service is protected from floods of SYNs and ACKs, its defaults worked in.
+type Syn struct {
+	Pos      Pos
+	Always   bool         // answer every SYN with a cookie; else only while Start is exceeded
+	Mode     SynMode      // where the service lives
+	Start    *Over        // of SYNs, and of packets of no connection, beyond which cookies begin; nil with Always
+	Stop     *Over        // below which they end again; nil with Always
+	Limits   []Over       // of SYN-ACKs, by prefixes of sources: SYNs that exceed them are dropped
+	Total    *Over        // of SYN-ACKs, in all; nil: none
+	MSS      uint16       // that is announced; 0: as the devices' MTU allows, or as the backends announce
+	WScale   int          // likewise; -1: as the host would, or as the backends do
+	Flows    int          // connections to remember at a time
+	Backends []netip.Addr // of SynRouter: who is asked for the options of its connections; nil: those that are known
+}
+
+// SynMode says where a protected service lives.
+type SynMode uint8
+
+// The modes.
+const (
+	SynModeAuto SynMode = iota // on this host when it listens on the port, else behind it
+	SynHost                    // on this host: XDP answers, and the kernel goes on as if it had
+	SynRouter                  // behind this host, which forwards: XDP answers in front of the kernel's SYNPROXY
+)
 
 // Guard is the guard of a DNS resolver, its defaults worked in.
 type Guard struct {

@@ -254,6 +254,7 @@ func (l *lowering) services(services []policy.Service) error {
 		if err := l.guard(s); err != nil {
 			return placed(l.file, s.Guard.Pos, fmt.Sprintf("service %q: guard", s.Name), err)
 		}
+		l.protect(s)
 		rule := ir.Rule{Name: s.Name, Kind: ir.RuleKindService, Line: s.Pos.Line}
 		l.match(&rule, policy.Match{Port: s.Port, From: s.From}, false)
 		l.program.Rules = append(l.program.Rules, rule)

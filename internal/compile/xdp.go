@@ -134,6 +134,9 @@ func decisions(p *ir.Program, slots []uint32) []uint32 {
 		if special(p, &r) {
 			list[i] |= xdp.Special
 		}
+		if r.Protect > 0 {
+			list[i] |= xdp.Protected
+		}
 	}
 	return list
 }

@@ -21,6 +21,8 @@ type Program struct {
 	Limits []Limit   // of rules with `over`
 	Guards []Guard
 
+	Protections []Protection
+
 	Never *addrs.Set // who is never banned; nil: nobody
 
 	Observed packet.CheckSet // checks that only count; none of them is in Checks
@@ -89,6 +91,7 @@ type Rule struct {
 	Observe bool   // count what matches, and go on as if it did not
 	Slip    uint32 // with Truncate: answer one in so many, and drop the others; 0 and 1 answer all (BIND's slip)
 	Sample  uint32 // hand one in so many of the packets it decides to user space; 0 is none
+	Protect int    // with Pass: the number of the protection that its packets go through, from 1 on; 0 is none
 
 	// Merged counts the policy's rules that this one stands for, when more than one.
 	Merged int

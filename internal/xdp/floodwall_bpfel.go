@@ -41,6 +41,7 @@ const (
 	floodwallMapWindow          = "window"
 	floodwallProgEgress         = "egress"
 	floodwallProgFloodwall      = "floodwall"
+	floodwallProgIngress        = "ingress"
 	floodwallVarAnswers         = "answers"
 	floodwallVarBackground4     = "background4"
 	floodwallVarBuckets6Mask    = "buckets6_mask"
@@ -77,6 +78,7 @@ const (
 	floodwallVarNameRootSets    = "name_root_sets"
 	floodwallVarNumLeads        = "num_leads"
 	floodwallVarObservedChecks  = "observed_checks"
+	floodwallVarProtects        = "protects"
 	floodwallVarQuestionKey     = "question_key"
 	floodwallVarReporting       = "reporting"
 	floodwallVarSampling        = "sampling"
@@ -132,6 +134,7 @@ type floodwallSpecs struct {
 type floodwallProgramSpecs struct {
 	Egress    *ebpf.ProgramSpec `ebpf:"egress"`
 	Floodwall *ebpf.ProgramSpec `ebpf:"floodwall"`
+	Ingress   *ebpf.ProgramSpec `ebpf:"ingress"`
 }
 
 // floodwallMapSpecs contains maps before they are loaded into the kernel.
@@ -203,6 +206,7 @@ type floodwallVariableSpecs struct {
 	NameRootSets    *ebpf.VariableSpec `ebpf:"name_root_sets"`
 	NumLeads        *ebpf.VariableSpec `ebpf:"num_leads"`
 	ObservedChecks  *ebpf.VariableSpec `ebpf:"observed_checks"`
+	Protects        *ebpf.VariableSpec `ebpf:"protects"`
 	QuestionKey     *ebpf.VariableSpec `ebpf:"question_key"`
 	Reporting       *ebpf.VariableSpec `ebpf:"reporting"`
 	Sampling        *ebpf.VariableSpec `ebpf:"sampling"`
@@ -327,6 +331,7 @@ type floodwallVariables struct {
 	NameRootSets    *ebpf.Variable `ebpf:"name_root_sets"`
 	NumLeads        *ebpf.Variable `ebpf:"num_leads"`
 	ObservedChecks  *ebpf.Variable `ebpf:"observed_checks"`
+	Protects        *ebpf.Variable `ebpf:"protects"`
 	QuestionKey     *ebpf.Variable `ebpf:"question_key"`
 	Reporting       *ebpf.Variable `ebpf:"reporting"`
 	Sampling        *ebpf.Variable `ebpf:"sampling"`
@@ -344,12 +349,14 @@ type floodwallVariables struct {
 type floodwallPrograms struct {
 	Egress    *ebpf.Program `ebpf:"egress"`
 	Floodwall *ebpf.Program `ebpf:"floodwall"`
+	Ingress   *ebpf.Program `ebpf:"ingress"`
 }
 
 func (p *floodwallPrograms) Close() error {
 	return _FloodwallClose(
 		p.Egress,
 		p.Floodwall,
+		p.Ingress,
 	)
 }
 

@@ -20,6 +20,9 @@ type Image struct {
 	// Egress is whether the policy needs the program for what leaves, too.
 	Egress bool
 
+	// Ingress is whether it needs the program for what XDP has passed, too.
+	Ingress bool
+
 	// Slots is how many counter slots the decisions use.
 	Slots uint32
 
@@ -120,6 +123,11 @@ func (im *Image) Spec() (*ebpf.CollectionSpec, error) {
 	} else {
 		delete(spec.Programs, Egress)
 	}
+	if im.Ingress {
+		spec.Programs[Ingress].Instructions = backEdges(spec.Programs[Ingress].Instructions)
+	} else {
+		delete(spec.Programs, Ingress)
+	}
 	dropUnused(spec)
 	prog.Flags |= unix.BPF_F_XDP_HAS_FRAGS
 	return spec, nil
@@ -130,6 +138,7 @@ func (im *Image) Spec() (*ebpf.CollectionSpec, error) {
 func Linear(spec *ebpf.CollectionSpec) {
 	spec.Programs[Program].Flags &^= unix.BPF_F_XDP_HAS_FRAGS
 	delete(spec.Programs, Egress)
+	delete(spec.Programs, Ingress)
 }
 
 // resize gives an array map its size and makes its memory mappable, unless it is one per CPU. Type information is

@@ -17,6 +17,9 @@ const Program = "floodwall"
 // Egress is the name of the entry point for packets that leave, a program of type SchedCLS.
 const Egress = "egress"
 
+// Ingress is the name of the entry point for packets that XDP has passed, a program of type SchedCLS.
+const Ingress = "ingress"
+
 // Counters is the map of counters: per CPU, one Counter for each slot. It outlives a generation.
 const Counters = "counters"
 
@@ -44,6 +47,7 @@ const ActionSize = 16
 const (
 	Special     = 0x10 // the slot has an entry in the map Actions
 	Conditional = 0x20 // it counts if the condition named in the packet holds; tables only
+	Protected   = 0x40 // what passes goes through the protection that the slot's entry in the map Actions names
 )
 
 const verdictMask = 0x0f // of a decision; enum verdict in bpf/count.h

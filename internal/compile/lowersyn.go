@@ -1,0 +1,47 @@
+package compile
+
+import (
+	"slices"
+
+	"github.com/floodwall/floodwall/internal/ir"
+	"github.com/floodwall/floodwall/policy"
+)
+
+// protect adds the rule of a service whose connections are protected, in front of that which passes the rest: of TCP to
+// this host's own addresses or, when the service is behind it, to all others.
+func (l *lowering) protect(s policy.Service) {
+	if s.Syn == nil {
+		return
+	}
+	rule := ir.Rule{Name: s.Name + ":syn", Kind: ir.RuleKindService, Line: s.Pos.Line}
+	match := policy.Match{Port: ofTCP(s.Port), From: s.From}
+	l.match(&rule, match, false)
+	rule.Dst = append(rule.Dst, ir.AddrMatch{Sets: []int{l.localSet()}, Not: s.Syn.Mode == policy.SynRouter})
+	p := ir.Protection{
+		Service: s.Name, Line: s.Syn.Pos.Line, Ports: fieldMatches(policy.Match{Port: match.Port})[0].Values,
+		Router: s.Syn.Mode == policy.SynRouter, Always: s.Syn.Always, Start: -1, Stop: -1,
+		MSS: s.Syn.MSS, WScale: s.Syn.WScale, Flows: s.Syn.Flows, Backends: s.Syn.Backends,
+	}
+	if !p.Always {
+		p.Start = l.limits(s.Name+":start", []policy.Over{*s.Syn.Start})[0]
+		p.Stop = l.limits(s.Name+":stop", []policy.Over{*s.Syn.Stop})[0]
+	}
+	p.Limits = l.limits(rule.Name, s.Syn.Limits)
+	if s.Syn.Total != nil {
+		p.Limits = append(p.Limits, l.limits(rule.Name, []policy.Over{*s.Syn.Total})...)
+	}
+	l.program.Protections = append(l.program.Protections, p)
+	rule.Protect = len(l.program.Protections)
+	l.program.Rules = append(l.program.Rules, rule)
+}
+
+// ofTCP are the ports that are of TCP, or of TCP and UDP, as ports of TCP.
+func ofTCP(ports []policy.Port) []policy.Port {
+	var out []policy.Port
+	for _, p := range ports {
+		if p.Proto != protoUDP {
+			out = append(out, policy.Port{Proto: protoTCP, First: p.First, Last: p.Last})
+		}
+	}
+	return slices.Clip(out)
+}
