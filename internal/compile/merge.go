@@ -28,7 +28,9 @@ func merge(p *ir.Program, rules []ir.Rule) []ir.Rule {
 	return out
 }
 
-func mergeable(r ir.Rule) bool { return r.Unnamed && !r.Conditional() && r.Sample == 0 && r.Slip == 0 && r.Protect == 0 }
+func mergeable(r ir.Rule) bool {
+	return r.Unnamed && !r.Conditional() && r.Sample == 0 && r.Slip == 0 && r.Protect == 0
+}
 
 // A dimension is a key in which rules may differ when they are merged.
 type dimension struct {

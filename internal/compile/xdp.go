@@ -23,10 +23,11 @@ const (
 
 // XDPOptions are what the loader decides about a program.
 type XDPOptions struct {
-	Slots       []uint32 // the counter slot of each rule; nil numbers them from xdp.SlotRules
-	GuardSlots  []uint32 // that of the responses which each guard cuts; nil numbers them from those of the rules on
-	Form        Form     // "" chooses the cheaper one
-	QuestionKey uint64   // what a question to the loaded program must carry; 0: it answers none
+	Slots       []uint32  // the counter slot of each rule; nil numbers them from xdp.SlotRules
+	GuardSlots  []uint32  // that of the responses which each guard cuts; nil numbers them from those of the rules on
+	Protect     []Protect // what was found out about each protection; nil assumes what is usual, in slots after all others
+	Form        Form      // "" chooses the cheaper one
+	QuestionKey uint64    // what a question to the loaded program must carry; 0: it answers none
 }
 
 // XDP is a program compiled for XDP.
@@ -59,6 +60,12 @@ func ToXDP(p *ir.Program, o XDPOptions) (*XDP, error) {
 	if o.GuardSlots == nil {
 		o.GuardSlots = numbered(slotsUsed(o.Slots), len(p.Guards))
 	}
+	if o.Protect == nil {
+		next := slotsUsed(slices.Concat(o.Slots, o.GuardSlots))
+		for i := range p.Protections {
+			o.Protect = append(o.Protect, usual(&p.Protections[i], next+uint32(i)*uint32(ir.NumOutcomes)))
+		}
+	}
 	out := &XDP{Dynamic: dynamicNumbers(p)}
 	a, err := compileAddresses(p, out.Dynamic)
 	if err != nil {
@@ -76,9 +83,13 @@ func ToXDP(p *ir.Program, o XDPOptions) (*XDP, error) {
 	if err != nil {
 		return nil, err
 	}
-	out.Decide, out.Egress = code, egress
-	out.Slots = slotsUsed(append(slices.Clone(o.Slots), o.GuardSlots...))
-	out.assemble(append(conditions.parts(), a.part(), dynamicPart(p, out.Dynamic), rules, guards, general(p, o))...)
+	protections, ingress, err := protectPart(p, o.Protect)
+	if err != nil {
+		return nil, err
+	}
+	out.Decide, out.Egress, out.Ingress = code, egress, ingress
+	out.Slots = slotsUsed(slices.Concat(o.Slots, o.GuardSlots, outcomeSlots(o.Protect)))
+	out.assemble(append(conditions.parts(), a.part(), dynamicPart(p, out.Dynamic), rules, guards, protections, general(p, o))...)
 	return out, nil
 }
 
