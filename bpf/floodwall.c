@@ -37,6 +37,7 @@
 #include "flow.h"
 #include "protect.h"
 #include "act.h"
+#include "skb.h"
 #include "egress.h"
 #include "ingress.h"
 
