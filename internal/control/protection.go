@@ -1,0 +1,64 @@
+package control
+
+import (
+	"fmt"
+	"hash/fnv"
+	"slices"
+
+	"github.com/floodwall/floodwall/internal/compile"
+	"github.com/floodwall/floodwall/internal/ir"
+)
+
+// protectionEntry is a protected service: how it is answered for, and what is counted of it.
+type protectionEntry struct {
+	Service string                 `json:"service"`
+	Mode    string                 `json:"mode"`   // host or router
+	Method  string                 `json:"method"` // methodNames
+	Line    int                    `json:"line,omitempty"`
+	Always  bool                   `json:"always,omitempty"`
+	MSS     [2]uint16              `json:"mss"` // announced in IPv4 and IPv6
+	WScale  int                    `json:"wscale"`
+	Options []string               `json:"options"`
+	Slots   [ir.NumOutcomes]uint32 `json:"slots"`
+}
+
+// methodNames are the methods in the words of status.
+var methodNames = map[compile.Method]string{
+	0: "kernel", compile.MethodHost: "host", compile.MethodListener: "listener", compile.MethodRouter: "synproxy",
+}
+
+// optionNames are the options of TCP in the order of their bits.
+var optionNames = []string{"wscale", "sack", "timestamps", "ecn"}
+
+// protections notes what was found out about the protections of a program.
+func (m *manifest) protections(p *ir.Program, found []compile.Protect) {
+	for i, f := range found {
+		s := &p.Protections[i]
+		e := protectionEntry{
+			Service: s.Service, Mode: s.Mode(), Method: methodNames[f.Method], Line: s.Line, Always: s.Always,
+			MSS: f.MSS, WScale: int(f.WScale), Options: []string{}, Slots: f.Slots,
+		}
+		for bit, name := range optionNames {
+			if f.Options>>bit&1 == 1 {
+				e.Options = append(e.Options, name)
+			}
+		}
+		if !slices.Contains(e.Options, "wscale") {
+			e.WScale = -1
+		}
+		m.Protections = append(m.Protections, e)
+	}
+}
+
+// name is that of the counter of an outcome.
+func (e *protectionEntry) name(o ir.Outcome) string { return fmt.Sprintf("%s:%s", e.Service, o) }
+
+// outcomeFingerprint is fingerprint for an outcome of a protected service.
+func outcomeFingerprint(service string, o ir.Outcome) uint64 {
+	h := fnv.New64a()
+	fmt.Fprintln(h, "protection", service, o)
+	return h.Sum64()
+}
+
+// inKernel reports whether XDP has no part in it.
+func (e *protectionEntry) inKernel() bool { return e.Method == methodNames[0] }
