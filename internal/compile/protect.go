@@ -59,7 +59,7 @@ const (
 // protectPart is what protections need beside the rules that name them. ingress reports whether it takes the program for
 // what XDP has passed. The keys are the loader's to draw: they outlive a generation, as flows and states do.
 func protectPart(p *ir.Program, found []Protect) (_ part, ingress bool, err error) {
-	if len(p.Protections) == 0 {
+	if !slices.ContainsFunc(p.Rules, func(r ir.Rule) bool { return r.Protect > 0 }) {
 		return part{}, false, nil
 	}
 	for i := range p.Protections {
