@@ -115,8 +115,8 @@ __noinline __u32 raw_cookie_valid(struct packet *p, __u32 seq, __u32 ack)
 	if (!p)
 		return false;
 	ack_headers(&h, p, seq, ack);
-	return p->family ? !bpf_tcp_raw_check_syncookie_ipv6(&h.v6, &h.l4.tcp) :
-			   !bpf_tcp_raw_check_syncookie_ipv4(&h.v4, &h.l4.tcp);
+	return p->family ? !bpf_tcp_raw_check_syncookie_ipv6(&h.v6, &h.l4.tcp)
+			 : !bpf_tcp_raw_check_syncookie_ipv4(&h.v4, &h.l4.tcp);
 }
 
 enum {

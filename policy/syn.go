@@ -13,6 +13,9 @@ const (
 	maxMSS = 9000
 )
 
+// maxSynLayers is how many limits SYN-ACKs can have, beside that in all.
+const maxSynLayers = 4
+
 // maxWScale is the largest window scale (RFC 7323, 2.3).
 const maxWScale = 14
 
@@ -148,6 +151,10 @@ func (p place) synLimits(to *Syn, v *node) {
 	to.Limits = p.overs("limit", v)
 	if len(p.r.errs) > before {
 		return
+	}
+	if len(to.Limits) > maxSynLayers {
+		p.errorf(to.Limits[maxSynLayers].Pos, "limit has %d limits, and at most %d can be asked", len(to.Limits), maxSynLayers).Hint =
+			"leave out those that others imply"
 	}
 	for _, o := range to.Limits {
 		switch {

@@ -87,7 +87,7 @@ func compilePolicy(ctx context.Context, e *env, file string, target compile.Targ
 		return e.printJSON(newCompileReport(c, o))
 	}
 	e.notes(c.Notes)
-	e.text(placements(c.Program, o))
+	e.text(placements(o.Plan.Program, o))
 	if o.Listing != "" {
 		e.text(o.Listing)
 	}
@@ -101,9 +101,9 @@ func newCompileReport(c *control.Compiled, o *control.Output) compileReport {
 	report := compileReport{
 		Target: o.Plan.Target, Form: o.Form, Rules: []compileRule{}, Listing: o.Listing, Script: o.Script,
 		Left: []leftCheck{}, Notes: append([]string{}, c.Notes...),
-		Default: compileRule{"default", o.Plan.Default.Stage, o.Plan.Default.Why, c.Program.Default.String(), 0, false},
+		Default: compileRule{"default", o.Plan.Default.Stage, o.Plan.Default.Why, o.Plan.Program.Default.String(), 0, false},
 	}
-	for i, r := range c.Program.Rules {
+	for i, r := range o.Plan.Program.Rules {
 		place := o.Plan.Rules[i]
 		report.Rules = append(report.Rules, compileRule{r.Name, place.Stage, place.Why, r.Verdict.String(), r.Line, r.Protect > 0})
 	}

@@ -69,11 +69,26 @@ func For(p *ir.Program, t Target) (*ir.Program, []string) {
 	if t == TargetXDP || len(p.Protections) == 0 {
 		return p, nil
 	}
+	var notes []string
+	out := limitSYNs(p, t, func(int) bool { return true }, func(protection *ir.Protection, lost []string) {
+		notes = append(notes, fallbackNote(t, protection, lost))
+	})
+	return out, notes
+}
+
+// WithoutCookies is a program for XDP in which the services of some protections, by their index, are not answered for:
+// of each a rule is left that drops the SYNs beyond its limits.
+func WithoutCookies(p *ir.Program, which []int) *ir.Program {
+	return limitSYNs(p, TargetXDP, func(i int) bool { return slices.Contains(which, i) }, func(*ir.Protection, []string) {})
+}
+
+// limitSYNs puts a rule with the limits of some protections in place of the protected rule, or in router mode before it.
+// It tells which limits the target does not have.
+func limitSYNs(p *ir.Program, t Target, some func(i int) bool, tell func(*ir.Protection, []string)) *ir.Program {
 	out := *p
 	out.Rules = nil
-	var notes []string
 	for _, r := range p.Rules {
-		if r.Protect == 0 {
+		if r.Protect == 0 || !some(r.Protect-1) {
 			out.Rules = append(out.Rules, r)
 			continue
 		}
@@ -85,9 +100,9 @@ func For(p *ir.Program, t Target) (*ir.Program, []string) {
 		if protection.Router {
 			out.Rules = append(out.Rules, r)
 		}
-		notes = append(notes, fallbackNote(t, protection, lost))
+		tell(protection, lost)
 	}
-	return &out, notes
+	return &out
 }
 
 // synLimit is the rule that drops the SYNs beyond a protection's limits; lost are those that the target does not have.

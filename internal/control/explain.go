@@ -41,16 +41,16 @@ func (c *Compiled) Explain(spec packet.Spec, t compile.Target) (Explanation, err
 	if err != nil {
 		return Explanation{}, err
 	}
-	p := spec.Packet()
+	program, p := plan.Program, spec.Packet()
 	e := Explanation{Packet: spec.String(), Stage: plan.First(), Policy: c.Policy.File}
-	verdict, reason := c.Program.Eval(&p, ir.World{Member: c.member, Over: e.below(c.Program), Observe: e.observed(c.Program)})
-	e.Verdict, e.Reason = verdict.String(), c.Program.ReasonName(reason)
+	verdict, reason := program.Eval(&p, ir.World{Member: c.member, Over: e.below(program), Observe: e.observed(program)})
+	e.Verdict, e.Reason = verdict.String(), program.ReasonName(reason)
 	switch reason.Kind {
 	case ir.ReasonRule:
-		r := &c.Program.Rules[reason.Index]
+		r := &program.Rules[reason.Index]
 		e.Line, e.Stage = r.Line, plan.Rules[reason.Index].Stage
 		if r.Protect > 0 {
-			e.Protection = c.Program.Protections[r.Protect-1].Service
+			e.Protection = program.Protections[r.Protect-1].Service
 		}
 	case ir.ReasonDefault:
 		e.Stage = plan.Default.Stage

@@ -35,7 +35,8 @@ func (r *diagRequest) Serialize() []byte {
 const (
 	diagMessageSize = 72
 	diagPort        = 4  // where the local port is, in network byte order
-	diagULP         = 16 // INET_DIAG_ULP_INFO
+	diagInfo        = 2  // the bit of INET_DIAG_INFO, with which upper layers are told
+	diagULP         = 19 // INET_DIAG_ULP_INFO
 	diagULPName     = 1  // INET_ULP_INFO_NAME, within
 	stateListen     = 10 // TCP_LISTEN
 )
@@ -45,7 +46,7 @@ const (
 func listeners() (list []listener, err error) {
 	for _, family := range []uint8{unix.AF_INET, unix.AF_INET6} {
 		r := nl.NewNetlinkRequest(nl.SOCK_DIAG_BY_FAMILY, unix.NLM_F_DUMP)
-		r.AddData(&diagRequest{family: family, protocol: unix.IPPROTO_TCP, states: 1 << stateListen})
+		r.AddData(&diagRequest{family: family, protocol: unix.IPPROTO_TCP, extensions: diagInfo, states: 1 << stateListen})
 		messages, err := r.Execute(unix.NETLINK_INET_DIAG, 0)
 		if err != nil {
 			return nil, fmt.Errorf("sockets that listen: %w", err)

@@ -5,6 +5,7 @@ import (
 	"hash/fnv"
 	"io"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/floodwall/floodwall/internal/addrs"
@@ -175,6 +176,11 @@ func (m *manifest) reason(slot uint32) string {
 	for _, g := range m.Guards {
 		if g.Slot == slot {
 			return g.name()
+		}
+	}
+	for _, s := range m.Protections {
+		if o := slices.Index(s.Slots[:], slot); o >= 0 {
+			return s.name(ir.Outcome(o))
 		}
 	}
 	return fmt.Sprintf("slot %d", slot)

@@ -146,6 +146,14 @@ func (p *Program) Linear() (*ebpf.Program, error) {
 	return p.linear, nil
 }
 
+// Ingress is the program for what XDP has passed, nil when the image has none.
+func (p *Program) Ingress() *ebpf.Program { return p.side(entering) }
+
+// Egress is the program for what leaves, nil when the image has none.
+func (p *Program) Egress() *ebpf.Program { return p.side(leaving) }
+
+func (p *Program) side(side Mode) *ebpf.Program { return p.collection.Programs[string(side)] }
+
 // Close gives up the file descriptors. What is attached or pinned stays.
 func (p *Program) Close() {
 	p.collection.Close()
