@@ -1,0 +1,119 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/floodwall/floodwall/internal/lab"
+)
+
+// synFlood is what an attacker sends to a web server, from random sources.
+type synFlood struct {
+	name, label string
+	flags       lab.TCPFlags
+	options     []byte
+	figure      string // what a defence does with it, as the unit of a result
+}
+
+// The floods: SYNs as Linux sends them, frames of 74 octets, and ACKs with timestamps, of 66. Their numbers are random.
+var (
+	synOnly = &synFlood{"syn", "SYN flood", lab.SYN, lab.SYNOptions, "SYN-ACKs/s"}
+	ackOnly = &synFlood{"ack", "ACK flood", lab.ACK, []byte{1, 1, 8, 10, 0, 0, 16, 0, 0, 0, 32, 0}, "ACKs-dropped/s"}
+)
+
+// synSources are where floods come from: random addresses, none of them a client's.
+const synSources = "128.0.0.0/2"
+
+// source prepares a flood of so many packets per second, as many as there can be for 0, until the time is over.
+func (s *synSite) source(f *synFlood, pps float64, most time.Duration, seed uint64) (*lab.Source, error) {
+	return s.lab.NewSource(s.out, lab.SourceOptions{
+		Flows: []lab.Flow{{
+			From: lab.MustAddrs(synSources), To: lab.Addr(s.web.Addr()), Proto: lab.TCP, Flags: f.flags, Options: f.options,
+			SPort: lab.AnyPort, DPort: lab.Port(s.web.Port()),
+		}},
+		CPU: sourceCPU, Rate: pps, CatchUp: floodCatchUp, Duration: most, Seed: seed, Urgent: true,
+	})
+}
+
+// flooded is what became of a flood, in packets per second.
+type flooded struct {
+	taken     float64 // by the receive thread
+	answered  float64 // with SYN-ACKs, or turned round by the program that is the limit
+	refused   float64 // answered with resets
+	disturbed bool
+}
+
+// figure is what counts: of SYNs, how many were answered; of ACKs, how many nobody answered.
+func (f *flooded) figure(of *synFlood) float64 {
+	if of == synOnly {
+		return f.answered
+	}
+	return max(0, f.taken-f.refused-f.answered)
+}
+
+// flood floods the site once. What comes back is counted for the whole flood, and taken for the share of what arrived
+// that it is.
+func (s *synSite) flood(ctx context.Context, f *synFlood, pps float64, seed uint64, window time.Duration) (r flooded, err error) {
+	source, err := s.source(f, pps, 0, seed)
+	if err != nil {
+		return r, err
+	}
+	before, err := s.look()
+	if err != nil {
+		return r, errors.Join(err, source.Close())
+	}
+	m, err := lab.Measure(ctx, source, s.in, window)
+	after, looked := s.look()
+	if err := errors.Join(err, looked, source.Close()); err != nil {
+		return r, err
+	}
+	share := m.PPS / float64(max(1, after.received-before.received))
+	r = flooded{taken: m.PPS, disturbed: disturbed(m)}
+	r.refused = share * float64(after.resets-before.resets)
+	r.answered = share * (float64(after.all()-before.all()) - float64(after.resets-before.resets))
+	return r, nil
+}
+
+// synLook is the state of all counters at a moment.
+type synLook struct {
+	returned
+	received uint64
+}
+
+func (s *synSite) look() (l synLook, err error) {
+	if l.received, err = s.in.Received(); err != nil {
+		return l, err
+	}
+	l.returned, err = s.returned()
+	return l, err
+}
+
+// synRates are the flood's rates of the curves, in packets per second.
+var synRates = []float64{0.1e6, 0.25e6, 0.5e6, 1e6, 2e6}
+
+// Climbing to the most that there is of a figure: beyond the best offer so far come greater ones, as long as one of them
+// gives more by climbStep. The lab's source has no more than mostOffer.
+const (
+	climbStep = 1.03
+	mostOffer = 12e6
+)
+
+// climb returns the most of a figure that take reports for any offer, given the most so far. A receiver takes less of a
+// full flood than of one that is a little more than it can take: see rate.best.
+func climb(best float64, factors []float64, take func(pps float64) (float64, error)) (float64, error) {
+	for {
+		base := best
+		for _, factor := range factors {
+			figure, err := take(min(factor*base, mostOffer))
+			if err != nil {
+				return best, err
+			}
+			best = max(best, figure)
+		}
+		if best < climbStep*base || slices.Max(factors)*base > mostOffer {
+			return best, nil
+		}
+	}
+}
