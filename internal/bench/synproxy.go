@@ -54,6 +54,7 @@ type synCase struct {
 type synCurve struct {
 	at        []series // of each rate of synRates
 	most      series   // at whatever rate
+	able      series   // likewise, for a receive thread that runs all the time
 	disturbed int      // rounds that stayed disturbed
 }
 
@@ -131,23 +132,24 @@ func (b *synBuilder) takeFlood(ctx context.Context, c *synCase, f *synFlood, see
 	if curve == nil || c.missing != "" {
 		return nil
 	}
-	disturbed := false
+	most, able, disturbed := 0.0, 0.0, false
 	take := func(pps float64) (float64, error) {
 		r, err := b.floodOnce(ctx, c.site, f, pps, seed)
-		disturbed = disturbed || r.disturbed
-		return r.figure(f), err
+		figure := r.figure(f)
+		if figure > most {
+			most, able, disturbed = figure, r.able(f), r.disturbed
+		}
+		return figure, err
 	}
-	most := 0.0
 	for i, pps := range b.synRates() {
 		figure, err := take(pps)
 		if err != nil {
 			return err
 		}
 		curve.at[i] = append(curve.at[i], figure)
-		most = max(most, figure)
 	}
-	most, err := climb(most, choice(b.Quick, []float64{1.2, 2}, []float64{1.1, 1.3, 1.6, 2.2}), take)
-	curve.most = append(curve.most, most)
+	_, err := climb(most, choice(b.Quick, []float64{1.2, 2}, []float64{1.1, 1.3, 1.6, 2.2}), take)
+	curve.most, curve.able = append(curve.most, most), append(curve.able, able)
 	if disturbed {
 		curve.disturbed++
 	}

@@ -17,11 +17,17 @@ type synSite struct {
 	counts  peer           // of what arrives at the attacker
 }
 
-// backendAt is the server's address when it is behind the flooded host, and routerEnd that host's end of their link.
+// backendAt is the server's address when it is behind the flooded host, and forBackendAddr that host's end of their link.
 var (
-	backendAt = netip.MustParseAddrPort("10.2.0.2:80")
-	routerEnd = netip.MustParsePrefix("10.2.0.1/24")
+	backendAt      = netip.MustParseAddrPort("10.2.0.2:80")
+	forBackendAddr = netip.MustParseAddr("10.2.0.1")
 )
+
+// firstEnd is an end with one address that goes before the flood's.
+func firstEnd(o lab.EndOptions, addr netip.Addr) lab.EndOptions {
+	o.First, o.Addrs = true, []netip.Prefix{netip.PrefixFrom(addr, 24)}
+	return o
+}
 
 // synClients is the clients' addresses, each in a /24 of its own, since that is how the world's clients come. The flood
 // has none of them.
@@ -37,9 +43,7 @@ func synClients() (from []netip.Addr) {
 func (b *builder) synSite(ctx context.Context, behind bool) (s *synSite, err error) {
 	b.sites++
 	s = &synSite{web: netip.AddrPortFrom(server4, 80)}
-	s.site, err = connectSite(b.lab, b.sites,
-		lab.EndOptions{CPU: lab.OnCPU(sourceCPU), Urgent: true}, lab.EndOptions{CPU: lab.OnCPU(receiverCPU), Urgent: true})
-	if err != nil {
+	if s.site, err = connectSite(b.lab, b.sites, otherEnd, resolverEnd); err != nil {
 		return nil, err
 	}
 	if err := s.connectClients(b.sites); err != nil {
@@ -73,10 +77,7 @@ func (s *synSite) connectClients(n int) error {
 	if err != nil {
 		return err
 	}
-	end, wire, err := s.lab.Connect(host, s.server, lab.LinkOptions{
-		A: lab.EndOptions{CPU: lab.OnCPU(sourceCPU), Urgent: true, First: true, Addrs: clientsEnd},
-		B: lab.EndOptions{CPU: lab.OnCPU(receiverCPU), Urgent: true, First: true, Addrs: resolverEnd},
-	})
+	end, wire, err := s.lab.Connect(host, s.server, lab.LinkOptions{A: firstEnd(otherEnd, clientsAddr), B: firstEnd(resolverEnd, forClientsAddr)})
 	if err != nil {
 		return err
 	}
@@ -84,11 +85,11 @@ func (s *synSite) connectClients(n int) error {
 	if err := s.believe(wire.Name); err != nil {
 		return err
 	}
-	if err := s.server.Route(clientNetwork, clientsEnd[0].Addr(), wire); err != nil {
+	if err := s.server.Route(clientNetwork, clientsAddr, wire); err != nil {
 		return err
 	}
 	for _, web := range []netip.Addr{server4, backendAt.Addr()} {
-		if err := host.Route(netip.PrefixFrom(web, 32), resolverEnd[0].Addr(), end); err != nil {
+		if err := host.Route(netip.PrefixFrom(web, 32), forClientsAddr, end); err != nil {
 			return err
 		}
 	}
@@ -105,14 +106,11 @@ func (s *synSite) connectBackend(n int) (*lab.Host, error) {
 	if err := s.server.Router(); err != nil {
 		return nil, err
 	}
-	_, end, err := s.lab.Connect(s.server, host, lab.LinkOptions{
-		A: lab.EndOptions{CPU: lab.OnCPU(receiverCPU), Urgent: true, First: true, Addrs: []netip.Prefix{routerEnd}},
-		B: lab.EndOptions{CPU: lab.OnCPU(receiverCPU), Urgent: true, First: true, Addrs: []netip.Prefix{netip.PrefixFrom(backendAt.Addr(), routerEnd.Bits())}},
-	})
+	_, end, err := s.lab.Connect(s.server, host, lab.LinkOptions{A: firstEnd(resolverEnd, forBackendAddr), B: firstEnd(resolverEnd, backendAt.Addr())})
 	if err != nil {
 		return nil, err
 	}
-	return host, host.Route(netip.MustParsePrefix("0.0.0.0/0"), routerEnd.Addr(), end)
+	return host, host.Route(netip.MustParsePrefix("0.0.0.0/0"), forBackendAddr, end)
 }
 
 // watchSpoofed counts what arrives at the attacker.

@@ -24,6 +24,8 @@ func (b *synBuilder) synNotes() []string {
 		fmt.Sprintf("the host that is flooded and, after them, nginx; CPU %d has the attacker and the clients. Sources, ports and numbers are", sourceCPU),
 		"random; SYNs have Linux's options (74 octets), ACKs timestamps (66 octets). SYN-ACKs are counted where they arrive, at",
 		"the attacker. An ACK is dropped that the host took and did not answer. The most is that at whatever rate of the flood.",
+		"Able: the same for each second that the receive thread ran, by which the shares and bars are: the fastest wait for the",
+		"attacker, who shares a CPU with the thread that takes the answers.",
 		"Kernel SYNPROXY is the talk's setup: SYNs untracked in raw, SYNPROXY for what is invalid or untracked, invalid dropped,",
 		"tcp_loose=0. Floodwall protects the port at any rate (`when: always`).",
 		fmt.Sprintf("Medians of %d rounds of %v, in which the rows take turns.", b.Rounds, b.Window),
@@ -54,7 +56,7 @@ func (b *synBuilder) floodName(c *synCase, f *synFlood) string {
 func (b *synBuilder) floodTable(bar synBar) *Table {
 	t := &Table{
 		Title: "synproxy: " + bar.flood.label + ", millions of " + bar.flood.figure,
-		Head:  []string{"", "talk", "most", "min .. max", "of " + bar.limit, "bar", "x SYNPROXY", "bar", ""},
+		Head:  []string{"", "talk", "most", "min .. max", "able", "of " + bar.limit, "bar", "x SYNPROXY", "bar", ""},
 		Notes: b.synNotes(),
 	}
 	for _, c := range b.cases {
@@ -64,7 +66,7 @@ func (b *synBuilder) floodTable(bar synBar) *Table {
 		}
 		cells, result := c.most(bar.flood, b.floodName(c, bar.flood))
 		for i, s := range b.floodShares(c, bar) {
-			s.put(cells[4+2*i:], &result)
+			s.put(cells[5+2*i:], &result)
 			if s.bar != nil {
 				b.outcome.Bars = append(b.outcome.Bars, s.bar)
 			}
@@ -81,20 +83,21 @@ func (b *synBuilder) floodTable(bar synBar) *Table {
 // most is the row of a case without its shares, as text and for programs.
 func (c *synCase) most(f *synFlood, name string) (cells []string, r lab.Result) {
 	curve := c.floods[f]
-	cells, r = make([]string, 9), lab.Result{Name: name, Runs: len(curve.most), Note: c.missing}
+	cells, r = make([]string, 10), lab.Result{Name: name, Runs: len(curve.most), Note: c.missing}
 	if talk := c.article[f]; talk > 0 {
 		cells[1] = fmt.Sprintf("%.2f", talk)
 	}
 	if most := curve.most.median(); most > 0 {
 		cells[2] = fmt.Sprintf("%.2f", most/1e6)
 		cells[3] = fmt.Sprintf("%.2f .. %.2f", slices.Min(curve.most)/1e6, slices.Max(curve.most)/1e6)
-		r.Metrics = lab.PPS(most)
+		cells[4] = fmt.Sprintf("%.2f", curve.able.median()/1e6)
+		r.Metrics = append(lab.PPS(most), lab.Metric{Value: curve.able.median() / 1e6, Unit: "able-Mpps", Spread: curve.able.spread() / 1e6})
 		r.Metrics[1].Spread = curve.most.spread() / 1e6
 		r.Note = choice(curve.unsteady(), "~", "")
 	} else if len(curve.most) > 0 {
 		r.Note = "nothing arrived: others had the CPUs"
 	}
-	cells[0], cells[8] = c.label, r.Note
+	cells[0], cells[9] = c.label, r.Note
 	return cells, r
 }
 
@@ -113,7 +116,7 @@ func (b *synBuilder) floodShares(c *synCase, bar synBar) []synShare {
 		if o == nil || o == c || o.floods[bar.flood] == nil {
 			return s
 		}
-		mine, its := c.floods[bar.flood].most.median(), o.floods[bar.flood].most.median()
+		mine, its := c.floods[bar.flood].able.median(), o.floods[bar.flood].able.median()
 		if !(mine > 0) || !(its > 0) {
 			return s
 		}
@@ -139,7 +142,7 @@ func (s *synShare) put(cells []string, r *lab.Result) {
 }
 
 // unsteady reports whether the figures are doubtful.
-func (c *synCurve) unsteady() bool { return c.disturbed > 0 || c.most.unsteady() }
+func (c *synCurve) unsteady() bool { return c.disturbed > 0 || c.able.unsteady() }
 
 // floodChart is what each case does with a flood, over its rate.
 func (b *synBuilder) floodChart(f *synFlood) *Table {
