@@ -29,7 +29,7 @@ func (v *synVisit) completed() float64 { return v.Share() }
 // perSecond is the connections that had an answer, per second.
 func (v *synVisit) perSecond() float64 { return v.Share() * synClientRate }
 
-// The attacker begins before the clients, and ends at the latest so long after them.
+// The attacker begins before the clients, and ends when they have ended, or so long afterwards.
 const (
 	floodLead = 50 * time.Millisecond
 	floodTail = 2 * synTimeout

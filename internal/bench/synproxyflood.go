@@ -30,14 +30,14 @@ const synSources = "128.0.0.0/2"
 // quarter of a millisecond at 1 Mpps, the queue that they wait in overflows (kernel drivers/net/veth.c, VETH_RING_SIZE).
 var floodBatch = 64
 
-// source prepares a flood of so many packets per second, as many as there can be for 0, until the time is over.
-func (s *synSite) source(f *synFlood, pps float64, most time.Duration, seed uint64) (*lab.Source, error) {
+// source prepares a flood of so many packets per second, or all that the attacker can send, for a time or a little longer.
+func (s *synSite) source(f *synFlood, pps float64, duration time.Duration, seed uint64) (*lab.Source, error) {
 	return s.lab.NewSource(s.out, lab.SourceOptions{
 		Flows: []lab.Flow{{
 			From: lab.MustAddrs(synSources), To: lab.Addr(s.web.Addr()), Proto: lab.TCP, Flags: f.flags, Options: f.options,
 			SPort: lab.AnyPort, DPort: lab.Port(s.web.Port()),
 		}},
-		CPU: sourceCPU, Batch: floodBatch, Rate: pps, CatchUp: floodCatchUp, Duration: most, Seed: seed, Urgent: true,
+		CPU: sourceCPU, Batch: floodBatch, Rate: pps, CatchUp: floodCatchUp, Count: uint64(pps * duration.Seconds()), Seed: seed, Urgent: true,
 	})
 }
 
@@ -58,46 +58,31 @@ func (f *flooded) figure(of *synFlood) float64 {
 	return max(0, f.taken-f.refused-f.answered)
 }
 
-// flood floods the site once. What comes back is counted for the whole flood, and taken for the share of what arrived
-// that it is.
+// flood floods the site once, for the window.
 func (s *synSite) flood(ctx context.Context, f *synFlood, pps float64, seed uint64, window time.Duration) (r flooded, err error) {
-	source, err := s.source(f, pps, 0, seed)
+	source, err := s.source(f, pps, window, seed)
 	if err != nil {
 		return r, err
 	}
-	before, err := s.look()
+	before, err := s.returned()
 	if err != nil {
 		return r, errors.Join(err, source.Close())
 	}
-	m, err := lab.Measure(ctx, source, s.in, window)
-	after, looked := s.look()
+	m, err := lab.MeasureRun(ctx, source, s.in)
+	after, looked := s.returned()
 	if err := errors.Join(err, looked, source.Close()); err != nil {
 		return r, err
 	}
-	share := m.PPS / float64(max(1, after.received-before.received))
+	perSecond := func(n uint64) float64 { return float64(n) / m.Time.Seconds() }
 	r = flooded{taken: m.PPS, ran: m.Ran, disturbed: disturbed(m)}
-	r.refused = share * float64(after.resets-before.resets)
-	r.answered = share * (float64(after.all()-before.all()) - float64(after.resets-before.resets))
+	r.refused = perSecond(after.resets - before.resets)
+	r.answered = perSecond(after.all()-before.all()) - r.refused
 	return r, nil
 }
 
 // able is how many of these there would be if the receive thread ran all the time, in which it spends no less on each. The
 // attacker shares its CPU with whom the answers arrive at, and may have less to send than the fastest can take.
 func (f *flooded) able(of *synFlood) float64 { return f.figure(of) / min(1, max(f.ran, 0.01)) }
-
-// synLook is the state of all counters at a moment.
-type synLook struct {
-	returned
-	received uint64
-}
-
-func (s *synSite) look() (l synLook, err error) {
-	if l.received, err = s.in.Received(); err != nil {
-		return l, err
-	}
-	l.returned, err = s.returned()
-	return l, err
-}
 
 // Climbing to the most that there is of a figure: beyond the best offer so far come greater ones, as long as one of them
 // gives more by climbStep. The lab's source has no more than mostOffer.
@@ -118,7 +103,7 @@ func climb(best float64, factors []float64, take func(pps float64) (float64, err
 			}
 			best = max(best, figure)
 		}
-		if best < climbStep*base || slices.Max(factors)*base > mostOffer {
+		if best <= climbStep*base || slices.Max(factors)*base > mostOffer {
 			return best, nil
 		}
 	}

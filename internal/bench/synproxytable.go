@@ -87,15 +87,15 @@ func (c *synCase) most(f *synFlood, name string) (cells []string, r lab.Result) 
 	if talk := c.article[f]; talk > 0 {
 		cells[1] = fmt.Sprintf("%.2f", talk)
 	}
-	if most := curve.most.median(); most > 0 {
-		cells[2] = fmt.Sprintf("%.2f", most/1e6)
+	if len(curve.most) > 0 {
+		cells[2] = fmt.Sprintf("%.2f", curve.most.median()/1e6)
 		cells[3] = fmt.Sprintf("%.2f .. %.2f", slices.Min(curve.most)/1e6, slices.Max(curve.most)/1e6)
 		cells[4] = fmt.Sprintf("%.2f", curve.able.median()/1e6)
-		r.Metrics = append(lab.PPS(most), lab.Metric{Value: curve.able.median() / 1e6, Unit: "able-Mpps", Spread: curve.able.spread() / 1e6})
-		r.Metrics[1].Spread = curve.most.spread() / 1e6
+		r.Metrics = []lab.Metric{
+			{Value: curve.most.median() / 1e6, Unit: "Mpps", Spread: curve.most.spread() / 1e6},
+			{Value: curve.able.median() / 1e6, Unit: "able-Mpps", Spread: curve.able.spread() / 1e6},
+		}
 		r.Note = choice(curve.unsteady(), "~", "")
-	} else if len(curve.most) > 0 {
-		r.Note = "nothing arrived: others had the CPUs"
 	}
 	cells[0], cells[9] = c.label, r.Note
 	return cells, r
