@@ -8,6 +8,7 @@
 #include <linux/in.h>
 #include <linux/ip.h>
 #include <linux/ipv6.h>
+#include <linux/tcp.h>
 #include <linux/udp.h>
 #include <bpf/bpf_endian.h>
 #include <bpf/bpf_helpers.h>
@@ -231,6 +232,42 @@ SEC("xdp") int victim(struct xdp_md *ctx)
 	}
 	count_victim(ctx, truncated(ctx, ip) ? VICTIM_TRUNCATED : VICTIM_CLIENTS);
 	return XDP_PASS;
+}
+
+/* spoofed stands where answers to the attacker's packets arrive, which are for addresses that are nobody's here. It counts
+ * and drops them. */
+enum { SPOOFED_SYNACK, SPOOFED_RST, SPOOFED_OTHER, SPOOFED_COUNTS };
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, SPOOFED_COUNTS);
+	__type(key, __u32);
+	__type(value, struct packets);
+} spoofed_counts SEC(".maps");
+
+static __always_inline __u32 answer_kind(struct xdp_md *ctx)
+{
+	struct iphdr *ip = network_header(ctx, ETH_P_IP, sizeof(*ip) + sizeof(struct tcphdr));
+	struct tcphdr *tcp;
+
+	if (!ip || ip->protocol != IPPROTO_TCP)
+		return SPOOFED_OTHER;
+	tcp = (void *)(ip + 1);
+	if (tcp->rst)
+		return SPOOFED_RST;
+	return tcp->syn && tcp->ack ? SPOOFED_SYNACK : SPOOFED_OTHER;
+}
+
+SEC("xdp") int spoofed(struct xdp_md *ctx)
+{
+	__u32 what = answer_kind(ctx);
+	struct packets *c = bpf_map_lookup_elem(&spoofed_counts, &what);
+
+	if (c) {
+		c->packets++;
+		c->octets += ctx->data_end - ctx->data;
+	}
+	return XDP_DROP;
 }
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

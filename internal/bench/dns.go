@@ -5,9 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/netip"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/floodwall/floodwall/internal/lab"
@@ -77,6 +75,10 @@ type dnsGuard struct {
 var dnsGuards = []dnsGuard{
 	{name: "nothing", label: "unbound", floods: dnsFloods},
 	{
+		name: "small-buffers", label: "unbound with the system's socket buffers", floods: dnsFloods[1:2],
+		conf: "\tso-rcvbuf: 0\n\tso-sndbuf: 0\n",
+	},
+	{
 		name: "unbound", label: "unbound with its own limits", floods: dnsFloods[1:],
 		conf: "\tip-ratelimit: 20\n\tratelimit: 1000\n",
 	},
@@ -88,53 +90,10 @@ var dnsGuards = []dnsGuard{
 }
 
 // dnsPolicy is Floodwall's, without its devices.
-const dnsPolicy = `default: drop
-services:
-  - {name: dns, port: [udp/53, tcp/53], guard: dns}
-`
+const dnsPolicy = "default: drop\nservices:\n  - " + dnsService + "\n"
 
-// dnsSite is a resolver, with clients and the attacker on one host: what they send comes on one wire, as it does to a
-// resolver in a data center, and so does what it sends to others.
-type dnsSite struct {
-	*site
-	victim peer
-}
-
-// dnsSite builds another site, whose resolver ends with the builder.
-func (b *builder) dnsSite(ctx context.Context, g dnsGuard) (_ *dnsSite, err error) {
-	b.sites++
-	s := &dnsSite{}
-	s.site, err = connectSite(b.lab, b.sites,
-		lab.EndOptions{CPU: lab.OnCPU(sourceCPU), Urgent: true}, lab.EndOptions{CPU: lab.OnCPU(receiverCPU), Urgent: true})
-	if err != nil {
-		return nil, err
-	}
-	for _, half := range []string{"0.0.0.0/1", "128.0.0.0/1"} {
-		if err := s.server.Route(netip.MustParsePrefix(half), s.out.Addrs[0].Addr(), s.in); err != nil {
-			return nil, err
-		}
-	}
-	if _, _, err := runTool(ctx, s.out.Host, strings.NewReader(clientRules()), "nft", "-f", "-"); err != nil {
-		return nil, err
-	}
-	if s.victim, err = loadVictim(); err != nil {
-		return nil, err
-	}
-	b.owned = append(b.owned, s.victim.counts.Close)
-	if _, err := b.lab.Attach(s.out, b.own(s.victim.program)); err != nil {
-		return nil, err
-	}
-	r, err := startResolver(ctx, s.server, g.conf)
-	if err != nil {
-		return nil, err
-	}
-	b.owned = append(b.owned, r.close)
-	if g.policy == "" {
-		return s, nil
-	}
-	_, err = b.hold(ctx, s.site, g.policy, "xdp")
-	return s, err
-}
+// dnsService is the service of the README's open resolver.
+const dnsService = "{name: dns, port: [udp/53, tcp/53], guard: dns, track: false}"
 
 // dnsCase is a row of the table.
 type dnsCase struct {
@@ -183,7 +142,7 @@ type dnsVisit struct {
 	arrivals
 	attack
 	time     time.Duration // that the clients asked
-	received uint64        // frames that reached the resolver's host
+	received uint64        // frames of the attacker's wire that reached the resolver's host
 }
 
 // floodEnd is how long before the clients the attacker ends, who begins with them: while dnsperf waits for the last
@@ -207,7 +166,7 @@ func (s *dnsSite) visit(ctx context.Context, f *dnsFlood, queries string, durati
 	if err != nil {
 		return nil, err
 	}
-	asking, err := startClients(s.out.Host, queries, v.time)
+	asking, err := startClients(s.clients.Host, queries, v.time)
 	if err != nil {
 		return nil, err
 	}

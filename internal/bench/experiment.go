@@ -28,6 +28,7 @@ var Experiments = []Experiment{
 	{"payload", "texts and octets looked for in packets, with iptables string and u32 and nft raw payload beside", payload},
 	{"conntrack", "a web server whose conntrack table is full, and what helps, by an article of 2023", conntrack},
 	{"dns", "a resolver and its clients under a flood of spoofed ANY queries, with unbound's own limits beside", dns},
+	{"synproxy", "a web server under floods of SYNs and ACKs, with syncookies and SYNPROXY beside, by a talk of 2021", synproxy},
 	{"program", "nanoseconds of the loaded program per kind of packet, without a network", program},
 }
 

@@ -50,16 +50,57 @@ http {
 }
 `
 
+// plainNginxConf has nginx be one process that answers by itself, in the clear. Its queue of connections is as long as the
+// kernel's own bound (net.core.somaxconn).
+const plainNginxConf = `daemon off;
+master_process off;
+pid %[1]s/pid;
+error_log stderr crit;
+worker_rlimit_nofile 65536;
+events { worker_connections 65536; }
+http {
+	access_log off;
+	client_body_temp_path %[1]s/body;
+	proxy_temp_path %[1]s/proxy;
+	fastcgi_temp_path %[1]s/fastcgi;
+	uwsgi_temp_path %[1]s/uwsgi;
+	scgi_temp_path %[1]s/scgi;
+	server {
+		listen %[2]s backlog=4096;
+		location / { return 200 "here\n"; }
+	}
+}
+`
+
 // startNginx starts a server at an address of a host, in front of another one.
-func startNginx(ctx context.Context, h *lab.Host, at, behind netip.AddrPort) (n *nginx, err error) {
+func startNginx(ctx context.Context, h *lab.Host, at, behind netip.AddrPort) (*nginx, error) {
+	return runNginx(ctx, h, nil, at, func(dir string) (string, error) {
+		return fmt.Sprintf(nginxConf, dir, at, behind), writeCertificate(dir, at.Addr())
+	})
+}
+
+// startPlainNginx starts a server at an address of a host that answers by itself, on a CPU of its own.
+func startPlainNginx(ctx context.Context, h *lab.Host, cpu int, at netip.AddrPort) (*nginx, error) {
+	return runNginx(ctx, h, &place{cpu: cpu}, at, func(dir string) (string, error) {
+		return fmt.Sprintf(plainNginxConf, dir, at), nil
+	})
+}
+
+// runNginx starts a server with the configuration that configure makes for its directory.
+func runNginx(
+	ctx context.Context, h *lab.Host, where *place, at netip.AddrPort, configure func(dir string) (string, error),
+) (n *nginx, err error) {
 	n = &nginx{}
 	if n.dir, err = os.MkdirTemp("", "floodwall-bench-"); err != nil {
 		return nil, err
 	}
-	conf := filepath.Join(n.dir, "nginx.conf")
-	err = errors.Join(writeCertificate(n.dir, at.Addr()), os.WriteFile(conf, fmt.Appendf(nil, nginxConf, n.dir, at, behind), 0o600))
+	file := filepath.Join(n.dir, "nginx.conf")
+	text, err := configure(n.dir)
 	if err == nil {
-		n.process, err = startProcess(h, nil, nil, "nginx", "-c", conf, "-p", n.dir, "-e", "stderr")
+		err = os.WriteFile(file, []byte(text), 0o600)
+	}
+	if err == nil {
+		n.process, err = startProcess(h, where, nil, "nginx", "-c", file, "-p", n.dir, "-e", "stderr")
 	}
 	if err != nil {
 		os.RemoveAll(n.dir)

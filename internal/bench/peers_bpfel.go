@@ -21,11 +21,13 @@ const (
 	peersMapLimit4Set      = "limit4_set"
 	peersMapLpm4Set        = "lpm4_set"
 	peersMapLpm6Set        = "lpm6_set"
+	peersMapSpoofedCounts  = "spoofed_counts"
 	peersMapVictimCounts   = "victim_counts"
 	peersProgHash4         = "hash4"
 	peersProgLimit4        = "limit4"
 	peersProgLpm4          = "lpm4"
 	peersProgLpm6          = "lpm6"
+	peersProgSpoofed       = "spoofed"
 	peersProgTouch         = "touch"
 	peersProgVictim        = "victim"
 	peersVarLimit4Burst    = "limit4_burst"
@@ -78,24 +80,26 @@ type peersSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type peersProgramSpecs struct {
-	Hash4  *ebpf.ProgramSpec `ebpf:"hash4"`
-	Limit4 *ebpf.ProgramSpec `ebpf:"limit4"`
-	Lpm4   *ebpf.ProgramSpec `ebpf:"lpm4"`
-	Lpm6   *ebpf.ProgramSpec `ebpf:"lpm6"`
-	Touch  *ebpf.ProgramSpec `ebpf:"touch"`
-	Victim *ebpf.ProgramSpec `ebpf:"victim"`
+	Hash4   *ebpf.ProgramSpec `ebpf:"hash4"`
+	Limit4  *ebpf.ProgramSpec `ebpf:"limit4"`
+	Lpm4    *ebpf.ProgramSpec `ebpf:"lpm4"`
+	Lpm6    *ebpf.ProgramSpec `ebpf:"lpm6"`
+	Spoofed *ebpf.ProgramSpec `ebpf:"spoofed"`
+	Touch   *ebpf.ProgramSpec `ebpf:"touch"`
+	Victim  *ebpf.ProgramSpec `ebpf:"victim"`
 }
 
 // peersMapSpecs contains maps before they are loaded into the kernel.
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type peersMapSpecs struct {
-	Hash4Set     *ebpf.MapSpec `ebpf:"hash4_set"`
-	Limit4Counts *ebpf.MapSpec `ebpf:"limit4_counts"`
-	Limit4Set    *ebpf.MapSpec `ebpf:"limit4_set"`
-	Lpm4Set      *ebpf.MapSpec `ebpf:"lpm4_set"`
-	Lpm6Set      *ebpf.MapSpec `ebpf:"lpm6_set"`
-	VictimCounts *ebpf.MapSpec `ebpf:"victim_counts"`
+	Hash4Set      *ebpf.MapSpec `ebpf:"hash4_set"`
+	Limit4Counts  *ebpf.MapSpec `ebpf:"limit4_counts"`
+	Limit4Set     *ebpf.MapSpec `ebpf:"limit4_set"`
+	Lpm4Set       *ebpf.MapSpec `ebpf:"lpm4_set"`
+	Lpm6Set       *ebpf.MapSpec `ebpf:"lpm6_set"`
+	SpoofedCounts *ebpf.MapSpec `ebpf:"spoofed_counts"`
+	VictimCounts  *ebpf.MapSpec `ebpf:"victim_counts"`
 }
 
 // peersVariableSpecs contains global variables before they are loaded into the kernel.
@@ -130,12 +134,13 @@ func (o *peersObjects) Close() error {
 //
 // It can be passed to loadPeersObjects or ebpf.CollectionSpec.LoadAndAssign.
 type peersMaps struct {
-	Hash4Set     *ebpf.Map `ebpf:"hash4_set"`
-	Limit4Counts *ebpf.Map `ebpf:"limit4_counts"`
-	Limit4Set    *ebpf.Map `ebpf:"limit4_set"`
-	Lpm4Set      *ebpf.Map `ebpf:"lpm4_set"`
-	Lpm6Set      *ebpf.Map `ebpf:"lpm6_set"`
-	VictimCounts *ebpf.Map `ebpf:"victim_counts"`
+	Hash4Set      *ebpf.Map `ebpf:"hash4_set"`
+	Limit4Counts  *ebpf.Map `ebpf:"limit4_counts"`
+	Limit4Set     *ebpf.Map `ebpf:"limit4_set"`
+	Lpm4Set       *ebpf.Map `ebpf:"lpm4_set"`
+	Lpm6Set       *ebpf.Map `ebpf:"lpm6_set"`
+	SpoofedCounts *ebpf.Map `ebpf:"spoofed_counts"`
+	VictimCounts  *ebpf.Map `ebpf:"victim_counts"`
 }
 
 func (m *peersMaps) Close() error {
@@ -145,6 +150,7 @@ func (m *peersMaps) Close() error {
 		m.Limit4Set,
 		m.Lpm4Set,
 		m.Lpm6Set,
+		m.SpoofedCounts,
 		m.VictimCounts,
 	)
 }
@@ -165,12 +171,13 @@ type peersVariables struct {
 //
 // It can be passed to loadPeersObjects or ebpf.CollectionSpec.LoadAndAssign.
 type peersPrograms struct {
-	Hash4  *ebpf.Program `ebpf:"hash4"`
-	Limit4 *ebpf.Program `ebpf:"limit4"`
-	Lpm4   *ebpf.Program `ebpf:"lpm4"`
-	Lpm6   *ebpf.Program `ebpf:"lpm6"`
-	Touch  *ebpf.Program `ebpf:"touch"`
-	Victim *ebpf.Program `ebpf:"victim"`
+	Hash4   *ebpf.Program `ebpf:"hash4"`
+	Limit4  *ebpf.Program `ebpf:"limit4"`
+	Lpm4    *ebpf.Program `ebpf:"lpm4"`
+	Lpm6    *ebpf.Program `ebpf:"lpm6"`
+	Spoofed *ebpf.Program `ebpf:"spoofed"`
+	Touch   *ebpf.Program `ebpf:"touch"`
+	Victim  *ebpf.Program `ebpf:"victim"`
 }
 
 func (p *peersPrograms) Close() error {
@@ -179,6 +186,7 @@ func (p *peersPrograms) Close() error {
 		p.Limit4,
 		p.Lpm4,
 		p.Lpm6,
+		p.Spoofed,
 		p.Touch,
 		p.Victim,
 	)

@@ -30,6 +30,7 @@ type Outcome struct {
 	Bars    []*Bar       `json:"bars"`
 	Tables  []*Table     `json:"tables"`
 	Series  []Series     `json:"series,omitempty"`
+	Curves  []Curve      `json:"curves,omitempty"`
 }
 
 // Series is a figure over time, for charts.

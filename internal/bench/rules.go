@@ -105,7 +105,7 @@ func (r rule) ports(to string) string {
 	return fmt.Sprintf("%d%s%d", r.first, to, r.last)
 }
 
-func choice(b bool, yes, no string) string {
+func choice[T any](b bool, yes, no T) T {
 	if b {
 		return yes
 	}

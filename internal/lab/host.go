@@ -158,3 +158,16 @@ func (h *Host) Router() error {
 	}
 	return nil
 }
+
+// Own has the host take all addresses of a prefix for its own: packets to them are its, and sockets may be bound to them.
+func (h *Host) Own(p netip.Prefix) error {
+	lo, err := h.links.LinkByName("lo")
+	if err != nil {
+		return fmt.Errorf("loopback device: %w", err)
+	}
+	route := &netlink.Route{LinkIndex: lo.Attrs().Index, Dst: ipNet(p.Masked()), Type: unix.RTN_LOCAL, Table: unix.RT_TABLE_LOCAL, Scope: netlink.SCOPE_HOST}
+	if err := h.links.RouteReplace(route); err != nil {
+		return fmt.Errorf("own addresses %s: %w", p, err)
+	}
+	return nil
+}

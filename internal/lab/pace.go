@@ -135,7 +135,7 @@ func (s *Source) sendBursts(ctx context.Context, sent, limit uint64) error {
 // run runs the generator. Interrupted calls are begun anew by the library; the limit in the program keeps the count.
 func (s *Source) run(repeat uint32) error {
 	_, err := s.generator.Program.Run(&ebpf.RunOptions{
-		Data: s.frame, Repeat: repeat, Flags: testLiveFrames, BatchSize: batch,
+		Data: s.frame, Repeat: repeat, Flags: testLiveFrames, BatchSize: uint32(cmp.Or(s.options.Batch, batch)),
 	})
 	if err != nil {
 		return fmt.Errorf("run generator: %w", err)

@@ -19,6 +19,7 @@ type SourceOptions struct {
 	Rate     float64       // packets per second; 0: as fast as it can
 	Count    uint64        // packets to send; 0: no bound
 	Duration time.Duration // time to send for; 0: no bound
+	Batch    int           // packets that it prepares and sends at a time, meanwhile nothing else has its CPU; 0: 256
 	CatchUp  float64       // times Rate, roughly, at which a source sends at most that was held up; 0: 4
 	CPU      int           // to send on
 	Urgent   bool          // lets few other processes have that CPU meanwhile; for measurements
@@ -51,6 +52,9 @@ func (l *Lab) NewSource(d *Device, o SourceOptions) (*Source, error) {
 	}
 	if o.CatchUp != 0 && !(o.CatchUp >= 1) {
 		return nil, fmt.Errorf("source: catch up %g: must be at least 1", o.CatchUp)
+	}
+	if o.Batch < 0 || o.Batch > batch {
+		return nil, fmt.Errorf("source: batch of %d: must be at most %d", o.Batch, batch)
 	}
 	s := &Source{device: d, options: o}
 	err := s.load()

@@ -1,0 +1,192 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/floodwall/floodwall/internal/control"
+	"github.com/floodwall/floodwall/internal/lab"
+)
+
+// synproxy measures a web server under floods of SYNs and ACKs, as a talk did in 2021: what its defences hold, and what
+// is left for its clients.
+func synproxy(ctx context.Context, s *session) error {
+	return inLab(ctx, func(l *lab.Lab) error {
+		b := &synBuilder{builder: builder{session: s, lab: l}}
+		defer b.close()
+		for _, c := range synCases() {
+			b.progress.show("installing %s", c.label)
+			reason, err := tolerate(b.prepare(ctx, c))
+			if err != nil {
+				return fmt.Errorf("%s: %w", c.label, err)
+			}
+			c.missing = reason
+			b.cases = append(b.cases, c)
+		}
+		defer b.publish() // what there is, also when the rest cannot be measured
+		return b.measure(ctx)
+	})
+}
+
+// synBuilder makes the tables of synproxy.
+type synBuilder struct {
+	builder
+	cases []*synCase
+}
+
+// synCase is a row of the tables: what stands between the floods and the server.
+type synCase struct {
+	name, label string
+	behind      bool                                                                   // the server is behind the host that is flooded
+	install     func(context.Context, *synBuilder, *synSite) (control.Instance, error) // the instance is zero unless it is Floodwall's
+	limit       *synFlood                                                              // it is a program, the limit of what can be done with this flood; nil: it serves clients
+	rival       string                                                                 // the name of the case that it has to beat; "": none
+	article     map[*synFlood]float64                                                  // Mpps, for the talk's own
+
+	site    *synSite
+	missing string
+	floods  map[*synFlood]*synCurve
+	visits  map[synLoad][]*synVisit
+}
+
+// synCurve is what a case made of a flood, a figure of each round.
+type synCurve struct {
+	at        []series // of each rate of synRates
+	most      series   // at whatever rate
+	able      series   // likewise, for a receive thread that runs all the time
+	disturbed int      // rounds that stayed disturbed
+}
+
+// synLoad is what is sent to the server together with the clients' connections.
+type synLoad struct {
+	flood *synFlood // nil: nothing
+	pps   float64
+}
+
+// quiet is no flood.
+var quiet = synLoad{}
+
+// barFlood is the rate of floods that clients must not notice, in packets per second.
+const barFlood = 1e6
+
+// rates are the floods' rates of the curves.
+func (s *session) synRates() []float64 {
+	if s.Quick {
+		return []float64{0.25e6, 1e6, 2e6}
+	}
+	return []float64{0.1e6, 0.25e6, 0.5e6, 1e6, 2e6}
+}
+
+// synLoads are what clients are measured with.
+func (s *session) synLoads() []synLoad {
+	loads := []synLoad{quiet}
+	for _, pps := range s.synRates() {
+		loads = append(loads, synLoad{synOnly, pps})
+	}
+	return append(loads, synLoad{ackOnly, barFlood})
+}
+
+// prepare builds the site of a case.
+func (b *synBuilder) prepare(ctx context.Context, c *synCase) (err error) {
+	c.floods, c.visits = make(map[*synFlood]*synCurve), make(map[synLoad][]*synVisit)
+	for _, f := range []*synFlood{synOnly, ackOnly} {
+		if c.limit == nil || c.limit == f {
+			c.floods[f] = &synCurve{at: make([]series, len(b.synRates()))}
+		}
+	}
+	if c.site, err = b.synSite(ctx, c.behind); err != nil {
+		return err
+	}
+	_, err = c.install(ctx, b, c.site)
+	return err
+}
+
+// measure takes all rounds, in which the cases take turns.
+func (b *synBuilder) measure(ctx context.Context) error {
+	b.progress.expect(b.Rounds * len(b.cases) * 3)
+	for round := range b.Rounds {
+		for _, f := range []*synFlood{synOnly, ackOnly} {
+			for _, c := range b.cases {
+				b.progress.show("round %d of %d, %s, %s", round+1, b.Rounds, f.label, c.label)
+				b.progress.step()
+				if err := b.takeFlood(ctx, c, f, uint64(round)+1); err != nil {
+					return fmt.Errorf("%s, %s: %w", f.label, c.label, err)
+				}
+			}
+		}
+		for _, c := range b.cases {
+			b.progress.show("round %d of %d, clients, %s", round+1, b.Rounds, c.label)
+			b.progress.step()
+			if err := b.takeClients(ctx, c, uint64(round)+1); err != nil {
+				return fmt.Errorf("clients, %s: %w", c.label, err)
+			}
+		}
+	}
+	return nil
+}
+
+// takeFlood takes one round of a case with a flood, all of the curve and the most.
+func (b *synBuilder) takeFlood(ctx context.Context, c *synCase, f *synFlood, seed uint64) error {
+	curve := c.floods[f]
+	if curve == nil || c.missing != "" {
+		return nil
+	}
+	most, able, disturbed := 0.0, 0.0, false
+	take := func(pps float64) (float64, error) {
+		r, err := b.floodOnce(ctx, c.site, f, pps, seed)
+		figure := r.figure(f)
+		if figure > most {
+			most, able, disturbed = figure, r.able(f), r.disturbed
+		}
+		return figure, err
+	}
+	for i, pps := range b.synRates() {
+		figure, err := take(pps)
+		if err != nil {
+			return err
+		}
+		curve.at[i] = append(curve.at[i], figure)
+	}
+	_, err := climb(most, choice(b.Quick, []float64{1.2, 2}, []float64{1.1, 1.3, 1.6, 2.2}), take)
+	curve.most, curve.able = append(curve.most, most), append(curve.able, able)
+	if disturbed {
+		curve.disturbed++
+	}
+	return err
+}
+
+// floodOnce takes a measurement. One that was disturbed is taken again; of those that all were, the one counts in which
+// most arrived.
+func (b *synBuilder) floodOnce(ctx context.Context, at *synSite, f *synFlood, pps float64, seed uint64) (best flooded, err error) {
+	for range b.tries() {
+		r, err := at.flood(ctx, f, pps, seed, b.Window)
+		if err != nil || !r.disturbed {
+			return r, err
+		}
+		if r.taken >= best.taken {
+			best = r
+		}
+	}
+	return best, nil
+}
+
+// takeClients takes one round of a case with its clients.
+func (b *synBuilder) takeClients(ctx context.Context, c *synCase, seed uint64) error {
+	if c.limit != nil || c.missing != "" {
+		return nil
+	}
+	for _, l := range b.synLoads() {
+		v, err := c.site.visit(ctx, l, b.visitTime(), seed)
+		if err != nil {
+			return err
+		}
+		c.visits[l] = append(c.visits[l], v)
+	}
+	return nil
+}
+
+// visitTime is how long clients connect for at a time: a fifth of a phase, as there are so many loads.
+func (s *session) visitTime() time.Duration {
+	return choice(s.Quick, s.Phase/10, s.Phase/5)
+}

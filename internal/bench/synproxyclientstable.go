@@ -1,0 +1,179 @@
+package bench
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/floodwall/floodwall/internal/lab"
+)
+
+// What must hold of the clients behind Floodwall, with a flood of barFlood.
+const (
+	leastCompleted = 0.999 // of the connections
+	mostSlower     = 2     // times the connect time without the flood, of the slowest hundredth
+)
+
+// name is the load as a part of a result's name; label as people read it.
+func (l synLoad) name() string {
+	if l.flood == nil {
+		return "quiet"
+	}
+	return fmt.Sprintf("%s=%gMpps", l.flood.name, l.pps/1e6)
+}
+
+func (l synLoad) label() string {
+	if l.flood == nil {
+		return "no flood"
+	}
+	return fmt.Sprintf("%g Mpps, %s", l.pps/1e6, l.flood.label)
+}
+
+// figure is one of each visit with a load.
+func (c *synCase) figure(l synLoad, of func(*synVisit) float64) (all series) {
+	for _, v := range c.visits[l] {
+		all = append(all, of(v))
+	}
+	return all
+}
+
+func connectP50(v *synVisit) float64 { return float64(v.Connect.P50) }
+func connectP99(v *synVisit) float64 { return float64(v.Connect.P99) }
+func answerP99(v *synVisit) float64  { return float64(v.Answered.P99) }
+func synEntries(v *synVisit) float64 { return float64(v.entries) }
+func floodSent(v *synVisit) float64  { return v.flood }
+
+// slower is how many times the connect time of the slowest hundredth is that without a flood; NaN when it is unknown.
+func (c *synCase) slower(l synLoad) float64 {
+	return c.figure(l, connectP99).median() / c.figure(quiet, connectP99).median()
+}
+
+// clientsTable is what clients got, without a flood and with those of barFlood.
+func (b *synBuilder) clientsTable() *Table {
+	t := &Table{
+		Title: "synproxy: clients beside a flood",
+		Head: []string{
+			"", "completed", "min .. max", "bar", "per s", "connect: half", "99%", "x no flood", "bar", "answered: 99%", "flood Mpps", "entries", "bar", "",
+		},
+		Notes: []string{
+			fmt.Sprintf("%s connections per second are due, from 250 addresses, each in a /24 of its own; a connection is completed when its answer", countText(synClientRate)),
+			fmt.Sprintf("has come within %v. Times count from when it was due. Clients and flood have a wire each, which meet in one CPU of the host.", synTimeout),
+			"Entries are those of the flooded host's conntrack table at the end.",
+			fmt.Sprintf("Medians of %d rounds of %v, in which the rows take turns.", b.Rounds, b.visitTime()),
+		},
+	}
+	for _, c := range b.cases {
+		for _, l := range b.synLoads() {
+			if c.limit == nil {
+				b.clientsRow(t, c, l)
+			}
+		}
+	}
+	return t
+}
+
+// clientsRow adds a case with a load to the results and the bars, and to the table unless the flood's rate is of the
+// curve alone.
+func (b *synBuilder) clientsRow(t *Table, c *synCase, l synLoad) {
+	bars := b.clientsBars(c, l)
+	for _, bar := range bars {
+		b.outcome.Bars = append(b.outcome.Bars, bar)
+	}
+	b.outcome.Results = append(b.outcome.Results, b.clientsResult(c, l))
+	if l == quiet || l.pps == barFlood {
+		t.row(c.clientsCells(l, bars)...)
+	}
+}
+
+func (b *synBuilder) clientsName(c *synCase, l synLoad) string {
+	return b.outcome.Name + "/clients/" + c.name + "/" + l.name()
+}
+
+// Columns of the table that bars stand in.
+const (
+	columnCompleted = 3
+	columnSlower    = 8
+	columnEntries   = 12
+)
+
+// clientsBars compare what clients get behind Floodwall with what they should, by the column that shows it.
+func (b *synBuilder) clientsBars(c *synCase, l synLoad) map[int]*Bar {
+	bars := make(map[int]*Bar)
+	if c.rival == "" || len(c.visits[l]) == 0 {
+		return bars
+	}
+	name := b.clientsName(c, l)
+	if l.pps == barFlood {
+		bars[columnCompleted] = atLeast(name+" completed", c.figure(l, (*synVisit).completed).median(), leastCompleted)
+		bars[columnSlower] = atMost(name+" connect p99 x quiet", c.slower(l), mostSlower)
+	}
+	if !c.behind {
+		bars[columnEntries] = atMost(name+" entries", slices.Max(c.figure(l, synEntries)), 0)
+	}
+	return bars
+}
+
+// clientsCells are a row as text.
+func (c *synCase) clientsCells(l synLoad, bars map[int]*Bar) []string {
+	cells := make([]string, 14)
+	cells[0], cells[13] = c.label+": "+l.label(), c.missing
+	if len(c.visits[l]) == 0 {
+		return cells
+	}
+	percent := func(v float64) string { return fmt.Sprintf("%.2f%%", 100*v) }
+	millis := func(of func(*synVisit) float64) string { return lab.Millis(time.Duration(c.figure(l, of).median())) }
+	shares := c.figure(l, (*synVisit).completed)
+	cells[1], cells[2] = percent(shares.median()), percent(slices.Min(shares))+" .. "+percent(slices.Max(shares))
+	cells[4] = fmt.Sprintf("%.0f", c.figure(l, (*synVisit).perSecond).median())
+	cells[5], cells[6], cells[9] = millis(connectP50), millis(connectP99), millis(answerP99)
+	if l != quiet {
+		cells[7] = fmt.Sprintf("%.2f", c.slower(l))
+		cells[10] = fmt.Sprintf("%.2f", c.figure(l, floodSent).median()/1e6)
+	}
+	cells[11] = countText(int(slices.Max(c.figure(l, synEntries))))
+	for column, bar := range bars {
+		cells[column] = bar.String()
+	}
+	cells[13] = choice(shares.unsteady(), "~", "")
+	return cells
+}
+
+// clientsResult is a case with a load for programs.
+func (b *synBuilder) clientsResult(c *synCase, l synLoad) lab.Result {
+	r := lab.Result{Name: b.clientsName(c, l), Runs: len(c.visits[l]), Note: c.missing}
+	if len(c.visits[l]) == 0 {
+		return r
+	}
+	for _, m := range []struct {
+		unit string
+		of   func(*synVisit) float64
+	}{
+		{"completed", (*synVisit).completed}, {"connections/s", (*synVisit).perSecond}, {"connect-p50-ns", connectP50},
+		{"connect-p99-ns", connectP99}, {"answered-p99-ns", answerP99}, {"entries", synEntries}, {"flood-pps", floodSent},
+	} {
+		figures := c.figure(l, m.of)
+		r.Metrics = append(r.Metrics, lab.Metric{Value: figures.median(), Unit: m.unit, Spread: figures.spread()})
+	}
+	return r
+}
+
+// clientsChart is the connections per second over the rate of a flood of SYNs.
+func (b *synBuilder) clientsChart() *Table {
+	var curves []Curve
+	var labels []string
+	rates := append([]float64{0}, b.synRates()...)
+	for _, c := range b.cases {
+		if len(c.visits[quiet]) == 0 {
+			continue
+		}
+		labels = append(labels, c.label)
+		one := Curve{Name: b.outcome.Name + "/clients/" + c.name, X: "pps", Y: "connections/s"}
+		for _, pps := range rates {
+			l := choice(pps == 0, quiet, synLoad{synOnly, pps})
+			one.Points = append(one.Points, [2]float64{pps, c.figure(l, (*synVisit).perSecond).median()})
+		}
+		curves = append(curves, one)
+	}
+	b.outcome.Curves = append(b.outcome.Curves, curves...)
+	return curveTable("synproxy: clients' connections per second over the rate of a SYN flood", rateHead(rates), labels, curves, 1)
+}

@@ -1,0 +1,173 @@
+package bench
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+
+	"github.com/floodwall/floodwall/internal/lab"
+)
+
+// synBar is what Floodwall must reach with a flood: a share of the limit, and times the rival's rate.
+type synBar struct {
+	flood        *synFlood
+	limit        string // name of the case
+	share, times float64
+}
+
+var synBars = []synBar{{synOnly, synTX, 0.60, 8}, {ackOnly, synDrop, 0.75, 7}}
+
+// synNotes are the choices made.
+func (b *synBuilder) synNotes() []string {
+	return []string{
+		fmt.Sprintf("Talk: netdev 0x15, 2021, one core of a Xeon E5-2620 v4 with a ConnectX-5. Here: veth; CPU %d has the receive threads of", receiverCPU),
+		fmt.Sprintf("the host that is flooded and, after them, nginx; CPU %d has the attacker and the clients. Sources, ports and numbers are", sourceCPU),
+		"random; SYNs have Linux's options (74 octets), ACKs timestamps (66 octets). SYN-ACKs are counted where they arrive, at",
+		"the attacker. An ACK is dropped that the host took and did not answer. The most is that at whatever rate of the flood.",
+		"Able: the same for each second that the receive thread ran, by which the shares and bars are: the fastest wait for the",
+		"attacker, who shares a CPU with the thread that takes the answers.",
+		"Kernel SYNPROXY is the talk's setup: SYNs untracked in raw, SYNPROXY for what is invalid or untracked, invalid dropped,",
+		"tcp_loose=0. Floodwall protects the port at any rate (`when: always`).",
+		fmt.Sprintf("Medians of %d rounds of %v, in which the rows take turns.", b.Rounds, b.Window),
+	}
+}
+
+// publish adds the tables, the curves, the results and the bars to the outcome.
+func (b *synBuilder) publish() {
+	for _, bar := range synBars {
+		b.outcome.Tables = append(b.outcome.Tables, b.floodTable(bar), b.floodChart(bar.flood))
+	}
+	b.outcome.Tables = append(b.outcome.Tables, b.clientsTable(), b.clientsChart())
+}
+
+// find returns the case of that name, nil when there is none.
+func (b *synBuilder) find(name string) *synCase {
+	if i := slices.IndexFunc(b.cases, func(c *synCase) bool { return c.name == name }); i >= 0 {
+		return b.cases[i]
+	}
+	return nil
+}
+
+func (b *synBuilder) floodName(c *synCase, f *synFlood) string {
+	return b.outcome.Name + "/" + f.name + "/" + c.name
+}
+
+// floodTable is the most that each case does with a flood.
+func (b *synBuilder) floodTable(bar synBar) *Table {
+	t := &Table{
+		Title: "synproxy: " + bar.flood.label + ", millions of " + bar.flood.figure,
+		Head:  []string{"", "talk", "most", "min .. max", "able", "of " + bar.limit, "bar", "x SYNPROXY", "bar", ""},
+		Notes: b.synNotes(),
+	}
+	for _, c := range b.cases {
+		curve := c.floods[bar.flood]
+		if curve == nil {
+			continue
+		}
+		cells, result := c.most(bar.flood, b.floodName(c, bar.flood))
+		for i, s := range b.floodShares(c, bar) {
+			s.put(cells[5+2*i:], &result)
+			if s.bar != nil {
+				b.outcome.Bars = append(b.outcome.Bars, s.bar)
+			}
+		}
+		b.outcome.Results = append(b.outcome.Results, result)
+		t.row(cells...)
+		if curve.unsteady() {
+			t.note("~ unsteady: others had the receiving CPU, or the rounds differ by more than %.0f%%", 100*unsteadySpread)
+		}
+	}
+	return t
+}
+
+// most is the row of a case without its shares, as text and for programs.
+func (c *synCase) most(f *synFlood, name string) (cells []string, r lab.Result) {
+	curve := c.floods[f]
+	cells, r = make([]string, 10), lab.Result{Name: name, Runs: len(curve.most), Note: c.missing}
+	if talk := c.article[f]; talk > 0 {
+		cells[1] = fmt.Sprintf("%.2f", talk)
+	}
+	if len(curve.most) > 0 {
+		cells[2] = fmt.Sprintf("%.2f", curve.most.median()/1e6)
+		cells[3] = fmt.Sprintf("%.2f .. %.2f", slices.Min(curve.most)/1e6, slices.Max(curve.most)/1e6)
+		cells[4] = fmt.Sprintf("%.2f", curve.able.median()/1e6)
+		r.Metrics = []lab.Metric{
+			{Value: curve.most.median() / 1e6, Unit: "Mpps", Spread: curve.most.spread() / 1e6},
+			{Value: curve.able.median() / 1e6, Unit: "able-Mpps", Spread: curve.able.spread() / 1e6},
+		}
+		r.Note = choice(curve.unsteady(), "~", "")
+	}
+	cells[0], cells[9] = c.label, r.Note
+	return cells, r
+}
+
+// synShare is a case's rate by another's.
+type synShare struct {
+	value float64 // 0: one of them was not measured
+	unit  string
+	bar   *Bar // nil: none is asked for
+}
+
+// floodShares are a case's share of the limit, and how many times SYNPROXY's rate it has.
+func (b *synBuilder) floodShares(c *synCase, bar synBar) []synShare {
+	share := func(unit, other string, bound float64) synShare {
+		s := synShare{unit: unit}
+		o := b.find(other)
+		if o == nil || o == c || o.floods[bar.flood] == nil {
+			return s
+		}
+		mine, its := c.floods[bar.flood].able.median(), o.floods[bar.flood].able.median()
+		if !(mine > 0) || !(its > 0) {
+			return s
+		}
+		s.value = mine / its
+		if c.rival != "" {
+			s.bar = atLeast(b.floodName(c, bar.flood)+" "+unit+" "+other, s.value, bound)
+		}
+		return s
+	}
+	return []synShare{share("of", bar.limit, bar.share), share("x", c.rival, bar.times)}
+}
+
+// put writes the share to two cells, and to the result.
+func (s *synShare) put(cells []string, r *lab.Result) {
+	if s.value == 0 {
+		return
+	}
+	cells[0] = fmt.Sprintf("%.2f", s.value)
+	if s.bar != nil {
+		cells[1] = s.bar.String()
+	}
+	r.Metrics = append(r.Metrics, lab.Metric{Value: s.value, Unit: map[string]string{"of": "of-limit", "x": "x-rival"}[s.unit]})
+}
+
+// unsteady reports whether the figures are doubtful.
+func (c *synCurve) unsteady() bool { return c.disturbed > 0 || c.able.unsteady() }
+
+// floodChart is what each case does with a flood, over its rate.
+func (b *synBuilder) floodChart(f *synFlood) *Table {
+	var curves []Curve
+	var labels []string
+	for _, c := range b.cases {
+		curve := c.floods[f]
+		if curve == nil || len(curve.most) == 0 {
+			continue
+		}
+		labels = append(labels, c.label)
+		one := Curve{Name: b.floodName(c, f), X: "pps", Y: f.figure}
+		for i, pps := range b.synRates() {
+			one.Points = append(one.Points, [2]float64{pps, curve.at[i].median()})
+		}
+		curves = append(curves, one)
+	}
+	b.outcome.Curves = append(b.outcome.Curves, curves...)
+	return curveTable("synproxy: thousands of "+f.figure+" over the flood's rate", rateHead(b.synRates()), labels, curves, 1e3)
+}
+
+// rateHead is flood rates as heads of columns.
+func rateHead(rates []float64) (head []string) {
+	for _, pps := range rates {
+		head = append(head, choice(pps == 0, "no flood", strconv.FormatFloat(pps/1e6, 'f', -1, 64)+" Mpps"))
+	}
+	return head
+}

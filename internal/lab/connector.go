@@ -1,0 +1,244 @@
+package lab
+
+import (
+	"context"
+	"fmt"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// connector opens connections on one thread, without waiting for any of them.
+type connector struct {
+	*ConnectOptions
+	epoll    int
+	start    time.Time
+	begun    uint64
+	failed   [unix.EHWPOISON + 1]uint64 // by error number; 0: the server closed
+	late     uint64
+	last     time.Duration // when the last one began
+	waiting  []attempt     // by descriptor
+	queue    []deadline    // in the order in which they began
+	first    int           // of queue that may still be under way
+	live     int
+	connects histogram
+	answers  histogram
+	server   unix.SockaddrInet4
+	from     []unix.SockaddrInet4
+	events   [64]unix.EpollEvent
+	buffer   [4096]byte
+}
+
+// attempt is a connection under way.
+type attempt struct {
+	number    uint64 // from 1; 0: none
+	due       time.Duration
+	connected time.Duration // 0: not yet
+}
+
+// deadline is an attempt that may be on a descriptor.
+type deadline struct {
+	fd     int
+	number uint64
+	due    time.Duration
+}
+
+// burst is how many connections that are late begin before the answers to others are looked at.
+const burst = 16
+
+func newConnector(o *ConnectOptions) (c *connector, err error) {
+	r := newRecorder(o.Timeout)
+	c = &connector{ConnectOptions: o, connects: r.all, answers: r.now}
+	c.server = unix.SockaddrInet4{Addr: o.Server.Addr().As4(), Port: int(o.Server.Port())}
+	for _, a := range o.From {
+		c.from = append(c.from, unix.SockaddrInet4{Addr: a.As4()})
+	}
+	// All memory is had beforehand.
+	c.queue = make([]deadline, 0, int(o.Rate*o.Duration.Seconds())+1)
+	c.waiting = make([]attempt, 1024+int(o.Rate*o.Timeout.Seconds()))
+	c.epoll, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC)
+	return c, err
+}
+
+// close ends what is left.
+func (c *connector) close() {
+	for fd := range c.waiting {
+		if c.waiting[fd].number > 0 {
+			_ = unix.Close(fd)
+		}
+	}
+	_ = unix.Close(c.epoll)
+}
+
+// due is when the next connection is; false when there are no more.
+func (c *connector) due() (time.Duration, bool) {
+	at := time.Duration(float64(c.begun) / c.Rate * float64(time.Second))
+	return at, at < c.Duration
+}
+
+func (c *connector) run(ctx context.Context) error {
+	c.start = time.Now()
+	for ctx.Err() == nil {
+		now := time.Since(c.start)
+		due, more := c.due()
+		for range burst {
+			if !more || due > now {
+				break
+			}
+			if err := c.begin(due, now); err != nil {
+				return err
+			}
+			due, more = c.due()
+		}
+		c.expire(now)
+		if !more && c.live == 0 {
+			return nil
+		}
+		until := now + time.Millisecond
+		if more {
+			until = min(until, due)
+		}
+		if err := c.look(max(0, until-now)); err != nil {
+			return err
+		}
+	}
+	return ctx.Err()
+}
+
+// begin opens a connection.
+func (c *connector) begin(due, now time.Duration) error {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("socket: %w", err)
+	}
+	if fd >= len(c.waiting) {
+		c.waiting = append(c.waiting, make([]attempt, fd)...)
+	}
+	c.begun++
+	c.last = now
+	c.waiting[fd] = attempt{number: c.begun, due: due}
+	c.queue = append(c.queue, deadline{fd, c.begun, due})
+	c.live++
+	if err := c.connect(fd); err != nil {
+		return fmt.Errorf("connect: %w", err)
+	}
+	return nil
+}
+
+// connect has a socket connect from the address whose turn it is. Closing it resets the connection.
+func (c *connector) connect(fd int) error {
+	if err := unix.SetsockoptLinger(fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1}); err != nil {
+		return err
+	}
+	if err := unix.SetsockoptInt(fd, unix.IPPROTO_IP, unix.IP_BIND_ADDRESS_NO_PORT, 1); err != nil {
+		return err
+	}
+	if err := unix.Bind(fd, &c.from[c.begun%uint64(len(c.from))]); err != nil {
+		return err
+	}
+	switch err := unix.Connect(fd, &c.server); err {
+	case nil, unix.EINPROGRESS:
+	default:
+		c.fail(fd, err)
+		return nil
+	}
+	edges := unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLOUT | unix.EPOLLET, Fd: int32(fd)}
+	return unix.EpollCtl(c.epoll, unix.EPOLL_CTL_ADD, fd, &edges)
+}
+
+// look waits for something to happen, and goes on with those connections.
+func (c *connector) look(wait time.Duration) error {
+	t := unix.NsecToTimespec(int64(wait))
+	// x/sys has no wrapper of epoll_pwait2 (Linux 5.11), the only one that waits for less than a millisecond.
+	n, _, errno := unix.Syscall6(unix.SYS_EPOLL_PWAIT2, uintptr(c.epoll), uintptr(unsafe.Pointer(&c.events[0])),
+		uintptr(len(c.events)), uintptr(unsafe.Pointer(&t)), 0, 0)
+	if errno == unix.EINTR {
+		return nil
+	}
+	if errno != 0 {
+		return fmt.Errorf("epoll_pwait2: %w", errno)
+	}
+	now := time.Since(c.start)
+	for _, e := range c.events[:n] {
+		c.proceed(int(e.Fd), e.Events, now)
+	}
+	return nil
+}
+
+// proceed goes on with a connection of which there is news.
+func (c *connector) proceed(fd int, events uint32, now time.Duration) {
+	a := &c.waiting[fd]
+	if a.number == 0 {
+		return
+	}
+	if a.connected == 0 {
+		if _, err := unix.Write(fd, c.Request); err == unix.EAGAIN {
+			return
+		} else if err != nil {
+			c.fail(fd, err)
+			return
+		}
+		a.connected = now
+	}
+	if events&(unix.EPOLLIN|unix.EPOLLERR|unix.EPOLLHUP) == 0 {
+		return
+	}
+	switch n, err := unix.Read(fd, c.buffer[:]); {
+	case n > 0:
+		c.connects.add(a.connected - a.due)
+		c.answers.add(now - a.due)
+		c.end(fd)
+	case err != unix.EAGAIN:
+		c.fail(fd, err)
+	}
+}
+
+// expire gives up connections that took too long.
+func (c *connector) expire(now time.Duration) {
+	for ; c.first < len(c.queue); c.first++ {
+		d := c.queue[c.first]
+		if c.waiting[d.fd].number != d.number {
+			continue
+		}
+		if now-d.due < c.Timeout {
+			return
+		}
+		c.late++
+		c.end(d.fd)
+	}
+}
+
+// fail ends a connection that failed; nil means that the server closed it.
+func (c *connector) fail(fd int, err error) {
+	errno, _ := err.(unix.Errno)
+	c.failed[min(int(errno), len(c.failed)-1)]++
+	c.end(fd)
+}
+
+func (c *connector) end(fd int) {
+	c.waiting[fd] = attempt{}
+	c.live--
+	_ = unix.Close(fd)
+}
+
+func (c *connector) summary() ConnectSummary {
+	s := ConnectSummary{
+		Begun: c.begun, OK: uint64(c.answers.TotalCount()), Errors: make(map[string]uint64),
+		Connect: c.connects.latency(), Answered: c.answers.latency(), Took: c.last,
+	}
+	if c.late > 0 {
+		s.Errors[FailedTimeout] = c.late
+	}
+	for errno, n := range c.failed {
+		if n > 0 {
+			var err error = unix.Errno(errno)
+			kind := FailedClosed
+			if errno > 0 {
+				kind = cause(err)
+			}
+			s.Errors[kind] += n
+		}
+	}
+	return s
+}
