@@ -5,9 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/netip"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/floodwall/floodwall/internal/lab"
@@ -93,49 +91,6 @@ services:
   - {name: dns, port: [udp/53, tcp/53], guard: dns}
 `
 
-// dnsSite is a resolver, with clients and the attacker on one host: what they send comes on one wire, as it does to a
-// resolver in a data center, and so does what it sends to others.
-type dnsSite struct {
-	*site
-	victim peer
-}
-
-// dnsSite builds another site, whose resolver ends with the builder.
-func (b *builder) dnsSite(ctx context.Context, g dnsGuard) (_ *dnsSite, err error) {
-	b.sites++
-	s := &dnsSite{}
-	s.site, err = connectSite(b.lab, b.sites,
-		lab.EndOptions{CPU: lab.OnCPU(sourceCPU), Urgent: true}, lab.EndOptions{CPU: lab.OnCPU(receiverCPU), Urgent: true})
-	if err != nil {
-		return nil, err
-	}
-	for _, half := range []string{"0.0.0.0/1", "128.0.0.0/1"} {
-		if err := s.server.Route(netip.MustParsePrefix(half), s.out.Addrs[0].Addr(), s.in); err != nil {
-			return nil, err
-		}
-	}
-	if _, _, err := runTool(ctx, s.out.Host, strings.NewReader(clientRules()), "nft", "-f", "-"); err != nil {
-		return nil, err
-	}
-	if s.victim, err = loadVictim(); err != nil {
-		return nil, err
-	}
-	b.owned = append(b.owned, s.victim.counts.Close)
-	if _, err := b.lab.Attach(s.out, b.own(s.victim.program)); err != nil {
-		return nil, err
-	}
-	r, err := startResolver(ctx, s.server, g.conf)
-	if err != nil {
-		return nil, err
-	}
-	b.owned = append(b.owned, r.close)
-	if g.policy == "" {
-		return s, nil
-	}
-	_, err = b.hold(ctx, s.site, g.policy, "xdp")
-	return s, err
-}
-
 // dnsCase is a row of the table.
 type dnsCase struct {
 	guard   dnsGuard
@@ -207,7 +162,7 @@ func (s *dnsSite) visit(ctx context.Context, f *dnsFlood, queries string, durati
 	if err != nil {
 		return nil, err
 	}
-	asking, err := startClients(s.out.Host, queries, v.time)
+	asking, err := startClients(s.clients.Host, queries, v.time)
 	if err != nil {
 		return nil, err
 	}

@@ -41,10 +41,10 @@ udp dport %[1]d ip saddr set numgen inc mod %[2]d map { %[3]s }
 }
 chain prerouting {
 type filter hook prerouting priority raw;
-ip daddr %[4]s ip daddr set 10.0.0.1
+ip daddr %[4]s ip daddr set %[5]s
 }
 }
-`, resolverAt.Port(), dnsClients, addresses.String(), clientNetwork)
+`, resolverAt.Port(), dnsClients, addresses.String(), clientNetwork, clientsEnd[0].Addr())
 }
 
 // answers is what the clients got.

@@ -35,7 +35,7 @@ func (s *site) apply(ctx context.Context, text string, use func(context.Context,
 	}
 	defer os.RemoveAll(dir)
 	file := filepath.Join(dir, "policy.yaml")
-	if err := os.WriteFile(file, []byte("devices: ["+s.in.Name+"]\n"+text), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte(s.devices()+text), 0o600); err != nil {
 		return nil, err
 	}
 	p, err := newPins()

@@ -43,7 +43,7 @@ func (b *builder) hold(ctx context.Context, at *site, policy, target string) (in
 	}
 	defer os.RemoveAll(dir)
 	file := filepath.Join(dir, "policy.yaml")
-	if err := os.WriteFile(file, []byte("devices: ["+at.in.Name+"]\n"+policy), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte(at.devices()+policy), 0o600); err != nil {
 		return in, err
 	}
 	p, err := newPins()

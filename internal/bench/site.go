@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"strings"
 	"time"
 
 	"github.com/cilium/ebpf"
@@ -30,8 +31,18 @@ var (
 type site struct {
 	lab    *lab.Lab
 	server *lab.Host
-	out    *lab.Device // of the attacker
-	in     *lab.Device // of the server
+	out    *lab.Device   // of the attacker
+	in     *lab.Device   // of the server
+	more   []*lab.Device // of the server, which its policy is for as well
+}
+
+// devices is the line of a policy that names the server's devices.
+func (s *site) devices() string {
+	names := []string{s.in.Name}
+	for _, d := range s.more {
+		names = append(names, d.Name)
+	}
+	return fmt.Sprintf("devices: [%s]\n", strings.Join(names, ", "))
 }
 
 // newSite builds the n-th site of a lab, to flood.
@@ -55,12 +66,15 @@ func connectSite(l *lab.Lab, n int, out, in lab.EndOptions) (*site, error) {
 		return nil, err
 	}
 	// Random sources have no route back, and a rule in the filter table must see them all the same.
-	for _, name := range []string{"all", s.in.Name} {
-		if err := s.server.Sysctl("ipv4/conf/"+name+"/rp_filter", "0"); err != nil {
-			return nil, err
-		}
+	if err := s.believe("all"); err != nil {
+		return nil, err
 	}
-	return s, nil
+	return s, s.believe(s.in.Name)
+}
+
+// believe has the server take packets of a device whatever their source.
+func (s *site) believe(device string) error {
+	return s.server.Sysctl("ipv4/conf/"+device+"/rp_filter", "0")
 }
 
 // subject is what a row measures: what is installed at a site, or a program to attach there.

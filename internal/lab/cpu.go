@@ -78,6 +78,7 @@ func pin(pid, cpu int) error {
 const (
 	urgentSource   = 1
 	urgentReceiver = 2
+	firstReceiver  = 3
 )
 
 // hurry has a thread (0: the caller's) run whenever it can, before all ordinary threads. Ordinary priorities do not do

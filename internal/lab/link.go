@@ -26,6 +26,10 @@ type EndOptions struct {
 	// Urgent lets few other processes have the receiving CPU while packets arrive; for measurements.
 	Urgent bool
 
+	// First has an urgent end with little traffic go before the others on its CPU. Threads of one priority take turns of
+	// 100 ms (sched(7), SCHED_RR), where interrupts would take 64 packets from each device in turn.
+	First bool
+
 	// PartialChecksums leaves the checksums of locally sent packets for a device to complete, which a veth never does:
 	// an XDP program at the other end sees them wrong. The default is to compute them.
 	PartialChecksums bool

@@ -40,7 +40,11 @@ func (d *Device) startNAPI() error {
 		return errors.New("threaded NAPI: the kernel thread is not visible; /proc must show kernel threads")
 	}
 	if d.options.Urgent {
-		if err := hurry(d.napi, urgentReceiver); err != nil {
+		priority := urgentReceiver
+		if d.options.First {
+			priority = firstReceiver
+		}
+		if err := hurry(d.napi, priority); err != nil {
 			return err
 		}
 	}
