@@ -75,6 +75,10 @@ type dnsGuard struct {
 var dnsGuards = []dnsGuard{
 	{name: "nothing", label: "unbound", floods: dnsFloods},
 	{
+		name: "small-buffers", label: "unbound with the system's socket buffers", floods: dnsFloods[1:2],
+		conf: "\tso-rcvbuf: 0\n\tso-sndbuf: 0\n",
+	},
+	{
 		name: "unbound", label: "unbound with its own limits", floods: dnsFloods[1:],
 		conf: "\tip-ratelimit: 20\n\tratelimit: 1000\n",
 	},
@@ -86,10 +90,10 @@ var dnsGuards = []dnsGuard{
 }
 
 // dnsPolicy is Floodwall's, without its devices.
-const dnsPolicy = `default: drop
-services:
-  - {name: dns, port: [udp/53, tcp/53], guard: dns}
-`
+const dnsPolicy = "default: drop\nservices:\n  - " + dnsService + "\n"
+
+// dnsService is the service of the README's open resolver.
+const dnsService = "{name: dns, port: [udp/53, tcp/53], guard: dns, track: false}"
 
 // dnsCase is a row of the table.
 type dnsCase struct {

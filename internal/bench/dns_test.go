@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -107,6 +108,17 @@ func TestDNSBars(t *testing.T) {
 		if got := strings.Join(table.Rows[i], "|"); got != want {
 			t.Errorf("row %d:\n%s\nwant\n%s", i, got, want)
 		}
+	}
+}
+
+// TestDNSPolicy has what is measured be what the README advises.
+func TestDNSPolicy(t *testing.T) {
+	readme, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(readme), "  - "+dnsService+"\n") {
+		t.Errorf("the README has no service %s", dnsService)
 	}
 }
 

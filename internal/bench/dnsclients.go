@@ -44,7 +44,7 @@ type filter hook prerouting priority raw;
 ip daddr %[4]s ip daddr set %[5]s
 }
 }
-`, resolverAt.Port(), dnsClients, addresses.String(), clientNetwork, clientsEnd[0].Addr())
+`, resolverAt.Port(), dnsClients, addresses.String(), clientNetwork, clientsAddr)
 }
 
 // answers is what the clients got.

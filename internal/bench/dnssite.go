@@ -9,30 +9,32 @@ import (
 	"github.com/floodwall/floodwall/internal/lab"
 )
 
-// dnsSite is a resolver with two wires, as of two uplinks: on one come the clients' queries, on the other the flood, and
-// what it makes the resolver send to others leaves there. On one wire, a client's query is lost whenever the flood fills
-// the 256 places of its queue (kernel drivers/net/veth.c, VETH_RING_SIZE), which at 2 Mpps is after an eighth of a
-// millisecond in which the CPU did something else. No firewall can help there, and a network card's queue, of some
-// thousand places, seldom overflows. The two meet where the firewall is: one CPU receives both.
+// dnsSite is a resolver with two wires, as of two uplinks: the clients' queries come on one, the flood on the other, where
+// what it makes the resolver send to others leaves. On a common wire, a query is lost whenever the flood fills the 256
+// places of its queue (kernel drivers/net/veth.c, VETH_RING_SIZE), which at 2 Mpps is after an eighth of a millisecond in
+// which the CPU did something else. No firewall can help there, and network cards have up to some thousand places. The
+// two meet where the firewall is: one CPU receives both, the clients' wire first whenever something is there, as it would
+// after at most 64 packets of the flood if interrupts served the two in turn.
 type dnsSite struct {
 	*site
 	clients *lab.Device // of their host
 	victim  peer
 }
 
-// The ends of the clients' wire.
+// The ends of its wires. The resolver's have queues, as network cards have.
 var (
-	clientsEnd  = lab.ParseAddrs("10.1.0.1/24")
-	resolverEnd = lab.ParseAddrs("10.1.0.2/24")
+	otherEnd    = lab.EndOptions{CPU: lab.OnCPU(sourceCPU), Urgent: true}
+	resolverEnd = lab.EndOptions{CPU: lab.OnCPU(receiverCPU), Urgent: true, Queue: true}
 )
+
+// The addresses of the clients' wire.
+var clientsAddr, forClientsAddr = netip.MustParseAddr("10.1.0.1"), netip.MustParseAddr("10.1.0.2")
 
 // dnsSite builds another site, whose resolver ends with the builder.
 func (b *builder) dnsSite(ctx context.Context, g dnsGuard) (s *dnsSite, err error) {
 	b.sites++
 	s = &dnsSite{}
-	s.site, err = connectSite(b.lab, b.sites,
-		lab.EndOptions{CPU: lab.OnCPU(sourceCPU), Urgent: true}, lab.EndOptions{CPU: lab.OnCPU(receiverCPU), Urgent: true})
-	if err != nil {
+	if s.site, err = connectSite(b.lab, b.sites, otherEnd, resolverEnd); err != nil {
 		return nil, err
 	}
 	if err := s.connectClients(ctx, b.sites); err != nil {
@@ -64,10 +66,10 @@ func (s *dnsSite) connectClients(ctx context.Context, n int) error {
 	if err != nil {
 		return err
 	}
-	end, wire, err := s.lab.Connect(host, s.server, lab.LinkOptions{
-		A: lab.EndOptions{CPU: lab.OnCPU(sourceCPU), Urgent: true, First: true, Addrs: clientsEnd},
-		B: lab.EndOptions{CPU: lab.OnCPU(receiverCPU), Urgent: true, First: true, Addrs: resolverEnd},
-	})
+	out, in := otherEnd, resolverEnd
+	out.First, in.First = true, true
+	out.Addrs, in.Addrs = []netip.Prefix{netip.PrefixFrom(clientsAddr, 24)}, []netip.Prefix{netip.PrefixFrom(forClientsAddr, 24)}
+	end, wire, err := s.lab.Connect(host, s.server, lab.LinkOptions{A: out, B: in})
 	if err != nil {
 		return err
 	}
@@ -75,10 +77,10 @@ func (s *dnsSite) connectClients(ctx context.Context, n int) error {
 	if err := s.believe(wire.Name); err != nil {
 		return err
 	}
-	if err := host.Route(netip.PrefixFrom(server4, 32), resolverEnd[0].Addr(), end); err != nil {
+	if err := host.Route(netip.PrefixFrom(server4, 32), forClientsAddr, end); err != nil {
 		return err
 	}
-	if err := s.server.Route(clientNetwork, clientsEnd[0].Addr(), wire); err != nil {
+	if err := s.server.Route(clientNetwork, clientsAddr, wire); err != nil {
 		return err
 	}
 	_, _, err = runTool(ctx, host, strings.NewReader(clientRules()), "nft", "-f", "-")

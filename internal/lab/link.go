@@ -30,6 +30,10 @@ type EndOptions struct {
 	// 100 ms (sched(7), SCHED_RR), where interrupts would take 64 packets from each device in turn.
 	First bool
 
+	// Queue has frames of local senders wait while the other end has no place for them, up to 1,000, as on a network card
+	// (pfifo_fast). A veth has no queue by default, and has them wait since Linux 6.16 only; before, they are lost.
+	Queue bool
+
 	// PartialChecksums leaves the checksums of locally sent packets for a device to complete, which a veth never does:
 	// an XDP program at the other end sees them wrong. The default is to compute them.
 	PartialChecksums bool
@@ -119,6 +123,9 @@ func (d *Device) configure() error {
 	if err := d.Host.links.LinkSetUp(d.link); err != nil {
 		return fmt.Errorf("set up: %w", err)
 	}
+	if err := d.queue(); err != nil {
+		return fmt.Errorf("queue: %w", err)
+	}
 	for _, p := range d.Addrs {
 		addr := &netlink.Addr{IPNet: ipNet(p), Flags: unix.IFA_F_NODAD}
 		if err := d.Host.links.AddrAdd(d.link, addr); err != nil {
@@ -126,6 +133,15 @@ func (d *Device) configure() error {
 		}
 	}
 	return d.meetNeighbor()
+}
+
+// queue gives the device a queue when its options ask for one.
+func (d *Device) queue() error {
+	if !d.options.Queue {
+		return nil
+	}
+	attrs := netlink.QdiscAttrs{LinkIndex: d.Index, Parent: netlink.HANDLE_ROOT}
+	return d.Host.links.QdiscAdd(&netlink.GenericQdisc{QdiscAttrs: attrs, QdiscType: "pfifo_fast"})
 }
 
 // meetNeighbor makes the peer's addresses known without asking for them.
