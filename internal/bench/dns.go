@@ -142,7 +142,7 @@ type dnsVisit struct {
 	arrivals
 	attack
 	time     time.Duration // that the clients asked
-	received uint64        // frames that reached the resolver's host
+	received uint64        // frames of the attacker's wire that reached the resolver's host
 }
 
 // floodEnd is how long before the clients the attacker ends, who begins with them: while dnsperf waits for the last

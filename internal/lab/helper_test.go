@@ -18,8 +18,20 @@ type pair struct {
 	a, b *Device
 }
 
-// newPair builds a pair that ends with the test. Both hosts are at .1 and .2 of 10.0.0.0/24 and fd00::/64.
+// plainLink has hosts at .1 and .2 of 10.0.0.0/24 and fd00::/64.
+var plainLink = LinkOptions{
+	A: EndOptions{Addrs: ParseAddrs("10.0.0.1/24 fd00::1/64"), Urgent: true},
+	B: EndOptions{Addrs: ParseAddrs("10.0.0.2/24 fd00::2/64"), Urgent: true, CPU: OnCPU(runtime.NumCPU() - 1)},
+}
+
+// newPair builds a pair with a plain link that ends with the test.
 func newPair(t testing.TB) pair {
+	t.Helper()
+	return newPairOn(t, plainLink)
+}
+
+// newPairOn builds a pair that ends with the test.
+func newPairOn(t testing.TB, o LinkOptions) pair {
 	t.Helper()
 	testutil.RequireRoot(t)
 	l, err := New(t.Context())
@@ -31,14 +43,14 @@ func newPair(t testing.TB) pair {
 			t.Errorf("close: %v", err)
 		}
 	})
-	p, err := connectPair(l)
+	p, err := connectPair(l, o)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return p
 }
 
-func connectPair(l *Lab) (p pair, err error) {
+func connectPair(l *Lab, o LinkOptions) (p pair, err error) {
 	p.lab = l
 	left, err := l.Host("left")
 	if err != nil {
@@ -48,10 +60,7 @@ func connectPair(l *Lab) (p pair, err error) {
 	if err != nil {
 		return p, err
 	}
-	p.a, p.b, err = l.Connect(left, right, LinkOptions{
-		A: EndOptions{Addrs: ParseAddrs("10.0.0.1/24 fd00::1/64"), Urgent: true},
-		B: EndOptions{Addrs: ParseAddrs("10.0.0.2/24 fd00::2/64"), Urgent: true, CPU: OnCPU(runtime.NumCPU() - 1)},
-	})
+	p.a, p.b, err = l.Connect(left, right, o)
 	return p, err
 }
 

@@ -29,7 +29,7 @@ type objects struct {
 
 // busyLab fills a lab with everything that can be left behind.
 func busyLab(l *Lab) (o objects, p pair, err error) {
-	if p, err = connectPair(l); err != nil {
+	if p, err = connectPair(l, plainLink); err != nil {
 		return o, p, err
 	}
 	sink, err := l.NewSink(p.b, CaptureDrop)
