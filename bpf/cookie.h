@@ -13,6 +13,8 @@
  */
 #pragma once
 
+#include "siphash.h"
+
 enum { WSCALE_NONE = 15 };
 
 /* What is negotiated by the options of a SYN. */
@@ -136,6 +138,28 @@ static __always_inline void read_small(struct packet *p, struct syn_options *o, 
 	o->ecn = 0;
 	o->sack = options != SMALL_NONE;
 	o->wscale = options < SMALL_WSCALE ? WSCALE_NONE : small_wscales[options - SMALL_WSCALE];
+}
+
+/* Octets of addresses in a hash. */
+static __always_inline __u32 hashed_octets(struct packet *p)
+{
+	return p->family ? 32 : 8;
+}
+
+/* Begins a hash of both addresses: in IPv4 with one word, the source in its upper half, in IPv6 with four. */
+static __always_inline struct siphash hash_addresses(struct packet *p, const __u64 key[2])
+{
+	struct siphash h = siphash_begin(key);
+
+	if (!p->family) {
+		siphash13_add(&h, p->src.lo << 32 | (__u32)p->dst.lo);
+		return h;
+	}
+	siphash13_add(&h, p->src.hi);
+	siphash13_add(&h, p->src.lo);
+	siphash13_add(&h, p->dst.hi);
+	siphash13_add(&h, p->dst.lo);
+	return h;
 }
 
 /* The hash of a cookie. said is the timestamp, or what the sequence number says. */
