@@ -204,29 +204,36 @@ __noinline __u32 cookie_make(struct packet *p, __u32 isn, struct syn_options *o)
 	return cookie_number(cookie_mac(p, isn, slot, said, o->timestamps), slot, said, o->timestamps);
 }
 
+/* What a packet's cookie would say. */
+static __always_inline __u32 cookie_says(__u32 number, struct syn_options *o)
+{
+	return o->timestamps ? o->tsecr : number & ((1 << SMALL_BITS) - 1);
+}
+
+/* Whether a packet with these numbers answers a SYN-ACK that cookie_make() made the sequence number of. */
+static __always_inline bool cookie_valid_for(struct packet *p, __u32 seq, __u32 ack, struct syn_options *o)
+{
+	__u32 number = ack - 1, said = cookie_says(number, o);
+	__u64 now = coarse_time_of(p), slot = now >> SLOT_SHIFT;
+
+	slot -= (slot ^ number >> MAC_BITS) & 1;
+	/* Most that is forged is not worth a hash: its clock is not ours. */
+	if (o->timestamps && stamp_age(said, now) > COOKIE_STAMPS)
+		return false;
+	return cookie_number(cookie_mac(p, seq - 1, slot, said, o->timestamps), slot, said, o->timestamps) == number;
+}
+
 /*
- * Whether a packet with these numbers answers a SYN-ACK that cookie_make() made a sequence number for. o has its
- * timestamps, and is completed by what the SYN wanted. Like flow_state() a function of its own to the verifier.
+ * The same, of which o has the timestamps; it is completed by what the SYN wanted. Like flow_state() a function of its
+ * own to the verifier.
  */
 __noinline __u32 cookie_check(struct packet *p, __u32 seq, __u32 ack, struct syn_options *o)
 {
-	__u32 number = ack - 1, said;
-	__u64 now, slot;
-
-	if (!p || !o)
-		return 0;
-	now = coarse_time_of(p);
-	slot = now >> SLOT_SHIFT;
-	slot -= (slot ^ number >> MAC_BITS) & 1;
-	said = o->timestamps ? o->tsecr : number & ((1 << SMALL_BITS) - 1);
-	/* most that is forged is not worth a hash: its clock is not ours */
-	if (o->timestamps && stamp_age(said, now) > COOKIE_STAMPS)
-		return 0;
-	if (cookie_number(cookie_mac(p, seq - 1, slot, said, o->timestamps), slot, said, o->timestamps) != number)
+	if (!p || !o || !cookie_valid_for(p, seq, ack, o))
 		return 0;
 	if (o->timestamps)
-		read_stamp(p, o, said);
+		read_stamp(p, o, cookie_says(ack - 1, o));
 	else
-		read_small(p, o, said);
+		read_small(p, o, cookie_says(ack - 1, o));
 	return 1;
 }

@@ -165,7 +165,7 @@ static __always_inline bool cookie_came_back(struct xdp_md *ctx, struct packet *
 		return raw_cookie_valid(p, seq, ack);
 	if (!read_timestamps(ctx, p, &o))
 		read_options(ctx, p, &o);
-	return cookie_check(p, seq, ack, &o);
+	return protect_host && cookie_valid_for(p, seq, ack, &o);
 }
 
 static __always_inline struct tcphdr *tcp_header(struct xdp_md *ctx, struct packet *p)
