@@ -90,7 +90,13 @@ var mapUses = map[string]string{
 	xdp.Names:        "DNS: a hash of names, with the sets that list each",
 	xdp.Guards:       "guards: secrets of cookies, and the limit of responses",
 	xdp.GuardPorts:   "guards: the guard of each port",
-	xdp.Actions:      "what is done beside the verdict: answer one in so many, sample, report",
+	xdp.Actions:      "what is done beside the verdict: answer one in so many, sample, report, protect",
+
+	xdp.Protections:      "protections: how SYNs are answered, and how many",
+	xdp.ProtectionStates: "protections: until when each is active",
+	xdp.Flows:            "protections: a hash of connections that have proved their address",
+	xdp.FlowFilter:       "protections: a bit for each bucket of that hash, set when it was ever used",
+	xdp.SynKeys:          "protections: the keys of cookies and of that hash",
 }
 
 // code writes the generated instructions. Loads from the packet name the field, results the verdict.
@@ -209,6 +215,9 @@ func decisionText(decision uint32) string {
 	text := fmt.Sprintf("%s, counted in slot %d", ir.Verdict(v), slot)
 	if decision&xdp.Special != 0 {
 		text += ", and what the map of actions says"
+	}
+	if decision&xdp.Protected != 0 {
+		text += ", through a protection"
 	}
 	return text
 }

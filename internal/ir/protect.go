@@ -1,6 +1,12 @@
 package ir
 
-import "net/netip"
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+
+	"github.com/floodwall/floodwall/internal/packet"
+)
 
 // Protection is what keeps floods of SYNs and ACKs from a service. It changes no verdict: of the packets that a rule
 // with one passes, SYNs are answered with a cookie (RFC 4987, 3.6) while there are too many of them, and what belongs
@@ -40,3 +46,30 @@ func (o Outcome) String() string {
 
 // Drops reports whether packets with this outcome are dropped.
 func (o Outcome) Drops() bool { return o == SynLimited || o == AckInvalid }
+
+// protectionLine says how a service is protected.
+func (p *Program) protectionLine(pr *Protection) string {
+	words := []string{"protection " + pr.Service + ":", Match{packet.DPort, pr.Ports}.values(), "here"}
+	if pr.Router {
+		words[2] = "behind"
+	}
+	if pr.Always {
+		words = append(words, "always")
+	} else {
+		words = append(words, "start="+p.LimitText(pr.Start), "stop="+p.LimitText(pr.Stop))
+	}
+	for _, limit := range pr.Limits {
+		words = append(words, "answers="+p.LimitText(limit))
+	}
+	if pr.MSS > 0 {
+		words = append(words, fmt.Sprintf("mss=%d", pr.MSS))
+	}
+	if pr.WScale >= 0 {
+		words = append(words, fmt.Sprintf("wscale=%d", pr.WScale))
+	}
+	words = append(words, fmt.Sprintf("flows=%d", pr.Flows))
+	for _, backend := range pr.Backends {
+		words = append(words, "backend="+backend.String())
+	}
+	return strings.Join(words, " ")
+}
