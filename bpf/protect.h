@@ -66,6 +66,8 @@ struct {
 struct protection_state {
 	__u64 active_until;  /* SYNs are answered with cookies */
 	__u64 refused_until; /* the kernel took no connection from us, so there is no use in cookies */
+	__u32 refusals;      /* how often that was, */
+	__u32 refusal;       /* and by which error number at last */
 };
 
 struct {

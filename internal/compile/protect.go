@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/floodwall/floodwall/internal/ir"
+	"github.com/floodwall/floodwall/internal/packet"
 	"github.com/floodwall/floodwall/internal/xdp"
 )
 
@@ -44,6 +45,8 @@ const (
 const (
 	maxSynLimits  = 5
 	protectAlways = 1
+
+	maxProtections = 255 // their numbers from 1 on are octets in the map of ports
 )
 
 // Sizes of the table of flows. With four to a bucket one in fifty buckets has more than its eight slots.
@@ -69,6 +72,9 @@ func protectPart(p *ir.Program, found []Protect) (_ part, ingress bool, err erro
 		return part{}, false, err
 	}
 	n := uint32(len(p.Protections))
+	if n > maxProtections {
+		return part{}, false, fmt.Errorf("%d services are protected, at most %d can be", n, maxProtections)
+	}
 	host, router := uses(found, MethodHost), uses(found, MethodRouter)
 	return part{
 		constants: map[string]any{
@@ -78,6 +84,7 @@ func protectPart(p *ir.Program, found []Protect) (_ part, ingress bool, err erro
 		shapes: map[string]xdp.Shape{
 			xdp.Protections:      {ValueSize: xdp.ProtectionSize, Entries: n},
 			xdp.ProtectionStates: {ValueSize: xdp.ProtectionStateSize, Entries: n},
+			xdp.HostPorts:        {ValueSize: packet.PortUDP, Entries: 1},
 			xdp.Flows:            {ValueSize: xdp.FlowBucketSize, Entries: buckets},
 			xdp.FlowFilter:       {ValueSize: 8, Entries: buckets / 64},
 			xdp.SynKeys:          {ValueSize: xdp.SynKeysSize, Entries: 1},
@@ -85,6 +92,9 @@ func protectPart(p *ir.Program, found []Protect) (_ part, ingress bool, err erro
 		fill: func(memory map[string][]byte) error {
 			for i := range p.Protections {
 				writeProtection(memory[xdp.Protections][i*xdp.ProtectionSize:], &p.Protections[i], &found[i])
+				if ports := memory[xdp.HostPorts]; ports != nil && found[i].Method == MethodHost {
+					writePorts(ports, p.Protections[i].Ports, byte(i+1))
+				}
 			}
 			return nil
 		},

@@ -52,7 +52,9 @@ func (d *Device) traffic(side Mode) string {
 // sideOf has the links of a device at a side, to be changed.
 func (d *Device) sideOf(side Mode) *sideLink { return &d.sides[slices.Index(sides, side)] }
 
-func (s *State) sidePin(d *Device, side Mode) string { return s.path(string(side), strconv.Itoa(d.ifindex)) }
+func (s *State) sidePin(d *Device, side Mode) string {
+	return s.path(string(side), strconv.Itoa(d.ifindex))
+}
 
 // openSides opens the links at the tc hook of a device, as far as it has them.
 func (s *State) openSides(d *Device) error {

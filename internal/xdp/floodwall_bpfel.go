@@ -29,6 +29,7 @@ const (
 	floodwallMapFull4            = "full4"
 	floodwallMapGuardPorts       = "guard_ports"
 	floodwallMapGuards           = "guards"
+	floodwallMapHostPorts        = "host_ports"
 	floodwallMapHosts4           = "hosts4"
 	floodwallMapLimitInfo        = "limit_info"
 	floodwallMapLimits           = "limits"
@@ -165,6 +166,7 @@ type floodwallMapSpecs struct {
 	Full4            *ebpf.MapSpec `ebpf:"full4"`
 	GuardPorts       *ebpf.MapSpec `ebpf:"guard_ports"`
 	Guards           *ebpf.MapSpec `ebpf:"guards"`
+	HostPorts        *ebpf.MapSpec `ebpf:"host_ports"`
 	Hosts4           *ebpf.MapSpec `ebpf:"hosts4"`
 	LimitInfo        *ebpf.MapSpec `ebpf:"limit_info"`
 	Limits           *ebpf.MapSpec `ebpf:"limits"`
@@ -273,6 +275,7 @@ type floodwallMaps struct {
 	Full4            *ebpf.Map `ebpf:"full4"`
 	GuardPorts       *ebpf.Map `ebpf:"guard_ports"`
 	Guards           *ebpf.Map `ebpf:"guards"`
+	HostPorts        *ebpf.Map `ebpf:"host_ports"`
 	Hosts4           *ebpf.Map `ebpf:"hosts4"`
 	LimitInfo        *ebpf.Map `ebpf:"limit_info"`
 	Limits           *ebpf.Map `ebpf:"limits"`
@@ -306,6 +309,7 @@ func (m *floodwallMaps) Close() error {
 		m.Full4,
 		m.GuardPorts,
 		m.Guards,
+		m.HostPorts,
 		m.Hosts4,
 		m.LimitInfo,
 		m.Limits,

@@ -74,6 +74,7 @@ const (
 
 	Protections      = "protections"       // how services are protected, struct protection of bpf/protect.h
 	ProtectionStates = "protection_states" // and how each protection stands, struct protection_state
+	HostPorts        = "host_ports"        // by TCP port: which of them has the kernel given its connections, from 1 on
 	Flows            = "flows"             // connections that have proved their address, struct flow_bucket of bpf/flow.h
 	FlowFilter       = "flow_filter"       // a bit for each of those buckets, whether it was ever used
 	SynKeys          = "syn_keys"          // of cookies and of flows, struct syn_keys

@@ -46,7 +46,7 @@ const ActionSize = 16
 // Sizes of the structs of bpf/protect.h and bpf/flow.h.
 const (
 	ProtectionSize      = 72
-	ProtectionStateSize = 16
+	ProtectionStateSize = 24
 	FlowBucketSize      = 64
 	SynKeysSize         = 56
 )
