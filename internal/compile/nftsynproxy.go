@@ -53,11 +53,11 @@ func (n *nft) synproxy(r *ir.Rule, p nftPlace) {
 			break
 		}
 		for _, l := range n.lines(&of, p) {
-			n.line(l.text, "ct state invalid,untracked", nftCount(counters.Proxied), nftSynproxy(mss, found))
+			n.line("ct state invalid,untracked", l.text, nftCount(counters.Proxied), nftSynproxy(mss, found))
 		}
 	}
 	for _, l := range n.lines(r, p) {
-		n.line(l.text, "ct state invalid", nftCount(counters.Invalid), "drop")
+		n.line("ct state invalid", l.text, nftCount(counters.Invalid), "drop")
 	}
 }
 
