@@ -224,7 +224,7 @@ func (a *apply) hoist(context.Context) (err error) {
 		a.notes = append(a.notes, note)
 	}
 	a.manifest.Choice, a.manifest.Devices, a.manifest.Boot = a.choice, a.devices(), a.options.Boot
-	return nil
+	return a.rememberLoose()
 }
 
 // devices are the names of the devices to filter.
