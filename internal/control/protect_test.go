@@ -226,3 +226,53 @@ func TestCookiesOff(t *testing.T) {
 		t.Errorf("error is %v, want that cookies are switched off", err)
 	}
 }
+
+// TestConnectionsStay has a connection go on through policies with and without protection.
+func TestConnectionsStay(t *testing.T) {
+	inSite(t, func(s *site) {
+		defer s.unload()
+		s.takeReplies()
+		var l net.Listener
+		err := s.server.Do(func() (err error) {
+			var c net.ListenConfig
+			c.SetMultipathTCP(false)
+			l, err = c.Listen(s.ctx, "tcp", ":80")
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		go func() {
+			for {
+				c, err := l.Accept()
+				if err != nil {
+					return
+				}
+				go io.Copy(c, c)
+			}
+		}()
+		var open []net.Conn
+		for _, syn := range []string{"off", "always", "{when: always, flows: 10}", "protect", "off", "always"} {
+			s.protect(syn)
+			c, err := s.client.Dial(s.ctx, "tcp", netip.MustParseAddrPort("10.0.0.2:80"))
+			if err != nil {
+				t.Fatalf("with %s: %v", syn, err)
+			}
+			defer c.Close()
+			for i, c := range append(open, c) {
+				c.SetDeadline(time.Now().Add(150 * time.Millisecond)) // before anything is sent again
+				echo := make([]byte, 5)
+				io.WriteString(c, "hello")
+				if _, err := io.ReadFull(c, echo); err != nil {
+					t.Errorf("with %s, connection %d: %v", syn, i, err)
+				}
+			}
+			open = append(open, c)
+		}
+		p, counts := s.protection()
+		if counts["web:invalid"] != 0 || p.Flows.Entries < len(open) {
+			t.Errorf("counts %v, %d of %d connections are remembered", counts, p.Flows.Entries, len(open))
+		}
+	})
+}
