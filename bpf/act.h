@@ -5,21 +5,6 @@
 /* Whether any slot has an entry in actions. Constant from load on: without one, act_specially() is left out. */
 const volatile bool specials;
 
-/* What is done beside the verdict. internal/compile/action.go fills the map. */
-struct action {
-	__u32 slip; /* of the queries to be answered, one in so many is, and the others are dropped; 0: all are answered */
-	__u32 sample; /* one in so many of the packets is handed to user space; 0: none */
-	__u32 report; /* whether to report the source, as one that exceeded a limit */
-	__u32 protection; /* its number from 1 on, 0: none */
-};
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32); /* the slot */
-	__type(value, struct action);
-} actions SEC(".maps");
-
 /*
  * True once in n times. At random: a count would follow what others send, and a client that asks in pairs (A, AAAA)
  * could find the same one of them dropped each time.

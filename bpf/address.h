@@ -79,12 +79,12 @@ static __always_inline bool is_bogon(struct frame *f)
 }
 
 /* Multicast, broadcast and loopback may not be sources on a wire. */
-static __always_inline bool is_no_source(struct frame *f)
+static __always_inline bool is_no_source(struct packet *p)
 {
-	__u32 v4 = f->packet.src.lo;
+	__u32 v4 = p->src.lo;
 
-	if (f->packet.family)
-		return f->packet.src.hi >> 56 == 0xff || (!f->packet.src.hi && f->packet.src.lo == 1);
+	if (p->family)
+		return p->src.hi >> 56 == 0xff || (!p->src.hi && p->src.lo == 1);
 	return v4 >> 28 == 0xe || v4 == 0xffffffff || v4 >> 24 == 127;
 }
 
@@ -93,7 +93,7 @@ static __always_inline void check_addresses(struct frame *f)
 	__u32 proto = f->packet.proto;
 
 	fail_if(f->failed, CHECK_LAND, f->packet.src.lo == f->packet.dst.lo && f->packet.src.hi == f->packet.dst.hi);
-	fail_if(f->failed, CHECK_SOURCE_ADDRESS, is_no_source(f));
+	fail_if(f->failed, CHECK_SOURCE_ADDRESS, is_no_source(&f->packet));
 	if (enabled(CHECK_BOGON_SOURCE))
 		fail_if(f->failed, CHECK_BOGON_SOURCE, is_bogon(f));
 	fail_if(f->failed, CHECK_IP_PROTOCOL, (proto >= 148 && proto <= 252) || proto == 255);

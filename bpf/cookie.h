@@ -1,12 +1,23 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* The cookies of host mode: what a SYN-ACK says of its SYN, so that nothing need be remembered (RFC 4987, 3.6). */
+/*
+ * The cookies of host mode: what a SYN-ACK says of its SYN, so that nothing need be remembered (RFC 4987, 3.6).
+ *
+ * The sequence number of the SYN-ACK is the parity of the time slot and a keyed hash of addresses, ports, the client's
+ * sequence number, the slot and the options. These go into the timestamp when the SYN has one: its upper 20 bits are a
+ * clock, the lower 12 say window scale, SACK, ECN, and the MSS to one of 64 values. Without a timestamp the lower 5 bits
+ * of the sequence number have to do. What cannot be told exactly is told too small, which only costs speed, and what
+ * cannot be told at all is not offered.
+ *
+ * A random ACK is taken for an answer by a chance of 2^-31 with timestamps, which must be of the last two slots at that,
+ * and of 2^-26 without.
+ */
 #pragma once
 
 enum { WSCALE_NONE = 15 };
 
 /* What is negotiated by the options of a SYN. */
 struct syn_options {
-	__u32 mss;
+	__u32 mss;    /* 0: it has none */
 	__u32 wscale; /* WSCALE_NONE: it has none */
 	__u32 sack;
 	__u32 ecn;
@@ -14,3 +25,184 @@ struct syn_options {
 	__u32 tsval; /* as received, host byte order */
 	__u32 tsecr;
 };
+
+enum {
+	SLOT_SHIFT = 36,  /* a slot is 2^36 ns, 69 s; a cookie is valid in its own and in the next */
+	STAMP_SHIFT = 32, /* the clock of timestamps counts 2^32 ns, 4.3 s, */
+	STAMP_BITS = 12,  /* above what they say of options */
+	COOKIE_STAMPS = 2 << (SLOT_SHIFT - STAMP_SHIFT), /* that a cookie can be old */
+	MAC_BITS = 31,
+
+	STAMPED_WSCALE = 8, /* shifts of the fields of a timestamp: 4 bits, */
+	STAMPED_SACK = 7,   /* one, */
+	STAMPED_ECN = 6,    /* one, and 6 for the MSS */
+
+	SMALL_BITS =
+		5, /* of a sequence number that has to do without: 3 for window scale and SACK, and 2 for the MSS */
+	SMALL_NONE = 0,
+	SMALL_SACK,
+	SMALL_WSCALE, /* SACK, and the first window scale of small_wscales; the next follow */
+
+	MSS_LEAST4 = 536,  /* what every host takes: RFC 9293, 3.7.1 */
+	MSS_LEAST6 = 1220, /* RFC 8200, 5, less headers */
+};
+
+/* By links and tunnels that there are: what Ethernet leaves under headers of tunnels is told to 4 octets. */
+static const __u16 stamped_mss[64] = {
+	536,  576,  640,  768,  896,  1024, 1120, 1160, 1200, 1208, 1220, 1228, 1240, 1260, 1280, 1288,
+	1300, 1308, 1320, 1328, 1336, 1340, 1348, 1352, 1356, 1360, 1364, 1368, 1372, 1376, 1380, 1384,
+	1388, 1392, 1396, 1400, 1404, 1408, 1412, 1416, 1420, 1424, 1428, 1432, 1436, 1440, 1444, 1448,
+	1452, 1456, 1460, 1660, 1960, 2460, 2960, 3460, 4036, 4056, 5960, 7960, 8860, 8900, 8940, 8960,
+};
+
+static const __u16 small_mss4[4] = { 536, 1300, 1440, 1460 };
+static const __u16 small_mss6[4] = { 1220, 1300, 1440, 1460 };
+static const __u8 small_wscales[6] = { 0, 2, 4, 6, 7, 8 };
+
+/* 1 when a is at most b, without a branch: each would be another path to the verifier. */
+static __always_inline __u32 at_most(__u32 a, __u32 b)
+{
+	return ((__u64)a - b - 1) >> 63;
+}
+
+/* The last entry of stamped_mss that is at most mss, or else the first. */
+static __always_inline __u32 stamped_index(__u32 mss)
+{
+	__u32 at = 0;
+
+#pragma unroll
+	for (__u32 step = 32; step; step /= 2)
+		at += at_most(stamped_mss[(at + step) & 63], mss) * step;
+	return at;
+}
+
+static __always_inline __u32 small_index(const __u16 table[4], __u32 mss)
+{
+	return at_most(table[1], mss) + at_most(table[2], mss) + at_most(table[3], mss);
+}
+
+/* What the kernel takes the MSS of a SYN for: bpf_sk_assign_tcp_reqsk() refuses less. */
+static __always_inline __u32 usable_mss(struct packet *p, __u32 mss)
+{
+	__u32 least = p->family ? MSS_LEAST6 : MSS_LEAST4;
+
+	return mss < least ? least : mss;
+}
+
+/* The timestamp for a SYN-ACK, which says what its SYN wants. */
+static __always_inline __u32 stamp_options(struct packet *p, struct syn_options *o, __u64 now)
+{
+	__u32 said = o->wscale << STAMPED_WSCALE | o->sack << STAMPED_SACK | o->ecn << STAMPED_ECN |
+		     stamped_index(usable_mss(p, o->mss));
+
+	return (__u32)(now >> STAMP_SHIFT) << STAMP_BITS | said;
+}
+
+/* How old a timestamp is, in units of its clock. */
+static __always_inline __u32 stamp_age(__u32 stamp, __u64 now)
+{
+	return ((__u32)(now >> STAMP_SHIFT) - (stamp >> STAMP_BITS)) & ((1 << (32 - STAMP_BITS)) - 1);
+}
+
+static __always_inline void read_stamp(struct packet *p, struct syn_options *o, __u32 stamp)
+{
+	o->wscale = stamp >> STAMPED_WSCALE & 15;
+	o->sack = stamp >> STAMPED_SACK & 1;
+	o->ecn = stamp >> STAMPED_ECN & 1;
+	o->mss = usable_mss(p, stamped_mss[stamp & 63]);
+}
+
+/* What the sequence number can say of a SYN. Strikes out of the options what it cannot. */
+static __always_inline __u32 small_options(struct packet *p, struct syn_options *o)
+{
+	__u32 mss = small_index(p->family ? small_mss6 : small_mss4, o->mss), options = SMALL_NONE;
+
+	o->ecn = 0;
+	if (!o->sack)
+		o->wscale = WSCALE_NONE;
+	else if (o->wscale == WSCALE_NONE)
+		options = SMALL_SACK;
+	else
+		options = SMALL_WSCALE + at_most(2, o->wscale) + at_most(4, o->wscale) + at_most(6, o->wscale) +
+			  at_most(7, o->wscale) + at_most(8, o->wscale);
+	return options << 2 | mss;
+}
+
+static __always_inline void read_small(struct packet *p, struct syn_options *o, __u32 said)
+{
+	__u32 options = said >> 2 & 7;
+
+	o->mss = p->family ? small_mss6[said & 3] : small_mss4[said & 3];
+	o->ecn = 0;
+	o->sack = options != SMALL_NONE;
+	o->wscale = options < SMALL_WSCALE ? WSCALE_NONE : small_wscales[options - SMALL_WSCALE];
+}
+
+/* The hash of a cookie. said is the timestamp, or what the sequence number says. */
+static __always_inline __u32 cookie_mac(struct packet *p, __u32 isn, __u64 slot, __u32 said, bool timestamps)
+{
+	__u32 first = 0;
+	struct syn_keys *keys = bpf_map_lookup_elem(&syn_keys, &first);
+	struct siphash h;
+
+	if (!keys)
+		return 0;
+	h = hash_addresses(p, slot << SLOT_SHIFT < keys->rotated ? keys->previous : keys->present);
+	siphash13_add(&h, (__u64)isn << 32 | both_ports(p));
+	return siphash13_end(&h, (slot & 0xffffff) << 32 | said, hashed_octets(p) + 15 + timestamps);
+}
+
+/* The sequence number with a hash: 1 bit of the slot, then the hash, and without timestamps what it says. */
+static __always_inline __u32 cookie_number(__u32 mac, __u64 slot, __u32 said, bool timestamps)
+{
+	__u32 number = (__u32)slot << MAC_BITS | mac >> (32 - MAC_BITS);
+
+	return timestamps ? number : (number & ~((1 << SMALL_BITS) - 1)) | said;
+}
+
+/*
+ * The sequence number of the SYN-ACK to a SYN with sequence number isn. Strikes out of o what cannot be offered, and sets
+ * o->tsval to what is to be sent, when the SYN has timestamps. Like flow_state() a function of its own to the verifier.
+ */
+__noinline __u32 cookie_make(struct packet *p, __u32 isn, struct syn_options *o)
+{
+	__u64 now, slot;
+	__u32 said;
+
+	if (!p || !o)
+		return 0;
+	now = coarse_time_of(p);
+	slot = now >> SLOT_SHIFT;
+	if (o->timestamps)
+		said = o->tsval = stamp_options(p, o, now);
+	else
+		said = small_options(p, o);
+	return cookie_number(cookie_mac(p, isn, slot, said, o->timestamps), slot, said, o->timestamps);
+}
+
+/*
+ * Whether a packet with these numbers answers a SYN-ACK that cookie_make() made a sequence number for. o has its
+ * timestamps, and is completed by what the SYN wanted. Like flow_state() a function of its own to the verifier.
+ */
+__noinline __u32 cookie_check(struct packet *p, __u32 seq, __u32 ack, struct syn_options *o)
+{
+	__u32 number = ack - 1, said;
+	__u64 now, slot;
+
+	if (!p || !o)
+		return 0;
+	now = coarse_time_of(p);
+	slot = now >> SLOT_SHIFT;
+	slot -= (slot ^ number >> MAC_BITS) & 1;
+	said = o->timestamps ? o->tsecr : number & ((1 << SMALL_BITS) - 1);
+	/* most that is forged is not worth a hash: its clock is not ours */
+	if (o->timestamps && stamp_age(said, now) > COOKIE_STAMPS)
+		return 0;
+	if (cookie_number(cookie_mac(p, seq - 1, slot, said, o->timestamps), slot, said, o->timestamps) != number)
+		return 0;
+	if (o->timestamps)
+		read_stamp(p, o, said);
+	else
+		read_small(p, o, said);
+	return 1;
+}

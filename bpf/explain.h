@@ -12,7 +12,7 @@ struct question {
 	__u64 key;      /* the generation's key */
 	__u64 now;      /* nanoseconds of CLOCK_MONOTONIC that limits count by, 0 for the present */
 	__u32 decision; /* out: slot and verdict */
-	__u32 flags;    /* SEEN_CHARGE, or 0 */
+	__u32 flags;    /* SEEN_CHARGE, SEEN_ACT, or 0 */
 };
 
 /* The question that a packet carries, NULL when it is none. */
@@ -29,7 +29,7 @@ static __always_inline void read_question(struct xdp_md *ctx, struct packet *p)
 {
 	struct question *q = question_of(ctx);
 
-	p->seen = q ? SEEN_QUESTION | (q->flags & SEEN_CHARGE) : 0;
+	p->seen = q ? SEEN_QUESTION | (q->flags & (SEEN_CHARGE | SEEN_ACT)) : 0;
 	p->now = q ? q->now : 0;
 }
 

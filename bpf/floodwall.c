@@ -33,10 +33,14 @@
 #include "reply.h"
 #include "sample.h"
 #include "offence.h"
-#include "cookie.h"
+#include "action.h"
 #include "flow.h"
+#include "cookie.h"
+#include "kernelcookie.h"
+#include "synack.h"
 #include "protect.h"
 #include "act.h"
+#include "skb.h"
 #include "egress.h"
 #include "ingress.h"
 
@@ -184,7 +188,7 @@ int floodwall(struct xdp_md *ctx)
 
 	read_question(ctx, &f.packet);
 	decision = judge(ctx, &f);
-	if (answer_question(ctx, decision))
+	if (answer_question(ctx, decision) && !(f.packet.seen & SEEN_ACT))
 		return XDP_PASS;
 	count(decision, f.packet.octets);
 	return act(ctx, &f.packet, decision);

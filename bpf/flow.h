@@ -1,9 +1,245 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* The connections that have proved their address. */
+/*
+ * The connections that have proved their address, from the side of the client: its address and port are the source.
+ *
+ * A table of buckets of one cache line, in front of which a bit for each bucket says whether it was ever used: packets of
+ * no connection mostly see nothing else. Whoever is new in a full bucket takes the place of the one seen longest ago,
+ * which the kernel will be asked about again. Nothing that has not proved its address gets in, so nobody can push others
+ * out who does not have as many connections. internal/datapath/flows.go reads and writes the same words.
+ */
 #pragma once
+
+#include "siphash.h"
 
 enum flow_state {
 	FLOW_NONE,
 	FLOW_PROVED,      /* its cookie came back; the kernel may not have the connection yet */
 	FLOW_ESTABLISHED, /* the kernel has it */
 };
+
+enum {
+	FLOW_SLOTS = 8,
+	FLOW_SEEN_BITS = 24, /* seconds of CLOCK_MONOTONIC: they come round after 194 days */
+	FLOW_STATE_BITS = 2,
+	FLOW_TAG_SHIFT = 26, /* what is left is the tag; the bucket's number is in the bits of the hash below */
+	FLOW_REFRESH = 64,   /* seconds in which a flow need not be written again */
+};
+
+/* Words of a tag, a state, and when the flow was seen. */
+struct flow_bucket {
+	__u64 word[FLOW_SLOTS];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct flow_bucket);
+} flows SEC(".maps");
+
+/* A bit for each bucket, in words of 64. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u64);
+} flow_filter SEC(".maps");
+
+/* The buckets, a power of two, less 1. At most 2^FLOW_TAG_SHIFT. Constant from load on. */
+const volatile __u32 flow_mask;
+
+/*
+ * Random keys, which outlive a generation. The key of a cookie is that of its time slot: whose slot begins before
+ * `rotated` has the previous one. So a rotation writes `previous`, then `rotated`, then `present`, and rotates again only
+ * when all cookies of `previous` have expired.
+ */
+struct syn_keys {
+	__u64 present[2];
+	__u64 previous[2];
+	__u64 rotated; /* ns of CLOCK_MONOTONIC */
+	__u64 hash[2]; /* of flows, for as long as the table lives */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct syn_keys);
+} syn_keys SEC(".maps");
+
+/* Nanoseconds of CLOCK_MONOTONIC, at most a tick old, at a tenth of the cost. A question may ask at another time. */
+static __always_inline __u64 coarse_time_of(struct packet *p)
+{
+	return p->now ?: bpf_ktime_get_coarse_ns();
+}
+
+/* Octets of addresses in a hash. */
+static __always_inline __u32 hashed_octets(struct packet *p)
+{
+	return p->family ? 32 : 8;
+}
+
+/* Begins a hash of both addresses: in IPv4 with one word, the source in its upper half, in IPv6 with four. */
+static __always_inline struct siphash hash_addresses(struct packet *p, const __u64 key[2])
+{
+	struct siphash h = siphash_begin(key);
+
+	if (!p->family) {
+		siphash13_add(&h, p->src.lo << 32 | (__u32)p->dst.lo);
+		return h;
+	}
+	siphash13_add(&h, p->src.hi);
+	siphash13_add(&h, p->src.lo);
+	siphash13_add(&h, p->dst.hi);
+	siphash13_add(&h, p->dst.lo);
+	return h;
+}
+
+/* The ports, that of the client in the upper half. Values of L4 ports are those of TCP themselves. */
+static __always_inline __u32 both_ports(struct packet *p)
+{
+	return p->sport << 16 | (p->port & 0xffff);
+}
+
+static __always_inline __u64 flow_hash(struct packet *p, struct syn_keys *keys)
+{
+	struct siphash h = hash_addresses(p, keys->hash);
+
+	return siphash13_end(&h, both_ports(p), hashed_octets(p) + 4);
+}
+
+static __always_inline __u32 flow_state_of(__u64 word)
+{
+	return word >> FLOW_SEEN_BITS & ((1 << FLOW_STATE_BITS) - 1);
+}
+
+static __always_inline bool is_flow(__u64 word, __u64 hash)
+{
+	return !((word ^ hash) >> FLOW_TAG_SHIFT) && flow_state_of(word);
+}
+
+static __always_inline __u32 flow_seconds(struct packet *p)
+{
+	return coarse_time_of(p) / 1000000000 & ((1 << FLOW_SEEN_BITS) - 1);
+}
+
+static __always_inline __u32 flow_age(__u64 word, __u32 now)
+{
+	return (now - (__u32)word) & ((1 << FLOW_SEEN_BITS) - 1);
+}
+
+static __always_inline __u64 flow_word(__u64 hash, __u32 state, __u32 now)
+{
+	return hash >> FLOW_TAG_SHIFT << FLOW_TAG_SHIFT | (__u64)state << FLOW_SEEN_BITS | now;
+}
+
+/* The word of the filter for a bucket. */
+static __always_inline __u64 *filter_word(__u64 hash)
+{
+	__u32 number = (hash & flow_mask) >> 6;
+
+	return bpf_map_lookup_elem(&flow_filter, &number);
+}
+
+static __always_inline __u64 filter_bit(__u64 hash)
+{
+	return 1ULL << (hash & flow_mask & 63);
+}
+
+/* The slot of a flow, FLOW_SLOTS when it has none. */
+static __always_inline __u64 find_flow(struct flow_bucket *b, __u64 hash)
+{
+	__u64 found = FLOW_SLOTS;
+
+#pragma unroll
+	for (__u32 i = 0; i < FLOW_SLOTS; i++)
+		if (is_flow(read_once(&b->word[i]), hash))
+			found = i;
+	return opaque(found);
+}
+
+/* The slot for a new flow: the first that is free, or else that seen longest ago. */
+static __always_inline __u64 find_flow_victim(struct flow_bucket *b, __u32 now)
+{
+	__u64 found = 0;
+	__u32 oldest = 0;
+
+#pragma unroll
+	for (__u32 i = 0; i < FLOW_SLOTS; i++) {
+		__u64 w = read_once(&b->word[i]);
+		__u32 age = flow_state_of(w) ? flow_age(w, now) : 1 << FLOW_SEEN_BITS;
+
+		if (age <= oldest)
+			continue;
+		found = i;
+		oldest = age;
+	}
+	return opaque(found);
+}
+
+/*
+ * What is known of a packet's flow, an enum flow_state. Notes that it was seen, once a minute. A function of its own to
+ * the verifier, for which the argument might be null.
+ */
+__noinline __u32 flow_state(struct packet *p)
+{
+	__u32 first = 0, number, now;
+	struct syn_keys *keys = bpf_map_lookup_elem(&syn_keys, &first);
+	struct flow_bucket *b;
+	__u64 hash, at, word, *filter;
+
+	if (!p || !keys)
+		return FLOW_NONE;
+	hash = flow_hash(p, keys);
+	filter = filter_word(hash);
+	if (!filter || !(*filter & filter_bit(hash)))
+		return FLOW_NONE;
+	number = hash & flow_mask;
+	b = bpf_map_lookup_elem(&flows, &number);
+	if (!b)
+		return FLOW_NONE;
+	at = find_flow(b, hash);
+	if (at >= FLOW_SLOTS)
+		return FLOW_NONE;
+	word = read_once(&b->word[at]);
+	if (!is_flow(word, hash))
+		return FLOW_NONE;
+	now = flow_seconds(p);
+	if (flow_age(word, now) >= FLOW_REFRESH)
+		__sync_val_compare_and_swap(&b->word[at], word, flow_word(hash, flow_state_of(word), now));
+	return flow_state_of(word);
+}
+
+/*
+ * Notes the state of a packet's flow; FLOW_NONE forgets it. Returns whether it did: not when another CPU wrote the slot
+ * at that moment. What is lost so is asked for again. Like flow_state() a function of its own.
+ */
+__noinline __u32 flow_set(struct packet *p, __u32 state)
+{
+	__u32 first = 0, number, now;
+	struct syn_keys *keys = bpf_map_lookup_elem(&syn_keys, &first);
+	struct flow_bucket *b;
+	__u64 hash, at, word, next, *filter;
+
+	if (!p || !keys)
+		return 0;
+	hash = flow_hash(p, keys);
+	number = hash & flow_mask;
+	b = bpf_map_lookup_elem(&flows, &number);
+	filter = filter_word(hash);
+	if (!b || !filter)
+		return 0;
+	now = flow_seconds(p);
+	at = find_flow(b, hash);
+	if (at >= FLOW_SLOTS && state)
+		at = find_flow_victim(b, now);
+	if (at >= FLOW_SLOTS)
+		return 0;
+	word = read_once(&b->word[at]);
+	next = state ? flow_word(hash, state & ((1 << FLOW_STATE_BITS) - 1), now) : 0;
+	if (__sync_val_compare_and_swap(&b->word[at], word, next) != word)
+		return 0;
+	if (state && !(read_once(filter) & filter_bit(hash)))
+		__sync_fetch_and_or(filter, filter_bit(hash));
+	return 1;
+}

@@ -1,12 +1,209 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * What is done behind XDP about connections whose cookie came back: the kernel is given what it would have kept of the
- * SYN (bpf_sk_assign_tcp_reqsk, Linux 6.9). A program of its own at the tc hook (TCX).
+ * SYN (bpf_sk_assign_tcp_reqsk, Linux 6.9). A program of its own at the tc hook (TCX), which looks at nothing but what
+ * comes to a port whose connections are to be given so, and has proved its address.
  */
 #pragma once
+
+/*
+ * An octet for each TCP port: the number from 1 on of the protection whose connections the kernel is given, 0 when there
+ * is none. internal/compile/protect.go fills the map.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u64); /* PORT_UDP octets when there is such a protection */
+} host_ports SEC(".maps");
+
+/* What the kernel is told of a SYN: its include/net/tcp.h. */
+struct bpf_tcp_req_attrs {
+	__u32 rcv_tsval;
+	__u32 rcv_tsecr;
+	__u16 mss;
+	__u8 rcv_wscale; /* ours */
+	__u8 snd_wscale; /* the client's */
+	__u8 ecn_ok;
+	__u8 wscale_ok;
+	__u8 sack_ok;
+	__u8 tstamp_ok;
+	__u8 usec_ts_ok;
+	__u8 reserved[3];
+};
+
+/* The kernel's, of which only pointers are handed on. A declaration alone would not do for those who link the program. */
+struct sock {
+};
+
+extern int bpf_sk_assign_tcp_reqsk(struct __sk_buff *skb, struct sock *sk, struct bpf_tcp_req_attrs *attrs,
+				   int attrs__sz) __ksym __weak;
+
+enum {
+	REINJECTED = 0xf1, /* of tc_index, which nothing else uses: the packet was here before */
+	NO_MEMORY = 12,    /* ENOMEM */
+};
+
+/* Nanoseconds without cookies after the kernel refused a connection. */
+#define REFUSED_TIME 10000000000ULL
+
+/* The protection of a TCP port from 1 on, 0 for none. */
+static __always_inline __u32 host_protection(__u32 port)
+{
+	__u32 first = 0;
+	__u8 *by_port = bpf_map_lookup_elem(&host_ports, &first);
+
+	return by_port && port < PORT_UDP ? by_port[port] : 0;
+}
+
+/* Notes the timestamps of a segment, if it has them. */
+static __always_inline void skb_timestamps(struct __sk_buff *skb, struct packet *p, struct syn_options *o)
+{
+	__u32 at = p->l4 + sizeof(struct tcphdr);
+	__u8 option[10];
+
+	for (int i = 0; i < MAX_OPTIONS; i++) {
+		if (at >= p->payload || bpf_skb_load_bytes(skb, at, option, 1) || !option[0])
+			return;
+		if (option[0] == OPTION_NOP) {
+			at++;
+			continue;
+		}
+		if (at + 2 > p->payload || bpf_skb_load_bytes(skb, at, option, 2) || option[1] < 2)
+			return;
+		if (option[0] == TCP_OPTION_TIMESTAMPS && option[1] == sizeof(option)) {
+			if (at + sizeof(option) > p->payload || bpf_skb_load_bytes(skb, at, option, sizeof(option)))
+				return;
+			o->timestamps = 1;
+			o->tsval = read_word(option + 2);
+			o->tsecr = read_word(option + 6);
+		}
+		at += option[1];
+	}
+}
+
+/* What the kernel is to know, by what the cookie says. */
+static __always_inline void describe_syn(struct bpf_tcp_req_attrs *a, struct syn_options *o, __u32 wscale)
+{
+	a->mss = o->mss;
+	a->wscale_ok = o->wscale != WSCALE_NONE;
+	if (a->wscale_ok) {
+		a->rcv_wscale = wscale;
+		a->snd_wscale = o->wscale;
+	}
+	a->sack_ok = o->sack;
+	a->ecn_ok = o->ecn;
+	a->tstamp_ok = o->timestamps;
+	a->rcv_tsval = o->tsval;
+	a->rcv_tsecr = o->tsecr;
+}
+
+/*
+ * Notes that the kernel does not take connections, so that XDP stops to answer for it: for a listener of MPTCP, or because
+ * options were offered that this host has switched off. Being out of memory says nothing of the next connection.
+ */
+static __always_inline void refused(__u32 number, int error)
+{
+	struct protection_state *s = bpf_map_lookup_elem(&protection_states, &number);
+
+	if (!s || error == -NO_MEMORY)
+		return;
+	s->refusals++;
+	s->refusal = -error;
+	s->refused_until = bpf_ktime_get_coarse_ns() + REFUSED_TIME;
+}
+
+/*
+ * Gives the kernel the connection that a segment begins, whose cookie is right. If it has no place for it in the queue
+ * of the listening socket, it drops the segment, and we see the next. Returns a verdict.
+ */
+static __always_inline int give_connection(struct __sk_buff *skb, struct bpf_sock *sk, struct syn_options *o,
+					   __u32 number)
+{
+	struct protection *pr = protection_of(number);
+	struct bpf_tcp_req_attrs attrs = {};
+	struct tcp_sock *listener = bpf_skc_to_tcp_sock(sk);
+	int error;
+
+	if (!pr || !listener)
+		return TCX_DROP;
+	describe_syn(&attrs, o, pr->wscale);
+	error = bpf_sk_assign_tcp_reqsk(skb, (struct sock *)listener, &attrs, sizeof(attrs));
+	if (!error)
+		return TCX_NEXT;
+	refused(number, error);
+	return TCX_DROP;
+}
+
+/*
+ * Has a segment come again behind those that the kernel has taken from the device together. All of them are seen here
+ * before it acts on the first: so it may be about to make the connection, by an ACK which came just before. A second
+ * attempt would fail, and lose what the segment carries until the client sends it again.
+ */
+static __always_inline int reinject(struct __sk_buff *skb)
+{
+	skb->tc_index = REINJECTED;
+	return bpf_redirect(skb->ifindex, BPF_F_INGRESS);
+}
+
+/*
+ * What becomes of a segment of a connection that is proved, when the kernel has this socket for it. What cannot be given
+ * is dropped, never reset: the client sends it again. So is what a request of the kernel's own or a TIME-WAIT is in the
+ * way of, until that ends: the kernel would answer with a reset, or wait for longer.
+ */
+static __always_inline int judge_proved(struct __sk_buff *skb, struct packet *p, struct tcphdr *tcp,
+					struct bpf_sock *sk, __u32 number)
+{
+	bool bare = p->payload >= p->end && !tcp->fin;
+	struct syn_options o = {};
+	__u32 state = sk->state;
+
+	if (state != BPF_TCP_LISTEN && state != BPF_TCP_NEW_SYN_RECV && state != BPF_TCP_TIME_WAIT) {
+		flow_set(p, FLOW_ESTABLISHED);
+		return TCX_NEXT;
+	}
+	skb_timestamps(skb, p, &o);
+	if (!cookie_check(p, bpf_ntohl(tcp->seq), bpf_ntohl(tcp->ack_seq), &o))
+		return state == BPF_TCP_LISTEN ? TCX_DROP : TCX_NEXT;
+	if (state != BPF_TCP_LISTEN || p->fragment != FRAGMENT_NONE)
+		return TCX_DROP;
+	if (!bare && skb->tc_index != REINJECTED)
+		return reinject(skb);
+	return give_connection(skb, sk, &o, number);
+}
+
+/* Fills in what flows and cookies are found by. Returns whether it is an ACK that may begin a connection. */
+static __always_inline bool skb_tcp(struct __sk_buff *skb, struct packet *p, struct tcphdr *tcp)
+{
+	if (!p->l4 || p->proto != IPPROTO_TCP || bpf_skb_load_bytes(skb, p->l4, tcp, sizeof(*tcp)))
+		return false;
+	p->sport = bpf_ntohs(tcp->source);
+	p->port = bpf_ntohs(tcp->dest);
+	p->payload = p->l4 + tcp->doff * 4;
+	return tcp->ack && !tcp->syn && !tcp->rst;
+}
 
 SEC("tcx/ingress")
 int ingress(struct __sk_buff *skb)
 {
-	return TCX_NEXT;
+	struct bpf_sock_tuple tuple = {};
+	struct packet p = {};
+	struct tcphdr tcp;
+	struct bpf_sock *sk;
+	__u32 number;
+	int verdict;
+
+	p.end = skb_ip(skb, &p) + p.length;
+	if (!skb_tcp(skb, &p, &tcp))
+		return TCX_NEXT;
+	number = host_protection(p.port);
+	if (!number || flow_state(&p) != FLOW_PROVED)
+		return TCX_NEXT;
+	tuple_of(&tuple, &p);
+	sk = bpf_skc_lookup_tcp(skb, &tuple, tuple_size(&p, &tuple), BPF_F_CURRENT_NETNS, 0);
+	if (!sk)
+		return TCX_NEXT;
+	verdict = judge_proved(skb, &p, &tcp, sk, number - 1);
+	bpf_sk_release(sk);
+	return verdict;
 }

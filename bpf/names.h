@@ -61,9 +61,7 @@ __noinline int hash_label(struct dns_message *m, __u32 at)
 		if (size - i < 8)
 			word &= (1ULL << (size - i) * 8) - 1;
 		word = lower_case(word);
-		h.d ^= word;
-		siphash_round(&h);
-		h.a ^= word;
+		siphash13_add(&h, word);
 	}
 	m->hash = h;
 	return 0;
@@ -72,11 +70,7 @@ __noinline int hash_label(struct dns_message *m, __u32 at)
 /* The hash of the labels so far. With one round a word and three at the end this is SipHash-1-3, which hash tables use. */
 static __always_inline __u64 hash_of(struct siphash h)
 {
-	h.c ^= 0xff;
-	siphash_round(&h);
-	siphash_round(&h);
-	siphash_round(&h);
-	return h.a ^ h.b ^ h.c ^ h.d;
+	return siphash_finish(&h, 3);
 }
 
 /* The sets that list the name with that hash. */

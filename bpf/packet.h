@@ -73,6 +73,7 @@ enum {
 	SEEN_QUESTION = 1, /* the packet is a question (explain.h): nothing may be counted, charged or kept */
 	SEEN_CHARGE = 2,   /* but for limits, by which tests ask how they count */
 	SEEN_PATTERNS = 4, /* patterns is known */
+	SEEN_ACT = 8,      /* a question that is counted and acted on as any packet, at the time that it gives */
 };
 
 enum kind {

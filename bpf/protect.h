@@ -2,13 +2,361 @@
 /*
  * Protection of services from floods of SYNs and ACKs: what a rule with a protection passes goes through protect(). SYNs
  * are answered with a cookie while there are too many of them; of the rest passes what belongs to a connection.
+ *
+ * Whether there are too many is for two limits to say, which count SYNs and packets of no connection: the first when
+ * cookies begin, the second when they go on. So no process need be alive, and a flood writes nothing that CPUs share.
  */
 #pragma once
 
-/* Whether any rule has a protection. Constant from load on. */
+/* Whether any rule has a protection, and any of those with METHOD_HOST. Constants from load on. */
 const volatile bool protects;
+const volatile bool protect_host;
 
-static __always_inline int protect(struct xdp_md *ctx, struct packet *p, __u32 decision)
+enum method {
+	METHOD_HOST = 1, /* our own cookies; ingress.h gives the kernel the connection */
+	METHOD_LISTENER, /* those of the kernel's listening socket */
+	METHOD_ROUTER,   /* those of netfilter's SYNPROXY, which stands behind */
+};
+
+enum {
+	PROTECT_ALWAYS = 1, /* flags: every SYN is answered so */
+
+	OFFER_WSCALE = 1, /* options that the service does */
+	OFFER_SACK = 2,
+	OFFER_TIMESTAMPS = 4,
+	OFFER_ECN = 8,
+
+	PROTECT_LIMITS = 5,
+};
+
+/* What became of a packet, each with a slot to count in. internal/ir/protect.go. */
+enum syn_outcome {
+	SYN_ANSWERED,
+	SYN_LIMITED,
+	ACK_PROVED,
+	ACK_INVALID,
+	ACK_ASKED,
+	NUM_OUTCOMES,
+};
+
+/* How a service is protected. internal/compile/protect.go fills the map. */
+struct protection {
+	__u32 method;
+	__u32 flags;
+	__u32 offers;
+	__u16 mss[2]; /* that is announced, by family */
+	__u16 window; /* likewise */
+	__u8 wscale;  /* likewise */
+	__u8 num_limits;
+	__u32 start;                  /* the limit beyond which cookies begin, */
+	__u32 stop;                   /* and that below which they end */
+	__u32 limits[PROTECT_LIMITS]; /* of SYN-ACKs */
+	__u32 slots[NUM_OUTCOMES];
+	__u32 reserved;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct protection);
+} protections SEC(".maps");
+
+/* How a protection stands, in nanoseconds of CLOCK_MONOTONIC. Outlives a generation. */
+struct protection_state {
+	__u64 active_until;  /* SYNs are answered with cookies */
+	__u64 refused_until; /* the kernel took no connection from us, so there is no use in cookies */
+	__u32 refusals;      /* how often that was, */
+	__u32 refusal;       /* and by which error number at last */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct protection_state);
+} protection_states SEC(".maps");
+
+/* When each CPU may ask the kernel next, in nanoseconds. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u64);
+} askers SEC(".maps");
+
+enum {
+	ASK_INTERVAL = 50000, /* nanoseconds between two questions of a CPU to the kernel: 20,000 a second, */
+	ASK_BURST = 1000,     /* and so many more at once, as the coarse clock stands still for some milliseconds */
+};
+
+#define ACTIVE_TIME 10000000000ULL       /* nanoseconds that cookies go on for after the limit was exceeded, */
+#define ACTIVE_RENEW 1000000000ULL       /* which is noted again so long after it was */
+#define COOKIE_TIME (2ULL << SLOT_SHIFT) /* that cookies may come back in */
+
+static __always_inline bool may_ask(__u64 now)
 {
-	return XDP_PASS;
+	__u32 first = 0;
+	__u64 *next = bpf_map_lookup_elem(&askers, &first);
+
+	return next && may_hand_out(next, now, ASK_INTERVAL, ASK_BURST);
+}
+
+enum connection {
+	CONNECTION_NONE,
+	CONNECTION_BEGUN, /* not to be remembered yet, or not any more */
+	CONNECTION_OPEN,
+};
+
+/* Whether the host has the connection of a packet, an enum connection. Like flow_state() a function of its own. */
+__noinline __u32 host_connection(struct xdp_md *ctx, struct packet *p)
+{
+	struct bpf_sock_tuple tuple = {};
+	struct bpf_sock *sk;
+	__u32 state;
+
+	if (!p)
+		return CONNECTION_NONE;
+	tuple_of(&tuple, p);
+	sk = bpf_skc_lookup_tcp(ctx, &tuple, tuple_size(p, &tuple), BPF_F_CURRENT_NETNS, 0);
+	if (!sk)
+		return CONNECTION_NONE;
+	state = sk->state;
+	bpf_sk_release(sk);
+	if (state == BPF_TCP_LISTEN)
+		return CONNECTION_NONE;
+	if (state == BPF_TCP_SYN_SENT || state == BPF_TCP_NEW_SYN_RECV || state == BPF_TCP_TIME_WAIT)
+		return CONNECTION_BEGUN;
+	return CONNECTION_OPEN;
+}
+
+/* Whether the kernel knows the connection of a packet, an enum connection. */
+static __always_inline __u32 kernel_connection(struct xdp_md *ctx, struct packet *p, struct protection *pr)
+{
+	if (pr->method == METHOD_ROUTER)
+		return connection_tracked(ctx, p) ? CONNECTION_OPEN : CONNECTION_NONE;
+	return host_connection(ctx, p);
+}
+
+/* The sequence number of the SYN-ACK, -1 when there is none. Strikes out of o what the cookie cannot tell. */
+static __always_inline __s64 make_cookie(struct xdp_md *ctx, struct packet *p, struct protection *pr, __u32 isn,
+					 struct syn_options *o)
+{
+	if (pr->method == METHOD_HOST)
+		return cookie_make(p, isn, o);
+	if (o->timestamps) {
+		o->tsval = stamped_options(time_of(p), o);
+	} else {
+		o->wscale = WSCALE_NONE;
+		o->sack = o->ecn = 0;
+	}
+	if (pr->method == METHOD_LISTENER)
+		return listener_cookie(ctx, p, isn, o->mss ?: MSS_DEFAULT);
+	return raw_cookie(p, isn, o->mss ?: MSS_DEFAULT);
+}
+
+/* Whether a cookie came back. The timestamps are read where they are part of it. */
+static __always_inline bool cookie_came_back(struct xdp_md *ctx, struct packet *p, struct protection *pr, __u32 seq,
+					     __u32 ack)
+{
+	struct syn_options o;
+
+	if (pr->method == METHOD_LISTENER)
+		return listener_cookie_valid(ctx, p, seq, ack);
+	if (pr->method == METHOD_ROUTER)
+		return raw_cookie_valid(p, seq, ack);
+	read_options(ctx, p, &o);
+	return cookie_check(p, seq, ack, &o);
+}
+
+static __always_inline struct protection *protection_of(__u32 number)
+{
+	return bpf_map_lookup_elem(&protections, &number);
+}
+
+static __always_inline struct tcphdr *tcp_header(struct xdp_md *ctx, struct packet *p)
+{
+	struct tcphdr *tcp = (void *)(long)ctx->data + (p->l4 & 0x7fff);
+
+	return (void *)(tcp + 1) > (void *)(long)ctx->data_end ? NULL : tcp;
+}
+
+/* Strikes out of what a SYN wants what the service does not do. */
+static __always_inline void limit_offers(struct syn_options *o, struct packet *p, __u32 offers)
+{
+	if (!(offers & OFFER_WSCALE))
+		o->wscale = WSCALE_NONE;
+	if (!(offers & OFFER_SACK))
+		o->sack = 0;
+	if (!(offers & OFFER_TIMESTAMPS))
+		o->timestamps = 0;
+	/* RFC 3168, 6.1.1 */
+	o->ecn = (offers & OFFER_ECN) && (p->flags & (TCP_ECE | TCP_CWR)) == (TCP_ECE | TCP_CWR);
+}
+
+/* Makes of what a SYN wants what its SYN-ACK announces. */
+static __always_inline void announce(struct syn_options *o, struct packet *p, struct protection *pr, __u32 tsval)
+{
+	if (o->mss)
+		o->mss = pr->mss[p->family & 1];
+	if (o->wscale != WSCALE_NONE)
+		o->wscale = pr->wscale;
+	o->tsecr = tsval;
+}
+
+/* Makes a SYN its answer. Returns the length of the frame, 0 when there is none. A function of its own to the verifier. */
+__noinline __u32 answer_with_cookie(struct xdp_md *ctx, struct packet *p, __u32 number)
+{
+	struct protection *pr = protection_of(number);
+	struct syn_ack a = {};
+	struct tcphdr *tcp;
+	__u32 isn, tsval;
+	__s64 cookie;
+
+	if (!p || !pr)
+		return 0;
+	tcp = tcp_header(ctx, p);
+	if (!tcp || is_no_source(p))
+		return 0;
+	isn = bpf_ntohl(tcp->seq);
+	read_options(ctx, p, &a.options);
+	limit_offers(&a.options, p, pr->offers);
+	tsval = a.options.tsval;
+	cookie = make_cookie(ctx, p, pr, isn, &a.options);
+	if (cookie < 0)
+		return 0;
+	announce(&a.options, p, pr, tsval);
+	a.seq = cookie;
+	a.ack = isn + 1;
+	a.window = pr->window;
+	return make_syn_ack(ctx, p, &a);
+}
+
+/* Whether a packet proves that its sender got our SYN-ACK. Like flow_state() a function of its own to the verifier. */
+__noinline __u32 proves_address(struct xdp_md *ctx, struct packet *p, __u32 number)
+{
+	struct protection *pr = protection_of(number);
+	struct tcphdr *tcp;
+
+	if (!p || !pr || !p->payload || (p->flags & (TCP_SYN | TCP_RST | TCP_ACK)) != TCP_ACK)
+		return false;
+	tcp = tcp_header(ctx, p);
+	return tcp && cookie_came_back(ctx, p, pr, bpf_ntohl(tcp->seq), bpf_ntohl(tcp->ack_seq));
+}
+
+/*
+ * Whether SYNs are to be answered with cookies, now that one more packet of no connection has come. What is active is
+ * charged only when it may have to be renewed.
+ */
+static __always_inline bool is_active(struct packet *p, struct protection *pr, struct protection_state *s, __u64 now)
+{
+	__u64 until = read_once(&s->active_until);
+
+	if ((pr->flags & PROTECT_ALWAYS) || until > now + ACTIVE_TIME - ACTIVE_RENEW)
+		return true;
+	if (!limit_exceeded(p, until > now ? pr->stop : pr->start))
+		return until > now;
+	s->active_until = now + ACTIVE_TIME;
+	return true;
+}
+
+static __always_inline void count_outcome(struct packet *p, struct protection *pr, __u32 outcome)
+{
+	count(DECISION(pr->slots[outcome], VERDICT_PASS), p->octets);
+}
+
+/* Whether a SYN would be one SYN-ACK too many. */
+static __always_inline bool too_many_answers(struct packet *p, struct protection *pr)
+{
+	for (__u32 i = 0; i < PROTECT_LIMITS; i++) {
+		if (i >= pr->num_limits)
+			return false;
+		if (limit_exceeded(p, pr->limits[i]))
+			return true;
+	}
+	return false;
+}
+
+/* Does away with a SYN while cookies are active. */
+static __always_inline int answer_syn(struct xdp_md *ctx, struct packet *p, __u32 number, struct protection *pr)
+{
+	__u32 length;
+
+	if (too_many_answers(p, pr)) {
+		count_outcome(p, pr, SYN_LIMITED);
+		return XDP_DROP;
+	}
+	length = answer_with_cookie(ctx, p, number);
+	if (!length || bpf_xdp_adjust_tail(ctx, length - p->octets)) {
+		count_outcome(p, pr, SYN_LIMITED);
+		return XDP_DROP;
+	}
+	p->octets = length;
+	count_outcome(p, pr, SYN_ANSWERED);
+	return XDP_TX;
+}
+
+/* Asks the kernel about a packet of no flow, if this CPU may. Returns whether it has the connection. */
+static __always_inline bool ask_kernel(struct xdp_md *ctx, struct packet *p, struct protection *pr, __u64 now)
+{
+	__u32 connection;
+
+	if (!may_ask(now))
+		return false;
+	count_outcome(p, pr, ACK_ASKED);
+	connection = kernel_connection(ctx, p, pr);
+	if (connection == CONNECTION_OPEN)
+		flow_set(p, FLOW_ESTABLISHED);
+	return connection;
+}
+
+/* A packet that is no SYN, and of no flow that is known. */
+static __always_inline int judge_stranger(struct xdp_md *ctx, struct packet *p, __u32 number, struct protection *pr,
+					  struct protection_state *s, __u64 now)
+{
+	bool cookies = (pr->flags & PROTECT_ALWAYS) || now < read_once(&s->active_until) + COOKIE_TIME;
+
+	if (cookies && proves_address(ctx, p, number)) {
+		flow_set(p, FLOW_PROVED);
+		count_outcome(p, pr, ACK_PROVED);
+		return XDP_PASS;
+	}
+	if (ask_kernel(ctx, p, pr, now) || !is_active(p, pr, s, now))
+		return XDP_PASS;
+	count_outcome(p, pr, ACK_INVALID);
+	return XDP_DROP;
+}
+
+/* The number of the protection that a decision names, from 0 on. */
+static __always_inline __u32 protection_number(__u32 decision)
+{
+	__u32 slot = decision >> 8;
+	struct action *a = bpf_map_lookup_elem(&actions, &slot);
+
+	return a ? a->protection - 1 : ~0;
+}
+
+/*
+ * What is done with a packet that a protected service is sent, an enum xdp_action. A SYN of a flow that is known is for
+ * the kernel, which may have the connection still, or in TIME-WAIT. Like flow_state() a function of its own.
+ */
+__noinline int protect(struct xdp_md *ctx, struct packet *p, __u32 decision)
+{
+	__u32 number = protection_number(decision);
+	struct protection_state *s = bpf_map_lookup_elem(&protection_states, &number);
+	struct protection *pr = protection_of(number);
+	__u64 now;
+	bool known;
+
+	if (!p || !pr || !s)
+		return XDP_PASS;
+	now = coarse_time_of(p);
+	if (read_once(&s->refused_until) > now)
+		return XDP_PASS;
+	known = flow_state(p);
+	if ((p->flags & (TCP_SYN | TCP_ACK | TCP_RST | TCP_FIN)) != TCP_SYN || !p->payload)
+		return known ? XDP_PASS : judge_stranger(ctx, p, number, pr, s, now);
+	if ((known && may_ask(now)) || !is_active(p, pr, s, now))
+		return XDP_PASS;
+	return answer_syn(ctx, p, number, pr);
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * SipHash-2-4, a keyed hash that one who does not have the key cannot forge (Aumasson and Bernstein, SipHash: a fast
- * short-input PRF, 2012). Words are in the host's byte order, which is little endian, as that of SipHash.
+ * SipHash, a keyed hash that one who does not have the key cannot forge (Aumasson and Bernstein, SipHash: a fast
+ * short-input PRF, 2012): SipHash-2-4, and SipHash-1-3 where time counts and a forgery would do little. Words are in the
+ * host's byte order, which is little endian, as that of SipHash.
  */
 #pragma once
 
@@ -39,22 +40,47 @@ static __always_inline struct siphash siphash_begin(const __u64 key[2])
 	return h;
 }
 
-/* Takes the next 8 octets. */
-static __always_inline void siphash_add(struct siphash *h, __u64 word)
+/* Takes the next 8 octets, in so many rounds. */
+static __always_inline void siphash_compress(struct siphash *h, __u64 word, __u32 rounds)
 {
 	h->d ^= word;
-	siphash_round(h);
-	siphash_round(h);
+#pragma unroll
+	for (__u32 i = 0; i < rounds; i++)
+		siphash_round(h);
 	h->a ^= word;
+}
+
+/* Returns the hash, after so many rounds. */
+static __always_inline __u64 siphash_finish(struct siphash *h, __u32 rounds)
+{
+	h->c ^= 0xff;
+#pragma unroll
+	for (__u32 i = 0; i < rounds; i++)
+		siphash_round(h);
+	return h->a ^ h->b ^ h->c ^ h->d;
+}
+
+/* Takes the next 8 octets of SipHash-2-4. */
+static __always_inline void siphash_add(struct siphash *h, __u64 word)
+{
+	siphash_compress(h, word, 2);
 }
 
 /* Takes what is left, up to 7 octets, and returns the hash. length is that of the whole text. */
 static __always_inline __u64 siphash_end(struct siphash *h, __u64 rest, __u32 length)
 {
-	siphash_add(h, rest | (__u64)length << 56);
-	h->c ^= 0xff;
-#pragma unroll
-	for (int i = 0; i < 4; i++)
-		siphash_round(h);
-	return h->a ^ h->b ^ h->c ^ h->d;
+	siphash_compress(h, rest | (__u64)length << 56, 2);
+	return siphash_finish(h, 4);
+}
+
+/* The same two of SipHash-1-3. */
+static __always_inline void siphash13_add(struct siphash *h, __u64 word)
+{
+	siphash_compress(h, word, 1);
+}
+
+static __always_inline __u64 siphash13_end(struct siphash *h, __u64 rest, __u32 length)
+{
+	siphash_compress(h, rest | (__u64)length << 56, 1);
+	return siphash_finish(h, 3);
 }

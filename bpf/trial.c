@@ -61,7 +61,14 @@ SEC("xdp.frags") int floodwall_trial(struct xdp_md *ctx)
 /* TCX_NEXT of linux/bpf.h: as if nothing were attached. */
 #define NEXT (-1)
 
-/* The same for what leaves: generations with a guard have a program for that too. */
+/* The same for what XDP has passed: generations that protect services of this host have a program for that too. */
+SEC("tcx/ingress") int ingress_trial(struct __sk_buff *skb)
+{
+	run_generation(skb);
+	return NEXT;
+}
+
+/* And for what leaves, which those with a guard have. */
 SEC("tcx/egress") int egress_trial(struct __sk_buff *skb)
 {
 	run_generation(skb);

@@ -42,6 +42,9 @@ func dump(p *policy.Policy) string {
 		if s.Guard != nil {
 			b.WriteString(guard(s.Guard))
 		}
+		if s.Syn != nil {
+			b.WriteString(syn(s.Syn))
+		}
 	}
 	if p.Never != nil {
 		fmt.Fprintf(&b, "never %v\n", p.Never)
@@ -174,4 +177,21 @@ func guard(g *policy.Guard) string {
 		}
 	}
 	return text + overs("  limit", g.Limits) + "\n" + overs("  verified", g.Verified) + "\n"
+}
+
+func syn(s *policy.Syn) string {
+	text := fmt.Sprintf("%s  syn always=%t mode=%d mss=%d wscale=%d flows=%d backends=%v\n",
+		at(s.Pos), s.Always, s.Mode, s.MSS, s.WScale, s.Flows, s.Backends)
+	for _, one := range []struct {
+		what string
+		over *policy.Over
+	}{{"start", s.Start}, {"stop", s.Stop}, {"total", s.Total}} {
+		if one.over != nil {
+			text += overs("  "+one.what, []policy.Over{*one.over}) + "\n"
+		}
+	}
+	if s.Limits != nil {
+		text += overs("  limit", s.Limits) + "\n"
+	}
+	return text
 }

@@ -55,7 +55,7 @@ func newReader(file string) *reader {
 	for _, key := range append(names(ruleKeys), names(serviceKeys)...) {
 		r.inEntry[key] = key != "name"
 	}
-	for _, key := range append(names(matchKeys), "devices", "contains", "per", "type", "types") {
+	for _, key := range append(names(matchKeys), "devices", "contains", "per", "type", "types", "backends") {
 		r.lists[key] = key != "payload"
 	}
 	return r

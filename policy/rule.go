@@ -102,7 +102,7 @@ var serviceKeys = []key[Service]{
 	{"name", func(place, *Service, *node) {}},
 	{"port", func(p place, to *Service, v *node) { to.Port = values(p, "port", v, port) }},
 	{"from", func(p place, to *Service, v *node) { to.From = p.addrs("from", v) }},
-	{"syn", nil},
+	{"syn", place.syn},
 	{"track", func(p place, to *Service, v *node) { to.Track = scalarOf(p, "track", v, tracking) }},
 	{"guard", place.guard},
 }
@@ -120,6 +120,8 @@ func (p place) services(to *Policy, v *node) {
 		seen := readKeys(in, "a service", n, serviceKeys, &s)
 		in.require(n, seen, "name", "name it, as in name: web")
 		in.require(n, seen, "port", "say which port it is, as in port: tcp/443")
+		in.protectable(&s, n)
+		in.protectedOnce(to.Services, s, n)
 		in.trackedOneWay(to.Services, s, n)
 		in.guardedPorts(&s, n)
 		in.guardedOnce(to.Services, s, n)

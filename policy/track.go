@@ -20,7 +20,7 @@ var notTracked = []string{"notrack", "no-track", "untracked"}
 // what is exempted is a port, before anything else is asked about the packet.
 func (p place) trackedOneWay(earlier []Service, s Service, n *node) {
 	for _, e := range earlier {
-		if !opposed(s.Track, e.Track) {
+		if !opposed(s.Track, e.Track) || s.untracks() && n.get("track") == nil || e.untracks() { // of those protectedOnce tells
 			continue
 		}
 		if port, ok := sharedPort(s.Port, e.Port); ok {

@@ -101,6 +101,8 @@ func emptyHint(key string) string {
 		return "name the devices that packets come in from: devices: [eth0]"
 	case "per":
 		return "for one rate for all leave per out"
+	case "backends":
+		return "name the servers behind this host, or remove the key"
 	case "untracked":
 		return "name what is not tracked, untracked: [loopback], or remove the key"
 	}

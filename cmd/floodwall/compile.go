@@ -66,6 +66,7 @@ type compileRule struct {
 	Why     string        `json:"why"`
 	Verdict string        `json:"verdict"`
 	Line    int           `json:"line,omitempty"`
+	Protect bool          `json:"protect,omitempty"` // what it passes goes through a protection
 }
 
 type leftCheck struct {
@@ -86,7 +87,7 @@ func compilePolicy(ctx context.Context, e *env, file string, target compile.Targ
 		return e.printJSON(newCompileReport(c, o))
 	}
 	e.notes(c.Notes)
-	e.text(placements(c.Program, o))
+	e.text(placements(o.Plan.Program, o))
 	if o.Listing != "" {
 		e.text(o.Listing)
 	}
@@ -100,11 +101,11 @@ func newCompileReport(c *control.Compiled, o *control.Output) compileReport {
 	report := compileReport{
 		Target: o.Plan.Target, Form: o.Form, Rules: []compileRule{}, Listing: o.Listing, Script: o.Script,
 		Left: []leftCheck{}, Notes: append([]string{}, c.Notes...),
-		Default: compileRule{"default", o.Plan.Default.Stage, o.Plan.Default.Why, c.Program.Default.String(), 0},
+		Default: compileRule{"default", o.Plan.Default.Stage, o.Plan.Default.Why, o.Plan.Program.Default.String(), 0, false},
 	}
-	for i, r := range c.Program.Rules {
+	for i, r := range o.Plan.Program.Rules {
 		place := o.Plan.Rules[i]
-		report.Rules = append(report.Rules, compileRule{r.Name, place.Stage, place.Why, r.Verdict.String(), r.Line})
+		report.Rules = append(report.Rules, compileRule{r.Name, place.Stage, place.Why, r.Verdict.String(), r.Line, r.Protect > 0})
 	}
 	for _, l := range o.Left {
 		report.Left = append(report.Left, leftCheck{l.Check.String(), l.Why})
@@ -116,7 +117,11 @@ func newCompileReport(c *control.Compiled, o *control.Output) compileReport {
 func placements(p *ir.Program, o *control.Output) string {
 	var b strings.Builder
 	for i, r := range p.Rules {
-		fmt.Fprintf(&b, "# rule %s: %s, at %s: %s\n", r.Name, r.Verdict, o.Plan.Rules[i].Stage, o.Plan.Rules[i].Why)
+		does := r.Verdict.String()
+		if r.Protect > 0 {
+			does += " and protect"
+		}
+		fmt.Fprintf(&b, "# rule %s: %s, at %s: %s\n", r.Name, does, o.Plan.Rules[i].Stage, o.Plan.Rules[i].Why)
 	}
 	fmt.Fprintf(&b, "# default: %s, at %s: %s\n", p.Default, o.Plan.Default.Stage, o.Plan.Default.Why)
 	for _, l := range o.Left {

@@ -76,11 +76,17 @@ func explain(ctx context.Context, e *env, file, line string, target compile.Targ
 	e.println("verdict  %s", x.Verdict)
 	e.println("reason   %s", placed(x.Reason, x.Policy, x.Line))
 	e.println("stage    %s", x.Stage)
+	if x.Protection != "" {
+		e.println("through  the protection of service %s: %s", x.Protection, throughProtection)
+	}
 	for _, p := range x.Passed {
 		e.println("passed   %s %s", placed(p.Name, x.Policy, p.Line), wouldDecide(p))
 	}
 	return nil
 }
+
+// throughProtection is what becomes of packets that a protected rule passes.
+const throughProtection = "in a flood its SYNs are answered with cookies, and what belongs to no connection is dropped"
 
 // placed is a name with its place in the policy, if it has one.
 func placed(name, policy string, line int) string {

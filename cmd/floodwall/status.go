@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -20,7 +21,9 @@ func statusCommand(e *env) *cobra.Command {
 		Long: "Status says what is loaded, and what each rule, check and the default have decided since it was first applied. A\n" +
 			"verdict in brackets is that of a rule or a check that only counts. Of a limit by prefixes it says how many of them have\n" +
 			"used a part of their rate at the moment, how many the table has room for, and how many it had to forget, since a flood\n" +
-			"from too many sources filled it: forgotten ones begin anew. What nftables and iptables keep of limits is not shown.",
+			"from too many sources filled it: forgotten ones begin anew. What nftables and iptables keep of limits is not shown.\n" +
+			"Of a protected service it says who answers its SYNs, whether with cookies at the moment, what is announced in IPv4 and\n" +
+			"IPv6, and how full the table of connections is, which is one for all services.",
 		Args: none,
 		RunE: func(c *cobra.Command, _ []string) error { return status(c.Context(), e, all) },
 	}
@@ -58,7 +61,7 @@ func status(ctx context.Context, e *env, all bool) error {
 		}
 		e.println("on trial: %s in %.0f s unless `floodwall confirm` comes before", back, t.Left)
 	}
-	for _, t := range []*table{deviceTable(s), ruleTable(s, all), checkTable(s, all), setTable(s), limitTable(s)} {
+	for _, t := range []*table{deviceTable(s), ruleTable(s, all), checkTable(s, all), setTable(s), limitTable(s), protectionTable(s)} {
 		if len(t.rows) > 0 {
 			e.println("")
 			e.table(t)
@@ -112,6 +115,39 @@ func limitTable(s *control.Status) *table {
 		t.row(l.Rule, prefixes, room, full, count(l.Evictions), l.Limit)
 	}
 	return t
+}
+
+func protectionTable(s *control.Status) *table {
+	t := newTable("protection of", "mode", "by", "cookies", ">connections", ">room", ">mss", ">wscale", "options")
+	for _, p := range s.Protections {
+		connections, room := "-", "-"
+		if p.Flows.Capacity > 0 {
+			connections, room = count(p.Flows.Entries), count(p.Flows.Capacity)
+		}
+		mss := fmt.Sprint(p.MSS[0])
+		if p.MSS[1] != p.MSS[0] {
+			mss += fmt.Sprintf(", %d", p.MSS[1])
+		}
+		scale := "-"
+		if p.WScale >= 0 {
+			scale = strconv.Itoa(p.WScale)
+		}
+		t.row(p.Service, p.Mode, p.Method, cookies(p), connections, room, mss, scale, cmp.Or(strings.Join(p.Options, " "), "-"))
+	}
+	return t
+}
+
+// cookies says whether SYNs are answered with cookies.
+func cookies(p control.ProtectionStatus) string {
+	switch {
+	case p.Refused > 0:
+		return fmt.Sprintf("refused for %.0f s", p.Refused)
+	case p.Active && p.Always:
+		return "always"
+	case p.Active:
+		return fmt.Sprintf("for %.0f s", p.Left)
+	}
+	return "no"
 }
 
 func ruleRow(t *table, r control.RuleStatus) {

@@ -23,17 +23,19 @@ func actionsPart(p *ir.Program, slots []uint32) part {
 			out.constants["reporting"] = true
 		}
 		if special(p, r) {
+			out.constants["specials"] = true
+		}
+		if special(p, r) || r.Protect > 0 {
 			entries = max(entries, slots[i]+1)
 		}
 	}
 	if entries == 0 {
 		return out
 	}
-	out.constants["specials"] = true
 	out.shapes = map[string]xdp.Shape{xdp.Actions: {ValueSize: xdp.ActionSize, Entries: entries}}
 	out.fill = func(memory map[string][]byte) error {
 		for i := range p.Rules {
-			if r := &p.Rules[i]; special(p, r) {
+			if r := &p.Rules[i]; special(p, r) || r.Protect > 0 {
 				writeAction(memory[xdp.Actions][xdp.ActionSize*slots[i]:], p, r)
 			}
 		}
@@ -49,4 +51,5 @@ func writeAction(to []byte, p *ir.Program, r *ir.Rule) {
 	if p.Bans(r) {
 		binary.NativeEndian.PutUint32(to[8:], 1)
 	}
+	binary.NativeEndian.PutUint32(to[12:], uint32(r.Protect))
 }

@@ -66,7 +66,8 @@ func golden(t *testing.T, file string, a *txtar.Archive) {
 	}
 	for _, target := range []compile.Target{compile.TargetNftables, compile.TargetIptables} {
 		if hasSection(a, string(target)) {
-			text, err := netfilterTexts[target](optimized.program)
+			program, _ := compile.For(optimized.program, target)
+			text, err := netfilterTexts[target](program)
 			if err != nil {
 				text = err.Error() + "\n"
 			}

@@ -32,7 +32,7 @@ type Placement struct {
 // with that verdict is its reason may differ. A rule that cannot run where the rules before it force it is an error.
 func Hoist(p *ir.Program, t Target) (*Plan, error) {
 	pl := &Plan{Target: t, Program: p, Rules: make([]Placement, len(p.Rules))}
-	if err := pl.unguarded(); err != nil {
+	if err := cmp.Or(pl.unguarded(), pl.trackable()); err != nil {
 		return nil, err
 	}
 	var late []int // rules behind the first stage
@@ -81,7 +81,7 @@ func (pl *Plan) place(i int, late []int) (Placement, error) {
 		}
 		place = Placement{at, behind(other)}
 	}
-	return place, nil
+	return place, pl.protectable(r, place)
 }
 
 // earliest is the first stage that can decide a rule by itself.
@@ -180,14 +180,18 @@ func (pl *Plan) repeats(i int, s Stage) (must, may bool) {
 	if r.Verdict != ir.Pass || r.Observe || !pl.after(s, pl.Rules[i].Stage) {
 		return false, false
 	}
+	if pl.proxiedAt(i, s) {
+		return true, true
+	}
 	met := pl.Default.Stage == s
 	if met && pl.Program.Default != ir.Pass {
 		return true, true
 	}
 	for j, place := range pl.Rules {
 		other := &pl.Program.Rules[j]
-		harmless := other.Verdict == ir.Pass && !metered(other)
-		if place.Stage != s || met && harmless || !overlap(pl.Program.Sets, r, other) {
+		proxied := pl.proxiedAt(j, s)
+		harmless := other.Verdict == ir.Pass && !metered(other) && !proxied
+		if place.Stage != s && !proxied || met && harmless || !overlap(pl.Program.Sets, r, other) {
 			continue
 		}
 		if met = true; !harmless && j > i {
@@ -200,7 +204,7 @@ func (pl *Plan) repeats(i int, s Stage) (must, may bool) {
 
 // Uses reports whether a stage has anything to decide.
 func (pl *Plan) Uses(s Stage) bool {
-	return pl.Default.Stage == s && pl.Program.Default != ir.Pass ||
+	return pl.Default.Stage == s && pl.Program.Default != ir.Pass || s == StageFilter && pl.proxies() ||
 		slices.ContainsFunc(pl.Rules, func(p Placement) bool { return p.Stage == s })
 }
 

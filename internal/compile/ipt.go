@@ -16,6 +16,8 @@ type IptOptions struct {
 
 	// Counts says what a reason has counted before, for counters that go on. nil begins at 0.
 	Counts func(reason string) (packets, octets uint64)
+
+	Protect []Protect // what was found out about Program.Protections; nil is the usual
 }
 
 // Iptables is what a plan becomes for ipset, iptables and ip6tables.
@@ -36,6 +38,7 @@ type Iptables struct {
 	Rules   []string // by index in Program.Rules
 	Default string
 	Checks  map[packet.Check]string // those that are done
+	Proxies map[int]Proxy           // of SYNPROXY, by index in Program.Protections
 
 	Sets  map[int]IptSet // by index in Program.Sets; those that the rules use and that are ipsets
 	Left  []Left
@@ -131,7 +134,8 @@ func newIptBuilder(pl *Plan, o IptOptions) *iptBuilder {
 		bases:  map[int]string{},
 		limits: map[int]string{},
 		begun:  map[string]bool{},
-		out:    &Iptables{Name: o.Name, Default: "default", Checks: map[packet.Check]string{}, Sets: map[int]IptSet{}},
+		out: &Iptables{Name: o.Name, Default: "default", Checks: map[packet.Check]string{},
+			Proxies: map[int]Proxy{}, Sets: map[int]IptSet{}},
 	}
 	for i := range p.Rules {
 		b.out.Rules = append(b.out.Rules, shortName(p.Rules[i].Name, maxComment))

@@ -124,6 +124,7 @@ func (f *iptFamily) stage(t *iptTable, s Stage) {
 		if step.Again {
 			mark = iptMark{comment: mark.comment + " (again)"}
 		}
+		f.protect(t, step.Rule, r, s)
 		f.rule(t, r, mark)
 	}
 	if f.pl.Default.Stage == s {

@@ -151,6 +151,9 @@ func (l *limits) part() part {
 			xdp.Evictions:  {ValueSize: 8, Entries: n},
 		},
 		fill: func(memory map[string][]byte) error {
+			if memory[xdp.LimitInfos] == nil {
+				return nil // nothing asks any of them
+			}
 			for i := range l.infos {
 				if err := l.infos[i].Marshal(memory[xdp.LimitInfos][i*xdp.LimitInfoSize:]); err != nil {
 					return fmt.Errorf("limit %d: %w", i, err)

@@ -210,5 +210,8 @@ func decisionText(decision uint32) string {
 	if decision&xdp.Special != 0 {
 		text += ", and what the map of actions says"
 	}
+	if decision&xdp.Protected != 0 {
+		text += ", through its protection"
+	}
 	return text
 }

@@ -280,7 +280,7 @@ func (l *lowering) tracked(services []policy.Service) {
 	var ports []policy.Port
 	line := 0
 	for _, s := range services {
-		if s.Track == policy.Track {
+		if s.Track == policy.Track && s.Syn == nil { // a protection drops what is invalid itself
 			ports = append(ports, s.Port...)
 			line = cmp.Or(line, s.Pos.Line)
 		}

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/floodwall/floodwall/internal/ir"
+	"github.com/floodwall/floodwall/internal/siphash"
 	"github.com/floodwall/floodwall/internal/xdp"
 )
 
@@ -115,11 +116,11 @@ func (n *names) part() part {
 
 // hashName is the hash of a name's labels, the last one first, and how many they are.
 func hashName(key [2]uint64, name string) (hash uint64, depth int) {
-	h := newSIPHash(key)
+	h := siphash.New(key)
 	for rest := name; rest != ""; depth++ {
 		dot := strings.LastIndexByte(rest, '.')
-		h.label(unescaped(rest[dot+1:]))
+		hashLabel(&h, unescaped(rest[dot+1:]))
 		rest = rest[:max(dot, 0)]
 	}
-	return h.sum(), depth
+	return h.Sum(), depth
 }

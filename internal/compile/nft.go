@@ -14,6 +14,7 @@ type NftOptions struct {
 	Table   string                                     // its name; "" is floodwall
 	Devices []string                                   // where packets come in from outside, at least one
 	Counts  func(name string) (packets, octets uint64) // what a counter, by its name in the table, starts with; nil is 0
+	Protect []Protect                                  // what was found out about Program.Protections; nil is the usual
 }
 
 // Nft is a plan as a table of nftables.
@@ -28,6 +29,8 @@ type Nft struct {
 	Rules   []string // of each rule of the program
 	Default string
 	Checks  map[packet.Check]string
+
+	Proxies map[int]Proxy // the counters of SYNPROXY, by index in Program.Protections
 
 	Sets map[int]NftSet // the policy's sets that the table has, by their index in Program.Sets
 	Left []Left         // checks that are enabled and that the table does not make, or not whole, by their number
@@ -117,10 +120,11 @@ func newNft(pl *Plan, o NftOptions) *nft {
 	}
 	n := &nft{plan: pl, options: o, names: nftNames{},
 		limits: map[int][2]string{}, overs: map[int]string{}, bodies: map[string]string{}, writing: &strings.Builder{}, out: Nft{
-			Table:  o.Table,
-			Rules:  make([]string, len(pl.Program.Rules)),
-			Checks: map[packet.Check]string{},
-			Sets:   map[int]NftSet{},
+			Table:   o.Table,
+			Rules:   make([]string, len(pl.Program.Rules)),
+			Checks:  map[packet.Check]string{},
+			Proxies: map[int]Proxy{},
+			Sets:    map[int]NftSet{},
 		}}
 	n.sets = nftSets{program: pl.Program, names: n.names, named: n.out.Sets, contents: map[int]nftContent{}}
 	return n

@@ -80,7 +80,7 @@ func (n *nft) fragments(name string, s Stage, steps []Step, checks nftChecksAt) 
 // steps writes the rules of a stage, and the default when it is decided there.
 func (n *nft) steps(steps []Step, s Stage, p nftPlace) {
 	for _, step := range steps {
-		n.rule(step, p)
+		n.rule(step, s, p)
 	}
 	if n.plan.Default.Stage != s {
 		return
@@ -94,7 +94,7 @@ func (n *nft) steps(steps []Step, s Stage, p nftPlace) {
 }
 
 // rule writes the lines of a rule.
-func (n *nft) rule(step Step, p nftPlace) {
+func (n *nft) rule(step Step, s Stage, p nftPlace) {
 	r := &n.plan.Program.Rules[step.Rule]
 	count := ""
 	if !step.Again {
@@ -113,6 +113,7 @@ func (n *nft) rule(step Step, p nftPlace) {
 	default:
 		n.remark("%s", what)
 	}
+	n.protect(step.Rule, s, p)
 	n.act(step.Rule, w, count)
 }
 
@@ -198,7 +199,7 @@ func (n *nft) filter() {
 		n.chain(hook, hook+" priority "+nftFilter)
 		n.line("iifname !=", n.outside(), "accept")
 		for _, s := range steps {
-			n.rule(s, p)
+			n.rule(s, StageFilter, p)
 		}
 		if apart {
 			n.steps(shared, StageFilter, p)

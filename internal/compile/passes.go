@@ -66,6 +66,8 @@ func shadowNote(by, r *ir.Rule) string {
 	switch {
 	case r.Kind == ir.RuleKindEssential || r.Unnamed && r.Verdict == by.Verdict:
 		return ""
+	case r.Protect > 0 && by.Protect == 0:
+		return fmt.Sprintf("line %d: %q protects nothing: %q (line %d) takes all its packets before", r.Line, r.Name, by.Name, by.Line)
 	case r.Verdict != by.Verdict:
 		return fmt.Sprintf("line %d: %q never decides: %q (line %d) takes all its packets before", r.Line, r.Name, by.Name, by.Line)
 	}

@@ -70,6 +70,10 @@ func (in Instance) Apply(ctx context.Context, c *Compiled, o ApplyOptions) (*App
 		return nil, err
 	}
 	defer unlock()
+	c, notes, err := c.here()
+	if err != nil {
+		return nil, errors.Join(err, state.RemoveIfEmpty())
+	}
 	applied, err := in.choose(ctx, state, c, o)
 	if err != nil || o.DryRun {
 		err = errors.Join(err, state.RemoveIfEmpty())
@@ -77,6 +81,7 @@ func (in Instance) Apply(ctx context.Context, c *Compiled, o ApplyOptions) (*App
 	if err != nil {
 		return nil, err
 	}
+	applied.Notes = append(applied.Notes, notes...)
 	applied.Seconds = time.Since(start).Seconds()
 	return applied, nil
 }
@@ -109,6 +114,7 @@ type apply struct {
 	plan     slotPlan
 	counters *ebpf.Map // of the instance; nil when there is none, or it is too small
 	outgrown *ebpf.Map
+	found    []compile.Protect // out about the protections
 	verified *ebpf.Map         // clients that guards know, of the instance; nil when there is none
 	program  *datapath.Program // nil without XDP
 	xdp      *compile.XDP
@@ -121,9 +127,9 @@ type apply struct {
 
 // run goes from step to step as long as ctx lasts. What follows them changes what runs, and is not interrupted.
 func (a *apply) run(ctx context.Context) (*Applied, error) {
-	steps := []func(context.Context) error{a.look, a.hoist, a.keepBans, a.netfilter, a.guard}
+	steps := []func(context.Context) error{a.look, a.protect, a.hoist, a.keepBans, a.netfilter, a.guard}
 	if a.target == compile.TargetXDP {
-		steps = []func(context.Context) error{a.look, a.hoist, a.load, a.keepCounters, a.keepBans, a.fillDynamic, a.netfilter, a.guard, a.tags}
+		steps = []func(context.Context) error{a.look, a.protect, a.hoist, a.load, a.keepCounters, a.keepBans, a.fillDynamic, a.netfilter, a.guard, a.tags}
 	}
 	for _, step := range steps {
 		if err := ctx.Err(); err != nil {
@@ -213,6 +219,7 @@ func (a *apply) hoist(context.Context) (err error) {
 	}
 	a.plan = planSlots(a.compiled.Program, a.manifests)
 	a.manifest = newManifest(a.compiled, a.stages, a.plan)
+	a.protections()
 	if note := a.in.bansWaitFor(a.manifest); note != "" {
 		a.notes = append(a.notes, note)
 	}

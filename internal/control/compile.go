@@ -43,8 +43,11 @@ func CompileSource(file string, text []byte) (*Compiled, error) {
 }
 
 // CompilePolicy compiles a policy that was read, with the list files it names.
-func CompilePolicy(p *policy.Policy) (*Compiled, error) {
-	c := &Compiled{Policy: p, plans: map[compile.Target]*compile.Plan{}}
+func CompilePolicy(p *policy.Policy) (*Compiled, error) { return compilePolicy(p, settled(p, onHost)) }
+
+// compilePolicy compiles a policy as it was settled.
+func compilePolicy(written, p *policy.Policy) (*Compiled, error) {
+	c := &Compiled{Policy: written, plans: map[compile.Target]*compile.Plan{}}
 	for _, n := range p.Notes {
 		c.Notes = append(c.Notes, fmt.Sprintf("%s:%d:%d: %s", p.File, n.Pos.Line, n.Pos.Col, n.Msg))
 	}
@@ -58,14 +61,23 @@ func CompilePolicy(p *policy.Policy) (*Compiled, error) {
 	return c, nil
 }
 
-// Plan finds the stage of each rule on a target, once.
+// with is the same policy with another program.
+func (c *Compiled) with(p *ir.Program) *Compiled {
+	if p == c.Program {
+		return c
+	}
+	return &Compiled{Policy: c.Policy, Program: p, Notes: c.Notes, plans: map[compile.Target]*compile.Plan{}}
+}
+
+// Plan finds the stage of each rule on a target, once. Its program is that of the policy as the target has it.
 func (c *Compiled) Plan(t compile.Target) (*compile.Plan, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if pl, ok := c.plans[t]; ok {
 		return pl, nil
 	}
-	pl, err := compile.Hoist(c.Program, t)
+	program, _ := compile.For(c.Program, t)
+	pl, err := compile.Hoist(program, t)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", c.Policy.File, err)
 	}

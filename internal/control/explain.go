@@ -21,6 +21,8 @@ type Explanation struct {
 	Policy  string        `json:"policy"`
 	Line    int           `json:"line,omitempty"` // of the rule in the policy
 	Passed  []Passed      `json:"passed,omitempty"`
+
+	Protection string `json:"protection,omitempty"` // the service through whose protection the packet goes
 }
 
 // Passed is a rule, or a check, that would have decided if its limit were exceeded, or if it did more than count.
@@ -39,13 +41,17 @@ func (c *Compiled) Explain(spec packet.Spec, t compile.Target) (Explanation, err
 	if err != nil {
 		return Explanation{}, err
 	}
-	p := spec.Packet()
+	program, p := plan.Program, spec.Packet()
 	e := Explanation{Packet: spec.String(), Stage: plan.First(), Policy: c.Policy.File}
-	verdict, reason := c.Program.Eval(&p, ir.World{Member: c.member, Over: e.below(c.Program), Observe: e.observed(c.Program)})
-	e.Verdict, e.Reason = verdict.String(), c.Program.ReasonName(reason)
+	verdict, reason := program.Eval(&p, ir.World{Member: c.member, Over: e.below(program), Observe: e.observed(program)})
+	e.Verdict, e.Reason = verdict.String(), program.ReasonName(reason)
 	switch reason.Kind {
 	case ir.ReasonRule:
-		e.Line, e.Stage = c.Program.Rules[reason.Index].Line, plan.Rules[reason.Index].Stage
+		r := &program.Rules[reason.Index]
+		e.Line, e.Stage = r.Line, plan.Rules[reason.Index].Stage
+		if r.Protect > 0 {
+			e.Protection = program.Protections[r.Protect-1].Service
+		}
 	case ir.ReasonDefault:
 		e.Stage = plan.Default.Stage
 	}
@@ -108,12 +114,22 @@ func (in Instance) Explain(ctx context.Context, spec packet.Spec) (Explanation, 
 			return Explanation{}, err
 		}
 		e.Verdict, e.Reason, e.Stage = ir.Verdict(answer.Verdict).String(), m.reason(answer.Slot), compile.StageXDP
-		e.Line = m.line(e.Reason)
+		e.Line, e.Protection = m.line(e.Reason), m.protected(e.Reason)
 		if answer.Slot != xdp.SlotDefault || m.At.Stage == compile.StageXDP {
 			return e, nil
 		}
 	}
 	return l.askNetfilter(ctx, g, spec, e)
+}
+
+// protected is the service whose protection goes with a rule, "" when there is none.
+func (m *manifest) protected(rule string) string {
+	for _, r := range m.Rules {
+		if r.Name == rule && r.Protect > 0 {
+			return m.Protections[r.Protect-1].Service
+		}
+	}
+	return ""
 }
 
 // line is that of a rule in the policy.

@@ -28,19 +28,24 @@ func guardFingerprint(service string) uint64 {
 	return h.Sum64()
 }
 
-// usedSlot is a counter slot of a rule or a guard, and what tells whether it stays.
+// usedSlot is a counter slot of a rule, a guard or a protection, and what tells whether it stays.
 type usedSlot struct {
 	slot        uint32
 	fingerprint uint64
 }
 
-// usedSlots lists the slots of rules and guards.
+// usedSlots lists the slots of rules, guards and protections.
 func (m *manifest) usedSlots() (list []usedSlot) {
 	for _, r := range m.Rules {
 		list = append(list, usedSlot{r.Slot, r.Fingerprint})
 	}
 	for _, g := range m.Guards {
 		list = append(list, usedSlot{g.Slot, guardFingerprint(g.Service)})
+	}
+	for _, s := range m.Protections {
+		for o, slot := range s.Slots {
+			list = append(list, usedSlot{slot, outcomeFingerprint(s.Service, ir.Outcome(o))})
+		}
 	}
 	return list
 }

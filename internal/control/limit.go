@@ -30,6 +30,7 @@ func (m *manifest) limits(p *ir.Program) {
 		l := &p.Limits[i]
 		m.Limits = append(m.Limits, limitEntry{Rule: l.Rule, Text: p.LimitText(i), Each: l.Src != nil || l.Dst != nil})
 	}
+	m.unusedLimits(p)
 	for i := range p.Rules {
 		if !p.Bans(&p.Rules[i]) {
 			continue
@@ -42,6 +43,30 @@ func (m *manifest) limits(p *ir.Program) {
 	}
 	if p.Never != nil && m.banningRule() != "" {
 		m.Never = slices.Collect(p.Never.Prefixes())
+	}
+}
+
+// unusedLimits notes what only a protection asks that has fallen back to a rule.
+func (m *manifest) unusedLimits(p *ir.Program) {
+	used := map[int]bool{}
+	for _, r := range p.Rules {
+		for _, i := range r.Over {
+			used[i] = true
+		}
+		if r.Protect > 0 {
+			s := &p.Protections[r.Protect-1]
+			for _, i := range append([]int{s.Start, s.Stop}, s.Limits...) {
+				used[i] = true
+			}
+		}
+	}
+	for i := range p.Protections {
+		s := &p.Protections[i]
+		for _, number := range append([]int{s.Start, s.Stop}, s.Limits...) {
+			if number >= 0 {
+				m.Limits[number].Unused = !used[number]
+			}
+		}
 	}
 }
 

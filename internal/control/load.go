@@ -21,7 +21,7 @@ func (a *apply) load(context.Context) (err error) {
 		return err
 	}
 	program, numbers := a.stages.Only()
-	options := compile.XDPOptions{QuestionKey: key, Slots: make([]uint32, len(numbers)), GuardSlots: a.plan.guards}
+	options := compile.XDPOptions{QuestionKey: key, Slots: make([]uint32, len(numbers)), GuardSlots: a.plan.guards, Protect: a.found}
 	for i, rule := range numbers {
 		options.Slots[i] = a.plan.slots[rule]
 	}

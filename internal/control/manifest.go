@@ -5,6 +5,7 @@ import (
 	"hash/fnv"
 	"io"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/floodwall/floodwall/internal/addrs"
@@ -37,6 +38,8 @@ type manifest struct {
 	Observed packet.CheckSet `json:"observed,omitempty"` // checks that only count
 	Limits   []limitEntry    `json:"limits,omitempty"`   // in the order of ir.Program
 	Never    []netip.Prefix  `json:"never,omitempty"`    // who is not banned; only where a limit bans
+
+	Protections []protectionEntry `json:"protections,omitempty"`
 }
 
 type ruleEntry struct {
@@ -48,6 +51,7 @@ type ruleEntry struct {
 	Line        int           `json:"line,omitempty"`
 	Merged      int           `json:"merged,omitempty"`
 	Observe     bool          `json:"observe,omitempty"` // it only counts
+	Protect     int           `json:"protect,omitempty"` // the number of its protection, from 1 on
 	Fingerprint uint64        `json:"fingerprint"`
 }
 
@@ -69,7 +73,7 @@ func newManifest(c *Compiled, pl *compile.Plan, plan slotPlan) *manifest {
 	for i, r := range c.Program.Rules {
 		m.Rules = append(m.Rules, ruleEntry{
 			Name: r.Name, Verdict: r.Verdict.String(), Slot: plan.slots[i], Stage: pl.Rules[i].Stage, Why: pl.Rules[i].Why,
-			Line: r.Line, Merged: r.Merged, Observe: r.Observe, Fingerprint: fingerprint(c.Program, r),
+			Line: r.Line, Merged: r.Merged, Observe: r.Observe, Protect: r.Protect, Fingerprint: fingerprint(c.Program, r),
 		})
 	}
 	if pl.Target == compile.TargetXDP {
@@ -172,6 +176,11 @@ func (m *manifest) reason(slot uint32) string {
 	for _, g := range m.Guards {
 		if g.Slot == slot {
 			return g.name()
+		}
+	}
+	for _, s := range m.Protections {
+		if o := slices.Index(s.Slots[:], slot); o >= 0 {
+			return s.name(ir.Outcome(o))
 		}
 	}
 	return fmt.Sprintf("slot %d", slot)

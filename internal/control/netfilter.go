@@ -42,14 +42,14 @@ func (a *apply) compilePart(ctx context.Context, name string) ([]compile.Left, e
 		return nil, err
 	}
 	if k == kindXt {
-		x, err := compile.ToIptables(a.stages, compile.IptOptions{Name: name, Devices: a.devices(), Counts: counts})
+		x, err := compile.ToIptables(a.stages, compile.IptOptions{Name: name, Devices: a.devices(), Counts: counts, Protect: a.found})
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", a.compiled.Policy.File, err)
 		}
 		a.part = xtPart(a.compiled, x, name)
 		return x.Left, nil
 	}
-	n, err := compile.ToNftables(a.stages, compile.NftOptions{Table: name, Devices: a.devices(), Counts: counts})
+	n, err := compile.ToNftables(a.stages, compile.NftOptions{Table: name, Devices: a.devices(), Counts: counts, Protect: a.found})
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", a.compiled.Policy.File, err)
 	}

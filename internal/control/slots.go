@@ -10,13 +10,15 @@ import (
 	"github.com/floodwall/floodwall/internal/xdp"
 )
 
-// slotPlan gives each rule and each guard of a program its counter slot. A rule that stays keeps its slot, and with it
+// slotPlan gives each rule, guard and outcome of a protection of a program its counter slot. A rule that stays keeps its slot, and with it
 // its counts, to the packet: the old and the new program count in the same place while they change over. Slots of rules
 // that go stay unused until the apply after, since the old program may still count in them.
 type slotPlan struct {
 	slots  []uint32
 	guards []uint32 // of the responses that each cuts
-	fresh  []uint32 // slots that must begin at zero
+
+	outcomes [][ir.NumOutcomes]uint32 // of what becomes of packets of protected services
+	fresh    []uint32                 // slots that must begin at zero
 }
 
 // planSlots plans the slots of p, of which rules and guards of the generations before, newest first, keep those of the
@@ -52,6 +54,13 @@ func planSlots(p *ir.Program, before []*manifest) slotPlan {
 	for _, g := range p.Guards {
 		plan.guards = append(plan.guards, slotOf(guardFingerprint(g.Service)))
 	}
+	for i := range p.Protections {
+		var slots [ir.NumOutcomes]uint32
+		for o := range ir.NumOutcomes {
+			slots[o] = slotOf(outcomeFingerprint(p.Protections[i].Service, o))
+		}
+		plan.outcomes = append(plan.outcomes, slots)
+	}
 	return plan
 }
 
@@ -60,6 +69,9 @@ func (s slotPlan) most() uint32 {
 	n := uint32(xdp.SlotRules)
 	for _, slot := range slices.Concat(s.slots, s.guards) {
 		n = max(n, slot+1)
+	}
+	for _, slots := range s.outcomes {
+		n = max(n, slices.Max(slots[:])+1)
 	}
 	return n
 }

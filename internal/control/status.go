@@ -30,7 +30,10 @@ type Status struct {
 	Replies    *RuleStatus    `json:"replies,omitempty"` // sent by the program itself, where rules have some
 	Sets       []SetStatus    `json:"sets"`
 	Limits     []LimitStatus  `json:"limits,omitempty"`
-	Warnings   []string       `json:"warnings,omitempty"`
+
+	Protections []ProtectionStatus `json:"protections,omitempty"`
+
+	Warnings []string `json:"warnings,omitempty"`
 }
 
 // TrialStatus is that of a policy that has not been confirmed.
@@ -97,6 +100,9 @@ func (in Instance) Status(ctx context.Context) (*Status, error) {
 	if err := s.limits(g); err != nil {
 		return nil, err
 	}
+	if err := s.protections(g); err != nil {
+		return nil, err
+	}
 	return s, s.sets(ctx, l, g)
 }
 
@@ -157,6 +163,7 @@ func (s *Status) counters(ctx context.Context, l *live, g *generation) error {
 		s.Rules = append(s.Rules, RuleStatus{r.Name, r.Stage, r.Why, r.Verdict, n.packets, n.octets, r.Line, r.Merged, r.Observe})
 	}
 	s.guards(m, c)
+	s.outcomes(m, c)
 	for check := range packet.NumChecks {
 		n, stage, done := c.check(check)
 		if (m.Checks | m.Observed).Has(check) && done {

@@ -118,7 +118,7 @@ func (s *State) checkNames() error {
 func ours(name string) bool {
 	_, generation := generationNumber(name)
 	_, trial := trialNumber(name)
-	return generation || trial || name == dirLinks || name == dirEgress || name == pinNamespace
+	return generation || trial || name == dirLinks || isSide(Mode(name)) || name == pinNamespace
 }
 
 // remove removes what is ours in the state directory, and the directory when nothing else is in it.
@@ -131,7 +131,7 @@ func (s *State) remove() error {
 	for _, l := range links {
 		errs = append(errs, os.Remove(s.path(dirLinks, l.Name())))
 	}
-	errs = append(errs, s.sweepEgress(nil))
+	errs = append(errs, s.sweepSides(nil))
 	onTrial, err := s.trialNumbers()
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
@@ -145,7 +145,7 @@ func (s *State) remove() error {
 	for _, n := range numbers {
 		errs = append(errs, s.removeGeneration(n))
 	}
-	for _, name := range []string{pinNamespace, dirEgress, dirLinks, "."} {
+	for _, name := range []string{pinNamespace, string(entering), string(leaving), dirLinks, "."} {
 		errs = append(errs, removeUnused(s.path(name)))
 	}
 	return errors.Join(errs...)

@@ -21,17 +21,17 @@ func (s *State) code(number int, fresh *Program) *code {
 	return &code{number: number, dir: s.path(generationName(number)), fresh: fresh, opened: map[Mode]*ebpf.Program{}}
 }
 
-// program is the program that a device's mode takes, valid until close; nil for what leaves, when the generation has none
-// for that. That for generic mode is loaded and pinned when first used, before anything holds it.
+// program is the program that a device's mode takes, valid until close; nil for a side for which the generation has
+// none. That for generic mode is loaded and pinned when first used, before anything holds it.
 func (c *code) program(mode Mode) (*ebpf.Program, error) {
 	if c.fresh == nil {
 		return c.load(mode)
 	}
-	switch mode {
-	case Native:
+	if isSide(mode) {
+		return c.fresh.side(mode), nil
+	}
+	if mode == Native {
 		return c.fresh.Native(), nil
-	case leaving:
-		return c.fresh.Egress(), nil
 	}
 	prog, err := c.fresh.Linear()
 	if err != nil {
@@ -50,7 +50,7 @@ func (c *code) load(mode Mode) (*ebpf.Program, error) {
 		return prog, nil
 	}
 	prog, err := ebpf.LoadPinnedProgram(c.pin(mode), nil)
-	if errors.Is(err, os.ErrNotExist) && mode == leaving {
+	if errors.Is(err, os.ErrNotExist) && isSide(mode) {
 		return nil, nil
 	}
 	if errors.Is(err, os.ErrNotExist) {
@@ -64,8 +64,10 @@ func (c *code) load(mode Mode) (*ebpf.Program, error) {
 }
 
 func (c *code) pin(mode Mode) string {
-	names := map[Mode]string{Native: pinNative, Generic: pinLinear, leaving: pinEgress}
-	return filepath.Join(c.dir, names[mode])
+	if isSide(mode) {
+		return filepath.Join(c.dir, pinSide(mode))
+	}
+	return filepath.Join(c.dir, map[Mode]string{Native: pinNative, Generic: pinLinear}[mode])
 }
 
 func (c *code) close() {

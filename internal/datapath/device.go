@@ -22,45 +22,49 @@ const (
 // attach attaches the new program to a device that has none of ours, and pins the link under a passing name: one of the
 // device's own may be there still, from before it was gone, and is to stay if the swap is undone.
 func (s *swap) attach(dev netlink.Link, mode Mode) (*Device, error) {
-	d, err := s.attachAs(dev, mode)
-	if err != nil {
+	index := dev.Attrs().Index
+	d := &Device{Name: dev.Attrs().Name, ifindex: index, pin: passingName(index)}
+	if err := s.state.openSide(d, entering); err != nil { // what a command left that died
 		return nil, err
+	}
+	err := s.updateSide(d, entering, true, false)
+	if err == nil {
+		err = s.attachAs(d, dev, mode)
+	}
+	if err != nil {
+		return nil, errors.Join(err, s.state.releaseSide(d, entering))
 	}
 	if err := d.link.Pin(s.state.path(dirLinks, d.pin)); err != nil {
-		d.link.Close()
-		return nil, fmt.Errorf("pinning the link of device %s: %w", d.Name, err)
+		err = fmt.Errorf("pinning the link of device %s: %w", d.Name, err)
+		return nil, errors.Join(err, d.link.Close(), s.state.releaseSide(d, entering))
 	}
 	return d, nil
 }
 
-func (s *swap) attachAs(dev netlink.Link, mode Mode) (*Device, error) {
+func (s *swap) attachAs(d *Device, dev netlink.Link, mode Mode) error {
 	if mode != Generic {
-		d, err := s.attachIn(dev, Native, link.XDPDriverMode)
+		err := s.attachIn(d, Native, link.XDPDriverMode)
 		if err == nil {
-			return d, nil
+			return nil
 		}
 		if mode == Native || !errors.Is(err, unix.EOPNOTSUPP) {
-			return nil, explainAttach(dev, err)
+			return explainAttach(dev, err)
 		}
 	}
-	d, err := s.attachIn(dev, Generic, link.XDPGenericMode)
-	if err != nil {
-		return nil, explainAttach(dev, err)
+	if err := s.attachIn(d, Generic, link.XDPGenericMode); err != nil {
+		return explainAttach(dev, err)
 	}
-	return d, nil
+	return nil
 }
 
-func (s *swap) attachIn(dev netlink.Link, mode Mode, flags link.XDPAttachFlags) (*Device, error) {
+func (s *swap) attachIn(d *Device, mode Mode, flags link.XDPAttachFlags) error {
 	prog, err := s.programFor(mode, true, false)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	l, err := link.AttachXDP(link.XDPOptions{Program: prog, Interface: dev.Attrs().Index, Flags: flags})
-	if err != nil {
-		return nil, err
-	}
-	index := dev.Attrs().Index
-	return &Device{Name: dev.Attrs().Name, Mode: mode, ifindex: index, pin: passingName(index), link: l}, nil
+	d.Mode = mode
+	d.link, err = link.AttachXDP(link.XDPOptions{Program: prog, Interface: d.ifindex, Flags: flags})
+	return err
 }
 
 // findDevice finds a device whose frames the program can read: they begin with an Ethernet header.

@@ -6,7 +6,9 @@
 //
 //	netns                 the network namespace whose devices these are
 //	links/DEVICE          the attachment of a device; it holds the program that runs
-//	egress/NUMBER         that of the program for what leaves, by the device's number, when the policy has a guard
+//	ingress/NUMBER        that of the program for what XDP has passed, by the device's number, when the policy protects
+//	                      services on this host
+//	egress/NUMBER         that of the program for what leaves, when the policy has a guard
 //	generation-N/         program, maps and counters of a generation, and its manifest
 //	trial-N/              while generation N is on trial: what runs in its place, and the deadline
 //

@@ -54,6 +54,13 @@ func (s *State) put(d *Device, from *code, has bool) error {
 	if !has {
 		return s.release(d)
 	}
+	ahead, err := from.program(entering)
+	if err == nil && ahead != nil {
+		err = s.setSide(d, entering, ahead)
+	}
+	if err != nil {
+		return err
+	}
 	prog, err := from.program(d.Mode)
 	if err != nil {
 		return err
@@ -61,10 +68,14 @@ func (s *State) put(d *Device, from *code, has bool) error {
 	if err := d.link.Update(prog); err != nil {
 		return fmt.Errorf("updating device %s: %w", d.Name, err)
 	}
-	if prog, err = from.program(leaving); err != nil {
-		return err
+	if ahead == nil {
+		err = s.releaseSide(d, entering)
 	}
-	return s.setEgress(d, prog)
+	behind, readErr := from.program(leaving)
+	if readErr != nil {
+		return errors.Join(err, readErr)
+	}
+	return errors.Join(err, s.setSide(d, leaving, behind))
 }
 
 // Settle does what is left to do after a trial has expired, or a command has died that ended one: devices get the

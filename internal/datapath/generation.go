@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/cilium/ebpf"
-	"golang.org/x/sys/unix"
 
 	"github.com/floodwall/floodwall/internal/xdp"
 )
@@ -188,7 +187,7 @@ func CloseAll(generations []*Generation) {
 func (g *Generation) Close() {
 	g.program.Close()
 	for _, m := range g.mapped {
-		unix.Munmap(m[:cap(m)])
+		unmap(m)
 	}
 	g.mapped = nil
 }
@@ -252,16 +251,7 @@ func (g *Generation) Counters() (*ebpf.Map, error) {
 	return m, nil
 }
 
-func (g *Generation) verified() (*ebpf.Map, error) {
-	m, err := ebpf.LoadPinnedMap(g.dir+"/"+pinName(xdp.Verified), nil)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("verified clients: %w", err)
-	}
-	return m, nil
-}
+func (g *Generation) verified() (*ebpf.Map, error) { return g.open(xdp.Verified) }
 
 // Unload detaches from all devices and removes the state. It returns ErrNotLoaded when there was none. The caller holds
 // the lock.

@@ -121,9 +121,11 @@ func (p *Program) pin(dir string) error {
 	if err := pinClone(p.Native(), dir+"/"+pinNative); err != nil {
 		return err
 	}
-	if prog := p.Egress(); prog != nil {
-		if err := pinClone(prog, dir+"/"+pinEgress); err != nil {
-			return err
+	for _, side := range sides {
+		if prog := p.side(side); prog != nil {
+			if err := pinClone(prog, dir+"/"+pinSide(side)); err != nil {
+				return err
+			}
 		}
 	}
 	for name, m := range p.collection.Maps {

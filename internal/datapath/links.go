@@ -22,8 +22,7 @@ type Device struct {
 	program    ebpf.ProgramID
 	link       link.Link
 
-	egress        link.Link // for what leaves, nil when it has none
-	egressProgram ebpf.ProgramID
+	sides [2]sideLink // in the order of sides
 }
 
 // devices opens the links of all devices. A device that has gone takes its attachment with it; its link is left out.
@@ -92,7 +91,7 @@ func (s *State) device(pin string) (*Device, error) {
 	d := &Device{
 		Name: dev.Attrs().Name, Mode: attachedMode(dev), ifindex: int(x.Ifindex), pin: pin, program: info.Program, link: l,
 	}
-	if err := s.openEgress(d); err != nil {
+	if err := s.openSides(d); err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
 	return d, nil
@@ -101,9 +100,7 @@ func (s *State) device(pin string) (*Device, error) {
 func closeDevices(devices []*Device) {
 	for _, d := range devices {
 		d.link.Close()
-		if d.egress != nil {
-			d.egress.Close()
-		}
+		d.closeSides()
 	}
 }
 

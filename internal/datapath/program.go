@@ -21,12 +21,6 @@ type Program struct {
 	key        uint64        // of questions
 }
 
-// Inherited are maps that a program takes over from the generation before. Each may be nil, for a new one.
-type Inherited struct {
-	Counters *ebpf.Map // to count in
-	Verified *ebpf.Map // clients that are known to be who they say
-}
-
 // Load loads an image and fills its maps. counters is the map to count in, or nil for a new one. Nothing is attached.
 func Load(im *xdp.Image, counters *ebpf.Map) (*Program, error) {
 	return LoadAfter(im, Inherited{Counters: counters})
@@ -44,21 +38,18 @@ func LoadAfter(im *xdp.Image, from Inherited) (*Program, error) {
 // load loads a spec of the image.
 func load(im *xdp.Image, spec *ebpf.CollectionSpec, from Inherited) (*Program, error) {
 	spec.Maps[xdp.Counters].MaxEntries = countersSize(im.Slots)
-	kept := map[string]*ebpf.Map{}
-	if from.Counters != nil {
-		spec.Maps[xdp.Counters].MaxEntries = from.Counters.MaxEntries()
-		kept[xdp.Counters] = from.Counters
-	}
-	if m := spec.Maps[xdp.Verified]; m != nil && from.Verified != nil && m.Compatible(from.Verified) == nil {
-		kept[xdp.Verified] = from.Verified
-	}
+	kept := from.replacements(spec)
 	collection, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{MapReplacements: kept})
 	if err != nil {
 		return nil, explainLoad(err)
 	}
 	p := &Program{collection: collection, spec: spec}
 	p.key, _ = im.Constants["question_key"].(uint64)
-	if err := p.fill(im); err != nil {
+	err = p.fill(im)
+	if err == nil && kept[xdp.SynKeys] == nil {
+		err = p.initKeys()
+	}
+	if err != nil {
 		p.Close()
 		return nil, err
 	}
@@ -86,6 +77,19 @@ func (p *Program) fill(im *xdp.Image) error {
 	return im.Fill(memory)
 }
 
+// initKeys draws the keys of cookies and of flows, when the program has any.
+func (p *Program) initKeys() error {
+	memory, release, err := p.Memory(xdp.SynKeys)
+	if err != nil {
+		return err
+	}
+	defer release()
+	if keys := memory[xdp.SynKeys]; keys != nil {
+		initKeys(keys)
+	}
+	return nil
+}
+
 // Map is one of the program's maps, nil when it has none of that name. It is valid until Close.
 func (p *Program) Map(name string) *ebpf.Map { return p.collection.Maps[name] }
 
@@ -95,7 +99,7 @@ func (p *Program) Memory(names ...string) (memory map[string][]byte, release fun
 	memory = map[string][]byte{}
 	release = func() {
 		for _, m := range memory {
-			unix.Munmap(m[:cap(m)])
+			unmap(m)
 		}
 	}
 	for _, name := range names {
@@ -123,6 +127,9 @@ func mapMemory(m *ebpf.Map, octets int) ([]byte, error) {
 	return memory[:octets:len(memory)], nil
 }
 
+// unmap gives up what mapMemory has mapped.
+func unmap(memory []byte) { unix.Munmap(memory[:cap(memory)]) }
+
 // Native is the program for drivers that run XDP themselves.
 func (p *Program) Native() *ebpf.Program { return p.collection.Programs[xdp.Program] }
 
@@ -145,6 +152,14 @@ func (p *Program) Linear() (*ebpf.Program, error) {
 	p.linear = collection.DetachProgram(xdp.Program)
 	return p.linear, nil
 }
+
+// Ingress is the program for what XDP has passed, nil when the image has none.
+func (p *Program) Ingress() *ebpf.Program { return p.side(entering) }
+
+// Egress is the program for what leaves, nil when the image has none.
+func (p *Program) Egress() *ebpf.Program { return p.side(leaving) }
+
+func (p *Program) side(side Mode) *ebpf.Program { return p.collection.Programs[string(side)] }
 
 // Close gives up the file descriptors. What is attached or pinned stays.
 func (p *Program) Close() {

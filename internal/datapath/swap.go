@@ -24,7 +24,7 @@ type swap struct {
 	updated []*Device // had a program of ours before
 	added   []*Device
 	dropped []*Device // those of updated that the new generation does not have
-	silent  []*Device // that are to have no program for what leaves
+	silent  []silenced
 }
 
 // onTrial puts the swap on trial, with the generation to return to.
@@ -125,7 +125,7 @@ func (s *swap) device(a Attachment) error {
 			return err
 		}
 		s.added = append(s.added, d)
-		return s.updateEgress(d, true, false)
+		return s.updateSide(d, leaving, true, false)
 	}
 	if a.Mode != Auto && a.Mode != d.Mode {
 		return &AttachError{Device: d.Name, Cause: fmt.Sprintf("it runs in %s mode, not %s", d.Mode, a.Mode),
@@ -141,11 +141,14 @@ func (s *swap) update(d *Device, has bool) error {
 	if err != nil {
 		return err
 	}
+	s.updated = append(s.updated, d)
+	if err := s.updateSide(d, entering, has, had); err != nil {
+		return err
+	}
 	if err := d.link.Update(prog); err != nil {
 		return fmt.Errorf("updating device %s: %w", d.Name, err)
 	}
-	s.updated = append(s.updated, d)
-	return s.updateEgress(d, has, had)
+	return s.updateSide(d, leaving, has, had)
 }
 
 // programFor is the program for a device of a mode that the new and the old generation have, or have not.
@@ -163,7 +166,7 @@ func (s *swap) undo() error {
 		errs = append(errs, s.state.detach(d))
 	}
 	for _, d := range s.updated {
-		errs = append(errs, s.restoreEgress(d), restore(d))
+		errs = append(errs, s.restoreSide(d, leaving), restore(d), s.restoreSide(d, entering))
 	}
 	return errors.Join(errs...)
 }
@@ -186,7 +189,7 @@ func (s *swap) done() []*Device { return append(slices.Clone(s.updated), s.added
 
 // finish does what is left when all devices have their program.
 func (s *swap) finish() error {
-	err := errors.Join(s.detachOthers(), s.state.nameLinks(s.done()), s.finishEgress())
+	err := errors.Join(s.detachOthers(), s.state.nameLinks(s.done()), s.silence())
 	if s.trial != nil {
 		err = errors.Join(err, s.trial.begin(true))
 	}
@@ -219,5 +222,5 @@ func (s *State) detach(d *Device) error { return errors.Join(s.release(d), d.lin
 // release detaches a device and removes the pins of its links. Removal alone would detach it too, but some time later:
 // the kernel ends inodes of the BPF file system after an RCU grace period, and the next apply would meet a stranger.
 func (s *State) release(d *Device) error {
-	return errors.Join(s.releaseEgress(d), d.link.Detach(), os.Remove(s.path(dirLinks, d.pin)))
+	return errors.Join(s.releaseSide(d, leaving), d.link.Detach(), os.Remove(s.path(dirLinks, d.pin)), s.releaseSide(d, entering))
 }

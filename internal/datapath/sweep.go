@@ -20,7 +20,7 @@ func (s *State) sweep(keep ...int) error {
 }
 
 // sweepIf removes generations, except those that devices run: what a device could not be given back stays visible to
-// status, and the next change can end it. Trials that no device runs are remains; they go last, since they tell which
+// status, and the next change can end it. So are links for sides of devices that have none for XDP. Trials that no device runs are remains; they go last, since they tell which
 // records are theirs.
 func (s *State) sweepIf(unwanted func(n int) bool) error {
 	v, err := s.situation()
@@ -51,7 +51,7 @@ func (s *State) sweepIf(unwanted func(n int) bool) error {
 			errs = append(errs, s.removeTrial(n))
 		}
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, s.sweepSides(v.devices))...)
 }
 
 // removeGeneration removes a generation's pins. What is attached stays. The manifest goes first: without it, nothing

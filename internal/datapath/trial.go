@@ -158,7 +158,7 @@ func (v variant) pin() string {
 
 // suffix tells the names of what generic mode takes from those of native mode.
 func suffix(mode Mode) string {
-	return map[Mode]string{Generic: "_linear", leaving: "_egress"}[mode]
+	return map[Mode]string{Generic: "_linear", entering: "_ingress", leaving: "_egress"}[mode]
 }
 
 // role is what a variant stands for in a trial.

@@ -20,6 +20,7 @@ const (
 	trialMapTerm            = "term"
 	trialProgEgressTrial    = "egress_trial"
 	trialProgFloodwallTrial = "floodwall_trial"
+	trialProgIngressTrial   = "ingress_trial"
 	trialVarAfter           = "after"
 	trialVarDuring          = "during"
 )
@@ -68,6 +69,7 @@ type trialSpecs struct {
 type trialProgramSpecs struct {
 	EgressTrial    *ebpf.ProgramSpec `ebpf:"egress_trial"`
 	FloodwallTrial *ebpf.ProgramSpec `ebpf:"floodwall_trial"`
+	IngressTrial   *ebpf.ProgramSpec `ebpf:"ingress_trial"`
 }
 
 // trialMapSpecs contains maps before they are loaded into the kernel.
@@ -131,12 +133,14 @@ type trialVariables struct {
 type trialPrograms struct {
 	EgressTrial    *ebpf.Program `ebpf:"egress_trial"`
 	FloodwallTrial *ebpf.Program `ebpf:"floodwall_trial"`
+	IngressTrial   *ebpf.Program `ebpf:"ingress_trial"`
 }
 
 func (p *trialPrograms) Close() error {
 	return _TrialClose(
 		p.EgressTrial,
 		p.FloodwallTrial,
+		p.IngressTrial,
 	)
 }
 

@@ -18,7 +18,7 @@ const (
 // The programs of bpf/trial.c.
 const (
 	trialProgram = "floodwall_trial"
-	trialEgress  = "egress_trial"
+	trialSuffix  = "_trial" // behind the name of a side
 )
 
 // The slots of the array of programs, enum slot of bpf/trial.c.
@@ -112,7 +112,7 @@ func (c *trialCode) program(v variant) (*ebpf.Program, error) {
 	return c.load(v, spec, array)
 }
 
-// runs reports whether a variant runs any generation: one may have no program for what leaves.
+// runs reports whether a variant runs any generation: one may have no program for a side.
 func (c *trialCode) runs(v variant) (bool, error) {
 	var has, had *ebpf.Program
 	var err error
@@ -166,8 +166,8 @@ func (c *trialCode) fill(array *ebpf.Map, v variant) error {
 
 func (c *trialCode) load(v variant, spec *ebpf.CollectionSpec, array *ebpf.Map) (*ebpf.Program, error) {
 	name := trialProgram
-	if v.mode == leaving {
-		name = trialEgress
+	if isSide(v.mode) {
+		name = string(v.mode) + trialSuffix
 	}
 	spec.Programs = map[string]*ebpf.ProgramSpec{name: spec.Programs[name]}
 	collection, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{

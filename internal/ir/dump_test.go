@@ -1,6 +1,7 @@
 package ir
 
 import (
+	"net/netip"
 	"testing"
 	"time"
 
@@ -83,10 +84,16 @@ func TestStringConditions(t *testing.T) {
 				{Value: []byte{1}, Mask: []byte{1}}, {Base: BaseL4, Offset: 12, Value: []byte{0}, Mask: []byte{0xff}},
 			}}}},
 			{Name: "rates", Over: []int{0, 1, 2}, Verdict: Drop, Sample: 100, Merged: 2},
+			{Name: "web:syn", Kind: RuleKindService, Match: is(packet.DPort, one(80)), Protect: 1},
 		},
 		Guards: []Guard{
 			{Service: "dns", Ports: []Range{one(53), one(packet.PortUDP + 53)}, Verify: time.Hour, Secrets: make([][16]byte, 2), Out: 3, Observe: true},
 			{Service: "other", Ports: []Range{one(packet.PortUDP + 54)}, Out: -1},
+		},
+		Protections: []Protection{
+			{Service: "web", Ports: []Range{one(80)}, Start: 2, Stop: 2, Limits: []int{1, 2}, WScale: -1, Flows: 9},
+			{Service: "far", Ports: []Range{{80, 90}}, Router: true, Always: true, Start: -1, Stop: -1, MSS: 1460, Flows: 1,
+				Backends: []netip.Addr{netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("2001:db8::1")}},
 		},
 	}
 	want := `checks land
@@ -101,9 +108,12 @@ rule kinds: pass dns=response-malformed,none observe
 rule texts: drop payload={contains: ["GET |0d 0a|\"|7c|" within 256, "x" nocase within 1024], at: [{offset: 3, bytes: "|de a0|", mask: "|ff f0|"}]}
 rule places: drop payload!={at: [{offset: 0, bytes: "|01|", mask: "|01|"}, {offset: 12, bytes: "|00|", mask: "|ff|", from: header}]}
 rule rates: drop over={rate: 1000/s, per: from/16/64, burst: 2000, max: 4096, ban: {for: 10m0s, set: bans}} over={rate: 10mbit/min, per: from/24/56+to/32/64, burst: 120kbit} over={rate: 1/day, burst: 5} sample=1/100 (2 rules in one)
+service web:syn: pass port=tcp/80 protect
 default: pass
 guard dns: tcp/53,udp/53 verify=1h0m0s secrets=2 responses={rate: 1000gbit/h, per: to/32/128, burst: 1234kbit} observe
 guard other: udp/54
+protection web: tcp/80 host start={rate: 1/day, burst: 5} stop={rate: 1/day, burst: 5} limit={rate: 10mbit/min, per: from/24/56+to/32/64, burst: 120kbit} limit={rate: 1/day, burst: 5} flows=9
+protection far: tcp/80-tcp/90 router always mss=1460 wscale=0 flows=1 backend=192.0.2.1 backend=2001:db8::1
 `
 	if diff := cmp.Diff(want, p.String()); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)

@@ -33,6 +33,9 @@ func (r *Rule) actions() (words []string) {
 	if r.Sample > 0 {
 		words = append(words, fmt.Sprintf("sample=1/%d", r.Sample))
 	}
+	if r.Protect > 0 {
+		words = append(words, "protect")
+	}
 	return words
 }
 

@@ -20,6 +20,14 @@ type Protection struct {
 	Backends []netip.Addr // of Router: who is asked for the options of its connections
 }
 
+// Mode is the policy's word for where the service lives: host or router.
+func (p *Protection) Mode() string {
+	if p.Router {
+		return "router"
+	}
+	return "host"
+}
+
 // Outcome is what became of a packet of a protected service. Each has a counter.
 type Outcome uint8
 

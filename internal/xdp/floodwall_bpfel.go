@@ -16,78 +16,90 @@ import (
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	floodwallMapActions         = "actions"
-	floodwallMapBuckets6        = "buckets6"
-	floodwallMapConditions      = "conditions"
-	floodwallMapCounters        = "counters"
-	floodwallMapDnsMessage      = "dns_message"
-	floodwallMapDynamic         = "dynamic"
-	floodwallMapEvictions       = "evictions"
-	floodwallMapFull4           = "full4"
-	floodwallMapGuardPorts      = "guard_ports"
-	floodwallMapGuards          = "guards"
-	floodwallMapHosts4          = "hosts4"
-	floodwallMapLimitInfo       = "limit_info"
-	floodwallMapLimits          = "limits"
-	floodwallMapLines4          = "lines4"
-	floodwallMapNames           = "names"
-	floodwallMapOffences        = "offences"
-	floodwallMapPatterns        = "patterns"
-	floodwallMapPlaces          = "places"
-	floodwallMapReporters       = "reporters"
-	floodwallMapSamplers        = "samplers"
-	floodwallMapSamples         = "samples"
-	floodwallMapVerified        = "verified"
-	floodwallMapWindow          = "window"
-	floodwallProgEgress         = "egress"
-	floodwallProgFloodwall      = "floodwall"
-	floodwallProgIngress        = "ingress"
-	floodwallVarAnswers         = "answers"
-	floodwallVarBackground4     = "background4"
-	floodwallVarBuckets6Mask    = "buckets6_mask"
-	floodwallVarBuckets6Seed    = "buckets6_seed"
-	floodwallVarClassifyDst     = "classify_dst"
-	floodwallVarClassifySrc     = "classify_src"
-	floodwallVarDefaultDecision = "default_decision"
-	floodwallVarDnsPort         = "dns_port"
-	floodwallVarDnsPorts        = "dns_ports"
-	floodwallVarDnsVerify       = "dns_verify"
-	floodwallVarDynamicDstSets  = "dynamic_dst_sets"
-	floodwallVarDynamicInfo     = "dynamic_info"
-	floodwallVarDynamicSrcSets  = "dynamic_src_sets"
-	floodwallVarEnabledChecks   = "enabled_checks"
-	floodwallVarFilter4         = "filter4"
-	floodwallVarFilter4Mask     = "filter4_mask"
-	floodwallVarFilter4Shift    = "filter4_shift"
-	floodwallVarFilter6         = "filter6"
-	floodwallVarGuarded         = "guarded"
-	floodwallVarHaveBackground4 = "have_background4"
-	floodwallVarHaveLines4      = "have_lines4"
-	floodwallVarHosts4Buckets   = "hosts4_buckets"
-	floodwallVarHosts4Seed      = "hosts4_seed"
-	floodwallVarIndex4          = "index4"
-	floodwallVarLeads           = "leads"
-	floodwallVarLengths6        = "lengths6"
-	floodwallVarLengths6Count   = "lengths6_count"
-	floodwallVarLimitKeys       = "limit_keys"
-	floodwallVarLimitMix        = "limit_mix"
-	floodwallVarLocalSet        = "local_set"
-	floodwallVarNameBuckets     = "name_buckets"
-	floodwallVarNameDepths      = "name_depths"
-	floodwallVarNameKey         = "name_key"
-	floodwallVarNameRootSets    = "name_root_sets"
-	floodwallVarNumLeads        = "num_leads"
-	floodwallVarObservedChecks  = "observed_checks"
-	floodwallVarProtects        = "protects"
-	floodwallVarQuestionKey     = "question_key"
-	floodwallVarReporting       = "reporting"
-	floodwallVarSampling        = "sampling"
-	floodwallVarShortPatterns   = "short_patterns"
-	floodwallVarSpecials        = "specials"
-	floodwallVarTableConditions = "table_conditions"
-	floodwallVarVerifyCookies   = "verify_cookies"
-	floodwallVarWindowLength    = "window_length"
-	floodwallVarZero            = "zero"
+	floodwallMapActions          = "actions"
+	floodwallMapAskers           = "askers"
+	floodwallMapBuckets6         = "buckets6"
+	floodwallMapConditions       = "conditions"
+	floodwallMapCounters         = "counters"
+	floodwallMapDnsMessage       = "dns_message"
+	floodwallMapDynamic          = "dynamic"
+	floodwallMapEvictions        = "evictions"
+	floodwallMapFlowFilter       = "flow_filter"
+	floodwallMapFlows            = "flows"
+	floodwallMapFull4            = "full4"
+	floodwallMapGuardPorts       = "guard_ports"
+	floodwallMapGuards           = "guards"
+	floodwallMapHostPorts        = "host_ports"
+	floodwallMapHosts4           = "hosts4"
+	floodwallMapLimitInfo        = "limit_info"
+	floodwallMapLimits           = "limits"
+	floodwallMapLines4           = "lines4"
+	floodwallMapNames            = "names"
+	floodwallMapOffences         = "offences"
+	floodwallMapPatterns         = "patterns"
+	floodwallMapPlaces           = "places"
+	floodwallMapProtectionStates = "protection_states"
+	floodwallMapProtections      = "protections"
+	floodwallMapReporters        = "reporters"
+	floodwallMapSamplers         = "samplers"
+	floodwallMapSamples          = "samples"
+	floodwallMapSynKeys          = "syn_keys"
+	floodwallMapVerified         = "verified"
+	floodwallMapWindow           = "window"
+	floodwallProgEgress          = "egress"
+	floodwallProgFloodwall       = "floodwall"
+	floodwallProgIngress         = "ingress"
+	floodwallVarAnswers          = "answers"
+	floodwallVarAskConntrack     = "ask_conntrack"
+	floodwallVarBackground4      = "background4"
+	floodwallVarBuckets6Mask     = "buckets6_mask"
+	floodwallVarBuckets6Seed     = "buckets6_seed"
+	floodwallVarClassifyDst      = "classify_dst"
+	floodwallVarClassifySrc      = "classify_src"
+	floodwallVarDefaultDecision  = "default_decision"
+	floodwallVarDnsPort          = "dns_port"
+	floodwallVarDnsPorts         = "dns_ports"
+	floodwallVarDnsVerify        = "dns_verify"
+	floodwallVarDynamicDstSets   = "dynamic_dst_sets"
+	floodwallVarDynamicInfo      = "dynamic_info"
+	floodwallVarDynamicSrcSets   = "dynamic_src_sets"
+	floodwallVarEnabledChecks    = "enabled_checks"
+	floodwallVarFilter4          = "filter4"
+	floodwallVarFilter4Mask      = "filter4_mask"
+	floodwallVarFilter4Shift     = "filter4_shift"
+	floodwallVarFilter6          = "filter6"
+	floodwallVarFlowMask         = "flow_mask"
+	floodwallVarGuarded          = "guarded"
+	floodwallVarHaveBackground4  = "have_background4"
+	floodwallVarHaveLines4       = "have_lines4"
+	floodwallVarHosts4Buckets    = "hosts4_buckets"
+	floodwallVarHosts4Seed       = "hosts4_seed"
+	floodwallVarIndex4           = "index4"
+	floodwallVarLeads            = "leads"
+	floodwallVarLengths6         = "lengths6"
+	floodwallVarLengths6Count    = "lengths6_count"
+	floodwallVarLimitKeys        = "limit_keys"
+	floodwallVarLimitMix         = "limit_mix"
+	floodwallVarLocalSet         = "local_set"
+	floodwallVarNameBuckets      = "name_buckets"
+	floodwallVarNameDepths       = "name_depths"
+	floodwallVarNameKey          = "name_key"
+	floodwallVarNameRootSets     = "name_root_sets"
+	floodwallVarNumLeads         = "num_leads"
+	floodwallVarObservedChecks   = "observed_checks"
+	floodwallVarProtectHost      = "protect_host"
+	floodwallVarProtectListener  = "protect_listener"
+	floodwallVarProtectRouter    = "protect_router"
+	floodwallVarProtects         = "protects"
+	floodwallVarQuestionKey      = "question_key"
+	floodwallVarReporting        = "reporting"
+	floodwallVarSampling         = "sampling"
+	floodwallVarShortPatterns    = "short_patterns"
+	floodwallVarSpecials         = "specials"
+	floodwallVarTableConditions  = "table_conditions"
+	floodwallVarVerifyCookies    = "verify_cookies"
+	floodwallVarWindowLength     = "window_length"
+	floodwallVarZero             = "zero"
 )
 
 // loadFloodwall returns the embedded CollectionSpec for floodwall.
@@ -141,29 +153,36 @@ type floodwallProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type floodwallMapSpecs struct {
-	Actions    *ebpf.MapSpec `ebpf:"actions"`
-	Buckets6   *ebpf.MapSpec `ebpf:"buckets6"`
-	Conditions *ebpf.MapSpec `ebpf:"conditions"`
-	Counters   *ebpf.MapSpec `ebpf:"counters"`
-	DnsMessage *ebpf.MapSpec `ebpf:"dns_message"`
-	Dynamic    *ebpf.MapSpec `ebpf:"dynamic"`
-	Evictions  *ebpf.MapSpec `ebpf:"evictions"`
-	Full4      *ebpf.MapSpec `ebpf:"full4"`
-	GuardPorts *ebpf.MapSpec `ebpf:"guard_ports"`
-	Guards     *ebpf.MapSpec `ebpf:"guards"`
-	Hosts4     *ebpf.MapSpec `ebpf:"hosts4"`
-	LimitInfo  *ebpf.MapSpec `ebpf:"limit_info"`
-	Limits     *ebpf.MapSpec `ebpf:"limits"`
-	Lines4     *ebpf.MapSpec `ebpf:"lines4"`
-	Names      *ebpf.MapSpec `ebpf:"names"`
-	Offences   *ebpf.MapSpec `ebpf:"offences"`
-	Patterns   *ebpf.MapSpec `ebpf:"patterns"`
-	Places     *ebpf.MapSpec `ebpf:"places"`
-	Reporters  *ebpf.MapSpec `ebpf:"reporters"`
-	Samplers   *ebpf.MapSpec `ebpf:"samplers"`
-	Samples    *ebpf.MapSpec `ebpf:"samples"`
-	Verified   *ebpf.MapSpec `ebpf:"verified"`
-	Window     *ebpf.MapSpec `ebpf:"window"`
+	Actions          *ebpf.MapSpec `ebpf:"actions"`
+	Askers           *ebpf.MapSpec `ebpf:"askers"`
+	Buckets6         *ebpf.MapSpec `ebpf:"buckets6"`
+	Conditions       *ebpf.MapSpec `ebpf:"conditions"`
+	Counters         *ebpf.MapSpec `ebpf:"counters"`
+	DnsMessage       *ebpf.MapSpec `ebpf:"dns_message"`
+	Dynamic          *ebpf.MapSpec `ebpf:"dynamic"`
+	Evictions        *ebpf.MapSpec `ebpf:"evictions"`
+	FlowFilter       *ebpf.MapSpec `ebpf:"flow_filter"`
+	Flows            *ebpf.MapSpec `ebpf:"flows"`
+	Full4            *ebpf.MapSpec `ebpf:"full4"`
+	GuardPorts       *ebpf.MapSpec `ebpf:"guard_ports"`
+	Guards           *ebpf.MapSpec `ebpf:"guards"`
+	HostPorts        *ebpf.MapSpec `ebpf:"host_ports"`
+	Hosts4           *ebpf.MapSpec `ebpf:"hosts4"`
+	LimitInfo        *ebpf.MapSpec `ebpf:"limit_info"`
+	Limits           *ebpf.MapSpec `ebpf:"limits"`
+	Lines4           *ebpf.MapSpec `ebpf:"lines4"`
+	Names            *ebpf.MapSpec `ebpf:"names"`
+	Offences         *ebpf.MapSpec `ebpf:"offences"`
+	Patterns         *ebpf.MapSpec `ebpf:"patterns"`
+	Places           *ebpf.MapSpec `ebpf:"places"`
+	ProtectionStates *ebpf.MapSpec `ebpf:"protection_states"`
+	Protections      *ebpf.MapSpec `ebpf:"protections"`
+	Reporters        *ebpf.MapSpec `ebpf:"reporters"`
+	Samplers         *ebpf.MapSpec `ebpf:"samplers"`
+	Samples          *ebpf.MapSpec `ebpf:"samples"`
+	SynKeys          *ebpf.MapSpec `ebpf:"syn_keys"`
+	Verified         *ebpf.MapSpec `ebpf:"verified"`
+	Window           *ebpf.MapSpec `ebpf:"window"`
 }
 
 // floodwallVariableSpecs contains global variables before they are loaded into the kernel.
@@ -171,6 +190,7 @@ type floodwallMapSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type floodwallVariableSpecs struct {
 	Answers         *ebpf.VariableSpec `ebpf:"answers"`
+	AskConntrack    *ebpf.VariableSpec `ebpf:"ask_conntrack"`
 	Background4     *ebpf.VariableSpec `ebpf:"background4"`
 	Buckets6Mask    *ebpf.VariableSpec `ebpf:"buckets6_mask"`
 	Buckets6Seed    *ebpf.VariableSpec `ebpf:"buckets6_seed"`
@@ -188,6 +208,7 @@ type floodwallVariableSpecs struct {
 	Filter4Mask     *ebpf.VariableSpec `ebpf:"filter4_mask"`
 	Filter4Shift    *ebpf.VariableSpec `ebpf:"filter4_shift"`
 	Filter6         *ebpf.VariableSpec `ebpf:"filter6"`
+	FlowMask        *ebpf.VariableSpec `ebpf:"flow_mask"`
 	Guarded         *ebpf.VariableSpec `ebpf:"guarded"`
 	HaveBackground4 *ebpf.VariableSpec `ebpf:"have_background4"`
 	HaveLines4      *ebpf.VariableSpec `ebpf:"have_lines4"`
@@ -206,6 +227,9 @@ type floodwallVariableSpecs struct {
 	NameRootSets    *ebpf.VariableSpec `ebpf:"name_root_sets"`
 	NumLeads        *ebpf.VariableSpec `ebpf:"num_leads"`
 	ObservedChecks  *ebpf.VariableSpec `ebpf:"observed_checks"`
+	ProtectHost     *ebpf.VariableSpec `ebpf:"protect_host"`
+	ProtectListener *ebpf.VariableSpec `ebpf:"protect_listener"`
+	ProtectRouter   *ebpf.VariableSpec `ebpf:"protect_router"`
 	Protects        *ebpf.VariableSpec `ebpf:"protects"`
 	QuestionKey     *ebpf.VariableSpec `ebpf:"question_key"`
 	Reporting       *ebpf.VariableSpec `ebpf:"reporting"`
@@ -238,43 +262,54 @@ func (o *floodwallObjects) Close() error {
 //
 // It can be passed to loadFloodwallObjects or ebpf.CollectionSpec.LoadAndAssign.
 type floodwallMaps struct {
-	Actions    *ebpf.Map `ebpf:"actions"`
-	Buckets6   *ebpf.Map `ebpf:"buckets6"`
-	Conditions *ebpf.Map `ebpf:"conditions"`
-	Counters   *ebpf.Map `ebpf:"counters"`
-	DnsMessage *ebpf.Map `ebpf:"dns_message"`
-	Dynamic    *ebpf.Map `ebpf:"dynamic"`
-	Evictions  *ebpf.Map `ebpf:"evictions"`
-	Full4      *ebpf.Map `ebpf:"full4"`
-	GuardPorts *ebpf.Map `ebpf:"guard_ports"`
-	Guards     *ebpf.Map `ebpf:"guards"`
-	Hosts4     *ebpf.Map `ebpf:"hosts4"`
-	LimitInfo  *ebpf.Map `ebpf:"limit_info"`
-	Limits     *ebpf.Map `ebpf:"limits"`
-	Lines4     *ebpf.Map `ebpf:"lines4"`
-	Names      *ebpf.Map `ebpf:"names"`
-	Offences   *ebpf.Map `ebpf:"offences"`
-	Patterns   *ebpf.Map `ebpf:"patterns"`
-	Places     *ebpf.Map `ebpf:"places"`
-	Reporters  *ebpf.Map `ebpf:"reporters"`
-	Samplers   *ebpf.Map `ebpf:"samplers"`
-	Samples    *ebpf.Map `ebpf:"samples"`
-	Verified   *ebpf.Map `ebpf:"verified"`
-	Window     *ebpf.Map `ebpf:"window"`
+	Actions          *ebpf.Map `ebpf:"actions"`
+	Askers           *ebpf.Map `ebpf:"askers"`
+	Buckets6         *ebpf.Map `ebpf:"buckets6"`
+	Conditions       *ebpf.Map `ebpf:"conditions"`
+	Counters         *ebpf.Map `ebpf:"counters"`
+	DnsMessage       *ebpf.Map `ebpf:"dns_message"`
+	Dynamic          *ebpf.Map `ebpf:"dynamic"`
+	Evictions        *ebpf.Map `ebpf:"evictions"`
+	FlowFilter       *ebpf.Map `ebpf:"flow_filter"`
+	Flows            *ebpf.Map `ebpf:"flows"`
+	Full4            *ebpf.Map `ebpf:"full4"`
+	GuardPorts       *ebpf.Map `ebpf:"guard_ports"`
+	Guards           *ebpf.Map `ebpf:"guards"`
+	HostPorts        *ebpf.Map `ebpf:"host_ports"`
+	Hosts4           *ebpf.Map `ebpf:"hosts4"`
+	LimitInfo        *ebpf.Map `ebpf:"limit_info"`
+	Limits           *ebpf.Map `ebpf:"limits"`
+	Lines4           *ebpf.Map `ebpf:"lines4"`
+	Names            *ebpf.Map `ebpf:"names"`
+	Offences         *ebpf.Map `ebpf:"offences"`
+	Patterns         *ebpf.Map `ebpf:"patterns"`
+	Places           *ebpf.Map `ebpf:"places"`
+	ProtectionStates *ebpf.Map `ebpf:"protection_states"`
+	Protections      *ebpf.Map `ebpf:"protections"`
+	Reporters        *ebpf.Map `ebpf:"reporters"`
+	Samplers         *ebpf.Map `ebpf:"samplers"`
+	Samples          *ebpf.Map `ebpf:"samples"`
+	SynKeys          *ebpf.Map `ebpf:"syn_keys"`
+	Verified         *ebpf.Map `ebpf:"verified"`
+	Window           *ebpf.Map `ebpf:"window"`
 }
 
 func (m *floodwallMaps) Close() error {
 	return _FloodwallClose(
 		m.Actions,
+		m.Askers,
 		m.Buckets6,
 		m.Conditions,
 		m.Counters,
 		m.DnsMessage,
 		m.Dynamic,
 		m.Evictions,
+		m.FlowFilter,
+		m.Flows,
 		m.Full4,
 		m.GuardPorts,
 		m.Guards,
+		m.HostPorts,
 		m.Hosts4,
 		m.LimitInfo,
 		m.Limits,
@@ -283,9 +318,12 @@ func (m *floodwallMaps) Close() error {
 		m.Offences,
 		m.Patterns,
 		m.Places,
+		m.ProtectionStates,
+		m.Protections,
 		m.Reporters,
 		m.Samplers,
 		m.Samples,
+		m.SynKeys,
 		m.Verified,
 		m.Window,
 	)
@@ -296,6 +334,7 @@ func (m *floodwallMaps) Close() error {
 // It can be passed to loadFloodwallObjects or ebpf.CollectionSpec.LoadAndAssign.
 type floodwallVariables struct {
 	Answers         *ebpf.Variable `ebpf:"answers"`
+	AskConntrack    *ebpf.Variable `ebpf:"ask_conntrack"`
 	Background4     *ebpf.Variable `ebpf:"background4"`
 	Buckets6Mask    *ebpf.Variable `ebpf:"buckets6_mask"`
 	Buckets6Seed    *ebpf.Variable `ebpf:"buckets6_seed"`
@@ -313,6 +352,7 @@ type floodwallVariables struct {
 	Filter4Mask     *ebpf.Variable `ebpf:"filter4_mask"`
 	Filter4Shift    *ebpf.Variable `ebpf:"filter4_shift"`
 	Filter6         *ebpf.Variable `ebpf:"filter6"`
+	FlowMask        *ebpf.Variable `ebpf:"flow_mask"`
 	Guarded         *ebpf.Variable `ebpf:"guarded"`
 	HaveBackground4 *ebpf.Variable `ebpf:"have_background4"`
 	HaveLines4      *ebpf.Variable `ebpf:"have_lines4"`
@@ -331,6 +371,9 @@ type floodwallVariables struct {
 	NameRootSets    *ebpf.Variable `ebpf:"name_root_sets"`
 	NumLeads        *ebpf.Variable `ebpf:"num_leads"`
 	ObservedChecks  *ebpf.Variable `ebpf:"observed_checks"`
+	ProtectHost     *ebpf.Variable `ebpf:"protect_host"`
+	ProtectListener *ebpf.Variable `ebpf:"protect_listener"`
+	ProtectRouter   *ebpf.Variable `ebpf:"protect_router"`
 	Protects        *ebpf.Variable `ebpf:"protects"`
 	QuestionKey     *ebpf.Variable `ebpf:"question_key"`
 	Reporting       *ebpf.Variable `ebpf:"reporting"`

@@ -72,6 +72,13 @@ const (
 	GuardPorts = "guard_ports" // by port: the number of its guard from 1 on, an octet each
 	Verified   = "verified"    // clients that are known to be who they say: until when
 
+	Protections      = "protections"       // how services are protected, struct protection of bpf/protect.h
+	ProtectionStates = "protection_states" // and how each protection stands, struct protection_state
+	HostPorts        = "host_ports"        // by TCP port: which of them has the kernel given its connections, from 1 on
+	Flows            = "flows"             // connections that have proved their address, struct flow_bucket of bpf/flow.h
+	FlowFilter       = "flow_filter"       // a bit for each of those buckets, whether it was ever used
+	SynKeys          = "syn_keys"          // of cookies and of flows, struct syn_keys
+
 	Masks   = "masks"     // straight rules: per class, a bit for each address expression
 	Index   = "index"     // table rules: from the value of a field or a class to a row
 	Rows    = "rows"      // table rules: a bit for each rule that the value does not rule out

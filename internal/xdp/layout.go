@@ -43,6 +43,17 @@ const DynamicInfoSize = 64
 // ActionSize is the size of struct action of bpf/act.h, an entry of the map Actions.
 const ActionSize = 16
 
+// Sizes of the structs of bpf/protect.h and bpf/flow.h.
+const (
+	ProtectionSize      = 72
+	ProtectionStateSize = 24
+	FlowBucketSize      = 64
+	SynKeysSize         = 56
+)
+
+// FlowSlots is how many connections a bucket of the map Flows holds.
+const FlowSlots = FlowBucketSize / 8
+
 // Flags of a decision, beside the verdict. enum verdict in bpf/count.h.
 const (
 	Special     = 0x10 // the slot has an entry in the map Actions

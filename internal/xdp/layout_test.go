@@ -10,6 +10,7 @@ import (
 	"github.com/cilium/ebpf/btf"
 
 	"github.com/floodwall/floodwall/internal/addrs"
+	"github.com/floodwall/floodwall/internal/compile"
 	"github.com/floodwall/floodwall/internal/ir"
 	"github.com/floodwall/floodwall/internal/packet"
 	"github.com/floodwall/floodwall/internal/xdp"
@@ -82,7 +83,12 @@ func TestStructLayouts(t *testing.T) {
 		{"guard", 56, map[string]int{
 			"secrets": 0, "num_secrets": 32, "verify": 36, "limit": 40, "slot": 44, "flags": 48}},
 		{"counter", 16, map[string]int{"packets": 0, "octets": 8}},
-		{"action", xdp.ActionSize, map[string]int{"slip": 0, "sample": 4, "report": 8}},
+		{"action", xdp.ActionSize, map[string]int{"slip": 0, "sample": 4, "report": 8, "protection": 12}},
+		{"protection", xdp.ProtectionSize, map[string]int{"method": 0, "flags": 4, "offers": 8, "mss": 12, "window": 16, "wscale": 18,
+			"num_limits": 19, "start": 20, "stop": 24, "limits": 28, "slots": 48}},
+		{"protection_state", xdp.ProtectionStateSize, map[string]int{"active_until": 0, "refused_until": 8}},
+		{"flow_bucket", xdp.FlowBucketSize, map[string]int{"word": 0}},
+		{"syn_keys", xdp.SynKeysSize, map[string]int{"present": 0, "previous": 16, "rotated": 32, "hash": 40}},
 		{"sampler", 16, map[string]int{"next": 0, "lost": 8}},
 	} {
 		s := structOf(t, test.name)
@@ -162,7 +168,14 @@ func TestEnums(t *testing.T) {
 		"count.h": {"SLOT_REPLIES": xdp.SlotReplies, "SLOT_NOT_IP": xdp.SlotNotIP, "SLOT_DEFAULT": xdp.SlotDefault,
 			"SLOT_RULES":   xdp.SlotRules,
 			"VERDICT_PASS": int(ir.Pass), "VERDICT_DROP": int(ir.Drop), "VERDICT_REJECT": int(ir.Reject),
-			"VERDICT_TRUNCATE": int(ir.Truncate), "DECISION_SPECIAL": xdp.Special},
+			"VERDICT_TRUNCATE": int(ir.Truncate), "DECISION_SPECIAL": xdp.Special, "DECISION_CONDITIONAL": xdp.Conditional,
+			"DECISION_PROTECTED": xdp.Protected},
+		"protect.h": {"METHOD_HOST": int(compile.MethodHost), "METHOD_LISTENER": int(compile.MethodListener),
+			"METHOD_ROUTER": int(compile.MethodRouter), "PROTECT_ALWAYS": 1, "OFFER_WSCALE": int(compile.WindowScaling),
+			"OFFER_SACK": int(compile.SACK), "OFFER_TIMESTAMPS": int(compile.Timestamps), "OFFER_ECN": int(compile.ECN),
+			"SYN_ANSWERED": int(ir.SynAnswered), "SYN_LIMITED": int(ir.SynLimited), "ACK_PROVED": int(ir.AckProved),
+			"ACK_INVALID": int(ir.AckInvalid), "ACK_ASKED": int(ir.AckAsked), "NUM_OUTCOMES": int(ir.NumOutcomes)},
+		"flow.h":    {"FLOW_SLOTS": xdp.FlowSlots},
 		"verify.h":  {"MAX_SECRETS": 2, "GUARD_LIMIT": 1, "GUARD_OBSERVE": 2},
 		"dynamic.h": {"MAX_DYNAMIC_SETS": xdp.MaxDynamicSets, "DYNAMIC_LENGTHS": 8},
 		"limit.h":   {"LIMIT_SLOTS": xdp.LimitSlots, "AMOUNT_BITS": xdp.LimitFraction, "TIME_BITS": 40, "DEBT_BITS": 38},
@@ -186,7 +199,7 @@ func TestEnums(t *testing.T) {
 func TestDecision(t *testing.T) {
 	for _, slot := range []uint32{0, xdp.SlotDefault, 64, 10_063, 1<<24 - 1} {
 		for _, verdict := range []ir.Verdict{ir.Pass, ir.Drop, ir.Reject, ir.Truncate} {
-			for _, flags := range []uint8{0, xdp.Special} {
+			for _, flags := range []uint8{0, xdp.Special, xdp.Protected} {
 				s, v := xdp.SlotAndVerdict(xdp.Decision(slot, uint8(verdict)|flags))
 				if s != slot || v != uint8(verdict) {
 					t.Errorf("slot %d, verdict %s with flags %#x come back as %d, %d", slot, verdict, flags, s, v)

@@ -21,6 +21,15 @@ var optional = map[string]string{
 	"dns_cookie":      "verify_cookies",
 	"client_verified": "dns_verify",
 	"name_sets":       "name_buckets",
+
+	"protect":               "protects",
+	"cookie_make":           "protect_host",
+	"cookie_check":          "protect_host",
+	"listener_cookie":       "protect_listener",
+	"listener_cookie_valid": "protect_listener",
+	"raw_cookie":            "protect_router",
+	"raw_cookie_valid":      "protect_router",
+	"connection_tracked":    "ask_conntrack",
 }
 
 // without replaces the calls of functions whose constant is not set, which the verifier would find dead, by their result

@@ -1,0 +1,255 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * The kernel's own SYN cookies and what it knows of connections. In router mode cookies are those that netfilter's
+ * SYNPROXY, which stands behind, makes and checks (bpf_tcp_raw_gen_syncookie_ipv4, Linux 6.0). Where the kernel cannot be
+ * given a connection, they are those of the listening socket (bpf_tcp_gen_syncookie, Linux 5.2).
+ *
+ * The helpers read nothing of a packet but its addresses, ports, sequence numbers and MSS. So headers with these alone
+ * are made on the stack: the frame need not grow to what the verifier wants of headers of any length, and neither IP
+ * options nor extension headers matter.
+ */
+#pragma once
+
+/* Which methods any protection has, and whether conntrack can be asked. Constants, for internal/xdp/prune.go. */
+const volatile bool protect_listener;
+const volatile bool protect_router;
+const volatile bool ask_conntrack;
+
+/* What no option says: the MSS that a SYN without one stands for (RFC 9293, 3.7.1). */
+enum { MSS_DEFAULT = 536 };
+
+/* A TCP header with one option, that of the MSS. */
+struct short_tcp {
+	struct tcphdr tcp;
+	__u8 kind;
+	__u8 size;
+	__be16 mss;
+};
+
+/* The headers that stand for those of a packet. */
+struct short_headers {
+	union {
+		struct iphdr v4;
+		struct ipv6hdr v6;
+	};
+	struct short_tcp l4;
+};
+
+static __always_inline __be32 ipv4_of(struct address a)
+{
+	return bpf_htonl((__u32)a.lo);
+}
+
+static __always_inline void put_ipv6(struct in6_addr *to, struct address a)
+{
+	to->in6_u.u6_addr32[0] = bpf_htonl(a.hi >> 32);
+	to->in6_u.u6_addr32[1] = bpf_htonl((__u32)a.hi);
+	to->in6_u.u6_addr32[2] = bpf_htonl(a.lo >> 32);
+	to->in6_u.u6_addr32[3] = bpf_htonl((__u32)a.lo);
+}
+
+static __always_inline void put_addresses(struct short_headers *h, const struct packet *p)
+{
+	if (p->family) {
+		h->v6.version = 6;
+		put_ipv6(&h->v6.saddr, p->src);
+		put_ipv6(&h->v6.daddr, p->dst);
+		return;
+	}
+	h->v4.version = 4;
+	h->v4.ihl = 5;
+	h->v4.saddr = ipv4_of(p->src);
+	h->v4.daddr = ipv4_of(p->dst);
+}
+
+/* The headers of a SYN with a sequence number, and the MSS that it announces. */
+static __always_inline void syn_headers(struct short_headers *h, const struct packet *p, __u32 isn, __u32 mss)
+{
+	put_addresses(h, p);
+	h->l4.tcp.source = bpf_htons(p->sport);
+	h->l4.tcp.dest = bpf_htons(p->port);
+	h->l4.tcp.seq = bpf_htonl(isn);
+	h->l4.tcp.doff = sizeof(h->l4) / 4;
+	h->l4.tcp.syn = 1;
+	h->l4.kind = 2;
+	h->l4.size = 4;
+	h->l4.mss = bpf_htons(mss);
+}
+
+/* Those of an ACK. */
+static __always_inline void ack_headers(struct short_headers *h, const struct packet *p, __u32 seq, __u32 ack)
+{
+	put_addresses(h, p);
+	h->l4.tcp.source = bpf_htons(p->sport);
+	h->l4.tcp.dest = bpf_htons(p->port);
+	h->l4.tcp.seq = bpf_htonl(seq);
+	h->l4.tcp.ack_seq = bpf_htonl(ack);
+	h->l4.tcp.doff = sizeof(h->l4.tcp) / 4;
+	h->l4.tcp.ack = 1;
+}
+
+/*
+ * The sequence number of SYNPROXY's SYN-ACK to a SYN with sequence number isn whose sender takes segments of mss octets.
+ * Returns -1 when there is none.
+ */
+__noinline __s64 raw_cookie(struct packet *p, __u32 isn, __u32 mss)
+{
+	struct short_headers h = {};
+	__s64 cookie;
+
+	if (!p)
+		return -1;
+	syn_headers(&h, p, isn, mss);
+	if (p->family)
+		cookie = bpf_tcp_raw_gen_syncookie_ipv6(&h.v6, &h.l4.tcp, sizeof(h.l4));
+	else
+		cookie = bpf_tcp_raw_gen_syncookie_ipv4(&h.v4, &h.l4.tcp, sizeof(h.l4));
+	return cookie < 0 ? -1 : cookie & 0xffffffff;
+}
+
+/* Whether an ACK with these numbers answers a SYN-ACK with SYNPROXY's cookie of the last two to three minutes. */
+__noinline __u32 raw_cookie_valid(struct packet *p, __u32 seq, __u32 ack)
+{
+	struct short_headers h = {};
+
+	if (!p)
+		return false;
+	ack_headers(&h, p, seq, ack);
+	return p->family ? !bpf_tcp_raw_check_syncookie_ipv6(&h.v6, &h.l4.tcp)
+			 : !bpf_tcp_raw_check_syncookie_ipv4(&h.v4, &h.l4.tcp);
+}
+
+enum {
+	STAMP_OPTIONS = 0x3f, /* the bits of a timestamp that say which options the SYN had: */
+	STAMP_WSCALE = 0x0f,  /* its window scale, WSCALE_NONE for none */
+	STAMP_SACK = 0x10,
+	STAMP_ECN = 0x20,
+};
+
+/*
+ * The timestamp of a SYN-ACK, from which SYNPROXY reads the options of the SYN when it comes back: milliseconds of the
+ * kernel's clock with the options in the lowest bits, as of net/ipv4/syncookies.c, cookie_init_timestamp(). It must not
+ * lie ahead of the clock, or the timestamps of the connection would go back.
+ */
+static __always_inline __u32 stamped_options(__u64 now, const struct syn_options *o)
+{
+	__u32 options = (o->wscale & STAMP_WSCALE) | (o->sack ? STAMP_SACK : 0) | (o->ecn ? STAMP_ECN : 0);
+	__u64 ms = now / 1000000, stamp = (ms & ~(__u64)STAMP_OPTIONS) | options;
+
+	if (stamp > ms)
+		stamp -= STAMP_OPTIONS + 1;
+	return stamp;
+}
+
+static __always_inline __u32 ip_size(const struct packet *p)
+{
+	return p->family ? sizeof(struct ipv6hdr) : sizeof(struct iphdr);
+}
+
+static __always_inline void tuple_of(struct bpf_sock_tuple *t, const struct packet *p)
+{
+	if (p->family) {
+		put_ipv6((struct in6_addr *)t->ipv6.saddr, p->src);
+		put_ipv6((struct in6_addr *)t->ipv6.daddr, p->dst);
+		t->ipv6.sport = bpf_htons(p->sport);
+		t->ipv6.dport = bpf_htons(p->port);
+		return;
+	}
+	t->ipv4.saddr = ipv4_of(p->src);
+	t->ipv4.daddr = ipv4_of(p->dst);
+	t->ipv4.sport = bpf_htons(p->sport);
+	t->ipv4.dport = bpf_htons(p->port);
+}
+
+static __always_inline __u32 tuple_size(const struct packet *p, const struct bpf_sock_tuple *t)
+{
+	return p->family ? sizeof(t->ipv6) : sizeof(t->ipv4);
+}
+
+/*
+ * The sequence number of the SYN-ACK that the socket listening to a packet's destination would send, for a SYN as of
+ * raw_cookie(). The helper notes that the socket has sent cookies, without which the kernel accepts none. Returns -1 when
+ * nobody listens or the socket gives no cookies (net.ipv4.tcp_syncookies is not 2).
+ */
+__noinline __s64 listener_cookie(struct xdp_md *ctx, struct packet *p, __u32 isn, __u32 mss)
+{
+	struct short_headers h = {};
+	struct bpf_sock_tuple tuple = {};
+	struct bpf_sock *sk;
+	__s64 cookie = -1;
+
+	if (!p)
+		return -1;
+	tuple_of(&tuple, p);
+	sk = bpf_skc_lookup_tcp(ctx, &tuple, tuple_size(p, &tuple), BPF_F_CURRENT_NETNS, 0);
+	if (!sk)
+		return -1;
+	syn_headers(&h, p, isn, mss);
+	/* The helper must see listeners only: it looks into others before it knows what they are (CVE-2026-80738). */
+	if (sk->state == BPF_TCP_LISTEN)
+		cookie = bpf_tcp_gen_syncookie(sk, &h, ip_size(p), &h.l4.tcp, sizeof(h.l4));
+	bpf_sk_release(sk);
+	return cookie < 0 ? -1 : cookie & 0xffffffff;
+}
+
+/* Whether an ACK answers a SYN-ACK with the cookie of the socket that listens. */
+__noinline __u32 listener_cookie_valid(struct xdp_md *ctx, struct packet *p, __u32 seq, __u32 ack)
+{
+	struct short_headers h = {};
+	struct bpf_sock_tuple tuple = {};
+	struct bpf_sock *sk;
+	__u32 valid = false;
+
+	if (!p)
+		return false;
+	tuple_of(&tuple, p);
+	sk = bpf_skc_lookup_tcp(ctx, &tuple, tuple_size(p, &tuple), BPF_F_CURRENT_NETNS, 0);
+	if (!sk)
+		return false;
+	ack_headers(&h, p, seq, ack);
+	if (sk->state == BPF_TCP_LISTEN)
+		valid = !bpf_tcp_check_syncookie(sk, &h, ip_size(p), &h.l4.tcp, sizeof(h.l4.tcp));
+	bpf_sk_release(sk);
+	return valid;
+}
+
+/* What is used of the kernel's structs (net/netfilter/nf_conntrack_bpf.c). */
+struct nf_conn {
+	unsigned long status;
+} __attribute__((preserve_access_index));
+
+struct bpf_ct_opts___local {
+	__s32 netns_id;
+	__s32 error;
+	__u8 l4proto;
+	__u8 dir;
+	__u8 reserved[2];
+};
+
+extern struct nf_conn *bpf_xdp_ct_lookup(struct xdp_md *ctx, struct bpf_sock_tuple *tuple, __u32 tuple_size,
+					 struct bpf_ct_opts___local *options, __u32 options_size) __ksym __weak;
+extern void bpf_ct_release(struct nf_conn *connection) __ksym __weak;
+
+enum { CONFIRMED = 1 << 3 }; /* IPS_CONFIRMED of linux/netfilter/nf_conntrack_common.h: it is in the table for good */
+
+/*
+ * Whether conntrack has the connection of a packet, in either direction. Entries that are not confirmed are those of SYNs
+ * still on their way through this host.
+ */
+__noinline __u32 connection_tracked(struct xdp_md *ctx, struct packet *p)
+{
+	struct bpf_ct_opts___local options = { .netns_id = BPF_F_CURRENT_NETNS, .l4proto = IPPROTO_TCP };
+	struct bpf_sock_tuple tuple = {};
+	struct nf_conn *connection;
+	__u32 confirmed;
+
+	if (!p)
+		return false;
+	tuple_of(&tuple, p);
+	connection = bpf_xdp_ct_lookup(ctx, &tuple, tuple_size(p, &tuple), &options, sizeof(options));
+	if (!connection)
+		return false;
+	confirmed = connection->status & CONFIRMED;
+	bpf_ct_release(connection);
+	return confirmed;
+}

@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * What the programs at the tc hook know of a packet. They see it as the kernel keeps it, in pieces and without its outer
+ * VLAN tag, and look at few: so they read copies of the headers.
+ */
+#pragma once
+
+/* enum tcx_action_base of linux/bpf.h, which is not in the headers of all systems that this is compiled on. */
+enum {
+	TCX_NEXT = -1,
+	TCX_DROP = 2,
+};
+
+/* The EtherType, behind up to two VLAN tags, and where its header begins. Most tags are not in the data here. */
+static __always_inline __be16 skb_ethernet(struct __sk_buff *skb, __u32 *at)
+{
+	struct ethernet eth;
+	struct vlan_tag tag;
+	__be16 ethertype;
+
+	if (bpf_skb_load_bytes(skb, 0, &eth, sizeof(eth)))
+		return 0;
+	ethertype = eth.type;
+	*at = sizeof(eth);
+#pragma unroll
+	for (int i = 0; i < MAX_VLAN_TAGS; i++) {
+		if (!is_vlan(ethertype))
+			break;
+		if (bpf_skb_load_bytes(skb, *at, &tag, sizeof(tag)))
+			return 0;
+		ethertype = tag.ethertype;
+		*at += sizeof(tag);
+	}
+	return ethertype;
+}
+
+/*
+ * Returns where the L4 header begins, 0 when there is none. IP says 0 of a length that is too large for it, that of TCP
+ * segments yet to be cut.
+ */
+static __always_inline __u32 skb_ipv4(struct __sk_buff *skb, struct packet *p, __u32 at)
+{
+	struct iphdr ip;
+
+	if (bpf_skb_load_bytes(skb, at, &ip, sizeof(ip)) || ip.frag_off & bpf_htons(0x1fff))
+		return 0;
+	p->proto = ip.protocol;
+	p->length = ip.tot_len ? bpf_ntohs(ip.tot_len) : skb->len - at;
+	p->fragment = ip.frag_off & bpf_htons(0x2000) ? FRAGMENT_FIRST : FRAGMENT_NONE;
+	p->src.lo = 0xffff00000000 | bpf_ntohl(ip.saddr);
+	p->dst.lo = 0xffff00000000 | bpf_ntohl(ip.daddr);
+	return at + ip.ihl * 4;
+}
+
+/* Walks the extension headers from where the first would be. Returns where the L4 header begins, 0 when there is none. */
+static __always_inline __u32 skb_extensions(struct __sk_buff *skb, struct packet *p, __u32 at)
+{
+	struct extension ext;
+
+	for (int i = 0; i <= MAX_EXT_HEADERS; i++) {
+		if (!is_extension(p->proto))
+			return at;
+		if (bpf_skb_load_bytes(skb, at, &ext, sizeof(ext)))
+			return 0;
+		at += (ext.length + 1) * 8;
+		if (p->proto == IPPROTO_FRAGMENT) {
+			at -= ext.length * 8; /* that octet is reserved */
+			if (ext.field & bpf_htons(0xfff8))
+				return 0;
+			p->fragment = ext.field & bpf_htons(1) ? FRAGMENT_FIRST : FRAGMENT_NONE;
+		}
+		p->proto = ext.next;
+	}
+	return 0;
+}
+
+static __always_inline __u32 skb_ipv6(struct __sk_buff *skb, struct packet *p, __u32 at)
+{
+	struct ipv6hdr ip;
+
+	if (bpf_skb_load_bytes(skb, at, &ip, sizeof(ip)))
+		return 0;
+	p->family = 1;
+	p->proto = ip.nexthdr;
+	p->length = ip.payload_len ? bpf_ntohs(ip.payload_len) + sizeof(ip) : skb->len - at;
+	p->src.hi = high_half(&ip.saddr);
+	p->src.lo = low_half(&ip.saddr);
+	p->dst.hi = high_half(&ip.daddr);
+	p->dst.lo = low_half(&ip.daddr);
+	return skb_extensions(skb, p, at + sizeof(ip));
+}
+
+/* Returns where the IP header begins. */
+static __always_inline __u32 skb_ip(struct __sk_buff *skb, struct packet *p)
+{
+	__u32 at = 0;
+	__be16 ethertype = skb_ethernet(skb, &at);
+
+	if (ethertype == bpf_htons(ETH_P_IP))
+		p->l4 = skb_ipv4(skb, p, at);
+	else if (ethertype == bpf_htons(ETH_P_IPV6))
+		p->l4 = skb_ipv6(skb, p, at);
+	return at;
+}

@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * SYNs: what their options say, and the SYN-ACK that a SYN becomes in place. It is written from scratch behind the VLAN
+ * tags, without IP options and extension headers, and has no option that the SYN had not: so it is never longer.
+ *
+ * The checksum of the SYN is not looked at: many devices of virtual machines hand on frames that have only a part of it,
+ * and the client discards an answer to what it has not asked.
+ */
+#pragma once
+
+enum {
+	TCP_OPTION_MSS = 2,
+	TCP_OPTION_WSCALE = 3,
+	TCP_OPTION_SACK = 4,
+	TCP_OPTION_TIMESTAMPS = 8,
+	TCP_WSCALE_MAX = 14, /* what is larger counts as this: RFC 7323, 2.3 */
+	SYN_ACK_MAX = 40,    /* octets of TCP header */
+};
+
+/* What a SYN-ACK says. */
+struct syn_ack {
+	struct syn_options options;
+	__u32 seq;
+	__u32 ack;
+	__u32 window;
+};
+
+static __always_inline __u32 read_word(__u8 *at)
+{
+	return (__u32)at[0] << 24 | (__u32)at[1] << 16 | (__u32)at[2] << 8 | at[3];
+}
+
+/* Notes an option that is whole, of so many octets. */
+static __always_inline void note_option(struct syn_options *o, __u8 *option, int size, void *end)
+{
+	if (*option == TCP_OPTION_MSS && size == 4 && (void *)(option + 4) <= end)
+		o->mss = option[2] << 8 | option[3];
+	if (*option == TCP_OPTION_WSCALE && size == 3 && (void *)(option + 3) <= end)
+		o->wscale = option[2] < TCP_WSCALE_MAX ? option[2] : TCP_WSCALE_MAX;
+	if (*option == TCP_OPTION_SACK && size == 2)
+		o->sack = 1;
+	if (*option == TCP_OPTION_TIMESTAMPS && size == 10 && (void *)(option + 10) <= end) {
+		o->timestamps = 1;
+		o->tsval = read_word(option + 2);
+		o->tsecr = read_word(option + 6);
+	}
+}
+
+/*
+ * Reads the options of a TCP header. What is behind one that is malformed counts as not there, as for the kernel. Like
+ * ipv4_options a function of its own to the verifier, for which the arguments might be null. Always returns 0.
+ */
+__noinline __u32 read_options(struct xdp_md *ctx, struct packet *p, struct syn_options *o)
+{
+	void *end = (void *)(long)ctx->data_end;
+	__u8 *option;
+	__u32 length, at = 0;
+
+	if (!p || !o)
+		return 0;
+	__builtin_memset(o, 0, sizeof(*o));
+	o->wscale = WSCALE_NONE;
+	option = (void *)(long)ctx->data + (p->l4 & 0x7fff) + sizeof(struct tcphdr);
+	length = p->payload - p->l4 - sizeof(struct tcphdr);
+	for (int i = 0; i < MAX_OPTIONS; i++) {
+		int size = option_size(option, at, length, end);
+
+		if (size < 0)
+			break;
+		note_option(o, option + at, size, end);
+		at = opaque(at + size);
+	}
+	return 0;
+}
+
+/* A place to write 32-bit words to, and the sum of those that were, in their own byte order (RFC 1071). */
+struct writer {
+	__be32 *at;
+	void *end;
+	__u64 sum;
+};
+
+static __always_inline void put_word(struct writer *w, __u32 word)
+{
+	if ((void *)(w->at + 1) <= w->end)
+		*w->at = bpf_htonl(word);
+	w->at++;
+	w->sum += bpf_htonl(word);
+}
+
+static __always_inline void put_address(struct writer *w, struct address a, bool v6)
+{
+	if (v6) {
+		put_word(w, a.hi >> 32);
+		put_word(w, a.hi);
+		put_word(w, a.lo >> 32);
+	}
+	put_word(w, a.lo);
+}
+
+/* Octets of TCP options. Each is filled up to words, which the SYN's own had room for, too. */
+static __always_inline __u32 options_size(struct syn_options *o)
+{
+	__u32 size = o->mss ? 4 : 0;
+
+	size += o->timestamps ? 12 : o->sack ? 4 : 0;
+	return size + (o->wscale != WSCALE_NONE ? 4 : 0);
+}
+
+#define OPTION_WORD(a, b, c, d) ((__u32)(a) << 24 | (b) << 16 | (c) << 8 | (d))
+
+static __always_inline void put_options(struct writer *w, struct syn_options *o)
+{
+	if (o->mss)
+		put_word(w, OPTION_WORD(TCP_OPTION_MSS, 4, 0, 0) | o->mss);
+	if (o->timestamps) {
+		put_word(w, o->sack ? OPTION_WORD(TCP_OPTION_SACK, 2, TCP_OPTION_TIMESTAMPS, 10)
+				    : OPTION_WORD(OPTION_NOP, OPTION_NOP, TCP_OPTION_TIMESTAMPS, 10));
+		put_word(w, o->tsval);
+		put_word(w, o->tsecr);
+	} else if (o->sack) {
+		put_word(w, OPTION_WORD(OPTION_NOP, OPTION_NOP, TCP_OPTION_SACK, 2));
+	}
+	if (o->wscale != WSCALE_NONE)
+		put_word(w, OPTION_WORD(OPTION_NOP, TCP_OPTION_WSCALE, 3, 0) | o->wscale);
+}
+
+/* What stands before the addresses. Returns the sum, which is that of IPv4's header so far. */
+static __always_inline __u64 put_ip(struct writer *w, struct packet *p, __u32 tcp)
+{
+	if (p->family) {
+		put_word(w, 6 << 28); /* no traffic class, no flow label */
+		put_word(w, tcp << 16 | IPPROTO_TCP << 8 | REPLY_TTL);
+		return 0;
+	}
+	put_word(w, 0x45 << 24 | (sizeof(struct iphdr) + tcp));
+	put_word(w, REPLY_IPV4_FLAGS); /* and ID 0 */
+	put_word(w, REPLY_TTL << 24 | IPPROTO_TCP << 16);
+	return w->sum;
+}
+
+/* Writes the TCP header, and what the pseudo header adds to its sum. */
+static __always_inline void put_tcp(struct writer *w, struct packet *p, struct syn_ack *a, __u32 size)
+{
+	__u32 flags = TCP_SYN | TCP_ACK | (a->options.ecn ? TCP_ECE : 0);
+
+	put_word(w, p->port << 16 | (p->sport & 0xffff));
+	put_word(w, a->seq);
+	put_word(w, a->ack);
+	put_word(w, size / 4 << 28 | flags << 16 | (a->window & 0xffff));
+	put_word(w, 0); /* the checksum, set when all is summed up */
+	put_options(w, &a->options);
+	w->sum += bpf_htonl(IPPROTO_TCP) + (__u64)bpf_htonl(size);
+}
+
+/*
+ * Makes a SYN the SYN-ACK that answers it. Returns the length of the frame, which the caller cuts, or 0 when there is
+ * none: to a frame to a group, and to one whose headers the driver has put into several pieces. Like ipv4_options a
+ * function of its own to the verifier.
+ */
+__noinline __u32 make_syn_ack(struct xdp_md *ctx, struct packet *p, struct syn_ack *a)
+{
+	void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
+	struct writer w = { .end = end };
+	__u32 l3, l4, size;
+	__u64 ip_sum;
+	struct tcphdr *tcp;
+	struct iphdr *ip;
+
+	if (!p || !a)
+		return 0;
+	size = sizeof(*tcp) + options_size(&a->options);
+	l3 = ip_offset(data, end);
+	l4 = l3 + (p->family ? sizeof(struct ipv6hdr) : sizeof(struct iphdr));
+	ip = data + l3;
+	tcp = data + l4;
+	if ((void *)(tcp + 1) > end || l4 + size > (__u64)(end - data) || !return_ethernet(data))
+		return 0;
+	w.at = (void *)ip;
+	ip_sum = put_ip(&w, p, size);
+	w.sum = 0;
+	put_address(&w, p->dst, p->family);
+	put_address(&w, p->src, p->family);
+	ip_sum += w.sum;
+	put_tcp(&w, p, a, size);
+	tcp->check = checksum(w.sum);
+	if (!p->family)
+		ip->check = checksum(ip_sum);
+	return l4 + size;
+}

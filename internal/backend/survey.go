@@ -1,0 +1,56 @@
+package backend
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"sync"
+)
+
+// Survey is what all of some servers offer: who answers for them must not offer more.
+type Survey struct {
+	Answered []netip.AddrPort // who was asked and has answered
+	MSS      [2]uint16        // the smallest in IPv4 and in IPv6; 0 where nobody has answered
+	WScale   int              // the smallest: a window taken for smaller than it is does no harm; -1: one has no window scaling
+	SACK     bool
+	Timestamps,
+	ECN bool
+}
+
+// Look asks servers, all at once. The error tells who has not answered; the rest holds in spite of it.
+func Look(ctx context.Context, servers []netip.AddrPort) (Survey, error) {
+	offers, errs := make([]Offer, len(servers)), make([]error, len(servers))
+	var asking sync.WaitGroup
+	for i, to := range servers {
+		asking.Add(1)
+		go func() {
+			defer asking.Done()
+			offers[i], errs[i] = Ask(ctx, to)
+		}()
+	}
+	asking.Wait()
+	var s Survey
+	for i, to := range servers {
+		if errs[i] == nil {
+			s.add(to, offers[i])
+		}
+	}
+	return s, errors.Join(errs...)
+}
+
+// add takes what a server offers into account.
+func (s *Survey) add(from netip.AddrPort, o Offer) {
+	if s.Answered == nil {
+		s.WScale, s.SACK, s.Timestamps, s.ECN = o.WScale, true, true, true
+	}
+	s.Answered = append(s.Answered, from)
+	s.WScale = min(s.WScale, o.WScale)
+	s.SACK, s.Timestamps, s.ECN = s.SACK && o.SACK, s.Timestamps && o.Timestamps, s.ECN && o.ECN
+	family := 0
+	if from.Addr().Unmap().Is6() {
+		family = 1
+	}
+	if s.MSS[family] == 0 || o.MSS < s.MSS[family] {
+		s.MSS[family] = o.MSS
+	}
+}

@@ -1,0 +1,73 @@
+package compile
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/floodwall/floodwall/internal/ir"
+)
+
+// protect adds what stands before the verdict of a rule with SYNPROXY: nothing, at most stages.
+func (f *iptFamily) protect(t *iptTable, rule int, r *ir.Rule, s Stage) {
+	switch {
+	case f.pl.notracked(rule, s):
+		syn := *r
+		syn.Match = also(slices.Clone(r.Match), beginning)
+		f.aside(t, &syn, func(c *iptChain, a iptAll) {
+			c.add("%s-m comment --comment %s -j CT --notrack", a, commentText(f.out.Rules[rule]+" (not tracked)"))
+		})
+	case f.pl.proxiedAt(rule, s):
+		f.synproxy(t, r)
+	}
+}
+
+// synproxy adds the lines that give SYNPROXY what belongs to no connection, and drop what is not for it.
+func (f *iptFamily) synproxy(t *iptTable, r *ir.Rule) {
+	service := f.pl.Program.Protections[r.Protect-1].Service
+	counters := Proxy{shortName(service+":synproxy", maxComment), shortName(service+":"+ir.AckInvalid.String(), maxComment)}
+	f.out.Proxies[r.Protect-1] = counters
+	target := f.synproxyTarget(f.pl.found(f.o.Protect, r.Protect))
+	f.aside(t, r, func(c *iptChain, a iptAll) {
+		unknown := iptAll{match: []string{"-m conntrack --ctstate INVALID,UNTRACKED"}}
+		f.line(c, a.and(unknown), target, iptMark{counters.Proxied, counters.Proxied})
+		invalid := iptAll{match: []string{"-m conntrack --ctstate INVALID"}}
+		f.line(c, a.and(invalid), "DROP", iptMark{counters.Invalid, counters.Invalid})
+	})
+}
+
+// synproxyTarget is the target with the options that are offered, as iptables-save writes it.
+func (f *iptFamily) synproxyTarget(found Protect) string {
+	target := "SYNPROXY"
+	if found.Options&SACK != 0 {
+		target += " --sack-perm"
+	}
+	if found.Options&Timestamps != 0 {
+		target += " --timestamp"
+	}
+	if found.Options&WindowScaling != 0 {
+		target += fmt.Sprintf(" --wscale %d", found.WScale)
+	}
+	return target + fmt.Sprintf(" --mss %d", found.MSS[f.family])
+}
+
+// aside adds lines for what a rule matches, behind which packets go on. Where there are exceptions, the lines have a
+// chain of their own.
+func (f *iptFamily) aside(t *iptTable, r *ir.Rule, add func(c *iptChain, a iptAll)) {
+	for _, c := range f.conditions(r) {
+		c.any = slices.DeleteFunc(c.any, iptAll.never)
+		if len(c.not) == 0 {
+			for _, a := range c.any {
+				add(t.at, a)
+			}
+			continue
+		}
+		own := t.chain(f.chainName(r.Name))
+		for _, a := range c.any {
+			t.at.add("%s-j %s", a, own.name)
+		}
+		for _, a := range c.not {
+			own.add("%s-j RETURN", a)
+		}
+		add(own, iptAll{})
+	}
+}

@@ -1,0 +1,89 @@
+package compile
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/floodwall/floodwall/internal/ir"
+	"github.com/floodwall/floodwall/internal/packet"
+)
+
+// Proxy names the counters of a protection whose connections begin at SYNPROXY.
+type Proxy struct {
+	Proxied string // what was given to it: SYNs, unless XDP answers them, and the packets that come back
+	Invalid string // what belongs to no connection and is not for it
+}
+
+// found is what is known of a protection.
+func (pl *Plan) found(protect []Protect, number int) Protect {
+	if number <= len(protect) {
+		return protect[number-1]
+	}
+	return usual(&pl.Program.Protections[number-1], 0)
+}
+
+// protect writes what stands before the verdict of a rule with SYNPROXY: nothing, at most stages.
+//
+// SYNPROXY of nftables checks the checksum of an IPv6 packet as if it were IPv4, unless the device has done so, or its GRO
+// (net/netfilter/nft_synproxy.c, nft_synproxy_do_eval). Packets of a device that does neither are dropped.
+func (n *nft) protect(rule int, s Stage, p nftPlace) {
+	r := n.plan.Program.Rules[rule]
+	switch {
+	case n.plan.notracked(rule, s):
+		r.Match = also(slices.Clone(r.Match), beginning)
+		for _, l := range n.lines(&r, p) {
+			n.line(l.text, "notrack")
+		}
+	case n.plan.proxiedAt(rule, s):
+		n.synproxy(&r, p)
+	}
+}
+
+// synproxy writes the lines that give SYNPROXY what belongs to no connection, and drop what is not for it.
+func (n *nft) synproxy(r *ir.Rule, p nftPlace) {
+	counters := n.proxy(r.Protect)
+	found := n.plan.found(n.options.Protect, r.Protect)
+	for family, mss := range found.MSS {
+		of := *r
+		of.Match = also(slices.Clone(r.Match), forProxies)
+		if found.MSS[0] != found.MSS[1] {
+			of.Match = also(of.Match, ir.Match{Field: packet.Family, Values: single(uint32(family))})
+		} else if family > 0 {
+			break
+		}
+		for _, l := range n.lines(&of, p) {
+			n.line("ct state invalid,untracked", l.text, nftCount(counters.Proxied), nftSynproxy(mss, found))
+		}
+	}
+	for _, l := range n.lines(r, p) {
+		n.line("ct state invalid", l.text, nftCount(counters.Invalid), "drop")
+	}
+}
+
+// proxy are the counters of a protection, which are added to the table once.
+func (n *nft) proxy(number int) Proxy {
+	counters, ok := n.out.Proxies[number-1]
+	if !ok {
+		service := n.plan.Program.Protections[number-1].Service
+		kind := nftKinds[ir.RuleKindService]
+		counters = Proxy{n.counter(kind, service+":synproxy"), n.counter(kind, service+":"+ir.AckInvalid.String())}
+		n.out.Proxies[number-1] = counters
+	}
+	return counters
+}
+
+// nftSynproxy is the statement, with the options that are offered.
+func nftSynproxy(mss uint16, found Protect) string {
+	words := []string{fmt.Sprintf("synproxy mss %d", mss)}
+	if found.Options&WindowScaling != 0 {
+		words = append(words, fmt.Sprintf("wscale %d", found.WScale))
+	}
+	if found.Options&Timestamps != 0 {
+		words = append(words, "timestamp")
+	}
+	if found.Options&SACK != 0 {
+		words = append(words, "sack-perm")
+	}
+	return strings.Join(words, " ")
+}

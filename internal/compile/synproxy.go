@@ -1,0 +1,143 @@
+package compile
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/floodwall/floodwall/internal/ir"
+)
+
+// proxied is the protection of a rule whose connections begin at the kernel's SYNPROXY, which stands where packets are
+// forwarded; nil when it has none. Such a rule has two places: that of its verdict, and the filter stage, behind
+// conntrack, where of the packets that it decides those that belong to no connection are SYNPROXY's.
+func (pl *Plan) proxied(rule int) *ir.Protection {
+	number := pl.Program.Rules[rule].Protect
+	if number == 0 || !pl.Program.Protections[number-1].Router {
+		return nil
+	}
+	return &pl.Program.Protections[number-1]
+}
+
+// proxiedAt reports whether a stage has SYNPROXY for a rule.
+func (pl *Plan) proxiedAt(rule int, s Stage) bool { return s == StageFilter && pl.proxied(rule) != nil }
+
+// proxies reports whether any rule has SYNPROXY.
+func (pl *Plan) proxies() bool {
+	return slices.ContainsFunc(pl.Program.Protections, func(p ir.Protection) bool { return p.Router })
+}
+
+// notracked reports whether a stage has to keep a rule's SYNs from conntrack, as SYNPROXY answers all of them. With XDP in
+// front it answers none: those that XDP passes are tracked like any other, and the last packet of the handshake that XDP
+// has begun is of no connection.
+func (pl *Plan) notracked(rule int, s Stage) bool {
+	return pl.Target != TargetXDP && s == StageRaw && pl.proxied(rule) != nil
+}
+
+// protectable is an error when a rule with a protection cannot run where the protection is.
+func (pl *Plan) protectable(r *ir.Rule, at Placement) error {
+	if r.Protect == 0 {
+		return nil
+	}
+	first, needs := pl.First(), "XDP answers SYNs"
+	if pl.Target != TargetXDP {
+		first, needs = StageRaw, "SYNs are kept from conntrack"
+	}
+	if pl.after(at.Stage, first) {
+		return &PlaceError{r.Name, r.Line, "syn", fmt.Sprintf("it runs at %s (%s), but at %s %s", at.Stage, at.Why, first, needs),
+			"narrow the rules before it that run later, so that they match no packet of the service"}
+	}
+	return nil
+}
+
+// trackable is an error when conntrack is kept away from a service that SYNPROXY protects.
+func (pl *Plan) trackable() error {
+	for _, p := range pl.Program.Protections {
+		for _, s := range pl.Program.Untracked.Services {
+			if p.Router && intersect(p.Ports, s.Ports) {
+				return &PlaceError{s.Name, p.Line, "track: false", "SYNPROXY, which protects connections to the service, works by conntrack",
+					"leave `track` out, or protect it where it runs"}
+			}
+		}
+	}
+	return nil
+}
+
+// For is a program as a target has it. Without XDP nobody answers SYNs for this host but its kernel, so what is left of
+// a protection in host mode is a rule that drops the SYNs beyond its limits; in router mode it stands before SYNPROXY.
+// The notes say what is lost. A program that is For a target stays as it is.
+func For(p *ir.Program, t Target) (*ir.Program, []string) {
+	if t == TargetXDP || len(p.Protections) == 0 {
+		return p, nil
+	}
+	var notes []string
+	out := limitSYNs(p, t, func(int) bool { return true }, func(protection *ir.Protection, lost []string) {
+		notes = append(notes, fallbackNote(t, protection, lost))
+	})
+	return out, notes
+}
+
+// WithoutCookies is a program for XDP in which the services of some protections, by their index, are not answered for:
+// of each a rule is left that drops the SYNs beyond its limits.
+func WithoutCookies(p *ir.Program, which []int) *ir.Program {
+	return limitSYNs(p, TargetXDP, func(i int) bool { return slices.Contains(which, i) }, func(*ir.Protection, []string) {})
+}
+
+// limitSYNs puts a rule with the limits of some protections in place of the protected rule, or in router mode before it.
+// It tells which limits the target does not have.
+func limitSYNs(p *ir.Program, t Target, some func(i int) bool, tell func(*ir.Protection, []string)) *ir.Program {
+	out := *p
+	out.Rules = nil
+	for _, r := range p.Rules {
+		if r.Protect == 0 || !some(r.Protect-1) {
+			out.Rules = append(out.Rules, r)
+			continue
+		}
+		protection := &p.Protections[r.Protect-1]
+		limit, lost := synLimit(p, t, &r, protection)
+		if len(limit.Over) > 0 && !slices.ContainsFunc(p.Rules, func(o ir.Rule) bool { return o.Name == limit.Name }) {
+			out.Rules = append(out.Rules, limit)
+		}
+		if protection.Router {
+			out.Rules = append(out.Rules, r)
+		}
+		tell(protection, lost)
+	}
+	return &out
+}
+
+// synLimit is the rule that drops the SYNs beyond a protection's limits; lost are those that the target does not have.
+func synLimit(p *ir.Program, t Target, r *ir.Rule, protection *ir.Protection) (limit ir.Rule, lost []string) {
+	limit = *r
+	limit.Name, limit.Verdict, limit.Protect = protection.Service+":syn-limit", ir.Drop, 0
+	limit.Match = also(slices.Clone(r.Match), beginning)
+	pl := &Plan{Target: t, Program: p}
+	for _, i := range protection.Limits {
+		if why := pl.unfitLimit(&limit, &p.Limits[i], StageRaw); why != "" {
+			lost = append(lost, why)
+			continue
+		}
+		limit.Over = append(limit.Over, i)
+	}
+	return limit, lost
+}
+
+// The values of packet.Flags of what begins a connection, and of what SYNPROXY takes: that, and what comes back. Its nft
+// statement would answer a SYN-ACK too, and so reflect a flood of them (net/netfilter/nft_synproxy.c).
+var (
+	beginning  = flagsThat(func(v uint32) bool { return v&0x17 == 0x02 })                   // of FIN, SYN, RST, ACK: SYN
+	forProxies = flagsThat(func(v uint32) bool { return v&0x17 == 0x02 || v&0x17 == 0x10 }) // or ACK
+)
+
+func fallbackNote(t Target, p *ir.Protection, lost []string) string {
+	note := fmt.Sprintf("line %d: service %q: %s has no XDP: ", p.Line, p.Service, t)
+	if p.Router {
+		note += "the kernel's SYNPROXY alone answers its SYNs, each of them, which takes several times the processor time"
+	} else {
+		note += "the kernel itself answers its SYNs, with cookies (net.ipv4.tcp_syncookies) when its queue is full; connections " +
+			"that begin so lose options unless they have timestamps, and ACKs of no connection cost what they do anyway"
+	}
+	for _, why := range lost {
+		note += "; one of its limits is left out: " + why
+	}
+	return note
+}

@@ -1,0 +1,89 @@
+package control
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+)
+
+// listener is a TCP socket of this network namespace that waits for connections.
+type listener struct {
+	port  uint16
+	mptcp bool // it takes connections of MPTCP, too
+}
+
+// diagRequest is struct inet_diag_req_v2 of linux/inet_diag.h.
+type diagRequest struct {
+	family, protocol, extensions, _ uint8
+	states                          uint32
+	_                               [48]byte // the socket that is asked for: any
+}
+
+func (r *diagRequest) Len() int { return 56 }
+
+func (r *diagRequest) Serialize() []byte {
+	b := make([]byte, r.Len())
+	b[0], b[1], b[2] = r.family, r.protocol, r.extensions
+	binary.NativeEndian.PutUint32(b[4:], r.states)
+	return b
+}
+
+// Of struct inet_diag_msg and linux/inet_diag.h.
+const (
+	diagMessageSize = 72
+	diagPort        = 4  // where the local port is, in network byte order
+	diagInfo        = 2  // the bit of INET_DIAG_INFO, with which upper layers are told
+	diagULP         = 19 // INET_DIAG_ULP_INFO
+	diagULPName     = 1  // INET_ULP_INFO_NAME, within
+	stateListen     = 10 // TCP_LISTEN
+)
+
+// listeners lists the TCP sockets that listen in the thread's network namespace. That of MPTCP is a socket of TCP with an
+// upper layer of that name (net/mptcp/subflow.c in the kernel).
+func listeners() (list []listener, err error) {
+	for _, family := range []uint8{unix.AF_INET, unix.AF_INET6} {
+		r := nl.NewNetlinkRequest(nl.SOCK_DIAG_BY_FAMILY, unix.NLM_F_DUMP)
+		r.AddData(&diagRequest{family: family, protocol: unix.IPPROTO_TCP, extensions: diagInfo, states: 1 << stateListen})
+		messages, err := r.Execute(unix.NETLINK_INET_DIAG, 0)
+		if err != nil {
+			return nil, fmt.Errorf("sockets that listen: %w", err)
+		}
+		for _, m := range messages {
+			if len(m) < diagMessageSize {
+				return nil, fmt.Errorf("sockets that listen: a message of %d octets", len(m))
+			}
+			mptcp, err := takesMPTCP(m[diagMessageSize:])
+			if err != nil {
+				return nil, fmt.Errorf("sockets that listen: %w", err)
+			}
+			list = append(list, listener{binary.BigEndian.Uint16(m[diagPort:]), mptcp})
+		}
+	}
+	return list, nil
+}
+
+// takesMPTCP looks for the name of an upper layer among the attributes of a socket.
+func takesMPTCP(attributes []byte) (bool, error) {
+	list, err := nl.ParseRouteAttr(attributes)
+	if err != nil {
+		return false, err
+	}
+	for _, a := range list {
+		if a.Attr.Type&^unix.NLA_F_NESTED != diagULP {
+			continue
+		}
+		inner, err := nl.ParseRouteAttr(a.Value)
+		if err != nil {
+			return false, err
+		}
+		for _, b := range inner {
+			if b.Attr.Type == diagULPName {
+				return string(bytes.TrimRight(b.Value, "\x00")) == "mptcp", nil
+			}
+		}
+	}
+	return false, nil
+}

@@ -1,0 +1,112 @@
+package control
+
+import (
+	"encoding/binary"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/floodwall/floodwall/internal/compile"
+	"github.com/floodwall/floodwall/internal/ir"
+	"github.com/floodwall/floodwall/internal/xdp"
+)
+
+// ProtectionStatus is how the protection of a service stands.
+type ProtectionStatus struct {
+	Service string    `json:"service"`
+	Mode    string    `json:"mode"`              // host or router
+	Method  string    `json:"method"`            // host, listener, synproxy; kernel: XDP, or netfilter, only limits SYNs
+	Always  bool      `json:"always,omitempty"`  // every SYN is answered with a cookie
+	Active  bool      `json:"active"`            // SYNs are answered with cookies at the moment
+	Left    float64   `json:"left,omitempty"`    // seconds for which that goes on when the flood ends now
+	Refused float64   `json:"refused,omitempty"` // seconds for which it rests, as the kernel took no connection
+	Flows   FlowTable `json:"flows"`
+	MSS     [2]uint16 `json:"mss"`    // announced, in IPv4 and IPv6
+	WScale  int       `json:"wscale"` // announced; -1: not offered
+	Options []string  `json:"options"`
+}
+
+// FlowTable is the table of connections that are remembered, one for all protected services.
+type FlowTable struct {
+	Entries  int `json:"entries"`
+	Capacity int `json:"capacity"`
+}
+
+// outcomeVerdicts are what is done with packets of an outcome, in the words of status.
+var outcomeVerdicts = [ir.NumOutcomes]string{
+	ir.SynAnswered: "sent", ir.SynLimited: "drop", ir.AckProved: "pass", ir.AckInvalid: "drop", ir.AckAsked: "asked",
+}
+
+// outcomes reports what became of packets of protected services, in the manner of rules.
+func (s *Status) outcomes(m *manifest, c *tallies) {
+	for i := range m.Protections {
+		e := &m.Protections[i]
+		if !c.program || e.inKernel() {
+			continue
+		}
+		for o := range ir.NumOutcomes {
+			n := c.slot(e.Slots[o])
+			s.Rules = append(s.Rules, RuleStatus{Name: e.name(o), Stage: compile.StageXDP, Why: "protection of service " + e.Service,
+				Verdict: outcomeVerdicts[o], Packets: n.packets, Bytes: n.octets, Line: e.Line})
+		}
+	}
+}
+
+// protections reports how protections stand.
+func (s *Status) protections(g *generation) error {
+	if len(g.manifest.Protections) == 0 {
+		return nil
+	}
+	memory := map[string][]byte{}
+	if g.program != nil {
+		var err error
+		if memory, err = g.program.Memory(xdp.ProtectionStates, xdp.Flows); err != nil {
+			return err
+		}
+	}
+	table := flowTable(memory[xdp.Flows])
+	now, states := coarse(), memory[xdp.ProtectionStates]
+	for i, e := range g.manifest.Protections {
+		p := ProtectionStatus{
+			Service: e.Service, Mode: e.Mode, Method: e.Method, Always: e.Always, Active: e.Always && !e.inKernel(),
+			MSS: e.MSS, WScale: e.WScale, Options: e.Options,
+		}
+		if state := states[min(i*xdp.ProtectionStateSize, len(states)):]; !e.inKernel() && len(state) >= xdp.ProtectionStateSize {
+			p.Flows = table
+			p.Left, p.Refused = until(state, now), until(state[8:], now)
+			p.Active = (e.Always || p.Left > 0) && p.Refused == 0
+		}
+		if p.Refused > 0 {
+			s.warn("service %q: the kernel has refused connections that cookies began, so its protection rests: "+
+				"apply again, which finds out what can be done", e.Service)
+		}
+		s.Protections = append(s.Protections, p)
+	}
+	return nil
+}
+
+// until is how many seconds lie between now and a time in the memory of a map.
+func until(at []byte, now time.Duration) float64 {
+	return max(0, (time.Duration(binary.NativeEndian.Uint64(at)) - now).Seconds())
+}
+
+// coarse is the clock by which protections know the time.
+func coarse() time.Duration {
+	var now unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC_COARSE, &now); err != nil {
+		return 0 // every Linux has it
+	}
+	return time.Duration(now.Nano())
+}
+
+// flowTable counts the words of the map of flows that hold one (struct flow_bucket in bpf/flow.h).
+func flowTable(memory []byte) (t FlowTable) {
+	const seenBits, stateMask = 24, 3
+	for ; len(memory) >= 8; memory = memory[8:] {
+		t.Capacity++
+		if binary.NativeEndian.Uint64(memory)>>seenBits&stateMask != 0 {
+			t.Entries++
+		}
+	}
+	return t
+}

@@ -1,0 +1,103 @@
+package control
+
+import (
+	"fmt"
+	"math/bits"
+
+	"github.com/vishvananda/netlink"
+
+	"github.com/floodwall/floodwall/internal/compile"
+	"github.com/floodwall/floodwall/internal/datapath"
+	"github.com/floodwall/floodwall/internal/ir"
+)
+
+// The headers without options that MTU and MSS differ by.
+const (
+	headers4 = 40
+	headers6 = 60
+)
+
+// minMSS is the least that a SYN-ACK announces, and maxScale the largest window scale (RFC 7323, 2.3).
+const (
+	minMSS   = 536
+	maxScale = 14
+)
+
+// facts are what a SYN-ACK for a service announces, as the kernel of this host would.
+func facts(s *ir.Protection, m compile.Method, mtu int) compile.Protect {
+	f := compile.Protect{
+		Method: m, MSS: [2]uint16{uint16(max(mtu-headers4, minMSS)), uint16(max(mtu-headers6, minMSS))},
+		WScale: windowScale(), Options: options(m),
+	}
+	if s.MSS > 0 {
+		f.MSS = [2]uint16{s.MSS, s.MSS}
+	}
+	if s.WScale >= 0 {
+		f.WScale = uint8(s.WScale)
+	}
+	if m != compile.MethodRouter {
+		f.Window = firstWindow(int(f.MSS[0]))
+	}
+	return f
+}
+
+// leastMTU is the smallest of the devices.
+func leastMTU(devices []string) (int, error) {
+	const most = 65535
+	least := most
+	for _, name := range devices {
+		if err := datapath.DeviceExists(name); err != nil {
+			return 0, err
+		}
+		link, err := netlink.LinkByName(name)
+		if err != nil {
+			return 0, fmt.Errorf("device %s: %w", name, err)
+		}
+		least = min(least, link.Attrs().MTU)
+	}
+	return least, nil
+}
+
+// windowScale is the scale that the kernel offers: what the largest buffer takes beyond 16 bits (tcp_select_initial_window
+// in net/ipv4/tcp_output.c).
+func windowScale() uint8 {
+	space := max(receiveBuffer()[2], sysctl("core/rmem_max", 212992)[0])
+	return uint8(min(max(bits.Len(uint(space))-16, 0), maxScale))
+}
+
+// firstWindow is the window in the kernel's SYN-ACKs: the half of a new socket's buffer that is not for overhead, in whole
+// segments (the same function).
+func firstWindow(mss int) uint16 {
+	const most = 65535
+	space := receiveBuffer()[1] / 2
+	if space > mss {
+		space -= space % mss
+	}
+	return uint16(min(space, most))
+}
+
+// receiveBuffer is the least, the usual and the largest size of a socket's buffer.
+func receiveBuffer() []int { return sysctl("ipv4/tcp_rmem", 4096, 131072, 6291456) }
+
+// options are those that this host does, or that the method can.
+func options(m compile.Method) (o compile.Options) {
+	if m == compile.MethodRouter { // the backends' are found out where they are
+		return compile.WindowScaling | compile.SACK | compile.Timestamps | compile.ECN
+	}
+	if m == compile.MethodListener && lostToListener() != "" {
+		return 0
+	}
+	for _, one := range []struct {
+		sysctl string
+		usual  int
+		option compile.Options
+	}{
+		{"tcp_window_scaling", 1, compile.WindowScaling}, {"tcp_sack", 1, compile.SACK},
+		{"tcp_timestamps", 1, compile.Timestamps}, {"tcp_ecn", 2, compile.ECN},
+	} {
+		if sysctl("ipv4/"+one.sysctl, one.usual)[0] != 0 {
+			o |= one.option
+		}
+	}
+	return o
+}

@@ -1,0 +1,173 @@
+package datapath
+
+import (
+	"encoding/binary"
+	"math/bits"
+	"net/netip"
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/floodwall/floodwall/internal/siphash"
+	"github.com/floodwall/floodwall/internal/xdp"
+)
+
+// Connection is a TCP connection of a protected service. IPv4 addresses are not in mapped form.
+type Connection struct{ Client, Server netip.AddrPort }
+
+// FlowState is what a program knows of a connection: enum flow_state of bpf/flow.h.
+type FlowState uint8
+
+// The states.
+const (
+	FlowNone        FlowState = iota
+	FlowProved                // its cookie came back; the kernel may not have the connection yet
+	FlowEstablished           // the kernel has it
+)
+
+// Flows is the table of the connections that a program knows, in its own memory: what is added here is known at once.
+// bpf/flow.h says what it is made of.
+type Flows struct {
+	words  []uint64 // the buckets
+	filter []uint64 // a bit for each bucket: whether it was ever used
+	key    [2]uint64
+
+	release func()
+}
+
+// The fields of a word, from the highest on: the upper bits of the hash, a state, and when the flow was seen last, in
+// seconds of CLOCK_MONOTONIC.
+const (
+	flowTagShift  = 26
+	flowSeenBits  = 24
+	flowSeenMask  = 1<<flowSeenBits - 1
+	flowStateMask = 1<<(flowTagShift-flowSeenBits) - 1
+)
+
+// Flows maps the program's table, until Close; nil when it protects nothing.
+func (p *Program) Flows() (*Flows, error) {
+	memory, release, err := p.Memory(xdp.Flows, xdp.FlowFilter, xdp.SynKeys)
+	if err != nil {
+		return nil, err
+	}
+	return newFlows(memory, release), nil
+}
+
+// Flows maps the generation's table, until the generation is closed; nil when it protects nothing.
+func (g *Generation) Flows() (*Flows, error) {
+	memory, err := g.Memory(xdp.Flows, xdp.FlowFilter, xdp.SynKeys)
+	if err != nil {
+		return nil, err
+	}
+	return newFlows(memory, func() {}), nil
+}
+
+func newFlows(memory map[string][]byte, release func()) *Flows {
+	table, keys := memory[xdp.Flows], memory[xdp.SynKeys]
+	if table == nil || keys == nil {
+		release()
+		return nil
+	}
+	return &Flows{
+		words: wordsOf(table), filter: wordsOf(memory[xdp.FlowFilter]), key: readKeys(keys).hash, release: release,
+	}
+}
+
+// wordsOf is memory of a map as words.
+func wordsOf(memory []byte) []uint64 {
+	return unsafe.Slice((*uint64)(unsafe.Pointer(unsafe.SliceData(memory))), len(memory)/8)
+}
+
+// Close gives up the memory.
+func (f *Flows) Close() { f.release() }
+
+// hash is flow_hash() of bpf/flow.h: of both addresses, that of the client first, and of both ports.
+func (f *Flows) hash(c Connection) uint64 {
+	h, octets := siphash.New(f.key), uint64(0)
+	client, server := c.Client.Addr(), c.Server.Addr()
+	if client.Is4() {
+		from, to := client.As4(), server.As4()
+		h.Add(uint64(binary.BigEndian.Uint32(from[:]))<<32 | uint64(binary.BigEndian.Uint32(to[:])))
+		octets = 8
+	} else {
+		for _, addr := range []netip.Addr{client, server} {
+			a := addr.As16()
+			h.Add(binary.BigEndian.Uint64(a[:8]))
+			h.Add(binary.BigEndian.Uint64(a[8:]))
+		}
+		octets = 32
+	}
+	h.Add(uint64(c.Client.Port())<<16 | uint64(c.Server.Port()) | (octets+4)<<56)
+	return h.Sum()
+}
+
+// bucket is where a flow can be, and its number.
+func (f *Flows) bucket(hash uint64) (words []uint64, number uint64) {
+	number = hash & uint64(len(f.words)/xdp.FlowSlots-1)
+	return f.words[number*xdp.FlowSlots:][:xdp.FlowSlots], number
+}
+
+func flowState(word uint64) FlowState { return FlowState(word >> flowSeenBits & flowStateMask) }
+
+// State is what the table says of a connection.
+func (f *Flows) State(c Connection) FlowState {
+	hash := f.hash(c)
+	words, number := f.bucket(hash)
+	if atomic.LoadUint64(&f.filter[number/64])>>(number%64)&1 == 0 {
+		return FlowNone
+	}
+	for i := range words {
+		if word := atomic.LoadUint64(&words[i]); (word^hash)>>flowTagShift == 0 && flowState(word) != FlowNone {
+			return flowState(word)
+		}
+	}
+	return FlowNone
+}
+
+// Add notes connections that the kernel has. One that finds its bucket full takes the place of the one seen longest ago,
+// as in bpf/flow.h.
+func (f *Flows) Add(list []Connection) {
+	now := uint64(monotonic().Seconds()) & flowSeenMask
+	for _, c := range list {
+		hash := f.hash(c)
+		words, number := f.bucket(hash)
+		next := hash>>flowTagShift<<flowTagShift | uint64(FlowEstablished)<<flowSeenBits | now
+		for !f.put(words, hash, next, now) {
+		}
+		atomic.OrUint64(&f.filter[number/64], 1<<(number%64))
+	}
+}
+
+// put writes a flow to its bucket, unless a CPU writes the same word at that moment.
+func (f *Flows) put(words []uint64, hash, next, now uint64) bool {
+	var at *uint64
+	var old, oldest uint64
+	for i := range words {
+		word := atomic.LoadUint64(&words[i])
+		age := (now-word)&flowSeenMask + 1
+		switch {
+		case flowState(word) == FlowNone:
+			age = 1 << (flowSeenBits + 1)
+		case (word^hash)>>flowTagShift == 0: // it is there already
+			age = 1 << (flowSeenBits + 2)
+		}
+		if age > oldest {
+			at, old, oldest = &words[i], word, age
+		}
+	}
+	return atomic.CompareAndSwapUint64(at, old, next)
+}
+
+// Len is how many connections the table has, and how many fit.
+func (f *Flows) Len() (used, fit int) {
+	for number := range f.filter {
+		for rest := atomic.LoadUint64(&f.filter[number]); rest != 0; rest &= rest - 1 {
+			words, _ := f.bucket(uint64(number*64 + bits.TrailingZeros64(rest)))
+			for i := range words {
+				if flowState(atomic.LoadUint64(&words[i])) != FlowNone {
+					used++
+				}
+			}
+		}
+	}
+	return used, len(f.words)
+}

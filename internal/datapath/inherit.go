@@ -1,0 +1,100 @@
+package datapath
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/floodwall/floodwall/internal/xdp"
+)
+
+// Inherited are maps that a program takes over from the generation before. Each may be nil, for a new one.
+type Inherited struct {
+	Counters *ebpf.Map // to count in
+	Verified *ebpf.Map // clients that are known to be who they say
+
+	// What is known of connections that have proved their address, and the keys that cookies on their way were made with.
+	// A table of another size is left behind: what it knew, Preload finds, and cookies prove again.
+	Flows, FlowFilter, SynKeys *ebpf.Map
+
+	States *ebpf.Map // how protections stand, for CarryStates
+}
+
+// Inherited opens the maps, but for the counters, that the next generation goes on with.
+func (s *State) Inherited() (from Inherited, err error) {
+	for name, to := range map[string]**ebpf.Map{
+		xdp.Verified: &from.Verified, xdp.Flows: &from.Flows, xdp.FlowFilter: &from.FlowFilter, xdp.SynKeys: &from.SynKeys,
+		xdp.ProtectionStates: &from.States,
+	} {
+		if *to, err = s.mapOf(func(g *Generation) (*ebpf.Map, error) { return g.open(name) }); err != nil {
+			from.Close()
+			return Inherited{}, err
+		}
+	}
+	return from, nil
+}
+
+// Close gives up the maps, the counters among them.
+func (from Inherited) Close() {
+	for _, m := range []*ebpf.Map{from.Counters, from.Verified, from.Flows, from.FlowFilter, from.SynKeys, from.States} {
+		m.Close()
+	}
+}
+
+// open opens a map of the generation, nil when it has none of that name.
+func (g *Generation) open(name string) (*ebpf.Map, error) {
+	m, err := ebpf.LoadPinnedMap(g.dir+"/"+pinName(name), nil)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("map %s: %w", name, err)
+	}
+	return m, nil
+}
+
+// replacements are the maps that a program of this spec takes over. The counters get the size of those that there are.
+// The table of flows is of no use without the key of its hash, nor without its filter.
+func (from Inherited) replacements(spec *ebpf.CollectionSpec) map[string]*ebpf.Map {
+	kept := map[string]*ebpf.Map{}
+	if from.Counters != nil {
+		spec.Maps[xdp.Counters].MaxEntries = from.Counters.MaxEntries()
+		kept[xdp.Counters] = from.Counters
+	}
+	fits := func(name string, m *ebpf.Map) bool {
+		return m != nil && spec.Maps[name] != nil && spec.Maps[name].Compatible(m) == nil
+	}
+	if fits(xdp.Verified, from.Verified) {
+		kept[xdp.Verified] = from.Verified
+	}
+	if !fits(xdp.SynKeys, from.SynKeys) {
+		return kept
+	}
+	kept[xdp.SynKeys] = from.SynKeys
+	if fits(xdp.Flows, from.Flows) && fits(xdp.FlowFilter, from.FlowFilter) {
+		kept[xdp.Flows], kept[xdp.FlowFilter] = from.Flows, from.FlowFilter
+	}
+	return kept
+}
+
+// CarryStates has protections of the program begin as they stand in the generation before. before is, by their numbers
+// in this program from 0 on, what numbers they have there; those that it leaves out begin anew.
+func (p *Program) CarryStates(from *ebpf.Map, before map[int]int) error {
+	to := p.Map(xdp.ProtectionStates)
+	if to == nil || from == nil || from.ValueSize() != to.ValueSize() {
+		return nil
+	}
+	state := make([]byte, to.ValueSize())
+	for now, then := range before {
+		err := from.Lookup(uint32(then), &state)
+		if err == nil {
+			err = to.Put(uint32(now), state)
+		}
+		if err != nil {
+			return fmt.Errorf("state of protection %d: %w", now, err)
+		}
+	}
+	return nil
+}

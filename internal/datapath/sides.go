@@ -1,0 +1,225 @@
+package datapath
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+
+	"github.com/floodwall/floodwall/internal/xdp"
+)
+
+// A generation can have two more programs, at the tc hook (TCX): one for what enters the devices behind XDP, when it
+// protects services on this host, and one for what leaves them, when it has a guard. XDP passes what only the first makes
+// sense of, so that is there before XDP and goes after it; the second is attached after XDP, changes after it, and goes
+// before it. So whoever finds the XDP link of a device finds the others, but for that of what enters, which a command that
+// died can leave behind. During a trial programs of bpf/trial.c are in their places too, which ask the same deadline.
+
+// The sides of the tc hook stand among the modes. Nothing is attached in such a mode alone. Each is also the name of its
+// program, and in the state directory that of the directory of its links, which go by the numbers of the devices.
+const (
+	entering Mode = xdp.Ingress
+	leaving  Mode = xdp.Egress
+)
+
+var sides = []Mode{entering, leaving}
+
+// isSide tells them from the modes of XDP.
+func isSide(mode Mode) bool { return slices.Contains(sides, mode) }
+
+// hooks are the kernel's names of the sides.
+var hooks = map[Mode]ebpf.AttachType{entering: ebpf.AttachTCXIngress, leaving: ebpf.AttachTCXEgress}
+
+// pinSide is the name of the program in the directory of a generation, when it has such a program.
+func pinSide(side Mode) string { return "program_" + string(side) }
+
+// sideLink is what a device has at one side.
+type sideLink struct {
+	link    link.Link      // nil when it has none
+	program ebpf.ProgramID // that it had when it was opened, 0 for none
+}
+
+// traffic is what the program of a side sees, for errors.
+func (d *Device) traffic(side Mode) string {
+	verb := map[Mode]string{entering: "receives", leaving: "sends"}[side]
+	return fmt.Sprintf("what device %s %s", d.Name, verb)
+}
+
+// sideOf has the links of a device at a side, to be changed.
+func (d *Device) sideOf(side Mode) *sideLink { return &d.sides[slices.Index(sides, side)] }
+
+func (s *State) sidePin(d *Device, side Mode) string {
+	return s.path(string(side), strconv.Itoa(d.ifindex))
+}
+
+// openSides opens the links at the tc hook of a device, as far as it has them.
+func (s *State) openSides(d *Device) error {
+	for _, side := range sides {
+		if err := s.openSide(d, side); err != nil {
+			d.closeSides()
+			return err
+		}
+	}
+	return nil
+}
+
+// openSide opens the link at a side of a device, if it has one. One that another device had, which has gone or has moved,
+// is none.
+func (s *State) openSide(d *Device, side Mode) error {
+	l, err := link.LoadPinnedLink(s.sidePin(d, side), nil)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	info, err := l.Info()
+	if err != nil {
+		return errors.Join(err, l.Close())
+	}
+	there, err := link.QueryPrograms(link.QueryOptions{Target: d.ifindex, Attach: hooks[side]})
+	if err != nil {
+		return errors.Join(err, l.Close())
+	}
+	ours := func(p link.AttachedProgram) bool { id, ok := p.LinkID(); return ok && id == info.ID }
+	if !slices.ContainsFunc(there.Programs, ours) {
+		return l.Close()
+	}
+	*d.sideOf(side) = sideLink{l, info.Program}
+	return nil
+}
+
+func (d *Device) closeSides() {
+	for _, at := range d.sides {
+		if at.link != nil {
+			at.link.Close()
+		}
+	}
+}
+
+// setSide gives a device a program for one side, nil for none.
+func (s *State) setSide(d *Device, side Mode, prog *ebpf.Program) error {
+	at := d.sideOf(side)
+	switch {
+	case prog == nil:
+		return s.releaseSide(d, side)
+	case at.link == nil:
+		return s.attachSide(d, side, prog)
+	}
+	if err := at.link.Update(prog); err != nil {
+		return fmt.Errorf("updating %s: %w", d.traffic(side), err)
+	}
+	return nil
+}
+
+func (s *State) attachSide(d *Device, side Mode, prog *ebpf.Program) error {
+	explain := func(err error) error { return fmt.Errorf("attaching to %s: %w", d.traffic(side), err) }
+	if err := os.MkdirAll(s.path(string(side)), 0o700); err != nil {
+		return explain(err)
+	}
+	pin := s.sidePin(d, side)
+	if err := removeUnused(pin); err != nil { // of a device that had the number before
+		return explain(err)
+	}
+	l, err := link.AttachTCX(link.TCXOptions{Interface: d.ifindex, Program: prog, Attach: hooks[side]})
+	if err != nil {
+		return explain(err)
+	}
+	if err := l.Pin(pin); err != nil {
+		return errors.Join(explain(err), l.Close())
+	}
+	d.sideOf(side).link = l
+	return nil
+}
+
+// releaseSide detaches a device from its program for one side, if it has one.
+func (s *State) releaseSide(d *Device, side Mode) error {
+	at := d.sideOf(side)
+	if at.link == nil {
+		return nil
+	}
+	err := errors.Join(at.link.Detach(), os.Remove(s.sidePin(d, side)), at.link.Close())
+	at.link = nil
+	return err
+}
+
+// sweepSides removes the links of all but these devices.
+func (s *State) sweepSides(devices []*Device) (err error) {
+	for _, side := range sides {
+		err = errors.Join(err, s.sweepSide(side, devices))
+	}
+	return err
+}
+
+func (s *State) sweepSide(side Mode, devices []*Device) error {
+	entries, err := os.ReadDir(s.path(string(side)))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	for _, e := range entries {
+		path := s.path(string(side), e.Name())
+		has := func(d *Device) bool { return d.sideOf(side).link != nil && s.sidePin(d, side) == path }
+		if !slices.ContainsFunc(devices, has) {
+			err = errors.Join(err, os.Remove(path))
+		}
+	}
+	return err
+}
+
+// silenced is a device that is to have no program for a side any more.
+type silenced struct {
+	device *Device
+	side   Mode
+}
+
+// updateSide gives a device of the swap what it takes for one side. A device that is to have none any more keeps its
+// program until the swap can no more be undone, and XDP passes nothing to it.
+func (s *swap) updateSide(d *Device, side Mode, has, had bool) error {
+	prog, err := s.sideFor(side, has, had)
+	if err != nil {
+		return err
+	}
+	if prog == nil {
+		s.silent = append(s.silent, silenced{d, side})
+		return nil
+	}
+	return s.state.setSide(d, side, prog)
+}
+
+// sideFor is the program for a side of a device that the new and the old generation have, or have not; nil for none.
+func (s *swap) sideFor(side Mode, has, had bool) (*ebpf.Program, error) {
+	if s.trial == nil {
+		return s.code.program(side)
+	}
+	v := variant{side, has, had}
+	if runs, err := s.trial.runs(v); !runs || err != nil {
+		return nil, err
+	}
+	return s.trial.program(v)
+}
+
+// restoreSide gives a device back what it had for a side when the swap began.
+func (s *swap) restoreSide(d *Device, side Mode) error {
+	had := d.sideOf(side).program
+	if had == 0 {
+		return s.state.releaseSide(d, side)
+	}
+	prog, err := ebpf.NewProgramFromID(had)
+	if err != nil {
+		return fmt.Errorf("restoring %s: %w", d.traffic(side), err)
+	}
+	defer prog.Close()
+	return s.state.setSide(d, side, prog)
+}
+
+// silence releases devices from programs for sides for which the new generation has none.
+func (s *swap) silence() (err error) {
+	for _, at := range s.silent {
+		err = errors.Join(err, s.state.releaseSide(at.device, at.side))
+	}
+	return err
+}

@@ -1,0 +1,97 @@
+package datapath
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/btf"
+	"github.com/cilium/ebpf/features"
+	"github.com/cilium/ebpf/link"
+)
+
+// What the kernel can do is found out by trying, never from its version: distributions add and leave out. Each of these
+// returns an error that says what the kernel lacks, and since when there is that.
+
+// EgressSupported returns an error when the kernel has no hook for what leaves that programs can be attached to as to
+// XDP: one that goes on without a process, and changes its program at one moment.
+func EgressSupported() error { return tcxSupported(ebpf.AttachTCXEgress) }
+
+func tcxSupported(at ebpf.AttachType) error {
+	prog, err := ebpf.NewProgram(&ebpf.ProgramSpec{
+		Name: "probe", Type: ebpf.SchedCLS, License: "Dual BSD/GPL",
+		Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, 0), asm.Return()},
+	})
+	if err != nil {
+		return fmt.Errorf("program for the tc hook: %w", err)
+	}
+	defer prog.Close()
+	const nowhere = 0 // no device has this number: a kernel that knows TCX says so
+	_, err = link.AttachTCX(link.TCXOptions{Interface: nowhere, Program: prog, Attach: at})
+	if errors.Is(err, link.ErrNotSupported) {
+		return errors.New("the kernel has no TCX, which Linux has since 6.6")
+	}
+	return nil
+}
+
+// ReqskSupported returns an error when the kernel cannot be given connections whose cookie a program has checked.
+func ReqskSupported() error {
+	if err := tcxSupported(ebpf.AttachTCXIngress); err != nil {
+		return err
+	}
+	return kfuncSupported("bpf_sk_assign_tcp_reqsk", "6.9, when it is built with SYN cookies")
+}
+
+// ConntrackLookupSupported returns an error when XDP programs cannot ask the kernel's table of connections.
+func ConntrackLookupSupported() error {
+	return kfuncSupported("bpf_xdp_ct_lookup", "5.18, when it is built with conntrack and its module is loaded")
+}
+
+// kfuncSupported looks for a function of the kernel or of a module in the type information by which programs call it.
+func kfuncSupported(name, since string) error {
+	kernel, err := btf.LoadKernelSpec()
+	if err != nil {
+		return fmt.Errorf("the kernel has no type information (CONFIG_DEBUG_INFO_BTF) that %s is found by: %w", name, err)
+	}
+	if hasFunction(kernel, name) {
+		return nil
+	}
+	modules := new(btf.HandleIterator)
+	defer modules.Handle.Close()
+	for modules.Next() {
+		info, err := modules.Handle.Info()
+		if err != nil || !info.IsModule() {
+			continue
+		}
+		if spec, err := modules.Handle.Spec(kernel); err == nil && hasFunction(spec, name) {
+			return nil
+		}
+	}
+	if err := modules.Err(); err != nil {
+		return fmt.Errorf("type information of the kernel's modules: %w", err)
+	}
+	return fmt.Errorf("the kernel has no %s, which Linux has since %s", name, since)
+}
+
+func hasFunction(spec *btf.Spec, name string) bool {
+	var f *btf.Func
+	return spec.TypeByName(name, &f) == nil
+}
+
+// RawCookiesSupported returns an error when XDP programs can neither make nor check the kernel's SYN cookies without a
+// socket.
+func RawCookiesSupported() error {
+	for _, helper := range []asm.BuiltinFunc{
+		asm.FnTcpRawGenSyncookieIpv4, asm.FnTcpRawGenSyncookieIpv6, asm.FnTcpRawCheckSyncookieIpv4, asm.FnTcpRawCheckSyncookieIpv6,
+	} {
+		err := features.HaveProgramHelper(ebpf.XDP, helper)
+		if errors.Is(err, ebpf.ErrNotSupported) {
+			return fmt.Errorf("the kernel has no %v for XDP, which Linux has since 6.0", helper)
+		}
+		if err != nil {
+			return fmt.Errorf("asking the kernel for %v: %w", helper, err)
+		}
+	}
+	return nil
+}

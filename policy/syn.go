@@ -1,0 +1,167 @@
+package policy
+
+import (
+	"fmt"
+	"net/netip"
+	"time"
+)
+
+// The range of an announced MSS: what every host takes (RFC 879, less the headers of 40 octets), and what the largest
+// usual frames carry.
+const (
+	minMSS = 536
+	maxMSS = 9000
+)
+
+// maxSynLayers is how many limits SYN-ACKs can have, beside that in all.
+const maxSynLayers = 4
+
+// maxWScale is the largest window scale (RFC 7323, 2.3).
+const maxWScale = 14
+
+// defaultFlows are the connections that are remembered, in a table of 8 octets for each; maxFlows are 1 GB of them.
+const (
+	defaultFlows = 1_000_000
+	maxFlows     = 128_000_000
+)
+
+// defaultSyn is `syn: protect`. Fewer than 1,000 SYNs a second do no host harm. A network of 256 addresses in which
+// each has many users behind it opens far fewer than 20,000 connections a second to one service, and so does the one
+// network of a proxy in front of it; and as many SYN-ACKs, less than 10 Mbit/s, are no flood to whom a forger chooses.
+// There is no limit for all together: one that forged SYNs use up would shut out everybody.
+func defaultSyn(at Pos) *Syn {
+	start := Over{Pos: at, Rate: 1000, Per: time.Second, Burst: 1000}
+	return &Syn{
+		Pos:    at,
+		Start:  &start,
+		Stop:   half(start),
+		Limits: []Over{{Pos: at, Rate: 20_000, Per: time.Second, Burst: 20_000, From: &PrefixLen{24, 56}}},
+		WScale: -1,
+		Flows:  defaultFlows,
+	}
+}
+
+// half is half the rate, below which cookies end when nothing else is said: a flood at the rate itself must not switch
+// them on and off.
+func half(o Over) *Over {
+	o.Rate /= 2
+	o.Burst = o.usualBurst().n
+	return &o
+}
+
+// synWords are the values of syn where it is one word: whether every SYN is answered with a cookie.
+var synWords = map[string]bool{"protect": false, "always": true}
+
+func synWord(text string) (bool, *flaw) {
+	always, f := choice(synWords)(text)
+	if on, isSwitch := switches[text]; isSwitch && on || text == "auto" {
+		f.hintf("write syn: protect")
+	}
+	return always, f
+}
+
+var synKeys = []key[Syn]{
+	{"when", func(p place, to *Syn, v *node) { to.Always = scalarOf(p, "when", v, choice(synWhen)) }},
+	{"mode", func(p place, to *Syn, v *node) { to.Mode = scalarOf(p, "mode", v, choice(synModes)) }},
+	{"start", func(p place, to *Syn, v *node) { to.Start = p.synRate("start", v) }},
+	{"stop", func(p place, to *Syn, v *node) { to.Stop = p.synRate("stop", v) }},
+	{"limit", place.synLimits},
+	{"total", func(p place, to *Syn, v *node) { to.Total = p.totalRate("total", v) }},
+	{"mss", func(p place, to *Syn, v *node) { to.MSS = uint16(scalarOf(p, "mss", v, between(minMSS, maxMSS))) }},
+	{"wscale", func(p place, to *Syn, v *node) { to.WScale = int(scalarOf(p, "wscale", v, between(0, maxWScale))) }},
+	{"flows", func(p place, to *Syn, v *node) { to.Flows = int(scalarOf(p, "flows", v, between(1, maxFlows))) }},
+	{"backends", func(p place, to *Syn, v *node) { to.Backends = values(p, "backends", v, backend) }},
+}
+
+var (
+	synWhen  = map[string]bool{"auto": false, "always": true}
+	synModes = map[string]SynMode{"auto": SynModeAuto, "host": SynHost, "router": SynRouter}
+)
+
+// syn reads the key syn.
+func (p place) syn(to *Service, v *node) {
+	to.Syn = defaultSyn(v.pos)
+	switch {
+	case isOff(v):
+		to.Syn = nil
+		return
+	case v.kind == word:
+		to.Syn.Always = scalarOf(p, "syn", v, synWord)
+	case v.kind == list:
+		p.errorf(v.pos, "syn must be protect, always, off or a mapping, got a list").Hint = "write syn: protect"
+		return
+	default:
+		in, before := p.in("syn"), len(p.r.errs)
+		readKeys(in, "it", v, synKeys, to.Syn)
+		if len(p.r.errs) == before {
+			in.hysteresis(to.Syn, v)
+			in.synBackends(to.Syn, v)
+		}
+	}
+	if to.Syn.Always {
+		to.Syn.Start, to.Syn.Stop = nil, nil
+	}
+}
+
+// between reads a number that has a least value, too.
+func between(least, most uint64) func(string) (uint64, *flaw) {
+	return func(text string) (uint64, *flaw) {
+		n, f := number(text, most)
+		if f == nil && n >= least {
+			return n, nil
+		}
+		g := want(fmt.Sprintf("a number from %d to %d", least, most), text)
+		if f != nil {
+			g.hint = f.hint
+		}
+		return 0, g
+	}
+}
+
+// backend reads the address of a server.
+func backend(text string) ([]netip.Addr, *flaw) {
+	r, f := addrRange(text)
+	if f == nil && r.First != r.Last {
+		f = want("the address of one server", text).hintf("name each server that is to be asked")
+	}
+	return []netip.Addr{r.First}, f
+}
+
+// synRate reads a rate of SYNs at which cookies begin or end.
+func (p place) synRate(key string, v *node) *Over {
+	before := len(p.r.errs)
+	if isOff(v) {
+		p.errorf(v.pos, "%s must be a rate of SYNs, got %s", key, v).Hint = "write when: always for cookies without pause, or syn: off"
+		return nil
+	}
+	o := p.totalRate(key, v)
+	if len(p.r.errs) == before && o.Bits {
+		p.errorf(v.pos, "%s is a rate of SYNs, not of bits", key).Hint = "write " + key + ": 1000/s"
+	}
+	return o
+}
+
+// synLimits reads the limits of SYN-ACKs by prefixes of sources.
+func (p place) synLimits(to *Syn, v *node) {
+	to.Limits = nil
+	if isOff(v) {
+		return
+	}
+	before := len(p.r.errs)
+	to.Limits = p.overs("limit", v)
+	if len(p.r.errs) > before {
+		return
+	}
+	if len(to.Limits) > maxSynLayers {
+		p.errorf(to.Limits[maxSynLayers].Pos, "limit has %d limits, and at most %d can be asked", len(to.Limits), maxSynLayers).Hint =
+			"leave out those that others imply"
+	}
+	for _, o := range to.Limits {
+		switch {
+		case o.From == nil:
+			p.errorf(o.Pos, "limit is by sources, whom SYN-ACKs go to").Hint = "write per: from/24/56, or total for one rate for all"
+		case o.Ban != nil:
+			p.errorf(o.Pos, "limit cannot ban: anybody can write another's address into a SYN").Hint = "remove ban"
+		}
+	}
+}
