@@ -138,7 +138,7 @@ func (s *nftSets) tests(set int, field, rule string, family uint32, not bool) nf
 	if not {
 		operator = "!= "
 	}
-	if s.isLocal(set) {
+	if isLocal(&s.program.Sets[set]) {
 		return way(fmt.Sprintf("fib %s type %slocal", field, operator))
 	}
 	key := familyKeys[family] + " " + field + " " + operator
