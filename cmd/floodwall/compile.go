@@ -85,7 +85,7 @@ func compilePolicy(ctx context.Context, e *env, file string, target compile.Targ
 	if e.json {
 		return e.printJSON(newCompileReport(c, o))
 	}
-	e.notes(c.Notes)
+	e.notes(c.NotesFor(target))
 	e.text(placements(c.Program, o))
 	if o.Listing != "" {
 		e.text(o.Listing)
@@ -99,7 +99,7 @@ func compilePolicy(ctx context.Context, e *env, file string, target compile.Targ
 func newCompileReport(c *control.Compiled, o *control.Output) compileReport {
 	report := compileReport{
 		Target: o.Plan.Target, Form: o.Form, Rules: []compileRule{}, Listing: o.Listing, Script: o.Script,
-		Left: []leftCheck{}, Notes: append([]string{}, c.Notes...),
+		Left: []leftCheck{}, Notes: append([]string{}, c.NotesFor(o.Plan.Target)...),
 		Default: compileRule{"default", o.Plan.Default.Stage, o.Plan.Default.Why, c.Program.Default.String(), 0},
 	}
 	for i, r := range c.Program.Rules {

@@ -54,8 +54,13 @@ func CompilePolicy(p *policy.Policy) (*Compiled, error) {
 	}
 	optimized, more := compile.Optimize(program)
 	c.Program = optimized
-	c.Notes = slices.Concat(c.Notes, notes, more, compile.LimitNotes(program))
+	c.Notes = slices.Concat(c.Notes, notes, more)
 	return c, nil
+}
+
+// NotesFor are Notes, and what there is to say of the policy on a target.
+func (c *Compiled) NotesFor(t compile.Target) []string {
+	return slices.Concat(c.Notes, compile.LimitNotes(c.Program, t))
 }
 
 // Plan finds the stage of each rule on a target, once.

@@ -109,14 +109,20 @@ func (im *Image) Spec() (*ebpf.CollectionSpec, error) {
 		resize(m, shape)
 	}
 	prog := spec.Programs[Program]
-	insns, err := replaceDecide(backEdges(prog.Instructions), im.Decide)
+	insns, err := backEdges(prog.Instructions)
+	if err == nil {
+		insns, err = replaceDecide(insns, im.Decide)
+	}
 	if err != nil {
 		return nil, err
 	}
 	prog.Instructions = reachable(without(insns, im.Constants))
 	if im.Egress {
 		spec.Maps[Verified].MaxEntries = verifiedClients
-		spec.Programs[Egress].Instructions = backEdges(spec.Programs[Egress].Instructions)
+		out := spec.Programs[Egress]
+		if out.Instructions, err = backEdges(out.Instructions); err != nil {
+			return nil, err
+		}
 	} else {
 		delete(spec.Programs, Egress)
 	}
