@@ -43,7 +43,7 @@ var costNotes = []string{
 	"A packet of 128 bytes is one whose IP header says so: a frame of 142. Accepted packets go to a socket that nobody",
 	"reads, where they are discarded once its buffer is full. The rule that drops is for UDP to port 53. The source is in",
 	"the sets; the strings are not in the packets, which the next rule drops; hashlimit accepts 1000/s of each /16 and the",
-	"next rule drops the rest. Floodwall's policies have checks: off, as iptables has none, and it chooses the stages.",
+	"next rule drops the rest, with bursts of 5, its default, and of a second, Floodwall's. Floodwall's policies have checks: off, as iptables has none, and it chooses the stages.",
 	"64 strings, which the article has not, are 64 rules of iptables (bm) and one of Floodwall. The bars are for XDP: of",
 	"what the empty program takes, and how many times (x) the rate of iptables with one string (bm).",
 	"Cost: time per packet above that of iptables' drop in raw. For accepting with conntrack, the article's 20% is above",
