@@ -64,6 +64,12 @@ func inRouter(t *testing.T, test func(s *site, server *lab.Host)) {
 		if err := s.server.Router(); err != nil {
 			return err
 		}
+		// Without a program, a veth is not told of what the one at the other end sends back (drivers/net/veth.c).
+		var detach func() error
+		if err := s.client.Do(func() (err error) { detach, err = testutil.AttachForeign("router"); return err }); err != nil {
+			return err
+		}
+		defer detach()
 		for _, address := range behind {
 			listener, err := hosts["server"].Listen(netip.MustParseAddrPort(address))
 			if err != nil {
