@@ -230,7 +230,8 @@ func (a *apply) hoist(context.Context) (err error) {
 		a.notes = append(a.notes, note)
 	}
 	a.manifest.Choice, a.manifest.Devices, a.manifest.Boot = a.choice, a.devices(), a.options.Boot
-	return nil
+	a.manifest.behind(a.compiled.Program)
+	return a.rememberLoose()
 }
 
 // devices are the names of the devices to filter.
