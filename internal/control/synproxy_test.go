@@ -64,6 +64,12 @@ func inRouter(t *testing.T, test func(s *site, server *lab.Host)) {
 		if err := s.server.Router(); err != nil {
 			return err
 		}
+		// Without a program, a veth is not told of what the one at the other end sends back (drivers/net/veth.c).
+		var detach func() error
+		if err := s.client.Do(func() (err error) { detach, err = testutil.AttachForeign("router"); return err }); err != nil {
+			return err
+		}
+		defer detach()
 		for _, address := range behind {
 			listener, err := hosts["server"].Listen(netip.MustParseAddrPort(address))
 			if err != nil {
@@ -169,11 +175,107 @@ func TestRouterMode(t *testing.T) {
 					}
 				}
 			}
-			t.Logf("%s: %s", target, s.outcomes())
+			got := s.outcomes()
+			want := "web:synproxy=18 web:invalid=0" // of each connection the SYN, the ACK, and the ACK of the window that is opened
+			if target == compile.TargetXDP {
+				want = "web:synproxy=6 web:invalid=0 web:answered=6 web:limited=0 web:proved=6 web:invalid=0"
+			}
+			if !strings.Contains(got, want) {
+				t.Errorf("%s: counters %s, want %s", target, got, want)
+			}
 			s.unload()
 			if got := s.looseOf(s.server); got != "1" {
 				t.Errorf("%s: nf_conntrack_tcp_loose is %s after unload", target, got)
 			}
+		}
+	})
+}
+
+// onRouter changes what runs on the router, or asks about it.
+func (s *site) onRouter(fn func() error) {
+	s.Helper()
+	if err := s.server.Do(fn); err != nil {
+		s.Fatal(err)
+	}
+}
+
+// TestRouterModeReturns has a policy that needs conntrack strict come and go by each way there is.
+func TestRouterModeReturns(t *testing.T) {
+	const strict = `services: [{name: web, port: tcp/80, syn: {mode: router, when: always, backends: [10.0.1.2]}}]`
+	const plain = `services: [{name: web, port: tcp/80}]`
+	inRouter(t, func(s *site, _ *lab.Host) {
+		w := way{name: "xdp", target: compile.TargetXDP}
+		want := func(when, loose string) {
+			t.Helper()
+			if got := s.looseOf(s.server); got != loose {
+				t.Errorf("%s: nf_conntrack_tcp_loose is %s, want %s", when, got, loose)
+			}
+		}
+		rollback := func() error { _, err := s.Rollback(s.ctx); return err }
+		if err := s.server.Sysctl("netfilter/nf_conntrack_tcp_loose", "1"); err != nil {
+			t.Fatal(err)
+		}
+		s.apply(w, plain)
+		want("without protection", "1")
+		s.apply(w, strict)
+		want("with it", "0")
+		s.onRouter(rollback)
+		want("rolled back", "1")
+		s.onRouter(rollback)
+		want("and forth", "0")
+		s.apply(w, strict)
+		want("again", "0")
+		s.apply(w, plain)
+		want("without it again", "1")
+		s.onRouter(func() error {
+			c, err := control.CompileSource("policy.yaml", []byte("devices: [client]\n"+strict))
+			if err == nil {
+				_, err = s.Apply(s.ctx, c, control.ApplyOptions{Target: w.target, Confirm: time.Minute})
+			}
+			return err
+		})
+		want("on trial", "0")
+		s.onRouter(rollback)
+		want("given up", "1")
+		s.apply(w, strict)
+		s.unload()
+		want("unloaded", "1")
+	})
+}
+
+// TestMismatches changes the server after its options were asked for.
+func TestMismatches(t *testing.T) {
+	const policy = `services: [{name: web, port: tcp/80, syn: {mode: router, when: always, backends: [10.0.1.2]}}]`
+	inRouter(t, func(s *site, server *lab.Host) {
+		s.apply(way{name: "xdp", target: compile.TargetXDP}, policy)
+		defer s.unload()
+		ask := func() (list []control.Mismatch) {
+			s.onRouter(func() (err error) { list, err = s.Mismatches(s.ctx); return err })
+			return list
+		}
+		if list := ask(); list != nil {
+			t.Errorf("nothing has changed, yet %+v", list)
+		}
+		for name, what := range map[string]string{
+			"tcp_sack": "sack is offered, and they lack it", "tcp_timestamps": "timestamps is offered, and they lack it",
+			"tcp_window_scaling": "wscale is offered, and they lack it",
+		} {
+			if err := server.Sysctl("ipv4/"+name, "0"); err != nil {
+				t.Fatal(err)
+			}
+			if list := ask(); len(list) != 1 || !list[0].Broken || fmt.Sprint(list[0].Differs) != "["+what+"]" {
+				t.Errorf("%s: %+v", name, list)
+			}
+			if err := server.Sysctl("ipv4/"+name, "1"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := server.Sysctl("ipv4/tcp_sack", "0"); err != nil {
+			t.Fatal(err)
+		}
+		s.apply(way{name: "xdp", target: compile.TargetXDP}, policy)
+		if list := ask(); list != nil {
+			t.Errorf("applied again, yet %+v", list)
 		}
 	})
 }
