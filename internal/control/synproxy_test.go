@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"os/exec"
 	"strings"
 	"testing"
 	"time"
@@ -329,6 +330,33 @@ func TestSynproxyReflects(t *testing.T) {
 			time.Sleep(100 * time.Millisecond)
 			if got := s.outcomes(); !strings.Contains(got, "web:synproxy=0 web:invalid=30") {
 				t.Errorf("%s: %s", target, got)
+			}
+			s.unload()
+		}
+	})
+}
+
+// TestSynproxyChecksums has a router that does not check checksums itself: it is said what that does to IPv6.
+func TestSynproxyChecksums(t *testing.T) {
+	testutil.RequireTool(t, "ethtool")
+	inRouter(t, func(s *site, _ *lab.Host) {
+		for _, gro := range []string{"off", "on"} {
+			var applied *control.Applied
+			s.onRouter(func() error {
+				if err := exec.Command("ethtool", "-K", "client", "gro", gro).Run(); err != nil {
+					return err
+				}
+				c, err := control.CompileSource("policy.yaml", []byte(
+					`{devices: [client], services: [{name: web, port: tcp/80, syn: {mode: router, backends: ["fd01::2"]}}]}`))
+				if err == nil {
+					applied, err = s.Apply(s.ctx, c, control.ApplyOptions{Target: compile.TargetNftables})
+				}
+				return err
+			})
+			noted := strings.Contains(strings.Join(applied.Notes, "\n"), "GRO off")
+			err := s.echoed(behind[1])
+			if works := err == nil; noted != (gro == "off") || works != (gro == "on") {
+				t.Errorf("GRO %s: noted %t, %v", gro, noted, err)
 			}
 			s.unload()
 		}
