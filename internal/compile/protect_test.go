@@ -51,11 +51,17 @@ type shield struct {
 
 func loadShield(t testing.TB, program *ir.Program) *shield {
 	t.Helper()
+	testutil.RequireRoot(t)
+	return shieldOf(t, program)
+}
+
+// shieldOf is loadShield of a test that is in its own namespaces.
+func shieldOf(t testing.TB, program *ir.Program) *shield {
+	t.Helper()
 	x, err := compile.ToXDP(program, compile.XDPOptions{QuestionKey: questionKey})
 	if err != nil {
 		t.Fatal(err)
 	}
-	testutil.RequireRoot(t)
 	s := &shield{Program: (&subject{program: program}).load(t, x), t: t, now: clock(t, unix.CLOCK_MONOTONIC)}
 	for i := range s.slots {
 		s.slots[i] = xdp.SlotRules + uint32(len(program.Rules)+i)
@@ -275,7 +281,7 @@ func TestProtectSockets(t *testing.T) {
 		return
 	}
 	for _, host := range []string{"127.0.0.1", "::1"} {
-		s := loadShield(t, protecting(always()))
+		s := shieldOf(t, protecting(always()))
 		l, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
 		if err != nil {
 			t.Fatal(err)
@@ -298,11 +304,10 @@ func TestProtectSockets(t *testing.T) {
 
 		server.Close()
 		client.Close()
-		after := loadShield(t, protecting(always()))
+		after := shieldOf(t, protecting(always()))
 		for range 2 { // in TIME-WAIT, which is not worth remembering
 			after.must(xdpPass, "asked 1", "%s F.", tuple)
 		}
-		after.must(xdpTX, "answered 1", "%s S", tuple)
 	}
 }
 
