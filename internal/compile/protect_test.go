@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"encoding/binary"
 	"fmt"
+	"net"
 	"strings"
 	"testing"
 	"time"
@@ -266,4 +267,156 @@ func TestProtectBudget(t *testing.T) {
 	s.expect("at once", fmt.Sprintf("invalid 3000, asked %d", burst), func() { flood(3000) })
 	s.now += time.Millisecond
 	s.expect("after 1 ms", fmt.Sprintf("invalid 500, asked %d", perSecond/1000), func() { flood(500) })
+}
+
+// TestProtectSockets asks a kernel that has connections: those that it has are let in, and remembered while they last.
+func TestProtectSockets(t *testing.T) {
+	if !testutil.Inside(t) {
+		return
+	}
+	for _, host := range []string{"127.0.0.1", "::1"} {
+		s := loadShield(t, protecting(always()))
+		l, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		client, err := net.Dial("tcp", l.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer client.Close()
+		server, err := l.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		tuple := fmt.Sprintf("tcp %s > %s", client.LocalAddr(), l.Addr())
+		s.must(xdpPass, "asked 1", "%s .", tuple)
+		s.must(xdpPass, "", "%s .", tuple)
+		s.must(xdpPass, "", "%s S", tuple) // the kernel's to answer
+		s.must(xdpDrop, "invalid 1, asked 1", "tcp %s > %s .", address(host, 9), l.Addr())
+
+		server.Close()
+		client.Close()
+		after := loadShield(t, protecting(always()))
+		for range 2 { // in TIME-WAIT, which is not worth remembering
+			after.must(xdpPass, "asked 1", "%s F.", tuple)
+		}
+		after.must(xdpTX, "answered 1", "%s S", tuple)
+	}
+}
+
+// TestFlows has more connections than the table holds: those seen last stay, and those that go on.
+func TestFlows(t *testing.T) {
+	p := always()
+	p.Flows = 1 // the least table there is, of 512
+	s := loadShield(t, protecting(p))
+	known := func(port int) bool {
+		t.Helper()
+		action, _ := s.sendLine("tcp 198.51.100.7:%d > 192.0.2.1:80 P.", port)
+		return action == xdpPass
+	}
+	const first, last = 1000, 4000
+	for port := first; port < last; port++ {
+		a := s.begin(routes[0], linux, uint16(port))
+		s.must(xdpPass, "proved 1", "%s", a)
+		s.now += time.Second
+		if port%100 == 0 && !known(first) {
+			t.Fatalf("a connection that goes on is forgotten when %d have come", port-first)
+		}
+	}
+	n := 0
+	for port := first + 1; port < last; port++ {
+		if known(port) {
+			n++
+		} else if port >= last-64 {
+			t.Errorf("the connection before the last %d is forgotten", last-1-port)
+		}
+	}
+	if n < 500 || n > 512 {
+		t.Errorf("%d connections are known, want about 512", n)
+	}
+}
+
+// TestProtectVerifier loads large policies with as much protection as there can be, in both forms.
+func TestProtectVerifier(t *testing.T) {
+	for _, form := range []compile.Form{compile.Straight, compile.Tables} {
+		t.Run(string(form), func(t *testing.T) {
+			t.Parallel()
+			s := lower(t, largest(allChecks(), 56, 7, 600))
+			protect(s.program)
+			x, err := compile.ToXDP(s.program, compile.XDPOptions{Form: form})
+			if err != nil {
+				t.Fatal(err)
+			}
+			testutil.RequireRoot(t)
+			n := processed(t, x)
+			t.Logf("%d instructions processed", n)
+			if n > mostProcessed {
+				t.Errorf("the verifier processed %d instructions, want at most %d", n, mostProcessed)
+			}
+		})
+	}
+}
+
+// protect adds to a program 20 protected services with all the limits that they can have.
+func protect(p *ir.Program) {
+	limit := func() int {
+		p.Limits = append(p.Limits, ir.Limit{Rule: "syn", Rate: 1000, Per: time.Second, Burst: 1000})
+		return len(p.Limits) - 1
+	}
+	for i := range uint32(20) {
+		p.Protections = append(p.Protections, ir.Protection{Service: "s", Start: limit(), Stop: limit(),
+			Limits: []int{limit(), limit(), limit(), limit(), limit()}, Flows: 10_000})
+		p.Rules = append(p.Rules, ir.Rule{Name: fmt.Sprintf("s%d:syn", i), Verdict: ir.Pass, Protect: len(p.Protections), Match: []ir.Match{
+			{Field: packet.DPort, Values: []ir.Range{{First: 50 + i, Last: 50 + i}}}}})
+	}
+}
+
+// TestUnprotected checks that who protects nothing carries nothing of it.
+func TestUnprotected(t *testing.T) {
+	spec, err := lower(t, "default: drop").forms(t)[0].Image.Spec()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{xdp.Protections, xdp.ProtectionStates, xdp.Flows, xdp.FlowFilter, xdp.SynKeys, "askers"} {
+		if spec.Maps[name] != nil {
+			t.Errorf("the program has the map %s", name)
+		}
+	}
+	for _, name := range []string{"protect", "flow_state", "make_syn_ack", "read_options"} {
+		if offsets, _ := spec.Programs[xdp.Program].Instructions.SymbolOffsets(); offsets[name] > 0 {
+			t.Errorf("the program has the function %s", name)
+		}
+	}
+}
+
+// TestProtectStays checks that no pass drops, merges or moves a rule with a protection.
+func TestProtectStays(t *testing.T) {
+	s := lower(t, "default: drop\nrules: [{port: tcp/80, then: pass}, {port: tcp/81, then: pass}, {proto: tcp, state: established, then: pass}]")
+	rule := func(port uint32, protection int) ir.Rule {
+		return ir.Rule{Name: fmt.Sprintf("web%d:syn", port), Unnamed: true, Verdict: ir.Pass, Protect: protection,
+			Match: []ir.Match{{Field: packet.DPort, Values: []ir.Range{{First: port, Last: port}}}}}
+	}
+	s.program.Protections = []ir.Protection{always(), always(), always()}
+	s.program.Rules = append(s.program.Rules, rule(80, 1), rule(82, 2), rule(83, 3))
+	optimized, notes := compile.Optimize(s.program)
+	kept := 0
+	for _, r := range optimized.Rules {
+		if r.Protect > 0 {
+			kept++
+		}
+	}
+	if kept != 3 || len(notes) != 1 || !strings.Contains(notes[0], `"web80:syn" protects nothing`) {
+		t.Errorf("%d of 3 protections are left, notes %q", kept, notes)
+	}
+	plan, err := compile.Hoist(s.program, compile.TargetXDP)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, place := range plan.Rules {
+		if s.program.Rules[i].Protect > 1 && place.Stage == compile.StageXDP {
+			t.Errorf("%s was moved before the rule of established connections", s.program.Rules[i].Name)
+		}
+	}
 }

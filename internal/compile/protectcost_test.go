@@ -1,10 +1,14 @@
 package compile_test
 
 import (
+	"math"
+	"runtime"
 	"testing"
+	"time"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
+	"golang.org/x/sys/unix"
 
 	"github.com/floodwall/floodwall/internal/compile"
 )
@@ -12,6 +16,7 @@ import (
 // BenchmarkProtect says what a packet of a flood costs in a protection that always answers, beside a program that drops
 // all, by BPF_PROG_TEST_RUN.
 func BenchmarkProtect(b *testing.B) {
+	const rounds = 20 // of which the fastest counts: others use the machine, too
 	drop, err := ebpf.NewProgram(&ebpf.ProgramSpec{Type: ebpf.XDP, License: "GPL",
 		Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, xdpDrop), asm.Return()}})
 	if err != nil {
@@ -40,10 +45,17 @@ func BenchmarkProtect(b *testing.B) {
 	} {
 		frame := framesOf(b, c.line)[0].frame
 		b.Run(c.name, func(b *testing.B) {
-			b.ResetTimer()
-			if _, err := c.program.Run(&ebpf.RunOptions{Data: frame, Repeat: uint32(b.N)}); err != nil {
-				b.Fatal(err)
+			runtime.LockOSThread()
+			defer runtime.UnlockOSThread()
+			least := time.Duration(math.MaxInt64)
+			for range rounds {
+				start := clock(b, unix.CLOCK_THREAD_CPUTIME_ID)
+				if _, err := c.program.Run(&ebpf.RunOptions{Data: frame, Repeat: uint32(b.N)}); err != nil {
+					b.Fatal(err)
+				}
+				least = min(least, clock(b, unix.CLOCK_THREAD_CPUTIME_ID)-start)
 			}
+			b.ReportMetric(float64(least)/float64(b.N), "cpu-ns/op")
 		})
 	}
 }
