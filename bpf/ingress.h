@@ -172,6 +172,14 @@ static __always_inline int judge_proved(struct __sk_buff *skb, struct packet *p,
 	return give_connection(skb, sk, &o, number);
 }
 
+static __always_inline void count_invalid(struct __sk_buff *skb, __u32 number)
+{
+	struct protection *pr = protection_of(number);
+
+	if (pr)
+		count(DECISION(pr->slots[ACK_INVALID], VERDICT_DROP), skb->len);
+}
+
 /* Fills in what flows and cookies are found by. Returns whether it is an ACK that may begin a connection. */
 static __always_inline bool skb_tcp(struct __sk_buff *skb, struct packet *p, struct tcphdr *tcp)
 {
@@ -205,5 +213,7 @@ int ingress(struct __sk_buff *skb)
 		return TCX_NEXT;
 	verdict = judge_proved(skb, &p, &tcp, sk, number - 1);
 	bpf_sk_release(sk);
+	if (verdict == TCX_DROP)
+		count_invalid(skb, number - 1);
 	return verdict;
 }

@@ -124,7 +124,7 @@ func (l *live) confirm(ctx context.Context) error {
 			errs = append(errs, confirmed(l.tools[p.Kind].Finish(ctx, p.Name, nameOf(l.partBefore(p.Kind)))))
 		}
 	}
-	return errors.Join(append(errs, dropStandIns(ctx, l.tools, g.manifest), forget(l.state, g.number, l.trial.old))...)
+	return errors.Join(append(errs, dropStandIns(ctx, l.tools, g.manifest), forget(l.state, g.number, l.trial.old), strictFor(g.manifest))...)
 }
 
 // partBefore is the part of the generation that rests during the trial.

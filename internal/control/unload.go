@@ -23,11 +23,31 @@ func (in Instance) Unload(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	known, err := manifests(ctx, state)
+	if err != nil {
+		return err
+	}
 	var errs []error
 	for _, k := range kinds {
 		errs = append(errs, in.clean(ctx, k))
 	}
-	return errors.Join(append(errs, state.Unload())...)
+	return errors.Join(append(errs, state.Unload(), strictFor(nil, known...))...)
+}
+
+// manifests are those of all generations that there are.
+func manifests(ctx context.Context, state *datapath.State) (list []*manifest, err error) {
+	l, err := openLive(ctx, state)
+	if errors.Is(err, datapath.ErrNotLoaded) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer l.close()
+	for _, g := range l.all() {
+		list = append(list, g.manifest)
+	}
+	return list, nil
 }
 
 // kinds are the tools that parts of the instance may be in: those that a manifest names, and those that are installed,

@@ -26,6 +26,9 @@ func leaves(t *testing.T, when, want string) {
 	if got := decidesLeaving(t, device(t, "fw0")); got != want {
 		t.Errorf("%s, %q decides what leaves, want %q", when, got, want)
 	}
+	if got := hasEntering(t, device(t, "fw0")); got != (want != "") {
+		t.Errorf("%s, there is a program for what enters: %v", when, got)
+	}
 }
 
 func TestGuardComesAndGoes(t *testing.T) {

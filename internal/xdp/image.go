@@ -3,6 +3,7 @@ package xdp
 import (
 	"fmt"
 	"maps"
+	"strings"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
@@ -105,7 +106,7 @@ func (im *Image) Spec() (*ebpf.CollectionSpec, error) {
 		}
 	}
 	for name, m := range spec.Maps {
-		if m.Type == ebpf.Array && name != ".rodata" {
+		if m.Type == ebpf.Array && !strings.HasPrefix(name, ".rodata") { // small tables are in a section of their own
 			resize(m, Shape{max(m.ValueSize, 8), 1})
 		}
 	}
