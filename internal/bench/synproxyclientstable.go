@@ -2,6 +2,7 @@ package bench
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -81,8 +82,8 @@ func (b *synBuilder) clientsTable() *Table {
 // curve alone.
 func (b *synBuilder) clientsRow(t *Table, c *synCase, l synLoad) {
 	bars := b.clientsBars(c, l)
-	for _, bar := range bars {
-		b.outcome.Bars = append(b.outcome.Bars, bar)
+	for _, column := range slices.Sorted(maps.Keys(bars)) {
+		b.outcome.Bars = append(b.outcome.Bars, bars[column])
 	}
 	b.outcome.Results = append(b.outcome.Results, b.clientsResult(c, l))
 	if l == quiet || l.pps == barFlood {
