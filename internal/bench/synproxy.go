@@ -74,7 +74,7 @@ const barFlood = 1e6
 // rates are the floods' rates of the curves.
 func (s *session) synRates() []float64 {
 	if s.Quick {
-		return []float64{0.25e6, 1e6, 2e6}
+		return []float64{0.25e6, 1e6}
 	}
 	return []float64{0.1e6, 0.25e6, 0.5e6, 1e6, 2e6}
 }
