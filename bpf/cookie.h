@@ -195,7 +195,7 @@ __noinline __u32 cookie_make(struct packet *p, __u32 isn, struct syn_options *o)
 
 	if (!p || !o)
 		return 0;
-	now = coarse_time_of(p);
+	now = tick_of(p);
 	slot = now >> SLOT_SHIFT;
 	if (o->timestamps)
 		said = o->tsval = stamp_options(p, o, now);
@@ -214,7 +214,7 @@ static __always_inline __u32 cookie_says(__u32 number, struct syn_options *o)
 static __always_inline bool cookie_valid_for(struct packet *p, __u32 seq, __u32 ack, struct syn_options *o)
 {
 	__u32 number = ack - 1, said = cookie_says(number, o);
-	__u64 now = coarse_time_of(p), slot = now >> SLOT_SHIFT;
+	__u64 now = tick_of(p), slot = now >> SLOT_SHIFT;
 
 	slot -= (slot ^ number >> MAC_BITS) & 1;
 	/* Most that is forged is not worth a hash: its clock is not ours. */

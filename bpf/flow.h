@@ -69,7 +69,7 @@ struct {
  * Nanoseconds of CLOCK_MONOTONIC, read once a packet. The coarse clock costs a tenth of the exact one and is at most a
  * tick behind, which neither cookies nor limits of SYN-ACKs mind.
  */
-static __always_inline __u64 coarse_time_of(struct packet *p)
+static __always_inline __u64 tick_of(struct packet *p)
 {
 	if (!p->now)
 		p->now = bpf_ktime_get_coarse_ns();
@@ -120,7 +120,7 @@ static __always_inline bool is_flow(__u64 word, __u64 hash)
 
 static __always_inline __u32 flow_seconds(struct packet *p)
 {
-	return coarse_time_of(p) / 1000000000 & ((1 << FLOW_SEEN_BITS) - 1);
+	return tick_of(p) / 1000000000 & ((1 << FLOW_SEEN_BITS) - 1);
 }
 
 static __always_inline __u32 flow_age(__u64 word, __u32 now)

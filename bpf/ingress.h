@@ -120,7 +120,7 @@ static __always_inline void refused(__u32 number, int error)
 static __always_inline int give_connection(struct __sk_buff *skb, struct bpf_sock *sk, struct syn_options *o,
 					   __u32 number)
 {
-	struct protection *pr = protection_of(number);
+	struct protection *pr = bpf_map_lookup_elem(&protections, &number);
 	struct bpf_tcp_req_attrs attrs = {};
 	struct tcp_sock *listener = bpf_skc_to_tcp_sock(sk);
 	int error;
@@ -174,7 +174,7 @@ static __always_inline int judge_proved(struct __sk_buff *skb, struct packet *p,
 
 static __always_inline void count_invalid(struct __sk_buff *skb, __u32 number)
 {
-	struct protection *pr = protection_of(number);
+	struct protection *pr = bpf_map_lookup_elem(&protections, &number);
 
 	if (pr)
 		count(DECISION(pr->slots[ACK_INVALID], VERDICT_DROP), skb->len);

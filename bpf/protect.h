@@ -344,7 +344,7 @@ __noinline int protect(struct xdp_md *ctx, struct packet *p, __u32 decision)
 
 	if (!p || !pr || !s)
 		return XDP_PASS;
-	now = coarse_time_of(p);
+	now = tick_of(p);
 	if (read_once(&s->refused_until) > now)
 		return XDP_PASS;
 	known = flow_state(p);

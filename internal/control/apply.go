@@ -160,7 +160,7 @@ func (a *apply) run(ctx context.Context) (*Applied, error) {
 func (a *apply) applied() *Applied {
 	out := &Applied{
 		Target: a.target, Choice: a.choice, Rules: len(a.compiled.Program.Rules), Stages: map[compile.Stage]int{}, Bans: a.bans,
-		Notes: append(a.compiled.Notes[:len(a.compiled.Notes):len(a.compiled.Notes)], a.notes...),
+		Notes: append(a.compiled.NotesFor(a.target), a.notes...),
 	}
 	if a.xdp != nil {
 		out.Form = a.xdp.Form
@@ -230,6 +230,7 @@ func (a *apply) hoist(context.Context) (err error) {
 		a.notes = append(a.notes, note)
 	}
 	a.manifest.Choice, a.manifest.Devices, a.manifest.Boot = a.choice, a.devices(), a.options.Boot
+	a.manifest.behind(a.compiled.Program)
 	return a.rememberLoose()
 }
 

@@ -10,28 +10,21 @@ import (
 // Unload removes everything: what is attached to devices, what is in netfilter, and the state. It returns
 // datapath.ErrNotLoaded when there was nothing.
 func (in Instance) Unload(ctx context.Context) error {
-	state, err := datapath.OpenState(in.Dir, false)
-	if err != nil {
-		return err
-	}
-	unlock, err := lock(ctx, state)
-	if err != nil {
-		return err
-	}
-	defer unlock()
-	kinds, err := in.kinds(ctx, state)
-	if err != nil {
-		return err
-	}
-	known, err := manifests(ctx, state)
-	if err != nil {
-		return err
-	}
-	var errs []error
-	for _, k := range kinds {
-		errs = append(errs, in.clean(ctx, k))
-	}
-	return errors.Join(append(errs, state.Unload(), strictFor(nil, known...))...)
+	return in.locked(ctx, func(state *datapath.State) error {
+		kinds, err := in.kinds(ctx, state)
+		if err != nil {
+			return err
+		}
+		known, err := manifests(ctx, state)
+		if err != nil {
+			return err
+		}
+		var errs []error
+		for _, k := range kinds {
+			errs = append(errs, in.clean(ctx, k))
+		}
+		return errors.Join(append(errs, state.Unload(), strictFor(nil, known...))...)
+	})
 }
 
 // manifests are those of all generations that there are.
