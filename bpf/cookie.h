@@ -13,6 +13,8 @@
  */
 #pragma once
 
+#include "siphash.h"
+
 enum { WSCALE_NONE = 15 };
 
 /* What is negotiated by the options of a SYN. */
@@ -138,6 +140,28 @@ static __always_inline void read_small(struct packet *p, struct syn_options *o, 
 	o->wscale = options < SMALL_WSCALE ? WSCALE_NONE : small_wscales[options - SMALL_WSCALE];
 }
 
+/* Octets of addresses in a hash. */
+static __always_inline __u32 hashed_octets(struct packet *p)
+{
+	return p->family ? 32 : 8;
+}
+
+/* Begins a hash of both addresses: in IPv4 with one word, the source in its upper half, in IPv6 with four. */
+static __always_inline struct siphash hash_addresses(struct packet *p, const __u64 key[2])
+{
+	struct siphash h = siphash_begin(key);
+
+	if (!p->family) {
+		siphash13_add(&h, p->src.lo << 32 | (__u32)p->dst.lo);
+		return h;
+	}
+	siphash13_add(&h, p->src.hi);
+	siphash13_add(&h, p->src.lo);
+	siphash13_add(&h, p->dst.hi);
+	siphash13_add(&h, p->dst.lo);
+	return h;
+}
+
 /* The hash of a cookie. said is the timestamp, or what the sequence number says. */
 static __always_inline __u32 cookie_mac(struct packet *p, __u32 isn, __u64 slot, __u32 said, bool timestamps)
 {
@@ -171,7 +195,7 @@ __noinline __u32 cookie_make(struct packet *p, __u32 isn, struct syn_options *o)
 
 	if (!p || !o)
 		return 0;
-	now = coarse_time_of(p);
+	now = tick_of(p);
 	slot = now >> SLOT_SHIFT;
 	if (o->timestamps)
 		said = o->tsval = stamp_options(p, o, now);
@@ -180,29 +204,36 @@ __noinline __u32 cookie_make(struct packet *p, __u32 isn, struct syn_options *o)
 	return cookie_number(cookie_mac(p, isn, slot, said, o->timestamps), slot, said, o->timestamps);
 }
 
+/* What a packet's cookie would say. */
+static __always_inline __u32 cookie_says(__u32 number, struct syn_options *o)
+{
+	return o->timestamps ? o->tsecr : number & ((1 << SMALL_BITS) - 1);
+}
+
+/* Whether a packet with these numbers answers a SYN-ACK that cookie_make() made the sequence number of. */
+static __always_inline bool cookie_valid_for(struct packet *p, __u32 seq, __u32 ack, struct syn_options *o)
+{
+	__u32 number = ack - 1, said = cookie_says(number, o);
+	__u64 now = tick_of(p), slot = now >> SLOT_SHIFT;
+
+	slot -= (slot ^ number >> MAC_BITS) & 1;
+	/* Most that is forged is not worth a hash: its clock is not ours. */
+	if (o->timestamps && stamp_age(said, now) > COOKIE_STAMPS)
+		return false;
+	return cookie_number(cookie_mac(p, seq - 1, slot, said, o->timestamps), slot, said, o->timestamps) == number;
+}
+
 /*
- * Whether a packet with these numbers answers a SYN-ACK that cookie_make() made a sequence number for. o has its
- * timestamps, and is completed by what the SYN wanted. Like flow_state() a function of its own to the verifier.
+ * The same, of which o has the timestamps; it is completed by what the SYN wanted. Like flow_state() a function of its
+ * own to the verifier.
  */
 __noinline __u32 cookie_check(struct packet *p, __u32 seq, __u32 ack, struct syn_options *o)
 {
-	__u32 number = ack - 1, said;
-	__u64 now, slot;
-
-	if (!p || !o)
-		return 0;
-	now = coarse_time_of(p);
-	slot = now >> SLOT_SHIFT;
-	slot -= (slot ^ number >> MAC_BITS) & 1;
-	said = o->timestamps ? o->tsecr : number & ((1 << SMALL_BITS) - 1);
-	/* most that is forged is not worth a hash: its clock is not ours */
-	if (o->timestamps && stamp_age(said, now) > COOKIE_STAMPS)
-		return 0;
-	if (cookie_number(cookie_mac(p, seq - 1, slot, said, o->timestamps), slot, said, o->timestamps) != number)
+	if (!p || !o || !cookie_valid_for(p, seq, ack, o))
 		return 0;
 	if (o->timestamps)
-		read_stamp(p, o, said);
+		read_stamp(p, o, cookie_says(ack - 1, o));
 	else
-		read_small(p, o, said);
+		read_small(p, o, cookie_says(ack - 1, o));
 	return 1;
 }

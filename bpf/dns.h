@@ -197,7 +197,7 @@ static __always_inline void parse_dns(struct xdp_md *ctx, struct packet *p)
 	struct dns_message *m;
 	__u32 first = 0;
 
-	if (!is_dns_port(p->port))
+	if (!dns_ports || !is_dns_port(p->port))
 		return;
 	p->dns = DNS_MALFORMED;
 	m = bpf_map_lookup_elem(&dns_message, &first);

@@ -127,7 +127,8 @@ static __noinline enum kind parse(struct xdp_md *ctx, struct frame *f)
 	}
 	if (kind != KIND_IP)
 		return kind;
-	check_addresses(f);
+	if (enabled_checks | observed_checks)
+		check_addresses(f);
 	if (whole)
 		parse_l4(ctx, &c, f);
 	/* A packet that fails a check is not worth a look at what it asks. */
@@ -135,6 +136,12 @@ static __noinline enum kind parse(struct xdp_md *ctx, struct frame *f)
 	if (!(opaque(f->failed) & enabled_checks))
 		parse_dns(ctx, &f->packet);
 	return kind;
+}
+
+/* Whether anything asks for what classify_addresses() finds. A constant to the verifier. */
+static __always_inline bool asks_addresses(void)
+{
+	return classify_src || classify_dst || dynamic_src_sets || dynamic_dst_sets || enabled(CHECK_OWN_SOURCE);
 }
 
 static __noinline void classify_addresses(struct frame *f)
@@ -166,7 +173,9 @@ static __always_inline __u32 judge(struct xdp_md *ctx, struct frame *f)
 	__u64 failed;
 
 	/* Spare the addresses of a packet that fails a check, unless they might fail one that is reported first. */
-	if (kind == KIND_IP && (enabled(CHECK_OWN_SOURCE) || !(opaque(f->failed) & enabled_checks)))
+	if (!asks_addresses())
+		f->packet.src_class = f->packet.dst_class = f->packet.src_dynamic = f->packet.dst_dynamic = 0;
+	else if (kind == KIND_IP && (enabled(CHECK_OWN_SOURCE) || !(opaque(f->failed) & enabled_checks)))
 		classify_addresses(f);
 	failed = opaque(f->failed) & enabled_checks;
 	if (failed)

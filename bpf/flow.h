@@ -9,8 +9,6 @@
  */
 #pragma once
 
-#include "siphash.h"
-
 enum flow_state {
 	FLOW_NONE,
 	FLOW_PROVED,      /* its cookie came back; the kernel may not have the connection yet */
@@ -67,32 +65,15 @@ struct {
 	__type(value, struct syn_keys);
 } syn_keys SEC(".maps");
 
-/* Nanoseconds of CLOCK_MONOTONIC, at most a tick old, at a tenth of the cost. A question may ask at another time. */
-static __always_inline __u64 coarse_time_of(struct packet *p)
+/*
+ * Nanoseconds of CLOCK_MONOTONIC, read once a packet. The coarse clock costs a tenth of the exact one and is at most a
+ * tick behind, which neither cookies nor limits of SYN-ACKs mind.
+ */
+static __always_inline __u64 tick_of(struct packet *p)
 {
-	return p->now ?: bpf_ktime_get_coarse_ns();
-}
-
-/* Octets of addresses in a hash. */
-static __always_inline __u32 hashed_octets(struct packet *p)
-{
-	return p->family ? 32 : 8;
-}
-
-/* Begins a hash of both addresses: in IPv4 with one word, the source in its upper half, in IPv6 with four. */
-static __always_inline struct siphash hash_addresses(struct packet *p, const __u64 key[2])
-{
-	struct siphash h = siphash_begin(key);
-
-	if (!p->family) {
-		siphash13_add(&h, p->src.lo << 32 | (__u32)p->dst.lo);
-		return h;
-	}
-	siphash13_add(&h, p->src.hi);
-	siphash13_add(&h, p->src.lo);
-	siphash13_add(&h, p->dst.hi);
-	siphash13_add(&h, p->dst.lo);
-	return h;
+	if (!p->now)
+		p->now = bpf_ktime_get_coarse_ns();
+	return p->now;
 }
 
 /* The ports, that of the client in the upper half. Values of L4 ports are those of TCP themselves. */
@@ -101,11 +82,30 @@ static __always_inline __u32 both_ports(struct packet *p)
 	return p->sport << 16 | (p->port & 0xffff);
 }
 
+static __always_inline __u64 hash_word(__u64 hash, __u64 word, struct syn_keys *keys)
+{
+	hash = (hash ^ word) * (keys->hash[1] | 1);
+	return hash ^ hash >> 32;
+}
+
+/*
+ * A multiplicative hash with secret factors, of the addresses (IPv4's in one word, the source in its upper half) and the
+ * ports. It need not be as strong as that of cookies: whoever found two flows with the same hash could only have the
+ * packets of both pass which pass for one, and nobody is told a hash.
+ */
 static __always_inline __u64 flow_hash(struct packet *p, struct syn_keys *keys)
 {
-	struct siphash h = hash_addresses(p, keys->hash);
+	__u64 hash = keys->hash[0];
 
-	return siphash13_end(&h, both_ports(p), hashed_octets(p) + 4);
+	if (p->family) {
+		hash = hash_word(hash, p->src.hi, keys);
+		hash = hash_word(hash, p->src.lo, keys);
+		hash = hash_word(hash, p->dst.hi, keys);
+		hash = hash_word(hash, p->dst.lo, keys);
+	} else {
+		hash = hash_word(hash, p->src.lo << 32 | (__u32)p->dst.lo, keys);
+	}
+	return hash_word(hash_word(hash, both_ports(p), keys), 0, keys);
 }
 
 static __always_inline __u32 flow_state_of(__u64 word)
@@ -120,7 +120,7 @@ static __always_inline bool is_flow(__u64 word, __u64 hash)
 
 static __always_inline __u32 flow_seconds(struct packet *p)
 {
-	return coarse_time_of(p) / 1000000000 & ((1 << FLOW_SEEN_BITS) - 1);
+	return tick_of(p) / 1000000000 & ((1 << FLOW_SEEN_BITS) - 1);
 }
 
 static __always_inline __u32 flow_age(__u64 word, __u32 now)

@@ -120,7 +120,7 @@ static __always_inline void refused(__u32 number, int error)
 static __always_inline int give_connection(struct __sk_buff *skb, struct bpf_sock *sk, struct syn_options *o,
 					   __u32 number)
 {
-	struct protection *pr = protection_of(number);
+	struct protection *pr = bpf_map_lookup_elem(&protections, &number);
 	struct bpf_tcp_req_attrs attrs = {};
 	struct tcp_sock *listener = bpf_skc_to_tcp_sock(sk);
 	int error;
@@ -172,6 +172,14 @@ static __always_inline int judge_proved(struct __sk_buff *skb, struct packet *p,
 	return give_connection(skb, sk, &o, number);
 }
 
+static __always_inline void count_invalid(struct __sk_buff *skb, __u32 number)
+{
+	struct protection *pr = bpf_map_lookup_elem(&protections, &number);
+
+	if (pr)
+		count(DECISION(pr->slots[ACK_INVALID], VERDICT_DROP), skb->len);
+}
+
 /* Fills in what flows and cookies are found by. Returns whether it is an ACK that may begin a connection. */
 static __always_inline bool skb_tcp(struct __sk_buff *skb, struct packet *p, struct tcphdr *tcp)
 {
@@ -205,5 +213,7 @@ int ingress(struct __sk_buff *skb)
 		return TCX_NEXT;
 	verdict = judge_proved(skb, &p, &tcp, sk, number - 1);
 	bpf_sk_release(sk);
+	if (verdict == TCX_DROP)
+		count_invalid(skb, number - 1);
 	return verdict;
 }

@@ -27,7 +27,8 @@ enum {
 	LIMIT_TRIES = 32, /* each that fails means that other packets passed; then the packet counts as over */
 	TIME_BITS = 40,
 	DEBT_BITS = 38,
-	AMOUNT_BITS = 16, /* of a fraction in limit_info.cost */
+	AMOUNT_BITS = 16,     /* of a fraction in limit_info.cost */
+	SURE_DEBT = 50000000, /* ns; see surely_exceeded() */
 };
 
 #define TIME_MASK ((1ULL << TIME_BITS) - 1)
@@ -109,7 +110,8 @@ static __always_inline __u64 hash_prefixes(struct limit_info *l, struct packet *
 	__u32 v6 = p->family & 1;
 	__u64 h = sum_address(cut(p->src, &l->src[v6]), limit_keys);
 
-	h += sum_address(cut(p->dst, &l->dst[v6]), limit_keys + 4);
+	if (l->dst[v6].hi | l->dst[v6].lo)
+		h += sum_address(cut(p->dst, &l->dst[v6]), limit_keys + 4);
 	h += v6 & l->prefixes;
 	h ^= h >> 32;
 	h *= limit_mix[0];
@@ -171,6 +173,30 @@ static __always_inline void sweep(struct limit_bucket *b, __u64 swept, __u64 ns,
 		__sync_val_compare_and_swap(&b->slot[i], word, 0);
 	}
 	__sync_val_compare_and_swap(&b->swept, swept, ns);
+}
+
+/*
+ * Whether a packet is over the limit by the coarse clock, which is behind the exact one by a tick of 1 to 10 ms, or by
+ * some if ticks are late. A debt looks larger by that: a packet may be refused up to a tick too soon, but none passes too
+ * soon, as what passes is decided and charged by the exact clock alone, however late the coarse one is. Nothing is lost of
+ * the rate unless the debt is paid off before the coarse clock says so: hence only a large one counts. Where a packet is
+ * worth more than that, a tick must not make the burst one smaller, and what is near is left to the exact clock.
+ */
+static __always_inline bool surely_exceeded(struct limit_bucket *b, struct charge *c, __u64 sure)
+{
+	__u64 most = c->most + (c->cost > sure ? sure : 0);
+
+#pragma unroll
+	for (__u32 i = 0; i < LIMIT_SLOTS; i++) {
+		__u64 w = read_once(&b->slot[i]), d;
+
+		if (w >> TIME_BITS != c->tag)
+			continue;
+		d = debt_of(w, c->now);
+		if (d > sure && d + c->cost > most)
+			return true;
+	}
+	return false;
 }
 
 /* Finds the slot of a tag, that with the greater debt if there are two. Returns LIMIT_SLOTS when there is none. */
@@ -256,6 +282,11 @@ static __always_inline __u64 cost_of(struct limit_info *l, struct packet *p)
 	return (amount * l->cost + (1 << AMOUNT_BITS) - 1) >> AMOUNT_BITS;
 }
 
+static __always_inline __u64 units(struct limit_info *l, __u64 ns)
+{
+	return ns << l->left >> l->right;
+}
+
 /*
  * Whether a packet is over a limit; if not, it is charged. Of a question it is only said what would be. A function of its
  * own to the verifier, for which the argument might be null.
@@ -265,7 +296,7 @@ __noinline __u32 limit_exceeded(struct packet *p, __u32 number)
 	struct limit_info *l = bpf_map_lookup_elem(&limit_info, &number);
 	struct limit_bucket *b;
 	struct charge c;
-	__u64 hash, ns, swept;
+	__u64 hash, ns, swept, sure;
 	__s64 age;
 	__u64 at;
 
@@ -276,16 +307,22 @@ __noinline __u32 limit_exceeded(struct packet *p, __u32 number)
 	b = bpf_map_lookup_elem(&limits, &at);
 	if (!b)
 		return 0;
-	ns = time_of(p);
-	c.now = ns << l->left >> l->right;
 	c.cost = cost_of(l, p);
 	c.most = l->most;
 	c.tag = hash & ((1 << (64 - TIME_BITS)) - 1);
 	c.tag += !c.tag;
+	swept = read_once(&b->swept);
+	sure = units(l, SURE_DEBT);
+	if (c.most > sure) {
+		ns = coarse_time_of(p);
+		c.now = units(l, ns);
+		if ((__s64)(ns - swept) <= (__s64)l->fresh && surely_exceeded(b, &c, sure))
+			return EXCEEDED;
+	}
+	ns = time_of(p);
+	c.now = units(l, ns);
 	c.limit = number;
 	c.keep = (p->seen & (SEEN_QUESTION | SEEN_CHARGE)) != SEEN_QUESTION;
-
-	swept = read_once(&b->swept);
 	age = ns - swept;
 	if (age > (__s64)l->fresh) {
 		bool stale = (__u64)age > 2 * l->fresh; /* all that is there */

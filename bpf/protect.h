@@ -159,19 +159,15 @@ static __always_inline __s64 make_cookie(struct xdp_md *ctx, struct packet *p, s
 static __always_inline bool cookie_came_back(struct xdp_md *ctx, struct packet *p, struct protection *pr, __u32 seq,
 					     __u32 ack)
 {
-	struct syn_options o;
+	struct syn_options o = {};
 
 	if (pr->method == METHOD_LISTENER)
 		return listener_cookie_valid(ctx, p, seq, ack);
 	if (pr->method == METHOD_ROUTER)
 		return raw_cookie_valid(p, seq, ack);
-	read_options(ctx, p, &o);
-	return cookie_check(p, seq, ack, &o);
-}
-
-static __always_inline struct protection *protection_of(__u32 number)
-{
-	return bpf_map_lookup_elem(&protections, &number);
+	if (!read_timestamps(ctx, p, &o))
+		read_options(ctx, p, &o);
+	return protect_host && cookie_valid_for(p, seq, ack, &o);
 }
 
 static __always_inline struct tcphdr *tcp_header(struct xdp_md *ctx, struct packet *p)
@@ -205,9 +201,8 @@ static __always_inline void announce(struct syn_options *o, struct packet *p, st
 }
 
 /* Makes a SYN its answer. Returns the length of the frame, 0 when there is none. A function of its own to the verifier. */
-__noinline __u32 answer_with_cookie(struct xdp_md *ctx, struct packet *p, __u32 number)
+__noinline __u32 answer_with_cookie(struct xdp_md *ctx, struct packet *p, struct protection *pr)
 {
-	struct protection *pr = protection_of(number);
 	struct syn_ack a = {};
 	struct tcphdr *tcp;
 	__u32 isn, tsval;
@@ -233,9 +228,8 @@ __noinline __u32 answer_with_cookie(struct xdp_md *ctx, struct packet *p, __u32 
 }
 
 /* Whether a packet proves that its sender got our SYN-ACK. Like flow_state() a function of its own to the verifier. */
-__noinline __u32 proves_address(struct xdp_md *ctx, struct packet *p, __u32 number)
+__noinline __u32 proves_address(struct xdp_md *ctx, struct packet *p, struct protection *pr)
 {
-	struct protection *pr = protection_of(number);
 	struct tcphdr *tcp;
 
 	if (!p || !pr || !p->payload || (p->flags & (TCP_SYN | TCP_RST | TCP_ACK)) != TCP_ACK)
@@ -278,7 +272,7 @@ static __always_inline bool too_many_answers(struct packet *p, struct protection
 }
 
 /* Does away with a SYN while cookies are active. */
-static __always_inline int answer_syn(struct xdp_md *ctx, struct packet *p, __u32 number, struct protection *pr)
+static __always_inline int answer_syn(struct xdp_md *ctx, struct packet *p, struct protection *pr)
 {
 	__u32 length;
 
@@ -286,7 +280,7 @@ static __always_inline int answer_syn(struct xdp_md *ctx, struct packet *p, __u3
 		count_outcome(p, pr, SYN_LIMITED);
 		return XDP_DROP;
 	}
-	length = answer_with_cookie(ctx, p, number);
+	length = answer_with_cookie(ctx, p, pr);
 	if (!length || bpf_xdp_adjust_tail(ctx, length - p->octets)) {
 		count_outcome(p, pr, SYN_LIMITED);
 		return XDP_DROP;
@@ -311,12 +305,12 @@ static __always_inline bool ask_kernel(struct xdp_md *ctx, struct packet *p, str
 }
 
 /* A packet that is no SYN, and of no flow that is known. */
-static __always_inline int judge_stranger(struct xdp_md *ctx, struct packet *p, __u32 number, struct protection *pr,
+static __always_inline int judge_stranger(struct xdp_md *ctx, struct packet *p, struct protection *pr,
 					  struct protection_state *s, __u64 now)
 {
 	bool cookies = (pr->flags & PROTECT_ALWAYS) || now < read_once(&s->active_until) + COOKIE_TIME;
 
-	if (cookies && proves_address(ctx, p, number)) {
+	if (cookies && proves_address(ctx, p, pr)) {
 		flow_set(p, FLOW_PROVED);
 		count_outcome(p, pr, ACK_PROVED);
 		return XDP_PASS;
@@ -344,19 +338,19 @@ __noinline int protect(struct xdp_md *ctx, struct packet *p, __u32 decision)
 {
 	__u32 number = protection_number(decision);
 	struct protection_state *s = bpf_map_lookup_elem(&protection_states, &number);
-	struct protection *pr = protection_of(number);
+	struct protection *pr = bpf_map_lookup_elem(&protections, &number);
 	__u64 now;
 	bool known;
 
 	if (!p || !pr || !s)
 		return XDP_PASS;
-	now = coarse_time_of(p);
+	now = tick_of(p);
 	if (read_once(&s->refused_until) > now)
 		return XDP_PASS;
 	known = flow_state(p);
 	if ((p->flags & (TCP_SYN | TCP_ACK | TCP_RST | TCP_FIN)) != TCP_SYN || !p->payload)
-		return known ? XDP_PASS : judge_stranger(ctx, p, number, pr, s, now);
+		return known ? XDP_PASS : judge_stranger(ctx, p, pr, s, now);
 	if ((known && may_ask(now)) || !is_active(p, pr, s, now))
 		return XDP_PASS;
-	return answer_syn(ctx, p, number, pr);
+	return answer_syn(ctx, p, pr);
 }

@@ -17,6 +17,8 @@ enum {
 	SYN_ACK_MAX = 40,    /* octets of TCP header */
 };
 
+#define OPTION_WORD(a, b, c, d) ((__u32)(a) << 24 | (b) << 16 | (c) << 8 | (d))
+
 /* What a SYN-ACK says. */
 struct syn_ack {
 	struct syn_options options;
@@ -73,6 +75,26 @@ __noinline __u32 read_options(struct xdp_md *ctx, struct packet *p, struct syn_o
 	return 0;
 }
 
+/*
+ * Reads the timestamps of a packet that is no SYN, where all there is stands as RFC 7323, appendix A, wants it, as it
+ * mostly does. Returns whether that is so.
+ */
+static __always_inline bool read_timestamps(struct xdp_md *ctx, struct packet *p, struct syn_options *o)
+{
+	__be32 *word = (void *)(long)ctx->data + (p->l4 & 0x7fff) + sizeof(struct tcphdr);
+	__u32 size = p->payload - p->l4 - sizeof(struct tcphdr);
+
+	if (!size)
+		return true;
+	if (size != 12 || (void *)(word + 3) > (void *)(long)ctx->data_end ||
+	    *word != bpf_htonl(OPTION_WORD(OPTION_NOP, OPTION_NOP, TCP_OPTION_TIMESTAMPS, 10)))
+		return false;
+	o->timestamps = 1;
+	o->tsval = bpf_ntohl(word[1]);
+	o->tsecr = bpf_ntohl(word[2]);
+	return true;
+}
+
 /* A place to write 32-bit words to, and the sum of those that were, in their own byte order (RFC 1071). */
 struct writer {
 	__be32 *at;
@@ -106,8 +128,6 @@ static __always_inline __u32 options_size(struct syn_options *o)
 	size += o->timestamps ? 12 : o->sack ? 4 : 0;
 	return size + (o->wscale != WSCALE_NONE ? 4 : 0);
 }
-
-#define OPTION_WORD(a, b, c, d) ((__u32)(a) << 24 | (b) << 16 | (c) << 8 | (d))
 
 static __always_inline void put_options(struct writer *w, struct syn_options *o)
 {

@@ -56,6 +56,14 @@ func sample(text string) (uint32, *flaw) {
 	return 0, f
 }
 
+// samples reports a rule that would take samples of what it decides, and decides nothing.
+func (p place) samples(r *Rule, n *node) {
+	if r.Observe && r.Sample != 0 {
+		p.errorf(n.get("sample").pos, "sample is of what a rule decides, and with observe: true it decides nothing").Hint =
+			"remove one of them"
+	}
+}
+
 // oneIn reads the ways to say one in so many: 1/100, 1% and 0.01.
 func oneIn(text string) (uint32, bool) {
 	if of, ok := strings.CutPrefix(text, "1/"); ok {

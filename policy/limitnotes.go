@@ -22,9 +22,47 @@ func limitNotes(pol *Policy) []Note {
 					"rule %q bans into set %q, which no rule names: nothing happens to who is banned", r.Name, o.Ban.Set)})
 			}
 		}
+		ns = append(ns, deadLayers(r)...)
+	}
+	if i := slices.IndexFunc(pol.Rules, bans); i >= 0 && pol.Never == nil {
+		ns = append(ns, Note{pol.Rules[i].Pos, fmt.Sprintf(
+			"rule %q bans, and who forges addresses can have anybody banned; never: [...] lists who must not be", pol.Rules[i].Name)})
 	}
 	return ns
 }
+
+// bans reports whether a rule bans offenders.
+func bans(r Rule) bool {
+	return slices.ContainsFunc(r.Over, func(o Over) bool { return o.Ban != nil })
+}
+
+// deadLayers are the limits of a rule that nobody exceeds, as all packets that they are charged with have kept to one
+// before them.
+func deadLayers(r Rule) []Note {
+	var ns []Note
+	for i, o := range r.Over {
+		j := slices.IndexFunc(r.Over[:i], func(before Over) bool { return before.implies(&o) })
+		if j < 0 {
+			continue
+		}
+		what := "this limit has no effect"
+		if o.Ban != nil {
+			what = "nobody is banned by this limit"
+		}
+		ns = append(ns, Note{o.Pos, fmt.Sprintf("rule %q: %s, as what keeps to the one at %d:%d keeps to it too; put it first",
+			r.Name, what, r.Over[j].Pos.Line, r.Over[j].Pos.Col)})
+	}
+	return ns
+}
+
+// implies reports whether traffic that keeps to o keeps to another limit by the same prefixes too.
+func (o *Over) implies(other *Over) bool {
+	perOther, perThis := float64(other.Rate)/float64(other.Per), float64(o.Rate)/float64(o.Per)
+	return samePrefixes(o.From, other.From) && samePrefixes(o.To, other.To) && o.Bits == other.Bits &&
+		perThis <= perOther && o.Burst <= other.Burst
+}
+
+func samePrefixes(a, b *PrefixLen) bool { return a == b || a != nil && b != nil && *a == *b }
 
 // asksFor reports whether a rule or service asks for sources in a set.
 func asksFor(pol *Policy, set string) bool {

@@ -68,6 +68,7 @@ func (p place) rules(to *Policy, v *node) {
 		in.require(n, seen, "then", "say what happens to the packets: then: drop")
 		if len(p.r.errs) == before {
 			in.truncates(&rule, n)
+			in.samples(&rule, n)
 			in.contradictions(n)
 		}
 		to.Rules = append(to.Rules, rule)

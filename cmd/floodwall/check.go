@@ -61,7 +61,7 @@ func check(ctx context.Context, e *env, file string) error {
 	if err != nil {
 		return err
 	}
-	e.notes(c.Notes)
+	e.notes(c.NotesFor(compile.TargetXDP))
 	n := counts(c)
 	e.println("%s: ok: %s (%s), %s, %s, %s", file, things(n.Sets, "set", "sets"), things(n.Entries, "entry", "entries"),
 		things(n.Rules, "rule", "rules"), things(n.Services, "service", "services"), things(n.Checks, "check", "checks"))
@@ -74,7 +74,7 @@ func checkJSON(e *env, file string, c *control.Compiled, err error) error {
 	if err == nil {
 		n := counts(c)
 		report.checkCounts = &n
-		report.Notes = append(report.Notes, c.Notes...)
+		report.Notes = append(report.Notes, c.NotesFor(compile.TargetXDP)...)
 		return e.printJSON(report)
 	}
 	for _, one := range leaves(err) {

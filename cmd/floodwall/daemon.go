@@ -11,10 +11,11 @@ import (
 func daemonCommand(e *env) *cobra.Command {
 	return &cobra.Command{
 		Use:   "daemon",
-		Short: "ban offenders; keep up with the host's addresses, and trials that ended",
+		Short: "ban offenders; keep up with the host's addresses, keys of SYN cookies, and trials that ended",
 		Long: "Daemon bans who exceeds limits with `ban`, enters the host's own addresses into the set `local` of the XDP program as\n" +
-			"they come and go, and cleans up after a trial that nobody confirmed. Filtering never depends on it: without it `local`\n" +
-			"is as of the last apply, limits hold, and bans end when their time has come, but nobody is banned anew.",
+			"they come and go, gives SYN cookies a new key every hour, and cleans up after a trial that nobody confirmed. Filtering\n" +
+			"never depends on it: without it `local` is as of the last apply, as the key is, limits hold, and bans end when their\n" +
+			"time has come, but nobody is banned anew.",
 		Args: none,
 		RunE: func(c *cobra.Command, _ []string) error { return daemon(c.Context(), e) },
 	}

@@ -67,6 +67,9 @@ func status(ctx context.Context, e *env, all bool) error {
 			e.table(t)
 		}
 	}
+	if v := s.Verified; v != nil {
+		e.println("\n%s verified by answers over TCP, room for %s", things(v.Clients, "client", "clients"), count(v.Capacity))
+	}
 	return nil
 }
 

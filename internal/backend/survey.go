@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net/netip"
-	"sync"
 )
 
 // Survey is what all of some servers offer: who answers for them must not offer more.
@@ -17,25 +16,22 @@ type Survey struct {
 	ECN bool
 }
 
-// Look asks servers, all at once. The error tells who has not answered; the rest holds in spite of it.
-func Look(ctx context.Context, servers []netip.AddrPort) (Survey, error) {
-	offers, errs := make([]Offer, len(servers)), make([]error, len(servers))
-	var asking sync.WaitGroup
-	for i, to := range servers {
-		asking.Add(1)
-		go func() {
-			defer asking.Done()
-			offers[i], errs[i] = Ask(ctx, to)
-		}()
-	}
-	asking.Wait()
-	var s Survey
-	for i, to := range servers {
-		if errs[i] == nil {
-			s.add(to, offers[i])
+// together is how long all servers have to answer.
+const together = 3 * patience
+
+// Look asks servers, one after the other from the calling thread's network namespace. The error tells who has not
+// answered; the rest holds in spite of it.
+func Look(ctx context.Context, servers []netip.AddrPort) (s Survey, err error) {
+	ctx, cancel := context.WithTimeout(ctx, together)
+	defer cancel()
+	for _, to := range servers {
+		o, silent := Ask(ctx, to)
+		if silent == nil {
+			s.add(to, o)
 		}
+		err = errors.Join(err, silent)
 	}
-	return s, errors.Join(errs...)
+	return s, err
 }
 
 // add takes what a server offers into account.

@@ -40,5 +40,8 @@ func boundText(v float64) string {
 	if v == math.Trunc(v) && v >= 10 {
 		return strconv.FormatFloat(v, 'f', -1, 64)
 	}
+	if v > 0.99 && v < 1 {
+		return strconv.FormatFloat(v, 'f', 3, 64)
+	}
 	return strconv.FormatFloat(v, 'f', 2, 64)
 }

@@ -56,6 +56,11 @@ var wantRows = map[string][]string{
 		"conntrack/no-firewall", "conntrack/nft/full", "conntrack/nft/notrack", "conntrack/floodwall/auto",
 		"conntrack/floodwall/nftables",
 	},
+	"synproxy": {
+		"synproxy/syn/xdp-tx", "synproxy/ack/xdp-drop", "synproxy/syn/syncookies=1", "synproxy/ack/synproxy/host",
+		"synproxy/syn/floodwall/host", "synproxy/ack/floodwall/router", "synproxy/clients/syncookies=2/quiet",
+		"synproxy/clients/synproxy/router/syn=1Mpps", "synproxy/clients/floodwall/host/ack=1Mpps",
+	},
 	"program": {
 		"program/empty/packet=udp4", "program/checks=strict/packet=ext6", "program/rules=10000/packet=banned",
 	},

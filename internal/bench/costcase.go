@@ -92,10 +92,10 @@ func placeCases() []costCase {
 func hashlimitCase() costCase {
 	return costCase{
 		name: "hashlimit", label: "hashlimit, 1000/s per /16", article: &articleRow{225, "20%"}, some: true,
-		install: raw("-A PREROUTING -p udp -m hashlimit --hashlimit-upto 1000/sec --hashlimit-mode srcip --hashlimit-srcmask 16" +
-			" --hashlimit-name bench -j ACCEPT\n-A PREROUTING " + dropRule),
+		install: raw("-A PREROUTING -p udp -m hashlimit --hashlimit-upto 1000/sec --hashlimit-burst 1000 --hashlimit-mode srcip" +
+			" --hashlimit-srcmask 16 --hashlimit-name bench -j ACCEPT\n-A PREROUTING " + dropRule),
 		own:    "over 1000/s per /16",
-		policy: text(costPolicy + "rules: [{name: limit, proto: udp, over: {rate: 1000/s, per: from/16, burst: 5}, then: drop}]\n"),
+		policy: text(costPolicy + "rules: [{name: limit, proto: udp, over: {rate: 1000/s, per: from/16}, then: drop}]\n"),
 		least:  leastLimit,
 	}
 }

@@ -89,17 +89,22 @@ func (s *session) synLoads() []synLoad {
 
 // prepare builds the site of a case.
 func (b *synBuilder) prepare(ctx context.Context, c *synCase) (err error) {
-	c.floods, c.visits = make(map[*synFlood]*synCurve), make(map[synLoad][]*synVisit)
-	for _, f := range []*synFlood{synOnly, ackOnly} {
-		if c.limit == nil || c.limit == f {
-			c.floods[f] = &synCurve{at: make([]series, len(b.synRates()))}
-		}
-	}
+	c.newFigures(len(b.synRates()))
 	if c.site, err = b.synSite(ctx, c.behind); err != nil {
 		return err
 	}
 	_, err = c.install(ctx, b, c.site)
 	return err
+}
+
+// newFigures makes room for the figures of what the case is measured with, of curves with so many rates.
+func (c *synCase) newFigures(rates int) {
+	c.floods, c.visits = make(map[*synFlood]*synCurve), make(map[synLoad][]*synVisit)
+	for _, f := range []*synFlood{synOnly, ackOnly} {
+		if c.limit == nil || c.limit == f {
+			c.floods[f] = &synCurve{at: make([]series, rates)}
+		}
+	}
 }
 
 // measure takes all rounds, in which the cases take turns.

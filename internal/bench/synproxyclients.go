@@ -8,11 +8,12 @@ import (
 	"github.com/floodwall/floodwall/internal/lab"
 )
 
-// The clients: see lab.Connect. A SYN that is lost is sent again after a second, which is too late.
-const (
-	synClientRate = 10_000 // connections per second, of all
-	synTimeout    = time.Second
-)
+// synClientRate is the connections per second of all clients, as in the talk.
+const synClientRate = 10_000
+
+// synTimeout is how long clients that connect for some time wait for an answer: at most until a SYN that was lost would be
+// sent again.
+func synTimeout(duration time.Duration) time.Duration { return min(time.Second, 5*duration) }
 
 // synRequest is what each client asks. nginx answers in one segment.
 var synRequest = []byte("GET / HTTP/1.0\r\n\r\n")
@@ -29,25 +30,23 @@ func (v *synVisit) completed() float64 { return v.Share() }
 // perSecond is the connections that had an answer, per second.
 func (v *synVisit) perSecond() float64 { return v.Share() * synClientRate }
 
-// The attacker begins before the clients, and ends when they have ended, or so long afterwards.
-const (
-	floodLead = 50 * time.Millisecond
-	floodTail = 2 * synTimeout
-)
+// floodLead is how long before the clients the attacker begins.
+const floodLead = 50 * time.Millisecond
 
 // visit has clients connect for so long beside a flood.
 func (s *synSite) visit(ctx context.Context, l synLoad, duration time.Duration, seed uint64) (v *synVisit, err error) {
 	if err := s.server.FlushConntrack(); err != nil {
 		return nil, err
 	}
-	stop, err := s.begin(ctx, l, floodLead+duration+floodTail, seed)
+	timeout := synTimeout(duration)
+	stop, err := s.begin(ctx, l, floodLead+duration+2*timeout, seed)
 	if err != nil {
 		return nil, err
 	}
 	v = &synVisit{}
 	v.ConnectSummary, err = lab.Connect(ctx, lab.ConnectOptions{
 		Host: s.clients.Host, Server: s.web, From: synClients(), Request: synRequest,
-		Rate: synClientRate, Duration: duration, Timeout: synTimeout, CPU: sourceCPU, Urgent: true,
+		Rate: synClientRate, Duration: duration, Timeout: timeout, CPU: sourceCPU, Urgent: true,
 	})
 	var stopped error
 	v.flood, stopped = stop()
@@ -56,7 +55,8 @@ func (s *synSite) visit(ctx context.Context, l synLoad, duration time.Duration, 
 	return v, errors.Join(err, stopped, looked)
 }
 
-// begin starts a flood. stop ends it, and returns how many packets per second it sent.
+// begin starts a flood, which ends by itself if stop does not end it for so long. stop returns how many packets per second
+// it sent.
 func (s *synSite) begin(ctx context.Context, l synLoad, most time.Duration, seed uint64) (stop func() (float64, error), err error) {
 	if l.flood == nil {
 		return func() (float64, error) { return 0, nil }, nil

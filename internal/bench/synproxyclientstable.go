@@ -57,7 +57,7 @@ func (b *synBuilder) clientsTable() *Table {
 		},
 		Notes: []string{
 			fmt.Sprintf("%s connections per second are due, from 250 addresses, each in a /24 of its own; a connection is completed when its answer", countText(synClientRate)),
-			fmt.Sprintf("has come within %v. Times count from when it was due. Clients and flood have a wire each, which meet in one CPU of the host.", synTimeout),
+			fmt.Sprintf("has come within %v. Times count from when it was due. Clients and flood have a wire each, which meet in one CPU of the host.", synTimeout(b.visitTime())),
 			"Entries are those of the flooded host's conntrack table at the end.",
 			fmt.Sprintf("Medians of %d rounds of %v, in which the rows take turns.", b.Rounds, b.visitTime()),
 		},

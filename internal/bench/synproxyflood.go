@@ -94,7 +94,7 @@ const (
 // climb returns the most of a figure that take reports for any offer, given the most so far. A receiver takes less of a
 // full flood than of one that is a little more than it can take: see rate.best.
 func climb(best float64, factors []float64, take func(pps float64) (float64, error)) (float64, error) {
-	for {
+	for best > 0 {
 		base := best
 		for _, factor := range factors {
 			figure, err := take(min(factor*base, mostOffer))
@@ -104,7 +104,8 @@ func climb(best float64, factors []float64, take func(pps float64) (float64, err
 			best = max(best, figure)
 		}
 		if best <= climbStep*base || slices.Max(factors)*base > mostOffer {
-			return best, nil
+			break
 		}
 	}
+	return best, nil
 }

@@ -99,6 +99,17 @@ tcp 11.0.2.1:0 > 198.51.100.1:7 SF
 tcp 11.0.2.1:0 > 198.51.100.1:7 S
 udp [fc00::1]:5 > [2606::99]:0
 udp [fe80::1]:5 > [2606::99]:7`},
+	{name: "ports but for one", rules: `
+  - {name: tcp, proto: tcp, not: {port: 443, sport: 5}, then: drop}
+  - {name: both, not: {port: 444, sport: 6, proto: icmp}, then: drop}`, packets: `
+tcp 192.0.2.1:7 > 198.51.100.1:442 S
+tcp 192.0.2.1:7 > 198.51.100.1:443 S
+tcp 192.0.2.1:5 > 198.51.100.1:442 S
+tcp 192.0.2.1:5 > 198.51.100.1:443 S
+udp [2606::1]:6 > [2606::99]:443
+udp [2606::1]:6 > [2606::99]:444
+udp [2606::1]:5 > [2606::99]:444
+udp [2606::1]:5 > [2606::99]:443`},
 	{name: "payload at", rules: `
   - {name: first, proto: [udp, tcp], payload: {at: {offset: 0, bytes: "|de ad be ef|"}}, then: drop}
   - {name: two, port: udp/53, payload: {at: [{offset: 4, bytes: "ab"}, {offset: 9, bytes: "|01|", mask: "|0f|"}]}, then: drop}

@@ -8,13 +8,9 @@ import (
 	"net/netip"
 	"os"
 	"os/exec"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/vishvananda/netlink"
-	"golang.org/x/sys/unix"
 
 	"github.com/floodwall/floodwall/internal/compile"
 	"github.com/floodwall/floodwall/internal/datapath"
@@ -24,38 +20,8 @@ import (
 	"github.com/floodwall/floodwall/internal/xdp"
 )
 
-// elsewhere is a network namespace, entered by running functions in it.
-type elsewhere chan func()
-
-// newElsewhere makes a network namespace, which ends with the test.
-func newElsewhere(t *testing.T) (n elsewhere, fd int) {
-	t.Helper()
-	n = make(elsewhere)
-	made := make(chan error)
-	go func() {
-		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
-		err := unix.Unshare(unix.CLONE_NEWNET)
-		if err == nil {
-			fd, err = unix.Open("/proc/thread-self/ns/net", unix.O_RDONLY|unix.O_CLOEXEC, 0)
-		}
-		made <- err
-		for f := range n {
-			f()
-		}
-	}()
-	if err := <-made; err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { close(n); unix.Close(fd) })
-	return n, fd
-}
-
-// do runs f in the namespace, to its end. It must not end the test.
-func (n elsewhere) do(f func()) {
-	done := make(chan struct{})
-	n <- func() { defer close(done); f() }
-	<-done
-}
+// elsewhere is where clients are.
+type elsewhere struct{ *testutil.Elsewhere }
 
 func ipCommand(t testing.TB, lines ...string) {
 	t.Helper()
@@ -79,16 +45,10 @@ const (
 // and in TCP with some.
 func serving(t *testing.T, octets int) elsewhere {
 	t.Helper()
-	clients, fd := newElsewhere(t)
+	clients := elsewhere{testutil.NewElsewhere(t)}
 	testutil.Veth(t, "fw0", "fw1", server4+"/32", server6+"/128")
-	peer, err := netlink.LinkByName("fw1")
-	if err == nil {
-		err = netlink.LinkSetNsFd(peer, fd)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	clients.do(func() {
+	clients.Take(t, "fw1")
+	clients.Do(func() {
 		ipCommand(t, "link set lo up", "link set fw1 up")
 		for _, a := range []string{client, nearby, distant, client6, nearby6, distant6} {
 			ipCommand(t, "addr add "+netip.MustParseAddr(a).String()+" dev fw1 nodad")
@@ -155,7 +115,7 @@ func (n elsewhere) ask(t testing.TB, client string, queries, want int) {
 	t.Helper()
 	answered := 0
 	message := queryMessage(t)
-	n.do(func() {
+	n.Do(func() {
 		dialer := net.Dialer{LocalAddr: &net.UDPAddr{IP: netip.MustParseAddr(client).AsSlice()}}
 		c, err := dialer.Dial("udp", serverOf(client))
 		if err != nil {
@@ -192,7 +152,7 @@ func (n elsewhere) ask(t testing.TB, client string, queries, want int) {
 // askTCP has a client be answered over TCP.
 func (n elsewhere) askTCP(t testing.TB, client string) {
 	t.Helper()
-	n.do(func() {
+	n.Do(func() {
 		dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: netip.MustParseAddr(client).AsSlice()}, Timeout: 5 * time.Second}
 		c, err := dialer.Dial("tcp", serverOf(client))
 		if err != nil {

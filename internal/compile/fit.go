@@ -80,9 +80,12 @@ func sixFlags(values []ir.Range) bool {
 	return true
 }
 
+// isLocal reports whether a set is that of the host's own addresses, which netfilter knows by itself.
+func isLocal(s *ir.Set) bool { return s.Dynamic != nil && s.Dynamic.Local }
+
 // asksLocal reports whether a rule asks for the host's own addresses.
 func (pl *Plan) asksLocal(r *ir.Rule) bool {
-	local := func(i int) bool { d := pl.Program.Sets[i].Dynamic; return d != nil && d.Local }
+	local := func(i int) bool { return isLocal(&pl.Program.Sets[i]) }
 	return slices.ContainsFunc(slices.Concat(r.Src, r.Dst), func(m ir.AddrMatch) bool {
 		return slices.ContainsFunc(m.Sets, local)
 	})

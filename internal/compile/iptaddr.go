@@ -96,7 +96,7 @@ func (f *iptFamily) first(s *addrs.Set) (first netip.Prefix) {
 // inSet tests an address: a prefix or a range that is written in a rule as such, all else by a set.
 func (f *iptFamily) inSet(side int, set int, not bool) iptAll {
 	s := &f.sets[set]
-	if s.Dynamic != nil && s.Dynamic.Local {
+	if isLocal(s) {
 		return localAddr(side, not)
 	}
 	if s.Name == "" && s.Static != nil && f.size(s.Static) == 1 {

@@ -87,8 +87,8 @@ func (f *iptFamily) checkRules(c packet.Check) []ir.Rule {
 	case packet.SourceAddress:
 		return f.sourceRules()
 	case packet.OwnSource:
-		for i, s := range f.sets {
-			if s.Dynamic != nil && s.Dynamic.Local {
+		for i := range f.sets {
+			if isLocal(&f.sets[i]) {
 				return []ir.Rule{{Src: []ir.AddrMatch{{Sets: []int{i}}}}}
 			}
 		}

@@ -93,8 +93,38 @@ func possiblePrefixes(l *ir.Limit) float64 {
 	return math.Exp2(float64(v4)) + math.Exp2(float64(v6))
 }
 
-// LimitNotes tells of limits whose tables a flood of random sources could fill.
-func LimitNotes(p *ir.Program) (notes []string) {
+// LimitNotes tells of limits that a target cannot keep as they are written: of XDP, where a flood of random sources could
+// fill the table; of netfilter, where it counts in units of time that are coarse for the rate.
+func LimitNotes(p *ir.Program, target Target) []string {
+	if target == TargetXDP {
+		return tableNotes(p)
+	}
+	unit := time.Nanosecond
+	if target == TargetIptables {
+		unit = time.Microsecond
+	}
+	return rateNotes(p, target, unit)
+}
+
+// rateNotes tells of rates that are at least a thousandth too high where the time of a packet is cut to whole units.
+func rateNotes(p *ir.Program, target Target, unit time.Duration) (notes []string) {
+	for i := range p.Limits {
+		l := &p.Limits[i]
+		amount, of := 1.0, ""
+		if l.Bits {
+			amount, of = floodPacket, " of the smallest packets"
+		}
+		units := amount * float64(l.Per) / float64(unit) / float64(l.Rate)
+		if more := units/math.Floor(units) - 1; more >= 0.001 {
+			notes = append(notes, fmt.Sprintf("limit %q: %s cuts the time of a packet to whole units of %s, and lets %.1f%% more%s pass than the "+
+				"rate says", l.Rule, target, unit, 100*more, of))
+		}
+	}
+	return notes
+}
+
+// tableNotes tells of limits whose tables in XDP a flood of random sources could fill.
+func tableNotes(p *ir.Program) (notes []string) {
 	buckets := limitBuckets(p.Limits)
 	for i := range p.Limits {
 		l := &p.Limits[i]
@@ -103,7 +133,7 @@ func LimitNotes(p *ir.Program) (notes []string) {
 		if rate >= floodRate || holds >= possiblePrefixes(l) {
 			continue
 		}
-		notes = append(notes, fmt.Sprintf("limit %q: its table holds %.0f prefixes; a flood from more than %.0f random sources a second "+
+		notes = append(notes, fmt.Sprintf("limit %q: its table in XDP holds %.0f prefixes; a flood from more than %.0f random sources a second "+
 			"makes it forget the least offenders; max: raises it", l.Rule, holds, rate))
 	}
 	return notes

@@ -69,12 +69,39 @@ func TestLimitNotes(t *testing.T) {
 		{Rule: "small", Rate: 1000, Per: time.Second, Burst: 5, Src: hosts, Max: 3 << 10},
 		{Rule: "few", Rate: 1, Per: day, Burst: 5, Src: networks},
 		{Rule: "one", Rate: 1, Per: day, Burst: 5},
-	}})
+	}}, compile.TargetXDP)
 	want := []string{
-		`limit "slow": its table holds 3145728 prefixes; a flood from more than 52429 random sources a second makes it forget the least offenders; max: raises it`,
-		`limit "small": its table holds 3072 prefixes; a flood from more than 3072000 random sources a second makes it forget the least offenders; max: raises it`,
+		`limit "slow": its table in XDP holds 3145728 prefixes; a flood from more than 52429 random sources a second makes it forget the least offenders; max: raises it`,
+		`limit "small": its table in XDP holds 3072 prefixes; a flood from more than 3072000 random sources a second makes it forget the least offenders; max: raises it`,
 	}
 	if !slices.Equal(notes, want) {
 		t.Errorf("notes are\n%s\nwant\n%s", strings.Join(notes, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+// TestRateNotes checks that netfilter's rates are told of which are higher than the policy says.
+func TestRateNotes(t *testing.T) {
+	packets := func(rate uint64) ir.Limit {
+		return ir.Limit{Rule: "r", Rate: rate, Per: time.Second, Burst: 5, Src: hosts}
+	}
+	for _, tt := range []struct {
+		target compile.Target
+		limit  ir.Limit
+		want   string
+	}{
+		{compile.TargetNftables, packets(7000), ""},
+		{compile.TargetNftables, packets(9_950_000),
+			`limit "r": nftables cuts the time of a packet to whole units of 1ns, and lets 0.5% more pass than the rate says`},
+		{compile.TargetNftables, ir.Limit{Rule: "r", Rate: 10_000_000_000, Per: time.Second, Burst: 1 << 40, Bits: true},
+			`limit "r": nftables cuts the time of a packet to whole units of 1ns, and lets 2.2% more of the smallest packets pass than the rate says`},
+		{compile.TargetIptables, packets(1000), ""},
+		{compile.TargetIptables, packets(7000),
+			`limit "r": iptables cuts the time of a packet to whole units of 1µs, and lets 0.6% more pass than the rate says`},
+		{compile.TargetXDP, packets(9_950_000), ""},
+	} {
+		got := strings.Join(compile.LimitNotes(&ir.Program{Limits: []ir.Limit{tt.limit}}, tt.target), "\n")
+		if got != tt.want {
+			t.Errorf("%s, %d/s: note %q, want %q", tt.target, tt.limit.Rate, got, tt.want)
+		}
 	}
 }

@@ -42,7 +42,9 @@ func (n *nft) ways(r *ir.Rule, p nftPlace) (w nftWays) {
 	return w
 }
 
-// withTests adds to lines the tests of all payload matches that are negated, or that are not.
+// withTests adds to lines the tests of all payload matches that are negated, or that are not. They come first: behind a test
+// of the protocol, nft 1.0.6 lists octets of its header as fields, and some of that means something else; where it knows no
+// header of the protocol, it aborts (src/payload.c, payload_expr_complete).
 func withTests(lines []nftLine, kind l4Kind, payload []ir.PayloadMatch, not bool) []nftLine {
 	var tests []string
 	for _, m := range payload {
@@ -54,7 +56,7 @@ func withTests(lines []nftLine, kind l4Kind, payload []ir.PayloadMatch, not bool
 	}
 	out := slices.Clone(lines)
 	for i := range out {
-		out[i].text = strings.TrimPrefix(out[i].text+" "+strings.Join(tests, " "), " ")
+		out[i].text = strings.TrimSuffix(strings.Join(tests, " ")+" "+out[i].text, " ")
 	}
 	return out
 }

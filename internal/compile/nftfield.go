@@ -33,7 +33,7 @@ func headerTerm(m ir.Match, prefix string) (t nftTerm) {
 	case packet.DPort:
 		return way(prefix + " dport " + nftValues(m.Values, packet.PortUDP, nftNumber))
 	case packet.SPort:
-		return way(prefix + " sport " + nftValues(m.Values, packet.PortUDP, nftNumber))
+		return way(prefix + " sport " + apart(nftValues(m.Values, packet.PortUDP, nftNumber)))
 	case packet.Flags:
 		return way(flagsTest(m.Values))
 	}
@@ -42,6 +42,16 @@ func headerTerm(m ir.Match, prefix string) (t nftTerm) {
 		t = append(t, ownWay("%s", test)...)
 	}
 	return t
+}
+
+// apart writes a negated number as a range. nft 1.0.6 makes one test of those of neighbouring fields, which for negated
+// ones means that one of the two differs (src/rule.c, stmt_reduce).
+func apart(values string) string {
+	number, not := strings.CutPrefix(values, "!= ")
+	if !not || strings.ContainsAny(number, "{-") {
+		return values
+	}
+	return values + "-" + number
 }
 
 // fragmentTerm writes a test of which fragment a packet is. IPv6 packets that are whole mostly have no fragment header,

@@ -60,10 +60,11 @@ func (n *nft) lines(r *ir.Rule, p nftPlace) (lines []nftLine) {
 	return lines
 }
 
-// explicit adds the test of the family where nft does not.
+// explicit adds the test of the family where nft does not. In front of `meta l4proto icmp` nft 1.0.6 would leave it out of
+// what it lists.
 func (l nftLine) explicit(family string) nftLine {
 	if !l.own {
-		l.text = strings.TrimSuffix("meta nfproto "+family+" "+l.text, " ")
+		l.text = strings.TrimPrefix(l.text+" meta nfproto "+family, " ")
 	}
 	return l
 }
@@ -137,7 +138,7 @@ func (s *nftSets) tests(set int, field, rule string, family uint32, not bool) nf
 	if not {
 		operator = "!= "
 	}
-	if s.isLocal(set) {
+	if isLocal(&s.program.Sets[set]) {
 		return way(fmt.Sprintf("fib %s type %slocal", field, operator))
 	}
 	key := familyKeys[family] + " " + field + " " + operator

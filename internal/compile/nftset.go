@@ -97,12 +97,6 @@ func (s *nftSets) use(set int, rule string) NftSet {
 	return out
 }
 
-// isLocal reports whether a set is that of the host's own addresses, which the kernel knows by itself.
-func (s *nftSets) isLocal(set int) bool {
-	d := s.program.Sets[set].Dynamic
-	return d != nil && d.Local
-}
-
 // write writes the definitions of all sets.
 func (s *nftSets) write(b *strings.Builder) {
 	for _, set := range s.order {

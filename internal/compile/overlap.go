@@ -19,7 +19,9 @@ func overlap(sets []ir.Set, a, b *ir.Rule) bool {
 }
 
 // commute reports whether two rules may change places, though some packets match both.
-func commute(a, b *ir.Rule) bool { return a.Verdict == b.Verdict && !metered(a) && !metered(b) }
+func commute(a, b *ir.Rule) bool {
+	return a.Verdict == b.Verdict && a.Protect == b.Protect && !metered(a) && !metered(b)
+}
 
 // metered reports whether it matters to r which packets come to it, beyond those that it decides: they are charged to its
 // limits, or counted.

@@ -1,36 +1,422 @@
 package compile_test
 
 import (
+	"crypto/rand"
+	"encoding/binary"
+	"fmt"
+	"net"
+	"strings"
 	"testing"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
 
 	"github.com/floodwall/floodwall/internal/compile"
+	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/ir"
 	"github.com/floodwall/floodwall/internal/packet"
 	"github.com/floodwall/floodwall/internal/testutil"
+	"github.com/floodwall/floodwall/internal/xdp"
 )
 
-// web is TCP port 80, as a value of packet.DPort.
-const web = 80
+// What a protection of the tests announces.
+const (
+	announced4, announced6 = 1460, 1440
+	announcedWScale        = 7
+	announcedWindow        = 64240
+)
 
-// protecting is a program that protects port 80, and drops all else.
+// protecting is a program that protects all TCP ports, and drops all else.
 func protecting(p ir.Protection, limits ...ir.Limit) *ir.Program {
-	p.Service = "web"
-	p.Ports = []ir.Range{{First: web, Last: web}}
+	p.Service = "tcp"
+	p.Ports = []ir.Range{{First: 0, Last: packet.PortUDP - 1}}
 	return &ir.Program{
 		Default: ir.Drop, Limits: limits, Protections: []ir.Protection{p},
-		Rules: []ir.Rule{{Name: "web:syn", Verdict: ir.Pass, Protect: 1, Match: []ir.Match{
-			{Field: packet.DPort, Values: p.Ports},
-		}}},
+		Rules: []ir.Rule{{Name: "tcp:syn", Verdict: ir.Pass, Protect: 1, Match: []ir.Match{{Field: packet.DPort, Values: p.Ports}}}},
 	}
 }
 
-func TestProtectLoads(t *testing.T) {
-	program := protecting(ir.Protection{Always: true, Flows: 1000})
+// always protects at all times.
+func always() ir.Protection { return ir.Protection{Always: true, Start: -1, Stop: -1, Flows: 1000} }
+
+// A shield is a loaded program with one protection, of the method for services of this host, and a clock that the test
+// turns.
+type shield struct {
+	*datapath.Program
+	t     testing.TB
+	slots [ir.NumOutcomes]uint32
+	now   time.Duration
+}
+
+func loadShield(t testing.TB, program *ir.Program) *shield {
+	t.Helper()
 	x, err := compile.ToXDP(program, compile.XDPOptions{QuestionKey: questionKey})
 	if err != nil {
 		t.Fatal(err)
 	}
 	testutil.RequireRoot(t)
-	t.Log(processed(t, x))
-	(&subject{program: program}).load(t, x)
+	s := &shield{Program: (&subject{program: program}).load(t, x), t: t, now: clock(t, unix.CLOCK_MONOTONIC)}
+	for i := range s.slots {
+		s.slots[i] = xdp.SlotRules + uint32(len(program.Rules)+i)
+	}
+	s.edit(xdp.SynKeys, func(keys []byte) { rand.Read(keys[:16]); rand.Read(keys[40:56]) })
+	return s
+}
+
+// edit changes the memory of one of the program's maps.
+func (s *shield) edit(name string, change func(memory []byte)) {
+	s.t.Helper()
+	memory, release, err := s.Memory(name)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer release()
+	change(memory[name])
+}
+
+// rotate gives cookies a new key, as struct syn_keys of bpf/flow.h says it is done.
+func (s *shield) rotate() {
+	s.edit(xdp.SynKeys, func(keys []byte) {
+		copy(keys[16:32], keys[:16])
+		binary.NativeEndian.PutUint64(keys[32:], uint64(s.now))
+		rand.Read(keys[:16])
+	})
+}
+
+// act is SEEN_CHARGE and SEEN_ACT of bpf/packet.h: the frame is treated as any, at the time of the test.
+const act = 2 | 8
+
+// questionSize is the size of struct question of bpf/explain.h.
+const questionSize = 24
+
+// xdpContext is the start of struct xdp_md of the kernel's include/uapi/linux/bpf.h.
+type xdpContext struct{ Data, DataEnd, DataMeta, Ifindex, Queue, Egress uint32 }
+
+// send runs the program on a frame at the time of the test. The answer is the frame as the program left it.
+func (s *shield) send(frame []byte) (action uint32, answer []byte) {
+	s.t.Helper()
+	in := make([]byte, questionSize, questionSize+len(frame))
+	binary.NativeEndian.PutUint64(in, questionKey)
+	binary.NativeEndian.PutUint64(in[8:], uint64(s.now))
+	binary.NativeEndian.PutUint32(in[20:], act)
+	in = append(in, frame...)
+	options := ebpf.RunOptions{
+		Data: in, DataOut: make([]byte, len(in)+64), Repeat: 1,
+		Context: xdpContext{Data: questionSize, DataEnd: uint32(len(in))},
+	}
+	action, err := s.Native().Run(&options)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return action, options.DataOut[questionSize:]
+}
+
+// sendLine is send of a packet in the words of packet.Parse.
+func (s *shield) sendLine(format string, args ...any) (action uint32, answer []byte) {
+	s.t.Helper()
+	return s.send(framesOf(s.t, fmt.Sprintf(format, args...))[0].frame)
+}
+
+// counted reads how often each outcome was counted.
+func (s *shield) counted() (n [ir.NumOutcomes]uint64) {
+	s.t.Helper()
+	for i, slot := range s.slots {
+		var perCPU []xdp.Counter
+		if err := s.Map(xdp.Counters).Lookup(slot, &perCPU); err != nil {
+			s.t.Fatal(err)
+		}
+		for _, c := range perCPU {
+			n[i] += c.Packets
+		}
+	}
+	return n
+}
+
+// expect runs a step, and checks what was counted by it, in words like "answered 1, invalid 2".
+func (s *shield) expect(what, want string, step func()) {
+	s.t.Helper()
+	before := s.counted()
+	step()
+	var got []string
+	for i, n := range s.counted() {
+		if n != before[i] {
+			got = append(got, fmt.Sprintf("%s %d", ir.Outcome(i), n-before[i]))
+		}
+	}
+	if got := strings.Join(got, ", "); got != want {
+		s.t.Errorf("%s: counted %q, want %q", what, got, want)
+	}
+}
+
+// must sends a packet, and checks what becomes of it and how it was counted.
+func (s *shield) must(action uint32, counted, format string, args ...any) {
+	s.t.Helper()
+	line := fmt.Sprintf(format, args...)
+	s.expect(line, counted, func() {
+		if got, _ := s.sendLine("%s", line); got != action {
+			s.t.Errorf("%s: XDP action %d, want %d", line, got, action)
+		}
+	})
+}
+
+// TestProtectRest checks what a protection leaves alone, and what passes for nothing.
+func TestProtectRest(t *testing.T) {
+	s := loadShield(t, protecting(always()))
+	s.must(xdpDrop, "", "udp 198.51.100.7:4000 > 192.0.2.1:80")
+	s.must(xdpDrop, "", "tcp 198.51.100.7:4000 > 192.0.2.1:80 S frag=later")
+	for _, flags := range []string{".", "SA", "S.", "R", "R.", "F", "F.", "P.", "SF", "SR", "none", "FPU"} {
+		s.must(xdpDrop, "invalid 1, asked 1", "tcp 198.51.100.7:4000 > 192.0.2.1:80 %s", flags)
+	}
+	s.must(xdpDrop, "limited 1", "tcp 224.0.0.1:4000 > 192.0.2.1:80 S")
+	s.must(xdpDrop, "invalid 1, asked 1", "tcp 198.51.100.7:4000 > 192.0.2.1:80 S doff=4")
+	s.must(xdpDrop, "invalid 1, asked 1", "tcp 198.51.100.7:4000 > 192.0.2.1:80 S doff=15")
+}
+
+// TestProtectRefused checks that nothing is done while the kernel takes no connection.
+func TestProtectRefused(t *testing.T) {
+	s := loadShield(t, protecting(always()))
+	until := s.now + 10*time.Second
+	s.edit(xdp.ProtectionStates, func(state []byte) { binary.NativeEndian.PutUint64(state[8:], uint64(until)) })
+	s.must(xdpPass, "", "tcp 198.51.100.7:4000 > 192.0.2.1:80 S")
+	s.must(xdpPass, "", "tcp 198.51.100.7:4000 > 192.0.2.1:80 .")
+	s.now = until
+	s.must(xdpTX, "answered 1", "tcp 198.51.100.7:4000 > 192.0.2.1:80 S")
+	s.must(xdpDrop, "invalid 1, asked 1", "tcp 198.51.100.7:4000 > 192.0.2.1:80 .")
+}
+
+// automatic protects when there are more than 5 packets at once, and as long as there are more than 2.
+func automatic() *ir.Program {
+	return protecting(ir.Protection{Start: 0, Stop: 1, Flows: 1000},
+		ir.Limit{Rule: "tcp:start", Rate: 5, Per: time.Second, Burst: 5},
+		ir.Limit{Rule: "tcp:stop", Rate: 2, Per: time.Second, Burst: 2})
+}
+
+// TestProtectAutomatic follows a protection that begins and ends by itself.
+func TestProtectAutomatic(t *testing.T) {
+	s := loadShield(t, automatic())
+	syns := func(n int, action uint32, counted string) {
+		t.Helper()
+		for range n {
+			s.must(action, counted, "tcp 198.51.100.7:4000 > 192.0.2.1:80 S")
+		}
+	}
+	syns(5, xdpPass, "")
+	syns(10, xdpTX, "answered 1")
+	s.now += 9 * time.Second
+	syns(1, xdpTX, "answered 1") // within the lower limit: not renewed
+	s.now += time.Second
+	syns(5, xdpPass, "")
+	syns(1, xdpTX, "answered 1")
+	for range 5 { // above the lower limit for longer than it would go on
+		s.now += 4 * time.Second
+		syns(4, xdpTX, "answered 1")
+	}
+	s.now += 10 * time.Second
+	syns(1, xdpPass, "")
+}
+
+// TestProtectStrangers has packets of no connection begin a protection, and passes them when there is none.
+func TestProtectStrangers(t *testing.T) {
+	s := loadShield(t, automatic())
+	for range 5 {
+		s.must(xdpPass, "asked 1", "tcp 198.51.100.7:4000 > 192.0.2.1:80 .")
+	}
+	for range 5 {
+		s.must(xdpDrop, "invalid 1, asked 1", "tcp 198.51.100.7:4000 > 192.0.2.1:80 .")
+	}
+	s.must(xdpTX, "answered 1", "tcp 198.51.100.7:4000 > 192.0.2.1:80 S")
+	s.now += 10 * time.Second
+	s.must(xdpPass, "asked 1", "tcp 198.51.100.7:4000 > 192.0.2.1:80 .")
+}
+
+// TestProtectLimits checks that SYN-ACKs are limited, by any of several limits.
+func TestProtectLimits(t *testing.T) {
+	p := always()
+	p.Limits = []int{0, 1}
+	s := loadShield(t, protecting(p,
+		ir.Limit{Rule: "tcp:syn", Src: &ir.Prefixes{V4: 24, V6: 64}, Rate: 3, Per: time.Second, Burst: 3, Max: 100},
+		ir.Limit{Rule: "tcp:syn", Rate: 5, Per: time.Second, Burst: 5}))
+	send := func(source string, n int, action uint32, counted string) {
+		t.Helper()
+		for range n {
+			s.must(action, counted, "tcp %s > 192.0.2.1:80 S", address(source, 4000))
+		}
+	}
+	send("198.51.100.7", 3, xdpTX, "answered 1")
+	send("198.51.100.8", 3, xdpDrop, "limited 1")
+	send("203.0.113.1", 2, xdpTX, "answered 1")
+	send("203.0.113.1", 2, xdpDrop, "limited 1")
+	s.now += 1100 * time.Millisecond
+	send("198.51.100.7", 3, xdpTX, "answered 1")
+}
+
+// TestProtectBudget checks that the kernel is asked no more often than it can bear, and that nobody is let in for it.
+func TestProtectBudget(t *testing.T) {
+	const burst, perSecond = 1001, 20_000
+	s := loadShield(t, protecting(always()))
+	defer onOneCPU(t)()
+	frame := framesOf(t, "tcp 198.51.100.7:4000 > 192.0.2.1:80 .")[0].frame
+	flood := func(n int) {
+		for range n {
+			if action, _ := s.send(frame); action != xdpDrop {
+				t.Fatalf("XDP action %d, want drop", action)
+			}
+		}
+	}
+	s.expect("at once", fmt.Sprintf("invalid 3000, asked %d", burst), func() { flood(3000) })
+	s.now += time.Millisecond
+	s.expect("after 1 ms", fmt.Sprintf("invalid 500, asked %d", perSecond/1000), func() { flood(500) })
+}
+
+// TestProtectSockets asks a kernel that has connections: those that it has are let in, and remembered while they last.
+func TestProtectSockets(t *testing.T) {
+	if !testutil.Inside(t) {
+		return
+	}
+	for _, host := range []string{"127.0.0.1", "::1"} {
+		s := loadShield(t, protecting(always()))
+		l, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		client, err := net.Dial("tcp", l.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer client.Close()
+		server, err := l.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		tuple := fmt.Sprintf("tcp %s > %s", client.LocalAddr(), l.Addr())
+		s.must(xdpPass, "asked 1", "%s .", tuple)
+		s.must(xdpPass, "", "%s .", tuple)
+		s.must(xdpPass, "", "%s S", tuple) // the kernel's to answer
+		s.must(xdpDrop, "invalid 1, asked 1", "tcp %s > %s .", address(host, 9), l.Addr())
+
+		server.Close()
+		client.Close()
+		after := loadShield(t, protecting(always()))
+		for range 2 { // in TIME-WAIT, which is not worth remembering
+			after.must(xdpPass, "asked 1", "%s F.", tuple)
+		}
+		after.must(xdpTX, "answered 1", "%s S", tuple)
+	}
+}
+
+// TestFlows has more connections than the table holds: those seen last stay, and those that go on.
+func TestFlows(t *testing.T) {
+	p := always()
+	p.Flows = 1 // the least table there is, of 512
+	s := loadShield(t, protecting(p))
+	known := func(port int) bool {
+		t.Helper()
+		action, _ := s.sendLine("tcp 198.51.100.7:%d > 192.0.2.1:80 P.", port)
+		return action == xdpPass
+	}
+	const first, last = 1000, 4000
+	for port := first; port < last; port++ {
+		a := s.begin(routes[0], linux, uint16(port))
+		s.must(xdpPass, "proved 1", "%s", a)
+		s.now += time.Second
+		if port%100 == 0 && !known(first) {
+			t.Fatalf("a connection that goes on is forgotten when %d have come", port-first)
+		}
+	}
+	n := 0
+	for port := first + 1; port < last; port++ {
+		if known(port) {
+			n++
+		} else if port >= last-64 {
+			t.Errorf("the connection before the last %d is forgotten", last-1-port)
+		}
+	}
+	if n < 500 || n > 512 {
+		t.Errorf("%d connections are known, want about 512", n)
+	}
+}
+
+// TestProtectVerifier loads large policies with as much protection as there can be, in both forms.
+func TestProtectVerifier(t *testing.T) {
+	for _, form := range []compile.Form{compile.Straight, compile.Tables} {
+		t.Run(string(form), func(t *testing.T) {
+			t.Parallel()
+			s := lower(t, largest(allChecks(), 56, 7, 600))
+			protect(s.program)
+			x, err := compile.ToXDP(s.program, compile.XDPOptions{Form: form})
+			if err != nil {
+				t.Fatal(err)
+			}
+			testutil.RequireRoot(t)
+			n := processed(t, x)
+			t.Logf("%d instructions processed", n)
+			if n > mostProcessed {
+				t.Errorf("the verifier processed %d instructions, want at most %d", n, mostProcessed)
+			}
+		})
+	}
+}
+
+// protect adds to a program 20 protected services with all the limits that they can have.
+func protect(p *ir.Program) {
+	limit := func() int {
+		p.Limits = append(p.Limits, ir.Limit{Rule: "syn", Rate: 1000, Per: time.Second, Burst: 1000})
+		return len(p.Limits) - 1
+	}
+	for i := range uint32(20) {
+		p.Protections = append(p.Protections, ir.Protection{Service: "s", Start: limit(), Stop: limit(),
+			Limits: []int{limit(), limit(), limit(), limit(), limit()}, Flows: 10_000})
+		p.Rules = append(p.Rules, ir.Rule{Name: fmt.Sprintf("s%d:syn", i), Verdict: ir.Pass, Protect: len(p.Protections), Match: []ir.Match{
+			{Field: packet.DPort, Values: []ir.Range{{First: 50 + i, Last: 50 + i}}}}})
+	}
+}
+
+// TestUnprotected checks that who protects nothing carries nothing of it.
+func TestUnprotected(t *testing.T) {
+	spec, err := lower(t, "default: drop").forms(t)[0].Image.Spec()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{xdp.Protections, xdp.ProtectionStates, xdp.Flows, xdp.FlowFilter, xdp.SynKeys, "askers"} {
+		if spec.Maps[name] != nil {
+			t.Errorf("the program has the map %s", name)
+		}
+	}
+	for _, name := range []string{"protect", "flow_state", "make_syn_ack", "read_options"} {
+		if offsets, _ := spec.Programs[xdp.Program].Instructions.SymbolOffsets(); offsets[name] > 0 {
+			t.Errorf("the program has the function %s", name)
+		}
+	}
+}
+
+// TestProtectStays checks that no pass drops, merges or moves a rule with a protection.
+func TestProtectStays(t *testing.T) {
+	s := lower(t, "default: drop\nrules: [{port: tcp/80, then: pass}, {port: tcp/81, then: pass}, {proto: tcp, state: established, then: pass}]")
+	rule := func(port uint32, protection int) ir.Rule {
+		return ir.Rule{Name: fmt.Sprintf("web%d:syn", port), Unnamed: true, Verdict: ir.Pass, Protect: protection,
+			Match: []ir.Match{{Field: packet.DPort, Values: []ir.Range{{First: port, Last: port}}}}}
+	}
+	s.program.Protections = []ir.Protection{always(), always(), always()}
+	s.program.Rules = append(s.program.Rules, rule(80, 1), rule(82, 2), rule(83, 3))
+	optimized, notes := compile.Optimize(s.program)
+	kept := 0
+	for _, r := range optimized.Rules {
+		if r.Protect > 0 {
+			kept++
+		}
+	}
+	if kept != 3 || len(notes) != 1 || !strings.Contains(notes[0], `"web80:syn" protects nothing`) {
+		t.Errorf("%d of 3 protections are left, notes %q", kept, notes)
+	}
+	plan, err := compile.Hoist(s.program, compile.TargetXDP)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, place := range plan.Rules {
+		if s.program.Rules[i].Protect > 1 && place.Stage == compile.StageXDP {
+			t.Errorf("%s was moved before the rule of established connections", s.program.Rules[i].Name)
+		}
+	}
 }

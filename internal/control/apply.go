@@ -114,9 +114,9 @@ type apply struct {
 	plan     slotPlan
 	counters *ebpf.Map // of the instance; nil when there is none, or it is too small
 	outgrown *ebpf.Map
-	found    []compile.Protect // out about the protections
-	verified *ebpf.Map         // clients that guards know, of the instance; nil when there is none
-	program  *datapath.Program // nil without XDP
+	found    []compile.Protect  // out about the protections
+	inherits datapath.Inherited // what the program goes on with beside the counters
+	program  *datapath.Program  // nil without XDP
 	xdp      *compile.XDP
 	part     *part // in netfilter; nil when there is nothing for it to do
 	manifest *manifest
@@ -129,7 +129,7 @@ type apply struct {
 func (a *apply) run(ctx context.Context) (*Applied, error) {
 	steps := []func(context.Context) error{a.look, a.protect, a.hoist, a.keepBans, a.netfilter, a.guard}
 	if a.target == compile.TargetXDP {
-		steps = []func(context.Context) error{a.look, a.protect, a.hoist, a.load, a.keepCounters, a.keepBans, a.fillDynamic, a.netfilter, a.guard, a.tags}
+		steps = []func(context.Context) error{a.look, a.protect, a.hoist, a.load, a.keepCounters, a.keepConnections, a.keepBans, a.fillDynamic, a.netfilter, a.guard, a.tags}
 	}
 	for _, step := range steps {
 		if err := ctx.Err(); err != nil {
@@ -147,14 +147,20 @@ func (a *apply) run(ctx context.Context) (*Applied, error) {
 	if err != nil {
 		return nil, fmt.Errorf("manifest: %w", err)
 	}
-	return applied, a.enforce(context.WithoutCancel(ctx), applied, text)
+	if err := a.enforce(context.WithoutCancel(ctx), applied, text); err != nil {
+		return applied, err
+	}
+	if _, err := a.state.RotateKeys(); err != nil {
+		applied.Notes = append(applied.Notes, fmt.Sprintf("SYN cookies keep their key: %v", err))
+	}
+	return applied, nil
 }
 
 // applied is what there is to say before anything has been done.
 func (a *apply) applied() *Applied {
 	out := &Applied{
 		Target: a.target, Choice: a.choice, Rules: len(a.compiled.Program.Rules), Stages: map[compile.Stage]int{}, Bans: a.bans,
-		Notes: append(a.compiled.Notes[:len(a.compiled.Notes):len(a.compiled.Notes)], a.notes...),
+		Notes: append(a.compiled.NotesFor(a.target), a.notes...),
 	}
 	if a.xdp != nil {
 		out.Form = a.xdp.Form
@@ -195,7 +201,7 @@ func (a *apply) look(ctx context.Context) (err error) {
 	if a.counters, err = a.state.Counters(); err != nil {
 		return err
 	}
-	a.verified, err = a.state.Verified()
+	a.inherits, err = a.state.Inherited()
 	return err
 }
 
@@ -224,7 +230,7 @@ func (a *apply) hoist(context.Context) (err error) {
 		a.notes = append(a.notes, note)
 	}
 	a.manifest.Choice, a.manifest.Devices, a.manifest.Boot = a.choice, a.devices(), a.options.Boot
-	return nil
+	return a.rememberLoose()
 }
 
 // devices are the names of the devices to filter.
@@ -263,11 +269,12 @@ func (a *apply) close() {
 	case a.before != nil:
 		a.before.close()
 	}
-	for _, m := range []*ebpf.Map{a.counters, a.outgrown, a.verified} {
+	for _, m := range []*ebpf.Map{a.counters, a.outgrown} {
 		if m != nil {
 			m.Close()
 		}
 	}
+	a.inherits.Close()
 	if a.program != nil {
 		a.program.Close()
 	}

@@ -57,7 +57,7 @@ func compilePolicy(written, p *policy.Policy) (*Compiled, error) {
 	}
 	optimized, more := compile.Optimize(program)
 	c.Program = optimized
-	c.Notes = slices.Concat(c.Notes, notes, more, compile.LimitNotes(program))
+	c.Notes = slices.Concat(c.Notes, notes, more)
 	return c, nil
 }
 
@@ -67,6 +67,11 @@ func (c *Compiled) with(p *ir.Program) *Compiled {
 		return c
 	}
 	return &Compiled{Policy: c.Policy, Program: p, Notes: c.Notes, plans: map[compile.Target]*compile.Plan{}}
+}
+
+// NotesFor are Notes, and what there is to say of the policy on a target.
+func (c *Compiled) NotesFor(t compile.Target) []string {
+	return slices.Concat(c.Notes, compile.LimitNotes(c.Program, t))
 }
 
 // Plan finds the stage of each rule on a target, once. Its program is that of the policy as the target has it.

@@ -41,7 +41,7 @@ func (a *apply) enforce(ctx context.Context, applied *Applied, manifest []byte) 
 		return err
 	}
 	steps := []func() error{
-		func() error { return s.loadParts(ctx) },
+		func() error { return s.loadStrictly(ctx) },
 		func() error { return s.install(applied, manifest) },
 		func() error { return s.succeed(ctx) },
 		func() error { return s.settle(ctx) },
@@ -333,5 +333,5 @@ func (s *switchover) finish(ctx context.Context, number int) error {
 	if s.base != nil {
 		before = s.base.number
 	}
-	return errors.Join(dropStandIns(ctx, s.tools, s.manifest), forget(s.state, number, before))
+	return errors.Join(dropStandIns(ctx, s.tools, s.manifest), forget(s.state, number, before), strictFor(s.manifest))
 }

@@ -82,3 +82,15 @@ func (s *Status) guards(m *manifest, c *tallies) {
 			Verdict: ir.Drop.String(), Packets: n.packets, Bytes: n.octets, Line: g.Line, Observe: g.Observe})
 	}
 }
+
+// verified reports how many clients guards know.
+func (s *Status) verified(g *generation) error {
+	if g.program == nil || len(g.manifest.Guards) == 0 {
+		return nil
+	}
+	clients, most, err := g.program.VerifiedClients()
+	if err == nil && most > 1 { // else no guard asks
+		s.Verified = &VerifiedStatus{clients, most}
+	}
+	return err
+}

@@ -71,6 +71,9 @@ func TestGuardCounts(t *testing.T) {
 	h.guarded(false, 0)
 	h.respond(4)
 	h.wantResponses("one of four may leave", 3)
+	if s, err := h.Status(h.Context()); err != nil || s.Verified == nil || *s.Verified != (control.VerifiedStatus{Capacity: 1 << 16}) {
+		t.Errorf("status of verified clients %+v, error %v", s.Verified, err)
+	}
 	h.guarded(true, 0)
 	h.wantResponses("applied again", 3)
 	h.respond(4)

@@ -31,7 +31,8 @@ func (a *apply) load(context.Context) (err error) {
 	if a.xdp.Egress {
 		a.mayEgress()
 	}
-	from := datapath.Inherited{Counters: a.counters, Verified: a.verified}
+	from := a.inherits
+	from.Counters = a.counters
 	if a.program, err = datapath.LoadAfter(&a.xdp.Image, from); err != nil {
 		return &unavailableError{err}
 	}

@@ -40,6 +40,7 @@ type manifest struct {
 	Never    []netip.Prefix  `json:"never,omitempty"`    // who is not banned; only where a limit bans
 
 	Protections []protectionEntry `json:"protections,omitempty"`
+	Loose       *int              `json:"loose,omitempty"` // what looseFile said before a generation needed it to be 0
 }
 
 type ruleEntry struct {

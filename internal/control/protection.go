@@ -31,7 +31,7 @@ var methodNames = map[compile.Method]string{
 var optionNames = []string{"wscale", "sack", "timestamps", "ecn"}
 
 // protect finds out how protected services are answered for, and what that announces.
-func (a *apply) protect(context.Context) error {
+func (a *apply) protect(ctx context.Context) error {
 	p := a.compiled.Program
 	if len(p.Protections) == 0 {
 		return nil
@@ -62,7 +62,17 @@ func (a *apply) protect(context.Context) error {
 		if lost != "" {
 			a.notes = append(a.notes, lost)
 		}
-		a.found = append(a.found, facts(s, m, mtu))
+		found := facts(s, m, mtu)
+		if s.Router {
+			note, err := fromBackends(ctx, s, &found)
+			if err != nil {
+				return err
+			}
+			if note != "" {
+				a.notes = append(a.notes, note)
+			}
+		}
+		a.found = append(a.found, found)
 	}
 	if a.target == compile.TargetXDP {
 		if lacking != nil {

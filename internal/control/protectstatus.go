@@ -57,14 +57,10 @@ func (s *Status) protections(g *generation) error {
 	if len(g.manifest.Protections) == 0 {
 		return nil
 	}
-	memory := map[string][]byte{}
-	if g.program != nil {
-		var err error
-		if memory, err = g.program.Memory(xdp.ProtectionStates, xdp.Flows); err != nil {
-			return err
-		}
+	memory, table, err := g.protections()
+	if err != nil {
+		return err
 	}
-	table := flowTable(memory[xdp.Flows])
 	now, states := coarse(), memory[xdp.ProtectionStates]
 	for i, e := range g.manifest.Protections {
 		p := ProtectionStatus{
@@ -85,6 +81,21 @@ func (s *Status) protections(g *generation) error {
 	return nil
 }
 
+// protections maps the states of protections, and counts the connections that are remembered.
+func (g *generation) protections() (memory map[string][]byte, t FlowTable, err error) {
+	if g.program == nil {
+		return nil, t, nil
+	}
+	if memory, err = g.program.Memory(xdp.ProtectionStates); err != nil {
+		return nil, t, err
+	}
+	flows, err := g.program.Flows()
+	if flows != nil && err == nil {
+		t.Entries, t.Capacity = flows.Len()
+	}
+	return memory, t, err
+}
+
 // until is how many seconds lie between now and a time in the memory of a map.
 func until(at []byte, now time.Duration) float64 {
 	return max(0, (time.Duration(binary.NativeEndian.Uint64(at)) - now).Seconds())
@@ -97,16 +108,4 @@ func coarse() time.Duration {
 		return 0 // every Linux has it
 	}
 	return time.Duration(now.Nano())
-}
-
-// flowTable counts the words of the map of flows that hold one (struct flow_bucket in bpf/flow.h).
-func flowTable(memory []byte) (t FlowTable) {
-	const seenBits, stateMask = 24, 3
-	for ; len(memory) >= 8; memory = memory[8:] {
-		t.Capacity++
-		if binary.NativeEndian.Uint64(memory)>>seenBits&stateMask != 0 {
-			t.Entries++
-		}
-	}
-	return t
 }

@@ -10,12 +10,13 @@ import (
 	"github.com/floodwall/floodwall/internal/ir"
 )
 
-// lostReplies says of which devices the replies that rules send may not arrive. The other end of a veth takes what is sent
+// lostReplies says of which devices the replies that rules and protections send may not arrive. The other end of a veth takes what is sent
 // with XDP_TX, and without a program of its own does not wake its reader:
 // https://elixir.bootlin.com/linux/v6.12/source/drivers/net/veth.c, veth_xdp_flush.
 func (m *manifest) lostReplies(devices []AppliedDevice) (notes []string) {
 	replies := func(r ruleEntry) bool { return r.Verdict == ir.Truncate.String() && !r.Observe }
-	if !slices.ContainsFunc(m.Rules, replies) {
+	answers := func(e protectionEntry) bool { return !e.inKernel() }
+	if !slices.ContainsFunc(m.Rules, replies) && !slices.ContainsFunc(m.Protections, answers) {
 		return nil
 	}
 	for _, d := range devices {

@@ -69,7 +69,11 @@ func (l *live) giveUp(ctx context.Context) error {
 	if g.program == nil {
 		errs = append(errs, removeRecord(l.state, g.number))
 	}
-	return errors.Join(append(errs, l.state.RemoveIfEmpty())...)
+	var now *manifest
+	if base := l.base(); base != nil {
+		now = base.manifest
+	}
+	return errors.Join(append(errs, strictFor(now, g.manifest), l.state.RemoveIfEmpty())...)
 }
 
 // removeRecord removes a record that may have gone with its trial.
@@ -126,7 +130,7 @@ func (l *live) back(ctx context.Context, in Instance) error {
 	}
 	err = l.settleBack(ctx, now, before)
 	if err == nil {
-		return nil
+		return strictFor(before.manifest, now.manifest)
 	}
 	if now.program != nil {
 		err = errors.Join(err, l.state.Rollback()) // the two exchange their roles once more

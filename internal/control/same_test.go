@@ -93,16 +93,13 @@ func TestSameOnAllTargets(t *testing.T) {
 	if h == nil {
 		return
 	}
-	judge := testutil.NewJudge(t, "fw0", "fw1", false, "192.0.2.1/24", "2001:db8:2::1/64")
-	h.ip("route add local 192.0.2.0/24 dev lo", "-6 route add local 2001:db8:2::/64 dev lo")
-	h.run("sysctl", "-qw", "net.ipv6.conf.fw1.disable_ipv6=1", "net.ipv6.conf.fw0.accept_ra=0")
-	h.run("nft", "table inet silent { chain answers { type filter hook output priority 0; policy drop; }; }")
+	judge := h.newJudge()
 	list := filepath.Join(t.TempDir(), "list.txt")
 	if err := os.WriteFile(list, []byte("198.51.100.40\n198.51.100.96/27\n2001:db8:3::8000/113 # half\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	policy := fmt.Sprintf(samePolicy, list)
-	frames := sameFrames(t, 100_000)
+	frames := sameFrames(t, 100_000, sameHints())
 	c, err := control.CompileSource("policy.yaml", []byte("devices: [fw0]\n"+policy))
 	if err != nil {
 		t.Fatal(err)
@@ -115,20 +112,7 @@ func TestSameOnAllTargets(t *testing.T) {
 		for _, b := range sameBans {
 			h.block(control.Ban{Prefix: netip.MustParsePrefix(b)})
 		}
-		differ := 0
-		for at := 0; at < len(frames); at += 5000 {
-			fates, err := judge.Fates(frames[at : at+5000])
-			if err != nil {
-				t.Fatal(err)
-			}
-			for i, f := range fates {
-				passed := slices.Contains(f.Seen, "input") && f.Dropped == ""
-				if passed != passes[at+i] && differ < 5 {
-					differ++
-					t.Errorf("%s: packet %x seen at %v, dropped at %q, but Eval passes it: %t", target, frames[at+i], f.Seen, f.Dropped, passes[at+i])
-				}
-			}
-		}
+		h.meet(string(target), judge, frames, passes)
 		if diff := cmp.Diff(want, h.tallies()); diff != "" {
 			t.Errorf("%s counts otherwise than Eval (-want +got):\n%s", target, diff)
 		}
@@ -138,11 +122,40 @@ func TestSameOnAllTargets(t *testing.T) {
 	}
 }
 
+// meet sends packets, and compares what becomes of each with what Eval says.
+func (h *host) meet(what string, judge *testutil.Judge, frames [][]byte, passes []bool) {
+	h.Helper()
+	differ := 0
+	for at := 0; at < len(frames); at += 5000 {
+		fates, err := judge.Fates(frames[at:min(at+5000, len(frames))])
+		if err != nil {
+			h.Fatal(err)
+		}
+		for i, f := range fates {
+			passed := slices.Contains(f.Seen, "input") && f.Dropped == ""
+			if passed != passes[at+i] && differ < 5 {
+				differ++
+				h.Errorf("%s: packet %x seen at %v, dropped at %q, but Eval passes it: %t", what, frames[at+i], f.Seen, f.Dropped, passes[at+i])
+			}
+		}
+	}
+}
+
+// newJudge prepares networks of which all addresses are the host's own, and says nothing itself.
+func (h *host) newJudge() *testutil.Judge {
+	h.Helper()
+	judge := testutil.NewJudge(h.T, "fw0", "fw1", false, "192.0.2.1/24", "2001:db8:2::1/64")
+	h.ip("route add local 192.0.2.0/24 dev lo", "-6 route add local 2001:db8:2::/64 dev lo")
+	h.run("sysctl", "-qw", "net.ipv6.conf.fw1.disable_ipv6=1", "net.ipv6.conf.fw0.accept_ra=0")
+	h.run("nft", "table inet silent { chain answers { type filter hook output priority 0; policy drop; }; }")
+	return judge
+}
+
 // sameFrames draws packets, the same ones for the same seed.
-func sameFrames(t *testing.T, n int) (frames [][]byte) {
+func sameFrames(t *testing.T, n int, hints packet.Hints) (frames [][]byte) {
 	t.Helper()
 	r := testutil.Random(t)
-	for hints := sameHints(); len(frames) < n; {
+	for len(frames) < n {
 		if frame := packet.RandomSpec(r, hints).Frame(); alike(frame) {
 			frames = append(frames, frame)
 		}

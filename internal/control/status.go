@@ -15,21 +15,22 @@ import (
 
 // Status is what runs, and what it has done.
 type Status struct {
-	Target     compile.Target `json:"target"`
-	Choice     string         `json:"choice,omitempty"` // why it is this target
-	Policy     string         `json:"policy"`
-	Applied    time.Time      `json:"applied"`
-	Generation int            `json:"generation"`
-	Form       compile.Form   `json:"form,omitempty"`
-	Trial      *TrialStatus   `json:"trial,omitempty"`
-	Devices    []DeviceStatus `json:"devices"`
-	Rules      []RuleStatus   `json:"rules"`
-	Checks     []RuleStatus   `json:"checks"`
-	Default    RuleStatus     `json:"default"`
-	NotIP      RuleStatus     `json:"not_ip"`
-	Replies    *RuleStatus    `json:"replies,omitempty"` // sent by the program itself, where rules have some
-	Sets       []SetStatus    `json:"sets"`
-	Limits     []LimitStatus  `json:"limits,omitempty"`
+	Target     compile.Target  `json:"target"`
+	Choice     string          `json:"choice,omitempty"` // why it is this target
+	Policy     string          `json:"policy"`
+	Applied    time.Time       `json:"applied"`
+	Generation int             `json:"generation"`
+	Form       compile.Form    `json:"form,omitempty"`
+	Trial      *TrialStatus    `json:"trial,omitempty"`
+	Devices    []DeviceStatus  `json:"devices"`
+	Rules      []RuleStatus    `json:"rules"`
+	Checks     []RuleStatus    `json:"checks"`
+	Default    RuleStatus      `json:"default"`
+	NotIP      RuleStatus      `json:"not_ip"`
+	Replies    *RuleStatus     `json:"replies,omitempty"` // sent by the program itself, where rules have some
+	Sets       []SetStatus     `json:"sets"`
+	Limits     []LimitStatus   `json:"limits,omitempty"`
+	Verified   *VerifiedStatus `json:"verified,omitempty"` // where a guard verifies clients
 
 	Protections []ProtectionStatus `json:"protections,omitempty"`
 
@@ -71,6 +72,12 @@ type SetStatus struct {
 	Capacity int    `json:"capacity"`
 }
 
+// VerifiedStatus is how many clients guards know to be who they say, by answers over TCP. An IPv6 client is a /64.
+type VerifiedStatus struct {
+	Clients  int `json:"clients"`
+	Capacity int `json:"capacity"`
+}
+
 // Status reports what runs. It returns datapath.ErrNotLoaded when nothing does.
 func (in Instance) Status(ctx context.Context) (*Status, error) {
 	l, err := in.open(ctx)
@@ -101,6 +108,9 @@ func (in Instance) Status(ctx context.Context) (*Status, error) {
 		return nil, err
 	}
 	if err := s.protections(g); err != nil {
+		return nil, err
+	}
+	if err := s.verified(g); err != nil {
 		return nil, err
 	}
 	return s, s.sets(ctx, l, g)

@@ -36,6 +36,18 @@ func (in Instance) change(ctx context.Context, fn func(*live) error) error {
 
 // changeAny runs fn with the lock, on what runs, which may be nothing.
 func (in Instance) changeAny(ctx context.Context, fn func(*live) error) error {
+	return in.locked(ctx, func(state *datapath.State) error {
+		l, err := openAny(ctx, state)
+		if err != nil {
+			return err
+		}
+		defer l.close()
+		return fn(l)
+	})
+}
+
+// locked runs fn with the lock. It returns datapath.ErrNotLoaded when there is no state.
+func (in Instance) locked(ctx context.Context, fn func(*datapath.State) error) error {
 	state, err := datapath.OpenState(in.Dir, false)
 	if err != nil {
 		return err
@@ -45,12 +57,7 @@ func (in Instance) changeAny(ctx context.Context, fn func(*live) error) error {
 		return err
 	}
 	defer unlock()
-	l, err := openAny(ctx, state)
-	if err != nil {
-		return err
-	}
-	defer l.close()
-	return fn(l)
+	return fn(state)
 }
 
 // Confirm keeps the policy that is on trial. It returns datapath.ErrNoTrial when none is, and datapath.ErrExpired when
@@ -124,7 +131,7 @@ func (l *live) confirm(ctx context.Context) error {
 			errs = append(errs, confirmed(l.tools[p.Kind].Finish(ctx, p.Name, nameOf(l.partBefore(p.Kind)))))
 		}
 	}
-	return errors.Join(append(errs, dropStandIns(ctx, l.tools, g.manifest), forget(l.state, g.number, l.trial.old))...)
+	return errors.Join(append(errs, dropStandIns(ctx, l.tools, g.manifest), forget(l.state, g.number, l.trial.old), strictFor(g.manifest))...)
 }
 
 // partBefore is the part of the generation that rests during the trial.

@@ -10,24 +10,37 @@ import (
 // Unload removes everything: what is attached to devices, what is in netfilter, and the state. It returns
 // datapath.ErrNotLoaded when there was nothing.
 func (in Instance) Unload(ctx context.Context) error {
-	state, err := datapath.OpenState(in.Dir, false)
+	return in.locked(ctx, func(state *datapath.State) error {
+		kinds, err := in.kinds(ctx, state)
+		if err != nil {
+			return err
+		}
+		known, err := manifests(ctx, state)
+		if err != nil {
+			return err
+		}
+		var errs []error
+		for _, k := range kinds {
+			errs = append(errs, in.clean(ctx, k))
+		}
+		return errors.Join(append(errs, state.Unload(), strictFor(nil, known...))...)
+	})
+}
+
+// manifests are those of all generations that there are.
+func manifests(ctx context.Context, state *datapath.State) (list []*manifest, err error) {
+	l, err := openLive(ctx, state)
+	if errors.Is(err, datapath.ErrNotLoaded) {
+		return nil, nil
+	}
 	if err != nil {
-		return err
+		return nil, err
 	}
-	unlock, err := lock(ctx, state)
-	if err != nil {
-		return err
+	defer l.close()
+	for _, g := range l.all() {
+		list = append(list, g.manifest)
 	}
-	defer unlock()
-	kinds, err := in.kinds(ctx, state)
-	if err != nil {
-		return err
-	}
-	var errs []error
-	for _, k := range kinds {
-		errs = append(errs, in.clean(ctx, k))
-	}
-	return errors.Join(append(errs, state.Unload())...)
+	return list, nil
 }
 
 // kinds are the tools that parts of the instance may be in: those that a manifest names, and those that are installed,

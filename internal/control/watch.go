@@ -28,8 +28,8 @@ type Event struct {
 const trialLook = time.Second
 
 // Watch keeps up with the host until ctx ends: it enters the host's own addresses into the set `local` of the XDP program
-// as they change (netfilter asks the kernel for them), removes what a trial has left that nobody confirmed, and bans who
-// exceeds limits that ban. report is told what was done, and errors, after which Watch goes on; it is called from
+// as they change (netfilter asks the kernel for them), removes what a trial has left that nobody confirmed, gives
+// protections a new key for cookies every hour, and bans who exceeds limits that ban. report is told what was done, and errors, after which Watch goes on; it is called from
 // several goroutines, one at a time. It returns a *WatchedError while another process watches the instance.
 func (in Instance) Watch(ctx context.Context, report func(Event)) error {
 	end, err := in.alone()
@@ -66,6 +66,8 @@ func (in Instance) follow(ctx context.Context, report func(Event)) error {
 	}
 	look := time.NewTicker(trialLook)
 	defer look.Stop()
+	rotate := time.NewTicker(keyLife)
+	defer rotate.Stop()
 	due := time.After(0) // addresses may have changed since the policy was applied
 	for {
 		select {
@@ -85,6 +87,8 @@ func (in Instance) follow(ctx context.Context, report func(Event)) error {
 			in.followed(ctx, report)
 		case <-look.C:
 			in.settled(ctx, report)
+		case <-rotate.C:
+			in.rotated(ctx, report)
 		}
 	}
 }

@@ -26,6 +26,9 @@ func leaves(t *testing.T, when, want string) {
 	if got := decidesLeaving(t, device(t, "fw0")); got != want {
 		t.Errorf("%s, %q decides what leaves, want %q", when, got, want)
 	}
+	if got := hasEntering(t, device(t, "fw0")); got != (want != "") {
+		t.Errorf("%s, there is a program for what enters: %v", when, got)
+	}
 }
 
 func TestGuardComesAndGoes(t *testing.T) {
@@ -197,6 +200,20 @@ func TestInherited(t *testing.T) {
 	var until uint32
 	if err := second.Map(xdp.Verified).Lookup(client, &until); err != nil || until != 5 {
 		t.Errorf("the client is verified until %d, %v, want 5", until, err)
+	}
+	const late = 1 << 30 // seconds of the clock
+	for i := range 9999 {
+		if err := second.Map(xdp.Verified).Put([16]byte{0: 9, 14: byte(i >> 8), 15: byte(i)}, uint32(late)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	running, err := s.Running()
+	if err != nil || len(running) != 1 {
+		t.Fatalf("%d generations run: %v", len(running), err)
+	}
+	defer datapath.CloseAll(running)
+	if n, most, err := running[0].VerifiedClients(); err != nil || n != 9999 || most != 1<<16 {
+		t.Errorf("%d of %d clients are verified (error %v), want all but the one whose time is over", n, most, err)
 	}
 	if n := second.Map(xdp.Verified).MaxEntries(); n != 1<<16 {
 		t.Errorf("%d clients fit", n)

@@ -13,19 +13,20 @@ import (
 )
 
 // guarding is an image that drops everything both ways: its rules what comes in, a guard's limit, which allows nothing,
-// what leaves from UDP port 53. Both count in the slot.
+// what leaves from UDP port 53. Both count in the slot. It has a program for what XDP has passed, too, which is nothing.
 func guarding(slot uint32) *xdp.Image {
 	const (
 		guardSize = 56      // struct guard of bpf/verify.h
 		anyCost   = 1 << 16 // struct limit_info of bpf/limit.h: above a debt of at most 0
 	)
 	im := always(slot, 1)
-	im.Egress, im.Slots = true, slot+1
+	im.Egress, im.Ingress, im.Slots = true, true, slot+1
 	im.Constants["guarded"] = true
 	im.Shapes = map[string]xdp.Shape{
 		xdp.Guards:     {ValueSize: guardSize, Entries: 1},
 		xdp.GuardPorts: {ValueSize: packet.PortNone, Entries: 1},
 		xdp.LimitInfos: {ValueSize: xdp.LimitInfoSize, Entries: 1},
+		xdp.HostPorts:  {ValueSize: packet.PortUDP, Entries: 1},
 	}
 	im.Fill = func(memory map[string][]byte) error {
 		guard := memory[xdp.Guards]
@@ -38,25 +39,42 @@ func guarding(slot uint32) *xdp.Image {
 	return im
 }
 
+// atHook is what is attached to a side of a device, nil for nothing. The caller closes it.
+func atHook(t *testing.T, dev netlink.Link, hook ebpf.AttachType) *ebpf.Program {
+	t.Helper()
+	there, err := link.QueryPrograms(link.QueryOptions{Target: dev.Attrs().Index, Attach: hook})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(there.Programs) == 0 {
+		return nil
+	}
+	if n := len(there.Programs); n > 1 {
+		t.Errorf("device %s has %d programs for %v", dev.Attrs().Name, n, hook)
+	}
+	prog, err := ebpf.NewProgramFromID(there.Programs[0].ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return prog
+}
+
+// hasEntering reports whether a device has a program for what XDP has passed.
+func hasEntering(t *testing.T, dev netlink.Link) bool {
+	t.Helper()
+	prog := atHook(t, dev, ebpf.AttachTCXIngress)
+	return prog != nil && prog.Close() == nil
+}
+
 const response = "udp 192.0.2.1:53 > 198.51.100.7:1234"
 
 // decidesLeaving runs what is attached to a device for what leaves on a response, and returns the name of the policy that
 // counts it; "pass" when none does, and "" when nothing is attached.
 func decidesLeaving(t *testing.T, dev netlink.Link) string {
 	t.Helper()
-	there, err := link.QueryPrograms(link.QueryOptions{Target: dev.Attrs().Index, Attach: ebpf.AttachTCXEgress})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(there.Programs) == 0 {
+	prog := atHook(t, dev, ebpf.AttachTCXEgress)
+	if prog == nil {
 		return ""
-	}
-	if n := len(there.Programs); n > 1 {
-		t.Errorf("device %s has %d programs for what leaves", dev.Attrs().Name, n)
-	}
-	prog, err := ebpf.NewProgramFromID(there.Programs[0].ID)
-	if err != nil {
-		t.Fatal(err)
 	}
 	defer prog.Close()
 	return counts(t, func() {

@@ -59,6 +59,9 @@ func decides(t *testing.T, name string) string {
 	t.Helper()
 	dev := device(t, name)
 	in, out := decidesComing(t, dev), decidesLeaving(t, dev)
+	if out != "" && !hasEntering(t, dev) {
+		t.Errorf("device %s has a program for what leaves, and none for what enters", name)
+	}
 	if out == in || out == "" && in == "pass" {
 		return in
 	}
@@ -301,6 +304,9 @@ func unloaded(t *testing.T, s *datapath.State) {
 	for _, device := range []string{"fw0", "fw1"} {
 		if got := decides(t, device); got != "" {
 			t.Errorf("%s decides on %s", got, device)
+		}
+		if dev, err := netlink.LinkByName(device); err == nil && hasEntering(t, dev) {
+			t.Errorf("%s has a program for what enters", device)
 		}
 	}
 }

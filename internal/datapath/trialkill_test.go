@@ -87,6 +87,9 @@ func killedInstalls(t *testing.T, r *rand.Rand, devices string) {
 		}
 		killed := time.Now()
 		ends[state(t)]++
+		if !hasEntering(t, device(t, "fw0")) || !hasEntering(t, device(t, "fw1")) {
+			t.Errorf("killed in run %d, XDP passes what nothing makes sense of", i)
+		}
 		time.Sleep(time.Until(killed.Add(250 * time.Millisecond)))
 		expect(t, "killed in run "+strconv.Itoa(i), "old old")
 		if got := running(t, s); got != "old: fw0 fw1" {

@@ -1,6 +1,9 @@
 package xdp
 
 import (
+	"fmt"
+	"math"
+
 	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/btf"
 )
@@ -9,18 +12,22 @@ import (
 // head. Kernels before 6.5 or so take a loop only when a jump closes it; where clang puts the head in the middle, it is
 // not (https://elixir.bootlin.com/linux/v6.1/source/kernel/bpf/verifier.c, push_insn, where loop_ok is false for what
 // falls through). The JIT leaves such jumps out. Jumps in insns have offsets, as clang made them; those of generated code
-// have labels, and are left alone.
-func backEdges(insns asm.Instructions) asm.Instructions {
+// have labels, and are left alone. It is an error when an offset does not fit its field any more.
+func backEdges(insns asm.Instructions) (asm.Instructions, error) {
 	var out asm.Instructions
 	for start := 0; start < len(insns); {
 		end := start + 1
 		for end < len(insns) && btf.FuncMetadata(&insns[end]) == nil {
 			end++
 		}
-		out = append(out, newFlow(insns[start:end]).closed()...)
+		closed, err := newFlow(insns[start:end]).closed()
+		if err != nil {
+			return nil, fmt.Errorf("closing the loops of %s: %w", insns[start].Symbol(), err)
+		}
+		out = append(out, closed...)
 		start = end
 	}
-	return out
+	return out, nil
 }
 
 // flow is a function, with where each of its instructions leads. Numbers are indexes in insns.
@@ -56,14 +63,32 @@ func isJump(in asm.Instruction) bool {
 
 // jumpOffset is that of a jump; one beyond 16 bits is in the immediate (gotol).
 func jumpOffset(in asm.Instruction) int {
-	if in.OpCode.Class() == asm.Jump32Class && in.OpCode.JumpOp() == asm.Ja {
+	if isLong(in) {
 		return int(in.Constant)
 	}
 	return int(in.Offset)
 }
 
+func isLong(in asm.Instruction) bool {
+	return in.OpCode.Class() == asm.Jump32Class && in.OpCode.JumpOp() == asm.Ja
+}
+
+// farther adds to the offset of a jump.
+func farther(in asm.Instruction, by int) (asm.Instruction, error) {
+	offset := jumpOffset(in) + by
+	switch {
+	case isLong(in) && offset == int(int32(offset)):
+		in.Constant = int64(offset)
+	case !isLong(in) && offset >= math.MinInt16 && offset <= math.MaxInt16:
+		in.Offset = int16(offset)
+	default:
+		return in, fmt.Errorf("a jump over %d instructions is too far", offset)
+	}
+	return in, nil
+}
+
 // closed is the function with a jump wherever a loop is closed without one.
-func (f *flow) closed() asm.Instructions {
+func (f *flow) closed() (asm.Instructions, error) {
 	heads := map[int]bool{}
 	for _, to := range f.jumps {
 		if to > 0 && !heads[to] && !isJump(f.insns[to-1]) && f.insns[to-1].OpCode.JumpOp() != asm.Exit && f.reaches(to, to-1) {
@@ -71,7 +96,7 @@ func (f *flow) closed() asm.Instructions {
 		}
 	}
 	if len(heads) == 0 {
-		return f.insns
+		return f.insns, nil
 	}
 	moved := make([]int, len(f.insns)) // how far each instruction goes back, in units of offsets
 	var out asm.Instructions
@@ -83,11 +108,16 @@ func (f *flow) closed() asm.Instructions {
 		out = append(out, in)
 	}
 	for i, to := range f.jumps {
-		if to >= 0 {
-			out[i+moved[i]].Offset += int16(moved[to] - moved[i])
+		if to < 0 {
+			continue
+		}
+		jump := &out[i+moved[i]]
+		var err error
+		if *jump, err = farther(*jump, moved[to]-moved[i]); err != nil {
+			return nil, err
 		}
 	}
-	return out
+	return out, nil
 }
 
 // reaches reports whether control can come from one instruction to another.

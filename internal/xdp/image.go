@@ -3,6 +3,7 @@ package xdp
 import (
 	"fmt"
 	"maps"
+	"strings"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
@@ -105,7 +106,7 @@ func (im *Image) Spec() (*ebpf.CollectionSpec, error) {
 		}
 	}
 	for name, m := range spec.Maps {
-		if m.Type == ebpf.Array && name != ".rodata" {
+		if m.Type == ebpf.Array && !strings.HasPrefix(name, ".rodata") { // small tables are in a section of their own
 			resize(m, Shape{max(m.ValueSize, 8), 1})
 		}
 	}
@@ -119,21 +120,26 @@ func (im *Image) Spec() (*ebpf.CollectionSpec, error) {
 		resize(m, shape)
 	}
 	prog := spec.Programs[Program]
-	insns, err := replaceDecide(backEdges(prog.Instructions), im.Decide)
+	insns, err := backEdges(prog.Instructions)
+	if err == nil {
+		insns, err = replaceDecide(insns, im.Decide)
+	}
 	if err != nil {
 		return nil, err
 	}
 	prog.Instructions = reachable(without(insns, im.Constants))
 	if im.Egress {
 		spec.Maps[Verified].MaxEntries = verifiedClients
-		spec.Programs[Egress].Instructions = backEdges(spec.Programs[Egress].Instructions)
-	} else {
-		delete(spec.Programs, Egress)
 	}
-	if im.Ingress {
-		spec.Programs[Ingress].Instructions = backEdges(spec.Programs[Ingress].Instructions)
-	} else {
-		delete(spec.Programs, Ingress)
+	for name, needed := range map[string]bool{Egress: im.Egress, Ingress: im.Ingress} {
+		if !needed {
+			delete(spec.Programs, name)
+			continue
+		}
+		beside := spec.Programs[name]
+		if beside.Instructions, err = backEdges(beside.Instructions); err != nil {
+			return nil, err
+		}
 	}
 	dropUnused(spec)
 	prog.Flags |= unix.BPF_F_XDP_HAS_FRAGS

@@ -1,0 +1,126 @@
+package bench
+
+import (
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/floodwall/floodwall/internal/lab"
+)
+
+// synVisitOf is a visit in which so many of 10,000 connections were completed, with this connect time of the slowest
+// hundredth and this many entries.
+func synVisitOf(ok uint64, p99 time.Duration, entries int) *synVisit {
+	return &synVisit{ConnectSummary: lab.ConnectSummary{Begun: 10_000, OK: ok, Connect: lab.Latency{P99: p99}}, flood: 1e6, entries: entries}
+}
+
+// synTables has figures for the cases of these names; able is as much as most.
+func synTables(syn, ack map[string]series, visits map[string]map[synLoad][]*synVisit) *synBuilder {
+	b := &synBuilder{builder: builder{session: &session{
+		Options: Options{Rounds: 2, Quick: true, Phase: 5 * time.Second}, outcome: &Outcome{Name: "synproxy"},
+	}}}
+	b.cases = synCases()
+	for _, c := range b.cases {
+		c.newFigures(len(b.synRates()))
+		for f, figures := range map[*synFlood]map[string]series{synOnly: syn, ackOnly: ack} {
+			if most := figures[c.name]; most != nil && c.floods[f] != nil {
+				c.floods[f].most, c.floods[f].able = most, most
+				for i := range c.floods[f].at {
+					c.floods[f].at[i] = series{float64(i+1) * 1e5}
+				}
+			}
+		}
+		for l, v := range visits[c.name] {
+			c.visits[l] = v
+		}
+	}
+	return b
+}
+
+func TestSynBars(t *testing.T) {
+	flood := synLoad{synOnly, barFlood}
+	b := synTables(
+		map[string]series{synTX: {4e6, 4e6}, synproxyAt: {0.2e6, 0.2e6}, "floodwall/host": {2.4e6, 2.5e6}, "floodwall/router": {2e6, 2.2e6}},
+		map[string]series{synDrop: {6e6, 6e6}, synproxyAt: {1e6, 1e6}, "floodwall/host": {4.4e6, 4.4e6}},
+		map[string]map[synLoad][]*synVisit{
+			"syncookies=1":   {quiet: {synVisitOf(10_000, 1000, 0)}, flood: {synVisitOf(10, 9000, 0)}},
+			"floodwall/host": {quiet: {synVisitOf(10_000, 1000, 0)}, flood: {synVisitOf(9990, 2000, 0), synVisitOf(9990, 2002, 1)}},
+			"floodwall/router": {
+				quiet: {synVisitOf(10_000, 1000, 9)}, flood: {synVisitOf(9989, 1000, 9)}, {ackOnly, barFlood}: {synVisitOf(10_000, 1000, 9)},
+			},
+		})
+	b.publish()
+	var got []string
+	for _, bar := range b.outcome.Bars {
+		got = append(got, strings.TrimPrefix(bar.Name, "synproxy/")+" "+bar.String())
+	}
+	want := []string{
+		"syn/floodwall/host of xdp-tx >= 0.60 met", "syn/floodwall/host x synproxy/host >= 8.00 met",
+		"syn/floodwall/router of xdp-tx >= 0.60 MISSED",
+		"ack/floodwall/host of xdp-drop >= 0.75 MISSED", "ack/floodwall/host x synproxy/host >= 7.00 MISSED",
+		"clients/floodwall/host/quiet entries <= 0.00 met",
+		"clients/floodwall/host/syn=1Mpps completed >= 0.999 met", "clients/floodwall/host/syn=1Mpps connect p99 x quiet <= 2.00 MISSED",
+		"clients/floodwall/host/syn=1Mpps entries <= 0.00 MISSED",
+		"clients/floodwall/router/syn=1Mpps completed >= 0.999 MISSED", "clients/floodwall/router/syn=1Mpps connect p99 x quiet <= 2.00 met",
+		"clients/floodwall/router/ack=1Mpps completed >= 0.999 met", "clients/floodwall/router/ack=1Mpps connect p99 x quiet <= 2.00 met",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("bars (-want +got):\n%s", diff)
+	}
+}
+
+func TestSynTables(t *testing.T) {
+	b := synTables(map[string]series{synTX: {4e6, 4e6}, "floodwall/host": {2e6, 3e6}}, nil,
+		map[string]map[synLoad][]*synVisit{"syncookies=2": {quiet: {synVisitOf(10_000, 1e6, 0)}}})
+	b.find(synproxyAt).missing = "iptables-legacy-restore is not installed"
+	b.publish()
+	rows := map[string]string{}
+	for _, table := range b.outcome.Tables {
+		for _, row := range table.Rows {
+			if len(row) != len(table.Head) {
+				t.Errorf("%s: row %q has %d cells, want %d", table.Title, row, len(row), len(table.Head))
+			}
+			if text := strings.Join(row, "|"); rows[row[0]] == "" {
+				rows[row[0]] = text
+			}
+		}
+	}
+	for label, want := range map[string]string{
+		"floodwall, host":                    "floodwall, host|2.96|2.50|2.00 .. 3.00|2.50|0.62|>= 0.60 met|||~",
+		"kernel SYNPROXY, host":              "kernel SYNPROXY, host|0.41||||||||iptables-legacy-restore is not installed",
+		"kernel, tcp_syncookies=2: no flood": "kernel, tcp_syncookies=2: no flood|100.00%|100.00% .. 100.00%||10000|0.000 ms|1.00 ms|||0.000 ms||0||",
+	} {
+		if rows[label] != want {
+			t.Errorf("row\n%s\nwant\n%s", rows[label], want)
+		}
+	}
+	curve := b.outcome.Curves[1]
+	want := Curve{Name: "synproxy/syn/floodwall/host", X: "pps", Y: "SYN-ACKs/s", Points: [][2]float64{{0.25e6, 1e5}, {1e6, 2e5}, {2e6, 3e5}}}
+	if diff := cmp.Diff(want, curve); diff != "" {
+		t.Errorf("curve (-want +got):\n%s", diff)
+	}
+}
+
+// TestClimb looks for the top of hills.
+func TestClimb(t *testing.T) {
+	for _, test := range []struct {
+		name         string
+		first, top   float64 // the most before; the offer of which most is taken
+		least, tries float64
+	}{
+		{"a slow receiver", 0.4e6, 0.5e6, 0.48e6, 20}, {"a fast one", 2e6, 5e6, 4.5e6, 20}, {"one that takes all", 2e6, math.Inf(1), mostOffer, 40},
+		{"one that takes nothing", 0, 0, 0, 0},
+	} {
+		tries := 0.0
+		most, err := climb(test.first, []float64{1.1, 1.3, 1.6, 2.2}, func(pps float64) (float64, error) {
+			tries++
+			return min(pps, max(0, 2*test.top-pps)), nil
+		})
+		if err != nil || most < test.least || tries > test.tries {
+			t.Errorf("%s: %g after %g tries, %v; want at least %g after at most %g", test.name, most, tries, err, test.least, test.tries)
+		}
+	}
+}

@@ -1,0 +1,276 @@
+package compile_test
+
+import (
+	"fmt"
+	"math"
+	"os"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"golang.org/x/sys/unix"
+
+	"github.com/floodwall/floodwall/internal/ir"
+)
+
+// slotTime is how long a cookie is in its slot; it is valid for the next one, too.
+const slotTime = 1 << 36 * time.Nanosecond
+
+// onOneCPU keeps the test on one CPU until the function that it returns is called.
+func onOneCPU(t testing.TB) func() {
+	t.Helper()
+	runtime.LockOSThread()
+	var before, one unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &before); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 1024 {
+		if before.IsSet(i) {
+			one.Set(i)
+			break
+		}
+	}
+	if err := unix.SchedSetaffinity(0, &one); err != nil {
+		t.Fatal(err)
+	}
+	return func() {
+		unix.SchedSetaffinity(0, &before)
+		runtime.UnlockOSThread()
+	}
+}
+
+// An ack is what answers a SYN-ACK.
+type ack struct {
+	route
+	port, server uint16
+	seq, ack     uint32
+	stamped      bool
+	tsecr        uint32
+}
+
+func (a ack) String() string {
+	options := "none"
+	if a.stamped {
+		options = fmt.Sprintf("0101080a00000001%08x", a.tsecr)
+	}
+	return fmt.Sprintf("tcp %s > %s . seq=%d ack=%d tcpopts=%s", address(a.client, a.port), address(a.route.server, a.server),
+		a.seq, a.ack, options)
+}
+
+// begin sends a SYN, and returns what answers its SYN-ACK.
+func (s *shield) begin(r route, o syn, port uint16) ack {
+	s.t.Helper()
+	action, answer := s.sendLine("tcp %s > %s S seq=77 tcpopts=%s", address(r.client, port), address(r.server, 80), o.options())
+	if action != xdpTX {
+		s.t.Fatalf("a SYN: XDP action %d, want %d", action, xdpTX)
+	}
+	a := readSynAck(s.t, answer)
+	out := ack{route: r, port: port, server: 80, seq: 78, ack: a.tcp.Seq + 1}
+	out.tsecr, out.stamped = a.tsval()
+	return out
+}
+
+// cookies are SYNs whose cookies are of either form, in both families.
+func cookies(yield func(route, syn)) {
+	small := linux
+	small.tsval = -1
+	for _, r := range []route{routes[0], routes[3]} {
+		yield(r, linux)
+		yield(r, small)
+	}
+}
+
+// TestForgedBits changes each bit of all that a cookie answers for.
+func TestForgedBits(t *testing.T) {
+	s := loadShield(t, protecting(always()))
+	port := uint16(4000)
+	cookies(func(r route, o syn) {
+		port++
+		a := s.begin(r, o, port)
+		for bit := range 32 {
+			for _, f := range []ack{
+				with(a, func(f *ack) { f.ack ^= 1 << bit }),
+				with(a, func(f *ack) { f.seq ^= 1 << bit }),
+				with(a, func(f *ack) { f.tsecr ^= 1 << bit }),
+				with(a, func(f *ack) { f.port ^= 1 << (bit & 15) }),
+				with(a, func(f *ack) { f.server ^= 1 << (bit & 15) }),
+				with(a, func(f *ack) { f.stamped = !f.stamped }),
+			} {
+				if f != a && (f.stamped || f.tsecr == a.tsecr) {
+					s.must(xdpDrop, "invalid 1, asked 1", "%s", f)
+				}
+			}
+		}
+		for _, other := range []route{{client: "198.51.100.6", server: "192.0.2.1"}, {client: "198.51.100.7", server: "192.0.2.0"},
+			{client: "2001:db8::6", server: "2001:db8:1::1"}, {client: "2001:db9::7", server: "2001:db8:1::1"},
+			{client: "2001:db8::7", server: "2001:db8:1::"}, {client: "2001:db8::7", server: "2001:db8:2::1"}} {
+			s.must(xdpDrop, "invalid 1, asked 1", "%s", with(a, func(f *ack) { f.route = other }))
+		}
+		s.must(xdpPass, "proved 1", "%s", a)
+	})
+}
+
+func with(a ack, change func(*ack)) ack {
+	change(&a)
+	return a
+}
+
+// TestCookieTime checks that a cookie is valid in its slot and the next, and in no other, and that one from a connection
+// that lasts is for nothing else.
+func TestCookieTime(t *testing.T) {
+	s := loadShield(t, protecting(always()))
+	start := s.now.Truncate(slotTime)
+	port := uint16(4000)
+	cookies(func(r route, o syn) {
+		for _, test := range []struct {
+			made, back time.Duration // from the start of a slot
+			valid      bool
+		}{
+			{0, 0, true}, {0, slotTime - 1, true}, {slotTime - 1, slotTime, true}, {0, 2*slotTime - 1, true}, {slotTime - 1, 2*slotTime - 1, true},
+			{0, 2 * slotTime, false}, {slotTime - 1, 2 * slotTime, false}, {0, 3*slotTime - 1, false}, {0, 10 * slotTime, false},
+			{0, (1<<16 + 1) * slotTime, false}, {slotTime, slotTime - 1, false}, {2 * slotTime, 0, false},
+		} {
+			port++
+			s.now = start + test.made
+			a := s.begin(r, o, port)
+			s.now = start + test.back
+			if action, _ := s.sendLine("%s", a); (action == xdpPass) != test.valid {
+				t.Errorf("made at %s, back at %s: %s: XDP action %d, valid is %t", test.made, test.back, a, action, test.valid)
+			}
+		}
+	})
+}
+
+// TestCookieRotation has cookies come back after the key was changed once, and twice.
+func TestCookieRotation(t *testing.T) {
+	cookies(func(r route, o syn) {
+		s := loadShield(t, protecting(always()))
+		s.now = s.now.Truncate(slotTime) + slotTime/2
+		before := s.begin(r, o, 4000)
+		s.rotate()
+		after := s.begin(r, o, 4001)
+		s.now += slotTime
+		next := s.begin(r, o, 4002)
+		old := s.begin(r, o, 4003)
+		for _, a := range []ack{before, after, next} {
+			s.must(xdpPass, "proved 1", "%s", a)
+		}
+		s.now += slotTime
+		s.rotate()
+		s.must(xdpPass, "proved 1", "%s", old)
+		s.now += slotTime
+		last := s.begin(r, o, 4004)
+		s.rotate()
+		s.rotate()
+		s.must(xdpDrop, "invalid 1, asked 1", "%s", last)
+	})
+}
+
+// TestCookieAfterwards checks that cookies which are on their way count when a protection has just ended.
+func TestCookieAfterwards(t *testing.T) {
+	s := loadShield(t, automatic())
+	s.now = s.now.Truncate(slotTime)
+	for range 10 {
+		s.sendLine("tcp 198.51.100.7:3999 > 192.0.2.1:80 S")
+	}
+	a, b := s.begin(routes[0], linux, 4000), s.begin(routes[0], linux, 4001)
+	s.now += 2*slotTime - 1
+	s.must(xdpPass, "", "tcp 198.51.100.7:3998 > 192.0.2.1:80 S") // it is over
+	s.must(xdpPass, "proved 1", "%s", a)
+	s.now++
+	s.must(xdpPass, "asked 1", "%s", b)
+}
+
+// randomACKs is how many are sent, and how many of them may be taken for answers: 6 standard deviations above what chance
+// gives.
+func randomACKs(chance float64) (n uint32, most uint64) {
+	n = 2_000_000
+	if os.Getenv("FLOODWALL_LONG") != "" {
+		n = 100_000_000
+	}
+	mean := float64(n) * chance
+	return n, uint64(mean + 6*math.Sqrt(mean) + 1)
+}
+
+// Where numbers are in a frame of IPv4 without VLAN tags, options of IP, or padding before the timestamps.
+const (
+	atSource = 14 + 12
+	atSeq    = 14 + 20 + 4
+	atAck    = 14 + 20 + 8
+	atTSecr  = 14 + 20 + 20 + 8
+)
+
+// randomized is a program that writes random numbers of 32 bits, or only their lower 16 bits, to places in a frame before
+// it hands it to another program.
+func randomized(t testing.TB, next *ebpf.Program, places map[int16]asm.Size) *ebpf.Program {
+	t.Helper()
+	programs, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.ProgramArray, KeySize: 4, ValueSize: 4, MaxEntries: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { programs.Close() })
+	if err := programs.Put(uint32(0), next); err != nil {
+		t.Fatal(err)
+	}
+	code := asm.Instructions{
+		asm.Mov.Reg(asm.R6, asm.R1),
+		asm.LoadMem(asm.R7, asm.R6, 0, asm.Word), // data
+		asm.LoadMem(asm.R8, asm.R6, 4, asm.Word), // data_end
+		asm.Mov.Reg(asm.R1, asm.R7),
+		asm.Add.Imm(asm.R1, 66),
+		asm.JGT.Reg(asm.R1, asm.R8, "out"),
+	}
+	for at, size := range places {
+		code = append(code, asm.FnGetPrandomU32.Call(), asm.StoreMem(asm.R7, at, asm.R0, size))
+	}
+	code = append(code,
+		asm.Mov.Reg(asm.R1, asm.R6),
+		asm.LoadMapPtr(asm.R2, programs.FD()),
+		asm.Mov.Imm(asm.R3, 0),
+		asm.FnTailCall.Call(),
+		asm.Mov.Imm(asm.R0, 0).WithSymbol("out"),
+		asm.Return(),
+	)
+	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{Type: ebpf.XDP, Instructions: code, License: "GPL",
+		AttachType: ebpf.AttachXDP, Flags: unix.BPF_F_XDP_HAS_FRAGS}) // as that which follows
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { p.Close() })
+	return p
+}
+
+// TestRandomACKs sends random ACKs, of which one in 2^26 is taken for the answer to a SYN-ACK, and of those with
+// timestamps of the present one in 2^31.
+func TestRandomACKs(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		chance float64
+		places map[int16]asm.Size
+		ack    ack
+	}{
+		{"without timestamps", 1.0 / (1 << 26), map[int16]asm.Size{atSource: asm.Word, atSeq: asm.Word, atAck: asm.Word}, ack{}},
+		{"with timestamps", 1.0 / (1 << 31), map[int16]asm.Size{atSource: asm.Word, atSeq: asm.Word, atAck: asm.Word, atTSecr + 2: asm.Half},
+			ack{stamped: true}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			s := loadShield(t, protecting(always()))
+			a := with(test.ack, func(a *ack) { a.route, a.port, a.server = routes[0], 4000, 80 })
+			a.tsecr = uint32(s.now >> 32 << 12)
+			n, most := randomACKs(test.chance)
+			frame := framesOf(t, a.String()+" payload=0x00000000000000000000000000000000")[0].frame
+			before := s.counted()
+			if _, err := randomized(t, s.Native(), test.places).Run(&ebpf.RunOptions{Data: frame, Repeat: n}); err != nil {
+				t.Fatal(err)
+			}
+			after := s.counted()
+			proved := after[ir.AckProved] - before[ir.AckProved]
+			if invalid := after[ir.AckInvalid] - before[ir.AckInvalid]; proved > most || proved+invalid != uint64(n) {
+				t.Errorf("of %d random ACKs %d were proofs, at most %d may be, and %d invalid", n, proved, most, invalid)
+			}
+			t.Logf("of %d random ACKs %d were taken for answers, at most %d may be", n, proved, most)
+		})
+	}
+}

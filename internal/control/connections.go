@@ -1,0 +1,76 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/floodwall/floodwall/internal/datapath"
+	"github.com/floodwall/floodwall/internal/ir"
+)
+
+// keyLife is how long the key of cookies is used. A cookie holds for two minutes, so no key is asked about for longer.
+const keyLife = time.Hour
+
+// keepConnections has the program know the connections that the kernel has, and has protections begin as they stand. What
+// the generation before knew the program has from it already.
+func (a *apply) keepConnections(context.Context) error {
+	if len(a.found) == 0 {
+		return nil
+	}
+	if a.before != nil {
+		if err := a.program.CarryStates(a.inherits.States, samePlaces(a.manifest, a.before.manifest)); err != nil {
+			return err
+		}
+	}
+	flows, err := a.program.Flows()
+	if flows == nil || err != nil {
+		return err
+	}
+	defer flows.Close()
+	_, err = flows.Preload(a.protects(false))
+	_, trackedErr := flows.PreloadTracked(a.protects(true))
+	return errors.Join(err, trackedErr)
+}
+
+// samePlaces are the numbers of protections of services that stay, and those that they had before.
+func samePlaces(now, before *manifest) map[int]int {
+	places := map[int]int{}
+	for i, s := range now.Protections {
+		then := slices.IndexFunc(before.Protections, func(b protectionEntry) bool { return b.Service == s.Service })
+		if then >= 0 && !s.inKernel() && !before.Protections[then].inKernel() {
+			places[i] = then
+		}
+	}
+	return places
+}
+
+// protects tells which ports of TCP are protected in a mode.
+func (a *apply) protects(router bool) func(port uint16) bool {
+	return func(port uint16) bool {
+		return slices.ContainsFunc(a.compiled.Program.Protections, func(s ir.Protection) bool {
+			return s.Router == router && serves(s.Ports, uint32(port))
+		})
+	}
+}
+
+// RotateKeys gives the protections of what runs a new key for cookies, and reports whether it did. Cookies on their way
+// remain valid. Nothing loaded is no error.
+func (in Instance) RotateKeys(ctx context.Context) (rotated bool, err error) {
+	err = in.change(ctx, func(l *live) (err error) {
+		rotated, err = l.state.RotateKeys()
+		return err
+	})
+	if errors.Is(err, datapath.ErrNotLoaded) {
+		return false, nil
+	}
+	return rotated, err
+}
+
+// rotated is RotateKeys for Watch.
+func (in Instance) rotated(ctx context.Context, report func(Event)) {
+	if done, err := in.RotateKeys(ctx); done || err != nil {
+		report(Event{"new key for SYN cookies", err})
+	}
+}

@@ -1,0 +1,61 @@
+package control_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/floodwall/floodwall/internal/compile"
+	"github.com/floodwall/floodwall/internal/control"
+	"github.com/floodwall/floodwall/internal/packet"
+	"github.com/floodwall/floodwall/internal/testutil"
+)
+
+// placesPolicy asks for octets at places in all kinds of packets: in headers that nft knows, so that it would list fields
+// of theirs, and of protocols that it does not know.
+const placesPolicy = `
+checks: off
+rules:
+  - {name: odd, proto: 253, payload: {at: {offset: 0, bytes: "|01|", mask: "|01|", from: header}}, then: drop}
+  - {name: no-odd, not: {proto: [tcp, udp, icmp, icmpv6], payload: {at: {offset: 3, bytes: "|00|", mask: "|03|", from: header}}}, then: drop}
+  - {name: bits, proto: icmp, payload: {at: {offset: 0, bytes: "|00 00|", mask: "|01 80|", from: header}}, then: drop}
+  - {name: type, proto: icmpv6, payload: {at: {offset: 0, bytes: "|80 00|", mask: "|80 00|", from: header}}, then: drop}
+  - {name: port, proto: [tcp, udp], payload: {at: {offset: 2, bytes: "|00 16|", from: header}}, then: drop}
+  - {name: data, family: ipv4, payload: {at: [{offset: 0, bytes: "|00 00 00|", mask: "|01 00 80|"}, {offset: 4, bytes: "|00|", mask: "|80|"}]}, then: drop}
+  - {name: no-data, port: [udp/53, tcp/53], not: {payload: {at: {offset: 1, bytes: "|00|", mask: "|80|"}}}, then: drop}
+`
+
+// TestPlacesOnNftables has packets meet places on nftables, whose tool must not fail at listing them: apply compares what the
+// kernel holds, status reads counters, and explain --live copies the rules by their listing.
+func TestPlacesOnNftables(t *testing.T) {
+	testutil.RequireTool(t, "nft")
+	h := newBareHost(t)
+	if h == nil {
+		return
+	}
+	judge := h.newJudge()
+	c, err := control.CompileSource("policy.yaml", []byte("devices: [fw0]\n"+placesPolicy))
+	if err != nil {
+		t.Fatal(err)
+	}
+	hints := sameHints()
+	hints.Values[packet.Proto] = []uint32{1, 6, 17, 253}
+	frames := sameFrames(t, 10_000, hints)
+	passes, want := definition(c, frames)
+	h.applyTo(compile.TargetNftables, placesPolicy)
+	h.meet("nftables", judge, frames, passes)
+	if diff := cmp.Diff(want, h.tallies()); diff != "" {
+		t.Errorf("nftables counts otherwise than Eval (-want +got):\n%s", diff)
+	}
+	for _, r := range c.Program.Rules {
+		if want[r.Name].Packets == 0 {
+			t.Errorf("no packet is for rule %s", r.Name)
+		}
+	}
+	h.wantAnswer("ICMP", "icmp 198.51.100.7 > 192.0.2.1 echo-request", "drop bits")
+	h.wantAnswer("UDP", "udp 198.51.100.7:5 > 192.0.2.1:22", "drop port")
+	s, err := h.Status(t.Context())
+	if err != nil || s.Warnings != nil {
+		t.Errorf("warnings %q, error %v", s.Warnings, err)
+	}
+}

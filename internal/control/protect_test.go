@@ -1,0 +1,278 @@
+package control_test
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/floodwall/floodwall/internal/control"
+)
+
+// listen echoes what each connection to a port of the server sends first, in capitals or not as multipath TCP.
+func (s *site) listen(port uint16, multipath bool) {
+	s.Helper()
+	var l net.Listener
+	err := s.server.Do(func() (err error) {
+		var c net.ListenConfig
+		c.SetMultipathTCP(multipath)
+		l, err = c.Listen(s.ctx, "tcp", fmt.Sprintf("[::]:%d", port))
+		return err
+	})
+	if err != nil {
+		s.Fatal(err)
+	}
+	s.Cleanup(func() { l.Close() })
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer c.Close()
+				io.CopyN(c, c, 5)
+			}()
+		}
+	}()
+}
+
+// exchange connects and has five octets echoed.
+func (s *site) exchange(to string) error {
+	s.Helper()
+	c, err := s.client.Dial(s.ctx, "tcp", netip.MustParseAddrPort(to))
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	c.SetDeadline(time.Now().Add(2 * time.Second))
+	if _, err := io.WriteString(c, "hello"); err != nil {
+		return err
+	}
+	text, err := io.ReadAll(c)
+	if err == nil && string(text) != "hello" {
+		err = fmt.Errorf("got %q", text)
+	}
+	return err
+}
+
+// protection is what status says of the service web.
+func (s *site) protection() (p control.ProtectionStatus, counts map[string]uint64) {
+	s.Helper()
+	counts = map[string]uint64{}
+	err := s.server.Do(func() error {
+		status, err := s.Status(s.ctx)
+		if err != nil {
+			return err
+		}
+		for _, r := range status.Rules {
+			counts[r.Name] = r.Packets
+		}
+		for _, each := range status.Protections {
+			if each.Service == "web" {
+				p = each
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		s.Fatal(err)
+	}
+	return p, counts
+}
+
+// protect applies a policy that protects the service web in some way.
+func (s *site) protect(syn string) *control.Applied {
+	s.Helper()
+	var applied *control.Applied
+	err := s.server.Do(func() error {
+		c, err := control.CompileSource("policy.yaml", []byte(fmt.Sprintf(
+			"devices: [client]\ndefault: pass\nservices: [{name: web, port: tcp/80, syn: %s}]", syn)))
+		if err == nil {
+			applied, err = s.Apply(s.ctx, c, control.ApplyOptions{})
+		}
+		return err
+	})
+	if err != nil {
+		s.Fatal(err)
+	}
+	s.Log(applied.Notes)
+	return applied
+}
+
+// TestProtectedConnections has real clients connect to a service on this host.
+func TestProtectedConnections(t *testing.T) {
+	inSite(t, func(s *site) {
+		defer s.unload()
+		s.takeReplies()
+		s.listen(80, false)
+		s.protect("always")
+		if err := s.server.FlushConntrack(); err != nil {
+			t.Fatal(err)
+		}
+		const each = 5
+		for range each {
+			for _, to := range []string{"10.0.0.2:80", "[fd00::2]:80"} {
+				if err := s.exchange(to); err != nil {
+					t.Errorf("%s: %v", to, err)
+				}
+			}
+		}
+		tracked, err := s.server.Conntrack()
+		if err != nil || tracked.Entries != 0 {
+			t.Errorf("%d connections are tracked: %v", tracked.Entries, err)
+		}
+		p, counts := s.protection()
+		if p.Method != "host" || !p.Active || p.Refused > 0 || p.MSS != [2]uint16{1460, 1440} {
+			t.Errorf("protection: %+v", p)
+		}
+		if counts["web:answered"] != 2*each || counts["web:proved"] != 2*each || counts["web:invalid"] != 0 {
+			t.Errorf("counts: %v", counts)
+		}
+		if p.Flows.Entries != 2*each {
+			t.Errorf("%d connections are remembered, want %d", p.Flows.Entries, 2*each)
+		}
+	})
+}
+
+// TestProtectionRests has a service that no flood asks for: its kernel answers, and the connections that it has are
+// remembered.
+func TestProtectionRests(t *testing.T) {
+	inSite(t, func(s *site) {
+		defer s.unload()
+		s.listen(80, false)
+		if notes := s.protect("protect").Notes; !slices.ContainsFunc(notes, func(n string) bool { return strings.Contains(n, "listens on tcp/80") }) {
+			t.Errorf("no note on why it is protected as one of this host: %q", notes)
+		}
+		if err := s.exchange("10.0.0.2:80"); err != nil {
+			t.Error(err)
+		}
+		p, counts := s.protection()
+		if p.Active || p.Mode != "host" || counts["web:answered"] != 0 || counts["web:proved"] != 0 || counts["web:syn"] == 0 {
+			t.Errorf("protection %+v, counts %v", p, counts)
+		}
+	})
+}
+
+// TestCountersOfOutcomesStay applies a policy again, and one with another service in front.
+func TestCountersOfOutcomesStay(t *testing.T) {
+	inSite(t, func(s *site) {
+		defer s.unload()
+		s.takeReplies()
+		s.listen(80, false)
+		s.protect("always")
+		if err := s.exchange("10.0.0.2:80"); err != nil {
+			t.Error(err)
+		}
+		s.protect("{when: always, mss: 1400, wscale: 3}")
+		if err := s.exchange("10.0.0.2:80"); err != nil {
+			t.Error(err)
+		}
+		p, counts := s.protection()
+		if counts["web:answered"] != 2 || counts["web:proved"] != 2 {
+			t.Errorf("counts %v, want two connections", counts)
+		}
+		if p.MSS != [2]uint16{1400, 1400} || p.WScale != 3 {
+			t.Errorf("announced: %+v", p)
+		}
+	})
+}
+
+// TestMultipathListener has a socket that the kernel gives no connections to which a program has checked: the method is
+// another, the reason is said, and clients connect.
+func TestMultipathListener(t *testing.T) {
+	for cookies, method := range map[string]string{"1": "kernel", "2": "listener"} {
+		t.Run(method, func(t *testing.T) {
+			inSite(t, func(s *site) {
+				defer s.unload()
+				s.takeReplies()
+				if err := s.server.Sysctl("ipv4/tcp_syncookies", cookies); err != nil {
+					t.Fatal(err)
+				}
+				s.listen(80, true)
+				notes := s.protect("always").Notes
+				if !slices.ContainsFunc(notes, func(n string) bool { return strings.Contains(n, "GODEBUG=multipathtcp=0") }) {
+					t.Errorf("no note on MPTCP: %q", notes)
+				}
+				for _, to := range []string{"10.0.0.2:80", "[fd00::2]:80"} {
+					if err := s.exchange(to); err != nil {
+						t.Errorf("%s: %v", to, err)
+					}
+				}
+				p, counts := s.protection()
+				if p.Method != method || method == "listener" && counts["web:proved"] != 2 {
+					t.Errorf("method %s, want %s, counts %v", p.Method, method, counts)
+				}
+			})
+		})
+	}
+}
+
+// TestCookiesOff has a kernel that takes no cookies.
+func TestCookiesOff(t *testing.T) {
+	h := newHost(t)
+	if h == nil {
+		return
+	}
+	h.run("sysctl", "-w", "net.ipv4.tcp_syncookies=0")
+	_, err := h.try("services: [{name: web, port: tcp/80, syn: {mode: host}}]", control.ApplyOptions{})
+	var off *control.CookiesOffError
+	if !errors.As(err, &off) || off.Service != "web" {
+		t.Errorf("error is %v, want that cookies are switched off", err)
+	}
+}
+
+// TestConnectionsStay has a connection go on through policies with and without protection.
+func TestConnectionsStay(t *testing.T) {
+	inSite(t, func(s *site) {
+		defer s.unload()
+		s.takeReplies()
+		var l net.Listener
+		err := s.server.Do(func() (err error) {
+			var c net.ListenConfig
+			c.SetMultipathTCP(false)
+			l, err = c.Listen(s.ctx, "tcp", ":80")
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		go func() {
+			for {
+				c, err := l.Accept()
+				if err != nil {
+					return
+				}
+				go io.Copy(c, c)
+			}
+		}()
+		var open []net.Conn
+		for _, syn := range []string{"off", "always", "{when: always, flows: 10}", "protect", "off", "always"} {
+			s.protect(syn)
+			c, err := s.client.Dial(s.ctx, "tcp", netip.MustParseAddrPort("10.0.0.2:80"))
+			if err != nil {
+				t.Fatalf("with %s: %v", syn, err)
+			}
+			defer c.Close()
+			for i, c := range append(open, c) {
+				c.SetDeadline(time.Now().Add(150 * time.Millisecond)) // before anything is sent again
+				echo := make([]byte, 5)
+				io.WriteString(c, "hello")
+				if _, err := io.ReadFull(c, echo); err != nil {
+					t.Errorf("with %s, connection %d: %v", syn, i, err)
+				}
+			}
+			open = append(open, c)
+		}
+		p, counts := s.protection()
+		if counts["web:invalid"] != 0 || p.Flows.Entries < len(open) {
+			t.Errorf("counts %v, %d of %d connections are remembered", counts, p.Flows.Entries, len(open))
+		}
+	})
+}

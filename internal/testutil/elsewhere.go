@@ -1,0 +1,57 @@
+package testutil
+
+import (
+	"runtime"
+	"testing"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// Elsewhere is a network namespace, entered by running functions in it.
+type Elsewhere struct {
+	run chan func()
+	fd  int // of the namespace
+}
+
+// NewElsewhere makes a network namespace, which ends with the test.
+func NewElsewhere(t testing.TB) *Elsewhere {
+	t.Helper()
+	n := &Elsewhere{run: make(chan func())}
+	made := make(chan error)
+	go func() {
+		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
+		err := unix.Unshare(unix.CLONE_NEWNET)
+		if err == nil {
+			n.fd, err = unix.Open("/proc/thread-self/ns/net", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+		}
+		made <- err
+		for f := range n.run {
+			f()
+		}
+	}()
+	if err := <-made; err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { close(n.run); unix.Close(n.fd) })
+	return n
+}
+
+// Do runs f in the namespace, to its end. It must not end the test. What f begins in other goroutines is not there.
+func (n *Elsewhere) Do(f func()) {
+	done := make(chan struct{})
+	n.run <- func() { defer close(done); f() }
+	<-done
+}
+
+// Take moves a device to the namespace.
+func (n *Elsewhere) Take(t testing.TB, device string) {
+	t.Helper()
+	dev, err := netlink.LinkByName(device)
+	if err == nil {
+		err = netlink.LinkSetNsFd(dev, n.fd)
+	}
+	if err != nil {
+		t.Fatalf("moving device %s: %v", device, err)
+	}
+}

@@ -1,0 +1,4 @@
+package xdp
+
+// BackEdges is backEdges.
+var BackEdges = backEdges
