@@ -45,8 +45,8 @@ func effectAt(h *lab.Host, from, to netip.AddrPort) (e effect, err error) {
 	for _, f := range found {
 		id := &f.InetDiagMsg.ID
 		if address(id.Source, id.SourcePort) == from && address(id.Destination, id.DestinationPort) == to && f.TCPInfo != nil {
-			i := f.TCPInfo
-			return effect{Options: i.Options & negotiated, Send: i.Snd_wscale, Receive: i.Rcv_wscale, Segment: i.Snd_mss}, nil
+			i := f.TCPInfo // whose names of the two scales are exchanged
+			return effect{Options: i.Options & negotiated, Send: i.Rcv_wscale, Receive: i.Snd_wscale, Segment: i.Snd_mss}, nil
 		}
 	}
 	if err == nil {
@@ -121,7 +121,7 @@ func compareSettings(t *testing.T, mode string, mtu int, settings []setting) {
 		if s.entries() == 0 {
 			t.Error("connections are not tracked: that the protected are not shows nothing")
 		}
-		s.protect(always, "")
+		t.Logf("%+v", s.protect(always, "").Notes)
 		s.untag()
 		s.protects.FlushConntrack()
 		after := s.visit(settings)
