@@ -38,6 +38,8 @@
 #include "cookie.h"
 #include "kernelcookie.h"
 #include "synack.h"
+#include "protection.h"
+#include "asking.h"
 #include "protect.h"
 #include "act.h"
 #include "skb.h"

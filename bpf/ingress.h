@@ -56,30 +56,34 @@ static __always_inline __u32 host_protection(__u32 port)
 	return by_port && port < PORT_UDP ? by_port[port] : 0;
 }
 
-/* Notes the timestamps of a segment, if it has them. */
-static __always_inline void skb_timestamps(struct __sk_buff *skb, struct packet *p, struct syn_options *o)
+/* Notes the timestamps of a segment. Returns whether it has them. Like flow_state() a function of its own to the verifier. */
+__noinline __u32 skb_timestamps(struct __sk_buff *skb, struct packet *p, struct syn_options *o)
 {
-	__u32 at = p->l4 + sizeof(struct tcphdr);
 	__u8 option[10];
+	__u32 at;
 
+	if (!p || !o)
+		return 0;
+	at = p->l4 + sizeof(struct tcphdr);
 	for (int i = 0; i < MAX_OPTIONS; i++) {
 		if (at >= p->payload || bpf_skb_load_bytes(skb, at, option, 1) || !option[0])
-			return;
+			break;
 		if (option[0] == OPTION_NOP) {
 			at++;
 			continue;
 		}
 		if (at + 2 > p->payload || bpf_skb_load_bytes(skb, at, option, 2) || option[1] < 2)
-			return;
+			break;
 		if (option[0] == TCP_OPTION_TIMESTAMPS && option[1] == sizeof(option)) {
 			if (at + sizeof(option) > p->payload || bpf_skb_load_bytes(skb, at, option, sizeof(option)))
-				return;
+				break;
 			o->timestamps = 1;
 			o->tsval = read_word(option + 2);
 			o->tsecr = read_word(option + 6);
 		}
 		at += option[1];
 	}
+	return o->timestamps;
 }
 
 /* What the kernel is to know, by what the cookie says. */

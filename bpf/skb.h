@@ -52,11 +52,16 @@ static __always_inline __u32 skb_ipv4(struct __sk_buff *skb, struct packet *p, _
 	return at + ip.ihl * 4;
 }
 
-/* Walks the extension headers from where the first would be. Returns where the L4 header begins, 0 when there is none. */
-static __always_inline __u32 skb_extensions(struct __sk_buff *skb, struct packet *p, __u32 at)
+/*
+ * Walks the extension headers from where the first would be. Returns where the L4 header begins, 0 when there is none. A
+ * function of its own to the verifier, for which the arguments might be null.
+ */
+__noinline __u32 skb_extensions(struct __sk_buff *skb, struct packet *p, __u32 at)
 {
 	struct extension ext;
 
+	if (!p)
+		return 0;
 	for (int i = 0; i <= MAX_EXT_HEADERS; i++) {
 		if (!is_extension(p->proto))
 			return at;

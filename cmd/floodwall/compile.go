@@ -87,6 +87,7 @@ func compilePolicy(ctx context.Context, e *env, file string, target compile.Targ
 		return e.printJSON(newCompileReport(c, o))
 	}
 	e.notes(c.NotesFor(target))
+	e.notes(o.Notes)
 	e.text(placements(o.Plan.Program, o))
 	if o.Listing != "" {
 		e.text(o.Listing)
@@ -100,7 +101,7 @@ func compilePolicy(ctx context.Context, e *env, file string, target compile.Targ
 func newCompileReport(c *control.Compiled, o *control.Output) compileReport {
 	report := compileReport{
 		Target: o.Plan.Target, Form: o.Form, Rules: []compileRule{}, Listing: o.Listing, Script: o.Script,
-		Left: []leftCheck{}, Notes: append([]string{}, c.NotesFor(o.Plan.Target)...),
+		Left: []leftCheck{}, Notes: slices.Concat([]string{}, c.NotesFor(o.Plan.Target), o.Notes),
 		Default: compileRule{"default", o.Plan.Default.Stage, o.Plan.Default.Why, o.Plan.Program.Default.String(), 0, false},
 	}
 	for i, r := range o.Plan.Program.Rules {

@@ -40,6 +40,7 @@ type synCase struct {
 	name, label string
 	behind      bool                                                                   // the server is behind the host that is flooded
 	install     func(context.Context, *synBuilder, *synSite) (control.Instance, error) // the instance is zero unless it is Floodwall's
+	resets      bool                                                                   // it answers ACKs of no connection
 	limit       *synFlood                                                              // it is a program, the limit of what can be done with this flood; nil: it serves clients
 	rival       string                                                                 // the name of the case that it has to beat; "": none
 	article     map[*synFlood]float64                                                  // Mpps, for the talk's own
@@ -73,7 +74,7 @@ const barFlood = 1e6
 // rates are the floods' rates of the curves.
 func (s *session) synRates() []float64 {
 	if s.Quick {
-		return []float64{0.25e6, 1e6, 2e6}
+		return []float64{0.25e6, 1e6}
 	}
 	return []float64{0.1e6, 0.25e6, 0.5e6, 1e6, 2e6}
 }
@@ -139,7 +140,7 @@ func (b *synBuilder) takeFlood(ctx context.Context, c *synCase, f *synFlood, see
 	}
 	most, able, disturbed := 0.0, 0.0, false
 	take := func(pps float64) (float64, error) {
-		r, err := b.floodOnce(ctx, c.site, f, pps, seed)
+		r, err := b.floodOnce(ctx, c, f, pps, seed)
 		figure := r.figure(f)
 		if figure > most {
 			most, able, disturbed = figure, r.able(f), r.disturbed
@@ -163,9 +164,13 @@ func (b *synBuilder) takeFlood(ctx context.Context, c *synCase, f *synFlood, see
 
 // floodOnce takes a measurement. One that was disturbed is taken again; of those that all were, the one counts in which
 // most arrived.
-func (b *synBuilder) floodOnce(ctx context.Context, at *synSite, f *synFlood, pps float64, seed uint64) (best flooded, err error) {
+func (b *synBuilder) floodOnce(ctx context.Context, c *synCase, f *synFlood, pps float64, seed uint64) (best flooded, err error) {
+	batch := 0 // the source's own, which is faster
+	if f == synOnly || c.resets {
+		batch = floodBatch
+	}
 	for range b.tries() {
-		r, err := at.flood(ctx, f, pps, seed, b.Window)
+		r, err := c.site.flood(ctx, f, pps, batch, seed, b.Window)
 		if err != nil || !r.disturbed {
 			return r, err
 		}

@@ -22,8 +22,8 @@ func synCases() []*synCase {
 	return []*synCase{
 		{name: synTX, label: "XDP_TX (the limit)", install: synProgram(lab.TxAll), limit: synOnly, article: mpps(10.8, 0)},
 		{name: synDrop, label: "XDP_DROP (the limit)", install: synProgram(lab.DropAll), limit: ackOnly, article: mpps(0, 24.5)},
-		{name: "syncookies=1", label: "kernel, tcp_syncookies=1", install: syncookies("1")},
-		{name: "syncookies=2", label: "kernel, tcp_syncookies=2", install: syncookies("2")},
+		{name: "syncookies=1", label: "kernel, tcp_syncookies=1", resets: true, install: syncookies("1")},
+		{name: "syncookies=2", label: "kernel, tcp_syncookies=2", resets: true, install: syncookies("2")},
 		{name: synproxyAt, label: "kernel SYNPROXY, host", install: kernelSynproxy("INPUT"), article: mpps(0.406, 0.9)},
 		{name: "floodwall/host", label: "floodwall, host", install: synProtect("host"), rival: synproxyAt, article: mpps(2.96, 5.6)},
 		{name: synproxyFor, label: "kernel SYNPROXY, router", behind: true, install: kernelSynproxy("FORWARD"), article: mpps(0.406, 0.9)},

@@ -61,7 +61,7 @@ func (s *synSite) begin(ctx context.Context, l synLoad, most time.Duration, seed
 	if l.flood == nil {
 		return func() (float64, error) { return 0, nil }, nil
 	}
-	source, err := s.source(l.flood, l.pps, most, seed)
+	source, err := s.source(l.flood, l.pps, floodBatch, most, seed)
 	if err != nil {
 		return nil, err
 	}

@@ -2,6 +2,7 @@ package bench
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -43,9 +44,14 @@ func answerP99(v *synVisit) float64  { return float64(v.Answered.P99) }
 func synEntries(v *synVisit) float64 { return float64(v.entries) }
 func floodSent(v *synVisit) float64  { return v.flood }
 
-// slower is how many times the connect time of the slowest hundredth is that without a flood; NaN when it is unknown.
+// slower is how many times the connect time of the slowest hundredth is that without a flood; 0 when no connection was
+// completed with one of the two.
 func (c *synCase) slower(l synLoad) float64 {
-	return c.figure(l, connectP99).median() / c.figure(quiet, connectP99).median()
+	with, without := c.figure(l, connectP99).median(), c.figure(quiet, connectP99).median()
+	if !(with > 0) || !(without > 0) {
+		return 0
+	}
+	return with / without
 }
 
 // clientsTable is what clients got, without a flood and with those of barFlood.
@@ -76,8 +82,8 @@ func (b *synBuilder) clientsTable() *Table {
 // curve alone.
 func (b *synBuilder) clientsRow(t *Table, c *synCase, l synLoad) {
 	bars := b.clientsBars(c, l)
-	for _, bar := range bars {
-		b.outcome.Bars = append(b.outcome.Bars, bar)
+	for _, column := range slices.Sorted(maps.Keys(bars)) {
+		b.outcome.Bars = append(b.outcome.Bars, bars[column])
 	}
 	b.outcome.Results = append(b.outcome.Results, b.clientsResult(c, l))
 	if l == quiet || l.pps == barFlood {
@@ -105,7 +111,9 @@ func (b *synBuilder) clientsBars(c *synCase, l synLoad) map[int]*Bar {
 	name := b.clientsName(c, l)
 	if l.pps == barFlood {
 		bars[columnCompleted] = atLeast(name+" completed", c.figure(l, (*synVisit).completed).median(), leastCompleted)
-		bars[columnSlower] = atMost(name+" connect p99 x quiet", c.slower(l), mostSlower)
+		if slower := c.slower(l); slower > 0 {
+			bars[columnSlower] = atMost(name+" connect p99 x quiet", slower, mostSlower)
+		}
 	}
 	if !c.behind {
 		bars[columnEntries] = atMost(name+" entries", slices.Max(c.figure(l, synEntries)), 0)
@@ -126,8 +134,10 @@ func (c *synCase) clientsCells(l synLoad, bars map[int]*Bar) []string {
 	cells[1], cells[2] = percent(shares.median()), percent(slices.Min(shares))+" .. "+percent(slices.Max(shares))
 	cells[4] = fmt.Sprintf("%.0f", c.figure(l, (*synVisit).perSecond).median())
 	cells[5], cells[6], cells[9] = millis(connectP50), millis(connectP99), millis(answerP99)
+	if slower := c.slower(l); l != quiet && slower > 0 {
+		cells[7] = fmt.Sprintf("%.2f", slower)
+	}
 	if l != quiet {
-		cells[7] = fmt.Sprintf("%.2f", c.slower(l))
 		cells[10] = fmt.Sprintf("%.2f", c.figure(l, floodSent).median()/1e6)
 	}
 	cells[11] = countText(int(slices.Max(c.figure(l, synEntries))))

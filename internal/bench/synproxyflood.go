@@ -26,18 +26,19 @@ var (
 // synSources are where floods come from: random addresses, none of them a client's.
 const synSources = "128.0.0.0/2"
 
-// floodBatch is short, because answers and clients share the attacker's CPU: in a batch of 256, a
+// floodBatch is how many packets the attacker sends at a time who gets answers. It is short, because answers and clients share the attacker's CPU: in a batch of 256, a
 // quarter of a millisecond at 1 Mpps, the queue that they wait in overflows (kernel drivers/net/veth.c, VETH_RING_SIZE).
-var floodBatch = 64
+const floodBatch = 64
 
-// source prepares a flood of so many packets per second, or all that the attacker can send, for a time or a little longer.
-func (s *synSite) source(f *synFlood, pps float64, duration time.Duration, seed uint64) (*lab.Source, error) {
+// source prepares a flood of so many packets per second, or all that the attacker can send, for a time or a little longer, so
+// many at a time.
+func (s *synSite) source(f *synFlood, pps float64, batch int, duration time.Duration, seed uint64) (*lab.Source, error) {
 	return s.lab.NewSource(s.out, lab.SourceOptions{
 		Flows: []lab.Flow{{
 			From: lab.MustAddrs(synSources), To: lab.Addr(s.web.Addr()), Proto: lab.TCP, Flags: f.flags, Options: f.options,
 			SPort: lab.AnyPort, DPort: lab.Port(s.web.Port()),
 		}},
-		CPU: sourceCPU, Batch: floodBatch, Rate: pps, CatchUp: floodCatchUp, Count: uint64(pps * duration.Seconds()), Seed: seed, Urgent: true,
+		CPU: sourceCPU, Batch: batch, Rate: pps, CatchUp: floodCatchUp, Count: uint64(pps * duration.Seconds()), Seed: seed, Urgent: true,
 	})
 }
 
@@ -59,8 +60,8 @@ func (f *flooded) figure(of *synFlood) float64 {
 }
 
 // flood floods the site once, for the window.
-func (s *synSite) flood(ctx context.Context, f *synFlood, pps float64, seed uint64, window time.Duration) (r flooded, err error) {
-	source, err := s.source(f, pps, window, seed)
+func (s *synSite) flood(ctx context.Context, f *synFlood, pps float64, batch int, seed uint64, window time.Duration) (r flooded, err error) {
+	source, err := s.source(f, pps, batch, window, seed)
 	if err != nil {
 		return r, err
 	}

@@ -81,6 +81,10 @@ func (s *synSite) connectClients(n int) error {
 	if err != nil {
 		return err
 	}
+	// What a program sends back by XDP_TX arrives only where one is attached too.
+	if _, err := s.lab.NewSink(end, lab.PassAll); err != nil {
+		return err
+	}
 	s.clients, s.more = end, []*lab.Device{wire}
 	if err := s.believe(wire.Name); err != nil {
 		return err

@@ -24,8 +24,8 @@ func (b *synBuilder) synNotes() []string {
 		fmt.Sprintf("the host that is flooded and, after them, nginx; CPU %d has the attacker and the clients. Sources, ports and numbers are", sourceCPU),
 		"random; SYNs have Linux's options (74 octets), ACKs timestamps (66 octets). SYN-ACKs are counted where they arrive, at",
 		"the attacker. An ACK is dropped that the host took and did not answer. The most is that at whatever rate of the flood.",
-		"Able: the same for each second that the receive thread ran, by which the shares and bars are: the fastest wait for the",
-		"attacker, who shares a CPU with the thread that takes the answers.",
+		"Able: the same for each second that the receive thread ran, which waits for the attacker when it is fast. The bars were",
+		"set with an attacker who kept an empty program's thread a third busy: by what it is able to, they are harder.",
 		"Kernel SYNPROXY is the talk's setup: SYNs untracked in raw, SYNPROXY for what is invalid or untracked, invalid dropped,",
 		"tcp_loose=0. Floodwall protects the port at any rate (`when: always`).",
 		fmt.Sprintf("Medians of %d rounds of %v, in which the rows take turns.", b.Rounds, b.Window),
@@ -56,7 +56,7 @@ func (b *synBuilder) floodName(c *synCase, f *synFlood) string {
 func (b *synBuilder) floodTable(bar synBar) *Table {
 	t := &Table{
 		Title: "synproxy: " + bar.flood.label + ", millions of " + bar.flood.figure,
-		Head:  []string{"", "talk", "most", "min .. max", "able", "of " + bar.limit, "bar", "x SYNPROXY", "bar", ""},
+		Head:  []string{"", "talk", "most", "min .. max", "of " + bar.limit, "bar", "x SYNPROXY", "bar", "able", "of " + bar.limit, "bar", ""},
 		Notes: b.synNotes(),
 	}
 	for _, c := range b.cases {
@@ -66,7 +66,7 @@ func (b *synBuilder) floodTable(bar synBar) *Table {
 		}
 		cells, result := c.most(bar.flood, b.floodName(c, bar.flood))
 		for i, s := range b.floodShares(c, bar) {
-			s.put(cells[5+2*i:], &result)
+			s.put(cells[[]int{4, 6, 9}[i]:], &result)
 			if s.bar != nil {
 				b.outcome.Bars = append(b.outcome.Bars, s.bar)
 			}
@@ -83,21 +83,21 @@ func (b *synBuilder) floodTable(bar synBar) *Table {
 // most is the row of a case without its shares, as text and for programs.
 func (c *synCase) most(f *synFlood, name string) (cells []string, r lab.Result) {
 	curve := c.floods[f]
-	cells, r = make([]string, 10), lab.Result{Name: name, Runs: len(curve.most), Note: c.missing}
+	cells, r = make([]string, 12), lab.Result{Name: name, Runs: len(curve.most), Note: c.missing}
 	if talk := c.article[f]; talk > 0 {
 		cells[1] = fmt.Sprintf("%.2f", talk)
 	}
 	if len(curve.most) > 0 {
 		cells[2] = fmt.Sprintf("%.2f", curve.most.median()/1e6)
 		cells[3] = fmt.Sprintf("%.2f .. %.2f", slices.Min(curve.most)/1e6, slices.Max(curve.most)/1e6)
-		cells[4] = fmt.Sprintf("%.2f", curve.able.median()/1e6)
+		cells[8] = fmt.Sprintf("%.2f", curve.able.median()/1e6)
 		r.Metrics = []lab.Metric{
 			{Value: curve.most.median() / 1e6, Unit: "Mpps", Spread: curve.most.spread() / 1e6},
 			{Value: curve.able.median() / 1e6, Unit: "able-Mpps", Spread: curve.able.spread() / 1e6},
 		}
 		r.Note = choice(curve.unsteady(), "~", "")
 	}
-	cells[0], cells[9] = c.label, r.Note
+	cells[0], cells[11] = c.label, r.Note
 	return cells, r
 }
 
@@ -108,25 +108,32 @@ type synShare struct {
 	bar   *Bar // nil: none is asked for
 }
 
-// floodShares are a case's share of the limit, and how many times SYNPROXY's rate it has.
+// floodShares are a case's share of the limit, how many times SYNPROXY's rate it has, and the share of what the limit is
+// able to.
 func (b *synBuilder) floodShares(c *synCase, bar synBar) []synShare {
-	share := func(unit, other string, bound float64) synShare {
+	most := func(curve *synCurve) series { return curve.most }
+	able := func(curve *synCurve) series { return curve.able }
+	share := func(unit, what, other string, of func(*synCurve) series, bound float64) synShare {
 		s := synShare{unit: unit}
 		o := b.find(other)
 		if o == nil || o == c || o.floods[bar.flood] == nil {
 			return s
 		}
-		mine, its := c.floods[bar.flood].able.median(), o.floods[bar.flood].able.median()
+		mine, its := of(c.floods[bar.flood]).median(), of(o.floods[bar.flood]).median()
 		if !(mine > 0) || !(its > 0) {
 			return s
 		}
 		s.value = mine / its
 		if c.rival != "" {
-			s.bar = atLeast(b.floodName(c, bar.flood)+" "+unit+" "+other, s.value, bound)
+			s.bar = atLeast(b.floodName(c, bar.flood)+what+other, s.value, bound)
 		}
 		return s
 	}
-	return []synShare{share("of", bar.limit, bar.share), share("x", c.rival, bar.times)}
+	return []synShare{
+		share("of-limit", " of ", bar.limit, most, bar.share),
+		share("x-rival", " x ", c.rival, most, bar.times),
+		share("able-of-limit", " able of ", bar.limit, able, bar.share),
+	}
 }
 
 // put writes the share to two cells, and to the result.
@@ -138,7 +145,7 @@ func (s *synShare) put(cells []string, r *lab.Result) {
 	if s.bar != nil {
 		cells[1] = s.bar.String()
 	}
-	r.Metrics = append(r.Metrics, lab.Metric{Value: s.value, Unit: map[string]string{"of": "of-limit", "x": "x-rival"}[s.unit]})
+	r.Metrics = append(r.Metrics, lab.Metric{Value: s.value, Unit: s.unit})
 }
 
 // unsteady reports whether the figures are doubtful.

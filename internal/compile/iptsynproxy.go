@@ -27,9 +27,13 @@ func (f *iptFamily) synproxy(t *iptTable, r *ir.Rule) {
 	counters := Proxy{shortName(service+":synproxy", maxComment), shortName(service+":"+ir.AckInvalid.String(), maxComment)}
 	f.out.Proxies[r.Protect-1] = counters
 	target := f.synproxyTarget(f.pl.found(f.o.Protect, r.Protect))
-	f.aside(t, r, func(c *iptChain, a iptAll) {
+	forProxy := *r
+	forProxy.Match = also(slices.Clone(r.Match), forProxies)
+	f.aside(t, &forProxy, func(c *iptChain, a iptAll) {
 		unknown := iptAll{match: []string{"-m conntrack --ctstate INVALID,UNTRACKED"}}
 		f.line(c, a.and(unknown), target, iptMark{counters.Proxied, counters.Proxied})
+	})
+	f.aside(t, r, func(c *iptChain, a iptAll) {
 		invalid := iptAll{match: []string{"-m conntrack --ctstate INVALID"}}
 		f.line(c, a.and(invalid), "DROP", iptMark{counters.Invalid, counters.Invalid})
 	})

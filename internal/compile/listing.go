@@ -65,38 +65,39 @@ func constantText(name string, value any) string {
 
 // mapUses says what a map holds.
 var mapUses = map[string]string{
-	xdp.Filter4:          "IPv4: a bit for each block of addresses, set when any has a class",
-	xdp.Index4:           "IPv4: for each /24, which line describes it",
-	xdp.Background4:      "IPv4: for each /16, the class of the /24s without a line",
-	xdp.Lines4:           "IPv4: a bit for each address of a /24, and two classes",
-	xdp.Full4:            "IPv4: the class of each address of a /24 with more than two",
-	xdp.Hosts4:           "IPv4: a hash of the addresses that are listed one by one",
-	xdp.Filter6:          "IPv6: a bit for each hash of a /32, set when any prefix is there",
-	xdp.Buckets6:         "IPv6: a hash of prefixes",
-	xdp.DynamicInfo:      "dynamic sets: where each begins, its prefix lengths",
-	xdp.Dynamic:          "dynamic sets: a hash of prefixes, with the time each expires",
-	xdp.DynamicTexts:     "dynamic sets: why entries are there, for user space",
-	xdp.DynamicWhy:       "dynamic sets: which of those texts an entry has",
-	xdp.Masks:            "for each class, the address expressions that hold, a bit each",
-	xdp.Index:            "from each value of each dimension to a row",
-	xdp.Rows:             "for a value, the rules that it leaves possible, a bit each",
-	xdp.Results:          "for each bit of a row, its rule's decision",
-	xdp.Conditions:       "what rules ask for beside addresses and fields",
-	xdp.Protections:      "protection: how SYNs of services are answered, and what is announced",
-	xdp.ProtectionStates: "protection: until when SYNs are answered with cookies",
-	xdp.Flows:            "protection: a hash of the connections that have proved their address",
-	xdp.FlowFilter:       "protection: a bit for each bucket of that hash, set when it was ever used",
-	xdp.SynKeys:          "protection: the keys of cookies and of that hash",
-	xdp.HostPorts:        "protection: the protection of each port of this host",
-	xdp.LimitInfos:       "limits: what a packet costs, how much may be owed, by which prefixes",
-	xdp.Limits:           "limits: a hash of prefixes, with when each has paid its debt",
-	xdp.Evictions:        "limits: debts that were forgiven for want of room",
-	xdp.Patterns:         "payload: all texts, and by which octets each is found",
-	xdp.Places:           "payload: octets at fixed places",
-	xdp.Names:            "DNS: a hash of names, with the sets that list each",
-	xdp.Guards:           "guards: secrets of cookies, and the limit of responses",
-	xdp.GuardPorts:       "guards: the guard of each port",
-	xdp.Actions:          "what is done beside the verdict: answer one in so many, sample, report",
+	xdp.Filter4:      "IPv4: a bit for each block of addresses, set when any has a class",
+	xdp.Index4:       "IPv4: for each /24, which line describes it",
+	xdp.Background4:  "IPv4: for each /16, the class of the /24s without a line",
+	xdp.Lines4:       "IPv4: a bit for each address of a /24, and two classes",
+	xdp.Full4:        "IPv4: the class of each address of a /24 with more than two",
+	xdp.Hosts4:       "IPv4: a hash of the addresses that are listed one by one",
+	xdp.Filter6:      "IPv6: a bit for each hash of a /32, set when any prefix is there",
+	xdp.Buckets6:     "IPv6: a hash of prefixes",
+	xdp.DynamicInfo:  "dynamic sets: where each begins, its prefix lengths",
+	xdp.Dynamic:      "dynamic sets: a hash of prefixes, with the time each expires",
+	xdp.DynamicTexts: "dynamic sets: why entries are there, for user space",
+	xdp.DynamicWhy:   "dynamic sets: which of those texts an entry has",
+	xdp.Masks:        "for each class, the address expressions that hold, a bit each",
+	xdp.Index:        "from each value of each dimension to a row",
+	xdp.Rows:         "for a value, the rules that it leaves possible, a bit each",
+	xdp.Results:      "for each bit of a row, its rule's decision",
+	xdp.Conditions:   "what rules ask for beside addresses and fields",
+	xdp.LimitInfos:   "limits: what a packet costs, how much may be owed, by which prefixes",
+	xdp.Limits:       "limits: a hash of prefixes, with when each has paid its debt",
+	xdp.Evictions:    "limits: debts that were forgiven for want of room",
+	xdp.Patterns:     "payload: all texts, and by which octets each is found",
+	xdp.Places:       "payload: octets at fixed places",
+	xdp.Names:        "DNS: a hash of names, with the sets that list each",
+	xdp.Guards:       "guards: secrets of cookies, and the limit of responses",
+	xdp.GuardPorts:   "guards: the guard of each port",
+	xdp.Actions:      "what is done beside the verdict: answer one in so many, sample, report, protect",
+
+	xdp.Protections:      "protections: how SYNs are answered, and how many",
+	xdp.ProtectionStates: "protections: until when each is active",
+	xdp.Flows:            "protections: a hash of connections that have proved their address",
+	xdp.FlowFilter:       "protections: a bit for each bucket of that hash, set when it was ever used",
+	xdp.SynKeys:          "protections: the keys of cookies and of that hash",
+	xdp.HostPorts:        "protections: that of each port of this host",
 }
 
 // code writes the generated instructions. Loads from the packet name the field, results the verdict.
@@ -217,7 +218,7 @@ func decisionText(decision uint32) string {
 		text += ", and what the map of actions says"
 	}
 	if decision&xdp.Protected != 0 {
-		text += ", through its protection"
+		text += ", through a protection"
 	}
 	return text
 }

@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/floodwall/floodwall/internal/ir"
-	"github.com/floodwall/floodwall/internal/siphash"
 	"github.com/floodwall/floodwall/internal/xdp"
 )
 
@@ -116,11 +115,11 @@ func (n *names) part() part {
 
 // hashName is the hash of a name's labels, the last one first, and how many they are.
 func hashName(key [2]uint64, name string) (hash uint64, depth int) {
-	h := siphash.New(key)
+	h := newSIPHash(key)
 	for rest := name; rest != ""; depth++ {
 		dot := strings.LastIndexByte(rest, '.')
-		hashLabel(&h, unescaped(rest[dot+1:]))
+		h.label(unescaped(rest[dot+1:]))
 		rest = rest[:max(dot, 0)]
 	}
-	return h.Sum(), depth
+	return h.sum(), depth
 }

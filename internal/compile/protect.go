@@ -10,7 +10,7 @@ import (
 	"github.com/floodwall/floodwall/internal/xdp"
 )
 
-// Method is how connections of a protected service are answered. enum method in bpf/protect.h.
+// Method is how connections of a protected service are answered. enum method in bpf/protection.h.
 type Method uint32
 
 // The methods.
@@ -30,7 +30,7 @@ type Protect struct {
 	Slots   [ir.NumOutcomes]uint32
 }
 
-// Options are options of TCP that a SYN-ACK may offer when the SYN has them. Flags of struct protection in bpf/protect.h.
+// Options are options of TCP that a SYN-ACK may offer when the SYN has them. Flags of struct protection in bpf/protection.h.
 type Options uint32
 
 // The options.
@@ -41,7 +41,7 @@ const (
 	ECN
 )
 
-// Limits of struct protection in bpf/protect.h, and its flag.
+// Limits of struct protection in bpf/protection.h, and its flag.
 const (
 	maxSynLimits  = 5
 	protectAlways = 1

@@ -1,6 +1,7 @@
 package compile_test
 
 import (
+	"encoding/binary"
 	"math"
 	"runtime"
 	"testing"
@@ -17,12 +18,7 @@ import (
 // all, by BPF_PROG_TEST_RUN.
 func BenchmarkProtect(b *testing.B) {
 	const rounds = 20 // of which the fastest counts: others use the machine, too
-	drop, err := ebpf.NewProgram(&ebpf.ProgramSpec{Type: ebpf.XDP, License: "GPL",
-		Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, xdpDrop), asm.Return()}})
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer drop.Close()
+	drop := program(b, asm.Mov.Imm(asm.R0, xdpDrop), asm.Return())
 	s := loadShield(b, protecting(always()))
 	without := protecting(always())
 	without.Protections, without.Rules[0].Protect = nil, 0
@@ -42,8 +38,13 @@ func BenchmarkProtect(b *testing.B) {
 		{"ack", "tcp 198.51.100.7:4000 > 192.0.2.1:80 . tcpopts=none", s.Native()},
 		{"ack-stamped", stamped, s.Native()},
 		{"ack6", "tcp [2001:db8::7]:4000 > [2001:db8:1::1]:80 . tcpopts=none", s.Native()},
+		{"syn", "tcp 198.51.100.7:4000 > 192.0.2.1:80 S tcpopts=" + linux.options(), s.Native()},
+		{"tx", "tcp 198.51.100.7:4000 > 192.0.2.1:80 S tcpopts=" + linux.options(), program(b, asm.Mov.Imm(asm.R0, xdpTX), asm.Return())},
 	} {
 		frame := framesOf(b, c.line)[0].frame
+		if c.name == "syn" || c.name == "tx" {
+			c.program = rewritten(b, c.program, frame)
+		}
 		b.Run(c.name, func(b *testing.B) {
 			runtime.LockOSThread()
 			defer runtime.UnlockOSThread()
@@ -58,4 +59,56 @@ func BenchmarkProtect(b *testing.B) {
 			b.ReportMetric(float64(least)/float64(b.N), "cpu-ns/op")
 		})
 	}
+}
+
+// program loads an XDP program.
+func program(t testing.TB, code ...asm.Instruction) *ebpf.Program {
+	t.Helper()
+	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{Type: ebpf.XDP, Instructions: code, License: "GPL",
+		AttachType: ebpf.AttachXDP, Flags: unix.BPF_F_XDP_HAS_FRAGS})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { p.Close() })
+	return p
+}
+
+// before is a program that writes to the frame, which R7 points to, and hands it to another program.
+func before(t testing.TB, next *ebpf.Program, octets int, write ...asm.Instruction) *ebpf.Program {
+	t.Helper()
+	programs, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.ProgramArray, KeySize: 4, ValueSize: 4, MaxEntries: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { programs.Close() })
+	if err := programs.Put(uint32(0), next); err != nil {
+		t.Fatal(err)
+	}
+	code := asm.Instructions{
+		asm.Mov.Reg(asm.R6, asm.R1),
+		asm.LoadMem(asm.R7, asm.R6, 0, asm.Word), // data
+		asm.LoadMem(asm.R8, asm.R6, 4, asm.Word), // data_end
+		asm.Mov.Reg(asm.R1, asm.R7),
+		asm.Add.Imm(asm.R1, int32(octets)),
+		asm.JGT.Reg(asm.R1, asm.R8, "out"),
+	}
+	code = append(code, write...)
+	return program(t, append(code,
+		asm.Mov.Reg(asm.R1, asm.R6),
+		asm.LoadMapPtr(asm.R2, programs.FD()),
+		asm.Mov.Imm(asm.R3, 0),
+		asm.FnTailCall.Call(),
+		asm.Mov.Imm(asm.R0, 0).WithSymbol("out"),
+		asm.Return(),
+	)...)
+}
+
+// rewritten is a program that writes a frame anew before it hands it to another program, as an answer takes its place.
+func rewritten(t testing.TB, next *ebpf.Program, frame []byte) *ebpf.Program {
+	t.Helper()
+	var write asm.Instructions
+	for at := 0; at+4 <= len(frame); at += 4 {
+		write = append(write, asm.StoreImm(asm.R7, int16(at), int64(int32(binary.NativeEndian.Uint32(frame[at:]))), asm.Word))
+	}
+	return before(t, next, len(frame), write...)
 }

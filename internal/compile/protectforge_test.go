@@ -206,40 +206,11 @@ const (
 // it hands it to another program.
 func randomized(t testing.TB, next *ebpf.Program, places map[int16]asm.Size) *ebpf.Program {
 	t.Helper()
-	programs, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.ProgramArray, KeySize: 4, ValueSize: 4, MaxEntries: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { programs.Close() })
-	if err := programs.Put(uint32(0), next); err != nil {
-		t.Fatal(err)
-	}
-	code := asm.Instructions{
-		asm.Mov.Reg(asm.R6, asm.R1),
-		asm.LoadMem(asm.R7, asm.R6, 0, asm.Word), // data
-		asm.LoadMem(asm.R8, asm.R6, 4, asm.Word), // data_end
-		asm.Mov.Reg(asm.R1, asm.R7),
-		asm.Add.Imm(asm.R1, 66),
-		asm.JGT.Reg(asm.R1, asm.R8, "out"),
-	}
+	var write asm.Instructions
 	for at, size := range places {
-		code = append(code, asm.FnGetPrandomU32.Call(), asm.StoreMem(asm.R7, at, asm.R0, size))
+		write = append(write, asm.FnGetPrandomU32.Call(), asm.StoreMem(asm.R7, at, asm.R0, size))
 	}
-	code = append(code,
-		asm.Mov.Reg(asm.R1, asm.R6),
-		asm.LoadMapPtr(asm.R2, programs.FD()),
-		asm.Mov.Imm(asm.R3, 0),
-		asm.FnTailCall.Call(),
-		asm.Mov.Imm(asm.R0, 0).WithSymbol("out"),
-		asm.Return(),
-	)
-	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{Type: ebpf.XDP, Instructions: code, License: "GPL",
-		AttachType: ebpf.AttachXDP, Flags: unix.BPF_F_XDP_HAS_FRAGS}) // as that which follows
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { p.Close() })
-	return p
+	return before(t, next, atTSecr+4, write...)
 }
 
 // TestRandomACKs sends random ACKs, of which one in 2^26 is taken for the answer to a SYN-ACK, and of those with

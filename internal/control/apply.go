@@ -230,6 +230,7 @@ func (a *apply) hoist(context.Context) (err error) {
 		a.notes = append(a.notes, note)
 	}
 	a.manifest.Choice, a.manifest.Devices, a.manifest.Boot = a.choice, a.devices(), a.options.Boot
+	a.manifest.behind(a.compiled.Program)
 	return a.rememberLoose()
 }
 

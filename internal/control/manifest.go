@@ -40,7 +40,8 @@ type manifest struct {
 	Never    []netip.Prefix  `json:"never,omitempty"`    // who is not banned; only where a limit bans
 
 	Protections []protectionEntry `json:"protections,omitempty"`
-	Loose       *int              `json:"loose,omitempty"` // what looseFile said before a generation needed it to be 0
+	Behind      []behindEntry     `json:"behind,omitempty"` // services of others
+	Loose       *int              `json:"loose,omitempty"`  // what looseFile said before a generation needed it to be 0
 }
 
 type ruleEntry struct {

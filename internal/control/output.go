@@ -13,6 +13,7 @@ type Output struct {
 	Listing string         // of the XDP program; "" without
 	Script  string         // for netfilter; "" when there is nothing for it to do
 	Left    []compile.Left // checks that the target does not do
+	Notes   []string       // on what else it does otherwise
 }
 
 // Output compiles for a target as Apply would.
@@ -22,6 +23,7 @@ func (c *Compiled) Output(t compile.Target) (*Output, error) {
 		return nil, err
 	}
 	o := &Output{Plan: plan}
+	_, o.Notes = compile.For(c.Program, t)
 	if t == compile.TargetXDP {
 		program, _ := plan.Only()
 		x, err := compile.ToXDP(program, compile.XDPOptions{})

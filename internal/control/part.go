@@ -34,6 +34,8 @@ type part struct {
 	Checks  map[string]string  `json:"checks,omitempty"` // by the check's name
 	Sets    map[string]partSet `json:"sets,omitempty"`   // by the policy's name; dynamic ones only
 
+	Proxies map[int]compile.Proxy `json:"proxies,omitempty"` // the counters of SYNPROXY, by the number of the protection from 0 on
+
 	fill map[string][]netfilter.Element // what its dynamic sets begin with
 }
 
@@ -74,7 +76,7 @@ func (s partSet) of(p netip.Prefix) string {
 // nftPart is what nftables gets of a plan, nil when that is nothing.
 func nftPart(c *Compiled, n *compile.Nft) *part {
 	p := &part{Kind: kindNft, Name: n.Table, Script: n.Script, Chains: n.Chains, Rules: n.Rules, Default: n.Default,
-		Checks: map[string]string{}, Sets: map[string]partSet{}}
+		Proxies: n.Proxies, Checks: map[string]string{}, Sets: map[string]partSet{}}
 	for check, counter := range n.Checks {
 		p.Checks[check.String()] = counter
 	}
@@ -89,7 +91,7 @@ func nftPart(c *Compiled, n *compile.Nft) *part {
 // xtPart is what iptables and ipset get of a plan.
 func xtPart(c *Compiled, x *compile.Iptables, name string) *part {
 	p := &part{Kind: kindXt, Name: strings.ToUpper(name), IPSet: x.IPSet, V4: x.V4, V6: x.V6, Rules: x.Rules, Default: x.Default,
-		Checks: map[string]string{}, Sets: map[string]partSet{}}
+		Proxies: x.Proxies, Checks: map[string]string{}, Sets: map[string]partSet{}}
 	for _, h := range x.Hooks {
 		p.Hooks = append(p.Hooks, netfilter.Hook{Table: h.Table, Chain: h.Chain, Target: h.Target, Device: h.Device})
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/floodwall/floodwall/internal/control"
+	"github.com/floodwall/floodwall/internal/packet"
 )
 
 // listen echoes what each connection to a port of the server sends first, in capitals or not as multipath TCP.
@@ -273,6 +274,54 @@ func TestConnectionsStay(t *testing.T) {
 		p, counts := s.protection()
 		if counts["web:invalid"] != 0 || p.Flows.Entries < len(open) {
 			t.Errorf("counts %v, %d of %d connections are remembered", counts, p.Flows.Entries, len(open))
+		}
+	})
+}
+
+// TestProtectionMode has services with nothing that listens, on a host that forwards or does not.
+func TestProtectionMode(t *testing.T) {
+	for forwards, mode := range map[string]string{"0": "host", "1": "router"} {
+		t.Run(mode, func(t *testing.T) {
+			inSite(t, func(s *site) {
+				defer s.unload()
+				for _, name := range []string{"ipv4/ip_forward", "ipv6/conf/all/forwarding"} {
+					if err := s.server.Sysctl(name, forwards); err != nil {
+						t.Fatal(err)
+					}
+				}
+				s.listen(81, false) // another port
+				s.protect("protect")
+				if p, _ := s.protection(); p.Mode != mode {
+					t.Errorf("protection %+v, want mode %s", p, mode)
+				}
+			})
+		})
+	}
+}
+
+// TestExplainProtection asks a policy and what is loaded about a packet of a protected service.
+func TestExplainProtection(t *testing.T) {
+	inSite(t, func(s *site) {
+		defer s.unload()
+		s.listen(80, false)
+		s.protect("always")
+		for line, want := range map[string]string{
+			"tcp 10.0.0.1:999 > 10.0.0.2:80 S": "web:syn pass web", "tcp 10.0.0.1:999 > 10.0.0.3:80 S": "web pass ", "udp 10.0.0.1:999 > 10.0.0.2:80": "default pass ",
+		} {
+			spec, err := packet.Parse(line)
+			if err != nil {
+				t.Fatal(err)
+			}
+			err = s.server.Do(func() error {
+				x, err := s.Explain(s.ctx, spec)
+				if got := fmt.Sprint(x.Reason, " ", x.Verdict, " ", x.Protection); err == nil && got != want {
+					t.Errorf("%s: %s, want %s", line, got, want)
+				}
+				return err
+			})
+			if err != nil {
+				t.Error(err)
+			}
 		}
 	})
 }

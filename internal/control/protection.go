@@ -44,6 +44,9 @@ func (a *apply) protect(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := a.unchecked(); err != nil {
+		return err
+	}
 	var lacking []int
 	for i := range p.Protections {
 		s := &p.Protections[i]

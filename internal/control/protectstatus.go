@@ -41,6 +41,7 @@ var outcomeVerdicts = [ir.NumOutcomes]string{
 func (s *Status) outcomes(m *manifest, c *tallies) {
 	for i := range m.Protections {
 		e := &m.Protections[i]
+		s.proxied(e, i, c)
 		if !c.program || e.inKernel() {
 			continue
 		}
@@ -49,6 +50,24 @@ func (s *Status) outcomes(m *manifest, c *tallies) {
 			s.Rules = append(s.Rules, RuleStatus{Name: e.name(o), Stage: compile.StageXDP, Why: "protection of service " + e.Service,
 				Verdict: outcomeVerdicts[o], Packets: n.packets, Bytes: n.octets, Line: e.Line})
 		}
+	}
+}
+
+// proxied reports what SYNPROXY was given, and what was dropped beside it.
+func (s *Status) proxied(e *protectionEntry, number int, c *tallies) {
+	if c.part == nil {
+		return
+	}
+	counters, ok := c.part.Proxies[number]
+	if !ok {
+		return
+	}
+	for _, r := range []struct{ name, counter, verdict string }{
+		{"synproxy", counters.Proxied, "proxied"}, {ir.AckInvalid.String(), counters.Invalid, ir.Drop.String()},
+	} {
+		n := c.named[r.counter]
+		s.Rules = append(s.Rules, RuleStatus{Name: e.Service + ":" + r.name, Stage: compile.StageFilter, Why: "protection of service " + e.Service,
+			Verdict: r.verdict, Packets: n.packets, Bytes: n.octets, Line: e.Line})
 	}
 }
 

@@ -52,7 +52,14 @@ func (a *apply) rememberLoose() (err error) {
 	if a.before != nil {
 		a.manifest.Loose = a.before.manifest.Loose
 	}
-	if a.manifest.Loose == nil && a.manifest.strict() {
+	if !a.manifest.strict() || a.before != nil && a.before.manifest.strict() {
+		return nil
+	}
+	if sysctl("netfilter/nf_conntrack_count", 0)[0] == 0 {
+		a.notes = append(a.notes, "conntrack has no connections yet, so those that stand with protected services behind this host will "+
+			"be unknown to it and end: to spare them, load some rule that asks for `ct state` an hour before")
+	}
+	if a.manifest.Loose == nil {
 		a.manifest.Loose, err = loose()
 	}
 	return err

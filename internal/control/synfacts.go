@@ -36,7 +36,7 @@ func facts(s *ir.Protection, m compile.Method, mtu int) compile.Protect {
 		f.WScale = uint8(s.WScale)
 	}
 	if m != compile.MethodRouter {
-		f.Window = firstWindow(int(f.MSS[0]))
+		f.Window = firstWindow(f.MSS)
 	}
 	return f
 }
@@ -66,14 +66,20 @@ func windowScale() uint8 {
 }
 
 // firstWindow is the window in the kernel's SYN-ACKs: the half of a new socket's buffer that is not for overhead, in whole
-// segments (the same function).
-func firstWindow(mss int) uint16 {
-	const most = 65535
+// segments (the same function). These are shorter with timestamps, and in IPv6; of all that the kernel may have said the
+// least is never more than it takes.
+func firstWindow(mss [2]uint16) uint16 {
+	const most, timestamps = 65535, 12
 	space := receiveBuffer()[1] / 2
-	if space > mss {
-		space -= space % mss
+	window := min(space, most)
+	for _, m := range mss {
+		for _, segment := range []int{int(m), int(m) - timestamps} {
+			if space > segment {
+				window = min(window, space-space%segment)
+			}
+		}
 	}
-	return uint16(min(space, most))
+	return uint16(window)
 }
 
 // receiveBuffer is the least, the usual and the largest size of a socket's buffer.

@@ -4,8 +4,10 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net"
 	"net/netip"
 	"os"
+	"os/exec"
 	"strings"
 	"testing"
 	"time"
@@ -37,7 +39,7 @@ func inRouter(t *testing.T, test func(s *site, server *lab.Host)) {
 		s.client, s.server = hosts["client"], hosts["router"]
 		out, _, err := l.Connect(s.client, s.server, lab.LinkOptions{
 			A: lab.EndOptions{Addrs: lab.ParseAddrs("10.0.0.1/24 fd00::1/64")},
-			B: lab.EndOptions{Addrs: lab.ParseAddrs("10.0.0.2/24 fd00::2/64")},
+			B: lab.EndOptions{Addrs: lab.ParseAddrs("10.0.0.2/24 fd00::2/64"), MAC: net.HardwareAddr{2, 0, 0, 0, 0, 2}}, // that of testutil.Send
 		})
 		if err != nil {
 			return err
@@ -64,6 +66,12 @@ func inRouter(t *testing.T, test func(s *site, server *lab.Host)) {
 		if err := s.server.Router(); err != nil {
 			return err
 		}
+		// Without a program, a veth is not told of what the one at the other end sends back (drivers/net/veth.c).
+		var detach func() error
+		if err := s.client.Do(func() (err error) { detach, err = testutil.AttachForeign("router"); return err }); err != nil {
+			return err
+		}
+		defer detach()
 		for _, address := range behind {
 			listener, err := hosts["server"].Listen(netip.MustParseAddrPort(address))
 			if err != nil {
@@ -169,11 +177,188 @@ func TestRouterMode(t *testing.T) {
 					}
 				}
 			}
-			t.Logf("%s: %s", target, s.outcomes())
+			got := s.outcomes()
+			want := "web:synproxy=12 web:invalid=0" // the SYN and the ACK of each connection
+			if target == compile.TargetXDP {
+				want = "web:synproxy=6 web:invalid=0 web:answered=6 web:limited=0 web:proved=6 web:invalid=0"
+			}
+			if !strings.Contains(got, want) {
+				t.Errorf("%s: counters %s, want %s", target, got, want)
+			}
 			s.unload()
 			if got := s.looseOf(s.server); got != "1" {
 				t.Errorf("%s: nf_conntrack_tcp_loose is %s after unload", target, got)
 			}
+		}
+	})
+}
+
+// onRouter changes what runs on the router, or asks about it.
+func (s *site) onRouter(fn func() error) {
+	s.Helper()
+	if err := s.server.Do(fn); err != nil {
+		s.Fatal(err)
+	}
+}
+
+// TestRouterModeReturns has a policy that needs conntrack strict come and go by each way there is.
+func TestRouterModeReturns(t *testing.T) {
+	const strict = `services: [{name: web, port: tcp/80, syn: {mode: router, when: always, backends: [10.0.1.2]}}]`
+	const plain = `services: [{name: web, port: tcp/80}]`
+	inRouter(t, func(s *site, _ *lab.Host) {
+		w := way{name: "xdp", target: compile.TargetXDP}
+		want := func(when, loose string) {
+			t.Helper()
+			if got := s.looseOf(s.server); got != loose {
+				t.Errorf("%s: nf_conntrack_tcp_loose is %s, want %s", when, got, loose)
+			}
+		}
+		rollback := func() error { _, err := s.Rollback(s.ctx); return err }
+		if err := s.server.Sysctl("netfilter/nf_conntrack_tcp_loose", "1"); err != nil {
+			t.Fatal(err)
+		}
+		s.apply(w, plain)
+		want("without protection", "1")
+		s.apply(w, strict)
+		want("with it", "0")
+		s.onRouter(rollback)
+		want("rolled back", "1")
+		s.onRouter(rollback)
+		want("and forth", "0")
+		s.apply(w, strict)
+		want("again", "0")
+		s.apply(w, plain)
+		want("without it again", "1")
+		s.onRouter(func() error {
+			c, err := control.CompileSource("policy.yaml", []byte("devices: [client]\n"+strict))
+			if err == nil {
+				_, err = s.Apply(s.ctx, c, control.ApplyOptions{Target: w.target, Confirm: time.Minute})
+			}
+			return err
+		})
+		want("on trial", "0")
+		s.onRouter(rollback)
+		want("given up", "1")
+		s.apply(w, strict)
+		s.unload()
+		want("unloaded", "1")
+	})
+}
+
+// TestMismatches changes the server after its options were asked for.
+func TestMismatches(t *testing.T) {
+	const policy = `services: [{name: web, port: tcp/80, syn: {mode: router, when: always, backends: [10.0.1.2]}}]`
+	inRouter(t, func(s *site, server *lab.Host) {
+		s.apply(way{name: "xdp", target: compile.TargetXDP}, policy)
+		defer s.unload()
+		ask := func() (list []control.Mismatch) {
+			s.onRouter(func() (err error) { list, err = s.Mismatches(s.ctx); return err })
+			return list
+		}
+		if list := ask(); list != nil {
+			t.Errorf("nothing has changed, yet %+v", list)
+		}
+		for name, what := range map[string]string{
+			"tcp_sack": "sack is offered, and they lack it", "tcp_timestamps": "timestamps is offered, and they lack it",
+			"tcp_window_scaling": "wscale is offered, and they lack it",
+		} {
+			if err := server.Sysctl("ipv4/"+name, "0"); err != nil {
+				t.Fatal(err)
+			}
+			if list := ask(); len(list) != 1 || !list[0].Broken || fmt.Sprint(list[0].Differs) != "["+what+"]" {
+				t.Errorf("%s: %+v", name, list)
+			}
+			if err := server.Sysctl("ipv4/"+name, "1"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := server.Sysctl("ipv4/tcp_sack", "0"); err != nil {
+			t.Fatal(err)
+		}
+		s.apply(way{name: "xdp", target: compile.TargetXDP}, policy)
+		if list := ask(); list != nil {
+			t.Errorf("applied again, yet %+v", list)
+		}
+	})
+}
+
+// TestRouterModeOpens has a connection that stands when protection of its service begins, and one begun while there are too
+// few SYNs for cookies: both are the server's own.
+func TestRouterModeOpens(t *testing.T) {
+	inRouter(t, func(s *site, _ *lab.Host) {
+		w := way{name: "xdp", target: compile.TargetXDP}
+		s.apply(w, `services: [{name: web, port: tcp/80, syn: {mode: router, backends: [10.0.1.2, "fd01::2"]}}]`)
+		defer s.unload()
+		for _, to := range behind {
+			if err := s.echoed(to); err != nil {
+				t.Errorf("%s: %v", to, err)
+			}
+		}
+		before, err := s.client.Dial(s.ctx, "tcp", netip.MustParseAddrPort(behind[0]))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer before.Close()
+		if got := s.outcomes(); !strings.Contains(got, "web:synproxy=0 web:invalid=0 web:answered=0 web:limited=0 web:proved=0 web:invalid=0") {
+			t.Errorf("without a flood: %s", got)
+		}
+		s.apply(w, `services: [{name: web, port: tcp/80, syn: {mode: router, when: always, backends: [10.0.1.2, "fd01::2"]}}]`)
+		if err := before.SetDeadline(time.Now().Add(2 * time.Second)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.WriteString(before, "hello"); err != nil {
+			t.Error(err)
+		}
+		if text, err := io.ReadAll(before); string(text) != "hello" {
+			t.Errorf("the connection from before: %q, %v", text, err)
+		}
+	})
+}
+
+// TestSynproxyReflects has segments that belong to no connection at SYNPROXY: its nft statement would answer a SYN-ACK.
+func TestSynproxyReflects(t *testing.T) {
+	inRouter(t, func(s *site, _ *lab.Host) {
+		for _, target := range []compile.Target{compile.TargetNftables, compile.TargetIptables} {
+			s.apply(way{name: string(target), target: target}, `services: [{name: web, port: tcp/80, syn: {mode: router, backends: [10.0.1.2]}}]`)
+			if err := s.client.Do(func() error {
+				return testutil.SendFor("router", []string{
+					"tcp 10.0.0.1:5 > 10.0.1.2:80 SA", "tcp 10.0.0.1:6 > 10.0.1.2:80 R", "tcp 10.0.0.1:7 > 10.0.1.2:80 RA",
+				}, func(sent int) bool { return sent < 10 })
+			}); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(100 * time.Millisecond)
+			if got := s.outcomes(); !strings.Contains(got, "web:synproxy=0 web:invalid=30") {
+				t.Errorf("%s: %s", target, got)
+			}
+			s.unload()
+		}
+	})
+}
+
+// TestSynproxyChecksums has a router that does not check checksums itself: it is said what that does to IPv6.
+func TestSynproxyChecksums(t *testing.T) {
+	testutil.RequireTool(t, "ethtool")
+	inRouter(t, func(s *site, _ *lab.Host) {
+		for _, gro := range []string{"off", "on"} {
+			var applied *control.Applied
+			s.onRouter(func() error {
+				if err := exec.Command("ethtool", "-K", "client", "gro", gro).Run(); err != nil {
+					return err
+				}
+				c, err := control.CompileSource("policy.yaml", []byte(
+					`{devices: [client], services: [{name: web, port: tcp/80, syn: {mode: router, backends: ["fd01::2"]}}]}`))
+				if err == nil {
+					applied, err = s.Apply(s.ctx, c, control.ApplyOptions{Target: compile.TargetNftables})
+				}
+				return err
+			})
+			noted := strings.Contains(strings.Join(applied.Notes, "\n"), "GRO off")
+			err := s.echoed(behind[1])
+			if works := err == nil; noted != (gro == "off") || works != (gro == "on") {
+				t.Errorf("GRO %s: noted %t, %v", gro, noted, err)
+			}
+			s.unload()
 		}
 	})
 }

@@ -13,7 +13,8 @@
 //	trial-N/              while generation N is on trial: what runs in its place, and the deadline
 //
 // The generation that runs is the one whose program the links hold: there is no second record that could disagree
-// after a crash. Counters outlive generations: the next one pins the same map, unless it needs a larger one.
+// after a crash. Counters outlive generations: the next one pins the same map, unless it needs a larger one. So does what
+// is known of clients and connections (Inherited).
 //
 // One more generation is kept, not attached, for Rollback to return to: that which ran before the one that runs. A
 // trial adds its own to these two, and decides which goes when it ends. So a change of policy costs the memory of two

@@ -7,7 +7,6 @@ import (
 	"sync/atomic"
 	"unsafe"
 
-	"github.com/floodwall/floodwall/internal/siphash"
 	"github.com/floodwall/floodwall/internal/xdp"
 )
 
@@ -82,22 +81,25 @@ func (f *Flows) Close() { f.release() }
 
 // hash is flow_hash() of bpf/flow.h: of both addresses, that of the client first, and of both ports.
 func (f *Flows) hash(c Connection) uint64 {
-	h, octets := siphash.New(f.key), uint64(0)
+	hash := f.key[0]
+	add := func(word uint64) {
+		hash = (hash ^ word) * (f.key[1] | 1)
+		hash ^= hash >> 32
+	}
 	client, server := c.Client.Addr(), c.Server.Addr()
 	if client.Is4() {
 		from, to := client.As4(), server.As4()
-		h.Add(uint64(binary.BigEndian.Uint32(from[:]))<<32 | uint64(binary.BigEndian.Uint32(to[:])))
-		octets = 8
+		add(uint64(binary.BigEndian.Uint32(from[:]))<<32 | uint64(binary.BigEndian.Uint32(to[:])))
 	} else {
 		for _, addr := range []netip.Addr{client, server} {
 			a := addr.As16()
-			h.Add(binary.BigEndian.Uint64(a[:8]))
-			h.Add(binary.BigEndian.Uint64(a[8:]))
+			add(binary.BigEndian.Uint64(a[:8]))
+			add(binary.BigEndian.Uint64(a[8:]))
 		}
-		octets = 32
 	}
-	h.Add(uint64(c.Client.Port())<<16 | uint64(c.Server.Port()) | (octets+4)<<56)
-	return h.Sum()
+	add(uint64(c.Client.Port())<<16 | uint64(c.Server.Port()))
+	add(0)
+	return hash
 }
 
 // bucket is where a flow can be, and its number.

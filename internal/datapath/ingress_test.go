@@ -248,7 +248,7 @@ func addrOf(a net.Addr) netip.AddrPort {
 	return netip.AddrPortFrom(at.Addr().Unmap(), at.Port())
 }
 
-// TestGivenAtOnce sends data right behind the ACK: the kernel takes both from the device together, and loses neither.
+// TestGivenAtOnce sends data right behind the ACK, and nothing of it is lost.
 func TestGivenAtOnce(t *testing.T) {
 	if !testutil.Inside(t) {
 		return
@@ -270,8 +270,8 @@ func TestGivenAtOnce(t *testing.T) {
 	}
 }
 
-// TestGivenNoPlace connects more clients than wait at a listening socket: the rest is served when there is place, and
-// nobody is reset.
+// TestGivenNoPlace connects more clients than wait at a listening socket: the rest is served when there is place, by the
+// data that they send again, and nobody is reset.
 func TestGivenNoPlace(t *testing.T) {
 	if !testutil.Inside(t) {
 		return

@@ -32,6 +32,7 @@ var probes = []probe{
 	{"conntrack-drops", conntrackLosses},
 	{"conntrack-services", conntrackServices},
 	{"conntrack-loose", conntrackLoose},
+	{"synproxy-options", synproxyOptions},
 	{"rules", linearRules},
 	{"xdp-native", xdpSupport},
 	{"xdp-mtu", frameSize},

@@ -73,7 +73,7 @@ const (
 	GuardPorts = "guard_ports" // by port: the number of its guard from 1 on, an octet each
 	Verified   = "verified"    // clients that are known to be who they say: until when
 
-	Protections      = "protections"       // how services are protected, struct protection of bpf/protect.h
+	Protections      = "protections"       // how services are protected, struct protection of bpf/protection.h
 	ProtectionStates = "protection_states" // and how each protection stands, struct protection_state
 	HostPorts        = "host_ports"        // by TCP port: which of them has the kernel given its connections, from 1 on
 	Flows            = "flows"             // connections that have proved their address, struct flow_bucket of bpf/flow.h

@@ -43,7 +43,7 @@ const DynamicInfoSize = 64
 // ActionSize is the size of struct action of bpf/act.h, an entry of the map Actions.
 const ActionSize = 16
 
-// Sizes of the structs of bpf/protect.h and bpf/flow.h.
+// Sizes of the structs of bpf/protection.h and bpf/flow.h.
 const (
 	ProtectionSize      = 72
 	ProtectionStateSize = 24

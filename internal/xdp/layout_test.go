@@ -170,7 +170,7 @@ func TestEnums(t *testing.T) {
 			"VERDICT_PASS": int(ir.Pass), "VERDICT_DROP": int(ir.Drop), "VERDICT_REJECT": int(ir.Reject),
 			"VERDICT_TRUNCATE": int(ir.Truncate), "DECISION_SPECIAL": xdp.Special, "DECISION_CONDITIONAL": xdp.Conditional,
 			"DECISION_PROTECTED": xdp.Protected},
-		"protect.h": {"METHOD_HOST": int(compile.MethodHost), "METHOD_LISTENER": int(compile.MethodListener),
+		"protection.h": {"METHOD_HOST": int(compile.MethodHost), "METHOD_LISTENER": int(compile.MethodListener),
 			"METHOD_ROUTER": int(compile.MethodRouter), "PROTECT_ALWAYS": 1, "OFFER_WSCALE": int(compile.WindowScaling),
 			"OFFER_SACK": int(compile.SACK), "OFFER_TIMESTAMPS": int(compile.Timestamps), "OFFER_ECN": int(compile.ECN),
 			"SYN_ANSWERED": int(ir.SynAnswered), "SYN_LIMITED": int(ir.SynLimited), "ACK_PROVED": int(ir.AckProved),

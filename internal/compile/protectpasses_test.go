@@ -1,0 +1,97 @@
+package compile_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/floodwall/floodwall/internal/compile"
+	"github.com/floodwall/floodwall/internal/ir"
+	"github.com/floodwall/floodwall/internal/packet"
+	"github.com/floodwall/floodwall/internal/testutil"
+	"github.com/floodwall/floodwall/internal/xdp"
+)
+
+// TestProtectVerifier loads large policies with as much protection as there can be, in both forms.
+func TestProtectVerifier(t *testing.T) {
+	for _, form := range []compile.Form{compile.Straight, compile.Tables} {
+		t.Run(string(form), func(t *testing.T) {
+			t.Parallel()
+			s := lower(t, largest(allChecks(), 56, 7, 600))
+			protect(s.program)
+			x, err := compile.ToXDP(s.program, compile.XDPOptions{Form: form})
+			if err != nil {
+				t.Fatal(err)
+			}
+			testutil.RequireRoot(t)
+			n := processed(t, x)
+			t.Logf("%d instructions processed", n)
+			if n > mostProcessed {
+				t.Errorf("the verifier processed %d instructions, want at most %d", n, mostProcessed)
+			}
+		})
+	}
+}
+
+// protect adds to a program 20 protected services with all the limits that they can have.
+func protect(p *ir.Program) {
+	limit := func() int {
+		p.Limits = append(p.Limits, ir.Limit{Rule: "syn", Rate: 1000, Per: time.Second, Burst: 1000})
+		return len(p.Limits) - 1
+	}
+	for i := range uint32(20) {
+		p.Protections = append(p.Protections, ir.Protection{Service: "s", Start: limit(), Stop: limit(),
+			Limits: []int{limit(), limit(), limit(), limit(), limit()}, Flows: 10_000})
+		p.Rules = append(p.Rules, ir.Rule{Name: fmt.Sprintf("s%d:syn", i), Verdict: ir.Pass, Protect: len(p.Protections), Match: []ir.Match{
+			{Field: packet.DPort, Values: []ir.Range{{First: 50 + i, Last: 50 + i}}}}})
+	}
+}
+
+// TestUnprotected checks that who protects nothing carries nothing of it.
+func TestUnprotected(t *testing.T) {
+	spec, err := lower(t, "default: drop").forms(t)[0].Image.Spec()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{xdp.Protections, xdp.ProtectionStates, xdp.Flows, xdp.FlowFilter, xdp.SynKeys, "askers"} {
+		if spec.Maps[name] != nil {
+			t.Errorf("the program has the map %s", name)
+		}
+	}
+	for _, name := range []string{"protect", "flow_state", "make_syn_ack", "read_options"} {
+		if offsets, _ := spec.Programs[xdp.Program].Instructions.SymbolOffsets(); offsets[name] > 0 {
+			t.Errorf("the program has the function %s", name)
+		}
+	}
+}
+
+// TestProtectStays checks that no pass drops, merges or moves a rule with a protection.
+func TestProtectStays(t *testing.T) {
+	s := lower(t, "default: drop\nrules: [{port: tcp/80, then: pass}, {port: tcp/81, then: pass}, {proto: tcp, state: established, then: pass}]")
+	rule := func(port uint32, protection int) ir.Rule {
+		return ir.Rule{Name: fmt.Sprintf("web%d:syn", port), Unnamed: true, Verdict: ir.Pass, Protect: protection,
+			Match: []ir.Match{{Field: packet.DPort, Values: []ir.Range{{First: port, Last: port}}}}}
+	}
+	s.program.Protections = []ir.Protection{always(), always(), always()}
+	s.program.Rules = append(s.program.Rules, rule(80, 1), rule(82, 2), rule(83, 3))
+	optimized, notes := compile.Optimize(s.program)
+	kept := 0
+	for _, r := range optimized.Rules {
+		if r.Protect > 0 {
+			kept++
+		}
+	}
+	if kept != 3 || len(notes) != 1 || !strings.Contains(notes[0], `"web80:syn" protects nothing`) {
+		t.Errorf("%d of 3 protections are left, notes %q", kept, notes)
+	}
+	plan, err := compile.Hoist(s.program, compile.TargetXDP)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, place := range plan.Rules {
+		if s.program.Rules[i].Protect > 1 && place.Stage == compile.StageXDP {
+			t.Errorf("%s was moved before the rule of established connections", s.program.Rules[i].Name)
+		}
+	}
+}

@@ -1,0 +1,66 @@
+package compile_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/floodwall/floodwall/internal/compile"
+)
+
+// TestProtectionRefused has policies in which a protection cannot run where it must, and what is said of them.
+func TestProtectionRefused(t *testing.T) {
+	for _, test := range []struct{ policy, key, cause string }{
+		{`
+rules: [{name: fresh, state: invalid, then: drop}]
+services: [{name: web, port: tcp/80, syn: {mode: router}}]`, "syn", "behind rule \"fresh\""},
+		{`
+services:
+  - {name: some, port: tcp/80, from: 192.0.2.1, track: false}
+  - {name: web, port: tcp/80, syn: {mode: router}}`, "track: false", "works by conntrack"},
+	} {
+		for _, target := range []compile.Target{compile.TargetXDP, compile.TargetNftables, compile.TargetIptables} {
+			program, _ := compile.For(lower(t, test.policy).optimized().program, target)
+			_, err := compile.Hoist(program, target)
+			var place *compile.PlaceError
+			if !errors.As(err, &place) || place.Key != test.key || !strings.Contains(place.Cause, test.cause) {
+				t.Errorf("%s: %s\ngot %v", target, test.policy, err)
+			}
+		}
+	}
+}
+
+// TestForStays has a program that is for a target already, and one that needs nothing.
+func TestForStays(t *testing.T) {
+	p := lower(t, `
+services:
+  - {name: web, port: tcp/80, syn: {mode: router}}
+  - {name: ssh, port: tcp/22, syn: {mode: host}}`).optimized().program
+	if same, notes := compile.For(p, compile.TargetXDP); same != p || notes != nil {
+		t.Errorf("for XDP: %v", notes)
+	}
+	once, notes := compile.For(p, compile.TargetNftables)
+	twice, _ := compile.For(once, compile.TargetNftables)
+	if diff := cmp.Diff(once.String(), twice.String()); diff != "" || len(notes) != 2 {
+		t.Errorf("%d notes, and twice is not once:\n%s", len(notes), diff)
+	}
+}
+
+// TestBesideXDP has the table that stands behind XDP, which keeps no SYN from conntrack.
+func TestBesideXDP(t *testing.T) {
+	p := lower(t, `services: [{name: web, port: tcp/80, syn: {mode: router}}]`).optimized().program
+	pl, err := compile.Hoist(p, compile.TargetXDP)
+	if err != nil || !pl.Later() {
+		t.Fatalf("nothing stands behind XDP: %v", err)
+	}
+	protect := []compile.Protect{{Method: compile.MethodRouter, MSS: [2]uint16{900, 900}, WScale: 3, Options: compile.WindowScaling | compile.Timestamps}}
+	n, err := compile.ToNftables(pl, compile.NftOptions{Devices: []string{"eth0"}, Protect: protect})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(n.Script, "notrack") || !strings.Contains(n.Script, "synproxy mss 900 wscale 3 timestamp\n") {
+		t.Errorf("%s", n.Script)
+	}
+}

@@ -1,0 +1,96 @@
+package control
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/floodwall/floodwall/internal/backend"
+	"github.com/floodwall/floodwall/internal/compile"
+	"github.com/floodwall/floodwall/internal/ir"
+)
+
+// behindEntry is what the manifest keeps of a service behind this host, to ask its servers again.
+type behindEntry struct {
+	Service  string       `json:"service"`
+	Ports    []ir.Range   `json:"ports"`
+	MSS      uint16       `json:"mss,omitempty"` // of the policy; 0: the servers'
+	WScale   int          `json:"wscale"`        // likewise; -1
+	Backends []netip.Addr `json:"backends,omitempty"`
+}
+
+// behind notes the services of a program that are behind this host.
+func (m *manifest) behind(p *ir.Program) {
+	for _, s := range p.Protections {
+		if s.Router {
+			m.Behind = append(m.Behind, behindEntry{s.Service, s.Ports, s.MSS, s.WScale, s.Backends})
+		}
+	}
+}
+
+// Mismatch is a service behind this host whose connections are begun with other options than its servers have.
+type Mismatch struct {
+	Service string
+	Servers []netip.AddrPort // that have answered
+	Differs []string         // what is announced, and what they do
+	Broken  bool             // an option is offered that a server lacks, or a larger one: its connections fail or stall
+}
+
+// Mismatches asks the servers behind this host again, and compares what they do with what is announced for them. Those
+// that do not answer are left out.
+func (in Instance) Mismatches(ctx context.Context) (list []Mismatch, err error) {
+	l, err := in.open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer l.close()
+	m := l.generations[0].manifest
+	for _, b := range m.Behind {
+		i := slices.IndexFunc(m.Protections, func(e protectionEntry) bool { return e.Service == b.Service })
+		if i < 0 {
+			continue
+		}
+		servers, err := backends(&ir.Protection{Ports: b.Ports, Backends: b.Backends})
+		if err != nil {
+			return nil, err
+		}
+		survey, _ := backend.Look(ctx, servers)
+		if found := m.Protections[i].mismatch(&b, survey); found != nil {
+			list = append(list, *found)
+		}
+	}
+	return list, nil
+}
+
+// mismatch compares what is announced with what servers do, nil when that is the same.
+func (e *protectionEntry) mismatch(b *behindEntry, s backend.Survey) *Mismatch {
+	if s.Answered == nil {
+		return nil
+	}
+	var now compile.Protect
+	announce(&ir.Protection{MSS: b.MSS, WScale: b.WScale}, &now, s)
+	found := Mismatch{Service: e.Service, Servers: s.Answered}
+	differ := func(broken bool, format string, args ...any) {
+		found.Differs = append(found.Differs, fmt.Sprintf(format, args...))
+		found.Broken = found.Broken || broken
+	}
+	for family, mss := range now.MSS {
+		if s.MSS[family] > 0 && e.MSS[family] != mss {
+			differ(e.MSS[family] > mss, "MSS %d of IPv%d is announced, %d is theirs", e.MSS[family], 4+2*family, mss)
+		}
+	}
+	for bit, name := range optionNames {
+		offered, has := slices.Contains(e.Options, name), now.Options>>bit&1 == 1
+		if offered != has {
+			differ(offered, map[bool]string{true: "%s is offered, and they lack it", false: "%s is not offered, and they have it"}[offered], name)
+		}
+	}
+	if now.Options&compile.WindowScaling != 0 && e.WScale >= 0 && e.WScale != int(now.WScale) {
+		differ(e.WScale > int(now.WScale), "window scale %d is announced, %d is theirs", e.WScale, now.WScale)
+	}
+	if found.Differs == nil {
+		return nil
+	}
+	return &found
+}
