@@ -49,6 +49,7 @@ type scene struct {
 	mode             string
 	protects, server *lab.Host
 	clients          []*lab.Host
+	port             string   // of the service
 	devices          []string // of the host that protects, where clients are
 	bpf              string   // the BPF file system
 	tagged           []string // those of devices whose clients are in a VLAN
@@ -59,7 +60,7 @@ type scene struct {
 func inScene(t *testing.T, mode string, clients, mtu int, test func(*scene)) {
 	t.Helper()
 	testutil.RequireRoot(t)
-	s := &scene{T: t, mode: mode, bpf: mountBPF(t)}
+	s := &scene{T: t, mode: mode, port: "tcp/80", bpf: mountBPF(t)}
 	s.Instance = control.Instance{Dir: filepath.Join(s.bpf, "floodwall")}
 	err := lab.Run(t.Context(), func(ctx context.Context, l *lab.Lab) error {
 		s.ctx, s.lab = ctx, l
@@ -192,7 +193,7 @@ func (s *scene) source(syn string) string {
 	case syn != "off":
 		syn = fmt.Sprintf("{mode: host, %s}", syn)
 	}
-	return fmt.Sprintf("devices: [%s]\ndefault: pass\nservices:\n  - {name: web, port: tcp/80, syn: %s}\n", strings.Join(s.devices, ", "), syn)
+	return fmt.Sprintf("devices: [%s]\ndefault: pass\nservices:\n  - {name: web, port: %s, syn: %s}\n", strings.Join(s.devices, ", "), s.port, syn)
 }
 
 const always = "when: always"
