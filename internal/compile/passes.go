@@ -11,9 +11,9 @@ import (
 // Optimize returns a program with the same verdict for every packet, and the same reason wherever the policy names it,
 // in which
 //   - rules that nobody named and that differ only in one key are one rule with a set;
-//   - no rule is left that an earlier one covers, or that nothing can match.
+//   - no rule is left that an earlier one covers, but for those of protections, or that nothing can match.
 //
-// It returns a note for each rule that was dropped: as a rule the operator did not mean that.
+// It returns a note for each rule that is covered or was dropped: as a rule the operator did not mean that.
 func Optimize(p *ir.Program) (*ir.Program, []string) {
 	out := *p
 	out.Sets = slices.Clone(p.Sets)
@@ -49,9 +49,11 @@ func dropShadowed(sets []ir.Set, rules []ir.Rule) (kept []ir.Rule, notes []strin
 	index := newCoverIndex(sets)
 	for _, r := range rules {
 		by := index.find(&r, func(i int) bool { return covers(sets, &kept[i], &r) })
-		if by < 0 {
+		if by < 0 || r.Protect > 0 {
 			index.add(&r, len(kept))
 			kept = append(kept, r)
+		}
+		if by < 0 {
 			continue
 		}
 		if note := shadowNote(&kept[by], &r); note != "" {
@@ -64,7 +66,7 @@ func dropShadowed(sets []ir.Set, rules []ir.Rule) (kept []ir.Rule, notes []strin
 // shadowNote tells the operator about a rule that is dropped because one before it takes all its packets.
 func shadowNote(by, r *ir.Rule) string {
 	switch {
-	case r.Protect > 0 && by.Protect == 0:
+	case r.Protect > 0:
 		return fmt.Sprintf("line %d: %q protects nothing: %q (line %d) takes all its packets before", r.Line, r.Name, by.Name, by.Line)
 	case r.Kind == ir.RuleKindEssential || r.Unnamed && r.Verdict == by.Verdict:
 		return ""
