@@ -67,7 +67,12 @@ var edges = []edge{
 	}},
 	{"FIN in the handshake's ACK", func(p *peer, _ *echo) {
 		p.knock("")
-		for range 10 { // SYNPROXY only begins by the first
+		if p.mode == "router" { // SYNPROXY begins by an ACK without FIN only
+			p.send(segment{flags: "F.", options: p.stamps()})
+			p.wantSilence("the FIN")
+			p.send(segment{flags: ".", options: p.stamps()})
+		}
+		for range 10 {
 			p.send(segment{flags: "F.", options: p.stamps()})
 			for got := p.receive(again); got != nil; got = p.receive(again) {
 				if got.RST {
