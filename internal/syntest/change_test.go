@@ -2,17 +2,21 @@ package syntest
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/cilium/ebpf"
+
 	"github.com/floodwall/floodwall/internal/control"
-	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/testutil"
+	"github.com/floodwall/floodwall/internal/xdp"
 )
 
 // idle is a protection whose cookies never begin under the load of these tests, and early one whose always do.
@@ -30,6 +34,7 @@ func TestChanges(t *testing.T) {
 			inScene(t, mode, 1, 1500, func(s *scene) {
 				s.echo()
 				s.protect(always, "")
+				s.ageKeys()
 				l := s.newLoad(10, 10)
 				l.while(200 * time.Millisecond)
 				l.during("a rotation of keys")
@@ -59,6 +64,7 @@ func TestSwitch(t *testing.T) {
 			t.Parallel()
 			inScene(t, mode, 1, 1500, func(s *scene) {
 				s.echo()
+				s.track()
 				s.protect("off", "")
 				l := s.newLoad(10, 10)
 				l.while(200 * time.Millisecond)
@@ -76,22 +82,32 @@ func TestSwitch(t *testing.T) {
 	}
 }
 
+// ageKeys has the keys of cookies be as old as the machine, since an apply draws new ones and they last for minutes. It
+// must be before there are any cookies.
+func (s *scene) ageKeys() {
+	s.Helper()
+	pins, err := filepath.Glob(s.Dir + "/generation-*/" + xdp.SynKeys)
+	if err != nil || len(pins) != 1 {
+		s.Fatalf("keys: %v, %v", pins, err)
+	}
+	m, err := ebpf.LoadPinnedMap(pins[0], nil)
+	if err != nil {
+		s.Fatal(err)
+	}
+	defer m.Close()
+	const rotated = 4 // struct syn_keys of bpf/flow.h, in words
+	var keys [xdp.SynKeysSize / 8]uint64
+	err = m.Lookup(uint32(0), &keys)
+	keys[rotated] = 0
+	if err := errors.Join(err, m.Put(uint32(0), keys)); err != nil {
+		s.Fatal(err)
+	}
+}
+
 // rotate gives cookies a new key.
 func (s *scene) rotate() (rotated bool) {
 	s.Helper()
-	err := s.protects.Do(func() error {
-		state, err := datapath.OpenState(s.Dir, false)
-		if err != nil {
-			return err
-		}
-		unlock, err := state.Lock(s.ctx)
-		if err != nil {
-			return err
-		}
-		defer unlock()
-		rotated, err = state.RotateKeys()
-		return err
-	})
+	err := s.protects.Do(func() (err error) { rotated, err = s.RotateKeys(s.ctx); return err })
 	if err != nil {
 		s.Fatal(err)
 	}
