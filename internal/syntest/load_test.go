@@ -18,6 +18,7 @@ type load struct {
 	group   sync.WaitGroup
 	opened  atomic.Int64 // connections
 	words   atomic.Int64 // that came back
+	forgive atomic.Bool  // that a new connection fails: see TestSwitch
 	stage   atomic.Value // what is being done, for what goes wrong
 	mu      sync.Mutex
 	wrong   []string
@@ -35,7 +36,9 @@ func (s *scene) newLoad(lasting, short int) *load {
 		l.group.Go(func() {
 			for !l.over() {
 				l.opened.Add(1)
-				l.note(s.visitEcho(s.clients[0], servers[i%2]), "a new connection")
+				if err := s.visitEcho(s.clients[0], servers[i%2]); !l.forgive.Load() {
+					l.note(err, "a new connection")
+				}
 				time.Sleep(5 * time.Millisecond)
 			}
 		})
@@ -100,6 +103,13 @@ func (l *load) while(least time.Duration) {
 	l.note(fmt.Errorf("%d connections, %d words", l.opened.Load()-opened, l.words.Load()-words), "it stands still")
 }
 
+// settle waits until all connections that were begun so far have ended, and forgives nothing from then on.
+func (l *load) settle() {
+	time.Sleep(patience)
+	l.forgive.Store(false)
+	l.while(100 * time.Millisecond)
+}
+
 // end ends the clients, of whom nothing may have gone wrong.
 func (l *load) end() {
 	l.Helper()
@@ -110,6 +120,9 @@ func (l *load) end() {
 	}
 	if l.skipped > 0 {
 		l.Errorf("and %d more", l.skipped)
+	}
+	if status, counts := l.status(); l.Failed() {
+		l.Logf("%+v\n%v", status, counts)
 	}
 	l.Logf("%d connections, and %d words over lasting ones", l.opened.Load(), l.words.Load())
 }

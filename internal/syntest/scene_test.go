@@ -49,10 +49,11 @@ type scene struct {
 	mode             string
 	protects, server *lab.Host
 	clients          []*lab.Host
-	port             string   // of the service
-	devices          []string // of the host that protects, where clients are
-	bpf              string   // the BPF file system
-	tagged           []string // those of devices whose clients are in a VLAN
+	ends             []*lab.Device // of theirs
+	port             string        // of the service
+	devices          []string      // of the host that protects, where clients are
+	bpf              string        // the BPF file system
+	tagged           []string      // those of devices whose clients are in a VLAN
 	untags           []link.Link
 }
 
@@ -134,7 +135,7 @@ func (s *scene) addClient(i, mtu int) error {
 	if err != nil {
 		return err
 	}
-	s.clients, s.devices = append(s.clients, c), append(s.devices, name)
+	s.clients, s.devices, s.ends = append(s.clients, c), append(s.devices, name), append(s.ends, end)
 	s.routes(i, "", "add")
 	return s.hear(end)
 }
