@@ -23,9 +23,9 @@ func TestBulk(t *testing.T) {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
 			inScene(t, mode, 1, 1500, func(s *scene) {
+				s.protect(always, "") // before anybody listens: in router mode it connects to whom it is to protect
 				for _, to := range servers {
 					l := s.listen(to.String())
-					s.protect(always, "")
 					if err := s.exchange(l, to); err != nil {
 						t.Errorf("%s: %v", family(to), err)
 					}

@@ -105,7 +105,7 @@ func (l *load) while(least time.Duration) {
 
 // settle waits until all connections that were begun so far have ended, and forgives nothing from then on.
 func (l *load) settle() {
-	time.Sleep(patience)
+	time.Sleep(time.Second) // TCP has sent again by then what a queue held up
 	l.forgive.Store(false)
 	l.while(100 * time.Millisecond)
 }
