@@ -58,20 +58,25 @@ func TestChanges(t *testing.T) {
 }
 
 // TestSwitch turns the protection on and off while connections go on and others begin. The handshakes that are on their
-// way when it goes are reset: nobody is there any more who knows the cookie.
+// way when it goes are lost: nobody is there any more who knows the cookie. A router has to track connections before, since
+// SYNPROXY lets no others be, and behind, since it has changed the sequence numbers of those that it began.
 func TestSwitch(t *testing.T) {
 	for _, mode := range modes {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
 			inScene(t, mode, 1, 1500, func(s *scene) {
 				s.echo()
-				s.track()
+				if mode == "router" {
+					s.track()
+				}
 				s.protect("off", "")
 				l := s.newLoad(10, 10)
 				l.while(200 * time.Millisecond)
-				for _, syn := range []string{always, "off", idle, "off", early, "off", always} {
+				for _, syn := range []string{always, "off", early, "off", idle} {
 					l.during("the change to %s", syn)
-					l.forgive.Store(syn == "off")
+					if syn == "off" {
+						l.forgive.Add(1)
+					}
 					s.protect(syn, "")
 					l.while(300 * time.Millisecond)
 					if syn == "off" {
@@ -79,7 +84,7 @@ func TestSwitch(t *testing.T) {
 					}
 				}
 				l.during("unloading")
-				l.forgive.Store(true)
+				l.forgive.Add(1)
 				s.unload()
 				l.while(300 * time.Millisecond)
 				l.settle()
