@@ -57,6 +57,37 @@ func TestChanges(t *testing.T) {
 	}
 }
 
+// TestHandshakes changes the protection between a SYN-ACK and the ACK that answers it.
+func TestHandshakes(t *testing.T) {
+	for _, mode := range modes {
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			inScene(t, mode, 1, 1500, func(s *scene) {
+				s.echo()
+				s.protect(always, "")
+				s.ageKeys()
+				changes := []func(){
+					func() { s.rotate() },
+					func() { s.protect(always+", mss: 1300", "") },
+					func() { s.protect(idle, "") },
+				}
+				for i, change := range changes {
+					var peers []*peer
+					for j, to := range servers {
+						p := s.newPeer(to, uint16(20_000+2*i+j))
+						p.knock("")
+						peers = append(peers, p)
+					}
+					change()
+					for _, p := range peers {
+						p.say(fmt.Sprintf("after change %d", i))
+					}
+				}
+			})
+		})
+	}
+}
+
 // TestSwitch turns the protection on and off while connections go on and others begin. The handshakes that are on their
 // way when it goes are lost: nobody is there any more who knows the cookie. A router has to track connections before, since
 // SYNPROXY lets no others be, and behind, since it has changed the sequence numbers of those that it began.
