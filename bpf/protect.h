@@ -37,8 +37,12 @@ static __always_inline bool cookie_came_back(struct xdp_md *ctx, struct packet *
 
 	if (pr->method == METHOD_LISTENER)
 		return listener_cookie_valid(ctx, p, seq, ack);
-	if (pr->method == METHOD_ROUTER)
+	if (pr->method == METHOD_ROUTER) {
+		/* Most that is forged is not worth the hashes of the kernel. */
+		if (read_timestamps(ctx, p, &o) && o.timestamps && !stamp_is_recent(o.tsecr, tick_of(p)))
+			return false;
 		return raw_cookie_valid(p, seq, ack);
+	}
 	if (!read_timestamps(ctx, p, &o))
 		read_options(ctx, p, &o);
 	return protect_host && cookie_valid_for(p, seq, ack, &o);
