@@ -79,10 +79,18 @@ func (s *session) synRates() []float64 {
 	return []float64{0.1e6, 0.25e6, 0.5e6, 1e6, 2e6}
 }
 
+// clientRates are those of the floods of SYNs that clients are measured with.
+func (s *session) clientRates() []float64 {
+	if s.Quick {
+		return []float64{barFlood}
+	}
+	return s.synRates()
+}
+
 // synLoads are what clients are measured with.
 func (s *session) synLoads() []synLoad {
 	loads := []synLoad{quiet}
-	for _, pps := range s.synRates() {
+	for _, pps := range s.clientRates() {
 		loads = append(loads, synLoad{synOnly, pps})
 	}
 	return append(loads, synLoad{ackOnly, barFlood})
@@ -206,7 +214,7 @@ func (b *synBuilder) takeClients(ctx context.Context, c *synCase, seed uint64) e
 // counts.
 func (b *synBuilder) visitOnce(ctx context.Context, c *synCase, l synLoad, seed uint64) (v *synVisit, err error) {
 	for range b.tries() {
-		if v, err = c.site.visit(ctx, l, b.visitTime(), seed); err != nil || !v.disturbed {
+		if v, err = c.site.visit(ctx, l, b.visitTime(), seed); err != nil || !v.disturbed() {
 			break
 		}
 	}

@@ -56,7 +56,7 @@ func (c *synCase) slower(l synLoad) float64 {
 
 // unsteady reports whether the figures with a load are doubtful.
 func (c *synCase) unsteady(l synLoad) bool {
-	disturbed := slices.ContainsFunc(c.visits[l], func(v *synVisit) bool { return v.disturbed })
+	disturbed := slices.ContainsFunc(c.visits[l], (*synVisit).disturbed)
 	return disturbed || c.figure(l, (*synVisit).completed).unsteady()
 }
 
@@ -96,7 +96,7 @@ func (b *synBuilder) clientsRow(t *Table, c *synCase, l synLoad) {
 	if l == quiet || l.pps == barFlood {
 		t.row(c.clientsCells(l, bars)...)
 		if c.unsteady(l) {
-			t.note("~ unsteady: others had a CPU, which they get for up to 50 ms when they wait for one beside the attacker, or the rounds differ")
+			t.note("~ unsteady: others had the clients' CPU for more than %v at a time, or the rounds differ by more than %.0f%%", mostStalled, 100*unsteadySpread)
 		}
 	}
 }
@@ -181,7 +181,7 @@ func (b *synBuilder) clientsResult(c *synCase, l synLoad) lab.Result {
 func (b *synBuilder) clientsChart() *Table {
 	var curves []Curve
 	var labels []string
-	rates := append([]float64{0}, b.synRates()...)
+	rates := append([]float64{0}, b.clientRates()...)
 	for _, c := range b.cases {
 		if len(c.visits[quiet]) == 0 {
 			continue

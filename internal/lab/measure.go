@@ -141,12 +141,6 @@ func (d *Device) Received() (uint64, error) { return d.counter("rx_queue_0_xdp_p
 // Refused is the number of frames that a source wanted to send to the device, but found its queue full.
 func (d *Device) Refused() (uint64, error) { return d.Peer.counter("tx_queue_0_xdp_xmit_errors") }
 
-// Waited is how long the device's receive thread could have run so far, but other threads had its CPU.
-func (d *Device) Waited() (time.Duration, error) {
-	t, err := readThreadTime(d.napi)
-	return t.waited, err
-}
-
 // counter reads one of the device's own counters.
 func (d *Device) counter(name string) (uint64, error) {
 	stats, err := d.stats()
