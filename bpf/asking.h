@@ -57,7 +57,12 @@ __noinline __u32 host_connection(struct xdp_md *ctx, struct packet *p)
 /* Whether the kernel knows the connection of a packet, an enum connection. */
 static __always_inline __u32 kernel_connection(struct xdp_md *ctx, struct packet *p, struct protection *pr)
 {
-	if (pr->method == METHOD_ROUTER)
-		return connection_tracked(ctx, p) ? CONNECTION_OPEN : CONNECTION_NONE;
-	return host_connection(ctx, p);
+	__u32 status;
+
+	if (pr->method != METHOD_ROUTER)
+		return host_connection(ctx, p);
+	status = tracked_status(ctx, p);
+	if (status & TRACKED_ASSURED)
+		return CONNECTION_OPEN;
+	return status ? CONNECTION_BEGUN : CONNECTION_NONE;
 }

@@ -230,26 +230,30 @@ extern struct nf_conn *bpf_xdp_ct_lookup(struct xdp_md *ctx, struct bpf_sock_tup
 					 struct bpf_ct_opts___local *options, __u32 options_size) __ksym __weak;
 extern void bpf_ct_release(struct nf_conn *connection) __ksym __weak;
 
-enum { CONFIRMED = 1 << 3 }; /* IPS_CONFIRMED of linux/netfilter/nf_conntrack_common.h: it is in the table for good */
+/* enum ip_conntrack_status of linux/netfilter/nf_conntrack_common.h. */
+enum {
+	TRACKED_ASSURED = 1 << 2,   /* both sides have taken part: of TCP, the handshake is over */
+	TRACKED_CONFIRMED = 1 << 3, /* it is in the table for good */
+};
 
 /*
- * Whether conntrack has the connection of a packet, in either direction. Entries that are not confirmed are those of SYNs
- * still on their way through this host.
+ * What conntrack says of the connection of a packet, in either direction, 0 when it has none. What is not confirmed is
+ * that of a SYN still on its way through this host. What is not assured proves nothing: a forged SYN is enough for it.
  */
-__noinline __u32 connection_tracked(struct xdp_md *ctx, struct packet *p)
+__noinline __u32 tracked_status(struct xdp_md *ctx, struct packet *p)
 {
 	struct bpf_ct_opts___local options = { .netns_id = BPF_F_CURRENT_NETNS, .l4proto = IPPROTO_TCP };
 	struct bpf_sock_tuple tuple = {};
 	struct nf_conn *connection;
-	__u32 confirmed;
+	__u32 status;
 
 	if (!p)
-		return false;
+		return 0;
 	tuple_of(&tuple, p);
 	connection = bpf_xdp_ct_lookup(ctx, &tuple, tuple_size(p, &tuple), &options, sizeof(options));
 	if (!connection)
-		return false;
-	confirmed = connection->status & CONFIRMED;
+		return 0;
+	status = connection->status;
 	bpf_ct_release(connection);
-	return confirmed;
+	return status & TRACKED_CONFIRMED ? status : 0;
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/lab"
 )
 
@@ -38,12 +37,12 @@ type synBuilder struct {
 // synCase is a row of the tables: what stands between the floods and the server.
 type synCase struct {
 	name, label string
-	behind      bool                                                                   // the server is behind the host that is flooded
-	install     func(context.Context, *synBuilder, *synSite) (control.Instance, error) // the instance is zero unless it is Floodwall's
-	resets      bool                                                                   // it answers ACKs of no connection
-	limit       *synFlood                                                              // it is a program, the limit of what can be done with this flood; nil: it serves clients
-	rival       string                                                                 // the name of the case that it has to beat; "": none
-	article     map[*synFlood]float64                                                  // Mpps, for the talk's own
+	install     func(context.Context, *synBuilder, *synSite) error
+	behind      bool                  // the server is behind the host that is flooded
+	resets      bool                  // it answers ACKs of no connection
+	limit       *synFlood             // it is a program that serves nobody: the limit of what can be done with this flood
+	rival       string                // the name of the case that it has to beat; "": none
+	article     map[*synFlood]float64 // Mpps, for the talk's own
 
 	site    *synSite
 	missing string
@@ -71,7 +70,7 @@ var quiet = synLoad{}
 // barFlood is the rate of floods that clients must not notice, in packets per second.
 const barFlood = 1e6
 
-// rates are the floods' rates of the curves.
+// synRates are the floods' rates of the curves, in packets per second.
 func (s *session) synRates() []float64 {
 	if s.Quick {
 		return []float64{0.25e6, 1e6}
@@ -94,8 +93,7 @@ func (b *synBuilder) prepare(ctx context.Context, c *synCase) (err error) {
 	if c.site, err = b.synSite(ctx, c.behind); err != nil {
 		return err
 	}
-	_, err = c.install(ctx, b, c.site)
-	return err
+	return c.install(ctx, b, c.site)
 }
 
 // newFigures makes room for the figures of what the case is measured with, of curves with so many rates.

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/lab"
 )
 
@@ -36,20 +35,20 @@ func mpps(syn, ack float64) map[*synFlood]float64 {
 	return map[*synFlood]float64{synOnly: syn, ackOnly: ack}
 }
 
-type synInstall = func(context.Context, *synBuilder, *synSite) (control.Instance, error)
+type synInstall = func(context.Context, *synBuilder, *synSite) error
 
 // synProgram attaches one of the lab's programs.
 func synProgram(name string) synInstall {
-	return func(_ context.Context, b *synBuilder, at *synSite) (none control.Instance, err error) {
-		_, err = b.lab.NewSink(at.in, name)
-		return none, err
+	return func(_ context.Context, b *synBuilder, at *synSite) error {
+		_, err := b.lab.NewSink(at.in, name)
+		return err
 	}
 }
 
 // syncookies has the kernel defend itself: with 1 when its queue is full, with 2 always.
 func syncookies(value string) synInstall {
-	return func(_ context.Context, _ *synBuilder, at *synSite) (none control.Instance, err error) {
-		return none, at.server.Sysctl("ipv4/tcp_syncookies", value)
+	return func(_ context.Context, _ *synBuilder, at *synSite) error {
+		return at.server.Sysctl("ipv4/tcp_syncookies", value)
 	}
 }
 
@@ -65,12 +64,12 @@ COMMIT
 
 // kernelSynproxy sets up SYNPROXY as the talk did.
 func kernelSynproxy(chain string) synInstall {
-	return func(ctx context.Context, _ *synBuilder, at *synSite) (none control.Instance, err error) {
+	return func(ctx context.Context, _ *synBuilder, at *synSite) error {
 		if err := at.server.Sysctl("netfilter/nf_conntrack_tcp_loose", "0"); err != nil {
-			return none, err
+			return err
 		}
-		_, _, err = runTool(ctx, at.server, strings.NewReader(fmt.Sprintf(synproxyRules, chain)), "iptables-legacy-restore")
-		return none, err
+		_, _, err := runTool(ctx, at.server, strings.NewReader(fmt.Sprintf(synproxyRules, chain)), "iptables-legacy-restore")
+		return err
 	}
 }
 
@@ -82,7 +81,8 @@ services:
 
 // synProtect applies a policy that protects the server, whatever the rate.
 func synProtect(mode string) synInstall {
-	return func(ctx context.Context, b *synBuilder, at *synSite) (control.Instance, error) {
-		return b.hold(ctx, at.site, fmt.Sprintf(synPolicy, mode), "auto")
+	return func(ctx context.Context, b *synBuilder, at *synSite) error {
+		_, err := b.hold(ctx, at.site, fmt.Sprintf(synPolicy, mode), "auto")
+		return err
 	}
 }

@@ -62,8 +62,9 @@ func (b *synBuilder) clientsTable() *Table {
 			"", "completed", "min .. max", "bar", "per s", "connect: half", "99%", "x no flood", "bar", "answered: 99%", "flood Mpps", "entries", "bar", "",
 		},
 		Notes: []string{
-			fmt.Sprintf("%s connections per second are due, from 250 addresses, each in a /24 of its own; a connection is completed when its answer", countText(synClientRate)),
-			fmt.Sprintf("has come within %v. Times count from when it was due. Clients and flood have a wire each, which meet in one CPU of the host.", synTimeout(b.visitTime())),
+			fmt.Sprintf("%s connections per second are due, from 250 addresses, each in a /24 of its own; one is completed when", countText(synClientRate)),
+			fmt.Sprintf("its answer has come within %v. Times count from when it was due. Clients and flood have a wire each;", synTimeout(b.visitTime())),
+			"the two meet in one CPU of the host.",
 			"Entries are those of the flooded host's conntrack table at the end.",
 			fmt.Sprintf("Medians of %d rounds of %v, in which the rows take turns.", b.Rounds, b.visitTime()),
 		},

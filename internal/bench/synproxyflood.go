@@ -26,12 +26,13 @@ var (
 // synSources are where floods come from: random addresses, none of them a client's.
 const synSources = "128.0.0.0/2"
 
-// floodBatch is how many packets the attacker sends at a time who gets answers. It is short, because answers and clients share the attacker's CPU: in a batch of 256, a
-// quarter of a millisecond at 1 Mpps, the queue that they wait in overflows (kernel drivers/net/veth.c, VETH_RING_SIZE).
+// floodBatch is how many packets the attacker sends at a time when there are answers or clients, which share its CPU: in a
+// batch of 256, a quarter of a millisecond at 1 Mpps, the queue that answers wait in overflows (kernel drivers/net/veth.c,
+// VETH_RING_SIZE).
 const floodBatch = 64
 
 // source prepares a flood of so many packets per second, or all that the attacker can send, for a time or a little longer, so
-// many at a time.
+// many at a time; 0: the source's own number.
 func (s *synSite) source(f *synFlood, pps float64, batch int, duration time.Duration, seed uint64) (*lab.Source, error) {
 	return s.lab.NewSource(s.out, lab.SourceOptions{
 		Flows: []lab.Flow{{

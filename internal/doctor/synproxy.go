@@ -15,11 +15,11 @@ import (
 func synproxyOptions(ctx context.Context, h *host) []Finding {
 	const id = "synproxy-options"
 	list, err := h.instance.Mismatches(ctx)
-	if errors.Is(err, datapath.ErrNotLoaded) {
-		return nil
-	}
-	if err != nil {
+	if err != nil && !errors.Is(err, datapath.ErrNotLoaded) {
 		return []Finding{unseen(id, err)}
+	}
+	if len(list) == 0 {
+		return []Finding{{ID: id, Severity: OK, Evidence: "no server behind this host announces other options than SYNPROXY does for it"}}
 	}
 	var found []Finding
 	for _, m := range list {

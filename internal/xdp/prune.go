@@ -28,7 +28,7 @@ var optional = map[string]string{
 	"listener_cookie_valid": "protect_listener",
 	"raw_cookie":            "protect_router",
 	"raw_cookie_valid":      "protect_router",
-	"connection_tracked":    "ask_conntrack",
+	"tracked_status":        "ask_conntrack",
 }
 
 // without replaces the calls of functions whose constant is not set, which the verifier would find dead, by their result
