@@ -3,8 +3,9 @@
  * The connections that have proved their address, from the side of the client: its address and port are the source.
  *
  * A table of buckets of one cache line, in front of which a bit for each bucket says whether it was ever used: packets of
- * no connection mostly see nothing else. Whoever is new in a full bucket takes the place of the one seen longest ago,
- * which the kernel will be asked about again. Nothing that has not proved its address gets in, so nobody can push others
+ * no connection mostly see nothing else. Those that look into a bucket in vain clear it of what is over, so that the bits
+ * go out again. Whoever is new in a full bucket takes the place of the one seen longest ago, which the kernel will be asked
+ * about again. Nothing that has not proved its address gets in, so nobody can push others
  * out who does not have as many connections. internal/datapath/flows.go reads and writes the same words.
  */
 #pragma once
@@ -13,6 +14,7 @@ enum flow_state {
 	FLOW_NONE,
 	FLOW_PROVED,      /* its cookie came back; the kernel may not have the connection yet */
 	FLOW_ESTABLISHED, /* the kernel has it */
+	FLOW_CLOSING,     /* the client has said that it is over */
 };
 
 enum {
@@ -21,6 +23,8 @@ enum {
 	FLOW_STATE_BITS = 2,
 	FLOW_TAG_SHIFT = 26, /* what is left is the tag; the bucket's number is in the bits of the hash below */
 	FLOW_REFRESH = 64,   /* seconds in which a flow need not be written again */
+	FLOW_LINGER = 128,   /* seconds that one which is closing is remembered for after its last packet, */
+	FLOW_LIFE = 86400,   /* and any other: longer than the two hours of TCP's keep-alive (RFC 9293, 3.8.4) */
 };
 
 /* Words of a tag, a state, and when the flow was seen. */
@@ -177,6 +181,41 @@ static __always_inline __u64 find_flow_victim(struct flow_bucket *b, __u32 now)
 	return opaque(found);
 }
 
+static __always_inline bool is_over(__u64 word, __u32 now)
+{
+	return flow_state_of(word) && flow_age(word, now) > (flow_state_of(word) == FLOW_CLOSING ? FLOW_LINGER : FLOW_LIFE);
+}
+
+static __always_inline bool is_empty(struct flow_bucket *b)
+{
+	__u64 any = 0;
+
+#pragma unroll
+	for (__u32 i = 0; i < FLOW_SLOTS; i++)
+		any |= read_once(&b->word[i]);
+	return !any;
+}
+
+/*
+ * Clears a bucket of flows that are over, and its bit when none is left. A flow that another CPU notes meanwhile is
+ * written before its bit is looked at: so one of the two sees what the other did.
+ */
+static __always_inline void sweep_flows(struct flow_bucket *b, __u64 *filter, __u64 bit, __u32 now)
+{
+#pragma unroll
+	for (__u32 i = 0; i < FLOW_SLOTS; i++) {
+		__u64 w = read_once(&b->word[i]);
+
+		if (is_over(w, now))
+			__sync_val_compare_and_swap(&b->word[i], w, 0);
+	}
+	if (!is_empty(b))
+		return;
+	__sync_fetch_and_and(filter, ~bit);
+	if (!is_empty(b))
+		__sync_fetch_and_or(filter, bit);
+}
+
 /*
  * What is known of a packet's flow, an enum flow_state. Notes that it was seen, once a minute. A function of its own to
  * the verifier, for which the argument might be null.
@@ -198,13 +237,15 @@ __noinline __u32 flow_state(struct packet *p)
 	b = bpf_map_lookup_elem(&flows, &number);
 	if (!b)
 		return FLOW_NONE;
+	now = flow_seconds(p);
 	at = find_flow(b, hash);
-	if (at >= FLOW_SLOTS)
+	if (at >= FLOW_SLOTS) {
+		sweep_flows(b, filter, filter_bit(hash), now);
 		return FLOW_NONE;
+	}
 	word = read_once(&b->word[at]);
 	if (!is_flow(word, hash))
 		return FLOW_NONE;
-	now = flow_seconds(p);
 	if (flow_age(word, now) >= FLOW_REFRESH)
 		__sync_val_compare_and_swap(&b->word[at], word, flow_word(hash, flow_state_of(word), now));
 	return flow_state_of(word);

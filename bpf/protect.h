@@ -185,13 +185,33 @@ static __always_inline int judge_stranger(struct xdp_md *ctx, struct packet *p, 
 	bool cookies = (pr->flags & PROTECT_ALWAYS) || now < read_once(&s->active_until) + COOKIE_TIME;
 
 	if (cookies && proves_address(ctx, p, pr)) {
-		flow_set(p, FLOW_PROVED);
+		flow_set(p, pr->method == METHOD_HOST ? FLOW_PROVED : FLOW_ESTABLISHED);
 		count_outcome(p, pr, ACK_PROVED);
 		return XDP_PASS;
 	}
 	if (ask_kernel(ctx, p, pr, now) || !is_active(p, pr, s, now))
 		return XDP_PASS;
 	count_outcome(p, pr, ACK_INVALID);
+	return XDP_DROP;
+}
+
+/* Passes a packet of a connection, and notes when it ends. One that is proved only is the kernel's to begin first. */
+static __always_inline int pass_known(struct packet *p, __u32 state)
+{
+	if (state == FLOW_ESTABLISHED && (p->flags & (TCP_FIN | TCP_RST)))
+		flow_set(p, FLOW_CLOSING);
+	return XDP_PASS;
+}
+
+/*
+ * Passes a SYN of a connection that is known to the kernel, which may have it still, or in TIME-WAIT. No more than it can
+ * bear: the client sends another. Answered with a cookie, its ACK would pass for one of the old connection.
+ */
+static __always_inline int pass_reopening(struct packet *p, struct protection *pr, __u64 now)
+{
+	if (may_ask(now))
+		return XDP_PASS;
+	count_outcome(p, pr, SYN_LIMITED);
 	return XDP_DROP;
 }
 
@@ -205,8 +225,8 @@ static __always_inline __u32 protection_number(__u32 decision)
 }
 
 /*
- * What is done with a packet that a protected service is sent, an enum xdp_action. A SYN of a flow that is known is for
- * the kernel, which may have the connection still, or in TIME-WAIT. Like flow_state() a function of its own.
+ * What is done with a packet that a protected service is sent, an enum xdp_action. Like flow_state() a function of its own
+ * to the verifier.
  */
 __noinline int protect(struct xdp_md *ctx, struct packet *p, __u32 decision)
 {
@@ -214,7 +234,7 @@ __noinline int protect(struct xdp_md *ctx, struct packet *p, __u32 decision)
 	struct protection_state *s = bpf_map_lookup_elem(&protection_states, &number);
 	struct protection *pr = bpf_map_lookup_elem(&protections, &number);
 	__u64 now;
-	bool known;
+	__u32 known;
 
 	if (!p || !pr || !s)
 		return XDP_PASS;
@@ -223,8 +243,8 @@ __noinline int protect(struct xdp_md *ctx, struct packet *p, __u32 decision)
 		return XDP_PASS;
 	known = flow_state(p);
 	if ((p->flags & (TCP_SYN | TCP_ACK | TCP_RST | TCP_FIN)) != TCP_SYN || !p->payload)
-		return known ? XDP_PASS : judge_stranger(ctx, p, pr, s, now);
-	if ((known && may_ask(now)) || !is_active(p, pr, s, now))
+		return known ? pass_known(p, known) : judge_stranger(ctx, p, pr, s, now);
+	if (!is_active(p, pr, s, now))
 		return XDP_PASS;
-	return answer_syn(ctx, p, pr);
+	return known ? pass_reopening(p, pr, now) : answer_syn(ctx, p, pr);
 }

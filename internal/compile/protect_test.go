@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"encoding/binary"
 	"fmt"
+	"math/bits"
 	"net"
 	"strings"
 	"testing"
@@ -340,5 +341,55 @@ func TestFlows(t *testing.T) {
 	}
 	if n < 500 || n > 512 {
 		t.Errorf("%d connections are known, want about 512", n)
+	}
+}
+
+// TestFlowsEnd has connections end: they are forgotten when a packet of none looks into their bucket, those that were
+// closed after two minutes, others after a day, and then no bucket counts as used.
+func TestFlowsEnd(t *testing.T) {
+	p := always()
+	p.Flows = 1
+	s := loadShield(t, protecting(p))
+	used := func() (n int) {
+		s.edit(xdp.FlowFilter, func(filter []byte) {
+			for _, b := range filter {
+				n += bits.OnesCount8(b)
+			}
+		})
+		return n
+	}
+	strangers := func() {
+		for port := range uint16(2000) {
+			s.sendLine("tcp 203.0.113.5:%d > 192.0.2.1:80 .", port+1)
+		}
+		s.now += time.Second // in which the kernel may be asked again
+	}
+	established := func(port uint16) string {
+		a := s.begin(routes[0], linux, port)
+		s.must(xdpPass, "proved 1", "%s", a)
+		s.edit(xdp.Flows, func(flows []byte) { // as the program behind XDP notes it
+			for i := 0; i < len(flows); i += 8 {
+				word := binary.NativeEndian.Uint64(flows[i:])
+				if word>>24&3 == 1 {
+					binary.NativeEndian.PutUint64(flows[i:], word+1<<24)
+				}
+			}
+		})
+		return fmt.Sprintf("tcp 198.51.100.7:%d > 192.0.2.1:80", port)
+	}
+	closed, open := established(1000), established(1001)
+	s.must(xdpPass, "", "%s F.", closed)
+	s.now += time.Minute
+	strangers()
+	s.must(xdpPass, "", "%s .", closed) // a last ACK, from which on two minutes count
+	s.now += 3 * time.Minute
+	strangers()
+	s.must(xdpDrop, "invalid 1, asked 1", "%s .", closed)
+	s.must(xdpPass, "", "%s .", open)
+	s.now += 25 * time.Hour
+	strangers()
+	s.must(xdpDrop, "invalid 1, asked 1", "%s .", open)
+	if n := used(); n != 0 {
+		t.Errorf("%d buckets count as used when all connections have ended", n)
 	}
 }

@@ -21,6 +21,7 @@ const (
 	FlowNone        FlowState = iota
 	FlowProved                // its cookie came back; the kernel may not have the connection yet
 	FlowEstablished           // the kernel has it
+	FlowClosing               // the client has said that it is over
 )
 
 // Flows is the table of the connections that a program knows, in its own memory: what is added here is known at once.
