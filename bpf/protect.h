@@ -114,15 +114,16 @@ __noinline __u32 proves_address(struct xdp_md *ctx, struct packet *p, struct pro
 
 /*
  * Whether SYNs are to be answered with cookies, now that one more packet of no connection has come. What is active is
- * charged only when it may have to be renewed.
+ * charged only when it may have to be renewed. That is noted of what always is active, too: the next policy has to know
+ * that there are cookies on their way.
  */
 static __always_inline bool is_active(struct packet *p, struct protection *pr, struct protection_state *s, __u64 now)
 {
 	__u64 until = read_once(&s->active_until);
 
-	if ((pr->flags & PROTECT_ALWAYS) || until > now + ACTIVE_TIME - ACTIVE_RENEW)
+	if (until > now + ACTIVE_TIME - ACTIVE_RENEW)
 		return true;
-	if (!limit_exceeded(p, until > now ? pr->stop : pr->start))
+	if (!(pr->flags & PROTECT_ALWAYS) && !limit_exceeded(p, until > now ? pr->stop : pr->start))
 		return until > now;
 	s->active_until = now + ACTIVE_TIME;
 	return true;

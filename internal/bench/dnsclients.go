@@ -66,7 +66,7 @@ func startClients(h *lab.Host, queries string, duration time.Duration) (c *clien
 		return nil, err
 	}
 	os.Remove(c.out.Name()) // the file lives until it is closed
-	c.process, err = startProcess(h, &place{sourceCPU, true}, c.out, "dnsperf", "-v", "-s", resolverAt.Addr().String(),
+	c.process, err = startProcess(h, &place{sourceCPU, lab.MoreUrgent}, c.out, "dnsperf", "-v", "-s", resolverAt.Addr().String(),
 		"-d", queries, "-l", strconv.Itoa(wholeSeconds(duration)), "-t", fmt.Sprint(clientTimeout(duration).Seconds()),
 		"-Q", strconv.Itoa(dnsClientRate), "-c", "20", "-q", strconv.Itoa(dnsOutstanding))
 	if err != nil {

@@ -79,9 +79,10 @@ func startNginx(ctx context.Context, h *lab.Host, at, behind netip.AddrPort) (*n
 	})
 }
 
-// startPlainNginx starts a server at an address of a host that answers by itself, on a CPU of its own.
+// startPlainNginx starts a server at an address of a host that answers by itself, on a CPU of its own: before all that is not the
+// experiment's, and after receive threads.
 func startPlainNginx(ctx context.Context, h *lab.Host, cpu int, at netip.AddrPort) (*nginx, error) {
-	return runNginx(ctx, h, &place{cpu: cpu}, at, func(dir string) (string, error) {
+	return runNginx(ctx, h, &place{cpu, lab.Urgent}, at, func(dir string) (string, error) {
 		return fmt.Sprintf(plainNginxConf, dir, at), nil
 	})
 }

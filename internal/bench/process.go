@@ -21,8 +21,8 @@ type process struct {
 
 // place says where a process runs.
 type place struct {
-	cpu    int
-	urgent bool // before all ordinary threads on that CPU
+	cpu      int
+	priority int // one of lab's
 }
 
 // startProcess starts a program in a host, and returns when it runs. With a place, it stays there; nil leaves that to the
@@ -50,7 +50,7 @@ func (p *process) run(h *lab.Host, at *place, started chan<- struct{}) {
 	runtime.LockOSThread() // never unlocked: nothing else ends the thread while the program runs
 	defer close(p.ended)
 	if at != nil {
-		p.err = lab.Place(at.cpu, at.urgent)
+		p.err = lab.Place(at.cpu, at.priority)
 	}
 	if p.err == nil {
 		p.err = h.Do(p.cmd.Start)

@@ -56,6 +56,7 @@ type synCurve struct {
 	most      series   // at whatever rate
 	able      series   // likewise, for a receive thread that runs all the time
 	disturbed int      // rounds that stayed disturbed
+	starved   int      // others, in which the receive thread had nothing to do for a part of the time
 }
 
 // synLoad is what is sent to the server together with the clients' connections.
@@ -136,12 +137,12 @@ func (b *synBuilder) takeFlood(ctx context.Context, c *synCase, f *synFlood, see
 	if curve == nil || c.missing != "" {
 		return nil
 	}
-	most, able, disturbed := 0.0, 0.0, false
+	var best flooded
 	take := func(pps float64) (float64, error) {
 		r, err := b.floodOnce(ctx, c, f, pps, seed)
 		figure := r.figure(f)
-		if figure > most {
-			most, able, disturbed = figure, r.able(f), r.disturbed
+		if figure > best.figure(f) {
+			best = r
 		}
 		return figure, err
 	}
@@ -152,12 +153,19 @@ func (b *synBuilder) takeFlood(ctx context.Context, c *synCase, f *synFlood, see
 		}
 		curve.at[i] = append(curve.at[i], figure)
 	}
-	_, err := climb(most, choice(b.Quick, []float64{1.2, 2}, []float64{1.1, 1.3, 1.6, 2.2}), take)
-	curve.most, curve.able = append(curve.most, most), append(curve.able, able)
-	if disturbed {
-		curve.disturbed++
-	}
+	_, err := climb(best.figure(f), choice(b.Quick, []float64{1.2, 2}, []float64{1.1, 1.3, 1.6, 2.2}), take)
+	curve.add(f, best)
 	return err
+}
+
+// add adds the best of a round.
+func (c *synCurve) add(f *synFlood, best flooded) {
+	c.most, c.able = append(c.most, best.figure(f)), append(c.able, best.able(f))
+	if best.disturbed {
+		c.disturbed++
+	} else if best.ran < 1-idleShare {
+		c.starved++
+	}
 }
 
 // floodOnce takes a measurement. One that was disturbed is taken again; of those that all were, the one counts in which

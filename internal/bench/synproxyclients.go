@@ -39,7 +39,7 @@ func (s *synSite) visit(ctx context.Context, l synLoad, duration time.Duration, 
 		return nil, err
 	}
 	timeout := synTimeout(duration)
-	stop, err := s.begin(ctx, l, floodLead+duration+2*timeout, seed)
+	stop, err := s.begin(ctx, l, floodLead+duration+2*timeout+time.Second, seed)
 	if err != nil {
 		return nil, err
 	}

@@ -73,9 +73,7 @@ func (b *synBuilder) floodTable(bar synBar) *Table {
 		}
 		b.outcome.Results = append(b.outcome.Results, result)
 		t.row(cells...)
-		if curve.unsteady() {
-			t.note("~ unsteady: others had the receiving CPU, or the rounds differ by more than %.0f%%", 100*unsteadySpread)
-		}
+		curve.remark(t)
 	}
 	return t
 }
@@ -95,7 +93,7 @@ func (c *synCase) most(f *synFlood, name string) (cells []string, r lab.Result) 
 			{Value: curve.most.median() / 1e6, Unit: "Mpps", Spread: curve.most.spread() / 1e6},
 			{Value: curve.able.median() / 1e6, Unit: "able-Mpps", Spread: curve.able.spread() / 1e6},
 		}
-		r.Note = choice(curve.unsteady(), "~", "")
+		r.Note = curve.marks()
 	}
 	cells[0], cells[11] = c.label, r.Note
 	return cells, r
@@ -150,6 +148,22 @@ func (s *synShare) put(cells []string, r *lab.Result) {
 
 // unsteady reports whether the figures are doubtful.
 func (c *synCurve) unsteady() bool { return c.disturbed > 0 || c.able.unsteady() }
+
+// fromSource reports whether most rounds say how fast the attacker is, not the receive thread.
+func (c *synCurve) fromSource() bool { return 2*c.starved > len(c.most) }
+
+// marks are short signs that remark explains.
+func (c *synCurve) marks() string { return choice(c.unsteady(), "~", "") + choice(c.fromSource(), "^", "") }
+
+// remark explains the marks.
+func (c *synCurve) remark(t *Table) {
+	if c.unsteady() {
+		t.note("~ unsteady: others had the receiving CPU, or the rounds differ by more than %.0f%%", 100*unsteadySpread)
+	}
+	if c.fromSource() {
+		t.note("^ the attacker, with whom the answers arrive, was slower than the receive thread: a lower bound, see able")
+	}
+}
 
 // floodChart is what each case does with a flood, over its rate.
 func (b *synBuilder) floodChart(f *synFlood) *Table {

@@ -90,6 +90,9 @@ func (s *Status) protections(g *generation) error {
 			p.Flows = table
 			p.Left, p.Refused = until(state, now), until(state[8:], now)
 			p.Active = (e.Always || p.Left > 0) && p.Refused == 0
+			if e.Always {
+				p.Left = 0
+			}
 		}
 		if p.Refused > 0 {
 			s.warn("service %q: the kernel has refused connections that cookies began, so its protection rests: "+

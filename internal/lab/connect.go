@@ -1,27 +1,26 @@
 package lab
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"math"
 	"net/netip"
-	"runtime"
-	"runtime/debug"
 	"time"
 )
 
 // ConnectOptions says how many clients open a connection each, ask, and leave. Unlike Load, one thread does it with the
 // least of the kernel's work, for some ten thousand connections per second beside a flood on the same CPU.
 type ConnectOptions struct {
-	Host     *Host          // of the clients
+	Host     *Host          `json:"-"` // of the clients
 	Server   netip.AddrPort // IPv4
 	From     []netip.Addr   // the clients' addresses, which take turns; each must be one of the host's own
 	Request  []byte         // what each sends
 	Rate     float64        // connections per second that are due whether or not earlier ones were made
 	Duration time.Duration  // in which connections begin
 	Timeout  time.Duration  // of a connection with its answer, from when it was due
-	CPU      int            // of the thread
+	CPU      int            // of the clients' process
 	Urgent   bool           // lets few other processes have that CPU meanwhile; for measurements
 }
 
@@ -66,37 +65,21 @@ func Connect(ctx context.Context, o ConnectOptions) (s ConnectSummary, err error
 	if err := o.check(); err != nil {
 		return s, fmt.Errorf("connect: %w", err)
 	}
-	// Collecting garbage stops all threads, one of which may wait long for a CPU that a flood has.
-	defer debug.SetGCPercent(debug.SetGCPercent(-1))
-	done := make(chan error)
-	go func() {
-		runtime.LockOSThread() // never unlocked: the thread, with its CPU and namespace, ends with the goroutine
-		done <- o.Host.Do(func() error { return o.run(ctx, &s) })
-	}()
-	if err := <-done; err != nil {
-		return s, fmt.Errorf("connect: %w", err)
+	if err := o.start(ctx, &s); err != nil {
+		return s, fmt.Errorf("connect: %w", cmp.Or(ctx.Err(), err))
 	}
 	return s, nil
 }
 
 // run opens the connections on the calling thread.
-func (o *ConnectOptions) run(ctx context.Context, s *ConnectSummary) error {
-	if err := pin(0, o.CPU); err != nil {
-		return err
-	}
-	if o.Urgent {
-		if err := hurry(0, urgentReceiver); err != nil {
-			return err
-		}
-	}
+func (o *ConnectOptions) run() (s ConnectSummary, err error) {
 	c, err := newConnector(o)
 	if err != nil {
-		return err
+		return s, err
 	}
 	defer c.close()
-	if err := c.run(ctx); err != nil {
-		return err
+	if err := c.run(); err != nil {
+		return s, err
 	}
-	*s = c.summary()
-	return nil
+	return c.summary(), nil
 }

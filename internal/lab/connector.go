@@ -1,7 +1,6 @@
 package lab
 
 import (
-	"context"
 	"fmt"
 	"time"
 	"unsafe"
@@ -77,9 +76,9 @@ func (c *connector) due() (time.Duration, bool) {
 	return at, at < c.Duration
 }
 
-func (c *connector) run(ctx context.Context) error {
+func (c *connector) run() error {
 	c.start = time.Now()
-	for ctx.Err() == nil {
+	for {
 		now := time.Since(c.start)
 		due, more := c.due()
 		for range burst {
@@ -103,7 +102,6 @@ func (c *connector) run(ctx context.Context) error {
 			return err
 		}
 	}
-	return ctx.Err()
 }
 
 // begin opens a connection.

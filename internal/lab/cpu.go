@@ -74,11 +74,12 @@ func pin(pid, cpu int) error {
 	return nil
 }
 
-// Priorities of urgent threads. A receiver goes before a source on the same CPU, which never sleeps.
+// Priorities of threads. A receiver goes before a source on the same CPU, which never sleeps, and clients go before it too.
 const (
-	urgentSource   = 1
-	urgentReceiver = 2
-	firstReceiver  = 3
+	Ordinary      = 0 // shares a CPU with all processes
+	Urgent        = 1 // before those: sources and servers
+	MoreUrgent    = 2 // before sources and servers too: receivers and clients
+	firstReceiver = 3
 )
 
 // hurry has a thread (0: the caller's) run whenever it can, before all ordinary threads. Ordinary priorities do not do
@@ -92,13 +93,13 @@ func hurry(pid, priority int) error {
 	return nil
 }
 
-// Place keeps the calling thread, which must be locked, on one CPU, and with it the processes that it starts from now
-// on. Urgent ones go before all ordinary threads and urgent sources on that CPU, as those on a machine of their own.
-func Place(cpu int, urgent bool) error {
-	if err := pin(0, cpu); err != nil || !urgent {
+// Place keeps the calling thread, which must be locked, on one CPU with one of the priorities, and with it the processes
+// that it starts from now on.
+func Place(cpu, priority int) error {
+	if err := pin(0, cpu); err != nil || priority == Ordinary {
 		return err
 	}
-	return hurry(0, urgentReceiver)
+	return hurry(0, priority)
 }
 
 // threadTime is what a thread did so far (kernel Documentation/scheduler/sched-stats.rst, /proc/<pid>/schedstat).

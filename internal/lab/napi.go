@@ -40,7 +40,7 @@ func (d *Device) startNAPI() error {
 		return errors.New("threaded NAPI: the kernel thread is not visible; /proc must show kernel threads")
 	}
 	if d.options.Urgent {
-		priority := urgentReceiver
+		priority := MoreUrgent
 		if d.options.First {
 			priority = firstReceiver
 		}

@@ -165,7 +165,7 @@ func (s *Source) runHere(ctx context.Context) error {
 		return err
 	}
 	if s.options.Urgent {
-		if err := hurry(0, urgentSource); err != nil {
+		if err := hurry(0, Urgent); err != nil {
 			return err
 		}
 	}

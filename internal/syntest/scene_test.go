@@ -51,10 +51,11 @@ type scene struct {
 	target           compile.Target // the best there is when empty
 	protects, server *lab.Host
 	clients          []*lab.Host
-	port             string   // of the service
-	devices          []string // of the host that protects, where clients are
-	bpf              string   // the BPF file system
-	tagged           []string // those of devices whose clients are in a VLAN
+	ends             []*lab.Device // of theirs
+	port             string        // of the service
+	devices          []string      // of the host that protects, where clients are
+	bpf              string        // the BPF file system
+	tagged           []string      // those of devices whose clients are in a VLAN
 	untags           []link.Link
 }
 
@@ -136,7 +137,7 @@ func (s *scene) addClient(i, mtu int) error {
 	if err != nil {
 		return err
 	}
-	s.clients, s.devices = append(s.clients, c), append(s.devices, name)
+	s.clients, s.devices, s.ends = append(s.clients, c), append(s.devices, name), append(s.ends, end)
 	s.routes(i, "", "add")
 	return s.hear(end)
 }
@@ -281,7 +282,7 @@ func (s *scene) dial(from *lab.Host, to netip.AddrPort) (net.Conn, error) {
 }
 
 // patience is how long a client waits: several times what TCP needs to send a lost segment again.
-const patience = 5 * time.Second
+const patience = 15 * time.Second
 
 // page is what nginx serves, and pageName how it is asked for.
 var page = pattern(100_000, 1)

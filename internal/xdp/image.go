@@ -127,7 +127,7 @@ func (im *Image) Spec() (*ebpf.CollectionSpec, error) {
 	if err != nil {
 		return nil, err
 	}
-	prog.Instructions = reachable(without(insns, im.Constants))
+	prog.Instructions = fold(reachable(without(insns, im.Constants)), spec.Variables)
 	if im.Egress {
 		spec.Maps[Verified].MaxEntries = verifiedClients
 	}

@@ -86,7 +86,7 @@ func reachable(insns asm.Instructions) asm.Instructions {
 
 // dropUnused leaves out the maps of the C part that no instruction refers to.
 func dropUnused(spec *ebpf.CollectionSpec) {
-	used := map[string]bool{Counters: true}
+	used := map[string]bool{Counters: true, constantsMap: true}
 	for _, prog := range spec.Programs {
 		for _, in := range prog.Instructions {
 			if in.IsLoadFromMap() {
