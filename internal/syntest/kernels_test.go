@@ -51,10 +51,10 @@ func (s *scene) vlanDevices() {
 	s.Helper()
 	s.run(s.clients[0], "ethtool -K protects txvlan off")
 	s.run(s.protects, "ethtool -K client0 txvlan off")
-	s.ip(s.clients[0], "link add link protects name tagged type vlan id 100", "link set tagged up",
+	s.ip(s.clients[0], "link add link protects name tagged type vlan id 100", "link set tagged arp on up",
 		"addr add 10.1.0.1/24 dev tagged", "addr add fd01::1/64 dev tagged nodad",
 		"route replace 10.9.0.2/32 via 10.1.0.2", "-6 route replace fd09::2/128 via fd01::2")
-	s.ip(s.protects, "link add link client0 name tagged type vlan id 100", "link set tagged up",
+	s.ip(s.protects, "link add link client0 name tagged type vlan id 100", "link set tagged arp on up",
 		"addr add 10.1.0.2/24 dev tagged", "addr add fd01::2/64 dev tagged nodad")
 }
 
