@@ -37,7 +37,7 @@ test: ## Run all tests, as root (or with sudo); none may be skipped
 test-long: ## The same with the long runs: more random cases, more kills, more swaps
 	@FLOODWALL_LONG=1 scripts/test -timeout 6h
 
-test-kernels: ## Run what the kernel has to accept on Debian's kernels 6.1 and 6.12, in QEMU
+test-kernels: ## Test programs and protected connections on Debian's kernels 6.1 and 6.12, in QEMU; KERNELS=6.1 chooses
 	@scripts/kernels $(KERNELS)
 
 test-unprivileged: ## Run the tests that need neither root nor tools; the others are skipped

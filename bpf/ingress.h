@@ -53,6 +53,11 @@ static __always_inline __u32 host_protection(__u32 port)
 	__u32 first = 0;
 	__u8 *by_port = bpf_map_lookup_elem(&host_ports, &first);
 
+	/*
+	 * LLVM knows what fits 16 bits and leaves the test out, but the verifier knows nothing of what changed its byte order
+	 * (BPF_END in check_alu_op of kernel/bpf/verifier.c, Linux 6.12).
+	 */
+	port = opaque(port);
 	return by_port && port < PORT_UDP ? by_port[port] : 0;
 }
 

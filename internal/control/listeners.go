@@ -11,8 +11,9 @@ import (
 
 // listener is a TCP socket of this network namespace that waits for connections.
 type listener struct {
-	port  uint16
-	mptcp bool // it takes connections of MPTCP, too
+	port   uint16
+	mptcp  bool // it takes connections of MPTCP, too
+	device int  // the index of the one that it is bound to, 0 for none
 }
 
 // diagRequest is struct inet_diag_req_v2 of linux/inet_diag.h.
@@ -34,7 +35,8 @@ func (r *diagRequest) Serialize() []byte {
 // Of struct inet_diag_msg and linux/inet_diag.h.
 const (
 	diagMessageSize = 72
-	diagPort        = 4  // where the local port is, in network byte order
+	diagPort        = 4  // where the local port is, in network byte order,
+	diagDevice      = 40 // and the device, in that of the host
 	diagInfo        = 2  // the bit of INET_DIAG_INFO, with which upper layers are told
 	diagULP         = 19 // INET_DIAG_ULP_INFO
 	diagULPName     = 1  // INET_ULP_INFO_NAME, within
@@ -59,7 +61,9 @@ func listeners() (list []listener, err error) {
 			if err != nil {
 				return nil, fmt.Errorf("sockets that listen: %w", err)
 			}
-			list = append(list, listener{binary.BigEndian.Uint16(m[diagPort:]), mptcp})
+			list = append(list, listener{
+				port: binary.BigEndian.Uint16(m[diagPort:]), mptcp: mptcp, device: int(binary.NativeEndian.Uint32(m[diagDevice:])),
+			})
 		}
 	}
 	return list, nil

@@ -6,10 +6,14 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"os/exec"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/packet"
@@ -211,6 +215,49 @@ func TestMultipathListener(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// TestBoundListener has a socket on a device that is not the policy's, as one of a VLAN would be: programs do not find it, so
+// the kernel is left to answer, and the reason is said. One on the loopback device is none that clients reach.
+func TestBoundListener(t *testing.T) {
+	for device, method := range map[string]string{"above": "kernel", "client": "host", "lo": "host"} {
+		t.Run(device, func(t *testing.T) {
+			inSite(t, func(s *site) {
+				defer s.unload()
+				s.listenAt(device)
+				notes := strings.Join(s.protect("{mode: host, when: always}").Notes, "\n")
+				if said := strings.Contains(notes, "is bound to device above"); said != (method == "kernel") {
+					t.Errorf("notes %q", notes)
+				}
+				if p, _ := s.protection(); p.Method != method {
+					t.Errorf("method %s, want %s", p.Method, method)
+				}
+			})
+		})
+	}
+}
+
+// listenAt has the server listen on a device, beside which there is one named above.
+func (s *site) listenAt(device string) {
+	s.Helper()
+	err := s.server.Do(func() error {
+		if out, err := exec.Command("ip", "link", "add", "above", "type", "veth").CombinedOutput(); err != nil {
+			return fmt.Errorf("%w: %s", err, out)
+		}
+		c := net.ListenConfig{Control: func(_, _ string, raw syscall.RawConn) (err error) {
+			failed := raw.Control(func(fd uintptr) { err = unix.BindToDevice(int(fd), device) })
+			return errors.Join(failed, err)
+		}}
+		c.SetMultipathTCP(false)
+		l, err := c.Listen(s.ctx, "tcp", ":80")
+		if err == nil {
+			s.Cleanup(func() { l.Close() })
+		}
+		return err
+	})
+	if err != nil {
+		s.Fatal(err)
 	}
 }
 

@@ -53,7 +53,7 @@ func (a *apply) protect(ctx context.Context) error {
 		m, lost := compile.Method(0), ""
 		switch {
 		case a.target == compile.TargetXDP:
-			if m, lost, err = method(s, listening); err != nil {
+			if m, lost, err = a.method(s, listening); err != nil {
 				return err
 			}
 		case s.Router:

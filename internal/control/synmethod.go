@@ -3,6 +3,11 @@ package control
 import (
 	"errors"
 	"fmt"
+	"net"
+	"slices"
+	"strings"
+
+	"github.com/vishvananda/netlink"
 
 	"github.com/floodwall/floodwall/internal/compile"
 	"github.com/floodwall/floodwall/internal/datapath"
@@ -24,7 +29,7 @@ func (e *CookiesOffError) Hint() string {
 
 // method chooses how a protected service is answered for in XDP, 0 where XDP only limits. lost tells what that costs, and
 // why it is so; "" is nothing. Another target can do without what router mode needs of the kernel.
-func method(s *ir.Protection, found []listener) (m compile.Method, lost string, err error) {
+func (a *apply) method(s *ir.Protection, found []listener) (m compile.Method, lost string, err error) {
 	if s.Router {
 		if err := errors.Join(datapath.RawCookiesSupported(), datapath.ConntrackLookupSupported()); err != nil {
 			return 0, "", &unavailableError{fmt.Errorf("service %q: XDP cannot stand before the kernel's SYNPROXY: %w", s.Service, err)}
@@ -34,6 +39,10 @@ func method(s *ir.Protection, found []listener) (m compile.Method, lost string, 
 	cookies := sysctl("ipv4/tcp_syncookies", 1)[0]
 	if cookies == 0 {
 		return 0, "", &CookiesOffError{s.Service}
+	}
+	const limited = "service %q: SYNs are only limited, and ACKs not checked, before the kernel: its own cookies take care of the rest. Cause: %v"
+	if above := a.above(s, found); above != nil {
+		return 0, fmt.Sprintf(limited, s.Service, above), nil
 	}
 	lacks := datapath.ReqskSupported()
 	if lacks == nil {
@@ -46,8 +55,26 @@ func method(s *ir.Protection, found []listener) (m compile.Method, lost string, 
 		return compile.MethodListener, fmt.Sprintf(
 			"service %q: SYNs are answered with the kernel's own cookies%s: %v", s.Service, lostToListener(), lacks), nil
 	}
-	return 0, fmt.Sprintf("service %q: SYNs are only limited, and ACKs not checked, before the kernel: its own cookies take care of the rest. "+
-		"Cause: %v. With sysctl net.ipv4.tcp_syncookies=2 they are sent from XDP", s.Service, lacks), nil
+	return 0, fmt.Sprintf(limited+". With sysctl net.ipv4.tcp_syncookies=2 they are sent from XDP", s.Service, lacks), nil
+}
+
+// above returns an error when a socket of the service is bound to a device that XDP is not at, as one of a VLAN is above
+// one that it is at: from there programs do not find the socket (sk_lookup in net/core/filter.c).
+func (a *apply) above(s *ir.Protection, found []listener) error {
+	for _, l := range found {
+		if l.device == 0 || !serves(s.Ports, uint32(l.port)) {
+			continue
+		}
+		link, err := netlink.LinkByIndex(l.device)
+		if err != nil {
+			return fmt.Errorf("the device of the socket on tcp/%d: %w", l.port, err)
+		}
+		if at := link.Attrs(); at.Flags&net.FlagLoopback == 0 && !slices.Contains(a.devices(), at.Name) {
+			return fmt.Errorf("the socket on tcp/%d is bound to device %s, where the programs of %s do not find it; "+
+				"bind it to an address instead and apply again", l.port, at.Name, strings.Join(a.devices(), ", "))
+		}
+	}
+	return nil
 }
 
 // multipath returns an error when a socket of the service takes MPTCP: the kernel gives such a one no connection that a

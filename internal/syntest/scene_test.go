@@ -19,6 +19,7 @@ import (
 	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
 
+	"github.com/floodwall/floodwall/internal/compile"
 	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/lab"
@@ -47,6 +48,7 @@ type scene struct {
 	ctx              context.Context
 	lab              *lab.Lab
 	mode             string
+	target           compile.Target // the best there is when empty
 	protects, server *lab.Host
 	clients          []*lab.Host
 	ends             []*lab.Device // of theirs
@@ -213,7 +215,7 @@ func (s *scene) tryProtect(syn, more string) (applied *control.Applied, err erro
 	err = s.protects.Do(func() error {
 		c, err := control.CompileSource("policy.yaml", []byte(s.source(syn)+more))
 		if err == nil {
-			applied, err = s.Apply(s.ctx, c, control.ApplyOptions{})
+			applied, err = s.Apply(s.ctx, c, control.ApplyOptions{Target: s.target})
 		}
 		return err
 	})
