@@ -129,7 +129,7 @@ func TestSwitch(t *testing.T) {
 // must be before there are any cookies.
 func (s *scene) ageKeys() {
 	s.Helper()
-	pins, err := filepath.Glob(s.Dir + "/generation-*/" + xdp.SynKeys)
+	pins, err := filepath.Glob(s.Dir + "/generation-*/*syn_keys")
 	if err != nil || len(pins) != 1 {
 		s.Fatalf("keys: %v, %v", pins, err)
 	}
