@@ -65,7 +65,7 @@ func (s *synSite) visit(ctx context.Context, l synLoad, duration time.Duration, 
 }
 
 // begin starts a flood, which ends by itself if stop does not end it for so long. stop returns how many packets per second
-// it sent.
+// it sent from begin to stop.
 func (s *synSite) begin(ctx context.Context, l synLoad, most time.Duration, seed uint64) (stop func() (float64, error), err error) {
 	if l.flood == nil {
 		return func() (float64, error) { return 0, nil }, nil
@@ -77,11 +77,18 @@ func (s *synSite) begin(ctx context.Context, l synLoad, most time.Duration, seed
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan error, 1)
 	go func() { done <- source.Run(ctx) }()
-	time.Sleep(floodLead)
+	for wait := true; wait; wait = source.Sent() == 0 {
+		select {
+		case err := <-done:
+			cancel()
+			return nil, errors.Join(err, errors.New("the flood ended before it began"), source.Close())
+		case <-time.After(floodLead):
+		}
+	}
+	before, start := source.Sent(), time.Now()
 	return func() (float64, error) {
+		pps := float64(source.Sent()-before) / time.Since(start).Seconds()
 		cancel()
-		err := <-done
-		pps := float64(source.Sent()) / source.Took().Seconds()
-		return pps, errors.Join(err, source.Close())
+		return pps, errors.Join(<-done, source.Close())
 	}, nil
 }
