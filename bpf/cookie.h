@@ -165,13 +165,9 @@ static __always_inline struct siphash hash_addresses(struct packet *p, const __u
 /* The hash of a cookie. said is the timestamp, or what the sequence number says. */
 static __always_inline __u32 cookie_mac(struct packet *p, __u32 isn, __u64 slot, __u32 said, bool timestamps)
 {
-	__u32 first = 0;
-	struct syn_keys *keys = bpf_map_lookup_elem(&syn_keys, &first);
-	struct siphash h;
+	bool old = slot << SLOT_SHIFT < syn_keys.rotated;
+	struct siphash h = hash_addresses(p, old ? syn_keys.previous : syn_keys.present);
 
-	if (!keys)
-		return 0;
-	h = hash_addresses(p, slot << SLOT_SHIFT < keys->rotated ? keys->previous : keys->present);
 	siphash13_add(&h, (__u64)isn << 32 | both_ports(p));
 	return siphash13_end(&h, (slot & 0xffffff) << 32 | said, hashed_octets(p) + 15 + timestamps);
 }

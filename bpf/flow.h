@@ -62,12 +62,8 @@ struct syn_keys {
 	__u64 hash[2]; /* of flows, for as long as the table lives */
 };
 
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct syn_keys);
-} syn_keys SEC(".maps");
+/* A variable, as a map of one value would cost each packet a look-up. */
+struct syn_keys syn_keys SEC(".data.syn_keys");
 
 /*
  * Nanoseconds of CLOCK_MONOTONIC, read once a packet. The coarse clock costs a tenth of the exact one and is at most a
@@ -86,9 +82,9 @@ static __always_inline __u32 both_ports(struct packet *p)
 	return p->sport << 16 | (p->port & 0xffff);
 }
 
-static __always_inline __u64 hash_word(__u64 hash, __u64 word, struct syn_keys *keys)
+static __always_inline __u64 hash_word(__u64 hash, __u64 word)
 {
-	hash = (hash ^ word) * (keys->hash[1] | 1);
+	hash = (hash ^ word) * (syn_keys.hash[1] | 1);
 	return hash ^ hash >> 32;
 }
 
@@ -97,19 +93,19 @@ static __always_inline __u64 hash_word(__u64 hash, __u64 word, struct syn_keys *
  * ports. It need not be as strong as that of cookies: whoever found two flows with the same hash could only have the
  * packets of both pass which pass for one, and nobody is told a hash.
  */
-static __always_inline __u64 flow_hash(struct packet *p, struct syn_keys *keys)
+static __always_inline __u64 flow_hash(struct packet *p)
 {
-	__u64 hash = keys->hash[0];
+	__u64 hash = syn_keys.hash[0];
 
 	if (p->family) {
-		hash = hash_word(hash, p->src.hi, keys);
-		hash = hash_word(hash, p->src.lo, keys);
-		hash = hash_word(hash, p->dst.hi, keys);
-		hash = hash_word(hash, p->dst.lo, keys);
+		hash = hash_word(hash, p->src.hi);
+		hash = hash_word(hash, p->src.lo);
+		hash = hash_word(hash, p->dst.hi);
+		hash = hash_word(hash, p->dst.lo);
 	} else {
-		hash = hash_word(hash, p->src.lo << 32 | (__u32)p->dst.lo, keys);
+		hash = hash_word(hash, p->src.lo << 32 | (__u32)p->dst.lo);
 	}
-	return hash_word(hash_word(hash, both_ports(p), keys), 0, keys);
+	return hash_word(hash_word(hash, both_ports(p)), 0);
 }
 
 static __always_inline __u32 flow_state_of(__u64 word)
@@ -222,14 +218,13 @@ static __always_inline void sweep_flows(struct flow_bucket *b, __u64 *filter, __
  */
 __noinline __u32 flow_state(struct packet *p)
 {
-	__u32 first = 0, number, now;
-	struct syn_keys *keys = bpf_map_lookup_elem(&syn_keys, &first);
+	__u32 number, now;
 	struct flow_bucket *b;
 	__u64 hash, at, word, *filter;
 
-	if (!p || !keys)
+	if (!p)
 		return FLOW_NONE;
-	hash = flow_hash(p, keys);
+	hash = flow_hash(p);
 	filter = filter_word(hash);
 	if (!filter || !(*filter & filter_bit(hash)))
 		return FLOW_NONE;
@@ -257,14 +252,13 @@ __noinline __u32 flow_state(struct packet *p)
  */
 __noinline __u32 flow_set(struct packet *p, __u32 state)
 {
-	__u32 first = 0, number, now;
-	struct syn_keys *keys = bpf_map_lookup_elem(&syn_keys, &first);
+	__u32 number, now;
 	struct flow_bucket *b;
 	__u64 hash, at, word, next, *filter;
 
-	if (!p || !keys)
+	if (!p)
 		return 0;
-	hash = flow_hash(p, keys);
+	hash = flow_hash(p);
 	number = hash & flow_mask;
 	b = bpf_map_lookup_elem(&flows, &number);
 	filter = filter_word(hash);

@@ -141,6 +141,15 @@ static __always_inline __u32 stamped_options(__u64 now, const struct syn_options
 	return stamp;
 }
 
+/* Milliseconds that a timestamp may be old when it comes back, and by which the coarse clock may be behind that of it. */
+enum { STAMP_MOST_AGE = 180000, STAMP_MOST_AHEAD = 1000 };
+
+/* Whether a timestamp that came back can be that of a SYN-ACK whose cookie is still good: it is by the clock of the kernel. */
+static __always_inline bool stamp_is_recent(__u32 stamp, __u64 now)
+{
+	return (__u32)(now / 1000000) + STAMP_MOST_AHEAD - stamp <= STAMP_MOST_AGE + STAMP_MOST_AHEAD;
+}
+
 static __always_inline __u32 ip_size(const struct packet *p)
 {
 	return p->family ? sizeof(struct ipv6hdr) : sizeof(struct iphdr);

@@ -37,8 +37,12 @@ static __always_inline bool cookie_came_back(struct xdp_md *ctx, struct packet *
 
 	if (pr->method == METHOD_LISTENER)
 		return listener_cookie_valid(ctx, p, seq, ack);
-	if (pr->method == METHOD_ROUTER)
+	if (pr->method == METHOD_ROUTER) {
+		/* Most that is forged is not worth the hashes of the kernel. */
+		if (read_timestamps(ctx, p, &o) && o.timestamps && !stamp_is_recent(o.tsecr, tick_of(p)))
+			return false;
 		return raw_cookie_valid(p, seq, ack);
+	}
 	if (!read_timestamps(ctx, p, &o))
 		read_options(ctx, p, &o);
 	return protect_host && cookie_valid_for(p, seq, ack, &o);
@@ -179,6 +183,12 @@ static __always_inline bool ask_kernel(struct xdp_md *ctx, struct packet *p, str
 	return connection;
 }
 
+/* Whether no SYN is to be answered. Cookies that are on their way remain good. */
+static __always_inline bool is_resting(struct protection_state *s, __u64 now)
+{
+	return read_once(&s->refused_until) > now;
+}
+
 /* A packet that is no SYN, and of no flow that is known. */
 static __always_inline int judge_stranger(struct xdp_md *ctx, struct packet *p, struct protection *pr,
 					  struct protection_state *s, __u64 now)
@@ -190,7 +200,7 @@ static __always_inline int judge_stranger(struct xdp_md *ctx, struct packet *p, 
 		count_outcome(p, pr, ACK_PROVED);
 		return XDP_PASS;
 	}
-	if (ask_kernel(ctx, p, pr, now) || !is_active(p, pr, s, now))
+	if (ask_kernel(ctx, p, pr, now) || is_resting(s, now) || !is_active(p, pr, s, now))
 		return XDP_PASS;
 	count_outcome(p, pr, ACK_INVALID);
 	return XDP_DROP;
@@ -240,12 +250,10 @@ __noinline int protect(struct xdp_md *ctx, struct packet *p, __u32 decision)
 	if (!p || !pr || !s)
 		return XDP_PASS;
 	now = tick_of(p);
-	if (read_once(&s->refused_until) > now)
-		return XDP_PASS;
 	known = flow_state(p);
 	if ((p->flags & (TCP_SYN | TCP_ACK | TCP_RST | TCP_FIN)) != TCP_SYN || !p->payload)
 		return known ? pass_known(p, known) : judge_stranger(ctx, p, pr, s, now);
-	if (!is_active(p, pr, s, now))
+	if (is_resting(s, now) || !is_active(p, pr, s, now))
 		return XDP_PASS;
 	return known ? pass_reopening(p, pr, now) : answer_syn(ctx, p, pr);
 }

@@ -59,7 +59,7 @@ struct {
 /* How a protection stands, in nanoseconds of CLOCK_MONOTONIC. Outlives a generation. */
 struct protection_state {
 	__u64 active_until;  /* SYNs are answered with cookies */
-	__u64 refused_until; /* the kernel took no connection from us, so there is no use in cookies */
+	__u64 refused_until; /* no SYN is answered: the kernel took no connection from us, or the protection is to end */
 	__u32 refusals;      /* how often that was, */
 	__u32 refusal;       /* and by which error number at last */
 };

@@ -142,7 +142,7 @@ func (p place) responses(to *Guard, v *node) {
 	o := p.over("responses", v)
 	to.Responses = &o
 	switch {
-	case len(p.r.errs) > before:
+	case len(p.r.errs) > before || !v.whole():
 	case !o.Bits:
 		p.errorf(v.get("rate").pos, "responses are limited in bits, got %s", v.get("rate")).Hint =
 			"what hurts who gets them is their length, as in 20mbit/s"

@@ -25,14 +25,15 @@ func (k kind) String() string { return kindNames[k] }
 
 // node is a value in the policy file. Aliases are resolved: they share the node that they name.
 type node struct {
-	pos    Pos
-	kind   kind
-	flow   bool   // a list in [] or a mapping in {}
-	quoted bool   // a word in quotes
-	lacks  bool   // a mapping some of whose keys are broken
-	text   string // of a word
-	items  []*node
-	pairs  []pair
+	pos     Pos
+	kind    kind
+	flow    bool   // a list in [] or a mapping in {}
+	quoted  bool   // a word in quotes
+	lacks   bool   // a mapping some of whose keys are broken
+	partial bool   // a list or mapping with something broken in it, however deep
+	text    string // of a word
+	items   []*node
+	pairs   []pair
 }
 
 // pair is a key of a mapping with its value.
@@ -41,6 +42,9 @@ type pair struct {
 	key   string
 	value *node
 }
+
+// whole reports whether n and all in it could be read. What could not has been reported before any key was looked at.
+func (n *node) whole() bool { return n.kind != broken && !n.partial }
 
 // get is the value of key in n, or nil.
 func (n *node) get(key string) *node {
@@ -128,7 +132,9 @@ func scalar(t *token.Token) *node {
 func (c *converter) list(y *ast.SequenceNode) *node {
 	n := &node{pos: position(y.GetToken()), kind: list, flow: y.IsFlowStyle}
 	for _, v := range y.Values {
-		n.items = append(n.items, c.node(v))
+		item := c.node(v)
+		n.items = append(n.items, item)
+		n.partial = n.partial || !item.whole()
 	}
 	return n
 }
@@ -142,7 +148,7 @@ func (c *converter) mapping(y *ast.MappingNode) *node {
 			n.pos = key.pos
 		}
 		if key.kind != word {
-			n.lacks = true
+			n.lacks, n.partial = true, true
 			continue
 		}
 		value := c.node(v.Value)
@@ -150,6 +156,7 @@ func (c *converter) mapping(y *ast.MappingNode) *node {
 			value = &node{pos: key.pos, kind: nothing}
 		}
 		n.pairs = append(n.pairs, pair{key.pos, key.text, value})
+		n.partial = n.partial || !value.whole()
 	}
 	return n
 }

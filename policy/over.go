@@ -66,10 +66,13 @@ func (p place) over(key string, n *node) Over {
 	form, before := overForm{over: &o}, len(p.r.errs)
 	seen := readKeys(p, key, n, overKeys, &form)
 	p.require(n, seen, "rate", "say what is too much, as in rate: 1000/s")
-	if form.ban != nil && o.From == nil && len(p.r.errs) == before {
+	if len(p.r.errs) > before || !n.whole() {
+		return o
+	}
+	if form.ban != nil && o.From == nil {
 		p.errorf(form.ban.pos, "ban needs a limit by sources: nobody else can be banned").Hint = "add per: from to the limit"
 	}
-	if o.From == nil && o.To == nil && o.Max != 0 && len(p.r.errs) == before {
+	if o.From == nil && o.To == nil && o.Max != 0 {
 		p.errorf(n.get("max").pos, "max is of prefixes, and the limit is one for all").Hint = "remove it, or add per: from"
 	}
 	if len(p.r.errs) == before {

@@ -138,7 +138,7 @@ func (p place) at(n *node) At {
 	seen := readKeys(p, "at", n, placeKeys, &at)
 	p.require(n, seen, "offset", "say where the octets stand, as in offset: 0 for the first of the payload")
 	p.require(n, seen, "bytes", `say what shall stand there, as in bytes: "|de ad|"`)
-	if len(p.r.errs) > before {
+	if len(p.r.errs) > before || !n.whole() {
 		return at
 	}
 	if at.Mask == nil {

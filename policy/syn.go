@@ -93,7 +93,7 @@ func (p place) syn(to *Service, v *node) {
 	default:
 		in, before := p.in("syn"), len(p.r.errs)
 		readKeys(in, "it", v, synKeys, to.Syn)
-		if len(p.r.errs) == before {
+		if len(p.r.errs) == before && v.whole() {
 			in.hysteresis(to.Syn, v)
 			in.synBackends(to.Syn, v)
 		}
@@ -149,7 +149,7 @@ func (p place) synLimits(to *Syn, v *node) {
 	}
 	before := len(p.r.errs)
 	to.Limits = p.overs("limit", v)
-	if len(p.r.errs) > before {
+	if len(p.r.errs) > before || !v.whole() {
 		return
 	}
 	if len(to.Limits) > maxSynLayers {

@@ -54,6 +54,12 @@ func (c *synCase) slower(l synLoad) float64 {
 	return with / without
 }
 
+// unsteady reports whether the figures with a load are doubtful.
+func (c *synCase) unsteady(l synLoad) bool {
+	disturbed := slices.ContainsFunc(c.visits[l], (*synVisit).disturbed)
+	return disturbed || c.figure(l, (*synVisit).completed).unsteady()
+}
+
 // clientsTable is what clients got, without a flood and with those of barFlood.
 func (b *synBuilder) clientsTable() *Table {
 	t := &Table{
@@ -62,9 +68,9 @@ func (b *synBuilder) clientsTable() *Table {
 			"", "completed", "min .. max", "bar", "per s", "connect: half", "99%", "x no flood", "bar", "answered: 99%", "flood Mpps", "entries", "bar", "",
 		},
 		Notes: []string{
-			fmt.Sprintf("%s connections per second are due, from 250 addresses, each in a /24 of its own; one is completed when", countText(synClientRate)),
-			fmt.Sprintf("its answer has come within %v. Times count from when it was due. Clients and flood have a wire each;", synTimeout(b.visitTime())),
-			"the two meet in one CPU of the host.",
+			fmt.Sprintf("%s connections per second are due, half of the talk's since two cores do all the work, from 250 addresses, each in", countText(synClientRate)),
+			fmt.Sprintf("a /24 of its own; one is completed when its answer has come within %v. Times count from when it was due.", synTimeout(b.visitTime())),
+			fmt.Sprintf("Clients and flood have a wire each; the two meet in CPU %d, where nginx runs when its receive threads do not.", receiverCPU),
 			"Entries are those of the flooded host's conntrack table at the end.",
 			fmt.Sprintf("Medians of %d rounds of %v, in which the rows take turns.", b.Rounds, b.visitTime()),
 		},
@@ -89,6 +95,9 @@ func (b *synBuilder) clientsRow(t *Table, c *synCase, l synLoad) {
 	b.outcome.Results = append(b.outcome.Results, b.clientsResult(c, l))
 	if l == quiet || l.pps == barFlood {
 		t.row(c.clientsCells(l, bars)...)
+		if c.unsteady(l) {
+			t.note("~ unsteady: others had the clients' CPU for more than %v at a time, or the rounds differ by more than %.0f%%", mostStalled, 100*unsteadySpread)
+		}
 	}
 }
 
@@ -145,7 +154,7 @@ func (c *synCase) clientsCells(l synLoad, bars map[int]*Bar) []string {
 	for column, bar := range bars {
 		cells[column] = bar.String()
 	}
-	cells[13] = choice(shares.unsteady(), "~", "")
+	cells[13] = choice(c.unsteady(l), "~", "")
 	return cells
 }
 
@@ -172,7 +181,7 @@ func (b *synBuilder) clientsResult(c *synCase, l synLoad) lab.Result {
 func (b *synBuilder) clientsChart() *Table {
 	var curves []Curve
 	var labels []string
-	rates := append([]float64{0}, b.synRates()...)
+	rates := append([]float64{0}, b.clientRates()...)
 	for _, c := range b.cases {
 		if len(c.visits[quiet]) == 0 {
 			continue

@@ -153,7 +153,9 @@ func (c *synCurve) unsteady() bool { return c.disturbed > 0 || c.able.unsteady()
 func (c *synCurve) fromSource() bool { return 2*c.starved > len(c.most) }
 
 // marks are short signs that remark explains.
-func (c *synCurve) marks() string { return choice(c.unsteady(), "~", "") + choice(c.fromSource(), "^", "") }
+func (c *synCurve) marks() string {
+	return choice(c.unsteady(), "~", "") + choice(c.fromSource(), "^", "")
+}
 
 // remark explains the marks.
 func (c *synCurve) remark(t *Table) {

@@ -353,7 +353,7 @@ func (d *differential) compare(t *testing.T, s *subject, pl *compile.Plan, r *ru
 	d.compared++
 	verdict, reason := s.eval(*f)
 	if dropped := fate.Dropped != ""; dropped != (verdict != ir.Pass) {
-		t.Logf("counters that move for that frame alone:\n%s", d.moved(f.frame))
+		t.Logf("that frame alone, once more: %s", d.moved(f.frame))
 		t.Errorf("%x state %s\n%v dropped at %q, but Eval says %s %s\npacket %+v\nmembers %v\nstages %v default %v\nrules:\n%s\npolicy:\n%s", f.frame, fate.State,
 			fate.Seen, fate.Dropped, verdict, s.program.ReasonName(reason), f.packet(), s.members, pl.Rules, pl.Default, shortened(r.show), shortened(s.policy))
 	}
@@ -363,17 +363,19 @@ func (d *differential) compare(t *testing.T, s *subject, pl *compile.Plan, r *ru
 	return true
 }
 
-// moved sends a frame once more, and lists the counters of the target that this changes.
+// moved sends a frame once more, and says what becomes of it, which need not be the same where fragments or addresses
+// of before were in it, and lists the counters of the target that this changes.
 func (d *differential) moved(frame []byte) string {
 	show := []string{"sh", "-c", "nft list counters table inet floodwall | tr -d '\\n' | sed 's/counter/\\n&/g'"}
 	if d.target == compile.TargetIptables {
 		show = []string{"sh", "-c", "iptables-save -c; ip6tables-save -c"}
 	}
 	before, _ := exec.Command(show[0], show[1:]...).Output()
-	d.judge.Fates([][]byte{frame})
+	fates, err := d.judge.Fates([][]byte{frame})
 	after, _ := exec.Command(show[0], show[1:]...).Output()
 	was := strings.Split(string(before), "\n")
 	var b strings.Builder
+	fmt.Fprintf(&b, "%+v %v; counters that move:\n", fates, err)
 	for line := range strings.Lines(string(after)) {
 		if !slices.Contains(was, strings.TrimSuffix(line, "\n")) {
 			b.WriteString(line)

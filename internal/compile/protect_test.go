@@ -186,7 +186,7 @@ func TestProtectRefused(t *testing.T) {
 	until := s.now + 10*time.Second
 	s.edit(xdp.ProtectionStates, func(state []byte) { binary.NativeEndian.PutUint64(state[8:], uint64(until)) })
 	s.must(xdpPass, "", "tcp 198.51.100.7:4000 > 192.0.2.1:80 S")
-	s.must(xdpPass, "", "tcp 198.51.100.7:4000 > 192.0.2.1:80 .")
+	s.must(xdpPass, "asked 1", "tcp 198.51.100.7:4000 > 192.0.2.1:80 .")
 	s.now = until
 	s.must(xdpTX, "answered 1", "tcp 198.51.100.7:4000 > 192.0.2.1:80 S")
 	s.must(xdpDrop, "invalid 1, asked 1", "tcp 198.51.100.7:4000 > 192.0.2.1:80 .")

@@ -147,6 +147,9 @@ func (a *apply) run(ctx context.Context) (*Applied, error) {
 	if err != nil {
 		return nil, fmt.Errorf("manifest: %w", err)
 	}
+	if err := a.before.windDown(ctx, a.manifest); err != nil {
+		return nil, err
+	}
 	if err := a.enforce(context.WithoutCancel(ctx), applied, text); err != nil {
 		return applied, err
 	}

@@ -46,6 +46,45 @@ func samePlaces(now, before *manifest) map[int]int {
 	return places
 }
 
+// A handshake that a cookie began ends in a roundTrip, but for losses. Protections that are to end rest for longer, in
+// which the change is made or, when it fails, they go on.
+const (
+	roundTrip = time.Second
+	resting   = 5 * time.Second
+)
+
+// windDown has the protections of a generation that the next one, nil for none, has not answer no more SYNs, and waits for
+// the cookies on their way: behind it nobody would know what to do with them.
+func (g *generation) windDown(ctx context.Context, next *manifest) error {
+	if g == nil || g.program == nil {
+		return nil
+	}
+	stay := map[int]bool{}
+	if next != nil {
+		for _, then := range samePlaces(next, g.manifest) {
+			stay[then] = true
+		}
+	}
+	var ending []int
+	for i := range g.manifest.Protections {
+		if !stay[i] {
+			ending = append(ending, i)
+		}
+	}
+	if ending == nil {
+		return nil
+	}
+	answered, err := g.program.Rest(ending, resting)
+	if !answered || err != nil {
+		return err
+	}
+	select {
+	case <-ctx.Done():
+	case <-time.After(roundTrip):
+	}
+	return nil
+}
+
 // protects tells which ports of TCP are protected in a mode.
 func (a *apply) protects(router bool) func(port uint16) bool {
 	return func(port uint16) bool {

@@ -19,7 +19,7 @@ type ProtectionStatus struct {
 	Always  bool      `json:"always,omitempty"`  // every SYN is answered with a cookie
 	Active  bool      `json:"active"`            // SYNs are answered with cookies at the moment
 	Left    float64   `json:"left,omitempty"`    // seconds for which that goes on when the flood ends now
-	Refused float64   `json:"refused,omitempty"` // seconds for which it rests, as the kernel took no connection
+	Refused float64   `json:"refused,omitempty"` // seconds for which it rests, as the kernel took no connection, or as it is to end
 	Flows   FlowTable `json:"flows"`
 	MSS     [2]uint16 `json:"mss"`    // announced, in IPv4 and IPv6
 	WScale  int       `json:"wscale"` // announced; -1: not offered

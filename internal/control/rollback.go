@@ -49,6 +49,13 @@ func (in Instance) Rollback(ctx context.Context) (now Now, err error) {
 // giveUp ends a trial before its time.
 func (l *live) giveUp(ctx context.Context) error {
 	g := l.generations[0]
+	var now *manifest
+	if base := l.base(); base != nil {
+		now = base.manifest
+	}
+	if err := g.windDown(ctx, now); err != nil {
+		return err
+	}
 	for _, p := range g.manifest.all() { // the old parts decide first, and the new ones until XDP has gone back
 		t, err := l.tool(ctx, p.Kind)
 		if err == nil {
@@ -68,10 +75,6 @@ func (l *live) giveUp(ctx context.Context) error {
 	}
 	if g.program == nil {
 		errs = append(errs, removeRecord(l.state, g.number))
-	}
-	var now *manifest
-	if base := l.base(); base != nil {
-		now = base.manifest
 	}
 	return errors.Join(append(errs, strictFor(now, g.manifest), l.state.RemoveIfEmpty())...)
 }
@@ -97,6 +100,9 @@ func (l *live) back(ctx context.Context, in Instance) error {
 	defer before.close()
 	bans, err := l.bansFor(ctx, now, before)
 	if err != nil {
+		return err
+	}
+	if err := now.windDown(ctx, before.manifest); err != nil {
 		return err
 	}
 	var how loading // without XDP one step does it

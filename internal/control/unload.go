@@ -15,7 +15,7 @@ func (in Instance) Unload(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		known, err := manifests(ctx, state)
+		known, err := endings(ctx, state)
 		if err != nil {
 			return err
 		}
@@ -27,8 +27,8 @@ func (in Instance) Unload(ctx context.Context) error {
 	})
 }
 
-// manifests are those of all generations that there are.
-func manifests(ctx context.Context, state *datapath.State) (list []*manifest, err error) {
+// endings winds down what runs, and returns the manifests of all generations that there are.
+func endings(ctx context.Context, state *datapath.State) (list []*manifest, err error) {
 	l, err := openLive(ctx, state)
 	if errors.Is(err, datapath.ErrNotLoaded) {
 		return nil, nil
@@ -37,10 +37,13 @@ func manifests(ctx context.Context, state *datapath.State) (list []*manifest, er
 		return nil, err
 	}
 	defer l.close()
+	for _, g := range l.generations {
+		err = errors.Join(err, g.windDown(ctx, nil))
+	}
 	for _, g := range l.all() {
 		list = append(list, g.manifest)
 	}
-	return list, nil
+	return list, err
 }
 
 // kinds are the tools that parts of the instance may be in: those that a manifest names, and those that are installed,

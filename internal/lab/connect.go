@@ -32,6 +32,7 @@ type ConnectSummary struct {
 	Connect  Latency           // until the connection stood, of those that had an answer
 	Answered Latency           // until the answer began
 	Took     time.Duration     // in which connections began
+	Stalled  time.Duration     // the longest that the clients did not look what there is to do; 1 ms when they have the CPU
 }
 
 // Share is the part of the connections that had an answer; NaN when there were none.

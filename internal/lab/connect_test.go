@@ -1,6 +1,8 @@
 package lab
 
 import (
+	"context"
+	"errors"
 	"net"
 	"net/netip"
 	"sync"
@@ -58,13 +60,7 @@ func serve(t *testing.T, h *Host, at netip.AddrPort, answer func(net.Conn)) func
 // TestConnect has a server answer every client.
 func TestConnect(t *testing.T) {
 	p, o := newCallers(t)
-	by := serve(t, p.b.Host, o.Server, func(conn net.Conn) {
-		defer conn.Close()
-		var b [1]byte
-		if n, _ := conn.Read(b[:]); n == 1 && b[0] == '?' {
-			_, _ = conn.Write([]byte("!"))
-		}
-	})
+	by := serve(t, p.b.Host, o.Server, answerAll)
 	s, err := Connect(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
@@ -79,6 +75,49 @@ func TestConnect(t *testing.T) {
 		if n := by()[a]; n != 50 {
 			t.Errorf("%d connections from %s, want 50", n, a)
 		}
+	}
+}
+
+// answerAll answers each connection.
+func answerAll(conn net.Conn) {
+	defer conn.Close()
+	var b [1]byte
+	if n, _ := conn.Read(b[:]); n == 1 && b[0] == '?' {
+		_, _ = conn.Write([]byte("!"))
+	}
+}
+
+// TestConnectBeside has urgent clients beside an urgent source that never sleeps, on one CPU.
+func TestConnectBeside(t *testing.T) {
+	p, o := newCallers(t)
+	serve(t, p.b.Host, o.Server, answerAll)
+	o.Urgent = true
+	flow := Flow{From: MustAddrs("128.0.0.0/2"), To: MustAddrs("10.0.0.2")}
+	source := p.source(t, SourceOptions{Flows: []Flow{flow}, Rate: smoothRate, Urgent: true, Batch: 16})
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() { done <- source.Run(ctx) }()
+	for range 3 {
+		s, err := Connect(t.Context(), o)
+		if err != nil || s.Begun != 100 || s.OK == 0 {
+			t.Errorf("%+v, %v; want 100 begun, and some answers", s, err)
+		}
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
+// TestConnectStops ends the context of clients that would go on for long.
+func TestConnectStops(t *testing.T) {
+	_, o := newCallers(t)
+	o.Duration = time.Minute
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	start := time.Now()
+	if _, err := Connect(ctx, o); !errors.Is(err, context.DeadlineExceeded) || time.Since(start) > 10*time.Second {
+		t.Errorf("%v after %v; want the end of the context at once", err, time.Since(start))
 	}
 }
 

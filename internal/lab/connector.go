@@ -17,6 +17,8 @@ type connector struct {
 	failed   [unix.EHWPOISON + 1]uint64 // by error number; 0: the server closed
 	late     uint64
 	last     time.Duration // when the last one began
+	looked   time.Duration // when there was a look last at what there is to do
+	stalled  time.Duration // the longest between two looks
 	waiting  []attempt     // by descriptor
 	queue    []deadline    // in the order in which they began
 	first    int           // of queue that may still be under way
@@ -80,6 +82,7 @@ func (c *connector) run() error {
 	c.start = time.Now()
 	for {
 		now := time.Since(c.start)
+		c.stalled, c.looked = max(c.stalled, now-c.looked), now
 		due, more := c.due()
 		for range burst {
 			if !more || due > now {
@@ -223,7 +226,7 @@ func (c *connector) end(fd int) {
 func (c *connector) summary() ConnectSummary {
 	s := ConnectSummary{
 		Begun: c.begun, OK: uint64(c.answers.TotalCount()), Errors: make(map[string]uint64),
-		Connect: c.connects.latency(), Answered: c.answers.latency(), Took: c.last,
+		Connect: c.connects.latency(), Answered: c.answers.latency(), Took: c.last, Stalled: c.stalled,
 	}
 	if c.late > 0 {
 		s.Errors[FailedTimeout] = c.late

@@ -9,7 +9,6 @@ import (
 	"os/exec"
 	"runtime"
 	"runtime/debug"
-	"strconv"
 	"syscall"
 )
 
@@ -20,7 +19,7 @@ const connectName = "floodwall-clients"
 // spin in Go's runtime until another thread has done its part (runtime/proc.go, casgstatus), and when that is the
 // source's, it never gets the CPU to do so. Here all threads have one priority, and take turns.
 func init() {
-	if os.Args[0] != connectName {
+	if len(os.Args) == 0 || os.Args[0] != connectName {
 		return
 	}
 	if err := connectMain(); err != nil {
@@ -30,22 +29,10 @@ func init() {
 	os.Exit(0)
 }
 
-// connectMain is all that the process does. With arguments, which say where to run, it becomes itself again there, and so
-// do all the threads that it will have.
+// connectMain is all that the process does. With an argument, it first becomes itself again where that says.
 func connectMain() error {
-	if len(os.Args) == 3 {
-		cpu, err := strconv.Atoi(os.Args[1])
-		if err != nil {
-			return err
-		}
-		priority, err := strconv.Atoi(os.Args[2])
-		if err != nil {
-			return err
-		}
-		if err := Place(cpu, priority); err != nil {
-			return err
-		}
-		return syscall.Exec("/proc/self/exe", os.Args[:1], os.Environ())
+	if len(os.Args) > 1 {
+		return connectAt(os.Args[1])
 	}
 	debug.SetGCPercent(-1) // a pause would be a client's
 	var o ConnectOptions
@@ -59,6 +46,19 @@ func connectMain() error {
 	return json.NewEncoder(os.Stdout).Encode(s)
 }
 
+// connectAt places the only thread of the process's next life, and so all that this one starts.
+func connectAt(place string) error {
+	var cpu, priority int
+	if _, err := fmt.Sscan(place, &cpu, &priority); err != nil {
+		return fmt.Errorf("place %q: %w", place, err)
+	}
+	if err := Place(cpu, priority); err != nil {
+		return err
+	}
+	return syscall.Exec("/proc/self/exe", os.Args[:1], os.Environ())
+}
+
+// priority is one of those of threads.
 func (o *ConnectOptions) priority() int {
 	if o.Urgent {
 		return MoreUrgent
@@ -74,7 +74,7 @@ func (o *ConnectOptions) start(ctx context.Context, s *ConnectSummary) error {
 	}
 	var out, complaint bytes.Buffer
 	cmd := exec.CommandContext(ctx, "/proc/self/exe")
-	cmd.Args = []string{connectName, strconv.Itoa(o.CPU), strconv.Itoa(o.priority())}
+	cmd.Args = []string{connectName, fmt.Sprint(o.CPU, o.priority())}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(options), &out, &complaint
 	// The kernel kills it with the thread that started it, whichever way this process ends.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}

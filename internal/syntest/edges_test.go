@@ -285,7 +285,7 @@ func TestFullQueue(t *testing.T) {
 				s.sysctl(s.server, "core/somaxconn", "2")
 				l := s.listen(servers[0].String())
 				s.protect(always, "")
-				const clients = 8
+				const clients = 5
 				results := make(chan error, clients)
 				for range clients {
 					go func() { results <- s.visitEcho(s.clients[0], servers[0]) }()

@@ -282,7 +282,7 @@ func (s *scene) dial(from *lab.Host, to netip.AddrPort) (net.Conn, error) {
 }
 
 // patience is how long a client waits: several times what TCP needs to send a lost segment again.
-const patience = 15 * time.Second
+const patience = 30 * time.Second
 
 // page is what nginx serves, and pageName how it is asked for.
 var page = pattern(100_000, 1)

@@ -43,7 +43,6 @@ const (
 	floodwallMapReporters        = "reporters"
 	floodwallMapSamplers         = "samplers"
 	floodwallMapSamples          = "samples"
-	floodwallMapSynKeys          = "syn_keys"
 	floodwallMapVerified         = "verified"
 	floodwallMapWindow           = "window"
 	floodwallProgEgress          = "egress"
@@ -96,6 +95,7 @@ const (
 	floodwallVarSampling         = "sampling"
 	floodwallVarShortPatterns    = "short_patterns"
 	floodwallVarSpecials         = "specials"
+	floodwallVarSynKeys          = "syn_keys"
 	floodwallVarTableConditions  = "table_conditions"
 	floodwallVarVerifyCookies    = "verify_cookies"
 	floodwallVarWindowLength     = "window_length"
@@ -180,7 +180,6 @@ type floodwallMapSpecs struct {
 	Reporters        *ebpf.MapSpec `ebpf:"reporters"`
 	Samplers         *ebpf.MapSpec `ebpf:"samplers"`
 	Samples          *ebpf.MapSpec `ebpf:"samples"`
-	SynKeys          *ebpf.MapSpec `ebpf:"syn_keys"`
 	Verified         *ebpf.MapSpec `ebpf:"verified"`
 	Window           *ebpf.MapSpec `ebpf:"window"`
 }
@@ -236,6 +235,7 @@ type floodwallVariableSpecs struct {
 	Sampling        *ebpf.VariableSpec `ebpf:"sampling"`
 	ShortPatterns   *ebpf.VariableSpec `ebpf:"short_patterns"`
 	Specials        *ebpf.VariableSpec `ebpf:"specials"`
+	SynKeys         *ebpf.VariableSpec `ebpf:"syn_keys"`
 	TableConditions *ebpf.VariableSpec `ebpf:"table_conditions"`
 	VerifyCookies   *ebpf.VariableSpec `ebpf:"verify_cookies"`
 	WindowLength    *ebpf.VariableSpec `ebpf:"window_length"`
@@ -289,7 +289,6 @@ type floodwallMaps struct {
 	Reporters        *ebpf.Map `ebpf:"reporters"`
 	Samplers         *ebpf.Map `ebpf:"samplers"`
 	Samples          *ebpf.Map `ebpf:"samples"`
-	SynKeys          *ebpf.Map `ebpf:"syn_keys"`
 	Verified         *ebpf.Map `ebpf:"verified"`
 	Window           *ebpf.Map `ebpf:"window"`
 }
@@ -323,7 +322,6 @@ func (m *floodwallMaps) Close() error {
 		m.Reporters,
 		m.Samplers,
 		m.Samples,
-		m.SynKeys,
 		m.Verified,
 		m.Window,
 	)
@@ -380,6 +378,7 @@ type floodwallVariables struct {
 	Sampling        *ebpf.Variable `ebpf:"sampling"`
 	ShortPatterns   *ebpf.Variable `ebpf:"short_patterns"`
 	Specials        *ebpf.Variable `ebpf:"specials"`
+	SynKeys         *ebpf.Variable `ebpf:"syn_keys"`
 	TableConditions *ebpf.Variable `ebpf:"table_conditions"`
 	VerifyCookies   *ebpf.Variable `ebpf:"verify_cookies"`
 	WindowLength    *ebpf.Variable `ebpf:"window_length"`

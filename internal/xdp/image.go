@@ -49,6 +49,7 @@ const (
 	Background4 = ".data.back4"
 	Filter6     = ".data.filter6"
 	DynamicInfo = ".data.dynamic"
+	SynKeys     = ".data.syn_keys" // of cookies and of flows, struct syn_keys of bpf/flow.h
 )
 
 // Maps that the C program or the generated rules look up.
@@ -78,7 +79,6 @@ const (
 	HostPorts        = "host_ports"        // by TCP port: which of them has the kernel given its connections, from 1 on
 	Flows            = "flows"             // connections that have proved their address, struct flow_bucket of bpf/flow.h
 	FlowFilter       = "flow_filter"       // a bit for each of those buckets, whether it was ever used
-	SynKeys          = "syn_keys"          // of cookies and of flows, struct syn_keys
 
 	Masks   = "masks"     // straight rules: per class, a bit for each address expression
 	Index   = "index"     // table rules: from the value of a field or a class to a row
