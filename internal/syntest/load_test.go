@@ -106,8 +106,18 @@ func (l *load) while(least time.Duration) {
 	l.note(fmt.Errorf("%d connections, %d words", l.opened.Load()-opened, l.words.Load()-words), "it stands still")
 }
 
+// forgiveBehind forgives from now on that new connections to a server behind this host fail.
+func (l *load) forgiveBehind() {
+	if l.mode == "router" {
+		l.forgive.Add(1)
+	}
+}
+
 // settle waits until all connections that were begun so far have ended, and forgives nothing from then on.
 func (l *load) settle() {
+	if l.mode != "router" {
+		return
+	}
 	time.Sleep(time.Second) // TCP has sent again by then what a queue held up
 	l.forgive.Add(1)
 	l.while(100 * time.Millisecond)
