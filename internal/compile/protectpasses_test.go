@@ -3,6 +3,7 @@ package compile_test
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -14,24 +15,29 @@ import (
 	"github.com/floodwall/floodwall/internal/xdp"
 )
 
-// TestProtectVerifier loads large policies with as much protection as there can be, in both forms.
+// TestProtectVerifier loads large policies with as much protection as there can be, by each method and in both forms.
 func TestProtectVerifier(t *testing.T) {
-	for _, form := range []compile.Form{compile.Straight, compile.Tables} {
-		t.Run(string(form), func(t *testing.T) {
-			t.Parallel()
-			s := lower(t, largest(allChecks(), 56, 7, 600))
-			protect(s.program)
-			x, err := compile.ToXDP(s.program, compile.XDPOptions{Form: form})
-			if err != nil {
-				t.Fatal(err)
-			}
-			testutil.RequireRoot(t)
-			n := processed(t, x)
-			t.Logf("%d instructions processed", n)
-			if n > mostProcessed {
-				t.Errorf("the verifier processed %d instructions, want at most %d", n, mostProcessed)
-			}
-		})
+	for name, method := range map[string]compile.Method{
+		"host": compile.MethodHost, "listener": compile.MethodListener, "router": compile.MethodRouter,
+	} {
+		for _, form := range []compile.Form{compile.Straight, compile.Tables} {
+			t.Run(name+", "+string(form), func(t *testing.T) {
+				t.Parallel()
+				s := lower(t, largest(allChecks(), 56, 7, 600))
+				protect(s.program)
+				by := slices.Repeat([]compile.Protect{{Method: method}}, len(s.program.Protections))
+				x, err := compile.ToXDP(s.program, compile.XDPOptions{Form: form, Protect: by})
+				if err != nil {
+					t.Fatal(err)
+				}
+				testutil.RequireRoot(t)
+				n := processed(t, x)
+				t.Logf("%d instructions processed", n)
+				if n > mostProcessed {
+					t.Errorf("the verifier processed %d instructions, want at most %d", n, mostProcessed)
+				}
+			})
+		}
 	}
 }
 
