@@ -245,3 +245,29 @@ func TestRandomACKs(t *testing.T) {
 		})
 	}
 }
+
+// TestRouterTime checks that a cookie of the kernel is good only with a timestamp of a time in which it can have been sent,
+// in milliseconds, and without one. The kernel's own check takes no notice of timestamps.
+func TestRouterTime(t *testing.T) {
+	p := always()
+	p.Router = true
+	s := loadShield(t, protecting(p))
+	port := uint16(4000)
+	for _, r := range []route{routes[0], routes[3]} {
+		for _, test := range []struct {
+			later int32
+			valid bool
+		}{{0, true}, {-119000, true}, {500, true}, {-181000, false}, {2000, false}, {math.MinInt32, false}} {
+			port++
+			a := s.begin(r, linux, port)
+			a.tsecr += uint32(test.later)
+			action, counted := uint32(xdpDrop), "invalid 1, asked 1"
+			if test.valid {
+				action, counted = xdpPass, "proved 1"
+			}
+			s.must(action, counted, "%s", a)
+		}
+		port++
+		s.must(xdpPass, "proved 1", "%s", with(s.begin(r, linux, port), func(a *ack) { a.stamped = false }))
+	}
+}

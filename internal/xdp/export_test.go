@@ -2,3 +2,6 @@ package xdp
 
 // BackEdges is backEdges.
 var BackEdges = backEdges
+
+// Fold is fold.
+var Fold = fold
