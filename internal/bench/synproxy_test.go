@@ -74,6 +74,22 @@ func TestSynBars(t *testing.T) {
 	}
 }
 
+// TestSynWeak has an attacker who could not send all of the flood: nothing is said to be met beside it.
+func TestSynWeak(t *testing.T) {
+	flood := synLoad{synOnly, barFlood}
+	weak := synVisitOf(10_000, 1000, 0)
+	weak.flood = 0.9e6
+	b := synTables(nil, nil, map[string]map[synLoad][]*synVisit{
+		"floodwall/router": {quiet: {synVisitOf(10_000, 1000, 0)}, flood: {weak}},
+	})
+	b.publish()
+	for _, bar := range b.outcome.Bars {
+		if strings.Contains(bar.Name, "syn=1Mpps") {
+			t.Errorf("a bar beside a weak flood: %s %s", bar.Name, bar)
+		}
+	}
+}
+
 func TestSynTables(t *testing.T) {
 	b := synTables(map[string]series{synTX: {4e6, 4e6}, "floodwall/host": {2e6, 3e6}}, nil,
 		map[string]map[synLoad][]*synVisit{"syncookies=2": {quiet: {synVisitOf(10_000, 1e6, 0)}}})

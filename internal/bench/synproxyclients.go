@@ -8,8 +8,8 @@ import (
 	"github.com/floodwall/floodwall/internal/lab"
 )
 
-// synClientRate is the connections per second of all clients: half of the talk's. Two cores with a source, clients, receive
-// threads and nginx do not hold 10,000/s beside barFlood, whatever stands in front.
+// synClientRate is the connections per second of all clients: half of the talk's. Of 10,000/s beside barFlood, two cores
+// with a source, clients, receive threads and nginx complete half to all, by what stands in front.
 const synClientRate = 5_000
 
 // synTimeout is how long clients that connect for some time wait for an answer: at most until a SYN that was lost would be

@@ -13,6 +13,7 @@ import (
 const (
 	leastCompleted = 0.999 // of the connections
 	mostSlower     = 2     // times the connect time without the flood, of the slowest hundredth
+	wholeFlood     = 0.95  // of barFlood; beside less of it nothing has been shown
 )
 
 // name is the load as a part of a result's name; label as people read it.
@@ -60,6 +61,11 @@ func (c *synCase) unsteady(l synLoad) bool {
 	return disturbed || c.figure(l, (*synVisit).completed).unsteady()
 }
 
+// weak reports whether the attacker could not send the flood beside the clients, with whom it shares a CPU.
+func (c *synCase) weak(l synLoad) bool {
+	return l != quiet && c.figure(l, floodSent).median() < wholeFlood*l.pps
+}
+
 // clientsTable is what clients got, without a flood and with those of barFlood.
 func (b *synBuilder) clientsTable() *Table {
 	t := &Table{
@@ -95,6 +101,9 @@ func (b *synBuilder) clientsRow(t *Table, c *synCase, l synLoad) {
 	b.outcome.Results = append(b.outcome.Results, b.clientsResult(c, l))
 	if l == quiet || l.pps == barFlood {
 		t.row(c.clientsCells(l, bars)...)
+		if len(c.visits[l]) > 0 && c.weak(l) {
+			t.note("v the attacker, on the clients' CPU, sent less than %.0f%% of the flood: no bar is judged", 100*wholeFlood)
+		}
 		if c.unsteady(l) {
 			t.note("~ unsteady: others had the clients' CPU for more than %v at a time, or the rounds differ by more than %.0f%%", mostStalled, 100*unsteadySpread)
 		}
@@ -119,7 +128,7 @@ func (b *synBuilder) clientsBars(c *synCase, l synLoad) map[int]*Bar {
 		return bars
 	}
 	name := b.clientsName(c, l)
-	if l.pps == barFlood {
+	if l.pps == barFlood && !c.weak(l) {
 		bars[columnCompleted] = atLeast(name+" completed", c.figure(l, (*synVisit).completed).median(), leastCompleted)
 		if slower := c.slower(l); slower > 0 {
 			bars[columnSlower] = atMost(name+" connect p99 x quiet", slower, mostSlower)
@@ -154,7 +163,7 @@ func (c *synCase) clientsCells(l synLoad, bars map[int]*Bar) []string {
 	for column, bar := range bars {
 		cells[column] = bar.String()
 	}
-	cells[13] = choice(c.unsteady(l), "~", "")
+	cells[13] = choice(c.unsteady(l), "~", "") + choice(c.weak(l), "v", "")
 	return cells
 }
 
