@@ -74,6 +74,11 @@ func (in Instance) Apply(ctx context.Context, c *Compiled, o ApplyOptions) (*App
 	if err != nil {
 		return nil, errors.Join(err, state.RemoveIfEmpty())
 	}
+	if !o.DryRun {
+		if _, err := in.sweep(ctx, state); err != nil {
+			notes = append(notes, fmt.Sprintf("what runs could not be put straight first: %v", err))
+		}
+	}
 	applied, err := in.choose(ctx, state, c, o)
 	if err != nil || o.DryRun {
 		err = errors.Join(err, state.RemoveIfEmpty())
@@ -180,11 +185,6 @@ func (a *apply) applied() *Applied {
 // look finds out what runs now, or ran before its devices went away.
 func (a *apply) look(ctx context.Context) (err error) {
 	a.live, err = openLive(ctx, a.state)
-	if err == nil && !a.options.DryRun {
-		if mendErr := a.live.mend(ctx, a.in); mendErr != nil {
-			a.notes = append(a.notes, fmt.Sprintf("what runs could not be put straight first: %v", mendErr))
-		}
-	}
 	switch {
 	case err == nil:
 		a.before = a.live.generations[0]
@@ -234,7 +234,8 @@ func (a *apply) hoist(context.Context) (err error) {
 	}
 	a.manifest.Choice, a.manifest.Devices, a.manifest.Boot = a.choice, a.devices(), a.options.Boot
 	a.manifest.behind(a.compiled.Program)
-	return a.rememberLoose()
+	a.warnStrict()
+	return nil
 }
 
 // devices are the names of the devices to filter.

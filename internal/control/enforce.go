@@ -333,5 +333,5 @@ func (s *switchover) finish(ctx context.Context, number int) error {
 	if s.base != nil {
 		before = s.base.number
 	}
-	return errors.Join(dropStandIns(ctx, s.tools, s.manifest), forget(s.state, number, before), strictFor(s.manifest))
+	return errors.Join(dropStandIns(ctx, s.tools, s.manifest), forget(s.state, number, before), strictFor(s.state, s.manifest))
 }

@@ -232,6 +232,14 @@ func (l *live) all() []*generation {
 	return list
 }
 
+// manifests are those of all.
+func (l *live) manifests() (list []*manifest) {
+	for _, g := range l.all() {
+		list = append(list, g.manifest)
+	}
+	return list
+}
+
 func (l *live) close() {
 	for _, g := range l.all() {
 		g.close()

@@ -41,7 +41,6 @@ type manifest struct {
 
 	Protections []protectionEntry `json:"protections,omitempty"`
 	Behind      []behindEntry     `json:"behind,omitempty"` // services of others
-	Loose       *int              `json:"loose,omitempty"`  // what looseFile said before a generation needed it to be 0
 }
 
 type ruleEntry struct {

@@ -10,11 +10,11 @@ import (
 // mend puts straight what a command has left that died between the steps of a change: XDP says which policy decides, and
 // its parts in netfilter have to be those of the same one. During a trial all of it is as it should be.
 func (l *live) mend(ctx context.Context, in Instance) error {
+	errs := []error{strictFor(l.state, l.manifests()...)}
 	if len(l.generations) == 0 || l.trial != nil {
-		return nil
+		return errors.Join(errs...)
 	}
 	g := l.generations[0]
-	var errs []error
 	if g.program == nil {
 		errs = append(errs, l.state.Took(g.number))
 	}

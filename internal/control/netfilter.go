@@ -60,13 +60,11 @@ func (a *apply) compilePart(ctx context.Context, name string) ([]compile.Left, e
 }
 
 // known are the manifests whose parts have names that a new one must not have.
-func (a *apply) known() (list []*manifest) {
-	if a.live != nil {
-		for _, g := range a.live.all() {
-			list = append(list, g.manifest)
-		}
+func (a *apply) known() []*manifest {
+	if a.live == nil {
+		return nil
 	}
-	return list
+	return a.live.manifests()
 }
 
 // lacking explains that a tool is missing: which rule needs it when XDP does the rest.

@@ -25,7 +25,7 @@ func (in Instance) Rollback(ctx context.Context) (now Now, err error) {
 			return l.giveUp(ctx)
 		}
 		if ended, err := l.endedTrial(ctx); ended > 0 || err != nil { // the kernel has gone back by itself
-			return errors.Join(err, l.settle(ctx, in, ended))
+			return errors.Join(err, l.settle(ctx, in, ended), l.state.RemoveIfEmpty())
 		}
 		if err := l.mend(ctx, in); err != nil {
 			return err
@@ -76,7 +76,7 @@ func (l *live) giveUp(ctx context.Context) error {
 	if g.program == nil {
 		errs = append(errs, removeRecord(l.state, g.number))
 	}
-	return errors.Join(append(errs, strictFor(now, g.manifest), l.state.RemoveIfEmpty())...)
+	return errors.Join(append(errs, strictFor(l.state, now), l.state.RemoveIfEmpty())...)
 }
 
 // removeRecord removes a record that may have gone with its trial.
@@ -110,16 +110,12 @@ func (l *live) back(ctx context.Context, in Instance) error {
 		how = loading{trial: handOver, beside: true}
 	}
 	var loaded []*part
-	for _, p := range before.manifest.Parts {
-		p.fill = p.bansOf(bans)
-		t, err := l.tool(ctx, p.Kind)
-		if err == nil {
-			err = t.load(ctx, p, nameOf(now.manifest.partOf(p.Kind)), how)
-		}
-		if err != nil {
-			return errors.Join(err, l.unload(ctx, now, loaded))
-		}
-		loaded = append(loaded, p)
+	err = strictly(l.state, before.manifest, func() (err error) {
+		loaded, err = l.reload(ctx, now, before, bans, how)
+		return err
+	})
+	if err != nil {
+		return errors.Join(err, l.unload(ctx, now, loaded))
 	}
 	if err := before.enter(ctx, bans); err != nil {
 		return errors.Join(err, l.unload(ctx, now, loaded))
@@ -136,12 +132,28 @@ func (l *live) back(ctx context.Context, in Instance) error {
 	}
 	err = l.settleBack(ctx, now, before)
 	if err == nil {
-		return strictFor(before.manifest, now.manifest)
+		return strictFor(l.state, before.manifest)
 	}
 	if now.program != nil {
 		err = errors.Join(err, l.state.Rollback()) // the two exchange their roles once more
 	}
 	return errors.Join(err, l.unload(ctx, now, loaded))
+}
+
+// reload loads the parts of the generation before, as far as that goes.
+func (l *live) reload(ctx context.Context, now, before *generation, bans map[string][]Blocked, how loading) (loaded []*part, err error) {
+	for _, p := range before.manifest.Parts {
+		p.fill = p.bansOf(bans)
+		t, err := l.tool(ctx, p.Kind)
+		if err == nil {
+			err = t.load(ctx, p, nameOf(now.manifest.partOf(p.Kind)), how)
+		}
+		if err != nil {
+			return loaded, err
+		}
+		loaded = append(loaded, p)
+	}
+	return loaded, nil
 }
 
 // bansFor are the bans that the policy before is to have when it runs again.
@@ -198,7 +210,7 @@ func (l *live) unload(ctx context.Context, now *generation, parts []*part) (err 
 	for _, p := range parts {
 		err = errors.Join(err, l.tools[p.Kind].Rollback(ctx, p.Name, nameOf(now.manifest.partOf(p.Kind))))
 	}
-	return err
+	return errors.Join(err, strictFor(l.state, now.manifest))
 }
 
 // settleBack removes the parts that do not decide any more.

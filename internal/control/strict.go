@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/floodwall/floodwall/internal/compile"
+	"github.com/floodwall/floodwall/internal/datapath"
 )
 
 // looseFile says whether conntrack takes a packet from the middle of a TCP connection that it does not know for one of a
@@ -46,57 +47,70 @@ func setLoose(n int) error {
 	return nil
 }
 
-// rememberLoose notes in the manifest what the host had before a row of generations of which one needs conntrack to be
-// strict.
-func (a *apply) rememberLoose() (err error) {
-	if a.before != nil {
-		a.manifest.Loose = a.before.manifest.Loose
-	}
+// warnStrict notes what a strict conntrack does to connections from before it.
+func (a *apply) warnStrict() {
 	if !a.manifest.strict() || a.before != nil && a.before.manifest.strict() {
-		return nil
+		return
 	}
 	if sysctl("netfilter/nf_conntrack_count", 0)[0] == 0 {
 		a.notes = append(a.notes, "conntrack has no connections yet, so those that stand with protected services behind this host will "+
 			"be unknown to it and end: to spare them, load some rule that asks for `ct state` an hour before")
 	}
-	if a.manifest.Loose == nil {
-		a.manifest.Loose, err = loose()
-	}
-	return err
 }
 
-// becomeStrict makes conntrack strict for the generation that is about to decide, and has undo bring back what was. Its
-// first rule in netfilter may have begun conntrack, which then knew nothing before.
-func (s *switchover) becomeStrict() error {
+// beStrict makes conntrack strict. What the host had is in the state before that, where it is found however this process
+// ends.
+func beStrict(state *datapath.State) error {
 	was, err := loose()
-	if !s.manifest.strict() || was == nil || *was == 0 || err != nil {
+	if was == nil || *was == 0 || err != nil {
 		return err
 	}
-	s.done = append(s.done, func() error { return setLoose(*was) })
+	if err := state.KeepSetting([]byte(strconv.Itoa(*was))); err != nil {
+		return err
+	}
 	return setLoose(0)
 }
 
-// loadStrictly loads the parts in netfilter with conntrack strict before any of them decides. Where there was no conntrack
-// before, it comes with them.
-func (s *switchover) loadStrictly(ctx context.Context) error {
-	if err := s.becomeStrict(); err != nil {
+// strictFor makes conntrack strict when one of the generations that remain needs that, and else what the host had it be.
+func strictFor(state *datapath.State, remain ...*manifest) error {
+	if slices.ContainsFunc(remain, (*manifest).strict) {
+		return beStrict(state)
+	}
+	was, err := state.HostSetting()
+	if was == nil || err != nil {
 		return err
 	}
-	if err := s.loadParts(ctx); err != nil {
+	n, err := strconv.Atoi(string(was))
+	if err != nil {
+		return fmt.Errorf("what %s was: %w", looseFile, err)
+	}
+	if err := setLoose(n); err != nil {
 		return err
 	}
-	return s.becomeStrict()
+	return state.ForgetSetting()
 }
 
-// strictFor makes conntrack as strict as the generation needs that decides now, after others that may have needed it.
-func strictFor(now *manifest, others ...*manifest) error {
-	if now.strict() {
-		return setLoose(0)
+// strictly has fn load parts with conntrack strict before any of them decides, if their generation needs it. Where there
+// was no conntrack before, it comes with them.
+func strictly(state *datapath.State, m *manifest, fn func() error) error {
+	if !m.strict() {
+		return fn()
 	}
-	for _, m := range append(others, now) {
-		if m != nil && m.Loose != nil {
-			return setLoose(*m.Loose)
+	for _, step := range []func() error{func() error { return beStrict(state) }, fn} {
+		if err := step(); err != nil {
+			return err
 		}
 	}
-	return nil
+	return beStrict(state)
+}
+
+// loadStrictly loads the parts in netfilter, and has undo bring back what conntrack was.
+func (s *switchover) loadStrictly(ctx context.Context) error {
+	s.done = append(s.done, func() error {
+		if s.live == nil {
+			return strictFor(s.state)
+		}
+		return strictFor(s.state, s.live.manifests()...)
+	})
+	return strictly(s.state, s.manifest, func() error { return s.loadParts(ctx) })
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/floodwall/floodwall/internal/compile"
 	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/lab"
+	"github.com/floodwall/floodwall/internal/netfilter"
 	"github.com/floodwall/floodwall/internal/testutil"
 )
 
@@ -242,6 +243,54 @@ func TestRouterModeReturns(t *testing.T) {
 		s.apply(w, strict)
 		s.unload()
 		want("unloaded", "1")
+	})
+}
+
+// TestStrictTrialExpires has nobody confirm a policy that needs conntrack strict, and no daemon: the next command that
+// changes anything gives back what the host had, and removes what the trial has left.
+func TestStrictTrialExpires(t *testing.T) {
+	const strict = `services: [{name: web, port: tcp/80, syn: {mode: router, when: always, backends: [10.0.1.2]}}]`
+	inRouter(t, func(s *site, _ *lab.Host) {
+		if err := s.server.Sysctl("netfilter/nf_conntrack_tcp_loose", "1"); err != nil {
+			t.Fatal(err)
+		}
+		expired := func(target compile.Target) {
+			t.Helper()
+			s.onRouter(func() error {
+				c, err := control.CompileSource("policy.yaml", []byte("devices: [client]\n"+strict))
+				if err == nil {
+					_, err = s.Apply(s.ctx, c, control.ApplyOptions{Target: target, Confirm: netfilter.MinTrial})
+				}
+				return err
+			})
+			if got := s.looseOf(s.server); got != "0" {
+				t.Errorf("%s: nf_conntrack_tcp_loose is %s on trial", target, got)
+			}
+			time.Sleep(netfilter.MinTrial + 100*time.Millisecond)
+		}
+		left := func(when, loose string, tables int) {
+			t.Helper()
+			if got := s.looseOf(s.server); got != loose {
+				t.Errorf("%s: nf_conntrack_tcp_loose is %s, want %s", when, got, loose)
+			}
+			s.onRouter(func() error {
+				out, err := exec.Command("nft", "list", "tables").Output()
+				if got := strings.Count(string(out), "floodwall"); got != tables {
+					t.Errorf("%s: %d tables, want %d:\n%s", when, got, tables, out)
+				}
+				return err
+			})
+		}
+		plain := way{name: "nftables", target: compile.TargetNftables}
+		for _, target := range []compile.Target{compile.TargetXDP, compile.TargetNftables} {
+			expired(target)
+			s.unload()
+			left(string(target)+", unloaded", "1", 0)
+			expired(target)
+			s.apply(plain, `services: [{name: web, port: tcp/80}]`)
+			left(string(target)+", another policy applied", "1", 1)
+			s.unload()
+		}
 	})
 }
 

@@ -26,18 +26,8 @@ const tooLate = 300 * time.Millisecond
 
 // change runs fn with the lock, on what runs. Nothing is datapath.ErrNotLoaded.
 func (in Instance) change(ctx context.Context, fn func(*live) error) error {
-	return in.changeAny(ctx, func(l *live) error {
-		if len(l.generations) == 0 {
-			return datapath.ErrNotLoaded
-		}
-		return fn(l)
-	})
-}
-
-// changeAny runs fn with the lock, on what runs, which may be nothing.
-func (in Instance) changeAny(ctx context.Context, fn func(*live) error) error {
 	return in.locked(ctx, func(state *datapath.State) error {
-		l, err := openAny(ctx, state)
+		l, err := openLive(ctx, state)
 		if err != nil {
 			return err
 		}
@@ -131,7 +121,7 @@ func (l *live) confirm(ctx context.Context) error {
 			errs = append(errs, confirmed(l.tools[p.Kind].Finish(ctx, p.Name, nameOf(l.partBefore(p.Kind)))))
 		}
 	}
-	return errors.Join(append(errs, dropStandIns(ctx, l.tools, g.manifest), forget(l.state, g.number, l.trial.old), strictFor(g.manifest))...)
+	return errors.Join(append(errs, dropStandIns(ctx, l.tools, g.manifest), forget(l.state, g.number, l.trial.old), strictFor(l.state, g.manifest))...)
 }
 
 // partBefore is the part of the generation that rests during the trial.
@@ -165,21 +155,35 @@ func forget(s *datapath.State, number, before int) error {
 // Settle removes what an unconfirmed trial has left: the kernel has returned to the policy before by itself. It returns
 // the generation that was on trial, 0 when there is nothing to settle.
 func (in Instance) Settle(ctx context.Context) (number int, err error) {
-	err = in.changeAny(ctx, func(l *live) error {
-		ctx := context.WithoutCancel(ctx)
-		number, err = l.endedTrial(ctx)
-		switch {
-		case err != nil:
+	err = in.locked(ctx, func(state *datapath.State) error {
+		if number, err = in.sweep(ctx, state); number == 0 || err != nil {
 			return err
-		case number > 0:
-			return l.settle(ctx, in, number)
 		}
-		return l.mend(ctx, in)
+		return state.RemoveIfEmpty()
 	})
 	if errors.Is(err, datapath.ErrNotLoaded) {
 		return 0, nil
 	}
 	return number, err
+}
+
+// sweep removes what a trial that nobody confirmed has left, or puts straight what a command has that died. It returns the
+// generation that was on trial, 0 for none.
+func (in Instance) sweep(ctx context.Context, state *datapath.State) (number int, err error) {
+	ctx = context.WithoutCancel(ctx)
+	l, err := openAny(ctx, state)
+	if err != nil {
+		return 0, err
+	}
+	defer l.close()
+	number, err = l.endedTrial(ctx)
+	switch {
+	case err != nil:
+		return 0, err
+	case number > 0:
+		return number, l.settle(ctx, in, number)
+	}
+	return 0, l.mend(ctx, in)
 }
 
 // endedTrial is the generation whose trial ended unconfirmed and has left remains, 0 when there is none.
@@ -236,8 +240,5 @@ func (l *live) settle(ctx context.Context, in Instance, number int) error {
 		}
 	}
 	errs = append(errs, l.state.Settle(), removeRecord(l.state, number)) // devices return first: they know the trial by its number
-	if len(l.generations) == 0 {
-		errs = append(errs, l.state.RemoveIfEmpty())
-	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, strictFor(l.state, l.manifests()...))...)
 }

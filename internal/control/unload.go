@@ -15,35 +15,31 @@ func (in Instance) Unload(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		known, err := endings(ctx, state)
-		if err != nil {
+		if err := endings(ctx, state); err != nil {
 			return err
 		}
 		var errs []error
 		for _, k := range kinds {
 			errs = append(errs, in.clean(ctx, k))
 		}
-		return errors.Join(append(errs, state.Unload(), strictFor(nil, known...))...)
+		return errors.Join(append(errs, strictFor(state), state.Unload())...)
 	})
 }
 
-// endings winds down what runs, and returns the manifests of all generations that there are.
-func endings(ctx context.Context, state *datapath.State) (list []*manifest, err error) {
+// endings winds down what runs.
+func endings(ctx context.Context, state *datapath.State) error {
 	l, err := openLive(ctx, state)
 	if errors.Is(err, datapath.ErrNotLoaded) {
-		return nil, nil
+		return nil
 	}
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer l.close()
 	for _, g := range l.generations {
 		err = errors.Join(err, g.windDown(ctx, nil))
 	}
-	for _, g := range l.all() {
-		list = append(list, g.manifest)
-	}
-	return list, err
+	return err
 }
 
 // kinds are the tools that parts of the instance may be in: those that a manifest names, and those that are installed,

@@ -118,7 +118,7 @@ func (s *State) checkNames() error {
 func ours(name string) bool {
 	_, generation := generationNumber(name)
 	_, trial := trialNumber(name)
-	return generation || trial || name == dirLinks || isSide(Mode(name)) || name == pinNamespace
+	return generation || trial || name == dirLinks || isSide(Mode(name)) || name == pinNamespace || name == pinSetting
 }
 
 // remove removes what is ours in the state directory, and the directory when nothing else is in it.
@@ -145,7 +145,7 @@ func (s *State) remove() error {
 	for _, n := range numbers {
 		errs = append(errs, s.removeGeneration(n))
 	}
-	for _, name := range []string{pinNamespace, string(entering), string(leaving), dirLinks, "."} {
+	for _, name := range []string{pinNamespace, pinSetting, string(entering), string(leaving), dirLinks, "."} {
 		errs = append(errs, removeUnused(s.path(name)))
 	}
 	return errors.Join(errs...)

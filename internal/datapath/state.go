@@ -130,8 +130,12 @@ func (s *State) isStill(f *os.File) bool {
 	return err == nil && os.SameFile(opened, now)
 }
 
-// RemoveIfEmpty removes the directory of an instance that has nothing loaded and no records. The caller holds the lock.
+// RemoveIfEmpty removes the directory of an instance that has nothing loaded, no records and no setting to restore. The
+// caller holds the lock.
 func (s *State) RemoveIfEmpty() error {
+	if s.keepsSetting() {
+		return nil
+	}
 	links, err := os.ReadDir(s.path(dirLinks))
 	if err != nil || len(links) > 0 {
 		return err

@@ -1,0 +1,35 @@
+package datapath
+
+import (
+	"errors"
+	"os"
+)
+
+// pinSetting keeps what the host had of a setting that a generation changes. It is the state's and no generation's: it is
+// there before the setting changes, and goes when it is restored, whatever becomes of generations in between.
+const pinSetting = "setting"
+
+// HostSetting is the text that KeepSetting has kept, nil when there is none.
+func (s *State) HostSetting() ([]byte, error) {
+	text, err := readText(s.path(pinSetting), pinSetting)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	return text, err
+}
+
+// KeepSetting keeps a text until ForgetSetting, unless one is kept already. The caller holds the lock.
+func (s *State) KeepSetting(text []byte) error {
+	if s.keepsSetting() {
+		return nil
+	}
+	return pinText(s.path(pinSetting), pinSetting, text)
+}
+
+// ForgetSetting removes the text. The caller holds the lock.
+func (s *State) ForgetSetting() error { return removeUnused(s.path(pinSetting)) }
+
+func (s *State) keepsSetting() bool {
+	_, err := os.Stat(s.path(pinSetting))
+	return err == nil
+}
