@@ -179,7 +179,8 @@ static __always_inline __u64 find_flow_victim(struct flow_bucket *b, __u32 now)
 
 static __always_inline bool is_over(__u64 word, __u32 now)
 {
-	return flow_state_of(word) && flow_age(word, now) > (flow_state_of(word) == FLOW_CLOSING ? FLOW_LINGER : FLOW_LIFE);
+	return flow_state_of(word) &&
+	       flow_age(word, now) > (flow_state_of(word) == FLOW_CLOSING ? FLOW_LINGER : FLOW_LIFE);
 }
 
 static __always_inline bool is_empty(struct flow_bucket *b)

@@ -1,0 +1,95 @@
+package compile_test
+
+import (
+	"slices"
+
+	"github.com/floodwall/floodwall/internal/compile"
+	"github.com/floodwall/floodwall/internal/ir"
+	"github.com/floodwall/floodwall/internal/packet"
+	"github.com/floodwall/floodwall/internal/testutil"
+)
+
+// exempt is the documented reason why a target need not decide a frame as XDP does, or "".
+func (d *differential) exempt(s *subject, r *rules, f probe, fate testutil.Fate) string {
+	pkt := f.packet()
+	switch {
+	case pkt.Kind == packet.NotIP:
+		return "not IP"
+	case pkt.Kind == packet.Malformed:
+		return "the kernel drops what has no readable IP header"
+	case pkt.Failed&s.program.Checks&^r.checks != 0:
+		return "fails a check that the compiler says the target does not do"
+	case pkt.Failed.Has(packet.Truncated) || pkt.Failed.Has(packet.IPHeader) || pkt.Failed.Has(packet.IPChecksum):
+		return "the kernel's IP drops it before"
+	case pkt.Failed.Has(packet.ExtHeaders) || pkt.Failed.Has(packet.ExtOrder):
+		return "IPv6 extension headers that the kernel reads otherwise"
+	case (asksState(s.program) || d.target == compile.TargetIptables) && (pkt.Value[packet.Fragment] != packet.FragmentNone || pkt.Failed.Has(packet.AtomicFragment)):
+		return "a fragment, which conntrack puts together with others"
+	case headless(&pkt):
+		return "an L4 header that is cut short, where netfilter reads what follows the packet"
+	case d.target == compile.TargetIptables && pkt.Value[packet.Family] == packet.FamilyIPv6 && pkt.Value[packet.Length] < 48:
+		return "IPv6 with less than 8 octets, where ip6tables finds no header to look for"
+	case d.target == compile.TargetIptables && pkt.Value[packet.Family] == packet.FamilyIPv6 && pkt.Value[packet.Proto] == 50 && len(pkt.L4) < 2:
+		return "IPv6 with ESP of less than 2 octets, which ip6tables takes for an extension header that is cut short"
+	case s.hasLocal() && (pkt.Src.IsLoopback() || pkt.Dst.IsLoopback()):
+		return "a loopback address from outside, which the kernel drops"
+	case pkt.Failed.Has(packet.TCPHeader), pkt.Failed.Has(packet.TinyFragment):
+		return "a TCP header that is not whole, in which netfilter finds no options"
+	case pkt.Value[packet.Proto] == 51 && pkt.Value[packet.Family] == packet.FamilyIPv6:
+		return "IPv6 with an authentication header, behind which nft looks for extension headers"
+	case d.target == compile.TargetIptables && d.unseen(s, &pkt):
+		return "a payload that iptables does not look into"
+	case d.target == compile.TargetNftables && len(fate.Seen) > 0 && fate.Seen[0] != "ingress":
+		return "behind two VLAN tags, where the ingress hook sees no IP"
+	case fate.Dropped == "" && !d.arrived(s, fate):
+		return "the kernel's IP drops it before the last stage"
+	}
+	return ""
+}
+
+// unseen reports whether a policy asks for payload, and the packet's is where Iptables.Notes say that it is not seen.
+func (d *differential) unseen(s *subject, pkt *packet.Packet) bool {
+	text, place := false, false
+	for _, r := range s.program.Rules {
+		for _, m := range r.Payload {
+			text, place = text || len(m.Any) > 0, place || len(m.At) > 0
+		}
+	}
+	v4 := pkt.Value[packet.Family] == packet.FamilyIPv4
+	options := int(pkt.Value[packet.Length])-len(pkt.L4) != map[bool]int{true: 20, false: 40}[v4]
+	switch pkt.Value[packet.Proto] {
+	case 1, 17, 58:
+		return options && (text || place && !v4)
+	}
+	return place && (options && !v4 || len(pkt.Payload) < 4)
+}
+
+// headless reports whether a packet should have an L4 header, and has none that can be read.
+func headless(pkt *packet.Packet) bool {
+	none := pkt.Value[packet.DPort] == packet.PortNone && pkt.Value[packet.ICMP] == packet.ICMPNone
+	v4 := pkt.Value[packet.Family] == packet.FamilyIPv4
+	switch proto := pkt.Value[packet.Proto]; {
+	case proto == 6, proto == 17, proto == 1 && v4, proto == 58 && !v4:
+		return none && pkt.Value[packet.Fragment] != packet.FragmentLater
+	}
+	return false
+}
+
+// arrived reports whether a frame came to the last hook at which a rule could be.
+func (d *differential) arrived(s *subject, fate testutil.Fate) bool {
+	last := "raw" // of those that every packet comes to
+	if slices.Contains(fate.Seen, last) && !asksState(s.program) && !asksReject(s.program) {
+		return true
+	}
+	return slices.Contains(fate.Seen, "input") || slices.Contains(fate.Seen, "forward")
+}
+
+func asksState(p *ir.Program) bool {
+	return slices.ContainsFunc(p.Rules, func(r ir.Rule) bool {
+		return slices.ContainsFunc(r.Match, func(m ir.Match) bool { return m.Field == packet.State })
+	})
+}
+
+func asksReject(p *ir.Program) bool {
+	return slices.ContainsFunc(p.Rules, func(r ir.Rule) bool { return r.Verdict == ir.Reject })
+}

@@ -1,0 +1,172 @@
+package compile_test
+
+import (
+	"fmt"
+	"net/netip"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/floodwall/floodwall/internal/compile"
+	"github.com/floodwall/floodwall/internal/packet"
+)
+
+// rules are what a target has in the kernel.
+type rules struct {
+	loads  []load // in their order
+	undo   []load
+	checks packet.CheckSet // that it does
+	partly packet.CheckSet // that it does, but not for all packets
+	show   string
+}
+
+// load is the input of a tool.
+type load struct {
+	tool  []string
+	input string
+}
+
+func (l load) run(t *testing.T, policy string) {
+	t.Helper()
+	cmd := exec.Command(l.tool[0], l.tool[1:]...)
+	cmd.Stdin = strings.NewReader(l.input)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v: %s\n%s\npolicy:\n%s", l.tool, err, out, l.input, policy)
+	}
+}
+
+func (r *rules) remove(t *testing.T) {
+	t.Helper()
+	for _, l := range r.undo {
+		l.run(t, "")
+	}
+}
+
+// compile makes the inputs of the tools.
+func (d *differential) compile(s *subject, pl *compile.Plan) (*rules, error) {
+	if d.target == compile.TargetNftables {
+		n, err := compile.ToNftables(pl, compile.NftOptions{Devices: []string{"eth0"}})
+		if err != nil {
+			return nil, err
+		}
+		script := n.Script + nftMembers(s, n)
+		return &rules{
+			loads:  []load{{[]string{"nft", "-f", "-"}, script}},
+			undo:   []load{{[]string{"nft", "delete", "table", "inet", n.Table}, ""}},
+			checks: without(s.program.Checks, n.Left), partly: setOf(n.Checks), show: script,
+		}, nil
+	}
+	x, err := compile.ToIptables(pl, compile.IptOptions{Devices: []string{"eth0"}})
+	if err != nil {
+		return nil, err
+	}
+	out := &rules{checks: without(s.program.Checks, x.Left), partly: setOf(x.Checks), show: x.Script()}
+	out.loads = append(out.loads, load{[]string{"ipset", "restore"}, x.IPSet + ipsetMembers(s, x)})
+	for tool, text := range map[string]string{"iptables-restore": x.V4, "ip6tables-restore": x.V6} {
+		out.loads = append(out.loads, load{[]string{tool, "--noflush"}, text})
+		out.loads = append(out.loads, load{[]string{tool, "--noflush"}, hookLines(x.Hooks)})
+		out.undo = append(out.undo, load{[]string{tool}, "*raw\nCOMMIT\n*filter\nCOMMIT\n"})
+	}
+	out.undo = append(out.undo, load{[]string{"ipset", "destroy"}, ""})
+	return out, nil
+}
+
+// hookLines is the input that has the built-in chains jump to those of the policy.
+func hookLines(hooks []compile.IptHook) string {
+	var b strings.Builder
+	for _, table := range []string{"raw", "filter"} {
+		fmt.Fprintf(&b, "*%s\n", table)
+		for _, h := range hooks {
+			if h.Table == table {
+				fmt.Fprintf(&b, "-A %s %s\n", h.Chain, h)
+			}
+		}
+		b.WriteString("COMMIT\n")
+	}
+	return b.String()
+}
+
+func without(checks packet.CheckSet, left []compile.Left) packet.CheckSet {
+	for _, l := range left {
+		checks = checks.Without(l.Check)
+	}
+	return checks
+}
+
+func setOf(done map[packet.Check]string) (set packet.CheckSet) {
+	for c := range done {
+		set = set.With(c)
+	}
+	return set
+}
+
+// nftMembers puts the members of the dynamic sets in.
+func nftMembers(s *subject, n *compile.Nft) string {
+	var b strings.Builder
+	for set, prefixes := range s.members {
+		names, ok := n.Sets[set]
+		if !ok {
+			continue
+		}
+		for _, p := range disjoint(prefixes) {
+			name := names.Nets6
+			switch {
+			case p.Addr().Is4() && p.IsSingleIP():
+				name = names.V4
+			case p.IsSingleIP():
+				name = names.V6
+			case p.Addr().Is4():
+				name = names.Nets4
+			}
+			text := p.String()
+			if p.IsSingleIP() {
+				text = p.Addr().String()
+			}
+			fmt.Fprintf(&b, "add element inet %s %s { %s }\n", n.Table, name, text)
+		}
+	}
+	return b.String()
+}
+
+// disjoint leaves out prefixes that lie in others.
+func disjoint(prefixes []netip.Prefix) (out []netip.Prefix) {
+	for i, p := range prefixes {
+		if !slices.ContainsFunc(prefixes, func(q netip.Prefix) bool { return q.Bits() < p.Bits() && q.Contains(p.Addr()) }) &&
+			!slices.Contains(prefixes[:i], p) {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+func ipsetMembers(s *subject, x *compile.Iptables) string {
+	var b strings.Builder
+	for set, prefixes := range s.members {
+		names, ok := x.Sets[set]
+		if !ok {
+			continue
+		}
+		for _, p := range prefixes {
+			name, entries := names.Entries(p)
+			for _, e := range entries {
+				if name != "" {
+					fmt.Fprintf(&b, "add -exist %s %s\n", name, e)
+				}
+			}
+		}
+	}
+	return b.String()
+}
+
+func (d *differential) load(t *testing.T, s *subject, pl *compile.Plan) *rules {
+	t.Helper()
+	r, err := d.compile(s, pl)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range r.loads {
+		l.run(t, s.policy)
+	}
+	return r
+}
