@@ -19,33 +19,62 @@ static __always_inline __s64 make_cookie(struct xdp_md *ctx, struct packet *p, s
 	if (pr->method == METHOD_HOST)
 		return cookie_make(p, isn, o);
 	if (o->timestamps) {
-		o->tsval = stamped_options(time_of(p), o);
+		o->tsval = stamped_options(time_of(p), o, isn);
 	} else {
 		o->wscale = WSCALE_NONE;
 		o->sack = o->ecn = 0;
+		if (pr->method == METHOD_ROUTER)
+			o->mss = o->mss >= MSS_EVEN ? MSS_EVEN : MSS_DEFAULT;
 	}
 	if (pr->method == METHOD_LISTENER)
 		return listener_cookie(ctx, p, isn, o->mss ?: MSS_DEFAULT);
 	return raw_cookie(p, isn, o->mss ?: MSS_DEFAULT);
 }
 
-/* Whether a cookie came back. The timestamps are read where they are part of it. */
-static __always_inline bool cookie_came_back(struct xdp_md *ctx, struct packet *p, struct protection *pr, __u32 seq,
-					     __u32 ack)
+/* What a packet proves. */
+enum proof {
+	PROOF_NONE,
+	PROOF_HANDSHAKE, /* that its sender got our SYN-ACK: it begins the connection */
+	PROOF_PROBE,     /* the same, but what begins the connection was lost */
+};
+
+/*
+ * What the cookie of the router proves. Its SYN-ACK announces no window: so a client whose ACK is lost can only probe it,
+ * by an ACK of the octet before (RFC 9293, 3.8.6.1), which SYNPROXY would begin the connection one octet too early by.
+ */
+static __always_inline __u32 router_proof(struct xdp_md *ctx, struct packet *p, __u32 seq, __u32 ack)
+{
+	bool bare = p->payload >= p->end, probe;
+	struct syn_options o = {};
+
+	if (!read_timestamps(ctx, p, &o))
+		read_options(ctx, p, &o);
+	if (!o.timestamps) {
+		if (!raw_cookie_valid(p, seq, ack))
+			return PROOF_NONE;
+		return bare && is_small_probe(p, seq, ack) ? PROOF_PROBE : PROOF_HANDSHAKE;
+	}
+	/* Most that is forged is not worth the hashes of the kernel. */
+	if (!stamp_is_recent(o.tsecr, tick_of(p)))
+		return PROOF_NONE;
+	probe = bare && is_stamped_probe(o.tsecr, seq);
+	if (!raw_cookie_valid(p, seq + probe, ack))
+		return PROOF_NONE;
+	return probe ? PROOF_PROBE : PROOF_HANDSHAKE;
+}
+
+/* What a cookie that came back proves. The timestamps are read where they are part of it. */
+static __always_inline __u32 cookie_proof(struct xdp_md *ctx, struct packet *p, struct protection *pr, __u32 seq, __u32 ack)
 {
 	struct syn_options o = {};
 
 	if (pr->method == METHOD_LISTENER)
-		return listener_cookie_valid(ctx, p, seq, ack);
-	if (pr->method == METHOD_ROUTER) {
-		/* Most that is forged is not worth the hashes of the kernel. */
-		if (read_timestamps(ctx, p, &o) && o.timestamps && !stamp_is_recent(o.tsecr, tick_of(p)))
-			return false;
-		return raw_cookie_valid(p, seq, ack);
-	}
+		return listener_cookie_valid(ctx, p, seq, ack) ? PROOF_HANDSHAKE : PROOF_NONE;
+	if (pr->method == METHOD_ROUTER)
+		return router_proof(ctx, p, seq, ack);
 	if (!read_timestamps(ctx, p, &o))
 		read_options(ctx, p, &o);
-	return protect_host && cookie_valid_for(p, seq, ack, &o);
+	return protect_host && cookie_valid_for(p, seq, ack, &o) ? PROOF_HANDSHAKE : PROOF_NONE;
 }
 
 static __always_inline struct tcphdr *tcp_header(struct xdp_md *ctx, struct packet *p)
@@ -105,15 +134,43 @@ __noinline __u32 answer_with_cookie(struct xdp_md *ctx, struct packet *p, struct
 	return make_syn_ack(ctx, p, &a);
 }
 
-/* Whether a packet proves that its sender got our SYN-ACK. Like flow_state() a function of its own to the verifier. */
+/* What a packet proves, an enum proof. Like flow_state() a function of its own to the verifier. */
 __noinline __u32 proves_address(struct xdp_md *ctx, struct packet *p, struct protection *pr)
 {
 	struct tcphdr *tcp;
 
 	if (!p || !pr || !p->payload || (p->flags & (TCP_SYN | TCP_RST | TCP_ACK)) != TCP_ACK)
-		return false;
+		return PROOF_NONE;
 	tcp = tcp_header(ctx, p);
-	return tcp && cookie_came_back(ctx, p, pr, bpf_ntohl(tcp->seq), bpf_ntohl(tcp->ack_seq));
+	return tcp ? cookie_proof(ctx, p, pr, bpf_ntohl(tcp->seq), bpf_ntohl(tcp->ack_seq)) : PROOF_NONE;
+}
+
+/*
+ * Makes a probe of the window the SYN-ACK that it acknowledges, as was sent before, but without the options that are of
+ * SYNs only. The client has the connection, and answers by the ACK which was lost (RFC 5961, 4.2). Returns the length of
+ * the frame, 0 when there is none. A function of its own to the verifier.
+ */
+__noinline __u32 repeat_syn_ack(struct xdp_md *ctx, struct packet *p)
+{
+	struct syn_ack a = {};
+	struct tcphdr *tcp;
+	__u32 tsval;
+
+	if (!p)
+		return 0;
+	tcp = tcp_header(ctx, p);
+	if (!tcp)
+		return 0;
+	a.seq = bpf_ntohl(tcp->ack_seq) - 1;
+	a.ack = bpf_ntohl(tcp->seq) + 1;
+	if (!read_timestamps(ctx, p, &a.options))
+		read_options(ctx, p, &a.options);
+	tsval = a.options.tsval;
+	a.options.tsval = a.options.tsecr;
+	a.options.tsecr = tsval;
+	a.options.mss = a.options.sack = 0;
+	a.options.wscale = WSCALE_NONE;
+	return make_syn_ack(ctx, p, &a);
 }
 
 /*
@@ -150,16 +207,9 @@ static __always_inline bool too_many_answers(struct packet *p, struct protection
 	return false;
 }
 
-/* Does away with a SYN while cookies are active. */
-static __always_inline int answer_syn(struct xdp_md *ctx, struct packet *p, struct protection *pr)
+/* Sends the answer of so many octets that a frame has become, none when it has become none. */
+static __always_inline int send_answer(struct xdp_md *ctx, struct packet *p, struct protection *pr, __u32 length)
 {
-	__u32 length;
-
-	if (too_many_answers(p, pr)) {
-		count_outcome(p, pr, SYN_LIMITED);
-		return XDP_DROP;
-	}
-	length = answer_with_cookie(ctx, p, pr);
 	if (!length || bpf_xdp_adjust_tail(ctx, length - p->octets)) {
 		count_outcome(p, pr, SYN_LIMITED);
 		return XDP_DROP;
@@ -167,6 +217,16 @@ static __always_inline int answer_syn(struct xdp_md *ctx, struct packet *p, stru
 	p->octets = length;
 	count_outcome(p, pr, SYN_ANSWERED);
 	return XDP_TX;
+}
+
+/* Does away with a SYN while cookies are active. */
+static __always_inline int answer_syn(struct xdp_md *ctx, struct packet *p, struct protection *pr)
+{
+	if (too_many_answers(p, pr)) {
+		count_outcome(p, pr, SYN_LIMITED);
+		return XDP_DROP;
+	}
+	return send_answer(ctx, p, pr, answer_with_cookie(ctx, p, pr));
 }
 
 /* Asks the kernel about a packet of no flow, if this CPU may. Returns whether it has the connection. */
@@ -194,8 +254,11 @@ static __always_inline int judge_stranger(struct xdp_md *ctx, struct packet *p, 
 					  struct protection_state *s, __u64 now)
 {
 	bool cookies = (pr->flags & PROTECT_ALWAYS) || now < read_once(&s->active_until) + COOKIE_TIME;
+	__u32 proof = cookies ? proves_address(ctx, p, pr) : PROOF_NONE;
 
-	if (cookies && proves_address(ctx, p, pr)) {
+	if (proof == PROOF_PROBE)
+		return send_answer(ctx, p, pr, repeat_syn_ack(ctx, p));
+	if (proof) {
 		flow_set(p, pr->method == METHOD_HOST ? FLOW_PROVED : FLOW_ESTABLISHED);
 		count_outcome(p, pr, ACK_PROVED);
 		return XDP_PASS;
