@@ -16,6 +16,8 @@
 static __always_inline __s64 make_cookie(struct xdp_md *ctx, struct packet *p, struct protection *pr, __u32 isn,
 					 struct syn_options *o)
 {
+	__u32 mss = o->mss ?: MSS_DEFAULT;
+
 	if (pr->method == METHOD_HOST)
 		return cookie_make(p, isn, o);
 	if (o->timestamps) {
@@ -24,11 +26,11 @@ static __always_inline __s64 make_cookie(struct xdp_md *ctx, struct packet *p, s
 		o->wscale = WSCALE_NONE;
 		o->sack = o->ecn = 0;
 		if (pr->method == METHOD_ROUTER)
-			o->mss = o->mss >= MSS_EVEN ? MSS_EVEN : MSS_DEFAULT;
+			mss = mss >= MSS_EVEN ? MSS_EVEN : MSS_DEFAULT;
 	}
 	if (pr->method == METHOD_LISTENER)
-		return listener_cookie(ctx, p, isn, o->mss ?: MSS_DEFAULT);
-	return raw_cookie(p, isn, o->mss ?: MSS_DEFAULT);
+		return listener_cookie(ctx, p, isn, mss);
+	return raw_cookie(p, isn, mss);
 }
 
 /* What a packet proves. */
@@ -64,7 +66,8 @@ static __always_inline __u32 router_proof(struct xdp_md *ctx, struct packet *p, 
 }
 
 /* What a cookie that came back proves. The timestamps are read where they are part of it. */
-static __always_inline __u32 cookie_proof(struct xdp_md *ctx, struct packet *p, struct protection *pr, __u32 seq, __u32 ack)
+static __always_inline __u32 cookie_proof(struct xdp_md *ctx, struct packet *p, struct protection *pr, __u32 seq,
+					  __u32 ack)
 {
 	struct syn_options o = {};
 
@@ -229,17 +232,18 @@ static __always_inline int answer_syn(struct xdp_md *ctx, struct packet *p, stru
 	return send_answer(ctx, p, pr, answer_with_cookie(ctx, p, pr));
 }
 
-/* Asks the kernel about a packet of no flow, if this CPU may. Returns whether it has the connection. */
-static __always_inline bool ask_kernel(struct xdp_md *ctx, struct packet *p, struct protection *pr, __u64 now)
+/* Asks the kernel about a packet, if this CPU may. Returns whether it has the connection. */
+static __always_inline bool ask_kernel(struct xdp_md *ctx, struct packet *p, struct protection *pr, __u32 asker,
+				       __u64 now)
 {
 	__u32 connection;
 
-	if (!may_ask(now))
+	if (!may_ask(asker, now))
 		return false;
 	count_outcome(p, pr, ACK_ASKED);
 	connection = kernel_connection(ctx, p, pr);
-	if (connection == CONNECTION_OPEN)
-		flow_set(p, FLOW_ESTABLISHED);
+	if (connection >= CONNECTION_CLOSING)
+		flow_set(p, connection == CONNECTION_OPEN ? FLOW_ESTABLISHED : FLOW_CLOSING);
 	return connection;
 }
 
@@ -249,42 +253,68 @@ static __always_inline bool is_resting(struct protection_state *s, __u64 now)
 	return read_once(&s->refused_until) > now;
 }
 
-/* A packet that is no SYN, and of no flow that is known. */
-static __always_inline int judge_stranger(struct xdp_md *ctx, struct packet *p, struct protection *pr,
-					  struct protection_state *s, __u64 now)
+/* Notes a flow whose cookie came back. What cannot be noted is dropped where the kernel would have to be told of it. */
+static __always_inline int pass_proved(struct packet *p, struct protection *pr)
+{
+	bool host = pr->method == METHOD_HOST;
+
+	if (!flow_set(p, host ? FLOW_PROVED : FLOW_ESTABLISHED) && host)
+		return XDP_DROP;
+	count_outcome(p, pr, ACK_PROVED);
+	return XDP_PASS;
+}
+
+/*
+ * A packet that is no SYN, and of no flow that is known, or of one that is closing and may have begun anew. Such a one is
+ * the kernel's in any case, which is asked whether it is open when it goes on for long: a forged RST may have closed it.
+ */
+static __always_inline int judge_segment(struct xdp_md *ctx, struct packet *p, struct protection *pr,
+					 struct protection_state *s, __u32 known, __u64 now)
 {
 	bool cookies = (pr->flags & PROTECT_ALWAYS) || now < read_once(&s->active_until) + COOKIE_TIME;
 	__u32 proof = cookies ? proves_address(ctx, p, pr) : PROOF_NONE;
 
 	if (proof == PROOF_PROBE)
 		return send_answer(ctx, p, pr, repeat_syn_ack(ctx, p));
-	if (proof) {
-		flow_set(p, pr->method == METHOD_HOST ? FLOW_PROVED : FLOW_ESTABLISHED);
-		count_outcome(p, pr, ACK_PROVED);
-		return XDP_PASS;
-	}
-	if (ask_kernel(ctx, p, pr, now) || is_resting(s, now) || !is_active(p, pr, s, now))
+	if (proof)
+		return pass_proved(p, pr);
+	if (!known || (p->flow_age >= FLOW_REFRESH && !(p->flags & (TCP_FIN | TCP_RST))))
+		if (ask_kernel(ctx, p, pr, known ? ASK_KNOWN : ASK_STRANGER, now))
+			return XDP_PASS;
+	if (known || is_resting(s, now) || !is_active(p, pr, s, now))
 		return XDP_PASS;
 	count_outcome(p, pr, ACK_INVALID);
 	return XDP_DROP;
 }
 
-/* Passes a packet of a connection, and notes when it ends. One that is proved only is the kernel's to begin first. */
+/*
+ * Notes of a connection that passes when it ends. One that is proved only is the kernel's to begin first: if it is reset
+ * before, there is none.
+ */
 static __always_inline int pass_known(struct packet *p, __u32 state)
 {
 	if (state == FLOW_ESTABLISHED && (p->flags & (TCP_FIN | TCP_RST)))
 		flow_set(p, FLOW_CLOSING);
+	if (state == FLOW_PROVED && (p->flags & TCP_RST))
+		flow_set(p, FLOW_NONE);
 	return XDP_PASS;
 }
 
 /*
- * Passes a SYN of a connection that is known to the kernel, which may have it still, or in TIME-WAIT. No more than it can
- * bear: the client sends another. Answered with a cookie, its ACK would pass for one of the old connection.
+ * A SYN of a connection that is known to the kernel, which may have it still, or in TIME-WAIT, passes. No more than it can
+ * bear: the client sends another. Answered with a cookie, its ACK would pass for one of the old connection, unless that is
+ * closing.
  */
-static __always_inline int pass_reopening(struct packet *p, struct protection *pr, __u64 now)
+static __always_inline int judge_reopening(struct xdp_md *ctx, struct packet *p, struct protection *pr, __u32 known,
+					   __u64 now)
 {
-	if (may_ask(now))
+	if (may_ask(ASK_KNOWN, now)) {
+		if (known == FLOW_CLOSING)
+			flow_set(p, FLOW_CLOSING | FLOW_DOUBT);
 		return XDP_PASS;
+	}
+	if (known == FLOW_CLOSING)
+		return answer_syn(ctx, p, pr);
 	count_outcome(p, pr, SYN_LIMITED);
 	return XDP_DROP;
 }
@@ -315,8 +345,8 @@ __noinline int protect(struct xdp_md *ctx, struct packet *p, __u32 decision)
 	now = tick_of(p);
 	known = flow_state(p);
 	if ((p->flags & (TCP_SYN | TCP_ACK | TCP_RST | TCP_FIN)) != TCP_SYN || !p->payload)
-		return known ? pass_known(p, known) : judge_stranger(ctx, p, pr, s, now);
+		return known && known != FLOW_CLOSING ? pass_known(p, known) : judge_segment(ctx, p, pr, s, known, now);
 	if (is_resting(s, now) || !is_active(p, pr, s, now))
 		return XDP_PASS;
-	return known ? pass_reopening(p, pr, now) : answer_syn(ctx, p, pr);
+	return known ? judge_reopening(ctx, p, pr, known, now) : answer_syn(ctx, p, pr);
 }

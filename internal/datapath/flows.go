@@ -87,6 +87,11 @@ func (f *Flows) hash(c Connection) uint64 {
 		hash = (hash ^ word) * (f.key[1] | 1)
 		hash ^= hash >> 32
 	}
+	addHalf := func(word uint64) {
+		hash = (hash ^ word) * (f.key[1] | 1)
+		hash = (hash ^ hash>>29) * (f.key[0] | 1)
+		hash ^= hash >> 32
+	}
 	client, server := c.Client.Addr(), c.Server.Addr()
 	if client.Is4() {
 		from, to := client.As4(), server.As4()
@@ -94,8 +99,8 @@ func (f *Flows) hash(c Connection) uint64 {
 	} else {
 		for _, addr := range []netip.Addr{client, server} {
 			a := addr.As16()
-			add(binary.BigEndian.Uint64(a[:8]))
-			add(binary.BigEndian.Uint64(a[8:]))
+			addHalf(binary.BigEndian.Uint64(a[:8]))
+			addHalf(binary.BigEndian.Uint64(a[8:]))
 		}
 	}
 	add(uint64(c.Client.Port())<<16 | uint64(c.Server.Port()))
