@@ -131,14 +131,14 @@ func (f *Flows) State(c Connection) FlowState {
 	return FlowNone
 }
 
-// Add notes connections that the kernel has. One that finds its bucket full takes the place of the one seen longest ago,
+// Add notes connections that the kernel has, and their state. One that finds its bucket full takes the place of the one seen longest ago,
 // as in bpf/flow.h.
-func (f *Flows) Add(list []Connection) {
+func (f *Flows) Add(list []Connection, state FlowState) {
 	now := uint64(monotonic().Seconds()) & flowSeenMask
 	for _, c := range list {
 		hash := f.hash(c)
 		words, number := f.bucket(hash)
-		next := hash>>flowTagShift<<flowTagShift | uint64(FlowEstablished)<<flowSeenBits | now
+		next := hash>>flowTagShift<<flowTagShift | uint64(state)<<flowSeenBits | now
 		for !f.put(words, hash, next, now) {
 		}
 		atomic.OrUint64(&f.filter[number/64], 1<<(number%64))

@@ -214,6 +214,26 @@ func TestLostACK(t *testing.T) {
 	}
 }
 
+// TestStaleProof has a connection end before the program behind XDP saw that the kernel has it, and begin anew when the
+// kernel answers SYNs by itself, with cookies.
+func TestStaleProof(t *testing.T) {
+	t.Parallel()
+	inScene(t, "host", 1, 1500, func(s *scene) {
+		s.echo()
+		s.protect(always, "")
+		p := s.newPeer(servers[0], 20000)
+		p.connect()
+		time.Sleep(50 * time.Millisecond)
+		p.send(segment{flags: "R.", options: p.stamps()})
+		time.Sleep(50 * time.Millisecond)
+		s.sysctl(s.server, "ipv4/tcp_syncookies", "2")
+		s.protect(idle, "")
+		p.seq += 1_000_000
+		p.connect()
+		p.say("anew")
+	})
+}
+
 // sub runs a part of a test that may end early.
 func (s *scene) sub(name string, do func(s *scene)) {
 	s.Run(name, func(t *testing.T) {
