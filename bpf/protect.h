@@ -110,7 +110,10 @@ static __always_inline void announce(struct syn_options *o, struct packet *p, st
 	o->tsecr = tsval;
 }
 
-/* Makes a SYN its answer. Returns the length of the frame, 0 when there is none. A function of its own to the verifier. */
+/* That the kernel alone has the key to answer a SYN by. */
+enum { ANSWER_BY_KERNEL = 0xffffffff };
+
+/* Makes a SYN its answer. Returns the length of the frame, 0 when there is none, or ANSWER_BY_KERNEL. A function of its own to the verifier. */
 __noinline __u32 answer_with_cookie(struct xdp_md *ctx, struct packet *p, struct protection *pr)
 {
 	struct syn_ack a = {};
@@ -125,6 +128,8 @@ __noinline __u32 answer_with_cookie(struct xdp_md *ctx, struct packet *p, struct
 		return 0;
 	isn = bpf_ntohl(tcp->seq);
 	read_options(ctx, p, &a.options);
+	if (a.options.authenticated)
+		return ANSWER_BY_KERNEL;
 	limit_offers(&a.options, p, pr->offers);
 	tsval = a.options.tsval;
 	cookie = make_cookie(ctx, p, pr, isn, &a.options);
@@ -225,11 +230,19 @@ static __always_inline int send_answer(struct xdp_md *ctx, struct packet *p, str
 /* Does away with a SYN while cookies are active. */
 static __always_inline int answer_syn(struct xdp_md *ctx, struct packet *p, struct protection *pr)
 {
+	__u32 length;
+
 	if (too_many_answers(p, pr)) {
 		count_outcome(p, pr, SYN_LIMITED);
 		return XDP_DROP;
 	}
-	return send_answer(ctx, p, pr, answer_with_cookie(ctx, p, pr));
+	length = answer_with_cookie(ctx, p, pr);
+	if (length != ANSWER_BY_KERNEL)
+		return send_answer(ctx, p, pr, length);
+	if (may_ask(ASK_STRANGER, tick_of(p)))
+		return XDP_PASS;
+	count_outcome(p, pr, SYN_LIMITED);
+	return XDP_DROP;
 }
 
 /* Asks the kernel about a packet, if this CPU may. Returns whether it has the connection. */
