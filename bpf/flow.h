@@ -223,7 +223,7 @@ static __always_inline void sweep_flows(struct flow_bucket *b, __u64 *filter, __
 	}
 	if (!is_empty(b))
 		return;
-	/* Only what returns the old value orders memory: Documentation/bpf/standardization/instruction-set.rst, kernel/atomic_t. */
+	/* Only what returns the old value orders memory: Documentation/atomic_t.txt of Linux. */
 	old = __sync_fetch_and_and(filter, ~bit);
 	if (opaque(old) && !is_empty(b))
 		__sync_fetch_and_or(filter, bit);
