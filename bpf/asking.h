@@ -5,10 +5,17 @@
  */
 #pragma once
 
+/* Who is asked about: those who come with a forged address leave the budget of the others alone. */
+enum asker {
+	ASK_STRANGER,
+	ASK_KNOWN, /* a packet of a flow that is known */
+	NUM_ASKERS,
+};
+
 /* When each CPU may ask the kernel next, in nanoseconds. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
+	__uint(max_entries, NUM_ASKERS);
 	__type(key, __u32);
 	__type(value, __u64);
 } askers SEC(".maps");
@@ -18,17 +25,17 @@ enum {
 	ASK_BURST = 1000,     /* and so many more at once, as the coarse clock stands still for some milliseconds */
 };
 
-static __always_inline bool may_ask(__u64 now)
+static __always_inline bool may_ask(__u32 asker, __u64 now)
 {
-	__u32 first = 0;
-	__u64 *next = bpf_map_lookup_elem(&askers, &first);
+	__u64 *next = bpf_map_lookup_elem(&askers, &asker);
 
 	return next && may_hand_out(next, now, ASK_INTERVAL, ASK_BURST);
 }
 
 enum connection {
 	CONNECTION_NONE,
-	CONNECTION_BEGUN, /* not to be remembered yet, or not any more */
+	CONNECTION_BEGUN,   /* not to be remembered yet, or not any more */
+	CONNECTION_CLOSING, /* one side has said that it is over */
 	CONNECTION_OPEN,
 };
 
@@ -51,7 +58,7 @@ __noinline __u32 host_connection(struct xdp_md *ctx, struct packet *p)
 		return CONNECTION_NONE;
 	if (state == BPF_TCP_SYN_SENT || state == BPF_TCP_NEW_SYN_RECV || state == BPF_TCP_TIME_WAIT)
 		return CONNECTION_BEGUN;
-	return CONNECTION_OPEN;
+	return state == BPF_TCP_ESTABLISHED ? CONNECTION_OPEN : CONNECTION_CLOSING;
 }
 
 /* Whether the kernel knows the connection of a packet, an enum connection. */

@@ -26,6 +26,7 @@ struct syn_options {
 	__u32 timestamps;
 	__u32 tsval; /* as received, host byte order */
 	__u32 tsecr;
+	__u32 authenticated; /* by TCP-AO (RFC 5925) or MD5 (RFC 2385) */
 };
 
 enum {

@@ -15,6 +15,7 @@ enum flow_state {
 	FLOW_PROVED,      /* its cookie came back; the kernel may not have the connection yet */
 	FLOW_ESTABLISHED, /* the kernel has it */
 	FLOW_CLOSING,     /* the client has said that it is over */
+	FLOW_DOUBT = 4,   /* beside a state that is set: the next packet finds it FLOW_REFRESH seconds old */
 };
 
 enum {
@@ -24,6 +25,7 @@ enum {
 	FLOW_TAG_SHIFT = 26, /* what is left is the tag; the bucket's number is in the bits of the hash below */
 	FLOW_REFRESH = 64,   /* seconds in which a flow need not be written again */
 	FLOW_LINGER = 128,   /* seconds that one which is closing is remembered for after its last packet, */
+	FLOW_TRIES = 4,      /* to write a word that others write, too */
 	FLOW_LIFE = 86400,   /* and any other: longer than the two hours of TCP's keep-alive (RFC 9293, 3.8.4) */
 };
 
@@ -89,6 +91,17 @@ static __always_inline __u64 hash_word(__u64 hash, __u64 word)
 }
 
 /*
+ * The same with a second secret factor between: without it, who flips the top bit of a word could undo it in the next. The
+ * ports, of 32 bits, cannot.
+ */
+static __always_inline __u64 hash_half(__u64 hash, __u64 word)
+{
+	hash = (hash ^ word) * (syn_keys.hash[1] | 1);
+	hash = (hash ^ hash >> 29) * (syn_keys.hash[0] | 1);
+	return hash ^ hash >> 32;
+}
+
+/*
  * A multiplicative hash with secret factors, of the addresses (IPv4's in one word, the source in its upper half) and the
  * ports. It need not be as strong as that of cookies: whoever found two flows with the same hash could only have the
  * packets of both pass which pass for one, and nobody is told a hash.
@@ -98,10 +111,10 @@ static __always_inline __u64 flow_hash(struct packet *p)
 	__u64 hash = syn_keys.hash[0];
 
 	if (p->family) {
-		hash = hash_word(hash, p->src.hi);
-		hash = hash_word(hash, p->src.lo);
-		hash = hash_word(hash, p->dst.hi);
-		hash = hash_word(hash, p->dst.lo);
+		hash = hash_half(hash, p->src.hi);
+		hash = hash_half(hash, p->src.lo);
+		hash = hash_half(hash, p->dst.hi);
+		hash = hash_half(hash, p->dst.lo);
 	} else {
 		hash = hash_word(hash, p->src.lo << 32 | (__u32)p->dst.lo);
 	}
@@ -199,6 +212,8 @@ static __always_inline bool is_empty(struct flow_bucket *b)
  */
 static __always_inline void sweep_flows(struct flow_bucket *b, __u64 *filter, __u64 bit, __u32 now)
 {
+	__u64 old;
+
 #pragma unroll
 	for (__u32 i = 0; i < FLOW_SLOTS; i++) {
 		__u64 w = read_once(&b->word[i]);
@@ -208,14 +223,15 @@ static __always_inline void sweep_flows(struct flow_bucket *b, __u64 *filter, __
 	}
 	if (!is_empty(b))
 		return;
-	__sync_fetch_and_and(filter, ~bit);
-	if (!is_empty(b))
+	/* Only what returns the old value orders memory: Documentation/atomic_t.txt of Linux. */
+	old = __sync_fetch_and_and(filter, ~bit);
+	if (opaque(old) && !is_empty(b))
 		__sync_fetch_and_or(filter, bit);
 }
 
 /*
- * What is known of a packet's flow, an enum flow_state. Notes that it was seen, once a minute. A function of its own to
- * the verifier, for which the argument might be null.
+ * What is known of a packet's flow, an enum flow_state. Notes that it was seen, once a minute, but of one that is only
+ * proved: its age says since when. A function of its own to the verifier, for which the argument might be null.
  */
 __noinline __u32 flow_state(struct packet *p)
 {
@@ -235,27 +251,40 @@ __noinline __u32 flow_state(struct packet *p)
 		return FLOW_NONE;
 	now = flow_seconds(p);
 	at = find_flow(b, hash);
-	if (at >= FLOW_SLOTS) {
+	word = at < FLOW_SLOTS ? read_once(&b->word[at]) : 0;
+	if (!is_flow(word, hash) || is_over(word, now)) {
 		sweep_flows(b, filter, filter_bit(hash), now);
 		return FLOW_NONE;
 	}
-	word = read_once(&b->word[at]);
-	if (!is_flow(word, hash))
-		return FLOW_NONE;
-	if (flow_age(word, now) >= FLOW_REFRESH)
+	p->flow_age = flow_age(word, now);
+	if (p->flow_age >= FLOW_REFRESH && flow_state_of(word) != FLOW_PROVED)
 		__sync_val_compare_and_swap(&b->word[at], word, flow_word(hash, flow_state_of(word), now));
 	return flow_state_of(word);
 }
 
+/* Tries to write the word of a flow, or with 0 to clear it. Returns whether no other CPU wrote it at that moment. */
+static __always_inline bool write_flow(struct flow_bucket *b, __u64 hash, __u64 next, __u32 now)
+{
+	__u64 at = find_flow(b, hash), word;
+
+	if (at >= FLOW_SLOTS && next)
+		at = find_flow_victim(b, now);
+	if (at >= FLOW_SLOTS)
+		return true;
+	word = read_once(&b->word[at]);
+	return __sync_val_compare_and_swap(&b->word[at], word, next) == word;
+}
+
 /*
- * Notes the state of a packet's flow; FLOW_NONE forgets it. Returns whether it did: not when another CPU wrote the slot
- * at that moment. What is lost so is asked for again. Like flow_state() a function of its own.
+ * Notes the state of a packet's flow; FLOW_NONE forgets it. Returns whether it did: not when other CPUs wrote the slot at
+ * that moment, again and again. Like flow_state() a function of its own.
  */
 __noinline __u32 flow_set(struct packet *p, __u32 state)
 {
-	__u32 number, now;
+	__u32 number, now, seen;
 	struct flow_bucket *b;
-	__u64 hash, at, word, next, *filter;
+	__u64 hash, next, *filter;
+	bool written = false;
 
 	if (!p)
 		return 0;
@@ -266,16 +295,11 @@ __noinline __u32 flow_set(struct packet *p, __u32 state)
 	if (!b || !filter)
 		return 0;
 	now = flow_seconds(p);
-	at = find_flow(b, hash);
-	if (at >= FLOW_SLOTS && state)
-		at = find_flow_victim(b, now);
-	if (at >= FLOW_SLOTS)
-		return 0;
-	word = read_once(&b->word[at]);
-	next = state ? flow_word(hash, state & ((1 << FLOW_STATE_BITS) - 1), now) : 0;
-	if (__sync_val_compare_and_swap(&b->word[at], word, next) != word)
-		return 0;
-	if (state && !(read_once(filter) & filter_bit(hash)))
+	seen = (state & FLOW_DOUBT ? now - FLOW_REFRESH : now) & ((1 << FLOW_SEEN_BITS) - 1);
+	next = state ? flow_word(hash, state & ((1 << FLOW_STATE_BITS) - 1), seen) : 0;
+	for (int i = 0; i < FLOW_TRIES && !written; i++)
+		written = write_flow(b, hash, next, now);
+	if (written && state && !(read_once(filter) & filter_bit(hash)))
 		__sync_fetch_and_or(filter, filter_bit(hash));
-	return 1;
+	return written;
 }

@@ -42,6 +42,7 @@ extern int bpf_sk_assign_tcp_reqsk(struct __sk_buff *skb, struct sock *sk, struc
 enum {
 	REINJECTED = 0xf1, /* of tc_index, which nothing else uses: the packet was here before */
 	NO_MEMORY = 12,    /* ENOMEM */
+	PROVED_WAIT = 16,  /* seconds in which the client has sent again what was lost */
 };
 
 /* Nanoseconds without cookies after the kernel refused a connection. */
@@ -114,12 +115,23 @@ static __always_inline void describe_syn(struct bpf_tcp_req_attrs *a, struct syn
 static __always_inline void refused(__u32 number, int error)
 {
 	struct protection_state *s = bpf_map_lookup_elem(&protection_states, &number);
+	__u64 now = bpf_ktime_get_coarse_ns();
 
 	if (!s || error == -NO_MEMORY)
 		return;
 	s->refusals++;
 	s->refusal = -error;
-	s->refused_until = bpf_ktime_get_coarse_ns() + REFUSED_TIME;
+	if (read_once(&s->refused_until) <= now)
+		s->refused_until = now + REFUSED_TIME;
+}
+
+/*
+ * Whether the kernel sees that a packet is IP: not behind a tag which is still in the data, as of those who send two. It
+ * refuses these alone, which says nothing of others (bpf_sk_assign_tcp_reqsk() of net/core/filter.c).
+ */
+static __always_inline bool is_ip(struct __sk_buff *skb)
+{
+	return skb->protocol == bpf_htons(ETH_P_IP) || skb->protocol == bpf_htons(ETH_P_IPV6);
 }
 
 /*
@@ -140,7 +152,8 @@ static __always_inline int give_connection(struct __sk_buff *skb, struct bpf_soc
 	error = bpf_sk_assign_tcp_reqsk(skb, (struct sock *)listener, &attrs, sizeof(attrs));
 	if (!error)
 		return TCX_NEXT;
-	refused(number, error);
+	if (is_ip(skb) && *(volatile __u32 *)&sk->state == BPF_TCP_LISTEN)
+		refused(number, error);
 	return TCX_DROP;
 }
 
@@ -153,6 +166,18 @@ static __always_inline int reinject(struct __sk_buff *skb)
 {
 	skb->tc_index = REINJECTED;
 	return bpf_redirect(skb->ifindex, BPF_F_INGRESS);
+}
+
+/*
+ * What becomes of a segment without a cookie when a listening socket would get it. Soon after the proof it follows one
+ * which was lost. Later the connection is another, which the kernel has begun by itself with a cookie of its own.
+ */
+static __always_inline int judge_unproved(struct packet *p)
+{
+	if (p->flow_age < PROVED_WAIT)
+		return TCX_DROP;
+	flow_set(p, FLOW_NONE);
+	return TCX_NEXT;
 }
 
 /*
@@ -173,7 +198,7 @@ static __always_inline int judge_proved(struct __sk_buff *skb, struct packet *p,
 	}
 	skb_timestamps(skb, p, &o);
 	if (!cookie_check(p, bpf_ntohl(tcp->seq), bpf_ntohl(tcp->ack_seq), &o))
-		return state == BPF_TCP_LISTEN ? TCX_DROP : TCX_NEXT;
+		return state == BPF_TCP_LISTEN ? judge_unproved(p) : TCX_NEXT;
 	if (state != BPF_TCP_LISTEN || p->fragment != FRAGMENT_NONE)
 		return TCX_DROP;
 	if (!bare && skb->tc_index != REINJECTED)
@@ -210,7 +235,8 @@ int ingress(struct __sk_buff *skb)
 	__u32 number;
 	int verdict;
 
-	p.end = skb_ip(skb, &p) + p.length;
+	p.end = skb_ip(skb, &p);
+	p.end += p.length;
 	if (!skb_tcp(skb, &p, &tcp))
 		return TCX_NEXT;
 	number = host_protection(p.port);

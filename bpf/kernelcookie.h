@@ -119,25 +119,50 @@ __noinline __u32 raw_cookie_valid(struct packet *p, __u32 seq, __u32 ack)
 			 : !bpf_tcp_raw_check_syncookie_ipv4(&h.v4, &h.l4.tcp);
 }
 
+/*
+ * The kernel's check takes a sequence number that is some octets too small for one with a larger MSS: its cookie is a hash
+ * to which the number and the place of the MSS in a table of four are added (net/ipv4/syncookies.c,
+ * check_tcp_syn_cookie()). So cookies without timestamps have MSSs of even places only, the first and the third.
+ */
+enum { MSS_EVEN = 1440, MSS_PLACES = 4 };
+
+/* Whether a packet without timestamps that the check takes has the number before that of the handshake. */
+static __always_inline bool is_small_probe(struct packet *p, __u32 seq, __u32 ack)
+{
+	__u32 place = 0;
+
+	while (place < MSS_PLACES - 1 && raw_cookie_valid(p, seq + place + 1, ack))
+		place++;
+	return place & 1;
+}
+
 enum {
 	STAMP_OPTIONS = 0x3f, /* the bits of a timestamp that say which options the SYN had: */
 	STAMP_WSCALE = 0x0f,  /* its window scale, WSCALE_NONE for none */
 	STAMP_SACK = 0x10,
 	STAMP_ECN = 0x20,
+	STAMP_ODD = 0x40, /* ours, which is time to SYNPROXY: whether the SYN's sequence number is odd */
 };
+
+/* Whether a packet that answers a SYN-ACK with this timestamp has the number before that of the handshake. */
+static __always_inline bool is_stamped_probe(__u32 stamp, __u32 seq)
+{
+	return (stamp / STAMP_ODD & 1) == (seq & 1);
+}
 
 /*
  * The timestamp of a SYN-ACK, from which SYNPROXY reads the options of the SYN when it comes back: milliseconds of the
  * kernel's clock with the options in the lowest bits, as of net/ipv4/syncookies.c, cookie_init_timestamp(). It must not
  * lie ahead of the clock, or the timestamps of the connection would go back.
  */
-static __always_inline __u32 stamped_options(__u64 now, const struct syn_options *o)
+static __always_inline __u32 stamped_options(__u64 now, const struct syn_options *o, __u32 isn)
 {
 	__u32 options = (o->wscale & STAMP_WSCALE) | (o->sack ? STAMP_SACK : 0) | (o->ecn ? STAMP_ECN : 0);
-	__u64 ms = now / 1000000, stamp = (ms & ~(__u64)STAMP_OPTIONS) | options;
+	__u32 said = options | (isn & 1 ? STAMP_ODD : 0);
+	__u64 ms = now / 1000000, stamp = (ms & ~(__u64)(STAMP_OPTIONS | STAMP_ODD)) | said;
 
 	if (stamp > ms)
-		stamp -= STAMP_OPTIONS + 1;
+		stamp -= STAMP_ODD << 1;
 	return stamp;
 }
 

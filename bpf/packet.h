@@ -62,8 +62,10 @@ struct packet {
 	__u32 exceeded;  /* the number of the limit that the packet exceeds, and 1; 0: none */
 	__u32 first;     /* the first alternative of the tables that decide() is to look at */
 	__u32 condition; /* that it asks for, with DECISION_CONDITIONAL */
-	__u64 now;       /* nanoseconds of CLOCK_MONOTONIC, 0 when nothing has asked for it yet */
-	__u64 patterns;  /* found in the payload, once SEEN_PATTERNS is set */
+	__u32 flow_age;  /* seconds since its flow was noted, once flow_state() has found it */
+	__u32 reserved;
+	__u64 now;      /* nanoseconds of CLOCK_MONOTONIC, 0 when nothing has asked for it yet */
+	__u64 patterns; /* found in the payload, once SEEN_PATTERNS is set */
 	struct address src;
 	struct address dst;
 };

@@ -16,36 +16,68 @@
 static __always_inline __s64 make_cookie(struct xdp_md *ctx, struct packet *p, struct protection *pr, __u32 isn,
 					 struct syn_options *o)
 {
+	__u32 mss = o->mss ?: MSS_DEFAULT;
+
 	if (pr->method == METHOD_HOST)
 		return cookie_make(p, isn, o);
 	if (o->timestamps) {
-		o->tsval = stamped_options(time_of(p), o);
+		o->tsval = stamped_options(time_of(p), o, isn);
 	} else {
 		o->wscale = WSCALE_NONE;
 		o->sack = o->ecn = 0;
+		if (pr->method == METHOD_ROUTER)
+			mss = mss >= MSS_EVEN ? MSS_EVEN : MSS_DEFAULT;
 	}
 	if (pr->method == METHOD_LISTENER)
-		return listener_cookie(ctx, p, isn, o->mss ?: MSS_DEFAULT);
-	return raw_cookie(p, isn, o->mss ?: MSS_DEFAULT);
+		return listener_cookie(ctx, p, isn, mss);
+	return raw_cookie(p, isn, mss);
 }
 
-/* Whether a cookie came back. The timestamps are read where they are part of it. */
-static __always_inline bool cookie_came_back(struct xdp_md *ctx, struct packet *p, struct protection *pr, __u32 seq,
-					     __u32 ack)
+/* What a packet proves. */
+enum proof {
+	PROOF_NONE,
+	PROOF_HANDSHAKE, /* that its sender got our SYN-ACK: it begins the connection */
+	PROOF_PROBE,     /* the same, but what begins the connection was lost */
+};
+
+/*
+ * What the cookie of the router proves. Its SYN-ACK announces no window: so a client whose ACK is lost can only probe it,
+ * by an ACK of the octet before (RFC 9293, 3.8.6.1), which SYNPROXY would begin the connection one octet too early by.
+ */
+static __always_inline __u32 router_proof(struct xdp_md *ctx, struct packet *p, __u32 seq, __u32 ack)
+{
+	bool bare = p->payload >= p->end, probe;
+	struct syn_options o = {};
+
+	if (!read_timestamps(ctx, p, &o))
+		read_options(ctx, p, &o);
+	if (!o.timestamps) {
+		if (!raw_cookie_valid(p, seq, ack))
+			return PROOF_NONE;
+		return bare && is_small_probe(p, seq, ack) ? PROOF_PROBE : PROOF_HANDSHAKE;
+	}
+	/* Most that is forged is not worth the hashes of the kernel. */
+	if (!stamp_is_recent(o.tsecr, tick_of(p)))
+		return PROOF_NONE;
+	probe = bare && is_stamped_probe(o.tsecr, seq);
+	if (!raw_cookie_valid(p, seq + probe, ack))
+		return PROOF_NONE;
+	return probe ? PROOF_PROBE : PROOF_HANDSHAKE;
+}
+
+/* What a cookie that came back proves. The timestamps are read where they are part of it. */
+static __always_inline __u32 cookie_proof(struct xdp_md *ctx, struct packet *p, struct protection *pr, __u32 seq,
+					  __u32 ack)
 {
 	struct syn_options o = {};
 
 	if (pr->method == METHOD_LISTENER)
-		return listener_cookie_valid(ctx, p, seq, ack);
-	if (pr->method == METHOD_ROUTER) {
-		/* Most that is forged is not worth the hashes of the kernel. */
-		if (read_timestamps(ctx, p, &o) && o.timestamps && !stamp_is_recent(o.tsecr, tick_of(p)))
-			return false;
-		return raw_cookie_valid(p, seq, ack);
-	}
+		return listener_cookie_valid(ctx, p, seq, ack) ? PROOF_HANDSHAKE : PROOF_NONE;
+	if (pr->method == METHOD_ROUTER)
+		return router_proof(ctx, p, seq, ack);
 	if (!read_timestamps(ctx, p, &o))
 		read_options(ctx, p, &o);
-	return protect_host && cookie_valid_for(p, seq, ack, &o);
+	return protect_host && cookie_valid_for(p, seq, ack, &o) ? PROOF_HANDSHAKE : PROOF_NONE;
 }
 
 static __always_inline struct tcphdr *tcp_header(struct xdp_md *ctx, struct packet *p)
@@ -78,7 +110,10 @@ static __always_inline void announce(struct syn_options *o, struct packet *p, st
 	o->tsecr = tsval;
 }
 
-/* Makes a SYN its answer. Returns the length of the frame, 0 when there is none. A function of its own to the verifier. */
+/* That the kernel alone has the key to answer a SYN by. */
+enum { ANSWER_BY_KERNEL = 0xffffffff };
+
+/* Makes a SYN its answer. Returns the length of the frame, 0 when there is none, or ANSWER_BY_KERNEL. A function of its own to the verifier. */
 __noinline __u32 answer_with_cookie(struct xdp_md *ctx, struct packet *p, struct protection *pr)
 {
 	struct syn_ack a = {};
@@ -93,6 +128,8 @@ __noinline __u32 answer_with_cookie(struct xdp_md *ctx, struct packet *p, struct
 		return 0;
 	isn = bpf_ntohl(tcp->seq);
 	read_options(ctx, p, &a.options);
+	if (a.options.authenticated)
+		return ANSWER_BY_KERNEL;
 	limit_offers(&a.options, p, pr->offers);
 	tsval = a.options.tsval;
 	cookie = make_cookie(ctx, p, pr, isn, &a.options);
@@ -105,15 +142,43 @@ __noinline __u32 answer_with_cookie(struct xdp_md *ctx, struct packet *p, struct
 	return make_syn_ack(ctx, p, &a);
 }
 
-/* Whether a packet proves that its sender got our SYN-ACK. Like flow_state() a function of its own to the verifier. */
+/* What a packet proves, an enum proof. Like flow_state() a function of its own to the verifier. */
 __noinline __u32 proves_address(struct xdp_md *ctx, struct packet *p, struct protection *pr)
 {
 	struct tcphdr *tcp;
 
 	if (!p || !pr || !p->payload || (p->flags & (TCP_SYN | TCP_RST | TCP_ACK)) != TCP_ACK)
-		return false;
+		return PROOF_NONE;
 	tcp = tcp_header(ctx, p);
-	return tcp && cookie_came_back(ctx, p, pr, bpf_ntohl(tcp->seq), bpf_ntohl(tcp->ack_seq));
+	return tcp ? cookie_proof(ctx, p, pr, bpf_ntohl(tcp->seq), bpf_ntohl(tcp->ack_seq)) : PROOF_NONE;
+}
+
+/*
+ * Makes a probe of the window the SYN-ACK that it acknowledges, as was sent before, but without the options that are of
+ * SYNs only. The client has the connection, and answers by the ACK which was lost (RFC 5961, 4.2). Returns the length of
+ * the frame, 0 when there is none. A function of its own to the verifier.
+ */
+__noinline __u32 repeat_syn_ack(struct xdp_md *ctx, struct packet *p)
+{
+	struct syn_ack a = {};
+	struct tcphdr *tcp;
+	__u32 tsval;
+
+	if (!p)
+		return 0;
+	tcp = tcp_header(ctx, p);
+	if (!tcp)
+		return 0;
+	a.seq = bpf_ntohl(tcp->ack_seq) - 1;
+	a.ack = bpf_ntohl(tcp->seq) + 1;
+	if (!read_timestamps(ctx, p, &a.options))
+		read_options(ctx, p, &a.options);
+	tsval = a.options.tsval;
+	a.options.tsval = a.options.tsecr;
+	a.options.tsecr = tsval;
+	a.options.mss = a.options.sack = 0;
+	a.options.wscale = WSCALE_NONE;
+	return make_syn_ack(ctx, p, &a);
 }
 
 /*
@@ -150,6 +215,18 @@ static __always_inline bool too_many_answers(struct packet *p, struct protection
 	return false;
 }
 
+/* Sends the answer of so many octets that a frame has become, none when it has become none. */
+static __always_inline int send_answer(struct xdp_md *ctx, struct packet *p, struct protection *pr, __u32 length)
+{
+	if (!length || bpf_xdp_adjust_tail(ctx, length - p->octets)) {
+		count_outcome(p, pr, SYN_LIMITED);
+		return XDP_DROP;
+	}
+	p->octets = length;
+	count_outcome(p, pr, SYN_ANSWERED);
+	return XDP_TX;
+}
+
 /* Does away with a SYN while cookies are active. */
 static __always_inline int answer_syn(struct xdp_md *ctx, struct packet *p, struct protection *pr)
 {
@@ -160,26 +237,26 @@ static __always_inline int answer_syn(struct xdp_md *ctx, struct packet *p, stru
 		return XDP_DROP;
 	}
 	length = answer_with_cookie(ctx, p, pr);
-	if (!length || bpf_xdp_adjust_tail(ctx, length - p->octets)) {
-		count_outcome(p, pr, SYN_LIMITED);
-		return XDP_DROP;
-	}
-	p->octets = length;
-	count_outcome(p, pr, SYN_ANSWERED);
-	return XDP_TX;
+	if (length != ANSWER_BY_KERNEL)
+		return send_answer(ctx, p, pr, length);
+	if (may_ask(ASK_STRANGER, tick_of(p)))
+		return XDP_PASS;
+	count_outcome(p, pr, SYN_LIMITED);
+	return XDP_DROP;
 }
 
-/* Asks the kernel about a packet of no flow, if this CPU may. Returns whether it has the connection. */
-static __always_inline bool ask_kernel(struct xdp_md *ctx, struct packet *p, struct protection *pr, __u64 now)
+/* Asks the kernel about a packet, if this CPU may. Returns whether it has the connection. */
+static __always_inline bool ask_kernel(struct xdp_md *ctx, struct packet *p, struct protection *pr, __u32 asker,
+				       __u64 now)
 {
 	__u32 connection;
 
-	if (!may_ask(now))
+	if (!may_ask(asker, now))
 		return false;
 	count_outcome(p, pr, ACK_ASKED);
 	connection = kernel_connection(ctx, p, pr);
-	if (connection == CONNECTION_OPEN)
-		flow_set(p, FLOW_ESTABLISHED);
+	if (connection >= CONNECTION_CLOSING)
+		flow_set(p, connection == CONNECTION_OPEN ? FLOW_ESTABLISHED : FLOW_CLOSING);
 	return connection;
 }
 
@@ -189,39 +266,68 @@ static __always_inline bool is_resting(struct protection_state *s, __u64 now)
 	return read_once(&s->refused_until) > now;
 }
 
-/* A packet that is no SYN, and of no flow that is known. */
-static __always_inline int judge_stranger(struct xdp_md *ctx, struct packet *p, struct protection *pr,
-					  struct protection_state *s, __u64 now)
+/* Notes a flow whose cookie came back. What cannot be noted is dropped where the kernel would have to be told of it. */
+static __always_inline int pass_proved(struct packet *p, struct protection *pr)
+{
+	bool host = pr->method == METHOD_HOST;
+
+	if (!flow_set(p, host ? FLOW_PROVED : FLOW_ESTABLISHED) && host)
+		return XDP_DROP;
+	count_outcome(p, pr, ACK_PROVED);
+	return XDP_PASS;
+}
+
+/*
+ * A packet that is no SYN, and of no flow that is known, or of one that is closing and may have begun anew. Such a one is
+ * the kernel's in any case, which is asked whether it is open when it goes on for long: a forged RST may have closed it.
+ */
+static __always_inline int judge_segment(struct xdp_md *ctx, struct packet *p, struct protection *pr,
+					 struct protection_state *s, __u32 known, __u64 now)
 {
 	bool cookies = (pr->flags & PROTECT_ALWAYS) || now < read_once(&s->active_until) + COOKIE_TIME;
+	__u32 proof = cookies ? proves_address(ctx, p, pr) : PROOF_NONE;
 
-	if (cookies && proves_address(ctx, p, pr)) {
-		flow_set(p, pr->method == METHOD_HOST ? FLOW_PROVED : FLOW_ESTABLISHED);
-		count_outcome(p, pr, ACK_PROVED);
-		return XDP_PASS;
-	}
-	if (ask_kernel(ctx, p, pr, now) || is_resting(s, now) || !is_active(p, pr, s, now))
+	if (proof == PROOF_PROBE)
+		return send_answer(ctx, p, pr, repeat_syn_ack(ctx, p));
+	if (proof)
+		return pass_proved(p, pr);
+	if (!known || (p->flow_age >= FLOW_REFRESH && !(p->flags & (TCP_FIN | TCP_RST))))
+		if (ask_kernel(ctx, p, pr, known ? ASK_KNOWN : ASK_STRANGER, now))
+			return XDP_PASS;
+	if (known || is_resting(s, now) || !is_active(p, pr, s, now))
 		return XDP_PASS;
 	count_outcome(p, pr, ACK_INVALID);
 	return XDP_DROP;
 }
 
-/* Passes a packet of a connection, and notes when it ends. One that is proved only is the kernel's to begin first. */
+/*
+ * Notes of a connection that passes when it ends. One that is proved only is the kernel's to begin first: if it is reset
+ * before, there is none.
+ */
 static __always_inline int pass_known(struct packet *p, __u32 state)
 {
 	if (state == FLOW_ESTABLISHED && (p->flags & (TCP_FIN | TCP_RST)))
 		flow_set(p, FLOW_CLOSING);
+	if (state == FLOW_PROVED && (p->flags & TCP_RST))
+		flow_set(p, FLOW_NONE);
 	return XDP_PASS;
 }
 
 /*
- * Passes a SYN of a connection that is known to the kernel, which may have it still, or in TIME-WAIT. No more than it can
- * bear: the client sends another. Answered with a cookie, its ACK would pass for one of the old connection.
+ * A SYN of a connection that is known to the kernel, which may have it still, or in TIME-WAIT, passes. No more than it can
+ * bear: the client sends another. Answered with a cookie, its ACK would pass for one of the old connection, unless that is
+ * closing.
  */
-static __always_inline int pass_reopening(struct packet *p, struct protection *pr, __u64 now)
+static __always_inline int judge_reopening(struct xdp_md *ctx, struct packet *p, struct protection *pr, __u32 known,
+					   __u64 now)
 {
-	if (may_ask(now))
+	if (may_ask(ASK_KNOWN, now)) {
+		if (known == FLOW_CLOSING)
+			flow_set(p, FLOW_CLOSING | FLOW_DOUBT);
 		return XDP_PASS;
+	}
+	if (known == FLOW_CLOSING)
+		return answer_syn(ctx, p, pr);
 	count_outcome(p, pr, SYN_LIMITED);
 	return XDP_DROP;
 }
@@ -252,8 +358,8 @@ __noinline int protect(struct xdp_md *ctx, struct packet *p, __u32 decision)
 	now = tick_of(p);
 	known = flow_state(p);
 	if ((p->flags & (TCP_SYN | TCP_ACK | TCP_RST | TCP_FIN)) != TCP_SYN || !p->payload)
-		return known ? pass_known(p, known) : judge_stranger(ctx, p, pr, s, now);
+		return known && known != FLOW_CLOSING ? pass_known(p, known) : judge_segment(ctx, p, pr, s, known, now);
 	if (is_resting(s, now) || !is_active(p, pr, s, now))
 		return XDP_PASS;
-	return known ? pass_reopening(p, pr, now) : answer_syn(ctx, p, pr);
+	return known ? judge_reopening(ctx, p, pr, known, now) : answer_syn(ctx, p, pr);
 }

@@ -13,6 +13,8 @@ enum {
 	TCP_OPTION_WSCALE = 3,
 	TCP_OPTION_SACK = 4,
 	TCP_OPTION_TIMESTAMPS = 8,
+	TCP_OPTION_MD5 = 19,
+	TCP_OPTION_AO = 29,
 	TCP_WSCALE_MAX = 14, /* what is larger counts as this: RFC 7323, 2.3 */
 	SYN_ACK_MAX = 40,    /* octets of TCP header */
 };
@@ -41,6 +43,8 @@ static __always_inline void note_option(struct syn_options *o, __u8 *option, int
 		o->wscale = option[2] < TCP_WSCALE_MAX ? option[2] : TCP_WSCALE_MAX;
 	if (*option == TCP_OPTION_SACK && size == 2)
 		o->sack = 1;
+	if (*option == TCP_OPTION_MD5 || *option == TCP_OPTION_AO)
+		o->authenticated = 1;
 	if (*option == TCP_OPTION_TIMESTAMPS && size == 10 && (void *)(option + 10) <= end) {
 		o->timestamps = 1;
 		o->tsval = read_word(option + 2);

@@ -303,6 +303,12 @@ func TestProtectSockets(t *testing.T) {
 		s.must(xdpPass, "", "%s S", tuple) // the kernel's to answer
 		s.must(xdpDrop, "invalid 1, asked 1", "tcp %s > %s .", address(host, 9), l.Addr())
 
+		s.must(xdpPass, "", "%s R", tuple) // forged
+		s.now += 70 * time.Second
+		s.must(xdpPass, "asked 1", "%s .", tuple)
+		s.now += time.Hour
+		s.must(xdpPass, "", "%s .", tuple)
+
 		server.Close()
 		client.Close()
 		after := shieldOf(t, protecting(always()))
@@ -326,6 +332,9 @@ func TestFlows(t *testing.T) {
 	for port := first; port < last; port++ {
 		a := s.begin(routes[0], linux, uint16(port))
 		s.must(xdpPass, "proved 1", "%s", a)
+		if port == first {
+			s.establish()
+		}
 		s.now += time.Second
 		if port%100 == 0 && !known(first) {
 			t.Fatalf("a connection that goes on is forgotten when %d have come", port-first)
@@ -342,6 +351,62 @@ func TestFlows(t *testing.T) {
 	if n < 500 || n > 512 {
 		t.Errorf("%d connections are known, want about 512", n)
 	}
+}
+
+// establish has the kernel begin all connections that are proved, as the program behind XDP notes it.
+func (s *shield) establish() {
+	s.t.Helper()
+	s.edit(xdp.Flows, func(flows []byte) {
+		for i := 0; i < len(flows); i += 8 {
+			word := binary.NativeEndian.Uint64(flows[i:])
+			if word>>24&3 == 1 {
+				binary.NativeEndian.PutUint64(flows[i:], word+1<<24)
+			}
+		}
+	})
+}
+
+// TestFlowsReset has connections reset: one that was only proved is forgotten at once, one that is closing when it was
+// silent for two minutes, even when nobody has looked for another.
+func TestFlowsReset(t *testing.T) {
+	s := loadShield(t, protecting(always()))
+	s.must(xdpPass, "proved 1", "%s", s.begin(routes[0], linux, 1000))
+	s.must(xdpPass, "", "tcp 198.51.100.7:1000 > 192.0.2.1:80 R")
+	s.must(xdpDrop, "invalid 1, asked 1", "tcp 198.51.100.7:1000 > 192.0.2.1:80 .")
+	s.must(xdpPass, "proved 1", "%s", s.begin(routes[0], linux, 1001))
+	s.establish()
+	s.must(xdpPass, "", "tcp 198.51.100.7:1001 > 192.0.2.1:80 R")
+	s.must(xdpPass, "", "tcp 198.51.100.7:1001 > 192.0.2.1:80 .")
+	s.now += 130 * time.Second
+	s.must(xdpDrop, "invalid 1, asked 1", "tcp 198.51.100.7:1001 > 192.0.2.1:80 .")
+}
+
+// TestFlowsReopen has SYNs of known connections come beside a flood of ACKs, and more of them than the kernel can bear:
+// then only those of connections that are closing get a cookie, and their ACK counts.
+func TestFlowsReopen(t *testing.T) {
+	s := loadShield(t, protecting(always()))
+	defer onOneCPU(t)()
+	for _, port := range []uint16{1000, 1001} {
+		s.must(xdpPass, "proved 1", "%s", s.begin(routes[0], linux, port))
+	}
+	s.establish()
+	s.must(xdpPass, "", "tcp 198.51.100.7:1001 > 192.0.2.1:80 F.")
+	forged := framesOf(t, "tcp 203.0.113.7:4000 > 192.0.2.1:80 .")[0].frame
+	for range 3000 {
+		s.send(forged)
+	}
+	syn := framesOf(t, "tcp 198.51.100.7:1000 > 192.0.2.1:80 S")[0].frame
+	passed := 0
+	for range 2000 {
+		if action, _ := s.send(syn); action == xdpPass {
+			passed++
+		}
+	}
+	if passed != 1001 {
+		t.Errorf("%d SYNs of a known connection pass beside forged ACKs, want 1001", passed)
+	}
+	s.must(xdpDrop, "limited 1", "tcp 198.51.100.7:1000 > 192.0.2.1:80 S")
+	s.must(xdpPass, "proved 1", "%s", s.begin(routes[0], linux, 1001))
 }
 
 // TestFlowsEnd has connections end: they are forgotten when a packet of none looks into their bucket, those that were
@@ -367,14 +432,7 @@ func TestFlowsEnd(t *testing.T) {
 	established := func(port uint16) string {
 		a := s.begin(routes[0], linux, port)
 		s.must(xdpPass, "proved 1", "%s", a)
-		s.edit(xdp.Flows, func(flows []byte) { // as the program behind XDP notes it
-			for i := 0; i < len(flows); i += 8 {
-				word := binary.NativeEndian.Uint64(flows[i:])
-				if word>>24&3 == 1 {
-					binary.NativeEndian.PutUint64(flows[i:], word+1<<24)
-				}
-			}
-		})
+		s.establish()
 		return fmt.Sprintf("tcp 198.51.100.7:%d > 192.0.2.1:80", port)
 	}
 	closed, open := established(1000), established(1001)

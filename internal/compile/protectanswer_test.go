@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/gopacket/gopacket"
@@ -276,6 +277,21 @@ func TestSynAckOptions(t *testing.T) {
 		if got := readSynAck(t, answer).offers(); got != test.want {
 			t.Errorf("%s: offered %q, want %q", test.name, got, test.want)
 		}
+	}
+}
+
+// TestSynAckKey has SYNs that are authenticated by a key, which is the kernel's: it gets so many as it can bear.
+func TestSynAckKey(t *testing.T) {
+	s := loadShield(t, protecting(always()))
+	defer onOneCPU(t)()
+	for _, options := range []string{"1312" + strings.Repeat("00", 16), "1d10" + strings.Repeat("00", 14)} {
+		frame := framesOf(t, "tcp 198.51.100.7:4000 > 192.0.2.1:80 S tcpopts=020405b4"+options)[0].frame
+		s.expect(options, "limited 999", func() {
+			for range 2000 {
+				s.send(frame)
+			}
+		})
+		s.now += time.Second
 	}
 }
 

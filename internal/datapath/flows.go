@@ -87,6 +87,11 @@ func (f *Flows) hash(c Connection) uint64 {
 		hash = (hash ^ word) * (f.key[1] | 1)
 		hash ^= hash >> 32
 	}
+	addHalf := func(word uint64) {
+		hash = (hash ^ word) * (f.key[1] | 1)
+		hash = (hash ^ hash>>29) * (f.key[0] | 1)
+		hash ^= hash >> 32
+	}
 	client, server := c.Client.Addr(), c.Server.Addr()
 	if client.Is4() {
 		from, to := client.As4(), server.As4()
@@ -94,8 +99,8 @@ func (f *Flows) hash(c Connection) uint64 {
 	} else {
 		for _, addr := range []netip.Addr{client, server} {
 			a := addr.As16()
-			add(binary.BigEndian.Uint64(a[:8]))
-			add(binary.BigEndian.Uint64(a[8:]))
+			addHalf(binary.BigEndian.Uint64(a[:8]))
+			addHalf(binary.BigEndian.Uint64(a[8:]))
 		}
 	}
 	add(uint64(c.Client.Port())<<16 | uint64(c.Server.Port()))
@@ -126,14 +131,14 @@ func (f *Flows) State(c Connection) FlowState {
 	return FlowNone
 }
 
-// Add notes connections that the kernel has. One that finds its bucket full takes the place of the one seen longest ago,
+// Add notes connections that the kernel has, and their state. One that finds its bucket full takes the place of the one seen longest ago,
 // as in bpf/flow.h.
-func (f *Flows) Add(list []Connection) {
+func (f *Flows) Add(list []Connection, state FlowState) {
 	now := uint64(monotonic().Seconds()) & flowSeenMask
 	for _, c := range list {
 		hash := f.hash(c)
 		words, number := f.bucket(hash)
-		next := hash>>flowTagShift<<flowTagShift | uint64(FlowEstablished)<<flowSeenBits | now
+		next := hash>>flowTagShift<<flowTagShift | uint64(state)<<flowSeenBits | now
 		for !f.put(words, hash, next, now) {
 		}
 		atomic.OrUint64(&f.filter[number/64], 1<<(number%64))

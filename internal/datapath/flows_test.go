@@ -58,7 +58,7 @@ func TestFlows(t *testing.T) {
 		if got := run(t, p.Native(), segment); got != xdpDrop {
 			t.Fatalf("%d: a segment of no connection gets %d", i, got)
 		}
-		flows.Add([]datapath.Connection{c})
+		flows.Add([]datapath.Connection{c}, datapath.FlowEstablished)
 		if got := run(t, p.Native(), segment); got != xdpPass {
 			t.Fatalf("%d: a segment of %v gets %d", i, c, got)
 		}
@@ -87,8 +87,8 @@ func TestFlowsFull(t *testing.T) {
 	for range 4 * fit {
 		list = append(list, anyConnection(r))
 	}
-	flows.Add(list)
-	flows.Add(list[len(list)-1:])
+	flows.Add(list, datapath.FlowEstablished)
+	flows.Add(list[len(list)-1:], datapath.FlowEstablished)
 	if used, _ := flows.Len(); used > fit || used < fit*9/10 {
 		t.Errorf("the table has %d flows of %d", used, fit)
 	}
@@ -107,9 +107,13 @@ func TestPreload(t *testing.T) {
 	listener := serve(t, guardedPort, 10)
 	serve(t, plainPort, 10)
 	var want []datapath.Connection
-	for _, server := range []string{web4, web6} {
+	for i, server := range []string{web4, web6} {
 		c := dial(t, there, server, guardedPort, "hello")
-		accept(t, listener)
+		accepted := accept(t, listener)
+		if i == 1 { // now it waits for the end of the other side
+			received(t, accepted, "hello")
+			accepted.Close()
+		}
 		want = append(want, datapath.Connection{Client: addrOf(c.LocalAddr()), Server: addrOf(c.RemoteAddr())})
 		dial(t, there, server, plainPort, "hello")
 	}
@@ -124,7 +128,10 @@ func TestPreload(t *testing.T) {
 	if n != len(want) || err != nil {
 		t.Errorf("found %d connections, %v, want %d", n, err, len(want))
 	}
-	for _, c := range want {
+	for i, c := range want {
+		if got, state := flows.State(c), []datapath.FlowState{datapath.FlowEstablished, datapath.FlowClosing}[i]; got != state {
+			t.Errorf("%v has the state %d, want %d", c, got, state)
+		}
 		if got := run(t, p.Native(), frame(t, fmt.Sprintf("tcp %s > %s A", c.Client, c.Server))); got != xdpPass {
 			t.Errorf("a segment of %v gets %d", c, got)
 		}

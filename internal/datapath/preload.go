@@ -20,32 +20,40 @@ var families = []uint8{unix.AF_INET, unix.AF_INET6}
 
 // Preload notes the connections that sockets of this network namespace have on ports, and returns how many.
 func (f *Flows) Preload(protects func(port uint16) bool) (int, error) {
-	var found []Connection
+	var open, closing []Connection
 	for _, family := range families {
 		sockets, err := netlink.SocketDiagTCP(family)
 		if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) { // what it missed can be asked for
 			return 0, fmt.Errorf("connections of this host: %w", err)
 		}
 		for _, s := range sockets {
-			if isOpen(s.State) && protects(s.ID.SourcePort) {
-				found = append(found, Connection{
-					Client: addrPort(s.ID.Destination, s.ID.DestinationPort), Server: addrPort(s.ID.Source, s.ID.SourcePort),
-				})
+			c := Connection{
+				Client: addrPort(s.ID.Destination, s.ID.DestinationPort), Server: addrPort(s.ID.Source, s.ID.SourcePort),
+			}
+			switch state := stateOfSocket(s.State); {
+			case !protects(s.ID.SourcePort):
+			case state == FlowEstablished:
+				open = append(open, c)
+			case state == FlowClosing:
+				closing = append(closing, c)
 			}
 		}
 	}
-	f.Add(found)
-	return len(found), nil
+	f.Add(open, FlowEstablished)
+	f.Add(closing, FlowClosing)
+	return len(open) + len(closing), nil
 }
 
-// isOpen reports whether a socket's peer has proved its address. TIME-WAIT is among them: a new SYN for it is for the
-// kernel.
-func isOpen(state uint8) bool {
+// stateOfSocket is that of the connection of a socket: none while its peer has not proved its address. One in TIME-WAIT is
+// still closing: a new SYN for it is for the kernel.
+func stateOfSocket(state uint8) FlowState {
 	switch state {
 	case netlink.TCP_SYN_SENT, netlink.TCP_SYN_RECV, netlink.TCP_NEW_SYN_REC, netlink.TCP_CLOSE, netlink.TCP_LISTEN:
-		return false
+		return FlowNone
+	case netlink.TCP_ESTABLISHED:
+		return FlowEstablished
 	}
-	return true
+	return FlowClosing
 }
 
 // PreloadTracked notes the connections to ports that the kernel tracks, and returns how many: those of services behind
@@ -55,7 +63,7 @@ func (f *Flows) PreloadTracked(protects func(port uint16) bool) (int, error) {
 	if err != nil || string(bytes.TrimSpace(count)) == "0" {
 		return 0, nil
 	}
-	var found []Connection
+	var open, closing []Connection
 	for _, family := range families {
 		flows, err := netlink.ConntrackTableList(netlink.ConntrackTable, netlink.InetFamily(family))
 		if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) {
@@ -63,21 +71,33 @@ func (f *Flows) PreloadTracked(protects func(port uint16) bool) (int, error) {
 		}
 		for _, flow := range flows {
 			from := flow.Forward
-			if isTrackedOpen(flow) && protects(from.DstPort) {
-				found = append(found, Connection{addrPort(from.SrcIP, from.SrcPort), addrPort(from.DstIP, from.DstPort)})
+			c := Connection{addrPort(from.SrcIP, from.SrcPort), addrPort(from.DstIP, from.DstPort)}
+			switch state := stateOfTracked(flow); {
+			case !protects(from.DstPort):
+			case state == FlowEstablished:
+				open = append(open, c)
+			case state == FlowClosing:
+				closing = append(closing, c)
 			}
 		}
 	}
-	f.Add(found)
-	return len(found), nil
+	f.Add(open, FlowEstablished)
+	f.Add(closing, FlowClosing)
+	return len(open) + len(closing), nil
 }
 
-// isTrackedOpen reports whether a connection is one of TCP whose handshake is over and which has not ended: enum
+// stateOfTracked is that of a connection of TCP whose handshake is over and which has not ended, none of any other: enum
 // tcp_conntrack of linux/netfilter/nf_conntrack_tcp.h.
-func isTrackedOpen(flow *netlink.ConntrackFlow) bool {
+func stateOfTracked(flow *netlink.ConntrackFlow) FlowState {
 	const established, lastACK = 3, 6
 	tcp, ok := flow.ProtoInfo.(*netlink.ProtoInfoTCP)
-	return ok && tcp.State >= established && tcp.State <= lastACK
+	switch {
+	case !ok || tcp.State < established || tcp.State > lastACK:
+		return FlowNone
+	case tcp.State == established:
+		return FlowEstablished
+	}
+	return FlowClosing
 }
 
 // addrPort is an address as the kernel hands it out: of an IPv4 connection of an IPv6 socket it is in mapped form.

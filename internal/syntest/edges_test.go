@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -44,6 +45,11 @@ var edges = []edge{
 	}},
 	{"the handshake's ACK is lost", func(p *peer, _ *echo) {
 		p.knock("")
+		if p.mode == "router" { // it can only probe the window, until the SYN-ACK comes again
+			p.send(segment{flags: ".", options: p.stamps(), before: 1})
+			p.want("SYN-ACK", func(g *layers.TCP) bool { return g.SYN && g.ACK && g.Ack == p.seq && g.Seq == p.ack-1 })
+			p.send(segment{flags: ".", options: p.stamps()})
+		}
 		p.say("first")
 	}},
 	{"reset for the SYN-ACK", func(p *peer, e *echo) {
@@ -181,6 +187,51 @@ func TestEdges(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestLostACK has a client of the kernel's whose first ACK is lost.
+func TestLostACK(t *testing.T) {
+	for _, mode := range modes {
+		for _, stamps := range []string{"0", "1"} {
+			t.Run(mode+", timestamps "+stamps, func(t *testing.T) {
+				t.Parallel()
+				inScene(t, mode, 1, 1500, func(s *scene) {
+					s.echo()
+					s.protect(always, "")
+					s.sysctl(s.clients[0], "ipv4/tcp_timestamps", stamps)
+					s.run(s.clients[0], "nft add table inet t")
+					s.run(s.clients[0], "nft add chain inet t o { type filter hook output priority 0 ; }")
+					for _, to := range servers {
+						s.run(s.clients[0], "nft add rule inet t o meta nfproto "+strings.ToLower(family(to))+
+							" tcp dport 80 tcp flags == ack limit rate 1/hour burst 1 packets drop")
+						if err := s.visitEcho(s.clients[0], to); err != nil {
+							t.Errorf("%s: %v", to, err)
+						}
+					}
+				})
+			})
+		}
+	}
+}
+
+// TestStaleProof has a connection end before the program behind XDP saw that the kernel has it, and begin anew when the
+// kernel answers SYNs by itself, with cookies.
+func TestStaleProof(t *testing.T) {
+	t.Parallel()
+	inScene(t, "host", 1, 1500, func(s *scene) {
+		s.echo()
+		s.protect(always, "")
+		p := s.newPeer(servers[0], 20000)
+		p.connect()
+		time.Sleep(50 * time.Millisecond)
+		p.send(segment{flags: "R.", options: p.stamps()})
+		time.Sleep(50 * time.Millisecond)
+		s.sysctl(s.server, "ipv4/tcp_syncookies", "2")
+		s.protect(idle, "")
+		p.seq += 1_000_000
+		p.connect()
+		p.say("anew")
+	})
 }
 
 // sub runs a part of a test that may end early.

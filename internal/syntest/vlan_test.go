@@ -1,6 +1,9 @@
 package syntest
 
 import (
+	"testing"
+	"time"
+
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/link"
@@ -24,6 +27,34 @@ func (s *scene) tag(i int) {
 	s.attach(s.clients[i], "protects", ebpf.AttachTCXIngress, asm.FnSkbVlanPop.Call())
 	s.tagged = append(s.tagged, s.devices[i])
 	s.untag()
+}
+
+// TestTwoTags has a client whose frames have two tags, of which the kernel takes one off before the program behind XDP: it
+// can be given no connection of it, which says nothing of others.
+func TestTwoTags(t *testing.T) {
+	t.Parallel()
+	inScene(t, "host", 1, 1500, func(s *scene) {
+		testutil.RequireTool(s, "ethtool")
+		const tpid = 0x0081 // 802.1Q in network byte order
+		s.echo()
+		s.run(s.clients[0], "ethtool -K protects txvlan off")
+		s.run(s.protects, "ethtool -K client0 txvlan off")
+		s.attach(s.clients[0], "protects", ebpf.AttachTCXEgress, asm.Mov.Reg(asm.R6, asm.R1),
+			asm.Mov.Imm(asm.R2, tpid), asm.Mov.Imm(asm.R3, 100), asm.FnSkbVlanPush.Call(),
+			asm.Mov.Reg(asm.R1, asm.R6), asm.Mov.Imm(asm.R2, tpid), asm.Mov.Imm(asm.R3, 200), asm.FnSkbVlanPush.Call())
+		s.attach(s.clients[0], "protects", ebpf.AttachTCXIngress, asm.Mov.Reg(asm.R6, asm.R1), asm.FnSkbVlanPop.Call(),
+			asm.Mov.Reg(asm.R1, asm.R6), asm.FnSkbVlanPop.Call())
+		s.protect(always, "")
+		c, err := s.dial(s.clients[0], servers[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		time.Sleep(100 * time.Millisecond)
+		if p, counts := s.status(); p.Refused > 0 || counts["invalid"] == 0 {
+			t.Errorf("the protection rests for %v s, counted %v", p.Refused, counts)
+		}
+	})
 }
 
 // untag has the host that protects take the tags off, behind all other programs of the devices.

@@ -28,6 +28,7 @@ var optional = map[string]string{
 	"listener_cookie_valid": "protect_listener",
 	"raw_cookie":            "protect_router",
 	"raw_cookie_valid":      "protect_router",
+	"repeat_syn_ack":        "protect_router",
 	"tracked_status":        "ask_conntrack",
 }
 
