@@ -79,8 +79,8 @@ func backends(s *ir.Protection) (servers []netip.AddrPort, err error) {
 	if s.Backends == nil {
 		return backend.Known(func(port uint16) bool { return serves(s.Ports, uint32(port)) }, mostBackends)
 	}
-	for _, addr := range s.Backends {
-		for _, port := range firstPorts(s.Ports) {
+	for _, port := range firstPorts(s.Ports) { // each server is asked at one port before any is at a second
+		for _, addr := range s.Backends {
 			servers = append(servers, netip.AddrPortFrom(addr, port))
 		}
 	}

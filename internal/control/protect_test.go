@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/floodwall/floodwall/internal/compile"
 	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/packet"
 )
@@ -268,10 +269,12 @@ func TestCookiesOff(t *testing.T) {
 		return
 	}
 	h.run("sysctl", "-w", "net.ipv4.tcp_syncookies=0")
-	_, err := h.try("services: [{name: web, port: tcp/80, syn: {mode: host}}]", control.ApplyOptions{})
-	var off *control.CookiesOffError
-	if !errors.As(err, &off) || off.Service != "web" {
-		t.Errorf("error is %v, want that cookies are switched off", err)
+	for _, target := range []compile.Target{compile.TargetXDP, compile.TargetNftables, compile.TargetIptables} {
+		_, err := h.try("services: [{name: web, port: tcp/80, syn: {mode: host}}]", control.ApplyOptions{Target: target})
+		var off *control.CookiesOffError
+		if !errors.As(err, &off) || off.Service != "web" {
+			t.Errorf("%s: error is %v, want that cookies are switched off", target, err)
+		}
 	}
 }
 
