@@ -2,6 +2,7 @@ package control
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -24,11 +25,18 @@ const (
 	mostPorts    = 4
 )
 
+// errNoServer says what to do where no server shows.
+var errNoServer = errors.New("no server of it is known; say `backends`, or apply again once there are connections")
+
 // fromBackends sets what SYN-ACKs for a service behind this host announce: what the policy says, else what all of its
 // servers that answer do. Offering an option that a server lacks would break its connections. note says who has not
 // answered, "" for nobody.
 func fromBackends(ctx context.Context, s *ir.Protection, f *compile.Protect) (note string, err error) {
 	servers, err := backends(s)
+	unknown := errNoServer
+	if errors.Is(err, backend.ErrTooMany) {
+		unknown, err = err, nil
+	}
 	if err != nil {
 		return "", err
 	}
@@ -38,7 +46,7 @@ func fromBackends(ctx context.Context, s *ir.Protection, f *compile.Protect) (no
 	case silent != nil:
 		note = fmt.Sprintf("service %q: not all of its servers could be asked for their options: %v", s.Service, silent)
 	case len(servers) == 0:
-		note = fmt.Sprintf("service %q: no server of it is known, so what is usual is announced; say `backends`, or apply again once there are connections", s.Service)
+		note = fmt.Sprintf("service %q: what is usual is announced: %v", s.Service, unknown)
 	}
 	return note, nil
 }

@@ -278,6 +278,22 @@ func TestCookiesOff(t *testing.T) {
 	}
 }
 
+// sentAgain is how many segments of a connection were lost on their way, its SYN among them. Time tells less: a machine may
+// be slow.
+func sentAgain(c net.Conn) (n uint32, err error) {
+	raw, err := c.(*net.TCPConn).SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	failed := raw.Control(func(fd uintptr) {
+		var info *unix.TCPInfo
+		if info, err = unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO); err == nil {
+			n = info.Total_retrans
+		}
+	})
+	return n, errors.Join(failed, err)
+}
+
 // TestConnectionsStay has a connection go on through policies with and without protection.
 func TestConnectionsStay(t *testing.T) {
 	inSite(t, func(s *site) {
@@ -312,11 +328,14 @@ func TestConnectionsStay(t *testing.T) {
 			}
 			defer c.Close()
 			for i, c := range append(open, c) {
-				c.SetDeadline(time.Now().Add(150 * time.Millisecond)) // before anything is sent again
+				c.SetDeadline(time.Now().Add(5 * time.Second))
 				echo := make([]byte, 5)
 				io.WriteString(c, "hello")
 				if _, err := io.ReadFull(c, echo); err != nil {
 					t.Errorf("with %s, connection %d: %v", syn, i, err)
+				}
+				if n, err := sentAgain(c); n > 0 || err != nil {
+					t.Errorf("with %s, connection %d: %d segments were sent again (%v)", syn, i, n, err)
 				}
 			}
 			open = append(open, c)
