@@ -10,6 +10,7 @@ import (
 	"github.com/floodwall/floodwall/internal/backend"
 	"github.com/floodwall/floodwall/internal/compile"
 	"github.com/floodwall/floodwall/internal/ir"
+	"github.com/floodwall/floodwall/policy"
 )
 
 // What is announced for servers of which none has answered: the MSS of Ethernet, and the window scale of a kernel with its
@@ -21,7 +22,7 @@ var (
 
 // mostBackends is how many servers are asked for a service at most, and mostPorts how many ports of each.
 const (
-	mostBackends = 8
+	mostBackends = policy.MaxBackends
 	mostPorts    = 4
 )
 
