@@ -46,11 +46,23 @@ func rateText(o *Over) string {
 	return fmt.Sprintf("%d in %s", o.Rate, o.Per)
 }
 
-// synBackends reports backends of a service that may be on this host.
+// MaxBackends is the most servers of a service that are asked for their options.
+const MaxBackends = 8
+
+// synBackends reports backends of a service that may be on this host, named twice, or more than are asked.
 func (p place) synBackends(s *Syn, v *node) {
 	if s.Backends != nil && s.Mode != SynRouter {
 		p.errorf(v.entry("backends").pos, "backends are servers behind this host, and the mode is %s", synModeName(s.Mode)).Hint =
 			"write mode: router, or remove backends"
+	}
+	for i, b := range s.Backends {
+		if slices.Contains(s.Backends[:i], b) {
+			p.errorf(v.entry("backends").pos, "backends names %s twice", b).Hint = "remove one of them"
+		}
+	}
+	if len(s.Backends) > MaxBackends {
+		p.errorf(v.entry("backends").pos, "backends names %d servers, and at most %d are asked", len(s.Backends), MaxBackends).Hint =
+			"name the ones whose options differ most: what all named ones can do is announced"
 	}
 }
 

@@ -68,7 +68,8 @@ func status(ctx context.Context, e *env, all bool) error {
 		}
 	}
 	if v := s.Verified; v != nil {
-		e.println("\n%s verified by answers over TCP, room for %s", things(v.Clients, "client", "clients"), count(v.Capacity))
+		e.println("")
+		e.println("%s verified by answers over TCP, room for %s", things(v.Clients, "client", "clients"), count(v.Capacity))
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package backend
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"os/exec"
@@ -189,6 +190,11 @@ func TestKnown(t *testing.T) {
 			}
 			if one, err := Known(web, 1); len(one) != 1 || err != nil {
 				t.Errorf("at most one: %v, %v", one, err)
+			}
+			defer func(was int) { largest = was }(largest)
+			largest = 2
+			if none, err := Known(web, 8); none != nil || !errors.Is(err, ErrTooMany) {
+				t.Errorf("too many: %v, %v", none, err)
 			}
 			return nil
 		})

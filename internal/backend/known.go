@@ -1,6 +1,7 @@
 package backend
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"os"
@@ -14,18 +15,28 @@ import (
 )
 
 // largest is the number of conntrack's entries up to which they are looked through: the kernel hands out all or none.
-const largest = 100_000
+var largest = 100_000
+
+// ErrTooMany says that conntrack has more connections than are looked through.
+var ErrTooMany = errors.New("conntrack has too many connections to look through for servers; say `backends`")
 
 // Known lists at most so many servers that clients have connections with at some ports, from conntrack, in the order of
-// their addresses. It knows none when there are too many connections to look through.
+// their addresses. It returns ErrTooMany when there are too many connections to look through.
 func Known(port func(uint16) bool, most int) (list []netip.AddrPort, err error) {
 	const counter = "/proc/sys/net/netfilter/nf_conntrack_count"
 	text, err := os.ReadFile(counter)
 	if os.IsNotExist(err) {
 		return nil, nil // there is no conntrack
 	}
-	if n, _ := strconv.Atoi(strings.TrimSpace(string(text))); err != nil || n > largest {
-		return nil, err
+	if err != nil {
+		return nil, fmt.Errorf("connections in conntrack: %w", err)
+	}
+	n, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("%s: %w", counter, err)
+	case n > largest:
+		return nil, ErrTooMany
 	}
 	for _, family := range []netlink.InetFamily{unix.AF_INET, unix.AF_INET6} {
 		flows, err := netlink.ConntrackTableList(netlink.ConntrackTable, family)

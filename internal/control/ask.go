@@ -3,6 +3,7 @@ package control
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/floodwall/floodwall/internal/compile"
 	"github.com/floodwall/floodwall/internal/ir"
@@ -79,6 +80,9 @@ var stageOf = map[replica.Hook]compile.Stage{
 func (m *manifest) conclude(part *part, e Explanation, p packet.Packet, a *replica.Answer) (Explanation, error) {
 	drops := a.Dropped != ""
 	decision, found := m.decision(part, a.Moved, drops)
+	if drops && !found { // what SYNPROXY takes goes no further, either
+		decision, found = m.proxied(part, a.Moved)
+	}
 	e.Verdict, e.Reason, e.Stage, e.Line = decision.verdict, decision.reason, decision.stage, m.line(decision.reason)
 	switch {
 	case drops && found:
@@ -121,6 +125,22 @@ func (m *manifest) decision(part *part, moved []string, drops bool) (decision, b
 	for _, c := range m.decisions(part) {
 		if names[c.counter] && (c.verdict != ir.Pass.String()) == drops {
 			return c.decision, true
+		}
+	}
+	return decision{}, false
+}
+
+// proxied finds what became of a packet of a protected service: SYNPROXY, which is there for the rule of the protection,
+// has taken it, or it was dropped beside it.
+func (m *manifest) proxied(part *part, moved []string) (decision, bool) {
+	for number, of := range part.Proxies {
+		rule := slices.IndexFunc(m.Rules, func(r ruleEntry) bool { return r.Protect == number+1 })
+		switch {
+		case rule < 0:
+		case slices.Contains(moved, of.Proxied):
+			return decision{m.Rules[rule].Verdict, m.Rules[rule].Name, compile.StageFilter}, true
+		case slices.Contains(moved, of.Invalid):
+			return decision{ir.Drop.String(), m.Protections[number].name(ir.AckInvalid), compile.StageFilter}, true
 		}
 	}
 	return decision{}, false

@@ -166,6 +166,17 @@ func traces(h *host) (list []string) {
 	return list
 }
 
+// TestAskProxied asks about packets of a service behind this host: SYNPROXY answers them, or they are dropped beside it.
+func TestAskProxied(t *testing.T) {
+	onAll(t, func(h *host, target compile.Target) {
+		h.applyTo(target, `services: [{name: web, port: tcp/80, syn: {mode: router, when: always}}]`)
+		h.wantAnswer("a SYN", "tcp 198.51.100.7:999 > 192.0.2.9:80 S", "pass web:syn")
+		if target != compile.TargetXDP { // where the protection itself tells
+			h.wantAnswer("of no connection", "tcp 198.51.100.7:999 > 192.0.2.9:80 R", "drop web:invalid")
+		}
+	})
+}
+
 // onNftables runs a test on the target nftables.
 func onNftables(t *testing.T, test func(*host)) {
 	testutil.RequireTool(t, "nft")

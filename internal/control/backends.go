@@ -2,6 +2,7 @@ package control
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -9,6 +10,7 @@ import (
 	"github.com/floodwall/floodwall/internal/backend"
 	"github.com/floodwall/floodwall/internal/compile"
 	"github.com/floodwall/floodwall/internal/ir"
+	"github.com/floodwall/floodwall/policy"
 )
 
 // What is announced for servers of which none has answered: the MSS of Ethernet, and the window scale of a kernel with its
@@ -20,15 +22,22 @@ var (
 
 // mostBackends is how many servers are asked for a service at most, and mostPorts how many ports of each.
 const (
-	mostBackends = 8
+	mostBackends = policy.MaxBackends
 	mostPorts    = 4
 )
+
+// errNoServer says what to do where no server shows.
+var errNoServer = errors.New("no server of it is known; say `backends`, or apply again once there are connections")
 
 // fromBackends sets what SYN-ACKs for a service behind this host announce: what the policy says, else what all of its
 // servers that answer do. Offering an option that a server lacks would break its connections. note says who has not
 // answered, "" for nobody.
 func fromBackends(ctx context.Context, s *ir.Protection, f *compile.Protect) (note string, err error) {
 	servers, err := backends(s)
+	unknown := errNoServer
+	if errors.Is(err, backend.ErrTooMany) {
+		unknown, err = err, nil
+	}
 	if err != nil {
 		return "", err
 	}
@@ -38,7 +47,7 @@ func fromBackends(ctx context.Context, s *ir.Protection, f *compile.Protect) (no
 	case silent != nil:
 		note = fmt.Sprintf("service %q: not all of its servers could be asked for their options: %v", s.Service, silent)
 	case len(servers) == 0:
-		note = fmt.Sprintf("service %q: no server of it is known, so what is usual is announced; say `backends`, or apply again once there are connections", s.Service)
+		note = fmt.Sprintf("service %q: what is usual is announced: %v", s.Service, unknown)
 	}
 	return note, nil
 }
@@ -79,8 +88,8 @@ func backends(s *ir.Protection) (servers []netip.AddrPort, err error) {
 	if s.Backends == nil {
 		return backend.Known(func(port uint16) bool { return serves(s.Ports, uint32(port)) }, mostBackends)
 	}
-	for _, addr := range s.Backends {
-		for _, port := range firstPorts(s.Ports) {
+	for _, port := range firstPorts(s.Ports) { // each server is asked at one port before any is at a second
+		for _, addr := range s.Backends {
 			servers = append(servers, netip.AddrPortFrom(addr, port))
 		}
 	}

@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/floodwall/floodwall/internal/compile"
 	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/packet"
 )
@@ -268,11 +269,29 @@ func TestCookiesOff(t *testing.T) {
 		return
 	}
 	h.run("sysctl", "-w", "net.ipv4.tcp_syncookies=0")
-	_, err := h.try("services: [{name: web, port: tcp/80, syn: {mode: host}}]", control.ApplyOptions{})
-	var off *control.CookiesOffError
-	if !errors.As(err, &off) || off.Service != "web" {
-		t.Errorf("error is %v, want that cookies are switched off", err)
+	for _, target := range []compile.Target{compile.TargetXDP, compile.TargetNftables, compile.TargetIptables} {
+		_, err := h.try("services: [{name: web, port: tcp/80, syn: {mode: host}}]", control.ApplyOptions{Target: target})
+		var off *control.CookiesOffError
+		if !errors.As(err, &off) || off.Service != "web" {
+			t.Errorf("%s: error is %v, want that cookies are switched off", target, err)
+		}
 	}
+}
+
+// sentAgain is how many segments of a connection were lost on their way, its SYN among them. Time tells less: a machine may
+// be slow.
+func sentAgain(c net.Conn) (n uint32, err error) {
+	raw, err := c.(*net.TCPConn).SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	failed := raw.Control(func(fd uintptr) {
+		var info *unix.TCPInfo
+		if info, err = unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO); err == nil {
+			n = info.Total_retrans
+		}
+	})
+	return n, errors.Join(failed, err)
 }
 
 // TestConnectionsStay has a connection go on through policies with and without protection.
@@ -309,11 +328,14 @@ func TestConnectionsStay(t *testing.T) {
 			}
 			defer c.Close()
 			for i, c := range append(open, c) {
-				c.SetDeadline(time.Now().Add(150 * time.Millisecond)) // before anything is sent again
+				c.SetDeadline(time.Now().Add(5 * time.Second))
 				echo := make([]byte, 5)
 				io.WriteString(c, "hello")
 				if _, err := io.ReadFull(c, echo); err != nil {
 					t.Errorf("with %s, connection %d: %v", syn, i, err)
+				}
+				if n, err := sentAgain(c); n > 0 || err != nil {
+					t.Errorf("with %s, connection %d: %d segments were sent again (%v)", syn, i, n, err)
 				}
 			}
 			open = append(open, c)

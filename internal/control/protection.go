@@ -53,11 +53,14 @@ func (a *apply) protect(ctx context.Context) error {
 		m, lost := compile.Method(0), ""
 		switch {
 		case a.target == compile.TargetXDP:
-			if m, lost, err = a.method(s, listening); err != nil {
-				return err
-			}
+			m, lost, err = a.method(s, listening)
 		case s.Router:
 			m = compile.MethodRouter
+		default:
+			err = cookiesOn(s)
+		}
+		if err != nil {
+			return err
 		}
 		if m == 0 {
 			lacking = append(lacking, i)

@@ -27,6 +27,16 @@ func (e *CookiesOffError) Hint() string {
 	return "sysctl -w net.ipv4.tcp_syncookies=1, or take syn out of the service"
 }
 
+func syncookies() int { return sysctl("ipv4/tcp_syncookies", 1)[0] }
+
+// cookiesOn returns a *CookiesOffError when the kernel would not defend a service of this host either.
+func cookiesOn(s *ir.Protection) error {
+	if syncookies() == 0 {
+		return &CookiesOffError{s.Service}
+	}
+	return nil
+}
+
 // method chooses how a protected service is answered for in XDP, 0 where XDP only limits. lost tells what that costs, and
 // why it is so; "" is nothing. Another target can do without what router mode needs of the kernel.
 func (a *apply) method(s *ir.Protection, found []listener) (m compile.Method, lost string, err error) {
@@ -36,9 +46,8 @@ func (a *apply) method(s *ir.Protection, found []listener) (m compile.Method, lo
 		}
 		return compile.MethodRouter, "", nil
 	}
-	cookies := sysctl("ipv4/tcp_syncookies", 1)[0]
-	if cookies == 0 {
-		return 0, "", &CookiesOffError{s.Service}
+	if err := cookiesOn(s); err != nil {
+		return 0, "", err
 	}
 	const limited = "service %q: SYNs are only limited, and ACKs not checked, before the kernel: its own cookies take care of the rest. Cause: %v"
 	if above := a.above(s, found); above != nil {
@@ -51,7 +60,7 @@ func (a *apply) method(s *ir.Protection, found []listener) (m compile.Method, lo
 	switch {
 	case lacks == nil:
 		return compile.MethodHost, "", nil
-	case cookies == 2:
+	case syncookies() == 2:
 		return compile.MethodListener, fmt.Sprintf(
 			"service %q: SYNs are answered with the kernel's own cookies%s: %v", s.Service, lostToListener(), lacks), nil
 	}

@@ -165,13 +165,31 @@ func (f *Flows) put(words []uint64, hash, next, now uint64) bool {
 	return atomic.CompareAndSwapUint64(at, old, next)
 }
 
-// Len is how many connections the table has, and how many fit.
+// For how many seconds a flow is remembered after its last packet: FLOW_LINGER and FLOW_LIFE of bpf/flow.h.
+const (
+	flowLinger = 128
+	flowLife   = 86400
+)
+
+// isOver is is_over of bpf/flow.h: the flow counts for nothing, and its word will be used again. One that was seen after now
+// was read is not.
+func isOver(word, now uint64) bool {
+	life := uint64(flowLife)
+	if flowState(word) == FlowClosing {
+		life = flowLinger
+	}
+	age := (now - word) & flowSeenMask
+	return age > life && age <= flowSeenMask/2
+}
+
+// Len is how many connections the table has that are not over, and how many fit.
 func (f *Flows) Len() (used, fit int) {
+	now := uint64(monotonic().Seconds()) & flowSeenMask
 	for number := range f.filter {
 		for rest := atomic.LoadUint64(&f.filter[number]); rest != 0; rest &= rest - 1 {
 			words, _ := f.bucket(uint64(number*64 + bits.TrailingZeros64(rest)))
 			for i := range words {
-				if flowState(atomic.LoadUint64(&words[i])) != FlowNone {
+				if word := atomic.LoadUint64(&words[i]); flowState(word) != FlowNone && !isOver(word, now) {
 					used++
 				}
 			}

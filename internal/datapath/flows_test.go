@@ -73,6 +73,18 @@ func TestFlows(t *testing.T) {
 	if used, fit := flows.Len(); used != 300 || fit < 1000 {
 		t.Errorf("the table has %d flows of %d, want 300 of at least 1000", used, fit)
 	}
+	for _, test := range []struct {
+		state     datapath.FlowState
+		ago, want int
+	}{
+		{datapath.FlowEstablished, 86000, 300}, {datapath.FlowEstablished, 87000, 0}, {datapath.FlowProved, -2, 300},
+		{datapath.FlowClosing, 100, 300}, {datapath.FlowClosing, 140, 0},
+	} {
+		flows.Seen(test.state, test.ago)
+		if used, _ := flows.Len(); used != test.want {
+			t.Errorf("state %d, seen %d s ago: the table has %d flows, want %d", test.state, test.ago, used, test.want)
+		}
+	}
 }
 
 // TestFlowsFull adds more connections than fit: nothing is lost but room.
