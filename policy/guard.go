@@ -105,12 +105,17 @@ func (p place) totalRate(key string, v *node) *Over {
 	if isOff(v) {
 		return nil
 	}
+	return p.rateForAll(key, v, rateOrOff)
+}
+
+// rateForAll reads a limit for all together, whose rate alone read takes.
+func (p place) rateForAll(key string, v *node, read func(string) (rate, *flaw)) *Over {
 	if v.kind == list {
 		p.errorf(v.pos, "%s must be a rate or a mapping, got a list", key).Hint = "write " + key + ": 1000/s"
 		return nil
 	}
 	if v.kind == word {
-		r := scalarOf(p, key, v, rateOrOff)
+		r := scalarOf(p, key, v, read)
 		o := Over{Pos: v.pos, Rate: r.n, Per: r.per, Bits: r.bits}
 		if r.per != 0 {
 			o.Burst = o.usualBurst().n

@@ -24,14 +24,20 @@ var overKeys = []key[overForm]{
 	{"ban", func(p place, to *overForm, v *node) { to.over.Ban, to.ban = p.ban(v), v }},
 }
 
+// layersOf are the limits of a key: one, or several in a list.
+func layersOf(v *node) []*node {
+	if v.kind == list {
+		return v.items
+	}
+	return []*node{v}
+}
+
 // overs reads limits: one in a mapping, or several in a list.
 func (p place) overs(key string, v *node) []Over {
-	layers := v.items
+	layers := layersOf(v)
 	switch {
 	case v.kind == broken:
 		return nil
-	case v.kind != list:
-		layers = []*node{v}
 	case len(layers) == 0:
 		p.errorf(v.pos, "%s is an empty list", key).Hint = fmt.Sprintf("write %s: {rate: 1000/s, per: from}", key)
 	case len(layers) > maxLayers:

@@ -3,6 +3,7 @@ package policy
 import (
 	"fmt"
 	"net/netip"
+	"strings"
 	"time"
 )
 
@@ -19,7 +20,7 @@ const maxSynLayers = 4
 // maxWScale is the largest window scale (RFC 7323, 2.3).
 const maxWScale = 14
 
-// defaultFlows are the connections that are remembered, in a table of 8 octets for each; maxFlows are 1 GB of them.
+// defaultFlows are the connections that are remembered, in a table of 16 to 32 octets for each; maxFlows take 2 GB.
 const (
 	defaultFlows = 1_000_000
 	maxFlows     = 128_000_000
@@ -49,19 +50,37 @@ func half(o Over) *Over {
 	return &o
 }
 
-// synWords are the values of syn where it is one word: whether every SYN is answered with a cookie.
+// synWords are the values of syn where it is one word, beside off: whether every SYN is answered with a cookie.
 var synWords = map[string]bool{"protect": false, "always": true}
 
+const synForm = "protect, always, off or a mapping"
+
 func synWord(text string) (bool, *flaw) {
-	always, f := choice(synWords)(text)
-	if on, isSwitch := switches[text]; isSwitch && on || text == "auto" {
+	always, ok := synWords[text]
+	if ok {
+		return always, nil
+	}
+	f := wordFlaw(synForm, text, []string{"protect", "always", "off"})
+	if switches[text] || text == "auto" {
 		f.hintf("write syn: protect")
+	} else if _, g := readRate(text); g == nil {
+		f.hintf("write syn: {start: %s}", text)
+	}
+	return false, f
+}
+
+func synTime(text string) (bool, *flaw) {
+	always, f := choice(synWhen)(text)
+	if on, isSwitch := switches[text]; isSwitch && !on {
+		f.hintf("write syn: off")
+	} else if isSwitch || text == "protect" {
+		f.hintf("write when: auto")
 	}
 	return always, f
 }
 
 var synKeys = []key[Syn]{
-	{"when", func(p place, to *Syn, v *node) { to.Always = scalarOf(p, "when", v, choice(synWhen)) }},
+	{"when", func(p place, to *Syn, v *node) { to.Always = scalarOf(p, "when", v, synTime) }},
 	{"mode", func(p place, to *Syn, v *node) { to.Mode = scalarOf(p, "mode", v, choice(synModes)) }},
 	{"start", func(p place, to *Syn, v *node) { to.Start = p.synRate("start", v) }},
 	{"stop", func(p place, to *Syn, v *node) { to.Stop = p.synRate("stop", v) }},
@@ -88,7 +107,7 @@ func (p place) syn(to *Service, v *node) {
 	case v.kind == word:
 		to.Syn.Always = scalarOf(p, "syn", v, synWord)
 	case v.kind == list:
-		p.errorf(v.pos, "syn must be protect, always, off or a mapping, got a list").Hint = "write syn: protect"
+		p.errorf(v.pos, "syn must be %s, got a list", synForm).Hint = "write syn: protect"
 		return
 	default:
 		in, before := p.in("syn"), len(p.r.errs)
@@ -121,20 +140,41 @@ func between(least, most uint64) func(string) (uint64, *flaw) {
 // backend reads the address of a server.
 func backend(text string) ([]netip.Addr, *flaw) {
 	r, f := addrRange(text)
-	if f == nil && r.First != r.Last {
-		f = want("the address of one server", text).hintf("name each server that is to be asked")
+	if f == nil && r.First == r.Last {
+		return []netip.Addr{r.First}, nil
 	}
-	return []netip.Addr{r.First}, f
+	g := want("the address of one server", text)
+	switch {
+	case f == nil || strings.Contains(text, "/"):
+		g.hintf("name each server that is to be asked")
+	case strings.HasPrefix(f.hint, "write ") || strings.HasPrefix(f.hint, "an IPv4 address"):
+		g.hint = f.hint
+	default:
+		g.hintf("names and sets are not looked up: write each server's address, as in backends: [192.0.2.9]")
+	}
+	return nil, g
+}
+
+// noRateHints say what else to write where there is no rate at which cookies begin or end.
+var noRateHints = map[string]string{
+	"start": "write when: always for cookies without pause, or syn: off",
+	"stop":  "leave it out for half of start, or write when: always for cookies without pause",
 }
 
 // synRate reads a rate of SYNs at which cookies begin or end.
 func (p place) synRate(key string, v *node) *Over {
 	before := len(p.r.errs)
 	if isOff(v) {
-		p.errorf(v.pos, "%s must be a rate of SYNs, got %s", key, v).Hint = "write when: always for cookies without pause, or syn: off"
+		p.errorf(v.pos, "%s must be a rate of SYNs, got %s", key, v).Hint = noRateHints[key]
 		return nil
 	}
-	o := p.totalRate(key, v)
+	o := p.rateForAll(key, v, func(text string) (rate, *flaw) {
+		r, f := readRate(text)
+		if f != nil && r.per != 0 && r.n == 0 {
+			f.hintf("%s", noRateHints[key])
+		}
+		return r, f
+	})
 	if len(p.r.errs) == before && o.Bits {
 		p.errorf(v.pos, "%s is a rate of SYNs, not of bits", key).Hint = "write " + key + ": 1000/s"
 	}
@@ -148,6 +188,12 @@ func (p place) synLimits(to *Syn, v *node) {
 		return
 	}
 	before := len(p.r.errs)
+	for _, n := range layersOf(v) {
+		p.synLayer(n)
+	}
+	if len(p.r.errs) > before {
+		return
+	}
 	to.Limits = p.overs("limit", v)
 	if len(p.r.errs) > before || !v.whole() {
 		return
@@ -157,11 +203,23 @@ func (p place) synLimits(to *Syn, v *node) {
 			"leave out those that others imply"
 	}
 	for _, o := range to.Limits {
-		switch {
-		case o.From == nil:
+		if o.From == nil {
 			p.errorf(o.Pos, "limit is by sources, whom SYN-ACKs go to").Hint = "write per: from/24/56, or total for one rate for all"
-		case o.Ban != nil:
-			p.errorf(o.Pos, "limit cannot ban: anybody can write another's address into a SYN").Hint = "remove ban"
 		}
+	}
+}
+
+// synLayer reports what other limits may be or have, and one of SYN-ACKs may not.
+func (p place) synLayer(n *node) {
+	switch {
+	case n.kind == word:
+		text := n.text
+		if _, f := readRate(text); f != nil {
+			text = "1000/s"
+		}
+		p.errorf(n.pos, "limit must be a mapping, got %s", n).Hint =
+			fmt.Sprintf("write {rate: %s, per: from}, or total: %s for one rate for all", text, text)
+	case n.get("ban") != nil:
+		p.errorf(n.pos, "limit cannot ban: anybody can write another's address into a SYN").Hint = "remove ban"
 	}
 }
