@@ -136,9 +136,12 @@ static __always_inline __u32 flow_seconds(struct packet *p)
 	return tick_of(p) / 1000000000 & ((1 << FLOW_SEEN_BITS) - 1);
 }
 
+/* Seconds since a flow was seen, 0 when another CPU, which is a tick ahead, saw it in the next one. */
 static __always_inline __u32 flow_age(__u64 word, __u32 now)
 {
-	return (now - (__u32)word) & ((1 << FLOW_SEEN_BITS) - 1);
+	__u32 age = (now - (__u32)word) & ((1 << FLOW_SEEN_BITS) - 1);
+
+	return age >> (FLOW_SEEN_BITS - 1) ? 0 : age;
 }
 
 static __always_inline __u64 flow_word(__u64 hash, __u32 state, __u32 now)
