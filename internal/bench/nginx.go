@@ -26,6 +26,15 @@ type nginx struct {
 	dir string
 }
 
+// nginxQuiet has nginx write nothing outside of its directory.
+const nginxQuiet = `	access_log off;
+	client_body_temp_path %[1]s/body;
+	proxy_temp_path %[1]s/proxy;
+	fastcgi_temp_path %[1]s/fastcgi;
+	uwsgi_temp_path %[1]s/uwsgi;
+	scgi_temp_path %[1]s/scgi;
+`
+
 // nginxConf has nginx be one process that writes nothing outside of its directory, and speaks TLS in front of another
 // server over the loopback device. The rest is what Debian's own file leaves at the defaults.
 const nginxConf = `daemon off;
@@ -35,13 +44,7 @@ error_log stderr error;
 worker_rlimit_nofile 16384;
 events { worker_connections 8192; }
 http {
-	access_log off;
-	client_body_temp_path %[1]s/body;
-	proxy_temp_path %[1]s/proxy;
-	fastcgi_temp_path %[1]s/fastcgi;
-	uwsgi_temp_path %[1]s/uwsgi;
-	scgi_temp_path %[1]s/scgi;
-	server {
+` + nginxQuiet + `	server {
 		listen %[2]s ssl;
 		ssl_certificate %[1]s/cert.pem;
 		ssl_certificate_key %[1]s/key.pem;
@@ -59,13 +62,7 @@ error_log stderr crit;
 worker_rlimit_nofile 65536;
 events { worker_connections 65536; }
 http {
-	access_log off;
-	client_body_temp_path %[1]s/body;
-	proxy_temp_path %[1]s/proxy;
-	fastcgi_temp_path %[1]s/fastcgi;
-	uwsgi_temp_path %[1]s/uwsgi;
-	scgi_temp_path %[1]s/scgi;
-	server {
+` + nginxQuiet + `	server {
 		listen %[2]s backlog=4096;
 		location / { return 200 "here\n"; }
 	}
@@ -79,8 +76,8 @@ func startNginx(ctx context.Context, h *lab.Host, at, behind netip.AddrPort) (*n
 	})
 }
 
-// startPlainNginx starts a server at an address of a host that answers by itself, on a CPU of its own: before all that is not the
-// experiment's, and after receive threads.
+// startPlainNginx starts a server at an address of a host that answers by itself, on a CPU of its own: before all that is
+// not the experiment's, and after receive threads.
 func startPlainNginx(ctx context.Context, h *lab.Host, cpu int, at netip.AddrPort) (*nginx, error) {
 	return runNginx(ctx, h, &place{cpu, lab.Urgent}, at, func(dir string) (string, error) {
 		return fmt.Sprintf(plainNginxConf, dir, at), nil

@@ -29,8 +29,8 @@ const trialLook = time.Second
 
 // Watch keeps up with the host until ctx ends: it enters the host's own addresses into the set `local` of the XDP program
 // as they change (netfilter asks the kernel for them), removes what a trial has left that nobody confirmed, gives
-// protections a new key for cookies every hour, and bans who exceeds limits that ban. report is told what was done, and errors, after which Watch goes on; it is called from
-// several goroutines, one at a time. It returns a *WatchedError while another process watches the instance.
+// protections a new key for cookies every hour, and bans who exceeds limits that ban. report is told what was done, and
+// errors, after which Watch goes on; it is called from several goroutines, one at a time. It returns a *WatchedError while another process watches the instance.
 func (in Instance) Watch(ctx context.Context, report func(Event)) error {
 	end, err := in.alone()
 	if err != nil {

@@ -20,8 +20,8 @@ func (s *State) sweep(keep ...int) error {
 }
 
 // sweepIf removes generations, except those that devices run: what a device could not be given back stays visible to
-// status, and the next change can end it. So are links for sides of devices that have none for XDP. Trials that no device runs are remains; they go last, since they tell which
-// records are theirs.
+// status, and the next change can end it. So are links for sides of devices that have none for XDP. Trials that no device
+// runs are remains; they go last, since they tell which records are theirs.
 func (s *State) sweepIf(unwanted func(n int) bool) error {
 	v, err := s.situation()
 	if err != nil {
