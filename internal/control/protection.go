@@ -68,8 +68,11 @@ func (a *apply) protect(ctx context.Context) error {
 		if lost != "" {
 			a.notes = append(a.notes, lost)
 		}
-		found := facts(s, m, mtu)
-		if s.Router {
+		var found compile.Protect
+		if !s.Router {
+			found = facts(s, m, mtu)
+		} else {
+			found.Method = m
 			note, err := fromBackends(ctx, s, &found)
 			if err != nil {
 				return err

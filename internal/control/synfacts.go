@@ -23,7 +23,7 @@ const (
 	maxScale = 14
 )
 
-// facts are what a SYN-ACK for a service announces, as the kernel of this host would.
+// facts are what a SYN-ACK for a service of this host announces, as its kernel would.
 func facts(s *ir.Protection, m compile.Method, mtu int) compile.Protect {
 	f := compile.Protect{
 		Method: m, MSS: [2]uint16{uint16(max(mtu-headers4, minMSS)), uint16(max(mtu-headers6, minMSS))},
@@ -35,9 +35,7 @@ func facts(s *ir.Protection, m compile.Method, mtu int) compile.Protect {
 	if s.WScale >= 0 {
 		f.WScale = uint8(s.WScale)
 	}
-	if m != compile.MethodRouter {
-		f.Window = firstWindow(f.MSS)
-	}
+	f.Window = firstWindow(f.MSS)
 	return f
 }
 
@@ -87,9 +85,6 @@ func receiveBuffer() []int { return sysctl("ipv4/tcp_rmem", 4096, 131072, 629145
 
 // options are those that this host does, or that the method can.
 func options(m compile.Method) (o compile.Options) {
-	if m == compile.MethodRouter { // the backends' are found out where they are
-		return compile.WindowScaling | compile.SACK | compile.Timestamps | compile.ECN
-	}
 	if m == compile.MethodListener && lostToListener() != "" {
 		return 0
 	}
