@@ -18,11 +18,13 @@ type Compiled struct {
 	Notes   []string    // for the operator: what is legal and probably not meant
 
 	mu    sync.Mutex
-	plans map[compile.Target]*compile.Plan
+	plans plans
 
 	listOwn sync.Once
 	own     []netip.Addr // the host's addresses
 }
+
+type plans map[compile.Target]*compile.Plan
 
 // Compile reads a policy file and the list files it names. It touches no kernel.
 func Compile(file string) (*Compiled, error) {
@@ -47,7 +49,7 @@ func CompilePolicy(p *policy.Policy) (*Compiled, error) { return compilePolicy(p
 
 // compilePolicy compiles a policy as it was settled.
 func compilePolicy(written, p *policy.Policy) (*Compiled, error) {
-	c := &Compiled{Policy: written, plans: map[compile.Target]*compile.Plan{}}
+	c := &Compiled{Policy: written, plans: plans{}}
 	for _, n := range p.Notes {
 		c.Notes = append(c.Notes, fmt.Sprintf("%s:%d:%d: %s", p.File, n.Pos.Line, n.Pos.Col, n.Msg))
 	}
@@ -66,7 +68,7 @@ func (c *Compiled) with(p *ir.Program) *Compiled {
 	if p == c.Program {
 		return c
 	}
-	return &Compiled{Policy: c.Policy, Program: p, Notes: c.Notes, plans: map[compile.Target]*compile.Plan{}}
+	return &Compiled{Policy: c.Policy, Program: p, Notes: c.Notes, plans: plans{}}
 }
 
 // NotesFor are Notes, and what there is to say of the policy on a target.
