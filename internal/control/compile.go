@@ -73,7 +73,7 @@ func (c *Compiled) with(p *ir.Program) *Compiled {
 
 // NotesFor are Notes, and what there is to say of the policy on a target.
 func (c *Compiled) NotesFor(t compile.Target) []string {
-	return slices.Concat(c.Notes, compile.LimitNotes(c.Program, t))
+	return slices.Concat(c.Notes, compile.LimitNotes(c.Program, t), compile.PlacementNotes(c.Program, t))
 }
 
 // Plan finds the stage of each rule on a target, once. Its program is that of the policy as the target has it.

@@ -19,9 +19,6 @@ type source struct {
 	Program *ir.Program     `json:"program"`
 }
 
-// keepable reports whether the source of a policy is to be kept: a cost model places its rules, so they may move.
-func (a *apply) keepable() bool { return a.options.Costs != nil && len(a.stages.Rules) > 0 }
-
 // sourceOf writes what an apply compiles from, and gives it a name.
 func sourceOf(c *Compiled) (name string, text []byte, err error) {
 	text, err = json.Marshal(source{c.Policy.File, c.Policy.Named, c.Program})

@@ -34,6 +34,8 @@ type Status struct {
 
 	Protections []ProtectionStatus `json:"protections,omitempty"`
 
+	Placement *PlacementStatus `json:"placement,omitempty"` // as Placement says
+
 	Warnings []string `json:"warnings,omitempty"`
 }
 
