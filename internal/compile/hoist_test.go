@@ -20,7 +20,8 @@ var stagesOf = map[compile.Target][]compile.Stage{
 	compile.TargetIptables: {compile.StageRaw, compile.StageFilter},
 }
 
-// TestHoistKeepsMeaning has random packets pass the stages of plans for random policies: each must get the verdict of Eval,
+// TestHoistKeepsMeaning has random packets pass the stages of plans for random policies, in which rules are where Hoist puts
+// them, where random placements say, behind random stages, or where random costs are least: each must get the verdict of Eval,
 // be counted once, at a rule with that verdict that matches it, be charged to the same limits, and be observed by the same
 // rules.
 func TestHoistKeepsMeaning(t *testing.T) {
@@ -31,7 +32,7 @@ func TestHoistKeepsMeaning(t *testing.T) {
 		s := statefulSubject(t, r, 1+r.IntN(8))
 		hints := ruleHints(s, &writer{Rand: r})
 		for target := range stagesOf {
-			pl, err := compile.Hoist(s.program, target)
+			pl, err := anyPlan(r, s.program, target)
 			var place *compile.PlaceError
 			if errors.As(err, &place) && place.Hint() != "" {
 				planned["refused"]++
@@ -278,6 +279,11 @@ func TestNoPlace(t *testing.T) {
 		{"nftables", "{name: ban, over: {rate: 8/s, per: from, ban: 1h}, proto: tcp, then: drop}", "ban", "over"},
 		{"iptables", "{name: ban, over: {rate: 8/s, per: from, ban: 1h}, proto: tcp, then: drop}", "ban", "over"},
 		{"xdp", "{name: old, state: invalid, then: drop}, {name: any, dns: {type: ANY}, then: reject}", "any", "dns"},
+		{"nftables", "{name: tagged, vlan: 5, placement: filter, then: drop}", "tagged", "placement: filter"},
+		{"nftables", "{name: mine, to: local, placement: ingress, then: drop}", "mine", "placement: ingress"},
+		{"iptables", "{name: old, state: invalid, placement: raw, then: drop}", "old", "placement: raw"},
+		{"xdp", "{name: any, dns: {type: ANY}, placement: raw, then: drop}", "any", "placement: raw"},
+		{"nftables", "{name: a, placement: filter, then: drop}, {name: tagged, vlan: 5, then: pass}", "tagged", "vlan"},
 	} {
 		s := lower(t, "sets: {bans: {dynamic: true, max: 10}}\nrules: ["+tt.rules+"]")
 		_, err := compile.Hoist(s.program, compile.Target(tt.target))
