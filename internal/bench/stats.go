@@ -61,3 +61,13 @@ const unsteadySpread = 0.15
 func (s series) unsteady() bool {
 	return len(s) > 1 && s.spread() > unsteadySpread*s.median()
 }
+
+// inTurn is the cases, in the other direction in every other round: what goes on from one to the next, as in a warm
+// cache, goes on to both neighbors.
+func inTurn[T any](cases []T, round int) []T {
+	turn := slices.Clone(cases)
+	if round%2 == 1 {
+		slices.Reverse(turn)
+	}
+	return turn
+}
