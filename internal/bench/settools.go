@@ -107,11 +107,12 @@ func (l *list) loadNft(ctx context.Context, at *site, hook nftHook, rules string
 
 // weighed adds what the machine's memory grew by, of which so many entries are the cause.
 func (g loaded) weighed(before int64, entries, least int) loaded {
-	if entries < least {
+	grown := kernelMemory() - before
+	if entries < least || grown <= 0 {
 		g.note = "memory: too little to tell from that of the rest of the machine"
 		return g
 	}
-	g.octets, g.roughly = float64(max(0, kernelMemory()-before)), true
+	g.octets, g.roughly = float64(grown), true
 	return g
 }
 
