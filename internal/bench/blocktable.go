@@ -42,9 +42,13 @@ func wholeP50(r *blockRound) time.Duration  { return r.whole.P50 }
 func wholeP99(r *blockRound) time.Duration  { return r.whole.P99 }
 func wholeP999(r *blockRound) time.Duration { return r.whole.P999 }
 
-// phaseP50 and phaseP99 are of one of lab.SerialPhases.
+// phaseP50, phaseP99 and phaseP999 are of one of lab.SerialPhases.
 func phaseP50(i int) func(*blockRound) time.Duration {
 	return func(r *blockRound) time.Duration { return r.phases[i].P50 }
+}
+
+func phaseP999(i int) func(*blockRound) time.Duration {
+	return func(r *blockRound) time.Duration { return r.phases[i].P999 }
 }
 
 func phaseP99(i int) func(*blockRound) time.Duration {
@@ -248,6 +252,7 @@ func (b *blockBuilder) result(c *blockCase, point int) lab.Result {
 	add := func(unit string, of func(*blockRound) time.Duration) {
 		r.Metrics = append(r.Metrics, v.figure(of).metric(unit))
 	}
+	r.Metrics = append(r.Metrics, v.figure(wholeMean).each(func(ns float64) float64 { return 1e9 / ns }).metric("req/s"))
 	add("mean-ns", wholeMean)
 	add("p50-ns", wholeP50)
 	add("p99-ns", wholeP99)
@@ -256,6 +261,7 @@ func (b *blockBuilder) result(c *blockCase, point int) lab.Result {
 		name = strings.ReplaceAll(name, " ", "-")
 		add(name+"-p50-ns", phaseP50(i))
 		add(name+"-p99-ns", phaseP99(i))
+		add(name+"-p999-ns", phaseP999(i))
 	}
 	r.Metrics = append(r.Metrics, v.metrics()...)
 	return r

@@ -12,16 +12,18 @@ import (
 // blocker is a way to block addresses.
 type blocker struct {
 	name, label string
-	article     []float64                                             // milliseconds of a request in the article, by publishedColumns; nil: it has none
-	most        int                                                   // entries that it is measured with; 0: any number
-	slow        bool                                                  // takes minutes for 10 million addresses
-	load        func(context.Context, *site, *list) (blocking, error) // nil: nothing is blocked
+	article     []float64 // milliseconds of a request in the article, by publishedColumns; nil: it has none
+	most        int       // entries that it is measured with; 0: any number
+	slow        bool      // takes minutes for 10 million addresses
+
+	// load has a site block a list. Without it, nothing is blocked.
+	load func(context.Context, *site, *list) (blocking, error)
 }
 
 // blocking is a list that is blocked.
 type blocking struct {
 	loaded
-	remove func() error
+	remove func() error // nil: there is nothing to remove
 }
 
 // Names of rows that others are compared with.
