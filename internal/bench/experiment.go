@@ -37,7 +37,7 @@ var Experiments = []Experiment{
 type Options struct {
 	Rounds   int           // each row is measured so many times, in turn with the others; 0: 5, or 2 with Quick
 	Window   time.Duration // of one measurement; 0: 500 ms, or 100 ms with Quick
-	Phase    time.Duration // of requests to a server; 0: 10 s, or 5 s with Quick
+	Phase    time.Duration // of requests to a server; 0: 10 s, or 5 s with Quick. Below that, blocklist makes fewer requests.
 	Quick    bool          // small sizes, short windows: whether it works, not how fast it is
 	All      bool          // also what takes minutes: the slow tools with 10 million addresses
 	Sizes    []int         // of random address lists, for sets and blocklist; nil: each has its own
