@@ -34,6 +34,10 @@ var wantRows = map[string][]string{
 		"sets/empty", "sets/list/floodwall/listed", "sets/list/floodwall/unlisted", "sets/list/bpf-hash",
 		"sets/list/bpf-lpm/listed", "sets/one-core/list/floodwall/listed", "sets/list/ipset/unlisted", "sets/list/nft/raw/listed",
 	},
+	"blocklist": {
+		"blocklist/n=0/no-firewall", "blocklist/list/no-firewall/again", "blocklist/list/iptables", "blocklist/list/ipset",
+		"blocklist/list/nft", "blocklist/n=0/floodwall", "blocklist/list/floodwall",
+	},
 	"cost": {
 		"cost/empty", "cost/pass", "cost/accept", "cost/iptables/accept/tracked", "cost/iptables/raw", "cost/iptables/filter",
 		"cost/iptables/set/n=265000", "cost/iptables/string/kmp", "cost/iptables/hashlimit", "cost/floodwall/xdp/raw",

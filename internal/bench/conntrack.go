@@ -3,7 +3,6 @@ package bench
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -175,7 +174,7 @@ func (b *webBuilder) canFill(at *webSite) error {
 func (b *webBuilder) measure(ctx context.Context) error {
 	b.progress.expect(b.Rounds * len(b.cases))
 	for round := range b.Rounds {
-		for _, c := range b.inTurn(round) {
+		for _, c := range inTurn(b.cases, round) {
 			b.progress.show("round %d of %d, %s", round+1, b.Rounds, c.label)
 			if c.missing != "" {
 				continue
@@ -189,16 +188,6 @@ func (b *webBuilder) measure(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-// inTurn is the cases, in the other direction in every other round: what goes on from one to the next, as in a warm
-// cache, goes on to both neighbors.
-func (b *webBuilder) inTurn(round int) []*webCase {
-	cases := slices.Clone(b.cases)
-	if round%2 == 1 {
-		slices.Reverse(cases)
-	}
-	return cases
 }
 
 // visit has clients ask, from a table without earlier ones.

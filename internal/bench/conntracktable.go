@@ -35,7 +35,9 @@ func (b *webBuilder) publish() {
 		b.outcome.Results = append(b.outcome.Results, b.result(c))
 		t.row(b.cells(c, bars, most)...)
 		if len(c.visits) > 0 {
-			b.outcome.Series = append(b.outcome.Series, Series{Name: b.resultName(c), Unit: "req/s", Seconds: c.interval(), Values: c.overTime()})
+			b.outcome.Series = append(b.outcome.Series, Series{
+				Name: b.resultName(c), Label: c.label, Unit: "req/s", Seconds: c.interval(), Values: c.overTime(),
+			})
 		}
 		if c.unsteady() {
 			t.note("~ unsteady: the rounds differ by more than %.0f%%", 100*unsteadySpread)
@@ -121,7 +123,7 @@ func (b *webBuilder) result(c *webCase) lab.Result {
 	}
 	add := func(unit string, figures series) {
 		if len(figures) > 0 {
-			r.Metrics = append(r.Metrics, lab.Metric{Value: figures.median(), Unit: unit, Spread: figures.spread()})
+			r.Metrics = append(r.Metrics, figures.metric(unit))
 		}
 	}
 	add("req/s", c.figure(rateOf))

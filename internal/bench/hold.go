@@ -2,8 +2,8 @@ package bench
 
 import (
 	"context"
-	"os"
-	"path/filepath"
+	"errors"
+	"io"
 
 	"github.com/floodwall/floodwall/internal/control"
 )
@@ -37,21 +37,29 @@ func (b *costBuilder) addFloodwall(ctx context.Context, row *rate, c costCase, t
 
 // hold applies a policy at a site, where it stays until the builder is closed. The text is without its devices.
 func (b *builder) hold(ctx context.Context, at *site, policy, target string) (in control.Instance, err error) {
-	dir, err := os.MkdirTemp("", "floodwall-bench-")
+	in, remove, err := at.install(ctx, policy, target)
+	if err == nil {
+		b.owned = append(b.owned, remove)
+	}
+	return in, err
+}
+
+// install applies a policy at a site, where it stays until it is removed. The text is without its devices.
+func (s *site) install(ctx context.Context, policy, target string) (in control.Instance, remove func() error, err error) {
+	file, forget, err := tempFile("policy.yaml", func(w io.Writer) error {
+		_, err := io.WriteString(w, s.devices()+policy)
+		return err
+	})
 	if err != nil {
-		return in, err
+		return in, nil, err
 	}
-	defer os.RemoveAll(dir)
-	file := filepath.Join(dir, "policy.yaml")
-	if err := os.WriteFile(file, []byte(at.devices()+policy), 0o600); err != nil {
-		return in, err
-	}
+	defer forget()
 	p, err := newPins()
 	if err != nil {
-		return in, err
+		return in, nil, err
 	}
 	in = control.Instance{Dir: p.dir("floodwall")}
-	err = at.server.Do(func() error {
+	err = s.server.Do(func() error {
 		compiled, err := control.Compile(file)
 		if err != nil {
 			return err
@@ -61,12 +69,12 @@ func (b *builder) hold(ctx context.Context, at *site, policy, target string) (in
 	})
 	if err != nil {
 		_ = p.close() // the first error is the one that says something
-		return in, err
+		return in, nil, err
 	}
-	b.owned = append(b.owned, p.close, func() error {
-		return at.server.Do(func() error { return in.Unload(context.WithoutCancel(ctx)) })
-	})
-	return in, nil
+	return in, func() error {
+		unloaded := s.server.Do(func() error { return in.Unload(context.WithoutCancel(ctx)) })
+		return errors.Join(unloaded, p.close())
+	}, nil
 }
 
 // targetOptions has a policy be compiled to a target: auto, or one of costTargets.

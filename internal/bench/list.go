@@ -186,6 +186,11 @@ func unicast4(v uint32) bool {
 	return true
 }
 
+func word4(a netip.Addr) uint32 {
+	octets := a.As4()
+	return binary.BigEndian.Uint32(octets[:])
+}
+
 func addr4(v uint32) netip.Addr {
 	return netip.AddrFrom4([4]byte{byte(v >> 24), byte(v >> 16), byte(v >> 8), byte(v)})
 }

@@ -99,7 +99,7 @@ func TestToolScripts(t *testing.T) {
 		t.Errorf("ipset (-want +got):\n%s", diff)
 	}
 	var nft strings.Builder
-	if err := l.nftScript(&nft, nftRaw, nil); err != nil {
+	if err := l.nftScript(&nft, nftRaw, nil, l.nftDrop()+"drop\n"); err != nil {
 		t.Fatal(err)
 	}
 	want = `table inet bench {

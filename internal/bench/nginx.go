@@ -69,6 +69,34 @@ http {
 }
 `
 
+// staticNginxConf has nginx be one process that serves the files of a directory in the clear. The rest is what nginx does
+// without a word.
+const staticNginxConf = `daemon off;
+master_process off;
+pid %[1]s/pid;
+error_log stderr error;
+events { worker_connections 1024; }
+http {
+` + nginxQuiet + `	server {
+		listen %[2]s;
+		listen %[3]s;
+		root %[4]s;
+	}
+}
+`
+
+// startStaticNginx starts a server at an address of either family that serves a file, at a place of its own.
+func startStaticNginx(ctx context.Context, h *lab.Host, where place, v4, v6 netip.AddrPort, name string, file []byte) (*nginx, error) {
+	return runNginx(ctx, h, &where, v4, func(dir string) (string, error) {
+		root := filepath.Join(dir, "files")
+		err := os.Mkdir(root, 0o700)
+		if err == nil {
+			err = os.WriteFile(filepath.Join(root, name), file, 0o600)
+		}
+		return fmt.Sprintf(staticNginxConf, dir, v4, v6, root), err
+	})
+}
+
 // startNginx starts a server at an address of a host, in front of another one.
 func startNginx(ctx context.Context, h *lab.Host, at, behind netip.AddrPort) (*nginx, error) {
 	return runNginx(ctx, h, nil, at, func(dir string) (string, error) {

@@ -29,13 +29,15 @@ type Outcome struct {
 	Results []lab.Result `json:"results"`
 	Bars    []*Bar       `json:"bars"`
 	Tables  []*Table     `json:"tables"`
+	Claims  []Claim      `json:"claims,omitempty"`
 	Series  []Series     `json:"series,omitempty"`
 	Curves  []Curve      `json:"curves,omitempty"`
 }
 
-// Series is a figure over time, for charts.
+// Series is a figure over time, for charts. Those with the same unit are drawn together.
 type Series struct {
-	Name    string    `json:"name"` // of the result
+	Name    string    `json:"name"`  // of the result
+	Label   string    `json:"label"` // as people read it
 	Unit    string    `json:"unit"`
 	Seconds float64   `json:"seconds"` // between two values, and before the first
 	Values  []float64 `json:"values"`
@@ -71,13 +73,21 @@ func (r *Report) WriteTables(w io.Writer, markdown bool) error {
 		return err
 	}
 	for _, e := range r.Experiments {
-		for _, t := range e.Tables {
+		for _, t := range e.allTables() {
 			if err := write(t, w); err != nil {
 				return err
 			}
 		}
 	}
 	return nil
+}
+
+// allTables are the tables, with that of the claims first.
+func (o *Outcome) allTables() []*Table {
+	if t := o.claimsTable(); t != nil {
+		return append([]*Table{t}, o.Tables...)
+	}
+	return o.Tables
 }
 
 // describe is the machine in a few lines.

@@ -32,11 +32,20 @@ func (s *session) lists() (all []func() (*list, error)) {
 		return append(all, func() (*list, error) { return readList(s.List) })
 	}
 	most := 0
-	for _, n := range s.Sizes {
+	for _, n := range s.setSizes() {
 		most = max(most, n)
 		all = append(all, func() (*list, error) { return randomHosts(n), nil })
 	}
 	return append(all, func() (*list, error) { return randomPrefixes(min(v6Size, most)), nil })
+}
+
+// setSizes are the sizes of the lists.
+func (s *session) setSizes() []int {
+	if s.Sizes != nil {
+		return s.Sizes
+	}
+	sizes := []int{1_000, 100_000, 1_000_000, 10_000_000}
+	return choice(s.Quick, sizes[:2], sizes)
 }
 
 // setBars is what Floodwall must reach with random IPv4 addresses: shares of the empty program's rate for sources that
@@ -164,7 +173,7 @@ func (b *setBuilder) tool(ctx context.Context, t setTool) error {
 // metrics are what loading cost.
 func (g loaded) metrics() (all []lab.Metric) {
 	if len(g.seconds) > 0 {
-		all = append(all, lab.Metric{Value: g.seconds.median(), Unit: "load-s", Spread: g.seconds.spread()})
+		all = append(all, g.seconds.metric("load-s"))
 	}
 	if g.octets > 0 {
 		all = append(all, lab.Metric{Value: g.octets, Unit: "kernel-B"})

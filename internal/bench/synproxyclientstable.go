@@ -181,22 +181,21 @@ func (b *synBuilder) clientsResult(c *synCase, l synLoad) lab.Result {
 		{"connect-p99-ns", connectP99}, {"answered-p99-ns", answerP99}, {"entries", synEntries}, {"flood-pps", floodSent},
 	} {
 		figures := c.figure(l, m.of)
-		r.Metrics = append(r.Metrics, lab.Metric{Value: figures.median(), Unit: m.unit, Spread: figures.spread()})
+		r.Metrics = append(r.Metrics, figures.metric(m.unit))
 	}
 	return r
 }
 
 // clientsChart is the connections per second over the rate of a flood of SYNs.
 func (b *synBuilder) clientsChart() *Table {
+	const title = "clients' connections per second over the rate of a SYN flood"
 	var curves []Curve
-	var labels []string
 	rates := append([]float64{0}, b.clientRates()...)
 	for _, c := range b.cases {
 		if len(c.visits[quiet]) == 0 {
 			continue
 		}
-		labels = append(labels, c.label)
-		one := Curve{Name: b.outcome.Name + "/clients/" + c.name, X: "pps", Y: "connections/s"}
+		one := Curve{Name: b.outcome.Name + "/clients/" + c.name, Chart: title, Label: c.label, X: "pps", Y: "connections/s"}
 		for _, pps := range rates {
 			l := choice(pps == 0, quiet, synLoad{synOnly, pps})
 			one.Points = append(one.Points, [2]float64{pps, c.figure(l, (*synVisit).perSecond).median()})
@@ -204,5 +203,5 @@ func (b *synBuilder) clientsChart() *Table {
 		curves = append(curves, one)
 	}
 	b.outcome.Curves = append(b.outcome.Curves, curves...)
-	return curveTable("synproxy: clients' connections per second over the rate of a SYN flood", rateHead(rates), labels, curves, 1)
+	return curveTable("synproxy: "+title, rateHead(rates), curves, 1)
 }

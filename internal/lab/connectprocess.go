@@ -58,14 +58,6 @@ func connectAt(place string) error {
 	return syscall.Exec("/proc/self/exe", os.Args[:1], os.Environ())
 }
 
-// priority is one of those of threads.
-func (o *ConnectOptions) priority() int {
-	if o.Urgent {
-		return MoreUrgent
-	}
-	return Ordinary
-}
-
 // start runs the clients' process to its end, and reads what they got.
 func (o *ConnectOptions) start(ctx context.Context, s *ConnectSummary) error {
 	options, err := json.Marshal(o)
@@ -74,7 +66,7 @@ func (o *ConnectOptions) start(ctx context.Context, s *ConnectSummary) error {
 	}
 	var out, complaint bytes.Buffer
 	cmd := exec.CommandContext(ctx, "/proc/self/exe")
-	cmd.Args = []string{connectName, fmt.Sprint(o.CPU, o.priority())}
+	cmd.Args = []string{connectName, fmt.Sprint(o.CPU, clientPriority(o.Urgent))}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(options), &out, &complaint
 	// The kernel kills it with the thread that started it, whichever way this process ends.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}

@@ -82,6 +82,14 @@ const (
 	firstReceiver = 3
 )
 
+// clientPriority is that of clients, which few other processes keep from their CPU when they are urgent.
+func clientPriority(urgent bool) int {
+	if urgent {
+		return MoreUrgent
+	}
+	return Ordinary
+}
+
 // hurry has a thread (0: the caller's) run whenever it can, before all ordinary threads. Ordinary priorities do not do
 // that: a thread that wakes up waits for the other's time slice to end, and between sessions they do not count at all
 // (sched(7), SCHED_RR and "the autogroup feature"). The kernel keeps 5% of the CPU for ordinary threads.

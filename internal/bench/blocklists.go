@@ -1,0 +1,80 @@
+package bench
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/floodwall/floodwall/internal/lab"
+)
+
+// published are the numbers of entries of the article, from 0 on.
+const (
+	publishedMost = 50_000
+	publishedStep = 1_000
+)
+
+// publishedColumns are those that its table shows.
+var publishedColumns = []int{0, 1_000, 5_000, 10_000, 15_000, 20_000, 25_000, 30_000, 35_000, 40_000, 45_000, 50_000}
+
+// blockLists makes the lists to measure with, each when its turn comes, from none to the longest.
+func (s *session) blockLists() (all []func() *list, err error) {
+	if s.List != "" {
+		l, err := readList(s.List)
+		if err != nil {
+			return nil, err
+		}
+		if err := l.spare(); err != nil {
+			return nil, fmt.Errorf("list %s: %w", s.List, err)
+		}
+		none := &list{name: "n=0", label: "no entries", hosts: l.hosts, v6: l.v6}
+		return append(all, func() *list { return none }, func() *list { return l }), nil
+	}
+	for _, n := range s.blockSizes() {
+		all = append(all, func() *list { return randomHosts(n) })
+	}
+	return all, nil
+}
+
+// blockSizes are the sizes of the random lists.
+func (s *session) blockSizes() (sizes []int) {
+	switch {
+	case s.Sizes != nil:
+		sizes = append([]int{0}, s.Sizes...)
+		slices.Sort(sizes)
+		return slices.Compact(sizes)
+	case s.Quick:
+		return []int{0, 1_000, fewRules, 10_000, publishedMost / 2, publishedMost, 10_000_000}
+	}
+	for n := 0; n <= publishedMost; n += publishedStep {
+		sizes = append(sizes, n)
+	}
+	return append(sizes, 100_000, 1_000_000, 10_000_000)
+}
+
+// spare leaves the addresses of the lab out of a list.
+func (l *list) spare() error {
+	own := lab.ParseAddrs("10.0.0.0/24 fd00::/64")
+	l.prefixes = slices.DeleteFunc(l.prefixes, func(p netip.Prefix) bool { return p.Overlaps(own[0]) || p.Overlaps(own[1]) })
+	if len(l.prefixes) == 0 {
+		return errors.New("no addresses but those of the lab itself")
+	}
+	l.listed = l.picks()
+	return nil
+}
+
+// visitor is a listed address that a client on the Internet may have; false when there is none.
+func (l *list) visitor() (netip.Addr, bool) {
+	internet6 := netip.MustParsePrefix("2000::/3")
+	i := slices.IndexFunc(l.listed, func(a netip.Addr) bool {
+		if l.v6 {
+			return internet6.Contains(a)
+		}
+		return unicast4(word4(a))
+	})
+	if i < 0 {
+		return netip.Addr{}, false
+	}
+	return l.listed[i], true
+}
