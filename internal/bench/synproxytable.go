@@ -36,6 +36,7 @@ func (b *synBuilder) synNotes() []string {
 func (b *synBuilder) publish() {
 	for _, bar := range synBars {
 		b.outcome.Tables = append(b.outcome.Tables, b.floodTable(bar), b.floodChart(bar.flood))
+		b.outcome.Ranked = append(b.outcome.Ranked, b.ranking(bar))
 	}
 	b.outcome.Tables = append(b.outcome.Tables, b.clientsTable(), b.clientsChart())
 }
@@ -76,6 +77,20 @@ func (b *synBuilder) floodTable(bar synBar) *Table {
 		curve.remark(t)
 	}
 	return t
+}
+
+// ranking is the most that each case does with a flood.
+func (b *synBuilder) ranking(bar synBar) Ranking {
+	r := Ranking{Title: "synproxy: " + bar.flood.label, Unit: "millions of " + bar.flood.figure}
+	for _, c := range b.cases {
+		if curve := c.floods[bar.flood]; curve != nil {
+			r.add(c.label, curve.most, 1e6, curve.unsteady())
+			if c.name == bar.limit && len(r.Rows) > 0 {
+				r.Limit = c.label
+			}
+		}
+	}
+	return r
 }
 
 // most is the row of a case without its shares, as text and for programs.
