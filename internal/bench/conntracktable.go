@@ -45,6 +45,7 @@ func (b *webBuilder) publish() {
 	}
 	b.outcome.Tables = append(b.outcome.Tables, t, b.secondsTable())
 	b.outcome.Ranked = append(b.outcome.Ranked, b.ranking())
+	b.outcome.Claims = b.claims()
 }
 
 // ranking is the requests per second of each case.

@@ -103,6 +103,7 @@ func (r *Report) run(ctx context.Context, experiments []Experiment, o Options) e
 		outcome := &Outcome{Name: e.Name, Doc: e.Doc, Results: []lab.Result{}, Bars: []*Bar{}, Tables: []*Table{}}
 		r.Experiments = append(r.Experiments, outcome)
 		err := e.run(ctx, &session{Options: o, outcome: outcome, progress: p})
+		outcome.keepFinite()
 		outcome.Seconds = time.Since(start).Seconds()
 		if ctx.Err() != nil {
 			r.stop(outcome, experiments[i+1:])
@@ -117,7 +118,7 @@ func (r *Report) run(ctx context.Context, experiments []Experiment, o Options) e
 
 // stop notes which experiments have not ended.
 func (r *Report) stop(current *Outcome, others []Experiment) {
-	current.Error = "stopped before its end"
+	current.Error = "the run was stopped"
 	for _, e := range others {
 		r.NotRun = append(r.NotRun, e.Name)
 	}

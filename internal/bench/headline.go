@@ -1,7 +1,10 @@
 package bench
 
 import (
+	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/floodwall/floodwall/internal/lab"
 )
@@ -16,6 +19,8 @@ type Comparison struct {
 	Own   float64
 	Rival float64
 	Limit float64
+
+	Unsteady bool // one of the figures is
 }
 
 // headline is a comparison by the names of results and the unit of the figure that counts.
@@ -81,6 +86,7 @@ func (r *Report) Headlines() (all []Comparison) {
 		c.Own = r.figure(h.own, h.unit)
 		c.Rival = r.figure(h.rival, choice(h.rivalUnit == "", h.unit, h.rivalUnit))
 		c.Limit = r.figure(h.limit, h.unit)
+		c.Unsteady = r.unsteady(h.own) || r.unsteady(h.rival) || r.unsteady(h.limit)
 		if c.Own > 0 {
 			all = append(all, c)
 		}
@@ -90,12 +96,68 @@ func (r *Report) Headlines() (all []Comparison) {
 
 // figure is what the named result gives in a unit; 0 when it does not.
 func (r *Report) figure(name, unit string) float64 {
-	for _, e := range r.Experiments {
-		for _, res := range e.Results {
-			if i := slices.IndexFunc(res.Metrics, func(m lab.Metric) bool { return m.Unit == unit }); i >= 0 && res.Name == name {
-				return res.Metrics[i].Value
-			}
-		}
+	metrics := r.result(name).Metrics
+	if i := slices.IndexFunc(metrics, func(m lab.Metric) bool { return m.Unit == unit }); i >= 0 {
+		return metrics[i].Value
 	}
 	return 0
+}
+
+// unsteady reports whether the named result is marked.
+func (r *Report) unsteady(name string) bool { return strings.HasPrefix(r.result(name).Note, "~") }
+
+// result is the one of that name; empty when there is none.
+func (r *Report) result(name string) lab.Result {
+	for _, e := range r.Experiments {
+		if i := slices.IndexFunc(e.Results, func(res lab.Result) bool { return res.Name == name }); i >= 0 {
+			return e.Results[i]
+		}
+	}
+	return lab.Result{}
+}
+
+// shortTable is the headlines as a table; nil when there are none.
+func (r *Report) shortTable() *Table {
+	all := r.Headlines()
+	if len(all) == 0 {
+		return nil
+	}
+	t := &Table{Title: "in short", Head: []string{"", "floodwall", "the usual tool", "times", "limit", "of the limit", ""}}
+	figure := func(v float64, form string) string { return choice(v > 0, fmt.Sprintf(form, v), "") }
+	for _, c := range all {
+		form := choice(c.Unit == "Mpps", "%.2f", "%.0f")
+		row := []string{
+			c.What + ", " + c.Unit, figure(c.Own, form), c.Tool + " " + choice(c.Rival > 0, fmt.Sprintf(form, c.Rival), "not measured"), "",
+			c.Bound + " " + figure(c.Limit, form), "", choice(c.Unsteady, "~", ""),
+		}
+		if c.Rival > 0 {
+			row[3] = figure(c.Own/c.Rival, "%.1f")
+		}
+		if c.Limit > 0 {
+			row[5] = figure(c.Own/c.Limit, "%.2f")
+		}
+		t.row(row...)
+	}
+	return t
+}
+
+// missedTable is the bars that were missed; nil when all were met.
+func (r *Report) missedTable() *Table {
+	t := &Table{Title: fmt.Sprintf("bars that were missed: %d of %d", len(r.Missed()), r.Bars()), Head: []string{"", "here", "bar"}}
+	for _, b := range r.Missed() {
+		t.row(b.Name, strconv.FormatFloat(b.Value, 'g', 3, 64), b.String())
+	}
+	return choice(len(t.Rows) > 0, t, nil)
+}
+
+// failedTable is the experiments that did not reach their end; nil when all did.
+func (r *Report) failedTable() *Table {
+	t := &Table{Title: "experiments that did not reach their end", Head: []string{"", ""}}
+	for _, e := range r.Failed() {
+		t.row(e.Name, e.Error)
+	}
+	for _, name := range r.NotRun {
+		t.row(name, "not begun")
+	}
+	return choice(len(t.Rows) > 0, t, nil)
 }

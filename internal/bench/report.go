@@ -90,7 +90,7 @@ func (r *Report) Unsteady() (n int) {
 	return n
 }
 
-// WriteTables writes the machine and all tables, in Markdown or as aligned text.
+// WriteTables writes the machine, what is found in short, and all tables, in Markdown or as aligned text.
 func (r *Report) WriteTables(w io.Writer, markdown bool) error {
 	write := (*Table).WriteText
 	if markdown {
@@ -99,22 +99,21 @@ func (r *Report) WriteTables(w io.Writer, markdown bool) error {
 	if _, err := fmt.Fprintf(w, "%s\n\n", r.describe(markdown)); err != nil {
 		return err
 	}
-	for _, e := range r.Experiments {
-		for _, t := range e.allTables() {
-			if err := write(t, w); err != nil {
-				return err
-			}
+	for _, t := range r.allTables() {
+		if err := write(t, w); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-// allTables are the tables, with that of the claims first.
-func (o *Outcome) allTables() []*Table {
-	if t := o.claimsTable(); t != nil {
-		return append([]*Table{t}, o.Tables...)
+// allTables are those in short and those of all experiments, each with its claims first.
+func (r *Report) allTables() (all []*Table) {
+	all = append(all, r.shortTable(), r.missedTable(), r.failedTable())
+	for _, e := range r.Experiments {
+		all = append(append(all, e.claimsTable()), e.Tables...)
 	}
-	return o.Tables
+	return slices.DeleteFunc(all, func(t *Table) bool { return t == nil })
 }
 
 // describe is the machine in a few lines.

@@ -39,6 +39,7 @@ func (b *synBuilder) publish() {
 		b.outcome.Ranked = append(b.outcome.Ranked, b.ranking(bar))
 	}
 	b.outcome.Tables = append(b.outcome.Tables, b.clientsTable(), b.clientsChart())
+	b.outcome.Claims = b.claims()
 }
 
 // find returns the case of that name, nil when there is none.

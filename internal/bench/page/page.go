@@ -23,8 +23,9 @@ var style string
 
 var page = template.Must(template.New("page").Funcs(template.FuncMap{
 	"paragraphs": bench.Paragraphs,
-	"kind":       kind,
+	"cells":      cells,
 	"row":        rowKind,
+	"untitled":   untitled,
 	"figures":    (*bench.Table).Figures,
 	"figure":     figure,
 	"compare":    compare,
@@ -99,24 +100,16 @@ func newExperiment(o *bench.Outcome) experiment {
 	return e
 }
 
-// kind is the class of a table's cell.
-func kind(t *bench.Table, column int, text string) string {
-	switch {
-	case strings.Contains(text, "MISSED"):
-		return "figure missed"
-	case t.Figures(column):
-		return "figure"
-	}
-	return ""
-}
-
-// rowKind is the class of a table's row.
-func rowKind(row []string) string {
-	return choice(len(row) > 0 && strings.Contains(row[0], "floodwall"), "own", "")
-}
-
 // verdictClass is the class of a verdict.
 func verdictClass(v bench.Verdict) string { return strings.Fields(string(v))[0] }
+
+// untitled is a title without the name of the experiment in whose part it stands.
+func untitled(title string) string {
+	if _, rest, ok := strings.Cut(title, ": "); ok {
+		return rest
+	}
+	return title
+}
 
 // seconds is a time as people say it.
 func seconds(s float64) string {

@@ -68,7 +68,7 @@ type comparison struct {
 func compare(c bench.Comparison) comparison {
 	scale := 1000 / max(c.Own, c.Rival, c.Limit)
 	drawn := func(label string, v float64) bar {
-		return bar{Label: label, Text: choice(v > 0, figure(v), "not measured"), Value: scale * v, Limit: scale * c.Limit}
+		return bar{Label: label, Text: choice(v > 0, figure(v), "not measured"), Value: scale * v, Limit: scale * c.Limit, Unsteady: c.Unsteady}
 	}
 	own := drawn("floodwall", c.Own)
 	own.Own = true
@@ -79,5 +79,5 @@ func compare(c bench.Comparison) comparison {
 	if c.Limit > 0 {
 		text = append(text, fmt.Sprintf("%.0f%% of the limit, %s (%s)", 100*c.Own/c.Limit, c.Bound, figure(c.Limit)))
 	}
-	return comparison{[]bar{own, drawn(c.Tool, c.Rival)}, strings.Join(append(text, c.Unit), "; ")}
+	return comparison{[]bar{own, drawn(c.Tool, c.Rival)}, strings.Join(text, "; ")}
 }
