@@ -38,7 +38,7 @@ func benchCommand(e *env) *cobra.Command {
 	flags := c.Flags()
 	flags.IntVar(&f.options.Rounds, "rounds", 0, "`number` of measurements of each row, in turn with the others (default 5, with --quick 2)")
 	flags.DurationVar(&f.options.Window, "window", 0, "`time` of one measurement (default 500ms, with --quick 100ms)")
-	flags.DurationVar(&f.options.Phase, "for", 0, "`time` of the requests of one measurement of conntrack and dns, and five of synproxy (default 10s, with --quick 5s)")
+	flags.DurationVar(&f.options.Phase, "for", 0, "`time` of the requests of one measurement of conntrack and dns, and five of synproxy (default 10s, with --quick 3s)")
 	flags.BoolVar(&f.options.Quick, "quick", false, "short and small: whether it works, not how fast it is")
 	flags.BoolVar(&f.options.All, "all", false, "also what takes minutes: the slow tools with 10 million addresses")
 	flags.IntSliceVar(&f.options.Sizes, "size", nil, "`numbers` of random addresses for sets (default 1000,100000,1000000,10000000)")

@@ -36,10 +36,10 @@ var Experiments = []Experiment{
 type Options struct {
 	Rounds   int           // each row is measured so many times, in turn with the others; 0: 5, or 2 with Quick
 	Window   time.Duration // of one measurement; 0: 500 ms, or 100 ms with Quick
-	Phase    time.Duration // of requests to a server; 0: 10 s, or 5 s with Quick
+	Phase    time.Duration // of requests to a server; 0: 10 s, or 3 s with Quick
 	Quick    bool          // small sizes, short windows: whether it works, not how fast it is
 	All      bool          // also what takes minutes: the slow tools with 10 million addresses
-	Sizes    []int         // of random address lists; nil: 1,000 to 10 million, or to 100,000 with Quick
+	Sizes    []int         // of random address lists; nil: 1,000 to 10 million, or 100,000 with Quick
 	List     string        // a file of addresses to measure with, in place of random ones
 	Progress io.Writer     // where to show a line of progress, if it is a terminal; nil: nowhere
 }
@@ -140,7 +140,7 @@ func (r *Report) failures() error {
 func (o Options) withDefaults() Options {
 	rounds, window, phase, sizes := 5, 500*time.Millisecond, 10*time.Second, []int{1_000, 100_000, 1_000_000, 10_000_000}
 	if o.Quick {
-		rounds, window, phase, sizes = 2, 100*time.Millisecond, 5*time.Second, []int{1_000, 100_000}
+		rounds, window, phase, sizes = 2, 100*time.Millisecond, 3*time.Second, []int{100_000}
 	}
 	if o.Rounds == 0 {
 		o.Rounds = rounds
@@ -155,6 +155,14 @@ func (o Options) withDefaults() Options {
 		o.Sizes = sizes
 	}
 	return o
+}
+
+// fewerRounds is the rounds of what is of less weight than the rest: all, or half of them with Quick.
+func (o Options) fewerRounds() int {
+	if o.Quick {
+		return (o.Rounds + 1) / 2
+	}
+	return o.Rounds
 }
 
 // inLab runs fn with an empty lab, which ends with it.

@@ -185,21 +185,20 @@ func (c *synCurve) remark(t *Table) {
 
 // floodChart is what each case does with a flood, over its rate.
 func (b *synBuilder) floodChart(f *synFlood) *Table {
-	title := f.figure + " over the flood's rate"
 	var curves []Curve
 	for _, c := range b.cases {
 		curve := c.floods[f]
 		if curve == nil || len(curve.most) == 0 {
 			continue
 		}
-		one := Curve{Name: b.floodName(c, f), Chart: title, Label: c.label, X: "pps", Y: f.figure}
+		one := Curve{Name: b.floodName(c, f), Chart: f.label, Label: c.label, X: "pps", Y: f.figure}
 		for i, pps := range b.synRates() {
 			one.Points = append(one.Points, [2]float64{pps, curve.at[i].median()})
 		}
 		curves = append(curves, one)
 	}
 	b.outcome.Curves = append(b.outcome.Curves, curves...)
-	return curveTable("synproxy: thousands of "+title, rateHead(b.synRates()), curves, 1e3)
+	return curveTable("synproxy: thousands of "+f.figure+" over the flood's rate", rateHead(b.synRates()), curves, 1e3)
 }
 
 // rateHead is flood rates as heads of columns.

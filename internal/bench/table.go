@@ -72,8 +72,8 @@ func (t *Table) Figures(column int) bool {
 	return column > 0 && (column < len(t.Head)-1 || t.Head[column] != "")
 }
 
-// Paragraphs puts lines together that are parts of one: a line goes on with the next unless it ends with a full stop, or
-// the next begins with a mark, which it explains.
+// Paragraphs puts lines together that are parts of one: a line goes on with the next unless it ends with a full stop or
+// code, or the next begins with a mark, which it explains.
 func Paragraphs(lines []string) (paragraphs []string) {
 	whole := true
 	for _, line := range lines {
@@ -82,7 +82,7 @@ func Paragraphs(lines []string) (paragraphs []string) {
 		} else {
 			paragraphs[len(paragraphs)-1] += " " + line
 		}
-		whole = strings.HasSuffix(line, ".")
+		whole = strings.HasSuffix(line, ".") || strings.HasSuffix(line, "`")
 	}
 	return paragraphs
 }

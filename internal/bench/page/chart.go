@@ -7,6 +7,7 @@ import (
 	"image/color"
 	"math"
 	"regexp"
+	"slices"
 	"strconv"
 
 	"gonum.org/v1/plot"
@@ -28,8 +29,8 @@ type chart struct {
 type line struct {
 	Label  string
 	Points plotter.XYs
-	Style  int // index of color, dashes and mark
-	Strong bool
+	Look   int // which of all combinations of color, dashes and mark
+	Own    bool
 }
 
 // size is that of a chart in points, which are the page's pixels.
@@ -37,7 +38,7 @@ type size struct{ width, height vg.Length }
 
 // The sizes that charts are drawn in: for desktops and for phones, on which the text of the first would be too small.
 var (
-	wide   = size{680, 300}
+	wide   = size{860, 330}
 	narrow = size{340, 270}
 )
 
@@ -49,8 +50,8 @@ const (
 	first = 2
 )
 
-// styles is how many lines can be told apart by color.
-const styles = 8
+// colors is how many lines can be told apart by color.
+const colors = 8
 
 // paint is the color that stands for one of the page.
 func paint(n int) color.Color { return color.RGBA{1, 2, uint8(n), 255} }
@@ -70,7 +71,7 @@ func (c *chart) svg(s size) (template.HTML, error) {
 	c.axis(&p.Y, c.LogY, 6)
 	p.X.Label.Text = c.X
 	p.Add(grid())
-	for _, l := range c.Lines {
+	for _, l := range c.ordered() {
 		drawn, points, err := plotter.NewLinePoints(l.Points)
 		if err != nil {
 			return "", fmt.Errorf("chart %s: line %s: %w", c.Title, l.Label, err)
@@ -82,6 +83,11 @@ func (c *chart) svg(s size) (template.HTML, error) {
 	canvas := vgsvg.New(s.width, s.height)
 	p.Draw(draw.New(canvas))
 	return embed(canvas, c.Title)
+}
+
+// ordered is the lines with Floodwall's, which are broad, below the others.
+func (c *chart) ordered() []line {
+	return slices.SortedStableFunc(slices.Values(c.Lines), func(a, b line) int { return choice(a.Own, 0, 1) - choice(b.Own, 0, 1) })
 }
 
 // axis sets up how an axis looks, with about so many numbers.
@@ -131,12 +137,12 @@ var (
 
 // look is how a line and its points are drawn.
 func (l *line) look() (draw.LineStyle, draw.GlyphStyle) {
-	color := paint(first + l.Style%styles)
-	style := draw.LineStyle{Color: color, Width: 1.5, Dashes: dashes[l.Style/styles%len(dashes)]}
-	if l.Strong {
+	color := paint(first + l.Look%colors)
+	style := draw.LineStyle{Color: color, Width: 1.5, Dashes: dashes[l.Look/colors%len(dashes)]}
+	if l.Own {
 		style.Width = 3
 	}
-	mark := draw.GlyphStyle{Color: color, Radius: 3, Shape: marks[l.Style%len(marks)]}
+	mark := draw.GlyphStyle{Color: color, Radius: 3, Shape: marks[l.Look%len(marks)]}
 	if len(l.Points) > mostMarks {
 		mark.Radius = 0
 	}
