@@ -18,6 +18,7 @@ import (
 // Report is the outcome of a run, with the machine it was taken on.
 type Report struct {
 	Time        time.Time   `json:"time"`
+	Version     string      `json:"version,omitempty"` // of Floodwall
 	Machine     lab.Machine `json:"machine"`
 	Quick       bool        `json:"quick,omitempty"` // short and small: the figures are rough
 	Experiments []*Outcome  `json:"experiments"`
@@ -118,7 +119,7 @@ func (r *Report) allTables() (all []*Table) {
 
 // describe is the machine in a few lines.
 func (r *Report) describe(markdown bool) string {
-	lines := []string{r.Machine.String()}
+	lines := []string{"floodwall " + r.Version + ", " + r.Time.Format("2006-01-02 15:04 UTC"), r.Machine.String()}
 	list := func(what string, m map[string]string) {
 		var parts []string
 		for _, k := range slices.Sorted(maps.Keys(m)) {
