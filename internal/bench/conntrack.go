@@ -52,7 +52,7 @@ type webBuilder struct {
 // requests it is less, so that they fill it early.
 func (s *session) room() int {
 	const articleTable = 8192
-	return int(min(articleTable, articleTable*s.Phase/(10*time.Second)))
+	return int(min(articleTable, articleTable*s.Phase/choice(s.Quick, 20*time.Second, 10*time.Second)))
 }
 
 // webNotes are the choices made.

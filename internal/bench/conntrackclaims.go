@@ -28,6 +28,9 @@ func (b *webBuilder) claims() []Claim {
 		each := webConnections / rate
 		wait = wait.found(choice(rate > 0, fmt.Sprintf("%.2f s", each), "no answers"), each >= leastWait, unsteady)
 	}
+	if len(full.visits) > 0 && len(full.fullRates()) == 0 {
+		collapse.Here, wait.Here = "the table did not become full", "the table did not become full"
+	}
 	if len(none.visits) > 0 && len(full.visits) > 0 {
 		in, out := full.figure(timeouts).median(), slices.Max(none.figure(timeouts))
 		lost = lost.found(fmt.Sprintf("%.0f, without a firewall %.0f", in, out), in > 0 && out == 0, false)
