@@ -72,7 +72,7 @@ type blockRound struct {
 
 // requests is how many make a round: the article's, unless phases are too short for them.
 func (b *blockBuilder) requests() int {
-	return max(1, int(min(blockRequests, blockRequests*b.Phase/(5*time.Second))))
+	return max(1, int(min(blockRequests, blockRequests*b.Phase/(3*time.Second))))
 }
 
 // measure takes all lists, from the shortest to the longest.

@@ -23,6 +23,17 @@ const (
 // judge is the verdict on what was measured.
 func judge(holds bool) Verdict { return choice(holds, Confirmed, Refuted) }
 
+// openClaim is a claim before anything was measured.
+func openClaim(text, article, rule string) Claim {
+	return Claim{Text: text, Article: article, Rule: rule, Here: "not measured", Verdict: NotMeasurable}
+}
+
+// found is the claim with what was measured.
+func (c Claim) found(here string, holds, unsteady bool) Claim {
+	c.Here, c.Verdict, c.Unsteady = here, judge(holds), unsteady
+	return c
+}
+
 // Claims lists what the articles say, of all experiments.
 func (r *Report) Claims() (claims []Claim) {
 	for _, e := range r.Experiments {

@@ -73,7 +73,7 @@ func TestWebTable(t *testing.T) {
 	row := func(i int) string { return strings.Join(b.outcome.Tables[0].Rows[i], "|") }
 	for i, want := range []string{
 		"no firewall|926 req/s|150|100 .. 200|1.000 (1.00 .. 1.00)|||████|0.000 ms|0.000 ms|0.000 ms|0|0|0|~",
-		"nft: stateful, table full|91.55 req/s, 2911 time-outs|75|40 .. 110|0.475 (0.40 .. 0.55)|<= 0.50 met|12|█▇▁▁|0.000 ms|0.000 ms|0.000 ms|17|4,096|17|~",
+		"nft: stateful, table full|91.55 req/s, 1.55 s, 2911 time-outs|75|40 .. 110|0.475 (0.40 .. 0.55)|<= 0.50 met|12|█▇▁▁|0.000 ms|0.000 ms|0.000 ms|17|4,096|17|~",
 		"nft: the same with notrack|598.53 req/s, as off|||||||||||||nft is not installed",
 	} {
 		if got := row(i); got != want {

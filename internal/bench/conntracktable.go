@@ -44,6 +44,20 @@ func (b *webBuilder) publish() {
 		}
 	}
 	b.outcome.Tables = append(b.outcome.Tables, t, b.secondsTable())
+	b.outcome.Ranked = append(b.outcome.Ranked, b.ranking())
+	b.outcome.Claims = b.claims()
+}
+
+// ranking is the requests per second of each case.
+func (b *webBuilder) ranking() Ranking {
+	r := Ranking{Title: "conntrack: requests answered per second", Unit: "req/s"}
+	for _, c := range b.cases {
+		r.add(c.label, c.figure(rateOf), 1, c.unsteady())
+	}
+	if len(b.cases[0].visits) > 0 {
+		r.Limit = b.cases[0].label
+	}
+	return r
 }
 
 func (b *webBuilder) resultName(c *webCase) string { return b.outcome.Name + "/" + c.name }

@@ -50,7 +50,8 @@ type costClaim struct {
 	rule        string
 }
 
-// costClaims are the article's four. Its own figures are rates: 280 kpps for dropping in raw and so on.
+// costClaims are the article's four, and what its table says that a kind of rule adds. Its own figures are rates: 280 kpps
+// for dropping in raw and so on.
 var costClaims = []costClaim{
 	{
 		"raw is only a little better than filter", 280.0 / 250, []string{"iptables/filter"}, []string{"iptables/" + baseCase},
@@ -68,6 +69,21 @@ var costClaims = []costClaim{
 		"dropping costs 2.5 times less than accepting", 280.0 / 106, []string{"iptables/accept/untracked"}, []string{"iptables/" + baseCase},
 		2, 3.5, "accepting without conntrack costs 2 to 3.5 times what dropping in raw does",
 	},
+	addition("conntrack adds 20% to accepting", 106.0/87, "accept/tracked", "accept/untracked"),
+	addition("an ipset adds 10% to dropping", 280.0/255, "set/n=1", baseCase),
+	addition("a string match (bm) adds 10%", 280.0/255, "string/bm", baseCase),
+	addition("a string match (kmp) adds 17%", 280.0/235, "string/kmp", baseCase),
+	addition("hashlimit adds 20%", 280.0/225, "hashlimit", baseCase),
+}
+
+// addition is a claim about what one of iptables' cases costs more than another. The article's word for it is taken for more
+// than nothing, and less than three times as much.
+func addition(text string, article float64, row, base string) costClaim {
+	most := 1 + 3*(article-1)
+	return costClaim{
+		text, article, []string{"iptables/" + row}, []string{"iptables/" + base}, 1.01, most,
+		fmt.Sprintf("it costs 1%% to %.0f%% more, up to three times what the article has", 100*(most-1)),
+	}
 }
 
 var costSets = []string{"iptables/set/n=1", "iptables/set/n=65000", "iptables/set/n=265000"}
@@ -76,12 +92,9 @@ var costSets = []string{"iptables/set/n=1", "iptables/set/n=65000", "iptables/se
 // own time per packet.
 func costOutcome(t *rateTable) (claims []Claim) {
 	for _, c := range costClaims {
-		judged := Claim{
-			Text: c.text, Article: timesText(c.article), Here: "not measured", Verdict: NotMeasurable, Unsteady: c.unsteady(t),
-			Rule: c.rule + ", in time per packet with source and receiver on one core",
-		}
+		judged := openClaim(c.text, timesText(c.article), c.rule+", in time per packet with source and receiver on one core")
 		if times, ok := c.times(t); ok {
-			judged.Here, judged.Verdict = timesText(times), judge(times >= c.least && times <= c.most)
+			judged = judged.found(timesText(times), times >= c.least && times <= c.most, c.unsteady(t))
 		}
 		claims = append(claims, judged)
 	}

@@ -45,7 +45,7 @@ func (s *session) setSizes() []int {
 		return s.Sizes
 	}
 	sizes := []int{1_000, 100_000, 1_000_000, 10_000_000}
-	return choice(s.Quick, sizes[:2], sizes)
+	return choice(s.Quick, sizes[1:2], sizes)
 }
 
 // setBars is what Floodwall must reach with random IPv4 addresses: shares of the empty program's rate for sources that

@@ -78,7 +78,7 @@ func (b *synBuilder) clientsTable() *Table {
 			fmt.Sprintf("a /24 of its own; one is completed when its answer has come within %v. Times count from when it was due.", synTimeout(b.visitTime())),
 			fmt.Sprintf("Clients and flood have a wire each; the two meet in CPU %d, where nginx runs when its receive threads do not.", receiverCPU),
 			"Entries are those of the flooded host's conntrack table at the end.",
-			fmt.Sprintf("Medians of %d rounds of %v, in which the rows take turns.", b.Rounds, b.visitTime()),
+			fmt.Sprintf("Medians of %d rounds of %v, in which the rows take turns.", b.fewerRounds(), b.visitTime()),
 		},
 	}
 	for _, c := range b.cases {

@@ -36,6 +36,7 @@ var toolVersions = map[string][]string{
 	"iptables-legacy": {"--version"},
 	"ip":              {"-V"},
 	"unbound":         {"-V"},
+	"nginx":           {"-v"},
 	"clang":           {"--version"},
 }
 
@@ -58,7 +59,7 @@ func DescribeMachine() (Machine, error) {
 	m.CPU, m.Virtual = describeCPU()
 	m.Mitigations = mitigations("/sys/devices/system/cpu/vulnerabilities")
 	for name, args := range toolVersions {
-		if out, err := exec.Command(name, args...).Output(); err == nil {
+		if out, err := exec.Command(name, args...).CombinedOutput(); err == nil { // nginx says it as an error
 			m.Tools[name], _, _ = strings.Cut(string(out), "\n")
 		}
 	}
