@@ -30,7 +30,7 @@ func benchCompareCommand(e *env) *cobra.Command {
 	flags := c.Flags()
 	flags.BoolVar(&all, "all", false, "print all rows, not those alone that changed")
 	flags.Float64Var(&o.Alpha, "alpha", 0.05, "`share` of false alarms among what is said to have changed")
-	flags.Float64Var(&o.Delta, "delta", 0.05, "least change of an experiment's mean that counts, as a `share`; of one row, twice that")
+	flags.Float64Var(&o.Delta, "delta", 0.05, "least change of an experiment's mean that counts, as a `share`; of one row, four times that")
 	e.jsonFlag(c)
 	return c
 }

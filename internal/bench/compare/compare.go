@@ -13,7 +13,7 @@ import (
 // Options are what counts as a change. The zero value is good.
 type Options struct {
 	Alpha float64 // the share of false alarms among what is said to have changed; 0: 0.05
-	Delta float64 // the least change of an experiment's mean, as a share; of a row alone, twice that; 0: 0.05
+	Delta float64 // the least change of an experiment's mean, as a share; of a row alone, rowTimes that; 0: 0.05
 }
 
 // Comparison is what changed from one run to another.
@@ -67,6 +67,10 @@ const (
 // figures has a chance of a tenth.
 const LeastRounds = 4
 
+// rowTimes is how many times more a row alone must change than the mean of all: where the kernel finds memory for a
+// program and its maps moves a row by a tenth, from one run to the next as well.
+const rowTimes = 4
+
 // Reports compares two reports.
 func Reports(old, new *bench.Report, o Options) *Comparison {
 	if o.Alpha == 0 {
@@ -83,7 +87,7 @@ func Reports(old, new *bench.Report, o Options) *Comparison {
 	c.pair(old, new)
 	c.Means = means(c.Rows)
 	judge(c.Means, o.Alpha, o.Delta)
-	judge(c.Rows, o.Alpha, 2*o.Delta)
+	judge(c.Rows, o.Alpha, rowTimes*o.Delta)
 	c.warnRounds()
 	return c
 }
