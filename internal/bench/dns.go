@@ -123,7 +123,7 @@ func (b *dnsBuilder) measure(ctx context.Context) error {
 			if c.missing != "" {
 				continue
 			}
-			v, err := c.site.visit(ctx, c.flood, b.queries, b.Phase, uint64(round)+1)
+			v, err := c.site.visit(ctx, c.flood, b.queries, b.visitTime(), uint64(round)+1)
 			var reason string
 			if reason, err = tolerate(err); err != nil {
 				return fmt.Errorf("%s, %s: %w", c.flood.label, c.guard.label, err)
@@ -135,6 +135,9 @@ func (b *dnsBuilder) measure(ctx context.Context) error {
 	}
 	return nil
 }
+
+// visitTime is how long clients ask for at a time.
+func (b *dnsBuilder) visitTime() time.Duration { return choice(b.Quick, b.Phase*2/3, b.Phase) }
 
 // dnsVisit is what came of some time of queries.
 type dnsVisit struct {

@@ -45,7 +45,7 @@ func (c *dnsCase) figure(of func(*dnsVisit) float64) (all series) {
 func (b *dnsBuilder) dnsNotes() []string {
 	return []string{
 		fmt.Sprintf("Clients: dnsperf asks for %s names %s times a second from %d addresses, each in a /24 of its own; an answer that takes", countText(dnsNames), countText(dnsClientRate), dnsClients),
-		fmt.Sprintf("longer than %v is lost, and one that is truncated does not count. Floods: ANY queries of %d octets with EDNS,", clientTimeout(b.Phase), len(dnsQuery(bigName, typeANY))),
+		fmt.Sprintf("longer than %v is lost, and one that is truncated does not count. Floods: ANY queries of %d octets with EDNS,", clientTimeout(b.visitTime()), len(dnsQuery(bigName, typeANY))),
 		"random identifiers and ports, for a name of which unbound sends 3,028 octets. MB are of all frames: what the attacker",
 		"sends, and what goes to addresses that are not the clients'. Clients and attacker have a wire each to the resolver, whose",
 		"one CPU receives both: in the 256 places of one wire's queue, a flood pushes queries aside before any firewall sees them.",
@@ -54,7 +54,7 @@ func (b *dnsBuilder) dnsNotes() []string {
 		"buffer flatters it here: clients ask from the attacker's CPU, and so whenever the attacker pauses, and find it empty.",
 		"Floodwall's policy is `default: drop` with the service of the README's open resolver:",
 		"`" + dnsService + "`",
-		fmt.Sprintf("Medians of %d rounds of %v, in which the rows take turns. CPU %d has the attacker, and before it the clients; CPU %d has unbound", b.Rounds, b.Phase, sourceCPU, receiverCPU),
+		fmt.Sprintf("Medians of %d rounds of %v, in which the rows take turns. CPU %d has the attacker, and before it the clients; CPU %d has unbound", b.Rounds, b.visitTime(), sourceCPU, receiverCPU),
 		"and, before it, the receive thread, as interrupts are.",
 	}
 }
@@ -79,6 +79,16 @@ func (b *dnsBuilder) publish() {
 		}
 	}
 	b.outcome.Tables = append(b.outcome.Tables, t)
+	b.outcome.Ranked = append(b.outcome.Ranked, b.ranking())
+}
+
+// ranking is what the clients get.
+func (b *dnsBuilder) ranking() Ranking {
+	r := Ranking{Title: "dns: clients' queries answered in full, per second", Unit: "answers/s"}
+	for _, c := range b.cases {
+		r.add(c.flood.label+": "+c.guard.label, c.figure((*dnsVisit).perSecond), 1, c.unsteady())
+	}
+	return r
 }
 
 // unsteady reports whether the figures are doubtful.

@@ -34,15 +34,16 @@ func (s *session) passTime() time.Duration { return 4 * s.Window }
 
 // passes counts what each row lets through, in rounds in which the rows take turns.
 func (b *limitBuilder) passes(ctx context.Context) error {
-	b.progress.expect(b.Rounds * len(b.rows))
-	for round := 1; round <= b.Rounds; round++ {
+	rounds := b.fewerRounds()
+	b.progress.expect(rounds * len(b.rows))
+	for round := 1; round <= rounds; round++ {
 		for _, r := range b.rows {
-			b.progress.show("what passes, round %d of %d, %s", round, b.Rounds, r.label)
+			b.progress.show("what passes, round %d of %d, %s", round, rounds, r.label)
 			b.progress.step()
 			if r.missing != "" {
 				continue
 			}
-			if err := r.passRound(ctx, b.passTime(), round, round == b.Rounds); err != nil {
+			if err := r.passRound(ctx, b.passTime(), round, round == rounds); err != nil {
 				return fmt.Errorf("%s: %w", r.label, err)
 			}
 		}
@@ -155,7 +156,7 @@ func (b *limitBuilder) publish() {
 		Title: "limit: what passes",
 		Head:  []string{"", "passed/s", "allowed/s", "of allowed", "min .. max", "bar, off by", "of other sources", "bar", "prefixes held", "MB", ""},
 		Notes: []string{
-			fmt.Sprintf("Medians of %d rounds of %v at %.1f Mpps. Passed: packets of the sources that send too much; allowed is their rate", b.Rounds, b.passTime(), passRate/1e6),
+			fmt.Sprintf("Medians of %d rounds of %v at %.1f Mpps. Passed: packets of the sources that send too much; allowed is their rate", b.fewerRounds(), b.passTime(), passRate/1e6),
 			fmt.Sprintf("and, once, a burst of %d, for each prefix. Of other sources: the share of the packets that pass of sources that", limitBurst),
 			"send less than the limit; they come before that one, which is another in each round. The bar is for the round that",
 			"is off most. Held: prefixes in memory after the last round; MB: the program's maps.",

@@ -55,14 +55,15 @@ const (
 
 // measure takes all rounds, and publishes what there is, also when ctx ends in between.
 func (t *rateTable) measure(ctx context.Context, s *session) error {
+	rounds := choice(t.cores == oneCore, s.fewerRounds(), s.Rounds)
 	t.notes = append(slices.Clone(t.notes), fmt.Sprintf(
 		"Medians of %d rounds of %v, in which the rows take turns. CPU %d sends, CPU %d receives.",
-		s.Rounds, s.Window, t.cores.cpu(), receiverCPU))
+		rounds, s.Window, t.cores.cpu(), receiverCPU))
 	defer t.publish(s.outcome)
-	s.progress.expect(s.Rounds * len(t.rows))
-	for round := range s.Rounds {
+	s.progress.expect(rounds * len(t.rows))
+	for round := range rounds {
 		for _, r := range t.rows {
-			s.progress.show("round %d of %d, %s", round+1, s.Rounds, r.label)
+			s.progress.show("round %d of %d, %s", round+1, rounds, r.label)
 			if err := r.measure(ctx, s, t.cores, uint64(round)); err != nil {
 				return fmt.Errorf("%s: %w", r.label, err)
 			}

@@ -117,7 +117,7 @@ func (c *synCase) newFigures(rates int) {
 
 // measure takes all rounds, in which the cases take turns.
 func (b *synBuilder) measure(ctx context.Context) error {
-	b.progress.expect(b.Rounds * len(b.cases) * 3)
+	b.progress.expect((2*b.Rounds + b.fewerRounds()) * len(b.cases))
 	for round := range b.Rounds {
 		for _, f := range []*synFlood{synOnly, ackOnly} {
 			for _, c := range b.cases {
@@ -128,8 +128,11 @@ func (b *synBuilder) measure(ctx context.Context) error {
 				}
 			}
 		}
+		if round >= b.fewerRounds() {
+			continue
+		}
 		for _, c := range b.cases {
-			b.progress.show("round %d of %d, clients, %s", round+1, b.Rounds, c.label)
+			b.progress.show("round %d of %d, clients, %s", round+1, b.fewerRounds(), c.label)
 			b.progress.step()
 			if err := b.takeClients(ctx, c, uint64(round)+1); err != nil {
 				return fmt.Errorf("clients, %s: %w", c.label, err)
@@ -221,7 +224,7 @@ func (b *synBuilder) visitOnce(ctx context.Context, c *synCase, l synLoad, seed 
 	return v, err
 }
 
-// visitTime is how long clients connect for at a time: a fifth of a phase, as there are so many loads.
+// visitTime is how long clients connect for at a time: about a fifth of a phase, as there are so many loads.
 func (s *session) visitTime() time.Duration {
-	return choice(s.Quick, s.Phase/10, s.Phase/5)
+	return choice(s.Quick, s.Phase/6, s.Phase/5)
 }
