@@ -13,7 +13,7 @@ import (
 // Options are what counts as a change. The zero value is good.
 type Options struct {
 	Alpha float64 // the share of false alarms among what is said to have changed; 0: 0.05
-	Delta float64 // the least change of an experiment's mean, as a share; of a row alone, rowTimes that; 0: 0.05
+	Delta float64 // the least change of an experiment's mean, as a share; of a row alone, rowTimes that; 0: 0.03
 }
 
 // Comparison is what changed from one run to another.
@@ -69,7 +69,7 @@ const LeastRounds = 4
 
 // rowTimes is how many times more a row alone must change than the mean of all: where the kernel finds memory for a
 // program and its maps moves a row by a tenth, from one run to the next as well.
-const rowTimes = 4
+const rowTimes = 6
 
 // Reports compares two reports.
 func Reports(old, new *bench.Report, o Options) *Comparison {
@@ -77,7 +77,7 @@ func Reports(old, new *bench.Report, o Options) *Comparison {
 		o.Alpha = 0.05
 	}
 	if o.Delta == 0 {
-		o.Delta = 0.05
+		o.Delta = 0.03
 	}
 	c := &Comparison{
 		Old: Run{old.Time, old.Machine}, New: Run{new.Time, new.Machine}, Alpha: o.Alpha, Delta: o.Delta,
