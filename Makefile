@@ -12,7 +12,7 @@ SOURCES := go.mod go.sum $(wildcard .git/logs/HEAD) \
 
 export PATH := $(PATH):/usr/sbin:/sbin
 .DELETE_ON_ERROR:
-.PHONY: help build demo test test-long test-kernels test-unprivileged bench generate format lint install clean
+.PHONY: help build demo test test-long test-kernels test-unprivileged bench bench-guard readme-bench generate format lint install clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-18s %s\n", $$1, $$2 }' Makefile
@@ -30,6 +30,12 @@ demo: floodwall ## Show a web server under a flood, without and with Floodwall
 bench: floodwall ## Measure on this machine; EXPERIMENTS="drop sets" chooses
 	@scripts/setup bench
 	$(SUDO) ./floodwall bench $(EXPERIMENTS)
+
+bench-guard: floodwall ## Check that no kind of packet costs more by another than .ci/ratios.json allows
+	$(SUDO) ./floodwall bench guard .ci/ratios.json
+
+readme-bench: ## Write the README's chart and table from docs/bench; FROM=DIR stores a run's results there first
+	$(GO) run ./internal/bench/readme $(FROM)
 
 test: ## Run all tests, as root (or with sudo); none may be skipped
 	@scripts/test -timeout 20m

@@ -47,6 +47,7 @@ func benchCommand(e *env) *cobra.Command {
 	flags.BoolVar(&f.markdown, "markdown", false, "print the tables in Markdown")
 	flags.BoolVar(&f.strict, "strict", false, "exit with 1 when a bar is missed")
 	e.jsonFlag(c)
+	c.AddCommand(benchCompareCommand(e), benchGuardCommand(e))
 	return c
 }
 

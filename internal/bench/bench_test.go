@@ -67,7 +67,7 @@ var wantRows = map[string][]string{
 		"synproxy/clients/synproxy/router/syn=1Mpps", "synproxy/clients/floodwall/host/ack=1Mpps",
 	},
 	"program": {
-		"program/empty/packet=udp4", "program/checks=strict/packet=ext6", "program/rules=10000/packet=banned",
+		"program/empty/packet=udp4", "program/floodwall/checks=strict/packet=ext6", "program/floodwall/rules=10000/packet=banned",
 	},
 }
 

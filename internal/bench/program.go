@@ -3,7 +3,6 @@ package bench
 import (
 	"context"
 	"fmt"
-	"math"
 	"net/netip"
 	"strings"
 
@@ -21,7 +20,7 @@ var (
 )
 
 // packetKinds are what is given to the loaded programs. No rule but those about the two sources matches.
-var packetKinds = []struct{ name, label, line string }{
+var packetKinds = [...]struct{ name, label, line string }{
 	{"udp4", "UDP", "udp 9.9.9.9:4000 > 10.0.0.2:53 len=46"},
 	{"udp6", "UDP, IPv6", "udp [2400::9]:4000 > [fd00::2]:53 len=60"},
 	{"syn", "TCP SYN with options", "tcp 9.9.9.9:40000 > 10.0.0.2:80 S tcpopts=mss:1460,sack,ts,nop,ws:7"},
@@ -40,7 +39,7 @@ type column struct {
 	name, head string
 	text       string // of its policy; "" for the empty program
 	program    *ebpf.Program
-	best       []float64 // nanoseconds, for each kind of packet
+	figures    [len(packetKinds)]series // nanoseconds
 }
 
 // program measures loaded programs by BPF_PROG_TEST_RUN: what they cost when the packet is in the cache.
@@ -94,16 +93,9 @@ func programPolicy(checks string, n int) string {
 		rules + "  - {name: listed, from: [$listed, $bans], then: drop}\n"
 }
 
-// columns loads the programs of a table, measures and publishes.
+// columns measures the programs of a table and publishes.
 func (s *session) columns(ctx context.Context, at *site, title string, columns []*column) error {
-	defer closeColumns(columns)
-	for _, c := range columns {
-		s.progress.show("loading %s", c.name)
-		if err := c.load(ctx, at); err != nil {
-			return fmt.Errorf("%s: %w", c.name, err)
-		}
-	}
-	err := s.runColumns(ctx, columns)
+	err := s.runColumns(ctx, at, columns)
 	s.outcome.Tables = append(s.outcome.Tables, s.columnsTable(title, columns))
 	return err
 }
@@ -112,16 +104,16 @@ func closeColumns(columns []*column) {
 	for _, c := range columns {
 		if c.program != nil {
 			c.program.Close()
+			c.program = nil
 		}
 	}
 }
 
+// resultName is the column's part of the names of results: Floodwall's have its name.
+func (c *column) resultName() string { return choice(c.text == "", "", "floodwall/") + c.name }
+
 // load gets the column's program into the kernel.
 func (c *column) load(ctx context.Context, at *site) (err error) {
-	c.best = make([]float64, len(packetKinds))
-	for i := range c.best {
-		c.best[i] = math.Inf(1)
-	}
 	if c.text == "" {
 		c.program, err = loadAsm("empty", asm.Mov.Imm(asm.R0, xdpDrop), asm.Return())
 		return err

@@ -3,6 +3,7 @@ package bench
 import (
 	"context"
 	"errors"
+	"net/netip"
 	"slices"
 	"time"
 
@@ -26,6 +27,14 @@ var (
 // synSources are where floods come from: random addresses, none of them a client's.
 const synSources = "128.0.0.0/2"
 
+// flow is the flood's packets to a server.
+func (f *synFlood) flow(to netip.Addr, port uint16) lab.Flow {
+	return lab.Flow{
+		From: lab.MustAddrs(synSources), To: lab.Addr(to), Proto: lab.TCP, Flags: f.flags, Options: f.options,
+		SPort: lab.AnyPort, DPort: lab.Port(port),
+	}
+}
+
 // floodBatch is how many packets the attacker sends at a time when there are answers or clients, which share its CPU: in a
 // batch of 256, a quarter of a millisecond at 1 Mpps, the queue that answers wait in overflows (kernel drivers/net/veth.c,
 // VETH_RING_SIZE).
@@ -35,11 +44,8 @@ const floodBatch = 64
 // many at a time; 0: the source's own number.
 func (s *synSite) source(f *synFlood, pps float64, batch int, duration time.Duration, seed uint64) (*lab.Source, error) {
 	return s.lab.NewSource(s.out, lab.SourceOptions{
-		Flows: []lab.Flow{{
-			From: lab.MustAddrs(synSources), To: lab.Addr(s.web.Addr()), Proto: lab.TCP, Flags: f.flags, Options: f.options,
-			SPort: lab.AnyPort, DPort: lab.Port(s.web.Port()),
-		}},
-		CPU: sourceCPU, Batch: batch, Rate: pps, CatchUp: floodCatchUp, Count: uint64(pps * duration.Seconds()), Seed: seed, Urgent: true,
+		Flows: []lab.Flow{f.flow(s.web.Addr(), s.web.Port())},
+		CPU:   sourceCPU, Batch: batch, Rate: pps, CatchUp: floodCatchUp, Count: uint64(pps * duration.Seconds()), Seed: seed, Urgent: true,
 	})
 }
 

@@ -65,6 +65,15 @@ var (
 
 // svg draws the chart as an element for the page, which gives it the colors and the font.
 func (c *chart) svg(s size) (template.HTML, error) {
+	canvas, err := c.draw(s)
+	if err != nil {
+		return "", err
+	}
+	return embed(canvas, c.Title)
+}
+
+// draw draws the chart.
+func (c *chart) draw(s size) (*vgsvg.Canvas, error) {
 	p := plot.New()
 	p.BackgroundColor = color.Transparent
 	c.axis(&p.X, c.LogX, int(s.width/70))
@@ -74,7 +83,7 @@ func (c *chart) svg(s size) (template.HTML, error) {
 	for _, l := range c.ordered() {
 		drawn, points, err := plotter.NewLinePoints(l.Points)
 		if err != nil {
-			return "", fmt.Errorf("chart %s: line %s: %w", c.Title, l.Label, err)
+			return nil, fmt.Errorf("chart %s: line %s: %w", c.Title, l.Label, err)
 		}
 		drawn.LineStyle, points.GlyphStyle = l.look()
 		p.Add(drawn, points)
@@ -82,7 +91,7 @@ func (c *chart) svg(s size) (template.HTML, error) {
 	c.bounds(p)
 	canvas := vgsvg.New(s.width, s.height)
 	p.Draw(draw.New(canvas))
-	return embed(canvas, c.Title)
+	return canvas, nil
 }
 
 // ordered is the lines with Floodwall's, which are broad, below the others.

@@ -1,0 +1,61 @@
+package main
+
+import (
+	"errors"
+
+	"github.com/spf13/cobra"
+
+	"github.com/floodwall/floodwall/internal/bench"
+	"github.com/floodwall/floodwall/internal/bench/compare"
+)
+
+// benchCompareCommand is bench compare.
+func benchCompareCommand(e *env) *cobra.Command {
+	var o compare.Options
+	var all bool
+	c := &cobra.Command{
+		Use:   "compare OLD NEW",
+		Short: "say what changed between two runs beyond noise",
+		Long: "OLD and NEW are result directories of bench, or the report.json in them. Medians are compared by Mann and\n" +
+			"Whitney's U test, as benchstat does, corrected for the number of comparisons. What is also measured as a share of\n" +
+			"a limit in the same round is compared by that share, as a machine that others use is not always as fast.\n\n" +
+			"The exit status is 1 when Floodwall got significantly worse, 0 otherwise. What it is compared with may change.\n\n" +
+			"To find a change of 10% in the datapath, run `floodwall bench program` with each build. It loads the programs anew in\n" +
+			"each of its 10 rounds: where the kernel puts a program changes what it costs by some percent, which is noise as well.\n" +
+			"Other experiments show what a user gets, and need --rounds 10, and more of a change.",
+		Example: "  floodwall bench program --out old\n  floodwall-new bench program --out new\n  floodwall bench compare old new",
+		Args:    exactly(2, "OLD and NEW, two results of bench"),
+		RunE:    func(c *cobra.Command, args []string) error { return e.benchCompare(c, args, o, all) },
+	}
+	flags := c.Flags()
+	flags.BoolVar(&all, "all", false, "print all rows, not those alone that changed")
+	flags.Float64Var(&o.Alpha, "alpha", 0.05, "`share` of false alarms among what is said to have changed")
+	flags.Float64Var(&o.Delta, "delta", 0.03, "least change of an experiment's mean that counts, as a `share`; of one row, six times that")
+	e.jsonFlag(c)
+	return c
+}
+
+func (e *env) benchCompare(c *cobra.Command, args []string, o compare.Options, all bool) error {
+	if o.Alpha <= 0 || o.Alpha >= 1 {
+		return usagef(c, "0.05 is usual", "flag --alpha: must be between 0 and 1, got %v", o.Alpha)
+	}
+	if o.Delta <= 0 || o.Delta >= 1 {
+		return usagef(c, "0.03 is usual", "flag --delta: must be between 0 and 1, got %v", o.Delta)
+	}
+	old, errOld := bench.ReadReport(args[0])
+	new, errNew := bench.ReadReport(args[1])
+	if err := errors.Join(errOld, errNew); err != nil {
+		return err
+	}
+	found := compare.Reports(old, new, o)
+	var err error
+	if e.json {
+		err = e.printJSON(found)
+	} else {
+		err = found.WriteText(e.stdout, all)
+	}
+	if err == nil && len(found.Worse()) > 0 {
+		return errFailed
+	}
+	return err
+}

@@ -1,0 +1,61 @@
+package compare
+
+import (
+	"math"
+	"slices"
+	"strings"
+)
+
+// means are the geometric means of Floodwall's rows of each experiment, by unit. A change of the datapath moves all of
+// them, what disturbs a round seldom does: so the mean shows what no row does alone.
+func means(rows []Change) []Change {
+	type group struct{ name, unit string }
+	var order []group
+	members := make(map[group][]Change)
+	for _, r := range rows {
+		if !r.Own || coarse(r.Unit) || !positive(r.figures[0]) || !positive(r.figures[1]) {
+			continue
+		}
+		g := group{experiment(r.Name), r.Unit}
+		if members[g] == nil {
+			order = append(order, g)
+		}
+		members[g] = append(members[g], r)
+	}
+	all := []Change{}
+	for _, g := range order {
+		c := newChange(g.name, g.unit, meanRounds(members[g], 0), meanRounds(members[g], 1))
+		c.Own, c.Rows = true, len(members[g])
+		all = append(all, c)
+	}
+	return all
+}
+
+// experiment is the part of a result's name that says what was measured, and how.
+func experiment(name string) string {
+	parts := strings.Split(name, "/")
+	if len(parts) > 2 && parts[1] == "one-core" {
+		return strings.Join(parts[:2], "/")
+	}
+	return parts[0]
+}
+
+// meanRounds is the mean of the rows in each round of a run that all of them have.
+func meanRounds(rows []Change, run int) (all []float64) {
+	rounds := math.MaxInt
+	for _, r := range rows {
+		rounds = min(rounds, len(r.figures[run]))
+	}
+	for round := range rounds {
+		sum := 0.0
+		for _, r := range rows {
+			sum += math.Log(r.figures[run][round])
+		}
+		all = append(all, math.Exp(sum/float64(len(rows))))
+	}
+	return all
+}
+
+func positive(figures []float64) bool {
+	return !slices.ContainsFunc(figures, func(v float64) bool { return !(v > 0) })
+}

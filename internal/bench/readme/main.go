@@ -1,0 +1,96 @@
+// Readme writes what the README shows of a stored result of the bench: docs/bench/rules.svg and the part of README.md
+// between two marks. With the name of a run's results it stores those first, as far as they are shown.
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/floodwall/floodwall/internal/bench"
+	"github.com/floodwall/floodwall/internal/lab"
+)
+
+// Files, from the top of the tree.
+const (
+	storedFile  = "docs/bench/report.json"
+	pictureFile = "docs/bench/rules.svg"
+	readmeFile  = "README.md"
+)
+
+// Marks are the lines of README.md between which the table stands.
+const (
+	markBegin = "<!-- begin: written by make readme-bench from docs/bench/report.json -->\n"
+	markEnd   = "<!-- end -->\n"
+)
+
+func main() {
+	if err := run(".", os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "readme: error:", err)
+		os.Exit(1)
+	}
+}
+
+func run(top string, from []string) error {
+	if len(from) > 0 {
+		if err := store(filepath.Join(top, storedFile), from[0]); err != nil {
+			return err
+		}
+	}
+	files, err := generate(top)
+	if err != nil {
+		return err
+	}
+	for name, text := range files {
+		err = errors.Join(err, os.WriteFile(filepath.Join(top, name), []byte(text), 0o644))
+	}
+	return err
+}
+
+// generate is the files that follow from the stored result.
+func generate(top string) (map[string]string, error) {
+	r, err := bench.ReadReport(filepath.Join(top, storedFile))
+	if err != nil {
+		return nil, err
+	}
+	old, err := os.ReadFile(filepath.Join(top, readmeFile))
+	if err != nil {
+		return nil, err
+	}
+	before, rest, begins := strings.Cut(string(old), markBegin)
+	_, after, ends := strings.Cut(rest, markEnd)
+	if !begins || !ends {
+		return nil, fmt.Errorf("%s: the marks %q and %q are not there", readmeFile, strings.TrimSpace(markBegin), strings.TrimSpace(markEnd))
+	}
+	var svg strings.Builder
+	if err := picture(r).WriteSVG(&svg); err != nil {
+		return nil, err
+	}
+	return map[string]string{
+		pictureFile: svg.String(), readmeFile: before + markBegin + table(r) + markEnd + after,
+	}, nil
+}
+
+// store keeps of a run what the README shows.
+func store(path, from string) error {
+	r, err := bench.ReadReport(from)
+	if err != nil {
+		return err
+	}
+	for _, o := range r.Experiments {
+		o.Results = slices.DeleteFunc(o.Results, func(res lab.Result) bool { return !slices.Contains(shown(), res.Name) })
+		*o = bench.Outcome{Name: o.Name, Doc: o.Doc, Results: o.Results, Bars: []*bench.Bar{}, Tables: []*bench.Table{}}
+	}
+	r.Experiments = slices.DeleteFunc(r.Experiments, func(o *bench.Outcome) bool { return len(o.Results) == 0 })
+	if len(r.Experiments) == 0 {
+		return fmt.Errorf("%s: it has nothing that the README shows: run `floodwall bench drop sets`", from)
+	}
+	f, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(r.WriteJSON(f), f.Close())
+}

@@ -1,0 +1,53 @@
+package main
+
+import (
+	"encoding/xml"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+const top = "../../.."
+
+// TestCommitted has the README and its chart be those of the stored result.
+func TestCommitted(t *testing.T) {
+	want, err := generate(top)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range want {
+		got, err := os.ReadFile(filepath.Join(top, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(text, string(got)); diff != "" {
+			t.Errorf("%s is not of %s: run make readme-bench (-want +got):\n%s", name, storedFile, diff)
+		}
+	}
+}
+
+// TestPicture has the chart be well formed, name every line, and know light and dark.
+func TestPicture(t *testing.T) {
+	files, err := generate(top)
+	if err != nil {
+		t.Fatal(err)
+	}
+	svg := files[pictureFile]
+	for d := xml.NewDecoder(strings.NewReader(svg)); ; {
+		if _, err := d.Token(); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, want := range []string{"floodwall", "nft, ingress hook", limitLabel, "prefers-color-scheme: dark", "--line0"} {
+		if !strings.Contains(svg, want) {
+			t.Errorf("the chart has no %q", want)
+		}
+	}
+}
