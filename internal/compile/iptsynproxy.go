@@ -48,7 +48,8 @@ func (f *iptFamily) proxied() {
 	t := f.table("mangle", f.mainChain("PROXIED"))
 	for _, r := range f.pl.proxyAnswers() {
 		f.aside(t, &r, func(c *iptChain, a iptAll) {
-			c.add("%s-m comment --comment %s -j TCPOPTSTRIP --strip-options 8", a.and(localAddr(0, true)), commentText(shortName(r.Name, maxComment)+" (answers)"))
+			comment := commentText(shortName(r.Name, maxComment) + " (answers)")
+			c.add("%s-m comment --comment %s -j TCPOPTSTRIP --strip-options 8", a.and(localAddr(0, true)), comment)
 		})
 	}
 }
