@@ -263,6 +263,7 @@ struct bpf_ct_opts___local {
 extern struct nf_conn *bpf_xdp_ct_lookup(struct xdp_md *ctx, struct bpf_sock_tuple *tuple, __u32 tuple_size,
 					 struct bpf_ct_opts___local *options, __u32 options_size) __ksym __weak;
 extern void bpf_ct_release(struct nf_conn *connection) __ksym __weak;
+extern int bpf_ct_change_timeout(struct nf_conn *connection, __u32 milliseconds) __ksym __weak;
 
 /* enum ip_conntrack_status of linux/netfilter/nf_conntrack_common.h. */
 enum {
@@ -270,24 +271,54 @@ enum {
 	TRACKED_CONFIRMED = 1 << 3, /* it is in the table for good */
 };
 
-/*
- * What conntrack says of the connection of a packet, in either direction, 0 when it has none. What is not confirmed is
- * that of a SYN still on its way through this host. What is not assured proves nothing: a forged SYN is enough for it.
- */
-__noinline __u32 tracked_status(struct xdp_md *ctx, struct packet *p)
+/* What conntrack has of the connection of a packet, in either direction, NULL when it has none. It is to be released. */
+static __always_inline struct nf_conn *tracked(struct xdp_md *ctx, struct packet *p)
 {
 	struct bpf_ct_opts___local options = { .netns_id = BPF_F_CURRENT_NETNS, .l4proto = IPPROTO_TCP };
 	struct bpf_sock_tuple tuple = {};
+
+	tuple_of(&tuple, p);
+	return bpf_xdp_ct_lookup(ctx, &tuple, tuple_size(p, &tuple), &options, sizeof(options));
+}
+
+/*
+ * What conntrack says of the connection of a packet, 0 when it has none. What is not confirmed is that of a SYN still on
+ * its way through this host. What is not assured proves nothing: a forged SYN is enough for it.
+ */
+__noinline __u32 tracked_status(struct xdp_md *ctx, struct packet *p)
+{
 	struct nf_conn *connection;
 	__u32 status;
 
 	if (!p)
 		return 0;
-	tuple_of(&tuple, p);
-	connection = bpf_xdp_ct_lookup(ctx, &tuple, tuple_size(p, &tuple), &options, sizeof(options));
+	connection = tracked(ctx, p);
 	if (!connection)
 		return 0;
 	status = connection->status;
 	bpf_ct_release(connection);
 	return status & TRACKED_CONFIRMED ? status : 0;
+}
+
+/*
+ * Has conntrack forget a handshake that is not over, for one that a cookie has begun in its place: the SYN of the former
+ * passed before there were cookies, or while they rested, and it or its answer was lost. Else SYNPROXY's own SYN would
+ * be one of that connection, which conntrack does not know to be SYNPROXY's, and the server's answer would go to the client.
+ * Returns whether there was one. The kernel is Linux 6.0, as that of cookies.
+ */
+__noinline __u32 forget_handshake(struct xdp_md *ctx, struct packet *p)
+{
+	struct nf_conn *connection;
+	__u32 status;
+
+	if (!p)
+		return false;
+	connection = tracked(ctx, p);
+	if (!connection)
+		return false;
+	status = connection->status & (TRACKED_CONFIRMED | TRACKED_ASSURED);
+	if (status == TRACKED_CONFIRMED)
+		bpf_ct_change_timeout(connection, 0);
+	bpf_ct_release(connection);
+	return status == TRACKED_CONFIRMED;
 }

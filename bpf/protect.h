@@ -245,14 +245,14 @@ static __always_inline int answer_syn(struct xdp_md *ctx, struct packet *p, stru
 	return XDP_DROP;
 }
 
-/* Asks the kernel about a packet, if this CPU may. Returns whether it has the connection. */
-static __always_inline bool ask_kernel(struct xdp_md *ctx, struct packet *p, struct protection *pr, __u32 asker,
-				       __u64 now)
+/* What the kernel has of a packet's connection, an enum connection: nothing when this CPU may not ask. */
+static __always_inline __u32 ask_kernel(struct xdp_md *ctx, struct packet *p, struct protection *pr, __u32 asker,
+					__u64 now)
 {
 	__u32 connection;
 
 	if (!may_ask(asker, now))
-		return false;
+		return CONNECTION_NONE;
 	count_outcome(p, pr, ACK_ASKED);
 	connection = kernel_connection(ctx, p, pr);
 	if (connection >= CONNECTION_CLOSING)
@@ -266,13 +266,20 @@ static __always_inline bool is_resting(struct protection_state *s, __u64 now)
 	return read_once(&s->refused_until) > now;
 }
 
-/* Notes a flow whose cookie came back. What cannot be noted is dropped where the kernel would have to be told of it. */
-static __always_inline int pass_proved(struct packet *p, struct protection *pr)
+/*
+ * Notes a flow whose cookie came back, in router mode one to be doubted: what SYNPROXY makes of it may be lost. What cannot
+ * be noted is dropped where the kernel would have to be told of it.
+ */
+static __always_inline int pass_proved(struct xdp_md *ctx, struct packet *p, struct protection *pr)
 {
 	bool host = pr->method == METHOD_HOST;
 
-	if (!flow_set(p, host ? FLOW_PROVED : FLOW_ESTABLISHED) && host)
+	if (pr->method == METHOD_ROUTER) {
+		forget_handshake(ctx, p);
+		flow_set(p, FLOW_ESTABLISHED | FLOW_DOUBT);
+	} else if (!flow_set(p, host ? FLOW_PROVED : FLOW_ESTABLISHED) && host) {
 		return XDP_DROP;
+	}
 	count_outcome(p, pr, ACK_PROVED);
 	return XDP_PASS;
 }
@@ -290,7 +297,7 @@ static __always_inline int judge_segment(struct xdp_md *ctx, struct packet *p, s
 	if (proof == PROOF_PROBE)
 		return send_answer(ctx, p, pr, repeat_syn_ack(ctx, p));
 	if (proof)
-		return pass_proved(p, pr);
+		return pass_proved(ctx, p, pr);
 	if (!known || (p->flow_age >= FLOW_REFRESH && !(p->flags & (TCP_FIN | TCP_RST))))
 		if (ask_kernel(ctx, p, pr, known ? ASK_KNOWN : ASK_STRANGER, now))
 			return XDP_PASS;
@@ -311,6 +318,31 @@ static __always_inline int pass_known(struct packet *p, __u32 state)
 	if (state == FLOW_PROVED && (p->flags & TCP_RST))
 		flow_set(p, FLOW_NONE);
 	return XDP_PASS;
+}
+
+/*
+ * A packet of a connection behind this host that conntrack may not have yet, or not any more. While it has not, SYNPROXY
+ * would take a probe of the window for the beginning.
+ */
+static __always_inline int judge_doubtful(struct xdp_md *ctx, struct packet *p, struct protection *pr, __u64 now)
+{
+	if (ask_kernel(ctx, p, pr, ASK_KNOWN, now) != CONNECTION_OPEN) {
+		flow_set(p, FLOW_ESTABLISHED | FLOW_DOUBT);
+		if (proves_address(ctx, p, pr) == PROOF_PROBE)
+			return send_answer(ctx, p, pr, repeat_syn_ack(ctx, p));
+	}
+	return pass_known(p, FLOW_ESTABLISHED);
+}
+
+/* A packet that is no SYN, of whichever flow. */
+static __always_inline int judge_other(struct xdp_md *ctx, struct packet *p, struct protection *pr,
+				       struct protection_state *s, __u32 known, __u64 now)
+{
+	if (!known || known == FLOW_CLOSING)
+		return judge_segment(ctx, p, pr, s, known, now);
+	if (pr->method == METHOD_ROUTER && p->flow_age >= FLOW_REFRESH)
+		return judge_doubtful(ctx, p, pr, now);
+	return pass_known(p, known);
 }
 
 /*
@@ -358,7 +390,7 @@ __noinline int protect(struct xdp_md *ctx, struct packet *p, __u32 decision)
 	now = tick_of(p);
 	known = flow_state(p);
 	if ((p->flags & (TCP_SYN | TCP_ACK | TCP_RST | TCP_FIN)) != TCP_SYN || !p->payload)
-		return known && known != FLOW_CLOSING ? pass_known(p, known) : judge_segment(ctx, p, pr, s, known, now);
+		return judge_other(ctx, p, pr, s, known, now);
 	if (is_resting(s, now) || !is_active(p, pr, s, now))
 		return XDP_PASS;
 	return known ? judge_reopening(ctx, p, pr, known, now) : answer_syn(ctx, p, pr);

@@ -49,7 +49,7 @@ type Iptables struct {
 
 // IptHook is a rule of a built-in chain that leads to one of ours.
 type IptHook struct {
-	Table  string // raw or filter
+	Table  string // raw, filter or mangle
 	Chain  string // PREROUTING, INPUT, FORWARD or OUTPUT
 	Target string // our chain
 	Device string // where the packet came in; "" is anywhere
@@ -175,6 +175,9 @@ func (b *iptBuilder) hooks() (hooks []IptHook) {
 	if b.hasFilter() {
 		add("filter", "INPUT", b.mainChain("FILTER"))
 		add("filter", "FORWARD", b.forwardChain())
+	}
+	if b.pl.proxies() {
+		hooks = append(hooks, IptHook{Table: "mangle", Chain: "OUTPUT", Target: b.mainChain("PROXIED")})
 	}
 	return hooks
 }

@@ -48,7 +48,7 @@ func (c *iptChain) add(format string, args ...any) {
 }
 
 // build makes the tables: in raw the checks and the rules that can be decided there, and what is not tracked; in filter
-// the other rules.
+// the other rules; in mangle what SYNPROXY needs beside them.
 func (f *iptFamily) build() {
 	if f.hasRaw() {
 		t := f.table("raw", f.mainChain("RAW"))
@@ -67,6 +67,7 @@ func (f *iptFamily) build() {
 			f.hops = 0
 		}
 	}
+	f.proxied()
 }
 
 // byWay reports whether a rule at filter differs for packets for this host and those on their way through: the kernel
@@ -106,7 +107,7 @@ func after(hops uint32, r *ir.Rule) *ir.Rule {
 // table begins a table with its chain of rules.
 func (f *iptFamily) table(name, chain string) *iptTable {
 	t := &iptTable{name: name, names: iptNames{}, head: chain}
-	for _, reserved := range []string{"RAW", "FILTER", "FORWARD", "UNTRACK-IN", "UNTRACK-OUT"} {
+	for _, reserved := range []string{"RAW", "FILTER", "FORWARD", "PROXIED", "UNTRACK-IN", "UNTRACK-OUT"} {
 		if other := f.mainChain(reserved); other != chain {
 			t.names[other] = true
 		}

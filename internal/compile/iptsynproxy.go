@@ -39,6 +39,21 @@ func (f *iptFamily) synproxy(t *iptTable, r *ir.Rule) {
 	})
 }
 
+// proxied adds the chain for the ACKs by which SYNPROXY answers servers, of which nft.proxied tells more. No target sets the
+// echo of a timestamp, so it goes before SYNPROXY can translate it, with the timestamp: Linux takes a segment without.
+func (f *iptFamily) proxied() {
+	if !f.pl.proxies() {
+		return
+	}
+	t := f.table("mangle", f.mainChain("PROXIED"))
+	for _, r := range f.pl.proxyAnswers() {
+		f.aside(t, &r, func(c *iptChain, a iptAll) {
+			comment := commentText(shortName(r.Name, maxComment) + " (answers)")
+			c.add("%s-m comment --comment %s -j TCPOPTSTRIP --strip-options 8", a.and(localAddr(0, true)), comment)
+		})
+	}
+}
+
 // synproxyTarget is the target with the options that are offered, as iptables-save writes it.
 func (f *iptFamily) synproxyTarget(found Protect) string {
 	target := "SYNPROXY"

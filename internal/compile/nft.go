@@ -54,6 +54,7 @@ const (
 	nftFirst  = "-450"
 	nftRaw    = "raw"    // -300
 	nftFilter = "filter" // 0
+	nftLast   = "2147483647"
 
 	nftTable = "floodwall"
 )
@@ -94,6 +95,7 @@ func ToNftables(pl *Plan, o NftOptions) (*Nft, error) {
 	n.raw()
 	n.untracked()
 	n.filter()
+	n.proxied()
 	n.out.Script = n.script()
 	return &n.out, nil
 }

@@ -73,6 +73,24 @@ func (n *nft) proxy(number int) Proxy {
 	return counters
 }
 
+// proxied writes the chain for the ACKs by which SYNPROXY answers servers. Behind conntrack it takes such an ACK for the
+// client's, and translates its echo of the server's timestamp a second time (net/netfilter/nf_synproxy_core.c,
+// ipv4_synproxy_hook). A server of Linux 6.15 or later refuses it (net/ipv4/tcp_minisocks.c, tcp_check_req): who waits for
+// the server to speak waits until that sends its SYN-ACK again, and a client that speaks late is reset. An echo of 0 is none,
+// which every server takes. The chain stands behind SYNPROXY's own hook, for packets from nowhere with an address of others.
+func (n *nft) proxied() {
+	if !n.plan.proxies() {
+		return
+	}
+	n.chain("proxied", "postrouting priority "+nftLast)
+	for _, r := range n.plan.proxyAnswers() {
+		for _, l := range n.lines(&r, nftPlace{fragments: firstFragment}) {
+			n.line("iif 0", l.text, "fib saddr type != local", "tcp option timestamp tsecr set 0")
+		}
+	}
+	n.end()
+}
+
 // nftSynproxy is the statement, with the options that are offered.
 func nftSynproxy(mss uint16, found Protect) string {
 	words := []string{fmt.Sprintf("synproxy mss %d", mss)}

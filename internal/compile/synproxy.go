@@ -18,6 +18,17 @@ func (pl *Plan) proxied(rule int) *ir.Protection {
 	return &pl.Program.Protections[number-1]
 }
 
+// proxyAnswers are the rules with SYNPROXY, as they match the ACKs by which it answers servers.
+func (pl *Plan) proxyAnswers() (rules []ir.Rule) {
+	for i, r := range pl.Program.Rules {
+		if pl.proxied(i) != nil {
+			r.Match = also(slices.Clone(r.Match), answering)
+			rules = append(rules, r)
+		}
+	}
+	return rules
+}
+
 // proxiedAt reports whether a stage has SYNPROXY for a rule.
 func (pl *Plan) proxiedAt(rule int, s Stage) bool { return s == StageFilter && pl.proxied(rule) != nil }
 
@@ -121,10 +132,11 @@ func synLimit(p *ir.Program, t Target, r *ir.Rule, protection *ir.Protection) (l
 	return limit, lost
 }
 
-// The values of packet.Flags of what begins a connection, and of what SYNPROXY takes: that, and what comes back. Its nft
+// The values of packet.Flags of what begins a connection, of what comes back, and of what SYNPROXY takes: both. Its nft
 // statement would answer a SYN-ACK too, and so reflect a flood of them (net/netfilter/nft_synproxy.c).
 var (
 	beginning  = flagsThat(func(v uint32) bool { return v&0x17 == 0x02 })                   // of FIN, SYN, RST, ACK: SYN
+	answering  = flagsThat(func(v uint32) bool { return v&0x17 == 0x10 })                   // ACK
 	forProxies = flagsThat(func(v uint32) bool { return v&0x17 == 0x02 || v&0x17 == 0x10 }) // or ACK
 )
 

@@ -80,6 +80,9 @@ func (in Instance) Apply(ctx context.Context, c *Compiled, o ApplyOptions) (*App
 		if _, err := in.sweep(ctx, state); err != nil {
 			notes = append(notes, fmt.Sprintf("what runs could not be put straight first: %v", err))
 		}
+		if err := in.releaseProxy(ctx); err != nil {
+			notes = append(notes, fmt.Sprintf("what is left of SYNPROXY stays: %v", err))
+		}
 	}
 	applied, err := in.choose(ctx, state, c, o)
 	if err != nil || o.DryRun {

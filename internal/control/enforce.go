@@ -40,6 +40,11 @@ func (a *apply) enforce(ctx context.Context, applied *Applied, manifest []byte) 
 	if err := s.prepare(ctx); err != nil {
 		return err
 	}
+	if s.live != nil {
+		if err := s.in.retainProxy(ctx, s.live.manifests(), s.manifest); err != nil {
+			return err
+		}
+	}
 	steps := []func() error{
 		func() error { return s.loadStrictly(ctx) },
 		func() error { return s.install(applied, manifest) },

@@ -7,18 +7,19 @@ import (
 	"github.com/floodwall/floodwall/internal/datapath"
 )
 
-// Unload removes everything: what is attached to devices, what is in netfilter, and the state. It returns
-// datapath.ErrNotLoaded when there was nothing.
+// Unload removes everything: what is attached to devices, what is in netfilter, and the state. Connections that SYNPROXY
+// began go on: as long as there are any, a table is left that decides nothing. It returns datapath.ErrNotLoaded when there
+// was nothing.
 func (in Instance) Unload(ctx context.Context) error {
 	return in.locked(ctx, func(state *datapath.State) error {
 		kinds, err := in.kinds(ctx, state)
 		if err != nil {
 			return err
 		}
-		if err := endings(ctx, state); err != nil {
+		if err := in.endings(ctx, state); err != nil {
 			return err
 		}
-		var errs []error
+		errs := []error{in.releaseProxy(ctx)}
 		for _, k := range kinds {
 			errs = append(errs, in.clean(ctx, k))
 		}
@@ -27,7 +28,7 @@ func (in Instance) Unload(ctx context.Context) error {
 }
 
 // endings winds down what runs.
-func endings(ctx context.Context, state *datapath.State) error {
+func (in Instance) endings(ctx context.Context, state *datapath.State) error {
 	l, err := openLive(ctx, state)
 	if errors.Is(err, datapath.ErrNotLoaded) {
 		return nil
@@ -39,7 +40,7 @@ func endings(ctx context.Context, state *datapath.State) error {
 	for _, g := range l.generations {
 		err = errors.Join(err, g.windDown(ctx, nil))
 	}
-	return err
+	return errors.Join(err, in.retainProxy(ctx, l.manifests(), nil))
 }
 
 // kinds are the tools that parts of the instance may be in: those that a manifest names, and those that are installed,

@@ -53,7 +53,7 @@ func FindXt() (*Xt, error) {
 }
 
 // xtTables are the tables that generations have chains in.
-var xtTables = []string{"raw", "filter"}
+var xtTables = []string{"raw", "mangle", "filter"}
 
 // xtSaved is what iptables-save prints of a table.
 type xtSaved struct {

@@ -18,7 +18,6 @@ type load struct {
 	group   sync.WaitGroup
 	opened  atomic.Int64 // connections
 	words   atomic.Int64 // that came back
-	forgive atomic.Int64 // that a new connection fails, when odd: see TestSwitch
 	stage   atomic.Value // what is being done, for what goes wrong
 	mu      sync.Mutex
 	wrong   []string
@@ -36,10 +35,7 @@ func (s *scene) newLoad(lasting, short int) *load {
 		l.group.Go(func() {
 			for !l.over() {
 				l.opened.Add(1)
-				forgiven := l.forgive.Load()
-				if err := s.visitEcho(s.clients[0], servers[i%2]); forgiven%2 == 0 && l.forgive.Load() == forgiven {
-					l.note(err, "a new connection")
-				}
+				l.note(s.visitEcho(s.clients[0], servers[i%2]), "a new connection")
 				time.Sleep(5 * time.Millisecond)
 			}
 		})
@@ -104,23 +100,6 @@ func (l *load) while(least time.Duration) {
 		}
 	}
 	l.note(fmt.Errorf("%d connections, %d words", l.opened.Load()-opened, l.words.Load()-words), "it stands still")
-}
-
-// forgiveBehind forgives from now on that new connections to a server behind this host fail.
-func (l *load) forgiveBehind() {
-	if l.mode == "router" {
-		l.forgive.Add(1)
-	}
-}
-
-// settle waits until all connections that were begun so far have ended, and forgives nothing from then on.
-func (l *load) settle() {
-	if l.mode != "router" {
-		return
-	}
-	time.Sleep(time.Second) // TCP has sent again by then what a queue held up
-	l.forgive.Add(1)
-	l.while(100 * time.Millisecond)
 }
 
 // end ends the clients, of whom nothing may have gone wrong.

@@ -166,12 +166,19 @@ func (s *scene) routes(i int, more, how string) {
 // run runs a command in a host.
 func (s *scene) run(h *lab.Host, line string) {
 	s.Helper()
+	s.output(h, line)
+}
+
+// output is what a command in a host writes.
+func (s *scene) output(h *lab.Host, line string) string {
+	s.Helper()
 	words := strings.Fields(line)
 	cmd := exec.CommandContext(s.ctx, words[0], words[1:]...)
 	var out []byte
 	if err := h.Do(func() (err error) { out, err = cmd.CombinedOutput(); return err }); err != nil {
 		s.Fatalf("host %s: %s: %v: %s", h.Name, line, err, out)
 	}
+	return string(out)
 }
 
 func (s *scene) ip(h *lab.Host, lines ...string) {
