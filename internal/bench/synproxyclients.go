@@ -39,6 +39,9 @@ func (v *synVisit) completed() float64 { return v.Share() }
 // perSecond is the connections that had an answer, per second.
 func (v *synVisit) perSecond() float64 { return v.Share() * synClientRate }
 
+// besideBatch is how many packets the attacker sends at a time beside clients, who wait meanwhile.
+const besideBatch = 16
+
 // floodLead is how long before the clients the attacker begins.
 const floodLead = 50 * time.Millisecond
 
@@ -70,7 +73,7 @@ func (s *synSite) begin(ctx context.Context, l synLoad, most time.Duration, seed
 	if l.flood == nil {
 		return func() (float64, error) { return 0, nil }, nil
 	}
-	source, err := s.source(l.flood, l.pps, floodBatch, most, seed)
+	source, err := s.source(l.flood, lab.SourceOptions{Batch: besideBatch, Rate: l.pps, Duration: most, Seed: seed, Apart: true})
 	if err != nil {
 		return nil, err
 	}
