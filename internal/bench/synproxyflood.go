@@ -37,7 +37,7 @@ func (s *synSite) source(f *synFlood, o lab.SourceOptions) (*lab.Source, error) 
 		From: lab.MustAddrs(synSources), To: lab.Addr(s.web.Addr()), Proto: lab.TCP, Flags: f.flags, Options: f.options,
 		SPort: lab.AnyPort, DPort: lab.Port(s.web.Port()),
 	}}
-	o.CPU, o.CatchUp = sourceCPU, floodCatchUp
+	o.CPU = sourceCPU
 	return s.lab.NewSource(s.out, o)
 }
 
@@ -61,7 +61,7 @@ func (f *flooded) figure(of *synFlood) float64 {
 // flood floods the site once, for the window, so many packets at a time; 0: the source's own number.
 func (s *synSite) flood(ctx context.Context, f *synFlood, pps float64, batch int, seed uint64, window time.Duration) (r flooded, err error) {
 	source, err := s.source(f, lab.SourceOptions{
-		Batch: batch, Rate: pps, Count: uint64(pps * window.Seconds()), Seed: seed, Urgent: true,
+		Batch: batch, Rate: pps, CatchUp: floodCatchUp, Count: uint64(pps * window.Seconds()), Seed: seed, Urgent: true,
 	})
 	if err != nil {
 		return r, err
