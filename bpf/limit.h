@@ -313,7 +313,8 @@ __noinline __u32 limit_exceeded(struct packet *p, __u32 number)
 	c.tag += !c.tag;
 	swept = read_once(&b->swept);
 	sure = units(l, SURE_DEBT);
-	if (c.most > sure) {
+	/* What has asked for the time already is decided by that time, below. */
+	if (c.most > sure && !p->now) {
 		ns = coarse_time_of(p);
 		c.now = units(l, ns);
 		if ((__s64)(ns - swept) <= (__s64)l->fresh && surely_exceeded(b, &c, sure))

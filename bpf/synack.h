@@ -52,6 +52,15 @@ static __always_inline void note_option(struct syn_options *o, __u8 *option, int
 	}
 }
 
+static __always_inline void read_usual(struct usual_options *from, struct syn_options *o)
+{
+	o->mss = bpf_ntohs(from->mss);
+	o->wscale = from->wscale < TCP_WSCALE_MAX ? from->wscale : TCP_WSCALE_MAX;
+	o->sack = o->timestamps = 1;
+	o->tsval = bpf_ntohl(from->tsval);
+	o->tsecr = bpf_ntohl(from->tsecr);
+}
+
 /*
  * Reads the options of a TCP header. What is behind one that is malformed counts as not there, as for the kernel. Like
  * ipv4_options a function of its own to the verifier, for which the arguments might be null. Always returns 0.
@@ -68,6 +77,10 @@ __noinline __u32 read_options(struct xdp_md *ctx, struct packet *p, struct syn_o
 	o->wscale = WSCALE_NONE;
 	option = (void *)(long)ctx->data + (p->l4 & 0x7fff) + sizeof(struct tcphdr);
 	length = p->payload - p->l4 - sizeof(struct tcphdr);
+	if (are_usual((void *)option, length, end)) {
+		read_usual((void *)option, o);
+		return 0;
+	}
 	for (int i = 0; i < MAX_OPTIONS; i++) {
 		int size = option_size(option, at, length, end);
 

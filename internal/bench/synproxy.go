@@ -40,7 +40,7 @@ type synCase struct {
 	install     func(context.Context, *synBuilder, *synSite) error
 	behind      bool                  // the server is behind the host that is flooded
 	resets      bool                  // it answers ACKs of no connection
-	limit       *synFlood             // it is a program that serves nobody: the limit of what can be done with this flood
+	limit       *synFlood             // it is a program on the attacker's wire: the limit of what can be done with this flood
 	rival       string                // the name of the case that it has to beat; "": none
 	article     map[*synFlood]float64 // Mpps, for the talk's own
 
@@ -87,8 +87,11 @@ func (s *session) clientRates() []float64 {
 	return s.synRates()
 }
 
-// synLoads are what clients are measured with.
-func (s *session) synLoads() []synLoad {
+// synLoads are what the clients of a case are measured with: beside a limit, with the flood that it is the limit of.
+func (s *session) synLoads(c *synCase) []synLoad {
+	if c.limit != nil {
+		return []synLoad{quiet, {c.limit, barFlood}}
+	}
 	loads := []synLoad{quiet}
 	for _, pps := range s.clientRates() {
 		loads = append(loads, synLoad{synOnly, pps})
@@ -200,10 +203,10 @@ func (b *synBuilder) floodOnce(ctx context.Context, c *synCase, f *synFlood, pps
 
 // takeClients takes one round of a case with its clients.
 func (b *synBuilder) takeClients(ctx context.Context, c *synCase, seed uint64) error {
-	if c.limit != nil || c.missing != "" {
+	if c.missing != "" {
 		return nil
 	}
-	for _, l := range b.synLoads() {
+	for _, l := range b.synLoads(c) {
 		v, err := b.visitOnce(ctx, c, l, seed)
 		if err != nil {
 			return err

@@ -21,6 +21,7 @@ func synCases() []*synCase {
 	return []*synCase{
 		{name: synTX, label: "XDP_TX (the limit)", install: synProgram(lab.TxAll), limit: synOnly, article: mpps(10.8, 0)},
 		{name: synDrop, label: "XDP_DROP (the limit)", install: synProgram(lab.DropAll), limit: ackOnly, article: mpps(0, 24.5)},
+		{name: "one-octet", label: "XDP_DROP after reading one octet", install: synTouch, limit: ackOnly},
 		{name: "syncookies=1", label: "kernel, tcp_syncookies=1", resets: true, install: syncookies("1")},
 		{name: "syncookies=2", label: "kernel, tcp_syncookies=2", resets: true, install: syncookies("2")},
 		{name: synproxyAt, label: "kernel SYNPROXY, host", install: kernelSynproxy("INPUT"), article: mpps(0.406, 0.9)},
@@ -43,6 +44,17 @@ func synProgram(name string) synInstall {
 		_, err := b.lab.NewSink(at.in, name)
 		return err
 	}
+}
+
+// synTouch attaches a program that reads one octet of each frame: on veth, that fetches the frame from the sender's core,
+// which every program pays for that looks at packets.
+func synTouch(_ context.Context, b *synBuilder, at *synSite) error {
+	touch, err := loadPeer(peersProgTouch, nil, nil)
+	if err != nil {
+		return err
+	}
+	_, err = b.lab.Attach(at.in, b.own(touch.program))
+	return err
 }
 
 // syncookies has the kernel defend itself: with 1 when its queue is full, with 2 always.

@@ -40,13 +40,11 @@ func (f *synFlood) flow(to netip.Addr, port uint16) lab.Flow {
 // VETH_RING_SIZE).
 const floodBatch = 64
 
-// source prepares a flood of so many packets per second, or all that the attacker can send, for a time or a little longer, so
-// many at a time; 0: the source's own number.
-func (s *synSite) source(f *synFlood, pps float64, batch int, duration time.Duration, seed uint64) (*lab.Source, error) {
-	return s.lab.NewSource(s.out, lab.SourceOptions{
-		Flows: []lab.Flow{f.flow(s.web.Addr(), s.web.Port())},
-		CPU:   sourceCPU, Batch: batch, Rate: pps, CatchUp: floodCatchUp, Count: uint64(pps * duration.Seconds()), Seed: seed, Urgent: true,
-	})
+// source prepares a flood, of which the options say how it is sent.
+func (s *synSite) source(f *synFlood, o lab.SourceOptions) (*lab.Source, error) {
+	o.Flows = []lab.Flow{f.flow(s.web.Addr(), s.web.Port())}
+	o.CPU = sourceCPU
+	return s.lab.NewSource(s.out, o)
 }
 
 // flooded is what became of a flood, in packets per second.
@@ -66,9 +64,11 @@ func (f *flooded) figure(of *synFlood) float64 {
 	return max(0, f.taken-f.refused-f.answered)
 }
 
-// flood floods the site once, for the window.
+// flood floods the site once, for the window, so many packets at a time; 0: the source's own number.
 func (s *synSite) flood(ctx context.Context, f *synFlood, pps float64, batch int, seed uint64, window time.Duration) (r flooded, err error) {
-	source, err := s.source(f, pps, batch, window, seed)
+	source, err := s.source(f, lab.SourceOptions{
+		Batch: batch, Rate: pps, CatchUp: floodCatchUp, Count: uint64(pps * window.Seconds()), Seed: seed, Urgent: true,
+	})
 	if err != nil {
 		return r, err
 	}

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -121,7 +122,7 @@ type synShare struct {
 }
 
 // floodShares are a case's share of the limit, how many times SYNPROXY's rate it has, and the share of what the limit is
-// able to.
+// able to. How many times SYNPROXY's a limit has is the most that anything can have here.
 func (b *synBuilder) floodShares(c *synCase, bar synBar) []synShare {
 	most := func(curve *synCurve) series { return curve.most }
 	able := func(curve *synCurve) series { return curve.able }
@@ -141,9 +142,10 @@ func (b *synBuilder) floodShares(c *synCase, bar synBar) []synShare {
 		}
 		return s
 	}
+	rival := cmp.Or(c.rival, choice(c.limit != nil, synproxyAt, ""))
 	return []synShare{
 		share("of-limit", " of ", bar.limit, most, bar.share),
-		share("x-rival", " x ", c.rival, most, bar.times),
+		share("x-rival", " x ", rival, most, bar.times),
 		share("able-of-limit", " able of ", bar.limit, able, bar.share),
 	}
 }

@@ -26,7 +26,7 @@ type syn struct {
 // linux is what Linux asks for.
 var linux = syn{mss: 1460, wscale: 7, sack: true, tsval: 0x01020304}
 
-// options are the TCP options in hex, none for none.
+// options are the TCP options in hex, as Linux orders them, none for none.
 func (o syn) options() string {
 	var b []byte
 	if o.mss >= 0 {
@@ -40,7 +40,7 @@ func (o syn) options() string {
 		b = append(b, 0, 0, 0, 0)
 	}
 	if o.wscale >= 0 {
-		b = append(b, 3, 3, byte(o.wscale))
+		b = append(b, 1, 3, 3, byte(o.wscale))
 	}
 	if len(b) == 0 {
 		return "none"
@@ -257,6 +257,10 @@ func TestSynAckOptions(t *testing.T) {
 	s := loadShield(t, protecting(always()))
 	for i, test := range []struct{ name, options, want string }{
 		{"in another order, with padding", "01 0303 07 01 04 02 01 080a 00000009 00000000 0204 05b4", "mss:1460 sack ts:0x9 ws:7"},
+		{"as Linux sends them", "020405b4 0402080a 00000009 00000000 01030307", "mss:1460 sack ts:0x9 ws:7"},
+		{"the same, ended by the last", "020405b4 0402080a 00000009 00000000 00030307", "mss:1460 sack ts:0x9"},
+		{"the same, the last too short", "020405b4 0402080a 00000009 00000000 01030207", "mss:1460 sack ts:0x9"},
+		{"the same, with less", "020405b4 0101080a 00000009 00000000 01030307", "mss:1460 ts:0x9 ws:7"},
 		{"ended", "020405b4 00 04 02 03", "mss:1460"},
 		{"too short", "020405b4 0402 0301 0000", "mss:1460 sack"},
 		{"too long", "020405b4 0402 0830 0000", "mss:1460 sack"},

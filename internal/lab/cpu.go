@@ -76,6 +76,10 @@ func pin(pid, cpu int) error {
 
 // Priorities of threads. A receiver goes before a source on the same CPU, which never sleeps, and clients go before it too.
 const (
+	// Eager is an ordinary thread of the greatest weight that those can have (sched(7), "nice"). A source that never sleeps
+	// leaves the CPU to clients and receivers on it, and these never lose it: of threads with a real priority, one that
+	// never sleeps has the kernel stop all of them for 50 ms of each second (sched(7), sched_rt_runtime_us).
+	Eager         = -1
 	Ordinary      = 0 // shares a CPU with all processes
 	Urgent        = 1 // before those: sources and servers
 	MoreUrgent    = 2 // before sources and servers too: receivers and clients
@@ -107,7 +111,25 @@ func Place(cpu, priority int) error {
 	if err := pin(0, cpu); err != nil || priority == Ordinary {
 		return err
 	}
+	if priority == Eager {
+		return beEager()
+	}
 	return hurry(0, priority)
+}
+
+// greatestWeight is the nice value of the greatest weight.
+const greatestWeight = -20
+
+// beEager gives the calling thread and the session, which must be the process's own, the greatest weight.
+func beEager() error {
+	if err := unix.Setpriority(unix.PRIO_PROCESS, 0, greatestWeight); err != nil {
+		return fmt.Errorf("weight: %w", err)
+	}
+	err := os.WriteFile("/proc/self/autogroup", []byte(strconv.Itoa(greatestWeight)), 0)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("weight of the session: %w", err)
+	}
+	return nil
 }
 
 // threadTime is what a thread did so far (kernel Documentation/scheduler/sched-stats.rst, /proc/<pid>/schedstat).

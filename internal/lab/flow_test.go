@@ -51,4 +51,7 @@ func TestMixTooLong(t *testing.T) {
 	if _, err := p.lab.NewSource(p.a, SourceOptions{Flows: flows[:1], Rate: -1}); err == nil {
 		t.Error("a source with a negative rate: no error")
 	}
+	if _, err := p.lab.NewSource(p.a, SourceOptions{Flows: flows[:1], Count: 1, Apart: true}); err == nil {
+		t.Error("a source in a process of its own with a count: no error")
+	}
 }

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"math"
 	"time"
-
-	"github.com/cilium/ebpf"
 )
 
 const (
@@ -79,7 +77,7 @@ func (s *Source) send(ctx context.Context, sent, limit uint64) error {
 	}
 	for ctx.Err() == nil && s.Sent() < limit {
 		repeat := min(s.chunk(), limit-s.Sent())
-		if err := s.run(uint32(repeat)); err != nil {
+		if err := s.sendings(repeat).run(s.generator.Program); err != nil {
 			return err
 		}
 	}
@@ -114,7 +112,7 @@ func (s *Source) sendBursts(ctx context.Context, sent, limit uint64) error {
 			if err := s.generator.Limit.Set(sent + n); err != nil {
 				return fmt.Errorf("limit: %w", err)
 			}
-			if err := s.run(uint32(n)); err != nil {
+			if err := s.sendings(n).run(s.generator.Program); err != nil {
 				return err
 			}
 			sent += n
@@ -128,17 +126,6 @@ func (s *Source) sendBursts(ctx context.Context, sent, limit uint64) error {
 		now := time.Now()
 		owed = min(owed+now.Sub(last).Seconds()*s.options.Rate, most)
 		last = now
-	}
-	return nil
-}
-
-// run runs the generator. Interrupted calls are begun anew by the library; the limit in the program keeps the count.
-func (s *Source) run(repeat uint32) error {
-	_, err := s.generator.Program.Run(&ebpf.RunOptions{
-		Data: s.frame, Repeat: repeat, Flags: testLiveFrames, BatchSize: uint32(cmp.Or(s.options.Batch, batch)),
-	})
-	if err != nil {
-		return fmt.Errorf("run generator: %w", err)
 	}
 	return nil
 }

@@ -23,6 +23,7 @@ type SourceOptions struct {
 	CatchUp  float64       // times Rate, roughly, at which a source sends at most that was held up; 0: 4
 	CPU      int           // to send on
 	Urgent   bool          // lets few other processes have that CPU meanwhile; for measurements
+	Apart    bool          // sends from a process of its own that is Eager, of which Urgent says nothing; Count must be 0
 	Seed     uint64        // of all that is random; the same seed gives the same packets
 }
 
@@ -55,6 +56,9 @@ func (l *Lab) NewSource(d *Device, o SourceOptions) (*Source, error) {
 	}
 	if o.Batch < 0 || o.Batch > batch {
 		return nil, fmt.Errorf("source: batch of %d: must be at most %d", o.Batch, batch)
+	}
+	if o.Apart && (o.Count > 0 || o.Rate > 0 && o.Rate < smoothRate) {
+		return nil, fmt.Errorf("source: a process of its own sends at least %d packets per second, without a count", int(smoothRate))
 	}
 	s := &Source{device: d, options: o}
 	err := s.load()
@@ -145,10 +149,14 @@ func (s *Source) Run(ctx context.Context) error {
 		ctx, cancel = context.WithTimeout(ctx, s.options.Duration)
 		defer cancel()
 	}
+	run := s.runHere
+	if s.options.Apart {
+		run = s.runApart
+	}
 	done := make(chan error)
 	go func() {
 		runtime.LockOSThread() // never unlocked: the thread, with its CPU and namespace, ends with the goroutine
-		done <- s.runHere(ctx)
+		done <- run(ctx)
 	}()
 	if err := <-done; err != nil {
 		return fmt.Errorf("source at device %s: %w", s.device.Name, err)

@@ -218,9 +218,10 @@ func TestMix(t *testing.T) {
 func TestSourceStops(t *testing.T) {
 	p := newPair(t)
 	p.sink(t, p.b, DropAll)
-	for _, rate := range []float64{0, 10_000, 200_000} {
-		t.Run(fmt.Sprint(rate), func(t *testing.T) {
-			s := p.source(t, SourceOptions{Flows: []Flow{plain}, Rate: rate})
+	for _, o := range []SourceOptions{{}, {Rate: 10_000}, {Rate: 200_000}, {Apart: true}, {Rate: 200_000, Apart: true}} {
+		t.Run(fmt.Sprintf("%g per second, apart %t", o.Rate, o.Apart), func(t *testing.T) {
+			o.Flows = []Flow{plain}
+			s := p.source(t, o)
 			begin := time.Now()
 			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 			defer cancel()
@@ -250,6 +251,26 @@ func TestMeasure(t *testing.T) {
 	}
 	if rate := float64(m.Packets) / m.Time.Seconds(); rate != m.PPS {
 		t.Errorf("%g packets per second, want %g", m.PPS, rate)
+	}
+}
+
+// TestApart has a source in a process of its own send at its rate, what it was late with at first aside, and be gone when
+// its run is over.
+func TestApart(t *testing.T) {
+	p := newPair(t)
+	p.sink(t, p.b, DropAll)
+	const rate, lasts = 100_000, time.Second
+	s := p.source(t, SourceOptions{Flows: []Flow{plain}, Rate: rate, Duration: lasts, Apart: true})
+	if err := s.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	sent := s.Sent()
+	if took := s.Took(); sent == 0 || float64(sent) > rate*(took+maxLag).Seconds() {
+		t.Errorf("%d packets in %s, want at most %d per second", sent, took, rate)
+	}
+	time.Sleep(20 * time.Millisecond)
+	if more := s.Sent() - sent; more > 0 {
+		t.Errorf("%d packets after the end", more)
 	}
 }
 
