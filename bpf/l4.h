@@ -60,7 +60,8 @@ struct usual_options {
 static __always_inline bool are_usual(struct usual_options *o, __u32 length, void *end)
 {
 	return length == sizeof(*o) && (void *)(o + 1) <= end && o->mss_begins == bpf_htons(0x0204) &&
-	       o->timestamps_begin == bpf_htonl(0x0402080a) && o->wscale_begins == bpf_htons(0x0103) && o->wscale_size == 3;
+	       o->timestamps_begin == bpf_htonl(0x0402080a) && o->wscale_begins == bpf_htons(0x0103) &&
+	       o->wscale_size == 3;
 }
 
 /* What the options of a SYN at an offset of the frame fail. Like ipv4_options a function of its own to the verifier. */
