@@ -7,10 +7,14 @@ import (
 
 	"github.com/floodwall/floodwall/internal/compile"
 	"github.com/floodwall/floodwall/internal/cost"
+	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/ir"
 )
 
-// place finds the stage of each rule, by what was counted since the last apply.
+// leastPackets is how many packets an apply must know of to place rules by them.
+const leastPackets = 1000
+
+// place finds the stage of each rule, by what was counted since the last apply if that is enough to tell.
 func (a *apply) place(ctx context.Context) (err error) {
 	if a.live != nil {
 		if a.was, err = a.live.tallies(ctx, a.before); err != nil {
@@ -31,6 +35,9 @@ func (a *apply) place(ctx context.Context) (err error) {
 		return err
 	}
 	mix := now.since(a.before.manifest.Since)
+	if mix.Arrived < leastPackets {
+		mix = cost.Mix{}
+	}
 	around, err := survey(ctx)
 	if err != nil {
 		return err
@@ -51,7 +58,8 @@ func (a *apply) remember() (err error) {
 	}
 	if a.move != nil {
 		m.again(a.before.manifest, a.move)
-		return nil
+		a.source, err = a.state.Note(a.before.number, datapath.NoteSource)
+		return err
 	}
 	m.Fixed = a.fixed()
 	if a.options.Costs != nil {

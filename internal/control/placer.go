@@ -53,28 +53,53 @@ func (p *placer) look(ctx context.Context) error {
 		p.source = ""
 		return nil
 	}
-	l, err := p.in.open(ctx)
+	var g *generation
+	var mix *cost.Mix
+	err := p.in.reading(ctx, func(l *live) (err error) {
+		g = l.generations[0]
+		if l.trial != nil || len(l.generations) > 1 || g.manifest.Fixed != "" {
+			g = nil
+			return nil
+		}
+		mix, err = p.sample(ctx, l, g)
+		return err
+	})
+	if g == nil || errors.Is(err, datapath.ErrNotLoaded) {
+		p.source = ""
+	}
 	if errors.Is(err, datapath.ErrNotLoaded) {
-		p.source = ""
 		return nil
 	}
+	if mix == nil || err != nil {
+		return err
+	}
+	return p.compare(ctx, g, costs, *mix)
+}
+
+// sample is what was observed since the last one, nil when there was none of the policy that runs.
+func (p *placer) sample(ctx context.Context, l *live, g *generation) (*cost.Mix, error) {
+	if err := p.follow(ctx, l, g); err != nil || p.policy == nil {
+		return nil, err
+	}
+	of, err := l.tallies(ctx, g)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	defer l.close()
-	if l.trial != nil || len(l.generations) > 1 || l.generations[0].manifest.Fixed != "" {
-		p.source = ""
-		return nil
+	now, err := observe(g.manifest.Devices, of)
+	if err != nil {
+		return nil, err
 	}
-	if err := p.follow(ctx, l); err != nil || p.policy == nil {
-		return err
+	last := p.last
+	if p.last = now; last == nil {
+		return nil, nil
 	}
-	return p.sample(ctx, l, costs)
+	mix := now.since(last)
+	p.around.fill(&mix)
+	return &mix, nil
 }
 
 // follow reads the policy that runs, unless it is known.
-func (p *placer) follow(ctx context.Context, l *live) (err error) {
-	g := l.generations[0]
+func (p *placer) follow(ctx context.Context, l *live, g *generation) (err error) {
 	if time.Since(p.surveyed) >= surveyHolds {
 		now, err := survey(ctx)
 		if err != nil {
@@ -92,23 +117,8 @@ func (p *placer) follow(ctx context.Context, l *live) (err error) {
 	return err
 }
 
-// sample compares where rules are with where they cost least, and moves them if that has been so for a while.
-func (p *placer) sample(ctx context.Context, l *live, costs *cost.Model) error {
-	g := l.generations[0]
-	of, err := l.tallies(ctx, g)
-	if err != nil {
-		return err
-	}
-	now, err := observe(g.manifest.Devices, of)
-	if err != nil {
-		return err
-	}
-	last := p.last
-	if p.last = now; last == nil {
-		return nil
-	}
-	mix := now.since(last)
-	p.around.fill(&mix)
+// compare compares where rules are with where they cost least, and moves them if that has been so for a while.
+func (p *placer) compare(ctx context.Context, g *generation, costs *cost.Model, mix cost.Mix) error {
 	best, err := prospectOf(p.policy, g.manifest, costs, mix)
 	if err != nil {
 		return err
