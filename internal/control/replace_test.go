@@ -212,6 +212,9 @@ func TestReplaceFaults(t *testing.T) {
 	if e == nil {
 		return
 	}
+	for _, tool := range []string{"iptables", "ip6tables"} {
+		e.run(tool, "-t", "filter", "-L") // makes the built-in chains, which stay
+	}
 	fail, calls := e.sabotage()
 	for _, target := range allTargets {
 		step := map[compile.Target]int{compile.TargetIptables: 5}[target]
