@@ -52,6 +52,9 @@ func dump(p *policy.Policy) string {
 	for _, kind := range p.Untracked {
 		fmt.Fprintf(&b, "untracked %s\n", map[policy.Traffic]string{policy.Loopback: "loopback"}[kind])
 	}
+	if p.Placement != "" {
+		fmt.Fprintf(&b, "placement %s\n", p.Placement)
+	}
 	for _, n := range p.Notes {
 		fmt.Fprintf(&b, "%s note: %s\n", at(n.Pos), n.Msg)
 	}
@@ -162,6 +165,9 @@ func actions(r policy.Rule) (text string) {
 	}
 	if r.Observe {
 		text += " observe"
+	}
+	if r.Placement != "" {
+		text += " placement=" + string(r.Placement)
 	}
 	return text
 }

@@ -188,6 +188,8 @@ func elsewhere(key string, known []string) string {
 		return fmt.Sprintf("it belongs to %s: %s: {%s: …}", home, home, key)
 	case slices.Contains(known, "rate") && slices.Contains([]string{"then", "slip", "sample", "observe"}, key):
 		return "it belongs to the rule, beside over"
+	case slices.Contains(known, "track") && key == "placement":
+		return "it belongs to a rule or, for all of them and services, to the policy"
 	case slices.Contains(known, "track") && slices.Contains([]string{"over", "payload", "dns", "then", "observe", "sample"}, key):
 		return "it belongs to a rule: rules are asked before services"
 	}

@@ -54,6 +54,7 @@ func TestSchemaHasTheKeys(t *testing.T) {
 		{"$defs/fragmentKind/enum", append(sorted(fragmentWords), "true", "false")},
 		{"$defs/stateName/enum", sorted(stateWords)},
 		{"$defs/traffic/enum", sorted(trafficWords)},
+		{"$defs/placement/enum", sorted(placementWords)},
 		{"$defs/service/properties/track/enum", append(sorted(switches), "true", "false")},
 		{"$defs/icmpMessage/anyOf/0/enum", bothSorted(icmpTypes, icmpv6Types)},
 	} {
@@ -167,6 +168,8 @@ func TestSchemaRefuses(t *testing.T) {
 		"{devices: [eth0], services: [{name: web, port: 80, syn: {wscale: 15}}]}",
 		"{devices: [eth0], untracked: [tcp/80]}",
 		"{devices: [eth0], untracked: []}",
+		"{devices: [eth0], placement: input}",
+		"{devices: [eth0], rules: [{then: drop, placement: [raw]}]}",
 	} {
 		if schema.Validate(instance(t, []byte(src))) == nil {
 			t.Errorf("the schema accepts %s", src)

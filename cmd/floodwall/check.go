@@ -27,9 +27,16 @@ func checkCommand(e *env) *cobra.Command {
 type checkReport struct {
 	Policy string       `json:"policy"`
 	OK     bool         `json:"ok"`
+	Late   []lateRule   `json:"late,omitempty"` // rules that do not run at the first stage, for XDP
 	Errors []checkError `json:"errors"`
 	Notes  []string     `json:"notes"`
 	*checkCounts
+}
+
+type lateRule struct {
+	Name  string        `json:"name"`
+	Stage compile.Stage `json:"stage"`
+	Why   string        `json:"why"`
 }
 
 type checkError struct {
@@ -49,14 +56,15 @@ type checkCounts struct {
 
 func check(ctx context.Context, e *env, file string) error {
 	c, err := e.compiled(ctx, file)
+	var o *control.Output
 	if err == nil {
-		_, err = interruptible(ctx, func() (*control.Output, error) { return c.Output(compile.TargetXDP) })
+		o, err = interruptible(ctx, func() (*control.Output, error) { return c.Output(compile.TargetXDP) })
 	}
 	if errors.Is(err, context.Canceled) {
 		return err
 	}
 	if e.json {
-		return checkJSON(e, file, c, err)
+		return checkJSON(e, file, c, o, err)
 	}
 	if err != nil {
 		return err
@@ -65,13 +73,37 @@ func check(ctx context.Context, e *env, file string) error {
 	n := counts(c)
 	e.println("%s: ok: %s (%s), %s, %s, %s", file, things(n.Sets, "set", "sets"), things(n.Entries, "entry", "entries"),
 		things(n.Rules, "rule", "rules"), things(n.Services, "service", "services"), things(n.Checks, "check", "checks"))
+	e.late(lateRules(o.Plan))
 	return nil
 }
 
+// lateRules are the rules that do not run at a plan's first stage.
+func lateRules(pl *compile.Plan) []lateRule {
+	late := []lateRule{}
+	for i, place := range pl.Rules {
+		if place.Stage != pl.First() {
+			late = append(late, lateRule{pl.Program.Rules[i].Name, place.Stage, place.Why})
+		}
+	}
+	return late
+}
+
+// late lists rules that run late, or the first of them.
+func (e *env) late(rules []lateRule) {
+	const most = 10
+	for _, r := range rules[:min(len(rules), most)] {
+		e.println("rule %s runs at %s: %s", r.Name, r.Stage, r.Why)
+	}
+	if more := len(rules) - most; more > 0 {
+		e.println("%s more; `floodwall compile` lists all", things(more, "rule runs late", "rules run late"))
+	}
+}
+
 // checkJSON prints the report, and fails silently when the report says what is wrong.
-func checkJSON(e *env, file string, c *control.Compiled, err error) error {
-	report := checkReport{Policy: file, OK: err == nil, Errors: []checkError{}, Notes: []string{}}
+func checkJSON(e *env, file string, c *control.Compiled, o *control.Output, err error) error {
+	report := checkReport{Policy: file, OK: err == nil, Late: []lateRule{}, Errors: []checkError{}, Notes: []string{}}
 	if err == nil {
+		report.Late = lateRules(o.Plan)
 		n := counts(c)
 		report.checkCounts = &n
 		report.Notes = append(report.Notes, c.NotesFor(compile.TargetXDP)...)

@@ -57,6 +57,7 @@ type compileReport struct {
 	Listing string         `json:"listing,omitempty"` // of the XDP program
 	Script  string         `json:"script,omitempty"`  // for nft, or for ipset and iptables
 	Left    []leftCheck    `json:"left"`              // checks that this target does not do
+	Costs   []stageCost    `json:"costs,omitempty"`   // by the host's cost model
 	Notes   []string       `json:"notes"`
 }
 
@@ -83,12 +84,15 @@ func compilePolicy(ctx context.Context, e *env, file string, target compile.Targ
 	if err != nil {
 		return err
 	}
+	costs := stageCosts(e.costsOrWarn(), target)
 	if e.json {
-		return e.printJSON(newCompileReport(c, o))
+		report := newCompileReport(c, o)
+		report.Costs = costs
+		return e.printJSON(report)
 	}
 	e.notes(c.NotesFor(target))
 	e.notes(o.Notes)
-	e.text(placements(o.Plan.Program, o))
+	e.text(costText(costs) + placements(o.Plan.Program, o))
 	if o.Listing != "" {
 		e.text(o.Listing)
 	}

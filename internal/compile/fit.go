@@ -84,7 +84,9 @@ func sixFlags(values []ir.Range) bool {
 func isLocal(s *ir.Set) bool { return s.Dynamic != nil && s.Dynamic.Local }
 
 // asksLocal reports whether a rule asks for the host's own addresses.
-func (pl *Plan) asksLocal(r *ir.Rule) bool { return slices.ContainsFunc(slices.Concat(r.Src, r.Dst), pl.hasLocal) }
+func (pl *Plan) asksLocal(r *ir.Rule) bool {
+	return slices.ContainsFunc(slices.Concat(r.Src, r.Dst), pl.hasLocal)
+}
 
 // hasLocal reports whether a match is about the host's own addresses, among others.
 func (pl *Plan) hasLocal(m ir.AddrMatch) bool {

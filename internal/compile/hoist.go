@@ -193,21 +193,32 @@ func (pl *Plan) At(s Stage) []Step {
 		return nil
 	}
 	var again, own []Step
+	here := pl.deciding(s)
 	for i, place := range pl.Rules {
 		if place.Stage == s {
 			own = append(own, Step{Rule: i})
 			continue
 		}
-		if must, may := pl.repeats(i, s); must || may {
+		if must, may := pl.repeats(i, s, here); must || may {
 			again = append(again, Step{Rule: i, Again: true})
 		}
 	}
 	return append(again, own...)
 }
 
-// repeats reports whether a stage must pass again what rule i has passed earlier, lest it gets another verdict or is
-// charged to a limit, and whether it may, lest it is counted twice.
-func (pl *Plan) repeats(i int, s Stage) (must, may bool) {
+// deciding are the rules that a stage decides by, or has SYNPROXY for.
+func (pl *Plan) deciding(s Stage) (rules []int) {
+	for i, place := range pl.Rules {
+		if place.Stage == s || pl.proxiedAt(i, s) {
+			rules = append(rules, i)
+		}
+	}
+	return rules
+}
+
+// repeats reports whether a stage, by whose rules here is decided, must pass again what rule i has passed earlier, lest it
+// gets another verdict or is charged to a limit, and whether it may, lest it is counted twice.
+func (pl *Plan) repeats(i int, s Stage, here []int) (must, may bool) {
 	r := &pl.Program.Rules[i]
 	if r.Verdict != ir.Pass || r.Observe || !pl.after(s, pl.Rules[i].Stage) {
 		return false, false
@@ -219,11 +230,10 @@ func (pl *Plan) repeats(i int, s Stage) (must, may bool) {
 	if met && pl.Program.Default != ir.Pass {
 		return true, true
 	}
-	for j, place := range pl.Rules {
+	for _, j := range here {
 		other := &pl.Program.Rules[j]
-		proxied := pl.proxiedAt(j, s)
-		harmless := other.Verdict == ir.Pass && !metered(other) && !proxied
-		if place.Stage != s && !proxied || met && harmless || !overlap(pl.Program.Sets, r, other) {
+		harmless := other.Verdict == ir.Pass && !metered(other) && !pl.proxiedAt(j, s)
+		if met && harmless || !overlap(pl.Program.Sets, r, other) {
 			continue
 		}
 		if met = true; !harmless && j > i {
@@ -252,9 +262,10 @@ func (pl *Plan) repeatable() error {
 		if !pl.Uses(s) {
 			continue
 		}
+		here := pl.deciding(s)
 		for i := range pl.Rules {
 			r := &pl.Program.Rules[i]
-			must, _ := pl.repeats(i, s)
+			must, _ := pl.repeats(i, s, here)
 			if key, why := pl.unfitAgain(r, s); must && key != "" {
 				return &PlaceError{r.Name, r.Line, key, fmt.Sprintf(
 					"rules at %s come behind it, which must leave alone what it passes, and there %s", s, why),

@@ -279,6 +279,11 @@ func TestNoPlace(t *testing.T) {
 		{"nftables", "{name: ban, over: {rate: 8/s, per: from, ban: 1h}, proto: tcp, then: drop}", "ban", "over"},
 		{"iptables", "{name: ban, over: {rate: 8/s, per: from, ban: 1h}, proto: tcp, then: drop}", "ban", "over"},
 		{"xdp", "{name: old, state: invalid, then: drop}, {name: any, dns: {type: ANY}, then: reject}", "any", "dns"},
+		{"nftables", "{name: tagged, vlan: 5, placement: filter, then: drop}", "tagged", "placement: filter"},
+		{"nftables", "{name: mine, to: local, placement: ingress, then: drop}", "mine", "placement: ingress"},
+		{"iptables", "{name: old, state: invalid, placement: raw, then: drop}", "old", "placement: raw"},
+		{"xdp", "{name: any, dns: {type: ANY}, placement: raw, then: drop}", "any", "placement: raw"},
+		{"nftables", "{name: a, placement: filter, then: drop}, {name: tagged, vlan: 5, then: pass}", "tagged", "vlan"},
 	} {
 		s := lower(t, "sets: {bans: {dynamic: true, max: 10}}\nrules: ["+tt.rules+"]")
 		_, err := compile.Hoist(s.program, compile.Target(tt.target))

@@ -37,7 +37,7 @@ type lowering struct {
 // policy.Errors.
 func Lower(p *policy.Policy) (*ir.Program, []string, error) {
 	l := &lowering{
-		file:       p.File,
+		file: p.File,
 		program: &ir.Program{
 			Checks: p.Checks, Observed: p.Observed, Default: verdict(p.Default), Placement: ir.Placement(p.Placement),
 		},

@@ -56,6 +56,7 @@ type differential struct {
 	dropped  int            // of those compared
 	skipped  map[string]int // frames that the target cannot decide, by the documented reason
 	removed  int            // rules that the compiler refuses for this target
+	late     int            // policies with rules at filter
 	refused  int            // policies that it refuses for XDP, as it says, and that are compared with Eval only
 }
 
@@ -74,8 +75,14 @@ func (d *differential) policy(t *testing.T, r *rand.Rand) {
 	}
 	hints := ruleHints(s, w)
 	s = s.optimized()
+	if r.IntN(2) == 0 {
+		s.program = randomlyPlaced(r, s.program, d.target)
+	}
 	pl := d.plan(t, s)
 	d.onlyDone(t, s, pl)
+	if pl.Uses(compile.StageFilter) {
+		d.late++
+	}
 	rules := d.load(t, s, pl)
 	defer rules.remove(t)
 	frames := make([]probe, packetsPerPolicy)
@@ -99,7 +106,7 @@ func (d *differential) policy(t *testing.T, r *rand.Rand) {
 		}
 	}
 	if !asksState(s.program) {
-		d.xdp(t, s, same)
+		d.xdp(t, s.early(), same)
 	}
 }
 
@@ -187,7 +194,7 @@ func (d *differential) compare(t *testing.T, s *subject, pl *compile.Plan, r *ru
 	if i := slices.Index([]string{"new", "established", "related", "invalid", "untracked"}, fate.State); i >= 0 {
 		f.state = uint32(i)
 	}
-	if why := d.exempt(s, r, *f, fate); why != "" {
+	if why := d.exempt(s, pl, r, *f, fate); why != "" {
 		d.skipped[why]++
 		return false
 	}
@@ -260,8 +267,11 @@ func (d *differential) report(t *testing.T, policies int) {
 	}) {
 		fmt.Fprintf(&b, "\n%8d %s", d.skipped[why], why)
 	}
-	t.Logf("%s: %d policies, %d packets compared, %d of them dropped; %d rules left out; %d policies refused for xdp; exempt:%s",
-		d.target, policies, d.compared, d.dropped, d.removed, d.refused, b.String())
+	t.Logf("%s: %d policies, %d with rules at filter, %d packets compared, %d of them dropped; %d rules left out; %d policies refused for xdp; exempt:%s",
+		d.target, policies, d.late, d.compared, d.dropped, d.removed, d.refused, b.String())
+	if d.late < policies/4 {
+		t.Errorf("only %d policies have rules at filter", d.late)
+	}
 	if d.refused > policies/20 {
 		t.Errorf("%d of %d policies are refused for xdp", d.refused, policies)
 	}

@@ -10,7 +10,7 @@ import (
 )
 
 // exempt is the documented reason why a target need not decide a frame as XDP does, or "".
-func (d *differential) exempt(s *subject, r *rules, f probe, fate testutil.Fate) string {
+func (d *differential) exempt(s *subject, pl *compile.Plan, r *rules, f probe, fate testutil.Fate) string {
 	pkt := f.packet()
 	switch {
 	case pkt.Kind == packet.NotIP:
@@ -23,7 +23,7 @@ func (d *differential) exempt(s *subject, r *rules, f probe, fate testutil.Fate)
 		return "the kernel's IP drops it before"
 	case pkt.Failed.Has(packet.ExtHeaders) || pkt.Failed.Has(packet.ExtOrder):
 		return "IPv6 extension headers that the kernel reads otherwise"
-	case (asksState(s.program) || d.target == compile.TargetIptables) && (pkt.Value[packet.Fragment] != packet.FragmentNone || pkt.Failed.Has(packet.AtomicFragment)):
+	case (pl.Uses(compile.StageFilter) || d.target == compile.TargetIptables) && (pkt.Value[packet.Fragment] != packet.FragmentNone || pkt.Failed.Has(packet.AtomicFragment)):
 		return "a fragment, which conntrack puts together with others"
 	case headless(&pkt):
 		return "an L4 header that is cut short, where netfilter reads what follows the packet"
@@ -41,7 +41,7 @@ func (d *differential) exempt(s *subject, r *rules, f probe, fate testutil.Fate)
 		return "a payload that iptables does not look into"
 	case d.target == compile.TargetNftables && len(fate.Seen) > 0 && fate.Seen[0] != "ingress":
 		return "behind two VLAN tags, where the ingress hook sees no IP"
-	case fate.Dropped == "" && !d.arrived(s, fate):
+	case fate.Dropped == "" && !d.arrived(pl, fate):
 		return "the kernel's IP drops it before the last stage"
 	}
 	return ""
@@ -76,9 +76,9 @@ func headless(pkt *packet.Packet) bool {
 }
 
 // arrived reports whether a frame came to the last hook at which a rule could be.
-func (d *differential) arrived(s *subject, fate testutil.Fate) bool {
+func (d *differential) arrived(pl *compile.Plan, fate testutil.Fate) bool {
 	last := "raw" // of those that every packet comes to
-	if slices.Contains(fate.Seen, last) && !asksState(s.program) && !asksReject(s.program) {
+	if slices.Contains(fate.Seen, last) && !pl.Uses(compile.StageFilter) && !asksReject(pl.Program) {
 		return true
 	}
 	return slices.Contains(fate.Seen, "input") || slices.Contains(fate.Seen, "forward")

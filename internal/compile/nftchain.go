@@ -152,7 +152,7 @@ func (n *nft) outside() string {
 // ingress writes the chain of what the packet alone decides.
 func (n *nft) ingress() {
 	checks := n.checks(StageIngress)
-	if n.plan.Target != TargetNftables && !n.plan.Uses(StageIngress) {
+	if !n.plan.stands(StageIngress) {
 		return
 	}
 	devices := "device " + quoted(n.options.Devices)

@@ -1,6 +1,7 @@
 package compile_test
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -53,6 +54,17 @@ func randomlyPlaced(r *rand.Rand, p *ir.Program, target compile.Target) *ir.Prog
 	return &out
 }
 
+// early is the subject without placements.
+func (s *subject) early() *subject {
+	out, program := *s, *s.program
+	program.Placement, program.Rules = "", slices.Clone(program.Rules)
+	for i := range program.Rules {
+		program.Rules[i].Placement = ""
+	}
+	out.program = &program
+	return &out
+}
+
 // randomModel is a model in which nothing need be cheaper than anything.
 func randomModel(r *rand.Rand) *cost.Model {
 	ns := func() float64 { return 1000 * r.Float64() * r.Float64() }
@@ -100,6 +112,64 @@ var (
 	attacked   = cost.Mix{Seconds: 600, Arrived: 168_000_000, Rules: map[string]uint64{"x": 168_000_000}}
 	forwarding = cost.Mix{Seconds: 600, Arrived: 155_058_604, Forwarded: 155_000_000, Rules: map[string]uint64{"x": 58_604}}
 )
+
+// TestPlacements says where rules go that ask for a stage, by the policy or by themselves, and what is said of a stage that
+// the target lacks.
+func TestPlacements(t *testing.T) {
+	const rules = `
+rules:
+  - {name: as, from: 192.0.2.1, then: drop}
+  - {name: tagged, from: 192.0.2.2, vlan: 5, then: drop}
+  - {name: own, from: 192.0.2.3, placement: filter, then: drop}
+  - {name: first, from: 192.0.2.4, placement: earliest, then: drop}
+  - {name: behind, from: 192.0.2.3, placement: earliest, then: pass}
+`
+	for _, tt := range []struct {
+		placement ir.Placement
+		target    compile.Target
+		want      string
+		notes     int
+	}{
+		{"", compile.TargetXDP, "as xdp, tagged xdp, own filter, first xdp, behind filter, default filter", 0},
+		{"auto", compile.TargetNftables, "as ingress, tagged ingress, own filter, first ingress, behind filter, default filter", 0},
+		{"ingress", compile.TargetXDP, "as ingress, tagged ingress, own filter, first xdp, behind filter, default filter", 0},
+		{"raw", compile.TargetXDP, "as raw, tagged xdp, own filter, first xdp, behind filter, default filter", 0},
+		{"raw", compile.TargetNftables, "as raw, tagged ingress, own filter, first ingress, behind filter, default filter", 0},
+		{"filter", compile.TargetNftables, "as filter, tagged ingress, own filter, first ingress, behind filter, default filter", 0},
+		{"xdp", compile.TargetNftables, "as ingress, tagged ingress, own filter, first ingress, behind filter, default filter", 1},
+	} {
+		s := lower(t, "placement: "+string(cmp.Or(tt.placement, "auto"))+rules)
+		if s.program.Placement = tt.placement; tt.placement == "xdp" {
+			s.program.Rules[0].Placement = "xdp" // said once more, of a rule
+			tt.notes++
+		}
+		pl, err := compile.Hoist(s.program, tt.target)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for i, p := range pl.Rules {
+			got = append(got, fmt.Sprintf("%s %s", s.program.Rules[i].Name, p.Stage))
+		}
+		got = append(got, fmt.Sprintf("default %s", pl.Default.Stage))
+		if text := strings.Join(got, ", "); text != tt.want {
+			t.Errorf("%q, %s:\n got %s\nwant %s", tt.placement, tt.target, text, tt.want)
+		}
+		if notes := compile.PlacementNotes(s.program, tt.target); len(notes) != tt.notes {
+			t.Errorf("%q, %s: notes %q", tt.placement, tt.target, notes)
+		}
+	}
+}
+
+// TestDefaultPlaced has the default of a policy follow its placement when it drops: or no rule would have its packets.
+func TestDefaultPlaced(t *testing.T) {
+	for def, want := range map[string]compile.Stage{"drop": compile.StageFilter, "pass": compile.StageIngress} {
+		s := lower(t, "placement: filter\ndefault: "+def)
+		if pl, err := compile.Hoist(s.program, compile.TargetNftables); err != nil || pl.Default.Stage != want {
+			t.Errorf("default %s: at %v, %v, want %s", def, pl.Default, err, want)
+		}
+	}
+}
 
 // TestPlacePublished has the article's rule where the article's measurements want it, whatever it was that was observed.
 func TestPlacePublished(t *testing.T) {
@@ -206,7 +276,7 @@ rules:
 	}
 }
 
-// TestPlaceMany places 10,000 rules, and tries no more plans than for a few.
+// TestPlaceMany places 10,000 rules. Trying each by itself, or comparing each with each in every plan, would take minutes.
 func TestPlaceMany(t *testing.T) {
 	r, _ := seeded(t)
 	var b strings.Builder

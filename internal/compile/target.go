@@ -1,6 +1,10 @@
 package compile
 
-import "github.com/floodwall/floodwall/internal/packet"
+import (
+	"slices"
+
+	"github.com/floodwall/floodwall/internal/packet"
+)
 
 // Target is what a policy is compiled to.
 type Target string
@@ -29,6 +33,9 @@ var stages = map[Target][]Stage{
 	TargetNftables: {StageIngress, StageRaw, StageFilter},
 	TargetIptables: {StageRaw, StageFilter},
 }
+
+// Stages are those of a target, in the order in which packets meet them.
+func (t Target) Stages() []Stage { return slices.Clone(stages[t]) }
 
 // rank is a stage's place in the order in which packets meet them, which is the same on all targets.
 func (s Stage) rank() int {

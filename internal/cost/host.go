@@ -1,11 +1,10 @@
 package cost
 
 import (
-	"bufio"
+	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -17,34 +16,33 @@ func ThisHost() (Host, error) {
 	if err := unix.Uname(&uts); err != nil {
 		return Host{}, fmt.Errorf("kernel's version: %w", err)
 	}
-	cpu, err := cpuModel("/proc/cpuinfo")
+	cpu, cores, err := cpus("/proc/cpuinfo")
 	if err != nil {
-		return Host{}, err
+		return Host{}, fmt.Errorf("model of the CPU: %w", err)
 	}
 	return Host{
 		Kernel: unix.ByteSliceToString(uts.Release[:]) + " " + unix.ByteSliceToString(uts.Version[:]),
-		CPU:    cpu, Cores: runtime.NumCPU(), Mitigations: mitigations("/sys/devices/system/cpu/vulnerabilities"),
+		CPU:    cpu, Cores: cores, Mitigations: mitigations("/sys/devices/system/cpu/vulnerabilities"),
 	}, nil
 }
 
-// cpuModel is the model name of the first CPU; where the kernel gives none, as on ARM, what it says of its part.
-func cpuModel(file string) (string, error) {
-	f, err := os.Open(file)
+// cpus are the model name of the first CPU, "" where the kernel gives none, and how many CPUs are online, whichever of them
+// this process may use.
+func cpus(file string) (model string, online int, err error) {
+	text, err := os.ReadFile(file)
 	if err != nil {
-		return "", fmt.Errorf("model of the CPU: %w", err)
+		return "", 0, err
 	}
-	defer f.Close()
-	var parts []string
-	for lines := bufio.NewScanner(f); lines.Scan() && lines.Text() != ""; {
-		key, value, _ := strings.Cut(lines.Text(), ":")
-		switch key, value = strings.TrimSpace(key), strings.TrimSpace(value); {
-		case key == "model name":
-			return value, nil
-		case strings.HasPrefix(key, "CPU "):
-			parts = append(parts, value)
+	for line := range strings.Lines(string(text)) {
+		key, value, _ := strings.Cut(line, ":")
+		switch strings.TrimSpace(key) {
+		case "processor":
+			online++
+		case "model name":
+			model = cmp.Or(model, strings.TrimSpace(value))
 		}
 	}
-	return strings.Join(parts, " "), nil
+	return model, online, nil
 }
 
 // mitigations are those of the vulnerabilities that the CPU has, in the order of their names.

@@ -1,0 +1,101 @@
+package compile_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/floodwall/floodwall/internal/compile"
+	"github.com/floodwall/floodwall/internal/ir"
+	"github.com/floodwall/floodwall/internal/testutil"
+)
+
+// ways are packets and the hook at filter that they come to. At input there are also some that are not for an address of
+// the host: to broadcast addresses, groups, and the anycast address of an IPv6 router.
+var ways = []struct{ hook, packet string }{
+	{"input", "udp 198.51.100.1:5 > 192.0.2.1:5001"},
+	{"input", "udp 198.51.100.1:5 > 192.0.2.255:5001"},
+	{"input", "udp 198.51.100.1:5 > 255.255.255.255:5001"},
+	{"input", "udp 198.51.100.1:5 > 224.0.0.1:5001"},
+	{"input", "udp [2001:db8:1::9]:5 > [2001:db8::1]:5001"},
+	{"input", "udp [2001:db8:1::9]:5 > [2001:db8::]:5001"},
+	{"input", "udp [2001:db8:1::9]:5 > [ff02::1]:5001"},
+	{"forward", "udp 198.51.100.1:5 > 203.0.113.5:5001"},
+	{"forward", "udp 198.51.100.1:5 > 203.0.113.6:5001"},
+	{"forward", "udp [2001:db8:1::9]:5 > [2001:db9::5]:5001"},
+}
+
+// TestLocalAtFilter has rules about the host's own addresses at filter, where packets for the host and those on their way
+// through go separate ways: verdicts are those of Eval, and nothing is asked of the latter.
+func TestLocalAtFilter(t *testing.T) {
+	for _, target := range []compile.Target{compile.TargetNftables, compile.TargetIptables} {
+		t.Run(string(target), func(t *testing.T) {
+			if !testutil.Inside(t) {
+				return
+			}
+			d := &differential{target: target, judge: testutil.NewJudge(t, "eth0", "eth1", false, "192.0.2.1/24", "2001:db8::1/64")}
+			for _, rules := range []string{
+				"{name: r, to: local, proto: udp, port: 5001, then: drop}",
+				"{name: r, not: {to: local}, proto: udp, then: drop}",
+				"{name: r, to: local, then: drop}",
+				"{name: r, not: {to: local}, then: drop}",
+				"{name: r, to: [local, 203.0.113.5, '2001:db9::/32'], then: drop}",
+				"{name: r, not: {to: [local, 203.0.113.5]}, then: drop}",
+				"{name: r, to: local, ttl: 64, then: pass}, {name: s, ttl: 64, then: drop}",
+				"{name: r, not: {to: local}, then: pass}, {name: s, then: drop}",
+				"{name: r, from: 198.51.100.0/24, not: {from: local}, then: drop}",
+			} {
+				d.local(t, "checks: off\nplacement: filter\nrules: ["+rules+"]")
+			}
+		})
+	}
+}
+
+// local has a policy decide the packets of ways.
+func (d *differential) local(t *testing.T, text string) {
+	t.Helper()
+	s := lower(t, text)
+	s.insert(t, "local", "192.0.2.1/32 2001:db8::1/128")
+	pl, err := compile.Hoist(s.program, d.target)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := d.load(t, s, pl)
+	defer r.remove(t)
+	var frames [][]byte
+	for _, w := range ways {
+		frames = append(frames, framesOf(t, w.packet)[0].frame)
+	}
+	fates, err := d.judge.Fates(frames)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, w := range ways {
+		verdict, _ := s.eval(probe{frame: frames[i]})
+		want := ""
+		if verdict == ir.Drop {
+			want = w.hook
+		}
+		if fates[i].Dropped != want || !slices.Contains(fates[i].Seen, w.hook) {
+			t.Errorf("%s: dropped at %q, want %q, of %v\n%s\n%s", w.packet, fates[i].Dropped, want, fates[i].Seen, text, r.show)
+		}
+	}
+	if asked := inForward(d.target, r.show); strings.Contains(asked, "fib daddr") || strings.Contains(asked, "--dst-type") {
+		t.Errorf("%s: what is forwarded is asked whether it is local:\n%s", text, asked)
+	}
+}
+
+// inForward are the lines of the chain for packets on their way through.
+func inForward(target compile.Target, text string) (lines string) {
+	if target == compile.TargetNftables {
+		_, text, _ = strings.Cut(text, "chain forward {")
+		chain, _, _ := strings.Cut(text, "}\n")
+		return chain
+	}
+	for line := range strings.Lines(text) {
+		if strings.Contains(line, "-A FLOODWALL-FORWARD ") {
+			lines += line
+		}
+	}
+	return lines
+}
