@@ -16,6 +16,7 @@ type placer struct {
 	costs  func() *cost.Model // of this host at the moment, nil when there are none
 	report func(Event)
 	warned time.Time // when the last error was reported
+	next   time.Time // when to look again, at the earliest
 
 	source   string // of what is followed, "" for nothing
 	policy   *Compiled
@@ -24,6 +25,10 @@ type placer struct {
 	around   surroundings
 	surveyed time.Time // when around was
 }
+
+// modesty is how much longer than it takes to compare placements nothing is compared: policies with thousands of rules must
+// not take a CPU.
+const modesty = 9
 
 // surveyHolds is how long a survey is believed.
 const surveyHolds = time.Minute
@@ -48,6 +53,9 @@ func (in Instance) place(ctx context.Context, costs func() *cost.Model, report f
 
 // look takes a sample and does what follows from it. What cannot be told now is for the next look.
 func (p *placer) look(ctx context.Context) error {
+	if time.Now().Before(p.next) {
+		return nil
+	}
 	costs := p.costs()
 	if costs == nil {
 		p.source = ""
@@ -119,10 +127,12 @@ func (p *placer) follow(ctx context.Context, l *live, g *generation) (err error)
 
 // compare compares where rules are with where they cost least, and moves them if that has been so for a while.
 func (p *placer) compare(ctx context.Context, g *generation, costs *cost.Model, mix cost.Mix) error {
+	begun := time.Now()
 	best, err := prospectOf(p.policy, g.manifest, costs, mix)
 	if err != nil {
 		return err
 	}
+	p.next = time.Now().Add(modesty * time.Since(begun))
 	var o offer
 	if best != nil {
 		o = best.offer()
