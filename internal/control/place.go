@@ -21,30 +21,40 @@ func (a *apply) place(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	if a.move != nil {
+	if a.move != nil { // to where is known
 		return nil
 	}
-	if a.options.Costs == nil || a.was == nil || a.before.manifest.Since == nil {
+	mix, err := a.mixSoFar(ctx)
+	if err != nil {
+		a.notes = append(a.notes, fmt.Sprintf("rules are placed without what was counted so far: %v", err))
+	}
+	if mix == nil {
 		a.stages, err = a.compiled.Plan(a.target)
 		return err
+	}
+	a.stages, err = a.compiled.Placed(a.target, a.options.Costs, *mix)
+	return err
+}
+
+// mixSoFar is the packets since the last apply, nil when they are too few, or of no use without costs.
+func (a *apply) mixSoFar(ctx context.Context) (*cost.Mix, error) {
+	if a.options.Costs == nil || a.was == nil || a.before.manifest.Since == nil {
+		return nil, nil
 	}
 	now, err := observe(a.before.manifest.Devices, a.was)
 	if err != nil {
-		a.notes = append(a.notes, fmt.Sprintf("rules are placed without what was counted so far: %v", err))
-		a.stages, err = a.compiled.Plan(a.target)
-		return err
+		return nil, err
 	}
 	mix := now.since(a.before.manifest.Since)
 	if mix.Arrived < leastPackets {
-		mix = cost.Mix{}
+		return nil, nil
 	}
 	around, err := survey(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	around.fill(&mix)
-	a.stages, err = a.compiled.Placed(a.target, a.options.Costs, mix)
-	return err
+	return &mix, nil
 }
 
 // remember notes in the manifest what placing the rules anew will take.
