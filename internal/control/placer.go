@@ -15,8 +15,9 @@ type placer struct {
 	in     Instance
 	costs  func() *cost.Model // of this host at the moment, nil when there are none
 	report func(Event)
-	warned time.Time // when the last error was reported
-	next   time.Time // when to look again, at the earliest
+	warned time.Time     // when the last error was reported
+	next   time.Time     // when to look again, at the earliest
+	takes  time.Duration // to compare placements, at best
 
 	source   string // of what is followed, "" for nothing
 	policy   *Compiled
@@ -120,7 +121,7 @@ func (p *placer) follow(ctx context.Context, l *live, g *generation) (err error)
 	if g.manifest.Source == p.source {
 		return nil
 	}
-	p.source, p.last, p.decider = g.manifest.Source, nil, decider{since: time.Now()}
+	p.source, p.last, p.decider, p.takes = g.manifest.Source, nil, decider{since: time.Now()}, time.Hour
 	p.policy, err = readSource(l.state, g)
 	return err
 }
@@ -132,7 +133,8 @@ func (p *placer) compare(ctx context.Context, g *generation, costs *cost.Model, 
 	if err != nil {
 		return err
 	}
-	p.next = time.Now().Add(modesty * time.Since(begun))
+	p.takes = min(p.takes, time.Since(begun)) // a busy machine may have held it up
+	p.next = time.Now().Add(modesty * p.takes)
 	var o offer
 	if best != nil {
 		o = best.offer()
