@@ -62,7 +62,7 @@ func mixText(m *cost.Mix, since time.Time) string {
 	for _, n := range m.Rules {
 		decided += n
 	}
-	return fmt.Sprintf("a second since %s ago: %s packets, of which rules decided %s, %s were delivered here and %s forwarded",
+	return fmt.Sprintf("packets a second since %s ago: %s arrived, rules decided %s, %s were delivered here, %s forwarded",
 		span(time.Since(since)), rate(m.Arrived), rate(decided), rate(m.Local), rate(m.Forwarded))
 }
 

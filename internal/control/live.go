@@ -50,6 +50,32 @@ func (in Instance) open(ctx context.Context) (*live, error) {
 	return l, err
 }
 
+// readWait is how long who only reads waits for a command that changes the state: rules move in less.
+const readWait = 300 * time.Millisecond
+
+// reading runs fn on what runs, without a change of it meanwhile unless that takes long. It returns datapath.ErrNotLoaded
+// when nothing runs.
+func (in Instance) reading(ctx context.Context, fn func(*live) error) error {
+	state, err := datapath.OpenState(in.Dir, false)
+	if err != nil {
+		return err
+	}
+	limited, cancel := context.WithTimeout(ctx, readWait)
+	defer cancel()
+	unlock, err := state.Lock(limited)
+	if err == nil {
+		defer unlock()
+	} else if !errors.Is(err, datapath.ErrLocked) {
+		return err
+	}
+	l, err := in.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer l.close()
+	return fn(l)
+}
+
 // removed adds to the error that nothing is loaded that something was, in netfilter.
 func removed(state *datapath.State, err error) error {
 	records, readErr := state.Records()

@@ -7,37 +7,54 @@ import (
 
 	"github.com/floodwall/floodwall/internal/compile"
 	"github.com/floodwall/floodwall/internal/cost"
+	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/ir"
 )
 
-// place finds the stage of each rule, by what was counted since the last apply.
+// leastPackets is how many packets an apply must know of to place rules by them.
+const leastPackets = 1000
+
+// place finds the stage of each rule, by what was counted since the last apply if that is enough to tell.
 func (a *apply) place(ctx context.Context) (err error) {
 	if a.live != nil {
 		if a.was, err = a.live.tallies(ctx, a.before); err != nil {
 			return err
 		}
 	}
-	if a.move != nil {
+	if a.move != nil { // to where is known
 		return nil
 	}
-	if a.options.Costs == nil || a.was == nil || a.before.manifest.Since == nil {
+	mix, err := a.mixSoFar(ctx)
+	if err != nil {
+		a.notes = append(a.notes, fmt.Sprintf("rules are placed without what was counted so far: %v", err))
+	}
+	if mix == nil {
 		a.stages, err = a.compiled.Plan(a.target)
 		return err
+	}
+	a.stages, err = a.compiled.Placed(a.target, a.options.Costs, *mix)
+	return err
+}
+
+// mixSoFar is the packets since the last apply, nil when they are too few, or of no use without costs.
+func (a *apply) mixSoFar(ctx context.Context) (*cost.Mix, error) {
+	if a.options.Costs == nil || a.was == nil || a.before.manifest.Since == nil {
+		return nil, nil
 	}
 	now, err := observe(a.before.manifest.Devices, a.was)
 	if err != nil {
-		a.notes = append(a.notes, fmt.Sprintf("rules are placed without what was counted so far: %v", err))
-		a.stages, err = a.compiled.Plan(a.target)
-		return err
+		return nil, err
 	}
 	mix := now.since(a.before.manifest.Since)
+	if mix.Arrived < leastPackets {
+		return nil, nil
+	}
 	around, err := survey(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	around.fill(&mix)
-	a.stages, err = a.compiled.Placed(a.target, a.options.Costs, mix)
-	return err
+	return &mix, nil
 }
 
 // remember notes in the manifest what placing the rules anew will take.
@@ -51,7 +68,8 @@ func (a *apply) remember() (err error) {
 	}
 	if a.move != nil {
 		m.again(a.before.manifest, a.move)
-		return nil
+		a.source, err = a.state.Note(a.before.number, datapath.NoteSource)
+		return err
 	}
 	m.Fixed = a.fixed()
 	if a.options.Costs != nil {
@@ -92,6 +110,7 @@ func (c *Compiled) Placed(t compile.Target, costs *cost.Model, mix cost.Mix) (*c
 type prospect struct {
 	plan     *compile.Plan
 	now, new cost.Prediction
+	rate     float64 // packets that arrive in a second
 }
 
 // prospectOf places the rules of what runs for a mix. It is nil when they are where they should be.
@@ -104,7 +123,7 @@ func prospectOf(c *Compiled, m *manifest, costs *cost.Model, mix cost.Mix) (*pro
 	if plan.Same(now) {
 		return nil, nil
 	}
-	return &prospect{plan, now.Predict(costs, mix), plan.Predict(costs, mix)}, nil
+	return &prospect{plan, now.Predict(costs, mix), plan.Predict(costs, mix), float64(mix.Arrived) / max(mix.Seconds, 0.001)}, nil
 }
 
 // running is the plan that the manifest is of.
@@ -120,7 +139,8 @@ func (p *prospect) offer() offer { return offer{saves: p.now.CPU - p.new.CPU, co
 
 // reason gives the figures.
 func (p *prospect) reason() string {
-	return fmt.Sprintf("%.1f ns a packet in place of %.1f, which saves %.1f%% of a CPU", p.new.PerPacket, p.now.PerPacket, 100*p.offer().saves)
+	return fmt.Sprintf("%.1f ns a packet in place of %.1f, which saves %.1f%% of a CPU at %.0f packets/s",
+		p.new.PerPacket, p.now.PerPacket, 100*p.offer().saves, p.rate)
 }
 
 // moves are the rules that have another stage than in the manifest.

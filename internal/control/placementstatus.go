@@ -31,12 +31,15 @@ const measurable = 20 * tick
 
 // Placement reports how the rules of what runs were placed; costs are those of this host, or nil. It returns
 // datapath.ErrNotLoaded when nothing runs.
-func (in Instance) Placement(ctx context.Context, costs *cost.Model) (*PlacementStatus, error) {
-	l, err := in.open(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer l.close()
+func (in Instance) Placement(ctx context.Context, costs *cost.Model) (s *PlacementStatus, err error) {
+	err = in.reading(ctx, func(l *live) error {
+		s, err = in.placement(ctx, l, costs)
+		return err
+	})
+	return s, err
+}
+
+func (in Instance) placement(ctx context.Context, l *live, costs *cost.Model) (*PlacementStatus, error) {
 	g := l.generations[0]
 	m := g.manifest
 	s := &PlacementStatus{Mode: cmp.Or(m.Placement, string(ir.PlaceAuto)), Fixed: m.Fixed, Since: m.Applied, Last: m.Moves}

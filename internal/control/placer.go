@@ -15,7 +15,9 @@ type placer struct {
 	in     Instance
 	costs  func() *cost.Model // of this host at the moment, nil when there are none
 	report func(Event)
-	warned time.Time // when the last error was reported
+	warned time.Time     // when the last error was reported
+	next   time.Time     // when to look again, at the earliest
+	takes  time.Duration // to compare placements, at best
 
 	source   string // of what is followed, "" for nothing
 	policy   *Compiled
@@ -24,6 +26,10 @@ type placer struct {
 	around   surroundings
 	surveyed time.Time // when around was
 }
+
+// modesty is how much longer than it takes to compare placements nothing is compared: policies with thousands of rules must
+// not take a CPU.
+const modesty = 9
 
 // surveyHolds is how long a survey is believed.
 const surveyHolds = time.Minute
@@ -48,33 +54,61 @@ func (in Instance) place(ctx context.Context, costs func() *cost.Model, report f
 
 // look takes a sample and does what follows from it. What cannot be told now is for the next look.
 func (p *placer) look(ctx context.Context) error {
+	if time.Now().Before(p.next) {
+		return nil
+	}
 	costs := p.costs()
 	if costs == nil {
 		p.source = ""
 		return nil
 	}
-	l, err := p.in.open(ctx)
+	var g *generation
+	var mix *cost.Mix
+	err := p.in.reading(ctx, func(l *live) (err error) {
+		g = l.generations[0]
+		if l.trial != nil || len(l.generations) > 1 || g.manifest.Fixed != "" {
+			g = nil
+			return nil
+		}
+		mix, err = p.sample(ctx, l, g)
+		return err
+	})
+	if g == nil || errors.Is(err, datapath.ErrNotLoaded) {
+		p.source = ""
+	}
 	if errors.Is(err, datapath.ErrNotLoaded) {
-		p.source = ""
 		return nil
 	}
+	if mix == nil || err != nil {
+		return err
+	}
+	return p.compare(ctx, g, costs, *mix)
+}
+
+// sample is what was observed since the last one, nil when there was none of the policy that runs.
+func (p *placer) sample(ctx context.Context, l *live, g *generation) (*cost.Mix, error) {
+	if err := p.follow(ctx, l, g); err != nil || p.policy == nil {
+		return nil, err
+	}
+	of, err := l.tallies(ctx, g)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	defer l.close()
-	if l.trial != nil || len(l.generations) > 1 || l.generations[0].manifest.Fixed != "" {
-		p.source = ""
-		return nil
+	now, err := observe(g.manifest.Devices, of)
+	if err != nil {
+		return nil, err
 	}
-	if err := p.follow(ctx, l); err != nil || p.policy == nil {
-		return err
+	last := p.last
+	if p.last = now; last == nil {
+		return nil, nil
 	}
-	return p.sample(ctx, l, costs)
+	mix := now.since(last)
+	p.around.fill(&mix)
+	return &mix, nil
 }
 
 // follow reads the policy that runs, unless it is known.
-func (p *placer) follow(ctx context.Context, l *live) (err error) {
-	g := l.generations[0]
+func (p *placer) follow(ctx context.Context, l *live, g *generation) (err error) {
 	if time.Since(p.surveyed) >= surveyHolds {
 		now, err := survey(ctx)
 		if err != nil {
@@ -87,32 +121,20 @@ func (p *placer) follow(ctx context.Context, l *live) (err error) {
 	if g.manifest.Source == p.source {
 		return nil
 	}
-	p.source, p.last, p.decider = g.manifest.Source, nil, decider{since: time.Now()}
+	p.source, p.last, p.decider, p.takes = g.manifest.Source, nil, decider{since: time.Now()}, time.Hour
 	p.policy, err = readSource(l.state, g)
 	return err
 }
 
-// sample compares where rules are with where they cost least, and moves them if that has been so for a while.
-func (p *placer) sample(ctx context.Context, l *live, costs *cost.Model) error {
-	g := l.generations[0]
-	of, err := l.tallies(ctx, g)
-	if err != nil {
-		return err
-	}
-	now, err := observe(g.manifest.Devices, of)
-	if err != nil {
-		return err
-	}
-	last := p.last
-	if p.last = now; last == nil {
-		return nil
-	}
-	mix := now.since(last)
-	p.around.fill(&mix)
+// compare compares where rules are with where they cost least, and moves them if that has been so for a while.
+func (p *placer) compare(ctx context.Context, g *generation, costs *cost.Model, mix cost.Mix) error {
+	begun := time.Now()
 	best, err := prospectOf(p.policy, g.manifest, costs, mix)
 	if err != nil {
 		return err
 	}
+	p.takes = min(p.takes, time.Since(begun)) // a busy machine may have held it up
+	p.next = time.Now().Add(modesty * p.takes)
 	var o offer
 	if best != nil {
 		o = best.offer()

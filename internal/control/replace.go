@@ -61,6 +61,9 @@ func (in Instance) Replace(ctx context.Context, costs *cost.Model, mix cost.Mix)
 		return nil, fmt.Errorf("rules stay where they are: %s", why)
 	}
 	c, err := readSource(l.state, g)
+	if err == nil && c == nil {
+		err = errors.New("what it was compiled from is not kept; apply the policy again")
+	}
 	if err != nil {
 		return nil, err
 	}

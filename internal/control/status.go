@@ -81,12 +81,15 @@ type VerifiedStatus struct {
 }
 
 // Status reports what runs. It returns datapath.ErrNotLoaded when nothing does.
-func (in Instance) Status(ctx context.Context) (*Status, error) {
-	l, err := in.open(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer l.close()
+func (in Instance) Status(ctx context.Context) (s *Status, err error) {
+	err = in.reading(ctx, func(l *live) error {
+		s, err = in.status(ctx, l)
+		return err
+	})
+	return s, err
+}
+
+func (in Instance) status(ctx context.Context, l *live) (*Status, error) {
 	g := l.generations[0]
 	m := g.manifest
 	s := &Status{

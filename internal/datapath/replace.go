@@ -11,7 +11,8 @@ import (
 const pinReplaces = "replaces"
 
 // Replace is Install for a generation that is the same, to who rolls back, as the old one, which runs or is a record.
-// Nothing is removed, and until Succeed is called Rollback returns to the old one, as it does after an Install.
+// Nothing is removed, and until Succeed is called Rollback returns to the old one, as it does after an Install. The caller
+// holds the lock.
 func (s *State) Replace(old int, p *Program, manifest []byte, to []Attachment, trial time.Duration) ([]*Device, error) {
 	return s.install(p, manifest, to, trial, old)
 }

@@ -184,6 +184,9 @@ func (n *Nft) Trial(ctx context.Context, table string) (left time.Duration, stat
 			continue
 		}
 		left, err := n.left(ctx, table, guard.set)
+		if missing(err) {
+			return n.Trial(ctx, table) // it ended since
+		}
 		if err != nil || left == 0 {
 			return 0, guard.end, err
 		}
