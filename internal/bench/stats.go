@@ -36,3 +36,21 @@ const unsteadySpread = 0.15
 func (s series) unsteady() bool {
 	return len(s) > 1 && s.spread() > unsteadySpread*s.median()
 }
+
+// minus is the differences to other figures, round by round.
+func (s series) minus(other series) series {
+	out := make(series, min(len(s), len(other)))
+	for i := range out {
+		out[i] = s[i] - other[i]
+	}
+	return out
+}
+
+// over is a share of each figure.
+func (s series) over(n float64) series {
+	out := make(series, len(s))
+	for i := range s {
+		out[i] = s[i] / n
+	}
+	return out
+}
