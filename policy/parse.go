@@ -94,6 +94,7 @@ var topKeys = []key[Policy]{
 	{"services", place.services},
 	{"untracked", func(p place, to *Policy, v *node) { to.Untracked = values(p, "untracked", v, readTraffic) }},
 	{"never", place.spared},
+	{"placement", func(p place, to *Policy, v *node) { to.Placement = scalarOf(p, "placement", v, readPlacement) }},
 }
 
 func (r *reader) top(p place, doc *node, to *Policy) {

@@ -24,6 +24,7 @@ type Policy struct {
 	Services  []Service
 	Never     []Addr    // who is not banned, whatever exceeds a limit; of sets those whose content is fixed
 	Untracked []Traffic // what conntrack is kept away from, besides services
+	Placement Placement // of rules that have none of their own; "" is auto
 	Notes     []Note    // what is allowed but may not be meant
 
 	// DefaultPos is where default stands; zero when the policy leaves it out.
@@ -60,6 +61,10 @@ const (
 func (v Verdict) String() string { return verdicts[v] }
 
 var verdicts = []string{Pass: "pass", Drop: "drop", Reject: "reject", Truncate: "truncate"}
+
+// Placement is where a rule shall run: "auto", "earliest", or the stage before which it must not: "xdp", "ingress", "raw"
+// or "filter".
+type Placement string
 
 // Traffic is a kind of traffic that is named as a whole.
 type Traffic uint8
@@ -99,6 +104,8 @@ type Rule struct {
 	Observe bool   // count what matches, and go on as if it did not
 	Slip    uint32 // with Truncate: answer one in so many, and drop the others; 0 answers all
 	Sample  uint32 // hand one in so many of its packets to user space; 0 is none
+
+	Placement Placement // "": the policy's
 }
 
 // Over is a rate, and by what it is counted.

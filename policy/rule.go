@@ -38,6 +38,7 @@ var ruleKeys = slices.Concat(
 		{"slip", func(p place, to *Rule, v *node) { to.Slip = scalarOf(p, "slip", v, slip) }},
 		{"sample", func(p place, to *Rule, v *node) { to.Sample = scalarOf(p, "sample", v, sample) }},
 		{"observe", func(p place, to *Rule, v *node) { to.Observe = scalarOf(p, "observe", v, yesNo) }},
+		{"placement", func(p place, to *Rule, v *node) { to.Placement = scalarOf(p, "placement", v, readPlacement) }},
 	},
 )
 

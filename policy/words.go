@@ -105,6 +105,25 @@ func readState(text string) ([]uint32, *flaw) {
 	return states, f
 }
 
+// placementWords are what `placement` may say.
+var placementWords = map[string]Placement{
+	"auto": "auto", "earliest": "earliest", "xdp": "xdp", "ingress": "ingress", "raw": "raw", "filter": "filter",
+}
+
+// placementHabits are words by which other tools call the stages.
+var placementHabits = map[string]string{
+	"prerouting": "raw", "input": "filter", "forward": "filter", "netdev": "ingress", "tc": "ingress", "driver": "xdp",
+	"first": "earliest", "early": "earliest", "none": "auto", "default": "auto",
+}
+
+func readPlacement(text string) (Placement, *flaw) {
+	at, f := choice(placementWords)(text)
+	if ours, ok := placementHabits[strings.ToLower(text)]; ok {
+		f.hintf("write %s", ours)
+	}
+	return at, f
+}
+
 // switches are the ways to say on and off; YAML writers know them all.
 var switches = map[string]bool{"on": true, "yes": true, "true": true, "off": false, "no": false, "false": false}
 

@@ -84,9 +84,16 @@ func sixFlags(values []ir.Range) bool {
 func isLocal(s *ir.Set) bool { return s.Dynamic != nil && s.Dynamic.Local }
 
 // asksLocal reports whether a rule asks for the host's own addresses.
-func (pl *Plan) asksLocal(r *ir.Rule) bool {
-	local := func(i int) bool { return isLocal(&pl.Program.Sets[i]) }
-	return slices.ContainsFunc(slices.Concat(r.Src, r.Dst), func(m ir.AddrMatch) bool {
-		return slices.ContainsFunc(m.Sets, local)
-	})
+func (pl *Plan) asksLocal(r *ir.Rule) bool { return slices.ContainsFunc(slices.Concat(r.Src, r.Dst), pl.hasLocal) }
+
+// hasLocal reports whether a match is about the host's own addresses, among others.
+func (pl *Plan) hasLocal(m ir.AddrMatch) bool {
+	return slices.ContainsFunc(m.Sets, func(i int) bool { return isLocal(&pl.Program.Sets[i]) })
+}
+
+// elsewhere is what is left of a match for addresses that are not the host's own. always reports whether nothing is, and
+// the match holds.
+func (pl *Plan) elsewhere(m ir.AddrMatch) (left ir.AddrMatch, always bool) {
+	sets := slices.DeleteFunc(slices.Clone(m.Sets), func(i int) bool { return isLocal(&pl.Program.Sets[i]) })
+	return ir.AddrMatch{Sets: sets, Not: m.Not}, m.Not && len(sets) == 0
 }

@@ -14,6 +14,9 @@ type Plan struct {
 	Program *ir.Program
 	Rules   []Placement // of each rule of Program
 	Default Placement
+
+	From  []Stage // before which each rule was not to run, "" where nothing was said; nil: of none
+	Costs *Costs  // by which it was chosen; nil: by none
 }
 
 // Placement is the stage of a rule, and why it is that one.
@@ -23,31 +26,61 @@ type Placement struct {
 }
 
 // Hoist moves each rule to the earliest stage of a target
-//   - at which all it asks for is known and its verdict can be given, and
+//   - at which all it asks for is known and its verdict can be given,
+//   - that is not before the one which the rule's placement names, and
 //   - where no rule before it with another verdict that some packet could match as well stays behind. Rules with limits,
 //     and those that only observe, are passed by none and pass none that share packets with them, whatever the verdict:
 //     what they are charged with or count is what the rules before them leave.
 //
 // The default moves like a rule that matches all. So every packet gets the verdict of p.Eval; which of several rules
-// with that verdict is its reason may differ. A rule that cannot run where the rules before it force it is an error.
-func Hoist(p *ir.Program, t Target) (*Plan, error) {
-	pl := &Plan{Target: t, Program: p, Rules: make([]Placement, len(p.Rules))}
+// with that verdict is its reason may differ. A rule that cannot run where the rules before it force it, or where its
+// placement says, is an error.
+func Hoist(p *ir.Program, t Target) (*Plan, error) { return HoistFrom(p, t, nil) }
+
+// HoistFrom is Hoist with a stage for each rule before which it does not run, "" where there is none. A rule that none of
+// the stages from there on can serve runs at the earliest one.
+func HoistFrom(p *ir.Program, t Target, from []Stage) (*Plan, error) {
+	pl := &Plan{Target: t, Program: p, Rules: make([]Placement, len(p.Rules)), From: from}
 	if err := cmp.Or(pl.unguarded(), pl.trackable()); err != nil {
 		return nil, err
 	}
-	var late []int // rules behind the first stage
+	late := lateRules{last: pl.First()}
 	for i := range p.Rules {
 		place, err := pl.place(i, late)
 		if err != nil {
 			return nil, err
 		}
 		pl.Rules[i] = place
-		if place.Stage != pl.First() {
-			late = append(late, i)
-		}
+		late.add(i, place.Stage, pl.First())
 	}
+	pl.placeDefault(late)
+	return pl, pl.repeatable()
+}
+
+// lateRules are rules behind the first stage, and the last stage that any of them is at.
+type lateRules struct {
+	rules []int
+	last  Stage
+}
+
+func (l *lateRules) add(rule int, at, first Stage) {
+	if at == first {
+		return
+	}
+	l.rules = append(l.rules, rule)
+	if at.rank() > l.last.rank() {
+		l.last = at
+	}
+}
+
+// placeDefault finds the stage of the default.
+func (pl *Plan) placeDefault(late lateRules) {
+	p := pl.Program
 	pl.Default = Placement{pl.First(), "nothing stays behind that it could overtake"}
-	for _, j := range late {
+	if s := pl.stageNamed(p.Placement.Stage()); s != "" && p.Default != ir.Pass {
+		pl.Default = Placement{s, fmt.Sprintf("placement: %s", p.Placement)}
+	}
+	for _, j := range late.rules {
 		if !pl.after(pl.Rules[j].Stage, pl.Default.Stage) {
 			continue
 		}
@@ -58,17 +91,19 @@ func Hoist(p *ir.Program, t Target) (*Plan, error) {
 			pl.Default = Placement{pl.Rules[j].Stage, fmt.Sprintf("behind rule %q, which counts some of its packets", p.Rules[j].Name)}
 		}
 	}
-	return pl, pl.repeatable()
 }
 
-// place finds the stage of rule i; late are the rules before it that are behind the first stage.
-func (pl *Plan) place(i int, late []int) (Placement, error) {
+// place finds the stage of rule i; late are of the rules before it.
+func (pl *Plan) place(i int, late lateRules) (Placement, error) {
 	r := &pl.Program.Rules[i]
-	place, err := pl.earliest(r)
+	place, err := pl.begin(i)
 	if err != nil {
 		return Placement{}, err
 	}
-	for _, j := range late {
+	for _, j := range late.rules {
+		if !pl.after(late.last, place.Stage) {
+			break
+		}
 		other, stage := &pl.Program.Rules[j], pl.Rules[j].Stage
 		if !pl.after(stage, place.Stage) || commute(other, r) || !overlap(pl.Program.Sets, other, r) {
 			continue
@@ -142,10 +177,7 @@ func behind(r *ir.Rule) string {
 func (pl *Plan) First() Stage { return stages[pl.Target][0] }
 
 // after reports whether a packet meets stage a after b.
-func (pl *Plan) after(a, b Stage) bool {
-	order := stages[pl.Target]
-	return slices.Index(order, a) > slices.Index(order, b)
-}
+func (pl *Plan) after(a, b Stage) bool { return a.rank() > b.rank() }
 
 // Step is a rule that a stage runs.
 type Step struct {

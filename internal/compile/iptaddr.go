@@ -13,6 +13,9 @@ func (f *iptFamily) addresses(r *ir.Rule) iptCondition {
 	c := always()
 	for side, matches := range sides(r) {
 		for _, m := range matches {
+			if f.hops > 0 && side == dstSide {
+				m, _ = f.pl.elsewhere(m) // in none of no sets is every address
+			}
 			if m.Not {
 				c = c.and(f.inNone(side, m.Sets))
 			} else {

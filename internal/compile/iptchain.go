@@ -69,11 +69,15 @@ func (f *iptFamily) build() {
 	}
 }
 
-// forwardChain is the chain for packets on their way through. It is one of its own when rules test the TTL, which the
-// kernel lowers before the hook (net/ipv4/ip_forward.c, net/ipv6/ip6_output.c).
+// byWay reports whether a rule at filter differs for packets for this host and those on their way through: the kernel
+// lowers the TTL of these before the hook (net/ipv4/ip_forward.c, net/ipv6/ip6_output.c), and their destination is none of
+// the host's own addresses.
+func (pl *Plan) byWay(r *ir.Rule) bool { return testsTTL(r) || slices.ContainsFunc(r.Dst, pl.hasLocal) }
+
+// forwardChain is the chain for packets on their way through. It is one of its own when rules differ for them.
 func (b *iptBuilder) forwardChain() string {
 	for _, step := range b.pl.At(StageFilter) {
-		if testsTTL(&b.pl.Program.Rules[step.Rule]) {
+		if b.pl.byWay(&b.pl.Program.Rules[step.Rule]) {
 			return b.mainChain("FORWARD")
 		}
 	}

@@ -70,7 +70,26 @@ func (a iptAll) String() string {
 			words = append(words, m)
 		}
 	}
-	return strings.Join(append(slices.Concat(words, matches), ""), " ")
+	return strings.Join(append(slices.Concat(words, localLast(matches)), ""), " ")
+}
+
+// localLast moves tests of the host's own addresses, for which the routing table is searched, behind those that cost less.
+// Limits and searches stay behind them: what they are asked of matches in all else.
+func localLast(matches []string) []string {
+	for i := len(matches) - 2; i >= 0; i-- {
+		for j := i; j+1 < len(matches) && isLocalTest(matches[j]) && !isDear(matches[j+1]); j++ {
+			matches[j], matches[j+1] = matches[j+1], matches[j]
+		}
+	}
+	return matches
+}
+
+func isLocalTest(match string) bool { return strings.HasPrefix(match, "-m addrtype ") }
+
+func isDear(match string) bool {
+	return slices.ContainsFunc([]string{"-m hashlimit ", "-m string ", "-m u32 "}, func(name string) bool {
+		return strings.HasPrefix(match, name)
+	})
 }
 
 // headerMatch is the match that reads the header of a protocol.

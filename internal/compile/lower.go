@@ -38,7 +38,9 @@ type lowering struct {
 func Lower(p *policy.Policy) (*ir.Program, []string, error) {
 	l := &lowering{
 		file:       p.File,
-		program:    &ir.Program{Checks: p.Checks, Observed: p.Observed, Default: verdict(p.Default)},
+		program: &ir.Program{
+			Checks: p.Checks, Observed: p.Observed, Default: verdict(p.Default), Placement: ir.Placement(p.Placement),
+		},
 		named:      map[string]int{},
 		namesNamed: map[string]int{},
 		written:    map[string]int{},
@@ -191,7 +193,7 @@ func (l *lowering) dynamicSets() int {
 }
 
 func (l *lowering) rule(r policy.Rule) {
-	rule := ir.Rule{Name: r.Name, Unnamed: !r.Named, Line: r.Pos.Line, Verdict: verdict(r.Then)}
+	rule := ir.Rule{Name: r.Name, Unnamed: !r.Named, Line: r.Pos.Line, Verdict: verdict(r.Then), Placement: ir.Placement(r.Placement)}
 	l.match(&rule, r.Match, false)
 	l.match(&rule, r.Not, true)
 	l.condition(&rule, r)

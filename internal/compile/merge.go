@@ -58,7 +58,7 @@ func mergeBy(p *ir.Program, run []ir.Rule, d dimension, dims []dimension) []ir.R
 	for i := range run {
 		key := fmt.Sprintf("alone %d", i)
 		if d.ready(&run[i]) {
-			key = keyWithout(&run[i], d, dims)
+			key = keyWithout(&run[i], d, dims) + string(run[i].Placement)
 		}
 		if groups[key] == nil {
 			order = append(order, key)

@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/floodwall/floodwall/internal/ir"
-	"github.com/floodwall/floodwall/internal/packet"
 )
 
 // chain begins a chain; a base chain has its place as nft writes it.
@@ -176,19 +175,17 @@ func (n *nft) raw() {
 }
 
 // filter writes the chains of what conntrack decides, which has put fragments together. Packets for this host and those
-// on their way through go the same way, but for rules on the TTL, which is lower in the latter by now.
+// on their way through go the same way, but for rules that differ for them.
 func (n *nft) filter() {
 	if !n.plan.Uses(StageFilter) {
 		return
 	}
-	ttl := func(s Step) bool {
-		return slices.ContainsFunc(n.plan.Program.Rules[s.Rule].Match, func(m ir.Match) bool { return m.Field == packet.TTL })
-	}
-	early := func(s Step) bool { return s.Again && ttl(s) } // these can stand before all others
+	differs := func(s Step) bool { return n.plan.byWay(&n.plan.Program.Rules[s.Rule]) }
+	early := func(s Step) bool { return s.Again && differs(s) } // these can stand before all others
 	steps := n.plan.At(StageFilter)
 	shared := slices.DeleteFunc(slices.Clone(steps), early)
 	steps = slices.DeleteFunc(steps, func(s Step) bool { return !early(s) })
-	apart := slices.ContainsFunc(shared, ttl)
+	apart := slices.ContainsFunc(shared, differs)
 	if !apart {
 		n.chain("filter", "")
 		n.steps(shared, StageFilter, nftPlace{fragments: firstFragment})

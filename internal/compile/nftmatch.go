@@ -36,6 +36,15 @@ type nftPlace struct {
 	hops      uint32 // how often packets have been forwarded: the kernel counts the TTL down before the forward hook
 }
 
+// known takes from a match what is known of the destination of packets that are forwarded: it is not the host's own.
+// decided reports whether the match holds for all of them then.
+func (p nftPlace) known(pl *Plan, side int, m ir.AddrMatch) (left ir.AddrMatch, decided bool) {
+	if p.hops == 0 || side != dstSide {
+		return m, false
+	}
+	return pl.elsewhere(m)
+}
+
 // lines are the lines that match what a rule does.
 func (n *nft) lines(r *ir.Rule, p nftPlace) (lines []nftLine) {
 	var both [2][]nftLine
@@ -69,12 +78,22 @@ func (l nftLine) explicit(family string) nftLine {
 	return l
 }
 
-// familyLines are the lines of a rule for one family: each way of the addresses with each of protocol and header.
+// familyLines are the lines of a rule for one family: each way of the addresses with each of protocol and header. Whether an
+// address is the host's own is asked last, as the routing table has to be searched for it.
 func (n *nft) familyLines(r *ir.Rule, family uint32, p nftPlace) (lines []nftLine) {
-	var before, behind []nftTerm
+	var before, behind, local []nftTerm
 	for side, matches := range sides(r) {
 		for _, m := range matches {
-			before = append(before, n.sets.term(m, []string{"saddr", "daddr"}[side], r.Name, family))
+			m, decided := p.known(n.plan, side, m)
+			if decided {
+				continue
+			}
+			term := n.sets.term(m, []string{"saddr", "daddr"}[side], r.Name, family)
+			if n.plan.hasLocal(m) {
+				local = append(local, term)
+			} else {
+				before = append(before, term)
+			}
 		}
 	}
 	for _, m := range r.Match {
@@ -87,7 +106,7 @@ func (n *nft) familyLines(r *ir.Rule, family uint32, p nftPlace) (lines []nftLin
 		l4 = apartTCP(l4)
 	}
 	for _, l := range l4 {
-		for _, w := range product(slices.Concat(before, l.terms(family), behind)) {
+		for _, w := range product(slices.Concat(before, l.terms(family), behind, local)) {
 			w.proto = l.proto
 			lines = append(lines, w)
 		}

@@ -30,6 +30,19 @@ var stages = map[Target][]Stage{
 	TargetIptables: {StageRaw, StageFilter},
 }
 
+// rank is a stage's place in the order in which packets meet them, which is the same on all targets.
+func (s Stage) rank() int {
+	switch s {
+	case StageXDP:
+		return 0
+	case StageIngress:
+		return 1
+	case StageRaw:
+		return 2
+	}
+	return 3
+}
+
 // CheckStage is the stage at which a target makes a check, if it makes it: the first, unless the check needs more.
 func CheckStage(t Target, c packet.Check) Stage {
 	if t == TargetNftables && nftChecks[c].raw {

@@ -30,11 +30,14 @@ type Host struct {
 	Mitigations string `json:"mitigations"` // of the CPU's vulnerabilities, sorted
 }
 
-// Mix is the packets that were observed for a while.
+// Mix is the packets that were observed for a while, and what else on the host decides what they cost.
 type Mix struct {
 	Seconds   float64           `json:"seconds"`
 	Arrived   uint64            `json:"arrived"`   // at the policy's devices
 	Local     uint64            `json:"local"`     // delivered to this host
 	Forwarded uint64            `json:"forwarded"` // to others
 	Rules     map[string]uint64 `json:"rules"`     // decided by each rule, by its name
+
+	Tracked bool `json:"tracked"` // conntrack looks at packets between raw and filter
+	NAT     bool `json:"nat"`     // addresses or ports are translated between raw and filter
 }

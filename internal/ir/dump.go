@@ -9,7 +9,7 @@ import (
 )
 
 // String writes the program out, for people: the checks, a line for each set of addresses and of names, a line for each
-// rule with its keys in the words of the policy, the default, what guards and protections do, and what is not tracked.
+// rule with its keys in the words of the policy, the default, what guards and protections do, the placement, and what is not tracked.
 func (p *Program) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "checks %s\n", checkNames(p.Checks))
@@ -33,6 +33,9 @@ func (p *Program) String() string {
 	}
 	for i := range p.Protections {
 		fmt.Fprintf(&b, "%s\n", p.protectionLine(&p.Protections[i]))
+	}
+	if p.Placement != "" {
+		fmt.Fprintf(&b, "placement: %s\n", p.Placement)
 	}
 	if words := p.Untracked.words(); words != nil {
 		fmt.Fprintf(&b, "untracked: %s\n", strings.Join(words, ", "))

@@ -36,6 +36,9 @@ func (r *Rule) actions() (words []string) {
 	if r.Protect > 0 {
 		words = append(words, "protect")
 	}
+	if r.Placement != "" {
+		words = append(words, "placement="+string(r.Placement))
+	}
 	return words
 }
 

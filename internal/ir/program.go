@@ -28,6 +28,8 @@ type Program struct {
 	Observed packet.CheckSet // checks that only count; none of them is in Checks
 
 	Untracked Untracked
+
+	Placement Placement // of rules that have none of their own, and of the default; "" is PlaceAuto
 }
 
 // Untracked is what connection tracking is kept away from. It gives no packet a verdict, but StateUntracked.
@@ -92,6 +94,8 @@ type Rule struct {
 	Slip    uint32 // with Truncate: answer one in so many, and drop the others; 0 and 1 answer all (BIND's slip)
 	Sample  uint32 // hand one in so many of the packets it decides to user space; 0 is none
 	Protect int    // with Pass: the number of the protection that its packets go through, from 1 on; 0 is none
+
+	Placement Placement // "": that of the program
 
 	// Merged counts the policy's rules that this one stands for, when more than one.
 	Merged int
