@@ -23,7 +23,7 @@ type Experiment struct {
 var Experiments = []Experiment{
 	{"drop", "packets per second dropped by 0 to 10,000 rules that do not match, with nft and iptables beside", drop},
 	{"sets", "1,000 to 10 million listed addresses, with ipset, nft sets and plain BPF maps beside", sets},
-	{"cost", "what one packet costs, by an article of 2016: accepted, dropped, by position, set, string, limit", cost},
+	{"cost", "what one packet costs, by an article of 2016: accepted, dropped, by position, set, string, limit", packetCost},
 	{"limit", "limits of packets per second by source, what they cost and let through, with hashlimit, nft and a BPF map beside", limit},
 	{"payload", "texts and octets looked for in packets, with iptables string and u32 and nft raw payload beside", payload},
 	{"conntrack", "a web server whose conntrack table is full, and what helps, by an article of 2023", conntrack},

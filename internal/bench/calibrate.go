@@ -1,0 +1,185 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"runtime"
+	"strings"
+	"time"
+
+	"github.com/floodwall/floodwall/internal/cost"
+	"github.com/floodwall/floodwall/internal/lab"
+)
+
+// Calibration is the costs of this host, and a table of them.
+type Calibration struct {
+	Model *cost.Model `json:"model"`
+	Table *Table      `json:"table"`
+}
+
+// Calibrate measures what packets cost on this host: in a lab, to whose router this host's routes are copied. It takes
+// less than a minute.
+func Calibrate(ctx context.Context, o Options) (*Calibration, error) {
+	if runtime.NumCPU() < 2 {
+		return nil, errors.New("calibration needs two CPUs: one measures, another is measured")
+	}
+	s := &session{Options: o.withDefaults(), progress: newProgress(o.Progress, "calibrate")}
+	defer s.progress.end()
+	table, err := hostRoutes()
+	if err != nil {
+		return nil, err
+	}
+	c, err := s.calibrate(ctx, maps.All(table))
+	if err == nil {
+		c.Table.note("The table of routes is a copy of this host's, of %s.", things(len(table), "route", "routes"))
+	}
+	return c, err
+}
+
+// calibrate measures with a table of routes.
+func (s *session) calibrate(ctx context.Context, table routes) (*Calibration, error) {
+	host, err := cost.ThisHost()
+	if err != nil {
+		return nil, err
+	}
+	c := &calibration{table: table, model: cost.Model{
+		Host: host, Time: time.Now().UTC().Truncate(time.Second), Reach: map[string]float64{}, Work: map[string]cost.Work{},
+	}}
+	for _, g := range calibrationGroups {
+		err := inLab(ctx, func(l *lab.Lab) error {
+			c.builder = builder{session: s, lab: l}
+			defer c.close()
+			return c.group(ctx, g)
+		})
+		if err != nil {
+			return nil, fmt.Errorf("calibrate %s: %w", g.target, err)
+		}
+	}
+	return &Calibration{&c.model, c.result()}, nil
+}
+
+// calibrationGroup is a target's stages, which are measured in turn with each other. What XDP leaves to later stages is
+// done by nftables.
+type calibrationGroup struct {
+	target string
+	stages []string
+}
+
+var calibrationGroups = []calibrationGroup{
+	{"xdp", []string{"xdp"}},
+	{"nftables", []string{"ingress", "raw", "filter"}},
+	{"iptables", []string{"raw", "filter"}},
+}
+
+// calibration is a cost model in the making.
+type calibration struct {
+	builder
+	table    routes
+	model    cost.Model
+	measured []*stageProbes
+	behind   behindProbes
+	missing  []string
+}
+
+// group installs and measures all that one target does.
+func (c *calibration) group(ctx context.Context, g calibrationGroup) error {
+	base, err := c.base(ctx, g.target)
+	if err != nil {
+		return err
+	}
+	all := []*probe{base}
+	var stages []*stageProbes
+	for _, stage := range g.stages {
+		p := &stageProbes{target: g.target, stage: stage, base: base}
+		reason, err := tolerate(c.install(ctx, p))
+		if err != nil {
+			return fmt.Errorf("%s: %w", stage, err)
+		}
+		if reason != "" {
+			c.missing = append(c.missing, fmt.Sprintf("%s at %s is not measured: %s", g.target, stage, reason))
+			continue
+		}
+		stages, all = append(stages, p), append(all, p.all()...)
+	}
+	if g.target == "nftables" {
+		if err := c.installBehind(ctx); err != nil {
+			return err
+		}
+		all = append(all, c.behind.plain, c.behind.routed, c.behind.tracked)
+	}
+	rounds, packets := c.calibrationSize()
+	c.progress.expect(rounds * len(all))
+	c.progress.show("measuring %s", g.target)
+	c.measured = append(c.measured, stages...)
+	return c.probes(ctx, all, rounds, 0, packets)
+}
+
+// calibrationRate is about what a core sends, forwards and receives again.
+const calibrationRate = 700_000
+
+// calibrationSize is how often each figure is taken, and of how many packets: a quarter of a window.
+func (s *session) calibrationSize() (rounds int, packets uint64) {
+	return s.Rounds + 2, uint64(calibrationRate * s.Window.Seconds() / 4)
+}
+
+// base is a router that the target's others are compared with. For nftables it has an empty chain at ingress, as
+// Floodwall's table always does.
+func (c *calibration) base(ctx context.Context, target string) (*probe, error) {
+	at, err := c.router(defaultRoute)
+	if err != nil {
+		return nil, err
+	}
+	if target == "nftables" {
+		if err := c.nft(ctx, at, nftIngress.script(at, "", "")); err != nil {
+			return nil, err
+		}
+	}
+	return &probe{label: target + ", nothing", subject: subject{site: at}, flows: []lab.Flow{forwardedFlow}}, nil
+}
+
+// router builds another site.
+func (c *calibration) router(table routes) (*site, error) {
+	c.sites++
+	return newRouter(c.lab, c.sites, table)
+}
+
+// nft has nft take a script.
+func (b *builder) nft(ctx context.Context, at *site, script string) error {
+	_, _, err := runTool(ctx, at.server, strings.NewReader(script), "nft", "-f", "-")
+	return err
+}
+
+// behindProbes are drops at the filter stage, which differ in what is before it.
+type behindProbes struct{ plain, routed, tracked *probe }
+
+// trackAll has conntrack look at all packets: that anything asks for a state is enough.
+const trackAll = "table inet track {\nchain output {\ntype filter hook output priority filter; policy accept;\nct state invalid counter\n}\n}\n"
+
+func (c *calibration) installBehind(ctx context.Context) (err error) {
+	for _, p := range []struct {
+		probe  **probe
+		label  string
+		table  routes
+		script string
+	}{
+		{&c.behind.plain, "drop at filter", defaultRoute, ""},
+		{&c.behind.routed, "drop at filter, with the table of routes", c.table, ""},
+		{&c.behind.tracked, "drop at filter, with conntrack", defaultRoute, trackAll},
+	} {
+		c.progress.show("installing %s", p.label)
+		at, err := c.router(p.table)
+		if err != nil {
+			return err
+		}
+		if err := c.nft(ctx, at, p.script); err != nil {
+			return err
+		}
+		if _, err := c.hold(ctx, at, policyAt("filter", dropped), "nftables"); err != nil {
+			return err
+		}
+		*p.probe = &probe{label: p.label, subject: subject{site: at}, flows: []lab.Flow{localFlow}}
+	}
+	return nil
+}
