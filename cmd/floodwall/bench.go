@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/floodwall/floodwall/internal/bench"
+	"github.com/floodwall/floodwall/internal/bench/page"
 )
 
 // benchFlags are the flags of bench.
@@ -23,13 +24,14 @@ type benchFlags struct {
 func benchCommand(e *env) *cobra.Command {
 	var f benchFlags
 	c := &cobra.Command{
-		Use:     "bench [EXPERIMENT...]",
+		Use:     "bench [all | EXPERIMENT...]",
 		Short:   "measure what dropping packets costs on this machine",
 		Long:    benchLong(),
-		Example: "  floodwall bench\n  floodwall bench drop --quick\n  floodwall bench sets --list blocked.txt",
+		Example: "  floodwall bench all\n  floodwall bench drop --quick\n  floodwall bench sets --list blocked.txt",
 		Args:    knownExperiments,
 		RunE:    func(c *cobra.Command, args []string) error { return e.bench(c, args, &f) },
 	}
+	c.ValidArgs = []string{"all"}
 	for _, x := range bench.Experiments {
 		c.ValidArgs = append(c.ValidArgs, x.Name)
 	}
@@ -41,7 +43,7 @@ func benchCommand(e *env) *cobra.Command {
 	flags.BoolVar(&f.options.All, "all", false, "also what takes minutes: the slow tools with 10 million addresses")
 	flags.IntSliceVar(&f.options.Sizes, "size", nil, "`numbers` of random addresses for sets (default 1000,100000,1000000,10000000)")
 	flags.StringVar(&f.options.List, "list", "", "`file` of addresses for sets, in place of random ones")
-	flags.StringVar(&f.out, "out", "", "`directory` for report.json, bench.txt and tables.txt (default bench/TIME in the state directory)")
+	flags.StringVar(&f.out, "out", "", "`directory` for report.html, tables.md, report.json and bench.txt (default bench/TIME in the state directory)")
 	flags.BoolVar(&f.markdown, "markdown", false, "print the tables in Markdown")
 	flags.BoolVar(&f.strict, "strict", false, "exit with 1 when a bar is missed")
 	e.jsonFlag(c)
@@ -52,7 +54,8 @@ func benchCommand(e *env) *cobra.Command {
 func benchLong() string {
 	var b strings.Builder
 	b.WriteString("Bench measures on this machine, with real packets in network namespaces that vanish with it, what\n" +
-		"Floodwall costs, beside the limits that no program can pass and the tools that do the same.\n\nexperiments:\n")
+		"Floodwall costs, beside the limits that no program can pass and the tools that do the same. Without a\n" +
+		"name, as with all, every experiment runs, and one that fails does not keep the others from it.\n\nexperiments:\n")
 	for _, x := range bench.Experiments {
 		fmt.Fprintf(&b, "  %-9s %s\n", x.Name, x.Doc)
 	}
@@ -62,7 +65,7 @@ func benchLong() string {
 // knownExperiments wants names of experiments.
 func knownExperiments(c *cobra.Command, args []string) error {
 	if unknown := bench.Unknown(args); unknown != "" {
-		return usagef(c, "the experiments are "+strings.Join(c.ValidArgs, ", "), "unknown experiment %q", unknown)
+		return usagef(c, "the experiments are "+strings.Join(c.ValidArgs[1:], ", ")+"; all is all of them", "unknown experiment %q", unknown)
 	}
 	return nil
 }
@@ -117,9 +120,9 @@ func (e *env) printReport(r *bench.Report, f *benchFlags) error {
 	if dir == "" {
 		dir = filepath.Join(e.state, "bench", r.Time.Format("20060102T150405Z"))
 	}
-	saved := r.Save(dir)
+	saved := r.Save(dir, page.Write)
 	if saved == nil {
-		e.note("results are in " + dir)
+		e.note("the report is " + filepath.Join(dir, "report.html"))
 	}
 	if e.json {
 		return errors.Join(r.WriteJSON(e.stdout), saved)

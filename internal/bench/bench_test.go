@@ -3,6 +3,7 @@ package bench
 import (
 	"context"
 	"errors"
+	"io"
 	"net"
 	"os"
 	"path/filepath"
@@ -129,11 +130,13 @@ func checkReport(t *testing.T, r *Report, want []string) {
 func checkFiles(t *testing.T, r *Report) {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "bench", "now")
-	if err := r.Save(dir); err != nil {
+	page := func(w io.Writer, r *Report) error { return r.WriteTables(w, false) } // package page has its own tests
+	if err := r.Save(dir, page); err != nil {
 		t.Fatal(err)
 	}
 	for file, part := range map[string]string{
-		"report.json": `"kernel": "` + r.Machine.Kernel, "bench.txt": "BenchmarkFloodwall/", "tables.txt": r.Experiments[0].Tables[0].Title,
+		"report.json": `"kernel": "` + r.Machine.Kernel, "bench.txt": "BenchmarkFloodwall/", "tables.md": r.Experiments[0].Tables[0].Title,
+		"report.html": r.Experiments[0].Tables[0].Title,
 	} {
 		text, err := os.ReadFile(filepath.Join(dir, file))
 		if err != nil || !strings.Contains(string(text), part) {

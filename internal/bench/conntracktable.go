@@ -35,13 +35,29 @@ func (b *webBuilder) publish() {
 		b.outcome.Results = append(b.outcome.Results, b.result(c))
 		t.row(b.cells(c, bars, most)...)
 		if len(c.visits) > 0 {
-			b.outcome.Series = append(b.outcome.Series, Series{Name: b.resultName(c), Unit: "req/s", Seconds: c.interval(), Values: c.overTime()})
+			b.outcome.Series = append(b.outcome.Series, Series{
+				Name: b.resultName(c), Label: c.label, Unit: "req/s", Seconds: c.interval(), Values: c.overTime(),
+			})
 		}
 		if c.unsteady() {
 			t.note("~ unsteady: the rounds differ by more than %.0f%%", 100*unsteadySpread)
 		}
 	}
 	b.outcome.Tables = append(b.outcome.Tables, t, b.secondsTable())
+	b.outcome.Ranked = append(b.outcome.Ranked, b.ranking())
+	b.outcome.Claims = b.claims()
+}
+
+// ranking is the requests per second of each case.
+func (b *webBuilder) ranking() Ranking {
+	r := Ranking{Title: "conntrack: requests answered per second", Unit: "req/s"}
+	for _, c := range b.cases {
+		r.add(c.label, c.figure(rateOf), 1, c.unsteady())
+	}
+	if len(b.cases[0].visits) > 0 {
+		r.Limit = b.cases[0].label
+	}
+	return r
 }
 
 func (b *webBuilder) resultName(c *webCase) string { return b.outcome.Name + "/" + c.name }

@@ -32,7 +32,7 @@ func packetCost(ctx context.Context, s *session) error {
 		if err := one.measure(ctx, s); err != nil {
 			return err
 		}
-		s.outcome.Tables = append(s.outcome.Tables, claimsTable(one))
+		s.outcome.Claims = costOutcome(one)
 		return nil
 	})
 }

@@ -79,6 +79,16 @@ func (b *dnsBuilder) publish() {
 		}
 	}
 	b.outcome.Tables = append(b.outcome.Tables, t)
+	b.outcome.Ranked = append(b.outcome.Ranked, b.ranking())
+}
+
+// ranking is what the clients get.
+func (b *dnsBuilder) ranking() Ranking {
+	r := Ranking{Title: "dns: clients' queries answered in full, per second", Unit: "answers/s"}
+	for _, c := range b.cases {
+		r.add(c.flood.label+": "+c.guard.label, c.figure((*dnsVisit).perSecond), 1, c.unsteady())
+	}
+	return r
 }
 
 // unsteady reports whether the figures are doubtful.

@@ -51,10 +51,13 @@ type session struct {
 	progress *progress
 }
 
-// Unknown returns the first of these names that no experiment has; "" when all have one.
+// every is the name that stands for all experiments.
+const every = "all"
+
+// Unknown returns the first of these names that no experiment has and that is not "all"; "" when there is none.
 func Unknown(names []string) string {
 	for _, name := range names {
-		if !slices.ContainsFunc(Experiments, func(e Experiment) bool { return e.Name == name }) {
+		if name != every && !slices.ContainsFunc(Experiments, func(e Experiment) bool { return e.Name == name }) {
 			return name
 		}
 	}
@@ -64,37 +67,74 @@ func Unknown(names []string) string {
 // MaxSize is the largest number of random addresses in a list: there must be others left that are not listed.
 const MaxSize = 2_000_000_000
 
-// Run runs the named experiments, or all when none is named, in their own order. Unless nothing could be begun, the report holds what was
-// measured, also together with an error: that of ctx, when it ended, or of the first experiment that could not go on.
-func Run(ctx context.Context, experiments []string, o Options) (*Report, error) {
-	if unknown := Unknown(experiments); unknown != "" {
+// Run runs the named experiments, or all when none or "all" is named, in their own order. One that cannot go on does not
+// keep the others from running. Unless nothing could be begun, the report holds what was measured, also together with an
+// error: that of ctx, when it ended, or of the experiments that failed.
+func Run(ctx context.Context, names []string, o Options) (*Report, error) {
+	if unknown := Unknown(names); unknown != "" {
 		return nil, fmt.Errorf("unknown experiment %q", unknown)
 	}
 	if runtime.NumCPU() < 2 {
 		return nil, errors.New("the bench needs two CPUs: one sends, another receives")
 	}
-	r := &Report{Time: time.Now().UTC().Truncate(time.Second)}
-	var err error
-	if r.Machine, err = lab.DescribeMachine(); err != nil {
+	machine, err := lab.DescribeMachine()
+	if err != nil {
 		return nil, err
 	}
-	for _, e := range Experiments {
-		if len(experiments) > 0 && !slices.Contains(experiments, e.Name) {
-			continue
-		}
+	r := &Report{Time: time.Now().UTC().Truncate(time.Second), Machine: machine, Quick: o.Quick}
+	return r, r.run(ctx, chosen(names), o.withDefaults())
+}
+
+// chosen is the experiments of these names.
+func chosen(names []string) []Experiment {
+	if len(names) == 0 || slices.Contains(names, every) {
+		return Experiments
+	}
+	return slices.DeleteFunc(slices.Clone(Experiments), func(e Experiment) bool { return !slices.Contains(names, e.Name) })
+}
+
+// run adds the outcome of each experiment to the report.
+func (r *Report) run(ctx context.Context, experiments []Experiment, o Options) error {
+	p := newProgress(o.Progress, newOutlook(experiments, o))
+	defer p.end()
+	for i, e := range experiments {
+		p.begin()
+		start := time.Now()
 		outcome := &Outcome{Name: e.Name, Doc: e.Doc, Results: []lab.Result{}, Bars: []*Bar{}, Tables: []*Table{}}
 		r.Experiments = append(r.Experiments, outcome)
-		s := &session{Options: o.withDefaults(), outcome: outcome, progress: newProgress(o.Progress, e.Name)}
-		err := e.run(ctx, s)
-		s.progress.end()
+		err := e.run(ctx, &session{Options: o, outcome: outcome, progress: p})
+		outcome.keepFinite()
+		outcome.Seconds = time.Since(start).Seconds()
 		if ctx.Err() != nil {
-			return r, ctx.Err()
+			r.stop(outcome, experiments[i+1:])
+			return ctx.Err()
 		}
 		if err != nil {
-			return r, fmt.Errorf("experiment %s: %w", e.Name, err)
+			outcome.Error = err.Error()
 		}
 	}
-	return r, nil
+	return r.failures()
+}
+
+// stop notes which experiments have not ended.
+func (r *Report) stop(current *Outcome, others []Experiment) {
+	current.Error = "the run was stopped"
+	for _, e := range others {
+		r.NotRun = append(r.NotRun, e.Name)
+	}
+}
+
+// failures is an error about the experiments that could not go on; nil when all could.
+func (r *Report) failures() error {
+	failed := r.Failed()
+	if len(failed) == 0 {
+		return nil
+	}
+	err := fmt.Errorf("experiment %s: %s", failed[0].Name, failed[0].Error)
+	if len(failed) > 1 {
+		err = fmt.Errorf("%d of %d experiments failed, the first: %w", len(failed), len(r.Experiments), err)
+	}
+	return err
 }
 
 func (o Options) withDefaults() Options {

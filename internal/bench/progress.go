@@ -5,30 +5,47 @@ import (
 	"io"
 	"os"
 	"time"
+	"unicode/utf8"
 
 	"golang.org/x/sys/unix"
 )
 
-// progress is a line on a terminal that says what is being done and for how long still. It is for one goroutine.
+// progress is a line on a terminal that says what is being done and for how long the run still goes on. It is for one
+// goroutine.
 type progress struct {
-	out   io.Writer // nil: no line
-	name  string    // of the experiment
-	shown bool
+	out     *os.File // nil: no line
+	outlook *outlook
+	shown   bool
 
 	began       time.Time // of the steps
 	done, steps int
 }
 
-// newProgress shows an experiment's progress on a terminal, and nowhere when out is none.
-func newProgress(out io.Writer, name string) *progress {
-	f, ok := out.(*os.File)
-	if !ok {
-		return &progress{}
+// newProgress shows the progress of a run on a terminal, and nowhere when out is none.
+func newProgress(out io.Writer, l *outlook) *progress {
+	p := &progress{outlook: l}
+	if f, ok := out.(*os.File); ok && columns(f) > 0 {
+		p.out = f
 	}
+	return p
+}
+
+// columns is the width of a terminal; 0 when it is none, and what is usual when it does not tell.
+func columns(f *os.File) int {
 	if _, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS); err != nil {
-		return &progress{}
+		return 0
 	}
-	return &progress{out: f, name: name}
+	size, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ)
+	if err != nil || size.Col == 0 {
+		return 80
+	}
+	return int(size.Col)
+}
+
+// begin has the next experiment begin.
+func (p *progress) begin() {
+	p.outlook.begin(time.Now())
+	p.expect(0)
 }
 
 // expect begins a stretch of steps that take about the same time each.
@@ -43,16 +60,41 @@ func (p *progress) show(format string, args ...any) {
 		return
 	}
 	p.shown = true
-	fmt.Fprintf(p.out, "\r\x1b[K%s: %s%s", p.name, fmt.Sprintf(format, args...), p.left())
+	line := p.outlook.String() + ", " + leftText(p.outlook.left(time.Now(), p.left())) + ": " + fmt.Sprintf(format, args...)
+	fmt.Fprintf(p.out, "\r\x1b[K%s", cut(line, columns(p.out)-1))
 }
 
-// left estimates the time left from the steps done.
-func (p *progress) left() string {
+// left is the time left of the steps, by those done; 0 when none is.
+func (p *progress) left() time.Duration {
 	if p.done == 0 || p.steps <= p.done {
-		return ""
+		return 0
 	}
-	left := time.Since(p.began) / time.Duration(p.done) * time.Duration(p.steps-p.done)
-	return fmt.Sprintf(", %s left", left.Round(time.Second))
+	return time.Since(p.began) / time.Duration(p.done) * time.Duration(p.steps-p.done)
+}
+
+// String is the experiment that runs, and which of all it is.
+func (l *outlook) String() string {
+	name := l.names[l.current]
+	if len(l.names) == 1 {
+		return name
+	}
+	return fmt.Sprintf("%s (%d of %d)", name, l.current+1, len(l.names))
+}
+
+// leftText is a time that is only guessed, so not to the second when it is long.
+func leftText(d time.Duration) string {
+	if d < time.Minute {
+		return fmt.Sprintf("%.0fs left", max(1, d.Seconds()))
+	}
+	return fmt.Sprintf("%.0fm left", d.Minutes())
+}
+
+// cut is as much of a line as has room.
+func cut(line string, width int) string {
+	if utf8.RuneCountInString(line) <= width {
+		return line
+	}
+	return string([]rune(line)[:max(0, width)])
 }
 
 // end removes the line.

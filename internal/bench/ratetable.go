@@ -21,6 +21,7 @@ func (t *rateTable) publish(o *Outcome) {
 		r.remark(table)
 	}
 	o.Tables = append(o.Tables, table)
+	o.Ranked = append(o.Ranked, t.ranking())
 }
 
 // head is the columns. Bars and the reference offer are for a source with a core of its own.

@@ -116,7 +116,10 @@ func TestSynTables(t *testing.T) {
 		}
 	}
 	curve := b.outcome.Curves[1]
-	want := Curve{Name: "synproxy/syn/floodwall/host", X: "pps", Y: "SYN-ACKs/s", Points: [][2]float64{{0.25e6, 1e5}, {1e6, 2e5}}}
+	want := Curve{
+		Name: "synproxy/syn/floodwall/host", Chart: "SYN-ACKs/s over the flood's rate", Label: "floodwall, host",
+		X: "pps", Y: "SYN-ACKs/s", Points: [][2]float64{{0.25e6, 1e5}, {1e6, 2e5}},
+	}
 	if diff := cmp.Diff(want, curve); diff != "" {
 		t.Errorf("curve (-want +got):\n%s", diff)
 	}

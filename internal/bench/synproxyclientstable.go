@@ -188,15 +188,14 @@ func (b *synBuilder) clientsResult(c *synCase, l synLoad) lab.Result {
 
 // clientsChart is the connections per second over the rate of a flood of SYNs.
 func (b *synBuilder) clientsChart() *Table {
+	const title = "clients' connections per second over the rate of a SYN flood"
 	var curves []Curve
-	var labels []string
 	rates := append([]float64{0}, b.clientRates()...)
 	for _, c := range b.cases {
 		if len(c.visits[quiet]) == 0 {
 			continue
 		}
-		labels = append(labels, c.label)
-		one := Curve{Name: b.outcome.Name + "/clients/" + c.name, X: "pps", Y: "connections/s"}
+		one := Curve{Name: b.outcome.Name + "/clients/" + c.name, Chart: title, Label: c.label, X: "pps", Y: "connections/s"}
 		for _, pps := range rates {
 			l := choice(pps == 0, quiet, synLoad{synOnly, pps})
 			one.Points = append(one.Points, [2]float64{pps, c.figure(l, (*synVisit).perSecond).median()})
@@ -204,5 +203,5 @@ func (b *synBuilder) clientsChart() *Table {
 		curves = append(curves, one)
 	}
 	b.outcome.Curves = append(b.outcome.Curves, curves...)
-	return curveTable("synproxy: clients' connections per second over the rate of a SYN flood", rateHead(rates), labels, curves, 1)
+	return curveTable("synproxy: "+title, rateHead(rates), curves, 1)
 }

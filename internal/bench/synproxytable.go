@@ -36,8 +36,10 @@ func (b *synBuilder) synNotes() []string {
 func (b *synBuilder) publish() {
 	for _, bar := range synBars {
 		b.outcome.Tables = append(b.outcome.Tables, b.floodTable(bar), b.floodChart(bar.flood))
+		b.outcome.Ranked = append(b.outcome.Ranked, b.ranking(bar))
 	}
 	b.outcome.Tables = append(b.outcome.Tables, b.clientsTable(), b.clientsChart())
+	b.outcome.Claims = b.claims()
 }
 
 // find returns the case of that name, nil when there is none.
@@ -76,6 +78,20 @@ func (b *synBuilder) floodTable(bar synBar) *Table {
 		curve.remark(t)
 	}
 	return t
+}
+
+// ranking is the most that each case does with a flood.
+func (b *synBuilder) ranking(bar synBar) Ranking {
+	r := Ranking{Title: "synproxy: " + bar.flood.label, Unit: "millions of " + bar.flood.figure}
+	for _, c := range b.cases {
+		if curve := c.floods[bar.flood]; curve != nil {
+			r.add(c.label, curve.most, 1e6, curve.unsteady())
+			if c.name == bar.limit && len(r.Rows) > 0 {
+				r.Limit = c.label
+			}
+		}
+	}
+	return r
 }
 
 // most is the row of a case without its shares, as text and for programs.
@@ -169,22 +185,21 @@ func (c *synCurve) remark(t *Table) {
 
 // floodChart is what each case does with a flood, over its rate.
 func (b *synBuilder) floodChart(f *synFlood) *Table {
+	title := f.figure + " over the flood's rate"
 	var curves []Curve
-	var labels []string
 	for _, c := range b.cases {
 		curve := c.floods[f]
 		if curve == nil || len(curve.most) == 0 {
 			continue
 		}
-		labels = append(labels, c.label)
-		one := Curve{Name: b.floodName(c, f), X: "pps", Y: f.figure}
+		one := Curve{Name: b.floodName(c, f), Chart: title, Label: c.label, X: "pps", Y: f.figure}
 		for i, pps := range b.synRates() {
 			one.Points = append(one.Points, [2]float64{pps, curve.at[i].median()})
 		}
 		curves = append(curves, one)
 	}
 	b.outcome.Curves = append(b.outcome.Curves, curves...)
-	return curveTable("synproxy: thousands of "+f.figure+" over the flood's rate", rateHead(b.synRates()), labels, curves, 1e3)
+	return curveTable("synproxy: thousands of "+title, rateHead(b.synRates()), curves, 1e3)
 }
 
 // rateHead is flood rates as heads of columns.

@@ -35,7 +35,7 @@ func (t *Table) WriteText(w io.Writer) error {
 		var line strings.Builder
 		for i, cell := range row {
 			pad := strings.Repeat(" ", width[i]-utf8.RuneCountInString(cell))
-			if i > 0 && i < t.figures() {
+			if t.Figures(i) {
 				cell, pad = pad+cell, ""
 			}
 			line.WriteString("  " + cell + pad)
@@ -66,13 +66,29 @@ func (t *Table) widths() []int {
 	return width
 }
 
-// figures is the number of columns before the last, remarks, which has no head.
-func (t *Table) figures() int {
-	if n := len(t.Head); n > 0 && t.Head[n-1] == "" {
-		return n - 1
-	}
-	return len(t.Head)
+// Figures reports whether a column has figures, which are aligned right: all have but the first, and the last when it has
+// no head, which is remarks.
+func (t *Table) Figures(column int) bool {
+	return column > 0 && (column < len(t.Head)-1 || t.Head[column] != "")
 }
+
+// Paragraphs puts lines together that are parts of one: a line goes on with the next unless it ends with a full stop, or
+// the next begins with a mark, which it explains.
+func Paragraphs(lines []string) (paragraphs []string) {
+	whole := true
+	for _, line := range lines {
+		if whole || strings.ContainsAny(line[:min(1, len(line))], marks) {
+			paragraphs = append(paragraphs, line)
+		} else {
+			paragraphs[len(paragraphs)-1] += " " + line
+		}
+		whole = strings.HasSuffix(line, ".")
+	}
+	return paragraphs
+}
+
+// marks are what rows are marked with.
+const marks = "~^"
 
 // WriteMarkdown writes the table in GitHub's notation.
 func (t *Table) WriteMarkdown(w io.Writer) error {
@@ -88,7 +104,7 @@ func (t *Table) WriteMarkdown(w io.Writer) error {
 	rule := make([]string, len(t.Head))
 	for i := range rule {
 		rule[i] = "---"
-		if i > 0 && i < t.figures() {
+		if t.Figures(i) {
 			rule[i] = "---:"
 		}
 	}
@@ -97,7 +113,7 @@ func (t *Table) WriteMarkdown(w io.Writer) error {
 		line(row)
 	}
 	out.WriteByte('\n')
-	for _, n := range t.Notes {
+	for _, n := range Paragraphs(t.Notes) {
 		fmt.Fprintf(&out, "- %s\n", n)
 	}
 	if len(t.Notes) > 0 {

@@ -40,9 +40,9 @@ func costBars(bars []rateBar) string {
 	return strings.Join(text, ", ")
 }
 
-// claim is something that the article says, and the rule by which it holds here: how many times the time per packet of
-// one row that of another is, and between which bounds.
-type claim struct {
+// costClaim is something that the article says, and the rule by which it holds here: how many times the time per packet
+// of one row that of another is, and between which bounds.
+type costClaim struct {
 	text        string
 	article     float64
 	rows, bases []string // of each, the dearest row and the cheapest base count
@@ -50,8 +50,9 @@ type claim struct {
 	rule        string
 }
 
-// claims are the article's four. Its own figures are rates: 280 kpps for dropping in raw and so on.
-var claims = []claim{
+// costClaims are the article's four, and what its table says that a kind of rule adds. Its own figures are rates: 280 kpps
+// for dropping in raw and so on.
+var costClaims = []costClaim{
 	{
 		"raw is only a little better than filter", 280.0 / 250, []string{"iptables/filter"}, []string{"iptables/" + baseCase},
 		1, 1.25, "filter costs up to 25% more than raw",
@@ -68,32 +69,42 @@ var claims = []claim{
 		"dropping costs 2.5 times less than accepting", 280.0 / 106, []string{"iptables/accept/untracked"}, []string{"iptables/" + baseCase},
 		2, 3.5, "accepting without conntrack costs 2 to 3.5 times what dropping in raw does",
 	},
+	addition("conntrack adds 20% to accepting", 106.0/87, "accept/tracked", "accept/untracked"),
+	addition("an ipset adds 10% to dropping", 280.0/255, "set/n=1", baseCase),
+	addition("a string match (bm) adds 10%", 280.0/255, "string/bm", baseCase),
+	addition("a string match (kmp) adds 17%", 280.0/235, "string/kmp", baseCase),
+	addition("hashlimit adds 20%", 280.0/225, "hashlimit", baseCase),
+}
+
+// addition is a claim about what one of iptables' cases costs more than another. The article's word for it is taken for more
+// than nothing, and less than three times as much.
+func addition(text string, article float64, row, base string) costClaim {
+	most := 1 + 3*(article-1)
+	return costClaim{
+		text, article, []string{"iptables/" + row}, []string{"iptables/" + base}, 1.01, most,
+		fmt.Sprintf("it costs 1%% to %.0f%% more, up to three times what the article has", 100*(most-1)),
+	}
 }
 
 var costSets = []string{"iptables/set/n=1", "iptables/set/n=65000", "iptables/set/n=265000"}
 
-// claimsTable compares the claims with what was measured on one core, which is what the article had.
-func claimsTable(t *rateTable) *Table {
-	table := &Table{
-		Title: "cost: what the article says, on one core", Head: []string{"", "article", "here", ""},
-		Notes: []string{"Times the time per packet; the receive thread's own, source and receiver on one core as in the article."},
-	}
-	for _, c := range claims {
-		here, verdict := "", "not measured"
+// costOutcome judges the claims by what was measured on one core, which is what the article had: by the receive thread's
+// own time per packet.
+func costOutcome(t *rateTable) (claims []Claim) {
+	for _, c := range costClaims {
+		judged := openClaim(c.text, timesText(c.article), c.rule+", in time per packet with source and receiver on one core")
 		if times, ok := c.times(t); ok {
-			here = fmt.Sprintf("%.2f x", times)
-			verdict = choice(times >= c.least && times <= c.most, "confirmed", "refuted")
+			judged = judged.found(timesText(times), times >= c.least && times <= c.most, c.unsteady(t))
 		}
-		if c.unsteady(t) {
-			verdict += ", unsteady"
-		}
-		table.row(c.text, fmt.Sprintf("%.2f x", c.article), here, verdict+"; it holds when "+c.rule)
+		claims = append(claims, judged)
 	}
-	return table
+	return claims
 }
 
+func timesText(times float64) string { return fmt.Sprintf("%.2f x", times) }
+
 // times is how many times the time of the bases the rows take; false when one of them was not measured.
-func (c claim) times(t *rateTable) (float64, bool) {
+func (c costClaim) times(t *rateTable) (float64, bool) {
 	slowest, fastest := math.Inf(1), 0.0
 	for _, name := range c.rows {
 		slowest = min(slowest, t.rate(name))
@@ -108,7 +119,7 @@ func (c claim) times(t *rateTable) (float64, bool) {
 	return fastest / slowest, slowest > 0
 }
 
-func (c claim) unsteady(t *rateTable) bool {
+func (c costClaim) unsteady(t *rateTable) bool {
 	return slices.ContainsFunc(t.rows, func(r *rate) bool {
 		return (slices.Contains(c.rows, r.name) || slices.Contains(c.bases, r.name)) && r.unsteady()
 	})

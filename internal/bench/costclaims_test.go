@@ -1,7 +1,6 @@
 package bench
 
 import (
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -32,33 +31,32 @@ func TestClaims(t *testing.T) {
 		"iptables/accept/untracked": 264, "iptables/raw": 100, "iptables/filter": 112, "iptables/raw/rules=5": 112,
 		"iptables/set/n=1": 110, "iptables/set/n=65000": 110, "iptables/set/n=265000": 112,
 	}
-	const confirmed, refuted, none = "confirmed", "refuted", "not measured"
 	for _, tt := range []struct {
 		name string
 		ns   float64 // 0: not measured
-		want [4]string
+		want [4]Verdict
 	}{
-		{"", 0, [4]string{confirmed, confirmed, confirmed, confirmed}},
-		{"iptables/filter", 99, [4]string{refuted, confirmed, confirmed, confirmed}},
-		{"iptables/filter", 130, [4]string{refuted, confirmed, confirmed, confirmed}},
-		{"iptables/filter", 0, [4]string{none, confirmed, confirmed, confirmed}},
-		{"iptables/raw/rules=5", 101, [4]string{confirmed, refuted, confirmed, confirmed}},
-		{"iptables/raw/rules=5", 140, [4]string{confirmed, refuted, confirmed, confirmed}},
-		{"iptables/set/n=1", 90, [4]string{confirmed, confirmed, refuted, confirmed}},
-		{"iptables/set/n=265000", 122, [4]string{confirmed, confirmed, refuted, confirmed}},
-		{"iptables/set/n=65000", 0, [4]string{confirmed, confirmed, none, confirmed}},
-		{"iptables/accept/untracked", 190, [4]string{confirmed, confirmed, confirmed, refuted}},
-		{"iptables/accept/untracked", 360, [4]string{confirmed, confirmed, confirmed, refuted}},
-		{"iptables/raw", 0, [4]string{none, none, confirmed, none}},
+		{"", 0, [4]Verdict{Confirmed, Confirmed, Confirmed, Confirmed}},
+		{"iptables/filter", 99, [4]Verdict{Refuted, Confirmed, Confirmed, Confirmed}},
+		{"iptables/filter", 130, [4]Verdict{Refuted, Confirmed, Confirmed, Confirmed}},
+		{"iptables/filter", 0, [4]Verdict{NotMeasurable, Confirmed, Confirmed, Confirmed}},
+		{"iptables/raw/rules=5", 101, [4]Verdict{Confirmed, Refuted, Confirmed, Confirmed}},
+		{"iptables/raw/rules=5", 140, [4]Verdict{Confirmed, Refuted, Confirmed, Confirmed}},
+		{"iptables/set/n=1", 90, [4]Verdict{Confirmed, Confirmed, Refuted, Confirmed}},
+		{"iptables/set/n=265000", 122, [4]Verdict{Confirmed, Confirmed, Refuted, Confirmed}},
+		{"iptables/set/n=65000", 0, [4]Verdict{Confirmed, Confirmed, NotMeasurable, Confirmed}},
+		{"iptables/accept/untracked", 190, [4]Verdict{Confirmed, Confirmed, Confirmed, Refuted}},
+		{"iptables/accept/untracked", 360, [4]Verdict{Confirmed, Confirmed, Confirmed, Refuted}},
+		{"iptables/raw", 0, [4]Verdict{NotMeasurable, NotMeasurable, Confirmed, NotMeasurable}},
 	} {
 		ns := map[string]float64{}
 		for name, value := range asTheArticle {
 			ns[name] = value
 		}
 		ns[tt.name] = tt.ns
-		for i, row := range claimsTable(costRows(ns)).Rows {
-			if verdict, _, _ := strings.Cut(row[3], ";"); verdict != tt.want[i] {
-				t.Errorf("%s takes %v ns: %q is %s, want %s", tt.name, tt.ns, row[0], verdict, tt.want[i])
+		for i, c := range costOutcome(costRows(ns))[:len(tt.want)] {
+			if c.Verdict != tt.want[i] {
+				t.Errorf("%s takes %v ns: %q is %s, want %s", tt.name, tt.ns, c.Text, c.Verdict, tt.want[i])
 			}
 		}
 	}

@@ -1,0 +1,46 @@
+package bench
+
+import (
+	"slices"
+	"strings"
+)
+
+// Ranking is one figure of each row of a table, for a chart of bars.
+type Ranking struct {
+	Title string `json:"title"` // of the table
+	Unit  string `json:"unit"`
+	Limit string `json:"limit,omitempty"` // label of the row that no other can pass; "": there is none
+	Rows  []Rank `json:"rows"`
+}
+
+// Rank is a row of a ranking: the median of the rounds, and what lies farthest from it.
+type Rank struct {
+	Label    string  `json:"label"`
+	Value    float64 `json:"value"`
+	Least    float64 `json:"least"`
+	Most     float64 `json:"most"`
+	Unsteady bool    `json:"unsteady,omitempty"`
+}
+
+// Own reports whether the row is Floodwall's.
+func (r Rank) Own() bool { return strings.Contains(r.Label, "floodwall") }
+
+// add adds a row, unless there are no figures; per divides them.
+func (r *Ranking) add(label string, figures series, per float64, unsteady bool) {
+	if !(figures.median() > 0) {
+		return
+	}
+	r.Rows = append(r.Rows, Rank{label, figures.median() / per, slices.Min(figures) / per, slices.Max(figures) / per, unsteady})
+}
+
+// ranking is the rates of the table's rows.
+func (t *rateTable) ranking() Ranking {
+	ranking := Ranking{Title: t.title + t.cores.suffix(), Unit: "Mpps"}
+	if t.empty != nil && t.empty.measured() {
+		ranking.Limit = t.empty.label
+	}
+	for _, r := range t.rows {
+		ranking.add(r.label, r.rounds, 1e6, r.unsteady())
+	}
+	return ranking
+}
