@@ -137,7 +137,7 @@ func (b *webBuilder) result(c *webCase) lab.Result {
 	}
 	add := func(unit string, figures series) {
 		if len(figures) > 0 {
-			r.Metrics = append(r.Metrics, lab.Metric{Value: figures.median(), Unit: unit, Spread: figures.spread()})
+			r.Metrics = append(r.Metrics, figures.metric(unit))
 		}
 	}
 	add("req/s", c.figure(rateOf))

@@ -152,7 +152,7 @@ func (c *dnsCase) result(experiment string) lab.Result {
 	r.Note = choice(c.unsteady(), "~", "")
 	add := func(unit string, of func(*dnsVisit) float64) {
 		figures := c.figure(of)
-		r.Metrics = append(r.Metrics, lab.Metric{Value: figures.median(), Unit: unit, Spread: figures.spread()})
+		r.Metrics = append(r.Metrics, figures.metric(unit))
 	}
 	add("answered", (*dnsVisit).answered)
 	add("answered/s", (*dnsVisit).perSecond)

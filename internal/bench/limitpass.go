@@ -209,7 +209,7 @@ func (r *limitRow) passResult(experiment string) lab.Result {
 	res := lab.Result{Name: experiment + "/passes/" + r.name, Runs: len(r.passed), Note: r.missing}
 	add := func(unit string, figures series) {
 		if len(figures) > 0 {
-			res.Metrics = append(res.Metrics, lab.Metric{Value: figures.median(), Unit: unit, Spread: figures.spread()})
+			res.Metrics = append(res.Metrics, figures.metric(unit))
 		}
 	}
 	add("of-allowed", r.ofAllowed())

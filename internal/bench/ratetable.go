@@ -80,12 +80,18 @@ func (r *rate) figures() []string {
 	}
 }
 
-// share is a row's rate as a share of another's; false when one of them was not measured.
-func share(r, limit *rate) (float64, bool) {
+// shares are a row's rates as shares of another's in the same rounds; nil when one of them was not measured.
+func shares(r, limit *rate) series {
 	if r == nil || limit == nil || !r.measured() || !limit.measured() {
-		return 0, false
+		return nil
 	}
-	return r.rounds.median() / limit.rounds.median(), true
+	return r.rounds.by(limit.rounds)
+}
+
+// share is their median; false when there is none.
+func share(r, limit *rate) (float64, bool) {
+	s := shares(r, limit)
+	return s.median(), len(s) > 0
 }
 
 func shareText(r, limit *rate) string {
@@ -95,12 +101,18 @@ func shareText(r, limit *rate) string {
 	return ""
 }
 
-// referenceShare is what a row takes of the reference offer, as a share of what the limit takes of it.
-func referenceShare(r, limit *rate) (float64, bool) {
+// referenceShares are what a row takes of the reference offer, as shares of what the limit takes of it.
+func referenceShares(r, limit *rate) series {
 	if limit == nil || !(r.reference.median() > 0) || !(limit.reference.median() > 0) {
-		return 0, false
+		return nil
 	}
-	return r.reference.median() / limit.reference.median(), true
+	return r.reference.by(limit.reference)
+}
+
+// referenceShare is their median; false when there is none.
+func referenceShare(r, limit *rate) (float64, bool) {
+	s := referenceShares(r, limit)
+	return s.median(), len(s) > 0
 }
 
 // rateBar is a bar with the column of the table that shows it.
@@ -169,30 +181,24 @@ func (r *rate) remark(t *Table) {
 
 // result is the row for programs.
 func (t *rateTable) result(experiment string, r *rate) lab.Result {
-	res := lab.Result{Name: experiment + "/" + r.name, Runs: len(r.rounds), Note: r.remarks(), Metrics: r.extra}
+	res := lab.Result{Name: experiment + "/" + r.name, Runs: len(r.rounds), Note: r.remarks()}
 	if !r.measured() {
+		res.Metrics = r.extra
 		return res
 	}
-	metrics := lab.PPS(r.rounds.median())
-	metrics[1].Spread = r.rounds.spread() / 1e6
-	if least := slices.Min(r.rounds); least > 0 {
-		metrics[0].Spread = 1e9/least - 1e9/slices.Max(r.rounds)
+	add := func(unit string, figures series) {
+		if len(figures) > 0 {
+			res.Metrics = append(res.Metrics, figures.metric(unit))
+		}
 	}
-	if v, ok := share(r, t.empty); ok {
-		metrics = append(metrics, lab.Metric{Value: v, Unit: "of-empty"})
-	}
-	if v, ok := share(r, t.touch); ok {
-		metrics = append(metrics, lab.Metric{Value: v, Unit: "of-one-octet"})
-	}
-	if v, ok := share(t.base, r); ok {
-		metrics = append(metrics, lab.Metric{Value: v, Unit: "x-raw-drop"})
-	}
-	if v, ok := referenceShare(r, t.empty); ok {
-		metrics = append(metrics, lab.Metric{Value: v, Unit: "of-7Mpps"})
-	}
-	if v, ok := share(r, t.rival); ok {
-		metrics = append(metrics, lab.Metric{Value: v, Unit: "x-rival"})
-	}
-	res.Metrics = append(metrics, r.extra...)
+	arrived := slices.DeleteFunc(slices.Clone(r.rounds), func(pps float64) bool { return pps == 0 })
+	add("ns/op", arrived.each(func(pps float64) float64 { return 1e9 / pps }))
+	add("Mpps", r.rounds.each(func(pps float64) float64 { return pps / 1e6 }))
+	add("of-empty", shares(r, t.empty))
+	add("of-one-octet", shares(r, t.touch))
+	add("x-raw-drop", shares(t.base, r))
+	add("of-7Mpps", referenceShares(r, t.empty))
+	add("x-rival", shares(r, t.rival))
+	res.Metrics = append(res.Metrics, r.extra...)
 	return res
 }

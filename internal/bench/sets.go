@@ -164,7 +164,7 @@ func (b *setBuilder) tool(ctx context.Context, t setTool) error {
 // metrics are what loading cost.
 func (g loaded) metrics() (all []lab.Metric) {
 	if len(g.seconds) > 0 {
-		all = append(all, lab.Metric{Value: g.seconds.median(), Unit: "load-s", Spread: g.seconds.spread()})
+		all = append(all, g.seconds.metric("load-s"))
 	}
 	if g.octets > 0 {
 		all = append(all, lab.Metric{Value: g.octets, Unit: "kernel-B"})

@@ -3,6 +3,8 @@ package bench
 import (
 	"math"
 	"slices"
+
+	"github.com/floodwall/floodwall/internal/lab"
 )
 
 // series is one figure, taken once a round.
@@ -27,6 +29,29 @@ func (s series) spread() float64 {
 		return 0
 	}
 	return slices.Max(s) - slices.Min(s)
+}
+
+// each is what fn makes of the figures.
+func (s series) each(fn func(float64) float64) (all series) {
+	for _, v := range s {
+		all = append(all, fn(v))
+	}
+	return all
+}
+
+// by is the figures as shares of another's of the same rounds, as far as both were taken.
+func (s series) by(other series) (all series) {
+	for i := range min(len(s), len(other)) {
+		if other[i] > 0 {
+			all = append(all, s[i]/other[i])
+		}
+	}
+	return all
+}
+
+// metric is the median as a result, with the figures that it is of.
+func (s series) metric(unit string) lab.Metric {
+	return lab.Metric{Value: s.median(), Unit: unit, Spread: s.spread(), Samples: s}
 }
 
 // unsteadySpread is the share of the median by which a row's figures may differ before the row is marked.

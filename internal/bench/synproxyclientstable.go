@@ -181,7 +181,7 @@ func (b *synBuilder) clientsResult(c *synCase, l synLoad) lab.Result {
 		{"connect-p99-ns", connectP99}, {"answered-p99-ns", answerP99}, {"entries", synEntries}, {"flood-pps", floodSent},
 	} {
 		figures := c.figure(l, m.of)
-		r.Metrics = append(r.Metrics, lab.Metric{Value: figures.median(), Unit: m.unit, Spread: figures.spread()})
+		r.Metrics = append(r.Metrics, figures.metric(m.unit))
 	}
 	return r
 }

@@ -105,10 +105,8 @@ func (c *synCase) most(f *synFlood, name string) (cells []string, r lab.Result) 
 		cells[2] = fmt.Sprintf("%.2f", curve.most.median()/1e6)
 		cells[3] = fmt.Sprintf("%.2f .. %.2f", slices.Min(curve.most)/1e6, slices.Max(curve.most)/1e6)
 		cells[8] = fmt.Sprintf("%.2f", curve.able.median()/1e6)
-		r.Metrics = []lab.Metric{
-			{Value: curve.most.median() / 1e6, Unit: "Mpps", Spread: curve.most.spread() / 1e6},
-			{Value: curve.able.median() / 1e6, Unit: "able-Mpps", Spread: curve.able.spread() / 1e6},
-		}
+		millions := func(pps float64) float64 { return pps / 1e6 }
+		r.Metrics = []lab.Metric{curve.most.each(millions).metric("Mpps"), curve.able.each(millions).metric("able-Mpps")}
 		r.Note = curve.marks()
 	}
 	cells[0], cells[11] = c.label, r.Note
@@ -117,9 +115,9 @@ func (c *synCase) most(f *synFlood, name string) (cells []string, r lab.Result) 
 
 // synShare is a case's rate by another's.
 type synShare struct {
-	value float64 // 0: one of them was not measured
-	unit  string
-	bar   *Bar // nil: none is asked for
+	series // empty: one of them was not measured
+	unit   string
+	bar    *Bar // nil: none is asked for
 }
 
 // floodShares are a case's share of the limit, how many times SYNPROXY's rate it has, and the share of what the limit is
@@ -133,13 +131,13 @@ func (b *synBuilder) floodShares(c *synCase, bar synBar) []synShare {
 		if o == nil || o == c || o.floods[bar.flood] == nil {
 			return s
 		}
-		mine, its := of(c.floods[bar.flood]).median(), of(o.floods[bar.flood]).median()
-		if !(mine > 0) || !(its > 0) {
+		mine, its := of(c.floods[bar.flood]), of(o.floods[bar.flood])
+		if !(mine.median() > 0) || !(its.median() > 0) {
 			return s
 		}
-		s.value = mine / its
+		s.series = mine.by(its)
 		if c.rival != "" {
-			s.bar = atLeast(b.floodName(c, bar.flood)+what+other, s.value, bound)
+			s.bar = atLeast(b.floodName(c, bar.flood)+what+other, s.median(), bound)
 		}
 		return s
 	}
@@ -152,14 +150,14 @@ func (b *synBuilder) floodShares(c *synCase, bar synBar) []synShare {
 
 // put writes the share to two cells, and to the result.
 func (s *synShare) put(cells []string, r *lab.Result) {
-	if s.value == 0 {
+	if len(s.series) == 0 {
 		return
 	}
-	cells[0] = fmt.Sprintf("%.2f", s.value)
+	cells[0] = fmt.Sprintf("%.2f", s.median())
 	if s.bar != nil {
 		cells[1] = s.bar.String()
 	}
-	r.Metrics = append(r.Metrics, lab.Metric{Value: s.value, Unit: s.unit})
+	r.Metrics = append(r.Metrics, s.metric(s.unit))
 }
 
 // unsteady reports whether the figures are doubtful.

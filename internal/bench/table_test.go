@@ -105,10 +105,14 @@ func TestRival(t *testing.T) {
 func TestRateResults(t *testing.T) {
 	o := &Outcome{Name: "drop"}
 	rows().publish(o)
-	slowest, fastest := 250.0, 1e9/float64(6e6) // nanoseconds at 4 and 6 Mpps
+	four, six := 4.0, 6.0 // Mpps
+	slowest, fastest := 1e3/four, 1e3/six
 	want := lab.Result{Name: "drop/floodwall/rules=20", Runs: 2, Note: "~", Metrics: []lab.Metric{
-		{Value: 200, Unit: "ns/op", Spread: slowest - fastest}, {Value: 5, Unit: "Mpps", Spread: 2},
-		{Value: 0.5, Unit: "of-empty"}, {Value: 1, Unit: "of-one-octet"}, {Value: 4.0 / 7, Unit: "of-7Mpps"},
+		{Value: (slowest + fastest) / 2, Unit: "ns/op", Spread: slowest - fastest, Samples: []float64{slowest, fastest}},
+		{Value: 5, Unit: "Mpps", Spread: 2, Samples: []float64{4, 6}},
+		{Value: 0.5, Unit: "of-empty", Spread: six/10 - four/10, Samples: []float64{0.4, 0.6}},
+		{Value: 1, Unit: "of-one-octet", Spread: six/5 - four/5, Samples: []float64{0.8, 1.2}},
+		{Value: 4.0 / 7, Unit: "of-7Mpps", Samples: []float64{4.0 / 7}},
 	}}
 	if diff := cmp.Diff(want, o.Results[2]); diff != "" {
 		t.Errorf("result (-want +got):\n%s", diff)
@@ -129,7 +133,7 @@ func TestRateResults(t *testing.T) {
 		t.Error(err)
 	}
 	out.Reset()
-	if err := r.WriteBench(&out); err != nil || strings.Count(out.String(), "BenchmarkFloodwall/drop/") != 4 {
-		t.Errorf("benchmark lines, want 4 of them: %v\n%s", err, &out)
+	if err := r.WriteBench(&out); err != nil || strings.Count(out.String(), "BenchmarkFloodwall/drop/") != 8 {
+		t.Errorf("benchmark lines, want 4 rows of 2 rounds: %v\n%s", err, &out)
 	}
 }

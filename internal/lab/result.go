@@ -22,6 +22,9 @@ type Metric struct {
 	Value  float64 `json:"value"`
 	Unit   string  `json:"unit"`             // as in benchmark lines: "ns/op", "Mpps"
 	Spread float64 `json:"spread,omitempty"` // largest minus smallest round, in Unit
+
+	// Samples are the figures of all rounds, in their order; none of what is found once.
+	Samples []float64 `json:"samples,omitempty"`
 }
 
 // Report is the results of a run with the machine that they were taken on.
@@ -46,18 +49,17 @@ func (r *Report) WriteJSON(w io.Writer) error {
 }
 
 // WriteBench writes the report in the Go benchmark format (golang.org/design/14313-benchmark-format), which benchstat
-// reads: the machine as configuration lines, and a line for each result that has metrics.
+// reads: the machine as configuration lines, and a line for each round of each result. What is found once is in the line
+// of the first.
 func (r *Report) WriteBench(w io.Writer) error {
 	out := benchfmt.NewWriter(w)
 	config := r.Machine.config()
 	for i := range r.Results {
-		if len(r.Results[i].Metrics) == 0 {
-			continue
-		}
-		line := r.Results[i].bench()
-		line.Config = config
-		if err := out.Write(line); err != nil {
-			return fmt.Errorf("write benchmark lines: %w", err)
+		for _, line := range r.Results[i].rounds() {
+			line.Config = config
+			if err := out.Write(line); err != nil {
+				return fmt.Errorf("write benchmark lines: %w", err)
+			}
 		}
 	}
 	return nil
@@ -71,9 +73,34 @@ func (r *Result) String() string {
 }
 
 func (r *Result) bench() *benchfmt.Result {
-	line := &benchfmt.Result{Name: benchfmt.Name("Floodwall/" + r.Name), Iters: max(r.Runs, 1)}
+	line := r.line(max(r.Runs, 1))
 	for _, m := range r.Metrics {
 		line.Values = append(line.Values, benchfmt.Value{Value: m.Value, Unit: m.Unit})
 	}
 	return line
+}
+
+func (r *Result) line(runs int) *benchfmt.Result {
+	return &benchfmt.Result{Name: benchfmt.Name("Floodwall/" + r.Name), Iters: runs}
+}
+
+// rounds is a line for each round; none without metrics.
+func (r *Result) rounds() (lines []*benchfmt.Result) {
+	for _, m := range r.Metrics {
+		for i, v := range m.samples() {
+			if i == len(lines) {
+				lines = append(lines, r.line(1))
+			}
+			lines[i].Values = append(lines[i].Values, benchfmt.Value{Value: v, Unit: m.Unit})
+		}
+	}
+	return lines
+}
+
+// samples are the figures of the rounds, or the one that there is.
+func (m *Metric) samples() []float64 {
+	if len(m.Samples) == 0 {
+		return []float64{m.Value}
+	}
+	return m.Samples
 }

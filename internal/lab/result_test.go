@@ -34,7 +34,9 @@ func TestReport(t *testing.T) {
 		t.Errorf("machine is not described: %+v", machine)
 	}
 	report := Report{Machine: machine, Results: []Result{
-		{Name: "drop/rules=20", Runs: 3, Metrics: []Metric{{Value: 6.25, Unit: "Mpps", Spread: 0.25}}},
+		{Name: "drop/rules=20", Runs: 3, Metrics: []Metric{
+			{Value: 0.5, Unit: "apply-s"}, {Value: 6.25, Unit: "Mpps", Spread: 0.25, Samples: []float64{6.375, 6.25, 6.125}},
+		}},
 		{Name: "sets/ipset", Note: "ipset is not installed"},
 		{Name: "sets/nft", Runs: 3, Metrics: []Metric{{Value: 0.5, Unit: "Mpps"}}},
 	}}
@@ -54,18 +56,22 @@ func TestReport(t *testing.T) {
 	if err := report.WriteBench(&text); err != nil {
 		t.Fatal(err)
 	}
-	got := make(map[string]float64)
+	got := make(map[string][]float64)
 	for r := benchfmt.NewReader(&text, "report"); r.Scan(); {
 		line, ok := r.Result().(*benchfmt.Result)
 		if !ok {
 			t.Fatalf("not a result: %v", r.Result())
 		}
-		got[string(line.Name)], _ = line.Value("Mpps")
+		v, _ := line.Value("Mpps")
+		got[string(line.Name)] = append(got[string(line.Name)], v)
+		if _, ok := line.Value("apply-s"); ok != (v == 6.375) {
+			t.Errorf("what is found once stands in a line with %v Mpps: %v", v, ok)
+		}
 		if line.GetConfig("kernel") != machine.Kernel {
 			t.Errorf("kernel %q, want %q", line.GetConfig("kernel"), machine.Kernel)
 		}
 	}
-	want := map[string]float64{"Floodwall/drop/rules=20": 6.25, "Floodwall/sets/nft": 0.5}
+	want := map[string][]float64{"Floodwall/drop/rules=20": {6.375, 6.25, 6.125}, "Floodwall/sets/nft": {0.5}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("benchmark lines (-want +got):\n%s", diff)
 	}
