@@ -25,21 +25,23 @@ func Calibrate(ctx context.Context, o Options) (*Calibration, error) {
 	if runtime.NumCPU() < 2 {
 		return nil, errors.New("calibration needs two CPUs: one measures, another is measured")
 	}
-	s := &session{Options: o.withDefaults(), progress: newProgress(o.Progress, "calibrate")}
+	o = o.withDefaults()
+	s := &session{Options: o, progress: newProgress(o.Progress, newOutlook([]Experiment{{Name: "calibrate"}}, o))}
+	s.progress.begin()
 	defer s.progress.end()
 	table, err := hostRoutes()
 	if err != nil {
 		return nil, err
 	}
-	c, err := s.calibrate(ctx, maps.All(table))
+	c, err := s.calibrate(ctx, calibrationGroups, maps.All(table))
 	if err == nil {
 		c.Table.note("The table of routes is a copy of this host's, of %s.", things(len(table), "route", "routes"))
 	}
 	return c, err
 }
 
-// calibrate measures with a table of routes.
-func (s *session) calibrate(ctx context.Context, table routes) (*Calibration, error) {
+// calibrate measures these groups, with a table of routes.
+func (s *session) calibrate(ctx context.Context, groups []calibrationGroup, table routes) (*Calibration, error) {
 	host, err := cost.ThisHost()
 	if err != nil {
 		return nil, err
@@ -47,7 +49,7 @@ func (s *session) calibrate(ctx context.Context, table routes) (*Calibration, er
 	c := &calibration{table: table, model: cost.Model{
 		Host: host, Time: time.Now().UTC().Truncate(time.Second), Reach: map[string]float64{}, Work: map[string]cost.Work{},
 	}}
-	for _, g := range calibrationGroups {
+	for _, g := range groups {
 		err := inLab(ctx, func(l *lab.Lab) error {
 			c.builder = builder{session: s, lab: l}
 			defer c.close()
@@ -110,8 +112,6 @@ func (c *calibration) group(ctx context.Context, g calibrationGroup) error {
 		all = append(all, c.behind.plain, c.behind.routed, c.behind.tracked)
 	}
 	rounds, packets := c.calibrationSize()
-	c.progress.expect(rounds * len(all))
-	c.progress.show("measuring %s", g.target)
 	c.measured = append(c.measured, stages...)
 	return c.probes(ctx, all, rounds, 0, packets)
 }

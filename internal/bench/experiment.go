@@ -26,6 +26,7 @@ var Experiments = []Experiment{
 	{"cost", "what one packet costs, by an article of 2016: accepted, dropped, by position, set, string, limit", packetCost},
 	{"limit", "limits of packets per second by source, what they cost and let through, with hashlimit, nft and a BPF map beside", limit},
 	{"payload", "texts and octets looked for in packets, with iptables string and u32 and nft raw payload beside", payload},
+	{"placement", "a router with a full table that drops packets at XDP, in raw or in filter, and where placement has it do so", placement},
 	{"conntrack", "a web server whose conntrack table is full, and what helps, by an article of 2023", conntrack},
 	{"dns", "a resolver and its clients under a flood of spoofed ANY queries, with unbound's own limits beside", dns},
 	{"synproxy", "a web server under floods of SYNs and ACKs, with syncookies and SYNPROXY beside, by a talk of 2021", synproxy},
@@ -40,6 +41,7 @@ type Options struct {
 	Quick    bool          // small sizes, short windows: whether it works, not how fast it is
 	All      bool          // also what takes minutes: the slow tools with 10 million addresses
 	Sizes    []int         // of random address lists; nil: 1,000 to 10 million, or to 100,000 with Quick
+	Routes   int           // of the router of placement; 0: 925,525, as in the article
 	List     string        // a file of addresses to measure with, in place of random ones
 	Progress io.Writer     // where to show a line of progress, if it is a terminal; nil: nowhere
 }
@@ -153,6 +155,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Sizes == nil {
 		o.Sizes = sizes
+	}
+	if o.Routes == 0 {
+		o.Routes = articleRoutes
 	}
 	return o
 }

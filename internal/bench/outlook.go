@@ -16,6 +16,7 @@ var usualTime = map[string]struct{ full, quick time.Duration }{
 	"dns":       {9 * time.Minute, 60 * time.Second},
 	"synproxy":  {12 * time.Minute, 80 * time.Second},
 	"program":   {time.Minute, 10 * time.Second},
+	"calibrate": {50 * time.Second, 15 * time.Second},
 }
 
 // outlook tells how much of a run is left: what is usual for the experiments to come, times how much longer those that

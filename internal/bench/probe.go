@@ -17,6 +17,7 @@ type probe struct {
 	costs     series // nanoseconds of the receive thread for each packet, round by round
 	disturbed int    // rounds
 	source    *lab.Source
+	sent      []uint64 // packets of each flow, in all rounds
 }
 
 // probes measures all of them in turn, round by round, with so many packets each time; pps is the rate at which they are
@@ -32,8 +33,10 @@ func (s *session) probes(ctx context.Context, all []*probe, rounds int, pps floa
 			return fmt.Errorf("%s: %w", p.label, err)
 		}
 	}
+	s.progress.expect(rounds * len(all))
 	for range rounds {
 		for _, p := range all {
+			s.progress.show("%s", p.label)
 			if err := p.measure(ctx); err != nil {
 				return fmt.Errorf("%s: %w", p.label, err)
 			}
@@ -60,6 +63,7 @@ func (p *probe) close() error {
 	if p.source == nil {
 		return nil
 	}
+	p.sent = p.source.SentBy()
 	err := p.source.Close()
 	p.source = nil
 	return err

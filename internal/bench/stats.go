@@ -71,11 +71,5 @@ func (s series) minus(other series) series {
 	return out
 }
 
-// over is a share of each figure.
-func (s series) over(n float64) series {
-	out := make(series, len(s))
-	for i := range s {
-		out[i] = s[i] / n
-	}
-	return out
-}
+// over is a part of each figure.
+func (s series) over(n float64) series { return s.each(func(v float64) float64 { return v / n }) }
