@@ -119,9 +119,10 @@ func (c *calibration) group(ctx context.Context, g calibrationGroup) error {
 // calibrationRate is about what a core sends, forwards and receives again.
 const calibrationRate = 700_000
 
-// calibrationSize is how often each figure is taken, and of how many packets: a quarter of a window.
+// calibrationSize is how often each figure is taken, and of how many packets: many short rounds, so that some are
+// undisturbed.
 func (s *session) calibrationSize() (rounds int, packets uint64) {
-	return s.Rounds + 2, uint64(calibrationRate * s.Window.Seconds() / 4)
+	return 4 * s.Rounds, uint64(calibrationRate * s.Window.Seconds() / 16)
 }
 
 // base is a router that the target's others are compared with. For nftables it has an empty chain at ingress, as

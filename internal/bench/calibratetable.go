@@ -2,84 +2,114 @@ package bench
 
 import (
 	"fmt"
+	"math"
+	"slices"
 
 	"github.com/floodwall/floodwall/internal/cost"
 )
 
-// figure is a cost as it was measured.
-type figure struct {
-	value   float64 // nanoseconds, not below 0
-	spread  float64 // between the rounds
-	clamped bool    // it came out below 0
-}
+// picked chooses rounds of those that were measured.
+type picked func(series) series
 
-// figureOf is the median of rounds. What cannot be told from nothing may come out as less.
-func figureOf(s series) figure {
-	m := s.median()
-	return figure{max(m, 0), s.spread(), m < 0}
-}
+// The rounds that a figure is of, and two halves of them, by whose difference it can be told how far it is to be trusted.
+var (
+	allRounds  picked = func(s series) series { return s }
+	evenRounds picked = func(s series) series { return everySecond(s, 0) }
+	oddRounds  picked = func(s series) series { return everySecond(s, 1) }
+)
 
-// work is the figures of a stage.
-type work struct{ hook, rule, set, limit, local, reach figure }
-
-// work is what each of the stage's probes does beyond another, round by round.
-func (p *stageProbes) work() (w work) {
-	rule := p.many.costs.minus(p.one.costs).over(manyRules)
-	hook := p.one.costs.minus(p.base.costs).minus(rule)
-	beyond := func(q *probe, n float64) figure { return figureOf(q.costs.minus(p.one.costs).over(n).minus(rule)) }
-	w.rule, w.hook = figureOf(rule), figureOf(hook)
-	w.set, w.limit = beyond(p.sets, manySets), beyond(p.limits, manyLimits)
-	if p.locals != nil {
-		w.local = beyond(p.locals, manyLocals)
+func everySecond(s series, first int) (out series) {
+	for i := first; i < len(s); i += 2 {
+		out = append(out, s[i])
 	}
-	w.reach = figureOf(p.drop.costs.minus(hook).minus(rule))
-	return w
+	return out
 }
 
-// finish computes the model, and the table that shows it.
+// of is what a packet costs at a probe: the least of the rounds, as all that disturbs only adds.
+func (pick picked) of(p *probe) float64 {
+	if rounds := pick(p.costs); len(rounds) > 0 {
+		return slices.Min(rounds)
+	}
+	return math.NaN()
+}
+
+// stageCost is the figures of a stage.
+type stageCost struct {
+	cost.Work
+	reach float64
+}
+
+// cost is what each of the stage's probes takes beyond another. Figures below 0 cannot be told from nothing.
+func (p *stageProbes) cost(pick picked) (c stageCost) {
+	one := pick.of(p.one)
+	rule := (pick.of(p.many) - one) / manyRules
+	beyond := func(q *probe, n float64) float64 { return (pick.of(q)-one)/n - rule }
+	c.Rule, c.Hook = rule, one-pick.of(p.base)-rule
+	c.Set, c.Limit = beyond(p.sets, manySets), beyond(p.limits, manyLimits)
+	if p.locals != nil {
+		c.Local = beyond(p.locals, manyLocals)
+	}
+	c.reach = pick.of(p.drop) - c.Hook - rule
+	return c
+}
+
+// positive is the same without figures below 0.
+func (c stageCost) positive() stageCost {
+	for _, v := range []*float64{&c.Hook, &c.Rule, &c.Set, &c.Limit, &c.Local, &c.reach} {
+		*v = max(*v, 0)
+	}
+	return c
+}
+
+// result fills in the model, and returns the table that shows it.
 func (c *calibration) result() *Table {
+	rounds, packets := c.calibrationSize()
 	t := &Table{
 		Title: "calibrate: nanoseconds that a packet costs on this host",
 		Head:  []string{"", "drop, beside the rules", "stage in use", "a rule", "a set", "a limit", "own address", ""},
 		Notes: append([]string{
-			"The receive thread's own time, of packets of 128 octets that a router forwards, and for drops, of such to itself.",
-			fmt.Sprintf("Medians, ± half the spread, of %d rounds; a rule is a part of %d, a set of %d, a limit of %d, an own address of %d.",
-				c.Rounds+2, manyRules, manySets, manyLimits, manyLocals),
+			"The receive thread's own time, of packets of 128 octets that a router forwards, and for drops, of such to itself: the",
+			fmt.Sprintf("least of %d rounds of %s packets. ± half the difference between every second round and the others. A rule is", rounds, countText(int(packets))),
+			fmt.Sprintf("a part of %d, a set of %d, a limit of %d, an own address of %d.", manyRules, manySets, manyLimits, manyLocals),
 		}, c.missing...),
 	}
 	for _, p := range c.measured {
-		w := p.work()
-		c.model.Work[p.target+"/"+p.stage] = cost.Work{
-			Hook: w.hook.value, Rule: w.rule.value, Set: w.set.value, Limit: w.limit.value, Local: w.local.value,
+		all, even, odd := p.cost(allRounds), p.cost(evenRounds), p.cost(oddRounds)
+		c.model.Work[p.target+"/"+p.stage] = all.positive().Work
+		cells := []string{p.target + " at " + p.stage, ""}
+		if p.target != "iptables" { // what its packets have cost by then, nftables tells
+			c.model.Reach[p.stage] = all.positive().reach
+			cells[1] = t.nanoseconds(all.reach, even.reach, odd.reach)
 		}
-		reach := ""
-		if p.target != "iptables" { // what it reaches, nftables does as well
-			c.model.Reach[p.stage], reach = w.reach.value, t.figure(w.reach)
-		}
-		local := ""
+		cells = append(cells, t.nanoseconds(all.Hook, even.Hook, odd.Hook), t.nanoseconds(all.Rule, even.Rule, odd.Rule),
+			t.nanoseconds(all.Set, even.Set, odd.Set), t.nanoseconds(all.Limit, even.Limit, odd.Limit), "", "")
 		if p.locals != nil {
-			local = t.figure(w.local)
+			cells[6] = t.nanoseconds(all.Local, even.Local, odd.Local)
 		}
-		t.row(p.target+" at "+p.stage, reach, t.figure(w.hook), t.figure(w.rule), t.figure(w.set), t.figure(w.limit), local, "")
+		t.row(cells...)
 	}
-	c.between(t)
+	if c.behind.plain != nil {
+		c.model.Conntrack = c.between(t, "conntrack, before filter", c.behind.tracked)
+		c.model.Route = c.between(t, "the table of routes, before filter", c.behind.routed)
+	}
 	return t
 }
 
-// between adds what is between raw and filter.
-func (c *calibration) between(t *Table) {
-	track := figureOf(c.behind.tracked.costs.minus(c.behind.plain.costs))
-	route := figureOf(c.behind.routed.costs.minus(c.behind.plain.costs))
-	c.model.Conntrack, c.model.Route = track.value, route.value
-	t.row("conntrack, before filter", t.figure(track), "", "", "", "", "", "")
-	t.row("the table of routes, before filter", t.figure(route), "", "", "", "", "", "")
+// between adds a row for what stands between raw and filter, and returns what that costs.
+func (c *calibration) between(t *Table, label string, p *probe) float64 {
+	beyond := func(pick picked) float64 { return pick.of(p) - pick.of(c.behind.plain) }
+	t.row(label, t.nanoseconds(beyond(allRounds), beyond(evenRounds), beyond(oddRounds)), "", "", "", "", "", "")
+	return max(beyond(allRounds), 0)
 }
 
-// figure is a cost as text.
-func (t *Table) figure(f figure) string {
-	if f.clamped {
+// nanoseconds is a figure as text, with what it is by either half of the rounds.
+func (t *Table) nanoseconds(v, even, odd float64) string {
+	if v < 0 {
 		t.note("0* came out below nothing: less than can be told")
 		return "0*"
 	}
-	return fmt.Sprintf("%.1f ±%.1f", f.value, f.spread/2)
+	if doubt := math.Abs(even-odd) / 2; doubt >= 0 {
+		return fmt.Sprintf("%.1f ±%.1f", v, doubt)
+	}
+	return fmt.Sprintf("%.1f", v)
 }

@@ -3,6 +3,7 @@ package bench
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/floodwall/floodwall/internal/lab"
 )
@@ -15,8 +16,9 @@ func (b *placeBuilder) placeShares() []float64 {
 	return []float64{0.0001, articleShare, 0.001, 0.003, 0.01, 0.03, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5, 0.75, 1}
 }
 
-// placeRounds is how often a row is measured: medians of ratios are to tell some percent.
-func (s *session) placeRounds() int { return 2*s.Rounds + 1 }
+// placeRounds is how often a row is measured, and for how long each time: often, as medians of ratios are to tell some
+// percent.
+func (s *session) placeRounds() (int, time.Duration) { return 4*s.Rounds + 1, s.Window / 2 }
 
 // compare measures the ways that which picks side by side, with these flows at the article's rate. set gets the probe of
 // each.
@@ -32,7 +34,8 @@ func (b *placeBuilder) compare(
 		all = append(all, p)
 		set(w, p)
 	}
-	return b.probes(ctx, all, b.placeRounds(), articleRate, uint64(articleRate*b.Window.Seconds()))
+	rounds, window := b.placeRounds()
+	return b.probes(ctx, all, rounds, articleRate, uint64(articleRate*window.Seconds()))
 }
 
 // drops is the first test: all is dropped.

@@ -111,13 +111,14 @@ func (b *placeBuilder) claim(text, article, rule string, one, other *probe, leas
 
 // placeNotes are the choices made where the article is silent.
 func (b *placeBuilder) placeNotes() []string {
+	rounds, window := b.placeRounds()
 	return []string{
 		fmt.Sprintf("Article: Swer, a virtual router with %s routes over some 50 next hops; conntrack loaded, NOTRACK for everything in raw. Its", countText(articleRoutes)),
 		"tool is iptables: here, iptables-legacy, with both tables there in any case. The rule drops UDP from one source to port",
 		fmt.Sprintf("%d of the router's own addresses; by nft and by Floodwall's nftables, another table has notrack. The table of routes", placePort),
 		fmt.Sprintf("took %.1f s (median of %d routers, one for each row but those of XDP).", b.loaded.median(), len(b.loaded)),
 		fmt.Sprintf("CPU: the receive thread's own time at %s packets/s, source and receiver on one core; its background is 0 when nothing", countText(articleRate)),
-		fmt.Sprintf("comes. Medians of %d rounds of %v in which the rows take turns. Forwarded packets go on to a host that discards them, whose", b.placeRounds(), b.Window),
+		fmt.Sprintf("comes. Medians of %d rounds of %v in which the rows take turns. Forwarded packets go on to a host that discards them, whose", rounds, window),
 		"time does not count.",
 	}
 }

@@ -70,6 +70,3 @@ func (s series) minus(other series) series {
 	}
 	return out
 }
-
-// over is a part of each figure.
-func (s series) over(n float64) series { return s.each(func(v float64) float64 { return v / n }) }
