@@ -141,7 +141,7 @@ func apply(ctx context.Context, e *env, file string, f applyFlags) error {
 	}
 	options := control.ApplyOptions{
 		Target: compile.Target(f.target), Devices: f.devices, Mode: datapath.Mode(f.mode), DryRun: f.dryRun, Confirm: f.trial,
-		Boot: s.id(),
+		Boot: s.id(), Costs: e.costsOrWarn(),
 	}
 	if !f.force {
 		options.Sessions = control.Sessions()

@@ -151,6 +151,7 @@ func restore(ctx context.Context, e *env) error {
 	}
 	applied, err := in.Apply(ctx, c, control.ApplyOptions{
 		Target: compile.Target(saved.Options.Target), Devices: present, Mode: datapath.Mode(saved.Options.Mode), Boot: saved.ID,
+		Costs: e.costsOrWarn(),
 	})
 	if err != nil {
 		return err

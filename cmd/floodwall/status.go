@@ -23,7 +23,9 @@ func statusCommand(e *env) *cobra.Command {
 			"used a part of their rate at the moment, how many the table has room for, and how many it had to forget, since a flood\n" +
 			"from too many sources filled it: forgotten ones begin anew. What nftables and iptables keep of limits is not shown.\n" +
 			"Of a protected service it says who answers its SYNs, whether with cookies at the moment, what is announced in IPv4 and\n" +
-			"IPv6, and how full the table of connections is, which is one for all services.",
+			"IPv6, and how full the table of connections is, which is one for all services. Where the host's costs are known\n" +
+			"(`bench --calibrate`) it says what filtering is predicted to cost with the packets since rules came to where they\n" +
+			"are, there and elsewhere, what all that the kernel does in softirqs took a packet, and which rules moved why.",
 		Args: none,
 		RunE: func(c *cobra.Command, _ []string) error { return status(c.Context(), e, all) },
 	}
@@ -39,6 +41,9 @@ func status(ctx context.Context, e *env, all bool) error {
 	}
 	s, err := in.Status(ctx)
 	if err != nil {
+		return err
+	}
+	if err := e.placement(ctx, in, s); err != nil {
 		return err
 	}
 	if e.json {
@@ -71,6 +76,7 @@ func status(ctx context.Context, e *env, all bool) error {
 		e.println("")
 		e.println("%s verified by answers over TCP, room for %s", things(v.Clients, "client", "clients"), count(v.Capacity))
 	}
+	e.printPlacement(s.Placement)
 	return nil
 }
 

@@ -20,7 +20,8 @@ var stagesOf = map[compile.Target][]compile.Stage{
 	compile.TargetIptables: {compile.StageRaw, compile.StageFilter},
 }
 
-// TestHoistKeepsMeaning has random packets pass the stages of plans for random policies: each must get the verdict of Eval,
+// TestHoistKeepsMeaning has random packets pass the stages of plans for random policies, in which rules are where Hoist puts
+// them, where random placements say, behind random stages, or where random costs are least: each must get the verdict of Eval,
 // be counted once, at a rule with that verdict that matches it, be charged to the same limits, and be observed by the same
 // rules.
 func TestHoistKeepsMeaning(t *testing.T) {
@@ -31,7 +32,7 @@ func TestHoistKeepsMeaning(t *testing.T) {
 		s := statefulSubject(t, r, 1+r.IntN(8))
 		hints := ruleHints(s, &writer{Rand: r})
 		for target := range stagesOf {
-			pl, err := compile.Hoist(s.program, target)
+			pl, err := anyPlan(r, s.program, target)
 			var place *compile.PlaceError
 			if errors.As(err, &place) && place.Hint() != "" {
 				planned["refused"]++

@@ -181,7 +181,9 @@ func (n *nft) filter() {
 		return
 	}
 	differs := func(s Step) bool { return n.plan.byWay(&n.plan.Program.Rules[s.Rule]) }
-	early := func(s Step) bool { return s.Again && differs(s) } // these can stand before all others
+	early := func(s Step) bool { // these can stand before all others
+		return s.Again && differs(s) && n.plan.proxied(s.Rule) == nil
+	}
 	steps := n.plan.At(StageFilter)
 	shared := slices.DeleteFunc(slices.Clone(steps), early)
 	steps = slices.DeleteFunc(steps, func(s Step) bool { return !early(s) })

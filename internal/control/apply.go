@@ -10,6 +10,7 @@ import (
 	"github.com/cilium/ebpf"
 
 	"github.com/floodwall/floodwall/internal/compile"
+	"github.com/floodwall/floodwall/internal/cost"
 	"github.com/floodwall/floodwall/internal/datapath"
 )
 
@@ -27,6 +28,7 @@ type ApplyOptions struct {
 	DryRun   bool           // everything up to loading the program, and the checks of it; nothing is attached
 	Sessions []Session      // sessions that the policy must not cut; nil skips the guard
 	Boot     string         // names the copy of the policy that comes back after a reboot; "" is none
+	Costs    *cost.Model    // of this host, by which rules are placed; nil: as early as they can be
 	Confirm  time.Duration  // after which the policy before returns unless Confirm is called; 0 is no trial
 }
 
@@ -119,12 +121,16 @@ type apply struct {
 	plan     slotPlan
 	counters *ebpf.Map // of the instance; nil when there is none, or it is too small
 	outgrown *ebpf.Map
+	move     *Move              // that this is one, of the policy that runs; else nil
+	was      *tallies           // what the one before has counted; nil when nothing runs
+	source   []byte             // to keep; nil is nothing
 	found    []compile.Protect  // out about the protections
 	inherits datapath.Inherited // what the program goes on with beside the counters
 	program  *datapath.Program  // nil without XDP
 	xdp      *compile.XDP
 	part     *part // in netfilter; nil when there is nothing for it to do
 	manifest *manifest
+	began    seeds
 	kept     map[string][]Blocked // entries of dynamic sets, by the set
 	bans     int
 	notes    []string
@@ -136,32 +142,45 @@ func (a *apply) run(ctx context.Context) (*Applied, error) {
 	if a.target == compile.TargetXDP {
 		steps = []func(context.Context) error{a.look, a.protect, a.hoist, a.load, a.keepCounters, a.keepConnections, a.keepBans, a.fillDynamic, a.netfilter, a.guard, a.tags}
 	}
-	for _, step := range steps {
-		if err := ctx.Err(); err != nil {
-			return nil, err
-		}
-		if err := step(ctx); err != nil {
-			return nil, err
-		}
+	if err := inTurn(ctx, steps); err != nil {
+		return nil, err
 	}
 	applied := a.applied()
 	if a.options.DryRun {
 		return applied, a.devicesExist()
 	}
-	text, err := json.Marshal(a.manifest)
-	if err != nil {
-		return nil, fmt.Errorf("manifest: %w", err)
-	}
-	if err := a.before.windDown(ctx, a.manifest); err != nil {
-		return nil, err
-	}
-	if err := a.enforce(context.WithoutCancel(ctx), applied, text); err != nil {
+	if err := a.finish(ctx, applied); err != nil {
 		return applied, err
 	}
 	if _, err := a.state.RotateKeys(); err != nil {
 		applied.Notes = append(applied.Notes, fmt.Sprintf("SYN cookies keep their key: %v", err))
 	}
 	return applied, nil
+}
+
+// inTurn goes from step to step as long as ctx lasts.
+func inTurn(ctx context.Context, steps []func(context.Context) error) error {
+	for _, step := range steps {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if err := step(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// finish changes what runs.
+func (a *apply) finish(ctx context.Context, applied *Applied) error {
+	text, err := json.Marshal(a.manifest)
+	if err != nil {
+		return fmt.Errorf("manifest: %w", err)
+	}
+	if err := a.before.windDown(ctx, a.manifest); err != nil {
+		return err
+	}
+	return a.enforce(context.WithoutCancel(ctx), applied, text)
 }
 
 // applied is what there is to say before anything has been done.
@@ -222,8 +241,8 @@ func (a *apply) lookBack() error {
 }
 
 // hoist finds the stage of each rule.
-func (a *apply) hoist(context.Context) (err error) {
-	if a.stages, err = a.compiled.Plan(a.target); err != nil {
+func (a *apply) hoist(ctx context.Context) (err error) {
+	if err := a.place(ctx); err != nil {
 		return err
 	}
 	a.plan = planSlots(a.compiled.Program, a.manifests)
@@ -235,7 +254,7 @@ func (a *apply) hoist(context.Context) (err error) {
 	a.manifest.Choice, a.manifest.Devices, a.manifest.Boot = a.choice, a.devices(), a.options.Boot
 	a.manifest.behind(a.compiled.Program)
 	a.warnStrict()
-	return nil
+	return a.remember()
 }
 
 // devices are the names of the devices to filter.

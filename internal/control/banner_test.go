@@ -48,7 +48,7 @@ func (h *host) watch() *watching {
 	done := make(chan error, 1)
 	w := &watching{host: h}
 	go func() {
-		done <- h.Watch(ctx, func(e control.Event) {
+		done <- h.Watch(ctx, nil, func(e control.Event) {
 			w.lock.Lock()
 			defer w.lock.Unlock()
 			w.events = append(w.events, e)
@@ -245,7 +245,7 @@ func TestBannerSpares(t *testing.T) {
 	}
 	h.wantBan("198.51.100.11/32", 11, "198.51.100.11")
 
-	err := h.Watch(t.Context(), func(control.Event) {})
+	err := h.Watch(t.Context(), nil, func(control.Event) {})
 	var watched *control.WatchedError
 	if !errors.As(err, &watched) || watched.Process != os.Getpid() {
 		t.Errorf("a second one: %v, want that process %d watches", err, os.Getpid())

@@ -18,11 +18,13 @@ type Compiled struct {
 	Notes   []string    // for the operator: what is legal and probably not meant
 
 	mu    sync.Mutex
-	plans map[compile.Target]*compile.Plan
+	plans plans
 
 	listOwn sync.Once
 	own     []netip.Addr // the host's addresses
 }
+
+type plans map[compile.Target]*compile.Plan
 
 // Compile reads a policy file and the list files it names. It touches no kernel.
 func Compile(file string) (*Compiled, error) {
@@ -47,7 +49,7 @@ func CompilePolicy(p *policy.Policy) (*Compiled, error) { return compilePolicy(p
 
 // compilePolicy compiles a policy as it was settled.
 func compilePolicy(written, p *policy.Policy) (*Compiled, error) {
-	c := &Compiled{Policy: written, plans: map[compile.Target]*compile.Plan{}}
+	c := &Compiled{Policy: written, plans: plans{}}
 	for _, n := range p.Notes {
 		c.Notes = append(c.Notes, fmt.Sprintf("%s:%d:%d: %s", p.File, n.Pos.Line, n.Pos.Col, n.Msg))
 	}
@@ -66,12 +68,12 @@ func (c *Compiled) with(p *ir.Program) *Compiled {
 	if p == c.Program {
 		return c
 	}
-	return &Compiled{Policy: c.Policy, Program: p, Notes: c.Notes, plans: map[compile.Target]*compile.Plan{}}
+	return &Compiled{Policy: c.Policy, Program: p, Notes: c.Notes, plans: plans{}}
 }
 
 // NotesFor are Notes, and what there is to say of the policy on a target.
 func (c *Compiled) NotesFor(t compile.Target) []string {
-	return slices.Concat(c.Notes, compile.LimitNotes(c.Program, t))
+	return slices.Concat(c.Notes, compile.LimitNotes(c.Program, t), compile.PlacementNotes(c.Program, t))
 }
 
 // Plan finds the stage of each rule on a target, once. Its program is that of the policy as the target has it.

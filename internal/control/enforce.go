@@ -44,6 +44,7 @@ func (a *apply) enforce(ctx context.Context, applied *Applied, manifest []byte) 
 		func() error { return s.loadStrictly(ctx) },
 		func() error { return s.install(applied, manifest) },
 		func() error { return s.succeed(ctx) },
+		func() error { return s.annotate(ctx) },
 		func() error { return s.settle(ctx) },
 	}
 	if !s.programs() { // the record first, so that what is in netfilter is never unknown
@@ -191,7 +192,7 @@ func (s *switchover) guarded() time.Duration {
 	switch {
 	case s.trial > 0: // the time so far must not make a short trial one that is too short
 		return max(time.Until(s.ends), netfilter.MinTrial)
-	case s.programs():
+	case s.programs() || s.move != nil: // the old parts are set aside, to be read when they count no more
 		return handOver
 	}
 	return 0
@@ -217,7 +218,13 @@ func (s *switchover) install(applied *Applied, manifest []byte) error {
 	if s.trial > 0 && s.both() {
 		left -= ahead
 	}
-	devices, err := s.state.Install(s.program, manifest, to, left)
+	install := s.state.Install
+	if s.move != nil {
+		install = func(p *datapath.Program, manifest []byte, to []datapath.Attachment, trial time.Duration) ([]*datapath.Device, error) {
+			return s.state.Replace(s.before.number, p, manifest, to, trial)
+		}
+	}
+	devices, err := install(s.program, manifest, to, left)
 	if err != nil {
 		return err
 	}
@@ -257,7 +264,7 @@ func (s *switchover) install(applied *Applied, manifest []byte) error {
 
 // succeed sets the old parts aside, now that XDP has changed, until the trial ends.
 func (s *switchover) succeed(ctx context.Context) error {
-	if s.trial == 0 || !s.programs() {
+	if s.trial == 0 && s.move == nil || !s.programs() {
 		return nil
 	}
 	for _, p := range s.manifest.all() { // one that stands in, and so leaves nobody deciding, comes last
@@ -266,6 +273,31 @@ func (s *switchover) succeed(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// annotate keeps with the generation what its manifest does not have. Of a move, the old parts count no more.
+func (s *switchover) annotate(ctx context.Context) error {
+	number := s.applied.Generation
+	if s.source != nil {
+		if err := s.state.SetNote(number, datapath.NoteSource, s.source); err != nil {
+			return err
+		}
+	}
+	if s.was == nil {
+		return nil
+	}
+	more := s.was.goesOn(s.manifest)
+	if s.move != nil {
+		last, err := s.live.tallies(ctx, s.before)
+		if err != nil {
+			return err
+		}
+		more = last.leaves(s.manifest, s.was, s.began)
+	}
+	if more.isZero() {
+		return nil
+	}
+	return more.write(s.state, number)
 }
 
 // undo takes back what was done, last first.
@@ -328,6 +360,9 @@ func (s *switchover) settle(ctx context.Context) error {
 func (s *switchover) finish(ctx context.Context, number int) error {
 	if s.trial > 0 {
 		return nil
+	}
+	if s.move != nil {
+		return errors.Join(dropStandIns(ctx, s.tools, s.manifest), s.state.Succeed(number))
 	}
 	before := 0
 	if s.base != nil {

@@ -79,7 +79,7 @@ func (s *Status) guards(m *manifest, c *tallies) {
 		}
 		n := c.slot(g.Slot)
 		s.Rules = append(s.Rules, RuleStatus{Name: g.name(), Stage: compile.StageEgress, Why: "responses leave there",
-			Verdict: ir.Drop.String(), Packets: n.packets, Bytes: n.octets, Line: g.Line, Observe: g.Observe})
+			Verdict: ir.Drop.String(), Packets: n.Packets, Bytes: n.Octets, Line: g.Line, Observe: g.Observe})
 	}
 }
 

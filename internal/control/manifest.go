@@ -39,6 +39,12 @@ type manifest struct {
 	Limits   []limitEntry    `json:"limits,omitempty"`   // in the order of ir.Program
 	Never    []netip.Prefix  `json:"never,omitempty"`    // who is not banned; only where a limit bans
 
+	Placement string  `json:"placement,omitempty"` // the policy's word
+	Source    string  `json:"source,omitempty"`    // names what it was compiled from, where that is kept
+	Fixed     string  `json:"fixed,omitempty"`     // why its rules do not move while it runs
+	Since     *sample `json:"since,omitempty"`     // what was counted before its rules were where they are
+	Moves     []Move  `json:"moves,omitempty"`     // the last ones
+
 	Protections []protectionEntry `json:"protections,omitempty"`
 	Behind      []behindEntry     `json:"behind,omitempty"` // services of others
 }

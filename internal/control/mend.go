@@ -18,6 +18,7 @@ func (l *live) mend(ctx context.Context, in Instance) error {
 	if g.program == nil {
 		errs = append(errs, l.state.Took(g.number))
 	}
+	errs = append(errs, l.state.Succeed(g.number))
 	for _, p := range g.manifest.Parts {
 		errs = append(errs, l.mendPart(ctx, in, g, p))
 	}

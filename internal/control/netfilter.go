@@ -126,33 +126,23 @@ func (e *LeftError) Error() string {
 // Hint is the remedy.
 func (e *LeftError) Hint() string { return "use --target xdp, or switch the check off" }
 
-// countsBefore says what the counters of rules that stay have counted, by their names in netfilter.
+// countsBefore says what the counters of rules that stay have counted, by their names in netfilter. What it has told is
+// in a.began.
 func (a *apply) countsBefore(ctx context.Context, k kind) (func(string) (uint64, uint64), error) {
 	if a.live == nil || a.before.manifest.partOf(k) == nil {
 		return nil, nil
 	}
-	m, old := a.before.manifest, a.before.manifest.partOf(k)
-	t, err := a.live.tool(ctx, k)
+	was, err := a.live.tallies(ctx, a.before)
 	if err != nil {
 		return nil, err
 	}
-	was, err := t.Counters(ctx, old.Name)
-	if unlessAbsent(err) != nil {
-		return nil, err
-	}
-	stays := map[string]uint64{}
-	for _, r := range a.manifest.Rules {
-		stays[r.Name] = r.Fingerprint
-	}
-	for i, r := range m.Rules {
-		if f, ok := stays[r.Name]; i < len(old.Rules) && (!ok || f != r.Fingerprint) {
-			delete(was, old.Rules[i])
-		}
-	}
-	if m.Default != a.manifest.Default {
-		delete(was, old.Default)
-	}
-	return func(name string) (uint64, uint64) { return was[name].Packets, was[name].Octets }, nil
+	a.began = seeds{}
+	counts := was.stay(a.manifest)
+	return func(name string) (uint64, uint64) {
+		a.began[name] = counts[name]
+		n := counts[name].inPackets()
+		return n.Packets, n.Octets
+	}, nil
 }
 
 // keepBans reads what the dynamic sets hold now. From one XDP program to the next they are copied without a list.

@@ -48,7 +48,7 @@ func (s *Status) outcomes(m *manifest, c *tallies) {
 		for o := range ir.NumOutcomes {
 			n := c.slot(e.Slots[o])
 			s.Rules = append(s.Rules, RuleStatus{Name: e.name(o), Stage: compile.StageXDP, Why: "protection of service " + e.Service,
-				Verdict: outcomeVerdicts[o], Packets: n.packets, Bytes: n.octets, Line: e.Line})
+				Verdict: outcomeVerdicts[o], Packets: n.Packets, Bytes: n.Octets, Line: e.Line})
 		}
 	}
 }
@@ -67,7 +67,7 @@ func (s *Status) proxied(e *protectionEntry, number int, c *tallies) {
 	} {
 		n := c.named[r.counter]
 		s.Rules = append(s.Rules, RuleStatus{Name: e.Service + ":" + r.name, Stage: compile.StageFilter, Why: "protection of service " + e.Service,
-			Verdict: r.verdict, Packets: n.packets, Bytes: n.octets, Line: e.Line})
+			Verdict: r.verdict, Packets: n.Packets, Bytes: n.Octets, Line: e.Line})
 	}
 }
 

@@ -34,6 +34,8 @@ type Status struct {
 
 	Protections []ProtectionStatus `json:"protections,omitempty"`
 
+	Placement *PlacementStatus `json:"placement,omitempty"` // as Placement says
+
 	Warnings []string `json:"warnings,omitempty"`
 }
 
@@ -170,7 +172,7 @@ func (s *Status) counters(ctx context.Context, l *live, g *generation) error {
 	m := g.manifest
 	for i, r := range m.Rules {
 		n := c.rule(i, r)
-		s.Rules = append(s.Rules, RuleStatus{r.Name, r.Stage, r.Why, r.Verdict, n.packets, n.octets, r.Line, r.Merged, r.Observe})
+		s.Rules = append(s.Rules, RuleStatus{r.Name, r.Stage, r.Why, r.Verdict, n.Packets, n.Octets, r.Line, r.Merged, r.Observe})
 	}
 	s.guards(m, c)
 	s.outcomes(m, c)
@@ -178,17 +180,17 @@ func (s *Status) counters(ctx context.Context, l *live, g *generation) error {
 		n, stage, done := c.check(check)
 		if (m.Checks | m.Observed).Has(check) && done {
 			s.Checks = append(s.Checks, RuleStatus{
-				Name: check.String(), Stage: stage, Verdict: "drop", Packets: n.packets, Bytes: n.octets, Observe: m.Observed.Has(check),
+				Name: check.String(), Stage: stage, Verdict: "drop", Packets: n.Packets, Bytes: n.Octets, Observe: m.Observed.Has(check),
 			})
 		}
 	}
 	n := c.byDefault()
-	s.Default = RuleStatus{Name: "default", Stage: m.At.Stage, Why: m.At.Why, Verdict: m.Default, Packets: n.packets, Bytes: n.octets}
+	s.Default = RuleStatus{Name: "default", Stage: m.At.Stage, Why: m.At.Why, Verdict: m.Default, Packets: n.Packets, Bytes: n.Octets}
 	n = c.slot(xdp.SlotNotIP)
-	s.NotIP = RuleStatus{Name: "not-ip", Stage: m.first(), Verdict: "pass", Packets: n.packets, Bytes: n.octets}
+	s.NotIP = RuleStatus{Name: "not-ip", Stage: m.first(), Verdict: "pass", Packets: n.Packets, Bytes: n.Octets}
 	if slices.ContainsFunc(m.Rules, func(r ruleEntry) bool { return r.Verdict == ir.Truncate.String() }) {
 		n = c.slot(xdp.SlotReplies)
-		s.Replies = &RuleStatus{Name: "replies", Stage: compile.StageXDP, Verdict: "sent", Packets: n.packets, Bytes: n.octets}
+		s.Replies = &RuleStatus{Name: "replies", Stage: compile.StageXDP, Verdict: "sent", Packets: n.Packets, Bytes: n.Octets}
 	}
 	return nil
 }

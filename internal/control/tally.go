@@ -18,10 +18,21 @@ type tallies struct {
 	slots    []xdp.Counter    // its counters
 	part     *part            // in netfilter, or nil
 	named    map[string]tally // its counters
+	before   former
 }
 
 // tally is a number of packets and of their octets.
-type tally struct{ packets, octets uint64 }
+type tally struct {
+	Packets uint64 `json:"packets"`
+	Octets  uint64 `json:"octets"`
+}
+
+func (t tally) plus(o tally) tally { return tally{t.Packets + o.Packets, t.Octets + o.Octets} }
+
+// minus is 0 where the other has more.
+func (t tally) minus(o tally) tally {
+	return tally{t.Packets - min(t.Packets, o.Packets), t.Octets - min(t.Octets, o.Octets)}
+}
 
 // ethernet is the header that XDP counts and netfilter does not, in octets.
 const ethernet = 14
@@ -29,6 +40,9 @@ const ethernet = 14
 // tallies reads all counters of a generation.
 func (l *live) tallies(ctx context.Context, g *generation) (*tallies, error) {
 	c := &tallies{manifest: g.manifest, program: g.program != nil, part: g.manifest.part(), named: map[string]tally{}}
+	if err := c.before.read(l.state, g.number); err != nil {
+		return nil, err
+	}
 	if c.program {
 		if err := c.readSlots(l.state); err != nil {
 			return nil, err
@@ -43,7 +57,7 @@ func (l *live) tallies(ctx context.Context, g *generation) (*tallies, error) {
 	}
 	counts, err := t.Counters(ctx, c.part.Name)
 	for name, n := range counts {
-		c.named[name] = tally{n.Packets, n.Octets + ethernet*n.Packets}
+		c.named[name] = inFrames(n)
 	}
 	return c, unlessAbsent(err)
 }
@@ -82,13 +96,14 @@ func (c *tallies) slot(n uint32) tally {
 
 // rule is the count of a rule, by its index in the manifest.
 func (c *tallies) rule(i int, r ruleEntry) tally {
+	n := c.before.rule(i)
 	switch {
 	case r.Stage == compile.StageXDP:
-		return c.slot(r.Slot)
+		return n.plus(c.slot(r.Slot))
 	case c.part == nil || i >= len(c.part.Rules):
-		return tally{}
+		return n
 	}
-	return c.named[c.part.Rules[i]]
+	return n.plus(c.named[c.part.Rules[i]])
 }
 
 // check is the count of a check, and where it is done, if it is.
@@ -98,19 +113,30 @@ func (c *tallies) check(check packet.Check) (n tally, at compile.Stage, done boo
 	}
 	if c.part != nil {
 		if name, ok := c.part.Checks[check.String()]; ok {
-			return c.named[name], compile.CheckStage(c.manifest.Target, check), true
+			return c.named[name].plus(c.before.Checks[check.String()]), compile.CheckStage(c.manifest.Target, check), true
 		}
 	}
 	return tally{}, "", false
 }
 
+// checks are the counts of all checks that are done.
+func (c *tallies) checks() (list []tally) {
+	for check := range packet.NumChecks {
+		if n, _, done := c.check(check); done && c.manifest.Checks.Has(check) {
+			list = append(list, n)
+		}
+	}
+	return list
+}
+
 // byDefault is the count of the default.
 func (c *tallies) byDefault() tally {
+	n := c.before.Default
 	switch {
 	case c.manifest.At.Stage == compile.StageXDP:
-		return c.slot(xdp.SlotDefault)
+		return n.plus(c.slot(xdp.SlotDefault))
 	case c.part != nil:
-		return c.named[c.part.Default]
+		return n.plus(c.named[c.part.Default])
 	}
-	return tally{}
+	return n
 }

@@ -235,7 +235,7 @@ func TestWatch(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	events, done := make(chan control.Event, 100), make(chan error)
-	go func() { done <- e.Watch(ctx, func(event control.Event) { events <- event }) }()
+	go func() { done <- e.Watch(ctx, nil, func(event control.Event) { events <- event }) }()
 	eventually := func(want string) {
 		t.Helper()
 		const packet = "udp 198.51.100.1:5 > 192.0.2.77:9"

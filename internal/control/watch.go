@@ -11,6 +11,7 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"github.com/floodwall/floodwall/internal/addrs"
+	"github.com/floodwall/floodwall/internal/cost"
 	"github.com/floodwall/floodwall/internal/datapath"
 )
 
@@ -29,9 +30,11 @@ const trialLook = time.Second
 
 // Watch keeps up with the host until ctx ends: it enters the host's own addresses into the set `local` of the XDP program
 // as they change (netfilter asks the kernel for them), removes what a trial has left that nobody confirmed, gives
-// protections a new key for cookies every hour, and bans who exceeds limits that ban. report is told what was done, and
-// errors, after which Watch goes on; it is called from several goroutines, one at a time. It returns a *WatchedError while another process watches the instance.
-func (in Instance) Watch(ctx context.Context, report func(Event)) error {
+// protections a new key for cookies every hour, bans who exceeds limits that ban, and moves rules to where they cost least
+// by what costs has at the moment; nil is nothing, and leaves them where they are. report is told what was done, and
+// errors, after which Watch goes on; it is called from several goroutines, one at a time. It returns a *WatchedError while
+// another process watches the instance.
+func (in Instance) Watch(ctx context.Context, costs func() *cost.Model, report func(Event)) error {
 	end, err := in.alone()
 	if err != nil {
 		return err
@@ -44,10 +47,13 @@ func (in Instance) Watch(ctx context.Context, report func(Event)) error {
 		report(e)
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	var banning sync.WaitGroup
-	defer banning.Wait()
+	var beside sync.WaitGroup
+	defer beside.Wait()
 	defer cancel()
-	banning.Go(func() { in.ban(ctx, inTurn) })
+	beside.Go(func() { in.ban(ctx, inTurn) })
+	if costs != nil {
+		beside.Go(func() { in.place(ctx, costs, inTurn) })
+	}
 	return in.follow(ctx, inTurn)
 }
 

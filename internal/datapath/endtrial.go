@@ -46,7 +46,12 @@ func (s *State) keepNew(v *situation) error {
 	for _, d := range v.devices {
 		errs = append(errs, s.put(d, own, v.roles[d.program].during != 0))
 	}
-	return errors.Join(append(errs, s.sweep(v.trial.New, v.trial.Old))...)
+	keep := []int{v.trial.New, v.trial.Old}
+	if s.has(v.trial.New, pinReplaces) {
+		before, err := s.before(v.trial.Old)
+		keep, errs = append(keep, before), append(errs, err)
+	}
+	return errors.Join(append(errs, s.sweep(keep...))...)
 }
 
 // put gives a device the program of a generation that has it, and releases it from one that has not.

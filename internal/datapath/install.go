@@ -30,6 +30,10 @@ type Attachment struct {
 // The program is nil for a generation that runs elsewhere: a record, for which all devices are released, at once or
 // when the trial is confirmed.
 func (s *State) Install(p *Program, manifest []byte, to []Attachment, trial time.Duration) ([]*Device, error) {
+	return s.install(p, manifest, to, trial, 0)
+}
+
+func (s *State) install(p *Program, manifest []byte, to []Attachment, trial time.Duration, replaces int) ([]*Device, error) {
 	if err := s.Settle(); err != nil {
 		return nil, err
 	}
@@ -44,6 +48,9 @@ func (s *State) Install(p *Program, manifest []byte, to []Attachment, trial time
 		}
 	}
 	number, err := s.pinGeneration(p, manifest, v.base)
+	if err == nil && replaces != 0 {
+		err = s.noteReplaces(number, replaces)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -58,7 +65,9 @@ func (s *State) Install(p *Program, manifest []byte, to []Attachment, trial time
 	if err != nil {
 		return nil, errors.Join(err, swap.undo(), s.discard(number))
 	}
-	err = swap.finish()
+	if err = swap.finish(); replaces != 0 {
+		return swap.now(), err
+	}
 	keep := []int{number, v.base}
 	if trial > 0 {
 		before, readErr := s.before(v.base)

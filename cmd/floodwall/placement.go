@@ -1,0 +1,71 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/floodwall/floodwall/internal/control"
+	"github.com/floodwall/floodwall/internal/cost"
+)
+
+// placement adds to a status how rules were placed.
+func (e *env) placement(ctx context.Context, in control.Instance, s *control.Status) (err error) {
+	s.Placement, err = in.Placement(ctx, e.costsOrWarn())
+	return err
+}
+
+// printPlacement prints how rules were placed, in a few lines, and nothing when no costs are known and none were.
+func (e *env) printPlacement(p *control.PlacementStatus) {
+	if p.Model == nil && len(p.Last) == 0 {
+		return
+	}
+	e.println("")
+	e.println("placement %s: %s", p.Mode, movesText(p))
+	if p.Model != nil {
+		e.println("  costs of this host were measured %s ago", span(time.Since(*p.Model)))
+	}
+	if p.Mix != nil {
+		e.println("  %s", mixText(p.Mix, p.Since))
+	}
+	if p.Predicted != nil {
+		e.println("  filtering is predicted to cost %s", predictionText(*p.Predicted))
+	}
+	for _, o := range p.Others {
+		e.println("  with %s: %s", o.What, predictionText(o.Predicted))
+	}
+	if p.Measured > 0 {
+		e.println("  all that the kernel does in softirqs took %s ns a packet", count(int(p.Measured+0.5)))
+	}
+	for _, m := range p.Last {
+		e.println("  %s ago: %s", span(time.Since(m.Time)), m.String())
+	}
+}
+
+// movesText says whether rules move.
+func movesText(p *control.PlacementStatus) string {
+	switch {
+	case p.Fixed != "":
+		return "rules stay where they are: " + p.Fixed
+	case p.Model == nil:
+		return "rules stay where they are: this host's costs are not known any more; run `floodwall bench --calibrate`"
+	case !p.Moves:
+		return "rules stay where they are while no `floodwall daemon` runs"
+	}
+	return "rules move to where they cost least"
+}
+
+// mixText says what packets there were.
+func mixText(m *cost.Mix, since time.Time) string {
+	rate := func(n uint64) string { return count(int(float64(n)/max(m.Seconds, 0.001) + 0.5)) }
+	var decided uint64
+	for _, n := range m.Rules {
+		decided += n
+	}
+	return fmt.Sprintf("a second since %s ago: %s packets, of which rules decided %s, %s were delivered here and %s forwarded",
+		span(time.Since(since)), rate(m.Arrived), rate(decided), rate(m.Local), rate(m.Forwarded))
+}
+
+func predictionText(p cost.Prediction) string {
+	return fmt.Sprintf("%.1f ns a packet, %.1f%% of a CPU", p.PerPacket, 100*p.CPU)
+}

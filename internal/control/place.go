@@ -1,0 +1,137 @@
+package control
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/floodwall/floodwall/internal/compile"
+	"github.com/floodwall/floodwall/internal/cost"
+	"github.com/floodwall/floodwall/internal/ir"
+)
+
+// place finds the stage of each rule, by what was counted since the last apply.
+func (a *apply) place(ctx context.Context) (err error) {
+	if a.live != nil {
+		if a.was, err = a.live.tallies(ctx, a.before); err != nil {
+			return err
+		}
+	}
+	if a.move != nil {
+		return nil
+	}
+	if a.options.Costs == nil || a.was == nil || a.before.manifest.Since == nil {
+		a.stages, err = a.compiled.Plan(a.target)
+		return err
+	}
+	now, err := observe(a.before.manifest.Devices, a.was)
+	if err != nil {
+		a.notes = append(a.notes, fmt.Sprintf("rules are placed without what was counted so far: %v", err))
+		a.stages, err = a.compiled.Plan(a.target)
+		return err
+	}
+	mix := now.since(a.before.manifest.Since)
+	around, err := survey(ctx)
+	if err != nil {
+		return err
+	}
+	around.fill(&mix)
+	a.stages, err = a.compiled.Placed(a.target, a.options.Costs, mix)
+	return err
+}
+
+// remember notes in the manifest what placing the rules anew will take.
+func (a *apply) remember() (err error) {
+	m := a.manifest
+	m.Placement = string(a.compiled.Program.Placement)
+	if a.live != nil || a.devicesExist() == nil { // else the apply is about to fail
+		if m.Since, err = observe(a.devices(), a.was); err != nil {
+			return err
+		}
+	}
+	if a.move != nil {
+		m.again(a.before.manifest, a.move)
+		return nil
+	}
+	m.Fixed = a.fixed()
+	if a.options.Costs != nil {
+		m.Source, a.source, err = sourceOf(a.compiled)
+	}
+	return err
+}
+
+// fixed says why rules of the policy stay where they are while it runs, "" when they may move.
+func (a *apply) fixed() string {
+	p := a.compiled.Program
+	free := func(r ir.Rule) bool {
+		wish, _ := p.PlacementOf(&r)
+		return wish == ir.PlaceAuto
+	}
+	switch {
+	case !slices.ContainsFunc(p.Rules, free):
+		return "the policy says where they run"
+	case a.options.Costs == nil:
+		return "it was applied without a cost model; `floodwall bench --calibrate` makes one, and then apply again"
+	case len(p.Limits) > 0:
+		return "limits would begin anew"
+	}
+	return ""
+}
+
+// Placed is Plan for a host with these costs and this mix of packets.
+func (c *Compiled) Placed(t compile.Target, costs *cost.Model, mix cost.Mix) (*compile.Plan, error) {
+	program, _ := compile.For(c.Program, t)
+	pl, err := compile.Place(program, t, costs, mix)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", c.Policy.File, err)
+	}
+	return pl, nil
+}
+
+// prospect is a better place for the rules of what runs.
+type prospect struct {
+	plan     *compile.Plan
+	now, new cost.Prediction
+}
+
+// prospectOf places the rules of what runs for a mix. It is nil when they are where they should be.
+func prospectOf(c *Compiled, m *manifest, costs *cost.Model, mix cost.Mix) (*prospect, error) {
+	plan, err := c.Placed(m.Target, costs, mix)
+	if err != nil {
+		return nil, err
+	}
+	now := m.running(plan.Program)
+	if plan.Same(now) {
+		return nil, nil
+	}
+	return &prospect{plan, now.Predict(costs, mix), plan.Predict(costs, mix)}, nil
+}
+
+// running is the plan that the manifest is of.
+func (m *manifest) running(p *ir.Program) *compile.Plan {
+	pl := &compile.Plan{Target: m.Target, Program: p, Default: m.At}
+	for _, r := range m.Rules {
+		pl.Rules = append(pl.Rules, compile.Placement{Stage: r.Stage, Why: r.Why})
+	}
+	return pl
+}
+
+func (p *prospect) offer() offer { return offer{saves: p.now.CPU - p.new.CPU, costs: p.now.CPU} }
+
+// reason gives the figures.
+func (p *prospect) reason() string {
+	return fmt.Sprintf("%.1f ns a packet in place of %.1f, which saves %.1f%% of a CPU", p.new.PerPacket, p.now.PerPacket, 100*p.offer().saves)
+}
+
+// moves are the rules that have another stage than in the manifest.
+func (p *prospect) moves(m *manifest) (list []RuleMove) {
+	for i, r := range m.Rules {
+		if to := p.plan.Rules[i].Stage; to != r.Stage {
+			list = append(list, RuleMove{r.Name, r.Stage, to})
+		}
+	}
+	if m.At.Stage != p.plan.Default.Stage && m.Default != ir.Pass.String() {
+		list = append(list, RuleMove{"default", m.At.Stage, p.plan.Default.Stage})
+	}
+	return list
+}

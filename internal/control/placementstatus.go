@@ -1,0 +1,113 @@
+package control
+
+import (
+	"cmp"
+	"context"
+	"time"
+
+	"github.com/floodwall/floodwall/internal/compile"
+	"github.com/floodwall/floodwall/internal/cost"
+	"github.com/floodwall/floodwall/internal/ir"
+)
+
+// PlacementStatus is how the rules of what runs were placed, and what that costs.
+type PlacementStatus struct {
+	Mode  string    `json:"mode"`            // the policy's word
+	Fixed string    `json:"fixed,omitempty"` // why rules stay where they are, "" when they may move
+	Moves bool      `json:"moves"`           // a daemon runs, that moves them
+	Since time.Time `json:"since"`           // when rules came to where they are
+
+	Mix       *cost.Mix             `json:"mix,omitempty"`          // the packets since then
+	Measured  float64               `json:"measured_ns,omitempty"`  // a packet: the time in softirqs of all CPUs since then, by what has arrived
+	Model     *time.Time            `json:"model,omitempty"`        // when the host's costs were measured
+	Predicted *cost.Prediction      `json:"predicted,omitempty"`    // of this placement, with the mix
+	Others    []compile.Alternative `json:"alternatives,omitempty"` // what others would cost, the cheapest first
+
+	Last []Move `json:"last_moves"` // the last one last
+}
+
+// measurable is the least time in softirqs of which a cost is said: the kernel counts in ticks.
+const measurable = 20 * tick
+
+// Placement reports how the rules of what runs were placed; costs are those of this host, or nil. It returns
+// datapath.ErrNotLoaded when nothing runs.
+func (in Instance) Placement(ctx context.Context, costs *cost.Model) (*PlacementStatus, error) {
+	l, err := in.open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer l.close()
+	g := l.generations[0]
+	m := g.manifest
+	s := &PlacementStatus{Mode: cmp.Or(m.Placement, string(ir.PlaceAuto)), Fixed: m.Fixed, Since: m.Applied, Last: m.Moves}
+	s.Moves = m.Fixed == "" && costs != nil && in.watched()
+	if s.Last == nil {
+		s.Last = []Move{} // in JSON no list is null
+	}
+	if n := len(m.Moves); n > 0 {
+		s.Since = m.Moves[n-1].Time
+	}
+	if costs != nil {
+		s.Model = &costs.Time
+	}
+	if m.Since == nil {
+		return s, nil
+	}
+	if err := s.observe(ctx, l, g); err != nil {
+		return nil, err
+	}
+	return s, s.predict(l, g, costs)
+}
+
+// observe fills in what was counted.
+func (s *PlacementStatus) observe(ctx context.Context, l *live, g *generation) error {
+	of, err := l.tallies(ctx, g)
+	if err != nil {
+		return err
+	}
+	now, err := observe(g.manifest.Devices, of)
+	if err != nil {
+		return nil // a device has gone, as the status says
+	}
+	around, err := survey(ctx)
+	if err != nil {
+		return err
+	}
+	mix := now.since(g.manifest.Since)
+	around.fill(&mix)
+	s.Mix = &mix
+	if spent := now.Softirq - g.manifest.Since.Softirq; spent >= measurable && mix.Arrived > 0 {
+		s.Measured = float64(spent) / float64(mix.Arrived)
+	}
+	return nil
+}
+
+// predict fills in what this placement and others cost with the mix.
+func (s *PlacementStatus) predict(l *live, g *generation, costs *cost.Model) error {
+	if costs == nil || s.Mix == nil || s.Mix.Arrived == 0 {
+		return nil
+	}
+	c, err := readSource(l.state, g)
+	if c == nil || err != nil {
+		return err
+	}
+	best, err := c.Placed(g.manifest.Target, costs, *s.Mix)
+	if err != nil {
+		return err
+	}
+	now := g.manifest.running(best.Program)
+	predicted := now.Predict(costs, *s.Mix)
+	s.Predicted = &predicted
+	if best.Costs == nil {
+		return nil
+	}
+	if !best.Same(now) {
+		s.Others = append(s.Others, compile.Alternative{What: "where they would be now", Predicted: best.Costs.Predicted})
+	}
+	for _, other := range best.Costs.Others {
+		if other.Predicted != predicted {
+			s.Others = append(s.Others, other)
+		}
+	}
+	return nil
+}
