@@ -21,7 +21,7 @@ func tiny(t *testing.T) Options {
 	if err := os.WriteFile(file, []byte("1.2.3.4\n5.6.0.0/16\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return Options{Quick: true, Rounds: 1, Window: 20 * time.Millisecond, Phase: 300 * time.Millisecond, List: file}
+	return Options{Quick: true, Rounds: 1, Window: 20 * time.Millisecond, Phase: 300 * time.Millisecond, Routes: 1000, List: file}
 }
 
 // wantRows are results that must be there, by experiment. Those of tools are empty when the tool is not installed.
@@ -49,6 +49,11 @@ var wantRows = map[string][]string{
 	"payload": {
 		"payload/iptables/string/kmp/n=64", "payload/floodwall/xdp/string/n=64", "payload/floodwall/iptables/string/n=1",
 		"payload/iptables/u32", "payload/nft/raw/fixed", "payload/one-core/floodwall/nftables/fixed",
+	},
+	"placement": {
+		"placement/drop/empty", "placement/drop/nft/ingress", "placement/drop/iptables/filter", "placement/drop/floodwall/nftables/raw",
+		"placement/forward/no-rule", "placement/forward/floodwall/xdp", "placement/dropped=0.01%/iptables/raw",
+		"placement/dropped=100%/floodwall/nftables/filter",
 	},
 	"dns": {
 		"dns/quiet/nothing", "dns/random/unbound", "dns/random/floodwall", "dns/victim/nothing", "dns/victim/floodwall",

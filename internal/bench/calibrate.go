@@ -111,18 +111,20 @@ func (c *calibration) group(ctx context.Context, g calibrationGroup) error {
 		}
 		all = append(all, c.behind.plain, c.behind.routed, c.behind.tracked)
 	}
-	rounds, packets := c.calibrationSize()
 	c.measured = append(c.measured, stages...)
-	return c.probes(ctx, all, rounds, 0, packets)
+	return c.probes(ctx, all, calibrationRounds, 0, c.calibrationPackets())
 }
 
-// calibrationRate is about what a core sends, forwards and receives again.
-const calibrationRate = 700_000
+// How figures are taken: in many short rounds, so that some are undisturbed. calibrationRate is about what a core sends,
+// forwards and receives again.
+const (
+	calibrationRounds = 16
+	calibrationRate   = 700_000
+)
 
-// calibrationSize is how often each figure is taken, and of how many packets: many short rounds, so that some are
-// undisturbed.
-func (s *session) calibrationSize() (rounds int, packets uint64) {
-	return 4 * s.Rounds, uint64(calibrationRate * s.Window.Seconds() / 16)
+// calibrationPackets is how many packets a round is: a fourteenth of a window.
+func (s *session) calibrationPackets() uint64 {
+	return uint64(calibrationRate * s.Window.Seconds() / 14)
 }
 
 // base is a router that the target's others are compared with. For nftables it has an empty chain at ingress, as

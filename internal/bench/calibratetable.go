@@ -63,13 +63,12 @@ func (c stageCost) positive() stageCost {
 
 // result fills in the model, and returns the table that shows it.
 func (c *calibration) result() *Table {
-	rounds, packets := c.calibrationSize()
 	t := &Table{
 		Title: "calibrate: nanoseconds that a packet costs on this host",
 		Head:  []string{"", "drop, beside the rules", "stage in use", "a rule", "a set", "a limit", "own address", ""},
 		Notes: append([]string{
 			"The receive thread's own time, of packets of 128 octets that a router forwards, and for drops, of such to itself: the",
-			fmt.Sprintf("least of %d rounds of %s packets. ± half the difference between every second round and the others. A rule is", rounds, countText(int(packets))),
+			fmt.Sprintf("least of %d rounds of %s packets. ± half the difference between every second round and the others. A rule is", calibrationRounds, countText(int(c.calibrationPackets()))),
 			fmt.Sprintf("a part of %d, a set of %d, a limit of %d, an own address of %d.", manyRules, manySets, manyLimits, manyLocals),
 		}, c.missing...),
 	}

@@ -69,6 +69,9 @@ func Unknown(names []string) string {
 // MaxSize is the largest number of random addresses in a list: there must be others left that are not listed.
 const MaxSize = 2_000_000_000
 
+// MaxRoutes is the largest number of routes: there must be others left to draw.
+const MaxRoutes = 4_000_000
+
 // Run runs the named experiments, or all when none or "all" is named, in their own order. One that cannot go on does not
 // keep the others from running. Unless nothing could be begun, the report holds what was measured, also together with an
 // error: that of ctx, when it ended, or of the experiments that failed.

@@ -77,10 +77,10 @@ func placeWays() []*way {
 		{name: "nft/ingress", label: "nft: ingress", install: byNft(placeIngress)},
 		{name: "iptables/raw", label: "iptables: raw", article: "10%", install: byIptables(placeRaw), swept: true},
 		{name: "nft/raw", label: "nft: raw", install: byNft(placeNftRaw)},
-		{name: "floodwall/raw", label: "floodwall, nftables: raw", install: byFloodwall("raw"), swept: true},
+		{name: "floodwall/nftables/raw", label: "floodwall, nftables: raw", install: byFloodwall("raw"), swept: true},
 		{name: "iptables/filter", label: "iptables: filter", article: "12%", install: byIptables(placeFilter), swept: true},
 		{name: "nft/filter", label: "nft: filter", install: byNft(placeNftFilter)},
-		{name: "floodwall/filter", label: "floodwall, nftables: filter", install: byFloodwall("filter"), swept: true},
+		{name: "floodwall/nftables/filter", label: "floodwall, nftables: filter", install: byFloodwall("filter"), swept: true},
 	}
 }
 

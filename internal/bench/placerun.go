@@ -11,7 +11,7 @@ import (
 // placeShares are the shares of dropped packets in the sweep.
 func (b *placeBuilder) placeShares() []float64 {
 	if b.Quick {
-		return []float64{0.0001, 0.001, 0.01, 0.05, 0.1, 0.2, 0.5, 1}
+		return []float64{0.0001, 0.01, 0.1, 0.2, 0.5, 1}
 	}
 	return []float64{0.0001, articleShare, 0.001, 0.003, 0.01, 0.03, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5, 0.75, 1}
 }

@@ -84,7 +84,7 @@ func (s *placeSweep) table() *Table {
 // automatic is the choices at a share as text, the one for nftables with what it costs above the better stage.
 func (s *placeSweep) automatic(i int) []string {
 	fixed := map[compile.Stage]*probe{
-		compile.StageRaw: s.way("floodwall/raw").sweep[i], compile.StageFilter: s.way("floodwall/filter").sweep[i],
+		compile.StageRaw: s.way("floodwall/nftables/raw").sweep[i], compile.StageFilter: s.way("floodwall/nftables/filter").sweep[i],
 	}
 	arrived, dropped := fixed[compile.StageRaw].seen()
 	on := func(t compile.Target) compile.Stage {
@@ -112,7 +112,7 @@ func (p *probe) seen() (all, first uint64) {
 
 // crossings adds where filter begins to cost more than raw.
 func (s *placeSweep) crossings(t *Table) {
-	for _, tool := range []string{"iptables", "floodwall"} {
+	for _, tool := range []string{"iptables", "floodwall/nftables"} {
 		raw, filter := s.way(tool+"/raw"), s.way(tool+"/filter")
 		if raw.missing != "" || filter.missing != "" {
 			continue
