@@ -33,20 +33,20 @@ func Calibrate(ctx context.Context, o Options) (*Calibration, error) {
 	if err != nil {
 		return nil, err
 	}
-	c, err := s.calibrate(ctx, calibrationGroups, maps.All(table))
+	c, err := s.calibrate(ctx, calibrationGroups, maps.All(table), "")
 	if err == nil {
 		c.Table.note("The table of routes is a copy of this host's, of %s.", things(len(table), "route", "routes"))
 	}
 	return c, err
 }
 
-// calibrate measures these groups, with a table of routes.
-func (s *session) calibrate(ctx context.Context, groups []calibrationGroup, table routes) (*Calibration, error) {
+// calibrate measures these groups, with a table of routes. beside is what else nft has on the host, "" for nothing.
+func (s *session) calibrate(ctx context.Context, groups []calibrationGroup, table routes, beside string) (*Calibration, error) {
 	host, err := cost.ThisHost()
 	if err != nil {
 		return nil, err
 	}
-	c := &calibration{table: table, model: cost.Model{
+	c := &calibration{table: table, beside: beside, model: cost.Model{
 		Host: host, Time: time.Now().UTC().Truncate(time.Second), Reach: map[string]float64{}, Work: map[string]cost.Work{},
 	}}
 	for _, g := range groups {
@@ -79,6 +79,7 @@ var calibrationGroups = []calibrationGroup{
 type calibration struct {
 	builder
 	table    routes
+	beside   string
 	model    cost.Model
 	measured []*stageProbes
 	behind   behindProbes
@@ -130,7 +131,7 @@ func (s *session) calibrationPackets() uint64 {
 // base is a router that the target's others are compared with. For nftables it has an empty chain at ingress, as
 // Floodwall's table always does.
 func (c *calibration) base(ctx context.Context, target string) (*probe, error) {
-	at, err := c.router(defaultRoute)
+	at, err := c.router(ctx, defaultRoute)
 	if err != nil {
 		return nil, err
 	}
@@ -143,9 +144,13 @@ func (c *calibration) base(ctx context.Context, target string) (*probe, error) {
 }
 
 // router builds another site.
-func (c *calibration) router(table routes) (*site, error) {
+func (c *calibration) router(ctx context.Context, table routes) (*site, error) {
 	c.sites++
-	return newRouter(c.lab, c.sites, table)
+	at, err := newRouter(c.lab, c.sites, table)
+	if err != nil {
+		return nil, err
+	}
+	return at, c.nft(ctx, at, c.beside)
 }
 
 // nft has nft take a script.
@@ -172,7 +177,7 @@ func (c *calibration) installBehind(ctx context.Context) (err error) {
 		{&c.behind.tracked, "drop at filter, with conntrack", defaultRoute, trackAll},
 	} {
 		c.progress.show("installing %s", p.label)
-		at, err := c.router(p.table)
+		at, err := c.router(ctx, p.table)
 		if err != nil {
 			return err
 		}

@@ -90,14 +90,14 @@ func (c *calibration) apply(ctx context.Context, target, stage, rules string) (s
 		return s, err
 	}
 	if target != "xdp" {
-		if s.site, err = c.router(defaultRoute); err != nil {
+		if s.site, err = c.router(ctx, defaultRoute); err != nil {
 			return s, err
 		}
 		_, err = c.hold(ctx, s.site, text, target)
 		return s, err
 	}
 	if c.xdp == nil {
-		if c.xdp, err = c.router(defaultRoute); err != nil {
+		if c.xdp, err = c.router(ctx, defaultRoute); err != nil {
 			return s, err
 		}
 	}

@@ -37,37 +37,45 @@ func (b *costBuilder) addFloodwall(ctx context.Context, row *rate, c costCase, t
 
 // hold applies a policy at a site, where it stays until the builder is closed. The text is without its devices.
 func (b *builder) hold(ctx context.Context, at *site, policy, target string) (in control.Instance, err error) {
+	in, _, err = b.holdWith(ctx, at, policy, targetOptions(target))
+	return in, err
+}
+
+// holdWith is hold with these options. It also returns where the instance is pinned.
+func (b *builder) holdWith(ctx context.Context, at *site, policy string, o control.ApplyOptions) (in control.Instance, p *pins, err error) {
 	dir, err := os.MkdirTemp("", "floodwall-bench-")
 	if err != nil {
-		return in, err
+		return in, nil, err
 	}
 	defer os.RemoveAll(dir)
 	file := filepath.Join(dir, "policy.yaml")
 	if err := os.WriteFile(file, []byte(at.devices()+policy), 0o600); err != nil {
-		return in, err
+		return in, nil, err
 	}
-	p, err := newPins()
-	if err != nil {
-		return in, err
+	if p, err = newPins(); err != nil {
+		return in, nil, err
 	}
-	in = control.Instance{Dir: p.dir("floodwall")}
+	in = control.Instance{Dir: p.dir(pinned)}
 	err = at.server.Do(func() error {
 		compiled, err := control.Compile(file)
 		if err != nil {
 			return err
 		}
-		_, err = in.Apply(ctx, compiled, targetOptions(target))
+		_, err = in.Apply(ctx, compiled, o)
 		return err
 	})
 	if err != nil {
 		_ = p.close() // the first error is the one that says something
-		return in, err
+		return in, nil, err
 	}
 	b.owned = append(b.owned, p.close, func() error {
 		return at.server.Do(func() error { return in.Unload(context.WithoutCancel(ctx)) })
 	})
-	return in, nil
+	return in, p, nil
 }
+
+// pinned is the name of an instance in a file system of its own.
+const pinned = "floodwall"
 
 // targetOptions has a policy be compiled to a target: auto, or one of costTargets.
 func targetOptions(target string) control.ApplyOptions {
