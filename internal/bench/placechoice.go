@@ -8,13 +8,12 @@ import (
 	"github.com/floodwall/floodwall/internal/compile"
 	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/cost"
-	"github.com/floodwall/floodwall/internal/ir"
 )
 
 // chooser is Floodwall's automatic placement of the rule, as it works with the costs of this host.
 type chooser struct {
-	model   *cost.Model
-	program *ir.Program
+	model  *cost.Model
+	policy *control.Compiled
 }
 
 func newChooser(m *cost.Model) (*chooser, error) {
@@ -23,7 +22,7 @@ func newChooser(m *cost.Model) (*chooser, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &chooser{m, c.Program}, nil
+	return &chooser{m, c}, nil
 }
 
 // placeName is the rule's.
@@ -34,8 +33,7 @@ func (c *chooser) choose(t compile.Target, arrived, dropped uint64) (compile.Sta
 	mix := cost.Mix{
 		Seconds: float64(arrived) / articleRate, Arrived: arrived, Forwarded: arrived - dropped, Rules: map[string]uint64{placeName: dropped},
 	}
-	program, _ := compile.For(c.program, t)
-	plan, err := compile.Place(program, t, c.model, mix)
+	plan, err := c.policy.Placed(t, c.model, mix)
 	if err != nil {
 		return "", err
 	}
