@@ -13,7 +13,10 @@ import (
 
 // netfilter compiles what is for netfilter, and finds the tool for it.
 func (a *apply) netfilter(ctx context.Context) error {
-	name := a.in.nextPart(a.known())
+	name, err := a.partName()
+	if err != nil {
+		return err
+	}
 	left, err := a.compilePart(ctx, name)
 	if err != nil {
 		return err
@@ -59,12 +62,21 @@ func (a *apply) compilePart(ctx context.Context, name string) ([]compile.Left, e
 	return n.Left, nil
 }
 
-// known are the manifests whose parts have names that a new one must not have.
-func (a *apply) known() []*manifest {
-	if a.live == nil {
-		return nil
+// partName is a name that no generation's part has: those that decide, rest, or wait for a rollback.
+func (a *apply) partName() (string, error) {
+	texts, err := a.state.Manifests()
+	if err != nil {
+		return "", err
 	}
-	return a.live.manifests()
+	var manifests []*manifest
+	for _, t := range texts {
+		m, err := readManifest(t.Number, t.Text)
+		if err != nil {
+			return "", err
+		}
+		manifests = append(manifests, m)
+	}
+	return a.in.nextPart(manifests), nil
 }
 
 // lacking explains that a tool is missing: which rule needs it when XDP does the rest.

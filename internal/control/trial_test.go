@@ -56,7 +56,11 @@ type ends struct {
 	sockets map[int]*net.UDPConn
 }
 
-// newEnds listens at ports 1000, 1001, 2000 and 2001. It returns nil outside of the namespaces.
+// markerPort is a port that no policy of these tests drops. What was sent before its packet arrives with it, however busy
+// the machine is, or a moment later from the queue of another CPU.
+const markerPort = 3000
+
+// newEnds listens at ports 1000, 1001, 2000, 2001 and at markerPort. It returns nil outside of the namespaces.
 func newEnds(t *testing.T) *ends {
 	t.Helper()
 	for _, tool := range []string{"nft", "iptables-restore", "ipset"} {
@@ -68,7 +72,7 @@ func newEnds(t *testing.T) *ends {
 	}
 	h.ip("link set fw0 address 02:00:00:00:00:02")
 	e := &ends{h, map[int]*net.UDPConn{}}
-	for _, port := range []int{1000, 1001, 2000, 2001} {
+	for _, port := range []int{1000, 1001, 2000, 2001, markerPort} {
 		c, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(192, 0, 2, 1), Port: port})
 		if err != nil {
 			t.Fatal(err)
@@ -83,7 +87,16 @@ func newEnds(t *testing.T) *ends {
 func (e *ends) passes(host, port int) bool {
 	e.Helper()
 	e.send(1, fmt.Sprintf("udp 192.0.2.%d:5555 > 192.0.2.1:%d", host, port))
-	e.sockets[port].SetReadDeadline(time.Now().Add(20 * time.Millisecond))
+	e.send(1, fmt.Sprintf("udp 192.0.2.9:5556 > 192.0.2.1:%d", markerPort))
+	if !e.arrives(markerPort, 10*time.Second) {
+		e.Fatalf("a packet to port %d, which nothing drops, does not arrive", markerPort)
+	}
+	return e.arrives(port, 20*time.Millisecond)
+}
+
+// arrives waits for a packet at a port.
+func (e *ends) arrives(port int, wait time.Duration) bool {
+	e.sockets[port].SetReadDeadline(time.Now().Add(wait))
 	_, _, err := e.sockets[port].ReadFromUDP(make([]byte, 2048))
 	return err == nil
 }
@@ -328,4 +341,35 @@ func TestApplyOverTrial(t *testing.T) {
 		}
 		e.wantDecider("in the end", decides)
 	})
+}
+
+// TestRollbackPastTrial rolls back, lets a trial expire, and rolls back once more: the policy that the first rollback left
+// is still there to return to, and has not been taken for that of the trial.
+func TestRollbackPastTrial(t *testing.T) {
+	e := newEnds(t)
+	if e == nil {
+		return
+	}
+	for _, w := range ways {
+		e.start(w, w, time.Minute)
+		confirm := func() error { _, err := e.Confirm(t.Context()); return err }
+		back := func() error { _, err := e.Rollback(t.Context()); return err }
+		if err := errors.Join(confirm(), back()); err != nil {
+			t.Fatalf("%s: %v", w.name, err)
+		}
+		e.wantDecider("after the first rollback", "old")
+		if _, err := e.try(w.policy("third", 2000), control.ApplyOptions{Target: w.target, Confirm: netfilter.MinTrial}); err != nil {
+			t.Fatalf("%s: %v", w.name, err)
+		}
+		time.Sleep(netfilter.MinTrial + 200*time.Millisecond)
+		if err := back(); err != nil {
+			t.Errorf("%s: rolling back after the trial: %v", w.name, err)
+		}
+		e.wantDecider("after the trial", "old")
+		if err := back(); err != nil {
+			t.Errorf("%s: rolling back once more: %v", w.name, err)
+		}
+		e.wantDecider("after the second rollback", "new")
+		e.clear()
+	}
 }

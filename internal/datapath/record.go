@@ -25,6 +25,23 @@ func (s *State) AddRecord(manifest []byte) (number int, err error) {
 
 // Records lists the records, newest first.
 func (s *State) Records() (records []*Record, err error) {
+	manifests, err := s.Manifests()
+	for _, m := range manifests {
+		if s.isRecord(m.Number) {
+			records = append(records, &Record{m.Number, m.Text, s.has(m.Number, pinTook)})
+		}
+	}
+	return records, err
+}
+
+// Manifest is what a generation, with a program or without, keeps of its policy.
+type Manifest struct {
+	Number int
+	Text   []byte
+}
+
+// Manifests lists those of all generations that there are, newest first.
+func (s *State) Manifests() (manifests []Manifest, err error) {
 	numbers, err := s.generations()
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil
@@ -33,19 +50,16 @@ func (s *State) Records() (records []*Record, err error) {
 		return nil, err
 	}
 	for _, n := range numbers {
-		if !s.isRecord(n) {
-			continue
-		}
-		manifest, err := readText(s.path(generationName(n), pinManifest), pinManifest)
+		text, err := readText(s.path(generationName(n), pinManifest), pinManifest)
 		if errors.Is(err, os.ErrNotExist) {
-			continue // another command has removed it since
+			continue // incomplete, or another command has removed it since
 		}
 		if err != nil {
 			return nil, fmt.Errorf("generation %d: %w", n, err)
 		}
-		records = append(records, &Record{n, manifest, s.has(n, pinTook)})
+		manifests = append(manifests, Manifest{n, text})
 	}
-	return records, nil
+	return manifests, nil
 }
 
 // pinTook marks a record that took effect.

@@ -140,9 +140,10 @@ func links(ours map[ebpf.ProgramID]string) (found []string) {
 }
 
 // orphans lists maps that are new and that no program of others uses. The kernel does not tell who made a map, so this
-// goes by the names of Floodwall's; those of manifests, which no program uses, are left out: they live by their file.
+// goes by the names of Floodwall's. Those that no program uses, of manifests and of what is known about bans, are left
+// out: they live by their file.
 func orphans(before, others Kernel) (found []string) {
-	names := []string{"counters", "dynamic", "dynamic_texts", "dynamic_why", "lines4", "full4", "hosts4", "buckets6", "masks", "rows",
+	names := []string{"counters", "dynamic", "lines4", "full4", "hosts4", "buckets6", "masks", "rows",
 		"guards", "guard_ports", "verified"}
 	for id := range maps.Keys(Now()) {
 		if before[id] || others[id] {
