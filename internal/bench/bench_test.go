@@ -53,7 +53,7 @@ var wantRows = map[string][]string{
 	"placement": {
 		"placement/drop/empty", "placement/drop/nft/ingress", "placement/drop/iptables/filter", "placement/drop/floodwall/nftables/raw",
 		"placement/forward/no-rule", "placement/forward/floodwall/xdp", "placement/dropped=0.01%/iptables/raw",
-		"placement/dropped=100%/floodwall/nftables/filter",
+		"placement/dropped=100%/floodwall/nftables/filter", "placement/move/begin", "placement/move/end",
 	},
 	"dns": {
 		"dns/quiet/nothing", "dns/random/unbound", "dns/random/floodwall", "dns/victim/nothing", "dns/victim/floodwall",
@@ -113,7 +113,9 @@ func checkReport(t *testing.T, r *Report, want []string) {
 		names = append(names, res.Name)
 		empty := slices.ContainsFunc(lacking, func(end string) bool { return strings.HasSuffix(res.Name, end) })
 		// A disturbed machine may let nothing arrive in so short a time, but then the note says so.
-		if (len(res.Metrics) == 0) != empty && !strings.HasPrefix(res.Note, "nothing arrived") || empty && res.Note == "" {
+		// Nor does it always let the costs be told apart by which a rule moves.
+		excused := strings.HasPrefix(res.Note, "nothing arrived") || strings.HasPrefix(res.Note, "not within")
+		if (len(res.Metrics) == 0) != empty && !excused || empty && res.Note == "" {
 			t.Errorf("%s: %d metrics, note %q", res.Name, len(res.Metrics), res.Note)
 		}
 	}

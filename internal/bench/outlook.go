@@ -10,7 +10,7 @@ var usualTime = map[string]struct{ full, quick time.Duration }{
 	"cost":      {12 * time.Minute, 50 * time.Second},
 	"limit":     {7 * time.Minute, 50 * time.Second},
 	"payload":   {5 * time.Minute, 40 * time.Second},
-	"placement": {15 * time.Minute, 60 * time.Second},
+	"placement": {8 * time.Minute, 70 * time.Second},
 	"blocklist": {15 * time.Minute, 60 * time.Second},
 	"conntrack": {5 * time.Minute, 50 * time.Second},
 	"dns":       {9 * time.Minute, 60 * time.Second},
