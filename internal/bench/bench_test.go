@@ -21,7 +21,7 @@ func tiny(t *testing.T) Options {
 	if err := os.WriteFile(file, []byte("1.2.3.4\n5.6.0.0/16\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return Options{Quick: true, Rounds: 1, Window: 20 * time.Millisecond, Phase: 300 * time.Millisecond, List: file}
+	return Options{Quick: true, Rounds: 1, Window: 20 * time.Millisecond, Phase: 300 * time.Millisecond, Routes: 1000, List: file}
 }
 
 // wantRows are results that must be there, by experiment. Those of tools are empty when the tool is not installed.
@@ -53,6 +53,11 @@ var wantRows = map[string][]string{
 	"payload": {
 		"payload/iptables/string/kmp/n=64", "payload/floodwall/xdp/string/n=64", "payload/floodwall/iptables/string/n=1",
 		"payload/iptables/u32", "payload/nft/raw/fixed", "payload/one-core/floodwall/nftables/fixed",
+	},
+	"placement": {
+		"placement/drop/empty", "placement/drop/nft/ingress", "placement/drop/iptables/filter", "placement/drop/floodwall/nftables/raw",
+		"placement/forward/no-rule", "placement/forward/floodwall/xdp", "placement/dropped=0.01%/iptables/raw",
+		"placement/dropped=100%/floodwall/nftables/filter", "placement/move/begin", "placement/move/end",
 	},
 	"dns": {
 		"dns/quiet/nothing", "dns/random/unbound", "dns/random/floodwall", "dns/victim/nothing", "dns/victim/floodwall",
@@ -112,7 +117,9 @@ func checkReport(t *testing.T, r *Report, want []string) {
 		names = append(names, res.Name)
 		empty := slices.ContainsFunc(lacking, func(end string) bool { return strings.HasSuffix(res.Name, end) })
 		// A disturbed machine may let nothing arrive in so short a time, but then the note says so.
-		if (len(res.Metrics) == 0) != empty && !strings.HasPrefix(res.Note, "nothing arrived") || empty && res.Note == "" {
+		// Nor does it always let the costs be told apart by which a rule moves.
+		excused := strings.HasPrefix(res.Note, "nothing arrived") || strings.HasPrefix(res.Note, "not within")
+		if (len(res.Metrics) == 0) != empty && !excused || empty && res.Note == "" {
 			t.Errorf("%s: %d metrics, note %q", res.Name, len(res.Metrics), res.Note)
 		}
 	}

@@ -123,10 +123,11 @@ func blockByFloodwall(ctx context.Context, at *site, l *list) (g blocking, err e
 	policy := fmt.Sprintf("default: pass\nsets: {blocked: {file: %s}}\nrules: [{name: blocked, from: $blocked, then: drop}]\n", strconv.Quote(file))
 	debug.FreeOSMemory() // as a command begins
 	start := time.Now()
-	if _, g.remove, err = at.install(ctx, policy, "auto"); err != nil {
+	held, err := at.install(ctx, policy, targetOptions("auto"))
+	if err != nil {
 		return g, err
 	}
-	g.seconds = series{time.Since(start).Seconds()}
+	g.seconds, g.remove = series{time.Since(start).Seconds()}, held.remove
 	err = at.server.Do(func() error {
 		program, err := attachedProgram(at.in.Name)
 		if err != nil {

@@ -14,9 +14,9 @@ import (
 	"github.com/floodwall/floodwall/internal/lab"
 )
 
-// cost measures what one packet costs, case by case as an article did in 2016, with the article's tool, with Floodwall
+// packetCost measures what one packet costs, case by case as an article did in 2016, with the article's tool, with Floodwall
 // on each target, and with the least that there can be.
-func cost(ctx context.Context, s *session) error {
+func packetCost(ctx context.Context, s *session) error {
 	return inLab(ctx, func(l *lab.Lab) error {
 		b := &costBuilder{builder: builder{session: s, lab: l, flow: costFlow}}
 		defer b.close()

@@ -25,9 +25,10 @@ var Experiments = []Experiment{
 	{"drop", "packets per second dropped by 0 to 10,000 rules that do not match, with nft and iptables beside", drop},
 	{"sets", "1,000 to 10 million listed addresses, with ipset, nft sets and plain BPF maps beside", sets},
 	{"blocklist", "a web server behind up to 10 million blocked addresses, with iptables rules, ipset and nft beside, by an article of 2012", blocklist},
-	{"cost", "what one packet costs, by an article of 2016: accepted, dropped, by position, set, string, limit", cost},
+	{"cost", "what one packet costs, by an article of 2016: accepted, dropped, by position, set, string, limit", packetCost},
 	{"limit", "limits of packets per second by source, what they cost and let through, with hashlimit, nft and a BPF map beside", limit},
 	{"payload", "texts and octets looked for in packets, with iptables string and u32 and nft raw payload beside", payload},
+	{"placement", "a router with a full table that drops packets at XDP, in raw or in filter, and where placement has it do so", placement},
 	{"conntrack", "a web server whose conntrack table is full, and what helps, by an article of 2023", conntrack},
 	{"dns", "a resolver and its clients under a flood of spoofed ANY queries, with unbound's own limits beside", dns},
 	{"synproxy", "a web server under floods of SYNs and ACKs, with syncookies and SYNPROXY beside, by a talk of 2021", synproxy},
@@ -42,6 +43,7 @@ type Options struct {
 	Quick    bool          // small sizes, short windows: whether it works, not how fast it is
 	All      bool          // also what takes minutes: the slow tools with 10 million addresses
 	Sizes    []int         // of random address lists, for sets and blocklist; nil: each has its own
+	Routes   int           // of the router of placement; 0: 925,525, as in the article
 	List     string        // a file of addresses for both to measure with, in place of random ones
 	Progress io.Writer     // where to show a line of progress, if it is a terminal; nil: nowhere
 }
@@ -68,6 +70,9 @@ func Unknown(names []string) string {
 
 // MaxSize is the largest number of random addresses in a list: there must be others left that are not listed.
 const MaxSize = 2_000_000_000
+
+// MaxRoutes is the largest number of routes: there must be others left to draw.
+const MaxRoutes = 4_000_000
 
 // Run runs the named experiments, or all when none or "all" is named, in their own order. One that cannot go on does not
 // keep the others from running. Unless nothing could be begun, the report holds what was measured, also together with an
@@ -155,6 +160,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Phase == 0 {
 		o.Phase = phase
+	}
+	if o.Routes == 0 {
+		o.Routes = articleRoutes
 	}
 	return o
 }

@@ -10,12 +10,13 @@ var usualTime = map[string]struct{ full, quick time.Duration }{
 	"cost":      {12 * time.Minute, 50 * time.Second},
 	"limit":     {7 * time.Minute, 50 * time.Second},
 	"payload":   {5 * time.Minute, 40 * time.Second},
-	"placement": {15 * time.Minute, 60 * time.Second},
+	"placement": {8 * time.Minute, 70 * time.Second},
 	"blocklist": {15 * time.Minute, 60 * time.Second},
 	"conntrack": {5 * time.Minute, 50 * time.Second},
 	"dns":       {9 * time.Minute, 60 * time.Second},
 	"synproxy":  {12 * time.Minute, 80 * time.Second},
 	"program":   {time.Minute, 10 * time.Second},
+	"calibrate": {50 * time.Second, 15 * time.Second},
 }
 
 // outlook tells how much of a run is left: what is usual for the experiments to come, times how much longer those that

@@ -71,3 +71,12 @@ func inTurn[T any](cases []T, round int) []T {
 	}
 	return turn
 }
+
+// minus is the differences to other figures, round by round.
+func (s series) minus(other series) series {
+	out := make(series, min(len(s), len(other)))
+	for i := range out {
+		out[i] = s[i] - other[i]
+	}
+	return out
+}

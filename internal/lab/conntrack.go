@@ -2,7 +2,6 @@ package lab
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"net/netip"
 	"os"
@@ -116,8 +115,7 @@ func (h *Host) FillConntrack(n int) error {
 	return nil
 }
 
-// addConnections adds those from first up to before end, and waits for the answer to the last: the kernel answers the
-// others only when something is wrong with them.
+// addConnections adds those from first up to before end.
 func addConnections(s *nl.NetlinkSocket, first, end int) error {
 	var batch []byte
 	for i := first; i < end; i++ {
@@ -127,22 +125,7 @@ func addConnections(s *nl.NetlinkSocket, first, end int) error {
 		}
 		batch = append(batch, newConnection(i, flags).Serialize()...)
 	}
-	if err := unix.Sendto(s.GetFd(), batch, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
-		return err
-	}
-	answers, _, err := s.Receive()
-	if err != nil {
-		return err
-	}
-	for _, a := range answers {
-		if a.Header.Type != unix.NLMSG_ERROR || len(a.Data) < 4 {
-			return errors.New("unexpected answer")
-		}
-		if code := int32(binary.NativeEndian.Uint32(a.Data)); code != 0 {
-			return unix.Errno(-code)
-		}
-	}
-	return nil
+	return transact(s, batch)
 }
 
 // fillTo is the other end of all connections, fillFrom the first of the addresses that they come from.

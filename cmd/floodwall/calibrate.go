@@ -1,0 +1,34 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/floodwall/floodwall/internal/bench"
+	"github.com/floodwall/floodwall/internal/cost"
+)
+
+// calibrate measures what packets cost on this host, and keeps that for the placement of rules.
+func (e *env) calibrate(c *cobra.Command, args []string, f *benchFlags) error {
+	if len(args) > 0 {
+		return usagef(c, "calibrate by itself: `floodwall bench --calibrate`", "flag --calibrate: must be without experiments, got %q", args[0])
+	}
+	if !privileged() {
+		return &privilegeError{commandLine: e.commandLine}
+	}
+	f.options.Progress = e.stderr
+	found, err := bench.Calibrate(c.Context(), f.options)
+	if err != nil {
+		return err
+	}
+	if err := found.Model.Write(e.state); err != nil {
+		return err
+	}
+	e.note("the costs are in " + cost.Path(e.state))
+	if e.json {
+		return e.printJSON(found)
+	}
+	if f.markdown {
+		return found.Table.WriteMarkdown(e.stdout)
+	}
+	return found.Table.WriteText(e.stdout)
+}
