@@ -92,6 +92,7 @@ func (e *env) bench(c *cobra.Command, args []string, f *benchFlags) error {
 	if report == nil {
 		return stopped
 	}
+	report.Version = versionText()
 	if err := e.printReport(report, f); err != nil {
 		return err
 	}

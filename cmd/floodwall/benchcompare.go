@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"fmt"
 
 	"github.com/spf13/cobra"
 
@@ -48,6 +49,9 @@ func (e *env) benchCompare(c *cobra.Command, args []string, o compare.Options, a
 		return err
 	}
 	found := compare.Reports(old, new, o)
+	if len(found.Rows) == 0 {
+		return fmt.Errorf("%s and %s have no row in common: compare runs of the same experiments", args[0], args[1])
+	}
 	var err error
 	if e.json {
 		err = e.printJSON(found)

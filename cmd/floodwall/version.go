@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"runtime"
 	"runtime/debug"
 
@@ -28,17 +29,25 @@ type versionReport struct {
 
 func version(e *env) error {
 	v := versionReport{
-		Version: "unknown", Revision: buildSetting("vcs.revision"),
+		Version: versionText(), Revision: buildSetting("vcs.revision"),
 		Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH,
-	}
-	if info, ok := debug.ReadBuildInfo(); ok {
-		v.Version = info.Main.Version
 	}
 	if e.json {
 		return e.printJSON(v)
 	}
 	e.println("floodwall %s (%s, %s)", v.Version, v.Go, v.Platform)
 	return nil
+}
+
+// built is the version that the Makefile gives to the linker.
+var built string
+
+// versionText is the version of this binary: the Makefile's, or that of the module where `go install` built it.
+func versionText() string {
+	if info, ok := debug.ReadBuildInfo(); ok && built == "" {
+		return cmp.Or(info.Main.Version, "unknown")
+	}
+	return cmp.Or(built, "unknown")
 }
 
 // buildSetting is what the Go command noted of the build, "" when it did not.

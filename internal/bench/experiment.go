@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"runtime"
-	"runtime/debug"
 	"slices"
 	"time"
 
@@ -89,9 +88,6 @@ func Run(ctx context.Context, names []string, o Options) (*Report, error) {
 		return nil, err
 	}
 	r := &Report{Time: time.Now().UTC().Truncate(time.Second), Machine: machine, Quick: o.Quick}
-	if info, ok := debug.ReadBuildInfo(); ok {
-		r.Version = info.Main.Version
-	}
 	return r, r.run(ctx, chosen(names), o.withDefaults())
 }
 

@@ -68,6 +68,9 @@ func ReadRatios(path string) (ratios []Ratio, err error) {
 	if err := json.Unmarshal(text, &ratios); err != nil {
 		return nil, fmt.Errorf("bounds %s: %w", path, err)
 	}
+	if len(ratios) == 0 {
+		return nil, fmt.Errorf("bounds %s: no ratio is in it", path)
+	}
 	for i, r := range ratios {
 		for _, name := range []string{r.Of, r.By} {
 			if !slices.Contains(GuardRows(), name) {

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/floodwall/floodwall/internal/ir"
+	"github.com/floodwall/floodwall/internal/packet"
 )
 
 // chain begins a chain; a base chain has its place as nft writes it.
@@ -48,7 +49,7 @@ func (n *nft) stage(name string, s Stage, checks nftChecksAt) {
 		n.end()
 		return
 	}
-	n.fragments(name, s, steps, checks)
+	n.fragments(name, s, steps, checks, 0)
 	n.writeChecks(checks.dropping, "drop")
 	n.observe(name, checks.observed)
 	n.steps(steps, s, nftPlace{fragments: firstFragment})
@@ -56,15 +57,15 @@ func (n *nft) stage(name string, s Stage, checks nftChecksAt) {
 }
 
 // fragments writes the chain for later fragments, and the lines that send them there; or, when nothing would be decided
-// there, those that let them go.
-func (n *nft) fragments(name string, s Stage, steps []Step, checks nftChecksAt) {
+// there, those that let them go. hops is how often they have been forwarded.
+func (n *nft) fragments(name string, s Stage, steps []Step, checks nftChecksAt, hops uint32) {
 	main := n.writing
 	n.writing = &strings.Builder{}
 	name += "-fragments"
 	n.chain(name, "")
 	n.writeChecks(slices.DeleteFunc(slices.Clone(checks.dropping), readsL4), "drop")
 	n.observe(name, slices.DeleteFunc(slices.Clone(checks.observed), readsL4))
-	n.steps(steps, s, nftPlace{fragments: laterFragments})
+	n.steps(steps, s, nftPlace{laterFragments, hops})
 	verdict := "accept"
 	if text := n.writing.String(); strings.Contains(text, "counter name ") || strings.Contains(text, "jump ") {
 		verdict = "goto " + name
@@ -174,8 +175,8 @@ func (n *nft) raw() {
 	n.stage("raw", StageRaw, checks)
 }
 
-// filter writes the chains of what conntrack decides, which has put fragments together. Packets for this host and those
-// on their way through go the same way, but for rules that differ for them.
+// filter writes the chains of what may need conntrack, or costs least there. Packets for this host and those on their way
+// through go the same way, but for rules that differ for them.
 func (n *nft) filter() {
 	if !n.plan.Uses(StageFilter) {
 		return
@@ -185,9 +186,10 @@ func (n *nft) filter() {
 		return s.Again && differs(s) && n.plan.proxied(s.Rule) == nil
 	}
 	steps := n.plan.At(StageFilter)
+	fragments := n.plan.fragmentsAtFilter(steps)
 	shared := slices.DeleteFunc(slices.Clone(steps), early)
 	steps = slices.DeleteFunc(steps, func(s Step) bool { return !early(s) })
-	apart := slices.ContainsFunc(shared, differs)
+	apart := fragments || slices.ContainsFunc(shared, differs)
 	if !apart {
 		n.chain("filter", "")
 		n.steps(shared, StageFilter, nftPlace{fragments: firstFragment})
@@ -197,6 +199,9 @@ func (n *nft) filter() {
 		p := nftPlace{firstFragment, uint32(hops)}
 		n.chain(hook, hook+" priority "+nftFilter)
 		n.line("iifname !=", n.outside(), "accept")
+		if fragments {
+			n.fragments(hook, StageFilter, slices.Concat(steps, shared), nftChecksAt{}, p.hops)
+		}
 		for _, s := range steps {
 			n.rule(s, StageFilter, p)
 		}
@@ -207,4 +212,16 @@ func (n *nft) filter() {
 		}
 		n.end()
 	}
+}
+
+// fragmentsAtFilter reports whether later fragments may come to filter, where steps ask for what these have not. Only
+// conntrack puts fragments together, and only where a rule asks for it: a state, or SYNPROXY.
+func (pl *Plan) fragmentsAtFilter(steps []Step) bool {
+	tracked, header := pl.proxies(), false
+	for _, s := range steps {
+		r := &pl.Program.Rules[s.Rule]
+		tracked = tracked || slices.ContainsFunc(r.Match, func(m ir.Match) bool { return m.Field == packet.State })
+		header = header || readsHeader(r)
+	}
+	return header && !tracked
 }

@@ -10,9 +10,12 @@ import (
 	"github.com/floodwall/floodwall/internal/testutil"
 )
 
+// way is a packet, and the hook at filter that it comes to.
+type way struct{ hook, packet string }
+
 // ways are packets and the hook at filter that they come to. At input there are also some that are not for an address of
 // the host: to broadcast addresses, groups, and the anycast address of an IPv6 router.
-var ways = []struct{ hook, packet string }{
+var ways = []way{
 	{"input", "udp 198.51.100.1:5 > 192.0.2.1:5001"},
 	{"input", "udp 198.51.100.1:5 > 192.0.2.255:5001"},
 	{"input", "udp 198.51.100.1:5 > 255.255.255.255:5001"},
@@ -45,17 +48,19 @@ func TestLocalAtFilter(t *testing.T) {
 				"{name: r, not: {to: local}, then: pass}, {name: s, then: drop}",
 				"{name: r, from: 198.51.100.0/24, not: {from: local}, then: drop}",
 			} {
-				d.local(t, "checks: off\nplacement: filter\nrules: ["+rules+"]")
+				d.local(t, "checks: off\nplacement: filter\nrules: ["+rules+"]", ways)
 			}
 		})
 	}
 }
 
-// local has a policy decide the packets of ways.
-func (d *differential) local(t *testing.T, text string) {
+// local has a policy decide packets.
+func (d *differential) local(t *testing.T, text string, ways []way) {
 	t.Helper()
 	s := lower(t, text)
-	s.insert(t, "local", "192.0.2.1/32 2001:db8::1/128")
+	if strings.Contains(text, "local") {
+		s.insert(t, "local", "192.0.2.1/32 2001:db8::1/128")
+	}
 	pl, err := compile.Hoist(s.program, d.target)
 	if err != nil {
 		t.Fatal(err)
@@ -98,4 +103,35 @@ func inForward(target compile.Target, text string) (lines string) {
 		}
 	}
 	return lines
+}
+
+// fragmentWays are later fragments, whose data reads as a header with port 53. For this host IPv4 has put them together
+// before input, IPv6 does it behind.
+var fragmentWays = []way{
+	{"forward", "udp 198.51.100.1:5 > 203.0.113.5:53 frag=later"},
+	{"forward", "udp [2001:db8:1::9]:5 > [2001:db9::5]:53 frag=later"},
+	{"input", "udp [2001:db8:1::9]:5 > [2001:db8::1]:53 frag=later"},
+	{"forward", "udp 198.51.100.1:5 > 203.0.113.5:53"},
+	{"forward", "udp [2001:db8:1::9]:5 > [2001:db9::5]:53 frag=first"},
+	{"input", "udp 198.51.100.1:5 > 192.0.2.1:53"},
+}
+
+// TestFragmentsAtFilter has later fragments come to filter, as they do where nothing asks for conntrack: they have no ports.
+func TestFragmentsAtFilter(t *testing.T) {
+	for _, target := range []compile.Target{compile.TargetNftables, compile.TargetIptables} {
+		t.Run(string(target), func(t *testing.T) {
+			if !testutil.Inside(t) {
+				return
+			}
+			d := &differential{target: target, judge: testutil.NewJudge(t, "eth0", "eth1", false, "192.0.2.1/24", "2001:db8::1/64")}
+			for _, rules := range []string{
+				"{name: r, proto: udp, port: 53, then: drop}",
+				"{name: r, proto: udp, not: {port: 53}, then: drop}",
+				"{name: r, not: {to: local}, proto: udp, port: 53, then: pass}, {name: s, proto: udp, then: drop}",
+				"{name: r, ttl: 64, port: udp/53, then: drop}",
+			} {
+				d.local(t, "checks: off\nplacement: filter\nrules: ["+rules+"]", fragmentWays)
+			}
+		})
+	}
 }

@@ -95,6 +95,9 @@ func (pl *Plan) once(s Stage, steps []Step) (a cost.Asked) {
 			a.Rules = 2
 		}
 	}
+	if s == StageFilter && pl.Target != TargetIptables && pl.fragmentsAtFilter(steps) {
+		a.Rules = 2
+	}
 	return a
 }
 

@@ -41,7 +41,7 @@ type Change struct {
 	Unit    string  `json:"unit"`
 	Old     float64 `json:"old"` // median of the rounds; of a mean, the geometric mean of the rows'
 	New     float64 `json:"new"`
-	Delta   float64 `json:"delta"` // new by old, less 1
+	Delta   float64 `json:"delta"` // new by old, less 1; 1 where the old is 0 and the new is not
 	P       float64 `json:"p"`     // that the rounds differ so much when nothing changed (Mann and Whitney's U test)
 	Q       float64 `json:"q"`     // the same, for the number of comparisons (Benjamini and Hochberg)
 	Rounds  [2]int  `json:"rounds"`

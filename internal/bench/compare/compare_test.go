@@ -109,3 +109,17 @@ func TestWarnings(t *testing.T) {
 		}
 	}
 }
+
+// TestFromNothing has a figure that was 0 in each round of the old run: no share says how much it grew, but it did.
+func TestFromNothing(t *testing.T) {
+	report := func(timeouts float64) *bench.Report {
+		m := lab.Metric{Unit: "timeouts", Samples: []float64{timeouts, timeouts, timeouts, timeouts, timeouts}}
+		o := &bench.Outcome{Name: "dns", Results: []lab.Result{{Name: "dns/floodwall", Metrics: []lab.Metric{m}}}}
+		return &bench.Report{Time: time.Unix(0, 0), Experiments: []*bench.Outcome{o}}
+	}
+	for now, want := range map[float64]int{0: 0, 100: 1} {
+		if worse := Reports(report(0), report(now), Options{}).Worse(); len(worse) != want {
+			t.Errorf("from 0 to %v timeouts: %+v, want %d worse", now, worse, want)
+		}
+	}
+}

@@ -1,6 +1,7 @@
 package compare
 
 import (
+	"math"
 	"slices"
 	"strings"
 
@@ -72,8 +73,11 @@ func newChange(name, unit string, old, new []float64) Change {
 	c.Old = benchmath.AssumeNothing.Summary(a, confidence).Center
 	c.New = benchmath.AssumeNothing.Summary(b, confidence).Center
 	c.P = benchmath.AssumeNothing.Compare(a, b).P
-	if c.Old != 0 {
+	switch {
+	case c.Old != 0:
 		c.Delta = c.New/c.Old - 1
+	case c.New != 0: // no share says how much more than nothing it is
+		c.Delta = math.Copysign(1, c.New)
 	}
 	return c
 }
