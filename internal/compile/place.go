@@ -7,7 +7,6 @@ import (
 
 	"github.com/floodwall/floodwall/internal/cost"
 	"github.com/floodwall/floodwall/internal/ir"
-	"github.com/floodwall/floodwall/internal/packet"
 )
 
 // Costs are the predictions by which a plan was chosen.
@@ -26,7 +25,8 @@ type Alternative struct {
 // Place is Hoist, but for rules whose placement is auto: it looks for the stages at which all of it costs least, on a
 // host with these costs, with packets as observed. A rule is moved only
 //   - where Hoist's property holds, which keeps all verdicts,
-//   - when it drops or passes by addresses and fields that are the same at all stages it can move to, and
+//   - when it drops or passes by addresses and fields that are the same at all stages it can move to,
+//   - to stages that its packets come to, and
 //   - when the policy's default is pass: what moves behind a default that drops would be dropped by that.
 //
 // Without a model, or when no packets were observed, all is as Hoist says. It tries some dozens of plans, less for thousands
@@ -37,7 +37,7 @@ func Place(p *ir.Program, t Target, m *cost.Model, mix cost.Mix) (*Plan, error) 
 		return base, err
 	}
 	earliest := Alternative{"all as early as can be", base.Predict(m, mix)}
-	s := &placing{base: base, best: base, cheapest: earliest, model: m, mix: mix, tried: map[string]bool{}}
+	s := &placing{base: base, best: base, free: freedomOf(base, mix), cheapest: earliest, model: m, mix: mix, tried: map[string]bool{}}
 	if p.Default == ir.Pass {
 		s.run()
 	}
@@ -49,6 +49,7 @@ func Place(p *ir.Program, t Target, m *cost.Model, mix cost.Mix) (*Plan, error) 
 // placing is the state of Place.
 type placing struct {
 	base, best *Plan
+	free       *freedom
 	cheapest   Alternative // that is best
 	model      *cost.Model
 	mix        cost.Mix
@@ -100,34 +101,15 @@ func (s *placing) most() int {
 
 // movable are the rules that may run at a stage and do not.
 func (s *placing) movable(stage Stage) (list []int) {
-	p := s.base.Program
-	if stage == StageFilter && s.mix.NAT {
-		return nil
-	}
-	for i := range p.Rules {
-		r := &p.Rules[i]
-		if wish, _ := p.PlacementOf(r); wish != ir.PlaceAuto || !steady(r) {
+	for i, place := range s.base.Rules {
+		if s.best.Rules[i].Stage == stage || s.base.after(place.Stage, stage) || !s.free.may(i, stage) {
 			continue
 		}
-		if s.best.Rules[i].Stage == stage || s.base.after(s.base.Rules[i].Stage, stage) {
-			continue
-		}
-		if key, _ := s.base.unfit(r, stage); key == "" {
+		if key, _ := s.base.unfit(&s.base.Program.Rules[i], stage); key == "" {
 			list = append(list, i)
 		}
 	}
 	return list
-}
-
-// steady reports whether a rule says the same of a packet at all stages that can serve it, whatever happens in between: it
-// has no conditions, and does not ask for the length, which conntrack changes when it puts fragments together, nor for the
-// TTL, which is tested by the kernel before a packet is forwarded.
-func steady(r *ir.Rule) bool {
-	changes := func(m ir.Match) bool {
-		return m.Field == packet.Length || m.Field == packet.TTL || m.Field == packet.Fragment
-	}
-	return (r.Verdict == ir.Drop || r.Verdict == ir.Pass) && r.Protect == 0 && r.Sample == 0 && !r.Conditional() &&
-		!slices.ContainsFunc(r.Match, changes)
 }
 
 // hottest are the rules that drop packets, those with most of them first.
@@ -215,7 +197,7 @@ func (s *placing) try(what string, rules []int, stage Stage) {
 	}
 	s.tried[key] = true
 	pl, err := HoistFrom(s.base.Program, s.base.Target, from)
-	if err != nil || s.overtaken(pl) {
+	if err != nil || !s.free.permits(pl) || s.overtaken(pl) {
 		return
 	}
 	s.judge(Alternative{what, pl.Predict(s.model, s.mix)}, pl)

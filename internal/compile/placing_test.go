@@ -227,8 +227,8 @@ func TestPlaceCrosses(t *testing.T) {
 
 // TestPlaceKeeps lists what Place must not move, though all is cheaper at filter.
 func TestPlaceKeeps(t *testing.T) {
-	nat := forwarding
-	nat.NAT = true
+	nat, bypassed := forwarding, forwarding
+	nat.NAT, bypassed.Bypassed = true, true
 	for _, tt := range []struct {
 		what, policy string
 		mix          cost.Mix
@@ -237,6 +237,7 @@ func TestPlaceKeeps(t *testing.T) {
 		{"no model", published, forwarding, nil},
 		{"nothing observed", published, cost.Mix{}, measured()},
 		{"addresses are translated", published, nat, measured()},
+		{"packets take ways round later stages", published, bypassed, measured()},
 		{"placement of the policy", "placement: earliest\n" + published, forwarding, measured()},
 		{"placement of the rule", strings.Replace(published, "then:", "placement: raw, then:", 1), forwarding, measured()},
 		{"a default that drops", "default: drop\n" + published, forwarding, measured()},
@@ -250,6 +251,27 @@ func TestPlaceKeeps(t *testing.T) {
 		}
 		if pl.Rules[0].Stage != compile.StageRaw {
 			t.Errorf("%s: the rule is at %s", tt.what, pl.Rules[0].Stage)
+		}
+	}
+}
+
+// TestPlaceFragments has rules that drop later fragments. Where conntrack puts datagrams together, a rule before them that
+// asks for ports decides some of these as a whole: then they stay where fragments are still apart.
+func TestPlaceFragments(t *testing.T) {
+	const drops = "{name: x, from: 198.51.100.1, to: local, proto: udp, then: drop}"
+	for before, want := range map[string]compile.Stage{
+		"": compile.StageFilter,
+		"{name: port, proto: udp, port: 53, then: pass}, ":  compile.StageRaw,
+		"{name: port, proto: udp, port: 53, then: drop}, ":  compile.StageFilter,
+		"{name: host, from: 198.51.100.0/28, then: pass}, ": compile.StageFilter,
+	} {
+		s := lower(t, "checks: off\nrules: ["+before+drops+"]\n")
+		pl, err := compile.Place(s.program, compile.TargetNftables, measured(), forwarding)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := pl.Rules[len(pl.Rules)-1].Stage; got != want {
+			t.Errorf("behind %q the rule is at %s, want %s", before, got, want)
 		}
 	}
 }

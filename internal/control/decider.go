@@ -16,9 +16,14 @@ const (
 )
 
 // offer is the placement that a sample favours: what it saves, and what filtering costs without it, as shares of a CPU.
-type offer struct{ saves, costs float64 }
+type offer struct {
+	saves, costs float64
+	must         bool // verdicts depend on it: where rules are, packets do not come to them as they arrived
+}
 
-func (o offer) worthwhile() bool { return o.saves >= leastCPU && o.saves >= leastShare*o.costs }
+func (o offer) worthwhile() bool {
+	return o.must || o.saves >= leastCPU && o.saves >= leastShare*o.costs
+}
 
 // decider decides when rules move. It knows no clock but the one that it is told.
 type decider struct {

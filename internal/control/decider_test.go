@@ -44,6 +44,7 @@ func TestDeciderHolds(t *testing.T) {
 		{"little of a CPU", repeat(offer{saves: 0.0019, costs: 0.002}, 20), -1},
 		{"enough of a CPU", repeat(offer{saves: 0.002, costs: 0.002}, 20), 2},
 		{"a loss", repeat(offer{saves: -1, costs: 0.5}, 20), -1},
+		{"a loss that must be", repeat(offer{saves: -1, costs: 0.5, must: true}, 5), 2},
 	} {
 		d := &decider{since: begin}
 		moves := d.run(begin, 1, test.offers...)

@@ -144,7 +144,8 @@ func (s *sample) rules(of *tallies) {
 }
 
 // since is what was observed from an earlier sample to this one. Counters that went back have begun anew. Where devices
-// do not count what XDP drops, rules do.
+// do not count what XDP drops, rules do. IP counts the packets of all devices: when there are more of them than have arrived
+// at the policy's, those of the policy's are taken to be shared out alike.
 func (s *sample) since(then *sample) cost.Mix {
 	mix := cost.Mix{
 		Seconds: s.Time.Sub(then.Time).Seconds(), Local: gain(then.Local, s.Local), Forwarded: gain(then.Forwarded, s.Forwarded),
@@ -154,6 +155,10 @@ func (s *sample) since(then *sample) cost.Mix {
 		if more := gain(then.Rules[name], n); more > 0 {
 			mix.Rules[name] = more
 		}
+	}
+	if all := mix.Local + mix.Forwarded; all > mix.Arrived {
+		mix.Local = uint64(float64(mix.Local) * float64(mix.Arrived) / float64(all))
+		mix.Forwarded = mix.Arrived - mix.Local
 	}
 	return mix
 }

@@ -49,7 +49,7 @@ func (a *apply) mixSoFar(ctx context.Context) (*cost.Mix, error) {
 	if mix.Arrived < leastPackets {
 		return nil, nil
 	}
-	around, err := survey(ctx)
+	around, err := survey(ctx, a.devices())
 	if err != nil {
 		return nil, err
 	}
@@ -111,6 +111,7 @@ type prospect struct {
 	plan     *compile.Plan
 	now, new cost.Prediction
 	rate     float64 // packets that arrive in a second
+	must     bool    // where rules are, they may not stay
 }
 
 // prospectOf places the rules of what runs for a mix. It is nil when they are where they should be.
@@ -123,7 +124,11 @@ func prospectOf(c *Compiled, m *manifest, costs *cost.Model, mix cost.Mix) (*pro
 	if plan.Same(now) {
 		return nil, nil
 	}
-	return &prospect{plan, now.Predict(costs, mix), plan.Predict(costs, mix), float64(mix.Arrived) / max(mix.Seconds, 0.001)}, nil
+	may, err := now.Permits(mix)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", c.Policy.File, err)
+	}
+	return &prospect{plan, now.Predict(costs, mix), plan.Predict(costs, mix), float64(mix.Arrived) / max(mix.Seconds, 0.001), !may}, nil
 }
 
 // running is the plan that the manifest is of.
@@ -135,10 +140,15 @@ func (m *manifest) running(p *ir.Program) *compile.Plan {
 	return pl
 }
 
-func (p *prospect) offer() offer { return offer{saves: p.now.CPU - p.new.CPU, costs: p.now.CPU} }
+func (p *prospect) offer() offer {
+	return offer{saves: p.now.CPU - p.new.CPU, costs: p.now.CPU, must: p.must}
+}
 
 // reason gives the figures.
 func (p *prospect) reason() string {
+	if p.must {
+		return "packets have ways round that stage now, or other addresses there"
+	}
 	return fmt.Sprintf("%.1f ns a packet in place of %.1f, which saves %.1f%% of a CPU at %.0f packets/s",
 		p.new.PerPacket, p.now.PerPacket, 100*p.offer().saves, p.rate)
 }

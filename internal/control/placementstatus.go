@@ -72,7 +72,7 @@ func (s *PlacementStatus) observe(ctx context.Context, l *live, g *generation) e
 	if err != nil {
 		return nil // a device has gone, as the status says
 	}
-	around, err := survey(ctx)
+	around, err := survey(ctx, g.manifest.Devices)
 	if err != nil {
 		return err
 	}

@@ -32,7 +32,7 @@ type placer struct {
 const modesty = 9
 
 // surveyHolds is how long a survey is believed.
-const surveyHolds = time.Minute
+const surveyHolds = 10 * time.Second
 
 // place moves rules until ctx ends.
 func (in Instance) place(ctx context.Context, costs func() *cost.Model, report func(Event)) {
@@ -110,7 +110,7 @@ func (p *placer) sample(ctx context.Context, l *live, g *generation) (*cost.Mix,
 // follow reads the policy that runs, unless it is known.
 func (p *placer) follow(ctx context.Context, l *live, g *generation) (err error) {
 	if time.Since(p.surveyed) >= surveyHolds {
-		now, err := survey(ctx)
+		now, err := survey(ctx, g.manifest.Devices)
 		if err != nil {
 			return err
 		}

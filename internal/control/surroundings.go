@@ -2,19 +2,65 @@ package control
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 
 	"github.com/floodwall/floodwall/internal/cost"
 	"github.com/floodwall/floodwall/internal/netfilter"
 )
 
-// surroundings are what the cost of a placement depends on beside the packets.
-type surroundings struct{ tracked, nat bool }
+// surroundings are what a placement depends on beside the packets.
+type surroundings struct {
+	tracked, nat bool
+	bypassed     bool // packets that XDP sees, or raw, may not come to later stages under the name of the device
+}
 
-// survey looks at this network namespace. Conntrack looks at packets where it knows connections.
-func survey(ctx context.Context) (s surroundings, err error) {
+// survey looks at this network namespace and at the policy's devices. Conntrack looks at packets where it knows connections.
+func survey(ctx context.Context, devices []string) (s surroundings, err error) {
 	s.tracked = sysctl("netfilter/nf_conntrack_count", 0)[0] > 0
-	s.nat, err = netfilter.Translates(ctx)
+	if s.nat, err = netfilter.Translates(ctx); err != nil {
+		return s, err
+	}
+	if s.bypassed, err = netfilter.Offloads(ctx); err != nil || s.bypassed {
+		return s, err
+	}
+	s.bypassed, err = leads(devices)
 	return s, err
 }
 
-func (s surroundings) fill(mix *cost.Mix) { mix.Tracked, mix.NAT = s.tracked, s.nat }
+func (s surroundings) fill(mix *cost.Mix) {
+	mix.Tracked, mix.NAT, mix.Bypassed = s.tracked, s.nat, s.bypassed
+}
+
+// leads reports whether packets go on from a device to another one before IP sees them, which then has their name: the
+// device is a port of a bridge, bond or VRF, or others stand on it, except VLANs that are called DEVICE.N, which netfilter's
+// rules know. What IPsec unwraps comes by once more, at IP only.
+func leads(devices []string) (bool, error) {
+	links, err := netlink.LinkList()
+	if err != nil {
+		return false, fmt.Errorf("devices: %w", err)
+	}
+	for _, l := range links {
+		if slices.Contains(devices, l.Attrs().Name) && (l.Attrs().MasterIndex != 0 || slices.ContainsFunc(links, standsOn(l))) {
+			return true, nil
+		}
+	}
+	policies, err := netlink.XfrmPolicyList(netlink.FAMILY_ALL)
+	if err != nil && !errors.Is(err, unix.EPROTONOSUPPORT) { // a kernel without IPsec
+		return false, fmt.Errorf("policies of IPsec: %w", err)
+	}
+	return len(policies) > 0, nil
+}
+
+// standsOn tells the devices that take packets off another one under a name that does not begin with its own.
+func standsOn(below netlink.Link) func(netlink.Link) bool {
+	return func(l netlink.Link) bool {
+		return l.Attrs().ParentIndex == below.Attrs().Index && l.Type() != "veth" && // whose parent is its other end
+			!strings.HasPrefix(l.Attrs().Name, below.Attrs().Name+".")
+	}
+}

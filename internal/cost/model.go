@@ -40,4 +40,6 @@ type Mix struct {
 
 	Tracked bool `json:"tracked"` // conntrack looks at packets between raw and filter
 	NAT     bool `json:"nat"`     // addresses or ports are translated between raw and filter
+
+	Bypassed bool `json:"bypassed"` // packets may come by one stage and not by a later one, as those of a bridge's port do
 }

@@ -23,24 +23,33 @@ func Translates(ctx context.Context) (bool, error) {
 			return true, nil
 		}
 	}
+	return has(ctx, "chains", func(o object) bool { return o.Chain != nil && o.Chain.Type == "nat" })
+}
+
+// Offloads reports whether nftables has a flowtable, by which forwarded packets take a way round all chains but ingress.
+func Offloads(ctx context.Context) (bool, error) {
+	return has(ctx, "flowtables", func(o object) bool { return o.Flowtable != nil })
+}
+
+// object is something that nft lists, as far as it is looked at.
+type object struct {
+	Chain     *struct{ Type string }
+	Flowtable *struct{}
+}
+
+// has reports whether nft lists something. Without nft there is nothing.
+func has(ctx context.Context, what string, is func(object) bool) (bool, error) {
 	t, err := find("nft", nftPackage)
 	if err != nil {
-		return false, nil // nobody has made a chain with it
+		return false, nil // nobody has made anything with it
 	}
-	out, err := t.run(ctx, "", "-j", "list", "chains")
+	out, err := t.run(ctx, "", "-j", "list", what)
 	if err != nil {
-		return false, fmt.Errorf("listing chains: %w", err)
+		return false, fmt.Errorf("listing %s: %w", what, err)
 	}
-	var listing struct {
-		Nftables []struct{ Chain *struct{ Type string } }
-	}
+	var listing struct{ Nftables []object }
 	if err := json.Unmarshal([]byte(out), &listing); err != nil {
 		return false, fmt.Errorf("reading the JSON of nft: %w", err)
 	}
-	for _, o := range listing.Nftables {
-		if o.Chain != nil && o.Chain.Type == "nat" {
-			return true, nil
-		}
-	}
-	return false, nil
+	return slices.ContainsFunc(listing.Nftables, is), nil
 }
