@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/spf13/cobra"
 
@@ -35,5 +36,17 @@ func unload(ctx context.Context, e *env, keepBoot bool) error {
 		return err
 	}
 	e.println("unloaded: nothing is filtered any more")
+	if table, err := in.Retained(ctx); err != nil || table != "" {
+		e.println("%s", retained(table, err))
+	}
 	return nil
+}
+
+// retained says what is left for connections that SYNPROXY began, and how it goes.
+func retained(table string, err error) string {
+	if err != nil {
+		return fmt.Sprintf("whether a table is left for connections that SYNPROXY began is not known: %v", err)
+	}
+	return fmt.Sprintf("left: table inet %[1]s, which filters nothing: without it connections that SYNPROXY began would break. The next unload or "+
+		"apply removes it when they have ended, as `floodwall daemon` does; `nft delete table inet %[1]s` does at once", table)
 }

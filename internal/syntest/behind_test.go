@@ -187,17 +187,37 @@ func TestBegunBehind(t *testing.T) {
 				s.converseAll(begun, "without")
 				s.unload()
 				s.converseAll(begun, "without anything")
+				if table := s.retained(); table == "" || s.release() {
+					t.Errorf("table %q is left for connections that go on", table)
+				}
 				if err := s.protects.FlushConntrack(); err != nil {
 					t.Fatal(err)
 				}
-				s.protect("off", "")
 				s.unload()
-				if tables := s.output(s.protects, "nft list tables"); strings.Contains(tables, "begun") {
+				if tables := s.output(s.protects, "nft list tables"); strings.Contains(tables, "begun") || s.retained() != "" {
 					t.Errorf("what is left: %s", tables)
 				}
 			})
 		})
 	}
+}
+
+// retained is the table that is left for connections that SYNPROXY began.
+func (s *scene) retained() (table string) {
+	s.Helper()
+	if err := s.protects.Do(func() (err error) { table, err = s.Retained(s.ctx); return err }); err != nil {
+		s.Error(err)
+	}
+	return table
+}
+
+// release removes it when there are none, and reports whether it did.
+func (s *scene) release() (released bool) {
+	s.Helper()
+	if err := s.protects.Do(func() (err error) { released, err = s.Release(s.ctx); return err }); err != nil {
+		s.Error(err)
+	}
+	return released
 }
 
 func (s *scene) converseAll(list []net.Conn, text string) {
