@@ -27,7 +27,10 @@ func (in Instance) Unload(ctx context.Context) error {
 		return errors.Join(append(errs, strictFor(state), state.Unload())...)
 	})
 	if errors.Is(err, datapath.ErrNotLoaded) {
-		_, left := in.releaseProxy(ctx) // of an unload before
+		released, left := in.releaseProxy(ctx) // of an unload before
+		if released {
+			return nil
+		}
 		err = errors.Join(err, left)
 	}
 	return err

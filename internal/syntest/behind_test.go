@@ -193,7 +193,9 @@ func TestBegunBehind(t *testing.T) {
 				if err := s.protects.FlushConntrack(); err != nil {
 					t.Fatal(err)
 				}
-				s.unload()
+				if err := s.protects.Do(func() error { return s.Unload(s.ctx) }); err != nil {
+					t.Errorf("another unload: %v", err)
+				}
 				if tables := s.output(s.protects, "nft list tables"); strings.Contains(tables, "begun") || s.retained() != "" {
 					t.Errorf("what is left: %s", tables)
 				}
