@@ -285,17 +285,32 @@ static __always_inline int pass_proved(struct xdp_md *ctx, struct packet *p, str
 }
 
 /*
+ * Whether a packet may bring back a cookie. SYNPROXY's is right for every segment of its connection while as many octets
+ * have gone one way as the other, as the kernel's check takes one number from the other. So of a connection that is closing
+ * only one after a SYN may, which left it in doubt.
+ */
+static __always_inline bool may_prove(struct packet *p, struct protection *pr, struct protection_state *s, __u32 known,
+				      __u64 now)
+{
+	if (known && pr->method == METHOD_ROUTER && p->flow_age < FLOW_REFRESH)
+		return false;
+	return (pr->flags & PROTECT_ALWAYS) || now < read_once(&s->active_until) + COOKIE_TIME;
+}
+
+/*
  * A packet that is no SYN, and of no flow that is known, or of one that is closing and may have begun anew. Such a one is
  * the kernel's in any case, which is asked whether it is open when it goes on for long: a forged RST may have closed it.
  */
 static __always_inline int judge_segment(struct xdp_md *ctx, struct packet *p, struct protection *pr,
 					 struct protection_state *s, __u32 known, __u64 now)
 {
-	bool cookies = (pr->flags & PROTECT_ALWAYS) || now < read_once(&s->active_until) + COOKIE_TIME;
-	__u32 proof = cookies ? proves_address(ctx, p, pr) : PROOF_NONE;
+	__u32 proof = may_prove(p, pr, s, known, now) ? proves_address(ctx, p, pr) : PROOF_NONE;
 
-	if (proof == PROOF_PROBE)
+	if (proof == PROOF_PROBE) {
+		if (known)
+			flow_set(p, FLOW_CLOSING | FLOW_DOUBT);
 		return send_answer(ctx, p, pr, repeat_syn_ack(ctx, p));
+	}
 	if (proof)
 		return pass_proved(ctx, p, pr);
 	if (!known || (p->flow_age >= FLOW_REFRESH && !(p->flags & (TCP_FIN | TCP_RST))))
@@ -353,11 +368,10 @@ static __always_inline int judge_other(struct xdp_md *ctx, struct packet *p, str
 static __always_inline int judge_reopening(struct xdp_md *ctx, struct packet *p, struct protection *pr, __u32 known,
 					   __u64 now)
 {
-	if (may_ask(ASK_KNOWN, now)) {
-		if (known == FLOW_CLOSING)
-			flow_set(p, FLOW_CLOSING | FLOW_DOUBT);
+	if (known == FLOW_CLOSING)
+		flow_set(p, FLOW_CLOSING | FLOW_DOUBT);
+	if (may_ask(ASK_KNOWN, now))
 		return XDP_PASS;
-	}
 	if (known == FLOW_CLOSING)
 		return answer_syn(ctx, p, pr);
 	count_outcome(p, pr, SYN_LIMITED);

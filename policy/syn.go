@@ -7,20 +7,21 @@ import (
 	"time"
 )
 
-// The range of an announced MSS: what every host takes (RFC 879, less the headers of 40 octets), and what the largest
+// MinMSS is the least MSS that is announced, and maxMSS the largest: what every host takes (RFC 879, less the headers of 40 octets), and what the largest
 // usual frames carry.
 const (
-	minMSS = 536
+	MinMSS = 536
 	maxMSS = 9000
 )
 
 // maxSynLayers is how many limits SYN-ACKs can have, beside that in all.
 const maxSynLayers = 4
 
-// maxWScale is the largest window scale (RFC 7323, 2.3).
-const maxWScale = 14
+// MaxWScale is the largest window scale (RFC 7323, 2.3).
+const MaxWScale = 14
 
-// defaultFlows are the connections that are remembered, in a table of 16 to 32 octets for each; maxFlows take 2 GB.
+// defaultFlows are the connections that are remembered, in a table of 16 to 32 octets for each, as its size is a power of
+// two; maxFlows take 2 GB.
 const (
 	defaultFlows = 1_000_000
 	maxFlows     = 128_000_000
@@ -86,8 +87,8 @@ var synKeys = []key[Syn]{
 	{"stop", func(p place, to *Syn, v *node) { to.Stop = p.synRate("stop", v) }},
 	{"limit", place.synLimits},
 	{"total", func(p place, to *Syn, v *node) { to.Total = p.totalRate("total", v) }},
-	{"mss", func(p place, to *Syn, v *node) { to.MSS = uint16(scalarOf(p, "mss", v, between(minMSS, maxMSS))) }},
-	{"wscale", func(p place, to *Syn, v *node) { to.WScale = int(scalarOf(p, "wscale", v, between(0, maxWScale))) }},
+	{"mss", func(p place, to *Syn, v *node) { to.MSS = uint16(scalarOf(p, "mss", v, between(MinMSS, maxMSS))) }},
+	{"wscale", func(p place, to *Syn, v *node) { to.WScale = int(scalarOf(p, "wscale", v, between(0, MaxWScale))) }},
 	{"flows", func(p place, to *Syn, v *node) { to.Flows = int(scalarOf(p, "flows", v, between(1, maxFlows))) }},
 	{"backends", func(p place, to *Syn, v *node) { to.Backends = values(p, "backends", v, backend) }},
 }

@@ -13,8 +13,9 @@ func daemonCommand(e *env) *cobra.Command {
 		Use:   "daemon",
 		Short: "ban offenders, move rules to where they cost least; keep up with the host's addresses, keys of SYN cookies, and trials that ended",
 		Long: "Daemon bans who exceeds limits with `ban`, enters the host's own addresses into the set `local` of the XDP program as\n" +
-			"they come and go, gives SYN cookies a new key every hour, and cleans up after a trial that nobody confirmed. When the\n" +
-			"host's costs are known (`bench --calibrate`) it moves rules to the stage at which they cost least with the packets of\n" +
+			"they come and go, gives SYN cookies a new key every hour, and cleans up after a trial that nobody confirmed,\n" +
+			"and after the last connection that SYNPROXY had begun before `unload`. When the host's costs are known\n" +
+			"(`bench --calibrate`) it moves rules to the stage at which they cost least with the packets of\n" +
 			"the moment, within seconds of an attack's start and end, and says why. Filtering never depends on it: without it\n" +
 			"`local` is as of the last apply, as the key is, rules stay where they are, limits hold, and bans end when their time\n" +
 			"has come, but nobody is banned anew.",

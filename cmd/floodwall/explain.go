@@ -77,7 +77,7 @@ func explain(ctx context.Context, e *env, file, line string, target compile.Targ
 	e.println("reason   %s", placed(x.Reason, x.Policy, x.Line))
 	e.println("stage    %s", x.Stage)
 	if x.Protection != "" {
-		e.println("through  the protection of service %s: %s", x.Protection, throughProtection)
+		e.println("through  the protection of service %s: %s", x.Protection, throughProtection(x))
 	}
 	for _, p := range x.Passed {
 		e.println("passed   %s %s", placed(p.Name, x.Policy, p.Line), wouldDecide(p))
@@ -86,7 +86,20 @@ func explain(ctx context.Context, e *env, file, line string, target compile.Targ
 }
 
 // throughProtection is what becomes of packets that a protected rule passes.
-const throughProtection = "in a flood its SYNs are answered with cookies, and what belongs to no connection is dropped"
+func throughProtection(x control.Explanation) string {
+	text := "in a flood (above `start`) its SYNs are answered with cookies, and what belongs to no connection is dropped"
+	if x.Always {
+		text = "every SYN is answered with a cookie, and what belongs to no connection is dropped (`always`)"
+	}
+	switch {
+	case x.Active == nil:
+	case *x.Active:
+		text += "; cookies are sent now"
+	default:
+		text += "; cookies are not sent now"
+	}
+	return text
+}
 
 // placed is a name with its place in the policy, if it has one.
 func placed(name, policy string, line int) string {

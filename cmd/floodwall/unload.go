@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/spf13/cobra"
 
@@ -31,9 +32,19 @@ func unload(ctx context.Context, e *env, keepBoot bool) error {
 	if !keepBoot && (err == nil || errors.Is(err, datapath.ErrNotLoaded)) {
 		err = errors.Join(err, e.forget(context.WithoutCancel(ctx)))
 	}
-	if err != nil {
-		return err
+	if err == nil {
+		e.println("unloaded: nothing is filtered any more")
 	}
-	e.println("unloaded: nothing is filtered any more")
-	return nil
+	if table, lookErr := in.Retained(ctx); lookErr != nil {
+		e.warning(fmt.Sprintf("whether a table is left for connections that SYNPROXY began is not known: %v", lookErr))
+	} else if table != "" {
+		e.println("%s", retained(table))
+	}
+	return err
+}
+
+// retained says what is left for connections that SYNPROXY began, and how it goes.
+func retained(table string) string {
+	return fmt.Sprintf("left: table inet %[1]s, which filters nothing: without it connections that SYNPROXY began would break. The next unload or "+
+		"apply removes it when they have ended, as `floodwall daemon` does; `nft delete table inet %[1]s` does at once", table)
 }

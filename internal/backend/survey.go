@@ -2,13 +2,13 @@ package backend
 
 import (
 	"context"
-	"errors"
 	"net/netip"
 )
 
 // Survey is what all of some servers offer: who answers for them must not offer more.
 type Survey struct {
 	Answered []netip.AddrPort // who was asked and has answered
+	Silent   []netip.AddrPort // and who has not
 	MSS      [2]uint16        // the smallest in IPv4 and in IPv6; 0 where nobody has answered
 	WScale   int              // the smallest: a window taken for smaller than it is does no harm; -1: one has no window scaling
 	SACK     bool
@@ -19,19 +19,20 @@ type Survey struct {
 // together is how long all servers have to answer.
 const together = 3 * patience
 
-// Look asks servers, one after the other from the calling thread's network namespace. The error tells who has not
-// answered; the rest holds in spite of it.
-func Look(ctx context.Context, servers []netip.AddrPort) (s Survey, err error) {
+// Look asks servers, one after the other from the calling thread's network namespace. Why one does not
+// answer is for its own host to say.
+func Look(ctx context.Context, servers []netip.AddrPort) (s Survey) {
 	ctx, cancel := context.WithTimeout(ctx, together)
 	defer cancel()
 	for _, to := range servers {
-		o, silent := Ask(ctx, to)
-		if silent == nil {
-			s.add(to, o)
+		o, err := Ask(ctx, to)
+		if err != nil {
+			s.Silent = append(s.Silent, to)
+			continue
 		}
-		err = errors.Join(err, silent)
+		s.add(to, o)
 	}
-	return s, err
+	return s
 }
 
 // add takes what a server offers into account.

@@ -121,6 +121,12 @@ func flowBuckets(list []ir.Protection) (uint32, error) {
 	return buckets, nil
 }
 
+// FlowMemory is how many octets the table of flows takes that all protections of a program share.
+func FlowMemory(p *ir.Program) (int, error) {
+	buckets, err := flowBuckets(p.Protections)
+	return int(buckets) * xdp.FlowBucketSize, err
+}
+
 // writeProtection writes struct protection.
 func writeProtection(to []byte, p *ir.Protection, f *Protect) {
 	order := binary.NativeEndian

@@ -80,7 +80,7 @@ func (in Instance) Apply(ctx context.Context, c *Compiled, o ApplyOptions) (*App
 		if _, err := in.sweep(ctx, state); err != nil {
 			notes = append(notes, fmt.Sprintf("what runs could not be put straight first: %v", err))
 		}
-		if err := in.releaseProxy(ctx); err != nil {
+		if _, err := in.releaseProxy(ctx); err != nil {
 			notes = append(notes, fmt.Sprintf("what is left of SYNPROXY stays: %v", err))
 		}
 	}
@@ -250,7 +250,7 @@ func (a *apply) hoist(ctx context.Context) (err error) {
 	}
 	a.plan = planSlots(a.compiled.Program, a.manifests)
 	a.manifest = newManifest(a.compiled, a.stages, a.plan)
-	a.protections()
+	a.recordProtections()
 	if note := a.in.bansWaitFor(a.manifest); note != "" {
 		a.notes = append(a.notes, note)
 	}

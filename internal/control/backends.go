@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 
 	"github.com/floodwall/floodwall/internal/backend"
 	"github.com/floodwall/floodwall/internal/compile"
@@ -30,8 +31,8 @@ const (
 var errNoServer = errors.New("no server of it is known; say `backends`, or apply again once there are connections")
 
 // fromBackends sets what SYN-ACKs for a service behind this host announce: what the policy says, else what all of its
-// servers that answer do. Offering an option that a server lacks would break its connections. note says who has not
-// answered, "" for nobody.
+// servers that answer do. Offering an option that a server lacks would break its connections. note says what
+// is announced when not all of them have answered, "" when they have.
 func fromBackends(ctx context.Context, s *ir.Protection, f *compile.Protect) (note string, err error) {
 	servers, err := backends(s)
 	unknown := errNoServer
@@ -41,15 +42,44 @@ func fromBackends(ctx context.Context, s *ir.Protection, f *compile.Protect) (no
 	if err != nil {
 		return "", err
 	}
-	survey, silent := backend.Look(ctx, servers)
+	survey := backend.Look(ctx, servers)
 	announce(s, f, survey)
-	switch {
-	case silent != nil:
-		note = fmt.Sprintf("service %q: not all of its servers could be asked for their options: %v", s.Service, silent)
-	case len(servers) == 0:
-		note = fmt.Sprintf("service %q: what is usual is announced: %v", s.Service, unknown)
+	if len(servers) == 0 {
+		return fmt.Sprintf("service %q: SYN-ACKs announce what is usual (%s): %v", s.Service, announced(f), unknown), nil
 	}
-	return note, nil
+	return silentNote(s.Service, f, survey), nil
+}
+
+// silentNote says in one line who has not answered and what that means, "" when all have.
+func silentNote(service string, f *compile.Protect, s backend.Survey) string {
+	if s.Silent == nil {
+		return ""
+	}
+	var names []string
+	for _, server := range s.Silent {
+		names = append(names, server.String())
+	}
+	whose := "what the others have"
+	if s.Answered == nil {
+		whose = "what is usual"
+	}
+	return fmt.Sprintf("service %q: SYN-ACKs announce %s (%s), as %s did not answer: apply again when they do, or `floodwall doctor` compares them",
+		service, whose, announced(f), strings.Join(names, ", "))
+}
+
+// announced is what SYN-ACKs announce, in words.
+func announced(f *compile.Protect) string {
+	words := []string{fmt.Sprintf("MSS %d in IPv4 and %d in IPv6", f.MSS[0], f.MSS[1])}
+	for bit, name := range optionNames {
+		switch {
+		case f.Options>>bit&1 == 0:
+		case compile.Options(1<<bit) == compile.WindowScaling:
+			words = append(words, fmt.Sprintf("%s %d", name, f.WScale))
+		default:
+			words = append(words, name)
+		}
+	}
+	return strings.Join(words, ", ")
 }
 
 // announce takes what servers do into what is announced.

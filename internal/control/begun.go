@@ -2,6 +2,7 @@ package control
 
 import (
 	"context"
+	"errors"
 	"slices"
 
 	"github.com/floodwall/floodwall/internal/datapath"
@@ -28,17 +29,43 @@ func (in Instance) retainProxy(ctx context.Context, ending []*manifest, next *ma
 	return n.RetainProxy(ctx, in.proxyTable())
 }
 
-// releaseProxy removes what retainProxy has left when none of those connections is left.
-func (in Instance) releaseProxy(ctx context.Context) error {
+// Retained is the table that is left in nftables for connections that SYNPROXY began, "" when none is. It decides nothing.
+func (in Instance) Retained(ctx context.Context) (table string, err error) {
 	n, err := netfilter.FindNft(ctx)
 	if err != nil {
-		return nil // there is no such table without nft
+		return "", nil // there is no such table without nft
 	}
-	if _, err := n.Counters(ctx, in.proxyTable()); unlessAbsent(err) != nil || err != nil {
-		return unlessAbsent(err)
+	if _, err := n.Counters(ctx, in.proxyTable()); err != nil {
+		return "", unlessAbsent(err)
+	}
+	return in.proxyTable(), nil
+}
+
+// releaseProxy removes what retainProxy has left when none of those connections is left. It reports whether it did.
+func (in Instance) releaseProxy(ctx context.Context) (released bool, err error) {
+	table, err := in.Retained(ctx)
+	if table == "" || err != nil {
+		return false, err
 	}
 	if begun, err := datapath.HasProxied(); begun || err != nil {
+		return false, err
+	}
+	n, err := netfilter.FindNft(ctx)
+	if err == nil {
+		err = n.Remove(ctx, table)
+	}
+	return err == nil, err
+}
+
+// Release removes what unload or apply have left for connections that SYNPROXY began, when none of those is left. It
+// reports whether it did.
+func (in Instance) Release(ctx context.Context) (released bool, err error) {
+	release := func(*datapath.State) (err error) {
+		released, err = in.releaseProxy(ctx)
 		return err
 	}
-	return n.Remove(ctx, in.proxyTable())
+	if err = in.locked(ctx, release); errors.Is(err, datapath.ErrNotLoaded) {
+		err = release(nil)
+	}
+	return released, err
 }

@@ -32,10 +32,21 @@ func (m *manifest) behind(p *ir.Program) {
 // Mismatch is a service behind this host whose connections are begun with other options than its servers have.
 type Mismatch struct {
 	Service string
+	Policy  string           // its file
 	Servers []netip.AddrPort // that have answered
 	Differs []string         // what is announced, and what they do
-	Broken  bool             // an option is offered that a server lacks, or a larger one: its connections fail or stall
+	Broken  []Kind           // of what a server lacks, or has less of than is announced: its connections fail or stall
 }
+
+// Kind is what of a SYN-ACK is other than the servers have it.
+type Kind string
+
+// The kinds.
+const (
+	KindMSS    Kind = "mss"
+	KindWScale Kind = "wscale" // too large, or there is none
+	KindOption Kind = "option" // SACK, timestamps or ECN
+)
 
 // Mismatches asks the servers behind this host again, and compares what they do with what is announced for them. Those
 // that do not answer are left out.
@@ -55,8 +66,9 @@ func (in Instance) Mismatches(ctx context.Context) (list []Mismatch, err error) 
 		if err != nil {
 			return nil, err
 		}
-		survey, _ := backend.Look(ctx, servers)
+		survey := backend.Look(ctx, servers)
 		if found := m.Protections[i].mismatch(&b, survey); found != nil {
+			found.Policy = m.File
 			list = append(list, *found)
 		}
 	}
@@ -71,26 +83,36 @@ func (e *protectionEntry) mismatch(b *behindEntry, s backend.Survey) *Mismatch {
 	var now compile.Protect
 	announce(&ir.Protection{MSS: b.MSS, WScale: b.WScale}, &now, s)
 	found := Mismatch{Service: e.Service, Servers: s.Answered}
-	differ := func(broken bool, format string, args ...any) {
+	differ := func(k Kind, broken bool, format string, args ...any) {
 		found.Differs = append(found.Differs, fmt.Sprintf(format, args...))
-		found.Broken = found.Broken || broken
+		if broken && !slices.Contains(found.Broken, k) {
+			found.Broken = append(found.Broken, k)
+		}
 	}
 	for family, mss := range now.MSS {
 		if s.MSS[family] > 0 && e.MSS[family] != mss {
-			differ(e.MSS[family] > mss, "MSS %d of IPv%d is announced, %d is theirs", e.MSS[family], 4+2*family, mss)
+			differ(KindMSS, e.MSS[family] > mss, "MSS %d of IPv%d is announced, %d is theirs", e.MSS[family], 4+2*family, mss)
 		}
 	}
 	for bit, name := range optionNames {
 		offered, has := slices.Contains(e.Options, name), now.Options>>bit&1 == 1
 		if offered != has {
-			differ(offered, map[bool]string{true: "%s is offered, and they lack it", false: "%s is not offered, and they have it"}[offered], name)
+			differ(kindOf(compile.Options(1<<bit)), offered, map[bool]string{true: "%s is offered, and they lack it", false: "%s is not offered, and they have it"}[offered], name)
 		}
 	}
 	if now.Options&compile.WindowScaling != 0 && e.WScale >= 0 && e.WScale != int(now.WScale) {
-		differ(e.WScale > int(now.WScale), "window scale %d is announced, %d is theirs", e.WScale, now.WScale)
+		differ(KindWScale, e.WScale > int(now.WScale), "window scale %d is announced, %d is theirs", e.WScale, now.WScale)
 	}
 	if found.Differs == nil {
 		return nil
 	}
 	return &found
+}
+
+// kindOf is the kind of an option.
+func kindOf(o compile.Options) Kind {
+	if o == compile.WindowScaling {
+		return KindWScale
+	}
+	return KindOption
 }

@@ -23,6 +23,8 @@ type Explanation struct {
 	Passed  []Passed      `json:"passed,omitempty"`
 
 	Protection string `json:"protection,omitempty"` // the service through whose protection the packet goes
+	Always     bool   `json:"always,omitempty"`     // it answers every SYN with a cookie, not above a rate only
+	Active     *bool  `json:"active,omitempty"`     // of what runs: it does so at the moment
 }
 
 // Passed is a rule, or a check, that would have decided if its limit were exceeded, or if it did more than count.
@@ -50,7 +52,8 @@ func (c *Compiled) Explain(spec packet.Spec, t compile.Target) (Explanation, err
 		r := &program.Rules[reason.Index]
 		e.Line, e.Stage = r.Line, plan.Rules[reason.Index].Stage
 		if r.Protect > 0 {
-			e.Protection = program.Protections[r.Protect-1].Service
+			protection := &program.Protections[r.Protect-1]
+			e.Protection, e.Always = protection.Service, protection.Always
 		}
 	case ir.ReasonDefault:
 		e.Stage = plan.Default.Stage
@@ -114,7 +117,10 @@ func (in Instance) Explain(ctx context.Context, spec packet.Spec) (Explanation, 
 			return Explanation{}, err
 		}
 		e.Verdict, e.Reason, e.Stage = ir.Verdict(answer.Verdict).String(), m.reason(answer.Slot), compile.StageXDP
-		e.Line, e.Protection = m.line(e.Reason), m.protected(e.Reason)
+		e.Line = m.line(e.Reason)
+		if err := e.protectedBy(g); err != nil {
+			return Explanation{}, err
+		}
 		if answer.Slot != xdp.SlotDefault || m.At.Stage == compile.StageXDP {
 			return e, nil
 		}
@@ -122,14 +128,19 @@ func (in Instance) Explain(ctx context.Context, spec packet.Spec) (Explanation, 
 	return l.askNetfilter(ctx, g, spec, e)
 }
 
-// protected is the service whose protection goes with a rule, "" when there is none.
-func (m *manifest) protected(rule string) string {
-	for _, r := range m.Rules {
-		if r.Name == rule && r.Protect > 0 {
-			return m.Protections[r.Protect-1].Service
-		}
+// protectedBy says how the protection stands that goes with the rule that decides, if one does.
+func (e *Explanation) protectedBy(g *generation) error {
+	i := slices.IndexFunc(g.manifest.Rules, func(r ruleEntry) bool { return r.Name == e.Reason && r.Protect > 0 })
+	if i < 0 {
+		return nil
 	}
-	return ""
+	var s Status
+	if err := s.reportProtections(g); err != nil {
+		return err
+	}
+	p := s.Protections[g.manifest.Rules[i].Protect-1]
+	e.Protection, e.Always, e.Active = p.Service, p.Always, &p.Active
+	return nil
 }
 
 // line is that of a rule in the policy.

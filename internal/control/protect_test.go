@@ -375,7 +375,7 @@ func TestExplainProtection(t *testing.T) {
 		s.listen(80, false)
 		s.protect("always")
 		for line, want := range map[string]string{
-			"tcp 10.0.0.1:999 > 10.0.0.2:80 S": "web:syn pass web", "tcp 10.0.0.1:999 > 10.0.0.3:80 S": "web pass ", "udp 10.0.0.1:999 > 10.0.0.2:80": "default pass ",
+			"tcp 10.0.0.1:999 > 10.0.0.2:80 S": "web:syn pass web true true", "tcp 10.0.0.1:999 > 10.0.0.3:80 S": "web pass  false false", "udp 10.0.0.1:999 > 10.0.0.2:80": "default pass  false false",
 		} {
 			spec, err := packet.Parse(line)
 			if err != nil {
@@ -383,7 +383,7 @@ func TestExplainProtection(t *testing.T) {
 			}
 			err = s.server.Do(func() error {
 				x, err := s.Explain(s.ctx, spec)
-				if got := fmt.Sprint(x.Reason, " ", x.Verdict, " ", x.Protection); err == nil && got != want {
+				if got := fmt.Sprint(x.Reason, " ", x.Verdict, " ", x.Protection, " ", x.Always, " ", x.Active != nil && *x.Active); err == nil && got != want {
 					t.Errorf("%s: %s, want %s", line, got, want)
 				}
 				return err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"hash/fnv"
+	"strings"
 
 	"github.com/floodwall/floodwall/internal/compile"
 	"github.com/floodwall/floodwall/internal/ir"
@@ -44,82 +45,112 @@ func (a *apply) protect(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := a.unchecked(); err != nil {
-		return err
+	for _, look := range []func() error{a.unchecked, a.roomForFlows, func() error { return a.translated(ctx, listening) }} {
+		if err := look(); err != nil {
+			return err
+		}
 	}
-	var lacking []int
 	for i := range p.Protections {
 		s := &p.Protections[i]
-		m, lost := compile.Method(0), ""
-		switch {
-		case a.target == compile.TargetXDP:
-			m, lost, err = a.method(s, listening)
-		case s.Router:
-			m = compile.MethodRouter
-		default:
-			err = cookiesOn(s)
+		m, err := a.answeredBy(s, listening)
+		if err == nil {
+			err = a.findAnnounced(ctx, s, m, mtu)
 		}
 		if err != nil {
 			return err
 		}
-		if m == 0 {
-			lacking = append(lacking, i)
-		}
-		if lost != "" {
-			a.notes = append(a.notes, lost)
-		}
-		var found compile.Protect
-		if !s.Router {
-			found = facts(s, m, mtu)
-		} else {
-			found.Method = m
-			note, err := fromBackends(ctx, s, &found)
-			if err != nil {
-				return err
-			}
-			if note != "" {
-				a.notes = append(a.notes, note)
-			}
-		}
-		a.found = append(a.found, found)
 	}
-	if a.target == compile.TargetXDP {
-		if lacking != nil {
-			a.compiled = a.compiled.with(compile.WithoutCookies(p, lacking))
-		}
-		return nil
-	}
-	program, notes := compile.For(p, a.target)
-	a.compiled, a.notes = a.compiled.with(program), append(a.notes, notes...)
+	a.fallBack()
 	return nil
 }
 
-// protections notes what was found out, once the slots are planned.
-func (a *apply) protections() {
+// answeredBy chooses how a service is answered for on the target, and notes what is lost.
+func (a *apply) answeredBy(s *ir.Protection, listening []listener) (compile.Method, error) {
+	switch {
+	case a.target == compile.TargetXDP:
+		m, lost, err := a.method(s, listening)
+		a.note(lost)
+		return m, err
+	case s.Router:
+		return compile.MethodRouter, nil
+	}
+	return 0, cookiesOn(s)
+}
+
+// findAnnounced finds out what SYN-ACKs for a service announce.
+func (a *apply) findAnnounced(ctx context.Context, s *ir.Protection, m compile.Method, mtu int) error {
+	if !s.Router {
+		a.found = append(a.found, facts(s, m, mtu))
+		return nil
+	}
+	found := compile.Protect{Method: m}
+	note, err := fromBackends(ctx, s, &found)
+	a.found = append(a.found, found)
+	a.note(note)
+	return err
+}
+
+// note adds a note, none when it is "".
+func (a *apply) note(text string) {
+	if text != "" {
+		a.notes = append(a.notes, text)
+	}
+}
+
+// fallBack takes out of the program what this host, or the target, does not do of its protections.
+func (a *apply) fallBack() {
+	p := a.compiled.Program
+	if a.target != compile.TargetXDP {
+		program, notes := compile.For(p, a.target)
+		a.compiled, a.notes = a.compiled.with(program), append(a.notes, notes...)
+		if a.chosen() {
+			a.notes = append(a.notes, "why protected services are without XDP: "+a.choice)
+		}
+		return
+	}
+	var lacking []int
+	for i, f := range a.found {
+		if f.Method == 0 {
+			lacking = append(lacking, i)
+		}
+	}
+	if lacking != nil {
+		a.compiled = a.compiled.with(compile.WithoutCookies(p, lacking))
+	}
+}
+
+// chosen reports whether the target is one for want of a better.
+func (a *apply) chosen() bool { return strings.HasPrefix(a.choice, notTarget) }
+
+// recordProtections notes what was found out, once the slots are planned.
+func (a *apply) recordProtections() {
 	for i := range a.found {
 		a.found[i].Slots = a.plan.outcomes[i]
 	}
-	a.manifest.protections(a.compiled.Program, a.found)
+	a.manifest.addProtections(a.compiled.Program, a.found)
 }
 
-// protections notes what was found out about the protections of a program.
-func (m *manifest) protections(p *ir.Program, found []compile.Protect) {
+// addProtections notes what was found out about the protections of a program.
+func (m *manifest) addProtections(p *ir.Program, found []compile.Protect) {
 	for i, f := range found {
-		s := &p.Protections[i]
-		e := protectionEntry{
-			Service: s.Service, Mode: s.Mode(), Method: methodNames[f.Method], Line: s.Line, Always: s.Always,
-			MSS: f.MSS, WScale: -1, Options: []string{}, Slots: f.Slots,
-		}
-		for bit, name := range optionNames {
-			if f.Options>>bit&1 == 1 {
-				e.Options = append(e.Options, name)
-			}
-		}
-		if f.Options&compile.WindowScaling != 0 {
-			e.WScale = int(f.WScale)
-		}
-		m.Protections = append(m.Protections, e)
+		m.Protections = append(m.Protections, newProtectionEntry(&p.Protections[i], &f))
 	}
+}
+
+func newProtectionEntry(s *ir.Protection, f *compile.Protect) protectionEntry {
+	e := protectionEntry{
+		Service: s.Service, Mode: s.Mode(), Method: methodNames[f.Method], Line: s.Line, Always: s.Always,
+		MSS: f.MSS, WScale: -1, Options: []string{}, Slots: f.Slots,
+	}
+	for bit, name := range optionNames {
+		if f.Options>>bit&1 == 1 {
+			e.Options = append(e.Options, name)
+		}
+	}
+	if f.Options&compile.WindowScaling != 0 {
+		e.WScale = int(f.WScale)
+	}
+	return e
 }
 
 // name is that of the counter of an outcome.

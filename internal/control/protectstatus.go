@@ -71,12 +71,12 @@ func (s *Status) proxied(e *protectionEntry, number int, c *tallies) {
 	}
 }
 
-// protections reports how protections stand.
-func (s *Status) protections(g *generation) error {
+// reportProtections reports how protections stand.
+func (s *Status) reportProtections(g *generation) error {
 	if len(g.manifest.Protections) == 0 {
 		return nil
 	}
-	memory, table, err := g.protections()
+	memory, table, err := g.protectionStates()
 	if err != nil {
 		return err
 	}
@@ -103,8 +103,8 @@ func (s *Status) protections(g *generation) error {
 	return nil
 }
 
-// protections maps the states of protections, and counts the connections that are remembered.
-func (g *generation) protections() (memory map[string][]byte, t FlowTable, err error) {
+// protectionStates maps the states of protections, and counts the connections that are remembered.
+func (g *generation) protectionStates() (memory map[string][]byte, t FlowTable, err error) {
 	if g.program == nil {
 		return nil, t, nil
 	}

@@ -112,7 +112,7 @@ func (in Instance) status(ctx context.Context, l *live) (*Status, error) {
 	if err := s.limits(g); err != nil {
 		return nil, err
 	}
-	if err := s.protections(g); err != nil {
+	if err := s.reportProtections(g); err != nil {
 		return nil, err
 	}
 	if err := s.verified(g); err != nil {

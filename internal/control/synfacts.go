@@ -9,6 +9,7 @@ import (
 	"github.com/floodwall/floodwall/internal/compile"
 	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/ir"
+	"github.com/floodwall/floodwall/policy"
 )
 
 // The headers without options that MTU and MSS differ by.
@@ -17,16 +18,10 @@ const (
 	headers6 = 60
 )
 
-// minMSS is the least that a SYN-ACK announces, and maxScale the largest window scale (RFC 7323, 2.3).
-const (
-	minMSS   = 536
-	maxScale = 14
-)
-
 // facts are what a SYN-ACK for a service of this host announces, as its kernel would.
 func facts(s *ir.Protection, m compile.Method, mtu int) compile.Protect {
 	f := compile.Protect{
-		Method: m, MSS: [2]uint16{uint16(max(mtu-headers4, minMSS)), uint16(max(mtu-headers6, minMSS))},
+		Method: m, MSS: [2]uint16{uint16(max(mtu-headers4, policy.MinMSS)), uint16(max(mtu-headers6, policy.MinMSS))},
 		WScale: windowScale(), Options: options(m),
 	}
 	if s.MSS > 0 {
@@ -60,7 +55,7 @@ func leastMTU(devices []string) (int, error) {
 // in net/ipv4/tcp_output.c).
 func windowScale() uint8 {
 	space := max(receiveBuffer()[2], sysctl("core/rmem_max", 212992)[0])
-	return uint8(min(max(bits.Len(uint(space))-16, 0), maxScale))
+	return uint8(min(max(bits.Len(uint(space))-16, 0), policy.MaxWScale))
 }
 
 // firstWindow is the window in the kernel's SYN-ACKs: the half of a new socket's buffer that is not for overhead, in whole

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/floodwall/floodwall/policy"
 )
 
@@ -59,7 +61,7 @@ func (c *Compiled) here() (*Compiled, []string, error) {
 func synMode(s *policy.Service, found []listener, forwards bool) (policy.SynMode, string) {
 	for _, l := range found {
 		for _, p := range s.Port {
-			if p.Proto != protoUDP && p.First <= l.port && l.port <= p.Last {
+			if p.Proto != unix.IPPROTO_UDP && p.First <= l.port && l.port <= p.Last {
 				return policy.SynHost, fmt.Sprintf("one of this host, where a socket listens on tcp/%d", l.port)
 			}
 		}
@@ -69,5 +71,3 @@ func synMode(s *policy.Service, found []listener, forwards bool) (policy.SynMode
 	}
 	return policy.SynHost, "one of this host, which does not forward, though nothing listens on its ports now"
 }
-
-const protoUDP = 17

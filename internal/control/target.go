@@ -46,6 +46,9 @@ func incapable(err error) bool {
 	return errors.As(err, &place) || errors.As(err, &left) || errors.As(err, &form)
 }
 
+// notTarget begins the reason for a target that is not the first choice: which is not possible, and why.
+const notTarget = "not "
+
 // choose applies to the target that is asked for, or to the first that this host can do and that, if it is not XDP, can do
 // the policy.
 func (in Instance) choose(ctx context.Context, state *datapath.State, c *Compiled, o ApplyOptions) (*Applied, error) {
@@ -66,7 +69,7 @@ func (in Instance) choose(ctx context.Context, state *datapath.State, c *Compile
 		if err == nil || !unavailable(err) && (not == nil || !incapable(err)) {
 			return applied, err
 		}
-		not, errs = append(not, fmt.Sprintf("not %s: %v", t, err)), append(errs, fmt.Errorf("%s: %w", t, err))
+		not, errs = append(not, fmt.Sprintf(notTarget+"%s: %v", t, err)), append(errs, fmt.Errorf("%s: %w", t, err))
 	}
 	return nil, &noTargetError{errors.Join(errs...)}
 }

@@ -8,10 +8,10 @@ import (
 )
 
 // Unload removes everything: what is attached to devices, what is in netfilter, and the state. Connections that SYNPROXY
-// began go on: as long as there are any, a table is left that decides nothing. It returns datapath.ErrNotLoaded when there
+// began go on: as long as there are any, a table is left that decides nothing (Retained). It returns datapath.ErrNotLoaded when there
 // was nothing.
 func (in Instance) Unload(ctx context.Context) error {
-	return in.locked(ctx, func(state *datapath.State) error {
+	err := in.locked(ctx, func(state *datapath.State) error {
 		kinds, err := in.kinds(ctx, state)
 		if err != nil {
 			return err
@@ -19,12 +19,21 @@ func (in Instance) Unload(ctx context.Context) error {
 		if err := in.endings(ctx, state); err != nil {
 			return err
 		}
-		errs := []error{in.releaseProxy(ctx)}
+		_, err = in.releaseProxy(ctx)
+		errs := []error{err}
 		for _, k := range kinds {
 			errs = append(errs, in.clean(ctx, k))
 		}
 		return errors.Join(append(errs, strictFor(state), state.Unload())...)
 	})
+	if errors.Is(err, datapath.ErrNotLoaded) {
+		released, left := in.releaseProxy(ctx) // of an unload before
+		if released {
+			return nil
+		}
+		err = errors.Join(err, left)
+	}
+	return err
 }
 
 // endings winds down what runs.

@@ -28,8 +28,13 @@ type Event struct {
 // trialLook is how often Watch looks for a trial that has ended.
 const trialLook = time.Second
 
+// proxyLook is how often Watch looks whether the last connection that SYNPROXY began has ended: the kernel hands out all of
+// conntrack for it.
+const proxyLook = time.Minute
+
 // Watch keeps up with the host until ctx ends: it enters the host's own addresses into the set `local` of the XDP program
-// as they change (netfilter asks the kernel for them), removes what a trial has left that nobody confirmed, gives
+// as they change (netfilter asks the kernel for them), removes what a trial has left that nobody confirmed and what
+// connections that SYNPROXY began have left when they are over, gives
 // protections a new key for cookies every hour, bans who exceeds limits that ban, and moves rules to where they cost least
 // by what costs has at the moment; nil is nothing, and leaves them where they are. report is told what was done, and
 // errors, after which Watch goes on; it is called from several goroutines, one at a time. It returns a *WatchedError while
@@ -74,6 +79,8 @@ func (in Instance) follow(ctx context.Context, report func(Event)) error {
 	defer look.Stop()
 	rotate := time.NewTicker(keyLife)
 	defer rotate.Stop()
+	begun := time.NewTicker(proxyLook)
+	defer begun.Stop()
 	due := time.After(0) // addresses may have changed since the policy was applied
 	for {
 		select {
@@ -95,6 +102,8 @@ func (in Instance) follow(ctx context.Context, report func(Event)) error {
 			in.settled(ctx, report)
 		case <-rotate.C:
 			in.rotated(ctx, report)
+		case <-begun.C:
+			in.released(ctx, report)
 		}
 	}
 }
@@ -112,6 +121,14 @@ func (in Instance) settled(ctx context.Context, report func(Event)) {
 	number, err := in.Settle(ctx)
 	if number > 0 || err != nil {
 		report(Event{fmt.Sprintf("the trial of generation %d ended unconfirmed: the policy before is back", number), err})
+	}
+}
+
+// released removes what is left for connections that SYNPROXY began, when they are over.
+func (in Instance) released(ctx context.Context, report func(Event)) {
+	released, err := in.Release(ctx)
+	if released || err != nil {
+		report(Event{"the last connection that SYNPROXY began has ended: its table is removed", err})
 	}
 }
 

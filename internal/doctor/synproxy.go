@@ -38,9 +38,23 @@ func judgeMismatch(id string, m control.Mismatch) Finding {
 		Evidence: fmt.Sprintf("service %q: %s (asked by a connection to %s)", m.Service, strings.Join(m.Differs, "; "), strings.Join(servers, ", ")),
 		Cost:     "connections do not use all that their servers can",
 	}
-	if m.Broken {
-		f.Severity = Warning
-		f.Cost = "clients use an option that the server knows nothing of: segments that are too large are lost, and windows are taken for others than they are"
+	if m.Broken != nil {
+		f.Severity, f.Cost = Warning, costOf(m.Broken)
 	}
-	return f.command("floodwall apply policy.yaml")
+	return f.command("floodwall apply " + m.Policy)
+}
+
+// brokenCosts are what connections suffer when more is announced for servers than they have.
+var brokenCosts = map[control.Kind]string{
+	control.KindMSS:    "clients send segments that are larger than the server takes: they are lost, and connections with data stall",
+	control.KindWScale: "clients take the window of the server for larger than it is: what they send beyond it is lost, and connections slow down or stall",
+	control.KindOption: "clients use an option that the server knows nothing of: it ignores what they say by it, and they wait for what it does not send",
+}
+
+func costOf(kinds []control.Kind) string {
+	var costs []string
+	for _, k := range kinds {
+		costs = append(costs, brokenCosts[k])
+	}
+	return strings.Join(costs, "; ")
 }

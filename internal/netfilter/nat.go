@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"regexp"
 	"slices"
 )
 
@@ -14,6 +15,41 @@ import (
 // nat of nftables, also one that iptables made, or the table nat of the older iptables. Whether rules are in it is not
 // looked at. Without nft only the latter is found.
 func Translates(ctx context.Context) (bool, error) {
+	if old, err := oldNAT(); old || err != nil {
+		return old, err
+	}
+	_, chains, err := natChains(ctx)
+	return len(chains) > 0, err
+}
+
+// Redirects reports whether something in this network namespace sends packets that come in to other destinations: a table
+// with a chain of type nat at prerouting has rules that say so, in nftables or made by iptables. Which packets they match is
+// not looked at, nor, in the table nat of the older iptables, whether there are any.
+func Redirects(ctx context.Context) (bool, error) {
+	if old, err := oldNAT(); old || err != nil {
+		return old, err
+	}
+	t, chains, err := natChains(ctx)
+	for _, c := range chains {
+		if c.Hook != "prerouting" {
+			continue
+		}
+		rules, err := t.run(ctx, "", "--terse", "list", "table", c.Family, c.Table)
+		if err != nil {
+			return false, fmt.Errorf("listing table %s %s: %w", c.Family, c.Table, err)
+		}
+		if redirecting.MatchString(rules) {
+			return true, nil
+		}
+	}
+	return false, err
+}
+
+// redirecting are the words of rules that give a packet another destination, those of iptables among them.
+var redirecting = regexp.MustCompile(`(?i)\b(dnat|redirect)\b`)
+
+// oldNAT reports whether the older iptables has the table nat.
+func oldNAT() (bool, error) {
 	for _, file := range []string{"ip_tables_names", "ip6_tables_names"} {
 		names, err := os.ReadFile("/proc/thread-self/net/" + file)
 		if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -23,33 +59,46 @@ func Translates(ctx context.Context) (bool, error) {
 			return true, nil
 		}
 	}
-	return has(ctx, "chains", func(o object) bool { return o.Chain != nil && o.Chain.Type == "nat" })
+	return false, nil
 }
 
 // Offloads reports whether nftables has a flowtable, by which forwarded packets take a way round all chains but ingress.
 func Offloads(ctx context.Context) (bool, error) {
-	return has(ctx, "flowtables", func(o object) bool { return o.Flowtable != nil })
+	_, objects, err := listed(ctx, "flowtables")
+	return slices.ContainsFunc(objects, func(o object) bool { return o.Flowtable != nil }), err
 }
 
-// object is something that nft lists, as far as it is looked at.
+// natChains lists the chains of type nat, and the tool that did.
+func natChains(ctx context.Context) (t tool, list []natChain, err error) {
+	t, objects, err := listed(ctx, "chains")
+	for _, o := range objects {
+		if o.Chain != nil && o.Chain.Type == "nat" {
+			list = append(list, *o.Chain)
+		}
+	}
+	return t, list, err
+}
+
+// object is something that nft lists, as its JSON has it and as far as it is looked at.
 type object struct {
-	Chain     *struct{ Type string }
+	Chain     *natChain
 	Flowtable *struct{}
 }
 
-// has reports whether nft lists something. Without nft there is nothing.
-func has(ctx context.Context, what string, is func(object) bool) (bool, error) {
-	t, err := find("nft", nftPackage)
-	if err != nil {
-		return false, nil // nobody has made anything with it
+type natChain struct{ Family, Table, Type, Hook string }
+
+// listed is what nft lists of a kind, and the tool that did; nothing without nft, as nobody has made anything with it.
+func listed(ctx context.Context, kind string) (t tool, objects []object, err error) {
+	if t, err = find("nft", nftPackage); err != nil {
+		return t, nil, nil
 	}
-	out, err := t.run(ctx, "", "-j", "list", what)
+	out, err := t.run(ctx, "", "-j", "list", kind)
 	if err != nil {
-		return false, fmt.Errorf("listing %s: %w", what, err)
+		return t, nil, fmt.Errorf("listing %s: %w", kind, err)
 	}
 	var listing struct{ Nftables []object }
 	if err := json.Unmarshal([]byte(out), &listing); err != nil {
-		return false, fmt.Errorf("reading the JSON of nft: %w", err)
+		return t, nil, fmt.Errorf("reading the JSON of nft: %w", err)
 	}
-	return slices.ContainsFunc(listing.Nftables, is), nil
+	return t, listing.Nftables, nil
 }

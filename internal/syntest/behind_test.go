@@ -7,6 +7,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/gopacket/gopacket/layers"
 
@@ -141,6 +142,27 @@ func TestLostSYN(t *testing.T) {
 	}
 }
 
+// TestEnding has connections end that have sent as many octets as they received: by its numbers alone each of their segments
+// brings SYNPROXY's cookie back. No connection may be taken to begin twice, nor its last ACK be answered.
+func TestEnding(t *testing.T) {
+	t.Parallel()
+	inScene(t, "router", 1, 1500, func(s *scene) {
+		s.echo()
+		s.protect(always, "")
+		const visits = 40
+		for i := range visits {
+			if err := s.visitEcho(s.clients[0], servers[i%2]); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(500 * time.Millisecond) // the server closes behind its clients
+		// A SYN may have been sent again on a busy machine.
+		if _, counts := s.status(); counts["proved"] != visits || counts["answered"] >= visits+visits/4 {
+			t.Errorf("of %d connections: %v", visits, counts)
+		}
+	})
+}
+
 // TestBegunBehind has connections that SYNPROXY began go on when the protection goes, and when everything does, and leaves
 // nothing behind when they have ended. A timestamp that is not translated any more lies in the past for half of the clients.
 func TestBegunBehind(t *testing.T) {
@@ -165,17 +187,39 @@ func TestBegunBehind(t *testing.T) {
 				s.converseAll(begun, "without")
 				s.unload()
 				s.converseAll(begun, "without anything")
+				if table := s.retained(); table == "" || s.release() {
+					t.Errorf("table %q is left for connections that go on", table)
+				}
 				if err := s.protects.FlushConntrack(); err != nil {
 					t.Fatal(err)
 				}
-				s.protect("off", "")
-				s.unload()
-				if tables := s.output(s.protects, "nft list tables"); strings.Contains(tables, "begun") {
+				if err := s.protects.Do(func() error { return s.Unload(s.ctx) }); err != nil {
+					t.Errorf("another unload: %v", err)
+				}
+				if tables := s.output(s.protects, "nft list tables"); strings.Contains(tables, "begun") || s.retained() != "" {
 					t.Errorf("what is left: %s", tables)
 				}
 			})
 		})
 	}
+}
+
+// retained is the table that is left for connections that SYNPROXY began.
+func (s *scene) retained() (table string) {
+	s.Helper()
+	if err := s.protects.Do(func() (err error) { table, err = s.Retained(s.ctx); return err }); err != nil {
+		s.Error(err)
+	}
+	return table
+}
+
+// release removes it when there are none, and reports whether it did.
+func (s *scene) release() (released bool) {
+	s.Helper()
+	if err := s.protects.Do(func() (err error) { released, err = s.Release(s.ctx); return err }); err != nil {
+		s.Error(err)
+	}
+	return released
 }
 
 func (s *scene) converseAll(list []net.Conn, text string) {
