@@ -70,6 +70,7 @@ var wantRows = map[string][]string{
 		"synproxy/syn/xdp-tx", "synproxy/ack/xdp-drop", "synproxy/syn/syncookies=1", "synproxy/ack/synproxy/host",
 		"synproxy/syn/floodwall/host", "synproxy/ack/floodwall/router", "synproxy/clients/syncookies=2/quiet",
 		"synproxy/clients/synproxy/router/syn=1Mpps", "synproxy/clients/floodwall/host/ack=1Mpps",
+		"synproxy/bulk/to-server/xdp-pass/host", "synproxy/bulk/to-client/floodwall/router",
 	},
 	"program": {
 		"program/empty/packet=udp4", "program/floodwall/checks=strict/packet=ext6", "program/floodwall/rules=10000/packet=banned",

@@ -14,7 +14,7 @@ var usualTime = map[string]struct{ full, quick time.Duration }{
 	"blocklist": {15 * time.Minute, 60 * time.Second},
 	"conntrack": {5 * time.Minute, 50 * time.Second},
 	"dns":       {9 * time.Minute, 60 * time.Second},
-	"synproxy":  {12 * time.Minute, 80 * time.Second},
+	"synproxy":  {14 * time.Minute, 90 * time.Second},
 	"program":   {time.Minute, 10 * time.Second},
 	"calibrate": {50 * time.Second, 15 * time.Second},
 }

@@ -11,6 +11,14 @@ import (
 // synproxy measures a web server under floods of SYNs and ACKs, as a talk did in 2021: what its defences hold, and what
 // is left for its clients.
 func synproxy(ctx context.Context, s *session) error {
+	if err := synFloods(ctx, s); err != nil {
+		return err
+	}
+	return bulk(ctx, s)
+}
+
+// synFloods measures with floods: the most that there is of each, and clients beside them.
+func synFloods(ctx context.Context, s *session) error {
 	return inLab(ctx, func(l *lab.Lab) error {
 		b := &synBuilder{builder: builder{session: s, lab: l}}
 		defer b.close()

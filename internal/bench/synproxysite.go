@@ -15,6 +15,7 @@ type synSite struct {
 	clients *lab.Device    // of their host
 	web     netip.AddrPort // the server
 	counts  peer           // of what arrives at the attacker
+	inner   []*lab.Device  // the link to the server, when it is behind
 }
 
 // backendAt is the server's address when it is behind the flooded host, and forBackendAddr that host's end of their link.
@@ -110,10 +111,11 @@ func (s *synSite) connectBackend(n int) (*lab.Host, error) {
 	if err := s.server.Router(); err != nil {
 		return nil, err
 	}
-	_, end, err := s.lab.Connect(s.server, host, lab.LinkOptions{A: firstEnd(resolverEnd, forBackendAddr), B: firstEnd(resolverEnd, backendAt.Addr())})
+	inner, end, err := s.lab.Connect(s.server, host, lab.LinkOptions{A: firstEnd(resolverEnd, forBackendAddr), B: firstEnd(resolverEnd, backendAt.Addr())})
 	if err != nil {
 		return nil, err
 	}
+	s.inner = []*lab.Device{inner, end}
 	return host, host.Route(netip.MustParsePrefix("0.0.0.0/0"), forBackendAddr, end)
 }
 

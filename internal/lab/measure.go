@@ -138,6 +138,12 @@ func (o observation) since(before observation) (m Measurement) {
 // veth_xdp_rcv).
 func (d *Device) Received() (uint64, error) { return d.counter("rx_queue_0_xdp_packets") }
 
+// Ran is for how long the device's receive thread has run since the device was made.
+func (d *Device) Ran() (time.Duration, error) {
+	t, err := readThreadTime(d.napi)
+	return t.ran, err
+}
+
 // Refused is the number of frames that a source wanted to send to the device, but found its queue full.
 func (d *Device) Refused() (uint64, error) { return d.Peer.counter("tx_queue_0_xdp_xmit_errors") }
 
