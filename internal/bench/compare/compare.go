@@ -78,7 +78,7 @@ func Reports(old, new *bench.Report, o Options) *Comparison {
 		o.Alpha = 0.05
 	}
 	if o.Delta == 0 {
-		o.Delta = 0.05 // two runs of a build on a busy machine are up to 3% apart, in all rounds alike
+		o.Delta = 0.05 // runs of a build are mostly up to 4% apart, in all rounds alike
 	}
 	c := &Comparison{
 		Old: Run{old.Time, old.Machine}, New: Run{new.Time, new.Machine}, Alpha: o.Alpha, Delta: o.Delta,
