@@ -31,7 +31,7 @@ func benchCompareCommand(e *env) *cobra.Command {
 	flags := c.Flags()
 	flags.BoolVar(&all, "all", false, "print all rows, not those alone that changed")
 	flags.Float64Var(&o.Alpha, "alpha", 0.05, "`share` of false alarms among what is said to have changed")
-	flags.Float64Var(&o.Delta, "delta", 0.03, "least change of an experiment's mean that counts, as a `share`; of one row, six times that")
+	flags.Float64Var(&o.Delta, "delta", 0.05, "least change of an experiment's mean that counts, as a `share`; of one row, six times that")
 	e.jsonFlag(c)
 	return c
 }
@@ -41,7 +41,7 @@ func (e *env) benchCompare(c *cobra.Command, args []string, o compare.Options, a
 		return usagef(c, "0.05 is usual", "flag --alpha: must be between 0 and 1, got %v", o.Alpha)
 	}
 	if o.Delta <= 0 || o.Delta >= 1 {
-		return usagef(c, "0.03 is usual", "flag --delta: must be between 0 and 1, got %v", o.Delta)
+		return usagef(c, "0.05 is usual", "flag --delta: must be between 0 and 1, got %v", o.Delta)
 	}
 	old, errOld := bench.ReadReport(args[0])
 	new, errNew := bench.ReadReport(args[1])

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -43,9 +44,28 @@ func Measure(ctx context.Context, s *Source, receiver *Device, window time.Durat
 	defer cancel()
 	done := make(chan error, 1)
 	go func() { done <- s.Run(ctx) }()
-	m, err := measureRunning(ctx, s, receiver, window)
-	cancel()
+	m, err := measureBefore(ctx, cancel, s, receiver, window)
 	return m, errors.Join(err, <-done)
+}
+
+// measureBefore measures and then stops the source, on a thread that goes before source and receiver if these are urgent.
+// An ordinary one would wait up to a second for the time that the kernel keeps for such threads, at each end of the window
+// and once more to stop.
+func measureBefore(ctx context.Context, stop func(), s *Source, receiver *Device, window time.Duration) (m Measurement, err error) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		defer stop()
+		runtime.LockOSThread() // never unlocked: the thread, with its priority, ends with the goroutine
+		if s.options.Urgent {
+			if err = hurry(0, observer); err != nil {
+				return
+			}
+		}
+		m, err = measureRunning(ctx, s, receiver, window)
+	}()
+	<-done
+	return m, err
 }
 
 // MeasureRun runs a source that ends by itself, and counts at the receiving device for as long as it sent. Unlike with
@@ -67,14 +87,14 @@ func MeasureRun(ctx context.Context, s *Source, receiver *Device) (m Measurement
 }
 
 func measureRunning(ctx context.Context, s *Source, receiver *Device, window time.Duration) (m Measurement, err error) {
-	if err := sleep(ctx, warmUp); err != nil {
+	if err := doze(ctx, warmUp); err != nil {
 		return m, err
 	}
 	from, err := observe(s, receiver)
 	if err != nil {
 		return m, err
 	}
-	if err := sleep(ctx, window); err != nil {
+	if err := doze(ctx, window); err != nil {
 		return m, err
 	}
 	to, err := observe(s, receiver)
@@ -168,6 +188,25 @@ func sleep(ctx context.Context, d time.Duration) error {
 	case <-time.After(d):
 		return nil
 	}
+}
+
+// dozeTime is how long doze at most takes to see that its context has ended.
+const dozeTime = 100 * time.Millisecond
+
+// doze is sleep in system calls: the thread wakes up by itself, where Go's timers need one of the runtime's, which are
+// ordinary.
+func doze(ctx context.Context, d time.Duration) error {
+	for end := time.Now().Add(d); ctx.Err() == nil; {
+		left := time.Until(end)
+		if left <= 0 {
+			break
+		}
+		t := unix.NsecToTimespec(int64(min(left, dozeTime)))
+		if err := unix.Nanosleep(&t, nil); err != nil && err != unix.EINTR {
+			return fmt.Errorf("sleep: %w", err)
+		}
+	}
+	return ctx.Err()
 }
 
 // now is the clock that bpf_ktime_get_ns reads.

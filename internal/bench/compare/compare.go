@@ -13,7 +13,7 @@ import (
 // Options are what counts as a change. The zero value is good.
 type Options struct {
 	Alpha float64 // the share of false alarms among what is said to have changed; 0: 0.05
-	Delta float64 // the least change of an experiment's mean, as a share; of a row alone, rowTimes that; 0: 0.03
+	Delta float64 // the least change of an experiment's mean, as a share; of a row alone, rowTimes that; 0: 0.05
 }
 
 // Comparison is what changed from one run to another.
@@ -68,7 +68,8 @@ const (
 const LeastRounds = 4
 
 // rowTimes is how many times more a row alone must change than the mean of all: where the kernel finds memory for a
-// program and its maps moves a row by a tenth, from one run to the next as well.
+// program and its maps moves a row by up to a fifth, from one run of a build to the next as well, and all of its rounds
+// alike, which a test of the rounds takes for a change.
 const rowTimes = 6
 
 // Reports compares two reports.
@@ -77,7 +78,7 @@ func Reports(old, new *bench.Report, o Options) *Comparison {
 		o.Alpha = 0.05
 	}
 	if o.Delta == 0 {
-		o.Delta = 0.03
+		o.Delta = 0.05 // runs of a build are mostly up to 4% apart, in all rounds alike
 	}
 	c := &Comparison{
 		Old: Run{old.Time, old.Machine}, New: Run{new.Time, new.Machine}, Alpha: o.Alpha, Delta: o.Delta,
