@@ -8,7 +8,6 @@ import (
 	"net/netip"
 	"os"
 	"os/exec"
-	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -181,11 +180,9 @@ func TestRouterMode(t *testing.T) {
 			got := s.outcomes()
 			want := "web:synproxy=12 web:invalid=0" // the SYN and the ACK of each connection
 			if target == compile.TargetXDP {
-				// A FIN that is sent again, as on a slow machine, may prove its address once more: the kernel's cookie
-				// is one of the difference of both numbers, of which it takes several (net/ipv6/syncookies.c).
-				want = "web:synproxy=6 web:invalid=0 web:answered=6 web:limited=0 web:proved=([6-9]|1[0-2]) web:invalid=0"
+				want = "web:synproxy=6 web:invalid=0 web:answered=6 web:limited=0 web:proved=6 web:invalid=0"
 			}
-			if !regexp.MustCompile(want).MatchString(got) {
+			if !strings.Contains(got, want) {
 				t.Errorf("%s: counters %s, want %s", target, got, want)
 			}
 			s.unload()
@@ -316,7 +313,7 @@ func TestMismatches(t *testing.T) {
 			if err := server.Sysctl("ipv4/"+name, "0"); err != nil {
 				t.Fatal(err)
 			}
-			if list := ask(); len(list) != 1 || len(list[0].Broken) != 1 || list[0].Policy != "policy.yaml" || fmt.Sprint(list[0].Differs) != "["+what+"]" {
+			if list := ask(); len(list) != 1 || !list[0].Broken || fmt.Sprint(list[0].Differs) != "["+what+"]" {
 				t.Errorf("%s: %+v", name, list)
 			}
 			if err := server.Sysctl("ipv4/"+name, "1"); err != nil {
