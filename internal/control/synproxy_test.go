@@ -313,7 +313,7 @@ func TestMismatches(t *testing.T) {
 			if err := server.Sysctl("ipv4/"+name, "0"); err != nil {
 				t.Fatal(err)
 			}
-			if list := ask(); len(list) != 1 || !list[0].Broken || fmt.Sprint(list[0].Differs) != "["+what+"]" {
+			if list := ask(); len(list) != 1 || len(list[0].Broken) != 1 || list[0].Policy != "policy.yaml" || fmt.Sprint(list[0].Differs) != "["+what+"]" {
 				t.Errorf("%s: %+v", name, list)
 			}
 			if err := server.Sysctl("ipv4/"+name, "1"); err != nil {
