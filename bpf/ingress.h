@@ -181,9 +181,30 @@ static __always_inline int judge_unproved(struct packet *p)
 }
 
 /*
+ * Ends a request of the kernel's own that is in the way of a segment whose cookie is right: a SYN came by before there
+ * were cookies, and nothing was heard of its answer. For a minute the kernel would wait for the end of that handshake. So
+ * the segment becomes a reset from the client, as which it has the right number, but must be without the timestamps of the
+ * cookie (tcp_check_req() of net/ipv4/tcp_minisocks.c), and comes once more behind it as what it is.
+ */
+static __always_inline int forget_request(struct __sk_buff *skb, struct packet *p)
+{
+	__u32 at = p->l4 + offsetof(struct tcphdr, window) - sizeof(__u16); /* of data offset and flags */
+	__be16 flags, reset;
+
+	skb->tc_index = REINJECTED;
+	if (bpf_skb_load_bytes(skb, at, &flags, sizeof(flags)) || bpf_clone_redirect(skb, skb->ifindex, BPF_F_INGRESS))
+		return TCX_DROP;
+	reset = bpf_htons(sizeof(struct tcphdr) / 4 << 12 | TCP_RST);
+	if (bpf_l4_csum_replace(skb, p->l4 + offsetof(struct tcphdr, check), flags, reset, sizeof(flags)) ||
+	    bpf_skb_store_bytes(skb, at, &reset, sizeof(reset), 0))
+		return TCX_DROP;
+	return TCX_NEXT;
+}
+
+/*
  * What becomes of a segment of a connection that is proved, when the kernel has this socket for it. What cannot be given
- * is dropped, never reset: the client sends it again. So is what a request of the kernel's own or a TIME-WAIT is in the
- * way of, until that ends: the kernel would answer with a reset, or wait for longer.
+ * is dropped, never reset: the client sends it again. So is what a TIME-WAIT is in the way of, until that ends: the kernel
+ * would answer with a reset, or wait for longer.
  */
 static __always_inline int judge_proved(struct __sk_buff *skb, struct packet *p, struct tcphdr *tcp,
 					struct bpf_sock *sk, __u32 number)
@@ -199,7 +220,11 @@ static __always_inline int judge_proved(struct __sk_buff *skb, struct packet *p,
 	skb_timestamps(skb, p, &o);
 	if (!cookie_check(p, bpf_ntohl(tcp->seq), bpf_ntohl(tcp->ack_seq), &o))
 		return state == BPF_TCP_LISTEN ? judge_unproved(p) : TCX_NEXT;
-	if (state != BPF_TCP_LISTEN || p->fragment != FRAGMENT_NONE)
+	if (p->fragment != FRAGMENT_NONE)
+		return TCX_DROP;
+	if (state == BPF_TCP_NEW_SYN_RECV && skb->tc_index != REINJECTED)
+		return forget_request(skb, p);
+	if (state != BPF_TCP_LISTEN)
 		return TCX_DROP;
 	if (!bare && skb->tc_index != REINJECTED)
 		return reinject(skb);

@@ -138,12 +138,19 @@ func (p *peer) receive(wait time.Duration) *layers.TCP {
 		if tcp == nil || tcp.DstPort != layers.TCPPort(p.from.Port()) || tcp.SrcPort != layers.TCPPort(p.to.Port()) {
 			continue
 		}
-		if s, err := stampOf(tcp); err == nil {
+		if s, err := stampOf(tcp); err == nil && p.expects(tcp) {
 			p.stamp = s
 		}
 		return tcp
 	}
 	return nil
+}
+
+// expects reports whether a segment is near what is to come: of others, such as a SYN-ACK that was sent for an attempt
+// before, nothing is taken over (RFC 7323, section 4.3).
+func (p *peer) expects(g *layers.TCP) bool {
+	off := int32(g.Seq - p.ack)
+	return p.ack == 0 || off > -1<<20 && off < 1<<20
 }
 
 func stampOf(tcp *layers.TCP) (uint32, error) {
