@@ -32,11 +32,13 @@ func actionsPart(p *ir.Program, slots []uint32) part {
 	if entries == 0 {
 		return out
 	}
-	out.shapes = map[string]xdp.Shape{xdp.Actions: {ValueSize: xdp.ActionSize, Entries: entries}}
+	shape := xdp.Shape{ValueSize: xdp.ActionSize, Entries: entries}
+	out.shapes = map[string]xdp.Shape{xdp.Actions: shape}
 	out.fill = func(memory map[string][]byte) error {
+		all := into(memory, xdp.Actions, shape)
 		for i := range p.Rules {
 			if r := &p.Rules[i]; special(p, r) || r.Protect > 0 {
-				writeAction(memory[xdp.Actions][xdp.ActionSize*slots[i]:], p, r)
+				writeAction(all[xdp.ActionSize*slots[i]:], p, r)
 			}
 		}
 		return nil

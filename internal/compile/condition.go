@@ -68,8 +68,9 @@ func (c *conditions) parts() []part {
 	return append(parts, part{
 		shapes: map[string]xdp.Shape{xdp.Conditions: shape},
 		fill: func(memory map[string][]byte) error {
+			all := into(memory, xdp.Conditions, shape)
 			for rule, number := range c.numbers {
-				c.write(memory[xdp.Conditions][number*conditionSize:], rule)
+				c.write(all[number*conditionSize:], rule)
 			}
 			return nil
 		},

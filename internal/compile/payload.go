@@ -95,10 +95,12 @@ func (c *patterns) match(m ir.PayloadMatch) (found uint64, at, places uint16) {
 func (c *patterns) part() part {
 	p := part{constants: map[string]any{}, shapes: map[string]xdp.Shape{}}
 	if len(c.places) > 0 {
-		p.shapes[xdp.Places] = xdp.Shape{ValueSize: placeSize, Entries: uint32(len(c.places))}
+		shape := xdp.Shape{ValueSize: placeSize, Entries: uint32(len(c.places))}
+		p.shapes[xdp.Places] = shape
 		p.then(func(memory map[string][]byte) error {
+			all := into(memory, xdp.Places, shape)
 			for i := range c.places {
-				writePlace(memory[xdp.Places][i*placeSize:][:placeSize], &c.places[i])
+				writePlace(all[i*placeSize:][:placeSize], &c.places[i])
 			}
 			return nil
 		})
@@ -109,9 +111,10 @@ func (c *patterns) part() part {
 		if leads := c.leads(); leads != nil {
 			p.constants["num_leads"], p.constants["leads"] = uint32(len(leads)), [maxLeads]lead(leads[:maxLeads])
 		}
-		p.shapes[xdp.Patterns] = xdp.Shape{ValueSize: patternTableSize, Entries: 1}
+		shape := xdp.Shape{ValueSize: patternTableSize, Entries: 1}
+		p.shapes[xdp.Patterns] = shape
 		p.then(func(memory map[string][]byte) error {
-			writePatterns(memory[xdp.Patterns], c.list)
+			writePatterns(into(memory, xdp.Patterns, shape), c.list)
 			return nil
 		})
 	}

@@ -45,6 +45,15 @@ type part struct {
 	fill      func(memory map[string][]byte) error
 }
 
+// into is the memory of a map that a part fills; when the program has lost the map, because no rule that leads to it can match
+// anything, memory of its size that nobody reads.
+func into(memory map[string][]byte, name string, shape xdp.Shape) []byte {
+	if m := memory[name]; m != nil {
+		return m
+	}
+	return make([]byte, shape.Octets())
+}
+
 // ToXDP compiles a program for XDP. The result decides every packet as p.Eval does. A rule that Hoist places elsewhere is
 // an error.
 func ToXDP(p *ir.Program, o XDPOptions) (*XDP, error) {

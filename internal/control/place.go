@@ -61,7 +61,7 @@ func (a *apply) mixSoFar(ctx context.Context) (*cost.Mix, error) {
 func (a *apply) remember() (err error) {
 	m := a.manifest
 	m.Placement = string(a.compiled.Program.Placement)
-	if a.live != nil || a.devicesExist() == nil { // else the apply is about to fail
+	if a.devicesExist() == nil { // else nothing has come in, or the apply is about to fail
 		if m.Since, err = observe(a.devices(), a.was); err != nil {
 			return err
 		}
