@@ -6,6 +6,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/floodwall/floodwall/internal/ir"
+	"github.com/floodwall/floodwall/internal/packet"
 )
 
 // Parts of which every shape of frame is put together.
@@ -133,4 +136,20 @@ func claimLess(frames []probe) (out []probe) {
 		}
 	}
 	return out
+}
+
+// TestUnreachable loads policies of which the only rule with a condition is behind one that matches all, or matches nothing:
+// the program has lost what is asked for it, and the maps that this is in.
+func TestUnreachable(t *testing.T) {
+	for _, condition := range []string{
+		"then: drop, observe: true", `payload: {contains: x}, then: drop`, `payload: {at: {offset: 0, bytes: "|de ad|"}}, then: drop`,
+		"over: {rate: 1/s, per: from}, then: drop", "dns: {type: ANY}, then: truncate", "then: drop, sample: 1/2",
+	} {
+		s := lower(t, "default: pass\nrules:\n  - {name: all, then: pass}\n  - {name: late, proto: udp, "+condition+"}\n")
+		s.agree(t, nil)
+		never := s.program.Rules[len(s.program.Rules)-1]
+		never.Match = append(slices.Clone(never.Match), ir.Match{Field: packet.VLAN})
+		s.program.Rules = []ir.Rule{never}
+		s.agree(t, nil)
+	}
 }
