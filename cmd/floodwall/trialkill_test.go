@@ -123,9 +123,9 @@ func TestTrialKilled(t *testing.T) {
 		layout
 		hosts, rounds int
 	}{
-		{xdpAlone, 15, 6},
-		{companion, 15, 6},
-		{nftables, 15, 6},
+		{xdpAlone, 15, 4},
+		{companion, 15, 4},
+		{nftables, 15, 5},
 		{iptables, 6, 3},
 		{toNetfilter, 3, 2},
 		{toXDP, 3, 2},

@@ -350,7 +350,7 @@ func TestRollbackPastTrial(t *testing.T) {
 	if e == nil {
 		return
 	}
-	for _, w := range ways {
+	for _, w := range ways[2:] { // of which generations are records
 		e.start(w, w, time.Minute)
 		confirm := func() error { _, err := e.Confirm(t.Context()); return err }
 		back := func() error { _, err := e.Rollback(t.Context()); return err }
