@@ -53,7 +53,7 @@ func FindXt() (*Xt, error) {
 }
 
 // xtTables are the tables that generations have chains in.
-var xtTables = []string{"raw", "mangle", "filter"}
+var xtTables = []string{"raw", "filter", "mangle"}
 
 // xtSaved is what iptables-save prints of a table.
 type xtSaved struct {
@@ -75,11 +75,16 @@ type xtRule struct {
 
 // read reads the tables of a family.
 func (f *family) read(ctx context.Context) (list []xtSaved, err error) {
+	newer := false // kind, whose tables are nftables'
 	for _, table := range xtTables {
+		if table == "mangle" && !newer && !f.has(table) { // the older kind would make it, for all packets to pass through
+			continue
+		}
 		out, err := f.save.run(ctx, "", "-c", "-t", table)
 		if err != nil {
 			return nil, fmt.Errorf("reading table %s of IPv%s: %w", table, f.version, err)
 		}
+		newer = newer || strings.Contains(out, "(nf_tables)")
 		s, err := readSaved(out)
 		if err != nil {
 			return nil, fmt.Errorf("reading table %s of IPv%s: %w", table, f.version, err)
@@ -87,6 +92,13 @@ func (f *family) read(ctx context.Context) (list []xtSaved, err error) {
 		list = append(list, s...)
 	}
 	return list, nil
+}
+
+// has reports whether the older kind of iptables has a table.
+func (f *family) has(table string) bool {
+	file := map[string]string{"4": "ip_tables_names", "6": "ip6_tables_names"}[f.version]
+	names, _ := os.ReadFile("/proc/thread-self/net/" + file) // which is not there without any
+	return slices.Contains(strings.Fields(string(names)), table)
 }
 
 // readSaved reads the form of iptables-save and iptables-restore.
