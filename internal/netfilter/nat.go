@@ -1,7 +1,6 @@
 package netfilter
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,6 +8,7 @@ import (
 	"os"
 	"regexp"
 	"slices"
+	"strings"
 )
 
 // Translates reports whether something in this network namespace translates addresses or ports: there is a chain of type
@@ -50,16 +50,21 @@ var redirecting = regexp.MustCompile(`(?i)\b(dnat|redirect)\b`)
 
 // oldNAT reports whether the older iptables has the table nat.
 func oldNAT() (bool, error) {
-	for _, file := range []string{"ip_tables_names", "ip6_tables_names"} {
-		names, err := os.ReadFile("/proc/thread-self/net/" + file)
-		if err != nil && !errors.Is(err, os.ErrNotExist) {
-			return false, fmt.Errorf("tables of iptables: %w", err)
-		}
-		if slices.ContainsFunc(bytes.Fields(names), func(name []byte) bool { return string(name) == "nat" }) {
-			return true, nil
-		}
+	v4, err := oldTable("4", "nat")
+	if v4 || err != nil {
+		return v4, err
 	}
-	return false, nil
+	return oldTable("6", "nat")
+}
+
+// oldTable reports whether the older iptables has a table, for a version of IP. To ask the tool would make the table.
+func oldTable(version, table string) (bool, error) {
+	file := map[string]string{"4": "ip_tables_names", "6": "ip6_tables_names"}[version]
+	names, err := os.ReadFile("/proc/thread-self/net/" + file)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return false, fmt.Errorf("tables of iptables: %w", err)
+	}
+	return slices.Contains(strings.Fields(string(names)), table), nil
 }
 
 // Offloads reports whether nftables has a flowtable, by which forwarded packets take a way round all chains but ingress.

@@ -77,8 +77,14 @@ type xtRule struct {
 func (f *family) read(ctx context.Context) (list []xtSaved, err error) {
 	newer := false // kind, whose tables are nftables'
 	for _, table := range xtTables {
-		if table == "mangle" && !newer && !f.has(table) { // the older kind would make it, for all packets to pass through
-			continue
+		if table == "mangle" && !newer { // the older kind would make it, for all packets to pass through
+			there, err := oldTable(f.version, table)
+			if err != nil {
+				return nil, err
+			}
+			if !there {
+				continue
+			}
 		}
 		out, err := f.save.run(ctx, "", "-c", "-t", table)
 		if err != nil {
@@ -92,13 +98,6 @@ func (f *family) read(ctx context.Context) (list []xtSaved, err error) {
 		list = append(list, s...)
 	}
 	return list, nil
-}
-
-// has reports whether the older kind of iptables has a table.
-func (f *family) has(table string) bool {
-	file := map[string]string{"4": "ip_tables_names", "6": "ip6_tables_names"}[f.version]
-	names, _ := os.ReadFile("/proc/thread-self/net/" + file) // which is not there without any
-	return slices.Contains(strings.Fields(string(names)), table)
 }
 
 // readSaved reads the form of iptables-save and iptables-restore.
