@@ -28,30 +28,35 @@ var ways = []way{
 	{"forward", "udp [2001:db8:1::9]:5 > [2001:db9::5]:5001"},
 }
 
-// TestLocalAtFilter has rules about the host's own addresses at filter, where packets for the host and those on their way
-// through go separate ways: verdicts are those of Eval, and nothing is asked of the latter.
-func TestLocalAtFilter(t *testing.T) {
+// atFilter compares what netfilter does with packets with Eval, for each of these rules, placed at filter.
+func atFilter(t *testing.T, ways []way, rules []string) {
 	for _, target := range []compile.Target{compile.TargetNftables, compile.TargetIptables} {
 		t.Run(string(target), func(t *testing.T) {
 			if !testutil.Inside(t) {
 				return
 			}
 			d := &differential{target: target, judge: testutil.NewJudge(t, "eth0", "eth1", false, "192.0.2.1/24", "2001:db8::1/64")}
-			for _, rules := range []string{
-				"{name: r, to: local, proto: udp, port: 5001, then: drop}",
-				"{name: r, not: {to: local}, proto: udp, then: drop}",
-				"{name: r, to: local, then: drop}",
-				"{name: r, not: {to: local}, then: drop}",
-				"{name: r, to: [local, 203.0.113.5, '2001:db9::/32'], then: drop}",
-				"{name: r, not: {to: [local, 203.0.113.5]}, then: drop}",
-				"{name: r, to: local, ttl: 64, then: pass}, {name: s, ttl: 64, then: drop}",
-				"{name: r, not: {to: local}, then: pass}, {name: s, then: drop}",
-				"{name: r, from: 198.51.100.0/24, not: {from: local}, then: drop}",
-			} {
-				d.local(t, "checks: off\nplacement: filter\nrules: ["+rules+"]", ways)
+			for _, r := range rules {
+				d.local(t, "checks: off\nplacement: filter\nrules: ["+r+"]", ways)
 			}
 		})
 	}
+}
+
+// TestLocalAtFilter has rules about the host's own addresses at filter, where packets for the host and those on their way
+// through go separate ways: verdicts are those of Eval, and nothing is asked of the latter.
+func TestLocalAtFilter(t *testing.T) {
+	atFilter(t, ways, []string{
+		"{name: r, to: local, proto: udp, port: 5001, then: drop}",
+		"{name: r, not: {to: local}, proto: udp, then: drop}",
+		"{name: r, to: local, then: drop}",
+		"{name: r, not: {to: local}, then: drop}",
+		"{name: r, to: [local, 203.0.113.5, '2001:db9::/32'], then: drop}",
+		"{name: r, not: {to: [local, 203.0.113.5]}, then: drop}",
+		"{name: r, to: local, ttl: 64, then: pass}, {name: s, ttl: 64, then: drop}",
+		"{name: r, not: {to: local}, then: pass}, {name: s, then: drop}",
+		"{name: r, from: 198.51.100.0/24, not: {from: local}, then: drop}",
+	})
 }
 
 // local has a policy decide packets.
@@ -118,20 +123,10 @@ var fragmentWays = []way{
 
 // TestFragmentsAtFilter has later fragments come to filter, as they do where nothing asks for conntrack: they have no ports.
 func TestFragmentsAtFilter(t *testing.T) {
-	for _, target := range []compile.Target{compile.TargetNftables, compile.TargetIptables} {
-		t.Run(string(target), func(t *testing.T) {
-			if !testutil.Inside(t) {
-				return
-			}
-			d := &differential{target: target, judge: testutil.NewJudge(t, "eth0", "eth1", false, "192.0.2.1/24", "2001:db8::1/64")}
-			for _, rules := range []string{
-				"{name: r, proto: udp, port: 53, then: drop}",
-				"{name: r, proto: udp, not: {port: 53}, then: drop}",
-				"{name: r, not: {to: local}, proto: udp, port: 53, then: pass}, {name: s, proto: udp, then: drop}",
-				"{name: r, ttl: 64, port: udp/53, then: drop}",
-			} {
-				d.local(t, "checks: off\nplacement: filter\nrules: ["+rules+"]", fragmentWays)
-			}
-		})
-	}
+	atFilter(t, fragmentWays, []string{
+		"{name: r, proto: udp, port: 53, then: drop}",
+		"{name: r, proto: udp, not: {port: 53}, then: drop}",
+		"{name: r, not: {to: local}, proto: udp, port: 53, then: pass}, {name: s, proto: udp, then: drop}",
+		"{name: r, ttl: 64, port: udp/53, then: drop}",
+	})
 }
