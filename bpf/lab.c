@@ -56,10 +56,12 @@ struct recipe {
 	__u32 l4_zero;     /* written for a checksum of 0, which to UDP means "none" (RFC 768) */
 	__u32 l4_sum;      /* of the template's L4 header, payload and pseudo header */
 	__u32 l4_pseudo;   /* whether the checksum covers the addresses: all but ICMP over IPv4 */
-	/* Pacing, in 1/256 ns; interval 0: none. */
-	__u64 interval; /* between packets */
-	__u64 gap;      /* at least this between packets, also when catching up */
-	__u64 lag;      /* packets later than this are given up, not caught up with */
+	/* Pacing of bursts of packets, in 1/256 ns; interval 0: none. */
+	__u64 interval; /* between bursts */
+	__u64 gap;      /* at least this between bursts, also when catching up */
+	__u64 lag;      /* bursts later than this are given up, not caught up with */
+	__u64 patience; /* to wait for a burst in one run of the program, at most for some 10 microseconds */
+	__u64 burst;    /* packets in each */
 };
 
 const volatile struct recipe flow = {};
@@ -74,6 +76,7 @@ __u64 limit = 0; /* packets to send; user space may lower it at any time */
 __u64 sent = 0;
 __u64 next_due = 0; /* 1/256 ns on the monotonic clock, like not_before */
 __u64 not_before = 0;
+__u64 left = 0; /* packets of this burst */
 __u64 seed = 1; /* never 0 */
 __u64 source_position = 0;
 __u64 destination_position = 0;
@@ -113,17 +116,14 @@ static __always_inline __u32 below(__u32 n)
 	return (next_random() >> 32) * n >> 32;
 }
 
-/* wait_until spins until a time, at most for some 10 microseconds, and returns the time. Waiting here costs the receiver
- * nothing; sending the page back unused would contend with it for the lock of the page pool. */
+/* wait_until spins until a time, as long as its patience lasts, and returns the time. Waiting here costs the receiver
+ * nothing; sending the page back unused contends with it for the lock of the page pool. */
 static __always_inline __u64 wait_until(__u64 when)
 {
-	__u64 now = 0;
+	__u64 now = bpf_ktime_get_ns() << 8, end = now + flow.patience;
 
-	for (int i = 0; i < SPIN_MAX; i++) {
+	for (int i = 0; i < SPIN_MAX && now < when && now < end; i++)
 		now = bpf_ktime_get_ns() << 8;
-		if (now >= when)
-			break;
-	}
 	return now;
 }
 
@@ -132,7 +132,9 @@ static __always_inline int due(void)
 {
 	if (sent >= limit)
 		return 0;
-	if (flow.interval) {
+	if (left) {
+		left--;
+	} else if (flow.interval) {
 		__u64 when = next_due > not_before ? next_due : not_before;
 		__u64 now = wait_until(when);
 
@@ -142,6 +144,7 @@ static __always_inline int due(void)
 			next_due = now;
 		next_due += flow.interval;
 		not_before = now + flow.gap;
+		left = flow.burst - 1;
 	}
 	sent++;
 	return 1;

@@ -8,10 +8,9 @@ import (
 	"github.com/floodwall/floodwall/internal/lab"
 )
 
-// synClientRate is the connections per second of all clients: a quarter of the talk's, as many as leave the attacker the
-// time that it needs for barFlood. A connection takes 80 us of the CPU that clients, their receive thread and the attacker
-// share, and one as much again of the other.
-const synClientRate = 2_500
+// synClientRate is the connections per second of all clients: a fifth of the talk's, as many as leave the attacker, who
+// shares their CPU and goes behind them, the time that it needs for barFlood.
+const synClientRate = 2_000
 
 // synTimeout is how long clients that connect for some time wait for an answer: at most until a SYN that was lost would be
 // sent again.
@@ -42,11 +41,12 @@ func (v *synVisit) completed() float64 { return v.Share() }
 func (v *synVisit) perSecond() float64 { return v.Share() * synClientRate }
 
 // How the attacker sends beside clients, who share its CPU and go before it. They wait for a batch to end, which makes it
-// short; each has its price, as the receive thread is woken for it. What they keep from being sent in time is sent with
-// the next batches.
+// short. Packets come in bursts, as a card's interrupts bring them: each on its own would wake the receive thread, which costs
+// both CPUs more than the packet. What the clients keep from being sent in time is sent with the next bursts.
 const (
-	besideBatch   = 32
-	besideCatchUp = 4
+	besideBatch   = 16
+	besideBurst   = 64
+	besideCatchUp = 3
 )
 
 // floodLead is how long before the clients the attacker begins.
@@ -80,7 +80,7 @@ func (s *synSite) begin(ctx context.Context, l synLoad, seed uint64) (stop func(
 		return func() (float64, float64, error) { return 0, 0, nil }, nil
 	}
 	source, err := s.source(l.flood, lab.SourceOptions{
-		Batch: besideBatch, Rate: l.pps, CatchUp: besideCatchUp, Seed: seed, Apart: true,
+		Batch: besideBatch, Burst: besideBurst, Rate: l.pps, CatchUp: besideCatchUp, Seed: seed, Apart: true,
 	})
 	if err != nil {
 		return nil, err

@@ -76,7 +76,7 @@ func (b *synBuilder) clientsTable() *Table {
 			"", "completed", "min .. max", "bar", "per s", "connect: half", "99%", "x no flood", "bar", "answered: 99%", "flood Mpps", "entries", "bar", "",
 		},
 		Notes: []string{
-			fmt.Sprintf("%s connections per second are due, a quarter of the talk's as two cores do all the work, from 250 addresses, each in", countText(synClientRate)),
+			fmt.Sprintf("%s connections per second are due, a fifth of the talk's as two cores do all the work, from 250 addresses, each in", countText(synClientRate)),
 			fmt.Sprintf("a /24 of its own; one is completed when its answer has come within %v. Times count from when it was due.", synTimeout(b.visitTime())),
 			fmt.Sprintf("Clients and flood have a wire each; the two meet in CPU %d, where nginx runs when its receive threads do not.", receiverCPU),
 			"XDP_TX and XDP_DROP are on the attacker's wire alone, in front of no other defence: what the lab itself makes of the flood.",

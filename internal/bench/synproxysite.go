@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"time"
 
 	"github.com/floodwall/floodwall/internal/lab"
 )
@@ -23,6 +24,10 @@ var (
 	backendAt      = netip.MustParseAddrPort("10.2.0.2:80")
 	forBackendAddr = netip.MustParseAddr("10.2.0.1")
 )
+
+// attackerEnd is where answers arrive that nobody waits for. Looking at them one by one would take the CPU that the
+// attacker and the clients need.
+var attackerEnd = lab.EndOptions{CPU: lab.OnCPU(sourceCPU), Urgent: true, Coalesce: 40 * time.Microsecond}
 
 // firstEnd is an end with one address that goes before the flood's.
 func firstEnd(o lab.EndOptions, addr netip.Addr) lab.EndOptions {
@@ -44,7 +49,7 @@ func synClients() (from []netip.Addr) {
 func (b *builder) synSite(ctx context.Context, behind bool) (s *synSite, err error) {
 	b.sites++
 	s = &synSite{web: netip.AddrPortFrom(server4, 80)}
-	if s.site, err = connectSite(b.lab, b.sites, otherEnd, resolverEnd); err != nil {
+	if s.site, err = connectSite(b.lab, b.sites, attackerEnd, resolverEnd); err != nil {
 		return nil, err
 	}
 	if err := s.connectClients(b.sites); err != nil {

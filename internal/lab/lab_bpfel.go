@@ -58,6 +58,8 @@ type labRecipe struct {
 	Interval    uint64
 	Gap         uint64
 	Lag         uint64
+	Patience    uint64
+	Burst       uint64
 }
 
 // Names of all BPF objects in the ELF.
@@ -80,6 +82,7 @@ const (
 	labVarDestinationPosition = "destination_position"
 	labVarFlow                = "flow"
 	labVarHeader              = "header"
+	labVarLeft                = "left"
 	labVarLimit               = "limit"
 	labVarMixBound            = "mix_bound"
 	labVarMixFlows            = "mix_flows"
@@ -160,6 +163,7 @@ type labVariableSpecs struct {
 	DestinationPosition *ebpf.VariableSpec `ebpf:"destination_position"`
 	Flow                *ebpf.VariableSpec `ebpf:"flow"`
 	Header              *ebpf.VariableSpec `ebpf:"header"`
+	Left                *ebpf.VariableSpec `ebpf:"left"`
 	Limit               *ebpf.VariableSpec `ebpf:"limit"`
 	MixBound            *ebpf.VariableSpec `ebpf:"mix_bound"`
 	MixFlows            *ebpf.VariableSpec `ebpf:"mix_flows"`
@@ -214,6 +218,7 @@ type labVariables struct {
 	DestinationPosition *ebpf.Variable `ebpf:"destination_position"`
 	Flow                *ebpf.Variable `ebpf:"flow"`
 	Header              *ebpf.Variable `ebpf:"header"`
+	Left                *ebpf.Variable `ebpf:"left"`
 	Limit               *ebpf.Variable `ebpf:"limit"`
 	MixBound            *ebpf.Variable `ebpf:"mix_bound"`
 	MixFlows            *ebpf.Variable `ebpf:"mix_flows"`

@@ -1,7 +1,11 @@
 package lab
 
 import (
+	"fmt"
+	"os"
+	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -40,5 +44,42 @@ func TestFirst(t *testing.T) {
 	}
 	if a, b := priority(p.a), priority(p.b); a <= b {
 		t.Errorf("the first end has priority %d, another %d", a, b)
+	}
+}
+
+// sleeps is how often a thread went to sleep so far.
+func sleeps(t *testing.T, pid int) (n uint64) {
+	t.Helper()
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(status)) {
+		if _, err := fmt.Sscanf(line, "voluntary_ctxt_switches: %d", &n); err == nil {
+			return n
+		}
+	}
+	t.Fatalf("no number of switches in\n%s", status)
+	return 0
+}
+
+// TestCoalesce sends to an end that looks every 20 ms, much more often than that.
+func TestCoalesce(t *testing.T) {
+	const every = 20 * time.Millisecond
+	o := plainLink
+	o.B.Coalesce = every
+	p := newPairOn(t, o)
+	p.sink(t, p.b, DropAll)
+	before, start := sleeps(t, p.b.napi), time.Now()
+	const n = 1000
+	p.send(t, SourceOptions{Flows: []Flow{plain}, Rate: 5000, Count: n})
+	await(t, "every packet is received or refused", func() bool {
+		taken, refused := received(t, p.b)
+		return taken+refused == n
+	})
+	// Each look may be followed by those in vain, after which the next packet wakes the thread.
+	most := (1 + emptyLooks) * (uint64(time.Since(start)/every) + 2)
+	if slept := sleeps(t, p.b.napi) - before; slept > most {
+		t.Errorf("the receive thread slept %d times, want at most %d", slept, most)
 	}
 }

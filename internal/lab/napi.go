@@ -20,6 +20,9 @@ func (d *Device) startNAPI() error {
 		return err
 	}
 	defer unlock()
+	if err := d.coalesce(); err != nil {
+		return fmt.Errorf("coalescing: %w", err)
+	}
 	before, err := napiThreads(d.Name)
 	if err != nil {
 		return err
@@ -52,6 +55,22 @@ func (d *Device) startNAPI() error {
 		return nil
 	}
 	return pin(d.napi, int(d.options.CPU)-1)
+}
+
+// emptyLooks is how often a receive thread that coalesces looks in vain before it waits to be woken.
+const emptyLooks = 2
+
+// coalesce has the device's receive thread look by a timer as long as there is something (kernel net/core/dev.c,
+// napi_complete_done).
+func (d *Device) coalesce() error {
+	if d.options.Coalesce == 0 {
+		return nil
+	}
+	dir := "class/net/" + d.Name
+	if err := d.Host.writeSysfs(dir+"/napi_defer_hard_irqs", strconv.Itoa(emptyLooks)); err != nil {
+		return err
+	}
+	return d.Host.writeSysfs(dir+"/gro_flush_timeout", strconv.FormatInt(d.options.Coalesce.Nanoseconds(), 10))
 }
 
 // lockThreads keeps other labs, in this process and others, from starting threads for a device of the same name at the

@@ -43,12 +43,24 @@ func (s *Source) smooth() bool { return s.options.Rate >= smoothRate }
 // catchUp is how many times its rate a late source sends at most, unless its options say.
 const catchUp = 4
 
-// pace sets the spacing of packets, in units of 1/256 ns.
+// How long the generator waits in one run for a packet to be due, and for a burst: what the source waits for, it waits for
+// as often as a batch has packets.
+const (
+	packetPatience = 10 * time.Microsecond
+	burstPatience  = 500 * time.Nanosecond
+)
+
+// pace sets the spacing of bursts, in units of 1/256 ns.
 func (s *Source) pace(r *labRecipe) {
 	if !s.smooth() {
 		return
 	}
-	r.Interval = uint64(math.Round(256 * 1e9 / s.options.Rate))
+	burst, patience := cmp.Or(s.options.Burst, 1), packetPatience
+	if burst > 1 {
+		patience = burstPatience
+	}
+	r.Burst, r.Patience = uint64(burst), 256*uint64(patience)
+	r.Interval = uint64(math.Round(256 * 1e9 * float64(burst) / s.options.Rate))
 	r.Lag = 256 * uint64(maxLag)
 	r.Gap = uint64(float64(r.Interval) / cmp.Or(s.options.CatchUp, catchUp))
 }
@@ -84,9 +96,10 @@ func (s *Source) send(ctx context.Context, sent, limit uint64) error {
 	return nil
 }
 
-// chunk is how often to run the generator in one system call. A paced one sends one packet in most of its runs.
+// chunk is how often to run the generator in one system call. A paced one sends one packet in most of its runs, unless it
+// waits for bursts.
 func (s *Source) chunk() uint64 {
-	if s.smooth() {
+	if s.smooth() && s.options.Burst <= 1 {
 		return uint64(min(s.options.Rate*chunkTime.Seconds(), chunk))
 	}
 	return chunk

@@ -21,6 +21,7 @@ type SourceOptions struct {
 	Duration time.Duration // time to send for; 0: no bound
 	Batch    int           // packets that it prepares and sends at a time, meanwhile nothing else has its CPU; 0: 256
 	CatchUp  float64       // times Rate, roughly, at which a source sends at most that was held up; 0: 4
+	Burst    int           // packets that leave at once, as cards hand them to a host, from 100,000 per second on; 0: 1
 	CPU      int           // to send on
 	Urgent   bool          // lets few other processes have that CPU meanwhile; for measurements
 	Apart    bool          // sends from a process of its own that is Eager, of which Urgent says nothing; Count must be 0
@@ -53,6 +54,9 @@ func (l *Lab) NewSource(d *Device, o SourceOptions) (*Source, error) {
 	}
 	if o.CatchUp != 0 && !(o.CatchUp >= 1) {
 		return nil, fmt.Errorf("source: catch up %g: must be at least 1", o.CatchUp)
+	}
+	if o.Burst < 0 {
+		return nil, fmt.Errorf("source: bursts of %d: must not be negative", o.Burst)
 	}
 	if o.Batch < 0 || o.Batch > batch {
 		return nil, fmt.Errorf("source: batch of %d: must be at most %d", o.Batch, batch)

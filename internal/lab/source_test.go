@@ -34,9 +34,13 @@ func TestCount(t *testing.T) {
 	for _, tt := range []struct {
 		rate  float64
 		count uint64
-	}{{0, 1}, {0, 64}, {0, 1000}, {0, 500_001}, {5000, 1}, {50_000, 777}, {150_000, 10_001}, {1e6, 100_003}} {
-		t.Run(fmt.Sprintf("%d at %g per second", tt.count, tt.rate), func(t *testing.T) {
-			s := p.source(t, SourceOptions{Flows: []Flow{plain}, Rate: tt.rate, Count: tt.count})
+		burst int
+	}{
+		{0, 1, 0}, {0, 64, 0}, {0, 1000, 0}, {0, 500_001, 0}, {5000, 1, 0}, {50_000, 777, 0}, {150_000, 10_001, 0}, {1e6, 100_003, 0},
+		{150_000, 10_001, 64},
+	} {
+		t.Run(fmt.Sprintf("%d at %g per second, %d at once", tt.count, tt.rate, tt.burst), func(t *testing.T) {
+			s := p.source(t, SourceOptions{Flows: []Flow{plain}, Rate: tt.rate, Count: tt.count, Burst: tt.burst})
 			for run := uint64(1); run <= 2; run++ {
 				if err := s.Run(t.Context()); err != nil {
 					t.Fatal(err)
@@ -271,6 +275,28 @@ func TestApart(t *testing.T) {
 	time.Sleep(20 * time.Millisecond)
 	if more := s.Sent() - sent; more > 0 {
 		t.Errorf("%d packets after the end", more)
+	}
+}
+
+// TestBurst looks at times at how much a source has sent: mostly a number of whole bursts, which are short.
+func TestBurst(t *testing.T) {
+	p := newPair(t)
+	p.sink(t, p.b, DropAll)
+	const burst, looks = 2000, 50 // one in 20 ms
+	s := p.source(t, SourceOptions{Flows: []Flow{plain}, Rate: smoothRate, Burst: burst})
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() { done <- s.Run(ctx) }()
+	whole := 0
+	for range looks {
+		time.Sleep(3 * time.Millisecond)
+		if s.Sent()%burst == 0 {
+			whole++
+		}
+	}
+	cancel()
+	if err := <-done; err != nil || s.Sent() == 0 || whole < looks/2 {
+		t.Errorf("%d packets, %d of %d looks saw whole bursts of %d, %v", s.Sent(), whole, looks, burst, err)
 	}
 }
 
