@@ -1,12 +1,8 @@
 package bench
 
 import (
-	"errors"
 	"fmt"
-	"net/netip"
 	"slices"
-
-	"github.com/floodwall/floodwall/internal/lab"
 )
 
 // published are the numbers of entries of the article, from 0 on.
@@ -51,30 +47,4 @@ func (s *session) blockSizes() (sizes []int) {
 		sizes = append(sizes, n)
 	}
 	return append(sizes, 100_000, 1_000_000, 10_000_000)
-}
-
-// spare leaves the addresses of the lab out of a list.
-func (l *list) spare() error {
-	own := lab.ParseAddrs("10.0.0.0/24 fd00::/64")
-	l.prefixes = slices.DeleteFunc(l.prefixes, func(p netip.Prefix) bool { return p.Overlaps(own[0]) || p.Overlaps(own[1]) })
-	if len(l.prefixes) == 0 {
-		return errors.New("no addresses but those of the lab itself")
-	}
-	l.listed = l.picks()
-	return nil
-}
-
-// visitor is a listed address that a client on the Internet may have; false when there is none.
-func (l *list) visitor() (netip.Addr, bool) {
-	internet6 := netip.MustParsePrefix("2000::/3")
-	i := slices.IndexFunc(l.listed, func(a netip.Addr) bool {
-		if l.v6 {
-			return internet6.Contains(a)
-		}
-		return unicast4(word4(a))
-	})
-	if i < 0 {
-		return netip.Addr{}, false
-	}
-	return l.listed[i], true
 }

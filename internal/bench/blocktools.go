@@ -70,7 +70,7 @@ func blockByRules(ctx context.Context, at *site, l *list) (g blocking, err error
 	}
 	rules.WriteString("COMMIT\n")
 	before := kernelMemory()
-	took, err := l.restoreRules(ctx, at, rules.String())
+	took, err := restoreRules(ctx, at, l.v6, rules.String())
 	if err != nil {
 		return g, err
 	}
@@ -81,13 +81,13 @@ func blockByRules(ctx context.Context, at *site, l *list) (g blocking, err error
 
 // flushRules removes all rules of the filter table.
 func (l *list) flushRules(ctx context.Context, at *site) error {
-	_, err := l.restoreRules(context.WithoutCancel(ctx), at, "*filter\nCOMMIT\n")
+	_, err := restoreRules(context.WithoutCancel(ctx), at, l.v6, "*filter\nCOMMIT\n")
 	return err
 }
 
 // blockByIpset has one rule of iptables drop what is in a set.
 func blockByIpset(ctx context.Context, at *site, l *list) (g blocking, err error) {
-	if g.loaded, err = l.restoreIpset(ctx, at); err != nil {
+	if g.loaded, err = restoreIpset(ctx, at, l); err != nil {
 		return g, err
 	}
 	g.remove = func() error {
@@ -97,13 +97,13 @@ func blockByIpset(ctx context.Context, at *site, l *list) (g blocking, err error
 		_, _, err := runTool(context.WithoutCancel(ctx), at.server, nil, "ipset", "destroy", "listed")
 		return err
 	}
-	_, err = l.restoreRules(ctx, at, "*filter\n-A INPUT "+matchListed+" -j DROP\nCOMMIT\n")
+	_, err = restoreRules(ctx, at, l.v6, "*filter\n-A INPUT "+matchListed+" -j DROP\nCOMMIT\n")
 	return g, err
 }
 
 // blockByNft has one rule of nft drop what is in a set.
 func blockByNft(ctx context.Context, at *site, l *list) (g blocking, err error) {
-	if g.loaded, err = l.loadNft(ctx, at, nftInput, l.nftDrop()); err != nil {
+	if g.loaded, err = loadNftSet(ctx, at, l, nftInput, nftDrop(l)); err != nil {
 		return g, err
 	}
 	g.remove = func() error {

@@ -58,7 +58,7 @@ func (b *builder) limits() (err error) {
 	if err != nil {
 		return err
 	}
-	touch, err := loadPeer(peersProgTouch, nil, nil)
+	touch, err := loadPeer(touch, nil, nil)
 	if err != nil {
 		return err
 	}

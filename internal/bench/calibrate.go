@@ -2,11 +2,7 @@ package bench
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"maps"
-	"runtime"
-	"strings"
 	"time"
 
 	"github.com/floodwall/floodwall/internal/cost"
@@ -17,27 +13,6 @@ import (
 type Calibration struct {
 	Model *cost.Model `json:"model"`
 	Table *Table      `json:"table"`
-}
-
-// Calibrate measures what packets cost on this host: in a lab, to whose router this host's routes are copied. It takes
-// less than a minute.
-func Calibrate(ctx context.Context, o Options) (*Calibration, error) {
-	if runtime.NumCPU() < 2 {
-		return nil, errors.New("calibration needs two CPUs: one measures, another is measured")
-	}
-	o = o.withDefaults()
-	s := &session{Options: o, progress: newProgress(o.Progress, newOutlook([]Experiment{{Name: "calibrate"}}, o))}
-	s.progress.begin()
-	defer s.progress.end()
-	table, err := hostRoutes()
-	if err != nil {
-		return nil, err
-	}
-	c, err := s.calibrate(ctx, calibrationGroups, maps.All(table), "")
-	if err == nil {
-		c.Table.note("The table of routes is a copy of this host's, of %s.", things(len(table), "route", "routes"))
-	}
-	return c, err
 }
 
 // calibrate measures these groups, with a table of routes. beside is what else nft has on the host, "" for nothing.
@@ -151,12 +126,6 @@ func (c *calibration) router(ctx context.Context, table routes) (*site, error) {
 		return nil, err
 	}
 	return at, c.nft(ctx, at, c.beside)
-}
-
-// nft has nft take a script.
-func (b *builder) nft(ctx context.Context, at *site, script string) error {
-	_, _, err := runTool(ctx, at.server, strings.NewReader(script), "nft", "-f", "-")
-	return err
 }
 
 // behindProbes are drops at the filter stage, which differ in what is before it.

@@ -104,3 +104,35 @@ func TestRoom(t *testing.T) {
 		}
 	}
 }
+
+// TestWebClaims judges the article of 2023 by figures that are as its own, and by others.
+func TestWebClaims(t *testing.T) {
+	for _, tt := range []struct {
+		name                string
+		none, full, notrack []*visit
+		want                string
+	}{
+		{
+			"as the article", []*visit{visitOf(0, 0, 900, 900)}, []*visit{visitOf(9, 1, 500, 90, 90)}, []*visit{visitOf(0, 0, 890, 890)},
+			"confirmed, confirmed, confirmed, confirmed",
+		},
+		{
+			"a full table does no harm", []*visit{visitOf(0, 0, 900, 900)}, []*visit{visitOf(9, 1, 500, 880, 880)}, []*visit{visitOf(0, 0, 800, 800)},
+			"refuted, refuted, confirmed, refuted",
+		},
+		{
+			"it was never full", []*visit{visitOf(0, 0, 900, 900)}, []*visit{visitOf(9, 0, 500, 880, 880)}, nil,
+			"not measurable here, not measurable here, refuted, not measurable here",
+		},
+		{
+			"unsteady", []*visit{visitOf(0, 0, 900), visitOf(0, 0, 500)}, []*visit{visitOf(9, 1, 500, 0), visitOf(9, 1, 500, 0)},
+			[]*visit{visitOf(0, 0, 900), visitOf(0, 0, 400)}, "confirmed~, confirmed~, confirmed, refuted~",
+		},
+	} {
+		b := &webBuilder{builder: builder{session: &session{Options: Options{Phase: time.Second}, outcome: &Outcome{Name: "conntrack"}}}, cases: webCases()}
+		b.named("no-firewall").visits, b.named("nft/full").visits, b.named("nft/notrack").visits = tt.none, tt.full, tt.notrack
+		if got := verdicts(b.claims()); got != tt.want {
+			t.Errorf("%s: %s, want %s", tt.name, got, tt.want)
+		}
+	}
+}

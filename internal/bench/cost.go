@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"strings"
 	"time"
 
 	"github.com/cilium/ebpf/asm"
@@ -224,12 +223,4 @@ func (s *sinkSite) expect(ctx context.Context, accept bool) error {
 // text is a policy that needs no file.
 func text(policy string) func() (string, func(), error) {
 	return func() (string, func(), error) { return policy, func() {}, nil }
-}
-
-// restoring has iptables take a script.
-func restoring(script string) func(context.Context, *site) error {
-	return func(ctx context.Context, at *site) error {
-		_, _, err := runTool(ctx, at.server, strings.NewReader(script), "iptables-legacy-restore")
-		return err
-	}
 }

@@ -23,12 +23,6 @@ type costCase struct {
 
 func (c *costCase) ownLabel() string { return choice(c.own == "", c.label, c.own) }
 
-// articleRow is what the article says of a case.
-type articleRow struct {
-	kpps float64
-	cost string // in its own words
-}
-
 // The cases that others are compared with: their costs, and what searches in packets.
 const (
 	baseCase  = "raw"
@@ -48,11 +42,6 @@ func costCases() []costCase {
 		cases = append(cases, setCase(n))
 	}
 	return append(append(cases, stringCases()...), hashlimitCase())
-}
-
-// raw has iptables take rules in its table of that name.
-func raw(rules string) func(context.Context, *site) error {
-	return restoring("*raw\n" + rules + "COMMIT\n")
 }
 
 func acceptCases() []costCase {

@@ -15,15 +15,10 @@ func setCase(n int) costCase {
 		name: fmt.Sprintf("set/n=%d", n), label: fmt.Sprintf("drop, set of %s", things(n, "address", "addresses")),
 		article: &articleRow{255, "10%"},
 		install: func(ctx context.Context, at *site) error {
-			script, remove, err := tempFile("ipset", l.ipsetScript)
-			if err != nil {
+			if _, err := restoreIpset(ctx, at, l); err != nil {
 				return err
 			}
-			defer remove()
-			if _, _, err := runTool(ctx, at.server, nil, "ipset", "restore", "-file", script); err != nil {
-				return err
-			}
-			return restoring("*raw\n-A PREROUTING -m set --match-set listed src -j DROP\nCOMMIT\n")(ctx, at)
+			return raw("-A PREROUTING "+matchListed+" -j DROP\n")(ctx, at)
 		},
 		policy: func() (string, func(), error) {
 			file, remove, err := tempFile("list.txt", l.write)
@@ -32,5 +27,3 @@ func setCase(n int) costCase {
 		},
 	}
 }
-
-func things(n int, one, more string) string { return countText(n) + " " + choice(n == 1, one, more) }

@@ -152,10 +152,6 @@ type dnsVisit struct {
 // answers, it takes all of the CPU that the attacker needs.
 const floodEnd = 50 * time.Millisecond
 
-// floodCatchUp keeps the attacker's rate even: one that makes up for a moment without CPU at full speed overruns the queue
-// of the resolver's device, which a flood of its rate does not.
-const floodCatchUp = 2
-
 // visit has the clients ask for so long, under a flood. Meanwhile, nothing of this process needs to run: all that does
 // runs before it.
 func (s *dnsSite) visit(ctx context.Context, f *dnsFlood, queries string, duration time.Duration, seed uint64) (*dnsVisit, error) {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"net/netip"
 	"os"
 	"slices"
 	"strconv"
@@ -23,9 +22,6 @@ const (
 	dnsTimeout     = 2 * time.Second
 	dnsOutstanding = 16_384
 )
-
-// clientNetwork is where the clients' addresses are from. The flood has none of them.
-var clientNetwork = netip.MustParsePrefix("40.0.0.0/16")
 
 // clientRules give queries of the clients' host the addresses of all clients in turn, and answers to them its own: one
 // dnsperf has but one address. They keep no state.
@@ -158,8 +154,8 @@ type arrivals struct {
 func loadVictim() (peer, error) {
 	network := clientNetwork.Addr().As4()
 	mask := addr4(^uint32(0) << (32 - clientNetwork.Bits())).As4()
-	return loadPeer(peersProgVictim, nil, map[string]any{
-		peersVarVictimClients: binary.NativeEndian.Uint32(network[:]), peersVarVictimMask: binary.NativeEndian.Uint32(mask[:]),
+	return loadPeer(victim, nil, map[string]any{
+		victimClients: binary.NativeEndian.Uint32(network[:]), victimMask: binary.NativeEndian.Uint32(mask[:]),
 	})
 }
 

@@ -21,15 +21,6 @@ type dnsSite struct {
 	victim  peer
 }
 
-// The ends of its wires. The resolver's have queues, as network cards have.
-var (
-	otherEnd    = lab.EndOptions{CPU: lab.OnCPU(sourceCPU), Urgent: true}
-	resolverEnd = lab.EndOptions{CPU: lab.OnCPU(receiverCPU), Urgent: true, Queue: true}
-)
-
-// The addresses of the clients' wire.
-var clientsAddr, forClientsAddr = netip.MustParseAddr("10.1.0.1"), netip.MustParseAddr("10.1.0.2")
-
 // dnsSite builds another site, whose resolver ends with the builder.
 func (b *builder) dnsSite(ctx context.Context, g dnsGuard) (s *dnsSite, err error) {
 	b.sites++

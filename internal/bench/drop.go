@@ -32,22 +32,6 @@ func drop(ctx context.Context, s *session) error {
 	})
 }
 
-// floodPacket is a packet of the flood, in the notation of package packet.
-func floodPacket(from fmt.Stringer) string {
-	if text := from.String(); strings.Contains(text, ":") {
-		return fmt.Sprintf("udp [%s]:4000 > [%s]:53", text, server6)
-	}
-	return fmt.Sprintf("udp %s:4000 > %s:53", from, server4)
-}
-
-// ruleCounts are the numbers of rules, with the share of the limit that Floodwall must reach.
-var ruleCounts = []struct {
-	rules int
-	least float64
-}{{0, 0}, {20, 0.90}, {500, 0.80}, {10_000, 0.70}}
-
-func rulesPolicy(n int) string { return "default: drop\n" + policyRules(n) }
-
 // idleInstructions is about as many as a program executes that parses and checks a packet.
 const idleInstructions = 200
 
@@ -102,21 +86,6 @@ func addFloodwall(ctx context.Context, b *builder) error {
 	return nil
 }
 
-// installed adds a row for what a tool of the system installs at a site of its own.
-func (b *builder) installed(name, label string, install func(*site) error) error {
-	b.progress.show("installing %s", label)
-	at, err := b.site()
-	if err != nil {
-		return err
-	}
-	reason, err := tolerate(install(at))
-	if err != nil {
-		return fmt.Errorf("%s: %w", label, err)
-	}
-	b.add(&rate{name: name, label: label, subject: subject{site: at}, missing: reason})
-	return nil
-}
-
 func addIptables(ctx context.Context, b *builder) error {
 	for _, row := range []struct {
 		name, label, table, chain string
@@ -136,20 +105,6 @@ func addIptables(ctx context.Context, b *builder) error {
 		}
 	}
 	return nil
-}
-
-// iptablesScript is input for iptables-restore: n rules that do not match, and a drop.
-func iptablesScript(table, chain string, n int) string {
-	return fmt.Sprintf("*%s\n%s-A %s -j DROP\nCOMMIT\n", table, iptablesRules(chain, n), chain)
-}
-
-// iptablesRules is n rules that do not match, for iptables-restore.
-func iptablesRules(chain string, n int) string {
-	var b strings.Builder
-	for i := range n {
-		fmt.Fprintf(&b, "-A %s %s\n", chain, nthRule(i).iptables())
-	}
-	return b.String()
 }
 
 func addNft(ctx context.Context, b *builder) error {
@@ -173,12 +128,4 @@ func addNft(ctx context.Context, b *builder) error {
 		}
 	}
 	return nil
-}
-
-func nftRules(n int) string {
-	var b strings.Builder
-	for i := range n {
-		b.WriteString(nthRule(i).nft() + "\n")
-	}
-	return b.String()
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"runtime"
 	"slices"
 	"time"
@@ -34,26 +33,6 @@ var Experiments = []Experiment{
 	{"program", "nanoseconds of the loaded program per kind of packet, without a network", program},
 }
 
-// Options are the choices of a run. The zero value is good.
-type Options struct {
-	Rounds   int           // each row is measured so many times, in turn with the others; 0: 5, or 2 with Quick
-	Window   time.Duration // of one measurement; 0: 500 ms, or 100 ms with Quick
-	Phase    time.Duration // of requests to a server; 0: 10 s, or 3 s with Quick. Below that, blocklist makes fewer requests.
-	Quick    bool          // small sizes, short windows: whether it works, not how fast it is
-	All      bool          // also what takes minutes: the slow tools with 10 million addresses
-	Sizes    []int         // of random address lists, for sets and blocklist; nil: each has its own
-	Routes   int           // of the router of placement; 0: 925,525, as in the article
-	List     string        // a file of addresses for both to measure with, in place of random ones
-	Progress io.Writer     // where to show a line of progress, if it is a terminal; nil: nowhere
-}
-
-// session is one experiment of a run.
-type session struct {
-	Options
-	outcome  *Outcome
-	progress *progress
-}
-
 // every is the name that stands for all experiments.
 const every = "all"
 
@@ -66,12 +45,6 @@ func Unknown(names []string) string {
 	}
 	return ""
 }
-
-// MaxSize is the largest number of random addresses in a list: there must be others left that are not listed.
-const MaxSize = 2_000_000_000
-
-// MaxRoutes is the largest number of routes: there must be others left to draw.
-const MaxRoutes = 4_000_000
 
 // Run runs the named experiments, or all when none or "all" is named, in their own order. One that cannot go on does not
 // keep the others from running. Unless nothing could be begun, the report holds what was measured, also together with an
@@ -99,9 +72,17 @@ func chosen(names []string) []Experiment {
 	return slices.DeleteFunc(slices.Clone(Experiments), func(e Experiment) bool { return !slices.Contains(names, e.Name) })
 }
 
+// names are what these experiments are called.
+func names(experiments []Experiment) (all []string) {
+	for _, e := range experiments {
+		all = append(all, e.Name)
+	}
+	return all
+}
+
 // run adds the outcome of each experiment to the report.
 func (r *Report) run(ctx context.Context, experiments []Experiment, o Options) error {
-	p := newProgress(o.Progress, newOutlook(experiments, o))
+	p := newProgress(o.Progress, newOutlook(names(experiments), o))
 	defer p.end()
 	for i, e := range experiments {
 		p.begin()
@@ -141,42 +122,4 @@ func (r *Report) failures() error {
 		err = fmt.Errorf("%d of %d experiments failed, the first: %w", len(failed), len(r.Experiments), err)
 	}
 	return err
-}
-
-func (o Options) withDefaults() Options {
-	rounds, window, phase := 5, 500*time.Millisecond, 10*time.Second
-	if o.Quick {
-		rounds, window, phase = 2, 100*time.Millisecond, 3*time.Second
-	}
-	if o.Rounds == 0 {
-		o.Rounds = rounds
-	}
-	if o.Window == 0 {
-		o.Window = window
-	}
-	if o.Phase == 0 {
-		o.Phase = phase
-	}
-	if o.Routes == 0 {
-		o.Routes = articleRoutes
-	}
-	return o
-}
-
-// fewerRounds is the rounds of what is of less weight than the rest: all, or half of them with Quick.
-func (o Options) fewerRounds() int {
-	if o.Quick {
-		return (o.Rounds + 1) / 2
-	}
-	return o.Rounds
-}
-
-// inLab runs fn with an empty lab, which ends with it.
-func inLab(ctx context.Context, fn func(*lab.Lab) error) (err error) {
-	l, err := lab.New(ctx)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, l.Close()) }()
-	return fn(l)
 }

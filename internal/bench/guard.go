@@ -96,7 +96,7 @@ type guard struct {
 // to show a line, if it is a terminal.
 func Guard(ctx context.Context, ratios []Ratio, progress io.Writer) ([]Ratio, error) {
 	o := Options{Rounds: guardRounds, Window: guardWindow, Quick: true}.withDefaults()
-	s := &session{Options: o, outcome: &Outcome{Name: "guard"}, progress: newProgress(progress, newOutlook([]Experiment{{Name: "guard"}}, o))}
+	s := &session{Options: o, outcome: &Outcome{Name: "guard"}, progress: newProgress(progress, newOutlook([]string{"guard"}, o))}
 	g := &guard{ratios: slices.Clone(ratios)}
 	s.progress.begin()
 	err := inLab(ctx, func(l *lab.Lab) error {

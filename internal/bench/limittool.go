@@ -166,11 +166,11 @@ const lruEntries = 100_000
 func lruLimit(_ context.Context, b *limitBuilder, _ *site, c limitCase) (l limiter, err error) {
 	interval := uint64(1e9) / uint64(c.rate)
 	mask := c.mask().As4()
-	p, err := loadPeer(peersProgLimit4, func(m *ebpf.MapSpec) { m.MaxEntries = lruEntries }, map[string]any{
-		peersVarLimit4Mask:     binary.NativeEndian.Uint32(mask[:]),
-		peersVarLimit4Interval: interval,
-		peersVarLimit4Burst:    limitBurst * interval,
-		peersVarLimit4Heavy:    binary.NativeEndian.Uint16([]byte{0, heavyPort}),
+	p, err := loadPeer(limit4, func(m *ebpf.MapSpec) { m.MaxEntries = lruEntries }, map[string]any{
+		limit4Mask:     binary.NativeEndian.Uint32(mask[:]),
+		limit4Interval: interval,
+		limit4Burst:    limitBurst * interval,
+		limit4Heavy:    binary.NativeEndian.Uint16([]byte{0, heavyPort}),
 	})
 	if err != nil {
 		return l, err

@@ -3,6 +3,7 @@ package bench
 import (
 	"bufio"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -10,6 +11,7 @@ import (
 	"slices"
 
 	"github.com/floodwall/floodwall/internal/addrs"
+	"github.com/floodwall/floodwall/internal/lab"
 )
 
 // list is addresses to block, of one family, and sources to send from.
@@ -213,11 +215,28 @@ func take(n int, next func() netip.Addr) []netip.Addr {
 	return all
 }
 
-// countText writes a number with separators.
-func countText(n int) string {
-	text := fmt.Sprint(n)
-	for i := len(text) - 3; i > 0; i -= 3 {
-		text = text[:i] + "," + text[i:]
+// spare leaves the addresses of the lab out of a list.
+func (l *list) spare() error {
+	own := lab.ParseAddrs("10.0.0.0/24 fd00::/64")
+	l.prefixes = slices.DeleteFunc(l.prefixes, func(p netip.Prefix) bool { return p.Overlaps(own[0]) || p.Overlaps(own[1]) })
+	if len(l.prefixes) == 0 {
+		return errors.New("no addresses but those of the lab itself")
 	}
-	return text
+	l.listed = l.picks()
+	return nil
+}
+
+// visitor is a listed address that a client on the Internet may have; false when there is none.
+func (l *list) visitor() (netip.Addr, bool) {
+	internet6 := netip.MustParsePrefix("2000::/3")
+	i := slices.IndexFunc(l.listed, func(a netip.Addr) bool {
+		if l.v6 {
+			return internet6.Contains(a)
+		}
+		return unicast4(word4(a))
+	})
+	if i < 0 {
+		return netip.Addr{}, false
+	}
+	return l.listed[i], true
 }

@@ -19,6 +19,11 @@ var usualTime = map[string]struct{ full, quick time.Duration }{
 	"calibrate": {50 * time.Second, 15 * time.Second},
 }
 
+// usual is what is usual for an experiment; 0 when that is not known.
+func usual(name string, quick bool) time.Duration {
+	return choice(quick, usualTime[name].quick, usualTime[name].full)
+}
+
 // outlook tells how much of a run is left: what is usual for the experiments to come, times how much longer those that
 // have ended took than is usual for them.
 type outlook struct {
@@ -30,12 +35,8 @@ type outlook struct {
 	usual   time.Duration // for them
 }
 
-func newOutlook(experiments []Experiment, o Options) *outlook {
-	l := &outlook{options: o, current: -1}
-	for _, e := range experiments {
-		l.names = append(l.names, e.Name)
-	}
-	return l
+func newOutlook(experiments []string, o Options) *outlook {
+	return &outlook{options: o, names: experiments, current: -1}
 }
 
 // begin has the next experiment begin, and the one before it end.
@@ -50,7 +51,7 @@ func (l *outlook) begin(now time.Time) {
 
 // usualOf is what is usual for an experiment with so many rounds.
 func (l *outlook) usualOf(name string) time.Duration {
-	usual := choice(l.options.Quick, usualTime[name].quick, usualTime[name].full)
+	usual := usual(name, l.options.Quick)
 	return usual * time.Duration(l.options.Rounds) / time.Duration(Options{Quick: l.options.Quick}.withDefaults().Rounds)
 }
 

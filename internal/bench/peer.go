@@ -8,6 +8,27 @@ import (
 	"github.com/cilium/ebpf"
 )
 
+// The programs of bpf/bench.c.
+const (
+	touch   = peersProgTouch   // drops after reading one octet
+	hash4   = peersProgHash4   // drops sources in a hash of addresses
+	lpm4    = peersProgLpm4    // drops sources in a trie of prefixes
+	lpm6    = peersProgLpm6    // the same for IPv6
+	limit4  = peersProgLimit4  // drops sources over a limit of their own, which an LRU map holds
+	victim  = peersProgVictim  // tells a resolver's answers to its clients from those to others
+	spoofed = peersProgSpoofed // counts a server's answers to nobody
+)
+
+// The constants of limit4 and victim.
+const (
+	limit4Mask     = peersVarLimit4Mask
+	limit4Interval = peersVarLimit4Interval // nanoseconds a packet
+	limit4Burst    = peersVarLimit4Burst    // nanoseconds that a source may have saved up
+	limit4Heavy    = peersVarLimit4Heavy    // port
+	victimClients  = peersVarVictimClients  // their network
+	victimMask     = peersVarVictimMask
+)
+
 // peer is a program of bpf/bench.c with the maps that it has, if any.
 type peer struct {
 	program *ebpf.Program

@@ -2,7 +2,6 @@ package bench
 
 import (
 	"math"
-	"net/netip"
 	"testing"
 
 	"github.com/floodwall/floodwall/internal/compile"
@@ -71,20 +70,5 @@ func TestChooser(t *testing.T) {
 		if err != nil || stage != want.stage {
 			t.Errorf("%s, %d of 100,000 dropped: %s, %v, want %s", want.target, want.dropped, stage, err, want.stage)
 		}
-	}
-}
-
-func TestFullTable(t *testing.T) {
-	const n = 20_000
-	lengths, seen := map[int]int{}, map[netip.Prefix]bool{}
-	for p, via := range fullTable(n) {
-		if seen[p] || p != p.Masked() || ofRouter(p) || !uplinkNet.Contains(via) {
-			t.Fatalf("route %s via %s", p, via)
-		}
-		seen[p] = true
-		lengths[p.Bits()]++
-	}
-	if len(seen) != n || lengths[24] < n/2 || lengths[24] > 2*n/3 || lengths[16] == 0 || lengths[15] > 0 {
-		t.Errorf("%d routes, by length %v", len(seen), lengths)
 	}
 }

@@ -32,15 +32,3 @@ func (r *Ranking) add(label string, figures series, per float64, unsteady bool) 
 	}
 	r.Rows = append(r.Rows, Rank{label, figures.median() / per, slices.Min(figures) / per, slices.Max(figures) / per, unsteady})
 }
-
-// ranking is the rates of the table's rows.
-func (t *rateTable) ranking() Ranking {
-	ranking := Ranking{Title: t.title + t.cores.suffix(), Unit: "Mpps"}
-	if t.empty != nil && t.empty.measured() {
-		ranking.Limit = t.empty.label
-	}
-	for _, r := range t.rows {
-		ranking.add(r.label, r.rounds, 1e6, r.unsteady())
-	}
-	return ranking
-}

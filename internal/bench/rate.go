@@ -39,14 +39,6 @@ type rateTable struct {
 	notes []string
 }
 
-// tries is how often a disturbed measurement is taken before it is taken as it is.
-func (o Options) tries() int {
-	if o.Quick {
-		return 1
-	}
-	return 3
-}
-
 // Shares of the time.
 const (
 	disturbedShare = 0.02 // that others had the receiving CPU

@@ -105,9 +105,10 @@ func (r rule) ports(to string) string {
 	return fmt.Sprintf("%d%s%d", r.first, to, r.last)
 }
 
-func choice[T any](b bool, yes, no T) T {
-	if b {
-		return yes
-	}
-	return no
-}
+func rulesPolicy(n int) string { return "default: drop\n" + policyRules(n) }
+
+// ruleCounts are the numbers of rules, with the share of the limit that Floodwall must reach.
+var ruleCounts = []struct {
+	rules int
+	least float64
+}{{0, 0}, {20, 0.90}, {500, 0.80}, {10_000, 0.70}}

@@ -3,10 +3,7 @@ package bench
 import (
 	"context"
 	"fmt"
-	"io"
 	"net/netip"
-	"os"
-	"path/filepath"
 	"strconv"
 	"time"
 
@@ -43,21 +40,6 @@ func loadFloodwall(ctx context.Context, b *setBuilder) (g loaded, err error) {
 	return g, nil
 }
 
-// tempFile makes a file of that name in a directory of its own.
-func tempFile(name string, write func(io.Writer) error) (path string, remove func(), err error) {
-	dir, err := os.MkdirTemp("", "floodwall-bench-")
-	if err != nil {
-		return "", nil, err
-	}
-	remove = func() { os.RemoveAll(dir) }
-	path = filepath.Join(dir, name)
-	if err := writeFile(path, write); err != nil {
-		remove()
-		return "", nil, err
-	}
-	return path, remove, nil
-}
-
 // loadHash fills a BPF hash map, which takes single addresses only.
 func loadHash(_ context.Context, b *setBuilder) (g loaded, err error) {
 	if b.list.v6 || !b.list.hosts {
@@ -67,7 +49,7 @@ func loadHash(_ context.Context, b *setBuilder) (g loaded, err error) {
 		return g, &missingTool{"not enough memory"}
 	}
 	start := time.Now()
-	p, err := b.loadSet(peersProgHash4)
+	p, err := b.loadSet(hash4)
 	if err != nil {
 		return g, err
 	}
@@ -82,13 +64,13 @@ func loadHash(_ context.Context, b *setBuilder) (g loaded, err error) {
 func loadTrie(_ context.Context, b *setBuilder) (g loaded, err error) {
 	start := time.Now()
 	if !b.list.v6 {
-		p, err := b.loadSet(peersProgLpm4)
+		p, err := b.loadSet(lpm4)
 		if err != nil {
 			return g, err
 		}
 		return b.filled(p, start, fill(p.set, trieKeys(b.list.prefixes, netip.Addr.As4)))
 	}
-	p, err := b.loadSet(peersProgLpm6)
+	p, err := b.loadSet(lpm6)
 	if err != nil {
 		return g, err
 	}

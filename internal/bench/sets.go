@@ -3,7 +3,6 @@ package bench
 import (
 	"context"
 	"fmt"
-	"math"
 
 	"github.com/floodwall/floodwall/internal/lab"
 )
@@ -73,15 +72,6 @@ var setTools = []setTool{
 	{"nft/raw", "nft set, raw prerouting", true, loadNft(nftRaw)},
 }
 
-// loaded is a list in the kernel.
-type loaded struct {
-	subject subject
-	seconds series  // that loading took
-	octets  float64 // of kernel memory; 0: unknown
-	roughly bool    // octets is the change of the whole machine's memory
-	note    string
-}
-
 // setBuilder makes the tables of one list.
 type setBuilder struct {
 	builder
@@ -133,9 +123,6 @@ func (b *setBuilder) publishLoad() {
 	}
 }
 
-// slowSize is from which number of addresses on slow tools take minutes.
-const slowSize = 5_000_000
-
 // tool loads the list with a tool and adds the rows.
 func (b *setBuilder) tool(ctx context.Context, t setTool) error {
 	n := len(b.list.prefixes)
@@ -170,17 +157,6 @@ func (b *setBuilder) tool(ctx context.Context, t setTool) error {
 	return nil
 }
 
-// metrics are what loading cost.
-func (g loaded) metrics() (all []lab.Metric) {
-	if len(g.seconds) > 0 {
-		all = append(all, g.seconds.metric("load-s"))
-	}
-	if g.octets > 0 {
-		all = append(all, lab.Metric{Value: g.octets, Unit: "kernel-B"})
-	}
-	return all
-}
-
 // loadRow adds the tool's row to the table of loading.
 func (b *setBuilder) loadRow(t setTool, g loaded, reason string, bars setBars) {
 	cells := []string{t.label, "", "", "", "", "", reason + g.note}
@@ -206,10 +182,4 @@ func (b *setBuilder) loadRow(t setTool, g loaded, reason string, bars setBars) {
 		cells[6] += "memory: what the whole machine's slabs and vmalloc grew by"
 	}
 	b.load.row(cells...)
-}
-
-// secondsText writes seconds with three digits that say something.
-func secondsText(s float64) string {
-	digits := 2 - int(math.Floor(math.Log10(max(s, 0.001))))
-	return fmt.Sprintf("%.*f", max(0, digits), s)
 }

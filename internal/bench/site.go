@@ -116,3 +116,15 @@ func flood(from []netip.Addr) lab.Flow {
 	}
 	return lab.Flow{From: lab.Listed(from), To: lab.Addr(to), SPort: lab.AnyPort, DPort: lab.Port(53)}
 }
+
+// floodPacket is a packet of the flood, in the notation of package packet.
+func floodPacket(from fmt.Stringer) string {
+	if text := from.String(); strings.Contains(text, ":") {
+		return fmt.Sprintf("udp [%s]:4000 > [%s]:53", text, server6)
+	}
+	return fmt.Sprintf("udp %s:4000 > %s:53", from, server4)
+}
+
+// floodCatchUp keeps the attacker's rate even: one that makes up for a moment without CPU at full speed overruns the queue
+// of the resolver's device, which a flood of its rate does not.
+const floodCatchUp = 2

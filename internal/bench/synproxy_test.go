@@ -150,3 +150,24 @@ func TestClimb(t *testing.T) {
 		}
 	}
 }
+
+// TestSynClaims judges the talk likewise.
+func TestSynClaims(t *testing.T) {
+	const all = "confirmed, confirmed, confirmed, confirmed, confirmed"
+	talk := func() (syn, ack map[string]series) {
+		return map[string]series{synTX: {10.8e6}, synproxyAt: {0.406e6}, "floodwall/host": {2.96e6}},
+			map[string]series{synDrop: {24.5e6}, synproxyAt: {0.9e6}, "floodwall/host": {5.6e6}}
+	}
+	syn, ack := talk()
+	if got := verdicts(synTables(syn, ack, nil).claims()); got != all {
+		t.Errorf("the talk's own figures: %s", got)
+	}
+	syn["floodwall/host"], ack[synproxyAt], ack[synDrop] = series{2e6}, series{5e6}, nil
+	if got, want := verdicts(synTables(syn, ack, nil).claims()), "refuted, refuted, confirmed, refuted, not measurable here"; got != want {
+		t.Errorf("other figures: %s, want %s", got, want)
+	}
+	syn[synTX] = series{4e6, 8e6}
+	if got, want := verdicts(synTables(syn, ack, nil).claims()[2:3]), "confirmed~"; got != want {
+		t.Errorf("an unsteady limit: %s, want %s", got, want)
+	}
+}

@@ -49,7 +49,7 @@ func synProgram(name string) synInstall {
 // synTouch attaches a program that reads one octet of each frame: on veth, that fetches the frame from the sender's core,
 // which every program pays for that looks at packets.
 func synTouch(_ context.Context, b *synBuilder, at *synSite) error {
-	touch, err := loadPeer(peersProgTouch, nil, nil)
+	touch, err := loadPeer(touch, nil, nil)
 	if err != nil {
 		return err
 	}

@@ -121,7 +121,7 @@ func (s *synSite) connectBackend(n int) (*lab.Host, error) {
 
 // watchSpoofed counts what arrives at the attacker.
 func (b *builder) watchSpoofed(s *synSite) (err error) {
-	if s.counts, err = loadPeer(peersProgSpoofed, nil, nil); err != nil {
+	if s.counts, err = loadPeer(spoofed, nil, nil); err != nil {
 		return err
 	}
 	b.owned = append(b.owned, s.counts.counts.Close)

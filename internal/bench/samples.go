@@ -49,6 +49,15 @@ func (s series) by(other series) (all series) {
 	return all
 }
 
+// minus is the differences to other figures, round by round.
+func (s series) minus(other series) series {
+	out := make(series, min(len(s), len(other)))
+	for i := range out {
+		out[i] = s[i] - other[i]
+	}
+	return out
+}
+
 // metric is the median as a result, with the figures that it is of.
 func (s series) metric(unit string) lab.Metric {
 	return lab.Metric{Value: s.median(), Unit: unit, Spread: s.spread(), Samples: s}
@@ -60,23 +69,4 @@ const unsteadySpread = 0.15
 // unsteady reports whether the rounds differ by more than is usual on a machine that does nothing else.
 func (s series) unsteady() bool {
 	return len(s) > 1 && s.spread() > unsteadySpread*s.median()
-}
-
-// inTurn is the cases, in the other direction in every other round: what goes on from one to the next, as in a warm
-// cache, goes on to both neighbors.
-func inTurn[T any](cases []T, round int) []T {
-	turn := slices.Clone(cases)
-	if round%2 == 1 {
-		slices.Reverse(turn)
-	}
-	return turn
-}
-
-// minus is the differences to other figures, round by round.
-func (s series) minus(other series) series {
-	out := make(series, min(len(s), len(other)))
-	for i := range out {
-		out[i] = s[i] - other[i]
-	}
-	return out
 }

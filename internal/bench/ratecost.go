@@ -1,0 +1,45 @@
+package bench
+
+import (
+	"fmt"
+	"strings"
+)
+
+// costHead is the columns of a table of costs.
+var costHead = []string{"", "article kpps", "article's cost", "Mpps", "min .. max", "ns/packet", "cost", "bar", ""}
+
+// costCells are a row of a table of costs as text.
+func (t *rateTable) costCells(r *rate, bars []rateBar) []string {
+	cells := make([]string, len(costHead))
+	cells[0], cells[len(cells)-1] = r.label, r.remarks()
+	if r.article != nil {
+		cells[1], cells[2] = fmt.Sprintf("%.0f", r.article.kpps), r.article.cost
+	}
+	if !r.measured() {
+		return cells
+	}
+	copy(cells[3:], r.figures())
+	if times, ok := share(t.base, r); ok {
+		cells[6] = fmt.Sprintf("%+.0f%%", 100*(times-1))
+	}
+	if r == t.base {
+		cells[6] = "baseline"
+	}
+	cells[7] = costBars(bars)
+	return cells
+}
+
+// costBars are the bars of a row of a table of costs, with what they are of.
+func costBars(bars []rateBar) string {
+	var text []string
+	for _, bar := range bars {
+		text = append(text, strings.TrimPrefix(bar.column, "bar, ")+" "+bar.String())
+	}
+	return strings.Join(text, ", ")
+}
+
+// articleRow is what the article says of a case.
+type articleRow struct {
+	kpps float64
+	cost string // in its own words
+}

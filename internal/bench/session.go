@@ -1,0 +1,93 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"io"
+	"slices"
+	"time"
+
+	"github.com/floodwall/floodwall/internal/lab"
+)
+
+// Options are the choices of a run. The zero value is good.
+type Options struct {
+	Rounds   int           // each row is measured so many times, in turn with the others; 0: 5, or 2 with Quick
+	Window   time.Duration // of one measurement; 0: 500 ms, or 100 ms with Quick
+	Phase    time.Duration // of requests to a server; 0: 10 s, or 3 s with Quick. Below that, blocklist makes fewer requests.
+	Quick    bool          // small sizes, short windows: whether it works, not how fast it is
+	All      bool          // also what takes minutes: the slow tools with 10 million addresses
+	Sizes    []int         // of random address lists, for sets and blocklist; nil: each has its own
+	Routes   int           // of the router of placement; 0: 925,525, as in the article
+	List     string        // a file of addresses for both to measure with, in place of random ones
+	Progress io.Writer     // where to show a line of progress, if it is a terminal; nil: nowhere
+}
+
+// session is one experiment of a run.
+type session struct {
+	Options
+	outcome  *Outcome
+	progress *progress
+}
+
+// MaxSize is the largest number of random addresses in a list: there must be others left that are not listed.
+const MaxSize = 2_000_000_000
+
+// MaxRoutes is the largest number of routes: there must be others left to draw.
+const MaxRoutes = 4_000_000
+
+func (o Options) withDefaults() Options {
+	rounds, window, phase := 5, 500*time.Millisecond, 10*time.Second
+	if o.Quick {
+		rounds, window, phase = 2, 100*time.Millisecond, 3*time.Second
+	}
+	if o.Rounds == 0 {
+		o.Rounds = rounds
+	}
+	if o.Window == 0 {
+		o.Window = window
+	}
+	if o.Phase == 0 {
+		o.Phase = phase
+	}
+	if o.Routes == 0 {
+		o.Routes = articleRoutes
+	}
+	return o
+}
+
+// fewerRounds is the rounds of what is of less weight than the rest: all, or half of them with Quick.
+func (o Options) fewerRounds() int {
+	if o.Quick {
+		return (o.Rounds + 1) / 2
+	}
+	return o.Rounds
+}
+
+// tries is how often a disturbed measurement is taken before it is taken as it is.
+func (o Options) tries() int {
+	if o.Quick {
+		return 1
+	}
+	return 3
+}
+
+// inLab runs fn with an empty lab, which ends with it.
+func inLab(ctx context.Context, fn func(*lab.Lab) error) (err error) {
+	l, err := lab.New(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, l.Close()) }()
+	return fn(l)
+}
+
+// inTurn is the cases, in the other direction in every other round: what goes on from one to the next, as in a warm
+// cache, goes on to both neighbors.
+func inTurn[T any](cases []T, round int) []T {
+	turn := slices.Clone(cases)
+	if round%2 == 1 {
+		slices.Reverse(turn)
+	}
+	return turn
+}

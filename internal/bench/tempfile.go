@@ -1,0 +1,22 @@
+package bench
+
+import (
+	"io"
+	"os"
+	"path/filepath"
+)
+
+// tempFile makes a file of that name in a directory of its own.
+func tempFile(name string, write func(io.Writer) error) (path string, remove func(), err error) {
+	dir, err := os.MkdirTemp("", "floodwall-bench-")
+	if err != nil {
+		return "", nil, err
+	}
+	remove = func() { os.RemoveAll(dir) }
+	path = filepath.Join(dir, name)
+	if err := writeFile(path, write); err != nil {
+		remove()
+		return "", nil, err
+	}
+	return path, remove, nil
+}
