@@ -58,9 +58,6 @@ var (
 	}
 )
 
-// sinkPort is where all packets go.
-const sinkPort = 53
-
 // costBuilder makes the table of cost.
 type costBuilder struct{ builder }
 
@@ -186,9 +183,6 @@ func (b *costBuilder) sinkSite() (*sinkSite, error) {
 	b.owned = append(b.owned, s.sink.Close)
 	return s, nil
 }
-
-// tested is how many packets tell what becomes of all.
-const tested = 10
 
 // expect sends some packets and returns an error when not all, or not none, arrive at the socket. What decides something
 // else than it should is not worth measuring.

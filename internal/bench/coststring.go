@@ -1,11 +1,5 @@
 package bench
 
-// What Floodwall must reach on XDP: times the rate of iptables with one string (bm), the packet dropped after it.
-const (
-	leastString  = 3 // with one string
-	leastStrings = 2 // with 64
-)
-
 // nftSearches is why there is no row for nft.
 const nftSearches = "nft has no match for text anywhere"
 

@@ -2,7 +2,6 @@ package bench
 
 import (
 	"context"
-	"fmt"
 	"strings"
 	"time"
 )
@@ -17,20 +16,6 @@ func restoreRules(ctx context.Context, at *site, v6 bool, rules string) (time.Du
 	tool := choice(v6, "ip6tables-legacy-restore", "iptables-legacy-restore")
 	_, took, err := runTool(ctx, at.server, strings.NewReader(rules), tool)
 	return took, err
-}
-
-// iptablesRules is n rules that do not match, for iptables-restore.
-func iptablesRules(chain string, n int) string {
-	var b strings.Builder
-	for i := range n {
-		fmt.Fprintf(&b, "-A %s %s\n", chain, nthRule(i).iptables())
-	}
-	return b.String()
-}
-
-// iptablesScript is input for iptables-restore: n rules that do not match, and a drop.
-func iptablesScript(table, chain string, n int) string {
-	return fmt.Sprintf("*%s\n%s-A %s -j DROP\nCOMMIT\n", table, iptablesRules(chain, n), chain)
 }
 
 // restoring has iptables take a script.

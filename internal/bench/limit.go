@@ -9,9 +9,6 @@ import (
 	"github.com/floodwall/floodwall/internal/lab"
 )
 
-// leastLimit is the share of the empty program's rate that a limit per /16 must reach on XDP.
-const leastLimit = 0.70
-
 // limit measures limits of packets per second by prefix of the source: what they cost, and what they let through.
 func limit(ctx context.Context, s *session) error {
 	return inLab(ctx, func(l *lab.Lab) error {

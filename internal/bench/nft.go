@@ -73,11 +73,3 @@ func nftSetScript(w io.Writer, l *list, hook nftHook, at *site, rules string) er
 	fmt.Fprint(out, after)
 	return out.Flush()
 }
-
-func nftRules(n int) string {
-	var b strings.Builder
-	for i := range n {
-		b.WriteString(nthRule(i).nft() + "\n")
-	}
-	return b.String()
-}

@@ -12,11 +12,10 @@ import (
 	"github.com/floodwall/floodwall/internal/lab"
 )
 
-// The article's figures: its router's table, the rate of its first test, and what it dropped in its second.
+// The article's figures: the rate of its first test, and what it dropped in its second.
 const (
-	articleRoutes = 925_525
-	articleRate   = 280_000
-	articleShare  = 58_604.0 / 155e6
+	articleRate  = 280_000
+	articleShare = 58_604.0 / 155e6
 )
 
 // placement measures what a router with a full table spends on packets, by where a rule drops some of them, and whether

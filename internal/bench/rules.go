@@ -112,3 +112,25 @@ var ruleCounts = []struct {
 	rules int
 	least float64
 }{{0, 0}, {20, 0.90}, {500, 0.80}, {10_000, 0.70}}
+
+// iptablesRules is n rules that do not match, for iptables-restore.
+func iptablesRules(chain string, n int) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, "-A %s %s\n", chain, nthRule(i).iptables())
+	}
+	return b.String()
+}
+
+// iptablesScript is input for iptables-restore: n rules that do not match, and a drop.
+func iptablesScript(table, chain string, n int) string {
+	return fmt.Sprintf("*%s\n%s-A %s -j DROP\nCOMMIT\n", table, iptablesRules(chain, n), chain)
+}
+
+func nftRules(n int) string {
+	var b strings.Builder
+	for i := range n {
+		b.WriteString(nthRule(i).nft() + "\n")
+	}
+	return b.String()
+}

@@ -91,3 +91,6 @@ func inTurn[T any](cases []T, round int) []T {
 	}
 	return turn
 }
+
+// articleRoutes is the number of routes of the router in the article that `placement` follows.
+const articleRoutes = 925_525

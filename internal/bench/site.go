@@ -128,3 +128,9 @@ func floodPacket(from fmt.Stringer) string {
 // floodCatchUp keeps the attacker's rate even: one that makes up for a moment without CPU at full speed overruns the queue
 // of the resolver's device, which a flood of its rate does not.
 const floodCatchUp = 2
+
+// sinkPort is where all packets go.
+const sinkPort = 53
+
+// tested is how many packets tell what becomes of all.
+const tested = 10
