@@ -9,15 +9,17 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/floodwall/floodwall/internal/bench/report"
+	"github.com/floodwall/floodwall/internal/bench/rig"
 	"github.com/floodwall/floodwall/internal/lab"
 )
 
 // finding is an experiment that finds something and then ends with an error, or none.
 func finding(name string, end func() error) Experiment {
-	return Experiment{Name: name, Doc: name, run: func(_ context.Context, s *session) error {
-		s.outcome.Tables = append(s.outcome.Tables, &Table{Title: name + ": found", Head: []string{""}})
-		s.outcome.Results = append(s.outcome.Results, lab.Result{Name: name, Metrics: []lab.Metric{{Value: math.NaN(), Unit: "Mpps"}}})
-		s.outcome.Curves = []Curve{{Name: name, Points: [][2]float64{{1, 2}, {2, math.NaN()}}}}
+	return Experiment{Name: name, Doc: name, run: func(_ context.Context, s *rig.Session) error {
+		s.Outcome.Tables = append(s.Outcome.Tables, &report.Table{Title: name + ": found", Head: []string{""}})
+		s.Outcome.Results = append(s.Outcome.Results, lab.Result{Name: name, Metrics: []lab.Metric{{Value: math.NaN(), Unit: "Mpps"}}})
+		s.Outcome.Curves = []report.Curve{{Name: name, Points: [][2]float64{{1, 2}, {2, math.NaN()}}}}
 		return end()
 	}}
 }
@@ -35,9 +37,9 @@ func TestOneFails(t *testing.T) {
 		{[]Experiment{finding("a", well), finding("b", fails), finding("c", well)}, "experiment b: no wire"},
 		{[]Experiment{finding("a", fails), finding("b", well), finding("c", fails)}, "2 of 3 experiments failed, the first: experiment a: no wire"},
 	} {
-		var r Report
+		var r report.Report
 		got := ""
-		if err := r.run(t.Context(), tt.experiments, Options{}.withDefaults()); err != nil {
+		if err := run(t.Context(), &r, tt.experiments, rig.Options{}.WithDefaults()); err != nil {
 			got = err.Error()
 		}
 		if got != tt.want {
@@ -65,8 +67,8 @@ func TestStop(t *testing.T) {
 		cancel()
 		return ctx.Err()
 	}
-	var r Report
-	err := r.run(ctx, []Experiment{finding("a", well), finding("b", stops), finding("c", well)}, Options{}.withDefaults())
+	var r report.Report
+	err := run(ctx, &r, []Experiment{finding("a", well), finding("b", stops), finding("c", well)}, rig.Options{}.WithDefaults())
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("%v, want %v", err, context.Canceled)
 	}
@@ -85,7 +87,7 @@ func TestStop(t *testing.T) {
 // TestUsualTimes asks for the time of each experiment, by which a run tells how much of it is left.
 func TestUsualTimes(t *testing.T) {
 	for _, e := range Experiments {
-		if usual(e.Name, false) == 0 || usual(e.Name, true) == 0 {
+		if rig.Usual(e.Name, false) == 0 || rig.Usual(e.Name, true) == 0 {
 			t.Errorf("it is not known how long %s takes", e.Name)
 		}
 	}

@@ -1,4 +1,5 @@
-package bench
+// Package blocklist is the experiment of that name: a web server behind blocked addresses, by an article of 2012.
+package blocklist
 
 import (
 	"context"
@@ -7,22 +8,26 @@ import (
 	"runtime/debug"
 	"time"
 
+	"github.com/floodwall/floodwall/internal/bench/lists"
+	"github.com/floodwall/floodwall/internal/bench/report"
+	"github.com/floodwall/floodwall/internal/bench/rig"
+	"github.com/floodwall/floodwall/internal/bench/tools"
 	"github.com/floodwall/floodwall/internal/lab"
 )
 
-// blocklist measures what addresses that are blocked, and never come, cost those who visit a web server, as an article did
+// Run measures what addresses that are blocked, and never come, cost those who visit a web server, as an article did
 // in 2012.
-func blocklist(ctx context.Context, s *session) error {
-	lists, err := s.blockLists()
+func Run(ctx context.Context, s *rig.Session) error {
+	lists, err := blockLists(s)
 	if err != nil {
 		return err
 	}
-	return inLab(ctx, func(l *lab.Lab) error {
-		b := &blockBuilder{builder: builder{session: s, lab: l}, cases: blockCases()}
-		defer b.close()
+	return rig.InLab(ctx, func(l *lab.Lab) error {
+		b := &blockBuilder{Builder: rig.Builder{Session: s, Lab: l}, cases: blockCases()}
+		defer b.Close()
 		for _, c := range b.cases {
-			b.progress.show("starting the server of %s", c.label)
-			if c.site, err = b.blockSite(ctx); err != nil {
+			b.Steps.Show("starting the server of %s", c.label)
+			if c.site, err = newBlockSite(ctx, &b.Builder); err != nil {
 				return fmt.Errorf("%s: %w", c.label, err)
 			}
 		}
@@ -36,7 +41,7 @@ const blockRounds = 5
 
 // blockBuilder makes the tables of blocklist.
 type blockBuilder struct {
-	builder
+	rig.Builder
 	cases  []*blockCase
 	points []blockPoint
 }
@@ -44,7 +49,7 @@ type blockBuilder struct {
 // blockCase is a row of the tables: what blocks the addresses, on a host of its own.
 type blockCase struct {
 	blocker
-	site   *site
+	site   *rig.Site
 	visits []*blockVisit // one for each point
 }
 
@@ -76,15 +81,15 @@ func (b *blockBuilder) requests() int {
 }
 
 // measure takes all lists, from the shortest to the longest.
-func (b *blockBuilder) measure(ctx context.Context, lists []func() *list) error {
-	b.progress.expect(len(lists))
+func (b *blockBuilder) measure(ctx context.Context, lists []func() *lists.List) error {
+	b.Steps.Expect(len(lists))
 	for i, prepare := range lists {
-		b.progress.show("making addresses")
+		b.Steps.Show("making addresses")
 		l := prepare()
-		if err := b.point(ctx, l, b.rounds(len(l.prefixes), i == len(lists)-1)); err != nil {
+		if err := b.point(ctx, l, b.rounds(len(l.Prefixes), i == len(lists)-1)); err != nil {
 			return err
 		}
-		b.progress.step()
+		b.Steps.Step()
 	}
 	return nil
 }
@@ -102,24 +107,24 @@ func (b *blockBuilder) rounds(entries int, last bool) int {
 }
 
 // point has all cases block a list, and then measures them in turn.
-func (b *blockBuilder) point(ctx context.Context, l *list, rounds int) (err error) {
+func (b *blockBuilder) point(ctx context.Context, l *lists.List, rounds int) (err error) {
 	for _, c := range b.cases {
 		c.visits = append(c.visits, &blockVisit{})
 	}
-	b.points = append(b.points, blockPoint{name: l.name, label: l.label, entries: len(l.prefixes)})
+	b.points = append(b.points, blockPoint{name: l.Name, label: l.Label, entries: len(l.Prefixes)})
 	defer func() { err = errors.Join(err, b.unblock()) }()
 	for _, c := range b.cases {
-		b.progress.show("%s: loading %s", c.label, l.label)
-		if c.now().missing, err = tolerate(b.block(ctx, c, l)); err != nil {
-			return fmt.Errorf("%s, %s: %w", c.label, l.label, err)
+		b.Steps.Show("%s: loading %s", c.label, l.Label)
+		if c.now().missing, err = tools.Tolerate(b.block(ctx, c, l)); err != nil {
+			return fmt.Errorf("%s, %s: %w", c.label, l.Label, err)
 		}
 	}
 	debug.FreeOSMemory() // what loading leaves to the garbage collector would be collected on the clients' CPU
 	for round := range rounds {
-		for _, c := range inTurn(b.cases, round) {
-			b.progress.show("%s: round %d of %d, %s", l.label, round+1, rounds, c.label)
+		for _, c := range rig.InTurn(b.cases, round) {
+			b.Steps.Show("%s: round %d of %d, %s", l.Label, round+1, rounds, c.label)
 			if err := b.round(ctx, c, l); err != nil {
-				return fmt.Errorf("%s, %s: %w", c.label, l.label, err)
+				return fmt.Errorf("%s, %s: %w", c.label, l.Label, err)
 			}
 		}
 	}
@@ -143,14 +148,14 @@ func (b *blockBuilder) unblock() (err error) {
 }
 
 // block has a case block a list, and makes sure that it does.
-func (b *blockBuilder) block(ctx context.Context, c *blockCase, l *list) (err error) {
-	n := len(l.prefixes)
+func (b *blockBuilder) block(ctx context.Context, c *blockCase, l *lists.List) (err error) {
+	n := len(l.Prefixes)
 	switch {
 	case c.load == nil:
 	case c.most > 0 && n > c.most:
-		return &missingTool{fmt.Sprintf("measured with up to %s", countText(c.most))}
-	case c.slow && n >= slowSize && !b.All:
-		return &missingTool{"takes minutes: measured with --all"}
+		return &tools.Missing{Reason: fmt.Sprintf("measured with up to %s", report.CountText(c.most))}
+	case c.slow && n >= rig.SlowSize && !b.All:
+		return &tools.Missing{Reason: "takes minutes: measured with --all"}
 	default:
 		if c.now().blocking, err = c.load(ctx, c.site, l); err != nil {
 			return err
@@ -160,7 +165,7 @@ func (b *blockBuilder) block(ctx context.Context, c *blockCase, l *list) (err er
 }
 
 // round takes one round of a case.
-func (b *blockBuilder) round(ctx context.Context, c *blockCase, l *list) error {
+func (b *blockBuilder) round(ctx context.Context, c *blockCase, l *lists.List) error {
 	v := c.now()
 	if v.missing != "" {
 		return nil

@@ -1,4 +1,4 @@
-package bench
+package blocklist
 
 import (
 	"net/netip"
@@ -11,6 +11,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/floodwall/floodwall/internal/bench/lists"
+	"github.com/floodwall/floodwall/internal/bench/report"
+	"github.com/floodwall/floodwall/internal/bench/rig"
 	"github.com/floodwall/floodwall/internal/lab"
 	"github.com/floodwall/floodwall/internal/testutil"
 )
@@ -26,36 +29,36 @@ func TestBlockers(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	b := &blockBuilder{builder: builder{session: &session{}, lab: l}, cases: blockCases()}
-	defer b.close()
-	at, err := b.blockSite(t.Context())
+	b := &blockBuilder{Builder: rig.Builder{Session: &rig.Session{}, Lab: l}, cases: blockCases()}
+	defer b.Close()
+	at, err := newBlockSite(t.Context(), &b.Builder)
 	if err != nil {
 		t.Fatal(err)
 	}
-	four, six := randomHosts(3), randomPrefixes(3)
-	none := &list{hosts: true}
+	four, six := lists.RandomHosts(3), lists.RandomPrefixes(3)
+	none := &lists.List{Hosts: true}
 	for _, c := range b.cases {
 		c.site = at
-		for _, blocked := range []*list{none, four, six} {
+		for _, blocked := range []*lists.List{none, four, six} {
 			if c.load == nil {
 				continue
 			}
 			g, err := c.load(t.Context(), at, blocked)
 			if err != nil {
-				t.Fatalf("%s, %s: %v", c.label, blocked.label, err)
+				t.Fatalf("%s, %s: %v", c.label, blocked.Label, err)
 			}
 			if err := c.probe(t.Context(), blocked); err != nil {
 				t.Errorf("%s: %v", c.label, err)
 			}
 			if _, err := lab.Serial(t.Context(), c.serial(blocked, 1)); err != nil {
-				t.Errorf("%s, %s, a client that is not listed: %v", c.label, blocked.label, err)
+				t.Errorf("%s, %s, a client that is not listed: %v", c.label, blocked.Label, err)
 			}
 			if err := g.remove(); err != nil {
-				t.Fatalf("%s, %s: %v", c.label, blocked.label, err)
+				t.Fatalf("%s, %s: %v", c.label, blocked.Label, err)
 			}
 			free := blockCase{site: at}
 			if err := free.probe(t.Context(), blocked); err != nil {
-				t.Errorf("%s, %s, no longer blocked: %v", c.label, blocked.label, err)
+				t.Errorf("%s, %s, no longer blocked: %v", c.label, blocked.Label, err)
 			}
 		}
 	}
@@ -75,17 +78,17 @@ func TestBlockLists(t *testing.T) {
 	if err := os.WriteFile(own, []byte("10.0.0.0/16\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	sizes := func(o Options) (n []int) {
-		lists, err := (&session{Options: o}).blockLists()
+	sizes := func(o rig.Options) (n []int) {
+		lists, err := blockLists((&rig.Session{Options: o}))
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, prepare := range lists {
-			n = append(n, len(prepare().prefixes))
+			n = append(n, len(prepare().Prefixes))
 		}
 		return n
 	}
-	full := (&session{}).blockSizes()
+	full := blockSizes((&rig.Session{}))
 	for _, n := range publishedColumns {
 		if !slices.Contains(full, n) {
 			t.Errorf("the article's %d is missing", n)
@@ -94,20 +97,20 @@ func TestBlockLists(t *testing.T) {
 	if len(full) != 54 || full[53] != 10_000_000 {
 		t.Errorf("%d sizes, the last is %d; want 51 published ones and 3 more to 10 million", len(full), full[len(full)-1])
 	}
-	if got := sizes(Options{Sizes: []int{70, 3, 3}}); !slices.Equal(got, []int{0, 3, 70}) {
+	if got := sizes(rig.Options{Sizes: []int{70, 3, 3}}); !slices.Equal(got, []int{0, 3, 70}) {
 		t.Errorf("sizes %v, want 0, 3, 70", got)
 	}
-	if got := sizes(Options{List: file, Sizes: []int{5}}); !slices.Equal(got, []int{0, 2}) {
+	if got := sizes(rig.Options{List: file, Sizes: []int{5}}); !slices.Equal(got, []int{0, 2}) {
 		t.Errorf("sizes %v, want 0 and 2: what has the lab's own addresses is left out", got)
 	}
-	l, err := readList(file)
+	l, err := lists.Read(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if visitor, ok := l.visitor(); !ok || !netip.MustParsePrefix("9.9.9.0/24").Contains(visitor) {
+	if visitor, ok := l.Visitor(); !ok || !netip.MustParsePrefix("9.9.9.0/24").Contains(visitor) {
 		t.Errorf("the client is %v, %v; want one of 9.9.9.0/24", visitor, ok)
 	}
-	if _, err := (&session{Options: Options{List: own}}).blockLists(); err == nil || !strings.Contains(err.Error(), own) {
+	if _, err := blockLists((&rig.Session{Options: rig.Options{List: own}})); err == nil || !strings.Contains(err.Error(), own) {
 		t.Errorf("a list of the lab's own addresses: %v", err)
 	}
 }
@@ -115,10 +118,10 @@ func TestBlockLists(t *testing.T) {
 // blockOf is an experiment after two rounds: the microseconds of the requests by entries and case, where the second round
 // takes two more.
 func blockOf(us map[int]map[string]float64) *blockBuilder {
-	b := &blockBuilder{builder: builder{session: &session{Options: Options{Rounds: 2}, outcome: &Outcome{Name: "blocklist"}}}, cases: blockCases()}
+	b := &blockBuilder{Builder: rig.Builder{Session: &rig.Session{Options: rig.Options{Rounds: 2}, Outcome: &report.Outcome{Name: "blocklist"}}}, cases: blockCases()}
 	for _, entries := range []int{0, fewRules, publishedMost / 2, publishedMost, 10_000_000} {
-		l := &list{name: "n=" + countText(entries)}
-		b.points = append(b.points, blockPoint{name: l.name, label: countText(entries) + " addresses", entries: entries})
+		l := &lists.List{Name: "n=" + report.CountText(entries)}
+		b.points = append(b.points, blockPoint{name: l.Name, label: report.CountText(entries) + " addresses", entries: entries})
 		for _, c := range b.cases {
 			v := &blockVisit{missing: "not there"}
 			if value := us[entries][c.name]; value > 0 {
@@ -146,28 +149,28 @@ func asPublished() map[int]map[string]float64 {
 }
 
 func TestBlockClaims(t *testing.T) {
-	const none = NotMeasurable
+	const none = report.NotMeasurable
 	for _, tt := range []struct {
 		entries int
 		name    string
 		us      float64 // 0: not measured
-		want    [4]Verdict
+		want    [4]report.Verdict
 	}{
-		{0, "", 0, [4]Verdict{Confirmed, Confirmed, Confirmed, Confirmed}},
-		{publishedMost, rulesBlocker, 200, [4]Verdict{Confirmed, Refuted, Confirmed, Confirmed}},
-		{publishedMost / 2, rulesBlocker, 150, [4]Verdict{Confirmed, Refuted, Confirmed, Confirmed}},
-		{publishedMost / 2, ipsetBlocker, 2000, [4]Verdict{Refuted, Confirmed, Confirmed, Confirmed}},
-		{publishedMost, rulesBlocker, 9000, [4]Verdict{Refuted, Refuted, Confirmed, Confirmed}},
-		{publishedMost, rulesBlocker, 0, [4]Verdict{none, none, Confirmed, Confirmed}},
-		{publishedMost / 2, rulesBlocker, 0, [4]Verdict{Confirmed, none, Confirmed, Confirmed}},
-		{publishedMost, ipsetBlocker, 90, [4]Verdict{Confirmed, Confirmed, Refuted, Confirmed}},
-		{publishedMost, ipsetBlocker, 0, [4]Verdict{none, Confirmed, none, Confirmed}},
-		{fewRules, rulesBlocker, 150, [4]Verdict{Confirmed, Confirmed, Confirmed, Refuted}},
-		{fewRules, rulesBlocker, 0, [4]Verdict{Confirmed, Confirmed, Confirmed, none}},
+		{0, "", 0, [4]report.Verdict{report.Confirmed, report.Confirmed, report.Confirmed, report.Confirmed}},
+		{publishedMost, rulesBlocker, 200, [4]report.Verdict{report.Confirmed, report.Refuted, report.Confirmed, report.Confirmed}},
+		{publishedMost / 2, rulesBlocker, 150, [4]report.Verdict{report.Confirmed, report.Refuted, report.Confirmed, report.Confirmed}},
+		{publishedMost / 2, ipsetBlocker, 2000, [4]report.Verdict{report.Refuted, report.Confirmed, report.Confirmed, report.Confirmed}},
+		{publishedMost, rulesBlocker, 9000, [4]report.Verdict{report.Refuted, report.Refuted, report.Confirmed, report.Confirmed}},
+		{publishedMost, rulesBlocker, 0, [4]report.Verdict{none, none, report.Confirmed, report.Confirmed}},
+		{publishedMost / 2, rulesBlocker, 0, [4]report.Verdict{report.Confirmed, none, report.Confirmed, report.Confirmed}},
+		{publishedMost, ipsetBlocker, 90, [4]report.Verdict{report.Confirmed, report.Confirmed, report.Refuted, report.Confirmed}},
+		{publishedMost, ipsetBlocker, 0, [4]report.Verdict{none, report.Confirmed, none, report.Confirmed}},
+		{fewRules, rulesBlocker, 150, [4]report.Verdict{report.Confirmed, report.Confirmed, report.Confirmed, report.Refuted}},
+		{fewRules, rulesBlocker, 0, [4]report.Verdict{report.Confirmed, report.Confirmed, report.Confirmed, none}},
 	} {
 		us := asPublished()
 		us[tt.entries][tt.name] = tt.us
-		var got [4]Verdict
+		var got [4]report.Verdict
 		for i, c := range blockOf(us).claims() {
 			got[i] = c.Verdict
 			if c.Here == "" || c.Unsteady {
@@ -191,12 +194,12 @@ func TestBlockTables(t *testing.T) {
 		{"iptables: a rule each (article)", "0.76", "", "8.04", "12.06", ""},
 		{"iptables: a rule each", "0.077", "0.111", "0.805", "1.507", ""},
 	}
-	if diff := cmp.Diff(want, b.outcome.Tables[0].all()[:4]); diff != "" {
+	if diff := cmp.Diff(want, b.Outcome.Tables[0].All()[:4]); diff != "" {
 		t.Errorf("means (-want +got):\n%s", diff)
 	}
 	// With half 70, 72, 73 and 75 µs without firewall, and twice as much for 99%.
 	var bars []string
-	for _, bar := range b.outcome.Bars {
+	for _, bar := range b.Outcome.Bars {
 		bars = append(bars, bar.Name+" "+bar.String())
 	}
 	const name = "blocklist/n=10,000,000/floodwall "
@@ -204,14 +207,14 @@ func TestBlockTables(t *testing.T) {
 		t.Errorf("bars (-want +got):\n%s", diff)
 	}
 	for i, title := range map[int]string{1: "with 50,000 addresses", 2: "with 10,000,000 addresses", 3: "loading"} {
-		if got := b.outcome.Tables[i]; !strings.HasSuffix(got.Title, title) {
+		if got := b.Outcome.Tables[i]; !strings.HasSuffix(got.Title, title) {
 			t.Errorf("table %d is %q, want %q", i, got.Title, title)
 		}
 	}
-	if row := strings.Join(b.outcome.Tables[2].Rows[2], "|"); row != "iptables: one ipset|||||||||||||||not there" {
+	if row := strings.Join(b.Outcome.Tables[2].Rows[2], "|"); row != "iptables: one ipset|||||||||||||||not there" {
 		t.Errorf("a row without figures: %q", row)
 	}
-	for _, c := range b.outcome.Curves {
+	for _, c := range b.Outcome.Curves {
 		for _, p := range c.Points {
 			if c.LogX && p[0] <= 0 || !c.LogX && p[0] > publishedMost {
 				t.Errorf("curve %s has a point at %g", c.Name, p[0])
@@ -226,12 +229,12 @@ func TestBlockBarWithinNoise(t *testing.T) {
 	us[10_000_000] = map[string]float64{noFirewall: 70, noneAgain: 73, ourBlocker: 74}
 	b := blockOf(us)
 	b.publish()
-	for _, bar := range b.outcome.Bars {
+	for _, bar := range b.Outcome.Bars {
 		if !bar.Met {
 			t.Errorf("%s %s, of %g", bar.Name, bar, bar.Value)
 		}
 	}
-	if len(b.outcome.Bars) != 2 {
-		t.Errorf("%d bars, want 2", len(b.outcome.Bars))
+	if len(b.Outcome.Bars) != 2 {
+		t.Errorf("%d bars, want 2", len(b.Outcome.Bars))
 	}
 }

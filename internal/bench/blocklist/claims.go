@@ -1,8 +1,10 @@
-package bench
+package blocklist
 
 import (
 	"fmt"
 	"slices"
+
+	"github.com/floodwall/floodwall/internal/bench/report"
 )
 
 // blockClaim is something that the article says, and between which bounds a number of times must lie for it to hold.
@@ -43,11 +45,11 @@ var blockClaims = []blockClaim{
 }
 
 // claims judges what the article says.
-func (b *blockBuilder) claims() (all []Claim) {
+func (b *blockBuilder) claims() (all []report.Claim) {
 	for _, c := range blockClaims {
-		claim := Claim{Text: c.text, Article: c.article, Rule: c.rule, Verdict: NotMeasurable, Here: "not measured"}
+		claim := report.Claim{Text: c.text, Article: c.article, Rule: c.rule, Verdict: report.NotMeasurable, Here: "not measured"}
 		if t := c.times(b); len(t.from) > 0 {
-			claim.Here, claim.Verdict = t.here, judge(t.times >= c.least && t.times <= c.most)
+			claim.Here, claim.Verdict = t.here, report.Judge(t.times >= c.least && t.times <= c.most)
 			claim.Unsteady = slices.ContainsFunc(t.from, (*blockVisit).unsteady)
 		}
 		all = append(all, claim)
@@ -66,7 +68,7 @@ func (b *blockBuilder) at(name string, entries int) *blockVisit {
 }
 
 // half is the time within which half of the requests came, in nanoseconds.
-func (v *blockVisit) half() float64 { return v.figure(wholeP50).median() }
+func (v *blockVisit) half() float64 { return v.figure(wholeP50).Median() }
 
 // timesOfSet compares the means over all numbers of entries that the article has.
 func (b *blockBuilder) timesOfSet() (t blockTimes) {
@@ -120,6 +122,6 @@ func (b *blockBuilder) timesMore(name string, entries int) (t blockTimes) {
 	}
 	return blockTimes{
 		times: some.half() / none.half(), from: []*blockVisit{none, some},
-		here: fmt.Sprintf("%s ms with none, %s with %s, %.2f x", millisText(none.half()), millisText(some.half()), countText(entries), some.half()/none.half()),
+		here: fmt.Sprintf("%s ms with none, %s with %s, %.2f x", millisText(none.half()), millisText(some.half()), report.CountText(entries), some.half()/none.half()),
 	}
 }

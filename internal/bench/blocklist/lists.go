@@ -1,8 +1,11 @@
-package bench
+package blocklist
 
 import (
 	"fmt"
 	"slices"
+
+	"github.com/floodwall/floodwall/internal/bench/lists"
+	"github.com/floodwall/floodwall/internal/bench/rig"
 )
 
 // published are the numbers of entries of the article, from 0 on.
@@ -15,26 +18,26 @@ const (
 var publishedColumns = []int{0, 1_000, 5_000, 10_000, 15_000, 20_000, 25_000, 30_000, 35_000, 40_000, 45_000, 50_000}
 
 // blockLists makes the lists to measure with, each when its turn comes, from none to the longest.
-func (s *session) blockLists() (all []func() *list, err error) {
+func blockLists(s *rig.Session) (all []func() *lists.List, err error) {
 	if s.List != "" {
-		l, err := readList(s.List)
+		l, err := lists.Read(s.List)
 		if err != nil {
 			return nil, err
 		}
-		if err := l.spare(); err != nil {
+		if err := l.Spare(); err != nil {
 			return nil, fmt.Errorf("list %s: %w", s.List, err)
 		}
-		none := &list{name: "n=0", label: "no entries", hosts: l.hosts, v6: l.v6}
-		return append(all, func() *list { return none }, func() *list { return l }), nil
+		none := &lists.List{Name: "n=0", Label: "no entries", Hosts: l.Hosts, V6: l.V6}
+		return append(all, func() *lists.List { return none }, func() *lists.List { return l }), nil
 	}
-	for _, n := range s.blockSizes() {
-		all = append(all, func() *list { return randomHosts(n) })
+	for _, n := range blockSizes(s) {
+		all = append(all, func() *lists.List { return lists.RandomHosts(n) })
 	}
 	return all, nil
 }
 
 // blockSizes are the sizes of the random lists.
-func (s *session) blockSizes() (sizes []int) {
+func blockSizes(s *rig.Session) (sizes []int) {
 	switch {
 	case s.Sizes != nil:
 		sizes = append([]int{0}, s.Sizes...)

@@ -1,4 +1,4 @@
-package bench
+package blocklist
 
 import (
 	"context"
@@ -8,6 +8,10 @@ import (
 	"os"
 	"time"
 
+	"github.com/floodwall/floodwall/internal/bench/lists"
+	"github.com/floodwall/floodwall/internal/bench/report"
+	"github.com/floodwall/floodwall/internal/bench/rig"
+	"github.com/floodwall/floodwall/internal/bench/tools"
 	"github.com/floodwall/floodwall/internal/lab"
 )
 
@@ -19,37 +23,39 @@ const (
 	blockWarmup   = 50 // requests before those, by which what was swept from the caches comes back
 )
 
-// blockSite builds another site, whose server ends with the builder. The clients' wire leads to all the world.
-func (b *builder) blockSite(ctx context.Context) (*site, error) {
-	b.sites++
-	at, err := connectSite(b.lab, b.sites, otherEnd, resolverEnd)
+// newBlockSite builds another site, whose server ends with the builder. The clients' wire leads to all the world.
+func newBlockSite(ctx context.Context, b *rig.Builder) (*rig.Site, error) {
+	b.Sites++
+	at, err := rig.ConnectSite(b.Lab, b.Sites, rig.OtherEnd, rig.ServerEnd)
 	if err != nil {
 		return nil, err
 	}
 	for _, part := range []string{"0.0.0.0/1", "128.0.0.0/1", "2000::/3"} {
 		to := netip.MustParsePrefix(part)
-		via := at.out.Addrs[choice(to.Addr().Is6(), 1, 0)].Addr()
-		if err := at.server.Route(to, via, at.in); err != nil {
+		via := at.Out.Addrs[report.Choice(to.Addr().Is6(), 1, 0)].Addr()
+		if err := at.Server.Route(to, via, at.In); err != nil {
 			return nil, err
 		}
 	}
-	n, err := startStaticNginx(ctx, at.server, place{receiverCPU, lab.Urgent}, blockServer(false), blockServer(true), blockFile, make([]byte, blockFileSize))
+	n, err := tools.StartStaticNginx(ctx, at.Server, tools.Place{CPU: rig.ReceiverCPU, Priority: lab.Urgent}, blockServer(false), blockServer(true), blockFile, make([]byte, blockFileSize))
 	if err != nil {
 		return nil, err
 	}
-	b.owned = append(b.owned, n.close)
+	b.Owned = append(b.Owned, n.Close)
 	return at, nil
 }
 
 // blockServer is the server's address.
-func blockServer(v6 bool) netip.AddrPort { return netip.AddrPortFrom(choice(v6, server6, server4), 80) }
+func blockServer(v6 bool) netip.AddrPort {
+	return netip.AddrPortFrom(report.Choice(v6, rig.Server6, rig.Server4), 80)
+}
 
 // probeTime is how long a client waits who must not get an answer.
 const probeTime = 50 * time.Millisecond
 
 // probe has a client ask whose address is listed. Without a firewall, there is an answer.
-func (c *blockCase) probe(ctx context.Context, l *list) error {
-	listed, ok := l.visitor()
+func (c *blockCase) probe(ctx context.Context, l *lists.List) error {
+	listed, ok := l.Visitor()
 	if !ok {
 		return nil
 	}
@@ -73,9 +79,9 @@ func (c *blockCase) probe(ctx context.Context, l *list) error {
 }
 
 // serial is what the clients ask.
-func (c *blockCase) serial(l *list, requests int) lab.SerialOptions {
+func (c *blockCase) serial(l *lists.List, requests int) lab.SerialOptions {
 	return lab.SerialOptions{
-		Host: c.site.out.Host, Server: blockServer(l.v6), Request: lab.Request{Target: "/" + blockFile}, Body: blockFileSize,
-		Requests: requests, Warmup: blockWarmup, CPU: sourceCPU, Urgent: true,
+		Host: c.site.Out.Host, Server: blockServer(l.V6), Request: lab.Request{Target: "/" + blockFile}, Body: blockFileSize,
+		Requests: requests, Warmup: blockWarmup, CPU: rig.SourceCPU, Urgent: true,
 	}
 }

@@ -1,4 +1,4 @@
-package bench
+package blocklist
 
 import (
 	"fmt"
@@ -6,6 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/floodwall/floodwall/internal/bench/report"
+	"github.com/floodwall/floodwall/internal/bench/rig"
 	"github.com/floodwall/floodwall/internal/lab"
 )
 
@@ -14,7 +16,7 @@ func (b *blockBuilder) publish() {
 	if len(b.points) == 0 {
 		return
 	}
-	o := b.outcome
+	o := b.Outcome
 	for _, i := range b.columns() {
 		for _, c := range b.cases {
 			o.Results = append(o.Results, b.result(c, i))
@@ -30,7 +32,7 @@ func (b *blockBuilder) publish() {
 }
 
 // figure is one of each round, in nanoseconds.
-func (v *blockVisit) figure(of func(*blockRound) time.Duration) (all series) {
+func (v *blockVisit) figure(of func(*blockRound) time.Duration) (all report.Samples) {
 	for i := range v.rounds {
 		all = append(all, float64(of(&v.rounds[i])))
 	}
@@ -56,7 +58,7 @@ func phaseP99(i int) func(*blockRound) time.Duration {
 }
 
 // unsteady reports whether the figures are doubtful.
-func (v *blockVisit) unsteady() bool { return v.figure(wholeP50).unsteady() }
+func (v *blockVisit) unsteady() bool { return v.figure(wholeP50).Unsteady() }
 
 // named is a case by its name.
 func (b *blockBuilder) named(name string) *blockCase {
@@ -64,7 +66,7 @@ func (b *blockBuilder) named(name string) *blockCase {
 }
 
 // noise is the same figure of no firewall: of all rounds of both of its hosts.
-func (b *blockBuilder) noise(point int, of func(*blockRound) time.Duration) series {
+func (b *blockBuilder) noise(point int, of func(*blockRound) time.Duration) report.Samples {
 	return append(b.named(noFirewall).visits[point].figure(of), b.named(noneAgain).visits[point].figure(of)...)
 }
 
@@ -103,18 +105,18 @@ func millisText(ns float64) string { return fmt.Sprintf("%.3f", ns/1e6) }
 func microsText(ns float64) string { return fmt.Sprintf("%.1f", ns/1e3) }
 
 // meanTable is the article's table.
-func (b *blockBuilder) meanTable() *Table {
-	t := &Table{Title: "blocklist: milliseconds of a request on the mean, by the number of blocked addresses", Head: []string{""}, Notes: b.blockNotes()}
+func (b *blockBuilder) meanTable() *report.Table {
+	t := &report.Table{Title: "blocklist: milliseconds of a request on the mean, by the number of blocked addresses", Head: []string{""}, Notes: b.blockNotes()}
 	for _, i := range b.columns() {
-		t.Head = append(t.Head, choice(b.points[i].name == "list", "list", countText(b.points[i].entries)))
+		t.Head = append(t.Head, report.Choice(b.points[i].name == "list", "list", report.CountText(b.points[i].entries)))
 	}
 	for _, c := range b.cases {
 		if c.article != nil {
-			t.row(b.meanRow(c.label+" (article)", func(i int) string { return c.published(b.points[i].entries) })...)
+			t.AddRow(b.meanRow(c.label+" (article)", func(i int) string { return c.published(b.points[i].entries) })...)
 		}
-		t.row(b.meanRow(c.label, func(i int) string {
+		t.AddRow(b.meanRow(c.label, func(i int) string {
 			if means := c.visits[i].figure(wholeMean); len(means) > 0 {
-				return millisText(means.median())
+				return millisText(means.Median())
 			}
 			return ""
 		})...)
@@ -141,9 +143,9 @@ func (c *blockCase) published(entries int) string {
 // blockNotes are the choices made.
 func (b *blockBuilder) blockNotes() []string {
 	return []string{
-		fmt.Sprintf("Article: 2012, the mean of %s requests. Here: nginx on the blocking host serves a file of 10 KiB to a client on another one, who", countText(blockRequests)),
-		fmt.Sprintf("asks %s times, one request after another, in HTTP/1.0, each on a connection of its own, after %d requests that do not count.", countText(b.requests()), blockWarmup),
-		fmt.Sprintf("CPU %d has the client, CPU %d the server, both before all ordinary processes. The cases take turns, on a host each, in %d rounds;", sourceCPU, receiverCPU, b.Rounds),
+		fmt.Sprintf("Article: 2012, the mean of %s requests. Here: nginx on the blocking host serves a file of 10 KiB to a client on another one, who", report.CountText(blockRequests)),
+		fmt.Sprintf("asks %s times, one request after another, in HTTP/1.0, each on a connection of its own, after %d requests that do not count.", report.CountText(b.requests()), blockWarmup),
+		fmt.Sprintf("CPU %d has the client, CPU %d the server, both before all ordinary processes. The cases take turns, on a host each, in %d rounds;", rig.SourceCPU, rig.ReceiverCPU, b.Rounds),
 		fmt.Sprintf("in one only where the article's table has no column, in %d with the longest list. Figures are medians of the rounds.", max(b.Rounds, blockRounds)),
 		"The addresses are random, and none of them asks. That they are blocked is tried each time: a client with one of them gets no",
 		"answer, but does without a firewall. Rules stand in INPUT, as in the article; nft's set in an input chain; Floodwall's policy",
@@ -158,8 +160,8 @@ const (
 )
 
 // detailTable is the distribution of the times of requests with a list, and those of their phases.
-func (b *blockBuilder) detailTable(point int) *Table {
-	t := &Table{
+func (b *blockBuilder) detailTable(point int) *report.Table {
+	t := &report.Table{
 		Title: "blocklist: microseconds of a request and its phases, with " + b.points[point].label,
 		Head:  []string{"", "mean", "half", "bar", "99%", "bar", "99.9%"},
 		Notes: []string{
@@ -171,17 +173,17 @@ func (b *blockBuilder) detailTable(point int) *Table {
 		t.Head = append(t.Head, name+": half", "99%")
 	}
 	t.Head = append(t.Head, "")
-	bars := map[string][]*Bar{}
+	bars := map[string][]*report.Bar{}
 	if point == len(b.points)-1 && b.points[point].entries > 0 {
 		bars[ourBlocker] = b.bars(point)
-		b.outcome.Bars = append(b.outcome.Bars, bars[ourBlocker]...)
-		t.note("Bars: within noise of no firewall, that is, the median is at most the largest of no firewall's own %d rounds on two hosts:", len(b.noise(point, wholeP50)))
-		t.note("half of its requests took %s µs, 99%% took %s µs.", b.noiseText(point, wholeP50), b.noiseText(point, wholeP99))
+		b.Outcome.Bars = append(b.Outcome.Bars, bars[ourBlocker]...)
+		t.AddNote("Bars: within noise of no firewall, that is, the median is at most the largest of no firewall's own %d rounds on two hosts:", len(b.noise(point, wholeP50)))
+		t.AddNote("half of its requests took %s µs, 99%% took %s µs.", b.noiseText(point, wholeP50), b.noiseText(point, wholeP99))
 	}
 	for _, c := range b.cases {
-		t.row(c.visits[point].detailCells(c.label, bars[c.name])...)
+		t.AddRow(c.visits[point].detailCells(c.label, bars[c.name])...)
 		if c.visits[point].unsteady() {
-			t.note("~ unsteady: half of the requests took times that differ by more than %.0f%% between rounds", 100*unsteadySpread)
+			t.AddNote("~ unsteady: half of the requests took times that differ by more than %.0f%% between rounds", 100*report.UnsteadySpread)
 		}
 	}
 	return t
@@ -196,7 +198,7 @@ func (b *blockBuilder) noiseText(point int, of func(*blockRound) time.Duration) 
 }
 
 // bars compare Floodwall's requests with those without firewall, in microseconds.
-func (b *blockBuilder) bars(point int) (bars []*Bar) {
+func (b *blockBuilder) bars(point int) (bars []*report.Bar) {
 	v := b.named(ourBlocker).visits[point]
 	for _, of := range []struct {
 		name   string
@@ -204,25 +206,25 @@ func (b *blockBuilder) bars(point int) (bars []*Bar) {
 	}{{"p50", wholeP50}, {"p99", wholeP99}} {
 		figures, noise := v.figure(of.figure), b.noise(point, of.figure)
 		if len(figures) > 0 && len(noise) > 0 {
-			bars = append(bars, atMost(b.resultName(ourBlocker, point)+" "+of.name+" µs", figures.median()/1e3, slices.Max(noise)/1e3))
+			bars = append(bars, report.AtMost(b.resultName(ourBlocker, point)+" "+of.name+" µs", figures.Median()/1e3, slices.Max(noise)/1e3))
 		}
 	}
 	return bars
 }
 
 func (b *blockBuilder) resultName(name string, point int) string {
-	return b.outcome.Name + "/" + b.points[point].name + "/" + name
+	return b.Outcome.Name + "/" + b.points[point].name + "/" + name
 }
 
 // detailCells are a row as text.
-func (v *blockVisit) detailCells(label string, bars []*Bar) []string {
+func (v *blockVisit) detailCells(label string, bars []*report.Bar) []string {
 	cells := make([]string, 7+2*len(lab.SerialPhases)+1)
 	cells[0], cells[len(cells)-1] = label, v.missing
 	if len(v.rounds) == 0 {
 		return cells
 	}
 	set := func(column int, of func(*blockRound) time.Duration) {
-		cells[column] = microsText(v.figure(of).median())
+		cells[column] = microsText(v.figure(of).Median())
 	}
 	set(1, wholeMean)
 	set(2, wholeP50)
@@ -248,11 +250,11 @@ func (b *blockBuilder) result(c *blockCase, point int) lab.Result {
 	if len(v.rounds) == 0 {
 		return r
 	}
-	r.Note = choice(v.unsteady(), "~", "")
+	r.Note = report.Choice(v.unsteady(), "~", "")
 	add := func(unit string, of func(*blockRound) time.Duration) {
-		r.Metrics = append(r.Metrics, v.figure(of).metric(unit))
+		r.Metrics = append(r.Metrics, v.figure(of).Metric(unit))
 	}
-	r.Metrics = append(r.Metrics, v.figure(wholeMean).each(func(ns float64) float64 { return 1e9 / ns }).metric("req/s"))
+	r.Metrics = append(r.Metrics, v.figure(wholeMean).Each(func(ns float64) float64 { return 1e9 / ns }).Metric("req/s"))
 	add("mean-ns", wholeMean)
 	add("p50-ns", wholeP50)
 	add("p99-ns", wholeP99)
@@ -263,13 +265,13 @@ func (b *blockBuilder) result(c *blockCase, point int) lab.Result {
 		add(name+"-p99-ns", phaseP99(i))
 		add(name+"-p999-ns", phaseP999(i))
 	}
-	r.Metrics = append(r.Metrics, v.metrics()...)
+	r.Metrics = append(r.Metrics, v.Metrics()...)
 	return r
 }
 
 // loadTable is what loading takes.
-func (b *blockBuilder) loadTable() *Table {
-	t := &Table{
+func (b *blockBuilder) loadTable() *report.Table {
+	t := &report.Table{
 		Title: "blocklist: loading", Head: []string{"", "seconds", "MB in the kernel", "octets each", ""},
 		Notes: []string{
 			"Floodwall from the policy's text file to enforcement; the others by one run of their own tool, from a script in its own",
@@ -282,8 +284,8 @@ func (b *blockBuilder) loadTable() *Table {
 			continue // a few of the article's are enough
 		}
 		for _, c := range b.cases {
-			if v := c.visits[i]; p.entries > 0 && len(v.seconds) > 0 {
-				t.row(v.loadCells(p.label+": "+c.label, p.entries)...)
+			if v := c.visits[i]; p.entries > 0 && len(v.Seconds) > 0 {
+				t.AddRow(v.loadCells(p.label+": "+c.label, p.entries)...)
 			}
 		}
 	}
@@ -291,11 +293,11 @@ func (b *blockBuilder) loadTable() *Table {
 }
 
 func (v *blockVisit) loadCells(label string, entries int) []string {
-	cells := []string{label, secondsText(v.seconds.median()), "", "", v.note}
-	if v.octets > 0 {
-		cells[2], cells[3] = fmt.Sprintf("%.1f", v.octets/1e6), fmt.Sprintf("%.0f", v.octets/float64(entries))
+	cells := []string{label, report.SecondsText(v.Seconds.Median()), "", "", v.Note}
+	if v.Octets > 0 {
+		cells[2], cells[3] = fmt.Sprintf("%.1f", v.Octets/1e6), fmt.Sprintf("%.0f", v.Octets/float64(entries))
 	}
-	if v.roughly {
+	if v.Roughly {
 		cells[4] = "memory: what the whole machine's slabs and vmalloc grew by"
 	}
 	return cells

@@ -1,4 +1,4 @@
-package bench
+package blocklist
 
 import (
 	"context"
@@ -7,6 +7,11 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/floodwall/floodwall/internal/bench/lists"
+	"github.com/floodwall/floodwall/internal/bench/report"
+	"github.com/floodwall/floodwall/internal/bench/rig"
+	"github.com/floodwall/floodwall/internal/bench/tools"
 )
 
 // blocker is a way to block addresses.
@@ -17,12 +22,12 @@ type blocker struct {
 	slow        bool      // takes minutes for 10 million addresses
 
 	// load has a site block a list. Without it, nothing is blocked.
-	load func(context.Context, *site, *list) (blocking, error)
+	load func(context.Context, *rig.Site, *lists.List) (blocking, error)
 }
 
 // blocking is a list that is blocked.
 type blocking struct {
-	loaded
+	rig.Loaded
 	remove func() error // nil: there is nothing to remove
 }
 
@@ -60,62 +65,62 @@ func blockCases() (cases []*blockCase) {
 const leastRulesToWeigh = 25_000
 
 // blockByRules has iptables drop each entry by a rule of its own.
-func blockByRules(ctx context.Context, at *site, l *list) (g blocking, err error) {
+func blockByRules(ctx context.Context, at *rig.Site, l *lists.List) (g blocking, err error) {
 	var rules strings.Builder
 	rules.WriteString("*filter\n")
 	var line []byte
-	for _, p := range l.prefixes {
-		line = append(l.appendEntry(append(line[:0], "-A INPUT -s "...), p), " -j DROP\n"...)
+	for _, p := range l.Prefixes {
+		line = append(l.AppendEntry(append(line[:0], "-A INPUT -s "...), p), " -j DROP\n"...)
 		rules.Write(line)
 	}
 	rules.WriteString("COMMIT\n")
-	before := kernelMemory()
-	took, err := restoreRules(ctx, at, l.v6, rules.String())
+	before := tools.KernelMemory()
+	took, err := rig.RestoreRules(ctx, at, l.V6, rules.String())
 	if err != nil {
 		return g, err
 	}
-	g.loaded = loaded{seconds: series{took.Seconds()}}.weighed(before, len(l.prefixes), leastRulesToWeigh)
-	g.remove = func() error { return l.flushRules(ctx, at) }
+	g.Loaded = rig.Loaded{Seconds: report.Samples{took.Seconds()}}.Weighed(before, len(l.Prefixes), leastRulesToWeigh)
+	g.remove = func() error { return flushRules(ctx, l, at) }
 	return g, nil
 }
 
 // flushRules removes all rules of the filter table.
-func (l *list) flushRules(ctx context.Context, at *site) error {
-	_, err := restoreRules(context.WithoutCancel(ctx), at, l.v6, "*filter\nCOMMIT\n")
+func flushRules(ctx context.Context, l *lists.List, at *rig.Site) error {
+	_, err := rig.RestoreRules(context.WithoutCancel(ctx), at, l.V6, "*filter\nCOMMIT\n")
 	return err
 }
 
 // blockByIpset has one rule of iptables drop what is in a set.
-func blockByIpset(ctx context.Context, at *site, l *list) (g blocking, err error) {
-	if g.loaded, err = restoreIpset(ctx, at, l); err != nil {
+func blockByIpset(ctx context.Context, at *rig.Site, l *lists.List) (g blocking, err error) {
+	if g.Loaded, err = rig.RestoreIpset(ctx, at, l); err != nil {
 		return g, err
 	}
 	g.remove = func() error {
-		if err := l.flushRules(ctx, at); err != nil {
+		if err := flushRules(ctx, l, at); err != nil {
 			return err
 		}
-		_, _, err := runTool(context.WithoutCancel(ctx), at.server, nil, "ipset", "destroy", "listed")
+		_, _, err := tools.Run(context.WithoutCancel(ctx), at.Server, nil, "ipset", "destroy", "listed")
 		return err
 	}
-	_, err = restoreRules(ctx, at, l.v6, "*filter\n-A INPUT "+matchListed+" -j DROP\nCOMMIT\n")
+	_, err = rig.RestoreRules(ctx, at, l.V6, "*filter\n-A INPUT "+rig.MatchListed+" -j DROP\nCOMMIT\n")
 	return g, err
 }
 
 // blockByNft has one rule of nft drop what is in a set.
-func blockByNft(ctx context.Context, at *site, l *list) (g blocking, err error) {
-	if g.loaded, err = loadNftSet(ctx, at, l, nftInput, nftDrop(l)); err != nil {
+func blockByNft(ctx context.Context, at *rig.Site, l *lists.List) (g blocking, err error) {
+	if g.Loaded, err = rig.LoadNftSet(ctx, at, l, rig.NftInput, rig.NftDrop(l)); err != nil {
 		return g, err
 	}
 	g.remove = func() error {
-		_, _, err := runTool(context.WithoutCancel(ctx), at.server, nil, "nft", "flush", "ruleset")
+		_, _, err := tools.Run(context.WithoutCancel(ctx), at.Server, nil, "nft", "flush", "ruleset")
 		return err
 	}
 	return g, nil
 }
 
 // blockByFloodwall applies a policy that drops what is in a set, to the target that Floodwall chooses.
-func blockByFloodwall(ctx context.Context, at *site, l *list) (g blocking, err error) {
-	file, forget, err := tempFile("blocked.txt", l.write)
+func blockByFloodwall(ctx context.Context, at *rig.Site, l *lists.List) (g blocking, err error) {
+	file, forget, err := tools.TempFile("blocked.txt", l.Write)
 	if err != nil {
 		return g, err
 	}
@@ -123,19 +128,19 @@ func blockByFloodwall(ctx context.Context, at *site, l *list) (g blocking, err e
 	policy := fmt.Sprintf("default: pass\nsets: {blocked: {file: %s}}\nrules: [{name: blocked, from: $blocked, then: drop}]\n", strconv.Quote(file))
 	debug.FreeOSMemory() // as a command begins
 	start := time.Now()
-	held, err := at.install(ctx, policy, targetOptions("auto"))
+	held, err := at.Install(ctx, policy, rig.TargetOptions("auto"))
 	if err != nil {
 		return g, err
 	}
-	g.seconds, g.remove = series{time.Since(start).Seconds()}, held.remove
-	err = at.server.Do(func() error {
-		program, err := attachedProgram(at.in.Name)
+	g.Seconds, g.remove = report.Samples{time.Since(start).Seconds()}, held.Remove
+	err = at.Server.Do(func() error {
+		program, err := rig.AttachedProgram(at.In.Name)
 		if err != nil {
 			return err
 		}
 		defer program.Close()
-		octets, err := mapMemory(program)
-		g.octets = float64(octets)
+		octets, err := rig.MapMemory(program)
+		g.Octets = float64(octets)
 		return err
 	})
 	return g, err

@@ -1,15 +1,19 @@
-package bench
+package calibrate
 
 import (
 	"testing"
 
+	"github.com/floodwall/floodwall/internal/bench/report"
+	"github.com/floodwall/floodwall/internal/bench/rig"
 	"github.com/floodwall/floodwall/internal/cost"
 )
 
 // TestStageCost takes figures apart that were put together from known costs, and noise in every round but some.
 func TestStageCost(t *testing.T) {
 	want := stageCost{cost.Work{Hook: 30, Rule: 5, Set: 20, Limit: 50, Local: 40}, 200}
-	noisy := func(ns float64) *probe { return &probe{costs: series{ns + 40, ns, ns + 7, ns + 3, ns, ns + 90}} }
+	noisy := func(ns float64) *rig.Probe {
+		return &rig.Probe{Costs: report.Samples{ns + 40, ns, ns + 7, ns + 3, ns, ns + 90}}
+	}
 	const base = 300
 	p := &stageProbes{
 		base: noisy(base), one: noisy(base + 35), many: noisy(base + 35 + manyRules*5), sets: noisy(base + 35 + manySets*25),

@@ -1,4 +1,4 @@
-package bench
+package calibrate
 
 import (
 	"context"
@@ -6,6 +6,8 @@ import (
 	"net/netip"
 	"strings"
 
+	"github.com/floodwall/floodwall/internal/bench/report"
+	"github.com/floodwall/floodwall/internal/bench/rig"
 	"github.com/floodwall/floodwall/internal/compile"
 	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/lab"
@@ -16,7 +18,7 @@ var (
 	forwardedFrom = netip.MustParseAddr("198.51.100.1")
 	forwardedTo   = netip.MustParseAddr("203.0.113.1")
 	forwardedFlow = calibrationFlow(forwardedTo)
-	localFlow     = calibrationFlow(server4)
+	localFlow     = calibrationFlow(rig.Server4)
 )
 
 func calibrationFlow(to netip.Addr) lab.Flow {
@@ -28,13 +30,13 @@ func calibrationFlow(to netip.Addr) lab.Flow {
 type stageProbes struct {
 	target, stage string
 
-	base   *probe // without the stage
-	one    *probe // one rule
-	many   *probe // manyRules more
-	sets   *probe // one rule and manySets with a set
-	locals *probe // one rule and manyLocals that ask whether an address is the host's own; nil where none can
-	limits *probe // one rule and manyLimits with a limit
-	drop   *probe // one rule that drops all
+	base   *rig.Probe // without the stage
+	one    *rig.Probe // one rule
+	many   *rig.Probe // manyRules more
+	sets   *rig.Probe // one rule and manySets with a set
+	locals *rig.Probe // one rule and manyLocals that ask whether an address is the host's own; nil where none can
+	limits *rig.Probe // one rule and manyLimits with a limit
+	drop   *rig.Probe // one rule that drops all
 }
 
 // How many rules there are of each kind: what one of them costs is a part of what they do, so that the noise is parted
@@ -46,8 +48,8 @@ const (
 	manyLimits = 5
 )
 
-func (p *stageProbes) all() []*probe {
-	all := []*probe{p.one, p.many, p.sets, p.limits, p.drop}
+func (p *stageProbes) all() []*rig.Probe {
+	all := []*rig.Probe{p.one, p.many, p.sets, p.limits, p.drop}
 	if p.locals != nil {
 		all = append(all, p.locals)
 	}
@@ -57,7 +59,7 @@ func (p *stageProbes) all() []*probe {
 // install installs the policies, each at a router of its own.
 func (c *calibration) install(ctx context.Context, p *stageProbes) (err error) {
 	for _, policy := range []struct {
-		probe **probe
+		probe **rig.Probe
 		label string
 		rules string
 		flow  lab.Flow
@@ -73,39 +75,39 @@ func (c *calibration) install(ctx context.Context, p *stageProbes) (err error) {
 			continue // which nftables cannot ask there
 		}
 		label := fmt.Sprintf("%s at %s: %s", p.target, p.stage, policy.label)
-		c.progress.show("installing %s", label)
+		c.Steps.Show("installing %s", label)
 		s, err := c.apply(ctx, p.target, p.stage, policy.rules)
 		if err != nil {
 			return fmt.Errorf("%s: %w", policy.label, err)
 		}
-		*policy.probe = &probe{label: label, subject: s, flows: []lab.Flow{policy.flow}}
+		*policy.probe = &rig.Probe{Label: label, Subject: s, Flows: []lab.Flow{policy.flow}}
 	}
 	return nil
 }
 
 // apply applies a policy at a router. Of XDP, all is at the same one, where a program is attached while it is measured.
-func (c *calibration) apply(ctx context.Context, target, stage, rules string) (s subject, err error) {
+func (c *calibration) apply(ctx context.Context, target, stage, rules string) (s rig.Subject, err error) {
 	text := policyAt(stage, rules)
 	if err := allAt(text, target, stage); err != nil {
 		return s, err
 	}
 	if target != "xdp" {
-		if s.site, err = c.router(ctx, defaultRoute); err != nil {
+		if s.Site, err = c.router(ctx, rig.DefaultRoute); err != nil {
 			return s, err
 		}
-		_, err = c.hold(ctx, s.site, text, target)
+		_, err = c.Hold(ctx, s.Site, text, target)
 		return s, err
 	}
-	if c.xdp == nil {
-		if c.xdp, err = c.router(ctx, defaultRoute); err != nil {
+	if c.XDP == nil {
+		if c.XDP, err = c.router(ctx, rig.DefaultRoute); err != nil {
 			return s, err
 		}
 	}
-	a, err := c.xdp.apply(ctx, text, nil)
+	a, err := c.XDP.Apply(ctx, text, nil)
 	if err != nil {
 		return s, err
 	}
-	return subject{c.xdp, c.own(a.program)}, nil
+	return rig.Subject{Site: c.XDP, Program: c.Own(a.Program)}, nil
 }
 
 // policyAt is a policy whose rules run at a stage, without devices.
@@ -145,7 +147,7 @@ func plainRules(n int) string {
 
 // alternating is the i-th verdict of rules that match more and more. They cannot be merged, as each undoes in part what
 // those behind it do; the last of an odd number drops, so that those before it matter.
-func alternating(i int) string { return choice(i%2 == 0, "drop", "pass") }
+func alternating(i int) string { return report.Choice(i%2 == 0, "drop", "pass") }
 
 // setRules are n rules with a set each, in which no packet's source is.
 func setRules(n int) string {
@@ -166,7 +168,7 @@ func calibrationSets() string {
 	for i := range manySets {
 		fmt.Fprintf(&b, "  set%d: [", i)
 		for j := range setPrefixes + i {
-			fmt.Fprintf(&b, "%s100.64.%d.0/24", choice(j > 0, ", ", ""), 2*j)
+			fmt.Fprintf(&b, "%s100.64.%d.0/24", report.Choice(j > 0, ", ", ""), 2*j)
 		}
 		b.WriteString("]\n")
 	}

@@ -1,4 +1,5 @@
-package bench
+// Package conntrack is the experiment of that name: a web server whose conntrack table is full, by an article of 2023.
+package conntrack
 
 import (
 	"context"
@@ -6,17 +7,20 @@ import (
 	"strings"
 	"time"
 
+	"github.com/floodwall/floodwall/internal/bench/report"
+	"github.com/floodwall/floodwall/internal/bench/rig"
+	"github.com/floodwall/floodwall/internal/bench/tools"
 	"github.com/floodwall/floodwall/internal/lab"
 )
 
-// conntrack measures a web server whose table of connections is full, as an article did in 2023, and what helps.
-func conntrack(ctx context.Context, s *session) error {
-	return inLab(ctx, func(l *lab.Lab) error {
-		b := &webBuilder{builder: builder{session: s, lab: l}}
-		defer b.close()
+// Run measures a web server whose table of connections is full, as an article did in 2023, and what helps.
+func Run(ctx context.Context, s *rig.Session) error {
+	return rig.InLab(ctx, func(l *lab.Lab) error {
+		b := &webBuilder{Builder: rig.Builder{Session: s, Lab: l}}
+		defer b.Close()
 		for _, c := range webCases() {
-			b.progress.show("installing %s", c.label)
-			reason, err := tolerate(b.prepare(ctx, c))
+			b.Steps.Show("installing %s", c.label)
+			reason, err := tools.Tolerate(b.prepare(ctx, c))
 			if err != nil {
 				return fmt.Errorf("%s: %w", c.label, err)
 			}
@@ -43,15 +47,15 @@ type webCase struct {
 
 // webBuilder makes the tables of conntrack.
 type webBuilder struct {
-	builder
+	rig.Builder
 	cases []*webCase
 }
 
 // room is how many connections fit in the table before it is full: all of the article's table. For a short time of
 // requests it is less, so that they fill it early.
-func (s *session) room() int {
+func room(s *rig.Session) int {
 	const articleTable = 8192
-	return int(min(articleTable, articleTable*s.Phase/choice(s.Quick, 20*time.Second, 10*time.Second)))
+	return int(min(articleTable, articleTable*s.Phase/report.Choice(s.Quick, 20*time.Second, 10*time.Second)))
 }
 
 // webNotes are the choices made.
@@ -63,7 +67,7 @@ func (b *webBuilder) webNotes() []string {
 		"in which the cases take turns. Clients and servers share the machine's cores. Medians of the rounds; shares of the",
 		"rate without firewall are taken round by round.",
 		"Full table: nf_conntrack_max is the machine's own, which the bench leaves alone, but each namespace has a table of",
-		fmt.Sprintf("its own up to it: here, filled with connections that no packet belongs to, except for the room of %s.", countText(b.room())),
+		fmt.Sprintf("its own up to it: here, filled with connections that no packet belongs to, except for the room of %s.", report.CountText(room(b.Builder.Session))),
 		"Two of a request, with the one to the Go program, stay for 120 s after their end. Entries do not count those that",
 		"it was filled with. Drops are packets that found it full; once full is from the first drop on.",
 	}
@@ -73,13 +77,13 @@ func (b *webBuilder) webNotes() []string {
 func webCases() []*webCase {
 	nft := func(script string) func(context.Context, *webBuilder, *webSite) error {
 		return func(ctx context.Context, _ *webBuilder, at *webSite) error {
-			_, _, err := runTool(ctx, at.server, strings.NewReader(script), "nft", "-f", "-")
+			_, _, err := tools.Run(ctx, at.Server, strings.NewReader(script), "nft", "-f", "-")
 			return err
 		}
 	}
 	floodwall := func(target string) func(context.Context, *webBuilder, *webSite) error {
 		return func(ctx context.Context, b *webBuilder, at *webSite) error {
-			_, err := b.hold(ctx, at.site, webPolicy, target)
+			_, err := b.Hold(ctx, at.Site, webPolicy, target)
 			return err
 		}
 	}
@@ -136,7 +140,7 @@ services:
 
 // prepare builds the site of a case.
 func (b *webBuilder) prepare(ctx context.Context, c *webCase) (err error) {
-	if c.site, err = b.webSite(ctx); err != nil {
+	if c.site, err = newWebSite(ctx, &b.Builder); err != nil {
 		return err
 	}
 	if c.full {
@@ -158,33 +162,33 @@ const (
 
 // canFill says whether there is memory and time to fill a table.
 func (b *webBuilder) canFill(at *webSite) error {
-	c, err := at.server.Conntrack()
+	c, err := at.Server.Conntrack()
 	switch {
 	case err != nil:
 		return err
 	case c.Max == 0 || c.Max > mostFill:
-		return &missingTool{fmt.Sprintf("nf_conntrack_max is %d: too large to fill", c.Max)}
-	case uint64(c.Max*entrySize) > availableMemory()/2:
-		return &missingTool{fmt.Sprintf("nf_conntrack_max is %s: not enough memory to fill the table", countText(c.Max))}
+		return &tools.Missing{Reason: fmt.Sprintf("nf_conntrack_max is %d: too large to fill", c.Max)}
+	case uint64(c.Max*entrySize) > tools.AvailableMemory()/2:
+		return &tools.Missing{Reason: fmt.Sprintf("nf_conntrack_max is %s: not enough memory to fill the table", report.CountText(c.Max))}
 	}
 	return nil
 }
 
 // measure takes all rounds, in which the cases take turns.
 func (b *webBuilder) measure(ctx context.Context) error {
-	b.progress.expect(b.Rounds * len(b.cases))
+	b.Steps.Expect(b.Rounds * len(b.cases))
 	for round := range b.Rounds {
-		for _, c := range inTurn(b.cases, round) {
-			b.progress.show("round %d of %d, %s", round+1, b.Rounds, c.label)
+		for _, c := range rig.InTurn(b.cases, round) {
+			b.Steps.Show("round %d of %d, %s", round+1, b.Rounds, c.label)
 			if c.missing != "" {
 				continue
 			}
-			v, err := c.visit(ctx, b.Phase, b.room())
+			v, err := c.visit(ctx, b.Phase, room(b.Builder.Session))
 			if err != nil {
 				return fmt.Errorf("%s: %w", c.label, err)
 			}
 			c.visits = append(c.visits, v)
-			b.progress.step()
+			b.Steps.Step()
 		}
 	}
 	return nil
@@ -192,17 +196,17 @@ func (b *webBuilder) measure(ctx context.Context) error {
 
 // visit has clients ask, from a table without earlier ones.
 func (c *webCase) visit(ctx context.Context, duration time.Duration, room int) (*visit, error) {
-	if err := c.site.server.FlushConntrack(); err != nil {
+	if err := c.site.Server.FlushConntrack(); err != nil {
 		return nil, err
 	}
 	filled := 0
 	if c.full {
-		now, err := c.site.server.Conntrack()
+		now, err := c.site.Server.Conntrack()
 		if err != nil {
 			return nil, err
 		}
 		filled = now.Max - room
-		if err := c.site.server.FillConntrack(filled); err != nil {
+		if err := c.site.Server.FillConntrack(filled); err != nil {
 			return nil, err
 		}
 	}

@@ -1,4 +1,4 @@
-package bench
+package conntrack
 
 import (
 	"strings"
@@ -7,6 +7,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/floodwall/floodwall/internal/bench/report"
+	"github.com/floodwall/floodwall/internal/bench/report/reporttest"
+	"github.com/floodwall/floodwall/internal/bench/rig"
 	"github.com/floodwall/floodwall/internal/lab"
 )
 
@@ -29,8 +32,8 @@ func visitOf(entries, full int, perSecond ...uint64) *visit {
 }
 
 func webTable() *webBuilder {
-	b := &webBuilder{builder: builder{session: &session{
-		Options: Options{Rounds: 2, Phase: 5 * time.Second}, outcome: &Outcome{Name: "conntrack"},
+	b := &webBuilder{Builder: rig.Builder{Session: &rig.Session{
+		Options: rig.Options{Rounds: 2, Phase: 5 * time.Second}, Outcome: &report.Outcome{Name: "conntrack"},
 	}}}
 	b.cases = webCases()
 	for i, visits := range [][]*visit{
@@ -49,7 +52,7 @@ func TestWebBars(t *testing.T) {
 	b := webTable()
 	b.publish()
 	var got []string
-	for _, bar := range b.outcome.Bars {
+	for _, bar := range b.Outcome.Bars {
 		got = append(got, bar.Name+" "+bar.String())
 	}
 	// Once full: 10 and 0 of the third and fourth second, then 20 of the fourth, over 100 and 200 without firewall.
@@ -61,7 +64,7 @@ func TestWebBars(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("bars (-want +got):\n%s", diff)
 	}
-	if value := b.outcome.Bars[0].Value; value != 12.5/150 {
+	if value := b.Outcome.Bars[0].Value; value != 12.5/150 {
 		t.Errorf("once full, %v of no firewall, want %v", value, 12.5/150)
 	}
 }
@@ -70,7 +73,7 @@ func TestWebTable(t *testing.T) {
 	b := webTable()
 	b.cases[2].visits, b.cases[2].missing = nil, "nft is not installed"
 	b.publish()
-	row := func(i int) string { return strings.Join(b.outcome.Tables[0].Rows[i], "|") }
+	row := func(i int) string { return strings.Join(b.Outcome.Tables[0].Rows[i], "|") }
 	for i, want := range []string{
 		"no firewall|926 req/s|150|100 .. 200|1.000 (1.00 .. 1.00)|||████|0.000 ms|0.000 ms|0.000 ms|0|0|0|~",
 		"nft: stateful, table full|91.55 req/s, 1.55 s, 2911 time-outs|75|40 .. 110|0.475 (0.40 .. 0.55)|<= 0.50 met|12|█▇▁▁|0.000 ms|0.000 ms|0.000 ms|17|4,096|17|~",
@@ -80,15 +83,15 @@ func TestWebTable(t *testing.T) {
 			t.Errorf("row %d:\n%s\nwant\n%s", i, got, want)
 		}
 	}
-	seconds := b.outcome.Tables[1]
+	seconds := b.Outcome.Tables[1]
 	if got, want := strings.Join(seconds.Rows[1], "|"), "2.0|150|125||150|144"; got != want {
 		t.Errorf("the second second: %s, want %s", got, want)
 	}
-	series := b.outcome.Series
+	series := b.Outcome.Series
 	if len(series) != 4 || series[1].Name != "conntrack/nft/full" || series[1].Seconds != 1 || !cmp.Equal(series[1].Values, []float64{150, 125, 15, 10}) {
 		t.Errorf("series %+v", series)
 	}
-	if res := b.outcome.Results[2]; res.Note != "nft is not installed" || len(res.Metrics) > 0 {
+	if res := b.Outcome.Results[2]; res.Note != "nft is not installed" || len(res.Metrics) > 0 {
 		t.Errorf("result of what is not installed: %+v", res)
 	}
 }
@@ -98,8 +101,8 @@ func TestRoom(t *testing.T) {
 	for phase, want := range map[time.Duration]int{
 		5 * time.Second: 4096, 10 * time.Second: 8192, time.Minute: 8192, 300 * time.Millisecond: 245,
 	} {
-		s := &session{Options: Options{Phase: phase}}
-		if got := s.room(); got != want {
+		s := &rig.Session{Options: rig.Options{Phase: phase}}
+		if got := room(s); got != want {
 			t.Errorf("%v: room for %d, want %d", phase, got, want)
 		}
 	}
@@ -129,9 +132,9 @@ func TestWebClaims(t *testing.T) {
 			[]*visit{visitOf(0, 0, 900), visitOf(0, 0, 400)}, "confirmed~, confirmed~, confirmed, refuted~",
 		},
 	} {
-		b := &webBuilder{builder: builder{session: &session{Options: Options{Phase: time.Second}, outcome: &Outcome{Name: "conntrack"}}}, cases: webCases()}
+		b := &webBuilder{Builder: rig.Builder{Session: &rig.Session{Options: rig.Options{Phase: time.Second}, Outcome: &report.Outcome{Name: "conntrack"}}}, cases: webCases()}
 		b.named("no-firewall").visits, b.named("nft/full").visits, b.named("nft/notrack").visits = tt.none, tt.full, tt.notrack
-		if got := verdicts(b.claims()); got != tt.want {
+		if got := reporttest.Verdicts(b.claims()); got != tt.want {
 			t.Errorf("%s: %s, want %s", tt.name, got, tt.want)
 		}
 	}

@@ -1,10 +1,11 @@
-package bench
+package conntrack
 
 import (
 	"fmt"
 	"slices"
 	"time"
 
+	"github.com/floodwall/floodwall/internal/bench/report"
 	"github.com/floodwall/floodwall/internal/lab"
 )
 
@@ -16,7 +17,7 @@ const (
 
 // publish adds the table, the results and the bars to the outcome.
 func (b *webBuilder) publish() {
-	t := &Table{
+	t := &report.Table{
 		Title: "conntrack: a web server whose table of connections is full",
 		Head: []string{
 			"", "article", "req/s", "min .. max", "of no firewall", "bar", "once full", "over time", "half", "90%", "99%", "time-outs", "entries", "drops", "",
@@ -31,28 +32,28 @@ func (b *webBuilder) publish() {
 	}
 	for _, c := range b.cases {
 		bars := b.bars(c)
-		b.outcome.Bars = append(b.outcome.Bars, bars...)
-		b.outcome.Results = append(b.outcome.Results, b.result(c))
-		t.row(b.cells(c, bars, most)...)
+		b.Outcome.Bars = append(b.Outcome.Bars, bars...)
+		b.Outcome.Results = append(b.Outcome.Results, b.result(c))
+		t.AddRow(b.cells(c, bars, most)...)
 		if len(c.visits) > 0 {
-			b.outcome.Series = append(b.outcome.Series, Series{
+			b.Outcome.Series = append(b.Outcome.Series, report.Series{
 				Name: b.resultName(c), Label: c.label, Unit: "req/s", Seconds: c.interval(), Values: c.overTime(),
 			})
 		}
 		if c.unsteady() {
-			t.note("~ unsteady: the rounds differ by more than %.0f%%", 100*unsteadySpread)
+			t.AddNote("~ unsteady: the rounds differ by more than %.0f%%", 100*report.UnsteadySpread)
 		}
 	}
-	b.outcome.Tables = append(b.outcome.Tables, t, b.secondsTable())
-	b.outcome.Ranked = append(b.outcome.Ranked, b.ranking())
-	b.outcome.Claims = b.claims()
+	b.Outcome.Tables = append(b.Outcome.Tables, t, b.secondsTable())
+	b.Outcome.Ranked = append(b.Outcome.Ranked, b.ranking())
+	b.Outcome.Claims = b.claims()
 }
 
 // ranking is the requests per second of each case.
-func (b *webBuilder) ranking() Ranking {
-	r := Ranking{Title: "conntrack: requests answered per second", Unit: "req/s"}
+func (b *webBuilder) ranking() report.Ranking {
+	r := report.Ranking{Title: "conntrack: requests answered per second", Unit: "req/s"}
 	for _, c := range b.cases {
-		r.add(c.label, c.figure(rateOf), 1, c.unsteady())
+		r.Add(c.label, c.figure(rateOf), 1, c.unsteady())
 	}
 	if len(b.cases[0].visits) > 0 {
 		r.Limit = b.cases[0].label
@@ -60,36 +61,36 @@ func (b *webBuilder) ranking() Ranking {
 	return r
 }
 
-func (b *webBuilder) resultName(c *webCase) string { return b.outcome.Name + "/" + c.name }
+func (b *webBuilder) resultName(c *webCase) string { return b.Outcome.Name + "/" + c.name }
 
 // cells are a row as text.
-func (b *webBuilder) cells(c *webCase, bars []*Bar, most float64) []string {
+func (b *webBuilder) cells(c *webCase, bars []*report.Bar, most float64) []string {
 	cells := make([]string, 15)
 	cells[0], cells[1], cells[14] = c.label, c.article, c.missing
 	if len(c.visits) == 0 {
 		return cells
 	}
 	rates := c.figure(rateOf)
-	cells[2] = fmt.Sprintf("%.0f", rates.median())
+	cells[2] = fmt.Sprintf("%.0f", rates.Median())
 	cells[3] = fmt.Sprintf("%.0f .. %.0f", slices.Min(rates), slices.Max(rates))
 	if ratios := c.ratio(b.cases[0]); len(ratios) > 0 {
-		cells[4] = fmt.Sprintf("%.3f (%.2f .. %.2f)", ratios.median(), slices.Min(ratios), slices.Max(ratios))
+		cells[4] = fmt.Sprintf("%.3f (%.2f .. %.2f)", ratios.Median(), slices.Min(ratios), slices.Max(ratios))
 	}
 	if len(bars) > 0 {
 		cells[5] = bars[0].String()
 	}
 	if full := c.fullRates(); len(full) > 0 {
-		cells[6] = fmt.Sprintf("%.0f", full.median())
+		cells[6] = fmt.Sprintf("%.0f", full.Median())
 	}
 	cells[7] = lab.Spark(c.overTime(), most)
 	for i, of := range []func(*visit) time.Duration{
 		func(v *visit) time.Duration { return v.P50 }, func(v *visit) time.Duration { return v.P90 },
 		func(v *visit) time.Duration { return v.P99 },
 	} {
-		cells[8+i] = lab.Millis(time.Duration(c.figure(func(v *visit) float64 { return float64(of(v)) }).median()))
+		cells[8+i] = lab.Millis(time.Duration(c.figure(func(v *visit) float64 { return float64(of(v)) }).Median()))
 	}
 	for i, of := range []func(*visit) float64{timeouts, entries, drops} {
-		cells[11+i] = countText(int(c.figure(of).median()))
+		cells[11+i] = report.CountText(int(c.figure(of).Median()))
 	}
 	if c.unsteady() {
 		cells[14] = "~"
@@ -103,28 +104,28 @@ func entries(v *visit) float64  { return float64(v.entries) }
 func drops(v *visit) float64    { return float64(v.drops) }
 
 // unsteady reports whether the figures are doubtful.
-func (c *webCase) unsteady() bool { return c.figure(rateOf).unsteady() }
+func (c *webCase) unsteady() bool { return c.figure(rateOf).Unsteady() }
 
 // bars compare the case with what it has to show: that it is as good as no firewall and keeps the table empty, or that
 // it collapses.
-func (b *webBuilder) bars(c *webCase) []*Bar {
+func (b *webBuilder) bars(c *webCase) []*report.Bar {
 	none := b.cases[0]
 	ratios := c.ratio(none)
 	switch name := b.resultName(c); {
 	case len(ratios) == 0:
 		return nil
 	case c.bars:
-		return []*Bar{
-			atLeast(name+" of no firewall", ratios.median(), leastAsGood),
-			atMost(name+" entries in the table", slices.Max(c.figure(entries)), 0),
+		return []*report.Bar{
+			report.AtLeast(name+" of no firewall", ratios.Median(), leastAsGood),
+			report.AtMost(name+" entries in the table", slices.Max(c.figure(entries)), 0),
 		}
 	case c.full:
 		// Once the table is full, which it is not from the beginning.
-		full, base := c.fullRates(), none.figure(rateOf).median()
+		full, base := c.fullRates(), none.figure(rateOf).Median()
 		if len(full) == 0 {
-			return []*Bar{atMost(name+" of no firewall, once full", ratios.median(), mostCollapse)}
+			return []*report.Bar{report.AtMost(name+" of no firewall, once full", ratios.Median(), mostCollapse)}
 		}
-		return []*Bar{atMost(name+" of no firewall, once full", full.median()/base, mostCollapse)}
+		return []*report.Bar{report.AtMost(name+" of no firewall, once full", full.Median()/base, mostCollapse)}
 	}
 	return nil
 }
@@ -135,9 +136,9 @@ func (b *webBuilder) result(c *webCase) lab.Result {
 	if len(c.visits) == 0 {
 		return r
 	}
-	add := func(unit string, figures series) {
+	add := func(unit string, figures report.Samples) {
 		if len(figures) > 0 {
-			r.Metrics = append(r.Metrics, figures.metric(unit))
+			r.Metrics = append(r.Metrics, figures.Metric(unit))
 		}
 	}
 	add("req/s", c.figure(rateOf))
@@ -168,8 +169,8 @@ func (c *webCase) interval() float64 {
 }
 
 // secondsTable is the requests per second over time, a column for each case.
-func (b *webBuilder) secondsTable() *Table {
-	t := &Table{Title: "conntrack: requests answered per second over time", Head: []string{"seconds"}}
+func (b *webBuilder) secondsTable() *report.Table {
+	t := &report.Table{Title: "conntrack: requests answered per second over time", Head: []string{"seconds"}}
 	lines, step := 0, 0.0
 	for _, c := range b.cases {
 		t.Head = append(t.Head, c.label)
@@ -186,7 +187,7 @@ func (b *webBuilder) secondsTable() *Table {
 			}
 			row = append(row, text)
 		}
-		t.row(row...)
+		t.AddRow(row...)
 	}
 	return t
 }

@@ -1,4 +1,4 @@
-package bench
+package conntrack
 
 import (
 	"context"
@@ -8,19 +8,21 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/floodwall/floodwall/internal/bench/rig"
+	"github.com/floodwall/floodwall/internal/bench/tools"
 	"github.com/floodwall/floodwall/internal/lab"
 )
 
 // webSite is a web server as in the article, with clients on a host of their own: nginx speaks TLS in front of a Go
 // program over the loopback device.
 type webSite struct {
-	*site
+	*rig.Site
 	clients *lab.Host
 }
 
 // The servers.
 var (
-	webAt    = netip.AddrPortFrom(server4, 443)
+	webAt    = netip.AddrPortFrom(rig.Server4, 443)
 	behindAt = netip.MustParseAddrPort("127.0.0.1:8080")
 )
 
@@ -33,22 +35,22 @@ const (
 // pageSize is the size of the page. The article does not tell its own.
 const pageSize = 1024
 
-// webSite builds another site, whose servers end with the builder.
-func (b *builder) webSite(ctx context.Context) (*webSite, error) {
-	b.sites++
-	at, err := connectSite(b.lab, b.sites, lab.EndOptions{}, lab.EndOptions{})
+// newWebSite builds another site, whose servers end with the builder.
+func newWebSite(ctx context.Context, b *rig.Builder) (*webSite, error) {
+	b.Sites++
+	at, err := rig.ConnectSite(b.Lab, b.Sites, lab.EndOptions{}, lab.EndOptions{})
 	if err != nil {
 		return nil, err
 	}
-	if _, err := b.lab.NewServer(at.server, behindAt, make([]byte, pageSize)); err != nil {
+	if _, err := b.Lab.NewServer(at.Server, behindAt, make([]byte, pageSize)); err != nil {
 		return nil, err
 	}
-	n, err := startNginx(ctx, at.server, webAt, behindAt)
+	n, err := tools.StartNginx(ctx, at.Server, webAt, behindAt)
 	if err != nil {
 		return nil, err
 	}
-	b.owned = append(b.owned, n.close)
-	return &webSite{site: at, clients: at.out.Host}, nil
+	b.Owned = append(b.Owned, n.Close)
+	return &webSite{Site: at, clients: at.Out.Host}, nil
 }
 
 // moment is what clients and server saw in an interval.
@@ -69,7 +71,7 @@ type visit struct {
 
 // visit has clients ask for so long, and watches the table, of which so much is filled by others.
 func (s *webSite) visit(ctx context.Context, duration time.Duration, filled int) (*visit, error) {
-	before, err := s.server.Conntrack()
+	before, err := s.Server.Conntrack()
 	if err != nil {
 		return nil, err
 	}
@@ -80,7 +82,7 @@ func (s *webSite) visit(ctx context.Context, duration time.Duration, filled int)
 		Host: s.clients, Server: webAt, TLS: &tls.Config{InsecureSkipVerify: true}, Connections: webConnections,
 		Timeout: webTimeout, Duration: duration, Interval: min(time.Second, duration/4),
 		OnSample: func(sample lab.Sample) {
-			now, err := s.server.Conntrack()
+			now, err := s.Server.Conntrack()
 			if err != nil {
 				watched = err
 				return

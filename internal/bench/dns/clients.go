@@ -1,4 +1,4 @@
-package bench
+package dns
 
 import (
 	"context"
@@ -12,6 +12,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/floodwall/floodwall/internal/bench/lists"
+	"github.com/floodwall/floodwall/internal/bench/peer"
+	"github.com/floodwall/floodwall/internal/bench/rig"
+	"github.com/floodwall/floodwall/internal/bench/tools"
 	"github.com/floodwall/floodwall/internal/lab"
 )
 
@@ -40,7 +44,7 @@ type filter hook prerouting priority raw;
 ip daddr %[4]s ip daddr set %[5]s
 }
 }
-`, resolverAt.Port(), dnsClients, addresses.String(), clientNetwork, clientsAddr)
+`, resolverAt.Port(), dnsClients, addresses.String(), rig.ClientNetwork, rig.ClientsAddr)
 }
 
 // answers is what the clients got.
@@ -51,7 +55,7 @@ type answers struct {
 
 // clients is a dnsperf that asks.
 type clients struct {
-	*process
+	*tools.Process
 	out *os.File
 }
 
@@ -62,7 +66,7 @@ func startClients(h *lab.Host, queries string, duration time.Duration) (c *clien
 		return nil, err
 	}
 	os.Remove(c.out.Name()) // the file lives until it is closed
-	c.process, err = startProcess(h, &place{sourceCPU, lab.MoreUrgent}, c.out, "dnsperf", "-v", "-s", resolverAt.Addr().String(),
+	c.Process, err = tools.StartProcess(h, &tools.Place{CPU: rig.SourceCPU, Priority: lab.MoreUrgent}, c.out, "dnsperf", "-v", "-s", resolverAt.Addr().String(),
 		"-d", queries, "-l", strconv.Itoa(wholeSeconds(duration)), "-t", fmt.Sprint(clientTimeout(duration).Seconds()),
 		"-Q", strconv.Itoa(dnsClientRate), "-c", "20", "-q", strconv.Itoa(dnsOutstanding))
 	if err != nil {
@@ -78,10 +82,10 @@ func (c *clients) answers(ctx context.Context) (a answers, err error) {
 	select {
 	case <-ctx.Done():
 		return a, ctx.Err()
-	case <-c.ended:
+	case <-c.Ended:
 	}
-	if c.err != nil {
-		return a, &missingTool{fmt.Sprintf("dnsperf: %v: %s", c.err, c.complaint())}
+	if c.Err != nil {
+		return a, &tools.Missing{Reason: fmt.Sprintf("dnsperf: %v: %s", c.Err, c.Complaint())}
 	}
 	if _, err := c.out.Seek(0, io.SeekStart); err != nil {
 		return a, err
@@ -95,7 +99,7 @@ func (c *clients) answers(ctx context.Context) (a answers, err error) {
 
 // close kills the clients.
 func (c *clients) close() {
-	c.kill()
+	c.Kill()
 	c.out.Close()
 }
 
@@ -151,19 +155,19 @@ type arrivals struct {
 }
 
 // loadVictim loads the program that counts what arrives at the clients' device.
-func loadVictim() (peer, error) {
-	network := clientNetwork.Addr().As4()
-	mask := addr4(^uint32(0) << (32 - clientNetwork.Bits())).As4()
-	return loadPeer(victim, nil, map[string]any{
-		victimClients: binary.NativeEndian.Uint32(network[:]), victimMask: binary.NativeEndian.Uint32(mask[:]),
+func loadVictim() (peer.Loaded, error) {
+	network := rig.ClientNetwork.Addr().As4()
+	mask := lists.Addr4(^uint32(0) << (32 - rig.ClientNetwork.Bits())).As4()
+	return peer.Load(peer.Victim, nil, map[string]any{
+		peer.VictimClients: binary.NativeEndian.Uint32(network[:]), peer.VictimMask: binary.NativeEndian.Uint32(mask[:]),
 	})
 }
 
 // readArrivals reads its counters.
-func readArrivals(p peer) (a arrivals, err error) {
+func readArrivals(p peer.Loaded) (a arrivals, err error) {
 	read := func(what uint32) (sum [2]uint64) {
 		var perCPU [][2]uint64
-		if e := p.counts.Lookup(what, &perCPU); e != nil {
+		if e := p.Counts.Lookup(what, &perCPU); e != nil {
 			err = fmt.Errorf("counters: %w", e)
 		}
 		for _, c := range perCPU {

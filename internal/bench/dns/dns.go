@@ -1,4 +1,5 @@
-package bench
+// Package dns is the experiment of that name: a resolver and its clients under a flood of queries.
+package dns
 
 import (
 	"context"
@@ -8,16 +9,19 @@ import (
 	"slices"
 	"time"
 
+	"github.com/floodwall/floodwall/internal/bench/report"
+	"github.com/floodwall/floodwall/internal/bench/rig"
+	"github.com/floodwall/floodwall/internal/bench/tools"
 	"github.com/floodwall/floodwall/internal/lab"
 )
 
-// dns measures a resolver that anybody may use while an attacker asks it for much in the names of others: what its
+// Run measures a resolver that anybody may use while an attacker asks it for much in the names of others: what its
 // clients get, and what the others get that never asked.
-func dns(ctx context.Context, s *session) error {
-	return inLab(ctx, func(l *lab.Lab) error {
-		b := &dnsBuilder{builder: builder{session: s, lab: l}}
-		defer b.close()
-		queries, remove, err := tempFile("queries", func(w io.Writer) error {
+func Run(ctx context.Context, s *rig.Session) error {
+	return rig.InLab(ctx, func(l *lab.Lab) error {
+		b := &dnsBuilder{Builder: rig.Builder{Session: s, Lab: l}}
+		defer b.Close()
+		queries, remove, err := tools.TempFile("queries", func(w io.Writer) error {
 			_, err := io.WriteString(w, queriesText())
 			return err
 		})
@@ -27,9 +31,9 @@ func dns(ctx context.Context, s *session) error {
 		defer remove()
 		b.queries = queries
 		for _, g := range dnsGuards {
-			b.progress.show("installing %s", g.label)
-			at, err := b.dnsSite(ctx, g)
-			reason, err := tolerate(err)
+			b.Steps.Show("installing %s", g.label)
+			at, err := newDNSSite(ctx, &b.Builder, g)
+			reason, err := tools.Tolerate(err)
 			if err != nil {
 				return fmt.Errorf("%s: %w", g.label, err)
 			}
@@ -108,24 +112,24 @@ func (c *dnsCase) name() string { return c.flood.name + "/" + c.guard.name }
 
 // dnsBuilder makes the table of dns.
 type dnsBuilder struct {
-	builder
+	rig.Builder
 	queries string // a file of them
 	cases   []*dnsCase
 }
 
 // measure takes all rounds, in which the cases take turns.
 func (b *dnsBuilder) measure(ctx context.Context) error {
-	b.progress.expect(b.Rounds * len(b.cases))
+	b.Steps.Expect(b.Rounds * len(b.cases))
 	for round := range b.Rounds {
 		for _, c := range b.cases {
-			b.progress.show("round %d of %d, %s, %s", round+1, b.Rounds, c.flood.label, c.guard.label)
-			b.progress.step()
+			b.Steps.Show("round %d of %d, %s, %s", round+1, b.Rounds, c.flood.label, c.guard.label)
+			b.Steps.Step()
 			if c.missing != "" {
 				continue
 			}
 			v, err := c.site.visit(ctx, c.flood, b.queries, b.visitTime(), uint64(round)+1)
 			var reason string
-			if reason, err = tolerate(err); err != nil {
+			if reason, err = tools.Tolerate(err); err != nil {
 				return fmt.Errorf("%s, %s: %w", c.flood.label, c.guard.label, err)
 			}
 			if c.missing = reason; reason == "" {
@@ -137,7 +141,7 @@ func (b *dnsBuilder) measure(ctx context.Context) error {
 }
 
 // visitTime is how long clients ask for at a time.
-func (b *dnsBuilder) visitTime() time.Duration { return choice(b.Quick, b.Phase*2/3, b.Phase) }
+func (b *dnsBuilder) visitTime() time.Duration { return report.Choice(b.Quick, b.Phase*2/3, b.Phase) }
 
 // dnsVisit is what came of some time of queries.
 type dnsVisit struct {
@@ -190,7 +194,7 @@ type dnsLook struct {
 }
 
 func (s *dnsSite) look() (l dnsLook, err error) {
-	if l.received, err = s.in.Received(); err != nil {
+	if l.received, err = s.In.Received(); err != nil {
 		return l, err
 	}
 	l.arrivals, err = readArrivals(s.victim)
@@ -217,12 +221,12 @@ func (s *dnsSite) attacker(f *dnsFlood, duration time.Duration, seed uint64) (a 
 	}
 	query := dnsQuery(bigName, typeANY)
 	a.frame = 14 + 20 + 8 + len(query)
-	a.source, err = s.lab.NewSource(s.out, lab.SourceOptions{
+	a.source, err = s.Lab.NewSource(s.Out, lab.SourceOptions{
 		Flows: []lab.Flow{{
-			From: lab.MustAddrs(f.from), To: lab.Addr(server4), SPort: lab.AnyPort, DPort: lab.Port(resolverAt.Port()),
+			From: lab.MustAddrs(f.from), To: lab.Addr(rig.Server4), SPort: lab.AnyPort, DPort: lab.Port(resolverAt.Port()),
 			Payload: query, RandomID: true,
 		}},
-		CPU: sourceCPU, Rate: f.rate, CatchUp: floodCatchUp, Count: uint64(f.rate * duration.Seconds()), Seed: seed, Urgent: true,
+		CPU: rig.SourceCPU, Rate: f.rate, CatchUp: rig.FloodCatchUp, Count: uint64(f.rate * duration.Seconds()), Seed: seed, Urgent: true,
 	})
 	return a, err
 }

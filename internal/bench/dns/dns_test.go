@@ -1,4 +1,4 @@
-package bench
+package dns
 
 import (
 	"os"
@@ -7,6 +7,10 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/floodwall/floodwall/internal/bench/report"
+	"github.com/floodwall/floodwall/internal/bench/rig"
+
 	mdns "github.com/miekg/dns"
 )
 
@@ -78,7 +82,7 @@ func dnsVisitOf(answered, truncated int, others uint64) *dnsVisit {
 }
 
 func TestDNSBars(t *testing.T) {
-	b := &dnsBuilder{builder: builder{session: &session{Options: Options{Rounds: 3, Phase: 10 * time.Second}, outcome: &Outcome{Name: "dns"}}}}
+	b := &dnsBuilder{Builder: rig.Builder{Session: &rig.Session{Options: rig.Options{Rounds: 3, Phase: 10 * time.Second}, Outcome: &report.Outcome{Name: "dns"}}}}
 	guarded, bare := dnsGuard{name: "floodwall", label: "guarded", policy: dnsPolicy}, dnsGuard{name: "nothing", label: "bare"}
 	b.cases = []*dnsCase{
 		{guard: guarded, flood: noFlood, visits: []*dnsVisit{dnsVisitOf(100, 0, 0)}},
@@ -89,7 +93,7 @@ func TestDNSBars(t *testing.T) {
 	}
 	b.publish()
 	var got []string
-	for _, bar := range b.outcome.Bars {
+	for _, bar := range b.Outcome.Bars {
 		got = append(got, bar.Name+" "+bar.String())
 	}
 	want := []string{
@@ -100,7 +104,7 @@ func TestDNSBars(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("bars (-want +got):\n%s", diff)
 	}
-	table := b.outcome.Tables[0]
+	table := b.Outcome.Tables[0]
 	for i, want := range map[int]string{
 		1: "2 Mpps of random sources: bare|50.00%|50.00% .. 50.00%||5|0.000 ms|0.000 ms|0|0|0|0.0|0.0|30.00||",
 		4: "20,000/s of the sources of one /24: bare||||||||||||||unbound is not installed (apt install unbound)",
@@ -113,7 +117,7 @@ func TestDNSBars(t *testing.T) {
 
 // TestDNSPolicy has what is measured be what the README advises.
 func TestDNSPolicy(t *testing.T) {
-	readme, err := os.ReadFile("../../README.md")
+	readme, err := os.ReadFile("../../../README.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package bench
+package dns
 
 import (
 	"context"
@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/floodwall/floodwall/internal/bench/rig"
+	"github.com/floodwall/floodwall/internal/bench/tools"
 	"github.com/floodwall/floodwall/internal/lab"
 )
 
@@ -30,12 +32,12 @@ const (
 )
 
 // resolverAt is where the resolver answers.
-var resolverAt = netip.AddrPortFrom(server4, 53)
+var resolverAt = netip.AddrPortFrom(rig.Server4, 53)
 
 // resolver is an unbound that resolves from a zone of its own in place of the Internet: the first query for a name
 // takes the way of all recursion, the next ones are answered from its cache.
 type resolver struct {
-	*process
+	*tools.Process
 	dir string
 }
 
@@ -92,7 +94,7 @@ func startResolver(ctx context.Context, h *lab.Host, more string) (r *resolver, 
 	text := fmt.Appendf(nil, resolverConf, resolverAt.Addr(), resolverAt.Port(), r.dir, more, dnsZone)
 	err = errors.Join(os.WriteFile(conf, text, 0o600), os.WriteFile(filepath.Join(r.dir, "zone"), []byte(zoneText()), 0o600))
 	if err == nil {
-		r.process, err = startProcess(h, &place{cpu: receiverCPU}, nil, "unbound", "-d", "-p", "-c", conf)
+		r.Process, err = tools.StartProcess(h, &tools.Place{CPU: rig.ReceiverCPU}, nil, "unbound", "-d", "-p", "-c", conf)
 	}
 	if err != nil {
 		os.RemoveAll(r.dir)
@@ -112,8 +114,8 @@ func (r *resolver) await(ctx context.Context, h *lab.Host) error {
 			return nil
 		}
 		select {
-		case <-r.ended:
-			return &missingTool{fmt.Sprintf("unbound: %v: %s", r.err, r.complaint())}
+		case <-r.Ended:
+			return &tools.Missing{Reason: fmt.Sprintf("unbound: %v: %s", r.Err, r.Complaint())}
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-time.After(20 * time.Millisecond):
@@ -143,7 +145,7 @@ func ask(ctx context.Context, h *lab.Host, query []byte) error {
 
 // close kills the resolver and removes its directory.
 func (r *resolver) close() error {
-	r.kill()
+	r.Kill()
 	return os.RemoveAll(r.dir)
 }
 

@@ -1,4 +1,4 @@
-package bench
+package dns
 
 import (
 	"context"
@@ -6,6 +6,9 @@ import (
 	"net/netip"
 	"strings"
 
+	"github.com/floodwall/floodwall/internal/bench/peer"
+	"github.com/floodwall/floodwall/internal/bench/rig"
+	"github.com/floodwall/floodwall/internal/bench/tools"
 	"github.com/floodwall/floodwall/internal/lab"
 )
 
@@ -16,77 +19,77 @@ import (
 // two meet where the firewall is: one CPU receives both, the clients' wire first whenever something is there, as it would
 // after at most 64 packets of the flood if interrupts served the two in turn.
 type dnsSite struct {
-	*site
+	*rig.Site
 	clients *lab.Device // of their host
-	victim  peer
+	victim  peer.Loaded
 }
 
-// dnsSite builds another site, whose resolver ends with the builder.
-func (b *builder) dnsSite(ctx context.Context, g dnsGuard) (s *dnsSite, err error) {
-	b.sites++
+// newDNSSite builds another site, whose resolver ends with the builder.
+func newDNSSite(ctx context.Context, b *rig.Builder, g dnsGuard) (s *dnsSite, err error) {
+	b.Sites++
 	s = &dnsSite{}
-	if s.site, err = connectSite(b.lab, b.sites, otherEnd, resolverEnd); err != nil {
+	if s.Site, err = rig.ConnectSite(b.Lab, b.Sites, rig.OtherEnd, rig.ServerEnd); err != nil {
 		return nil, err
 	}
-	if err := s.connectClients(ctx, b.sites); err != nil {
+	if err := s.connectClients(ctx, b.Sites); err != nil {
 		return nil, err
 	}
 	for _, half := range []string{"0.0.0.0/1", "128.0.0.0/1"} {
-		if err := s.server.Route(netip.MustParsePrefix(half), s.out.Addrs[0].Addr(), s.in); err != nil {
+		if err := s.Server.Route(netip.MustParsePrefix(half), s.Out.Addrs[0].Addr(), s.In); err != nil {
 			return nil, err
 		}
 	}
-	if err := b.watchVictim(s); err != nil {
+	if err := watchVictim(b, s); err != nil {
 		return nil, err
 	}
-	r, err := startResolver(ctx, s.server, g.conf)
+	r, err := startResolver(ctx, s.Server, g.conf)
 	if err != nil {
 		return nil, err
 	}
-	b.owned = append(b.owned, r.close)
+	b.Owned = append(b.Owned, r.close)
 	if g.policy == "" {
 		return s, nil
 	}
-	_, err = b.hold(ctx, s.site, g.policy, "xdp")
+	_, err = b.Hold(ctx, s.Site, g.policy, "xdp")
 	return s, err
 }
 
 // connectClients gives the n-th site the clients' host and wire.
 func (s *dnsSite) connectClients(ctx context.Context, n int) error {
-	host, err := s.lab.Host(fmt.Sprintf("clients%d", n))
+	host, err := s.Lab.Host(fmt.Sprintf("clients%d", n))
 	if err != nil {
 		return err
 	}
-	out, in := otherEnd, resolverEnd
+	out, in := rig.OtherEnd, rig.ServerEnd
 	out.First, in.First = true, true
-	out.Addrs, in.Addrs = []netip.Prefix{netip.PrefixFrom(clientsAddr, 24)}, []netip.Prefix{netip.PrefixFrom(forClientsAddr, 24)}
-	end, wire, err := s.lab.Connect(host, s.server, lab.LinkOptions{A: out, B: in})
+	out.Addrs, in.Addrs = []netip.Prefix{netip.PrefixFrom(rig.ClientsAddr, 24)}, []netip.Prefix{netip.PrefixFrom(rig.ForClientsAddr, 24)}
+	end, wire, err := s.Lab.Connect(host, s.Server, lab.LinkOptions{A: out, B: in})
 	if err != nil {
 		return err
 	}
-	s.clients, s.more = end, []*lab.Device{wire}
-	if err := s.believe(wire.Name); err != nil {
+	s.clients, s.More = end, []*lab.Device{wire}
+	if err := s.Believe(wire.Name); err != nil {
 		return err
 	}
-	if err := host.Route(netip.PrefixFrom(server4, 32), forClientsAddr, end); err != nil {
+	if err := host.Route(netip.PrefixFrom(rig.Server4, 32), rig.ForClientsAddr, end); err != nil {
 		return err
 	}
-	if err := s.server.Route(clientNetwork, clientsAddr, wire); err != nil {
+	if err := s.Server.Route(rig.ClientNetwork, rig.ClientsAddr, wire); err != nil {
 		return err
 	}
-	_, _, err = runTool(ctx, host, strings.NewReader(clientRules()), "nft", "-f", "-")
+	_, _, err = tools.Run(ctx, host, strings.NewReader(clientRules()), "nft", "-f", "-")
 	return err
 }
 
 // watchVictim counts what arrives at the other ends of the resolver's wires.
-func (b *builder) watchVictim(s *dnsSite) (err error) {
+func watchVictim(b *rig.Builder, s *dnsSite) (err error) {
 	if s.victim, err = loadVictim(); err != nil {
 		return err
 	}
-	b.owned = append(b.owned, s.victim.counts.Close)
-	b.own(s.victim.program)
-	for _, d := range []*lab.Device{s.out, s.clients} {
-		if _, err := b.lab.Attach(d, s.victim.program); err != nil {
+	b.Owned = append(b.Owned, s.victim.Counts.Close)
+	b.Own(s.victim.Program)
+	for _, d := range []*lab.Device{s.Out, s.clients} {
+		if _, err := b.Lab.Attach(d, s.victim.Program); err != nil {
 			return err
 		}
 	}

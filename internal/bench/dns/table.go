@@ -1,10 +1,12 @@
-package bench
+package dns
 
 import (
 	"fmt"
 	"slices"
 	"time"
 
+	"github.com/floodwall/floodwall/internal/bench/report"
+	"github.com/floodwall/floodwall/internal/bench/rig"
 	"github.com/floodwall/floodwall/internal/lab"
 )
 
@@ -34,7 +36,7 @@ func (v *dnsVisit) amplification() float64 {
 }
 
 // figure is one of each visit.
-func (c *dnsCase) figure(of func(*dnsVisit) float64) (all series) {
+func (c *dnsCase) figure(of func(*dnsVisit) float64) (all report.Samples) {
 	for _, v := range c.visits {
 		all = append(all, of(v))
 	}
@@ -44,7 +46,7 @@ func (c *dnsCase) figure(of func(*dnsVisit) float64) (all series) {
 // dnsNotes are the choices made.
 func (b *dnsBuilder) dnsNotes() []string {
 	return []string{
-		fmt.Sprintf("Clients: dnsperf asks for %s names %s times a second from %d addresses, each in a /24 of its own; an answer that takes", countText(dnsNames), countText(dnsClientRate), dnsClients),
+		fmt.Sprintf("Clients: dnsperf asks for %s names %s times a second from %d addresses, each in a /24 of its own; an answer that takes", report.CountText(dnsNames), report.CountText(dnsClientRate), dnsClients),
 		fmt.Sprintf("longer than %v is lost, and one that is truncated does not count. Floods: ANY queries of %d octets with EDNS,", clientTimeout(b.visitTime()), len(dnsQuery(bigName, typeANY))),
 		"random identifiers and ports, for a name of which unbound sends 3,028 octets. MB are of all frames: what the attacker",
 		"sends, and what goes to addresses that are not the clients'. Clients and attacker have a wire each to the resolver, whose",
@@ -54,14 +56,14 @@ func (b *dnsBuilder) dnsNotes() []string {
 		"buffer flatters it here: clients ask from the attacker's CPU, and so whenever the attacker pauses, and find it empty.",
 		"Floodwall's policy is `default: drop` with the service of the README's open resolver:",
 		"`" + dnsService + "`",
-		fmt.Sprintf("Medians of %d rounds of %v, in which the rows take turns. CPU %d has the attacker, and before it the clients; CPU %d has unbound", b.Rounds, b.visitTime(), sourceCPU, receiverCPU),
+		fmt.Sprintf("Medians of %d rounds of %v, in which the rows take turns. CPU %d has the attacker, and before it the clients; CPU %d has unbound", b.Rounds, b.visitTime(), rig.SourceCPU, rig.ReceiverCPU),
 		"and, before it, the receive thread, as interrupts are.",
 	}
 }
 
 // publish adds the table, the results and the bars to the outcome.
 func (b *dnsBuilder) publish() {
-	t := &Table{
+	t := &report.Table{
 		Title: "dns: a resolver under a flood of queries in the names of others",
 		Head: []string{
 			"", "answered", "min .. max", "bar", "answered/s", "half", "99%", "truncated/s", "flood kpps", "taken kpps",
@@ -70,45 +72,45 @@ func (b *dnsBuilder) publish() {
 		Notes: b.dnsNotes(),
 	}
 	for _, c := range b.cases {
-		bars := c.bars(b.outcome.Name)
-		b.outcome.Bars = append(b.outcome.Bars, bars...)
-		b.outcome.Results = append(b.outcome.Results, c.result(b.outcome.Name))
-		t.row(c.cells(bars)...)
+		bars := c.bars(b.Outcome.Name)
+		b.Outcome.Bars = append(b.Outcome.Bars, bars...)
+		b.Outcome.Results = append(b.Outcome.Results, c.result(b.Outcome.Name))
+		t.AddRow(c.cells(bars)...)
 		if c.unsteady() {
-			t.note("~ unsteady: the rounds differ by more than %.0f%%", 100*unsteadySpread)
+			t.AddNote("~ unsteady: the rounds differ by more than %.0f%%", 100*report.UnsteadySpread)
 		}
 	}
-	b.outcome.Tables = append(b.outcome.Tables, t)
-	b.outcome.Ranked = append(b.outcome.Ranked, b.ranking())
+	b.Outcome.Tables = append(b.Outcome.Tables, t)
+	b.Outcome.Ranked = append(b.Outcome.Ranked, b.ranking())
 }
 
 // ranking is what the clients get.
-func (b *dnsBuilder) ranking() Ranking {
-	r := Ranking{Title: "dns: clients' queries answered in full, per second", Unit: "answers/s"}
+func (b *dnsBuilder) ranking() report.Ranking {
+	r := report.Ranking{Title: "dns: clients' queries answered in full, per second", Unit: "answers/s"}
 	for _, c := range b.cases {
-		r.add(c.flood.label+": "+c.guard.label, c.figure((*dnsVisit).perSecond), 1, c.unsteady())
+		r.Add(c.flood.label+": "+c.guard.label, c.figure((*dnsVisit).perSecond), 1, c.unsteady())
 	}
 	return r
 }
 
 // unsteady reports whether the figures are doubtful.
-func (c *dnsCase) unsteady() bool { return c.figure((*dnsVisit).answered).unsteady() }
+func (c *dnsCase) unsteady() bool { return c.figure((*dnsVisit).answered).Unsteady() }
 
 // bars compare what clients and victims get behind Floodwall with what they should.
-func (c *dnsCase) bars(experiment string) []*Bar {
+func (c *dnsCase) bars(experiment string) []*report.Bar {
 	if c.guard.policy == "" || len(c.visits) == 0 {
 		return nil
 	}
 	name := experiment + "/" + c.name()
-	bars := []*Bar{atLeast(name+" answered", c.figure((*dnsVisit).answered).median(), leastAnswered)}
+	bars := []*report.Bar{report.AtLeast(name+" answered", c.figure((*dnsVisit).answered).Median(), leastAnswered)}
 	if c.flood.from != "" {
-		bars = append(bars, atMost(name+" amplification", c.figure((*dnsVisit).amplification).median(), mostReflected))
+		bars = append(bars, report.AtMost(name+" amplification", c.figure((*dnsVisit).amplification).Median(), mostReflected))
 	}
 	return bars
 }
 
 // cells are a row as text.
-func (c *dnsCase) cells(bars []*Bar) []string {
+func (c *dnsCase) cells(bars []*report.Bar) []string {
 	cells := make([]string, 15)
 	cells[0], cells[14] = c.flood.label+": "+c.guard.label, c.missing
 	if len(c.visits) == 0 {
@@ -116,16 +118,16 @@ func (c *dnsCase) cells(bars []*Bar) []string {
 	}
 	shares := c.figure((*dnsVisit).answered)
 	percent := func(v float64) string { return fmt.Sprintf("%.2f%%", 100*v) }
-	cells[1], cells[2] = percent(shares.median()), percent(slices.Min(shares))+" .. "+percent(slices.Max(shares))
-	cells[4] = fmt.Sprintf("%.0f", c.figure((*dnsVisit).perSecond).median())
+	cells[1], cells[2] = percent(shares.Median()), percent(slices.Min(shares))+" .. "+percent(slices.Max(shares))
+	cells[4] = fmt.Sprintf("%.0f", c.figure((*dnsVisit).perSecond).Median())
 	for i, share := range []float64{0.5, 0.99} {
-		cells[5+i] = lab.Millis(time.Duration(c.figure(func(v *dnsVisit) float64 { return float64(v.percentile(share)) }).median()))
+		cells[5+i] = lab.Millis(time.Duration(c.figure(func(v *dnsVisit) float64 { return float64(v.percentile(share)) }).Median()))
 	}
-	cells[7] = fmt.Sprintf("%.0f", c.figure(func(v *dnsVisit) float64 { return float64(v.truncated) / v.time.Seconds() }).median())
+	cells[7] = fmt.Sprintf("%.0f", c.figure(func(v *dnsVisit) float64 { return float64(v.truncated) / v.time.Seconds() }).Median())
 	for i, bar := range bars {
 		cells[[]int{3, 13}[i]] = bar.String()
 	}
-	cells[14] = choice(c.unsteady(), "~", "")
+	cells[14] = report.Choice(c.unsteady(), "~", "")
 	if c.flood.from == "" {
 		return cells
 	}
@@ -133,7 +135,7 @@ func (c *dnsCase) cells(bars []*Bar) []string {
 		of     func(*dnsVisit) float64
 		digits int
 	}{{sentKpps, 0}, {takenKpps, 0}, {sentMB, 1}, {othersMB, 1}, {(*dnsVisit).amplification, 2}} {
-		cells[8+i] = fmt.Sprintf("%.*f", figure.digits, c.figure(figure.of).median())
+		cells[8+i] = fmt.Sprintf("%.*f", figure.digits, c.figure(figure.of).Median())
 	}
 	return cells
 }
@@ -149,10 +151,10 @@ func (c *dnsCase) result(experiment string) lab.Result {
 	if len(c.visits) == 0 {
 		return r
 	}
-	r.Note = choice(c.unsteady(), "~", "")
+	r.Note = report.Choice(c.unsteady(), "~", "")
 	add := func(unit string, of func(*dnsVisit) float64) {
 		figures := c.figure(of)
-		r.Metrics = append(r.Metrics, figures.metric(unit))
+		r.Metrics = append(r.Metrics, figures.Metric(unit))
 	}
 	add("answered", (*dnsVisit).answered)
 	add("answered/s", (*dnsVisit).perSecond)

@@ -1,4 +1,5 @@
-package bench
+// Package drop is the experiment of that name: dropping packets after rules that do not match.
+package drop
 
 import (
 	"context"
@@ -7,28 +8,32 @@ import (
 
 	"github.com/cilium/ebpf/asm"
 
+	"github.com/floodwall/floodwall/internal/bench/lists"
+	"github.com/floodwall/floodwall/internal/bench/report"
+	"github.com/floodwall/floodwall/internal/bench/rig"
+	"github.com/floodwall/floodwall/internal/bench/tools"
 	"github.com/floodwall/floodwall/internal/lab"
 )
 
-// drop measures what rules cost that do not match, before the packet is dropped.
-func drop(ctx context.Context, s *session) error {
-	return inLab(ctx, func(l *lab.Lab) error {
-		b := &builder{session: s, lab: l}
-		defer b.close()
-		b.flow = flood(randomHosts(maxSources).listed)
-		if err := b.limits(); err != nil {
+// Run measures what rules cost that do not match, before the packet is dropped.
+func Run(ctx context.Context, s *rig.Session) error {
+	return rig.InLab(ctx, func(l *lab.Lab) error {
+		b := &rig.Builder{Session: s, Lab: l}
+		defer b.Close()
+		b.Flow = rig.Flood(lists.RandomHosts(lists.MaxSources).Listed)
+		if err := b.Limits(); err != nil {
 			return err
 		}
-		for _, add := range []func(context.Context, *builder) error{addIdle, addFloodwall, addIptables, addNft} {
+		for _, add := range []func(context.Context, *rig.Builder) error{addIdle, addFloodwall, addIptables, addNft} {
 			if err := add(ctx, b); err != nil {
 				return err
 			}
 		}
-		b.table.rows = append(b.table.rows, &rate{
-			name: "bpfilter", label: "bpfilter", missing: "not packaged in Debian; see github.com/facebook/bpfilter",
+		b.Table.Rows = append(b.Table.Rows, &rig.Rate{
+			Name: "bpfilter", Label: "bpfilter", Missing: "not packaged in Debian; see github.com/facebook/bpfilter",
 		})
-		b.table.title = "drop: 64-byte UDP packets from random sources, dropped on one core"
-		return b.measure(ctx)
+		b.Table.Title = "drop: 64-byte UDP packets from random sources, dropped on one core"
+		return b.Measure(ctx)
 	})
 }
 
@@ -37,11 +42,11 @@ const idleInstructions = 200
 
 // addIdle adds a program that reads an octet and then does nothing for a while. It shows what the length alone costs: a
 // processor that waits for a frame sees fewer of the next packets ahead.
-func addIdle(_ context.Context, b *builder) error {
+func addIdle(_ context.Context, b *rig.Builder) error {
 	ins := asm.Instructions{
 		asm.LoadMem(asm.R2, asm.R1, 0, asm.Word), // data
 		asm.LoadMem(asm.R3, asm.R1, 4, asm.Word), // data_end
-		asm.Mov.Imm(asm.R0, xdpDrop),
+		asm.Mov.Imm(asm.R0, rig.XDPDrop),
 		asm.Mov.Reg(asm.R4, asm.R2),
 		asm.Add.Imm(asm.R4, 1),
 		asm.JGT.Reg(asm.R4, asm.R3, "end"),
@@ -51,42 +56,42 @@ func addIdle(_ context.Context, b *builder) error {
 	for i := range idleInstructions {
 		ins = append(ins, asm.Mov.Imm(asm.R4, int32(i)))
 	}
-	p, err := loadAsm("idle", append(ins, asm.Return().WithSymbol("end"))...)
+	p, err := rig.LoadInstructions("idle", append(ins, asm.Return().WithSymbol("end"))...)
 	if err != nil {
 		return err
 	}
-	b.add(&rate{
-		name:  "one-octet/idle",
-		label: fmt.Sprintf("the same, and %d instructions that do nothing", idleInstructions), subject: subject{b.xdp, b.own(p)},
+	b.Add(&rig.Rate{
+		Name:  "one-octet/idle",
+		Label: fmt.Sprintf("the same, and %d instructions that do nothing", idleInstructions), Subject: rig.Subject{Site: b.XDP, Program: b.Own(p)},
 	})
 	return nil
 }
 
-func addFloodwall(ctx context.Context, b *builder) error {
+func addFloodwall(ctx context.Context, b *rig.Builder) error {
 	builtIn := 0 // rules that every program has, whatever the policy
-	check := expect(map[string]string{floodPacket(addr4(0x01020304)): "default"})
-	for _, c := range ruleCounts {
-		b.progress.show("applying %s rules", countText(c.rules))
-		a, err := b.xdp.apply(ctx, rulesPolicy(c.rules), check)
+	check := rig.Expect(map[string]string{rig.FloodPacket(lists.Addr4(0x01020304)): "default"})
+	for _, c := range lists.RuleCounts {
+		b.Steps.Show("applying %s rules", report.CountText(c.Rules))
+		a, err := b.XDP.Apply(ctx, lists.RulesPolicy(c.Rules), check)
 		if err != nil {
 			return err
 		}
-		label := fmt.Sprintf("floodwall: %s rules that do not match", countText(c.rules))
-		if c.rules == 0 {
+		label := fmt.Sprintf("floodwall: %s rules that do not match", report.CountText(c.Rules))
+		if c.Rules == 0 {
 			builtIn = a.Rules
 		}
-		if left := a.Rules - builtIn; left != c.rules {
-			label += fmt.Sprintf(" (merged to %s)", countText(left))
+		if left := a.Rules - builtIn; left != c.Rules {
+			label += fmt.Sprintf(" (merged to %s)", report.CountText(left))
 		}
-		b.add(&rate{
-			name: fmt.Sprintf("floodwall/rules=%d", c.rules), label: label, subject: subject{b.xdp, b.own(a.program)},
-			least: c.least, extra: []lab.Metric{{Value: a.seconds, Unit: "apply-s"}},
+		b.Add(&rig.Rate{
+			Name: fmt.Sprintf("floodwall/rules=%d", c.Rules), Label: label, Subject: rig.Subject{Site: b.XDP, Program: b.Own(a.Program)},
+			Least: c.Least, Extra: []lab.Metric{{Value: a.Seconds, Unit: "apply-s"}},
 		})
 	}
 	return nil
 }
 
-func addIptables(ctx context.Context, b *builder) error {
+func addIptables(ctx context.Context, b *rig.Builder) error {
 	for _, row := range []struct {
 		name, label, table, chain string
 		rules                     int
@@ -95,9 +100,9 @@ func addIptables(ctx context.Context, b *builder) error {
 		{"iptables/raw/rules=5", "iptables: raw PREROUTING, after 5 rules", "raw", "PREROUTING", 5},
 		{"iptables/filter", "iptables: filter INPUT, the first rule", "filter", "INPUT", 0},
 	} {
-		err := b.installed(row.name, row.label, func(at *site) error {
-			script := iptablesScript(row.table, row.chain, row.rules)
-			_, _, err := runTool(ctx, at.server, strings.NewReader(script), "iptables-legacy-restore")
+		err := b.Installed(row.name, row.label, func(at *rig.Site) error {
+			script := lists.IptablesScript(row.table, row.chain, row.rules)
+			_, _, err := tools.Run(ctx, at.Server, strings.NewReader(script), "iptables-legacy-restore")
 			return err
 		})
 		if err != nil {
@@ -107,20 +112,20 @@ func addIptables(ctx context.Context, b *builder) error {
 	return nil
 }
 
-func addNft(ctx context.Context, b *builder) error {
+func addNft(ctx context.Context, b *rig.Builder) error {
 	for _, row := range []struct {
 		name, label string
-		hook        nftHook
+		hook        rig.NftHook
 		rules       int
 	}{
-		{"nft/ingress", "nft: ingress hook, the first rule", nftIngress, 0},
-		{"nft/raw", "nft: raw prerouting, the first rule", nftRaw, 0},
-		{"nft/ingress/rules=20", "nft: ingress hook, after 20 rules", nftIngress, 20},
-		{"nft/ingress/rules=500", "nft: ingress hook, after 500 rules", nftIngress, 500},
+		{"nft/ingress", "nft: ingress hook, the first rule", rig.NftIngress, 0},
+		{"nft/raw", "nft: raw prerouting, the first rule", rig.NftRaw, 0},
+		{"nft/ingress/rules=20", "nft: ingress hook, after 20 rules", rig.NftIngress, 20},
+		{"nft/ingress/rules=500", "nft: ingress hook, after 500 rules", rig.NftIngress, 500},
 	} {
-		err := b.installed(row.name, row.label, func(at *site) error {
-			script := row.hook.script(at, nftRules(row.rules)+"drop\n", "")
-			_, _, err := runTool(ctx, at.server, strings.NewReader(script), "nft", "-f", "-")
+		err := b.Installed(row.name, row.label, func(at *rig.Site) error {
+			script := row.hook.Script(at, lists.NftRules(row.rules)+"drop\n", "")
+			_, _, err := tools.Run(ctx, at.Server, strings.NewReader(script), "nft", "-f", "-")
 			return err
 		})
 		if err != nil {

@@ -1,4 +1,5 @@
-package bench
+// Package limit is the experiment of that name: limits of packets per second by source.
+package limit
 
 import (
 	"context"
@@ -6,18 +7,22 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/floodwall/floodwall/internal/bench/lists"
+	"github.com/floodwall/floodwall/internal/bench/report"
+	"github.com/floodwall/floodwall/internal/bench/rig"
+	"github.com/floodwall/floodwall/internal/bench/tools"
 	"github.com/floodwall/floodwall/internal/lab"
 )
 
-// limit measures limits of packets per second by prefix of the source: what they cost, and what they let through.
-func limit(ctx context.Context, s *session) error {
-	return inLab(ctx, func(l *lab.Lab) error {
-		b := &limitBuilder{builder: builder{session: s, lab: l}}
-		defer b.close()
-		b.flow = limitCases[0].flows()[0]
-		b.table.title = "limit: 64-byte UDP packets, counted by source against a limit and dropped"
-		b.table.notes = append([]string(nil), limitNotes...)
-		if err := b.limits(); err != nil {
+// Run measures limits of packets per second by prefix of the source: what they cost, and what they let through.
+func Run(ctx context.Context, s *rig.Session) error {
+	return rig.InLab(ctx, func(l *lab.Lab) error {
+		b := &limitBuilder{Builder: rig.Builder{Session: s, Lab: l}}
+		defer b.Close()
+		b.Flow = limitCases[0].flows()[0]
+		b.Table.Title = "limit: 64-byte UDP packets, counted by source against a limit and dropped"
+		b.Table.Notes = append([]string(nil), limitNotes...)
+		if err := b.Limits(); err != nil {
 			return err
 		}
 		for _, c := range limitCases {
@@ -27,7 +32,7 @@ func limit(ctx context.Context, s *session) error {
 				}
 			}
 		}
-		if err := b.measure(ctx); err != nil {
+		if err := b.Measure(ctx); err != nil {
 			return err
 		}
 		defer b.publish() // what there is, also when the rest cannot be measured
@@ -40,7 +45,7 @@ var limitNotes = []string{
 	"What is over the limit is dropped by its rule, and all else by the next, which counts what the limit lets through: so",
 	"rows differ in what the limit costs, and not in what becomes of packets after it. Floodwall's policies have the",
 	"standard checks. Tools are set up as their manuals show: hashlimit and nft's set hold 65,536 prefixes, the LRU map of",
-	fmt.Sprintf("the plain BPF program %s.", countText(lruEntries)),
+	fmt.Sprintf("the plain BPF program %s.", report.CountText(lruEntries)),
 }
 
 // limitCase is a limit, and sources that it is for.
@@ -61,7 +66,7 @@ const limitBurst = 100
 // Ports of the two kinds of sources, by which what is let through is told apart.
 const (
 	heavyPort = 54
-	lightPort = sinkPort
+	lightPort = rig.SinkPort
 )
 
 // lightShare is the part of the packets that light sources send, if there are any.
@@ -70,7 +75,7 @@ const lightShare = 0.98
 // limitCases are the tables' parts. In the last, a source is seen about once, which takes what remembers sources to the
 // bounds of its memory, while the heavy one must stay limited.
 var limitCases = []limitCase{
-	{name: "random", label: "1000/s per /16, random sources of 64 /16s", rate: 1000, per: 16, over: "64.0.0.0/10", prefixes: 64, least: leastLimit},
+	{name: "random", label: "1000/s per /16, random sources of 64 /16s", rate: 1000, per: 16, over: "64.0.0.0/10", prefixes: 64, least: rig.LeastLimit},
 	{name: "repeated", label: "1000/s per /16, one source", rate: 1000, per: 16, over: "64.1.2.3", prefixes: 1},
 	{
 		name: "spread", label: "100/s per address, one source among 268 million", rate: 100, per: 32,
@@ -93,7 +98,7 @@ func (c *limitCase) flows() []lab.Flow {
 func (c *limitCase) lightFlow() lab.Flow { return limitFlow(lab.MustAddrs(c.light), lightPort) }
 
 func limitFlow(from lab.Addresses, port uint16) lab.Flow {
-	return lab.Flow{From: from, To: lab.Addr(server4), SPort: lab.AnyPort, DPort: lab.Port(port)}
+	return lab.Flow{From: from, To: lab.Addr(rig.Server4), SPort: lab.AnyPort, DPort: lab.Port(port)}
 }
 
 // inRound is the case with another source in each round, which no tool remembers from before, where there is one.
@@ -113,7 +118,7 @@ func (c *limitCase) allowed(t time.Duration) float64 {
 }
 
 // mask is the prefix's netmask, as an address.
-func (c *limitCase) mask() netip.Addr { return addr4(^uint32(0) << (32 - c.per)) }
+func (c *limitCase) mask() netip.Addr { return lists.Addr4(^uint32(0) << (32 - c.per)) }
 
 // policy is the case for Floodwall, without devices.
 func (c *limitCase) policy() string {
@@ -127,7 +132,7 @@ rules:
 
 // limitRow is a row of both tables.
 type limitRow struct {
-	*rate
+	*rig.Rate
 	of     limitCase
 	how    limiter
 	xdp    bool // Floodwall's, which has bars
@@ -137,29 +142,29 @@ type limitRow struct {
 
 // limitBuilder makes the tables of limit.
 type limitBuilder struct {
-	builder
+	rig.Builder
 	rows []*limitRow
 }
 
 // addTool adds the row of a tool with a case.
 func (b *limitBuilder) addTool(ctx context.Context, c limitCase, t limitTool) error {
 	label := t.label + ": " + c.label
-	b.progress.show("installing %s", label)
-	at, err := b.site()
+	b.Steps.Show("installing %s", label)
+	at, err := b.NewSite()
 	if err != nil {
 		return err
 	}
 	row := &limitRow{of: c, xdp: t.name == "floodwall/xdp", held: -1}
-	row.rate = &rate{name: t.name + "/" + c.name, label: label, flows: c.flows()}
+	row.Rate = &rig.Rate{Name: t.name + "/" + c.name, Label: label, Flows: c.flows()}
 	row.how, err = t.install(ctx, b, at, c)
-	if row.missing, err = tolerate(err); err != nil {
+	if row.Missing, err = tools.Tolerate(err); err != nil {
 		return err
 	}
-	row.rate.subject = subject{at, row.how.program}
+	row.Rate.Subject = rig.Subject{Site: at, Program: row.how.program}
 	if row.xdp {
-		row.least = c.least
+		row.Least = c.least
 	}
-	b.add(row.rate)
+	b.Add(row.Rate)
 	b.rows = append(b.rows, row)
 	return nil
 }

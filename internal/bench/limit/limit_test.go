@@ -1,4 +1,4 @@
-package bench
+package limit
 
 import (
 	"strings"
@@ -6,6 +6,9 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/floodwall/floodwall/internal/bench/report"
+	"github.com/floodwall/floodwall/internal/bench/rig"
 )
 
 // TestTally reads counters as the tools print them.
@@ -44,9 +47,9 @@ func passageOf(heavy, light uint64) passage {
 }
 
 func TestLimitBars(t *testing.T) {
-	b := &limitBuilder{builder: builder{session: &session{Options: Options{Rounds: 2, Window: time.Second}, outcome: &Outcome{Name: "limit"}}}}
+	b := &limitBuilder{Builder: rig.Builder{Session: &rig.Session{Options: rig.Options{Rounds: 2, Window: time.Second}, Outcome: &report.Outcome{Name: "limit"}}}}
 	row := func(name string, c limitCase, held int, passed ...passage) *limitRow {
-		return &limitRow{rate: &rate{name: name, label: name}, of: c, xdp: strings.HasPrefix(name, "floodwall"), held: held, passed: passed}
+		return &limitRow{Rate: &rig.Rate{Name: name, Label: name}, of: c, xdp: strings.HasPrefix(name, "floodwall"), held: held, passed: passed}
 	}
 	random, spread := limitCases[0], limitCases[2] // which allow 64 * 1100 and 200 in a second
 	b.rows = []*limitRow{
@@ -55,10 +58,10 @@ func TestLimitBars(t *testing.T) {
 		row("nft/spread", spread, 65536, passageOf(24000, 1000)),
 		row("bpf-lru/spread", spread, -1),
 	}
-	b.rows[3].missing = "no such map"
+	b.rows[3].Missing = "no such map"
 	b.publish()
 	var got []string
-	for _, bar := range b.outcome.Bars {
+	for _, bar := range b.Outcome.Bars {
 		got = append(got, bar.Name+" "+bar.String())
 	}
 	want := []string{
@@ -75,7 +78,7 @@ func TestLimitBars(t *testing.T) {
 		"nft/spread|24000|200|120.000|120.000 .. 120.000||1.000||65,536||",
 		"bpf-lru/spread||||||||||no such map",
 	} {
-		if got := strings.Join(b.outcome.Tables[0].Rows[i], "|"); got != want {
+		if got := strings.Join(b.Outcome.Tables[0].Rows[i], "|"); got != want {
 			t.Errorf("row %d:\n%s\nwant\n%s", i, got, want)
 		}
 	}

@@ -1,4 +1,4 @@
-package bench
+package limit
 
 import (
 	"context"
@@ -8,6 +8,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/floodwall/floodwall/internal/bench/report"
+	"github.com/floodwall/floodwall/internal/bench/rig"
 	"github.com/floodwall/floodwall/internal/lab"
 )
 
@@ -30,21 +32,21 @@ type passage struct {
 }
 
 // passTime is how long packets are sent while what passes is counted.
-func (s *session) passTime() time.Duration { return 4 * s.Window }
+func passTime(s *rig.Session) time.Duration { return 4 * s.Window }
 
 // passes counts what each row lets through, in rounds in which the rows take turns.
 func (b *limitBuilder) passes(ctx context.Context) error {
-	rounds := b.fewerRounds()
-	b.progress.expect(rounds * len(b.rows))
+	rounds := b.FewerRounds()
+	b.Steps.Expect(rounds * len(b.rows))
 	for round := 1; round <= rounds; round++ {
 		for _, r := range b.rows {
-			b.progress.show("what passes, round %d of %d, %s", round, rounds, r.label)
-			b.progress.step()
-			if r.missing != "" {
+			b.Steps.Show("what passes, round %d of %d, %s", round, rounds, r.Label)
+			b.Steps.Step()
+			if r.Missing != "" {
 				continue
 			}
-			if err := r.passRound(ctx, b.passTime(), round, round == rounds); err != nil {
-				return fmt.Errorf("%s: %w", r.label, err)
+			if err := r.passRound(ctx, passTime(b.Builder.Session), round, round == rounds); err != nil {
+				return fmt.Errorf("%s: %w", r.Label, err)
 			}
 		}
 	}
@@ -53,16 +55,16 @@ func (b *limitBuilder) passes(ctx context.Context) error {
 
 // passRound counts what passes in a round, after the last of which it asks for the prefixes that are held.
 func (r *limitRow) passRound(ctx context.Context, duration time.Duration, round int, last bool) error {
-	at, of := r.subject.site, r.of.inRound(round)
+	at, of := r.Subject.Site, r.of.inRound(round)
 	if r.how.program != nil {
-		attached, err := at.lab.Attach(at.in, r.how.program)
+		attached, err := at.Lab.Attach(at.In, r.how.program)
 		if err != nil {
 			return err
 		}
 		defer attached.Close()
 	}
 	if of.light != "" { // the one that sends too much comes when the memory is full
-		if _, err := at.send(ctx, []lab.Flow{of.lightFlow()}, duration/2, 0); err != nil {
+		if _, err := send(ctx, at, []lab.Flow{of.lightFlow()}, duration/2, 0); err != nil {
 			return err
 		}
 	}
@@ -83,7 +85,7 @@ func (r *limitRow) pass(ctx context.Context, flows []lab.Flow, duration time.Dur
 	if err != nil {
 		return p, err
 	}
-	if p.time, err = r.subject.site.send(ctx, flows, duration, seed); err != nil {
+	if p.time, err = send(ctx, r.Subject.Site, flows, duration, seed); err != nil {
 		return p, err
 	}
 	after, err := r.count(ctx)
@@ -93,9 +95,9 @@ func (r *limitRow) pass(ctx context.Context, flows []lab.Flow, duration time.Dur
 }
 
 // send sends at passRate for so long, and returns when all has been taken from the queue, with the time that it took.
-func (s *site) send(ctx context.Context, flows []lab.Flow, duration time.Duration, seed uint64) (time.Duration, error) {
-	source, err := s.lab.NewSource(s.out, lab.SourceOptions{
-		Flows: flows, CPU: sourceCPU, Seed: seed, Rate: passRate, Count: uint64(passRate * duration.Seconds()), Urgent: true,
+func send(ctx context.Context, s *rig.Site, flows []lab.Flow, duration time.Duration, seed uint64) (time.Duration, error) {
+	source, err := s.Lab.NewSource(s.Out, lab.SourceOptions{
+		Flows: flows, CPU: rig.SourceCPU, Seed: seed, Rate: passRate, Count: uint64(passRate * duration.Seconds()), Urgent: true,
 	})
 	if err != nil {
 		return 0, err
@@ -108,7 +110,7 @@ func (s *site) send(ctx context.Context, flows []lab.Flow, duration time.Duratio
 
 // count is what the row has counted so far, and what has reached its host.
 func (r *limitRow) count(ctx context.Context) (p passage, err error) {
-	if p.received, err = r.subject.site.in.Received(); err != nil {
+	if p.received, err = r.Subject.Site.In.Received(); err != nil {
 		return p, err
 	}
 	p.tally, err = r.how.tally(ctx)
@@ -116,7 +118,7 @@ func (r *limitRow) count(ctx context.Context) (p passage, err error) {
 }
 
 // ofAllowed is what passed of the sources that sent too much, as a share of what the limit allows.
-func (r *limitRow) ofAllowed() (all series) {
+func (r *limitRow) ofAllowed() (all report.Samples) {
 	for _, p := range r.passed {
 		all = append(all, float64(p.heavy)/r.of.allowed(p.time))
 	}
@@ -124,7 +126,7 @@ func (r *limitRow) ofAllowed() (all series) {
 }
 
 // ofLight is the share of the packets of the other sources that passed; nil when there are none.
-func (r *limitRow) ofLight() (all series) {
+func (r *limitRow) ofLight() (all report.Samples) {
 	for _, p := range r.passed {
 		if sent := lightShare * float64(p.received); r.of.light != "" && sent > 0 {
 			all = append(all, min(1, float64(p.light)/sent))
@@ -134,8 +136,8 @@ func (r *limitRow) ofLight() (all series) {
 }
 
 // bars compare what Floodwall lets through on XDP with what it should.
-func (r *limitRow) bars(experiment string) (off, light *Bar) {
-	name := experiment + "/" + r.name
+func (r *limitRow) bars(experiment string) (off, light *report.Bar) {
+	name := experiment + "/" + r.Name
 	if !r.xdp || len(r.passed) == 0 {
 		return nil, nil
 	}
@@ -143,61 +145,61 @@ func (r *limitRow) bars(experiment string) (off, light *Bar) {
 	for _, share := range r.ofAllowed() {
 		worst = max(worst, math.Abs(share-1))
 	}
-	off = atMost(name+" off what the limit allows", worst, mostOff)
+	off = report.AtMost(name+" off what the limit allows", worst, mostOff)
 	if shares := r.ofLight(); len(shares) > 0 {
-		light = atLeast(name+" of other sources' packets", shares.median(), leastLight)
+		light = report.AtLeast(name+" of other sources' packets", shares.Median(), leastLight)
 	}
 	return off, light
 }
 
 // publish adds the table of what passes, its results and its bars to the outcome.
 func (b *limitBuilder) publish() {
-	t := &Table{
+	t := &report.Table{
 		Title: "limit: what passes",
 		Head:  []string{"", "passed/s", "allowed/s", "of allowed", "min .. max", "bar, off by", "of other sources", "bar", "prefixes held", "MB", ""},
 		Notes: []string{
-			fmt.Sprintf("Medians of %d rounds of %v at %.1f Mpps. Passed: packets of the sources that send too much; allowed is their rate", b.fewerRounds(), b.passTime(), passRate/1e6),
+			fmt.Sprintf("Medians of %d rounds of %v at %.1f Mpps. Passed: packets of the sources that send too much; allowed is their rate", b.FewerRounds(), passTime(b.Builder.Session), passRate/1e6),
 			fmt.Sprintf("and, once, a burst of %d, for each prefix. Of other sources: the share of the packets that pass of sources that", limitBurst),
 			"send less than the limit; they come before that one, which is another in each round. The bar is for the round that",
 			"is off most. Held: prefixes in memory after the last round; MB: the program's maps.",
 		},
 	}
 	for _, r := range b.rows {
-		off, light := r.bars(b.outcome.Name)
-		for _, bar := range []*Bar{off, light} {
+		off, light := r.bars(b.Outcome.Name)
+		for _, bar := range []*report.Bar{off, light} {
 			if bar != nil {
-				b.outcome.Bars = append(b.outcome.Bars, bar)
+				b.Outcome.Bars = append(b.Outcome.Bars, bar)
 			}
 		}
-		t.row(r.passCells(off, light)...)
-		b.outcome.Results = append(b.outcome.Results, r.passResult(b.outcome.Name))
+		t.AddRow(r.passCells(off, light)...)
+		b.Outcome.Results = append(b.Outcome.Results, r.passResult(b.Outcome.Name))
 	}
-	b.outcome.Tables = append(b.outcome.Tables, t)
+	b.Outcome.Tables = append(b.Outcome.Tables, t)
 }
 
 // passCells are a row as text.
-func (r *limitRow) passCells(off, light *Bar) []string {
+func (r *limitRow) passCells(off, light *report.Bar) []string {
 	cells := make([]string, 11)
-	cells[0], cells[10] = r.label, r.missing
+	cells[0], cells[10] = r.Label, r.Missing
 	shares := r.ofAllowed()
 	if len(shares) == 0 {
 		return cells
 	}
 	seconds := r.passed[0].time
 	allowed := r.of.allowed(seconds) / seconds.Seconds()
-	cells[1], cells[2] = fmt.Sprintf("%.0f", shares.median()*allowed), fmt.Sprintf("%.0f", allowed)
-	cells[3], cells[4] = fmt.Sprintf("%.3f", shares.median()), fmt.Sprintf("%.3f .. %.3f", slices.Min(shares), slices.Max(shares))
+	cells[1], cells[2] = fmt.Sprintf("%.0f", shares.Median()*allowed), fmt.Sprintf("%.0f", allowed)
+	cells[3], cells[4] = fmt.Sprintf("%.3f", shares.Median()), fmt.Sprintf("%.3f .. %.3f", slices.Min(shares), slices.Max(shares))
 	if off != nil {
 		cells[5] = off.String()
 	}
 	if others := r.ofLight(); len(others) > 0 {
-		cells[6] = fmt.Sprintf("%.3f", others.median())
+		cells[6] = fmt.Sprintf("%.3f", others.Median())
 	}
 	if light != nil {
 		cells[7] = light.String()
 	}
 	if r.held >= 0 {
-		cells[8] = countText(r.held)
+		cells[8] = report.CountText(r.held)
 	}
 	if r.how.octets > 0 {
 		cells[9] = fmt.Sprintf("%.1f", float64(r.how.octets)/1e6)
@@ -207,19 +209,19 @@ func (r *limitRow) passCells(off, light *Bar) []string {
 
 // passResult is a row for programs.
 func (r *limitRow) passResult(experiment string) lab.Result {
-	res := lab.Result{Name: experiment + "/passes/" + r.name, Runs: len(r.passed), Note: r.missing}
-	add := func(unit string, figures series) {
+	res := lab.Result{Name: experiment + "/passes/" + r.Name, Runs: len(r.passed), Note: r.Missing}
+	add := func(unit string, figures report.Samples) {
 		if len(figures) > 0 {
-			res.Metrics = append(res.Metrics, figures.metric(unit))
+			res.Metrics = append(res.Metrics, figures.Metric(unit))
 		}
 	}
 	add("of-allowed", r.ofAllowed())
 	add("of-others", r.ofLight())
 	if r.held >= 0 {
-		add("held", series{float64(r.held)})
+		add("held", report.Samples{float64(r.held)})
 	}
 	if r.how.octets > 0 {
-		add("kernel-B", series{float64(r.how.octets)})
+		add("kernel-B", report.Samples{float64(r.how.octets)})
 	}
 	return res
 }

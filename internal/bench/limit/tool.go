@@ -1,4 +1,4 @@
-package bench
+package limit
 
 import (
 	"context"
@@ -11,13 +11,16 @@ import (
 
 	"github.com/cilium/ebpf"
 
+	"github.com/floodwall/floodwall/internal/bench/peer"
+	"github.com/floodwall/floodwall/internal/bench/rig"
+	"github.com/floodwall/floodwall/internal/bench/tools"
 	"github.com/floodwall/floodwall/internal/control"
 )
 
 // limitTool is a way to limit sources.
 type limitTool struct {
 	name, label string
-	install     func(context.Context, *limitBuilder, *site, limitCase) (limiter, error)
+	install     func(context.Context, *limitBuilder, *rig.Site, limitCase) (limiter, error)
 }
 
 var limitTools = []limitTool{
@@ -44,14 +47,14 @@ type limiter struct {
 }
 
 // floodwallLimit applies a policy, which stays.
-func floodwallLimit(target string) func(context.Context, *limitBuilder, *site, limitCase) (limiter, error) {
-	return func(ctx context.Context, b *limitBuilder, at *site, c limitCase) (l limiter, err error) {
-		in, err := b.hold(ctx, at, c.policy(), target)
+func floodwallLimit(target string) func(context.Context, *limitBuilder, *rig.Site, limitCase) (limiter, error) {
+	return func(ctx context.Context, b *limitBuilder, at *rig.Site, c limitCase) (l limiter, err error) {
+		in, err := b.Hold(ctx, at, c.policy(), target)
 		if err != nil {
 			return l, err
 		}
 		status := func(ctx context.Context) (s *control.Status, err error) {
-			err = at.server.Do(func() (err error) {
+			err = at.Server.Do(func() (err error) {
 				s, err = in.Status(ctx)
 				return err
 			})
@@ -76,20 +79,20 @@ func floodwallLimit(target string) func(context.Context, *limitBuilder, *site, l
 			}
 			return n, err
 		}
-		l.octets, err = at.programMemory()
+		l.octets, err = programMemory(at)
 		return l, err
 	}
 }
 
 // programMemory is the kernel memory of the maps of the program that is attached to the site.
-func (s *site) programMemory() (octets uint64, err error) {
-	err = s.server.Do(func() error {
-		p, err := attachedProgram(s.in.Name)
+func programMemory(s *rig.Site) (octets uint64, err error) {
+	err = s.Server.Do(func() error {
+		p, err := rig.AttachedProgram(s.In.Name)
 		if err != nil {
 			return err
 		}
 		defer p.Close()
-		octets, err = mapMemory(p)
+		octets, err = rig.MapMemory(p)
 		return err
 	})
 	return octets, err
@@ -111,23 +114,23 @@ func ruleTally(s *control.Status) (t tally) {
 }
 
 // hashlimit is the limit with iptables.
-func hashlimit(ctx context.Context, _ *limitBuilder, at *site, c limitCase) (l limiter, err error) {
+func hashlimit(ctx context.Context, _ *limitBuilder, at *rig.Site, c limitCase) (l limiter, err error) {
 	const name = "bench"
 	rules := fmt.Sprintf("-A PREROUTING -p udp -m hashlimit --hashlimit-above %d/sec --hashlimit-burst %d --hashlimit-mode srcip"+
 		" --hashlimit-srcmask %d --hashlimit-name %s -j DROP\n", c.rate, limitBurst, c.per, name) +
 		fmt.Sprintf("-A PREROUTING -p udp --dport %d -j DROP\n-A PREROUTING -p udp -j DROP\n", heavyPort)
-	if err := raw(rules)(ctx, at); err != nil {
+	if err := rig.RestoringRaw(rules)(ctx, at); err != nil {
 		return l, err
 	}
 	l.tally = func(ctx context.Context) (tally, error) {
-		out, _, err := runTool(ctx, at.server, nil, "iptables-legacy-save", "-c", "-t", "raw")
+		out, _, err := tools.Run(ctx, at.Server, nil, "iptables-legacy-save", "-c", "-t", "raw")
 		if err != nil {
 			return tally{}, err
 		}
 		return tallyOf(countsAfter(out, "["))
 	}
 	l.entries = func(context.Context) (n int, err error) {
-		err = at.server.Do(func() error {
+		err = at.Server.Do(func() error {
 			held, err := os.ReadFile("/proc/thread-self/net/ipt_hashlimit/" + name)
 			n = strings.Count(string(held), "\n")
 			return err
@@ -138,22 +141,22 @@ func hashlimit(ctx context.Context, _ *limitBuilder, at *site, c limitCase) (l l
 }
 
 // nftMeter is the limit with nft, as its wiki has it: a set that packets fill.
-func nftMeter(ctx context.Context, _ *limitBuilder, at *site, c limitCase) (l limiter, err error) {
-	script := nftRaw.script(at, fmt.Sprintf("meta l4proto udp update @held { ip saddr & %s limit rate over %d/second burst %d packets } counter drop\n",
+func nftMeter(ctx context.Context, _ *limitBuilder, at *rig.Site, c limitCase) (l limiter, err error) {
+	script := rig.NftRaw.Script(at, fmt.Sprintf("meta l4proto udp update @held { ip saddr & %s limit rate over %d/second burst %d packets } counter drop\n",
 		c.mask(), c.rate, limitBurst)+fmt.Sprintf("udp dport %d counter drop\nmeta l4proto udp counter drop\n", heavyPort),
 		"set held {\ntype ipv4_addr\nsize 65536\nflags dynamic,timeout\ntimeout 1m\n}\n")
-	if _, _, err := runTool(ctx, at.server, strings.NewReader(script), "nft", "-f", "-"); err != nil {
+	if _, _, err := tools.Run(ctx, at.Server, strings.NewReader(script), "nft", "-f", "-"); err != nil {
 		return l, err
 	}
 	l.tally = func(ctx context.Context) (tally, error) {
-		out, _, err := runTool(ctx, at.server, nil, "nft", "list", "chain", "inet", "bench", "drops")
+		out, _, err := tools.Run(ctx, at.Server, nil, "nft", "list", "chain", "inet", "bench", "drops")
 		if err != nil {
 			return tally{}, err
 		}
 		return tallyOf(countsAfter(out, "counter packets "))
 	}
 	l.entries = func(ctx context.Context) (int, error) {
-		out, _, err := runTool(ctx, at.server, nil, "nft", "list", "set", "inet", "bench", "held")
+		out, _, err := tools.Run(ctx, at.Server, nil, "nft", "list", "set", "inet", "bench", "held")
 		return strings.Count(out, "expires"), err
 	}
 	return l, nil
@@ -163,28 +166,28 @@ func nftMeter(ctx context.Context, _ *limitBuilder, at *site, c limitCase) (l li
 const lruEntries = 100_000
 
 // lruLimit is the limit as a plain BPF program.
-func lruLimit(_ context.Context, b *limitBuilder, _ *site, c limitCase) (l limiter, err error) {
+func lruLimit(_ context.Context, b *limitBuilder, _ *rig.Site, c limitCase) (l limiter, err error) {
 	interval := uint64(1e9) / uint64(c.rate)
 	mask := c.mask().As4()
-	p, err := loadPeer(limit4, func(m *ebpf.MapSpec) { m.MaxEntries = lruEntries }, map[string]any{
-		limit4Mask:     binary.NativeEndian.Uint32(mask[:]),
-		limit4Interval: interval,
-		limit4Burst:    limitBurst * interval,
-		limit4Heavy:    binary.NativeEndian.Uint16([]byte{0, heavyPort}),
+	p, err := peer.Load(peer.Limit4, func(m *ebpf.MapSpec) { m.MaxEntries = lruEntries }, map[string]any{
+		peer.Limit4Mask:     binary.NativeEndian.Uint32(mask[:]),
+		peer.Limit4Interval: interval,
+		peer.Limit4Burst:    limitBurst * interval,
+		peer.Limit4Heavy:    binary.NativeEndian.Uint16([]byte{0, heavyPort}),
 	})
 	if err != nil {
 		return l, err
 	}
-	b.owned = append(b.owned, p.set.Close, p.counts.Close)
-	l.program = b.own(p.program)
-	if l.octets, err = mapMemory(p.program); err != nil {
+	b.Owned = append(b.Owned, p.Set.Close, p.Counts.Close)
+	l.program = b.Own(p.Program)
+	if l.octets, err = rig.MapMemory(p.Program); err != nil {
 		return l, err
 	}
 	l.tally = func(context.Context) (tally, error) {
 		counts := make([]uint64, 3)
 		for i := range counts {
 			var perCPU []uint64
-			if err := p.counts.Lookup(uint32(i), &perCPU); err != nil {
+			if err := p.Counts.Lookup(uint32(i), &perCPU); err != nil {
 				return tally{}, fmt.Errorf("counters: %w", err)
 			}
 			for _, n := range perCPU {
@@ -196,7 +199,7 @@ func lruLimit(_ context.Context, b *limitBuilder, _ *site, c limitCase) (l limit
 	l.entries = func(context.Context) (n int, err error) {
 		var prefix uint32
 		var bucket [16]byte
-		entries := p.set.Iterate()
+		entries := p.Set.Iterate()
 		for entries.Next(&prefix, &bucket) {
 			n++
 		}

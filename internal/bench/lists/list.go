@@ -1,4 +1,6 @@
-package bench
+// Package lists has what firewalls are filled with: lists of addresses, rules and texts, the same in every run, and in the
+// words of each tool.
+package lists
 
 import (
 	"bufio"
@@ -11,46 +13,47 @@ import (
 	"slices"
 
 	"github.com/floodwall/floodwall/internal/addrs"
+	"github.com/floodwall/floodwall/internal/bench/report"
 	"github.com/floodwall/floodwall/internal/lab"
 )
 
-// list is addresses to block, of one family, and sources to send from.
-type list struct {
-	name     string // of results
-	label    string // in tables
-	prefixes []netip.Prefix
-	v6       bool
-	hosts    bool         // all prefixes are single addresses
-	listed   []netip.Addr // random picks from the list
-	unlisted []netip.Addr // random addresses that are not in it
-	note     string
+// List is addresses to block, of one family, and sources to send from.
+type List struct {
+	Name     string // of results
+	Label    string // in tables
+	Prefixes []netip.Prefix
+	V6       bool
+	Hosts    bool         // all prefixes are single addresses
+	Listed   []netip.Addr // random picks from the list
+	Unlisted []netip.Addr // random addresses that are not in it
+	Note     string
 }
 
-// maxSources is how many different sources a flood has. They are enough to defeat every cache, and few enough for the
+// MaxSources is how many different sources a flood has. They are enough to defeat every cache, and few enough for the
 // source to walk through without a miss of its own.
-const maxSources = 1 << 20
+const MaxSources = 1 << 20
 
-// seed makes every run measure with the same addresses.
-const seed = 2016
+// Seed makes every run measure with the same addresses.
+const Seed = 2016
 
-// randomHosts is n different random IPv4 addresses.
-func randomHosts(n int) *list {
-	l := &list{name: fmt.Sprintf("n=%d", n), label: countText(n) + " random IPv4 addresses", hosts: true}
+// RandomHosts is n different random IPv4 addresses.
+func RandomHosts(n int) *List {
+	l := &List{Name: fmt.Sprintf("n=%d", n), Label: report.CountText(n) + " random IPv4 addresses", Hosts: true}
 	next := hosts()
-	l.prefixes = make([]netip.Prefix, n)
-	for i := range l.prefixes {
-		l.prefixes[i] = netip.PrefixFrom(next(), 32)
+	l.Prefixes = make([]netip.Prefix, n)
+	for i := range l.Prefixes {
+		l.Prefixes[i] = netip.PrefixFrom(next(), 32)
 	}
-	l.listed = l.picks()
-	l.unlisted = take(min(maxSources, max(n, 1<<16)), next)
+	l.Listed = l.picks()
+	l.Unlisted = take(min(MaxSources, max(n, 1<<16)), next)
 	return l
 }
 
-// randomPrefixes is n different random IPv6 prefixes of the lengths that blocklists have.
-func randomPrefixes(n int) *list {
-	l := &list{name: fmt.Sprintf("v6/n=%d", n), label: countText(n) + " random IPv6 prefixes, /32 to /128", v6: true}
+// RandomPrefixes is n different random IPv6 prefixes of the lengths that blocklists have.
+func RandomPrefixes(n int) *List {
+	l := &List{Name: fmt.Sprintf("v6/n=%d", n), Label: report.CountText(n) + " random IPv6 prefixes, /32 to /128", V6: true}
 	lengths := []int{32, 40, 44, 48, 48, 56, 64, 64, 64, 128}
-	r := rand.New(rand.NewPCG(seed, 6))
+	r := rand.New(rand.NewPCG(Seed, 6))
 	var word uint32
 	// Every address has its first 32 bits for itself, so that none lies in the prefix of another.
 	next := func() netip.Addr {
@@ -68,15 +71,15 @@ func randomPrefixes(n int) *list {
 	}
 	for range n {
 		p, _ := next().Prefix(lengths[r.IntN(len(lengths))])
-		l.prefixes = append(l.prefixes, p)
+		l.Prefixes = append(l.Prefixes, p)
 	}
-	l.listed = l.picks()
-	l.unlisted = take(min(maxSources, max(n, 1<<16)), next)
+	l.Listed = l.picks()
+	l.Unlisted = take(min(MaxSources, max(n, 1<<16)), next)
 	return l
 }
 
-// readList is the IPv4 part of a file, in the form that policies take, or its IPv6 part when there is no other.
-func readList(path string) (*list, error) {
+// Read is the IPv4 part of a file, in the form that policies take, or its IPv6 part when there is no other.
+func Read(path string) (*List, error) {
 	set, entries, err := addrs.ReadFile(path, 0)
 	if err != nil {
 		return nil, err
@@ -86,17 +89,17 @@ func readList(path string) (*list, error) {
 		parts[p.Addr().Is6()] = append(parts[p.Addr().Is6()], p)
 	}
 	v6 := len(parts[false]) == 0
-	l := &list{name: "list", v6: v6, prefixes: parts[v6], label: fmt.Sprintf("%s: %s entries", path, countText(entries))}
-	if len(l.prefixes) == 0 {
+	l := &List{Name: "list", V6: v6, Prefixes: parts[v6], Label: fmt.Sprintf("%s: %s entries", path, report.CountText(entries))}
+	if len(l.Prefixes) == 0 {
 		return nil, fmt.Errorf("list %s: no addresses", path)
 	}
 	if n := len(parts[!v6]); n > 0 {
-		l.note = fmt.Sprintf("the list's %s prefixes of the other family are left out", countText(n))
+		l.Note = fmt.Sprintf("the list's %s prefixes of the other family are left out", report.CountText(n))
 	}
-	l.hosts = !slices.ContainsFunc(l.prefixes, func(p netip.Prefix) bool { return !p.IsSingleIP() })
-	l.listed = l.picks()
-	r := rand.New(rand.NewPCG(seed, 4))
-	l.unlisted = take(1<<18, func() netip.Addr {
+	l.Hosts = !slices.ContainsFunc(l.Prefixes, func(p netip.Prefix) bool { return !p.IsSingleIP() })
+	l.Listed = l.picks()
+	r := rand.New(rand.NewPCG(Seed, 4))
+	l.Unlisted = take(1<<18, func() netip.Addr {
 		for {
 			if a := anyUnicast(r, v6); !set.Contains(a) {
 				return a
@@ -107,12 +110,12 @@ func readList(path string) (*list, error) {
 }
 
 // picks is random addresses of the list: all of a short one of hosts.
-func (l *list) picks() []netip.Addr {
-	r := rand.New(rand.NewPCG(seed, 7))
-	step := len(l.prefixes)/maxSources + 1
+func (l *List) picks() []netip.Addr {
+	r := rand.New(rand.NewPCG(Seed, 7))
+	step := len(l.Prefixes)/MaxSources + 1
 	var from []netip.Addr
-	for i := 0; i < len(l.prefixes); i += step {
-		from = append(from, within(r, l.prefixes[i]))
+	for i := 0; i < len(l.Prefixes); i += step {
+		from = append(from, within(r, l.Prefixes[i]))
 	}
 	return from
 }
@@ -129,12 +132,12 @@ func within(r *rand.Rand, p netip.Prefix) netip.Addr {
 	return within
 }
 
-// write writes the list as a text file for a policy, a line each.
-func (l *list) write(w io.Writer) error {
+// Write writes the list as a text file for a policy, a line each.
+func (l *List) Write(w io.Writer) error {
 	out := bufio.NewWriterSize(w, 1<<20)
 	var line []byte
-	for _, p := range l.prefixes {
-		line = append(l.appendEntry(line[:0], p), '\n')
+	for _, p := range l.Prefixes {
+		line = append(l.AppendEntry(line[:0], p), '\n')
 		if _, err := out.Write(line); err != nil {
 			return err
 		}
@@ -142,8 +145,8 @@ func (l *list) write(w io.Writer) error {
 	return out.Flush()
 }
 
-// appendEntry appends an entry as people write it: a single address without its length.
-func (l *list) appendEntry(text []byte, p netip.Prefix) []byte {
+// AppendEntry appends an entry as people write it: a single address without its length.
+func (l *List) AppendEntry(text []byte, p netip.Prefix) []byte {
 	if p.IsSingleIP() {
 		return p.Addr().AppendTo(text)
 	}
@@ -157,8 +160,8 @@ func hosts() func() netip.Addr {
 	return func() netip.Addr {
 		for {
 			n++
-			if v := scatter(n + seed); unicast4(v) {
-				return addr4(v)
+			if v := scatter(n + Seed); Unicast4(v) {
+				return Addr4(v)
 			}
 		}
 	}
@@ -170,15 +173,15 @@ func anyUnicast(r *rand.Rand, v6 bool) netip.Addr {
 		return within(r, netip.MustParsePrefix("2400::/12"))
 	}
 	for {
-		if v := r.Uint32(); unicast4(v) {
-			return addr4(v)
+		if v := r.Uint32(); Unicast4(v) {
+			return Addr4(v)
 		}
 	}
 }
 
-// unicast4 leaves out what no host on the Internet has: the blocks of the IANA special-purpose registry that are /16 or
+// Unicast4 leaves out what no host on the Internet has: the blocks of the IANA special-purpose registry that are /16 or
 // larger, multicast and above.
-func unicast4(v uint32) bool {
+func Unicast4(v uint32) bool {
 	switch top := v >> 24; {
 	case top == 0, top == 10, top == 127, top >= 224:
 		return false
@@ -193,7 +196,8 @@ func word4(a netip.Addr) uint32 {
 	return binary.BigEndian.Uint32(octets[:])
 }
 
-func addr4(v uint32) netip.Addr {
+// Addr4 is the IPv4 address of a number in host byte order.
+func Addr4(v uint32) netip.Addr {
 	return netip.AddrFrom4([4]byte{byte(v >> 24), byte(v >> 16), byte(v >> 8), byte(v)})
 }
 
@@ -215,28 +219,28 @@ func take(n int, next func() netip.Addr) []netip.Addr {
 	return all
 }
 
-// spare leaves the addresses of the lab out of a list.
-func (l *list) spare() error {
+// Spare leaves the addresses of the lab out of a list.
+func (l *List) Spare() error {
 	own := lab.ParseAddrs("10.0.0.0/24 fd00::/64")
-	l.prefixes = slices.DeleteFunc(l.prefixes, func(p netip.Prefix) bool { return p.Overlaps(own[0]) || p.Overlaps(own[1]) })
-	if len(l.prefixes) == 0 {
+	l.Prefixes = slices.DeleteFunc(l.Prefixes, func(p netip.Prefix) bool { return p.Overlaps(own[0]) || p.Overlaps(own[1]) })
+	if len(l.Prefixes) == 0 {
 		return errors.New("no addresses but those of the lab itself")
 	}
-	l.listed = l.picks()
+	l.Listed = l.picks()
 	return nil
 }
 
-// visitor is a listed address that a client on the Internet may have; false when there is none.
-func (l *list) visitor() (netip.Addr, bool) {
+// Visitor is a listed address that a client on the Internet may have; false when there is none.
+func (l *List) Visitor() (netip.Addr, bool) {
 	internet6 := netip.MustParsePrefix("2000::/3")
-	i := slices.IndexFunc(l.listed, func(a netip.Addr) bool {
-		if l.v6 {
+	i := slices.IndexFunc(l.Listed, func(a netip.Addr) bool {
+		if l.V6 {
 			return internet6.Contains(a)
 		}
-		return unicast4(word4(a))
+		return Unicast4(word4(a))
 	})
 	if i < 0 {
 		return netip.Addr{}, false
 	}
-	return l.listed[i], true
+	return l.Listed[i], true
 }

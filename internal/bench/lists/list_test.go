@@ -1,4 +1,4 @@
-package bench
+package lists
 
 import (
 	"net/netip"
@@ -10,38 +10,39 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/floodwall/floodwall/internal/addrs"
+	"github.com/floodwall/floodwall/internal/bench/report"
 )
 
 // set is the list's content as Floodwall reads it from the list's file.
-func (l *list) set(t *testing.T) *addrs.Set {
+func (l *List) set(t *testing.T) *addrs.Set {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "list.txt")
-	if err := writeFile(file, l.write); err != nil {
+	if err := report.WriteFile(file, l.Write); err != nil {
 		t.Fatal(err)
 	}
 	set, entries, err := addrs.ReadFile(file, 0)
-	if err != nil || entries != len(l.prefixes) {
-		t.Fatalf("%d entries, %v; want %d", entries, err, len(l.prefixes))
+	if err != nil || entries != len(l.Prefixes) {
+		t.Fatalf("%d entries, %v; want %d", entries, err, len(l.Prefixes))
 	}
 	return set
 }
 
 func TestRandomLists(t *testing.T) {
-	for _, l := range []*list{randomHosts(1), randomHosts(70_000), randomPrefixes(50_000)} {
-		t.Run(l.label, func(t *testing.T) {
+	for _, l := range []*List{RandomHosts(1), RandomHosts(70_000), RandomPrefixes(50_000)} {
+		t.Run(l.Label, func(t *testing.T) {
 			set := l.set(t)
-			sorted := slices.SortedFunc(slices.Values(l.prefixes), netip.Prefix.Compare)
-			if n := len(slices.Compact(sorted)); n != len(l.prefixes) {
-				t.Errorf("%d different prefixes of %d", n, len(l.prefixes))
+			sorted := slices.SortedFunc(slices.Values(l.Prefixes), netip.Prefix.Compare)
+			if n := len(slices.Compact(sorted)); n != len(l.Prefixes) {
+				t.Errorf("%d different prefixes of %d", n, len(l.Prefixes))
 			}
-			if i := slices.IndexFunc(l.listed, func(a netip.Addr) bool { return !set.Contains(a) }); i >= 0 {
-				t.Errorf("listed source %s is not in the list", l.listed[i])
+			if i := slices.IndexFunc(l.Listed, func(a netip.Addr) bool { return !set.Contains(a) }); i >= 0 {
+				t.Errorf("listed source %s is not in the list", l.Listed[i])
 			}
-			if i := slices.IndexFunc(l.unlisted, set.Contains); i >= 0 {
-				t.Errorf("unlisted source %s is in the list", l.unlisted[i])
+			if i := slices.IndexFunc(l.Unlisted, set.Contains); i >= 0 {
+				t.Errorf("unlisted source %s is in the list", l.Unlisted[i])
 			}
-			if len(l.listed) != len(l.prefixes) || len(l.unlisted) < 1<<16 {
-				t.Errorf("%d listed and %d unlisted sources", len(l.listed), len(l.unlisted))
+			if len(l.Listed) != len(l.Prefixes) || len(l.Unlisted) < 1<<16 {
+				t.Errorf("%d listed and %d unlisted sources", len(l.Listed), len(l.Unlisted))
 			}
 		})
 	}
@@ -49,7 +50,7 @@ func TestRandomLists(t *testing.T) {
 
 func TestScatterHitsAllNetworks(t *testing.T) {
 	seen := map[byte]int{}
-	for _, p := range randomHosts(100_000).prefixes {
+	for _, p := range RandomHosts(100_000).Prefixes {
 		seen[p.Addr().As4()[0]]++
 	}
 	if len(seen) < 200 {
@@ -68,20 +69,20 @@ func TestReadList(t *testing.T) {
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	l, err := readList(file)
+	l, err := Read(file)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var got []string
-	for _, p := range l.prefixes {
+	for _, p := range l.Prefixes {
 		got = append(got, p.String())
 	}
 	want := []string{"1.2.3.4/32", "5.6.0.0/16", "9.9.9.0/31", "9.9.9.2/32"}
-	if diff := cmp.Diff(want, got); diff != "" || l.v6 || l.hosts || l.note == "" {
-		t.Errorf("v6 %v, hosts %v, note %q, prefixes (-want +got):\n%s", l.v6, l.hosts, l.note, diff)
+	if diff := cmp.Diff(want, got); diff != "" || l.V6 || l.Hosts || l.Note == "" {
+		t.Errorf("v6 %v, hosts %v, note %q, prefixes (-want +got):\n%s", l.V6, l.Hosts, l.Note, diff)
 	}
 	set := l.set(t)
-	if slices.ContainsFunc(l.unlisted, set.Contains) {
+	if slices.ContainsFunc(l.Unlisted, set.Contains) {
 		t.Error("an unlisted source is in the list")
 	}
 }

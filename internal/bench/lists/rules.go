@@ -1,8 +1,10 @@
-package bench
+package lists
 
 import (
 	"fmt"
 	"strings"
+
+	"github.com/floodwall/floodwall/internal/bench/report"
 )
 
 // rule is one that no packet of the bench's floods matches, in what all tools can say. Zero values are not asked for.
@@ -34,8 +36,8 @@ func nthRule(n int) rule {
 	return r
 }
 
-// policyRules is n rules as part of a policy.
-func policyRules(n int) string {
+// PolicyRules is n rules as part of a policy.
+func PolicyRules(n int) string {
 	var b strings.Builder
 	if n > 0 {
 		b.WriteString("rules:\n")
@@ -61,7 +63,7 @@ func (r rule) policy() string {
 	if r.sport > 0 {
 		add("sport", fmt.Sprint(r.sport))
 	}
-	add("then", choice(r.pass, "pass", "drop"))
+	add("then", report.Choice(r.pass, "pass", "drop"))
 	return strings.Join(keys, ", ")
 }
 
@@ -78,7 +80,7 @@ func (r rule) nft() string {
 		fmt.Fprintf(&b, "%s sport %d ", r.proto, r.sport)
 	}
 	fmt.Fprintf(&b, "%s dport %s ", r.proto, r.ports("-"))
-	return b.String() + choice(r.pass, "accept", "drop")
+	return b.String() + report.Choice(r.pass, "accept", "drop")
 }
 
 // iptables is the rule's options for iptables.
@@ -94,7 +96,7 @@ func (r rule) iptables() string {
 	if r.sport > 0 {
 		fmt.Fprintf(&b, "--sport %d ", r.sport)
 	}
-	return fmt.Sprintf("%s--dport %s -j %s", b.String(), r.ports(":"), choice(r.pass, "ACCEPT", "DROP"))
+	return fmt.Sprintf("%s--dport %s -j %s", b.String(), r.ports(":"), report.Choice(r.pass, "ACCEPT", "DROP"))
 }
 
 // ports is the destination ports, with what stands in a range between first and last.
@@ -105,16 +107,17 @@ func (r rule) ports(to string) string {
 	return fmt.Sprintf("%d%s%d", r.first, to, r.last)
 }
 
-func rulesPolicy(n int) string { return "default: drop\n" + policyRules(n) }
+// RulesPolicy is a policy of n rules that do not match, before all is dropped. It is without its devices.
+func RulesPolicy(n int) string { return "default: drop\n" + PolicyRules(n) }
 
-// ruleCounts are the numbers of rules, with the share of the limit that Floodwall must reach.
-var ruleCounts = []struct {
-	rules int
-	least float64
+// RuleCounts are the numbers of rules, with the share of the limit that Floodwall must reach.
+var RuleCounts = []struct {
+	Rules int
+	Least float64
 }{{0, 0}, {20, 0.90}, {500, 0.80}, {10_000, 0.70}}
 
-// iptablesRules is n rules that do not match, for iptables-restore.
-func iptablesRules(chain string, n int) string {
+// IptablesRules is n rules that do not match, for iptables-restore.
+func IptablesRules(chain string, n int) string {
 	var b strings.Builder
 	for i := range n {
 		fmt.Fprintf(&b, "-A %s %s\n", chain, nthRule(i).iptables())
@@ -122,12 +125,13 @@ func iptablesRules(chain string, n int) string {
 	return b.String()
 }
 
-// iptablesScript is input for iptables-restore: n rules that do not match, and a drop.
-func iptablesScript(table, chain string, n int) string {
-	return fmt.Sprintf("*%s\n%s-A %s -j DROP\nCOMMIT\n", table, iptablesRules(chain, n), chain)
+// IptablesScript is input for iptables-restore: n rules that do not match, and a drop.
+func IptablesScript(table, chain string, n int) string {
+	return fmt.Sprintf("*%s\n%s-A %s -j DROP\nCOMMIT\n", table, IptablesRules(chain, n), chain)
 }
 
-func nftRules(n int) string {
+// NftRules is n rules that do not match, for a chain of nft.
+func NftRules(n int) string {
 	var b strings.Builder
 	for i := range n {
 		b.WriteString(nthRule(i).nft() + "\n")

@@ -1,45 +1,11 @@
-package bench
+package lists
 
 import (
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-
-	"github.com/floodwall/floodwall/internal/compile"
-	"github.com/floodwall/floodwall/internal/control"
-	"github.com/floodwall/floodwall/internal/packet"
 )
-
-// compiled is the policy with n rules.
-func compiled(t *testing.T, n int) *control.Compiled {
-	t.Helper()
-	c, err := control.CompileSource("policy.yaml", []byte("devices: [eth0]\n"+rulesPolicy(n)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
-}
-
-// The compiler must neither merge the rules nor find one superfluous, and the flood must go past all of them.
-func TestRulesStayAsTheyAre(t *testing.T) {
-	without := len(compiled(t, 0).Program.Rules)
-	for _, n := range []int{1, 20, 500, 10_000} {
-		c := compiled(t, n)
-		if got := len(c.Program.Rules) - without; got != n {
-			t.Errorf("%d rules became %d", n, got)
-		}
-		for _, from := range append(randomHosts(100).listed, randomPrefixes(100).listed...) {
-			spec, err := packet.Parse(floodPacket(from))
-			if err != nil {
-				t.Fatal(err)
-			}
-			if e, err := c.Explain(spec, compile.TargetXDP); err != nil || e.Verdict != "drop" || e.Reason != "default" {
-				t.Fatalf("%d rules: %s: %s by %s", n, floodPacket(from), e.Verdict, e.Reason)
-			}
-		}
-	}
-}
 
 func TestRuleInEachLanguage(t *testing.T) {
 	want := []string{
@@ -68,10 +34,10 @@ func TestRuleInEachLanguage(t *testing.T) {
 
 func TestIptablesScript(t *testing.T) {
 	want := "*raw\n-A PREROUTING " + nthRule(0).iptables() + "\n-A PREROUTING -j DROP\nCOMMIT\n"
-	if got := iptablesScript("raw", "PREROUTING", 1); got != want {
+	if got := IptablesScript("raw", "PREROUTING", 1); got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
-	if n := strings.Count(nftRules(20), "\n"); n != 20 {
+	if n := strings.Count(NftRules(20), "\n"); n != 20 {
 		t.Errorf("%d rules of nft, want 20", n)
 	}
 }

@@ -1,4 +1,4 @@
-package bench
+package lists
 
 import (
 	"fmt"
@@ -7,22 +7,22 @@ import (
 	"strings"
 )
 
-// mostStrings is how many strings a policy can have.
-const mostStrings = 64
+// MostStrings is how many strings a policy can have.
+const MostStrings = 64
 
-// searched is n texts to search for, none of which is in any packet of the bench. The first is that of the
+// Texts is n texts to search for, none of which is in any packet of the bench. The first is that of the
 // article; the others are random words, so that they share nothing that would make them one.
-func searched(n int) []string {
+func Texts(n int) []string {
 	words := []string{"evil.example"}
-	r := rand.New(rand.NewPCG(seed, 64))
+	r := rand.New(rand.NewPCG(Seed, 64))
 	for len(words) < n {
-		words = append(words, randomText(r, 6+r.IntN(11))+".example")
+		words = append(words, RandomText(r, 6+r.IntN(11))+".example")
 	}
 	return words[:n]
 }
 
-// randomText is small letters.
-func randomText(r *rand.Rand, n int) string {
+// RandomText is small letters.
+func RandomText(r *rand.Rand, n int) string {
 	b := make([]byte, n)
 	for i := range b {
 		b[i] = byte('a' + r.IntN(26))
@@ -30,8 +30,8 @@ func randomText(r *rand.Rand, n int) string {
 	return string(b)
 }
 
-// stringRules has iptables drop packets to port 53 with any of these texts.
-func stringRules(algo string, texts []string) string {
+// StringRules has iptables drop packets to port 53 with any of these texts.
+func StringRules(algo string, texts []string) string {
 	var b strings.Builder
 	for _, text := range texts {
 		fmt.Fprintf(&b, "-A PREROUTING -p udp --dport 53 -m string --algo %s --string %s -j DROP\n", algo, text)
@@ -39,8 +39,8 @@ func stringRules(algo string, texts []string) string {
 	return b.String()
 }
 
-// stringPolicy is the same as a rule of a policy.
-func stringPolicy(texts []string) string {
+// StringPolicy is the same as a rule of a policy.
+func StringPolicy(texts []string) string {
 	quoted := make([]string, len(texts))
 	for i, text := range texts {
 		quoted[i] = strconv.Quote(text)

@@ -1,17 +1,17 @@
-package bench
+package lists
 
 import "testing"
 
 // TestSearched checks that the texts are what a policy takes, and all different.
 func TestSearched(t *testing.T) {
 	seen := map[string]bool{}
-	for _, text := range searched(mostStrings) {
+	for _, text := range Texts(MostStrings) {
 		if len(text) < 1 || len(text) > 64 || seen[text] {
 			t.Errorf("text %q: of %d octets, seen before: %v", text, len(text), seen[text])
 		}
 		seen[text] = true
 	}
-	if len(seen) != mostStrings || !seen["evil.example"] {
+	if len(seen) != MostStrings || !seen["evil.example"] {
 		t.Errorf("%d texts", len(seen))
 	}
 }

@@ -1,9 +1,12 @@
-package bench
+package packetcost
 
 import (
 	"fmt"
 	"math"
 	"slices"
+
+	"github.com/floodwall/floodwall/internal/bench/report"
+	"github.com/floodwall/floodwall/internal/bench/rig"
 )
 
 // costClaim is something that the article says, and the rule by which it holds here: how many times the time per packet
@@ -56,11 +59,11 @@ var costSets = []string{"iptables/set/n=1", "iptables/set/n=65000", "iptables/se
 
 // costOutcome judges the claims by what was measured on one core, which is what the article had: by the receive thread's
 // own time per packet.
-func costOutcome(t *rateTable) (claims []Claim) {
+func costOutcome(t *rig.RateTable) (claims []report.Claim) {
 	for _, c := range costClaims {
-		judged := openClaim(c.text, timesText(c.article), c.rule+", in time per packet with source and receiver on one core")
+		judged := report.OpenClaim(c.text, report.TimesText(c.article), c.rule+", in time per packet with source and receiver on one core")
 		if times, ok := c.times(t); ok {
-			judged = judged.found(timesText(times), times >= c.least && times <= c.most, c.unsteady(t))
+			judged = judged.Found(report.TimesText(times), times >= c.least && times <= c.most, c.unsteady(t))
 		}
 		claims = append(claims, judged)
 	}
@@ -68,13 +71,13 @@ func costOutcome(t *rateTable) (claims []Claim) {
 }
 
 // times is how many times the time of the bases the rows take; false when one of them was not measured.
-func (c costClaim) times(t *rateTable) (float64, bool) {
+func (c costClaim) times(t *rig.RateTable) (float64, bool) {
 	slowest, fastest := math.Inf(1), 0.0
 	for _, name := range c.rows {
-		slowest = min(slowest, t.rate(name))
+		slowest = min(slowest, rate(t, name))
 	}
 	for _, name := range c.bases {
-		rate := t.rate(name)
+		rate := rate(t, name)
 		if !(rate > 0) {
 			return 0, false
 		}
@@ -83,17 +86,17 @@ func (c costClaim) times(t *rateTable) (float64, bool) {
 	return fastest / slowest, slowest > 0
 }
 
-func (c costClaim) unsteady(t *rateTable) bool {
-	return slices.ContainsFunc(t.rows, func(r *rate) bool {
-		return (slices.Contains(c.rows, r.name) || slices.Contains(c.bases, r.name)) && r.unsteady()
+func (c costClaim) unsteady(t *rig.RateTable) bool {
+	return slices.ContainsFunc(t.Rows, func(r *rig.Rate) bool {
+		return (slices.Contains(c.rows, r.Name) || slices.Contains(c.bases, r.Name)) && r.Unsteady()
 	})
 }
 
 // rate is a row's packets per second, 0 when it was not measured.
-func (t *rateTable) rate(name string) float64 {
-	for _, r := range t.rows {
-		if r.name == name && r.measured() {
-			return r.rounds.median()
+func rate(t *rig.RateTable, name string) float64 {
+	for _, r := range t.Rows {
+		if r.Name == name && r.Measured() {
+			return r.Rounds.Median()
 		}
 	}
 	return 0

@@ -1,21 +1,24 @@
-package bench
+package packetcost
 
 import (
 	"testing"
+
+	"github.com/floodwall/floodwall/internal/bench/report"
+	"github.com/floodwall/floodwall/internal/bench/rig"
 )
 
 // costRows is a table of costs as after a round, with the time per packet of each row in nanoseconds.
-func costRows(ns map[string]float64) *rateTable {
-	t := new(rateTable)
+func costRows(ns map[string]float64) *rig.RateTable {
+	t := new(rig.RateTable)
 	for _, name := range []string{
 		"iptables/accept/untracked", "iptables/raw", "iptables/filter", "iptables/raw/rules=5", "iptables/set/n=1",
 		"iptables/set/n=65000", "iptables/set/n=265000",
 	} {
-		r := &rate{name: name}
+		r := &rig.Rate{Name: name}
 		if ns[name] > 0 {
-			r.rounds = series{1e9 / ns[name]}
+			r.Rounds = report.Samples{1e9 / ns[name]}
 		}
-		t.rows = append(t.rows, r)
+		t.Rows = append(t.Rows, r)
 	}
 	return t
 }
@@ -28,20 +31,20 @@ func TestClaims(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		ns   float64 // 0: not measured
-		want [4]Verdict
+		want [4]report.Verdict
 	}{
-		{"", 0, [4]Verdict{Confirmed, Confirmed, Confirmed, Confirmed}},
-		{"iptables/filter", 99, [4]Verdict{Refuted, Confirmed, Confirmed, Confirmed}},
-		{"iptables/filter", 130, [4]Verdict{Refuted, Confirmed, Confirmed, Confirmed}},
-		{"iptables/filter", 0, [4]Verdict{NotMeasurable, Confirmed, Confirmed, Confirmed}},
-		{"iptables/raw/rules=5", 101, [4]Verdict{Confirmed, Refuted, Confirmed, Confirmed}},
-		{"iptables/raw/rules=5", 140, [4]Verdict{Confirmed, Refuted, Confirmed, Confirmed}},
-		{"iptables/set/n=1", 90, [4]Verdict{Confirmed, Confirmed, Refuted, Confirmed}},
-		{"iptables/set/n=265000", 122, [4]Verdict{Confirmed, Confirmed, Refuted, Confirmed}},
-		{"iptables/set/n=65000", 0, [4]Verdict{Confirmed, Confirmed, NotMeasurable, Confirmed}},
-		{"iptables/accept/untracked", 190, [4]Verdict{Confirmed, Confirmed, Confirmed, Refuted}},
-		{"iptables/accept/untracked", 360, [4]Verdict{Confirmed, Confirmed, Confirmed, Refuted}},
-		{"iptables/raw", 0, [4]Verdict{NotMeasurable, NotMeasurable, Confirmed, NotMeasurable}},
+		{"", 0, [4]report.Verdict{report.Confirmed, report.Confirmed, report.Confirmed, report.Confirmed}},
+		{"iptables/filter", 99, [4]report.Verdict{report.Refuted, report.Confirmed, report.Confirmed, report.Confirmed}},
+		{"iptables/filter", 130, [4]report.Verdict{report.Refuted, report.Confirmed, report.Confirmed, report.Confirmed}},
+		{"iptables/filter", 0, [4]report.Verdict{report.NotMeasurable, report.Confirmed, report.Confirmed, report.Confirmed}},
+		{"iptables/raw/rules=5", 101, [4]report.Verdict{report.Confirmed, report.Refuted, report.Confirmed, report.Confirmed}},
+		{"iptables/raw/rules=5", 140, [4]report.Verdict{report.Confirmed, report.Refuted, report.Confirmed, report.Confirmed}},
+		{"iptables/set/n=1", 90, [4]report.Verdict{report.Confirmed, report.Confirmed, report.Refuted, report.Confirmed}},
+		{"iptables/set/n=265000", 122, [4]report.Verdict{report.Confirmed, report.Confirmed, report.Refuted, report.Confirmed}},
+		{"iptables/set/n=65000", 0, [4]report.Verdict{report.Confirmed, report.Confirmed, report.NotMeasurable, report.Confirmed}},
+		{"iptables/accept/untracked", 190, [4]report.Verdict{report.Confirmed, report.Confirmed, report.Confirmed, report.Refuted}},
+		{"iptables/accept/untracked", 360, [4]report.Verdict{report.Confirmed, report.Confirmed, report.Confirmed, report.Refuted}},
+		{"iptables/raw", 0, [4]report.Verdict{report.NotMeasurable, report.NotMeasurable, report.Confirmed, report.NotMeasurable}},
 	} {
 		ns := map[string]float64{}
 		for name, value := range asTheArticle {

@@ -1,4 +1,5 @@
-package bench
+// Package packetcost is the experiment `cost`: what a packet costs by what is done with it, by an article of 2016.
+package packetcost
 
 import (
 	"context"
@@ -10,28 +11,30 @@ import (
 
 	"github.com/cilium/ebpf/asm"
 
+	"github.com/floodwall/floodwall/internal/bench/rig"
+	"github.com/floodwall/floodwall/internal/bench/tools"
 	"github.com/floodwall/floodwall/internal/lab"
 )
 
-// packetCost measures what one packet costs, case by case as an article did in 2016, with the article's tool, with Floodwall
+// Run measures what one packet costs, case by case as an article did in 2016, with the article's tool, with Floodwall
 // on each target, and with the least that there can be.
-func packetCost(ctx context.Context, s *session) error {
-	return inLab(ctx, func(l *lab.Lab) error {
-		b := &costBuilder{builder: builder{session: s, lab: l, flow: costFlow}}
-		defer b.close()
-		b.table.title = "cost: 128-byte UDP packets from one address and port to another"
-		b.table.notes = append([]string(nil), costNotes...)
+func Run(ctx context.Context, s *rig.Session) error {
+	return rig.InLab(ctx, func(l *lab.Lab) error {
+		b := &costBuilder{Builder: rig.Builder{Session: s, Lab: l, Flow: costFlow}}
+		defer b.Close()
+		b.Table.Title = "cost: 128-byte UDP packets from one address and port to another"
+		b.Table.Notes = append([]string(nil), costNotes...)
 		if err := b.build(ctx); err != nil {
 			return err
 		}
-		two, one := &b.table, b.table.on(oneCore)
-		if err := two.measure(ctx, s); err != nil {
+		two, one := &b.Table, b.Table.On(rig.OneCore)
+		if err := two.Measure(ctx, s); err != nil {
 			return err
 		}
-		if err := one.measure(ctx, s); err != nil {
+		if err := one.Measure(ctx, s); err != nil {
 			return err
 		}
-		s.outcome.Claims = costOutcome(one)
+		s.Outcome.Claims = costOutcome(one)
 		return nil
 	})
 }
@@ -54,15 +57,15 @@ var costNotes = []string{
 var (
 	costSource = netip.MustParseAddr("10.0.0.1")
 	costFlow   = lab.Flow{
-		From: lab.Addr(costSource), To: lab.Addr(server4), SPort: lab.Port(4000), DPort: lab.Port(sinkPort), Size: 14 + 128,
+		From: lab.Addr(costSource), To: lab.Addr(rig.Server4), SPort: lab.Port(4000), DPort: lab.Port(rig.SinkPort), Size: 14 + 128,
 	}
 )
 
 // costBuilder makes the table of cost.
-type costBuilder struct{ builder }
+type costBuilder struct{ rig.Builder }
 
 func (b *costBuilder) build(ctx context.Context) error {
-	if err := b.limits(); err != nil {
+	if err := b.Limits(); err != nil {
 		return err
 	}
 	for _, accepting := range []func() error{b.addPass, b.addNoFirewall} {
@@ -84,12 +87,12 @@ func (b *costBuilder) addPass() error {
 	if err != nil {
 		return err
 	}
-	p, err := loadAsm("pass", asm.Mov.Imm(asm.R0, xdpPass), asm.Return())
+	p, err := rig.LoadInstructions("pass", asm.Mov.Imm(asm.R0, xdpPass), asm.Return())
 	if err != nil {
 		return err
 	}
-	b.add(&rate{
-		name: "pass", label: "empty XDP_PASS, no firewall (the limit of accepting)", subject: subject{at.site, b.own(p)},
+	b.Add(&rig.Rate{
+		Name: "pass", Label: "empty XDP_PASS, no firewall (the limit of accepting)", Subject: rig.Subject{Site: at.Site, Program: b.Own(p)},
 	})
 	return nil
 }
@@ -100,30 +103,30 @@ const xdpPass = 2
 func (b *costBuilder) addNoFirewall() error {
 	at, err := b.sinkSite()
 	if err == nil {
-		b.add(&rate{name: "accept", label: "accept, no firewall", subject: subject{site: at.site}})
+		b.Add(&rig.Rate{Name: "accept", Label: "accept, no firewall", Subject: rig.Subject{Site: at.Site}})
 	}
 	return err
 }
 
 // addCase adds the rows of a case: with iptables, and with Floodwall on each target.
 func (b *costBuilder) addCase(ctx context.Context, c costCase) error {
-	row := &rate{name: "iptables/" + c.name, label: "iptables: " + c.label, article: c.article}
-	err := b.fill(ctx, row, c, func(at *site) error { return c.install(ctx, at) })
+	row := &rig.Rate{Name: "iptables/" + c.name, Label: "iptables: " + c.label, Article: c.article}
+	err := b.fill(ctx, row, c, func(at *rig.Site) error { return c.install(ctx, at) })
 	if err != nil {
 		return err
 	}
 	switch c.name {
 	case baseCase:
-		b.table.base = row
+		b.Table.Base = row
 	case rivalCase:
-		b.table.rival = row
+		b.Table.Rival = row
 	}
 	if c.policy == nil {
-		b.add(&rate{name: "floodwall/" + c.name, label: "floodwall: " + c.ownLabel(), missing: c.lacks})
+		b.Add(&rig.Rate{Name: "floodwall/" + c.name, Label: "floodwall: " + c.ownLabel(), Missing: c.lacks})
 		return nil
 	}
 	for _, target := range costTargets {
-		row := &rate{name: "floodwall/" + target + "/" + c.name, label: "floodwall, " + target + ": " + c.ownLabel()}
+		row := &rig.Rate{Name: "floodwall/" + target + "/" + c.name, Label: "floodwall, " + target + ": " + c.ownLabel()}
 		if err := b.addTarget(ctx, row, c, target); err != nil {
 			return fmt.Errorf("floodwall, %s: %w", target, err)
 		}
@@ -132,30 +135,30 @@ func (b *costBuilder) addCase(ctx context.Context, c costCase) error {
 }
 
 // addTarget adds the row of a case for a target, without figures when it cannot do that.
-func (b *costBuilder) addTarget(ctx context.Context, row *rate, c costCase, target string) error {
-	if row.missing = c.cannot[target]; row.missing != "" {
-		b.add(row)
+func (b *costBuilder) addTarget(ctx context.Context, row *rig.Rate, c costCase, target string) error {
+	if row.Missing = c.cannot[target]; row.Missing != "" {
+		b.Add(row)
 		return nil
 	}
 	if target == "xdp" {
-		row.least, row.times = c.least, c.times
+		row.Least, row.Times = c.least, c.times
 	}
 	return b.addFloodwall(ctx, row, c, target)
 }
 
 // fill adds a row for what is installed at a site of its own, after a look at what becomes of packets there.
-func (b *costBuilder) fill(ctx context.Context, row *rate, c costCase, install func(*site) error) error {
-	b.progress.show("installing %s", row.label)
+func (b *costBuilder) fill(ctx context.Context, row *rig.Rate, c costCase, install func(*rig.Site) error) error {
+	b.Steps.Show("installing %s", row.Label)
 	at, err := b.sinkSite()
 	if err != nil {
 		return err
 	}
-	if row.missing, err = tolerate(install(at.site)); err != nil {
+	if row.Missing, err = tools.Tolerate(install(at.Site)); err != nil {
 		return err
 	}
-	b.add(row)
-	row.subject = subject{site: at.site}
-	if row.missing != "" || c.some {
+	b.Add(row)
+	row.Subject = rig.Subject{Site: at.Site}
+	if row.Missing != "" || c.some {
 		return nil
 	}
 	return at.expect(ctx, c.accept)
@@ -163,31 +166,31 @@ func (b *costBuilder) fill(ctx context.Context, row *rate, c costCase, install f
 
 // sinkSite is a site with a socket that nobody reads.
 type sinkSite struct {
-	*site
+	*rig.Site
 	sink net.PacketConn
 }
 
 func (b *costBuilder) sinkSite() (*sinkSite, error) {
-	at, err := b.site()
+	at, err := b.NewSite()
 	if err != nil {
 		return nil, err
 	}
-	s := &sinkSite{site: at}
-	err = at.server.Do(func() (err error) {
-		s.sink, err = net.ListenPacket("udp4", netip.AddrPortFrom(server4, sinkPort).String())
+	s := &sinkSite{Site: at}
+	err = at.Server.Do(func() (err error) {
+		s.sink, err = net.ListenPacket("udp4", netip.AddrPortFrom(rig.Server4, rig.SinkPort).String())
 		return err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("sink: %w", err)
 	}
-	b.owned = append(b.owned, s.sink.Close)
+	b.Owned = append(b.Owned, s.sink.Close)
 	return s, nil
 }
 
 // expect sends some packets and returns an error when not all, or not none, arrive at the socket. What decides something
 // else than it should is not worth measuring.
 func (s *sinkSite) expect(ctx context.Context, accept bool) error {
-	source, err := s.lab.NewSource(s.out, lab.SourceOptions{Flows: []lab.Flow{costFlow}, CPU: sourceCPU, Seed: 1, Count: tested, Rate: 1000})
+	source, err := s.Lab.NewSource(s.Out, lab.SourceOptions{Flows: []lab.Flow{costFlow}, CPU: rig.SourceCPU, Seed: 1, Count: rig.TestPackets, Rate: 1000})
 	if err != nil {
 		return err
 	}
@@ -196,20 +199,20 @@ func (s *sinkSite) expect(ctx context.Context, accept bool) error {
 	}
 	want, wait := 0, 50*time.Millisecond
 	if accept {
-		want, wait = tested, 2*time.Second
+		want, wait = rig.TestPackets, 2*time.Second
 	}
 	if err := s.sink.SetReadDeadline(time.Now().Add(wait)); err != nil {
 		return err
 	}
 	got, octets := 0, make([]byte, 2048)
-	for got < tested {
+	for got < rig.TestPackets {
 		if _, _, err := s.sink.ReadFrom(octets); err != nil {
 			break // the deadline
 		}
 		got++
 	}
 	if got != want && ctx.Err() == nil {
-		return fmt.Errorf("%d of %d packets are accepted, want %d", got, tested, want)
+		return fmt.Errorf("%d of %d packets are accepted, want %d", got, rig.TestPackets, want)
 	}
 	return ctx.Err()
 }

@@ -1,4 +1,7 @@
-package bench
+// Package peer has the programs of bpf/bench.c, with which Floodwall is compared and by which answers are counted.
+package peer
+
+//go:generate go tool bpf2go -cc clang-19 -strip llvm-strip-19 -no-global-types -target bpfel -go-package peer peers ../../../bpf/bench.c -- -O2 -g -mcpu=v3 -Wall -Werror -idirafter /usr/include/x86_64-linux-gnu -idirafter /usr/include/aarch64-linux-gnu
 
 import (
 	"fmt"
@@ -10,34 +13,34 @@ import (
 
 // The programs of bpf/bench.c.
 const (
-	touch   = peersProgTouch   // drops after reading one octet
-	hash4   = peersProgHash4   // drops sources in a hash of addresses
-	lpm4    = peersProgLpm4    // drops sources in a trie of prefixes
-	lpm6    = peersProgLpm6    // the same for IPv6
-	limit4  = peersProgLimit4  // drops sources over a limit of their own, which an LRU map holds
-	victim  = peersProgVictim  // tells a resolver's answers to its clients from those to others
-	spoofed = peersProgSpoofed // counts a server's answers to nobody
+	Touch   = peersProgTouch   // drops after reading one octet
+	Hash4   = peersProgHash4   // drops sources in a hash of addresses
+	LPM4    = peersProgLpm4    // drops sources in a trie of prefixes
+	LPM6    = peersProgLpm6    // the same for IPv6
+	Limit4  = peersProgLimit4  // drops sources over a limit of their own, which an LRU map holds
+	Victim  = peersProgVictim  // tells a resolver's answers to its clients from those to others
+	Spoofed = peersProgSpoofed // counts a server's answers to nobody
 )
 
 // The constants of limit4 and victim.
 const (
-	limit4Mask     = peersVarLimit4Mask
-	limit4Interval = peersVarLimit4Interval // nanoseconds a packet
-	limit4Burst    = peersVarLimit4Burst    // nanoseconds that a source may have saved up
-	limit4Heavy    = peersVarLimit4Heavy    // port
-	victimClients  = peersVarVictimClients  // their network
-	victimMask     = peersVarVictimMask
+	Limit4Mask     = peersVarLimit4Mask
+	Limit4Interval = peersVarLimit4Interval // nanoseconds a packet
+	Limit4Burst    = peersVarLimit4Burst    // nanoseconds that a source may have saved up
+	Limit4Heavy    = peersVarLimit4Heavy    // port
+	VictimClients  = peersVarVictimClients  // their network
+	VictimMask     = peersVarVictimMask
 )
 
-// peer is a program of bpf/bench.c with the maps that it has, if any.
-type peer struct {
-	program *ebpf.Program
-	set     *ebpf.Map
-	counts  *ebpf.Map
+// Loaded is a program of bpf/bench.c with the maps that it has, if any.
+type Loaded struct {
+	Program *ebpf.Program
+	Set     *ebpf.Map
+	Counts  *ebpf.Map
 }
 
-// loadPeer loads a program of bpf/bench.c. resize, if set, gets its set's specification; vars are its constants.
-func loadPeer(name string, resize func(*ebpf.MapSpec), vars map[string]any) (p peer, err error) {
+// Load loads a program of bpf/bench.c. resize, if set, gets its set's specification; vars are its constants.
+func Load(name string, resize func(*ebpf.MapSpec), vars map[string]any) (p Loaded, err error) {
 	spec, err := loadPeers()
 	if err != nil {
 		return p, err
@@ -59,5 +62,5 @@ func loadPeer(name string, resize func(*ebpf.MapSpec), vars map[string]any) (p p
 		return p, fmt.Errorf("program %s: %w", name, err)
 	}
 	defer c.Close()
-	return peer{c.DetachProgram(name), c.DetachMap(name + "_set"), c.DetachMap(name + "_counts")}, nil
+	return Loaded{c.DetachProgram(name), c.DetachMap(name + "_set"), c.DetachMap(name + "_counts")}, nil
 }

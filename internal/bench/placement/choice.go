@@ -1,10 +1,11 @@
-package bench
+package placement
 
 import (
 	"fmt"
 	"math"
 	"strings"
 
+	"github.com/floodwall/floodwall/internal/bench/rig"
 	"github.com/floodwall/floodwall/internal/compile"
 	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/cost"
@@ -47,10 +48,10 @@ func (c *chooser) choose(t compile.Target, arrived, dropped uint64) (compile.Sta
 
 // above is how many times a probe's cost is that of the cheapest of these, in the middle of the rounds; 1 when it is the
 // cheapest itself.
-func (p *probe) above(others ...*probe) float64 {
+func above(p *rig.Probe, others ...*rig.Probe) float64 {
 	most := 1.0
 	for _, o := range others {
-		most = max(most, p.costs.by(o.costs).median())
+		most = max(most, p.Costs.By(o.Costs).Median())
 	}
 	return most
 }
@@ -58,10 +59,10 @@ func (p *probe) above(others ...*probe) float64 {
 // crossing is the share from which on the one costs less than the other, with the probes of each share. A cost is a
 // straight line over the share: what a dropped packet costs and what another one does, each as often as there are such. So
 // is the difference, of which this is where the line of the least squares is 0; NaN when that is not between 0 and 1.
-func crossing(shares []float64, one, other []*probe) float64 {
+func crossing(shares []float64, one, other []*rig.Probe) float64 {
 	var n, x, y, xx, xy float64
 	for i, share := range shares {
-		d := one[i].costs.minus(other[i].costs).median()
+		d := one[i].Costs.Minus(other[i].Costs).Median()
 		n, x, y, xx, xy = n+1, x+share, y+d, xx+share*share, xy+share*d
 	}
 	slope := (n*xy - x*y) / (n*xx - x*x)

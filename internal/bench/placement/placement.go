@@ -1,4 +1,5 @@
-package bench
+// Package placement is the experiment of that name: where on its way through a router a packet is dropped at least cost.
+package placement
 
 import (
 	"context"
@@ -9,6 +10,10 @@ import (
 
 	"github.com/cilium/ebpf/asm"
 
+	"github.com/floodwall/floodwall/internal/bench/calibrate"
+	"github.com/floodwall/floodwall/internal/bench/report"
+	"github.com/floodwall/floodwall/internal/bench/rig"
+	"github.com/floodwall/floodwall/internal/bench/tools"
 	"github.com/floodwall/floodwall/internal/lab"
 )
 
@@ -18,26 +23,26 @@ const (
 	articleShare = 58_604.0 / 155e6
 )
 
-// placement measures what a router with a full table spends on packets, by where a rule drops some of them, and whether
+// Run measures what a router with a full table spends on packets, by where a rule drops some of them, and whether
 // Floodwall finds the place where that is least.
-func placement(ctx context.Context, s *session) error {
-	s.progress.show("making %s routes", countText(s.Routes))
-	table := maps.Collect(fullTable(s.Routes))
-	calibration, err := s.calibrate(ctx, calibrationGroups[:2], maps.All(table), untracked)
+func Run(ctx context.Context, s *rig.Session) error {
+	s.Steps.Show("making %s routes", report.CountText(s.Routes))
+	table := maps.Collect(rig.FullTable(s.Routes))
+	calibration, err := calibrate.Run(ctx, s, calibrate.Groups[:2], maps.All(table), untracked)
 	if err != nil {
 		return err
 	}
-	return inLab(ctx, func(l *lab.Lab) error {
-		b := &placeBuilder{builder: builder{session: s, lab: l}, table: table}
-		defer b.close()
+	return rig.InLab(ctx, func(l *lab.Lab) error {
+		b := &placeBuilder{Builder: rig.Builder{Session: s, Lab: l}, table: table}
+		defer b.Close()
 		if b.chooser, err = newChooser(calibration.Model); err != nil {
 			return err
 		}
 		if err := b.build(ctx); err != nil {
 			return err
 		}
-		calibration.Table.note("As on the routers of this experiment, another table of nft has conntrack leave all packets alone.")
-		s.outcome.Tables = append(s.outcome.Tables, calibration.Table)
+		calibration.Table.AddNote("As on the routers of this experiment, another table of nft has conntrack leave all packets alone.")
+		s.Outcome.Tables = append(s.Outcome.Tables, calibration.Table)
 		for _, measure := range []func(context.Context) error{b.drops, b.streams, b.sweep, b.moves} {
 			if err := measure(ctx); err != nil {
 				return err
@@ -49,11 +54,11 @@ func placement(ctx context.Context, s *session) error {
 
 // placeBuilder makes the tables of placement.
 type placeBuilder struct {
-	builder
+	rig.Builder
 	table   map[netip.Prefix]netip.Addr
 	chooser *chooser
 	ways    []*way
-	loaded  series // seconds that the table took, router by router
+	loaded  report.Samples // seconds that the table took, router by router
 }
 
 // way is where packets are dropped, and by what.
@@ -65,11 +70,11 @@ type way struct {
 	all         bool // drops everything
 	swept       bool // is a line of the chart
 
-	subject subject
+	subject rig.Subject
 	missing string
 
-	drops, streams, own *probe   // of the first test and the second, the latter by the source that the rule is for as well
-	sweep               []*probe // by the steps of placeShares
+	drops, streams, own *rig.Probe   // of the first test and the second, the latter by the source that the rule is for as well
+	sweep               []*rig.Probe // by the steps of placeShares
 }
 
 // placeWays are the rows of the tables.
@@ -100,8 +105,8 @@ func (b *placeBuilder) way(name string) *way {
 
 func (b *placeBuilder) build(ctx context.Context) error {
 	for _, w := range placeWays() {
-		b.progress.show("installing %s", w.label)
-		reason, err := tolerate(w.install(ctx, b, w))
+		b.Steps.Show("installing %s", w.label)
+		reason, err := tools.Tolerate(w.install(ctx, b, w))
 		if err != nil {
 			return fmt.Errorf("%s: %w", w.label, err)
 		}
@@ -117,10 +122,10 @@ func (b *placeBuilder) build(ctx context.Context) error {
 }
 
 // router builds another site with the full table, and with conntrack, which is to leave all packets alone.
-func (b *placeBuilder) router() (*site, error) {
-	b.sites++
+func (b *placeBuilder) router() (*rig.Site, error) {
+	b.Sites++
 	start := time.Now()
-	at, err := newRouter(b.lab, b.sites, maps.All(b.table))
+	at, err := rig.NewRouter(b.Lab, b.Sites, maps.All(b.table))
 	b.loaded = append(b.loaded, time.Since(start).Seconds())
 	return at, err
 }
@@ -129,7 +134,7 @@ func (b *placeBuilder) router() (*site, error) {
 var (
 	placeSource = netip.MustParseAddr("198.51.100.1")
 	placeFlow   = lab.Flow{
-		From: lab.Addr(placeSource), To: lab.Addr(server4), SPort: lab.Port(4000), DPort: lab.Port(placePort), Size: 14 + 128,
+		From: lab.Addr(placeSource), To: lab.Addr(rig.Server4), SPort: lab.Port(4000), DPort: lab.Port(placePort), Size: 14 + 128,
 	}
 )
 
@@ -151,7 +156,7 @@ func (b *placeBuilder) mixed(share float64, own bool) []lab.Flow {
 	for i := range 4 {
 		from := netip.AddrFrom4([4]byte{203, 0, 113, byte(1 + i)})
 		flows = append(flows, lab.Flow{
-			From: lab.Addr(choice(own, placeSource, from)), To: lab.Addr(b.routed(i)), SPort: lab.Port(uint16(5000 + i)),
+			From: lab.Addr(report.Choice(own, placeSource, from)), To: lab.Addr(b.routed(i)), SPort: lab.Port(uint16(5000 + i)),
 			DPort: lab.Port(placePort), Size: streamSize, Weight: (1 - share) / 4,
 		})
 	}
@@ -160,7 +165,7 @@ func (b *placeBuilder) mixed(share float64, own bool) []lab.Flow {
 
 // routed is the i-th of some addresses that routes lead to.
 func (b *placeBuilder) routed(i int) netip.Addr {
-	for p := range fullTable(i + 1) {
+	for p := range rig.FullTable(i + 1) {
 		if i--; i < 0 {
 			return p.Addr().Next()
 		}
@@ -170,9 +175,9 @@ func (b *placeBuilder) routed(i int) netip.Addr {
 
 // limitOnBare adds the least that there can be.
 func limitOnBare(_ context.Context, b *placeBuilder, w *way) error {
-	p, err := loadAsm("empty", asm.Mov.Imm(asm.R0, xdpDrop), asm.Return())
+	p, err := rig.LoadInstructions("empty", asm.Mov.Imm(asm.R0, rig.XDPDrop), asm.Return())
 	if err == nil {
-		w.subject = subject{b.xdp, b.own(p)}
+		w.subject = rig.Subject{Site: b.XDP, Program: b.Own(p)}
 	}
 	return err
 }

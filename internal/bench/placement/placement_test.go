@@ -1,18 +1,19 @@
-package bench
+package placement
 
 import (
 	"math"
 	"testing"
 
+	"github.com/floodwall/floodwall/internal/bench/rig"
 	"github.com/floodwall/floodwall/internal/compile"
 	"github.com/floodwall/floodwall/internal/cost"
 )
 
 // at is a probe that found these figures.
-func at(costs ...float64) *probe { return &probe{costs: costs} }
+func at(costs ...float64) *rig.Probe { return &rig.Probe{Costs: costs} }
 
 // line is probes of something that costs so much for a packet that is dropped, and for another one.
-func line(shares []float64, dropped, other float64) (all []*probe) {
+func line(shares []float64, dropped, other float64) (all []*rig.Probe) {
 	for _, s := range shares {
 		all = append(all, at(s*dropped+(1-s)*other))
 	}
@@ -35,10 +36,10 @@ func TestCrossing(t *testing.T) {
 
 func TestAbove(t *testing.T) {
 	one := at(102, 110, 104)
-	if got := one.above(one, at(100, 100, 100)); math.Abs(got-1.04) > 1e-9 {
+	if got := above(one, one, at(100, 100, 100)); math.Abs(got-1.04) > 1e-9 {
 		t.Errorf("above is %v, want 1.04: the median of 1.02, 1.10 and 1.04", got)
 	}
-	if got := one.above(one, at(200, 200, 200)); got != 1 {
+	if got := above(one, one, at(200, 200, 200)); got != 1 {
 		t.Errorf("the cheapest is above by %v, want 1", got)
 	}
 }

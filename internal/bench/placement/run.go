@@ -1,10 +1,11 @@
-package bench
+package placement
 
 import (
 	"context"
 	"fmt"
 	"time"
 
+	"github.com/floodwall/floodwall/internal/bench/rig"
 	"github.com/floodwall/floodwall/internal/lab"
 )
 
@@ -18,31 +19,31 @@ func (b *placeBuilder) placeShares() []float64 {
 
 // placeRounds is how often a row is measured, and for how long each time: often, as medians of ratios are to tell some
 // percent.
-func (s *session) placeRounds() (int, time.Duration) { return 4*s.Rounds + 1, s.Window / 2 }
+func placeRounds(s *rig.Session) (int, time.Duration) { return 4*s.Rounds + 1, s.Window / 2 }
 
 // compare measures the ways that which picks side by side, with these flows at the article's rate. set gets the probe of
 // each.
 func (b *placeBuilder) compare(
-	ctx context.Context, what string, flows []lab.Flow, which func(*way) bool, set func(*way, *probe),
+	ctx context.Context, what string, flows []lab.Flow, which func(*way) bool, set func(*way, *rig.Probe),
 ) error {
-	var all []*probe
+	var all []*rig.Probe
 	for _, w := range b.ways {
 		if w.missing != "" || !which(w) {
 			continue
 		}
-		p := &probe{label: what + ", " + w.label, subject: w.subject, flows: flows}
+		p := &rig.Probe{Label: what + ", " + w.label, Subject: w.subject, Flows: flows}
 		all = append(all, p)
 		set(w, p)
 	}
-	rounds, window := b.placeRounds()
-	return b.probes(ctx, all, rounds, articleRate, uint64(articleRate*window.Seconds()))
+	rounds, window := placeRounds(b.Builder.Session)
+	return b.Probes(ctx, all, rounds, articleRate, uint64(articleRate*window.Seconds()))
 }
 
 // drops is the first test: all is dropped.
 func (b *placeBuilder) drops(ctx context.Context) error {
 	defer b.publishDrops()
 	return b.compare(ctx, "all dropped", []lab.Flow{placeFlow}, func(w *way) bool { return !w.none },
-		func(w *way, p *probe) { w.drops = p })
+		func(w *way, p *rig.Probe) { w.drops = p })
 }
 
 // streams is the second test: nearly all is forwarded. The article does not say where its streams come from: they are
@@ -50,11 +51,11 @@ func (b *placeBuilder) drops(ctx context.Context) error {
 func (b *placeBuilder) streams(ctx context.Context) error {
 	defer b.publishStreams()
 	which := func(w *way) bool { return !w.all }
-	err := b.compare(ctx, "forwarded", b.mixed(articleShare, false), which, func(w *way, p *probe) { w.streams = p })
+	err := b.compare(ctx, "forwarded", b.mixed(articleShare, false), which, func(w *way, p *rig.Probe) { w.streams = p })
 	if err != nil || b.Quick {
 		return err
 	}
-	return b.compare(ctx, "forwarded from the rule's source", b.mixed(articleShare, true), which, func(w *way, p *probe) { w.own = p })
+	return b.compare(ctx, "forwarded from the rule's source", b.mixed(articleShare, true), which, func(w *way, p *rig.Probe) { w.own = p })
 }
 
 // sweep measures the lines of the chart, share by share.
@@ -62,7 +63,7 @@ func (b *placeBuilder) sweep(ctx context.Context) error {
 	defer b.publishSweep()
 	for _, share := range b.placeShares() {
 		err := b.compare(ctx, percent(share)+" dropped", b.mixed(share, false), func(w *way) bool { return w.swept },
-			func(w *way, p *probe) { w.sweep = append(w.sweep, p) })
+			func(w *way, p *rig.Probe) { w.sweep = append(w.sweep, p) })
 		if err != nil {
 			return err
 		}

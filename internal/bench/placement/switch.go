@@ -1,4 +1,4 @@
-package bench
+package placement
 
 import (
 	"context"
@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/floodwall/floodwall/internal/bench/report"
+	"github.com/floodwall/floodwall/internal/bench/rig"
 	"github.com/floodwall/floodwall/internal/compile"
 	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/lab"
@@ -36,17 +38,17 @@ type placeMove struct {
 func (b *placeBuilder) moves(ctx context.Context) (err error) {
 	at, err := b.router()
 	if err == nil {
-		err = b.nft(ctx, at, untracked)
+		err = b.InstallNft(ctx, at, untracked)
 	}
 	if err != nil {
 		return err
 	}
-	held, err := b.holdWith(ctx, at, strings.Replace(placeRule, "%s", "auto", 1),
+	held, err := b.HoldWith(ctx, at, strings.Replace(placeRule, "%s", "auto", 1),
 		control.ApplyOptions{Target: compile.TargetNftables, Costs: b.chooser.model})
 	if err != nil {
 		return err
 	}
-	w, err := held.pins.watch(at.server, b.chooser.model)
+	w, err := watch(held.Pins, at.Server, b.chooser.model)
 	if err != nil {
 		return err
 	}
@@ -58,7 +60,7 @@ func (b *placeBuilder) moves(ctx context.Context) (err error) {
 	}
 	defer b.publishMoves(moves)
 	for _, m := range moves {
-		b.progress.show("%s", m.what)
+		b.Steps.Show("%s", m.what)
 		if err := b.await(ctx, at, held.Instance, m); err != nil {
 			return err
 		}
@@ -67,9 +69,9 @@ func (b *placeBuilder) moves(ctx context.Context) (err error) {
 }
 
 // await sends until the rule is where it should be, or it has been waited for long enough.
-func (b *placeBuilder) await(ctx context.Context, at *site, in control.Instance, m *placeMove) error {
-	source, err := b.lab.NewSource(at.out, lab.SourceOptions{
-		Flows: b.mixed(m.share, false), CPU: receiverCPU, Seed: 1, Rate: articleRate, Urgent: true, Batch: probeBatch,
+func (b *placeBuilder) await(ctx context.Context, at *rig.Site, in control.Instance, m *placeMove) error {
+	source, err := b.Lab.NewSource(at.Out, lab.SourceOptions{
+		Flows: b.mixed(m.share, false), CPU: rig.ReceiverCPU, Seed: 1, Rate: articleRate, Urgent: true, Batch: rig.ProbeBatch,
 	})
 	if err != nil {
 		return err
@@ -90,8 +92,8 @@ func (b *placeBuilder) await(ctx context.Context, at *site, in control.Instance,
 }
 
 // ruleAt reports whether the rule runs at a stage.
-func ruleAt(ctx context.Context, at *site, in control.Instance, stage compile.Stage) (is bool, err error) {
-	err = at.server.Do(func() error {
+func ruleAt(ctx context.Context, at *rig.Site, in control.Instance, stage compile.Stage) (is bool, err error) {
+	err = at.Server.Do(func() error {
 		s, err := in.Status(ctx)
 		if err != nil {
 			return err
@@ -106,8 +108,8 @@ func ruleAt(ctx context.Context, at *site, in control.Instance, stage compile.St
 
 // publishMoves publishes how long each took.
 func (b *placeBuilder) publishMoves(moves []*placeMove) {
-	t := &Table{
-		Title: fmt.Sprintf("placement: seconds until the rule has moved, with %s packets/s of which an attack is %s", countText(articleRate), percent(attackShare)),
+	t := &report.Table{
+		Title: fmt.Sprintf("placement: seconds until the rule has moved, with %s packets/s of which an attack is %s", report.CountText(articleRate), percent(attackShare)),
 		Head:  []string{"", "to", "seconds", "bar", ""},
 		Notes: []string{"A policy with placement: auto on nftables, and a daemon with the costs above. Once each."},
 	}
@@ -122,12 +124,12 @@ func (b *placeBuilder) publishMoves(moves []*placeMove) {
 			r.Note = cells[4]
 		}
 		if m.bar {
-			bar := atMost(r.Name, m.took.Seconds(), mostSwitch.Seconds())
+			bar := report.AtMost(r.Name, m.took.Seconds(), mostSwitch.Seconds())
 			cells[3] = bar.String()
-			b.outcome.Bars = append(b.outcome.Bars, bar)
+			b.Outcome.Bars = append(b.Outcome.Bars, bar)
 		}
-		b.outcome.Results = append(b.outcome.Results, r)
-		t.row(cells...)
+		b.Outcome.Results = append(b.Outcome.Results, r)
+		t.AddRow(cells...)
 	}
-	b.outcome.Tables = append(b.outcome.Tables, t)
+	b.Outcome.Tables = append(b.Outcome.Tables, t)
 }

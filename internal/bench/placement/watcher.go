@@ -1,4 +1,4 @@
-package bench
+package placement
 
 import (
 	"bytes"
@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"syscall"
 
+	"github.com/floodwall/floodwall/internal/bench/rig"
 	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/cost"
 	"github.com/floodwall/floodwall/internal/lab"
@@ -40,7 +41,7 @@ func watchHere() error {
 	if err := json.NewDecoder(os.Stdin).Decode(&model); err != nil {
 		return err
 	}
-	in := control.Instance{Dir: fmt.Sprintf("/proc/self/fd/%d/%s", inheritedPins, pinned)}
+	in := control.Instance{Dir: fmt.Sprintf("/proc/self/fd/%d/%s", inheritedPins, rig.Pinned)}
 	return in.Watch(ctx, func() *cost.Model { return &model }, func(e control.Event) { fmt.Fprintln(os.Stderr, e.Text, e.Err) })
 }
 
@@ -55,14 +56,14 @@ type watcher struct {
 }
 
 // watch starts a process that watches the instance in p, in a host. It ends with stop, at the latest with this process.
-func (p *pins) watch(h *lab.Host, m *cost.Model) (*watcher, error) {
+func watch(p *rig.Pins, h *lab.Host, m *cost.Model) (*watcher, error) {
 	model, err := json.Marshal(m)
 	if err != nil {
 		return nil, err
 	}
 	w := &watcher{cmd: exec.Command("/proc/self/exe"), ended: make(chan error, 1)}
 	w.cmd.Args = []string{watcherName}
-	w.cmd.Stdin, w.cmd.Stderr, w.cmd.ExtraFiles = bytes.NewReader(model), &w.said, []*os.File{p.root}
+	w.cmd.Stdin, w.cmd.Stderr, w.cmd.ExtraFiles = bytes.NewReader(model), &w.said, []*os.File{p.Root}
 	w.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	started := make(chan error)
 	go func() {

@@ -1,10 +1,12 @@
-package bench
+package placement
 
 import (
 	"context"
 	"errors"
 	"fmt"
 
+	"github.com/floodwall/floodwall/internal/bench/report"
+	"github.com/floodwall/floodwall/internal/bench/rig"
 	"github.com/floodwall/floodwall/internal/lab"
 )
 
@@ -55,37 +57,37 @@ type filter hook input priority filter; policy accept;
 // byIptables has iptables take rules at a router of its own.
 func byIptables(script string) func(context.Context, *placeBuilder, *way) error {
 	return func(ctx context.Context, b *placeBuilder, w *way) (err error) {
-		if w.subject.site, err = b.router(); err != nil {
+		if w.subject.Site, err = b.router(); err != nil {
 			return err
 		}
-		return restoring(script)(ctx, w.subject.site)
+		return rig.Restoring(script)(ctx, w.subject.Site)
 	}
 }
 
 // byNft has nft take a script, with the device in it if it is asked for, at a router of its own.
 func byNft(script string) func(context.Context, *placeBuilder, *way) error {
 	return func(ctx context.Context, b *placeBuilder, w *way) (err error) {
-		if w.subject.site, err = b.router(); err != nil {
+		if w.subject.Site, err = b.router(); err != nil {
 			return err
 		}
 		text := script
 		if script == placeIngress {
-			text = fmt.Sprintf(script, w.subject.site.in.Name)
+			text = fmt.Sprintf(script, w.subject.Site.In.Name)
 		}
-		return b.nft(ctx, w.subject.site, untracked+text)
+		return b.InstallNft(ctx, w.subject.Site, untracked+text)
 	}
 }
 
 // byFloodwall applies the policy on nftables, at a router of its own.
 func byFloodwall(stage string) func(context.Context, *placeBuilder, *way) error {
 	return func(ctx context.Context, b *placeBuilder, w *way) (err error) {
-		if w.subject.site, err = b.router(); err != nil {
+		if w.subject.Site, err = b.router(); err != nil {
 			return err
 		}
-		if err := b.nft(ctx, w.subject.site, untracked); err != nil {
+		if err := b.InstallNft(ctx, w.subject.Site, untracked); err != nil {
 			return err
 		}
-		_, err = b.hold(ctx, w.subject.site, fmt.Sprintf(placeRule, stage), "nftables")
+		_, err = b.Hold(ctx, w.subject.Site, fmt.Sprintf(placeRule, stage), "nftables")
 		return err
 	}
 }
@@ -94,21 +96,21 @@ func byFloodwall(stage string) func(context.Context, *placeBuilder, *way) error 
 // is attached while it is measured.
 func onBare(target string) func(context.Context, *placeBuilder, *way) error {
 	return func(ctx context.Context, b *placeBuilder, w *way) (err error) {
-		if b.xdp == nil {
-			if b.xdp, err = b.router(); err != nil {
+		if b.XDP == nil {
+			if b.XDP, err = b.router(); err != nil {
 				return err
 			}
-			if err := b.nft(ctx, b.xdp, untracked); err != nil {
+			if err := b.InstallNft(ctx, b.XDP, untracked); err != nil {
 				return err
 			}
 		}
-		w.subject.site = b.xdp
+		w.subject.Site = b.XDP
 		if target == "" {
 			return nil
 		}
-		a, err := b.xdp.apply(ctx, fmt.Sprintf(placeRule, "earliest"), nil)
+		a, err := b.XDP.Apply(ctx, fmt.Sprintf(placeRule, "earliest"), nil)
 		if err == nil {
-			w.subject.program = b.own(a.program)
+			w.subject.Program = b.Own(a.Program)
 		}
 		return err
 	}
@@ -117,27 +119,27 @@ func onBare(target string) func(context.Context, *placeBuilder, *way) error {
 // check sends some packets of each kind, and returns an error when not all and only those that are to be forwarded are.
 // What does something else is not worth measuring.
 func (b *placeBuilder) check(ctx context.Context, w *way) error {
-	at := w.subject.site
-	before, err := at.server.IPCounts()
+	at := w.subject.Site
+	before, err := at.Server.IPCounts()
 	if err != nil {
 		return err
 	}
 	stream := placeFlow
 	stream.To = lab.Addr(b.routed(0))
 	for _, flow := range []lab.Flow{placeFlow, stream} {
-		p := &probe{label: w.label, subject: w.subject, flows: []lab.Flow{flow}}
-		err := errors.Join(p.open(0, tested, 1), p.measure(ctx), p.close())
+		p := &rig.Probe{Label: w.label, Subject: w.subject, Flows: []lab.Flow{flow}}
+		err := errors.Join(p.Open(0, rig.TestPackets, 1), p.Measure(ctx), p.Close())
 		if err != nil {
 			return err
 		}
 	}
-	after, err := at.server.IPCounts()
+	after, err := at.Server.IPCounts()
 	if err != nil {
 		return err
 	}
 	delivered, forwarded := after.Delivered-before.Delivered, after.Forwarded-before.Forwarded
-	if want := choice[uint64](w.none, tested, 0); delivered != want || forwarded != tested {
-		return fmt.Errorf("of %d packets each, %d are delivered and %d forwarded, want %d and %d", tested, delivered, forwarded, want, tested)
+	if want := report.Choice[uint64](w.none, rig.TestPackets, 0); delivered != want || forwarded != rig.TestPackets {
+		return fmt.Errorf("of %d packets each, %d are delivered and %d forwarded, want %d and %d", rig.TestPackets, delivered, forwarded, want, rig.TestPackets)
 	}
 	return nil
 }

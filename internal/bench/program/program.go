@@ -1,4 +1,5 @@
-package bench
+// Package program is the experiment of that name: nanoseconds of the loaded program per kind of packet.
+package program
 
 import (
 	"context"
@@ -9,6 +10,9 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
 
+	"github.com/floodwall/floodwall/internal/bench/lists"
+	"github.com/floodwall/floodwall/internal/bench/report"
+	"github.com/floodwall/floodwall/internal/bench/rig"
 	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/lab"
 )
@@ -39,11 +43,11 @@ type column struct {
 	name, head string
 	text       string // of its policy; "" for the empty program
 	program    *ebpf.Program
-	figures    [len(packetKinds)]series // nanoseconds
+	figures    [len(packetKinds)]report.Samples // nanoseconds
 }
 
-// program measures loaded programs by BPF_PROG_TEST_RUN: what they cost when the packet is in the cache.
-func program(ctx context.Context, s *session) error {
+// Run measures loaded programs by BPF_PROG_TEST_RUN: what they cost when the packet is in the cache.
+func Run(ctx context.Context, s *rig.Session) error {
 	tables := []struct {
 		title   string
 		columns []*column
@@ -51,13 +55,13 @@ func program(ctx context.Context, s *session) error {
 		{"program: nanoseconds a packet, by checks", checksColumns()},
 		{"program: nanoseconds a packet, by rules that do not match; checks: standard", rulesColumns()},
 	}
-	return inLab(ctx, func(l *lab.Lab) error {
-		at, err := newSite(l, 0)
+	return rig.InLab(ctx, func(l *lab.Lab) error {
+		at, err := rig.NewSite(l, 0)
 		if err != nil {
 			return err
 		}
 		for _, t := range tables {
-			if err := s.columns(ctx, at, t.title, t.columns); err != nil {
+			if err := columns(ctx, s, at, t.title, t.columns); err != nil {
 				return err
 			}
 		}
@@ -77,9 +81,9 @@ func checksColumns() []*column {
 
 func rulesColumns() []*column {
 	columns := []*column{{name: "empty", head: "empty"}}
-	for _, c := range ruleCounts {
+	for _, c := range lists.RuleCounts {
 		columns = append(columns, &column{
-			name: fmt.Sprintf("rules=%d", c.rules), head: countText(c.rules), text: programPolicy("standard", c.rules),
+			name: fmt.Sprintf("rules=%d", c.Rules), head: report.CountText(c.Rules), text: programPolicy("standard", c.Rules),
 		})
 	}
 	return columns
@@ -87,16 +91,16 @@ func rulesColumns() []*column {
 
 // programPolicy is a policy with a list of one address, room for bans, and n other rules.
 func programPolicy(checks string, n int) string {
-	rules := "rules:\n" + strings.TrimPrefix(policyRules(n), "rules:\n")
+	rules := "rules:\n" + strings.TrimPrefix(lists.PolicyRules(n), "rules:\n")
 	return "default: drop\nchecks: " + checks + "\n" +
 		"sets: {listed: [" + listedSource.String() + "], bans: {dynamic: true, max: 100000}}\n" +
 		rules + "  - {name: listed, from: [$listed, $bans], then: drop}\n"
 }
 
 // columns measures the programs of a table and publishes.
-func (s *session) columns(ctx context.Context, at *site, title string, columns []*column) error {
-	err := s.runColumns(ctx, at, columns)
-	s.outcome.Tables = append(s.outcome.Tables, s.columnsTable(title, columns))
+func columns(ctx context.Context, s *rig.Session, at *rig.Site, title string, columns []*column) error {
+	err := runColumns(ctx, s, at, columns)
+	s.Outcome.Tables = append(s.Outcome.Tables, columnsTable(s, title, columns))
 	return err
 }
 
@@ -110,17 +114,17 @@ func closeColumns(columns []*column) {
 }
 
 // resultName is the column's part of the names of results: Floodwall's have its name.
-func (c *column) resultName() string { return choice(c.text == "", "", "floodwall/") + c.name }
+func (c *column) resultName() string { return report.Choice(c.text == "", "", "floodwall/") + c.name }
 
 // load gets the column's program into the kernel.
-func (c *column) load(ctx context.Context, at *site) (err error) {
+func (c *column) load(ctx context.Context, at *rig.Site) (err error) {
 	if c.text == "" {
-		c.program, err = loadAsm("empty", asm.Mov.Imm(asm.R0, xdpDrop), asm.Return())
+		c.program, err = rig.LoadInstructions("empty", asm.Mov.Imm(asm.R0, rig.XDPDrop), asm.Return())
 		return err
 	}
-	a, err := at.apply(ctx, c.text, ban)
+	a, err := at.Apply(ctx, c.text, ban)
 	if err == nil {
-		c.program = a.program
+		c.program = a.Program
 	}
 	return err
 }
@@ -131,8 +135,8 @@ func ban(ctx context.Context, in control.Instance) error {
 	if _, err := in.Block(ctx, "bans", []control.Ban{{Prefix: p, For: control.Forever}}); err != nil {
 		return err
 	}
-	return expect(map[string]string{
-		floodPacket(bannedSource): "listed", floodPacket(listedSource): "listed",
-		floodPacket(addr4(0x09090909)): "default",
+	return rig.Expect(map[string]string{
+		rig.FloodPacket(bannedSource): "listed", rig.FloodPacket(listedSource): "listed",
+		rig.FloodPacket(lists.Addr4(0x09090909)): "default",
 	})(ctx, in)
 }

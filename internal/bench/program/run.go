@@ -1,4 +1,4 @@
-package bench
+package program
 
 import (
 	"cmp"
@@ -12,6 +12,8 @@ import (
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
+	"github.com/floodwall/floodwall/internal/bench/report"
+	"github.com/floodwall/floodwall/internal/bench/rig"
 	"github.com/floodwall/floodwall/internal/lab"
 	"github.com/floodwall/floodwall/internal/packet"
 )
@@ -26,7 +28,7 @@ const (
 // runColumns measures every program with every kind of packet, in rounds. In each, all programs are loaded anew: where
 // the kernel puts a program and its maps changes what it costs by some percent, and two runs of the bench are to differ
 // no more than two rounds of one.
-func (s *session) runColumns(ctx context.Context, at *site, columns []*column) error {
+func runColumns(ctx context.Context, s *rig.Session, at *rig.Site, columns []*column) error {
 	repeat, rounds := programRepeat, 2*s.Rounds
 	if s.Quick {
 		repeat = programRepeat / 10
@@ -35,13 +37,13 @@ func (s *session) runColumns(ctx context.Context, at *site, columns []*column) e
 	if err != nil {
 		return err
 	}
-	s.progress.expect(rounds)
+	s.Steps.Expect(rounds)
 	for round := range rounds {
-		s.progress.show("%s, round %d of %d", columns[len(columns)-1].name, round+1, rounds)
+		s.Steps.Show("%s, round %d of %d", columns[len(columns)-1].name, round+1, rounds)
 		if err := runRound(ctx, at, columns, frames, repeat); err != nil {
 			return err
 		}
-		s.progress.step()
+		s.Steps.Step()
 	}
 	return nil
 }
@@ -59,7 +61,7 @@ func packetFrames() (frames [][]byte, err error) {
 }
 
 // runRound adds a figure to each column and kind of packet.
-func runRound(ctx context.Context, at *site, columns []*column, frames [][]byte, repeat int) error {
+func runRound(ctx context.Context, at *rig.Site, columns []*column, frames [][]byte, repeat int) error {
 	defer closeColumns(columns)
 	for _, c := range columns {
 		if err := c.load(ctx, at); err != nil {
@@ -76,13 +78,13 @@ func runRound(ctx context.Context, at *site, columns []*column, frames [][]byte,
 
 // runKinds adds a figure for each kind of packet. The program is attached meanwhile: the kernel enters each that it runs
 // in its dispatcher of XDP programs, for which it waits for all CPUs, unless it is there already.
-func (c *column) runKinds(ctx context.Context, at *site, frames [][]byte, repeat int) error {
-	attached, err := at.lab.Attach(at.in, c.program)
+func (c *column) runKinds(ctx context.Context, at *rig.Site, frames [][]byte, repeat int) error {
+	attached, err := at.Lab.Attach(at.In, c.program)
 	if err != nil {
 		return err
 	}
 	defer attached.Close()
-	return onCPU(receiverCPU, func() error {
+	return onCPU(rig.ReceiverCPU, func() error {
 		for kind, frame := range frames {
 			best := math.Inf(1)
 			for range programRuns {
@@ -136,8 +138,8 @@ func onCPU(cpu int, fn func() error) error {
 }
 
 // columnsTable is the table, whose results it adds to the outcome.
-func (s *session) columnsTable(title string, columns []*column) *Table {
-	t := &Table{Title: title, Head: []string{""}, Notes: []string{
+func columnsTable(s *rig.Session, title string, columns []*column) *report.Table {
+	t := &report.Table{Title: title, Head: []string{""}, Notes: []string{
 		"By BPF_PROG_TEST_RUN: the thread's own time, the smallest of some runs in each round, and the median of the rounds, for",
 		"which programs are loaded anew. The packet is in the cache. The empty program's time is that of the run itself: what a",
 		"program costs is what it adds.",
@@ -148,22 +150,22 @@ func (s *session) columnsTable(title string, columns []*column) *Table {
 	for i, k := range packetKinds {
 		row := []string{k.label}
 		for _, c := range columns {
-			row = append(row, s.publishRun(c, i))
+			row = append(row, publishRun(s, c, i))
 		}
-		t.row(row...)
+		t.AddRow(row...)
 	}
 	return t
 }
 
 // publishRun adds what a column's program costs with a kind of packet to the outcome, and returns it as text.
-func (s *session) publishRun(c *column, kind int) string {
+func publishRun(s *rig.Session, c *column, kind int) string {
 	figures := c.figures[kind]
 	if len(figures) == 0 {
 		return ""
 	}
-	s.outcome.Results = append(s.outcome.Results, lab.Result{
+	s.Outcome.Results = append(s.Outcome.Results, lab.Result{
 		Name: fmt.Sprintf("program/%s/packet=%s", c.resultName(), packetKinds[kind].name), Runs: len(figures),
-		Metrics: []lab.Metric{figures.metric("ns/op")},
+		Metrics: []lab.Metric{figures.Metric("ns/op")},
 	})
-	return strconv.FormatFloat(figures.median(), 'f', 1, 64)
+	return strconv.FormatFloat(figures.Median(), 'f', 1, 64)
 }

@@ -1,4 +1,4 @@
-package bench
+package report
 
 import (
 	"fmt"
@@ -15,12 +15,13 @@ type Bar struct {
 	Met   bool    `json:"met"`
 }
 
-// atLeast and atMost compare a value that was measured.
-func atLeast(name string, value, bound float64) *Bar {
+// AtLeast is a bar that a measured value has to reach. The name is that of the result and the figure.
+func AtLeast(name string, value, bound float64) *Bar {
 	return &Bar{Name: name, Value: value, Bound: bound, Met: value >= bound}
 }
 
-func atMost(name string, value, bound float64) *Bar {
+// AtMost is a bar that a measured value must not exceed. The name is that of the result and the figure.
+func AtMost(name string, value, bound float64) *Bar {
 	return &Bar{Name: name, Value: value, Bound: bound, Most: true, Met: value <= bound}
 }
 

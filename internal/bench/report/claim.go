@@ -1,4 +1,4 @@
-package bench
+package report
 
 // Claim is something that an article says, and whether it holds on this machine.
 type Claim struct {
@@ -20,17 +20,17 @@ const (
 	NotMeasurable Verdict = "not measurable here"
 )
 
-// judge is the verdict on what was measured.
-func judge(holds bool) Verdict { return choice(holds, Confirmed, Refuted) }
+// Judge is the verdict on what was measured.
+func Judge(holds bool) Verdict { return Choice(holds, Confirmed, Refuted) }
 
-// openClaim is a claim before anything was measured.
-func openClaim(text, article, rule string) Claim {
+// OpenClaim is a claim before anything was measured.
+func OpenClaim(text, article, rule string) Claim {
 	return Claim{Text: text, Article: article, Rule: rule, Here: "not measured", Verdict: NotMeasurable}
 }
 
-// found is the claim with what was measured.
-func (c Claim) found(here string, holds, unsteady bool) Claim {
-	c.Here, c.Verdict, c.Unsteady = here, judge(holds), unsteady
+// Found is the claim with what was measured.
+func (c Claim) Found(here string, holds, unsteady bool) Claim {
+	c.Here, c.Verdict, c.Unsteady = here, Judge(holds), unsteady
 	return c
 }
 
@@ -49,9 +49,9 @@ func (o *Outcome) claimsTable() *Table {
 	}
 	t := &Table{Title: o.Name + ": what the article says", Head: []string{"", "article", "here", "verdict", "it holds when", ""}}
 	for _, c := range o.Claims {
-		t.row(c.Text, c.Article, c.Here, string(c.Verdict), c.Rule, choice(c.Unsteady, "~", ""))
+		t.AddRow(c.Text, c.Article, c.Here, string(c.Verdict), c.Rule, Choice(c.Unsteady, "~", ""))
 		if c.Unsteady {
-			t.note("~ unsteady: so are the figures that it rests on")
+			t.AddNote("~ unsteady: so are the figures that it rests on")
 		}
 	}
 	return t

@@ -1,4 +1,4 @@
-package bench
+package report
 
 import (
 	"strings"
@@ -8,7 +8,7 @@ import (
 // TestClaimsTable prints claims as people read them.
 func TestClaimsTable(t *testing.T) {
 	r := Report{Experiments: []*Outcome{{Name: "cost", Claims: []Claim{
-		openClaim("a matters", "1.2 x", "it costs more").found("1.3 x", true, true), openClaim("b does not", "1 x", "it costs the same"),
+		OpenClaim("a matters", "1.2 x", "it costs more").Found("1.3 x", true, true), OpenClaim("b does not", "1 x", "it costs the same"),
 	}}}}
 	var text strings.Builder
 	if err := r.WriteTables(&text, true); err != nil {

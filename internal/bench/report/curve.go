@@ -1,4 +1,4 @@
-package bench
+package report
 
 import (
 	"fmt"
@@ -18,9 +18,9 @@ type Curve struct {
 	Points [][2]float64 `json:"points"`
 }
 
-// curveTable is curves with the same first figures as a table, which a line of blocks draws. head is those figures as
+// CurveTable is curves with the same first figures as a table, which a line of blocks draws. head is those figures as
 // people read them, per divides the second ones.
-func curveTable(title string, head []string, curves []Curve, per float64) *Table {
+func CurveTable(title string, head []string, curves []Curve, per float64) *Table {
 	t := &Table{Title: title, Head: append(append([]string{""}, head...), "", "")}
 	most := 0.0
 	for _, c := range curves {
@@ -35,7 +35,7 @@ func curveTable(title string, head []string, curves []Curve, per float64) *Table
 			row = append(row, fmt.Sprintf("%.0f", p[1]/per))
 			figures = append(figures, p[1])
 		}
-		t.row(append(row, "", lab.Spark(figures, most))...)
+		t.AddRow(append(row, "", lab.Spark(figures, most))...)
 	}
 	return t
 }

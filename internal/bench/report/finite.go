@@ -1,4 +1,4 @@
-package bench
+package report
 
 import (
 	"math"
@@ -7,9 +7,9 @@ import (
 	"github.com/floodwall/floodwall/internal/lab"
 )
 
-// keepFinite leaves out of an outcome what is no number: medians of what was not measured because the experiment ended
+// KeepFinite leaves out of an outcome what is no number: medians of what was not measured because the experiment ended
 // early. JSON has none.
-func (o *Outcome) keepFinite() {
+func (o *Outcome) KeepFinite() {
 	o.Bars = slices.DeleteFunc(o.Bars, func(b *Bar) bool { return !finite(b.Value) })
 	for i := range o.Results {
 		r := &o.Results[i]

@@ -1,4 +1,4 @@
-package bench
+package report
 
 import (
 	"fmt"
@@ -84,7 +84,7 @@ func (r *Report) Headlines() (all []Comparison) {
 	for _, h := range headlines {
 		c := Comparison{What: h.what, Unit: h.unit, Tool: h.tool, Bound: h.bound}
 		c.Own = r.figure(h.own, h.unit)
-		c.Rival = r.figure(h.rival, choice(h.rivalUnit == "", h.unit, h.rivalUnit))
+		c.Rival = r.figure(h.rival, Choice(h.rivalUnit == "", h.unit, h.rivalUnit))
 		c.Limit = r.figure(h.limit, h.unit)
 		c.Unsteady = r.unsteady(h.own) || r.unsteady(h.rival) || r.unsteady(h.limit)
 		if c.Own > 0 {
@@ -123,12 +123,12 @@ func (r *Report) shortTable() *Table {
 		return nil
 	}
 	t := &Table{Title: "in short", Head: []string{"", "floodwall", "the usual tool", "times", "limit", "of the limit", ""}}
-	figure := func(v float64, form string) string { return choice(v > 0, fmt.Sprintf(form, v), "") }
+	figure := func(v float64, form string) string { return Choice(v > 0, fmt.Sprintf(form, v), "") }
 	for _, c := range all {
-		form := choice(c.Unit == "Mpps", "%.2f", "%.0f")
+		form := Choice(c.Unit == "Mpps", "%.2f", "%.0f")
 		row := []string{
-			c.What + ", " + c.Unit, figure(c.Own, form), c.Tool + " " + choice(c.Rival > 0, fmt.Sprintf(form, c.Rival), "not measured"), "",
-			c.Bound + " " + figure(c.Limit, form), "", choice(c.Unsteady, "~", ""),
+			c.What + ", " + c.Unit, figure(c.Own, form), c.Tool + " " + Choice(c.Rival > 0, fmt.Sprintf(form, c.Rival), "not measured"), "",
+			c.Bound + " " + figure(c.Limit, form), "", Choice(c.Unsteady, "~", ""),
 		}
 		if c.Rival > 0 {
 			row[3] = figure(c.Own/c.Rival, "%.1f")
@@ -136,7 +136,7 @@ func (r *Report) shortTable() *Table {
 		if c.Limit > 0 {
 			row[5] = figure(c.Own/c.Limit, "%.2f")
 		}
-		t.row(row...)
+		t.AddRow(row...)
 	}
 	return t
 }
@@ -145,19 +145,19 @@ func (r *Report) shortTable() *Table {
 func (r *Report) missedTable() *Table {
 	t := &Table{Title: fmt.Sprintf("bars that were missed: %d of %d", len(r.Missed()), r.Bars()), Head: []string{"", "here", "bar"}}
 	for _, b := range r.Missed() {
-		t.row(b.Name, strconv.FormatFloat(b.Value, 'g', 3, 64), b.String())
+		t.AddRow(b.Name, strconv.FormatFloat(b.Value, 'g', 3, 64), b.String())
 	}
-	return choice(len(t.Rows) > 0, t, nil)
+	return Choice(len(t.Rows) > 0, t, nil)
 }
 
 // failedTable is the experiments that did not reach their end; nil when all did.
 func (r *Report) failedTable() *Table {
 	t := &Table{Title: "experiments that did not reach their end", Head: []string{"", ""}}
 	for _, e := range r.Failed() {
-		t.row(e.Name, e.Error)
+		t.AddRow(e.Name, e.Error)
 	}
 	for _, name := range r.NotRun {
-		t.row(name, "not begun")
+		t.AddRow(name, "not begun")
 	}
-	return choice(len(t.Rows) > 0, t, nil)
+	return Choice(len(t.Rows) > 0, t, nil)
 }

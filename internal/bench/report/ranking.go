@@ -1,4 +1,4 @@
-package bench
+package report
 
 import (
 	"slices"
@@ -25,10 +25,10 @@ type Rank struct {
 // Own reports whether the row is Floodwall's.
 func (r Rank) Own() bool { return strings.Contains(r.Label, "floodwall") }
 
-// add adds a row, unless there are no figures; per divides them.
-func (r *Ranking) add(label string, figures series, per float64, unsteady bool) {
-	if !(figures.median() > 0) {
+// Add adds a row, unless there are no figures; per divides them.
+func (r *Ranking) Add(label string, figures Samples, per float64, unsteady bool) {
+	if !(figures.Median() > 0) {
 		return
 	}
-	r.Rows = append(r.Rows, Rank{label, figures.median() / per, slices.Min(figures) / per, slices.Max(figures) / per, unsteady})
+	r.Rows = append(r.Rows, Rank{label, figures.Median() / per, slices.Min(figures) / per, slices.Max(figures) / per, unsteady})
 }

@@ -1,4 +1,4 @@
-package bench
+package report
 
 import (
 	"encoding/json"
@@ -7,8 +7,8 @@ import (
 	"path/filepath"
 )
 
-// ReadReport reads a report from a file that WriteJSON wrote, or from a directory that Save did.
-func ReadReport(path string) (*Report, error) {
+// Read reads a report from a file that WriteJSON wrote, or from a directory that Save did.
+func Read(path string) (*Report, error) {
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
 		path = filepath.Join(path, "report.json")
 	}

@@ -1,4 +1,6 @@
-package bench
+// Package report is what a run of the bench found: results, bars, claims, curves and tables, and how they are written as
+// text, Markdown and JSON, and read again. It measures nothing.
+package report
 
 import (
 	"encoding/json"
@@ -84,7 +86,7 @@ func (r *Report) Unsteady() (n int) {
 	for _, e := range r.Experiments {
 		for _, t := range e.Tables {
 			for _, row := range t.Rows {
-				n += choice(strings.HasPrefix(row[len(row)-1], "~"), 1, 0)
+				n += Choice(strings.HasPrefix(row[len(row)-1], "~"), 1, 0)
 			}
 		}
 	}
@@ -167,15 +169,15 @@ func (r *Report) Save(dir string, page func(io.Writer, *Report) error) error {
 		"report.html": func(w io.Writer) error { return page(w, r) },
 	}
 	for _, name := range slices.Sorted(maps.Keys(files)) {
-		if err := writeFile(filepath.Join(dir, name), files[name]); err != nil {
+		if err := WriteFile(filepath.Join(dir, name), files[name]); err != nil {
 			return fmt.Errorf("saving the results: %w", err)
 		}
 	}
 	return nil
 }
 
-// writeFile has write fill a file.
-func writeFile(path string, write func(io.Writer) error) error {
+// WriteFile has write fill a file.
+func WriteFile(path string, write func(io.Writer) error) error {
 	f, err := os.Create(path)
 	if err != nil {
 		return err

@@ -1,4 +1,4 @@
-package bench
+package report
 
 import (
 	"math"
@@ -7,11 +7,11 @@ import (
 	"github.com/floodwall/floodwall/internal/lab"
 )
 
-// series is one figure, taken once a round.
-type series []float64
+// Samples is one figure, taken once a round.
+type Samples []float64
 
-// median is the middle figure, of an even number the mean of the two in the middle; NaN when there is none.
-func (s series) median() float64 {
+// Median is the middle figure, of an even number the mean of the two in the middle; NaN when there is none.
+func (s Samples) Median() float64 {
 	if len(s) == 0 {
 		return math.NaN()
 	}
@@ -24,23 +24,23 @@ func (s series) median() float64 {
 }
 
 // spread is the difference between the largest figure and the smallest.
-func (s series) spread() float64 {
+func (s Samples) spread() float64 {
 	if len(s) == 0 {
 		return 0
 	}
 	return slices.Max(s) - slices.Min(s)
 }
 
-// each is what fn makes of the figures.
-func (s series) each(fn func(float64) float64) (all series) {
+// Each is what fn makes of the figures.
+func (s Samples) Each(fn func(float64) float64) (all Samples) {
 	for _, v := range s {
 		all = append(all, fn(v))
 	}
 	return all
 }
 
-// by is the figures as shares of another's of the same rounds, as far as both were taken.
-func (s series) by(other series) (all series) {
+// By is the figures as shares of another's of the same rounds, as far as both were taken.
+func (s Samples) By(other Samples) (all Samples) {
 	for i := range min(len(s), len(other)) {
 		if other[i] > 0 {
 			all = append(all, s[i]/other[i])
@@ -49,24 +49,24 @@ func (s series) by(other series) (all series) {
 	return all
 }
 
-// minus is the differences to other figures, round by round.
-func (s series) minus(other series) series {
-	out := make(series, min(len(s), len(other)))
+// Minus is the differences to other figures, round by round.
+func (s Samples) Minus(other Samples) Samples {
+	out := make(Samples, min(len(s), len(other)))
 	for i := range out {
 		out[i] = s[i] - other[i]
 	}
 	return out
 }
 
-// metric is the median as a result, with the figures that it is of.
-func (s series) metric(unit string) lab.Metric {
-	return lab.Metric{Value: s.median(), Unit: unit, Spread: s.spread(), Samples: s}
+// Metric is the median as a result, with the figures that it is of.
+func (s Samples) Metric(unit string) lab.Metric {
+	return lab.Metric{Value: s.Median(), Unit: unit, Spread: s.spread(), Samples: s}
 }
 
-// unsteadySpread is the share of the median by which a row's figures may differ before the row is marked.
-const unsteadySpread = 0.15
+// UnsteadySpread is the share of the median by which a row's figures may differ before the row is marked.
+const UnsteadySpread = 0.15
 
-// unsteady reports whether the rounds differ by more than is usual on a machine that does nothing else.
-func (s series) unsteady() bool {
-	return len(s) > 1 && s.spread() > unsteadySpread*s.median()
+// Unsteady reports whether the rounds differ by more than is usual on a machine that does nothing else.
+func (s Samples) Unsteady() bool {
+	return len(s) > 1 && s.spread() > UnsteadySpread*s.Median()
 }

@@ -1,4 +1,4 @@
-package bench
+package report
 
 import (
 	"fmt"
@@ -16,11 +16,11 @@ type Table struct {
 	Notes []string   `json:"notes,omitempty"`
 }
 
-// row adds a row.
-func (t *Table) row(cells ...string) { t.Rows = append(t.Rows, cells) }
+// AddRow adds a row.
+func (t *Table) AddRow(cells ...string) { t.Rows = append(t.Rows, cells) }
 
-// note adds a line below the table, once.
-func (t *Table) note(format string, args ...any) {
+// AddNote adds a line below the table, once.
+func (t *Table) AddNote(format string, args ...any) {
 	if text := fmt.Sprintf(format, args...); !slices.Contains(t.Notes, text) {
 		t.Notes = append(t.Notes, text)
 	}
@@ -31,7 +31,7 @@ func (t *Table) WriteText(w io.Writer) error {
 	var out strings.Builder
 	width := t.widths()
 	fmt.Fprintf(&out, "%s\n\n", t.Title)
-	for _, row := range t.all() {
+	for _, row := range t.All() {
 		var line strings.Builder
 		for i, cell := range row {
 			pad := strings.Repeat(" ", width[i]-utf8.RuneCountInString(cell))
@@ -53,12 +53,12 @@ func (t *Table) WriteText(w io.Writer) error {
 	return err
 }
 
-// all is the head and the rows.
-func (t *Table) all() [][]string { return append([][]string{t.Head}, t.Rows...) }
+// All is the head and the rows.
+func (t *Table) All() [][]string { return append([][]string{t.Head}, t.Rows...) }
 
 func (t *Table) widths() []int {
 	width := make([]int, len(t.Head))
-	for _, row := range t.all() {
+	for _, row := range t.All() {
 		for i, cell := range row {
 			width[i] = max(width[i], utf8.RuneCountInString(cell))
 		}

@@ -1,10 +1,10 @@
-package bench
+package rig
 
-// leastLimit is the share of the empty program's rate that a limit per /16 must reach on XDP.
-const leastLimit = 0.70
+// LeastLimit is the share of the empty program's rate that a limit per /16 must reach on XDP.
+const LeastLimit = 0.70
 
-// What Floodwall must reach on XDP: times the rate of iptables with one string (bm), the packet dropped after it.
+// What a search for texts must reach on XDP: times the rate of iptables with one string (bm), the packet dropped after it.
 const (
-	leastString  = 3 // with one string
-	leastStrings = 2 // with 64
+	LeastString  = 3 // with one string
+	LeastStrings = 2 // with 64
 )

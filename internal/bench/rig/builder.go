@@ -1,4 +1,4 @@
-package bench
+package rig
 
 import (
 	"context"
@@ -8,87 +8,89 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
 
+	"github.com/floodwall/floodwall/internal/bench/peer"
 	"github.com/floodwall/floodwall/internal/lab"
 )
 
-// builder collects the rows of a table, with what they need.
-type builder struct {
-	*session
-	lab   *lab.Lab
-	flow  lab.Flow
-	table rateTable
-	xdp   *site // of all XDP programs
-	sites int
-	owned []func() error
+// Builder collects the rows of a table, with what they need.
+type Builder struct {
+	*Session
+	Lab   *lab.Lab
+	Flow  lab.Flow
+	Table RateTable
+	XDP   *Site // of all XDP programs
+	Sites int
+	Owned []func() error
 }
 
-func (b *builder) close() {
-	for _, fn := range slices.Backward(b.owned) {
+// Close lets go of all that the builder owns, the last first.
+func (b *Builder) Close() {
+	for _, fn := range slices.Backward(b.Owned) {
 		_ = fn() // a descriptor that cannot be closed is closed with the process
 	}
 }
 
-// own has a program be unloaded with the builder.
-func (b *builder) own(p *ebpf.Program) *ebpf.Program {
-	b.owned = append(b.owned, p.Close)
+// Own has a program be unloaded with the builder.
+func (b *Builder) Own(p *ebpf.Program) *ebpf.Program {
+	b.Owned = append(b.Owned, p.Close)
 	return p
 }
 
-// site builds another site.
-func (b *builder) site() (*site, error) {
-	b.sites++
-	return newSite(b.lab, b.sites)
+// NewSite builds another site.
+func (b *Builder) NewSite() (*Site, error) {
+	b.Sites++
+	return NewSite(b.Lab, b.Sites)
 }
 
-// add adds a row.
-func (b *builder) add(r *rate) *rate {
-	if r.flows == nil {
-		r.flows = []lab.Flow{b.flow}
+// Add adds a row.
+func (b *Builder) Add(r *Rate) *Rate {
+	if r.Flows == nil {
+		r.Flows = []lab.Flow{b.Flow}
 	}
-	b.table.rows = append(b.table.rows, r)
+	b.Table.Rows = append(b.Table.Rows, r)
 	return r
 }
 
-// limits builds the site of XDP programs, and the rows of the two programs that are the least that there can be.
-func (b *builder) limits() (err error) {
-	if b.xdp, err = b.site(); err != nil {
+// Limits builds the site of XDP programs, and the rows of the two programs that are the least that there can be.
+func (b *Builder) Limits() (err error) {
+	if b.XDP, err = b.NewSite(); err != nil {
 		return err
 	}
-	empty, err := loadAsm("empty", asm.Mov.Imm(asm.R0, xdpDrop), asm.Return())
+	empty, err := LoadInstructions("empty", asm.Mov.Imm(asm.R0, XDPDrop), asm.Return())
 	if err != nil {
 		return err
 	}
-	touch, err := loadPeer(touch, nil, nil)
+	touch, err := peer.Load(peer.Touch, nil, nil)
 	if err != nil {
 		return err
 	}
-	b.table.empty = b.add(&rate{
-		name: "empty", label: "empty XDP_DROP (the limit)", subject: subject{b.xdp, b.own(empty)},
+	b.Table.empty = b.Add(&Rate{
+		Name: "empty", Label: "empty XDP_DROP (the limit)", Subject: Subject{b.XDP, b.Own(empty)},
 	})
-	b.table.touch = b.add(&rate{
-		name: "one-octet", label: "XDP_DROP after reading one octet", subject: subject{b.xdp, b.own(touch.program)},
+	b.Table.touch = b.Add(&Rate{
+		Name: "one-octet", Label: "XDP_DROP after reading one octet", Subject: Subject{b.XDP, b.Own(touch.Program)},
 	})
 	return nil
 }
 
-// measure takes the table on a core each and on one core.
-func (b *builder) measure(ctx context.Context) error {
-	two, one := &b.table, b.table.on(oneCore)
-	two.notes = append(two.notes,
+// Measure takes the table on a core each and on one core.
+func (b *Builder) Measure(ctx context.Context) error {
+	two, one := &b.Table, b.Table.On(OneCore)
+	two.Notes = append(two.Notes,
 		"Of one octet: the share of the rate of a program that reads one octet of each frame. On veth, the first touch",
 		"of a frame fetches it from the sender's core, which every program that looks at packets pays.")
-	one.notes = append(one.notes,
+	one.Notes = append(one.Notes,
 		"The receive thread's own time per packet, and its inverse. The frame is in the core's cache, much as one is",
 		"that a network card has written there: the difference between rows is what the programs cost. The bars are not",
 		"for this table: the empty program's time is that of the lab's link alone.")
-	if err := two.measure(ctx, b.session); err != nil {
+	if err := two.Measure(ctx, b.Session); err != nil {
 		return err
 	}
-	return one.measure(ctx, b.session)
+	return one.Measure(ctx, b.Session)
 }
 
-// loadAsm loads an XDP program.
-func loadAsm(name string, ins ...asm.Instruction) (*ebpf.Program, error) {
+// LoadInstructions loads an XDP program.
+func LoadInstructions(name string, ins ...asm.Instruction) (*ebpf.Program, error) {
 	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{Name: name, Type: ebpf.XDP, License: "GPL", Instructions: ins})
 	if err != nil {
 		return nil, fmt.Errorf("program %s: %w", name, err)
@@ -96,5 +98,5 @@ func loadAsm(name string, ins ...asm.Instruction) (*ebpf.Program, error) {
 	return p, nil
 }
 
-// xdpDrop is XDP_DROP of linux/bpf.h.
-const xdpDrop = 1
+// XDPDrop is XDP_DROP of linux/bpf.h.
+const XDPDrop = 1

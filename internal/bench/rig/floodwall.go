@@ -1,4 +1,4 @@
-package bench
+package rig
 
 import (
 	"context"
@@ -16,19 +16,19 @@ import (
 	"github.com/floodwall/floodwall/internal/packet"
 )
 
-// applied is a policy that was applied at a site, and the program that it became. The instance is unloaded again; the
+// Applied is a policy that was applied at a site, and the program that it became. The instance is unloaded again; the
 // program stays until it is closed.
-type applied struct {
+type Applied struct {
 	*control.Applied
-	program *ebpf.Program
-	seconds float64 // from the policy file to enforcement: what `floodwall apply` takes
-	octets  uint64  // of kernel memory in the program's maps
+	Program *ebpf.Program
+	Seconds float64 // from the policy file to enforcement: what `floodwall apply` takes
+	Octets  uint64  // of kernel memory in the program's maps
 }
 
-// apply applies a policy as the command does, has use look at the running instance, and unloads it. The text is the
+// Apply applies a policy as the command does, has use look at the running instance, and unloads it. The text is the
 // policy without its devices. It returns ctx's error as soon as ctx ends, and leaves what is under way to the end of
 // the process: nothing of it is visible outside.
-func (s *site) apply(ctx context.Context, text string, use func(context.Context, control.Instance) error) (*applied, error) {
+func (s *Site) Apply(ctx context.Context, text string, use func(context.Context, control.Instance) error) (*Applied, error) {
 	dir, err := os.MkdirTemp("", "floodwall-bench-")
 	if err != nil {
 		return nil, err
@@ -43,7 +43,7 @@ func (s *site) apply(ctx context.Context, text string, use func(context.Context,
 		return nil, err
 	}
 	type result struct {
-		*applied
+		*Applied
 		error
 	}
 	done := make(chan result, 1)
@@ -54,45 +54,45 @@ func (s *site) apply(ctx context.Context, text string, use func(context.Context,
 	}()
 	select {
 	case r := <-done:
-		return r.applied, r.error
+		return r.Applied, r.error
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
 }
 
-func (s *site) applyFile(
+func (s *Site) applyFile(
 	ctx context.Context, file string, in control.Instance, use func(context.Context, control.Instance) error,
-) (a *applied, err error) {
+) (a *Applied, err error) {
 	// The heap that the bench has filled so far must neither help nor hinder: a command begins with an empty one.
 	debug.FreeOSMemory()
-	err = s.server.Do(func() (err error) {
+	err = s.Server.Do(func() (err error) {
 		start := time.Now()
 		compiled, err := control.Compile(file)
 		if err != nil {
 			return err
 		}
-		did, err := in.Apply(ctx, compiled, targetOptions("xdp"))
+		did, err := in.Apply(ctx, compiled, TargetOptions("xdp"))
 		if err != nil {
 			return err
 		}
-		a = &applied{Applied: did, seconds: time.Since(start).Seconds()}
+		a = &Applied{Applied: did, Seconds: time.Since(start).Seconds()}
 		defer func() { err = errors.Join(err, in.Unload(ctx)) }()
-		if a.program, err = attachedProgram(s.in.Name); err != nil {
+		if a.Program, err = AttachedProgram(s.In.Name); err != nil {
 			return err
 		}
-		if a.octets, err = mapMemory(a.program); err != nil || use == nil {
+		if a.Octets, err = MapMemory(a.Program); err != nil || use == nil {
 			return err
 		}
 		return use(ctx, in)
 	})
-	if err != nil && a != nil && a.program != nil {
-		a.program.Close()
+	if err != nil && a != nil && a.Program != nil {
+		a.Program.Close()
 	}
 	return a, err
 }
 
-// attachedProgram opens the XDP program of a device in the calling thread's network namespace.
-func attachedProgram(device string) (*ebpf.Program, error) {
+// AttachedProgram opens the XDP program of a device in the calling thread's network namespace.
+func AttachedProgram(device string) (*ebpf.Program, error) {
 	dev, err := netlink.LinkByName(device)
 	if err != nil {
 		return nil, fmt.Errorf("device %s: %w", device, err)
@@ -103,9 +103,9 @@ func attachedProgram(device string) (*ebpf.Program, error) {
 	return ebpf.NewProgramFromID(ebpf.ProgramID(dev.Attrs().Xdp.ProgId))
 }
 
-// mapMemory is the kernel memory of the maps that a program uses, as the kernel accounts for it (memlock in the fdinfo
+// MapMemory is the kernel memory of the maps that a program uses, as the kernel accounts for it (memlock in the fdinfo
 // of a map).
-func mapMemory(p *ebpf.Program) (octets uint64, err error) {
+func MapMemory(p *ebpf.Program) (octets uint64, err error) {
 	info, err := p.Info()
 	if err != nil {
 		return 0, fmt.Errorf("program: %w", err)
@@ -116,7 +116,7 @@ func mapMemory(p *ebpf.Program) (octets uint64, err error) {
 		if err != nil {
 			return 0, fmt.Errorf("map %d: %w", id, err)
 		}
-		n, err := memlock(m)
+		n, err := Memlock(m)
 		m.Close()
 		if err != nil {
 			return 0, err
@@ -126,7 +126,8 @@ func mapMemory(p *ebpf.Program) (octets uint64, err error) {
 	return octets, nil
 }
 
-func memlock(m *ebpf.Map) (uint64, error) {
+// Memlock is the kernel memory of a map, in octets.
+func Memlock(m *ebpf.Map) (uint64, error) {
 	info, err := m.Info()
 	if err != nil {
 		return 0, fmt.Errorf("map: %w", err)
@@ -135,9 +136,9 @@ func memlock(m *ebpf.Map) (uint64, error) {
 	return n, nil
 }
 
-// expect returns a look at the instance that asks the loaded program for its verdicts: the reason for each packet. A
+// Expect returns a look at the instance that asks the loaded program for its verdicts: the reason for each packet. A
 // program that decides something else is not worth measuring.
-func expect(reasons map[string]string) func(context.Context, control.Instance) error {
+func Expect(reasons map[string]string) func(context.Context, control.Instance) error {
 	return func(_ context.Context, in control.Instance) error {
 		for line, want := range reasons {
 			spec, err := packet.Parse(line)

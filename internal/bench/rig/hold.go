@@ -1,41 +1,42 @@
-package bench
+package rig
 
 import (
 	"context"
 	"errors"
 	"io"
 
+	"github.com/floodwall/floodwall/internal/bench/tools"
 	"github.com/floodwall/floodwall/internal/control"
 )
 
-// hold applies a policy at a site, where it stays until the builder is closed. The text is without its devices.
-func (b *builder) hold(ctx context.Context, at *site, policy, target string) (control.Instance, error) {
-	h, err := b.holdWith(ctx, at, policy, targetOptions(target))
+// Hold applies a policy at a site, where it stays until the builder is closed. The text is without its devices.
+func (b *Builder) Hold(ctx context.Context, at *Site, policy, target string) (control.Instance, error) {
+	h, err := b.HoldWith(ctx, at, policy, TargetOptions(target))
 	if err != nil {
 		return control.Instance{}, err
 	}
 	return h.Instance, nil
 }
 
-// holdWith is hold with options of its own.
-func (b *builder) holdWith(ctx context.Context, at *site, policy string, o control.ApplyOptions) (*held, error) {
-	h, err := at.install(ctx, policy, o)
+// HoldWith is hold with options of its own.
+func (b *Builder) HoldWith(ctx context.Context, at *Site, policy string, o control.ApplyOptions) (*Held, error) {
+	h, err := at.Install(ctx, policy, o)
 	if err == nil {
-		b.owned = append(b.owned, h.remove)
+		b.Owned = append(b.Owned, h.Remove)
 	}
 	return h, err
 }
 
-// held is a policy that stays at a site until it is removed.
-type held struct {
+// Held is a policy that stays at a site until it is removed.
+type Held struct {
 	control.Instance
-	site *site
-	pins *pins
+	site *Site
+	Pins *Pins
 }
 
-// install applies a policy. The text is without its devices.
-func (s *site) install(ctx context.Context, policy string, o control.ApplyOptions) (*held, error) {
-	file, forget, err := tempFile("policy.yaml", func(w io.Writer) error {
+// Install applies a policy. The text is without its devices.
+func (s *Site) Install(ctx context.Context, policy string, o control.ApplyOptions) (*Held, error) {
+	file, forget, err := tools.TempFile("policy.yaml", func(w io.Writer) error {
 		_, err := io.WriteString(w, s.devices()+policy)
 		return err
 	})
@@ -47,8 +48,8 @@ func (s *site) install(ctx context.Context, policy string, o control.ApplyOption
 	if err != nil {
 		return nil, err
 	}
-	h := &held{control.Instance{Dir: p.dir(pinned)}, s, p}
-	err = s.server.Do(func() error {
+	h := &Held{control.Instance{Dir: p.dir(Pinned)}, s, p}
+	err = s.Server.Do(func() error {
 		compiled, err := control.Compile(file)
 		if err != nil {
 			return err
@@ -63,16 +64,17 @@ func (s *site) install(ctx context.Context, policy string, o control.ApplyOption
 	return h, nil
 }
 
-func (h *held) remove() error {
-	unloaded := h.site.server.Do(func() error { return h.Unload(context.Background()) })
-	return errors.Join(unloaded, h.pins.close())
+// Remove takes the policy away.
+func (h *Held) Remove() error {
+	unloaded := h.site.Server.Do(func() error { return h.Unload(context.Background()) })
+	return errors.Join(unloaded, h.Pins.close())
 }
 
-// pinned is the name of an instance in a file system of its own.
-const pinned = "floodwall"
+// Pinned is the name of an instance in a file system of its own.
+const Pinned = "floodwall"
 
-// targetOptions has a policy be compiled to a target: auto, or one of costTargets.
-func targetOptions(target string) control.ApplyOptions {
+// TargetOptions has a policy be compiled to a target: auto, or one of costTargets.
+func TargetOptions(target string) control.ApplyOptions {
 	return map[string]control.ApplyOptions{
 		"auto": {}, "xdp": {Target: "xdp"}, "nftables": {Target: "nftables"}, "iptables": {Target: "iptables"},
 	}[target]

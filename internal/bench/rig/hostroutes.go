@@ -1,4 +1,4 @@
-package bench
+package rig
 
 import (
 	"fmt"
@@ -8,9 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// hostRoutes reads the IPv4 routes of this process's network namespace, from the main table. What they are for goes to one
+// HostRoutes reads the IPv4 routes of this process's network namespace, from the main table. What they are for goes to one
 // of a router's neighbors: routes to the same place to the same one.
-func hostRoutes() (map[netip.Prefix]netip.Addr, error) {
+func HostRoutes() (map[netip.Prefix]netip.Addr, error) {
 	list, err := netlink.RouteListFiltered(unix.AF_INET, &netlink.Route{Table: unix.RT_TABLE_MAIN}, netlink.RT_FILTER_TABLE)
 	if err != nil {
 		return nil, fmt.Errorf("this host's routes: %w", err)

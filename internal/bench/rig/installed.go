@@ -1,18 +1,22 @@
-package bench
+package rig
 
-import "fmt"
+import (
+	"fmt"
 
-// installed adds a row for what a tool of the system installs at a site of its own.
-func (b *builder) installed(name, label string, install func(*site) error) error {
-	b.progress.show("installing %s", label)
-	at, err := b.site()
+	"github.com/floodwall/floodwall/internal/bench/tools"
+)
+
+// Installed adds a row for what a tool of the system installs at a site of its own.
+func (b *Builder) Installed(name, label string, install func(*Site) error) error {
+	b.Steps.Show("installing %s", label)
+	at, err := b.NewSite()
 	if err != nil {
 		return err
 	}
-	reason, err := tolerate(install(at))
+	reason, err := tools.Tolerate(install(at))
 	if err != nil {
 		return fmt.Errorf("%s: %w", label, err)
 	}
-	b.add(&rate{name: name, label: label, subject: subject{site: at}, missing: reason})
+	b.Add(&Rate{Name: name, Label: label, Subject: Subject{Site: at}, Missing: reason})
 	return nil
 }

@@ -1,4 +1,4 @@
-package bench
+package rig
 
 import (
 	"bufio"
@@ -7,35 +7,39 @@ import (
 	"io"
 	"strconv"
 	"strings"
+
+	"github.com/floodwall/floodwall/internal/bench/lists"
+	"github.com/floodwall/floodwall/internal/bench/report"
+	"github.com/floodwall/floodwall/internal/bench/tools"
 )
 
-// restoreIpset restores a list as a set of ipset.
-func restoreIpset(ctx context.Context, at *site, l *list) (g loaded, err error) {
-	script, remove, err := tempFile("ipset", func(w io.Writer) error { return ipsetScript(w, l) })
+// RestoreIpset restores a list as a set of ipset.
+func RestoreIpset(ctx context.Context, at *Site, l *lists.List) (g Loaded, err error) {
+	script, remove, err := tools.TempFile("ipset", func(w io.Writer) error { return ipsetScript(w, l) })
 	if err != nil {
 		return g, err
 	}
 	defer remove()
-	_, took, err := runTool(ctx, at.server, nil, "ipset", "restore", "-file", script)
+	_, took, err := tools.Run(ctx, at.Server, nil, "ipset", "restore", "-file", script)
 	if err != nil {
 		return g, err
 	}
-	about, _, err := runTool(ctx, at.server, nil, "ipset", "list", "-t", "listed")
+	about, _, err := tools.Run(ctx, at.Server, nil, "ipset", "list", "-t", "listed")
 	if err != nil {
 		return g, err
 	}
-	return loaded{subject: subject{site: at}, seconds: series{took.Seconds()}, octets: sizeInMemory(about)}, nil
+	return Loaded{Subject: Subject{Site: at}, Seconds: report.Samples{took.Seconds()}, Octets: sizeInMemory(about)}, nil
 }
 
 // ipsetScript is input for ipset restore.
-func ipsetScript(w io.Writer, l *list) error {
-	kind := choice(l.hosts, "hash:ip", "hash:net")
-	family := choice(l.v6, "inet6", "inet")
+func ipsetScript(w io.Writer, l *lists.List) error {
+	kind := report.Choice(l.Hosts, "hash:ip", "hash:net")
+	family := report.Choice(l.V6, "inet6", "inet")
 	out := bufio.NewWriterSize(w, 1<<20)
-	fmt.Fprintf(out, "create listed %s family %s maxelem %d\n", kind, family, max(len(l.prefixes), 65536))
+	fmt.Fprintf(out, "create listed %s family %s maxelem %d\n", kind, family, max(len(l.Prefixes), 65536))
 	var line []byte
-	for _, p := range l.prefixes {
-		line = append(l.appendEntry(append(line[:0], "add listed "...), p), '\n')
+	for _, p := range l.Prefixes {
+		line = append(l.AppendEntry(append(line[:0], "add listed "...), p), '\n')
 		out.Write(line)
 	}
 	return out.Flush()
@@ -52,5 +56,5 @@ func sizeInMemory(about string) float64 {
 	return 0
 }
 
-// matchListed has a rule of iptables be for sources in the set of restoreIpset.
-const matchListed = "-m set --match-set listed src"
+// MatchListed has a rule of iptables be for sources in the set of RestoreIpset.
+const MatchListed = "-m set --match-set listed src"

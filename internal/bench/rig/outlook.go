@@ -1,6 +1,10 @@
-package bench
+package rig
 
-import "time"
+import (
+	"time"
+
+	"github.com/floodwall/floodwall/internal/bench/report"
+)
 
 // usualTime is how long experiments take with their usual rounds on the two cores of DESIGN section 9: in full, and with
 // Quick. It serves to tell how much of a run is left, and is corrected as the run goes on.
@@ -19,9 +23,9 @@ var usualTime = map[string]struct{ full, quick time.Duration }{
 	"calibrate": {50 * time.Second, 15 * time.Second},
 }
 
-// usual is what is usual for an experiment; 0 when that is not known.
-func usual(name string, quick bool) time.Duration {
-	return choice(quick, usualTime[name].quick, usualTime[name].full)
+// Usual is what is usual for an experiment; 0 when that is not known.
+func Usual(name string, quick bool) time.Duration {
+	return report.Choice(quick, usualTime[name].quick, usualTime[name].full)
 }
 
 // outlook tells how much of a run is left: what is usual for the experiments to come, times how much longer those that
@@ -51,8 +55,8 @@ func (l *outlook) begin(now time.Time) {
 
 // usualOf is what is usual for an experiment with so many rounds.
 func (l *outlook) usualOf(name string) time.Duration {
-	usual := usual(name, l.options.Quick)
-	return usual * time.Duration(l.options.Rounds) / time.Duration(Options{Quick: l.options.Quick}.withDefaults().Rounds)
+	usual := Usual(name, l.options.Quick)
+	return usual * time.Duration(l.options.Rounds) / time.Duration(Options{Quick: l.options.Quick}.WithDefaults().Rounds)
 }
 
 // left is the time left, of which at least some is known to be.

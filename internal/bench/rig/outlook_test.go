@@ -1,4 +1,4 @@
-package bench
+package rig
 
 import (
 	"testing"
@@ -7,7 +7,7 @@ import (
 
 // TestOutlook follows a run whose experiments take twice what is usual.
 func TestOutlook(t *testing.T) {
-	o := Options{Quick: true}.withDefaults()
+	o := Options{Quick: true}.WithDefaults()
 	experiments := []string{"drop", "cost", "program"}
 	usual := func(name string) time.Duration { return usualTime[name].quick }
 	l, now := newOutlook(experiments, o), time.Unix(0, 0)

@@ -1,4 +1,4 @@
-package bench
+package rig
 
 import (
 	"fmt"
@@ -7,11 +7,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// pins is a BPF file system that is mounted nowhere. What is pinned in it is gone when it is closed, or when the
+// Pins is a BPF file system that is mounted nowhere. What is pinned in it is gone when it is closed, or when the
 // process ends in any way.
-type pins struct{ root *os.File }
+type Pins struct{ Root *os.File }
 
-func newPins() (*pins, error) {
+func newPins() (*Pins, error) {
 	fs, err := unix.Fsopen("bpf", unix.FSOPEN_CLOEXEC)
 	if err != nil {
 		return nil, fmt.Errorf("new BPF file system: %w", err)
@@ -24,10 +24,10 @@ func newPins() (*pins, error) {
 	if err != nil {
 		return nil, fmt.Errorf("new BPF file system: %w", err)
 	}
-	return &pins{os.NewFile(uintptr(fd), "bpf")}, nil
+	return &Pins{os.NewFile(uintptr(fd), "bpf")}, nil
 }
 
 // dir is a path of this process to a directory in the file system.
-func (p *pins) dir(name string) string { return fmt.Sprintf("/proc/self/fd/%d/%s", p.root.Fd(), name) }
+func (p *Pins) dir(name string) string { return fmt.Sprintf("/proc/self/fd/%d/%s", p.Root.Fd(), name) }
 
-func (p *pins) close() error { return p.root.Close() }
+func (p *Pins) close() error { return p.Root.Close() }

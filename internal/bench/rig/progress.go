@@ -1,4 +1,4 @@
-package bench
+package rig
 
 import (
 	"fmt"
@@ -10,9 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// progress is a line on a terminal that says what is being done and for how long the run still goes on. It is for one
+// Progress is a line on a terminal that says what is being done and for how long the run still goes on. It is for one
 // goroutine.
-type progress struct {
+type Progress struct {
 	out     *os.File // nil: no line
 	outlook *outlook
 	shown   bool
@@ -21,9 +21,9 @@ type progress struct {
 	done, steps int
 }
 
-// newProgress shows the progress of a run on a terminal, and nowhere when out is none.
-func newProgress(out io.Writer, l *outlook) *progress {
-	p := &progress{outlook: l}
+// NewProgress shows the progress of a run of these experiments on a terminal, and nowhere when out is none.
+func NewProgress(out io.Writer, experiments []string, o Options) *Progress {
+	p := &Progress{outlook: newOutlook(experiments, o)}
 	if f, ok := out.(*os.File); ok && columns(f) > 0 {
 		p.out = f
 	}
@@ -42,20 +42,20 @@ func columns(f *os.File) int {
 	return int(size.Col)
 }
 
-// begin has the next experiment begin.
-func (p *progress) begin() {
+// Begin has the next experiment begin.
+func (p *Progress) Begin() {
 	p.outlook.begin(time.Now())
-	p.expect(0)
+	p.Expect(0)
 }
 
-// expect begins a stretch of steps that take about the same time each.
-func (p *progress) expect(steps int) { p.began, p.done, p.steps = time.Now(), 0, steps }
+// Expect begins a stretch of steps that take about the same time each.
+func (p *Progress) Expect(steps int) { p.began, p.done, p.steps = time.Now(), 0, steps }
 
-// step counts one step as done.
-func (p *progress) step() { p.done++ }
+// Step counts one step as done.
+func (p *Progress) Step() { p.done++ }
 
-// show replaces the line.
-func (p *progress) show(format string, args ...any) {
+// Show replaces the line.
+func (p *Progress) Show(format string, args ...any) {
 	if p.out == nil {
 		return
 	}
@@ -65,7 +65,7 @@ func (p *progress) show(format string, args ...any) {
 }
 
 // left is the time left of the steps, by those done; 0 when none is.
-func (p *progress) left() time.Duration {
+func (p *Progress) left() time.Duration {
 	if p.done == 0 || p.steps <= p.done {
 		return 0
 	}
@@ -97,8 +97,8 @@ func cut(line string, width int) string {
 	return string([]rune(line)[:max(0, width)])
 }
 
-// end removes the line.
-func (p *progress) end() {
+// End removes the line.
+func (p *Progress) End() {
 	if p.shown {
 		fmt.Fprint(p.out, "\r\x1b[K")
 	}

@@ -1,65 +1,66 @@
-package bench
+package rig
 
 import (
 	"context"
 	"fmt"
 	"slices"
 
+	"github.com/floodwall/floodwall/internal/bench/report"
 	"github.com/floodwall/floodwall/internal/lab"
 )
 
-// rate is a row of a table of packet rates.
-type rate struct {
-	name    string // of the result, within the experiment: "floodwall/rules=20"
-	label   string // in the table
-	subject subject
-	flows   []lab.Flow
-	missing string       // why there is nothing to measure
-	least   float64      // the share of the limit to reach; 0: none is asked for
-	times   float64      // how many times the rival's rate to reach; 0: none is asked for
-	extra   []lab.Metric // that belong to the result
-	article *articleRow  // what an article says of it; nil: nothing
+// Rate is a row of a table of packet rates.
+type Rate struct {
+	Name    string // of the result, within the experiment: "floodwall/rules=20"
+	Label   string // in the table
+	Subject Subject
+	Flows   []lab.Flow
+	Missing string       // why there is nothing to measure
+	Least   float64      // the share of the limit to reach; 0: none is asked for
+	Times   float64      // how many times the rival's rate to reach; 0: none is asked for
+	Extra   []lab.Metric // that belong to the result
+	Article *ArticleRow  // what an article says of it; nil: nothing
 
-	rounds    series // packets per second, of the offer of which it took most
-	reference series // packets per second at referenceOffer
-	disturbed int    // rounds that stayed disturbed
-	starved   int    // rounds in which the receiver could have taken more
+	Rounds    report.Samples // packets per second, of the offer of which it took most
+	reference report.Samples // packets per second at referenceOffer
+	disturbed int            // rounds that stayed disturbed
+	starved   int            // rounds in which the receiver could have taken more
 }
 
-// rateTable is rows that are measured in turn, round by round, so that what changes on the machine meanwhile changes
+// RateTable is rows that are measured in turn, round by round, so that what changes on the machine meanwhile changes
 // all of them.
-type rateTable struct {
-	title string
-	cores cores
-	rows  []*rate
-	empty *rate // the limit: one of rows
-	touch *rate // the limit of programs that look at the packet: one of rows
-	base  *rate // what the others' costs are compared with: one of rows; nil in a table of shares of the limit
-	rival *rate // what the others should be faster than: one of rows, or nil
-	notes []string
+type RateTable struct {
+	Title string
+	cores Cores
+	Rows  []*Rate
+	empty *Rate // the limit: one of rows
+	touch *Rate // the limit of programs that look at the packet: one of rows
+	Base  *Rate // what the others' costs are compared with: one of rows; nil in a table of shares of the limit
+	Rival *Rate // what the others should be faster than: one of rows, or nil
+	Notes []string
 }
 
 // Shares of the time.
 const (
 	disturbedShare = 0.02 // that others had the receiving CPU
-	idleShare      = 0.05 // that the receive thread was idle
+	IdleShare      = 0.05 // that the receive thread was idle
 )
 
-// measure takes all rounds, and publishes what there is, also when ctx ends in between.
-func (t *rateTable) measure(ctx context.Context, s *session) error {
-	rounds := choice(t.cores == oneCore, s.fewerRounds(), s.Rounds)
-	t.notes = append(slices.Clone(t.notes), fmt.Sprintf(
+// Measure takes all rounds, and publishes what there is, also when ctx ends in between.
+func (t *RateTable) Measure(ctx context.Context, s *Session) error {
+	rounds := report.Choice(t.cores == OneCore, s.FewerRounds(), s.Rounds)
+	t.Notes = append(slices.Clone(t.Notes), fmt.Sprintf(
 		"Medians of %d rounds of %v, in which the rows take turns. CPU %d sends, CPU %d receives.",
-		rounds, s.Window, t.cores.cpu(), receiverCPU))
-	defer t.publish(s.outcome)
-	s.progress.expect(rounds * len(t.rows))
+		rounds, s.Window, t.cores.cpu(), ReceiverCPU))
+	defer t.publish(s.Outcome)
+	s.Steps.Expect(rounds * len(t.Rows))
 	for round := range rounds {
-		for _, r := range t.rows {
-			s.progress.show("round %d of %d, %s", round+1, rounds, r.label)
-			if err := r.measure(ctx, s, t.cores, uint64(round)); err != nil {
-				return fmt.Errorf("%s: %w", r.label, err)
+		for _, r := range t.Rows {
+			s.Steps.Show("round %d of %d, %s", round+1, rounds, r.Label)
+			if err := r.Measure(ctx, s, t.cores, uint64(round)); err != nil {
+				return fmt.Errorf("%s: %w", r.Label, err)
 			}
-			s.progress.step()
+			s.Steps.Step()
 		}
 	}
 	return nil
@@ -69,17 +70,17 @@ func (t *rateTable) measure(ctx context.Context, s *session) error {
 // busy with an empty program. A full source makes the same bars three times as hard.
 const referenceOffer = 7e6
 
-// measure takes one round of one row.
-func (r *rate) measure(ctx context.Context, s *session, c cores, round uint64) error {
-	if r.missing != "" {
+// Measure takes one round of one row.
+func (r *Rate) Measure(ctx context.Context, s *Session, c Cores, round uint64) error {
+	if r.Missing != "" {
 		return nil
 	}
 	best, err := r.best(ctx, s, c, round)
 	if err != nil {
 		return err
 	}
-	r.rounds = append(r.rounds, c.figure(best))
-	if disturbed(best) {
+	r.Rounds = append(r.Rounds, c.figure(best))
+	if Disturbed(best) {
 		r.disturbed++
 	} else if c.starved(best) {
 		r.starved++
@@ -91,11 +92,11 @@ func (r *rate) measure(ctx context.Context, s *session, c cores, round uint64) e
 // pages of the frames to the sender's pool, and a sender whose frames are refused returns them itself; the more it is
 // ahead, the longer the receiver waits for the pool's lock. So the source offers less, and more step by step. With Quick,
 // the first step is all.
-func (r *rate) best(ctx context.Context, s *session, c cores, round uint64) (best lab.Measurement, err error) {
-	if c == oneCore {
-		return r.once(ctx, s, round, offer{cpu: receiverCPU})
+func (r *Rate) best(ctx context.Context, s *Session, c Cores, round uint64) (best lab.Measurement, err error) {
+	if c == OneCore {
+		return r.once(ctx, s, round, offer{cpu: ReceiverCPU})
 	}
-	if best, err = r.once(ctx, s, round, offer{referenceOffer, sourceCPU}); err != nil {
+	if best, err = r.once(ctx, s, round, offer{referenceOffer, SourceCPU}); err != nil {
 		return best, err
 	}
 	r.reference = append(r.reference, best.PPS)
@@ -103,7 +104,7 @@ func (r *rate) best(ctx context.Context, s *session, c cores, round uint64) (bes
 		return best, nil
 	}
 	for _, pps := range offers(best.PPS) {
-		m, err := r.once(ctx, s, round, offer{pps, sourceCPU})
+		m, err := r.once(ctx, s, round, offer{pps, SourceCPU})
 		if err != nil {
 			return best, err
 		}
@@ -124,10 +125,10 @@ func offers(taken float64) []float64 {
 
 // once takes a measurement. One that was disturbed is taken again; of those that all were, the one counts in which most
 // arrived.
-func (r *rate) once(ctx context.Context, s *session, round uint64, o offer) (best lab.Measurement, err error) {
-	for range s.tries() {
-		m, err := r.subject.measure(ctx, r.flows, o, round+1, s.Window)
-		if err != nil || !disturbed(m) {
+func (r *Rate) once(ctx context.Context, s *Session, round uint64, o offer) (best lab.Measurement, err error) {
+	for range s.Tries() {
+		m, err := r.Subject.measure(ctx, r.Flows, o, round+1, s.Window)
+		if err != nil || !Disturbed(m) {
 			return m, err
 		}
 		if m.PPS > best.PPS {
@@ -137,5 +138,5 @@ func (r *rate) once(ctx context.Context, s *session, round uint64, o offer) (bes
 	return best, nil
 }
 
-// disturbed reports whether others took so much of the receiver's time that its rate says little.
-func disturbed(m lab.Measurement) bool { return m.Waited > disturbedShare || m.Stolen > disturbedShare }
+// Disturbed reports whether others took so much of the receiver's time that its rate says little.
+func Disturbed(m lab.Measurement) bool { return m.Waited > disturbedShare || m.Stolen > disturbedShare }

@@ -1,4 +1,4 @@
-package bench
+package rig
 
 import (
 	"fmt"
@@ -9,20 +9,20 @@ import (
 var costHead = []string{"", "article kpps", "article's cost", "Mpps", "min .. max", "ns/packet", "cost", "bar", ""}
 
 // costCells are a row of a table of costs as text.
-func (t *rateTable) costCells(r *rate, bars []rateBar) []string {
+func (t *RateTable) costCells(r *Rate, bars []rateBar) []string {
 	cells := make([]string, len(costHead))
-	cells[0], cells[len(cells)-1] = r.label, r.remarks()
-	if r.article != nil {
-		cells[1], cells[2] = fmt.Sprintf("%.0f", r.article.kpps), r.article.cost
+	cells[0], cells[len(cells)-1] = r.Label, r.remarks()
+	if r.Article != nil {
+		cells[1], cells[2] = fmt.Sprintf("%.0f", r.Article.Kpps), r.Article.Cost
 	}
-	if !r.measured() {
+	if !r.Measured() {
 		return cells
 	}
 	copy(cells[3:], r.figures())
-	if times, ok := share(t.base, r); ok {
+	if times, ok := share(t.Base, r); ok {
 		cells[6] = fmt.Sprintf("%+.0f%%", 100*(times-1))
 	}
-	if r == t.base {
+	if r == t.Base {
 		cells[6] = "baseline"
 	}
 	cells[7] = costBars(bars)
@@ -38,8 +38,8 @@ func costBars(bars []rateBar) string {
 	return strings.Join(text, ", ")
 }
 
-// articleRow is what the article says of a case.
-type articleRow struct {
-	kpps float64
-	cost string // in its own words
+// ArticleRow is what the article says of a case.
+type ArticleRow struct {
+	Kpps float64
+	Cost string // in its own words
 }

@@ -1,23 +1,27 @@
-package bench
+package rig
 
 import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/floodwall/floodwall/internal/bench/report"
 )
 
 // costTable is a table of costs as after a round: a row that was not measured, the one that the others' costs are compared
 // with, and two more.
-func costTable() *rateTable {
-	row := func(name string, pps float64) *rate { return &rate{name: name, label: name, rounds: series{pps}} }
+func costTable() *RateTable {
+	row := func(name string, pps float64) *Rate {
+		return &Rate{Name: name, Label: name, Rounds: report.Samples{pps}}
+	}
 	base, filter := row("iptables/raw", 5e6), row("iptables/filter", 4e6)
-	base.article, filter.article = &articleRow{280, "baseline"}, &articleRow{250, "12%"}
-	unmeasured := &rate{name: "iptables/accept/untracked", label: "iptables/accept/untracked"}
-	return &rateTable{title: "cost: a packet", cores: oneCore, base: base, rows: []*rate{unmeasured, base, filter, row("floodwall/xdp/raw", 20e6)}}
+	base.Article, filter.Article = &ArticleRow{280, "baseline"}, &ArticleRow{250, "12%"}
+	unmeasured := &Rate{Name: "iptables/accept/untracked", Label: "iptables/accept/untracked"}
+	return &RateTable{Title: "cost: a packet", cores: OneCore, Base: base, Rows: []*Rate{unmeasured, base, filter, row("floodwall/xdp/raw", 20e6)}}
 }
 
 func TestCostTable(t *testing.T) {
-	o := &Outcome{Name: "cost"}
+	o := &report.Outcome{Name: "cost"}
 	costTable().publish(o)
 	want := [][]string{
 		{"iptables/accept/untracked", "", "", "", "", "", "", "", ""},
@@ -34,9 +38,9 @@ func TestCostTable(t *testing.T) {
 
 // TestCostBars shows what a bar in a table of costs is of.
 func TestCostBars(t *testing.T) {
-	table, o := costTable(), &Outcome{Name: "cost"}
-	table.cores, table.rival, table.empty = twoCores, table.rows[2], table.rows[3]
-	table.rows[3].least, table.rows[3].times = 0.7, 6
+	table, o := costTable(), &report.Outcome{Name: "cost"}
+	table.cores, table.Rival, table.empty = twoCores, table.Rows[2], table.Rows[3]
+	table.Rows[3].Least, table.Rows[3].Times = 0.7, 6
 	table.publish(o)
 	if got, want := o.Tables[0].Rows[3][7], "of empty >= 0.70 met, x >= 6.00 MISSED"; got != want {
 		t.Errorf("bars: %q, want %q", got, want)

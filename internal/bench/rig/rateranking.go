@@ -1,13 +1,17 @@
-package bench
+package rig
+
+import (
+	"github.com/floodwall/floodwall/internal/bench/report"
+)
 
 // ranking is the rates of the table's rows.
-func (t *rateTable) ranking() Ranking {
-	ranking := Ranking{Title: t.title + t.cores.suffix(), Unit: "Mpps"}
-	if t.empty != nil && t.empty.measured() {
-		ranking.Limit = t.empty.label
+func (t *RateTable) ranking() report.Ranking {
+	ranking := report.Ranking{Title: t.Title + t.cores.suffix(), Unit: "Mpps"}
+	if t.empty != nil && t.empty.Measured() {
+		ranking.Limit = t.empty.Label
 	}
-	for _, r := range t.rows {
-		ranking.add(r.label, r.rounds, 1e6, r.unsteady())
+	for _, r := range t.Rows {
+		ranking.Add(r.Label, r.Rounds, 1e6, r.Unsteady())
 	}
 	return ranking
 }

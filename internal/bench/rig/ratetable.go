@@ -1,23 +1,24 @@
-package bench
+package rig
 
 import (
 	"fmt"
 	"slices"
 
+	"github.com/floodwall/floodwall/internal/bench/report"
 	"github.com/floodwall/floodwall/internal/lab"
 )
 
 // publish adds the table, its results and its bars to the outcome.
-func (t *rateTable) publish(o *Outcome) {
-	table := &Table{Title: t.title + t.cores.suffix(), Head: t.head(), Notes: t.notes}
+func (t *RateTable) publish(o *report.Outcome) {
+	table := &report.Table{Title: t.Title + t.cores.suffix(), Head: t.head(), Notes: t.Notes}
 	experiment := o.Name + t.cores.prefix()
-	for _, r := range t.rows {
+	for _, r := range t.Rows {
 		bars := t.bars(experiment, r)
 		for _, bar := range bars {
 			o.Bars = append(o.Bars, bar.Bar)
 		}
 		o.Results = append(o.Results, t.result(experiment, r))
-		table.row(t.cells(r, bars)...)
+		table.AddRow(t.cells(r, bars)...)
 		r.remark(table)
 	}
 	o.Tables = append(o.Tables, table)
@@ -25,16 +26,16 @@ func (t *rateTable) publish(o *Outcome) {
 }
 
 // head is the columns. Bars and the reference offer are for a source with a core of its own.
-func (t *rateTable) head() []string {
-	if t.base != nil {
+func (t *RateTable) head() []string {
+	if t.Base != nil {
 		return costHead
 	}
 	head := []string{"", "Mpps", "min .. max", "ns/packet", "of empty", "of one octet"}
 	if t.cores == twoCores {
 		head = append(head, "bar, of empty", "of 7 Mpps", "bar, of 7 Mpps")
 	}
-	if t.rival != nil {
-		head = append(head, "x "+t.rival.label)
+	if t.Rival != nil {
+		head = append(head, "x "+t.Rival.Label)
 		if t.cores == twoCores {
 			head = append(head, "bar, x")
 		}
@@ -43,13 +44,13 @@ func (t *rateTable) head() []string {
 }
 
 // cells are a row as text.
-func (t *rateTable) cells(r *rate, bars []rateBar) []string {
-	if t.base != nil {
+func (t *RateTable) cells(r *Rate, bars []rateBar) []string {
+	if t.Base != nil {
 		return t.costCells(r, bars)
 	}
 	cells := make([]string, len(t.head()))
-	cells[0], cells[len(cells)-1] = r.label, r.remarks()
-	if !r.measured() {
+	cells[0], cells[len(cells)-1] = r.Label, r.remarks()
+	if !r.Measured() {
 		return cells
 	}
 	copy(cells[1:], r.figures())
@@ -62,8 +63,8 @@ func (t *rateTable) cells(r *rate, bars []rateBar) []string {
 	if v, ok := referenceShare(r, t.empty); ok {
 		put("of 7 Mpps", fmt.Sprintf("%.2f", v))
 	}
-	if t.rival != nil {
-		put("x "+t.rival.label, shareText(r, t.rival))
+	if t.Rival != nil {
+		put("x "+t.Rival.Label, shareText(r, t.Rival))
 	}
 	for _, bar := range bars {
 		put(bar.column, bar.String())
@@ -72,29 +73,29 @@ func (t *rateTable) cells(r *rate, bars []rateBar) []string {
 }
 
 // figures are rate, spread, and time per packet as text.
-func (r *rate) figures() []string {
+func (r *Rate) figures() []string {
 	mpps := func(pps float64) string { return fmt.Sprintf("%.2f", pps/1e6) }
-	median := r.rounds.median()
+	median := r.Rounds.Median()
 	return []string{
-		mpps(median), mpps(slices.Min(r.rounds)) + " .. " + mpps(slices.Max(r.rounds)), fmt.Sprintf("%.1f", 1e9/median),
+		mpps(median), mpps(slices.Min(r.Rounds)) + " .. " + mpps(slices.Max(r.Rounds)), fmt.Sprintf("%.1f", 1e9/median),
 	}
 }
 
 // shares are a row's rates as shares of another's in the same rounds; nil when one of them was not measured.
-func shares(r, limit *rate) series {
-	if r == nil || limit == nil || !r.measured() || !limit.measured() {
+func shares(r, limit *Rate) report.Samples {
+	if r == nil || limit == nil || !r.Measured() || !limit.Measured() {
 		return nil
 	}
-	return r.rounds.by(limit.rounds)
+	return r.Rounds.By(limit.Rounds)
 }
 
 // share is their median; false when there is none.
-func share(r, limit *rate) (float64, bool) {
+func share(r, limit *Rate) (float64, bool) {
 	s := shares(r, limit)
-	return s.median(), len(s) > 0
+	return s.Median(), len(s) > 0
 }
 
-func shareText(r, limit *rate) string {
+func shareText(r, limit *Rate) string {
 	if v, ok := share(r, limit); ok {
 		return fmt.Sprintf("%.2f", v)
 	}
@@ -102,65 +103,65 @@ func shareText(r, limit *rate) string {
 }
 
 // referenceShares are what a row takes of the reference offer, as shares of what the limit takes of it.
-func referenceShares(r, limit *rate) series {
-	if limit == nil || !(r.reference.median() > 0) || !(limit.reference.median() > 0) {
+func referenceShares(r, limit *Rate) report.Samples {
+	if limit == nil || !(r.reference.Median() > 0) || !(limit.reference.Median() > 0) {
 		return nil
 	}
-	return r.reference.by(limit.reference)
+	return r.reference.By(limit.reference)
 }
 
 // referenceShare is their median; false when there is none.
-func referenceShare(r, limit *rate) (float64, bool) {
+func referenceShare(r, limit *Rate) (float64, bool) {
 	s := referenceShares(r, limit)
-	return s.median(), len(s) > 0
+	return s.Median(), len(s) > 0
 }
 
 // rateBar is a bar with the column of the table that shows it.
 type rateBar struct {
-	*Bar
+	*report.Bar
 	column string
 }
 
 // bars compare the row with what it has to reach: of all that the limit takes, of the reference offer, and of the
 // rival's rate.
-func (t *rateTable) bars(experiment string, r *rate) (bars []rateBar) {
-	if t.cores == oneCore {
+func (t *RateTable) bars(experiment string, r *Rate) (bars []rateBar) {
+	if t.cores == OneCore {
 		return nil
 	}
 	add := func(column, what string, value float64, ok bool, bound float64) {
 		if ok && bound > 0 {
-			bars = append(bars, rateBar{atLeast(experiment+"/"+r.name+what, value, bound), column})
+			bars = append(bars, rateBar{report.AtLeast(experiment+"/"+r.Name+what, value, bound), column})
 		}
 	}
 	full, ok := share(r, t.empty)
-	add("bar, of empty", " of empty", full, ok, r.least)
+	add("bar, of empty", " of empty", full, ok, r.Least)
 	reference, both := referenceShare(r, t.empty)
-	add("bar, of 7 Mpps", " of 7 Mpps", reference, ok && both, r.least)
-	if t.rival != nil {
-		times, ok := share(r, t.rival)
-		add("bar, x", " x "+t.rival.name, times, ok, r.times)
+	add("bar, of 7 Mpps", " of 7 Mpps", reference, ok && both, r.Least)
+	if t.Rival != nil {
+		times, ok := share(r, t.Rival)
+		add("bar, x", " x "+t.Rival.Name, times, ok, r.Times)
 	}
 	return bars
 }
 
-// measured reports whether there are figures that can be divided by.
-func (r *rate) measured() bool { return r.rounds.median() > 0 }
+// Measured reports whether there are figures that can be divided by.
+func (r *Rate) Measured() bool { return r.Rounds.Median() > 0 }
 
-// unsteady reports whether the figures are doubtful.
-func (r *rate) unsteady() bool { return r.disturbed > 0 || r.rounds.unsteady() }
+// Unsteady reports whether the figures are doubtful.
+func (r *Rate) Unsteady() bool { return r.disturbed > 0 || r.Rounds.Unsteady() }
 
 // fromSource reports whether most rounds say how fast the source is, not the receiver.
-func (r *rate) fromSource() bool { return 2*r.starved > len(r.rounds) }
+func (r *Rate) fromSource() bool { return 2*r.starved > len(r.Rounds) }
 
 // remarks is why there is no figure, or short signs that notes below the table explain.
-func (r *rate) remarks() (marks string) {
-	if len(r.rounds) > 0 && !r.measured() {
+func (r *Rate) remarks() (marks string) {
+	if len(r.Rounds) > 0 && !r.Measured() {
 		return "nothing arrived: others had the CPUs"
 	}
-	if !r.measured() {
-		return r.missing
+	if !r.Measured() {
+		return r.Missing
 	}
-	if r.unsteady() {
+	if r.Unsteady() {
 		marks += "~"
 	}
 	if r.fromSource() {
@@ -170,35 +171,35 @@ func (r *rate) remarks() (marks string) {
 }
 
 // remark explains the row's marks.
-func (r *rate) remark(t *Table) {
-	if r.unsteady() {
-		t.note("~ unsteady: others had the receiving CPU, or the rounds differ by more than %.0f%%", 100*unsteadySpread)
+func (r *Rate) remark(t *report.Table) {
+	if r.Unsteady() {
+		t.AddNote("~ unsteady: others had the receiving CPU, or the rounds differ by more than %.0f%%", 100*report.UnsteadySpread)
 	}
 	if r.fromSource() {
-		t.note("^ the source was slower than the receiver: the figure is a lower bound")
+		t.AddNote("^ the source was slower than the receiver: the figure is a lower bound")
 	}
 }
 
 // result is the row for programs.
-func (t *rateTable) result(experiment string, r *rate) lab.Result {
-	res := lab.Result{Name: experiment + "/" + r.name, Runs: len(r.rounds), Note: r.remarks()}
-	if !r.measured() {
-		res.Metrics = r.extra
+func (t *RateTable) result(experiment string, r *Rate) lab.Result {
+	res := lab.Result{Name: experiment + "/" + r.Name, Runs: len(r.Rounds), Note: r.remarks()}
+	if !r.Measured() {
+		res.Metrics = r.Extra
 		return res
 	}
-	add := func(unit string, figures series) {
+	add := func(unit string, figures report.Samples) {
 		if len(figures) > 0 {
-			res.Metrics = append(res.Metrics, figures.metric(unit))
+			res.Metrics = append(res.Metrics, figures.Metric(unit))
 		}
 	}
-	arrived := slices.DeleteFunc(slices.Clone(r.rounds), func(pps float64) bool { return pps == 0 })
-	add("ns/op", arrived.each(func(pps float64) float64 { return 1e9 / pps }))
-	add("Mpps", r.rounds.each(func(pps float64) float64 { return pps / 1e6 }))
+	arrived := slices.DeleteFunc(slices.Clone(r.Rounds), func(pps float64) bool { return pps == 0 })
+	add("ns/op", arrived.Each(func(pps float64) float64 { return 1e9 / pps }))
+	add("Mpps", r.Rounds.Each(func(pps float64) float64 { return pps / 1e6 }))
 	add("of-empty", shares(r, t.empty))
 	add("of-one-octet", shares(r, t.touch))
-	add("x-raw-drop", shares(t.base, r))
+	add("x-raw-drop", shares(t.Base, r))
 	add("of-7Mpps", referenceShares(r, t.empty))
-	add("x-rival", shares(r, t.rival))
-	res.Metrics = append(res.Metrics, r.extra...)
+	add("x-rival", shares(r, t.Rival))
+	res.Metrics = append(res.Metrics, r.Extra...)
 	return res
 }

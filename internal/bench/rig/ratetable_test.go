@@ -1,4 +1,4 @@
-package bench
+package rig
 
 import (
 	"strings"
@@ -6,34 +6,35 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/floodwall/floodwall/internal/bench/report"
 	"github.com/floodwall/floodwall/internal/lab"
 )
 
 // rows is a table as after two rounds.
-func rows() *rateTable {
-	t := &rateTable{title: "drop: a flood"}
-	t.empty = &rate{name: "empty", label: "empty XDP_DROP (the limit)", rounds: series{10e6, 10e6}, reference: series{7e6}}
-	t.touch = &rate{name: "one-octet", label: "one octet", rounds: series{5e6, 5e6}}
-	t.rows = []*rate{
+func rows() *RateTable {
+	t := &RateTable{Title: "drop: a flood"}
+	t.empty = &Rate{Name: "empty", Label: "empty XDP_DROP (the limit)", Rounds: report.Samples{10e6, 10e6}, reference: report.Samples{7e6}}
+	t.touch = &Rate{Name: "one-octet", Label: "one octet", Rounds: report.Samples{5e6, 5e6}}
+	t.Rows = []*Rate{
 		t.empty, t.touch,
-		{name: "floodwall/rules=20", label: "floodwall: 20 rules", rounds: series{4e6, 6e6}, reference: series{4e6}, least: 0.9, disturbed: 1},
-		{name: "slow", label: "slow | source", rounds: series{2e6, 2e6}, starved: 2},
-		{name: "bpfilter", label: "bpfilter", missing: "not packaged"},
-		{name: "still", label: "still", rounds: series{0, 0}},
+		{Name: "floodwall/rules=20", Label: "floodwall: 20 rules", Rounds: report.Samples{4e6, 6e6}, reference: report.Samples{4e6}, Least: 0.9, disturbed: 1},
+		{Name: "slow", Label: "slow | source", Rounds: report.Samples{2e6, 2e6}, starved: 2},
+		{Name: "bpfilter", Label: "bpfilter", Missing: "not packaged"},
+		{Name: "still", Label: "still", Rounds: report.Samples{0, 0}},
 	}
 	return t
 }
 
 func TestRateTable(t *testing.T) {
-	o := &Outcome{Name: "drop"}
+	o := &report.Outcome{Name: "drop"}
 	rows().publish(o)
 	var text, markdown strings.Builder
 	if err := o.Tables[0].WriteText(&text); err != nil {
 		t.Fatal(err)
 	}
 	one := rows()
-	one.cores = oneCore
-	for _, r := range one.rows {
+	one.cores = OneCore
+	for _, r := range one.Rows {
 		r.reference = nil
 	}
 	one.publish(o)
@@ -81,9 +82,9 @@ const wantMarkdown = `### drop: a flood, source and receiver on one core
 
 // TestRival compares rows with a tool that they should be faster than.
 func TestRival(t *testing.T) {
-	table, o := rows(), &Outcome{Name: "payload"}
-	table.rival = table.rows[3]
-	table.rows[2].least, table.rows[2].times = 0, 3
+	table, o := rows(), &report.Outcome{Name: "payload"}
+	table.Rival = table.Rows[3]
+	table.Rows[2].Least, table.Rows[2].Times = 0, 3
 	table.publish(o)
 	head, row := o.Tables[0].Head, o.Tables[0].Rows[2]
 	if diff := cmp.Diff([]string{"x slow | source", "bar, x", ""}, head[9:]); diff != "" {
@@ -92,18 +93,18 @@ func TestRival(t *testing.T) {
 	if diff := cmp.Diff([]string{"2.50", ">= 3.00 MISSED", "~"}, row[9:]); diff != "" {
 		t.Errorf("cells (-want +got):\n%s", diff)
 	}
-	want := []*Bar{{Name: "payload/floodwall/rules=20 x slow", Value: 2.5, Bound: 3}}
+	want := []*report.Bar{{Name: "payload/floodwall/rules=20 x slow", Value: 2.5, Bound: 3}}
 	if diff := cmp.Diff(want, o.Bars); diff != "" {
 		t.Errorf("bars (-want +got):\n%s", diff)
 	}
-	one := table.on(oneCore)
-	if one.rival != one.rows[3] {
+	one := table.On(OneCore)
+	if one.Rival != one.Rows[3] {
 		t.Error("on one core, the rival is a row of the other table")
 	}
 }
 
 func TestRateResults(t *testing.T) {
-	o := &Outcome{Name: "drop"}
+	o := &report.Outcome{Name: "drop"}
 	rows().publish(o)
 	four, six := 4.0, 6.0 // Mpps
 	slowest, fastest := 1e3/four, 1e3/six
@@ -120,8 +121,8 @@ func TestRateResults(t *testing.T) {
 	if diff := cmp.Diff(lab.Result{Name: "drop/bpfilter", Note: "not packaged"}, o.Results[4]); diff != "" {
 		t.Errorf("missing result (-want +got):\n%s", diff)
 	}
-	r := Report{Experiments: []*Outcome{o}}
-	missed := []*Bar{
+	r := report.Report{Experiments: []*report.Outcome{o}}
+	missed := []*report.Bar{
 		{Name: "drop/floodwall/rules=20 of empty", Value: 0.5, Bound: 0.9},
 		{Name: "drop/floodwall/rules=20 of 7 Mpps", Value: 4.0 / 7, Bound: 0.9},
 	}

@@ -1,4 +1,4 @@
-package bench
+package rig
 
 import (
 	"fmt"
@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"net/netip"
 
+	"github.com/floodwall/floodwall/internal/bench/lists"
 	"github.com/floodwall/floodwall/internal/lab"
 )
 
@@ -25,13 +26,13 @@ func nextHop(i int) netip.Addr {
 	return netip.AddrFrom4(a)
 }
 
-// routes are what a router knows besides its own links.
-type routes = iter.Seq2[netip.Prefix, netip.Addr]
+// Routes are what a router knows besides its own links.
+type Routes = iter.Seq2[netip.Prefix, netip.Addr]
 
-// newRouter builds the n-th site of a lab as a router: what it forwards goes out to an uplink, whose host discards it. That
+// NewRouter builds the n-th site of a lab as a router: what it forwards goes out to an uplink, whose host discards it. That
 // one's receive thread has its turn on the same CPU when the router's sleeps.
-func newRouter(l *lab.Lab, n int, table routes) (*site, error) {
-	s, err := newSite(l, n)
+func NewRouter(l *lab.Lab, n int, table Routes) (*Site, error) {
+	s, err := NewSite(l, n)
 	if err != nil {
 		return nil, err
 	}
@@ -40,34 +41,34 @@ func newRouter(l *lab.Lab, n int, table routes) (*site, error) {
 		return nil, err
 	}
 	from := lab.EndOptions{Addrs: []netip.Prefix{netip.PrefixFrom(uplinkNet.Addr().Next(), 24)}}
-	to := lab.EndOptions{CPU: lab.OnCPU(receiverCPU), Urgent: true}
+	to := lab.EndOptions{CPU: lab.OnCPU(ReceiverCPU), Urgent: true}
 	for i := range nextHops {
 		to.Addrs = append(to.Addrs, netip.PrefixFrom(nextHop(i), 24))
 	}
-	up, _, err := l.Connect(s.server, uplink, lab.LinkOptions{A: from, B: to})
+	up, _, err := l.Connect(s.Server, uplink, lab.LinkOptions{A: from, B: to})
 	if err != nil {
 		return nil, err
 	}
-	if err := s.server.Router(); err != nil {
+	if err := s.Server.Router(); err != nil {
 		return nil, err
 	}
-	return s, s.server.Routes(up, table)
+	return s, s.Server.Routes(up, table)
 }
 
-// defaultRoute is a table of one route.
-func defaultRoute(yield func(netip.Prefix, netip.Addr) bool) {
+// DefaultRoute is a table of one route.
+func DefaultRoute(yield func(netip.Prefix, netip.Addr) bool) {
 	yield(netip.PrefixFrom(netip.IPv4Unspecified(), 0), nextHop(0))
 }
 
-// fullTable is n different routes as routers in the Internet have them, most of them to a /24, with the neighbors in turn.
-func fullTable(n int) routes {
+// FullTable is n different routes as routers in the Internet have them, most of them to a /24, with the neighbors in turn.
+func FullTable(n int) Routes {
 	return func(yield func(netip.Prefix, netip.Addr) bool) {
-		r := rand.New(rand.NewPCG(seed, 8))
+		r := rand.New(rand.NewPCG(lists.Seed, 8))
 		seen := make(map[netip.Prefix]bool, n)
 		for len(seen) < n {
 			v := r.Uint32()
-			p := netip.PrefixFrom(addr4(v), routeBits(r.IntN(100))).Masked()
-			if !unicast4(v) || seen[p] {
+			p := netip.PrefixFrom(lists.Addr4(v), routeBits(r.IntN(100))).Masked()
+			if !lists.Unicast4(v) || seen[p] {
 				continue
 			}
 			seen[p] = true

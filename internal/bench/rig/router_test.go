@@ -1,4 +1,4 @@
-package bench
+package rig
 
 import (
 	"net/netip"
@@ -8,7 +8,7 @@ import (
 func TestFullTable(t *testing.T) {
 	const n = 20_000
 	lengths, seen := map[int]int{}, map[netip.Prefix]bool{}
-	for p, via := range fullTable(n) {
+	for p, via := range FullTable(n) {
 		if seen[p] || p != p.Masked() || ofRouter(p) || !uplinkNet.Contains(via) {
 			t.Fatalf("route %s via %s", p, via)
 		}

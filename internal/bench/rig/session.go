@@ -1,4 +1,6 @@
-package bench
+// Package rig is what experiments are built of: sites in a lab, what is installed there, and the rates and times that are
+// taken of it, round by round.
+package rig
 
 import (
 	"context"
@@ -7,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/floodwall/floodwall/internal/bench/report"
 	"github.com/floodwall/floodwall/internal/lab"
 )
 
@@ -23,11 +26,11 @@ type Options struct {
 	Progress io.Writer     // where to show a line of progress, if it is a terminal; nil: nowhere
 }
 
-// session is one experiment of a run.
-type session struct {
+// Session is one experiment of a run.
+type Session struct {
 	Options
-	outcome  *Outcome
-	progress *progress
+	Outcome *report.Outcome
+	Steps   *Progress
 }
 
 // MaxSize is the largest number of random addresses in a list: there must be others left that are not listed.
@@ -36,7 +39,8 @@ const MaxSize = 2_000_000_000
 // MaxRoutes is the largest number of routes: there must be others left to draw.
 const MaxRoutes = 4_000_000
 
-func (o Options) withDefaults() Options {
+// WithDefaults is the options with what is usual in place of zero values.
+func (o Options) WithDefaults() Options {
 	rounds, window, phase := 5, 500*time.Millisecond, 10*time.Second
 	if o.Quick {
 		rounds, window, phase = 2, 100*time.Millisecond, 3*time.Second
@@ -51,29 +55,29 @@ func (o Options) withDefaults() Options {
 		o.Phase = phase
 	}
 	if o.Routes == 0 {
-		o.Routes = articleRoutes
+		o.Routes = ArticleRoutes
 	}
 	return o
 }
 
-// fewerRounds is the rounds of what is of less weight than the rest: all, or half of them with Quick.
-func (o Options) fewerRounds() int {
+// FewerRounds is the rounds of what is of less weight than the rest: all, or half of them with Quick.
+func (o Options) FewerRounds() int {
 	if o.Quick {
 		return (o.Rounds + 1) / 2
 	}
 	return o.Rounds
 }
 
-// tries is how often a disturbed measurement is taken before it is taken as it is.
-func (o Options) tries() int {
+// Tries is how often a disturbed measurement is taken before it is taken as it is.
+func (o Options) Tries() int {
 	if o.Quick {
 		return 1
 	}
 	return 3
 }
 
-// inLab runs fn with an empty lab, which ends with it.
-func inLab(ctx context.Context, fn func(*lab.Lab) error) (err error) {
+// InLab runs fn with an empty lab, which ends with it.
+func InLab(ctx context.Context, fn func(*lab.Lab) error) (err error) {
 	l, err := lab.New(ctx)
 	if err != nil {
 		return err
@@ -82,9 +86,9 @@ func inLab(ctx context.Context, fn func(*lab.Lab) error) (err error) {
 	return fn(l)
 }
 
-// inTurn is the cases, in the other direction in every other round: what goes on from one to the next, as in a warm
+// InTurn is the cases, in the other direction in every other round: what goes on from one to the next, as in a warm
 // cache, goes on to both neighbors.
-func inTurn[T any](cases []T, round int) []T {
+func InTurn[T any](cases []T, round int) []T {
 	turn := slices.Clone(cases)
 	if round%2 == 1 {
 		slices.Reverse(turn)
@@ -92,5 +96,5 @@ func inTurn[T any](cases []T, round int) []T {
 	return turn
 }
 
-// articleRoutes is the number of routes of the router in the article that `placement` follows.
-const articleRoutes = 925_525
+// ArticleRoutes is the number of routes of the router in the article that `placement` follows.
+const ArticleRoutes = 925_525

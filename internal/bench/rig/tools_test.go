@@ -1,4 +1,4 @@
-package bench
+package rig
 
 import (
 	"io"
@@ -8,10 +8,13 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/floodwall/floodwall/internal/bench/lists"
+	"github.com/floodwall/floodwall/internal/bench/tools"
 )
 
 func TestToolScripts(t *testing.T) {
-	l := &list{prefixes: []netip.Prefix{netip.MustParsePrefix("2001:db8::/32"), netip.MustParsePrefix("2001:db9::1/128")}, v6: true}
+	l := &lists.List{Prefixes: []netip.Prefix{netip.MustParsePrefix("2001:db8::/32"), netip.MustParsePrefix("2001:db9::1/128")}, V6: true}
 	var ipset strings.Builder
 	if err := ipsetScript(&ipset, l); err != nil {
 		t.Fatal(err)
@@ -21,7 +24,7 @@ func TestToolScripts(t *testing.T) {
 		t.Errorf("ipset (-want +got):\n%s", diff)
 	}
 	var nft strings.Builder
-	if err := nftSetScript(&nft, l, nftRaw, nil, nftDrop(l)+"drop\n"); err != nil {
+	if err := nftSetScript(&nft, l, NftRaw, nil, NftDrop(l)+"drop\n"); err != nil {
 		t.Fatal(err)
 	}
 	want = `table inet bench {
@@ -47,7 +50,7 @@ drop
 func TestTempFileRemovesWhatFails(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("TMPDIR", dir)
-	if _, _, err := tempFile("x", func(io.Writer) error { return os.ErrInvalid }); err == nil {
+	if _, _, err := tools.TempFile("x", func(io.Writer) error { return os.ErrInvalid }); err == nil {
 		t.Error("no error")
 	}
 	if left, _ := os.ReadDir(dir); len(left) > 0 {

@@ -1,16 +1,21 @@
-package bench
+// Package sets is the experiment of that name: finding sources in lists of up to ten million addresses.
+package sets
 
 import (
 	"context"
 	"fmt"
 
+	"github.com/floodwall/floodwall/internal/bench/lists"
+	"github.com/floodwall/floodwall/internal/bench/report"
+	"github.com/floodwall/floodwall/internal/bench/rig"
+	"github.com/floodwall/floodwall/internal/bench/tools"
 	"github.com/floodwall/floodwall/internal/lab"
 )
 
-// sets measures what it costs to find a source in a list of addresses, and what the list costs.
-func sets(ctx context.Context, s *session) error {
-	for _, prepare := range s.lists() {
-		s.progress.show("making addresses")
+// Run measures what it costs to find a source in a list of addresses, and what the list costs.
+func Run(ctx context.Context, s *rig.Session) error {
+	for _, prepare := range chosenLists(s) {
+		s.Steps.Show("making addresses")
 		l, err := prepare()
 		if err == nil {
 			err = measureList(ctx, s, l)
@@ -25,26 +30,26 @@ func sets(ctx context.Context, s *session) error {
 // v6Size is the number of IPv6 prefixes of the IPv6 table.
 const v6Size = 1_000_000
 
-// lists makes the lists to measure with, each when its turn comes: the largest need much memory.
-func (s *session) lists() (all []func() (*list, error)) {
+// chosenLists makes the lists to measure with, each when its turn comes: the largest need much memory.
+func chosenLists(s *rig.Session) (all []func() (*lists.List, error)) {
 	if s.List != "" {
-		return append(all, func() (*list, error) { return readList(s.List) })
+		return append(all, func() (*lists.List, error) { return lists.Read(s.List) })
 	}
 	most := 0
-	for _, n := range s.setSizes() {
+	for _, n := range setSizes(s) {
 		most = max(most, n)
-		all = append(all, func() (*list, error) { return randomHosts(n), nil })
+		all = append(all, func() (*lists.List, error) { return lists.RandomHosts(n), nil })
 	}
-	return append(all, func() (*list, error) { return randomPrefixes(min(v6Size, most)), nil })
+	return append(all, func() (*lists.List, error) { return lists.RandomPrefixes(min(v6Size, most)), nil })
 }
 
 // setSizes are the sizes of the lists.
-func (s *session) setSizes() []int {
+func setSizes(s *rig.Session) []int {
 	if s.Sizes != nil {
 		return s.Sizes
 	}
 	sizes := []int{1_000, 100_000, 1_000_000, 10_000_000}
-	return choice(s.Quick, sizes[1:2], sizes)
+	return report.Choice(s.Quick, sizes[1:2], sizes)
 }
 
 // setBars is what Floodwall must reach with random IPv4 addresses: shares of the empty program's rate for sources that
@@ -60,52 +65,52 @@ var barsBySize = map[string]setBars{
 type setTool struct {
 	name, label string
 	slow        bool // takes minutes for 10 million addresses
-	load        func(context.Context, *setBuilder) (loaded, error)
+	load        func(context.Context, *SetBuilder) (rig.Loaded, error)
 }
 
 var setTools = []setTool{
-	{"floodwall", "floodwall", false, loadFloodwall},
+	{"floodwall", "floodwall", false, LoadFloodwall},
 	{"bpf-hash", "BPF hash map, a program with nothing else", false, loadHash},
 	{"bpf-lpm", "BPF LPM trie, a program with nothing else", true, loadTrie},
 	{"ipset", "ipset, iptables raw", true, loadIpset},
-	{"nft/ingress", "nft set, ingress hook", true, loadNft(nftIngress)},
-	{"nft/raw", "nft set, raw prerouting", true, loadNft(nftRaw)},
+	{"nft/ingress", "nft set, ingress hook", true, loadNft(rig.NftIngress)},
+	{"nft/raw", "nft set, raw prerouting", true, loadNft(rig.NftRaw)},
 }
 
-// setBuilder makes the tables of one list.
-type setBuilder struct {
-	builder
-	list *list
-	load Table
+// SetBuilder makes the tables of one list.
+type SetBuilder struct {
+	rig.Builder
+	List *lists.List
+	load report.Table
 }
 
 // measureList makes the two tables of a list: rates, and what loading costs.
-func measureList(ctx context.Context, s *session, l *list) error {
-	return inLab(ctx, func(into *lab.Lab) error {
-		b := &setBuilder{builder: builder{session: s, lab: into}, list: l}
-		defer b.close()
-		b.flow = flood(l.unlisted)
-		b.table.title = "sets: " + l.label + "; 64-byte UDP packets"
-		if l.v6 {
-			b.table.title = "sets: " + l.label + "; 66-byte UDP packets"
+func measureList(ctx context.Context, s *rig.Session, l *lists.List) error {
+	return rig.InLab(ctx, func(into *lab.Lab) error {
+		b := &SetBuilder{Builder: rig.Builder{Session: s, Lab: into}, List: l}
+		defer b.Close()
+		b.Flow = rig.Flood(l.Unlisted)
+		b.Table.Title = "sets: " + l.Label + "; 64-byte UDP packets"
+		if l.V6 {
+			b.Table.Title = "sets: " + l.Label + "; 66-byte UDP packets"
 		}
-		b.load = Table{
-			Title: "sets: loading " + l.label,
+		b.load = report.Table{
+			Title: "sets: loading " + l.Label,
 			Head:  []string{"", "seconds", "bar", "MB in the kernel", "octets each", "bar", ""},
 			Notes: []string{
 				"Seconds: floodwall from the policy's text file to enforcement (what `floodwall apply` takes); BPF maps from",
 				"addresses in memory, by batches; ipset and nft with their own tools, from scripts in their own format.",
 			},
 		}
-		if l.note != "" {
-			b.table.notes = append(b.table.notes, l.note)
+		if l.Note != "" {
+			b.Table.Notes = append(b.Table.Notes, l.Note)
 		}
 		return b.run(ctx)
 	})
 }
 
-func (b *setBuilder) run(ctx context.Context) error {
-	if err := b.limits(); err != nil {
+func (b *SetBuilder) run(ctx context.Context) error {
+	if err := b.Limits(); err != nil {
 		return err
 	}
 	defer b.publishLoad() // what there is, also when the rest cannot be measured
@@ -114,72 +119,72 @@ func (b *setBuilder) run(ctx context.Context) error {
 			return err
 		}
 	}
-	return b.builder.measure(ctx)
+	return b.Builder.Measure(ctx)
 }
 
-func (b *setBuilder) publishLoad() {
+func (b *SetBuilder) publishLoad() {
 	if len(b.load.Rows) > 0 {
-		b.outcome.Tables = append(b.outcome.Tables, &b.load)
+		b.Outcome.Tables = append(b.Outcome.Tables, &b.load)
 	}
 }
 
 // tool loads the list with a tool and adds the rows.
-func (b *setBuilder) tool(ctx context.Context, t setTool) error {
-	n := len(b.list.prefixes)
-	var got loaded
-	err := error(&missingTool{"takes minutes: measured with --all"})
-	if !t.slow || n < slowSize || b.All {
-		b.progress.show("loading %s: %s", b.list.label, t.label)
+func (b *SetBuilder) tool(ctx context.Context, t setTool) error {
+	n := len(b.List.Prefixes)
+	var got rig.Loaded
+	err := error(&tools.Missing{Reason: "takes minutes: measured with --all"})
+	if !t.slow || n < rig.SlowSize || b.All {
+		b.Steps.Show("loading %s: %s", b.List.Label, t.label)
 		got, err = t.load(ctx, b)
 	}
-	reason, err := tolerate(err)
+	reason, err := tools.Tolerate(err)
 	if err != nil {
-		return fmt.Errorf("%s, %s: %w", t.label, b.list.label, err)
+		return fmt.Errorf("%s, %s: %w", t.label, b.List.Label, err)
 	}
 	bars := setBars{}
 	if t.name == "floodwall" {
-		bars = barsBySize[b.list.name]
+		bars = barsBySize[b.List.Name]
 	}
 	b.loadRow(t, got, reason, bars)
-	prefix := b.list.name + "/" + t.name
+	prefix := b.List.Name + "/" + t.name
 	if reason != "" {
-		b.add(&rate{name: prefix, label: t.label, missing: reason})
+		b.Add(&rig.Rate{Name: prefix, Label: t.label, Missing: reason})
 		return nil
 	}
-	b.add(&rate{
-		name: prefix + "/listed", label: t.label + ": listed sources", subject: got.subject,
-		least: bars.listed, flows: []lab.Flow{flood(b.list.listed)}, extra: got.metrics(),
+	b.Add(&rig.Rate{
+		Name: prefix + "/listed", Label: t.label + ": listed sources", Subject: got.Subject,
+		Least: bars.listed, Flows: []lab.Flow{rig.Flood(b.List.Listed)}, Extra: got.Metrics(),
 	})
-	b.add(&rate{
-		name: prefix + "/unlisted", label: t.label + ": unlisted sources", subject: got.subject,
-		least: bars.unlisted,
+	b.Add(&rig.Rate{
+		Name: prefix + "/unlisted", Label: t.label + ": unlisted sources", Subject: got.Subject,
+		Least: bars.unlisted,
 	})
 	return nil
 }
 
 // loadRow adds the tool's row to the table of loading.
-func (b *setBuilder) loadRow(t setTool, g loaded, reason string, bars setBars) {
-	cells := []string{t.label, "", "", "", "", "", reason + g.note}
-	name := fmt.Sprintf("%s/%s/%s", b.outcome.Name, b.list.name, t.name)
+func (b *SetBuilder) loadRow(t setTool, g rig.Loaded, reason string, bars setBars) {
+	cells := []string{t.label, "", "", "", "", "", reason + g.Note}
+	name := fmt.Sprintf("%s/%s/%s", b.Outcome.Name, b.List.Name, t.name)
 	bar := func(value, most float64, what string) string {
 		if most == 0 {
 			return ""
 		}
-		bar := atMost(name+" "+what, value, most)
-		b.outcome.Bars = append(b.outcome.Bars, bar)
+		bar := report.AtMost(name+" "+what, value, most)
+		b.Outcome.Bars = append(b.Outcome.Bars, bar)
 		return bar.String()
 	}
-	if len(g.seconds) > 0 {
-		cells[1] = secondsText(g.seconds.median())
-		cells[2] = bar(g.seconds.median(), bars.seconds, "seconds to load")
+	if len(g.Seconds) > 0 {
+		cells[1] = report.SecondsText(g.Seconds.Median())
+		cells[2] = bar(g.Seconds.Median(), bars.seconds, "seconds to load")
 	}
-	if g.octets > 0 {
-		cells[3] = fmt.Sprintf("%.1f", g.octets/1e6)
-		cells[4] = fmt.Sprintf("%.0f", g.octets/float64(len(b.list.prefixes)))
-		cells[5] = bar(g.octets/1e6, bars.octets/1e6, "MB")
+	if g.Octets > 0 {
+		cells[3] = fmt.Sprintf("%.1f", g.Octets/1e6)
+		cells[4] = fmt.Sprintf("%.0f", g.Octets/float64(len(b.List.Prefixes)))
+		cells[5] = bar(g.Octets/1e6, bars.octets/1e6, "MB")
 	}
-	if g.roughly {
+	if g.Roughly {
 		cells[6] += "memory: what the whole machine's slabs and vmalloc grew by"
 	}
-	b.load.row(cells...)
+	b.load.AddRow(cells...)
 }

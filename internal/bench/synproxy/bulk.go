@@ -1,20 +1,23 @@
-package bench
+package synproxy
 
 import (
 	"context"
 	"fmt"
 
+	"github.com/floodwall/floodwall/internal/bench/report"
+	"github.com/floodwall/floodwall/internal/bench/rig"
+	"github.com/floodwall/floodwall/internal/bench/tools"
 	"github.com/floodwall/floodwall/internal/lab"
 )
 
 // bulk measures what a protection leaves of the throughput of one connection that stands, without a flood.
-func bulk(ctx context.Context, s *session) error {
-	return inLab(ctx, func(l *lab.Lab) error {
-		b := &bulkBuilder{synBuilder: synBuilder{builder: builder{session: s, lab: l}}}
-		defer b.close()
+func bulk(ctx context.Context, s *rig.Session) error {
+	return rig.InLab(ctx, func(l *lab.Lab) error {
+		b := &bulkBuilder{synBuilder: synBuilder{Builder: rig.Builder{Session: s, Lab: l}}}
+		defer b.Close()
 		for _, c := range bulkCases() {
-			b.progress.show("installing %s", c.label)
-			reason, err := tolerate(b.prepare(ctx, c))
+			b.Steps.Show("installing %s", c.label)
+			reason, err := tools.Tolerate(b.prepare(ctx, c))
 			if err != nil {
 				return fmt.Errorf("bulk transfer, %s: %w", c.label, err)
 			}
@@ -56,12 +59,14 @@ const (
 )
 
 // name is the way as a part of a result's name; label as people read it.
-func (w bulkWay) name() string  { return choice(w == toServer, "to-server", "to-client") }
-func (w bulkWay) label() string { return choice(w == toServer, "to the server", "to the client") }
+func (w bulkWay) name() string { return report.Choice(w == toServer, "to-server", "to-client") }
+func (w bulkWay) label() string {
+	return report.Choice(w == toServer, "to the server", "to the client")
+}
 
 // bulkFigures are those of one way, a figure of each round, in octets per second: while the transfer lasted, and of the
 // time of the CPU that had most to do with it.
-type bulkFigures struct{ rate, able series }
+type bulkFigures struct{ rate, able report.Samples }
 
 // bulkBar is the least share for the host mode, which leaves the connection to the kernel's stack as it was negotiated.
 const bulkBar = 0.98
@@ -97,20 +102,20 @@ func bulkNothing(context.Context, *synBuilder, *synSite) error { return nil }
 
 // bulkUnprotected applies a policy that passes the connection.
 func bulkUnprotected(ctx context.Context, b *synBuilder, at *synSite) error {
-	_, err := b.hold(ctx, at.site, "default: drop\nservices:\n  - {name: web, port: tcp/80}\n", "xdp")
+	_, err := b.Hold(ctx, at.Site, "default: drop\nservices:\n  - {name: web, port: tcp/80}\n", "xdp")
 	return err
 }
 
 // bulkOctets is how many go over a connection.
-func (s *session) bulkOctets() int64 { return choice[int64](s.Quick, 64<<20, 1<<30) }
+func bulkOctets(s *rig.Session) int64 { return report.Choice[int64](s.Quick, 64<<20, 1<<30) }
 
 // measure takes all rounds, in which the rows take turns.
 func (b *bulkBuilder) measure(ctx context.Context) error {
-	b.progress.expect(b.Rounds * len(b.rows))
+	b.Steps.Expect(b.Rounds * len(b.rows))
 	for round := range b.Rounds {
-		for _, c := range inTurn(b.rows, round) {
-			b.progress.show("round %d of %d, bulk transfer, %s", round+1, b.Rounds, c.label)
-			b.progress.step()
+		for _, c := range rig.InTurn(b.rows, round) {
+			b.Steps.Show("round %d of %d, bulk transfer, %s", round+1, b.Rounds, c.label)
+			b.Steps.Step()
 			if err := b.take(ctx, c); err != nil {
 				return fmt.Errorf("bulk transfer, %s: %w", c.label, err)
 			}
@@ -125,7 +130,7 @@ func (b *bulkBuilder) take(ctx context.Context, c *bulkCase) error {
 		return nil
 	}
 	for way := range bulkWays {
-		rate, able, err := c.transfer(ctx, way, b.bulkOctets())
+		rate, able, err := c.transfer(ctx, way, bulkOctets(b.synBuilder.Builder.Session))
 		if err != nil {
 			return err
 		}

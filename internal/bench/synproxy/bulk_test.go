@@ -1,28 +1,31 @@
-package bench
+package synproxy
 
 import (
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/floodwall/floodwall/internal/bench/report"
+	"github.com/floodwall/floodwall/internal/bench/rig"
 )
 
 func TestBulkTable(t *testing.T) {
-	b := &bulkBuilder{synBuilder: synBuilder{builder: builder{session: &session{outcome: &Outcome{Name: "synproxy"}}}}}
+	b := &bulkBuilder{synBuilder: synBuilder{Builder: rig.Builder{Session: &rig.Session{Outcome: &report.Outcome{Name: "synproxy"}}}}}
 	b.rows = bulkCases()
 	b.find("synproxy", false).missing = "iptables-legacy-restore is not installed"
 	for kind, figures := range map[string]bulkFigures{
-		bulkOpen:    {rate: series{1000e6, 1000e6}, able: series{1100e6, 1100e6}},
-		bulkPass:    {rate: series{900e6, 1000e6}, able: series{1000e6, 1000e6}},
-		"floodwall": {rate: series{882e6, 980e6}, able: series{970e6, 970e6}},
+		bulkOpen:    {rate: report.Samples{1000e6, 1000e6}, able: report.Samples{1100e6, 1100e6}},
+		bulkPass:    {rate: report.Samples{900e6, 1000e6}, able: report.Samples{1000e6, 1000e6}},
+		"floodwall": {rate: report.Samples{882e6, 980e6}, able: report.Samples{970e6, 970e6}},
 	} {
 		b.find(kind, false).ways[toServer] = figures
 	}
-	b.find("floodwall", true).ways[toClient] = bulkFigures{rate: series{1e6}, able: series{2e6}}
+	b.find("floodwall", true).ways[toClient] = bulkFigures{rate: report.Samples{1e6}, able: report.Samples{2e6}}
 	b.publish()
 
 	rows := map[string]string{}
-	for _, table := range b.outcome.Tables {
+	for _, table := range b.Outcome.Tables {
 		for _, row := range table.Rows {
 			if len(row) != len(table.Head) {
 				t.Errorf("%s: row %q has %d cells, want %d", table.Title, row, len(row), len(table.Head))
@@ -42,7 +45,7 @@ func TestBulkTable(t *testing.T) {
 		}
 	}
 	var bars []string
-	for _, bar := range b.outcome.Bars {
+	for _, bar := range b.Outcome.Bars {
 		bars = append(bars, bar.Name+" "+bar.String())
 	}
 	want := []string{

@@ -1,4 +1,4 @@
-package bench
+package synproxy
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/floodwall/floodwall/internal/bench/rig"
 	"github.com/floodwall/floodwall/internal/lab"
 )
 
@@ -22,25 +23,25 @@ func (b *bulkBuilder) prepare(ctx context.Context, c *bulkCase) (err error) {
 
 // connect builds a site where the attacker's place is the client's.
 func (b *bulkBuilder) connect(c *bulkCase) (err error) {
-	b.sites++
-	out := otherEnd
+	b.Sites++
+	out := rig.OtherEnd
 	out.Queue = true // or segments are lost where a burst finds no place
-	s := &synSite{web: netip.AddrPortFrom(server4, 80)}
-	if s.site, err = connectSite(b.lab, b.sites, out, resolverEnd); err != nil {
+	s := &synSite{web: netip.AddrPortFrom(rig.Server4, 80)}
+	if s.Site, err = rig.ConnectSite(b.Lab, b.Sites, out, rig.ServerEnd); err != nil {
 		return err
 	}
 	// What a program sends back by XDP_TX arrives only where one is attached too.
-	if _, err := b.lab.NewSink(s.out, lab.PassAll); err != nil {
+	if _, err := b.Lab.NewSink(s.Out, lab.PassAll); err != nil {
 		return err
 	}
-	c.site, c.server = s, s.server
+	c.site, c.server = s, s.Server
 	if !c.behind {
 		return nil
 	}
-	if c.server, err = s.connectBackend(b.sites); err != nil {
+	if c.server, err = s.connectBackend(b.Sites); err != nil {
 		return err
 	}
-	return s.out.Host.Route(netip.PrefixFrom(backendAt.Addr(), 32), server4, s.out)
+	return s.Out.Host.Route(netip.PrefixFrom(backendAt.Addr(), 32), rig.Server4, s.Out)
 }
 
 // open connects the client to the server. Both ends stand when it returns, also where a proxy is between them.
@@ -52,7 +53,7 @@ func (c *bulkCase) open(ctx context.Context) (client, server *streamEnd, err err
 		return nil, nil, err
 	}
 	defer l.Close()
-	near, err := c.site.out.Host.Dial(ctx, "tcp", c.site.web)
+	near, err := c.site.Out.Host.Dial(ctx, "tcp", c.site.web)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -65,10 +66,10 @@ func (c *bulkCase) open(ctx context.Context) (client, server *streamEnd, err err
 		return nil, nil, err
 	}
 	defer far.Close()
-	if client, err = newStreamEnd(near, sourceCPU); err != nil {
+	if client, err = newStreamEnd(near, rig.SourceCPU); err != nil {
 		return nil, nil, err
 	}
-	if server, err = newStreamEnd(far, receiverCPU); err != nil {
+	if server, err = newStreamEnd(far, rig.ReceiverCPU); err != nil {
 		return nil, nil, errors.Join(err, client.close())
 	}
 	return client, server, nil
@@ -115,7 +116,7 @@ func (c *bulkCase) transfer(ctx context.Context, way bulkWay, octets int64) (rat
 
 // received is how long the receive threads of the site have run: the client's, and the others, on another CPU.
 func (c *bulkCase) received() (ran [2]time.Duration, err error) {
-	for i, devices := range [][]*lab.Device{{c.site.out}, append([]*lab.Device{c.site.in}, c.site.inner...)} {
+	for i, devices := range [][]*lab.Device{{c.site.Out}, append([]*lab.Device{c.site.In}, c.site.inner...)} {
 		for _, d := range devices {
 			more, err := d.Ran()
 			if err != nil {

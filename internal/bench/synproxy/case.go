@@ -1,10 +1,12 @@
-package bench
+package synproxy
 
 import (
 	"context"
 	"fmt"
 	"strings"
 
+	"github.com/floodwall/floodwall/internal/bench/peer"
+	"github.com/floodwall/floodwall/internal/bench/tools"
 	"github.com/floodwall/floodwall/internal/lab"
 )
 
@@ -20,8 +22,8 @@ const (
 func synCases() []*synCase {
 	return []*synCase{
 		{name: synTX, label: "XDP_TX (the limit)", install: synProgram(lab.TxAll), limit: synOnly, article: mpps(10.8, 0)},
-		{name: synDrop, label: "XDP_DROP (the limit)", install: synProgram(lab.DropAll), limit: ackOnly, article: mpps(0, 24.5)},
-		{name: "one-octet", label: "XDP_DROP after reading one octet", install: synTouch, limit: ackOnly},
+		{name: synDrop, label: "XDP_DROP (the limit)", install: synProgram(lab.DropAll), limit: AckOnly, article: mpps(0, 24.5)},
+		{name: "one-octet", label: "XDP_DROP after reading one octet", install: synTouch, limit: AckOnly},
 		{name: "syncookies=1", label: "kernel, tcp_syncookies=1", resets: true, install: syncookies("1")},
 		{name: "syncookies=2", label: "kernel, tcp_syncookies=2", resets: true, install: syncookies("2")},
 		{name: synproxyAt, label: "kernel SYNPROXY, host", install: kernelSynproxy("INPUT"), article: mpps(0.406, 0.9)},
@@ -33,7 +35,7 @@ func synCases() []*synCase {
 
 // mpps is what the talk says of the two floods; 0: nothing.
 func mpps(syn, ack float64) map[*synFlood]float64 {
-	return map[*synFlood]float64{synOnly: syn, ackOnly: ack}
+	return map[*synFlood]float64{synOnly: syn, AckOnly: ack}
 }
 
 type synInstall = func(context.Context, *synBuilder, *synSite) error
@@ -41,7 +43,7 @@ type synInstall = func(context.Context, *synBuilder, *synSite) error
 // synProgram attaches one of the lab's programs.
 func synProgram(name string) synInstall {
 	return func(_ context.Context, b *synBuilder, at *synSite) error {
-		_, err := b.lab.NewSink(at.in, name)
+		_, err := b.Lab.NewSink(at.In, name)
 		return err
 	}
 }
@@ -49,18 +51,18 @@ func synProgram(name string) synInstall {
 // synTouch attaches a program that reads one octet of each frame: on veth, that fetches the frame from the sender's core,
 // which every program pays for that looks at packets.
 func synTouch(_ context.Context, b *synBuilder, at *synSite) error {
-	touch, err := loadPeer(touch, nil, nil)
+	touch, err := peer.Load(peer.Touch, nil, nil)
 	if err != nil {
 		return err
 	}
-	_, err = b.lab.Attach(at.in, b.own(touch.program))
+	_, err = b.Lab.Attach(at.In, b.Own(touch.Program))
 	return err
 }
 
 // syncookies has the kernel defend itself: with 1 when its queue is full, with 2 always.
 func syncookies(value string) synInstall {
 	return func(_ context.Context, _ *synBuilder, at *synSite) error {
-		return at.server.Sysctl("ipv4/tcp_syncookies", value)
+		return at.Server.Sysctl("ipv4/tcp_syncookies", value)
 	}
 }
 
@@ -77,16 +79,16 @@ COMMIT
 // kernelSynproxy sets up SYNPROXY as the talk did.
 func kernelSynproxy(chain string) synInstall {
 	return func(ctx context.Context, _ *synBuilder, at *synSite) error {
-		if err := at.server.Sysctl("netfilter/nf_conntrack_tcp_loose", "0"); err != nil {
+		if err := at.Server.Sysctl("netfilter/nf_conntrack_tcp_loose", "0"); err != nil {
 			return err
 		}
-		_, _, err := runTool(ctx, at.server, strings.NewReader(fmt.Sprintf(synproxyRules, chain)), "iptables-legacy-restore")
+		_, _, err := tools.Run(ctx, at.Server, strings.NewReader(fmt.Sprintf(synproxyRules, chain)), "iptables-legacy-restore")
 		return err
 	}
 }
 
-// synPolicy is Floodwall's, for a mode, without its devices.
-const synPolicy = `default: drop
+// SynPolicy is Floodwall's, for a mode, without its devices.
+const SynPolicy = `default: drop
 services:
   - {name: web, port: tcp/80, syn: {when: always, mode: %s}}
 `
@@ -94,7 +96,7 @@ services:
 // synProtect applies a policy that protects the server, whatever the rate.
 func synProtect(mode string) synInstall {
 	return func(ctx context.Context, b *synBuilder, at *synSite) error {
-		_, err := b.hold(ctx, at.site, fmt.Sprintf(synPolicy, mode), "auto")
+		_, err := b.Hold(ctx, at.Site, fmt.Sprintf(SynPolicy, mode), "auto")
 		return err
 	}
 }

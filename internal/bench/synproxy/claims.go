@@ -1,6 +1,10 @@
-package bench
+package synproxy
 
-import "math"
+import (
+	"math"
+
+	"github.com/floodwall/floodwall/internal/bench/report"
+)
 
 // synClaim is something that the talk says: how many times a case's rate with a flood is another's, and between which
 // bounds that holds here.
@@ -27,7 +31,7 @@ var synClaims = []synClaim{
 	},
 	{
 		"with XDP, 6.2 times as many ACKs are dropped as by SYNPROXY", 5.6 / 0.9,
-		synFigure{"floodwall/host", ackOnly}, synFigure{synproxyAt, ackOnly}, 5.6 / 0.9, math.Inf(1),
+		synFigure{"floodwall/host", AckOnly}, synFigure{synproxyAt, AckOnly}, 5.6 / 0.9, math.Inf(1),
 		"Floodwall, in place of the talk's XDP program, drops at least so many times as many",
 	},
 	{
@@ -37,24 +41,24 @@ var synClaims = []synClaim{
 	},
 	{
 		"SYNPROXY drops ACKs faster than it answers SYNs", 0.9 / 0.406,
-		synFigure{synproxyAt, ackOnly}, synFigure{synproxyAt, synOnly}, 1.3, 4,
+		synFigure{synproxyAt, AckOnly}, synFigure{synproxyAt, synOnly}, 1.3, 4,
 		"1.3 to 4 times as many ACKs a second",
 	},
 	{
 		"dropping can be 2.3 times as fast as sending back", 24.5 / 10.8,
-		synFigure{synDrop, ackOnly}, synFigure{synTX, synOnly}, 1.3, 4,
+		synFigure{synDrop, AckOnly}, synFigure{synTX, synOnly}, 1.3, 4,
 		"an empty XDP_DROP takes 1.3 to 4 times what an empty XDP_TX does",
 	},
 }
 
 // claims judges what the talk says by the cases that were measured.
-func (b *synBuilder) claims() (claims []Claim) {
+func (b *synBuilder) claims() (claims []report.Claim) {
 	for _, c := range synClaims {
-		judged := openClaim(c.text, timesText(c.talk), c.rule)
+		judged := report.OpenClaim(c.text, report.TimesText(c.talk), c.rule)
 		of, by := b.curve(c.of), b.curve(c.by)
-		if one, other := of.most.median(), by.most.median(); one > 0 && other > 0 {
+		if one, other := of.most.Median(), by.most.Median(); one > 0 && other > 0 {
 			times := one / other
-			judged = judged.found(timesText(times), times >= c.least && times <= c.most, of.unsteady() || by.unsteady())
+			judged = judged.Found(report.TimesText(times), times >= c.least && times <= c.most, of.unsteady() || by.unsteady())
 		}
 		claims = append(claims, judged)
 	}

@@ -1,10 +1,11 @@
-package bench
+package synproxy
 
 import (
 	"context"
 	"errors"
 	"time"
 
+	"github.com/floodwall/floodwall/internal/bench/rig"
 	"github.com/floodwall/floodwall/internal/lab"
 )
 
@@ -54,7 +55,7 @@ const floodLead = 50 * time.Millisecond
 
 // visit has clients connect for so long beside a flood.
 func (s *synSite) visit(ctx context.Context, l synLoad, duration time.Duration, seed uint64) (v *synVisit, err error) {
-	if err := s.server.FlushConntrack(); err != nil {
+	if err := s.Server.FlushConntrack(); err != nil {
 		return nil, err
 	}
 	stop, err := s.begin(ctx, l, seed)
@@ -64,11 +65,11 @@ func (s *synSite) visit(ctx context.Context, l synLoad, duration time.Duration, 
 	v = &synVisit{}
 	v.ConnectSummary, err = lab.Connect(ctx, lab.ConnectOptions{
 		Host: s.clients.Host, Server: s.web, From: synClients(), Request: synRequest,
-		Rate: synClientRate, Duration: duration, Timeout: synTimeout(duration), CPU: sourceCPU, Urgent: true,
+		Rate: synClientRate, Duration: duration, Timeout: synTimeout(duration), CPU: rig.SourceCPU, Urgent: true,
 	})
 	var stopped error
 	v.flood, v.least, stopped = stop()
-	table, looked := s.server.Conntrack()
+	table, looked := s.Server.Conntrack()
 	v.entries = table.Entries
 	return v, errors.Join(err, stopped, looked)
 }
@@ -96,7 +97,7 @@ func (s *synSite) begin(ctx context.Context, l synLoad, seed uint64) (stop func(
 		case <-time.After(floodLead):
 		}
 	}
-	w := watchRate(s.in.Received)
+	w := watchRate(s.In.Received)
 	return func() (float64, float64, error) {
 		mean, least, err := w.stop()
 		cancel()

@@ -1,4 +1,4 @@
-package bench
+package synproxy
 
 import (
 	"fmt"
@@ -6,6 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/floodwall/floodwall/internal/bench/report"
+	"github.com/floodwall/floodwall/internal/bench/rig"
 	"github.com/floodwall/floodwall/internal/lab"
 )
 
@@ -33,7 +35,7 @@ func (l synLoad) label() string {
 }
 
 // figure is one of each visit with a load.
-func (c *synCase) figure(l synLoad, of func(*synVisit) float64) (all series) {
+func (c *synCase) figure(l synLoad, of func(*synVisit) float64) (all report.Samples) {
 	for _, v := range c.visits[l] {
 		all = append(all, of(v))
 	}
@@ -50,7 +52,7 @@ func floodLeast(v *synVisit) float64 { return v.least }
 // slower is how many times the connect time of the slowest hundredth is that without a flood; 0 when no connection was
 // completed with one of the two.
 func (c *synCase) slower(l synLoad) float64 {
-	with, without := c.figure(l, connectP99).median(), c.figure(quiet, connectP99).median()
+	with, without := c.figure(l, connectP99).Median(), c.figure(quiet, connectP99).Median()
 	if !(with > 0) || !(without > 0) {
 		return 0
 	}
@@ -60,32 +62,32 @@ func (c *synCase) slower(l synLoad) float64 {
 // unsteady reports whether the figures with a load are doubtful.
 func (c *synCase) unsteady(l synLoad) bool {
 	disturbed := slices.ContainsFunc(c.visits[l], (*synVisit).disturbed)
-	return disturbed || c.figure(l, (*synVisit).completed).unsteady()
+	return disturbed || c.figure(l, (*synVisit).completed).Unsteady()
 }
 
 // weak reports whether the flood did not arrive beside the clients, with whom the attacker shares a CPU.
 func (c *synCase) weak(l synLoad) bool {
-	return l != quiet && (c.figure(l, floodTaken).median() < wholeFlood*l.pps || c.figure(l, floodLeast).median() < evenFlood*l.pps)
+	return l != quiet && (c.figure(l, floodTaken).Median() < wholeFlood*l.pps || c.figure(l, floodLeast).Median() < evenFlood*l.pps)
 }
 
 // clientsTable is what clients got, without a flood and with those of barFlood.
-func (b *synBuilder) clientsTable() *Table {
-	t := &Table{
+func (b *synBuilder) clientsTable() *report.Table {
+	t := &report.Table{
 		Title: "synproxy: clients beside a flood",
 		Head: []string{
 			"", "completed", "min .. max", "bar", "per s", "connect: half", "99%", "x no flood", "bar", "answered: 99%", "flood Mpps", "entries", "bar", "",
 		},
 		Notes: []string{
-			fmt.Sprintf("%s connections per second are due, a quarter of the talk's as two cores do all the work, from 250 addresses, each in", countText(synClientRate)),
-			fmt.Sprintf("a /24 of its own; one is completed when its answer has come within %v. Times count from when it was due.", synTimeout(b.visitTime())),
-			fmt.Sprintf("Clients and flood have a wire each; the two meet in CPU %d, where nginx runs when its receive threads do not.", receiverCPU),
+			fmt.Sprintf("%s connections per second are due, a quarter of the talk's as two cores do all the work, from 250 addresses, each in", report.CountText(synClientRate)),
+			fmt.Sprintf("a /24 of its own; one is completed when its answer has come within %v. Times count from when it was due.", synTimeout(visitTime(b.Builder.Session))),
+			fmt.Sprintf("Clients and flood have a wire each; the two meet in CPU %d, where nginx runs when its receive threads do not.", rig.ReceiverCPU),
 			"XDP_TX and XDP_DROP are on the attacker's wire alone, in front of no other defence: what the lab itself makes of the flood.",
 			"Entries are those of the flooded host's conntrack table at the end.",
-			fmt.Sprintf("Medians of %d rounds of %v, in which the rows take turns.", b.fewerRounds(), b.visitTime()),
+			fmt.Sprintf("Medians of %d rounds of %v, in which the rows take turns.", b.FewerRounds(), visitTime(b.Builder.Session)),
 		},
 	}
 	for _, c := range b.cases {
-		for _, l := range b.synLoads(c) {
+		for _, l := range synLoads(b.Builder.Session, c) {
 			b.clientsRow(t, c, l)
 		}
 	}
@@ -94,26 +96,26 @@ func (b *synBuilder) clientsTable() *Table {
 
 // clientsRow adds a case with a load to the results and the bars, and to the table unless the flood's rate is of the
 // curve alone.
-func (b *synBuilder) clientsRow(t *Table, c *synCase, l synLoad) {
+func (b *synBuilder) clientsRow(t *report.Table, c *synCase, l synLoad) {
 	bars := b.clientsBars(c, l)
 	for _, column := range slices.Sorted(maps.Keys(bars)) {
-		b.outcome.Bars = append(b.outcome.Bars, bars[column])
+		b.Outcome.Bars = append(b.Outcome.Bars, bars[column])
 	}
-	b.outcome.Results = append(b.outcome.Results, b.clientsResult(c, l))
+	b.Outcome.Results = append(b.Outcome.Results, b.clientsResult(c, l))
 	if l == quiet || l.pps == barFlood {
-		t.row(c.clientsCells(l, bars)...)
+		t.AddRow(c.clientsCells(l, bars)...)
 		if len(c.visits[l]) > 0 && c.weak(l) {
-			t.note("v the host took less than %.0f%% of the flood, or less than %.0f%% in some %v: no bar is judged",
+			t.AddNote("v the host took less than %.0f%% of the flood, or less than %.0f%% in some %v: no bar is judged",
 				100*wholeFlood, 100*evenFlood, watchPart)
 		}
 		if c.unsteady(l) {
-			t.note("~ unsteady: others had the clients' CPU for more than %v at a time, or the rounds differ by more than %.0f%%", mostStalled, 100*unsteadySpread)
+			t.AddNote("~ unsteady: others had the clients' CPU for more than %v at a time, or the rounds differ by more than %.0f%%", mostStalled, 100*report.UnsteadySpread)
 		}
 	}
 }
 
 func (b *synBuilder) clientsName(c *synCase, l synLoad) string {
-	return b.outcome.Name + "/clients/" + c.name + "/" + l.name()
+	return b.Outcome.Name + "/clients/" + c.name + "/" + l.name()
 }
 
 // Columns of the table that bars stand in.
@@ -124,48 +126,48 @@ const (
 )
 
 // clientsBars compare what clients get behind Floodwall with what they should, by the column that shows it.
-func (b *synBuilder) clientsBars(c *synCase, l synLoad) map[int]*Bar {
-	bars := make(map[int]*Bar)
+func (b *synBuilder) clientsBars(c *synCase, l synLoad) map[int]*report.Bar {
+	bars := make(map[int]*report.Bar)
 	if c.rival == "" || len(c.visits[l]) == 0 {
 		return bars
 	}
 	name := b.clientsName(c, l)
 	if l.pps == barFlood && !c.weak(l) {
-		bars[columnCompleted] = atLeast(name+" completed", c.figure(l, (*synVisit).completed).median(), leastCompleted)
+		bars[columnCompleted] = report.AtLeast(name+" completed", c.figure(l, (*synVisit).completed).Median(), leastCompleted)
 		if slower := c.slower(l); slower > 0 {
-			bars[columnSlower] = atMost(name+" connect p99 x quiet", slower, mostSlower)
+			bars[columnSlower] = report.AtMost(name+" connect p99 x quiet", slower, mostSlower)
 		}
 	}
 	if !c.behind {
-		bars[columnEntries] = atMost(name+" entries", slices.Max(c.figure(l, synEntries)), 0)
+		bars[columnEntries] = report.AtMost(name+" entries", slices.Max(c.figure(l, synEntries)), 0)
 	}
 	return bars
 }
 
 // clientsCells are a row as text.
-func (c *synCase) clientsCells(l synLoad, bars map[int]*Bar) []string {
+func (c *synCase) clientsCells(l synLoad, bars map[int]*report.Bar) []string {
 	cells := make([]string, 14)
 	cells[0], cells[13] = c.label+": "+l.label(), c.missing
 	if len(c.visits[l]) == 0 {
 		return cells
 	}
 	percent := func(v float64) string { return fmt.Sprintf("%.2f%%", 100*v) }
-	millis := func(of func(*synVisit) float64) string { return lab.Millis(time.Duration(c.figure(l, of).median())) }
+	millis := func(of func(*synVisit) float64) string { return lab.Millis(time.Duration(c.figure(l, of).Median())) }
 	shares := c.figure(l, (*synVisit).completed)
-	cells[1], cells[2] = percent(shares.median()), percent(slices.Min(shares))+" .. "+percent(slices.Max(shares))
-	cells[4] = fmt.Sprintf("%.0f", c.figure(l, (*synVisit).perSecond).median())
+	cells[1], cells[2] = percent(shares.Median()), percent(slices.Min(shares))+" .. "+percent(slices.Max(shares))
+	cells[4] = fmt.Sprintf("%.0f", c.figure(l, (*synVisit).perSecond).Median())
 	cells[5], cells[6], cells[9] = millis(connectP50), millis(connectP99), millis(answerP99)
 	if slower := c.slower(l); l != quiet && slower > 0 {
 		cells[7] = fmt.Sprintf("%.2f", slower)
 	}
 	if l != quiet {
-		cells[10] = fmt.Sprintf("%.2f", c.figure(l, floodTaken).median()/1e6)
+		cells[10] = fmt.Sprintf("%.2f", c.figure(l, floodTaken).Median()/1e6)
 	}
-	cells[11] = countText(int(slices.Max(c.figure(l, synEntries))))
+	cells[11] = report.CountText(int(slices.Max(c.figure(l, synEntries))))
 	for column, bar := range bars {
 		cells[column] = bar.String()
 	}
-	cells[13] = choice(c.unsteady(l), "~", "") + choice(c.weak(l), "v", "")
+	cells[13] = report.Choice(c.unsteady(l), "~", "") + report.Choice(c.weak(l), "v", "")
 	return cells
 }
 
@@ -184,27 +186,27 @@ func (b *synBuilder) clientsResult(c *synCase, l synLoad) lab.Result {
 		{"least-flood-pps", floodLeast},
 	} {
 		figures := c.figure(l, m.of)
-		r.Metrics = append(r.Metrics, figures.metric(m.unit))
+		r.Metrics = append(r.Metrics, figures.Metric(m.unit))
 	}
 	return r
 }
 
 // clientsChart is the connections per second over the rate of a flood of SYNs.
-func (b *synBuilder) clientsChart() *Table {
+func (b *synBuilder) clientsChart() *report.Table {
 	const title = "clients' connections per second over the rate of a SYN flood"
-	var curves []Curve
-	rates := append([]float64{0}, b.clientRates()...)
+	var curves []report.Curve
+	rates := append([]float64{0}, clientRates(b.Builder.Session)...)
 	for _, c := range b.cases {
 		if c.limit != nil || len(c.visits[quiet]) == 0 {
 			continue
 		}
-		one := Curve{Name: b.outcome.Name + "/clients/" + c.name, Chart: title, Label: c.label, X: "pps", Y: "connections/s"}
+		one := report.Curve{Name: b.Outcome.Name + "/clients/" + c.name, Chart: title, Label: c.label, X: "pps", Y: "connections/s"}
 		for _, pps := range rates {
-			l := choice(pps == 0, quiet, synLoad{synOnly, pps})
-			one.Points = append(one.Points, [2]float64{pps, c.figure(l, (*synVisit).perSecond).median()})
+			l := report.Choice(pps == 0, quiet, synLoad{synOnly, pps})
+			one.Points = append(one.Points, [2]float64{pps, c.figure(l, (*synVisit).perSecond).Median()})
 		}
 		curves = append(curves, one)
 	}
-	b.outcome.Curves = append(b.outcome.Curves, curves...)
-	return curveTable("synproxy: "+title, rateHead(rates), curves, 1)
+	b.Outcome.Curves = append(b.Outcome.Curves, curves...)
+	return report.CurveTable("synproxy: "+title, rateHead(rates), curves, 1)
 }

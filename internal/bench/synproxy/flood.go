@@ -1,4 +1,4 @@
-package bench
+package synproxy
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/floodwall/floodwall/internal/bench/rig"
 	"github.com/floodwall/floodwall/internal/lab"
 )
 
@@ -21,14 +22,14 @@ type synFlood struct {
 // The floods: SYNs as Linux sends them, frames of 74 octets, and ACKs with timestamps, of 66. Their numbers are random.
 var (
 	synOnly = &synFlood{"syn", "SYN flood", lab.SYN, lab.SYNOptions, "SYN-ACKs/s"}
-	ackOnly = &synFlood{"ack", "ACK flood", lab.ACK, []byte{1, 1, 8, 10, 0, 0, 16, 0, 0, 0, 32, 0}, "ACKs-dropped/s"}
+	AckOnly = &synFlood{"ack", "ACK flood", lab.ACK, []byte{1, 1, 8, 10, 0, 0, 16, 0, 0, 0, 32, 0}, "ACKs-dropped/s"}
 )
 
 // synSources are where floods come from: random addresses, none of them a client's.
 const synSources = "128.0.0.0/2"
 
-// flow is the flood's packets to a server.
-func (f *synFlood) flow(to netip.Addr, port uint16) lab.Flow {
+// Flow is the flood's packets to a server.
+func (f *synFlood) Flow(to netip.Addr, port uint16) lab.Flow {
 	return lab.Flow{
 		From: lab.MustAddrs(synSources), To: lab.Addr(to), Proto: lab.TCP, Flags: f.flags, Options: f.options,
 		SPort: lab.AnyPort, DPort: lab.Port(port),
@@ -42,9 +43,9 @@ const floodBatch = 64
 
 // source prepares a flood, of which the options say how it is sent.
 func (s *synSite) source(f *synFlood, o lab.SourceOptions) (*lab.Source, error) {
-	o.Flows = []lab.Flow{f.flow(s.web.Addr(), s.web.Port())}
-	o.CPU = sourceCPU
-	return s.lab.NewSource(s.out, o)
+	o.Flows = []lab.Flow{f.Flow(s.web.Addr(), s.web.Port())}
+	o.CPU = rig.SourceCPU
+	return s.Lab.NewSource(s.Out, o)
 }
 
 // flooded is what became of a flood, in packets per second.
@@ -67,7 +68,7 @@ func (f *flooded) figure(of *synFlood) float64 {
 // flood floods the site once, for the window, so many packets at a time; 0: the source's own number.
 func (s *synSite) flood(ctx context.Context, f *synFlood, pps float64, batch int, seed uint64, window time.Duration) (r flooded, err error) {
 	source, err := s.source(f, lab.SourceOptions{
-		Batch: batch, Rate: pps, CatchUp: floodCatchUp, Count: uint64(pps * window.Seconds()), Seed: seed, Urgent: true,
+		Batch: batch, Rate: pps, CatchUp: rig.FloodCatchUp, Count: uint64(pps * window.Seconds()), Seed: seed, Urgent: true,
 	})
 	if err != nil {
 		return r, err
@@ -76,13 +77,13 @@ func (s *synSite) flood(ctx context.Context, f *synFlood, pps float64, batch int
 	if err != nil {
 		return r, errors.Join(err, source.Close())
 	}
-	m, err := lab.MeasureRun(ctx, source, s.in)
+	m, err := lab.MeasureRun(ctx, source, s.In)
 	after, looked := s.returned()
 	if err := errors.Join(err, looked, source.Close()); err != nil {
 		return r, err
 	}
 	perSecond := func(n uint64) float64 { return float64(n) / m.Time.Seconds() }
-	r = flooded{taken: m.PPS, ran: m.Ran, disturbed: disturbed(m)}
+	r = flooded{taken: m.PPS, ran: m.Ran, disturbed: rig.Disturbed(m)}
 	r.refused = perSecond(after.resets - before.resets)
 	r.answered = perSecond(after.all()-before.all()) - r.refused
 	return r, nil

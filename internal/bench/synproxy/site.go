@@ -1,20 +1,23 @@
-package bench
+package synproxy
 
 import (
 	"context"
 	"fmt"
 	"net/netip"
 
+	"github.com/floodwall/floodwall/internal/bench/peer"
+	"github.com/floodwall/floodwall/internal/bench/rig"
+	"github.com/floodwall/floodwall/internal/bench/tools"
 	"github.com/floodwall/floodwall/internal/lab"
 )
 
 // synSite is a web server with two wires in front of it, as of two uplinks: one with the clients, the other with the
 // attacker. dnsSite says why. The server is on the host that is flooded, or behind it.
 type synSite struct {
-	*site
+	*rig.Site
 	clients *lab.Device    // of their host
 	web     netip.AddrPort // the server
-	counts  peer           // of what arrives at the attacker
+	counts  peer.Loaded    // of what arrives at the attacker
 	inner   []*lab.Device  // the link to the server, when it is behind
 }
 
@@ -33,85 +36,85 @@ func firstEnd(o lab.EndOptions, addr netip.Addr) lab.EndOptions {
 // synClients is the clients' addresses, each in a /24 of its own, since that is how the world's clients come. The flood
 // has none of them.
 func synClients() (from []netip.Addr) {
-	first := clientNetwork.Addr().As4()
+	first := rig.ClientNetwork.Addr().As4()
 	for i := range 250 {
 		from = append(from, netip.AddrFrom4([4]byte{first[0], first[1], byte(i), 1}))
 	}
 	return from
 }
 
-// synSite builds another site. Its server ends with the builder.
-func (b *builder) synSite(ctx context.Context, behind bool) (s *synSite, err error) {
-	b.sites++
-	s = &synSite{web: netip.AddrPortFrom(server4, 80)}
-	if s.site, err = connectSite(b.lab, b.sites, otherEnd, resolverEnd); err != nil {
+// newSynSite builds another site. Its server ends with the builder.
+func newSynSite(ctx context.Context, b *rig.Builder, behind bool) (s *synSite, err error) {
+	b.Sites++
+	s = &synSite{web: netip.AddrPortFrom(rig.Server4, 80)}
+	if s.Site, err = rig.ConnectSite(b.Lab, b.Sites, rig.OtherEnd, rig.ServerEnd); err != nil {
 		return nil, err
 	}
-	if err := s.connectClients(b.sites); err != nil {
+	if err := s.connectClients(b.Sites); err != nil {
 		return nil, err
 	}
 	for _, half := range []string{"0.0.0.0/1", "128.0.0.0/1"} {
-		if err := s.server.Route(netip.MustParsePrefix(half), s.out.Addrs[0].Addr(), s.in); err != nil {
+		if err := s.Server.Route(netip.MustParsePrefix(half), s.Out.Addrs[0].Addr(), s.In); err != nil {
 			return nil, err
 		}
 	}
-	if err := b.watchSpoofed(s); err != nil {
+	if err := watchSpoofed(b, s); err != nil {
 		return nil, err
 	}
-	host := s.server
+	host := s.Server
 	if behind {
-		if host, err = s.connectBackend(b.sites); err != nil {
+		if host, err = s.connectBackend(b.Sites); err != nil {
 			return nil, err
 		}
 	}
-	n, err := startPlainNginx(ctx, host, receiverCPU, s.web)
+	n, err := tools.StartPlainNginx(ctx, host, rig.ReceiverCPU, s.web)
 	if err != nil {
 		return nil, err
 	}
-	b.owned = append(b.owned, n.close)
+	b.Owned = append(b.Owned, n.Close)
 	return s, nil
 }
 
 // connectClients gives the n-th site the clients' host and wire.
 func (s *synSite) connectClients(n int) error {
-	host, err := s.lab.Host(fmt.Sprintf("clients%d", n))
+	host, err := s.Lab.Host(fmt.Sprintf("clients%d", n))
 	if err != nil {
 		return err
 	}
-	end, wire, err := s.lab.Connect(host, s.server, lab.LinkOptions{A: firstEnd(otherEnd, clientsAddr), B: firstEnd(resolverEnd, forClientsAddr)})
+	end, wire, err := s.Lab.Connect(host, s.Server, lab.LinkOptions{A: firstEnd(rig.OtherEnd, rig.ClientsAddr), B: firstEnd(rig.ServerEnd, rig.ForClientsAddr)})
 	if err != nil {
 		return err
 	}
 	// What a program sends back by XDP_TX arrives only where one is attached too.
-	if _, err := s.lab.NewSink(end, lab.PassAll); err != nil {
+	if _, err := s.Lab.NewSink(end, lab.PassAll); err != nil {
 		return err
 	}
-	s.clients, s.more = end, []*lab.Device{wire}
-	if err := s.believe(wire.Name); err != nil {
+	s.clients, s.More = end, []*lab.Device{wire}
+	if err := s.Believe(wire.Name); err != nil {
 		return err
 	}
-	if err := s.server.Route(clientNetwork, clientsAddr, wire); err != nil {
+	if err := s.Server.Route(rig.ClientNetwork, rig.ClientsAddr, wire); err != nil {
 		return err
 	}
-	for _, web := range []netip.Addr{server4, backendAt.Addr()} {
-		if err := host.Route(netip.PrefixFrom(web, 32), forClientsAddr, end); err != nil {
+	for _, web := range []netip.Addr{rig.Server4, backendAt.Addr()} {
+		if err := host.Route(netip.PrefixFrom(web, 32), rig.ForClientsAddr, end); err != nil {
 			return err
 		}
 	}
-	return host.Own(clientNetwork)
+	return host.Own(rig.ClientNetwork)
 }
 
 // connectBackend puts the server behind the host that is flooded.
 func (s *synSite) connectBackend(n int) (*lab.Host, error) {
 	s.web = backendAt
-	host, err := s.lab.Host(fmt.Sprintf("backend%d", n))
+	host, err := s.Lab.Host(fmt.Sprintf("backend%d", n))
 	if err != nil {
 		return nil, err
 	}
-	if err := s.server.Router(); err != nil {
+	if err := s.Server.Router(); err != nil {
 		return nil, err
 	}
-	inner, end, err := s.lab.Connect(s.server, host, lab.LinkOptions{A: firstEnd(resolverEnd, forBackendAddr), B: firstEnd(resolverEnd, backendAt.Addr())})
+	inner, end, err := s.Lab.Connect(s.Server, host, lab.LinkOptions{A: firstEnd(rig.ServerEnd, forBackendAddr), B: firstEnd(rig.ServerEnd, backendAt.Addr())})
 	if err != nil {
 		return nil, err
 	}
@@ -120,12 +123,12 @@ func (s *synSite) connectBackend(n int) (*lab.Host, error) {
 }
 
 // watchSpoofed counts what arrives at the attacker.
-func (b *builder) watchSpoofed(s *synSite) (err error) {
-	if s.counts, err = loadPeer(spoofed, nil, nil); err != nil {
+func watchSpoofed(b *rig.Builder, s *synSite) (err error) {
+	if s.counts, err = peer.Load(peer.Spoofed, nil, nil); err != nil {
 		return err
 	}
-	b.owned = append(b.owned, s.counts.counts.Close)
-	_, err = b.lab.Attach(s.out, b.own(s.counts.program))
+	b.Owned = append(b.Owned, s.counts.Counts.Close)
+	_, err = b.Lab.Attach(s.Out, b.Own(s.counts.Program))
 	return err
 }
 
@@ -138,7 +141,7 @@ func (r returned) all() uint64 { return r.synAcks + r.resets + r.others }
 func (s *synSite) returned() (r returned, err error) {
 	for i, to := range []*uint64{&r.synAcks, &r.resets, &r.others} {
 		var perCPU [][2]uint64
-		if err := s.counts.counts.Lookup(uint32(i), &perCPU); err != nil {
+		if err := s.counts.Counts.Lookup(uint32(i), &perCPU); err != nil {
 			return r, fmt.Errorf("counters: %w", err)
 		}
 		for _, c := range perCPU {

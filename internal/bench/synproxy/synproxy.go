@@ -1,16 +1,20 @@
-package bench
+// Package synproxy is the experiment of that name: a web server under floods of SYNs and ACKs, by a talk of 2021.
+package synproxy
 
 import (
 	"context"
 	"fmt"
 	"time"
 
+	"github.com/floodwall/floodwall/internal/bench/report"
+	"github.com/floodwall/floodwall/internal/bench/rig"
+	"github.com/floodwall/floodwall/internal/bench/tools"
 	"github.com/floodwall/floodwall/internal/lab"
 )
 
-// synproxy measures a web server under floods of SYNs and ACKs, as a talk did in 2021: what its defences hold, and what
+// Run measures a web server under floods of SYNs and ACKs, as a talk did in 2021: what its defences hold, and what
 // is left for its clients.
-func synproxy(ctx context.Context, s *session) error {
+func Run(ctx context.Context, s *rig.Session) error {
 	if err := synFloods(ctx, s); err != nil {
 		return err
 	}
@@ -18,13 +22,13 @@ func synproxy(ctx context.Context, s *session) error {
 }
 
 // synFloods measures with floods: the most that there is of each, and clients beside them.
-func synFloods(ctx context.Context, s *session) error {
-	return inLab(ctx, func(l *lab.Lab) error {
-		b := &synBuilder{builder: builder{session: s, lab: l}}
-		defer b.close()
+func synFloods(ctx context.Context, s *rig.Session) error {
+	return rig.InLab(ctx, func(l *lab.Lab) error {
+		b := &synBuilder{Builder: rig.Builder{Session: s, Lab: l}}
+		defer b.Close()
 		for _, c := range synCases() {
-			b.progress.show("installing %s", c.label)
-			reason, err := tolerate(b.prepare(ctx, c))
+			b.Steps.Show("installing %s", c.label)
+			reason, err := tools.Tolerate(b.prepare(ctx, c))
 			if err != nil {
 				return fmt.Errorf("%s: %w", c.label, err)
 			}
@@ -38,7 +42,7 @@ func synFloods(ctx context.Context, s *session) error {
 
 // synBuilder makes the tables of synproxy.
 type synBuilder struct {
-	builder
+	rig.Builder
 	cases []*synCase
 }
 
@@ -60,11 +64,11 @@ type synCase struct {
 
 // synCurve is what a case made of a flood, a figure of each round.
 type synCurve struct {
-	at        []series // of each rate of synRates
-	most      series   // at whatever rate
-	able      series   // likewise, for a receive thread that runs all the time
-	disturbed int      // rounds that stayed disturbed
-	starved   int      // others, in which the receive thread had nothing to do for a part of the time
+	at        []report.Samples // of each rate of synRates
+	most      report.Samples   // at whatever rate
+	able      report.Samples   // likewise, for a receive thread that runs all the time
+	disturbed int              // rounds that stayed disturbed
+	starved   int              // others, in which the receive thread had nothing to do for a part of the time
 }
 
 // synLoad is what is sent to the server together with the clients' connections.
@@ -80,7 +84,7 @@ var quiet = synLoad{}
 const barFlood = 1e6
 
 // synRates are the floods' rates of the curves, in packets per second.
-func (s *session) synRates() []float64 {
+func synRates(s *rig.Session) []float64 {
 	if s.Quick {
 		return []float64{0.25e6, 1e6}
 	}
@@ -88,29 +92,29 @@ func (s *session) synRates() []float64 {
 }
 
 // clientRates are those of the floods of SYNs that clients are measured with.
-func (s *session) clientRates() []float64 {
+func clientRates(s *rig.Session) []float64 {
 	if s.Quick {
 		return []float64{barFlood}
 	}
-	return s.synRates()
+	return synRates(s)
 }
 
 // synLoads are what the clients of a case are measured with: beside a limit, with the flood that it is the limit of.
-func (s *session) synLoads(c *synCase) []synLoad {
+func synLoads(s *rig.Session, c *synCase) []synLoad {
 	if c.limit != nil {
 		return []synLoad{quiet, {c.limit, barFlood}}
 	}
 	loads := []synLoad{quiet}
-	for _, pps := range s.clientRates() {
+	for _, pps := range clientRates(s) {
 		loads = append(loads, synLoad{synOnly, pps})
 	}
-	return append(loads, synLoad{ackOnly, barFlood})
+	return append(loads, synLoad{AckOnly, barFlood})
 }
 
 // prepare builds the site of a case.
 func (b *synBuilder) prepare(ctx context.Context, c *synCase) (err error) {
-	c.newFigures(len(b.synRates()))
-	if c.site, err = b.synSite(ctx, c.behind); err != nil {
+	c.newFigures(len(synRates(b.Builder.Session)))
+	if c.site, err = newSynSite(ctx, &b.Builder, c.behind); err != nil {
 		return err
 	}
 	return c.install(ctx, b, c.site)
@@ -119,32 +123,32 @@ func (b *synBuilder) prepare(ctx context.Context, c *synCase) (err error) {
 // newFigures makes room for the figures of what the case is measured with, of curves with so many rates.
 func (c *synCase) newFigures(rates int) {
 	c.floods, c.visits = make(map[*synFlood]*synCurve), make(map[synLoad][]*synVisit)
-	for _, f := range []*synFlood{synOnly, ackOnly} {
+	for _, f := range []*synFlood{synOnly, AckOnly} {
 		if c.limit == nil || c.limit == f {
-			c.floods[f] = &synCurve{at: make([]series, rates)}
+			c.floods[f] = &synCurve{at: make([]report.Samples, rates)}
 		}
 	}
 }
 
 // measure takes all rounds, in which the cases take turns.
 func (b *synBuilder) measure(ctx context.Context) error {
-	b.progress.expect((2*b.Rounds + b.fewerRounds()) * len(b.cases))
+	b.Steps.Expect((2*b.Rounds + b.FewerRounds()) * len(b.cases))
 	for round := range b.Rounds {
-		for _, f := range []*synFlood{synOnly, ackOnly} {
+		for _, f := range []*synFlood{synOnly, AckOnly} {
 			for _, c := range b.cases {
-				b.progress.show("round %d of %d, %s, %s", round+1, b.Rounds, f.label, c.label)
-				b.progress.step()
+				b.Steps.Show("round %d of %d, %s, %s", round+1, b.Rounds, f.label, c.label)
+				b.Steps.Step()
 				if err := b.takeFlood(ctx, c, f, uint64(round)+1); err != nil {
 					return fmt.Errorf("%s, %s: %w", f.label, c.label, err)
 				}
 			}
 		}
-		if round >= b.fewerRounds() {
+		if round >= b.FewerRounds() {
 			continue
 		}
 		for _, c := range b.cases {
-			b.progress.show("round %d of %d, clients, %s", round+1, b.fewerRounds(), c.label)
-			b.progress.step()
+			b.Steps.Show("round %d of %d, clients, %s", round+1, b.FewerRounds(), c.label)
+			b.Steps.Step()
 			if err := b.takeClients(ctx, c, uint64(round)+1); err != nil {
 				return fmt.Errorf("clients, %s: %w", c.label, err)
 			}
@@ -168,14 +172,14 @@ func (b *synBuilder) takeFlood(ctx context.Context, c *synCase, f *synFlood, see
 		}
 		return figure, err
 	}
-	for i, pps := range b.synRates() {
+	for i, pps := range synRates(b.Builder.Session) {
 		figure, err := take(pps)
 		if err != nil {
 			return err
 		}
 		curve.at[i] = append(curve.at[i], figure)
 	}
-	_, err := climb(best.figure(f), choice(b.Quick, []float64{1.2, 2}, []float64{1.1, 1.3, 1.6, 2.2}), take)
+	_, err := climb(best.figure(f), report.Choice(b.Quick, []float64{1.2, 2}, []float64{1.1, 1.3, 1.6, 2.2}), take)
 	curve.add(f, best)
 	return err
 }
@@ -185,7 +189,7 @@ func (c *synCurve) add(f *synFlood, best flooded) {
 	c.most, c.able = append(c.most, best.figure(f)), append(c.able, best.able(f))
 	if best.disturbed {
 		c.disturbed++
-	} else if best.ran < 1-idleShare {
+	} else if best.ran < 1-rig.IdleShare {
 		c.starved++
 	}
 }
@@ -197,7 +201,7 @@ func (b *synBuilder) floodOnce(ctx context.Context, c *synCase, f *synFlood, pps
 	if f == synOnly || c.resets {
 		batch = floodBatch
 	}
-	for range b.tries() {
+	for range b.Tries() {
 		r, err := c.site.flood(ctx, f, pps, batch, seed, b.Window)
 		if err != nil || !r.disturbed {
 			return r, err
@@ -214,7 +218,7 @@ func (b *synBuilder) takeClients(ctx context.Context, c *synCase, seed uint64) e
 	if c.missing != "" {
 		return nil
 	}
-	for _, l := range b.synLoads(c) {
+	for _, l := range synLoads(b.Builder.Session, c) {
 		v, err := b.visitOnce(ctx, c, l, seed)
 		if err != nil {
 			return err
@@ -227,8 +231,8 @@ func (b *synBuilder) takeClients(ctx context.Context, c *synCase, seed uint64) e
 // visitOnce takes a measurement with clients. One that was disturbed is taken again; of those that all were, the last
 // counts.
 func (b *synBuilder) visitOnce(ctx context.Context, c *synCase, l synLoad, seed uint64) (v *synVisit, err error) {
-	for range b.tries() {
-		if v, err = c.site.visit(ctx, l, b.visitTime(), seed); err != nil || !v.disturbed() {
+	for range b.Tries() {
+		if v, err = c.site.visit(ctx, l, visitTime(b.Builder.Session), seed); err != nil || !v.disturbed() {
 			break
 		}
 	}
@@ -236,6 +240,6 @@ func (b *synBuilder) visitOnce(ctx context.Context, c *synCase, l synLoad, seed 
 }
 
 // visitTime is how long clients connect for at a time: about a fifth of a phase, as there are so many loads.
-func (s *session) visitTime() time.Duration {
-	return choice(s.Quick, s.Phase/6, s.Phase/5)
+func visitTime(s *rig.Session) time.Duration {
+	return report.Choice(s.Quick, s.Phase/6, s.Phase/5)
 }

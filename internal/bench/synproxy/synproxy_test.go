@@ -1,4 +1,4 @@
-package bench
+package synproxy
 
 import (
 	"math"
@@ -8,6 +8,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/floodwall/floodwall/internal/bench/report"
+	"github.com/floodwall/floodwall/internal/bench/report/reporttest"
+	"github.com/floodwall/floodwall/internal/bench/rig"
 	"github.com/floodwall/floodwall/internal/lab"
 )
 
@@ -18,18 +21,18 @@ func synVisitOf(ok uint64, p99 time.Duration, entries int) *synVisit {
 }
 
 // synTables has figures for the cases of these names; able is as much as most.
-func synTables(syn, ack map[string]series, visits map[string]map[synLoad][]*synVisit) *synBuilder {
-	b := &synBuilder{builder: builder{session: &session{
-		Options: Options{Rounds: 2, Quick: true, Phase: 5 * time.Second}, outcome: &Outcome{Name: "synproxy"},
+func synTables(syn, ack map[string]report.Samples, visits map[string]map[synLoad][]*synVisit) *synBuilder {
+	b := &synBuilder{Builder: rig.Builder{Session: &rig.Session{
+		Options: rig.Options{Rounds: 2, Quick: true, Phase: 5 * time.Second}, Outcome: &report.Outcome{Name: "synproxy"},
 	}}}
 	b.cases = synCases()
 	for _, c := range b.cases {
-		c.newFigures(len(b.synRates()))
-		for f, figures := range map[*synFlood]map[string]series{synOnly: syn, ackOnly: ack} {
+		c.newFigures(len(synRates(b.Builder.Session)))
+		for f, figures := range map[*synFlood]map[string]report.Samples{synOnly: syn, AckOnly: ack} {
 			if most := figures[c.name]; most != nil && c.floods[f] != nil {
 				c.floods[f].most, c.floods[f].able = most, most
 				for i := range c.floods[f].at {
-					c.floods[f].at[i] = series{float64(i+1) * 1e5}
+					c.floods[f].at[i] = report.Samples{float64(i+1) * 1e5}
 				}
 			}
 		}
@@ -43,18 +46,18 @@ func synTables(syn, ack map[string]series, visits map[string]map[synLoad][]*synV
 func TestSynBars(t *testing.T) {
 	flood := synLoad{synOnly, barFlood}
 	b := synTables(
-		map[string]series{synTX: {4e6, 4e6}, synproxyAt: {0.2e6, 0.2e6}, "floodwall/host": {2.4e6, 2.5e6}, "floodwall/router": {2e6, 2.2e6}},
-		map[string]series{synDrop: {6e6, 6e6}, synproxyAt: {1e6, 1e6}, "floodwall/host": {4.4e6, 4.4e6}},
+		map[string]report.Samples{synTX: {4e6, 4e6}, synproxyAt: {0.2e6, 0.2e6}, "floodwall/host": {2.4e6, 2.5e6}, "floodwall/router": {2e6, 2.2e6}},
+		map[string]report.Samples{synDrop: {6e6, 6e6}, synproxyAt: {1e6, 1e6}, "floodwall/host": {4.4e6, 4.4e6}},
 		map[string]map[synLoad][]*synVisit{
 			"syncookies=1":   {quiet: {synVisitOf(10_000, 1000, 0)}, flood: {synVisitOf(10, 9000, 0)}},
 			"floodwall/host": {quiet: {synVisitOf(10_000, 1000, 0)}, flood: {synVisitOf(9990, 2000, 0), synVisitOf(9990, 2002, 1)}},
 			"floodwall/router": {
-				quiet: {synVisitOf(10_000, 1000, 9)}, flood: {synVisitOf(9989, 1000, 9)}, {ackOnly, barFlood}: {synVisitOf(10_000, 1000, 9)},
+				quiet: {synVisitOf(10_000, 1000, 9)}, flood: {synVisitOf(9989, 1000, 9)}, {AckOnly, barFlood}: {synVisitOf(10_000, 1000, 9)},
 			},
 		})
 	b.publish()
 	var got []string
-	for _, bar := range b.outcome.Bars {
+	for _, bar := range b.Outcome.Bars {
 		got = append(got, strings.TrimPrefix(bar.Name, "synproxy/")+" "+bar.String())
 	}
 	want := []string{
@@ -87,7 +90,7 @@ func TestSynWeak(t *testing.T) {
 			"floodwall/router": {quiet: {synVisitOf(10_000, 1000, 0)}, flood: {weak}},
 		})
 		b.publish()
-		for _, bar := range b.outcome.Bars {
+		for _, bar := range b.Outcome.Bars {
 			if strings.Contains(bar.Name, "syn=1Mpps") {
 				t.Errorf("%s: a bar beside a weak flood: %s %s", name, bar.Name, bar)
 			}
@@ -96,12 +99,12 @@ func TestSynWeak(t *testing.T) {
 }
 
 func TestSynTables(t *testing.T) {
-	b := synTables(map[string]series{synTX: {4e6, 4e6}, "floodwall/host": {2e6, 3e6}}, nil,
+	b := synTables(map[string]report.Samples{synTX: {4e6, 4e6}, "floodwall/host": {2e6, 3e6}}, nil,
 		map[string]map[synLoad][]*synVisit{"syncookies=2": {quiet: {synVisitOf(10_000, 1e6, 0)}}})
 	b.find(synproxyAt).missing = "iptables-legacy-restore is not installed"
 	b.publish()
 	rows := map[string]string{}
-	for _, table := range b.outcome.Tables {
+	for _, table := range b.Outcome.Tables {
 		for _, row := range table.Rows {
 			if len(row) != len(table.Head) {
 				t.Errorf("%s: row %q has %d cells, want %d", table.Title, row, len(row), len(table.Head))
@@ -120,8 +123,8 @@ func TestSynTables(t *testing.T) {
 			t.Errorf("row\n%s\nwant\n%s", rows[label], want)
 		}
 	}
-	curve := b.outcome.Curves[1]
-	want := Curve{
+	curve := b.Outcome.Curves[1]
+	want := report.Curve{
 		Name: "synproxy/syn/floodwall/host", Chart: "SYN flood", Label: "floodwall, host",
 		X: "pps", Y: "SYN-ACKs/s", Points: [][2]float64{{0.25e6, 1e5}, {1e6, 2e5}},
 	}
@@ -154,20 +157,20 @@ func TestClimb(t *testing.T) {
 // TestSynClaims judges the talk likewise.
 func TestSynClaims(t *testing.T) {
 	const all = "confirmed, confirmed, confirmed, confirmed, confirmed"
-	talk := func() (syn, ack map[string]series) {
-		return map[string]series{synTX: {10.8e6}, synproxyAt: {0.406e6}, "floodwall/host": {2.96e6}},
-			map[string]series{synDrop: {24.5e6}, synproxyAt: {0.9e6}, "floodwall/host": {5.6e6}}
+	talk := func() (syn, ack map[string]report.Samples) {
+		return map[string]report.Samples{synTX: {10.8e6}, synproxyAt: {0.406e6}, "floodwall/host": {2.96e6}},
+			map[string]report.Samples{synDrop: {24.5e6}, synproxyAt: {0.9e6}, "floodwall/host": {5.6e6}}
 	}
 	syn, ack := talk()
-	if got := verdicts(synTables(syn, ack, nil).claims()); got != all {
+	if got := reporttest.Verdicts(synTables(syn, ack, nil).claims()); got != all {
 		t.Errorf("the talk's own figures: %s", got)
 	}
-	syn["floodwall/host"], ack[synproxyAt], ack[synDrop] = series{2e6}, series{5e6}, nil
-	if got, want := verdicts(synTables(syn, ack, nil).claims()), "refuted, refuted, confirmed, refuted, not measurable here"; got != want {
+	syn["floodwall/host"], ack[synproxyAt], ack[synDrop] = report.Samples{2e6}, report.Samples{5e6}, nil
+	if got, want := reporttest.Verdicts(synTables(syn, ack, nil).claims()), "refuted, refuted, confirmed, refuted, not measurable here"; got != want {
 		t.Errorf("other figures: %s, want %s", got, want)
 	}
-	syn[synTX] = series{4e6, 8e6}
-	if got, want := verdicts(synTables(syn, ack, nil).claims()[2:3]), "confirmed~"; got != want {
+	syn[synTX] = report.Samples{4e6, 8e6}
+	if got, want := reporttest.Verdicts(synTables(syn, ack, nil).claims()[2:3]), "confirmed~"; got != want {
 		t.Errorf("an unsteady limit: %s, want %s", got, want)
 	}
 }

@@ -1,4 +1,4 @@
-package bench
+package tools
 
 import (
 	"os"
@@ -6,12 +6,12 @@ import (
 	"strings"
 )
 
-// kernelMemory is the memory in the kernel's slabs that cannot be reclaimed, and in vmalloc, which is where sets of nft
+// KernelMemory is the memory in the kernel's slabs that cannot be reclaimed, and in vmalloc, which is where sets of nft
 // live; in octets.
-func kernelMemory() int64 { return int64(meminfo("SUnreclaim:") + meminfo("VmallocUsed:")) }
+func KernelMemory() int64 { return int64(meminfo("SUnreclaim:") + meminfo("VmallocUsed:")) }
 
-// availableMemory is the memory that can be had, in octets.
-func availableMemory() uint64 { return meminfo("MemAvailable:") }
+// AvailableMemory is the memory that can be had, in octets.
+func AvailableMemory() uint64 { return meminfo("MemAvailable:") }
 
 // meminfo reads a line of /proc/meminfo, in octets; 0 when there is none.
 func meminfo(name string) uint64 {

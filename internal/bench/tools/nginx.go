@@ -1,4 +1,4 @@
-package bench
+package tools
 
 import (
 	"context"
@@ -20,9 +20,9 @@ import (
 	"github.com/floodwall/floodwall/internal/lab"
 )
 
-// nginx is a web server in a host, as one process that ends with this one.
-type nginx struct {
-	*process
+// Nginx is a web server in a host, as one process that ends with this one.
+type Nginx struct {
+	*Process
 	dir string
 }
 
@@ -85,8 +85,8 @@ http {
 }
 `
 
-// startStaticNginx starts a server at an address of either family that serves a file, at a place of its own.
-func startStaticNginx(ctx context.Context, h *lab.Host, where place, v4, v6 netip.AddrPort, name string, file []byte) (*nginx, error) {
+// StartStaticNginx starts a server at an address of either family that serves a file, at a place of its own.
+func StartStaticNginx(ctx context.Context, h *lab.Host, where Place, v4, v6 netip.AddrPort, name string, file []byte) (*Nginx, error) {
 	return runNginx(ctx, h, &where, v4, func(dir string) (string, error) {
 		root := filepath.Join(dir, "files")
 		err := os.Mkdir(root, 0o700)
@@ -97,26 +97,26 @@ func startStaticNginx(ctx context.Context, h *lab.Host, where place, v4, v6 neti
 	})
 }
 
-// startNginx starts a server at an address of a host, in front of another one.
-func startNginx(ctx context.Context, h *lab.Host, at, behind netip.AddrPort) (*nginx, error) {
+// StartNginx starts a server at an address of a host, in front of another one.
+func StartNginx(ctx context.Context, h *lab.Host, at, behind netip.AddrPort) (*Nginx, error) {
 	return runNginx(ctx, h, nil, at, func(dir string) (string, error) {
 		return fmt.Sprintf(nginxConf, dir, at, behind), writeCertificate(dir, at.Addr())
 	})
 }
 
-// startPlainNginx starts a server at an address of a host that answers by itself, on a CPU of its own: before all that is
+// StartPlainNginx starts a server at an address of a host that answers by itself, on a CPU of its own: before all that is
 // not the experiment's, and after receive threads.
-func startPlainNginx(ctx context.Context, h *lab.Host, cpu int, at netip.AddrPort) (*nginx, error) {
-	return runNginx(ctx, h, &place{cpu, lab.Urgent}, at, func(dir string) (string, error) {
+func StartPlainNginx(ctx context.Context, h *lab.Host, cpu int, at netip.AddrPort) (*Nginx, error) {
+	return runNginx(ctx, h, &Place{cpu, lab.Urgent}, at, func(dir string) (string, error) {
 		return fmt.Sprintf(plainNginxConf, dir, at), nil
 	})
 }
 
 // runNginx starts a server with the configuration that configure makes for its directory.
 func runNginx(
-	ctx context.Context, h *lab.Host, where *place, at netip.AddrPort, configure func(dir string) (string, error),
-) (n *nginx, err error) {
-	n = &nginx{}
+	ctx context.Context, h *lab.Host, where *Place, at netip.AddrPort, configure func(dir string) (string, error),
+) (n *Nginx, err error) {
+	n = &Nginx{}
 	if n.dir, err = os.MkdirTemp("", "floodwall-bench-"); err != nil {
 		return nil, err
 	}
@@ -126,28 +126,28 @@ func runNginx(
 		err = os.WriteFile(file, []byte(text), 0o600)
 	}
 	if err == nil {
-		n.process, err = startProcess(h, where, nil, "nginx", "-c", file, "-p", n.dir, "-e", "stderr")
+		n.Process, err = StartProcess(h, where, nil, "nginx", "-c", file, "-p", n.dir, "-e", "stderr")
 	}
 	if err != nil {
 		os.RemoveAll(n.dir)
 		return nil, err
 	}
 	if err := n.await(ctx, h, at); err != nil {
-		return nil, errors.Join(err, n.close())
+		return nil, errors.Join(err, n.Close())
 	}
 	return n, nil
 }
 
 // await waits until the server takes connections.
-func (n *nginx) await(ctx context.Context, h *lab.Host, at netip.AddrPort) error {
+func (n *Nginx) await(ctx context.Context, h *lab.Host, at netip.AddrPort) error {
 	for end := time.Now().Add(10 * time.Second); ; {
 		conn, err := h.Dial(ctx, "tcp", at)
 		if err == nil {
 			return conn.Close()
 		}
 		select {
-		case <-n.ended:
-			return &missingTool{fmt.Sprintf("nginx: %v: %s", n.err, n.complaint())}
+		case <-n.Ended:
+			return &Missing{fmt.Sprintf("nginx: %v: %s", n.Err, n.Complaint())}
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-time.After(20 * time.Millisecond):
@@ -158,9 +158,9 @@ func (n *nginx) await(ctx context.Context, h *lab.Host, at netip.AddrPort) error
 	}
 }
 
-// close kills the server and removes its directory.
-func (n *nginx) close() error {
-	n.kill()
+// Close kills the server and removes its directory.
+func (n *Nginx) Close() error {
+	n.Kill()
 	return os.RemoveAll(n.dir)
 }
 

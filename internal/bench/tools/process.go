@@ -1,4 +1,4 @@
-package bench
+package tools
 
 import (
 	"bytes"
@@ -11,28 +11,28 @@ import (
 	"github.com/floodwall/floodwall/internal/lab"
 )
 
-// process is a program of the system that runs in a host until it is killed, at the latest with this process.
-type process struct {
+// Process is a program of the system that runs in a host until it is killed, at the latest with this process.
+type Process struct {
 	cmd    *exec.Cmd
 	stderr bytes.Buffer
-	ended  chan struct{} // closed with err set
-	err    error
+	Ended  chan struct{} // closed with err set
+	Err    error
 }
 
-// place says where a process runs.
-type place struct {
-	cpu      int
-	priority int // one of lab's
+// Place says where a process runs.
+type Place struct {
+	CPU      int
+	Priority int // one of lab's
 }
 
-// startProcess starts a program in a host, and returns when it runs. With a place, it stays there; nil leaves that to the
+// StartProcess starts a program in a host, and returns when it runs. With a place, it stays there; nil leaves that to the
 // scheduler. What it says goes to out, a file, which needs nobody to read it meanwhile; nil is nowhere.
-func startProcess(h *lab.Host, at *place, out *os.File, name string, args ...string) (*process, error) {
-	path, err := findTool(name)
+func StartProcess(h *lab.Host, at *Place, out *os.File, name string, args ...string) (*Process, error) {
+	path, err := find(name)
 	if err != nil {
 		return nil, err
 	}
-	p := &process{cmd: exec.Command(path, args...), ended: make(chan struct{})}
+	p := &Process{cmd: exec.Command(path, args...), Ended: make(chan struct{})}
 	p.cmd.Stderr = &p.stderr
 	if out != nil {
 		p.cmd.Stdout = out
@@ -46,31 +46,31 @@ func startProcess(h *lab.Host, at *place, out *os.File, name string, args ...str
 }
 
 // run runs the program on a thread of its own, until it ends.
-func (p *process) run(h *lab.Host, at *place, started chan<- struct{}) {
+func (p *Process) run(h *lab.Host, at *Place, started chan<- struct{}) {
 	runtime.LockOSThread() // never unlocked: nothing else ends the thread while the program runs
-	defer close(p.ended)
+	defer close(p.Ended)
 	if at != nil {
-		p.err = lab.Place(at.cpu, at.priority)
+		p.Err = lab.Place(at.CPU, at.Priority)
 	}
-	if p.err == nil {
-		p.err = h.Do(p.cmd.Start)
+	if p.Err == nil {
+		p.Err = h.Do(p.cmd.Start)
 	}
 	close(started)
-	if p.err == nil {
-		p.err = p.cmd.Wait()
+	if p.Err == nil {
+		p.Err = p.cmd.Wait()
 	}
 }
 
-// complaint is the first line of what the program says is wrong.
-func (p *process) complaint() string {
+// Complaint is the first line of what the program says is wrong.
+func (p *Process) Complaint() string {
 	line, _, _ := strings.Cut(strings.TrimSpace(p.stderr.String()), "\n")
 	return line
 }
 
-// kill ends the program, and returns when it has ended.
-func (p *process) kill() {
+// Kill ends the program, and returns when it has ended.
+func (p *Process) Kill() {
 	if p.cmd.Process != nil {
 		_ = p.cmd.Process.Kill() // or it has ended
 	}
-	<-p.ended
+	<-p.Ended
 }

@@ -1,4 +1,5 @@
-package bench
+// Package tools finds and runs the system's own programs: those that Floodwall is measured beside, and servers.
+package tools
 
 import (
 	"bytes"
@@ -14,18 +15,18 @@ import (
 	"github.com/floodwall/floodwall/internal/lab"
 )
 
-// missingTool says why a tool cannot be measured. It makes an empty row, not an error.
-type missingTool struct{ reason string }
+// Missing says why a tool cannot be measured. It makes an empty row, not an error.
+type Missing struct{ Reason string }
 
-func (e *missingTool) Error() string { return e.reason }
+func (e *Missing) Error() string { return e.Reason }
 
 // debianPackages is where tools come from, when not from the package of their own name.
 var debianPackages = map[string]string{
 	"iptables-legacy": "iptables", "iptables-legacy-restore": "iptables", "nft": "nftables", "nginx": "nginx-light",
 }
 
-// findTool finds a program of the system, also where administrators' programs are.
-func findTool(name string) (string, error) {
+// find finds a program of the system, also where administrators' programs are.
+func find(name string) (string, error) {
 	for _, file := range []string{name, filepath.Join("/usr/sbin", name), filepath.Join("/sbin", name)} {
 		if path, err := exec.LookPath(file); err == nil {
 			return path, nil
@@ -35,13 +36,13 @@ func findTool(name string) (string, error) {
 	if p := debianPackages[name]; p != "" {
 		pkg = p
 	}
-	return "", &missingTool{fmt.Sprintf("%s is not installed (apt install %s)", name, pkg)}
+	return "", &Missing{fmt.Sprintf("%s is not installed (apt install %s)", name, pkg)}
 }
 
-// runTool runs a program of the system in a host, and returns what it said and how long it took. When the program
-// refuses, which it may for what the kernel lacks, the error is a missingTool.
-func runTool(ctx context.Context, h *lab.Host, stdin io.Reader, name string, args ...string) (string, time.Duration, error) {
-	path, err := findTool(name)
+// Run runs a program of the system in a host, and returns what it said and how long it took. When the program
+// refuses, which it may for what the kernel lacks, the error is a Missing.
+func Run(ctx context.Context, h *lab.Host, stdin io.Reader, name string, args ...string) (string, time.Duration, error) {
+	path, err := find(name)
 	if err != nil {
 		return "", 0, err
 	}
@@ -60,7 +61,7 @@ func runTool(ctx context.Context, h *lab.Host, stdin io.Reader, name string, arg
 	var refused *exec.ExitError
 	if errors.As(err, &refused) {
 		line, _, _ := strings.Cut(strings.TrimSpace(stderr.String()), "\n")
-		return "", 0, &missingTool{fmt.Sprintf("%s: %v: %s", name, err, line)}
+		return "", 0, &Missing{fmt.Sprintf("%s: %v: %s", name, err, line)}
 	}
 	if err != nil {
 		return "", 0, fmt.Errorf("%s: %w", name, err)
@@ -68,11 +69,11 @@ func runTool(ctx context.Context, h *lab.Host, stdin io.Reader, name string, arg
 	return stdout.String(), took, nil
 }
 
-// tolerate takes a missing tool for an empty row with a reason, and returns every other error.
-func tolerate(err error) (reason string, _ error) {
-	var missing *missingTool
+// Tolerate takes a missing tool for an empty row with a reason, and returns every other error.
+func Tolerate(err error) (reason string, _ error) {
+	var missing *Missing
 	if errors.As(err, &missing) {
-		return missing.reason, nil
+		return missing.Reason, nil
 	}
 	return "", err
 }

@@ -1,0 +1,33 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"runtime"
+
+	"github.com/floodwall/floodwall/internal/bench/calibrate"
+	"github.com/floodwall/floodwall/internal/bench/report"
+	"github.com/floodwall/floodwall/internal/bench/rig"
+)
+
+// Calibrate measures what packets cost on this host: in a lab, to whose router this host's routes are copied. It takes
+// less than a minute.
+func Calibrate(ctx context.Context, o Options) (*calibrate.Calibration, error) {
+	if runtime.NumCPU() < 2 {
+		return nil, errors.New("calibration needs two CPUs: one measures, another is measured")
+	}
+	o = o.WithDefaults()
+	s := &rig.Session{Options: o, Steps: rig.NewProgress(o.Progress, []string{"calibrate"}, o)}
+	s.Steps.Begin()
+	defer s.Steps.End()
+	table, err := rig.HostRoutes()
+	if err != nil {
+		return nil, err
+	}
+	c, err := calibrate.Run(ctx, s, calibrate.Groups, maps.All(table), "")
+	if err == nil {
+		c.Table.AddNote("The table of routes is a copy of this host's, of %s.", report.Things(len(table), "route", "routes"))
+	}
+	return c, err
+}
