@@ -11,6 +11,7 @@ import (
 
 	"github.com/floodwall/floodwall/internal/bench"
 	"github.com/floodwall/floodwall/internal/bench/page"
+	"github.com/floodwall/floodwall/internal/bench/report"
 )
 
 // benchFlags are the flags of bench.
@@ -128,7 +129,7 @@ func (f *benchFlags) check(c *cobra.Command) error {
 }
 
 // printReport saves the report and prints it.
-func (e *env) printReport(r *bench.Report, f *benchFlags) error {
+func (e *env) printReport(r *report.Report, f *benchFlags) error {
 	dir := f.out
 	if dir == "" {
 		dir = filepath.Join(e.state, "bench", r.Time.Format("20060102T150405Z"))

@@ -6,8 +6,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/floodwall/floodwall/internal/bench"
 	"github.com/floodwall/floodwall/internal/bench/compare"
+	"github.com/floodwall/floodwall/internal/bench/report"
 )
 
 // benchCompareCommand is bench compare.
@@ -43,8 +43,8 @@ func (e *env) benchCompare(c *cobra.Command, args []string, o compare.Options, a
 	if o.Delta <= 0 || o.Delta >= 1 {
 		return usagef(c, "0.05 is usual", "flag --delta: must be between 0 and 1, got %v", o.Delta)
 	}
-	old, errOld := bench.ReadReport(args[0])
-	new, errNew := bench.ReadReport(args[1])
+	old, errOld := report.Read(args[0])
+	new, errNew := report.Read(args[1])
 	if err := errors.Join(errOld, errNew); err != nil {
 		return err
 	}

@@ -12,16 +12,18 @@ import (
 	"testing"
 	"time"
 
+	"github.com/floodwall/floodwall/internal/bench/report"
+	"github.com/floodwall/floodwall/internal/bench/rig"
 	"github.com/floodwall/floodwall/internal/testutil"
 )
 
 // tiny is the least that every experiment can do.
-func tiny(t *testing.T) Options {
+func tiny(t *testing.T) rig.Options {
 	file := filepath.Join(t.TempDir(), "list.txt")
 	if err := os.WriteFile(file, []byte("1.2.3.4\n5.6.0.0/16\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return Options{Quick: true, Rounds: 1, Window: 20 * time.Millisecond, Phase: 300 * time.Millisecond, Routes: 1000, List: file}
+	return rig.Options{Quick: true, Rounds: 1, Window: 20 * time.Millisecond, Phase: 300 * time.Millisecond, Routes: 1000, List: file}
 }
 
 // wantRows are results that must be there, by experiment. Those of tools are empty when the tool is not installed.
@@ -110,7 +112,7 @@ func TestExperiments(t *testing.T) {
 }
 
 // checkReport checks the shape, not the figures: they say nothing on a machine that runs tests.
-func checkReport(t *testing.T, r *Report, want []string) {
+func checkReport(t *testing.T, r *report.Report, want []string) {
 	t.Helper()
 	o := r.Experiments[0]
 	var names []string
@@ -139,10 +141,10 @@ func checkReport(t *testing.T, r *Report, want []string) {
 	checkFiles(t, r)
 }
 
-func checkFiles(t *testing.T, r *Report) {
+func checkFiles(t *testing.T, r *report.Report) {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "bench", "now")
-	page := func(w io.Writer, r *Report) error { return r.WriteTables(w, false) } // package page has its own tests
+	page := func(w io.Writer, r *report.Report) error { return r.WriteTables(w, false) } // package page has its own tests
 	if err := r.Save(dir, page); err != nil {
 		t.Fatal(err)
 	}
@@ -190,7 +192,7 @@ func TestUnknown(t *testing.T) {
 	if got := Unknown([]string{"sets", "program", "drop"}); got != "" {
 		t.Errorf("%q, want none", got)
 	}
-	if _, err := Run(t.Context(), []string{"drip"}, Options{}); err == nil {
+	if _, err := Run(t.Context(), []string{"drip"}, rig.Options{}); err == nil {
 		t.Error("an unknown experiment runs")
 	}
 }

@@ -4,11 +4,23 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"runtime"
 	"slices"
 	"time"
 
+	"github.com/floodwall/floodwall/internal/bench/blocklist"
+	"github.com/floodwall/floodwall/internal/bench/conntrack"
+	"github.com/floodwall/floodwall/internal/bench/dns"
+	"github.com/floodwall/floodwall/internal/bench/drop"
+	"github.com/floodwall/floodwall/internal/bench/limit"
+	"github.com/floodwall/floodwall/internal/bench/packetcost"
+	"github.com/floodwall/floodwall/internal/bench/payload"
+	"github.com/floodwall/floodwall/internal/bench/placement"
+	"github.com/floodwall/floodwall/internal/bench/program"
+	"github.com/floodwall/floodwall/internal/bench/report"
+	"github.com/floodwall/floodwall/internal/bench/rig"
+	"github.com/floodwall/floodwall/internal/bench/sets"
+	"github.com/floodwall/floodwall/internal/bench/synproxy"
 	"github.com/floodwall/floodwall/internal/lab"
 )
 
@@ -16,43 +28,32 @@ import (
 type Experiment struct {
 	Name string
 	Doc  string // one line, for help
-	run  func(context.Context, *session) error
+	run  func(context.Context, *rig.Session) error
 }
 
 // Experiments are all there are, in the order in which they run.
 var Experiments = []Experiment{
-	{"drop", "packets per second dropped by 0 to 10,000 rules that do not match, with nft and iptables beside", drop},
-	{"sets", "1,000 to 10 million listed addresses, with ipset, nft sets and plain BPF maps beside", sets},
-	{"blocklist", "a web server behind up to 10 million blocked addresses, with iptables rules, ipset and nft beside, by an article of 2012", blocklist},
-	{"cost", "what one packet costs, by an article of 2016: accepted, dropped, by position, set, string, limit", packetCost},
-	{"limit", "limits of packets per second by source, what they cost and let through, with hashlimit, nft and a BPF map beside", limit},
-	{"payload", "texts and octets looked for in packets, with iptables string and u32 and nft raw payload beside", payload},
-	{"placement", "a router with a full table that drops packets at XDP, in raw or in filter, and where placement has it do so", placement},
-	{"conntrack", "a web server whose conntrack table is full, and what helps, by an article of 2023", conntrack},
-	{"dns", "a resolver and its clients under a flood of spoofed ANY queries, with unbound's own limits beside", dns},
-	{"synproxy", "a web server under floods of SYNs and ACKs, with syncookies and SYNPROXY beside, by a talk of 2021", synproxy},
-	{"program", "nanoseconds of the loaded program per kind of packet, without a network", program},
+	{"drop", "packets per second dropped by 0 to 10,000 rules that do not match, with nft and iptables beside", drop.Run},
+	{"sets", "1,000 to 10 million listed addresses, with ipset, nft sets and plain BPF maps beside", sets.Run},
+	{"blocklist", "a web server behind up to 10 million blocked addresses, with iptables rules, ipset and nft beside, by an article of 2012", blocklist.Run},
+	{"cost", "what one packet costs, by an article of 2016: accepted, dropped, by position, set, string, limit", packetcost.Run},
+	{"limit", "limits of packets per second by source, what they cost and let through, with hashlimit, nft and a BPF map beside", limit.Run},
+	{"payload", "texts and octets looked for in packets, with iptables string and u32 and nft raw payload beside", payload.Run},
+	{"placement", "a router with a full table that drops packets at XDP, in raw or in filter, and where placement has it do so", placement.Run},
+	{"conntrack", "a web server whose conntrack table is full, and what helps, by an article of 2023", conntrack.Run},
+	{"dns", "a resolver and its clients under a flood of spoofed ANY queries, with unbound's own limits beside", dns.Run},
+	{"synproxy", "a web server under floods of SYNs and ACKs, with syncookies and SYNPROXY beside, by a talk of 2021", synproxy.Run},
+	{"program", "nanoseconds of the loaded program per kind of packet, without a network", program.Run},
 }
 
 // Options are the choices of a run. The zero value is good.
-type Options struct {
-	Rounds   int           // each row is measured so many times, in turn with the others; 0: 5, or 2 with Quick
-	Window   time.Duration // of one measurement; 0: 500 ms, or 100 ms with Quick
-	Phase    time.Duration // of requests to a server; 0: 10 s, or 3 s with Quick. Below that, blocklist makes fewer requests.
-	Quick    bool          // small sizes, short windows: whether it works, not how fast it is
-	All      bool          // also what takes minutes: the slow tools with 10 million addresses
-	Sizes    []int         // of random address lists, for sets and blocklist; nil: each has its own
-	Routes   int           // of the router of placement; 0: 925,525, as in the article
-	List     string        // a file of addresses for both to measure with, in place of random ones
-	Progress io.Writer     // where to show a line of progress, if it is a terminal; nil: nowhere
-}
+type Options = rig.Options
 
-// session is one experiment of a run.
-type session struct {
-	Options
-	outcome  *Outcome
-	progress *progress
-}
+// What a run can be asked for at most.
+const (
+	MaxSize   = rig.MaxSize
+	MaxRoutes = rig.MaxRoutes
+)
 
 // every is the name that stands for all experiments.
 const every = "all"
@@ -67,16 +68,10 @@ func Unknown(names []string) string {
 	return ""
 }
 
-// MaxSize is the largest number of random addresses in a list: there must be others left that are not listed.
-const MaxSize = 2_000_000_000
-
-// MaxRoutes is the largest number of routes: there must be others left to draw.
-const MaxRoutes = 4_000_000
-
 // Run runs the named experiments, or all when none or "all" is named, in their own order. One that cannot go on does not
 // keep the others from running. Unless nothing could be begun, the report holds what was measured, also together with an
 // error: that of ctx, when it ended, or of the experiments that failed.
-func Run(ctx context.Context, names []string, o Options) (*Report, error) {
+func Run(ctx context.Context, names []string, o rig.Options) (*report.Report, error) {
 	if unknown := Unknown(names); unknown != "" {
 		return nil, fmt.Errorf("unknown experiment %q", unknown)
 	}
@@ -87,8 +82,8 @@ func Run(ctx context.Context, names []string, o Options) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Report{Time: time.Now().UTC().Truncate(time.Second), Machine: machine, Quick: o.Quick}
-	return r, r.run(ctx, chosen(names), o.withDefaults())
+	r := &report.Report{Time: time.Now().UTC().Truncate(time.Second), Machine: machine, Quick: o.Quick}
+	return r, run(ctx, r, chosen(names), o.WithDefaults())
 }
 
 // chosen is the experiments of these names.
@@ -99,31 +94,39 @@ func chosen(names []string) []Experiment {
 	return slices.DeleteFunc(slices.Clone(Experiments), func(e Experiment) bool { return !slices.Contains(names, e.Name) })
 }
 
+// names are what these experiments are called.
+func names(experiments []Experiment) (all []string) {
+	for _, e := range experiments {
+		all = append(all, e.Name)
+	}
+	return all
+}
+
 // run adds the outcome of each experiment to the report.
-func (r *Report) run(ctx context.Context, experiments []Experiment, o Options) error {
-	p := newProgress(o.Progress, newOutlook(experiments, o))
-	defer p.end()
+func run(ctx context.Context, r *report.Report, experiments []Experiment, o rig.Options) error {
+	p := rig.NewProgress(o.Progress, names(experiments), o)
+	defer p.End()
 	for i, e := range experiments {
-		p.begin()
+		p.Begin()
 		start := time.Now()
-		outcome := &Outcome{Name: e.Name, Doc: e.Doc, Results: []lab.Result{}, Bars: []*Bar{}, Tables: []*Table{}}
+		outcome := &report.Outcome{Name: e.Name, Doc: e.Doc, Results: []lab.Result{}, Bars: []*report.Bar{}, Tables: []*report.Table{}}
 		r.Experiments = append(r.Experiments, outcome)
-		err := e.run(ctx, &session{Options: o, outcome: outcome, progress: p})
-		outcome.keepFinite()
+		err := e.run(ctx, &rig.Session{Options: o, Outcome: outcome, Steps: p})
+		outcome.KeepFinite()
 		outcome.Seconds = time.Since(start).Seconds()
 		if ctx.Err() != nil {
-			r.stop(outcome, experiments[i+1:])
+			stop(r, outcome, experiments[i+1:])
 			return ctx.Err()
 		}
 		if err != nil {
 			outcome.Error = err.Error()
 		}
 	}
-	return r.failures()
+	return failures(r)
 }
 
 // stop notes which experiments have not ended.
-func (r *Report) stop(current *Outcome, others []Experiment) {
+func stop(r *report.Report, current *report.Outcome, others []Experiment) {
 	current.Error = "the run was stopped"
 	for _, e := range others {
 		r.NotRun = append(r.NotRun, e.Name)
@@ -131,7 +134,7 @@ func (r *Report) stop(current *Outcome, others []Experiment) {
 }
 
 // failures is an error about the experiments that could not go on; nil when all could.
-func (r *Report) failures() error {
+func failures(r *report.Report) error {
 	failed := r.Failed()
 	if len(failed) == 0 {
 		return nil
@@ -141,42 +144,4 @@ func (r *Report) failures() error {
 		err = fmt.Errorf("%d of %d experiments failed, the first: %w", len(failed), len(r.Experiments), err)
 	}
 	return err
-}
-
-func (o Options) withDefaults() Options {
-	rounds, window, phase := 5, 500*time.Millisecond, 10*time.Second
-	if o.Quick {
-		rounds, window, phase = 2, 100*time.Millisecond, 3*time.Second
-	}
-	if o.Rounds == 0 {
-		o.Rounds = rounds
-	}
-	if o.Window == 0 {
-		o.Window = window
-	}
-	if o.Phase == 0 {
-		o.Phase = phase
-	}
-	if o.Routes == 0 {
-		o.Routes = articleRoutes
-	}
-	return o
-}
-
-// fewerRounds is the rounds of what is of less weight than the rest: all, or half of them with Quick.
-func (o Options) fewerRounds() int {
-	if o.Quick {
-		return (o.Rounds + 1) / 2
-	}
-	return o.Rounds
-}
-
-// inLab runs fn with an empty lab, which ends with it.
-func inLab(ctx context.Context, fn func(*lab.Lab) error) (err error) {
-	l, err := lab.New(ctx)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, l.Close()) }()
-	return fn(l)
 }

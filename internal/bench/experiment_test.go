@@ -6,19 +6,20 @@ import (
 	"math"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/floodwall/floodwall/internal/bench/report"
+	"github.com/floodwall/floodwall/internal/bench/rig"
 	"github.com/floodwall/floodwall/internal/lab"
 )
 
 // finding is an experiment that finds something and then ends with an error, or none.
 func finding(name string, end func() error) Experiment {
-	return Experiment{Name: name, Doc: name, run: func(_ context.Context, s *session) error {
-		s.outcome.Tables = append(s.outcome.Tables, &Table{Title: name + ": found", Head: []string{""}})
-		s.outcome.Results = append(s.outcome.Results, lab.Result{Name: name, Metrics: []lab.Metric{{Value: math.NaN(), Unit: "Mpps"}}})
-		s.outcome.Curves = []Curve{{Name: name, Points: [][2]float64{{1, 2}, {2, math.NaN()}}}}
+	return Experiment{Name: name, Doc: name, run: func(_ context.Context, s *rig.Session) error {
+		s.Outcome.Tables = append(s.Outcome.Tables, &report.Table{Title: name + ": found", Head: []string{""}})
+		s.Outcome.Results = append(s.Outcome.Results, lab.Result{Name: name, Metrics: []lab.Metric{{Value: math.NaN(), Unit: "Mpps"}}})
+		s.Outcome.Curves = []report.Curve{{Name: name, Points: [][2]float64{{1, 2}, {2, math.NaN()}}}}
 		return end()
 	}}
 }
@@ -36,9 +37,9 @@ func TestOneFails(t *testing.T) {
 		{[]Experiment{finding("a", well), finding("b", fails), finding("c", well)}, "experiment b: no wire"},
 		{[]Experiment{finding("a", fails), finding("b", well), finding("c", fails)}, "2 of 3 experiments failed, the first: experiment a: no wire"},
 	} {
-		var r Report
+		var r report.Report
 		got := ""
-		if err := r.run(t.Context(), tt.experiments, Options{}.withDefaults()); err != nil {
+		if err := run(t.Context(), &r, tt.experiments, rig.Options{}.WithDefaults()); err != nil {
 			got = err.Error()
 		}
 		if got != tt.want {
@@ -66,8 +67,8 @@ func TestStop(t *testing.T) {
 		cancel()
 		return ctx.Err()
 	}
-	var r Report
-	err := r.run(ctx, []Experiment{finding("a", well), finding("b", stops), finding("c", well)}, Options{}.withDefaults())
+	var r report.Report
+	err := run(ctx, &r, []Experiment{finding("a", well), finding("b", stops), finding("c", well)}, rig.Options{}.WithDefaults())
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("%v, want %v", err, context.Canceled)
 	}
@@ -83,47 +84,11 @@ func TestStop(t *testing.T) {
 	}
 }
 
-// TestOutlook follows a run whose experiments take twice what is usual.
-func TestOutlook(t *testing.T) {
+// TestUsualTimes asks for the time of each experiment, by which a run tells how much of it is left.
+func TestUsualTimes(t *testing.T) {
 	for _, e := range Experiments {
-		if usual := usualTime[e.Name]; usual.full == 0 || usual.quick == 0 {
+		if rig.Usual(e.Name, false) == 0 || rig.Usual(e.Name, true) == 0 {
 			t.Errorf("it is not known how long %s takes", e.Name)
 		}
-	}
-	o := Options{Quick: true}.withDefaults()
-	var experiments []Experiment
-	for _, name := range []string{"drop", "cost", "program"} {
-		experiments = append(experiments, Experiment{Name: name})
-	}
-	usual := func(name string) time.Duration { return usualTime[name].quick }
-	l, now := newOutlook(experiments, o), time.Unix(0, 0)
-	check := func(known, want time.Duration) {
-		t.Helper()
-		if got := l.left(now, known); got != want {
-			t.Errorf("%s: %v left, want %v", l, got, want)
-		}
-	}
-	l.begin(now)
-	check(0, usual("drop")+usual("cost")+usual("program"))
-	now = now.Add(usual("drop"))
-	check(0, usual("cost")+usual("program"))
-	check(time.Minute, time.Minute+usual("cost")+usual("program"))
-	now = now.Add(usual("drop"))
-	l.begin(now)
-	check(0, 2*usual("cost")+2*usual("program"))
-	o.Rounds *= 3
-	l = newOutlook(experiments[2:], o)
-	l.begin(now)
-	check(0, 3*usual("program"))
-}
-
-func TestProgressText(t *testing.T) {
-	for d, want := range map[time.Duration]string{0: "1s left", 59 * time.Second: "59s left", 90 * time.Second: "2m left", 3 * time.Hour: "180m left"} {
-		if got := leftText(d); got != want {
-			t.Errorf("%v: %q, want %q", d, got, want)
-		}
-	}
-	if got := cut("drop: größer", 8); got != "drop: gr" {
-		t.Errorf("cut to %q", got)
 	}
 }

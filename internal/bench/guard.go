@@ -9,6 +9,11 @@ import (
 	"slices"
 	"time"
 
+	"github.com/floodwall/floodwall/internal/bench/lists"
+	"github.com/floodwall/floodwall/internal/bench/report"
+	"github.com/floodwall/floodwall/internal/bench/rig"
+	"github.com/floodwall/floodwall/internal/bench/sets"
+	"github.com/floodwall/floodwall/internal/bench/synproxy"
 	"github.com/floodwall/floodwall/internal/lab"
 )
 
@@ -39,7 +44,7 @@ const guardList = 1_000_000
 // guardRow is something that the guard measures.
 type guardRow struct {
 	name string
-	add  func(context.Context, *guard) (*rate, error)
+	add  func(context.Context, *guard) (*rig.Rate, error)
 }
 
 // guardRows are what the guard can measure, beside the empty program.
@@ -47,7 +52,7 @@ var guardRows = []guardRow{
 	{"rules=0", guardRules(0)}, {"rules=20", guardRules(20)}, {"rules=10000", guardRules(10_000)},
 	{"listed", guardListed}, {"unlisted", guardUnlisted},
 	{"limit", guardPolicy("default: drop\nrules: [{name: limit, proto: udp, over: {rate: 1/s, per: from/16}, then: drop}]\n", nil)},
-	{"ack", guardPolicy(fmt.Sprintf(synPolicy, "host"), []lab.Flow{ackOnly.flow(server4, 80)})},
+	{"ack", guardPolicy(fmt.Sprintf(synproxy.SynPolicy, "host"), []lab.Flow{synproxy.AckOnly.Flow(rig.Server4, 80)})},
 }
 
 // GuardRows are the names of what the guard can measure.
@@ -86,49 +91,49 @@ func ReadRatios(path string) (ratios []Ratio, err error) {
 
 // guard is one run of it.
 type guard struct {
-	*builder
+	*rig.Builder
 	ratios []Ratio
-	list   *list
-	held   *subject // the list, once it is loaded
+	list   *lists.List
+	held   *rig.Subject // the list, once it is loaded
 }
 
 // Guard measures these ratios: the receive thread's own time, with source and receiver on one core. progress is where
 // to show a line, if it is a terminal.
 func Guard(ctx context.Context, ratios []Ratio, progress io.Writer) ([]Ratio, error) {
-	o := Options{Rounds: guardRounds, Window: guardWindow, Quick: true}.withDefaults()
-	s := &session{Options: o, outcome: &Outcome{Name: "guard"}, progress: newProgress(progress, newOutlook([]Experiment{{Name: "guard"}}, o))}
+	o := rig.Options{Rounds: guardRounds, Window: guardWindow, Quick: true}.WithDefaults()
+	s := &rig.Session{Options: o, Outcome: &report.Outcome{Name: "guard"}, Steps: rig.NewProgress(progress, []string{"guard"}, o)}
 	g := &guard{ratios: slices.Clone(ratios)}
-	s.progress.begin()
-	err := inLab(ctx, func(l *lab.Lab) error {
-		g.builder = &builder{session: s, lab: l}
-		defer g.close()
+	s.Steps.Begin()
+	err := rig.InLab(ctx, func(l *lab.Lab) error {
+		g.Builder = &rig.Builder{Session: s, Lab: l}
+		defer g.Close()
 		if err := g.build(ctx); err != nil {
 			return err
 		}
 		return g.judge(ctx)
 	})
-	s.progress.end()
+	s.Steps.End()
 	return g.ratios, err
 }
 
 // build loads what the ratios ask for.
 func (g *guard) build(ctx context.Context) error {
-	g.list = randomHosts(guardList)
-	g.flow = flood(g.list.unlisted)
-	if err := g.limits(); err != nil {
+	g.list = lists.RandomHosts(guardList)
+	g.Flow = rig.Flood(g.list.Unlisted)
+	if err := g.Limits(); err != nil {
 		return err
 	}
 	for _, row := range guardRows {
 		if !slices.ContainsFunc(g.ratios, func(r Ratio) bool { return r.Of == row.name || r.By == row.name }) {
 			continue
 		}
-		g.progress.show("loading %s", row.name)
+		g.Steps.Show("loading %s", row.name)
 		r, err := row.add(ctx, g)
 		if err != nil {
 			return fmt.Errorf("%s: %w", row.name, err)
 		}
-		r.name, r.label = row.name, row.name
-		g.add(r)
+		r.Name, r.Label = row.name, row.name
+		g.Add(r)
 	}
 	return nil
 }
@@ -152,14 +157,14 @@ func (g *guard) judge(ctx context.Context) error {
 
 // rounds takes more rounds of all rows.
 func (g *guard) rounds(ctx context.Context) error {
-	g.progress.expect(g.Rounds * len(g.table.rows))
+	g.Steps.Expect(g.Rounds * len(g.Table.Rows))
 	for range g.Rounds {
-		for _, r := range g.table.rows {
-			g.progress.show("%s", r.label)
-			if err := r.measure(ctx, g.session, oneCore, uint64(len(r.rounds))); err != nil {
-				return fmt.Errorf("%s: %w", r.label, err)
+		for _, r := range g.Table.Rows {
+			g.Steps.Show("%s", r.Label)
+			if err := r.Measure(ctx, g.Session, rig.OneCore, uint64(len(r.Rounds))); err != nil {
+				return fmt.Errorf("%s: %w", r.Label, err)
 			}
-			g.progress.step()
+			g.Steps.Step()
 		}
 	}
 	return nil
@@ -167,41 +172,41 @@ func (g *guard) rounds(ctx context.Context) error {
 
 // fastest is the best rate of a row so far.
 func (g *guard) fastest(name string) float64 {
-	i := slices.IndexFunc(g.table.rows, func(r *rate) bool { return r.name == name })
-	return slices.Max(g.table.rows[i].rounds)
+	i := slices.IndexFunc(g.Table.Rows, func(r *rig.Rate) bool { return r.Name == name })
+	return slices.Max(g.Table.Rows[i].Rounds)
 }
 
 // guardPolicy is a row of a policy; no flows are those of all rows.
-func guardPolicy(text string, flows []lab.Flow) func(context.Context, *guard) (*rate, error) {
-	return func(ctx context.Context, g *guard) (*rate, error) {
-		a, err := g.xdp.apply(ctx, text, nil)
+func guardPolicy(text string, flows []lab.Flow) func(context.Context, *guard) (*rig.Rate, error) {
+	return func(ctx context.Context, g *guard) (*rig.Rate, error) {
+		a, err := g.XDP.Apply(ctx, text, nil)
 		if err != nil {
 			return nil, err
 		}
-		return &rate{subject: subject{g.xdp, g.own(a.program)}, flows: flows}, nil
+		return &rig.Rate{Subject: rig.Subject{Site: g.XDP, Program: g.Own(a.Program)}, Flows: flows}, nil
 	}
 }
 
-func guardRules(n int) func(context.Context, *guard) (*rate, error) {
-	return guardPolicy(rulesPolicy(n), nil)
+func guardRules(n int) func(context.Context, *guard) (*rig.Rate, error) {
+	return guardPolicy(lists.RulesPolicy(n), nil)
 }
 
-func guardListed(ctx context.Context, g *guard) (*rate, error) {
-	return g.listRow(ctx, []lab.Flow{flood(g.list.listed)})
+func guardListed(ctx context.Context, g *guard) (*rig.Rate, error) {
+	return g.listRow(ctx, []lab.Flow{rig.Flood(g.list.Listed)})
 }
 
-func guardUnlisted(ctx context.Context, g *guard) (*rate, error) { return g.listRow(ctx, nil) }
+func guardUnlisted(ctx context.Context, g *guard) (*rig.Rate, error) { return g.listRow(ctx, nil) }
 
 // listRow is a row of the list, which is loaded once.
-func (g *guard) listRow(ctx context.Context, flows []lab.Flow) (*rate, error) {
+func (g *guard) listRow(ctx context.Context, flows []lab.Flow) (*rig.Rate, error) {
 	if g.held == nil {
-		b := &setBuilder{builder: builder{session: g.session, lab: g.lab, xdp: g.xdp}, list: g.list}
-		l, err := loadFloodwall(ctx, b)
-		g.owned = append(g.owned, b.owned...)
+		b := &sets.SetBuilder{Builder: rig.Builder{Session: g.Session, Lab: g.Lab, XDP: g.XDP}, List: g.list}
+		l, err := sets.LoadFloodwall(ctx, b)
+		g.Owned = append(g.Owned, b.Owned...)
 		if err != nil {
 			return nil, err
 		}
-		g.held = &l.subject
+		g.held = &l.Subject
 	}
-	return &rate{subject: *g.held, flows: flows}, nil
+	return &rig.Rate{Subject: *g.held, Flows: flows}, nil
 }

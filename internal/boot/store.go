@@ -21,7 +21,7 @@ import (
 	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
+	"github.com/floodwall/floodwall/internal/dirlock"
 )
 
 // Errors of Store.
@@ -157,57 +157,18 @@ func (s Store) prune(except string) {
 	}
 }
 
-// lock keeps others from changing the store until unlock is called, or this process ends. The lock is on the directory
-// itself, so that nothing is left when that is removed.
+// lock keeps others from changing the store until unlock is called, or this process ends.
 func (s Store) lock(ctx context.Context) (unlock func(), err error) {
 	limited, cancel := context.WithTimeout(ctx, lockWait)
 	defer cancel()
-	for {
-		unlock, err := s.tryLock()
-		if unlock != nil || err != nil {
-			return unlock, err
-		}
-		select {
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		case <-limited.Done():
-			return nil, ErrBusy
-		case <-time.After(20 * time.Millisecond):
-		}
+	unlock, err = dirlock.Lock(limited, s.dir, s.make)
+	switch {
+	case !errors.Is(err, dirlock.ErrTaken):
+		return unlock, err
+	case ctx.Err() != nil:
+		return nil, ctx.Err()
 	}
-}
-
-// tryLock returns nil and no error when another process has the lock.
-func (s Store) tryLock() (unlock func(), err error) {
-	if err := s.make(); err != nil {
-		return nil, err
-	}
-	dir, err := os.Open(s.dir)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil, nil // who had the lock has removed the store
-	}
-	if err != nil {
-		return nil, fmt.Errorf("boot directory: %w", err)
-	}
-	err = unix.Flock(int(dir.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-	if err == nil && s.is(dir) {
-		return func() { dir.Close() }, nil
-	}
-	dir.Close()
-	if err == nil || errors.Is(err, unix.EWOULDBLOCK) || errors.Is(err, unix.EINTR) {
-		return nil, nil
-	}
-	return nil, fmt.Errorf("boot directory: lock: %w", err)
-}
-
-// is reports whether dir, which is open, is still the store's directory.
-func (s Store) is(dir *os.File) bool {
-	opened, err := dir.Stat()
-	if err != nil {
-		return false
-	}
-	named, err := os.Lstat(s.dir)
-	return err == nil && os.SameFile(opened, named)
+	return nil, ErrBusy
 }
 
 // make makes the directory, closed to all but its owner: policies say whom the operator trusts.
@@ -220,7 +181,7 @@ func (s Store) make() error {
 	}
 	err := s.check()
 	if errors.Is(err, os.ErrNotExist) {
-		return nil // removed by another process; tryLock sees it
+		return nil // removed by another process; the lock sees it
 	}
 	if err != nil {
 		return err

@@ -39,15 +39,10 @@ func (f *freedom) permits(pl *Plan) bool {
 	return true
 }
 
-// Permits reports whether Place could have chosen a plan for a host that such a mix was observed on. What was permitted is
-// not any more when addresses are translated, or when packets begin to take ways round the later stages.
-func (pl *Plan) Permits(mix cost.Mix) (bool, error) {
-	base, err := Hoist(pl.Program, pl.Target)
-	if err != nil {
-		return false, err
-	}
-	return freedomOf(base, mix).permits(pl), nil
-}
+// Permits reports whether Place, which made pl, could have chosen another plan of the same program instead. What was
+// permitted with another mix is not any more when addresses are translated, or when packets begin to take ways round the
+// later stages.
+func (pl *Plan) Permits(other *Plan) bool { return pl.free.permits(other) }
 
 // steady reports whether a rule says the same of a packet at all stages that can serve it, whatever happens in between: it
 // has no conditions, and does not ask for the length, which conntrack changes when it puts fragments together, nor for the

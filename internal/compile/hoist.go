@@ -17,6 +17,8 @@ type Plan struct {
 
 	From  []Stage // before which each rule was not to run, "" where nothing was said; nil: of none
 	Costs *Costs  // by which it was chosen; nil: by none
+
+	free *freedom // of a plan of Place: how far rules may be moved
 }
 
 // Placement is the stage of a rule, and why it is that one.

@@ -143,19 +143,18 @@ func (l *limits) part() part {
 	}
 	n := uint32(len(l.infos))
 	last := l.infos[n-1]
+	shape := xdp.Shape{ValueSize: xdp.LimitInfoSize, Entries: n}
 	return part{
 		constants: map[string]any{"limit_keys": l.keys.sums, "limit_mix": l.keys.mix},
 		shapes: map[string]xdp.Shape{
-			xdp.LimitInfos: {ValueSize: xdp.LimitInfoSize, Entries: n},
+			xdp.LimitInfos: shape,
 			xdp.Limits:     {ValueSize: xdp.LimitBucketSize, Entries: last.Base + last.Mask + 1},
 			xdp.Evictions:  {ValueSize: 8, Entries: n},
 		},
 		fill: func(memory map[string][]byte) error {
-			if memory[xdp.LimitInfos] == nil {
-				return nil // nothing asks any of them
-			}
+			infos := into(memory, xdp.LimitInfos, shape)
 			for i := range l.infos {
-				if err := l.infos[i].Marshal(memory[xdp.LimitInfos][i*xdp.LimitInfoSize:]); err != nil {
+				if err := l.infos[i].Marshal(infos[i*xdp.LimitInfoSize:]); err != nil {
 					return fmt.Errorf("limit %d: %w", i, err)
 				}
 			}

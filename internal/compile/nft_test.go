@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/rogpeppe/go-internal/txtar"
 
@@ -190,7 +189,8 @@ func oddNames() *ir.Program {
 	return p
 }
 
-// TestNftLargeSet has a set of a million single addresses, which takes the compiler half a second; the machine may be busy.
+// TestNftLargeSet has a set of a million single addresses, each an element of its own on lines that people can read. What
+// takes time by the square of the size would take hours.
 func TestNftLargeSet(t *testing.T) {
 	const entries = 1_000_000
 	var list strings.Builder
@@ -203,13 +203,9 @@ func TestNftLargeSet(t *testing.T) {
 	}
 	s := lowerFile(t, filepath.Join(dir, "policy.yaml"),
 		"sets: {listed: {file: list.txt}}\nrules: [{from: $listed, then: drop}]")
-	began := time.Now()
 	n, err := toNftables(s.program, "")
 	if err != nil {
 		t.Fatal(err)
-	}
-	if took := time.Since(began); took > 2*time.Second {
-		t.Errorf("took %s", took)
 	}
 	if strings.Contains(n.Script, "interval") {
 		t.Error("single addresses are in a set of intervals")

@@ -33,14 +33,19 @@ type Alternative struct {
 // of rules: each rule with many packets by itself, those together that save something, and all.
 func Place(p *ir.Program, t Target, m *cost.Model, mix cost.Mix) (*Plan, error) {
 	base, err := Hoist(p, t)
-	if err != nil || m == nil || mix.Arrived == 0 {
-		return base, err
+	if err != nil {
+		return nil, err
+	}
+	base.free = freedomOf(base, mix)
+	if m == nil || mix.Arrived == 0 {
+		return base, nil
 	}
 	earliest := Alternative{"all as early as can be", base.Predict(m, mix)}
-	s := &placing{base: base, best: base, free: freedomOf(base, mix), cheapest: earliest, model: m, mix: mix, tried: map[string]bool{}}
+	s := &placing{base: base, best: base, free: base.free, cheapest: earliest, model: m, mix: mix, tried: map[string]bool{}}
 	if p.Default == ir.Pass {
 		s.run()
 	}
+	s.best.free = base.free
 	s.best.Costs = &Costs{Predicted: s.cheapest.Predicted, Earliest: earliest.Predicted, Others: s.others()}
 	s.explain()
 	return s.best, nil

@@ -76,6 +76,7 @@ func protectPart(p *ir.Program, found []Protect) (_ part, ingress bool, err erro
 		return part{}, false, fmt.Errorf("%d services are protected, at most %d can be", n, maxProtections)
 	}
 	host, router := uses(found, MethodHost), uses(found, MethodRouter)
+	ports := xdp.Shape{ValueSize: packet.PortUDP, Entries: 1}
 	return part{
 		constants: map[string]any{
 			"protects": true, "protect_host": host, "protect_listener": uses(found, MethodListener), "protect_router": router,
@@ -84,7 +85,7 @@ func protectPart(p *ir.Program, found []Protect) (_ part, ingress bool, err erro
 		shapes: map[string]xdp.Shape{
 			xdp.Protections:      {ValueSize: xdp.ProtectionSize, Entries: n},
 			xdp.ProtectionStates: {ValueSize: xdp.ProtectionStateSize, Entries: n},
-			xdp.HostPorts:        {ValueSize: packet.PortUDP, Entries: 1},
+			xdp.HostPorts:        ports,
 			xdp.Flows:            {ValueSize: xdp.FlowBucketSize, Entries: buckets},
 			xdp.FlowFilter:       {ValueSize: 8, Entries: buckets / 64},
 			xdp.SynKeys:          {ValueSize: xdp.SynKeysSize, Entries: 1},
@@ -92,8 +93,8 @@ func protectPart(p *ir.Program, found []Protect) (_ part, ingress bool, err erro
 		fill: func(memory map[string][]byte) error {
 			for i := range p.Protections {
 				writeProtection(memory[xdp.Protections][i*xdp.ProtectionSize:], &p.Protections[i], &found[i])
-				if ports := memory[xdp.HostPorts]; ports != nil && found[i].Method == MethodHost {
-					writePorts(ports, p.Protections[i].Ports, byte(i+1))
+				if found[i].Method == MethodHost {
+					writePorts(into(memory, xdp.HostPorts, ports), p.Protections[i].Ports, byte(i+1))
 				}
 			}
 			return nil

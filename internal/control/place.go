@@ -45,16 +45,7 @@ func (a *apply) mixSoFar(ctx context.Context) (*cost.Mix, error) {
 	if err != nil {
 		return nil, err
 	}
-	mix := now.since(a.before.manifest.Since)
-	if mix.Arrived < leastPackets {
-		return nil, nil
-	}
-	around, err := survey(ctx, a.devices())
-	if err != nil {
-		return nil, err
-	}
-	around.fill(&mix)
-	return &mix, nil
+	return surveyed(ctx, now.since(a.before.manifest.Since), a.devices(), leastPackets)
 }
 
 // remember notes in the manifest what placing the rules anew will take.
@@ -124,11 +115,8 @@ func prospectOf(c *Compiled, m *manifest, costs *cost.Model, mix cost.Mix) (*pro
 	if plan.Same(now) {
 		return nil, nil
 	}
-	may, err := now.Permits(mix)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", c.Policy.File, err)
-	}
-	return &prospect{plan, now.Predict(costs, mix), plan.Predict(costs, mix), float64(mix.Arrived) / max(mix.Seconds, 0.001), !may}, nil
+	rate := float64(mix.Arrived) / max(mix.Seconds, 0.001)
+	return &prospect{plan, now.Predict(costs, mix), plan.Predict(costs, mix), rate, !plan.Permits(now)}, nil
 }
 
 // running is the plan that the manifest is of.

@@ -72,15 +72,12 @@ func (s *PlacementStatus) observe(ctx context.Context, l *live, g *generation) e
 	if err != nil {
 		return nil // a device has gone, as the status says
 	}
-	around, err := survey(ctx, g.manifest.Devices)
+	s.Mix, err = surveyed(ctx, now.since(g.manifest.Since), g.manifest.Devices, 0)
 	if err != nil {
 		return err
 	}
-	mix := now.since(g.manifest.Since)
-	around.fill(&mix)
-	s.Mix = &mix
-	if spent := now.Softirq - g.manifest.Since.Softirq; spent >= measurable && mix.Arrived > 0 {
-		s.Measured = float64(spent) / float64(mix.Arrived)
+	if spent := now.Softirq - g.manifest.Since.Softirq; spent >= measurable && s.Mix.Arrived > 0 {
+		s.Measured = float64(spent) / float64(s.Mix.Arrived)
 	}
 	return nil
 }

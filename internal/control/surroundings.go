@@ -33,8 +33,23 @@ func survey(ctx context.Context, devices []string) (s surroundings, err error) {
 	return s, err
 }
 
+// fill adds to a mix of packets how they get about.
 func (s surroundings) fill(mix *cost.Mix) {
 	mix.Tracked, mix.NAT, mix.Bypassed = s.tracked, s.nat, s.bypassed
+}
+
+// surveyed is a mix of packets with how they get about on these devices now; nil when fewer than least have arrived, for whom
+// nothing is surveyed.
+func surveyed(ctx context.Context, mix cost.Mix, devices []string, least uint64) (*cost.Mix, error) {
+	if mix.Arrived < least {
+		return nil, nil
+	}
+	around, err := survey(ctx, devices)
+	if err != nil {
+		return nil, err
+	}
+	around.fill(&mix)
+	return &mix, nil
 }
 
 // leads reports whether packets go on from a device to another one before IP sees them, which then has their name: the

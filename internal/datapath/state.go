@@ -9,9 +9,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
-	"golang.org/x/sys/unix"
+	"github.com/floodwall/floodwall/internal/dirlock"
 )
 
 // DefaultDir is where state is when nothing else is said.
@@ -67,49 +66,29 @@ func (s *State) furnish() error {
 // Lock keeps others from changing the state until the returned function is called, or this process ends. It waits for
 // them until the context is done, and then returns ErrLocked.
 func (s *State) Lock(ctx context.Context) (unlock func(), err error) {
-	for {
-		unlock, err := s.tryLock()
-		if unlock != nil || err != nil {
-			return unlock, err
-		}
-		select {
-		case <-ctx.Done():
-			return nil, ErrLocked
-		case <-time.After(20 * time.Millisecond):
-		}
-	}
-}
-
-// tryLock returns no function when another has the lock, or has just removed the directory.
-func (s *State) tryLock() (unlock func(), err error) {
-	if s.create {
-		if err := s.make(); err != nil {
-			return nil, err
-		}
-	}
-	f, err := os.Open(s.dir)
-	if errors.Is(err, os.ErrNotExist) && !s.create {
-		return nil, ErrNotLoaded
-	}
-	if errors.Is(err, os.ErrNotExist) {
-		return nil, nil
+	unlock, err = dirlock.Lock(ctx, s.dir, s.prepare)
+	if errors.Is(err, dirlock.ErrTaken) {
+		return nil, ErrLocked
 	}
 	if err != nil {
-		return nil, fmt.Errorf("state directory: %w", err)
+		return nil, err
 	}
-	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-	if err == nil && s.isStill(f) {
-		if err := s.enter(); err != nil {
-			f.Close()
-			return nil, err
-		}
-		return func() { f.Close() }, nil
+	if err := s.enter(); err != nil {
+		unlock()
+		return nil, err
 	}
-	f.Close()
-	if err != nil && !errors.Is(err, unix.EWOULDBLOCK) {
-		return nil, fmt.Errorf("locking %s: %w", s.dir, err)
+	return unlock, nil
+}
+
+// prepare is what comes before each try to get the lock: another may just have removed the directory.
+func (s *State) prepare() error {
+	if s.create {
+		return s.make()
 	}
-	return nil, nil
+	if _, err := os.Stat(s.dir); errors.Is(err, os.ErrNotExist) {
+		return ErrNotLoaded
+	}
+	return nil
 }
 
 // enter is the first thing to do with the lock: another may have made the directory after OpenState looked.
@@ -118,16 +97,6 @@ func (s *State) enter() error {
 		return s.furnish()
 	}
 	return s.checkNamespace()
-}
-
-// isStill reports whether an open directory is the state: an unload may have removed it while we waited.
-func (s *State) isStill(f *os.File) bool {
-	opened, err := f.Stat()
-	if err != nil {
-		return false
-	}
-	now, err := os.Stat(s.dir)
-	return err == nil && os.SameFile(opened, now)
 }
 
 // RemoveIfEmpty removes the directory of an instance that has nothing loaded, no records and no setting to restore. The

@@ -1,18 +1,17 @@
 package lab
 
 import (
-	"bufio"
 	"fmt"
 	"maps"
-	"os"
 	"os/exec"
-	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
 
 	"golang.org/x/perf/benchfmt"
 	"golang.org/x/sys/unix"
+
+	"github.com/floodwall/floodwall/internal/machine"
 )
 
 // Machine describes what results were taken on. Parts that this machine does not tell are empty.
@@ -42,69 +41,30 @@ var toolVersions = map[string][]string{
 
 // DescribeMachine describes this machine.
 func DescribeMachine() (Machine, error) {
-	var uts unix.Utsname
-	if err := unix.Uname(&uts); err != nil {
-		return Machine{}, fmt.Errorf("describe machine: %w", err)
+	kernel, _, err := machine.Kernel()
+	if err != nil {
+		return Machine{}, err
 	}
 	var info unix.Sysinfo_t
 	if err := unix.Sysinfo(&info); err != nil {
 		return Machine{}, fmt.Errorf("describe machine: %w", err)
 	}
 	m := Machine{
-		Kernel: unix.ByteSliceToString(uts.Release[:]), Arch: runtime.GOARCH, Cores: runtime.NumCPU(),
+		Kernel: kernel, Arch: runtime.GOARCH, Cores: runtime.NumCPU(),
 		MemoryMB: info.Totalram * uint64(info.Unit) >> 20,
-		Governor: readLine("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
+		Governor: machine.FirstLine("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
 		Tools:    make(map[string]string),
 	}
-	m.CPU, m.Virtual = describeCPU()
-	m.Mitigations = mitigations("/sys/devices/system/cpu/vulnerabilities")
+	if cpus, err := machine.ReadCPUs(); err == nil {
+		m.CPU, m.Virtual = cpus.Model, cpus.Virtual
+	}
+	m.Mitigations = machine.Mitigations()
 	for name, args := range toolVersions {
 		if out, err := exec.Command(name, args...).CombinedOutput(); err == nil { // nginx says it as an error
 			m.Tools[name], _, _ = strings.Cut(string(out), "\n")
 		}
 	}
 	return m, nil
-}
-
-// describeCPU returns the model name, and whether there is a hypervisor.
-func describeCPU() (model string, virtual bool) {
-	f, err := os.Open("/proc/cpuinfo")
-	if err != nil {
-		return "", false
-	}
-	defer f.Close()
-	for lines := bufio.NewScanner(f); lines.Scan() && lines.Text() != ""; { // the first CPU's lines
-		key, value, _ := strings.Cut(lines.Text(), ":")
-		switch value = strings.TrimSpace(value); strings.TrimSpace(key) {
-		case "model name":
-			model = value
-		case "flags":
-			virtual = slices.Contains(strings.Fields(value), "hypervisor")
-		}
-	}
-	return model, virtual
-}
-
-// mitigations reads what the kernel does about the vulnerabilities that this CPU has.
-func mitigations(dir string) map[string]string {
-	found := make(map[string]string)
-	files, _ := filepath.Glob(filepath.Join(dir, "*")) // the pattern is good
-	for _, file := range files {
-		if state := readLine(file); state != "" && state != "Not affected" {
-			found[filepath.Base(file)] = state
-		}
-	}
-	return found
-}
-
-// readLine returns a file's first line, or nothing.
-func readLine(path string) string {
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return ""
-	}
-	line, _, _ := strings.Cut(string(text), "\n")
-	return strings.TrimSpace(line)
 }
 
 // String is the machine in one line.
@@ -129,11 +89,7 @@ func (m Machine) config() (config []benchfmt.Config) {
 	add("cpu", m.CPU)
 	add("cores", fmt.Sprint(m.Cores))
 	add("governor", m.Governor)
-	var states []string
-	for _, name := range slices.Sorted(maps.Keys(m.Mitigations)) {
-		states = append(states, name+": "+m.Mitigations[name])
-	}
-	add("mitigations", strings.Join(states, "; "))
+	add("mitigations", machine.Text(m.Mitigations))
 	for _, name := range slices.Sorted(maps.Keys(m.Tools)) {
 		add(name, m.Tools[name])
 	}

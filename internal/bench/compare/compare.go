@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/floodwall/floodwall/internal/bench"
+	"github.com/floodwall/floodwall/internal/bench/report"
 	"github.com/floodwall/floodwall/internal/lab"
 )
 
@@ -73,7 +73,7 @@ const LeastRounds = 4
 const rowTimes = 6
 
 // Reports compares two reports.
-func Reports(old, new *bench.Report, o Options) *Comparison {
+func Reports(old, new *report.Report, o Options) *Comparison {
 	if o.Alpha == 0 {
 		o.Alpha = 0.05
 	}
@@ -94,7 +94,7 @@ func Reports(old, new *bench.Report, o Options) *Comparison {
 }
 
 // pair fills the rows.
-func (c *Comparison) pair(old, new *bench.Report) {
+func (c *Comparison) pair(old, new *report.Report) {
 	before, after := resultsByName(old), resultsByName(new)
 	for _, name := range before.order {
 		if after.by[name] == nil {
@@ -117,7 +117,7 @@ type named struct {
 }
 
 // resultsByName takes what was measured. A report has a name twice where two tables share a row: the first counts.
-func resultsByName(r *bench.Report) named {
+func resultsByName(r *report.Report) named {
 	n := named{by: make(map[string]*lab.Result)}
 	for _, e := range r.Experiments {
 		for i := range e.Results {

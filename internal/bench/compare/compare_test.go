@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/floodwall/floodwall/internal/bench"
+	"github.com/floodwall/floodwall/internal/bench/report"
 	"github.com/floodwall/floodwall/internal/lab"
 )
 
@@ -20,8 +20,8 @@ type machine struct {
 }
 
 // run measures so many rows of Floodwall, slower by a factor, and as many of nft.
-func (m machine) run(rows int, slower float64) *bench.Report {
-	o := &bench.Outcome{Name: "program"}
+func (m machine) run(rows int, slower float64) *report.Report {
+	o := &report.Outcome{Name: "program"}
 	add := func(name string, ns float64) {
 		var figures []float64
 		for range m.rounds {
@@ -33,7 +33,7 @@ func (m machine) run(rows int, slower float64) *bench.Report {
 		add(fmt.Sprintf("program/floodwall/rules=%d", i), slower*float64(30+i))
 		add(fmt.Sprintf("program/nft/rules=%d", i), 500)
 	}
-	drop := &bench.Outcome{Name: "drop"}
+	drop := &report.Outcome{Name: "drop"}
 	var rates, shares []float64
 	for range m.rounds {
 		share := 0.5 * math.Exp(0.02*m.NormFloat64()) / slower
@@ -42,7 +42,7 @@ func (m machine) run(rows int, slower float64) *bench.Report {
 	drop.Results = []lab.Result{{Name: "drop/one-core/floodwall/rules=20", Metrics: []lab.Metric{
 		{Unit: "Mpps", Samples: rates}, {Unit: "of-empty", Samples: shares},
 	}}}
-	return &bench.Report{Time: time.Unix(0, 0), Machine: lab.Machine{Kernel: "6.18", CPU: "x", Cores: 2}, Experiments: []*bench.Outcome{o, drop}}
+	return &report.Report{Time: time.Unix(0, 0), Machine: lab.Machine{Kernel: "6.18", CPU: "x", Cores: 2}, Experiments: []*report.Outcome{o, drop}}
 }
 
 func newMachine(t *testing.T, rounds int) machine {
@@ -112,10 +112,10 @@ func TestWarnings(t *testing.T) {
 
 // TestFromNothing has a figure that was 0 in each round of the old run: no share says how much it grew, but it did.
 func TestFromNothing(t *testing.T) {
-	report := func(timeouts float64) *bench.Report {
+	report := func(timeouts float64) *report.Report {
 		m := lab.Metric{Unit: "timeouts", Samples: []float64{timeouts, timeouts, timeouts, timeouts, timeouts}}
-		o := &bench.Outcome{Name: "dns", Results: []lab.Result{{Name: "dns/floodwall", Metrics: []lab.Metric{m}}}}
-		return &bench.Report{Time: time.Unix(0, 0), Experiments: []*bench.Outcome{o}}
+		o := &report.Outcome{Name: "dns", Results: []lab.Result{{Name: "dns/floodwall", Metrics: []lab.Metric{m}}}}
+		return &report.Report{Time: time.Unix(0, 0), Experiments: []*report.Outcome{o}}
 	}
 	for now, want := range map[float64]int{0: 0, 100: 1} {
 		if worse := Reports(report(0), report(now), Options{}).Worse(); len(worse) != want {

@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/floodwall/floodwall/internal/bench"
+	"github.com/floodwall/floodwall/internal/bench/report"
 )
 
 // WriteText writes the runs, the warnings, the means of the experiments, and the rows that changed, or all.
@@ -17,7 +17,7 @@ func (c *Comparison) WriteText(w io.Writer, all bool) error {
 		fmt.Fprintf(&out, "warning: %s\n", text)
 	}
 	out.WriteByte('\n')
-	tables := []bench.Table{c.meansTable(), c.rowsTable(all)}
+	tables := []report.Table{c.meansTable(), c.rowsTable(all)}
 	for i := range tables {
 		if len(tables[i].Rows) > 0 {
 			if err := tables[i].WriteText(&out); err != nil {
@@ -45,8 +45,8 @@ func (r Run) String() string {
 
 var changeHead = []string{"", "figure", "old", "new", "delta", "p", "rounds", ""}
 
-func (c *Comparison) meansTable() bench.Table {
-	t := bench.Table{Title: "geometric means of Floodwall's rows", Head: changeHead}
+func (c *Comparison) meansTable() report.Table {
+	t := report.Table{Title: "geometric means of Floodwall's rows", Head: changeHead}
 	for i := range c.Means {
 		m := &c.Means[i]
 		t.Rows = append(t.Rows, m.cells(fmt.Sprintf("%s (%d rows)", m.Name, m.Rows)))
@@ -54,8 +54,8 @@ func (c *Comparison) meansTable() bench.Table {
 	return t
 }
 
-func (c *Comparison) rowsTable(all bool) bench.Table {
-	t := bench.Table{Title: "rows that changed", Head: changeHead, Notes: []string{
+func (c *Comparison) rowsTable(all bool) report.Table {
+	t := report.Table{Title: "rows that changed", Head: changeHead, Notes: []string{
 		"Medians of the rounds. Figures of-... are shares of the limit, or of no firewall, in the same round. p: that nothing",
 		"has changed, by Mann and Whitney's U test, corrected for the number of comparisons by Benjamini and Hochberg's.",
 	}}

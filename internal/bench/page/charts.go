@@ -7,11 +7,11 @@ import (
 
 	"gonum.org/v1/plot/plotter"
 
-	"github.com/floodwall/floodwall/internal/bench"
+	"github.com/floodwall/floodwall/internal/bench/report"
 )
 
 // charts are those of an experiment: its curves by the chart that they name, and its series over time by their unit.
-func charts(o *bench.Outcome) (all []chart) {
+func charts(o *report.Outcome) (all []chart) {
 	into := func(c chart) *chart {
 		i := slices.IndexFunc(all, func(other chart) bool { return other.Title == c.Title })
 		if i < 0 {

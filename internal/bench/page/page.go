@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/floodwall/floodwall/internal/bench"
+	"github.com/floodwall/floodwall/internal/bench/report"
 )
 
 //go:embed page.html
@@ -22,11 +22,11 @@ var pageText string
 var style string
 
 var page = template.Must(template.New("page").Funcs(template.FuncMap{
-	"paragraphs": bench.Paragraphs,
+	"paragraphs": report.Paragraphs,
 	"cells":      cells,
 	"row":        rowKind,
 	"untitled":   untitled,
-	"figures":    (*bench.Table).Figures,
+	"figures":    (*report.Table).Figures,
 	"figure":     figure,
 	"compare":    compare,
 	"less":       func(a, b float64) float64 { return a - b },
@@ -39,39 +39,39 @@ var page = template.Must(template.New("page").Funcs(template.FuncMap{
 
 // view is what the page shows.
 type view struct {
-	*bench.Report
+	*report.Report
 	Style       template.CSS
-	Missed      []*bench.Bar
+	Missed      []*report.Bar
 	Measured    int // bars
-	Claims      []bench.Claim
+	Claims      []report.Claim
 	Verdicts    []tally
-	Headlines   []bench.Comparison
-	Failed      []*bench.Outcome
+	Headlines   []report.Comparison
+	Failed      []*report.Outcome
 	Unsteady    int // rows
 	Experiments []experiment
 }
 
 // tally is how many claims have a verdict.
 type tally struct {
-	Verdict bench.Verdict
+	Verdict report.Verdict
 	Count   int
 }
 
 // experiment is one of the page's parts.
 type experiment struct {
-	*bench.Outcome
+	*report.Outcome
 	Charts []chart
 	Ranked []ranking
 	Missed int
 }
 
 // Write writes the page.
-func Write(w io.Writer, r *bench.Report) error {
+func Write(w io.Writer, r *report.Report) error {
 	v := view{
 		Report: r, Style: template.CSS(style), Missed: r.Missed(), Measured: r.Bars(), Claims: r.Claims(),
 		Headlines: r.Headlines(), Failed: r.Failed(), Unsteady: r.Unsteady(),
 	}
-	for _, verdict := range []bench.Verdict{bench.Confirmed, bench.Refuted, bench.NotMeasurable} {
+	for _, verdict := range []report.Verdict{report.Confirmed, report.Refuted, report.NotMeasurable} {
 		count := 0
 		for _, c := range v.Claims {
 			count += choice(c.Verdict == verdict, 1, 0)
@@ -87,7 +87,7 @@ func Write(w io.Writer, r *bench.Report) error {
 	return nil
 }
 
-func newExperiment(o *bench.Outcome) experiment {
+func newExperiment(o *report.Outcome) experiment {
 	e := experiment{Outcome: o, Charts: charts(o)}
 	for _, r := range o.Ranked {
 		if len(r.Rows) > 0 {
@@ -101,7 +101,7 @@ func newExperiment(o *bench.Outcome) experiment {
 }
 
 // verdictClass is the class of a verdict.
-func verdictClass(v bench.Verdict) string { return strings.Fields(string(v))[0] }
+func verdictClass(v report.Verdict) string { return strings.Fields(string(v))[0] }
 
 // untitled is a title without the name of the experiment in whose part it stands.
 func untitled(title string) string {

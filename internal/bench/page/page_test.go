@@ -15,45 +15,45 @@ import (
 	"golang.org/x/net/html/atom"
 	"gonum.org/v1/plot"
 
-	"github.com/floodwall/floodwall/internal/bench"
+	"github.com/floodwall/floodwall/internal/bench/report"
 	"github.com/floodwall/floodwall/internal/lab"
 )
 
 // sample is a report with something of each kind, also of what can go wrong, and names that would harm a page.
-func sample() *bench.Report {
-	return &bench.Report{
+func sample() *report.Report {
+	return &report.Report{
 		Time: time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC), Quick: true, NotRun: []string{"program"},
 		Machine: lab.Machine{
 			Kernel: "6.18.44", CPU: `Some "CPU" <x>`, Cores: 2, Mitigations: map[string]string{"retbleed": "IBRS"},
 			Tools: map[string]string{"nft": "nftables v1.1.3"},
 		},
-		Experiments: []*bench.Outcome{
+		Experiments: []*report.Outcome{
 			{
 				Name: "drop", Doc: "packets per second", Seconds: 61,
 				Results: []lab.Result{
 					{Name: "drop/floodwall/rules=0", Metrics: lab.PPS(4e6), Note: "~"}, {Name: "drop/iptables/raw", Metrics: lab.PPS(1e6)},
 					{Name: "drop/empty", Metrics: lab.PPS(5e6)},
 				},
-				Bars: []*bench.Bar{{Name: "drop/floodwall/rules=20 of empty", Value: 0.81, Bound: 0.9}, {Name: "met", Value: 1, Bound: 0.5, Met: true}},
-				Tables: []*bench.Table{{
+				Bars: []*report.Bar{{Name: "drop/floodwall/rules=20 of empty", Value: 0.81, Bound: 0.9}, {Name: "met", Value: 1, Bound: 0.5, Met: true}},
+				Tables: []*report.Table{{
 					Title: "drop: a flood", Head: []string{"", "Mpps", "bar", ""},
 					Rows: [][]string{
 						{"floodwall: 20 <rules>", "4.05", ">= 0.90 MISSED", "~"}, {"bpfilter", "", "", "not packaged in Debian"},
 					},
 					Notes: []string{"The first line of", "a paragraph.", "~ unsteady: a mark"},
 				}},
-				Ranked: []bench.Ranking{{Title: "drop: a flood", Unit: "Mpps", Limit: "empty", Rows: []bench.Rank{
+				Ranked: []report.Ranking{{Title: "drop: a flood", Unit: "Mpps", Limit: "empty", Rows: []report.Rank{
 					{Label: "empty", Value: 5, Least: 4.9, Most: 5.1}, {Label: "floodwall: 20 <rules>", Value: 4.05, Least: 4, Most: 4.1, Unsteady: true},
 				}}},
 			},
 			{
 				Name: "conntrack", Doc: "a full table", Seconds: 3, Error: "nginx: <gone>",
-				Claims: []bench.Claim{
-					{Text: "a tenth is left", Article: "0.10", Here: "0.20", Verdict: bench.Confirmed, Rule: "less than half is", Unsteady: true},
-					{Text: "of a host that nobody has", Article: "7", Here: "no host", Verdict: bench.NotMeasurable, Rule: "it is 7"},
+				Claims: []report.Claim{
+					{Text: "a tenth is left", Article: "0.10", Here: "0.20", Verdict: report.Confirmed, Rule: "less than half is", Unsteady: true},
+					{Text: "of a host that nobody has", Article: "7", Here: "no host", Verdict: report.NotMeasurable, Rule: "it is 7"},
 				},
-				Series: []bench.Series{{Name: "conntrack/no-firewall", Label: "no firewall", Unit: "req/s", Seconds: 1, Values: []float64{900, 910, 905}}},
-				Curves: []bench.Curve{
+				Series: []report.Series{{Name: "conntrack/no-firewall", Label: "no firewall", Unit: "req/s", Seconds: 1, Values: []float64{900, 910, 905}}},
+				Curves: []report.Curve{
 					{Chart: "time by entries", Label: "floodwall", X: "entries", Y: "ms", LogX: true, LogY: true, Points: [][2]float64{{0, 1}, {1e3, 1}, {1e7, 1.1}}},
 					{Chart: "time by entries", Label: "rules", X: "entries", Y: "ms", LogX: true, LogY: true, Points: [][2]float64{{1e3, 2}, {1e4, math.NaN()}, {1e5, 200}}},
 					{Chart: "one point", Label: "a <b>", X: "x", Y: "y", LogX: true, Points: [][2]float64{{5, 5}}},
@@ -64,7 +64,7 @@ func sample() *bench.Report {
 	}
 }
 
-func write(t *testing.T, r *bench.Report) (text string, root *html.Node) {
+func write(t *testing.T, r *report.Report) (text string, root *html.Node) {
 	t.Helper()
 	var b bytes.Buffer
 	if err := Write(&b, r); err != nil {
@@ -217,7 +217,7 @@ func legendAt(root *html.Node) int {
 
 // TestEmptyPage writes a report of nothing, as of a run that was stopped at once.
 func TestEmptyPage(t *testing.T) {
-	_, root := write(t, &bench.Report{Experiments: []*bench.Outcome{{Name: "drop", Error: "the run was stopped"}}})
+	_, root := write(t, &report.Report{Experiments: []*report.Outcome{{Name: "drop", Error: "the run was stopped"}}})
 	if text := content(root); !strings.Contains(text, "None of 0.") {
 		t.Errorf("the page says %q", text)
 	}

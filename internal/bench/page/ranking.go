@@ -5,13 +5,13 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/floodwall/floodwall/internal/bench"
+	"github.com/floodwall/floodwall/internal/bench/report"
 )
 
 // ranking is bars beside their labels. A drawing of the whole would need room for the labels, which are longer than a phone
 // is wide: so the page sets them as text, and only the bars are drawn, in thousandths of their width.
 type ranking struct {
-	bench.Ranking
+	report.Ranking
 	Bars []bar
 }
 
@@ -28,7 +28,7 @@ type bar struct {
 }
 
 // newRanking lays out a ranking. What goes past the limit has room too.
-func newRanking(r bench.Ranking) ranking {
+func newRanking(r report.Ranking) ranking {
 	most, limit := 0.0, 0.0
 	for _, row := range r.Rows {
 		most = max(most, row.Most)
@@ -65,7 +65,7 @@ type comparison struct {
 }
 
 // compare lays out a comparison, in which the limit is as wide as there is room, unless it was passed.
-func compare(c bench.Comparison) comparison {
+func compare(c report.Comparison) comparison {
 	scale := 1000 / max(c.Own, c.Rival, c.Limit)
 	drawn := func(label string, v float64) bar {
 		return bar{Label: label, Text: choice(v > 0, figure(v), "not measured"), Value: scale * v, Limit: scale * c.Limit, Unsteady: c.Unsteady && v > 0}

@@ -3,7 +3,7 @@ package page
 import (
 	"strings"
 
-	"github.com/floodwall/floodwall/internal/bench"
+	"github.com/floodwall/floodwall/internal/bench/report"
 )
 
 // cell is one of a table.
@@ -17,7 +17,7 @@ type cell struct {
 const longestMark = 3
 
 // cells are those of a row. A reason why there are no figures stands where they would.
-func cells(t *bench.Table, row []string) (all []cell) {
+func cells(t *report.Table, row []string) (all []cell) {
 	for i, text := range row {
 		all = append(all, cell{text, kind(t, i, text), 1})
 	}
@@ -34,7 +34,7 @@ func cells(t *bench.Table, row []string) (all []cell) {
 }
 
 // kind is the class of a table's cell.
-func kind(t *bench.Table, column int, text string) string {
+func kind(t *report.Table, column int, text string) string {
 	switch {
 	case strings.Contains(text, "MISSED"):
 		return "figure missed"

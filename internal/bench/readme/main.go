@@ -10,7 +10,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/floodwall/floodwall/internal/bench"
+	"github.com/floodwall/floodwall/internal/bench/report"
 	"github.com/floodwall/floodwall/internal/lab"
 )
 
@@ -52,7 +52,7 @@ func run(top string, from []string) error {
 
 // generate is the files that follow from the stored result.
 func generate(top string) (map[string]string, error) {
-	r, err := bench.ReadReport(filepath.Join(top, storedFile))
+	r, err := report.Read(filepath.Join(top, storedFile))
 	if err != nil {
 		return nil, err
 	}
@@ -76,15 +76,15 @@ func generate(top string) (map[string]string, error) {
 
 // store keeps of a run what the README shows.
 func store(path, from string) error {
-	r, err := bench.ReadReport(from)
+	r, err := report.Read(from)
 	if err != nil {
 		return err
 	}
 	for _, o := range r.Experiments {
 		o.Results = slices.DeleteFunc(o.Results, func(res lab.Result) bool { return !slices.Contains(shown(), res.Name) })
-		*o = bench.Outcome{Name: o.Name, Doc: o.Doc, Results: o.Results, Bars: []*bench.Bar{}, Tables: []*bench.Table{}}
+		*o = report.Outcome{Name: o.Name, Doc: o.Doc, Results: o.Results, Bars: []*report.Bar{}, Tables: []*report.Table{}}
 	}
-	r.Experiments = slices.DeleteFunc(r.Experiments, func(o *bench.Outcome) bool { return len(o.Results) == 0 })
+	r.Experiments = slices.DeleteFunc(r.Experiments, func(o *report.Outcome) bool { return len(o.Results) == 0 })
 	if len(r.Experiments) == 0 {
 		return fmt.Errorf("%s: it has nothing that the README shows: run `floodwall bench drop sets`", from)
 	}

@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/floodwall/floodwall/internal/bench"
 	"github.com/floodwall/floodwall/internal/bench/page"
+	"github.com/floodwall/floodwall/internal/bench/report"
 )
 
 // tool is a row of the table: the names of results by column, "" where there is none.
@@ -57,7 +57,7 @@ func shown() (names []string) {
 }
 
 // nanoseconds is what a packet costs in a result; false when it was not measured.
-func nanoseconds(r *bench.Report, name string) (float64, bool) {
+func nanoseconds(r *report.Report, name string) (float64, bool) {
 	for _, o := range r.Experiments {
 		for _, res := range o.Results {
 			for _, m := range res.Metrics {
@@ -71,7 +71,7 @@ func nanoseconds(r *bench.Report, name string) (float64, bool) {
 }
 
 // table is the table in Markdown, with where it was measured.
-func table(r *bench.Report) string {
+func table(r *report.Report) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "![%s](%s)\n\n", pictureTitle, pictureFile)
 	fmt.Fprintf(&b, "| | %s |\n|---|%s\n", strings.Join(head[:], " | "), strings.Repeat("---:|", columns))
@@ -98,7 +98,7 @@ func table(r *bench.Report) string {
 const pictureTitle = "What it costs to drop a packet after rules that do not match"
 
 // picture is the chart of the table's first columns. A logarithmic axis has no 0: the rule that drops counts as well.
-func picture(r *bench.Report) *page.Picture {
+func picture(r *report.Report) *page.Picture {
 	p := &page.Picture{Title: pictureTitle, X: "rules, with the one that drops", Y: "nanoseconds"}
 	for _, t := range tools {
 		var points [][2]float64

@@ -1,0 +1,53 @@
+package blocklist
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/floodwall/floodwall/internal/bench/lists"
+	"github.com/floodwall/floodwall/internal/bench/rig"
+)
+
+// published are the numbers of entries of the article, from 0 on.
+const (
+	publishedMost = 50_000
+	publishedStep = 1_000
+)
+
+// publishedColumns are those that its table shows.
+var publishedColumns = []int{0, 1_000, 5_000, 10_000, 15_000, 20_000, 25_000, 30_000, 35_000, 40_000, 45_000, 50_000}
+
+// blockLists makes the lists to measure with, each when its turn comes, from none to the longest.
+func blockLists(s *rig.Session) (all []func() *lists.List, err error) {
+	if s.List != "" {
+		l, err := lists.Read(s.List)
+		if err != nil {
+			return nil, err
+		}
+		if err := l.Spare(); err != nil {
+			return nil, fmt.Errorf("list %s: %w", s.List, err)
+		}
+		none := &lists.List{Name: "n=0", Label: "no entries", Hosts: l.Hosts, V6: l.V6}
+		return append(all, func() *lists.List { return none }, func() *lists.List { return l }), nil
+	}
+	for _, n := range blockSizes(s) {
+		all = append(all, func() *lists.List { return lists.RandomHosts(n) })
+	}
+	return all, nil
+}
+
+// blockSizes are the sizes of the random lists.
+func blockSizes(s *rig.Session) (sizes []int) {
+	switch {
+	case s.Sizes != nil:
+		sizes = append([]int{0}, s.Sizes...)
+		slices.Sort(sizes)
+		return slices.Compact(sizes)
+	case s.Quick:
+		return []int{0, 1_000, fewRules, 10_000, publishedMost / 2, publishedMost, 10_000_000}
+	}
+	for n := 0; n <= publishedMost; n += publishedStep {
+		sizes = append(sizes, n)
+	}
+	return append(sizes, 100_000, 1_000_000, 10_000_000)
+}

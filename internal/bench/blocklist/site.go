@@ -1,0 +1,87 @@
+package blocklist
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"time"
+
+	"github.com/floodwall/floodwall/internal/bench/lists"
+	"github.com/floodwall/floodwall/internal/bench/report"
+	"github.com/floodwall/floodwall/internal/bench/rig"
+	"github.com/floodwall/floodwall/internal/bench/tools"
+	"github.com/floodwall/floodwall/internal/lab"
+)
+
+// The article's request, and how often it was made.
+const (
+	blockFile     = "page"
+	blockFileSize = 10 << 10
+	blockRequests = 1000
+	blockWarmup   = 50 // requests before those, by which what was swept from the caches comes back
+)
+
+// newBlockSite builds another site, whose server ends with the builder. The clients' wire leads to all the world.
+func newBlockSite(ctx context.Context, b *rig.Builder) (*rig.Site, error) {
+	b.Sites++
+	at, err := rig.ConnectSite(b.Lab, b.Sites, rig.OtherEnd, rig.ServerEnd)
+	if err != nil {
+		return nil, err
+	}
+	for _, part := range []string{"0.0.0.0/1", "128.0.0.0/1", "2000::/3"} {
+		to := netip.MustParsePrefix(part)
+		via := at.Out.Addrs[report.Choice(to.Addr().Is6(), 1, 0)].Addr()
+		if err := at.Server.Route(to, via, at.In); err != nil {
+			return nil, err
+		}
+	}
+	n, err := tools.StartStaticNginx(ctx, at.Server, tools.Place{CPU: rig.ReceiverCPU, Priority: lab.Urgent}, blockServer(false), blockServer(true), blockFile, make([]byte, blockFileSize))
+	if err != nil {
+		return nil, err
+	}
+	b.Owned = append(b.Owned, n.Close)
+	return at, nil
+}
+
+// blockServer is the server's address.
+func blockServer(v6 bool) netip.AddrPort {
+	return netip.AddrPortFrom(report.Choice(v6, rig.Server6, rig.Server4), 80)
+}
+
+// probeTime is how long a client waits who must not get an answer.
+const probeTime = 50 * time.Millisecond
+
+// probe has a client ask whose address is listed. Without a firewall, there is an answer.
+func (c *blockCase) probe(ctx context.Context, l *lists.List) error {
+	listed, ok := l.Visitor()
+	if !ok {
+		return nil
+	}
+	o := c.serial(l, 1)
+	o.From, o.Warmup = listed, 0
+	if c.load != nil {
+		o.Timeout = probeTime
+	}
+	if err := o.Host.Own(netip.PrefixFrom(listed, listed.BitLen())); err != nil {
+		return err
+	}
+	switch _, err := lab.Serial(ctx, o); {
+	case c.load == nil:
+		return err
+	case err == nil:
+		return fmt.Errorf("%s is listed and gets an answer", listed)
+	case !errors.Is(err, os.ErrDeadlineExceeded):
+		return fmt.Errorf("%s is listed: %w", listed, err)
+	}
+	return nil
+}
+
+// serial is what the clients ask.
+func (c *blockCase) serial(l *lists.List, requests int) lab.SerialOptions {
+	return lab.SerialOptions{
+		Host: c.site.Out.Host, Server: blockServer(l.V6), Request: lab.Request{Target: "/" + blockFile}, Body: blockFileSize,
+		Requests: requests, Warmup: blockWarmup, CPU: rig.SourceCPU, Urgent: true,
+	}
+}

@@ -1,0 +1,54 @@
+package conntrack
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/floodwall/floodwall/internal/bench/report"
+)
+
+// What must hold for claims of the article of 2023.
+const (
+	leastWait = 1.0  // seconds of a client for each answer while the table is full
+	mostApart = 0.05 // by which the rate with notrack may differ from that without a firewall, as a share
+)
+
+// claims judges what the article says by the cases that were measured.
+func (b *webBuilder) claims() []report.Claim {
+	none, full, bare := b.named("no-firewall"), b.named("nft/full"), b.named("nft/notrack")
+	collapse := report.OpenClaim("with a full table, a tenth of the requests is answered", rateShare(91.55, 926),
+		fmt.Sprintf("once the table is full, at most %.0f%% of the rate without a firewall is left", 100*mostCollapse))
+	wait := report.OpenClaim("with a full table, an answer takes more than a second", "1.55 s",
+		fmt.Sprintf("once the table is full, each client has an answer at most every %.0f s: %d clients by their rate", leastWait, webConnections))
+	lost := report.OpenClaim("with a full table, requests time out", "2911 time-outs", "some time out, and none do without a firewall")
+	same := report.OpenClaim("with notrack, it is the same with the firewall on and off", "598.53 req/s, both",
+		fmt.Sprintf("the rates differ by at most %.0f%%, round by round", 100*mostApart))
+
+	if base := none.figure(rateOf).Median(); base > 0 && len(full.fullRates()) > 0 {
+		rate, unsteady := full.fullRates().Median(), none.unsteady() || full.fullRates().Unsteady()
+		collapse = collapse.Found(rateShare(rate, base), rate <= mostCollapse*base, unsteady)
+		each := webConnections / rate
+		wait = wait.Found(report.Choice(rate > 0, fmt.Sprintf("%.2f s", each), "no answers"), each >= leastWait, unsteady)
+	}
+	if len(full.visits) > 0 && len(full.fullRates()) == 0 {
+		collapse.Here, wait.Here = "the table did not become full", "the table did not become full"
+	}
+	if len(none.visits) > 0 && len(full.visits) > 0 {
+		in, out := full.figure(timeouts).Median(), slices.Max(none.figure(timeouts))
+		lost = lost.Found(fmt.Sprintf("%.0f, without a firewall %.0f", in, out), in > 0 && out == 0, false)
+	}
+	if ratios := bare.ratio(none); len(ratios) > 0 {
+		ratio := ratios.Median()
+		same = same.Found(fmt.Sprintf("%.3f of no firewall", ratio), ratio >= 1-mostApart && ratio <= 1+mostApart, ratios.Unsteady())
+	}
+	return []report.Claim{collapse, wait, lost, same}
+}
+
+// named is the case of that name.
+func (b *webBuilder) named(name string) *webCase {
+	return b.cases[slices.IndexFunc(b.cases, func(c *webCase) bool { return c.name == name })]
+}
+
+func rateShare(part, whole float64) string {
+	return fmt.Sprintf("%.0f of %.0f req/s (%.2f)", part, whole, part/whole)
+}

@@ -1,0 +1,214 @@
+// Package conntrack is the experiment of that name: a web server whose conntrack table is full, by an article of 2023.
+package conntrack
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/floodwall/floodwall/internal/bench/report"
+	"github.com/floodwall/floodwall/internal/bench/rig"
+	"github.com/floodwall/floodwall/internal/bench/tools"
+	"github.com/floodwall/floodwall/internal/lab"
+)
+
+// Run measures a web server whose table of connections is full, as an article did in 2023, and what helps.
+func Run(ctx context.Context, s *rig.Session) error {
+	return rig.InLab(ctx, func(l *lab.Lab) error {
+		b := &webBuilder{Builder: rig.Builder{Session: s, Lab: l}}
+		defer b.Close()
+		for _, c := range webCases() {
+			b.Steps.Show("installing %s", c.label)
+			reason, err := tools.Tolerate(b.prepare(ctx, c))
+			if err != nil {
+				return fmt.Errorf("%s: %w", c.label, err)
+			}
+			c.missing = reason
+			b.cases = append(b.cases, c)
+		}
+		defer b.publish() // what there is, also when the rest cannot be measured
+		return b.measure(ctx)
+	})
+}
+
+// webCase is a row of the table: what guards the server.
+type webCase struct {
+	name, label string
+	article     string
+	install     func(context.Context, *webBuilder, *webSite) error // nil: nothing
+	full        bool                                               // the table is nearly full of others' connections
+	bars        bool                                               // must be as good as no firewall
+
+	site    *webSite
+	missing string
+	visits  []*visit
+}
+
+// webBuilder makes the tables of conntrack.
+type webBuilder struct {
+	rig.Builder
+	cases []*webCase
+}
+
+// room is how many connections fit in the table before it is full: all of the article's table. For a short time of
+// requests it is less, so that they fill it early.
+func room(s *rig.Session) int {
+	const articleTable = 8192
+	return int(min(articleTable, articleTable*s.Phase/report.Choice(s.Quick, 20*time.Second, 10*time.Second)))
+}
+
+// webNotes are the choices made.
+func (b *webBuilder) webNotes() []string {
+	return []string{
+		fmt.Sprintf("Article: 2023, a virtual machine with 1 GB, 60 s of bombardier. Here: %d connections, a new one for each request,", webConnections),
+		fmt.Sprintf("HTTP/1.1 with TLS, timeout %v; nginx in front of a Go program over loopback, %d octets a page; %d rounds of %v,",
+			webTimeout, pageSize, b.Rounds, b.Phase),
+		"in which the cases take turns. Clients and servers share the machine's cores. Medians of the rounds; shares of the",
+		"rate without firewall are taken round by round.",
+		"Full table: nf_conntrack_max is the machine's own, which the bench leaves alone, but each namespace has a table of",
+		fmt.Sprintf("its own up to it: here, filled with connections that no packet belongs to, except for the room of %s.", report.CountText(room(b.Builder.Session))),
+		"Two of a request, with the one to the Go program, stay for 120 s after their end. Entries do not count those that",
+		"it was filled with. Drops are packets that found it full; once full is from the first drop on.",
+	}
+}
+
+// webCases are the rows.
+func webCases() []*webCase {
+	nft := func(script string) func(context.Context, *webBuilder, *webSite) error {
+		return func(ctx context.Context, _ *webBuilder, at *webSite) error {
+			_, _, err := tools.Run(ctx, at.Server, strings.NewReader(script), "nft", "-f", "-")
+			return err
+		}
+	}
+	floodwall := func(target string) func(context.Context, *webBuilder, *webSite) error {
+		return func(ctx context.Context, b *webBuilder, at *webSite) error {
+			_, err := b.Hold(ctx, at.Site, webPolicy, target)
+			return err
+		}
+	}
+	return []*webCase{
+		{name: "no-firewall", label: "no firewall", article: "926 req/s"},
+		{
+			name: "nft/full", label: "nft: stateful, table full", article: "91.55 req/s, 1.55 s, 2911 time-outs", full: true,
+			install: nft(fmt.Sprintf(webRules, "")),
+		},
+		{
+			name: "nft/notrack", label: "nft: the same with notrack", article: "598.53 req/s, as off",
+			install: nft(fmt.Sprintf(webRules, webNotrack)),
+		},
+		{name: "floodwall/auto", label: "floodwall: XDP with its nftables companion", install: floodwall("auto"), bars: true},
+		{name: "floodwall/nftables", label: "floodwall: nftables", install: floodwall("nftables"), bars: true},
+	}
+}
+
+// webRules is the article's ruleset, with room for more chains.
+const webRules = `table inet bench {
+%schain input {
+type filter hook input priority filter; policy drop;
+iif lo counter accept
+ct state established,related counter accept
+ct state invalid counter drop
+tcp dport http counter accept
+tcp dport https counter accept
+udp dport https counter accept
+tcp dport ssh counter accept
+}
+}
+`
+
+// webNotrack is what the article adds.
+const webNotrack = `chain prerouting {
+type filter hook prerouting priority raw; policy accept;
+iif lo notrack
+tcp dport https notrack
+}
+chain output {
+type filter hook output priority raw; policy accept;
+oif lo notrack
+tcp sport https notrack
+}
+`
+
+// webPolicy is the same for Floodwall, without its devices.
+const webPolicy = `default: drop
+untracked: [loopback]
+services:
+  - {name: web, port: [tcp/80, tcp/443, udp/443], track: false}
+  - {name: ssh, port: tcp/22}
+`
+
+// prepare builds the site of a case.
+func (b *webBuilder) prepare(ctx context.Context, c *webCase) (err error) {
+	if c.site, err = newWebSite(ctx, &b.Builder); err != nil {
+		return err
+	}
+	if c.full {
+		if err := b.canFill(c.site); err != nil {
+			return err
+		}
+	}
+	if c.install == nil {
+		return nil
+	}
+	return c.install(ctx, b, c.site)
+}
+
+// Bounds of filling a table.
+const (
+	entrySize = 512     // octets of kernel memory that an entry takes at most, roughly
+	mostFill  = 4 << 20 // entries, which take half a minute
+)
+
+// canFill says whether there is memory and time to fill a table.
+func (b *webBuilder) canFill(at *webSite) error {
+	c, err := at.Server.Conntrack()
+	switch {
+	case err != nil:
+		return err
+	case c.Max == 0 || c.Max > mostFill:
+		return &tools.Missing{Reason: fmt.Sprintf("nf_conntrack_max is %d: too large to fill", c.Max)}
+	case uint64(c.Max*entrySize) > tools.AvailableMemory()/2:
+		return &tools.Missing{Reason: fmt.Sprintf("nf_conntrack_max is %s: not enough memory to fill the table", report.CountText(c.Max))}
+	}
+	return nil
+}
+
+// measure takes all rounds, in which the cases take turns.
+func (b *webBuilder) measure(ctx context.Context) error {
+	b.Steps.Expect(b.Rounds * len(b.cases))
+	for round := range b.Rounds {
+		for _, c := range rig.InTurn(b.cases, round) {
+			b.Steps.Show("round %d of %d, %s", round+1, b.Rounds, c.label)
+			if c.missing != "" {
+				continue
+			}
+			v, err := c.visit(ctx, b.Phase, room(b.Builder.Session))
+			if err != nil {
+				return fmt.Errorf("%s: %w", c.label, err)
+			}
+			c.visits = append(c.visits, v)
+			b.Steps.Step()
+		}
+	}
+	return nil
+}
+
+// visit has clients ask, from a table without earlier ones.
+func (c *webCase) visit(ctx context.Context, duration time.Duration, room int) (*visit, error) {
+	if err := c.site.Server.FlushConntrack(); err != nil {
+		return nil, err
+	}
+	filled := 0
+	if c.full {
+		now, err := c.site.Server.Conntrack()
+		if err != nil {
+			return nil, err
+		}
+		filled = now.Max - room
+		if err := c.site.Server.FillConntrack(filled); err != nil {
+			return nil, err
+		}
+	}
+	return c.site.visit(ctx, duration, filled)
+}

@@ -1,0 +1,248 @@
+// Package dns is the experiment of that name: a resolver and its clients under a flood of queries.
+package dns
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	"github.com/floodwall/floodwall/internal/bench/report"
+	"github.com/floodwall/floodwall/internal/bench/rig"
+	"github.com/floodwall/floodwall/internal/bench/tools"
+	"github.com/floodwall/floodwall/internal/lab"
+)
+
+// Run measures a resolver that anybody may use while an attacker asks it for much in the names of others: what its
+// clients get, and what the others get that never asked.
+func Run(ctx context.Context, s *rig.Session) error {
+	return rig.InLab(ctx, func(l *lab.Lab) error {
+		b := &dnsBuilder{Builder: rig.Builder{Session: s, Lab: l}}
+		defer b.Close()
+		queries, remove, err := tools.TempFile("queries", func(w io.Writer) error {
+			_, err := io.WriteString(w, queriesText())
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		defer remove()
+		b.queries = queries
+		for _, g := range dnsGuards {
+			b.Steps.Show("installing %s", g.label)
+			at, err := newDNSSite(ctx, &b.Builder, g)
+			reason, err := tools.Tolerate(err)
+			if err != nil {
+				return fmt.Errorf("%s: %w", g.label, err)
+			}
+			for _, f := range g.floods {
+				b.cases = append(b.cases, &dnsCase{guard: g, flood: f, site: at, missing: reason})
+			}
+		}
+		// The table is by flood, so that what helps against one stands together.
+		slices.SortStableFunc(b.cases, func(x, y *dnsCase) int {
+			return slices.Index(dnsFloods, x.flood) - slices.Index(dnsFloods, y.flood)
+		})
+		defer b.publish() // what there is, also when the rest cannot be measured
+		return b.measure(ctx)
+	})
+}
+
+// dnsFlood is queries for much, in the names of others.
+type dnsFlood struct {
+	name, label string
+	from        string // the sources that it claims; "": there is no flood
+	rate        float64
+}
+
+// The floods: one that no resolver can answer, and one of the rate at which attackers use a resolver for its answers,
+// of which it knows nothing.
+var (
+	noFlood   = &dnsFlood{"quiet", "no flood", "", 0}
+	random    = &dnsFlood{"random", "2 Mpps of random sources", "128.0.0.0/2", 2e6}
+	oneNet    = &dnsFlood{"victim", "20,000/s of the sources of one /24", "150.10.20.0/24", 20e3}
+	dnsFloods = []*dnsFlood{noFlood, random, oneNet}
+)
+
+// dnsGuard is what protects the resolver.
+type dnsGuard struct {
+	name, label string
+	conf        string // of unbound, more lines
+	policy      string // of Floodwall; "": none
+	floods      []*dnsFlood
+}
+
+// dnsGuards are the rows. Unbound's limits are those that its manual names for what they are against: 1,000 queries
+// per second for recursion; for addresses it names none: 20 is what Floodwall's guard has for one.
+var dnsGuards = []dnsGuard{
+	{name: "nothing", label: "unbound", floods: dnsFloods},
+	{
+		name: "small-buffers", label: "unbound with the system's socket buffers", floods: dnsFloods[1:2],
+		conf: "\tso-rcvbuf: 0\n\tso-sndbuf: 0\n",
+	},
+	{
+		name: "unbound", label: "unbound with its own limits", floods: dnsFloods[1:],
+		conf: "\tip-ratelimit: 20\n\tratelimit: 1000\n",
+	},
+	{
+		name: "unbound-any", label: "unbound with its own limits and deny-any", floods: dnsFloods[1:2],
+		conf: "\tip-ratelimit: 20\n\tratelimit: 1000\n\tdeny-any: yes\n",
+	},
+	{name: "floodwall", label: "unbound behind floodwall", floods: dnsFloods, policy: dnsPolicy},
+}
+
+// dnsPolicy is Floodwall's, without its devices.
+const dnsPolicy = "default: drop\nservices:\n  - " + dnsService + "\n"
+
+// dnsService is the service of the README's open resolver.
+const dnsService = "{name: dns, port: [udp/53, tcp/53], guard: dns, track: false}"
+
+// dnsCase is a row of the table.
+type dnsCase struct {
+	guard   dnsGuard
+	flood   *dnsFlood
+	site    *dnsSite
+	missing string
+	visits  []*dnsVisit
+}
+
+func (c *dnsCase) name() string { return c.flood.name + "/" + c.guard.name }
+
+// dnsBuilder makes the table of dns.
+type dnsBuilder struct {
+	rig.Builder
+	queries string // a file of them
+	cases   []*dnsCase
+}
+
+// measure takes all rounds, in which the cases take turns.
+func (b *dnsBuilder) measure(ctx context.Context) error {
+	b.Steps.Expect(b.Rounds * len(b.cases))
+	for round := range b.Rounds {
+		for _, c := range b.cases {
+			b.Steps.Show("round %d of %d, %s, %s", round+1, b.Rounds, c.flood.label, c.guard.label)
+			b.Steps.Step()
+			if c.missing != "" {
+				continue
+			}
+			v, err := c.site.visit(ctx, c.flood, b.queries, b.visitTime(), uint64(round)+1)
+			var reason string
+			if reason, err = tools.Tolerate(err); err != nil {
+				return fmt.Errorf("%s, %s: %w", c.flood.label, c.guard.label, err)
+			}
+			if c.missing = reason; reason == "" {
+				c.visits = append(c.visits, v)
+			}
+		}
+	}
+	return nil
+}
+
+// visitTime is how long clients ask for at a time.
+func (b *dnsBuilder) visitTime() time.Duration { return report.Choice(b.Quick, b.Phase*2/3, b.Phase) }
+
+// dnsVisit is what came of some time of queries.
+type dnsVisit struct {
+	answers
+	arrivals
+	attack
+	time     time.Duration // that the clients asked
+	received uint64        // frames of the attacker's wire that reached the resolver's host
+}
+
+// floodEnd is how long before the clients the attacker ends, who begins with them: while dnsperf waits for the last
+// answers, it takes all of the CPU that the attacker needs.
+const floodEnd = 50 * time.Millisecond
+
+// visit has the clients ask for so long, under a flood. Meanwhile, nothing of this process needs to run: all that does
+// runs before it.
+func (s *dnsSite) visit(ctx context.Context, f *dnsFlood, queries string, duration time.Duration, seed uint64) (*dnsVisit, error) {
+	v := &dnsVisit{time: time.Duration(wholeSeconds(duration)) * time.Second}
+	a, err := s.attacker(f, v.time-floodEnd, seed)
+	if err != nil {
+		return nil, err
+	}
+	defer a.close()
+	before, err := s.look()
+	if err != nil {
+		return nil, err
+	}
+	asking, err := startClients(s.clients.Host, queries, v.time)
+	if err != nil {
+		return nil, err
+	}
+	v.attack, err = a.run(ctx)
+	var failed error
+	v.answers, failed = asking.answers(ctx)
+	after, looked := s.look()
+	if err := errors.Join(err, failed, looked); err != nil {
+		return nil, err
+	}
+	v.received = after.received - before.received
+	v.arrivals = arrivals{
+		after.others - before.others, after.othersOctets - before.othersOctets, after.truncated - before.truncated,
+	}
+	return v, ctx.Err()
+}
+
+// dnsLook is the state of all counters at a moment.
+type dnsLook struct {
+	arrivals
+	received uint64
+}
+
+func (s *dnsSite) look() (l dnsLook, err error) {
+	if l.received, err = s.In.Received(); err != nil {
+		return l, err
+	}
+	l.arrivals, err = readArrivals(s.victim)
+	return l, err
+}
+
+// attack is what an attacker sent.
+type attack struct {
+	flood  uint64 // queries
+	octets uint64 // their frames'
+	took   time.Duration
+}
+
+// attacker is a flood that is ready; without a source, it is none.
+type attacker struct {
+	source *lab.Source
+	frame  int // octets
+}
+
+// attacker prepares a flood of some time.
+func (s *dnsSite) attacker(f *dnsFlood, duration time.Duration, seed uint64) (a attacker, err error) {
+	if f.from == "" {
+		return a, nil
+	}
+	query := dnsQuery(bigName, typeANY)
+	a.frame = 14 + 20 + 8 + len(query)
+	a.source, err = s.Lab.NewSource(s.Out, lab.SourceOptions{
+		Flows: []lab.Flow{{
+			From: lab.MustAddrs(f.from), To: lab.Addr(rig.Server4), SPort: lab.AnyPort, DPort: lab.Port(resolverAt.Port()),
+			Payload: query, RandomID: true,
+		}},
+		CPU: rig.SourceCPU, Rate: f.rate, CatchUp: rig.FloodCatchUp, Count: uint64(f.rate * duration.Seconds()), Seed: seed, Urgent: true,
+	})
+	return a, err
+}
+
+// run sends the flood, and returns when it is over.
+func (a *attacker) run(ctx context.Context) (attack, error) {
+	if a.source == nil {
+		return attack{}, nil
+	}
+	err := a.source.Run(ctx)
+	sent := a.source.Sent()
+	return attack{sent, sent * uint64(a.frame), a.source.Took()}, err
+}
+
+func (a *attacker) close() {
+	if a.source != nil {
+		a.source.Close()
+	}
+}

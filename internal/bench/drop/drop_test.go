@@ -1,0 +1,41 @@
+package drop
+
+import (
+	"testing"
+
+	"github.com/floodwall/floodwall/internal/bench/lists"
+	"github.com/floodwall/floodwall/internal/bench/rig"
+	"github.com/floodwall/floodwall/internal/compile"
+	"github.com/floodwall/floodwall/internal/control"
+	"github.com/floodwall/floodwall/internal/packet"
+)
+
+// compiled is the policy with n rules.
+func compiled(t *testing.T, n int) *control.Compiled {
+	t.Helper()
+	c, err := control.CompileSource("policy.yaml", []byte("devices: [eth0]\n"+lists.RulesPolicy(n)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// The compiler must neither merge the rules nor find one superfluous, and the flood must go past all of them.
+func TestRulesStayAsTheyAre(t *testing.T) {
+	without := len(compiled(t, 0).Program.Rules)
+	for _, n := range []int{1, 20, 500, 10_000} {
+		c := compiled(t, n)
+		if got := len(c.Program.Rules) - without; got != n {
+			t.Errorf("%d rules became %d", n, got)
+		}
+		for _, from := range append(lists.RandomHosts(100).Listed, lists.RandomPrefixes(100).Listed...) {
+			spec, err := packet.Parse(rig.FloodPacket(from))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if e, err := c.Explain(spec, compile.TargetXDP); err != nil || e.Verdict != "drop" || e.Reason != "default" {
+				t.Fatalf("%d rules: %s: %s by %s", n, rig.FloodPacket(from), e.Verdict, e.Reason)
+			}
+		}
+	}
+}

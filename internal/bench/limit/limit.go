@@ -1,0 +1,170 @@
+// Package limit is the experiment of that name: limits of packets per second by source.
+package limit
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/floodwall/floodwall/internal/bench/lists"
+	"github.com/floodwall/floodwall/internal/bench/report"
+	"github.com/floodwall/floodwall/internal/bench/rig"
+	"github.com/floodwall/floodwall/internal/bench/tools"
+	"github.com/floodwall/floodwall/internal/lab"
+)
+
+// Run measures limits of packets per second by prefix of the source: what they cost, and what they let through.
+func Run(ctx context.Context, s *rig.Session) error {
+	return rig.InLab(ctx, func(l *lab.Lab) error {
+		b := &limitBuilder{Builder: rig.Builder{Session: s, Lab: l}}
+		defer b.Close()
+		b.Flow = limitCases[0].flows()[0]
+		b.Table.Title = "limit: 64-byte UDP packets, counted by source against a limit and dropped"
+		b.Table.Notes = append([]string(nil), limitNotes...)
+		if err := b.Limits(); err != nil {
+			return err
+		}
+		for _, c := range limitCases {
+			for _, t := range limitTools {
+				if err := b.addTool(ctx, c, t); err != nil {
+					return fmt.Errorf("%s, %s: %w", t.label, c.label, err)
+				}
+			}
+		}
+		if err := b.Measure(ctx); err != nil {
+			return err
+		}
+		defer b.publish() // what there is, also when the rest cannot be measured
+		return b.passes(ctx)
+	})
+}
+
+// limitNotes are the choices made.
+var limitNotes = []string{
+	"What is over the limit is dropped by its rule, and all else by the next, which counts what the limit lets through: so",
+	"rows differ in what the limit costs, and not in what becomes of packets after it. Floodwall's policies have the",
+	"standard checks. Tools are set up as their manuals show: hashlimit and nft's set hold 65,536 prefixes, the LRU map of",
+	fmt.Sprintf("the plain BPF program %s.", report.CountText(lruEntries)),
+}
+
+// limitCase is a limit, and sources that it is for.
+type limitCase struct {
+	name, label string
+	rate        int    // packets per second that a prefix may have
+	per         int    // the prefix's length
+	over        string // where the sources are from that send more than that
+	prefixes    int    // of them
+	light       string // where those are from that send less; "": there are none
+	least       float64
+}
+
+// limitBurst is what may come at once. It is more than one tick of the slowest kernel clock brings, at which hashlimit
+// fills its buckets.
+const limitBurst = 100
+
+// Ports of the two kinds of sources, by which what is let through is told apart.
+const (
+	heavyPort = 54
+	lightPort = rig.SinkPort
+)
+
+// lightShare is the part of the packets that light sources send, if there are any.
+const lightShare = 0.98
+
+// limitCases are the tables' parts. In the last, a source is seen about once, which takes what remembers sources to the
+// bounds of its memory, while the heavy one must stay limited.
+var limitCases = []limitCase{
+	{name: "random", label: "1000/s per /16, random sources of 64 /16s", rate: 1000, per: 16, over: "64.0.0.0/10", prefixes: 64, least: rig.LeastLimit},
+	{name: "repeated", label: "1000/s per /16, one source", rate: 1000, per: 16, over: "64.1.2.3", prefixes: 1},
+	{
+		name: "spread", label: "100/s per address, one source among 268 million", rate: 100, per: 32,
+		over: "64.1.2.3", prefixes: 1, light: "16.0.0.0/4",
+	},
+}
+
+// flows are the packets: those of the sources that send too much, and of the others.
+func (c *limitCase) flows() []lab.Flow {
+	heavy := limitFlow(lab.MustAddrs(c.over), heavyPort)
+	if c.light == "" {
+		return []lab.Flow{heavy}
+	}
+	light := c.lightFlow()
+	heavy.Weight, light.Weight = 1-lightShare, lightShare
+	return []lab.Flow{heavy, light}
+}
+
+// lightFlow is the packets of the sources that send less than the limit.
+func (c *limitCase) lightFlow() lab.Flow { return limitFlow(lab.MustAddrs(c.light), lightPort) }
+
+func limitFlow(from lab.Addresses, port uint16) lab.Flow {
+	return lab.Flow{From: from, To: lab.Addr(rig.Server4), SPort: lab.AnyPort, DPort: lab.Port(port)}
+}
+
+// inRound is the case with another source in each round, which no tool remembers from before, where there is one.
+func (c limitCase) inRound(round int) limitCase {
+	if a, err := netip.ParseAddr(c.over); err == nil {
+		for range round {
+			a = a.Next()
+		}
+		c.over = a.String()
+	}
+	return c
+}
+
+// allowed is how many packets of the sources that send too much may pass in a time.
+func (c *limitCase) allowed(t time.Duration) float64 {
+	return float64(c.prefixes) * (float64(c.rate)*t.Seconds() + limitBurst)
+}
+
+// mask is the prefix's netmask, as an address.
+func (c *limitCase) mask() netip.Addr { return lists.Addr4(^uint32(0) << (32 - c.per)) }
+
+// policy is the case for Floodwall, without devices.
+func (c *limitCase) policy() string {
+	return fmt.Sprintf(`default: drop
+rules:
+  - {name: limit, proto: udp, over: {rate: %d/s, per: from/%d, burst: %d}, then: drop}
+  - {name: heavy, proto: udp, port: %d, then: drop}
+  - {name: light, proto: udp, then: drop}
+`, c.rate, c.per, limitBurst, heavyPort)
+}
+
+// limitRow is a row of both tables.
+type limitRow struct {
+	*rig.Rate
+	of     limitCase
+	how    limiter
+	xdp    bool // Floodwall's, which has bars
+	passed []passage
+	held   int // prefixes, at the end; -1: unknown
+}
+
+// limitBuilder makes the tables of limit.
+type limitBuilder struct {
+	rig.Builder
+	rows []*limitRow
+}
+
+// addTool adds the row of a tool with a case.
+func (b *limitBuilder) addTool(ctx context.Context, c limitCase, t limitTool) error {
+	label := t.label + ": " + c.label
+	b.Steps.Show("installing %s", label)
+	at, err := b.NewSite()
+	if err != nil {
+		return err
+	}
+	row := &limitRow{of: c, xdp: t.name == "floodwall/xdp", held: -1}
+	row.Rate = &rig.Rate{Name: t.name + "/" + c.name, Label: label, Flows: c.flows()}
+	row.how, err = t.install(ctx, b, at, c)
+	if row.Missing, err = tools.Tolerate(err); err != nil {
+		return err
+	}
+	row.Rate.Subject = rig.Subject{Site: at, Program: row.how.program}
+	if row.xdp {
+		row.Least = c.least
+	}
+	b.Add(row.Rate)
+	b.rows = append(b.rows, row)
+	return nil
+}

@@ -1,0 +1,34 @@
+package packetcost
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"strconv"
+
+	"github.com/floodwall/floodwall/internal/bench/lists"
+	"github.com/floodwall/floodwall/internal/bench/report"
+	"github.com/floodwall/floodwall/internal/bench/rig"
+	"github.com/floodwall/floodwall/internal/bench/tools"
+)
+
+// setCase is a drop by a set of n addresses, of which one is the source.
+func setCase(n int) costCase {
+	l := lists.RandomHosts(n - 1)
+	l.Prefixes = append(l.Prefixes, netip.PrefixFrom(costSource, 32))
+	return costCase{
+		name: fmt.Sprintf("set/n=%d", n), label: fmt.Sprintf("drop, set of %s", report.Things(n, "address", "addresses")),
+		article: &rig.ArticleRow{Kpps: 255, Cost: "10%"},
+		install: func(ctx context.Context, at *rig.Site) error {
+			if _, err := rig.RestoreIpset(ctx, at, l); err != nil {
+				return err
+			}
+			return rig.RestoringRaw("-A PREROUTING "+rig.MatchListed+" -j DROP\n")(ctx, at)
+		},
+		policy: func() (string, func(), error) {
+			file, remove, err := tools.TempFile("list.txt", l.Write)
+			return costPolicy + "sets: {listed: {file: " + strconv.Quote(file) + "}}\n" +
+				"rules: [{name: listed, from: $listed, then: drop}]\n", remove, err
+		},
+	}
+}

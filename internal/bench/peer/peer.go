@@ -1,0 +1,66 @@
+// Package peer has the programs of bpf/bench.c, with which Floodwall is compared and by which answers are counted.
+package peer
+
+//go:generate go tool bpf2go -cc clang-19 -strip llvm-strip-19 -no-global-types -target bpfel -go-package peer peers ../../../bpf/bench.c -- -O2 -g -mcpu=v3 -Wall -Werror -idirafter /usr/include/x86_64-linux-gnu -idirafter /usr/include/aarch64-linux-gnu
+
+import (
+	"fmt"
+	"maps"
+	"strings"
+
+	"github.com/cilium/ebpf"
+)
+
+// The programs of bpf/bench.c.
+const (
+	Touch   = peersProgTouch   // drops after reading one octet
+	Hash4   = peersProgHash4   // drops sources in a hash of addresses
+	LPM4    = peersProgLpm4    // drops sources in a trie of prefixes
+	LPM6    = peersProgLpm6    // the same for IPv6
+	Limit4  = peersProgLimit4  // drops sources over a limit of their own, which an LRU map holds
+	Victim  = peersProgVictim  // tells a resolver's answers to its clients from those to others
+	Spoofed = peersProgSpoofed // counts a server's answers to nobody
+)
+
+// The constants of limit4 and victim.
+const (
+	Limit4Mask     = peersVarLimit4Mask
+	Limit4Interval = peersVarLimit4Interval // nanoseconds a packet
+	Limit4Burst    = peersVarLimit4Burst    // nanoseconds that a source may have saved up
+	Limit4Heavy    = peersVarLimit4Heavy    // port
+	VictimClients  = peersVarVictimClients  // their network
+	VictimMask     = peersVarVictimMask
+)
+
+// Loaded is a program of bpf/bench.c with the maps that it has, if any.
+type Loaded struct {
+	Program *ebpf.Program
+	Set     *ebpf.Map
+	Counts  *ebpf.Map
+}
+
+// Load loads a program of bpf/bench.c. resize, if set, gets its set's specification; vars are its constants.
+func Load(name string, resize func(*ebpf.MapSpec), vars map[string]any) (p Loaded, err error) {
+	spec, err := loadPeers()
+	if err != nil {
+		return p, err
+	}
+	for name, value := range vars {
+		if err := spec.Variables[name].Set(value); err != nil {
+			return p, fmt.Errorf("variable %s: %w", name, err)
+		}
+	}
+	maps.DeleteFunc(spec.Programs, func(other string, _ *ebpf.ProgramSpec) bool { return other != name })
+	maps.DeleteFunc(spec.Maps, func(other string, _ *ebpf.MapSpec) bool {
+		return !strings.HasPrefix(other, name+"_") && !strings.HasPrefix(other, ".") // the latter hold the constants
+	})
+	if set := spec.Maps[name+"_set"]; set != nil && resize != nil {
+		resize(set)
+	}
+	c, err := ebpf.NewCollection(spec)
+	if err != nil {
+		return p, fmt.Errorf("program %s: %w", name, err)
+	}
+	defer c.Close()
+	return Loaded{c.DetachProgram(name), c.DetachMap(name + "_set"), c.DetachMap(name + "_counts")}, nil
+}

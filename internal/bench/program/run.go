@@ -1,0 +1,171 @@
+package program
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math"
+	"runtime"
+	"strconv"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+
+	"github.com/floodwall/floodwall/internal/bench/report"
+	"github.com/floodwall/floodwall/internal/bench/rig"
+	"github.com/floodwall/floodwall/internal/lab"
+	"github.com/floodwall/floodwall/internal/packet"
+)
+
+// A figure of a round is the smallest of so many runs, each of which is short beside the time that the scheduler gives a
+// thread: what disturbs only adds.
+const (
+	programRuns   = 8
+	programRepeat = 20_000
+)
+
+// runColumns measures every program with every kind of packet, in rounds. In each, all programs are loaded anew: where
+// the kernel puts a program and its maps changes what it costs by some percent, and two runs of the bench are to differ
+// no more than two rounds of one.
+func runColumns(ctx context.Context, s *rig.Session, at *rig.Site, columns []*column) error {
+	repeat, rounds := programRepeat, 2*s.Rounds
+	if s.Quick {
+		repeat = programRepeat / 10
+	}
+	frames, err := packetFrames()
+	if err != nil {
+		return err
+	}
+	s.Steps.Expect(rounds)
+	for round := range rounds {
+		s.Steps.Show("%s, round %d of %d", columns[len(columns)-1].name, round+1, rounds)
+		if err := runRound(ctx, at, columns, frames, repeat); err != nil {
+			return err
+		}
+		s.Steps.Step()
+	}
+	return nil
+}
+
+// packetFrames are the frames of packetKinds.
+func packetFrames() (frames [][]byte, err error) {
+	for _, k := range packetKinds {
+		spec, err := packet.Parse(k.line)
+		if err != nil {
+			return nil, fmt.Errorf("packet %q: %w", k.line, err)
+		}
+		frames = append(frames, spec.Frame())
+	}
+	return frames, nil
+}
+
+// runRound adds a figure to each column and kind of packet.
+func runRound(ctx context.Context, at *rig.Site, columns []*column, frames [][]byte, repeat int) error {
+	defer closeColumns(columns)
+	for _, c := range columns {
+		if err := c.load(ctx, at); err != nil {
+			return fmt.Errorf("%s: %w", c.name, err)
+		}
+	}
+	for _, c := range columns {
+		if err := c.runKinds(ctx, at, frames, repeat); err != nil {
+			return fmt.Errorf("%s: %w", c.name, err)
+		}
+	}
+	return nil
+}
+
+// runKinds adds a figure for each kind of packet. The program is attached meanwhile: the kernel enters each that it runs
+// in its dispatcher of XDP programs, for which it waits for all CPUs, unless it is there already.
+func (c *column) runKinds(ctx context.Context, at *rig.Site, frames [][]byte, repeat int) error {
+	attached, err := at.Lab.Attach(at.In, c.program)
+	if err != nil {
+		return err
+	}
+	defer attached.Close()
+	return onCPU(rig.ReceiverCPU, func() error {
+		for kind, frame := range frames {
+			best := math.Inf(1)
+			for range programRuns {
+				ns, err := runTime(c.program, frame, repeat)
+				if err = cmp.Or(err, ctx.Err()); err != nil {
+					return fmt.Errorf("%s: %w", packetKinds[kind].label, err)
+				}
+				best = min(best, ns)
+			}
+			c.figures[kind] = append(c.figures[kind], best)
+		}
+		return nil
+	})
+}
+
+// runTime is the nanoseconds that a run of a program takes. The kernel's own answer has whole nanoseconds, and counts the
+// time in which others had the CPU; that of the thread has neither fault, but a hundredth of one for the call.
+func runTime(p *ebpf.Program, frame []byte, repeat int) (float64, error) {
+	before, err := threadTime()
+	if err != nil {
+		return 0, err
+	}
+	if _, _, err := p.Benchmark(frame, repeat, nil); err != nil {
+		return 0, err
+	}
+	after, err := threadTime()
+	return float64(after-before) / float64(repeat), err
+}
+
+// threadTime is the time that the calling thread has had a CPU.
+func threadTime() (time.Duration, error) {
+	var t unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &t); err != nil {
+		return 0, fmt.Errorf("thread's clock: %w", err)
+	}
+	return time.Duration(t.Nano()), nil
+}
+
+// onCPU runs fn on an urgent thread that is pinned to a CPU and ends with fn.
+func onCPU(cpu int, fn func() error) error {
+	done := make(chan error)
+	go func() {
+		runtime.LockOSThread() // never unlocked: the thread, with its CPU, ends with the goroutine
+		if err := lab.Place(cpu, lab.MoreUrgent); err != nil {
+			done <- err
+			return
+		}
+		done <- fn()
+	}()
+	return <-done
+}
+
+// columnsTable is the table, whose results it adds to the outcome.
+func columnsTable(s *rig.Session, title string, columns []*column) *report.Table {
+	t := &report.Table{Title: title, Head: []string{""}, Notes: []string{
+		"By BPF_PROG_TEST_RUN: the thread's own time, the smallest of some runs in each round, and the median of the rounds, for",
+		"which programs are loaded anew. The packet is in the cache. The empty program's time is that of the run itself: what a",
+		"program costs is what it adds.",
+	}}
+	for _, c := range columns {
+		t.Head = append(t.Head, c.head)
+	}
+	for i, k := range packetKinds {
+		row := []string{k.label}
+		for _, c := range columns {
+			row = append(row, publishRun(s, c, i))
+		}
+		t.AddRow(row...)
+	}
+	return t
+}
+
+// publishRun adds what a column's program costs with a kind of packet to the outcome, and returns it as text.
+func publishRun(s *rig.Session, c *column, kind int) string {
+	figures := c.figures[kind]
+	if len(figures) == 0 {
+		return ""
+	}
+	s.Outcome.Results = append(s.Outcome.Results, lab.Result{
+		Name: fmt.Sprintf("program/%s/packet=%s", c.resultName(), packetKinds[kind].name), Runs: len(figures),
+		Metrics: []lab.Metric{figures.Metric("ns/op")},
+	})
+	return strconv.FormatFloat(figures.Median(), 'f', 1, 64)
+}

@@ -1,0 +1,48 @@
+package report
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+)
+
+// Bar is a figure that Floodwall has to reach on the machine that measures.
+type Bar struct {
+	Name  string  `json:"name"` // of the result and the figure
+	Value float64 `json:"value"`
+	Bound float64 `json:"bound"`
+	Most  bool    `json:"most,omitempty"` // the bound is the most allowed; otherwise the least
+	Met   bool    `json:"met"`
+}
+
+// AtLeast is a bar that a measured value has to reach. The name is that of the result and the figure.
+func AtLeast(name string, value, bound float64) *Bar {
+	return &Bar{Name: name, Value: value, Bound: bound, Met: value >= bound}
+}
+
+// AtMost is a bar that a measured value must not exceed. The name is that of the result and the figure.
+func AtMost(name string, value, bound float64) *Bar {
+	return &Bar{Name: name, Value: value, Bound: bound, Most: true, Met: value <= bound}
+}
+
+// String is the bound and whether it is met: ">= 0.90 met".
+func (b *Bar) String() string {
+	relation, state := ">=", "MISSED"
+	if b.Most {
+		relation = "<="
+	}
+	if b.Met {
+		state = "met"
+	}
+	return fmt.Sprintf("%s %s %s", relation, boundText(b.Bound), state)
+}
+
+func boundText(v float64) string {
+	if v == math.Trunc(v) && v >= 10 {
+		return strconv.FormatFloat(v, 'f', -1, 64)
+	}
+	if v > 0.99 && v < 1 {
+		return strconv.FormatFloat(v, 'f', 3, 64)
+	}
+	return strconv.FormatFloat(v, 'f', 2, 64)
+}

@@ -1,0 +1,186 @@
+// Package report is what a run of the bench found: results, bars, claims, curves and tables, and how they are written as
+// text, Markdown and JSON, and read again. It measures nothing.
+package report
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/floodwall/floodwall/internal/lab"
+)
+
+// Report is the outcome of a run, with the machine it was taken on.
+type Report struct {
+	Time        time.Time   `json:"time"`
+	Version     string      `json:"version,omitempty"` // of Floodwall
+	Machine     lab.Machine `json:"machine"`
+	Quick       bool        `json:"quick,omitempty"` // short and small: the figures are rough
+	Experiments []*Outcome  `json:"experiments"`
+	NotRun      []string    `json:"not_run,omitempty"` // names of those that a stop came before
+}
+
+// Outcome is what one experiment found.
+type Outcome struct {
+	Name    string       `json:"name"`
+	Doc     string       `json:"doc"`
+	Seconds float64      `json:"seconds"`         // that it took
+	Error   string       `json:"error,omitempty"` // why it could not go on; what it had found by then is here
+	Results []lab.Result `json:"results"`
+	Bars    []*Bar       `json:"bars"`
+	Tables  []*Table     `json:"tables"`
+	Claims  []Claim      `json:"claims,omitempty"`
+	Series  []Series     `json:"series,omitempty"`
+	Curves  []Curve      `json:"curves,omitempty"`
+	Ranked  []Ranking    `json:"rankings,omitempty"`
+}
+
+// Series is a figure over time, for charts. Those with the same unit are drawn together.
+type Series struct {
+	Name    string    `json:"name"`  // of the result
+	Label   string    `json:"label"` // as people read it
+	Unit    string    `json:"unit"`
+	Seconds float64   `json:"seconds"` // between two values, and before the first
+	Values  []float64 `json:"values"`
+}
+
+// Missed lists the bars that were not met.
+func (r *Report) Missed() (missed []*Bar) {
+	for _, e := range r.Experiments {
+		for _, b := range e.Bars {
+			if !b.Met {
+				missed = append(missed, b)
+			}
+		}
+	}
+	return missed
+}
+
+// Failed lists the experiments that did not reach their end.
+func (r *Report) Failed() (failed []*Outcome) {
+	for _, e := range r.Experiments {
+		if e.Error != "" {
+			failed = append(failed, e)
+		}
+	}
+	return failed
+}
+
+// Bars is the number of bars that were measured.
+func (r *Report) Bars() (n int) {
+	for _, e := range r.Experiments {
+		n += len(e.Bars)
+	}
+	return n
+}
+
+// Unsteady is the number of rows of tables that are marked, because the machine did not hold their figures.
+func (r *Report) Unsteady() (n int) {
+	for _, e := range r.Experiments {
+		for _, t := range e.Tables {
+			for _, row := range t.Rows {
+				n += Choice(strings.HasPrefix(row[len(row)-1], "~"), 1, 0)
+			}
+		}
+	}
+	return n
+}
+
+// WriteTables writes the machine, what is found in short, and all tables, in Markdown or as aligned text.
+func (r *Report) WriteTables(w io.Writer, markdown bool) error {
+	write := (*Table).WriteText
+	if markdown {
+		write = (*Table).WriteMarkdown
+	}
+	if _, err := fmt.Fprintf(w, "%s\n\n", r.describe(markdown)); err != nil {
+		return err
+	}
+	for _, t := range r.allTables() {
+		if err := write(t, w); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// allTables are those in short and those of all experiments, each with its claims first.
+func (r *Report) allTables() (all []*Table) {
+	all = append(all, r.shortTable(), r.missedTable(), r.failedTable())
+	for _, e := range r.Experiments {
+		all = append(append(all, e.claimsTable()), e.Tables...)
+	}
+	return slices.DeleteFunc(all, func(t *Table) bool { return t == nil })
+}
+
+// describe is the machine in a few lines.
+func (r *Report) describe(markdown bool) string {
+	lines := []string{"floodwall " + r.Version + ", " + r.Time.Format("2006-01-02 15:04 UTC"), r.Machine.String()}
+	list := func(what string, m map[string]string) {
+		var parts []string
+		for _, k := range slices.Sorted(maps.Keys(m)) {
+			parts = append(parts, k+": "+m[k])
+		}
+		if len(parts) > 0 {
+			lines = append(lines, what+": "+strings.Join(parts, "; "))
+		}
+	}
+	list("mitigations", r.Machine.Mitigations)
+	list("tools", r.Machine.Tools)
+	if markdown {
+		return "- " + strings.Join(lines, "\n- ")
+	}
+	return strings.Join(lines, "\n")
+}
+
+// WriteJSON writes the report as one JSON object.
+func (r *Report) WriteJSON(w io.Writer) error {
+	enc := json.NewEncoder(w)
+	enc.SetIndent("", "  ")
+	enc.SetEscapeHTML(false)
+	return enc.Encode(r)
+}
+
+// WriteBench writes the results as Go benchmark lines.
+func (r *Report) WriteBench(w io.Writer) error {
+	all := lab.Report{Machine: r.Machine}
+	for _, e := range r.Experiments {
+		all.Results = append(all.Results, e.Results...)
+	}
+	return all.WriteBench(w)
+}
+
+// Save writes the report to files of a directory, which is made when it is absent: report.json, bench.txt, tables.md and,
+// by page, report.html.
+func (r *Report) Save(dir string, page func(io.Writer, *Report) error) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("saving the results: %w", err)
+	}
+	files := map[string]func(io.Writer) error{
+		"report.json": r.WriteJSON,
+		"bench.txt":   r.WriteBench,
+		"tables.md":   func(w io.Writer) error { return r.WriteTables(w, true) },
+		"report.html": func(w io.Writer) error { return page(w, r) },
+	}
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		if err := WriteFile(filepath.Join(dir, name), files[name]); err != nil {
+			return fmt.Errorf("saving the results: %w", err)
+		}
+	}
+	return nil
+}
+
+// WriteFile has write fill a file.
+func WriteFile(path string, write func(io.Writer) error) error {
+	f, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(write(f), f.Close())
+}

@@ -1,0 +1,72 @@
+package report
+
+import (
+	"math"
+	"slices"
+
+	"github.com/floodwall/floodwall/internal/lab"
+)
+
+// Samples is one figure, taken once a round.
+type Samples []float64
+
+// Median is the middle figure, of an even number the mean of the two in the middle; NaN when there is none.
+func (s Samples) Median() float64 {
+	if len(s) == 0 {
+		return math.NaN()
+	}
+	sorted := slices.Sorted(slices.Values(s))
+	middle := len(sorted) / 2
+	if len(sorted)%2 == 1 {
+		return sorted[middle]
+	}
+	return (sorted[middle-1] + sorted[middle]) / 2
+}
+
+// spread is the difference between the largest figure and the smallest.
+func (s Samples) spread() float64 {
+	if len(s) == 0 {
+		return 0
+	}
+	return slices.Max(s) - slices.Min(s)
+}
+
+// Each is what fn makes of the figures.
+func (s Samples) Each(fn func(float64) float64) (all Samples) {
+	for _, v := range s {
+		all = append(all, fn(v))
+	}
+	return all
+}
+
+// By is the figures as shares of another's of the same rounds, as far as both were taken.
+func (s Samples) By(other Samples) (all Samples) {
+	for i := range min(len(s), len(other)) {
+		if other[i] > 0 {
+			all = append(all, s[i]/other[i])
+		}
+	}
+	return all
+}
+
+// Minus is the differences to other figures, round by round.
+func (s Samples) Minus(other Samples) Samples {
+	out := make(Samples, min(len(s), len(other)))
+	for i := range out {
+		out[i] = s[i] - other[i]
+	}
+	return out
+}
+
+// Metric is the median as a result, with the figures that it is of.
+func (s Samples) Metric(unit string) lab.Metric {
+	return lab.Metric{Value: s.Median(), Unit: unit, Spread: s.spread(), Samples: s}
+}
+
+// UnsteadySpread is the share of the median by which a row's figures may differ before the row is marked.
+const UnsteadySpread = 0.15
+
+// Unsteady reports whether the rounds differ by more than is usual on a machine that does nothing else.
+func (s Samples) Unsteady() bool {
+	return len(s) > 1 && s.spread() > UnsteadySpread*s.Median()
+}

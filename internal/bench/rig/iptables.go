@@ -1,0 +1,30 @@
+package rig
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/floodwall/floodwall/internal/bench/report"
+	"github.com/floodwall/floodwall/internal/bench/tools"
+)
+
+// RestoringRaw has iptables take rules in its table of that name.
+func RestoringRaw(rules string) func(context.Context, *Site) error {
+	return Restoring("*raw\n" + rules + "COMMIT\n")
+}
+
+// RestoreRules has iptables, or ip6tables for v6, replace the tables that stand in the rules, and returns how long it took.
+func RestoreRules(ctx context.Context, at *Site, v6 bool, rules string) (time.Duration, error) {
+	tool := report.Choice(v6, "ip6tables-legacy-restore", "iptables-legacy-restore")
+	_, took, err := tools.Run(ctx, at.Server, strings.NewReader(rules), tool)
+	return took, err
+}
+
+// Restoring has iptables take a script.
+func Restoring(script string) func(context.Context, *Site) error {
+	return func(ctx context.Context, at *Site) error {
+		_, _, err := tools.Run(ctx, at.Server, strings.NewReader(script), "iptables-legacy-restore")
+		return err
+	}
+}

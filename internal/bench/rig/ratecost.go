@@ -1,0 +1,45 @@
+package rig
+
+import (
+	"fmt"
+	"strings"
+)
+
+// costHead is the columns of a table of costs.
+var costHead = []string{"", "article kpps", "article's cost", "Mpps", "min .. max", "ns/packet", "cost", "bar", ""}
+
+// costCells are a row of a table of costs as text.
+func (t *RateTable) costCells(r *Rate, bars []rateBar) []string {
+	cells := make([]string, len(costHead))
+	cells[0], cells[len(cells)-1] = r.Label, r.remarks()
+	if r.Article != nil {
+		cells[1], cells[2] = fmt.Sprintf("%.0f", r.Article.Kpps), r.Article.Cost
+	}
+	if !r.Measured() {
+		return cells
+	}
+	copy(cells[3:], r.figures())
+	if times, ok := share(t.Base, r); ok {
+		cells[6] = fmt.Sprintf("%+.0f%%", 100*(times-1))
+	}
+	if r == t.Base {
+		cells[6] = "baseline"
+	}
+	cells[7] = costBars(bars)
+	return cells
+}
+
+// costBars are the bars of a row of a table of costs, with what they are of.
+func costBars(bars []rateBar) string {
+	var text []string
+	for _, bar := range bars {
+		text = append(text, strings.TrimPrefix(bar.column, "bar, ")+" "+bar.String())
+	}
+	return strings.Join(text, ", ")
+}
+
+// ArticleRow is what the article says of a case.
+type ArticleRow struct {
+	Kpps float64
+	Cost string // in its own words
+}

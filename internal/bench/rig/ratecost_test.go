@@ -1,0 +1,48 @@
+package rig
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/floodwall/floodwall/internal/bench/report"
+)
+
+// costTable is a table of costs as after a round: a row that was not measured, the one that the others' costs are compared
+// with, and two more.
+func costTable() *RateTable {
+	row := func(name string, pps float64) *Rate {
+		return &Rate{Name: name, Label: name, Rounds: report.Samples{pps}}
+	}
+	base, filter := row("iptables/raw", 5e6), row("iptables/filter", 4e6)
+	base.Article, filter.Article = &ArticleRow{280, "baseline"}, &ArticleRow{250, "12%"}
+	unmeasured := &Rate{Name: "iptables/accept/untracked", Label: "iptables/accept/untracked"}
+	return &RateTable{Title: "cost: a packet", cores: OneCore, Base: base, Rows: []*Rate{unmeasured, base, filter, row("floodwall/xdp/raw", 20e6)}}
+}
+
+func TestCostTable(t *testing.T) {
+	o := &report.Outcome{Name: "cost"}
+	costTable().publish(o)
+	want := [][]string{
+		{"iptables/accept/untracked", "", "", "", "", "", "", "", ""},
+		{"iptables/raw", "280", "baseline", "5.00", "5.00 .. 5.00", "200.0", "baseline", "", ""},
+		{"iptables/filter", "250", "12%", "4.00", "4.00 .. 4.00", "250.0", "+25%", "", ""},
+	}
+	if diff := cmp.Diff(want, o.Tables[0].Rows[:3]); diff != "" {
+		t.Errorf("rows (-want +got):\n%s", diff)
+	}
+	if got := o.Tables[0].Rows[3][6]; got != "-75%" {
+		t.Errorf("a packet of 50 ns costs %s, want -75%%", got)
+	}
+}
+
+// TestCostBars shows what a bar in a table of costs is of.
+func TestCostBars(t *testing.T) {
+	table, o := costTable(), &report.Outcome{Name: "cost"}
+	table.cores, table.Rival, table.empty = twoCores, table.Rows[2], table.Rows[3]
+	table.Rows[3].Least, table.Rows[3].Times = 0.7, 6
+	table.publish(o)
+	if got, want := o.Tables[0].Rows[3][7], "of empty >= 0.70 met, x >= 6.00 MISSED"; got != want {
+		t.Errorf("bars: %q, want %q", got, want)
+	}
+}

@@ -1,0 +1,17 @@
+package rig
+
+import (
+	"github.com/floodwall/floodwall/internal/bench/report"
+)
+
+// ranking is the rates of the table's rows.
+func (t *RateTable) ranking() report.Ranking {
+	ranking := report.Ranking{Title: t.Title + t.cores.suffix(), Unit: "Mpps"}
+	if t.empty != nil && t.empty.Measured() {
+		ranking.Limit = t.empty.Label
+	}
+	for _, r := range t.Rows {
+		ranking.Add(r.Label, r.Rounds, 1e6, r.Unsteady())
+	}
+	return ranking
+}

@@ -1,0 +1,133 @@
+package sets
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"strconv"
+	"time"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/floodwall/floodwall/internal/bench/peer"
+	"github.com/floodwall/floodwall/internal/bench/report"
+	"github.com/floodwall/floodwall/internal/bench/rig"
+	"github.com/floodwall/floodwall/internal/bench/tools"
+)
+
+// loads is how often the loading of short lists is timed.
+const loads = 3
+
+// LoadFloodwall applies a policy whose set is the list's text file.
+func LoadFloodwall(ctx context.Context, b *SetBuilder) (g rig.Loaded, err error) {
+	file, remove, err := tools.TempFile("list.txt", b.List.Write)
+	if err != nil {
+		return g, err
+	}
+	defer remove()
+	check := rig.Expect(map[string]string{
+		rig.FloodPacket(b.List.Listed[0]): "listed", rig.FloodPacket(b.List.Unlisted[0]): "default",
+	})
+	text := "default: drop\nsets: {listed: {file: " + strconv.Quote(file) + "}}\n" +
+		"rules: [{name: listed, from: $listed, then: drop}]\n"
+	times := loads
+	if len(b.List.Prefixes) >= rig.SlowSize || b.Quick {
+		times = 1
+	}
+	for range times {
+		a, err := b.XDP.Apply(ctx, text, check)
+		if err != nil {
+			return g, err
+		}
+		g.Subject = rig.Subject{Site: b.XDP, Program: b.Own(a.Program)}
+		g.Seconds, g.Octets = append(g.Seconds, a.Seconds), float64(a.Octets)
+	}
+	return g, nil
+}
+
+// loadHash fills a BPF hash map, which takes single addresses only.
+func loadHash(_ context.Context, b *SetBuilder) (g rig.Loaded, err error) {
+	if b.List.V6 || !b.List.Hosts {
+		return g, &tools.Missing{Reason: "a hash map holds addresses, not prefixes"}
+	}
+	if need := 150 * uint64(len(b.List.Prefixes)); tools.AvailableMemory() < 2*need {
+		return g, &tools.Missing{Reason: "not enough memory"}
+	}
+	start := time.Now()
+	p, err := b.loadSet(peer.Hash4)
+	if err != nil {
+		return g, err
+	}
+	keys := make([][4]byte, len(b.List.Prefixes))
+	for i, prefix := range b.List.Prefixes {
+		keys[i] = prefix.Addr().As4()
+	}
+	return b.filled(p, start, fill(p.Set, keys))
+}
+
+// loadTrie fills a BPF LPM trie of the list's family.
+func loadTrie(_ context.Context, b *SetBuilder) (g rig.Loaded, err error) {
+	start := time.Now()
+	if !b.List.V6 {
+		p, err := b.loadSet(peer.LPM4)
+		if err != nil {
+			return g, err
+		}
+		return b.filled(p, start, fill(p.Set, trieKeys(b.List.Prefixes, netip.Addr.As4)))
+	}
+	p, err := b.loadSet(peer.LPM6)
+	if err != nil {
+		return g, err
+	}
+	return b.filled(p, start, fill(p.Set, trieKeys(b.List.Prefixes, netip.Addr.As16)))
+}
+
+// trieKey is struct bpf_lpm_trie_key of linux/bpf.h, with an address of either family.
+type trieKey[A [4]byte | [16]byte] struct {
+	Length  uint32
+	Address A
+}
+
+func trieKeys[A [4]byte | [16]byte](prefixes []netip.Prefix, octets func(netip.Addr) A) []trieKey[A] {
+	keys := make([]trieKey[A], len(prefixes))
+	for i, p := range prefixes {
+		keys[i] = trieKey[A]{uint32(p.Bits()), octets(p.Addr())}
+	}
+	return keys
+}
+
+// loadSet loads a program with a set of the list's size.
+func (b *SetBuilder) loadSet(program string) (peer.Loaded, error) {
+	p, err := peer.Load(program, func(m *ebpf.MapSpec) { m.MaxEntries = uint32(len(b.List.Prefixes)) }, nil)
+	if err != nil {
+		return p, err
+	}
+	b.Own(p.Program)
+	b.Owned = append(b.Owned, p.Set.Close)
+	return p, nil
+}
+
+// fill puts keys into a set, by batches.
+func fill[K any](set *ebpf.Map, keys []K) error {
+	const batch = 1 << 16
+	values := make([]byte, batch)
+	for len(keys) > 0 {
+		n := min(batch, len(keys))
+		if _, err := set.BatchUpdate(keys[:n], values[:n], nil); err != nil {
+			return fmt.Errorf("map %s: %w", set, err)
+		}
+		keys = keys[n:]
+	}
+	return nil
+}
+
+// filled is a set that was filled since start.
+func (b *SetBuilder) filled(p peer.Loaded, start time.Time, err error) (g rig.Loaded, _ error) {
+	if err != nil {
+		return g, err
+	}
+	g.Seconds = report.Samples{time.Since(start).Seconds()}
+	octets, err := rig.Memlock(p.Set)
+	g.Octets, g.Subject = float64(octets), rig.Subject{Site: b.XDP, Program: p.Program}
+	return g, err
+}

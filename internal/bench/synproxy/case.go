@@ -1,0 +1,102 @@
+package synproxy
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/floodwall/floodwall/internal/bench/peer"
+	"github.com/floodwall/floodwall/internal/bench/tools"
+	"github.com/floodwall/floodwall/internal/lab"
+)
+
+// The cases that others are compared with.
+const (
+	synTX       = "xdp-tx"
+	synDrop     = "xdp-drop"
+	synproxyAt  = "synproxy/host"
+	synproxyFor = "synproxy/router"
+)
+
+// synCases are the rows. The talk names no figures for syncookies.
+func synCases() []*synCase {
+	return []*synCase{
+		{name: synTX, label: "XDP_TX (the limit)", install: synProgram(lab.TxAll), limit: synOnly, article: mpps(10.8, 0)},
+		{name: synDrop, label: "XDP_DROP (the limit)", install: synProgram(lab.DropAll), limit: AckOnly, article: mpps(0, 24.5)},
+		{name: "one-octet", label: "XDP_DROP after reading one octet", install: synTouch, limit: AckOnly},
+		{name: "syncookies=1", label: "kernel, tcp_syncookies=1", resets: true, install: syncookies("1")},
+		{name: "syncookies=2", label: "kernel, tcp_syncookies=2", resets: true, install: syncookies("2")},
+		{name: synproxyAt, label: "kernel SYNPROXY, host", install: kernelSynproxy("INPUT"), article: mpps(0.406, 0.9)},
+		{name: "floodwall/host", label: "floodwall, host", install: synProtect("host"), rival: synproxyAt, article: mpps(2.96, 5.6)},
+		{name: synproxyFor, label: "kernel SYNPROXY, router", behind: true, install: kernelSynproxy("FORWARD"), article: mpps(0.406, 0.9)},
+		{name: "floodwall/router", label: "floodwall, router", behind: true, install: synProtect("router"), rival: synproxyFor, article: mpps(2.96, 5.6)},
+	}
+}
+
+// mpps is what the talk says of the two floods; 0: nothing.
+func mpps(syn, ack float64) map[*synFlood]float64 {
+	return map[*synFlood]float64{synOnly: syn, AckOnly: ack}
+}
+
+type synInstall = func(context.Context, *synBuilder, *synSite) error
+
+// synProgram attaches one of the lab's programs.
+func synProgram(name string) synInstall {
+	return func(_ context.Context, b *synBuilder, at *synSite) error {
+		_, err := b.Lab.NewSink(at.In, name)
+		return err
+	}
+}
+
+// synTouch attaches a program that reads one octet of each frame: on veth, that fetches the frame from the sender's core,
+// which every program pays for that looks at packets.
+func synTouch(_ context.Context, b *synBuilder, at *synSite) error {
+	touch, err := peer.Load(peer.Touch, nil, nil)
+	if err != nil {
+		return err
+	}
+	_, err = b.Lab.Attach(at.In, b.Own(touch.Program))
+	return err
+}
+
+// syncookies has the kernel defend itself: with 1 when its queue is full, with 2 always.
+func syncookies(value string) synInstall {
+	return func(_ context.Context, _ *synBuilder, at *synSite) error {
+		return at.Server.Sysctl("ipv4/tcp_syncookies", value)
+	}
+}
+
+// synproxyRules are the talk's, for INPUT or FORWARD.
+const synproxyRules = `*raw
+-A PREROUTING -p tcp -m tcp --syn --dport 80 -j CT --notrack
+COMMIT
+*filter
+-A %[1]s -p tcp -m tcp --dport 80 -m state --state INVALID,UNTRACKED -j SYNPROXY --sack-perm --timestamp --wscale 7 --mss 1460
+-A %[1]s -m state --state INVALID -j DROP
+COMMIT
+`
+
+// kernelSynproxy sets up SYNPROXY as the talk did.
+func kernelSynproxy(chain string) synInstall {
+	return func(ctx context.Context, _ *synBuilder, at *synSite) error {
+		if err := at.Server.Sysctl("netfilter/nf_conntrack_tcp_loose", "0"); err != nil {
+			return err
+		}
+		_, _, err := tools.Run(ctx, at.Server, strings.NewReader(fmt.Sprintf(synproxyRules, chain)), "iptables-legacy-restore")
+		return err
+	}
+}
+
+// SynPolicy is Floodwall's, for a mode, without its devices.
+const SynPolicy = `default: drop
+services:
+  - {name: web, port: tcp/80, syn: {when: always, mode: %s}}
+`
+
+// synProtect applies a policy that protects the server, whatever the rate.
+func synProtect(mode string) synInstall {
+	return func(ctx context.Context, b *synBuilder, at *synSite) error {
+		_, err := b.Hold(ctx, at.Site, fmt.Sprintf(SynPolicy, mode), "auto")
+		return err
+	}
+}

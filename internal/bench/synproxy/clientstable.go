@@ -1,0 +1,212 @@
+package synproxy
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/floodwall/floodwall/internal/bench/report"
+	"github.com/floodwall/floodwall/internal/bench/rig"
+	"github.com/floodwall/floodwall/internal/lab"
+)
+
+// What must hold of the clients behind Floodwall, with a flood of barFlood.
+const (
+	leastCompleted = 0.999 // of the connections
+	mostSlower     = 2     // times the connect time without the flood, of the slowest hundredth
+	wholeFlood     = 0.95  // of barFlood; beside less of it nothing has been shown,
+	evenFlood      = 0.50  // nor beside a flood that was less than so much of it for watchPart
+)
+
+// name is the load as a part of a result's name; label as people read it.
+func (l synLoad) name() string {
+	if l.flood == nil {
+		return "quiet"
+	}
+	return fmt.Sprintf("%s=%gMpps", l.flood.name, l.pps/1e6)
+}
+
+func (l synLoad) label() string {
+	if l.flood == nil {
+		return "no flood"
+	}
+	return fmt.Sprintf("%g Mpps, %s", l.pps/1e6, l.flood.label)
+}
+
+// figure is one of each visit with a load.
+func (c *synCase) figure(l synLoad, of func(*synVisit) float64) (all report.Samples) {
+	for _, v := range c.visits[l] {
+		all = append(all, of(v))
+	}
+	return all
+}
+
+func connectP50(v *synVisit) float64 { return float64(v.Connect.P50) }
+func connectP99(v *synVisit) float64 { return float64(v.Connect.P99) }
+func answerP99(v *synVisit) float64  { return float64(v.Answered.P99) }
+func synEntries(v *synVisit) float64 { return float64(v.entries) }
+func floodTaken(v *synVisit) float64 { return v.flood }
+func floodLeast(v *synVisit) float64 { return v.least }
+
+// slower is how many times the connect time of the slowest hundredth is that without a flood; 0 when no connection was
+// completed with one of the two.
+func (c *synCase) slower(l synLoad) float64 {
+	with, without := c.figure(l, connectP99).Median(), c.figure(quiet, connectP99).Median()
+	if !(with > 0) || !(without > 0) {
+		return 0
+	}
+	return with / without
+}
+
+// unsteady reports whether the figures with a load are doubtful.
+func (c *synCase) unsteady(l synLoad) bool {
+	disturbed := slices.ContainsFunc(c.visits[l], (*synVisit).disturbed)
+	return disturbed || c.figure(l, (*synVisit).completed).Unsteady()
+}
+
+// weak reports whether the flood did not arrive beside the clients, with whom the attacker shares a CPU.
+func (c *synCase) weak(l synLoad) bool {
+	return l != quiet && (c.figure(l, floodTaken).Median() < wholeFlood*l.pps || c.figure(l, floodLeast).Median() < evenFlood*l.pps)
+}
+
+// clientsTable is what clients got, without a flood and with those of barFlood.
+func (b *synBuilder) clientsTable() *report.Table {
+	t := &report.Table{
+		Title: "synproxy: clients beside a flood",
+		Head: []string{
+			"", "completed", "min .. max", "bar", "per s", "connect: half", "99%", "x no flood", "bar", "answered: 99%", "flood Mpps", "entries", "bar", "",
+		},
+		Notes: []string{
+			fmt.Sprintf("%s connections per second are due, a fifth of the talk's as two cores do all the work, from 250 addresses, each in", report.CountText(synClientRate)),
+			fmt.Sprintf("a /24 of its own; one is completed when its answer has come within %v. Times count from when it was due.", synTimeout(visitTime(b.Builder.Session))),
+			fmt.Sprintf("Clients and flood have a wire each; the two meet in CPU %d, where nginx runs when its receive threads do not.", rig.ReceiverCPU),
+			"XDP_TX and XDP_DROP are on the attacker's wire alone, in front of no other defence: what the lab itself makes of the flood.",
+			"Entries are those of the flooded host's conntrack table at the end.",
+			fmt.Sprintf("Medians of %d rounds of %v, in which the rows take turns.", b.FewerRounds(), visitTime(b.Builder.Session)),
+		},
+	}
+	for _, c := range b.cases {
+		for _, l := range synLoads(b.Builder.Session, c) {
+			b.clientsRow(t, c, l)
+		}
+	}
+	return t
+}
+
+// clientsRow adds a case with a load to the results and the bars, and to the table unless the flood's rate is of the
+// curve alone.
+func (b *synBuilder) clientsRow(t *report.Table, c *synCase, l synLoad) {
+	bars := b.clientsBars(c, l)
+	for _, column := range slices.Sorted(maps.Keys(bars)) {
+		b.Outcome.Bars = append(b.Outcome.Bars, bars[column])
+	}
+	b.Outcome.Results = append(b.Outcome.Results, b.clientsResult(c, l))
+	if l == quiet || l.pps == barFlood {
+		t.AddRow(c.clientsCells(l, bars)...)
+		if len(c.visits[l]) > 0 && c.weak(l) {
+			t.AddNote("v the host took less than %.0f%% of the flood, or less than %.0f%% in some %v: no bar is judged",
+				100*wholeFlood, 100*evenFlood, watchPart)
+		}
+		if c.unsteady(l) {
+			t.AddNote("~ unsteady: others had the clients' CPU for more than %v at a time, or the rounds differ by more than %.0f%%", mostStalled, 100*report.UnsteadySpread)
+		}
+	}
+}
+
+func (b *synBuilder) clientsName(c *synCase, l synLoad) string {
+	return b.Outcome.Name + "/clients/" + c.name + "/" + l.name()
+}
+
+// Columns of the table that bars stand in.
+const (
+	columnCompleted = 3
+	columnSlower    = 8
+	columnEntries   = 12
+)
+
+// clientsBars compare what clients get behind Floodwall with what they should, by the column that shows it.
+func (b *synBuilder) clientsBars(c *synCase, l synLoad) map[int]*report.Bar {
+	bars := make(map[int]*report.Bar)
+	if c.rival == "" || len(c.visits[l]) == 0 {
+		return bars
+	}
+	name := b.clientsName(c, l)
+	if l.pps == barFlood && !c.weak(l) {
+		bars[columnCompleted] = report.AtLeast(name+" completed", c.figure(l, (*synVisit).completed).Median(), leastCompleted)
+		if slower := c.slower(l); slower > 0 {
+			bars[columnSlower] = report.AtMost(name+" connect p99 x quiet", slower, mostSlower)
+		}
+	}
+	if !c.behind {
+		bars[columnEntries] = report.AtMost(name+" entries", slices.Max(c.figure(l, synEntries)), 0)
+	}
+	return bars
+}
+
+// clientsCells are a row as text.
+func (c *synCase) clientsCells(l synLoad, bars map[int]*report.Bar) []string {
+	cells := make([]string, 14)
+	cells[0], cells[13] = c.label+": "+l.label(), c.missing
+	if len(c.visits[l]) == 0 {
+		return cells
+	}
+	percent := func(v float64) string { return fmt.Sprintf("%.2f%%", 100*v) }
+	millis := func(of func(*synVisit) float64) string { return lab.Millis(time.Duration(c.figure(l, of).Median())) }
+	shares := c.figure(l, (*synVisit).completed)
+	cells[1], cells[2] = percent(shares.Median()), percent(slices.Min(shares))+" .. "+percent(slices.Max(shares))
+	cells[4] = fmt.Sprintf("%.0f", c.figure(l, (*synVisit).perSecond).Median())
+	cells[5], cells[6], cells[9] = millis(connectP50), millis(connectP99), millis(answerP99)
+	if slower := c.slower(l); l != quiet && slower > 0 {
+		cells[7] = fmt.Sprintf("%.2f", slower)
+	}
+	if l != quiet {
+		cells[10] = fmt.Sprintf("%.2f", c.figure(l, floodTaken).Median()/1e6)
+	}
+	cells[11] = report.CountText(int(slices.Max(c.figure(l, synEntries))))
+	for column, bar := range bars {
+		cells[column] = bar.String()
+	}
+	cells[13] = report.Choice(c.unsteady(l), "~", "") + report.Choice(c.weak(l), "v", "")
+	return cells
+}
+
+// clientsResult is a case with a load for programs.
+func (b *synBuilder) clientsResult(c *synCase, l synLoad) lab.Result {
+	r := lab.Result{Name: b.clientsName(c, l), Runs: len(c.visits[l]), Note: c.missing}
+	if len(c.visits[l]) == 0 {
+		return r
+	}
+	for _, m := range []struct {
+		unit string
+		of   func(*synVisit) float64
+	}{
+		{"completed", (*synVisit).completed}, {"connections/s", (*synVisit).perSecond}, {"connect-p50-ns", connectP50},
+		{"connect-p99-ns", connectP99}, {"answered-p99-ns", answerP99}, {"entries", synEntries}, {"flood-pps", floodTaken},
+		{"least-flood-pps", floodLeast},
+	} {
+		figures := c.figure(l, m.of)
+		r.Metrics = append(r.Metrics, figures.Metric(m.unit))
+	}
+	return r
+}
+
+// clientsChart is the connections per second over the rate of a flood of SYNs.
+func (b *synBuilder) clientsChart() *report.Table {
+	const title = "clients' connections per second over the rate of a SYN flood"
+	var curves []report.Curve
+	rates := append([]float64{0}, clientRates(b.Builder.Session)...)
+	for _, c := range b.cases {
+		if c.limit != nil || len(c.visits[quiet]) == 0 {
+			continue
+		}
+		one := report.Curve{Name: b.Outcome.Name + "/clients/" + c.name, Chart: title, Label: c.label, X: "pps", Y: "connections/s"}
+		for _, pps := range rates {
+			l := report.Choice(pps == 0, quiet, synLoad{synOnly, pps})
+			one.Points = append(one.Points, [2]float64{pps, c.figure(l, (*synVisit).perSecond).Median()})
+		}
+		curves = append(curves, one)
+	}
+	b.Outcome.Curves = append(b.Outcome.Curves, curves...)
+	return report.CurveTable("synproxy: "+title, rateHead(rates), curves, 1)
+}

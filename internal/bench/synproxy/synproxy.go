@@ -1,0 +1,245 @@
+// Package synproxy is the experiment of that name: a web server under floods of SYNs and ACKs, by a talk of 2021.
+package synproxy
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/floodwall/floodwall/internal/bench/report"
+	"github.com/floodwall/floodwall/internal/bench/rig"
+	"github.com/floodwall/floodwall/internal/bench/tools"
+	"github.com/floodwall/floodwall/internal/lab"
+)
+
+// Run measures a web server under floods of SYNs and ACKs, as a talk did in 2021: what its defences hold, and what
+// is left for its clients.
+func Run(ctx context.Context, s *rig.Session) error {
+	if err := synFloods(ctx, s); err != nil {
+		return err
+	}
+	return bulk(ctx, s)
+}
+
+// synFloods measures with floods: the most that there is of each, and clients beside them.
+func synFloods(ctx context.Context, s *rig.Session) error {
+	return rig.InLab(ctx, func(l *lab.Lab) error {
+		b := &synBuilder{Builder: rig.Builder{Session: s, Lab: l}}
+		defer b.Close()
+		for _, c := range synCases() {
+			b.Steps.Show("installing %s", c.label)
+			reason, err := tools.Tolerate(b.prepare(ctx, c))
+			if err != nil {
+				return fmt.Errorf("%s: %w", c.label, err)
+			}
+			c.missing = reason
+			b.cases = append(b.cases, c)
+		}
+		defer b.publish() // what there is, also when the rest cannot be measured
+		return b.measure(ctx)
+	})
+}
+
+// synBuilder makes the tables of synproxy.
+type synBuilder struct {
+	rig.Builder
+	cases []*synCase
+}
+
+// synCase is a row of the tables: what stands between the floods and the server.
+type synCase struct {
+	name, label string
+	install     func(context.Context, *synBuilder, *synSite) error
+	behind      bool                  // the server is behind the host that is flooded
+	resets      bool                  // it answers ACKs of no connection
+	limit       *synFlood             // it is a program on the attacker's wire: the limit of what can be done with this flood
+	rival       string                // the name of the case that it has to beat; "": none
+	article     map[*synFlood]float64 // Mpps, for the talk's own
+
+	site    *synSite
+	missing string
+	floods  map[*synFlood]*synCurve
+	visits  map[synLoad][]*synVisit
+}
+
+// synCurve is what a case made of a flood, a figure of each round.
+type synCurve struct {
+	at        []report.Samples // of each rate of synRates
+	most      report.Samples   // at whatever rate
+	able      report.Samples   // likewise, for a receive thread that runs all the time
+	disturbed int              // rounds that stayed disturbed
+	starved   int              // others, in which the receive thread had nothing to do for a part of the time
+}
+
+// synLoad is what is sent to the server together with the clients' connections.
+type synLoad struct {
+	flood *synFlood // nil: nothing
+	pps   float64
+}
+
+// quiet is no flood.
+var quiet = synLoad{}
+
+// barFlood is the rate of floods that clients must not notice, in packets per second.
+const barFlood = 1e6
+
+// synRates are the floods' rates of the curves, in packets per second.
+func synRates(s *rig.Session) []float64 {
+	if s.Quick {
+		return []float64{0.25e6, 1e6}
+	}
+	return []float64{0.1e6, 0.25e6, 0.5e6, 1e6, 2e6}
+}
+
+// clientRates are those of the floods of SYNs that clients are measured with.
+func clientRates(s *rig.Session) []float64 {
+	if s.Quick {
+		return []float64{barFlood}
+	}
+	return synRates(s)
+}
+
+// synLoads are what the clients of a case are measured with: beside a limit, with the flood that it is the limit of.
+func synLoads(s *rig.Session, c *synCase) []synLoad {
+	if c.limit != nil {
+		return []synLoad{quiet, {c.limit, barFlood}}
+	}
+	loads := []synLoad{quiet}
+	for _, pps := range clientRates(s) {
+		loads = append(loads, synLoad{synOnly, pps})
+	}
+	return append(loads, synLoad{AckOnly, barFlood})
+}
+
+// prepare builds the site of a case.
+func (b *synBuilder) prepare(ctx context.Context, c *synCase) (err error) {
+	c.newFigures(len(synRates(b.Builder.Session)))
+	if c.site, err = newSynSite(ctx, &b.Builder, c.behind); err != nil {
+		return err
+	}
+	return c.install(ctx, b, c.site)
+}
+
+// newFigures makes room for the figures of what the case is measured with, of curves with so many rates.
+func (c *synCase) newFigures(rates int) {
+	c.floods, c.visits = make(map[*synFlood]*synCurve), make(map[synLoad][]*synVisit)
+	for _, f := range []*synFlood{synOnly, AckOnly} {
+		if c.limit == nil || c.limit == f {
+			c.floods[f] = &synCurve{at: make([]report.Samples, rates)}
+		}
+	}
+}
+
+// measure takes all rounds, in which the cases take turns.
+func (b *synBuilder) measure(ctx context.Context) error {
+	b.Steps.Expect((2*b.Rounds + b.FewerRounds()) * len(b.cases))
+	for round := range b.Rounds {
+		for _, f := range []*synFlood{synOnly, AckOnly} {
+			for _, c := range b.cases {
+				b.Steps.Show("round %d of %d, %s, %s", round+1, b.Rounds, f.label, c.label)
+				b.Steps.Step()
+				if err := b.takeFlood(ctx, c, f, uint64(round)+1); err != nil {
+					return fmt.Errorf("%s, %s: %w", f.label, c.label, err)
+				}
+			}
+		}
+		if round >= b.FewerRounds() {
+			continue
+		}
+		for _, c := range b.cases {
+			b.Steps.Show("round %d of %d, clients, %s", round+1, b.FewerRounds(), c.label)
+			b.Steps.Step()
+			if err := b.takeClients(ctx, c, uint64(round)+1); err != nil {
+				return fmt.Errorf("clients, %s: %w", c.label, err)
+			}
+		}
+	}
+	return nil
+}
+
+// takeFlood takes one round of a case with a flood, all of the curve and the most.
+func (b *synBuilder) takeFlood(ctx context.Context, c *synCase, f *synFlood, seed uint64) error {
+	curve := c.floods[f]
+	if curve == nil || c.missing != "" {
+		return nil
+	}
+	var best flooded
+	take := func(pps float64) (float64, error) {
+		r, err := b.floodOnce(ctx, c, f, pps, seed)
+		figure := r.figure(f)
+		if figure > best.figure(f) {
+			best = r
+		}
+		return figure, err
+	}
+	for i, pps := range synRates(b.Builder.Session) {
+		figure, err := take(pps)
+		if err != nil {
+			return err
+		}
+		curve.at[i] = append(curve.at[i], figure)
+	}
+	_, err := climb(best.figure(f), report.Choice(b.Quick, []float64{1.2, 2}, []float64{1.1, 1.3, 1.6, 2.2}), take)
+	curve.add(f, best)
+	return err
+}
+
+// add adds the best of a round.
+func (c *synCurve) add(f *synFlood, best flooded) {
+	c.most, c.able = append(c.most, best.figure(f)), append(c.able, best.able(f))
+	if best.disturbed {
+		c.disturbed++
+	} else if best.ran < 1-rig.IdleShare {
+		c.starved++
+	}
+}
+
+// floodOnce takes a measurement. One that was disturbed is taken again; of those that all were, the one counts in which
+// most arrived.
+func (b *synBuilder) floodOnce(ctx context.Context, c *synCase, f *synFlood, pps float64, seed uint64) (best flooded, err error) {
+	batch := 0 // the source's own, which is faster
+	if f == synOnly || c.resets {
+		batch = floodBatch
+	}
+	for range b.Tries() {
+		r, err := c.site.flood(ctx, f, pps, batch, seed, b.Window)
+		if err != nil || !r.disturbed {
+			return r, err
+		}
+		if r.taken >= best.taken {
+			best = r
+		}
+	}
+	return best, nil
+}
+
+// takeClients takes one round of a case with its clients.
+func (b *synBuilder) takeClients(ctx context.Context, c *synCase, seed uint64) error {
+	if c.missing != "" {
+		return nil
+	}
+	for _, l := range synLoads(b.Builder.Session, c) {
+		v, err := b.visitOnce(ctx, c, l, seed)
+		if err != nil {
+			return err
+		}
+		c.visits[l] = append(c.visits[l], v)
+	}
+	return nil
+}
+
+// visitOnce takes a measurement with clients. One that was disturbed is taken again; of those that all were, the last
+// counts.
+func (b *synBuilder) visitOnce(ctx context.Context, c *synCase, l synLoad, seed uint64) (v *synVisit, err error) {
+	for range b.Tries() {
+		if v, err = c.site.visit(ctx, l, visitTime(b.Builder.Session), seed); err != nil || !v.disturbed() {
+			break
+		}
+	}
+	return v, err
+}
+
+// visitTime is how long clients connect for at a time: about a fifth of a phase, as there are so many loads.
+func visitTime(s *rig.Session) time.Duration {
+	return report.Choice(s.Quick, s.Phase/6, s.Phase/5)
+}

@@ -1,0 +1,87 @@
+// Package machine reads what a host says of itself: its kernel, its CPUs, and what is done about their vulnerabilities.
+package machine
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// Kernel is the release of the kernel that runs, as in "6.18.0", and its version, which says how and when it was built.
+func Kernel() (release, version string, err error) {
+	var uts unix.Utsname
+	if err := unix.Uname(&uts); err != nil {
+		return "", "", fmt.Errorf("kernel's version: %w", err)
+	}
+	return unix.ByteSliceToString(uts.Release[:]), unix.ByteSliceToString(uts.Version[:]), nil
+}
+
+// CPUs are the processors of a host.
+type CPUs struct {
+	Model   string // name of the first one's, "" where the kernel gives none
+	Online  int    // how many there are, whichever of them this process may use
+	Virtual bool   // a hypervisor is beneath
+}
+
+// ReadCPUs reads /proc/cpuinfo.
+func ReadCPUs() (c CPUs, err error) {
+	text, err := os.ReadFile("/proc/cpuinfo")
+	if err != nil {
+		return c, fmt.Errorf("model of the CPU: %w", err)
+	}
+	return parseCPUs(string(text)), nil
+}
+
+func parseCPUs(text string) (c CPUs) {
+	for line := range strings.Lines(text) {
+		key, value, _ := strings.Cut(line, ":")
+		switch value = strings.TrimSpace(value); strings.TrimSpace(key) {
+		case "processor":
+			c.Online++
+		case "model name":
+			c.Model = cmp.Or(c.Model, value)
+		case "flags":
+			c.Virtual = c.Virtual || slices.Contains(strings.Fields(value), "hypervisor")
+		}
+	}
+	return c
+}
+
+// Mitigations reads what the kernel does about the vulnerabilities that this CPU has, by their names.
+func Mitigations() map[string]string { return mitigations("/sys/devices/system/cpu/vulnerabilities") }
+
+func mitigations(dir string) map[string]string {
+	found := make(map[string]string)
+	files, _ := filepath.Glob(filepath.Join(dir, "*")) // the pattern is good
+	for _, file := range files {
+		if state := FirstLine(file); state != "" && state != "Not affected" {
+			found[filepath.Base(file)] = state
+		}
+	}
+	return found
+}
+
+// FirstLine is the first line of a file, "" when it cannot be read.
+func FirstLine(path string) string {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return ""
+	}
+	line, _, _ := strings.Cut(string(text), "\n")
+	return strings.TrimSpace(line)
+}
+
+// Text is mitigations in one line, in the order of their names.
+func Text(mitigations map[string]string) string {
+	var states []string
+	for _, name := range slices.Sorted(maps.Keys(mitigations)) {
+		states = append(states, name+": "+mitigations[name])
+	}
+	return strings.Join(states, "; ")
+}
