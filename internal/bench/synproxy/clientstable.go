@@ -78,11 +78,9 @@ func (b *synBuilder) clientsTable() *report.Table {
 			"", "completed", "min .. max", "bar", "per s", "connect: half", "99%", "x no flood", "bar", "answered: 99%", "flood Mpps", "entries", "bar", "",
 		},
 		Notes: []string{
-			fmt.Sprintf("%s connections per second are due, a quarter of the talk's as two cores do all the work, from 250 addresses, each in",
-				report.CountText(synClientRate)),
+			fmt.Sprintf("%s connections per second are due, a quarter of the talk's as two cores do all the work, from 250 addresses, each in", report.CountText(synClientRate)),
 			fmt.Sprintf("a /24 of its own; one is completed when its answer has come within %v. Times count from when it was due.", synTimeout(visitTime(b.Builder.Session))),
-			fmt.Sprintf("Clients and flood have a wire each; the two meet in CPU %d, where nginx runs when its receive threads do not.",
-				rig.ReceiverCPU),
+			fmt.Sprintf("Clients and flood have a wire each; the two meet in CPU %d, where nginx runs when its receive threads do not.", rig.ReceiverCPU),
 			"XDP_TX and XDP_DROP are on the attacker's wire alone, in front of no other defence: what the lab itself makes of the flood.",
 			"Entries are those of the flooded host's conntrack table at the end.",
 			fmt.Sprintf("Medians of %d rounds of %v, in which the rows take turns.", b.FewerRounds(), visitTime(b.Builder.Session)),
@@ -111,8 +109,7 @@ func (b *synBuilder) clientsRow(t *report.Table, c *synCase, l synLoad) {
 				100*wholeFlood, 100*evenFlood, watchPart)
 		}
 		if c.unsteady(l) {
-			t.AddNote("~ unsteady: others had the clients' CPU for more than %v at a time, or the rounds differ by more than %.0f%%",
-				mostStalled, 100*report.UnsteadySpread)
+			t.AddNote("~ unsteady: others had the clients' CPU for more than %v at a time, or the rounds differ by more than %.0f%%", mostStalled, 100*report.UnsteadySpread)
 		}
 	}
 }

@@ -23,10 +23,8 @@ var synBars = []synBar{{synOnly, synTX, 0.60, 8}, {AckOnly, synDrop, 0.75, 7}}
 // synNotes are the choices made.
 func (b *synBuilder) synNotes() []string {
 	return []string{
-		fmt.Sprintf("Talk: netdev 0x15, 2021, one core of a Xeon E5-2620 v4 with a ConnectX-5. Here: veth; CPU %d has the receive threads of",
-			rig.ReceiverCPU),
-		fmt.Sprintf("the host that is flooded and, after them, nginx; CPU %d has the attacker and the clients. Sources, ports and numbers are",
-			rig.SourceCPU),
+		fmt.Sprintf("Talk: netdev 0x15, 2021, one core of a Xeon E5-2620 v4 with a ConnectX-5. Here: veth; CPU %d has the receive threads of", rig.ReceiverCPU),
+		fmt.Sprintf("the host that is flooded and, after them, nginx; CPU %d has the attacker and the clients. Sources, ports and numbers are", rig.SourceCPU),
 		"random; SYNs have Linux's options (74 octets), ACKs timestamps (66 octets). SYN-ACKs are counted where they arrive, at",
 		"the attacker. An ACK is dropped that the host took and did not answer. The most is that at whatever rate of the flood.",
 		"Able: the same for each second that the receive thread ran, which waits for the attacker when it is fast. The bars were",
