@@ -20,7 +20,7 @@ var families = []uint8{unix.AF_INET, unix.AF_INET6}
 
 // Preload notes the connections that sockets of this network namespace have on ports, and returns how many.
 func (f *Flows) Preload(protects func(port uint16) bool) (int, error) {
-	var open, closing []Connection
+	var known preload
 	for _, family := range families {
 		sockets, err := netlink.SocketDiagTCP(family)
 		if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) { // what it missed can be asked for
@@ -30,18 +30,12 @@ func (f *Flows) Preload(protects func(port uint16) bool) (int, error) {
 			c := Connection{
 				Client: addrPort(s.ID.Destination, s.ID.DestinationPort), Server: addrPort(s.ID.Source, s.ID.SourcePort),
 			}
-			switch state := stateOfSocket(s.State); {
-			case !protects(s.ID.SourcePort):
-			case state == FlowEstablished:
-				open = append(open, c)
-			case state == FlowClosing:
-				closing = append(closing, c)
+			if protects(s.ID.SourcePort) {
+				known.note(c, stateOfSocket(s.State))
 			}
 		}
 	}
-	f.Add(open, FlowEstablished)
-	f.Add(closing, FlowClosing)
-	return len(open) + len(closing), nil
+	return f.addAll(known), nil
 }
 
 // stateOfSocket is that of the connection of a socket: none while its peer has not proved its address. One in TIME-WAIT is
@@ -63,7 +57,7 @@ func (f *Flows) PreloadTracked(protects func(port uint16) bool) (int, error) {
 	if err != nil || string(bytes.TrimSpace(count)) == "0" {
 		return 0, nil
 	}
-	var open, closing []Connection
+	var known preload
 	for _, family := range families {
 		flows, err := netlink.ConntrackTableList(netlink.ConntrackTable, netlink.InetFamily(family))
 		if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) {
@@ -72,18 +66,12 @@ func (f *Flows) PreloadTracked(protects func(port uint16) bool) (int, error) {
 		for _, flow := range flows {
 			from := flow.Forward
 			c := Connection{addrPort(from.SrcIP, from.SrcPort), addrPort(from.DstIP, from.DstPort)}
-			switch state := stateOfTracked(flow); {
-			case !protects(from.DstPort):
-			case state == FlowEstablished:
-				open = append(open, c)
-			case state == FlowClosing:
-				closing = append(closing, c)
+			if protects(from.DstPort) {
+				known.note(c, stateOfTracked(flow))
 			}
 		}
 	}
-	f.Add(open, FlowEstablished)
-	f.Add(closing, FlowClosing)
-	return len(open) + len(closing), nil
+	return f.addAll(known), nil
 }
 
 // stateOfTracked is that of a connection of TCP whose handshake is over and which has not ended, none of any other: enum
@@ -104,4 +92,24 @@ func stateOfTracked(flow *netlink.ConntrackFlow) FlowState {
 func addrPort(ip net.IP, port uint16) netip.AddrPort {
 	addr, _ := netip.AddrFromSlice(ip)
 	return netip.AddrPortFrom(addr.Unmap(), port)
+}
+
+// preload is connections that a program did not see begin.
+type preload struct{ open, closing []Connection }
+
+// note adds a connection, unless it is in no state in which a program knows one.
+func (p *preload) note(c Connection, state FlowState) {
+	switch state {
+	case FlowEstablished:
+		p.open = append(p.open, c)
+	case FlowClosing:
+		p.closing = append(p.closing, c)
+	}
+}
+
+// addAll notes connections in the table, and returns how many.
+func (f *Flows) addAll(p preload) int {
+	f.Add(p.open, FlowEstablished)
+	f.Add(p.closing, FlowClosing)
+	return len(p.open) + len(p.closing)
 }

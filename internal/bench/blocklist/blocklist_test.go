@@ -118,7 +118,8 @@ func TestBlockLists(t *testing.T) {
 // blockOf is an experiment after two rounds: the microseconds of the requests by entries and case, where the second round
 // takes two more.
 func blockOf(us map[int]map[string]float64) *blockBuilder {
-	b := &blockBuilder{Builder: rig.Builder{Session: &rig.Session{Options: rig.Options{Rounds: 2}, Outcome: &report.Outcome{Name: "blocklist"}}}, cases: blockCases()}
+	s := &rig.Session{Options: rig.Options{Rounds: 2}, Outcome: &report.Outcome{Name: "blocklist"}}
+	b := &blockBuilder{Builder: rig.Builder{Session: s}, cases: blockCases()}
 	for _, entries := range []int{0, fewRules, publishedMost / 2, publishedMost, 10_000_000} {
 		l := &lists.List{Name: "n=" + report.CountText(entries)}
 		b.points = append(b.points, blockPoint{name: l.Name, label: report.CountText(entries) + " addresses", entries: entries})

@@ -122,6 +122,7 @@ func (b *blockBuilder) timesMore(name string, entries int) (t blockTimes) {
 	}
 	return blockTimes{
 		times: some.half() / none.half(), from: []*blockVisit{none, some},
-		here: fmt.Sprintf("%s ms with none, %s with %s, %.2f x", millisText(none.half()), millisText(some.half()), report.CountText(entries), some.half()/none.half()),
+		here: fmt.Sprintf("%s ms with none, %s with %s, %.2f x",
+			millisText(none.half()), millisText(some.half()), report.CountText(entries), some.half()/none.half()),
 	}
 }

@@ -37,7 +37,8 @@ func newBlockSite(ctx context.Context, b *rig.Builder) (*rig.Site, error) {
 			return nil, err
 		}
 	}
-	n, err := tools.StartStaticNginx(ctx, at.Server, tools.Place{CPU: rig.ReceiverCPU, Priority: lab.Urgent}, blockServer(false), blockServer(true), blockFile, make([]byte, blockFileSize))
+	where := tools.Place{CPU: rig.ReceiverCPU, Priority: lab.Urgent}
+	n, err := tools.StartStaticNginx(ctx, at.Server, where, blockServer(false), blockServer(true), blockFile, make([]byte, blockFileSize))
 	if err != nil {
 		return nil, err
 	}

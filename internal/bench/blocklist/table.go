@@ -143,9 +143,12 @@ func (c *blockCase) published(entries int) string {
 // blockNotes are the choices made.
 func (b *blockBuilder) blockNotes() []string {
 	return []string{
-		fmt.Sprintf("Article: 2012, the mean of %s requests. Here: nginx on the blocking host serves a file of 10 KiB to a client on another one, who", report.CountText(blockRequests)),
-		fmt.Sprintf("asks %s times, one request after another, in HTTP/1.0, each on a connection of its own, after %d requests that do not count.", report.CountText(b.requests()), blockWarmup),
-		fmt.Sprintf("CPU %d has the client, CPU %d the server, both before all ordinary processes. The cases take turns, on a host each, in %d rounds;", rig.SourceCPU, rig.ReceiverCPU, b.Rounds),
+		fmt.Sprintf("Article: 2012, the mean of %s requests. Here: nginx on the blocking host serves a file of 10 KiB to a client on another one, who",
+			report.CountText(blockRequests)),
+		fmt.Sprintf("asks %s times, one request after another, in HTTP/1.0, each on a connection of its own, after %d requests that do not count.",
+			report.CountText(b.requests()), blockWarmup),
+		fmt.Sprintf("CPU %d has the client, CPU %d the server, both before all ordinary processes. The cases take turns, on a host each, in %d rounds;",
+			rig.SourceCPU, rig.ReceiverCPU, b.Rounds),
 		fmt.Sprintf("in one only where the article's table has no column, in %d with the longest list. Figures are medians of the rounds.", max(b.Rounds, blockRounds)),
 		"The addresses are random, and none of them asks. That they are blocked is tried each time: a client with one of them gets no",
 		"answer, but does without a firewall. Rules stand in INPUT, as in the article; nft's set in an input chain; Floodwall's policy",
@@ -183,7 +186,8 @@ func (b *blockBuilder) detailTable(point int) *report.Table {
 	for _, c := range b.cases {
 		t.AddRow(c.visits[point].detailCells(c.label, bars[c.name])...)
 		if c.visits[point].unsteady() {
-			t.AddNote("~ unsteady: half of the requests took times that differ by more than %.0f%% between rounds", 100*report.UnsteadySpread)
+			t.AddNote("~ unsteady: half of the requests took times that differ by more than %.0f%% between rounds",
+				100*report.UnsteadySpread)
 		}
 	}
 	return t

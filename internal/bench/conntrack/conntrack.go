@@ -67,7 +67,8 @@ func (b *webBuilder) webNotes() []string {
 		"in which the cases take turns. Clients and servers share the machine's cores. Medians of the rounds; shares of the",
 		"rate without firewall are taken round by round.",
 		"Full table: nf_conntrack_max is the machine's own, which the bench leaves alone, but each namespace has a table of",
-		fmt.Sprintf("its own up to it: here, filled with connections that no packet belongs to, except for the room of %s.", report.CountText(room(b.Builder.Session))),
+		fmt.Sprintf("its own up to it: here, filled with connections that no packet belongs to, except for the room of %s.",
+			report.CountText(room(b.Builder.Session))),
 		"Two of a request, with the one to the Go program, stay for 120 s after their end. Entries do not count those that",
 		"it was filled with. Drops are packets that found it full; once full is from the first drop on.",
 	}

@@ -132,7 +132,8 @@ func TestWebClaims(t *testing.T) {
 			[]*visit{visitOf(0, 0, 900), visitOf(0, 0, 400)}, "confirmed~, confirmed~, confirmed, refuted~",
 		},
 	} {
-		b := &webBuilder{Builder: rig.Builder{Session: &rig.Session{Options: rig.Options{Phase: time.Second}, Outcome: &report.Outcome{Name: "conntrack"}}}, cases: webCases()}
+		s := &rig.Session{Options: rig.Options{Phase: time.Second}, Outcome: &report.Outcome{Name: "conntrack"}}
+		b := &webBuilder{Builder: rig.Builder{Session: s}, cases: webCases()}
 		b.named("no-firewall").visits, b.named("nft/full").visits, b.named("nft/notrack").visits = tt.none, tt.full, tt.notrack
 		if got := reporttest.Verdicts(b.claims()); got != tt.want {
 			t.Errorf("%s: %s, want %s", tt.name, got, tt.want)

@@ -82,7 +82,8 @@ func dnsVisitOf(answered, truncated int, others uint64) *dnsVisit {
 }
 
 func TestDNSBars(t *testing.T) {
-	b := &dnsBuilder{Builder: rig.Builder{Session: &rig.Session{Options: rig.Options{Rounds: 3, Phase: 10 * time.Second}, Outcome: &report.Outcome{Name: "dns"}}}}
+	s := &rig.Session{Options: rig.Options{Rounds: 3, Phase: 10 * time.Second}, Outcome: &report.Outcome{Name: "dns"}}
+	b := &dnsBuilder{Builder: rig.Builder{Session: s}}
 	guarded, bare := dnsGuard{name: "floodwall", label: "guarded", policy: dnsPolicy}, dnsGuard{name: "nothing", label: "bare"}
 	b.cases = []*dnsCase{
 		{guard: guarded, flood: noFlood, visits: []*dnsVisit{dnsVisitOf(100, 0, 0)}},

@@ -46,7 +46,8 @@ func (c *dnsCase) figure(of func(*dnsVisit) float64) (all report.Samples) {
 // dnsNotes are the choices made.
 func (b *dnsBuilder) dnsNotes() []string {
 	return []string{
-		fmt.Sprintf("Clients: dnsperf asks for %s names %s times a second from %d addresses, each in a /24 of its own; an answer that takes", report.CountText(dnsNames), report.CountText(dnsClientRate), dnsClients),
+		fmt.Sprintf("Clients: dnsperf asks for %s names %s times a second from %d addresses, each in a /24 of its own; an answer that takes",
+			report.CountText(dnsNames), report.CountText(dnsClientRate), dnsClients),
 		fmt.Sprintf("longer than %v is lost, and one that is truncated does not count. Floods: ANY queries of %d octets with EDNS,", clientTimeout(b.visitTime()), len(dnsQuery(bigName, typeANY))),
 		"random identifiers and ports, for a name of which unbound sends 3,028 octets. MB are of all frames: what the attacker",
 		"sends, and what goes to addresses that are not the clients'. Clients and attacker have a wire each to the resolver, whose",
@@ -56,7 +57,8 @@ func (b *dnsBuilder) dnsNotes() []string {
 		"buffer flatters it here: clients ask from the attacker's CPU, and so whenever the attacker pauses, and find it empty.",
 		"Floodwall's policy is `default: drop` with the service of the README's open resolver:",
 		"`" + dnsService + "`",
-		fmt.Sprintf("Medians of %d rounds of %v, in which the rows take turns. CPU %d has the attacker, and before it the clients; CPU %d has unbound", b.Rounds, b.visitTime(), rig.SourceCPU, rig.ReceiverCPU),
+		fmt.Sprintf("Medians of %d rounds of %v, in which the rows take turns. CPU %d has the attacker, and before it the clients; CPU %d has unbound",
+			b.Rounds, b.visitTime(), rig.SourceCPU, rig.ReceiverCPU),
 		"and, before it, the receive thread, as interrupts are.",
 	}
 }

@@ -61,8 +61,9 @@ func addIdle(_ context.Context, b *rig.Builder) error {
 		return err
 	}
 	b.Add(&rig.Rate{
-		Name:  "one-octet/idle",
-		Label: fmt.Sprintf("the same, and %d instructions that do nothing", idleInstructions), Subject: rig.Subject{Site: b.XDP, Program: b.Own(p)},
+		Name:    "one-octet/idle",
+		Label:   fmt.Sprintf("the same, and %d instructions that do nothing", idleInstructions),
+		Subject: rig.Subject{Site: b.XDP, Program: b.Own(p)},
 	})
 	return nil
 }

@@ -47,7 +47,8 @@ func passageOf(heavy, light uint64) passage {
 }
 
 func TestLimitBars(t *testing.T) {
-	b := &limitBuilder{Builder: rig.Builder{Session: &rig.Session{Options: rig.Options{Rounds: 2, Window: time.Second}, Outcome: &report.Outcome{Name: "limit"}}}}
+	s := &rig.Session{Options: rig.Options{Rounds: 2, Window: time.Second}, Outcome: &report.Outcome{Name: "limit"}}
+	b := &limitBuilder{Builder: rig.Builder{Session: s}}
 	row := func(name string, c limitCase, held int, passed ...passage) *limitRow {
 		return &limitRow{Rate: &rig.Rate{Name: name, Label: name}, of: c, xdp: strings.HasPrefix(name, "floodwall"), held: held, passed: passed}
 	}

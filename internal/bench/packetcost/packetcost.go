@@ -190,7 +190,9 @@ func (b *costBuilder) sinkSite() (*sinkSite, error) {
 // expect sends some packets and returns an error when not all, or not none, arrive at the socket. What decides something
 // else than it should is not worth measuring.
 func (s *sinkSite) expect(ctx context.Context, accept bool) error {
-	source, err := s.Lab.NewSource(s.Out, lab.SourceOptions{Flows: []lab.Flow{costFlow}, CPU: rig.SourceCPU, Seed: 1, Count: rig.TestPackets, Rate: 1000})
+	source, err := s.Lab.NewSource(s.Out, lab.SourceOptions{
+		Flows: []lab.Flow{costFlow}, CPU: rig.SourceCPU, Seed: 1, Count: rig.TestPackets, Rate: 1000,
+	})
 	if err != nil {
 		return err
 	}

@@ -142,7 +142,10 @@ func xdpRow(ctx context.Context, b *rig.Builder, name, label, policy string) (*r
 	if err != nil {
 		return nil, fmt.Errorf("floodwall, xdp, %s: %w", label, err)
 	}
-	return b.Add(&rig.Rate{Name: "floodwall/xdp/" + name, Label: "floodwall, xdp: " + label, Subject: rig.Subject{Site: b.XDP, Program: b.Own(a.Program)}}), nil
+	return b.Add(&rig.Rate{
+		Name: "floodwall/xdp/" + name, Label: "floodwall, xdp: " + label,
+		Subject: rig.Subject{Site: b.XDP, Program: b.Own(a.Program)},
+	}), nil
 }
 
 // heldRow adds a row for a policy that is applied on another target and stays.

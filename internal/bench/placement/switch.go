@@ -109,7 +109,8 @@ func ruleAt(ctx context.Context, at *rig.Site, in control.Instance, stage compil
 // publishMoves publishes how long each took.
 func (b *placeBuilder) publishMoves(moves []*placeMove) {
 	t := &report.Table{
-		Title: fmt.Sprintf("placement: seconds until the rule has moved, with %s packets/s of which an attack is %s", report.CountText(articleRate), percent(attackShare)),
+		Title: fmt.Sprintf("placement: seconds until the rule has moved, with %s packets/s of which an attack is %s",
+			report.CountText(articleRate), percent(attackShare)),
 		Head:  []string{"", "to", "seconds", "bar", ""},
 		Notes: []string{"A policy with placement: auto on nftables, and a daemon with the costs above. Once each."},
 	}

@@ -40,7 +40,8 @@ func measured(p *rig.Probe) bool { return p != nil && len(p.Costs) > 0 }
 func (b *placeBuilder) publishDrops() {
 	raw := b.way("iptables/raw").drops
 	t := &report.Table{
-		Title: fmt.Sprintf("placement: %s packets/s to the router itself, all dropped, by a router with %s routes", report.CountText(articleRate), report.CountText(b.Routes)),
+		Title: fmt.Sprintf("placement: %s packets/s to the router itself, all dropped, by a router with %s routes",
+			report.CountText(articleRate), report.CountText(b.Routes)),
 		Head:  []string{"", "article's CPU", "CPU", "min .. max", "ns/packet", "of iptables in raw", ""},
 		Notes: b.placeNotes(),
 	}
@@ -68,8 +69,9 @@ func (b *placeBuilder) publishStreams() {
 func (b *placeBuilder) publishForwarded(from, prefix string, of func(*way) *rig.Probe) {
 	none := of(b.way("no-rule"))
 	t := &report.Table{
-		Title: fmt.Sprintf("placement: %s packets/s in four streams %s, forwarded, and %s of it dropped", report.CountText(articleRate), from, percent(articleShare)),
-		Head:  []string{"", "", "CPU", "min .. max", "ns/packet", "of no rule", ""},
+		Title: fmt.Sprintf("placement: %s packets/s in four streams %s, forwarded, and %s of it dropped",
+			report.CountText(articleRate), from, percent(articleShare)),
+		Head: []string{"", "", "CPU", "min .. max", "ns/packet", "of no rule", ""},
 	}
 	for _, w := range b.ways {
 		if !w.all {
@@ -115,11 +117,13 @@ func (b *placeBuilder) claim(text, article, rule string, one, other *rig.Probe, 
 func (b *placeBuilder) placeNotes() []string {
 	rounds, window := placeRounds(b.Builder.Session)
 	return []string{
-		fmt.Sprintf("Article: Swer, a virtual router with %s routes over some 50 next hops; conntrack loaded, NOTRACK for everything in raw. Its", report.CountText(rig.ArticleRoutes)),
+		fmt.Sprintf("Article: Swer, a virtual router with %s routes over some 50 next hops; conntrack loaded, NOTRACK for everything in raw. Its",
+			report.CountText(rig.ArticleRoutes)),
 		"tool is iptables: here, iptables-legacy, with both tables there in any case. The rule drops UDP from one source to port",
 		fmt.Sprintf("%d of the router's own addresses; by nft and by Floodwall's nftables, another table has notrack. The table of routes", placePort),
 		fmt.Sprintf("took %.1f s (median of %d routers, one for each row but those of XDP).", b.loaded.Median(), len(b.loaded)),
-		fmt.Sprintf("CPU: the receive thread's own time at %s packets/s, source and receiver on one core; its background is 0 when nothing", report.CountText(articleRate)),
+		fmt.Sprintf("CPU: the receive thread's own time at %s packets/s, source and receiver on one core; its background is 0 when nothing",
+			report.CountText(articleRate)),
 		fmt.Sprintf("comes. Medians of %d rounds of %v in which the rows take turns. Forwarded packets go on to a host that discards them, whose", rounds, window),
 		"time does not count.",
 	}

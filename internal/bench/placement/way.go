@@ -139,7 +139,8 @@ func (b *placeBuilder) check(ctx context.Context, w *way) error {
 	}
 	delivered, forwarded := after.Delivered-before.Delivered, after.Forwarded-before.Forwarded
 	if want := report.Choice[uint64](w.none, rig.TestPackets, 0); delivered != want || forwarded != rig.TestPackets {
-		return fmt.Errorf("of %d packets each, %d are delivered and %d forwarded, want %d and %d", rig.TestPackets, delivered, forwarded, want, rig.TestPackets)
+		return fmt.Errorf("of %d packets each, %d are delivered and %d forwarded, want %d and %d",
+			rig.TestPackets, delivered, forwarded, want, rig.TestPackets)
 	}
 	return nil
 }
