@@ -40,6 +40,7 @@ type column struct {
 	text       string // of its policy; "" for the empty program
 	program    *ebpf.Program
 	figures    [len(packetKinds)]series // nanoseconds
+	shares     [len(packetKinds)]series // the yardstick's nanoseconds in the same moments, by these
 }
 
 // program measures loaded programs by BPF_PROG_TEST_RUN: what they cost when the packet is in the cache.
