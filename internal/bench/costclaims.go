@@ -129,7 +129,7 @@ func (c costClaim) unsteady(t *rateTable) bool {
 func (t *rateTable) rate(name string) float64 {
 	for _, r := range t.rows {
 		if r.name == name && r.measured() {
-			return r.rounds.median()
+			return r.arrived().median()
 		}
 	}
 	return 0

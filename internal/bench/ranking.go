@@ -40,7 +40,7 @@ func (t *rateTable) ranking() Ranking {
 		ranking.Limit = t.empty.label
 	}
 	for _, r := range t.rows {
-		ranking.add(r.label, r.rounds, 1e6, r.unsteady())
+		ranking.add(r.label, r.arrived(), 1e6, r.unsteady())
 	}
 	return ranking
 }

@@ -20,8 +20,8 @@ type rate struct {
 	extra   []lab.Metric // that belong to the result
 	article *articleRow  // what an article says of it; nil: nothing
 
-	rounds    series // packets per second, of the offer of which it took most
-	reference series // packets per second at referenceOffer
+	rounds    series // packets per second, of the offer of which it took most; 0: nothing arrived
+	reference series // packets per second at referenceOffer; 0: nothing arrived
 	disturbed int    // rounds that stayed disturbed
 	starved   int    // rounds in which the receiver could have taken more
 }
@@ -87,6 +87,9 @@ func (r *rate) measure(ctx context.Context, s *session, c cores, round uint64) e
 		return err
 	}
 	r.rounds = append(r.rounds, c.figure(best))
+	if best.PPS == 0 {
+		return nil // nothing that could be disturbed
+	}
 	if disturbed(best) {
 		r.disturbed++
 	} else if c.starved(best) {
@@ -144,6 +147,12 @@ func (r *rate) once(ctx context.Context, s *session, round uint64, o offer) (bes
 	}
 	return best, nil
 }
+
+// arrived is the rounds in which anything did. In the others something else had the CPUs, which says nothing of the row.
+func (r *rate) arrived() series { return r.rounds.positive() }
+
+// failed is how many those others are.
+func (r *rate) failed() int { return len(r.rounds) - len(r.arrived()) }
 
 // disturbed reports whether others took so much of the receiver's time that its rate says little.
 func disturbed(m lab.Measurement) bool { return m.Waited > disturbedShare || m.Stolen > disturbedShare }

@@ -74,18 +74,19 @@ func (t *rateTable) cells(r *rate, bars []rateBar) []string {
 // figures are rate, spread, and time per packet as text.
 func (r *rate) figures() []string {
 	mpps := func(pps float64) string { return fmt.Sprintf("%.2f", pps/1e6) }
-	median := r.rounds.median()
+	arrived := r.arrived()
+	median := arrived.median()
 	return []string{
-		mpps(median), mpps(slices.Min(r.rounds)) + " .. " + mpps(slices.Max(r.rounds)), fmt.Sprintf("%.1f", 1e9/median),
+		mpps(median), mpps(slices.Min(arrived)) + " .. " + mpps(slices.Max(arrived)), fmt.Sprintf("%.1f", 1e9/median),
 	}
 }
 
-// shares are a row's rates as shares of another's in the same rounds; nil when one of them was not measured.
+// shares are a row's rates as shares of another's in the same rounds, of which both measured something.
 func shares(r, limit *rate) series {
-	if r == nil || limit == nil || !r.measured() || !limit.measured() {
+	if r == nil || limit == nil {
 		return nil
 	}
-	return r.rounds.by(limit.rounds)
+	return r.rounds.by(limit.rounds).positive()
 }
 
 // share is their median; false when there is none.
@@ -103,10 +104,10 @@ func shareText(r, limit *rate) string {
 
 // referenceShares are what a row takes of the reference offer, as shares of what the limit takes of it.
 func referenceShares(r, limit *rate) series {
-	if limit == nil || !(r.reference.median() > 0) || !(limit.reference.median() > 0) {
+	if limit == nil {
 		return nil
 	}
-	return r.reference.by(limit.reference)
+	return r.reference.by(limit.reference).positive()
 }
 
 // referenceShare is their median; false when there is none.
@@ -144,13 +145,13 @@ func (t *rateTable) bars(experiment string, r *rate) (bars []rateBar) {
 }
 
 // measured reports whether there are figures that can be divided by.
-func (r *rate) measured() bool { return r.rounds.median() > 0 }
+func (r *rate) measured() bool { return len(r.arrived()) > 0 }
 
 // unsteady reports whether the figures are doubtful.
-func (r *rate) unsteady() bool { return r.disturbed > 0 || r.rounds.unsteady() }
+func (r *rate) unsteady() bool { return r.disturbed > 0 || r.arrived().unsteady() }
 
 // fromSource reports whether most rounds say how fast the source is, not the receiver.
-func (r *rate) fromSource() bool { return 2*r.starved > len(r.rounds) }
+func (r *rate) fromSource() bool { return 2*r.starved > len(r.arrived()) }
 
 // remarks is why there is no figure, or short signs that notes below the table explain.
 func (r *rate) remarks() (marks string) {
@@ -166,6 +167,9 @@ func (r *rate) remarks() (marks string) {
 	if r.fromSource() {
 		marks += "^"
 	}
+	if r.failed() > 0 {
+		marks += "!"
+	}
 	return marks
 }
 
@@ -176,6 +180,9 @@ func (r *rate) remark(t *Table) {
 	}
 	if r.fromSource() {
 		t.note("^ the source was slower than the receiver: the figure is a lower bound")
+	}
+	if r.measured() && r.failed() > 0 {
+		t.note("! nothing arrived in %d of %d rounds, which are left out: others had the CPUs", r.failed(), len(r.rounds))
 	}
 }
 
@@ -191,9 +198,8 @@ func (t *rateTable) result(experiment string, r *rate) lab.Result {
 			res.Metrics = append(res.Metrics, figures.metric(unit))
 		}
 	}
-	arrived := slices.DeleteFunc(slices.Clone(r.rounds), func(pps float64) bool { return pps == 0 })
-	add("ns/op", arrived.each(func(pps float64) float64 { return 1e9 / pps }))
-	add("Mpps", r.rounds.each(func(pps float64) float64 { return pps / 1e6 }))
+	add("ns/op", r.arrived().each(func(pps float64) float64 { return 1e9 / pps }))
+	add("Mpps", r.arrived().each(func(pps float64) float64 { return pps / 1e6 }))
 	add("of-empty", shares(r, t.empty))
 	add("of-one-octet", shares(r, t.touch))
 	add("x-raw-drop", shares(t.base, r))

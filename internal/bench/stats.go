@@ -39,6 +39,16 @@ func (s series) each(fn func(float64) float64) (all series) {
 	return all
 }
 
+// positive is the figures above 0.
+func (s series) positive() (all series) {
+	for _, v := range s {
+		if v > 0 {
+			all = append(all, v)
+		}
+	}
+	return all
+}
+
 // by is the figures as shares of another's of the same rounds, as far as both were taken.
 func (s series) by(other series) (all series) {
 	for i := range min(len(s), len(other)) {
