@@ -36,8 +36,12 @@ func means(rows []Change) []Change {
 	return all
 }
 
-// othersMoved is the share by which the mean of the others' rows of the same experiment and unit changed.
+// othersMoved is the share by which the mean of the others' rows of the same experiment and unit changed. It says nothing
+// of shares of the yardstick, which is such a row itself: the empty program's vary by some percent, as it takes so little.
 func othersMoved(own *Change, means []Change) float64 {
+	if own.Unit == yardstick {
+		return 0
+	}
 	for i := range means {
 		if m := &means[i]; !m.Own && m.Name == own.Name && m.Unit == own.Unit {
 			return math.Abs(m.Delta)
