@@ -87,7 +87,7 @@ func runRound(ctx context.Context, at *site, columns []*column, frames [][]byte,
 
 // loadYardstick loads the program that shows how fast the machine is just now, for programs like Floodwall's: neighbors on
 // the core and in its caches make both slower alike, for longer than a run takes. That is why the same build is up to 5%
-// slower in one run than in another, and within 1% by the yardstick.
+// slower in one run than in another, and up to 2% by the yardstick.
 func loadYardstick() (*ebpf.Program, error) {
 	y, err := loadPeer(peersProgYardstick, nil, nil)
 	if err != nil {

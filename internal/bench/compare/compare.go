@@ -78,7 +78,7 @@ func Reports(old, new *bench.Report, o Options) *Comparison {
 		o.Alpha = 0.05
 	}
 	if o.Delta == 0 {
-		o.Delta = 0.05 // runs of a build are up to 1.5% apart by the yardstick, and a tenth more time is a share of 9% less
+		o.Delta = 0.05 // runs of a build are up to 2% apart by the yardstick, and a tenth more time is a share of 9% less
 	}
 	c := &Comparison{
 		Old: Run{old.Time, old.Machine}, New: Run{new.Time, new.Machine}, Alpha: o.Alpha, Delta: o.Delta,
