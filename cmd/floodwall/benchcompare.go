@@ -22,8 +22,9 @@ func benchCompareCommand(e *env) *cobra.Command {
 			"a limit in the same round is compared by that share, as a machine that others use is not always as fast.\n\n" +
 			"The exit status is 1 when Floodwall got significantly worse, 0 otherwise. What it is compared with may change.\n\n" +
 			"To find a change of 10% in the datapath, run `floodwall bench program` with each build. It loads the programs anew in\n" +
-			"each of its 10 rounds: where the kernel puts a program changes what it costs by some percent, which is noise as well.\n" +
-			"Other experiments show what a user gets, and need --rounds 10, and more of a change.",
+			"each of its 10 rounds, as where the kernel puts a program changes what it costs, and takes turns with a yardstick, a\n" +
+			"program that no build changes: the two are compared by their share of it, which a busy machine hardly moves. Other\n" +
+			"experiments show what a user gets, and need --rounds 10, and more of a change.",
 		Example: "  floodwall bench program --out old\n  floodwall-new bench program --out new\n  floodwall bench compare old new",
 		Args:    exactly(2, "OLD and NEW, two results of bench"),
 		RunE:    func(c *cobra.Command, args []string) error { return e.benchCompare(c, args, o, all) },
@@ -31,7 +32,7 @@ func benchCompareCommand(e *env) *cobra.Command {
 	flags := c.Flags()
 	flags.BoolVar(&all, "all", false, "print all rows, not those alone that changed")
 	flags.Float64Var(&o.Alpha, "alpha", 0.05, "`share` of false alarms among what is said to have changed")
-	flags.Float64Var(&o.Delta, "delta", 0.05, "least change of an experiment's mean that counts, as a `share`; of one row, six times that")
+	flags.Float64Var(&o.Delta, "delta", 0.05, "least change of Floodwall's mean in an experiment that counts, as a `share`; of one row, four times that")
 	e.jsonFlag(c)
 	return c
 }

@@ -27,8 +27,8 @@ type Ratio struct {
 	Value float64 `json:"value,omitempty"`
 }
 
-// Exceeded reports whether the ratio, measured, is above its bound.
-func (r *Ratio) Exceeded() bool { return r.Value > r.Most }
+// Exceeded reports whether the ratio, measured, is above its bound. What is no number is within none.
+func (r *Ratio) Exceeded() bool { return !(r.Value <= r.Most) }
 
 // The guard takes the least time of some short rounds, as what disturbs only adds. When that exceeds a bound, it takes
 // the same once more, and again, before it says so.
@@ -52,6 +52,7 @@ var guardRows = []guardRow{
 	{"rules=0", guardRules(0)}, {"rules=20", guardRules(20)}, {"rules=10000", guardRules(10_000)},
 	{"listed", guardListed}, {"unlisted", guardUnlisted},
 	{"limit", guardPolicy("default: drop\nrules: [{name: limit, proto: udp, over: {rate: 1/s, per: from/16}, then: drop}]\n", nil)},
+	{"syn", guardPolicy(fmt.Sprintf(synproxy.SynPolicy, "host"), []lab.Flow{synproxy.SynOnly.Flow(rig.Server4, 80)})},
 	{"ack", guardPolicy(fmt.Sprintf(synproxy.SynPolicy, "host"), []lab.Flow{synproxy.AckOnly.Flow(rig.Server4, 80)})},
 }
 
@@ -138,19 +139,32 @@ func (g *guard) build(ctx context.Context) error {
 	return nil
 }
 
-// judge measures until no ratio is exceeded, or that is certain.
-func (g *guard) judge(ctx context.Context) error {
+// judge measures until no ratio is exceeded, or that is certain. A row that never measured anything is an error.
+func (g *guard) judge(ctx context.Context) (err error) {
 	for range guardTries {
 		if err := g.rounds(ctx); err != nil {
 			return err
 		}
-		for i := range g.ratios {
-			r := &g.ratios[i]
-			r.Value = g.fastest(r.By) / g.fastest(r.Of)
-		}
-		if !slices.ContainsFunc(g.ratios, func(r Ratio) bool { return r.Exceeded() }) {
+		if err = g.divide(); err == nil && !slices.ContainsFunc(g.ratios, func(r Ratio) bool { return r.Exceeded() }) {
 			return nil
 		}
+	}
+	return err
+}
+
+// divide fills the ratios.
+func (g *guard) divide() error {
+	for i := range g.ratios {
+		r := &g.ratios[i]
+		of, err := g.fastest(r.Of)
+		if err != nil {
+			return err
+		}
+		by, err := g.fastest(r.By)
+		if err != nil {
+			return err
+		}
+		r.Value = by / of
 	}
 	return nil
 }
@@ -171,9 +185,13 @@ func (g *guard) rounds(ctx context.Context) error {
 }
 
 // fastest is the best rate of a row so far.
-func (g *guard) fastest(name string) float64 {
+func (g *guard) fastest(name string) (float64, error) {
 	i := slices.IndexFunc(g.Table.Rows, func(r *rig.Rate) bool { return r.Name == name })
-	return slices.Max(g.Table.Rows[i].Rounds)
+	r := g.Table.Rows[i]
+	if !r.Measured() {
+		return 0, fmt.Errorf("%s: no packet arrived in %d rounds, others had the CPUs: run it when they are done", name, len(r.Rounds))
+	}
+	return slices.Max(r.Arrived()), nil
 }
 
 // guardPolicy is a row of a policy; no flows are those of all rows.

@@ -13,7 +13,7 @@ import (
 // Options are what counts as a change. The zero value is good.
 type Options struct {
 	Alpha float64 // the share of false alarms among what is said to have changed; 0: 0.05
-	Delta float64 // the least change of an experiment's mean, as a share; of a row alone, rowTimes that; 0: 0.05
+	Delta float64 // the least change of Floodwall's mean, as a share; of all else, rowTimes that; 0: 0.05
 }
 
 // Comparison is what changed from one run to another.
@@ -23,7 +23,7 @@ type Comparison struct {
 	Alpha    float64  `json:"alpha"`
 	Delta    float64  `json:"delta"`
 	Warnings []string `json:"warnings"`
-	Means    []Change `json:"means"` // of the rows of Floodwall of each experiment
+	Means    []Change `json:"means"` // of each experiment, Floodwall's rows and all others
 	Rows     []Change `json:"rows"`
 	OnlyOld  []string `json:"only_old"` // rows that only one of the runs has
 	OnlyNew  []string `json:"only_new"`
@@ -44,6 +44,7 @@ type Change struct {
 	Delta   float64 `json:"delta"` // new by old, less 1; 1 where the old is 0 and the new is not
 	P       float64 `json:"p"`     // that the rounds differ so much when nothing changed (Mann and Whitney's U test)
 	Q       float64 `json:"q"`     // the same, for the number of comparisons (Benjamini and Hochberg)
+	Least   float64 `json:"least"` // the least change that counts, as a share
 	Rounds  [2]int  `json:"rounds"`
 	Rows    int     `json:"rows,omitempty"` // of a mean
 	Own     bool    `json:"own"`            // of Floodwall, not of something that it is compared with
@@ -67,10 +68,9 @@ const (
 // figures has a chance of a tenth.
 const LeastRounds = 4
 
-// rowTimes is how many times more a row alone must change than the mean of all: where the kernel finds memory for a
-// program and its maps moves a row by up to a fifth, from one run of a build to the next as well, and all of its rounds
-// alike, which a test of the rounds takes for a change.
-const rowTimes = 6
+// rowTimes is how many times more a row alone must change than the mean of Floodwall's, and the mean of the others: where the kernel finds memory for a
+// program and its maps moves a row by up to a seventh, from one run of a build to the next as well.
+const rowTimes = 4
 
 // Reports compares two reports.
 func Reports(old, new *report.Report, o Options) *Comparison {
@@ -78,7 +78,7 @@ func Reports(old, new *report.Report, o Options) *Comparison {
 		o.Alpha = 0.05
 	}
 	if o.Delta == 0 {
-		o.Delta = 0.05 // runs of a build are mostly up to 4% apart, in all rounds alike
+		o.Delta = 0.05 // runs of a build are up to 2% apart by the yardstick, and a tenth more time is a share of 9% less
 	}
 	c := &Comparison{
 		Old: Run{old.Time, old.Machine}, New: Run{new.Time, new.Machine}, Alpha: o.Alpha, Delta: o.Delta,
@@ -87,8 +87,7 @@ func Reports(old, new *report.Report, o Options) *Comparison {
 	}
 	c.pair(old, new)
 	c.Means = means(c.Rows)
-	judge(c.Means, o.Alpha, o.Delta)
-	judge(c.Rows, o.Alpha, rowTimes*o.Delta)
+	c.judge()
 	c.warnRounds()
 	return c
 }

@@ -72,13 +72,10 @@ func TestSameBuild(t *testing.T) {
 func TestSlower(t *testing.T) {
 	m := newMachine(t, 10)
 	c := Reports(m.run(30, 1), m.run(30, 1.1), Options{})
-	for i, name := range []string{"program", "drop/one-core"} {
-		if got := c.Means[i]; got.Name != name || got.Verdict != Worse {
-			t.Errorf("mean %+v, want %s worse", got, name)
+	for i, want := range []string{"program ns/op worse", "program ns/op same", "drop/one-core of-empty worse"} {
+		if got := c.Means[i]; fmt.Sprint(got.Name, " ", got.Unit, " ", got.Verdict) != want {
+			t.Errorf("mean %+v, want %s", got, want)
 		}
-	}
-	if c.Means[1].Unit != "of-empty" {
-		t.Errorf("rates are compared by %s, not by their share of the limit", c.Means[1].Unit)
 	}
 	for _, r := range c.Rows {
 		if !r.Own && (r.Verdict == Worse || r.Verdict == Better) {
@@ -87,6 +84,50 @@ func TestSlower(t *testing.T) {
 	}
 	if faster := Reports(m.run(30, 1.1), m.run(30, 1), Options{}); faster.Means[0].Verdict != Better || len(faster.Worse()) > 0 {
 		t.Errorf("the other way round: %s, %d worse", faster.Means[0].Verdict, len(faster.Worse()))
+	}
+}
+
+// TestOthersSlower has nft slower as well, by more than Floodwall: then no build is to blame.
+func TestOthersSlower(t *testing.T) {
+	m := newMachine(t, 10)
+	old, new := m.run(30, 1), m.run(30, 1.1)
+	old.Experiments, new.Experiments = old.Experiments[:1], new.Experiments[:1]
+	for i := range new.Experiments[0].Results {
+		if r := &new.Experiments[0].Results[i]; !own(r.Name) {
+			for round := range r.Metrics[0].Samples {
+				r.Metrics[0].Samples[round] *= 1.15
+			}
+		}
+	}
+	if mean := Reports(old, new, Options{}).Means[0]; !mean.Own || mean.Verdict != Same {
+		t.Errorf("Floodwall is slower by 10%%, nft by 15%%: %+v, want the same", mean)
+	}
+}
+
+// TestYardstick has a machine that is slower by a third for all that it runs, and a build that is slower by a tenth.
+func TestYardstick(t *testing.T) {
+	m := newMachine(t, 10)
+	byYardstick := func(machine, build float64) *report.Report {
+		r := m.run(30, machine*build)
+		r.Experiments = r.Experiments[:1]
+		for i := range r.Experiments[0].Results {
+			result := &r.Experiments[0].Results[i]
+			share := lab.Metric{Unit: "of-yardstick"}
+			for _, ns := range result.Metrics[0].Samples {
+				if !own(result.Name) {
+					ns *= machine
+				}
+				share.Samples = append(share.Samples, 60*machine/ns)
+			}
+			result.Metrics = append(result.Metrics, share)
+		}
+		return r
+	}
+	for build, want := range map[float64]Verdict{1: Same, 1.1: Worse} {
+		c := Reports(byYardstick(1, 1), byYardstick(1.3, build), Options{})
+		if got := c.Means[0]; got.Verdict != want || got.Unit != "of-yardstick" {
+			t.Errorf("a build that is slower %v times: %+v, want %s", build, got, want)
+		}
 	}
 }
 

@@ -13,7 +13,10 @@ import (
 // A machine that others share is slower at one time than at another, for all that is measured. So where a result is also
 // given as a share of its limit in the same round, that share is compared, and none of the rates and times that it comes
 // from. The first of these that both results have stands for all.
-var shares = []string{"of-empty", "able-of-limit", "of-limit", "of-no-firewall"}
+var shares = []string{yardstick, "of-empty", "able-of-limit", "of-limit", "of-no-firewall"}
+
+// yardstick is the unit of shares of a program that is no build's, and that is run by turns with the one measured.
+const yardstick = "of-yardstick"
 
 // absolute are the units for which such a share stands.
 var absolute = []string{

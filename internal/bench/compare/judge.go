@@ -8,16 +8,31 @@ import (
 	"github.com/floodwall/floodwall/internal/lab"
 )
 
-// judge says what changed: by at least so much, and significantly, of all that is compared together.
-func judge(all []Change, alpha, delta float64) {
+// judge says what changed: by at least so much, and significantly.
+func (c *Comparison) judge() {
+	for i := range c.Means {
+		if m := &c.Means[i]; m.Own {
+			m.Least = max(c.Delta, othersMoved(m, c.Means))
+		} else {
+			m.Least = rowTimes * c.Delta
+		}
+	}
+	for i := range c.Rows {
+		c.Rows[i].Least = rowTimes * c.Delta
+	}
+	judge(c.Means, c.Alpha)
+	judge(c.Rows, c.Alpha)
+}
+
+// judge gives the verdicts on what is compared together.
+func judge(all []Change, alpha float64) {
 	correct(all)
 	for i := range all {
 		c := &all[i]
-		least := delta
 		if coarse(c.Unit) {
-			least *= coarseTimes
+			c.Least *= coarseTimes
 		}
-		if c.Q <= alpha && math.Abs(c.Delta) >= least && c.Old != c.New {
+		if c.Q <= alpha && math.Abs(c.Delta) >= c.Least && c.Old != c.New {
 			c.Verdict = c.direction()
 		}
 	}
@@ -36,7 +51,10 @@ func (c *Change) direction() Verdict {
 
 // correct sets Q: of many comparisons some differ by chance. By Benjamini and Hochberg's procedure (Journal of the Royal
 // Statistical Society B 57, 1995), of those with Q below a share at most that share is expected to be false, and when
-// nothing has changed, that share is the chance of any alarm at all.
+// nothing has changed, that share is the most that the chance of any alarm is. Means and rows are corrected apart, so for
+// both together it is twice as much. Both hold for rounds that are independent, which those of one run are not quite: what
+// goes on for as long as a run is in all of them. Against that there is the least change, which most comparisons of one
+// build stay far below, so that alarms are rarer than that share.
 func correct(all []Change) {
 	byP := make([]*Change, len(all))
 	for i := range all {

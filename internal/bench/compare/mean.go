@@ -6,17 +6,22 @@ import (
 	"strings"
 )
 
-// means are the geometric means of Floodwall's rows of each experiment, by unit. A change of the datapath moves all of
-// them, what disturbs a round seldom does: so the mean shows what no row does alone.
+// group is rows that change together, if their cause is one: of an experiment and a unit, Floodwall's or all others.
+type group struct {
+	name, unit string
+	own        bool
+}
+
+// means are the geometric means of the groups. A change of the datapath moves all of Floodwall's rows, what disturbs a
+// round seldom does: so the mean shows what no row does alone. What the others' mean moves is no change of Floodwall's.
 func means(rows []Change) []Change {
-	type group struct{ name, unit string }
 	var order []group
 	members := make(map[group][]Change)
 	for _, r := range rows {
-		if !r.Own || coarse(r.Unit) || !positive(r.figures[0]) || !positive(r.figures[1]) {
+		if coarse(r.Unit) || !positive(r.figures[0]) || !positive(r.figures[1]) {
 			continue
 		}
-		g := group{experiment(r.Name), r.Unit}
+		g := group{experiment(r.Name), r.Unit, r.Own}
 		if members[g] == nil {
 			order = append(order, g)
 		}
@@ -25,10 +30,24 @@ func means(rows []Change) []Change {
 	all := []Change{}
 	for _, g := range order {
 		c := newChange(g.name, g.unit, meanRounds(members[g], 0), meanRounds(members[g], 1))
-		c.Own, c.Rows = true, len(members[g])
+		c.Own, c.Rows = g.own, len(members[g])
 		all = append(all, c)
 	}
 	return all
+}
+
+// othersMoved is the share by which the mean of the others' rows of the same experiment and unit changed. It says nothing
+// of shares of the yardstick, which is such a row itself: the empty program's vary by some percent, as it takes so little.
+func othersMoved(own *Change, means []Change) float64 {
+	if own.Unit == yardstick {
+		return 0
+	}
+	for i := range means {
+		if m := &means[i]; !m.Own && m.Name == own.Name && m.Unit == own.Unit {
+			return math.Abs(m.Delta)
+		}
+	}
+	return 0
 }
 
 // experiment is the part of a result's name that says what was measured, and how.

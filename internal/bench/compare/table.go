@@ -46,18 +46,23 @@ func (r Run) String() string {
 var changeHead = []string{"", "figure", "old", "new", "delta", "p", "rounds", ""}
 
 func (c *Comparison) meansTable() report.Table {
-	t := report.Table{Title: "geometric means of Floodwall's rows", Head: changeHead}
+	t := report.Table{Title: "geometric means", Head: changeHead}
 	for i := range c.Means {
 		m := &c.Means[i]
-		t.Rows = append(t.Rows, m.cells(fmt.Sprintf("%s (%d rows)", m.Name, m.Rows)))
+		whose := "all others'"
+		if m.Own {
+			whose = "Floodwall's"
+		}
+		t.Rows = append(t.Rows, m.cells(fmt.Sprintf("%s, %s %d rows", m.Name, whose, m.Rows)))
 	}
 	return t
 }
 
 func (c *Comparison) rowsTable(all bool) report.Table {
 	t := report.Table{Title: "rows that changed", Head: changeHead, Notes: []string{
-		"Medians of the rounds. Figures of-... are shares of the limit, or of no firewall, in the same round. p: that nothing",
-		"has changed, by Mann and Whitney's U test, corrected for the number of comparisons by Benjamini and Hochberg's.",
+		"Medians of the rounds. Figures of-... are shares, in the same round, of the rate of the limit, of no firewall, or of the",
+		"yardstick, a program that no build changes. p: that nothing has changed, by Mann and Whitney's U test, corrected for",
+		"the number of comparisons by Benjamini and Hochberg's.",
 	}}
 	if all {
 		t.Title = "all rows"

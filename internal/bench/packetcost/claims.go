@@ -96,7 +96,7 @@ func (c costClaim) unsteady(t *rig.RateTable) bool {
 func rate(t *rig.RateTable, name string) float64 {
 	for _, r := range t.Rows {
 		if r.Name == name && r.Measured() {
-			return r.Rounds.Median()
+			return r.Arrived().Median()
 		}
 	}
 	return 0

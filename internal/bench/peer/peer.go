@@ -20,6 +20,9 @@ const (
 	Limit4  = peersProgLimit4  // drops sources over a limit of their own, which an LRU map holds
 	Victim  = peersProgVictim  // tells a resolver's answers to its clients from those to others
 	Spoofed = peersProgSpoofed // counts a server's answers to nobody
+
+	// Yardstick does something like what Floodwall's programs do, and stays as it is.
+	Yardstick = peersProgYardstick
 )
 
 // The constants of limit4 and victim.

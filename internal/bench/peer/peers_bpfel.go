@@ -16,26 +16,30 @@ import (
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	peersMapHash4Set       = "hash4_set"
-	peersMapLimit4Counts   = "limit4_counts"
-	peersMapLimit4Set      = "limit4_set"
-	peersMapLpm4Set        = "lpm4_set"
-	peersMapLpm6Set        = "lpm6_set"
-	peersMapSpoofedCounts  = "spoofed_counts"
-	peersMapVictimCounts   = "victim_counts"
-	peersProgHash4         = "hash4"
-	peersProgLimit4        = "limit4"
-	peersProgLpm4          = "lpm4"
-	peersProgLpm6          = "lpm6"
-	peersProgSpoofed       = "spoofed"
-	peersProgTouch         = "touch"
-	peersProgVictim        = "victim"
-	peersVarLimit4Burst    = "limit4_burst"
-	peersVarLimit4Heavy    = "limit4_heavy"
-	peersVarLimit4Interval = "limit4_interval"
-	peersVarLimit4Mask     = "limit4_mask"
-	peersVarVictimClients  = "victim_clients"
-	peersVarVictimMask     = "victim_mask"
+	peersMapHash4Set        = "hash4_set"
+	peersMapLimit4Counts    = "limit4_counts"
+	peersMapLimit4Set       = "limit4_set"
+	peersMapLpm4Set         = "lpm4_set"
+	peersMapLpm6Set         = "lpm6_set"
+	peersMapSpoofedCounts   = "spoofed_counts"
+	peersMapVictimCounts    = "victim_counts"
+	peersMapYardstickCounts = "yardstick_counts"
+	peersMapYardstickSet    = "yardstick_set"
+	peersMapYardstickSlots  = "yardstick_slots"
+	peersProgHash4          = "hash4"
+	peersProgLimit4         = "limit4"
+	peersProgLpm4           = "lpm4"
+	peersProgLpm6           = "lpm6"
+	peersProgSpoofed        = "spoofed"
+	peersProgTouch          = "touch"
+	peersProgVictim         = "victim"
+	peersProgYardstick      = "yardstick"
+	peersVarLimit4Burst     = "limit4_burst"
+	peersVarLimit4Heavy     = "limit4_heavy"
+	peersVarLimit4Interval  = "limit4_interval"
+	peersVarLimit4Mask      = "limit4_mask"
+	peersVarVictimClients   = "victim_clients"
+	peersVarVictimMask      = "victim_mask"
 )
 
 // loadPeers returns the embedded CollectionSpec for peers.
@@ -80,26 +84,30 @@ type peersSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type peersProgramSpecs struct {
-	Hash4   *ebpf.ProgramSpec `ebpf:"hash4"`
-	Limit4  *ebpf.ProgramSpec `ebpf:"limit4"`
-	Lpm4    *ebpf.ProgramSpec `ebpf:"lpm4"`
-	Lpm6    *ebpf.ProgramSpec `ebpf:"lpm6"`
-	Spoofed *ebpf.ProgramSpec `ebpf:"spoofed"`
-	Touch   *ebpf.ProgramSpec `ebpf:"touch"`
-	Victim  *ebpf.ProgramSpec `ebpf:"victim"`
+	Hash4     *ebpf.ProgramSpec `ebpf:"hash4"`
+	Limit4    *ebpf.ProgramSpec `ebpf:"limit4"`
+	Lpm4      *ebpf.ProgramSpec `ebpf:"lpm4"`
+	Lpm6      *ebpf.ProgramSpec `ebpf:"lpm6"`
+	Spoofed   *ebpf.ProgramSpec `ebpf:"spoofed"`
+	Touch     *ebpf.ProgramSpec `ebpf:"touch"`
+	Victim    *ebpf.ProgramSpec `ebpf:"victim"`
+	Yardstick *ebpf.ProgramSpec `ebpf:"yardstick"`
 }
 
 // peersMapSpecs contains maps before they are loaded into the kernel.
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type peersMapSpecs struct {
-	Hash4Set      *ebpf.MapSpec `ebpf:"hash4_set"`
-	Limit4Counts  *ebpf.MapSpec `ebpf:"limit4_counts"`
-	Limit4Set     *ebpf.MapSpec `ebpf:"limit4_set"`
-	Lpm4Set       *ebpf.MapSpec `ebpf:"lpm4_set"`
-	Lpm6Set       *ebpf.MapSpec `ebpf:"lpm6_set"`
-	SpoofedCounts *ebpf.MapSpec `ebpf:"spoofed_counts"`
-	VictimCounts  *ebpf.MapSpec `ebpf:"victim_counts"`
+	Hash4Set        *ebpf.MapSpec `ebpf:"hash4_set"`
+	Limit4Counts    *ebpf.MapSpec `ebpf:"limit4_counts"`
+	Limit4Set       *ebpf.MapSpec `ebpf:"limit4_set"`
+	Lpm4Set         *ebpf.MapSpec `ebpf:"lpm4_set"`
+	Lpm6Set         *ebpf.MapSpec `ebpf:"lpm6_set"`
+	SpoofedCounts   *ebpf.MapSpec `ebpf:"spoofed_counts"`
+	VictimCounts    *ebpf.MapSpec `ebpf:"victim_counts"`
+	YardstickCounts *ebpf.MapSpec `ebpf:"yardstick_counts"`
+	YardstickSet    *ebpf.MapSpec `ebpf:"yardstick_set"`
+	YardstickSlots  *ebpf.MapSpec `ebpf:"yardstick_slots"`
 }
 
 // peersVariableSpecs contains global variables before they are loaded into the kernel.
@@ -134,13 +142,16 @@ func (o *peersObjects) Close() error {
 //
 // It can be passed to loadPeersObjects or ebpf.CollectionSpec.LoadAndAssign.
 type peersMaps struct {
-	Hash4Set      *ebpf.Map `ebpf:"hash4_set"`
-	Limit4Counts  *ebpf.Map `ebpf:"limit4_counts"`
-	Limit4Set     *ebpf.Map `ebpf:"limit4_set"`
-	Lpm4Set       *ebpf.Map `ebpf:"lpm4_set"`
-	Lpm6Set       *ebpf.Map `ebpf:"lpm6_set"`
-	SpoofedCounts *ebpf.Map `ebpf:"spoofed_counts"`
-	VictimCounts  *ebpf.Map `ebpf:"victim_counts"`
+	Hash4Set        *ebpf.Map `ebpf:"hash4_set"`
+	Limit4Counts    *ebpf.Map `ebpf:"limit4_counts"`
+	Limit4Set       *ebpf.Map `ebpf:"limit4_set"`
+	Lpm4Set         *ebpf.Map `ebpf:"lpm4_set"`
+	Lpm6Set         *ebpf.Map `ebpf:"lpm6_set"`
+	SpoofedCounts   *ebpf.Map `ebpf:"spoofed_counts"`
+	VictimCounts    *ebpf.Map `ebpf:"victim_counts"`
+	YardstickCounts *ebpf.Map `ebpf:"yardstick_counts"`
+	YardstickSet    *ebpf.Map `ebpf:"yardstick_set"`
+	YardstickSlots  *ebpf.Map `ebpf:"yardstick_slots"`
 }
 
 func (m *peersMaps) Close() error {
@@ -152,6 +163,9 @@ func (m *peersMaps) Close() error {
 		m.Lpm6Set,
 		m.SpoofedCounts,
 		m.VictimCounts,
+		m.YardstickCounts,
+		m.YardstickSet,
+		m.YardstickSlots,
 	)
 }
 
@@ -171,13 +185,14 @@ type peersVariables struct {
 //
 // It can be passed to loadPeersObjects or ebpf.CollectionSpec.LoadAndAssign.
 type peersPrograms struct {
-	Hash4   *ebpf.Program `ebpf:"hash4"`
-	Limit4  *ebpf.Program `ebpf:"limit4"`
-	Lpm4    *ebpf.Program `ebpf:"lpm4"`
-	Lpm6    *ebpf.Program `ebpf:"lpm6"`
-	Spoofed *ebpf.Program `ebpf:"spoofed"`
-	Touch   *ebpf.Program `ebpf:"touch"`
-	Victim  *ebpf.Program `ebpf:"victim"`
+	Hash4     *ebpf.Program `ebpf:"hash4"`
+	Limit4    *ebpf.Program `ebpf:"limit4"`
+	Lpm4      *ebpf.Program `ebpf:"lpm4"`
+	Lpm6      *ebpf.Program `ebpf:"lpm6"`
+	Spoofed   *ebpf.Program `ebpf:"spoofed"`
+	Touch     *ebpf.Program `ebpf:"touch"`
+	Victim    *ebpf.Program `ebpf:"victim"`
+	Yardstick *ebpf.Program `ebpf:"yardstick"`
 }
 
 func (p *peersPrograms) Close() error {
@@ -189,6 +204,7 @@ func (p *peersPrograms) Close() error {
 		p.Spoofed,
 		p.Touch,
 		p.Victim,
+		p.Yardstick,
 	)
 }
 

@@ -44,6 +44,7 @@ type column struct {
 	text       string // of its policy; "" for the empty program
 	program    *ebpf.Program
 	figures    [len(packetKinds)]report.Samples // nanoseconds
+	shares     [len(packetKinds)]report.Samples // the yardstick's nanoseconds in the same moments, by these
 }
 
 // Run measures loaded programs by BPF_PROG_TEST_RUN: what they cost when the packet is in the cache.

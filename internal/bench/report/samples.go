@@ -39,6 +39,16 @@ func (s Samples) Each(fn func(float64) float64) (all Samples) {
 	return all
 }
 
+// Positive is the figures above 0.
+func (s Samples) Positive() (all Samples) {
+	for _, v := range s {
+		if v > 0 {
+			all = append(all, v)
+		}
+	}
+	return all
+}
+
 // By is the figures as shares of another's of the same rounds, as far as both were taken.
 func (s Samples) By(other Samples) (all Samples) {
 	for i := range min(len(s), len(other)) {

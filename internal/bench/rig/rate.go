@@ -21,8 +21,8 @@ type Rate struct {
 	Extra   []lab.Metric // that belong to the result
 	Article *ArticleRow  // what an article says of it; nil: nothing
 
-	Rounds    report.Samples // packets per second, of the offer of which it took most
-	reference report.Samples // packets per second at referenceOffer
+	Rounds    report.Samples // packets per second, of the offer of which it took most; 0: nothing arrived
+	reference report.Samples // packets per second at referenceOffer; 0: nothing arrived
 	disturbed int            // rounds that stayed disturbed
 	starved   int            // rounds in which the receiver could have taken more
 }
@@ -80,6 +80,9 @@ func (r *Rate) Measure(ctx context.Context, s *Session, c Cores, round uint64) e
 		return err
 	}
 	r.Rounds = append(r.Rounds, c.figure(best))
+	if best.PPS == 0 {
+		return nil // nothing that could be disturbed
+	}
 	if Disturbed(best) {
 		r.disturbed++
 	} else if c.starved(best) {
@@ -140,3 +143,9 @@ func (r *Rate) once(ctx context.Context, s *Session, round uint64, o offer) (bes
 
 // Disturbed reports whether others took so much of the receiver's time that its rate says little.
 func Disturbed(m lab.Measurement) bool { return m.Waited > disturbedShare || m.Stolen > disturbedShare }
+
+// Arrived is the rounds in which anything did. In the others something else had the CPUs, which says nothing of the row.
+func (r *Rate) Arrived() report.Samples { return r.Rounds.Positive() }
+
+// failed is how many those others are.
+func (r *Rate) failed() int { return len(r.Rounds) - len(r.Arrived()) }

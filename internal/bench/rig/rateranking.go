@@ -11,7 +11,7 @@ func (t *RateTable) ranking() report.Ranking {
 		ranking.Limit = t.empty.Label
 	}
 	for _, r := range t.Rows {
-		ranking.Add(r.Label, r.Rounds, 1e6, r.Unsteady())
+		ranking.Add(r.Label, r.Arrived(), 1e6, r.Unsteady())
 	}
 	return ranking
 }

@@ -75,18 +75,19 @@ func (t *RateTable) cells(r *Rate, bars []rateBar) []string {
 // figures are rate, spread, and time per packet as text.
 func (r *Rate) figures() []string {
 	mpps := func(pps float64) string { return fmt.Sprintf("%.2f", pps/1e6) }
-	median := r.Rounds.Median()
+	arrived := r.Arrived()
+	median := arrived.Median()
 	return []string{
-		mpps(median), mpps(slices.Min(r.Rounds)) + " .. " + mpps(slices.Max(r.Rounds)), fmt.Sprintf("%.1f", 1e9/median),
+		mpps(median), mpps(slices.Min(arrived)) + " .. " + mpps(slices.Max(arrived)), fmt.Sprintf("%.1f", 1e9/median),
 	}
 }
 
-// shares are a row's rates as shares of another's in the same rounds; nil when one of them was not measured.
+// shares are a row's rates as shares of another's in the same rounds, of which both measured something.
 func shares(r, limit *Rate) report.Samples {
-	if r == nil || limit == nil || !r.Measured() || !limit.Measured() {
+	if r == nil || limit == nil {
 		return nil
 	}
-	return r.Rounds.By(limit.Rounds)
+	return r.Rounds.By(limit.Rounds).Positive()
 }
 
 // share is their median; false when there is none.
@@ -104,10 +105,10 @@ func shareText(r, limit *Rate) string {
 
 // referenceShares are what a row takes of the reference offer, as shares of what the limit takes of it.
 func referenceShares(r, limit *Rate) report.Samples {
-	if limit == nil || !(r.reference.Median() > 0) || !(limit.reference.Median() > 0) {
+	if limit == nil {
 		return nil
 	}
-	return r.reference.By(limit.reference)
+	return r.reference.By(limit.reference).Positive()
 }
 
 // referenceShare is their median; false when there is none.
@@ -145,13 +146,13 @@ func (t *RateTable) bars(experiment string, r *Rate) (bars []rateBar) {
 }
 
 // Measured reports whether there are figures that can be divided by.
-func (r *Rate) Measured() bool { return r.Rounds.Median() > 0 }
+func (r *Rate) Measured() bool { return len(r.Arrived()) > 0 }
 
 // Unsteady reports whether the figures are doubtful.
-func (r *Rate) Unsteady() bool { return r.disturbed > 0 || r.Rounds.Unsteady() }
+func (r *Rate) Unsteady() bool { return r.disturbed > 0 || r.Arrived().Unsteady() }
 
 // fromSource reports whether most rounds say how fast the source is, not the receiver.
-func (r *Rate) fromSource() bool { return 2*r.starved > len(r.Rounds) }
+func (r *Rate) fromSource() bool { return 2*r.starved > len(r.Arrived()) }
 
 // remarks is why there is no figure, or short signs that notes below the table explain.
 func (r *Rate) remarks() (marks string) {
@@ -167,6 +168,9 @@ func (r *Rate) remarks() (marks string) {
 	if r.fromSource() {
 		marks += "^"
 	}
+	if r.failed() > 0 {
+		marks += "!"
+	}
 	return marks
 }
 
@@ -177,6 +181,9 @@ func (r *Rate) remark(t *report.Table) {
 	}
 	if r.fromSource() {
 		t.AddNote("^ the source was slower than the receiver: the figure is a lower bound")
+	}
+	if r.Measured() && r.failed() > 0 {
+		t.AddNote("! nothing arrived in %d of %d rounds, which are left out: others had the CPUs", r.failed(), len(r.Rounds))
 	}
 }
 
@@ -192,9 +199,8 @@ func (t *RateTable) result(experiment string, r *Rate) lab.Result {
 			res.Metrics = append(res.Metrics, figures.Metric(unit))
 		}
 	}
-	arrived := slices.DeleteFunc(slices.Clone(r.Rounds), func(pps float64) bool { return pps == 0 })
-	add("ns/op", arrived.Each(func(pps float64) float64 { return 1e9 / pps }))
-	add("Mpps", r.Rounds.Each(func(pps float64) float64 { return pps / 1e6 }))
+	add("ns/op", r.Arrived().Each(func(pps float64) float64 { return 1e9 / pps }))
+	add("Mpps", r.Arrived().Each(func(pps float64) float64 { return pps / 1e6 }))
 	add("of-empty", shares(r, t.empty))
 	add("of-one-octet", shares(r, t.touch))
 	add("x-raw-drop", shares(t.Base, r))

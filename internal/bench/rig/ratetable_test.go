@@ -80,6 +80,27 @@ const wantMarkdown = `### drop: a flood, source and receiver on one core
 
 `
 
+// TestFailedRounds leaves out the rounds in which nothing arrived, and says so.
+func TestFailedRounds(t *testing.T) {
+	table := &RateTable{cores: OneCore}
+	table.empty = &Rate{Name: "empty", Rounds: report.Samples{10e6, 10e6, 0, 10e6}}
+	table.Rows = []*Rate{table.empty, {Name: "floodwall", Label: "floodwall", Rounds: report.Samples{0, 4e6, 5e6, 5e6}}}
+	o := &report.Outcome{Name: "drop"}
+	table.publish(o)
+	if diff := cmp.Diff([]string{"floodwall", "5.00", "4.00 .. 5.00", "200.0", "0.45", "", "~!"}, o.Tables[0].Rows[1]); diff != "" {
+		t.Errorf("cells (-want +got):\n%s", diff)
+	}
+	if want := "! nothing arrived in 1 of 4 rounds"; !strings.Contains(strings.Join(o.Tables[0].Notes, "\n"), want) {
+		t.Errorf("notes %q, want %q", o.Tables[0].Notes, want)
+	}
+	want := [][]float64{{250, 200, 200}, {4, 5, 5}, {0.4, 0.5}}
+	for i, m := range o.Results[1].Metrics {
+		if diff := cmp.Diff(want[i], m.Samples); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", m.Unit, diff)
+		}
+	}
+}
+
 // TestRival compares rows with a tool that they should be faster than.
 func TestRival(t *testing.T) {
 	table, o := rows(), &report.Outcome{Name: "payload"}

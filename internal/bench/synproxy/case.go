@@ -21,7 +21,7 @@ const (
 // synCases are the rows. The talk names no figures for syncookies.
 func synCases() []*synCase {
 	return []*synCase{
-		{name: synTX, label: "XDP_TX (the limit)", install: synProgram(lab.TxAll), limit: synOnly, article: mpps(10.8, 0)},
+		{name: synTX, label: "XDP_TX (the limit)", install: synProgram(lab.TxAll), limit: SynOnly, article: mpps(10.8, 0)},
 		{name: synDrop, label: "XDP_DROP (the limit)", install: synProgram(lab.DropAll), limit: AckOnly, article: mpps(0, 24.5)},
 		{name: "one-octet", label: "XDP_DROP after reading one octet", install: synTouch, limit: AckOnly},
 		{name: "syncookies=1", label: "kernel, tcp_syncookies=1", resets: true, install: syncookies("1")},
@@ -35,7 +35,7 @@ func synCases() []*synCase {
 
 // mpps is what the talk says of the two floods; 0: nothing.
 func mpps(syn, ack float64) map[*synFlood]float64 {
-	return map[*synFlood]float64{synOnly: syn, AckOnly: ack}
+	return map[*synFlood]float64{SynOnly: syn, AckOnly: ack}
 }
 
 type synInstall = func(context.Context, *synBuilder, *synSite) error

@@ -26,7 +26,7 @@ type synFigure struct {
 var synClaims = []synClaim{
 	{
 		"with XDP, 7.3 times as many SYNs are answered as by SYNPROXY", 2.96 / 0.406,
-		synFigure{"floodwall/host", synOnly}, synFigure{synproxyAt, synOnly}, 2.96 / 0.406, math.Inf(1),
+		synFigure{"floodwall/host", SynOnly}, synFigure{synproxyAt, SynOnly}, 2.96 / 0.406, math.Inf(1),
 		"Floodwall, in place of the talk's XDP program, answers at least so many times as many",
 	},
 	{
@@ -36,17 +36,17 @@ var synClaims = []synClaim{
 	},
 	{
 		"SYNPROXY is far from the limit", 0.406 / 10.8,
-		synFigure{synproxyAt, synOnly}, synFigure{synTX, synOnly}, 0, 0.1,
+		synFigure{synproxyAt, SynOnly}, synFigure{synTX, SynOnly}, 0, 0.1,
 		"it answers at most a tenth of the SYNs that an empty XDP_TX returns",
 	},
 	{
 		"SYNPROXY drops ACKs faster than it answers SYNs", 0.9 / 0.406,
-		synFigure{synproxyAt, AckOnly}, synFigure{synproxyAt, synOnly}, 1.3, 4,
+		synFigure{synproxyAt, AckOnly}, synFigure{synproxyAt, SynOnly}, 1.3, 4,
 		"1.3 to 4 times as many ACKs a second",
 	},
 	{
 		"dropping can be 2.3 times as fast as sending back", 24.5 / 10.8,
-		synFigure{synDrop, AckOnly}, synFigure{synTX, synOnly}, 1.3, 4,
+		synFigure{synDrop, AckOnly}, synFigure{synTX, SynOnly}, 1.3, 4,
 		"an empty XDP_DROP takes 1.3 to 4 times what an empty XDP_TX does",
 	},
 }

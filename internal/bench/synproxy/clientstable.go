@@ -202,7 +202,7 @@ func (b *synBuilder) clientsChart() *report.Table {
 		}
 		one := report.Curve{Name: b.Outcome.Name + "/clients/" + c.name, Chart: title, Label: c.label, X: "pps", Y: "connections/s"}
 		for _, pps := range rates {
-			l := report.Choice(pps == 0, quiet, synLoad{synOnly, pps})
+			l := report.Choice(pps == 0, quiet, synLoad{SynOnly, pps})
 			one.Points = append(one.Points, [2]float64{pps, c.figure(l, (*synVisit).perSecond).Median()})
 		}
 		curves = append(curves, one)

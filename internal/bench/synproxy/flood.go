@@ -21,7 +21,7 @@ type synFlood struct {
 
 // The floods: SYNs as Linux sends them, frames of 74 octets, and ACKs with timestamps, of 66. Their numbers are random.
 var (
-	synOnly = &synFlood{"syn", "SYN flood", lab.SYN, lab.SYNOptions, "SYN-ACKs/s"}
+	SynOnly = &synFlood{"syn", "SYN flood", lab.SYN, lab.SYNOptions, "SYN-ACKs/s"}
 	AckOnly = &synFlood{"ack", "ACK flood", lab.ACK, []byte{1, 1, 8, 10, 0, 0, 16, 0, 0, 0, 32, 0}, "ACKs-dropped/s"}
 )
 
@@ -59,7 +59,7 @@ type flooded struct {
 
 // figure is what counts: of SYNs, how many were answered; of ACKs, how many were not.
 func (f *flooded) figure(of *synFlood) float64 {
-	if of == synOnly {
+	if of == SynOnly {
 		return f.answered
 	}
 	return max(0, f.taken-f.refused-f.answered)

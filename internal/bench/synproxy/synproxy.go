@@ -106,7 +106,7 @@ func synLoads(s *rig.Session, c *synCase) []synLoad {
 	}
 	loads := []synLoad{quiet}
 	for _, pps := range clientRates(s) {
-		loads = append(loads, synLoad{synOnly, pps})
+		loads = append(loads, synLoad{SynOnly, pps})
 	}
 	return append(loads, synLoad{AckOnly, barFlood})
 }
@@ -123,7 +123,7 @@ func (b *synBuilder) prepare(ctx context.Context, c *synCase) (err error) {
 // newFigures makes room for the figures of what the case is measured with, of curves with so many rates.
 func (c *synCase) newFigures(rates int) {
 	c.floods, c.visits = make(map[*synFlood]*synCurve), make(map[synLoad][]*synVisit)
-	for _, f := range []*synFlood{synOnly, AckOnly} {
+	for _, f := range []*synFlood{SynOnly, AckOnly} {
 		if c.limit == nil || c.limit == f {
 			c.floods[f] = &synCurve{at: make([]report.Samples, rates)}
 		}
@@ -134,7 +134,7 @@ func (c *synCase) newFigures(rates int) {
 func (b *synBuilder) measure(ctx context.Context) error {
 	b.Steps.Expect((2*b.Rounds + b.FewerRounds()) * len(b.cases))
 	for round := range b.Rounds {
-		for _, f := range []*synFlood{synOnly, AckOnly} {
+		for _, f := range []*synFlood{SynOnly, AckOnly} {
 			for _, c := range b.cases {
 				b.Steps.Show("round %d of %d, %s, %s", round+1, b.Rounds, f.label, c.label)
 				b.Steps.Step()
@@ -198,7 +198,7 @@ func (c *synCurve) add(f *synFlood, best flooded) {
 // most arrived.
 func (b *synBuilder) floodOnce(ctx context.Context, c *synCase, f *synFlood, pps float64, seed uint64) (best flooded, err error) {
 	batch := 0 // the source's own, which is faster
-	if f == synOnly || c.resets {
+	if f == SynOnly || c.resets {
 		batch = floodBatch
 	}
 	for range b.Tries() {

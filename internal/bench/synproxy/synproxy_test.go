@@ -28,7 +28,7 @@ func synTables(syn, ack map[string]report.Samples, visits map[string]map[synLoad
 	b.cases = synCases()
 	for _, c := range b.cases {
 		c.newFigures(len(synRates(b.Builder.Session)))
-		for f, figures := range map[*synFlood]map[string]report.Samples{synOnly: syn, AckOnly: ack} {
+		for f, figures := range map[*synFlood]map[string]report.Samples{SynOnly: syn, AckOnly: ack} {
 			if most := figures[c.name]; most != nil && c.floods[f] != nil {
 				c.floods[f].most, c.floods[f].able = most, most
 				for i := range c.floods[f].at {
@@ -44,7 +44,7 @@ func synTables(syn, ack map[string]report.Samples, visits map[string]map[synLoad
 }
 
 func TestSynBars(t *testing.T) {
-	flood := synLoad{synOnly, barFlood}
+	flood := synLoad{SynOnly, barFlood}
 	b := synTables(
 		map[string]report.Samples{synTX: {4e6, 4e6}, synproxyAt: {0.2e6, 0.2e6}, "floodwall/host": {2.4e6, 2.5e6}, "floodwall/router": {2e6, 2.2e6}},
 		map[string]report.Samples{synDrop: {6e6, 6e6}, synproxyAt: {1e6, 1e6}, "floodwall/host": {4.4e6, 4.4e6}},
@@ -79,7 +79,7 @@ func TestSynBars(t *testing.T) {
 
 // TestSynWeak has an attacker who could not send all of the flood: nothing is said to be met beside it.
 func TestSynWeak(t *testing.T) {
-	flood := synLoad{synOnly, barFlood}
+	flood := synLoad{SynOnly, barFlood}
 	for name, weaken := range map[string]func(*synVisit){
 		"less":   func(v *synVisit) { v.flood = 0.9e6 },
 		"uneven": func(v *synVisit) { v.least = 0.4e6 },

@@ -18,7 +18,7 @@ type synBar struct {
 	share, times float64
 }
 
-var synBars = []synBar{{synOnly, synTX, 0.60, 8}, {AckOnly, synDrop, 0.75, 7}}
+var synBars = []synBar{{SynOnly, synTX, 0.60, 8}, {AckOnly, synDrop, 0.75, 7}}
 
 // synNotes are the choices made.
 func (b *synBuilder) synNotes() []string {
