@@ -5,7 +5,6 @@ import (
 	"net"
 	"net/netip"
 	"strings"
-	"time"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -30,11 +29,6 @@ type EndOptions struct {
 	// First has an urgent end with little traffic go before the others on its CPU. Threads of one priority take turns of
 	// 100 ms (sched(7), SCHED_RR), where interrupts would take 64 packets from each device in turn.
 	First bool
-
-	// Coalesce is how long the receive thread waits for more before it looks again, as cards do (ethtool -C, rx-usecs). By
-	// default it is woken at once, which costs both sides more than the frame when frames come one by one. A veth keeps 256
-	// frames meanwhile; others are lost.
-	Coalesce time.Duration
 
 	// Queue has frames of local senders wait while the other end has no place for them, up to 1,000, as on a network card
 	// (pfifo_fast). A veth has no queue by default, and has them wait since Linux 6.16 only; before, they are lost.

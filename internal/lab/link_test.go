@@ -66,10 +66,11 @@ func sleeps(t *testing.T, pid int) (n uint64) {
 // TestCoalesce sends to an end that looks every 20 ms, much more often than that.
 func TestCoalesce(t *testing.T) {
 	const every = 20 * time.Millisecond
-	o := plainLink
-	o.B.Coalesce = every
-	p := newPairOn(t, o)
+	p := newPair(t)
 	p.sink(t, p.b, DropAll)
+	if err := p.b.Coalesce(every); err != nil {
+		t.Fatal(err)
+	}
 	before, start := sleeps(t, p.b.napi), time.Now()
 	const n = 1000
 	p.send(t, SourceOptions{Flows: []Flow{plain}, Rate: 5000, Count: n})

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
-	"time"
 
 	"github.com/floodwall/floodwall/internal/bench/peer"
 	"github.com/floodwall/floodwall/internal/bench/rig"
@@ -28,10 +27,6 @@ var (
 	forBackendAddr = netip.MustParseAddr("10.2.0.1")
 )
 
-// attackerEnd is where answers arrive that nobody waits for. Looking at them one by one would take the CPU that the
-// attacker and the clients need.
-var attackerEnd = lab.EndOptions{CPU: lab.OnCPU(rig.SourceCPU), Urgent: true, Coalesce: 40 * time.Microsecond}
-
 // firstEnd is an end with one address that goes before the flood's.
 func firstEnd(o lab.EndOptions, addr netip.Addr) lab.EndOptions {
 	o.First, o.Addrs = true, []netip.Prefix{netip.PrefixFrom(addr, 24)}
@@ -52,7 +47,7 @@ func synClients() (from []netip.Addr) {
 func newSynSite(ctx context.Context, b *rig.Builder, behind bool) (s *synSite, err error) {
 	b.Sites++
 	s = &synSite{web: netip.AddrPortFrom(rig.Server4, 80)}
-	if s.Site, err = rig.ConnectSite(b.Lab, b.Sites, attackerEnd, rig.ServerEnd); err != nil {
+	if s.Site, err = rig.ConnectSite(b.Lab, b.Sites, rig.OtherEnd, rig.ServerEnd); err != nil {
 		return nil, err
 	}
 	if err := s.connectClients(b.Sites); err != nil {
