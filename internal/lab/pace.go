@@ -47,7 +47,7 @@ const catchUp = 4
 // as often as a batch has packets.
 const (
 	packetPatience = 10 * time.Microsecond
-	burstPatience  = 500 * time.Nanosecond
+	burstPatience  = time.Microsecond
 )
 
 // pace sets the spacing of bursts, in units of 1/256 ns.

@@ -45,7 +45,7 @@ func (v *synVisit) perSecond() float64 { return v.Share() * synClientRate }
 // short. Packets come in bursts, as a card's interrupts bring them: each on its own would wake the receive thread, which costs
 // both CPUs more than the packet. What the clients keep from being sent in time is sent with the next bursts.
 const (
-	besideBatch   = 16
+	besideBatch   = 8
 	besideBurst   = 64
 	besideCatchUp = 3
 )
