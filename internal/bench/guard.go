@@ -52,8 +52,8 @@ var guardRows = []guardRow{
 	{"rules=0", guardRules(0)}, {"rules=20", guardRules(20)}, {"rules=10000", guardRules(10_000)},
 	{"listed", guardListed}, {"unlisted", guardUnlisted},
 	{"limit", guardPolicy("default: drop\nrules: [{name: limit, proto: udp, over: {rate: 1/s, per: from/16}, then: drop}]\n", nil)},
-	{"syn", guardPolicy(fmt.Sprintf(synproxy.SynPolicy, "host"), []lab.Flow{synproxy.SynOnly.Flow(rig.Server4, 80)})},
-	{"ack", guardPolicy(fmt.Sprintf(synproxy.SynPolicy, "host"), []lab.Flow{synproxy.AckOnly.Flow(rig.Server4, 80)})},
+	{"syn", guardPolicy(fmt.Sprintf(synproxy.Policy, "host"), []lab.Flow{synproxy.SYNs.Flow(rig.Server4, 80)})},
+	{"ack", guardPolicy(fmt.Sprintf(synproxy.Policy, "host"), []lab.Flow{synproxy.ACKs.Flow(rig.Server4, 80)})},
 }
 
 // GuardRows are the names of what the guard can measure.
@@ -218,7 +218,7 @@ func guardUnlisted(ctx context.Context, g *guard) (*rig.Rate, error) { return g.
 // listRow is a row of the list, which is loaded once.
 func (g *guard) listRow(ctx context.Context, flows []lab.Flow) (*rig.Rate, error) {
 	if g.held == nil {
-		b := &sets.SetBuilder{Builder: rig.Builder{Session: g.Session, Lab: g.Lab, XDP: g.XDP}, List: g.list}
+		b := &sets.Builder{Builder: rig.Builder{Session: g.Session, Lab: g.Lab, XDP: g.XDP}, List: g.list}
 		l, err := sets.LoadFloodwall(ctx, b)
 		g.Owned = append(g.Owned, b.Owned...)
 		if err != nil {

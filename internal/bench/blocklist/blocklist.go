@@ -18,16 +18,16 @@ import (
 // Run measures what addresses that are blocked, and never come, cost those who visit a web server, as an article did
 // in 2012.
 func Run(ctx context.Context, s *rig.Session) error {
-	lists, err := blockLists(s)
+	lists, err := makeLists(s)
 	if err != nil {
 		return err
 	}
 	return rig.InLab(ctx, func(l *lab.Lab) error {
-		b := &blockBuilder{Builder: rig.Builder{Session: s, Lab: l}, cases: blockCases()}
+		b := &builder{Builder: rig.Builder{Session: s, Lab: l}, cases: testCases()}
 		defer b.Close()
 		for _, c := range b.cases {
 			b.Steps.Show("starting the server of %s", c.label)
-			if c.site, err = newBlockSite(ctx, &b.Builder); err != nil {
+			if c.site, err = newSite(ctx, &b.Builder); err != nil {
 				return fmt.Errorf("%s: %w", c.label, err)
 			}
 		}
@@ -36,52 +36,52 @@ func Run(ctx context.Context, s *rig.Session) error {
 	})
 }
 
-// blockRounds is the least number of rounds of the list that is judged: by one or two, noise cannot be told.
-const blockRounds = 5
+// leastRounds is the least number of rounds of the list that is judged: by one or two, noise cannot be told.
+const leastRounds = 5
 
-// blockBuilder makes the tables of blocklist.
-type blockBuilder struct {
+// builder makes the tables of blocklist.
+type builder struct {
 	rig.Builder
-	cases  []*blockCase
-	points []blockPoint
+	cases  []*testCase
+	points []listPoint
 }
 
-// blockCase is a row of the tables: what blocks the addresses, on a host of its own.
-type blockCase struct {
+// testCase is a row of the tables: what blocks the addresses, on a host of its own.
+type testCase struct {
 	blocker
 	site   *rig.Site
-	visits []*blockVisit // one for each point
+	visits []*visit // one for each point
 }
 
-// blockPoint is a list that was measured.
-type blockPoint struct {
+// listPoint is a list that was measured.
+type listPoint struct {
 	name    string
 	label   string
 	entries int
 }
 
-// blockVisit is what came of the requests of all rounds with a list.
-type blockVisit struct {
+// visit is what came of the requests of all rounds with a list.
+type visit struct {
 	blocking
 	missing string
-	rounds  []blockRound
+	rounds  []roundTimes
 	whole   lab.Times    // of all rounds; only until the point is measured
 	shares  [][2]float64 // of whole: percent, and milliseconds within which that many requests came
 }
 
-// blockRound is the figures of a round of requests.
-type blockRound struct {
+// roundTimes is the figures of a round of requests.
+type roundTimes struct {
 	whole  lab.Latency
 	phases [len(lab.SerialPhases)]lab.Latency
 }
 
 // requests is how many make a round: the article's, unless phases are too short for them.
-func (b *blockBuilder) requests() int {
-	return max(1, int(min(blockRequests, blockRequests*b.Phase/(3*time.Second))))
+func (b *builder) requests() int {
+	return max(1, int(min(articleRequests, articleRequests*b.Phase/(3*time.Second))))
 }
 
 // measure takes all lists, from the shortest to the longest.
-func (b *blockBuilder) measure(ctx context.Context, lists []func() *lists.List) error {
+func (b *builder) measure(ctx context.Context, lists []func() *lists.List) error {
 	b.Steps.Expect(len(lists))
 	for i, prepare := range lists {
 		b.Steps.Show("making addresses")
@@ -96,22 +96,22 @@ func (b *blockBuilder) measure(ctx context.Context, lists []func() *lists.List) 
 
 // rounds is how many are taken of so many entries: enough of the last ones, which are judged, and one where tables have no
 // column.
-func (b *blockBuilder) rounds(entries int, last bool) int {
+func (b *builder) rounds(entries int, last bool) int {
 	switch {
 	case last:
-		return max(b.Rounds, blockRounds)
-	case b.Sizes == nil && b.List == "" && !(blockPoint{entries: entries}).column():
+		return max(b.Rounds, leastRounds)
+	case b.Sizes == nil && b.List == "" && !(listPoint{entries: entries}).column():
 		return 1
 	}
 	return b.Rounds
 }
 
 // point has all cases block a list, and then measures them in turn.
-func (b *blockBuilder) point(ctx context.Context, l *lists.List, rounds int) (err error) {
+func (b *builder) point(ctx context.Context, l *lists.List, rounds int) (err error) {
 	for _, c := range b.cases {
-		c.visits = append(c.visits, &blockVisit{})
+		c.visits = append(c.visits, &visit{})
 	}
-	b.points = append(b.points, blockPoint{name: l.Name, label: l.Label, entries: len(l.Prefixes)})
+	b.points = append(b.points, listPoint{name: l.Name, label: l.Label, entries: len(l.Prefixes)})
 	defer func() { err = errors.Join(err, b.unblock()) }()
 	for _, c := range b.cases {
 		b.Steps.Show("%s: loading %s", c.label, l.Label)
@@ -135,10 +135,10 @@ func (b *blockBuilder) point(ctx context.Context, l *lists.List, rounds int) (er
 }
 
 // now is the visit of the list that is measured.
-func (c *blockCase) now() *blockVisit { return c.visits[len(c.visits)-1] }
+func (c *testCase) now() *visit { return c.visits[len(c.visits)-1] }
 
 // unblock ends what blocks the list.
-func (b *blockBuilder) unblock() (err error) {
+func (b *builder) unblock() (err error) {
 	for _, c := range b.cases {
 		if remove := c.now().remove; remove != nil {
 			err = errors.Join(err, remove())
@@ -148,7 +148,7 @@ func (b *blockBuilder) unblock() (err error) {
 }
 
 // block has a case block a list, and makes sure that it does.
-func (b *blockBuilder) block(ctx context.Context, c *blockCase, l *lists.List) (err error) {
+func (b *builder) block(ctx context.Context, c *testCase, l *lists.List) (err error) {
 	n := len(l.Prefixes)
 	switch {
 	case c.load == nil:
@@ -165,7 +165,7 @@ func (b *blockBuilder) block(ctx context.Context, c *blockCase, l *lists.List) (
 }
 
 // round takes one round of a case.
-func (b *blockBuilder) round(ctx context.Context, c *blockCase, l *lists.List) error {
+func (b *builder) round(ctx context.Context, c *testCase, l *lists.List) error {
 	v := c.now()
 	if v.missing != "" {
 		return nil
@@ -174,7 +174,7 @@ func (b *blockBuilder) round(ctx context.Context, c *blockCase, l *lists.List) e
 	if err != nil {
 		return err
 	}
-	r := blockRound{whole: s.Whole.Latency()}
+	r := roundTimes{whole: s.Whole.Latency()}
 	for i, times := range s.Phases {
 		r.phases[i] = times.Latency()
 	}
@@ -184,7 +184,7 @@ func (b *blockBuilder) round(ctx context.Context, c *blockCase, l *lists.List) e
 }
 
 // distribute keeps of all times which shares of them were within which time.
-func (v *blockVisit) distribute() {
+func (v *visit) distribute() {
 	if v.whole.Count() > 0 {
 		for _, percent := range []float64{1, 5, 10, 20, 30, 40, 50, 60, 70, 80, 90, 95, 98, 99, 99.5, 99.9} {
 			v.shares = append(v.shares, [2]float64{percent, v.whole.Quantile(percent).Seconds() * 1e3})

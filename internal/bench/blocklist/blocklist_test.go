@@ -29,9 +29,9 @@ func TestBlockers(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	b := &blockBuilder{Builder: rig.Builder{Session: &rig.Session{}, Lab: l}, cases: blockCases()}
+	b := &builder{Builder: rig.Builder{Session: &rig.Session{}, Lab: l}, cases: testCases()}
 	defer b.Close()
-	at, err := newBlockSite(t.Context(), &b.Builder)
+	at, err := newSite(t.Context(), &b.Builder)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,20 +56,20 @@ func TestBlockers(t *testing.T) {
 			if err := g.remove(); err != nil {
 				t.Fatalf("%s, %s: %v", c.label, blocked.Label, err)
 			}
-			free := blockCase{site: at}
+			free := testCase{site: at}
 			if err := free.probe(t.Context(), blocked); err != nil {
 				t.Errorf("%s, %s, no longer blocked: %v", c.label, blocked.Label, err)
 			}
 		}
 	}
 	// A tool that blocks nothing is found out.
-	idle := blockCase{site: at, blocker: blocker{load: blockByNft}}
+	idle := testCase{site: at, blocker: blocker{load: blockByNft}}
 	if err := idle.probe(t.Context(), four); err == nil || !strings.Contains(err.Error(), "is listed and gets an answer") {
 		t.Errorf("nothing blocks: %v", err)
 	}
 }
 
-func TestBlockLists(t *testing.T) {
+func TestLists(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "list.txt")
 	if err := os.WriteFile(file, []byte("10.0.0.0/8\n127.0.0.1\n9.9.9.0/24\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -79,7 +79,7 @@ func TestBlockLists(t *testing.T) {
 		t.Fatal(err)
 	}
 	sizes := func(o rig.Options) (n []int) {
-		lists, err := blockLists((&rig.Session{Options: o}))
+		lists, err := makeLists((&rig.Session{Options: o}))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -88,7 +88,7 @@ func TestBlockLists(t *testing.T) {
 		}
 		return n
 	}
-	full := blockSizes((&rig.Session{}))
+	full := listSizes((&rig.Session{}))
 	for _, n := range publishedColumns {
 		if !slices.Contains(full, n) {
 			t.Errorf("the article's %d is missing", n)
@@ -110,26 +110,26 @@ func TestBlockLists(t *testing.T) {
 	if visitor, ok := l.Visitor(); !ok || !netip.MustParsePrefix("9.9.9.0/24").Contains(visitor) {
 		t.Errorf("the client is %v, %v; want one of 9.9.9.0/24", visitor, ok)
 	}
-	if _, err := blockLists((&rig.Session{Options: rig.Options{List: own}})); err == nil || !strings.Contains(err.Error(), own) {
+	if _, err := makeLists((&rig.Session{Options: rig.Options{List: own}})); err == nil || !strings.Contains(err.Error(), own) {
 		t.Errorf("a list of the lab's own addresses: %v", err)
 	}
 }
 
 // blockOf is an experiment after two rounds: the microseconds of the requests by entries and case, where the second round
 // takes two more.
-func blockOf(us map[int]map[string]float64) *blockBuilder {
+func blockOf(us map[int]map[string]float64) *builder {
 	s := &rig.Session{Options: rig.Options{Rounds: 2}, Outcome: &report.Outcome{Name: "blocklist"}}
-	b := &blockBuilder{Builder: rig.Builder{Session: s}, cases: blockCases()}
+	b := &builder{Builder: rig.Builder{Session: s}, cases: testCases()}
 	for _, entries := range []int{0, fewRules, publishedMost / 2, publishedMost, 10_000_000} {
 		l := &lists.List{Name: "n=" + report.CountText(entries)}
-		b.points = append(b.points, blockPoint{name: l.Name, label: report.CountText(entries) + " addresses", entries: entries})
+		b.points = append(b.points, listPoint{name: l.Name, label: report.CountText(entries) + " addresses", entries: entries})
 		for _, c := range b.cases {
-			v := &blockVisit{missing: "not there"}
+			v := &visit{missing: "not there"}
 			if value := us[entries][c.name]; value > 0 {
 				v.missing = ""
 				for round := range 2 {
 					t := time.Duration(1000*value) + time.Duration(round)*2*time.Microsecond
-					v.rounds = append(v.rounds, blockRound{whole: lab.Latency{Mean: t, P50: t, P99: 2 * t, P999: 3 * t}})
+					v.rounds = append(v.rounds, roundTimes{whole: lab.Latency{Mean: t, P50: t, P99: 2 * t, P999: 3 * t}})
 				}
 			}
 			c.visits = append(c.visits, v)
@@ -149,7 +149,7 @@ func asPublished() map[int]map[string]float64 {
 	return us
 }
 
-func TestBlockClaims(t *testing.T) {
+func TestClaims(t *testing.T) {
 	const none = report.NotMeasurable
 	for _, tt := range []struct {
 		entries int
@@ -184,7 +184,7 @@ func TestBlockClaims(t *testing.T) {
 	}
 }
 
-func TestBlockTables(t *testing.T) {
+func TestTables(t *testing.T) {
 	us := asPublished()
 	us[10_000_000] = map[string]float64{noFirewall: 70, noneAgain: 73, ourBlocker: 75}
 	b := blockOf(us)
@@ -224,8 +224,8 @@ func TestBlockTables(t *testing.T) {
 	}
 }
 
-// TestBlockBarWithinNoise has Floodwall be as slow as the slowest round without firewall, which is noise.
-func TestBlockBarWithinNoise(t *testing.T) {
+// TestBarWithinNoise has Floodwall be as slow as the slowest round without firewall, which is noise.
+func TestBarWithinNoise(t *testing.T) {
 	us := asPublished()
 	us[10_000_000] = map[string]float64{noFirewall: 70, noneAgain: 73, ourBlocker: 74}
 	b := blockOf(us)

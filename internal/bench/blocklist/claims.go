@@ -7,58 +7,58 @@ import (
 	"github.com/floodwall/floodwall/internal/bench/report"
 )
 
-// blockClaim is something that the article says, and between which bounds a number of times must lie for it to hold.
-type blockClaim struct {
+// claim is something that the article says, and between which bounds a number of times must lie for it to hold.
+type claim struct {
 	text, article, rule string
 	least, most         float64
-	times               func(*blockBuilder) blockTimes
+	times               func(*builder) evidence
 }
 
-// blockTimes is what a claim is judged by.
-type blockTimes struct {
+// evidence is what a claim is judged by.
+type evidence struct {
 	times float64
-	here  string        // the figures
-	from  []*blockVisit // what they rest on; none when they were not measured
+	here  string   // the figures
+	from  []*visit // what they rest on; none when they were not measured
 }
 
 // fewRules is fewer than 5,000, which hardly matter as the article says.
 const fewRules = 4_000
 
-// blockClaims are the article's.
-var blockClaims = []blockClaim{
+// articleClaims are the article's.
+var articleClaims = []claim{
 	{
 		"one ipset is 11 times as fast as a rule each", "8.59 ms against 0.76, 11 x",
-		"on the mean over 0 to 50,000 entries, a request takes 5.5 to 22 times as long with a rule each", 5.5, 22, (*blockBuilder).timesOfSet,
+		"on the mean over 0 to 50,000 entries, a request takes 5.5 to 22 times as long with a rule each", 5.5, 22, (*builder).timesOfSet,
 	},
 	{
 		"a rule each takes time in proportion to the number of rules", "0.76 ms with none, 8.04 with 25,000, 12.06 with 50,000",
-		"50,000 rules add 1.5 to 3 times what 25,000 add to half of the requests", 1.5, 3, (*blockBuilder).timesOfDouble,
+		"50,000 rules add 1.5 to 3 times what 25,000 add to half of the requests", 1.5, 3, (*builder).timesOfDouble,
 	},
 	{
 		"the size of an ipset does not matter", "0.63 ms with none, 1.28 with 50,000",
-		"with 50,000 entries, half of the requests come within at most 10% more time than with none", 0, 1.1, (*blockBuilder).timesOfFull,
+		"with 50,000 entries, half of the requests come within at most 10% more time than with none", 0, 1.1, (*builder).timesOfFull,
 	},
 	{
 		"fewer than 5,000 rules hardly matter", "0.76 ms with none, 0.98 with 1,000",
-		"with 4,000 rules, half of the requests come within at most 1.5 times the time without", 0, 1.5, (*blockBuilder).timesOfFew,
+		"with 4,000 rules, half of the requests come within at most 1.5 times the time without", 0, 1.5, (*builder).timesOfFew,
 	},
 }
 
 // claims judges what the article says.
-func (b *blockBuilder) claims() (all []report.Claim) {
-	for _, c := range blockClaims {
-		claim := report.Claim{Text: c.text, Article: c.article, Rule: c.rule, Verdict: report.NotMeasurable, Here: "not measured"}
+func (b *builder) claims() (all []report.Claim) {
+	for _, c := range articleClaims {
+		judged := report.Claim{Text: c.text, Article: c.article, Rule: c.rule, Verdict: report.NotMeasurable, Here: "not measured"}
 		if t := c.times(b); len(t.from) > 0 {
-			claim.Here, claim.Verdict = t.here, report.Judge(t.times >= c.least && t.times <= c.most)
-			claim.Unsteady = slices.ContainsFunc(t.from, (*blockVisit).unsteady)
+			judged.Here, judged.Verdict = t.here, report.Judge(t.times >= c.least && t.times <= c.most)
+			judged.Unsteady = slices.ContainsFunc(t.from, (*visit).unsteady)
 		}
-		all = append(all, claim)
+		all = append(all, judged)
 	}
 	return all
 }
 
 // at is a case with so many entries; nil when that was not measured.
-func (b *blockBuilder) at(name string, entries int) *blockVisit {
+func (b *builder) at(name string, entries int) *visit {
 	for i, p := range b.points {
 		if v := b.named(name).visits[i]; p.entries == entries && len(v.rounds) > 0 {
 			return v
@@ -68,13 +68,13 @@ func (b *blockBuilder) at(name string, entries int) *blockVisit {
 }
 
 // half is the time within which half of the requests came, in nanoseconds.
-func (v *blockVisit) half() float64 { return v.figure(wholeP50).Median() }
+func (v *visit) half() float64 { return v.figure(wholeP50).Median() }
 
 // timesOfSet compares the means over all numbers of entries that the article has.
-func (b *blockBuilder) timesOfSet() (t blockTimes) {
-	for _, v := range []*blockVisit{b.at(rulesBlocker, 0), b.at(rulesBlocker, publishedMost), b.at(ipsetBlocker, 0), b.at(ipsetBlocker, publishedMost)} {
+func (b *builder) timesOfSet() (t evidence) {
+	for _, v := range []*visit{b.at(rulesBlocker, 0), b.at(rulesBlocker, publishedMost), b.at(ipsetBlocker, 0), b.at(ipsetBlocker, publishedMost)} {
 		if v == nil {
-			return blockTimes{}
+			return evidence{}
 		}
 		t.from = append(t.from, v)
 	}
@@ -85,9 +85,9 @@ func (b *blockBuilder) timesOfSet() (t blockTimes) {
 
 // meanOf is the mean over the numbers of entries from none to the article's most, of which not all are measured: between two
 // that are, it is taken to change evenly.
-func (b *blockBuilder) meanOf(name string) float64 {
+func (b *builder) meanOf(name string) float64 {
 	area, last := 0.0, [2]float64{}
-	for i, p := range b.overEntries(b.named(name), blockChart{of: wholeMean, most: publishedMost}) {
+	for i, p := range b.overEntries(b.named(name), chartKind{of: wholeMean, most: publishedMost}) {
 		if i > 0 {
 			area += (p[0] - last[0]) * (p[1] + last[1]) / 2
 		}
@@ -97,31 +97,31 @@ func (b *blockBuilder) meanOf(name string) float64 {
 }
 
 // timesOfDouble compares what the most rules add with what half of them do.
-func (b *blockBuilder) timesOfDouble() (t blockTimes) {
+func (b *builder) timesOfDouble() (t evidence) {
 	none, some, all := b.at(rulesBlocker, 0), b.at(rulesBlocker, publishedMost/2), b.at(rulesBlocker, publishedMost)
 	if none == nil || some == nil || all == nil || !(some.half() > none.half()) {
 		return t
 	}
-	return blockTimes{
-		times: (all.half() - none.half()) / (some.half() - none.half()), from: []*blockVisit{none, some, all},
+	return evidence{
+		times: (all.half() - none.half()) / (some.half() - none.half()), from: []*visit{none, some, all},
 		here: fmt.Sprintf("%s ms with none, %s with 25,000, %s with 50,000", millisText(none.half()), millisText(some.half()), millisText(all.half())),
 	}
 }
 
 // timesOfFull compares the largest ipset of the article with an empty one.
-func (b *blockBuilder) timesOfFull() blockTimes { return b.timesMore(ipsetBlocker, publishedMost) }
+func (b *builder) timesOfFull() evidence { return b.timesMore(ipsetBlocker, publishedMost) }
 
 // timesOfFew compares a few rules with none.
-func (b *blockBuilder) timesOfFew() blockTimes { return b.timesMore(rulesBlocker, fewRules) }
+func (b *builder) timesOfFew() evidence { return b.timesMore(rulesBlocker, fewRules) }
 
 // timesMore compares so many entries with none.
-func (b *blockBuilder) timesMore(name string, entries int) (t blockTimes) {
+func (b *builder) timesMore(name string, entries int) (t evidence) {
 	none, some := b.at(name, 0), b.at(name, entries)
 	if none == nil || some == nil || none == some {
 		return t
 	}
-	return blockTimes{
-		times: some.half() / none.half(), from: []*blockVisit{none, some},
+	return evidence{
+		times: some.half() / none.half(), from: []*visit{none, some},
 		here: fmt.Sprintf("%s ms with none, %s with %s, %.2f x",
 			millisText(none.half()), millisText(some.half()), report.CountText(entries), some.half()/none.half()),
 	}

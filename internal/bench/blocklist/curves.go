@@ -7,15 +7,15 @@ import (
 	"github.com/floodwall/floodwall/internal/bench/rig"
 )
 
-// blockChart is a figure of a request over the number of entries.
-type blockChart struct {
+// chartKind is a figure of a request over the number of entries.
+type chartKind struct {
 	name, title string
-	of          func(*blockRound) time.Duration
+	of          func(*roundTimes) time.Duration
 	most        int  // entries
 	log         bool // both axes are logarithmic
 }
 
-var blockCharts = []blockChart{
+var chartKinds = []chartKind{
 	{"mean", "mean of a request, up to 50,000 entries", wholeMean, publishedMost, false},
 	{"mean/log", "mean of a request, logarithmic axes", wholeMean, rig.MaxSize, true},
 	{"p50/log", "half of the requests, logarithmic axes", wholeP50, rig.MaxSize, true},
@@ -23,13 +23,13 @@ var blockCharts = []blockChart{
 }
 
 // curves are the charts, and the distributions of the times in the tables of details.
-func (b *blockBuilder) curves() (all []report.Curve) {
+func (b *builder) curves() (all []report.Curve) {
 	add := func(c report.Curve) {
 		if len(c.Points) > 0 {
 			all = append(all, c)
 		}
 	}
-	for _, chart := range blockCharts {
+	for _, chart := range chartKinds {
 		for _, c := range b.cases {
 			add(report.Curve{
 				Name: b.Outcome.Name + "/" + chart.name + "/" + c.name, Chart: chart.title, Label: c.label, X: "entries", Y: "ms",
@@ -49,7 +49,7 @@ func (b *blockBuilder) curves() (all []report.Curve) {
 }
 
 // overEntries is a line of a chart.
-func (b *blockBuilder) overEntries(c *blockCase, chart blockChart) (points [][2]float64) {
+func (b *builder) overEntries(c *testCase, chart chartKind) (points [][2]float64) {
 	for i, p := range b.points {
 		if v := c.visits[i]; len(v.rounds) > 0 && p.entries <= chart.most && (p.entries > 0 || !chart.log) {
 			points = append(points, [2]float64{float64(p.entries), v.figure(chart.of).Median() / 1e6})

@@ -17,8 +17,8 @@ const (
 // publishedColumns are those that its table shows.
 var publishedColumns = []int{0, 1_000, 5_000, 10_000, 15_000, 20_000, 25_000, 30_000, 35_000, 40_000, 45_000, 50_000}
 
-// blockLists makes the lists to measure with, each when its turn comes, from none to the longest.
-func blockLists(s *rig.Session) (all []func() *lists.List, err error) {
+// makeLists makes the lists to measure with, each when its turn comes, from none to the longest.
+func makeLists(s *rig.Session) (all []func() *lists.List, err error) {
 	if s.List != "" {
 		l, err := lists.Read(s.List)
 		if err != nil {
@@ -30,14 +30,14 @@ func blockLists(s *rig.Session) (all []func() *lists.List, err error) {
 		none := &lists.List{Name: "n=0", Label: "no entries", Hosts: l.Hosts, V6: l.V6}
 		return append(all, func() *lists.List { return none }, func() *lists.List { return l }), nil
 	}
-	for _, n := range blockSizes(s) {
+	for _, n := range listSizes(s) {
 		all = append(all, func() *lists.List { return lists.RandomHosts(n) })
 	}
 	return all, nil
 }
 
-// blockSizes are the sizes of the random lists.
-func blockSizes(s *rig.Session) (sizes []int) {
+// listSizes are the sizes of the random lists.
+func listSizes(s *rig.Session) (sizes []int) {
 	switch {
 	case s.Sizes != nil:
 		sizes = append([]int{0}, s.Sizes...)

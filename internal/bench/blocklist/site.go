@@ -17,14 +17,14 @@ import (
 
 // The article's request, and how often it was made.
 const (
-	blockFile     = "page"
-	blockFileSize = 10 << 10
-	blockRequests = 1000
-	blockWarmup   = 50 // requests before those, by which what was swept from the caches comes back
+	pageFile        = "page"
+	pageSize        = 10 << 10
+	articleRequests = 1000
+	warmup          = 50 // requests before those, by which what was swept from the caches comes back
 )
 
-// newBlockSite builds another site, whose server ends with the builder. The clients' wire leads to all the world.
-func newBlockSite(ctx context.Context, b *rig.Builder) (*rig.Site, error) {
+// newSite builds another site, whose server ends with the builder. The clients' wire leads to all the world.
+func newSite(ctx context.Context, b *rig.Builder) (*rig.Site, error) {
 	b.Sites++
 	at, err := rig.ConnectSite(b.Lab, b.Sites, rig.OtherEnd, rig.ServerEnd)
 	if err != nil {
@@ -38,7 +38,7 @@ func newBlockSite(ctx context.Context, b *rig.Builder) (*rig.Site, error) {
 		}
 	}
 	where := tools.Place{CPU: rig.ReceiverCPU, Priority: lab.Urgent}
-	n, err := tools.StartStaticNginx(ctx, at.Server, where, blockServer(false), blockServer(true), blockFile, make([]byte, blockFileSize))
+	n, err := tools.StartStaticNginx(ctx, at.Server, where, serverAt(false), serverAt(true), pageFile, make([]byte, pageSize))
 	if err != nil {
 		return nil, err
 	}
@@ -46,8 +46,8 @@ func newBlockSite(ctx context.Context, b *rig.Builder) (*rig.Site, error) {
 	return at, nil
 }
 
-// blockServer is the server's address.
-func blockServer(v6 bool) netip.AddrPort {
+// serverAt is the server's address.
+func serverAt(v6 bool) netip.AddrPort {
 	return netip.AddrPortFrom(report.Choice(v6, rig.Server6, rig.Server4), 80)
 }
 
@@ -55,7 +55,7 @@ func blockServer(v6 bool) netip.AddrPort {
 const probeTime = 50 * time.Millisecond
 
 // probe has a client ask whose address is listed. Without a firewall, there is an answer.
-func (c *blockCase) probe(ctx context.Context, l *lists.List) error {
+func (c *testCase) probe(ctx context.Context, l *lists.List) error {
 	listed, ok := l.Visitor()
 	if !ok {
 		return nil
@@ -80,9 +80,9 @@ func (c *blockCase) probe(ctx context.Context, l *lists.List) error {
 }
 
 // serial is what the clients ask.
-func (c *blockCase) serial(l *lists.List, requests int) lab.SerialOptions {
+func (c *testCase) serial(l *lists.List, requests int) lab.SerialOptions {
 	return lab.SerialOptions{
-		Host: c.site.Out.Host, Server: blockServer(l.V6), Request: lab.Request{Target: "/" + blockFile}, Body: blockFileSize,
-		Requests: requests, Warmup: blockWarmup, CPU: rig.SourceCPU, Urgent: true,
+		Host: c.site.Out.Host, Server: serverAt(l.V6), Request: lab.Request{Target: "/" + pageFile}, Body: pageSize,
+		Requests: requests, Warmup: warmup, CPU: rig.SourceCPU, Urgent: true,
 	}
 }

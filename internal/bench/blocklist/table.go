@@ -12,7 +12,7 @@ import (
 )
 
 // publish adds the tables, the results, the bars, the claims and the curves to the outcome.
-func (b *blockBuilder) publish() {
+func (b *builder) publish() {
 	if len(b.points) == 0 {
 		return
 	}
@@ -32,46 +32,46 @@ func (b *blockBuilder) publish() {
 }
 
 // figure is one of each round, in nanoseconds.
-func (v *blockVisit) figure(of func(*blockRound) time.Duration) (all report.Samples) {
+func (v *visit) figure(of func(*roundTimes) time.Duration) (all report.Samples) {
 	for i := range v.rounds {
 		all = append(all, float64(of(&v.rounds[i])))
 	}
 	return all
 }
 
-func wholeMean(r *blockRound) time.Duration { return r.whole.Mean }
-func wholeP50(r *blockRound) time.Duration  { return r.whole.P50 }
-func wholeP99(r *blockRound) time.Duration  { return r.whole.P99 }
-func wholeP999(r *blockRound) time.Duration { return r.whole.P999 }
+func wholeMean(r *roundTimes) time.Duration { return r.whole.Mean }
+func wholeP50(r *roundTimes) time.Duration  { return r.whole.P50 }
+func wholeP99(r *roundTimes) time.Duration  { return r.whole.P99 }
+func wholeP999(r *roundTimes) time.Duration { return r.whole.P999 }
 
 // phaseP50, phaseP99 and phaseP999 are of one of lab.SerialPhases.
-func phaseP50(i int) func(*blockRound) time.Duration {
-	return func(r *blockRound) time.Duration { return r.phases[i].P50 }
+func phaseP50(i int) func(*roundTimes) time.Duration {
+	return func(r *roundTimes) time.Duration { return r.phases[i].P50 }
 }
 
-func phaseP999(i int) func(*blockRound) time.Duration {
-	return func(r *blockRound) time.Duration { return r.phases[i].P999 }
+func phaseP999(i int) func(*roundTimes) time.Duration {
+	return func(r *roundTimes) time.Duration { return r.phases[i].P999 }
 }
 
-func phaseP99(i int) func(*blockRound) time.Duration {
-	return func(r *blockRound) time.Duration { return r.phases[i].P99 }
+func phaseP99(i int) func(*roundTimes) time.Duration {
+	return func(r *roundTimes) time.Duration { return r.phases[i].P99 }
 }
 
 // unsteady reports whether the figures are doubtful.
-func (v *blockVisit) unsteady() bool { return v.figure(wholeP50).Unsteady() }
+func (v *visit) unsteady() bool { return v.figure(wholeP50).Unsteady() }
 
 // named is a case by its name.
-func (b *blockBuilder) named(name string) *blockCase {
-	return b.cases[slices.IndexFunc(b.cases, func(c *blockCase) bool { return c.name == name })]
+func (b *builder) named(name string) *testCase {
+	return b.cases[slices.IndexFunc(b.cases, func(c *testCase) bool { return c.name == name })]
 }
 
 // noise is the same figure of no firewall: of all rounds of both of its hosts.
-func (b *blockBuilder) noise(point int, of func(*blockRound) time.Duration) report.Samples {
+func (b *builder) noise(point int, of func(*roundTimes) time.Duration) report.Samples {
 	return append(b.named(noFirewall).visits[point].figure(of), b.named(noneAgain).visits[point].figure(of)...)
 }
 
 // columns are the points that tables show.
-func (b *blockBuilder) columns() (shown []int) {
+func (b *builder) columns() (shown []int) {
 	for i, p := range b.points {
 		if p.column() || len(b.points) <= len(publishedColumns) {
 			shown = append(shown, i)
@@ -81,15 +81,15 @@ func (b *blockBuilder) columns() (shown []int) {
 }
 
 // column reports whether a point is one of the columns of the article's table, or beyond it.
-func (p blockPoint) column() bool {
+func (p listPoint) column() bool {
 	return p.entries > publishedMost || slices.Contains(publishedColumns, p.entries)
 }
 
 // detailed are the points of tables of their own: the last one, and the last one of all cases.
-func (b *blockBuilder) detailed() (shown []int) {
+func (b *builder) detailed() (shown []int) {
 	last := len(b.points) - 1
 	for i := last; i >= 0; i-- {
-		if !slices.ContainsFunc(b.cases, func(c *blockCase) bool { return len(c.visits[i].rounds) == 0 }) {
+		if !slices.ContainsFunc(b.cases, func(c *testCase) bool { return len(c.visits[i].rounds) == 0 }) {
 			shown = append(shown, i)
 			break
 		}
@@ -105,8 +105,8 @@ func millisText(ns float64) string { return fmt.Sprintf("%.3f", ns/1e6) }
 func microsText(ns float64) string { return fmt.Sprintf("%.1f", ns/1e3) }
 
 // meanTable is the article's table.
-func (b *blockBuilder) meanTable() *report.Table {
-	t := &report.Table{Title: "blocklist: milliseconds of a request on the mean, by the number of blocked addresses", Head: []string{""}, Notes: b.blockNotes()}
+func (b *builder) meanTable() *report.Table {
+	t := &report.Table{Title: "blocklist: milliseconds of a request on the mean, by the number of blocked addresses", Head: []string{""}, Notes: b.notes()}
 	for _, i := range b.columns() {
 		t.Head = append(t.Head, report.Choice(b.points[i].name == "list", "list", report.CountText(b.points[i].entries)))
 	}
@@ -124,7 +124,7 @@ func (b *blockBuilder) meanTable() *report.Table {
 	return t
 }
 
-func (b *blockBuilder) meanRow(label string, cell func(point int) string) []string {
+func (b *builder) meanRow(label string, cell func(point int) string) []string {
 	row := []string{label}
 	for _, i := range b.columns() {
 		row = append(row, cell(i))
@@ -133,23 +133,23 @@ func (b *blockBuilder) meanRow(label string, cell func(point int) string) []stri
 }
 
 // published is the article's figure of a number of entries; "" when it has none.
-func (c *blockCase) published(entries int) string {
+func (c *testCase) published(entries int) string {
 	if i := slices.Index(publishedColumns, entries); i >= 0 {
 		return fmt.Sprintf("%.2f", c.article[i])
 	}
 	return ""
 }
 
-// blockNotes are the choices made.
-func (b *blockBuilder) blockNotes() []string {
+// notes are the choices made.
+func (b *builder) notes() []string {
 	return []string{
 		fmt.Sprintf("Article: 2012, the mean of %s requests. Here: nginx on the blocking host serves a file of 10 KiB to a client on another one, who",
-			report.CountText(blockRequests)),
+			report.CountText(articleRequests)),
 		fmt.Sprintf("asks %s times, one request after another, in HTTP/1.0, each on a connection of its own, after %d requests that do not count.",
-			report.CountText(b.requests()), blockWarmup),
+			report.CountText(b.requests()), warmup),
 		fmt.Sprintf("CPU %d has the client, CPU %d the server, both before all ordinary processes. The cases take turns, on a host each, in %d rounds;",
 			rig.SourceCPU, rig.ReceiverCPU, b.Rounds),
-		fmt.Sprintf("in one only where the article's table has no column, in %d with the longest list. Figures are medians of the rounds.", max(b.Rounds, blockRounds)),
+		fmt.Sprintf("in one only where the article's table has no column, in %d with the longest list. Figures are medians of the rounds.", max(b.Rounds, leastRounds)),
 		"The addresses are random, and none of them asks. That they are blocked is tried each time: a client with one of them gets no",
 		"answer, but does without a firewall. Rules stand in INPUT, as in the article; nft's set in an input chain; Floodwall's policy",
 		"is `rules: [{name: blocked, from: $blocked, then: drop}]` with the set from a file, and no more.",
@@ -163,7 +163,7 @@ const (
 )
 
 // detailTable is the distribution of the times of requests with a list, and those of their phases.
-func (b *blockBuilder) detailTable(point int) *report.Table {
+func (b *builder) detailTable(point int) *report.Table {
 	t := &report.Table{
 		Title: "blocklist: microseconds of a request and its phases, with " + b.points[point].label,
 		Head:  []string{"", "mean", "half", "bar", "99%", "bar", "99.9%"},
@@ -193,7 +193,7 @@ func (b *blockBuilder) detailTable(point int) *report.Table {
 	return t
 }
 
-func (b *blockBuilder) noiseText(point int, of func(*blockRound) time.Duration) string {
+func (b *builder) noiseText(point int, of func(*roundTimes) time.Duration) string {
 	noise := b.noise(point, of)
 	if len(noise) == 0 {
 		return "?"
@@ -202,11 +202,11 @@ func (b *blockBuilder) noiseText(point int, of func(*blockRound) time.Duration) 
 }
 
 // bars compare Floodwall's requests with those without firewall, in microseconds.
-func (b *blockBuilder) bars(point int) (bars []*report.Bar) {
+func (b *builder) bars(point int) (bars []*report.Bar) {
 	v := b.named(ourBlocker).visits[point]
 	for _, of := range []struct {
 		name   string
-		figure func(*blockRound) time.Duration
+		figure func(*roundTimes) time.Duration
 	}{{"p50", wholeP50}, {"p99", wholeP99}} {
 		figures, noise := v.figure(of.figure), b.noise(point, of.figure)
 		if len(figures) > 0 && len(noise) > 0 {
@@ -216,18 +216,18 @@ func (b *blockBuilder) bars(point int) (bars []*report.Bar) {
 	return bars
 }
 
-func (b *blockBuilder) resultName(name string, point int) string {
+func (b *builder) resultName(name string, point int) string {
 	return b.Outcome.Name + "/" + b.points[point].name + "/" + name
 }
 
 // detailCells are a row as text.
-func (v *blockVisit) detailCells(label string, bars []*report.Bar) []string {
+func (v *visit) detailCells(label string, bars []*report.Bar) []string {
 	cells := make([]string, 7+2*len(lab.SerialPhases)+1)
 	cells[0], cells[len(cells)-1] = label, v.missing
 	if len(v.rounds) == 0 {
 		return cells
 	}
-	set := func(column int, of func(*blockRound) time.Duration) {
+	set := func(column int, of func(*roundTimes) time.Duration) {
 		cells[column] = microsText(v.figure(of).Median())
 	}
 	set(1, wholeMean)
@@ -248,14 +248,14 @@ func (v *blockVisit) detailCells(label string, bars []*report.Bar) []string {
 }
 
 // result is a case with a list for programs.
-func (b *blockBuilder) result(c *blockCase, point int) lab.Result {
+func (b *builder) result(c *testCase, point int) lab.Result {
 	v := c.visits[point]
 	r := lab.Result{Name: b.resultName(c.name, point), Runs: len(v.rounds), Note: v.missing}
 	if len(v.rounds) == 0 {
 		return r
 	}
 	r.Note = report.Choice(v.unsteady(), "~", "")
-	add := func(unit string, of func(*blockRound) time.Duration) {
+	add := func(unit string, of func(*roundTimes) time.Duration) {
 		r.Metrics = append(r.Metrics, v.figure(of).Metric(unit))
 	}
 	r.Metrics = append(r.Metrics, v.figure(wholeMean).Each(func(ns float64) float64 { return 1e9 / ns }).Metric("req/s"))
@@ -274,7 +274,7 @@ func (b *blockBuilder) result(c *blockCase, point int) lab.Result {
 }
 
 // loadTable is what loading takes.
-func (b *blockBuilder) loadTable() *report.Table {
+func (b *builder) loadTable() *report.Table {
 	t := &report.Table{
 		Title: "blocklist: loading", Head: []string{"", "seconds", "MB in the kernel", "octets each", ""},
 		Notes: []string{
@@ -296,7 +296,7 @@ func (b *blockBuilder) loadTable() *report.Table {
 	return t
 }
 
-func (v *blockVisit) loadCells(label string, entries int) []string {
+func (v *visit) loadCells(label string, entries int) []string {
 	cells := []string{label, report.SecondsText(v.Seconds.Median()), "", "", v.Note}
 	if v.Octets > 0 {
 		cells[2], cells[3] = fmt.Sprintf("%.1f", v.Octets/1e6), fmt.Sprintf("%.0f", v.Octets/float64(entries))

@@ -40,8 +40,8 @@ const (
 	ourBlocker   = "floodwall"
 )
 
-// blockCases are the rows. Those without firewall stand at both ends, as they are the measure of the others.
-func blockCases() (cases []*blockCase) {
+// testCases are the rows. Those without firewall stand at both ends, as they are the measure of the others.
+func testCases() (cases []*testCase) {
 	for _, by := range []blocker{
 		{name: noFirewall, label: "no firewall"},
 		{
@@ -56,7 +56,7 @@ func blockCases() (cases []*blockCase) {
 		{name: ourBlocker, label: "floodwall", load: blockByFloodwall},
 		{name: noneAgain, label: "no firewall, again"},
 	} {
-		cases = append(cases, &blockCase{blocker: by})
+		cases = append(cases, &testCase{blocker: by})
 	}
 	return cases
 }

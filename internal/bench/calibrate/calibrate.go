@@ -93,19 +93,19 @@ func (c *calibration) group(ctx context.Context, g Group) error {
 		all = append(all, c.behind.plain, c.behind.routed, c.behind.tracked)
 	}
 	c.measured = append(c.measured, stages...)
-	return c.Probes(ctx, all, calibrationRounds, 0, packets(c.Builder.Session))
+	return c.Probes(ctx, all, probeRounds, 0, packets(c.Session))
 }
 
-// How figures are taken: in many short rounds, so that some are undisturbed. calibrationRate is about what a core sends,
+// How figures are taken: in many short rounds, so that some are undisturbed. sentRate is about what a core sends,
 // forwards and receives again.
 const (
-	calibrationRounds = 16
-	calibrationRate   = 700_000
+	probeRounds = 16
+	sentRate    = 700_000
 )
 
 // packets is how many packets a round is: a fourteenth of a window.
 func packets(s *rig.Session) uint64 {
-	return uint64(calibrationRate * s.Window.Seconds() / 14)
+	return uint64(sentRate * s.Window.Seconds() / 14)
 }
 
 // base is a router that the target's others are compared with. For nftables it has an empty chain at ingress, as

@@ -17,11 +17,11 @@ import (
 var (
 	forwardedFrom = netip.MustParseAddr("198.51.100.1")
 	forwardedTo   = netip.MustParseAddr("203.0.113.1")
-	forwardedFlow = calibrationFlow(forwardedTo)
-	localFlow     = calibrationFlow(rig.Server4)
+	forwardedFlow = flowTo(forwardedTo)
+	localFlow     = flowTo(rig.Server4)
 )
 
-func calibrationFlow(to netip.Addr) lab.Flow {
+func flowTo(to netip.Addr) lab.Flow {
 	return lab.Flow{From: lab.Addr(forwardedFrom), To: lab.Addr(to), SPort: lab.Port(4000), DPort: lab.Port(5001), Size: 14 + 128}
 }
 
@@ -112,7 +112,7 @@ func (c *calibration) apply(ctx context.Context, target, stage, rules string) (s
 
 // policyAt is a policy whose rules run at a stage, without devices.
 func policyAt(stage, rules string) string {
-	return "default: pass\nchecks: off\nplacement: " + stage + "\n" + calibrationSets() + "rules:\n" + rules
+	return "default: pass\nchecks: off\nplacement: " + stage + "\n" + setsOfRules() + "rules:\n" + rules
 }
 
 // allAt returns an error when a rule of a policy would run elsewhere: what is measured would not be what it is taken for.
@@ -161,8 +161,8 @@ func setRules(n int) string {
 // setPrefixes is how many prefixes the smallest set has: too many to be written in a rule.
 const setPrefixes = 100
 
-// calibrationSets are the sets of setRules, each with all of the one before.
-func calibrationSets() string {
+// setsOfRules are the sets of setRules, each with all of the one before.
+func setsOfRules() string {
 	var b strings.Builder
 	b.WriteString("sets:\n")
 	for i := range manySets {

@@ -71,7 +71,7 @@ func (c *calibration) result() *report.Table {
 		Notes: append([]string{
 			"The receive thread's own time, of packets of 128 octets that a router forwards, and for drops, of such to itself: the",
 			fmt.Sprintf("least of %d rounds of %s packets. ± half the difference between every second round and the others. A rule is",
-				calibrationRounds, report.CountText(int(packets(c.Builder.Session)))),
+				probeRounds, report.CountText(int(packets(c.Session)))),
 			fmt.Sprintf("a part of %d, a set of %d, a limit of %d, an own address of %d.", manyRules, manySets, manyLimits, manyLocals),
 		}, c.missing...),
 	}

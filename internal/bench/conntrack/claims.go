@@ -14,12 +14,12 @@ const (
 )
 
 // claims judges what the article says by the cases that were measured.
-func (b *webBuilder) claims() []report.Claim {
+func (b *builder) claims() []report.Claim {
 	none, full, bare := b.named("no-firewall"), b.named("nft/full"), b.named("nft/notrack")
 	collapse := report.OpenClaim("with a full table, a tenth of the requests is answered", rateShare(91.55, 926),
 		fmt.Sprintf("once the table is full, at most %.0f%% of the rate without a firewall is left", 100*mostCollapse))
 	wait := report.OpenClaim("with a full table, an answer takes more than a second", "1.55 s",
-		fmt.Sprintf("once the table is full, each client has an answer at most every %.0f s: %d clients by their rate", leastWait, webConnections))
+		fmt.Sprintf("once the table is full, each client has an answer at most every %.0f s: %d clients by their rate", leastWait, connections))
 	lost := report.OpenClaim("with a full table, requests time out", "2911 time-outs", "some time out, and none do without a firewall")
 	same := report.OpenClaim("with notrack, it is the same with the firewall on and off", "598.53 req/s, both",
 		fmt.Sprintf("the rates differ by at most %.0f%%, round by round", 100*mostApart))
@@ -27,7 +27,7 @@ func (b *webBuilder) claims() []report.Claim {
 	if base := none.figure(rateOf).Median(); base > 0 && len(full.fullRates()) > 0 {
 		rate, unsteady := full.fullRates().Median(), none.unsteady() || full.fullRates().Unsteady()
 		collapse = collapse.Found(rateShare(rate, base), rate <= mostCollapse*base, unsteady)
-		each := webConnections / rate
+		each := connections / rate
 		wait = wait.Found(report.Choice(rate > 0, fmt.Sprintf("%.2f s", each), "no answers"), each >= leastWait, unsteady)
 	}
 	if len(full.visits) > 0 && len(full.fullRates()) == 0 {
@@ -45,8 +45,8 @@ func (b *webBuilder) claims() []report.Claim {
 }
 
 // named is the case of that name.
-func (b *webBuilder) named(name string) *webCase {
-	return b.cases[slices.IndexFunc(b.cases, func(c *webCase) bool { return c.name == name })]
+func (b *builder) named(name string) *testCase {
+	return b.cases[slices.IndexFunc(b.cases, func(c *testCase) bool { return c.name == name })]
 }
 
 func rateShare(part, whole float64) string {

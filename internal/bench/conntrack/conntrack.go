@@ -16,9 +16,9 @@ import (
 // Run measures a web server whose table of connections is full, as an article did in 2023, and what helps.
 func Run(ctx context.Context, s *rig.Session) error {
 	return rig.InLab(ctx, func(l *lab.Lab) error {
-		b := &webBuilder{Builder: rig.Builder{Session: s, Lab: l}}
+		b := &builder{Builder: rig.Builder{Session: s, Lab: l}}
 		defer b.Close()
-		for _, c := range webCases() {
+		for _, c := range testCases() {
 			b.Steps.Show("installing %s", c.label)
 			reason, err := tools.Tolerate(b.prepare(ctx, c))
 			if err != nil {
@@ -32,23 +32,23 @@ func Run(ctx context.Context, s *rig.Session) error {
 	})
 }
 
-// webCase is a row of the table: what guards the server.
-type webCase struct {
+// testCase is a row of the table: what guards the server.
+type testCase struct {
 	name, label string
 	article     string
-	install     func(context.Context, *webBuilder, *webSite) error // nil: nothing
-	full        bool                                               // the table is nearly full of others' connections
-	bars        bool                                               // must be as good as no firewall
+	install     func(context.Context, *builder, *site) error // nil: nothing
+	full        bool                                         // the table is nearly full of others' connections
+	bars        bool                                         // must be as good as no firewall
 
-	site    *webSite
+	site    *site
 	missing string
 	visits  []*visit
 }
 
-// webBuilder makes the tables of conntrack.
-type webBuilder struct {
+// builder makes the tables of conntrack.
+type builder struct {
 	rig.Builder
-	cases []*webCase
+	cases []*testCase
 }
 
 // room is how many connections fit in the table before it is full: all of the article's table. For a short time of
@@ -58,53 +58,53 @@ func room(s *rig.Session) int {
 	return int(min(articleTable, articleTable*s.Phase/report.Choice(s.Quick, 20*time.Second, 10*time.Second)))
 }
 
-// webNotes are the choices made.
-func (b *webBuilder) webNotes() []string {
+// notes are the choices made.
+func (b *builder) notes() []string {
 	return []string{
-		fmt.Sprintf("Article: 2023, a virtual machine with 1 GB, 60 s of bombardier. Here: %d connections, a new one for each request,", webConnections),
+		fmt.Sprintf("Article: 2023, a virtual machine with 1 GB, 60 s of bombardier. Here: %d connections, a new one for each request,", connections),
 		fmt.Sprintf("HTTP/1.1 with TLS, timeout %v; nginx in front of a Go program over loopback, %d octets a page; %d rounds of %v,",
-			webTimeout, pageSize, b.Rounds, b.Phase),
+			timeout, pageSize, b.Rounds, b.Phase),
 		"in which the cases take turns. Clients and servers share the machine's cores. Medians of the rounds; shares of the",
 		"rate without firewall are taken round by round.",
 		"Full table: nf_conntrack_max is the machine's own, which the bench leaves alone, but each namespace has a table of",
 		fmt.Sprintf("its own up to it: here, filled with connections that no packet belongs to, except for the room of %s.",
-			report.CountText(room(b.Builder.Session))),
+			report.CountText(room(b.Session))),
 		"Two of a request, with the one to the Go program, stay for 120 s after their end. Entries do not count those that",
 		"it was filled with. Drops are packets that found it full; once full is from the first drop on.",
 	}
 }
 
-// webCases are the rows.
-func webCases() []*webCase {
-	nft := func(script string) func(context.Context, *webBuilder, *webSite) error {
-		return func(ctx context.Context, _ *webBuilder, at *webSite) error {
+// testCases are the rows.
+func testCases() []*testCase {
+	nft := func(script string) func(context.Context, *builder, *site) error {
+		return func(ctx context.Context, _ *builder, at *site) error {
 			_, _, err := tools.Run(ctx, at.Server, strings.NewReader(script), "nft", "-f", "-")
 			return err
 		}
 	}
-	floodwall := func(target string) func(context.Context, *webBuilder, *webSite) error {
-		return func(ctx context.Context, b *webBuilder, at *webSite) error {
-			_, err := b.Hold(ctx, at.Site, webPolicy, target)
+	floodwall := func(target string) func(context.Context, *builder, *site) error {
+		return func(ctx context.Context, b *builder, at *site) error {
+			_, err := b.Hold(ctx, at.Site, policy, target)
 			return err
 		}
 	}
-	return []*webCase{
+	return []*testCase{
 		{name: "no-firewall", label: "no firewall", article: "926 req/s"},
 		{
 			name: "nft/full", label: "nft: stateful, table full", article: "91.55 req/s, 1.55 s, 2911 time-outs", full: true,
-			install: nft(fmt.Sprintf(webRules, "")),
+			install: nft(fmt.Sprintf(statefulRules, "")),
 		},
 		{
 			name: "nft/notrack", label: "nft: the same with notrack", article: "598.53 req/s, as off",
-			install: nft(fmt.Sprintf(webRules, webNotrack)),
+			install: nft(fmt.Sprintf(statefulRules, notrack)),
 		},
 		{name: "floodwall/auto", label: "floodwall: XDP with its nftables companion", install: floodwall("auto"), bars: true},
 		{name: "floodwall/nftables", label: "floodwall: nftables", install: floodwall("nftables"), bars: true},
 	}
 }
 
-// webRules is the article's ruleset, with room for more chains.
-const webRules = `table inet bench {
+// statefulRules is the article's ruleset, with room for more chains.
+const statefulRules = `table inet bench {
 %schain input {
 type filter hook input priority filter; policy drop;
 iif lo counter accept
@@ -118,8 +118,8 @@ tcp dport ssh counter accept
 }
 `
 
-// webNotrack is what the article adds.
-const webNotrack = `chain prerouting {
+// notrack is what the article adds.
+const notrack = `chain prerouting {
 type filter hook prerouting priority raw; policy accept;
 iif lo notrack
 tcp dport https notrack
@@ -131,8 +131,8 @@ tcp sport https notrack
 }
 `
 
-// webPolicy is the same for Floodwall, without its devices.
-const webPolicy = `default: drop
+// policy is the same for Floodwall, without its devices.
+const policy = `default: drop
 untracked: [loopback]
 services:
   - {name: web, port: [tcp/80, tcp/443, udp/443], track: false}
@@ -140,8 +140,8 @@ services:
 `
 
 // prepare builds the site of a case.
-func (b *webBuilder) prepare(ctx context.Context, c *webCase) (err error) {
-	if c.site, err = newWebSite(ctx, &b.Builder); err != nil {
+func (b *builder) prepare(ctx context.Context, c *testCase) (err error) {
+	if c.site, err = newSite(ctx, &b.Builder); err != nil {
 		return err
 	}
 	if c.full {
@@ -162,7 +162,7 @@ const (
 )
 
 // canFill says whether there is memory and time to fill a table.
-func (b *webBuilder) canFill(at *webSite) error {
+func (b *builder) canFill(at *site) error {
 	c, err := at.Server.Conntrack()
 	switch {
 	case err != nil:
@@ -176,7 +176,7 @@ func (b *webBuilder) canFill(at *webSite) error {
 }
 
 // measure takes all rounds, in which the cases take turns.
-func (b *webBuilder) measure(ctx context.Context) error {
+func (b *builder) measure(ctx context.Context) error {
 	b.Steps.Expect(b.Rounds * len(b.cases))
 	for round := range b.Rounds {
 		for _, c := range rig.InTurn(b.cases, round) {
@@ -184,7 +184,7 @@ func (b *webBuilder) measure(ctx context.Context) error {
 			if c.missing != "" {
 				continue
 			}
-			v, err := c.visit(ctx, b.Phase, room(b.Builder.Session))
+			v, err := c.visit(ctx, b.Phase, room(b.Session))
 			if err != nil {
 				return fmt.Errorf("%s: %w", c.label, err)
 			}
@@ -196,7 +196,7 @@ func (b *webBuilder) measure(ctx context.Context) error {
 }
 
 // visit has clients ask, from a table without earlier ones.
-func (c *webCase) visit(ctx context.Context, duration time.Duration, room int) (*visit, error) {
+func (c *testCase) visit(ctx context.Context, duration time.Duration, room int) (*visit, error) {
 	if err := c.site.Server.FlushConntrack(); err != nil {
 		return nil, err
 	}

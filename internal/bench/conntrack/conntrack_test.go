@@ -31,11 +31,11 @@ func visitOf(entries, full int, perSecond ...uint64) *visit {
 	return v
 }
 
-func webTable() *webBuilder {
-	b := &webBuilder{Builder: rig.Builder{Session: &rig.Session{
+func wantTable() *builder {
+	b := &builder{Builder: rig.Builder{Session: &rig.Session{
 		Options: rig.Options{Rounds: 2, Phase: 5 * time.Second}, Outcome: &report.Outcome{Name: "conntrack"},
 	}}}
-	b.cases = webCases()
+	b.cases = testCases()
 	for i, visits := range [][]*visit{
 		{visitOf(0, 0, 100, 100, 100, 100), visitOf(0, 0, 200, 200, 200, 200)},
 		{visitOf(4096, 2, 100, 50, 10, 0), visitOf(4096, 3, 200, 200, 20, 20)},
@@ -48,8 +48,8 @@ func webTable() *webBuilder {
 	return b
 }
 
-func TestWebBars(t *testing.T) {
-	b := webTable()
+func TestBars(t *testing.T) {
+	b := wantTable()
 	b.publish()
 	var got []string
 	for _, bar := range b.Outcome.Bars {
@@ -69,8 +69,8 @@ func TestWebBars(t *testing.T) {
 	}
 }
 
-func TestWebTable(t *testing.T) {
-	b := webTable()
+func TestTable(t *testing.T) {
+	b := wantTable()
 	b.cases[2].visits, b.cases[2].missing = nil, "nft is not installed"
 	b.publish()
 	row := func(i int) string { return strings.Join(b.Outcome.Tables[0].Rows[i], "|") }
@@ -108,8 +108,8 @@ func TestRoom(t *testing.T) {
 	}
 }
 
-// TestWebClaims judges the article of 2023 by figures that are as its own, and by others.
-func TestWebClaims(t *testing.T) {
+// TestClaims judges the article of 2023 by figures that are as its own, and by others.
+func TestClaims(t *testing.T) {
 	for _, tt := range []struct {
 		name                string
 		none, full, notrack []*visit
@@ -133,7 +133,7 @@ func TestWebClaims(t *testing.T) {
 		},
 	} {
 		s := &rig.Session{Options: rig.Options{Phase: time.Second}, Outcome: &report.Outcome{Name: "conntrack"}}
-		b := &webBuilder{Builder: rig.Builder{Session: s}, cases: webCases()}
+		b := &builder{Builder: rig.Builder{Session: s}, cases: testCases()}
 		b.named("no-firewall").visits, b.named("nft/full").visits, b.named("nft/notrack").visits = tt.none, tt.full, tt.notrack
 		if got := reporttest.Verdicts(b.claims()); got != tt.want {
 			t.Errorf("%s: %s, want %s", tt.name, got, tt.want)

@@ -16,13 +16,13 @@ const (
 )
 
 // publish adds the table, the results and the bars to the outcome.
-func (b *webBuilder) publish() {
+func (b *builder) publish() {
 	t := &report.Table{
 		Title: "conntrack: a web server whose table of connections is full",
 		Head: []string{
 			"", "article", "req/s", "min .. max", "of no firewall", "bar", "once full", "over time", "half", "90%", "99%", "time-outs", "entries", "drops", "",
 		},
-		Notes: b.webNotes(),
+		Notes: b.notes(),
 	}
 	most := 0.0
 	for _, c := range b.cases {
@@ -50,7 +50,7 @@ func (b *webBuilder) publish() {
 }
 
 // ranking is the requests per second of each case.
-func (b *webBuilder) ranking() report.Ranking {
+func (b *builder) ranking() report.Ranking {
 	r := report.Ranking{Title: "conntrack: requests answered per second", Unit: "req/s"}
 	for _, c := range b.cases {
 		r.Add(c.label, c.figure(rateOf), 1, c.unsteady())
@@ -61,10 +61,10 @@ func (b *webBuilder) ranking() report.Ranking {
 	return r
 }
 
-func (b *webBuilder) resultName(c *webCase) string { return b.Outcome.Name + "/" + c.name }
+func (b *builder) resultName(c *testCase) string { return b.Outcome.Name + "/" + c.name }
 
 // cells are a row as text.
-func (b *webBuilder) cells(c *webCase, bars []*report.Bar, most float64) []string {
+func (b *builder) cells(c *testCase, bars []*report.Bar, most float64) []string {
 	cells := make([]string, 15)
 	cells[0], cells[1], cells[14] = c.label, c.article, c.missing
 	if len(c.visits) == 0 {
@@ -104,11 +104,11 @@ func entries(v *visit) float64  { return float64(v.entries) }
 func drops(v *visit) float64    { return float64(v.drops) }
 
 // unsteady reports whether the figures are doubtful.
-func (c *webCase) unsteady() bool { return c.figure(rateOf).Unsteady() }
+func (c *testCase) unsteady() bool { return c.figure(rateOf).Unsteady() }
 
 // bars compare the case with what it has to show: that it is as good as no firewall and keeps the table empty, or that
 // it collapses.
-func (b *webBuilder) bars(c *webCase) []*report.Bar {
+func (b *builder) bars(c *testCase) []*report.Bar {
 	none := b.cases[0]
 	ratios := c.ratio(none)
 	switch name := b.resultName(c); {
@@ -131,7 +131,7 @@ func (b *webBuilder) bars(c *webCase) []*report.Bar {
 }
 
 // result is the case for programs.
-func (b *webBuilder) result(c *webCase) lab.Result {
+func (b *builder) result(c *testCase) lab.Result {
 	r := lab.Result{Name: b.resultName(c), Runs: len(c.visits), Note: c.missing}
 	if len(c.visits) == 0 {
 		return r
@@ -160,7 +160,7 @@ func (b *webBuilder) result(c *webCase) lab.Result {
 }
 
 // interval is the seconds between the figures over time.
-func (c *webCase) interval() float64 {
+func (c *testCase) interval() float64 {
 	v := c.visits[0]
 	if len(v.moments) == 0 {
 		return 0
@@ -169,7 +169,7 @@ func (c *webCase) interval() float64 {
 }
 
 // secondsTable is the requests per second over time, a column for each case.
-func (b *webBuilder) secondsTable() *report.Table {
+func (b *builder) secondsTable() *report.Table {
 	t := &report.Table{Title: "conntrack: requests answered per second over time", Head: []string{"seconds"}}
 	lines, step := 0, 0.0
 	for _, c := range b.cases {

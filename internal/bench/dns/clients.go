@@ -21,17 +21,17 @@ import (
 
 // The clients: each has an address in a /24 of its own, since that is how the world's clients come.
 const (
-	dnsClients     = 250
-	dnsClientRate  = 2000 // queries per second, of all
-	dnsTimeout     = 2 * time.Second
-	dnsOutstanding = 16_384
+	clientCount = 250
+	clientRate  = 2000 // queries per second, of all
+	timeout     = 2 * time.Second
+	outstanding = 16_384
 )
 
 // clientRules give queries of the clients' host the addresses of all clients in turn, and answers to them its own: one
 // dnsperf has but one address. They keep no state.
 func clientRules() string {
 	var addresses strings.Builder
-	for i := range dnsClients {
+	for i := range clientCount {
 		fmt.Fprintf(&addresses, "%d : 40.0.%d.1, ", i, i)
 	}
 	return fmt.Sprintf(`table ip clients {
@@ -44,7 +44,7 @@ type filter hook prerouting priority raw;
 ip daddr %[4]s ip daddr set %[5]s
 }
 }
-`, resolverAt.Port(), dnsClients, addresses.String(), rig.ClientNetwork, rig.ClientsAddr)
+`, resolverAt.Port(), clientCount, addresses.String(), rig.ClientNetwork, rig.ClientsAddr)
 }
 
 // answers is what the clients got.
@@ -68,7 +68,7 @@ func startClients(h *lab.Host, queries string, duration time.Duration) (c *clien
 	os.Remove(c.out.Name()) // the file lives until it is closed
 	c.Process, err = tools.StartProcess(h, &tools.Place{CPU: rig.SourceCPU, Priority: lab.MoreUrgent}, c.out, "dnsperf", "-v", "-s", resolverAt.Addr().String(),
 		"-d", queries, "-l", strconv.Itoa(wholeSeconds(duration)), "-t", fmt.Sprint(clientTimeout(duration).Seconds()),
-		"-Q", strconv.Itoa(dnsClientRate), "-c", "20", "-q", strconv.Itoa(dnsOutstanding))
+		"-Q", strconv.Itoa(clientRate), "-c", "20", "-q", strconv.Itoa(outstanding))
 	if err != nil {
 		c.out.Close()
 		return nil, err
@@ -104,7 +104,7 @@ func (c *clients) close() {
 }
 
 // clientTimeout is how long clients wait for an answer: not long, when they do not ask for long.
-func clientTimeout(duration time.Duration) time.Duration { return min(dnsTimeout, duration/2) }
+func clientTimeout(duration time.Duration) time.Duration { return min(timeout, duration/2) }
 
 // wholeSeconds is a time as dnsperf takes it.
 func wholeSeconds(d time.Duration) int { return max(1, int(math.Round(d.Seconds()))) }
@@ -142,8 +142,8 @@ func (a *answers) percentile(share float64) time.Duration {
 // queriesText is what dnsperf asks for.
 func queriesText() string {
 	var b strings.Builder
-	for i := range dnsNames {
-		fmt.Fprintf(&b, "h%d.%s A\n", i, dnsZone)
+	for i := range names {
+		fmt.Fprintf(&b, "h%d.%s A\n", i, zoneName)
 	}
 	return b.String()
 }

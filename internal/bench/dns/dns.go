@@ -19,7 +19,7 @@ import (
 // clients get, and what the others get that never asked.
 func Run(ctx context.Context, s *rig.Session) error {
 	return rig.InLab(ctx, func(l *lab.Lab) error {
-		b := &dnsBuilder{Builder: rig.Builder{Session: s, Lab: l}}
+		b := &builder{Builder: rig.Builder{Session: s, Lab: l}}
 		defer b.Close()
 		queries, remove, err := tools.TempFile("queries", func(w io.Writer) error {
 			_, err := io.WriteString(w, queriesText())
@@ -30,28 +30,28 @@ func Run(ctx context.Context, s *rig.Session) error {
 		}
 		defer remove()
 		b.queries = queries
-		for _, g := range dnsGuards {
+		for _, g := range guards {
 			b.Steps.Show("installing %s", g.label)
-			at, err := newDNSSite(ctx, &b.Builder, g)
+			at, err := newSite(ctx, &b.Builder, g)
 			reason, err := tools.Tolerate(err)
 			if err != nil {
 				return fmt.Errorf("%s: %w", g.label, err)
 			}
 			for _, f := range g.floods {
-				b.cases = append(b.cases, &dnsCase{guard: g, flood: f, site: at, missing: reason})
+				b.cases = append(b.cases, &testCase{guard: g, flood: f, site: at, missing: reason})
 			}
 		}
 		// The table is by flood, so that what helps against one stands together.
-		slices.SortStableFunc(b.cases, func(x, y *dnsCase) int {
-			return slices.Index(dnsFloods, x.flood) - slices.Index(dnsFloods, y.flood)
+		slices.SortStableFunc(b.cases, func(x, y *testCase) int {
+			return slices.Index(floods, x.flood) - slices.Index(floods, y.flood)
 		})
 		defer b.publish() // what there is, also when the rest cannot be measured
 		return b.measure(ctx)
 	})
 }
 
-// dnsFlood is queries for much, in the names of others.
-type dnsFlood struct {
+// flood is queries for much, in the names of others.
+type flood struct {
 	name, label string
 	from        string // the sources that it claims; "": there is no flood
 	rate        float64
@@ -60,65 +60,65 @@ type dnsFlood struct {
 // The floods: one that no resolver can answer, and one of the rate at which attackers use a resolver for its answers,
 // of which it knows nothing.
 var (
-	noFlood   = &dnsFlood{"quiet", "no flood", "", 0}
-	random    = &dnsFlood{"random", "2 Mpps of random sources", "128.0.0.0/2", 2e6}
-	oneNet    = &dnsFlood{"victim", "20,000/s of the sources of one /24", "150.10.20.0/24", 20e3}
-	dnsFloods = []*dnsFlood{noFlood, random, oneNet}
+	noFlood = &flood{"quiet", "no flood", "", 0}
+	random  = &flood{"random", "2 Mpps of random sources", "128.0.0.0/2", 2e6}
+	oneNet  = &flood{"victim", "20,000/s of the sources of one /24", "150.10.20.0/24", 20e3}
+	floods  = []*flood{noFlood, random, oneNet}
 )
 
-// dnsGuard is what protects the resolver.
-type dnsGuard struct {
+// guard is what protects the resolver.
+type guard struct {
 	name, label string
 	conf        string // of unbound, more lines
 	policy      string // of Floodwall; "": none
-	floods      []*dnsFlood
+	floods      []*flood
 }
 
-// dnsGuards are the rows. Unbound's limits are those that its manual names for what they are against: 1,000 queries
+// guards are the rows. Unbound's limits are those that its manual names for what they are against: 1,000 queries
 // per second for recursion; for addresses it names none: 20 is what Floodwall's guard has for one.
-var dnsGuards = []dnsGuard{
-	{name: "nothing", label: "unbound", floods: dnsFloods},
+var guards = []guard{
+	{name: "nothing", label: "unbound", floods: floods},
 	{
-		name: "small-buffers", label: "unbound with the system's socket buffers", floods: dnsFloods[1:2],
+		name: "small-buffers", label: "unbound with the system's socket buffers", floods: floods[1:2],
 		conf: "\tso-rcvbuf: 0\n\tso-sndbuf: 0\n",
 	},
 	{
-		name: "unbound", label: "unbound with its own limits", floods: dnsFloods[1:],
+		name: "unbound", label: "unbound with its own limits", floods: floods[1:],
 		conf: "\tip-ratelimit: 20\n\tratelimit: 1000\n",
 	},
 	{
-		name: "unbound-any", label: "unbound with its own limits and deny-any", floods: dnsFloods[1:2],
+		name: "unbound-any", label: "unbound with its own limits and deny-any", floods: floods[1:2],
 		conf: "\tip-ratelimit: 20\n\tratelimit: 1000\n\tdeny-any: yes\n",
 	},
-	{name: "floodwall", label: "unbound behind floodwall", floods: dnsFloods, policy: dnsPolicy},
+	{name: "floodwall", label: "unbound behind floodwall", floods: floods, policy: policy},
 }
 
-// dnsPolicy is Floodwall's, without its devices.
-const dnsPolicy = "default: drop\nservices:\n  - " + dnsService + "\n"
+// policy is Floodwall's, without its devices.
+const policy = "default: drop\nservices:\n  - " + service + "\n"
 
-// dnsService is the service of the README's open resolver.
-const dnsService = "{name: dns, port: [udp/53, tcp/53], guard: dns, track: false}"
+// service is the service of the README's open resolver.
+const service = "{name: dns, port: [udp/53, tcp/53], guard: dns, track: false}"
 
-// dnsCase is a row of the table.
-type dnsCase struct {
-	guard   dnsGuard
-	flood   *dnsFlood
-	site    *dnsSite
+// testCase is a row of the table.
+type testCase struct {
+	guard   guard
+	flood   *flood
+	site    *site
 	missing string
-	visits  []*dnsVisit
+	visits  []*visit
 }
 
-func (c *dnsCase) name() string { return c.flood.name + "/" + c.guard.name }
+func (c *testCase) name() string { return c.flood.name + "/" + c.guard.name }
 
-// dnsBuilder makes the table of dns.
-type dnsBuilder struct {
+// builder makes the table of dns.
+type builder struct {
 	rig.Builder
 	queries string // a file of them
-	cases   []*dnsCase
+	cases   []*testCase
 }
 
 // measure takes all rounds, in which the cases take turns.
-func (b *dnsBuilder) measure(ctx context.Context) error {
+func (b *builder) measure(ctx context.Context) error {
 	b.Steps.Expect(b.Rounds * len(b.cases))
 	for round := range b.Rounds {
 		for _, c := range b.cases {
@@ -141,10 +141,10 @@ func (b *dnsBuilder) measure(ctx context.Context) error {
 }
 
 // visitTime is how long clients ask for at a time.
-func (b *dnsBuilder) visitTime() time.Duration { return report.Choice(b.Quick, b.Phase*2/3, b.Phase) }
+func (b *builder) visitTime() time.Duration { return report.Choice(b.Quick, b.Phase*2/3, b.Phase) }
 
-// dnsVisit is what came of some time of queries.
-type dnsVisit struct {
+// visit is what came of some time of queries.
+type visit struct {
 	answers
 	arrivals
 	attack
@@ -158,8 +158,8 @@ const floodEnd = 50 * time.Millisecond
 
 // visit has the clients ask for so long, under a flood. Meanwhile, nothing of this process needs to run: all that does
 // runs before it.
-func (s *dnsSite) visit(ctx context.Context, f *dnsFlood, queries string, duration time.Duration, seed uint64) (*dnsVisit, error) {
-	v := &dnsVisit{time: time.Duration(wholeSeconds(duration)) * time.Second}
+func (s *site) visit(ctx context.Context, f *flood, queries string, duration time.Duration, seed uint64) (*visit, error) {
+	v := &visit{time: time.Duration(wholeSeconds(duration)) * time.Second}
 	a, err := s.attacker(f, v.time-floodEnd, seed)
 	if err != nil {
 		return nil, err
@@ -187,13 +187,13 @@ func (s *dnsSite) visit(ctx context.Context, f *dnsFlood, queries string, durati
 	return v, ctx.Err()
 }
 
-// dnsLook is the state of all counters at a moment.
-type dnsLook struct {
+// snapshot is the state of all counters at a moment.
+type snapshot struct {
 	arrivals
 	received uint64
 }
 
-func (s *dnsSite) look() (l dnsLook, err error) {
+func (s *site) look() (l snapshot, err error) {
 	if l.received, err = s.In.Received(); err != nil {
 		return l, err
 	}
@@ -215,11 +215,11 @@ type attacker struct {
 }
 
 // attacker prepares a flood of some time.
-func (s *dnsSite) attacker(f *dnsFlood, duration time.Duration, seed uint64) (a attacker, err error) {
+func (s *site) attacker(f *flood, duration time.Duration, seed uint64) (a attacker, err error) {
 	if f.from == "" {
 		return a, nil
 	}
-	query := dnsQuery(bigName, typeANY)
+	query := queryFor(bigName, typeANY)
 	a.frame = 14 + 20 + 8 + len(query)
 	a.source, err = s.Lab.NewSource(s.Out, lab.SourceOptions{
 		Flows: []lab.Flow{{

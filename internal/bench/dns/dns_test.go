@@ -42,10 +42,10 @@ Statistics:
 	}
 }
 
-// TestDNSQuery has another decoder read the attacker's query.
-func TestDNSQuery(t *testing.T) {
+// TestQuery has another decoder read the attacker's query.
+func TestQuery(t *testing.T) {
 	var m mdns.Msg
-	if err := m.Unpack(dnsQuery(bigName, typeANY)); err != nil {
+	if err := m.Unpack(queryFor(bigName, typeANY)); err != nil {
 		t.Fatal(err)
 	}
 	want := mdns.Question{Name: bigName + ".", Qtype: mdns.TypeANY, Qclass: mdns.ClassINET}
@@ -65,31 +65,31 @@ func TestZone(t *testing.T) {
 	if err := zone.Err(); err != nil {
 		t.Fatal(err)
 	}
-	want := map[uint16]int{mdns.TypeSOA: 1, mdns.TypeNS: 1, mdns.TypeA: dnsNames + 1, mdns.TypeTXT: bigTexts}
+	want := map[uint16]int{mdns.TypeSOA: 1, mdns.TypeNS: 1, mdns.TypeA: names + 1, mdns.TypeTXT: bigTexts}
 	if diff := cmp.Diff(want, count); diff != "" {
 		t.Errorf("records by type (-want +got):\n%s", diff)
 	}
 }
 
-// dnsVisitOf is a visit of ten seconds in which so many of 100 queries were answered, some of them truncated, and so
+// visitOf is a visit of ten seconds in which so many of 100 queries were answered, some of them truncated, and so
 // much went to others for 1,000 octets of the attacker.
-func dnsVisitOf(answered, truncated int, others uint64) *dnsVisit {
-	v := &dnsVisit{time: 10 * time.Second}
+func visitOf(answered, truncated int, others uint64) *visit {
+	v := &visit{time: 10 * time.Second}
 	v.sent, v.truncated, v.othersOctets = 100, uint64(truncated), others
 	v.latency = make([]time.Duration, answered)
 	v.attack = attack{flood: 10, octets: 1000, took: 10 * time.Second}
 	return v
 }
 
-func TestDNSBars(t *testing.T) {
+func TestBars(t *testing.T) {
 	s := &rig.Session{Options: rig.Options{Rounds: 3, Phase: 10 * time.Second}, Outcome: &report.Outcome{Name: "dns"}}
-	b := &dnsBuilder{Builder: rig.Builder{Session: s}}
-	guarded, bare := dnsGuard{name: "floodwall", label: "guarded", policy: dnsPolicy}, dnsGuard{name: "nothing", label: "bare"}
-	b.cases = []*dnsCase{
-		{guard: guarded, flood: noFlood, visits: []*dnsVisit{dnsVisitOf(100, 0, 0)}},
-		{guard: bare, flood: random, visits: []*dnsVisit{dnsVisitOf(50, 0, 30_000)}},
-		{guard: guarded, flood: random, visits: []*dnsVisit{dnsVisitOf(100, 2, 1000), dnsVisitOf(99, 0, 999), dnsVisitOf(98, 0, 1001)}},
-		{guard: guarded, flood: oneNet, visits: []*dnsVisit{dnsVisitOf(99, 1, 1001)}},
+	b := &builder{Builder: rig.Builder{Session: s}}
+	guarded, bare := guard{name: "floodwall", label: "guarded", policy: policy}, guard{name: "nothing", label: "bare"}
+	b.cases = []*testCase{
+		{guard: guarded, flood: noFlood, visits: []*visit{visitOf(100, 0, 0)}},
+		{guard: bare, flood: random, visits: []*visit{visitOf(50, 0, 30_000)}},
+		{guard: guarded, flood: random, visits: []*visit{visitOf(100, 2, 1000), visitOf(99, 0, 999), visitOf(98, 0, 1001)}},
+		{guard: guarded, flood: oneNet, visits: []*visit{visitOf(99, 1, 1001)}},
 		{guard: bare, flood: oneNet, missing: "unbound is not installed (apt install unbound)"},
 	}
 	b.publish()
@@ -116,14 +116,14 @@ func TestDNSBars(t *testing.T) {
 	}
 }
 
-// TestDNSPolicy has what is measured be what the README advises.
-func TestDNSPolicy(t *testing.T) {
+// TestPolicy has what is measured be what the README advises.
+func TestPolicy(t *testing.T) {
 	readme, err := os.ReadFile("../../../README.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !strings.Contains(string(readme), "  - "+dnsService+"\n") {
-		t.Errorf("the README has no service %s", dnsService)
+	if !strings.Contains(string(readme), "  - "+service+"\n") {
+		t.Errorf("the README has no service %s", service)
 	}
 }
 

@@ -18,9 +18,9 @@ import (
 
 // The zone of the resolver: names that clients ask for, and one with much to answer.
 const (
-	dnsZone  = "bench.example"
-	dnsNames = 1000
-	bigName  = "big." + dnsZone
+	zoneName = "bench.example"
+	names    = 1000
+	bigName  = "big." + zoneName
 	bigTexts = 14 // records of 200 octets: an answer of some 3,000
 )
 
@@ -74,8 +74,8 @@ remote-control:
 // zoneText is the zone.
 func zoneText() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "$ORIGIN %s.\n$TTL 3600\n@ SOA ns hostmaster 1 3600 600 86400 60\n@ NS ns\nns A 192.0.2.1\n", dnsZone)
-	for i := range dnsNames {
+	fmt.Fprintf(&b, "$ORIGIN %s.\n$TTL 3600\n@ SOA ns hostmaster 1 3600 600 86400 60\n@ NS ns\nns A 192.0.2.1\n", zoneName)
+	for i := range names {
 		fmt.Fprintf(&b, "h%d A 192.0.2.%d\n", i, i%256)
 	}
 	for i := range bigTexts {
@@ -91,7 +91,7 @@ func startResolver(ctx context.Context, h *lab.Host, more string) (r *resolver, 
 		return nil, err
 	}
 	conf := filepath.Join(r.dir, "unbound.conf")
-	text := fmt.Appendf(nil, resolverConf, resolverAt.Addr(), resolverAt.Port(), r.dir, more, dnsZone)
+	text := fmt.Appendf(nil, resolverConf, resolverAt.Addr(), resolverAt.Port(), r.dir, more, zoneName)
 	err = errors.Join(os.WriteFile(conf, text, 0o600), os.WriteFile(filepath.Join(r.dir, "zone"), []byte(zoneText()), 0o600))
 	if err == nil {
 		r.Process, err = tools.StartProcess(h, &tools.Place{CPU: rig.ReceiverCPU}, nil, "unbound", "-d", "-p", "-c", conf)
@@ -109,7 +109,7 @@ func startResolver(ctx context.Context, h *lab.Host, more string) (r *resolver, 
 // await waits until the resolver answers.
 func (r *resolver) await(ctx context.Context, h *lab.Host) error {
 	for end := time.Now().Add(10 * time.Second); ; {
-		err := ask(ctx, h, dnsQuery("h0."+dnsZone, typeA))
+		err := ask(ctx, h, queryFor("h0."+zoneName, typeA))
 		if err == nil {
 			return nil
 		}
@@ -149,8 +149,8 @@ func (r *resolver) close() error {
 	return os.RemoveAll(r.dir)
 }
 
-// dnsQuery is a query that wants recursion and takes answers of 4,096 octets (RFC 1035, 4.1; RFC 6891, 6.1.2).
-func dnsQuery(name string, kind uint16) []byte {
+// queryFor is a query that wants recursion and takes answers of 4,096 octets (RFC 1035, 4.1; RFC 6891, 6.1.2).
+func queryFor(name string, kind uint16) []byte {
 	const recursion, class = 0x0100, 1
 	var q []byte
 	for _, n := range []uint16{0, recursion, 1, 0, 0, 1} {

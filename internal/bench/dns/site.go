@@ -12,22 +12,22 @@ import (
 	"github.com/floodwall/floodwall/internal/lab"
 )
 
-// dnsSite is a resolver with two wires, as of two uplinks: the clients' queries come on one, the flood on the other, where
+// site is a resolver with two wires, as of two uplinks: the clients' queries come on one, the flood on the other, where
 // what it makes the resolver send to others leaves. On a common wire, a query is lost whenever the flood fills the 256
 // places of its queue (kernel drivers/net/veth.c, VETH_RING_SIZE), which at 2 Mpps is after an eighth of a millisecond in
 // which the CPU did something else. No firewall can help there, and network cards have up to some thousand places. The
 // two meet where the firewall is: one CPU receives both, the clients' wire first whenever something is there, as it would
 // after at most 64 packets of the flood if interrupts served the two in turn.
-type dnsSite struct {
+type site struct {
 	*rig.Site
 	clients *lab.Device // of their host
 	victim  peer.Loaded
 }
 
-// newDNSSite builds another site, whose resolver ends with the builder.
-func newDNSSite(ctx context.Context, b *rig.Builder, g dnsGuard) (s *dnsSite, err error) {
+// newSite builds another site, whose resolver ends with the builder.
+func newSite(ctx context.Context, b *rig.Builder, g guard) (s *site, err error) {
 	b.Sites++
-	s = &dnsSite{}
+	s = &site{}
 	if s.Site, err = rig.ConnectSite(b.Lab, b.Sites, rig.OtherEnd, rig.ServerEnd); err != nil {
 		return nil, err
 	}
@@ -55,7 +55,7 @@ func newDNSSite(ctx context.Context, b *rig.Builder, g dnsGuard) (s *dnsSite, er
 }
 
 // connectClients gives the n-th site the clients' host and wire.
-func (s *dnsSite) connectClients(ctx context.Context, n int) error {
+func (s *site) connectClients(ctx context.Context, n int) error {
 	host, err := s.Lab.Host(fmt.Sprintf("clients%d", n))
 	if err != nil {
 		return err
@@ -82,7 +82,7 @@ func (s *dnsSite) connectClients(ctx context.Context, n int) error {
 }
 
 // watchVictim counts what arrives at the other ends of the resolver's wires.
-func watchVictim(b *rig.Builder, s *dnsSite) (err error) {
+func watchVictim(b *rig.Builder, s *site) (err error) {
 	if s.victim, err = loadVictim(); err != nil {
 		return err
 	}

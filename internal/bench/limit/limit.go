@@ -17,16 +17,16 @@ import (
 // Run measures limits of packets per second by prefix of the source: what they cost, and what they let through.
 func Run(ctx context.Context, s *rig.Session) error {
 	return rig.InLab(ctx, func(l *lab.Lab) error {
-		b := &limitBuilder{Builder: rig.Builder{Session: s, Lab: l}}
+		b := &builder{Builder: rig.Builder{Session: s, Lab: l}}
 		defer b.Close()
-		b.Flow = limitCases[0].flows()[0]
+		b.Flow = testCases[0].flows()[0]
 		b.Table.Title = "limit: 64-byte UDP packets, counted by source against a limit and dropped"
-		b.Table.Notes = append([]string(nil), limitNotes...)
+		b.Table.Notes = append([]string(nil), notes...)
 		if err := b.Limits(); err != nil {
 			return err
 		}
-		for _, c := range limitCases {
-			for _, t := range limitTools {
+		for _, c := range testCases {
+			for _, t := range allTools {
 				if err := b.addTool(ctx, c, t); err != nil {
 					return fmt.Errorf("%s, %s: %w", t.label, c.label, err)
 				}
@@ -40,16 +40,16 @@ func Run(ctx context.Context, s *rig.Session) error {
 	})
 }
 
-// limitNotes are the choices made.
-var limitNotes = []string{
+// notes are the choices made.
+var notes = []string{
 	"What is over the limit is dropped by its rule, and all else by the next, which counts what the limit lets through: so",
 	"rows differ in what the limit costs, and not in what becomes of packets after it. Floodwall's policies have the",
 	"standard checks. Tools are set up as their manuals show: hashlimit and nft's set hold 65,536 prefixes, the LRU map of",
 	fmt.Sprintf("the plain BPF program %s.", report.CountText(lruEntries)),
 }
 
-// limitCase is a limit, and sources that it is for.
-type limitCase struct {
+// testCase is a limit, and sources that it is for.
+type testCase struct {
 	name, label string
 	rate        int    // packets per second that a prefix may have
 	per         int    // the prefix's length
@@ -59,9 +59,9 @@ type limitCase struct {
 	least       float64
 }
 
-// limitBurst is what may come at once. It is more than one tick of the slowest kernel clock brings, at which hashlimit
+// burst is what may come at once. It is more than one tick of the slowest kernel clock brings, at which hashlimit
 // fills its buckets.
-const limitBurst = 100
+const burst = 100
 
 // Ports of the two kinds of sources, by which what is let through is told apart.
 const (
@@ -72,9 +72,9 @@ const (
 // lightShare is the part of the packets that light sources send, if there are any.
 const lightShare = 0.98
 
-// limitCases are the tables' parts. In the last, a source is seen about once, which takes what remembers sources to the
+// testCases are the tables' parts. In the last, a source is seen about once, which takes what remembers sources to the
 // bounds of its memory, while the heavy one must stay limited.
-var limitCases = []limitCase{
+var testCases = []testCase{
 	{name: "random", label: "1000/s per /16, random sources of 64 /16s", rate: 1000, per: 16, over: "64.0.0.0/10", prefixes: 64, least: rig.LeastLimit},
 	{name: "repeated", label: "1000/s per /16, one source", rate: 1000, per: 16, over: "64.1.2.3", prefixes: 1},
 	{
@@ -84,8 +84,8 @@ var limitCases = []limitCase{
 }
 
 // flows are the packets: those of the sources that send too much, and of the others.
-func (c *limitCase) flows() []lab.Flow {
-	heavy := limitFlow(lab.MustAddrs(c.over), heavyPort)
+func (c *testCase) flows() []lab.Flow {
+	heavy := flowTo(lab.MustAddrs(c.over), heavyPort)
 	if c.light == "" {
 		return []lab.Flow{heavy}
 	}
@@ -95,14 +95,14 @@ func (c *limitCase) flows() []lab.Flow {
 }
 
 // lightFlow is the packets of the sources that send less than the limit.
-func (c *limitCase) lightFlow() lab.Flow { return limitFlow(lab.MustAddrs(c.light), lightPort) }
+func (c *testCase) lightFlow() lab.Flow { return flowTo(lab.MustAddrs(c.light), lightPort) }
 
-func limitFlow(from lab.Addresses, port uint16) lab.Flow {
+func flowTo(from lab.Addresses, port uint16) lab.Flow {
 	return lab.Flow{From: from, To: lab.Addr(rig.Server4), SPort: lab.AnyPort, DPort: lab.Port(port)}
 }
 
 // inRound is the case with another source in each round, which no tool remembers from before, where there is one.
-func (c limitCase) inRound(round int) limitCase {
+func (c testCase) inRound(round int) testCase {
 	if a, err := netip.ParseAddr(c.over); err == nil {
 		for range round {
 			a = a.Next()
@@ -113,48 +113,48 @@ func (c limitCase) inRound(round int) limitCase {
 }
 
 // allowed is how many packets of the sources that send too much may pass in a time.
-func (c *limitCase) allowed(t time.Duration) float64 {
-	return float64(c.prefixes) * (float64(c.rate)*t.Seconds() + limitBurst)
+func (c *testCase) allowed(t time.Duration) float64 {
+	return float64(c.prefixes) * (float64(c.rate)*t.Seconds() + burst)
 }
 
 // mask is the prefix's netmask, as an address.
-func (c *limitCase) mask() netip.Addr { return lists.Addr4(^uint32(0) << (32 - c.per)) }
+func (c *testCase) mask() netip.Addr { return lists.Addr4(^uint32(0) << (32 - c.per)) }
 
 // policy is the case for Floodwall, without devices.
-func (c *limitCase) policy() string {
+func (c *testCase) policy() string {
 	return fmt.Sprintf(`default: drop
 rules:
   - {name: limit, proto: udp, over: {rate: %d/s, per: from/%d, burst: %d}, then: drop}
   - {name: heavy, proto: udp, port: %d, then: drop}
   - {name: light, proto: udp, then: drop}
-`, c.rate, c.per, limitBurst, heavyPort)
+`, c.rate, c.per, burst, heavyPort)
 }
 
-// limitRow is a row of both tables.
-type limitRow struct {
+// tableRow is a row of both tables.
+type tableRow struct {
 	*rig.Rate
-	of     limitCase
+	of     testCase
 	how    limiter
 	xdp    bool // Floodwall's, which has bars
 	passed []passage
 	held   int // prefixes, at the end; -1: unknown
 }
 
-// limitBuilder makes the tables of limit.
-type limitBuilder struct {
+// builder makes the tables of limit.
+type builder struct {
 	rig.Builder
-	rows []*limitRow
+	rows []*tableRow
 }
 
 // addTool adds the row of a tool with a case.
-func (b *limitBuilder) addTool(ctx context.Context, c limitCase, t limitTool) error {
+func (b *builder) addTool(ctx context.Context, c testCase, t tool) error {
 	label := t.label + ": " + c.label
 	b.Steps.Show("installing %s", label)
 	at, err := b.NewSite()
 	if err != nil {
 		return err
 	}
-	row := &limitRow{of: c, xdp: t.name == "floodwall/xdp", held: -1}
+	row := &tableRow{of: c, xdp: t.name == "floodwall/xdp", held: -1}
 	row.Rate = &rig.Rate{Name: t.name + "/" + c.name, Label: label, Flows: c.flows()}
 	row.how, err = t.install(ctx, b, at, c)
 	if row.Missing, err = tools.Tolerate(err); err != nil {

@@ -46,14 +46,14 @@ func passageOf(heavy, light uint64) passage {
 	return passage{tally: tally{heavy: heavy, light: light}, time: time.Second, received: 1020}
 }
 
-func TestLimitBars(t *testing.T) {
+func TestBars(t *testing.T) {
 	s := &rig.Session{Options: rig.Options{Rounds: 2, Window: time.Second}, Outcome: &report.Outcome{Name: "limit"}}
-	b := &limitBuilder{Builder: rig.Builder{Session: s}}
-	row := func(name string, c limitCase, held int, passed ...passage) *limitRow {
-		return &limitRow{Rate: &rig.Rate{Name: name, Label: name}, of: c, xdp: strings.HasPrefix(name, "floodwall"), held: held, passed: passed}
+	b := &builder{Builder: rig.Builder{Session: s}}
+	row := func(name string, c testCase, held int, passed ...passage) *tableRow {
+		return &tableRow{Rate: &rig.Rate{Name: name, Label: name}, of: c, xdp: strings.HasPrefix(name, "floodwall"), held: held, passed: passed}
 	}
-	random, spread := limitCases[0], limitCases[2] // which allow 64 * 1100 and 200 in a second
-	b.rows = []*limitRow{
+	random, spread := testCases[0], testCases[2] // which allow 64 * 1100 and 200 in a second
+	b.rows = []*tableRow{
 		row("floodwall/xdp/random", random, -1, passageOf(70400, 0), passageOf(69000, 0)),
 		row("floodwall/xdp/spread", spread, 1234, passageOf(200, 990), passageOf(205, 950)),
 		row("nft/spread", spread, 65536, passageOf(24000, 1000)),
@@ -87,10 +87,10 @@ func TestLimitBars(t *testing.T) {
 
 // TestInRound checks that a source that tools remember is another in each round, and a network the same.
 func TestInRound(t *testing.T) {
-	if a, b := limitCases[2].inRound(1).over, limitCases[2].inRound(2).over; a != "64.1.2.4" || b != "64.1.2.5" {
+	if a, b := testCases[2].inRound(1).over, testCases[2].inRound(2).over; a != "64.1.2.4" || b != "64.1.2.5" {
 		t.Errorf("the sources are %s and %s", a, b)
 	}
-	if got := limitCases[0].inRound(3).over; got != limitCases[0].over {
-		t.Errorf("the sources are %s, want %s", got, limitCases[0].over)
+	if got := testCases[0].inRound(3).over; got != testCases[0].over {
+		t.Errorf("the sources are %s, want %s", got, testCases[0].over)
 	}
 }

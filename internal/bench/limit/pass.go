@@ -35,7 +35,7 @@ type passage struct {
 func passTime(s *rig.Session) time.Duration { return 4 * s.Window }
 
 // passes counts what each row lets through, in rounds in which the rows take turns.
-func (b *limitBuilder) passes(ctx context.Context) error {
+func (b *builder) passes(ctx context.Context) error {
 	rounds := b.FewerRounds()
 	b.Steps.Expect(rounds * len(b.rows))
 	for round := 1; round <= rounds; round++ {
@@ -45,7 +45,7 @@ func (b *limitBuilder) passes(ctx context.Context) error {
 			if r.Missing != "" {
 				continue
 			}
-			if err := r.passRound(ctx, passTime(b.Builder.Session), round, round == rounds); err != nil {
+			if err := r.passRound(ctx, passTime(b.Session), round, round == rounds); err != nil {
 				return fmt.Errorf("%s: %w", r.Label, err)
 			}
 		}
@@ -54,7 +54,7 @@ func (b *limitBuilder) passes(ctx context.Context) error {
 }
 
 // passRound counts what passes in a round, after the last of which it asks for the prefixes that are held.
-func (r *limitRow) passRound(ctx context.Context, duration time.Duration, round int, last bool) error {
+func (r *tableRow) passRound(ctx context.Context, duration time.Duration, round int, last bool) error {
 	at, of := r.Subject.Site, r.of.inRound(round)
 	if r.how.program != nil {
 		attached, err := at.Lab.Attach(at.In, r.how.program)
@@ -80,7 +80,7 @@ func (r *limitRow) passRound(ctx context.Context, duration time.Duration, round 
 }
 
 // pass sends for so long, and counts.
-func (r *limitRow) pass(ctx context.Context, flows []lab.Flow, duration time.Duration, seed uint64) (p passage, err error) {
+func (r *tableRow) pass(ctx context.Context, flows []lab.Flow, duration time.Duration, seed uint64) (p passage, err error) {
 	before, err := r.count(ctx)
 	if err != nil {
 		return p, err
@@ -109,7 +109,7 @@ func send(ctx context.Context, s *rig.Site, flows []lab.Flow, duration time.Dura
 }
 
 // count is what the row has counted so far, and what has reached its host.
-func (r *limitRow) count(ctx context.Context) (p passage, err error) {
+func (r *tableRow) count(ctx context.Context) (p passage, err error) {
 	if p.received, err = r.Subject.Site.In.Received(); err != nil {
 		return p, err
 	}
@@ -118,7 +118,7 @@ func (r *limitRow) count(ctx context.Context) (p passage, err error) {
 }
 
 // ofAllowed is what passed of the sources that sent too much, as a share of what the limit allows.
-func (r *limitRow) ofAllowed() (all report.Samples) {
+func (r *tableRow) ofAllowed() (all report.Samples) {
 	for _, p := range r.passed {
 		all = append(all, float64(p.heavy)/r.of.allowed(p.time))
 	}
@@ -126,7 +126,7 @@ func (r *limitRow) ofAllowed() (all report.Samples) {
 }
 
 // ofLight is the share of the packets of the other sources that passed; nil when there are none.
-func (r *limitRow) ofLight() (all report.Samples) {
+func (r *tableRow) ofLight() (all report.Samples) {
 	for _, p := range r.passed {
 		if sent := lightShare * float64(p.received); r.of.light != "" && sent > 0 {
 			all = append(all, min(1, float64(p.light)/sent))
@@ -136,7 +136,7 @@ func (r *limitRow) ofLight() (all report.Samples) {
 }
 
 // bars compare what Floodwall lets through on XDP with what it should.
-func (r *limitRow) bars(experiment string) (off, light *report.Bar) {
+func (r *tableRow) bars(experiment string) (off, light *report.Bar) {
 	name := experiment + "/" + r.Name
 	if !r.xdp || len(r.passed) == 0 {
 		return nil, nil
@@ -153,13 +153,13 @@ func (r *limitRow) bars(experiment string) (off, light *report.Bar) {
 }
 
 // publish adds the table of what passes, its results and its bars to the outcome.
-func (b *limitBuilder) publish() {
+func (b *builder) publish() {
 	t := &report.Table{
 		Title: "limit: what passes",
 		Head:  []string{"", "passed/s", "allowed/s", "of allowed", "min .. max", "bar, off by", "of other sources", "bar", "prefixes held", "MB", ""},
 		Notes: []string{
-			fmt.Sprintf("Medians of %d rounds of %v at %.1f Mpps. Passed: packets of the sources that send too much; allowed is their rate", b.FewerRounds(), passTime(b.Builder.Session), passRate/1e6),
-			fmt.Sprintf("and, once, a burst of %d, for each prefix. Of other sources: the share of the packets that pass of sources that", limitBurst),
+			fmt.Sprintf("Medians of %d rounds of %v at %.1f Mpps. Passed: packets of the sources that send too much; allowed is their rate", b.FewerRounds(), passTime(b.Session), passRate/1e6),
+			fmt.Sprintf("and, once, a burst of %d, for each prefix. Of other sources: the share of the packets that pass of sources that", burst),
 			"send less than the limit; they come before that one, which is another in each round. The bar is for the round that",
 			"is off most. Held: prefixes in memory after the last round; MB: the program's maps.",
 		},
@@ -178,7 +178,7 @@ func (b *limitBuilder) publish() {
 }
 
 // passCells are a row as text.
-func (r *limitRow) passCells(off, light *report.Bar) []string {
+func (r *tableRow) passCells(off, light *report.Bar) []string {
 	cells := make([]string, 11)
 	cells[0], cells[10] = r.Label, r.Missing
 	shares := r.ofAllowed()
@@ -208,7 +208,7 @@ func (r *limitRow) passCells(off, light *report.Bar) []string {
 }
 
 // passResult is a row for programs.
-func (r *limitRow) passResult(experiment string) lab.Result {
+func (r *tableRow) passResult(experiment string) lab.Result {
 	res := lab.Result{Name: experiment + "/passes/" + r.Name, Runs: len(r.passed), Note: r.Missing}
 	add := func(unit string, figures report.Samples) {
 		if len(figures) > 0 {

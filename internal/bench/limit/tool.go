@@ -17,13 +17,13 @@ import (
 	"github.com/floodwall/floodwall/internal/control"
 )
 
-// limitTool is a way to limit sources.
-type limitTool struct {
+// tool is a way to limit sources.
+type tool struct {
 	name, label string
-	install     func(context.Context, *limitBuilder, *rig.Site, limitCase) (limiter, error)
+	install     func(context.Context, *builder, *rig.Site, testCase) (limiter, error)
 }
 
-var limitTools = []limitTool{
+var allTools = []tool{
 	{"floodwall/xdp", "floodwall, xdp", floodwallLimit("xdp")},
 	{"floodwall/nftables", "floodwall, nftables", floodwallLimit("nftables")},
 	{"floodwall/iptables", "floodwall, iptables", floodwallLimit("iptables")},
@@ -47,8 +47,8 @@ type limiter struct {
 }
 
 // floodwallLimit applies a policy, which stays.
-func floodwallLimit(target string) func(context.Context, *limitBuilder, *rig.Site, limitCase) (limiter, error) {
-	return func(ctx context.Context, b *limitBuilder, at *rig.Site, c limitCase) (l limiter, err error) {
+func floodwallLimit(target string) func(context.Context, *builder, *rig.Site, testCase) (limiter, error) {
+	return func(ctx context.Context, b *builder, at *rig.Site, c testCase) (l limiter, err error) {
 		in, err := b.Hold(ctx, at, c.policy(), target)
 		if err != nil {
 			return l, err
@@ -114,10 +114,10 @@ func ruleTally(s *control.Status) (t tally) {
 }
 
 // hashlimit is the limit with iptables.
-func hashlimit(ctx context.Context, _ *limitBuilder, at *rig.Site, c limitCase) (l limiter, err error) {
+func hashlimit(ctx context.Context, _ *builder, at *rig.Site, c testCase) (l limiter, err error) {
 	const name = "bench"
 	rules := fmt.Sprintf("-A PREROUTING -p udp -m hashlimit --hashlimit-above %d/sec --hashlimit-burst %d --hashlimit-mode srcip"+
-		" --hashlimit-srcmask %d --hashlimit-name %s -j DROP\n", c.rate, limitBurst, c.per, name) +
+		" --hashlimit-srcmask %d --hashlimit-name %s -j DROP\n", c.rate, burst, c.per, name) +
 		fmt.Sprintf("-A PREROUTING -p udp --dport %d -j DROP\n-A PREROUTING -p udp -j DROP\n", heavyPort)
 	if err := rig.RestoringRaw(rules)(ctx, at); err != nil {
 		return l, err
@@ -141,9 +141,9 @@ func hashlimit(ctx context.Context, _ *limitBuilder, at *rig.Site, c limitCase) 
 }
 
 // nftMeter is the limit with nft, as its wiki has it: a set that packets fill.
-func nftMeter(ctx context.Context, _ *limitBuilder, at *rig.Site, c limitCase) (l limiter, err error) {
+func nftMeter(ctx context.Context, _ *builder, at *rig.Site, c testCase) (l limiter, err error) {
 	script := rig.NftRaw.Script(at, fmt.Sprintf("meta l4proto udp update @held { ip saddr & %s limit rate over %d/second burst %d packets } counter drop\n",
-		c.mask(), c.rate, limitBurst)+fmt.Sprintf("udp dport %d counter drop\nmeta l4proto udp counter drop\n", heavyPort),
+		c.mask(), c.rate, burst)+fmt.Sprintf("udp dport %d counter drop\nmeta l4proto udp counter drop\n", heavyPort),
 		"set held {\ntype ipv4_addr\nsize 65536\nflags dynamic,timeout\ntimeout 1m\n}\n")
 	if _, _, err := tools.Run(ctx, at.Server, strings.NewReader(script), "nft", "-f", "-"); err != nil {
 		return l, err
@@ -166,13 +166,13 @@ func nftMeter(ctx context.Context, _ *limitBuilder, at *rig.Site, c limitCase) (
 const lruEntries = 100_000
 
 // lruLimit is the limit as a plain BPF program.
-func lruLimit(_ context.Context, b *limitBuilder, _ *rig.Site, c limitCase) (l limiter, err error) {
+func lruLimit(_ context.Context, b *builder, _ *rig.Site, c testCase) (l limiter, err error) {
 	interval := uint64(1e9) / uint64(c.rate)
 	mask := c.mask().As4()
 	p, err := peer.Load(peer.Limit4, func(m *ebpf.MapSpec) { m.MaxEntries = lruEntries }, map[string]any{
 		peer.Limit4Mask:     binary.NativeEndian.Uint32(mask[:]),
 		peer.Limit4Interval: interval,
-		peer.Limit4Burst:    limitBurst * interval,
+		peer.Limit4Burst:    burst * interval,
 		peer.Limit4Heavy:    binary.NativeEndian.Uint16([]byte{0, heavyPort}),
 	})
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 	"github.com/floodwall/floodwall/internal/bench/rig"
 )
 
-// costCase is a line of the article's table.
-type costCase struct {
+// testCase is a line of the article's table.
+type testCase struct {
 	name, label string
 	own         string // label with Floodwall; "": the same
 	article     *rig.ArticleRow
@@ -25,7 +25,7 @@ type costCase struct {
 	times float64 // how many times the rate of rivalCase it must reach there, likewise
 }
 
-func (c *costCase) ownLabel() string { return report.Choice(c.own == "", c.label, c.own) }
+func (c *testCase) ownLabel() string { return report.Choice(c.own == "", c.label, c.own) }
 
 // The cases that others are compared with: their costs, and what searches in packets.
 const (
@@ -36,39 +36,39 @@ const (
 const (
 	dropRule   = "-p udp --dport 53 -j DROP\n"
 	dropPolicy = "  - {name: flood, proto: udp, port: 53, then: drop}\n"
-	costPolicy = "default: pass\nchecks: off\n"
+	passPolicy = "default: pass\nchecks: off\n"
 )
 
-// costCases are the lines of the article's table, in its order, and those of more than one string.
-func costCases() []costCase {
-	cases := append(acceptCases(), placeCases()...)
+// testCases are the lines of the article's table, in its order, and those of more than one string.
+func testCases() []testCase {
+	cases := append(acceptCases(), dropCases()...)
 	for _, n := range []int{1, 65_000, 265_000} {
 		cases = append(cases, setCase(n))
 	}
 	return append(append(cases, stringCases()...), hashlimitCase())
 }
 
-func acceptCases() []costCase {
+func acceptCases() []testCase {
 	const stateful = "*filter\n-A INPUT -m conntrack --ctstate ESTABLISHED -j ACCEPT\nCOMMIT\n"
-	return []costCase{
+	return []testCase{
 		{
 			name: "accept/untracked", label: "accept, conntrack off", article: &rig.ArticleRow{Kpps: 106, Cost: ""}, accept: true,
 			install: rig.Restoring("*raw\n-A PREROUTING -j CT --notrack\nCOMMIT\n" + stateful),
-			policy:  text(costPolicy + "services: [{name: sink, port: udp/53, track: false}]\n"),
+			policy:  text(passPolicy + "services: [{name: sink, port: udp/53, track: false}]\n"),
 		},
 		{
 			name: "accept/tracked", label: "accept, conntrack on", article: &rig.ArticleRow{Kpps: 87, Cost: "20%"}, accept: true,
 			install: rig.Restoring(stateful),
-			policy:  text(costPolicy + "services: [{name: sink, port: udp/53, track: true}]\n"),
+			policy:  text(passPolicy + "services: [{name: sink, port: udp/53, track: true}]\n"),
 		},
 	}
 }
 
-func placeCases() []costCase {
-	return []costCase{
+func dropCases() []testCase {
+	return []testCase{
 		{
 			name: baseCase, label: "drop, first rule in raw", own: "drop, first rule", article: &rig.ArticleRow{Kpps: 280, Cost: "baseline"},
-			install: rig.RestoringRaw("-A PREROUTING " + dropRule), policy: text(costPolicy + "rules:\n" + dropPolicy),
+			install: rig.RestoringRaw("-A PREROUTING " + dropRule), policy: text(passPolicy + "rules:\n" + dropPolicy),
 		},
 		{
 			name: "filter", label: "drop, first rule in filter", article: &rig.ArticleRow{Kpps: 250, Cost: "12%"},
@@ -77,18 +77,18 @@ func placeCases() []costCase {
 		{
 			name: "raw/rules=5", label: "drop, after 5 rules that do not match", article: &rig.ArticleRow{Kpps: 250, Cost: "12%"},
 			install: rig.RestoringRaw(lists.IptablesRules("PREROUTING", 5) + "-A PREROUTING " + dropRule),
-			policy:  text(costPolicy + lists.PolicyRules(5) + dropPolicy),
+			policy:  text(passPolicy + lists.PolicyRules(5) + dropPolicy),
 		},
 	}
 }
 
-func hashlimitCase() costCase {
-	return costCase{
+func hashlimitCase() testCase {
+	return testCase{
 		name: "hashlimit", label: "hashlimit, 1000/s per /16", article: &rig.ArticleRow{Kpps: 225, Cost: "20%"}, some: true,
 		install: rig.RestoringRaw("-A PREROUTING -p udp -m hashlimit --hashlimit-upto 1000/sec --hashlimit-burst 1000 --hashlimit-mode srcip" +
 			" --hashlimit-srcmask 16 --hashlimit-name bench -j ACCEPT\n-A PREROUTING " + dropRule),
 		own:    "over 1000/s per /16",
-		policy: text(costPolicy + "rules: [{name: limit, proto: udp, over: {rate: 1000/s, per: from/16}, then: drop}]\n"),
+		policy: text(passPolicy + "rules: [{name: limit, proto: udp, over: {rate: 1000/s, per: from/16}, then: drop}]\n"),
 		least:  rig.LeastLimit,
 	}
 }

@@ -9,9 +9,9 @@ import (
 	"github.com/floodwall/floodwall/internal/bench/rig"
 )
 
-// costClaim is something that the article says, and the rule by which it holds here: how many times the time per packet
+// claim is something that the article says, and the rule by which it holds here: how many times the time per packet
 // of one row that of another is, and between which bounds.
-type costClaim struct {
+type claim struct {
 	text        string
 	article     float64
 	rows, bases []string // of each, the dearest row and the cheapest base count
@@ -19,9 +19,9 @@ type costClaim struct {
 	rule        string
 }
 
-// costClaims are the article's four, and what its table says that a kind of rule adds. Its own figures are rates: 280 kpps
+// articleClaims are the article's four, and what its table says that a kind of rule adds. Its own figures are rates: 280 kpps
 // for dropping in raw and so on.
-var costClaims = []costClaim{
+var articleClaims = []claim{
 	{
 		"raw is only a little better than filter", 280.0 / 250, []string{"iptables/filter"}, []string{"iptables/" + baseCase},
 		1, 1.25, "filter costs up to 25% more than raw",
@@ -31,7 +31,7 @@ var costClaims = []costClaim{
 		1.02, 1.25, "5 rules before it cost 2% to 25% more",
 	},
 	{
-		"set size does not matter", 1, costSets, costSets,
+		"set size does not matter", 1, setRows, setRows,
 		0, 1.10, "the dearest of the three sizes costs at most 10% more than the cheapest",
 	},
 	{
@@ -47,20 +47,20 @@ var costClaims = []costClaim{
 
 // addition is a claim about what one of iptables' cases costs more than another. The article's word for it is taken for more
 // than nothing, and less than three times as much.
-func addition(text string, article float64, row, base string) costClaim {
+func addition(text string, article float64, row, base string) claim {
 	most := 1 + 3*(article-1)
-	return costClaim{
+	return claim{
 		text, article, []string{"iptables/" + row}, []string{"iptables/" + base}, 1.01, most,
 		fmt.Sprintf("it costs 1%% to %.0f%% more, up to three times what the article has", 100*(most-1)),
 	}
 }
 
-var costSets = []string{"iptables/set/n=1", "iptables/set/n=65000", "iptables/set/n=265000"}
+var setRows = []string{"iptables/set/n=1", "iptables/set/n=65000", "iptables/set/n=265000"}
 
-// costOutcome judges the claims by what was measured on one core, which is what the article had: by the receive thread's
+// outcome judges the claims by what was measured on one core, which is what the article had: by the receive thread's
 // own time per packet.
-func costOutcome(t *rig.RateTable) (claims []report.Claim) {
-	for _, c := range costClaims {
+func outcome(t *rig.RateTable) (claims []report.Claim) {
+	for _, c := range articleClaims {
 		judged := report.OpenClaim(c.text, report.TimesText(c.article), c.rule+", in time per packet with source and receiver on one core")
 		if times, ok := c.times(t); ok {
 			judged = judged.Found(report.TimesText(times), times >= c.least && times <= c.most, c.unsteady(t))
@@ -71,7 +71,7 @@ func costOutcome(t *rig.RateTable) (claims []report.Claim) {
 }
 
 // times is how many times the time of the bases the rows take; false when one of them was not measured.
-func (c costClaim) times(t *rig.RateTable) (float64, bool) {
+func (c claim) times(t *rig.RateTable) (float64, bool) {
 	slowest, fastest := math.Inf(1), 0.0
 	for _, name := range c.rows {
 		slowest = min(slowest, rate(t, name))
@@ -86,7 +86,7 @@ func (c costClaim) times(t *rig.RateTable) (float64, bool) {
 	return fastest / slowest, slowest > 0
 }
 
-func (c costClaim) unsteady(t *rig.RateTable) bool {
+func (c claim) unsteady(t *rig.RateTable) bool {
 	return slices.ContainsFunc(t.Rows, func(r *rig.Rate) bool {
 		return (slices.Contains(c.rows, r.Name) || slices.Contains(c.bases, r.Name)) && r.Unsteady()
 	})

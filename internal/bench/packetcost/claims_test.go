@@ -7,8 +7,8 @@ import (
 	"github.com/floodwall/floodwall/internal/bench/rig"
 )
 
-// costRows is a table of costs as after a round, with the time per packet of each row in nanoseconds.
-func costRows(ns map[string]float64) *rig.RateTable {
+// tableOf is a table of costs as after a round, with the time per packet of each row in nanoseconds.
+func tableOf(ns map[string]float64) *rig.RateTable {
 	t := new(rig.RateTable)
 	for _, name := range []string{
 		"iptables/accept/untracked", "iptables/raw", "iptables/filter", "iptables/raw/rules=5", "iptables/set/n=1",
@@ -51,7 +51,7 @@ func TestClaims(t *testing.T) {
 			ns[name] = value
 		}
 		ns[tt.name] = tt.ns
-		for i, c := range costOutcome(costRows(ns))[:len(tt.want)] {
+		for i, c := range outcome(tableOf(ns))[:len(tt.want)] {
 			if c.Verdict != tt.want[i] {
 				t.Errorf("%s takes %v ns: %q is %s, want %s", tt.name, tt.ns, c.Text, c.Verdict, tt.want[i])
 			}

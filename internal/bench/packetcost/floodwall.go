@@ -6,12 +6,12 @@ import (
 	"github.com/floodwall/floodwall/internal/bench/rig"
 )
 
-// costTargets are what a policy is compiled to.
-var costTargets = []string{"xdp", "nftables", "iptables"}
+// targets are what a policy is compiled to.
+var targets = []string{"xdp", "nftables", "iptables"}
 
 // addFloodwall adds a row for a policy on a target. On XDP, one that drops is measured by its program alone, which is
 // attached only while it is measured; what else a policy consists of stays installed.
-func (b *costBuilder) addFloodwall(ctx context.Context, row *rig.Rate, c costCase, target string) error {
+func (b *builder) addFloodwall(ctx context.Context, row *rig.Rate, c testCase, target string) error {
 	policy, remove, err := c.policy()
 	if err != nil {
 		return err

@@ -20,10 +20,10 @@ import (
 // on each target, and with the least that there can be.
 func Run(ctx context.Context, s *rig.Session) error {
 	return rig.InLab(ctx, func(l *lab.Lab) error {
-		b := &costBuilder{Builder: rig.Builder{Session: s, Lab: l, Flow: costFlow}}
+		b := &builder{Builder: rig.Builder{Session: s, Lab: l, Flow: flow}}
 		defer b.Close()
 		b.Table.Title = "cost: 128-byte UDP packets from one address and port to another"
-		b.Table.Notes = append([]string(nil), costNotes...)
+		b.Table.Notes = append([]string(nil), notes...)
 		if err := b.build(ctx); err != nil {
 			return err
 		}
@@ -34,13 +34,13 @@ func Run(ctx context.Context, s *rig.Session) error {
 		if err := one.Measure(ctx, s); err != nil {
 			return err
 		}
-		s.Outcome.Claims = costOutcome(one)
+		s.Outcome.Claims = outcome(one)
 		return nil
 	})
 }
 
-// costNotes are the choices made where the article is silent.
-var costNotes = []string{
+// notes are the choices made where the article is silent.
+var notes = []string{
 	"Article: Strongarm 2016, one core of a small EC2 instance, Linux 4.4. Its tool is iptables: here, iptables-legacy.",
 	"A packet of 128 bytes is one whose IP header says so: a frame of 142. Accepted packets go to a socket that nobody",
 	"reads, where they are discarded once its buffer is full. The rule that drops is for UDP to port 53. The source is in",
@@ -55,16 +55,16 @@ var costNotes = []string{
 
 // The flow of the article: one source and one destination, address and port.
 var (
-	costSource = netip.MustParseAddr("10.0.0.1")
-	costFlow   = lab.Flow{
-		From: lab.Addr(costSource), To: lab.Addr(rig.Server4), SPort: lab.Port(4000), DPort: lab.Port(rig.SinkPort), Size: 14 + 128,
+	flowSource = netip.MustParseAddr("10.0.0.1")
+	flow       = lab.Flow{
+		From: lab.Addr(flowSource), To: lab.Addr(rig.Server4), SPort: lab.Port(4000), DPort: lab.Port(rig.SinkPort), Size: 14 + 128,
 	}
 )
 
-// costBuilder makes the table of cost.
-type costBuilder struct{ rig.Builder }
+// builder makes the table of packetcost.
+type builder struct{ rig.Builder }
 
-func (b *costBuilder) build(ctx context.Context) error {
+func (b *builder) build(ctx context.Context) error {
 	if err := b.Limits(); err != nil {
 		return err
 	}
@@ -73,7 +73,7 @@ func (b *costBuilder) build(ctx context.Context) error {
 			return err
 		}
 	}
-	for _, c := range costCases() {
+	for _, c := range testCases() {
 		if err := b.addCase(ctx, c); err != nil {
 			return fmt.Errorf("%s: %w", c.label, err)
 		}
@@ -82,7 +82,7 @@ func (b *costBuilder) build(ctx context.Context) error {
 }
 
 // addPass adds the limit of accepting with a program attached.
-func (b *costBuilder) addPass() error {
+func (b *builder) addPass() error {
 	at, err := b.sinkSite()
 	if err != nil {
 		return err
@@ -100,7 +100,7 @@ func (b *costBuilder) addPass() error {
 // xdpPass is XDP_PASS of linux/bpf.h.
 const xdpPass = 2
 
-func (b *costBuilder) addNoFirewall() error {
+func (b *builder) addNoFirewall() error {
 	at, err := b.sinkSite()
 	if err == nil {
 		b.Add(&rig.Rate{Name: "accept", Label: "accept, no firewall", Subject: rig.Subject{Site: at.Site}})
@@ -109,7 +109,7 @@ func (b *costBuilder) addNoFirewall() error {
 }
 
 // addCase adds the rows of a case: with iptables, and with Floodwall on each target.
-func (b *costBuilder) addCase(ctx context.Context, c costCase) error {
+func (b *builder) addCase(ctx context.Context, c testCase) error {
 	row := &rig.Rate{Name: "iptables/" + c.name, Label: "iptables: " + c.label, Article: c.article}
 	err := b.fill(ctx, row, c, func(at *rig.Site) error { return c.install(ctx, at) })
 	if err != nil {
@@ -125,7 +125,7 @@ func (b *costBuilder) addCase(ctx context.Context, c costCase) error {
 		b.Add(&rig.Rate{Name: "floodwall/" + c.name, Label: "floodwall: " + c.ownLabel(), Missing: c.lacks})
 		return nil
 	}
-	for _, target := range costTargets {
+	for _, target := range targets {
 		row := &rig.Rate{Name: "floodwall/" + target + "/" + c.name, Label: "floodwall, " + target + ": " + c.ownLabel()}
 		if err := b.addTarget(ctx, row, c, target); err != nil {
 			return fmt.Errorf("floodwall, %s: %w", target, err)
@@ -135,7 +135,7 @@ func (b *costBuilder) addCase(ctx context.Context, c costCase) error {
 }
 
 // addTarget adds the row of a case for a target, without figures when it cannot do that.
-func (b *costBuilder) addTarget(ctx context.Context, row *rig.Rate, c costCase, target string) error {
+func (b *builder) addTarget(ctx context.Context, row *rig.Rate, c testCase, target string) error {
 	if row.Missing = c.cannot[target]; row.Missing != "" {
 		b.Add(row)
 		return nil
@@ -147,7 +147,7 @@ func (b *costBuilder) addTarget(ctx context.Context, row *rig.Rate, c costCase, 
 }
 
 // fill adds a row for what is installed at a site of its own, after a look at what becomes of packets there.
-func (b *costBuilder) fill(ctx context.Context, row *rig.Rate, c costCase, install func(*rig.Site) error) error {
+func (b *builder) fill(ctx context.Context, row *rig.Rate, c testCase, install func(*rig.Site) error) error {
 	b.Steps.Show("installing %s", row.Label)
 	at, err := b.sinkSite()
 	if err != nil {
@@ -170,7 +170,7 @@ type sinkSite struct {
 	sink net.PacketConn
 }
 
-func (b *costBuilder) sinkSite() (*sinkSite, error) {
+func (b *builder) sinkSite() (*sinkSite, error) {
 	at, err := b.NewSite()
 	if err != nil {
 		return nil, err
@@ -191,7 +191,7 @@ func (b *costBuilder) sinkSite() (*sinkSite, error) {
 // else than it should is not worth measuring.
 func (s *sinkSite) expect(ctx context.Context, accept bool) error {
 	source, err := s.Lab.NewSource(s.Out, lab.SourceOptions{
-		Flows: []lab.Flow{costFlow}, CPU: rig.SourceCPU, Seed: 1, Count: rig.TestPackets, Rate: 1000,
+		Flows: []lab.Flow{flow}, CPU: rig.SourceCPU, Seed: 1, Count: rig.TestPackets, Rate: 1000,
 	})
 	if err != nil {
 		return err

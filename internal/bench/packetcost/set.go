@@ -13,10 +13,10 @@ import (
 )
 
 // setCase is a drop by a set of n addresses, of which one is the source.
-func setCase(n int) costCase {
+func setCase(n int) testCase {
 	l := lists.RandomHosts(n - 1)
-	l.Prefixes = append(l.Prefixes, netip.PrefixFrom(costSource, 32))
-	return costCase{
+	l.Prefixes = append(l.Prefixes, netip.PrefixFrom(flowSource, 32))
+	return testCase{
 		name: fmt.Sprintf("set/n=%d", n), label: fmt.Sprintf("drop, set of %s", report.Things(n, "address", "addresses")),
 		article: &rig.ArticleRow{Kpps: 255, Cost: "10%"},
 		install: func(ctx context.Context, at *rig.Site) error {
@@ -27,7 +27,7 @@ func setCase(n int) costCase {
 		},
 		policy: func() (string, func(), error) {
 			file, remove, err := tools.TempFile("list.txt", l.Write)
-			return costPolicy + "sets: {listed: {file: " + strconv.Quote(file) + "}}\n" +
+			return passPolicy + "sets: {listed: {file: " + strconv.Quote(file) + "}}\n" +
 				"rules: [{name: listed, from: $listed, then: drop}]\n", remove, err
 		},
 	}

@@ -9,24 +9,24 @@ import (
 const nftSearches = "nft has no match for text anywhere"
 
 // stringCases are the article's two, and one with more strings.
-func stringCases() []costCase {
-	one := func(algo string, article rig.ArticleRow) costCase {
-		return costCase{
+func stringCases() []testCase {
+	one := func(algo string, article rig.ArticleRow) testCase {
+		return testCase{
 			name: "string/" + algo, label: "drop, after a string match (" + algo + ")", article: &article,
 			install: rig.RestoringRaw(lists.StringRules(algo, lists.Texts(1)) + "-A PREROUTING " + dropRule),
 			lacks:   "it has one way to search: see string match (bm)",
 		}
 	}
 	policy := func(n int) func() (string, func(), error) {
-		return text(costPolicy + "rules:\n" + lists.StringPolicy(lists.Texts(n)) + dropPolicy)
+		return text(passPolicy + "rules:\n" + lists.StringPolicy(lists.Texts(n)) + dropPolicy)
 	}
 	bm, many := one("bm", rig.ArticleRow{Kpps: 255, Cost: "10%"}), one("bm", rig.ArticleRow{})
 	bm.own, bm.policy, bm.times = "drop, after a string match", policy(1), rig.LeastString
 	many.name, many.label, many.article = "string/n=64", "drop, after 64 string matches", nil
 	many.install = rig.RestoringRaw(lists.StringRules("bm", lists.Texts(lists.MostStrings)) + "-A PREROUTING " + dropRule)
 	many.policy, many.times = policy(lists.MostStrings), rig.LeastStrings
-	for _, c := range []*costCase{&bm, &many} {
+	for _, c := range []*testCase{&bm, &many} {
 		c.cannot = map[string]string{"nftables": nftSearches}
 	}
-	return []costCase{bm, one("kmp", rig.ArticleRow{Kpps: 235, Cost: "17%"}), many}
+	return []testCase{bm, one("kmp", rig.ArticleRow{Kpps: 235, Cost: "17%"}), many}
 }

@@ -22,7 +22,7 @@ func Run(ctx context.Context, s *rig.Session) error {
 		b.Flow = rig.Flood(lists.RandomHosts(lists.MaxSources).Listed)
 		b.Flow.Payload = []byte(lists.RandomText(rand.New(rand.NewPCG(lists.Seed, 128)), 128-20-8))
 		b.Table.Title = "payload: 128-byte UDP packets from random sources, in which nothing is found, dropped on one core"
-		b.Table.Notes = append([]string(nil), payloadNotes...)
+		b.Table.Notes = append([]string(nil), notes...)
 		if err := b.Limits(); err != nil {
 			return err
 		}
@@ -35,8 +35,8 @@ func Run(ctx context.Context, s *rig.Session) error {
 	})
 }
 
-// payloadNotes are the choices made.
-var payloadNotes = []string{
+// notes are the choices made.
+var notes = []string{
 	"A packet of 128 bytes is one whose IP header says so; its payload is 100 random small letters. The rule is for UDP to",
 	"port 53, and the next rule drops all. 64 texts are 64 rules of iptables, and one of Floodwall. Fixed: four octets at the",
 	"beginning of the payload. Floodwall's policies have the standard checks.",

@@ -18,7 +18,7 @@ type chooser struct {
 }
 
 func newChooser(m *cost.Model) (*chooser, error) {
-	text := "devices: [any]\n" + strings.Replace(placeRule, "%s", "auto", 1)
+	text := "devices: [any]\n" + strings.Replace(policy, "%s", "auto", 1)
 	c, err := control.CompileSource("placement", []byte(text))
 	if err != nil {
 		return nil, err
@@ -26,24 +26,24 @@ func newChooser(m *cost.Model) (*chooser, error) {
 	return &chooser{m, c}, nil
 }
 
-// placeName is the rule's.
-const placeName = "flood"
+// ruleName is the rule's.
+const ruleName = "flood"
 
 // choose is the stage of the rule for packets of which so many were dropped by it, and all others forwarded.
 func (c *chooser) choose(t compile.Target, arrived, dropped uint64) (compile.Stage, error) {
 	mix := cost.Mix{
-		Seconds: float64(arrived) / articleRate, Arrived: arrived, Forwarded: arrived - dropped, Rules: map[string]uint64{placeName: dropped},
+		Seconds: float64(arrived) / articleRate, Arrived: arrived, Forwarded: arrived - dropped, Rules: map[string]uint64{ruleName: dropped},
 	}
 	plan, err := c.policy.Placed(t, c.model, mix)
 	if err != nil {
 		return "", err
 	}
 	for i, r := range plan.Program.Rules {
-		if r.Name == placeName {
+		if r.Name == ruleName {
 			return plan.Rules[i].Stage, nil
 		}
 	}
-	return "", fmt.Errorf("the plan has no rule %q", placeName)
+	return "", fmt.Errorf("the plan has no rule %q", ruleName)
 }
 
 // above is how many times a probe's cost is that of the cheapest of these, in the middle of the rounds; 1 when it is the

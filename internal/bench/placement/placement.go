@@ -33,7 +33,7 @@ func Run(ctx context.Context, s *rig.Session) error {
 		return err
 	}
 	return rig.InLab(ctx, func(l *lab.Lab) error {
-		b := &placeBuilder{Builder: rig.Builder{Session: s, Lab: l}, table: table}
+		b := &builder{Builder: rig.Builder{Session: s, Lab: l}, table: table}
 		defer b.Close()
 		if b.chooser, err = newChooser(calibration.Model); err != nil {
 			return err
@@ -52,8 +52,8 @@ func Run(ctx context.Context, s *rig.Session) error {
 	})
 }
 
-// placeBuilder makes the tables of placement.
-type placeBuilder struct {
+// builder makes the tables of placement.
+type builder struct {
 	rig.Builder
 	table   map[netip.Prefix]netip.Addr
 	chooser *chooser
@@ -65,7 +65,7 @@ type placeBuilder struct {
 type way struct {
 	name, label string
 	article     string // its CPU in the first test
-	install     func(context.Context, *placeBuilder, *way) error
+	install     func(context.Context, *builder, *way) error
 	none        bool // drops nothing
 	all         bool // drops everything
 	swept       bool // is a line of the chart
@@ -74,27 +74,27 @@ type way struct {
 	missing string
 
 	drops, streams, own *rig.Probe   // of the first test and the second, the latter by the source that the rule is for as well
-	sweep               []*rig.Probe // by the steps of placeShares
+	sweep               []*rig.Probe // by the steps of shares
 }
 
-// placeWays are the rows of the tables.
-func placeWays() []*way {
+// allWays are the rows of the tables.
+func allWays() []*way {
 	return []*way{
 		{name: "no-rule", label: "no rule", install: onBare(""), none: true},
 		{name: "empty", label: "empty XDP_DROP (the limit)", install: limitOnBare, all: true},
 		{name: "floodwall/xdp", label: "floodwall: XDP", install: onBare("xdp"), swept: true},
-		{name: "nft/ingress", label: "nft: ingress", install: byNft(placeIngress)},
-		{name: "iptables/raw", label: "iptables: raw", article: "10%", install: byIptables(placeRaw), swept: true},
-		{name: "nft/raw", label: "nft: raw", install: byNft(placeNftRaw)},
+		{name: "nft/ingress", label: "nft: ingress", install: byNft(nftIngress)},
+		{name: "iptables/raw", label: "iptables: raw", article: "10%", install: byIptables(rawRules), swept: true},
+		{name: "nft/raw", label: "nft: raw", install: byNft(nftRaw)},
 		{name: "floodwall/nftables/raw", label: "floodwall, nftables: raw", install: byFloodwall("raw"), swept: true},
-		{name: "iptables/filter", label: "iptables: filter", article: "12%", install: byIptables(placeFilter), swept: true},
-		{name: "nft/filter", label: "nft: filter", install: byNft(placeNftFilter)},
+		{name: "iptables/filter", label: "iptables: filter", article: "12%", install: byIptables(filterRules), swept: true},
+		{name: "nft/filter", label: "nft: filter", install: byNft(nftFilter)},
 		{name: "floodwall/nftables/filter", label: "floodwall, nftables: filter", install: byFloodwall("filter"), swept: true},
 	}
 }
 
 // way is the one of a name.
-func (b *placeBuilder) way(name string) *way {
+func (b *builder) way(name string) *way {
 	for _, w := range b.ways {
 		if w.name == name {
 			return w
@@ -103,8 +103,8 @@ func (b *placeBuilder) way(name string) *way {
 	return nil
 }
 
-func (b *placeBuilder) build(ctx context.Context) error {
-	for _, w := range placeWays() {
+func (b *builder) build(ctx context.Context) error {
+	for _, w := range allWays() {
 		b.Steps.Show("installing %s", w.label)
 		reason, err := tools.Tolerate(w.install(ctx, b, w))
 		if err != nil {
@@ -122,7 +122,7 @@ func (b *placeBuilder) build(ctx context.Context) error {
 }
 
 // router builds another site with the full table, and with conntrack, which is to leave all packets alone.
-func (b *placeBuilder) router() (*rig.Site, error) {
+func (b *builder) router() (*rig.Site, error) {
 	b.Sites++
 	start := time.Now()
 	at, err := rig.NewRouter(b.Lab, b.Sites, maps.All(b.table))
@@ -132,39 +132,39 @@ func (b *placeBuilder) router() (*rig.Site, error) {
 
 // The flow that is dropped: of packets as the article has them, to an address of the router.
 var (
-	placeSource = netip.MustParseAddr("198.51.100.1")
-	placeFlow   = lab.Flow{
-		From: lab.Addr(placeSource), To: lab.Addr(rig.Server4), SPort: lab.Port(4000), DPort: lab.Port(placePort), Size: 14 + 128,
+	floodSource = netip.MustParseAddr("198.51.100.1")
+	floodFlow   = lab.Flow{
+		From: lab.Addr(floodSource), To: lab.Addr(rig.Server4), SPort: lab.Port(4000), DPort: lab.Port(rulePort), Size: 14 + 128,
 	}
 )
 
-// placePort is the port that the rule is for.
-const placePort = 5001
+// rulePort is the port that the rule is for.
+const rulePort = 5001
 
 // streamSize is the size of forwarded packets: 84 GB in 155 million.
 const streamSize = 14 + 542
 
 // mixed are four streams to routed destinations beside a share of packets that are dropped. own has them come from the
 // source of those, to the same port, so that only the destination tells them apart.
-func (b *placeBuilder) mixed(share float64, own bool) []lab.Flow {
+func (b *builder) mixed(share float64, own bool) []lab.Flow {
 	if share >= 1 {
-		return []lab.Flow{placeFlow}
+		return []lab.Flow{floodFlow}
 	}
-	dropped := placeFlow
+	dropped := floodFlow
 	dropped.Weight = share
 	flows := []lab.Flow{dropped}
 	for i := range 4 {
 		from := netip.AddrFrom4([4]byte{203, 0, 113, byte(1 + i)})
 		flows = append(flows, lab.Flow{
-			From: lab.Addr(report.Choice(own, placeSource, from)), To: lab.Addr(b.routed(i)), SPort: lab.Port(uint16(5000 + i)),
-			DPort: lab.Port(placePort), Size: streamSize, Weight: (1 - share) / 4,
+			From: lab.Addr(report.Choice(own, floodSource, from)), To: lab.Addr(b.routed(i)), SPort: lab.Port(uint16(5000 + i)),
+			DPort: lab.Port(rulePort), Size: streamSize, Weight: (1 - share) / 4,
 		})
 	}
 	return flows
 }
 
 // routed is the i-th of some addresses that routes lead to.
-func (b *placeBuilder) routed(i int) netip.Addr {
+func (b *builder) routed(i int) netip.Addr {
 	for p := range rig.FullTable(i + 1) {
 		if i--; i < 0 {
 			return p.Addr().Next()
@@ -174,7 +174,7 @@ func (b *placeBuilder) routed(i int) netip.Addr {
 }
 
 // limitOnBare adds the least that there can be.
-func limitOnBare(_ context.Context, b *placeBuilder, w *way) error {
+func limitOnBare(_ context.Context, b *builder, w *way) error {
 	p, err := rig.LoadInstructions("empty", asm.Mov.Imm(asm.R0, rig.XDPDrop), asm.Return())
 	if err == nil {
 		w.subject = rig.Subject{Site: b.XDP, Program: b.Own(p)}

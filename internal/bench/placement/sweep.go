@@ -10,17 +10,17 @@ import (
 	"github.com/floodwall/floodwall/internal/compile"
 )
 
-// placeSweep is what was measured share by share.
-type placeSweep struct {
-	*placeBuilder
+// sweep is what was measured share by share.
+type sweep struct {
+	*builder
 	lines  []*way
 	shares []float64
 	worst  float64 // times the better stage's cost that the automatic choice costs, of all shares
 }
 
 // publishSweep publishes the chart, where its lines cross, and what Floodwall chooses at each step, as far as it came.
-func (b *placeBuilder) publishSweep() {
-	s := &placeSweep{placeBuilder: b, shares: b.placeShares(), worst: 1}
+func (b *builder) publishSweep() {
+	s := &sweep{builder: b, shares: b.shares(), worst: 1}
 	for _, w := range b.ways {
 		if w.swept && w.missing == "" {
 			s.lines = append(s.lines, w)
@@ -44,7 +44,7 @@ func (b *placeBuilder) publishSweep() {
 const mostAbove = 1.03
 
 // curves are the lines of the chart.
-func (s *placeSweep) curves() (curves []report.Curve) {
+func (s *sweep) curves() (curves []report.Curve) {
 	for _, w := range s.lines {
 		c := report.Curve{
 			Name: "placement/sweep/" + w.name, Chart: "CPU over the share of packets that are dropped", Label: w.label,
@@ -59,7 +59,7 @@ func (s *placeSweep) curves() (curves []report.Curve) {
 }
 
 // table has a row for each share.
-func (s *placeSweep) table() *report.Table {
+func (s *sweep) table() *report.Table {
 	t := &report.Table{
 		Title: "placement: nanoseconds a packet, by the share that is dropped; the others are forwarded", Head: []string{"dropped"},
 		Notes: []string{
@@ -84,7 +84,7 @@ func (s *placeSweep) table() *report.Table {
 }
 
 // automatic is the choices at a share as text, the one for nftables with what it costs above the better stage.
-func (s *placeSweep) automatic(i int) []string {
+func (s *sweep) automatic(i int) []string {
 	fixed := map[compile.Stage]*rig.Probe{
 		compile.StageRaw: s.way("floodwall/nftables/raw").sweep[i], compile.StageFilter: s.way("floodwall/nftables/filter").sweep[i],
 	}
@@ -113,7 +113,7 @@ func seen(p *rig.Probe) (all, first uint64) {
 }
 
 // crossings adds where filter begins to cost more than raw.
-func (s *placeSweep) crossings(t *report.Table) {
+func (s *sweep) crossings(t *report.Table) {
 	for _, tool := range []string{"iptables", "floodwall/nftables"} {
 		raw, filter := s.way(tool+"/raw"), s.way(tool+"/filter")
 		if raw.missing != "" || filter.missing != "" {

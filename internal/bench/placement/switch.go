@@ -23,8 +23,8 @@ const (
 // attackShare is the share of the packets that an attack makes of all.
 const attackShare = 0.95
 
-// placeMove is a change of the traffic, and where the rule is to be then.
-type placeMove struct {
+// move is a change of the traffic, and where the rule is to be then.
+type move struct {
 	what, name string
 	share      float64
 	to         compile.Stage
@@ -35,7 +35,7 @@ type placeMove struct {
 
 // moves has a policy run whose rule is placed automatically, and measures how long it takes to move when an attack begins
 // and when it ends.
-func (b *placeBuilder) moves(ctx context.Context) (err error) {
+func (b *builder) moves(ctx context.Context) (err error) {
 	at, err := b.router()
 	if err == nil {
 		err = b.InstallNft(ctx, at, untracked)
@@ -43,7 +43,7 @@ func (b *placeBuilder) moves(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	held, err := b.HoldWith(ctx, at, strings.Replace(placeRule, "%s", "auto", 1),
+	held, err := b.HoldWith(ctx, at, strings.Replace(policy, "%s", "auto", 1),
 		control.ApplyOptions{Target: compile.TargetNftables, Costs: b.chooser.model})
 	if err != nil {
 		return err
@@ -53,7 +53,7 @@ func (b *placeBuilder) moves(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, w.stop()) }()
-	moves := []*placeMove{
+	moves := []*move{
 		{what: "nothing but what is forwarded", name: "calm", share: articleShare, to: compile.StageFilter},
 		{what: "an attack begins", name: "begin", share: attackShare, to: compile.StageRaw, bar: true},
 		{what: "the attack ends", name: "end", share: articleShare, to: compile.StageFilter, bar: true},
@@ -69,7 +69,7 @@ func (b *placeBuilder) moves(ctx context.Context) (err error) {
 }
 
 // await sends until the rule is where it should be, or it has been waited for long enough.
-func (b *placeBuilder) await(ctx context.Context, at *rig.Site, in control.Instance, m *placeMove) error {
+func (b *builder) await(ctx context.Context, at *rig.Site, in control.Instance, m *move) error {
 	source, err := b.Lab.NewSource(at.Out, lab.SourceOptions{
 		Flows: b.mixed(m.share, false), CPU: rig.ReceiverCPU, Seed: 1, Rate: articleRate, Urgent: true, Batch: rig.ProbeBatch,
 	})
@@ -99,7 +99,7 @@ func ruleAt(ctx context.Context, at *rig.Site, in control.Instance, stage compil
 			return err
 		}
 		for _, r := range s.Rules {
-			is = is || r.Name == placeName && r.Stage == stage
+			is = is || r.Name == ruleName && r.Stage == stage
 		}
 		return nil
 	})
@@ -107,7 +107,7 @@ func ruleAt(ctx context.Context, at *rig.Site, in control.Instance, stage compil
 }
 
 // publishMoves publishes how long each took.
-func (b *placeBuilder) publishMoves(moves []*placeMove) {
+func (b *builder) publishMoves(moves []*move) {
 	t := &report.Table{
 		Title: fmt.Sprintf("placement: seconds until the rule has moved, with %s packets/s of which an attack is %s",
 			report.CountText(articleRate), percent(attackShare)),

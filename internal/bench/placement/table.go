@@ -37,13 +37,13 @@ func result(p *rig.Probe, name, missing string) lab.Result {
 func measured(p *rig.Probe) bool { return p != nil && len(p.Costs) > 0 }
 
 // publishDrops publishes the first test.
-func (b *placeBuilder) publishDrops() {
+func (b *builder) publishDrops() {
 	raw := b.way("iptables/raw").drops
 	t := &report.Table{
 		Title: fmt.Sprintf("placement: %s packets/s to the router itself, all dropped, by a router with %s routes",
 			report.CountText(articleRate), report.CountText(b.Routes)),
 		Head:  []string{"", "article's CPU", "CPU", "min .. max", "ns/packet", "of iptables in raw", ""},
-		Notes: b.placeNotes(),
+		Notes: b.notes(),
 	}
 	t.AddRow("nothing (background)", "1.5%", "", "", "", "", "")
 	for _, w := range b.ways {
@@ -57,7 +57,7 @@ func (b *placeBuilder) publishDrops() {
 }
 
 // publishStreams publishes the second test.
-func (b *placeBuilder) publishStreams() {
+func (b *builder) publishStreams() {
 	b.publishForwarded("from other sources", "placement/forward/", func(w *way) *rig.Probe { return w.streams })
 	if !b.Quick {
 		b.publishForwarded("from the rule's source to its port", "placement/forward-own/", func(w *way) *rig.Probe { return w.own })
@@ -66,7 +66,7 @@ func (b *placeBuilder) publishStreams() {
 		"iptables in raw costs up to 10% more than in filter", b.way("iptables/raw").streams, b.way("iptables/filter").streams, 1, 1.10)
 }
 
-func (b *placeBuilder) publishForwarded(from, prefix string, of func(*way) *rig.Probe) {
+func (b *builder) publishForwarded(from, prefix string, of func(*way) *rig.Probe) {
 	none := of(b.way("no-rule"))
 	t := &report.Table{
 		Title: fmt.Sprintf("placement: %s packets/s in four streams %s, forwarded, and %s of it dropped",
@@ -82,7 +82,7 @@ func (b *placeBuilder) publishForwarded(from, prefix string, of func(*way) *rig.
 }
 
 // publish adds a row and its result.
-func (b *placeBuilder) publish(t *report.Table, w *way, p *rig.Probe, name, article string, base *rig.Probe) {
+func (b *builder) publish(t *report.Table, w *way, p *rig.Probe, name, article string, base *rig.Probe) {
 	b.Outcome.Results = append(b.Outcome.Results, result(p, name, w.missing))
 	row := []string{w.label, article, "", "", "", "", w.missing}
 	if measured(p) {
@@ -104,7 +104,7 @@ func mark(t *report.Table, unsteady bool) string {
 }
 
 // claim judges how many times the one's cost is the other's.
-func (b *placeBuilder) claim(text, article, rule string, one, other *rig.Probe, least, most float64) {
+func (b *builder) claim(text, article, rule string, one, other *rig.Probe, least, most float64) {
 	c := report.OpenClaim(text, article, rule)
 	if measured(one) && measured(other) {
 		times := one.Costs.By(other.Costs).Median()
@@ -113,14 +113,14 @@ func (b *placeBuilder) claim(text, article, rule string, one, other *rig.Probe, 
 	b.Outcome.Claims = append(b.Outcome.Claims, c)
 }
 
-// placeNotes are the choices made where the article is silent.
-func (b *placeBuilder) placeNotes() []string {
-	rounds, window := placeRounds(b.Builder.Session)
+// notes are the choices made where the article is silent.
+func (b *builder) notes() []string {
+	rounds, window := rowRounds(b.Session)
 	return []string{
 		fmt.Sprintf("Article: Swer, a virtual router with %s routes over some 50 next hops; conntrack loaded, NOTRACK for everything in raw. Its",
 			report.CountText(rig.ArticleRoutes)),
 		"tool is iptables: here, iptables-legacy, with both tables there in any case. The rule drops UDP from one source to port",
-		fmt.Sprintf("%d of the router's own addresses; by nft and by Floodwall's nftables, another table has notrack. The table of routes", placePort),
+		fmt.Sprintf("%d of the router's own addresses; by nft and by Floodwall's nftables, another table has notrack. The table of routes", rulePort),
 		fmt.Sprintf("took %.1f s (median of %d routers, one for each row but those of XDP).", b.loaded.Median(), len(b.loaded)),
 		fmt.Sprintf("CPU: the receive thread's own time at %s packets/s, source and receiver on one core; its background is 0 when nothing",
 			report.CountText(articleRate)),

@@ -12,17 +12,17 @@ import (
 
 // The rule, in all languages. In raw, and in XDP, it has to ask whether the destination is local.
 const (
-	placeIptables = "-s 198.51.100.1 -p udp --dport 5001"
-	placeNft      = "ip saddr 198.51.100.1 udp dport 5001"
-	placeRule     = "default: pass\nchecks: off\nplacement: %s\nrules:\n" +
+	iptablesMatch = "-s 198.51.100.1 -p udp --dport 5001"
+	nftMatch      = "ip saddr 198.51.100.1 udp dport 5001"
+	policy        = "default: pass\nchecks: off\nplacement: %s\nrules:\n" +
 		"  - {name: flood, from: 198.51.100.1, to: local, proto: udp, port: 5001, then: drop}\n"
 )
 
 // What iptables is given. Both of its tables are there in any case, as on the article's router.
 const (
-	placeRaw = "*raw\n-A PREROUTING " + placeIptables + " -m addrtype --dst-type LOCAL -j DROP\n-A PREROUTING -j CT --notrack\nCOMMIT\n" +
+	rawRules = "*raw\n-A PREROUTING " + iptablesMatch + " -m addrtype --dst-type LOCAL -j DROP\n-A PREROUTING -j CT --notrack\nCOMMIT\n" +
 		"*filter\n:INPUT ACCEPT\n:FORWARD ACCEPT\nCOMMIT\n"
-	placeFilter = "*raw\n-A PREROUTING -j CT --notrack\nCOMMIT\n*filter\n-A INPUT " + placeIptables + " -j DROP\nCOMMIT\n"
+	filterRules = "*raw\n-A PREROUTING -j CT --notrack\nCOMMIT\n*filter\n-A INPUT " + iptablesMatch + " -j DROP\nCOMMIT\n"
 )
 
 // untracked has conntrack leave all packets alone, after what is in raw.
@@ -31,32 +31,32 @@ const untracked = "table inet untracked {\nchain prerouting {\n" +
 
 // What nft is given: chains of one table.
 const (
-	placeIngress = `table netdev bench {
+	nftIngress = `table netdev bench {
 chain ingress {
 type filter hook ingress device "%s" priority 0; policy accept;
-` + placeNft + ` fib daddr type local drop
+` + nftMatch + ` fib daddr type local drop
 }
 }
 `
-	placeNftRaw = `table inet bench {
+	nftRaw = `table inet bench {
 chain prerouting {
 type filter hook prerouting priority raw; policy accept;
-` + placeNft + ` fib daddr type local drop
+` + nftMatch + ` fib daddr type local drop
 }
 }
 `
-	placeNftFilter = `table inet bench {
+	nftFilter = `table inet bench {
 chain input {
 type filter hook input priority filter; policy accept;
-` + placeNft + ` drop
+` + nftMatch + ` drop
 }
 }
 `
 )
 
 // byIptables has iptables take rules at a router of its own.
-func byIptables(script string) func(context.Context, *placeBuilder, *way) error {
-	return func(ctx context.Context, b *placeBuilder, w *way) (err error) {
+func byIptables(script string) func(context.Context, *builder, *way) error {
+	return func(ctx context.Context, b *builder, w *way) (err error) {
 		if w.subject.Site, err = b.router(); err != nil {
 			return err
 		}
@@ -65,13 +65,13 @@ func byIptables(script string) func(context.Context, *placeBuilder, *way) error 
 }
 
 // byNft has nft take a script, with the device in it if it is asked for, at a router of its own.
-func byNft(script string) func(context.Context, *placeBuilder, *way) error {
-	return func(ctx context.Context, b *placeBuilder, w *way) (err error) {
+func byNft(script string) func(context.Context, *builder, *way) error {
+	return func(ctx context.Context, b *builder, w *way) (err error) {
 		if w.subject.Site, err = b.router(); err != nil {
 			return err
 		}
 		text := script
-		if script == placeIngress {
+		if script == nftIngress {
 			text = fmt.Sprintf(script, w.subject.Site.In.Name)
 		}
 		return b.InstallNft(ctx, w.subject.Site, untracked+text)
@@ -79,23 +79,23 @@ func byNft(script string) func(context.Context, *placeBuilder, *way) error {
 }
 
 // byFloodwall applies the policy on nftables, at a router of its own.
-func byFloodwall(stage string) func(context.Context, *placeBuilder, *way) error {
-	return func(ctx context.Context, b *placeBuilder, w *way) (err error) {
+func byFloodwall(stage string) func(context.Context, *builder, *way) error {
+	return func(ctx context.Context, b *builder, w *way) (err error) {
 		if w.subject.Site, err = b.router(); err != nil {
 			return err
 		}
 		if err := b.InstallNft(ctx, w.subject.Site, untracked); err != nil {
 			return err
 		}
-		_, err = b.Hold(ctx, w.subject.Site, fmt.Sprintf(placeRule, stage), "nftables")
+		_, err = b.Hold(ctx, w.subject.Site, fmt.Sprintf(policy, stage), "nftables")
 		return err
 	}
 }
 
 // onBare adds the router on which nothing is installed: without more for no target, else with Floodwall's program, which
 // is attached while it is measured.
-func onBare(target string) func(context.Context, *placeBuilder, *way) error {
-	return func(ctx context.Context, b *placeBuilder, w *way) (err error) {
+func onBare(target string) func(context.Context, *builder, *way) error {
+	return func(ctx context.Context, b *builder, w *way) (err error) {
 		if b.XDP == nil {
 			if b.XDP, err = b.router(); err != nil {
 				return err
@@ -108,7 +108,7 @@ func onBare(target string) func(context.Context, *placeBuilder, *way) error {
 		if target == "" {
 			return nil
 		}
-		a, err := b.XDP.Apply(ctx, fmt.Sprintf(placeRule, "earliest"), nil)
+		a, err := b.XDP.Apply(ctx, fmt.Sprintf(policy, "earliest"), nil)
 		if err == nil {
 			w.subject.Program = b.Own(a.Program)
 		}
@@ -118,15 +118,15 @@ func onBare(target string) func(context.Context, *placeBuilder, *way) error {
 
 // check sends some packets of each kind, and returns an error when not all and only those that are to be forwarded are.
 // What does something else is not worth measuring.
-func (b *placeBuilder) check(ctx context.Context, w *way) error {
+func (b *builder) check(ctx context.Context, w *way) error {
 	at := w.subject.Site
 	before, err := at.Server.IPCounts()
 	if err != nil {
 		return err
 	}
-	stream := placeFlow
+	stream := floodFlow
 	stream.To = lab.Addr(b.routed(0))
-	for _, flow := range []lab.Flow{placeFlow, stream} {
+	for _, flow := range []lab.Flow{floodFlow, stream} {
 		p := &rig.Probe{Label: w.label, Subject: w.subject, Flows: []lab.Flow{flow}}
 		err := errors.Join(p.Open(0, rig.TestPackets, 1), p.Measure(ctx), p.Close())
 		if err != nil {

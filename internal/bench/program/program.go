@@ -74,7 +74,7 @@ func checksColumns() []*column {
 	columns := []*column{{name: "empty", head: "empty"}}
 	for _, profile := range []string{"off", "standard", "strict"} {
 		columns = append(columns, &column{
-			name: "checks=" + profile, head: profile, text: programPolicy(profile, 0),
+			name: "checks=" + profile, head: profile, text: policy(profile, 0),
 		})
 	}
 	return columns
@@ -84,14 +84,14 @@ func rulesColumns() []*column {
 	columns := []*column{{name: "empty", head: "empty"}}
 	for _, c := range lists.RuleCounts {
 		columns = append(columns, &column{
-			name: fmt.Sprintf("rules=%d", c.Rules), head: report.CountText(c.Rules), text: programPolicy("standard", c.Rules),
+			name: fmt.Sprintf("rules=%d", c.Rules), head: report.CountText(c.Rules), text: policy("standard", c.Rules),
 		})
 	}
 	return columns
 }
 
-// programPolicy is a policy with a list of one address, room for bans, and n other rules.
-func programPolicy(checks string, n int) string {
+// policy is one with a list of one address, room for bans, and n other rules.
+func policy(checks string, n int) string {
 	rules := "rules:\n" + strings.TrimPrefix(lists.PolicyRules(n), "rules:\n")
 	return "default: drop\nchecks: " + checks + "\n" +
 		"sets: {listed: [" + listedSource.String() + "], bans: {dynamic: true, max: 100000}}\n" +

@@ -10,7 +10,7 @@ import (
 
 // Every kind of packet that `program` measures must be one that its name says, whatever the policy decides.
 func TestPacketKinds(t *testing.T) {
-	c, err := control.CompileSource("policy.yaml", []byte("devices: [eth0]\n"+programPolicy("strict", 20)))
+	c, err := control.CompileSource("policy.yaml", []byte("devices: [eth0]\n"+policy("strict", 20)))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -23,17 +23,17 @@ import (
 // A figure of a round is the smallest of so many runs, each of which is short beside the time that the scheduler gives a
 // thread: what disturbs only adds.
 const (
-	programRuns   = 8
-	programRepeat = 20_000
+	runs       = 8
+	fullRepeat = 20_000
 )
 
 // runColumns measures every program with every kind of packet, in rounds. In each, all programs are loaded anew: where
 // the kernel puts a program and its maps changes what it costs by some percent, and two runs of the bench are to differ
 // no more than two rounds of one.
 func runColumns(ctx context.Context, s *rig.Session, at *rig.Site, columns []*column) error {
-	repeat, rounds := programRepeat, 2*s.Rounds
+	repeat, rounds := fullRepeat, 2*s.Rounds
 	if s.Quick {
-		repeat = programRepeat / 10
+		repeat = fullRepeat / 10
 	}
 	frames, err := packetFrames()
 	if err != nil {
@@ -123,7 +123,7 @@ func (c *column) runKinds(ctx context.Context, at *rig.Site, yardstick *ebpf.Pro
 // fastestPair is the nanoseconds that two programs take, which are run by turns.
 func fastestPair(ctx context.Context, a, b *ebpf.Program, frame []byte, repeat int) (bestA, bestB float64, err error) {
 	bestA, bestB = math.Inf(1), math.Inf(1)
-	for range programRuns {
+	for range runs {
 		nsA, errA := runTime(a, frame, repeat)
 		nsB, errB := runTime(b, frame, repeat)
 		if err := cmp.Or(errA, errB, ctx.Err()); err != nil {

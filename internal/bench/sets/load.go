@@ -19,7 +19,7 @@ import (
 const loads = 3
 
 // LoadFloodwall applies a policy whose set is the list's text file.
-func LoadFloodwall(ctx context.Context, b *SetBuilder) (g rig.Loaded, err error) {
+func LoadFloodwall(ctx context.Context, b *Builder) (g rig.Loaded, err error) {
 	file, remove, err := tools.TempFile("list.txt", b.List.Write)
 	if err != nil {
 		return g, err
@@ -46,7 +46,7 @@ func LoadFloodwall(ctx context.Context, b *SetBuilder) (g rig.Loaded, err error)
 }
 
 // loadHash fills a BPF hash map, which takes single addresses only.
-func loadHash(_ context.Context, b *SetBuilder) (g rig.Loaded, err error) {
+func loadHash(_ context.Context, b *Builder) (g rig.Loaded, err error) {
 	if b.List.V6 || !b.List.Hosts {
 		return g, &tools.Missing{Reason: "a hash map holds addresses, not prefixes"}
 	}
@@ -66,7 +66,7 @@ func loadHash(_ context.Context, b *SetBuilder) (g rig.Loaded, err error) {
 }
 
 // loadTrie fills a BPF LPM trie of the list's family.
-func loadTrie(_ context.Context, b *SetBuilder) (g rig.Loaded, err error) {
+func loadTrie(_ context.Context, b *Builder) (g rig.Loaded, err error) {
 	start := time.Now()
 	if !b.List.V6 {
 		p, err := b.loadSet(peer.LPM4)
@@ -97,7 +97,7 @@ func trieKeys[A [4]byte | [16]byte](prefixes []netip.Prefix, octets func(netip.A
 }
 
 // loadSet loads a program with a set of the list's size.
-func (b *SetBuilder) loadSet(program string) (peer.Loaded, error) {
+func (b *Builder) loadSet(program string) (peer.Loaded, error) {
 	p, err := peer.Load(program, func(m *ebpf.MapSpec) { m.MaxEntries = uint32(len(b.List.Prefixes)) }, nil)
 	if err != nil {
 		return p, err
@@ -122,7 +122,7 @@ func fill[K any](set *ebpf.Map, keys []K) error {
 }
 
 // filled is a set that was filled since start.
-func (b *SetBuilder) filled(p peer.Loaded, start time.Time, err error) (g rig.Loaded, _ error) {
+func (b *Builder) filled(p peer.Loaded, start time.Time, err error) (g rig.Loaded, _ error) {
 	if err != nil {
 		return g, err
 	}

@@ -36,15 +36,15 @@ func chosenLists(s *rig.Session) (all []func() (*lists.List, error)) {
 		return append(all, func() (*lists.List, error) { return lists.Read(s.List) })
 	}
 	most := 0
-	for _, n := range setSizes(s) {
+	for _, n := range listSizes(s) {
 		most = max(most, n)
 		all = append(all, func() (*lists.List, error) { return lists.RandomHosts(n), nil })
 	}
 	return append(all, func() (*lists.List, error) { return lists.RandomPrefixes(min(v6Size, most)), nil })
 }
 
-// setSizes are the sizes of the lists.
-func setSizes(s *rig.Session) []int {
+// listSizes are the sizes of the lists.
+func listSizes(s *rig.Session) []int {
 	if s.Sizes != nil {
 		return s.Sizes
 	}
@@ -52,23 +52,23 @@ func setSizes(s *rig.Session) []int {
 	return report.Choice(s.Quick, sizes[1:2], sizes)
 }
 
-// setBars is what Floodwall must reach with random IPv4 addresses: shares of the empty program's rate for sources that
+// goals is what Floodwall must reach with random IPv4 addresses: shares of the empty program's rate for sources that
 // are listed and that are not, seconds to apply the text file, and octets of kernel memory; 0 where nothing is asked.
-type setBars struct{ listed, unlisted, seconds, octets float64 }
+type goals struct{ listed, unlisted, seconds, octets float64 }
 
-var barsBySize = map[string]setBars{
+var goalsBySize = map[string]goals{
 	"n=1000000":  {0.50, 0.80, 1.0, 128e6},
 	"n=10000000": {0.40, 0.75, 0, 0},
 }
 
-// setTool is a way to hold a list.
-type setTool struct {
+// tool is a way to hold a list.
+type tool struct {
 	name, label string
 	slow        bool // takes minutes for 10 million addresses
-	load        func(context.Context, *SetBuilder) (rig.Loaded, error)
+	load        func(context.Context, *Builder) (rig.Loaded, error)
 }
 
-var setTools = []setTool{
+var allTools = []tool{
 	{"floodwall", "floodwall", false, LoadFloodwall},
 	{"bpf-hash", "BPF hash map, a program with nothing else", false, loadHash},
 	{"bpf-lpm", "BPF LPM trie, a program with nothing else", true, loadTrie},
@@ -77,8 +77,8 @@ var setTools = []setTool{
 	{"nft/raw", "nft set, raw prerouting", true, loadNft(rig.NftRaw)},
 }
 
-// SetBuilder makes the tables of one list.
-type SetBuilder struct {
+// Builder makes the tables of one list.
+type Builder struct {
 	rig.Builder
 	List *lists.List
 	load report.Table
@@ -87,7 +87,7 @@ type SetBuilder struct {
 // measureList makes the two tables of a list: rates, and what loading costs.
 func measureList(ctx context.Context, s *rig.Session, l *lists.List) error {
 	return rig.InLab(ctx, func(into *lab.Lab) error {
-		b := &SetBuilder{Builder: rig.Builder{Session: s, Lab: into}, List: l}
+		b := &Builder{Builder: rig.Builder{Session: s, Lab: into}, List: l}
 		defer b.Close()
 		b.Flow = rig.Flood(l.Unlisted)
 		b.Table.Title = "sets: " + l.Label + "; 64-byte UDP packets"
@@ -109,12 +109,12 @@ func measureList(ctx context.Context, s *rig.Session, l *lists.List) error {
 	})
 }
 
-func (b *SetBuilder) run(ctx context.Context) error {
+func (b *Builder) run(ctx context.Context) error {
 	if err := b.Limits(); err != nil {
 		return err
 	}
 	defer b.publishLoad() // what there is, also when the rest cannot be measured
-	for _, t := range setTools {
+	for _, t := range allTools {
 		if err := b.tool(ctx, t); err != nil {
 			return err
 		}
@@ -122,14 +122,14 @@ func (b *SetBuilder) run(ctx context.Context) error {
 	return b.Builder.Measure(ctx)
 }
 
-func (b *SetBuilder) publishLoad() {
+func (b *Builder) publishLoad() {
 	if len(b.load.Rows) > 0 {
 		b.Outcome.Tables = append(b.Outcome.Tables, &b.load)
 	}
 }
 
 // tool loads the list with a tool and adds the rows.
-func (b *SetBuilder) tool(ctx context.Context, t setTool) error {
+func (b *Builder) tool(ctx context.Context, t tool) error {
 	n := len(b.List.Prefixes)
 	var got rig.Loaded
 	err := error(&tools.Missing{Reason: "takes minutes: measured with --all"})
@@ -141,9 +141,9 @@ func (b *SetBuilder) tool(ctx context.Context, t setTool) error {
 	if err != nil {
 		return fmt.Errorf("%s, %s: %w", t.label, b.List.Label, err)
 	}
-	bars := setBars{}
+	bars := goals{}
 	if t.name == "floodwall" {
-		bars = barsBySize[b.List.Name]
+		bars = goalsBySize[b.List.Name]
 	}
 	b.loadRow(t, got, reason, bars)
 	prefix := b.List.Name + "/" + t.name
@@ -163,7 +163,7 @@ func (b *SetBuilder) tool(ctx context.Context, t setTool) error {
 }
 
 // loadRow adds the tool's row to the table of loading.
-func (b *SetBuilder) loadRow(t setTool, g rig.Loaded, reason string, bars setBars) {
+func (b *Builder) loadRow(t tool, g rig.Loaded, reason string, bars goals) {
 	cells := []string{t.label, "", "", "", "", "", reason + g.Note}
 	name := fmt.Sprintf("%s/%s/%s", b.Outcome.Name, b.List.Name, t.name)
 	bar := func(value, most float64, what string) string {

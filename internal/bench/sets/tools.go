@@ -7,7 +7,7 @@ import (
 )
 
 // loadIpset restores an ipset, and has iptables drop what is in it, and then the rest.
-func loadIpset(ctx context.Context, b *SetBuilder) (g rig.Loaded, err error) {
+func loadIpset(ctx context.Context, b *Builder) (g rig.Loaded, err error) {
 	at, err := b.NewSite()
 	if err != nil {
 		return g, err
@@ -20,8 +20,8 @@ func loadIpset(ctx context.Context, b *SetBuilder) (g rig.Loaded, err error) {
 }
 
 // loadNft loads an nft set with rules in a hook that drop what is in it, and then the rest.
-func loadNft(hook rig.NftHook) func(context.Context, *SetBuilder) (rig.Loaded, error) {
-	return func(ctx context.Context, b *SetBuilder) (g rig.Loaded, err error) {
+func loadNft(hook rig.NftHook) func(context.Context, *Builder) (rig.Loaded, error) {
+	return func(ctx context.Context, b *Builder) (g rig.Loaded, err error) {
 		at, err := b.NewSite()
 		if err != nil {
 			return g, err

@@ -13,7 +13,7 @@ import (
 // bulk measures what a protection leaves of the throughput of one connection that stands, without a flood.
 func bulk(ctx context.Context, s *rig.Session) error {
 	return rig.InLab(ctx, func(l *lab.Lab) error {
-		b := &bulkBuilder{synBuilder: synBuilder{Builder: rig.Builder{Session: s, Lab: l}}}
+		b := &bulkBuilder{builder: builder{Builder: rig.Builder{Session: s, Lab: l}}}
 		defer b.Close()
 		for _, c := range bulkCases() {
 			b.Steps.Show("installing %s", c.label)
@@ -31,7 +31,7 @@ func bulk(ctx context.Context, s *rig.Session) error {
 
 // bulkBuilder makes the table of bulk transfers.
 type bulkBuilder struct {
-	synBuilder
+	builder
 	rows []*bulkCase
 }
 
@@ -40,10 +40,10 @@ type bulkCase struct {
 	kind, name string // what there is, and where: "floodwall", "floodwall/host"
 	label      string
 	behind     bool // the server is behind the host that protects
-	install    synInstall
+	install    installer
 	bar        float64 // the least share of the throughput with a program that passes everything; 0: none is asked for
 
-	site    *synSite
+	site    *site
 	server  *lab.Host
 	missing string
 	ways    [bulkWays]bulkFigures
@@ -85,10 +85,10 @@ func bulkCases() (all []*bulkCase) {
 	}{{"host", "INPUT", bulkBar}, {"router", "FORWARD", 0}} {
 		for _, c := range []*bulkCase{
 			{kind: bulkOpen, label: "nothing", install: bulkNothing},
-			{kind: bulkPass, label: "XDP_PASS", install: synProgram(lab.PassAll)},
+			{kind: bulkPass, label: "XDP_PASS", install: labProgram(lab.PassAll)},
 			{kind: "synproxy", label: "kernel SYNPROXY", install: kernelSynproxy(at.chain)},
 			{kind: "floodwall-off", label: "floodwall, syn: off", install: bulkUnprotected},
-			{kind: "floodwall", label: "floodwall", install: synProtect(at.mode), bar: at.bar},
+			{kind: "floodwall", label: "floodwall", install: protect(at.mode), bar: at.bar},
 		} {
 			c.name, c.label, c.behind = c.kind+"/"+at.mode, c.label+", "+at.mode, at.mode == "router"
 			all = append(all, c)
@@ -98,10 +98,10 @@ func bulkCases() (all []*bulkCase) {
 }
 
 // bulkNothing leaves the connection alone.
-func bulkNothing(context.Context, *synBuilder, *synSite) error { return nil }
+func bulkNothing(context.Context, *builder, *site) error { return nil }
 
 // bulkUnprotected applies a policy that passes the connection.
-func bulkUnprotected(ctx context.Context, b *synBuilder, at *synSite) error {
+func bulkUnprotected(ctx context.Context, b *builder, at *site) error {
 	_, err := b.Hold(ctx, at.Site, "default: drop\nservices:\n  - {name: web, port: tcp/80}\n", "xdp")
 	return err
 }
@@ -130,7 +130,7 @@ func (b *bulkBuilder) take(ctx context.Context, c *bulkCase) error {
 		return nil
 	}
 	for way := range bulkWays {
-		rate, able, err := c.transfer(ctx, way, bulkOctets(b.synBuilder.Builder.Session))
+		rate, able, err := c.transfer(ctx, way, bulkOctets(b.Session))
 		if err != nil {
 			return err
 		}

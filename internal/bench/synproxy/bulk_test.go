@@ -11,7 +11,7 @@ import (
 )
 
 func TestBulkTable(t *testing.T) {
-	b := &bulkBuilder{synBuilder: synBuilder{Builder: rig.Builder{Session: &rig.Session{Outcome: &report.Outcome{Name: "synproxy"}}}}}
+	b := &bulkBuilder{builder: builder{Builder: rig.Builder{Session: &rig.Session{Outcome: &report.Outcome{Name: "synproxy"}}}}}
 	b.rows = bulkCases()
 	b.find("synproxy", false).missing = "iptables-legacy-restore is not installed"
 	for kind, figures := range map[string]bulkFigures{

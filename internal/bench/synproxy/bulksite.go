@@ -18,7 +18,7 @@ func (b *bulkBuilder) prepare(ctx context.Context, c *bulkCase) (err error) {
 	if err := b.connect(c); err != nil {
 		return err
 	}
-	return c.install(ctx, &b.synBuilder, c.site)
+	return c.install(ctx, &b.builder, c.site)
 }
 
 // connect builds a site where the attacker's place is the client's.
@@ -26,7 +26,7 @@ func (b *bulkBuilder) connect(c *bulkCase) (err error) {
 	b.Sites++
 	out := rig.OtherEnd
 	out.Queue = true // or segments are lost where a burst finds no place
-	s := &synSite{web: netip.AddrPortFrom(rig.Server4, 80)}
+	s := &site{web: netip.AddrPortFrom(rig.Server4, 80)}
 	if s.Site, err = rig.ConnectSite(b.Lab, b.Sites, out, rig.ServerEnd); err != nil {
 		return err
 	}

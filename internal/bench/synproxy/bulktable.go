@@ -8,11 +8,11 @@ import (
 	"github.com/floodwall/floodwall/internal/lab"
 )
 
-// bulkNotes say what is measured.
-func (b *bulkBuilder) bulkNotes() []string {
+// notes say what is measured.
+func (b *bulkBuilder) notes() []string {
 	return []string{
 		fmt.Sprintf("One connection that stands, %d MB each way, no flood. CPU %d has the client and its receive thread, CPU %d the",
-			bulkOctets(b.synBuilder.Builder.Session)>>20, rig.SourceCPU, rig.ReceiverCPU),
+			bulkOctets(b.Session)>>20, rig.SourceCPU, rig.ReceiverCPU),
 		"server and all others. Octets to the server pass XDP, frame by frame; of those to the client, the acknowledgements do.",
 		"Able: octets per second of the time of the CPU that has most to do, which others on the machine hardly lengthen.",
 		"The bar is for the share of an empty program, of what was moved and of what it is able to: for any program veth copies",
@@ -27,7 +27,7 @@ func (b *bulkBuilder) publish() {
 		t := &report.Table{
 			Title: "synproxy: bulk transfer " + way.label() + ", MB/s",
 			Head:  []string{"", "moved", "of nothing", "of XDP_PASS", "bar", "able", "of XDP_PASS", "bar", ""},
-			Notes: b.bulkNotes(),
+			Notes: b.notes(),
 		}
 		for _, c := range b.rows {
 			b.row(t, c, way)

@@ -12,45 +12,45 @@ import (
 
 // The cases that others are compared with.
 const (
-	synTX       = "xdp-tx"
-	synDrop     = "xdp-drop"
+	limitTX     = "xdp-tx"
+	limitDrop   = "xdp-drop"
 	synproxyAt  = "synproxy/host"
 	synproxyFor = "synproxy/router"
 )
 
-// synCases are the rows. The talk names no figures for syncookies.
-func synCases() []*synCase {
-	return []*synCase{
-		{name: synTX, label: "XDP_TX (the limit)", install: synProgram(lab.TxAll), limit: SynOnly, article: mpps(10.8, 0)},
-		{name: synDrop, label: "XDP_DROP (the limit)", install: synProgram(lab.DropAll), limit: AckOnly, article: mpps(0, 24.5)},
-		{name: "one-octet", label: "XDP_DROP after reading one octet", install: synTouch, limit: AckOnly},
+// testCases are the rows. The talk names no figures for syncookies.
+func testCases() []*testCase {
+	return []*testCase{
+		{name: limitTX, label: "XDP_TX (the limit)", install: labProgram(lab.TxAll), limit: SYNs, article: mpps(10.8, 0)},
+		{name: limitDrop, label: "XDP_DROP (the limit)", install: labProgram(lab.DropAll), limit: ACKs, article: mpps(0, 24.5)},
+		{name: "one-octet", label: "XDP_DROP after reading one octet", install: oneOctet, limit: ACKs},
 		{name: "syncookies=1", label: "kernel, tcp_syncookies=1", resets: true, install: syncookies("1")},
 		{name: "syncookies=2", label: "kernel, tcp_syncookies=2", resets: true, install: syncookies("2")},
 		{name: synproxyAt, label: "kernel SYNPROXY, host", install: kernelSynproxy("INPUT"), article: mpps(0.406, 0.9)},
-		{name: "floodwall/host", label: "floodwall, host", install: synProtect("host"), rival: synproxyAt, article: mpps(2.96, 5.6)},
+		{name: "floodwall/host", label: "floodwall, host", install: protect("host"), rival: synproxyAt, article: mpps(2.96, 5.6)},
 		{name: synproxyFor, label: "kernel SYNPROXY, router", behind: true, install: kernelSynproxy("FORWARD"), article: mpps(0.406, 0.9)},
-		{name: "floodwall/router", label: "floodwall, router", behind: true, install: synProtect("router"), rival: synproxyFor, article: mpps(2.96, 5.6)},
+		{name: "floodwall/router", label: "floodwall, router", behind: true, install: protect("router"), rival: synproxyFor, article: mpps(2.96, 5.6)},
 	}
 }
 
 // mpps is what the talk says of the two floods; 0: nothing.
-func mpps(syn, ack float64) map[*synFlood]float64 {
-	return map[*synFlood]float64{SynOnly: syn, AckOnly: ack}
+func mpps(syn, ack float64) map[*Flood]float64 {
+	return map[*Flood]float64{SYNs: syn, ACKs: ack}
 }
 
-type synInstall = func(context.Context, *synBuilder, *synSite) error
+type installer = func(context.Context, *builder, *site) error
 
-// synProgram attaches one of the lab's programs.
-func synProgram(name string) synInstall {
-	return func(_ context.Context, b *synBuilder, at *synSite) error {
+// labProgram attaches one of the lab's programs.
+func labProgram(name string) installer {
+	return func(_ context.Context, b *builder, at *site) error {
 		_, err := b.Lab.NewSink(at.In, name)
 		return err
 	}
 }
 
-// synTouch attaches a program that reads one octet of each frame: on veth, that fetches the frame from the sender's core,
+// oneOctet attaches a program that reads one octet of each frame: on veth, that fetches the frame from the sender's core,
 // which every program pays for that looks at packets.
-func synTouch(_ context.Context, b *synBuilder, at *synSite) error {
+func oneOctet(_ context.Context, b *builder, at *site) error {
 	touch, err := peer.Load(peer.Touch, nil, nil)
 	if err != nil {
 		return err
@@ -60,8 +60,8 @@ func synTouch(_ context.Context, b *synBuilder, at *synSite) error {
 }
 
 // syncookies has the kernel defend itself: with 1 when its queue is full, with 2 always.
-func syncookies(value string) synInstall {
-	return func(_ context.Context, _ *synBuilder, at *synSite) error {
+func syncookies(value string) installer {
+	return func(_ context.Context, _ *builder, at *site) error {
 		return at.Server.Sysctl("ipv4/tcp_syncookies", value)
 	}
 }
@@ -77,8 +77,8 @@ COMMIT
 `
 
 // kernelSynproxy sets up SYNPROXY as the talk did.
-func kernelSynproxy(chain string) synInstall {
-	return func(ctx context.Context, _ *synBuilder, at *synSite) error {
+func kernelSynproxy(chain string) installer {
+	return func(ctx context.Context, _ *builder, at *site) error {
 		if err := at.Server.Sysctl("netfilter/nf_conntrack_tcp_loose", "0"); err != nil {
 			return err
 		}
@@ -87,16 +87,16 @@ func kernelSynproxy(chain string) synInstall {
 	}
 }
 
-// SynPolicy is Floodwall's, for a mode, without its devices.
-const SynPolicy = `default: drop
+// Policy is Floodwall's, for a mode, without its devices.
+const Policy = `default: drop
 services:
   - {name: web, port: tcp/80, syn: {when: always, mode: %s}}
 `
 
-// synProtect applies a policy that protects the server, whatever the rate.
-func synProtect(mode string) synInstall {
-	return func(ctx context.Context, b *synBuilder, at *synSite) error {
-		_, err := b.Hold(ctx, at.Site, fmt.Sprintf(SynPolicy, mode), "auto")
+// protect applies a policy that protects the server, whatever the rate.
+func protect(mode string) installer {
+	return func(ctx context.Context, b *builder, at *site) error {
+		_, err := b.Hold(ctx, at.Site, fmt.Sprintf(Policy, mode), "auto")
 		return err
 	}
 }

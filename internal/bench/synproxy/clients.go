@@ -9,19 +9,19 @@ import (
 	"github.com/floodwall/floodwall/internal/lab"
 )
 
-// synClientRate is the connections per second of all clients: a fifth of the talk's, as many as leave the attacker, who
+// clientRate is the connections per second of all clients: a fifth of the talk's, as many as leave the attacker, who
 // shares their CPU and goes behind them, the time that it needs for barFlood.
-const synClientRate = 2_000
+const clientRate = 2_000
 
-// synTimeout is how long clients that connect for some time wait for an answer: at most until a SYN that was lost would be
+// clientTimeout is how long clients that connect for some time wait for an answer: at most until a SYN that was lost would be
 // sent again.
-func synTimeout(duration time.Duration) time.Duration { return min(time.Second, 5*duration) }
+func clientTimeout(duration time.Duration) time.Duration { return min(time.Second, 5*duration) }
 
-// synRequest is what each client asks. nginx answers in one segment.
-var synRequest = []byte("GET / HTTP/1.0\r\n\r\n")
+// request is what each client asks. nginx answers in one segment.
+var request = []byte("GET / HTTP/1.0\r\n\r\n")
 
-// synVisit is what came of some time of connections.
-type synVisit struct {
+// visit is what came of some time of connections.
+type visit struct {
 	lab.ConnectSummary
 	flood   float64 // packets per second of the attacker that the host took
 	least   float64 // in the weakest part of that time
@@ -34,12 +34,12 @@ type synVisit struct {
 const mostStalled = 5 * time.Millisecond
 
 // disturbed reports whether others had the clients' CPU.
-func (v *synVisit) disturbed() bool { return v.Stalled > mostStalled }
+func (v *visit) disturbed() bool { return v.Stalled > mostStalled }
 
-func (v *synVisit) completed() float64 { return v.Share() }
+func (v *visit) completed() float64 { return v.Share() }
 
 // perSecond is the connections that had an answer, per second.
-func (v *synVisit) perSecond() float64 { return v.Share() * synClientRate }
+func (v *visit) perSecond() float64 { return v.Share() * clientRate }
 
 // How the attacker sends beside clients, who share its CPU and go before it. They wait for a batch to end, which makes it
 // short. Packets come in bursts, as a card's interrupts bring them: each on its own would wake the receive thread, which costs
@@ -58,7 +58,7 @@ const answersWait = 40 * time.Microsecond
 const floodLead = 50 * time.Millisecond
 
 // visit has clients connect for so long beside a flood.
-func (s *synSite) visit(ctx context.Context, l synLoad, duration time.Duration, seed uint64) (v *synVisit, err error) {
+func (s *site) visit(ctx context.Context, l load, duration time.Duration, seed uint64) (v *visit, err error) {
 	if err := s.Server.FlushConntrack(); err != nil {
 		return nil, err
 	}
@@ -66,10 +66,10 @@ func (s *synSite) visit(ctx context.Context, l synLoad, duration time.Duration, 
 	if err != nil {
 		return nil, err
 	}
-	v = &synVisit{}
+	v = &visit{}
 	v.ConnectSummary, err = lab.Connect(ctx, lab.ConnectOptions{
-		Host: s.clients.Host, Server: s.web, From: synClients(), Request: synRequest,
-		Rate: synClientRate, Duration: duration, Timeout: synTimeout(duration), CPU: rig.SourceCPU, Urgent: true,
+		Host: s.clients.Host, Server: s.web, From: clientAddrs(), Request: request,
+		Rate: clientRate, Duration: duration, Timeout: clientTimeout(duration), CPU: rig.SourceCPU, Urgent: true,
 	})
 	var stopped error
 	v.flood, v.least, stopped = stop()
@@ -80,7 +80,7 @@ func (s *synSite) visit(ctx context.Context, l synLoad, duration time.Duration, 
 
 // begin starts a flood, which goes on until stop ends it. stop returns how many packets per second of it the host took from
 // begin to stop, and in the weakest part of that time.
-func (s *synSite) begin(ctx context.Context, l synLoad, seed uint64) (stop func() (mean, least float64, err error), err error) {
+func (s *site) begin(ctx context.Context, l load, seed uint64) (stop func() (mean, least float64, err error), err error) {
 	if l.flood == nil {
 		return func() (float64, float64, error) { return 0, 0, nil }, nil
 	}

@@ -20,14 +20,14 @@ const (
 )
 
 // name is the load as a part of a result's name; label as people read it.
-func (l synLoad) name() string {
+func (l load) name() string {
 	if l.flood == nil {
 		return "quiet"
 	}
 	return fmt.Sprintf("%s=%gMpps", l.flood.name, l.pps/1e6)
 }
 
-func (l synLoad) label() string {
+func (l load) label() string {
 	if l.flood == nil {
 		return "no flood"
 	}
@@ -35,23 +35,23 @@ func (l synLoad) label() string {
 }
 
 // figure is one of each visit with a load.
-func (c *synCase) figure(l synLoad, of func(*synVisit) float64) (all report.Samples) {
+func (c *testCase) figure(l load, of func(*visit) float64) (all report.Samples) {
 	for _, v := range c.visits[l] {
 		all = append(all, of(v))
 	}
 	return all
 }
 
-func connectP50(v *synVisit) float64 { return float64(v.Connect.P50) }
-func connectP99(v *synVisit) float64 { return float64(v.Connect.P99) }
-func answerP99(v *synVisit) float64  { return float64(v.Answered.P99) }
-func synEntries(v *synVisit) float64 { return float64(v.entries) }
-func floodTaken(v *synVisit) float64 { return v.flood }
-func floodLeast(v *synVisit) float64 { return v.least }
+func connectP50(v *visit) float64  { return float64(v.Connect.P50) }
+func connectP99(v *visit) float64  { return float64(v.Connect.P99) }
+func answerP99(v *visit) float64   { return float64(v.Answered.P99) }
+func entriesLeft(v *visit) float64 { return float64(v.entries) }
+func floodTaken(v *visit) float64  { return v.flood }
+func floodLeast(v *visit) float64  { return v.least }
 
 // slower is how many times the connect time of the slowest hundredth is that without a flood; 0 when no connection was
 // completed with one of the two.
-func (c *synCase) slower(l synLoad) float64 {
+func (c *testCase) slower(l load) float64 {
 	with, without := c.figure(l, connectP99).Median(), c.figure(quiet, connectP99).Median()
 	if !(with > 0) || !(without > 0) {
 		return 0
@@ -60,34 +60,34 @@ func (c *synCase) slower(l synLoad) float64 {
 }
 
 // unsteady reports whether the figures with a load are doubtful.
-func (c *synCase) unsteady(l synLoad) bool {
-	disturbed := slices.ContainsFunc(c.visits[l], (*synVisit).disturbed)
-	return disturbed || c.figure(l, (*synVisit).completed).Unsteady()
+func (c *testCase) unsteady(l load) bool {
+	disturbed := slices.ContainsFunc(c.visits[l], (*visit).disturbed)
+	return disturbed || c.figure(l, (*visit).completed).Unsteady()
 }
 
 // weak reports whether the flood did not arrive beside the clients, with whom the attacker shares a CPU.
-func (c *synCase) weak(l synLoad) bool {
+func (c *testCase) weak(l load) bool {
 	return l != quiet && (c.figure(l, floodTaken).Median() < wholeFlood*l.pps || c.figure(l, floodLeast).Median() < evenFlood*l.pps)
 }
 
 // clientsTable is what clients got, without a flood and with those of barFlood.
-func (b *synBuilder) clientsTable() *report.Table {
+func (b *builder) clientsTable() *report.Table {
 	t := &report.Table{
 		Title: "synproxy: clients beside a flood",
 		Head: []string{
 			"", "completed", "min .. max", "bar", "per s", "connect: half", "99%", "x no flood", "bar", "answered: 99%", "flood Mpps", "entries", "bar", "",
 		},
 		Notes: []string{
-			fmt.Sprintf("%s connections per second are due, a fifth of the talk's as two cores do all the work, from 250 addresses, each in", report.CountText(synClientRate)),
-			fmt.Sprintf("a /24 of its own; one is completed when its answer has come within %v. Times count from when it was due.", synTimeout(visitTime(b.Builder.Session))),
+			fmt.Sprintf("%s connections per second are due, a fifth of the talk's as two cores do all the work, from 250 addresses, each in", report.CountText(clientRate)),
+			fmt.Sprintf("a /24 of its own; one is completed when its answer has come within %v. Times count from when it was due.", clientTimeout(visitTime(b.Session))),
 			fmt.Sprintf("Clients and flood have a wire each; the two meet in CPU %d, where nginx runs when its receive threads do not.", rig.ReceiverCPU),
 			"XDP_TX and XDP_DROP are on the attacker's wire alone, in front of no other defence: what the lab itself makes of the flood.",
 			"Entries are those of the flooded host's conntrack table at the end.",
-			fmt.Sprintf("Medians of %d rounds of %v, in which the rows take turns.", b.FewerRounds(), visitTime(b.Builder.Session)),
+			fmt.Sprintf("Medians of %d rounds of %v, in which the rows take turns.", b.FewerRounds(), visitTime(b.Session)),
 		},
 	}
 	for _, c := range b.cases {
-		for _, l := range synLoads(b.Builder.Session, c) {
+		for _, l := range loadsOf(b.Session, c) {
 			b.clientsRow(t, c, l)
 		}
 	}
@@ -96,7 +96,7 @@ func (b *synBuilder) clientsTable() *report.Table {
 
 // clientsRow adds a case with a load to the results and the bars, and to the table unless the flood's rate is of the
 // curve alone.
-func (b *synBuilder) clientsRow(t *report.Table, c *synCase, l synLoad) {
+func (b *builder) clientsRow(t *report.Table, c *testCase, l load) {
 	bars := b.clientsBars(c, l)
 	for _, column := range slices.Sorted(maps.Keys(bars)) {
 		b.Outcome.Bars = append(b.Outcome.Bars, bars[column])
@@ -114,7 +114,7 @@ func (b *synBuilder) clientsRow(t *report.Table, c *synCase, l synLoad) {
 	}
 }
 
-func (b *synBuilder) clientsName(c *synCase, l synLoad) string {
+func (b *builder) clientsName(c *testCase, l load) string {
 	return b.Outcome.Name + "/clients/" + c.name + "/" + l.name()
 }
 
@@ -126,36 +126,36 @@ const (
 )
 
 // clientsBars compare what clients get behind Floodwall with what they should, by the column that shows it.
-func (b *synBuilder) clientsBars(c *synCase, l synLoad) map[int]*report.Bar {
+func (b *builder) clientsBars(c *testCase, l load) map[int]*report.Bar {
 	bars := make(map[int]*report.Bar)
 	if c.rival == "" || len(c.visits[l]) == 0 {
 		return bars
 	}
 	name := b.clientsName(c, l)
 	if l.pps == barFlood && !c.weak(l) {
-		bars[columnCompleted] = report.AtLeast(name+" completed", c.figure(l, (*synVisit).completed).Median(), leastCompleted)
+		bars[columnCompleted] = report.AtLeast(name+" completed", c.figure(l, (*visit).completed).Median(), leastCompleted)
 		if slower := c.slower(l); slower > 0 {
 			bars[columnSlower] = report.AtMost(name+" connect p99 x quiet", slower, mostSlower)
 		}
 	}
 	if !c.behind {
-		bars[columnEntries] = report.AtMost(name+" entries", slices.Max(c.figure(l, synEntries)), 0)
+		bars[columnEntries] = report.AtMost(name+" entries", slices.Max(c.figure(l, entriesLeft)), 0)
 	}
 	return bars
 }
 
 // clientsCells are a row as text.
-func (c *synCase) clientsCells(l synLoad, bars map[int]*report.Bar) []string {
+func (c *testCase) clientsCells(l load, bars map[int]*report.Bar) []string {
 	cells := make([]string, 14)
 	cells[0], cells[13] = c.label+": "+l.label(), c.missing
 	if len(c.visits[l]) == 0 {
 		return cells
 	}
 	percent := func(v float64) string { return fmt.Sprintf("%.2f%%", 100*v) }
-	millis := func(of func(*synVisit) float64) string { return lab.Millis(time.Duration(c.figure(l, of).Median())) }
-	shares := c.figure(l, (*synVisit).completed)
+	millis := func(of func(*visit) float64) string { return lab.Millis(time.Duration(c.figure(l, of).Median())) }
+	shares := c.figure(l, (*visit).completed)
 	cells[1], cells[2] = percent(shares.Median()), percent(slices.Min(shares))+" .. "+percent(slices.Max(shares))
-	cells[4] = fmt.Sprintf("%.0f", c.figure(l, (*synVisit).perSecond).Median())
+	cells[4] = fmt.Sprintf("%.0f", c.figure(l, (*visit).perSecond).Median())
 	cells[5], cells[6], cells[9] = millis(connectP50), millis(connectP99), millis(answerP99)
 	if slower := c.slower(l); l != quiet && slower > 0 {
 		cells[7] = fmt.Sprintf("%.2f", slower)
@@ -163,7 +163,7 @@ func (c *synCase) clientsCells(l synLoad, bars map[int]*report.Bar) []string {
 	if l != quiet {
 		cells[10] = fmt.Sprintf("%.2f", c.figure(l, floodTaken).Median()/1e6)
 	}
-	cells[11] = report.CountText(int(slices.Max(c.figure(l, synEntries))))
+	cells[11] = report.CountText(int(slices.Max(c.figure(l, entriesLeft))))
 	for column, bar := range bars {
 		cells[column] = bar.String()
 	}
@@ -172,17 +172,17 @@ func (c *synCase) clientsCells(l synLoad, bars map[int]*report.Bar) []string {
 }
 
 // clientsResult is a case with a load for programs.
-func (b *synBuilder) clientsResult(c *synCase, l synLoad) lab.Result {
+func (b *builder) clientsResult(c *testCase, l load) lab.Result {
 	r := lab.Result{Name: b.clientsName(c, l), Runs: len(c.visits[l]), Note: c.missing}
 	if len(c.visits[l]) == 0 {
 		return r
 	}
 	for _, m := range []struct {
 		unit string
-		of   func(*synVisit) float64
+		of   func(*visit) float64
 	}{
-		{"completed", (*synVisit).completed}, {"connections/s", (*synVisit).perSecond}, {"connect-p50-ns", connectP50},
-		{"connect-p99-ns", connectP99}, {"answered-p99-ns", answerP99}, {"entries", synEntries}, {"flood-pps", floodTaken},
+		{"completed", (*visit).completed}, {"connections/s", (*visit).perSecond}, {"connect-p50-ns", connectP50},
+		{"connect-p99-ns", connectP99}, {"answered-p99-ns", answerP99}, {"entries", entriesLeft}, {"flood-pps", floodTaken},
 		{"least-flood-pps", floodLeast},
 	} {
 		figures := c.figure(l, m.of)
@@ -192,18 +192,18 @@ func (b *synBuilder) clientsResult(c *synCase, l synLoad) lab.Result {
 }
 
 // clientsChart is the connections per second over the rate of a flood of SYNs.
-func (b *synBuilder) clientsChart() *report.Table {
+func (b *builder) clientsChart() *report.Table {
 	const title = "clients' connections per second over the rate of a SYN flood"
 	var curves []report.Curve
-	rates := append([]float64{0}, clientRates(b.Builder.Session)...)
+	rates := append([]float64{0}, clientRates(b.Session)...)
 	for _, c := range b.cases {
 		if c.limit != nil || len(c.visits[quiet]) == 0 {
 			continue
 		}
 		one := report.Curve{Name: b.Outcome.Name + "/clients/" + c.name, Chart: title, Label: c.label, X: "pps", Y: "connections/s"}
 		for _, pps := range rates {
-			l := report.Choice(pps == 0, quiet, synLoad{SynOnly, pps})
-			one.Points = append(one.Points, [2]float64{pps, c.figure(l, (*synVisit).perSecond).Median()})
+			l := report.Choice(pps == 0, quiet, load{SYNs, pps})
+			one.Points = append(one.Points, [2]float64{pps, c.figure(l, (*visit).perSecond).Median()})
 		}
 		curves = append(curves, one)
 	}

@@ -11,8 +11,8 @@ import (
 	"github.com/floodwall/floodwall/internal/lab"
 )
 
-// synFlood is what an attacker sends to a web server, from random sources.
-type synFlood struct {
+// Flood is what an attacker sends to a web server, from random sources.
+type Flood struct {
 	name, label string
 	flags       lab.TCPFlags
 	options     []byte
@@ -21,17 +21,17 @@ type synFlood struct {
 
 // The floods: SYNs as Linux sends them, frames of 74 octets, and ACKs with timestamps, of 66. Their numbers are random.
 var (
-	SynOnly = &synFlood{"syn", "SYN flood", lab.SYN, lab.SYNOptions, "SYN-ACKs/s"}
-	AckOnly = &synFlood{"ack", "ACK flood", lab.ACK, []byte{1, 1, 8, 10, 0, 0, 16, 0, 0, 0, 32, 0}, "ACKs-dropped/s"}
+	SYNs = &Flood{"syn", "SYN flood", lab.SYN, lab.SYNOptions, "SYN-ACKs/s"}
+	ACKs = &Flood{"ack", "ACK flood", lab.ACK, []byte{1, 1, 8, 10, 0, 0, 16, 0, 0, 0, 32, 0}, "ACKs-dropped/s"}
 )
 
-// synSources are where floods come from: random addresses, none of them a client's.
-const synSources = "128.0.0.0/2"
+// floodSources are where floods come from: random addresses, none of them a client's.
+const floodSources = "128.0.0.0/2"
 
 // Flow is the flood's packets to a server.
-func (f *synFlood) Flow(to netip.Addr, port uint16) lab.Flow {
+func (f *Flood) Flow(to netip.Addr, port uint16) lab.Flow {
 	return lab.Flow{
-		From: lab.MustAddrs(synSources), To: lab.Addr(to), Proto: lab.TCP, Flags: f.flags, Options: f.options,
+		From: lab.MustAddrs(floodSources), To: lab.Addr(to), Proto: lab.TCP, Flags: f.flags, Options: f.options,
 		SPort: lab.AnyPort, DPort: lab.Port(port),
 	}
 }
@@ -42,7 +42,7 @@ func (f *synFlood) Flow(to netip.Addr, port uint16) lab.Flow {
 const floodBatch = 64
 
 // source prepares a flood, of which the options say how it is sent.
-func (s *synSite) source(f *synFlood, o lab.SourceOptions) (*lab.Source, error) {
+func (s *site) source(f *Flood, o lab.SourceOptions) (*lab.Source, error) {
 	o.Flows = []lab.Flow{f.Flow(s.web.Addr(), s.web.Port())}
 	o.CPU = rig.SourceCPU
 	return s.Lab.NewSource(s.Out, o)
@@ -58,15 +58,15 @@ type flooded struct {
 }
 
 // figure is what counts: of SYNs, how many were answered; of ACKs, how many were not.
-func (f *flooded) figure(of *synFlood) float64 {
-	if of == SynOnly {
+func (f *flooded) figure(of *Flood) float64 {
+	if of == SYNs {
 		return f.answered
 	}
 	return max(0, f.taken-f.refused-f.answered)
 }
 
 // flood floods the site once, for the window, so many packets at a time; 0: the source's own number.
-func (s *synSite) flood(ctx context.Context, f *synFlood, pps float64, batch int, seed uint64, window time.Duration) (r flooded, err error) {
+func (s *site) flood(ctx context.Context, f *Flood, pps float64, batch int, seed uint64, window time.Duration) (r flooded, err error) {
 	source, err := s.source(f, lab.SourceOptions{
 		Batch: batch, Rate: pps, CatchUp: rig.FloodCatchUp, Count: uint64(pps * window.Seconds()), Seed: seed, Urgent: true,
 	})
@@ -91,7 +91,7 @@ func (s *synSite) flood(ctx context.Context, f *synFlood, pps float64, batch int
 
 // able is how many of these there would be if the receive thread ran all the time, in which it spends no less on each. The
 // attacker shares its CPU with whom the answers arrive at, and may have less to send than the fastest can take.
-func (f *flooded) able(of *synFlood) float64 { return f.figure(of) / min(1, max(f.ran, 0.01)) }
+func (f *flooded) able(of *Flood) float64 { return f.figure(of) / min(1, max(f.ran, 0.01)) }
 
 // Climbing to the most that there is of a figure: beyond the best offer so far come greater ones, as long as one of them
 // gives more by climbStep. The lab's source has no more than mostOffer.

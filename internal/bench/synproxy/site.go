@@ -11,9 +11,9 @@ import (
 	"github.com/floodwall/floodwall/internal/lab"
 )
 
-// synSite is a web server with two wires in front of it, as of two uplinks: one with the clients, the other with the
-// attacker. dnsSite says why. The server is on the host that is flooded, or behind it.
-type synSite struct {
+// site is a web server with two wires in front of it, as of two uplinks: one with the clients, the other with the
+// attacker. The site of dns says why. The server is on the host that is flooded, or behind it.
+type site struct {
 	*rig.Site
 	clients *lab.Device    // of their host
 	web     netip.AddrPort // the server
@@ -33,9 +33,9 @@ func firstEnd(o lab.EndOptions, addr netip.Addr) lab.EndOptions {
 	return o
 }
 
-// synClients is the clients' addresses, each in a /24 of its own, since that is how the world's clients come. The flood
+// clientAddrs is the clients' addresses, each in a /24 of its own, since that is how the world's clients come. The flood
 // has none of them.
-func synClients() (from []netip.Addr) {
+func clientAddrs() (from []netip.Addr) {
 	first := rig.ClientNetwork.Addr().As4()
 	for i := range 250 {
 		from = append(from, netip.AddrFrom4([4]byte{first[0], first[1], byte(i), 1}))
@@ -43,10 +43,10 @@ func synClients() (from []netip.Addr) {
 	return from
 }
 
-// newSynSite builds another site. Its server ends with the builder.
-func newSynSite(ctx context.Context, b *rig.Builder, behind bool) (s *synSite, err error) {
+// newSite builds another site. Its server ends with the builder.
+func newSite(ctx context.Context, b *rig.Builder, behind bool) (s *site, err error) {
 	b.Sites++
-	s = &synSite{web: netip.AddrPortFrom(rig.Server4, 80)}
+	s = &site{web: netip.AddrPortFrom(rig.Server4, 80)}
 	if s.Site, err = rig.ConnectSite(b.Lab, b.Sites, rig.OtherEnd, rig.ServerEnd); err != nil {
 		return nil, err
 	}
@@ -76,7 +76,7 @@ func newSynSite(ctx context.Context, b *rig.Builder, behind bool) (s *synSite, e
 }
 
 // connectClients gives the n-th site the clients' host and wire.
-func (s *synSite) connectClients(n int) error {
+func (s *site) connectClients(n int) error {
 	host, err := s.Lab.Host(fmt.Sprintf("clients%d", n))
 	if err != nil {
 		return err
@@ -105,7 +105,7 @@ func (s *synSite) connectClients(n int) error {
 }
 
 // connectBackend puts the server behind the host that is flooded.
-func (s *synSite) connectBackend(n int) (*lab.Host, error) {
+func (s *site) connectBackend(n int) (*lab.Host, error) {
 	s.web = backendAt
 	host, err := s.Lab.Host(fmt.Sprintf("backend%d", n))
 	if err != nil {
@@ -123,7 +123,7 @@ func (s *synSite) connectBackend(n int) (*lab.Host, error) {
 }
 
 // watchSpoofed counts what arrives at the attacker.
-func watchSpoofed(b *rig.Builder, s *synSite) (err error) {
+func watchSpoofed(b *rig.Builder, s *site) (err error) {
 	if s.counts, err = peer.Load(peer.Spoofed, nil, nil); err != nil {
 		return err
 	}
@@ -138,7 +138,7 @@ type returned struct{ synAcks, resets, others uint64 }
 func (r returned) all() uint64 { return r.synAcks + r.resets + r.others }
 
 // returned reads the counters.
-func (s *synSite) returned() (r returned, err error) {
+func (s *site) returned() (r returned, err error) {
 	for i, to := range []*uint64{&r.synAcks, &r.resets, &r.others} {
 		var perCPU [][2]uint64
 		if err := s.counts.Counts.Lookup(uint32(i), &perCPU); err != nil {

@@ -15,18 +15,18 @@ import (
 // Run measures a web server under floods of SYNs and ACKs, as a talk did in 2021: what its defences hold, and what
 // is left for its clients.
 func Run(ctx context.Context, s *rig.Session) error {
-	if err := synFloods(ctx, s); err != nil {
+	if err := floods(ctx, s); err != nil {
 		return err
 	}
 	return bulk(ctx, s)
 }
 
-// synFloods measures with floods: the most that there is of each, and clients beside them.
-func synFloods(ctx context.Context, s *rig.Session) error {
+// floods measures with floods: the most that there is of each, and clients beside them.
+func floods(ctx context.Context, s *rig.Session) error {
 	return rig.InLab(ctx, func(l *lab.Lab) error {
-		b := &synBuilder{Builder: rig.Builder{Session: s, Lab: l}}
+		b := &builder{Builder: rig.Builder{Session: s, Lab: l}}
 		defer b.Close()
-		for _, c := range synCases() {
+		for _, c := range testCases() {
 			b.Steps.Show("installing %s", c.label)
 			reason, err := tools.Tolerate(b.prepare(ctx, c))
 			if err != nil {
@@ -40,51 +40,51 @@ func synFloods(ctx context.Context, s *rig.Session) error {
 	})
 }
 
-// synBuilder makes the tables of synproxy.
-type synBuilder struct {
+// builder makes the tables of synproxy.
+type builder struct {
 	rig.Builder
-	cases []*synCase
+	cases []*testCase
 }
 
-// synCase is a row of the tables: what stands between the floods and the server.
-type synCase struct {
+// testCase is a row of the tables: what stands between the floods and the server.
+type testCase struct {
 	name, label string
-	install     func(context.Context, *synBuilder, *synSite) error
-	behind      bool                  // the server is behind the host that is flooded
-	resets      bool                  // it answers ACKs of no connection
-	limit       *synFlood             // it is a program on the attacker's wire: the limit of what can be done with this flood
-	rival       string                // the name of the case that it has to beat; "": none
-	article     map[*synFlood]float64 // Mpps, for the talk's own
+	install     func(context.Context, *builder, *site) error
+	behind      bool               // the server is behind the host that is flooded
+	resets      bool               // it answers ACKs of no connection
+	limit       *Flood             // it is a program on the attacker's wire: the limit of what can be done with this flood
+	rival       string             // the name of the case that it has to beat; "": none
+	article     map[*Flood]float64 // Mpps, for the talk's own
 
-	site    *synSite
+	site    *site
 	missing string
-	floods  map[*synFlood]*synCurve
-	visits  map[synLoad][]*synVisit
+	floods  map[*Flood]*floodCurve
+	visits  map[load][]*visit
 }
 
-// synCurve is what a case made of a flood, a figure of each round.
-type synCurve struct {
-	at        []report.Samples // of each rate of synRates
+// floodCurve is what a case made of a flood, a figure of each round.
+type floodCurve struct {
+	at        []report.Samples // of each rate of floodRates
 	most      report.Samples   // at whatever rate
 	able      report.Samples   // likewise, for a receive thread that runs all the time
 	disturbed int              // rounds that stayed disturbed
 	starved   int              // others, in which the receive thread had nothing to do for a part of the time
 }
 
-// synLoad is what is sent to the server together with the clients' connections.
-type synLoad struct {
-	flood *synFlood // nil: nothing
+// load is what is sent to the server together with the clients' connections.
+type load struct {
+	flood *Flood // nil: nothing
 	pps   float64
 }
 
 // quiet is no flood.
-var quiet = synLoad{}
+var quiet = load{}
 
 // barFlood is the rate of floods that clients must not notice, in packets per second.
 const barFlood = 1e6
 
-// synRates are the floods' rates of the curves, in packets per second.
-func synRates(s *rig.Session) []float64 {
+// floodRates are the floods' rates of the curves, in packets per second.
+func floodRates(s *rig.Session) []float64 {
 	if s.Quick {
 		return []float64{0.25e6, 1e6}
 	}
@@ -96,45 +96,45 @@ func clientRates(s *rig.Session) []float64 {
 	if s.Quick {
 		return []float64{barFlood}
 	}
-	return synRates(s)
+	return floodRates(s)
 }
 
-// synLoads are what the clients of a case are measured with: beside a limit, with the flood that it is the limit of.
-func synLoads(s *rig.Session, c *synCase) []synLoad {
+// loadsOf are what the clients of a case are measured with: beside a limit, with the flood that it is the limit of.
+func loadsOf(s *rig.Session, c *testCase) []load {
 	if c.limit != nil {
-		return []synLoad{quiet, {c.limit, barFlood}}
+		return []load{quiet, {c.limit, barFlood}}
 	}
-	loads := []synLoad{quiet}
+	loads := []load{quiet}
 	for _, pps := range clientRates(s) {
-		loads = append(loads, synLoad{SynOnly, pps})
+		loads = append(loads, load{SYNs, pps})
 	}
-	return append(loads, synLoad{AckOnly, barFlood})
+	return append(loads, load{ACKs, barFlood})
 }
 
 // prepare builds the site of a case.
-func (b *synBuilder) prepare(ctx context.Context, c *synCase) (err error) {
-	c.newFigures(len(synRates(b.Builder.Session)))
-	if c.site, err = newSynSite(ctx, &b.Builder, c.behind); err != nil {
+func (b *builder) prepare(ctx context.Context, c *testCase) (err error) {
+	c.newFigures(len(floodRates(b.Session)))
+	if c.site, err = newSite(ctx, &b.Builder, c.behind); err != nil {
 		return err
 	}
 	return c.install(ctx, b, c.site)
 }
 
 // newFigures makes room for the figures of what the case is measured with, of curves with so many rates.
-func (c *synCase) newFigures(rates int) {
-	c.floods, c.visits = make(map[*synFlood]*synCurve), make(map[synLoad][]*synVisit)
-	for _, f := range []*synFlood{SynOnly, AckOnly} {
+func (c *testCase) newFigures(rates int) {
+	c.floods, c.visits = make(map[*Flood]*floodCurve), make(map[load][]*visit)
+	for _, f := range []*Flood{SYNs, ACKs} {
 		if c.limit == nil || c.limit == f {
-			c.floods[f] = &synCurve{at: make([]report.Samples, rates)}
+			c.floods[f] = &floodCurve{at: make([]report.Samples, rates)}
 		}
 	}
 }
 
 // measure takes all rounds, in which the cases take turns.
-func (b *synBuilder) measure(ctx context.Context) error {
+func (b *builder) measure(ctx context.Context) error {
 	b.Steps.Expect((2*b.Rounds + b.FewerRounds()) * len(b.cases))
 	for round := range b.Rounds {
-		for _, f := range []*synFlood{SynOnly, AckOnly} {
+		for _, f := range []*Flood{SYNs, ACKs} {
 			for _, c := range b.cases {
 				b.Steps.Show("round %d of %d, %s, %s", round+1, b.Rounds, f.label, c.label)
 				b.Steps.Step()
@@ -158,7 +158,7 @@ func (b *synBuilder) measure(ctx context.Context) error {
 }
 
 // takeFlood takes one round of a case with a flood, all of the curve and the most.
-func (b *synBuilder) takeFlood(ctx context.Context, c *synCase, f *synFlood, seed uint64) error {
+func (b *builder) takeFlood(ctx context.Context, c *testCase, f *Flood, seed uint64) error {
 	curve := c.floods[f]
 	if curve == nil || c.missing != "" {
 		return nil
@@ -172,7 +172,7 @@ func (b *synBuilder) takeFlood(ctx context.Context, c *synCase, f *synFlood, see
 		}
 		return figure, err
 	}
-	for i, pps := range synRates(b.Builder.Session) {
+	for i, pps := range floodRates(b.Session) {
 		figure, err := take(pps)
 		if err != nil {
 			return err
@@ -185,7 +185,7 @@ func (b *synBuilder) takeFlood(ctx context.Context, c *synCase, f *synFlood, see
 }
 
 // add adds the best of a round.
-func (c *synCurve) add(f *synFlood, best flooded) {
+func (c *floodCurve) add(f *Flood, best flooded) {
 	c.most, c.able = append(c.most, best.figure(f)), append(c.able, best.able(f))
 	if best.disturbed {
 		c.disturbed++
@@ -196,9 +196,9 @@ func (c *synCurve) add(f *synFlood, best flooded) {
 
 // floodOnce takes a measurement. One that was disturbed is taken again; of those that all were, the one counts in which
 // most arrived.
-func (b *synBuilder) floodOnce(ctx context.Context, c *synCase, f *synFlood, pps float64, seed uint64) (best flooded, err error) {
+func (b *builder) floodOnce(ctx context.Context, c *testCase, f *Flood, pps float64, seed uint64) (best flooded, err error) {
 	batch := 0 // the source's own, which is faster
-	if f == SynOnly || c.resets {
+	if f == SYNs || c.resets {
 		batch = floodBatch
 	}
 	for range b.Tries() {
@@ -214,11 +214,11 @@ func (b *synBuilder) floodOnce(ctx context.Context, c *synCase, f *synFlood, pps
 }
 
 // takeClients takes one round of a case with its clients.
-func (b *synBuilder) takeClients(ctx context.Context, c *synCase, seed uint64) error {
+func (b *builder) takeClients(ctx context.Context, c *testCase, seed uint64) error {
 	if c.missing != "" {
 		return nil
 	}
-	for _, l := range synLoads(b.Builder.Session, c) {
+	for _, l := range loadsOf(b.Session, c) {
 		v, err := b.visitOnce(ctx, c, l, seed)
 		if err != nil {
 			return err
@@ -230,9 +230,9 @@ func (b *synBuilder) takeClients(ctx context.Context, c *synCase, seed uint64) e
 
 // visitOnce takes a measurement with clients. One that was disturbed is taken again; of those that all were, the last
 // counts.
-func (b *synBuilder) visitOnce(ctx context.Context, c *synCase, l synLoad, seed uint64) (v *synVisit, err error) {
+func (b *builder) visitOnce(ctx context.Context, c *testCase, l load, seed uint64) (v *visit, err error) {
 	for range b.Tries() {
-		if v, err = c.site.visit(ctx, l, visitTime(b.Builder.Session), seed); err != nil || !v.disturbed() {
+		if v, err = c.site.visit(ctx, l, visitTime(b.Session), seed); err != nil || !v.disturbed() {
 			break
 		}
 	}

@@ -14,21 +14,21 @@ import (
 	"github.com/floodwall/floodwall/internal/lab"
 )
 
-// synVisitOf is a visit in which so many of 10,000 connections were completed, with this connect time of the slowest
+// visitOf is a visit in which so many of 10,000 connections were completed, with this connect time of the slowest
 // hundredth and this many entries.
-func synVisitOf(ok uint64, p99 time.Duration, entries int) *synVisit {
-	return &synVisit{ConnectSummary: lab.ConnectSummary{Begun: 10_000, OK: ok, Connect: lab.Latency{P99: p99}}, flood: 1e6, least: 1e6, entries: entries}
+func visitOf(ok uint64, p99 time.Duration, entries int) *visit {
+	return &visit{ConnectSummary: lab.ConnectSummary{Begun: 10_000, OK: ok, Connect: lab.Latency{P99: p99}}, flood: 1e6, least: 1e6, entries: entries}
 }
 
-// synTables has figures for the cases of these names; able is as much as most.
-func synTables(syn, ack map[string]report.Samples, visits map[string]map[synLoad][]*synVisit) *synBuilder {
-	b := &synBuilder{Builder: rig.Builder{Session: &rig.Session{
+// wantTables has figures for the cases of these names; able is as much as most.
+func wantTables(syn, ack map[string]report.Samples, visits map[string]map[load][]*visit) *builder {
+	b := &builder{Builder: rig.Builder{Session: &rig.Session{
 		Options: rig.Options{Rounds: 2, Quick: true, Phase: 5 * time.Second}, Outcome: &report.Outcome{Name: "synproxy"},
 	}}}
-	b.cases = synCases()
+	b.cases = testCases()
 	for _, c := range b.cases {
-		c.newFigures(len(synRates(b.Builder.Session)))
-		for f, figures := range map[*synFlood]map[string]report.Samples{SynOnly: syn, AckOnly: ack} {
+		c.newFigures(len(floodRates(b.Session)))
+		for f, figures := range map[*Flood]map[string]report.Samples{SYNs: syn, ACKs: ack} {
 			if most := figures[c.name]; most != nil && c.floods[f] != nil {
 				c.floods[f].most, c.floods[f].able = most, most
 				for i := range c.floods[f].at {
@@ -43,16 +43,16 @@ func synTables(syn, ack map[string]report.Samples, visits map[string]map[synLoad
 	return b
 }
 
-func TestSynBars(t *testing.T) {
-	flood := synLoad{SynOnly, barFlood}
-	b := synTables(
-		map[string]report.Samples{synTX: {4e6, 4e6}, synproxyAt: {0.2e6, 0.2e6}, "floodwall/host": {2.4e6, 2.5e6}, "floodwall/router": {2e6, 2.2e6}},
-		map[string]report.Samples{synDrop: {6e6, 6e6}, synproxyAt: {1e6, 1e6}, "floodwall/host": {4.4e6, 4.4e6}},
-		map[string]map[synLoad][]*synVisit{
-			"syncookies=1":   {quiet: {synVisitOf(10_000, 1000, 0)}, flood: {synVisitOf(10, 9000, 0)}},
-			"floodwall/host": {quiet: {synVisitOf(10_000, 1000, 0)}, flood: {synVisitOf(9990, 2000, 0), synVisitOf(9990, 2002, 1)}},
+func TestBars(t *testing.T) {
+	flood := load{SYNs, barFlood}
+	b := wantTables(
+		map[string]report.Samples{limitTX: {4e6, 4e6}, synproxyAt: {0.2e6, 0.2e6}, "floodwall/host": {2.4e6, 2.5e6}, "floodwall/router": {2e6, 2.2e6}},
+		map[string]report.Samples{limitDrop: {6e6, 6e6}, synproxyAt: {1e6, 1e6}, "floodwall/host": {4.4e6, 4.4e6}},
+		map[string]map[load][]*visit{
+			"syncookies=1":   {quiet: {visitOf(10_000, 1000, 0)}, flood: {visitOf(10, 9000, 0)}},
+			"floodwall/host": {quiet: {visitOf(10_000, 1000, 0)}, flood: {visitOf(9990, 2000, 0), visitOf(9990, 2002, 1)}},
 			"floodwall/router": {
-				quiet: {synVisitOf(10_000, 1000, 9)}, flood: {synVisitOf(9989, 1000, 9)}, {AckOnly, barFlood}: {synVisitOf(10_000, 1000, 9)},
+				quiet: {visitOf(10_000, 1000, 9)}, flood: {visitOf(9989, 1000, 9)}, {ACKs, barFlood}: {visitOf(10_000, 1000, 9)},
 			},
 		})
 	b.publish()
@@ -77,17 +77,17 @@ func TestSynBars(t *testing.T) {
 	}
 }
 
-// TestSynWeak has an attacker who could not send all of the flood: nothing is said to be met beside it.
-func TestSynWeak(t *testing.T) {
-	flood := synLoad{SynOnly, barFlood}
-	for name, weaken := range map[string]func(*synVisit){
-		"less":   func(v *synVisit) { v.flood = 0.9e6 },
-		"uneven": func(v *synVisit) { v.least = 0.4e6 },
+// TestWeak has an attacker who could not send all of the flood: nothing is said to be met beside it.
+func TestWeak(t *testing.T) {
+	flood := load{SYNs, barFlood}
+	for name, weaken := range map[string]func(*visit){
+		"less":   func(v *visit) { v.flood = 0.9e6 },
+		"uneven": func(v *visit) { v.least = 0.4e6 },
 	} {
-		weak := synVisitOf(10_000, 1000, 0)
+		weak := visitOf(10_000, 1000, 0)
 		weaken(weak)
-		b := synTables(nil, nil, map[string]map[synLoad][]*synVisit{
-			"floodwall/router": {quiet: {synVisitOf(10_000, 1000, 0)}, flood: {weak}},
+		b := wantTables(nil, nil, map[string]map[load][]*visit{
+			"floodwall/router": {quiet: {visitOf(10_000, 1000, 0)}, flood: {weak}},
 		})
 		b.publish()
 		for _, bar := range b.Outcome.Bars {
@@ -98,9 +98,9 @@ func TestSynWeak(t *testing.T) {
 	}
 }
 
-func TestSynTables(t *testing.T) {
-	b := synTables(map[string]report.Samples{synTX: {4e6, 4e6}, "floodwall/host": {2e6, 3e6}}, nil,
-		map[string]map[synLoad][]*synVisit{"syncookies=2": {quiet: {synVisitOf(10_000, 1e6, 0)}}})
+func TestTables(t *testing.T) {
+	b := wantTables(map[string]report.Samples{limitTX: {4e6, 4e6}, "floodwall/host": {2e6, 3e6}}, nil,
+		map[string]map[load][]*visit{"syncookies=2": {quiet: {visitOf(10_000, 1e6, 0)}}})
 	b.find(synproxyAt).missing = "iptables-legacy-restore is not installed"
 	b.publish()
 	rows := map[string]string{}
@@ -154,23 +154,23 @@ func TestClimb(t *testing.T) {
 	}
 }
 
-// TestSynClaims judges the talk likewise.
-func TestSynClaims(t *testing.T) {
+// TestClaims judges the talk likewise.
+func TestClaims(t *testing.T) {
 	const all = "confirmed, confirmed, confirmed, confirmed, confirmed"
 	talk := func() (syn, ack map[string]report.Samples) {
-		return map[string]report.Samples{synTX: {10.8e6}, synproxyAt: {0.406e6}, "floodwall/host": {2.96e6}},
-			map[string]report.Samples{synDrop: {24.5e6}, synproxyAt: {0.9e6}, "floodwall/host": {5.6e6}}
+		return map[string]report.Samples{limitTX: {10.8e6}, synproxyAt: {0.406e6}, "floodwall/host": {2.96e6}},
+			map[string]report.Samples{limitDrop: {24.5e6}, synproxyAt: {0.9e6}, "floodwall/host": {5.6e6}}
 	}
 	syn, ack := talk()
-	if got := reporttest.Verdicts(synTables(syn, ack, nil).claims()); got != all {
+	if got := reporttest.Verdicts(wantTables(syn, ack, nil).claims()); got != all {
 		t.Errorf("the talk's own figures: %s", got)
 	}
-	syn["floodwall/host"], ack[synproxyAt], ack[synDrop] = report.Samples{2e6}, report.Samples{5e6}, nil
-	if got, want := reporttest.Verdicts(synTables(syn, ack, nil).claims()), "refuted, refuted, confirmed, refuted, not measurable here"; got != want {
+	syn["floodwall/host"], ack[synproxyAt], ack[limitDrop] = report.Samples{2e6}, report.Samples{5e6}, nil
+	if got, want := reporttest.Verdicts(wantTables(syn, ack, nil).claims()), "refuted, refuted, confirmed, refuted, not measurable here"; got != want {
 		t.Errorf("other figures: %s, want %s", got, want)
 	}
-	syn[synTX] = report.Samples{4e6, 8e6}
-	if got, want := reporttest.Verdicts(synTables(syn, ack, nil).claims()[2:3]), "confirmed~"; got != want {
+	syn[limitTX] = report.Samples{4e6, 8e6}
+	if got, want := reporttest.Verdicts(wantTables(syn, ack, nil).claims()[2:3]), "confirmed~"; got != want {
 		t.Errorf("an unsteady limit: %s, want %s", got, want)
 	}
 }

@@ -11,17 +11,17 @@ import (
 	"github.com/floodwall/floodwall/internal/lab"
 )
 
-// synBar is what Floodwall must reach with a flood: a share of the limit, and times the rival's rate.
-type synBar struct {
-	flood        *synFlood
+// goal is what Floodwall must reach with a flood: a share of the limit, and times the rival's rate.
+type goal struct {
+	flood        *Flood
 	limit        string // name of the case
 	share, times float64
 }
 
-var synBars = []synBar{{SynOnly, synTX, 0.60, 8}, {AckOnly, synDrop, 0.75, 7}}
+var goals = []goal{{SYNs, limitTX, 0.60, 8}, {ACKs, limitDrop, 0.75, 7}}
 
-// synNotes are the choices made.
-func (b *synBuilder) synNotes() []string {
+// notes are the choices made.
+func (b *builder) notes() []string {
 	return []string{
 		fmt.Sprintf("Talk: netdev 0x15, 2021, one core of a Xeon E5-2620 v4 with a ConnectX-5. Here: veth; CPU %d has the receive threads of", rig.ReceiverCPU),
 		fmt.Sprintf("the host that is flooded and, after them, nginx; CPU %d has the attacker and the clients. Sources, ports and numbers are", rig.SourceCPU),
@@ -36,8 +36,8 @@ func (b *synBuilder) synNotes() []string {
 }
 
 // publish adds the tables, the curves, the results and the bars to the outcome.
-func (b *synBuilder) publish() {
-	for _, bar := range synBars {
+func (b *builder) publish() {
+	for _, bar := range goals {
 		b.Outcome.Tables = append(b.Outcome.Tables, b.floodTable(bar), b.floodChart(bar.flood))
 		b.Outcome.Ranked = append(b.Outcome.Ranked, b.ranking(bar))
 	}
@@ -46,23 +46,23 @@ func (b *synBuilder) publish() {
 }
 
 // find returns the case of that name, nil when there is none.
-func (b *synBuilder) find(name string) *synCase {
-	if i := slices.IndexFunc(b.cases, func(c *synCase) bool { return c.name == name }); i >= 0 {
+func (b *builder) find(name string) *testCase {
+	if i := slices.IndexFunc(b.cases, func(c *testCase) bool { return c.name == name }); i >= 0 {
 		return b.cases[i]
 	}
 	return nil
 }
 
-func (b *synBuilder) floodName(c *synCase, f *synFlood) string {
+func (b *builder) floodName(c *testCase, f *Flood) string {
 	return b.Outcome.Name + "/" + f.name + "/" + c.name
 }
 
 // floodTable is the most that each case does with a flood.
-func (b *synBuilder) floodTable(bar synBar) *report.Table {
+func (b *builder) floodTable(bar goal) *report.Table {
 	t := &report.Table{
 		Title: "synproxy: " + bar.flood.label + ", millions of " + bar.flood.figure,
 		Head:  []string{"", "talk", "most", "min .. max", "of " + bar.limit, "bar", "x SYNPROXY", "bar", "able", "of " + bar.limit, "bar", ""},
-		Notes: b.synNotes(),
+		Notes: b.notes(),
 	}
 	for _, c := range b.cases {
 		curve := c.floods[bar.flood]
@@ -84,7 +84,7 @@ func (b *synBuilder) floodTable(bar synBar) *report.Table {
 }
 
 // ranking is the most that each case does with a flood.
-func (b *synBuilder) ranking(bar synBar) report.Ranking {
+func (b *builder) ranking(bar goal) report.Ranking {
 	r := report.Ranking{Title: "synproxy: " + bar.flood.label, Unit: "millions of " + bar.flood.figure}
 	for _, c := range b.cases {
 		if curve := c.floods[bar.flood]; curve != nil {
@@ -98,7 +98,7 @@ func (b *synBuilder) ranking(bar synBar) report.Ranking {
 }
 
 // most is the row of a case without its shares, as text and for programs.
-func (c *synCase) most(f *synFlood, name string) (cells []string, r lab.Result) {
+func (c *testCase) most(f *Flood, name string) (cells []string, r lab.Result) {
 	curve := c.floods[f]
 	cells, r = make([]string, 12), lab.Result{Name: name, Runs: len(curve.most), Note: c.missing}
 	if talk := c.article[f]; talk > 0 {
@@ -116,8 +116,8 @@ func (c *synCase) most(f *synFlood, name string) (cells []string, r lab.Result) 
 	return cells, r
 }
 
-// synShare is a case's rate by another's.
-type synShare struct {
+// ratio is a case's rate by another's.
+type ratio struct {
 	report.Samples // empty: one of them was not measured
 	unit           string
 	bar            *report.Bar // nil: none is asked for
@@ -125,11 +125,11 @@ type synShare struct {
 
 // floodShares are a case's share of the limit, how many times SYNPROXY's rate it has, and the share of what the limit is
 // able to. How many times SYNPROXY's a limit has is the most that anything can have here.
-func (b *synBuilder) floodShares(c *synCase, bar synBar) []synShare {
-	most := func(curve *synCurve) report.Samples { return curve.most }
-	able := func(curve *synCurve) report.Samples { return curve.able }
-	share := func(unit, what, other string, of func(*synCurve) report.Samples, bound float64) synShare {
-		s := synShare{unit: unit}
+func (b *builder) floodShares(c *testCase, bar goal) []ratio {
+	most := func(curve *floodCurve) report.Samples { return curve.most }
+	able := func(curve *floodCurve) report.Samples { return curve.able }
+	share := func(unit, what, other string, of func(*floodCurve) report.Samples, bound float64) ratio {
+		s := ratio{unit: unit}
 		o := b.find(other)
 		if o == nil || o == c || o.floods[bar.flood] == nil {
 			return s
@@ -145,7 +145,7 @@ func (b *synBuilder) floodShares(c *synCase, bar synBar) []synShare {
 		return s
 	}
 	rival := cmp.Or(c.rival, report.Choice(c.limit != nil, synproxyAt, ""))
-	return []synShare{
+	return []ratio{
 		share("of-limit", " of ", bar.limit, most, bar.share),
 		share("x-rival", " x ", rival, most, bar.times),
 		share("able-of-limit", " able of ", bar.limit, able, bar.share),
@@ -153,7 +153,7 @@ func (b *synBuilder) floodShares(c *synCase, bar synBar) []synShare {
 }
 
 // put writes the share to two cells, and to the result.
-func (s *synShare) put(cells []string, r *lab.Result) {
+func (s *ratio) put(cells []string, r *lab.Result) {
 	if len(s.Samples) == 0 {
 		return
 	}
@@ -165,18 +165,18 @@ func (s *synShare) put(cells []string, r *lab.Result) {
 }
 
 // unsteady reports whether the figures are doubtful.
-func (c *synCurve) unsteady() bool { return c.disturbed > 0 || c.able.Unsteady() }
+func (c *floodCurve) unsteady() bool { return c.disturbed > 0 || c.able.Unsteady() }
 
 // fromSource reports whether most rounds say how fast the attacker is, not the receive thread.
-func (c *synCurve) fromSource() bool { return 2*c.starved > len(c.most) }
+func (c *floodCurve) fromSource() bool { return 2*c.starved > len(c.most) }
 
 // marks are short signs that remark explains.
-func (c *synCurve) marks() string {
+func (c *floodCurve) marks() string {
 	return report.Choice(c.unsteady(), "~", "") + report.Choice(c.fromSource(), "^", "")
 }
 
 // remark explains the marks.
-func (c *synCurve) remark(t *report.Table) {
+func (c *floodCurve) remark(t *report.Table) {
 	if c.unsteady() {
 		t.AddNote("~ unsteady: others had the receiving CPU, or the rounds differ by more than %.0f%%", 100*report.UnsteadySpread)
 	}
@@ -186,7 +186,7 @@ func (c *synCurve) remark(t *report.Table) {
 }
 
 // floodChart is what each case does with a flood, over its rate.
-func (b *synBuilder) floodChart(f *synFlood) *report.Table {
+func (b *builder) floodChart(f *Flood) *report.Table {
 	var curves []report.Curve
 	for _, c := range b.cases {
 		curve := c.floods[f]
@@ -194,13 +194,13 @@ func (b *synBuilder) floodChart(f *synFlood) *report.Table {
 			continue
 		}
 		one := report.Curve{Name: b.floodName(c, f), Chart: f.label, Label: c.label, X: "pps", Y: f.figure}
-		for i, pps := range synRates(b.Builder.Session) {
+		for i, pps := range floodRates(b.Session) {
 			one.Points = append(one.Points, [2]float64{pps, curve.at[i].Median()})
 		}
 		curves = append(curves, one)
 	}
 	b.Outcome.Curves = append(b.Outcome.Curves, curves...)
-	return report.CurveTable("synproxy: thousands of "+f.figure+" over the flood's rate", rateHead(synRates(b.Builder.Session)), curves, 1e3)
+	return report.CurveTable("synproxy: thousands of "+f.figure+" over the flood's rate", rateHead(floodRates(b.Session)), curves, 1e3)
 }
 
 // rateHead is flood rates as heads of columns.

@@ -13,9 +13,9 @@ import (
 	"github.com/floodwall/floodwall/internal/lab"
 )
 
-// webSite is a web server as in the article, with clients on a host of their own: nginx speaks TLS in front of a Go
+// site is a web server as in the article, with clients on a host of their own: nginx speaks TLS in front of a Go
 // program over the loopback device.
-type webSite struct {
+type site struct {
 	*rig.Site
 	clients *lab.Host
 }
@@ -28,15 +28,15 @@ var (
 
 // The clients of the article: as many as its tool had. A request that takes as long as its tool waits has failed.
 const (
-	webConnections = 125
-	webTimeout     = 2 * time.Second
+	connections = 125
+	timeout     = 2 * time.Second
 )
 
 // pageSize is the size of the page. The article does not tell its own.
 const pageSize = 1024
 
-// newWebSite builds another site, whose servers end with the builder.
-func newWebSite(ctx context.Context, b *rig.Builder) (*webSite, error) {
+// newSite builds another site, whose servers end with the builder.
+func newSite(ctx context.Context, b *rig.Builder) (*site, error) {
 	b.Sites++
 	at, err := rig.ConnectSite(b.Lab, b.Sites, lab.EndOptions{}, lab.EndOptions{})
 	if err != nil {
@@ -50,7 +50,7 @@ func newWebSite(ctx context.Context, b *rig.Builder) (*webSite, error) {
 		return nil, err
 	}
 	b.Owned = append(b.Owned, n.Close)
-	return &webSite{Site: at, clients: at.Out.Host}, nil
+	return &site{Site: at, clients: at.Out.Host}, nil
 }
 
 // moment is what clients and server saw in an interval.
@@ -70,7 +70,7 @@ type visit struct {
 }
 
 // visit has clients ask for so long, and watches the table, of which so much is filled by others.
-func (s *webSite) visit(ctx context.Context, duration time.Duration, filled int) (*visit, error) {
+func (s *site) visit(ctx context.Context, duration time.Duration, filled int) (*visit, error) {
 	before, err := s.Server.Conntrack()
 	if err != nil {
 		return nil, err
@@ -79,8 +79,8 @@ func (s *webSite) visit(ctx context.Context, duration time.Duration, filled int)
 	last := before
 	var watched error
 	v.LoadSummary, err = lab.Load(ctx, lab.LoadOptions{
-		Host: s.clients, Server: webAt, TLS: &tls.Config{InsecureSkipVerify: true}, Connections: webConnections,
-		Timeout: webTimeout, Duration: duration, Interval: min(time.Second, duration/4),
+		Host: s.clients, Server: webAt, TLS: &tls.Config{InsecureSkipVerify: true}, Connections: connections,
+		Timeout: timeout, Duration: duration, Interval: min(time.Second, duration/4),
 		OnSample: func(sample lab.Sample) {
 			now, err := s.Server.Conntrack()
 			if err != nil {

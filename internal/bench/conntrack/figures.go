@@ -5,7 +5,7 @@ import (
 )
 
 // figure is one of each visit.
-func (c *webCase) figure(of func(*visit) float64) (all report.Samples) {
+func (c *testCase) figure(of func(*visit) float64) (all report.Samples) {
 	for _, v := range c.visits {
 		all = append(all, of(v))
 	}
@@ -13,7 +13,7 @@ func (c *webCase) figure(of func(*visit) float64) (all report.Samples) {
 }
 
 // ratio is the rate as a share of another case's, round by round.
-func (c *webCase) ratio(to *webCase) (all report.Samples) {
+func (c *testCase) ratio(to *testCase) (all report.Samples) {
 	for i := range min(len(c.visits), len(to.visits)) {
 		if base := to.visits[i].Rate; base > 0 {
 			all = append(all, c.visits[i].Rate/base)
@@ -23,7 +23,7 @@ func (c *webCase) ratio(to *webCase) (all report.Samples) {
 }
 
 // overTime is the median of the requests per second in each interval.
-func (c *webCase) overTime() (all []float64) {
+func (c *testCase) overTime() (all []float64) {
 	var rates [][]float64
 	for _, v := range c.visits {
 		rates = append(rates, v.rates())
@@ -44,7 +44,7 @@ func (c *webCase) overTime() (all []float64) {
 }
 
 // fullRates are the requests per second once the table was full.
-func (c *webCase) fullRates() (all report.Samples) {
+func (c *testCase) fullRates() (all report.Samples) {
 	for _, v := range c.visits {
 		if rate, ok := v.fullRate(); ok {
 			all = append(all, rate)
