@@ -15,16 +15,13 @@ import (
 
 // Run measures a web server whose table of connections is full, as an article did in 2023, and what helps.
 func Run(ctx context.Context, s *rig.Session) error {
-	return rig.InLab(ctx, func(l *lab.Lab) error {
+	return rig.InLab(ctx, func(l *lab.Lab) (err error) {
 		b := &builder{Builder: rig.Builder{Session: s, Lab: l}}
 		defer b.Close()
 		for _, c := range testCases() {
-			b.Steps.Show("installing %s", c.label)
-			reason, err := tools.Tolerate(b.prepare(ctx, c))
-			if err != nil {
-				return fmt.Errorf("%s: %w", c.label, err)
+			if c.missing, err = b.SetUp(c.label, func() error { return b.prepare(ctx, c) }); err != nil {
+				return err
 			}
-			c.missing = reason
 			b.cases = append(b.cases, c)
 		}
 		defer b.publish() // what there is, also when the rest cannot be measured

@@ -31,14 +31,16 @@ func Run(ctx context.Context, s *rig.Session) error {
 		defer remove()
 		b.queries = queries
 		for _, g := range guards {
-			b.Steps.Show("installing %s", g.label)
-			at, err := newSite(ctx, &b.Builder, g)
-			reason, err := tools.Tolerate(err)
+			var at *site
+			missing, err := b.SetUp(g.label, func() (err error) {
+				at, err = newSite(ctx, &b.Builder, g)
+				return err
+			})
 			if err != nil {
-				return fmt.Errorf("%s: %w", g.label, err)
+				return err
 			}
 			for _, f := range g.floods {
-				b.cases = append(b.cases, &testCase{guard: g, flood: f, site: at, missing: reason})
+				b.cases = append(b.cases, &testCase{guard: g, flood: f, site: at, missing: missing})
 			}
 		}
 		// The table is by flood, so that what helps against one stands together.

@@ -15,6 +15,8 @@ import (
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 	"gonum.org/v1/plot/vg/vgsvg"
+
+	"github.com/floodwall/floodwall/internal/bench/report"
 )
 
 // chart is lines over a common axis. Their names are the page's affair.
@@ -96,7 +98,7 @@ func (c *chart) draw(s size) (*vgsvg.Canvas, error) {
 
 // ordered is the lines with Floodwall's, which are broad, below the others.
 func (c *chart) ordered() []line {
-	return slices.SortedStableFunc(slices.Values(c.Lines), func(a, b line) int { return choice(a.Own, 0, 1) - choice(b.Own, 0, 1) })
+	return slices.SortedStableFunc(slices.Values(c.Lines), func(a, b line) int { return report.Choice(a.Own, 0, 1) - report.Choice(b.Own, 0, 1) })
 }
 
 // axis sets up how an axis looks, with about so many numbers.
@@ -131,7 +133,7 @@ func (c *chart) bounds(p *plot.Plot) {
 			continue
 		}
 		a.axis.Min = min(0, a.axis.Min)
-		a.axis.Max = choice(a.axis.Max > a.axis.Min, a.axis.Max+0.04*(a.axis.Max-a.axis.Min), a.axis.Min+1)
+		a.axis.Max = report.Choice(a.axis.Max > a.axis.Min, a.axis.Max+0.04*(a.axis.Max-a.axis.Min), a.axis.Min+1)
 	}
 }
 
@@ -198,13 +200,6 @@ func variable(color string) string {
 		return "var(--rule)"
 	}
 	return fmt.Sprintf("var(--line%d)", n-first)
-}
-
-func choice[T any](b bool, yes, no T) T {
-	if b {
-		return yes
-	}
-	return no
 }
 
 // finite reports whether a point can be drawn on the chart's axes.

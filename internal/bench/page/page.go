@@ -74,7 +74,7 @@ func Write(w io.Writer, r *report.Report) error {
 	for _, verdict := range []report.Verdict{report.Confirmed, report.Refuted, report.NotMeasurable} {
 		count := 0
 		for _, c := range v.Claims {
-			count += choice(c.Verdict == verdict, 1, 0)
+			count += report.Choice(c.Verdict == verdict, 1, 0)
 		}
 		v.Verdicts = append(v.Verdicts, tally{verdict, count})
 	}
@@ -95,7 +95,7 @@ func newExperiment(o *report.Outcome) experiment {
 		}
 	}
 	for _, b := range o.Bars {
-		e.Missed += choice(b.Met, 0, 1)
+		e.Missed += report.Choice(b.Met, 0, 1)
 	}
 	return e
 }

@@ -68,7 +68,7 @@ type comparison struct {
 func compare(c report.Comparison) comparison {
 	scale := 1000 / max(c.Own, c.Rival, c.Limit)
 	drawn := func(label string, v float64) bar {
-		return bar{Label: label, Text: choice(v > 0, figure(v), "not measured"), Value: scale * v, Limit: scale * c.Limit, Unsteady: c.Unsteady && v > 0}
+		return bar{Label: label, Text: report.Choice(v > 0, figure(v), "not measured"), Value: scale * v, Limit: scale * c.Limit, Unsteady: c.Unsteady && v > 0}
 	}
 	own := drawn("floodwall", c.Own)
 	own.Own = true

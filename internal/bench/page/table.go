@@ -46,5 +46,5 @@ func kind(t *report.Table, column int, text string) string {
 
 // rowKind is the class of a table's row.
 func rowKind(row []string) string {
-	return choice(len(row) > 0 && strings.Contains(row[0], "floodwall"), "own", "")
+	return report.Choice(len(row) > 0 && strings.Contains(row[0], "floodwall"), "own", "")
 }

@@ -13,7 +13,6 @@ import (
 	"github.com/floodwall/floodwall/internal/bench/calibrate"
 	"github.com/floodwall/floodwall/internal/bench/report"
 	"github.com/floodwall/floodwall/internal/bench/rig"
-	"github.com/floodwall/floodwall/internal/bench/tools"
 	"github.com/floodwall/floodwall/internal/lab"
 )
 
@@ -103,16 +102,13 @@ func (b *builder) way(name string) *way {
 	return nil
 }
 
-func (b *builder) build(ctx context.Context) error {
+func (b *builder) build(ctx context.Context) (err error) {
 	for _, w := range allWays() {
-		b.Steps.Show("installing %s", w.label)
-		reason, err := tools.Tolerate(w.install(ctx, b, w))
-		if err != nil {
-			return fmt.Errorf("%s: %w", w.label, err)
+		if w.missing, err = b.SetUp(w.label, func() error { return w.install(ctx, b, w) }); err != nil {
+			return err
 		}
-		w.missing = reason
 		b.ways = append(b.ways, w)
-		if reason == "" && !w.all {
+		if w.missing == "" && !w.all {
 			if err := b.check(ctx, w); err != nil {
 				return fmt.Errorf("%s: %w", w.label, err)
 			}

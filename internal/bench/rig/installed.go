@@ -6,17 +6,25 @@ import (
 	"github.com/floodwall/floodwall/internal/bench/tools"
 )
 
+// SetUp installs what a row is of. missing says which tool the host lacks for it; "": none.
+func (s *Session) SetUp(label string, install func() error) (missing string, err error) {
+	s.Steps.Show("installing %s", label)
+	if missing, err = tools.Tolerate(install()); err != nil {
+		return "", fmt.Errorf("%s: %w", label, err)
+	}
+	return missing, nil
+}
+
 // Installed adds a row for what a tool of the system installs at a site of its own.
 func (b *Builder) Installed(name, label string, install func(*Site) error) error {
-	b.Steps.Show("installing %s", label)
 	at, err := b.NewSite()
 	if err != nil {
 		return err
 	}
-	reason, err := tools.Tolerate(install(at))
+	missing, err := b.SetUp(label, func() error { return install(at) })
 	if err != nil {
-		return fmt.Errorf("%s: %w", label, err)
+		return err
 	}
-	b.Add(&Rate{Name: name, Label: label, Subject: Subject{Site: at}, Missing: reason})
+	b.Add(&Rate{Name: name, Label: label, Subject: Subject{Site: at}, Missing: missing})
 	return nil
 }

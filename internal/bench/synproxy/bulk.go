@@ -6,22 +6,18 @@ import (
 
 	"github.com/floodwall/floodwall/internal/bench/report"
 	"github.com/floodwall/floodwall/internal/bench/rig"
-	"github.com/floodwall/floodwall/internal/bench/tools"
 	"github.com/floodwall/floodwall/internal/lab"
 )
 
 // bulk measures what a protection leaves of the throughput of one connection that stands, without a flood.
 func bulk(ctx context.Context, s *rig.Session) error {
-	return rig.InLab(ctx, func(l *lab.Lab) error {
+	return rig.InLab(ctx, func(l *lab.Lab) (err error) {
 		b := &bulkBuilder{builder: builder{Builder: rig.Builder{Session: s, Lab: l}}}
 		defer b.Close()
 		for _, c := range bulkCases() {
-			b.Steps.Show("installing %s", c.label)
-			reason, err := tools.Tolerate(b.prepare(ctx, c))
-			if err != nil {
-				return fmt.Errorf("bulk transfer, %s: %w", c.label, err)
+			if c.missing, err = b.SetUp(c.label, func() error { return b.prepare(ctx, c) }); err != nil {
+				return fmt.Errorf("bulk transfer, %w", err)
 			}
-			c.missing = reason
 			b.rows = append(b.rows, c)
 		}
 		defer b.publish() // what there is, also when the rest cannot be measured

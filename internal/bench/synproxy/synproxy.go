@@ -8,7 +8,6 @@ import (
 
 	"github.com/floodwall/floodwall/internal/bench/report"
 	"github.com/floodwall/floodwall/internal/bench/rig"
-	"github.com/floodwall/floodwall/internal/bench/tools"
 	"github.com/floodwall/floodwall/internal/lab"
 )
 
@@ -23,16 +22,13 @@ func Run(ctx context.Context, s *rig.Session) error {
 
 // floods measures with floods: the most that there is of each, and clients beside them.
 func floods(ctx context.Context, s *rig.Session) error {
-	return rig.InLab(ctx, func(l *lab.Lab) error {
+	return rig.InLab(ctx, func(l *lab.Lab) (err error) {
 		b := &builder{Builder: rig.Builder{Session: s, Lab: l}}
 		defer b.Close()
 		for _, c := range testCases() {
-			b.Steps.Show("installing %s", c.label)
-			reason, err := tools.Tolerate(b.prepare(ctx, c))
-			if err != nil {
-				return fmt.Errorf("%s: %w", c.label, err)
+			if c.missing, err = b.SetUp(c.label, func() error { return b.prepare(ctx, c) }); err != nil {
+				return err
 			}
-			c.missing = reason
 			b.cases = append(b.cases, c)
 		}
 		defer b.publish() // what there is, also when the rest cannot be measured

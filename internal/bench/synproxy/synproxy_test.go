@@ -117,7 +117,7 @@ func TestTables(t *testing.T) {
 	for label, want := range map[string]string{
 		"floodwall, host":                    "floodwall, host|2.96|2.50|2.00 .. 3.00|0.62|>= 0.60 met|||2.50|0.62|>= 0.60 met|~",
 		"kernel SYNPROXY, host":              "kernel SYNPROXY, host|0.41||||||||||iptables-legacy-restore is not installed",
-		"kernel, tcp_syncookies=2: no flood": "kernel, tcp_syncookies=2: no flood|100.00%|100.00% .. 100.00%||2500|0.000 ms|1.00 ms|||0.000 ms||0||",
+		"kernel, tcp_syncookies=2: no flood": "kernel, tcp_syncookies=2: no flood|100.00%|100.00% .. 100.00%||2000|0.000 ms|1.00 ms|||0.000 ms||0||",
 	} {
 		if rows[label] != want {
 			t.Errorf("row\n%s\nwant\n%s", rows[label], want)
