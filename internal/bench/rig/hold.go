@@ -73,7 +73,7 @@ func (h *Held) Remove() error {
 // Pinned is the name of an instance in a file system of its own.
 const Pinned = "floodwall"
 
-// TargetOptions has a policy be compiled to a target: auto, or one of those that control.ApplyOptions has.
+// TargetOptions has a policy be compiled to a target: auto, xdp, nftables or iptables.
 func TargetOptions(target string) control.ApplyOptions {
 	return map[string]control.ApplyOptions{
 		"auto": {}, "xdp": {Target: "xdp"}, "nftables": {Target: "nftables"}, "iptables": {Target: "iptables"},
