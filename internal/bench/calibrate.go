@@ -128,17 +128,11 @@ func (s *session) calibrationPackets() uint64 {
 	return uint64(calibrationRate * s.Window.Seconds() / 14)
 }
 
-// base is a router that the target's others are compared with. For nftables it has an empty chain at ingress, as
-// Floodwall's table always does.
+// base is a router that the target's others are compared with.
 func (c *calibration) base(ctx context.Context, target string) (*probe, error) {
 	at, err := c.router(ctx, defaultRoute)
 	if err != nil {
 		return nil, err
-	}
-	if target == "nftables" {
-		if err := c.nft(ctx, at, nftIngress.script(at, "", "")); err != nil {
-			return nil, err
-		}
 	}
 	return &probe{label: target + ", nothing", subject: subject{site: at}, flows: []lab.Flow{forwardedFlow}}, nil
 }

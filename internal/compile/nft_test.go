@@ -229,7 +229,7 @@ func TestNftCompanion(t *testing.T) {
 	for _, tt := range []struct{ policy, chains, counters string }{
 		{"checks: strict\nrules: [{port: tcp/80, then: drop}]", "", ""},
 		{"checks: strict\ndefault: drop\nservices: [{name: web, port: tcp/80}]", "", ""},
-		{"rules: [{name: old, state: invalid, then: drop}]", "input forward", "rule-old"},
+		{"rules: [{name: old, state: invalid, then: drop}]", "input forward", "rule-old default"},
 		{"default: drop\nrules: [{name: in, port: tcp/80, then: pass}, {name: old, state: established, then: pass}]",
 			"input forward", "rule-old default"},
 		{"rules: [{name: no, port: tcp/80, then: reject}]", "ingress", "rule-no default"},

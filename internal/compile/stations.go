@@ -100,6 +100,9 @@ func (pl *Plan) once(s Stage, steps []Step) (a cost.Asked) {
 	if s != StageIngress && !pl.asksDeviceLast(s, steps) {
 		a.Rules += deviceRules
 	}
+	if s != StageIngress && pl.defaultActs(s) {
+		a.Rules += defaultRules
+	}
 	if pl.partsFragments(steps) && (s != StageFilter || pl.fragmentsAtFilter(steps)) {
 		a.Rules += 2
 	}
