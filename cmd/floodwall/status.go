@@ -169,7 +169,11 @@ func ruleRow(t *table, r control.RuleStatus) {
 	if r.Observe {
 		verdict = "(" + verdict + ")"
 	}
-	t.row(name, string(r.Stage), verdict, count(r.Packets), octets(r.Bytes))
+	packets, bytes := count(r.Packets), octets(r.Bytes)
+	if r.Uncounted {
+		packets, bytes = "-", "-"
+	}
+	t.row(name, string(r.Stage), verdict, packets, bytes)
 }
 
 func setTable(s *control.Status) *table {

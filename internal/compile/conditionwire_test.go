@@ -262,6 +262,7 @@ func (s *subject) countsOf(frames [][]byte, name func(ir.Reason) string) map[str
 		_, reason := s.program.Eval(&pkt, world)
 		counts[name(reason)]++
 	}
+	delete(counts, "") // a default that is not counted
 	return counts
 }
 

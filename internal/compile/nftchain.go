@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/floodwall/floodwall/internal/ir"
-	"github.com/floodwall/floodwall/internal/packet"
 )
 
 // chain begins a chain; a base chain has its place as nft writes it.
@@ -33,8 +32,9 @@ func (n *nft) line(words ...string) {
 func (n *nft) remark(format string, args ...any) { n.line("# " + fmt.Sprintf(format, args...)) }
 
 // stage writes the rest of a chain: the checks, the rules of a stage, and the default when it is decided there. When any
-// of that reads L4 headers, later fragments go to a chain of their own, with what can match them.
-func (n *nft) stage(name string, s Stage, checks nftChecksAt) {
+// of that reads L4 headers, later fragments go to a chain of their own, with what can match them, unless the lines that read
+// such a header ask for it themselves.
+func (n *nft) stage(name string, s Stage, checks nftChecksAt, outside nftTerm) {
 	steps := n.plan.At(s)
 	header := slices.IndexFunc(checks.dropping, readsL4)
 	if header < 0 {
@@ -42,30 +42,28 @@ func (n *nft) stage(name string, s Stage, checks nftChecksAt) {
 	}
 	n.writeChecks(checks.dropping[:header], "drop")
 	checks.dropping = checks.dropping[header:]
-	if !slices.ContainsFunc(checks.all(), readsL4) &&
-		!slices.ContainsFunc(steps, func(s Step) bool { return readsHeader(&n.plan.Program.Rules[s.Rule]) }) {
-		n.observe(name, checks.observed)
-		n.steps(steps, s, nftPlace{fragments: anyFragment})
-		n.end()
-		return
+	place := nftPlace{fragments: anyFragment, outside: outside}
+	if slices.ContainsFunc(checks.all(), readsL4) || n.plan.partsFragments(steps) {
+		n.fragments(name, s, steps, checks, place)
+		place.fragments = firstFragment
 	}
-	n.fragments(name, s, steps, checks, 0)
 	n.writeChecks(checks.dropping, "drop")
 	n.observe(name, checks.observed)
-	n.steps(steps, s, nftPlace{fragments: firstFragment})
+	n.steps(steps, s, place)
 	n.end()
 }
 
 // fragments writes the chain for later fragments, and the lines that send them there; or, when nothing would be decided
-// there, those that let them go. hops is how often they have been forwarded.
-func (n *nft) fragments(name string, s Stage, steps []Step, checks nftChecksAt, hops uint32) {
+// there, those that let them go.
+func (n *nft) fragments(name string, s Stage, steps []Step, checks nftChecksAt, p nftPlace) {
 	main := n.writing
 	n.writing = &strings.Builder{}
 	name += "-fragments"
 	n.chain(name, "")
 	n.writeChecks(slices.DeleteFunc(slices.Clone(checks.dropping), readsL4), "drop")
 	n.observe(name, slices.DeleteFunc(slices.Clone(checks.observed), readsL4))
-	n.steps(steps, s, nftPlace{laterFragments, hops})
+	p.fragments = laterFragments
+	n.steps(steps, s, p)
 	verdict := "accept"
 	if text := n.writing.String(); strings.Contains(text, "counter name ") || strings.Contains(text, "jump ") {
 		verdict = "goto " + name
@@ -85,6 +83,10 @@ func (n *nft) steps(steps []Step, s Stage, p nftPlace) {
 	if n.plan.Default.Stage != s {
 		return
 	}
+	if !n.plan.defaultActs(s) {
+		n.remark("default: %s, which is not counted", n.plan.Program.Default)
+		return
+	}
 	if n.out.Default == "" {
 		n.out.Default = n.names.add("default")
 		n.counters = append(n.counters, n.out.Default)
@@ -99,6 +101,9 @@ func (n *nft) rule(step Step, s Stage, p nftPlace) {
 	count := ""
 	if !step.Again {
 		count = n.count(step.Rule)
+	}
+	if step.Again { // what does not come from outside is let by in any case
+		p.outside = nil
 	}
 	w := n.ways(r, p)
 	if len(w.lines) == 0 {
@@ -137,17 +142,39 @@ func quoted(names []string) string {
 	return nftList(words)
 }
 
-// outside is what packets that come in by the policy's devices have in iifname: VLAN devices included, whose names begin
-// with the device's as long as there is room (IFNAMSIZ).
-func (n *nft) outside() string {
+// vlans are what the names of VLAN devices on the policy's devices begin with: the device's, where there is room for more
+// (IFNAMSIZ).
+func (n *nft) vlans() (patterns []string) {
 	const most = 13
-	var names []string
 	for _, d := range n.options.Devices {
-		if names = append(names, d); len(d) <= most {
-			names = append(names, d+".*")
+		if len(d) <= most {
+			patterns = append(patterns, d+".*")
 		}
 	}
-	return quoted(names)
+	return patterns
+}
+
+// outside is what packets that come in by the policy's devices have in iifname, VLAN devices included.
+func (n *nft) outside() string { return quoted(slices.Concat(n.options.Devices, n.vlans())) }
+
+// inside tests that a packet comes in by another device. A packet from outside mostly fails the first test, which asks for
+// the devices themselves; a lookup of name patterns takes longer than that.
+func (n *nft) inside() string {
+	tests := []string{"iifname != " + quoted(n.options.Devices)}
+	for _, pattern := range n.vlans() {
+		tests = append(tests, fmt.Sprintf("iifname != %q", pattern))
+	}
+	return strings.Join(tests, " ")
+}
+
+// entrance begins a chain that packets of all devices come to, with a line that lets those from inside by; or it returns
+// the test that the lines of the rules need in its place.
+func (n *nft) entrance(s Stage, steps []Step) (outside nftTerm) {
+	if n.plan.asksDeviceLast(s, steps) {
+		return way("iifname " + n.outside())
+	}
+	n.line(n.inside(), "accept")
+	return nil
 }
 
 // ingress writes the chain of what the packet alone decides.
@@ -161,7 +188,7 @@ func (n *nft) ingress() {
 		devices = "devices = " + quoted(n.options.Devices)
 	}
 	n.chain("ingress", "ingress "+devices+" priority "+nftFirst)
-	n.stage("ingress", StageIngress, checks)
+	n.stage("ingress", StageIngress, checks, nil)
 }
 
 // raw writes the chain of what the routing table decides.
@@ -171,12 +198,11 @@ func (n *nft) raw() {
 		return
 	}
 	n.chain("raw", "prerouting priority "+nftFirst)
-	n.line("iifname !=", n.outside(), "accept")
-	n.stage("raw", StageRaw, checks)
+	n.stage("raw", StageRaw, checks, n.entrance(StageRaw, n.plan.At(StageRaw)))
 }
 
 // filter writes the chains of what may need conntrack, or costs least there. Packets for this host and those on their way
-// through go the same way, but for rules that differ for them.
+// through go the same way, but for rules that differ for them; where there is nothing to decide of the latter, they go none.
 func (n *nft) filter() {
 	if !n.plan.Uses(StageFilter) {
 		return
@@ -185,43 +211,38 @@ func (n *nft) filter() {
 	early := func(s Step) bool { // these can stand before all others
 		return s.Again && differs(s) && n.plan.proxied(s.Rule) == nil
 	}
-	steps := n.plan.At(StageFilter)
-	fragments := n.plan.fragmentsAtFilter(steps)
-	shared := slices.DeleteFunc(slices.Clone(steps), early)
-	steps = slices.DeleteFunc(steps, func(s Step) bool { return !early(s) })
-	apart := fragments || slices.ContainsFunc(shared, differs)
+	all := n.plan.At(StageFilter)
+	parted := n.plan.fragmentsAtFilter(all) && n.plan.partsFragments(all)
+	shared := slices.DeleteFunc(slices.Clone(all), early)
+	steps := slices.DeleteFunc(slices.Clone(all), func(s Step) bool { return !early(s) })
+	place := nftPlace{fragments: firstFragment}
+	if n.plan.fragmentsAtFilter(all) && !parted {
+		place.fragments = anyFragment
+	}
+	apart := parted || n.plan.asksDeviceLast(StageFilter, all) || slices.ContainsFunc(shared, differs)
 	if !apart {
 		n.chain("filter", "")
-		n.steps(shared, StageFilter, nftPlace{fragments: firstFragment})
+		n.steps(shared, StageFilter, place)
 		n.end()
 	}
 	for hops, hook := range []string{"input", "forward"} {
-		p := nftPlace{firstFragment, uint32(hops)}
+		if hops > 0 && !n.plan.forwards(all) {
+			continue
+		}
+		place.hops = uint32(hops)
 		n.chain(hook, hook+" priority "+nftFilter)
-		n.line("iifname !=", n.outside(), "accept")
-		if fragments {
-			n.fragments(hook, StageFilter, slices.Concat(steps, shared), nftChecksAt{}, p.hops)
+		place.outside = n.entrance(StageFilter, all)
+		if parted {
+			n.fragments(hook, StageFilter, slices.Concat(steps, shared), nftChecksAt{}, place)
 		}
 		for _, s := range steps {
-			n.rule(s, StageFilter, p)
+			n.rule(s, StageFilter, place)
 		}
 		if apart {
-			n.steps(shared, StageFilter, p)
+			n.steps(shared, StageFilter, place)
 		} else {
 			n.line("jump filter")
 		}
 		n.end()
 	}
-}
-
-// fragmentsAtFilter reports whether later fragments may come to filter, where steps ask for what these have not. Only
-// conntrack puts fragments together, and only where a rule asks for it: a state, or SYNPROXY.
-func (pl *Plan) fragmentsAtFilter(steps []Step) bool {
-	tracked, header := pl.proxies(), false
-	for _, s := range steps {
-		r := &pl.Program.Rules[s.Rule]
-		tracked = tracked || slices.ContainsFunc(r.Match, func(m ir.Match) bool { return m.Field == packet.State })
-		header = header || readsHeader(r)
-	}
-	return header && !tracked
 }

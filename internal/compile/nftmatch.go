@@ -33,7 +33,8 @@ var familyKeys = [...]string{packet.FamilyIPv4: "ip", packet.FamilyIPv6: "ip6"}
 // nftPlace is what the lines of a chain depend on.
 type nftPlace struct {
 	fragments nftFragments
-	hops      uint32 // how often packets have been forwarded: the kernel counts the TTL down before the forward hook
+	hops      uint32  // how often packets have been forwarded: the kernel counts the TTL down before the forward hook
+	outside   nftTerm // the test of the device that lines need; nil: packets of others do not come so far
 }
 
 // known takes from a match what is known of the destination of packets that are forwarded: it is not the host's own.
@@ -79,7 +80,7 @@ func (l nftLine) explicit(family string) nftLine {
 }
 
 // familyLines are the lines of a rule for one family: each way of the addresses with each of protocol and header. Whether an
-// address is the host's own is asked last, as the routing table has to be searched for it.
+// address is the host's own is asked late, as the routing table has to be searched for it, and the device last.
 func (n *nft) familyLines(r *ir.Rule, family uint32, p nftPlace) (lines []nftLine) {
 	var before, behind, local []nftTerm
 	for side, matches := range sides(r) {
@@ -100,6 +101,9 @@ func (n *nft) familyLines(r *ir.Rule, family uint32, p nftPlace) (lines []nftLin
 		if t, ok := fieldTerm(m, family, p.hops); ok {
 			behind = append(behind, t)
 		}
+	}
+	if p.outside != nil {
+		local = append(local, p.outside)
 	}
 	l4 := l4Lines(r, family, p.fragments)
 	if r.Verdict == ir.Reject {

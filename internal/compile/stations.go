@@ -30,7 +30,10 @@ func (pl *Plan) stations() (list []cost.Station) {
 			list = append(list, pl.station(s, cost.All, steps))
 			continue
 		}
-		list = append(list, pl.station(s, cost.Local, steps), pl.station(s, cost.Forwarded, steps))
+		list = append(list, pl.station(s, cost.Local, steps))
+		if pl.Target == TargetIptables || pl.forwards(steps) {
+			list = append(list, pl.station(s, cost.Forwarded, steps))
+		}
 	}
 	return list
 }
@@ -38,10 +41,7 @@ func (pl *Plan) stations() (list []cost.Station) {
 // stands reports whether packets meet anything of ours at a stage: rules, checks, the default, or the program in XDP, which
 // stays for what else it does.
 func (pl *Plan) stands(s Stage) bool {
-	checked := slices.ContainsFunc(allChecks(pl.Program.Checks|pl.Program.Observed), func(c packet.Check) bool {
-		return CheckStage(pl.Target, c) == s
-	})
-	return s == StageXDP || checked || pl.Default.Stage == s || pl.Uses(s)
+	return s == StageXDP || pl.checkedAt(s) || pl.Default.Stage == s || pl.Uses(s)
 }
 
 func allChecks(of packet.CheckSet) (list []packet.Check) {
@@ -83,20 +83,28 @@ func (pl *Plan) station(s Stage, flow cost.Flow, steps []Step) cost.Station {
 const tabled = 40
 
 // once is what a stage asks of each packet before its rules: in XDP the classes of both addresses, and whether they are
-// in dynamic sets; in nftables whether it is a later fragment.
+// in dynamic sets; in nftables, where that is not left to the rules, whether it comes from outside, and whether it is a
+// later fragment.
 func (pl *Plan) once(s Stage, steps []Step) (a cost.Asked) {
-	for _, step := range steps {
-		r := &pl.Program.Rules[step.Rule]
-		if s == StageXDP {
+	switch {
+	case s == StageXDP:
+		for _, step := range steps {
+			r := &pl.Program.Rules[step.Rule]
 			a.Sets = max(a.Sets, min(len(r.Src), 1)+min(len(r.Dst), 1))
 			a.Locals = max(a.Locals, pl.locals(r))
 		}
-		if s != StageXDP && s != StageFilter && pl.Target != TargetIptables && readsHeader(r) {
-			a.Rules = 2
-		}
+		return a
+	case pl.Target == TargetIptables:
+		return a
 	}
-	if s == StageFilter && pl.Target != TargetIptables && pl.fragmentsAtFilter(steps) {
-		a.Rules = 2
+	if s != StageIngress && !pl.asksDeviceLast(s, steps) {
+		a.Rules += deviceRules
+	}
+	if s != StageIngress && pl.defaultActs(s) {
+		a.Rules += defaultRules
+	}
+	if pl.partsFragments(steps) && (s != StageFilter || pl.fragmentsAtFilter(steps)) {
+		a.Rules += 2
 	}
 	return a
 }

@@ -64,6 +64,9 @@ type RuleStatus struct {
 	Line    int           `json:"line,omitempty"`    // in the policy file
 	Merged  int           `json:"merged,omitempty"`  // rules of the policy that this one stands for
 	Observe bool          `json:"observe,omitempty"` // it counts what matches, and does nothing
+
+	// Uncounted says that it is not counted where it is; what is told was counted before, elsewhere.
+	Uncounted bool `json:"uncounted,omitempty"`
 }
 
 // SetStatus is a named set.
@@ -175,7 +178,10 @@ func (s *Status) counters(ctx context.Context, l *live, g *generation) error {
 	m := g.manifest
 	for i, r := range m.Rules {
 		n := c.rule(i, r)
-		s.Rules = append(s.Rules, RuleStatus{r.Name, r.Stage, r.Why, r.Verdict, n.Packets, n.Octets, r.Line, r.Merged, r.Observe})
+		s.Rules = append(s.Rules, RuleStatus{
+			Name: r.Name, Stage: r.Stage, Why: r.Why, Verdict: r.Verdict, Packets: n.Packets, Bytes: n.Octets,
+			Line: r.Line, Merged: r.Merged, Observe: r.Observe,
+		})
 	}
 	s.guards(m, c)
 	s.outcomes(m, c)
@@ -188,7 +194,8 @@ func (s *Status) counters(ctx context.Context, l *live, g *generation) error {
 		}
 	}
 	n := c.byDefault()
-	s.Default = RuleStatus{Name: "default", Stage: m.At.Stage, Why: m.At.Why, Verdict: m.Default, Packets: n.Packets, Bytes: n.Octets}
+	s.Default = RuleStatus{Name: "default", Stage: m.At.Stage, Why: m.At.Why, Verdict: m.Default, Packets: n.Packets, Bytes: n.Octets,
+		Uncounted: m.At.Stage != compile.StageXDP && c.part.defaultCounter() == ""}
 	n = c.slot(xdp.SlotNotIP)
 	s.NotIP = RuleStatus{Name: "not-ip", Stage: m.first(), Verdict: "pass", Packets: n.Packets, Bytes: n.Octets}
 	if slices.ContainsFunc(m.Rules, func(r ruleEntry) bool { return r.Verdict == ir.Truncate.String() }) {

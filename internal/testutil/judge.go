@@ -53,7 +53,7 @@ func NewJudge(t testing.TB, device, peer string, tracked bool, addresses ...stri
 		"ip link set " + peer + " mtu 9000",
 		"ip link add out0 type veth peer name out1", "ip link set out0 up", "ip link set out1 up", // where forwarded packets go
 		"sysctl -qw net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1",
-		"sysctl -qw net.ipv4.conf.all.rp_filter=0 net.ipv4.conf." + device + ".rp_filter=0",
+		"sysctl -qw net.ipv4.conf.all.rp_filter=0 net/ipv4/conf/" + device + "/rp_filter=0",
 		"ip route add default dev out0", "ip -6 route add default dev out0",
 	} {
 		words := strings.Fields(line)

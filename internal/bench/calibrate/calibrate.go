@@ -108,17 +108,11 @@ func packets(s *rig.Session) uint64 {
 	return uint64(sentRate * s.Window.Seconds() / 14)
 }
 
-// base is a router that the target's others are compared with. For nftables it has an empty chain at ingress, as
-// Floodwall's table always does.
+// base is a router that the target's others are compared with.
 func (c *calibration) base(ctx context.Context, target string) (*rig.Probe, error) {
 	at, err := c.router(ctx, rig.DefaultRoute)
 	if err != nil {
 		return nil, err
-	}
-	if target == "nftables" {
-		if err := c.InstallNft(ctx, at, rig.NftIngress.Script(at, "", "")); err != nil {
-			return nil, err
-		}
 	}
 	return &rig.Probe{Label: target + ", nothing", Subject: rig.Subject{Site: at}, Flows: []lab.Flow{forwardedFlow}}, nil
 }

@@ -1,0 +1,103 @@
+package compile_test
+
+import (
+	"fmt"
+	"maps"
+	"strings"
+	"testing"
+
+	"github.com/floodwall/floodwall/internal/compile"
+	"github.com/floodwall/floodwall/internal/testutil"
+)
+
+// TestInside has packets come in by a device, or by one that is named like a VLAN device on it, that belongs to the policy
+// or not: only of what does, anything is dropped and counted, whether the rules of a chain ask for the device or its first
+// line does.
+func TestInside(t *testing.T) {
+	testutil.RequireTool(t, "nft")
+	for device, lists := range map[string][]struct {
+		devices []string
+		outside bool
+	}{
+		"eth0":   {{[]string{"eth9", "eth0"}, true}, {[]string{"eth", "eth0.7"}, false}},
+		"eth0.7": {{[]string{"eth0"}, true}, {[]string{"eth", "eth0.70"}, false}},
+	} {
+		t.Run(device, func(t *testing.T) {
+			t.Parallel()
+			if !testutil.Inside(t) {
+				return
+			}
+			d := &differential{judge: testutil.NewJudge(t, device, "eth1", false, "192.0.2.1/24", "2001:db8::1/64")}
+			for _, text := range insidePolicies() {
+				for _, of := range lists {
+					d.inside(t, text, of.devices, of.outside)
+				}
+			}
+		})
+	}
+}
+
+// insidePolicies have chains of all shapes.
+func insidePolicies() (list []string) {
+	var many strings.Builder
+	for n := range 12 {
+		fmt.Fprintf(&many, ", {name: t%d, ttl: %d, port: tcp/%d, then: %s}", n, 9-n%2, n, []string{"drop", "pass"}[n%2])
+	}
+	for _, policy := range []string{
+		"rules: [{name: r, from: 198.51.100.0/24, port: udp/53, then: drop}, {name: s, family: ipv6, proto: udp, then: drop}]",
+		"rules: [{name: r, to: local, proto: udp, then: drop}]",
+		"rules: [{name: p, from: 198.51.100.1, to: 192.0.2.0/24, placement: raw, then: pass}, {name: r, proto: udp, then: drop}]",
+		"rules: [{name: r, proto: udp, then: drop}" + many.String() + "]",
+		"rules: [{name: r, proto: udp, over: {rate: 1/h, burst: 1}, then: drop}]",
+		"default: drop\nrules: [{name: r, from: 198.51.100.0/24, to: 192.0.2.0/24, then: pass}]",
+	} {
+		for _, stage := range []string{"raw", "filter"} {
+			list = append(list, "checks: off\nplacement: "+stage+"\n"+policy)
+		}
+	}
+	return list
+}
+
+// inside has a policy for some devices decide packets that come in by another device, or by one of them.
+func (d *differential) inside(t *testing.T, text string, devices []string, outside bool) {
+	t.Helper()
+	s := lower(t, text)
+	if strings.Contains(text, "local") {
+		s.insert(t, "local", "192.0.2.1/32 2001:db8::1/128")
+	}
+	pl, err := compile.Hoist(s.program, compile.TargetNftables)
+	if err != nil {
+		t.Fatal(err)
+	}
+	x, err := compile.ToNftables(pl, compile.NftOptions{Devices: devices})
+	if err != nil {
+		t.Fatal(err)
+	}
+	nft(t, x.Script, "-f", "-")
+	defer nft(t, "", "delete", "table", "inet", x.Table)
+	frames := repeated(t, `udp 198.51.100.1:5 > 192.0.2.1:53
+udp [2001:db8:1::9]:5 > [2001:db8::1]:53
+udp 198.51.100.1:5 > 203.0.113.5:53`)
+	fates, err := d.judge.Fates(frames)
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := namesOf(x.Checks, x.Rules, x.Default)
+	want := map[string]int{}
+	if outside {
+		want = s.countsOf(frames, name)
+	}
+	drops := 0
+	for _, f := range fates {
+		if f.Dropped != "" {
+			drops++
+		}
+	}
+	got := map[string]int{}
+	for name, n := range settled(t, x.Table, total(want)) {
+		got[name] = int(n)
+	}
+	if !maps.Equal(got, want) || outside != (drops > 0) {
+		t.Errorf("%d dropped, counters %v, want %v, devices %q\n%s", drops, got, want, devices, x.Script)
+	}
+}

@@ -1,0 +1,89 @@
+package compile
+
+import (
+	"slices"
+
+	"github.com/floodwall/floodwall/internal/cost"
+	"github.com/floodwall/floodwall/internal/ir"
+	"github.com/floodwall/floodwall/internal/packet"
+)
+
+// What every packet pays at a stage of nftables is decided here: for the chains, which are written in this way, and for the
+// cost model, which counts it.
+
+// fewRules is how many rules at most ask for the device themselves. A packet from outside that none of them matches is then
+// not asked for its device, which takes as long as some rules; one from inside passes all of them in vain.
+const fewRules = 8
+
+// How many rules take as long as a test of the device, and as a default that counts (measured with retpolines, where a rule
+// takes 14 ns).
+const (
+	deviceRules  = 3
+	defaultRules = 2
+)
+
+// asksDeviceLast reports whether the rules of a stage in nftables ask for the device themselves, last: not where every
+// packet is counted or dropped in any case, nor where rules are likely to match what comes.
+func (pl *Plan) asksDeviceLast(s Stage, steps []Step) bool {
+	likely := func(s Step) bool {
+		r := &pl.Program.Rules[s.Rule]
+		return metered(r) || r.Protect > 0
+	}
+	return len(steps) <= fewRules && !slices.ContainsFunc(steps, likely) && !pl.checkedAt(s) && !pl.defaultActs(s)
+}
+
+// defaultActs reports whether the default is written at a stage: where it drops, or is counted. One that passes only counts,
+// for which IP's chains would have to ask each packet for its device; at ingress the chain is the device's own. Beside XDP it
+// is counted, as devices need not count the packets that XDP sees.
+func (pl *Plan) defaultActs(s Stage) bool {
+	return pl.Default.Stage == s && (pl.Program.Default != ir.Pass || s == StageIngress || pl.Target == TargetXDP)
+}
+
+// checkedAt reports whether checks are made at a stage.
+func (pl *Plan) checkedAt(s Stage) bool {
+	return slices.ContainsFunc(allChecks(pl.Program.Checks|pl.Program.Observed), func(c packet.Check) bool {
+		return CheckStage(pl.Target, c) == s
+	})
+}
+
+// forwards reports whether anything is decided at filter of packets on their way through.
+func (pl *Plan) forwards(steps []Step) bool {
+	return pl.defaultActs(StageFilter) || slices.ContainsFunc(steps, func(s Step) bool {
+		r := &pl.Program.Rules[s.Rule]
+		return (!s.Again || r.Protect > 0) && pl.flow(r) != cost.Local
+	})
+}
+
+// partsFragments reports whether later fragments leave a chain in front of its rules, which takes every packet two tests.
+// Lines for IPv4 ask for it themselves, last; with IPv6 each would become two.
+func (pl *Plan) partsFragments(steps []Step) bool {
+	return slices.ContainsFunc(steps, func(s Step) bool {
+		r := &pl.Program.Rules[s.Rule]
+		return readsHeader(r) && (len(r.Payload) > 0 || !pl.onlyIPv4(r))
+	})
+}
+
+// onlyIPv4 reports whether a rule, by its family or by its addresses, matches IPv4 packets only.
+func (pl *Plan) onlyIPv4(r *ir.Rule) bool {
+	if !(ir.Match{Values: valuesOf(r, packet.Family)}).Has(packet.FamilyIPv6) {
+		return true
+	}
+	return slices.ContainsFunc(slices.Concat(r.Src, r.Dst), func(m ir.AddrMatch) bool {
+		return !m.Not && !slices.ContainsFunc(m.Sets, func(i int) bool {
+			s := pl.Program.Sets[i].Static
+			return s == nil || s.Size() > len(s.V4())
+		})
+	})
+}
+
+// fragmentsAtFilter reports whether later fragments may come to filter, where steps ask for what these have not. Only
+// conntrack puts fragments together, and only where a rule asks for it: a state, or SYNPROXY.
+func (pl *Plan) fragmentsAtFilter(steps []Step) bool {
+	tracked, header := pl.proxies(), false
+	for _, s := range steps {
+		r := &pl.Program.Rules[s.Rule]
+		tracked = tracked || slices.ContainsFunc(r.Match, func(m ir.Match) bool { return m.Field == packet.State })
+		header = header || readsHeader(r)
+	}
+	return header && !tracked
+}
