@@ -25,7 +25,8 @@ type Nft struct {
 	// Chains are those that hang in hooks of the kernel. There are none when XDP does all.
 	Chains []string
 
-	// The names of the counters. A rule, check or default that is decided elsewhere, or that is not there, has none.
+	// The names of the counters. A rule, check or default that is decided elsewhere, or that is not there, has none; nor has a
+	// default that passes, where it is not counted.
 	Rules   []string // of each rule of the program
 	Default string
 	Checks  map[packet.Check]string
@@ -61,7 +62,8 @@ const (
 
 // ToNftables writes a plan as one table of family inet, for Linux 5.11 and nft 1.0.2 or later, which
 //   - gives every packet that comes in by the devices the verdict of Program.Eval;
-//   - counts it once, at the rule that decides, whichever of the rule's lines matches;
+//   - counts it once, at the rule that decides, whichever of the rule's lines matches, but for what the default passes where
+//     that would cost more than it tells (defaultActs);
 //   - never keeps a packet from the tables of others: a verdict of pass ends only the chain that gives it.
 //
 // For TargetXDP it holds what XDP leaves: the later stages and the exemptions from conntrack, no checks.

@@ -43,7 +43,7 @@ func (n *nft) stage(name string, s Stage, checks nftChecksAt, outside nftTerm) {
 	n.writeChecks(checks.dropping[:header], "drop")
 	checks.dropping = checks.dropping[header:]
 	place := nftPlace{fragments: anyFragment, outside: outside}
-	if slices.ContainsFunc(checks.all(), readsL4) || n.plan.partsFragments(steps) {
+	if slices.ContainsFunc(checks.all(), readsL4) || n.plan.partsFragments(s, steps) {
 		n.fragments(name, s, steps, checks, place)
 		place.fragments = firstFragment
 	}
@@ -80,6 +80,11 @@ func (n *nft) steps(steps []Step, s Stage, p nftPlace) {
 	for _, step := range steps {
 		n.rule(step, s, p)
 	}
+	n.byDefault(s)
+}
+
+// byDefault writes the default when it is decided at a stage.
+func (n *nft) byDefault(s Stage) {
 	if n.plan.Default.Stage != s {
 		return
 	}
@@ -99,11 +104,10 @@ func (n *nft) steps(steps []Step, s Stage, p nftPlace) {
 func (n *nft) rule(step Step, s Stage, p nftPlace) {
 	r := &n.plan.Program.Rules[step.Rule]
 	count := ""
-	if !step.Again {
-		count = n.count(step.Rule)
-	}
 	if step.Again { // what does not come from outside is let by in any case
 		p.outside = nil
+	} else {
+		count = n.count(step.Rule)
 	}
 	w := n.ways(r, p)
 	if len(w.lines) == 0 {
@@ -207,42 +211,49 @@ func (n *nft) filter() {
 	if !n.plan.Uses(StageFilter) {
 		return
 	}
+	all := n.plan.At(StageFilter)
 	differs := func(s Step) bool { return n.plan.byWay(&n.plan.Program.Rules[s.Rule]) }
 	early := func(s Step) bool { // these can stand before all others
 		return s.Again && differs(s) && n.plan.proxied(s.Rule) == nil
 	}
-	all := n.plan.At(StageFilter)
-	parted := n.plan.fragmentsAtFilter(all) && n.plan.partsFragments(all)
 	shared := slices.DeleteFunc(slices.Clone(all), early)
-	steps := slices.DeleteFunc(slices.Clone(all), func(s Step) bool { return !early(s) })
+	own := slices.DeleteFunc(slices.Clone(all), func(s Step) bool { return !early(s) })
 	place := nftPlace{fragments: firstFragment}
-	if n.plan.fragmentsAtFilter(all) && !parted {
+	parted := n.plan.partsFragments(StageFilter, all)
+	if !parted && n.plan.fragmentsAtFilter(all) {
 		place.fragments = anyFragment
 	}
-	apart := parted || n.plan.asksDeviceLast(StageFilter, all) || slices.ContainsFunc(shared, differs)
-	if !apart {
+	if !parted && !n.plan.asksDeviceLast(StageFilter, all) && !slices.ContainsFunc(shared, differs) {
 		n.chain("filter", "")
 		n.steps(shared, StageFilter, place)
 		n.end()
+		n.hook("input", own, "filter", place)
+		n.hook("forward", own, "filter", place.forwarded())
+		return
 	}
-	for hops, hook := range []string{"input", "forward"} {
-		if hops > 0 && !n.plan.forwards(all) {
-			continue
-		}
-		place.hops = uint32(hops)
-		n.chain(hook, hook+" priority "+nftFilter)
-		place.outside = n.entrance(StageFilter, all)
-		if parted {
-			n.fragments(hook, StageFilter, slices.Concat(steps, shared), nftChecksAt{}, place)
-		}
-		for _, s := range steps {
-			n.rule(s, StageFilter, place)
-		}
-		if apart {
-			n.steps(shared, StageFilter, place)
-		} else {
-			n.line("jump filter")
-		}
-		n.end()
+	all = slices.Concat(own, shared)
+	n.hook("input", all, "", place)
+	n.hook("forward", all, "", place.forwarded())
+}
+
+// hook writes the chain of a hook at filter: rules, and then those of the chain next, or the default.
+func (n *nft) hook(name string, steps []Step, next string, p nftPlace) {
+	all := n.plan.At(StageFilter)
+	if p.hops > 0 && !n.plan.forwards(all) {
+		return
 	}
+	n.chain(name, name+" priority "+nftFilter)
+	p.outside = n.entrance(StageFilter, all)
+	if n.plan.partsFragments(StageFilter, all) {
+		n.fragments(name, StageFilter, steps, nftChecksAt{}, p)
+	}
+	for _, s := range steps {
+		n.rule(s, StageFilter, p)
+	}
+	if next != "" {
+		n.line("jump " + next)
+	} else {
+		n.byDefault(StageFilter)
+	}
+	n.end()
 }

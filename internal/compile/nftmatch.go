@@ -37,6 +37,12 @@ type nftPlace struct {
 	outside   nftTerm // the test of the device that lines need; nil: packets of others do not come so far
 }
 
+// forwarded is the same for packets that have been forwarded once.
+func (p nftPlace) forwarded() nftPlace {
+	p.hops++
+	return p
+}
+
 // known takes from a match what is known of the destination of packets that are forwarded: it is not the host's own.
 // decided reports whether the match holds for all of them then.
 func (p nftPlace) known(pl *Plan, side int, m ir.AddrMatch) (left ir.AddrMatch, decided bool) {

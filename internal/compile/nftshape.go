@@ -54,10 +54,10 @@ func (pl *Plan) forwards(steps []Step) bool {
 	})
 }
 
-// partsFragments reports whether later fragments leave a chain in front of its rules, which takes every packet two tests.
-// Lines for IPv4 ask for it themselves, last; with IPv6 each would become two.
-func (pl *Plan) partsFragments(steps []Step) bool {
-	return slices.ContainsFunc(steps, func(s Step) bool {
+// partsFragments reports whether later fragments leave the chain of a stage in front of its rules, which takes every packet
+// two tests. Lines for IPv4 ask for it themselves, last; with IPv6 each would become two.
+func (pl *Plan) partsFragments(s Stage, steps []Step) bool {
+	return (s != StageFilter || pl.fragmentsAtFilter(steps)) && slices.ContainsFunc(steps, func(s Step) bool {
 		r := &pl.Program.Rules[s.Rule]
 		return readsHeader(r) && (len(r.Payload) > 0 || !pl.onlyIPv4(r))
 	})

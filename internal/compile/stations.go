@@ -103,7 +103,7 @@ func (pl *Plan) once(s Stage, steps []Step) (a cost.Asked) {
 	if s != StageIngress && pl.defaultActs(s) {
 		a.Rules += defaultRules
 	}
-	if pl.partsFragments(steps) && (s != StageFilter || pl.fragmentsAtFilter(steps)) {
+	if pl.partsFragments(s, steps) {
 		a.Rules += 2
 	}
 	return a

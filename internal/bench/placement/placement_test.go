@@ -44,11 +44,11 @@ func TestAbove(t *testing.T) {
 	}
 }
 
-// TestChooser has a model in which a forwarded packet costs 30 more with the rule in raw, and a dropped one 30 less: half of
+// TestChooser has a model in which a forwarded packet costs 50 more with the rule in raw, and a dropped one 50 less: half of
 // each are as dear in either place.
 func TestChooser(t *testing.T) {
 	c, err := newChooser(&cost.Model{
-		Reach: map[string]float64{"xdp": 10, "raw": 100, "filter": 160},
+		Reach: map[string]float64{"xdp": 10, "raw": 100, "filter": 180},
 		Work: map[string]cost.Work{
 			"xdp/xdp": {Hook: 20}, "nftables/raw": {Hook: 50}, "nftables/filter": {Hook: 20}, "nftables/ingress": {Hook: 10},
 		},
