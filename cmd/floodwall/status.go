@@ -19,6 +19,7 @@ func statusCommand(e *env) *cobra.Command {
 		Use:   "status",
 		Short: "what runs, and what it has decided so far",
 		Long: "Status says what is loaded, and what each rule, check and the default have decided since it was first applied. A\n" +
+			"default that passes is not counted where that would cost each packet more (-); what is told was counted before. A\n" +
 			"verdict in brackets is that of a rule or a check that only counts. Of a limit by prefixes it says how many of them have\n" +
 			"used a part of their rate at the moment, how many the table has room for, and how many it had to forget, since a flood\n" +
 			"from too many sources filled it: forgotten ones begin anew. What nftables and iptables keep of limits is not shown.\n" +

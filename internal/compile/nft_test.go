@@ -279,3 +279,33 @@ func TestNftCounters(t *testing.T) {
 		t.Error("no error without devices")
 	}
 }
+
+// TestNftDevices has the kernel take chains for as many devices as it may have, where packets from inside leave the chain in
+// front and where rules ask for the device themselves. A rule of the kernel has room for 128 expressions.
+func TestNftDevices(t *testing.T) {
+	testutil.RequireTool(t, "nft")
+	if !testutil.Inside(t) {
+		return
+	}
+	for _, text := range []string{
+		"default: drop\nrules: [{name: a, state: established, then: pass}]",
+		"rules: [{name: a, state: established, from: 198.51.100.1, then: drop}]",
+	} {
+		pl, err := compile.Hoist(lower(t, text).program, compile.TargetNftables)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, n := range []int{1, 4, 5, 100} {
+			var devices []string
+			for i := range n {
+				devices = append(devices, fmt.Sprintf("eth%d", i))
+			}
+			script, err := compile.ToNftables(pl, compile.NftOptions{Table: "t", Devices: devices})
+			if err != nil {
+				t.Fatal(err)
+			}
+			nft(t, script.Script, "-f", "-")
+			nft(t, "", "flush", "ruleset")
+		}
+	}
+}

@@ -161,9 +161,16 @@ func (n *nft) vlans() (patterns []string) {
 // outside is what packets that come in by the policy's devices have in iifname, VLAN devices included.
 func (n *nft) outside() string { return quoted(slices.Concat(n.options.Devices, n.vlans())) }
 
+// fewDevices is how many devices at most have a test for each one's VLANs, which packets from inside are asked one by one. The
+// kernel has room for some 60 in a rule (net/netfilter/nf_tables_api.c, NFT_RULE_MAXEXPRS).
+const fewDevices = 4
+
 // inside tests that a packet comes in by another device. A packet from outside mostly fails the first test, which asks for
 // the devices themselves; a lookup of name patterns takes longer than that.
 func (n *nft) inside() string {
+	if len(n.options.Devices) > fewDevices {
+		return "iifname != " + n.outside()
+	}
 	tests := []string{"iifname != " + quoted(n.options.Devices)}
 	for _, pattern := range n.vlans() {
 		tests = append(tests, fmt.Sprintf("iifname != %q", pattern))

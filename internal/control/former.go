@@ -117,8 +117,14 @@ func (c *tallies) leaves(next *manifest, was *tallies, begun seeds) former {
 	return f
 }
 
+// uncounted reports whether a generation does not count what its default decides.
+func (m *manifest) uncounted() bool {
+	return m.At.Stage != compile.StageXDP && m.part() != nil && m.part().Default == ""
+}
+
 // goesOn is what is to be added to the counters of the next generation, which may have other rules: of those that both
-// have in XDP, what is added now. Counters in netfilter begin with all of it.
+// have in XDP, what is added now, and of a default that one of them does not count, all. Counters in netfilter begin with
+// all of it.
 func (c *tallies) goesOn(next *manifest) former {
 	before := map[uint64]tally{}
 	for i, r := range c.manifest.Rules {
@@ -134,7 +140,11 @@ func (c *tallies) goesOn(next *manifest) former {
 		}
 		f.Rules = append(f.Rules, n)
 	}
-	if next.At.Stage == compile.StageXDP && c.manifest.At.Stage == compile.StageXDP && next.Default == c.manifest.Default {
+	switch {
+	case next.Default != c.manifest.Default:
+	case next.uncounted() || c.manifest.uncounted():
+		f.Default = c.byDefault()
+	case next.At.Stage == compile.StageXDP && c.manifest.At.Stage == compile.StageXDP:
 		f.Default = c.before.Default
 	}
 	return f

@@ -60,3 +60,28 @@ func TestPlacesOnNftables(t *testing.T) {
 		t.Errorf("warnings %q, error %v, default %+v", s.Warnings, err, s.Default)
 	}
 }
+
+// TestUncounted has the default be counted, and not, by turns: by applies of policies whose rule is at ingress, where the
+// default counts, and at raw, where it does not. What it has decided where it was counted stays known.
+func TestUncounted(t *testing.T) {
+	testutil.RequireTool(t, "nft")
+	h := newHost(t)
+	if h == nil {
+		return
+	}
+	want := uint64(0)
+	for turn, stage := range []string{"ingress", "raw", "raw", "ingress", "ingress", "raw"} {
+		h.applyTo(compile.TargetNftables, "checks: off\nrules: [{name: x, from: 198.51.100.1, placement: "+stage+", then: drop}]\n")
+		h.send(10, "udp 198.51.100.7:5 > 192.0.2.1:53")
+		if stage == "ingress" {
+			want += 10
+		}
+		s, err := h.Status(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s.Default.Packets != want || s.Default.Uncounted != (stage == "raw") {
+			t.Errorf("turn %d, at %s: the default has %d packets, uncounted %v; want %d", turn, stage, s.Default.Packets, s.Default.Uncounted, want)
+		}
+	}
+}

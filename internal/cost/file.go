@@ -12,8 +12,9 @@ import (
 func Path(state string) string { return filepath.Join(state, "cost.json") }
 
 // Write puts the model into a state directory, which is made when there is none. It replaces an older one at once, and
-// sets Time when that is not set.
+// sets Version, and Time when that is not set.
 func (m *Model) Write(state string) error {
+	m.Version = version
 	if m.Time.IsZero() {
 		m.Time = time.Now().UTC().Truncate(time.Second)
 	}
@@ -43,7 +44,7 @@ func (m *Model) Write(state string) error {
 }
 
 // Read reads the model of a state directory, for a host. The error is a *FileError when there is one that is of no use:
-// damaged, or measured on another host or under another kernel. It is fs.ErrNotExist when there is none.
+// damaged, or measured by another version, on another host or under another kernel. It is fs.ErrNotExist when there is none.
 func Read(state string, this Host) (*Model, error) {
 	text, err := os.ReadFile(Path(state))
 	if err != nil {
@@ -52,6 +53,9 @@ func Read(state string, this Host) (*Model, error) {
 	var m Model
 	if err := json.Unmarshal(text, &m); err != nil {
 		return nil, &FileError{Path(state), err.Error()}
+	}
+	if m.Version != version {
+		return nil, &FileError{Path(state), "another version of floodwall measured it"}
 	}
 	if what := m.Host.differs(this); what != "" {
 		return nil, &FileError{Path(state), what}

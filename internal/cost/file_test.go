@@ -78,10 +78,12 @@ func TestReadRefuses(t *testing.T) {
 		refused(t, state, m.Host, tt.what)
 	}
 	state := t.TempDir()
-	if err := os.WriteFile(cost.Path(state), []byte("{"), 0o644); err != nil {
-		t.Fatal(err)
+	for text, what := range map[string]string{"{": "unexpected end", `{"version": 1}`: "another version", "{}": "another version"} {
+		if err := os.WriteFile(cost.Path(state), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		refused(t, state, m.Host, what)
 	}
-	refused(t, state, m.Host, "unexpected end")
 	if _, err := cost.Read(t.TempDir(), m.Host); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("without a file: %v", err)
 	}

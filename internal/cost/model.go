@@ -4,6 +4,8 @@ import "time"
 
 // Model is the measured costs of a host. All figures are nanoseconds of a CPU per packet.
 type Model struct {
+	Version int `json:"version"` // of what the figures mean: version
+
 	Host Host      `json:"host"` // the one they were measured on
 	Time time.Time `json:"time"`
 
@@ -12,6 +14,10 @@ type Model struct {
 	Route     float64            `json:"route"`     // added before filter by the table of routes that the host had, to that of a nearly empty one
 	Work      map[string]Work    `json:"work"`      // by target and stage: "nftables/raw"
 }
+
+// version is that of the models that are written, and the only one that is read. In models before 2, the cost of a hook
+// had those of the test of the device and of the default in it.
+const version = 2
 
 // Work is what is done with a packet at a stage.
 type Work struct {

@@ -64,6 +64,6 @@ func isStill(f *os.File, dir string) bool {
 	if err != nil {
 		return false
 	}
-	named, err := os.Lstat(dir)
+	named, err := os.Stat(dir)
 	return err == nil && os.SameFile(opened, named)
 }

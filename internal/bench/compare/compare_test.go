@@ -104,6 +104,28 @@ func TestOthersSlower(t *testing.T) {
 	}
 }
 
+// TestOthersFaster has nft faster, which is no excuse for Floodwall, and slower by chance, in one round.
+func TestOthersFaster(t *testing.T) {
+	for _, others := range []func(round int) float64{
+		func(int) float64 { return 0.85 },
+		func(round int) float64 { return report.Choice(round == 0, 4.0, 1) },
+	} {
+		m := newMachine(t, 10)
+		old, new := m.run(30, 1), m.run(30, 1.1)
+		old.Experiments, new.Experiments = old.Experiments[:1], new.Experiments[:1]
+		for i := range new.Experiments[0].Results {
+			if r := &new.Experiments[0].Results[i]; !own(r.Name) {
+				for round := range r.Metrics[0].Samples {
+					r.Metrics[0].Samples[round] *= others(round)
+				}
+			}
+		}
+		if mean := Reports(old, new, Options{}).Means[0]; !mean.Own || mean.Verdict != Worse {
+			t.Errorf("Floodwall is slower by 10%%, nft is not: %+v, want worse", mean)
+		}
+	}
+}
+
 // TestYardstick has a machine that is slower by a third for all that it runs, and a build that is slower by a tenth.
 func TestYardstick(t *testing.T) {
 	m := newMachine(t, 10)

@@ -10,9 +10,11 @@ import (
 
 // judge says what changed: by at least so much, and significantly.
 func (c *Comparison) judge() {
+	correct(c.Means)
+	correct(c.Rows)
 	for i := range c.Means {
 		if m := &c.Means[i]; m.Own {
-			m.Least = max(c.Delta, othersMoved(m, c.Means))
+			m.Least = max(c.Delta, othersMoved(m, c.Means, c.Alpha))
 		} else {
 			m.Least = rowTimes * c.Delta
 		}
@@ -24,9 +26,8 @@ func (c *Comparison) judge() {
 	judge(c.Rows, c.Alpha)
 }
 
-// judge gives the verdicts on what is compared together.
+// judge gives the verdicts on what is compared together, and has Q and Least.
 func judge(all []Change, alpha float64) {
-	correct(all)
 	for i := range all {
 		c := &all[i]
 		if coarse(c.Unit) {

@@ -36,14 +36,16 @@ func means(rows []Change) []Change {
 	return all
 }
 
-// othersMoved is the share by which the mean of the others' rows of the same experiment and unit changed. It says nothing
-// of shares of the yardstick, which is such a row itself: the empty program's vary by some percent, as it takes so little.
-func othersMoved(own *Change, means []Change) float64 {
+// othersMoved is the share by which the mean of the others' rows of the same experiment and unit changed in the same
+// direction, if that is no chance: what is to blame for it may be for Floodwall's, too. It says nothing of shares of the
+// yardstick, which is such a row itself: the empty program's vary by some percent, as it takes so little.
+func othersMoved(own *Change, means []Change, alpha float64) float64 {
 	if own.Unit == yardstick {
 		return 0
 	}
 	for i := range means {
-		if m := &means[i]; !m.Own && m.Name == own.Name && m.Unit == own.Unit {
+		m := &means[i]
+		if !m.Own && m.Name == own.Name && m.Unit == own.Unit && m.Q <= alpha && m.Delta*own.Delta > 0 {
 			return math.Abs(m.Delta)
 		}
 	}

@@ -149,7 +149,9 @@ func (t *RateTable) bars(experiment string, r *Rate) (bars []rateBar) {
 func (r *Rate) Measured() bool { return len(r.Arrived()) > 0 }
 
 // Unsteady reports whether the figures are doubtful.
-func (r *Rate) Unsteady() bool { return r.disturbed > 0 || r.Arrived().Unsteady() }
+func (r *Rate) Unsteady() bool {
+	return r.disturbed > 0 || 2*r.failed() >= len(r.Rounds) || r.Arrived().Unsteady()
+}
 
 // fromSource reports whether most rounds say how fast the source is, not the receiver.
 func (r *Rate) fromSource() bool { return 2*r.starved > len(r.Arrived()) }

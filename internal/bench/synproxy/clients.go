@@ -84,14 +84,14 @@ func (s *site) begin(ctx context.Context, l load, seed uint64) (stop func() (mea
 	if l.flood == nil {
 		return func() (float64, float64, error) { return 0, 0, nil }, nil
 	}
-	if err := s.Out.Coalesce(answersWait); err != nil {
-		return nil, err
-	}
 	source, err := s.source(l.flood, lab.SourceOptions{
 		Batch: besideBatch, Burst: besideBurst, Rate: l.pps, CatchUp: besideCatchUp, Seed: seed, Apart: true,
 	})
 	if err != nil {
 		return nil, err
+	}
+	if err := s.Out.Coalesce(answersWait); err != nil {
+		return nil, errors.Join(err, source.Close())
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan error, 1)
@@ -100,7 +100,7 @@ func (s *site) begin(ctx context.Context, l load, seed uint64) (stop func() (mea
 		select {
 		case err := <-done:
 			cancel()
-			return nil, errors.Join(err, errors.New("the flood ended before it began"), source.Close())
+			return nil, errors.Join(err, errors.New("the flood ended before it began"), source.Close(), s.Out.Coalesce(0))
 		case <-time.After(floodLead):
 		}
 	}

@@ -81,6 +81,7 @@ func (b *builder) clientsTable() *report.Table {
 			fmt.Sprintf("%s connections per second are due, a fifth of the talk's as two cores do all the work, from 250 addresses, each in", report.CountText(clientRate)),
 			fmt.Sprintf("a /24 of its own; one is completed when its answer has come within %v. Times count from when it was due.", clientTimeout(visitTime(b.Session))),
 			fmt.Sprintf("Clients and flood have a wire each; the two meet in CPU %d, where nginx runs when its receive threads do not.", rig.ReceiverCPU),
+			"Who is overwhelmed by the flood there leaves nginx nothing; in the kernel's own softirq threads, nginx would get a share.",
 			"XDP_TX and XDP_DROP are on the attacker's wire alone, in front of no other defence: what the lab itself makes of the flood.",
 			"Entries are those of the flooded host's conntrack table at the end.",
 			fmt.Sprintf("Medians of %d rounds of %v, in which the rows take turns.", b.FewerRounds(), visitTime(b.Session)),

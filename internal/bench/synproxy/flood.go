@@ -36,7 +36,7 @@ func (f *Flood) Flow(to netip.Addr, port uint16) lab.Flow {
 	}
 }
 
-// floodBatch is how many packets the attacker sends at a time when there are answers or clients, which share its CPU: in a
+// floodBatch is how many packets the attacker sends at a time when there are answers, which share its CPU: in a
 // batch of 256, a quarter of a millisecond at 1 Mpps, the queue that answers wait in overflows (kernel drivers/net/veth.c,
 // VETH_RING_SIZE).
 const floodBatch = 64
@@ -101,7 +101,7 @@ const (
 )
 
 // climb returns the most of a figure that take reports for any offer, given the most so far. A receiver takes less of a
-// full flood than of one that is a little more than it can take: see rate.best.
+// full flood than of one that is a little more than it can take: see rig.Rate.
 func climb(best float64, factors []float64, take func(pps float64) (float64, error)) (float64, error) {
 	for best > 0 {
 		base := best
