@@ -287,10 +287,11 @@ func TestNftDevices(t *testing.T) {
 	if !testutil.Inside(t) {
 		return
 	}
-	for _, text := range []string{
-		"default: drop\nrules: [{name: a, state: established, then: pass}]",
-		"rules: [{name: a, state: established, from: 198.51.100.1, then: drop}]",
-	} {
+	for _, rules := range []int{1, 9} {
+		text := "placement: filter\nrules:\n"
+		for i := range rules {
+			text += fmt.Sprintf("  - {name: r%d, port: udp/%d, from: 198.51.100.%d, then: drop}\n", i, 1000+i, i)
+		}
 		pl, err := compile.Hoist(lower(t, text).program, compile.TargetNftables)
 		if err != nil {
 			t.Fatal(err)
