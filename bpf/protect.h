@@ -335,16 +335,32 @@ static __always_inline int pass_known(struct packet *p, __u32 state)
 	return XDP_PASS;
 }
 
+/* Whether a packet is more than an acknowledgement. */
+static __always_inline bool says_more(struct packet *p)
+{
+	return p->payload < p->end || (p->flags & TCP_FIN);
+}
+
 /*
  * A packet of a connection behind this host that conntrack may not have yet, or not any more. While it has not, SYNPROXY
- * would take a probe of the window for the beginning.
+ * would take a probe of the window for the beginning, and what a client that does not heed the window sends for such a probe
+ * (kernel net/netfilter/nf_synproxy_core.c, ipv4_synproxy_hook): it would begin the connection one octet too late. So that
+ * is dropped, once: if there still is no connection when it comes again, it begins it.
  */
 static __always_inline int judge_doubtful(struct xdp_md *ctx, struct packet *p, struct protection *pr, __u64 now)
 {
-	if (ask_kernel(ctx, p, pr, ASK_KNOWN, now) != CONNECTION_OPEN) {
-		flow_set(p, FLOW_ESTABLISHED | FLOW_DOUBT);
-		if (proves_address(ctx, p, pr) == PROOF_PROBE)
-			return send_answer(ctx, p, pr, repeat_syn_ack(ctx, p));
+	__u32 proof;
+
+	if (ask_kernel(ctx, p, pr, ASK_KNOWN, now) == CONNECTION_OPEN)
+		return pass_known(p, FLOW_ESTABLISHED);
+	flow_set(p, FLOW_ESTABLISHED | FLOW_DOUBT);
+	proof = proves_address(ctx, p, pr);
+	if (proof == PROOF_PROBE)
+		return send_answer(ctx, p, pr, repeat_syn_ack(ctx, p));
+	if (proof == PROOF_HANDSHAKE && says_more(p)) {
+		flow_set(p, FLOW_CLOSING | FLOW_DOUBT);
+		count_outcome(p, pr, ACK_INVALID);
+		return XDP_DROP;
 	}
 	return pass_known(p, FLOW_ESTABLISHED);
 }

@@ -62,7 +62,8 @@ func TestPlacesOnNftables(t *testing.T) {
 }
 
 // TestUncounted has the default be counted, and not, by turns: by applies of policies whose rule is at ingress, where the
-// default counts, and at raw, where it does not. What it has decided where it was counted stays known.
+// default counts, and at raw, where it does not. What it has decided where it was counted stays known. Of IPv6, what the
+// kernel sends by itself comes as well.
 func TestUncounted(t *testing.T) {
 	testutil.RequireTool(t, "nft")
 	h := newHost(t)
@@ -71,7 +72,8 @@ func TestUncounted(t *testing.T) {
 	}
 	want := uint64(0)
 	for turn, stage := range []string{"ingress", "raw", "raw", "ingress", "ingress", "raw"} {
-		h.applyTo(compile.TargetNftables, "checks: off\nrules: [{name: x, from: 198.51.100.1, placement: "+stage+", then: drop}]\n")
+		h.applyTo(compile.TargetNftables, "checks: off\nrules:\n  - {name: six, family: ipv6, then: drop}\n"+
+			"  - {name: x, from: 198.51.100.1, placement: "+stage+", then: drop}\n")
 		h.send(10, "udp 198.51.100.7:5 > 192.0.2.1:53")
 		if stage == "ingress" {
 			want += 10

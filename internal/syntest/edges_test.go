@@ -128,6 +128,14 @@ var edges = []edge{
 		p.say("mine")
 		p.knockElsewhere(e)
 	}},
+	{"data at once, whatever the window", func(p *peer, _ *echo) {
+		for range 10 { // what comes before the server has answered is lost, but the connection is not
+			p.connect()
+			p.say("hasty")
+			p.from = netip.AddrPortFrom(p.from.Addr(), p.from.Port()+1000)
+			p.ack = 0
+		}
+	}},
 	{"ACK of no SYN-ACK", func(p *peer, e *echo) {
 		p.ack = 12345
 		before := e.accepted.Load()
