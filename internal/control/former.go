@@ -119,7 +119,7 @@ func (c *tallies) leaves(next *manifest, was *tallies, begun seeds) former {
 
 // uncounted reports whether a generation does not count what its default decides.
 func (m *manifest) uncounted() bool {
-	return m.At.Stage != compile.StageXDP && m.part() != nil && m.part().Default == ""
+	return m.At.Stage != compile.StageXDP && m.part().defaultCounter() == ""
 }
 
 // goesOn is what is to be added to the counters of the next generation, which may have other rules: of those that both

@@ -195,7 +195,7 @@ func (s *Status) counters(ctx context.Context, l *live, g *generation) error {
 	}
 	n := c.byDefault()
 	s.Default = RuleStatus{Name: "default", Stage: m.At.Stage, Why: m.At.Why, Verdict: m.Default, Packets: n.Packets, Bytes: n.Octets,
-		Uncounted: m.At.Stage != compile.StageXDP && c.part.defaultCounter() == ""}
+		Uncounted: m.uncounted()}
 	n = c.slot(xdp.SlotNotIP)
 	s.NotIP = RuleStatus{Name: "not-ip", Stage: m.first(), Verdict: "pass", Packets: n.Packets, Bytes: n.Octets}
 	if slices.ContainsFunc(m.Rules, func(r ruleEntry) bool { return r.Verdict == ir.Truncate.String() }) {
