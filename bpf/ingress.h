@@ -209,7 +209,6 @@ static __always_inline int forget_request(struct __sk_buff *skb, struct packet *
 static __always_inline int judge_proved(struct __sk_buff *skb, struct packet *p, struct tcphdr *tcp,
 					struct bpf_sock *sk, __u32 number)
 {
-	bool bare = p->payload >= p->end && !tcp->fin;
 	struct syn_options o = {};
 	__u32 state = sk->state;
 
@@ -226,7 +225,7 @@ static __always_inline int judge_proved(struct __sk_buff *skb, struct packet *p,
 		return forget_request(skb, p);
 	if (state != BPF_TCP_LISTEN)
 		return TCX_DROP;
-	if (!bare && skb->tc_index != REINJECTED)
+	if (says_more(p) && skb->tc_index != REINJECTED)
 		return reinject(skb);
 	return give_connection(skb, sk, &o, number);
 }
@@ -247,7 +246,8 @@ static __always_inline bool skb_tcp(struct __sk_buff *skb, struct packet *p, str
 	p->sport = bpf_ntohs(tcp->source);
 	p->port = bpf_ntohs(tcp->dest);
 	p->payload = p->l4 + tcp->doff * 4;
-	return tcp->ack && !tcp->syn && !tcp->rst;
+	p->flags = tcp_flags(tcp);
+	return may_begin(p);
 }
 
 SEC("tcx/ingress")

@@ -102,6 +102,12 @@ static __always_inline void check_syn(struct xdp_md *ctx, struct cursor *c, stru
 		f->failed |= syn_options(ctx, offset_of(c) + sizeof(*tcp), header - sizeof(*tcp));
 }
 
+/* The octet of the flags, CWR to FIN. */
+static __always_inline __u8 tcp_flags(struct tcphdr *tcp)
+{
+	return ((__u8 *)tcp)[13];
+}
+
 static __always_inline void parse_tcp(struct xdp_md *ctx, struct cursor *c, struct frame *f)
 {
 	struct tcphdr *tcp = c->pos;
@@ -111,7 +117,7 @@ static __always_inline void parse_tcp(struct xdp_md *ctx, struct cursor *c, stru
 		f->failed |= cut_short(f->packet.fragment);
 		return;
 	}
-	flags = ((__u8 *)tcp)[13];
+	flags = tcp_flags(tcp);
 	f->packet.port = bpf_ntohs(tcp->dest);
 	f->packet.sport = bpf_ntohs(tcp->source);
 	f->packet.flags = flags;
@@ -219,4 +225,16 @@ static __always_inline void parse_l4(struct xdp_md *ctx, struct cursor *c, struc
 		parse_icmp(c, f);
 	else
 		payload_after(f, 0);
+}
+
+/* Whether a segment may be what ends a handshake, and with it begins a connection. */
+static __always_inline bool may_begin(struct packet *p)
+{
+	return (p->flags & (TCP_SYN | TCP_RST | TCP_ACK)) == TCP_ACK;
+}
+
+/* Whether a segment is more than an acknowledgement. */
+static __always_inline bool says_more(struct packet *p)
+{
+	return p->payload < p->end || (p->flags & TCP_FIN);
 }

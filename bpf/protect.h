@@ -147,7 +147,7 @@ __noinline __u32 proves_address(struct xdp_md *ctx, struct packet *p, struct pro
 {
 	struct tcphdr *tcp;
 
-	if (!p || !pr || !p->payload || (p->flags & (TCP_SYN | TCP_RST | TCP_ACK)) != TCP_ACK)
+	if (!p || !pr || !p->payload || !may_begin(p))
 		return PROOF_NONE;
 	tcp = tcp_header(ctx, p);
 	return tcp ? cookie_proof(ctx, p, pr, bpf_ntohl(tcp->seq), bpf_ntohl(tcp->ack_seq)) : PROOF_NONE;
@@ -333,12 +333,6 @@ static __always_inline int pass_known(struct packet *p, __u32 state)
 	if (state == FLOW_PROVED && (p->flags & TCP_RST))
 		flow_set(p, FLOW_NONE);
 	return XDP_PASS;
-}
-
-/* Whether a packet is more than an acknowledgement. */
-static __always_inline bool says_more(struct packet *p)
-{
-	return p->payload < p->end || (p->flags & TCP_FIN);
 }
 
 /*

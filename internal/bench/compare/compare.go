@@ -85,6 +85,7 @@ func Reports(old, new *report.Report, o Options) *Comparison {
 		Warnings: machineWarnings(old.Machine, new.Machine), Means: []Change{}, Rows: []Change{},
 		OnlyOld: []string{}, OnlyNew: []string{},
 	}
+	c.warnYardsticks(old, new)
 	c.pair(old, new)
 	c.Means = means(c.Rows)
 	c.judge()
@@ -156,6 +157,20 @@ func machineWarnings(old, new lab.Machine) []string {
 		}
 	}
 	return warnings
+}
+
+// warnYardsticks says when figures are by different yardsticks.
+func (c *Comparison) warnYardsticks(old, new *report.Report) {
+	before := make(map[string]string)
+	for _, e := range old.Experiments {
+		before[e.Name] = e.Yardstick
+	}
+	for _, e := range new.Experiments {
+		if was := before[e.Name]; was != "" && e.Yardstick != "" && was != e.Yardstick {
+			c.Warnings = append(c.Warnings, fmt.Sprintf("%s: the yardstick is another program (%s and %s): what is by it cannot be compared",
+				e.Name, was, e.Yardstick))
+		}
+	}
 }
 
 // warnRounds says when there is too little to judge by.

@@ -158,13 +158,14 @@ func TestWarnings(t *testing.T) {
 	m := newMachine(t, 3)
 	old, other := m.run(2, 1), m.run(3, 2)
 	other.Machine.Kernel = "6.12"
+	old.Experiments[0].Yardstick, other.Experiments[0].Yardstick = "0123", "4567"
 	var out strings.Builder
 	c := Reports(old, other, Options{})
 	if err := c.WriteText(&out, true); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"different kernels: 6.18 and 6.12", "fewer than 4 rounds", "only in the new run: program/floodwall/rules=2, program/nft/rules=2",
+		"different kernels: 6.18 and 6.12", "another program (0123 and 4567)", "fewer than 4 rounds", "only in the new run: program/floodwall/rules=2, program/nft/rules=2",
 		"program/floodwall/rules=1 ", "no significant change",
 	} {
 		if !strings.Contains(out.String(), want) {

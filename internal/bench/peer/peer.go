@@ -4,6 +4,7 @@ package peer
 //go:generate go tool bpf2go -cc clang-19 -strip llvm-strip-19 -no-global-types -target bpfel -go-package peer peers ../../../bpf/bench.c -- -O2 -g -mcpu=v3 -Wall -Werror -idirafter /usr/include/x86_64-linux-gnu -idirafter /usr/include/aarch64-linux-gnu
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"strings"
@@ -66,4 +67,13 @@ func Load(name string, resize func(*ebpf.MapSpec), vars map[string]any) (p Loade
 	}
 	defer c.Close()
 	return Loaded{c.DetachProgram(name), c.DetachMap(name + "_set"), c.DetachMap(name + "_counts")}, nil
+}
+
+// LoadProgram is Load of a program whose maps are for nobody else.
+func LoadProgram(name string) (*ebpf.Program, error) {
+	p, err := Load(name, nil, nil)
+	if err != nil {
+		return nil, err
+	}
+	return p.Program, errors.Join(p.Set.Close(), p.Counts.Close())
 }

@@ -61,6 +61,9 @@ func Run(ctx context.Context, s *rig.Session) error {
 		if err != nil {
 			return err
 		}
+		if s.Outcome.Yardstick, err = yardstickTag(); err != nil {
+			return err
+		}
 		for _, t := range tables {
 			if err := columns(ctx, s, at, t.title, t.columns); err != nil {
 				return err

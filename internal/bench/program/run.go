@@ -3,7 +3,6 @@ package program
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"runtime"
@@ -62,7 +61,10 @@ func packetFrames() (frames [][]byte, err error) {
 	return frames, nil
 }
 
-// runRound adds a figure to each column and kind of packet. The yardstick is attached elsewhere meanwhile, see runKinds.
+// runRound adds a figure to each column and kind of packet. The yardstick, attached elsewhere meanwhile (see runKinds), shows
+// how fast the machine is just now, for programs like Floodwall's: neighbors on the core and in its caches make both slower
+// alike, for longer than a run takes. That is why the same build is up to 5% slower in one run than in another, and up to 2% by
+// the yardstick.
 func runRound(ctx context.Context, at *rig.Site, columns []*column, frames [][]byte, repeat int) error {
 	defer closeColumns(columns)
 	for _, c := range columns {
@@ -70,7 +72,7 @@ func runRound(ctx context.Context, at *rig.Site, columns []*column, frames [][]b
 			return fmt.Errorf("%s: %w", c.name, err)
 		}
 	}
-	yardstick, err := loadYardstick()
+	yardstick, err := peer.LoadProgram(peer.Yardstick)
 	if err != nil {
 		return err
 	}
@@ -88,15 +90,18 @@ func runRound(ctx context.Context, at *rig.Site, columns []*column, frames [][]b
 	return nil
 }
 
-// loadYardstick loads the program that shows how fast the machine is just now, for programs like Floodwall's: neighbors on
-// the core and in its caches make both slower alike, for longer than a run takes. That is why the same build is up to 5%
-// slower in one run than in another, and up to 2% by the yardstick.
-func loadYardstick() (*ebpf.Program, error) {
-	y, err := peer.Load(peer.Yardstick, nil, nil)
+// yardstickTag tells the yardstick from others.
+func yardstickTag() (string, error) {
+	p, err := peer.LoadProgram(peer.Yardstick)
 	if err != nil {
-		return nil, err
+		return "", err
 	}
-	return y.Program, errors.Join(y.Set.Close(), y.Counts.Close())
+	defer p.Close()
+	info, err := p.Info()
+	if err != nil {
+		return "", fmt.Errorf("yardstick: %w", err)
+	}
+	return info.Tag, nil
 }
 
 // runKinds adds a figure for each kind of packet. The program is attached meanwhile: the kernel enters each that it runs

@@ -40,6 +40,8 @@ type Outcome struct {
 	Series  []Series     `json:"series,omitempty"`
 	Curves  []Curve      `json:"curves,omitempty"`
 	Ranked  []Ranking    `json:"rankings,omitempty"`
+
+	Yardstick string `json:"yardstick,omitempty"` // tag (struct bpf_prog_info) of the program that figures "of-yardstick" are by
 }
 
 // Series is a figure over time, for charts. Those with the same unit are drawn together.

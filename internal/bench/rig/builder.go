@@ -60,7 +60,7 @@ func (b *Builder) Limits() (err error) {
 	if err != nil {
 		return err
 	}
-	touch, err := peer.Load(peer.Touch, nil, nil)
+	touch, err := peer.LoadProgram(peer.Touch)
 	if err != nil {
 		return err
 	}
@@ -68,7 +68,7 @@ func (b *Builder) Limits() (err error) {
 		Name: "empty", Label: "empty XDP_DROP (the limit)", Subject: Subject{b.XDP, b.Own(empty)},
 	})
 	b.Table.touch = b.Add(&Rate{
-		Name: "one-octet", Label: "XDP_DROP after reading one octet", Subject: Subject{b.XDP, b.Own(touch.Program)},
+		Name: "one-octet", Label: "XDP_DROP after reading one octet", Subject: Subject{b.XDP, b.Own(touch)},
 	})
 	return nil
 }
