@@ -78,7 +78,7 @@ func (b *Builder) Measure(ctx context.Context) error {
 	two, one := &b.Table, b.Table.On(OneCore)
 	two.Notes = append(two.Notes,
 		"Of one octet: the share of the rate of a program that reads one octet of each frame. On veth, the first touch",
-		"of a frame fetches it from the sender's core, which every program that looks at packets pays.")
+		"of a frame fetches it from the sender's core, for which a program waits the longer the more it does.")
 	one.Notes = append(one.Notes,
 		"The receive thread's own time per packet, and its inverse. The frame is in the core's cache, much as one is",
 		"that a network card has written there: the difference between rows is what the programs cost. The bars are not",

@@ -49,9 +49,9 @@ func labProgram(name string) installer {
 	}
 }
 
-// peerProgram attaches one of bpf/bench.c that drops. The one that reads an octet of each frame and the yardstick need the frame
-// itself, which on veth comes from the sender's core: the first does not wait for it, as its verdict is foreseen, and the CPU
-// goes on to the next frame meanwhile; who has more to do than a CPU has begun at a time waits each time.
+// peerProgram attaches one of bpf/bench.c that drops. Both that are rows here need the frame itself, which on veth comes from
+// the sender's core. For one octet the CPU does not wait: it foresees the verdict, and goes on with the next frame. With more to
+// do than it has under way at a time, some hundred instructions, it waits for each frame.
 func peerProgram(name string) installer {
 	return func(_ context.Context, b *builder, at *site) error {
 		p, err := peer.LoadProgram(name)

@@ -31,6 +31,8 @@ func (b *builder) notes() []string {
 		"set with an attacker who kept an empty program's thread a third busy: by what it is able to, they are harder.",
 		"Kernel SYNPROXY is the talk's setup: SYNs untracked in raw, SYNPROXY for what is invalid or untracked, invalid dropped,",
 		"tcp_loose=0. Floodwall protects the port at any rate (`when: always`).",
+		"As much work as Floodwall's: the yardstick of `bench compare`, which takes about as long when the frame is in the cache.",
+		"Here it is in the attacker's core: who does little goes on with the next frame meanwhile, who does more waits for it.",
 		fmt.Sprintf("Medians of %d rounds of %v, in which the rows take turns.", b.Rounds, b.Window),
 	}
 }
