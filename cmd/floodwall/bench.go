@@ -111,13 +111,13 @@ func (e *env) bench(c *cobra.Command, args []string, f *benchFlags) error {
 func (f *benchFlags) check(c *cobra.Command) error {
 	o := f.options
 	switch {
-	case o.Rounds < 0:
+	case o.Rounds < least[int](c, "rounds"):
 		return usagef(c, "1 is the least", "flag --rounds: must be positive, got %d", o.Rounds)
-	case o.Window < 0 || o.Window > time.Hour:
+	case o.Window < least[time.Duration](c, "window") || o.Window > time.Hour:
 		return usagef(c, "500ms is usual", "flag --window: must be positive and at most an hour, got %v", o.Window)
-	case o.Phase < 0 || o.Phase > time.Hour:
+	case o.Phase < least[time.Duration](c, "for") || o.Phase > time.Hour:
 		return usagef(c, "10s is usual", "flag --for: must be positive and at most an hour, got %v", o.Phase)
-	case o.Routes < 0 || o.Routes > bench.MaxRoutes:
+	case o.Routes < least[int](c, "routes") || o.Routes > bench.MaxRoutes:
 		return usagef(c, "925525 is usual", "flag --routes: must be 1 to %s, got %d", count(bench.MaxRoutes), o.Routes)
 	}
 	for _, n := range o.Sizes {

@@ -95,9 +95,9 @@ func (e *env) capture(c *cobra.Command, f *captureFlags) (err error) {
 
 func (e *env) checkCapture(c *cobra.Command, f *captureFlags) error {
 	switch {
-	case f.count < 0 || f.count == 0 && c.Flags().Changed("count"):
+	case f.count < least[int](c, "count"):
 		return usagef(c, helpHint(c), "flag --count: must be at least 1, got %d", f.count)
-	case f.duration < 0 || f.duration == 0 && c.Flags().Changed("for"):
+	case f.duration < least[time.Duration](c, "for"):
 		return usagef(c, helpHint(c), "flag --for: must be positive, got %v", f.duration)
 	case f.file == "-" && e.json:
 		return usagef(c, "name a file with -w", "flag --json: standard output has the packets")

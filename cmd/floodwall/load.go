@@ -88,7 +88,7 @@ func (e *env) load(c *cobra.Command, address string, f *loadFlags) error {
 func (f *loadFlags) complete(c *cobra.Command, target *url.URL) (err error) {
 	o := &f.options
 	switch {
-	case o.Connections < 0:
+	case o.Connections < least[int](c, "connections"):
 		return usagef(c, "1 is the least", "flag --connections: must be positive, got %d", o.Connections)
 	case o.Duration <= 0:
 		return usagef(c, "10s is usual", "flag --for: must be positive, got %v", o.Duration)
