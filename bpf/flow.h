@@ -165,13 +165,13 @@ static __always_inline __u64 filter_bit(__u64 hash)
 /* The slot of a flow, FLOW_SLOTS when it has none. */
 static __always_inline __u64 find_flow(struct flow_bucket *b, __u64 hash)
 {
-	__u64 found = FLOW_SLOTS;
+	__u64 at;
 
 #pragma unroll
-	for (__u32 i = 0; i < FLOW_SLOTS; i++)
-		if (is_flow(read_once(&b->word[i]), hash))
-			found = i;
-	return opaque(found);
+	for (at = 0; at < FLOW_SLOTS; at++)
+		if (is_flow(read_once(&b->word[at]), hash))
+			break;
+	return opaque(at);
 }
 
 /* The slot for a new flow: the first that is free, or else that seen longest ago. */
