@@ -76,6 +76,7 @@ var wantRows = map[string][]string{
 	},
 	"program": {
 		"program/empty/packet=udp4", "program/floodwall/checks=strict/packet=ext6", "program/floodwall/rules=10000/packet=banned",
+		"program/floodwall/syn=off/packet=segment4", "program/floodwall/syn=always/packet=stray6",
 	},
 }
 

@@ -3,6 +3,7 @@ package program
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"strings"
@@ -23,8 +24,11 @@ var (
 	bannedSource = netip.MustParseAddr("5.6.7.8")
 )
 
-// packetKinds are what is given to the loaded programs. No rule but those about the two sources matches.
-var packetKinds = [...]struct{ name, label, line string }{
+// packetKind is a kind of packet that is given to the loaded programs.
+type packetKind struct{ name, label, line string }
+
+// packetKinds are of no service. No rule but those about the two sources matches.
+var packetKinds = []packetKind{
 	{"udp4", "UDP", "udp 9.9.9.9:4000 > 10.0.0.2:53 len=46"},
 	{"udp6", "UDP, IPv6", "udp [2400::9]:4000 > [fd00::2]:53 len=60"},
 	{"syn", "TCP SYN with options", "tcp 9.9.9.9:40000 > 10.0.0.2:80 S tcpopts=mss:1460,sack,ts,nop,ws:7"},
@@ -42,20 +46,32 @@ var packetKinds = [...]struct{ name, label, line string }{
 type column struct {
 	name, head string
 	text       string // of its policy; "" for the empty program
-	program    *ebpf.Program
-	figures    [len(packetKinds)]report.Samples // nanoseconds
-	shares     [len(packetKinds)]report.Samples // the yardstick's nanoseconds in the same moments, by these
+	prepare    preparation
+	figures    []report.Samples // nanoseconds, of each kind of packet
+	shares     []report.Samples // the yardstick's nanoseconds in the same moments, by these
+}
+
+// preparation readies a policy that is applied, and its program, for what they are given.
+type preparation func(context.Context, control.Instance, *ebpf.Program) error
+
+// table is programs, and the packets that each of them is given.
+type table struct {
+	title   string
+	kinds   []packetKind
+	columns []*column
+}
+
+// newTable makes a table, whose first column is the empty program.
+func newTable(title string, kinds []packetKind, columns ...*column) *table {
+	t := &table{title, kinds, append([]*column{{name: "empty", head: "empty"}}, columns...)}
+	for _, c := range t.columns {
+		c.figures, c.shares = make([]report.Samples, len(kinds)), make([]report.Samples, len(kinds))
+	}
+	return t
 }
 
 // Run measures loaded programs by BPF_PROG_TEST_RUN: what they cost when the packet is in the cache.
 func Run(ctx context.Context, s *rig.Session) error {
-	tables := []struct {
-		title   string
-		columns []*column
-	}{
-		{"program: nanoseconds a packet, by checks", checksColumns()},
-		{"program: nanoseconds a packet, by rules that do not match; checks: standard", rulesColumns()},
-	}
 	return rig.InLab(ctx, func(l *lab.Lab) error {
 		at, err := rig.NewSite(l, 0)
 		if err != nil {
@@ -64,8 +80,14 @@ func Run(ctx context.Context, s *rig.Session) error {
 		if s.Outcome.Yardstick, err = yardstickTag(); err != nil {
 			return err
 		}
-		for _, t := range tables {
-			if err := columns(ctx, s, at, t.title, t.columns); err != nil {
+		for _, t := range []*table{
+			newTable("program: nanoseconds a packet, by checks", packetKinds, checksColumns()...),
+			newTable("program: nanoseconds a packet, by rules that do not match; checks: standard", packetKinds, rulesColumns()...),
+			newTable("program: nanoseconds a packet of a service, by its protection", serviceKinds(), serviceColumns()...),
+		} {
+			err := t.run(ctx, s, at)
+			s.Outcome.Tables = append(s.Outcome.Tables, t.publish(s))
+			if err != nil {
 				return err
 			}
 		}
@@ -73,21 +95,19 @@ func Run(ctx context.Context, s *rig.Session) error {
 	})
 }
 
-func checksColumns() []*column {
-	columns := []*column{{name: "empty", head: "empty"}}
+func checksColumns() (columns []*column) {
 	for _, profile := range []string{"off", "standard", "strict"} {
 		columns = append(columns, &column{
-			name: "checks=" + profile, head: profile, text: policy(profile, 0),
+			name: "checks=" + profile, head: profile, text: policy(profile, 0), prepare: ban,
 		})
 	}
 	return columns
 }
 
-func rulesColumns() []*column {
-	columns := []*column{{name: "empty", head: "empty"}}
+func rulesColumns() (columns []*column) {
 	for _, c := range lists.RuleCounts {
 		columns = append(columns, &column{
-			name: fmt.Sprintf("rules=%d", c.Rules), head: report.CountText(c.Rules), text: policy("standard", c.Rules),
+			name: fmt.Sprintf("rules=%d", c.Rules), head: report.CountText(c.Rules), text: policy("standard", c.Rules), prepare: ban,
 		})
 	}
 	return columns
@@ -101,40 +121,47 @@ func policy(checks string, n int) string {
 		rules + "  - {name: listed, from: [$listed, $bans], then: drop}\n"
 }
 
-// columns measures the programs of a table and publishes.
-func columns(ctx context.Context, s *rig.Session, at *rig.Site, title string, columns []*column) error {
-	err := runColumns(ctx, s, at, columns)
-	s.Outcome.Tables = append(s.Outcome.Tables, columnsTable(s, title, columns))
-	return err
-}
-
-func closeColumns(columns []*column) {
-	for _, c := range columns {
-		if c.program != nil {
-			c.program.Close()
-			c.program = nil
-		}
-	}
-}
-
 // resultName is the column's part of the names of results: Floodwall's have its name.
 func (c *column) resultName() string { return report.Choice(c.text == "", "", "floodwall/") + c.name }
 
-// load gets the column's program into the kernel.
-func (c *column) load(ctx context.Context, at *rig.Site) (err error) {
+// install gets the column's program into the kernel, attached to the site's device, until it is removed: the kernel enters each
+// that it runs in its dispatcher of XDP programs, for which it waits for all CPUs, unless it is there already.
+func (c *column) install(ctx context.Context, at *rig.Site) (p *ebpf.Program, remove func() error, err error) {
 	if c.text == "" {
-		c.program, err = rig.LoadInstructions("empty", asm.Mov.Imm(asm.R0, rig.XDPDrop), asm.Return())
-		return err
+		return installEmpty(at)
 	}
-	a, err := at.Apply(ctx, c.text, ban)
-	if err == nil {
-		c.program = a.Program
+	held, err := at.Install(ctx, c.text, rig.TargetOptions("xdp"))
+	if err != nil {
+		return nil, nil, err
 	}
-	return err
+	remove = held.Remove
+	err = at.Server.Do(func() error {
+		if p, err = rig.AttachedProgram(at.In.Name); err != nil {
+			return err
+		}
+		remove = func() error { return errors.Join(p.Close(), held.Remove()) }
+		return c.prepare(ctx, held.Instance, p)
+	})
+	if err != nil {
+		return nil, nil, errors.Join(err, remove())
+	}
+	return p, remove, nil
+}
+
+func installEmpty(at *rig.Site) (p *ebpf.Program, remove func() error, err error) {
+	p, err = rig.LoadInstructions("empty", asm.Mov.Imm(asm.R0, rig.XDPDrop), asm.Return())
+	if err != nil {
+		return nil, nil, err
+	}
+	attached, err := at.Lab.Attach(at.In, p)
+	if err != nil {
+		return nil, nil, errors.Join(err, p.Close())
+	}
+	return p, func() error { return errors.Join(attached.Close(), p.Close()) }, nil
 }
 
 // ban bans the banned source, and sees to it that the program knows.
-func ban(ctx context.Context, in control.Instance) error {
+func ban(ctx context.Context, in control.Instance, _ *ebpf.Program) error {
 	p := netip.PrefixFrom(bannedSource, bannedSource.BitLen())
 	if _, err := in.Block(ctx, "bans", []control.Ban{{Prefix: p, For: control.Forever}}); err != nil {
 		return err

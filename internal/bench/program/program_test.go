@@ -1,6 +1,7 @@
 package program
 
 import (
+	"cmp"
 	"testing"
 
 	"github.com/floodwall/floodwall/internal/compile"
@@ -8,29 +9,34 @@ import (
 	"github.com/floodwall/floodwall/internal/packet"
 )
 
-// Every kind of packet that `program` measures must be one that its name says, whatever the policy decides.
+// Every kind of packet that `program` measures must be one that its name says, whatever the policy decides. What a
+// protection knows is checked whenever it is measured, see connect().
 func TestPacketKinds(t *testing.T) {
-	c, err := control.CompileSource("policy.yaml", []byte("devices: [eth0]\n"+policy("strict", 20)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	reasons := map[string]string{"arp": "not-ip", "listed": "listed"}
-	for _, k := range packetKinds {
-		spec, err := packet.Parse(k.line)
-		if err != nil {
-			t.Errorf("%s: %v", k.name, err)
-			continue
-		}
-		want := reasons[k.name]
-		if want == "" {
-			want = "default" // bans are empty here
-		}
-		e, err := c.Explain(spec, compile.TargetXDP)
+	for _, test := range []struct {
+		policy, other string
+		kinds         []packetKind
+		reasons       map[string]string // of kinds; other: of all other ones
+	}{
+		{policy("strict", 20), "default", packetKinds, map[string]string{"arp": "not-ip", "listed": "listed"}}, // bans are empty here
+		{serviceColumns()[0].text, "web", serviceKinds(), nil},
+	} {
+		c, err := control.CompileSource("policy.yaml", []byte("devices: [eth0]\n"+test.policy))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := e.Reason; got != want {
-			t.Errorf("%s: %s: %s, want %s", k.name, k.line, got, want)
+		for _, k := range test.kinds {
+			spec, err := packet.Parse(k.line)
+			if err != nil {
+				t.Errorf("%s: %v", k.name, err)
+				continue
+			}
+			e, err := c.Explain(spec, compile.TargetXDP)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got, want := e.Reason, cmp.Or(test.reasons[k.name], test.other); got != want {
+				t.Errorf("%s: %s: %s, want %s", k.name, k.line, got, want)
+			}
 		}
 	}
 }

@@ -3,6 +3,7 @@ package program
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"runtime"
@@ -26,22 +27,22 @@ const (
 	fullRepeat = 20_000
 )
 
-// runColumns measures every program with every kind of packet, in rounds. In each, all programs are loaded anew: where
-// the kernel puts a program and its maps changes what it costs by some percent, and two runs of the bench are to differ
-// no more than two rounds of one.
-func runColumns(ctx context.Context, s *rig.Session, at *rig.Site, columns []*column) error {
+// run measures every program with every kind of packet, in rounds. In each, all programs are loaded anew: where the kernel
+// puts a program and its maps changes what it costs by some percent, and two runs of the bench are to differ no more than two
+// rounds of one.
+func (t *table) run(ctx context.Context, s *rig.Session, at *rig.Site) error {
 	repeat, rounds := fullRepeat, 2*s.Rounds
 	if s.Quick {
 		repeat = fullRepeat / 10
 	}
-	frames, err := packetFrames()
+	frames, err := t.frames()
 	if err != nil {
 		return err
 	}
 	s.Steps.Expect(rounds)
 	for round := range rounds {
-		s.Steps.Show("%s, round %d of %d", columns[len(columns)-1].name, round+1, rounds)
-		if err := runRound(ctx, at, columns, frames, repeat); err != nil {
+		s.Steps.Show("%s, round %d of %d", t.columns[len(t.columns)-1].name, round+1, rounds)
+		if err := t.runRound(ctx, at, frames, repeat); err != nil {
 			return err
 		}
 		s.Steps.Step()
@@ -49,29 +50,32 @@ func runColumns(ctx context.Context, s *rig.Session, at *rig.Site, columns []*co
 	return nil
 }
 
-// packetFrames are the frames of packetKinds.
-func packetFrames() (frames [][]byte, err error) {
-	for _, k := range packetKinds {
-		spec, err := packet.Parse(k.line)
+// frames are the table's kinds of packets.
+func (t *table) frames() (frames [][]byte, err error) {
+	for _, k := range t.kinds {
+		f, err := frame(k.line)
 		if err != nil {
-			return nil, fmt.Errorf("packet %q: %w", k.line, err)
+			return nil, err
 		}
-		frames = append(frames, spec.Frame())
+		frames = append(frames, f)
 	}
 	return frames, nil
 }
 
-// runRound adds a figure to each column and kind of packet. The yardstick, attached elsewhere meanwhile (see runKinds), shows
+// frame is that of a packet in one line.
+func frame(line string) ([]byte, error) {
+	spec, err := packet.Parse(line)
+	if err != nil {
+		return nil, fmt.Errorf("packet %q: %w", line, err)
+	}
+	return spec.Frame(), nil
+}
+
+// runRound adds a figure to each column and kind of packet. The yardstick, attached elsewhere meanwhile (see install), shows
 // how fast the machine is just now, for programs like Floodwall's: neighbors on the core and in its caches make both slower
 // alike, for longer than a run takes. That is why the same build is up to 5% slower in one run than in another, and up to 2% by
 // the yardstick.
-func runRound(ctx context.Context, at *rig.Site, columns []*column, frames [][]byte, repeat int) error {
-	defer closeColumns(columns)
-	for _, c := range columns {
-		if err := c.load(ctx, at); err != nil {
-			return fmt.Errorf("%s: %w", c.name, err)
-		}
-	}
+func (t *table) runRound(ctx context.Context, at *rig.Site, frames [][]byte, repeat int) error {
 	yardstick, err := peer.LoadProgram(peer.Yardstick)
 	if err != nil {
 		return err
@@ -82,8 +86,8 @@ func runRound(ctx context.Context, at *rig.Site, columns []*column, frames [][]b
 		return err
 	}
 	defer attached.Close()
-	for _, c := range columns {
-		if err := c.runKinds(ctx, at, yardstick, frames, repeat); err != nil {
+	for _, c := range t.columns {
+		if err := c.run(ctx, at, yardstick, frames, repeat); err != nil {
 			return fmt.Errorf("%s: %w", c.name, err)
 		}
 	}
@@ -104,25 +108,24 @@ func yardstickTag() (string, error) {
 	return info.Tag, nil
 }
 
-// runKinds adds a figure for each kind of packet. The program is attached meanwhile: the kernel enters each that it runs
-// in its dispatcher of XDP programs, for which it waits for all CPUs, unless it is there already.
-func (c *column) runKinds(ctx context.Context, at *rig.Site, yardstick *ebpf.Program, frames [][]byte, repeat int) error {
-	attached, err := at.Lab.Attach(at.In, c.program)
+// run adds a figure for each frame. The program is loaded for it.
+func (c *column) run(ctx context.Context, at *rig.Site, yardstick *ebpf.Program, frames [][]byte, repeat int) error {
+	program, remove, err := c.install(ctx, at)
 	if err != nil {
 		return err
 	}
-	defer attached.Close()
-	return onCPU(rig.ReceiverCPU, func() error {
-		for kind, frame := range frames {
-			ns, yardstickNs, err := fastestPair(ctx, c.program, yardstick, frame, repeat)
+	err = onCPU(rig.ReceiverCPU, func() error {
+		for i, frame := range frames {
+			ns, yardstickNs, err := fastestPair(ctx, program, yardstick, frame, repeat)
 			if err != nil {
-				return fmt.Errorf("%s: %w", packetKinds[kind].label, err)
+				return fmt.Errorf("packet %d: %w", i+1, err)
 			}
-			c.figures[kind] = append(c.figures[kind], ns)
-			c.shares[kind] = append(c.shares[kind], yardstickNs/ns)
+			c.figures[i] = append(c.figures[i], ns)
+			c.shares[i] = append(c.shares[i], yardstickNs/ns)
 		}
 		return nil
 	})
+	return errors.Join(err, remove())
 }
 
 // fastestPair is the nanoseconds that two programs take, which are run by turns.
@@ -176,35 +179,35 @@ func onCPU(cpu int, fn func() error) error {
 	return <-done
 }
 
-// columnsTable is the table, whose results it adds to the outcome.
-func columnsTable(s *rig.Session, title string, columns []*column) *report.Table {
-	t := &report.Table{Title: title, Head: []string{""}, Notes: []string{
+// publish adds the results to the outcome, and returns them as a table to read.
+func (t *table) publish(s *rig.Session) *report.Table {
+	all := &report.Table{Title: t.title, Head: []string{""}, Notes: []string{
 		"By BPF_PROG_TEST_RUN: the thread's own time, the smallest of some runs in each round, and the median of the rounds, for",
 		"which programs are loaded anew. The packet is in the cache. The empty program's time is that of the run itself: what a",
 		"program costs is what it adds.",
 	}}
-	for _, c := range columns {
-		t.Head = append(t.Head, c.head)
+	for _, c := range t.columns {
+		all.Head = append(all.Head, c.head)
 	}
-	for i, k := range packetKinds {
+	for i, k := range t.kinds {
 		row := []string{k.label}
-		for _, c := range columns {
-			row = append(row, publishRun(s, c, i))
+		for _, c := range t.columns {
+			row = append(row, c.publish(s, k.name, i))
 		}
-		t.AddRow(row...)
+		all.AddRow(row...)
 	}
-	return t
+	return all
 }
 
-// publishRun adds what a column's program costs with a kind of packet to the outcome, and returns it as text.
-func publishRun(s *rig.Session, c *column, kind int) string {
-	figures := c.figures[kind]
+// publish adds what a column's program costs with a kind of packet to the outcome, and returns it as text.
+func (c *column) publish(s *rig.Session, kind string, at int) string {
+	figures := c.figures[at]
 	if len(figures) == 0 {
 		return ""
 	}
 	s.Outcome.Results = append(s.Outcome.Results, lab.Result{
-		Name: fmt.Sprintf("program/%s/packet=%s", c.resultName(), packetKinds[kind].name), Runs: len(figures),
-		Metrics: []lab.Metric{figures.Metric("ns/op"), c.shares[kind].Metric("of-yardstick")},
+		Name: fmt.Sprintf("program/%s/packet=%s", c.resultName(), kind), Runs: len(figures),
+		Metrics: []lab.Metric{figures.Metric("ns/op"), c.shares[at].Metric("of-yardstick")},
 	})
 	return strconv.FormatFloat(figures.Median(), 'f', 1, 64)
 }

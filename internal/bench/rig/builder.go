@@ -98,5 +98,9 @@ func LoadInstructions(name string, ins ...asm.Instruction) (*ebpf.Program, error
 	return p, nil
 }
 
-// XDPDrop is XDP_DROP of linux/bpf.h.
-const XDPDrop = 1
+// What XDP programs return: enum xdp_action of linux/bpf.h.
+const (
+	XDPDrop = 1
+	XDPPass = 2
+	XDPTX   = 3
+)
