@@ -186,7 +186,7 @@ func (b *builder) detailTable(point int) *report.Table {
 	for _, c := range b.cases {
 		t.AddRow(c.visits[point].detailCells(c.label, bars[c.name])...)
 		if c.visits[point].unsteady() {
-			t.AddNote("~ unsteady: half of the requests took times that differ by more than %.0f%% between rounds",
+			t.AddNote("~ unsteady: half of the requests took times that differ by more than %.0f%% between rounds.",
 				100*report.UnsteadySpread)
 		}
 	}

@@ -107,7 +107,7 @@ func (c *calibration) between(t *report.Table, label string, p *rig.Probe) float
 // nanoseconds is a figure as text, with what it is by either half of the rounds.
 func nanoseconds(t *report.Table, v, even, odd float64) string {
 	if v < 0 {
-		t.AddNote("0* came out below nothing: less than can be told")
+		t.AddNote("0* came out below nothing: less than can be told.")
 		return "0*"
 	}
 	if doubt := math.Abs(even-odd) / 2; doubt >= 0 {

@@ -41,7 +41,7 @@ func (b *builder) publish() {
 			})
 		}
 		if c.unsteady() {
-			t.AddNote("~ unsteady: the rounds differ by more than %.0f%%", 100*report.UnsteadySpread)
+			t.AddNote("~ unsteady: the rounds differ by more than %.0f%%.", 100*report.UnsteadySpread)
 		}
 	}
 	b.Outcome.Tables = append(b.Outcome.Tables, t, b.secondsTable())

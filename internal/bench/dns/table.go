@@ -79,7 +79,7 @@ func (b *builder) publish() {
 		b.Outcome.Results = append(b.Outcome.Results, c.result(b.Outcome.Name))
 		t.AddRow(c.cells(bars)...)
 		if c.unsteady() {
-			t.AddNote("~ unsteady: the rounds differ by more than %.0f%%", 100*report.UnsteadySpread)
+			t.AddNote("~ unsteady: the rounds differ by more than %.0f%%.", 100*report.UnsteadySpread)
 		}
 	}
 	b.Outcome.Tables = append(b.Outcome.Tables, t)

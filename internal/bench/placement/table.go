@@ -98,7 +98,7 @@ func (b *builder) publish(t *report.Table, w *way, p *rig.Probe, name, article s
 // mark is the sign of doubtful figures, which it explains.
 func mark(t *report.Table, unsteady bool) string {
 	if unsteady {
-		t.AddNote("~ unsteady: others had the receiving CPU, or the rounds differ by more than %.0f%%", 100*report.UnsteadySpread)
+		t.AddNote("~ unsteady: others had the receiving CPU, or the rounds differ by more than %.0f%%.", 100*report.UnsteadySpread)
 	}
 	return report.Choice(unsteady, "~", "")
 }

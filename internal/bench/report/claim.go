@@ -51,7 +51,7 @@ func (o *Outcome) claimsTable() *Table {
 	for _, c := range o.Claims {
 		t.AddRow(c.Text, c.Article, c.Here, string(c.Verdict), c.Rule, Choice(c.Unsteady, "~", ""))
 		if c.Unsteady {
-			t.AddNote("~ unsteady: so are the figures that it rests on")
+			t.AddNote("~ unsteady: so are the figures that it rests on.")
 		}
 	}
 	return t

@@ -179,13 +179,13 @@ func (r *Rate) remarks() (marks string) {
 // remark explains the row's marks.
 func (r *Rate) remark(t *report.Table) {
 	if r.Unsteady() {
-		t.AddNote("~ unsteady: others had the receiving CPU, or the rounds differ by more than %.0f%%", 100*report.UnsteadySpread)
+		t.AddNote("~ unsteady: others had the receiving CPU, or the rounds differ by more than %.0f%%.", 100*report.UnsteadySpread)
 	}
 	if r.fromSource() {
-		t.AddNote("^ the source was slower than the receiver: the figure is a lower bound")
+		t.AddNote("^ the source was slower than the receiver: the figure is a lower bound.")
 	}
 	if r.Measured() && r.failed() > 0 {
-		t.AddNote("! nothing arrived in %d of %d rounds, which are left out: others had the CPUs", r.failed(), len(r.Rounds))
+		t.AddNote("! nothing arrived in %d of %d rounds, which are left out: others had the CPUs.", r.failed(), len(r.Rounds))
 	}
 }
 

@@ -59,8 +59,8 @@ const wantText = `drop: a flood, source and receiver on a core each
   bpfilter                                                                                                                         not packaged
   still                                                                                                                            nothing arrived: others had the CPUs
 
-  ~ unsteady: others had the receiving CPU, or the rounds differ by more than 15%
-  ^ the source was slower than the receiver: the figure is a lower bound
+  ~ unsteady: others had the receiving CPU, or the rounds differ by more than 15%.
+  ^ the source was slower than the receiver: the figure is a lower bound.
 
 `
 
@@ -75,8 +75,8 @@ const wantMarkdown = `### drop: a flood, source and receiver on one core
 | bpfilter |  |  |  |  |  | not packaged |
 | still |  |  |  |  |  | nothing arrived: others had the CPUs |
 
-- ~ unsteady: others had the receiving CPU, or the rounds differ by more than 15%
-- ^ the source was slower than the receiver: the figure is a lower bound
+- ~ unsteady: others had the receiving CPU, or the rounds differ by more than 15%.
+- ^ the source was slower than the receiver: the figure is a lower bound.
 
 `
 

@@ -53,7 +53,7 @@ func (b *bulkBuilder) row(t *report.Table, c *bulkCase, way bulkWay) {
 	}
 	if f.rate.Unsteady() {
 		r.Note = "~"
-		t.AddNote("~ unsteady: the rounds differ by more than %.0f%%", 100*report.UnsteadySpread)
+		t.AddNote("~ unsteady: the rounds differ by more than %.0f%%.", 100*report.UnsteadySpread)
 	}
 	b.Outcome.Results = append(b.Outcome.Results, r)
 	t.AddRow(append(cells, r.Note)...)

@@ -1,6 +1,7 @@
 package synproxy
 
 import (
+	"fmt"
 	"math"
 	"strings"
 	"testing"
@@ -94,6 +95,32 @@ func TestWeak(t *testing.T) {
 			if strings.Contains(bar.Name, "syn=1Mpps") {
 				t.Errorf("%s: a bar beside a weak flood: %s %s", name, bar.Name, bar)
 			}
+		}
+	}
+}
+
+// TestDisturbedQuiet has others on the clients' CPU while there is no flood: what is slow then is not what a flood is measured by.
+func TestDisturbedQuiet(t *testing.T) {
+	flood := load{SYNs, barFlood}
+	disturbed := visitOf(10_000, 5000, 0)
+	disturbed.Stalled = mostStalled + 1
+	for _, test := range []struct {
+		quiet []*visit
+		want  string
+	}{
+		{[]*visit{disturbed}, ""},
+		{[]*visit{disturbed, visitOf(10_000, 1000, 0), disturbed}, "3.00"},
+	} {
+		b := wantTables(nil, nil, map[string]map[load][]*visit{"floodwall/host": {quiet: test.quiet, flood: {visitOf(10_000, 3000, 0)}}})
+		b.publish()
+		got := ""
+		for _, bar := range b.Outcome.Bars {
+			if strings.HasSuffix(bar.Name, "x quiet") {
+				got = fmt.Sprintf("%.2f", bar.Value)
+			}
+		}
+		if got != test.want {
+			t.Errorf("%d visits without a flood: %q, want %q", len(test.quiet), got, test.want)
 		}
 	}
 }

@@ -180,10 +180,10 @@ func (c *floodCurve) marks() string {
 // remark explains the marks.
 func (c *floodCurve) remark(t *report.Table) {
 	if c.unsteady() {
-		t.AddNote("~ unsteady: others had the receiving CPU, or the rounds differ by more than %.0f%%", 100*report.UnsteadySpread)
+		t.AddNote("~ unsteady: others had the receiving CPU, or the rounds differ by more than %.0f%%.", 100*report.UnsteadySpread)
 	}
 	if c.fromSource() {
-		t.AddNote("^ the attacker, with whom the answers arrive, was slower than the receive thread: a lower bound, see able")
+		t.AddNote("^ the attacker, with whom the answers arrive, was slower than the receive thread: a lower bound, see able.")
 	}
 }
 
