@@ -57,8 +57,7 @@ func (d *differential) unseen(s *subject, pkt *packet.Packet) bool {
 	}
 	v4 := pkt.Value[packet.Family] == packet.FamilyIPv4
 	options := int(pkt.Value[packet.Length])-len(pkt.L4) != map[bool]int{true: 20, false: 40}[v4]
-	switch pkt.Value[packet.Proto] {
-	case 1, 17, 58:
+	if proto := pkt.Value[packet.Proto]; proto == 17 || proto == 1 && v4 || proto == 58 && !v4 { // at least 8 octets
 		return options && (text || place && !v4)
 	}
 	return place && (options && !v4 || len(pkt.Payload) < 4)
