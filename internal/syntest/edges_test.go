@@ -35,6 +35,7 @@ var edges = []edge{
 		}
 		p.seq, p.ack = p.seq+1, got.Seq+1
 		p.send(segment{flags: "."})
+		p.awaitWindow()
 		p.say("plain")
 	}},
 	{"SYN twice", func(p *peer, _ *echo) {
@@ -49,6 +50,7 @@ var edges = []edge{
 			p.send(segment{flags: ".", options: p.stamps(), before: 1})
 			p.want("SYN-ACK", func(g *layers.TCP) bool { return g.SYN && g.ACK && g.Ack == p.seq && g.Seq == p.ack-1 })
 			p.send(segment{flags: ".", options: p.stamps()})
+			p.awaitWindow()
 		}
 		p.say("first")
 	}},
@@ -130,7 +132,7 @@ var edges = []edge{
 	}},
 	{"data at once, whatever the window", func(p *peer, _ *echo) {
 		for range 10 { // what comes before the server has answered is lost, but the connection is not
-			p.connect()
+			p.connectHastily()
 			p.say("hasty")
 			p.from = netip.AddrPortFrom(p.from.Addr(), p.from.Port()+1000)
 			p.ack = 0

@@ -203,8 +203,29 @@ func (p *peer) knock(payload string, more ...layers.TCPOption) {
 // connect makes a connection.
 func (p *peer) connect() {
 	p.Helper()
+	p.connectHastily()
+	p.awaitWindow()
+}
+
+// connectHastily makes a connection, and does not wait until the window opens.
+func (p *peer) connectHastily() {
+	p.Helper()
 	p.knock("")
 	p.send(segment{flags: ".", options: p.stamps()})
+}
+
+// awaitWindow waits, as clients do, until the window opens: SYNPROXY's SYN-ACK has none. What is sent before comes to the
+// server with numbers of SYNPROXY's if it comes between the end of the server's handshake and the moment from which the kernel
+// translates them (kernel net/netfilter/nf_synproxy_core.c, ipv4_synproxy_hook: nf_ct_seqadj_init comes after
+// synproxy_send_server_ack), and is answered with a reset.
+func (p *peer) awaitWindow() {
+	p.Helper()
+	if p.mode != "router" {
+		return
+	}
+	for got := p.receive(again); got != nil && got.Window == 0; {
+		got = p.receive(again)
+	}
 }
 
 // again is how often a segment is sent for which nothing comes.
