@@ -89,6 +89,8 @@ func saveAndDie(t *testing.T, dir string, after time.Duration) string {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	var said strings.Builder
 	cmd.Stdout, cmd.Stderr = &said, &said
+	runtime.LockOSThread() // the kernel would kill it with the thread that started it
+	defer runtime.UnlockOSThread()
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"regexp"
+	"runtime"
 	"strings"
 	"syscall"
 )
@@ -45,6 +46,9 @@ func listAsJSON(ctx context.Context, name, text string) ([]byte, error) {
 	}
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
+	// The kernel kills it with the thread that started it (prctl(2), PR_SET_PDEATHSIG), and a thread that another goroutine took may end.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
 	data, err := cmd.Output()
 	switch {
 	case ctx.Err() != nil:

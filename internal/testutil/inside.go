@@ -3,6 +3,7 @@ package testutil
 import (
 	"os"
 	"os/exec"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -46,6 +47,9 @@ func Inside(t *testing.T) bool {
 		AmbientCaps:  capabilities(t),
 		Pdeathsig:    syscall.SIGKILL,
 	}
+	// The kernel kills it with the thread that started it (prctl(2), PR_SET_PDEATHSIG), and a thread that another goroutine took may end.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Errorf("inside of its namespaces: %v\n%s", err, out)
