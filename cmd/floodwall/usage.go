@@ -18,7 +18,8 @@ func usagef(c *cobra.Command, hint, format string, args ...any) error {
 	return &usageError{msg: fmt.Sprintf(format, args...), usage: c.UseLine(), hint: hint}
 }
 
-// least is the least value of a flag whose default of 0 stands for none, or for another number: that can be left out, not written.
+// least is the least value of a flag whose default of 0 stands for none, or for another number: the flag can be left out, but 0
+// not be written.
 func least[T ~int | ~int64](c *cobra.Command, flag string) T {
 	if c.Flags().Changed(flag) {
 		return 1

@@ -57,7 +57,7 @@ func (d *differential) unseen(s *subject, pkt *packet.Packet) bool {
 	}
 	v4 := pkt.Value[packet.Family] == packet.FamilyIPv4
 	options := int(pkt.Value[packet.Length])-len(pkt.L4) != map[bool]int{true: 20, false: 40}[v4]
-	if proto := pkt.Value[packet.Proto]; proto == 17 || proto == 1 && v4 || proto == 58 && !v4 { // at least 8 octets
+	if hasShortHeader(pkt) {
 		return options && (text || place && !v4)
 	}
 	return place && (options && !v4 || len(pkt.Payload) < 4)
@@ -66,10 +66,20 @@ func (d *differential) unseen(s *subject, pkt *packet.Packet) bool {
 // headless reports whether a packet should have an L4 header, and has none that can be read.
 func headless(pkt *packet.Packet) bool {
 	none := pkt.Value[packet.DPort] == packet.PortNone && pkt.Value[packet.ICMP] == packet.ICMPNone
+	should := pkt.Value[packet.Proto] == 6 || hasShortHeader(pkt)
+	return should && none && pkt.Value[packet.Fragment] != packet.FragmentLater
+}
+
+// hasShortHeader reports whether a packet's protocol is one with an L4 header of 8 octets: UDP, or ICMP of its family.
+func hasShortHeader(pkt *packet.Packet) bool {
 	v4 := pkt.Value[packet.Family] == packet.FamilyIPv4
-	switch proto := pkt.Value[packet.Proto]; {
-	case proto == 6, proto == 17, proto == 1 && v4, proto == 58 && !v4:
-		return none && pkt.Value[packet.Fragment] != packet.FragmentLater
+	switch pkt.Value[packet.Proto] {
+	case 17:
+		return true
+	case 1:
+		return v4
+	case 58:
+		return !v4
 	}
 	return false
 }

@@ -46,7 +46,8 @@ func listAsJSON(ctx context.Context, name, text string) ([]byte, error) {
 	}
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
-	// The kernel kills it with the thread that started it (prctl(2), PR_SET_PDEATHSIG), and a thread that another goroutine took may end.
+	// The kernel kills it with the thread that started it (prctl(2), PR_SET_PDEATHSIG), which another goroutine could take and
+	// end.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	data, err := cmd.Output()

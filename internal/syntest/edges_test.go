@@ -120,7 +120,7 @@ var edges = []edge{
 	}},
 	{"nobody listens", func(p *peer, _ *echo) {
 		p.to = netip.AddrPortFrom(p.to.Addr(), closedPort)
-		p.connect()
+		p.connectHastily()
 		if p.mode == "host" {
 			p.want("reset", func(g *layers.TCP) bool { return g.RST })
 		}

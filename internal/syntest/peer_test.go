@@ -223,8 +223,10 @@ func (p *peer) awaitWindow() {
 	if p.mode != "router" {
 		return
 	}
-	for got := p.receive(again); got != nil && got.Window == 0; {
-		got = p.receive(again)
+	for got := p.receive(again); got != nil && got.Window == 0; got = p.receive(again) {
+		if got.RST {
+			p.Fatal("the connection is reset before its window opens")
+		}
 	}
 }
 

@@ -47,7 +47,8 @@ func Inside(t *testing.T) bool {
 		AmbientCaps:  capabilities(t),
 		Pdeathsig:    syscall.SIGKILL,
 	}
-	// The kernel kills it with the thread that started it (prctl(2), PR_SET_PDEATHSIG), and a thread that another goroutine took may end.
+	// The kernel kills it with the thread that started it (prctl(2), PR_SET_PDEATHSIG), which another goroutine could take and
+	// end.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	out, err := cmd.CombinedOutput()

@@ -87,7 +87,7 @@ func (t *table) runRound(ctx context.Context, at *rig.Site, frames [][]byte, rep
 	}
 	defer attached.Close()
 	for _, c := range t.columns {
-		if err := c.run(ctx, at, yardstick, frames, repeat); err != nil {
+		if err := t.runColumn(ctx, at, c, yardstick, frames, repeat); err != nil {
 			return fmt.Errorf("%s: %w", c.name, err)
 		}
 	}
@@ -108,20 +108,22 @@ func yardstickTag() (string, error) {
 	return info.Tag, nil
 }
 
-// run adds a figure for each frame. The program is loaded for it.
-func (c *column) run(ctx context.Context, at *rig.Site, yardstick *ebpf.Program, frames [][]byte, repeat int) error {
+// runColumn adds a figure for each kind of packet. The program is loaded for it.
+func (t *table) runColumn(
+	ctx context.Context, at *rig.Site, c *column, yardstick *ebpf.Program, frames [][]byte, repeat int,
+) error {
 	program, remove, err := c.install(ctx, at)
 	if err != nil {
 		return err
 	}
 	err = onCPU(rig.ReceiverCPU, func() error {
-		for i, frame := range frames {
+		for kind, frame := range frames {
 			ns, yardstickNs, err := fastestPair(ctx, program, yardstick, frame, repeat)
 			if err != nil {
-				return fmt.Errorf("packet %d: %w", i+1, err)
+				return fmt.Errorf("%s: %w", t.kinds[kind].label, err)
 			}
-			c.figures[i] = append(c.figures[i], ns)
-			c.shares[i] = append(c.shares[i], yardstickNs/ns)
+			c.figures[kind] = append(c.figures[kind], ns)
+			c.shares[kind] = append(c.shares[kind], yardstickNs/ns)
 		}
 		return nil
 	})

@@ -9,6 +9,7 @@ import (
 
 	"github.com/floodwall/floodwall/internal/bench/rig"
 	"github.com/floodwall/floodwall/internal/control"
+	"github.com/floodwall/floodwall/internal/packet"
 )
 
 // serviceText is a policy with a service, and what follows its port.
@@ -28,12 +29,11 @@ type connection struct {
 	name, label    string // of its family, behind those of a kind of packet
 	client, server string
 	stranger       string // of no connection
-	header         int    // octets in front of TCP's header
 }
 
 var connections = []connection{
-	{"4", "", "9.9.9.9:40001", "10.0.0.2:80", "9.9.9.9:40002", 14 + 20},
-	{"6", ", IPv6", "[2400::9]:40001", "[fd00::2]:80", "[2400::9]:40002", 14 + 40},
+	{"4", "", "9.9.9.9:40001", "10.0.0.2:80", "9.9.9.9:40002"},
+	{"6", ", IPv6", "[2400::9]:40001", "[fd00::2]:80", "[2400::9]:40002"},
 }
 
 func (c *connection) segment() string {
@@ -61,7 +61,7 @@ func connect(_ context.Context, _ control.Instance, p *ebpf.Program) error {
 		if err != nil {
 			return err
 		}
-		number := binary.BigEndian.Uint32(answer[c.header+4:])
+		number := binary.BigEndian.Uint32(packet.Decode(answer).L4[4:])
 		ack := fmt.Sprintf("tcp %s > %s . seq=1001 ack=%d", c.client, c.server, number+1)
 		for _, s := range []struct {
 			line string

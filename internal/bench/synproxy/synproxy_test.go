@@ -99,7 +99,8 @@ func TestWeak(t *testing.T) {
 	}
 }
 
-// TestDisturbedQuiet has others on the clients' CPU while there is no flood: what is slow then is not what a flood is measured by.
+// TestDisturbedQuiet has others on the clients' CPU while there is no flood: what is slow then is not what a flood is measured
+// by.
 func TestDisturbedQuiet(t *testing.T) {
 	flood := load{SYNs, barFlood}
 	disturbed := visitOf(10_000, 5000, 0)
