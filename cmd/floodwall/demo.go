@@ -58,7 +58,22 @@ func (e *env) demo(c *cobra.Command, f *demoFlags) (err error) {
 	if trouble := summary.Trouble(); trouble != nil && err == nil {
 		return trouble
 	}
+	if !e.json {
+		e.text(demo.Next(e.called()))
+	}
 	return err
+}
+
+// called is how the user has called this program.
+func (e *env) called() string {
+	name := "floodwall"
+	if strings.Contains(e.commandLine[0], "/") {
+		name = e.commandLine[0]
+	}
+	if e.getenv("SUDO_UID") != "" {
+		name = "sudo " + name
+	}
+	return name
 }
 
 // packetRate reads a rate in packets per second, with k or M for thousands and millions; "" is 0.

@@ -7,11 +7,11 @@ import (
 	"strings"
 )
 
-// cpuTime is how many ticks a CPU has spent, and how many of them idle.
-type cpuTime struct{ total, idle uint64 }
+// cpuTime is how many ticks a CPU has spent, and how many of them the hypervisor gave to others.
+type cpuTime struct{ total, stolen uint64 }
 
-// readCPU reads the line of a CPU in /proc/stat (proc(5)): the first eight columns, of which the fourth and fifth are
-// idle and waiting for disks.
+// readCPU reads the line of a CPU in /proc/stat (proc(5)): the first eight columns, of which the last is
+// stolen.
 func readCPU(cpu int) (t cpuTime, err error) {
 	stat, err := os.ReadFile("/proc/stat")
 	if err != nil {
@@ -28,8 +28,8 @@ func readCPU(cpu int) (t cpuTime, err error) {
 				return t, fmt.Errorf("cpu time: %w", err)
 			}
 			t.total += n
-			if i == 3 || i == 4 {
-				t.idle += n
+			if i == 7 {
+				t.stolen = n
 			}
 		}
 		return t, nil
@@ -37,10 +37,10 @@ func readCPU(cpu int) (t cpuTime, err error) {
 	return t, fmt.Errorf("cpu time: no CPU %d in /proc/stat", cpu)
 }
 
-// busySince is the share of the time since before that the CPU was not idle, 0 to 1.
-func (t cpuTime) busySince(before cpuTime) float64 {
+// stolenSince is the share of the time since before that the hypervisor gave the CPU to others, 0 to 1.
+func (t cpuTime) stolenSince(before cpuTime) float64 {
 	if t.total <= before.total {
 		return 0
 	}
-	return 1 - float64(t.idle-before.idle)/float64(t.total-before.total)
+	return float64(t.stolen-before.stolen) / float64(t.total-before.total)
 }

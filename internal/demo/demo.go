@@ -12,8 +12,9 @@ import (
 type Options struct {
 	Duration time.Duration // of each phase; 0: 6 s
 	Rate     float64       // of the flood in packets per second; 0: what fits this machine
-	Requests float64       // of the clients per second; 0: 300
+	Requests float64       // of the clients per second; 0: 1,000
 	List     string        // file of bad addresses; "": a generated one
+	Policy   string        // the policy's text; "": that which saves the server
 }
 
 func (o Options) withDefaults() Options {
@@ -21,7 +22,7 @@ func (o Options) withDefaults() Options {
 		o.Duration = 6 * time.Second
 	}
 	if o.Requests == 0 {
-		o.Requests = 300
+		o.Requests = 1000
 	}
 	return o
 }
@@ -44,8 +45,8 @@ type show struct {
 	summary *Summary
 }
 
-// Run gives the demonstration and closes the viewer. It needs root. That it did not come out as it should is no error
-// of Run: Summary.Trouble tells.
+// Run gives the demonstration and closes the viewer. It needs root. An error says why there was none, or why the policy
+// could not be applied. Summary.Trouble tells whether Floodwall did what it should.
 func Run(ctx context.Context, o Options, v Viewer) (*Summary, error) {
 	w := &show{options: o.withDefaults(), viewer: v, summary: &Summary{}}
 	err := lab.Run(ctx, w.run)
@@ -63,7 +64,7 @@ func (w *show) run(ctx context.Context, l *lab.Lab) (err error) {
 	if w.summary.Machine, err = lab.DescribeMachine(); err != nil {
 		return err
 	}
-	if w.scene, err = newScene(l, w.options.List); err != nil {
+	if w.scene, err = newScene(l, w.options); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, w.scene.close()) }()
@@ -104,12 +105,20 @@ func (w *show) attack(ctx context.Context) (err error) {
 		return err
 	}
 	w.viewer.Note("floodwall apply " + policyFile)
+	bare, err := w.scene.driverCounts()
+	if err != nil {
+		return err
+	}
 	start := time.Now()
 	took, err := w.scene.apply(ctx)
 	if err != nil {
 		return err
 	}
 	asked := time.Since(start)
+	applied, err := w.scene.driverCounts()
+	if err != nil {
+		return err
+	}
 	p, err := w.phase(ctx, protected, source)
 	if err != nil {
 		return err
@@ -118,5 +127,9 @@ func (w *show) attack(ctx context.Context) (err error) {
 	if p.calm > 0 {
 		w.summary.ReliefSeconds = (asked + p.calm).Seconds()
 	}
-	return nil
+	if err := stop(); err != nil {
+		return err
+	}
+	w.summary.Fate, err = w.scene.settle(ctx, bare, applied)
+	return err
 }

@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -23,8 +24,8 @@ import (
 // quick is a demonstration that is too short to prove anything.
 var quick = Options{Duration: time.Second, Requests: 100}
 
-// TestRun gives a short demonstration. How well the server fares depends on what else this machine does, so that is
-// printed only.
+// TestRun gives a short demonstration. How well the server fares depends on what else this machine does, and is printed
+// only; what became of the packets does not.
 func TestRun(t *testing.T) {
 	testutil.RequireRoot(t)
 	before := world(t)
@@ -35,7 +36,7 @@ func TestRun(t *testing.T) {
 	}
 	t.Logf("%s\n%s", s.Text(80), out.String())
 	if trouble := s.Trouble(); trouble != nil {
-		t.Logf("on this machine, at this time: %v", trouble)
+		t.Error(trouble)
 	}
 	checkSummary(t, s)
 	for i, name := range phaseNames {
@@ -48,6 +49,37 @@ func TestRun(t *testing.T) {
 	}
 	if diff := cmp.Diff(before, world(t)); diff != "" {
 		t.Errorf("what is left (-before +after):\n%s", diff)
+	}
+}
+
+// TestFloodwallFails gives demonstrations with policies that do not do what they should: each must be told as a failure of
+// Floodwall, by what the kernel did with real packets.
+func TestFloodwallFails(t *testing.T) {
+	testutil.RequireRoot(t)
+	devices := "devices: [" + floodDevice + ", " + clientsDevice + "]\n"
+	for _, tt := range []struct{ name, policy, want string }{
+		{"passes a part of the flood", devices + "default: pass\nchecks: strict\nrules: [{name: tcp, proto: tcp, port: 1024-65535, then: drop}]\n",
+			`^Floodwall passed [1-9][0-9,]* of [1-9][0-9,]* packets of the flood, of which the policy forbids all$`},
+		{"drops the clients", devices + "default: drop\nchecks: strict\n",
+			`^Floodwall dropped [1-9][0-9,]* of [1-9][0-9,]* packets of the clients, of which the policy allows all$`},
+		{"cannot be applied", "devices: [elsewhere]\ndefault: drop\n", `elsewhere`},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			o := quick
+			o.Policy, o.Rate, o.Requests = tt.policy, 200_000, 20
+			s, err := Run(t.Context(), o, NewViewer(io.Discard, os.Getenv))
+			if err == nil {
+				if trouble := s.Trouble(); trouble != nil {
+					err = trouble
+				}
+			}
+			if err == nil || !regexp.MustCompile(tt.want).MatchString(err.Error()) {
+				t.Fatalf("error %v, want one like %q", err, tt.want)
+			}
+			if s != nil && strings.Contains(s.Text(80), "The driver dropped all") {
+				t.Errorf("the summary says that all is well:\n%s", s.Text(80))
+			}
+		})
 	}
 }
 
@@ -81,6 +113,10 @@ func checkSummary(t *testing.T, s *Summary) {
 		if filtered := p.Traffic.Dropped > 0; filtered != (i == protected) {
 			t.Errorf("phase %q: %.0f pps dropped by Floodwall", p.Name, p.Traffic.Dropped)
 		}
+	}
+	f := s.Fate
+	if f.Flood.Arrived == 0 || f.Flood.Dropped != f.Flood.Arrived || f.Clients.Arrived < 300 || f.Clients.Passed != f.Clients.Arrived {
+		t.Errorf("fate of the packets: %+v", f)
 	}
 	for _, reason := range []string{"listed", "default", "tcp-flags", "reflector-source"} {
 		if !slices.ContainsFunc(s.Drops, func(d Drop) bool { return d.Reason == reason }) {
@@ -118,41 +154,65 @@ func world(t *testing.T) map[string]any {
 	for _, d := range devices {
 		names = append(names, d.Name)
 	}
-	mounts, err := os.ReadFile("/proc/self/mounts")
+	table, err := os.ReadFile("/proc/self/mounts")
 	if err != nil {
 		t.Fatal(err)
 	}
+	mounts := slices.DeleteFunc(strings.Split(string(table), "\n"), func(line string) bool {
+		return strings.Contains(line, " "+os.TempDir()+"/Test") // of another package's test
+	})
 	var cpus unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &cpus); err != nil {
 		t.Fatal(err)
 	}
-	return map[string]any{"held": held, "devices": names, "mounts": string(mounts), "cpus": cpus}
+	return map[string]any{"held": held, "devices": names, "mounts": mounts, "cpus": cpus}
 }
 
 func TestTrouble(t *testing.T) {
+	all := [phases]uint64{1000, 0, 1000}
+	fine := Fate{Flood: Packets{5000, 5000, 0}, Clients: Packets{2000, 0, 2000}, Dropped: 6000, Counted: 6000}
+	busy := func(s *Summary) { s.Phases[protected].Traffic.Disturbed = 0.3 }
+	lost := func(s *Summary) { s.Phases[protected].Traffic.Sent, s.Phases[protected].Traffic.Lost = 1e6, 2e5 }
 	for _, tt := range []struct {
-		ok   [phases]uint64 // of 1000
-		want string
+		name    string
+		ok      [phases]uint64 // of 1000
+		change  func(*Summary)
+		trouble string
+		remark  string
 	}{
-		{[phases]uint64{1000, 0, 1000}, ""},
-		{[phases]uint64{990, 500, 990}, ""},
-		{[phases]uint64{989, 0, 1000}, "without any attack only 98.9% of the requests were answered"},
-		{[phases]uint64{1000, 501, 1000}, "this machine shrugs the flood off at 1.20 Mpps: 50.1% of the requests were answered without Floodwall"},
-		{[phases]uint64{1000, 0, 989}, "with Floodwall only 98.9% of the requests were answered, at a flood of 1.20 Mpps"},
+		{"all is well", all, nil, "", ""},
+		{"little harm", [phases]uint64{1000, 501, 1000}, nil, "", "The flood did this server little harm without a firewall"},
+		{"busy from the beginning", [phases]uint64{800, 0, 700}, nil, "", "Without any attack only 80.0% of the requests were answered"},
+		{"busy in the end", [phases]uint64{1000, 10, 10}, busy, "", "With Floodwall 99.0% of the requests failed, though it dropped no packet of theirs: other work had the CPU for 30.0%"},
+		{"a full queue", all, lost, "", "Of the flood, 20.0% were lost in a full queue before Floodwall: that is this machine, not Floodwall"},
+		{"nothing arrived", all, func(s *Summary) { s.Fate.Flood = Packets{}; s.Fate.Dropped, s.Fate.Counted = 0, 0 }, "", "No packet of the flood arrived"},
+		{"the clients get nothing", [phases]uint64{1000, 10, 10}, nil, "the server answered 1.0% of the requests with Floodwall, and 1.0% without, at a flood of 1.20 Mpps", ""},
+		{"a packet passed", all, func(s *Summary) { s.Fate.Flood = Packets{5000, 4999, 1} }, "Floodwall passed 1 of 5,000 packets of the flood, of which the policy forbids all", ""},
+		{"a client's packet dropped", all, func(s *Summary) { s.Fate.Clients = Packets{2000, 1, 1999} }, "Floodwall dropped 1 of 2,000 packets of the clients, of which the policy allows all", ""},
+		{"wrong counters", all, func(s *Summary) { s.Fate.Counted-- }, "Floodwall counted 5,999 dropped packets, and the driver dropped 6,000", ""},
+		{"a passed packet on a busy machine", [phases]uint64{10, 0, 0}, func(s *Summary) { s.Fate.Flood = Packets{5000, 4999, 1}; busy(s) },
+			"Floodwall passed 1 of 5,000 packets of the flood, of which the policy forbids all", ""},
 	} {
-		got := ""
 		s := summaryOf(tt.ok)
+		s.Fate = fine
+		if tt.change != nil {
+			tt.change(s)
+		}
+		got := ""
 		if trouble := s.Trouble(); trouble != nil {
 			got = trouble.Error()
 			if trouble.Hint() == "" {
-				t.Errorf("%v: no hint", tt.ok)
+				t.Errorf("%s: no hint", tt.name)
 			}
 		}
-		if got != tt.want {
-			t.Errorf("answered %v: trouble %q, want %q", tt.ok, got, tt.want)
+		if got != tt.trouble {
+			t.Errorf("%s: trouble %q, want %q", tt.name, got, tt.trouble)
 		}
-		if verdict := strings.Contains(s.Text(80), "Under a flood of"); verdict != (tt.want == "") {
-			t.Errorf("answered %v: there is a verdict: %v", tt.ok, verdict)
+		if verdict := strings.Contains(s.Text(80), "Under a flood of"); verdict != (tt.trouble == "") {
+			t.Errorf("%s: there is a verdict: %v", tt.name, verdict)
+		}
+		if remarks := s.Remarks(); tt.trouble == "" && (!strings.Contains(remarks, tt.remark) || tt.remark == "" && remarks != "") {
+			t.Errorf("%s: remarks %q, want %q", tt.name, remarks, tt.remark)
 		}
 	}
 }
@@ -181,9 +241,9 @@ func TestTextWidth(t *testing.T) {
 
 func TestCapacityRate(t *testing.T) {
 	for _, tt := range []struct{ unprotected, protected, want float64 }{
-		{500e3, 4e6, 1.1e6},
-		{800e3, 2e6, 800e3},
-		{503e3, 4e6, 1.1e6},
+		{500e3, 4e6, 1.5e6},
+		{800e3, 2e6, 1e6},
+		{503e3, 4e6, 1.5e6},
 		{1, 1, 10e3},
 	} {
 		c := Capacity{tt.unprotected, tt.protected}
@@ -196,7 +256,7 @@ func TestCapacityRate(t *testing.T) {
 func TestBadList(t *testing.T) {
 	for _, tt := range []struct{ list, want string }{
 		{"198.51.100.1\n", "fewer than two IPv4 addresses"},
-		{"198.51.100.1\n192.0.2.0/24\n", "lists the demonstration's own addresses"},
+		{"198.51.100.1\n192.0.2.0/24\n", "lists addresses of the demonstration's own hosts"},
 		{"nonsense\n", "list.txt:1"},
 	} {
 		dir := t.TempDir()
@@ -204,11 +264,11 @@ func TestBadList(t *testing.T) {
 		if err := os.WriteFile(file, []byte(tt.list), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := writeScript(dir, file); err == nil || !strings.Contains(err.Error(), tt.want) {
+		if _, err := writeScript(dir, Options{List: file}); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("list %q: error %v, want %q", tt.list, err, tt.want)
 		}
 	}
-	if _, err := writeScript(t.TempDir(), "/does/not/exist"); err == nil {
+	if _, err := writeScript(t.TempDir(), Options{List: "/does/not/exist"}); err == nil {
 		t.Error("a list that does not exist: no error")
 	}
 }

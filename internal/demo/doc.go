@@ -2,8 +2,12 @@
 // eleven lines. Everything happens in a lab of network namespaces without names; the state of the firewall and the
 // files are in file systems that are mounted nowhere. Nothing of it outlives the process, however that ends.
 //
-// The flood has one CPU, and what arrives at the server is handled on another before all else, as the interrupts of a
-// network card are. Clients and server have the rest. On a machine with two CPUs that is what the receiving CPU has
-// left, so that under the unfiltered flood the clients suffer from both: most of their packets find the server's queue
-// full, and they hardly run.
+// One CPU is the server's. What arrives is handled there before all processes, as the interrupts of a network card are, so
+// the unfiltered flood leaves the web server hardly any time. Another CPU is the world's: it sends the flood, and the clients
+// go before that. Flood, clients and server are processes of their own with fixed priorities, so other programs on this
+// machine change the picture little.
+//
+// A demonstration judges Floodwall by counters of the devices' driver: no packet of the flood may reach the server's
+// network stack while the policy is in force, no packet of the clients may be dropped, and Floodwall's own counters
+// must agree. What the machine does, such as losing packets in a full queue, is said but is no failure.
 package demo

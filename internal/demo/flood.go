@@ -3,6 +3,7 @@ package demo
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/floodwall/floodwall/internal/lab"
@@ -31,23 +32,23 @@ func (s *scene) flows() []lab.Flow {
 	return flows
 }
 
-// newFlood prepares a flood of so many packets per second, 0 for as many as possible. It has its CPU for itself: were it
-// to pause while clients run, their packets would meet no flood.
+// newFlood prepares a flood of so many packets per second, 0 for as many as possible. It is a process that leaves its CPU
+// only to the clients and to what comes back to either, so that their packets always meet the flood.
 func (s *scene) newFlood(rate float64) (*lab.Source, error) {
-	return s.lab.NewSource(s.internet, lab.SourceOptions{
-		Flows: s.flows(), Rate: rate, CPU: s.sourceCPU, Urgent: true, Seed: floodSeed,
+	return s.lab.NewSource(s.flood.outside, lab.SourceOptions{
+		Flows: s.flows(), Rate: rate, CPU: s.sourceCPU, Apart: true, Urgent: true, Seed: floodSeed,
 	})
 }
 
-// startFlood sends until the returned function is called, which returns what went wrong.
+// startFlood sends until the returned function is called, which returns what went wrong and may be called again.
 func startFlood(ctx context.Context, source *lab.Source) (stop func() error) {
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan error, 1)
 	go func() { done <- source.Run(ctx) }()
-	return func() error {
+	return sync.OnceValue(func() error {
 		cancel()
 		return <-done
-	}
+	})
 }
 
 // Capacity is how many packets of the flood the server's receiving CPU can take in a second.
@@ -56,8 +57,11 @@ type Capacity struct {
 	Protected   float64 `json:"protected_pps"` // or what the source can send, if that is less
 }
 
-// calibrationTime is how long each of the two measurements lasts.
-const calibrationTime = 400 * time.Millisecond
+// Each capacity is the most of several short measurements: what else this machine does can only make one less.
+const (
+	calibrationTime  = 200 * time.Millisecond
+	calibrationTimes = 3
+)
 
 // calibrate measures what this machine can take, without Floodwall and with it.
 func (s *scene) calibrate(ctx context.Context) (c Capacity, err error) {
@@ -66,26 +70,34 @@ func (s *scene) calibrate(ctx context.Context) (c Capacity, err error) {
 		return c, err
 	}
 	defer source.Close()
-	m, err := lab.Measure(ctx, source, s.server, calibrationTime)
-	if err != nil {
-		return c, fmt.Errorf("calibration: %w", err)
+	if c.Unprotected, err = s.capacity(ctx, source); err != nil {
+		return c, err
 	}
-	c.Unprotected = m.PPS
 	if _, err := s.apply(ctx); err != nil {
 		return c, err
 	}
-	if m, err = lab.Measure(ctx, source, s.server, calibrationTime); err != nil {
-		return c, fmt.Errorf("calibration: %w", err)
+	if c.Protected, err = s.capacity(ctx, source); err != nil {
+		return c, err
 	}
-	c.Protected = m.PPS
 	return c, s.unload(ctx)
+}
+
+func (s *scene) capacity(ctx context.Context, source *lab.Source) (most float64, err error) {
+	for range calibrationTimes {
+		m, err := lab.Measure(ctx, source, s.flood.server, calibrationTime)
+		if err != nil {
+			return 0, fmt.Errorf("calibration: %w", err)
+		}
+		most = max(most, m.PPS)
+	}
+	return most, nil
 }
 
 // Shares of the capacities that make a good flood: it must be several times what the unprotected server can take, and
 // leave room to the protected one, which has bursts to take and requests to answer.
 const (
-	overload = 2.2
-	room     = 0.4
+	overload = 3
+	room     = 0.5
 )
 
 // rate chooses the rate of the flood in packets per second, in whole steps of 10,000.

@@ -20,16 +20,21 @@ type reading struct {
 	at                      time.Time
 	sent, received, refused uint64
 	cpu                     cpuTime
-	drops                   []Drop // by reason; empty without Floodwall
+	ran, waited             time.Duration // see receiving
+	drops                   []Drop        // by reason; empty without Floodwall
 }
 
-// Traffic is what happened on the server's link in a stretch of time, in packets per second.
+// Traffic is what happened on the flood's link in a stretch of time, in packets per second.
 type Traffic struct {
 	Sent     float64 `json:"flood_sent_pps"`
-	Received float64 `json:"received_pps"` // flood and clients
-	Lost     float64 `json:"lost_pps"`     // of the flood, since the server's receive queue was full
-	Dropped  float64 `json:"dropped_pps"`  // by Floodwall
-	Busy     float64 `json:"busy"`         // share of the time, 0 to 1, that the receiving CPU was not idle
+	Received float64 `json:"received_pps"`
+	Lost     float64 `json:"lost_pps"`    // of the flood, since the server's receive queue was full
+	Dropped  float64 `json:"dropped_pps"` // by Floodwall
+	Busy     float64 `json:"busy"`        // share of the time, 0 to 1, that the server's receive threads ran
+
+	// Disturbed is the share of the time that receive threads waited, as others that go before all processes had the CPU,
+	// or that the hypervisor gave the CPU to other machines.
+	Disturbed float64 `json:"disturbed"`
 }
 
 // read reads all counters. source may be nil.
@@ -38,13 +43,16 @@ func (s *scene) read(source *lab.Source, protected bool) (r reading, err error) 
 	if source != nil {
 		r.sent = source.Sent()
 	}
-	if r.received, err = s.server.Received(); err != nil {
+	if r.received, err = s.flood.server.Received(); err != nil {
 		return r, err
 	}
-	if r.refused, err = s.server.Refused(); err != nil {
+	if r.refused, err = s.flood.server.Refused(); err != nil {
 		return r, err
 	}
-	if r.cpu, err = readCPU(s.hostCPU); err != nil || !protected {
+	if r.cpu, err = readCPU(s.hostCPU); err != nil {
+		return r, err
+	}
+	if r.ran, r.waited, err = s.receiving(); err != nil || !protected {
 		return r, err
 	}
 	status, err := s.status()
@@ -53,6 +61,21 @@ func (s *scene) read(source *lab.Source, protected bool) (r reading, err error) 
 	}
 	r.drops = drops(status)
 	return r, nil
+}
+
+// receiving is how long the server's receive threads ran, and how long they and the clients' waited for a CPU.
+func (s *scene) receiving() (ran, waited time.Duration, err error) {
+	for _, d := range []*lab.Device{s.flood.server, s.clients.server, s.clients.outside} {
+		r, w, err := d.ReceiveTime()
+		if err != nil {
+			return 0, 0, err
+		}
+		waited += w
+		if d.Host == s.host() {
+			ran += r
+		}
+	}
+	return ran, waited, nil
 }
 
 // drops lists what Floodwall dropped, the most first.
@@ -80,6 +103,7 @@ func (r reading) since(before reading) Traffic {
 	return Traffic{
 		Sent: rate(r.sent, before.sent), Received: rate(r.received, before.received),
 		Lost: rate(r.refused, before.refused), Dropped: rate(r.dropped(), before.dropped()),
-		Busy: r.cpu.busySince(before.cpu),
+		Busy:      (r.ran - before.ran).Seconds() / seconds,
+		Disturbed: (r.waited-before.waited).Seconds()/seconds + r.cpu.stolenSince(before.cpu),
 	}
 }

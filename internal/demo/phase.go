@@ -54,14 +54,15 @@ type Moment struct {
 
 // phase is a phase that is going on.
 type phase struct {
-	show   *show
-	number int
-	source *lab.Source // of the flood, nil without one
-	first  reading
-	last   reading
-	moment Moment
-	calm   time.Duration // when, for a whole sample, nearly all requests were answered for the first time; 0: never
-	err    error
+	show    *show
+	number  int
+	source  *lab.Source // of the flood, nil without one
+	first   reading
+	last    reading
+	moment  Moment
+	traffic Traffic       // of the last moment
+	calm    time.Duration // when, for a whole sample, nearly all requests were answered for the first time; 0: never
+	err     error
 }
 
 // requests is how many there are in a phase.
@@ -77,7 +78,8 @@ func (w *show) phase(ctx context.Context, number int, source *lab.Source) (*phas
 	p.last = p.first
 	w.viewer.Phase(number, phaseNames[number])
 	requests, err := lab.Load(ctx, lab.LoadOptions{
-		Host: w.scene.internet.Host, Server: netip.AddrPortFrom(serverAddr, webPort), Rate: w.options.Requests,
+		Host: w.scene.clients.outside.Host, Apart: true, CPU: w.scene.sourceCPU,
+		Server: netip.AddrPortFrom(serverAddr, webPort), Rate: w.options.Requests,
 		Timeout: requestTimeout, Requests: w.requests(), Interval: sampleTime, OnSample: p.sample,
 	})
 	if err == nil {
@@ -122,9 +124,12 @@ func (p *phase) sample(s lab.Sample) {
 	m.Phase, m.Interval, m.Elapsed = p.number, s.Time-m.Elapsed, s.Time
 	before := p.last
 	p.read(&p.last)
-	if p.last.at.After(before.at) {
-		m.Traffic = p.last.since(before)
+	if p.last.at.Sub(before.at) >= sampleTime {
+		p.traffic = p.last.since(before)
+	} else {
+		p.last = before // samples came late and all at once: a rate over so short a time would say nothing
 	}
+	m.Traffic = p.traffic
 	m.Drops = p.last.drops
 	p.show.viewer.Moment(*m)
 	p.moment = Moment{Elapsed: s.Time}

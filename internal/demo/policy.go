@@ -2,6 +2,7 @@ package demo
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
@@ -12,17 +13,19 @@ import (
 	"github.com/floodwall/floodwall/internal/addrs"
 )
 
-// The addresses of the scene, from the blocks for documentation and for benchmarks (RFC 5737, RFC 2544). Random sources
-// are from the middle of the unicast space, so that no check finds them forged.
+// The addresses of the scene. Random sources are from the middle of the unicast space, so that no check finds them
+// forged, and the clients, next to the server's second address, are not among them.
 var (
-	serverAddr    = netip.MustParseAddr("192.0.2.80")
-	internetAddr  = netip.MustParseAddr("192.0.2.1")
-	randomSources = netip.MustParsePrefix("128.0.0.0/2")
+	serverAddr     = netip.MustParseAddr("192.0.2.80")
+	floodGateway   = netip.MustParseAddr("192.0.2.1")
+	clientsGateway = netip.MustParseAddr("20.0.0.2")
+	randomSources  = netip.MustParsePrefix("128.0.0.0/2")
 )
 
 const (
-	webPort      = 80
-	serverDevice = "internet" // the server's device, which leads there
+	webPort       = 80
+	floodDevice   = "transit" // the server's device through which the flood comes
+	clientsDevice = "peering" // and the one through which the clients come
 
 	policyFile = "policy.yaml"
 	listFile   = "blocked.txt"
@@ -30,7 +33,7 @@ const (
 )
 
 // policyText is the policy that saves the server; %s is the list of bad addresses.
-const policyText = `devices: [` + serverDevice + `]
+const policyText = `devices: [` + floodDevice + ", " + clientsDevice + `]
 default: drop
 checks: strict
 sets:
@@ -51,8 +54,8 @@ type script struct {
 }
 
 // writeScript writes the policy to dir, and the list of bad addresses unless there is one.
-func writeScript(dir, list string) (s script, err error) {
-	name := listFile
+func writeScript(dir string, o Options) (s script, err error) {
+	name, list := listFile, o.List
 	if list == "" {
 		list = filepath.Join(dir, listFile)
 		err = os.WriteFile(list, randomList(), 0o600)
@@ -65,7 +68,7 @@ func writeScript(dir, list string) (s script, err error) {
 	if s.listed, err = readListed(list); err != nil {
 		return s, err
 	}
-	s.file, s.text = filepath.Join(dir, policyFile), fmt.Sprintf(policyText, quoted(name))
+	s.file, s.text = filepath.Join(dir, policyFile), cmp.Or(o.Policy, fmt.Sprintf(policyText, quoted(name)))
 	if err := os.WriteFile(s.file, []byte(s.text), 0o600); err != nil {
 		return s, fmt.Errorf("policy: %w", err)
 	}
@@ -103,8 +106,8 @@ func readListed(file string) ([]netip.Addr, error) {
 			listed = append(listed, p.Addr())
 		}
 	}
-	if slices.ContainsFunc([]netip.Addr{serverAddr, internetAddr}, set.Contains) {
-		return nil, &Trouble{fmt.Sprintf("%s: lists the demonstration's own addresses, of 192.0.2.0/24", file), "use another list"}
+	if slices.ContainsFunc([]netip.Addr{serverAddr, floodGateway, clientsGateway}, set.Contains) {
+		return nil, &Trouble{fmt.Sprintf("%s: lists addresses of the demonstration's own hosts (%s, %s or %s)", file, serverAddr, floodGateway, clientsGateway), "use another list"}
 	}
 	if len(listed) < 2 {
 		return nil, &Trouble{fmt.Sprintf("%s: holds fewer than two IPv4 addresses", file), "the attackers need some: use a longer list"}

@@ -16,46 +16,54 @@ import (
 // pageSize is the length of the page that the server serves, in octets.
 const pageSize = 10 << 10
 
-// scene is a web server and the Internet, joined by one link that clients and attackers share.
+// wire joins one of the server's devices to a host outside.
+type wire struct{ server, outside *lab.Device }
+
+// scene is a web server with two uplinks, one to the attackers and one to the clients. On a common veth, a request is
+// lost whenever the flood fills the 256 places of its queue (kernel drivers/net/veth.c, VETH_RING_SIZE): that happens
+// before any firewall, and network cards have queues of their own for different flows.
 type scene struct {
 	lab                *lab.Lab
-	server, internet   *lab.Device // the ends of the link
-	sourceCPU, hostCPU int         // of the flood, and of what arrives at the server
-	freeCPU            func()      // lets this process use the flood's CPU again
+	flood, clients     wire
+	sourceCPU, hostCPU int    // of attackers and clients, and of the server
+	freeCPU            func() // lets this process use the source's CPU again
 	mounts             []*os.File
 	script             script
 	instance           control.Instance
 }
 
 // newScene builds the scene in a lab.
-func newScene(l *lab.Lab, list string) (*scene, error) {
+func newScene(l *lab.Lab, o Options) (*scene, error) {
 	s := &scene{lab: l}
-	if err := s.build(list); err != nil {
+	if err := s.build(o); err != nil {
 		return nil, errors.Join(err, s.close())
 	}
 	return s, nil
 }
 
-func (s *scene) build(list string) (err error) {
+func (s *scene) build(o Options) (err error) {
 	if s.sourceCPU, s.hostCPU, err = cpuPair(); err != nil {
 		return err
 	}
 	if s.freeCPU, err = leaveCPU(s.sourceCPU); err != nil {
 		return err
 	}
-	if err := s.mount(list); err != nil {
+	if err := s.mount(o); err != nil {
 		return err
 	}
 	if err := s.connect(); err != nil {
 		return err
 	}
 	page := bytes.Repeat([]byte("Floodwall\n"), pageSize/10+1)[:pageSize]
-	_, err = s.lab.NewServer(s.server.Host, netip.AddrPortFrom(serverAddr, webPort), page)
+	_, err = s.lab.NewServerProcess(s.host(), netip.AddrPortFrom(serverAddr, webPort), page, s.hostCPU, lab.Urgent)
 	return err
 }
 
+// host is the server's.
+func (s *scene) host() *lab.Host { return s.flood.server.Host }
+
 // mount makes places for the files and for the state of Floodwall.
-func (s *scene) mount(list string) (err error) {
+func (s *scene) mount(o Options) (err error) {
 	for _, kind := range []string{"tmpfs", "bpf"} {
 		root, err := anonymousMount(kind)
 		if err != nil {
@@ -64,37 +72,59 @@ func (s *scene) mount(list string) (err error) {
 		s.mounts = append(s.mounts, root)
 	}
 	s.instance.Dir = filepath.Join(s.mounts[1].Name(), "floodwall")
-	s.script, err = writeScript(s.mounts[0].Name(), list)
+	s.script, err = writeScript(s.mounts[0].Name(), o)
 	return err
 }
 
-// connect joins the hosts. The server's receive thread has precedence on its CPU, as a network card's interrupts have.
-func (s *scene) connect() error {
+// connect joins the hosts.
+func (s *scene) connect() (err error) {
 	web, err := s.lab.Host("server")
 	if err != nil {
 		return err
 	}
-	internet, err := s.lab.Host("internet")
-	if err != nil {
+	if s.flood, err = s.uplink(web, floodDevice, serverAddr, floodGateway, false); err != nil {
 		return err
 	}
-	s.server, s.internet, err = s.lab.Connect(web, internet, lab.LinkOptions{
+	// What the server answers to the flood reaches nobody, and costs the attacker's CPU little.
+	if _, err := s.lab.NewSink(s.flood.outside, lab.DropAll); err != nil {
+		return err
+	}
+	if s.clients, err = s.uplink(web, clientsDevice, clientsGateway.Prev(), clientsGateway, true); err != nil {
+		return err
+	}
+	if err := s.clients.outside.Host.Route(netip.PrefixFrom(serverAddr, 32), clientsGateway.Prev(), s.clients.outside); err != nil {
+		return err
+	}
+	return web.Route(netip.MustParsePrefix("0.0.0.0/0"), floodGateway, s.flood.server)
+}
+
+// uplink gives the server a device and joins it to a host of that name. The server's receive threads go before all
+// processes on its CPU, as a network card's interrupts do, and that of the clients' wire before that of the flood:
+// interrupts would serve the two in turn.
+func (s *scene) uplink(web *lab.Host, device string, addr, gateway netip.Addr, first bool) (w wire, err error) {
+	outside, err := s.lab.Host(device)
+	if err != nil {
+		return w, err
+	}
+	w.server, w.outside, err = s.lab.Connect(web, outside, lab.LinkOptions{
 		A: lab.EndOptions{
-			Name: serverDevice, Addrs: []netip.Prefix{netip.PrefixFrom(serverAddr, 24)}, CPU: lab.OnCPU(s.hostCPU), Urgent: true,
+			Name: device, Addrs: []netip.Prefix{netip.PrefixFrom(addr, 24)}, CPU: lab.OnCPU(s.hostCPU),
+			Urgent: true, First: first, Queue: true,
 		},
-		B: lab.EndOptions{Name: "server", Addrs: []netip.Prefix{netip.PrefixFrom(internetAddr, 24)}},
+		B: lab.EndOptions{
+			Name: "server", Addrs: []netip.Prefix{netip.PrefixFrom(gateway, 24)}, CPU: lab.OnCPU(s.sourceCPU),
+			Urgent: true, First: first, Queue: true,
+		},
 	})
-	if err != nil {
-		return err
-	}
-	return web.Route(netip.MustParsePrefix("0.0.0.0/0"), internetAddr, s.server)
+	return w, err
 }
 
 // apply is what `floodwall apply policy.yaml` does, on the server. It returns how long it took.
 func (s *scene) apply(ctx context.Context) (took time.Duration, err error) {
-	start := time.Now()
-	err = s.server.Host.Do(func() error {
-		return urgently(func() error {
+	err = urgently(func() error {
+		start := time.Now()
+		defer func() { took = time.Since(start) }()
+		return s.host().Do(func() error {
 			compiled, err := control.Compile(s.script.file)
 			if err != nil {
 				return err
@@ -103,15 +133,15 @@ func (s *scene) apply(ctx context.Context) (took time.Duration, err error) {
 			return err
 		})
 	})
-	return time.Since(start), err
+	return took, err
 }
 
 func (s *scene) unload(ctx context.Context) error {
-	return s.server.Host.Do(func() error { return s.instance.Unload(ctx) })
+	return s.host().Do(func() error { return s.instance.Unload(ctx) })
 }
 
 func (s *scene) status() (status *control.Status, err error) {
-	err = s.server.Host.Do(func() (err error) {
+	err = s.host().Do(func() (err error) {
 		status, err = s.instance.Status(context.Background())
 		return err
 	})

@@ -2,6 +2,7 @@ package demo
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/floodwall/floodwall/internal/lab"
 )
@@ -13,12 +14,13 @@ type Summary struct {
 	Rate          float64     `json:"flood_pps"`                // of the flood, as it was meant to be
 	Capacity      *Capacity   `json:"capacity,omitempty"`       // when it was measured to choose the rate
 	Phases        []Phase     `json:"phases"`                   // without attack, under flood, with Floodwall
+	Fate          Fate        `json:"fate"`                     // of the packets while the policy was in force
 	ApplySeconds  float64     `json:"apply_seconds"`            // that the command took, under the flood
 	ReliefSeconds float64     `json:"relief_seconds,omitempty"` // from the command until 90% of requests were answered, to 0.05 s
 	Drops         []Drop      `json:"drops"`                    // by Floodwall, the most first
 }
 
-// Trouble is why a demonstration cannot be given, or did not come out as it should.
+// Trouble is why a demonstration cannot be given, or what Floodwall did wrong in it.
 type Trouble struct{ Problem, Remedy string }
 
 func (t *Trouble) Error() string { return t.Problem }
@@ -26,36 +28,82 @@ func (t *Trouble) Error() string { return t.Problem }
 // Hint is the remedy.
 func (t *Trouble) Hint() string { return t.Remedy }
 
-// What a demonstration must show: shares of requests that are answered.
+// Shares of requests that are answered, and of the time that the machine did something else.
 const (
-	wellServed   = 0.99
-	poorlyServed = 0.50
+	wellServed   = 0.99 // from here on, clients notice no attack
+	poorlyServed = 0.50 // up to here, a flood does harm
+	undisturbed  = 0.20 // the receive threads wait for each other, too
 )
 
-// Trouble is nil when the server failed under the flood and was saved, and otherwise says what went wrong.
+// report is the remedy for what must not happen.
+const report = "this is a defect of Floodwall: please report it, with what `floodwall demo --json` prints"
+
+// Trouble says what Floodwall did wrong, and is nil when it did all that it should. What the machine did is no trouble: see
+// Remarks.
 func (s *Summary) Trouble() *Trouble {
-	before, without, with := s.Phases[quiet].answered(), s.Phases[exposed].answered(), s.Phases[protected].answered()
+	f := &s.Fate
+	problem := ""
 	switch {
-	case before < wellServed:
-		return &Trouble{fmt.Sprintf("without any attack only %s of the requests were answered", percent(before)),
-			"this machine is busy with other things: try again when it is quieter"}
-	case without > poorlyServed:
-		return &Trouble{
-			fmt.Sprintf("this machine shrugs the flood off at %s: %s of the requests were answered without Floodwall", mpps(s.Rate), percent(without)),
-			fmt.Sprintf("try a stronger one: --rate %.0f", 2*s.Rate)}
-	case with < wellServed:
-		return &Trouble{
-			fmt.Sprintf("with Floodwall only %s of the requests were answered, at a flood of %s", percent(with), mpps(s.Rate)),
-			fmt.Sprintf("try a weaker one, --rate %.0f, or again when this machine is quieter", s.Rate/2)}
+	case f.Flood.Passed > 0:
+		problem = fmt.Sprintf("Floodwall passed %s of %s packets of the flood, of which the policy forbids all",
+			count(f.Flood.Passed), count(f.Flood.Arrived))
+	case f.Clients.Dropped > 0:
+		problem = fmt.Sprintf("Floodwall dropped %s of %s packets of the clients, of which the policy allows all",
+			count(f.Clients.Dropped), count(f.Clients.Arrived))
+	case f.Dropped != f.Counted:
+		problem = fmt.Sprintf("Floodwall counted %s dropped packets, and the driver dropped %s", count(f.Counted), count(f.Dropped))
+	case s.comparable() && s.answered(protected) <= s.answered(exposed):
+		problem = fmt.Sprintf("the server answered %s of the requests with Floodwall, and %s without, at a flood of %s",
+			percent(s.answered(protected)), percent(s.answered(exposed)), mpps(s.Rate))
+	default:
+		return nil
 	}
-	return nil
+	return &Trouble{problem, report}
 }
 
-// Verdict is a sentence about what was shown.
+func (s *Summary) answered(phase int) float64 { return s.Phases[phase].answered() }
+
+// comparable reports whether the machine allowed to compare what clients get with Floodwall and without.
+func (s *Summary) comparable() bool {
+	return s.answered(quiet) >= wellServed && s.answered(exposed) <= poorlyServed && s.Fate.Flood.Arrived > 0 &&
+		s.Phases[protected].Traffic.Disturbed < undisturbed
+}
+
+// Verdict is what was shown, in sentences.
 func (s *Summary) Verdict() string {
-	without, with := &s.Phases[exposed], &s.Phases[protected]
-	return fmt.Sprintf("Under a flood of %s the server answered %s of its clients' requests; with Floodwall, %s. "+
-		"The policy was in force %.0f ms after the command, and clients were served again %.0f ms after it.",
-		mpps(with.Traffic.Sent), percent(without.answered()), percent(with.answered()),
-		s.ApplySeconds*1e3, s.ReliefSeconds*1e3)
+	f, with := &s.Fate, &s.Phases[protected]
+	text := fmt.Sprintf("Under a flood of %s the server answered %s of its clients' requests; with Floodwall, %s. ",
+		mpps(with.Traffic.Sent), percent(s.answered(exposed)), percent(s.answered(protected)))
+	if f.Flood.Arrived > 0 {
+		text += fmt.Sprintf("The driver dropped all %s packets of the flood that arrived, and none of the clients'. ", count(f.Flood.Arrived))
+	}
+	text += fmt.Sprintf("The policy was in force %.0f ms after the command", s.ApplySeconds*1e3)
+	if s.ReliefSeconds > 0 {
+		text += fmt.Sprintf(", and clients were served again %.0f ms after it", s.ReliefSeconds*1e3)
+	}
+	return text + "."
+}
+
+// Remarks is what this machine, rather than Floodwall, has to do with the figures. Empty when it was equal to its task.
+func (s *Summary) Remarks() string {
+	var said []string
+	say := func(format string, args ...any) { said = append(said, fmt.Sprintf(format, args...)) }
+	with := &s.Phases[protected]
+	if lost := with.Traffic.Lost; lost > 0 && with.Traffic.Sent > 0 {
+		say("Of the flood, %s were lost in a full queue before Floodwall: that is this machine, not Floodwall.", percent(lost/with.Traffic.Sent))
+	}
+	if s.Fate.Flood.Arrived == 0 {
+		say("No packet of the flood arrived while the policy was in force: this machine was too busy to send it.")
+	}
+	if quiet := s.answered(quiet); quiet < wellServed {
+		say("Without any attack only %s of the requests were answered: this machine is busy with other things, which cost requests in all phases.", percent(quiet))
+	}
+	if without := s.answered(exposed); without > poorlyServed {
+		say("The flood did this server little harm without a firewall: try a stronger one, --rate %.0f, or again when this machine is quieter.", 2*s.Rate)
+	}
+	if share := s.answered(protected); share < wellServed {
+		say("With Floodwall %s of the requests failed, though it dropped no packet of theirs: other work had the CPU for %s of the time. "+
+			"Try again when this machine is quieter, or a weaker flood, --rate %.0f.", percent(1-share), percent(min(1, with.Traffic.Disturbed)), s.Rate/2)
+	}
+	return strings.Join(said, " ")
 }

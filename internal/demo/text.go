@@ -51,6 +51,9 @@ func (s *Summary) Text(width int) string {
 	if s.Trouble() == nil {
 		out.WriteString("\n" + wrap(s.Verdict(), max(width, 60)))
 	}
+	if remarks := s.Remarks(); remarks != "" {
+		out.WriteString("\n" + wrap(remarks, max(width, 60)))
+	}
 	return out.String()
 }
 
@@ -70,10 +73,10 @@ func (s *Summary) rows() []row {
 		{"half of them within", func(p *Phase) string { return millis(p.Requests.P50) }},
 		{"99% of them within", func(p *Phase) string { return millis(p.Requests.P99) }},
 		{"flood sent", func(p *Phase) string { return mpps(p.Traffic.Sent) }},
-		{"lost, queue full", func(p *Phase) string { return mpps(p.Traffic.Lost) }},
+		{"lost in a full queue", func(p *Phase) string { return mpps(p.Traffic.Lost) }},
 		{"taken in", func(p *Phase) string { return mpps(p.Traffic.Received) }},
 		{"dropped by Floodwall", func(p *Phase) string { return mpps(p.Traffic.Dropped) }},
-		{"receiving CPU busy", func(p *Phase) string { return fmt.Sprintf("%.0f%%", p.Traffic.Busy*100) }},
+		{"CPU spent on receiving", func(p *Phase) string { return fmt.Sprintf("%.0f%%", p.Traffic.Busy*100) }},
 	}
 }
 
@@ -84,6 +87,20 @@ func dropLines(drops []Drop) string {
 	var out strings.Builder
 	for _, d := range drops[:min(topDrops, len(drops))] {
 		fmt.Fprintf(&out, "  %-20s%14s\n", d.Reason, count(d.Packets))
+	}
+	return out.String()
+}
+
+// Next is the commands to try after a demonstration, of a program that is called by this name.
+func Next(name string) string {
+	var out strings.Builder
+	out.WriteString("\nNext, on this host:\n")
+	for _, c := range [][2]string{
+		{"doctor", "what costs packets here; changes nothing"},
+		{"check policy.yaml", "a policy of yours, see README.md; applies nothing"},
+		{"apply policy.yaml --confirm 60s", "undone after 60 s without `floodwall confirm`"},
+	} {
+		fmt.Fprintf(&out, "  %s %-32s # %s\n", name, c[0], c[1])
 	}
 	return out.String()
 }

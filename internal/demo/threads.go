@@ -4,10 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"runtime/debug"
 	"strconv"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/floodwall/floodwall/internal/lab"
 )
 
 // cpuPair chooses the CPU that sends the flood and the one on which the server's packets arrive, of those that this
@@ -45,9 +46,14 @@ func leaveCPU(cpu int) (undo func(), err error) {
 	return func() { _ = setAffinity(&before) }, nil // worked before
 }
 
-// setAffinity sets the CPUs of all threads of this process. Threads may come and go meanwhile: it goes on until it sees
-// no new one.
+// setAffinity sets the CPUs of all threads of this process.
 func setAffinity(set *unix.CPUSet) error {
+	return eachThread("affinity", func(tid int) error { return unix.SchedSetaffinity(tid, set) })
+}
+
+// eachThread calls fn for all threads of this process. Threads may come and go meanwhile: it goes on until it sees no new
+// one.
+func eachThread(what string, fn func(tid int) error) error {
 	done := make(map[string]bool)
 	for more := true; more; {
 		more = false
@@ -61,24 +67,22 @@ func setAffinity(set *unix.CPUSet) error {
 			}
 			done[t.Name()], more = true, true
 			tid, _ := strconv.Atoi(t.Name()) // a number, see proc(5)
-			if err := unix.SchedSetaffinity(tid, set); err != nil && !errors.Is(err, unix.ESRCH) {
-				return fmt.Errorf("affinity of thread %d: %w", tid, err)
+			if err := fn(tid); err != nil && !errors.Is(err, unix.ESRCH) {
+				return fmt.Errorf("%s of thread %d: %w", what, tid, err)
 			}
 		}
 	}
 	return nil
 }
 
-// urgently runs fn, on a thread that is locked to it, before the server's receive thread. On a machine with two CPUs the
-// operator's command would else wait for the flood, as it would on a server with a single CPU. No collection of garbage
-// may begin meanwhile: it would need other threads.
+// urgently runs fn while all threads of this process, and the processes that they start, go before the server's receive
+// threads. On a machine with two CPUs the operator's command would else wait for the flood, as it would on a server with
+// a single CPU.
 func urgently(fn func() error) error {
-	defer debug.SetGCPercent(debug.SetGCPercent(-1))
-	attr := unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_FIFO, Priority: 2}
-	if err := unix.SchedSetAttr(0, &attr, 0); err != nil {
-		return fmt.Errorf("priority: %w", err)
+	before := &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_NORMAL}
+	urgent := &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_RR, Priority: lab.MostUrgent}
+	set := func(attr *unix.SchedAttr) error {
+		return eachThread("priority", func(tid int) error { return unix.SchedSetAttr(tid, attr, 0) })
 	}
-	err := fn()
-	attr = unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_NORMAL}
-	return errors.Join(err, unix.SchedSetAttr(0, &attr, 0))
+	return errors.Join(set(urgent), fn(), set(before))
 }

@@ -84,7 +84,7 @@ const (
 	Urgent        = 1 // before those: sources and servers
 	MoreUrgent    = 2 // before sources and servers too: receivers and clients
 	firstReceiver = 3
-	observer      = 4 // of measurements, which reads counters at both ends of one
+	MostUrgent    = 4 // before receivers: who reads the counters at both ends of a measurement, and an operator's command
 )
 
 // clientPriority is that of clients, which few other processes keep from their CPU when they are urgent.

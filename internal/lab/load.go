@@ -15,10 +15,15 @@ import (
 
 // LoadOptions says how clients use an HTTP server.
 type LoadOptions struct {
-	Host    *Host          // of the clients; nil: they are where this process is
+	Host    *Host          `json:"-"` // of the clients; nil: they are where this process is
 	Server  netip.AddrPort // that they connect to
 	Request Request        // that they make
-	TLS     *tls.Config    // nil: HTTP in the clear
+	TLS     *tls.Config    `json:"-"` // nil: HTTP in the clear
+
+	// Apart has the clients be a process of their own on one CPU, where they go before sources, servers and ordinary
+	// processes. They need a Host, have no TLS, and the end of the context is an error.
+	Apart bool
+	CPU   int
 
 	// Connections is the most requests under way. Without a Rate, each connection asks again when it has its answer, or
 	// 10 to 100 ms after it could not connect; 0 is one. With a Rate, a request that is due waits for its turn; 0 is no
@@ -31,7 +36,7 @@ type LoadOptions struct {
 	Duration time.Duration // in which requests begin; 0: until the context ends
 	Requests uint64        // to begin; 0: no bound
 	Interval time.Duration // between samples; 0: 200 ms
-	OnSample func(Sample)  // called at every interval from one goroutine, if set
+	OnSample func(Sample)  `json:"-"` // called at every interval from one goroutine, if set
 }
 
 // Sample is what clients got in one interval. With a Rate, a request's time counts from when it was due.
@@ -82,6 +87,9 @@ type PhaseTimes struct {
 // requests under way, it waits for the outcome, except when the context ended, which is no error.
 func Load(ctx context.Context, o LoadOptions) (LoadSummary, error) {
 	o = o.withDefaults()
+	if o.Apart {
+		return o.start(ctx)
+	}
 	c, err := newClient(o)
 	if err != nil {
 		return LoadSummary{}, err

@@ -37,6 +37,7 @@ func TestLoad(t *testing.T) {
 		{"workers", LoadOptions{Server: web, Connections: 8}},
 		{"workers, keep-alive", LoadOptions{Server: web, Connections: 8, KeepAlive: true}},
 		{"fixed rate", LoadOptions{Server: web, Rate: 500}},
+		{"a process of their own", LoadOptions{Server: web, Rate: 500, Apart: true, CPU: 0}},
 		{"fixed rate, keep-alive, v6", LoadOptions{Server: six, Rate: 500, KeepAlive: true}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -82,5 +83,56 @@ func TestLoadFails(t *testing.T) {
 	}
 	if sum = p.load(t, LoadOptions{Server: web, Requests: 3}); sum.OK != 3 {
 		t.Errorf("after XDP_DROP was detached: got %+v; want 3 answers", sum)
+	}
+}
+
+// TestServerProcess has clients in a process of their own use a server in a process of its own, which ends when it is told,
+// and whose answers come in samples that add up.
+func TestServerProcess(t *testing.T) {
+	p := newPair(t)
+	stop, err := p.lab.NewServerProcess(p.b.Host, web, []byte("a small file"), 0, Urgent)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var sampled uint64
+	sum, err := Load(t.Context(), LoadOptions{
+		Host: p.a.Host, Server: web, Rate: 500, Requests: 101, Timeout: 10 * time.Second, Interval: 50 * time.Millisecond,
+		Apart: true, OnSample: func(s Sample) { sampled += s.OK },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if sum.OK != 101 || sum.Failed != 0 || sampled != 101 || sum.Octets != 101*uint64(len("a small file")) {
+		t.Errorf("%d answers in samples, altogether %+v; want 101 of each", sampled, sum)
+	}
+	if err := stop(); err != nil {
+		t.Error(err)
+	}
+	if sum := p.load(t, LoadOptions{Server: web, Requests: 1, Apart: true}); sum.Errors[FailedRefused] != 1 {
+		t.Errorf("after its end: %+v, want 1 refused", sum)
+	}
+}
+
+// TestDriverCounts counts frames that an XDP program drops, and others that no program sees. All fit into the queue.
+func TestDriverCounts(t *testing.T) {
+	p := newPair(t)
+	var c DriverCounts
+	send := func(n, all uint64) {
+		p.send(t, SourceOptions{Flows: []Flow{plain}, Count: n, Rate: 20_000})
+		for c.Received < all && t.Context().Err() == nil {
+			var err error
+			if c, err = p.b.DriverCounts(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	send(100, 100)
+	sink := p.sink(t, p.b, DropAll)
+	send(50, 150)
+	if err := sink.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if want := (DriverCounts{Received: 150, Dropped: 50}); c != want || c.Passed() != 100 {
+		t.Errorf("got %+v, %d passed; want %+v, 100 passed", c, c.Passed(), want)
 	}
 }

@@ -58,7 +58,7 @@ func measureBefore(ctx context.Context, stop func(), s *Source, receiver *Device
 		defer stop()
 		runtime.LockOSThread() // never unlocked: the thread, with its priority, ends with the goroutine
 		if s.options.Urgent {
-			if err = hurry(0, observer); err != nil {
+			if err = hurry(0, MostUrgent); err != nil {
 				return
 			}
 		}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"runtime"
@@ -20,10 +21,11 @@ type role struct {
 	cpu, priority int
 	input         any // what the process reads, as JSON
 	files         []*os.File
+	output        io.Writer // of what the process writes; nil: play returns it
 }
 
 // roles are what the processes do, by their names. What they return an error of is their end.
-var roles = map[string]func() error{connectName: connectMain, sourceName: sourceMain}
+var roles = map[string]func() error{connectName: connectMain, loadName: loadMain, serverName: serverMain, sourceName: sourceMain}
 
 func init() {
 	if len(os.Args) == 0 || roles[os.Args[0]] == nil {
@@ -66,6 +68,9 @@ func (h *Host) play(ctx context.Context, r role) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, "/proc/self/exe")
 	cmd.Args = []string{r.name, fmt.Sprint(r.cpu, r.priority)}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = bytes.NewReader(input), &out, &complaint, r.files
+	if r.output != nil {
+		cmd.Stdout = r.output
+	}
 	// The kernel kills it with the thread that started it, whichever way this process ends. See Eager for the session.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setsid: true}
 	runtime.LockOSThread()

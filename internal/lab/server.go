@@ -53,14 +53,7 @@ func (l *Lab) NewServer(h *Host, addr netip.AddrPort, file []byte) (*Server, err
 	if err != nil {
 		return nil, fmt.Errorf("http server: %w", err)
 	}
-	s := &Server{}
-	s.http.Handler = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		s.requests.Add(1)
-		w.Header().Set("Content-Type", "application/octet-stream")
-		_, _ = w.Write(file) // a client that went away is the client's business
-	})
-	s.http.ReadTimeout, s.http.IdleTimeout = 30*time.Second, time.Minute
-	s.http.ErrorLog = log.New(io.Discard, "", 0) // what goes wrong shows at the client
+	s := newServer(file)
 	served := make(chan error, 1)
 	go func() { served <- s.http.Serve(listener) }()
 	s.stop = sync.OnceValue(func() error {
@@ -72,6 +65,19 @@ func (l *Lab) NewServer(h *Host, addr netip.AddrPort, file []byte) (*Server, err
 	})
 	l.onClose(s.Close)
 	return s, nil
+}
+
+// newServer returns a server that does not serve yet.
+func newServer(file []byte) *Server {
+	s := &Server{}
+	s.http.Handler = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		s.requests.Add(1)
+		w.Header().Set("Content-Type", "application/octet-stream")
+		_, _ = w.Write(file) // a client that went away is the client's business
+	})
+	s.http.ReadTimeout, s.http.IdleTimeout = 30*time.Second, time.Minute
+	s.http.ErrorLog = log.New(io.Discard, "", 0) // what goes wrong shows at the client
+	return s
 }
 
 // Requests is the number of requests that reached the server.
