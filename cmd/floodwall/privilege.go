@@ -5,13 +5,15 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/floodwall/floodwall/internal/rights"
 )
 
 // privilegeError says that a command needs more rights than this process has.
 type privilegeError struct{ commandLine []string }
 
 func (e *privilegeError) Error() string {
-	return "this needs root, or the capabilities CAP_BPF and CAP_NET_ADMIN"
+	return "this needs root, or the capabilities CAP_BPF and CAP_NET_ADMIN, and CAP_PERFMON to load the XDP program"
 }
 
 // Hint is the command with sudo.
@@ -28,13 +30,6 @@ func (e *privilegeError) Hint() string {
 	return fmt.Sprintf("run it as `%s`", strings.Join(words, " "))
 }
 
-// privileged reports whether this process may load programs and attach them to devices.
-func privileged() bool {
-	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
-	var data [2]unix.CapUserData
-	if err := unix.Capget(&header, &data[0]); err != nil {
-		return unix.Geteuid() == 0
-	}
-	has := func(c int) bool { return data[c/32].Effective>>(c%32)&1 == 1 }
-	return has(unix.CAP_SYS_ADMIN) || has(unix.CAP_BPF) && has(unix.CAP_NET_ADMIN)
-}
+// privileged reports whether this process may reach the state and change devices. Loading the XDP program takes more,
+// for which apply asks.
+func privileged() bool { return rights.Check("", rights.BPF, rights.NetAdmin) == nil }

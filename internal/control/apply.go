@@ -12,6 +12,7 @@ import (
 	"github.com/floodwall/floodwall/internal/compile"
 	"github.com/floodwall/floodwall/internal/cost"
 	"github.com/floodwall/floodwall/internal/datapath"
+	"github.com/floodwall/floodwall/internal/rights"
 )
 
 // Instance is a Floodwall in one network namespace, known by its state directory in the BPF file system.
@@ -143,6 +144,9 @@ type apply struct {
 func (a *apply) run(ctx context.Context) (*Applied, error) {
 	steps := []func(context.Context) error{a.look, a.protect, a.hoist, a.keepBans, a.netfilter, a.guard}
 	if a.target == compile.TargetXDP {
+		if err := rights.Check("loading the XDP program", rights.BPF, rights.NetAdmin, rights.Perfmon); err != nil {
+			return nil, err
+		}
 		steps = []func(context.Context) error{a.look, a.protect, a.hoist, a.load, a.keepCounters, a.keepConnections, a.keepBans, a.fillDynamic, a.netfilter, a.guard, a.tags}
 	}
 	if err := inTurn(ctx, steps); err != nil {

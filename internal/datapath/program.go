@@ -62,7 +62,7 @@ func explainLoad(err error) error {
 	case errors.Is(err, unix.ENOMEM):
 		return fmt.Errorf("loading the program: not enough memory for its tables: %w", err)
 	case errors.Is(err, unix.EPERM):
-		return fmt.Errorf("loading the program: %w (it takes root, or CAP_BPF and CAP_NET_ADMIN)", err)
+		return fmt.Errorf("loading the program: %w (it takes root, or CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON)", err)
 	}
 	return fmt.Errorf("loading the program: %w", err)
 }

@@ -208,11 +208,10 @@ func (s *swap) restoreSide(d *Device, side Mode) error {
 	if had == 0 {
 		return s.state.releaseSide(d, side)
 	}
-	prog, err := ebpf.NewProgramFromID(had)
+	prog, err := s.held.program(had)
 	if err != nil {
 		return fmt.Errorf("restoring %s: %w", d.traffic(side), err)
 	}
-	defer prog.Close()
 	return s.state.setSide(d, side, prog)
 }
 

@@ -21,6 +21,7 @@ type swap struct {
 	had      func(*Device) bool // whether that one had a device
 
 	old     []*Device
+	held    held      // what they had
 	updated []*Device // had a program of ours before
 	added   []*Device
 	dropped []*Device // those of updated that the new generation does not have
@@ -48,6 +49,7 @@ func (s *swap) close() {
 	if s.trial != nil {
 		s.trial.close()
 	}
+	s.held.close()
 }
 
 // run gives these devices the new program, and during a trial all others one that returns to the old one.
@@ -75,9 +77,13 @@ func (s *swap) run(to []Attachment) error {
 	return nil
 }
 
-// prepare loads what devices in generic mode take, as far as it is known which do, before any device is changed:
-// verifying takes longest of all that an apply does. The time of a trial begins after it.
-func (s *swap) prepare(to []Attachment) error {
+// prepare opens what the devices have, to be given back if the swap fails. Then it loads what devices in generic mode take,
+// as far as it is known which do, before any device is changed: verifying takes longest of all that an apply does. The
+// time of a trial begins after it.
+func (s *swap) prepare(to []Attachment) (err error) {
+	if s.held, err = s.state.hold(s.old); err != nil {
+		return err
+	}
 	for _, a := range to {
 		dev, err := findDevice(a.Device)
 		if err != nil {
@@ -166,19 +172,18 @@ func (s *swap) undo() error {
 		errs = append(errs, s.state.detach(d))
 	}
 	for _, d := range s.updated {
-		errs = append(errs, s.restoreSide(d, leaving), restore(d), s.restoreSide(d, entering))
+		errs = append(errs, s.restoreSide(d, leaving), s.restore(d), s.restoreSide(d, entering))
 	}
 	return errors.Join(errs...)
 }
 
 // restore gives a device the program back that it had when the swap began.
-func restore(d *Device) error {
-	prog, err := ebpf.NewProgramFromID(d.program)
-	if err != nil {
-		return fmt.Errorf("restoring device %s: %w", d.Name, err)
+func (s *swap) restore(d *Device) error {
+	prog, err := s.held.program(d.program)
+	if err == nil {
+		err = d.link.Update(prog)
 	}
-	defer prog.Close()
-	if err := d.link.Update(prog); err != nil {
+	if err != nil {
 		return fmt.Errorf("restoring device %s: %w", d.Name, err)
 	}
 	return nil

@@ -57,10 +57,14 @@ func oldNAT() (bool, error) {
 	return oldTable("6", "nat")
 }
 
-// oldTable reports whether the older iptables has a table, for a version of IP. To ask the tool would make the table.
+// oldTable reports whether the older iptables has a table, for a version of IP. To ask the tool would make the table. Only
+// root may read their names, whatever capabilities others have: for those a table counts as there, so that none is missed.
 func oldTable(version, table string) (bool, error) {
 	file := map[string]string{"4": "ip_tables_names", "6": "ip6_tables_names"}[version]
 	names, err := os.ReadFile("/proc/thread-self/net/" + file)
+	if errors.Is(err, os.ErrPermission) {
+		return true, nil
+	}
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return false, fmt.Errorf("tables of iptables: %w", err)
 	}

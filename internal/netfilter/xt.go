@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/floodwall/floodwall/internal/rights"
 )
 
 // Xt is iptables and ip6tables, of either kind, with ipset.
@@ -27,8 +29,12 @@ type family struct {
 // ipv6Proof is a file that the kernel has when it has IPv6.
 var ipv6Proof = "/proc/thread-self/net/if_inet6"
 
-// FindXt finds the programs. Without IPv6 in the kernel it does without ip6tables.
+// FindXt finds the programs. Without IPv6 in the kernel it does without ip6tables. Without the capabilities that the
+// programs take it returns a *rights.Error.
 func FindXt() (*Xt, error) {
+	if err := rights.Check("iptables and ipset", rights.NetAdmin, rights.NetRaw); err != nil {
+		return nil, err
+	}
 	families := []*family{{version: "4", inet: "inet", halves: [2]string{"0.0.0.0/1", "128.0.0.0/1"}}}
 	if _, err := os.Stat(ipv6Proof); err == nil {
 		families = append(families, &family{version: "6", inet: "inet6", halves: [2]string{"::/1", "8000::/1"}})
