@@ -105,12 +105,12 @@ func (u *asUser) policy(devices string, port int) string {
 func (u *asUser) dropped(port int) bool {
 	u.t.Helper()
 	rule := fmt.Sprintf("port%d", port)
-	before := counted(u.t, rule)
+	before := u.counted(rule)
 	if err := testutil.Send("fw1", fmt.Sprintf("udp 198.51.100.1:9 > 192.0.2.1:%d", port), 1); err != nil {
 		u.t.Fatal(err)
 	}
 	for range 100 {
-		if counted(u.t, rule) > before {
+		if u.counted(rule) > before {
 			return true
 		}
 		time.Sleep(10 * time.Millisecond)
@@ -119,9 +119,8 @@ func (u *asUser) dropped(port int) bool {
 }
 
 // counted is what the status says of a rule, "" when there is none of that name.
-func counted(t *testing.T, rule string) string {
-	t.Helper()
-	out, _ := floodwall("status")
+func (u *asUser) counted(rule string) string {
+	out, _ := u.run("status")
 	for line := range strings.Lines(out) {
 		if fields := strings.Fields(line); len(fields) > 3 && fields[0] == rule {
 			return fmt.Sprintf("%9s", fields[3])
@@ -141,7 +140,7 @@ func eachUser(t *testing.T, test func(t *testing.T, u *asUser)) {
 	for _, uid := range []int{1234, 0} {
 		u := newUser(t, uid, unitRights)
 		test(t, u)
-		u.must("unloaded", "unload")
+		u.run("unload")
 	}
 }
 

@@ -32,7 +32,7 @@ func mountBPF(dir string) error {
 	}
 	if !mountsLast() {
 		return &StateError{Dir: dir, Cause: "cannot last: the BPF file system that would be mounted here ends with this command",
-			Remedy: "mount one where it lasts (`mount -t bpf bpf DIR`) and name a directory in it with --bpffs, " +
+			Remedy: "mount one where it lasts (`mount -t bpf -o mode=0700 bpf DIR`) and name a directory in it with --bpffs, " +
 				"or use `nsenter --net=/run/netns/NS` in place of `ip netns exec NS`"}
 	}
 	if err := unix.Mount("bpf", mountPoint, "bpf", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "mode=0700"); err != nil {
@@ -75,7 +75,7 @@ func (s *State) check() error {
 	}
 	if !isBPF(at) {
 		return &StateError{Dir: s.dir, Cause: "is not in a BPF file system",
-			Remedy: "mount one there (`mount -t bpf bpf DIR`), or name another directory with --bpffs"}
+			Remedy: "mount one there (`mount -t bpf -o mode=0700 bpf DIR`), or name another directory with --bpffs"}
 	}
 	if at != s.dir {
 		return nil
@@ -84,8 +84,14 @@ func (s *State) check() error {
 		return &StateError{Dir: s.dir, Cause: "is the root of a BPF file system, which others use too",
 			Remedy: "name a directory in it with --bpffs, such as " + s.dir + "/floodwall"}
 	}
+	if err := s.checkOwners(); err != nil {
+		return err
+	}
 	if err := s.checkNames(); err != nil {
 		return err
+	}
+	if s.create {
+		return s.awaitNamespace()
 	}
 	return s.checkNamespace()
 }
@@ -105,20 +111,30 @@ func (s *State) checkNames() error {
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("state directory: %w", err)
 	}
+	there := map[string]bool{}
 	for _, e := range entries {
-		if !ours(e.Name()) {
+		there[e.Name()] = true
+		if _, ok := generationNumber(e.Name()); ok {
+			there[generationPrefix] = true
+		}
+		if !known(e.Name()) {
 			return &StateError{Dir: s.dir, Cause: "holds " + e.Name() + ", which is not Floodwall's",
 				Remedy: "name a directory of Floodwall's own with --bpffs"}
 		}
 	}
+	if there[generationPrefix] && !there[dirLinks] { // which is made before any generation, and removed after all
+		return &StateError{Dir: s.dir, Cause: "has generations, but " + dirLinks + " has been moved: it is not known what devices run",
+			Remedy: "move it back; or, if you can bear a moment without a filter, remove the whole directory and apply"}
+	}
 	return nil
 }
 
-// ours reports whether a file of the state directory has one of our names.
-func ours(name string) bool {
+// known reports whether a file of the state directory has one of our names.
+func known(name string) bool {
+	name = strings.TrimSuffix(name, passingSuffix)
 	_, generation := generationNumber(name)
 	_, trial := trialNumber(name)
-	return generation || trial || name == dirLinks || isSide(Mode(name)) || name == pinNamespace || name == pinSetting
+	return generation || trial || name == dirLinks || isSide(Mode(name)) || name == pinNamespace || name == pinAlive || name == pinSetting
 }
 
 // remove removes what is ours in the state directory, and the directory when nothing else is in it.
@@ -131,7 +147,7 @@ func (s *State) remove() error {
 	for _, l := range links {
 		errs = append(errs, os.Remove(s.path(dirLinks, l.Name())))
 	}
-	errs = append(errs, s.sweepSides(nil))
+	errs = append(errs, s.sweepSides(nil, true))
 	onTrial, err := s.trialNumbers()
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
@@ -145,7 +161,7 @@ func (s *State) remove() error {
 	for _, n := range numbers {
 		errs = append(errs, s.removeGeneration(n))
 	}
-	for _, name := range []string{pinNamespace, pinSetting, string(entering), string(leaving), dirLinks, "."} {
+	for _, name := range []string{pinNamespace + passingSuffix, pinAlive + passingSuffix, pinNamespace, pinAlive, pinSetting, string(entering), string(leaving), dirLinks, "."} {
 		errs = append(errs, removeUnused(s.path(name)))
 	}
 	return errors.Join(errs...)

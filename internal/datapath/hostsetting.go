@@ -9,8 +9,12 @@ import (
 // there before the setting changes, and goes when it is restored, whatever becomes of generations in between.
 const pinSetting = "setting"
 
-// HostSetting is the text that KeepSetting has kept, nil when there is none.
+// HostSetting is the text that KeepSetting has kept, nil when there is none, or when it was the setting of a network
+// namespace that has ended.
 func (s *State) HostSetting() ([]byte, error) {
+	if whose, err := s.owner(); whose == deceased || err != nil {
+		return nil, err
+	}
 	text, err := readText(s.path(pinSetting), pinSetting)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil

@@ -9,6 +9,7 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
+	"github.com/vishvananda/netlink"
 
 	"github.com/floodwall/floodwall/internal/xdp"
 )
@@ -147,15 +148,15 @@ func (s *State) releaseSide(d *Device, side Mode) error {
 	return err
 }
 
-// sweepSides removes the links of all but these devices.
-func (s *State) sweepSides(devices []*Device) (err error) {
+// sweepSides removes the links of all but these devices, as far as they are known to be remains; all of them, if all is said.
+func (s *State) sweepSides(devices []*Device, all bool) (err error) {
 	for _, side := range sides {
-		err = errors.Join(err, s.sweepSide(side, devices))
+		err = errors.Join(err, s.sweepSide(side, devices, all))
 	}
 	return err
 }
 
-func (s *State) sweepSide(side Mode, devices []*Device) error {
+func (s *State) sweepSide(side Mode, devices []*Device, all bool) error {
 	entries, err := os.ReadDir(s.path(string(side)))
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
@@ -163,11 +164,26 @@ func (s *State) sweepSide(side Mode, devices []*Device) error {
 	for _, e := range entries {
 		path := s.path(string(side), e.Name())
 		has := func(d *Device) bool { return d.sideOf(side).link != nil && s.sidePin(d, side) == path }
-		if !slices.ContainsFunc(devices, has) {
+		if !slices.ContainsFunc(devices, has) && (all || s.isRemains(e.Name(), devices)) {
 			err = errors.Join(err, os.Remove(path))
 		}
 	}
 	return err
+}
+
+// isRemains reports whether the link for a side of a device, known by its number, is of no use: the device is one whose
+// links are all known, or it has gone, or no XDP program is attached to it, and so none that goes with the link.
+func (s *State) isRemains(number string, devices []*Device) bool {
+	index, err := strconv.Atoi(number)
+	if err != nil {
+		return false
+	}
+	if slices.ContainsFunc(devices, func(d *Device) bool { return d.ifindex == index }) {
+		return true
+	}
+	dev, err := netlink.LinkByIndex(index)
+	var none netlink.LinkNotFoundError
+	return errors.As(err, &none) || err == nil && (dev.Attrs().Xdp == nil || !dev.Attrs().Xdp.Attached)
 }
 
 // silenced is a device that is to have no program for a side any more.

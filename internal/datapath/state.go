@@ -45,7 +45,10 @@ func OpenState(dir string, create bool) (*State, error) {
 	if err := s.check(); err != nil {
 		return nil, err
 	}
-	return s, s.make()
+	if err := s.make(); err != nil {
+		return nil, err
+	}
+	return s, s.checkOwners() // another user may have made it first
 }
 
 func (s *State) make() error {

@@ -51,14 +51,17 @@ func (s *State) sweepIf(unwanted func(n int) bool) error {
 			errs = append(errs, s.removeTrial(n))
 		}
 	}
-	return errors.Join(append(errs, s.sweepSides(v.devices))...)
+	return errors.Join(append(errs, s.sweepSides(v.devices, false))...)
 }
 
 // removeGeneration removes a generation's pins. What is attached stays. The manifest goes first: without it, nothing
 // that is left if the process dies can be taken for a whole generation or a record.
 func (s *State) removeGeneration(n int) error {
 	dir := s.path(generationName(n))
-	err := removeUnused(dir + "/" + pinManifest)
+	err := s.checkNoLinks(generationName(n))
+	if err == nil {
+		err = removeUnused(dir + "/" + pinManifest)
+	}
 	if err == nil {
 		err = os.RemoveAll(dir)
 	}
@@ -69,7 +72,11 @@ func (s *State) removeGeneration(n int) error {
 }
 
 func (s *State) removeTrial(n int) error {
-	if err := os.RemoveAll(s.path(trialName(n))); err != nil {
+	err := s.checkNoLinks(trialName(n))
+	if err == nil {
+		err = os.RemoveAll(s.path(trialName(n)))
+	}
+	if err != nil {
 		return fmt.Errorf("removing the trial of generation %d: %w", n, err)
 	}
 	return nil

@@ -1,0 +1,97 @@
+package main
+
+import (
+	"fmt"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/floodwall/floodwall/internal/testutil"
+)
+
+// container is a network namespace that lives as long as a process in it.
+type container struct{ process *exec.Cmd }
+
+// newContainer starts one with a device fw0 whose other end is fw1.
+func newContainer(t *testing.T) *container {
+	t.Helper()
+	c := &container{exec.Command("unshare", "--net", "--keep-caps", "sh", "-c", "echo made; exec sleep 600")}
+	out, err := c.process.StdoutPipe()
+	if err == nil {
+		err = c.process.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.stop)
+	if _, err := fmt.Fscanln(out, new(string)); err != nil {
+		t.Fatalf("unshare: %v", err)
+	}
+	for _, line := range []string{"link add fw0 type veth peer name fw1", "link set fw0 up", "link set fw1 up"} {
+		if out, err := c.run(append([]string{"ip"}, strings.Fields(line)...)...); err != nil {
+			t.Fatalf("ip %s: %v: %s", line, err, out)
+		}
+	}
+	return c
+}
+
+// run runs a command line in the namespace.
+func (c *container) run(args ...string) (string, error) {
+	enter := []string{fmt.Sprintf("--net=/proc/%d/ns/net", c.process.Process.Pid)}
+	out, err := exec.Command("nsenter", append(enter, args...)...).CombinedOutput()
+	return string(out), err
+}
+
+// stop ends it, and the kernel its namespace some time later.
+func (c *container) stop() {
+	c.process.Process.Signal(unix.SIGKILL)
+	c.process.Wait()
+}
+
+// TestContainerRestart keeps the directory of the state while its network namespace is replaced by another. While the
+// first lives, the second is refused, and changes nothing there; once it has ended, apply takes the state over, with its
+// counters, and unload removes it.
+func TestContainerRestart(t *testing.T) {
+	if !inside(t) {
+		return
+	}
+	testutil.RequireTool(t, "nsenter")
+	for _, target := range []string{"xdp", "nftables"} {
+		policy := drops(t, 7)
+		must := func(c *container, want string, args ...string) {
+			t.Helper()
+			out, err := c.run(append([]string{"floodwall"}, args...)...)
+			if err != nil || !strings.Contains(out, want) {
+				t.Fatalf("%s: floodwall %v: %v, want %q in\n%s", target, args, err, want, out)
+			}
+		}
+		first := newContainer(t)
+		must(first, "applied generation 1", "apply", "--target", target, policy)
+		second := newContainer(t)
+		for _, args := range [][]string{{"apply", "--target", target, policy}, {"unload"}} {
+			out, err := second.run(append([]string{"floodwall"}, args...)...)
+			if err == nil || !strings.Contains(out, "belongs to a Floodwall in another network namespace") {
+				t.Fatalf("%s: %v while the first namespace lives: %v\n%s", target, args, err, out)
+			}
+		}
+		must(first, "target "+target, "status")
+		first.stop()
+		must(second, "applied generation 2", "apply", "--target", target, policy)
+		must(second, "target "+target, "status")
+		second.stop()
+		third := newContainer(t)
+		unloaded := func() bool {
+			_, err := third.run("floodwall", "unload")
+			return err == nil
+		}
+		waitFor(t, "an unload after the namespace has ended", unloaded)
+		if found := testutil.LeftoverPins(); found != nil {
+			t.Errorf("%s: left behind: %v", target, found)
+		}
+		must(third, "applied generation 1", "apply", "--target", target, policy)
+		must(third, "unloaded", "unload")
+		third.stop()
+	}
+}
