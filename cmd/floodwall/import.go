@@ -93,6 +93,8 @@ func importRules(ctx context.Context, e *env, args []string, f importFlags) erro
 type importReport struct {
 	Policy    string            `json:"policy"` // its text
 	Rules     int               `json:"rules"`
+	Drops     importer.Drops    `json:"drops"`
+	Open      string            `json:"open,omitempty"` // why it passes everything
 	Sets      int               `json:"sets"`
 	LostRules int               `json:"lost_rules"`
 	Lost      []importer.Remark `json:"lost"`
@@ -103,6 +105,9 @@ type importReport struct {
 func (e *env) imported(r *importer.Result, f importFlags) error {
 	e.remarks(r)
 	lost := r.LostRules()
+	if r.Open != "" && f.strict {
+		return &hinted{fmt.Errorf("the policy passes everything: %s", r.Open), "say with --device through which packets come in from outside, or see the notes"}
+	}
 	if lost > 0 && f.strict {
 		return &hinted{fmt.Errorf("%s no equal", have(lost)), "without --strict the policy is printed all the same"}
 	}
@@ -113,13 +118,17 @@ func (e *env) imported(r *importer.Result, f importFlags) error {
 	}
 	if e.json {
 		return e.printJSON(importReport{
-			r.Policy, r.Rules, r.Sets, lost, append([]importer.Remark{}, r.Lost...), append([]importer.Remark{}, r.Notes...),
+			r.Policy, r.Rules, r.Drops, r.Open, r.Sets, lost, append([]importer.Remark{}, r.Lost...), append([]importer.Remark{}, r.Notes...),
 		})
 	}
 	if f.output == "" {
 		e.text(r.Policy)
 	}
 	summary := fmt.Sprintf("%s and %s in the policy", things(r.Rules, "rule", "rules"), things(r.Sets, "set", "sets"))
+	if d := r.Drops; d.Input > 0 {
+		summary += fmt.Sprintf("; of %d rules and chain policies that drop, %d are in it, %d are lost, %d are about no packet from outside",
+			d.Input, d.Policy, d.Lost, d.Aside)
+	}
 	if lost > 0 {
 		summary += fmt.Sprintf("; %s no equal, wholly or in part", have(lost))
 	}
@@ -131,6 +140,13 @@ func (e *env) imported(r *importer.Result, f importFlags) error {
 func (e *env) remarks(r *importer.Result) {
 	if e.json {
 		return
+	}
+	if r.Open != "" {
+		e.warning("the policy passes everything: " + r.Open)
+	}
+	if r.Drops.Lost > 0 {
+		e.warning(fmt.Sprintf("the policy is more open than the files: of %d rules and chain policies that drop, %d have no equal",
+			r.Drops.Input, r.Drops.Lost))
 	}
 	for _, l := range r.Lost {
 		e.warning(l.String())

@@ -12,6 +12,8 @@ type cond struct {
 	src, dst addrTest
 	devices  []deviceTest
 
+	limit    *limit     // it holds for packets above a rate, or below
+	marks    []markTest // of the packet, or its connection
 	whole    bool     // its packets have been put together from their fragments
 	dnat     bool     // its destination was translated
 	anyPorts bool     // its ports are those of every protocol that has any; the policy reads TCP's and UDP's
@@ -24,6 +26,13 @@ type cond struct {
 type deviceTest struct {
 	names []string
 	not   bool
+}
+
+// markTest is a test of a mark that the host itself gives to packets.
+type markTest struct {
+	of          string // whose, in the words of messages
+	value, mask uint32
+	not         bool
 }
 
 // with is c and a test of one field.
@@ -66,6 +75,13 @@ func (c cond) and(d cond) cond {
 	c = c.from(d.src).to(d.dst)
 	c.devices = append(slices.Clip(c.devices), d.devices...)
 	c.anyPorts = c.anyPorts || d.anyPorts
+	c.marks = append(slices.Clip(c.marks), d.marks...)
+	switch {
+	case c.limit == nil:
+		c.limit = d.limit
+	case d.limit != nil && d.limit != c.limit:
+		c = c.withUnknown("two limits at once")
+	}
 	c.dnat = c.dnat || d.dnat
 	for _, u := range d.unknown {
 		c = c.withUnknown(u)

@@ -18,7 +18,7 @@ func (p *passage) doubtful(r *rule, conds []cond) {
 	case actDrop, actReject:
 		p.report.lose(r.at, "%s: it drops some packets that the policy may pass", why)
 	case actReturn:
-		if p.chain.inert(p.rest, 0) {
+		if p.chain.inert(p.rest, map[*chain]bool{}) {
 			return // whether it does or not, the packets meet no verdict
 		}
 		p.report.lose(r.at, "%s: it takes some packets out of chain %s", why, p.chain.name)
@@ -34,7 +34,11 @@ func (p *passage) perhapsAccepts(r *rule, conds []cond, why string) {
 	switch {
 	case p.lax:
 		p.report.lose(r.at, "%s: the policy passes packets that it does not accept", why)
+		n := len(p.out)
 		p.emit(r, conds, pass, false)
+		for i := range p.out[n:] {
+			p.out[n+i].wide = true
+		}
 		if p.asksNothing(&rule{at: r.at, alts: known(r.alts)}) {
 			p.total, p.wide = true, &r.at
 		}
@@ -50,7 +54,7 @@ func (p *passage) perhapsAccepts(r *rule, conds []cond, why string) {
 // known is conds without what has no equal.
 func known(conds []cond) (out []cond) {
 	for _, c := range conds {
-		c.unknown = nil
+		c.unknown, c.marks = nil, nil
 		out = append(out, c)
 	}
 	return out
@@ -67,7 +71,7 @@ func (p *passage) perhapsLeaves(r *rule, conds []cond) {
 }
 
 func (p *passage) perhapsEnters(r *rule, conds []cond, why string) {
-	if t := p.chain.table.chains[r.act.target]; t != nil && r.act.kind == actJump && t.inert(t.rules, 0) {
+	if t := p.chain.table.chains[r.act.target]; t != nil && r.act.kind == actJump && t.inert(t.rules, map[*chain]bool{}) {
 		t.visited = true
 		p.report.note(r.at, "%s: chain %s gives no verdict", why, t.name)
 		return
@@ -78,21 +82,22 @@ func (p *passage) perhapsEnters(r *rule, conds []cond, why string) {
 		return
 	}
 	p.report.lose(r.at, "%s: the policy does not ask chain %s", why, r.act.target)
-	p.loseChain(r.act.target, r.at, 0)
+	p.loseChain(r.act.target, r.at)
 	if r.act.kind == actGoto {
 		p.perhapsLeaves(r, conds)
 	}
 }
 
-// maxDepth is how deep chains are followed to say that they are not asked.
-const maxDepth = 16
-
 // loseChain reports all rules that are asked only after a jump without equal.
-func (p *passage) loseChain(name string, at place, depth int) {
+func (p *passage) loseChain(name string, at place) {
 	c := p.chain.table.chains[name]
-	if c == nil || depth > maxDepth {
+	if c == nil || p.lost[c] {
 		return
 	}
+	if p.lost == nil {
+		p.lost = map[*chain]bool{}
+	}
+	p.lost[c] = true
 	c.visited = true
 	for i := range c.rules {
 		r := &c.rules[i]
@@ -104,14 +109,15 @@ func (p *passage) loseChain(name string, at place, depth int) {
 		}
 		p.report.lose(r.at, "it is asked only after %s, which has no equal", where(at))
 		if r.act.kind == actJump || r.act.kind == actGoto {
-			p.loseChain(r.act.target, r.at, depth+1)
+			p.loseChain(r.act.target, at)
 		}
 	}
 }
 
 // inert reports whether some of the rules of c give no packet a verdict, nor do those of the chains that they lead to.
-func (c *chain) inert(rules []rule, depth int) bool {
-	if c.policy.kind == actDrop || depth > maxDepth {
+// seen are the chains that are looked into already.
+func (c *chain) inert(rules []rule, seen map[*chain]bool) bool {
+	if c.policy.kind == actDrop {
 		return false
 	}
 	for i := range rules {
@@ -122,8 +128,15 @@ func (c *chain) inert(rules []rule, depth int) bool {
 				return false
 			}
 		case actJump, actGoto:
-			if t := c.table.chains[r.act.target]; t == nil || !t.inert(t.rules, depth+1) {
+			t := c.table.chains[r.act.target]
+			if t == nil {
 				return false
+			}
+			if !seen[t] {
+				seen[t] = true
+				if !t.inert(t.rules, seen) {
+					return false
+				}
 			}
 		default:
 			return false

@@ -19,21 +19,67 @@ func (rs *ruleset) flatten(f family, devices []string, router bool, rep *report)
 	if f == ipv6 {
 		number = packet.FamilyIPv6
 	}
-	w := &walker{family: f, devices: devices, dnat: rs.translates(), report: rep}
 	all := cond{}.with(packet.Family, only(number))
-	before := slices.Concat(rs.ingress(f, devices, rep), rs.base(f, hookPrerouting))
+	w := &walker{family: f, devices: devices, dnat: rs.translates(), marks: rs.marks(f), allowed: maxSteps + stepsPerRule*rs.count()}
+	if rs.limits(f) {
+		worst := *w
+		worst.report, worst.exceeded = &report{}, true
+		worst.through(rs, all, router)
+		w.worst = fold(worst.out)
+	}
+	w.report = rep
+	return cut(w.through(rs, all, router), rep)
+}
+
+// through walks all base chains.
+func (w *walker) through(rs *ruleset, all cond, router bool) []flat {
+	before := slices.Concat(rs.ingress(w.family, w.devices, w.report), rs.base(w.family, hookPrerouting))
 	w.run(before, trail{paths: []cond{all}, sure: true}, false)
 	if !router {
-		w.run(rs.base(f, hookInput), trail{paths: []cond{all}, sure: true}, true)
-		return cut(w.out)
+		w.run(rs.base(w.family, hookInput), trail{paths: []cond{all}, sure: true}, true)
+		return w.out
 	}
 	here := addrTest{in: &addrSet{local: true, ranges: hereBound}}
-	in, _ := all.to(here).possible(f)
-	through, _ := all.to(here.not()).possible(f)
-	w.run(rs.base(f, hookInput), trail{paths: []cond{in}, sure: true}, true)
-	w.run(rs.base(f, hookForward), trail{paths: []cond{through}, sure: true, lax: true}, true)
-	return cut(w.out)
+	in, _ := all.to(here).possible(w.family)
+	through, _ := all.to(here.not()).possible(w.family)
+	w.run(rs.base(w.family, hookInput), trail{paths: []cond{in}, sure: true}, true)
+	w.run(rs.base(w.family, hookForward), trail{paths: []cond{through}, sure: true, lax: true}, true)
+	return w.out
 }
+
+// count is the number of rules.
+func (rs *ruleset) count() (n int) {
+	for _, t := range rs.tables {
+		for _, c := range t.order {
+			n += len(c.rules)
+		}
+	}
+	return n
+}
+
+// any reports whether something holds for a rule of a family.
+func (rs *ruleset) any(f family, holds func(*rule) bool) bool {
+	for _, t := range rs.tables {
+		for _, c := range t.order {
+			for i := range c.rules {
+				if t.families&f != 0 && holds(&c.rules[i]) {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+// limits reports whether a rule asks for a rate.
+func (rs *ruleset) limits(f family) bool {
+	return rs.any(f, func(r *rule) bool {
+		return r.act.kind != actNone && slices.ContainsFunc(r.alts, func(c cond) bool { return c.limit != nil })
+	})
+}
+
+// marks reports whether a rule marks packets.
+func (rs *ruleset) marks(f family) bool { return rs.any(f, func(r *rule) bool { return r.marks }) }
 
 // hereBound are the addresses of no host to which packets are for this host, too.
 var hereBound = append(slices.Clone(multicast), netipx.RangeOfPrefix(netip.MustParsePrefix("255.255.255.255/32")))
@@ -73,15 +119,18 @@ func (rs *ruleset) ingress(f family, devices []string, rep *report) (list []*cha
 }
 
 // cut ends a list behind the first rule that every packet meets, and takes away what passes at its end.
-func cut(list []flat) []flat {
+func cut(list []flat, rep *report) []flat {
 	for i := range list {
-		if list[i].everything() {
+		if list[i].everything() && list[i].over == nil {
+			for _, f := range list[i+1:] {
+				rep.shadow(f, list[i])
+			}
 			list = list[:i+1]
 			break
 		}
 	}
 	n := len(list)
-	for n > 0 && list[n-1].verdict == pass {
+	for n > 0 && list[n-1].verdict == pass && list[n-1].over == nil {
 		n--
 	}
 	return list[:n]
@@ -111,15 +160,7 @@ func (rs *ruleset) routes() bool {
 
 // translates reports whether any rule translates destinations.
 func (rs *ruleset) translates() bool {
-	for _, t := range rs.tables {
-		for _, c := range t.order {
-			for i := range c.rules {
-				switch c.rules[i].act.target {
-				case "DNAT", "REDIRECT", "NETMAP", "dnat", "redirect":
-					return true
-				}
-			}
-		}
-	}
-	return false
+	return rs.any(ipv4|ipv6, func(r *rule) bool {
+		return slices.Contains([]string{"DNAT", "REDIRECT", "NETMAP", "dnat", "redirect"}, r.act.target)
+	})
 }

@@ -26,11 +26,11 @@ var foldOrder = []int{
 const manyAddrs = 16
 
 // fold makes one rule of those in a row with the same verdict that differ in one part only: their order does not
-// matter, as the packet's fate is the same.
+// matter, as the packet's fate is the same. Those with a limit are in a row only with others of the same limit.
 func fold(list []flat) (out []flat) {
 	for i := 0; i < len(list); {
 		n := 1
-		for i+n < len(list) && list[i+n].verdict == list[i].verdict {
+		for i+n < len(list) && list[i+n].verdict == list[i].verdict && list[i+n].over == list[i].over {
 			n++
 		}
 		out = append(out, foldRun(list[i:i+n])...)
@@ -159,6 +159,7 @@ func merge(run []flat, g []int, part int) flat {
 	differ := false
 	for _, i := range g {
 		m.at = append(m.at, run[i].at...)
+		m.wide = m.wide || run[i].wide
 		differ = differ || run[i].comment != m.comment
 	}
 	switch part {

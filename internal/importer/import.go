@@ -24,6 +24,16 @@ type Result struct {
 	Sets   int      // in the policy
 	Lost   []Remark // what has no equal in the policy
 	Notes  []Remark // what changes no verdict, and the user may want to know
+	Drops  Drops
+	Open   string // why the policy passes everything though the files drop something, or ""
+}
+
+// Drops counts the rules of the input that drop or reject, and base chains whose policy is to drop.
+type Drops struct {
+	Input  int `json:"input"`  // all: the sum of the others
+	Policy int `json:"policy"` // those that rules of the policy say, wholly or in part
+	Lost   int `json:"lost"`   // those that only Lost names
+	Aside  int `json:"aside"`  // those that are about other packets, or that no packet gets to: Notes names each
 }
 
 // LostRules is how many rules of the input have no equal, or only in part.
@@ -51,6 +61,11 @@ func Import(ctx context.Context, sources []Source, o Options) (*Result, error) {
 	if router {
 		rep.note(place{file: rs.file}, "broadcasts to the host's networks, but to 255.255.255.255, count as forwarded")
 	}
+	if len(o.Devices) == 0 {
+		if err := rs.trusted(devices, families, router); err != nil {
+			return nil, err
+		}
+	}
 	lists := map[family][]flat{}
 	for _, f := range []family{ipv4, ipv6} {
 		if families&f != 0 {
@@ -58,7 +73,10 @@ func Import(ctx context.Context, sources []Source, o Options) (*Result, error) {
 		}
 	}
 	rs.rest(rep, router)
+	rs.sharedTables(rep)
 	list := fold(bothFamilies(lists[ipv4], lists[ipv6]))
+	severalLimits(list, rep)
+	list = needed(list, rep)
 	for _, f := range list {
 		if f.verdict == reject {
 			rep.note(place{file: rs.file}, "reject answers with a TCP reset or port unreachable, whatever answer the rules choose")
@@ -74,8 +92,9 @@ func finish(rs *ruleset, rep *report, o Options, devices []string, list []flat) 
 	if len(rs.tables) == 0 {
 		sets = slices.DeleteFunc(slices.Clone(rs.sets), func(s *set) bool { return !s.isAddrs() || s.lists != nil })
 	}
+	r := &Result{Drops: rs.account(list, rep), Open: rs.open(list)}
 	draft := &writer{report: rep, listFiles: o.ListFiles}
-	body := draft.write(devices, list, "", sets)
+	body := draft.write(devices, list, sets)
 	for _, s := range rs.sets {
 		switch {
 		case s.problem != "" && s.final == "":
@@ -84,25 +103,31 @@ func finish(rs *ruleset, rep *report, o Options, devices []string, list []flat) 
 			rep.note(s.at, "no rule of the policy uses set %s: it is not imported", s.name)
 		}
 	}
-	r := &Result{Lists: draft.lists, Rules: len(draft.rules), Sets: len(draft.sets), Lost: gather(rep.lost), Notes: gather(rep.notes)}
+	r.Lists, r.Rules, r.Sets, r.Lost, r.Notes = draft.lists, len(draft.rules), len(draft.sets), gather(rep.lost), gather(rep.notes)
 	r.Policy = head(rs, r) + body
 	return r
 }
 
-// head is the comment at the start of the policy.
+// inHead is how many remarks stand at the head of the policy. The command prints them all.
+const inHead = 12
+
+// head is the comment at the start of the policy: where it comes from, and how it is more open than that.
 func head(rs *ruleset, r *Result) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# Imported from %s.\n", oneLine(strings.Join(rs.files, ", ")))
+	if r.Open != "" {
+		fmt.Fprintf(&b, "# IT PASSES EVERYTHING: %s.\n", oneLine(r.Open))
+	}
+	if d := r.Drops; d.Lost > 0 {
+		fmt.Fprintf(&b, "# IT IS MORE OPEN: %d of %d rules that drop have no equal.\n", d.Lost, d.Input)
+	}
 	if n := r.LostRules(); n > 0 {
-		fmt.Fprintf(&b, "#\n# Without an equal, wholly or in part (%d):\n", n)
-		for _, l := range r.Lost {
+		fmt.Fprintf(&b, "# Without an equal, wholly or in part (%d):\n", n)
+		for _, l := range r.Lost[:min(inHead, len(r.Lost))] {
 			fmt.Fprintf(&b, "#   %s\n", oneLine(l.short()))
 		}
-	}
-	if len(r.Notes) > 0 {
-		b.WriteString("#\n# Notes:\n")
-		for _, l := range r.Notes {
-			fmt.Fprintf(&b, "#   %s\n", oneLine(l.short()))
+		if more := len(r.Lost) - inHead; more > 0 {
+			fmt.Fprintf(&b, "#   and %d more, which `floodwall import` prints\n", more)
 		}
 	}
 	b.WriteByte('\n')

@@ -1,8 +1,8 @@
 package importer
 
 import (
-	"bytes"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -23,14 +23,11 @@ type iptablesFile struct {
 	report  *report
 	table   *table
 	private map[string]*set // the sets by name
-
-	translates bool // some rule translates destinations
 }
 
 // readIptables reads the output of iptables-save or, by its family, ip6tables-save into rs.
 func readIptables(rs *ruleset, rep *report, src Source, f family) error {
-	p := &iptablesFile{file: src.Name, family: f, rs: rs, report: rep, private: map[string]*set{},
-		translates: bytes.Contains(src.Data, []byte(" -j DNAT")) || bytes.Contains(src.Data, []byte(" -j REDIRECT"))}
+	p := &iptablesFile{file: src.Name, family: f, rs: rs, report: rep, private: map[string]*set{}}
 	for _, s := range rs.sets {
 		p.private[s.name] = s
 	}
@@ -63,13 +60,13 @@ func (p *iptablesFile) line(at place) error {
 		return &InputError{at.file, at.line, fmt.Sprintf("%q stands before any table", shorten(text)),
 			"this is not what iptables-save prints"}
 	case text == "COMMIT":
+		p.resolve()
 		p.table = nil
 		return nil
 	case text[0] == ':':
 		return p.declare(at, text[1:])
 	}
-	p.rule(at)
-	return nil
+	return p.command(at)
 }
 
 func (p *iptablesFile) begin(at place, name string) error {
@@ -92,33 +89,102 @@ func (p *iptablesFile) declare(at place, text string) error {
 	c := p.table.chain(words[0])
 	c.policyAt = at
 	c.hook = iptablesHooks[c.name]
-	c.hookName = c.name
-	c.priority = iptablesPriority[p.table.kind]
-	c.nat = p.table.kind == "nat"
-	c.policy = action{kind: actAccept}
-	if words[1] == "DROP" {
+	p.base(c)
+	switch words[1] {
+	case "DROP":
 		c.policy.kind = actDrop
+	case "ACCEPT", "-":
+	default:
+		return &InputError{at.file, at.line, fmt.Sprintf("chain %s has the policy %s", c.name, shorten(words[1])),
+			"a policy is ACCEPT or DROP"}
 	}
 	return nil
 }
 
-// rule reads `-A CHAIN …`, with counters before it or without. What is not understood makes the rule one without equal.
-func (p *iptablesFile) rule(at place) {
+// command reads `-A CHAIN …` and the other commands that iptables-restore takes, with counters before them or without.
+func (p *iptablesFile) command(at place) error {
 	text := at.text
 	if text[0] == '[' {
-		if _, rest, ok := strings.Cut(text, "] "); ok {
-			text = rest
+		if _, rest, ok := strings.Cut(text, "]"); ok {
+			text = strings.TrimSpace(rest)
 		}
 	}
 	words := split(text)
-	if len(words) < 2 || words[0] != "-A" {
-		p.report.lose(at, "not a rule as iptables-save prints it")
-		return
+	name, args := "", []string(nil)
+	if len(words) > 0 {
+		name, args = words[0], words[1:]
 	}
-	c := p.table.chain(words[1])
-	r := ruleReader{file: p, words: words[2:], rule: rule{at: at, alts: []cond{{}}}}
-	r.read()
-	c.rules = append(c.rules, r.rule)
+	if len(args) == 0 {
+		args = []string{""}
+	}
+	switch name {
+	case "-A", "--append":
+		c := p.chain(at, args[0])
+		c.rules = append(c.rules, p.rule(at, args[1:]))
+	case "-I", "--insert":
+		c := p.chain(at, args[0])
+		n, rest := 0, args[1:]
+		if len(rest) > 0 {
+			if number, ok := number(rest[0], 1<<20); ok && number > 0 {
+				n, rest = int(number)-1, rest[1:]
+			}
+		}
+		c.rules = slices.Insert(c.rules, min(n, len(c.rules)), p.rule(at, rest))
+	case "-N", "--new-chain":
+		p.chain(at, args[0])
+	case "-P", "--policy":
+		return p.declare(at, strings.Join(args, " "))
+	case "-F", "--flush", "-Z", "--zero", "-X", "--delete-chain": // of chains that iptables-restore has just emptied
+		for _, c := range p.table.order {
+			if (args[0] == "" || args[0] == c.name) && len(c.rules) > 0 && name != "-Z" && name != "--zero" {
+				return p.unlike(at)
+			}
+		}
+	default:
+		return p.unlike(at)
+	}
+	return nil
+}
+
+// unlike is the error that a line is nothing that is understood. Where rules are removed or replaced, a part of them is no
+// import.
+func (p *iptablesFile) unlike(at place) error {
+	remedy := "save the rules with iptables-save"
+	if what, how := resembles(at.text); what != "" {
+		remedy = fmt.Sprintf("it looks like %s: %s", what, how)
+	}
+	return &InputError{at.file, at.line, fmt.Sprintf("%q is no line of iptables-save", shorten(at.text)), remedy}
+}
+
+// chain is a chain of the table at hand. iptables-restore takes files without lines for the built-in ones.
+func (p *iptablesFile) chain(at place, name string) *chain {
+	c, known := p.table.chains[name], false
+	if c != nil {
+		return c
+	}
+	c = p.table.chain(name)
+	c.policyAt = at
+	if c.hook, known = iptablesHooks[name]; known {
+		p.base(c)
+		p.report.note(place{file: at.file, line: at.line}, "no line :%s says what becomes of packets that no rule of table %s decides: they are accepted",
+			name, p.table.kind)
+	}
+	return c
+}
+
+// base makes c a base chain that accepts.
+func (p *iptablesFile) base(c *chain) {
+	c.hookName = c.name
+	c.priority = iptablesPriority[p.table.kind]
+	c.nat = p.table.kind == "nat"
+	c.policy = action{kind: actAccept}
+}
+
+// rule reads a rule behind its chain. What is not understood makes it one without equal.
+func (p *iptablesFile) rule(at place, words []string) rule {
+	r := ruleReader{file: p, rule: rule{at: at, alts: []cond{{}}}}
+	r.read(words)
+	return r.rule
 }
 
 // split takes a line apart at blanks, with quotes and backslashes as iptables-restore has them.
@@ -154,61 +220,4 @@ func split(text string) []string {
 		words = append(words, word.String())
 	}
 	return words
-}
-
-// ruleReader is a rule as far as it was read.
-type ruleReader struct {
-	file   *iptablesFile
-	words  []string
-	rule   rule
-	protos []uint32 // of -p, when it names them
-	module string   // the -m that options belong to
-}
-
-// read takes one option after the other.
-func (r *ruleReader) read() {
-	for len(r.words) > 0 {
-		not := false
-		word := r.next()
-		if word == "!" {
-			not = true
-			word = r.next()
-		}
-		o, known := options[word]
-		if !known || len(r.words) < o.args {
-			r.unknown(strings.TrimSpace("option " + word))
-			r.skip(func(w string) bool { return strings.HasPrefix(w, "-") || w == "!" })
-			continue
-		}
-		args := r.words[:o.args]
-		r.words = r.words[o.args:]
-		o.read(r, not, args)
-	}
-}
-
-func (r *ruleReader) next() string {
-	if len(r.words) == 0 {
-		return ""
-	}
-	w := r.words[0]
-	r.words = r.words[1:]
-	return w
-}
-
-// skip passes over words until one that ends says so.
-func (r *ruleReader) skip(ends func(string) bool) {
-	for len(r.words) > 0 && !ends(r.words[0]) {
-		r.words = r.words[1:]
-	}
-}
-
-// each changes all alternatives.
-func (r *ruleReader) each(change func(cond) cond) {
-	for i := range r.rule.alts {
-		r.rule.alts[i] = change(r.rule.alts[i])
-	}
-}
-
-func (r *ruleReader) unknown(what string) {
-	r.each(func(c cond) cond { return c.withUnknown(what) })
 }

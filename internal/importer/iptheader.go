@@ -1,6 +1,8 @@
 package importer
 
 import (
+	"net"
+	"slices"
 	"strings"
 
 	"github.com/floodwall/floodwall/internal/packet"
@@ -17,26 +19,44 @@ func (r *ruleReader) fragment(not bool, _ []string) {
 
 // portList reads ports with commas between them, for the protocols of the rule.
 func (r *ruleReader) portList(not bool, text, sep string) (values, bool) {
-	protos := r.protos
-	if n, ok := protoNumbers[r.module]; ok {
-		protos = []uint32{n}
+	if len(r.protos) == 0 {
+		return nil, false
 	}
 	var spans values
 	for word := range strings.SplitSeq(text, ",") {
-		s, ok := portSpan(word, sep)
-		if !ok {
+		low, high, ranged := strings.Cut(word, sep)
+		first, last := span{}, span{maxPort, maxPort}
+		ok1, ok2 := true, true
+		if low != "" {
+			first, ok1 = portNumber(low, r.protos[0])
+		}
+		if high != "" {
+			last, ok2 = portNumber(high, r.protos[0])
+		}
+		if !ranged {
+			last = first
+		}
+		if !ok1 || !ok2 || word == "" {
 			return nil, false
 		}
-		spans = append(spans, s)
+		if first.first <= last.last { // the other way round no port is between them
+			spans = append(spans, span{first.first, last.last})
+		}
 	}
 	list := normalize(spans)
 	if not {
 		list = values{{0, maxPort}}.and(list.not(packet.DPort))
 	}
-	if len(protos) == 0 {
-		return nil, false
+	return portsIn(list, r.protos...)
+}
+
+// portNumber is a port by its number or by its name, as this host's services file or the list of values.go has it.
+func portNumber(text string, proto uint32) (span, bool) {
+	if s, ok := portSpan(text, "\x00"); ok {
+		return s, true
 	}
-	return portsIn(list, protos...)
+	n, err := net.LookupPort(policyProtos[proto], text)
+	return span{uint32(n), uint32(n)}, err == nil
 }
 
 // ports reads ports. A packet without ports, as a later fragment, matches neither them nor their negation.
@@ -131,7 +151,7 @@ func (r *ruleReader) state(not bool, args []string) {
 		v = v.not(packet.State)
 	}
 	switch {
-	case translated && not && r.file.translates:
+	case translated && not:
 		r.unknown("state " + args[0])
 	case translated && !not:
 		r.multiply([]cond{cond{}.with(packet.State, v), {dnat: true}})
@@ -153,6 +173,75 @@ func spanOf(f packet.Field, limit uint64) func(*ruleReader, bool, []string) {
 			v = v.not(f)
 		}
 		r.each(func(c cond) cond { return c.with(f, v) })
+	}
+}
+
+// class reads a DSCP by its name.
+func (r *ruleReader) class(not bool, args []string) {
+	n, ok := dscpNumbers[strings.ToLower(args[0])]
+	if !ok {
+		r.unknown("DSCP class " + args[0])
+		return
+	}
+	v := only(n)
+	if not {
+		v = v.not(packet.DSCP)
+	}
+	r.each(func(c cond) cond { return c.with(packet.DSCP, v) })
+}
+
+// tosNames are the names of the old type of service (RFC 1349).
+var tosNames = map[string]string{
+	"minimize-delay": "0x10/0x3f", "maximize-throughput": "0x08/0x3f", "maximize-reliability": "0x04/0x3f",
+	"minimize-cost": "0x02/0x3f", "normal-service": "0x00/0x3f",
+}
+
+// tos reads VALUE[/MASK] of the octet whose upper six bits are the DSCP. The policy reads no others of it.
+func (r *ruleReader) tos(not bool, args []string) {
+	text := args[0]
+	if name, ok := tosNames[strings.ToLower(text)]; ok {
+		text = name
+	}
+	value, masked, hasMask := strings.Cut(text, "/")
+	n, ok := number(value, 255)
+	mask := uint32(255)
+	if hasMask && ok {
+		mask, ok = number(masked, 255)
+	}
+	if !ok || mask&3 != 0 {
+		r.unknown("-m tos, of bits that are not the DSCP")
+		return
+	}
+	v := values{}
+	for d := range uint32(64) {
+		if d<<2&mask == n {
+			v = append(v, span{d, d})
+		}
+	}
+	v = normalize(v)
+	if not {
+		v = v.not(packet.DSCP)
+	}
+	r.each(func(c cond) cond { return c.with(packet.DSCP, v) })
+}
+
+// mark reads VALUE[/MASK] of a packet's mark, or its connection's.
+func mark(of string) func(*ruleReader, bool, []string) {
+	return func(r *ruleReader, not bool, args []string) {
+		value, masked, hasMask := strings.Cut(args[0], "/")
+		n, ok := number(value, 1<<32-1)
+		mask := ^uint32(0)
+		if hasMask && ok {
+			mask, ok = number(masked, 1<<32-1)
+		}
+		if !ok {
+			r.unknown(of + " " + args[0])
+			return
+		}
+		r.each(func(c cond) cond {
+			c.marks = append(slices.Clip(c.marks), markTest{of: of, value: n, mask: mask, not: not})
+			return c
+		})
 	}
 }
 

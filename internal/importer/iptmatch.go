@@ -6,65 +6,48 @@ import (
 	"github.com/floodwall/floodwall/internal/packet"
 )
 
-// option is an option of an iptables rule: how many arguments it has, and what it means.
-type option struct {
-	args int
-	read func(r *ruleReader, not bool, args []string)
+// options are the options with an equal, each under its extension and name, and what it means by itself.
+var options = map[string]func(r *ruleReader, not bool, args []string){
+	"comment--comment":  func(r *ruleReader, _ bool, args []string) { r.rule.comment = args[0] },
+	"multiport--sports": ports(packet.SPort, ":"), "multiport--source-ports": ports(packet.SPort, ":"),
+	"multiport--dports": ports(packet.DPort, ":"), "multiport--destination-ports": ports(packet.DPort, ":"),
+	"multiport--ports": (*ruleReader).eitherPort,
+	"tcp--tcp-flags":   (*ruleReader).tcpFlags,
+	"tcp--syn": func(r *ruleReader, not bool, _ []string) {
+		r.tcpFlags(not, []string{"fin,syn,rst,ack", "syn"})
+	},
+	"icmp--icmp-type": (*ruleReader).icmpType, "icmp6--icmpv6-type": (*ruleReader).icmpType,
+	"icmpv6--icmpv6-type": (*ruleReader).icmpType, "ipv6-icmp--icmpv6-type": (*ruleReader).icmpType,
+
+	"iprange--src-range": ofAddress(cond.from), "iprange--dst-range": ofAddress(cond.to),
+	"addrtype--src-type": addrType(cond.from), "addrtype--dst-type": addrType(cond.to),
+	"state--state":   (*ruleReader).state,
+	"set--match-set": (*ruleReader).matchSet, "set--return-nomatch": nothing, "set--update-counters": nothing,
+	"set--update-subcounters": nothing,
+
+	"length--length": spanOf(packet.Length, 65535), "dscp--dscp": spanOf(packet.DSCP, 63), "dscp--dscp-class": (*ruleReader).class,
+	"tos--tos":    (*ruleReader).tos,
+	"ttl--ttl-eq": spanOf(packet.TTL, 255), "ttl--ttl": spanOf(packet.TTL, 255), "hl--hl-eq": spanOf(packet.TTL, 255),
+	"ttl--ttl-lt": hops(below), "hl--hl-lt": hops(below), "ttl--ttl-gt": hops(above), "hl--hl-gt": hops(above),
+	"mark--mark": mark("-m mark"), "connmark--mark": mark("-m connmark"),
 }
 
-var options map[string]option
-
-func init() { // in init, because reading a target reads options
-	options = map[string]option{
-		"-s": {1, (*ruleReader).source}, "-d": {1, (*ruleReader).destination},
-		"-p": {1, (*ruleReader).protocol}, "-i": {1, (*ruleReader).inDevice}, "-o": {1, (*ruleReader).outDevice},
-		"-f": {0, (*ruleReader).fragment}, "-m": {1, (*ruleReader).match},
-		"-j": {1, (*ruleReader).jump}, "-g": {1, (*ruleReader).goTo},
-		"--comment": {1, func(r *ruleReader, _ bool, args []string) { r.rule.comment = args[0] }},
-
-		"--sport": {1, ports(packet.SPort, ":")}, "--dport": {1, ports(packet.DPort, ":")},
-		"--sports": {1, ports(packet.SPort, ":")}, "--dports": {1, ports(packet.DPort, ":")},
-		"--ports":       {1, (*ruleReader).eitherPort},
-		"--tcp-flags":   {2, (*ruleReader).tcpFlags},
-		"--syn":         {0, func(r *ruleReader, not bool, _ []string) { r.tcpFlags(not, []string{"fin,syn,rst,ack", "syn"}) }},
-		"--icmp-type":   {1, (*ruleReader).icmpType},
-		"--icmpv6-type": {1, (*ruleReader).icmpType},
-
-		"--src-range": {1, (*ruleReader).source}, "--dst-range": {1, (*ruleReader).destination},
-		"--src-type": {1, addrType(cond.from)}, "--dst-type": {1, addrType(cond.to)},
-		"--ctstate": {1, (*ruleReader).state}, "--state": {1, (*ruleReader).state},
-		"--match-set":      {2, (*ruleReader).matchSet},
-		"--return-nomatch": {0, nothing}, "--update-counters": {0, nothing}, "--update-subcounters": {0, nothing},
-
-		"--length": {1, spanOf(packet.Length, 65535)},
-		"--dscp":   {1, spanOf(packet.DSCP, 63)},
-		"--ttl-eq": {1, spanOf(packet.TTL, 255)}, "--hl-eq": {1, spanOf(packet.TTL, 255)},
-		"--ttl-lt": {1, hops(below)}, "--hl-lt": {1, hops(below)},
-		"--ttl-gt": {1, hops(above)}, "--hl-gt": {1, hops(above)},
+func init() {
+	for _, proto := range []string{"tcp", "udp"} {
+		for _, name := range []string{"--sport", "--source-port"} {
+			options[proto+name] = ports(packet.SPort, ":")
+		}
+		for _, name := range []string{"--dport", "--destination-port"} {
+			options[proto+name] = ports(packet.DPort, ":")
+		}
 	}
 }
 
 func nothing(*ruleReader, bool, []string) {}
 
-// modules are the extensions whose options are read. All others make a rule one without equal.
-var modules = map[string]bool{
-	"comment": true, "tcp": true, "udp": true, "icmp": true, "icmp6": true, "multiport": true, "iprange": true,
-	"addrtype": true, "conntrack": true, "state": true, "set": true, "length": true, "ttl": true, "hl": true, "dscp": true,
+func ofAddress(side func(cond, addrTest) cond) func(*ruleReader, bool, []string) {
+	return func(r *ruleReader, not bool, args []string) { r.address(not, args[0], side) }
 }
-
-// match begins an extension.
-func (r *ruleReader) match(_ bool, args []string) {
-	r.module = args[0]
-	if modules[r.module] {
-		return
-	}
-	r.unknown("-m " + r.module)
-	r.skip(func(w string) bool { return w == "-m" || w == "-j" || w == "-g" })
-}
-
-func (r *ruleReader) source(not bool, args []string) { r.address(not, args[0], cond.from) }
-
-func (r *ruleReader) destination(not bool, args []string) { r.address(not, args[0], cond.to) }
 
 // test narrows all alternatives by an address.
 func (r *ruleReader) test(not bool, t addrTest, side func(cond, addrTest) cond) {
@@ -87,7 +70,7 @@ func (r *ruleReader) address(not bool, text string, side func(cond, addrTest) co
 func (r *ruleReader) protocol(not bool, args []string) {
 	n, ok := protoNumber(args[0])
 	switch {
-	case args[0] == "all" || ok && n == 0:
+	case !not && (args[0] == "all" || ok && n == 0):
 		return
 	case !ok:
 		r.unknown("protocol " + args[0])
@@ -113,8 +96,6 @@ func (r *ruleReader) inDevice(not bool, args []string) {
 		return c
 	})
 }
-
-func (r *ruleReader) outDevice(bool, []string) { r.unknown("-o, the device a packet leaves by") }
 
 // multiply makes alternatives of each alternative and one of conds.
 func (r *ruleReader) multiply(conds []cond) {

@@ -27,56 +27,69 @@ const (
 	translate = "translates addresses, and the policy does not: it sees packets as they came in; keep it where it is"
 )
 
-// jump reads a target and all behind it.
-func (r *ruleReader) jump(_ bool, args []string) {
-	name := args[0]
-	rest := r.words
-	r.words = r.comments(rest)
-	if c := r.file.table.chains[name]; c != nil {
-		r.rule.act = action{kind: actJump, target: name}
+// resolve finds out which targets of the table at hand are chains: a chain may come behind the rules that lead to it.
+func (p *iptablesFile) resolve() {
+	for _, c := range p.table.order {
+		for i := range c.rules {
+			r := &c.rules[i]
+			if r.act.kind == actJump && p.table.chains[r.act.target] == nil {
+				r.extension(p)
+			}
+		}
+	}
+	p.recents()
+}
+
+// jump reads a target.
+func (r *ruleReader) jump(kind actionKind, name string) {
+	if r.rule.act.kind != actNone {
+		r.unknown("a second target")
 		return
 	}
-	if v, ok := verdicts[name]; ok {
+	r.rule.act = action{kind: kind, target: name}
+	if v, ok := verdicts[name]; ok && kind == actJump {
 		r.rule.act = action{kind: v}
-		return
 	}
+}
+
+// extension makes r a rule whose target is an extension.
+func (r *rule) extension(p *iptablesFile) {
+	name := r.act.target
+	r.act = action{}
 	effect, passes := passing[name]
 	switch {
 	case slices.Contains(loggers, name):
-		r.rule.act = action{logs: true}
-	case name == "NOTRACK" || name == "CT" && slices.Contains(rest, "--notrack"):
-		r.rule.side = append(r.rule.side, notracks)
+		r.act.logs = true
+	case name == "NOTRACK" || name == "CT" && r.has("--notrack"):
+		r.notrack = true
 	case name == "CT":
-		r.rule.side = append(r.rule.side, helps)
+		r.side = append(r.side, helps)
 	case passes:
-		r.rule.side = append(r.rule.side, effect)
+		r.side = append(r.side, effect)
+		r.marks = effect == marks
 	default:
-		r.rule.act = action{kind: actUnknown, target: name}
+		r.act = action{kind: actUnknown, target: name}
 	}
 	if name == "SET" {
-		r.fills(rest)
-	}
-}
-
-// fills notes that a set is filled while the rules run.
-func (r *ruleReader) fills(words []string) {
-	if i := slices.Index(words, "--add-set"); i >= 0 && i+1 < len(words) {
-		if s := r.file.private[words[i+1]]; s != nil {
-			s.dynamic = true
+		for _, t := range r.options {
+			if s := p.private[t.args[0]]; s != nil && t.name == "--add-set" {
+				s.dynamic = true
+			}
 		}
 	}
 }
 
-func (r *ruleReader) goTo(_ bool, args []string) {
-	r.rule.act = action{kind: actGoto, target: args[0]}
+// has reports whether an option of the target is given.
+func (r *rule) has(option string) bool {
+	return slices.ContainsFunc(r.options, func(t token) bool { return t.name == option })
 }
 
-// comments are the words from the comment on, if one stands behind the target.
-func (r *ruleReader) comments(words []string) []string {
-	for i := range words {
-		if words[i] == "-m" && i+1 < len(words) && words[i+1] == "comment" {
-			return words[i:]
+// argument is the argument of an option of the target, or "".
+func (r *rule) argument(option string) string {
+	for _, t := range r.options {
+		if t.name == option && len(t.args) > 0 {
+			return t.args[0]
 		}
 	}
-	return nil
+	return ""
 }

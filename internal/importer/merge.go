@@ -89,7 +89,11 @@ func familyKeys(list []flat) []string {
 		f := &list[i]
 		c := f.cond
 		c.field[packet.Family] = nil
-		b := append([]byte{byte(f.verdict)}, f.comment...)
+		b := append([]byte{byte(f.verdict)}, f.over.key()...)
+		if f.over != nil && f.over.global() {
+			b = append(b, f.over.at.String()...) // each family has its own
+		}
+		b = append(append(b, 0), f.comment...)
 		b = append(append(b, 0), f.name...)
 		b = append(b, 0)
 		c.src, b = c.src.shape(b)
@@ -121,12 +125,18 @@ func (t addrTest) shape(b []byte) (rest addrTest, out []byte) {
 func together(a, b flat) flat {
 	m := a
 	m.at = append(m.at[:len(m.at):len(m.at)], b.at...)
+	m.wide = a.wide || b.wide
 	m.entries = nil
 	if a.entries != nil || b.entries != nil {
 		m.entries = append(a.list(), b.list()...)
 	}
 	for f := range m.field {
 		m.field[f] = a.field[f].or(b.field[f])
+	}
+	if a.over != nil {
+		joint := *a.over
+		joint.per = joint.per.both(b.over.per)
+		m.over = &joint
 	}
 	m.src = a.src.or(b.src)
 	m.dst = a.dst.or(b.dst)

@@ -59,6 +59,11 @@ type rule struct {
 	alts    []cond // any of them; nil is every packet
 	act     action
 	side    []string // what it does beside that, and the policy does not
+
+	options []token       // of its target
+	notrack bool          // takes packets out of connection tracking
+	marks   bool          // gives packets a mark
+	recent  *recentOption // remembers addresses, or asks for those that are remembered
 }
 
 // action is what a rule does with a packet.

@@ -4,12 +4,14 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"regexp"
 	"runtime"
 	"strings"
 	"syscall"
+	"time"
 )
 
 // readNftSource reads a ruleset of nft, as JSON or as text.
@@ -29,21 +31,26 @@ func readNftSource(ctx context.Context, rs *ruleset, rep *report, src Source) er
 // and the policy knows no difference.
 var byNumber = regexp.MustCompile(`(^|[^.\w]\s*)\b(iif|oif)(\s+(?:!=\s*|==\s*)?["{])`)
 
-// listAsJSON has nft load a text and list what it made as JSON, in a network namespace that ends with the process: the
-// rules never touch the machine's own. Without root, it does so in a user namespace of its own.
+// nobody is the user that owns what is in the user namespace where nft runs (Debian's, and the kernel's overflowuid).
+const nobody = 65534
+
+// nftTime is how long nft may take to load a text.
+const nftTime = 2 * time.Minute
+
+// listAsJSON has nft load a text and list what it made as JSON, in a network namespace that ends with the process. The
+// text is somebody else's, so nft runs in a user namespace, too: it may change that network namespace and nothing of the
+// host, nor read what only root can.
 func listAsJSON(ctx context.Context, name, text string) ([]byte, error) {
 	if _, err := exec.LookPath("nft"); err != nil {
 		return nil, &InputError{name, 0, "a ruleset as text is read by nft itself, which is not installed",
 			"install nftables, or give the output of `nft -j list ruleset`"}
 	}
+	ctx, cancel := context.WithTimeout(ctx, nftTime)
+	defer cancel()
 	cmd := exec.CommandContext(ctx, "sh", "-c", "nft -f - && nft -j list ruleset")
+	cmd.Dir = "/"
 	cmd.Stdin = strings.NewReader(byNumber.ReplaceAllString(text, "${1}${2}name${3}"))
-	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET, Pdeathsig: syscall.SIGKILL}
-	if id := os.Geteuid(); id != 0 {
-		cmd.SysProcAttr.Cloneflags |= syscall.CLONE_NEWUSER
-		cmd.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: id, Size: 1}}
-		cmd.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getegid(), Size: 1}}
-	}
+	cmd.SysProcAttr = confined()
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	// The kernel kills it with the thread that started it (prctl(2), PR_SET_PDEATHSIG), which another goroutine could take and
@@ -52,6 +59,8 @@ func listAsJSON(ctx context.Context, name, text string) ([]byte, error) {
 	defer runtime.UnlockOSThread()
 	data, err := cmd.Output()
 	switch {
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return nil, &InputError{name, 0, fmt.Sprintf("nft did not load it in %v", nftTime), "give the output of `nft -j list ruleset`"}
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
 	case err == nil:
@@ -59,10 +68,24 @@ func listAsJSON(ctx context.Context, name, text string) ([]byte, error) {
 	}
 	var exit *exec.ExitError
 	if !errors.As(err, &exit) {
-		return nil, &InputError{name, 0, "a network namespace to load the ruleset in: " + err.Error(),
-			"run it as root, or give the output of `nft -j list ruleset`"}
+		return nil, &InputError{name, 0, "user and network namespaces to load the ruleset in: " + err.Error(),
+			"allow user namespaces (sysctl user.max_user_namespaces), or give the output of `nft -j list ruleset`"}
 	}
 	return nil, nftError(name, stderr.String())
+}
+
+// confined is a process in user and network namespaces of its own, in which it is root; outside it is nobody.
+func confined() *syscall.SysProcAttr {
+	uid, gid := os.Geteuid(), os.Getegid()
+	if uid == 0 {
+		uid, gid = nobody, nobody
+	}
+	return &syscall.SysProcAttr{
+		Cloneflags: syscall.CLONE_NEWNET | syscall.CLONE_NEWUSER, Pdeathsig: syscall.SIGKILL,
+		UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: uid, Size: 1}},
+		GidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: gid, Size: 1}},
+		Credential:  &syscall.Credential{NoSetGroups: true},
+	}
 }
 
 var nftMessage = regexp.MustCompile(`^[^:]*:(\d+):[-\d]+: Error: (.*)$`)

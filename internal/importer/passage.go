@@ -38,12 +38,16 @@ func (p *passage) aside(r *rule) {
 	if len(r.side) == 0 && !r.act.logs && !mute {
 		return
 	}
-	certain, doubtful := p.meeting(r)
-	if len(certain)+len(doubtful) == 0 {
+	certain, doubtful, limited := p.meeting(r)
+	if len(certain)+len(doubtful)+len(limited) == 0 {
 		return
 	}
 	for _, s := range r.side {
-		p.report.lose(r.at, "%s", s)
+		if s == remembers {
+			p.report.note(r.at, "%s", s)
+		} else {
+			p.report.lose(r.at, "%s", s)
+		}
 	}
 	switch {
 	case r.act.logs && r.act.kind != actNone:
@@ -79,10 +83,17 @@ func (p *passage) act(r *rule, policy bool) {
 		p.report.lose(r.at, "packets get here in more ways than rules can tell apart")
 		return
 	}
-	certain, doubtful := p.meeting(r)
-	if len(certain)+len(doubtful) > 0 && p.doubt != nil {
+	certain, doubtful, limited := p.meeting(r)
+	if p.doubt != nil && len(certain)+len(doubtful)+len(limited) > 0 {
 		p.report.lose(r.at, "it comes after %s, which takes some packets out of the chain: the policy asks it of none of those",
 			where(*p.doubt))
+		p.loseChain(r.act.target, *p.doubt)
+	}
+	if len(certain)+len(doubtful)+len(limited) > 0 {
+		p.report.meets(r.at)
+	}
+	if len(limited) > 0 {
+		certain = append(certain, p.limited(r, limited)...)
 	}
 	p.certain(r, certain, policy)
 	if len(doubtful) > 0 {
@@ -102,7 +113,7 @@ func (p *passage) loseRest() {
 	for i := range p.rest {
 		if r := &p.rest[i]; r.act.kind != actNone {
 			p.report.lose(r.at, "it comes after %s, which has no equal: the policy passes all that gets there", where(*p.wide))
-			p.loseChain(r.act.target, r.at, 0)
+			p.loseChain(r.act.target, r.at)
 		}
 	}
 }
@@ -126,7 +137,7 @@ func (p *passage) asksNothing(r *rule) bool {
 	}
 	return slices.ContainsFunc(r.alts, func(c cond) bool {
 		through, ok := p.applies(c, r)
-		return ok && through.unknown == nil && through.narrower == nil && through.everything() && through.field[packet.Family] == nil
+		return ok && through.unknown == nil && through.limit == nil && through.narrower == nil && through.everything() && through.field[packet.Family] == nil
 	})
 }
 
@@ -139,8 +150,9 @@ func where(at place) string {
 	return strings.TrimPrefix(line, ": ")
 }
 
-// meeting is the packets that meet r, certainly and, when r asks what the policy cannot, perhaps.
-func (p *passage) meeting(r *rule) (certain, doubtful []cond) {
+// meeting is the packets that meet r: certainly, when r asks what the policy cannot perhaps, and when r asks for a rate
+// those that it counts.
+func (p *passage) meeting(r *rule) (certain, doubtful, limited []cond) {
 	alts := r.alts
 	if alts == nil {
 		alts = []cond{{}}
@@ -151,17 +163,20 @@ func (p *passage) meeting(r *rule) (certain, doubtful []cond) {
 			continue
 		}
 		for _, path := range p.paths {
+			p.spent++
 			c, ok := path.and(a).possible(p.family)
 			switch {
 			case !ok:
 			case c.unknown != nil:
 				doubtful = append(doubtful, c)
+			case c.limit != nil:
+				limited = append(limited, c)
 			default:
 				certain = append(certain, c)
 			}
 		}
 	}
-	return certain, doubtful
+	return certain, doubtful, limited
 }
 
 // certain does what r does to packets that meet it for certain.
@@ -217,17 +232,46 @@ func (p *passage) enter(r *rule, conds []cond, sure bool) {
 		}
 		return
 	}
-	q := p.walk(target, trail{paths: conds, final: p.final, lax: p.lax, sure: sure})
+	if p.exhausted() {
+		p.report.lose(r.at, "the chains lead on in too many ways to follow: the policy does not ask chain %s", r.act.target)
+		p.loseChain(r.act.target, r.at)
+		return
+	}
+	fresh := p.fresh(target, conds, sure)
+	q := p.walk(target, trail{paths: fresh, final: p.final, lax: p.lax, sure: sure})
 	p.exits = append(p.exits, q.exits...)
 	p.leave(q.exits)
 	switch {
-	case q.total:
+	case q.total && len(fresh) == len(conds):
 		if p.total = p.asksNothing(r); p.total {
 			p.wide = q.wide
 		}
 	case r.act.kind == actGoto:
 		p.leave(conds)
 	}
+}
+
+// maxEntries is how many ways into a chain are remembered.
+const maxEntries = 32
+
+// fresh is conds without those whose packets have all been in a chain: it would do with them again what it did.
+func (p *passage) fresh(c *chain, conds []cond, sure bool) (fresh []cond) {
+	if !sure {
+		return conds
+	}
+	known := p.entered[c]
+	for _, e := range conds {
+		if !slices.ContainsFunc(known, func(k cond) bool { return k.covers(&e) }) {
+			fresh = append(fresh, e)
+		}
+	}
+	if p.entered == nil {
+		p.entered = map[*chain][]cond{}
+	}
+	if len(known)+len(fresh) <= maxEntries {
+		p.entered[c] = append(known, fresh...)
+	}
+	return fresh
 }
 
 // leave takes packets out of the chain.
@@ -240,7 +284,7 @@ func (p *passage) leave(conds []cond) {
 func (p *passage) emit(r *rule, conds []cond, v verdict, policy bool) {
 	for _, c := range conds {
 		f := flat{cond: c, verdict: v, comment: r.comment, chain: p.chain, at: []place{r.at}}
-		f.devices, f.narrower = nil, nil
+		f.devices, f.marks, f.narrower = nil, nil, nil
 		if policy {
 			f.name = strings.ToLower(p.chain.hookName) + "-policy"
 		}
@@ -252,6 +296,7 @@ func (p *passage) emit(r *rule, conds []cond, v verdict, policy bool) {
 func (p *passage) settle() {
 	for _, gone := range fold(p.bareLeft()) {
 		var rest []cond
+		p.spent += len(p.paths)
 		for _, path := range p.paths {
 			rest = append(rest, path.without(gone.cond, p.family)...)
 		}
@@ -297,5 +342,21 @@ func (p *passage) applies(c cond, r *rule) (through cond, ok bool) {
 		}
 	}
 	c.devices = nil
+	return p.marked(c, r)
+}
+
+// marked is c without its tests of marks. A packet from outside has none until a rule gives it one; where some rule does,
+// the policy cannot tell.
+func (p *passage) marked(c cond, r *rule) (through cond, ok bool) {
+	for _, m := range c.marks {
+		switch {
+		case p.marks:
+			c = c.withUnknown(m.of)
+		case m.value == 0 == m.not:
+			p.report.note(r.at, "never met: no rule of the files marks packets, and one without a mark does not meet %s", m.of)
+			return c, false
+		}
+	}
+	c.marks = nil
 	return c, true
 }

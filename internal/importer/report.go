@@ -52,6 +52,19 @@ func shorten(text string) string {
 type report struct {
 	lost, notes []Remark
 	said        map[said]bool
+
+	met      map[place]bool // rules that packets can get to
+	isLost   map[place]bool // rules that are named as lost
+	isNoted  map[place]bool // rules that something else is said of
+	shadowed map[place]place // rules whose packets others decide before, by these
+}
+
+// enter enters a place in a set.
+func enter(set *map[place]bool, at place) {
+	if *set == nil {
+		*set = map[place]bool{}
+	}
+	(*set)[at] = true
 }
 
 type said struct {
@@ -72,10 +85,34 @@ func (r *report) add(to *[]Remark, at place, format string, args ...any) {
 }
 
 // lose reports a rule, or a part of one, that has no equal in the policy.
-func (r *report) lose(at place, format string, args ...any) { r.add(&r.lost, at, format, args...) }
+func (r *report) lose(at place, format string, args ...any) {
+	enter(&r.isLost, at)
+	r.add(&r.lost, at, format, args...)
+}
 
 // note reports what the user may want to know and changes no verdict.
-func (r *report) note(at place, format string, args ...any) { r.add(&r.notes, at, format, args...) }
+func (r *report) note(at place, format string, args ...any) {
+	enter(&r.isNoted, at)
+	r.add(&r.notes, at, format, args...)
+}
+
+// meets keeps that packets can get to a rule.
+func (r *report) meets(at place) { enter(&r.met, at) }
+
+// shadow keeps that a rule decides nothing, as another takes all its packets before.
+func (r *report) shadow(f, by flat) {
+	if r.shadowed == nil {
+		r.shadowed = map[place]place{}
+	}
+	for _, at := range f.at {
+		if by.wide && f.verdict != pass {
+			r.lose(at, "%s has no equal and passes its packets before", where(by.at[0]))
+		}
+		if len(by.at) > 0 {
+			r.shadowed[at] = by.at[0]
+		}
+	}
+}
 
 // minRun is how many rules in a row that have the same said of them are reported together.
 const minRun = 4

@@ -9,6 +9,8 @@ type flat struct {
 	cond
 	verdict verdict
 	comment string
+	wide    bool    // it passes more than what it stands for
+	over    *limit  // it decides only what exceeds this
 	chain   *chain  // where it stands, or the first of those that it stands for
 	at      []place // all that it stands for
 	entries []entry // addresses with comments, of those that were made one
@@ -29,9 +31,12 @@ func (v verdict) String() string { return [...]string{"pass", "drop", "reject"}[
 // maxPaths is on how many ways packets may come to a rule before it counts as having no equal: each makes one rule.
 const maxPaths = 512
 
-// maxMet is how many rules a walk meets, over all ways to them, for one family. Chains that lead to each other can have
-// more ways through them than anybody can follow.
-const maxMet = 2_000_000
+// A walk takes a number of steps that the rules' number bounds: chains that lead to each other can have more ways through
+// them than anybody can follow.
+const (
+	maxSteps     = 40_000 // packets that meet a rule, on one way
+	stepsPerRule = 40
+)
 
 // walker goes through the chains as a packet of one family does, and writes down rules of which the first that matches
 // decides.
@@ -42,8 +47,21 @@ type walker struct {
 	report  *report
 	out     []flat
 	stack   []*chain
-	met     int
+
+	lost    map[*chain]bool   // chains that are named as lost
+	entered map[*chain][]cond // packets that have been in a chain
+
+	marks    bool   // some rule marks packets
+	exceeded bool   // what would happen if every limit were exceeded
+	worst    []flat // the rules that say it, when this is the other walk
+	before   []flat // those of out up to folded, folded
+	folded   int
+	spent    int // steps so far
+	allowed  int
 }
+
+// exhausted reports whether the walk has taken all its steps.
+func (w *walker) exhausted() bool { return w.spent > w.allowed }
 
 // trail is where a walk is: on which ways packets get here, and what happens to them.
 type trail struct {
@@ -75,9 +93,8 @@ func (w *walker) base(c *chain, t trail) {
 func (w *walker) walk(c *chain, t trail) *passage {
 	p := &passage{walker: w, trail: t, chain: c}
 	c.visited = true
-	w.met += len(c.rules) + 1
-	if slices.Contains(w.stack, c) || w.met > maxMet {
-		w.report.lose(c.policyAt, "chain %s leads to itself, or on too many ways: not all of them are followed", c.name)
+	if slices.Contains(w.stack, c) {
+		w.report.lose(c.policyAt, "chain %s leads to itself: the policy does not follow it again", c.name)
 		return p
 	}
 	w.stack = append(w.stack, c)

@@ -38,11 +38,11 @@ type writer struct {
 }
 
 // write makes the text of the policy.
-func (w *writer) write(devices []string, list []flat, head string, all []*set) string {
+func (w *writer) write(devices []string, list []flat, all []*set) string {
 	w.setNames = names{"local": true}
 	w.ruleNames = names{"default": true, "not-ip": true}
 	standard := pass
-	if n := len(list); n > 0 && list[n-1].everything() && list[n-1].field[packet.Family] == nil && list[n-1].verdict != pass {
+	if n := len(list); n > 0 && list[n-1].everything() && list[n-1].over == nil && list[n-1].field[packet.Family] == nil && list[n-1].verdict != pass {
 		standard = drop
 	}
 	for _, s := range all {
@@ -52,7 +52,6 @@ func (w *writer) write(devices []string, list []flat, head string, all []*set) s
 		w.rule(&list[i])
 	}
 	var b strings.Builder
-	b.WriteString(head)
 	fmt.Fprintf(&b, "devices: [%s]\n", strings.Join(quoted(devices), ", "))
 	fmt.Fprintf(&b, "default: %s\n", standard)
 	b.WriteString("checks: off  # the imported rules check nothing else; standard drops what no sane packet is\n")
@@ -92,9 +91,12 @@ func (w *writer) rule(f *flat) {
 	if k.not != nil {
 		words = append(words, "not: {"+strings.Join(k.not, ", ")+"}")
 	}
+	if f.over != nil {
+		words = append(words, "over: "+f.over.String())
+	}
 	words = append(words, "then: "+f.verdict.String())
 	line := "  - {" + strings.Join(words, ", ") + "}  # " + remark(f)
-	if f.verdict == drop && k.is == nil && k.not == nil {
+	if f.verdict == drop && k.is == nil && k.not == nil && f.over == nil {
 		line += "; without this line neighbor discovery, ICMP errors and DHCP would pass"
 	}
 	w.rules = append(w.rules, line+"\n")

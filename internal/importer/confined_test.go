@@ -1,0 +1,41 @@
+package importer_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/floodwall/floodwall/internal/importer"
+	"github.com/floodwall/floodwall/internal/testutil"
+)
+
+// TestNftIsConfined imports texts of nft that ask for more than a ruleset, as root: a file that only root can read must
+// stay unread, and nft must have no right to what belongs to the machine.
+func TestNftIsConfined(t *testing.T) {
+	testutil.RequireRoot(t)
+	testutil.RequireTool(t, "nft")
+	secret := filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(secret, []byte("table ip secret {}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	// The process has opened /proc/self when nft reads this: it tells whose namespaces nft is in.
+	const rules = "table inet t { chain c { type filter hook input priority 0; tcp dport 23 drop; }; }\n"
+	for _, tt := range []struct{ name, text, err string }{
+		{"a ruleset", rules, ""},
+		{"a file of root's", rules + "include \"" + secret + "\"\n", "secret"},
+		{"a setting of the host's", "include \"/proc/1/environ\"\n" + rules, "environ"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r, err := importer.Import(context.Background(), []importer.Source{{Name: "f", Data: []byte(tt.text)}},
+				importer.Options{Format: importer.Nft, Devices: []string{"fw0"}})
+			switch {
+			case tt.err == "" && (err != nil || r.Drops.Policy != 1):
+				t.Errorf("%v", err)
+			case tt.err != "" && (err == nil || !strings.Contains(err.Error(), tt.err)):
+				t.Errorf("nft read what only root can: %v", err)
+			}
+		})
+	}
+}
