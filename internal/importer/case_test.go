@@ -24,6 +24,8 @@ var update = flag.Bool("update", false, "rewrite the expectations under testdata
 //	device: ens3 ens4     the devices, when the rules do not say
 //	router                the host forwards, and packets to others are compared, too
 //	lax                   what is forwarded may be dropped by the kernel and passed by the policy
+//	connected             packets of no connection, which the kernel does not translate, are not compared, nor those that
+//	                      end on the way to a translated destination
 //	legacy                iptables-legacy loads the rules
 //	except: tcp/22 rh0    packets to these ports, or with this routing header, are not compared, as rules without
 //	                      equal decide about them
@@ -36,6 +38,8 @@ type testCase struct {
 	router  bool
 	lax     bool
 	legacy  bool
+
+	connected bool
 }
 
 // inputs are the parts of an archive that are imported.
@@ -64,6 +68,8 @@ func cases(t *testing.T) (list []*testCase) {
 				c.router = true
 			case "lax":
 				c.lax = true
+			case "connected":
+				c.connected = true
 			case "legacy":
 				c.legacy = true
 			}

@@ -14,11 +14,11 @@ type cond struct {
 
 	limit    *limit     // it holds for packets above a rate, or below
 	marks    []markTest // of the packet, or its connection
-	whole    bool     // its packets have been put together from their fragments
-	dnat     bool     // its destination was translated
-	anyPorts bool     // its ports are those of every protocol that has any; the policy reads TCP's and UDP's
-	unknown  []string // what else the rule asks, that the policy cannot say
-	narrower []string // where the rule matches more packets than this says
+	whole    bool       // its packets have been put together from their fragments
+	dnat     bool       // its destination was translated
+	anyPorts bool       // its ports are those of every protocol that has any; the policy reads TCP's and UDP's
+	unknown  []string   // what else the rule asks, that the policy cannot say
+	narrower []string   // where the rule matches more packets than this says
 }
 
 // deviceTest holds when the packet came in through one of the devices, or with not through none of them. A name ending

@@ -26,6 +26,9 @@ func (p *passage) doubtful(r *rule, conds []cond) {
 	case actJump, actGoto:
 		p.perhapsEnters(r, conds, why)
 	case actUnknown:
+		for _, c := range conds {
+			p.finds(r, []cond{c.withUnknown(why)})
+		}
 		p.report.lose(r.at, "%s, %s: the policy asks the next rules", why, r.act.target)
 	}
 }

@@ -35,6 +35,9 @@ func (rs *ruleset) flatten(f family, devices []string, router bool, rep *report)
 func (w *walker) through(rs *ruleset, all cond, router bool) []flat {
 	before := slices.Concat(rs.ingress(w.family, w.devices, w.report), rs.base(w.family, hookPrerouting))
 	w.run(before, trail{paths: []cond{all}, sure: true}, false)
+	if w.dnat {
+		w.publish(rs, all)
+	}
 	if !router {
 		w.run(rs.base(w.family, hookInput), trail{paths: []cond{all}, sure: true}, true)
 		return w.out

@@ -30,6 +30,8 @@ func (p *passage) limited(r *rule, conds []cond) (certain []cond) {
 		l := c.limit
 		c.limit = nil
 		switch {
+		case p.translated: // nobody asks how much
+			doubtful = append(doubtful, c.withUnknown(l.what))
 		case p.exceeded && l.above, r.act.kind == actNone:
 			certain = append(certain, c)
 		case p.exceeded:

@@ -61,6 +61,7 @@ type rule struct {
 	side    []string // what it does beside that, and the policy does not
 
 	options []token       // of its target
+	to      *destination  // of nft's target that translates destinations
 	notrack bool          // takes packets out of connection tracking
 	marks   bool          // gives packets a mark
 	recent  *recentOption // remembers addresses, or asks for those that are remembered

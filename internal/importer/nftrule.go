@@ -78,6 +78,7 @@ func (r *nftReader) statement(name string, body any) {
 		r.side(side)
 	case name == "snat" || name == "dnat" || name == "masquerade" || name == "redirect":
 		r.decide(action{kind: actUnknown, target: name})
+		r.rule.to = nftDestination(body)
 	case name == "queue" || name == "synproxy" || name == "tproxy" || name == "fwd":
 		r.decide(action{kind: actUnknown, target: name})
 	case name == "xt":

@@ -203,6 +203,7 @@ func (p *passage) certain(r *rule, conds []cond, policy bool) {
 	case actJump, actGoto:
 		p.enter(r, conds, p.sure)
 	case actUnknown:
+		p.finds(r, conds)
 		if len(conds) > 0 {
 			p.report.lose(r.at, "%s has no equal: the policy asks the next rules", r.act.target)
 		}
@@ -323,7 +324,7 @@ func (p *passage) applies(c cond, r *rule) (through cond, ok bool) {
 		p.report.note(r.at, "is about translated destinations, and no rule of the files translates any")
 		return c, false
 	}
-	if c.dnat {
+	if c.dnat && !p.translated {
 		c = c.withUnknown("whether the destination was translated")
 	}
 	for _, t := range c.devices {

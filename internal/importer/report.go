@@ -53,10 +53,11 @@ type report struct {
 	lost, notes []Remark
 	said        map[said]bool
 
-	met      map[place]bool // rules that packets can get to
-	isLost   map[place]bool // rules that are named as lost
-	isNoted  map[place]bool // rules that something else is said of
-	shadowed map[place]place // rules whose packets others decide before, by these
+	met       map[place]bool  // rules that packets can get to
+	isLost    map[place]bool  // rules that are named as lost
+	isNoted   map[place]bool  // rules that something else is said of
+	published map[place]bool  // rules that translate destinations, for which the policy has rules
+	shadowed  map[place]place // rules whose packets others decide before, by these
 }
 
 // enter enters a place in a set.
@@ -98,6 +99,9 @@ func (r *report) note(at place, format string, args ...any) {
 
 // meets keeps that packets can get to a rule.
 func (r *report) meets(at place) { enter(&r.met, at) }
+
+// translates keeps that the policy has rules for what a rule translates.
+func (r *report) translates(at place) { enter(&r.published, at) }
 
 // shadow keeps that a rule decides nothing, as another takes all its packets before.
 func (r *report) shadow(f, by flat) {

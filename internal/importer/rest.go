@@ -12,7 +12,7 @@ func (rs *ruleset) rest(rep *report, router bool) {
 		for _, c := range t.order {
 			switch {
 			case t.nat() && incoming[c]:
-				c.each(func(r *rule) { rep.lose(r.at, "%s", translate) })
+				c.each(func(r *rule) { rs.translating(r, rep) })
 			case t.nat():
 				c.each(func(r *rule) { rep.note(r.at, "translates addresses of packets that leave; keep it where it is") })
 			case c.visited:
@@ -25,6 +25,18 @@ func (rs *ruleset) rest(rep *report, router bool) {
 			}
 			rs.forwards(c, rep, router)
 		}
+	}
+}
+
+// translating reports a rule of a chain that translates addresses of packets that come in.
+func (rs *ruleset) translating(r *rule, rep *report) {
+	_, does := r.translation()
+	switch {
+	case rep.published[r.at]:
+	case does || r.act.kind == actUnknown:
+		rep.lose(r.at, "%s", translate)
+	default:
+		rep.note(r.at, "is about translating addresses; keep it where it is")
 	}
 }
 

@@ -51,13 +51,15 @@ type walker struct {
 	lost    map[*chain]bool   // chains that are named as lost
 	entered map[*chain][]cond // packets that have been in a chain
 
-	marks    bool   // some rule marks packets
-	exceeded bool   // what would happen if every limit were exceeded
-	worst    []flat // the rules that say it, when this is the other walk
-	before   []flat // those of out up to folded, folded
-	folded   int
-	spent    int // steps so far
-	allowed  int
+	marks      bool   // some rule marks packets
+	exceeded   bool   // what would happen if every limit were exceeded
+	worst      []flat // the rules that say it, when this is the other walk
+	before     []flat // those of out up to folded, folded
+	folded     int
+	published  []published // what rules translate
+	translated bool        // the packets' destination has been translated
+	spent      int         // steps so far
+	allowed    int
 }
 
 // exhausted reports whether the walk has taken all its steps.
