@@ -12,7 +12,6 @@ type ruleReader struct {
 	file   *iptablesFile
 	rule   rule
 	protos []uint32 // of -p, when it names them
-	parts  map[int]bool
 }
 
 // read reads the options of a rule, each of which changes the rule or makes it one without equal.

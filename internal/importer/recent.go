@@ -102,12 +102,11 @@ func (p *iptablesFile) recentLimit(c *chain, i int) *limit {
 	return nil
 }
 
-// asksLess reports whether s surely holds for all packets that r holds for.
-func (s *rule) asksLess(r *rule) bool {
-	for _, a := range r.alts {
+// asksLess reports whether r surely holds for all packets that other holds for.
+func (r *rule) asksLess(other *rule) bool {
+	for _, a := range other.alts {
 		covered := false
-		for _, b := range s.alts {
-			b.narrower = nil
+		for _, b := range r.alts {
 			covered = covered || b.unknown == nil && b.limit == nil && b.marks == nil && b.devices == nil && b.covers(&a)
 		}
 		if !covered {
