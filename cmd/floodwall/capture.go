@@ -117,16 +117,12 @@ func isTerminal(out io.Writer) bool {
 	return err == nil
 }
 
-// captureFile opens what to write to. Packets are nobody else's to read.
+// captureFile opens what to write to.
 func (e *env) captureFile(name string) (io.WriteCloser, error) {
 	if name == "-" {
 		return nopCloser{e.stdout}, nil
 	}
-	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
-		return nil, fmt.Errorf("capture: %w", err)
-	}
-	return f, nil
+	return capture.Create(name)
 }
 
 type nopCloser struct{ io.Writer }
