@@ -94,6 +94,7 @@ var topKeys = []key[Policy]{
 	{"services", place.services},
 	{"untracked", func(p place, to *Policy, v *node) { to.Untracked = values(p, "untracked", v, readTraffic) }},
 	{"never", place.spared},
+	{"boot", func(p place, to *Policy, v *node) { to.BootClosed = scalarOf(p, "boot", v, choice(bootWords)) }},
 	{"placement", func(p place, to *Policy, v *node) { to.Placement = scalarOf(p, "placement", v, readPlacement) }},
 }
 
@@ -109,5 +110,8 @@ func (r *reader) top(p place, doc *node, to *Policy) {
 		}
 	}
 	seen := readKeys(p, "a policy", doc, topKeys, to)
+	if !seen["boot"] {
+		to.BootClosed = to.Default == Drop
+	}
 	p.require(doc, seen, "devices", "name the devices that packets come in from: devices: [eth0]")
 }

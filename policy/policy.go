@@ -27,6 +27,11 @@ type Policy struct {
 	Placement Placement // of rules that have none of their own; "" is auto
 	Notes     []Note    // what is allowed but may not be meant
 
+	// BootClosed is what a host does at boot when none of the policies that were saved can be loaded: drop all but what is
+	// essential and the operator's way in. Else it drops nothing. A policy that does not say is closed when its default is
+	// drop: what it does not name was not to be reached.
+	BootClosed bool
+
 	// DefaultPos is where default stands; zero when the policy leaves it out.
 	DefaultPos Pos
 }

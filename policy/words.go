@@ -124,6 +124,9 @@ func readPlacement(text string) (Placement, *flaw) {
 	return at, f
 }
 
+// bootWords are what `boot` may say; true is closed.
+var bootWords = map[string]bool{"open": false, "closed": true}
+
 // switches are the ways to say on and off; YAML writers know them all.
 var switches = map[string]bool{"on": true, "yes": true, "true": true, "off": false, "no": false, "false": false}
 

@@ -6,12 +6,9 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"github.com/floodwall/floodwall/internal/boot"
-	"github.com/floodwall/floodwall/internal/compile"
 	"github.com/floodwall/floodwall/internal/control"
-	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/policy"
 )
 
@@ -59,8 +56,23 @@ func (e *env) saving(ctx context.Context, file string, f applyFlags) (s *saving,
 		}
 	}
 	options := boot.Options{Target: f.target, Mode: f.mode, Devices: f.devices, BPFFS: s.units.BPFFS}
-	s.staged, err = store.Stage(ctx, boot.Source{Policy: s.policy, Text: s.text, Options: options})
+	failsafe, note, err := boot.NewFailsafe(s.policy, devices, ways())
+	if err != nil {
+		return nil, err
+	}
+	if note != "" {
+		s.notes = append(s.notes, note)
+	}
+	s.staged, err = store.Stage(ctx, boot.Source{Policy: s.policy, Text: s.text, Options: options, Failsafe: failsafe})
 	return s, err
+}
+
+// ways are the operator's sessions, for the fail-safe of boot.
+func ways() (list []boot.Way) {
+	for _, s := range control.Sessions() {
+		list = append(list, boot.Way{Client: s.Client.Addr(), Port: s.Server.Port()})
+	}
+	return list
 }
 
 // units describes the systemd units of this instance.
@@ -121,46 +133,6 @@ func (s *saving) discard() {
 	if s.staged != nil {
 		s.staged.Discard()
 	}
-}
-
-// restore applies what was saved for boot.
-func restore(ctx context.Context, e *env) error {
-	in, err := e.instance()
-	if err != nil {
-		return err
-	}
-	saved, err := boot.Open(e.state).Load()
-	if err != nil {
-		return err
-	}
-	p, err := saved.Policy()
-	if err != nil {
-		return err
-	}
-	c, err := control.CompilePolicy(p)
-	if err != nil {
-		return err
-	}
-	devices := saved.Options.Devices
-	if devices == nil {
-		devices = c.Devices()
-	}
-	present, missing := split(devices, func(d string) bool { return datapath.DeviceExists(d) == nil })
-	if len(present) == 0 {
-		return fmt.Errorf("none of the policy's devices is there yet: %s", strings.Join(missing, ", "))
-	}
-	applied, err := in.Apply(ctx, c, control.ApplyOptions{
-		Target: compile.Target(saved.Options.Target), Devices: present, Mode: datapath.Mode(saved.Options.Mode), Boot: saved.ID,
-		Costs: e.costsOrWarn(),
-	})
-	if err != nil {
-		return err
-	}
-	e.println("%s", appliedLine(applied, c, applyFlags{}))
-	if missing != nil {
-		return fmt.Errorf("not filtered, as they are not there yet: %s", strings.Join(missing, ", "))
-	}
-	return nil
 }
 
 func split(list []string, is func(string) bool) (yes, no []string) {

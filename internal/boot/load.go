@@ -42,6 +42,18 @@ func (s Store) Load() (*Saved, error) {
 	}
 }
 
+// LoadPrevious reads the copy that came back before the one of Load, which was confirmed too. It is ErrNone when there is none.
+func (s Store) LoadPrevious() (*Saved, error) {
+	if err := s.check(); err != nil {
+		return nil, err
+	}
+	id := s.target(previous)
+	if id == "" {
+		return nil, ErrNone
+	}
+	return s.load(id)
+}
+
 func (s Store) load(id string) (*Saved, error) {
 	var m manifest
 	text, err := os.ReadFile(s.path(id, manifestFile))
@@ -51,8 +63,8 @@ func (s Store) load(id string) (*Saved, error) {
 	if err != nil {
 		return nil, fmt.Errorf("policy saved for boot: %w", err)
 	}
-	if m.Format != format {
-		return nil, fmt.Errorf("policy saved for boot: %s has format %d, and this floodwall knows format %d",
+	if m.Format < 1 || m.Format > format {
+		return nil, fmt.Errorf("policy saved for boot: %s has format %d, and this floodwall knows formats 1 to %d",
 			s.path(id, manifestFile), m.Format, format)
 	}
 	saved := &Saved{ID: id, File: m.Policy, Time: m.Saved, Options: m.Options, lists: map[string]string{}}
@@ -85,23 +97,23 @@ func intact(path, sum string) error {
 	return err
 }
 
-// Policy reads the policy. Its sets have the copies of the list files; its name is the operator's file.
+// Policy reads the policy, in which copies stand for the files that it names. Its own name is the operator's file. A copy of
+// format 1 lacks some of them; what the policy of such a copy names beside those cannot be trusted, and is an error.
 func (s *Saved) Policy() (*policy.Policy, error) {
 	p, err := policy.Parse(s.File, s.Text)
 	if err != nil {
 		return nil, err
 	}
-	for i, set := range p.Sets {
-		if set.File == "" {
-			continue
-		}
-		if s.lists[set.File] == "" {
+	for _, ref := range p.Files() {
+		saved := s.lists[*ref.Name]
+		if saved == "" {
 			return nil, &policy.Error{
-				File: s.File, Line: set.Pos.Line, Col: set.Pos.Col,
-				Msg: fmt.Sprintf("set %q: %s was not saved for boot", set.Name, set.File),
+				File: s.File, Line: ref.Pos.Line, Col: ref.Pos.Col,
+				Msg:  fmt.Sprintf("%s: %s was not saved for boot", ref.What, *ref.Name),
+				Hint: "apply the policy again: this version saves it",
 			}
 		}
-		p.Sets[i].File = s.lists[set.File]
+		*ref.Name = saved
 	}
 	return p, nil
 }

@@ -26,9 +26,10 @@ type Options struct {
 
 // Source is what a copy is made of.
 type Source struct {
-	Policy  *policy.Policy
-	Text    []byte // that Policy was read from
-	Options Options
+	Policy   *policy.Policy
+	Text     []byte // that Policy was read from
+	Options  Options
+	Failsafe string // as NewFailsafe has made it
 }
 
 // Staged is a new copy that is whole and on the disk, but that nothing reads yet. Until Commit, Hold or Discard no
@@ -37,7 +38,7 @@ type Staged struct {
 	store  Store
 	id     string
 	source Source
-	lists  map[string]savedList // by the name that the policy has for them
+	lists  map[string]savedList // all files, by the name that the policy has for them
 	unlock func()               // nil when it is done
 }
 
@@ -45,10 +46,12 @@ type Staged struct {
 const (
 	policyFile   = "policy.yaml"
 	manifestFile = "boot.json"
+	failsafeFile = "failsafe.yaml"
 )
 
-// format changes when a copy can no longer be read by who knew only the format before.
-const format = 1
+// format changes when a copy can no longer be read by who knew only the format before. Format 1, which is still read, has
+// only the files of address sets, and no fail-safe.
+const format = 2
 
 // manifest is what boot.json holds.
 type manifest struct {
@@ -66,7 +69,7 @@ type savedList struct {
 	SHA256 string `json:"sha256"`
 }
 
-// Stage copies a policy and its list files. It comes before anything is changed in the kernel, as it is what can fail
+// Stage copies a policy and the files that it names. It comes before anything is changed in the kernel, as it is what can fail
 // for want of space; the caller then applies and calls Commit or, for a trial, Hold. An error leaves the store as it was.
 func (s Store) Stage(ctx context.Context, src Source) (*Staged, error) {
 	unlock, err := s.lock(ctx)
@@ -138,8 +141,8 @@ func (st *Staged) write(ctx context.Context) error {
 		return fmt.Errorf("saving the policy for boot: %w", err)
 	}
 	st.id = id
-	for _, set := range st.source.Policy.Sets {
-		if err := st.copyList(ctx, set); err != nil {
+	for _, f := range st.source.Policy.Files() {
+		if err := st.copyList(ctx, f); err != nil {
 			return err
 		}
 	}
@@ -152,6 +155,7 @@ func (st *Staged) write(ctx context.Context) error {
 	}
 	return cmp.Or(
 		st.writeFile(policyFile, st.source.Text),
+		st.writeFile(failsafeFile, []byte(st.source.Failsafe)),
 		st.writeFile(manifestFile, append(text, '\n')),
 		syncDir(st.store.path(id)),
 		syncDir(st.store.dir),
@@ -198,12 +202,12 @@ func (st *Staged) writeFile(name string, content []byte) error {
 	return nil
 }
 
-// copyList copies the list file of a set, if it has one.
-func (st *Staged) copyList(ctx context.Context, set policy.Set) error {
-	if set.File == "" || st.lists[set.File].Copy != "" {
+// copyList copies a file that the policy names, once.
+func (st *Staged) copyList(ctx context.Context, ref policy.FileRef) error {
+	if st.lists[*ref.Name].Copy != "" {
 		return nil
 	}
-	list, err := st.openList(set)
+	list, err := st.openList(ref)
 	if err != nil {
 		return err
 	}
@@ -213,7 +217,7 @@ func (st *Staged) copyList(ctx context.Context, set policy.Set) error {
 	if err != nil {
 		return fmt.Errorf("saving %s for boot: %w", list.Name(), err)
 	}
-	st.lists[set.File] = savedList{name, sum}
+	st.lists[*ref.Name] = savedList{name, sum}
 	return nil
 }
 
@@ -236,9 +240,9 @@ func copyFile(ctx context.Context, path string, from *os.File) (sum string, err 
 	return sumOf(ctx, file)
 }
 
-// openList opens the list file of a set, which must be one that can be read again.
-func (st *Staged) openList(set policy.Set) (*os.File, error) {
-	path := set.File
+// openList opens a file that the policy names, which must be one that can be read again.
+func (st *Staged) openList(ref policy.FileRef) (*os.File, error) {
+	path := *ref.Name
 	if !filepath.IsAbs(path) {
 		path = filepath.Join(filepath.Dir(st.source.Policy.File), path)
 	}
@@ -252,7 +256,7 @@ func (st *Staged) openList(set policy.Set) (*os.File, error) {
 	}
 	if err != nil {
 		return nil, &policy.Error{
-			File: st.source.Policy.File, Line: set.Pos.Line, Col: set.Pos.Col, Msg: fmt.Sprintf("set %q: %v", set.Name, err),
+			File: st.source.Policy.File, Line: ref.Pos.Line, Col: ref.Pos.Col, Msg: fmt.Sprintf("%s: %v", ref.What, err),
 		}
 	}
 	return list, nil

@@ -73,7 +73,7 @@ DefaultDependencies=no
 Wants=` + strings.Join(wants, " ") + `
 After=` + strings.Join(after, " ") + `
 Before=network-pre.target
-ConditionPathExists=` + percent(filepath.Join(u.State, "boot", current, manifestFile)) + `
+ConditionPathIsSymbolicLink=` + percent(filepath.Join(u.State, "boot", current)) + `
 StartLimitIntervalSec=0
 
 [Service]

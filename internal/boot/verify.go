@@ -12,14 +12,11 @@ import (
 // chunk is how much is read between two looks at the context, in octets.
 const chunk = 16 << 20
 
-// Verify makes sure that the list files still are what was copied. When they are after they were compiled, as they were
+// Verify makes sure that the files that the policy names still are what was copied. When they are after they were compiled, as they were
 // before, then what comes back is what was compiled; else the error is a ChangedError.
 func (st *Staged) Verify(ctx context.Context) error {
-	for _, set := range st.source.Policy.Sets {
-		if set.File == "" {
-			continue
-		}
-		list, err := st.openList(set)
+	for _, ref := range st.source.Policy.Files() {
+		list, err := st.openList(ref)
 		if err != nil {
 			return err
 		}
@@ -28,7 +25,7 @@ func (st *Staged) Verify(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if sum != st.lists[set.File].SHA256 {
+		if sum != st.lists[*ref.Name].SHA256 {
 			return &ChangedError{list.Name()}
 		}
 	}

@@ -1,0 +1,181 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// bootHost is a host whose policy comes back after a reboot, which an unload that keeps the copy stands for.
+type bootHost struct {
+	t     *testing.T
+	files string
+	state string
+}
+
+const bootPolicy = `devices: [fw0]
+default: drop
+sets:
+  listed: {file: list.txt}
+  office: {file: office.txt}
+  bad: {names: {file: names.txt}}
+rules:
+  - {name: VERSION, proto: udp, port: 1, then: drop}
+  - {name: listed, from: $listed, then: drop}
+  - {name: badname, dns: {name: $bad}, then: drop}
+services:
+  - {name: ssh, port: tcp/22, from: $office}
+  - {name: dns, port: [udp/53, tcp/53], guard: {type: dns, secret: secret.txt}, track: false}
+`
+
+func newBootHost(t *testing.T) *bootHost {
+	t.Helper()
+	const units = "/etc/systemd/system"
+	if err := unix.Mount("tmpfs", units, "tmpfs", 0, "mode=0755"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { unix.Unmount(units, unix.MNT_DETACH) })
+	t.Setenv("SYSTEMD_OFFLINE", "1")
+	dir := t.TempDir()
+	h := &bootHost{t, dir, filepath.Join(dir, "state")}
+	h.write("list.txt", "198.51.100.0/24\n")
+	h.write("office.txt", "203.0.113.0/24\n")
+	h.write("names.txt", "bad.example\n")
+	h.write("secret.txt", strings.Repeat("0123456789abcdef", 2)+"\n")
+	return h
+}
+
+func (h *bootHost) write(name, text string) {
+	h.t.Helper()
+	if err := os.WriteFile(filepath.Join(h.files, name), []byte(text), 0o644); err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+func (h *bootHost) run(args ...string) (string, error) {
+	return floodwall(append([]string{"--state", h.state}, args...)...)
+}
+
+// apply applies a version of the policy with more keys.
+func (h *bootHost) apply(version, more string) {
+	h.t.Helper()
+	h.write("policy.yaml", more+strings.Replace(bootPolicy, "VERSION", version, 1))
+	if out, err := h.run("apply", "--boot", filepath.Join(h.files, "policy.yaml")); err != nil {
+		h.t.Fatalf("apply: %v\n%s", err, out)
+	}
+}
+
+// reboot unloads and restores, and returns what that said.
+func (h *bootHost) reboot() (string, error) {
+	h.t.Helper()
+	if out, err := h.run("unload", "--keep-boot"); err != nil && !strings.Contains(out, "nothing is loaded") {
+		h.t.Fatalf("unload: %v\n%s", err, out)
+	}
+	return h.run("apply", "--boot-restore")
+}
+
+// wantVerdicts asks the loaded program.
+func (h *bootHost) wantVerdicts(when string, want map[string]string) {
+	h.t.Helper()
+	for packet, wanted := range want {
+		if got := verdict(h.t, packet); got != wanted {
+			h.t.Errorf("%s: %s: %q, want %q", when, packet, got, wanted)
+		}
+	}
+}
+
+// damage cuts a file of a copy short.
+func (h *bootHost) damage(link, name string) {
+	h.t.Helper()
+	file := filepath.Join(h.state, "boot", link, name)
+	info, err := os.Stat(file)
+	if err == nil {
+		err = os.Truncate(file, info.Size()/2)
+	}
+	if err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+// TestBootFaults loses, changes and damages what a policy is made of. What was confirmed comes back; where that cannot be,
+// what was confirmed before; and then the fail-safe, which lets the operator in.
+func TestBootFaults(t *testing.T) {
+	if !inside(t) {
+		return
+	}
+	h := newBootHost(t)
+	h.apply("one", "")
+	h.apply("two", "")
+	entries, err := os.ReadDir(filepath.Join(h.state, "boot", "current") + "/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		if info, err := e.Info(); err != nil || info.Mode().Perm() != 0o600 {
+			t.Errorf("%s is saved with mode %v (%v)", e.Name(), info.Mode(), err)
+		}
+	}
+
+	whole := map[string]string{
+		"udp 192.0.2.9:5 > 192.0.2.1:1":                        "drop two",
+		"udp 198.51.100.7:5 > 192.0.2.1:9":                     "drop listed",
+		"tcp 203.0.113.9:5 > 192.0.2.1:22 S":                   "pass ssh",
+		"udp 192.0.2.9:5 > 192.0.2.1:53 dns=A,www.bad.example": "drop badname",
+		"udp 192.0.2.9:5 > 192.0.2.1:53 dns=A,new.example":     "pass dns",
+	}
+	for _, name := range []string{"names.txt", "secret.txt", "list.txt", "office.txt", "policy.yaml"} {
+		h.write(name, "new.example\n") // for some it is content, for others nonsense
+	}
+	out, err := h.reboot()
+	if err != nil {
+		t.Fatalf("after files were changed: %v\n%s", err, out)
+	}
+	h.wantVerdicts("after files were changed", whole)
+	for _, name := range []string{"names.txt", "secret.txt", "list.txt", "office.txt", "policy.yaml"} {
+		if err := os.Remove(filepath.Join(h.files, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if out, err = h.reboot(); err != nil {
+		t.Fatalf("after files were removed: %v\n%s", err, out)
+	}
+	h.wantVerdicts("after files were removed", whole)
+
+	h.damage("current", "boot.json")
+	if out, err = h.reboot(); err == nil || !strings.Contains(out, "confirmed before is in force") {
+		t.Errorf("with a damaged copy: %v\n%s", err, out)
+	}
+	whole["udp 192.0.2.9:5 > 192.0.2.1:1"] = "drop one"
+	h.wantVerdicts("with a damaged copy", whole)
+	if out, err = h.run("apply", "--boot-restore"); err == nil || !strings.Contains(out, "what runs stays") {
+		t.Errorf("once more: %v\n%s", err, out)
+	}
+
+	h.damage("previous", "policy.yaml")
+	if out, err = h.reboot(); err == nil || !strings.Contains(out, "passes what is essential and SSH") {
+		t.Errorf("with two damaged copies: %v\n%s", err, out)
+	}
+	h.wantVerdicts("with two damaged copies", map[string]string{
+		"tcp 203.0.113.9:5 > 192.0.2.1:22 S": "pass operator-1",
+		"tcp 203.0.113.5:5 > 192.0.2.1:22 S": "pass operator-1",
+		"tcp 192.0.2.9:5 > 192.0.2.1:22 S":   "drop default",
+		"udp 192.0.2.9:5 > 192.0.2.1:9":      "drop default",
+	})
+}
+
+// TestBootOpen is the fail-safe of a policy that says so.
+func TestBootOpen(t *testing.T) {
+	if !inside(t) {
+		return
+	}
+	h := newBootHost(t)
+	h.apply("one", "boot: open\n")
+	h.damage("current", "list1")
+	out, err := h.reboot()
+	if err == nil || !strings.Contains(out, "nothing is filtered, as the policy says") || attached(t, "fw0") {
+		t.Errorf("open: %v, attached %v\n%s", err, attached(t, "fw0"), out)
+	}
+}

@@ -1,0 +1,121 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/vishvananda/netlink"
+
+	"github.com/floodwall/floodwall/internal/boot"
+	"github.com/floodwall/floodwall/internal/compile"
+	"github.com/floodwall/floodwall/internal/control"
+	"github.com/floodwall/floodwall/internal/datapath"
+	"github.com/floodwall/floodwall/policy"
+)
+
+// restore applies what was saved for boot: the policy that was confirmed last; if that cannot be, the one that was confirmed
+// before it; and if neither can, the fail-safe. Nothing of it reads the operator's files. Whatever is not the first is an
+// error, so that the unit is seen to have failed.
+func restore(ctx context.Context, e *env) error {
+	in, err := e.instance()
+	if err != nil {
+		return err
+	}
+	store := boot.Open(e.state)
+	saved, err := store.Load()
+	if errors.Is(err, boot.ErrNone) {
+		return err
+	}
+	var tried bool
+	if err == nil {
+		if tried, err = e.restoreCopy(ctx, in, saved); tried || err == nil {
+			return err
+		}
+	}
+	if _, running := in.Status(ctx); running == nil { // this is not the first time since the host was started
+		return errors.Join(err, errors.New("the saved policy is not applied again: what runs stays"))
+	}
+	errs := []error{err}
+	if saved, err = store.LoadPrevious(); err == nil {
+		if tried, err = e.restoreCopy(ctx, in, saved); tried || err == nil {
+			return errors.Join(append(errs, err, errors.New("the policy that was confirmed before is in force instead: apply one again"))...)
+		}
+	}
+	if !errors.Is(err, boot.ErrNone) {
+		errs = append(errs, err)
+	}
+	return errors.Join(append(errs, e.restoreFailsafe(ctx, in, store))...)
+}
+
+// restoreCopy applies a copy. tried is whether an error ends the matter: that devices are not there yet is nothing that
+// another policy would change.
+func (e *env) restoreCopy(ctx context.Context, in control.Instance, saved *boot.Saved) (tried bool, err error) {
+	p, err := saved.Policy()
+	if err != nil {
+		return false, err
+	}
+	return e.restorePolicy(ctx, in, p, saved.Options, saved.ID)
+}
+
+// restorePolicy applies a policy on those of its devices that there are.
+func (e *env) restorePolicy(ctx context.Context, in control.Instance, p *policy.Policy, options boot.Options, id string) (tried bool, err error) {
+	c, err := control.CompilePolicy(p)
+	if err != nil {
+		return false, err
+	}
+	devices := options.Devices
+	if devices == nil {
+		devices = c.Devices()
+	}
+	present, missing := split(devices, func(d string) bool { return datapath.DeviceExists(d) == nil })
+	if len(present) == 0 {
+		return true, fmt.Errorf("none of the policy's devices is there yet: %s", strings.Join(missing, ", "))
+	}
+	applied, err := in.Apply(ctx, c, control.ApplyOptions{
+		Target: compile.Target(options.Target), Devices: present, Mode: datapath.Mode(options.Mode), Boot: id, Costs: e.costsOrWarn(),
+	})
+	if err != nil {
+		return ctx.Err() != nil || errors.Is(err, datapath.ErrLocked), err
+	}
+	e.println("%s", appliedLine(applied, c, applyFlags{}))
+	if missing != nil {
+		return true, fmt.Errorf("not filtered, as they are not there yet: %s", strings.Join(missing, ", "))
+	}
+	return true, nil
+}
+
+// restoreFailsafe applies the fail-safe. It always returns an error, which says what is in force.
+func (e *env) restoreFailsafe(ctx context.Context, in control.Instance, store boot.Store) error {
+	texts, file := store.Failsafe(hardware())
+	var errs []error
+	for _, text := range texts {
+		p, err := policy.Parse(file, []byte(text))
+		if err == nil {
+			_, err = e.restorePolicy(ctx, in, p, boot.Options{}, "")
+		}
+		if err == nil {
+			return &hinted{fmt.Errorf("no saved policy could be loaded: %s is in force, which passes what is essential and SSH, and drops all else", file),
+				"log in and apply a policy"}
+		}
+		errs = append(errs, err)
+	}
+	if texts == nil {
+		return &hinted{errors.New("no saved policy could be loaded: nothing is filtered, as the policy says (boot: open)"), "apply a policy"}
+	}
+	return errors.Join(append(errs, errors.New("no saved policy could be loaded, nor the fail-safe: nothing is filtered"))...)
+}
+
+// hardware lists the devices of this host that are no software of it.
+func hardware() (names []string) {
+	links, _ := netlink.LinkList()
+	for _, l := range links {
+		name := l.Attrs().Name
+		if _, err := os.Stat("/sys/class/net/" + name + "/device"); err == nil && datapath.DeviceExists(name) == nil {
+			names = append(names, name)
+		}
+	}
+	return names
+}
