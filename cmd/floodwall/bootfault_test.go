@@ -2,6 +2,7 @@ package main
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -178,4 +179,10 @@ func TestBootOpen(t *testing.T) {
 	if err == nil || !strings.Contains(out, "nothing is filtered, as the policy says") || attached(t, "fw0") {
 		t.Errorf("open: %v, attached %v\n%s", err, attached(t, "fw0"), out)
 	}
+}
+
+// shell runs the command by a shell, which redirects its input.
+func (h *bootHost) shell(line string) (string, error) {
+	out, err := exec.Command("sh", "-c", "floodwall --state "+h.state+" "+line).CombinedOutput()
+	return string(out), err
 }

@@ -28,6 +28,7 @@ type change struct {
 	changed  int
 	refused  int
 	fullSaid bool
+	lossSaid bool
 	hinted   string // the last hint
 }
 
@@ -221,6 +222,10 @@ func (c *change) flush(ctx context.Context) error {
 	c.changed += fill.Changed
 	c.fill = fill
 	c.waiting = c.waiting[:0]
+	if fill.Unsaved != nil && !c.lossSaid {
+		c.lossSaid = true
+		c.warning(fmt.Sprintf("it has effect, but does not last over a reboot: %v", fill.Unsaved))
+	}
 	if w := fill.Warning(); w != "" && !c.fullSaid && c.verb == "blocked" {
 		c.fullSaid = true
 		c.warning(w)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/floodwall/floodwall/internal/banlog"
 	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/datapath"
 )
@@ -42,7 +43,7 @@ func (e *env) instance() (control.Instance, error) {
 	if !privileged() {
 		return control.Instance{}, &privilegeError{commandLine: e.commandLine}
 	}
-	return control.Instance{Dir: e.bpffs}, nil
+	return control.Instance{Dir: e.bpffs, Bans: banlog.Open(e.state, e.bpffs, datapath.DefaultDir)}, nil
 }
 
 // interruptible returns fn's result, or ctx's error as soon as ctx ends. fn must be harmless to abandon: the process

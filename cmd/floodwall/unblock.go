@@ -37,5 +37,6 @@ func unblock(ctx context.Context, e *env, args []string, set string) error {
 		}
 		return in.Unblock(ctx, set, prefixes)
 	}
+	defer in.Bans.Sync() // what it would say, flush has said
 	return change.run(ctx, args)
 }

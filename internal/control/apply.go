@@ -9,6 +9,7 @@ import (
 
 	"github.com/cilium/ebpf"
 
+	"github.com/floodwall/floodwall/internal/banlog"
 	"github.com/floodwall/floodwall/internal/compile"
 	"github.com/floodwall/floodwall/internal/cost"
 	"github.com/floodwall/floodwall/internal/datapath"
@@ -16,7 +17,10 @@ import (
 )
 
 // Instance is a Floodwall in one network namespace, known by its state directory in the BPF file system.
-type Instance struct{ Dir string }
+type Instance struct {
+	Dir  string
+	Bans *banlog.Log // where entries of dynamic sets are kept over a reboot; nil: they are not
+}
 
 // lockWait is how long a command waits for another one that changes the state.
 const lockWait = 10 * time.Second
@@ -92,6 +96,9 @@ func (in Instance) Apply(ctx context.Context, c *Compiled, o ApplyOptions) (*App
 	if err != nil {
 		return nil, err
 	}
+	if !o.DryRun {
+		notes = append(notes, in.bansKept(ctx, state)...)
+	}
 	applied.Notes = append(applied.Notes, notes...)
 	applied.Seconds = time.Since(start).Seconds()
 	return applied, nil
@@ -136,6 +143,7 @@ type apply struct {
 	manifest *manifest
 	began    seeds
 	kept     map[string][]Blocked // entries of dynamic sets, by the set
+	saved    map[string]bool      // sets of which kept comes from Instance.Bans
 	bans     int
 	notes    []string
 }

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/floodwall/floodwall/internal/banlog"
 )
 
 // Forever as a Ban's duration says that it does not expire.
@@ -36,6 +38,7 @@ type Fill struct {
 	Changed  int    `json:"changed"`
 	Entries  int    `json:"entries"`
 	Capacity int    `json:"capacity"`
+	Unsaved  error  `json:"-"` // why the change does not last over a reboot, nil if it does
 }
 
 // Warning says when the set is nearly full.
@@ -63,12 +66,18 @@ func (r Refusals) Error() string {
 // Block puts entries into a dynamic set, "" for the only one there is or the one named bans. Each has effect before
 // Block returns. Those that cannot be entered are returned as Refusals, of a range the first.
 func (in Instance) Block(ctx context.Context, set string, bans []Ban) (Fill, error) {
-	return in.changeSet(ctx, set, func(s banSet) (int, Refusals, error) { return s.block(ctx, bans) })
+	return in.changeSet(ctx, set, setChange{
+		func(s banSet) (int, Refusals, error) { return s.block(ctx, bans) },
+		func(e setEntry, refused Refusals) []banlog.Record { return blockedRecords(e, bans, refused) },
+	})
 }
 
 // Unblock removes entries of exactly these prefixes. Those that there were not are returned as Refusals.
 func (in Instance) Unblock(ctx context.Context, set string, prefixes []netip.Prefix) (Fill, error) {
-	return in.changeSet(ctx, set, func(s banSet) (int, Refusals, error) { return s.unblock(ctx, prefixes) })
+	return in.changeSet(ctx, set, setChange{
+		func(s banSet) (int, Refusals, error) { return s.unblock(ctx, prefixes) },
+		func(e setEntry, refused Refusals) []banlog.Record { return unblockedRecords(e, prefixes, refused) },
+	})
 }
 
 // banSet is a dynamic set where it is in the kernel.
@@ -103,16 +112,23 @@ func (l *live) banSets(ctx context.Context, g *generation, e setEntry) (sets []b
 	return sets, nil
 }
 
+// setChange is a change of a set, and what to keep of it over a reboot.
+type setChange struct {
+	do      func(banSet) (int, Refusals, error)
+	records func(e setEntry, refused Refusals) []banlog.Record
+}
+
 // changeSet changes a set of every generation that runs or may run again, under the lock.
-func (in Instance) changeSet(ctx context.Context, name string, do func(banSet) (int, Refusals, error)) (fill Fill, err error) {
+func (in Instance) changeSet(ctx context.Context, name string, c setChange) (fill Fill, err error) {
 	err = in.change(ctx, func(l *live) error {
 		var refused Refusals
 		// The one that decides comes last, and its answer counts: another may not have the set, or the entries.
 		for _, g := range l.all() {
-			if fill, refused, err = l.changeIn(ctx, g, name, do); err != nil && g == l.generations[0] {
+			if fill, refused, err = l.changeIn(ctx, g, name, c.do); err != nil && g == l.generations[0] {
 				return err
 			}
 		}
+		fill.Unsaved = in.keepChange(ctx, l, fill.Set, c, refused)
 		if refused != nil {
 			return refused
 		}

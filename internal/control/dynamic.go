@@ -74,15 +74,22 @@ func (a *apply) fillSet(s setEntry, to *addrs.DynamicSet) error {
 	if done, err := a.copySet(s, to); done || err != nil {
 		return err
 	}
-	now := monotonic()
+	now, refused := monotonic(), 0
 	for _, b := range a.kept[s.Name] {
 		e := addrs.Entry{Prefix: b.Prefix, Why: b.Why}
 		if b.Expires != nil {
 			e.Expiry = expiry(now, time.Duration(*b.Expires*float64(time.Second)), 0)
 		}
-		if err := to.Insert(e, now); err != nil {
+		err := to.Insert(e, now)
+		if err != nil && !a.saved[s.Name] {
 			return blockError(s, b.Prefix, err)
 		}
+		if err != nil {
+			refused++
+		}
+	}
+	if refused > 0 {
+		a.notRestored(s.Name, refused)
 	}
 	a.bans += to.Count(now)
 	return nil
@@ -94,8 +101,11 @@ func (a *apply) copySet(s setEntry, to *addrs.DynamicSet) (done bool, err error)
 		return false, nil
 	}
 	was, ok := a.before.manifest.set(s.Name)
+	if !ok || was.Dynamic < 0 {
+		return false, nil
+	}
 	before, err := openDynamic(a.before.program)
-	if !ok || was.Dynamic < 0 || before == nil || err != nil {
+	if before == nil || err != nil {
 		return true, err
 	}
 	now := monotonic()

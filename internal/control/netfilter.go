@@ -159,10 +159,11 @@ func (a *apply) countsBefore(ctx context.Context, k kind) (func(string) (uint64,
 
 // keepBans reads what the dynamic sets hold now. From one XDP program to the next they are copied without a list.
 func (a *apply) keepBans(ctx context.Context) error {
+	a.kept = map[string][]Blocked{}
+	a.loadBans()
 	if a.live == nil || a.target == compile.TargetXDP && a.before.program != nil && !a.stages.Later() {
 		return nil
 	}
-	a.kept = map[string][]Blocked{}
 	for _, s := range a.compiled.Program.Sets {
 		was, ok := a.before.manifest.set(s.Name)
 		if !dynamicByName(&s) || !ok || was.Dynamic < 0 {

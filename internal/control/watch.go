@@ -81,6 +81,9 @@ func (in Instance) follow(ctx context.Context, report func(Event)) error {
 	defer rotate.Stop()
 	begun := time.NewTicker(proxyLook)
 	defer begun.Stop()
+	keep := time.NewTicker(keepLook)
+	defer keep.Stop()
+	defer in.syncBans()
 	due := time.After(0) // addresses may have changed since the policy was applied
 	for {
 		select {
@@ -104,6 +107,10 @@ func (in Instance) follow(ctx context.Context, report func(Event)) error {
 			in.rotated(ctx, report)
 		case <-begun.C:
 			in.released(ctx, report)
+		case <-keep.C:
+			if err := in.KeepBans(ctx); err != nil {
+				report(Event{Err: err})
+			}
 		}
 	}
 }

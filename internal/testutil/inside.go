@@ -20,7 +20,7 @@ const insideUID = 1 << 30
 const insideVar = "FLOODWALL_TEST_INSIDE"
 
 // Inside reports whether the test runs in a process of its own, with all capabilities, whose network and mount
-// namespaces are new: only the loopback device, and an empty BPF file system at /sys/fs/bpf. If not, it runs the test
+// namespaces are new: only the loopback device, an empty BPF file system at /sys/fs/bpf, and nothing in /var/lib. If not, it runs the test
 // in such a process, and fails it when that fails. A test begins with
 //
 //	if !testutil.Inside(t) {
@@ -83,13 +83,16 @@ func capabilities(t *testing.T) (list []uintptr) {
 	return list
 }
 
-// furnish mounts the BPF file system and sets the loopback device up.
+// furnish mounts the BPF file system and a place for what commands keep, and sets the loopback device up.
 func furnish(t *testing.T) {
 	t.Helper()
 	for unix.Unmount(bpfRoot, unix.MNT_DETACH) == nil { // the machine's own, which a test that unmounts must not find
 	}
 	if err := unix.Mount("bpf", bpfRoot, "bpf", 0, "mode=0700"); err != nil {
 		t.Fatalf("mounting a BPF file system: %v", err)
+	}
+	if err := unix.Mount("tmpfs", "/var/lib", "tmpfs", 0, "mode=0755"); err != nil {
+		t.Fatalf("covering /var/lib: %v", err)
 	}
 	if out, err := exec.Command("ip", "link", "set", "lo", "up").CombinedOutput(); err != nil {
 		t.Fatalf("loopback device: %v: %s", err, out)

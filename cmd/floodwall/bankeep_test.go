@@ -1,0 +1,105 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestBansOutliveReboot blocks by hand with and without an end, reboots (an unload that keeps what comes back stands for it),
+// and asks the kernel: what goes on is blocked, what was unblocked or has ended is not. A damaged file keeps no policy from
+// coming back.
+func TestBansOutliveReboot(t *testing.T) {
+	if !inside(t) {
+		return
+	}
+	h := newBootHost(t)
+	bans := filepath.Join(h.state, "bans", "bans")
+	must := func(args ...string) string {
+		t.Helper()
+		out, err := h.run(args...)
+		if err != nil {
+			t.Fatalf("floodwall %v: %v\n%s", args, err, out)
+		}
+		return out
+	}
+	for _, target := range []string{"xdp", "nftables", "iptables"} {
+		h.write("policy.yaml", "devices: [fw0]\nsets: {bans: {dynamic: true, max: 1000, timeout: 1h}}\nrules: [{name: banned, from: $bans, then: drop}]\n")
+		must("apply", "--boot", "--target", target, filepath.Join(h.files, "policy.yaml"))
+		must("block", "198.51.100.1", "--for", "forever", "--why", "a scan")
+		must("block", "198.51.100.2", "--for", "1h")
+		must("block", "198.51.100.3", "--for", "1s")
+		must("block", "192.0.3.0/24", "2001:db8:9::/48", "198.51.100.4")
+		must("unblock", "198.51.100.4")
+		before := must("blocked")
+		if out, err := h.reboot(); err != nil || !strings.Contains(out, "4 bans kept") {
+			t.Fatalf("%s: reboot: %v\n%s", target, err, out)
+		}
+		after := must("blocked")
+		for prefix, want := range map[string]bool{"198.51.100.1 ": true, "198.51.100.2 ": true, "198.51.100.3 ": false,
+			"198.51.100.4 ": false, "192.0.3.0/24": true, "2001:db8:9::/48": true} {
+			if strings.Contains(after, prefix) != want {
+				t.Errorf("%s: %s is blocked: %v, want %v\nbefore:\n%safter:\n%s", target, prefix, !want, want, before, after)
+			}
+		}
+		if !strings.Contains(after, "a scan") {
+			t.Errorf("%s: the reason is lost:\n%s", target, after)
+		}
+		if target == "xdp" {
+			h.wantVerdicts("after a reboot", map[string]string{
+				"udp 198.51.100.1:5 > 192.0.2.1:9": "drop banned", "udp 198.51.100.4:5 > 192.0.2.1:9": "pass default",
+			})
+		}
+		info, err := os.Stat(bans)
+		if err != nil || info.Mode().Perm() != 0o600 {
+			t.Errorf("%s: %s has mode %v (%v)", target, bans, info.Mode(), err)
+		}
+		text, err := os.ReadFile(bans)
+		if err == nil {
+			text[len(text)/2] ^= 1
+			err = os.WriteFile(bans, text, 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		out, err := h.reboot()
+		if err != nil || !strings.Contains(out, "applied generation 1") {
+			t.Errorf("%s: reboot with a damaged file: %v\n%s", target, err, out)
+		}
+		must("unload")
+		if _, err := os.Stat(filepath.Dir(bans)); err == nil {
+			t.Errorf("%s: unload has left %s", target, filepath.Dir(bans))
+		}
+	}
+}
+
+// TestBanStream blocks many entries: the file grows by what is new.
+func TestBanStream(t *testing.T) {
+	if !inside(t) {
+		return
+	}
+	h := newBootHost(t)
+	h.write("policy.yaml", "devices: [fw0]\nsets: {bans: {dynamic: true, max: 100000, timeout: 1h}}\nrules: [{name: banned, from: $bans, then: drop}]\n")
+	if out, err := h.run("apply", "--boot", filepath.Join(h.files, "policy.yaml")); err != nil {
+		t.Fatalf("apply: %v\n%s", err, out)
+	}
+	var list strings.Builder
+	for i := range 20000 {
+		fmt.Fprintf(&list, "10.0.%d.%d\n", i>>8, i&255)
+	}
+	h.write("list", list.String())
+	for range 2 {
+		if out, err := h.shell("block - <" + filepath.Join(h.files, "list")); err != nil {
+			t.Fatalf("block: %v\n%s", err, out)
+		}
+	}
+	info, err := os.Stat(filepath.Join(h.state, "bans", "bans"))
+	if err != nil || info.Size() < 2*20000*40 || info.Size() > 2*20000*80 {
+		t.Errorf("the file has %d bytes (%v)", info.Size(), err)
+	}
+	if out, err := h.reboot(); err != nil || !strings.Contains(out, "20,000 bans kept") {
+		t.Errorf("reboot: %v\n%s", err, out)
+	}
+}

@@ -1,0 +1,263 @@
+package control
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/floodwall/floodwall/internal/banlog"
+	"github.com/floodwall/floodwall/internal/compile"
+	"github.com/floodwall/floodwall/internal/datapath"
+)
+
+// Entries of dynamic sets are kept over a reboot by who changes them, under the lock of the state. An apply enters what was
+// kept of a set that the policy before did not have: after a reboot there is none.
+
+// keepLook is how often Watch sees whether the file of bans is to be written anew, and waits until the disk has it.
+const keepLook = 30 * time.Second
+
+// blockedRecords are the entries of a Block, but for those that were refused.
+func blockedRecords(e setEntry, bans []Ban, refused Refusals) []banlog.Record {
+	not := map[int]bool{}
+	ranges := map[int]bool{}
+	for _, r := range refused {
+		not[r.Index] = true
+		ranges[bans[r.Index].Range] = bans[r.Index].Range != 0
+	}
+	now := time.Now()
+	var list []banlog.Record
+	for i, b := range bans {
+		if not[i] || ranges[b.Range] {
+			continue
+		}
+		r := banlog.Record{Set: e.Name, Prefix: b.Prefix.Masked(), Start: now, Why: b.Why}
+		length := b.For
+		if length == 0 {
+			length = e.Timeout
+		}
+		if length != Forever && length > 0 {
+			r.End = now.Add(length)
+		}
+		list = append(list, r)
+	}
+	return list
+}
+
+// unblockedRecords are the entries that an Unblock has removed.
+func unblockedRecords(e setEntry, prefixes []netip.Prefix, refused Refusals) []banlog.Record {
+	not := map[int]bool{}
+	for _, r := range refused {
+		not[r.Index] = true
+	}
+	var list []banlog.Record
+	for i, p := range prefixes {
+		if !not[i] {
+			list = append(list, banlog.Record{Set: e.Name, Prefix: p.Masked(), Start: time.Now(), Gone: true})
+		}
+	}
+	return list
+}
+
+// keepChange keeps a change of a set. That it cannot is no error of the change, which has effect.
+func (in Instance) keepChange(ctx context.Context, l *live, set string, c setChange, refused Refusals) error {
+	if in.Bans == nil {
+		return nil
+	}
+	e, err := l.generations[0].manifest.dynamicSet(set)
+	if err != nil {
+		return nil
+	}
+	records := c.records(e, refused)
+	if len(records) == 0 {
+		return nil
+	}
+	if err := in.Bans.Append(records); err != nil {
+		return err
+	}
+	if in.Bans.Due() {
+		return in.rewriteBans(ctx, l)
+	}
+	return nil
+}
+
+// rewriteBans writes the file of bans anew from what the kernel holds.
+func (in Instance) rewriteBans(ctx context.Context, l *live) error {
+	g := l.generations[0]
+	held := map[string]bool{}
+	var lists [][]Blocked
+	for _, e := range g.manifest.Sets {
+		if e.Dynamic < 0 || e.Local {
+			continue
+		}
+		list, err := l.entries(ctx, g, e)
+		if err != nil {
+			return err
+		}
+		for i := range list {
+			list[i].Set = e.Name
+		}
+		held[e.Name], lists = true, append(lists, list)
+	}
+	return in.Bans.Rewrite(func(set string) bool { return held[set] }, recordsOf(lists))
+}
+
+func recordsOf(lists [][]Blocked) iter.Seq[banlog.Record] {
+	return func(yield func(banlog.Record) bool) {
+		now := time.Now()
+		for _, list := range lists {
+			for _, b := range list {
+				r := banlog.Record{Set: b.Set, Prefix: b.Prefix, Start: now, Why: b.Why}
+				if b.Expires != nil {
+					r.End = now.Add(time.Duration(*b.Expires * float64(time.Second)))
+				}
+				if !yield(r) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// KeepBans brings the file of bans up to date with the clock, and makes it smaller when most of it says nothing any more. What
+// was changed is on the disk when it returns.
+func (in Instance) KeepBans(ctx context.Context) error {
+	if in.Bans == nil {
+		return nil
+	}
+	if !in.Bans.Due() {
+		return in.Bans.Sync()
+	}
+	err := in.change(ctx, func(l *live) error { return in.rewriteBans(ctx, l) })
+	if errors.Is(err, datapath.ErrNotLoaded) {
+		return nil
+	}
+	return err
+}
+
+// syncBans waits for the disk at the end of a Watch.
+func (in Instance) syncBans() {
+	if in.Bans != nil {
+		in.Bans.Sync() // in vain: the system writes it later
+	}
+}
+
+// bansKept writes the file of bans anew after an apply has read it: the machine has started again since. The notes are for
+// the operator.
+func (in Instance) bansKept(ctx context.Context, state *datapath.State) (notes []string) {
+	if in.Bans == nil || !in.Bans.Due() {
+		return nil
+	}
+	l, err := openLive(ctx, state)
+	if err == nil {
+		defer l.close()
+		err = in.rewriteBans(ctx, l)
+	}
+	if err != nil {
+		return []string{fmt.Sprintf("bans are not kept over a reboot: %v", err)}
+	}
+	return nil
+}
+
+// loadBans reads what was kept of dynamic sets that the policy before did not have. A policy comes first: what cannot be read
+// or entered is a note.
+func (a *apply) loadBans() {
+	limits := map[string]int{}
+	for _, s := range a.compiled.Program.Sets {
+		if !dynamicByName(&s) {
+			continue
+		}
+		if a.before != nil {
+			if was, ok := a.before.manifest.set(s.Name); ok && was.Dynamic >= 0 {
+				continue
+			}
+		}
+		limits[s.Name] = s.Max
+	}
+	if a.in.Bans == nil || len(limits) == 0 {
+		return
+	}
+	records, err := a.in.Bans.Load(func(set string) bool { _, ok := limits[set]; return ok })
+	if err != nil {
+		a.note(fmt.Sprintf("no bans are restored: %v", err))
+		return
+	}
+	a.saved = map[string]bool{}
+	for _, r := range records {
+		b := Blocked{Prefix: r.Prefix, Set: r.Set, Why: r.Why}
+		if !r.End.IsZero() {
+			left := r.Left(time.Now()).Seconds()
+			b.Expires = &left
+		}
+		a.saved[r.Set] = true
+		a.kept[r.Set] = append(a.kept[r.Set], b)
+	}
+	for set := range a.saved {
+		a.restoreSet(set, limits[set])
+	}
+}
+
+// restoreSet leaves of what was kept of a set what it can hold now: those that end last.
+func (a *apply) restoreSet(set string, most int) {
+	list := a.kept[set]
+	all := len(list)
+	slices.SortFunc(list, func(x, y Blocked) int {
+		if x.Expires == nil || y.Expires == nil {
+			return cmp.Compare(boolRank(x.Expires != nil), boolRank(y.Expires != nil))
+		}
+		return cmp.Compare(*y.Expires, *x.Expires)
+	})
+	if a.target == compile.TargetNftables || a.stages.Later() { // its sets of prefixes hold none beside another around it
+		list = disjoint(list)
+	}
+	list = list[:min(len(list), most)]
+	if len(list) < all {
+		a.notRestored(set, all-len(list))
+	}
+	a.kept[set] = list
+	if a.target != compile.TargetXDP {
+		a.bans += len(list)
+	}
+}
+
+func boolRank(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// disjoint leaves out prefixes that are part of another one, or around one that comes before.
+func disjoint(list []Blocked) (out []Blocked) {
+	inner := map[netip.Prefix]bool{} // every prefix around one that is in
+	is := map[netip.Prefix]bool{}
+	for _, b := range list {
+		if b.Prefix.IsSingleIP() { // in a set of its own
+			out = append(out, b)
+			continue
+		}
+		covered := inner[b.Prefix]
+		for bits := b.Prefix.Bits(); bits >= 0 && !covered; bits-- {
+			p, _ := b.Prefix.Addr().Prefix(bits)
+			covered = is[p]
+		}
+		if covered {
+			continue
+		}
+		is[b.Prefix] = true
+		for bits := b.Prefix.Bits(); bits >= 0; bits-- {
+			p, _ := b.Prefix.Addr().Prefix(bits)
+			inner[p] = true
+		}
+		out = append(out, b)
+	}
+	return out
+}
+
+func (a *apply) notRestored(set string, n int) {
+	a.note(fmt.Sprintf("set %q cannot hold %d of the entries that were kept: its max is smaller than it was, or another prefix is around them", set, n))
+}
