@@ -125,6 +125,7 @@ type apply struct {
 	choice   string
 
 	live      *live       // what runs; nil when nothing does
+	foreign   error       // why the maps of the one before cannot be read; nil: they can
 	before    *generation // that this one follows: the newest that runs, or whose devices have gone, or nil
 	manifests []*manifest // of all that run, newest first; else of the one before
 
@@ -235,7 +236,9 @@ func (a *apply) look(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	if a.counters, err = a.state.Counters(); err != nil {
+	if a.foreign = a.before.foreign(); a.foreign != nil {
+		a.note(a.foreign.Error() + ": counts begin anew")
+	} else if a.counters, err = a.state.Counters(); err != nil {
 		return err
 	}
 	a.inherits, err = a.state.Inherited()

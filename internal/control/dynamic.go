@@ -97,7 +97,7 @@ func (a *apply) fillSet(s setEntry, to *addrs.DynamicSet) error {
 
 // copySet copies what the set of the same name holds in the XDP program before, if there is one.
 func (a *apply) copySet(s setEntry, to *addrs.DynamicSet) (done bool, err error) {
-	if a.before == nil || a.before.program == nil {
+	if a.before == nil || a.before.program == nil || a.foreign != nil {
 		return false, nil
 	}
 	was, ok := a.before.manifest.set(s.Name)

@@ -171,7 +171,7 @@ func (a *apply) loadBans() {
 		if !dynamicByName(&s) {
 			continue
 		}
-		if a.before != nil {
+		if a.before != nil && a.foreign == nil {
 			if was, ok := a.before.manifest.set(s.Name); ok && was.Dynamic >= 0 {
 				continue
 			}

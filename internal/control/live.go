@@ -283,5 +283,8 @@ func readManifest(number int, text []byte) (*manifest, error) {
 	if err := json.Unmarshal(text, m); err != nil {
 		return nil, fmt.Errorf("manifest of generation %d: %w", number, err)
 	}
+	if m.Format > manifestFormat {
+		return nil, &datapath.FormatError{Generation: number, Map: "manifest", Theirs: m.Format, Ours: manifestFormat}
+	}
 	return m, nil
 }

@@ -18,6 +18,7 @@ import (
 // manifest is what a generation remembers of its policy: enough to report on it, to explain it, and to hand its
 // counters and its dynamic sets to the next.
 type manifest struct {
+	Format  int               `json:"format,omitempty"` // manifestFormat; the first versions wrote none
 	File    string            `json:"file"`
 	Applied time.Time         `json:"applied"`
 	Target  compile.Target    `json:"target"`
@@ -49,6 +50,10 @@ type manifest struct {
 	Behind      []behindEntry     `json:"behind,omitempty"` // services of others
 }
 
+// manifestFormat changes when who knew only the format before would misread a manifest. A manifest without one is of the
+// first versions, and of format 1.
+const manifestFormat = 1
+
 type ruleEntry struct {
 	Name        string        `json:"name"`
 	Verdict     string        `json:"verdict"`
@@ -74,7 +79,7 @@ type setEntry struct {
 
 func newManifest(c *Compiled, pl *compile.Plan, plan slotPlan) *manifest {
 	m := &manifest{
-		File: c.Policy.File, Applied: time.Now().UTC().Truncate(time.Second), Target: pl.Target,
+		Format: manifestFormat, File: c.Policy.File, Applied: time.Now().UTC().Truncate(time.Second), Target: pl.Target,
 		Default: c.Program.Default.String(), At: pl.Default, Checks: c.Program.Checks, Observed: c.Program.Observed,
 	}
 	for i, r := range c.Program.Rules {

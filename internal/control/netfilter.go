@@ -161,7 +161,7 @@ func (a *apply) countsBefore(ctx context.Context, k kind) (func(string) (uint64,
 func (a *apply) keepBans(ctx context.Context) error {
 	a.kept = map[string][]Blocked{}
 	a.loadBans()
-	if a.live == nil || a.target == compile.TargetXDP && a.before.program != nil && !a.stages.Later() {
+	if a.live == nil || a.foreign != nil || a.target == compile.TargetXDP && a.before.program != nil && !a.stages.Later() {
 		return nil
 	}
 	for _, s := range a.compiled.Program.Sets {

@@ -94,6 +94,9 @@ func (in Instance) Status(ctx context.Context) (s *Status, err error) {
 
 func (in Instance) status(ctx context.Context, l *live) (*Status, error) {
 	g := l.generations[0]
+	if err := g.foreign(); err != nil {
+		return nil, err
+	}
 	m := g.manifest
 	s := &Status{
 		Target: m.Target, Choice: m.Choice, Policy: m.File, Applied: m.Applied, Form: m.Form, Generation: g.number,

@@ -43,7 +43,7 @@ func (l *live) tallies(ctx context.Context, g *generation) (*tallies, error) {
 	if err := c.before.read(l.state, g.number); err != nil {
 		return nil, err
 	}
-	if c.program {
+	if c.program && g.foreign() == nil {
 		if err := c.readSlots(l.state); err != nil {
 			return nil, err
 		}

@@ -117,6 +117,12 @@ func (s *State) checkNames() error {
 		if _, ok := generationNumber(e.Name()); ok {
 			there[generationPrefix] = true
 		}
+		if n, ok := formatNumber(e.Name()); ok {
+			if err := s.checkFormat(n); err != nil {
+				return err
+			}
+			continue
+		}
 		if !known(e.Name()) {
 			return &StateError{Dir: s.dir, Cause: "holds " + e.Name() + ", which is not Floodwall's",
 				Remedy: "name a directory of Floodwall's own with --bpffs"}
@@ -161,7 +167,7 @@ func (s *State) remove() error {
 	for _, n := range numbers {
 		errs = append(errs, s.removeGeneration(n))
 	}
-	for _, name := range []string{pinNamespace + passingSuffix, pinAlive + passingSuffix, pinNamespace, pinAlive, pinSetting, string(entering), string(leaving), dirLinks, "."} {
+	for _, name := range []string{formatName(stateFormat), pinNamespace + passingSuffix, pinAlive + passingSuffix, pinNamespace, pinAlive, pinSetting, string(entering), string(leaving), dirLinks, "."} {
 		errs = append(errs, removeUnused(s.path(name)))
 	}
 	return errors.Join(errs...)

@@ -5,6 +5,7 @@
 // All state is in one directory of a BPF file system, which several instances can have each of their own:
 //
 //	netns                 the network namespace whose devices these are
+//	FORMAT-2-…            the form of all this
 //	alive                 whether there is that namespace still
 //	links/DEVICE          the attachment of a device; it holds the program that runs
 //	ingress/NUMBER        that of the program for what XDP has passed, by the device's number, when the policy protects

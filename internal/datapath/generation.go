@@ -19,6 +19,7 @@ type Generation struct {
 	Devices  []*Device
 
 	dir     string
+	formats map[string]int // of its maps, where they are not 1
 	program *ebpf.Program
 	mapped  [][]byte
 }
@@ -170,6 +171,9 @@ func (s *State) openGeneration(n int, on []*Device) (*Generation, error) {
 	if g.Manifest, err = readText(g.dir+"/"+pinManifest, pinManifest); err != nil {
 		return nil, fmt.Errorf("generation %d: %w", n, err)
 	}
+	if err := g.readFormats(); err != nil {
+		return nil, fmt.Errorf("generation %d: %w", n, err)
+	}
 	if g.program, err = ebpf.LoadPinnedProgram(g.dir+"/"+pinNative, nil); err != nil {
 		return nil, fmt.Errorf("generation %d: %w", n, err)
 	}
@@ -193,13 +197,18 @@ func (g *Generation) Close() {
 }
 
 // Ask runs the generation's own program on a frame. key is the question key it was loaded with.
-func (g *Generation) Ask(key uint64, frame []byte) (Answer, error) { return Ask(g.program, key, frame) }
+func (g *Generation) Ask(key uint64, frame []byte) (Answer, error) {
+	if err := g.Knows(xdp.Question); err != nil {
+		return Answer{}, err
+	}
+	return Ask(g.program, key, frame)
+}
 
 // Memory maps the named maps of the generation, until Close. A map that the generation does not have is left out.
 func (g *Generation) Memory(names ...string) (map[string][]byte, error) {
 	memory := map[string][]byte{}
 	for _, name := range names {
-		m, err := ebpf.LoadPinnedMap(g.dir+"/"+pinName(name), nil)
+		m, err := g.pinned(name)
 		if errors.Is(err, os.ErrNotExist) {
 			continue
 		}
@@ -244,7 +253,7 @@ func (s *State) mapOf(open func(*Generation) (*ebpf.Map, error)) (*ebpf.Map, err
 
 // Counters opens the map that the generation counts in.
 func (g *Generation) Counters() (*ebpf.Map, error) {
-	m, err := ebpf.LoadPinnedMap(g.dir+"/"+pinName(xdp.Counters), nil)
+	m, err := g.pinned(xdp.Counters)
 	if err != nil {
 		return nil, fmt.Errorf("counters: %w", err)
 	}

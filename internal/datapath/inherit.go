@@ -28,7 +28,7 @@ func (s *State) Inherited() (from Inherited, err error) {
 		xdp.Verified: &from.Verified, xdp.Flows: &from.Flows, xdp.FlowFilter: &from.FlowFilter, xdp.SynKeys: &from.SynKeys,
 		xdp.ProtectionStates: &from.States,
 	} {
-		if *to, err = s.mapOf(func(g *Generation) (*ebpf.Map, error) { return g.open(name) }); err != nil {
+		if *to, err = s.mapOf(func(g *Generation) (*ebpf.Map, error) { return g.open(name) }); unlessForeign(err) != nil {
 			from.Close()
 			return Inherited{}, err
 		}
@@ -45,7 +45,7 @@ func (from Inherited) Close() {
 
 // open opens a map of the generation, nil when it has none of that name.
 func (g *Generation) open(name string) (*ebpf.Map, error) {
-	m, err := ebpf.LoadPinnedMap(g.dir+"/"+pinName(name), nil)
+	m, err := g.pinned(name)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil
 	}

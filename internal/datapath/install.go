@@ -119,6 +119,9 @@ func (s *State) furnishGeneration(number int, p *Program, manifest []byte, befor
 		if err := p.pin(dir); err != nil {
 			return err
 		}
+		if err := s.writeFormats(number); err != nil {
+			return err
+		}
 	}
 	if err := s.setBefore(number, before); err != nil {
 		return err

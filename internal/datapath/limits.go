@@ -31,7 +31,7 @@ func (g *Generation) Limits() ([]LimitStatus, error) {
 	if err != nil || memory[xdp.LimitInfos] == nil {
 		return nil, err
 	}
-	evictions, err := ebpf.LoadPinnedMap(g.dir+"/"+pinName(xdp.Evictions), nil)
+	evictions, err := g.pinned(xdp.Evictions)
 	if err != nil {
 		return nil, fmt.Errorf("map %s: %w", xdp.Evictions, err)
 	}

@@ -9,7 +9,6 @@ import (
 	"os"
 	"time"
 
-	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/ringbuf"
 
 	"github.com/floodwall/floodwall/internal/xdp"
@@ -32,7 +31,7 @@ type Offences struct {
 
 // Offences begins to read those from now on. It returns ErrNoOffences when no limit bans.
 func (g *Generation) Offences() (*Offences, error) {
-	m, err := ebpf.LoadPinnedMap(g.dir+"/"+pinName(xdp.Offences), nil)
+	m, err := g.pinned(xdp.Offences)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, ErrNoOffences
 	}

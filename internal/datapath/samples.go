@@ -75,9 +75,7 @@ func (g *Generation) Samples() (*Samples, error) {
 		}
 		return nil, err
 	}
-	s, err := readSamples(func(name string) (*ebpf.Map, error) {
-		return ebpf.LoadPinnedMap(g.dir+"/"+pinName(name), nil)
-	})
+	s, err := readSamples(g.pinned)
 	if err != nil {
 		lock.Close()
 		return nil, err

@@ -63,6 +63,9 @@ func (s *State) furnish() error {
 	if err := os.MkdirAll(s.path(dirLinks), 0o700); err != nil {
 		return fmt.Errorf("state directory: %w", err)
 	}
+	if err := s.setFormat(); err != nil {
+		return err
+	}
 	return s.claim()
 }
 

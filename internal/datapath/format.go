@@ -1,0 +1,119 @@
+package datapath
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/floodwall/floodwall/internal/xdp"
+)
+
+// The state of an instance outlives the floodwall that made it, so each says in what form it is: the directory by a name in
+// it, and each generation by a text. A floodwall that knows less refuses it and changes nothing.
+
+// stateFormat is the form of the directory. The first had no name for it: it has no pinAlive, and those who know only it refuse
+// a directory with a name that they do not know, which is why this is a name.
+const stateFormat = 2
+
+const formatPrefix = "FORMAT-"
+
+// formatName is that of a format. It is what those who know only the first format print, as what is not theirs.
+func formatName(n int) string { return formatPrefix + strconv.Itoa(n) + "-needs-a-newer-floodwall" }
+
+// formatNumber is the n of formatName(n).
+func formatNumber(name string) (n int, ok bool) {
+	rest, ok := strings.CutPrefix(name, formatPrefix)
+	number, _, _ := strings.Cut(rest, "-")
+	n, err := strconv.Atoi(number)
+	return n, ok && err == nil
+}
+
+// checkFormat refuses a format that is not known.
+func (s *State) checkFormat(n int) error {
+	if n <= stateFormat {
+		return nil
+	}
+	return &StateError{Dir: s.dir, Cause: fmt.Sprintf("has format %d, and this floodwall knows formats up to %d: a newer one made it", n, stateFormat),
+		Remedy: "use that one; to return to this one, `floodwall unload` with that one and apply with this one, with a moment without a filter between them"}
+}
+
+// setFormat notes the format.
+func (s *State) setFormat() error {
+	path := s.path(formatName(stateFormat))
+	if _, err := os.Stat(path); err == nil {
+		return nil
+	}
+	return pinText(path, "format", nil)
+}
+
+// FormatError says that a generation was loaded by another version, whose maps are of another form.
+type FormatError struct {
+	Generation   int
+	Map          string
+	Theirs, Ours int
+}
+
+func (e *FormatError) Error() string {
+	return fmt.Sprintf("generation %d was loaded by another version of floodwall: its %s has format %d, and this version knows format %d",
+		e.Generation, e.Map, e.Theirs, e.Ours)
+}
+
+// Hint is the remedy.
+func (e *FormatError) Hint() string {
+	return "apply the policy again with this version, or use that one"
+}
+
+// pinFormats has the formats of a generation's maps that are not 1, as JSON.
+const pinFormats = "formats"
+
+func (s *State) writeFormats(number int) error {
+	text, err := json.Marshal(xdp.Formats())
+	if err != nil {
+		return err
+	}
+	return pinText(s.path(generationName(number), pinFormats), pinFormats, text)
+}
+
+func (g *Generation) readFormats() error {
+	text, err := readText(g.dir+"/"+pinFormats, pinFormats)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil // of before there were any: all are 1
+	}
+	if err == nil {
+		err = json.Unmarshal(text, &g.formats)
+	}
+	return err
+}
+
+// Knows returns a *FormatError when any of the generation's maps is of a form that this version does not know.
+func (g *Generation) Knows(names ...string) error {
+	for _, name := range names {
+		theirs := max(g.formats[name], 1)
+		if ours := xdp.Format(name); theirs != ours {
+			return &FormatError{g.Number, name, theirs, ours}
+		}
+	}
+	return nil
+}
+
+// pinned opens a map of the generation.
+func (g *Generation) pinned(name string) (*ebpf.Map, error) {
+	if err := g.Knows(name); err != nil {
+		return nil, err
+	}
+	return ebpf.LoadPinnedMap(g.dir+"/"+pinName(name), nil)
+}
+
+// unlessForeign is no error when a map is of a form that this version does not know: it is not handed on.
+func unlessForeign(err error) error {
+	var foreign *FormatError
+	if errors.As(err, &foreign) {
+		return nil
+	}
+	return err
+}

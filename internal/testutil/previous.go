@@ -1,0 +1,56 @@
+package testutil
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// previousRelease is the commit that upgrades begin from: the last one whose state has no format.
+const previousRelease = "a095041"
+
+// Previous builds the previous release from the repository's history, once for each machine, and returns the path of its
+// binary. The test fails when the history lacks it. It is called outside of Inside, as it keeps the binary in the user's cache.
+func Previous(t testing.TB) string {
+	t.Helper()
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(cache, "floodwall", "previous-"+previousRelease)
+	binary := filepath.Join(dir, "floodwall")
+	if _, err := os.Stat(binary); err == nil {
+		return binary
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	source, err := os.MkdirTemp(dir, "source-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(source)
+	top := output(t, ".", "git", "rev-parse", "--show-toplevel")
+	output(t, top, "sh", "-c", fmt.Sprintf("git archive %s | tar -x -C '%s'", previousRelease, source))
+	built := filepath.Join(source, "floodwall-built")
+	output(t, source, filepath.Join(top, "scripts/go"), "build", "-buildvcs=false", "-o", built, "./cmd/floodwall")
+	if err := os.Rename(built, binary); err != nil {
+		t.Fatal(err)
+	}
+	return binary
+}
+
+// output runs a command in a directory, and returns what it prints.
+func output(t testing.TB, dir, name string, args ...string) string {
+	t.Helper()
+	cmd := exec.Command(name, args...)
+	cmd.Dir = dir
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("building the previous release %s: %s %s: %v\n%s", previousRelease, name, strings.Join(args, " "), err, out)
+	}
+	return strings.TrimSpace(string(out))
+}
