@@ -144,16 +144,16 @@ func TestUpgrade(t *testing.T) {
 
 	opened, err := datapath.OpenState(datapath.DefaultDir, false)
 	if err == nil { // as if a version had loaded it that writes dynamic sets and counters in another way
-		err = opened.SetNote(5, datapath.Note("formats"), []byte(`{"counters": 9, ".data.dynamic": 9}`))
+		err = opened.SetNote(4, datapath.Note("formats"), []byte(`{"counters": 9, ".data.dynamic": 9}`))
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, args := range [][]string{{"status"}, {"block", "198.51.100.9"}, {"blocked"}, {"explain", "--live", "udp 192.0.2.9:5 > 192.0.2.1:1"}} {
-		now.refuses("generation 5 was loaded by another version", args...)
+	for _, args := range [][]string{{"status"}, {"block", "198.51.100.9"}, {"blocked"}} {
+		now.refuses("generation 4 was loaded by another version", args...)
 	}
 	now.must("1 ban kept", "apply", policy("six")) // that this version was told of
-	now.must("applied generation 7", "apply", policy("seven"))
+	now.must("applied generation 6", "apply", policy("seven"))
 	now.must("runs again", "rollback")
 	if n := through(); n > 0 {
 		t.Errorf("%d frames passed that all policies drop", n)
