@@ -13,7 +13,8 @@ import (
 // the first that matches decides; what none matches passes.
 //
 // With router set, chain INPUT and its like decide about packets to the host, and FORWARD about all others, of which
-// only what is dropped for certain is dropped: the kernel's own FORWARD chain sees the rest, and knows more of it.
+// only what is dropped for certain is dropped: the kernel's own FORWARD chain sees the rest, and knows more of it. The
+// chains with fewer rules come first and decide about all of theirs, so that only their rules ask where a packet goes.
 func (rs *ruleset) flatten(f family, devices []string, router bool, rep *report) []flat {
 	number := uint32(packet.FamilyIPv4)
 	if f == ipv6 {
@@ -43,11 +44,43 @@ func (w *walker) through(rs *ruleset, all cond, router bool) []flat {
 		return w.out
 	}
 	here := addrTest{in: &addrSet{local: true, ranges: hereBound}}
-	in, _ := all.to(here).possible(w.family)
-	through, _ := all.to(here.not()).possible(w.family)
-	w.run(rs.base(w.family, hookInput), trail{paths: []cond{in}, sure: true}, true)
-	w.run(rs.base(w.family, hookForward), trail{paths: []cond{through}, sure: true, lax: true}, true)
+	input := func(paths cond) { w.all(rs, hookInput, trail{paths: []cond{paths}, sure: true}) }
+	forward := func(paths cond) { w.all(rs, hookForward, trail{paths: []cond{paths}, sure: true, lax: true}) }
+	if rs.weight(hookForward) <= rs.weight(hookInput) {
+		through, _ := all.to(here.not()).possible(w.family)
+		forward(through)
+		input(all)
+	} else {
+		in, _ := all.to(here).possible(w.family)
+		input(in)
+		forward(all)
+	}
 	return w.out
+}
+
+// all walks the base chains of a hook, and decides about all packets of the trail: what comes behind need not ask which
+// packets those were.
+func (w *walker) all(rs *ruleset, h hook, t trail) {
+	n := len(w.out)
+	w.run(rs.base(w.family, h), t, true)
+	if last := len(w.out) - 1; last >= n && w.out[last].over == nil && w.out[last].covers(&t.paths[0]) {
+		return
+	}
+	name := "forwarded"
+	if h == hookInput {
+		name = "to-host"
+	}
+	w.out = append(w.out, flat{cond: t.paths[0], verdict: pass, name: name, at: []place{{file: rs.file}}})
+}
+
+// weight is how many rules the chains of a hook have together, with those that they lead to.
+func (rs *ruleset) weight(h hook) (n int) {
+	for _, t := range rs.tables {
+		for c := range t.reached(func(c *chain) bool { return c.hook == h && !c.nat }) {
+			n += len(c.rules)
+		}
+	}
+	return n
 }
 
 // count is the number of rules.

@@ -3,6 +3,8 @@ package importer
 import (
 	"fmt"
 	"strings"
+
+	"github.com/floodwall/floodwall/internal/packet"
 )
 
 const (
@@ -36,4 +38,114 @@ func (n names) unique(name string) string {
 	}
 	n[strings.ToLower(free)] = true
 	return free
+}
+
+// called is a name for a rule without a comment: its chain if the file names it, its verdict if that is not to pass, and
+// what its packets are.
+func (f *flat) called() string {
+	var words []string
+	switch {
+	case f.name != "":
+		words = append(words, f.name)
+	case f.chain != nil && f.chain.hook == hookNone:
+		words = append(words, f.chain.name)
+	}
+	if f.verdict != pass && words == nil {
+		words = append(words, f.verdict.String())
+	}
+	if f.over != nil {
+		words = append(words, "over")
+	}
+	if about := f.about(); about != "" {
+		words = append(words, about)
+	}
+	if name := safeName(strings.Join(words, "-")); name != "" {
+		return name
+	}
+	return "rest"
+}
+
+// about is a word for what a rule asks, or "".
+func (f *flat) about() string {
+	switch {
+	case f.field[packet.DPort] != nil && !f.field[packet.DPort].has(packet.PortNone):
+		return portsName(f.field[packet.DPort], "")
+	case f.field[packet.SPort] != nil && !f.field[packet.SPort].has(packet.PortNone):
+		return portsName(f.field[packet.SPort], "from-")
+	case f.field[packet.ICMP] != nil && !f.field[packet.ICMP].has(packet.ICMPNone):
+		if list := messageWords(f.field[packet.ICMP]); len(list) <= 2 {
+			return strings.ReplaceAll(strings.Join(list, "-"), "/", "-")
+		}
+		return "icmp"
+	}
+	if list := spanWords(f.field[packet.Flags]); f.field[packet.Flags] != nil && len(list) > 0 {
+		return "tcp-flags"
+	}
+	for _, a := range []*addrSet{f.src.in, f.dst.in} {
+		if a != nil && len(a.sets) > 0 {
+			return a.sets[0].name
+		}
+	}
+	if v := f.field[packet.Proto]; v != nil && v.count() == 1 {
+		if name, ok := policyProtos[v[0].first]; ok {
+			return name
+		}
+		return fmt.Sprintf("proto-%d", v[0].first)
+	}
+	return f.aboutState()
+}
+
+func (f *flat) aboutState() string {
+	switch v := f.field[packet.State]; {
+	case v != nil && v.has(packet.StateEstablished) && !v.has(packet.StateNew):
+		return "established"
+	case v != nil && v.has(packet.StateInvalid) && !v.has(packet.StateNew):
+		return "invalid"
+	case v != nil:
+		return "state"
+	}
+	switch {
+	case f.src.in != nil && len(f.src.in.ranges) == 1 && !f.src.in.local:
+		return "from-" + rangeText(f.src.in.ranges[0])
+	case f.dst.in != nil && len(f.dst.in.ranges) == 1 && !f.dst.in.local:
+		return "to-" + rangeText(f.dst.in.ranges[0])
+	case f.src.in != nil || f.dst.in != nil:
+		return "addresses"
+	}
+	return ""
+}
+
+// portNames are the names of values.go by number, the first of each.
+var portNames = map[uint32]string{
+	20: "ftp-data", 21: "ftp", 22: "ssh", 23: "telnet", 25: "smtp", 53: "dns", 67: "dhcp", 68: "dhcp", 69: "tftp", 80: "http",
+	110: "pop3", 111: "sunrpc", 123: "ntp", 143: "imap", 161: "snmp", 179: "bgp", 389: "ldap", 443: "https", 445: "smb",
+	465: "submissions", 500: "ike", 514: "syslog", 587: "submission", 631: "ipp", 853: "dns-tls", 993: "imaps", 995: "pop3s",
+	1194: "openvpn", 3306: "mysql", 3389: "rdp", 5432: "postgresql", 5353: "mdns", 6379: "redis", 546: "dhcpv6", 547: "dhcpv6",
+}
+
+// portsName is a name for ports: that of one, or two numbers of their protocol.
+func portsName(v values, prefix string) string {
+	var parts []string
+	last := ""
+	for _, s := range v {
+		proto, first, end := "tcp", s.first, s.last
+		if first >= packet.PortUDP {
+			proto, first, end = "udp", first-packet.PortUDP, end-packet.PortUDP
+		}
+		name := fmt.Sprint(first)
+		if end != first {
+			name = fmt.Sprintf("%d-%d", first, end)
+		} else if known, ok := portNames[first]; ok {
+			name = known
+		} else if proto != last {
+			name, last = proto+"-"+name, proto
+		}
+		if len(parts) == 0 || parts[len(parts)-1] != name {
+			parts = append(parts, name)
+		}
+	}
+	if len(parts) > 3 {
+		parts = append(parts[:3], "more")
+	}
+	return prefix + strings.Join(parts, "-")
 }

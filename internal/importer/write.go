@@ -33,6 +33,7 @@ type writer struct {
 	lists     []List
 	rules     []string
 	manyHere  *set
+	own       []*set // those made of rules
 	current   *flat
 	made      string // the name of the set that was made of the current rule's addresses
 }
@@ -76,12 +77,18 @@ func quoted(words []string) (out []string) {
 // rule writes one rule as a line.
 func (w *writer) rule(f *flat) {
 	w.current, w.made = f, ""
+	if f.name == "published" {
+		f.name = f.called()
+	}
 	if f.name == "" && f.comment != "" {
 		f.name = safeName(f.comment)
 	}
 	k := render(f.cond, w.words)
 	if f.name == "" {
 		f.name = w.made
+	}
+	if f.name == "" {
+		f.name = f.called()
 	}
 	var words []string
 	if f.name != "" {
@@ -135,6 +142,8 @@ func origin(at []place) string {
 	}
 	file := filepath.Base(first.file)
 	switch {
+	case first.line == 0 && first.at == "":
+		return file
 	case first.line == 0 && last.at != first.at:
 		return fmt.Sprintf("%s, %d rules", first.at, len(at))
 	case first.line == 0:

@@ -28,8 +28,7 @@ func (w *writer) words(a *addrSet) (list []string) {
 	}
 	entries := w.current.entriesOf(ranges)
 	if len(ranges) > inRule || len(entries) > inRule {
-		s := &set{name: w.listName(), ranges: ranges, entries: entries}
-		w.declare(s)
+		s := w.listed(ranges, entries)
 		w.made = s.final
 		return append(list, "$"+s.final)
 	}
@@ -37,6 +36,19 @@ func (w *writer) words(a *addrSet) (list []string) {
 		list = append(list, addrWord(r))
 	}
 	return list
+}
+
+// listed is a set of addresses that no set of the input has: a new one, or one that was made for another rule.
+func (w *writer) listed(ranges []netipx.IPRange, entries []entry) *set {
+	for _, s := range w.own {
+		if slices.Equal(s.ranges, ranges) && slices.EqualFunc(s.entries, entries, func(a, b entry) bool { return a.addr == b.addr && a.comment == b.comment }) {
+			return s
+		}
+	}
+	s := &set{name: w.listName(), ranges: ranges, entries: entries}
+	w.declare(s)
+	w.own = append(w.own, s)
+	return s
 }
 
 // entriesOf is the entries that f was made of, with their comments, when they are the ranges; a rule has them for one of
