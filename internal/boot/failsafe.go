@@ -57,7 +57,7 @@ func NewFailsafe(p *policy.Policy, devices []string, ways []Way) (text, note str
 		return "", "", err
 	}
 	for _, w := range ways {
-		f.pass([]string{w.Client.String()}, nil)
+		f.pass([]string{strconv.Quote(w.Client.Unmap().WithZone("").String())}, nil)
 	}
 	if p.Default == policy.Pass {
 		f.pass(nil, nil)

@@ -19,7 +19,8 @@ type Saved struct {
 	Time    time.Time
 	Options Options
 
-	lists map[string]string // as the policy names them, to the path of their copy
+	format int
+	lists  map[string]string // as the policy names them, to the path of their copy
 }
 
 // Load reads the copy that comes back. It is ErrNone when there is none.
@@ -67,7 +68,7 @@ func (s Store) load(id string) (*Saved, error) {
 		return nil, fmt.Errorf("policy saved for boot: %s has format %d, and this floodwall knows formats 1 to %d",
 			s.path(id, manifestFile), m.Format, format)
 	}
-	saved := &Saved{ID: id, File: m.Policy, Time: m.Saved, Options: m.Options, lists: map[string]string{}}
+	saved := &Saved{format: m.Format, ID: id, File: m.Policy, Time: m.Saved, Options: m.Options, lists: map[string]string{}}
 	if saved.Text, err = os.ReadFile(s.path(id, policyFile)); err == nil {
 		err = intact(s.path(id, policyFile), m.SHA256)
 	}
@@ -98,7 +99,8 @@ func intact(path, sum string) error {
 }
 
 // Policy reads the policy, in which copies stand for the files that it names. Its own name is the operator's file. A copy of
-// format 1 lacks some of them; what the policy of such a copy names beside those cannot be trusted, and is an error.
+// format 1 has only the files of address sets: of the others the operator's are taken, as the version did that made it, until a
+// policy is applied again.
 func (s *Saved) Policy() (*policy.Policy, error) {
 	p, err := policy.Parse(s.File, s.Text)
 	if err != nil {
@@ -106,6 +108,9 @@ func (s *Saved) Policy() (*policy.Policy, error) {
 	}
 	for _, ref := range p.Files() {
 		saved := s.lists[*ref.Name]
+		if saved == "" && s.format == 1 {
+			continue
+		}
 		if saved == "" {
 			return nil, &policy.Error{
 				File: s.File, Line: ref.Pos.Line, Col: ref.Pos.Col,
