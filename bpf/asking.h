@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Asking the kernel whether it has the connection of a packet that no flow is known for. Each CPU may do so only so often,
- * as it costs several times what a cookie does.
+ * Asking the kernel whether it has the connection of a packet. Each CPU may do so only so often, as it costs several times
+ * what a cookie does. Strangers and known flows have budgets of their own: so ACKs with forged addresses take nothing from
+ * connections that have proved theirs. While nobody attacks, a new connection takes one question, the one that its
+ * handshake's ACK leads to, and a CPU makes fewer connections than it may ask of.
  */
 #pragma once
 
-/* Who is asked about: those who come with a forged address leave the budget of the others alone. */
+/* Who is asked about. */
 enum asker {
-	ASK_STRANGER,
-	ASK_KNOWN, /* a packet of a flow that is known */
+	ASK_STRANGER, /* a packet of no flow that is known */
+	ASK_KNOWN,    /* a packet of a flow that is known */
 	NUM_ASKERS,
 };
 
@@ -21,8 +23,8 @@ struct {
 } askers SEC(".maps");
 
 enum {
-	ASK_INTERVAL = 50000, /* nanoseconds between two questions of a CPU to the kernel: 20,000 a second, */
-	ASK_BURST = 1000,     /* and so many more at once, as the coarse clock stands still for some milliseconds */
+	ASK_INTERVAL = 10000, /* nanoseconds between two questions of a CPU to the kernel: 100,000 a second, */
+	ASK_BURST = 2000,     /* and so many more at once, as the coarse clock stands still for some milliseconds */
 };
 
 static __always_inline bool may_ask(__u32 asker, __u64 now)
@@ -32,19 +34,28 @@ static __always_inline bool may_ask(__u32 asker, __u64 now)
 	return next && may_hand_out(next, now, ASK_INTERVAL, ASK_BURST);
 }
 
-enum connection {
-	CONNECTION_NONE,
-	CONNECTION_BEGUN,   /* not to be remembered yet, or not any more */
-	CONNECTION_CLOSING, /* one side has said that it is over */
-	CONNECTION_OPEN,
-};
+/* The acknowledgment number of a packet, in host byte order; 0 when it acknowledges nothing. */
+static __always_inline __u32 acknowledged(struct xdp_md *ctx, struct packet *p)
+{
+	struct tcphdr *tcp = tcp_header(ctx, p);
+
+	return tcp && (p->flags & (TCP_ACK | TCP_RST)) == TCP_ACK ? bpf_ntohl(tcp->ack_seq) : 0;
+}
+
+/* Whether a packet completes the handshake of a socket that is a request. */
+static __always_inline bool completes_request(struct bpf_sock *sk, __u32 ack)
+{
+	struct tcp_request_sock *request = bpf_skc_to_tcp_request_sock(sk);
+
+	return request && ack && ack == request->snt_isn + 1;
+}
 
 /* Whether the host has the connection of a packet, an enum connection. Like flow_state() a function of its own. */
 __noinline __u32 host_connection(struct xdp_md *ctx, struct packet *p)
 {
+	__u32 state, connection = CONNECTION_CLOSING;
 	struct bpf_sock_tuple tuple = {};
 	struct bpf_sock *sk;
-	__u32 state;
 
 	if (!p)
 		return CONNECTION_NONE;
@@ -53,23 +64,22 @@ __noinline __u32 host_connection(struct xdp_md *ctx, struct packet *p)
 	if (!sk)
 		return CONNECTION_NONE;
 	state = sk->state;
-	bpf_sk_release(sk);
 	if (state == BPF_TCP_LISTEN)
-		return CONNECTION_NONE;
-	if (state == BPF_TCP_SYN_SENT || state == BPF_TCP_NEW_SYN_RECV || state == BPF_TCP_TIME_WAIT)
-		return CONNECTION_BEGUN;
-	return state == BPF_TCP_ESTABLISHED ? CONNECTION_OPEN : CONNECTION_CLOSING;
+		connection = CONNECTION_NONE;
+	else if (state == BPF_TCP_ESTABLISHED)
+		connection = CONNECTION_OPEN;
+	else if (state == BPF_TCP_NEW_SYN_RECV)
+		connection = completes_request(sk, acknowledged(ctx, p)) ? CONNECTION_OPEN : CONNECTION_BEGUN;
+	else if (state == BPF_TCP_SYN_SENT || state == BPF_TCP_TIME_WAIT)
+		connection = CONNECTION_BEGUN;
+	bpf_sk_release(sk);
+	return connection;
 }
 
 /* Whether the kernel knows the connection of a packet, an enum connection. */
 static __always_inline __u32 kernel_connection(struct xdp_md *ctx, struct packet *p, struct protection *pr)
 {
-	__u32 status;
-
 	if (pr->method != METHOD_ROUTER)
 		return host_connection(ctx, p);
-	status = tracked_status(ctx, p);
-	if (status & TRACKED_ASSURED)
-		return CONNECTION_OPEN;
-	return status ? CONNECTION_BEGUN : CONNECTION_NONE;
+	return tracked_connection(ctx, p, acknowledged(ctx, p));
 }

@@ -4,9 +4,13 @@
  *
  * A table of buckets of one cache line, in front of which a bit for each bucket says whether it was ever used: packets of
  * no connection mostly see nothing else. Those that look into a bucket in vain clear it of what is over, so that the bits
- * go out again. Whoever is new in a full bucket takes the place of the one seen longest ago, which the kernel will be asked
- * about again. Nothing that has not proved its address gets in, so nobody can push others
- * out who does not have as many connections. internal/datapath/flows.go reads and writes the same words.
+ * go out again. Nothing gets in that has not proved its address.
+ *
+ * A new flow in a full bucket takes the place of another. Flows that the kernel is not known to have go first, those that
+ * it was found to have once go next, and those that it was found to have for longer than a minute go last; of equals, the
+ * one seen longest ago goes. A flow of the last two kinds gives way only to a source whose prefix has not
+ * displaced too many (see note_flow() in protect.h). The kernel is asked about it again when its next packet comes.
+ * internal/datapath/flows.go reads and writes the same words.
  */
 #pragma once
 
@@ -14,17 +18,29 @@ enum flow_state {
 	FLOW_NONE,
 	FLOW_PROVED,      /* its cookie came back; the kernel may not have the connection yet */
 	FLOW_ESTABLISHED, /* the kernel has it */
-	FLOW_CLOSING,     /* the client has said that it is over */
-	FLOW_DOUBT = 4,   /* beside a state that is set: the next packet finds it FLOW_REFRESH seconds old */
+	FLOW_CLOSING,     /* one side has said that it is over */
+	FLOW_REOPENED,    /* a SYN passed after that; the kernel may not have the connection yet */
+	FLOW_LASTING = 6, /* the kernel still had it FLOW_REFRESH seconds or more after it was established */
+
+	/* Beside a state that is set: */
+	FLOW_DOUBT = 8,     /* the next packet finds it FLOW_REFRESH seconds old */
+	FLOW_DISPLACE = 16, /* a flow that the kernel has may give way to it */
+};
+
+/* What came of an attempt to note a flow. */
+enum flow_noted {
+	FLOW_OVERTAKEN, /* other CPUs wrote the slot at that moment, again and again */
+	FLOW_NOTED,
+	FLOW_FULL, /* it would have to displace another, and has no FLOW_DISPLACE */
 };
 
 enum {
 	FLOW_SLOTS = 8,
 	FLOW_SEEN_BITS = 24, /* seconds of CLOCK_MONOTONIC: they come round after 194 days */
-	FLOW_STATE_BITS = 2,
-	FLOW_TAG_SHIFT = 26, /* what is left is the tag; the bucket's number is in the bits of the hash below */
+	FLOW_STATE_BITS = 3,
+	FLOW_TAG_SHIFT = 27, /* what is left is the tag; the bucket's number is in the bits of the hash below */
 	FLOW_REFRESH = 64,   /* seconds in which a flow need not be written again */
-	FLOW_LINGER = 128,   /* seconds that one which is closing is remembered for after its last packet, */
+	FLOW_LINGER = 128,   /* seconds that one is remembered for which the kernel is not known to have, */
 	FLOW_TRIES = 4,      /* to write a word that others write, too */
 	FLOW_LIFE = 86400,   /* and any other: longer than the two hours of TCP's keep-alive (RFC 9293, 3.8.4) */
 };
@@ -49,7 +65,7 @@ struct {
 	__type(value, __u64);
 } flow_filter SEC(".maps");
 
-/* The buckets, a power of two, less 1. At most 2^FLOW_TAG_SHIFT. Constant from load on. */
+/* The buckets, a power of two, less 1. At most 2^26 (maxFlowBuckets of internal/compile). Constant from load on. */
 const volatile __u32 flow_mask;
 
 /*
@@ -141,7 +157,7 @@ static __always_inline __u32 flow_age(__u64 word, __u32 now)
 {
 	__u32 age = (now - (__u32)word) & ((1 << FLOW_SEEN_BITS) - 1);
 
-	return age >> (FLOW_SEEN_BITS - 1) ? 0 : age;
+	return age & ((age >> (FLOW_SEEN_BITS - 1)) - 1);
 }
 
 static __always_inline __u64 flow_word(__u64 hash, __u32 state, __u32 now)
@@ -174,29 +190,49 @@ static __always_inline __u64 find_flow(struct flow_bucket *b, __u64 hash)
 	return opaque(at);
 }
 
-/* The slot for a new flow: the first that is free, or else that seen longest ago. */
-static __always_inline __u64 find_flow_victim(struct flow_bucket *b, __u32 now)
+/*
+ * How much a flow of this state is worth: that the kernel has it, and for how long it is known to have it. Two bits for each
+ * state, without a branch, as each would be another path to the verifier.
+ */
+static __always_inline __u32 flow_rank(__u32 state)
 {
-	__u64 found = 0;
-	__u32 oldest = 0;
+	return (1 << 2 * FLOW_ESTABLISHED | 2 << 2 * FLOW_LASTING) >> 2 * state & 3;
+}
 
+enum { RANK_SHIFT = 32 };
+
+/* What a slot is worth to whoever looks for one: 0 when it is free. The upper half is the rank, the lower how new it is. */
+static __always_inline __u64 slot_worth(__u64 word, __u32 now)
+{
+	__u32 state = flow_state_of(word), taken = (state | -state) >> 31;
+	__u64 newness = (1 << FLOW_SEEN_BITS) - flow_age(word, now);
+
+	return ((__u64)flow_rank(state) << RANK_SHIFT | newness) * taken;
+}
+
+/*
+ * The slot for a new flow, the one that is worth least, with its rank in the upper half. A function of its own to the
+ * verifier.
+ */
+__noinline __u64 flow_victim(struct flow_bucket *b, __u32 now)
+{
+	__u64 found = 0, least = ~0ULL >> 1;
+
+	if (!b)
+		return 0;
 #pragma unroll
 	for (__u32 i = 0; i < FLOW_SLOTS; i++) {
-		__u64 w = read_once(&b->word[i]);
-		__u32 age = flow_state_of(w) ? flow_age(w, now) : 1 << FLOW_SEEN_BITS;
+		__u64 worth = slot_worth(read_once(&b->word[i]), now), less = opaque((worth - least) >> 63);
 
-		if (age <= oldest)
-			continue;
-		found = i;
-		oldest = age;
+		found += (i - found) * less;
+		least += (worth - least) * less;
 	}
-	return opaque(found);
+	return (least >> RANK_SHIFT << RANK_SHIFT) | found;
 }
 
 static __always_inline bool is_over(__u64 word, __u32 now)
 {
-	return flow_state_of(word) &&
-	       flow_age(word, now) > (flow_state_of(word) == FLOW_CLOSING ? FLOW_LINGER : FLOW_LIFE);
+	return flow_state_of(word) && flow_age(word, now) > (flow_rank(flow_state_of(word)) ? FLOW_LIFE : FLOW_LINGER);
 }
 
 static __always_inline bool is_empty(struct flow_bucket *b)
@@ -233,8 +269,8 @@ static __always_inline void sweep_flows(struct flow_bucket *b, __u64 *filter, __
 }
 
 /*
- * What is known of a packet's flow, an enum flow_state. Notes that it was seen, once a minute, but of one that is only
- * proved: its age says since when. A function of its own to the verifier, for which the argument might be null.
+ * What is known of a packet's flow, an enum flow_state. Notes that it was seen, once a minute, if it is one that the kernel
+ * has: the age of any other says since when. A function of its own to the verifier, for which the argument might be null.
  */
 __noinline __u32 flow_state(struct packet *p)
 {
@@ -260,49 +296,52 @@ __noinline __u32 flow_state(struct packet *p)
 		return FLOW_NONE;
 	}
 	p->flow_age = flow_age(word, now);
-	if (p->flow_age >= FLOW_REFRESH && flow_state_of(word) != FLOW_PROVED)
+	if (p->flow_age >= FLOW_REFRESH && flow_rank(flow_state_of(word)))
 		__sync_val_compare_and_swap(&b->word[at], word, flow_word(hash, flow_state_of(word), now));
 	return flow_state_of(word);
 }
 
-/* Tries to write the word of a flow, or with 0 to clear it. Returns whether no other CPU wrote it at that moment. */
-static __always_inline bool write_flow(struct flow_bucket *b, __u64 hash, __u64 next, __u32 now)
+/* Tries to write the word of a flow, or with 0 to clear it. Returns an enum flow_noted. */
+static __always_inline __u32 write_flow(struct flow_bucket *b, __u64 hash, __u64 next, __u32 now, bool displace)
 {
-	__u64 at = find_flow(b, hash), word;
+	__u64 at = find_flow(b, hash), word, victim;
 
-	if (at >= FLOW_SLOTS && next)
-		at = find_flow_victim(b, now);
+	if (at >= FLOW_SLOTS && next) {
+		victim = flow_victim(b, now);
+		if (victim >> RANK_SHIFT && !displace)
+			return FLOW_FULL;
+		at = victim & (2 * FLOW_SLOTS - 1);
+	}
 	if (at >= FLOW_SLOTS)
-		return true;
+		return FLOW_NOTED;
 	word = read_once(&b->word[at]);
-	return __sync_val_compare_and_swap(&b->word[at], word, next) == word;
+	return __sync_val_compare_and_swap(&b->word[at], word, next) == word ? FLOW_NOTED : FLOW_OVERTAKEN;
 }
 
 /*
- * Notes the state of a packet's flow; FLOW_NONE forgets it. Returns whether it did: not when other CPUs wrote the slot at
- * that moment, again and again. Like flow_state() a function of its own.
+ * Notes the state of a packet's flow; FLOW_NONE forgets it. Returns an enum flow_noted. Like flow_state() a function of
+ * its own.
  */
 __noinline __u32 flow_set(struct packet *p, __u32 state)
 {
-	__u32 number, now, seen;
+	__u32 number, now, seen, noted = FLOW_OVERTAKEN;
 	struct flow_bucket *b;
 	__u64 hash, next, *filter;
-	bool written = false;
 
 	if (!p)
-		return 0;
+		return FLOW_OVERTAKEN;
 	hash = flow_hash(p);
 	number = hash & flow_mask;
 	b = bpf_map_lookup_elem(&flows, &number);
 	filter = filter_word(hash);
 	if (!b || !filter)
-		return 0;
+		return FLOW_OVERTAKEN;
 	now = flow_seconds(p);
 	seen = (state & FLOW_DOUBT ? now - FLOW_REFRESH : now) & ((1 << FLOW_SEEN_BITS) - 1);
 	next = state ? flow_word(hash, state & ((1 << FLOW_STATE_BITS) - 1), seen) : 0;
-	for (int i = 0; i < FLOW_TRIES && !written; i++)
-		written = write_flow(b, hash, next, now);
-	if (written && state && !(read_once(filter) & filter_bit(hash)))
+	for (int i = 0; i < FLOW_TRIES && noted == FLOW_OVERTAKEN; i++)
+		noted = write_flow(b, hash, next, now, state & FLOW_DISPLACE);
+	if (noted == FLOW_NOTED && state && !(read_once(filter) & filter_bit(hash)))
 		__sync_fetch_and_or(filter, filter_bit(hash));
-	return written;
+	return noted;
 }

@@ -180,31 +180,73 @@ static __always_inline int judge_unproved(struct packet *p)
 	return TCX_NEXT;
 }
 
-/*
- * Ends a request of the kernel's own that is in the way of a segment whose cookie is right: a SYN came by before there
- * were cookies, and nothing was heard of its answer. For a minute the kernel would wait for the end of that handshake. So
- * the segment becomes a reset from the client, as which it has the right number, but must be without the timestamps of the
- * cookie (tcp_check_req() of net/ipv4/tcp_minisocks.c), and comes once more behind it as what it is.
- */
-static __always_inline int forget_request(struct __sk_buff *skb, struct packet *p)
+/* Replaces 32 bits of a TCP header, which begin so many bytes behind its start. Returns whether it did. */
+static __always_inline bool replace_word(struct __sk_buff *skb, struct packet *p, __u32 at, __be32 from, __be32 to)
 {
-	__u32 at = p->l4 + offsetof(struct tcphdr, window) - sizeof(__u16); /* of data offset and flags */
-	__be16 flags, reset;
+	return !bpf_l4_csum_replace(skb, p->l4 + offsetof(struct tcphdr, check), from, to, sizeof(to)) &&
+	       !bpf_skb_store_bytes(skb, p->l4 + at, &to, sizeof(to), 0);
+}
+
+/*
+ * Makes a segment a reset from the client with this sequence number, behind which it comes once more as what it is. The
+ * reset is without the timestamps of the cookie, which the kernel does not know (tcp_check_req() and
+ * tcp_timewait_state_process() of net/ipv4/tcp_minisocks.c).
+ */
+static __always_inline int reset_before(struct __sk_buff *skb, struct packet *p, struct tcphdr *tcp, __u32 seq)
+{
+	const __u32 at = offsetof(struct tcphdr, window) - sizeof(__u16); /* of data offset, flags and window */
+	__be32 flags, reset;
 
 	skb->tc_index = REINJECTED;
-	if (bpf_skb_load_bytes(skb, at, &flags, sizeof(flags)) || bpf_clone_redirect(skb, skb->ifindex, BPF_F_INGRESS))
+	if (bpf_skb_load_bytes(skb, p->l4 + at, &flags, sizeof(flags)) ||
+	    bpf_clone_redirect(skb, skb->ifindex, BPF_F_INGRESS))
 		return TCX_DROP;
-	reset = bpf_htons(sizeof(struct tcphdr) / 4 << 12 | TCP_RST);
-	if (bpf_l4_csum_replace(skb, p->l4 + offsetof(struct tcphdr, check), flags, reset, sizeof(flags)) ||
-	    bpf_skb_store_bytes(skb, at, &reset, sizeof(reset), 0))
+	reset = (flags & bpf_htonl(0xffff)) | bpf_htonl((sizeof(struct tcphdr) / 4 << 12 | TCP_RST) << 16);
+	if (!replace_word(skb, p, at, flags, reset) ||
+	    !replace_word(skb, p, offsetof(struct tcphdr, seq), tcp->seq, bpf_htonl(seq)))
 		return TCX_DROP;
 	return TCX_NEXT;
 }
 
+/* What is used of the kernel's structs of a connection in TIME-WAIT: include/net/sock.h and include/linux/tcp.h. */
+struct sock_common {
+	__u32 skc_tw_rcv_nxt;
+} __attribute__((preserve_access_index));
+
+struct inet_timewait_sock {
+	struct sock_common __tw_common;
+} __attribute__((preserve_access_index));
+
+struct tcp_timewait_sock {
+	struct inet_timewait_sock tw_sk;
+	__u32 tw_ts_recent;
+} __attribute__((preserve_access_index));
+
+/*
+ * Ends a TIME-WAIT that is in the way of a segment whose cookie is right, if its connection is later than the one before:
+ * by the rule that the kernel has for SYNs (tcp_timewait_state_process() of net/ipv4/tcp_minisocks.c; RFC 6191).
+ */
+static __always_inline int end_time_wait(struct __sk_buff *skb, struct packet *p, struct tcphdr *tcp,
+					 struct bpf_sock *sk, struct syn_options *o)
+{
+	struct tcp_timewait_sock *tw = bpf_skc_to_tcp_timewait_sock(sk);
+	__u32 next, recent;
+
+	if (!tw)
+		return TCX_DROP;
+	next = tw->tw_sk.__tw_common.skc_tw_rcv_nxt;
+	recent = tw->tw_ts_recent;
+	if ((__s32)(bpf_ntohl(tcp->seq) - 1 - next) <= 0 &&
+	    !(o->timestamps && recent && (__s32)(o->tsval - recent) > 0))
+		return TCX_DROP;
+	return reset_before(skb, p, tcp, next);
+}
+
 /*
  * What becomes of a segment of a connection that is proved, when the kernel has this socket for it. What cannot be given
- * is dropped, never reset: the client sends it again. So is what a TIME-WAIT is in the way of, until that ends: the kernel
- * would answer with a reset, or wait for longer.
+ * is dropped, never reset: the client sends it again. What the kernel has in the way of the new connection is ended: the
+ * TIME-WAIT of the one before, or a request of its own, as a SYN came by before there were cookies, for the end of whose
+ * handshake it would wait for a minute.
  */
 static __always_inline int judge_proved(struct __sk_buff *skb, struct packet *p, struct tcphdr *tcp,
 					struct bpf_sock *sk, __u32 number)
@@ -213,7 +255,7 @@ static __always_inline int judge_proved(struct __sk_buff *skb, struct packet *p,
 	__u32 state = sk->state;
 
 	if (state != BPF_TCP_LISTEN && state != BPF_TCP_NEW_SYN_RECV && state != BPF_TCP_TIME_WAIT) {
-		flow_set(p, FLOW_ESTABLISHED);
+		flow_set(p, p->flags & TCP_FIN ? FLOW_CLOSING : FLOW_ESTABLISHED);
 		return TCX_NEXT;
 	}
 	skb_timestamps(skb, p, &o);
@@ -221,10 +263,12 @@ static __always_inline int judge_proved(struct __sk_buff *skb, struct packet *p,
 		return state == BPF_TCP_LISTEN ? judge_unproved(p) : TCX_NEXT;
 	if (p->fragment != FRAGMENT_NONE)
 		return TCX_DROP;
-	if (state == BPF_TCP_NEW_SYN_RECV && skb->tc_index != REINJECTED)
-		return forget_request(skb, p);
-	if (state != BPF_TCP_LISTEN)
+	if (state != BPF_TCP_LISTEN && skb->tc_index == REINJECTED)
 		return TCX_DROP;
+	if (state == BPF_TCP_TIME_WAIT)
+		return end_time_wait(skb, p, tcp, sk, &o);
+	if (state == BPF_TCP_NEW_SYN_RECV)
+		return reset_before(skb, p, tcp, bpf_ntohl(tcp->seq));
 	if (says_more(p) && skb->tc_index != REINJECTED)
 		return reinject(skb);
 	return give_connection(skb, sk, &o, number);

@@ -10,6 +10,15 @@
  */
 #pragma once
 
+/* What the kernel has of a connection. */
+enum connection {
+	CONNECTION_UNKNOWN, /* it was not asked */
+	CONNECTION_NONE,
+	CONNECTION_BEGUN,   /* not to be remembered yet, or not any more */
+	CONNECTION_CLOSING, /* one side has said that it is over */
+	CONNECTION_OPEN,    /* or it is open by this very packet, which acknowledges the kernel's SYN-ACK */
+};
+
 /* Which methods any protection has, and whether conntrack can be asked. Constants, for internal/xdp/prune.go. */
 const volatile bool protect_listener;
 const volatile bool protect_router;
@@ -247,9 +256,30 @@ __noinline __u32 listener_cookie_valid(struct xdp_md *ctx, struct packet *p, __u
 	return valid;
 }
 
-/* What is used of the kernel's structs (net/netfilter/nf_conntrack_bpf.c). */
+/*
+ * What is used of the kernel's structs: include/net/netfilter/nf_conntrack.h, linux/netfilter/nf_conntrack_tcp.h, and
+ * include/linux/tcp.h.
+ */
+struct ip_ct_tcp_state {
+	__u32 td_end; /* the sequence number behind what this direction has sent */
+} __attribute__((preserve_access_index));
+
+struct ip_ct_tcp {
+	struct ip_ct_tcp_state seen[2]; /* by direction */
+	__u8 state;
+} __attribute__((preserve_access_index));
+
+union nf_conntrack_proto {
+	struct ip_ct_tcp tcp;
+} __attribute__((preserve_access_index));
+
 struct nf_conn {
 	unsigned long status;
+	union nf_conntrack_proto proto;
+} __attribute__((preserve_access_index));
+
+struct tcp_request_sock {
+	__u32 snt_isn; /* the sequence number of the SYN-ACK */
 } __attribute__((preserve_access_index));
 
 struct bpf_ct_opts___local {
@@ -271,6 +301,15 @@ enum {
 	TRACKED_CONFIRMED = 1 << 3, /* it is in the table for good */
 };
 
+/* enum tcp_conntrack of linux/netfilter/nf_conntrack_tcp.h, as far as it is used. */
+enum {
+	TRACKED_SYN_RECV = 2,
+	TRACKED_ESTABLISHED = 3,
+	TRACKED_TIME_WAIT = 7,
+};
+
+enum { DIRECTION_REPLY = 1 };
+
 /* What conntrack has of the connection of a packet, in either direction, NULL when it has none. It is to be released. */
 static __always_inline struct nf_conn *tracked(struct xdp_md *ctx, struct packet *p)
 {
@@ -281,23 +320,39 @@ static __always_inline struct nf_conn *tracked(struct xdp_md *ctx, struct packet
 	return bpf_xdp_ct_lookup(ctx, &tuple, tuple_size(p, &tuple), &options, sizeof(options));
 }
 
+/* An enum connection by what conntrack says of one. */
+static __always_inline __u32 tracked_state(struct nf_conn *connection, __u32 ack)
+{
+	__u8 state = connection->proto.tcp.state;
+
+	if (!(connection->status & TRACKED_CONFIRMED))
+		return CONNECTION_NONE;
+	if (state == TRACKED_ESTABLISHED)
+		return CONNECTION_OPEN;
+	if (state == TRACKED_SYN_RECV)
+		return ack && ack == connection->proto.tcp.seen[DIRECTION_REPLY].td_end ? CONNECTION_OPEN
+											: CONNECTION_BEGUN;
+	return state > TRACKED_ESTABLISHED && state < TRACKED_TIME_WAIT ? CONNECTION_CLOSING : CONNECTION_BEGUN;
+}
+
 /*
- * What conntrack says of the connection of a packet, 0 when it has none. What is not confirmed is that of a SYN still on
- * its way through this host. What is not assured proves nothing: a forged SYN is enough for it.
+ * What conntrack has of the connection of a packet with this acknowledgment number, an enum connection. What is not
+ * confirmed is that of a SYN still on its way through this host. A handshake that is not over proves nothing: a forged SYN
+ * is enough for it.
  */
-__noinline __u32 tracked_status(struct xdp_md *ctx, struct packet *p)
+__noinline __u32 tracked_connection(struct xdp_md *ctx, struct packet *p, __u32 ack)
 {
 	struct nf_conn *connection;
-	__u32 status;
+	__u32 state;
 
 	if (!p)
-		return 0;
+		return CONNECTION_NONE;
 	connection = tracked(ctx, p);
 	if (!connection)
-		return 0;
-	status = connection->status;
+		return CONNECTION_NONE;
+	state = tracked_state(connection, ack);
 	bpf_ct_release(connection);
-	return status & TRACKED_CONFIRMED ? status : 0;
+	return state;
 }
 
 /*

@@ -238,3 +238,11 @@ static __always_inline bool says_more(struct packet *p)
 {
 	return p->payload < p->end || (p->flags & TCP_FIN);
 }
+
+/* The TCP header of a packet that has one, NULL when it is out of the verifier's sight. */
+static __always_inline struct tcphdr *tcp_header(struct xdp_md *ctx, struct packet *p)
+{
+	struct tcphdr *tcp = (void *)(long)ctx->data + (p->l4 & 0x7fff);
+
+	return (void *)(tcp + 1) > (void *)(long)ctx->data_end ? NULL : tcp;
+}

@@ -342,3 +342,48 @@ __noinline __u32 limit_exceeded(struct packet *p, __u32 number)
 	}
 	return EXCEEDED;
 }
+
+/* Takes a charge back, as far as its prefix has a debt. Returns an enum outcome. Like charge() a function of its own. */
+__noinline __u32 take_back(struct limit_bucket *b, struct charge *c)
+{
+	__u64 word = 0, debt = opaque(0), left;
+	__u64 at;
+
+	if (!b || !c)
+		return CHARGED;
+	at = find_debt(b, c, &word, &debt);
+	if (at >= LIMIT_SLOTS || !debt)
+		return CHARGED;
+	left = debt > c->cost ? debt - c->cost : 0;
+	left = c->tag << TIME_BITS | ((c->now + left) & TIME_MASK);
+	return __sync_val_compare_and_swap(&b->slot[at], word, left) == word ? CHARGED : OVERTAKEN;
+}
+
+/*
+ * Takes back what a packet was charged with: what it was charged for did not happen. Like limit_exceeded() a function of
+ * its own to the verifier.
+ */
+__noinline __u32 limit_credit(struct packet *p, __u32 number)
+{
+	struct limit_info *l = bpf_map_lookup_elem(&limit_info, &number);
+	struct charge c = {};
+	struct limit_bucket *b;
+	__u64 hash, at;
+
+	if (!p || !l || (p->seen & (SEEN_QUESTION | SEEN_CHARGE)) == SEEN_QUESTION)
+		return 0;
+	hash = hash_prefixes(l, p);
+	at = l->base + ((hash >> TIME_BITS) & l->mask);
+	b = bpf_map_lookup_elem(&limits, &at);
+	if (!b)
+		return 0;
+	c.now = units(l, time_of(p));
+	c.tag = hash & ((1 << (64 - TIME_BITS)) - 1);
+	c.tag += !c.tag;
+	c.cost = cost_of(l, p);
+#pragma nounroll
+	for (__u32 i = 0; i < LIMIT_TRIES; i++)
+		if (take_back(b, &c) != OVERTAKEN)
+			return 1;
+	return 0;
+}

@@ -3,8 +3,9 @@
  * Protection of services from floods of SYNs and ACKs: what a rule with a protection passes goes through protect(). SYNs
  * are answered with a cookie while there are too many of them; of the rest passes what belongs to a connection.
  *
- * Whether there are too many is for two limits to say, which count SYNs and packets of no connection: the first when
- * cookies begin, the second when they go on. So no process need be alive, and a flood writes nothing that CPUs share.
+ * Whether there are too many is for two limits to say: the first when cookies begin, the second when they go on. They are
+ * charged for SYNs and for packets of no connection, and a SYN is taken back when its handshake is completed. So many
+ * clients that connect are no flood, no process need be alive, and a flood writes nothing that CPUs share.
  */
 #pragma once
 
@@ -80,13 +81,6 @@ static __always_inline __u32 cookie_proof(struct xdp_md *ctx, struct packet *p, 
 	return protect_host && cookie_valid_for(p, seq, ack, &o) ? PROOF_HANDSHAKE : PROOF_NONE;
 }
 
-static __always_inline struct tcphdr *tcp_header(struct xdp_md *ctx, struct packet *p)
-{
-	struct tcphdr *tcp = (void *)(long)ctx->data + (p->l4 & 0x7fff);
-
-	return (void *)(tcp + 1) > (void *)(long)ctx->data_end ? NULL : tcp;
-}
-
 /* Strikes out of what a SYN wants what the service does not do. */
 static __always_inline void limit_offers(struct syn_options *o, struct packet *p, __u32 offers)
 {
@@ -110,10 +104,10 @@ static __always_inline void announce(struct syn_options *o, struct packet *p, st
 	o->tsecr = tsval;
 }
 
-/* That the kernel alone has the key to answer a SYN by. */
-enum { ANSWER_BY_KERNEL = 0xffffffff };
-
-/* Makes a SYN its answer. Returns the length of the frame, 0 when there is none, or ANSWER_BY_KERNEL. A function of its own to the verifier. */
+/*
+ * Makes a SYN its answer. Returns the length of the frame, 0 when there is none. TCP-AO and MD5 are not answered: who
+ * insists on them takes no SYN-ACK without. A function of its own to the verifier.
+ */
 __noinline __u32 answer_with_cookie(struct xdp_md *ctx, struct packet *p, struct protection *pr)
 {
 	struct syn_ack a = {};
@@ -128,8 +122,6 @@ __noinline __u32 answer_with_cookie(struct xdp_md *ctx, struct packet *p, struct
 		return 0;
 	isn = bpf_ntohl(tcp->seq);
 	read_options(ctx, p, &a.options);
-	if (a.options.authenticated)
-		return ANSWER_BY_KERNEL;
 	limit_offers(&a.options, p, pr->offers);
 	tsval = a.options.tsval;
 	cookie = make_cookie(ctx, p, pr, isn, &a.options);
@@ -230,33 +222,71 @@ static __always_inline int send_answer(struct xdp_md *ctx, struct packet *p, str
 /* Does away with a SYN while cookies are active. */
 static __always_inline int answer_syn(struct xdp_md *ctx, struct packet *p, struct protection *pr)
 {
-	__u32 length;
-
 	if (too_many_answers(p, pr)) {
 		count_outcome(p, pr, SYN_LIMITED);
 		return XDP_DROP;
 	}
-	length = answer_with_cookie(ctx, p, pr);
-	if (length != ANSWER_BY_KERNEL)
-		return send_answer(ctx, p, pr, length);
-	if (may_ask(ASK_STRANGER, tick_of(p)))
-		return XDP_PASS;
-	count_outcome(p, pr, SYN_LIMITED);
-	return XDP_DROP;
+	return send_answer(ctx, p, pr, answer_with_cookie(ctx, p, pr));
 }
 
-/* What the kernel has of a packet's connection, an enum connection: nothing when this CPU may not ask. */
-static __always_inline __u32 ask_kernel(struct xdp_md *ctx, struct packet *p, struct protection *pr, __u32 asker,
-					__u64 now)
+/* Whether a SYN has TCP-AO or MD5. A function of its own to the verifier. */
+__noinline __u32 is_authenticated(struct xdp_md *ctx, struct packet *p)
+{
+	struct syn_options o = {};
+
+	if (!p)
+		return false;
+	read_options(ctx, p, &o);
+	return o.authenticated;
+}
+
+/* Whether a SYN is for the kernel to answer, which alone has the keys of TCP-AO and MD5: when the policy says so, so often. */
+static __always_inline bool is_for_kernel(struct xdp_md *ctx, struct packet *p, struct protection *pr)
+{
+	return (pr->flags & PROTECT_AUTHENTICATED) && is_authenticated(ctx, p) && !limit_exceeded(p, pr->authenticated);
+}
+
+/*
+ * Notes the state of a flow whose source has proved its address. Where the table is full, a prefix displaces only so many
+ * flows that the kernel has: they may be those of others, who are alive. Returns whether it did.
+ */
+static __always_inline bool note_flow(struct packet *p, struct protection *pr, __u32 state)
+{
+	__u32 noted = flow_set(p, state);
+
+	if (noted == FLOW_FULL && !limit_exceeded(p, pr->displace))
+		noted = flow_set(p, state | FLOW_DISPLACE);
+	return noted == FLOW_NOTED;
+}
+
+/* Takes a SYN back whose handshake has been completed. */
+static __always_inline void completed(struct packet *p, struct protection *pr, struct protection_state *s, __u64 now)
+{
+	if (!(pr->flags & PROTECT_ALWAYS))
+		limit_credit(p, read_once(&s->active_until) > now ? pr->stop : pr->start);
+}
+
+/*
+ * What the kernel has of a packet's connection, an enum connection: CONNECTION_UNKNOWN when this CPU may not ask. Notes it,
+ * of a flow with the state known.
+ */
+static __always_inline __u32 ask_kernel(struct xdp_md *ctx, struct packet *p, struct protection *pr,
+					struct protection_state *s, __u32 known, __u64 now)
 {
 	__u32 connection;
 
-	if (!may_ask(asker, now))
-		return CONNECTION_NONE;
+	if (!may_ask(known ? ASK_KNOWN : ASK_STRANGER, now))
+		return CONNECTION_UNKNOWN;
 	count_outcome(p, pr, ACK_ASKED);
 	connection = kernel_connection(ctx, p, pr);
-	if (connection >= CONNECTION_CLOSING)
-		flow_set(p, connection == CONNECTION_OPEN ? FLOW_ESTABLISHED : FLOW_CLOSING);
+	if (connection == CONNECTION_OPEN)
+		note_flow(p, pr, flow_rank(known) ? FLOW_LASTING : FLOW_ESTABLISHED);
+	else if (connection == CONNECTION_CLOSING || (connection == CONNECTION_BEGUN && flow_rank(known)))
+		note_flow(p, pr, FLOW_CLOSING);
+	else if (connection == CONNECTION_NONE && (flow_rank(known) || known == FLOW_CLOSING))
+		flow_set(p, FLOW_NONE);
+	if (connection == CONNECTION_OPEN && (!known || known == FLOW_REOPENED))
+		completed(p, pr, s, now);
 	return connection;
 }
 
@@ -267,56 +297,66 @@ static __always_inline bool is_resting(struct protection_state *s, __u64 now)
 }
 
 /*
- * Notes a flow whose cookie came back, in router mode one to be doubted: what SYNPROXY makes of it may be lost. What cannot
- * be noted is dropped where the kernel would have to be told of it.
+ * Notes a flow whose cookie came back. What cannot be noted is dropped where the kernel would have to be told of it, and
+ * where it would take the place of another: the source's prefix has displaced enough.
  */
-static __always_inline int pass_proved(struct xdp_md *ctx, struct packet *p, struct protection *pr)
+static __always_inline int pass_proved(struct xdp_md *ctx, struct packet *p, struct protection *pr,
+				       struct protection_state *s, __u64 now)
 {
-	bool host = pr->method == METHOD_HOST;
-
-	if (pr->method == METHOD_ROUTER) {
+	if (pr->method == METHOD_ROUTER)
 		forget_handshake(ctx, p);
-		flow_set(p, FLOW_ESTABLISHED | FLOW_DOUBT);
-	} else if (!flow_set(p, host ? FLOW_PROVED : FLOW_ESTABLISHED) && host) {
+	if (!note_flow(p, pr, pr->method == METHOD_LISTENER ? FLOW_ESTABLISHED : FLOW_PROVED)) {
+		count_outcome(p, pr, SYN_LIMITED);
 		return XDP_DROP;
 	}
 	count_outcome(p, pr, ACK_PROVED);
+	completed(p, pr, s, now);
 	return XDP_PASS;
 }
 
 /*
- * Whether a packet may bring back a cookie. SYNPROXY's is right for every segment of its connection while as many octets
+ * Whether a packet may bring back a cookie. SYNPROXY's is right for every segment of its connection while as many bytes
  * have gone one way as the other, as the kernel's check takes one number from the other. So of a connection that is closing
- * only one after a SYN may, which left it in doubt.
+ * none may, until a SYN has begun another. The cookies of a listening socket may be the kernel's own.
  */
-static __always_inline bool may_prove(struct packet *p, struct protection *pr, struct protection_state *s, __u32 known,
-				      __u64 now)
+static __always_inline bool may_prove(struct protection *pr, struct protection_state *s, __u32 known, __u64 now)
 {
-	if (known && pr->method == METHOD_ROUTER && p->flow_age < FLOW_REFRESH)
+	if (known == FLOW_CLOSING && pr->method == METHOD_ROUTER)
 		return false;
-	return (pr->flags & PROTECT_ALWAYS) || now < read_once(&s->active_until) + COOKIE_TIME;
+	return (pr->flags & PROTECT_ALWAYS) || pr->method == METHOD_LISTENER ||
+	       now < read_once(&s->active_until) + COOKIE_TIME;
 }
 
 /*
- * A packet that is no SYN, and of no flow that is known, or of one that is closing and may have begun anew. Such a one is
- * the kernel's in any case, which is asked whether it is open when it goes on for long: a forged RST may have closed it.
+ * Whether the kernel is to be asked about a packet of a flow that is not open: of one that is closing only when it goes on
+ * for long, as a forged FIN or RST may have closed it.
+ */
+static __always_inline bool is_to_ask(struct packet *p, __u32 known)
+{
+	if (known != FLOW_CLOSING)
+		return true;
+	return p->flow_age >= FLOW_REFRESH && !(p->flags & (TCP_FIN | TCP_RST));
+}
+
+/*
+ * A packet that is no SYN, and of no flow that is known, or of one that is closing or may have begun anew. Such a one is
+ * the kernel's in any case, unless that says that it has none.
  */
 static __always_inline int judge_segment(struct xdp_md *ctx, struct packet *p, struct protection *pr,
 					 struct protection_state *s, __u32 known, __u64 now)
 {
-	__u32 proof = may_prove(p, pr, s, known, now) ? proves_address(ctx, p, pr) : PROOF_NONE;
+	__u32 proof = may_prove(pr, s, known, now) ? proves_address(ctx, p, pr) : PROOF_NONE;
+	__u32 connection = CONNECTION_UNKNOWN;
 
-	if (proof == PROOF_PROBE) {
-		if (known)
-			flow_set(p, FLOW_CLOSING | FLOW_DOUBT);
+	if (proof == PROOF_PROBE)
 		return send_answer(ctx, p, pr, repeat_syn_ack(ctx, p));
-	}
 	if (proof)
-		return pass_proved(ctx, p, pr);
-	if (!known || (p->flow_age >= FLOW_REFRESH && !(p->flags & (TCP_FIN | TCP_RST))))
-		if (ask_kernel(ctx, p, pr, known ? ASK_KNOWN : ASK_STRANGER, now))
-			return XDP_PASS;
-	if (known || is_resting(s, now) || !is_active(p, pr, s, now))
+		return pass_proved(ctx, p, pr, s, now);
+	if (is_to_ask(p, known))
+		connection = ask_kernel(ctx, p, pr, s, known, now);
+	if (connection > CONNECTION_NONE || known == FLOW_REOPENED || (known && connection == CONNECTION_UNKNOWN))
+		return XDP_PASS;
+	if (is_resting(s, now) || !is_active(p, pr, s, now))
 		return XDP_PASS;
 	count_outcome(p, pr, ACK_INVALID);
 	return XDP_DROP;
@@ -328,7 +368,7 @@ static __always_inline int judge_segment(struct xdp_md *ctx, struct packet *p, s
  */
 static __always_inline int pass_known(struct packet *p, __u32 state)
 {
-	if (state == FLOW_ESTABLISHED && (p->flags & (TCP_FIN | TCP_RST)))
+	if (flow_rank(state) && (p->flags & (TCP_FIN | TCP_RST)))
 		flow_set(p, FLOW_CLOSING);
 	if (state == FLOW_PROVED && (p->flags & TCP_RST))
 		flow_set(p, FLOW_NONE);
@@ -336,53 +376,65 @@ static __always_inline int pass_known(struct packet *p, __u32 state)
 }
 
 /*
- * A packet of a connection behind this host that conntrack may not have yet, or not any more. While it has not, SYNPROXY
+ * A packet of a connection behind this host that conntrack may not have yet. While it has not, SYNPROXY
  * would take a probe of the window for the beginning, and what a client that does not heed the window sends for such a probe
- * (kernel net/netfilter/nf_synproxy_core.c, ipv4_synproxy_hook): it would begin the connection one octet too late. So that
+ * (kernel net/netfilter/nf_synproxy_core.c, ipv4_synproxy_hook): it would begin the connection one byte too late. So that
  * is dropped, once: if there still is no connection when it comes again, it begins it.
  */
-static __always_inline int judge_doubtful(struct xdp_md *ctx, struct packet *p, struct protection *pr, __u64 now)
+static __always_inline int judge_proved_behind(struct xdp_md *ctx, struct packet *p, struct protection *pr,
+					       struct protection_state *s, __u64 now)
 {
 	__u32 proof;
 
-	if (ask_kernel(ctx, p, pr, ASK_KNOWN, now) == CONNECTION_OPEN)
+	if (ask_kernel(ctx, p, pr, s, FLOW_PROVED, now) == CONNECTION_OPEN)
 		return pass_known(p, FLOW_ESTABLISHED);
-	flow_set(p, FLOW_ESTABLISHED | FLOW_DOUBT);
 	proof = proves_address(ctx, p, pr);
 	if (proof == PROOF_PROBE)
 		return send_answer(ctx, p, pr, repeat_syn_ack(ctx, p));
 	if (proof == PROOF_HANDSHAKE && says_more(p)) {
-		flow_set(p, FLOW_CLOSING | FLOW_DOUBT);
+		flow_set(p, FLOW_REOPENED);
 		count_outcome(p, pr, ACK_INVALID);
 		return XDP_DROP;
 	}
-	return pass_known(p, FLOW_ESTABLISHED);
+	return pass_known(p, FLOW_PROVED);
+}
+
+/* A packet of a flow that the kernel was found to have, but not for a minute. If it has not any more, it is of no connection. */
+static __always_inline int judge_again(struct xdp_md *ctx, struct packet *p, struct protection *pr,
+				       struct protection_state *s, __u32 known, __u64 now)
+{
+	if (ask_kernel(ctx, p, pr, s, known, now) != CONNECTION_NONE || is_resting(s, now) || !is_active(p, pr, s, now))
+		return pass_known(p, known);
+	count_outcome(p, pr, ACK_INVALID);
+	return XDP_DROP;
 }
 
 /* A packet that is no SYN, of whichever flow. */
 static __always_inline int judge_other(struct xdp_md *ctx, struct packet *p, struct protection *pr,
 				       struct protection_state *s, __u32 known, __u64 now)
 {
-	if (!known || known == FLOW_CLOSING)
+	if (!known || known == FLOW_CLOSING || known == FLOW_REOPENED)
 		return judge_segment(ctx, p, pr, s, known, now);
-	if (pr->method == METHOD_ROUTER && p->flow_age >= FLOW_REFRESH)
-		return judge_doubtful(ctx, p, pr, now);
+	if (known == FLOW_PROVED && pr->method == METHOD_ROUTER)
+		return judge_proved_behind(ctx, p, pr, s, now);
+	if (flow_rank(known) && p->flow_age >= FLOW_REFRESH)
+		return judge_again(ctx, p, pr, s, known, now);
 	return pass_known(p, known);
 }
 
 /*
- * A SYN of a connection that is known to the kernel, which may have it still, or in TIME-WAIT, passes. No more than it can
- * bear: the client sends another. Answered with a cookie, its ACK would pass for one of the old connection, unless that is
- * closing.
+ * A SYN of a flow that is known. That of one which is closing passes, for the kernel may have it in TIME-WAIT, which only
+ * it can end: one for each connection that was there. Of other flows no more pass than the kernel can bear, as the client
+ * sends another. Of one that is open a SYN is not answered with a cookie: the ACK would pass for one of the connection.
  */
 static __always_inline int judge_reopening(struct xdp_md *ctx, struct packet *p, struct protection *pr, __u32 known,
-					   __u64 now)
+					   bool active, __u64 now)
 {
 	if (known == FLOW_CLOSING)
-		flow_set(p, FLOW_CLOSING | FLOW_DOUBT);
-	if (may_ask(ASK_KNOWN, now))
+		flow_set(p, FLOW_REOPENED);
+	if (!active || known == FLOW_CLOSING || may_ask(ASK_KNOWN, now))
 		return XDP_PASS;
-	if (known == FLOW_CLOSING)
+	if (known == FLOW_REOPENED)
 		return answer_syn(ctx, p, pr);
 	count_outcome(p, pr, SYN_LIMITED);
 	return XDP_DROP;
@@ -406,8 +458,9 @@ __noinline int protect(struct xdp_md *ctx, struct packet *p, __u32 decision)
 	__u32 number = protection_number(decision);
 	struct protection_state *s = bpf_map_lookup_elem(&protection_states, &number);
 	struct protection *pr = bpf_map_lookup_elem(&protections, &number);
-	__u64 now;
 	__u32 known;
+	__u64 now;
+	bool active;
 
 	if (!p || !pr || !s)
 		return XDP_PASS;
@@ -415,7 +468,14 @@ __noinline int protect(struct xdp_md *ctx, struct packet *p, __u32 decision)
 	known = flow_state(p);
 	if ((p->flags & (TCP_SYN | TCP_ACK | TCP_RST | TCP_FIN)) != TCP_SYN || !p->payload)
 		return judge_other(ctx, p, pr, s, known, now);
-	if (is_resting(s, now) || !is_active(p, pr, s, now))
+	active = !is_resting(s, now) && is_active(p, pr, s, now);
+	if (known)
+		return judge_reopening(ctx, p, pr, known, active, now);
+	if (!active)
 		return XDP_PASS;
-	return known ? judge_reopening(ctx, p, pr, known, now) : answer_syn(ctx, p, pr);
+	if (is_for_kernel(ctx, p, pr)) {
+		count_outcome(p, pr, SYN_AUTHENTICATED);
+		return XDP_PASS;
+	}
+	return answer_syn(ctx, p, pr);
 }

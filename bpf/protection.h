@@ -13,7 +13,8 @@ enum method {
 };
 
 enum {
-	PROTECT_ALWAYS = 1, /* flags: every SYN is answered so */
+	PROTECT_ALWAYS = 1,        /* flags: every SYN is answered so */
+	PROTECT_AUTHENTICATED = 2, /* but those with TCP-AO or MD5 are the kernel's, as often as a limit says */
 
 	OFFER_WSCALE = 1, /* options that the service does */
 	OFFER_SACK = 2,
@@ -30,6 +31,7 @@ enum syn_outcome {
 	ACK_PROVED,
 	ACK_INVALID,
 	ACK_ASKED,
+	SYN_AUTHENTICATED,
 	NUM_OUTCOMES,
 };
 
@@ -46,7 +48,8 @@ struct protection {
 	__u32 stop;                   /* and that below which they end */
 	__u32 limits[PROTECT_LIMITS]; /* of SYN-ACKs */
 	__u32 slots[NUM_OUTCOMES];
-	__u32 reserved;
+	__u32 displace;      /* the limit of flows that a prefix displaces from the table, */
+	__u32 authenticated; /* and that of SYNs with PROTECT_AUTHENTICATED */
 };
 
 struct {

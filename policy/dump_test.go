@@ -191,7 +191,7 @@ func syn(s *policy.Syn) string {
 	for _, one := range []struct {
 		what string
 		over *policy.Over
-	}{{"start", s.Start}, {"stop", s.Stop}, {"total", s.Total}} {
+	}{{"start", s.Start}, {"stop", s.Stop}, {"total", s.Total}, {"authenticated", s.Authenticated}} {
 		if one.over != nil {
 			text += overs("  "+one.what, []policy.Over{*one.over}) + "\n"
 		}

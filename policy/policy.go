@@ -148,17 +148,19 @@ type Service struct {
 
 // Syn is how a service is protected from floods of SYNs and ACKs, its defaults worked in.
 type Syn struct {
-	Pos      Pos
-	Always   bool         // answer every SYN with a cookie; else only while Start is exceeded
-	Mode     SynMode      // where the service lives
-	Start    *Over        // of SYNs, and of packets of no connection, beyond which cookies begin; nil with Always
-	Stop     *Over        // below which they end again; nil with Always
-	Limits   []Over       // of SYN-ACKs, by prefixes of sources: SYNs that exceed them are dropped
-	Total    *Over        // of SYN-ACKs, in all; nil: none
-	MSS      uint16       // that is announced; 0: as the devices' MTU allows, or as the backends announce
-	WScale   int          // likewise; -1: as the host would, or as the backends do
-	Flows    int          // connections to remember at a time
-	Backends []netip.Addr // of SynRouter: who is asked for the options of its connections; nil: those that are known
+	Pos    Pos
+	Always bool    // answer every SYN with a cookie; else only while Start is exceeded
+	Mode   SynMode // where the service lives
+	Start  *Over   // of SYNs that are not completed, and of packets of no connection, beyond which cookies begin; nil with Always
+	Stop   *Over   // below which they end again; nil with Always
+	Limits []Over  // of SYN-ACKs, by prefixes of sources: SYNs that exceed them are dropped
+	Total  *Over   // of SYN-ACKs, in all; nil: none
+
+	Authenticated *Over        // of SYNs with TCP-AO or MD5 that the kernel answers; nil: they are answered as any other
+	MSS           uint16       // that is announced; 0: as the devices' MTU allows, or as the backends announce
+	WScale        int          // likewise; -1: as the host would, or as the backends do
+	Flows         int          // connections to remember at a time
+	Backends      []netip.Addr // of SynRouter: who is asked for the options of its connections; nil: those that are known
 }
 
 // SynMode says where a protected service lives.

@@ -2,10 +2,16 @@ package compile
 
 import (
 	"slices"
+	"time"
 
 	"github.com/floodwall/floodwall/internal/ir"
 	"github.com/floodwall/floodwall/policy"
 )
+
+// displaced is how many connections a network displaces from the table of those remembered when that is full. One that opens
+// 20,000 a second would else turn a million over within a minute; at this rate it takes more than an hour, and connections
+// that last for a minute are preferred to others by then. Only a table that is too small for what a service has is full.
+var displaced = policy.Over{Rate: 200, Per: time.Second, Burst: 1000, From: &policy.PrefixLen{V4: 24, V6: 48}, Max: 1 << 16}
 
 // protect adds the rule of a service whose connections are protected, in front of that which passes the rest: of TCP to
 // this host's own addresses or, when the service is behind it, to all others.
@@ -25,6 +31,10 @@ func (l *lowering) protect(s policy.Service) {
 	if !p.Always {
 		p.Start = l.limits(s.Name+":start", []policy.Over{*s.Syn.Start})[0]
 		p.Stop = l.limits(s.Name+":stop", []policy.Over{*s.Syn.Stop})[0]
+	}
+	p.Displace = l.limits(s.Name+":displace", []policy.Over{displaced})[0]
+	if s.Syn.Authenticated != nil {
+		p.Keyed = l.limits(s.Name+":authenticated", []policy.Over{*s.Syn.Authenticated})
 	}
 	p.Limits = l.limits(rule.Name, s.Syn.Limits)
 	if s.Syn.Total != nil {

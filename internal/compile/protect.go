@@ -41,10 +41,11 @@ const (
 	ECN
 )
 
-// Limits of struct protection in bpf/protection.h, and its flag.
+// Limits of struct protection in bpf/protection.h, and its flags.
 const (
-	maxSynLimits  = 5
-	protectAlways = 1
+	maxSynLimits         = 5
+	protectAlways        = 1
+	protectAuthenticated = 2
 
 	maxProtections = 255 // their numbers from 1 on are octets in the map of ports
 )
@@ -132,9 +133,16 @@ func FlowMemory(p *ir.Program) (int, error) {
 func writeProtection(to []byte, p *ir.Protection, f *Protect) {
 	order := binary.NativeEndian
 	order.PutUint32(to, uint32(f.Method))
+	flags := uint32(0)
 	if p.Always {
-		order.PutUint32(to[4:], protectAlways)
+		flags |= protectAlways
 	}
+	for _, limit := range p.Keyed {
+		flags |= protectAuthenticated
+		order.PutUint32(to[76:], uint32(limit))
+	}
+	order.PutUint32(to[4:], flags)
+	order.PutUint32(to[72:], uint32(p.Displace))
 	order.PutUint32(to[8:], uint32(f.Options))
 	order.PutUint16(to[12:], f.MSS[0])
 	order.PutUint16(to[14:], f.MSS[1])

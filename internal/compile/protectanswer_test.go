@@ -13,6 +13,7 @@ import (
 	"github.com/gopacket/gopacket"
 	"github.com/gopacket/gopacket/layers"
 
+	"github.com/floodwall/floodwall/internal/ir"
 	"github.com/floodwall/floodwall/internal/packet"
 )
 
@@ -284,13 +285,22 @@ func TestSynAckOptions(t *testing.T) {
 	}
 }
 
-// TestSynAckKey has SYNs that are authenticated by a key, which is the kernel's: it gets so many as it can bear.
+// TestSynAckKey has SYNs that are authenticated by a key, which only the kernel has: by the policy's word it gets so many of
+// them. All others are answered like any SYN.
 func TestSynAckKey(t *testing.T) {
-	s := loadShield(t, protecting(always()))
+	open, keyed := always(), always()
+	keyed.Keyed = []int{0}
+	testKeys(t, loadShield(t, protecting(open)), "answered 2000")
+	limit := ir.Limit{Rule: "tcp:authenticated", Rate: 10, Per: time.Second, Burst: 10}
+	testKeys(t, loadShield(t, protecting(keyed, limit)), "answered 1990, authenticated 10")
+}
+
+func testKeys(t *testing.T, s *shield, want string) {
+	t.Helper()
 	defer onOneCPU(t)()
 	for _, options := range []string{"1312" + strings.Repeat("00", 16), "1d10" + strings.Repeat("00", 14)} {
 		frame := framesOf(t, "tcp 198.51.100.7:4000 > 192.0.2.1:80 S tcpopts=020405b4"+options)[0].frame
-		s.expect(options, "limited 999", func() {
+		s.expect(options, want, func() {
 			for range 2000 {
 				s.send(frame)
 			}

@@ -35,6 +35,7 @@ type FlowTable struct {
 // outcomeVerdicts are what is done with packets of an outcome, in the words of status.
 var outcomeVerdicts = [ir.NumOutcomes]string{
 	ir.SynAnswered: "sent", ir.SynLimited: "drop", ir.AckProved: "pass", ir.AckInvalid: "drop", ir.AckAsked: "asked",
+	ir.SynAuthenticated: "pass",
 }
 
 // outcomes reports what became of packets of protected services, in the manner of rules.
@@ -46,6 +47,9 @@ func (s *Status) outcomes(m *manifest, c *tallies) {
 			continue
 		}
 		for o := range ir.NumOutcomes {
+			if e.Slots[o] == 0 { // it was loaded by a version that does not count it
+				continue
+			}
 			n := c.slot(e.Slots[o])
 			s.Rules = append(s.Rules, RuleStatus{Name: e.name(o), Stage: compile.StageXDP, Why: "protection of service " + e.Service,
 				Verdict: outcomeVerdicts[o], Packets: n.Packets, Bytes: n.Octets, Line: e.Line})

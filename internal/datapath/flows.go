@@ -2,6 +2,7 @@ package datapath
 
 import (
 	"encoding/binary"
+	"math"
 	"math/bits"
 	"net/netip"
 	"sync/atomic"
@@ -21,7 +22,9 @@ const (
 	FlowNone        FlowState = iota
 	FlowProved                // its cookie came back; the kernel may not have the connection yet
 	FlowEstablished           // the kernel has it
-	FlowClosing               // the client has said that it is over
+	FlowClosing               // one side has said that it is over
+	FlowReopened              // a SYN passed after that; the kernel may not have the connection yet
+	FlowLasting     = 6       // the kernel has it for longer than a minute
 )
 
 // Flows is the table of the connections that a program knows, in its own memory: what is added here is known at once.
@@ -37,7 +40,7 @@ type Flows struct {
 // The fields of a word, from the highest on: the upper bits of the hash, a state, and when the flow was seen last, in
 // seconds of CLOCK_MONOTONIC.
 const (
-	flowTagShift  = 26
+	flowTagShift  = 27
 	flowSeenBits  = 24
 	flowSeenMask  = 1<<flowSeenBits - 1
 	flowStateMask = 1<<(flowTagShift-flowSeenBits) - 1
@@ -131,8 +134,8 @@ func (f *Flows) State(c Connection) FlowState {
 	return FlowNone
 }
 
-// Add notes connections that the kernel has, and their state. One that finds its bucket full takes the place of the one seen longest ago,
-// as in bpf/flow.h.
+// Add notes connections that the kernel has, and their state. One that finds its bucket full takes the place of another, by
+// the rank that bpf/flow.h gives them.
 func (f *Flows) Add(list []Connection, state FlowState) {
 	now := uint64(monotonic().Seconds()) & flowSeenMask
 	for _, c := range list {
@@ -147,25 +150,37 @@ func (f *Flows) Add(list []Connection, state FlowState) {
 
 // put writes a flow to its bucket, unless a CPU writes the same word at that moment.
 func (f *Flows) put(words []uint64, hash, next, now uint64) bool {
-	var at *uint64
-	var old, oldest uint64
+	at, least := 0, uint64(math.MaxUint64)
+	var old uint64
 	for i := range words {
 		word := atomic.LoadUint64(&words[i])
-		age := (now-word)&flowSeenMask + 1
+		worth := uint64(flowState(word).rank())<<32 | (flowSeenMask + 1 - (now-word)&flowSeenMask)
 		switch {
 		case flowState(word) == FlowNone:
-			age = 1 << (flowSeenBits + 1)
+			worth = 1
 		case (word^hash)>>flowTagShift == 0: // it is there already
-			age = 1 << (flowSeenBits + 2)
+			worth = 0
 		}
-		if age > oldest {
-			at, old, oldest = &words[i], word, age
+		if worth < least {
+			at, old, least = i, word, worth
 		}
 	}
-	return atomic.CompareAndSwapUint64(at, old, next)
+	return atomic.CompareAndSwapUint64(&words[at], old, next)
 }
 
-// For how many seconds a flow is remembered after its last packet: FLOW_LINGER and FLOW_LIFE of bpf/flow.h.
+// rank is flow_rank of bpf/flow.h: how much a flow is worth to the table, 0 when the kernel is not known to have it.
+func (s FlowState) rank() int {
+	switch s {
+	case FlowEstablished:
+		return 1
+	case FlowLasting:
+		return 2
+	}
+	return 0
+}
+
+// For how many seconds a flow is remembered after its last packet: FLOW_LINGER, of those without a rank, and FLOW_LIFE of
+// bpf/flow.h.
 const (
 	flowLinger = 128
 	flowLife   = 86400
@@ -174,9 +189,9 @@ const (
 // isOver is is_over of bpf/flow.h: the flow counts for nothing, and its word will be used again. One that was seen after now
 // was read is not.
 func isOver(word, now uint64) bool {
-	life := uint64(flowLife)
-	if flowState(word) == FlowClosing {
-		life = flowLinger
+	life := uint64(flowLinger)
+	if flowState(word).rank() > 0 {
+		life = flowLife
 	}
 	age := (now - word) & flowSeenMask
 	return age > life && age <= flowSeenMask/2

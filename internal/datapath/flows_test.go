@@ -77,7 +77,8 @@ func TestFlows(t *testing.T) {
 		state     datapath.FlowState
 		ago, want int
 	}{
-		{datapath.FlowEstablished, 86000, 300}, {datapath.FlowEstablished, 87000, 0}, {datapath.FlowProved, -2, 300},
+		{datapath.FlowEstablished, 86000, 300}, {datapath.FlowEstablished, 87000, 0}, {datapath.FlowLasting, 86000, 300},
+		{datapath.FlowProved, -2, 300}, {datapath.FlowProved, 140, 0}, {datapath.FlowReopened, 140, 0},
 		{datapath.FlowClosing, 100, 300}, {datapath.FlowClosing, 140, 0},
 	} {
 		flows.Seen(test.state, test.ago)
@@ -141,7 +142,7 @@ func TestPreload(t *testing.T) {
 		t.Errorf("found %d connections, %v, want %d", n, err, len(want))
 	}
 	for i, c := range want {
-		if got, state := flows.State(c), []datapath.FlowState{datapath.FlowEstablished, datapath.FlowClosing}[i]; got != state {
+		if got, state := flows.State(c), []datapath.FlowState{datapath.FlowLasting, datapath.FlowClosing}[i]; got != state {
 			t.Errorf("%v has the state %d, want %d", c, got, state)
 		}
 		if got := run(t, p.Native(), frame(t, fmt.Sprintf("tcp %s > %s A", c.Client, c.Server))); got != xdpPass {

@@ -45,7 +45,7 @@ func stateOfSocket(state uint8) FlowState {
 	case netlink.TCP_SYN_SENT, netlink.TCP_SYN_RECV, netlink.TCP_NEW_SYN_REC, netlink.TCP_CLOSE, netlink.TCP_LISTEN:
 		return FlowNone
 	case netlink.TCP_ESTABLISHED:
-		return FlowEstablished
+		return FlowLasting
 	}
 	return FlowClosing
 }
@@ -83,7 +83,7 @@ func stateOfTracked(flow *netlink.ConntrackFlow) FlowState {
 	case !ok || tcp.State < established || tcp.State > lastACK:
 		return FlowNone
 	case tcp.State == established:
-		return FlowEstablished
+		return FlowLasting
 	}
 	return FlowClosing
 }
@@ -100,7 +100,7 @@ type preload struct{ open, closing []Connection }
 // note adds a connection, unless it is in no state in which a program knows one.
 func (p *preload) note(c Connection, state FlowState) {
 	switch state {
-	case FlowEstablished:
+	case FlowLasting:
 		p.open = append(p.open, c)
 	case FlowClosing:
 		p.closing = append(p.closing, c)
@@ -109,7 +109,7 @@ func (p *preload) note(c Connection, state FlowState) {
 
 // addAll notes connections in the table, and returns how many.
 func (f *Flows) addAll(p preload) int {
-	f.Add(p.open, FlowEstablished)
+	f.Add(p.open, FlowLasting)
 	f.Add(p.closing, FlowClosing)
 	return len(p.open) + len(p.closing)
 }

@@ -11,9 +11,11 @@ type Protection struct {
 	Ports    []Range      // of TCP, as values of packet.DPort
 	Router   bool         // the service is behind this host
 	Always   bool         // every SYN is answered so
-	Start    int          // the limit in Program.Limits beyond which cookies begin, -1 with Always
+	Start    int          // the limit in Program.Limits, of SYNs that are not completed, beyond which cookies begin; -1 with Always
 	Stop     int          // below which they end, -1 with Always
 	Limits   []int        // of SYN-ACKs: SYNs that exceed one of them are dropped
+	Displace int          // the limit of connections that a prefix of sources displaces from the full table of those remembered
+	Keyed    []int        // the limit of SYNs with TCP-AO or MD5 that are left to the kernel; without one they are as all others
 	MSS      uint16       // announced; 0: what the host or the backends would
 	WScale   int          // announced; -1: likewise
 	Flows    int          // connections that are remembered at a time
@@ -33,17 +35,19 @@ type Outcome uint8
 
 // The outcomes that are counted beside the rule.
 const (
-	SynAnswered Outcome = iota // a SYN, with a cookie
-	SynLimited                 // a SYN that would have been one SYN-ACK too many, dropped
-	AckProved                  // a cookie came back: the connection begins
-	AckInvalid                 // of no connection, dropped
-	AckAsked                   // of no connection that is remembered: the kernel was asked
+	SynAnswered      Outcome = iota // a SYN, with a cookie
+	SynLimited                      // a SYN that would have been one SYN-ACK too many, dropped
+	AckProved                       // a cookie came back: the connection begins
+	AckInvalid                      // of no connection, dropped
+	AckAsked                        // the kernel was asked whether it has the connection
+	SynAuthenticated                // a SYN with TCP-AO or MD5, left to the kernel
 	NumOutcomes
 )
 
 // String is the last part of the counter's name, behind that of the service.
 func (o Outcome) String() string {
-	return [...]string{SynAnswered: "answered", SynLimited: "limited", AckProved: "proved", AckInvalid: "invalid", AckAsked: "asked"}[o]
+	return [...]string{SynAnswered: "answered", SynLimited: "limited", AckProved: "proved", AckInvalid: "invalid", AckAsked: "asked",
+		SynAuthenticated: "authenticated"}[o]
 }
 
 // Drops reports whether packets with this outcome are dropped.

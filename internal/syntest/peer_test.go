@@ -3,6 +3,7 @@ package syntest
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -114,8 +115,11 @@ func (p *peer) send(g segment) {
 	}
 	frame := gopacket.NewSerializeBuffer()
 	err := gopacket.SerializeLayers(frame, gopacket.SerializeOptions{FixLengths: true, ComputeChecksums: true}, &p.eth, ip, &tcp, gopacket.Payload(g.payload))
-	if err == nil {
-		err = unix.Send(p.socket, frame.Bytes(), 0)
+	for end := time.Now().Add(patience); err == nil; time.Sleep(time.Millisecond) {
+		if err = unix.Send(p.socket, frame.Bytes(), 0); !errors.Is(err, unix.ENOBUFS) || time.Now().After(end) {
+			break
+		}
+		err = nil // the device's queue is full
 	}
 	if err != nil {
 		p.Fatal(err)

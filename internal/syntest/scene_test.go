@@ -296,13 +296,16 @@ var page = pattern(100_000, 1)
 
 const pageName = "page"
 
+// smallName is how a page of a few bytes is asked for.
+const smallName = "small"
+
 // nginx starts one in the server.
 func (s *scene) nginx() {
 	s.Helper()
 	testutil.RequireTool(s, "nginx")
 	dir := s.TempDir()
 	conf := fmt.Sprintf(nginxConf, dir)
-	for name, text := range map[string][]byte{"conf": []byte(conf), pageName: page} {
+	for name, text := range map[string][]byte{"conf": []byte(conf), pageName: page, smallName: []byte("small\n")} {
 		if err := os.WriteFile(filepath.Join(dir, name), text, 0o600); err != nil {
 			s.Fatal(err)
 		}

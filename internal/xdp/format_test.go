@@ -72,7 +72,7 @@ func form(t btf.Type, depth int) string {
 const knownFormats = `
 counters 1 80924ce2
 verified 1 d7f3d1f4
-flows 1 9ffea29c
+flows 2 9ffea29c
 flow_filter 1 d931ffdd
 .data.syn_keys 1 332ac7c7
 protection_states 1 1ddc0c9d

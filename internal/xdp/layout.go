@@ -45,7 +45,7 @@ const ActionSize = 16
 
 // Sizes of the structs of bpf/protection.h and bpf/flow.h.
 const (
-	ProtectionSize      = 72
+	ProtectionSize      = 80
 	ProtectionStateSize = 24
 	FlowBucketSize      = 64
 	SynKeysSize         = 56
