@@ -19,7 +19,7 @@ func Optimize(p *ir.Program) (*ir.Program, []string) {
 	out.Sets = slices.Clone(p.Sets)
 	rules, impossible := dropImpossible(p.Rules)
 	rules = merge(&out, rules) // first: it leaves few of many thousand imported rules to compare
-	rules, shadowed := dropShadowed(out.Sets, rules)
+	rules, shadowed := dropShadowed(&out, rules)
 	out.Rules = rules
 	return &out, append(impossible, shadowed...)
 }
@@ -45,7 +45,8 @@ func impossible(r ir.Rule) (packet.Field, bool) {
 }
 
 // dropShadowed drops every rule that some single earlier rule covers.
-func dropShadowed(sets []ir.Set, rules []ir.Rule) (kept []ir.Rule, notes []string) {
+func dropShadowed(p *ir.Program, rules []ir.Rule) (kept []ir.Rule, notes []string) {
+	sets := p.Sets
 	index := newCoverIndex(sets)
 	for _, r := range rules {
 		by := index.find(&r, func(i int) bool { return covers(sets, &kept[i], &r) })
@@ -53,7 +54,7 @@ func dropShadowed(sets []ir.Set, rules []ir.Rule) (kept []ir.Rule, notes []strin
 			index.add(&r, len(kept))
 			kept = append(kept, r)
 		}
-		if by < 0 {
+		if by < 0 || untracks(p, &r) {
 			continue
 		}
 		if note := shadowNote(&kept[by], &r); note != "" {
@@ -61,6 +62,12 @@ func dropShadowed(sets []ir.Set, rules []ir.Rule) (kept []ir.Rule, notes []strin
 		}
 	}
 	return kept, notes
+}
+
+// untracks reports whether r is of a service that keeps its packets from being tracked, which it does in any case.
+func untracks(p *ir.Program, r *ir.Rule) bool {
+	return r.Kind == ir.RuleKindService &&
+		slices.ContainsFunc(p.Untracked.Services, func(s ir.UntrackedService) bool { return s.Name == r.Name })
 }
 
 // shadowNote tells the operator about a rule that is dropped because one before it takes all its packets.

@@ -66,6 +66,7 @@ func Import(ctx context.Context, sources []Source, o Options) (*Result, error) {
 			return nil, err
 		}
 	}
+	exempt := rs.exempted(devices)
 	lists := map[family][]flat{}
 	for _, f := range []family{ipv4, ipv6} {
 		if families&f != 0 {
@@ -83,18 +84,18 @@ func Import(ctx context.Context, sources []Source, o Options) (*Result, error) {
 			break
 		}
 	}
-	return finish(rs, rep, o, devices, list), nil
+	return finish(rs, rep, o, devices, list, exempt), nil
 }
 
 // finish writes the policy.
-func finish(rs *ruleset, rep *report, o Options, devices []string, list []flat) *Result {
+func finish(rs *ruleset, rep *report, o Options, devices []string, list []flat, exempt untracked) *Result {
 	var sets []*set
 	if len(rs.tables) == 0 {
 		sets = slices.DeleteFunc(slices.Clone(rs.sets), func(s *set) bool { return !s.isAddrs() || s.lists != nil })
 	}
 	r := &Result{Drops: rs.account(list, rep), Open: rs.open(list)}
 	draft := &writer{report: rep, listFiles: o.ListFiles}
-	body := draft.write(devices, list, sets)
+	body := draft.write(devices, list, sets, exempt)
 	for _, s := range rs.sets {
 		switch {
 		case s.problem != "" && s.final == "":

@@ -22,7 +22,7 @@ const (
 	marks     = "marks packets, and the policy does not"
 	changes   = "changes packets, and the policy does not: rules see them as they came in"
 	fillsSet  = "fills a set from packets, and the policy does not"
-	notracks  = "takes packets out of connection tracking, and no rule does: write a service with track: false"
+	notracks  = "takes packets out of connection tracking, and only a service with track: false does, for all packets to its port"
 	helps     = "sets how packets are tracked, and the policy does not"
 	translate = "translates addresses, and the policy does not: it sees packets as they came in; keep it where it is"
 )

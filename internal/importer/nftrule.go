@@ -50,7 +50,7 @@ var nftHarmless = []string{"counter", "last", "meter stats", "comment"}
 
 // nftSide are statements after which the rule goes on, and what they do that the policy does not.
 var nftSide = map[string]string{
-	"notrack": notracks, "mangle": changes, "ct helper": helps, "ct timeout": helps, "ct expectation": helps,
+	"mangle": changes, "ct helper": helps, "ct timeout": helps, "ct expectation": helps,
 	"dup": "copies packets, and the policy does not", "flow": "forwards packets past the rules, and the policy does not",
 	"secmark": marks,
 }
@@ -74,6 +74,8 @@ func (r *nftReader) statement(name string, body any) {
 		r.side(fillsSet)
 	case name == "set" || name == "meter":
 		r.unknown("a limit for each address")
+	case name == "notrack":
+		r.rule.notrack = true
 	case isSide:
 		r.side(side)
 	case name == "snat" || name == "dnat" || name == "masquerade" || name == "redirect":

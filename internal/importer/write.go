@@ -39,7 +39,7 @@ type writer struct {
 }
 
 // write makes the text of the policy.
-func (w *writer) write(devices []string, list []flat, all []*set) string {
+func (w *writer) write(devices []string, list []flat, all []*set, exempt untracked) string {
 	w.setNames = names{"local": true}
 	w.ruleNames = names{"default": true, "not-ip": true}
 	standard := pass
@@ -56,10 +56,14 @@ func (w *writer) write(devices []string, list []flat, all []*set) string {
 	fmt.Fprintf(&b, "devices: [%s]\n", strings.Join(quoted(devices), ", "))
 	fmt.Fprintf(&b, "default: %s\n", standard)
 	b.WriteString("checks: off  # the imported rules check nothing else; standard drops what no sane packet is\n")
+	if exempt.loopback {
+		b.WriteString("untracked: [loopback]\n")
+	}
 	w.writeSets(&b)
 	if w.rules != nil {
 		b.WriteString("\nrules:\n" + strings.Join(w.rules, ""))
 	}
+	b.WriteString(exempt.service())
 	return b.String()
 }
 
