@@ -40,6 +40,8 @@ type testCase struct {
 	legacy  bool
 
 	connected bool
+	written   bool // what the case has is imported, not what the tools print when they have loaded it
+	packets   int  // to compare, if not packetsPerCase
 }
 
 // inputs are the parts of an archive that are imported.

@@ -23,6 +23,9 @@ func TestGolden(t *testing.T) {
 			}
 			r := c.imports(t, sources, format)
 			lower(t, r)
+			if d := r.Drops; d.Input != d.Policy+d.Lost+d.Aside {
+				t.Errorf("drops %+v", d)
+			}
 			got := []txtar.File{{Name: "policy.yaml", Data: []byte(r.Policy)}}
 			for _, l := range r.Lists {
 				got = append(got, txtar.File{Name: l.Name, Data: l.Data})

@@ -163,7 +163,7 @@ func (p *iptablesFile) chain(at place, name string) *chain {
 		return c
 	}
 	c = p.table.chain(name)
-	c.policyAt = at
+	c.policyAt = place{file: at.file, line: at.line}
 	if c.hook, known = iptablesHooks[name]; known {
 		p.base(c)
 		p.report.note(place{file: at.file, line: at.line}, "no line :%s says what becomes of packets that no rule of table %s decides: they are accepted",

@@ -40,7 +40,13 @@ func TestKernel(t *testing.T) {
 // newKernel imports the rules as the tools print them, and prepares the host on which they will run.
 func (c *testCase) newKernel(t *testing.T) *kernel {
 	t.Helper()
-	sources, format := c.saved(t)
+	sources, format := c.sources()
+	if !c.written {
+		sources, format = c.saved(t)
+	}
+	if c.packets == 0 {
+		c.packets = packetsPerCase
+	}
 	k := &kernel{testCase: c, result: c.imports(t, sources, format)}
 	k.program = lower(t, k.result)
 	k.judge = testutil.NewJudge(t, c.dev(), "wire0", true, "192.0.2.1/24", "2001:db8::1/64", "203.0.113.1/24")
@@ -198,7 +204,7 @@ func (k *kernel) compare(t *testing.T) {
 	if differ > 0 {
 		t.Logf("policy:\n%s", k.result.Policy)
 	}
-	if compared < packetsPerCase/4 || !k.any && (dropped == 0 || dropped == compared) {
+	if compared < k.packets/4 || !k.any && (dropped == 0 || dropped == compared) {
 		t.Errorf("%d packets compared, %d dropped: the packets do not meet the rules", compared, dropped)
 	}
 }
@@ -335,7 +341,7 @@ func (k *kernel) hints() (h packet.Hints) {
 // router, any.
 func (k *kernel) probes(t *testing.T) (list []probe) {
 	r, h := testutil.Random(t), k.hints()
-	for tries := 0; len(list) < packetsPerCase && tries < packetsPerCase*50; tries++ {
+	for tries := 0; len(list) < k.packets && tries < k.packets*50; tries++ {
 		s := packet.RandomSpec(r, h)
 		p := s.Packet()
 		switch {
