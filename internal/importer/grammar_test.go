@@ -191,12 +191,12 @@ func (g *grammar) rule(table string, next, depth int) string {
 }
 
 func (g *grammar) target(table string, next, depth int) string {
-	j := g.pick("-j ", "--jump ", "--jump=", "-j", "--ju ")
+	j := g.pick("-j ", "--jump ", "--ju ")
 	switch {
 	case next < 0:
-		return g.pick("-j ", "-j ", "--goto ", "-g") + fmt.Sprintf("c%d", -next)
+		return g.pick("-j ", "-j ", "--goto ", "-g ") + fmt.Sprintf("c%d", -next)
 	case next < depth && g.oneIn(4):
-		return g.pick("-j ", "-g ", "--goto=") + fmt.Sprintf("c%d", next+g.r.IntN(depth-next))
+		return g.pick("-j ", "-g ", "--goto ") + fmt.Sprintf("c%d", next+g.r.IntN(depth-next))
 	case g.oneIn(8):
 		return j + `LOG --log-prefix "no! -j x " --log-level 4`
 	case table == "filter" && g.oneIn(4):
@@ -216,7 +216,7 @@ func (g *grammar) match(kind int) string {
 	}
 	switch kind {
 	case 0, 8:
-		return not + g.pick("-s ", "--source ", "--src=", "-s") + g.pick(nets...)
+		return not + g.pick("-s ", "--source ", "--src ") + g.pick(nets...)
 	case 1, 9:
 		return not + g.pick("-d ", "--destination ", "--dst ") + own
 	case 2:
@@ -239,7 +239,7 @@ func (g *grammar) match(kind int) string {
 
 // protocol writes a protocol, and perhaps what belongs to it.
 func (g *grammar) protocol() []string {
-	p, not := g.pick("-p ", "--protocol ", "--proto=", "-p"), g.pick("", "", "! ")
+	p, not := g.pick("-p ", "--protocol ", "--proto "), g.pick("", "", "! ")
 	icmp, message := "icmp", "-m icmp "+not+"--icmp-type "+g.pick("8", "echo-reply", "3/4", "any")
 	if g.v6 {
 		icmp, message = "ipv6-icmp", "-m icmp6 "+not+"--icmpv6-type "+g.pick("128", "echo-reply", "1/4")
