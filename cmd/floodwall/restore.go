@@ -35,7 +35,8 @@ func restore(ctx context.Context, e *env) error {
 			return err
 		}
 	}
-	if _, running := in.Status(ctx); running == nil { // this is not the first time since the host was started
+	// When this is not the first time since the host was started, as when a device appears, what replaced the copy goes on to.
+	if now, notLoaded := in.Status(ctx); notLoaded == nil && !store.StoodIn(now.Boot, now.Policy) {
 		return errors.Join(err, errors.New("the saved policy is not applied again: what runs stays"))
 	}
 	errs := []error{err}

@@ -239,7 +239,17 @@ func (s Store) Failsafe(devices []string) (texts []string, file string) {
 	f := &failsafe{ports: []uint16{portSSH}}
 	f.pass(nil, nil)
 	text := closedText(devices, f.rules)
-	return []string{text, strings.Replace(text, answersRule, "", 1)}, "fail-safe of floodwall"
+	return []string{text, strings.Replace(text, answersRule, "", 1)}, lastResort
+}
+
+// lastResort is the name of the fail-safe that no copy has.
+const lastResort = "fail-safe of floodwall"
+
+// StoodIn reports whether what runs is what is taken at boot when the copy that should come back cannot be: the copy before it,
+// by its name, or a fail-safe, by its file.
+func (s Store) StoodIn(id, file string) bool {
+	return id != "" && id == s.target(previous) ||
+		slices.Contains([]string{lastResort, s.path(current, failsafeFile), s.path(previous, failsafeFile)}, file)
 }
 
 // readFailsafe reads a fail-safe, and makes sure that it is whole.

@@ -20,6 +20,7 @@ type Status struct {
 	Policy     string          `json:"policy"`
 	Applied    time.Time       `json:"applied"`
 	Generation int             `json:"generation"`
+	Boot       string          `json:"-"` // as in ApplyOptions
 	Form       compile.Form    `json:"form,omitempty"`
 	Trial      *TrialStatus    `json:"trial,omitempty"`
 	Devices    []DeviceStatus  `json:"devices"`
@@ -99,7 +100,7 @@ func (in Instance) status(ctx context.Context, l *live) (*Status, error) {
 	}
 	m := g.manifest
 	s := &Status{
-		Target: m.Target, Choice: m.Choice, Policy: m.File, Applied: m.Applied, Form: m.Form, Generation: g.number,
+		Target: m.Target, Choice: m.Choice, Policy: m.File, Applied: m.Applied, Form: m.Form, Generation: g.number, Boot: m.Boot,
 		Rules: []RuleStatus{}, Checks: []RuleStatus{}, Sets: []SetStatus{}, // in JSON no list is null
 	}
 	if l.trial != nil {
