@@ -19,7 +19,7 @@ func TestExplainAttach(t *testing.T) {
 	}{
 		{unix.EBUSY, 1500, "another XDP program is attached", "`ip link set dev x0 xdp off`"},
 		{unix.EEXIST, 9000, "another XDP program is attached", "`bpftool net show dev x0`"},
-		{unix.EPERM, 9000, "operation not permitted", "root, or CAP_NET_ADMIN and CAP_BPF"},
+		{unix.EPERM, 9000, "operation not permitted", "root, or CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON"},
 		{unix.EOPNOTSUPP, 9000, "no native XDP (attaching: operation not supported)", "--mode generic"},
 		{unix.EINVAL, 9000, "the MTU is 9000 (attaching: invalid argument)", "`ip link set dev x0 mtu 1500`"},
 		{unix.ERANGE, 3499, "the MTU is 3499 (attaching: numerical result out of range)", "`ip link set dev x0 mtu 1500`"},

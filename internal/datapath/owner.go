@@ -30,7 +30,11 @@ func (s *State) checkOwners() error {
 	if cause := shared(info, false); cause != "" {
 		return s.sharedError(s.dir, cause)
 	}
-	return s.checkAbove(s.dir)
+	path, err := filepath.Abs(s.dir)
+	if err != nil {
+		return fmt.Errorf("state directory: %w", err)
+	}
+	return s.checkAbove(path)
 }
 
 // checkAbove makes sure of the directories above a path, and of those that links lead to.
