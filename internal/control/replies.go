@@ -10,13 +10,15 @@ import (
 	"github.com/floodwall/floodwall/internal/ir"
 )
 
-// lostReplies says of which devices the replies that rules and protections send may not arrive. The other end of a veth takes what is sent
-// with XDP_TX, and without a program of its own does not wake its reader:
+// lostReplies says of which devices the replies that rules and protections send may not arrive. Some lose the VLAN tag
+// (untagged.go). The other end of a veth takes what is sent with XDP_TX, and without a program of its own does not wake its
+// reader:
 // https://elixir.bootlin.com/linux/v6.12/source/drivers/net/veth.c, veth_xdp_flush.
 func (m *manifest) lostReplies(devices []AppliedDevice) (notes []string) {
 	replies := func(r ruleEntry) bool { return r.Verdict == ir.Truncate.String() && !r.Observe }
 	answers := func(e protectionEntry) bool { return !e.inKernel() }
-	if !slices.ContainsFunc(m.Rules, replies) && !slices.ContainsFunc(m.Protections, answers) {
+	truncates := slices.ContainsFunc(m.Rules, replies)
+	if !truncates && !slices.ContainsFunc(m.Protections, answers) {
 		return nil
 	}
 	for _, d := range devices {
@@ -24,6 +26,11 @@ func (m *manifest) lostReplies(devices []AppliedDevice) (notes []string) {
 		if err == nil && link.Type() == "veth" && d.Mode == datapath.Native {
 			notes = append(notes, fmt.Sprintf("replies from XDP reach the other end of veth %s only if that has an XDP program too; "+
 				"`--mode generic` avoids it", d.Name))
+		}
+		if truncates && d.Mode == datapath.Native {
+			if err := repliesUntagged(d.Name); err != nil {
+				notes = append(notes, "truncated responses to clients in the VLAN are lost: "+err.Error())
+			}
 		}
 	}
 	return notes

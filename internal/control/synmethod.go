@@ -41,7 +41,7 @@ func cookiesOn(s *ir.Protection) error {
 // why it is so; "" is nothing. Another target can do without what router mode needs of the kernel.
 func (a *apply) method(s *ir.Protection, found []listener) (m compile.Method, lost string, err error) {
 	if s.Router {
-		if err := errors.Join(datapath.RawCookiesSupported(), datapath.ConntrackLookupSupported()); err != nil {
+		if err := errors.Join(datapath.RawCookiesSupported(), datapath.ConntrackLookupSupported(), a.untaggedReplies()); err != nil {
 			return 0, "", &unavailableError{fmt.Errorf("service %q: XDP cannot stand before the kernel's SYNPROXY: %w", s.Service, err)}
 		}
 		return compile.MethodRouter, "", nil
@@ -52,6 +52,9 @@ func (a *apply) method(s *ir.Protection, found []listener) (m compile.Method, lo
 	const limited = "service %q: SYNs are only limited, and ACKs not checked, before the kernel: its own cookies take care of the rest. Cause: %v"
 	if above := a.above(s, found); above != nil {
 		return 0, fmt.Sprintf(limited, s.Service, above), nil
+	}
+	if untagged := a.untaggedReplies(); untagged != nil {
+		return 0, fmt.Sprintf(limited, s.Service, untagged), nil
 	}
 	lacks := datapath.ReqskSupported()
 	if lacks == nil {

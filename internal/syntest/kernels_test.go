@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -45,12 +46,40 @@ func TestKernelVLAN(t *testing.T) {
 	}
 }
 
+// TestKernelVLANOffload has a device take the tags of frames off before XDP sees them, so that SYN-ACKs from XDP would leave
+// without. The kernel answers instead, apply says why and what to do, and a target without XDP is taken for what needs it.
+func TestKernelVLANOffload(t *testing.T) {
+	for _, mode := range modes {
+		t.Run(mode, func(t *testing.T) {
+			inScene(t, mode, 1, 1500, func(s *scene) {
+				s.vlanDevices()
+				s.run(s.protects, "ethtool -K client0 rxvlan on")
+				s.run(s.clients[0], "ethtool -K protects txvlan on")
+				s.listen80("")
+				applied := s.protect(always, "")
+				if notes := strings.Join(applied.Notes, "\n"); !strings.Contains(notes, "ethtool -K client0 rxvlan off") {
+					t.Errorf("apply says only:\n%s", notes)
+				}
+				for _, to := range servers {
+					if err := s.fetch(to); err != nil {
+						t.Errorf("%s: %v", family(to), err)
+					}
+				}
+				s.target = compile.TargetXDP
+				if _, err := s.tryProtect(always, ""); (err == nil) != (mode == "host") {
+					t.Errorf("with --target xdp: %v", err)
+				}
+			})
+		})
+	}
+}
+
 // vlanDevices has the client reach the server only over VLAN devices of both. A veth would carry tags beside frames, where
 // XDP does not see them, unless told not to.
 func (s *scene) vlanDevices() {
 	s.Helper()
 	s.run(s.clients[0], "ethtool -K protects txvlan off")
-	s.run(s.protects, "ethtool -K client0 txvlan off")
+	s.run(s.protects, "ethtool -K client0 txvlan off rxvlan off")
 	s.ip(s.clients[0], "link add link protects name tagged type vlan id 100", "link set tagged arp on up",
 		"addr add 10.1.0.1/24 dev tagged", "addr add fd01::1/64 dev tagged nodad",
 		"route replace 10.9.0.2/32 via 10.1.0.2", "-6 route replace fd09::2/128 via fd01::2")
