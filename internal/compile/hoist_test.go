@@ -227,6 +227,25 @@ rules:
 	}
 }
 
+// TestFamiliesApart has rules that share no packet, as one is about sources of one family and the other about destinations of
+// the other: neither keeps the other from its stage.
+func TestFamiliesApart(t *testing.T) {
+	for _, behind := range []string{
+		"{name: behind, to: 2001:db8::/32, proto: udp, fragment: [none, first], then: drop}",
+		"{name: behind, family: ipv6, proto: udp, vlan: 5, then: drop}",
+	} {
+		s := lower(t, "rules: [{name: known, from: 198.51.100.0/24, state: invalid, then: pass}, "+behind+"]")
+		pl, err := compile.Hoist(s.program, compile.TargetXDP)
+		if err != nil {
+			t.Errorf("%s: %v", behind, err)
+			continue
+		}
+		if pl.Rules[1].Stage != compile.StageXDP {
+			t.Errorf("%s: at %s, want %s", behind, pl.Rules[1].Stage, compile.StageXDP)
+		}
+	}
+}
+
 // TestOwnSourceBeforeReject has no packet answered before it has passed the check own-source.
 func TestOwnSourceBeforeReject(t *testing.T) {
 	const rules = "rules: [{name: closed, port: tcp/25, then: reject}, {name: shut, port: tcp/26, then: drop}]\n"

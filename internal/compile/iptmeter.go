@@ -75,23 +75,9 @@ func (pl *Plan) families(r *ir.Rule) (in []uint32) {
 	for _, family := range bothFamilies {
 		of := *r
 		of.Match = also(slices.Clone(r.Match), ir.Match{Field: packet.Family, Values: single(family)})
-		never := slices.ContainsFunc(slices.Concat(r.Src, r.Dst), func(m ir.AddrMatch) bool {
-			return !m.Not && !slices.ContainsFunc(m.Sets, func(s int) bool { return hasFamily(&pl.Program.Sets[s], family) })
-		})
-		if _, none := impossible(of); !none && !never && !contradicts(&of) {
+		if _, none := impossible(of); !none && allowsFamily(pl.Program.Sets, r, family) && !contradicts(&of) {
 			in = append(in, family)
 		}
 	}
 	return in
-}
-
-// hasFamily reports whether a set can have addresses of a family.
-func hasFamily(s *ir.Set, family uint32) bool {
-	switch {
-	case s.Static == nil:
-		return true
-	case family == packet.FamilyIPv4:
-		return len(s.Static.V4()) > 0
-	}
-	return s.Static.Size() > len(s.Static.V4())
 }

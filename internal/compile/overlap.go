@@ -15,7 +15,36 @@ func overlap(sets []ir.Set, a, b *ir.Rule) bool {
 			return false
 		}
 	}
-	return intersect(protocols(a), protocols(b)) && addrsOverlap(sets, a.Src, b.Src) && addrsOverlap(sets, a.Dst, b.Dst)
+	return intersect(protocols(a), protocols(b)) && familiesOverlap(sets, a, b) &&
+		addrsOverlap(sets, a.Src, b.Src) && addrsOverlap(sets, a.Dst, b.Dst)
+}
+
+// familiesOverlap reports whether both rules can match packets of one family: one may tell it by its sources and the other
+// by its destinations.
+func familiesOverlap(sets []ir.Set, a, b *ir.Rule) bool {
+	return slices.ContainsFunc(bothFamilies, func(family uint32) bool {
+		return allowsFamily(sets, a, family) && allowsFamily(sets, b, family)
+	})
+}
+
+// allowsFamily reports whether what a rule asks of the family and of addresses leaves packets of a family.
+func allowsFamily(sets []ir.Set, r *ir.Rule, family uint32) bool {
+	other := func(m ir.Match) bool { return m.Field == packet.Family && !m.Has(family) }
+	without := func(m ir.AddrMatch) bool {
+		return !m.Not && !slices.ContainsFunc(m.Sets, func(s int) bool { return hasFamily(&sets[s], family) })
+	}
+	return !slices.ContainsFunc(r.Match, other) && !slices.ContainsFunc(r.Src, without) && !slices.ContainsFunc(r.Dst, without)
+}
+
+// hasFamily reports whether a set can have addresses of a family.
+func hasFamily(s *ir.Set, family uint32) bool {
+	switch {
+	case s.Static == nil:
+		return true
+	case family == packet.FamilyIPv4:
+		return len(s.Static.V4()) > 0
+	}
+	return s.Static.Size() > len(s.Static.V4())
 }
 
 // commute reports whether two rules may change places, though some packets match both.
