@@ -86,12 +86,14 @@ func TestKilledAtSteps(t *testing.T) {
 // and iptables has three times as many as nftables.
 func (h *trialHost) oneOf() int {
 	switch {
-	case os.Getenv("FLOODWALL_LONG") != "" || h.layout.name == companion.name:
+	case testutil.Long():
 		return 1
+	case h.layout.name == companion.name:
+		return 2
 	case h.layout.name == iptables.name:
-		return 6
+		return 12
 	}
-	return 2
+	return 4
 }
 
 // between reports whether who is what a confirmation may leave that was killed between XDP and netfilter, which no single
@@ -122,11 +124,9 @@ func (h *trialHost) killStep(dir, command string, step int) (done bool, end stri
 		deadline = time.Now().Add(trial)
 	}
 	then := h.decides()
-	time.Sleep(time.Until(deadline.Add(grace)))
-	who := h.decides()
-	switch {
-	case who == old, command == "confirm" && (who == next || h.between(who)):
-	default:
+	fine := func(who string) bool { return who == old || command == "confirm" && (who == next || h.between(who)) }
+	who := h.settled(deadline, fine)
+	if !fine(who) {
 		h.wrong("after the deadline %s decides, and right after the kill %s", who, then)
 	}
 	h.enter("%s, next is apply", h.doing)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/floodwall/floodwall/internal/compile"
 	"github.com/floodwall/floodwall/internal/control"
+	"github.com/floodwall/floodwall/internal/testutil"
 )
 
 // someBans are entries of all kinds: addresses and prefixes of both families, with the set's time, another and none.
@@ -174,7 +175,8 @@ func TestManyBans(t *testing.T) {
 	if e == nil {
 		return
 	}
-	const n, piece = 100_000, 10_000
+	const piece = 5000
+	n := testutil.Scaled(10_000, 100_000)
 	for _, w := range ways {
 		policy := strings.ReplaceAll(w.policy("old", 1000), "max: 1000", fmt.Sprintf("max: %d", n))
 		if _, err := e.try(policy, control.ApplyOptions{Target: w.target}); err != nil {

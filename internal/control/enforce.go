@@ -25,7 +25,7 @@ type switchover struct {
 	*apply
 	applied *Applied      // what is said of it
 	trial   time.Duration // of the policy, 0 for none
-	ends    time.Time     // of the trial
+	loaded  time.Time     // when the first part was loaded, or would have been
 	base    *generation   // that returns if the new one is not confirmed, or nil
 	ended   *generation   // whose trial this change ends, or nil
 	old     map[kind]*part
@@ -36,7 +36,7 @@ type switchover struct {
 
 // enforce changes what runs. When it fails, what ran before does again.
 func (a *apply) enforce(ctx context.Context, applied *Applied, manifest []byte) error {
-	s := &switchover{apply: a, applied: applied, trial: a.options.Confirm, ends: time.Now().Add(a.options.Confirm), tools: map[kind]tool{}}
+	s := &switchover{apply: a, applied: applied, trial: a.options.Confirm, tools: map[kind]tool{}}
 	if err := s.prepare(ctx); err != nil {
 		return err
 	}
@@ -47,8 +47,8 @@ func (a *apply) enforce(ctx context.Context, applied *Applied, manifest []byte) 
 	}
 	steps := []func() error{
 		func() error { return s.loadStrictly(ctx) },
-		func() error { return s.install(applied, manifest) },
-		func() error { return s.succeed(ctx) },
+		func() error { return s.install(ctx, applied, manifest) },
+		func() error { return s.start(ctx) },
 		func() error { return s.annotate(ctx) },
 		func() error { return s.settle(ctx) },
 	}
@@ -56,6 +56,7 @@ func (a *apply) enforce(ctx context.Context, applied *Applied, manifest []byte) 
 		steps[0], steps[1] = steps[1], steps[0]
 	}
 	steps = append([]func() error{func() error { return s.stepBack(ctx) }}, steps...)
+	s.loaded = time.Now()
 	for _, step := range steps {
 		if err := step(); err != nil {
 			return errors.Join(err, s.undo())
@@ -159,12 +160,12 @@ func (s *switchover) prepare(ctx context.Context) error {
 	return nil
 }
 
-// loadParts loads the parts in netfilter. Where XDP has a part in the change, they decide beside the old ones until it
-// has changed too: at no moment is a packet let by that both policies drop.
+// loadParts loads the parts in netfilter. With a trial, or where XDP has a part in the change, they decide beside the old
+// ones until all has changed: at no moment is a packet let by that both policies drop.
 func (s *switchover) loadParts(ctx context.Context) error {
 	for _, p := range s.manifest.all() {
 		k, old := p.Kind, nameOf(s.old[p.Kind])
-		how := loading{trial: s.guarded(), beside: s.programs()}
+		how := loading{trial: s.guarded(), beside: s.programs() || s.trial > 0}
 		if err := s.remains(s.tools[k].load(ctx, p, old, how)); err != nil {
 			return err
 		}
@@ -192,11 +193,12 @@ func (s *switchover) remain(of string, err error) {
 	s.applied.Notes = append(s.applied.Notes, fmt.Sprintf("the next change removes what is left of %s: %v", of, err))
 }
 
-// guarded is how long new parts decide unless they are confirmed, 0 for ever.
+// guarded is how long new parts decide unless they are confirmed, 0 for ever. The time of a trial begins anew when all of
+// the policy is in force.
 func (s *switchover) guarded() time.Duration {
 	switch {
-	case s.trial > 0: // the time so far must not make a short trial one that is too short
-		return max(time.Until(s.ends), netfilter.MinTrial)
+	case s.trial > 0:
+		return s.trial
 	case s.programs() || s.move != nil: // the old parts are set aside, to be read when they count no more
 		return handOver
 	}
@@ -211,17 +213,14 @@ func nameOf(p *part) string {
 }
 
 // install makes the generation known, and switches the devices.
-func (s *switchover) install(applied *Applied, manifest []byte) error {
+func (s *switchover) install(ctx context.Context, applied *Applied, manifest []byte) error {
 	var to []datapath.Attachment
 	if s.program != nil {
 		to = s.attachments()
 	}
-	var left time.Duration
-	if s.trial > 0 || s.both() {
-		left = s.guarded() // never 0, however long netfilter took: that would be no trial
-	}
-	if s.trial > 0 && s.both() {
-		left -= ahead
+	left, err := s.programGuard(ctx)
+	if err != nil {
+		return err
 	}
 	install := s.state.Install
 	if s.move != nil {
@@ -267,9 +266,120 @@ func (s *switchover) install(applied *Applied, manifest []byte) error {
 	return nil
 }
 
-// succeed sets the old parts aside, now that XDP has changed, until the trial ends.
+// programGuard is how long the new program decides unless it is confirmed, 0 for ever. Alone, its trial begins with it. With
+// parts in netfilter it returns before they become inert.
+func (s *switchover) programGuard(ctx context.Context) (time.Duration, error) {
+	switch {
+	case s.trial == 0 && !s.both():
+		return 0, nil
+	case s.trial == 0:
+		return s.guarded(), nil
+	case len(s.new)+len(s.old) == 0 || !s.programs():
+		return s.trial, nil
+	}
+	ends := s.loaded.Add(s.trial)
+	if time.Since(s.loaded) > startSlack {
+		var err error
+		if ends, err = s.hold(ctx, 0); err != nil {
+			return 0, err
+		}
+	}
+	return max(time.Until(ends)-ahead, ahead), nil
+}
+
+// Steps that take longer than startSlack use up time of the trial, and are repeated with more time, so often at most.
+const (
+	startSlack = 300 * time.Millisecond
+	startTries = 5
+)
+
+// hold has the new parts decide until the time of a trial and more has passed, and returns when the first of them may stop. On
+// a machine that is slow it adds what the next steps may take.
+func (s *switchover) hold(ctx context.Context, more time.Duration) (ends time.Time, err error) {
+	for range startTries {
+		began := time.Now()
+		for _, p := range s.manifest.all() {
+			if err := s.tools[p.Kind].Renew(ctx, p.Name, s.trial+more); err != nil {
+				return ends, err
+			}
+		}
+		ends = began.Add(s.trial + more)
+		took := time.Since(began)
+		if took <= startSlack+more/4 {
+			break
+		}
+		more = max(more, 4*took)
+	}
+	return ends, nil
+}
+
+// start has the new policy decide alone, now that all of it is in force. With a trial, the time begins.
+func (s *switchover) start(ctx context.Context) error {
+	if s.trial == 0 || len(s.new)+len(s.old) == 0 {
+		return s.succeed(ctx)
+	}
+	var more time.Duration
+	for range startTries {
+		ends, err := s.hold(ctx, more)
+		if err == nil {
+			err = s.restart(time.Until(ends) - ahead)
+		}
+		if err != nil {
+			return err
+		}
+		began := time.Now()
+		if err := s.startTrial(ctx, s.trial+more); err != nil {
+			return err
+		}
+		took := time.Since(began)
+		if took <= more+startSlack {
+			break
+		}
+		more = 2 * took
+	}
+	return nil
+}
+
+// startTrial begins a trial, while all that is new decides for longer than the steps take. Wherever the process dies, the old
+// parts decide again before the new program returns, and that before the new parts become inert: at no moment does nobody
+// decide, and the old policy is whole in the end.
+func (s *switchover) startTrial(ctx context.Context, trial time.Duration) error {
+	for _, p := range s.manifest.all() {
+		old := s.old[p.Kind]
+		if old == nil {
+			continue
+		}
+		if err := s.tools[p.Kind].SetAside(ctx, p.Name, old.Name, trial); err != nil {
+			return err
+		}
+	}
+	began := time.Now()
+	if err := s.restart(trial - ahead); err != nil {
+		return err
+	}
+	for _, p := range s.manifest.all() {
+		left := max(time.Until(began.Add(trial)), ahead)
+		if err := s.tools[p.Kind].Renew(ctx, p.Name, left); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// restart counts the time of the programs' trial anew, if they have one.
+func (s *switchover) restart(left time.Duration) error {
+	if !s.programs() {
+		return nil
+	}
+	if err := s.state.RestartTrial(max(left, ahead)); !errors.Is(err, datapath.ErrNoTrial) {
+		return err
+	}
+	return nil
+}
+
+// succeed sets the old parts aside when rules have moved and XDP has changed, until the move is done.
 func (s *switchover) succeed(ctx context.Context) error {
-	if s.trial == 0 && s.move == nil || !s.programs() {
+	if s.move == nil || !s.programs() {
 		return nil
 	}
 	for _, p := range s.manifest.all() { // one that stands in, and so leaves nobody deciding, comes last

@@ -155,6 +155,8 @@ type tool interface {
 	remove(ctx context.Context, p *part, set string, prefixes []netip.Prefix) error
 	elements(ctx context.Context, p *part, set string) ([]netfilter.Element, error)
 
+	SetAside(ctx context.Context, name, old string, trial time.Duration) error
+	Renew(ctx context.Context, name string, left time.Duration) error
 	Succeed(ctx context.Context, name, old string, trial time.Duration) error
 	Keep(ctx context.Context, name string) error
 	Finish(ctx context.Context, name, old string) error

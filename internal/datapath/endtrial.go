@@ -3,6 +3,7 @@ package datapath
 import (
 	"errors"
 	"fmt"
+	"time"
 )
 
 // Errors of Confirm and Rollback.
@@ -12,6 +13,19 @@ var (
 	ErrUnfinished = errors.New("the apply was interrupted: its trial cannot be confirmed")
 	ErrNoPrevious = errors.New("there is no policy before this one to return to")
 )
+
+// RestartTrial counts the time of the trial anew, for an apply that is still at work: it ends when left has passed from now
+// on, even if it has ended already. It returns ErrNoTrial when there is none. The caller holds the lock.
+func (s *State) RestartTrial(left time.Duration) error {
+	t, err := s.Trial()
+	if err != nil {
+		return err
+	}
+	if t == nil {
+		return ErrNoTrial
+	}
+	return s.setDeadline(t.New, monotonic()+left)
+}
 
 // Confirm ends the trial: its generation stays. It returns ErrNoTrial, ErrExpired or ErrUnfinished when there is
 // nothing to confirm. All devices keep it from the same moment on; if the process dies after that, the next change

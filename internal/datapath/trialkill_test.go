@@ -2,7 +2,6 @@ package datapath_test
 
 import (
 	"math/rand/v2"
-	"os"
 	"strconv"
 	"strings"
 	"testing"
@@ -216,10 +215,4 @@ func installed(s *datapath.State, p *datapath.Program, trial time.Duration) erro
 }
 
 // kills is how often a process is killed.
-
-func kills() int {
-	if os.Getenv("FLOODWALL_LONG") != "" {
-		return 600
-	}
-	return 60
-}
+func kills() int { return testutil.Scaled(20, 600) }

@@ -85,15 +85,19 @@ func TestCounters(t *testing.T) {
 	}
 }
 
-// TestRecycledPages sends frames, by few enough calls that pages come back, to a receiver that writes to them.
+// TestRecycledPages sends frames, by few enough calls that pages come back, to a receiver that writes to them. It sends more
+// until a thousand have come back: on a busy machine the receiver does not run all the time, and its queue holds few.
 func TestRecycledPages(t *testing.T) {
 	p := newPair(t)
 	p.sink(t, p.b, TxAll)
 	back := p.sink(t, p.a, CaptureDrop)
-	p.send(t, SourceOptions{Flows: []Flow{plain}, Rate: smoothRate, Count: 3000})
-	n, _, err := back.Counted()
-	if err != nil || n < 2000 {
-		t.Fatalf("%d of 3000 frames came back, %v", n, err)
+	var n uint64
+	for n < 1000 && t.Context().Err() == nil {
+		p.send(t, SourceOptions{Flows: []Flow{plain}, Rate: smoothRate, Count: 1500})
+		var err error
+		if n, _, err = back.Counted(); err != nil {
+			t.Fatal(err)
+		}
 	}
 	for i, frame := range frames(t, back, int(n)) {
 		if to, from := net.HardwareAddr(frame[:6]), net.HardwareAddr(frame[6:12]); !bytes.Equal(to, p.a.MAC) ||

@@ -107,11 +107,45 @@ func (n *Nft) succeed(ctx context.Context, table, old string, trial time.Duratio
 	return n.script(ctx, last...)
 }
 
+// SetAside takes the decision from the old table, which table was loaded beside, until the last second of a trial that begins
+// now. The caller then has Renew say when the trial ends.
+func (n *Nft) SetAside(ctx context.Context, table, old string, trial time.Duration) error {
+	err := checkTrial(trial)
+	var state State
+	if err == nil {
+		_, state, err = n.Trial(ctx, old)
+	}
+	var lines []string
+	switch {
+	case err != nil:
+	case state == Aside || state == Returned: // for a shorter time
+		lines = []string{"flush set inet " + old + " " + supersededSet, enter(old, supersededSet, trial-overlap)}
+	default:
+		lines, err = n.aside(ctx, old, trial-overlap)
+	}
+	if err == nil {
+		err = n.script(ctx, lines...)
+	}
+	if err != nil {
+		return fmt.Errorf("table %s in place of %s: %w", table, old, err)
+	}
+	return nil
+}
+
+// Renew has a table that is on trial decide until left has passed from now on.
+func (n *Nft) Renew(ctx context.Context, table string, left time.Duration) error {
+	// Kernels before 6.12 do not renew the time of elements that are there.
+	if err := n.script(ctx, "flush set inet "+table+" "+trialSet, enter(table, trialSet, left)); err != nil {
+		return fmt.Errorf("trial of table %s: %w", table, err)
+	}
+	return nil
+}
+
 // Succeed lets a table that was loaded beside the old one decide in its place, until trial has passed from now on.
 func (n *Nft) Succeed(ctx context.Context, table, old string, trial time.Duration) error {
 	err := checkTrial(trial)
-	if err == nil { // kernels before 6.12 do not renew the time of elements that are there
-		err = n.script(ctx, "flush set inet "+table+" "+trialSet, enter(table, trialSet, trial))
+	if err == nil {
+		err = n.Renew(ctx, table, trial)
 	}
 	if err == nil {
 		err = n.succeed(ctx, table, old, trial)

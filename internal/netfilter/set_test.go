@@ -160,14 +160,14 @@ func TestMany(t *testing.T) {
 		b.must(b.load(t.Context(), 1, 0, 0))
 		r := testutil.Random(t)
 		var many []Element
-		for i := range 100_000 {
+		for i := range testutil.Scaled(20_000, 100_000) {
 			a := netip.AddrFrom4([4]byte{byte(1 + i>>14), byte(i >> 6), byte(i << 2), byte(r.IntN(256))})
 			many = append(many, Element{Prefix: netip.PrefixFrom(a, 32), Timeout: time.Hour, Comment: "many"})
 		}
 		many = last(many)
 		if b.kind() == "xt" {
 			shell(t, "ipset destroy floodwall")
-			many = many[:60_000] // of the 65,536 that a set has by default
+			many = many[:min(len(many), 60_000)] // of the 65,536 that a set has by default
 		}
 		for _, step := range []struct {
 			name string
@@ -177,14 +177,13 @@ func TestMany(t *testing.T) {
 			{"insert", func() error { return b.insert("bans4", many...) }, len(many)},
 			{"insert one", func() error { return b.insert("bans4", many[0]) }, len(many)},
 			{"refresh", func() error { return b.insert("bans4", many...) }, len(many)},
-			{"delete", func() error { return b.delete("bans4", prefixes(many[:20_000])...) }, len(many) - 20_000},
+			{"delete", func() error { return b.delete("bans4", prefixes(many[:5000])...) }, len(many) - 5000},
 		} {
 			start := time.Now()
 			b.must(step.do())
-			took := time.Since(start)
-			t.Logf("%s: %v", step.name, took)
-			if got := strings.Count(b.holds("bans4"), "\n") + 1; got != step.want || took > 20*time.Second {
-				t.Errorf("%s: %d entries after %v, want %d", step.name, got, took, step.want)
+			t.Logf("%s: %v", step.name, time.Since(start))
+			if got := strings.Count(b.holds("bans4"), "\n") + 1; got != step.want {
+				t.Errorf("%s: %d entries, want %d", step.name, got, step.want)
 			}
 		}
 	})

@@ -189,6 +189,24 @@ func (x *Xt) succeed(ctx context.Context, name, old string, trial time.Duration)
 	return x.hold(ctx, name, trial-overlap, xtSuperseded)
 }
 
+// SetAside takes the decision from the old generation, which the new one was loaded beside, until the last second of a trial
+// that begins now, in whole seconds. The caller then has Renew say when the trial ends.
+func (x *Xt) SetAside(ctx context.Context, name, old string, trial time.Duration) error {
+	err := checkTrial(trial)
+	if err == nil {
+		err = x.hold(ctx, name, (trial - overlap).Truncate(time.Second), xtSuperseded)
+	}
+	if err != nil {
+		return fmt.Errorf("%s in place of %s: %w", name, old, err)
+	}
+	return nil
+}
+
+// Renew has a generation that is on trial decide until left, in whole seconds, has passed from now on.
+func (x *Xt) Renew(ctx context.Context, name string, left time.Duration) error {
+	return x.hold(ctx, name, left, xtTrial)
+}
+
 // Succeed lets a generation that was loaded beside the old one decide in its place, until trial, in whole seconds, has
 // passed from now on.
 func (x *Xt) Succeed(ctx context.Context, name, old string, trial time.Duration) error {
