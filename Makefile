@@ -38,7 +38,7 @@ readme-bench: ## Write the README's chart and table from docs/bench; FROM=DIR st
 	$(GO) run ./internal/bench/readme $(FROM)
 
 test: ## Run all tests, as root (or with sudo); none may be skipped
-	@scripts/test -timeout 20m
+	@scripts/test -timeout 10m
 
 test-long: ## The same with the long runs: more random cases, more kills, more swaps
 	@FLOODWALL_LONG=1 scripts/test -timeout 6h
