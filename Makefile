@@ -12,7 +12,7 @@ SOURCES := go.mod go.sum $(wildcard .git/logs/HEAD) \
 
 export PATH := $(PATH):/usr/sbin:/sbin
 .DELETE_ON_ERROR:
-.PHONY: help build demo test test-long test-kernels test-unprivileged bench bench-guard readme-bench generate format lint install clean
+.PHONY: help build demo test test-long test-nightly test-kernels test-unprivileged bench bench-guard readme-bench generate format lint install clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-18s %s\n", $$1, $$2 }' Makefile
@@ -40,8 +40,11 @@ readme-bench: ## Write the README's chart and table from docs/bench; FROM=DIR st
 test: ## Run all tests, as root (or with sudo); none may be skipped
 	@scripts/test -timeout 10m
 
-test-long: ## The same with the long runs: more random cases, more kills, more swaps
+test-long: ## The same with the long runs: more random cases with new seeds, more kills, more swaps
 	@FLOODWALL_LONG=1 scripts/test -timeout 6h
+
+test-nightly: ## The same as test with a new seed for all that is random, which it prints
+	@seed=$$(od -An -N8 -tu8 /dev/urandom | tr -d ' '); echo "FLOODWALL_SEED=$$seed"; FLOODWALL_SEED=$$seed scripts/test -timeout 20m
 
 test-kernels: ## Test programs and protected connections on Debian's kernels 6.1 and 6.12, in QEMU; KERNELS=6.1 chooses
 	@scripts/kernels $(KERNELS)
