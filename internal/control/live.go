@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/floodwall/floodwall/internal/datapath"
+	"github.com/floodwall/floodwall/internal/netfilter"
 )
 
 // generation is a policy in the kernel: an XDP program, parts in netfilter, or both.
@@ -147,6 +148,7 @@ func (l *live) records(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	onTrial := len(l.generations) > 0 && settled == 0 // the newest, so that one that has returned early stands by
 	for _, r := range records {
 		if r.Number < settled { // what is left of it in netfilter is for mend to remove
 			continue
@@ -169,9 +171,10 @@ func (l *live) records(ctx context.Context) error {
 		}
 		g := &generation{number: r.Number, manifest: m}
 		switch {
-		case state.Decides():
+		case state.Decides() && (state != netfilter.Returned || !onTrial || l.standby != nil):
 			l.generations = append(l.generations, g)
-		case left > 0 && l.standby == nil:
+			onTrial = onTrial || state == netfilter.OnTrial
+		case (left > 0 || state == netfilter.Returned) && l.standby == nil:
 			l.standby = g
 		}
 	}
