@@ -1,0 +1,83 @@
+package importer_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/txtar"
+
+	"github.com/floodwall/floodwall/internal/ir"
+	"github.com/floodwall/floodwall/internal/packet"
+	"github.com/floodwall/floodwall/internal/testutil"
+)
+
+// TestRates sends packets over time to rules with rates, and compares how many of each port the kernel passes with the
+// limits of the imported policy at the times when they were sent. A burst is exact; what is refilled meanwhile may differ by
+// one packet, as nobody knows when within a call the kernel looked at its clock.
+func TestRates(t *testing.T) {
+	if !testutil.Inside(t) {
+		return
+	}
+	const rules = `*filter
+:INPUT ACCEPT [0:0]
+:flood - [0:0]
+-A INPUT -p udp --dport 1001 -m limit --limit 60/min --limit-burst 4 -j ACCEPT
+-A INPUT -p udp --dport 1001 -j DROP
+-A INPUT -p udp --dport 1002 -j flood
+-A flood -m limit --limit 1/s --limit-burst 7 -j RETURN
+-A flood -j DROP
+-A INPUT -p udp --dport 1003 -m hashlimit --hashlimit-above 1/s --hashlimit-burst 3 --hashlimit-mode srcip --hashlimit-srcmask 24 --hashlimit-name h3 -j DROP
+-A INPUT -p udp --dport 1004 -m hashlimit --hashlimit-upto 2/hour --hashlimit-burst 2 --hashlimit-mode dstip --hashlimit-name h4 -j ACCEPT
+-A INPUT -p udp --dport 1004 -j REJECT
+-A INPUT -p udp --dport 1005 -m recent --name r5 --set
+-A INPUT -p udp --dport 1005 -m recent --name r5 --rcheck --seconds 3600 --hitcount 5 -j DROP
+-A INPUT -p udp --dport 1006 -m recent --name r6 --update --seconds 3600 --hitcount 3 -j DROP
+-A INPUT -p udp --dport 1006 -m recent --name r6 --set -j ACCEPT
+COMMIT
+`
+	c := &testCase{name: t.Name(), device: []string{"ens3"}, archive: &txtar.Archive{Files: []txtar.File{{Name: "iptables-save", Data: []byte(rules)}}}}
+	k := c.newKernel(t)
+	k.load(t)
+	limiter, begun := ir.NewLimiter(k.program), time.Now()
+	members := k.members(t)
+	passed, wanted := map[string]int{}, map[string]int{}
+	for round := range 3 {
+		if round > 0 {
+			time.Sleep(1100 * time.Millisecond)
+		}
+		var specs []packet.Spec
+		var frames [][]byte
+		for i := range 12 {
+			for port := 1001; port <= 1006; port++ {
+				for _, from := range []string{"198.51.100.1", "198.51.100.2", "203.0.113.77"} {
+					s, err := packet.Parse(fmt.Sprintf("udp %s:%d > 192.0.2.1:%d", from, 4000+i+20*round, port))
+					if err != nil {
+						t.Fatal(err)
+					}
+					specs, frames = append(specs, s), append(frames, s.Frame())
+				}
+			}
+		}
+		at := time.Since(begun)
+		for i, f := range k.fates(t, frames) {
+			pkt := specs[i].Packet()
+			key := fmt.Sprint(pkt.Value[packet.DPort] - packet.PortUDP)
+			verdict, _ := k.program.Eval(&pkt, ir.World{Member: members, Over: func(l int, p *packet.Packet) bool { return limiter.Over(l, p, at) }})
+			if verdict == ir.Pass {
+				wanted[key]++
+			}
+			if ends(f) != "" {
+				passed[key]++
+			}
+		}
+	}
+	slack := map[string]int{"1001": 3, "1002": 3, "1003": 6} // those that refill: a packet a round and prefix
+	for _, key := range []string{"1001", "1002", "1003", "1004", "1005", "1006"} {
+		took := int(time.Since(begun) / time.Second)
+		if d := passed[key] - wanted[key]; d < -slack[key]-took*min(slack[key], 1) || d > slack[key]+took*min(slack[key], 1) || passed[key] == 0 {
+			t.Errorf("port %s: the kernel passed %d of 108 packets, the policy %d\n%s", key, passed[key], wanted[key], k.result.Policy)
+		}
+		t.Logf("port %s: the kernel passed %d, the policy %d", key, passed[key], wanted[key])
+	}
+}
