@@ -30,8 +30,9 @@ func importCommand(e *env) *cobra.Command {
 			"is iptables-save, ip6tables-save, ipset or nft: the command that printed the file, text or JSON for nft. The files\n" +
 			"of the first three may be given together, in any order: each is known by its content. - is standard input.\n\n" +
 			"What has no equal in a policy is listed with its line, on standard error and at the policy's head. Rules that\n" +
-			"differ in one address become one with a set. A text of nft is loaded by nft itself, in a network namespace of its\n" +
-			"own that ends with it.",
+			"differ in one address become one with a set. Each rule that drops is in the policy, or named; where the policy\n" +
+			"passes what the rules drop, it says so at its head, and --strict makes that an error. A text of nft is loaded by nft\n" +
+			"itself, in user and network namespaces of its own that end with it.",
 		Example: "  iptables-save | floodwall import iptables-save -\n" +
 			"  floodwall import iptables-save rules.v4 rules.v6 ipset.save --output policy.yaml\n" +
 			"  nft -j list ruleset | floodwall import nft - --device eth0",
@@ -41,7 +42,7 @@ func importCommand(e *env) *cobra.Command {
 	c.Flags().StringVarP(&f.output, "output", "o", "", "write the policy to this `file`, and large sets to list files beside it")
 	c.Flags().StringSliceVar(&f.devices, "device", nil, "the `device` where packets come in from outside; those that the rules name, if not said")
 	c.Flags().BoolVar(&f.router, "router", false, "this host forwards packets, even if chain FORWARD has no rules")
-	c.Flags().BoolVar(&f.strict, "strict", false, "fail when anything has no equal")
+	c.Flags().BoolVar(&f.strict, "strict", false, "fail when anything has no equal, or when the policy passes everything and the files do not")
 	c.Flags().BoolVar(&f.force, "force", false, "overwrite the files of --output")
 	e.jsonFlag(c)
 	return c

@@ -1,0 +1,98 @@
+package importer_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/floodwall/floodwall/internal/importer"
+)
+
+// TestOptions has options where and how iptables-restore takes them, and what the policy makes of the rule.
+func TestOptions(t *testing.T) {
+	for _, tt := range []struct{ line, rule, lost string }{
+		{"-p tcp -j DROP --dport 22", "{proto: tcp, port: 22, family: ipv4, then: drop}", ""},
+		{"--jump DROP --protocol udp -m udp --destination-port 53", "{proto: udp, port: 53, family: ipv4, then: drop}", ""},
+		{"-j REJECT --reject-with tcp-reset -p tcp -m tcp --dport 23", "{proto: tcp, port: 23, family: ipv4, then: reject}", ""},
+		{"-j DROP -m limit --limit 5/s -p icmp",
+			"{proto: icmp, family: ipv4, over: {rate: 5/s, burst: 5}, then: pass}\n{proto: icmp, family: ipv4, then: drop}", ""},
+		{"-p tcp --dpo=auth -j DROP", "{proto: tcp, port: 113, family: ipv4, then: drop}", ""},
+		{"-p tcp --dport 60000:29 -j DROP", "", ""},
+		{"-p tcp --dport ! 22 -j DROP", "{proto: tcp, port: [0-21, 23-65535], family: ipv4, then: drop}", ""},
+		{"-j DROP -p tcp --frob 1", "", "option --frob: it drops some packets that the policy may pass"},
+		{"-j DROP -p tcp surplus", "", "the word surplus: it drops some packets that the policy may pass"},
+		{"-j DROP -m mark ! --mark 4", "{family: ipv4, then: drop}", ""},
+		{"-m conntrack --ctstate NEW --ctproto tcp --ctorigdstport 22 -j DROP", "{proto: tcp, port: 22, family: ipv4, state: new, then: drop}", ""},
+	} {
+		t.Run(tt.line, func(t *testing.T) {
+			r := imported(t, importer.Iptables, rules("ACCEPT", "INPUT "+tt.line))
+			got := strings.Join(policyRules(r), "\n")
+			lost := fmt.Sprint(r.Lost)
+			if diff := cmp.Diff(tt.rule, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+			if (tt.lost == "") != (len(r.Lost) == 0) || !strings.Contains(lost, tt.lost) {
+				t.Errorf("lost %v, want %q", r.Lost, tt.lost)
+			}
+		})
+	}
+}
+
+// TestChainsWithoutLines has files without lines for the built-in chains, as iptables-restore takes them.
+func TestChainsWithoutLines(t *testing.T) {
+	const text = "*filter\n-A INPUT -p tcp -m tcp --dport 23 -j DROP\nCOMMIT\n"
+	r := imported(t, importer.Iptables, importer.Source{Name: "f", Data: []byte(text)})
+	if diff := cmp.Diff([]string{"{proto: tcp, port: 23, family: ipv4, then: drop}"}, policyRules(r)); diff != "" || r.Open != "" {
+		t.Errorf("%q (-want +got):\n%s", r.Open, diff)
+	}
+}
+
+// TestPassesEverything has files of which the policy drops nothing: it says so at its head, or another device is asked for.
+func TestPassesEverything(t *testing.T) {
+	const nowhere = "*filter\n:ufw-before-input - [0:0]\n-A ufw-before-input -p tcp -j DROP\nCOMMIT\n"
+	r := imported(t, importer.Iptables, importer.Source{Name: "f", Data: []byte(nowhere)})
+	if r.Open == "" || !strings.Contains(r.Policy, "IT PASSES EVERYTHING") {
+		t.Errorf("%q\n%s", r.Open, r.Policy)
+	}
+	const trusted = "*filter\n:INPUT DROP [0:0]\n-A INPUT -i eth1 -j ACCEPT\n-A INPUT -p tcp --dport 22 -j ACCEPT\nCOMMIT\n"
+	_, err := importer.Import(context.Background(), []importer.Source{{Name: "f", Data: []byte(trusted)}}, importer.Options{Format: importer.Iptables})
+	var input *importer.InputError
+	if !errors.As(err, &input) || !strings.Contains(err.Error(), "pass all that comes in through eth1") || !strings.Contains(input.Hint(), "--device") {
+		t.Error(err)
+	}
+}
+
+// TestManyWays has 60 chains, each of which leads to the next twice: 2^60 ways. Their number must not show.
+func TestManyWays(t *testing.T) {
+	for name, jumps := range map[string][2]string{
+		"all packets": {"", ""}, "some": {"-s 10.0.0.0/8 -m ttl --ttl-gt %d ", "-p tcp --dport %d: "},
+		"others each time": {"-m length --length %d: ", "! -s 10.0.0.%d "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var b strings.Builder
+			b.WriteString("*filter\n:INPUT ACCEPT [0:0]\n-A INPUT -j c0\n")
+			for i := range 60 {
+				for _, match := range jumps {
+					if strings.Contains(match, "%") {
+						match = fmt.Sprintf(match, i)
+					}
+					fmt.Fprintf(&b, "-A c%d %s-j c%d\n", i, match, i+1)
+				}
+			}
+			b.WriteString("-A c60 -p udp -j DROP\n-A c60 -j DROP\nCOMMIT\n")
+			start := cpuTime(t)
+			r := imported(t, importer.Iptables, importer.Source{Name: "f", Data: []byte(b.String())})
+			if took := cpuTime(t) - start; took > 5*time.Second {
+				t.Errorf("it took %v", took)
+			}
+			if d := r.Drops; d.Input != 2 || d.Aside > 0 {
+				t.Errorf("%+v", d)
+			}
+		})
+	}
+}
