@@ -98,9 +98,12 @@ services:
 `
 
 // protect applies a policy that protects the server, whatever the rate.
-func protect(mode string) installer {
+func protect(mode string) installer { return protectWhen(mode, "always") }
+
+// protectWhen applies a policy that protects the server, always or from a rate on (auto).
+func protectWhen(mode, when string) installer {
 	return func(ctx context.Context, b *builder, at *site) error {
-		_, err := b.Hold(ctx, at.Site, fmt.Sprintf(Policy, mode), "auto")
+		_, err := b.Hold(ctx, at.Site, strings.Replace(fmt.Sprintf(Policy, mode), "always", when, 1), "auto")
 		return err
 	}
 }

@@ -17,7 +17,10 @@ func Run(ctx context.Context, s *rig.Session) error {
 	if err := floods(ctx, s); err != nil {
 		return err
 	}
-	return bulk(ctx, s)
+	if err := bulk(ctx, s); err != nil {
+		return err
+	}
+	return churn(ctx, s)
 }
 
 // floods measures with floods: the most that there is of each, and clients beside them.
