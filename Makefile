@@ -12,7 +12,7 @@ SOURCES := go.mod go.sum $(wildcard .git/logs/HEAD) \
 
 export PATH := $(PATH):/usr/sbin:/sbin
 .DELETE_ON_ERROR:
-.PHONY: help build demo test test-long test-nightly test-kernels test-unprivileged bench bench-guard readme-bench generate format lint install clean
+.PHONY: help build demo test test-long test-nightly test-reach test-kernels test-unprivileged bench bench-guard readme-bench generate format lint install clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-18s %s\n", $$1, $$2 }' Makefile
@@ -45,6 +45,11 @@ test-long: ## The same with the long runs: more random cases with new seeds, mor
 
 test-nightly: ## The same as test with a new seed for all that is random, which it prints
 	@seed=$$(od -An -N8 -tu8 /dev/urandom | tr -d ' '); echo "FLOODWALL_SEED=$$seed"; FLOODWALL_SEED=$$seed scripts/test -timeout 20m
+
+test-reach: ## Send a million frames of an adversary past random policies on each target; FRAMES=10000 sends fewer
+	@scripts/setup build test
+	FLOODWALL_LONG=1 FLOODWALL_FRAMES=$(FRAMES) FLOODWALL_TEST_ROOT=1 \
+		$(GO) test $(if $(SUDO),-exec '$(SUDO) -E') -count=1 -timeout 3h -v -run TestReach ./internal/reach
 
 test-kernels: ## Test programs and protected connections on Debian's kernels 6.1 and 6.12, in QEMU; KERNELS=6.1 chooses
 	@scripts/kernels $(KERNELS)

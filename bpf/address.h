@@ -88,6 +88,9 @@ static __always_inline bool is_no_source(struct packet *p)
 	return v4 >> 28 == 0xe || v4 == 0xffffffff || v4 >> 24 == 127;
 }
 
+/* What check_addresses() looks for. Without any of these it is left out. */
+#define ADDRESS_CHECKS (BIT(CHECK_LAND) | BIT(CHECK_SOURCE_ADDRESS) | BIT(CHECK_BOGON_SOURCE) | BIT(CHECK_IP_PROTOCOL))
+
 static __always_inline void check_addresses(struct frame *f)
 {
 	__u32 proto = f->packet.proto;

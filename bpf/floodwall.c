@@ -129,7 +129,7 @@ static __noinline enum kind parse(struct xdp_md *ctx, struct frame *f)
 	}
 	if (kind != KIND_IP)
 		return kind;
-	if (enabled_checks | observed_checks)
+	if ((enabled_checks | observed_checks) & ADDRESS_CHECKS)
 		check_addresses(f);
 	if (whole)
 		parse_l4(ctx, &c, f);

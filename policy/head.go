@@ -96,7 +96,7 @@ func (p place) check(e pair, to *Policy) {
 	case checkObserve:
 		to.Checks, to.Observed = to.Checks.Without(c), to.Observed.With(c)
 	default:
-		to.Checks = to.Checks.Without(c)
+		to.Checks, to.Off = to.Checks.Without(c), to.Off.With(c)
 	}
 }
 

@@ -18,6 +18,7 @@ type Policy struct {
 	Checks    packet.CheckSet
 	Named     packet.CheckSet // those of Checks that are switched on by their name, not by a profile
 	Observed  packet.CheckSet // checks that only count; none of them is in Checks
+	Off       packet.CheckSet // checks that are switched off by their name
 	Sets      []Set
 	Names     []NameSet
 	Rules     []Rule

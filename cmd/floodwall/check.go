@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"math/bits"
+	"slices"
 
 	"github.com/spf13/cobra"
 
 	"github.com/floodwall/floodwall/internal/compile"
 	"github.com/floodwall/floodwall/internal/control"
+	"github.com/floodwall/floodwall/internal/ir"
 	"github.com/floodwall/floodwall/policy"
 )
 
@@ -27,7 +29,8 @@ func checkCommand(e *env) *cobra.Command {
 type checkReport struct {
 	Policy string       `json:"policy"`
 	OK     bool         `json:"ok"`
-	Late   []lateRule   `json:"late,omitempty"` // rules that do not run at the first stage, for XDP
+	Late   []lateRule   `json:"late,omitempty"`       // rules that do not run at the first stage, for XDP
+	Holds  []leftCheck  `json:"structural,omitempty"` // checks that hold whatever the policy says, and why
 	Errors []checkError `json:"errors"`
 	Notes  []string     `json:"notes"`
 	*checkCounts
@@ -73,6 +76,9 @@ func check(ctx context.Context, e *env, file string) error {
 	n := counts(c)
 	e.println("%s: ok: %s (%s), %s, %s, %s", file, things(n.Sets, "set", "sets"), things(n.Entries, "entry", "entries"),
 		things(n.Rules, "rule", "rules"), things(n.Services, "service", "services"), things(n.Checks, "check", "checks"))
+	if text := addedChecks(c); text != "" {
+		e.println("checks that hold beside those of the policy: %s", text)
+	}
 	e.late(lateRules(o.Plan))
 	return nil
 }
@@ -103,7 +109,7 @@ func (e *env) late(rules []lateRule) {
 func checkJSON(e *env, file string, c *control.Compiled, o *control.Output, err error) error {
 	report := checkReport{Policy: file, OK: err == nil, Late: []lateRule{}, Errors: []checkError{}, Notes: []string{}}
 	if err == nil {
-		report.Late = lateRules(o.Plan)
+		report.Late, report.Holds = lateRules(o.Plan), structural(c.Program)
 		n := counts(c)
 		report.checkCounts = &n
 		report.Notes = append(report.Notes, c.NotesFor(compile.TargetXDP)...)
@@ -120,11 +126,24 @@ func checkJSON(e *env, file string, c *control.Compiled, o *control.Output, err 
 	return errors.Join(e.printJSON(report), errFailed)
 }
 
-// counts counts what the policy's author wrote.
+// addedChecks explains the checks that hold though the policy does not switch them on; "" when there are none.
+func addedChecks(c *control.Compiled) string {
+	return ir.StructuralText(slices.DeleteFunc(c.Program.Structural(), func(s ir.Structural) bool { return c.Policy.Checks.Has(s.Check) }))
+}
+
+// structural are the checks that hold whatever the policy says.
+func structural(p *ir.Program) (list []leftCheck) {
+	for _, s := range p.Structural() {
+		list = append(list, leftCheck{s.Check.String(), s.Why})
+	}
+	return list
+}
+
+// counts counts what the policy's author wrote, and the checks that hold.
 func counts(c *control.Compiled) checkCounts {
 	n := checkCounts{
 		Sets: len(c.Policy.Sets) + len(c.Policy.Names), Rules: len(c.Policy.Rules), Services: len(c.Policy.Services),
-		Checks: bits.OnesCount64(uint64(c.Policy.Checks)),
+		Checks: bits.OnesCount64(uint64(c.Program.Checks)),
 	}
 	for _, s := range c.Program.Sets {
 		if s.Name != "" {

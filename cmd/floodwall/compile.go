@@ -54,10 +54,11 @@ type compileReport struct {
 	Form    compile.Form   `json:"form,omitempty"`
 	Rules   []compileRule  `json:"rules"`
 	Default compileRule    `json:"default"`
-	Listing string         `json:"listing,omitempty"` // of the XDP program
-	Script  string         `json:"script,omitempty"`  // for nft, or for ipset and iptables
-	Left    []leftCheck    `json:"left"`              // checks that this target does not do
-	Costs   []stageCost    `json:"costs,omitempty"`   // by the host's cost model
+	Listing string         `json:"listing,omitempty"`    // of the XDP program
+	Script  string         `json:"script,omitempty"`     // for nft, or for ipset and iptables
+	Holds   []leftCheck    `json:"structural,omitempty"` // checks that hold whatever the policy says, and why
+	Left    []leftCheck    `json:"left"`                 // checks that this target does not do
+	Costs   []stageCost    `json:"costs,omitempty"`      // by the host's cost model
 	Notes   []string       `json:"notes"`
 }
 
@@ -105,7 +106,7 @@ func compilePolicy(ctx context.Context, e *env, file string, target compile.Targ
 func newCompileReport(c *control.Compiled, o *control.Output) compileReport {
 	report := compileReport{
 		Target: o.Plan.Target, Form: o.Form, Rules: []compileRule{}, Listing: o.Listing, Script: o.Script,
-		Left: []leftCheck{}, Notes: slices.Concat([]string{}, c.NotesFor(o.Plan.Target), o.Notes),
+		Holds: structural(o.Plan.Program), Left: []leftCheck{}, Notes: slices.Concat([]string{}, c.NotesFor(o.Plan.Target), o.Notes),
 		Default: compileRule{"default", o.Plan.Default.Stage, o.Plan.Default.Why, o.Plan.Program.Default.String(), 0, false},
 	}
 	for i, r := range o.Plan.Program.Rules {
@@ -129,6 +130,9 @@ func placements(p *ir.Program, o *control.Output) string {
 		fmt.Fprintf(&b, "# rule %s: %s, at %s: %s\n", r.Name, does, o.Plan.Rules[i].Stage, o.Plan.Rules[i].Why)
 	}
 	fmt.Fprintf(&b, "# default: %s, at %s: %s\n", p.Default, o.Plan.Default.Stage, o.Plan.Default.Why)
+	for _, s := range p.Structural() {
+		fmt.Fprintf(&b, "# check %s: holds whatever the policy says: %s\n", s.Check, s.Why)
+	}
 	for _, l := range o.Left {
 		fmt.Fprintf(&b, "# check %s: not done by %s: %s\n", l.Check, o.Plan.Target, l.Why)
 	}

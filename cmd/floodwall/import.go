@@ -11,7 +11,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/floodwall/floodwall/internal/compile"
 	"github.com/floodwall/floodwall/internal/importer"
+	"github.com/floodwall/floodwall/internal/ir"
+	"github.com/floodwall/floodwall/policy"
 )
 
 // importFlags are the flags of import.
@@ -100,6 +103,7 @@ type importReport struct {
 	LostRules int               `json:"lost_rules"`
 	Lost      []importer.Remark `json:"lost"`
 	Notes     []importer.Remark `json:"notes"`
+	Holds     []leftCheck       `json:"structural,omitempty"` // checks that hold though the policy says off, and why
 }
 
 // imported prints or writes what was imported, and says what was not.
@@ -120,10 +124,14 @@ func (e *env) imported(r *importer.Result, f importFlags) error {
 	if e.json {
 		return e.printJSON(importReport{
 			r.Policy, r.Rules, r.Drops, r.Open, r.Sets, lost, append([]importer.Remark{}, r.Lost...), append([]importer.Remark{}, r.Notes...),
+			structural(importedProgram(r.Policy)),
 		})
 	}
 	if f.output == "" {
 		e.text(r.Policy)
+	}
+	if holds := importedProgram(r.Policy).Structural(); holds != nil {
+		e.note("the policy adds checks that its rules rest on: " + ir.StructuralText(holds))
 	}
 	summary := fmt.Sprintf("%s and %s in the policy", things(r.Rules, "rule", "rules"), things(r.Sets, "set", "sets"))
 	if d := r.Drops; d.Input > 0 {
@@ -135,6 +143,25 @@ func (e *env) imported(r *importer.Result, f importFlags) error {
 	}
 	e.note(summary)
 	return nil
+}
+
+// importedProgram is what an imported policy means, less the content of its list files, which need not be there yet. A
+// policy that cannot be read adds nothing: `floodwall check` says why.
+func importedProgram(text string) *ir.Program {
+	p, err := policy.Parse("imported policy", []byte(text))
+	if err != nil {
+		return &ir.Program{}
+	}
+	for i := range p.Sets {
+		if p.Sets[i].File != "" {
+			p.Sets[i].File, p.Sets[i].Inline = "", []policy.AddrRange{}
+		}
+	}
+	program, _, err := compile.Lower(p)
+	if err != nil {
+		return &ir.Program{}
+	}
+	return program
 }
 
 // remarks says what was not imported; as JSON it is part of the answer.

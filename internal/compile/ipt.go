@@ -52,7 +52,7 @@ type IptHook struct {
 	Table  string // raw, filter or mangle
 	Chain  string // PREROUTING, INPUT, FORWARD or OUTPUT
 	Target string // our chain
-	Device string // where the packet came in; "" is anywhere
+	Device string // where the packet came in, as -i takes it: a name, or the beginning of names and +; "" is anywhere
 }
 
 // String is the hook's rule, as follows the chain's name in a line of iptables.
@@ -156,7 +156,12 @@ func (b *iptBuilder) hasFilter() bool { return b.pl.Uses(StageFilter) }
 // hooks lead packets of the devices to the chains of rules, those that are dropped before the others are exempted from
 // tracking.
 func (b *iptBuilder) hooks() (hooks []IptHook) {
-	devices := b.o.Devices
+	var devices []string
+	for _, d := range b.o.Devices {
+		if devices = append(devices, d); len(d) <= mostBeforeVLAN { // and its VLAN devices that are named like it
+			devices = append(devices, d+".+")
+		}
+	}
 	if len(devices) == 0 {
 		devices = []string{""}
 	}

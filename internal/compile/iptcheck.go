@@ -56,7 +56,18 @@ func (f *iptFamily) check(c packet.Check) (out []iptCondition) {
 	if lines := checkLines[c][f.family]; lines != nil {
 		out = append(out, iptCondition{any: lines})
 	}
+	if c == packet.TinyFragment && f.family == packet.FamilyIPv6 {
+		out = append(out, chainCut)
+	}
 	return out
+}
+
+// chainCut are the first fragments of IPv6 that end within the extension headers: the protocol behind them is not known, so
+// that it is neither TCP nor another one. The kernel puts such packets together (net/ipv6/reassembly.c,
+// ipv6frag_thdr_truncated).
+var chainCut = iptCondition{
+	any: []iptAll{{match: []string{"-m frag --fragfirst --fragmore"}}},
+	not: []iptAll{{proto: "tcp"}, {proto: "! tcp"}},
 }
 
 // fieldRule is a rule that asks for values of fields.

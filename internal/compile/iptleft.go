@@ -10,9 +10,12 @@ import (
 // checkLines are the lines of each family for checks that rules cannot say. In IPv6, u32 finds the L4 header only when
 // no extension header is before it.
 var checkLines = map[packet.Check][2][]iptAll{
+	packet.Truncated:   {packet.FamilyIPv6: {{match: []string{`-m u32 --u32 "4>>8=0"`}}}}, // no payload, in front of hop-by-hop options
 	packet.SourceRoute: {packet.FamilyIPv6: {{match: []string{"-m rt --rt-type 0"}}}},
 	packet.TinyFragment: {packet.FamilyIPv4: {
 		{proto: "tcp", match: []string{`-m u32 --u32 "4&0x1FFF=1:2"`}}, // at 8 or 16 octets, of a header of 20
+		{proto: "tcp", match: []string{`-m u32 --u32 "4&0x3FFF=0x2000"`, // u32 finds nothing behind the packet's end
+			`-m u32 ! --u32 "0>>22&0x3C@16=0:0xFFFFFFFF"`}},
 	}},
 	packet.AtomicFragment: {packet.FamilyIPv6: {{match: []string{"-m frag --fragfirst --fraglast"}}}},
 	packet.SYNNoMSS: both(
@@ -58,8 +61,9 @@ var checksLeft = map[packet.Check]string{
 	packet.SourceRoute: "IPv6 type 0 routing headers are dropped; IPv4 options cannot be searched by iptables: the kernel " +
 		"drops source routes itself where accept_source_route is 0",
 	packet.IPOptions: "iptables cannot search IPv4 options; the kernel drops packets with options of bad length",
-	packet.TinyFragment: "only IPv4 TCP fragments that begin within the header are dropped: no test compares a first " +
-		"fragment's length with that of its headers; what conntrack puts together is checked as a whole",
+	packet.TinyFragment: "dropped are IPv4 TCP fragments that end or begin within the first 20 octets, and IPv6 ones that end " +
+		"within extension headers; other IPv6 ones that end within the L4 header the kernel drops when it puts the packet " +
+		"together; what conntrack puts together is checked as a whole",
 	packet.FragmentOverflow: "no test adds a fragment's offset and length; the kernel drops such a fragment when it puts " +
 		"the datagram together",
 	packet.ExtHeaders: "no test counts extension headers; the kernel walks all of them",

@@ -31,7 +31,8 @@ type lowering struct {
 // Lower gives a policy its meaning: a program that
 //   - refers to sets by index, list files read and addresses written in rules made into sets of their own;
 //   - tests fields by ranges of their values, `not` worked into them;
-//   - spells out services, what they close, and what `default: drop` must not cut as rules.
+//   - spells out services, what they close, and what `default: drop` must not cut as rules;
+//   - has the structural checks that its rules and its default rest on, also those that the policy does not switch on.
 //
 // It returns notes for the operator (a set that is nearly full). Errors of all sets are reported together, as
 // policy.Errors.
@@ -63,11 +64,28 @@ func Lower(p *policy.Policy) (*ir.Program, []string, error) {
 	if p.Default == policy.Drop {
 		l.program.Rules = append(l.program.Rules, essentials()...)
 	}
+	l.structural(p.Off | p.Observed)
 	if n := l.dynamicSets(); n > xdp.MaxDynamicSets {
 		return nil, nil, fmt.Errorf("%s: %d dynamic sets (own addresses included), at most %d can be used: merge some",
 			p.File, n, xdp.MaxDynamicSets)
 	}
 	return l.program, l.notes, nil
+}
+
+// structural switches the checks on that the program's meaning rests on, and notes those of them that the policy names to be
+// off, or to count only.
+func (l *lowering) structural(named packet.CheckSet) {
+	p := l.program
+	var against []ir.Structural
+	for _, s := range p.Structural() {
+		if named.Has(s.Check) {
+			against = append(against, s)
+		}
+		p.Checks, p.Observed = p.Checks.With(s.Check), p.Observed.Without(s.Check)
+	}
+	if against != nil {
+		l.notes = append(l.notes, "checks hold though `checks` switches them off, or has them count only: "+ir.StructuralText(against))
+	}
 }
 
 func verdict(v policy.Verdict) ir.Verdict {

@@ -146,12 +146,13 @@ func quoted(names []string) string {
 	return nftList(words)
 }
 
-// vlans are what the names of VLAN devices on the policy's devices begin with: the device's, where there is room for more
-// (IFNAMSIZ).
+// mostBeforeVLAN is the longest name of a device that VLAN devices can have in front of theirs (IFNAMSIZ).
+const mostBeforeVLAN = 13
+
+// vlans are what the names of VLAN devices on the policy's devices begin with: the device's, where there is place for more.
 func (n *nft) vlans() (patterns []string) {
-	const most = 13
 	for _, d := range n.options.Devices {
-		if len(d) <= most {
+		if len(d) <= mostBeforeVLAN {
 			patterns = append(patterns, d+".*")
 		}
 	}
@@ -188,17 +189,21 @@ func (n *nft) entrance(s Stage, steps []Step) (outside nftTerm) {
 	return nil
 }
 
+// hookDevices are the devices of a hook at ingress.
+func (n *nft) hookDevices() string {
+	if len(n.options.Devices) > 1 {
+		return "devices = " + quoted(n.options.Devices)
+	}
+	return "device " + quoted(n.options.Devices)
+}
+
 // ingress writes the chain of what the packet alone decides.
 func (n *nft) ingress() {
 	checks := n.checks(StageIngress)
 	if !n.plan.stands(StageIngress) {
 		return
 	}
-	devices := "device " + quoted(n.options.Devices)
-	if len(n.options.Devices) > 1 {
-		devices = "devices = " + quoted(n.options.Devices)
-	}
-	n.chain("ingress", "ingress "+devices+" priority "+nftFirst)
+	n.chain("ingress", "ingress "+n.hookDevices()+" priority "+nftFirst)
 	n.stage("ingress", StageIngress, checks, nil)
 }
 

@@ -11,6 +11,7 @@ import (
 // nftCheck is how a table makes a check.
 type nftCheck struct {
 	lines  []string // each is failed by what it matches; none when nft has no tests for it
+	within []string // lines of a chain that packets come to for which the last of lines holds; nil: that line decides
 	raw    bool     // they need the routing table, which is asked from raw on
 	header bool     // they read the L4 header
 	left   string   // what is not done, and what the kernel does about it; "" when it is whole
@@ -22,10 +23,14 @@ const isSYN = "tcp flags & (syn|ack) == syn "
 // nftChecks are what internal/packet says of the checks, in tests of nft. nft reads the first header of a kind only, has no
 // arithmetic, cannot compare two fields, and no test of it holds when what it reads is not there.
 var nftChecks = [packet.NumChecks]nftCheck{
-	packet.Truncated: {left: "at ingress the kernel drops what ends before its IP header says; an L4 header that is cut " +
-		"short matches no rule on ports, flags or types, and TCP, UDP and ICMP drop it"},
-	packet.IPHeader:  {left: "the kernel drops such packets at ingress, uncounted, before any rule"},
-	packet.VLANDepth: {left: "the hook sees IP packets with at most one tag; the kernel drops what has no device for its tags"},
+	packet.Truncated: {
+		lines: []string{"ip6 nexthdr 0 ip6 length 0"}, // the kernel takes the frame's length for that of the packet
+		left: "at ingress the kernel drops what ends before its IP header says; an L4 header that is cut " +
+			"short matches no rule on ports, flags or types, and TCP, UDP and ICMP drop it",
+	},
+	packet.IPHeader: {left: "the kernel drops such packets at ingress, uncounted, before any rule"},
+	packet.VLANDepth: {left: "nft cannot count tags: where rules run at ingress, which sees IP behind one tag at most, a second " +
+		"tag fails it; rules elsewhere see the packet without its tags"},
 	packet.SourceMAC: {
 		lines: []string{"ether saddr & 01:00:00:00:00:00 != 00:00:00:00:00:00"},
 		left:  "frames that are not IP are not seen; ARP does not care about their source",
@@ -41,8 +46,13 @@ var nftChecks = [packet.NumChecks]nftCheck{
 		left:  "of the options behind the first one only record-route is found, and no wrong length",
 	},
 	packet.TinyFragment: {
-		lines: []string{"ip protocol tcp ip frag-off & 0x1fff 1-2", "meta l4proto tcp frag frag-off 1-2"},
-		left:  "a first fragment that ends within its L4 header is not found; no rule on ports, flags or types matches it",
+		lines: []string{
+			"meta l4proto tcp frag frag-off 1-2",
+			"ip protocol tcp ip frag-off & 0x3fff != 0",
+		},
+		within: append([]string{"ip frag-off & 0x1fff 1-2"}, shortTCP()...),
+		left: "a first fragment of IPv6 that ends within its L4 header, and one of IPv4 that ends within the options of TCP, are " +
+			"not found; the kernel drops the former when it puts the packet together",
 	},
 	packet.FragmentOverflow: {left: "nft cannot add offset and length; the kernel drops such fragments when it puts them together"},
 	packet.AtomicFragment: {
@@ -89,6 +99,14 @@ var nftChecks = [packet.NumChecks]nftCheck{
 	packet.ICMPLarge:       {header: true, lines: []string{"icmp type echo-request ip length > 1024", "icmpv6 type echo-request ip6 length > 984"}},
 	packet.IPProtocol:      {lines: []string{"meta l4proto { 148-252, 255 }"}},
 	packet.IPChecksum:      {left: "nft cannot add up a checksum; the kernel drops such packets when IP reads them"},
+}
+
+// shortTCP are the first fragments with IPv4 headers of all sizes that count less than 20 octets behind them.
+func shortTCP() (lines []string) {
+	for words := 5; words <= 15; words++ {
+		lines = append(lines, fmt.Sprintf("ip hdrlength %d ip length < %d ip frag-off & 0x1fff == 0", words, words*4+20))
+	}
+	return lines
 }
 
 func reflectorPorts() string {
@@ -147,9 +165,23 @@ func (n *nft) writeChecks(list []packet.Check, verdict string) {
 		}
 		doc, _, _ := strings.Cut(c.Info().Doc, " (")
 		n.remark("check %s: %s", c, doc)
-		for _, line := range nftChecks[c].lines {
-			n.line(line, nftCount(n.out.Checks[c]), verdict)
+		n.writeCheck(c, verdict)
+	}
+}
+
+func (n *nft) writeCheck(c packet.Check, verdict string) {
+	check, count := nftChecks[c], nftCount(n.out.Checks[c])
+	last := len(check.lines) - 1
+	for i, line := range check.lines {
+		if i < last || check.within == nil {
+			n.line(line, count, verdict)
+			continue
 		}
+		n.line(line, "jump", n.called("check-"+c.String(), func() {
+			for _, within := range check.within {
+				n.line(within, count, verdict)
+			}
+		}))
 	}
 }
 

@@ -13,6 +13,10 @@ func (n *nft) script() string {
 #   counters: nft list counters table inet %[1]s
 #   remove:   nft delete table inet %[1]s
 `, n.options.Table)
+	tagged := n.tagged()
+	if tagged != "" {
+		fmt.Fprintf(&b, "#             nft delete table netdev %s\n", n.options.Table)
+	}
 	for _, l := range n.out.Left {
 		much := "is not in it"
 		if nftChecks[l.Check].lines != nil {
@@ -32,7 +36,7 @@ func (n *nft) script() string {
 	n.sets.write(&b)
 	b.WriteString(n.stateful.String())
 	b.WriteString(strings.TrimSuffix(n.chains.String(), "\n"))
-	b.WriteString("}\n")
+	b.WriteString("}\n" + tagged)
 	return b.String()
 }
 

@@ -115,7 +115,9 @@ func (a *apply) leave(left []compile.Left) error {
 			errs = append(errs, &LeftError{a.compiled.Policy.File, a.target, l})
 			continue
 		}
-		names = append(names, l.Check.String())
+		if (a.compiled.Policy.Checks | a.compiled.Policy.Observed).Has(l.Check) { // others are structural: where they are left, nothing rests on them
+			names = append(names, l.Check.String())
+		}
 	}
 	if names != nil {
 		a.notes = append(a.notes, fmt.Sprintf("%s does not do the checks %s; `floodwall compile --target %s` says why, and target xdp does them",

@@ -55,7 +55,7 @@ func (w *writer) write(devices []string, list []flat, all []*set, exempt untrack
 	var b strings.Builder
 	fmt.Fprintf(&b, "devices: [%s]\n", strings.Join(quoted(devices), ", "))
 	fmt.Fprintf(&b, "default: %s\n", standard)
-	b.WriteString("checks: off  # the imported rules check nothing else; standard drops what no sane packet is\n")
+	b.WriteString("checks: off  # those that rules rest on hold anyway (`floodwall check`); standard adds what no sane packet fails\n")
 	if exempt.loopback {
 		b.WriteString("untracked: [loopback]\n")
 	}

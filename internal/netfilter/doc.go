@@ -2,7 +2,7 @@
 // changes one generation for the next, and reads and writes what the generation holds. It knows no policy: it takes
 // scripts.
 //
-// In nftables a generation is one table of family inet. In iptables it is a set of user chains of the tables raw and
+// In nftables a generation is one table of family inet, and perhaps one of family netdev of the same name. In iptables it is a set of user chains of the tables raw and
 // filter in both families, ipsets, and jumps to the chains from built-in ones, which are called hooks here. Names tell
 // generations from other people's rules; nothing else is touched, and nothing is flushed.
 //

@@ -28,10 +28,16 @@ func guard(table, set, operator string, chains []string) []string {
 
 // enter is a statement that puts both families into a guard's set. It is written as another declaration of the set:
 // nft 1.0.6 reads all elements of a table's sets before an `add element`.
-func enter(table, set string, timeout time.Duration) string {
+// With tagged the table of family netdev has the set, too.
+func enter(table, set string, timeout time.Duration, tagged bool) string {
 	t := writeDuration(timeout)
-	return fmt.Sprintf("table inet %s { set %s { type nf_proto; flags timeout; "+
+	script := fmt.Sprintf("table inet %s { set %s { type nf_proto; flags timeout; "+
 		"elements = { ipv4 timeout %s, ipv6 timeout %s }; }; }", table, set, t, t)
+	if tagged {
+		script += fmt.Sprintf("\ntable netdev %s { set %s { type %s; flags timeout; elements = { %s }; }; }",
+			table, set, taggedType, fmt.Sprintf(taggedElements, t))
+	}
+	return script
 }
 
 // aside is a script that takes the decision from a table for so long.
@@ -40,13 +46,17 @@ func (n *Nft) aside(ctx context.Context, table string, trial time.Duration) ([]s
 	if err != nil {
 		return nil, fmt.Errorf("chains of table %s: %w", table, err)
 	}
-	var chains []string
+	chains := map[string][]string{}
 	for _, o := range objects {
-		if o.Chain != nil && o.Chain.Table == table && o.Chain.Hook != "" {
-			chains = append(chains, o.Chain.Name)
+		if c := o.Chain; c != nil && c.Table == table && c.Hook != "" {
+			chains[c.Family] = append(chains[c.Family], c.Name)
 		}
 	}
-	return append(guard(table, supersededSet, "", chains), enter(table, supersededSet, trial)), nil
+	lines, tagged := guard(table, supersededSet, "", chains["inet"]), chains["netdev"] != nil
+	if tagged {
+		lines = append(lines, guardTagged(table, supersededSet, "", chains["netdev"])...)
+	}
+	return append(lines, enter(table, supersededSet, trial, tagged)), nil
 }
 
 // unguard is a script that removes a table's guard, if it has one.
@@ -60,10 +70,17 @@ func (n *Nft) unguard(ctx context.Context, table, set string) ([]string, error) 
 		return nil, fmt.Errorf("rules of table %s: %w", table, err)
 	}
 	var lines []string
+	sets := map[string]bool{"inet": true}
 	for _, o := range objects {
 		if r := o.Rule; r != nil && r.Table == table && r.Comment == guardComment {
-			lines = append(lines, "delete rule inet "+table+" "+r.Chain+" handle "+strconv.Itoa(r.Handle))
+			lines = append(lines, "delete rule "+r.Family+" "+table+" "+r.Chain+" handle "+strconv.Itoa(r.Handle))
+			sets[r.Family] = true
 		}
 	}
-	return append(lines, "delete set inet "+table+" "+set), nil
+	for _, family := range families {
+		if sets[family] {
+			lines = append(lines, "delete set "+family+" "+table+" "+set)
+		}
+	}
+	return lines, nil
 }

@@ -4,14 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 )
 
 // Table is a generation for nftables.
 type Table struct {
 	Name   string
-	Script string   // for nft -f: `table inet NAME { … }`, and nothing about other tables
-	Chains []string // its base chains
+	Script string   // for nft -f: `table inet NAME { … }`, perhaps `table netdev NAME { … }`, and nothing about other tables
+	Chains []string // the base chains of the former
 
 	// Fill is what sets hold beside that from the first packet on, by their names. Of elements that overlap, the one
 	// with the larger prefix is entered.
@@ -29,8 +30,7 @@ func (n *Nft) Load(ctx context.Context, t Table, replaces string, trial time.Dur
 	if err := n.loadable(ctx, t, replaces, trial); err != nil {
 		return fmt.Errorf("loading table %s: %w", t.Name, err)
 	}
-	lines := append([]string{"create table inet " + t.Name, t.Script}, guard(t.Name, trialSet, "!=", t.Chains)...)
-	err := n.script(ctx, lines...)
+	err := n.script(ctx, t.inert()...)
 	if err == nil {
 		err = n.Verify(ctx, t)
 	}
@@ -38,7 +38,7 @@ func (n *Nft) Load(ctx context.Context, t Table, replaces string, trial time.Dur
 		err = n.fillSets(ctx, t)
 	}
 	if err == nil {
-		err = n.change(ctx, t.Name, replaces, trial, t.Beside)
+		err = n.change(ctx, t, replaces, trial)
 	}
 	if err == nil {
 		return nil
@@ -51,6 +51,25 @@ func (n *Nft) Load(ctx context.Context, t Table, replaces string, trial time.Dur
 		return n.Rollback(ctx, t.Name, replaces)
 	})
 }
+
+// inert is a script that makes the generation, and has it decide nothing yet.
+func (t *Table) inert() []string {
+	lines := append([]string{"create table inet " + t.Name, t.Script}, guard(t.Name, trialSet, "!=", t.Chains)...)
+	if !t.hasTagged() {
+		return lines
+	}
+	var chains []string
+	if asked, err := readTable(t.Script, t.Name, false); err == nil { // loadable has read it without an error
+		for name := range asked.chains {
+			if chain, ok := strings.CutPrefix(name, ofTagged); ok {
+				chains = append(chains, chain)
+			}
+		}
+	}
+	return append(lines, guardTagged(t.Name, trialSet, "!=", chains)...)
+}
+
+func (t *Table) hasTagged() bool { return hasTagged(t.Script, t.Name) }
 
 func (n *Nft) fillSets(ctx context.Context, t Table) error {
 	for set, elements := range t.Fill {
@@ -75,25 +94,25 @@ func (n *Nft) loadable(ctx context.Context, t Table, replaces string, trial time
 
 // change lets an inert table decide in the place of another. It asks all it has to know before the first step, so that
 // both decide for a few milliseconds only.
-func (n *Nft) change(ctx context.Context, table, old string, trial time.Duration, beside bool) error {
-	if beside {
-		return n.script(ctx, enter(table, trialSet, trial))
+func (n *Nft) change(ctx context.Context, t Table, old string, trial time.Duration) error {
+	if t.Beside {
+		return n.script(ctx, enter(t.Name, trialSet, trial, t.hasTagged()))
 	}
 	if trial == 0 {
-		last, err := n.confirmation(ctx, table, old)
+		last, err := n.confirmation(ctx, t.Name, old)
 		if err == nil {
-			err = n.script(ctx, enter(table, trialSet, handover))
+			err = n.script(ctx, enter(t.Name, trialSet, handover, t.hasTagged()))
 		}
 		if err == nil {
 			err = n.script(ctx, last...)
 		}
 		return err
 	}
-	return n.succeed(ctx, table, old, trial)
+	return n.succeed(ctx, t.Name, old, trial, t.hasTagged())
 }
 
 // succeed begins a trial, or begins it anew, and sets the old table aside.
-func (n *Nft) succeed(ctx context.Context, table, old string, trial time.Duration) error {
+func (n *Nft) succeed(ctx context.Context, table, old string, trial time.Duration, tagged bool) error {
 	var last []string
 	if old != "" {
 		var err error
@@ -101,7 +120,7 @@ func (n *Nft) succeed(ctx context.Context, table, old string, trial time.Duratio
 			return err
 		}
 	}
-	if err := n.script(ctx, enter(table, trialSet, trial)); err != nil || old == "" {
+	if err := n.script(ctx, enter(table, trialSet, trial, tagged)); err != nil || old == "" {
 		return err
 	}
 	return n.script(ctx, last...)
@@ -119,7 +138,7 @@ func (n *Nft) SetAside(ctx context.Context, table, old string, trial time.Durati
 	switch {
 	case err != nil:
 	case state == Aside || state == Returned: // for a shorter time
-		lines = []string{"flush set inet " + old + " " + supersededSet, enter(old, supersededSet, trial-overlap)}
+		lines, err = n.renewal(ctx, old, supersededSet, trial-overlap)
 	default:
 		lines, err = n.aside(ctx, old, trial-overlap)
 	}
@@ -134,8 +153,11 @@ func (n *Nft) SetAside(ctx context.Context, table, old string, trial time.Durati
 
 // Renew has a table that is on trial decide until left has passed from now on.
 func (n *Nft) Renew(ctx context.Context, table string, left time.Duration) error {
-	// Kernels before 6.12 do not renew the time of elements that are there.
-	if err := n.script(ctx, "flush set inet "+table+" "+trialSet, enter(table, trialSet, left)); err != nil {
+	lines, err := n.renewal(ctx, table, trialSet, left)
+	if err == nil {
+		err = n.script(ctx, lines...)
+	}
+	if err != nil {
 		return fmt.Errorf("trial of table %s: %w", table, err)
 	}
 	return nil
@@ -143,12 +165,15 @@ func (n *Nft) Renew(ctx context.Context, table string, left time.Duration) error
 
 // Succeed lets a table that was loaded beside the old one decide in its place, until trial has passed from now on.
 func (n *Nft) Succeed(ctx context.Context, table, old string, trial time.Duration) error {
-	err := checkTrial(trial)
+	err, tagged := checkTrial(trial), false
+	if err == nil {
+		tagged, err = n.tagged(ctx, table)
+	}
 	if err == nil {
 		err = n.Renew(ctx, table, trial)
 	}
 	if err == nil {
-		err = n.succeed(ctx, table, old, trial)
+		err = n.succeed(ctx, table, old, trial, tagged)
 	}
 	if err != nil {
 		return fmt.Errorf("table %s in place of %s: %w", table, old, err)
@@ -160,7 +185,7 @@ func (n *Nft) Succeed(ctx context.Context, table, old string, trial time.Duratio
 func (n *Nft) confirmation(ctx context.Context, table, old string) ([]string, error) {
 	lines, err := n.unguard(ctx, table, trialSet)
 	if err == nil && old != "" {
-		lines = append(lines, "delete table inet "+old)
+		lines = append(lines, removal(old)...)
 	}
 	return lines, err
 }

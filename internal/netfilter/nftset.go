@@ -191,9 +191,9 @@ func (n *Nft) canRefresh(ctx context.Context) (bool, error) {
 		return *n.refreshes, nil
 	}
 	const short, long = time.Hour, 2 * time.Hour
-	err := n.script(ctx, enter(probeTable, trialSet, short))
+	err := n.script(ctx, enter(probeTable, trialSet, short, false))
 	if err == nil {
-		err = n.script(ctx, enter(probeTable, trialSet, long))
+		err = n.script(ctx, enter(probeTable, trialSet, long, false))
 	}
 	var left time.Duration
 	if err == nil {

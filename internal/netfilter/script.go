@@ -32,7 +32,8 @@ type nftSet struct {
 	elements   []string
 }
 
-// readTable reads what a script or a listing says of a table of family inet. Strict, it accepts nothing about others.
+// readTable reads what a script or a listing says of a table of family inet, and of that of family netdev that goes with it,
+// whose chains and sets have names that begin with its family. Strict, it accepts nothing about others.
 func readTable(text, name string, strict bool) (*nftTable, error) {
 	t := &nftTable{chains: map[string]*nftChain{}, sets: map[string]*nftSet{}}
 	for _, statement := range statements(text) {
@@ -40,7 +41,11 @@ func readTable(text, name string, strict bool) (*nftTable, error) {
 		words := strings.Fields(head)
 		switch {
 		case block && slices.Equal(words, []string{"table", "inet", name}):
-			if err := t.read(body); err != nil {
+			if err := t.read(body, ""); err != nil {
+				return nil, err
+			}
+		case block && slices.Equal(words, []string{"table", "netdev", name}):
+			if err := t.read(body, ofTagged); err != nil {
 				return nil, err
 			}
 		case block && len(words) == 5 && strings.HasPrefix(head, "add element inet "+name+" "):
@@ -69,12 +74,12 @@ func (t *nftTable) set(name string) *nftSet {
 	return t.sets[name]
 }
 
-// read reads the body of a table's block.
-func (t *nftTable) read(body string) error {
+// read reads the body of a table's block. The names of chains and sets get the prefix.
+func (t *nftTable) read(body, prefix string) error {
 	for _, statement := range statements(body) {
 		head, inner, _ := cutBlock(statement)
 		words := append(strings.Fields(head), "", "")
-		name := strings.Trim(words[1], `"`)
+		name := prefix + strings.Trim(words[1], `"`)
 		switch words[0] {
 		case "chain":
 			if t.chains[name] == nil {
@@ -86,7 +91,7 @@ func (t *nftTable) read(body string) error {
 		case "set", "map":
 			t.set(name).read(inner)
 		case "counter":
-			t.counters = append(t.counters, name)
+			t.counters = append(t.counters, strings.TrimPrefix(name, prefix))
 		}
 	}
 	return nil

@@ -20,7 +20,7 @@ func (n *Nft) Verify(ctx context.Context, t Table) error {
 	if err != nil {
 		return fmt.Errorf("verifying table %s: %w", t.Name, err)
 	}
-	out, err := n.run(ctx, "", "-t", "list", "ruleset", "inet")
+	out, err := n.listing(ctx)
 	if err != nil {
 		return fmt.Errorf("verifying table %s: %w", t.Name, err)
 	}

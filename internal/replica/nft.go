@@ -37,6 +37,9 @@ func (r *nftRules) read(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("reading table %s: %w", r.name, err)
 	}
+	if tagged, err := run(ctx, "", "nft", "list", "table", "netdev", r.name); err == nil { // not every generation has it
+		out += tagged
+	}
 	out = nftCounts.ReplaceAllString(out, "packets 0 bytes 0")
 	r.listing = nftLimits.ReplaceAllString(nftGuard.ReplaceAllString(out, ""), "")
 	return nil

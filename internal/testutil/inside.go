@@ -38,7 +38,7 @@ func Inside(t *testing.T) bool {
 	}
 	RequireRoot(t)
 	pattern := "^" + strings.ReplaceAll(t.Name(), "/", "$/^") + "$"
-	cmd := exec.Command("/proc/self/exe", "-test.run="+pattern, "-test.v="+verbose(), "-test.timeout=10m")
+	cmd := exec.Command("/proc/self/exe", "-test.run="+pattern, "-test.v="+verbose(), "-test.timeout="+most())
 	cmd.Env = append(os.Environ(), insideVar+"="+t.Name())
 	uid := uint32(insideUID + os.Getpid())
 	cmd.SysProcAttr = &syscall.SysProcAttr{
@@ -58,6 +58,14 @@ func Inside(t *testing.T) bool {
 		t.Logf("%s", out)
 	}
 	return false
+}
+
+// most is how long the process inside may take.
+func most() string {
+	if os.Getenv("FLOODWALL_LONG") != "" {
+		return "3h"
+	}
+	return "10m"
 }
 
 func verbose() string {
