@@ -148,7 +148,7 @@ const maxComment = 200
 
 // hasRaw and hasFilter report which of our two chains there are.
 func (b *iptBuilder) hasRaw() bool {
-	return b.pl.Program.Checks|b.pl.Program.Observed != 0 || b.pl.Default.Stage == StageRaw || b.pl.Uses(StageRaw)
+	return b.pl.checkedAt(StageRaw) || b.pl.Default.Stage == StageRaw || b.pl.Uses(StageRaw)
 }
 
 func (b *iptBuilder) hasFilter() bool { return b.pl.Uses(StageFilter) }

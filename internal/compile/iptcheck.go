@@ -70,6 +70,15 @@ var chainCut = iptCondition{
 	not: []iptAll{{proto: "tcp"}, {proto: "! tcp"}},
 }
 
+// iptMakes reports whether iptables has any test for a check.
+func iptMakes(c packet.Check) bool {
+	switch c {
+	case packet.BogonSource, packet.SourceAddress, packet.OwnSource, packet.TinyFragment:
+		return true
+	}
+	return fieldChecks[c] != nil || checkLines[c][0] != nil || checkLines[c][1] != nil
+}
+
 // fieldRule is a rule that asks for values of fields.
 func fieldRule(matches ...ir.Match) ir.Rule { return ir.Rule{Match: matches} }
 

@@ -53,7 +53,7 @@ func (d *differential) compile(s *subject, pl *compile.Plan) (*rules, error) {
 		script := n.Script + nftMembers(s, n)
 		return &rules{
 			loads:  []load{{[]string{"nft", "-f", "-"}, script}},
-			undo:   []load{{[]string{"nft", "delete", "table", "inet", n.Table}, ""}},
+			undo:   []load{{[]string{"nft", "-f", "-"}, fmt.Sprintf("delete table inet %[1]s\nadd table netdev %[1]s\ndelete table netdev %[1]s\n", n.Table)}},
 			checks: without(s.program.Checks, n.Left), partly: setOf(n.Checks), show: script,
 		}, nil
 	}

@@ -29,8 +29,8 @@ var nftChecks = [packet.NumChecks]nftCheck{
 			"short matches no rule on ports, flags or types, and TCP, UDP and ICMP drop it",
 	},
 	packet.IPHeader: {left: "the kernel drops such packets at ingress, uncounted, before any rule"},
-	packet.VLANDepth: {left: "nft cannot count tags: where rules run at ingress, which sees IP behind one tag at most, a second " +
-		"tag fails it; rules elsewhere see the packet without its tags"},
+	packet.VLANDepth: {left: "nft cannot count tags: where checks or rules run at ingress, which sees IP behind one tag at most, " +
+		"a second tag fails it; rules elsewhere see the packet without its tags"},
 	packet.SourceMAC: {
 		lines: []string{"ether saddr & 01:00:00:00:00:00 != 00:00:00:00:00:00"},
 		left:  "frames that are not IP are not seen; ARP does not care about their source",

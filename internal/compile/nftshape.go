@@ -42,8 +42,19 @@ func (pl *Plan) defaultActs(s Stage) bool {
 // checkedAt reports whether checks are made at a stage.
 func (pl *Plan) checkedAt(s Stage) bool {
 	return slices.ContainsFunc(allChecks(pl.Program.Checks|pl.Program.Observed), func(c packet.Check) bool {
-		return CheckStage(pl.Target, c) == s
+		return CheckStage(pl.Target, c) == s && makes(pl.Target, c)
 	})
+}
+
+// makes reports whether a target has any test for a check.
+func makes(t Target, c packet.Check) bool {
+	switch t {
+	case TargetNftables:
+		return nftChecks[c].lines != nil
+	case TargetIptables:
+		return iptMakes(c)
+	}
+	return true
 }
 
 // forwards reports whether anything is decided at filter of packets on their way through.

@@ -16,7 +16,7 @@ const taggedCounter = "check-vlan-depth"
 // stand on each other (net/core/dev.c, __netif_receive_skb_core). So a packet behind two tags would meet no rule at ingress.
 // Family netdev sees the frame at the same place whatever its type is. Frames of other protocols pass, as everywhere.
 func (n *nft) tagged() string {
-	if !n.plan.Program.Checks.Has(packet.VLANDepth) || !n.plan.Uses(StageIngress) {
+	if !n.plan.Program.Checks.Has(packet.VLANDepth) || !n.plan.stands(StageIngress) {
 		return ""
 	}
 	n.out.Checks[packet.VLANDepth] = taggedCounter

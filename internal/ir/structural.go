@@ -15,44 +15,44 @@ type Structural struct {
 	Why   string // the first rule that depends on it, and its key
 }
 
-// readings are the checks that a reading of a packet rests on. A packet that fails one of them has no value of the fields
-// behind the place of the failure, though its receiver may find one:
+// The fields that lie behind IPv6 extension headers, and those of the L4 header. A packet that fails one of these checks has no
+// value of a field behind the place of the failure, though its receiver may find one:
 //   - truncated: the chain of IPv6 headers ends where the header says, and the kernel reads on when the payload length is
-//     0 in front of a hop-by-hop header (net/ipv6/ip6_input.c, ip6_rcv_core);
-//   - tiny-fragment: the header is spread over two fragments (RFC 1858, RFC 3128);
+//     0 in front of a hop-by-hop header (net/ipv6/ip6_input.c, ip6_rcv_core). Of IPv4 the kernel drops such packets;
+//   - tiny-fragment: the header is spread over fragments (RFC 1858, RFC 3128): in IPv4 that of TCP, as any other fits the
+//     8 octets of the shortest first fragment, in IPv6 any, behind extension headers;
 //   - ext-headers, ext-order: the chain goes on beyond the last header that is walked, or has two fragment headers.
-//
-// behindChain are the fields that lie behind IPv6 extension headers, header those of the L4 header.
 var (
 	behindChain = []packet.Field{packet.Proto, packet.DPort, packet.SPort, packet.Flags, packet.ICMP, packet.Fragment, packet.DNS, packet.Verified}
 	l4Header    = []packet.Field{packet.DPort, packet.SPort, packet.Flags, packet.ICMP, packet.DNS, packet.Verified}
 )
 
-// restsOn are the checks that a test of a field depends on. v6 is whether the rule can match IPv6.
-func restsOn(f packet.Field, v6 bool) (set packet.CheckSet) {
-	if slices.Contains(behindChain, f) && v6 {
-		set = set.With(packet.Truncated).With(packet.ExtHeaders).With(packet.ExtOrder)
-	}
-	if slices.Contains(l4Header, f) || f == packet.Proto && v6 {
-		set = set.With(packet.Truncated).With(packet.TinyFragment)
-	}
-	if f == packet.Length {
+// restsOn are the checks that a test of a field depends on. v6 and tcp are whether the rule can match IPv6 and TCP.
+func restsOn(f packet.Field, v6, tcp bool) (set packet.CheckSet) {
+	behind, header := slices.Contains(behindChain, f), slices.Contains(l4Header, f)
+	if v6 && (behind || f == packet.Length) {
 		set = set.With(packet.Truncated)
+	}
+	if v6 && behind {
+		set = set.With(packet.ExtHeaders).With(packet.ExtOrder)
+	}
+	if v6 && behind && f != packet.Fragment || tcp && header {
+		set = set.With(packet.TinyFragment)
 	}
 	return set
 }
 
-// payloadRests are the checks that a test of payload or of a name depends on.
-var payloadRests = restsOn(packet.DPort, true)
-
 // Structural lists the checks that the meaning of the program's rules and of its default rests on, by their number. A
-// program that passes every packet needs none. Otherwise vlan-depth holds, as no rule sees a packet behind more tags than
-// are read; the others hold when a rule that can match asks for what they protect.
+// program that passes every packet needs none. Otherwise vlan-depth holds, as nothing sees a packet behind more tags than
+// are read; the others hold when a rule asks for what they protect, and some packet may not pass for the rules or the default.
 func (p *Program) Structural() (list []Structural) {
 	if !p.refuses() {
-		return nil
+		if p.Checks != 0 {
+			list = append(list, Structural{packet.VLANDepth, tooDeep})
+		}
+		return list
 	}
-	needed := map[packet.Check]string{packet.VLANDepth: "behind more tags no rule and no default sees IP"}
+	needed := map[packet.Check]string{packet.VLANDepth: tooDeep}
 	need := func(set packet.CheckSet, r *Rule, key string) {
 		for c := range packet.NumChecks {
 			if set.Has(c) && needed[c] == "" {
@@ -62,12 +62,12 @@ func (p *Program) Structural() (list []Structural) {
 	}
 	for i := range p.Rules {
 		r := &p.Rules[i]
-		v6 := r.matchesIPv6()
+		v6, tcp := p.matchesIPv6(r), r.matchesTCP()
 		for _, m := range r.Match {
-			need(restsOn(m.Field, v6), r, m.Field.String())
+			need(restsOn(m.Field, v6, tcp), r, m.Field.String())
 		}
 		if len(r.Payload) > 0 || len(r.Names) > 0 {
-			need(payloadRests, r, "payload")
+			need(restsOn(packet.DPort, v6, tcp), r, "payload")
 		}
 	}
 	for c := range packet.NumChecks {
@@ -78,6 +78,9 @@ func (p *Program) Structural() (list []Structural) {
 	return list
 }
 
+// tooDeep is why vlan-depth holds.
+const tooDeep = "behind more tags no check, rule or default sees IP"
+
 // refuses reports whether some packet may not pass.
 func (p *Program) refuses() bool {
 	return p.Default != Pass || slices.ContainsFunc(p.Rules, func(r Rule) bool {
@@ -85,10 +88,33 @@ func (p *Program) refuses() bool {
 	})
 }
 
-// matchesIPv6 reports whether the rule's keys leave it IPv6 packets.
-func (r *Rule) matchesIPv6() bool {
-	i := slices.IndexFunc(r.Match, func(m Match) bool { return m.Field == packet.Family })
-	return i < 0 || r.Match[i].Has(packet.FamilyIPv6)
+// matchesIPv6 reports whether a rule's keys leave it IPv6 packets.
+func (p *Program) matchesIPv6(r *Rule) bool {
+	onlyIPv4 := func(m AddrMatch) bool {
+		return !m.Not && !slices.ContainsFunc(m.Sets, func(i int) bool {
+			static := p.Sets[i].Static
+			return static == nil || static.Size() > len(static.V4())
+		})
+	}
+	return r.leaves(packet.Family, packet.FamilyIPv6, packet.FamilyIPv6) && !slices.ContainsFunc(r.Src, onlyIPv4) &&
+		!slices.ContainsFunc(r.Dst, onlyIPv4)
+}
+
+// matchesTCP reports whether a rule's keys leave it TCP packets, or those of which the ports are not seen.
+func (r *Rule) matchesTCP() bool {
+	const tcp = 6
+	for _, port := range []packet.Field{packet.DPort, packet.SPort} {
+		if !r.leaves(port, 0, packet.PortUDP-1) && !r.leaves(port, packet.PortNone, packet.PortNone) {
+			return false
+		}
+	}
+	return r.leaves(packet.Proto, tcp, tcp) && r.leaves(packet.ICMP, packet.ICMPNone, packet.ICMPNone)
+}
+
+// leaves reports whether a rule's test of a field, if it has one, leaves any of these values.
+func (r *Rule) leaves(f packet.Field, first, last uint32) bool {
+	i := slices.IndexFunc(r.Match, func(m Match) bool { return m.Field == f })
+	return i < 0 || slices.ContainsFunc(r.Match[i].Values, func(v Range) bool { return v.First <= last && first <= v.Last })
 }
 
 // StructuralText explains checks that hold though a policy does not switch them on: those with one reason together.
