@@ -100,7 +100,7 @@ func ToIptables(pl *Plan, o IptOptions) (*Iptables, error) {
 	}
 	b.out.V4, b.out.V6 = b.out.families[0].restore(nil), b.out.families[1].restore(nil)
 	b.out.IPSet = b.ipset.String()
-	b.out.Hooks = b.hooks()
+	b.out.Hooks, b.out.Left = b.hooks(), b.left()
 	b.notes()
 	return b.out, b.err
 }

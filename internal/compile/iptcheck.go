@@ -40,9 +40,16 @@ func (f *iptFamily) writeCheck(t *iptTable, c packet.Check, v ir.Verdict) {
 		f.condition(t, &ir.Rule{Name: c.String(), Verdict: v}, condition, mark)
 		f.out.Checks[c] = mark.comment
 	}
-	if why, left := checksLeft[c]; left && f.family == packet.FamilyIPv4 {
-		f.out.Left = append(f.out.Left, Left{c, why})
+}
+
+// left are the checks that are asked for and not made, or not whole.
+func (b *iptBuilder) left() (list []Left) {
+	for c := range packet.NumChecks {
+		if why, left := checksLeft[c]; left && (b.pl.Program.Checks|b.pl.Program.Observed).Has(c) {
+			list = append(list, Left{c, why})
+		}
 	}
+	return list
 }
 
 // check is what fails a check, as far as iptables can tell.

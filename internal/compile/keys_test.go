@@ -203,8 +203,8 @@ udp 8.8.8.8:5 > 1.1.1.1:5 len=199     pass default
 udp 8.8.8.8:5 > 1.1.1.1:5 len=300     drop sizes
 udp [2001:db8::1]:5 > [2001:db8::2]:5 len=301  pass default
 udp 8.8.8.8:5 > 1.1.1.1:5 len=1400 vlan=7  drop large
-udp 8.8.8.8:5 > 1.1.1.1:5 totlen=65535  drop large
-udp [2001:db8::1]:5 > [2001:db8::2]:5 totlen=65535  drop large
+udp 8.8.8.8:5 > 1.1.1.1:5 totlen=65535  drop truncated
+udp [2001:db8::1]:5 > [2001:db8::2]:5 totlen=65535  drop truncated
 `},
 	{"ttl", `
 rules:
@@ -277,7 +277,7 @@ udp 8.8.8.8:5 > 1.1.1.1:5             pass default
 udp 8.8.8.8:5 > 1.1.1.1:5 ttl=9       drop untagged
 udp 8.8.8.8:5 > 1.1.1.1:5 ttl=9 vlan=4095  drop tagged
 udp 8.8.8.8:5 > 1.1.1.1:5 ttl=9 vlan=1,0  drop tagged
-udp 8.8.8.8:5 > 1.1.1.1:5 vlan=10,20,30  pass not-ip
+udp 8.8.8.8:5 > 1.1.1.1:5 vlan=10,20,30  drop vlan-depth
 `},
 	{"not", `
 sets: {office: [203.0.113.0/24, "2001:db8:1::/48"], servers: [192.0.2.0/24, "2001:db8::/64"]}
@@ -340,7 +340,7 @@ tcp 11.0.0.1:5 > 1.1.1.1:80           pass c
 tcp 11.0.0.1:5 > 1.1.1.1:81           pass d
 udp [2001:db8::1]:5 > [2001:db8::2]:81  pass d
 arp                                   pass not-ip
-tcp 10.0.0.1:5 > 1.1.1.1:80 cut=30    drop default
+tcp 10.0.0.1:5 > 1.1.1.1:80 cut=30    drop truncated
 `},
 	{"services", `
 default: drop

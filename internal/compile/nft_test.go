@@ -210,8 +210,9 @@ func TestNftLargeSet(t *testing.T) {
 	if strings.Contains(n.Script, "interval") {
 		t.Error("single addresses are in a set of intervals")
 	}
-	if got := strings.Count(n.Script, ","); got != entries-1 {
-		t.Errorf("%d commas", got)
+	table, _, _ := strings.Cut(n.Script, "table netdev")
+	if _, table, _ = strings.Cut(table, "table inet"); strings.Count(table, ",") != entries-1 {
+		t.Errorf("%d commas", strings.Count(table, ","))
 	}
 	for line := range strings.Lines(n.Script) {
 		if len(line) > 130 {
@@ -249,6 +250,7 @@ func TestNftCompanion(t *testing.T) {
 		if chains := strings.Join(n.Chains, " "); chains != tt.chains || n.Empty() != (tt.chains == "") {
 			t.Errorf("%s: chains %q, want %q", tt.policy, chains, tt.chains)
 		}
+		delete(n.Checks, packet.VLANDepth) // of frames that the hook at ingress does not see
 		if got := strings.Join(counters, " "); got != tt.counters || len(n.Checks) > 0 || len(n.Left) > 0 {
 			t.Errorf("%s: counters %q, want %q; checks %v, left %v", tt.policy, got, tt.counters, n.Checks, n.Left)
 		}

@@ -109,7 +109,11 @@ func (c *tallies) rule(i int, r ruleEntry) tally {
 // check is the count of a check, and where it is done, if it is.
 func (c *tallies) check(check packet.Check) (n tally, at compile.Stage, done bool) {
 	if c.program {
-		return c.slot(uint32(check)), compile.StageXDP, true
+		n = c.slot(uint32(check))
+		if c.part != nil { // frames that rules in netfilter do not see
+			n = n.plus(c.named[c.part.Checks[check.String()]])
+		}
+		return n, compile.StageXDP, true
 	}
 	if c.part != nil {
 		if name, ok := c.part.Checks[check.String()]; ok {
