@@ -45,7 +45,7 @@ func (f *iptFamily) writeCheck(t *iptTable, c packet.Check, v ir.Verdict) {
 // left are the checks that are asked for and not made, or not whole.
 func (b *iptBuilder) left() (list []Left) {
 	for c := range packet.NumChecks {
-		if why, left := checksLeft[c]; left && (b.pl.Program.Checks|b.pl.Program.Observed).Has(c) {
+		if why, left := checksLeft[c]; left && (b.pl.Program.Checks | b.pl.Program.Observed).Has(c) {
 			list = append(list, Left{c, why})
 		}
 	}
