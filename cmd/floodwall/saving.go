@@ -9,6 +9,7 @@ import (
 
 	"github.com/floodwall/floodwall/internal/boot"
 	"github.com/floodwall/floodwall/internal/control"
+	"github.com/floodwall/floodwall/internal/netfilter"
 	"github.com/floodwall/floodwall/policy"
 )
 
@@ -77,7 +78,7 @@ func ways() (list []boot.Way) {
 
 // units describes the systemd units of this instance.
 func (e *env) units(devices []string) (u boot.Units, err error) {
-	u.Devices, u.Daemon = devices, true
+	u.Devices, u.Daemon, u.Legacy = devices, true, netfilter.LegacyIptables(context.Background())
 	if u.Binary, err = os.Executable(); err != nil {
 		return u, fmt.Errorf("finding this program: %w", err)
 	}

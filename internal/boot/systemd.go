@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -70,15 +71,29 @@ func (u Units) Install(ctx context.Context) (notes []string, err error) {
 	return u.notes(), nil
 }
 
-// Refresh brings units that are installed up to date with the policy's devices. Units that the operator has disabled
-// stay so, and without units there is nothing to do.
+// Refresh brings units that are installed up to date with the policy's devices and with this version of Floodwall. Units
+// that the operator has disabled stay so. Without floodwall.service there is nothing to do.
 func (u Units) Refresh(ctx context.Context) error {
 	installed, err := u.read(filterUnit)
-	if err != nil || installed == "" || installed == u.filter() {
+	if err != nil || installed == "" {
 		return err
 	}
-	if err := u.writeUnit(filterUnit, u.filter()); err != nil {
-		return err
+	var changed []string
+	for _, name := range u.names() {
+		text, err := u.read(name)
+		if err != nil {
+			return err
+		}
+		if text == u.text(name) || text == "" && name == daemonUnit { // the operator has removed it
+			continue
+		}
+		if err := u.writeUnit(name, u.text(name)); err != nil {
+			return err
+		}
+		changed = append(changed, name)
+	}
+	if len(changed) == 0 {
+		return nil
 	}
 	if err := u.reload(ctx); err != nil {
 		return err
@@ -86,12 +101,16 @@ func (u Units) Refresh(ctx context.Context) error {
 	if u.systemctl(ctx, "--quiet", "is-enabled", filterUnit) != nil {
 		return nil
 	}
-	return u.systemctl(ctx, "reenable", filterUnit)
+	hangs := slices.DeleteFunc(changed, func(name string) bool { return name == daemonUnit }) // on devices
+	if len(hangs) == 0 {
+		return nil
+	}
+	return u.systemctl(ctx, append([]string{"reenable"}, hangs...)...)
 }
 
 // Remove disables, stops and removes the units of this instance, as far as they are there. The caller has unloaded.
 func (u Units) Remove(ctx context.Context) error {
-	for _, name := range []string{daemonUnit, filterUnit} {
+	for _, name := range []string{daemonUnit, deviceUnit, filterUnit} {
 		if text, err := u.read(name); err != nil || text == "" {
 			continue // not ours
 		}

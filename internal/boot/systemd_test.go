@@ -3,6 +3,7 @@ package boot_test
 import (
 	"context"
 	"errors"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -55,6 +56,8 @@ func settings(t *testing.T, u boot.Units, name string) map[string]string {
 		case line == "", strings.HasPrefix(line, "#"):
 		case line == "[Unit]", line == "[Service]", line == "[Install]":
 			section = strings.Trim(line, "[]")
+		case ok && key == "SystemCallFilter": // several lines of it add up
+			found[section+"."+key] = strings.TrimSpace(found[section+"."+key] + " " + value)
 		case !ok, value == "", strings.TrimSpace(line) != line, found[section+"."+key] != "":
 			t.Errorf("%s: bad line %q", name, line)
 		default:
@@ -85,15 +88,67 @@ func TestFilterUnit(t *testing.T) {
 		"Service.TimeoutStartSec":          "2min",
 		"Service.ExecStart":                "/bin/true apply --boot-restore" + options,
 		"Service.ExecReload":               "/bin/true apply --boot-restore" + options,
-		"Service.ExecStop":                 "-/bin/true unload --keep-boot" + options,
 		"Install.WantedBy": "sysinit.target sys-subsystem-net-devices-eth0.device " +
 			`sys-subsystem-net-devices-bond0.device sys-subsystem-net-devices-tun\x2da.device`,
 	}
-	if diff := cmp.Diff(want, settings(t, u, "floodwall.service")); diff != "" {
-		t.Errorf("floodwall.service (-want +got):\n%s", diff)
+	const devices = `sys-subsystem-net-devices-eth0.device sys-subsystem-net-devices-bond0.device sys-subsystem-net-devices-tun\x2da.device`
+	want = map[string]string{
+		"Unit.Description":                 "Floodwall: the policy on a device that returns",
+		"Unit.DefaultDependencies":         "no",
+		"Unit.After":                       "floodwall.service",
+		"Unit.ConditionPathIsSymbolicLink": "/var/lib/floodwall/boot/current",
+		"Unit.StartLimitIntervalSec":       "0",
+		"Service.Type":                     "oneshot", // without RemainAfterExit: it is to be started each time
+		"Service.TimeoutStartSec":          "2min",
+		"Service.ExecStart":                "/bin/true repair" + options,
+		"Install.WantedBy":                 devices,
+	}
+	if diff := cmp.Diff(want, unsandboxed(settings(t, u, "floodwall-device.service"))); diff != "" {
+		t.Errorf("floodwall-device.service (-want +got):\n%s", diff)
 	}
 	if got := settings(t, u, "floodwall-daemon.service")["Service.ExecStart"]; got != "/bin/true daemon"+options {
 		t.Errorf("the daemon is started as %q", got)
+	}
+}
+
+// unsandboxed leaves out what all units share.
+func unsandboxed(settings map[string]string) map[string]string {
+	maps.DeleteFunc(settings, func(key, _ string) bool {
+		for _, begin := range []string{"CapabilityBoundingSet", "NoNew", "Protect", "ReadWrite", "Private", "Lock", "MemoryDeny", "Restrict", "SystemCall", "UMask"} {
+			if strings.HasPrefix(key, "Service."+begin) {
+				return true
+			}
+		}
+		return false
+	})
+	return settings
+}
+
+// TestSandbox has systemd judge the sandbox of the units: exposure 3.0 at most, of 10.
+func TestSandbox(t *testing.T) {
+	testutil.RequireTool(t, "systemd-analyze")
+	u := units(t)
+	install(t, u)
+	for _, name := range []string{"floodwall.service", "floodwall-device.service", "floodwall-daemon.service"} {
+		out, err := exec.Command("systemd-analyze", "security", "--offline=true", "--threshold=30", "--no-pager",
+			filepath.Join(u.Root, unitDir, name)).CombinedOutput()
+		_, level, _ := strings.Cut(string(out), "Overall exposure level for "+name+": ")
+		if err != nil || level == "" {
+			t.Errorf("%s: %v\n%s", name, err, out)
+		}
+		t.Logf("%s: exposure %s", name, strings.TrimSpace(level))
+		got := settings(t, u, name)
+		if got := got["Service.CapabilityBoundingSet"]; got != "CAP_BPF CAP_NET_ADMIN CAP_PERFMON" {
+			t.Errorf("%s has the capabilities %s", name, got)
+		}
+		if stop := got["Service.ExecStop"] + got["Service.ExecStopPost"]; stop != "" {
+			t.Errorf("to stop %s runs %s", name, stop)
+		}
+	}
+	u.Legacy = true
+	install(t, u)
+	if got := settings(t, u, "floodwall-daemon.service")["Service.CapabilityBoundingSet"]; !strings.Contains(got, "CAP_NET_RAW") {
+		t.Errorf("with the older iptables the daemon has the capabilities %s", got)
 	}
 }
 
@@ -126,7 +181,7 @@ func TestSystemdUnderstands(t *testing.T) {
 		}
 		u.Root = t.TempDir()
 		install(t, u)
-		for _, unit := range []string{"floodwall.service", "floodwall-daemon.service"} {
+		for _, unit := range []string{"floodwall.service", "floodwall-device.service", "floodwall-daemon.service"} {
 			cmd := exec.Command("systemd-analyze", "verify", "--man=no", "--recursive-errors=no",
 				filepath.Join(u.Root, unitDir, unit))
 			cmd.Env = append(os.Environ(), "SYSTEMD_UNIT_PATH="+filepath.Join(u.Root, unitDir)+":/lib/systemd/system")
@@ -171,8 +226,9 @@ func TestLifeOfUnits(t *testing.T) {
 	}
 	wantNames(t, u)
 	install(t, u)
-	wantNames(t, u, "floodwall.service", "sys-subsystem-net-devices-eth0.device.wants/floodwall.service",
-		"sysinit.target.wants/floodwall.service")
+	wantNames(t, u, "floodwall-device.service", "floodwall.service",
+		"sys-subsystem-net-devices-eth0.device.wants/floodwall-device.service",
+		"sys-subsystem-net-devices-eth0.device.wants/floodwall.service", "sysinit.target.wants/floodwall.service")
 
 	file := filepath.Join(u.Root, unitDir, "floodwall.service")
 	before, err := os.Stat(file)
@@ -188,24 +244,26 @@ func TestLifeOfUnits(t *testing.T) {
 	if err := u.Refresh(ctx); err != nil {
 		t.Fatal(err)
 	}
-	wantNames(t, u, "floodwall.service", "sys-subsystem-net-devices-eth1.device.wants/floodwall.service",
-		"sysinit.target.wants/floodwall.service")
+	wantNames(t, u, "floodwall-device.service", "floodwall.service",
+		"sys-subsystem-net-devices-eth1.device.wants/floodwall-device.service",
+		"sys-subsystem-net-devices-eth1.device.wants/floodwall.service", "sysinit.target.wants/floodwall.service")
 
-	if out, err := exec.Command("systemctl", "--root="+u.Root, "disable", "floodwall.service").CombinedOutput(); err != nil {
+	if out, err := exec.Command("systemctl", "--root="+u.Root, "disable", "floodwall.service", "floodwall-device.service").CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	u.Devices = []string{"eth0"}
 	if err := u.Refresh(ctx); err != nil {
 		t.Fatal(err)
 	}
-	wantNames(t, u, "floodwall.service") // what the operator has disabled stays so
+	wantNames(t, u, "floodwall-device.service", "floodwall.service") // what the operator has disabled stays so
 	if !strings.Contains(settings(t, u, "floodwall.service")["Install.WantedBy"], "eth0") {
 		t.Error("the disabled unit was not brought up to date")
 	}
 
 	u.Daemon = true
 	install(t, u)
-	wantNames(t, u, "floodwall-daemon.service", "floodwall.service", "multi-user.target.wants/floodwall-daemon.service",
+	wantNames(t, u, "floodwall-daemon.service", "floodwall-device.service", "floodwall.service",
+		"multi-user.target.wants/floodwall-daemon.service", "sys-subsystem-net-devices-eth0.device.wants/floodwall-device.service",
 		"sys-subsystem-net-devices-eth0.device.wants/floodwall.service", "sysinit.target.wants/floodwall.service")
 	for range 2 {
 		if err := u.Remove(ctx); err != nil {
@@ -316,7 +374,7 @@ func TestTellsSystemd(t *testing.T) {
 	ctx := context.Background()
 	u := boot.Units{Binary: "/bin/true", State: "/var/lib/floodwall", BPFFS: "/sys/fs/bpf/floodwall", Devices: []string{"fw0"}}
 	notes, err := u.Install(ctx)
-	if got := said(); err != nil || got != "reenable floodwall.service\n" {
+	if got := said(); err != nil || got != "reenable floodwall.service floodwall-device.service\n" {
 		t.Errorf("install where systemd does not run: %v, systemctl %s", err, got)
 	}
 	if all := strings.Join(notes, "\n"); !strings.Contains(all, "systemd does not run here") {
@@ -328,7 +386,7 @@ func TestTellsSystemd(t *testing.T) {
 	_, err = os.Readlink("/proc/1/ns/net")
 	seen := err == nil // else it cannot be known that this is not the host's network
 	notes, err = u.Install(ctx)
-	if got := said(); err != nil || got != "daemon-reload\nreenable floodwall.service\n" {
+	if got := said(); err != nil || got != "daemon-reload\nreenable floodwall.service floodwall-device.service\n" {
 		t.Errorf("install: %v, systemctl %s", err, got)
 	}
 	if all := strings.Join(notes, "\n"); strings.Contains(all, "systemd does not run") || strings.Contains(all, "network namespace") != seen {
@@ -340,7 +398,7 @@ func TestTellsSystemd(t *testing.T) {
 	}
 	said()
 	t.Setenv("FAIL", "")
-	if err := u.Remove(ctx); err != nil || said() != "disable --now floodwall.service\ndaemon-reload\n" {
+	if err := u.Remove(ctx); err != nil || said() != "disable --now floodwall-device.service\ndaemon-reload\ndisable --now floodwall.service\ndaemon-reload\n" {
 		t.Errorf("remove: %v", err)
 	}
 }

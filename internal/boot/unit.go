@@ -15,11 +15,13 @@ type Units struct {
 	BPFFS   string   // --bpffs
 	Devices []string // that the policy filters
 	Daemon  bool     // also the daemon has a unit
+	Legacy  bool     // iptables is the kind that is not made of nftables
 }
 
 // The units.
 const (
 	filterUnit = "floodwall.service"
+	deviceUnit = "floodwall-device.service"
 	daemonUnit = "floodwall-daemon.service"
 )
 
@@ -48,9 +50,11 @@ var firewalls = []string{
 // filter is the text of floodwall.service. It runs before the network is set up, and once more when a device appears
 // that was not there yet.
 //
-// Without DefaultDependencies it is not stopped at shutdown, so the filter stands until the machine is off. The time
-// limit is there because the network waits for the unit: a hanging start must not lock anyone out. Devices of the
-// hardware are waited for; those that the network's configuration makes are not, as that waits for this unit.
+// The unit has no ExecStop: a policy stays in the kernel when the unit is stopped, and a restart puts the saved policy in
+// the place of the one that runs, as every apply does. `floodwall unload` removes it. Without DefaultDependencies the unit
+// is not stopped at shutdown either. The time limit is there because the network waits for the unit: a hanging start must
+// not lock anyone out. Devices of the hardware are waited for; those that the network's configuration makes are not, as
+// that waits for this unit.
 func (u Units) filter() string {
 	after := []string{"local-fs.target", "systemd-modules-load.service", "systemd-sysctl.service"}
 	for _, f := range firewalls {
@@ -58,13 +62,9 @@ func (u Units) filter() string {
 	}
 	wants, wantedBy := []string{"network-pre.target"}, []string{"sysinit.target"}
 	for _, d := range u.Devices {
-		if d == "lo" {
-			continue // always there, and unknown to systemd
-		}
 		if u.awaited(d) {
-			after, wants = append(after, deviceUnit(d)), append(wants, deviceUnit(d))
+			after, wants = append(after, deviceOf(d)), append(wants, deviceOf(d))
 		}
-		wantedBy = append(wantedBy, deviceUnit(d))
 	}
 	return header + `
 [Unit]
@@ -73,7 +73,7 @@ DefaultDependencies=no
 Wants=` + strings.Join(wants, " ") + `
 After=` + strings.Join(after, " ") + `
 Before=network-pre.target
-ConditionPathIsSymbolicLink=` + percent(filepath.Join(u.State, "boot", current)) + `
+ConditionPathIsSymbolicLink=` + u.saved() + `
 StartLimitIntervalSec=0
 
 [Service]
@@ -82,10 +82,45 @@ RemainAfterExit=yes
 TimeoutStartSec=2min
 ExecStart=` + u.Restore() + `
 ExecReload=` + u.Restore() + `
-ExecStop=-` + u.command("unload", "--keep-boot") + `
-
+` + u.sandbox() + `
 [Install]
-WantedBy=` + strings.Join(wantedBy, " ") + "\n"
+WantedBy=` + strings.Join(append(wantedBy, u.deviceUnits()...), " ") + "\n"
+}
+
+// device is the text of floodwall-device.service, which puts the policy on a device that returns. systemd starts what a
+// device unit wants each time that the device appears, unless it is active (unit_notify in systemd's src/core/unit.c).
+// floodwall.service stays active, so this unit does not.
+func (u Units) device() string {
+	text := header + `
+[Unit]
+Description=Floodwall: the policy on a device that returns
+DefaultDependencies=no
+After=` + filterUnit + `
+ConditionPathIsSymbolicLink=` + u.saved() + `
+StartLimitIntervalSec=0
+
+[Service]
+Type=oneshot
+TimeoutStartSec=2min
+ExecStart=` + u.command("repair") + `
+` + u.sandbox()
+	if units := u.deviceUnits(); len(units) > 0 {
+		text += "\n[Install]\nWantedBy=" + strings.Join(units, " ") + "\n"
+	}
+	return text
+}
+
+// saved is the link that is there when a policy is to come back, with specifiers escaped.
+func (u Units) saved() string { return percent(filepath.Join(u.State, "boot", current)) }
+
+// deviceUnits are systemd's units of the devices. lo is always there, and unknown to systemd.
+func (u Units) deviceUnits() (list []string) {
+	for _, d := range u.Devices {
+		if d != "lo" {
+			list = append(list, deviceOf(d))
+		}
+	}
+	return list
 }
 
 // awaited reports whether a device is one of the hardware, and there is somebody to tell systemd of it: in a container
@@ -102,9 +137,8 @@ func (u Units) inRoot(elem ...string) string {
 	return filepath.Join(append([]string{"/", u.Root}, elem...)...)
 }
 
-// daemon is the text of floodwall-daemon.service. Traffic does not depend on it, so it may be locked up tightly. Of the
-// capabilities, CAP_PERFMON is what the verifier asks for of a program that copies parts of pointers, as our compiled C
-// does, and CAP_NET_RAW is for the legacy iptables.
+// daemon is the text of floodwall-daemon.service. Traffic does not depend on it. The maps of a policy are charged to the
+// unit that loads them, so its limit of memory leaves most of the host's to them.
 func (u Units) daemon() string {
 	return header + `
 [Unit]
@@ -117,33 +151,54 @@ Type=simple
 ExecStart=` + u.command("daemon") + `
 Restart=always
 RestartSec=1s
-CapabilityBoundingSet=CAP_BPF CAP_NET_ADMIN CAP_NET_RAW CAP_PERFMON
-NoNewPrivileges=yes
-ProtectSystem=strict
-ReadWritePaths=` + pathWord(u.State) + " " + pathWord(filepath.Dir(u.BPFFS)) + ` -/run/xtables.lock
 RuntimeDirectory=floodwall
 RuntimeDirectoryMode=0700
 RuntimeDirectoryPreserve=yes
-ProtectHome=read-only
-ProtectClock=yes
-ProtectControlGroups=yes
-ProtectHostname=yes
-ProtectKernelLogs=yes
-PrivateTmp=yes
-LockPersonality=yes
-RestrictAddressFamilies=AF_UNIX AF_INET AF_INET6 AF_NETLINK AF_PACKET
-RestrictNamespaces=yes
-RestrictRealtime=yes
-RestrictSUIDSGID=yes
-SystemCallArchitectures=native
-
+MemoryMax=75%
+` + u.sandbox() + `
 [Install]
 WantedBy=multi-user.target
 `
 }
 
-// deviceUnit is the unit that systemd has for a network device; systemd.unit(5) defines the escapes.
-func deviceUnit(device string) string {
+// sandbox is the part of [Service] that all units share. CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON load programs and change
+// the network; the verifier asks for CAP_PERFMON of a program that copies parts of pointers, as our compiled C does.
+// Writable are the state, the BPF file system, and net.netfilter.nf_conntrack_tcp_loose with net.ipv4, which protections
+// set. The legacy iptables also needs a raw socket, and makes its lock in /run.
+func (u Units) sandbox() string {
+	capabilities, writable := "CAP_BPF CAP_NET_ADMIN CAP_PERFMON", pathWord(u.State)+" "+pathWord(filepath.Dir(u.BPFFS))+" -/proc/sys/net"
+	if u.Legacy {
+		capabilities, writable = "CAP_BPF CAP_NET_ADMIN CAP_NET_RAW CAP_PERFMON", writable+" /run"
+	}
+	return `CapabilityBoundingSet=` + capabilities + `
+NoNewPrivileges=yes
+ProtectSystem=strict
+ReadWritePaths=` + writable + `
+ProtectHome=read-only
+ProtectClock=yes
+ProtectControlGroups=yes
+ProtectHostname=yes
+ProtectKernelLogs=yes
+ProtectKernelModules=yes
+ProtectKernelTunables=yes
+PrivateDevices=yes
+LockPersonality=yes
+MemoryDenyWriteExecute=yes
+RestrictAddressFamilies=AF_UNIX AF_INET AF_INET6 AF_NETLINK
+RestrictNamespaces=yes
+RestrictRealtime=yes
+RestrictSUIDSGID=yes
+SystemCallArchitectures=native
+SystemCallFilter=@system-service
+SystemCallFilter=~@privileged
+SystemCallFilter=bpf
+SystemCallErrorNumber=EPERM
+UMask=0077
+`
+}
+
+// deviceOf is the unit that systemd has for a network device; systemd.unit(5) defines the escapes.
+func deviceOf(device string) string {
 	var b strings.Builder
 	b.WriteString("sys-subsystem-net-devices-")
 	for _, c := range []byte(device) {

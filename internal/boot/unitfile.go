@@ -20,14 +20,17 @@ func (e *ForeignUnitError) Hint() string {
 
 func (u Units) names() []string {
 	if u.Daemon {
-		return []string{filterUnit, daemonUnit}
+		return []string{filterUnit, deviceUnit, daemonUnit}
 	}
-	return []string{filterUnit}
+	return []string{filterUnit, deviceUnit}
 }
 
 func (u Units) text(name string) string {
-	if name == daemonUnit {
+	switch name {
+	case daemonUnit:
 		return u.daemon()
+	case deviceUnit:
+		return u.device()
 	}
 	return u.filter()
 }

@@ -58,6 +58,17 @@ func FindXt() (*Xt, error) {
 	return x, nil
 }
 
+// LegacyIptables reports whether the host has the older kind of iptables, which talks to the kernel by raw sockets
+// (libiptc), and not the one that is made of nftables.
+func LegacyIptables(ctx context.Context) bool {
+	t, err := find("iptables-save", "iptables")
+	if err != nil {
+		return false
+	}
+	out, err := t.run(ctx, "", "-V")
+	return err == nil && !strings.Contains(out, "(nf_tables)")
+}
+
 // xtTables are the tables that generations have chains in.
 var xtTables = []string{"raw", "filter", "mangle"}
 
