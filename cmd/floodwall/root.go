@@ -9,7 +9,7 @@ import (
 // commands make the commands, in the order in which help lists them: those that read, then those that change.
 var commands = []func(*env) *cobra.Command{
 	checkCommand, compileCommand, importCommand, testCommand, explainCommand,
-	applyCommand, confirmCommand, rollbackCommand, statusCommand, doctorCommand, unloadCommand,
+	applyCommand, confirmCommand, rollbackCommand, statusCommand, doctorCommand, repairCommand, unloadCommand,
 	blockCommand, unblockCommand, blockedCommand, captureCommand,
 	schemaCommand, manCommand, versionCommand,
 	benchCommand, demoCommand, loadCommand, daemonCommand,

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -26,7 +27,8 @@ func statusCommand(e *env) *cobra.Command {
 			"Of a protected service it says who answers its SYNs, whether with cookies at the moment, what is announced in IPv4 and\n" +
 			"IPv6, and how full the table of connections is, which is one for all services. Where the host's costs are known\n" +
 			"(`bench --calibrate`) it says what filtering is predicted to cost with the packets since rules came to where they\n" +
-			"are, there and elsewhere, what all that the kernel does in softirqs took a packet, and which rules moved why.",
+			"are, there and elsewhere, what all that the kernel does in softirqs took a packet, and which rules moved why. The exit\n" +
+			"status is 1 when nothing runs, or when something is open: a device without its program, a change by others in netfilter.",
 		Args: none,
 		RunE: func(c *cobra.Command, _ []string) error { return status(c.Context(), e, all) },
 	}
@@ -48,9 +50,9 @@ func status(ctx context.Context, e *env, all bool) error {
 		return err
 	}
 	if e.json {
-		return e.printJSON(s)
+		return firstError(e.printJSON(s), wholeOr(s))
 	}
-	for _, w := range s.Warnings {
+	for _, w := range append(slices.Clone(s.Open), s.Warnings...) {
 		e.warning(w)
 	}
 	e.println("%s, generation %d, applied %s, %s ago", s.Policy, s.Generation,
@@ -67,6 +69,9 @@ func status(ctx context.Context, e *env, all bool) error {
 		}
 		e.println("on trial: %s in %.0f s unless `floodwall confirm` comes before", back, t.Left)
 	}
+	if r := s.Repairs; r.Count > 0 {
+		e.println("repaired %s, last %s ago: %s", things(r.Count, "time", "times"), span(time.Since(r.Last)), r.What)
+	}
 	for _, t := range []*table{deviceTable(s), ruleTable(s, all), checkTable(s, all), setTable(s), limitTable(s), protectionTable(s)} {
 		if len(t.rows) > 0 {
 			e.println("")
@@ -78,6 +83,14 @@ func status(ctx context.Context, e *env, all bool) error {
 		e.println("%s verified by answers over TCP, room for %s", things(v.Clients, "client", "clients"), count(v.Capacity))
 	}
 	e.printPlacement(s.Placement)
+	return wholeOr(s)
+}
+
+// wholeOr is the exit status: it fails when something is open.
+func wholeOr(s *control.Status) error {
+	if len(s.Open) > 0 {
+		return errFailed
+	}
 	return nil
 }
 

@@ -84,7 +84,7 @@ func (u Units) Refresh(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if text == u.text(name) || text == "" && name == daemonUnit { // the operator has removed it
+		if text == u.text(name) || text == "" && name == DaemonUnit { // the operator has removed it
 			continue
 		}
 		if err := u.writeUnit(name, u.text(name)); err != nil {
@@ -101,7 +101,7 @@ func (u Units) Refresh(ctx context.Context) error {
 	if u.systemctl(ctx, "--quiet", "is-enabled", filterUnit) != nil {
 		return nil
 	}
-	hangs := slices.DeleteFunc(changed, func(name string) bool { return name == daemonUnit }) // on devices
+	hangs := slices.DeleteFunc(changed, func(name string) bool { return name == DaemonUnit }) // on devices
 	if len(hangs) == 0 {
 		return nil
 	}
@@ -110,7 +110,7 @@ func (u Units) Refresh(ctx context.Context) error {
 
 // Remove disables, stops and removes the units of this instance, as far as they are there. The caller has unloaded.
 func (u Units) Remove(ctx context.Context) error {
-	for _, name := range []string{daemonUnit, deviceUnit, filterUnit} {
+	for _, name := range []string{DaemonUnit, deviceUnit, filterUnit} {
 		if text, err := u.read(name); err != nil || text == "" {
 			continue // not ours
 		}

@@ -22,7 +22,7 @@ type Units struct {
 const (
 	filterUnit = "floodwall.service"
 	deviceUnit = "floodwall-device.service"
-	daemonUnit = "floodwall-daemon.service"
+	DaemonUnit = "floodwall-daemon.service" // runs `floodwall daemon`
 )
 
 // mark begins the units that this package writes. Others are the operator's or a distribution's.

@@ -20,14 +20,14 @@ func (e *ForeignUnitError) Hint() string {
 
 func (u Units) names() []string {
 	if u.Daemon {
-		return []string{filterUnit, deviceUnit, daemonUnit}
+		return []string{filterUnit, deviceUnit, DaemonUnit}
 	}
 	return []string{filterUnit, deviceUnit}
 }
 
 func (u Units) text(name string) string {
 	switch name {
-	case daemonUnit:
+	case DaemonUnit:
 		return u.daemon()
 	case deviceUnit:
 		return u.device()

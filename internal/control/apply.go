@@ -82,7 +82,7 @@ func (in Instance) Apply(ctx context.Context, c *Compiled, o ApplyOptions) (*App
 		return nil, errors.Join(err, state.RemoveIfEmpty())
 	}
 	if !o.DryRun {
-		if _, err := in.sweep(ctx, state); err != nil {
+		if _, err := in.sweep(ctx, state, true); err != nil {
 			notes = append(notes, fmt.Sprintf("what runs could not be put straight first: %v", err))
 		}
 		if _, err := in.releaseProxy(ctx); err != nil {
@@ -270,6 +270,9 @@ func (a *apply) hoist(ctx context.Context) (err error) {
 		a.notes = append(a.notes, note)
 	}
 	a.manifest.Choice, a.manifest.Devices, a.manifest.Boot = a.choice, a.devices(), a.options.Boot
+	if a.manifest.Mode = a.options.Mode; a.move != nil {
+		a.manifest.Mode = a.before.manifest.Mode
+	}
 	a.manifest.behind(a.compiled.Program)
 	a.warnStrict()
 	return a.remember()

@@ -252,11 +252,14 @@ func (m *manifest) spared(own []netip.Addr) *addrs.Set {
 	return b.Set()
 }
 
+// NobodyBanned begins the warning that bans wait for the daemon.
+const NobodyBanned = "nobody is banned"
+
 // bansWaitFor says what bans wait for, "" when somebody watches or no rule bans.
 func (in Instance) bansWaitFor(m *manifest) string {
 	rule := m.banningRule()
 	if rule == "" || in.watched() {
 		return ""
 	}
-	return fmt.Sprintf("nobody is banned for rule %q while `floodwall daemon` does not run: start it; `apply --boot` has systemd start it after each reboot", rule)
+	return fmt.Sprintf(NobodyBanned+" for rule %q while `floodwall daemon` does not run: start it; `apply --boot` has systemd start it after each reboot", rule)
 }

@@ -69,7 +69,7 @@ func (a *apply) enforce(ctx context.Context, applied *Applied, manifest []byte) 
 		}
 	}
 	if s.program == nil && s.trial == 0 {
-		if err := s.state.Took(applied.Generation); err != nil {
+		if err := errors.Join(s.state.Took(applied.Generation), s.state.Stands(applied.Generation)); err != nil {
 			return errors.Join(err, s.undo())
 		}
 	}

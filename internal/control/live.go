@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/floodwall/floodwall/internal/datapath"
@@ -42,11 +41,8 @@ func (in Instance) open(ctx context.Context) (*live, error) {
 		return nil, err
 	}
 	l, err := openLive(ctx, state)
-	if gone, goneErr := state.Gone(); errors.Is(err, datapath.ErrNotLoaded) && goneErr == nil && len(gone) > 0 {
-		return nil, fmt.Errorf("%w: what was filtered has gone (%s)", err, strings.Join(gone, ", "))
-	}
 	if errors.Is(err, datapath.ErrNotLoaded) {
-		return nil, removed(state, err)
+		return nil, fallen(state)
 	}
 	return l, err
 }
@@ -75,19 +71,6 @@ func (in Instance) reading(ctx context.Context, fn func(*live) error) error {
 	}
 	defer l.close()
 	return fn(l)
-}
-
-// removed adds to the error that nothing is loaded that something was, in netfilter.
-func removed(state *datapath.State, err error) error {
-	records, readErr := state.Records()
-	if readErr != nil || len(records) == 0 || !records[0].Took {
-		return err
-	}
-	m, readErr := readManifest(records[0].Number, records[0].Manifest)
-	if readErr != nil || m.part() == nil {
-		return err
-	}
-	return fmt.Errorf("%w: somebody has removed %s, which %s was put into", err, m.part().Name, m.File)
 }
 
 // openLive opens what runs in a state. It returns datapath.ErrNotLoaded when nothing does.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/floodwall/floodwall/internal/addrs"
 	"github.com/floodwall/floodwall/internal/compile"
+	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/ir"
 	"github.com/floodwall/floodwall/internal/packet"
 	"github.com/floodwall/floodwall/internal/xdp"
@@ -22,6 +23,7 @@ type manifest struct {
 	File    string            `json:"file"`
 	Applied time.Time         `json:"applied"`
 	Target  compile.Target    `json:"target"`
+	Mode    datapath.Mode     `json:"mode,omitempty"`   // of XDP, when somebody asked for one
 	Choice  string            `json:"choice,omitempty"` // why it is this target, when nobody asked for one
 	Devices []string          `json:"devices"`
 	Default string            `json:"default"`

@@ -8,19 +8,20 @@ import (
 )
 
 // mend puts straight what a command has left that died between the steps of a change: XDP says which policy decides, and
-// its parts in netfilter have to be those of the same one. During a trial all of it is as it should be.
-func (l *live) mend(ctx context.Context, in Instance) error {
+// its parts in netfilter have to be those of the same one. During a trial all of it is as it should be. A part of which
+// nothing is there was removed by others; it is put back only when that is asked for.
+func (l *live) mend(ctx context.Context, in Instance, restore bool) error {
 	errs := []error{strictFor(l.state, l.manifests()...)}
 	if len(l.generations) == 0 || l.trial != nil {
 		return errors.Join(errs...)
 	}
 	g := l.generations[0]
 	if g.program == nil {
-		errs = append(errs, l.state.Took(g.number))
+		errs = append(errs, l.state.Took(g.number), l.state.Stands(g.number))
 	}
 	errs = append(errs, l.state.Succeed(g.number))
 	for _, p := range g.manifest.Parts {
-		errs = append(errs, l.mendPart(ctx, in, g, p))
+		errs = append(errs, l.mendPart(ctx, in, g, p, restore))
 	}
 	for _, p := range g.manifest.StandIn { // it goes, with the part of the policy before in whose place it was
 		errs = append(errs, in.clean(ctx, p.Kind))
@@ -29,13 +30,13 @@ func (l *live) mend(ctx context.Context, in Instance) error {
 }
 
 // mendPart has a part decide that should, and no other of its kind.
-func (l *live) mendPart(ctx context.Context, in Instance, g *generation, p *part) error {
+func (l *live) mendPart(ctx context.Context, in Instance, g *generation, p *part, restore bool) error {
 	t, err := l.tool(ctx, p.Kind)
 	if err != nil {
 		return err
 	}
 	_, state, err := t.Trial(ctx, p.Name)
-	if err != nil {
+	if err != nil || state == netfilter.Absent && !restore {
 		return err
 	}
 	if state == netfilter.OnTrial { // XDP is confirmed

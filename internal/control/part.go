@@ -150,7 +150,8 @@ type loading struct {
 // tool is a tool of netfilter. Parts given to it are of its kind; "" as the name of an old one is none.
 type tool interface {
 	load(ctx context.Context, p *part, replaces string, how loading) error
-	verify(ctx context.Context, p *part) error // that the kernel holds it as it was loaded
+	verify(ctx context.Context, p *part) error  // that the kernel holds it, and that it decides
+	restore(ctx context.Context, p *part) error // it, as the one in force, where verify finds it changed
 	insert(ctx context.Context, p *part, set string, e []netfilter.Element) error
 	remove(ctx context.Context, p *part, set string, prefixes []netip.Prefix) error
 	elements(ctx context.Context, p *part, set string) ([]netfilter.Element, error)
@@ -182,14 +183,19 @@ func findTool(ctx context.Context, k kind) (tool, error) {
 
 type nftTool struct{ *netfilter.Nft }
 
+func (p *part) table() netfilter.Table {
+	return netfilter.Table{Name: p.Name, Script: p.Script, Chains: p.Chains, Fill: p.fill}
+}
+
 func (t nftTool) load(ctx context.Context, p *part, replaces string, how loading) error {
-	table := netfilter.Table{Name: p.Name, Script: p.Script, Chains: p.Chains, Fill: p.fill, Beside: how.beside}
+	table := p.table()
+	table.Beside = how.beside
 	return t.Load(ctx, table, replaces, how.trial)
 }
 
-func (t nftTool) verify(ctx context.Context, p *part) error {
-	return t.Verify(ctx, netfilter.Table{Name: p.Name, Script: p.Script, Chains: p.Chains})
-}
+func (t nftTool) verify(ctx context.Context, p *part) error { return t.Verify(ctx, p.table()) }
+
+func (t nftTool) restore(ctx context.Context, p *part) error { return t.Restore(ctx, p.table()) }
 
 func (t nftTool) insert(ctx context.Context, p *part, set string, e []netfilter.Element) error {
 	return t.Insert(ctx, p.Name, set, e)
@@ -205,14 +211,19 @@ func (t nftTool) elements(ctx context.Context, p *part, set string) ([]netfilter
 
 type xtTool struct{ *netfilter.Xt }
 
+func (p *part) chains() netfilter.Rules {
+	return netfilter.Rules{Name: p.Name, IPSet: p.IPSet, V4: p.V4, V6: p.V6, Hooks: p.Hooks, Fill: p.fill}
+}
+
 func (t xtTool) load(ctx context.Context, p *part, replaces string, how loading) error {
-	r := netfilter.Rules{Name: p.Name, IPSet: p.IPSet, V4: p.V4, V6: p.V6, Hooks: p.Hooks, Fill: p.fill, Beside: how.beside}
+	r := p.chains()
+	r.Beside = how.beside
 	return t.Load(ctx, r, replaces, how.trial)
 }
 
-func (t xtTool) verify(ctx context.Context, p *part) error {
-	return t.Verify(ctx, netfilter.Rules{Name: p.Name, IPSet: p.IPSet, V4: p.V4, V6: p.V6, Hooks: p.Hooks})
-}
+func (t xtTool) verify(ctx context.Context, p *part) error { return t.VerifyHooked(ctx, p.chains()) }
+
+func (t xtTool) restore(ctx context.Context, p *part) error { return t.Restore(ctx, p.chains()) }
 
 func (t xtTool) insert(ctx context.Context, _ *part, set string, e []netfilter.Element) error {
 	return t.Insert(ctx, set, e)

@@ -27,7 +27,7 @@ func (in Instance) Rollback(ctx context.Context) (now Now, err error) {
 		if ended, err := l.endedTrial(ctx); ended > 0 || err != nil { // the kernel has gone back by itself
 			return errors.Join(err, l.settle(ctx, in, ended), l.state.RemoveIfEmpty())
 		}
-		if err := l.mend(ctx, in); err != nil {
+		if err := l.mend(ctx, in, true); err != nil {
 			return err
 		}
 		return l.back(ctx, in)
@@ -131,6 +131,9 @@ func (l *live) back(ctx context.Context, in Instance) error {
 		}
 	}
 	err = l.settleBack(ctx, now, before)
+	if err == nil && before.program == nil {
+		err = l.state.Stands(before.number)
+	}
 	if err == nil {
 		return strictFor(l.state, before.manifest)
 	}

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/floodwall/floodwall/internal/compile"
-	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/ir"
 	"github.com/floodwall/floodwall/internal/packet"
 	"github.com/floodwall/floodwall/internal/xdp"
@@ -37,6 +36,9 @@ type Status struct {
 
 	Placement *PlacementStatus `json:"placement,omitempty"` // as Placement says
 
+	Repairs Repairs `json:"repairs"`
+
+	Open     []string `json:"open,omitempty"` // what the kernel lacks of the policy: packets may pass that it drops
 	Warnings []string `json:"warnings,omitempty"`
 }
 
@@ -93,23 +95,26 @@ func (in Instance) Status(ctx context.Context) (s *Status, err error) {
 	return s, err
 }
 
-func (in Instance) status(ctx context.Context, l *live) (*Status, error) {
+func (in Instance) status(ctx context.Context, l *live) (s *Status, err error) {
 	g := l.generations[0]
 	if err := g.foreign(); err != nil {
 		return nil, err
 	}
 	m := g.manifest
-	s := &Status{
+	s = &Status{
 		Target: m.Target, Choice: m.Choice, Policy: m.File, Applied: m.Applied, Form: m.Form, Generation: g.number, Boot: m.Boot,
 		Rules: []RuleStatus{}, Checks: []RuleStatus{}, Sets: []SetStatus{}, // in JSON no list is null
 	}
 	if l.trial != nil {
 		s.Trial = &TrialStatus{l.trial.left.Seconds(), l.trial.old}
 	}
-	if err := s.devices(l); err != nil {
+	s.devices(l)
+	if err := s.whole(ctx, l, g); err != nil {
 		return nil, err
 	}
-	s.verify(ctx, l, g)
+	if s.Repairs, err = readRepairs(l.state, g.number); err != nil {
+		return nil, err
+	}
 	if err := s.counters(ctx, l, g); err != nil {
 		return nil, err
 	}
@@ -128,14 +133,11 @@ func (in Instance) status(ctx context.Context, l *live) (*Status, error) {
 	return s, s.sets(ctx, l, g)
 }
 
-func (s *Status) devices(l *live) error {
+func (s *Status) devices(l *live) {
 	for _, g := range l.generations {
 		if g.program == nil {
 			for _, name := range g.manifest.Devices {
 				s.Devices = append(s.Devices, DeviceStatus{name, g.manifest.first(), "", g.number})
-				if err := datapath.DeviceExists(name); err != nil {
-					s.warn("device %s has gone", name)
-				}
 			}
 			continue
 		}
@@ -145,27 +147,6 @@ func (s *Status) devices(l *live) error {
 	}
 	if len(l.generations) > 1 {
 		s.warn("the last apply did not finish: devices run different generations; apply again")
-	}
-	gone, err := l.state.Gone()
-	for _, d := range gone {
-		s.warn("device %s has gone, and nothing filters what comes back under its name: apply again then", d)
-	}
-	return err
-}
-
-// verify warns when the kernel does not hold in netfilter what was put there.
-func (s *Status) verify(ctx context.Context, l *live, g *generation) {
-	if l.trial != nil {
-		return // what guards the trial is in it too
-	}
-	for _, p := range g.manifest.Parts {
-		t, err := l.tool(ctx, p.Kind)
-		if err == nil {
-			err = t.verify(ctx, p)
-		}
-		if err != nil {
-			s.warn("netfilter: %v: somebody has changed it; apply again", err)
-		}
 	}
 }
 

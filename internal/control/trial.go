@@ -110,7 +110,7 @@ func (l *live) confirm(ctx context.Context) error {
 		err = nil // the trial was netfilter's alone
 	}
 	if err == nil && g.program == nil {
-		err = l.state.Took(g.number)
+		err = errors.Join(l.state.Took(g.number), l.state.Stands(g.number))
 	}
 	if err != nil {
 		return err
@@ -156,7 +156,7 @@ func forget(s *datapath.State, number, before int) error {
 // the generation that was on trial, 0 when there is nothing to settle.
 func (in Instance) Settle(ctx context.Context) (number int, err error) {
 	err = in.locked(ctx, func(state *datapath.State) error {
-		if number, err = in.sweep(ctx, state); number == 0 || err != nil {
+		if number, err = in.sweep(ctx, state, false); number == 0 || err != nil {
 			return err
 		}
 		return state.RemoveIfEmpty()
@@ -168,8 +168,8 @@ func (in Instance) Settle(ctx context.Context) (number int, err error) {
 }
 
 // sweep removes what a trial that nobody confirmed has left, or puts straight what a command has that died. It returns the
-// generation that was on trial, 0 for none.
-func (in Instance) sweep(ctx context.Context, state *datapath.State) (number int, err error) {
+// generation that was on trial, 0 for none. restore is whether it also puts back what others have removed from netfilter.
+func (in Instance) sweep(ctx context.Context, state *datapath.State, restore bool) (number int, err error) {
 	ctx = context.WithoutCancel(ctx)
 	l, err := openAny(ctx, state)
 	if err != nil {
@@ -183,7 +183,7 @@ func (in Instance) sweep(ctx context.Context, state *datapath.State) (number int
 	case number > 0:
 		return number, l.settle(ctx, in, number)
 	}
-	return 0, l.mend(ctx, in)
+	return 0, l.mend(ctx, in, restore)
 }
 
 // endedTrial is the generation whose trial ended unconfirmed and has left remains, 0 when there is none.
@@ -214,7 +214,7 @@ func (l *live) endedTrial(ctx context.Context) (number int, err error) {
 // ended reports whether a record is of a policy whose trial ended unconfirmed.
 func (l *live) ended(ctx context.Context, r *datapath.Record) (bool, error) {
 	m, err := readManifest(r.Number, r.Manifest)
-	if err != nil || m.part() == nil {
+	if err != nil || m.part() == nil || r.Took { // one that took effect and does nothing was changed by others
 		return false, err
 	}
 	t, err := l.tool(ctx, m.part().Kind)

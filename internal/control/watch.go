@@ -32,7 +32,7 @@ const trialLook = time.Second
 // conntrack for it.
 const proxyLook = time.Minute
 
-// Watch keeps up with the host until ctx ends: it enters the host's own addresses into the set `local` of the XDP program
+// Watch keeps up with the host until ctx ends: it puts back what others remove of the policy in force (Repair), enters the host's own addresses into the set `local` of the XDP program
 // as they change (netfilter asks the kernel for them), removes what a trial has left that nobody confirmed and what
 // connections that SYNPROXY began have left when they are over, gives
 // protections a new key for cookies every hour, bans who exceeds limits that ban, and moves rules to where they cost least
@@ -55,6 +55,7 @@ func (in Instance) Watch(ctx context.Context, costs func() *cost.Model, report f
 	var beside sync.WaitGroup
 	defer beside.Wait()
 	defer cancel()
+	beside.Go(func() { in.keep(ctx, inTurn) })
 	beside.Go(func() { in.ban(ctx, inTurn) })
 	if costs != nil {
 		beside.Go(func() { in.place(ctx, costs, inTurn) })

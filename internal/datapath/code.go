@@ -15,6 +15,9 @@ type code struct {
 	dir    string
 	fresh  *Program // nil when the generation is only pinned
 	opened map[Mode]*ebpf.Program
+
+	pins    func(Mode) string // where they are pinned; nil is in the generation's directory
+	generic bool              // that for native mode stands in for one for generic mode that is not there
 }
 
 func (s *State) code(number int, fresh *Program) *code {
@@ -50,6 +53,11 @@ func (c *code) load(mode Mode) (*ebpf.Program, error) {
 		return prog, nil
 	}
 	prog, err := ebpf.LoadPinnedProgram(c.pin(mode), nil)
+	if errors.Is(err, os.ErrNotExist) && mode == Generic && c.generic {
+		// It reads the first piece of a frame only, which has all headers: the kernel makes it as large as a page
+		// (skb_pp_cow_data in net/core/skbuff.c, since 6.9), and before that puts each frame in one piece.
+		prog, err = ebpf.LoadPinnedProgram(c.pin(Native), nil)
+	}
 	if errors.Is(err, os.ErrNotExist) && isSide(mode) {
 		return nil, nil
 	}
@@ -64,6 +72,9 @@ func (c *code) load(mode Mode) (*ebpf.Program, error) {
 }
 
 func (c *code) pin(mode Mode) string {
+	if c.pins != nil {
+		return c.pins(mode)
+	}
 	if isSide(mode) {
 		return filepath.Join(c.dir, pinSide(mode))
 	}

@@ -124,9 +124,25 @@ func passingName(ifindex int) string { return passingPrefix + strconv.Itoa(ifind
 
 // nameLinks pins the links under the names that the devices have now, and removes all others.
 func (s *State) nameLinks(devices []*Device) error {
+	if err := s.renameLinks(devices); err != nil {
+		return err
+	}
 	keep := map[string]bool{}
 	for _, d := range devices {
-		keep[pinName(d.Name)] = true
+		keep[d.pin] = true
+	}
+	entries, err := os.ReadDir(s.path(dirLinks))
+	for _, e := range entries {
+		if !keep[e.Name()] {
+			err = errors.Join(err, os.Remove(s.path(dirLinks, e.Name())))
+		}
+	}
+	return err
+}
+
+// renameLinks pins the links under the names that the devices have now, over those of devices that have gone.
+func (s *State) renameLinks(devices []*Device) error {
+	for _, d := range devices {
 		if d.pin != pinName(d.Name) {
 			if err := s.rename(d, passingName(d.ifindex)); err != nil {
 				return err
@@ -138,13 +154,7 @@ func (s *State) nameLinks(devices []*Device) error {
 			return err
 		}
 	}
-	entries, err := os.ReadDir(s.path(dirLinks))
-	for _, e := range entries {
-		if !keep[e.Name()] {
-			err = errors.Join(err, os.Remove(s.path(dirLinks, e.Name())))
-		}
-	}
-	return err
+	return nil
 }
 
 // rename renames a link's pin, over one that is there.

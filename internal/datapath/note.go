@@ -14,6 +14,7 @@ type Note string
 const (
 	NoteSource  Note = "source"  // what it was compiled from
 	NoteCounted Note = "counted" // what was counted for it in places that are gone
+	NoteRepairs Note = "repairs" // how often what others removed of it was put back
 )
 
 // SetNote keeps a note with a generation, in place of an earlier one. The caller holds the lock.

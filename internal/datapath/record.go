@@ -12,6 +12,7 @@ type Record struct {
 	Number   int
 	Manifest []byte
 	Took     bool // effect for good: see State.Took
+	Stands   bool // it is the one in force: see State.Stands
 }
 
 // AddRecord keeps a manifest under the next free number. The caller holds the lock.
@@ -28,7 +29,7 @@ func (s *State) Records() (records []*Record, err error) {
 	manifests, err := s.Manifests()
 	for _, m := range manifests {
 		if s.isRecord(m.Number) {
-			records = append(records, &Record{m.Number, m.Text, s.has(m.Number, pinTook)})
+			records = append(records, &Record{m.Number, m.Text, s.has(m.Number, pinTook), s.has(m.Number, pinStands)})
 		}
 	}
 	return records, err
@@ -62,8 +63,11 @@ func (s *State) Manifests() (manifests []Manifest, err error) {
 	return manifests, nil
 }
 
-// pinTook marks a record that took effect.
-const pinTook = "took"
+// pinTook marks a record that took effect, and pinStands the one that is in force.
+const (
+	pinTook   = "took"
+	pinStands = "stands"
+)
 
 // Took notes that the policy of a record took effect for good. One without this note is on trial, or what a trial or an
 // apply that died has left, and nothing to return to. The caller holds the lock.

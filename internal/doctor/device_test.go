@@ -125,24 +125,26 @@ func TestReversePath(t *testing.T) {
 func TestStatus(t *testing.T) {
 	s := &control.Status{
 		Target: "xdp", Policy: "/etc/floodwall/policy.yaml", Generation: 3,
-		Devices:  []control.DeviceStatus{{Name: "eth0", Stage: "xdp", Mode: "generic"}, {Name: "eth1", Stage: "xdp", Mode: "native"}},
-		Warnings: []string{"device eth2 has gone"},
+		Devices: []control.DeviceStatus{{Name: "eth0", Stage: "xdp", Mode: "generic"}, {Name: "eth1", Stage: "xdp", Mode: "native"}},
+		Open:    []string{"device eth2 has gone"},
 	}
 	h := captured(nil)
-	const apply = "warning floodwall-status: floodwall apply /etc/floodwall/policy.yaml"
-	same(t, h.judgeStatus(s), "ok floodwall:", apply, "warning floodwall-mode: floodwall apply --mode auto policy.yaml", "ok floodwall-mode:")
+	const repair = "problem floodwall-open: floodwall repair"
+	same(t, h.judgeStatus(s), "ok floodwall:", repair, "warning floodwall-mode: floodwall apply --mode auto policy.yaml", "ok floodwall-mode:")
 	dull := card(func(d *device) { d.xdp = 0 })
 	h.devices = func() ([]*device, error) { return []*device{dull}, nil }
-	same(t, h.judgeStatus(s), "ok floodwall:", apply, "note floodwall-mode: nothing on this host: see xdp-native and xdp-setup", "ok floodwall-mode:")
+	same(t, h.judgeStatus(s), "ok floodwall:", repair, "note floodwall-mode: nothing on this host: see xdp-native and xdp-setup", "ok floodwall-mode:")
 	h.only = []string{"eth1"}
-	same(t, h.judgeStatus(s), "ok floodwall:", apply, "ok floodwall-mode:")
+	same(t, h.judgeStatus(s), "ok floodwall:", repair, "ok floodwall-mode:")
 }
 
 // TestNotWhole has parts of the policy that are gone from netfilter.
 func TestNotWhole(t *testing.T) {
-	s := &control.Status{Target: "nftables", Policy: "p.yaml", Generation: 2, Warnings: []string{"netfilter: table inet floodwall2 has gone", "set s is full"}}
+	s := &control.Status{Target: "nftables", Policy: "p.yaml", Generation: 2, Open: []string{"netfilter: table inet floodwall2 has gone"},
+		Warnings: []string{"set s is full", control.NobodyBanned + " for rule \"r\""}}
 	found := captured(nil).judgeStatus(s)
-	same(t, found, "ok floodwall:", "problem floodwall-status: floodwall apply p.yaml", "warning floodwall-status: floodwall apply p.yaml")
+	same(t, found, "ok floodwall:", "problem floodwall-open: floodwall repair", "warning floodwall-status: floodwall apply p.yaml",
+		"warning floodwall-status: floodwall daemon")
 	if !Bad(found[:2]) || !strings.Contains(found[1].Evidence, "floodwall2 has gone") {
 		t.Errorf("%+v", found[1])
 	}
@@ -156,6 +158,6 @@ func TestTrial(t *testing.T) {
 	}
 	gone := fmt.Errorf("%w: what was filtered has gone (eth0)", datapath.ErrNotLoaded)
 	same(t, []Finding{notLoaded(datapath.ErrNotLoaded, "/d"), notLoaded(gone, "/d")},
-		"note floodwall: floodwall apply policy.yaml", "problem floodwall: floodwall apply policy.yaml")
+		"note floodwall: floodwall apply policy.yaml", "problem floodwall: floodwall repair")
 	same(t, []Finding{broken(errors.New("generation 3: no table"), "/d")}, "problem floodwall: floodwall apply policy.yaml")
 }

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/floodwall/floodwall/internal/boot"
 	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/datapath"
 )
@@ -38,6 +39,7 @@ func notLoaded(err error, dir string) Finding {
 	}
 	if err != datapath.ErrNotLoaded {
 		f.Severity, f.Evidence = Problem, fmt.Sprintf("%v (%s)", err, dir)
+		return f.command("floodwall repair")
 	}
 	return f.command("floodwall apply policy.yaml")
 }
@@ -90,8 +92,11 @@ func (h *host) judgeStatus(s *control.Status) []Finding {
 		Evidence: fmt.Sprintf("generation %d of %s runs, target %s", s.Generation, s.Policy, s.Target),
 	}
 	found := []Finding{f}
+	for _, o := range s.Open {
+		found = append(found, judgeOpen(o))
+	}
 	for _, w := range s.Warnings {
-		found = append(found, judgeWarning(w).command("floodwall apply "+quoted(s.Policy)))
+		found = append(found, judgeWarning(w, s.Policy))
 	}
 	for _, d := range s.Devices {
 		if len(h.only) == 0 || slices.Contains(h.only, d.Name) {
@@ -101,16 +106,23 @@ func (h *host) judgeStatus(s *control.Status) []Finding {
 	return found
 }
 
-// lostPart begins the warnings of [control.Status] about a part of the policy that is no longer in netfilter.
-const lostPart = "netfilter:"
+// judgeOpen judges what the kernel lacks of the policy.
+func judgeOpen(o string) Finding {
+	f := Finding{ID: "floodwall-open", Severity: Problem, Evidence: o + " (from floodwall status)", Cost: "packets may pass that the policy drops"}
+	return f.command("floodwall repair")
+}
 
 // judgeWarning judges what the status warns of.
-func judgeWarning(w string) Finding {
+func judgeWarning(w, policy string) Finding {
 	f := Finding{ID: "floodwall-status", Severity: Warning, Evidence: w + " (from floodwall status)", Cost: "the policy is not in force as it was written"}
-	if strings.HasPrefix(w, lostPart) {
-		f.Severity, f.Cost = Problem, "what Floodwall decides in netfilter is not whole: packets may pass that the policy drops"
+	if !strings.HasPrefix(w, control.NobodyBanned) {
+		return f.command("floodwall apply " + quoted(policy))
 	}
-	return f
+	f.Cost = "who exceeds limits is dropped, but not banned"
+	if _, err := os.Stat("/etc/systemd/system/" + boot.DaemonUnit); err == nil {
+		return f.command("systemctl start " + boot.DaemonUnit)
+	}
+	return f.command("floodwall daemon")
 }
 
 // mode judges where a device runs Floodwall's program.

@@ -15,15 +15,31 @@ import (
 // number of entries of each set; a set with timeouts may have fewer,
 // and one to which ranges or prefixes were added more. The error lists all differences.
 func (x *Xt) Verify(ctx context.Context, r Rules) error {
-	var list []error
+	list, err := x.differences(ctx, r)
+	if err != nil {
+		return err
+	}
+	return notAsAsked(r.Name, list)
+}
+
+// notAsAsked is the error that lists differences, nil without any.
+func notAsAsked(name string, list []error) error {
+	slices.SortFunc(list, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
+	if err := errors.Join(list...); err != nil {
+		return fmt.Errorf("the kernel does not hold %s as asked: %w", name, err)
+	}
+	return nil
+}
+
+func (x *Xt) differences(ctx context.Context, r Rules) (list []error, err error) {
 	for _, f := range x.families {
 		asked, err := readSaved(r.script(f))
 		if err != nil {
-			return err
+			return nil, err
 		}
 		held, err := f.read(ctx)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		has := ruleCounts(held)
 		for chain, n := range ruleCounts(asked) {
@@ -35,15 +51,7 @@ func (x *Xt) Verify(ctx context.Context, r Rules) error {
 		}
 	}
 	more, err := x.setDifferences(ctx, r)
-	if err != nil {
-		return err
-	}
-	list = append(list, more...)
-	slices.SortFunc(list, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
-	if err := errors.Join(list...); err != nil {
-		return fmt.Errorf("the kernel does not hold %s as asked: %w", r.Name, err)
-	}
-	return nil
+	return append(list, more...), err
 }
 
 // ruleCounts is how many rules each chain has, by `CHAIN of table TABLE`.
@@ -89,6 +97,16 @@ func (x *Xt) headers(ctx context.Context, set ...string) (map[string]xtSet, erro
 func ranged(entry string) bool { return strings.ContainsAny(entry, "-/") }
 
 func (x *Xt) setDifferences(ctx context.Context, r Rules) (list []error, err error) {
+	wrong, err := x.wrongSets(ctx, r)
+	for _, name := range slices.Sorted(maps.Keys(wrong)) {
+		list = append(list, wrong[name])
+	}
+	return list, err
+}
+
+// wrongSets says of each set of a generation that is not as asked why it is not.
+func (x *Xt) wrongSets(ctx context.Context, r Rules) (wrong map[string]error, err error) {
+	wrong = map[string]error{}
 	asked := map[string]map[string]bool{}
 	for line := range strings.Lines(r.IPSet) {
 		words := append(strings.Fields(line), "", "", "")
@@ -105,17 +123,17 @@ func (x *Xt) setDifferences(ctx context.Context, r Rules) (list []error, err err
 	if err != nil {
 		return nil, fmt.Errorf("listing ipsets: %w", err)
 	}
-	for _, name := range slices.Sorted(maps.Keys(asked)) {
+	for name := range asked {
 		h, ok := held[name]
 		n := len(asked[name])
 		fewer := strings.Contains(h.header, " timeout ")
 		more := slices.ContainsFunc(slices.Collect(maps.Keys(asked[name])), ranged)
 		switch {
 		case !ok:
-			list = append(list, fmt.Errorf("no set %s", name))
+			wrong[name] = fmt.Errorf("no set %s", name)
 		case h.entries > n && !more || h.entries < n && !fewer:
-			list = append(list, fmt.Errorf("set %s has %d entries, not %d", name, h.entries, n))
+			wrong[name] = fmt.Errorf("set %s has %d entries, not %d", name, h.entries, n)
 		}
 	}
-	return list, nil
+	return wrong, nil
 }

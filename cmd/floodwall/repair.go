@@ -1,0 +1,47 @@
+package main
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+)
+
+func repairCommand(e *env) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "repair",
+		Short: "put back what has gone from the kernel of the policy that runs",
+		Long: "Repair puts programs back on devices that returned, or from which another tool has detached them, and puts back what\n" +
+			"others have removed from nftables, iptables or ipset. It changes nothing that is whole. All that it needs is in the BPF\n" +
+			"file system; bans that were in a removed set of netfilter are lost. `floodwall daemon` does the same by itself, at once.",
+		Args: none,
+		RunE: func(c *cobra.Command, _ []string) error { return repair(c.Context(), e) },
+	}
+	e.jsonFlag(c)
+	return c
+}
+
+func repair(ctx context.Context, e *env) error {
+	in, err := e.instance()
+	if err != nil {
+		return err
+	}
+	r, err := in.Repair(ctx)
+	if r == nil {
+		return err
+	}
+	if e.json {
+		return firstError(err, e.printJSON(r))
+	}
+	for _, name := range r.Waiting {
+		e.warning("device " + name + " has gone: repair again when it has returned")
+	}
+	if text := r.String(); text != "" {
+		e.println("repaired: %s", text)
+	} else if err == nil && len(r.Waiting) == 0 {
+		e.println("nothing to repair")
+	}
+	if err == nil && len(r.Waiting) > 0 {
+		return errFailed
+	}
+	return err
+}

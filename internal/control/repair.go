@@ -1,0 +1,257 @@
+package control
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/floodwall/floodwall/internal/datapath"
+	"github.com/floodwall/floodwall/internal/netfilter"
+)
+
+// Repaired is what a repair has put back into the kernel.
+type Repaired struct {
+	Devices []RepairedDevice `json:"devices"`
+	Parts   []RepairedPart   `json:"netfilter"`
+	Waiting []string         `json:"waiting,omitempty"` // devices that are not there
+}
+
+// RepairedDevice is a device that has the program of the policy again.
+type RepairedDevice struct {
+	Name string `json:"name"`
+	Mode string `json:"mode"`
+	Note string `json:"note,omitempty"` // that the mode is another than before
+}
+
+// RepairedPart is a table of nftables, or a set of chains of iptables, that is whole again.
+type RepairedPart struct {
+	Name  string `json:"name"`
+	Cause string `json:"cause"` // what was missing
+}
+
+// any reports whether anything was put back.
+func (r *Repaired) any() bool { return len(r.Devices)+len(r.Parts) > 0 }
+
+// String says what was put back.
+func (r *Repaired) String() string {
+	var texts []string
+	for _, d := range r.Devices {
+		text := fmt.Sprintf("device %s is filtered again (%s)", d.Name, d.Mode)
+		if d.Note != "" {
+			text += ": " + d.Note
+		}
+		texts = append(texts, text)
+	}
+	for _, p := range r.Parts {
+		texts = append(texts, fmt.Sprintf("%s is whole again in netfilter, where this had changed: %s", p.Name, p.Cause))
+	}
+	return strings.Join(texts, "; ")
+}
+
+// scope says what a repair looks at.
+type scope struct{ devices, parts bool }
+
+// Repair puts back what has gone from the kernel of the policy in force: programs of devices that returned or that another
+// tool has detached, and what others have removed or changed in netfilter. All that it needs is in the BPF file system.
+// What cannot be put back is in the error, and keeps nothing else from it. It returns datapath.ErrNotLoaded when no policy is
+// in force.
+func (in Instance) Repair(ctx context.Context) (r *Repaired, err error) {
+	return in.repair(ctx, scope{devices: true, parts: true})
+}
+
+func (in Instance) repair(ctx context.Context, at scope) (r *Repaired, err error) {
+	err = in.locked(ctx, func(state *datapath.State) error {
+		ctx := context.WithoutCancel(ctx)
+		l, err := openAny(ctx, state)
+		if err != nil {
+			return err
+		}
+		defer l.close()
+		g, err := l.standing()
+		if err != nil {
+			return err
+		}
+		if len(l.generations) == 0 || l.generations[0] != g {
+			defer g.close()
+		}
+		r = &Repaired{Devices: []RepairedDevice{}, Parts: []RepairedPart{}}
+		var errs []error
+		if at.devices {
+			errs = append(errs, r.devices(l, g))
+		}
+		if at.parts && l.trial == nil {
+			errs = append(errs, r.parts(ctx, l, g))
+		}
+		if r.any() {
+			errs = append(errs, noteRepairs(state, g.number, r))
+		}
+		return errors.Join(errs...)
+	})
+	return r, err
+}
+
+// standing is the generation in force: the newest that decides, or when others have removed all of it the one that should.
+// It is datapath.ErrNotLoaded when there is none.
+func (l *live) standing() (*generation, error) {
+	if len(l.generations) > 0 {
+		return l.generations[0], nil
+	}
+	number, err := l.state.Held()
+	if err != nil {
+		return nil, err
+	}
+	if number > 0 {
+		p, err := l.state.Open(number)
+		if err != nil {
+			return nil, err
+		}
+		return ofProgram(p)
+	}
+	r, err := inForce(l.state)
+	if err != nil {
+		return nil, err
+	}
+	if r == nil {
+		return nil, datapath.ErrNotLoaded
+	}
+	m, err := readManifest(r.Number, r.Manifest)
+	return &generation{number: r.Number, manifest: m}, err
+}
+
+// inForce is the record of the policy in force, nil when there is none.
+func inForce(state *datapath.State) (*datapath.Record, error) {
+	records, err := state.Records()
+	if err != nil {
+		return nil, err
+	}
+	for _, is := range []func(*datapath.Record) bool{
+		func(r *datapath.Record) bool { return r.Stands },
+		func(r *datapath.Record) bool { return r.Took },
+	} {
+		if i := slices.IndexFunc(records, is); i >= 0 {
+			return records[i], nil
+		}
+	}
+	return nil, nil
+}
+
+// devices gives devices the programs that they lack.
+func (r *Repaired) devices(l *live, g *generation) error {
+	if g.program == nil {
+		for _, name := range g.manifest.Devices {
+			if datapath.DeviceExists(name) != nil {
+				r.Waiting = append(r.Waiting, name)
+			}
+		}
+		return nil
+	}
+	lacks, err := l.state.Lacking(g.manifest.Devices, g.number)
+	if err != nil {
+		return err
+	}
+	var names []string
+	for _, lack := range lacks {
+		switch {
+		case lack.Gone:
+			r.Waiting = append(r.Waiting, lack.Device)
+		case !slices.Contains(names, lack.Device):
+			names = append(names, lack.Device)
+		}
+	}
+	if names == nil {
+		return nil
+	}
+	mode := g.manifest.Mode
+	if mode == "" {
+		mode = datapath.Auto
+	}
+	devices, err := l.state.Reattach(names, mode, g.number)
+	for _, d := range devices {
+		note := ""
+		if d.Mode == datapath.Generic && !l.state.MadeForGeneric(g.number) {
+			note = "its driver has no XDP, which it had, so the program runs at several times the cost"
+		}
+		r.Devices = append(r.Devices, RepairedDevice{d.Name, string(d.Mode), note})
+	}
+	return err
+}
+
+// parts puts back the parts in netfilter. What a change has left that died between its steps is for mend.
+func (r *Repaired) parts(ctx context.Context, l *live, g *generation) error {
+	var errs []error
+	for _, p := range g.manifest.Parts {
+		cause, err := l.restore(ctx, g, p)
+		if cause != "" && err == nil {
+			r.Parts = append(r.Parts, RepairedPart{p.Name, cause})
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+// restore puts a part back if the kernel does not hold it. The cause is "" when it does.
+func (l *live) restore(ctx context.Context, g *generation, p *part) (cause string, err error) {
+	t, err := l.tool(ctx, p.Kind)
+	if err != nil {
+		return "", err
+	}
+	_, state, err := t.Trial(ctx, p.Name)
+	switch {
+	case err != nil:
+		return "", err
+	case state == netfilter.Absent:
+		cause = "it was removed"
+	case state == netfilter.Settled, state == netfilter.Inert && p.Kind == kindXt:
+		differs := t.verify(ctx, p)
+		if differs == nil {
+			return "", nil
+		}
+		first, more, _ := strings.Cut(differs.Error(), "\n")
+		if cause = first; more != "" {
+			cause += fmt.Sprintf(", and %d more", strings.Count(more, "\n")+1)
+		}
+	default:
+		return "", nil
+	}
+	bans, err := l.bansFor(ctx, g, g)
+	if err != nil {
+		bans = nil // they went with their sets
+	}
+	p.fill = p.bansOf(bans)
+	return cause, t.restore(ctx, p)
+}
+
+// Repairs is how often something of a generation was put back.
+type Repairs struct {
+	Count int       `json:"count"`
+	Last  time.Time `json:"last"`
+	What  string    `json:"what"` // the last of them
+}
+
+// noteRepairs counts a repair. It is in the BPF file system, so it takes no disk.
+func noteRepairs(state *datapath.State, number int, r *Repaired) error {
+	n, err := readRepairs(state, number)
+	if err != nil {
+		return err
+	}
+	text, err := json.Marshal(Repairs{n.Count + 1, time.Now().UTC().Truncate(time.Second), r.String()})
+	if err != nil {
+		return fmt.Errorf("repairs: %w", err)
+	}
+	return state.SetNote(number, datapath.NoteRepairs, text)
+}
+
+func readRepairs(state *datapath.State, number int) (r Repairs, err error) {
+	text, err := state.Note(number, datapath.NoteRepairs)
+	if text == nil || err != nil {
+		return r, err
+	}
+	if err := json.Unmarshal(text, &r); err != nil {
+		return r, fmt.Errorf("generation %d: %s: %w", number, datapath.NoteRepairs, err)
+	}
+	return r, nil
+}

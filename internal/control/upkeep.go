@@ -1,0 +1,222 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/floodwall/floodwall/internal/datapath"
+	"github.com/floodwall/floodwall/internal/netfilter"
+)
+
+// How soon the daemon puts back what others remove. The kernel tells of devices and of nftables at once. It does not tell
+// that a program was detached, nor of the older iptables and of ipset: these are looked at every lookEvery. A look at
+// netfilter takes a share of a CPU of no more than 1/lookShare, so large policies are looked at less often.
+const (
+	lookEvery = time.Second
+	lookShare = 20
+	rulesLook = 10 * time.Second // at nftables, in case that an event told too little
+	settling  = 20 * time.Millisecond
+)
+
+// A repair that is undone again and again waits: warRepairs of them within warTime are a war with another manager, and
+// from then on the wait doubles with each, to warWait at most.
+const (
+	warRepairs = 5
+	warTime    = time.Minute
+	warWait    = 10 * time.Second
+)
+
+// keeper puts back what others remove of the policy in force.
+type keeper struct {
+	in     Instance
+	report func(Event)
+	said   map[string]bool // errors that were reported and have not gone since
+}
+
+// keep puts back what others remove, until ctx ends.
+func (in Instance) keep(ctx context.Context, report func(Event)) {
+	devices, rules := make(chan struct{}, 1), make(chan struct{}, 1)
+	go again(ctx, report, func() error {
+		return linkEvents(ctx, func() { poke(devices) }, func() { poke(rules) })
+	})
+	go again(ctx, report, func() error {
+		return netfilter.Events(ctx, func(e netfilter.Event) {
+			if in.concerns(e) {
+				poke(rules)
+			}
+		})
+	})
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		k := &keeper{in: in, report: report, said: map[string]bool{}}
+		k.run(ctx, scope{devices: true}, devices, func(time.Duration) time.Duration { return lookEvery })
+	}()
+	k := &keeper{in: in, report: report, said: map[string]bool{}}
+	k.run(ctx, scope{parts: true}, rules, func(took time.Duration) time.Duration {
+		return max(in.rulesEvery(), took*lookShare)
+	})
+	<-done
+}
+
+// poke signals, unless a signal waits already.
+func poke(signal chan struct{}) {
+	select {
+	case signal <- struct{}{}:
+	default:
+	}
+}
+
+// again runs a source of events until ctx ends. While it fails, the looks at intervals go on.
+func again(ctx context.Context, report func(Event), source func() error) {
+	for ctx.Err() == nil {
+		if err := source(); err != nil && ctx.Err() == nil {
+			report(Event{Err: err})
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(lookEvery):
+		}
+	}
+}
+
+// linkEvents calls changed when a device appears, goes or changes, and appeared when there is one of a new name: before
+// Linux 6.16 chains of nftables lose a device that goes.
+func linkEvents(ctx context.Context, changed, appeared func()) error {
+	names := map[int32]string{}
+	updates, lost := make(chan netlink.LinkUpdate, 64), make(chan error, 1)
+	ended, end := context.WithCancel(ctx)
+	defer end()
+	err := netlink.LinkSubscribeWithOptions(updates, ended.Done(), netlink.LinkSubscribeOptions{ErrorCallback: func(err error) {
+		select {
+		case lost <- err:
+		default:
+		}
+	}})
+	if err != nil {
+		return fmt.Errorf("watching devices: %w", err)
+	}
+	changed() // what happened before
+	appeared()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case err := <-lost:
+			return fmt.Errorf("watching devices: %w", err)
+		case u, open := <-updates:
+			if !open {
+				return nil
+			}
+			changed()
+			if u.Header.Type == unix.RTM_DELLINK {
+				delete(names, u.Index)
+			} else if name := u.Attrs().Name; names[u.Index] != name {
+				names[u.Index] = name
+				appeared()
+			}
+		}
+	}
+}
+
+// concerns reports whether an event can be about the instance: its tables, or those of iptables. Elements of its dynamic
+// sets come and go.
+func (in Instance) concerns(e netfilter.Event) bool {
+	switch {
+	case e.Table == "":
+		return true
+	case slices.Contains([]string{"raw", "mangle", "filter"}, e.Table):
+		return e.Set == ""
+	}
+	return strings.HasPrefix(e.Table, in.partPrefix()) && e.Set == ""
+}
+
+// rulesEvery is how often to look at the parts in netfilter.
+func (in Instance) rulesEvery() time.Duration {
+	every := rulesLook
+	in.reading(context.Background(), func(l *live) error {
+		if l.generations[0].manifest.partOf(kindXt) != nil {
+			every = lookEvery
+		}
+		return nil
+	})
+	return every
+}
+
+// run repairs at each signal, and at intervals.
+func (k *keeper) run(ctx context.Context, at scope, signal <-chan struct{}, every func(took time.Duration) time.Duration) {
+	var recent []time.Time
+	for {
+		begin := time.Now()
+		repaired := k.once(ctx, at)
+		took := time.Since(begin)
+		if repaired {
+			recent = append(recent, begin)
+		}
+		recent = slices.DeleteFunc(recent, func(t time.Time) bool { return time.Since(t) > warTime })
+		if repaired && !k.rest(ctx, recent) {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-signal:
+			if at.parts { // a change of rules is several events
+				time.Sleep(settling)
+			}
+		case <-time.After(every(took)):
+		}
+	}
+}
+
+// rest waits while somebody undoes the repairs again and again. It returns false when ctx has ended.
+func (k *keeper) rest(ctx context.Context, recent []time.Time) bool {
+	over := len(recent) - warRepairs
+	if over < 0 {
+		return true
+	}
+	wait := min(lookEvery<<min(over, 10), warWait)
+	k.report(Event{Err: fmt.Errorf("something undoes the repairs again and again, %d times in the last minute: the next is in %v", len(recent), wait)})
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(wait):
+		return true
+	}
+}
+
+// once repairs what is to be repaired, and reports whether there was anything. An error is reported once, until it has gone.
+func (k *keeper) once(ctx context.Context, at scope) bool {
+	r, err := k.in.repair(ctx, at)
+	if errors.Is(err, datapath.ErrNotLoaded) || ctx.Err() != nil {
+		return false
+	}
+	now := map[string]bool{}
+	if err != nil {
+		now[err.Error()] = true
+		if !k.said[err.Error()] {
+			k.report(Event{Err: fmt.Errorf("what has gone of the policy could not be put back, and is tried again: %w", err)})
+		}
+	}
+	if r != nil {
+		for _, name := range r.Waiting {
+			text := fmt.Sprintf("device %s has gone; it is filtered again as soon as it returns", name)
+			if now[text] = true; !k.said[text] {
+				k.report(Event{Text: text})
+			}
+		}
+	}
+	k.said = now
+	if r == nil || !r.any() {
+		return false
+	}
+	k.report(Event{Text: "repaired: " + r.String()})
+	return true
+}

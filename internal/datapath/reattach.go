@@ -1,0 +1,192 @@
+package datapath
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+
+	"github.com/vishvananda/netlink"
+)
+
+// Lack is a device that has not all programs that it should have.
+type Lack struct {
+	Device string
+	Gone   bool   // there is no device of that name, and none that has it as its former name
+	Of     string // the traffic that nothing filters; "" is all that the device receives
+}
+
+// Lacking lists those of the named devices that have not all programs of a generation. During a trial, whose programs are
+// others, it looks for the attachment to XDP alone. A device that was renamed keeps what it has; one that took its name
+// lacks all.
+func (s *State) Lacking(names []string, number int) (list []Lack, err error) {
+	devices, err := s.devices()
+	if err != nil {
+		return nil, err
+	}
+	defer closeDevices(devices)
+	runs, err := pinnedID(s.path(generationName(number), pinNative))
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, err
+	}
+	linear, err := pinnedID(s.path(generationName(number), pinLinear))
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, err
+	}
+	for _, name := range names {
+		dev, err := netlink.LinkByName(name)
+		if err != nil {
+			if !slices.ContainsFunc(devices, func(d *Device) bool { return d.pin == pinName(name) }) {
+				list = append(list, Lack{Device: name, Gone: true})
+			}
+			continue
+		}
+		d := find(devices, dev)
+		if d == nil {
+			list = append(list, Lack{Device: name})
+			continue
+		}
+		if d.program != runs && d.program != linear {
+			continue
+		}
+		for _, side := range sides {
+			if s.has(number, pinSide(side)) && d.sideOf(side).link == nil {
+				list = append(list, Lack{Device: name, Of: d.traffic(side)})
+			}
+		}
+	}
+	return list, nil
+}
+
+// Held is the number of the generation that the links of devices hold, also of devices that have gone; 0 without any.
+func (s *State) Held() (number int, err error) {
+	devices, gone, err := s.links()
+	if err != nil {
+		return 0, err
+	}
+	defer closeDevices(devices)
+	roles, err := s.roles()
+	if errors.Is(err, os.ErrNotExist) {
+		return 0, nil
+	}
+	for _, d := range append(devices, gone...) {
+		number = max(number, roles[d.program].now())
+	}
+	return number, err
+}
+
+// Open opens a generation that has a program, whether or not it runs.
+func (s *State) Open(number int) (*Generation, error) { return s.openGeneration(number, nil) }
+
+// MadeForGeneric reports whether a generation was applied to a device in generic mode.
+func (s *State) MadeForGeneric(number int) bool { return s.has(number, pinLinear) }
+
+// Reattach gives the named devices the programs of a generation that they lack. Each device gets what it lacks, or the
+// error says why not; the others do not depend on it. The mode of XDP is chosen anew. A device during a trial gets the
+// trial's program. The caller holds the lock, and closes nothing.
+func (s *State) Reattach(names []string, mode Mode, number int) (got []*Device, err error) {
+	v, err := s.situation()
+	if err != nil {
+		return nil, err
+	}
+	defer v.close()
+	swap := &swap{state: s, code: s.code(number, nil), old: v.devices}
+	defer swap.close()
+	swap.code.generic = true
+	if t := s.trialOf(v, number); t != nil {
+		swap.code = s.trialCodeOf(t)
+	}
+	for _, name := range names {
+		d, attachErr := swap.reattach(name, mode)
+		if attachErr != nil {
+			err = errors.Join(err, attachErr)
+			continue
+		}
+		got = append(got, d)
+	}
+	err = errors.Join(err, s.renameLinks(slices.Concat(v.devices, swap.added)))
+	closeDevices(swap.added)
+	return got, err
+}
+
+// reattach gives one device what it lacks.
+func (s *swap) reattach(name string, mode Mode) (*Device, error) {
+	dev, err := findDevice(name)
+	if err != nil {
+		return nil, err
+	}
+	d := find(s.old, dev)
+	if d == nil {
+		if d, err = s.attach(dev, mode); err != nil {
+			return nil, err
+		}
+		s.added = append(s.added, d)
+		return d, s.updateSide(d, leaving, true, false)
+	}
+	for _, side := range sides {
+		prog, err := s.code.program(side)
+		if err != nil {
+			return nil, err
+		}
+		if prog != nil && d.sideOf(side).link == nil {
+			if err := s.state.attachSide(d, side, prog); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return d, nil
+}
+
+// trialOf is the trial of a generation that has not ended, nil when there is none. When all devices have gone no device
+// runs it, so the directories tell.
+func (s *State) trialOf(v *situation, number int) *Trial {
+	if v.trial != nil && v.trial.New == number && v.trial.Deadline != confirmed && !v.trial.Expired() {
+		return v.trial
+	}
+	if len(v.devices) > 0 {
+		return nil
+	}
+	t, err := s.readTrial(number)
+	if err != nil || t.Deadline == confirmed || t.Expired() {
+		return nil
+	}
+	return t
+}
+
+// trialCodeOf is the programs that a trial has for devices that the generations before and after both have, as far as
+// any device has run them.
+func (s *State) trialCodeOf(t *Trial) *code {
+	c := s.code(t.New, nil)
+	c.pins = func(mode Mode) string {
+		for _, v := range []variant{{mode, true, true}, {mode, true, false}} {
+			path := s.path(trialName(t.New), v.pin())
+			if _, err := os.Stat(path); err == nil {
+				return path
+			}
+		}
+		return s.path(trialName(t.New), variant{mode, true, true}.pin())
+	}
+	return c
+}
+
+// Stands notes that the policy of a record is the one in force, so that a Record tells it when somebody has removed all
+// of it from netfilter. The caller holds the lock.
+func (s *State) Stands(number int) error {
+	numbers, err := s.generations()
+	if err != nil {
+		return err
+	}
+	if !s.has(number, pinStands) {
+		if err := pinText(s.path(generationName(number), pinStands), pinStands, nil); err != nil {
+			return err
+		}
+	}
+	for _, n := range numbers {
+		if n != number {
+			if err := removeUnused(s.path(generationName(n), pinStands)); err != nil {
+				return fmt.Errorf("generation %d: %w", n, err)
+			}
+		}
+	}
+	return nil
+}

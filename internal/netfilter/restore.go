@@ -1,0 +1,167 @@
+package netfilter
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// Restore puts a table back that is the one in force, and of which the kernel does not hold all: others have removed or
+// changed it. It is replaced in one transaction, so that what is left of it decides until then. On kernels before 6.16 a
+// chain cannot be bound to a device that is not there; such devices are left out.
+func (n *Nft) Restore(ctx context.Context, t Table) error {
+	if _, err := readTable(t.Script, t.Name, true); err != nil {
+		return fmt.Errorf("restoring table %s: %w", t.Name, err)
+	}
+	try := func(script string) error {
+		name := "table inet " + t.Name
+		return n.script(ctx, "add "+name, "delete "+name, "create "+name, script)
+	}
+	err := try(t.Script)
+	if err != nil {
+		if present := withoutAbsent(t.Script); present != t.Script {
+			err = try(present)
+		}
+	}
+	if err == nil {
+		err = n.fillSets(ctx, t)
+	}
+	if err == nil {
+		err = n.Verify(ctx, t)
+	}
+	if err != nil {
+		return fmt.Errorf("restoring table %s: %w", t.Name, err)
+	}
+	return nil
+}
+
+var (
+	ingressDevices = regexp.MustCompile(`hook ingress (?:devices = \{([^}]*)\}|device ("[^"]*"))`)
+	quotedDevice   = regexp.MustCompile(`"[^"]*"`)
+)
+
+// withoutAbsent is a script whose chains are bound only to devices that are there, unless that would be none.
+func withoutAbsent(script string) string {
+	return ingressDevices.ReplaceAllStringFunc(script, func(hook string) string {
+		list := quotedDevice.FindAllString(hook, -1)
+		list = slices.DeleteFunc(list, func(d string) bool { return absent(strings.Trim(d, `"`)) })
+		if len(list) == 0 {
+			return hook
+		}
+		return "hook ingress devices = { " + strings.Join(list, ", ") + " }"
+	})
+}
+
+// absent reports whether there is no device of a name.
+func absent(device string) bool {
+	_, err := net.InterfaceByName(device)
+	return err != nil
+}
+
+// Restore puts a generation back that is the one in force, and of which the kernel does not hold all. Chains that are
+// left are filled in one transaction for each table, and decide until then.
+func (x *Xt) Restore(ctx context.Context, r Rules) error {
+	if err := r.check(); err != nil {
+		return fmt.Errorf("restoring %s: %w", r.Name, err)
+	}
+	err := x.restoreWrong(ctx, r)
+	for _, f := range x.families {
+		if err == nil {
+			err = f.apply(ctx, r.script(f))
+		}
+	}
+	if err == nil {
+		err = x.Verify(ctx, r)
+	}
+	for set, elements := range r.Fill {
+		if err == nil {
+			err = x.Insert(ctx, set, elements)
+		}
+	}
+	for _, f := range x.families {
+		if err == nil {
+			err = f.rehook(ctx, []string{r.Name}, func(table string, _ []xtRule) []xtRule {
+				return r.hooksOf(f, table)
+			})
+		}
+	}
+	if err == nil {
+		err = x.dropGuards(ctx, r.Name)
+	}
+	if err != nil {
+		return fmt.Errorf("restoring %s: %w", r.Name, err)
+	}
+	return nil
+}
+
+// restoreWrong fills the sets that are not as asked anew.
+func (x *Xt) restoreWrong(ctx context.Context, r Rules) error {
+	wrong, err := x.wrongSets(ctx, r)
+	if err != nil || len(wrong) == 0 {
+		return err
+	}
+	var lines []string
+	for line := range strings.Lines(r.IPSet) {
+		words := append(strings.Fields(line), "", "")
+		if _, is := wrong[words[1]]; !is {
+			continue
+		}
+		lines = append(lines, strings.TrimSpace(line))
+		if words[0] == "create" {
+			lines = append(lines, "flush "+words[1])
+		}
+	}
+	return x.restoreSets(ctx, lines...)
+}
+
+// hooksOf are the hooks that a generation has in a table of a family, without guards.
+func (r *Rules) hooksOf(f *family, table string) (want []xtRule) {
+	tables, err := readSaved(r.script(f))
+	if err != nil {
+		return nil
+	}
+	for _, h := range r.Hooks {
+		if h.Table == table && slices.ContainsFunc(tables, func(t xtSaved) bool { return t.has(table, h.Target) }) {
+			want = append(want, xtRule{chain: h.Chain, spec: h.spec()})
+		}
+	}
+	return want
+}
+
+// VerifyHooked is Verify for a generation that decides: it has all its hooks, too.
+func (x *Xt) VerifyHooked(ctx context.Context, r Rules) error {
+	list, err := x.differences(ctx, r)
+	if err != nil {
+		return err
+	}
+	for _, f := range x.families {
+		tables, err := f.read(ctx)
+		if err != nil {
+			return err
+		}
+		for _, table := range xtTables {
+			var now []string
+			for _, s := range tables {
+				if s.table == table {
+					for _, h := range s.hooks(r.Name) {
+						now = append(now, h.jump())
+					}
+				}
+			}
+			for _, h := range r.hooksOf(f, table) {
+				if !slices.Contains(now, h.jump()) {
+					list = append(list, fmt.Errorf("no jump from chain %s of table %s to %s for IPv%s", h.chain, table, h.target(), f.version))
+				}
+			}
+		}
+	}
+	return notAsAsked(r.Name, list)
+}
+
+// jump is what tells one hook from another.
+func (r xtRule) jump() string {
+	return strings.Join([]string{r.chain, after(r.spec, "-i"), after(r.spec, "-o"), r.target()}, " ")
+}
