@@ -55,6 +55,9 @@ func status(ctx context.Context, e *env, all bool) error {
 	for _, w := range append(slices.Clone(s.Open), s.Warnings...) {
 		e.warning(w)
 	}
+	if len(s.Open) > 0 {
+		e.stderrLine("hint", "`floodwall repair` puts back what has gone, and `floodwall daemon` does so by itself")
+	}
 	e.println("%s, generation %d, applied %s, %s ago", s.Policy, s.Generation,
 		s.Applied.Format("2006-01-02 15:04:05 UTC"), span(time.Since(s.Applied)))
 	target := "target " + string(s.Target)

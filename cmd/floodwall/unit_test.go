@@ -1,0 +1,67 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// TestUnitsLeaveNoMoment runs the lines of the installed units in the order in which `systemctl` does for a reload, a
+// restart, and a stop, with packets coming all the time that the policy drops.
+func TestUnitsLeaveNoMoment(t *testing.T) {
+	if !inside(t) {
+		return
+	}
+	if err := unix.Mount("tmpfs", "/etc/systemd/system", "tmpfs", 0, "mode=0755"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { unix.Unmount("/etc/systemd/system", unix.MNT_DETACH) })
+	t.Setenv("SYSTEMD_OFFLINE", "1")
+	w := newWatch(t)
+	state := filepath.Join(t.TempDir(), "state")
+	for _, target := range []string{"xdp", "nftables", "iptables"} {
+		mustFloodwall(t, "apply", w.policy, "--boot", "--target", target, "--state", state)
+		w.filtered()
+		for _, row := range []struct{ unit, verb, keys string }{
+			{"floodwall.service", "reload", "ExecReload"},
+			{"floodwall.service", "restart", "ExecStop ExecStopPost ExecStart"}, // of which the first two are a stop
+			{"floodwall-device.service", "start", "ExecStart"},
+		} {
+			passed := w.event(target+": systemctl "+row.verb+" "+row.unit, func() {
+				for _, key := range strings.Fields(row.keys) {
+					runUnit(t, row.unit, key)
+				}
+			})
+			if passed > 0 {
+				t.Errorf("%s: systemctl %s %s let %d packets in", target, row.verb, row.unit, passed)
+			}
+		}
+	}
+	mustFloodwall(t, "unload", "--state", state)
+	if found, _ := filepath.Glob("/etc/systemd/system/floodwall*"); found != nil {
+		t.Errorf("after unload there are %v", found)
+	}
+}
+
+// runUnit runs the commands that a unit has under a key, as systemd does. No path of the test needs quotes.
+func runUnit(t *testing.T, unit, key string) {
+	t.Helper()
+	text, err := os.ReadFile("/etc/systemd/system/" + unit)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		command, ok := strings.CutPrefix(strings.TrimSpace(line), key+"=")
+		if !ok {
+			continue
+		}
+		words := strings.Fields(strings.TrimPrefix(command, "-"))
+		if out, err := exec.Command(words[0], words[1:]...).CombinedOutput(); err != nil {
+			t.Errorf("%s: %s: %v\n%s", unit, command, err, out)
+		}
+	}
+}
