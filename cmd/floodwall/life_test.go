@@ -35,12 +35,13 @@ const filteredAgain = 30 * time.Second
 // quiet is how long the socket must get nothing until the policy counts as in force.
 const quiet = 250 * time.Millisecond
 
-// lifePolicy drops what the sender sends. fw0 is the device that is watched, and lo another one.
+// lifePolicy drops what the sender sends. fw0 is the device that is watched, and fx0 another one.
 const lifePolicy = `devices: [fw0, fx0]
 default: pass
-sets: {listed: [198.51.100.0/24]}
+sets: {listed: [198.51.100.0/24], bans: {dynamic: true, max: 100}}
 rules:
   - {name: flood, proto: udp, port: 9, from: $listed, then: drop}
+  - {name: banned, from: $bans, then: drop}
   - {name: late, state: invalid, then: drop}
 `
 
@@ -339,9 +340,11 @@ func TestFlushes(t *testing.T) {
 		return
 	}
 	w := newWatch(t)
+	state := filepath.Join(t.TempDir(), "state")
 	for _, target := range []string{"nftables", "iptables"} {
-		mustFloodwall(t, "apply", w.policy, "--target", target)
+		mustFloodwall(t, "apply", w.policy, "--target", target, "--state", state)
 		w.filtered()
+		mustFloodwall(t, "block", "203.0.113.77", "--state", state)
 		for i, flush := range flushes[target] {
 			w.sh(flush.does)
 			if i == 0 {
@@ -351,13 +354,16 @@ func TestFlushes(t *testing.T) {
 			if out, err := floodwall("status"); exitCode(err) != 1 {
 				t.Errorf("%s: after %s status ends with %d:\n%s", target, flush.name, exitCode(err), out)
 			}
-			if out := mustFloodwall(t, "repair"); !strings.Contains(out, "repaired: ") {
+			if out := mustFloodwall(t, "repair", "--state", state); !strings.Contains(out, "repaired: ") {
 				t.Errorf("%s: after %s repair says %s", target, flush.name, out)
 			}
 			mustFloodwall(t, "status")
 		}
 		w.filtered()
-		stop := w.daemon()
+		if out := mustFloodwall(t, "blocked"); !strings.Contains(out, "203.0.113.77") {
+			t.Errorf("%s: after the repairs a ban is lost:\n%s", target, out)
+		}
+		stop := w.daemon("--state", state)
 		for _, flush := range flushes[target] {
 			w.event(target+": "+flush.name, func() { w.sh(flush.does) })
 		}

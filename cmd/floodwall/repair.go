@@ -12,7 +12,7 @@ func repairCommand(e *env) *cobra.Command {
 		Short: "put back what has gone from the kernel of the policy that runs",
 		Long: "Repair puts programs back on devices that returned, or from which another tool has detached them, and puts back what\n" +
 			"others have removed from nftables, iptables or ipset. It changes nothing that is whole. All that it needs is in the BPF\n" +
-			"file system; bans that were in a removed set of netfilter are lost. `floodwall daemon` does the same by itself, at once.",
+			"file system, and entries of removed dynamic sets in the state directory. `floodwall daemon` does the same by itself, at once.",
 		Args: none,
 		RunE: func(c *cobra.Command, _ []string) error { return repair(c.Context(), e) },
 	}

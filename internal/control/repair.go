@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -84,7 +85,7 @@ func (in Instance) repair(ctx context.Context, at scope) (r *Repaired, err error
 			errs = append(errs, r.devices(l, g))
 		}
 		if at.parts && l.trial == nil {
-			errs = append(errs, r.parts(ctx, l, g))
+			errs = append(errs, r.parts(ctx, in, l, g))
 		}
 		if r.any() {
 			errs = append(errs, noteRepairs(state, g.number, r))
@@ -181,10 +182,10 @@ func (r *Repaired) devices(l *live, g *generation) error {
 }
 
 // parts puts back the parts in netfilter. What a change has left that died between its steps is for mend.
-func (r *Repaired) parts(ctx context.Context, l *live, g *generation) error {
+func (r *Repaired) parts(ctx context.Context, in Instance, l *live, g *generation) error {
 	var errs []error
 	for _, p := range g.manifest.Parts {
-		cause, err := l.restore(ctx, g, p)
+		cause, err := l.restore(ctx, in, g, p)
 		if cause != "" && err == nil {
 			r.Parts = append(r.Parts, RepairedPart{p.Name, cause})
 		}
@@ -194,7 +195,7 @@ func (r *Repaired) parts(ctx context.Context, l *live, g *generation) error {
 }
 
 // restore puts a part back if the kernel does not hold it. The cause is "" when it does.
-func (l *live) restore(ctx context.Context, g *generation, p *part) (cause string, err error) {
+func (l *live) restore(ctx context.Context, in Instance, g *generation, p *part) (cause string, err error) {
 	t, err := l.tool(ctx, p.Kind)
 	if err != nil {
 		return "", err
@@ -219,10 +220,42 @@ func (l *live) restore(ctx context.Context, g *generation, p *part) (cause strin
 	}
 	bans, err := l.bansFor(ctx, g, g)
 	if err != nil {
-		bans = nil // they went with their sets
+		bans = map[string][]Blocked{} // they went with their sets
 	}
+	in.addSaved(g.manifest, bans)
 	p.fill = p.bansOf(bans)
 	return cause, t.restore(ctx, p)
+}
+
+// addSaved adds the entries of dynamic sets that are kept in the state directory and that the lists lack. Without that
+// directory, or when it cannot be read, it adds none.
+func (in Instance) addSaved(m *manifest, bans map[string][]Blocked) {
+	if in.Bans == nil {
+		return
+	}
+	records, _ := in.Bans.Load(func(name string) bool {
+		e, ok := m.set(name)
+		return ok && e.Dynamic >= 0 && !e.Local
+	})
+	held := map[netip.Prefix]string{}
+	for name, list := range bans {
+		for _, b := range list {
+			held[b.Prefix] = name
+		}
+	}
+	now := time.Now()
+	for _, r := range records {
+		e, _ := m.set(r.Set)
+		if held[r.Prefix] == r.Set || len(bans[r.Set]) >= e.Max {
+			continue
+		}
+		b := Blocked{Prefix: r.Prefix, Set: r.Set, Why: r.Why}
+		if !r.End.IsZero() {
+			left := r.Left(now).Seconds()
+			b.Expires = &left
+		}
+		bans[r.Set] = append(bans[r.Set], b)
+	}
 }
 
 // Repairs is how often something of a generation was put back.

@@ -195,7 +195,7 @@ func (k *keeper) rest(ctx context.Context, recent []time.Time) bool {
 // once repairs what is to be repaired, and reports whether there was anything. An error is reported once, until it has gone.
 func (k *keeper) once(ctx context.Context, at scope) bool {
 	r, err := k.in.repair(ctx, at)
-	if errors.Is(err, datapath.ErrNotLoaded) || ctx.Err() != nil {
+	if errors.Is(err, datapath.ErrNotLoaded) || errors.Is(err, datapath.ErrLocked) || ctx.Err() != nil { // who has the lock may change all of it
 		return false
 	}
 	now := map[string]bool{}
