@@ -46,8 +46,17 @@ func (w *walker) through(rs *ruleset, all cond, router bool) []flat {
 	here := addrTest{in: &addrSet{local: true, ranges: hereBound}}
 	input := func(paths cond) { w.all(rs, hookInput, trail{paths: []cond{paths}, sure: true}) }
 	forward := func(paths cond) { w.all(rs, hookForward, trail{paths: []cond{paths}, sure: true, lax: true}) }
+	through, _ := all.to(here.not()).possible(w.family)
+	rejects := rs.any(w.family, func(r *rule) bool { return r.act.kind == actReject })
+	if rejects && !rs.tracks(w.family) {
+		// A rule that rejects would run at the device's hook, which does not know what the rules for the host before it
+		// pass: each rule asks for itself.
+		in, _ := all.to(here).possible(w.family)
+		input(in)
+		forward(through)
+		return w.out
+	}
 	if rs.weight(hookForward) <= rs.weight(hookInput) {
-		through, _ := all.to(here.not()).possible(w.family)
 		forward(through)
 		input(all)
 	} else {

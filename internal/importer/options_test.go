@@ -96,3 +96,13 @@ func TestManyWays(t *testing.T) {
 		})
 	}
 }
+
+// TestRejectsOfARouter has rules that reject forwarded packets behind some that pass those to the host: the policy must
+// compile, though where the former run nobody knows the host's addresses. imported tries.
+func TestRejectsOfARouter(t *testing.T) {
+	const text = "*filter\n:INPUT ACCEPT [0:0]\n:FORWARD ACCEPT [0:0]\n-A FORWARD -d 203.0.113.7 -j REJECT\n" +
+		"-A FORWARD -d 203.0.113.9 -j REJECT\nCOMMIT\n"
+	if r := imported(t, importer.Iptables, importer.Source{Name: "f", Data: []byte(text)}); r.Drops.Policy != 2 {
+		t.Errorf("%+v\n%s", r.Drops, r.Policy)
+	}
+}
