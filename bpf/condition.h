@@ -15,7 +15,13 @@ struct payload_match {
 
 enum {
 	MAX_LAYERS = 8, /* limits of one rule */
+	MAX_SOURCES = 4,
 	CONDITION_OBSERVE = 1,
+};
+
+struct source {
+	struct address prefix;
+	struct address mask;
 };
 
 struct condition {
@@ -25,7 +31,10 @@ struct condition {
 	__u32 limit;    /* the first limit, */
 	__u32 layers;   /* and how many there are, one of which must be exceeded */
 	__u32 flags;
-	__u32 slot; /* to count in, with CONDITION_OBSERVE */
+	__u32 slot;    /* to count in, with CONDITION_OBSERVE */
+	__u32 sources; /* how many prefixes there are, one of which must have the source; 0: any source will do */
+	__u32 reserved;
+	struct source source[MAX_SOURCES];
 };
 
 struct {
@@ -53,12 +62,27 @@ static __always_inline bool any_limit_exceeded(struct packet *p, struct conditio
 	return false;
 }
 
+static __always_inline bool from_source(struct packet *p, struct condition *c)
+{
+	for (__u32 i = 0; i < MAX_SOURCES; i++) {
+		struct source *s = &c->source[i];
+
+		if (i >= c->sources)
+			return false;
+		if (!(((p->src.hi ^ s->prefix.hi) & s->mask.hi) | ((p->src.lo ^ s->prefix.lo) & s->mask.lo)))
+			return true;
+	}
+	return false;
+}
+
 /* A function of its own to the verifier, for which the argument might be null. */
 __noinline __u32 condition_holds(struct xdp_md *ctx, struct packet *p, __u32 number)
 {
 	struct condition *c = bpf_map_lookup_elem(&conditions, &number);
 
 	if (!p || !c)
+		return 0;
+	if (c->sources && !from_source(p, c))
 		return 0;
 	if ((c->names && !(p->dns_names & c->names)) || (p->dns_names & c->no_names))
 		return 0;

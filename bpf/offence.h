@@ -12,7 +12,8 @@ enum {
 
 struct offence {
 	__u32 limit;
-	__u32 family;
+	__u16 family;
+	__u16 proved; /* 1: the sender sees what is sent to its address */
 	struct address src;
 };
 
@@ -29,20 +30,60 @@ struct {
 	__type(value, __u64);
 } reporters SEC(".maps");
 
-/* Reports the source of a packet that exceeds a limit. Like ipv4_options a function of its own to the verifier. */
-__noinline __u32 report_offence(struct packet *p)
+struct tcp_sock___local {
+	__u32 rcv_nxt;
+	__u32 rcv_wnd;
+} __attribute__((preserve_access_index));
+
+/* How far behind what is expected next a segment may begin: data that is sent again. */
+enum { PROOF_BEHIND = 1 << 16 };
+
+/*
+ * Whether a packet is a segment of a TCP connection that this host has open, with a sequence number that its window takes: its
+ * sender has heard the numbers that were sent to its address. Who guesses has a chance of one in thousands, once he knows the
+ * ports. Like ipv4_options a function of its own to the verifier.
+ */
+__noinline __u32 in_connection(struct xdp_md *ctx, struct packet *p)
 {
-	__u32 key = 0;
+	struct bpf_sock_tuple tuple = {};
+	struct tcp_sock___local *tcp;
+	struct bpf_sock *sk;
+	__u32 proved = 0;
+	__be32 seq;
+
+	if (!p || p->proto != IPPROTO_TCP || (p->flags & (TCP_SYN | TCP_ACK)) != TCP_ACK || !p->l4)
+		return 0;
+	if (bpf_xdp_load_bytes(ctx, p->l4 + offsetof(struct tcphdr, seq), &seq, sizeof(seq)))
+		return 0;
+	tuple_of(&tuple, p);
+	sk = bpf_skc_lookup_tcp(ctx, &tuple, tuple_size(p, &tuple), BPF_F_CURRENT_NETNS, 0);
+	if (!sk)
+		return 0;
+	if (sk->state == BPF_TCP_ESTABLISHED) {
+		tcp = (void *)bpf_skc_to_tcp_sock(sk);
+		if (tcp)
+			proved = bpf_ntohl(seq) - tcp->rcv_nxt + PROOF_BEHIND <= tcp->rcv_wnd + PROOF_BEHIND;
+	}
+	bpf_sk_release(sk);
+	return proved;
+}
+
+/* Reports the source of a packet that exceeds a limit. Like ipv4_options a function of its own to the verifier. */
+__noinline __u32 report_offence(struct xdp_md *ctx, struct packet *p)
+{
+	__u32 key = 0, proved;
 	__u64 *next = bpf_map_lookup_elem(&reporters, &key);
 	struct offence *o;
 
 	if (!p || !p->exceeded || !next || !may_hand_out(next, time_of(p), OFFENCE_INTERVAL, OFFENCE_BURST))
 		return 0;
+	proved = in_connection(ctx, p);
 	o = bpf_ringbuf_reserve(&offences, sizeof(*o), 0);
 	if (!o)
 		return 0;
 	o->limit = p->exceeded - 1;
 	o->family = p->family;
+	o->proved = proved;
 	o->src = p->src;
 	bpf_ringbuf_submit(o, BPF_RB_NO_WAKEUP);
 	return 0;

@@ -9,6 +9,18 @@ import (
 var banKeys = []key[Ban]{
 	{"for", func(p place, to *Ban, v *node) { to.For = scalarOf(p, "for", v, banTime) }},
 	{"set", func(p place, to *Ban, v *node) { to.Set = scalarOf(p, "set", v, p.r.banSet) }},
+	{"trust", func(p place, to *Ban, v *node) { to.Forgeable = scalarOf(p, "trust", v, readTrust) }},
+}
+
+// trustWords are what is believed of the source of a packet, beside that of a TCP connection: by default nothing.
+var trustWords = map[string]bool{"forgeable": true}
+
+func readTrust(text string) (bool, *flaw) {
+	ok, f := choice(trustWords)(text)
+	if f == nil {
+		return ok, nil
+	}
+	return ok, f.hintf("leave trust out: then only packets of TCP connections count, which prove their source")
 }
 
 // ban reads how long and into which set offenders go.

@@ -49,6 +49,9 @@ func dump(p *policy.Policy) string {
 	if p.Never != nil {
 		fmt.Fprintf(&b, "never %v\n", p.Never)
 	}
+	for _, e := range p.Essential {
+		fmt.Fprintf(&b, "%s essential %s off=%t%s\n", at(e.Pos), e.Name, e.Off, overs(" limit", e.Limits))
+	}
 	for _, kind := range p.Untracked {
 		fmt.Fprintf(&b, "untracked %s\n", map[policy.Traffic]string{policy.Loopback: "loopback"}[kind])
 	}
@@ -149,7 +152,7 @@ func overs(what string, all []policy.Over) (text string) {
 			text += fmt.Sprintf(" max %d", o.Max)
 		}
 		if o.Ban != nil {
-			text += fmt.Sprintf(" ban %s for %s", o.Ban.Set, o.Ban.For)
+			text += fmt.Sprintf(" ban %s for %s forgeable=%t", o.Ban.Set, o.Ban.For, o.Ban.Forgeable)
 		}
 		text += "}"
 	}

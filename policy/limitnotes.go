@@ -23,17 +23,40 @@ func limitNotes(pol *Policy) []Note {
 			}
 		}
 		ns = append(ns, deadLayers(r)...)
+		if bansNobody(r) && !r.Observe {
+			ns = append(ns, Note{r.Pos, fmt.Sprintf("rule %q bans nobody: only packets of TCP connections prove their source, and it matches "+
+				"none; the limit holds all the same; ban: {for: 10m, trust: forgeable} bans whoever is written as the source", r.Name)})
+		}
 	}
-	if i := slices.IndexFunc(pol.Rules, bans); i >= 0 && pol.Never == nil {
+	if i := slices.IndexFunc(pol.Rules, trusts); i >= 0 && pol.Never == nil {
 		ns = append(ns, Note{pol.Rules[i].Pos, fmt.Sprintf(
-			"rule %q bans, and who forges addresses can have anybody banned; never: [...] lists who must not be", pol.Rules[i].Name)})
+			"rule %q trusts forgeable sources: who forges addresses can have anybody banned; never: [...] lists who must not be", pol.Rules[i].Name)})
 	}
 	return ns
 }
 
-// bans reports whether a rule bans offenders.
-func bans(r Rule) bool {
-	return slices.ContainsFunc(r.Over, func(o Over) bool { return o.Ban != nil })
+// trusts reports whether a rule bans by the word of packets whose source anybody can write.
+func trusts(r Rule) bool {
+	return slices.ContainsFunc(r.Over, func(o Over) bool { return o.Ban != nil && o.Ban.Forgeable })
+}
+
+// bansNobody reports whether a rule would ban only by packets that prove their source, and matches none: such are segments of
+// TCP connections, which have ACK and not SYN.
+func bansNobody(r Rule) bool {
+	proves := func(m Match) bool {
+		return (m.Proto == nil || slices.Contains(m.Proto, protoTCP)) && (m.Port == nil || hasTCP(m.Port)) &&
+			(m.SPort == nil || hasTCP(m.SPort)) && m.ICMP == nil && m.DNS == nil && (m.Flags == nil || slices.ContainsFunc(m.Flags, inConnection))
+	}
+	return slices.ContainsFunc(r.Over, func(o Over) bool { return o.Ban != nil && !o.Ban.Forgeable }) &&
+		(!proves(r.Match) || slices.Contains(r.Not.Proto, protoTCP))
+}
+
+// inConnection reports whether some segment of a connection has flags as f asks for them.
+func inConnection(f Flags) bool {
+	const fin, rst, psh, ack = 1, 4, 8, 16
+	return slices.ContainsFunc([]uint8{ack, ack | psh, ack | fin, ack | fin | psh, ack | rst}, func(have uint8) bool {
+		return have&f.Mask == f.Value
+	})
 }
 
 // deadLayers are the limits of a rule that nobody exceeds, as all packets that they are charged with have kept to one

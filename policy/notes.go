@@ -17,6 +17,7 @@ func notes(pol *Policy) []Note {
 		ns = append(ns, reflects(pol.Rules[i]))
 	}
 	ns = append(ns, limitNotes(pol)...)
+	ns = append(ns, essentialNotes(pol)...)
 	ns = append(ns, guardNotes(pol.Services)...)
 	ns = append(ns, nameNotes(pol.Names)...)
 	for _, r := range pol.Rules {

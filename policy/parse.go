@@ -95,6 +95,7 @@ var topKeys = []key[Policy]{
 	{"untracked", func(p place, to *Policy, v *node) { to.Untracked = values(p, "untracked", v, readTraffic) }},
 	{"never", place.spared},
 	{"boot", func(p place, to *Policy, v *node) { to.BootClosed = scalarOf(p, "boot", v, choice(bootWords)) }},
+	{"essential", place.essential},
 	{"placement", func(p place, to *Policy, v *node) { to.Placement = scalarOf(p, "placement", v, readPlacement) }},
 }
 

@@ -26,7 +26,8 @@ type Policy struct {
 	Never     []Addr    // who is not banned, whatever exceeds a limit; of sets those whose content is fixed
 	Untracked []Traffic // what conntrack is kept away from, besides services
 	Placement Placement // of rules that have none of their own; "" is auto
-	Notes     []Note    // what is allowed but may not be meant
+	Essential []Essential
+	Notes     []Note // what is allowed but may not be meant
 
 	// BootClosed is what a host does at boot when none of the policies that were saved can be loaded: drop all but what is
 	// essential and the operator's way in. Else it drops nothing. A policy that does not say is closed when its default is
@@ -130,10 +131,12 @@ type Over struct {
 // PrefixLen is the length of a prefix in each family.
 type PrefixLen struct{ V4, V6 int }
 
-// Ban puts offending prefixes of sources into a dynamic set.
+// Ban puts offending prefixes of sources into a dynamic set: by packets of TCP connections that this host has, which prove
+// the address, or by any packet.
 type Ban struct {
-	Set string
-	For time.Duration
+	Set       string
+	For       time.Duration
+	Forgeable bool // by any packet, whose source anybody can write
 }
 
 // Service is a port that the host serves. From, when set, closes it to all others.

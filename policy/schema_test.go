@@ -34,6 +34,8 @@ func TestSchemaHasTheKeys(t *testing.T) {
 		{"$defs/limit/properties", names(overKeys)},
 		{"$defs/limit/properties/ban/anyOf/1/properties", names(banKeys)},
 		{"$defs/guard/anyOf/1/properties", names(guardKeys)},
+		{"properties/essential/properties", EssentialNames},
+		{"$defs/essential/anyOf/1/properties", names(essentialKeys)},
 		{"$defs/syn/anyOf/0/enum", sorted(synWords)},
 		{"$defs/syn/anyOf/2/properties", names(synKeys)},
 		{"$defs/syn/anyOf/2/properties/when/enum", sorted(synWhen)},

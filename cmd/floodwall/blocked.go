@@ -34,13 +34,13 @@ func blocked(ctx context.Context, e *env, set string) error {
 	if e.json {
 		return e.printJSON(append([]control.Blocked{}, list...))
 	}
-	t := newTable("prefix", "set", "left", "why")
+	t := newTable("prefix", "set", "left", "origin", "why")
 	for _, b := range list {
 		left := "forever"
 		if b.Expires != nil {
 			left = span(time.Duration(*b.Expires * float64(time.Second)))
 		}
-		t.row(prefixText(b.Prefix), b.Set, left, b.Why)
+		t.row(prefixText(b.Prefix), b.Set, left, string(b.Origin), b.Why)
 	}
 	e.table(t)
 	return nil

@@ -37,7 +37,7 @@ var (
 //
 // IPv4 prefixes are stored as ::ffff:a.b.c.d/96+n, also in lengths4. An entry's meta is the second of CLOCK_MONOTONIC
 // at which it dies, or 0. Why has three octets per bucket, one a slot, that say which 64 octets of Texts tell the
-// reason (0 is none), and a fourth unused.
+// reason (0 is none), and a fourth with a bit for each slot whose entry is automatic.
 type DynamicMemory struct {
 	Info    []byte
 	Buckets []byte

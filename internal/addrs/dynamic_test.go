@@ -53,7 +53,7 @@ func entry(text string, expiry uint32, why string) Entry {
 		a := netip.MustParseAddr(text)
 		p = netip.PrefixFrom(a, a.BitLen())
 	}
-	return Entry{p, expiry, why}
+	return Entry{Prefix: p, Expiry: expiry, Why: why}
 }
 
 // contents are the entries alive, as text in order.
@@ -161,7 +161,7 @@ func TestDynamicLengths(t *testing.T) {
 	d, _ := newDynamic(t, 100)
 	s := d.Sets[0]
 	insert := func(bits int, now uint32) error {
-		return s.Insert(Entry{netip.PrefixFrom(netip.MustParseAddr("192.0.2.1"), bits), uint32(bits * 10), ""}, now)
+		return s.Insert(Entry{Prefix: netip.PrefixFrom(netip.MustParseAddr("192.0.2.1"), bits), Expiry: uint32(bits * 10)}, now)
 	}
 	for _, bits := range []int{24, 32, 8, 9, 31, 10, 28, 16} {
 		if err := insert(bits, 0); err != nil {
@@ -205,7 +205,7 @@ func TestDynamicReasons(t *testing.T) {
 		if i < 50 {
 			expiry = 100
 		}
-		s.Insert(Entry{address(i), expiry, fmt.Sprint("reason ", i)}, 1)
+		s.Insert(Entry{Prefix: address(i), Expiry: expiry, Why: fmt.Sprint("reason ", i)}, 1)
 	}
 	check := func(s *DynamicSet, i int, want string) {
 		t.Helper()
@@ -218,13 +218,13 @@ func TestDynamicReasons(t *testing.T) {
 	check(s, 0, "reason 0")
 	check(s, 254, "reason 254")
 	check(s, 255, "") // no more room
-	s.Insert(Entry{address(299), 0, "reason 254"}, 2)
+	s.Insert(Entry{Prefix: address(299), Expiry: 0, Why: "reason 254"}, 2)
 	check(s, 299, "reason 254")
 	s.Delete(address(60), 3)
-	s.Insert(Entry{address(300), 0, "in place of reason 60"}, 4)
+	s.Insert(Entry{Prefix: address(300), Expiry: 0, Why: "in place of reason 60"}, 4)
 	check(s, 300, "in place of reason 60")
 	for i := 301; i < 360; i++ {
-		s.Insert(Entry{address(i), 0, fmt.Sprint("late ", i)}, 100) // the first 50 are dead
+		s.Insert(Entry{Prefix: address(i), Expiry: 0, Why: fmt.Sprint("late ", i)}, 100) // the first 50 are dead
 	}
 	again := openDynamic(t, m).Sets[0]
 	check(again, 350, "late 350")

@@ -12,6 +12,9 @@ type Entry struct {
 	Prefix netip.Prefix
 	Expiry uint32 // second of CLOCK_MONOTONIC at which the entry dies; 0 is never
 	Why    string // at most 64 octets are kept, and 255 different texts in all sets of a policy
+
+	// Automatic entries are those that no person asked for. They take at most three quarters of the set, and give way to others.
+	Automatic bool
 }
 
 // DynamicSet is a set that changes while a BPF program reads it. Times are seconds of CLOCK_MONOTONIC.
@@ -27,6 +30,7 @@ type DynamicSet struct {
 type sweepState struct {
 	done       bool
 	deleted    bool                       // entries were deleted since
+	automatic  int                        // automatic entries
 	nextExpiry uint32                     // no entry dies before; math.MaxUint32 when none does
 	lengths    [2][math.MaxUint8 + 1]bool // per family, whether a length + 1 occurs
 }
@@ -34,7 +38,8 @@ type sweepState struct {
 // Capacity is the most entries that the set takes.
 func (s *DynamicSet) Capacity() int { return int(s.word(infoCapacity)) }
 
-// Insert adds an entry, or gives the one of the same prefix its expiry, and its reason if that is not empty. The error
+// Insert adds an entry, or gives the one of the same prefix its expiry, and its reason if that is not empty; an automatic
+// entry changes none that is not. Where there is no room, automatic entries give way, those first that end soonest. The error
 // is ErrFull, ErrLengths, or about the prefix.
 func (s *DynamicSet) Insert(e Entry, now uint32) error {
 	key, err := dynamicKey(e.Prefix)
@@ -46,7 +51,9 @@ func (s *DynamicSet) Insert(e Entry, now uint32) error {
 	}
 	if at, ok := s.buckets.find(key); ok {
 		if !expired(s.buckets.meta(at), now) {
-			s.refresh(at, e, now)
+			if !e.Automatic || s.isAutomatic(at) {
+				s.refresh(at, e, now)
+			}
 			return nil
 		}
 		s.remove(at)
@@ -58,18 +65,22 @@ func (s *DynamicSet) refresh(at slot, e Entry, now uint32) {
 	if e.Why != "" {
 		s.why[whyIndex(at)] = s.reasons.number(e.Why, now)
 	}
+	if s.isAutomatic(at) && !e.Automatic {
+		s.setAutomatic(at, false)
+		s.state.automatic--
+	}
 	s.buckets.setMeta(at, e.Expiry)
 	s.noteExpiry(e.Expiry)
 }
 
 func (s *DynamicSet) insert(key prefix6, e Entry, now uint32) error {
-	if s.word(infoEntries) >= s.word(infoCapacity) && now >= s.state.nextExpiry {
+	if s.isFull(e.Automatic) && now >= s.state.nextExpiry {
 		s.sweep(now)
 	}
-	if s.word(infoEntries) >= s.word(infoCapacity) {
+	if s.isFull(e.Automatic) && !s.evict() {
 		return fmt.Errorf("inserting %s: %w", e.Prefix, ErrFull)
 	}
-	if !s.addLength(key, now) {
+	if !s.addLength(key, now) && (e.Automatic || !s.evictLength(key.family()) || !s.addLength(key, now)) {
 		return fmt.Errorf("inserting %s: %w", e.Prefix, ErrLengths)
 	}
 	at, ok := s.buckets.claim(key, now)
@@ -81,6 +92,10 @@ func (s *DynamicSet) insert(key prefix6, e Entry, now uint32) error {
 	}
 	s.remove(at)
 	s.why[whyIndex(at)] = s.reasons.number(e.Why, now)
+	s.setAutomatic(at, e.Automatic)
+	if e.Automatic {
+		s.state.automatic++
+	}
 	s.noteExpiry(e.Expiry)
 	s.buckets.publish(at, key, e.Expiry)
 	s.setEntries(s.word(infoEntries) + 1)
@@ -98,6 +113,7 @@ func (s *DynamicSet) makeRoom(key prefix6, now uint32) (slot, bool) {
 		}
 		s.remove(to)
 		s.why[whyIndex(to)] = s.why[whyIndex(at)]
+		s.setAutomatic(to, s.isAutomatic(at))
 		s.buckets.publish(to, p, s.buckets.meta(at))
 		s.buckets.clear(at)
 		s.buckets.lead(s.buckets.home(key), at)
@@ -112,6 +128,10 @@ func (s *DynamicSet) remove(at slot) {
 		return
 	}
 	s.buckets.clear(at)
+	if s.isAutomatic(at) {
+		s.setAutomatic(at, false)
+		s.state.automatic--
+	}
 	s.setEntries(max(s.word(infoEntries), 1) - 1)
 	s.state.deleted = true
 }
@@ -168,7 +188,7 @@ func (s *DynamicSet) All(now uint32) iter.Seq[Entry] {
 			if expired(expiry, now) {
 				continue
 			}
-			if !yield(Entry{s.buckets.prefix(at).unmapped(), expiry, s.reasons.text(s.why[whyIndex(at)])}) {
+			if !yield(Entry{s.buckets.prefix(at).unmapped(), expiry, s.reasons.text(s.why[whyIndex(at)]), s.isAutomatic(at)}) {
 				return
 			}
 		}
@@ -185,11 +205,19 @@ func (s *DynamicSet) Count(now uint32) (n int) {
 	return n
 }
 
-// Copy inserts the entries alive of another set, until one does not fit.
+// Copy inserts the entries alive of another set, until one does not fit; of automatic ones those that fit.
 func (s *DynamicSet) Copy(from *DynamicSet, now uint32) error {
 	for e := range from.All(now) {
+		if e.Automatic {
+			continue
+		}
 		if err := s.Insert(e, now); err != nil {
 			return err
+		}
+	}
+	for e := range from.All(now) {
+		if e.Automatic && !s.isFull(true) {
+			_ = s.Insert(e, now) // it may be of a length too many
 		}
 	}
 	return nil

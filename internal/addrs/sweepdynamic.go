@@ -17,7 +17,11 @@ func (s *DynamicSet) sweep(now uint32) {
 		first, _ := s.buckets.find(p)
 		if first != at || expired(s.buckets.meta(at), now) {
 			s.buckets.clear(at)
+			s.setAutomatic(at, false)
 			continue
+		}
+		if s.isAutomatic(at) {
+			s.state.automatic++
 		}
 		entries++
 		s.noteExpiry(s.buckets.meta(at))

@@ -3,6 +3,7 @@ package compile
 import (
 	"encoding/binary"
 	"fmt"
+	"net/netip"
 
 	"github.com/floodwall/floodwall/internal/ir"
 	"github.com/floodwall/floodwall/internal/xdp"
@@ -20,9 +21,10 @@ type conditions struct {
 }
 
 const (
-	maxConditions = 1000 // each is a round that the verifier walks
+	maxConditions = 1000 // beside those of essential rules; each is a round that the verifier walks
 	maxLayers     = 8    // enum in bpf/condition.h
-	conditionSize = 56   // of struct condition
+	maxSources    = 4    // likewise
+	conditionSize = 192  // of struct condition
 )
 
 func compileConditions(p *ir.Program, slots []uint32) (*conditions, error) {
@@ -35,9 +37,8 @@ func compileConditions(p *ir.Program, slots []uint32) (*conditions, error) {
 			return nil, fmt.Errorf("rule %q has %d limits, at most %d fit", p.Rules[i].Name, n, maxLayers)
 		}
 	}
-	if len(c.numbers) > maxConditions {
-		return nil, fmt.Errorf("%d rules ask for payload, names or limits, or only observe; at most %d can",
-			len(c.numbers), maxConditions)
+	if n := c.usual(); n > maxConditions {
+		return nil, fmt.Errorf("%d rules ask for payload, names or limits, or only observe; at most %d can", n, maxConditions)
 	}
 	var err error
 	if c.patterns, err = compilePatterns(p); err != nil {
@@ -54,6 +55,16 @@ func compileConditions(p *ir.Program, slots []uint32) (*conditions, error) {
 func (c *conditions) of(rule int) (number int, ok bool) {
 	number, ok = c.numbers[rule]
 	return number, ok
+}
+
+// usual is how many conditions packets are likely to be asked for: few packets come to those of essential rules.
+func (c *conditions) usual() (n int) {
+	for rule := range c.numbers {
+		if c.program.Rules[rule].Kind != ir.RuleKindEssential {
+			n++
+		}
+	}
+	return n
 }
 
 func (c *conditions) none() bool { return len(c.numbers) == 0 }
@@ -102,8 +113,25 @@ func (c *conditions) write(to []byte, rule int) {
 		order.PutUint32(to[40:], uint32(r.Over[0]))
 		order.PutUint32(to[44:], uint32(len(r.Over)))
 	}
+	order.PutUint32(to[56:], uint32(len(r.Sources)))
+	for i, p := range r.Sources {
+		writeSource(to[64+32*i:], p)
+	}
 	if r.Observe {
 		order.PutUint32(to[48:], 1)
 		order.PutUint32(to[52:], c.slots[rule])
+	}
+}
+
+// writeSource writes a struct source of bpf/condition.h.
+func writeSource(to []byte, p netip.Prefix) {
+	whole, host := p.Masked().Addr().As16(), p.Addr().BitLen()-p.Bits()
+	var mask [16]byte
+	for i := range 128 - host {
+		mask[i/8] |= 0x80 >> (i % 8)
+	}
+	for i, b := range [][16]byte{whole, mask} {
+		binary.NativeEndian.PutUint64(to[16*i:], binary.BigEndian.Uint64(b[:]))
+		binary.NativeEndian.PutUint64(to[16*i+8:], binary.BigEndian.Uint64(b[8:]))
 	}
 }

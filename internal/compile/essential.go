@@ -1,6 +1,12 @@
 package compile
 
 import (
+	"net/netip"
+	"slices"
+	"time"
+
+	"go4.org/netipx"
+
 	"github.com/floodwall/floodwall/internal/ir"
 	"github.com/floodwall/floodwall/internal/packet"
 	"github.com/floodwall/floodwall/policy"
@@ -15,26 +21,131 @@ const (
 	protoICMPv6 = 58
 )
 
-// essentials are the rules that stand between the services and `default: drop`: what a host needs to keep its address,
+// essential is one of the rules that stand between the services and `default: drop`: what a host needs to keep its address,
 // its neighbors and a working path MTU. They come last, so any rule of the policy overrides them. RFC 4890 says for
 // ICMPv6, RFC 2979 for ICMP, which messages a firewall must not drop.
-func essentials() []ir.Rule {
+type essential struct {
+	name  string // of policy.EssentialNames
+	match policy.Match
+	from  []netip.Prefix // which sources it may have; nil: any
+	each  uint64         // packets a second of one source at most, 0: as many as all may send
+	all   uint64         // of all sources together
+}
+
+// Sources that no router passes on (RFC 4291, 2.5.2 and 2.5.6).
+var (
+	linkLocal   = netip.MustParsePrefix("fe80::/10")
+	unspecified = netip.MustParsePrefix("::/128")
+)
+
+// essentials are all of them. An IPv6 hop limit of 255 says that no router has passed the packet on. Routers pass none with a
+// link-local source either (RFC 4291, 2.5.6), while a hop limit of 1 can be arranged by a sender far away.
+//
+// The limits leave what a busy host needs, and cost it no more than some percent of a CPU when they are exhausted. One
+// source, an IPv4 /24 or IPv6 /48 for errors, which routers of anybody send, cannot use up what all have together.
+func essentials() []essential {
 	port := func(n uint16) []policy.Port { return []policy.Port{{Proto: protoUDP, First: n, Last: n}} }
-	return []ir.Rule{
-		essential("neighbors", policy.Match{
-			ICMP: icmpv6(133, 134, 135, 136, 137),
-			TTL:  []policy.Range{{First: 255, Last: 255}},
-		}),
-		essential("multicast", policy.Match{ICMP: icmpv6(130, 131, 132, 143)}), // listener discovery, RFC 3810
-		essential("icmp-errors", policy.Match{ICMP: append(icmpv6(1, 2, 3, 4),
-			policy.ICMP{Type: 3, Code: -1}, policy.ICMP{Type: 11, Code: -1}, policy.ICMP{Type: 12, Code: -1})}),
-		essential("dhcp", policy.Match{SPort: port(67), Port: port(68), Family: []uint32{packet.FamilyIPv4}}),
-		essential("dhcpv6", policy.Match{SPort: port(547), Port: port(546), Family: []uint32{packet.FamilyIPv6}}),
+	onlyTTL := func(n uint32) []policy.Range { return []policy.Range{{First: n, Last: n}} }
+	return []essential{
+		// Solicitations and advertisements, RFC 4861, 7.1. A router solicitation may come from ::, which has no address yet.
+		{name: "neighbors", match: policy.Match{ICMP: icmpv6(133, 135, 136), TTL: onlyTTL(255)}, each: 1000, all: 20_000},
+		// Router advertisements and redirects come from a link-local address, RFC 4861, 6.1.2 and 8.1.
+		{name: "routers", match: policy.Match{ICMP: icmpv6(134, 137), TTL: onlyTTL(255)}, from: []netip.Prefix{linkLocal}, each: 100, all: 1000},
+		// RFC 2710, 3, and RFC 3810, 5 and 5.2.13.
+		{name: "multicast", match: policy.Match{ICMP: icmpv6(130, 131, 132, 143), TTL: onlyTTL(1)},
+			from: []netip.Prefix{unspecified, linkLocal}, each: 100, all: 1000},
+		{name: "icmp-errors", match: policy.Match{ICMP: []policy.ICMP{
+			{Type: 3, Code: -1}, {Type: 11, Code: -1}, {Type: 12, Code: -1}}}, each: 1000, all: 10_000},
+		{name: "icmpv6-errors", match: policy.Match{ICMP: icmpv6(1, 2, 3, 4)}, each: 1000, all: 10_000},
+		// A server far away answers by a relay's address or its own, so nothing tells it from others.
+		{name: "dhcp", match: policy.Match{SPort: port(67), Port: port(68), Family: []uint32{packet.FamilyIPv4}}, all: 20},
+		// Servers and relays answer from the link (RFC 8415, 18.4); the option by which clients could send to a server far away
+		// is obsolete.
+		{name: "dhcpv6", match: policy.Match{SPort: port(547), Port: port(546), Family: []uint32{packet.FamilyIPv6}},
+			from: []netip.Prefix{linkLocal}, all: 100},
 	}
 }
 
-func essential(name string, m policy.Match) ir.Rule {
-	return ir.Rule{Name: "essential:" + name, Kind: ir.RuleKindEssential, Match: fieldMatches(m)}
+// heldSources is how many sources of essential packets are remembered at a time.
+const heldSources = 1 << 14
+
+// limits are the usual limits of a rule.
+func (e *essential) limits() (list []policy.Over) {
+	if e.each > 0 {
+		by := policy.PrefixLen{V4: 32, V6: 128}
+		if e.from == nil && e.match.TTL == nil {
+			by = policy.PrefixLen{V4: 24, V6: 48}
+		}
+		list = append(list, policy.Over{Rate: e.each, Per: time.Second, Burst: e.each, From: &by, Max: heldSources})
+	}
+	return append(list, policy.Over{Rate: e.all, Per: time.Second, Burst: e.all})
+}
+
+// essentials adds the rules: each behind one that drops what exceeds its limits.
+func (l *lowering) essentials(said []policy.Essential) {
+	for _, e := range essentials() {
+		i := slices.IndexFunc(said, func(s policy.Essential) bool { return s.Name == e.name })
+		if i >= 0 && said[i].Off {
+			continue
+		}
+		rule := ir.Rule{Name: "essential:" + e.name, Kind: ir.RuleKindEssential, Match: fieldMatches(e.match)}
+		if e.from != nil {
+			rule.Src = []ir.AddrMatch{{Sets: []int{l.sourceSet(e.from)}}}
+		}
+		limited := rule
+		limited.Name, limited.Verdict = rule.Name+":limited", ir.Drop
+		if i >= 0 {
+			limited.Over = l.limits(limited.Name, said[i].Limits)
+		} else {
+			limited.Over = l.limits(limited.Name, e.limits())
+			for _, number := range limited.Over {
+				limit := &l.program.Limits[number]
+				limit.Lenient = limit.Src != nil
+			}
+		}
+		if len(limited.Over) > 0 {
+			l.program.Rules = append(l.program.Rules, limited)
+		}
+		l.program.Rules = append(l.program.Rules, rule)
+	}
+}
+
+// sourceSet returns a set of prefixes, which rules with the same ones share.
+func (l *lowering) sourceSet(prefixes []netip.Prefix) int {
+	var ranges []policy.AddrRange
+	for _, p := range prefixes {
+		r := netipx.RangeOfPrefix(p)
+		ranges = append(ranges, policy.AddrRange{First: r.From(), Last: r.To()})
+	}
+	return l.writtenSet(ranges)
+}
+
+// sourcesLast has the sources of essential rules asked behind all else: few packets come so far, while a class of source
+// would cost each packet a lookup. Only XDP needs it, where addresses are looked up before rules are asked.
+func sourcesLast(p *ir.Program) *ir.Program {
+	out := *p
+	out.Rules = slices.Clone(p.Rules)
+	for i := range out.Rules {
+		r := &out.Rules[i]
+		if r.Kind != ir.RuleKindEssential || len(r.Src) != 1 || r.Src[0].Not || len(r.Src[0].Sets) != 1 {
+			continue
+		}
+		set := p.Sets[r.Src[0].Sets[0]].Static
+		if prefixes := slices.Collect(set.Prefixes()); len(prefixes) <= maxSources {
+			r.Src, r.Sources = nil, prefixes
+		}
+	}
+	return &out
+}
+
+// repeats reports whether a rule has the tests of the one before it, so that what comes to it has passed them.
+func repeats(rules []ir.Rule, i int) bool {
+	return i > 0 && i < len(rules) && rules[i].Kind == ir.RuleKindEssential && rules[i-1].Name == rules[i].Name+":limited"
+}
+
+// joined reports whether a rule stands at the end of the chain that the one before it calls, which spares its tests.
+func (pl *Plan) joined(i int) bool {
+	return repeats(pl.Program.Rules, i) && pl.Rules[i-1].Stage == pl.Rules[i].Stage
 }
 
 func icmpv6(types ...uint8) []policy.ICMP {

@@ -31,13 +31,24 @@ func (f *iptFamily) metered(t *iptTable, r *ir.Rule, c iptCondition, mark iptMar
 		return
 	}
 	first := t.chain(f.chainName(r.Name))
-	t.at.add("-j %s", first.name)
+	t.at.add("%s-j %s", iptAll{proto: sameProto(c)}, first.name)
 	for _, a := range c.not {
 		first.add("%s-j RETURN", a)
 	}
 	for _, a := range c.any {
 		first.add("%s-g %s", a, last.name)
 	}
+}
+
+// sameProto is the protocol that all ways to satisfy a condition ask for, "" when they do not ask for one.
+func sameProto(c iptCondition) (proto string) {
+	for i, a := range c.any {
+		if i > 0 && a.proto != proto {
+			return ""
+		}
+		proto = a.proto
+	}
+	return proto
 }
 
 // exceeding adds the lines for what exceeds any limit of a rule, or for all when it has none. What only observes goes to
@@ -48,6 +59,9 @@ func (f *iptFamily) exceeding(c *iptChain, a iptAll, r *ir.Rule, mark iptMark, o
 		matches = nil
 	}
 	for _, limit := range r.Over {
+		if f.pl.Program.Limits[limit].Lenient {
+			continue
+		}
 		matches = append(matches, iptAll{match: []string{f.over(limit)}})
 	}
 	for _, over := range matches {

@@ -383,12 +383,21 @@ rules: [{name: no-errors, icmp: icmp/11, then: drop}]
 icmpv6 fe80::1 > fe80::2 type=135     pass essential:neighbors
 icmpv6 fe80::1 > fe80::2 type=136     pass essential:neighbors
 icmpv6 fe80::1 > fe80::2 type=135 ttl=64  drop default
-icmpv6 fe80::1 > ff02::1 type=134     pass essential:neighbors
-icmpv6 fe80::1 > ff02::1 type=137     pass essential:neighbors
+icmpv6 2001:db8::1 > fe80::2 type=133  pass essential:neighbors
+icmpv6 fe80::1 > ff02::1 type=134     pass essential:routers
+icmpv6 fe80::1 > ff02::1 type=137     pass essential:routers
+icmpv6 2001:db8::1 > ff02::1 type=134  drop default
+icmpv6 fec0::1 > ff02::1 type=137     drop default
+icmpv6 fe80::1 > ff02::1 type=137 ttl=254  drop default
 icmpv6 fe80::1 > ff02::1 type=130 ttl=1  pass essential:multicast
 icmpv6 fe80::1 > ff02::16 type=143 ttl=1  pass essential:multicast
-icmpv6 2001:db8::1 > 2001:db8::2 type=2  pass essential:icmp-errors
-icmpv6 2001:db8::1 > 2001:db8::2 type=4 code=2  pass essential:icmp-errors
+icmpv6 :: > ff02::16 type=143 ttl=1   pass essential:multicast
+icmpv6 ::1 > ff02::16 type=143 ttl=1  drop default
+icmpv6 febf:ffff::1 > ff02::16 type=131 ttl=1  pass essential:multicast
+icmpv6 2001:db8::1 > ff02::16 type=143 ttl=1   drop default
+icmpv6 fe80::1 > ff02::16 type=143 ttl=2       drop default
+icmpv6 2001:db8::1 > 2001:db8::2 type=2  pass essential:icmpv6-errors
+icmpv6 2001:db8::1 > 2001:db8::2 type=4 code=2  pass essential:icmpv6-errors
 icmpv6 2001:db8::1 > 2001:db8::2 type=5  drop default
 icmpv6 2001:db8::1 > 2001:db8::2      drop default
 icmp 8.8.8.8 > 1.1.1.1 type=3 code=4  pass essential:icmp-errors
@@ -398,6 +407,7 @@ icmp 8.8.8.8 > 1.1.1.1                drop default
 udp 192.0.2.1:67 > 192.0.2.7:68       pass essential:dhcp
 udp 192.0.2.1:68 > 192.0.2.7:67       drop default
 udp [fe80::1]:547 > [fe80::2]:546     pass essential:dhcpv6
+udp [2001:db8::1]:547 > [fe80::2]:546  drop default
 udp [fe80::1]:67 > [fe80::2]:68       drop default
 udp 192.0.2.1:547 > 192.0.2.7:546     drop default
 arp                                   pass not-ip

@@ -130,7 +130,7 @@ func tableNotes(p *ir.Program) (notes []string) {
 		l := &p.Limits[i]
 		holds := perBucket * float64(buckets[i])
 		rate := holds / debtTime(l).Seconds()
-		if rate >= floodRate || holds >= possiblePrefixes(l) {
+		if l.Lenient || rate >= floodRate || holds >= possiblePrefixes(l) {
 			continue
 		}
 		notes = append(notes, fmt.Sprintf("limit %q: its table in XDP holds %.0f prefixes; a flood from more than %.0f random sources a second "+

@@ -62,7 +62,7 @@ func Lower(p *policy.Policy) (*ir.Program, []string, error) {
 	}
 	l.program.Untracked.Loopback = slices.Contains(p.Untracked, policy.Loopback)
 	if p.Default == policy.Drop {
-		l.program.Rules = append(l.program.Rules, essentials()...)
+		l.essentials(p.Essential)
 	}
 	l.structural(p.Off | p.Observed)
 	if n := l.dynamicSets(); n > xdp.MaxDynamicSets {

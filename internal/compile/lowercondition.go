@@ -107,7 +107,7 @@ func (l *lowering) limits(rule string, over []policy.Over) (numbers []int) {
 			Src: (*ir.Prefixes)(o.From), Dst: (*ir.Prefixes)(o.To), Max: o.Max,
 		}
 		if o.Ban != nil {
-			limit.Ban = &ir.Ban{Set: l.named[o.Ban.Set], For: o.Ban.For}
+			limit.Ban = &ir.Ban{Set: l.named[o.Ban.Set], For: o.Ban.For, Forgeable: o.Ban.Forgeable}
 		}
 		numbers = append(numbers, len(l.program.Limits))
 		l.program.Limits = append(l.program.Limits, limit)

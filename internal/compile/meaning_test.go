@@ -153,16 +153,21 @@ func (m *meaning) essential() string {
 	udp := func(from, to uint32) bool {
 		return v[packet.SPort] == packet.PortUDP+from && v[packet.DPort] == packet.PortUDP+to
 	}
+	onLink := m.pkt.Src.Is6() && m.pkt.Src.IsLinkLocalUnicast()
 	switch {
-	case has && v6 && kind >= 133 && kind <= 137 && v[packet.TTL] == 255:
+	case has && v6 && (kind == 133 || kind == 135 || kind == 136) && v[packet.TTL] == 255:
 		return "neighbors"
-	case has && v6 && (kind >= 130 && kind <= 132 || kind == 143):
+	case has && v6 && (kind == 134 || kind == 137) && v[packet.TTL] == 255 && onLink:
+		return "routers"
+	case has && v6 && (kind >= 130 && kind <= 132 || kind == 143) && v[packet.TTL] == 1 && (onLink || m.pkt.Src == netip.IPv6Unspecified()):
 		return "multicast"
-	case has && v6 && kind >= 1 && kind <= 4, has && !v6 && (kind == 3 || kind == 11 || kind == 12):
+	case has && v6 && kind >= 1 && kind <= 4:
+		return "icmpv6-errors"
+	case has && !v6 && (kind == 3 || kind == 11 || kind == 12):
 		return "icmp-errors"
 	case !v6 && udp(67, 68):
 		return "dhcp"
-	case v6 && udp(547, 546):
+	case v6 && udp(547, 546) && onLink:
 		return "dhcpv6"
 	}
 	return ""

@@ -66,7 +66,7 @@ const packetsPerPolicy = 2000
 func (d *differential) policy(t *testing.T, r *rand.Rand) {
 	w := &writer{Rand: r, stateful: r.IntN(3) == 0, payload: r.IntN(8) == 0}
 	text, dynamic := w.policy(t, 1+r.IntN(10))
-	s := lower(t, text)
+	s := lower(t, text).unlimited()
 	for _, name := range dynamic {
 		s.insert(t, name, w.members())
 	}

@@ -103,6 +103,9 @@ func (n *nft) byDefault(s Stage) {
 // rule writes the lines of a rule.
 func (n *nft) rule(step Step, s Stage, p nftPlace) {
 	r := &n.plan.Program.Rules[step.Rule]
+	if !step.Again && n.plan.joined(step.Rule) {
+		return
+	}
 	count := ""
 	if step.Again { // what does not come from outside is let by in any case
 		p.outside = nil

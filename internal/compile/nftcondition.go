@@ -131,6 +131,9 @@ func (n *nft) over(rule int, count string) (chain string) {
 				n.exceeded(text, count, r)
 			}
 		}
+		if n.plan.joined(rule + 1) {
+			n.decide(nftLine{proto: allProtocols}, n.count(rule+1), n.plan.Program.Rules[rule+1].Verdict)
+		}
 	})
 	return n.overs[rule]
 }

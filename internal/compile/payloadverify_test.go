@@ -3,6 +3,7 @@ package compile_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
@@ -43,7 +44,8 @@ func TestVerifierConditions(t *testing.T) {
 // askAll makes the first rules ask for all that a rule can.
 func askAll(p *ir.Program, rules int) {
 	w := newPatternWriter(rand.New(rand.NewPCG(1, 2)), 64)
-	p.Limits = []ir.Limit{{Rule: "r0", Rate: 1000, Per: 1e9, Burst: 1000, Src: &ir.Prefixes{V4: 16, V6: 48}, Max: 1000}}
+	limit := len(p.Limits) // behind those of essential rules
+	p.Limits = append(p.Limits, ir.Limit{Rule: "r0", Rate: 1000, Per: 1e9, Burst: 1000, Src: &ir.Prefixes{V4: 16, V6: 48}, Max: 1000})
 	for i := range 32 {
 		p.Names = append(p.Names, ir.NameSet{Names: []string{fmt.Sprint("n", i), strings.Repeat("a.", 15) + "b"}})
 	}
@@ -51,7 +53,7 @@ func askAll(p *ir.Program, rules int) {
 		r := &p.Rules[i]
 		r.Payload = []ir.PayloadMatch{w.match(), w.match()}
 		r.Names = []ir.NameMatch{{Sets: []int{i % 32}}, {Sets: []int{(i + 1) % 32}, Not: true}}
-		r.Over = []int{0, 0, 0, 0, 0, 0, 0, 0}
+		r.Over = slices.Repeat([]int{limit}, 8)
 		r.Observe = i%5 == 0
 	}
 	p.Rules[0].Verdict = ir.Truncate

@@ -57,7 +57,10 @@ func (s *straight) cost() float64 {
 	if s.addrs.srcClass || s.addrs.dstClass {
 		ns += perMask
 	}
-	for _, r := range s.program.Rules {
+	for i, r := range s.program.Rules {
+		if repeats(s.program.Rules, i) {
+			continue // what fails the one before it is not asked again
+		}
 		ns += perRule
 		for _, m := range r.Match {
 			ns += perRange * float64(comparisons(m))
@@ -123,6 +126,14 @@ func (s *straight) rule(i int) {
 	r := &s.program.Rules[i]
 	next := fmt.Sprintf("after%d", i)
 	s.say("rule " + r.Name + ": " + r.Verdict.String())
+	if repeats(s.program.Rules, i) {
+		s.decided(i, next)
+		s.mark(next)
+		return
+	}
+	if repeats(s.program.Rules, i+1) {
+		next = fmt.Sprintf("after%d", i+1) // where the rule behind it leads
+	}
 	for _, m := range r.Src {
 		s.testMask(asm.R7, m, next)
 	}
@@ -134,13 +145,23 @@ func (s *straight) rule(i int) {
 			s.testField(m, fmt.Sprintf("found%d_%d", i, j), next)
 		}
 	}
+	if repeats(s.program.Rules, i+1) {
+		s.decided(i, fmt.Sprintf("repeated%d", i+1))
+		s.mark(fmt.Sprintf("repeated%d", i+1))
+		return
+	}
+	s.decided(i, next)
+	s.mark(next)
+}
+
+// decided decides as a rule says whose tests hold, unless its condition does not, which leads to next.
+func (s *straight) decided(i int, next string) {
 	if number, ok := s.conditions.of(i); ok {
 		s.add(asm.Mov.Reg(asm.R2, asm.R6), asm.Mov.Imm(asm.R3, int32(number)))
 		s.ask(straightContext)
 		s.add(asm.JEq.Imm(asm.R0, 0, next))
 	}
 	s.add(decided(s.decisions[i])...)
-	s.mark(next)
 }
 
 // testMask jumps to next unless the address matches.

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -79,6 +80,16 @@ func (s *subject) optimized() *subject {
 	var notes []string
 	out.program, notes = compile.Optimize(s.program)
 	out.notes = append(out.notes[:len(out.notes):len(out.notes)], notes...)
+	return &out
+}
+
+// unlimited is the subject without the limits of essential rules, which would depend on how fast packets are sent.
+func (s *subject) unlimited() *subject {
+	out, program := *s, *s.program
+	out.program = &program
+	program.Rules = slices.DeleteFunc(slices.Clone(program.Rules), func(r ir.Rule) bool {
+		return r.Kind == ir.RuleKindEssential && len(r.Over) > 0
+	})
 	return &out
 }
 

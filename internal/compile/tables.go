@@ -106,7 +106,7 @@ func (t *tables) rowOctets() int { return 8 * (t.sums + t.words) }
 func (t *tables) cost() float64 {
 	const fixed, perDim, perWord, asked = 2.0, 2.5, 0.6, 0.25
 	once := fixed + float64(len(t.dims))*(perDim+perWord*float64(max(t.sums, 1)))
-	return once * (1 + asked*float64(len(t.conditions.numbers)))
+	return once * (1 + asked*float64(t.conditions.usual()))
 }
 
 // alternatives takes a rule apart at the choices between static and dynamic sets.

@@ -63,6 +63,7 @@ func ToXDP(p *ir.Program, o XDPOptions) (*XDP, error) {
 			return nil, &PlaceError{p.Rules[i].Name, p.Rules[i].Line, key, why, "it belongs to a later stage"}
 		}
 	}
+	p = sourcesLast(p)
 	if o.Slots == nil {
 		o.Slots = numbered(xdp.SlotRules, len(p.Rules))
 	}

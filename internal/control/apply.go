@@ -265,6 +265,7 @@ func (a *apply) hoist(ctx context.Context) (err error) {
 	}
 	a.plan = planSlots(a.compiled.Program, a.manifests)
 	a.manifest = newManifest(a.compiled, a.stages, a.plan)
+	a.manifest.operators(a.options.Sessions)
 	a.recordProtections()
 	if note := a.in.bansWaitFor(a.manifest); note != "" {
 		a.notes = append(a.notes, note)

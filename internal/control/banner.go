@@ -14,6 +14,7 @@ import (
 	"github.com/floodwall/floodwall/internal/bans"
 	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/ir"
+	"github.com/floodwall/floodwall/internal/lifeline"
 )
 
 // banner bans who exceeds limits with `ban`, of the policy that runs.
@@ -26,13 +27,18 @@ type banner struct {
 	key       uint64             // of its questions: its number may come again
 	limits    []limitEntry
 	detectors []*bans.Detector // of each limit
-	own       []netip.Addr     // the host's addresses, as the detectors know them
+	lifelines []netip.Prefix   // of the host, as the detectors know them
+	looked    time.Time        // when they were found,
+	took      time.Duration    // and how long that took
+	news      banNews
 }
 
 const (
 	followLook = time.Second            // how often to look which generation runs
 	gather     = 200 * time.Millisecond // how long to gather offences before the bans that follow are entered, together
 	warnAgain  = 10 * time.Second       // how long one error is enough: in a flood it would come with every ban
+
+	lifelineShare = 100 // finding whom to spare takes at most so small a share of the time: a router can have a million routes
 )
 
 // ban bans until ctx ends.
@@ -62,27 +68,28 @@ func (b *banner) follow(ctx context.Context) error {
 	defer l.close()
 	g := l.generations[0]
 	if b.offences != nil && b.key == g.manifest.Key {
-		return b.spare(g.manifest)
+		return b.spare(ctx, g.manifest)
 	}
 	b.end()
 	if g.program == nil || g.manifest.banningRule() == "" {
 		return nil
 	}
-	return b.begin(g)
+	return b.begin(ctx, g)
 }
 
 // begin follows a generation.
-func (b *banner) begin(g *generation) (err error) {
+func (b *banner) begin(ctx context.Context, g *generation) (err error) {
 	if b.offences, err = g.program.Offences(); err != nil {
 		return err
 	}
-	b.key, b.limits, b.detectors, b.own = g.manifest.Key, g.manifest.Limits, nil, nil
+	b.key, b.limits, b.detectors, b.lifelines = g.manifest.Key, g.manifest.Limits, nil, nil
 	for i := range b.limits {
 		d := bans.New(&addrs.Set{})
-		d.Spared = func(p, never netip.Prefix) { b.report(Event{Text: b.limits[i].spared(p, never)}) }
+		d.Spared = func(p, never netip.Prefix) { b.news.spared(b.limits[i].spared(p, never)) }
 		b.detectors = append(b.detectors, d)
 	}
-	if err := b.spare(g.manifest); err != nil {
+	b.looked = time.Time{}
+	if err := b.spare(ctx, g.manifest); err != nil {
 		b.end()
 		return err
 	}
@@ -90,18 +97,51 @@ func (b *banner) begin(g *generation) (err error) {
 	return nil
 }
 
-// spare tells the detectors whom not to ban, when the host's addresses are others than before.
-func (b *banner) spare(m *manifest) error {
-	own, err := ownAddresses()
-	if err != nil || b.own != nil && slices.Equal(own, b.own) {
+// spare tells the detectors whom not to ban, when that are others than before.
+func (b *banner) spare(ctx context.Context, m *manifest) error {
+	if time.Since(b.looked) < lifelineShare*b.took {
+		return nil
+	}
+	b.looked = time.Now()
+	found, err := lifeline.System.Find()
+	b.took = time.Since(b.looked)
+	if err != nil || b.lifelines != nil && slices.Equal(found, b.lifelines) {
 		return err
 	}
-	b.own = own
-	never := m.spared(own)
+	b.lifelines = found
+	never := m.spared(found)
 	for _, d := range b.detectors {
 		d.Spare(never)
 	}
+	return b.pardon(ctx, never)
+}
+
+// pardon lifts automatic bans of prefixes with an address that is not to be banned.
+func (b *banner) pardon(ctx context.Context, never *addrs.Set) error {
+	list, err := b.in.Blocked(ctx, "")
+	if err != nil {
+		return err
+	}
+	of := map[string][]netip.Prefix{}
+	for _, e := range list {
+		if e.Origin == Automatic && never.Overlaps(prefixSet(e.Prefix)) {
+			of[e.Set] = append(of[e.Set], e.Prefix)
+		}
+	}
+	for set, prefixes := range of {
+		_, err := b.in.Unblock(ctx, set, prefixes)
+		if gone := (Refusals)(nil); err != nil && !errors.As(err, &gone) {
+			return err
+		}
+		b.report(Event{Text: fmt.Sprintf("%d automatic bans lifted, as this host depends on addresses in them: %s", len(prefixes), text(prefixes[0]))})
+	}
 	return nil
+}
+
+func prefixSet(p netip.Prefix) *addrs.Set {
+	var b addrs.Builder
+	b.AddRange(p.Addr(), netipx.PrefixLastIP(p))
+	return b.Set()
 }
 
 func (b *banner) end() {
@@ -124,6 +164,9 @@ func (b *banner) round(ctx context.Context, until time.Time) {
 	}
 	for limit, list := range found {
 		b.enter(ctx, limit, list)
+	}
+	if text := b.news.summary(time.Now()); text != "" {
+		b.report(Event{Text: text})
 	}
 }
 
@@ -151,6 +194,9 @@ func (b *banner) offenders(ctx context.Context) (map[int][]bans.Ban, error) {
 			continue // a layer that does not ban
 		}
 		rule := b.limits[o.Limit].Ban
+		if !o.Proved && !rule.Forgeable {
+			continue // anybody can have written the source
+		}
 		if ban, ok := b.detectors[o.Limit].Offence(rule.prefix(o.Source), time.Now(), rule.For); ok {
 			found[o.Limit] = append(found[o.Limit], ban)
 		}
@@ -162,7 +208,7 @@ func (b *banner) enter(ctx context.Context, number int, found []bans.Ban) {
 	limit := b.limits[number]
 	var list []Ban
 	for _, ban := range found {
-		list = append(list, Ban{Prefix: ban.Prefix, For: limit.Ban.For, Why: "above the limit of rule " + limit.Rule})
+		list = append(list, Ban{Prefix: ban.Prefix, For: limit.Ban.For, Rule: limit.Rule})
 	}
 	fill, err := b.in.Block(ctx, limit.Ban.Set, list)
 	refused := refusedOf(err, len(list))
@@ -172,7 +218,7 @@ func (b *banner) enter(ctx context.Context, number int, found []bans.Ban) {
 			continue
 		}
 		if !ban.Again {
-			b.report(Event{Text: limit.banned(ban)})
+			b.news.banned(limit.Rule, limit.banned(ban), ban.Offends)
 		}
 	}
 	switch {
@@ -239,15 +285,22 @@ func (m *manifest) banningRule() string {
 	return ""
 }
 
-// spared is who is never banned: those that the policy names, and the host itself, whose own addresses only a forger
-// would send from.
-func (m *manifest) spared(own []netip.Addr) *addrs.Set {
-	var b addrs.Builder
-	for _, p := range m.Never {
-		b.AddRange(p.Addr(), netipx.PrefixLastIP(p))
+// operators notes who applied a policy that bans.
+func (m *manifest) operators(sessions []Session) {
+	if m.banningRule() == "" {
+		return
 	}
-	for _, a := range own {
-		b.AddRange(a, a)
+	for _, s := range sessions {
+		m.Operators = append(m.Operators, netip.PrefixFrom(s.Client.Addr(), s.Client.Addr().BitLen()))
+	}
+}
+
+// spared is who is never banned: those that the policy names, what the host depends on, and the operators who applied it. Only
+// a forger would send from the host's own addresses.
+func (m *manifest) spared(lifelines []netip.Prefix) *addrs.Set {
+	var b addrs.Builder
+	for _, p := range slices.Concat(m.Never, lifelines, m.Operators) {
+		b.AddRange(p.Addr(), netipx.PrefixLastIP(p))
 	}
 	return b.Set()
 }

@@ -26,11 +26,11 @@ sets:
 never: [$office]
 rules:
   - {name: banned, from: $bans, then: drop}
-  - {name: flood, proto: udp, port: 9, over: {rate: 5/s, per: from, burst: 5, ban: 10m}, then: drop}
-  - {name: short, proto: udp, port: 10, over: {rate: 5/s, per: from, burst: 5, ban: 1s}, then: drop}
+  - {name: flood, proto: udp, port: 9, over: {rate: 5/s, per: from, burst: 5, ban: {for: 10m, trust: forgeable}}, then: drop}
+  - {name: short, proto: udp, port: 10, over: {rate: 5/s, per: from, burst: 5, ban: {for: 1s, trust: forgeable}}, then: drop}
   - {name: layers, proto: udp, port: 11, then: drop,
-     over: [{rate: 5/s, per: from, burst: 5, ban: 10m}, {rate: 1/min, per: from/24, burst: 5}]}
-  - {name: look, proto: udp, port: 12, over: {rate: 5/s, per: from, burst: 5, ban: 10m}, then: drop, observe: true}
+     over: [{rate: 5/s, per: from, burst: 5, ban: {for: 10m, trust: forgeable}}, {rate: 1/min, per: from/24, burst: 5}]}
+  - {name: look, proto: udp, port: 12, over: {rate: 5/s, per: from, burst: 5, ban: {for: 10m, trust: forgeable}}, then: drop, observe: true}
 `
 
 // watching is a host where Watch runs.
@@ -317,14 +317,17 @@ func TestBannerFollows(t *testing.T) {
 	h.wantBan("198.51.100.5/32", 9, "198.51.100.5")
 	w.wantNoError()
 
-	// A set that is full, and then has room.
+	// A set that automatic bans have filled takes one by hand; one that those have filled takes no other until it has room.
 	h.apply(strings.ReplaceAll(banning, "max: 100", "max: 2"))
+	h.wantBan("198.51.100.6/32", 9, "198.51.100.6", "198.51.100.7", "198.51.100.8")
+	for _, p := range []string{"192.0.2.101/32", "192.0.2.102/32"} {
+		h.block(control.Ban{Prefix: netip.MustParsePrefix(p)})
+	}
+	h.wantBlocked("by hand", []string{"192.0.2.101/32 bans forever", "192.0.2.102/32 bans forever"})
 	const full = `bans: rule flood: set "bans" is full: 2 entries`
 	h.floodUntil(full, func() bool { return w.has(full) }, 9, "198.51.100.6", "198.51.100.7", "198.51.100.8")
-	if n := len(h.blocked()); n != 2 {
-		t.Errorf("%d entries in a set for 2: %v", n, h.blocked())
-	}
-	if _, err := h.Unblock(t.Context(), "", []netip.Prefix{netip.MustParsePrefix("198.51.100.5/32")}); err != nil {
+	h.wantBlocked("by hand, beside a flood", []string{"192.0.2.101/32 bans forever", "192.0.2.102/32 bans forever"})
+	if _, err := h.Unblock(t.Context(), "", []netip.Prefix{netip.MustParsePrefix("192.0.2.101/32")}); err != nil {
 		t.Fatal(err)
 	}
 	h.floodUntil("one of the refused is banned", func() bool { return len(h.blocked()) == 2 },

@@ -22,6 +22,10 @@ type Ban struct {
 	For    time.Duration // 0: the set's timeout; Forever: none
 	Why    string
 	Range  int // bans behind each other with the same number, not 0, are one range: all are entered, or none
+
+	// Rule names the rule whose limit was exceeded, for a ban that no person asked for. Such a ban gives way to others when the
+	// set is full, and changes none of theirs.
+	Rule string
 }
 
 // SetError says that a set cannot be used as it was asked.
@@ -213,6 +217,8 @@ type Blocked struct {
 	Set     string       `json:"set"`
 	Expires *float64     `json:"expires_in,omitempty"` // seconds from now; absent: never
 	Why     string       `json:"why,omitempty"`
+	Origin  Origin       `json:"origin"`
+	Rule    string       `json:"rule,omitempty"` // whose limit was exceeded, when Origin is Automatic
 }
 
 // Blocked lists the entries of a dynamic set, "" for all, by address.

@@ -76,12 +76,12 @@ func (a *apply) fillSet(s setEntry, to *addrs.DynamicSet) error {
 	}
 	now, refused := monotonic(), 0
 	for _, b := range a.kept[s.Name] {
-		e := addrs.Entry{Prefix: b.Prefix, Why: b.Why}
+		e := addrs.Entry{Prefix: b.Prefix, Why: b.Why, Automatic: b.Origin == Automatic}
 		if b.Expires != nil {
 			e.Expiry = expiry(now, time.Duration(*b.Expires*float64(time.Second)), 0)
 		}
 		err := to.Insert(e, now)
-		if err != nil && !a.saved[s.Name] {
+		if err != nil && !a.saved[s.Name] && !e.Automatic {
 			return blockError(s, b.Prefix, err)
 		}
 		if err != nil {

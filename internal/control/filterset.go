@@ -22,20 +22,23 @@ func (s *filterSet) block(ctx context.Context, bans []Ban) (int, Refusals, error
 	if len(bans) == 0 {
 		return 0, nil, nil
 	}
-	has, err := s.held(ctx)
+	held, err := s.elements(ctx)
 	if err != nil {
 		return 0, nil, err
 	}
+	room := newFilterRoom(s.entry.Max, held)
 	var fits []int
 	var refused Refusals
 	for i, b := range bans {
-		p := b.Prefix.Masked()
-		if !has[p] && len(has) >= s.entry.Max {
-			refused = append(refused, Refusal{i, fullError(s.entry, p)})
-			continue
+		switch room.take(b) {
+		case roomTaken:
+			fits = append(fits, i)
+		case roomNone:
+			refused = append(refused, Refusal{i, fullError(s.entry, b.Prefix.Masked())})
 		}
-		has[p] = true
-		fits = append(fits, i)
+	}
+	if err := s.evict(ctx, room.evicted); err != nil {
+		return 0, nil, err
 	}
 	overlaps, err := s.insert(ctx, bans, fits)
 	if err != nil {
@@ -54,7 +57,7 @@ func (s *filterSet) insert(ctx context.Context, bans []Ban, which []int) (map[ne
 	grouped := map[string][]netfilter.Element{}
 	for _, i := range which {
 		b := bans[i]
-		e := netfilter.Element{Prefix: b.Prefix.Masked(), Comment: b.Why}
+		e := netfilter.Element{Prefix: b.Prefix.Masked(), Comment: b.reason()}
 		switch {
 		case b.For == Forever:
 			e.Timeout = forever
@@ -143,7 +146,7 @@ func (s *filterSet) list(ctx context.Context) ([]Blocked, error) {
 	elements, err := s.elements(ctx)
 	var list []Blocked
 	for _, e := range elements {
-		b := Blocked{Prefix: e.Prefix, Set: s.entry.Name, Why: e.Comment}
+		b := blockedAs(e.Prefix, s.entry.Name, e.Comment, isAutomatic(e.Comment))
 		if e.Timeout > 0 {
 			left := e.Timeout.Seconds()
 			b.Expires = &left

@@ -76,7 +76,9 @@ func (f *fits) look(s *addrs.DynamicSet) {
 		f.has[b.Prefix.Masked()] = false
 	}
 	for entry := range s.All(f.now) {
-		f.entered(entry.Prefix)
+		if !entry.Automatic { // which gives way
+			f.entered(entry.Prefix)
+		}
 	}
 }
 

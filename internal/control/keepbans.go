@@ -35,7 +35,7 @@ func blockedRecords(e setEntry, bans []Ban, refused Refusals) []banlog.Record {
 		if not[i] || ranges[b.Range] {
 			continue
 		}
-		r := banlog.Record{Set: e.Name, Prefix: b.Prefix.Masked(), Start: now, Why: b.Why}
+		r := banlog.Record{Set: e.Name, Prefix: b.Prefix.Masked(), Start: now, Why: b.reason()}
 		length := b.For
 		if length == 0 {
 			length = e.Timeout
@@ -188,7 +188,7 @@ func (a *apply) loadBans() {
 	}
 	a.saved = map[string]bool{}
 	for _, r := range records {
-		b := Blocked{Prefix: r.Prefix, Set: r.Set, Why: r.Why}
+		b := blockedAs(r.Prefix, r.Set, r.Why, isAutomatic(r.Why))
 		if !r.End.IsZero() {
 			left := r.Left(time.Now()).Seconds()
 			b.Expires = &left

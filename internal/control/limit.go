@@ -2,6 +2,7 @@ package control
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/floodwall/floodwall/internal/ir"
@@ -22,6 +23,8 @@ type banEntry struct {
 	For time.Duration `json:"for"`
 	V4  int           `json:"v4"` // the lengths of the prefixes
 	V6  int           `json:"v6"`
+
+	Forgeable bool `json:"forgeable,omitempty"` // packets count that prove no address
 }
 
 // limits notes the limits of a program, and who is spared when they ban.
@@ -37,7 +40,7 @@ func (m *manifest) limits(p *ir.Program) {
 		}
 		for _, number := range p.Rules[i].Over {
 			if l := &p.Limits[number]; l.Ban != nil {
-				m.Limits[number].Ban = &banEntry{Set: p.Sets[l.Ban.Set].Name, For: l.Ban.For, V4: l.Src.V4, V6: l.Src.V6}
+				m.Limits[number].Ban = &banEntry{Set: p.Sets[l.Ban.Set].Name, For: l.Ban.For, V4: l.Src.V4, V6: l.Src.V6, Forgeable: l.Ban.Forgeable}
 			}
 		}
 	}
@@ -90,8 +93,8 @@ func (s *Status) limits(g *generation) error {
 	}
 	for i, t := range tables[:min(len(tables), len(g.manifest.Limits))] {
 		e := g.manifest.Limits[i]
-		if e.Unused {
-			continue
+		if e.Unused || strings.HasPrefix(e.Rule, "essential:") && t.Evictions == 0 {
+			continue // built-in limits are known by the packets that they drop
 		}
 		if !e.Each {
 			t.Capacity = 0

@@ -41,6 +41,8 @@ type manifest struct {
 	Observed packet.CheckSet `json:"observed,omitempty"` // checks that only count
 	Limits   []limitEntry    `json:"limits,omitempty"`   // in the order of ir.Program
 	Never    []netip.Prefix  `json:"never,omitempty"`    // who is not banned; only where a limit bans
+	// Operators are where the sessions come from that it was applied in, likewise.
+	Operators []netip.Prefix `json:"operators,omitempty"`
 
 	Placement string  `json:"placement,omitempty"` // the policy's word
 	Source    string  `json:"source,omitempty"`    // names what it was compiled from, where that is kept

@@ -175,7 +175,7 @@ func (a *apply) keepBans(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if len(list) > s.Max {
+		if list = mostOf(list, s.Max); len(list) > s.Max {
 			return fmt.Errorf("%s: set %q cannot take over the %d entries it has now: raise its max above %d",
 				a.compiled.Policy.File, s.Name, len(list), s.Max)
 		}

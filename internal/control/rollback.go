@@ -200,7 +200,7 @@ func (g *generation) enter(ctx context.Context, bans map[string][]Blocked) error
 func asBans(list []Blocked) []Ban {
 	bans := make([]Ban, len(list))
 	for i, b := range list {
-		bans[i] = Ban{Prefix: b.Prefix, For: Forever, Why: b.Why}
+		bans[i] = Ban{Prefix: b.Prefix, For: Forever, Why: b.Why, Rule: b.Rule}
 		if b.Expires != nil {
 			bans[i].For = max(time.Duration(*b.Expires*float64(time.Second)), time.Second)
 		}

@@ -25,7 +25,7 @@ func (s *xdpSet) block(_ context.Context, bans []Ban) (int, Refusals, error) {
 		if err := fits.check(s.set, s.entry, i); err != nil {
 			return err
 		}
-		e := addrs.Entry{Prefix: b.Prefix.Masked(), Expiry: expiry(now, b.For, s.entry.Timeout), Why: b.Why}
+		e := addrs.Entry{Prefix: b.Prefix.Masked(), Expiry: expiry(now, b.For, s.entry.Timeout), Why: b.reason(), Automatic: b.Rule != ""}
 		if err := s.set.Insert(e, now); err != nil {
 			return blockError(s.entry, b.Prefix, err)
 		}
@@ -62,7 +62,7 @@ func edit(n int, do func(i int) error) (changed int, refused Refusals, err error
 func (s *xdpSet) list(context.Context) (list []Blocked, err error) {
 	now := monotonicTime()
 	for entry := range s.set.All(uint32(now / time.Second)) {
-		b := Blocked{Prefix: entry.Prefix, Set: s.entry.Name, Why: entry.Why}
+		b := blockedAs(entry.Prefix, s.entry.Name, entry.Why, entry.Automatic)
 		if entry.Expiry != 0 {
 			left := (time.Duration(entry.Expiry)*time.Second - now).Seconds()
 			b.Expires = &left

@@ -21,6 +21,7 @@ var ErrNoOffences = errors.New("no limit bans")
 type Offence struct {
 	Limit  int // its number in the program
 	Source netip.Addr
+	Proved bool // the packet belongs to a TCP connection of this host, so that nobody else can have sent it unseen
 }
 
 // Offences reads the offences against limits of one generation. They are for one reader at a time.
@@ -75,10 +76,10 @@ func (o *Offences) Read(ctx context.Context) (Offence, error) {
 	binary.BigEndian.PutUint64(octets[:], order.Uint64(record[8:]))
 	binary.BigEndian.PutUint64(octets[8:], order.Uint64(record[16:]))
 	source := netip.AddrFrom16(octets)
-	if order.Uint32(record[4:]) == 0 {
+	if order.Uint16(record[4:]) == 0 {
 		source = source.Unmap()
 	}
-	return Offence{int(order.Uint32(record)), source}, nil
+	return Offence{int(order.Uint32(record)), source, order.Uint16(record[6:]) == 1}, nil
 }
 
 // Close ends the reading.

@@ -8,7 +8,7 @@ import (
 
 // Conditional reports whether r asks for more than addresses and fields, so that it may not decide what these match.
 func (r *Rule) Conditional() bool {
-	return len(r.Names)+len(r.Payload)+len(r.Over) > 0 || r.Observe
+	return len(r.Names)+len(r.Payload)+len(r.Over)+len(r.Sources) > 0 || r.Observe
 }
 
 // Bans reports whether packets of r have their sources banned, if these exceed a limit often enough.
@@ -73,6 +73,9 @@ type Limit struct {
 	Dst   *Prefixes     // and of the destination; both nil is one limit for all
 	Max   int           // prefixes that can be held at a time
 	Ban   *Ban          // of what exceeds it, or nil
+
+	// Lenient: a target whose table, when it is full, drops what it has no place for does without this limit.
+	Lenient bool
 }
 
 // Prefixes are the lengths to which addresses are cut.
@@ -90,8 +93,9 @@ func (p *Prefixes) Of(a netip.Addr) netip.Prefix {
 
 // Ban says that offending prefixes of sources are put into a dynamic set.
 type Ban struct {
-	Set int // its index in Program.Sets
-	For time.Duration
+	Set       int // its index in Program.Sets
+	For       time.Duration
+	Forgeable bool // packets count that prove no address
 }
 
 // Guard is what protects a resolver beside rules: what it learns of clients, and what leaves.

@@ -18,7 +18,11 @@ func (p *Program) LimitText(number int) string {
 		parts = append(parts, fmt.Sprintf("max: %d", l.Max))
 	}
 	if l.Ban != nil {
-		parts = append(parts, fmt.Sprintf("ban: {for: %s, set: %s}", l.Ban.For, p.Sets[l.Ban.Set].Name))
+		trust := ""
+		if l.Ban.Forgeable {
+			trust = ", trust: forgeable"
+		}
+		parts = append(parts, fmt.Sprintf("ban: {for: %s, set: %s%s}", l.Ban.For, p.Sets[l.Ban.Set].Name, trust))
 	}
 	return "{" + strings.Join(parts, ", ") + "}"
 }

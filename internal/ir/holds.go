@@ -2,6 +2,7 @@ package ir
 
 import (
 	"bytes"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -11,6 +12,9 @@ import (
 // holds reports whether what r asks for beside addresses and fields holds. Limits come last: they are charged only with
 // packets that all else holds for.
 func (e *evaluation) holds(r *Rule) bool {
+	if r.Sources != nil && !slices.ContainsFunc(r.Sources, func(p netip.Prefix) bool { return p.Contains(e.pkt.Src) }) {
+		return false
+	}
 	for _, m := range r.Names {
 		if !e.nameMatches(m) {
 			return false

@@ -3,6 +3,7 @@
 package ir
 
 import (
+	"net/netip"
 	"time"
 
 	"github.com/floodwall/floodwall/internal/addrs"
@@ -87,6 +88,10 @@ type Rule struct {
 	Match   []Match
 	Names   []NameMatch
 	Payload []PayloadMatch
+	// Sources, unless it is nil, are prefixes of which one must have the source. Unlike Src they are asked last, and cost
+	// packets that the rest of the rule does not match nothing.
+	Sources []netip.Prefix
+
 	Over    []int // limits, by their index in Program.Limits, asked in this order until one is exceeded
 	Verdict Verdict
 

@@ -1,0 +1,97 @@
+package addrs
+
+import (
+	"math"
+	"slices"
+)
+
+// whyOrigin is the place, in a bucket's part of the Why memory, of the octet with a bit for each slot whose entry is automatic.
+const whyOrigin = 3
+
+// isAutomatic reports whether the entry of a slot is automatic.
+func (s *DynamicSet) isAutomatic(at slot) bool {
+	return s.why[at.bucket()*WhyBytes+whyOrigin]>>at.index()&1 == 1
+}
+
+// setAutomatic notes of an empty slot, or of an entry, where it comes from.
+func (s *DynamicSet) setAutomatic(at slot, automatic bool) {
+	octet, bit := &s.why[at.bucket()*WhyBytes+whyOrigin], byte(1)<<at.index()
+	if automatic {
+		*octet |= bit
+	} else {
+		*octet &^= bit
+	}
+}
+
+// automaticRoom is how many automatic entries the set takes: a quarter is reserved for the others.
+func (s *DynamicSet) automaticRoom() int { return s.Capacity() - s.Capacity()/4 }
+
+// isFull reports whether the set has no room for one more entry of an origin.
+func (s *DynamicSet) isFull(automatic bool) bool {
+	return s.word(infoEntries) >= s.word(infoCapacity) || automatic && s.state.automatic >= s.automaticRoom()
+}
+
+// evictShare is the share of the automatic entries that are evicted at once: to find them takes a look at all entries.
+const evictShare = 16
+
+// evict removes automatic entries, those first that end soonest. It reports false when there are none.
+func (s *DynamicSet) evict() bool {
+	var ends []uint32
+	for at := range s.buckets.used {
+		if s.isAutomatic(at) {
+			ends = append(ends, s.end(at))
+		}
+	}
+	if len(ends) == 0 {
+		return false
+	}
+	slices.Sort(ends)
+	n := (len(ends) + evictShare - 1) / evictShare
+	last := ends[n-1]
+	for at := range s.buckets.used {
+		if n > 0 && s.isAutomatic(at) && s.end(at) <= last {
+			s.remove(at)
+			n--
+		}
+	}
+	return true
+}
+
+// end is the second at which an entry dies, the last there is when it does not.
+func (s *DynamicSet) end(at slot) uint32 {
+	if expiry := s.buckets.meta(at); expiry != 0 {
+		return expiry
+	}
+	return math.MaxUint32
+}
+
+// evictLength removes the entries of a prefix length of a family that only automatic entries have, of such lengths the one
+// with the fewest, so that it can give way to another length. It reports false when there is none.
+func (s *DynamicSet) evictLength(family int) bool {
+	var automatic, others [math.MaxUint8 + 1]int
+	for at := range s.buckets.used {
+		p := s.buckets.prefix(at)
+		switch {
+		case p.family() != family:
+		case s.isAutomatic(at):
+			automatic[p.length+1]++
+		default:
+			others[p.length+1]++
+		}
+	}
+	best := -1
+	for length, n := range automatic {
+		if n > 0 && others[length] == 0 && (best < 0 || n < automatic[best]) {
+			best = length
+		}
+	}
+	if best < 0 {
+		return false
+	}
+	for at := range s.buckets.used {
+		if p := s.buckets.prefix(at); p.family() == family && int(p.length)+1 == best {
+			s.remove(at)
+		}
+	}
+	return true
+}

@@ -1,0 +1,227 @@
+package control_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/floodwall/floodwall/internal/control"
+	"github.com/floodwall/floodwall/internal/lifeline"
+	"github.com/floodwall/floodwall/internal/testutil"
+)
+
+// proving has a limit on what anybody can forge, and one on a service of TCP.
+const proving = `
+checks: off
+default: pass
+sets:
+  bans: {dynamic: true, max: 100}
+rules:
+  - {name: banned, from: $bans, then: drop}
+  - {name: flood, proto: udp, port: 9, over: {rate: 5/s, per: from, burst: 5, ban: 10m}, then: drop}
+  - {name: pushy, port: tcp/7, over: {rate: 5/s, per: from, burst: 20, ban: 10m}, then: drop}
+`
+
+// TestForgedSourcesAreNotBanned floods from forged sources, some of which have a connection open: nobody is banned by them, and
+// who sends too much over a connection of his own is.
+func TestForgedSourcesAreNotBanned(t *testing.T) {
+	h := newHost(t)
+	if h == nil {
+		return
+	}
+	away := testutil.NewElsewhere(t)
+	away.Take(t, "fw1")
+	var failed error
+	away.Do(func() {
+		for _, line := range []string{"addr add 192.0.2.2/24 dev fw1", "addr add 203.0.113.7/32 dev fw1", "addr add 203.0.113.8/32 dev fw1",
+			"link set fw1 up", "link set lo up"} {
+			if out, err := exec.Command("ip", strings.Fields(line)...).CombinedOutput(); err != nil {
+				failed = fmt.Errorf("ip %s: %w: %s", line, err, out)
+			}
+		}
+	})
+	if failed != nil {
+		t.Fatal(failed)
+	}
+	h.ip("route add default via 192.0.2.2")
+	h.swallow("192.0.2.1:7")
+	w := h.watch()
+	h.apply(proving)
+	w.wantEvent("banning who exceeds limits")
+
+	dial := func(from string) (c net.Conn) {
+		away.Do(func() {
+			d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}, Timeout: slow}
+			c, failed = d.Dial("tcp", "192.0.2.1:7")
+		})
+		if failed != nil {
+			t.Fatal(failed)
+		}
+		t.Cleanup(func() { c.Close() })
+		return c
+	}
+	innocent := dial("203.0.113.8").LocalAddr().(*net.TCPAddr).Port
+	forged := []string{
+		"udp 198.51.100.9:5 > 192.0.2.1:9", "tcp 198.51.100.10:5 > 192.0.2.1:7 S", "tcp 198.51.100.11:5 > 192.0.2.1:7 A",
+		fmt.Sprintf("tcp 203.0.113.8:%d > 192.0.2.1:7 A seq=1 ack=1", innocent),
+		fmt.Sprintf("tcp 203.0.113.8:%d > 192.0.2.1:7 S", innocent),
+	}
+	for i := range 20 {
+		forged = append(forged, fmt.Sprintf("udp 100.64.7.%d:5 > 192.0.2.1:9", i))
+	}
+	away.Do(func() {
+		failed = testutil.SendFor("fw1", forged, func(sent int) bool { time.Sleep(2 * time.Millisecond); return sent < 300 })
+	})
+	if failed != nil {
+		t.Fatal(failed)
+	}
+	pushy := dial("203.0.113.7")
+	go func() {
+		for {
+			if _, err := pushy.Write([]byte{'x'}); err != nil {
+				return
+			}
+			time.Sleep(time.Millisecond)
+		}
+	}()
+	for end := time.Now().Add(2 * slow); !h.isBlocked("203.0.113.7/32") && time.Now().Before(end); {
+		time.Sleep(50 * time.Millisecond)
+	}
+	h.wantBlocked("after forged packets, and a flood over a connection", []string{"203.0.113.7/32 bans 0h above the limit of rule pushy"})
+	w.wantNoError()
+}
+
+// swallow reads all that comes over connections to an address, until the end of the test.
+func (h *host) swallow(address string) {
+	h.Helper()
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		h.Fatal(err)
+	}
+	h.Cleanup(func() { l.Close() })
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				for buf := make([]byte, 4096); ; {
+					if _, err := c.Read(buf); err != nil {
+						return
+					}
+				}
+			}()
+		}
+	}()
+}
+
+// TestLifelinesAreSpared trusts forgeable sources: what the host depends on is spared all the same, also when it comes to
+// depend on it while the daemon runs.
+func TestLifelinesAreSpared(t *testing.T) {
+	h := newHost(t)
+	if h == nil {
+		return
+	}
+	before, resolv := lifeline.System, filepath.Join(t.TempDir(), "resolv.conf")
+	t.Cleanup(func() { lifeline.System = before })
+	lifeline.System = lifeline.Files{Resolvers: []string{resolv}}
+	if err := os.WriteFile(resolv, []byte("search example\nnameserver 198.51.100.53\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	h.ip("route add 203.0.113.0/24 via 192.0.2.9")
+	w := h.watch()
+	operator := control.Session{Client: netip.MustParseAddrPort("198.51.100.200:5000"), Server: netip.MustParseAddrPort("192.0.2.1:22")}
+	if _, err := h.try(banning, control.ApplyOptions{Sessions: []control.Session{operator}}); err != nil {
+		t.Fatal(err)
+	}
+	w.wantEvent("banning who exceeds limits")
+	h.wantBan("198.51.100.99/32", 9, "192.0.2.9", "192.0.2.77", "198.51.100.53", "198.51.100.200", "198.51.100.99", "2001:db8::77")
+	h.wantBlocked("beside forged floods from what the host depends on", []string{"198.51.100.99/32 bans 0h above the limit of rule flood"})
+	w.wantEvent("not banned: ")
+
+	h.ip("route add 198.18.0.0/15 via 198.51.100.99 dev fw0 onlink")
+	for end := time.Now().Add(slow); h.isBlocked("198.51.100.99/32"); time.Sleep(50 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("the new gateway stays banned")
+		}
+	}
+	w.wantEvent("1 automatic bans lifted")
+	w.wantNoError()
+}
+
+// TestBlockBesideBans fills a set with bans of forged sources, and blocks by hand meanwhile, from several callers: nothing is
+// refused, nothing by hand is lost, and the log has a line a second.
+func TestBlockBesideBans(t *testing.T) {
+	h := newHost(t)
+	if h == nil {
+		return
+	}
+	const most, callers, each = 400, 4, 90
+	w := h.watch()
+	h.apply(strings.ReplaceAll(banning, "max: 100", fmt.Sprintf("max: %d", most)))
+	w.wantEvent("banning who exceeds limits")
+	var sources []string
+	for i := range 1000 {
+		sources = append(sources, h.from(fmt.Sprintf("100.%d.%d.7", 64+i/250, i%250), 9))
+	}
+	start := time.Now()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	flooded := make(chan error, 1)
+	go func() { flooded <- testutil.SendFor("fw1", sources, func(int) bool { return ctx.Err() == nil }) }()
+	room := func() bool { n := len(h.blocked()); return n >= most-most/4 }
+	for end := time.Now().Add(2 * slow); !room() && time.Now().Before(end); {
+		time.Sleep(50 * time.Millisecond)
+	}
+	refused := make(chan error, callers)
+	for c := range callers {
+		go func() {
+			var err error
+			for i := 0; i < each && err == nil; i += 10 {
+				var bans []control.Ban
+				for j := range 10 {
+					bans = append(bans, control.Ban{Prefix: netip.PrefixFrom(netip.AddrFrom4([4]byte{198, 18, byte(c), byte(i + j)}), 32)})
+				}
+				_, err = h.Block(t.Context(), "", bans)
+			}
+			refused <- err
+		}()
+	}
+	for range callers {
+		if err := <-refused; err != nil {
+			t.Errorf("blocking beside a flood: %v", err)
+		}
+	}
+	cancel()
+	if err := <-flooded; err != nil {
+		t.Error(err)
+	}
+	w.stop()
+	manual, automatic := 0, 0
+	list, err := h.Blocked(context.Background(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, b := range list {
+		if b.Origin == control.Manual {
+			manual++
+		} else if automatic++; b.Rule != "flood" {
+			t.Errorf("%+v", b)
+		}
+	}
+	t.Logf("%d entries by hand, %d automatic", manual, automatic)
+	if manual != callers*each || automatic == 0 || automatic+manual > most {
+		t.Errorf("%d entries by hand, want %d, beside %d automatic in a set for %d", manual, callers*each, automatic, most)
+	}
+	if lines, seconds := len(w.events), int(time.Since(start).Seconds()); lines > seconds+5 {
+		t.Errorf("%d lines in %d seconds", lines, seconds)
+	}
+}

@@ -1,0 +1,147 @@
+package control
+
+import (
+	"cmp"
+	"context"
+	"math"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/floodwall/floodwall/internal/netfilter"
+)
+
+// Origin says who asked for a ban.
+type Origin string
+
+// The origins.
+const (
+	Manual    Origin = "manual"    // a person, or a program of his
+	Automatic Origin = "automatic" // a limit with `ban` that was exceeded
+)
+
+// automaticWhy begins the reason of automatic bans, which ends with the name of the rule.
+const automaticWhy = "above the limit of rule "
+
+// reason is what is noted of a ban.
+func (b Ban) reason() string {
+	if b.Rule != "" {
+		return automaticWhy + b.Rule
+	}
+	return b.Why
+}
+
+// isAutomatic tells by a reason whether a ban in netfilter, which keeps nothing else, is automatic.
+func isAutomatic(why string) bool { return strings.HasPrefix(why, automaticWhy) }
+
+// blockedAs is an entry of a set, but for its end.
+func blockedAs(p netip.Prefix, set, why string, automatic bool) Blocked {
+	b := Blocked{Prefix: p, Set: set, Why: why, Origin: Manual}
+	if automatic {
+		b.Origin, b.Rule = Automatic, strings.TrimPrefix(why, automaticWhy)
+	}
+	return b
+}
+
+// filterRoom says which bans a set in netfilter has room for: automatic ones take at most three quarters of it, and give way
+// to others, those first that end soonest, as addrs.DynamicSet has it.
+type filterRoom struct {
+	most      int
+	has       map[netip.Prefix]bool // the entries, true for automatic ones
+	automatic []netfilter.Element   // of them those that were there, the one that ends first at the end
+	count     int                   // of automatic entries
+	evicted   []netip.Prefix        // to be removed before others are entered
+}
+
+// Whether there is room for a ban.
+const (
+	roomTaken = iota
+	roomNone
+	roomKept // an automatic ban of what is banned by hand: nothing is to be done
+)
+
+func newFilterRoom(most int, held []netfilter.Element) *filterRoom {
+	r := &filterRoom{most: most, has: make(map[netip.Prefix]bool, len(held))}
+	for _, e := range held {
+		r.has[e.Prefix] = isAutomatic(e.Comment)
+		if r.has[e.Prefix] {
+			r.automatic = append(r.automatic, e)
+		}
+	}
+	r.count = len(r.automatic)
+	slices.SortFunc(r.automatic, func(a, b netfilter.Element) int { return cmp.Compare(b.Timeout, a.Timeout) })
+	return r
+}
+
+func (r *filterRoom) take(b Ban) int {
+	p, automatic := b.Prefix.Masked(), b.Rule != ""
+	was, there := r.has[p]
+	switch {
+	case there && automatic && !was:
+		return roomKept
+	case !there && r.full(automatic) && !r.evictOne():
+		return roomNone
+	}
+	if there && was && !automatic {
+		r.evicted = append(r.evicted, p) // entered anew: an element keeps its comment, by which it would give way
+	}
+	if was != automatic {
+		r.count += map[bool]int{true: 1, false: -1}[automatic]
+	}
+	r.has[p] = automatic
+	return roomTaken
+}
+
+func (r *filterRoom) full(automatic bool) bool {
+	return len(r.has) >= r.most || automatic && r.count >= r.most-r.most/4
+}
+
+// evictOne gives up the automatic entry that ends first. It reports false when there is none that was there before.
+func (r *filterRoom) evictOne() bool {
+	for len(r.automatic) > 0 {
+		last := r.automatic[len(r.automatic)-1].Prefix
+		r.automatic = r.automatic[:len(r.automatic)-1]
+		if r.has[last] { // it may have become another's meanwhile
+			delete(r.has, last)
+			r.count--
+			r.evicted = append(r.evicted, last)
+			return true
+		}
+	}
+	return false
+}
+
+// mostOf are entries of which automatic ones are left out that a set is too small for, those first that end soonest.
+func mostOf(list []Blocked, most int) []Blocked {
+	end := func(b Blocked) float64 {
+		switch {
+		case b.Origin != Automatic:
+			return math.Inf(1)
+		case b.Expires == nil:
+			return math.MaxFloat64
+		}
+		return *b.Expires
+	}
+	if len(list) <= most {
+		return list
+	}
+	list = slices.SortedFunc(slices.Values(list), func(a, b Blocked) int { return cmp.Compare(end(b), end(a)) })
+	for len(list) > most && list[len(list)-1].Origin == Automatic {
+		list = list[:len(list)-1]
+	}
+	return list
+}
+
+// evict removes entries.
+func (s *filterSet) evict(ctx context.Context, prefixes []netip.Prefix) error {
+	grouped := map[string][]netip.Prefix{}
+	for _, p := range prefixes {
+		grouped[s.names.of(p)] = append(grouped[s.names.of(p)], p)
+	}
+	for name, list := range grouped {
+		if err := s.tool.remove(ctx, s.part, name, list); err != nil {
+			return err
+		}
+	}
+	return nil
+}
