@@ -77,7 +77,7 @@ func (g *generator) attempt(k kind) *attempt {
 		a.lieInside(g, body)
 	}
 	h := header{ttl: pick[uint8](g, 64, 64, 64, 5, 255), dscp: pick[uint8](g, 0, 0, 46), id: g.next}
-	if k == headers || g.also() && g.also() {
+	if k == headers || g.seldom() {
 		a.odd(g, &h)
 	}
 	if v6 {
@@ -90,6 +90,9 @@ func (g *generator) attempt(k kind) *attempt {
 
 // also is whether an attempt tries one more thing.
 func (g *generator) also() bool { return g.oneIn(12) }
+
+// seldom is whether it tries one that hides what the attempt is about.
+func (g *generator) seldom() bool { return g.oneIn(12 * 12) }
 
 // lieInside has the L4 header say a wrong length, or a wrong checksum.
 func (a *attempt) lieInside(g *generator, body []byte) {
@@ -198,7 +201,7 @@ func (a *attempt) four(g *generator, h header, body []byte) {
 			h.ihl = g.IntN(16)
 		}
 	}
-	if a.kind == lengths || g.also() && g.also() {
+	if a.kind == lengths || g.seldom() {
 		a.formed = false
 		h.lie = pick(g, -len(body), -8, -1, 1, 8, 20, 1000, -len(body)-1, -20)
 	}
@@ -275,7 +278,7 @@ func (a *attempt) six(g *generator, h header, body []byte) {
 			a.formed = false // Linux wants all headers in the first fragment (RFC 8200, 4.5)
 		}
 	}
-	if a.kind == lengths || g.also() && g.also() {
+	if a.kind == lengths || g.seldom() {
 		a.formed = false
 		h.lie = pick(g, 1000, 1, 8, -1, -8, -20)
 	}
