@@ -56,11 +56,16 @@ struct {
 const volatile bool guarded;
 const volatile bool verify_cookies;
 
-static __always_inline struct guard *guard_of(__u32 port)
+/*
+ * The guard of a port, as in struct packet. The compiler must not leave out the comparison with PORT_NONE: it knows that a port
+ * whose octets were swapped has 16 bits, and the verifier of Linux 6.12 does not.
+ */
+static __always_inline struct guard *guard_of(__u64 port)
 {
 	__u32 first = 0, number;
 	__u8 *guard_by_port = bpf_map_lookup_elem(&guard_ports, &first);
 
+	port = opaque(port);
 	if (!guarded || !guard_by_port || port >= PORT_NONE || !guard_by_port[port])
 		return NULL;
 	number = guard_by_port[port] - 1;
