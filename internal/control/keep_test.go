@@ -165,7 +165,8 @@ func TestRanges(t *testing.T) {
 	}
 }
 
-// TestVLANOffload has a rule for a VLAN on a device that takes tags off before, and on one that does not.
+// TestVLANOffload has a rule for a VLAN on a device where tags may be beside frames, and on one that does not. Drivers that take
+// them off are in internal/guest/drivertest.
 func TestVLANOffload(t *testing.T) {
 	h := newHost(t)
 	if h == nil {
@@ -176,7 +177,8 @@ func TestVLANOffload(t *testing.T) {
 		offload, policy, note string
 	}{
 		{"on", "rules: [{name: tag, vlan: 7, then: drop}]",
-			"device fw0 takes VLAN tags off before the policy, which asks for them, can see them: `ethtool -K fw0 rxvlan off`"},
+			"what reaches device fw0 from VLAN devices at its other end may have its tag beside the frame, and rule \"tag\" asks for them: " +
+				"`ethtool -K DEVICE txvlan off` there leaves it in the frame"},
 		{"on", "rules: [{name: plain, ttl: 7, then: drop}]", ""},
 		{"off", "rules: [{name: tag, vlan: 7, then: drop}]", ""},
 	} {

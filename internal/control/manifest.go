@@ -31,6 +31,7 @@ type manifest struct {
 	Checks  packet.CheckSet   `json:"checks"`
 	Form    compile.Form      `json:"form"`
 	Key     uint64            `json:"key"`                // of questions
+	Tags    string            `json:"tags,omitempty"`     // why XDP has to see VLAN tags
 	Boot    string            `json:"boot,omitempty"`     // the copy of the policy that comes back after a reboot
 	Parts   []*part           `json:"parts,omitempty"`    // in netfilter
 	StandIn []*part           `json:"stand_in,omitempty"` // what takes the place of other kinds of parts during the trial

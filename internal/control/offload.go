@@ -5,37 +5,123 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/vishvananda/netlink"
+
+	"github.com/floodwall/floodwall/internal/compile"
 	"github.com/floodwall/floodwall/internal/ethtool"
 	"github.com/floodwall/floodwall/internal/ir"
 	"github.com/floodwall/floodwall/internal/packet"
 )
 
-// tags warns when the policy asks for VLAN tags and a device takes them off before XDP sees the frame: the tag is then
-// in the descriptor, and each frame looks as if it had none.
+// A driver with receive VLAN offload takes the outermost tag off each frame and hands it over beside the frame, where XDP does
+// not see it: the frame looks as if it had none. The kernel gives it to the device of the VLAN all the same. So a rule that asks
+// for tags misses it, and an answer from XDP leaves without the tag. netfilter sees the tag. The function by which XDP could ask
+// for it (bpf_xdp_metadata_rx_vlan_tag, Linux 6.8) takes a program for one device alone, and most drivers lack it.
+
+// TagsError says that XDP on a device would not see the VLAN tags that a policy depends on.
+type TagsError struct{ Device, Why string }
+
+func (e *TagsError) Error() string {
+	return fmt.Sprintf("device %s takes VLAN tags off frames before XDP sees them, and %s", e.Device, e.Why)
+}
+
+// Hint is the remedy.
+func (e *TagsError) Hint() string {
+	return fmt.Sprintf("`ethtool -K %s rxvlan off` leaves them in the frame; it has to be said again at each boot, before the policy", e.Device)
+}
+
+// tags refuses XDP on devices that take off the tags that the policy depends on.
 func (a *apply) tags(context.Context) error {
-	if !slices.ContainsFunc(a.compiled.Program.Rules, testsVLAN) {
-		return nil
-	}
+	a.manifest.Tags = asksTags(a.compiled.Program)
 	for _, to := range a.attachments() {
-		if stripsVLAN(to.Device) {
-			a.notes = append(a.notes, fmt.Sprintf("device %s takes VLAN tags off before the policy, which asks for them, "+
-				"can see them: `ethtool -K %s rxvlan off`", to.Device, to.Device))
+		offload := tagOffload(to.Device)
+		why := a.manifest.Tags
+		if why == "" && offload == byDriver && carriesVLANs(to.Device) {
+			why = answers(a.compiled.Program)
+		}
+		switch {
+		case why == "" || offload == none:
+		case offload == byDriver:
+			return &unavailableError{&TagsError{to.Device, why}} // netfilter can
+		default:
+			a.notes = append(a.notes, fmt.Sprintf("what reaches device %s from VLAN devices at its other end may have its tag beside the frame, and %s: "+
+				"`ethtool -K DEVICE txvlan off` there leaves it in the frame", to.Device, why))
 		}
 	}
 	return nil
 }
 
-func testsVLAN(r ir.Rule) bool {
-	return slices.ContainsFunc(r.Match, func(m ir.Match) bool { return m.Field == packet.VLAN })
+// checkTags warns when a device takes off tags now that the policy depends on: the offload was switched on again, or the driver was
+// loaded again.
+func (s *Status) checkTags(m *manifest) {
+	if m.Tags == "" || m.Target != compile.TargetXDP {
+		return
+	}
+	for _, d := range s.Devices {
+		if d.Stage == compile.StageXDP && tagOffload(d.Name) == byDriver {
+			e := &TagsError{d.Name, m.Tags}
+			s.warn("%v: %s", e, e.Hint())
+		}
+	}
 }
 
-// stripsVLAN asks a device whether its receive VLAN offload is on. One that cannot be asked has none.
-func stripsVLAN(device string) bool {
+// asksTags says which rule of a program asks for VLAN tags, "" when none does.
+func asksTags(p *ir.Program) string {
+	for _, r := range p.Rules {
+		if slices.ContainsFunc(r.Match, func(m ir.Match) bool { return m.Field == packet.VLAN }) {
+			return fmt.Sprintf("rule %q asks for them", r.Name)
+		}
+	}
+	return ""
+}
+
+// answers says what of a program answers packets, "" when nothing does.
+func answers(p *ir.Program) string {
+	for _, protection := range p.Protections {
+		return fmt.Sprintf("the answers to SYNs of service %q would leave without", protection.Service)
+	}
+	for _, r := range p.Rules {
+		if r.Verdict == ir.Truncate {
+			return fmt.Sprintf("the answers of rule %q would leave without", r.Name)
+		}
+	}
+	return ""
+}
+
+// offload is how a device hands over the tags of the frames that it receives.
+type offload int
+
+const (
+	none     offload = iota // in the frame
+	byDriver                // beside it
+	bySender                // beside it, where the sender put them there: what crosses a veth does not change
+)
+
+// tagOffload asks a device. One that cannot be asked has none.
+func tagOffload(device string) offload {
 	c, err := ethtool.Open()
 	if err != nil {
-		return false
+		return none
 	}
 	defer c.Close()
 	features, err := c.Features(device)
-	return err == nil && features["rx-vlan-hw-parse"].On
+	if err != nil || !features["rx-vlan-hw-parse"].On {
+		return none
+	}
+	if driver, err := c.Driver(device); err == nil && driver == "veth" {
+		return bySender
+	}
+	return byDriver
+}
+
+// carriesVLANs reports whether VLAN devices stand on a device.
+func carriesVLANs(device string) bool {
+	dev, err := netlink.LinkByName(device)
+	if err != nil {
+		return false
+	}
+	links, err := netlink.LinkList()
+	return err == nil && slices.ContainsFunc(links, func(l netlink.Link) bool {
+		return l.Type() == "vlan" && l.Attrs().ParentIndex == dev.Attrs().Index
+	})
 }

@@ -115,6 +115,7 @@ func (in Instance) status(ctx context.Context, l *live) (s *Status, err error) {
 	if s.Repairs, err = readRepairs(l.state, g.number); err != nil {
 		return nil, err
 	}
+	s.checkTags(m)
 	if err := s.counters(ctx, l, g); err != nil {
 		return nil, err
 	}

@@ -31,7 +31,7 @@ func explainAttach(dev netlink.Link, err error) error {
 		e.Cause, e.Remedy = o.cause(), o.remedy(name)
 	case errors.Is(err, unix.EPERM):
 		e.Remedy = "it takes root, or CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON"
-	case errors.Is(err, unix.EOPNOTSUPP):
+	case errors.Is(err, unix.EOPNOTSUPP) && mtu <= nativeMTU: // vmxnet3 says so of the MTU, too
 		e.Cause = fmt.Sprintf("the driver has no native XDP (%v)", err)
 		e.Remedy = "use --mode generic, which works on every device and costs several times as much a packet"
 	case mtu > nativeMTU:
