@@ -1,0 +1,81 @@
+package boottest
+
+import (
+	"strings"
+	"testing"
+)
+
+// confirmedPolicy refers to all kinds of files that a policy can: a list of addresses, one of names and secrets.
+const confirmedPolicy = `devices: [eth0]
+default: drop
+checks: standard
+sets:
+  blocked: {file: blocked.txt}
+  bad: {names: {file: names.txt}}
+  bans: {dynamic: true, max: 1000, timeout: 1h}
+rules:
+  - {name: listed, from: [$blocked, $bans], then: drop}
+  - {name: names, dns: {name: $bad}, then: drop}
+services:
+  - {name: open, port: udp/7000}
+  - {name: dns, port: udp/53, guard: {type: dns, secret: secret.txt}}
+`
+
+// confirmedFiles are made in the machine.
+const confirmedFiles = `mkdir -p /etc/floodwall && cd /etc/floodwall
+echo 203.0.113.7 >blocked.txt
+echo evil.example >names.txt
+echo 00112233445566778899aabbccddeeff >secret.txt; chmod 600 secret.txt
+sync`
+
+// What the packets of these lines meet.
+const (
+	listedPacket = "udp 203.0.113.7:999 > 192.0.2.1:7000"
+	namesPacket  = "udp 198.51.100.2:999 > 192.0.2.1:53 dns=A,www.evil.example"
+	addedPacket  = "udp 198.51.100.2:999 > 192.0.2.1:53 dns=A,www.added.example"
+	bannedPacket = "udp 203.0.113.99:999 > 192.0.2.1:7000"
+	openPacket   = "udp 198.51.100.2:999 > 192.0.2.1:7000"
+	closedPacket = "udp 198.51.100.2:999 > 192.0.2.1:7001"
+)
+
+// TestBoot confirms a policy, spoils all its files, leaves another policy on trial, and takes the power off while a third is
+// being applied. The host comes up with what was confirmed, and is filtered before it has an address.
+func TestBoot(t *testing.T) {
+	h := newHost(t, nil)
+	h.Must(confirmedFiles)
+	h.Write("/etc/floodwall/policy.yaml", confirmedPolicy)
+	h.Logf("apply: %s", h.Must("floodwall apply /etc/floodwall/policy.yaml --boot"))
+	h.Must("floodwall block 203.0.113.99 --for 0 2>/dev/null || floodwall block 203.0.113.99 --for 1000h")
+	h.served()
+	before := h.received(closedPort) // from before the policy
+	h.Must("cd /etc/floodwall; rm blocked.txt; echo added.example >names.txt; printf 0011223344 >secret.txt; sync")
+	h.Write("/tmp/trial.yaml", "devices: [eth0]\ndefault: pass\n")
+	h.Logf("trial: %s", h.Must("floodwall apply /tmp/trial.yaml --confirm 1h"))
+	h.Begin("floodwall", "apply", "/tmp/trial.yaml")
+	if before == 0 {
+		h.Log("no packet came to the closed port before there was a policy")
+	}
+	h.crash()
+	h.confirmed("after the power was off during an apply")
+	h.settled()
+}
+
+// confirmed makes sure that the confirmed policy is what came up, whole.
+func (h *host) confirmed(when string) {
+	h.Helper()
+	h.closed(when)
+	if s := h.status(); s.Trial != nil || s.Policy != "/etc/floodwall/policy.yaml" {
+		h.Errorf("%s: status %+v, want the confirmed policy", when, s)
+	}
+	for packet, want := range map[string]string{
+		listedPacket: "drop listed", namesPacket: "drop names", addedPacket: "dns", bannedPacket: "drop listed",
+		openPacket: "pass open", closedPacket: "drop default",
+	} {
+		got := h.explain(packet)
+		verdict, reason, _ := strings.Cut(want, " ")
+		if !strings.Contains(got, verdict) || !strings.Contains(got, reason) {
+			h.Errorf("%s: explain %s: %s, want %s", when, packet, got, want)
+		}
+	}
+	h.Logf("%s: %d packets came to the open port, %d to the closed one", when, h.received(openPort), h.received(closedPort))
+}

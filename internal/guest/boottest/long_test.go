@@ -1,0 +1,158 @@
+package boottest
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/floodwall/floodwall/internal/guest"
+	"github.com/floodwall/floodwall/internal/testutil"
+)
+
+// long skips the test in the short form.
+func long(t *testing.T) {
+	t.Helper()
+	if os.Getenv("FLOODWALL_LONG") != "1" {
+		t.Skip("it boots several times: FLOODWALL_LONG=1 runs it")
+	}
+}
+
+// version is a policy that says which one it is.
+func version(n int) string {
+	return fmt.Sprintf("devices: [eth0]\ndefault: drop\nservices:\n  - {name: open, port: udp/7000}\n  - {name: v%d, port: udp/5353}\n", n)
+}
+
+// runs is the number of the version that decides.
+func (h *host) runs() (n int) {
+	h.Helper()
+	for _, r := range h.status().Rules {
+		if strings.HasPrefix(r.Name, "v") {
+			fmt.Sscanf(r.Name, "v%d", &n)
+		}
+	}
+	return n
+}
+
+// TestPowerCut takes the power off at random moments of applies and confirmations. The host comes up with the policy before or
+// the one that was about to be saved, and is filtered from the first packet.
+func TestPowerCut(t *testing.T) {
+	long(t)
+	random := testutil.Random(t)
+	h := newHost(t, nil)
+	h.Write("/tmp/v0.yaml", version(0))
+	h.Must("floodwall apply /tmp/v0.yaml --boot")
+	last := 0
+	for n := 1; n <= 6; n++ {
+		file := fmt.Sprintf("/tmp/v%d.yaml", n)
+		h.Write(file, version(n))
+		words := []string{"floodwall", "apply", file}
+		if n%2 == 0 {
+			h.Must("floodwall apply " + file + " --confirm 1h")
+			words = []string{"floodwall", "confirm"}
+		}
+		h.Begin(words...)
+		time.Sleep(time.Duration(random.Int64N(int64(3 * time.Second))))
+		h.crash()
+		h.closed(fmt.Sprintf("round %d", n))
+		got := h.runs()
+		if got != last && got != n {
+			t.Errorf("round %d: version %d came up, want %d or %d", n, got, last, n)
+		}
+		last = got
+	}
+}
+
+// TestOtherFirewalls boots with firewalld and nftables.service beside a policy that is in nftables itself.
+func TestOtherFirewalls(t *testing.T) {
+	long(t)
+	for _, target := range []string{"nftables", "xdp"} {
+		t.Run(target, func(t *testing.T) {
+			h := newHost(t, nil)
+			h.Write("/tmp/v1.yaml", version(1))
+			h.Must("floodwall apply /tmp/v1.yaml --boot --target " + target)
+			h.Must("systemctl -q unmask firewalld; systemctl -q enable firewalld nftables; firewall-offline-cmd -q --set-default-zone=trusted")
+			h.Reboot("systemctl", "reboot")
+			h.closed("with other firewalls")
+			h.settled()
+			if got := h.Must("systemctl is-active firewalld nftables floodwall || true"); strings.Count(got, "active\n") != 3 || strings.Contains(got, "inactive") {
+				t.Errorf("services: %s", got)
+			}
+			if s := h.status(); s.Target != target || h.runs() != 1 {
+				t.Errorf("status: %+v", s)
+			}
+			h.closed("with other firewalls, when all have started")
+		})
+	}
+}
+
+// before is the commit of the release that the present one replaces.
+const before = "a095041"
+
+// TestUpgrade replaces the program under a stream of packets, by a newer one and by an older one, with a daemon and a trial.
+// Neither may open the host: what one does not know of the other's it refuses.
+func TestUpgrade(t *testing.T) {
+	long(t)
+	h := newHost(t, func(files string) {
+		build(t, before, filepath.Join(files, "opt/old/floodwall"))
+		guest.Build(t, "./cmd/floodwall", filepath.Join(files, "opt/new/floodwall"))
+	})
+	h.Write("/tmp/v1.yaml", version(1))
+	h.install("old")
+	h.Must("floodwall apply /tmp/v1.yaml --boot && systemctl start floodwall-daemon")
+	h.served()
+	passed := h.received(closedPort)
+	trial := 2
+	for _, next := range []string{"new", "old", "new"} {
+		file := fmt.Sprintf("/tmp/v%d.yaml", trial)
+		h.Write(file, version(trial))
+		h.try("floodwall apply " + file + " --confirm 1h")
+		h.install(next)
+		for _, command := range []string{
+			"systemctl restart floodwall-daemon", "systemctl restart floodwall", "floodwall status", "floodwall doctor", "floodwall confirm",
+			"floodwall apply " + file, "systemctl is-active floodwall-daemon",
+		} {
+			h.try(command)
+			h.served()
+			if n := h.received(closedPort) - passed; n > 0 {
+				t.Errorf("%s installed, %s: %d packets that the policy drops were received", next, command, n)
+				passed += n
+			}
+		}
+		trial++
+	}
+	h.Reboot("systemctl", "reboot")
+	h.closed("after upgrade, downgrade and upgrade")
+	h.settled()
+	h.Logf("version %d", h.runs())
+}
+
+// install replaces the program, as `make install` does: the file is another one afterwards.
+func (h *host) install(which string) {
+	h.Helper()
+	h.Must("cp /opt/" + which + "/floodwall /usr/bin/floodwall.new && mv /usr/bin/floodwall.new /usr/bin/floodwall")
+}
+
+// try runs a command that may refuse, and logs it.
+func (h *host) try(command string) {
+	h.Helper()
+	out, code := h.Command("sh", "-c", command)
+	h.Logf("%s: exit code %d: %s", command, code, out)
+	if code != 0 && strings.HasPrefix(command, "floodwall") && !strings.Contains(out, "floodwall: hint: ") {
+		h.Errorf("%s: exit code %d, and no remedy: %s", command, code, out)
+	}
+}
+
+// build builds the command of another commit.
+func build(t *testing.T, commit, to string) {
+	t.Helper()
+	dir := t.TempDir()
+	top := guest.Top(t)
+	script := `git -C "$1" archive "$2" | tar -x -C "$3" && cd "$3" && CGO_ENABLED=0 scripts/go build -trimpath -buildvcs=false -o "$4" ./cmd/floodwall`
+	if out, err := exec.Command("bash", "-euo", "pipefail", "-c", script, "-", top, commit, dir, to).CombinedOutput(); err != nil {
+		t.Fatalf("building %s (a shallow clone does not have it): %v: %s", commit, err, out)
+	}
+}
