@@ -8,6 +8,7 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"github.com/floodwall/floodwall/internal/compile"
+	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/ethtool"
 	"github.com/floodwall/floodwall/internal/ir"
 	"github.com/floodwall/floodwall/internal/packet"
@@ -34,6 +35,9 @@ func (e *TagsError) Hint() string {
 func (a *apply) tags(context.Context) error {
 	a.manifest.Tags = asksTags(a.compiled.Program)
 	for _, to := range a.attachments() {
+		if datapath.Forgetful(to.Device) && to.Mode != datapath.Generic {
+			a.notes = append(a.notes, forgets(to))
+		}
 		offload := tagOffload(to.Device)
 		why := a.manifest.Tags
 		if why == "" && offload == byDriver && carriesVLANs(to.Device) {
@@ -49,6 +53,15 @@ func (a *apply) tags(context.Context) error {
 		}
 	}
 	return nil
+}
+
+// forgets says what becomes of XDP on a device whose driver does not keep to it.
+func forgets(to datapath.Attachment) string {
+	const what = "device %s: its driver, vmxnet3, ceases to run XDP when the device was down or its MTU has changed, "
+	if to.Mode == datapath.Native {
+		return fmt.Sprintf(what+"and then nothing is filtered: --mode auto or generic, or apply again after `floodwall unload`", to.Device)
+	}
+	return fmt.Sprintf(what+"so the mode is generic, which costs several times as much a packet", to.Device)
 }
 
 // checkTags warns when a device takes off tags now that the policy depends on: the offload was switched on again, or the driver was

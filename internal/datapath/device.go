@@ -14,7 +14,7 @@ type Mode string
 
 // The modes.
 const (
-	Auto    Mode = "auto"    // native, or generic where the driver has no XDP
+	Auto    Mode = "auto"    // native, or generic where the driver has no XDP or does not keep to it
 	Native  Mode = "native"  // in the driver, before the kernel has made anything of the frame
 	Generic Mode = "generic" // in the kernel's receive path: any device, at several times the cost
 )
@@ -42,7 +42,7 @@ func (s *swap) attach(dev netlink.Link, mode Mode) (*Device, error) {
 }
 
 func (s *swap) attachAs(d *Device, dev netlink.Link, mode Mode) error {
-	if mode != Generic {
+	if mode == Native || mode == Auto && !Forgetful(d.Name) {
 		err := s.attachIn(d, Native, link.XDPDriverMode)
 		if err == nil {
 			return nil

@@ -1,0 +1,16 @@
+package datapath
+
+import "github.com/floodwall/floodwall/internal/ethtool"
+
+// Forgetful reports whether a device's driver ceases to run XDP while the kernel holds the program to be attached. vmxnet3 of
+// Linux 6.12 does so each time that the device is set up again, or that its MTU changes: all packets pass, and nothing is counted
+// (internal/guest/drivertest). Only a new link starts it again. Generic XDP does not depend on the driver.
+func Forgetful(device string) bool {
+	c, err := ethtool.Open()
+	if err != nil {
+		return false
+	}
+	defer c.Close()
+	driver, err := c.Driver(device)
+	return err == nil && driver == "vmxnet3"
+}
