@@ -107,7 +107,7 @@ func link(t testing.TB, target, path string) {
 // are lost.
 func (h *host) stream() {
 	open, closed := frame(h, openPort, "stream"), frame(h, closedPort, "stream")
-	every := time.NewTicker(2 * time.Millisecond)
+	every := time.NewTicker(10 * time.Millisecond)
 	defer every.Stop()
 	for {
 		select {
