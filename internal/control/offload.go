@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/vishvananda/netlink"
-
 	"github.com/floodwall/floodwall/internal/compile"
 	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/ethtool"
@@ -16,7 +14,7 @@ import (
 
 // A driver with receive VLAN offload takes the outermost tag off each frame and hands it over beside the frame, where XDP does
 // not see it: the frame looks as if it had none. The kernel gives it to the device of the VLAN all the same. So a rule that asks
-// for tags misses it, and an answer from XDP leaves without the tag. netfilter sees the tag. The function by which XDP could ask
+// for tags misses it; of replies see untagged.go. netfilter sees the tag. The function by which XDP could ask
 // for it (bpf_xdp_metadata_rx_vlan_tag, Linux 6.8) takes a program for one device alone, and most drivers lack it.
 
 // TagsError says that XDP on a device would not see the VLAN tags that a policy depends on.
@@ -38,12 +36,8 @@ func (a *apply) tags(context.Context) error {
 		if datapath.Forgetful(to.Device) && to.Mode != datapath.Generic {
 			a.notes = append(a.notes, forgets(to))
 		}
-		offload := tagOffload(to.Device)
 		why := a.manifest.Tags
-		if why == "" && offload == byDriver && carriesVLANs(to.Device) {
-			why = answers(a.compiled.Program)
-		}
-		switch {
+		switch offload := tagOffload(to.Device); {
 		case why == "" || offload == none:
 		case offload == byDriver:
 			return &unavailableError{&TagsError{to.Device, why}} // netfilter can
@@ -88,19 +82,6 @@ func asksTags(p *ir.Program) string {
 	return ""
 }
 
-// answers says what of a program answers packets, "" when nothing does.
-func answers(p *ir.Program) string {
-	for _, protection := range p.Protections {
-		return fmt.Sprintf("the answers to SYNs of service %q would leave without", protection.Service)
-	}
-	for _, r := range p.Rules {
-		if r.Verdict == ir.Truncate {
-			return fmt.Sprintf("the answers of rule %q would leave without", r.Name)
-		}
-	}
-	return ""
-}
-
 // offload is how a device hands over the tags of the frames that it receives.
 type offload int
 
@@ -127,14 +108,5 @@ func tagOffload(device string) offload {
 	return byDriver
 }
 
-// carriesVLANs reports whether VLAN devices stand on a device.
-func carriesVLANs(device string) bool {
-	dev, err := netlink.LinkByName(device)
-	if err != nil {
-		return false
-	}
-	links, err := netlink.LinkList()
-	return err == nil && slices.ContainsFunc(links, func(l netlink.Link) bool {
-		return l.Type() == "vlan" && l.Attrs().ParentIndex == dev.Attrs().Index
-	})
-}
+// stripsVLAN reports whether tags of a device's frames may be beside the frame.
+func stripsVLAN(device string) bool { return tagOffload(device) != none }
