@@ -61,7 +61,7 @@ func TestDrivers(t *testing.T) {
 	files := t.TempDir()
 	guest.Build(t, "./cmd/floodwall", filepath.Join(files, "bin/floodwall"))
 	spec := guest.Spec{
-		Kernel: "6.12", Tools: []string{"ethtool", "ip", "nft"}, Files: files, Modules: []string{"8021q"},
+		Kernel: "6.12", Tools: []string{"ethtool", "ip", "nft"}, Files: files, Modules: []string{"8021q", "nf_conntrack", "tcp_diag"},
 		Listen: []string{"udp/7000", "udp/7001", "tcp/80"},
 	}
 	for _, d := range drivers {
