@@ -320,6 +320,7 @@ var flushes = map[string][]struct{ name, does string }{
 		{"nft flush ruleset (nftables.service stop)", "nft flush ruleset"},
 		{"nft -f /etc/nftables.conf (its start)", "printf 'flush ruleset\\ntable inet filter {\\n chain input {\\n type filter hook input priority 0;\\n }\\n}\\n' | nft -f -"},
 		{"nft flush table", "nft flush table inet $(nft list tables inet | sed -n 's/table inet \\(floodwall-.*\\)/\\1/p')"},
+		{"nft delete table, of that for tagged frames", "nft delete table netdev $(nft list tables netdev | sed -n 's/table netdev \\(floodwall-.*\\)/\\1/p')"},
 	},
 	"iptables": {
 		{"iptables -F, as ufw-init flush-all", "for t in raw filter; do iptables -t $t -F; iptables -t $t -X || true; done"},

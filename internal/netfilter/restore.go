@@ -17,8 +17,8 @@ func (n *Nft) Restore(ctx context.Context, t Table) error {
 		return fmt.Errorf("restoring table %s: %w", t.Name, err)
 	}
 	try := func(script string) error {
-		name := "table inet " + t.Name
-		return n.script(ctx, "add "+name, "delete "+name, "create "+name, script)
+		lines := append([]string{"add table inet " + t.Name}, removal(t.Name)...)
+		return n.script(ctx, append(lines, "create table inet "+t.Name, script)...)
 	}
 	err := try(t.Script)
 	if err != nil {
