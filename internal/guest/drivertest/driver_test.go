@@ -12,6 +12,7 @@ import (
 
 	"github.com/floodwall/floodwall/internal/guest"
 	"github.com/floodwall/floodwall/internal/packet"
+	"github.com/floodwall/floodwall/internal/testutil"
 )
 
 // driver is one with native XDP that QEMU has a card for.
@@ -73,6 +74,9 @@ func TestDrivers(t *testing.T) {
 	for _, d := range drivers {
 		if only := os.Getenv("ONLY"); only != "" && only != d.name {
 			continue
+		}
+		if d != drivers[0] && os.Getenv("ONLY") == "" && !testutil.Long() {
+			continue // an emulated machine takes a minute a driver
 		}
 		t.Run(d.name, func(t *testing.T) {
 			s := &scene{T: t, machine: m, driver: d, wire: m.Wire(d.index)}
