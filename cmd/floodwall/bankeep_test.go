@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 // TestBansOutliveReboot blocks by hand with and without an end, reboots (an unload that keeps what comes back stands for it),
@@ -34,6 +35,10 @@ func TestBansOutliveReboot(t *testing.T) {
 		must("block", "192.0.3.0/24", "2001:db8:9::/48", "198.51.100.4")
 		must("unblock", "198.51.100.4")
 		before := must("blocked")
+		for strings.Contains(before, "198.51.100.3 ") {
+			time.Sleep(50 * time.Millisecond)
+			before = must("blocked")
+		}
 		if out, err := h.reboot(); err != nil || !strings.Contains(out, "4 bans kept") {
 			t.Fatalf("%s: reboot: %v\n%s", target, err, out)
 		}
