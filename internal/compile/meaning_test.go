@@ -13,6 +13,7 @@ import (
 type meaning struct {
 	policy  *policy.Policy
 	members map[string][]netip.Prefix // of dynamic sets and of local, by name
+	rest    packet.CheckSet           // structural checks: they hold whatever the policy says (TestStructural of internal/ir)
 	pkt     *packet.Packet
 }
 
@@ -22,7 +23,7 @@ func (m *meaning) decide() (policy.Verdict, string) {
 	if m.pkt.Kind == packet.IP && inPrefixes(m.members["local"], m.pkt.Src) {
 		failed = failed.With(packet.OwnSource)
 	}
-	if check, any := (failed & m.policy.Checks).First(); any {
+	if check, any := (failed & (m.policy.Checks | m.rest)).First(); any {
 		return policy.Drop, check.String()
 	}
 	if m.pkt.Kind == packet.NotIP {

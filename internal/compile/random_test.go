@@ -79,6 +79,9 @@ func (s *subject) meansPolicy(t *testing.T, f probe) {
 	for i, prefixes := range s.members {
 		m.members[s.program.Sets[i].Name] = prefixes
 	}
+	for _, structural := range s.program.Structural() {
+		m.rest = m.rest.With(structural.Check)
+	}
 	want, wantReason := m.decide()
 	verdict, reason := s.eval(f)
 	if got := s.program.ReasonName(reason); verdict.String() != want.String() || got != wantReason {

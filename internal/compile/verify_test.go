@@ -157,7 +157,7 @@ func TestAutomaticForm(t *testing.T) {
 func TestTooMuch(t *testing.T) {
 	s := lower(t, largest("off", 65, 2, 65))
 	_, err := compile.ToXDP(s.program, compile.XDPOptions{Form: compile.Straight})
-	if want := "70 rules with 65 address expressions do not fit straight code"; err == nil || err.Error() != want {
+	if want := "79 rules with 65 address expressions do not fit straight code"; err == nil || err.Error() != want {
 		t.Errorf("error is %v, want %s", err, want)
 	}
 }
