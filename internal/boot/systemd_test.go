@@ -91,6 +91,9 @@ func TestFilterUnit(t *testing.T) {
 		"Install.WantedBy": "sysinit.target sys-subsystem-net-devices-eth0.device " +
 			`sys-subsystem-net-devices-bond0.device sys-subsystem-net-devices-tun\x2da.device`,
 	}
+	if diff := cmp.Diff(want, unsandboxed(settings(t, u, "floodwall.service"))); diff != "" {
+		t.Errorf("floodwall.service (-want +got):\n%s", diff)
+	}
 	const devices = `sys-subsystem-net-devices-eth0.device sys-subsystem-net-devices-bond0.device sys-subsystem-net-devices-tun\x2da.device`
 	want = map[string]string{
 		"Unit.Description":                 "Floodwall: the policy on a device that returns",
@@ -114,7 +117,7 @@ func TestFilterUnit(t *testing.T) {
 // unsandboxed leaves out what all units share.
 func unsandboxed(settings map[string]string) map[string]string {
 	maps.DeleteFunc(settings, func(key, _ string) bool {
-		for _, begin := range []string{"CapabilityBoundingSet", "NoNew", "Protect", "ReadWrite", "Private", "Lock", "MemoryDeny", "Restrict", "SystemCall", "UMask"} {
+		for _, begin := range []string{"CapabilityBoundingSet", "NoNew", "Protect", "ReadOnly", "ReadWrite", "Private", "Lock", "MemoryDeny", "Restrict", "SystemCall", "UMask"} {
 			if strings.HasPrefix(key, "Service."+begin) {
 				return true
 			}

@@ -165,6 +165,10 @@ WantedBy=multi-user.target
 // the network; the verifier asks for CAP_PERFMON of a program that copies parts of pointers, as our compiled C does.
 // Writable are the state, the BPF file system, and net.netfilter.nf_conntrack_tcp_loose with net.ipv4, which protections
 // set. The legacy iptables also needs a raw socket, and makes its lock in /run.
+//
+// ProtectKernelTunables is not for these units: it makes /sys/fs/bpf read-only, and of two entries for one path systemd takes
+// the stricter, so that ReadWritePaths has no effect (drop_duplicates in systemd's src/core/namespace.c; TestBoot of
+// internal/guest/boottest shows it). ReadOnlyPaths has the tunables that have nothing to do with the network.
 func (u Units) sandbox() string {
 	capabilities, writable := "CAP_BPF CAP_NET_ADMIN CAP_PERFMON", pathWord(u.State)+" "+pathWord(filepath.Dir(u.BPFFS))+" -/proc/sys/net"
 	if u.Legacy {
@@ -180,7 +184,7 @@ ProtectControlGroups=yes
 ProtectHostname=yes
 ProtectKernelLogs=yes
 ProtectKernelModules=yes
-ProtectKernelTunables=yes
+ReadOnlyPaths=-/proc/sys/fs -/proc/sys/kernel -/proc/sys/vm -/proc/sysrq-trigger -/sys/firmware -/sys/kernel -/sys/module -/sys/power
 PrivateDevices=yes
 LockPersonality=yes
 MemoryDenyWriteExecute=yes

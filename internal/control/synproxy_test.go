@@ -274,7 +274,7 @@ func TestStrictTrialExpires(t *testing.T) {
 			}
 			s.onRouter(func() error {
 				out, err := exec.Command("nft", "list", "tables").Output()
-				if got := strings.Count(string(out), "floodwall"); got != tables {
+				if got := strings.Count(string(out), "table inet floodwall"); got != tables {
 					t.Errorf("%s: %d tables, want %d:\n%s", when, got, tables, out)
 				}
 				return err

@@ -91,6 +91,9 @@ func (in Instance) follow(ctx context.Context, report func(Event)) error {
 		case <-ctx.Done():
 			return nil
 		case err := <-lost:
+			if ctx.Err() != nil { // its end closes the socket, too
+				return nil
+			}
 			return fmt.Errorf("watching own addresses: %w", err)
 		case _, open := <-updates:
 			if !open {
