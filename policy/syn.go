@@ -27,16 +27,23 @@ const (
 	maxFlows     = 128_000_000
 )
 
-// synBurst is for how many seconds of start and stop SYNs may wait to be completed, if nothing is said: 20,000 connections
-// a second over a path of 200 ms wait for it 4,000 at a time.
-const synBurst = 4
+// The SYNs that may wait to be completed before cookies begin, if nothing is said: those of some seconds, but not so many
+// that they fill the backlog of a server, at which it refuses clients (somaxconn is 4,096 since Linux 5.4). 10,000 connections a
+// second over a path of 200 ms wait for it 2,000 at a time.
+const (
+	synSeconds = 4
+	maxWaiting = 2000
+)
+
+// waiting is the burst of a rate of SYNs whose burst of one second is this.
+func waiting(second uint64) uint64 { return max(second, min(second*synSeconds, maxWaiting)) }
 
 // defaultSyn is `syn: protect`. Fewer than 1,000 SYNs a second that nobody completes do no host harm. A network of 256 addresses in which
 // each has many users behind it opens far fewer than 20,000 connections a second to one service, and so does the one
 // network of a proxy in front of it; and as many SYN-ACKs, less than 10 Mbit/s, are no flood to whom a forger chooses.
 // There is no limit for all together: one that forged SYNs use up would shut out everybody.
 func defaultSyn(at Pos) *Syn {
-	start := Over{Pos: at, Rate: 1000, Per: time.Second, Burst: 1000 * synBurst}
+	start := Over{Pos: at, Rate: 1000, Per: time.Second, Burst: waiting(1000)}
 	return &Syn{
 		Pos:    at,
 		Start:  &start,
@@ -174,7 +181,7 @@ func (p place) synRate(key string, v *node) *Over {
 	}
 	o := p.rateOfSYNs(key, v)
 	if v.kind == word || v.get("burst") == nil {
-		o.Burst *= synBurst
+		o.Burst = waiting(o.Burst)
 	}
 	return o
 }
