@@ -203,19 +203,6 @@ func (h *host) status() (s status) {
 	return s
 }
 
-// entries is how many entries a set has.
-func (h *host) entries(set string) uint64 {
-	h.Helper()
-	s := h.status()
-	for _, of := range s.Sets {
-		if of.Name == set {
-			return of.Entries
-		}
-	}
-	h.Errorf("status has no set %s: %+v", set, s)
-	return 0
-}
-
 // explain is the reason for the verdict of the loaded program on a packet.
 func (h *host) explain(packet string) string {
 	h.Helper()
