@@ -105,8 +105,8 @@ static __always_inline void announce(struct syn_options *o, struct packet *p, st
 }
 
 /*
- * Makes a SYN its answer. Returns the length of the frame, 0 when there is none. TCP-AO and MD5 are not answered: who
- * insists on them takes no SYN-ACK without. A function of its own to the verifier.
+ * Makes a SYN its answer. Returns the length of the frame, 0 when there is none. The answer has no TCP-AO or MD5 option: a
+ * client that insists on one does not take it. A function of its own to the verifier.
  */
 __noinline __u32 answer_with_cookie(struct xdp_md *ctx, struct packet *p, struct protection *pr)
 {

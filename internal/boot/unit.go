@@ -166,9 +166,9 @@ WantedBy=multi-user.target
 // Writable are the state, the BPF file system, and net.netfilter.nf_conntrack_tcp_loose with net.ipv4, which protections
 // set. The legacy iptables also needs a raw socket, and makes its lock in /run.
 //
-// ProtectKernelTunables is not for these units: it makes /sys/fs/bpf read-only, and of two entries for one path systemd takes
-// the stricter, so that ReadWritePaths has no effect (drop_duplicates in systemd's src/core/namespace.c; TestBoot of
-// internal/guest/boottest shows it). ReadOnlyPaths has the tunables that have nothing to do with the network.
+// ProtectKernelTunables is not for these units: with it /sys/fs/bpf was read-only, whether ReadWritePaths or BindPaths named
+// it, and the host booted without a filter (TestBoot of internal/guest/boottest). ReadOnlyPaths has the tunables that have
+// nothing to do with the network.
 func (u Units) sandbox() string {
 	capabilities, writable := "CAP_BPF CAP_NET_ADMIN CAP_PERFMON", pathWord(u.State)+" "+pathWord(filepath.Dir(u.BPFFS))+" -/proc/sys/net"
 	if u.Legacy {

@@ -32,13 +32,16 @@ const trialLook = time.Second
 // conntrack for it.
 const proxyLook = time.Minute
 
-// Watch keeps up with the host until ctx ends: it puts back what others remove of the policy in force (Repair), enters the host's own addresses into the set `local` of the XDP program
-// as they change (netfilter asks the kernel for them), removes what a trial has left that nobody confirmed and what
-// connections that SYNPROXY began have left when they are over, gives
-// protections a new key for cookies every hour, bans who exceeds limits that ban, and moves rules to where they cost least
-// by what costs has at the moment; nil is nothing, and leaves them where they are. report is told what was done, and
-// errors, after which Watch goes on; it is called from several goroutines, one at a time. It returns a *WatchedError while
-// another process watches the instance.
+// Watch keeps up with the host until ctx ends. It
+//   - puts back what others remove of the policy in force (Repair);
+//   - enters the host's own addresses into the set `local` of the XDP program as they change: netfilter asks the kernel;
+//   - removes what is left of a trial that nobody confirmed, and of connections that SYNPROXY began when they are over;
+//   - gives protections a new key for cookies every hour;
+//   - bans sources that exceed limits with `ban`;
+//   - moves rules to where they cost least by the present model of costs. A nil costs leaves rules where they are.
+//
+// report is told what was done, and errors, after which Watch goes on. Several goroutines call it, one at a time. Watch
+// returns a *WatchedError while another process watches the instance.
 func (in Instance) Watch(ctx context.Context, costs func() *cost.Model, report func(Event)) error {
 	end, err := in.alone()
 	if err != nil {
