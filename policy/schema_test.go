@@ -49,7 +49,7 @@ func TestSchemaHasTheKeys(t *testing.T) {
 		{"$defs/rule/properties/then/enum", sorted(thenWords)},
 		{"properties/checks/anyOf/0/enum", sorted(profileWords)},
 		{"$defs/checks/properties/profile/enum", sorted(profileWords)},
-		{"$defs/checks/properties/land/enum", append(sorted(switches), "true", "false", "observe")},
+		{"$defs/checkSwitch/enum", append(sorted(switches), "true", "false", "observe")},
 		{"$defs/protocol/anyOf/2/enum", sorted(protoNumber)},
 		{"$defs/codePoint/anyOf/2/enum", sorted(dscpNumber)},
 		{"$defs/familyName/enum", sorted(familyWords)},
@@ -75,20 +75,8 @@ func bothSorted(a, b map[string]uint8) []string {
 func at(t *testing.T, path string) []string {
 	t.Helper()
 	var v any
-	if err := json.Unmarshal(Schema, &v); err != nil {
-		t.Fatal(err)
-	}
-	for step := range strings.SplitSeq(path, "/") {
-		switch w := v.(type) {
-		case map[string]any:
-			v = w[step]
-		case []any:
-			n, f := number(step, uint64(len(w)-1))
-			if f != nil {
-				t.Fatalf("%s: no element %s", path, step)
-			}
-			v = w[n]
-		}
+	if err := json.Unmarshal(schemaAt(t, path), &v); err != nil {
+		t.Fatalf("%s: %v", path, err)
 	}
 	switch v := v.(type) {
 	case map[string]any:
@@ -106,6 +94,24 @@ func at(t *testing.T, path string) []string {
 	}
 	t.Fatalf("the schema has nothing at %s", path)
 	return nil
+}
+
+// schemaAt is the part of the schema at a path.
+func schemaAt(t *testing.T, path string) json.RawMessage {
+	t.Helper()
+	v := json.RawMessage(Schema)
+	for step := range strings.SplitSeq(path, "/") {
+		var object map[string]json.RawMessage
+		var list []json.RawMessage
+		if json.Unmarshal(v, &object) == nil {
+			v = object[step]
+		} else if n, f := number(step, 100); json.Unmarshal(v, &list) == nil && f == nil && int(n) < len(list) {
+			v = list[n]
+		} else {
+			t.Fatalf("the schema has nothing at %s", path)
+		}
+	}
+	return v
 }
 
 // TestSchemaAccepts validates the good policies, as an editor would.

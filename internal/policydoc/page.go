@@ -1,0 +1,211 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/floodwall/floodwall/internal/packet"
+)
+
+// page is the page as far as it is written.
+type page struct {
+	strings.Builder
+	schema schema
+	rows   []row // of the matrix
+	notes  []string
+}
+
+// row is an example of a key, and what each target says of it.
+type row struct {
+	example string
+	answers []answer
+}
+
+func (p *page) line(format string, args ...any) { fmt.Fprintf(p, format+"\n", args...) }
+
+// table writes the head of a table. Columns after the first are as wide as they are.
+func (p *page) table(heads ...string) {
+	p.line("| %s |", strings.Join(heads, " | "))
+	p.line("|%s", strings.Repeat("---|", len(heads)))
+}
+
+// section writes the table of a section's keys.
+func (p *page) section(s section) error {
+	keys, err := p.schema.keys(s.at)
+	if err != nil {
+		return err
+	}
+	p.line("\n## %s\n", s.title)
+	if s.intro != "" {
+		p.line("%s\n", s.intro)
+	}
+	p.table("key", "type", "default", "example", "targets", "meaning")
+	for _, k := range keys {
+		have, err := p.probe(s, k)
+		if err != nil {
+			return fmt.Errorf("%s: %w", k.name, err)
+		}
+		name := "`" + k.name + "`"
+		if k.required {
+			name = "**" + name + "**"
+		}
+		p.line("| %s | %s | %s | %s | %s | %s |", name, cell(k.typ), cell(k.def), cell(code(k.examples[0])), have, cell(k.doc))
+	}
+	return nil
+}
+
+// probe asks each target for the examples of a key, and returns the names of those that have any of them.
+func (p *page) probe(s section, k key) (have string, err error) {
+	if len(k.examples) == 0 {
+		return "", fmt.Errorf("the schema has no example")
+	}
+	names := make([]string, 0, len(targets))
+	for i, example := range k.examples {
+		r := row{example: fmt.Sprintf("`%s: %s`", k.name, flow(example))}
+		for _, target := range targets {
+			a, err := ask(s.probe(k, example), target)
+			if err != nil {
+				return "", err
+			}
+			r.answers = append(r.answers, a)
+			if a.why == "" && !slices.Contains(names, string(target)) {
+				names = append(names, string(target))
+			}
+		}
+		if s.matrix && r.tells() && (i == 0 || len(p.rows) == 0 || !same(r, p.rows[len(p.rows)-1])) {
+			p.rows = append(p.rows, r)
+		}
+	}
+	if len(names) == len(targets) {
+		return "all", nil
+	}
+	return strings.Join(names, ", "), nil
+}
+
+// tells reports whether a row says more than that all targets have the key.
+func (r row) tells() bool {
+	return slices.ContainsFunc(r.answers, func(a answer) bool { return a.why != "" || len(a.stages) > 0 })
+}
+
+// same reports whether all targets say the same of two examples.
+func same(a, b row) bool {
+	return slices.EqualFunc(a.answers, b.answers, func(a, b answer) bool {
+		return a.why == b.why && slices.Equal(a.stages, b.stages) && slices.Equal(a.notes, b.notes)
+	})
+}
+
+// cell has no character that ends a cell of a table.
+func cell(text string) string { return strings.ReplaceAll(text, "|", `\|`) }
+
+// values writes the forms of values that several keys share.
+func (p *page) values() error {
+	p.line("\n## Values\n")
+	p.table("value", "examples", "meaning")
+	for _, name := range []string{"addresses", "ports", "rate", "duration", "per", "tcpFlags", "icmpMessage", "content", "domain", "device"} {
+		def, err := p.schema.find("$defs/" + name)
+		if err != nil {
+			return err
+		}
+		var examples []string
+		for _, e := range def.list("examples") {
+			examples = append(examples, code(e))
+		}
+		p.line("| %s | %s | %s |", cell(def.text("title")), cell(strings.Join(examples, ", ")), cell(def.text("description")))
+	}
+	return nil
+}
+
+// note is the number of a note, which it takes down.
+func (p *page) note(text string) string {
+	i := slices.Index(p.notes, text)
+	if i < 0 {
+		i, p.notes = len(p.notes), append(p.notes, text)
+	}
+	return fmt.Sprintf("[%d](#note-%d)", i+1, i+1)
+}
+
+// matrix writes the stage of each example on each target, or why there is none.
+func (p *page) matrix() {
+	p.line("\n## Features by target\n")
+	p.line("A cell names the stage where a rule with this key alone runs: `xdp` in the driver, `ingress` at the device's netfilter hook, `raw`")
+	p.line("before connection tracking, `filter` after routing. With target xdp the stages after `xdp` are in nftables. A rule can run later")
+	p.line("because of the rules before it; `floodwall compile POLICY` prints the stage of each rule and the reason. The numbers are")
+	p.line("[notes](#notes). Keys of the top level that are not here are the same on all targets.\n")
+	p.table("key", "xdp", "nftables", "iptables")
+	for _, r := range p.rows {
+		cells := []string{cell(r.example)}
+		for _, a := range r.answers {
+			cells = append(cells, p.answer(a))
+		}
+		p.line("| %s |", strings.Join(cells, " | "))
+	}
+}
+
+func (p *page) answer(a answer) string {
+	if a.why != "" {
+		return "no " + p.note(a.why)
+	}
+	text := "yes"
+	if len(a.stages) > 0 {
+		var stages []string
+		for _, s := range a.stages {
+			stages = append(stages, string(s))
+		}
+		text = strings.Join(stages, ", ")
+	}
+	for _, n := range a.notes {
+		text += " " + p.note(n)
+	}
+	return text
+}
+
+// checks writes which target makes each check.
+func (p *page) checks() error {
+	p.line("\n## Checks\n")
+	p.line("The profile `standard` has checks that no legitimate packet fails. `strict` has all of them and those that hardly any legitimate")
+	p.line("packet fails. A check in no profile runs only when the policy names it: `checks: {syn-data: on}`. When a target does not make a")
+	p.line("check, or not for all packets, it has a [note](#notes). A check of a profile is then left out and reported. A check that the policy")
+	p.line("names is then an error.\n")
+	p.line("Five checks hold whatever `checks` says, when a rule or service depends on them: `truncated`, `tiny-fragment`, `ext-headers`,")
+	p.line("`ext-order` and `vlan-depth`. They drop packets that could hide a port or another key from a rule.\n")
+	all := make([]string, packet.NumChecks)
+	for c := range packet.NumChecks {
+		all[c] = c.String() + ": on"
+	}
+	text := sets + "rules: [{name: x, port: tcp/80, then: drop}]\nchecks: {" + strings.Join(all, ", ") + "}\n"
+	left := make([]map[packet.Check]string, len(targets))
+	for i, target := range targets {
+		a, err := ask(text, target)
+		if err != nil {
+			return err
+		}
+		left[i] = map[packet.Check]string{}
+		for _, l := range a.left {
+			left[i][l.Check] = l.Why
+		}
+	}
+	p.table("check", "profile", "xdp", "nftables", "iptables", "drops")
+	for c := range packet.NumChecks {
+		row := []string{"`" + c.String() + "`", profiles[c.Info().Profile]}
+		for i := range targets {
+			made := "yes"
+			if why, ok := left[i][c]; ok {
+				made = p.note(why)
+			}
+			row = append(row, made)
+		}
+		p.line("| %s | %s |", strings.Join(row, " | "), cell(c.Info().Doc))
+	}
+	return nil
+}
+
+var profiles = map[packet.Profile]string{packet.Standard: "standard", packet.Strict: "strict", packet.Optional: "none"}
+
+// footnotes writes the notes.
+func (p *page) footnotes() {
+	p.line("\n## Notes\n")
+	for i, n := range p.notes {
+		p.line("%d. <a id=\"note-%d\"></a>%s.", i+1, i+1, strings.TrimSuffix(strings.ReplaceAll(n, "<", "&lt;"), "."))
+	}
+}

@@ -1,0 +1,72 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/floodwall/floodwall/internal/compile"
+	"github.com/floodwall/floodwall/internal/control"
+)
+
+// targets are the columns of the tables.
+var targets = []compile.Target{compile.TargetXDP, compile.TargetNftables, compile.TargetIptables}
+
+// answer is what the compiler says of a policy on a target.
+type answer struct {
+	stages []compile.Stage // of the rules that the policy names, in order
+	notes  []string        // what the target does otherwise
+	left   []compile.Left  // checks that it does not do, or not whole
+	why    string          // why it cannot have the policy; "" when it can
+}
+
+// files are those that the examples name.
+var files = map[string]string{"blocked.txt": "192.0.2.0/24\n", "names.txt": "evil.example\n", "cookie.secret": "000102030405060708090a0b0c0d0e0f\n"}
+
+// place is what stands before a note about a rule or service of the policy.
+var place = regexp.MustCompile(`^(line \d+: )?(rule|service) "x": `)
+
+// ask compiles a policy for a target.
+func ask(text string, target compile.Target) (answer, error) {
+	dir, err := os.MkdirTemp("", "policydoc")
+	if err != nil {
+		return answer{}, err
+	}
+	defer os.RemoveAll(dir)
+	for name, content := range files {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
+			return answer{}, err
+		}
+	}
+	c, err := control.CompileSource(filepath.Join(dir, "policy.yaml"), []byte(text))
+	if err != nil {
+		return answer{}, fmt.Errorf("%w in\n%s", err, text)
+	}
+	o, err := c.Output(target)
+	var refused *compile.PlaceError
+	if errors.As(err, &refused) {
+		return answer{why: refused.Cause}, nil
+	}
+	var refusedByIptables *compile.IptError
+	if errors.As(err, &refusedByIptables) {
+		return answer{why: refusedByIptables.Cause}, nil
+	}
+	if err != nil {
+		return answer{}, fmt.Errorf("%w in\n%s", err, text)
+	}
+	a := answer{left: o.Left}
+	for _, n := range o.Notes {
+		a.notes = append(a.notes, place.ReplaceAllString(n, ""))
+	}
+	for i, r := range o.Plan.Program.Rules {
+		at := o.Plan.Rules[i].Stage
+		if (r.Name == "x" || strings.HasPrefix(r.Name, "x:")) && !slices.Contains(a.stages, at) {
+			a.stages = append(a.stages, at)
+		}
+	}
+	return a, nil
+}

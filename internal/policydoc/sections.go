@@ -1,0 +1,142 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+)
+
+// section is a table of the keys of one mapping.
+type section struct {
+	title string
+	intro string
+	at    string // the mapping's place in the schema
+	// policy is a policy in which KEY stands for a key and its value.
+	policy string
+	// beside has the policies of keys that need others beside them.
+	beside map[string]string
+	// matrix reports whether the examples of these keys are rows of the matrix.
+	matrix bool
+}
+
+// Policies around a key. Each has a set of every kind.
+const (
+	sets      = "devices: [eth0]\nsets: {office: [203.0.113.0/24], bans: {dynamic: true, max: 100}}\n"
+	inRule    = sets + "rules: [{name: x, KEY, then: drop}]"
+	inUDP     = sets + "rules: [{name: x, proto: udp, KEY, then: drop}]"
+	inOver    = sets + "rules: [{name: x, over: {rate: 100/s, KEY}, then: drop}]"
+	perSource = sets + "rules: [{name: x, over: {rate: 100/s, per: from, KEY}, then: drop}]"
+	inWeb     = sets + "services: [{name: x, port: tcp/80, KEY}]"
+	inDNS     = sets + "services: [{name: x, port: [udp/53, tcp/53], KEY}]"
+	inSet     = "devices: [eth0]\nsets: {s: {KEY}}\nrules: [{name: x, from: $s, then: drop}]"
+	dropping  = sets + "default: drop\nKEY\n"
+)
+
+// with puts other keys before KEY.
+func with(policy, others string) string { return strings.Replace(policy, "KEY", others+", KEY", 1) }
+
+// within puts KEY into a mapping, behind other keys of that if there are any.
+func within(policy, outer, others string) string {
+	policy = strings.Replace(policy, "KEY", outer+": {KEY}", 1)
+	if others == "" {
+		return policy
+	}
+	return with(policy, others)
+}
+
+var sections = []section{
+	{
+		title: "Top level", at: "", policy: sets + "KEY\n", matrix: true, intro: "The keys of the file.",
+		beside: map[string]string{
+			"devices": "KEY\n", "sets": "devices: [eth0]\nKEY\n", "essential": dropping,
+			"never": strings.Replace(perSource, "KEY", "ban: 10m", 1) + "\nKEY\n",
+		},
+	},
+	{
+		title: "Sets", at: "$defs/set/anyOf/2", policy: inSet,
+		intro: "A set is a list of addresses, or a mapping with `file`, or a mapping with `dynamic` and `max`.",
+		beside: map[string]string{
+			"max":     with(inSet, "dynamic: true"),
+			"dynamic": with(inSet, "max: 10"),
+			"timeout": with(inSet, "dynamic: true, max: 10"),
+		},
+	},
+	{
+		title: "Sets of domain names", at: "$defs/set/anyOf/3", intro: "A set for the key `dns: {name: $SET}`.",
+		policy: "devices: [eth0]\nsets: {s: {KEY}}\nrules: [{name: x, dns: {name: $s}, then: drop}]",
+	},
+	{
+		title: "Rules", at: "$defs/rule", policy: inRule, matrix: true,
+		intro: "A rule with `then` alone matches every packet.",
+		beside: map[string]string{
+			"name":   sets + "rules: [{KEY, then: drop}]",
+			"then":   sets + "rules: [{name: x, port: tcp/80, KEY}]",
+			"slip":   sets + "rules: [{name: x, dns: query, then: truncate, KEY}]",
+			"sample": inRule,
+		},
+	},
+	{
+		title: "Limits", at: "$defs/limit", policy: inOver, intro: "The keys of a limit: of `over`, and of the limits of guards and services.",
+		beside: map[string]string{"rate": within(inRule, "over", "per: from"), "burst": perSource, "max": perSource, "ban": perSource},
+	},
+	{
+		title: "Bans", at: "$defs/limit/properties/ban/anyOf/1", policy: within(perSource, "ban", "for: 10m"), intro: "The keys of `ban`.",
+		beside: map[string]string{"for": within(perSource, "ban", "")},
+	},
+	{
+		title: "Payload", at: "$defs/payload", policy: within(inUDP, "payload", "contains: text"), intro: "The keys of `payload`.",
+		beside: map[string]string{"contains": within(inUDP, "payload", ""), "at": within(inUDP, "payload", "")},
+	},
+	{
+		title: "Bytes at a place", at: "$defs/place", intro: "The keys of `payload: {at: …}`.",
+		policy: strings.Replace(inRule, "KEY", "payload: {at: {offset: 0, bytes: ABC, KEY}}", 1),
+		beside: map[string]string{
+			"offset": strings.Replace(inRule, "KEY", "payload: {at: {bytes: A, KEY}}", 1),
+			"bytes":  strings.Replace(inRule, "KEY", "payload: {at: {offset: 0, KEY}}", 1),
+			"mask":   strings.Replace(inRule, "KEY", "payload: {at: {offset: 0, bytes: \"|ff 0a|\", KEY}}", 1),
+		},
+	},
+	{
+		title: "DNS queries", at: "$defs/dns/anyOf/2", policy: within(inRule, "dns", ""),
+		intro: "The keys of `dns`. A rule asks for queries with these keys, or for a kind of message: `dns: query`.",
+	},
+	{
+		title: "Services", at: "$defs/service", policy: inWeb, matrix: true, intro: "Each service is a counter, as each rule is.",
+		beside: map[string]string{
+			"name": sets + "services: [{port: tcp/80, KEY}]", "port": sets + "services: [{name: x, KEY}]", "guard": inDNS,
+		},
+	},
+	{
+		title: "SYN protection", at: "$defs/syn/anyOf/2", policy: within(inWeb, "syn", "mode: host"),
+		intro: "The keys of a service's `syn`. `syn: protect` has the defaults of all of them.",
+		beside: map[string]string{
+			"mode": within(inWeb, "syn", ""), "backends": within(inWeb, "syn", "mode: router"), "stop": within(inWeb, "syn", "mode: host, start: 5000/s"),
+		},
+	},
+	{
+		title: "The DNS guard", at: "$defs/guard/anyOf/1", policy: within(inDNS, "guard", "type: dns"),
+		intro:  "The keys of a service's `guard`. `guard: dns` has the defaults of all of them.",
+		beside: map[string]string{"type": within(inDNS, "guard", "")},
+	},
+	{
+		title: "Essential rules", at: "properties/essential", policy: within(dropping, "essential", ""),
+		intro: "`default: drop` adds these rules after the services. Each passes its packets up to a limit.",
+	},
+	{
+		title: "The limit of an essential rule", at: "$defs/essential/anyOf/1", intro: "",
+		policy: strings.Replace(dropping, "KEY", "essential: {icmp-errors: {KEY}}", 1),
+	},
+}
+
+// probe is the policy in which a key has an example as its value.
+func (s section) probe(k key, example any) string {
+	policy, ok := s.beside[k.name]
+	switch {
+	case k.name == "syn" && example == "protect": // whose mode depends on what listens on this machine
+		return strings.Replace(inWeb, "KEY", "syn: {mode: host}", 1)
+	case k.name == "then" && example == "truncate":
+		policy = sets + "rules: [{name: x, dns: query, KEY}]"
+	case !ok:
+		policy = s.policy
+	}
+	return strings.Replace(policy, "KEY", fmt.Sprintf("%s: %s", k.name, flow(example)), 1)
+}
