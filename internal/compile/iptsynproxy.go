@@ -39,8 +39,9 @@ func (f *iptFamily) synproxy(t *iptTable, r *ir.Rule) {
 	})
 }
 
-// proxied adds the chain for the ACKs by which SYNPROXY answers servers, of which nft.proxied tells more. No target sets the
-// echo of a timestamp, so it goes before SYNPROXY can translate it, with the timestamp: Linux takes a segment without.
+// proxied adds the chain for the ACKs by which SYNPROXY answers servers, of which nft.proxied tells more. No target of
+// iptables keeps the option from SYNPROXY's hook or sets its echo, so it goes before SYNPROXY can translate it. Linux takes
+// an ACK without. A server that has answered with a cookie then knows no option of the connection: windowsNote says so.
 func (f *iptFamily) proxied() {
 	if !f.pl.proxies() {
 		return

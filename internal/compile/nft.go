@@ -52,10 +52,11 @@ func (n *Nft) Empty() bool { return len(n.Chains) == 0 }
 // (include/uapi/linux/netfilter_ipv4.h). Rules that the packet alone decides stand before both, as they mean single
 // packets; what is exempted from conntrack is a whole datagram, as later fragments have no ports, and so stands between.
 const (
-	nftFirst  = "-450"
-	nftRaw    = "raw"    // -300
-	nftFilter = "filter" // 0
-	nftLast   = "2147483647"
+	nftFirst          = "-450"
+	nftRaw            = "raw"    // -300
+	nftFilter         = "filter" // 0
+	nftBeforeSynproxy = "2147483645"
+	nftLast           = "2147483647" // SYNPROXY's own hook is one before (net/netfilter/nf_synproxy_core.c)
 
 	nftTable = "floodwall"
 )

@@ -73,22 +73,38 @@ func (n *nft) proxy(number int) Proxy {
 	return counters
 }
 
-// proxied writes the chain for the ACKs by which SYNPROXY answers servers. Behind conntrack it takes such an ACK for the
-// client's, and translates its echo of the server's timestamp a second time (net/netfilter/nf_synproxy_core.c,
-// ipv4_synproxy_hook). A server of Linux 6.15 or later refuses it (net/ipv4/tcp_minisocks.c, tcp_check_req): who waits for
-// the server to speak waits until that sends its SYN-ACK again, and a client that speaks late is reset. An echo of 0 is none,
-// which every server takes. The chain stands behind SYNPROXY's own hook, for packets from nowhere with an address of others.
+// Where the kind of the timestamp option is in the ACKs by which SYNPROXY answers servers, which have no other option
+// (include/net/netfilter/nf_synproxy.h, synproxy_build_options of net/netfilter/nf_synproxy_core.c): two NOPs stand before
+// it. hiddenKind is a kind for experiments (RFC 4727, section 7), which nothing on this host reads.
+const (
+	stampKind  = "@th,176,8"
+	stampAlone = "@th,160,32"
+	hiddenKind = "0xfd"
+)
+
+// proxied writes the chains around SYNPROXY's own hook at postrouting, for the ACKs by which SYNPROXY answers servers. The
+// hook takes such an ACK for the client's and translates its echo of the server's timestamp a second time
+// (net/netfilter/nf_synproxy_core.c, ipv4_synproxy_hook). A server of Linux 6.15 or later refuses that echo
+// (net/ipv4/tcp_minisocks.c, tcp_check_req). A server that has answered with a cookie, as its backlog is full, reads the
+// options of the connection and the offset of its own timestamps from the echo (net/ipv4/syncookies.c, cookie_v4_check), so
+// no other value does, and neither does an ACK without the option. So the option has another kind while it passes the hook.
+// Packets from nowhere with an address of others are SYNPROXY's. The checksum is made later.
 func (n *nft) proxied() {
 	if !n.plan.proxies() {
 		return
 	}
-	n.chain("proxied", "postrouting priority "+nftLast)
-	for _, r := range n.plan.proxyAnswers() {
-		for _, l := range n.lines(&r, nftPlace{fragments: firstFragment}) {
-			n.line("iif 0", l.text, "fib saddr type != local", "tcp option timestamp tsecr set 0")
+	for _, side := range []struct{ name, priority, word, kind string }{
+		{"proxied", nftBeforeSynproxy, "0x0101080a", hiddenKind},
+		{"proxied-behind", nftLast, "0x0101" + strings.TrimPrefix(hiddenKind, "0x") + "0a", "0x08"},
+	} {
+		n.chain(side.name, "postrouting priority "+side.priority)
+		for _, r := range n.plan.proxyAnswers() {
+			for _, l := range n.lines(&r, nftPlace{fragments: firstFragment}) {
+				n.line("iif 0", l.text, "fib saddr type != local", stampAlone, side.word, stampKind, "set", side.kind)
+			}
 		}
+		n.end()
 	}
-	n.end()
 }
 
 // nftSynproxy is the statement, with the options that are offered.

@@ -140,10 +140,18 @@ var (
 	forProxies = flagsThat(func(v uint32) bool { return v&0x17 == 0x02 || v&0x17 == 0x10 }) // or ACK
 )
 
+// windowsNote is what is lost without nftables where a server answers SYNPROXY's SYN with a cookie, of which iptFamily.proxied
+// tells the reason. The server takes the client's windows for what they are without their scale.
+const windowsNote = "; while a server's own backlog is full, connections to it begin without window scaling, SACK and " +
+	"timestamps, and are slow; nftables has not this limit"
+
 func fallbackNote(t Target, p *ir.Protection, lost []string) string {
 	note := fmt.Sprintf("line %d: service %q: %s has no XDP: ", p.Line, p.Service, t)
 	if p.Router {
 		note += "the kernel's SYNPROXY alone answers its SYNs, each of them, which takes several times the processor time"
+		if t == TargetIptables {
+			note += windowsNote
+		}
 	} else {
 		note += "the kernel itself answers its SYNs, with cookies (net.ipv4.tcp_syncookies) when its queue is full; connections " +
 			"that begin so lose options unless they have timestamps, and ACKs of no connection cost what they do anyway"
