@@ -98,7 +98,7 @@ var guards = []guard{
 // policy is Floodwall's, without its devices.
 const policy = "default: drop\nservices:\n  - " + service + "\n"
 
-// service is the service of the README's open resolver.
+// service is the service of docs/guides/open-resolver.md.
 const service = "{name: dns, port: [udp/53, tcp/53], guard: dns, track: false}"
 
 // testCase is a row of the table.

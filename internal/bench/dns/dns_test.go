@@ -116,14 +116,14 @@ func TestBars(t *testing.T) {
 	}
 }
 
-// TestPolicy has what is measured be what the README advises.
+// TestPolicy has the service that is measured be that of the guide.
 func TestPolicy(t *testing.T) {
-	readme, err := os.ReadFile("../../../README.md")
+	guide, err := os.ReadFile("../../../docs/guides/open-resolver.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !strings.Contains(string(readme), "  - "+service+"\n") {
-		t.Errorf("the README has no service %s", service)
+	if !strings.Contains(string(guide), "  - "+service+"\n") {
+		t.Errorf("the guide has no service %s", service)
 	}
 }
 

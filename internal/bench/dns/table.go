@@ -55,7 +55,7 @@ func (b *builder) notes() []string {
 		"Unbound resolves from a zone of its own, as if upstream, into its cache; its limits are ip-ratelimit 20 and ratelimit",
 		"1000. Its sockets hold 4 MB, which its manual names for busy servers; in one row, what the system gives. That small",
 		"buffer flatters it here: clients ask from the attacker's CPU, and so whenever the attacker pauses, and find it empty.",
-		"Floodwall's policy is `default: drop` with the service of the README's open resolver:",
+		"Floodwall's policy is `default: drop` with the service of docs/guides/open-resolver.md:",
 		"`" + service + "`",
 		fmt.Sprintf("Medians of %d rounds of %v, in which the rows take turns. CPU %d has the attacker, and before it the clients; CPU %d has unbound",
 			b.Rounds, b.visitTime(), rig.SourceCPU, rig.ReceiverCPU),

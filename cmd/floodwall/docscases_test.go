@@ -1,0 +1,198 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/floodwall/floodwall/internal/packet"
+	"github.com/floodwall/floodwall/internal/testutil"
+)
+
+// TestDocumentPolicies compiles each policy of the documents for each target. One at least must have it.
+func TestDocumentPolicies(t *testing.T) {
+	seen := 0
+	for _, name := range documents(t) {
+		dir := t.TempDir()
+		blocks := fences(t, name)
+		for _, f := range blocks {
+			if f.file != "" {
+				writeFile(t, filepath.Join(dir, f.file), f.text)
+			}
+		}
+		for _, f := range blocks {
+			if f.lang != "yaml" || !strings.Contains(f.text, "devices:") {
+				continue
+			}
+			seen++
+			writeFile(t, filepath.Join(dir, "this.yaml"), f.text)
+			if len(targetsOf(t, filepath.Join(dir, "this.yaml"))) == 0 {
+				t.Errorf("%s: no target has this policy:\n%s", f.at, command(t, false, "check", filepath.Join(dir, "this.yaml")))
+			}
+		}
+	}
+	if seen < 2 {
+		t.Errorf("the documents have %d policies", seen)
+	}
+}
+
+// targetsOf are the targets that can have a policy.
+func targetsOf(t *testing.T, policy string) (list []string) {
+	t.Helper()
+	for _, target := range targets(false) {
+		if exec.Command("floodwall", "compile", "--target", target, policy).Run() == nil {
+			list = append(list, target)
+		}
+	}
+	return list
+}
+
+// command runs floodwall and returns what it prints.
+func command(t *testing.T, must bool, args ...string) string {
+	t.Helper()
+	out, err := exec.Command("floodwall", args...).CombinedOutput()
+	if err != nil && must {
+		t.Fatalf("floodwall %s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+	return string(out)
+}
+
+// TestDocumentCases sends the packets of each document's cases past its policy in the kernel, on each target that has
+// the policy, and reads in the counters which rule decided them.
+func TestDocumentCases(t *testing.T) {
+	for _, name := range documents(t) {
+		has := false
+		for _, f := range fences(t, name) {
+			has = has || f.file == casesFile
+		}
+		if !has {
+			continue
+		}
+		t.Run(strings.ReplaceAll(name, "/", "_"), func(t *testing.T) {
+			t.Parallel()
+			if !testutil.Inside(t) {
+				return
+			}
+			dir := t.TempDir()
+			testutil.Veth(t, "eth0", "far", "192.0.2.1/24", "2001:db8::1/64")
+			// The frames are for this address, and a sender to whom no route leads is no sender.
+			for _, line := range []string{"link set eth0 address 02:00:00:00:00:02", "route add default dev eth0", "-6 route add default dev eth0"} {
+				if out, err := exec.Command("ip", strings.Fields(line)...).CombinedOutput(); err != nil {
+					t.Fatalf("ip %s: %v: %s", line, err, out)
+				}
+			}
+			for _, f := range fences(t, name) {
+				if f.lang == "console" {
+					imports(t, dir, f)
+				}
+				if f.file == "" {
+					continue
+				}
+				writeFile(t, filepath.Join(dir, f.file), f.text)
+				if f.file == casesFile {
+					sendCases(t, f, filepath.Join(dir, policyFile))
+				}
+			}
+		})
+	}
+}
+
+// imports runs those commands of a block that write the policy.
+func imports(t *testing.T, dir string, f fence) {
+	t.Helper()
+	for _, c := range f.commands(t) {
+		if !strings.HasPrefix(c.command, "floodwall import") {
+			continue
+		}
+		cmd := exec.Command("sh", "-c", c.command)
+		cmd.Dir = dir
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%s: %v\n%s", c.command, err, out)
+		}
+	}
+}
+
+const (
+	policyFile = "policy.yaml"
+	casesFile  = "cases.txt"
+)
+
+// sendCases sends the packets of a block of cases, but for those of which conntrack is to think something, to a policy.
+func sendCases(t *testing.T, f fence, policy string) {
+	t.Helper()
+	want := map[string]uint64{}
+	var packets []string
+	for line := range strings.Lines(f.text) {
+		c, err := packet.ParseCase(strings.TrimSuffix(line, "\n"))
+		if err != nil {
+			t.Fatalf("%s: %v", f.at, err)
+		}
+		text, _, _ := strings.Cut(line, "  ")
+		if c.Blank || strings.Contains(text, "state=") {
+			continue
+		}
+		packets = append(packets, text)
+		want[c.Reason]++
+	}
+	on := targetsOf(t, policy)
+	if len(on) == 0 {
+		t.Fatalf("%s: no target has the policy:\n%s", f.at, command(t, false, "check", policy))
+	}
+	for _, target := range on {
+		command(t, true, "apply", "--force", "--target", target, policy)
+		sent := false
+		err := testutil.SendFor("far", packets, func(int) bool { sent = !sent; return sent })
+		if err != nil {
+			t.Fatal(err)
+		}
+		if wrong := await(t, want); wrong != "" {
+			t.Errorf("%s: target %s: %s\n%s", f.at, target, wrong, command(t, false, "status", "--all"))
+		}
+		command(t, true, "unload")
+	}
+}
+
+// await waits until rules have decided as many packets as they must, which takes the kernel a moment. It says which have
+// not, "" when all have.
+func await(t *testing.T, want map[string]uint64) (wrong string) {
+	t.Helper()
+	for end := time.Now().Add(10 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+		got := decided(t)
+		wrong = ""
+		for reason, n := range want {
+			// The host's own IPv6 has packets for the default, too.
+			if reason != "" && (got[reason] < n || got[reason] > n && reason != "default") {
+				wrong += fmt.Sprintf("%s decided %d packets, want %d; ", reason, got[reason], n)
+			}
+		}
+		if wrong == "" || time.Now().After(end) {
+			return wrong
+		}
+	}
+}
+
+// decided is how many packets each rule and check has decided.
+func decided(t *testing.T) map[string]uint64 {
+	t.Helper()
+	type count struct {
+		Name    string
+		Packets uint64
+	}
+	var status struct {
+		Rules, Checks []count
+		Default       count
+	}
+	if err := json.Unmarshal([]byte(command(t, true, "status", "--all", "--json")), &status); err != nil {
+		t.Fatal(err)
+	}
+	list := map[string]uint64{}
+	for _, c := range slices.Concat(status.Rules, status.Checks, []count{{"default", status.Default.Packets}}) {
+		list[c.Name] += c.Packets
+	}
+	return list
+}
