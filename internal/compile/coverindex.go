@@ -5,6 +5,7 @@ import (
 
 	"github.com/floodwall/floodwall/internal/addrs"
 	"github.com/floodwall/floodwall/internal/ir"
+	"github.com/floodwall/floodwall/internal/match"
 	"github.com/floodwall/floodwall/internal/packet"
 )
 
@@ -71,7 +72,7 @@ func (x *coverIndex) add(r *ir.Rule, number int) {
 // placesOf are the keys of the addresses that a rule asks for: of its sources or its destinations, whichever are
 // narrower. It is nil when there are too many, or the rule does not ask.
 func (x *coverIndex) placesOf(r *ir.Rule) (best []addrKey) {
-	for side, matches := range sides(r) {
+	for side, matches := range match.Sides(r) {
 		for _, m := range matches {
 			keys := x.places(uint8(side+1), m)
 			if keys != nil && (best == nil || keys[0].prefix.Bits() > best[0].prefix.Bits()) {
@@ -81,8 +82,6 @@ func (x *coverIndex) placesOf(r *ir.Rule) (best []addrKey) {
 	}
 	return best
 }
-
-func sides(r *ir.Rule) [2][]ir.AddrMatch { return [2][]ir.AddrMatch{r.Src, r.Dst} }
 
 func (x *coverIndex) places(side uint8, m ir.AddrMatch) (keys []addrKey) {
 	const most = 64 // as for contains
@@ -132,7 +131,7 @@ func (x *coverIndex) find(r *ir.Rule, covers func(int) bool) int {
 // within are all keys that a rule may be filed under that covers r.
 func (x *coverIndex) within(r *ir.Rule) []addrKey {
 	keys := []addrKey{{}}
-	for side, matches := range sides(r) {
+	for side, matches := range match.Sides(r) {
 		for _, m := range matches {
 			if m.Not || len(m.Sets) == 0 {
 				continue

@@ -12,15 +12,6 @@ import (
 	"github.com/floodwall/floodwall/policy"
 )
 
-// IP protocol numbers that have ports here.
-const (
-	protoTCP = 6
-	protoUDP = 17
-
-	protoICMP   = 1
-	protoICMPv6 = 58
-)
-
 // essential is one of the rules that stand between the services and `default: drop`: what a host needs to keep its address,
 // its neighbors and a working path MTU. They come last, so any rule of the policy overrides them. RFC 4890 says for
 // ICMPv6, RFC 2979 for ICMP, which messages a firewall must not drop.
@@ -44,7 +35,7 @@ var (
 // The limits leave what a busy host needs, and cost it no more than some percent of a CPU when they are exhausted. One
 // source, an IPv4 /24 or IPv6 /48 for errors, which routers of anybody send, cannot use up what all have together.
 func essentials() []essential {
-	port := func(n uint16) []policy.Port { return []policy.Port{{Proto: protoUDP, First: n, Last: n}} }
+	port := func(n uint16) []policy.Port { return []policy.Port{{Proto: packet.ProtoUDP, First: n, Last: n}} }
 	onlyTTL := func(n uint32) []policy.Range { return []policy.Range{{First: n, Last: n}} }
 	return []essential{
 		// Solicitations and advertisements, RFC 4861, 7.1. A router solicitation may come from ::, which has no address yet.
@@ -118,34 +109,6 @@ func (l *lowering) sourceSet(prefixes []netip.Prefix) int {
 		ranges = append(ranges, policy.AddrRange{First: r.From(), Last: r.To()})
 	}
 	return l.writtenSet(ranges)
-}
-
-// sourcesLast has the sources of essential rules asked behind all else: few packets come so far, while a class of source
-// would cost each packet a lookup. Only XDP needs it, where addresses are looked up before rules are asked.
-func sourcesLast(p *ir.Program) *ir.Program {
-	out := *p
-	out.Rules = slices.Clone(p.Rules)
-	for i := range out.Rules {
-		r := &out.Rules[i]
-		if r.Kind != ir.RuleKindEssential || len(r.Src) != 1 || r.Src[0].Not || len(r.Src[0].Sets) != 1 {
-			continue
-		}
-		set := p.Sets[r.Src[0].Sets[0]].Static
-		if prefixes := slices.Collect(set.Prefixes()); len(prefixes) <= maxSources {
-			r.Src, r.Sources = nil, prefixes
-		}
-	}
-	return &out
-}
-
-// repeats reports whether a rule has the tests of the one before it, so that what comes to it has passed them.
-func repeats(rules []ir.Rule, i int) bool {
-	return i > 0 && i < len(rules) && rules[i].Kind == ir.RuleKindEssential && rules[i-1].Name == rules[i].Name+":limited"
-}
-
-// joined reports whether a rule stands at the end of the chain that the one before it calls, which spares its tests.
-func (pl *Plan) joined(i int) bool {
-	return repeats(pl.Program.Rules, i) && pl.Rules[i-1].Stage == pl.Rules[i].Stage
 }
 
 func icmpv6(types ...uint8) []policy.ICMP {

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/floodwall/floodwall/internal/ir"
+	"github.com/floodwall/floodwall/internal/match"
 	"github.com/floodwall/floodwall/internal/packet"
 )
 
@@ -40,7 +41,7 @@ func (pl *Plan) unfitAgain(r *ir.Rule, s Stage) (key, why string) {
 
 // answers reports whether a stage may answer packets: all checks have been made by then.
 func (pl *Plan) answers(s Stage) bool {
-	return !pl.Program.Checks.Has(packet.OwnSource) || !pl.after(CheckStage(pl.Target, packet.OwnSource), s)
+	return !pl.Program.Checks.Has(packet.OwnSource) || !pl.after(pl.Target.CheckStage(packet.OwnSource), s)
 }
 
 func (pl *Plan) unfitField(m ir.Match, s Stage) string {
@@ -80,22 +81,7 @@ func sixFlags(values []ir.Range) bool {
 	return true
 }
 
-// isLocal reports whether a set is that of the host's own addresses, which netfilter knows by itself.
-func isLocal(s *ir.Set) bool { return s.Dynamic != nil && s.Dynamic.Local }
-
 // asksLocal reports whether a rule asks for the host's own addresses.
 func (pl *Plan) asksLocal(r *ir.Rule) bool {
-	return slices.ContainsFunc(slices.Concat(r.Src, r.Dst), pl.hasLocal)
-}
-
-// hasLocal reports whether a match is about the host's own addresses, among others.
-func (pl *Plan) hasLocal(m ir.AddrMatch) bool {
-	return slices.ContainsFunc(m.Sets, func(i int) bool { return isLocal(&pl.Program.Sets[i]) })
-}
-
-// elsewhere is what is left of a match for addresses that are not the host's own. always reports whether nothing is, and
-// the match holds.
-func (pl *Plan) elsewhere(m ir.AddrMatch) (left ir.AddrMatch, always bool) {
-	sets := slices.DeleteFunc(slices.Clone(m.Sets), func(i int) bool { return isLocal(&pl.Program.Sets[i]) })
-	return ir.AddrMatch{Sets: sets, Not: m.Not}, m.Not && len(sets) == 0
+	return slices.ContainsFunc(slices.Concat(r.Src, r.Dst), func(m ir.AddrMatch) bool { return match.HasLocal(pl.Program.Sets, m) })
 }

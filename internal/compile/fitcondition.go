@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/floodwall/floodwall/internal/ir"
+	"github.com/floodwall/floodwall/internal/match"
 )
 
 // onlyXDP is why netfilter cannot do what belongs to the DNS guard.
@@ -45,22 +46,19 @@ func (pl *Plan) unfitLimit(r *ir.Rule, l *ir.Limit, s Stage) (why string) {
 		return "only XDP tells whom it is to ban"
 	case pl.Target == TargetIptables && r.Observe && (l.Src != nil || l.Dst != nil):
 		return "hashlimit drops packets of prefixes that it has no more room for, which a rule that observes must not"
-	case pl.Target == TargetIptables && l.Src == nil && l.Dst == nil && len(pl.families(r)) > 1:
+	case pl.Target == TargetIptables && l.Src == nil && l.Dst == nil && len(match.Families(pl.Program.Sets, r)) > 1:
 		return "iptables counts IPv4 and IPv6 apart, so a limit for all is one of either: ask for a family"
-	case pl.Target == TargetIptables:
-		return iptRate(l)
-	case l.Bits && s == StageIngress:
+	case pl.Target != TargetIptables && l.Bits && s == StageIngress:
 		return "what fills a short frame would be counted"
 	}
-	_, why = nftRate(l)
-	return why
+	return capabilities[pl.Target].limit(l)
 }
 
 func (pl *Plan) unfitPayload(r *ir.Rule, m ir.PayloadMatch, s Stage) (key, why string) {
 	switch {
 	case len(m.Any) > 0 && pl.Target != TargetIptables:
 		return "payload: contains", "nftables has no search for text"
-	case len(m.Any) > 0 && slices.ContainsFunc(payloadKinds(r), func(k payloadKind) bool { return k.kind != udpL4 && k.kind != laterFragment }):
+	case len(m.Any) > 0 && slices.ContainsFunc(match.PayloadKinds(r), func(k match.PayloadKind) bool { return k.Kind != match.UDP && k.Kind != match.LaterFragment }):
 		return "payload: contains", "iptables searches at fixed places, and only that of the payload of UDP is known: ask for `proto: udp`"
 	case slices.ContainsFunc(m.Any, foldsMore):
 		return "payload: nocase", "iptables takes letters of Latin-1 for the same in both cases, not only those of ASCII"

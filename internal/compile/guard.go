@@ -10,13 +10,9 @@ import (
 	"github.com/floodwall/floodwall/internal/xdp"
 )
 
-// StageEgress is where guards limit responses: the tc hook for what leaves a device. No rule runs there.
-const StageEgress Stage = "egress"
-
 const (
-	maxGuards  = 255 // their numbers from 1 on are octets in the map of ports
-	maxSecrets = 2   // enum in bpf/verify.h
-	guardSize  = 56  // of struct guard in bpf/verify.h
+	maxGuards = 255 // their numbers from 1 on are octets in the map of ports
+	guardSize = 56  // of struct guard in bpf/verify.h
 
 	guardLimit   = 1 // flags of struct guard
 	guardObserve = 2
@@ -34,9 +30,9 @@ func guardsPart(p *ir.Program, slots []uint32) (_ part, egress bool, err error) 
 	cookies := false
 	for i := range p.Guards {
 		g := &p.Guards[i]
-		if n := len(g.Secrets); n > maxSecrets {
+		if n := len(g.Secrets); n > xdp.MaxSecrets {
 			return part{}, false, fmt.Errorf("service %q has %d secrets of cookies, at most %d fit: the present one and the one before",
-				g.Service, n, maxSecrets)
+				g.Service, n, xdp.MaxSecrets)
 		}
 		cookies = cookies || len(g.Secrets) > 0
 		egress = egress || g.Verify > 0 || g.Out >= 0

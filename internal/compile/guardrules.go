@@ -8,7 +8,10 @@ import (
 	"time"
 
 	"github.com/floodwall/floodwall/internal/ir"
+	"github.com/floodwall/floodwall/internal/match"
 	"github.com/floodwall/floodwall/internal/packet"
+	"github.com/floodwall/floodwall/internal/ranges"
+	"github.com/floodwall/floodwall/internal/xdp"
 	"github.com/floodwall/floodwall/policy"
 )
 
@@ -26,7 +29,7 @@ func (l *lowering) guard(s policy.Service) error {
 		return nil
 	}
 	unverified, verified := isOne(packet.Verified, 0), isOne(packet.Verified, 1)
-	types := ir.Match{Field: packet.DNS, Values: normalize(each(g.Types, single))}
+	types := ir.Match{Field: packet.DNS, Values: ranges.Normalize(each(g.Types, ranges.Of))}
 	type guardRule struct {
 		name    string
 		verdict ir.Verdict
@@ -66,10 +69,10 @@ func (l *lowering) guard(s policy.Service) error {
 		l.match(&rule, policy.Match{Port: s.Port, From: s.From}, false)
 		l.dnsPort(&rule)
 		for _, m := range r.match {
-			rule.Match = also(rule.Match, m)
+			rule.Match = match.Also(rule.Match, m)
 		}
 		if r.verdict == ir.Truncate {
-			rule.Match = also(rule.Match, ir.Match{Field: packet.DNS, Values: query})
+			rule.Match = match.Also(rule.Match, ir.Match{Field: packet.DNS, Values: query})
 		}
 		rule.Over = l.limits(rule.Name, r.over)
 		l.program.Rules = append(l.program.Rules, rule)
@@ -119,7 +122,7 @@ func (l *lowering) guardBeside(s policy.Service) (err error) {
 	return err
 }
 
-func isOne(f packet.Field, v uint32) []ir.Match { return []ir.Match{{Field: f, Values: single(v)}} }
+func isOne(f packet.Field, v uint32) []ir.Match { return []ir.Match{{Field: f, Values: ranges.Of(v)}} }
 
 // readSecrets reads secrets of DNS cookies, as resolvers write them: a line of 32 hexadecimal digits each, the present one
 // first, then at most one before it, whose cookies are good as well (RFC 9018, 5).
@@ -135,7 +138,7 @@ func readSecrets(path string) (secrets [][16]byte, err error) {
 		}
 		secrets = append(secrets, [16]byte(secret))
 	}
-	if len(secrets) > maxSecrets {
+	if len(secrets) > xdp.MaxSecrets {
 		return nil, fmt.Errorf("%s: more than two cookie secrets: keep the present one and the one before", path)
 	}
 	return secrets, nil

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/floodwall/floodwall/internal/ir"
+	"github.com/floodwall/floodwall/internal/match"
 )
 
 // Plan says at which stage each rule of a program runs.
@@ -87,7 +88,7 @@ func (pl *Plan) placeDefault(late lateRules) {
 			continue
 		}
 		switch {
-		case p.Rules[j].Verdict != p.Default || metered(&p.Rules[j]):
+		case p.Rules[j].Verdict != p.Default || match.Metered(&p.Rules[j]):
 			pl.Default = Placement{pl.Rules[j].Stage, behind(&p.Rules[j])}
 		case p.Default == ir.Pass:
 			pl.Default = Placement{pl.Rules[j].Stage, fmt.Sprintf("behind rule %q, which counts some of its packets", p.Rules[j].Name)}
@@ -107,7 +108,7 @@ func (pl *Plan) place(i int, late lateRules) (Placement, error) {
 			break
 		}
 		other, stage := &pl.Program.Rules[j], pl.Rules[j].Stage
-		if !pl.after(stage, place.Stage) || commute(other, r) || !overlap(pl.Program.Sets, other, r) {
+		if !pl.after(stage, place.Stage) || commute(other, r) || !match.Overlap(pl.Program.Sets, other, r) {
 			continue
 		}
 		at, key, why := pl.fitFrom(r, stage)
@@ -125,7 +126,7 @@ func (pl *Plan) place(i int, late lateRules) (Placement, error) {
 func (pl *Plan) earliest(r *ir.Rule) (Placement, error) {
 	why := "all it asks for is in the packet"
 	var first, last, lastWhy string
-	for _, s := range stages[pl.Target] {
+	for _, s := range pl.Target.stages() {
 		key, reason := pl.unfit(r, s)
 		if key == "" {
 			return Placement{s, why}, nil
@@ -144,7 +145,7 @@ func (pl *Plan) earliest(r *ir.Rule) (Placement, error) {
 func (pl *Plan) capable(r *ir.Rule) (Target, bool) {
 	for _, t := range []Target{TargetXDP, TargetNftables, TargetIptables} {
 		other := Plan{Target: t, Program: pl.Program}
-		if slices.ContainsFunc(stages[t], func(s Stage) bool { key, _ := other.unfit(r, s); return key == "" }) {
+		if slices.ContainsFunc(t.stages(), func(s Stage) bool { key, _ := other.unfit(r, s); return key == "" }) {
 			return t, true
 		}
 	}
@@ -153,7 +154,7 @@ func (pl *Plan) capable(r *ir.Rule) (Target, bool) {
 
 // fitFrom is the first stage from one on that can serve a rule; or a key that none can, and why the first cannot.
 func (pl *Plan) fitFrom(r *ir.Rule, from Stage) (at Stage, key, why string) {
-	for _, s := range stages[pl.Target] {
+	for _, s := range pl.Target.stages() {
 		if pl.after(from, s) {
 			continue
 		}
@@ -169,14 +170,14 @@ func (pl *Plan) fitFrom(r *ir.Rule, from Stage) (at Stage, key, why string) {
 }
 
 func behind(r *ir.Rule) string {
-	if metered(r) {
+	if match.Metered(r) {
 		return fmt.Sprintf("behind rule %q, which counts or is charged with some of its packets", r.Name)
 	}
 	return fmt.Sprintf("behind rule %q, which decides some of its packets otherwise", r.Name)
 }
 
 // First is the earliest stage of the target.
-func (pl *Plan) First() Stage { return stages[pl.Target][0] }
+func (pl *Plan) First() Stage { return pl.Target.stages()[0] }
 
 // after reports whether a packet meets stage a after b.
 func (pl *Plan) after(a, b Stage) bool { return a.rank() > b.rank() }
@@ -234,8 +235,8 @@ func (pl *Plan) repeats(i int, s Stage, here []int) (must, may bool) {
 	}
 	for _, j := range here {
 		other := &pl.Program.Rules[j]
-		harmless := other.Verdict == ir.Pass && !metered(other) && !pl.proxiedAt(j, s)
-		if met && harmless || !overlap(pl.Program.Sets, r, other) {
+		harmless := other.Verdict == ir.Pass && !match.Metered(other) && !pl.proxiedAt(j, s)
+		if met && harmless || !match.Overlap(pl.Program.Sets, r, other) {
 			continue
 		}
 		if met = true; !harmless && j > i {
@@ -255,12 +256,12 @@ func (pl *Plan) Uses(s Stage) bool {
 // Later reports whether netfilter has anything to do beside XDP.
 func (pl *Plan) Later() bool {
 	return pl.Program.Untracked.Loopback || pl.Program.Untracked.Services != nil ||
-		slices.ContainsFunc(stages[pl.Target][1:], pl.Uses)
+		slices.ContainsFunc(pl.Target.stages()[1:], pl.Uses)
 }
 
 // repeatable returns an error when a rule that passed packets would have to be tested again at a stage where it cannot.
 func (pl *Plan) repeatable() error {
-	for _, s := range stages[pl.Target][1:] {
+	for _, s := range pl.Target.stages()[1:] {
 		if !pl.Uses(s) {
 			continue
 		}
@@ -313,3 +314,13 @@ func (e *PlaceError) Error() string {
 
 // Hint is the remedy.
 func (e *PlaceError) Hint() string { return e.Remedy }
+
+// joined reports whether a rule stands at the end of the chain that the one before it calls, which spares its tests.
+func (pl *Plan) joined(i int) bool {
+	return match.Repeats(pl.Program.Rules, i) && pl.Rules[i-1].Stage == pl.Rules[i].Stage
+}
+
+// commute reports whether two rules may change places, though some packets match both.
+func commute(a, b *ir.Rule) bool {
+	return a.Verdict == b.Verdict && a.Protect == b.Protect && !match.Metered(a) && !match.Metered(b)
+}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/floodwall/floodwall/internal/ir"
+	"github.com/floodwall/floodwall/internal/match"
 	"github.com/floodwall/floodwall/internal/packet"
 )
 
@@ -17,7 +18,7 @@ type IptOptions struct {
 	// Counts says what a reason has counted before, for counters that go on. nil begins at 0.
 	Counts func(reason string) (packets, octets uint64)
 
-	Protect []Protect // what was found out about Program.Protections; nil is the usual
+	Protect []ir.Handshake // what was found out about Program.Protections; nil is the usual
 }
 
 // Iptables is what a plan becomes for ipset, iptables and ip6tables.
@@ -93,8 +94,8 @@ func ToIptables(pl *Plan, o IptOptions) (*Iptables, error) {
 		o.Name = "floodwall"
 	}
 	b := newIptBuilder(pl, o)
-	for i := range bothFamilies {
-		f := &iptFamily{iptBuilder: b, family: bothFamilies[i]}
+	for i := range match.BothFamilies {
+		f := &iptFamily{iptBuilder: b, family: match.BothFamilies[i]}
 		f.build()
 		b.out.families[i] = f
 	}

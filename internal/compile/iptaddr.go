@@ -5,16 +5,17 @@ import (
 
 	"github.com/floodwall/floodwall/internal/addrs"
 	"github.com/floodwall/floodwall/internal/ir"
+	"github.com/floodwall/floodwall/internal/match"
 	"github.com/floodwall/floodwall/internal/packet"
 )
 
 // addresses is the condition on the source and the destination of a rule.
 func (f *iptFamily) addresses(r *ir.Rule) iptCondition {
 	c := always()
-	for side, matches := range sides(r) {
+	for side, matches := range match.Sides(r) {
 		for _, m := range matches {
-			if f.hops > 0 && side == dstSide {
-				m, _ = f.pl.elsewhere(m) // in none of no sets is every address
+			if f.hops > 0 && side == match.DstSide {
+				m, _ = match.Elsewhere(f.pl.Program.Sets, m) // in none of no sets is every address
 			}
 			if m.Not {
 				c = c.and(f.inNone(side, m.Sets))
@@ -99,7 +100,7 @@ func (f *iptFamily) first(s *addrs.Set) (first netip.Prefix) {
 // inSet tests an address: a prefix or a range that is written in a rule as such, all else by a set.
 func (f *iptFamily) inSet(side int, set int, not bool) iptAll {
 	s := &f.sets[set]
-	if isLocal(s) {
+	if match.IsLocal(s) {
 		return localAddr(side, not)
 	}
 	if s.Name == "" && s.Static != nil && f.size(s.Static) == 1 {

@@ -6,7 +6,9 @@ import (
 	"strings"
 
 	"github.com/floodwall/floodwall/internal/ir"
+	"github.com/floodwall/floodwall/internal/match"
 	"github.com/floodwall/floodwall/internal/packet"
+	"github.com/floodwall/floodwall/internal/ranges"
 )
 
 // iptFamily is what ToIptables makes for iptables or ip6tables.
@@ -70,23 +72,14 @@ func (f *iptFamily) build() {
 	f.proxied()
 }
 
-// byWay reports whether a rule at filter differs for packets for this host and those on their way through: the kernel
-// lowers the TTL of these before the hook (net/ipv4/ip_forward.c, net/ipv6/ip6_output.c), and their destination is none of
-// the host's own addresses.
-func (pl *Plan) byWay(r *ir.Rule) bool { return testsTTL(r) || slices.ContainsFunc(r.Dst, pl.hasLocal) }
-
 // forwardChain is the chain for packets on their way through. It is one of its own when rules differ for them.
 func (b *iptBuilder) forwardChain() string {
 	for _, step := range b.pl.At(StageFilter) {
-		if b.pl.byWay(&b.pl.Program.Rules[step.Rule]) {
+		if byWay(b.pl, &b.pl.Program.Rules[step.Rule]) {
 			return b.mainChain("FORWARD")
 		}
 	}
 	return b.mainChain("FILTER")
-}
-
-func testsTTL(r *ir.Rule) bool {
-	return slices.ContainsFunc(r.Match, func(m ir.Match) bool { return m.Field == packet.TTL })
 }
 
 // after is a rule as packets meet it that have been forwarded so often.
@@ -98,7 +91,7 @@ func after(hops uint32, r *ir.Rule) *ir.Rule {
 	out.Match = slices.Clone(r.Match)
 	for i, m := range out.Match {
 		if m.Field == packet.TTL {
-			out.Match[i].Values = less(m.Values, hops)
+			out.Match[i].Values = ranges.Decrease(m.Values, hops)
 		}
 	}
 	return &out
@@ -122,7 +115,7 @@ func (f *iptFamily) stage(t *iptTable, s Stage) {
 	p := f.pl.Program
 	for _, step := range f.pl.At(s) {
 		r := after(f.hops, &p.Rules[step.Rule])
-		if _, never := impossible(*r); never {
+		if _, never := match.Impossible(*r); never {
 			continue
 		}
 		mark := iptMark{comment: f.out.Rules[step.Rule], reason: r.Name}
@@ -153,7 +146,7 @@ func (f *iptFamily) rule(t *iptTable, r *ir.Rule, mark iptMark) {
 // there a packet cannot leave two chains at once by RETURN, which is how a rule passes: so what passes is sent there by
 // -g, and what goes on finds the rest of the rules in another chain.
 func (f *iptFamily) condition(t *iptTable, r *ir.Rule, c iptCondition, mark iptMark) {
-	if metered(r) {
+	if match.Metered(r) {
 		f.metered(t, r, c, mark)
 		return
 	}

@@ -7,7 +7,9 @@ import (
 
 	"github.com/floodwall/floodwall/internal/addrs"
 	"github.com/floodwall/floodwall/internal/ir"
+	"github.com/floodwall/floodwall/internal/match"
 	"github.com/floodwall/floodwall/internal/packet"
+	"github.com/floodwall/floodwall/internal/ranges"
 )
 
 // checks adds the checks, in their order: the first that a packet fails is its reason. Those that only count come behind
@@ -77,36 +79,11 @@ var chainCut = iptCondition{
 	not: []iptAll{{proto: "tcp"}, {proto: "! tcp"}},
 }
 
-// iptMakes reports whether iptables has any test for a check.
-func iptMakes(c packet.Check) bool {
-	switch c {
-	case packet.BogonSource, packet.SourceAddress, packet.OwnSource, packet.TinyFragment:
-		return true
-	}
-	return fieldChecks[c] != nil || checkLines[c][0] != nil || checkLines[c][1] != nil
-}
-
 // fieldRule is a rule that asks for values of fields.
 func fieldRule(matches ...ir.Match) ir.Rule { return ir.Rule{Match: matches} }
 
-func asking(f packet.Field, ranges ...ir.Range) ir.Match {
-	return ir.Match{Field: f, Values: normalize(ranges)}
-}
-
-func span(first, last uint32) ir.Range { return ir.Range{First: first, Last: last} }
-
 // synFlags are the values of the flags with SYN and without ACK.
-var synFlags = flagsThat(func(v uint32) bool { return v&0x12 == 0x02 })
-
-func flagsThat(has func(uint32) bool) ir.Match {
-	var ranges []ir.Range
-	for v := range uint32(packet.FlagsNone) {
-		if has(v) {
-			ranges = append(ranges, span(v, v))
-		}
-	}
-	return asking(packet.Flags, ranges...)
-}
+var synFlags = match.Flags(func(v uint32) bool { return v&0x12 == 0x02 })
 
 // checkRules are the rules that drop what fails a check, where rules can say it. Each is asked after those before it.
 func (f *iptFamily) checkRules(c packet.Check) []ir.Rule {
@@ -115,7 +92,7 @@ func (f *iptFamily) checkRules(c packet.Check) []ir.Rule {
 		return f.sourceRules()
 	case packet.OwnSource:
 		for i := range f.sets {
-			if isLocal(&f.sets[i]) {
+			if match.IsLocal(&f.sets[i]) {
 				return []ir.Rule{{Src: []ir.AddrMatch{{Sets: []int{i}}}}}
 			}
 		}
@@ -125,29 +102,29 @@ func (f *iptFamily) checkRules(c packet.Check) []ir.Rule {
 
 // fieldChecks are the checks that look at fields only.
 var fieldChecks = map[packet.Check][]ir.Rule{
-	packet.TTLZero: {fieldRule(asking(packet.TTL, span(0, 0)))},
-	packet.NDHopLimit: {fieldRule(asking(packet.ICMP, span(packet.ICMPv6|133<<8, packet.ICMPv6|137<<8|0xff)),
-		asking(packet.TTL, span(0, 254)))},
-	packet.TCPFlags: {fieldRule(flagsThat(func(v uint32) bool { return !packet.ValidFlags(byte(v)) }))},
+	packet.TTLZero: {fieldRule(match.Field(packet.TTL, ranges.Span(0, 0)))},
+	packet.NDHopLimit: {fieldRule(match.Field(packet.ICMP, ranges.Span(packet.ICMPv6|133<<8, packet.ICMPv6|137<<8|0xff)),
+		match.Field(packet.TTL, ranges.Span(0, 254)))},
+	packet.TCPFlags: {fieldRule(match.Flags(func(v uint32) bool { return !packet.ValidFlags(byte(v)) }))},
 	packet.PortZero: {
-		fieldRule(asking(packet.DPort, span(0, 0), span(packet.PortUDP, packet.PortUDP))),
-		fieldRule(asking(packet.SPort, span(0, 0)))},
-	packet.UDPSourceZero:   {fieldRule(asking(packet.SPort, span(packet.PortUDP, packet.PortUDP)))},
-	packet.SYNLowPort:      {fieldRule(asking(packet.SPort, span(0, 1023)), synFlags)},
+		fieldRule(match.Field(packet.DPort, ranges.Span(0, 0), ranges.Span(packet.PortUDP, packet.PortUDP))),
+		fieldRule(match.Field(packet.SPort, ranges.Span(0, 0)))},
+	packet.UDPSourceZero:   {fieldRule(match.Field(packet.SPort, ranges.Span(packet.PortUDP, packet.PortUDP)))},
+	packet.SYNLowPort:      {fieldRule(match.Field(packet.SPort, ranges.Span(0, 1023)), synFlags)},
 	packet.ReflectorSource: {fieldRule(udpPorts(packet.ReflectorPorts))},
-	packet.ICMPType:        {fieldRule(asking(packet.ICMP, span(4<<8, 5<<8|0xff), span(13<<8, 18<<8|0xff)))},
-	packet.ICMPLarge: {fieldRule(asking(packet.ICMP, span(8<<8, 8<<8|0xff), span(packet.ICMPv6|128<<8, packet.ICMPv6|128<<8|0xff)),
-		asking(packet.Length, span(1025, 65535)))},
-	packet.IPProtocol: {fieldRule(asking(packet.Family, span(packet.FamilyIPv4, packet.FamilyIPv4)),
-		asking(packet.Proto, span(148, 252), span(255, 255)))},
+	packet.ICMPType:        {fieldRule(match.Field(packet.ICMP, ranges.Span(4<<8, 5<<8|0xff), ranges.Span(13<<8, 18<<8|0xff)))},
+	packet.ICMPLarge: {fieldRule(match.Field(packet.ICMP, ranges.Span(8<<8, 8<<8|0xff), ranges.Span(packet.ICMPv6|128<<8, packet.ICMPv6|128<<8|0xff)),
+		match.Field(packet.Length, ranges.Span(1025, 65535)))},
+	packet.IPProtocol: {fieldRule(match.Field(packet.Family, ranges.Span(packet.FamilyIPv4, packet.FamilyIPv4)),
+		match.Field(packet.Proto, ranges.Span(148, 252), ranges.Span(255, 255)))},
 }
 
 func udpPorts(ports []uint16) ir.Match {
-	var ranges []ir.Range
+	var list []ir.Range
 	for _, p := range ports {
-		ranges = append(ranges, span(packet.PortUDP+uint32(p), packet.PortUDP+uint32(p)))
+		list = append(list, ranges.Span(packet.PortUDP+uint32(p), packet.PortUDP+uint32(p)))
 	}
-	return asking(packet.SPort, ranges...)
+	return match.Field(packet.SPort, list...)
 }
 
 // sourceRules has a rule for each prefix: they are few.

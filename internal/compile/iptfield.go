@@ -7,6 +7,7 @@ import (
 
 	"github.com/floodwall/floodwall/internal/ir"
 	"github.com/floodwall/floodwall/internal/packet"
+	"github.com/floodwall/floodwall/internal/ranges"
 )
 
 // scalar tests a field that every packet has a number of.
@@ -46,7 +47,7 @@ func u32(l location, values []ir.Range) iptCondition {
 		return matching(u32Match(l, values, false))
 	}
 	var match []string
-	for rest := complement(values, l.size); len(rest) > 0; {
+	for rest := ranges.Complement(values, l.size); len(rest) > 0; {
 		n := min(most, len(rest))
 		match = append(match, u32Match(l, rest[:n], true))
 		rest = rest[n:]
@@ -79,7 +80,7 @@ func singleRange(values []ir.Range, size uint32) (r ir.Range, not, ok bool) {
 	if len(values) == 1 {
 		return values[0], false, true
 	}
-	if rest := complement(values, size); len(rest) == 1 {
+	if rest := ranges.Complement(values, size); len(rest) == 1 {
 		return rest[0], true, true
 	}
 	return ir.Range{}, false, false
@@ -132,7 +133,7 @@ var stateWords = [...]string{
 }
 
 func states(values []ir.Range) iptCondition {
-	rest := complement(values, packet.State.Size())
+	rest := ranges.Complement(values, packet.State.Size())
 	if len(rest) == 1 && rest[0].First == rest[0].Last {
 		return matching("-m conntrack ! --ctstate " + stateWords[rest[0].First])
 	}
@@ -208,7 +209,7 @@ func fragment6(isWhole, first, later bool) iptCondition {
 // proto tests the protocol number, IPv6 behind the extension headers: a line for each of a few, in IPv4 u32 for more.
 func (f *iptFamily) proto(values []ir.Range) iptCondition {
 	const few = 4
-	if len(complement(values, packet.Proto.Size())) == 0 {
+	if len(ranges.Complement(values, packet.Proto.Size())) == 0 {
 		return always()
 	}
 	if r, not, ok := singleRange(values, packet.Proto.Size()); ok && r.First == r.Last && !isExtension[r.First] {
@@ -216,7 +217,7 @@ func (f *iptFamily) proto(values []ir.Range) iptCondition {
 	}
 	lines := f.protoLines(values)
 	if f.family == packet.FamilyIPv6 {
-		return f.either(lines, f.protoLines(complement(values, packet.Proto.Size())))
+		return f.either(lines, f.protoLines(ranges.Complement(values, packet.Proto.Size())))
 	}
 	if len(lines) > few || (ir.Match{Values: values}).Has(0) { // -p 0 is any
 		return u32(ipv4Protocol, values)
@@ -239,13 +240,13 @@ var isExtension = map[uint32]bool{0: true, 43: true, 44: true, 60: true}
 
 func (f *iptFamily) protoText(n uint32) string {
 	switch {
-	case n == protoTCP:
+	case n == packet.ProtoTCP:
 		return "tcp"
-	case n == protoUDP:
+	case n == packet.ProtoUDP:
 		return "udp"
-	case n == protoICMP && f.family == packet.FamilyIPv4:
+	case n == packet.ProtoICMP && f.family == packet.FamilyIPv4:
 		return "icmp"
-	case n == protoICMPv6 && f.family == packet.FamilyIPv6:
+	case n == packet.ProtoICMPv6 && f.family == packet.FamilyIPv6:
 		return "ipv6-icmp"
 	}
 	return strconv.Itoa(int(n))

@@ -7,13 +7,14 @@ import (
 
 	"github.com/floodwall/floodwall/internal/ir"
 	"github.com/floodwall/floodwall/internal/packet"
+	"github.com/floodwall/floodwall/internal/ranges"
 )
 
 // portTest tests a TCP or UDP port: by the protocol's own match, by multiport, or by a set of ports. In IPv6 the own
 // match does not do: iptables-nft makes an expression of it that takes a later fragment's data for a header.
 func (f *iptFamily) portTest(m ir.Match) iptAll {
 	word := map[packet.Field]string{packet.DPort: "dport", packet.SPort: "sport"}[m.Field]
-	rest := complement(m.Values, packet.PortUDP)
+	rest := ranges.Complement(m.Values, packet.PortUDP)
 	if r, not, ok := singleRange(m.Values, packet.PortUDP); ok && f.family == packet.FamilyIPv4 {
 		return iptAll{header: []string{negated(not) + "--" + word + " " + rangeText(r, ":")}}
 	}

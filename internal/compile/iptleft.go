@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/floodwall/floodwall/internal/ir"
+	"github.com/floodwall/floodwall/internal/match"
 	"github.com/floodwall/floodwall/internal/packet"
 )
 
@@ -85,7 +86,7 @@ var checksLeft = map[packet.Check]string{
 // conditionNotes say what rules with payload and limits do otherwise than in XDP.
 func (b *iptBuilder) conditionNotes(note func(string)) {
 	rules := b.pl.Program.Rules
-	if slices.ContainsFunc(rules, func(r ir.Rule) bool { return asksText(&r) }) {
+	if slices.ContainsFunc(rules, func(r ir.Rule) bool { return match.AsksText(&r) }) {
 		note("payload: contains: packets with IPv4 options or IPv6 extension headers are not searched; before Linux 6.2 a text " +
 			"is also found that only begins within the octets that are searched")
 	}

@@ -8,25 +8,6 @@ import (
 	"github.com/floodwall/floodwall/internal/ir"
 )
 
-// iptRate says why hashlimit does not have a limit, "" when it has. Its bucket is that of ir.Limit: full at first, with
-// room for the burst, and what exceeds it takes nothing out; but it is filled once a tick of the kernel's clock (HZ), and
-// the time of a packet is cut to whole microseconds (net/netfilter/xt_hashlimit.c).
-func iptRate(l *ir.Limit) (why string) {
-	const most = 1_000_000 // XT_HASHLIMIT_BURST_MAX, and XT_HASHLIMIT_SCALE_v2 a second
-	each := uint64(l.Per/time.Microsecond) / l.Rate
-	switch {
-	case l.Bits:
-		return "hashlimit counts blocks of 16 octets, not bits"
-	case uint64(l.Per/time.Microsecond)%l.Rate > 0 && each < minPrecision:
-		return "hashlimit counts in whole microseconds, which is too coarse for this rate"
-	case l.Burst > most:
-		return fmt.Sprintf("hashlimit has bursts of at most %d packets", most)
-	case drained(l) > int64(24*time.Hour/time.Second):
-		return "hashlimit has bursts of at most what comes in one day"
-	}
-	return ""
-}
-
 // over is the match that holds for what exceeds a limit, as iptables-save writes it. All lines with a limit share its table.
 func (f *iptFamily) over(limit int) string {
 	l := &f.pl.Program.Limits[limit]
@@ -47,7 +28,7 @@ func (f *iptFamily) over(limit int) string {
 		return text + " --hashlimit-name " + f.limitName(limit)
 	}
 	return fmt.Sprintf("%s --hashlimit-mode %s --hashlimit-name %s --hashlimit-htable-size %d --hashlimit-htable-max %d "+
-		"--hashlimit-htable-expire %d%s", text, mode[1:], f.limitName(limit), buckets(heldPrefixes(l)), heldPrefixes(l), 1000*drained(l), masks)
+		"--hashlimit-htable-expire %d%s", text, mode[1:], f.limitName(limit), buckets(heldPrefixes(l)), heldPrefixes(l), 1000*Drained(l), masks)
 }
 
 // buckets is the size of a hash table for so many entries; hashlimit makes room for at least one entry a bucket.

@@ -1,10 +1,7 @@
 package compile
 
 import (
-	"slices"
-
 	"github.com/floodwall/floodwall/internal/ir"
-	"github.com/floodwall/floodwall/internal/packet"
 )
 
 // metered adds the lines of a condition of a rule with limits, or that only observes. Where a packet could satisfy it in
@@ -82,16 +79,4 @@ func (f *iptFamily) refuse(r *ir.Rule, key, cause, remedy string) {
 	if f.err == nil {
 		f.err = &PlaceError{r.Name, r.Line, key, cause, remedy}
 	}
-}
-
-// families are the families whose packets can match a rule, as far as its own tests tell.
-func (pl *Plan) families(r *ir.Rule) (in []uint32) {
-	for _, family := range bothFamilies {
-		of := *r
-		of.Match = also(slices.Clone(r.Match), ir.Match{Field: packet.Family, Values: single(family)})
-		if _, none := impossible(of); !none && allowsFamily(pl.Program.Sets, r, family) && !contradicts(&of) {
-			in = append(in, family)
-		}
-	}
-	return in
 }

@@ -6,25 +6,27 @@ import (
 	"strings"
 
 	"github.com/floodwall/floodwall/internal/ir"
+	"github.com/floodwall/floodwall/internal/match"
 	"github.com/floodwall/floodwall/internal/packet"
+	"github.com/floodwall/floodwall/internal/ranges"
 )
 
 // withPayload are the ways to satisfy a rule that asks for payload: for each kind of packets, whose payload is in one place.
 func (f *iptFamily) withPayload(r *ir.Rule) (out []iptCondition) {
-	for _, k := range payloadKinds(r) {
+	for _, k := range match.PayloadKinds(r) {
 		payload := always()
 		for _, m := range r.Payload {
 			switch {
-			case k.kind == laterFragment && !m.Not:
+			case k.Kind == match.LaterFragment && !m.Not:
 				payload = iptCondition{}
-			case k.kind == laterFragment: // it has no payload
+			case k.Kind == match.LaterFragment: // it has no payload
 			case m.Not:
-				payload = payload.and(f.lacks(m, k.kind))
+				payload = payload.and(f.lacks(m, k.Kind))
 			default:
-				payload = payload.and(f.has(m, k.kind))
+				payload = payload.and(f.has(m, k.Kind))
 			}
 		}
-		for _, c := range f.conditions(&k.rule) {
+		for _, c := range f.conditions(&k.Rule) {
 			if c = c.and(payload); len(c.any) > 0 {
 				out = append(out, c)
 			}
@@ -34,7 +36,7 @@ func (f *iptFamily) withPayload(r *ir.Rule) (out []iptCondition) {
 }
 
 // has is the condition that the payload of a packet of a kind has what m asks for, Not aside.
-func (f *iptFamily) has(m ir.PayloadMatch, kind l4Kind) iptCondition {
+func (f *iptFamily) has(m ir.PayloadMatch, kind match.Kind) iptCondition {
 	c := always()
 	for _, a := range m.At {
 		c = c.and(matching(f.atMatch(a, kind, false)))
@@ -50,7 +52,7 @@ func (f *iptFamily) has(m ir.PayloadMatch, kind l4Kind) iptCondition {
 }
 
 // lacks is the opposite of has: any octets are not there, or no text is.
-func (f *iptFamily) lacks(m ir.PayloadMatch, kind l4Kind) (c iptCondition) {
+func (f *iptFamily) lacks(m ir.PayloadMatch, kind match.Kind) (c iptCondition) {
 	for _, a := range m.At {
 		c.any = append(c.any, iptAll{match: []string{f.atMatch(a, kind, true)}})
 	}
@@ -78,7 +80,7 @@ var ipHeader = [2]int{packet.FamilyIPv4: 20, packet.FamilyIPv6: 40}
 // skbuff.c, skb_find_text); before, where it must begin. Boyer-Moore is faster but misses what lies in two of the pieces of
 // memory that a packet may have, so it is Knuth-Morris-Pratt.
 func (f *iptFamily) stringMatch(p ir.Pattern, not bool) string {
-	from := ipHeader[f.family] + l4Header
+	from := ipHeader[f.family] + match.L4Header
 	text := fmt.Sprintf("-m string %s--hex-string \"|%s|\" --algo kmp --from %d --to %d",
 		negated(not), hex.EncodeToString(p.Text), from, from+int(p.Within))
 	if p.NoCase {
@@ -88,21 +90,21 @@ func (f *iptFamily) stringMatch(p ir.Pattern, not bool) string {
 }
 
 // atMatch tests octets at a place in packets of a kind. In IPv6 it holds for no packet with extension headers.
-func (f *iptFamily) atMatch(a ir.At, kind l4Kind, not bool) string {
+func (f *iptFamily) atMatch(a ir.At, kind match.Kind, not bool) string {
 	var tests []string
 	start, offset := "0>>22&0x3C@", int(a.Offset)
 	if f.family == packet.FamilyIPv6 {
 		start, offset = "", offset+ipHeader[packet.FamilyIPv6]
-		tests = []string{"3&0xFF=" + joinRanges(without(kinds[kind].proto, extensions), ":")}
+		tests = []string{"3&0xFF=" + joinRanges(without(kind.Proto(), extensions), ":")}
 	}
 	switch {
-	case a.Base == ir.BaseL4 || kind == otherIPv4 || kind == otherIPv6:
-	case kind == tcpL4 && f.family == packet.FamilyIPv4:
+	case a.Base == ir.BaseL4 || kind == match.OtherIPv4 || kind == match.OtherIPv6:
+	case kind == match.TCP && f.family == packet.FamilyIPv4:
 		start += "12>>26&0x3C@"
-	case kind == tcpL4:
+	case kind == match.TCP:
 		start = "52>>26&0x3C@"
 	default:
-		offset += l4Header
+		offset += match.L4Header
 	}
 	for at := 0; at < len(a.Value); at += 4 {
 		tests = append(tests, start+word(a, at, offset))
@@ -111,7 +113,7 @@ func (f *iptFamily) atMatch(a ir.At, kind l4Kind, not bool) string {
 }
 
 // extensions are the IPv6 extension headers that the packet decoder steps over.
-var extensions = normalize([]ir.Range{span(0, 0), span(43, 44), span(51, 51), span(60, 60)})
+var extensions = ranges.Normalize([]ir.Range{ranges.Span(0, 0), ranges.Span(43, 44), ranges.Span(51, 51), ranges.Span(60, 60)})
 
 // word tests up to four octets, from octet i of an At on; offset is where that begins. u32 reads four at once, and all must
 // be in the packet: so the last ones are read together with what is before them, where anything is.

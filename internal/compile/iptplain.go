@@ -4,7 +4,9 @@ import (
 	"slices"
 
 	"github.com/floodwall/floodwall/internal/ir"
+	"github.com/floodwall/floodwall/internal/match"
 	"github.com/floodwall/floodwall/internal/packet"
+	"github.com/floodwall/floodwall/internal/ranges"
 )
 
 // plain are the ways to satisfy a rule, addresses apart, that packets without an L4 header can match ("not port 22").
@@ -26,18 +28,18 @@ func (f *iptFamily) plain(r *ir.Rule) (out []iptCondition) {
 	return out
 }
 
-func isFull(m ir.Match) bool { return len(complement(m.Values, m.Field.Size())) == 0 }
+func isFull(m ir.Match) bool { return len(ranges.Complement(m.Values, m.Field.Size())) == 0 }
 
 // refusal is a protocol of which a rule does not allow some packets, by tests of their header.
 type refusal struct {
-	kind  l4Kind
+	kind  match.Kind
 	tests []ir.Match // the values that are not allowed, without the tag of the kind
 }
 
 // refusals are those of the protocols that a rule allows.
 func (f *iptFamily) refusals(r *ir.Rule, protos []ir.Range) (out []refusal) {
-	for kind := tcpL4; kind <= icmpv6L4; kind++ {
-		if !slices.Contains(kinds[kind].family, f.family) || !intersect(protos, kinds[kind].proto) {
+	for kind := match.TCP; kind <= match.ICMPv6; kind++ {
+		if !slices.Contains(kind.Families(), f.family) || !ranges.Overlap(protos, kind.Proto()) {
 			continue
 		}
 		var tests []ir.Match
@@ -54,9 +56,9 @@ func (f *iptFamily) refusals(r *ir.Rule, protos []ir.Range) (out []refusal) {
 }
 
 // refusedOf is the opposite of a test for the packets of a kind; none when it allows them all.
-func refusedOf(m ir.Match, kind l4Kind) []ir.Match {
-	opposite := ir.Match{Field: m.Field, Values: complement(m.Values, m.Field.Size())}
-	tests, possible := kindTests(&ir.Rule{Match: []ir.Match{opposite}}, kind)
+func refusedOf(m ir.Match, kind match.Kind) []ir.Match {
+	opposite := ir.Match{Field: m.Field, Values: ranges.Complement(m.Values, m.Field.Size())}
+	tests, possible := match.KindTests(&ir.Rule{Match: []ir.Match{opposite}}, kind)
 	switch {
 	case !possible:
 		return nil
@@ -78,11 +80,11 @@ func (f *iptFamily) unrefused(r *ir.Rule) (out []iptCondition) {
 	others := protos
 	for _, l := range list {
 		out = append(out, all(iptAll{proto: kindProto[l.kind]}).and(f.without(l)))
-		others = common(others, complement(kinds[l.kind].proto, packet.Proto.Size()), packet.Proto.Size())
+		others = ranges.Common(others, ranges.Complement(l.kind.Proto(), packet.Proto.Size()), packet.Proto.Size())
 	}
 	switch {
 	case len(others) == 0:
-	case hasKinds(list, tcpL4, udpL4):
+	case hasKinds(list, match.TCP, match.UDP):
 		out = append(out, f.others(others))
 	default:
 		out = append(out, f.proto(others))
@@ -93,20 +95,20 @@ func (f *iptFamily) unrefused(r *ir.Rule) (out []iptCondition) {
 // protosOf are the protocols that a rule allows, in IPv6 with the extension headers, which are never what ip6tables
 // takes for the protocol.
 func (f *iptFamily) protosOf(r *ir.Rule) []ir.Range {
-	protos := slices.Clone(valuesOf(r, packet.Proto))
+	protos := slices.Clone(match.Values(r, packet.Proto))
 	if f.family == packet.FamilyIPv6 {
 		for n := range isExtension {
-			protos = append(protos, single(n)...)
+			protos = append(protos, ranges.Of(n)...)
 		}
 	}
-	return normalize(protos)
+	return ranges.Normalize(protos)
 }
 
 // samePorts reports whether the refusals are the same ports for all protocols with ports that a rule allows.
 func (f *iptFamily) samePorts(list []refusal, protos []ir.Range) bool {
 	have := 0
-	for _, proto := range [][]ir.Range{single(protoTCP), single(protoUDP)} {
-		if intersect(protos, proto) {
+	for _, proto := range [][]ir.Range{ranges.Of(packet.ProtoTCP), ranges.Of(packet.ProtoUDP)} {
+		if ranges.Overlap(protos, proto) {
 			have++
 		}
 	}
@@ -159,7 +161,7 @@ func (f *iptFamily) withoutFlags(m ir.Match) iptCondition {
 }
 
 // withoutTypes has the refused ICMP messages as exceptions in IPv6, where no test tells a later fragment.
-func (f *iptFamily) withoutTypes(kind l4Kind, m ir.Match) iptCondition {
+func (f *iptFamily) withoutTypes(kind match.Kind, m ir.Match) iptCondition {
 	refused := f.icmpLines(m.Values)
 	if f.family == packet.FamilyIPv6 {
 		for i := range refused {
@@ -183,8 +185,8 @@ func (f *iptFamily) withoutTypes(kind l4Kind, m ir.Match) iptCondition {
 	return c
 }
 
-func hasKinds(list []refusal, of ...l4Kind) bool {
-	return !slices.ContainsFunc(of, func(kind l4Kind) bool {
+func hasKinds(list []refusal, of ...match.Kind) bool {
+	return !slices.ContainsFunc(of, func(kind match.Kind) bool {
 		return !slices.ContainsFunc(list, func(l refusal) bool { return l.kind == kind })
 	})
 }
@@ -192,14 +194,14 @@ func hasKinds(list []refusal, of ...l4Kind) bool {
 // others is the condition on the protocol of packets of which none are refused, where some of TCP and of UDP are. That a
 // packet has no ports says it without chains: what is left of both then, later fragments, is not refused either.
 func (f *iptFamily) others(protos []ir.Range) iptCondition {
-	icmp := map[uint32]l4Kind{packet.FamilyIPv4: icmpL4, packet.FamilyIPv6: icmpv6L4}[f.family]
+	icmp := map[uint32]match.Kind{packet.FamilyIPv4: match.ICMP, packet.FamilyIPv6: match.ICMPv6}[f.family]
 	switch {
-	case slices.Equal(protos, complement(tcpOrUDP, packet.Proto.Size())):
+	case slices.Equal(protos, ranges.Complement(tcpOrUDP, packet.Proto.Size())):
 		return f.noPorts()
-	case slices.Equal(protos, complement(normalize(slices.Concat(tcpOrUDP, kinds[icmp].proto)), packet.Proto.Size())):
+	case slices.Equal(protos, ranges.Complement(ranges.Normalize(slices.Concat(tcpOrUDP, icmp.Proto())), packet.Proto.Size())):
 		return all(iptAll{proto: "! " + kindProto[icmp]}).and(f.noPorts())
 	}
 	return f.proto(protos)
 }
 
-var tcpOrUDP = normalize(slices.Concat(single(protoTCP), single(protoUDP)))
+var tcpOrUDP = ranges.Normalize(slices.Concat(ranges.Of(packet.ProtoTCP), ranges.Of(packet.ProtoUDP)))

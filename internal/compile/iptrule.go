@@ -4,14 +4,16 @@ import (
 	"slices"
 
 	"github.com/floodwall/floodwall/internal/ir"
+	"github.com/floodwall/floodwall/internal/match"
 	"github.com/floodwall/floodwall/internal/packet"
+	"github.com/floodwall/floodwall/internal/ranges"
 )
 
 // conditions are the ways to satisfy a rule in this family. Where the rule asks for a header, there is one for each
 // protocol that has it.
 func (f *iptFamily) conditions(r *ir.Rule) (out []iptCondition) {
 	empty := func(m ir.Match) bool { return len(m.Values) == 0 }
-	if !(ir.Match{Values: valuesOf(r, packet.Family)}).Has(f.family) || slices.ContainsFunc(r.Match, empty) {
+	if !(ir.Match{Values: match.Values(r, packet.Family)}).Has(f.family) || slices.ContainsFunc(r.Match, empty) {
 		return nil
 	}
 	if len(r.Payload) > 0 {
@@ -29,9 +31,9 @@ func (f *iptFamily) conditions(r *ir.Rule) (out []iptCondition) {
 		}
 		return out
 	}
-	for kind := tcpL4; kind <= icmpv6L4; kind++ {
-		tests, possible := kindTests(r, kind)
-		if possible && slices.Contains(kinds[kind].family, f.family) {
+	for kind := match.TCP; kind <= match.ICMPv6; kind++ {
+		tests, possible := match.KindTests(r, kind)
+		if possible && slices.Contains(kind.Families(), f.family) {
 			add(addresses.and(f.header(kind, tests)))
 		}
 	}
@@ -49,7 +51,7 @@ func asksHeader(r *ir.Rule) bool {
 }
 
 // header is the condition of packets with an L4 header of a kind.
-func (f *iptFamily) header(kind l4Kind, tests []ir.Match) iptCondition {
+func (f *iptFamily) header(kind match.Kind, tests []ir.Match) iptCondition {
 	c := f.kind(kind)
 	fragments := whole
 	for _, m := range tests {
@@ -74,11 +76,11 @@ func kindComplement(m ir.Match) []ir.Range {
 	size := map[packet.Field]uint32{
 		packet.DPort: packet.PortUDP, packet.SPort: packet.PortUDP, packet.Flags: packet.FlagsNone, packet.ICMP: packet.ICMPv6,
 	}[m.Field]
-	return complement(m.Values, size)
+	return ranges.Complement(m.Values, size)
 }
 
 // eitherHeader is either for tests of a header: a single line of the opposite is negated.
-func (f *iptFamily) eitherHeader(kind l4Kind, is, isNot []iptAll) iptCondition {
+func (f *iptFamily) eitherHeader(kind match.Kind, is, isNot []iptAll) iptCondition {
 	if len(isNot) == 1 && len(is) > 1 && len(isNot[0].header) == 1 {
 		not := isNot[0]
 		not.header = []string{"! " + not.header[0]}
@@ -91,11 +93,11 @@ func (f *iptFamily) eitherHeader(kind l4Kind, is, isNot []iptAll) iptCondition {
 }
 
 // kindProto are the protocols of the kinds that have a header.
-var kindProto = map[l4Kind]string{tcpL4: "tcp", udpL4: "udp", icmpL4: "icmp", icmpv6L4: "ipv6-icmp"}
+var kindProto = map[match.Kind]string{match.TCP: "tcp", match.UDP: "udp", match.ICMP: "icmp", match.ICMPv6: "ipv6-icmp"}
 
 // kind tests the protocol of a kind and, in IPv4, that a header follows: the match of TCP drops a later fragment that
 // would overwrite a header (tcp_mt in the kernel's net/netfilter/xt_tcpudp.c), so it must not see those.
-func (f *iptFamily) kind(kind l4Kind) iptCondition {
+func (f *iptFamily) kind(kind match.Kind) iptCondition {
 	a := iptAll{proto: kindProto[kind]}
 	if f.family == packet.FamilyIPv4 {
 		a.match, a.whole = []string{notLater}, true
@@ -115,14 +117,14 @@ func (f *iptFamily) headerLines(m ir.Match) []iptAll {
 }
 
 // whole are the packets that are no later fragments.
-var whole = []ir.Range{withHeader}
+var whole = []ir.Range{match.WithHeader}
 
 // hasPorts holds for TCP and UDP with a header.
 var hasPorts = iptAll{match: []string{"-m multiport --dports 0:65535"}}
 
 // withHeader adds the test of fragments to the condition of a header. Some tests of a header exclude later ones
 // already.
-func (f *iptFamily) withHeader(kind l4Kind, c iptCondition, fragments []ir.Range) iptCondition {
+func (f *iptFamily) withHeader(kind match.Kind, c iptCondition, fragments []ir.Range) iptCondition {
 	if !slices.Equal(fragments, whole) {
 		return c.and(f.fragment(fragments))
 	}
@@ -131,7 +133,7 @@ func (f *iptFamily) withHeader(kind l4Kind, c iptCondition, fragments []ir.Range
 		switch {
 		case a.whole:
 			out.any = append(out.any, a)
-		case kind == icmpv6L4:
+		case kind == match.ICMPv6:
 			out.any = append(out.any, all(a).and(f.fragment(whole)).any...)
 		default:
 			out.any = append(out.any, a.and(hasPorts))

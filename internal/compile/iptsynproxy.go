@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/floodwall/floodwall/internal/ir"
+	"github.com/floodwall/floodwall/internal/match"
 )
 
 // protect adds what stands before the verdict of a rule with SYNPROXY: nothing, at most stages.
@@ -12,7 +13,7 @@ func (f *iptFamily) protect(t *iptTable, rule int, r *ir.Rule, s Stage) {
 	switch {
 	case f.pl.notracked(rule, s):
 		syn := *r
-		syn.Match = also(slices.Clone(r.Match), beginning)
+		syn.Match = match.Also(slices.Clone(r.Match), match.SYN)
 		f.aside(t, &syn, func(c *iptChain, a iptAll) {
 			c.add("%s-m comment --comment %s -j CT --notrack", a, commentText(f.out.Rules[rule]+" (not tracked)"))
 		})
@@ -26,9 +27,9 @@ func (f *iptFamily) synproxy(t *iptTable, r *ir.Rule) {
 	service := f.pl.Program.Protections[r.Protect-1].Service
 	counters := Proxy{shortName(service+":synproxy", maxComment), shortName(service+":"+ir.AckInvalid.String(), maxComment)}
 	f.out.Proxies[r.Protect-1] = counters
-	target := f.synproxyTarget(f.pl.found(f.o.Protect, r.Protect))
+	target := f.synproxyTarget(found(f.pl, f.o.Protect, r.Protect))
 	forProxy := *r
-	forProxy.Match = also(slices.Clone(r.Match), forProxies)
+	forProxy.Match = match.Also(slices.Clone(r.Match), match.SYNOrACK)
 	f.aside(t, &forProxy, func(c *iptChain, a iptAll) {
 		unknown := iptAll{match: []string{"-m conntrack --ctstate INVALID,UNTRACKED"}}
 		f.line(c, a.and(unknown), target, iptMark{counters.Proxied, counters.Proxied})
@@ -56,15 +57,15 @@ func (f *iptFamily) proxied() {
 }
 
 // synproxyTarget is the target with the options that are offered, as iptables-save writes it.
-func (f *iptFamily) synproxyTarget(found Protect) string {
+func (f *iptFamily) synproxyTarget(found ir.Handshake) string {
 	target := "SYNPROXY"
-	if found.Options&SACK != 0 {
+	if found.Options&ir.SACK != 0 {
 		target += " --sack-perm"
 	}
-	if found.Options&Timestamps != 0 {
+	if found.Options&ir.Timestamps != 0 {
 		target += " --timestamp"
 	}
-	if found.Options&WindowScaling != 0 {
+	if found.Options&ir.WindowScaling != 0 {
 		target += fmt.Sprintf(" --wscale %d", found.WScale)
 	}
 	return target + fmt.Sprintf(" --mss %d", found.MSS[f.family])

@@ -2,6 +2,7 @@ package compile
 
 import (
 	"github.com/floodwall/floodwall/internal/ir"
+	"github.com/floodwall/floodwall/internal/match"
 	"github.com/floodwall/floodwall/internal/packet"
 )
 
@@ -59,8 +60,8 @@ func direction(option, device string) string {
 // notrack adds lines for the packets of which a port is that of a service, and for which a last test holds.
 func (f *iptFamily) notrack(c *iptChain, where string, port packet.Field, last iptAll) {
 	for _, s := range f.pl.Program.Untracked.Services {
-		for _, kind := range []l4Kind{tcpL4, udpL4} {
-			tests, possible := kindTests(&ir.Rule{Match: []ir.Match{{Field: port, Values: s.Ports}}}, kind)
+		for _, kind := range []match.Kind{match.TCP, match.UDP} {
+			tests, possible := match.KindTests(&ir.Rule{Match: []ir.Match{{Field: port, Values: s.Ports}}}, kind)
 			if !possible {
 				continue
 			}

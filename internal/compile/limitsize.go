@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/floodwall/floodwall/internal/ir"
+	"github.com/floodwall/floodwall/internal/packet"
 	"github.com/floodwall/floodwall/internal/xdp"
 )
 
@@ -16,8 +17,7 @@ const (
 	mostBuckets    = 1 << 20
 	defaultBuckets = 1 << 22
 
-	floodRate   = 10_000_000 // packets a second
-	floodPacket = 8 * 46     // bits of the largest IP packet in the smallest Ethernet frame
+	floodRate = 10_000_000 // packets a second
 
 	// perBucket is how many debts a bucket is to have on average: at 3 of 7 slots, one in 200 finds no room (Poisson), and
 	// of a flood that comes and goes one packet in 50 finds all slots taken (Erlang's formula B).
@@ -74,7 +74,7 @@ func powerOfTwoOf(x float64) uint32 {
 func debtTime(l *ir.Limit) time.Duration {
 	amount := 1.0
 	if l.Bits {
-		amount = floodPacket
+		amount = packet.SmallestBits
 	}
 	return time.Duration(math.Ceil(min(amount*float64(l.Per)/float64(l.Rate), math.MaxInt64/2)))
 }
@@ -91,36 +91,6 @@ func possiblePrefixes(l *ir.Limit) float64 {
 		return 1
 	}
 	return math.Exp2(float64(v4)) + math.Exp2(float64(v6))
-}
-
-// LimitNotes tells of limits that a target cannot keep as they are written: of XDP, where a flood of random sources could
-// fill the table; of netfilter, where it counts in units of time that are coarse for the rate.
-func LimitNotes(p *ir.Program, target Target) []string {
-	if target == TargetXDP {
-		return tableNotes(p)
-	}
-	unit := time.Nanosecond
-	if target == TargetIptables {
-		unit = time.Microsecond
-	}
-	return rateNotes(p, target, unit)
-}
-
-// rateNotes tells of rates that are at least a thousandth too high where the time of a packet is cut to whole units.
-func rateNotes(p *ir.Program, target Target, unit time.Duration) (notes []string) {
-	for i := range p.Limits {
-		l := &p.Limits[i]
-		amount, of := 1.0, ""
-		if l.Bits {
-			amount, of = floodPacket, " of the smallest packets"
-		}
-		units := amount * float64(l.Per) / float64(unit) / float64(l.Rate)
-		if more := units/math.Floor(units) - 1; more >= 0.001 {
-			notes = append(notes, fmt.Sprintf("limit %q: %s cuts the time of a packet to whole units of %s, and lets %.1f%% more%s pass than the "+
-				"rate says", l.Rule, target, unit, 100*more, of))
-		}
-	}
-	return notes
 }
 
 // tableNotes tells of limits whose tables in XDP a flood of random sources could fill.

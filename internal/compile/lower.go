@@ -9,7 +9,9 @@ import (
 
 	"github.com/floodwall/floodwall/internal/addrs"
 	"github.com/floodwall/floodwall/internal/ir"
+	"github.com/floodwall/floodwall/internal/match"
 	"github.com/floodwall/floodwall/internal/packet"
+	"github.com/floodwall/floodwall/internal/ranges"
 	"github.com/floodwall/floodwall/internal/xdp"
 	"github.com/floodwall/floodwall/policy"
 )
@@ -228,9 +230,9 @@ func (l *lowering) match(rule *ir.Rule, m policy.Match, not bool) {
 	}
 	for _, f := range fieldMatches(m) {
 		if not {
-			f.Values = complement(f.Values, f.Field.Size())
+			f.Values = ranges.Complement(f.Values, f.Field.Size())
 		}
-		rule.Match = also(rule.Match, f)
+		rule.Match = match.Also(rule.Match, f)
 	}
 }
 

@@ -5,7 +5,9 @@ import (
 
 	"github.com/floodwall/floodwall/internal/addrs"
 	"github.com/floodwall/floodwall/internal/ir"
+	"github.com/floodwall/floodwall/internal/match"
 	"github.com/floodwall/floodwall/internal/packet"
+	"github.com/floodwall/floodwall/internal/ranges"
 	"github.com/floodwall/floodwall/policy"
 )
 
@@ -15,7 +17,7 @@ var query = []ir.Range{{First: 0, Last: packet.DNSResponse - 1}}
 // anyUDP are the ports that a query can be sent to; dnsPort is the one it is, if a rule does not say.
 var (
 	anyUDP  = []ir.Range{{First: packet.PortUDP, Last: packet.PortNone - 1}}
-	dnsPort = single(packet.PortUDP + 53)
+	dnsPort = ranges.Of(packet.PortUDP + 53)
 )
 
 // condition adds what a rule asks for beside addresses and fields.
@@ -28,7 +30,7 @@ func (l *lowering) condition(rule *ir.Rule, r policy.Rule) {
 	l.dns(rule, r.Match.DNS, false)
 	l.dns(rule, r.Not.DNS, true)
 	if r.Then == policy.Truncate {
-		rule.Match = also(rule.Match, ir.Match{Field: packet.DNS, Values: query})
+		rule.Match = match.Also(rule.Match, ir.Match{Field: packet.DNS, Values: query})
 	}
 	rule.Over = l.limits(r.Name, r.Over)
 	rule.Observe, rule.Slip, rule.Sample = r.Observe, r.Slip, r.Sample
@@ -59,7 +61,7 @@ func (l *lowering) dnsPort(rule *ir.Rule) {
 	if !slices.ContainsFunc(rule.Match, func(m ir.Match) bool { return m.Field == packet.DPort || m.Field == packet.SPort }) {
 		ports = dnsPort
 	}
-	rule.Match = also(rule.Match, ir.Match{Field: packet.DPort, Values: ports})
+	rule.Match = match.Also(rule.Match, ir.Match{Field: packet.DPort, Values: ports})
 }
 
 func (l *lowering) dns(rule *ir.Rule, m *policy.DNS, not bool) {
@@ -68,13 +70,13 @@ func (l *lowering) dns(rule *ir.Rule, m *policy.DNS, not bool) {
 	}
 	types := query
 	if m.Types != nil {
-		types = normalize(each(m.Types, rangeValues))
+		types = ranges.Normalize(each(m.Types, rangeValues))
 	}
 	switch {
 	case not && (m.Types != nil || m.Names == nil):
-		rule.Match = also(rule.Match, ir.Match{Field: packet.DNS, Values: complement(types, packet.DNS.Size())})
+		rule.Match = match.Also(rule.Match, ir.Match{Field: packet.DNS, Values: ranges.Complement(types, packet.DNS.Size())})
 	case !not:
-		rule.Match = also(rule.Match, ir.Match{Field: packet.DNS, Values: types})
+		rule.Match = match.Also(rule.Match, ir.Match{Field: packet.DNS, Values: types})
 	}
 	if m.Names != nil {
 		rule.Names = append(rule.Names, ir.NameMatch{Sets: l.nameSets(m.Names), Not: not})

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/floodwall/floodwall/internal/ir"
+	"github.com/floodwall/floodwall/internal/packet"
 	"github.com/floodwall/floodwall/policy"
 )
 
@@ -49,8 +50,8 @@ func (l *lowering) protect(s policy.Service) {
 func ofTCP(ports []policy.Port) []policy.Port {
 	var out []policy.Port
 	for _, p := range ports {
-		if p.Proto != protoUDP {
-			out = append(out, policy.Port{Proto: protoTCP, First: p.First, Last: p.Last})
+		if p.Proto != packet.ProtoUDP {
+			out = append(out, policy.Port{Proto: packet.ProtoTCP, First: p.First, Last: p.Last})
 		}
 	}
 	return slices.Clip(out)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/floodwall/floodwall/internal/ir"
 	"github.com/floodwall/floodwall/internal/packet"
+	"github.com/floodwall/floodwall/internal/ranges"
 	"github.com/floodwall/floodwall/policy"
 )
 
@@ -16,7 +17,7 @@ func TestMaskOfFlags(t *testing.T) {
 			if value&^mask != 0 {
 				continue
 			}
-			values := normalize(flagValues(policy.Flags{Value: uint8(value), Mask: uint8(mask)}))
+			values := ranges.Normalize(flagValues(policy.Flags{Value: uint8(value), Mask: uint8(mask)}))
 			got, ok := maskOf(values, packet.Flags.Size())
 			if !ok {
 				t.Fatalf("%#x/%#x: no mask found", value, mask)
@@ -41,7 +42,7 @@ func TestMaskOfAnything(t *testing.T) {
 			v := r.Uint32N(16)
 			values = append(values, ir.Range{First: v, Last: v})
 		}
-		values = normalize(values)
+		values = ranges.Normalize(values)
 		got, ok := maskOf(values, 16)
 		if !ok {
 			continue

@@ -8,6 +8,7 @@ import (
 	"github.com/floodwall/floodwall/internal/addrs"
 	"github.com/floodwall/floodwall/internal/ir"
 	"github.com/floodwall/floodwall/internal/packet"
+	"github.com/floodwall/floodwall/internal/ranges"
 )
 
 // merge joins unnamed rules. Within a run of rules with the same verdict the order does not matter to any packet.
@@ -145,7 +146,7 @@ func fieldDimension(f packet.Field) dimension {
 			}
 			first := all[0]
 			first.Match = slices.Clone(first.Match)
-			first.Match[at(first)].Values = normalize(values)
+			first.Match[at(first)].Values = ranges.Normalize(values)
 		},
 	}
 }

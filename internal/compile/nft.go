@@ -14,7 +14,7 @@ type NftOptions struct {
 	Table   string                                     // its name; "" is floodwall
 	Devices []string                                   // where packets come in from outside, at least one
 	Counts  func(name string) (packets, octets uint64) // what a counter, by its name in the table, starts with; nil is 0
-	Protect []Protect                                  // what was found out about Program.Protections; nil is the usual
+	Protect []ir.Handshake                             // what was found out about Program.Protections; nil is the usual
 }
 
 // Nft is a plan as a table of nftables.

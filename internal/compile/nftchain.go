@@ -6,6 +6,9 @@ import (
 	"strings"
 
 	"github.com/floodwall/floodwall/internal/ir"
+	"github.com/floodwall/floodwall/internal/match"
+	"github.com/floodwall/floodwall/internal/packet"
+	"github.com/floodwall/floodwall/internal/ranges"
 )
 
 // chain begins a chain; a base chain has its place as nft writes it.
@@ -97,7 +100,7 @@ func (n *nft) byDefault(s Stage) {
 		n.counters = append(n.counters, n.out.Default)
 	}
 	n.remark("default: %s", n.plan.Program.Default)
-	n.decide(nftLine{proto: allProtocols}, nftCount(n.out.Default), n.plan.Program.Default)
+	n.decide(nftLine{proto: match.AllProtocols}, nftCount(n.out.Default), n.plan.Program.Default)
 }
 
 // rule writes the lines of a rule.
@@ -134,7 +137,7 @@ func (n *nft) rule(step Step, s Stage, p nftPlace) {
 // net/ipv4/netfilter/nf_reject_ipv4.c).
 func (n *nft) decide(l nftLine, count string, v ir.Verdict) {
 	verdict := [...]string{ir.Pass: "accept", ir.Drop: "drop", ir.Reject: "reject with icmpx port-unreachable"}[v]
-	if v == ir.Reject && slices.Equal(l.proto, single(protoTCP)) {
+	if v == ir.Reject && slices.Equal(l.proto, ranges.Of(packet.ProtoTCP)) {
 		verdict = "reject with tcp reset"
 	}
 	n.line(l.text, count, verdict)
@@ -148,9 +151,6 @@ func quoted(names []string) string {
 	}
 	return nftList(words)
 }
-
-// mostBeforeVLAN is the longest name of a device that VLAN devices can have in front of theirs (IFNAMSIZ).
-const mostBeforeVLAN = 13
 
 // vlans are what the names of VLAN devices on the policy's devices begin with: the device's, where there is place for more.
 func (n *nft) vlans() (patterns []string) {
@@ -227,7 +227,7 @@ func (n *nft) filter() {
 		return
 	}
 	all := n.plan.At(StageFilter)
-	differs := func(s Step) bool { return n.plan.byWay(&n.plan.Program.Rules[s.Rule]) }
+	differs := func(s Step) bool { return byWay(n.plan, &n.plan.Program.Rules[s.Rule]) }
 	early := func(s Step) bool { // these can stand before all others
 		return s.Again && differs(s) && n.plan.proxied(s.Rule) == nil
 	}

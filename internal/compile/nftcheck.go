@@ -12,7 +12,6 @@ import (
 type nftCheck struct {
 	lines  []string // each is failed by what it matches; none when nft has no tests for it
 	within []string // lines of a chain that packets come to for which the last of lines holds; nil: that line decides
-	raw    bool     // they need the routing table, which is asked from raw on
 	header bool     // they read the L4 header
 	left   string   // what is not done, and what the kernel does about it; "" when it is whole
 }
@@ -69,7 +68,7 @@ var nftChecks = [packet.NumChecks]nftCheck{
 		"ip saddr { 127.0.0.0/8, 224.0.0.0/4, 255.255.255.255 }", "ip6 saddr { ::1, ff00::/8 }",
 	}},
 	packet.BogonSource: {lines: bogonTests},
-	packet.OwnSource:   {lines: []string{"fib saddr type local"}, raw: true},
+	packet.OwnSource:   {lines: []string{"fib saddr type local"}},
 	packet.NDHopLimit:  {header: true, lines: []string{"icmpv6 type 133-137 ip6 hoplimit != 255"}},
 	packet.TCPHeader: {
 		header: true, lines: []string{"tcp doff < 5"},
@@ -147,7 +146,7 @@ func (n *nft) checks(s Stage) (at nftChecksAt) {
 			n.out.Left = append(n.out.Left, Left{Check: c, Why: check.left})
 		}
 		switch {
-		case check.lines == nil || CheckStage(TargetNftables, c) != s:
+		case check.lines == nil || TargetNftables.CheckStage(c) != s:
 		case drops:
 			at.dropping = append(at.dropping, c)
 		case counts:

@@ -6,6 +6,9 @@ import (
 	"strings"
 
 	"github.com/floodwall/floodwall/internal/ir"
+	"github.com/floodwall/floodwall/internal/match"
+	"github.com/floodwall/floodwall/internal/packet"
+	"github.com/floodwall/floodwall/internal/ranges"
 )
 
 // nftWays are the lines of a rule that asks for payload.
@@ -20,22 +23,22 @@ func (n *nft) ways(r *ir.Rule, p nftPlace) (w nftWays) {
 	if len(r.Payload) == 0 {
 		return nftWays{lines: n.lines(r, p)}
 	}
-	if !wants(r) {
+	if !match.NeedsPayload(r) {
 		bare := *r
 		bare.Payload = nil
 		w.lines = n.lines(&bare, p)
 	}
-	for _, k := range payloadKinds(r) {
-		if k.kind == laterFragment {
+	for _, k := range match.PayloadKinds(r) {
+		if k.Kind == match.LaterFragment {
 			continue
 		}
-		lines := n.lines(&k.rule, p)
-		if wants(r) {
-			w.lines = append(w.lines, withTests(lines, k.kind, r.Payload, false)...)
+		lines := n.lines(&k.Rule, p)
+		if match.NeedsPayload(r) {
+			w.lines = append(w.lines, withTests(lines, k.Kind, r.Payload, false)...)
 		}
 		for _, m := range r.Payload {
 			if m.Not {
-				w.except = append(w.except, withTests(lines, k.kind, []ir.PayloadMatch{m}, true)...)
+				w.except = append(w.except, withTests(lines, k.Kind, []ir.PayloadMatch{m}, true)...)
 			}
 		}
 	}
@@ -45,7 +48,7 @@ func (n *nft) ways(r *ir.Rule, p nftPlace) (w nftWays) {
 // withTests adds to lines the tests of all payload matches that are negated, or that are not. They come first: behind a test
 // of the protocol, nft 1.0.6 lists octets of its header as fields, and some of that means something else; where it knows no
 // header of the protocol, it aborts (src/payload.c, payload_expr_complete).
-func withTests(lines []nftLine, kind l4Kind, payload []ir.PayloadMatch, not bool) []nftLine {
+func withTests(lines []nftLine, kind match.Kind, payload []ir.PayloadMatch, not bool) []nftLine {
 	var tests []string
 	for _, m := range payload {
 		for _, a := range m.At {
@@ -63,14 +66,14 @@ func withTests(lines []nftLine, kind l4Kind, payload []ir.PayloadMatch, not bool
 
 // atTest writes a test of octets in a packet of a kind. The payload of TCP is where its header ends, which nft knows from
 // Linux 5.16 on; that of the others has a fixed place.
-func atTest(a ir.At, kind l4Kind) string {
+func atTest(a ir.At, kind match.Kind) string {
 	base, offset := "th", int(a.Offset)
 	switch {
 	case a.Base == ir.BaseL4:
-	case kind == tcpL4:
+	case kind == match.TCP:
 		base = "ih"
-	case kind == udpL4 || kind == icmpL4 || kind == icmpv6L4:
-		offset += l4Header
+	case kind == match.UDP || kind == match.ICMP || kind == match.ICMPv6:
+		offset += match.L4Header
 	}
 	field := fmt.Sprintf("@%s,%d,%d", base, 8*offset, 8*len(a.Value))
 	if slices.ContainsFunc(a.Mask, func(b byte) bool { return b != 0xff }) {
@@ -83,7 +86,7 @@ func atTest(a ir.At, kind l4Kind) string {
 // because packets must be charged or counted once, a chain is called: it returns what the rule leaves to those after it.
 func (n *nft) act(rule int, w nftWays, count string) {
 	r := &n.plan.Program.Rules[rule]
-	if w.except == nil && (!metered(r) || len(r.Over) == 0 && len(w.lines) == 1) {
+	if w.except == nil && (!match.Metered(r) || len(r.Over) == 0 && len(w.lines) == 1) {
 		for _, l := range w.lines {
 			n.finish(l, count, r)
 		}
@@ -132,7 +135,7 @@ func (n *nft) over(rule int, count string) (chain string) {
 			}
 		}
 		if n.plan.joined(rule + 1) {
-			n.decide(nftLine{proto: allProtocols}, n.count(rule+1), n.plan.Program.Rules[rule+1].Verdict)
+			n.decide(nftLine{proto: match.AllProtocols}, n.count(rule+1), n.plan.Program.Rules[rule+1].Verdict)
 		}
 	})
 	return n.overs[rule]
@@ -144,10 +147,10 @@ func (n *nft) exceeded(text, count string, r *ir.Rule) {
 	case r.Observe:
 		n.line(text, count, "return")
 	case r.Verdict == ir.Reject:
-		n.decide(nftLine{text: "meta l4proto tcp " + text, proto: single(protoTCP)}, count, r.Verdict)
-		n.decide(nftLine{text: "meta l4proto != tcp " + text, proto: allProtocols}, count, r.Verdict)
+		n.decide(nftLine{text: "meta l4proto tcp " + text, proto: ranges.Of(packet.ProtoTCP)}, count, r.Verdict)
+		n.decide(nftLine{text: "meta l4proto != tcp " + text, proto: match.AllProtocols}, count, r.Verdict)
 	default:
-		n.decide(nftLine{text: text, proto: allProtocols}, count, r.Verdict)
+		n.decide(nftLine{text: text, proto: match.AllProtocols}, count, r.Verdict)
 	}
 }
 

@@ -6,7 +6,9 @@ import (
 	"strings"
 
 	"github.com/floodwall/floodwall/internal/ir"
+	"github.com/floodwall/floodwall/internal/match"
 	"github.com/floodwall/floodwall/internal/packet"
+	"github.com/floodwall/floodwall/internal/ranges"
 )
 
 // terms are the tests of protocol, header and fragment in a family.
@@ -14,7 +16,7 @@ func (l l4Line) terms(family uint32) (terms []nftTerm) {
 	prefix := nftProtocol(l.proto[0].First)
 	if len(l.header) == 0 || l.proto[0].First != l.proto[len(l.proto)-1].Last {
 		prefix = "th"
-		if !slices.Equal(l.proto, allProtocols) {
+		if !slices.Equal(l.proto, match.AllProtocols) {
 			terms = append(terms, way("meta l4proto "+nftValues(l.proto, packet.Proto.Size(), nftProtocol)))
 		}
 	}
@@ -116,7 +118,7 @@ func fieldTerm(m ir.Match, family, hops uint32) (t nftTerm, ok bool) {
 		}
 	case packet.TTL:
 		key += map[uint32]string{packet.FamilyIPv4: " ttl", packet.FamilyIPv6: " hoplimit"}[family]
-		values = less(values, hops)
+		values = ranges.Decrease(values, hops)
 	case packet.DSCP:
 		return ownWay("%s dscp %s", key, nftSeparate(values, size)), true
 	default:
@@ -134,19 +136,9 @@ func fieldTerm(m ir.Match, family, hops uint32) (t nftTerm, ok bool) {
 // payloads are lengths of IPv6 packets as their headers count, without themselves. 65535 stands for all that is more.
 func payloads(lengths []ir.Range) (out []ir.Range) {
 	const header, most = 40, 65535
-	out = less(lengths, header)
+	out = ranges.Decrease(lengths, header)
 	if n := len(lengths); n > 0 && lengths[n-1].Last == most {
 		out[len(out)-1].Last = most
-	}
-	return out
-}
-
-// less takes n off all values that are at least n.
-func less(values []ir.Range, n uint32) (out []ir.Range) {
-	for _, r := range values {
-		if r.Last >= n {
-			out = append(out, ir.Range{First: max(r.First, n) - n, Last: r.Last - n})
-		}
 	}
 	return out
 }
@@ -159,7 +151,7 @@ func vlanTerm(m ir.Match) (t nftTerm) {
 		t = way(strings.Replace(isTagged, "{", "!= {", 1))
 	}
 	ids := []ir.Range{{First: 0, Last: packet.VLANNone - 1}}
-	switch values := common(m.Values, ids, packet.VLAN.Size()); {
+	switch values := ranges.Common(m.Values, ids, packet.VLAN.Size()); {
 	case len(values) == 0:
 	case slices.Equal(values, ids):
 		t = append(t, way(isTagged)...)

@@ -4,7 +4,9 @@ import (
 	"slices"
 
 	"github.com/floodwall/floodwall/internal/ir"
+	"github.com/floodwall/floodwall/internal/match"
 	"github.com/floodwall/floodwall/internal/packet"
+	"github.com/floodwall/floodwall/internal/ranges"
 )
 
 // l4Line is one line's part of a rule that is about what follows the IP header, for one family. All lines of a rule end
@@ -22,38 +24,29 @@ type nftFragments []ir.Range
 
 var (
 	anyFragment    = nftFragments{{First: packet.FragmentNone, Last: packet.FragmentLater}}
-	firstFragment  = nftFragments{withHeader}
-	laterFragments = nftFragments{kinds[laterFragment].fragment}
+	firstFragment  = nftFragments{match.WithHeader}
+	laterFragments = nftFragments{match.LaterFragment.Fragment()}
 )
-
-// readsHeader reports whether a rule tests what only packets with an L4 header have.
-func readsHeader(r *ir.Rule) bool {
-	return len(r.Payload) > 0 || slices.ContainsFunc(r.Match, func(m ir.Match) bool { return isHeader(m.Field) })
-}
-
-func isHeader(f packet.Field) bool {
-	return f == packet.DPort || f == packet.SPort || f == packet.Flags || f == packet.ICMP
-}
 
 // l4Lines are the lines that a rule needs in a chain of a family, as few as branches of kinds can be put together to.
 func l4Lines(r *ir.Rule, family uint32, of nftFragments) (lines []l4Line) {
-	for _, b := range l4Branches(r) {
-		line := l4Line{proto: allProtocols, fragment: anyFragment}
-		if b.kind != anyL4 {
-			line.proto, line.fragment = kinds[b.kind].proto, []ir.Range{kinds[b.kind].fragment}
+	for _, b := range match.Branches(r) {
+		line := l4Line{proto: match.AllProtocols, fragment: anyFragment}
+		if b.Kind != match.Any {
+			line.proto, line.fragment = b.Kind.Proto(), []ir.Range{b.Kind.Fragment()}
 		}
-		for _, m := range b.tests {
+		for _, m := range b.Tests {
 			switch {
 			case m.Field == packet.Proto:
 				line.proto = m.Values
 			case m.Field == packet.Fragment:
 				line.fragment = m.Values
-			case isHeader(m.Field):
+			case match.IsHeader(m.Field):
 				line.header = append(line.header, m)
 			}
 		}
-		line.fragment = common(line.fragment, of, packet.Fragment.Size())
-		if len(line.fragment) == 0 || !slices.Contains(b.families, family) {
+		line.fragment = ranges.Common(line.fragment, of, packet.Fragment.Size())
+		if len(line.fragment) == 0 || !slices.Contains(b.Families, family) {
 			continue
 		}
 		if slices.Equal(line.fragment, of) {
@@ -72,21 +65,16 @@ func appendLine(lines []l4Line, line l4Line) []l4Line {
 	if i < 0 {
 		return append(lines, line)
 	}
-	lines[i].proto = normalize(slices.Concat(lines[i].proto, line.proto))
+	lines[i].proto = ranges.Normalize(slices.Concat(lines[i].proto, line.proto))
 	return lines
 }
 
 func sameTest(a, b ir.Match) bool { return a.Field == b.Field && slices.Equal(a.Values, b.Values) }
 
-// without are the protocols of a that are not in b.
-func without(a, b []ir.Range) []ir.Range {
-	return common(a, complement(b, packet.Proto.Size()), packet.Proto.Size())
-}
-
 // apartTCP makes lines of which each is for TCP alone or for other protocols.
 func apartTCP(lines []l4Line) (out []l4Line) {
 	for _, l := range lines {
-		tcp := common(l.proto, single(protoTCP), packet.Proto.Size())
+		tcp := ranges.Common(l.proto, ranges.Of(packet.ProtoTCP), packet.Proto.Size())
 		for _, proto := range [...][]ir.Range{tcp, without(l.proto, tcp)} {
 			if l.proto = proto; len(proto) > 0 {
 				out = append(out, l)

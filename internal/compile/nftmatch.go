@@ -9,6 +9,7 @@ import (
 	"go4.org/netipx"
 
 	"github.com/floodwall/floodwall/internal/ir"
+	"github.com/floodwall/floodwall/internal/match"
 	"github.com/floodwall/floodwall/internal/packet"
 )
 
@@ -46,16 +47,16 @@ func (p nftPlace) forwarded() nftPlace {
 // known takes from a match what is known of the destination of packets that are forwarded: it is not the host's own.
 // decided reports whether the match holds for all of them then.
 func (p nftPlace) known(pl *Plan, side int, m ir.AddrMatch) (left ir.AddrMatch, decided bool) {
-	if p.hops == 0 || side != dstSide {
+	if p.hops == 0 || side != match.DstSide {
 		return m, false
 	}
-	return pl.elsewhere(m)
+	return match.Elsewhere(pl.Program.Sets, m)
 }
 
 // lines are the lines that match what a rule does.
 func (n *nft) lines(r *ir.Rule, p nftPlace) (lines []nftLine) {
 	var both [2][]nftLine
-	families := ir.Match{Values: valuesOf(r, packet.Family)}
+	families := ir.Match{Values: match.Values(r, packet.Family)}
 	for family := range both {
 		if families.Has(uint32(family)) {
 			both[family] = n.familyLines(r, uint32(family), p)
@@ -89,14 +90,14 @@ func (l nftLine) explicit(family string) nftLine {
 // address is the host's own is asked late, as the routing table has to be searched for it, and the device last.
 func (n *nft) familyLines(r *ir.Rule, family uint32, p nftPlace) (lines []nftLine) {
 	var before, behind, local []nftTerm
-	for side, matches := range sides(r) {
+	for side, matches := range match.Sides(r) {
 		for _, m := range matches {
 			m, decided := p.known(n.plan, side, m)
 			if decided {
 				continue
 			}
 			term := n.sets.term(m, []string{"saddr", "daddr"}[side], r.Name, family)
-			if n.plan.hasLocal(m) {
+			if match.HasLocal(n.plan.Program.Sets, m) {
 				local = append(local, term)
 			} else {
 				before = append(before, term)
@@ -167,7 +168,7 @@ func (s *nftSets) tests(set int, field, rule string, family uint32, not bool) nf
 	if not {
 		operator = "!= "
 	}
-	if isLocal(&s.program.Sets[set]) {
+	if match.IsLocal(&s.program.Sets[set]) {
 		return way(fmt.Sprintf("fib %s type %slocal", field, operator))
 	}
 	key := familyKeys[family] + " " + field + " " + operator

@@ -25,9 +25,6 @@ type nftSets struct {
 // nftContent is what a set that never changes holds of each family, in ascending order; ranges neither overlap nor touch.
 type nftContent [2][]netipx.IPRange
 
-// inline is how many ranges written in a rule stay there.
-const inline = 8
-
 // content reads a set that never changes.
 func (s *nftSets) content(set int) nftContent {
 	c, ok := s.contents[set]

@@ -5,6 +5,7 @@ import (
 
 	"github.com/floodwall/floodwall/internal/cost"
 	"github.com/floodwall/floodwall/internal/ir"
+	"github.com/floodwall/floodwall/internal/match"
 	"github.com/floodwall/floodwall/internal/packet"
 )
 
@@ -27,7 +28,7 @@ const (
 func (pl *Plan) asksDeviceLast(s Stage, steps []Step) bool {
 	likely := func(s Step) bool {
 		r := &pl.Program.Rules[s.Rule]
-		return metered(r) || r.Protect > 0
+		return match.Metered(r) || r.Protect > 0
 	}
 	return len(steps) <= fewRules && !slices.ContainsFunc(steps, likely) && !pl.checkedAt(s) && !pl.defaultActs(s)
 }
@@ -42,19 +43,8 @@ func (pl *Plan) defaultActs(s Stage) bool {
 // checkedAt reports whether checks are made at a stage.
 func (pl *Plan) checkedAt(s Stage) bool {
 	return slices.ContainsFunc(allChecks(pl.Program.Checks|pl.Program.Observed), func(c packet.Check) bool {
-		return CheckStage(pl.Target, c) == s && makes(pl.Target, c)
+		return pl.Target.CheckStage(c) == s && pl.Target.Makes(c)
 	})
-}
-
-// makes reports whether a target has any test for a check.
-func makes(t Target, c packet.Check) bool {
-	switch t {
-	case TargetNftables:
-		return nftChecks[c].lines != nil
-	case TargetIptables:
-		return iptMakes(c)
-	}
-	return true
 }
 
 // forwards reports whether anything is decided at filter of packets on their way through.
@@ -70,13 +60,13 @@ func (pl *Plan) forwards(steps []Step) bool {
 func (pl *Plan) partsFragments(s Stage, steps []Step) bool {
 	return (s != StageFilter || pl.fragmentsAtFilter(steps)) && slices.ContainsFunc(steps, func(s Step) bool {
 		r := &pl.Program.Rules[s.Rule]
-		return readsHeader(r) && (len(r.Payload) > 0 || !pl.onlyIPv4(r))
+		return match.ReadsHeader(r) && (len(r.Payload) > 0 || !pl.onlyIPv4(r))
 	})
 }
 
 // onlyIPv4 reports whether a rule, by its family or by its addresses, matches IPv4 packets only.
 func (pl *Plan) onlyIPv4(r *ir.Rule) bool {
-	if !(ir.Match{Values: valuesOf(r, packet.Family)}).Has(packet.FamilyIPv6) {
+	if !(ir.Match{Values: match.Values(r, packet.Family)}).Has(packet.FamilyIPv6) {
 		return true
 	}
 	return slices.ContainsFunc(slices.Concat(r.Src, r.Dst), func(m ir.AddrMatch) bool {
@@ -94,7 +84,10 @@ func (pl *Plan) fragmentsAtFilter(steps []Step) bool {
 	for _, s := range steps {
 		r := &pl.Program.Rules[s.Rule]
 		tracked = tracked || slices.ContainsFunc(r.Match, func(m ir.Match) bool { return m.Field == packet.State })
-		header = header || readsHeader(r)
+		header = header || match.ReadsHeader(r)
 	}
 	return header && !tracked
 }
+
+// inline is how many ranges written in a rule stay there.
+const inline = 8

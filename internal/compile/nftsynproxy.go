@@ -6,22 +6,10 @@ import (
 	"strings"
 
 	"github.com/floodwall/floodwall/internal/ir"
+	"github.com/floodwall/floodwall/internal/match"
 	"github.com/floodwall/floodwall/internal/packet"
+	"github.com/floodwall/floodwall/internal/ranges"
 )
-
-// Proxy names the counters of a protection whose connections begin at SYNPROXY.
-type Proxy struct {
-	Proxied string // what was given to it: SYNs, unless XDP answers them, and the packets that come back
-	Invalid string // what belongs to no connection and is not for it
-}
-
-// found is what is known of a protection.
-func (pl *Plan) found(protect []Protect, number int) Protect {
-	if number <= len(protect) {
-		return protect[number-1]
-	}
-	return usual(&pl.Program.Protections[number-1], 0)
-}
 
 // protect writes what stands before the verdict of a rule with SYNPROXY: nothing, at most stages.
 //
@@ -31,7 +19,7 @@ func (n *nft) protect(rule int, s Stage, p nftPlace) {
 	r := n.plan.Program.Rules[rule]
 	switch {
 	case n.plan.notracked(rule, s):
-		r.Match = also(slices.Clone(r.Match), beginning)
+		r.Match = match.Also(slices.Clone(r.Match), match.SYN)
 		for _, l := range n.lines(&r, p) {
 			n.line(l.text, "notrack")
 		}
@@ -43,12 +31,12 @@ func (n *nft) protect(rule int, s Stage, p nftPlace) {
 // synproxy writes the lines that give SYNPROXY what belongs to no connection, and drop what is not for it.
 func (n *nft) synproxy(r *ir.Rule, p nftPlace) {
 	counters := n.proxy(r.Protect)
-	found := n.plan.found(n.options.Protect, r.Protect)
+	found := found(n.plan, n.options.Protect, r.Protect)
 	for family, mss := range found.MSS {
 		of := *r
-		of.Match = also(slices.Clone(r.Match), forProxies)
+		of.Match = match.Also(slices.Clone(r.Match), match.SYNOrACK)
 		if found.MSS[0] != found.MSS[1] {
-			of.Match = also(of.Match, ir.Match{Field: packet.Family, Values: single(uint32(family))})
+			of.Match = match.Also(of.Match, ir.Match{Field: packet.Family, Values: ranges.Of(uint32(family))})
 		} else if family > 0 {
 			break
 		}
@@ -108,15 +96,15 @@ func (n *nft) proxied() {
 }
 
 // nftSynproxy is the statement, with the options that are offered.
-func nftSynproxy(mss uint16, found Protect) string {
+func nftSynproxy(mss uint16, found ir.Handshake) string {
 	words := []string{fmt.Sprintf("synproxy mss %d", mss)}
-	if found.Options&WindowScaling != 0 {
+	if found.Options&ir.WindowScaling != 0 {
 		words = append(words, fmt.Sprintf("wscale %d", found.WScale))
 	}
-	if found.Options&Timestamps != 0 {
+	if found.Options&ir.Timestamps != 0 {
 		words = append(words, "timestamp")
 	}
-	if found.Options&SACK != 0 {
+	if found.Options&ir.SACK != 0 {
 		words = append(words, "sack-perm")
 	}
 	return strings.Join(words, " ")

@@ -7,12 +7,13 @@ import (
 
 	"github.com/floodwall/floodwall/internal/ir"
 	"github.com/floodwall/floodwall/internal/packet"
+	"github.com/floodwall/floodwall/internal/ranges"
 )
 
 // nftValues writes a test of a value of a domain of a size: = or !=, whichever is shorter, with one value or a list.
 func nftValues(values []ir.Range, size uint32, text func(uint32) string) string {
 	operator := ""
-	if others := complement(values, size); len(others) > 0 && len(others) < len(values) {
+	if others := ranges.Complement(values, size); len(others) > 0 && len(others) < len(values) {
 		values, operator = others, "!= "
 	}
 	var words []string
@@ -32,7 +33,7 @@ func nftSeparate(values []ir.Range, size uint32) string {
 		}
 		return words
 	}
-	in, out := each(values), each(complement(values, size))
+	in, out := each(values), each(ranges.Complement(values, size))
 	if len(out) > 0 && len(out) < len(in) {
 		return "!= " + nftList(out)
 	}
@@ -86,7 +87,7 @@ func nftNumber(v uint32) string { return fmt.Sprint(v) }
 
 // nftProtocol names the protocols that everyone knows.
 func nftProtocol(v uint32) string {
-	if name, ok := map[uint32]string{protoICMP: "icmp", protoTCP: "tcp", protoUDP: "udp", protoICMPv6: "icmpv6"}[v]; ok {
+	if name, ok := map[uint32]string{packet.ProtoICMP: "icmp", packet.ProtoTCP: "tcp", packet.ProtoUDP: "udp", packet.ProtoICMPv6: "icmpv6"}[v]; ok {
 		return name
 	}
 	return nftNumber(v)
@@ -167,7 +168,7 @@ func icmpTests(key string, names map[uint32]string, values []ir.Range) (tests []
 	var whole []ir.Range
 	var some []string
 	for t := range uint32(256) {
-		codes := shift(common(values, []ir.Range{{First: t << 8, Last: t<<8 | 0xff}}, packet.ICMPv6), t<<8)
+		codes := ranges.Shift(ranges.Common(values, []ir.Range{{First: t << 8, Last: t<<8 | 0xff}}, packet.ICMPv6), t<<8)
 		switch {
 		case len(codes) == 0:
 		case slices.Equal(codes, []ir.Range{{First: 0, Last: 0xff}}):
@@ -177,7 +178,7 @@ func icmpTests(key string, names map[uint32]string, values []ir.Range) (tests []
 		}
 	}
 	if whole != nil {
-		tests = append(tests, key+" type "+nftValues(normalize(whole), 256, name))
+		tests = append(tests, key+" type "+nftValues(ranges.Normalize(whole), 256, name))
 	}
 	return append(tests, some...)
 }

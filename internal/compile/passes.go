@@ -5,7 +5,8 @@ import (
 	"slices"
 
 	"github.com/floodwall/floodwall/internal/ir"
-	"github.com/floodwall/floodwall/internal/packet"
+	"github.com/floodwall/floodwall/internal/match"
+	"github.com/floodwall/floodwall/internal/ranges"
 )
 
 // Optimize returns a program with the same verdict for every packet, and the same reason wherever the policy names it,
@@ -26,22 +27,13 @@ func Optimize(p *ir.Program) (*ir.Program, []string) {
 
 func dropImpossible(rules []ir.Rule) (kept []ir.Rule, notes []string) {
 	for _, r := range rules {
-		if f, ok := impossible(r); ok {
+		if f, ok := match.Impossible(r); ok {
 			notes = append(notes, fmt.Sprintf("rule %q can never match: nothing satisfies its %s", r.Name, f))
 			continue
 		}
 		kept = append(kept, r)
 	}
 	return kept, notes
-}
-
-func impossible(r ir.Rule) (packet.Field, bool) {
-	for _, m := range r.Match {
-		if len(m.Values) == 0 {
-			return m.Field, true
-		}
-	}
-	return 0, false
 }
 
 // dropShadowed drops every rule that some single earlier rule covers.
@@ -90,25 +82,11 @@ func covers(sets []ir.Set, a, b *ir.Rule) bool {
 	}
 	for _, m := range a.Match {
 		i := slices.IndexFunc(b.Match, func(o ir.Match) bool { return o.Field == m.Field })
-		if i < 0 || !within(b.Match[i].Values, m.Values) {
+		if i < 0 || !ranges.Within(b.Match[i].Values, m.Values) {
 			return false
 		}
 	}
 	return impliedBy(sets, a.Src, b.Src) && impliedBy(sets, a.Dst, b.Dst)
-}
-
-// within reports whether all values of a are among those of b; both are normalized.
-func within(a, b []ir.Range) bool {
-	i := 0
-	for _, r := range a {
-		for i < len(b) && b[i].Last < r.First {
-			i++
-		}
-		if i == len(b) || b[i].First > r.First || b[i].Last < r.Last {
-			return false
-		}
-	}
-	return true
 }
 
 // impliedBy reports whether each condition of want surely holds when all of have do.

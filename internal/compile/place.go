@@ -7,6 +7,7 @@ import (
 
 	"github.com/floodwall/floodwall/internal/cost"
 	"github.com/floodwall/floodwall/internal/ir"
+	"github.com/floodwall/floodwall/internal/match"
 )
 
 // Costs are the predictions by which a plan was chosen.
@@ -67,7 +68,7 @@ func (s *placing) run() {
 	const rounds = 3
 	for range rounds {
 		before := s.best
-		for _, stage := range stages[s.base.Target] {
+		for _, stage := range s.base.Target.stages() {
 			s.toStage(stage)
 		}
 		if s.best == before {
@@ -165,7 +166,7 @@ func (s *placing) withBefore(rules []int) []int {
 	out := slices.Clone(rules)
 	for _, i := range rules {
 		for j := range i {
-			if !commute(&p.Rules[j], &p.Rules[i]) && overlap(p.Sets, &p.Rules[j], &p.Rules[i]) {
+			if !commute(&p.Rules[j], &p.Rules[i]) && match.Overlap(p.Sets, &p.Rules[j], &p.Rules[i]) {
 				out = append(out, j)
 			}
 		}
@@ -231,7 +232,7 @@ func (s *placing) overtaken(pl *Plan) bool {
 			continue
 		}
 		for _, j := range early {
-			if j > i && pl.after(place.Stage, pl.Rules[j].Stage) && overlap(pl.Program.Sets, &rules[i], &rules[j]) {
+			if j > i && pl.after(place.Stage, pl.Rules[j].Stage) && match.Overlap(pl.Program.Sets, &rules[i], &rules[j]) {
 				return true
 			}
 		}

@@ -48,14 +48,14 @@ func (pl *Plan) stageNamed(name string) Stage {
 	if name == "" {
 		return ""
 	}
-	return stages[pl.Target][slices.IndexFunc(stages[pl.Target], func(s Stage) bool { return !pl.after(Stage(name), s) })]
+	return pl.Target.stages()[slices.IndexFunc(pl.Target.stages(), func(s Stage) bool { return !pl.after(Stage(name), s) })]
 }
 
 // misplaced is the error of a rule whose placement names a stage that cannot serve it.
 func (pl *Plan) misplaced(r *ir.Rule, placement, key, reason string) error {
 	remedy := "leave placement out"
-	if i := slices.IndexFunc(stages[pl.Target], func(s Stage) bool { k, _ := pl.unfit(r, s); return k == "" }); i >= 0 {
-		remedy = fmt.Sprintf("write placement: %s, or %s", stages[pl.Target][i], remedy)
+	if i := slices.IndexFunc(pl.Target.stages(), func(s Stage) bool { k, _ := pl.unfit(r, s); return k == "" }); i >= 0 {
+		remedy = fmt.Sprintf("write placement: %s, or %s", pl.Target.stages()[i], remedy)
 	}
 	return &PlaceError{r.Name, r.Line, placement, fmt.Sprintf("that stage cannot serve %s: %s", key, reason), remedy}
 }
@@ -64,7 +64,7 @@ func (pl *Plan) misplaced(r *ir.Rule, placement, key, reason string) error {
 func PlacementNotes(p *ir.Program, t Target) (notes []string) {
 	pl := Plan{Target: t, Program: p}
 	lacks := func(of ir.Placement) bool {
-		return of.Stage() != "" && !slices.Contains(stages[t], Stage(of.Stage()))
+		return of.Stage() != "" && !slices.Contains(t.stages(), Stage(of.Stage()))
 	}
 	say := func(who string, of ir.Placement) {
 		notes = append(notes, fmt.Sprintf("%splacement: %s: %s has no such stage, so the next one it has, %s, counts",

@@ -10,37 +10,6 @@ import (
 	"github.com/floodwall/floodwall/internal/xdp"
 )
 
-// Method is how connections of a protected service are answered. enum method in bpf/protection.h.
-type Method uint32
-
-// The methods.
-const (
-	MethodHost     Method = iota + 1 // our own cookie; the kernel is given the connection (bpf_sk_assign_tcp_reqsk, Linux 6.9)
-	MethodListener                   // the cookie of the kernel's listening socket
-	MethodRouter                     // the cookie of the kernel's SYNPROXY, which stands behind XDP
-)
-
-// Protect is what the loader found out about a protection.
-type Protect struct {
-	Method  Method
-	MSS     [2]uint16 // to announce in IPv4 and IPv6
-	WScale  uint8     // to announce
-	Window  uint16    // to announce in a SYN-ACK, 0 for MethodRouter
-	Options Options   // that the host, or the servers behind it, do
-	Slots   [ir.NumOutcomes]uint32
-}
-
-// Options are options of TCP that a SYN-ACK may offer when the SYN has them. Flags of struct protection in bpf/protection.h.
-type Options uint32
-
-// The options.
-const (
-	WindowScaling Options = 1 << iota
-	SACK
-	Timestamps
-	ECN
-)
-
 // Limits of struct protection in bpf/protection.h, and its flags.
 const (
 	maxSynLimits         = 5
@@ -59,7 +28,7 @@ const (
 
 // protectPart is what protections need beside the rules that name them. ingress reports whether it takes the program for
 // what XDP has passed. The keys are the loader's to draw: they outlive a generation, as flows and states do.
-func protectPart(p *ir.Program, found []Protect) (_ part, ingress bool, err error) {
+func protectPart(p *ir.Program, found []ir.Handshake) (_ part, ingress bool, err error) {
 	if !slices.ContainsFunc(p.Rules, func(r ir.Rule) bool { return r.Protect > 0 }) {
 		return part{}, false, nil
 	}
@@ -76,11 +45,11 @@ func protectPart(p *ir.Program, found []Protect) (_ part, ingress bool, err erro
 	if n > maxProtections {
 		return part{}, false, fmt.Errorf("%d services are protected, at most %d can be", n, maxProtections)
 	}
-	host, router := uses(found, MethodHost), uses(found, MethodRouter)
+	host, router := uses(found, ir.MethodHost), uses(found, ir.MethodRouter)
 	ports := xdp.Shape{ValueSize: packet.PortUDP, Entries: 1}
 	return part{
 		constants: map[string]any{
-			"protects": true, "protect_host": host, "protect_listener": uses(found, MethodListener), "protect_router": router,
+			"protects": true, "protect_host": host, "protect_listener": uses(found, ir.MethodListener), "protect_router": router,
 			"ask_conntrack": router, "flow_mask": buckets - 1,
 		},
 		shapes: map[string]xdp.Shape{
@@ -94,7 +63,7 @@ func protectPart(p *ir.Program, found []Protect) (_ part, ingress bool, err erro
 		fill: func(memory map[string][]byte) error {
 			for i := range p.Protections {
 				writeProtection(memory[xdp.Protections][i*xdp.ProtectionSize:], &p.Protections[i], &found[i])
-				if found[i].Method == MethodHost {
+				if found[i].Method == ir.MethodHost {
 					writePorts(into(memory, xdp.HostPorts, ports), p.Protections[i].Ports, byte(i+1))
 				}
 			}
@@ -103,8 +72,8 @@ func protectPart(p *ir.Program, found []Protect) (_ part, ingress bool, err erro
 	}, host, nil
 }
 
-func uses(found []Protect, m Method) bool {
-	return slices.ContainsFunc(found, func(f Protect) bool { return f.Method == m })
+func uses(found []ir.Handshake, m ir.CookieMethod) bool {
+	return slices.ContainsFunc(found, func(f ir.Handshake) bool { return f.Method == m })
 }
 
 // flowBuckets is the size of the table, which all protections share.
@@ -130,7 +99,7 @@ func FlowMemory(p *ir.Program) (int, error) {
 }
 
 // writeProtection writes struct protection.
-func writeProtection(to []byte, p *ir.Protection, f *Protect) {
+func writeProtection(to []byte, p *ir.Protection, f *ir.Handshake) {
 	order := binary.NativeEndian
 	order.PutUint32(to, uint32(f.Method))
 	flags := uint32(0)
@@ -161,20 +130,7 @@ func writeProtection(to []byte, p *ir.Protection, f *Protect) {
 	}
 }
 
-// usual is what is assumed of a host that nobody has looked at, as when a policy is only compiled. Outcomes are counted
-// from slot on.
-func usual(p *ir.Protection, slot uint32) Protect {
-	found := Protect{Method: MethodHost, MSS: [2]uint16{1460, 1440}, WScale: 7, Window: 64240, Options: WindowScaling | SACK | Timestamps | ECN}
-	if p.Router {
-		found.Method, found.Window = MethodRouter, 0
-	}
-	for i := range found.Slots {
-		found.Slots[i] = slot + uint32(i)
-	}
-	return found
-}
-
-func outcomeSlots(found []Protect) (slots []uint32) {
+func outcomeSlots(found []ir.Handshake) (slots []uint32) {
 	for _, f := range found {
 		slots = append(slots, f.Slots[:]...)
 	}

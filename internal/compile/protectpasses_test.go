@@ -17,15 +17,15 @@ import (
 
 // TestProtectVerifier loads large policies with as much protection as there can be, by each method and in both forms.
 func TestProtectVerifier(t *testing.T) {
-	for name, method := range map[string]compile.Method{
-		"host": compile.MethodHost, "listener": compile.MethodListener, "router": compile.MethodRouter,
+	for name, method := range map[string]ir.CookieMethod{
+		"host": ir.MethodHost, "listener": ir.MethodListener, "router": ir.MethodRouter,
 	} {
 		for _, form := range []compile.Form{compile.Straight, compile.Tables} {
 			t.Run(name+", "+string(form), func(t *testing.T) {
 				t.Parallel()
 				s := lower(t, largest(allChecks(), 56, 7, 600))
 				protect(s.program)
-				by := slices.Repeat([]compile.Protect{{Method: method}}, len(s.program.Protections))
+				by := slices.Repeat([]ir.Handshake{{Method: method}}, len(s.program.Protections))
 				x, err := compile.ToXDP(s.program, compile.XDPOptions{Form: form, Protect: by})
 				if err != nil {
 					t.Fatal(err)

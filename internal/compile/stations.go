@@ -5,6 +5,7 @@ import (
 
 	"github.com/floodwall/floodwall/internal/cost"
 	"github.com/floodwall/floodwall/internal/ir"
+	"github.com/floodwall/floodwall/internal/match"
 	"github.com/floodwall/floodwall/internal/packet"
 )
 
@@ -21,7 +22,7 @@ func (pl *Plan) Same(o *Plan) bool {
 
 // stations are what the plan does to packets, in the terms of package cost.
 func (pl *Plan) stations() (list []cost.Station) {
-	for _, s := range stages[pl.Target] {
+	for _, s := range pl.Target.stages() {
 		if !pl.stands(s) {
 			continue
 		}
@@ -113,12 +114,12 @@ func (pl *Plan) once(s Stage, steps []Step) (a cost.Asked) {
 // the host's own, which is written last, and limits.
 func (pl *Plan) asked(r *ir.Rule, flow cost.Flow) (each, matched cost.Asked) {
 	each.Rules = 1
-	for side, matches := range sides(r) {
+	for side, matches := range match.Sides(r) {
 		for _, m := range matches {
 			for _, set := range m.Sets {
 				switch s := &pl.Program.Sets[set]; {
-				case isLocal(s) && side == dstSide && flow == cost.Forwarded: // known, and so not asked
-				case isLocal(s):
+				case match.IsLocal(s) && side == match.DstSide && flow == cost.Forwarded: // known, and so not asked
+				case match.IsLocal(s):
 					matched.Locals++
 				case s.Dynamic != nil:
 					each.Sets += 2 // addresses and prefixes
@@ -135,14 +136,11 @@ func (pl *Plan) asked(r *ir.Rule, flow cost.Flow) (each, matched cost.Asked) {
 	return each, matched
 }
 
-// dstSide is the index of destinations in sides.
-const dstSide = 1
-
 // locals counts the addresses of which a rule asks whether they are the host's own.
 func (pl *Plan) locals(r *ir.Rule) (n int) {
-	for _, matches := range sides(r) {
+	for _, matches := range match.Sides(r) {
 		for _, m := range matches {
-			n += len(slices.DeleteFunc(slices.Clone(m.Sets), func(i int) bool { return !isLocal(&pl.Program.Sets[i]) }))
+			n += len(slices.DeleteFunc(slices.Clone(m.Sets), func(i int) bool { return !match.IsLocal(&pl.Program.Sets[i]) }))
 		}
 	}
 	return n
@@ -151,7 +149,7 @@ func (pl *Plan) locals(r *ir.Rule) (n int) {
 // flow is the packets that a rule can match.
 func (pl *Plan) flow(r *ir.Rule) cost.Flow {
 	for _, m := range r.Dst {
-		only := !slices.ContainsFunc(m.Sets, func(i int) bool { return !isLocal(&pl.Program.Sets[i]) })
+		only := !slices.ContainsFunc(m.Sets, func(i int) bool { return !match.IsLocal(&pl.Program.Sets[i]) })
 		switch {
 		case only && !m.Not:
 			return cost.Local

@@ -8,6 +8,7 @@ import (
 	"github.com/cilium/ebpf/asm"
 
 	"github.com/floodwall/floodwall/internal/ir"
+	"github.com/floodwall/floodwall/internal/match"
 	"github.com/floodwall/floodwall/internal/xdp"
 )
 
@@ -58,7 +59,7 @@ func (s *straight) cost() float64 {
 		ns += perMask
 	}
 	for i, r := range s.program.Rules {
-		if repeats(s.program.Rules, i) {
+		if match.Repeats(s.program.Rules, i) {
 			continue // what fails the one before it is not asked again
 		}
 		ns += perRule
@@ -77,7 +78,7 @@ func (s *straight) code() asm.Instructions {
 	s.loadMask(asm.R8, s.addrs.dstClass, xdp.DstClass, s.addrs.dstDynamic, xdp.DstDynamic)
 	for i := range s.program.Rules {
 		r := &s.program.Rules[i]
-		if _, never := impossible(*r); never {
+		if _, never := match.Impossible(*r); never {
 			continue
 		}
 		s.rule(i)
@@ -126,12 +127,12 @@ func (s *straight) rule(i int) {
 	r := &s.program.Rules[i]
 	next := fmt.Sprintf("after%d", i)
 	s.say("rule " + r.Name + ": " + r.Verdict.String())
-	if repeats(s.program.Rules, i) {
+	if match.Repeats(s.program.Rules, i) {
 		s.decided(i, next)
 		s.mark(next)
 		return
 	}
-	if repeats(s.program.Rules, i+1) {
+	if match.Repeats(s.program.Rules, i+1) {
 		next = fmt.Sprintf("after%d", i+1) // where the rule behind it leads
 	}
 	for _, m := range r.Src {
@@ -145,7 +146,7 @@ func (s *straight) rule(i int) {
 			s.testField(m, fmt.Sprintf("found%d_%d", i, j), next)
 		}
 	}
-	if repeats(s.program.Rules, i+1) {
+	if match.Repeats(s.program.Rules, i+1) {
 		s.decided(i, fmt.Sprintf("repeated%d", i+1))
 		s.mark(fmt.Sprintf("repeated%d", i+1))
 		return

@@ -5,6 +5,8 @@ import (
 	"slices"
 
 	"github.com/floodwall/floodwall/internal/ir"
+	"github.com/floodwall/floodwall/internal/match"
+	"github.com/floodwall/floodwall/internal/ranges"
 )
 
 // proxied is the protection of a rule whose connections begin at the kernel's SYNPROXY, which stands where packets are
@@ -22,7 +24,7 @@ func (pl *Plan) proxied(rule int) *ir.Protection {
 func (pl *Plan) proxyAnswers() (rules []ir.Rule) {
 	for i, r := range pl.Program.Rules {
 		if pl.proxied(i) != nil {
-			r.Match = also(slices.Clone(r.Match), answering)
+			r.Match = match.Also(slices.Clone(r.Match), match.ACK)
 			rules = append(rules, r)
 		}
 	}
@@ -64,7 +66,7 @@ func (pl *Plan) protectable(r *ir.Rule, at Placement) error {
 func (pl *Plan) trackable() error {
 	for _, p := range pl.Program.Protections {
 		for _, s := range pl.Program.Untracked.Services {
-			if p.Router && intersect(p.Ports, s.Ports) {
+			if p.Router && ranges.Overlap(p.Ports, s.Ports) {
 				return &PlaceError{s.Name, p.Line, "track: false", "SYNPROXY, which protects connections to the service, works by conntrack",
 					"leave `track` out, or protect it where it runs"}
 			}
@@ -120,7 +122,7 @@ func limitSYNs(p *ir.Program, t Target, some func(i int) bool, tell func(*ir.Pro
 func synLimit(p *ir.Program, t Target, r *ir.Rule, protection *ir.Protection) (limit ir.Rule, lost []string) {
 	limit = *r
 	limit.Name, limit.Verdict, limit.Protect = protection.Service+":syn-limit", ir.Drop, 0
-	limit.Match = also(slices.Clone(r.Match), beginning)
+	limit.Match = match.Also(slices.Clone(r.Match), match.SYN)
 	pl := &Plan{Target: t, Program: p}
 	for _, i := range protection.Limits {
 		if why := pl.unfitLimit(&limit, &p.Limits[i], StageRaw); why != "" {
@@ -131,14 +133,6 @@ func synLimit(p *ir.Program, t Target, r *ir.Rule, protection *ir.Protection) (l
 	}
 	return limit, lost
 }
-
-// The values of packet.Flags of what begins a connection, of what comes back, and of what SYNPROXY takes: both. Its nft
-// statement would answer a SYN-ACK too, and so reflect a flood of them (net/netfilter/nft_synproxy.c).
-var (
-	beginning  = flagsThat(func(v uint32) bool { return v&0x17 == 0x02 })                   // of FIN, SYN, RST, ACK: SYN
-	answering  = flagsThat(func(v uint32) bool { return v&0x17 == 0x10 })                   // ACK
-	forProxies = flagsThat(func(v uint32) bool { return v&0x17 == 0x02 || v&0x17 == 0x10 }) // or ACK
-)
 
 // windowsNote is what is lost without nftables where a server answers SYNPROXY's SYN with a cookie, of which iptFamily.proxied
 // tells the reason. The server takes the client's windows for what they are without their scale.

@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/floodwall/floodwall/internal/compile"
+	"github.com/floodwall/floodwall/internal/ir"
 )
 
 // TestProtectionRefused has policies in which a protection cannot run where it must, and what is said of them.
@@ -55,7 +56,7 @@ func TestBesideXDP(t *testing.T) {
 	if err != nil || !pl.Later() {
 		t.Fatalf("nothing stands behind XDP: %v", err)
 	}
-	protect := []compile.Protect{{Method: compile.MethodRouter, MSS: [2]uint16{900, 900}, WScale: 3, Options: compile.WindowScaling | compile.Timestamps}}
+	protect := []ir.Handshake{{Method: ir.MethodRouter, MSS: [2]uint16{900, 900}, WScale: 3, Options: ir.WindowScaling | ir.Timestamps}}
 	n, err := compile.ToNftables(pl, compile.NftOptions{Devices: []string{"eth0"}, Protect: protect})
 	if err != nil {
 		t.Fatal(err)

@@ -23,11 +23,11 @@ const (
 
 // XDPOptions are what the loader decides about a program.
 type XDPOptions struct {
-	Slots       []uint32  // the counter slot of each rule; nil numbers them from xdp.SlotRules
-	GuardSlots  []uint32  // that of the responses which each guard cuts; nil numbers them from those of the rules on
-	Protect     []Protect // what was found out about each protection; nil assumes what is usual, in slots after all others
-	Form        Form      // "" chooses the cheaper one
-	QuestionKey uint64    // what a question to the loaded program must carry; 0: it answers none
+	Slots       []uint32       // the counter slot of each rule; nil numbers them from xdp.SlotRules
+	GuardSlots  []uint32       // that of the responses which each guard cuts; nil numbers them from those of the rules on
+	Protect     []ir.Handshake // what was found out about each protection; nil assumes what is usual, in slots after all others
+	Form        Form           // "" chooses the cheaper one
+	QuestionKey uint64         // what a question to the loaded program must carry; 0: it answers none
 }
 
 // XDP is a program compiled for XDP.
@@ -73,7 +73,7 @@ func ToXDP(p *ir.Program, o XDPOptions) (*XDP, error) {
 	if o.Protect == nil {
 		next := slotsUsed(slices.Concat(o.Slots, o.GuardSlots))
 		for i := range p.Protections {
-			o.Protect = append(o.Protect, usual(&p.Protections[i], next+uint32(i)*uint32(ir.NumOutcomes)))
+			o.Protect = append(o.Protect, ir.UsualHandshake(&p.Protections[i], next+uint32(i)*uint32(ir.NumOutcomes)))
 		}
 	}
 	out := &XDP{Dynamic: dynamicNumbers(p)}

@@ -13,6 +13,7 @@ import (
 	"github.com/floodwall/floodwall/internal/compile"
 	"github.com/floodwall/floodwall/internal/cost"
 	"github.com/floodwall/floodwall/internal/datapath"
+	"github.com/floodwall/floodwall/internal/ir"
 	"github.com/floodwall/floodwall/internal/rights"
 )
 
@@ -136,7 +137,7 @@ type apply struct {
 	move     *Move              // that this is one, of the policy that runs; else nil
 	was      *tallies           // what the one before has counted; nil when nothing runs
 	source   []byte             // to keep; nil is nothing
-	found    []compile.Protect  // out about the protections
+	found    []ir.Handshake     // out about the protections
 	inherits datapath.Inherited // what the program goes on with beside the counters
 	program  *datapath.Program  // nil without XDP
 	xdp      *compile.XDP

@@ -159,7 +159,7 @@ func (m *manifest) decisions(part *part) (list []counted) {
 		if m.Observed.Has(check) {
 			continue
 		}
-		list = append(list, counted{decision{ir.Drop.String(), name, compile.CheckStage(m.Target, check)}, counter})
+		list = append(list, counted{decision{ir.Drop.String(), name, m.Target.CheckStage(check)}, counter})
 	}
 	for i, r := range m.Rules {
 		if i < len(part.Rules) && part.Rules[i] != "" && !r.Observe {

@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"github.com/floodwall/floodwall/internal/backend"
-	"github.com/floodwall/floodwall/internal/compile"
 	"github.com/floodwall/floodwall/internal/ir"
 	"github.com/floodwall/floodwall/policy"
 )
@@ -33,7 +32,7 @@ var errNoServer = errors.New("no server of it is known; say `backends`, or apply
 // fromBackends sets what SYN-ACKs for a service behind this host announce: what the policy says, else what all of its
 // servers that answer do. Offering an option that a server lacks would break its connections. note says what
 // is announced when not all of them have answered, "" when they have.
-func fromBackends(ctx context.Context, s *ir.Protection, f *compile.Protect) (note string, err error) {
+func fromBackends(ctx context.Context, s *ir.Protection, f *ir.Handshake) (note string, err error) {
 	servers, err := backends(s)
 	unknown := errNoServer
 	if errors.Is(err, backend.ErrTooMany) {
@@ -51,7 +50,7 @@ func fromBackends(ctx context.Context, s *ir.Protection, f *compile.Protect) (no
 }
 
 // silentNote says in one line who has not answered and what that means, "" when all have.
-func silentNote(service string, f *compile.Protect, s backend.Survey) string {
+func silentNote(service string, f *ir.Handshake, s backend.Survey) string {
 	if s.Silent == nil {
 		return ""
 	}
@@ -68,12 +67,12 @@ func silentNote(service string, f *compile.Protect, s backend.Survey) string {
 }
 
 // announced is what SYN-ACKs announce, in words.
-func announced(f *compile.Protect) string {
+func announced(f *ir.Handshake) string {
 	words := []string{fmt.Sprintf("MSS %d in IPv4 and %d in IPv6", f.MSS[0], f.MSS[1])}
 	for bit, name := range optionNames {
 		switch {
 		case f.Options>>bit&1 == 0:
-		case compile.Options(1<<bit) == compile.WindowScaling:
+		case ir.TCPOptions(1<<bit) == ir.WindowScaling:
 			words = append(words, fmt.Sprintf("%s %d", name, f.WScale))
 		default:
 			words = append(words, name)
@@ -83,8 +82,8 @@ func announced(f *compile.Protect) string {
 }
 
 // announce takes what servers do into what is announced.
-func announce(s *ir.Protection, f *compile.Protect, all backend.Survey) {
-	f.MSS, f.WScale, f.Options = usualMSS, usualWScale, compile.WindowScaling|compile.SACK|compile.Timestamps
+func announce(s *ir.Protection, f *ir.Handshake, all backend.Survey) {
+	f.MSS, f.WScale, f.Options = usualMSS, usualWScale, ir.WindowScaling|ir.SACK|ir.Timestamps
 	if all.Answered != nil {
 		f.Options = optionsOf(all)
 		f.WScale = uint8(max(all.WScale, 0))
@@ -97,14 +96,14 @@ func announce(s *ir.Protection, f *compile.Protect, all backend.Survey) {
 	if s.MSS > 0 {
 		f.MSS = [2]uint16{s.MSS, s.MSS}
 	}
-	if s.WScale >= 0 && f.Options&compile.WindowScaling != 0 {
+	if s.WScale >= 0 && f.Options&ir.WindowScaling != 0 {
 		f.WScale = uint8(s.WScale)
 	}
 }
 
-func optionsOf(all backend.Survey) (o compile.Options) {
-	for option, does := range map[compile.Options]bool{
-		compile.WindowScaling: all.WScale >= 0, compile.SACK: all.SACK, compile.Timestamps: all.Timestamps, compile.ECN: all.ECN,
+func optionsOf(all backend.Survey) (o ir.TCPOptions) {
+	for option, does := range map[ir.TCPOptions]bool{
+		ir.WindowScaling: all.WScale >= 0, ir.SACK: all.SACK, ir.Timestamps: all.Timestamps, ir.ECN: all.ECN,
 	} {
 		if does {
 			o |= option

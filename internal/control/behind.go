@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"github.com/floodwall/floodwall/internal/backend"
-	"github.com/floodwall/floodwall/internal/compile"
 	"github.com/floodwall/floodwall/internal/ir"
 )
 
@@ -80,7 +79,7 @@ func (e *protectionEntry) mismatch(b *behindEntry, s backend.Survey) *Mismatch {
 	if s.Answered == nil {
 		return nil
 	}
-	var now compile.Protect
+	var now ir.Handshake
 	announce(&ir.Protection{MSS: b.MSS, WScale: b.WScale}, &now, s)
 	found := Mismatch{Service: e.Service, Servers: s.Answered}
 	differ := func(k Kind, broken bool, format string, args ...any) {
@@ -97,10 +96,10 @@ func (e *protectionEntry) mismatch(b *behindEntry, s backend.Survey) *Mismatch {
 	for bit, name := range optionNames {
 		offered, has := slices.Contains(e.Options, name), now.Options>>bit&1 == 1
 		if offered != has {
-			differ(kindOf(compile.Options(1<<bit)), offered, map[bool]string{true: "%s is offered, and they lack it", false: "%s is not offered, and they have it"}[offered], name)
+			differ(kindOf(ir.TCPOptions(1<<bit)), offered, map[bool]string{true: "%s is offered, and they lack it", false: "%s is not offered, and they have it"}[offered], name)
 		}
 	}
-	if now.Options&compile.WindowScaling != 0 && e.WScale >= 0 && e.WScale != int(now.WScale) {
+	if now.Options&ir.WindowScaling != 0 && e.WScale >= 0 && e.WScale != int(now.WScale) {
 		differ(KindWScale, e.WScale > int(now.WScale), "window scale %d is announced, %d is theirs", e.WScale, now.WScale)
 	}
 	if found.Differs == nil {
@@ -110,8 +109,8 @@ func (e *protectionEntry) mismatch(b *behindEntry, s backend.Survey) *Mismatch {
 }
 
 // kindOf is the kind of an option.
-func kindOf(o compile.Options) Kind {
-	if o == compile.WindowScaling {
+func kindOf(o ir.TCPOptions) Kind {
+	if o == ir.WindowScaling {
 		return KindWScale
 	}
 	return KindOption

@@ -24,8 +24,8 @@ type protectionEntry struct {
 }
 
 // methodNames are the methods in the words of status.
-var methodNames = map[compile.Method]string{
-	0: "kernel", compile.MethodHost: "host", compile.MethodListener: "listener", compile.MethodRouter: "synproxy",
+var methodNames = map[ir.CookieMethod]string{
+	0: "kernel", ir.MethodHost: "host", ir.MethodListener: "listener", ir.MethodRouter: "synproxy",
 }
 
 // optionNames are the options of TCP in the order of their bits.
@@ -65,25 +65,25 @@ func (a *apply) protect(ctx context.Context) error {
 }
 
 // answeredBy chooses how a service is answered for on the target, and notes what is lost.
-func (a *apply) answeredBy(s *ir.Protection, listening []listener) (compile.Method, error) {
+func (a *apply) answeredBy(s *ir.Protection, listening []listener) (ir.CookieMethod, error) {
 	switch {
 	case a.target == compile.TargetXDP:
 		m, lost, err := a.method(s, listening)
 		a.note(lost)
 		return m, err
 	case s.Router:
-		return compile.MethodRouter, nil
+		return ir.MethodRouter, nil
 	}
 	return 0, cookiesOn(s)
 }
 
 // findAnnounced finds out what SYN-ACKs for a service announce.
-func (a *apply) findAnnounced(ctx context.Context, s *ir.Protection, m compile.Method, mtu int) error {
+func (a *apply) findAnnounced(ctx context.Context, s *ir.Protection, m ir.CookieMethod, mtu int) error {
 	if !s.Router {
 		a.found = append(a.found, facts(s, m, mtu))
 		return nil
 	}
-	found := compile.Protect{Method: m}
+	found := ir.Handshake{Method: m}
 	note, err := fromBackends(ctx, s, &found)
 	a.found = append(a.found, found)
 	a.note(note)
@@ -131,13 +131,13 @@ func (a *apply) recordProtections() {
 }
 
 // addProtections notes what was found out about the protections of a program.
-func (m *manifest) addProtections(p *ir.Program, found []compile.Protect) {
+func (m *manifest) addProtections(p *ir.Program, found []ir.Handshake) {
 	for i, f := range found {
 		m.Protections = append(m.Protections, newProtectionEntry(&p.Protections[i], &f))
 	}
 }
 
-func newProtectionEntry(s *ir.Protection, f *compile.Protect) protectionEntry {
+func newProtectionEntry(s *ir.Protection, f *ir.Handshake) protectionEntry {
 	e := protectionEntry{
 		Service: s.Service, Mode: s.Mode(), Method: methodNames[f.Method], Line: s.Line, Always: s.Always,
 		MSS: f.MSS, WScale: -1, Options: []string{}, Slots: f.Slots,
@@ -147,7 +147,7 @@ func newProtectionEntry(s *ir.Protection, f *compile.Protect) protectionEntry {
 			e.Options = append(e.Options, name)
 		}
 	}
-	if f.Options&compile.WindowScaling != 0 {
+	if f.Options&ir.WindowScaling != 0 {
 		e.WScale = int(f.WScale)
 	}
 	return e

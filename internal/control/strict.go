@@ -10,8 +10,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/floodwall/floodwall/internal/compile"
 	"github.com/floodwall/floodwall/internal/datapath"
+	"github.com/floodwall/floodwall/internal/ir"
 )
 
 // looseFile says whether conntrack takes a packet from the middle of a TCP connection that it does not know for one of a
@@ -21,7 +21,7 @@ const looseFile = "/proc/sys/net/netfilter/nf_conntrack_tcp_loose"
 
 // strict reports whether a generation needs conntrack to be strict.
 func (m *manifest) strict() bool {
-	return m != nil && slices.ContainsFunc(m.Protections, func(e protectionEntry) bool { return e.Method == methodNames[compile.MethodRouter] })
+	return m != nil && slices.ContainsFunc(m.Protections, func(e protectionEntry) bool { return e.Method == methodNames[ir.MethodRouter] })
 }
 
 // loose is what looseFile says, nil when there is no conntrack.

@@ -6,7 +6,6 @@ import (
 
 	"github.com/vishvananda/netlink"
 
-	"github.com/floodwall/floodwall/internal/compile"
 	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/ir"
 	"github.com/floodwall/floodwall/policy"
@@ -19,8 +18,8 @@ const (
 )
 
 // facts are what a SYN-ACK for a service of this host announces, as its kernel would.
-func facts(s *ir.Protection, m compile.Method, mtu int) compile.Protect {
-	f := compile.Protect{
+func facts(s *ir.Protection, m ir.CookieMethod, mtu int) ir.Handshake {
+	f := ir.Handshake{
 		Method: m, MSS: [2]uint16{uint16(max(mtu-headers4, policy.MinMSS)), uint16(max(mtu-headers6, policy.MinMSS))},
 		WScale: windowScale(), Options: options(m),
 	}
@@ -79,17 +78,17 @@ func firstWindow(mss [2]uint16) uint16 {
 func receiveBuffer() []int { return sysctl("ipv4/tcp_rmem", 4096, 131072, 6291456) }
 
 // options are those that this host does, or that the method can.
-func options(m compile.Method) (o compile.Options) {
-	if m == compile.MethodListener && lostToListener() != "" {
+func options(m ir.CookieMethod) (o ir.TCPOptions) {
+	if m == ir.MethodListener && lostToListener() != "" {
 		return 0
 	}
 	for _, one := range []struct {
 		sysctl string
 		usual  int
-		option compile.Options
+		option ir.TCPOptions
 	}{
-		{"tcp_window_scaling", 1, compile.WindowScaling}, {"tcp_sack", 1, compile.SACK},
-		{"tcp_timestamps", 1, compile.Timestamps}, {"tcp_ecn", 2, compile.ECN},
+		{"tcp_window_scaling", 1, ir.WindowScaling}, {"tcp_sack", 1, ir.SACK},
+		{"tcp_timestamps", 1, ir.Timestamps}, {"tcp_ecn", 2, ir.ECN},
 	} {
 		if sysctl("ipv4/"+one.sysctl, one.usual)[0] != 0 {
 			o |= one.option

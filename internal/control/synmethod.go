@@ -9,7 +9,6 @@ import (
 
 	"github.com/vishvananda/netlink"
 
-	"github.com/floodwall/floodwall/internal/compile"
 	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/ir"
 	"github.com/floodwall/floodwall/internal/packet"
@@ -39,12 +38,12 @@ func cookiesOn(s *ir.Protection) error {
 
 // method chooses how a protected service is answered for in XDP, 0 where XDP only limits. lost tells what that costs, and
 // why it is so; "" is nothing. Another target can do without what router mode needs of the kernel.
-func (a *apply) method(s *ir.Protection, found []listener) (m compile.Method, lost string, err error) {
+func (a *apply) method(s *ir.Protection, found []listener) (m ir.CookieMethod, lost string, err error) {
 	if s.Router {
 		if err := errors.Join(datapath.RawCookiesSupported(), datapath.ConntrackLookupSupported(), a.untaggedReplies()); err != nil {
 			return 0, "", &unavailableError{fmt.Errorf("service %q: XDP cannot stand before the kernel's SYNPROXY: %w", s.Service, err)}
 		}
-		return compile.MethodRouter, "", nil
+		return ir.MethodRouter, "", nil
 	}
 	if err := cookiesOn(s); err != nil {
 		return 0, "", err
@@ -62,9 +61,9 @@ func (a *apply) method(s *ir.Protection, found []listener) (m compile.Method, lo
 	}
 	switch {
 	case lacks == nil:
-		return compile.MethodHost, "", nil
+		return ir.MethodHost, "", nil
 	case syncookies() == 2:
-		return compile.MethodListener, fmt.Sprintf(
+		return ir.MethodListener, fmt.Sprintf(
 			"service %q: SYNs are answered with the kernel's own cookies%s: %v", s.Service, lostToListener(), lacks), nil
 	}
 	return 0, fmt.Sprintf(limited+". With sysctl net.ipv4.tcp_syncookies=2 they are sent from XDP", s.Service, lacks), nil

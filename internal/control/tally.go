@@ -117,7 +117,7 @@ func (c *tallies) check(check packet.Check) (n tally, at compile.Stage, done boo
 	}
 	if c.part != nil {
 		if name, ok := c.part.Checks[check.String()]; ok {
-			return c.named[name].plus(c.before.Checks[check.String()]), compile.CheckStage(c.manifest.Target, check), true
+			return c.named[name].plus(c.before.Checks[check.String()]), c.manifest.Target.CheckStage(check), true
 		}
 	}
 	return tally{}, "", false

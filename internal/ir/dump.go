@@ -154,7 +154,7 @@ func firstWords[T any](list []T, most int, noun string, word func(T) string) (wo
 }
 
 func (m Match) rangeWord(r Range) string {
-	if m.Field == packet.DNS && r == (Range{0, packet.DNSResponse - 1}) {
+	if m.Field == packet.DNS && r == (Range{First: 0, Last: packet.DNSResponse - 1}) {
 		return "query"
 	}
 	first, last := ValueText(m.Field, r.First), ValueText(m.Field, r.Last)

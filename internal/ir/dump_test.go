@@ -17,9 +17,9 @@ func TestString(t *testing.T) {
 		Sets:   []Set{set(t, "192.0.2.0/24"), {Name: "bans", Dynamic: &Dynamic{}, Max: 5}},
 		Rules: []Rule{
 			{Name: "bans", Src: []AddrMatch{{Sets: []int{1}}}, Dst: []AddrMatch{{Sets: []int{0}, Not: true}}, Verdict: Drop},
-			{Name: "replies", Match: is(packet.State, Range{packet.StateEstablished, packet.StateRelated})},
-			{Name: "odd", Match: is(packet.State, one(packet.StateNew), Range{packet.StateInvalid, packet.StateUntracked}), Verdict: Drop},
-			{Name: "closed", Match: is(packet.DPort, Range{20, 23}, one(packet.PortUDP+53)), Verdict: Reject, Merged: 3},
+			{Name: "replies", Match: is(packet.State, Range{First: packet.StateEstablished, Last: packet.StateRelated})},
+			{Name: "odd", Match: is(packet.State, one(packet.StateNew), Range{First: packet.StateInvalid, Last: packet.StateUntracked}), Verdict: Drop},
+			{Name: "closed", Match: is(packet.DPort, Range{First: 20, Last: 23}, one(packet.PortUDP+53)), Verdict: Reject, Merged: 3},
 			{Name: "web", Kind: RuleKindService, Match: is(packet.DPort, one(80))},
 		},
 		Default: Drop,
@@ -73,9 +73,9 @@ func TestStringConditions(t *testing.T) {
 			{Rate: 1_000_000_000_000, Per: time.Hour, Bits: true, Burst: 1_234_000, Dst: &Prefixes{32, 128}},
 		},
 		Rules: []Rule{
-			{Name: "names", Match: dns(Range{0, 65535}), Names: []NameMatch{{Sets: []int{0, 1}}, {Sets: []int{2}, Not: true}}, Verdict: Drop},
-			{Name: "types", Match: dns(one(16), Range{255, 256}, one(1000)), Verdict: Truncate, Slip: 2},
-			{Name: "kinds", Match: dns(Range{packet.DNSResponse, packet.DNSMalformed}, one(packet.DNSNone)), Observe: true},
+			{Name: "names", Match: dns(Range{First: 0, Last: 65535}), Names: []NameMatch{{Sets: []int{0, 1}}, {Sets: []int{2}, Not: true}}, Verdict: Drop},
+			{Name: "types", Match: dns(one(16), Range{First: 255, Last: 256}, one(1000)), Verdict: Truncate, Slip: 2},
+			{Name: "kinds", Match: dns(Range{First: packet.DNSResponse, Last: packet.DNSMalformed}, one(packet.DNSNone)), Observe: true},
 			{Name: "texts", Verdict: Drop, Payload: []PayloadMatch{{
 				Any: []Pattern{{Text: []byte("GET \r\n\"|"), Within: 256}, {Text: []byte("x"), NoCase: true, Within: 1024}},
 				At:  []At{{Offset: 3, Value: []byte{0xde, 0xa0}, Mask: []byte{0xff, 0xf0}}},
@@ -92,7 +92,7 @@ func TestStringConditions(t *testing.T) {
 		},
 		Protections: []Protection{
 			{Service: "web", Ports: []Range{one(80)}, Start: 2, Stop: 2, Limits: []int{1, 2}, WScale: -1, Flows: 9},
-			{Service: "far", Ports: []Range{{80, 90}}, Router: true, Always: true, Start: -1, Stop: -1, MSS: 1460, Flows: 1,
+			{Service: "far", Ports: []Range{{First: 80, Last: 90}}, Router: true, Always: true, Start: -1, Stop: -1, MSS: 1460, Flows: 1,
 				Backends: []netip.Addr{netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("2001:db8::1")}},
 		},
 	}

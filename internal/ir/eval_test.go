@@ -43,16 +43,16 @@ func membersOf(words ...string) func(set int, a netip.Addr) bool {
 
 func is(f packet.Field, ranges ...Range) []Match { return []Match{{Field: f, Values: ranges}} }
 
-func one(v uint32) Range { return Range{v, v} }
+func one(v uint32) Range { return Range{First: v, Last: v} }
 
 // not is all values of f but one.
 func not(f packet.Field, v uint32) []Match {
 	var values []Range
 	if v > 0 {
-		values = append(values, Range{0, v - 1})
+		values = append(values, Range{First: 0, Last: v - 1})
 	}
 	if v < f.Size()-1 {
-		values = append(values, Range{v + 1, f.Size() - 1})
+		values = append(values, Range{First: v + 1, Last: f.Size() - 1})
 	}
 	return []Match{{Field: f, Values: values}}
 }
@@ -71,7 +71,7 @@ func TestEvalField(t *testing.T) {
 		{"proto of two", is(packet.Proto, one(1), one(17)), []string{dns4, ping}, []string{syn4, "icmpv6 2606::1 > 2606::2"}},
 		{"port tcp", is(packet.DPort, one(80)), []string{syn4, syn6}, []string{dns4, "udp 8.8.8.8:5 > 1.1.1.1:80", ping}},
 		{"port udp", is(packet.DPort, one(udp+53)), []string{dns4}, []string{"tcp 8.8.8.8:5 > 1.1.1.1:53 .", ping}},
-		{"port range", is(packet.DPort, Range{79, 81}), []string{syn4, "tcp 8.8.8.8:5 > 1.1.1.1:79", "tcp 8.8.8.8:5 > 1.1.1.1:81"},
+		{"port range", is(packet.DPort, Range{First: 79, Last: 81}), []string{syn4, "tcp 8.8.8.8:5 > 1.1.1.1:79", "tcp 8.8.8.8:5 > 1.1.1.1:81"},
 			[]string{"tcp 8.8.8.8:5 > 1.1.1.1:78", "tcp 8.8.8.8:5 > 1.1.1.1:82"}},
 		{"port and later fragment", is(packet.DPort, one(80)), nil, []string{syn4 + " frag=later", syn6 + " frag=later"}},
 		{"port and first fragment", is(packet.DPort, one(80)), []string{syn4 + " frag=first", syn6 + " frag=first"}, nil},
@@ -82,12 +82,12 @@ func TestEvalField(t *testing.T) {
 			[]string{"tcp 8.8.8.8:5 > 1.1.1.1:80 .", dns4}},
 		{"not flags", not(packet.Flags, 2), []string{dns4, "tcp 8.8.8.8:5 > 1.1.1.1:80 ."}, []string{syn4}},
 		{"icmp", is(packet.ICMP, one(8<<8)), []string{ping}, []string{"icmp 8.8.8.8 > 1.1.1.1 echo-reply", "icmpv6 2606::1 > 2606::2 type=8", dns4}},
-		{"icmpv6 type", is(packet.ICMP, Range{packet.ICMPv6 + 128<<8, packet.ICMPv6 + 129<<8 - 1}),
+		{"icmpv6 type", is(packet.ICMP, Range{First: packet.ICMPv6 + 128<<8, Last: packet.ICMPv6 + 129<<8 - 1}),
 			[]string{"icmpv6 2606::1 > 2606::2 type=128 code=7"}, []string{"icmpv6 2606::1 > 2606::2 type=129", "icmp 8.8.8.8 > 1.1.1.1 type=128"}},
-		{"length", is(packet.Length, Range{100, 200}), []string{dns4 + " len=100", dns4 + " len=200"}, []string{dns4 + " len=99", dns4 + " len=201"}},
-		{"ttl", is(packet.TTL, Range{0, 5}), []string{syn4 + " ttl=5", syn6 + " ttl=1"}, []string{syn4, syn6 + " ttl=6"}},
+		{"length", is(packet.Length, Range{First: 100, Last: 200}), []string{dns4 + " len=100", dns4 + " len=200"}, []string{dns4 + " len=99", dns4 + " len=201"}},
+		{"ttl", is(packet.TTL, Range{First: 0, Last: 5}), []string{syn4 + " ttl=5", syn6 + " ttl=1"}, []string{syn4, syn6 + " ttl=6"}},
 		{"dscp", is(packet.DSCP, one(46)), []string{syn4 + " dscp=46", syn6 + " dscp=46"}, []string{syn4}},
-		{"fragment", is(packet.Fragment, Range{packet.FragmentFirst, packet.FragmentLater}),
+		{"fragment", is(packet.Fragment, Range{First: packet.FragmentFirst, Last: packet.FragmentLater}),
 			[]string{dns4 + " frag=first", dns4 + " frag=later"}, []string{dns4}},
 		{"vlan", is(packet.VLAN, one(10)), []string{syn4 + " vlan=10", syn6 + " vlan=10,20"}, []string{syn4, syn4 + " vlan=20,10"}},
 		{"no vlan", is(packet.VLAN, one(packet.VLANNone)), []string{syn4}, []string{syn4 + " vlan=0"}},

@@ -8,6 +8,7 @@ import (
 
 	"github.com/floodwall/floodwall/internal/addrs"
 	"github.com/floodwall/floodwall/internal/packet"
+	"github.com/floodwall/floodwall/internal/ranges"
 )
 
 // Program is a policy, lowered: all names resolved, services and defaults spelled out as rules. Checks come first, then
@@ -129,4 +130,4 @@ type Match struct {
 }
 
 // Range is a range of field values, both ends included.
-type Range struct{ First, Last uint32 }
+type Range = ranges.Range

@@ -49,9 +49,9 @@ func (p *Packet) addresses() {
 func (p *Packet) startsUp() bool {
 	link := p.Src == netip.IPv6Unspecified() || ipv6LinkLocal.Contains(p.Src)
 	switch p.Value[Proto] {
-	case protoUDP:
+	case ProtoUDP:
 		return link || p.Src == netip.IPv4Unspecified()
-	case protoICMPv6:
+	case ProtoICMPv6:
 		return link
 	}
 	return false

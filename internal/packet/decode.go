@@ -14,13 +14,13 @@ const (
 // IP protocol numbers (IANA) that the decoder reads on.
 const (
 	protoHopByHop = 0
-	protoICMP     = 1
-	protoTCP      = 6
-	protoUDP      = 17
+	ProtoICMP     = 1
+	ProtoTCP      = 6
+	ProtoUDP      = 17
 	protoRouting  = 43
 	protoFragment = 44
 	protoAH       = 51
-	protoICMPv6   = 58
+	ProtoICMPv6   = 58
 	protoDstOpts  = 60
 )
 
@@ -30,6 +30,10 @@ const (
 	maxVLANs    = 2
 	maxLength   = 65535 // the largest IP datagram after reassembly (RFC 791)
 )
+
+// SmallestBits is the length in bits of the largest IP packet in the smallest Ethernet frame (IEEE 802.3, 3.2.7), as limits
+// count it.
+const SmallestBits = 8 * 46
 
 // Decode reads an Ethernet frame, from its destination address to its last octet without the frame check sequence. It
 // accepts any octets, and allocates nothing. A frame below 14 octets, which no device delivers, is truncated.
@@ -98,11 +102,11 @@ func (p *Packet) transport(b []byte) {
 	p.L4 = b
 	v4 := p.Value[Family] == FamilyIPv4
 	switch proto := p.Value[Proto]; {
-	case proto == protoTCP:
+	case proto == ProtoTCP:
 		p.tcp(b)
-	case proto == protoUDP:
+	case proto == ProtoUDP:
 		p.udp(b)
-	case proto == protoICMP && v4, proto == protoICMPv6 && !v4:
+	case proto == ProtoICMP && v4, proto == ProtoICMPv6 && !v4:
 		p.icmp(b)
 	default:
 		p.Payload = b

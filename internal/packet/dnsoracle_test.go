@@ -82,7 +82,7 @@ func lowerWire(t *testing.T, name string) []byte {
 
 // decodeDNS decodes a message in a UDP datagram.
 func decodeDNS(message []byte) Packet {
-	s := Spec{layer: layerUDP, proto: protoUDP, ports: true, sport: 40000, dport: 53, src: addrs("8.8.8.8")[0], dst: addrs("1.1.1.1")[0]}
+	s := Spec{layer: layerUDP, proto: ProtoUDP, ports: true, sport: 40000, dport: 53, src: addrs("8.8.8.8")[0], dst: addrs("1.1.1.1")[0]}
 	s.payload = message
 	return Decode(s.Frame())
 }

@@ -40,7 +40,7 @@ func FuzzDecode(f *testing.F) {
 			t.Error("a later fragment with an L4 header")
 		}
 		tcp, hasFlags := p.Value[DPort] < PortUDP, p.Value[Flags] != FlagsNone
-		if tcp != hasFlags || tcp && p.Value[Proto] != protoTCP {
+		if tcp != hasFlags || tcp && p.Value[Proto] != ProtoTCP {
 			t.Error("TCP fields contradict each other")
 		}
 		checkPayload(t, frame, p)

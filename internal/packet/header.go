@@ -33,7 +33,7 @@ func (s *Spec) ipv4Fragment() uint16 {
 
 // ttl is the TTL: 64, or what the receiver of a neighbor discovery message insists on.
 func (s *Spec) ttl() byte {
-	if s.proto == protoICMPv6 && s.layer == layerICMP && isDiscovery(s.icmpType()) {
+	if s.proto == ProtoICMPv6 && s.layer == layerICMP && isDiscovery(s.icmpType()) {
 		return byte(s.get(numTTL, onLinkHops))
 	}
 	return byte(s.get(numTTL, defaultTTL))

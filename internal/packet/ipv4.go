@@ -117,7 +117,7 @@ func (p *Packet) fragment(offset int, more bool, size int) {
 	switch {
 	case offset > 0:
 		p.Value[Fragment] = FragmentLater
-		p.failIf(p.Value[Proto] == protoTCP && offset < minTCPBefore, TinyFragment)
+		p.failIf(p.Value[Proto] == ProtoTCP && offset < minTCPBefore, TinyFragment)
 	case more:
 		p.Value[Fragment] = FragmentFirst
 	default:

@@ -66,7 +66,7 @@ func (s *Spec) putL4Checksum(l4 []byte) {
 		return
 	}
 	var pseudo uint32
-	if s.layer != layerICMP || s.proto == protoICMPv6 {
+	if s.layer != layerICMP || s.proto == ProtoICMPv6 {
 		pseudo = s.pseudoHeader(len(l4))
 	}
 	sum := checksum(l4, pseudo)

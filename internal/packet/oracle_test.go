@@ -158,22 +158,22 @@ func (o *oracle) transport(p gopacket.Packet) {
 		switch l := l.(type) {
 		case *layers.TCP:
 			o.compared["TCP"]++
-			o.equal(Proto, protoTCP)
+			o.equal(Proto, ProtoTCP)
 			o.equal(SPort, int(l.SrcPort))
 			o.equal(DPort, int(l.DstPort))
 			o.equal(Flags, int(l.Contents[13]))
 		case *layers.UDP:
 			o.compared["UDP"]++
-			o.equal(Proto, protoUDP)
+			o.equal(Proto, ProtoUDP)
 			o.equal(SPort, PortUDP+int(l.SrcPort))
 			o.equal(DPort, PortUDP+int(l.DstPort))
 		case *layers.ICMPv4:
 			o.compared["ICMPv4"]++
-			o.equal(Proto, protoICMP)
+			o.equal(Proto, ProtoICMP)
 			o.icmp(int(l.TypeCode), FamilyIPv4)
 		case *layers.ICMPv6:
 			o.compared["ICMPv6"]++
-			o.equal(Proto, protoICMPv6)
+			o.equal(Proto, ProtoICMPv6)
 			o.icmp(ICMPv6+int(l.TypeCode), FamilyIPv6)
 		}
 	}

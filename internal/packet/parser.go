@@ -89,7 +89,7 @@ func (p *parser) addresses() error {
 // family is the only address family that the protocol has, or "".
 func (p *parser) family() string {
 	switch {
-	case p.spec.layer == layerARP, p.spec.layer == layerICMP && p.spec.proto == protoICMP:
+	case p.spec.layer == layerARP, p.spec.layer == layerICMP && p.spec.proto == ProtoICMP:
 		return "IPv4"
 	case p.spec.layer == layerICMP:
 		return "IPv6"
@@ -207,8 +207,8 @@ func (p *parser) word(text string) (name string, known bool) {
 }
 
 var echoTypes = map[uint8]map[string]uint32{
-	protoICMP:   {"echo-request": echoRequest, "echo-reply": echoReply},
-	protoICMPv6: {"echo-request": echoRequestV6, "echo-reply": echoReplyV6},
+	ProtoICMP:   {"echo-request": echoRequest, "echo-reply": echoReply},
+	ProtoICMPv6: {"echo-request": echoRequestV6, "echo-reply": echoReplyV6},
 }
 
 // wanted lists what an option of this packet can be.

@@ -5,11 +5,11 @@ import "net/netip"
 // protocol draws the protocol and the L4 header.
 func (g *generator) protocol(v4 bool) {
 	s := &g.spec
-	icmp := uint32(protoICMPv6)
+	icmp := uint32(ProtoICMPv6)
 	if v4 {
-		icmp = protoICMP
+		icmp = ProtoICMP
 	}
-	choices := []uint32{protoTCP, protoTCP, protoTCP, protoUDP, protoUDP, protoUDP, icmp}
+	choices := []uint32{ProtoTCP, ProtoTCP, ProtoTCP, ProtoUDP, ProtoUDP, ProtoUDP, icmp}
 	for range min(4, len(g.hints.Values[Proto])) {
 		choices = append(choices, g.value(Proto))
 	}
@@ -18,11 +18,11 @@ func (g *generator) protocol(v4 bool) {
 		s.proto = byte(g.r.Uint32())
 	}
 	switch {
-	case s.proto == protoTCP:
+	case s.proto == ProtoTCP:
 		s.layer = layerTCP
 		g.ports(0)
 		g.tcp()
-	case s.proto == protoUDP:
+	case s.proto == ProtoUDP:
 		s.layer = layerUDP
 		g.ports(PortUDP)
 		if g.wrong(10) {

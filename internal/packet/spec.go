@@ -56,10 +56,10 @@ var protocols = []struct {
 	proto uint8
 	layer layer
 }{
-	{"tcp", protoTCP, layerTCP},
-	{"udp", protoUDP, layerUDP},
-	{"icmp", protoICMP, layerICMP},
-	{"icmpv6", protoICMPv6, layerICMP},
+	{"tcp", ProtoTCP, layerTCP},
+	{"udp", ProtoUDP, layerUDP},
+	{"icmp", ProtoICMP, layerICMP},
+	{"icmpv6", ProtoICMPv6, layerICMP},
 	{"gre", 47, layerRaw},
 	{"esp", 50, layerRaw},
 	{"arp", 0, layerARP},

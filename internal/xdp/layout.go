@@ -37,6 +37,9 @@ type Counter struct{ Packets, Octets uint64 }
 // MaxDynamicSets is how many dynamic sets a program can have, the host's own addresses among them.
 const MaxDynamicSets = 8
 
+// MaxSecrets is how many secrets of DNS cookies a guard can have. MAX_SECRETS of bpf/verify.h.
+const MaxSecrets = 2
+
 // DynamicInfoSize is the size of the record of one dynamic set in the map DynamicInfo.
 const DynamicInfoSize = 64
 

@@ -10,7 +10,6 @@ import (
 	"github.com/cilium/ebpf/btf"
 
 	"github.com/floodwall/floodwall/internal/addrs"
-	"github.com/floodwall/floodwall/internal/compile"
 	"github.com/floodwall/floodwall/internal/ir"
 	"github.com/floodwall/floodwall/internal/packet"
 	"github.com/floodwall/floodwall/internal/xdp"
@@ -170,9 +169,9 @@ func TestEnums(t *testing.T) {
 			"VERDICT_PASS": int(ir.Pass), "VERDICT_DROP": int(ir.Drop), "VERDICT_REJECT": int(ir.Reject),
 			"VERDICT_TRUNCATE": int(ir.Truncate), "DECISION_SPECIAL": xdp.Special, "DECISION_CONDITIONAL": xdp.Conditional,
 			"DECISION_PROTECTED": xdp.Protected},
-		"protection.h": {"METHOD_HOST": int(compile.MethodHost), "METHOD_LISTENER": int(compile.MethodListener),
-			"METHOD_ROUTER": int(compile.MethodRouter), "PROTECT_ALWAYS": 1, "OFFER_WSCALE": int(compile.WindowScaling),
-			"OFFER_SACK": int(compile.SACK), "OFFER_TIMESTAMPS": int(compile.Timestamps), "OFFER_ECN": int(compile.ECN),
+		"protection.h": {"METHOD_HOST": int(ir.MethodHost), "METHOD_LISTENER": int(ir.MethodListener),
+			"METHOD_ROUTER": int(ir.MethodRouter), "PROTECT_ALWAYS": 1, "OFFER_WSCALE": int(ir.WindowScaling),
+			"OFFER_SACK": int(ir.SACK), "OFFER_TIMESTAMPS": int(ir.Timestamps), "OFFER_ECN": int(ir.ECN),
 			"SYN_ANSWERED": int(ir.SynAnswered), "SYN_LIMITED": int(ir.SynLimited), "ACK_PROVED": int(ir.AckProved),
 			"ACK_INVALID": int(ir.AckInvalid), "ACK_ASKED": int(ir.AckAsked), "NUM_OUTCOMES": int(ir.NumOutcomes)},
 		"flow.h":    {"FLOW_SLOTS": xdp.FlowSlots},

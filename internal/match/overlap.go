@@ -1,28 +1,29 @@
-package compile
+package match
 
 import (
 	"slices"
 
 	"github.com/floodwall/floodwall/internal/ir"
 	"github.com/floodwall/floodwall/internal/packet"
+	"github.com/floodwall/floodwall/internal/ranges"
 )
 
-// overlap reports whether some packet could match both rules. It may err towards true.
-func overlap(sets []ir.Set, a, b *ir.Rule) bool {
+// Overlap reports whether some packet could match both rules. It may err towards true.
+func Overlap(sets []ir.Set, a, b *ir.Rule) bool {
 	for _, m := range a.Match {
 		i := slices.IndexFunc(b.Match, func(o ir.Match) bool { return o.Field == m.Field })
-		if i >= 0 && !intersect(m.Values, b.Match[i].Values) {
+		if i >= 0 && !ranges.Overlap(m.Values, b.Match[i].Values) {
 			return false
 		}
 	}
-	return intersect(protocols(a), protocols(b)) && familiesOverlap(sets, a, b) &&
+	return ranges.Overlap(protocols(a), protocols(b)) && familiesOverlap(sets, a, b) &&
 		addrsOverlap(sets, a.Src, b.Src) && addrsOverlap(sets, a.Dst, b.Dst)
 }
 
 // familiesOverlap reports whether both rules can match packets of one family: one may tell it by its sources and the other
 // by its destinations.
 func familiesOverlap(sets []ir.Set, a, b *ir.Rule) bool {
-	return slices.ContainsFunc(bothFamilies, func(family uint32) bool {
+	return slices.ContainsFunc(BothFamilies, func(family uint32) bool {
 		return allowsFamily(sets, a, family) && allowsFamily(sets, b, family)
 	})
 }
@@ -47,36 +48,12 @@ func hasFamily(s *ir.Set, family uint32) bool {
 	return s.Static.Size() > len(s.Static.V4())
 }
 
-// commute reports whether two rules may change places, though some packets match both.
-func commute(a, b *ir.Rule) bool {
-	return a.Verdict == b.Verdict && a.Protect == b.Protect && !metered(a) && !metered(b)
-}
-
-// metered reports whether it matters to r which packets come to it, beyond those that it decides: they are charged to its
-// limits, or counted.
-func metered(r *ir.Rule) bool { return len(r.Over) > 0 || r.Observe }
-
-// intersect reports whether two normalized lists of ranges have a value in common.
-func intersect(a, b []ir.Range) bool {
-	for i, j := 0, 0; i < len(a) && j < len(b); {
-		switch {
-		case a[i].Last < b[j].First:
-			i++
-		case b[j].Last < a[i].First:
-			j++
-		default:
-			return true
-		}
-	}
-	return false
-}
-
 // protocols are the IP protocols that a rule leaves, by the fields that belong to one.
 func protocols(r *ir.Rule) []ir.Range {
 	left := []ir.Range{{First: 0, Last: packet.Proto.Size() - 1}}
 	for _, m := range r.Match {
 		if of := protocolsOf(m); of != nil {
-			left = also([]ir.Match{{Field: packet.Proto, Values: left}}, ir.Match{Field: packet.Proto, Values: of})[0].Values
+			left = Also([]ir.Match{{Field: packet.Proto, Values: left}}, ir.Match{Field: packet.Proto, Values: of})[0].Values
 		}
 	}
 	return left
@@ -84,10 +61,10 @@ func protocols(r *ir.Rule) []ir.Range {
 
 // protocolsOf are the protocols of the packets that a test leaves; nil is any.
 func protocolsOf(m ir.Match) (of []ir.Range) {
-	has := func(first, last uint32) bool { return intersect(m.Values, []ir.Range{{First: first, Last: last}}) }
+	has := func(first, last uint32) bool { return ranges.Overlap(m.Values, []ir.Range{{First: first, Last: last}}) }
 	add := func(proto uint32, is bool) {
 		if is {
-			of = append(of, single(proto)...)
+			of = append(of, ranges.Of(proto)...)
 		}
 	}
 	switch m.Field {
@@ -95,18 +72,18 @@ func protocolsOf(m ir.Match) (of []ir.Range) {
 		return m.Values
 	case packet.DPort, packet.SPort:
 		if !m.Has(packet.PortNone) {
-			add(protoTCP, has(0, packet.PortUDP-1))
-			add(protoUDP, has(packet.PortUDP, packet.PortNone-1))
+			add(packet.ProtoTCP, has(0, packet.PortUDP-1))
+			add(packet.ProtoUDP, has(packet.PortUDP, packet.PortNone-1))
 		}
 	case packet.Flags:
-		add(protoTCP, !m.Has(packet.FlagsNone))
+		add(packet.ProtoTCP, !m.Has(packet.FlagsNone))
 	case packet.ICMP:
 		if !m.Has(packet.ICMPNone) {
-			add(protoICMP, has(0, packet.ICMPv6-1))
-			add(protoICMPv6, has(packet.ICMPv6, packet.ICMPNone-1))
+			add(packet.ProtoICMP, has(0, packet.ICMPv6-1))
+			add(packet.ProtoICMPv6, has(packet.ICMPv6, packet.ICMPNone-1))
 		}
 	}
-	return normalize(of)
+	return ranges.Normalize(of)
 }
 
 // addrsOverlap reports whether an address could satisfy both lists of conditions.
