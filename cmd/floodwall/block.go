@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/floodwall/floodwall/internal/addrs"
 	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/policy"
 )
@@ -114,7 +115,7 @@ func (h *hinted) Unwrap() error { return h.error }
 func guardSessions(sessions []control.Session, p netip.Prefix) error {
 	for _, s := range sessions {
 		if p.Contains(s.Client.Addr()) {
-			return &hinted{fmt.Errorf("%s is where this SSH session comes from: not blocked", prefixText(p)),
+			return &hinted{fmt.Errorf("%s is where this SSH session comes from: not blocked", addrs.PrefixText(p)),
 				"use --force if that is meant"}
 		}
 	}

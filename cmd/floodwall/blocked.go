@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/floodwall/floodwall/internal/addrs"
 	"github.com/floodwall/floodwall/internal/control"
 )
 
@@ -40,7 +41,7 @@ func blocked(ctx context.Context, e *env, set string) error {
 		if b.Expires != nil {
 			left = span(time.Duration(*b.Expires * float64(time.Second)))
 		}
-		t.row(prefixText(b.Prefix), b.Set, left, string(b.Origin), b.Why)
+		t.row(addrs.PrefixText(b.Prefix), b.Set, left, string(b.Origin), b.Why)
 	}
 	e.table(t)
 	return nil

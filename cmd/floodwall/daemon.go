@@ -5,7 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/floodwall/floodwall/internal/control"
+	"github.com/floodwall/floodwall/internal/daemon"
 )
 
 func daemonCommand(e *env) *cobra.Command {
@@ -22,16 +22,16 @@ func daemonCommand(e *env) *cobra.Command {
 			"`local` is as of the last apply, as the key is, rules stay where they are, limits hold, and bans end when their time\n" +
 			"has come, but nobody is banned anew.",
 		Args: none,
-		RunE: func(c *cobra.Command, _ []string) error { return daemon(c.Context(), e) },
+		RunE: func(c *cobra.Command, _ []string) error { return runDaemon(c.Context(), e) },
 	}
 }
 
-func daemon(ctx context.Context, e *env) error {
+func runDaemon(ctx context.Context, e *env) error {
 	in, err := e.instance()
 	if err != nil {
 		return err
 	}
-	return in.Watch(ctx, e.freshCosts(), func(event control.Event) {
+	return daemon.Watch(ctx, in, e.freshCosts(), func(event daemon.Event) {
 		if event.Err != nil {
 			e.warning(message(event.Err))
 			return

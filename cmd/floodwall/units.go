@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"net/netip"
 	"strconv"
 	"strings"
 	"time"
@@ -63,12 +62,4 @@ func span(d time.Duration) string {
 		return out
 	}
 	return "0s"
-}
-
-// prefixText writes a prefix as people do: one address without its length.
-func prefixText(p netip.Prefix) string {
-	if p.IsSingleIP() {
-		return p.Addr().String()
-	}
-	return p.String()
 }

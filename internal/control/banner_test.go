@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/floodwall/floodwall/internal/control"
+	"github.com/floodwall/floodwall/internal/daemon"
+	"github.com/floodwall/floodwall/internal/daemonlock"
 	"github.com/floodwall/floodwall/internal/testutil"
 )
 
@@ -39,7 +41,7 @@ type watching struct {
 	stop func()
 
 	lock   sync.Mutex
-	events []control.Event
+	events []daemon.Event
 }
 
 // watch starts Watch, until stop or the end of the test.
@@ -48,7 +50,7 @@ func (h *host) watch() *watching {
 	done := make(chan error, 1)
 	w := &watching{host: h}
 	go func() {
-		done <- h.Watch(ctx, nil, func(e control.Event) {
+		done <- daemon.Watch(ctx, h.Instance, nil, func(e daemon.Event) {
 			w.lock.Lock()
 			defer w.lock.Unlock()
 			w.events = append(w.events, e)
@@ -73,7 +75,7 @@ func (h *host) watch() *watching {
 func (w *watching) has(text string) bool {
 	w.lock.Lock()
 	defer w.lock.Unlock()
-	return slices.ContainsFunc(w.events, func(e control.Event) bool { return strings.Contains(fmt.Sprint(e), text) })
+	return slices.ContainsFunc(w.events, func(e daemon.Event) bool { return strings.Contains(fmt.Sprint(e), text) })
 }
 
 func (w *watching) wantEvent(text string) {
@@ -245,8 +247,8 @@ func TestBannerSpares(t *testing.T) {
 	}
 	h.wantBan("198.51.100.11/32", 11, "198.51.100.11")
 
-	err := h.Watch(t.Context(), nil, func(control.Event) {})
-	var watched *control.WatchedError
+	err := daemon.Watch(t.Context(), h.Instance, nil, func(daemon.Event) {})
+	var watched *daemonlock.HeldError
 	if !errors.As(err, &watched) || watched.Process != os.Getpid() {
 		t.Errorf("a second one: %v, want that process %d watches", err, os.Getpid())
 	}

@@ -10,9 +10,6 @@ import (
 	"github.com/floodwall/floodwall/internal/ir"
 )
 
-// keyLife is how long the key of cookies is used. A cookie holds for two minutes, so no key is asked about for longer.
-const keyLife = time.Hour
-
 // keepConnections has the program know the connections that the kernel has, and has protections begin as they stand. What
 // the generation before knew the program has from it already.
 func (a *apply) keepConnections(context.Context) error {
@@ -105,11 +102,4 @@ func (in Instance) RotateKeys(ctx context.Context) (rotated bool, err error) {
 		return false, nil
 	}
 	return rotated, err
-}
-
-// rotated is RotateKeys for Watch.
-func (in Instance) rotated(ctx context.Context, report func(Event)) {
-	if done, err := in.RotateKeys(ctx); done || err != nil {
-		report(Event{"new key for SYN cookies", err})
-	}
 }

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/floodwall/floodwall/internal/addrs"
 	"github.com/floodwall/floodwall/internal/netfilter"
 )
 
@@ -84,8 +85,8 @@ func (s *filterSet) insert(ctx context.Context, bans []Ban, which []int) (map[ne
 }
 
 func (s *filterSet) overlapping(p, with netip.Prefix) error {
-	return &SetError{fmt.Sprintf("%s overlaps %s in set %q, which nftables cannot hold side by side", text(p), text(with), s.entry.Name),
-		fmt.Sprintf("unblock %s first, or leave it at that; target xdp holds both", text(with))}
+	return &SetError{fmt.Sprintf("%s overlaps %s in set %q, which nftables cannot hold side by side", addrs.PrefixText(p), addrs.PrefixText(with), s.entry.Name),
+		fmt.Sprintf("unblock %s first, or leave it at that; target xdp holds both", addrs.PrefixText(with))}
 }
 
 func (s *filterSet) unblock(ctx context.Context, prefixes []netip.Prefix) (int, Refusals, error) {

@@ -18,9 +18,6 @@ import (
 // Entries of dynamic sets are kept over a reboot by who changes them, under the lock of the state. An apply enters what was
 // kept of a set that the policy before did not have: after a reboot there is none.
 
-// keepLook is how often Watch sees whether the file of bans is to be written anew, and waits until the disk has it.
-const keepLook = 30 * time.Second
-
 // blockedRecords are the entries of a Block, but for those that were refused.
 func blockedRecords(e setEntry, bans []Ban, refused Refusals) []banlog.Record {
 	not := map[int]bool{}
@@ -137,13 +134,6 @@ func (in Instance) KeepBans(ctx context.Context) error {
 		return nil
 	}
 	return err
-}
-
-// syncBans waits for the disk at the end of a Watch.
-func (in Instance) syncBans() {
-	if in.Bans != nil {
-		in.Bans.Sync() // in vain: the system writes it later
-	}
 }
 
 // bansKept writes the file of bans anew after an apply has read it: the machine has started again since. The notes are for

@@ -3,28 +3,17 @@ package control
 import (
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/floodwall/floodwall/internal/ir"
 )
 
 // limitEntry is a limit of a rule.
 type limitEntry struct {
-	Rule   string    `json:"rule"`
-	Text   string    `json:"text"` // as a policy has it
-	Each   bool      `json:"each"` // for each of many prefixes; else it is one for all
-	Ban    *banEntry `json:"ban,omitempty"`
-	Unused bool      `json:"unused,omitempty"` // nothing asks it; it keeps the numbers of those after it
-}
-
-// banEntry says what becomes of prefixes that exceed a limit.
-type banEntry struct {
-	Set string        `json:"set"`
-	For time.Duration `json:"for"`
-	V4  int           `json:"v4"` // the lengths of the prefixes
-	V6  int           `json:"v6"`
-
-	Forgeable bool `json:"forgeable,omitempty"` // packets count that prove no address
+	Rule   string     `json:"rule"`
+	Text   string     `json:"text"` // as a policy has it
+	Each   bool       `json:"each"` // for each of many prefixes; else it is one for all
+	Ban    *BanAction `json:"ban,omitempty"`
+	Unused bool       `json:"unused,omitempty"` // nothing asks it; it keeps the numbers of those after it
 }
 
 // limits notes the limits of a program, and who is spared when they ban.
@@ -40,7 +29,7 @@ func (m *manifest) limits(p *ir.Program) {
 		}
 		for _, number := range p.Rules[i].Over {
 			if l := &p.Limits[number]; l.Ban != nil {
-				m.Limits[number].Ban = &banEntry{Set: p.Sets[l.Ban.Set].Name, For: l.Ban.For, V4: l.Src.V4, V6: l.Src.V6, Forgeable: l.Ban.Forgeable}
+				m.Limits[number].Ban = &BanAction{Set: p.Sets[l.Ban.Set].Name, For: l.Ban.For, V4: l.Src.V4, V6: l.Src.V6, Forgeable: l.Ban.Forgeable}
 			}
 		}
 	}

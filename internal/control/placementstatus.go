@@ -43,7 +43,7 @@ func (in Instance) placement(ctx context.Context, l *live, costs *cost.Model) (*
 	g := l.generations[0]
 	m := g.manifest
 	s := &PlacementStatus{Mode: cmp.Or(m.Placement, string(ir.PlaceAuto)), Fixed: m.Fixed, Since: m.Applied, Last: m.Moves}
-	s.Moves = m.Fixed == "" && costs != nil && in.watched()
+	s.Moves = m.Fixed == "" && costs != nil && in.hasDaemon()
 	if s.Last == nil {
 		s.Last = []Move{} // in JSON no list is null
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/floodwall/floodwall/internal/compile"
 	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/cost"
+	"github.com/floodwall/floodwall/internal/daemon"
 	"github.com/floodwall/floodwall/internal/testutil"
 )
 
@@ -125,8 +126,8 @@ func TestPlacementUnderFlood(t *testing.T) {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	events, done := make(chan control.Event, 100), make(chan error)
-	go func() { done <- r.Watch(ctx, steep, func(e control.Event) { events <- e }) }()
+	events, done := make(chan daemon.Event, 100), make(chan error)
+	go func() { done <- daemon.Watch(ctx, r.Instance, steep, func(e daemon.Event) { events <- e }) }()
 
 	const local, forwarded, dropped = "udp 192.0.2.9:5555 > 192.0.2.1:2000", "udp 192.0.2.9:5555 > 198.51.100.9:1000", "udp 192.0.2.9:5555 > 192.0.2.1:1000"
 	got := r.receive(2000)

@@ -34,8 +34,8 @@ type RepairedPart struct {
 	Cause string `json:"cause"` // what was missing
 }
 
-// any reports whether anything was put back.
-func (r *Repaired) any() bool { return len(r.Devices)+len(r.Parts) > 0 }
+// Any reports whether anything was put back.
+func (r *Repaired) Any() bool { return len(r.Devices)+len(r.Parts) > 0 }
 
 // String says what was put back.
 func (r *Repaired) String() string {
@@ -64,6 +64,28 @@ func (in Instance) Repair(ctx context.Context) (r *Repaired, err error) {
 	return in.repair(ctx, scope{devices: true, parts: true})
 }
 
+// RepairDevices is Repair for the programs of devices alone.
+func (in Instance) RepairDevices(ctx context.Context) (*Repaired, error) {
+	return in.repair(ctx, scope{devices: true})
+}
+
+// RepairNetfilter is Repair for netfilter alone.
+func (in Instance) RepairNetfilter(ctx context.Context) (*Repaired, error) {
+	return in.repair(ctx, scope{parts: true})
+}
+
+// Owns reports whether a table of nftables is one of the instance.
+func (in Instance) Owns(table string) bool { return strings.HasPrefix(table, in.partPrefix()) }
+
+// InIptables reports whether what runs has rules in iptables.
+func (in Instance) InIptables(ctx context.Context) (is bool) {
+	err := in.reading(ctx, func(l *live) error {
+		is = l.generations[0].manifest.partOf(kindXt) != nil
+		return nil
+	})
+	return is && err == nil
+}
+
 func (in Instance) repair(ctx context.Context, at scope) (r *Repaired, err error) {
 	err = in.locked(ctx, func(state *datapath.State) error {
 		ctx := context.WithoutCancel(ctx)
@@ -87,7 +109,7 @@ func (in Instance) repair(ctx context.Context, at scope) (r *Repaired, err error
 		if at.parts && l.trial == nil {
 			errs = append(errs, r.parts(ctx, in, l, g))
 		}
-		if r.any() {
+		if r.Any() {
 			errs = append(errs, noteRepairs(state, g.number, r))
 		}
 		return errors.Join(errs...)

@@ -43,8 +43,8 @@ func (m *Move) String() string {
 	return strings.Join(words, ", ") + ": " + m.Reason
 }
 
-// errOther says that another policy runs than the one that was to be placed anew, or that one is on trial.
-var errOther = errors.New("what runs has changed meanwhile, or is on trial")
+// ErrChanged says that another policy runs than the one that was to be placed anew, or that one is on trial.
+var ErrChanged = errors.New("what runs has changed meanwhile, or is on trial")
 
 // Replace places the rules of what runs anew, for the packets of a mix. It is the same policy, compiled again from what is
 // kept of it, in one transaction: with its counters and bans, and Rollback returns to the policy before it. It returns nil
@@ -67,16 +67,16 @@ func (in Instance) Replace(ctx context.Context, costs *cost.Model, mix cost.Mix)
 	if err != nil {
 		return nil, err
 	}
-	p, err := prospectOf(c, g.manifest, costs, mix)
+	p, err := candidateFor(c, g.manifest, costs, mix)
 	if p == nil || err != nil {
 		return nil, err
 	}
 	return in.replace(ctx, g, c, p)
 }
 
-// replace makes a prospect real for a generation, if that still runs.
-func (in Instance) replace(ctx context.Context, g *generation, c *Compiled, p *prospect) (*Move, error) {
-	m := &Move{Time: time.Now().UTC(), Rules: p.moves(g.manifest), Saves: p.offer().saves, Reason: p.reason()}
+// replace makes a candidate real for a generation, if that still runs.
+func (in Instance) replace(ctx context.Context, g *generation, c *Compiled, p *Candidate) (*Move, error) {
+	m := &Move{Time: time.Now().UTC(), Rules: p.moves(g.manifest), Saves: p.Saves(), Reason: p.reason()}
 	err := in.locked(ctx, func(state *datapath.State) error {
 		a := &apply{
 			in: in, state: state, compiled: c.with(c.Program), target: p.plan.Target, choice: g.manifest.Choice, move: m, stages: p.plan,
@@ -97,7 +97,7 @@ func (a *apply) replace(ctx context.Context, g *generation) error {
 		return err
 	}
 	if l := a.live; l == nil || l.trial != nil || len(l.generations) != 1 || a.before.manifest.Source != g.manifest.Source || a.before.number != g.number {
-		return errOther
+		return ErrChanged
 	}
 	steps := []func(context.Context) error{a.hoist, a.keepBans, a.netfilter}
 	if a.target == compile.TargetXDP {

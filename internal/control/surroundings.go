@@ -14,28 +14,29 @@ import (
 	"github.com/floodwall/floodwall/internal/netfilter"
 )
 
-// surroundings are what a placement depends on beside the packets.
-type surroundings struct {
-	tracked, nat bool
-	bypassed     bool // packets that XDP sees, or raw, may not come to later stages under the name of the device
+// Surroundings are what a placement depends on beside the packets.
+type Surroundings struct {
+	Tracked  bool // conntrack knows connections, so it looks at packets
+	NAT      bool
+	Bypassed bool // packets that XDP sees, or raw, may not come to later stages under the name of the device
 }
 
-// survey looks at this network namespace and at the policy's devices. Conntrack looks at packets where it knows connections.
-func survey(ctx context.Context, devices []string) (s surroundings, err error) {
-	s.tracked = sysctl("netfilter/nf_conntrack_count", 0)[0] > 0
-	if s.nat, err = netfilter.Translates(ctx); err != nil {
+// Survey looks at this network namespace and at the policy's devices.
+func Survey(ctx context.Context, devices []string) (s Surroundings, err error) {
+	s.Tracked = sysctl("netfilter/nf_conntrack_count", 0)[0] > 0
+	if s.NAT, err = netfilter.Translates(ctx); err != nil {
 		return s, err
 	}
-	if s.bypassed, err = netfilter.Offloads(ctx); err != nil || s.bypassed {
+	if s.Bypassed, err = netfilter.Offloads(ctx); err != nil || s.Bypassed {
 		return s, err
 	}
-	s.bypassed, err = leads(devices)
+	s.Bypassed, err = leads(devices)
 	return s, err
 }
 
-// fill adds to a mix of packets how they get about.
-func (s surroundings) fill(mix *cost.Mix) {
-	mix.Tracked, mix.NAT, mix.Bypassed = s.tracked, s.nat, s.bypassed
+// Fill adds to a mix of packets how they get about.
+func (s Surroundings) Fill(mix *cost.Mix) {
+	mix.Tracked, mix.NAT, mix.Bypassed = s.Tracked, s.NAT, s.Bypassed
 }
 
 // surveyed is a mix of packets with how they get about on these devices now; nil when fewer than least have arrived, for whom
@@ -44,11 +45,11 @@ func surveyed(ctx context.Context, mix cost.Mix, devices []string, least uint64)
 	if mix.Arrived < least {
 		return nil, nil
 	}
-	around, err := survey(ctx, devices)
+	around, err := Survey(ctx, devices)
 	if err != nil {
 		return nil, err
 	}
-	around.fill(&mix)
+	around.Fill(&mix)
 	return &mix, nil
 }
 

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/floodwall/floodwall/internal/control"
+	"github.com/floodwall/floodwall/internal/daemon"
 	"github.com/floodwall/floodwall/internal/lab"
 	"github.com/floodwall/floodwall/internal/testutil"
 )
@@ -240,8 +241,8 @@ func TestWatch(t *testing.T) {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	events, done := make(chan control.Event, 100), make(chan error)
-	go func() { done <- e.Watch(ctx, nil, func(event control.Event) { events <- event }) }()
+	events, done := make(chan daemon.Event, 100), make(chan error)
+	go func() { done <- daemon.Watch(ctx, e.Instance, nil, func(event daemon.Event) { events <- event }) }()
 	eventually := func(want string) {
 		t.Helper()
 		const packet = "udp 198.51.100.1:5 > 192.0.2.77:9"

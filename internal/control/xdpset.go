@@ -79,32 +79,24 @@ func blockError(e setEntry, p netip.Prefix, err error) error {
 	case errors.Is(err, addrs.ErrFull):
 		return fullError(e, p)
 	case errors.Is(err, addrs.ErrLengths):
-		return &SetError{fmt.Sprintf("set %q has 8 different prefix lengths already, and %s is of another", e.Name, text(p)),
+		return &SetError{fmt.Sprintf("set %q has 8 different prefix lengths already, and %s is of another", e.Name, addrs.PrefixText(p)),
 			"use one of the lengths that are in use (`floodwall blocked` lists them)"}
 	}
-	return fmt.Errorf("set %q: %s: %w", e.Name, text(p), err)
+	return fmt.Errorf("set %q: %s: %w", e.Name, addrs.PrefixText(p), err)
 }
 
 func fullError(e setEntry, p netip.Prefix) error {
-	return &SetError{fmt.Sprintf("set %q is full: %d entries, and %s did not fit", e.Name, e.Max, text(p)),
+	return &SetError{fmt.Sprintf("set %q is full: %d entries, and %s did not fit", e.Name, e.Max, addrs.PrefixText(p)),
 		"raise its max in the policy and apply; or unblock some, or give them shorter times"}
 }
 
 // notBlocked says why there is no entry of p to remove.
 func notBlocked(e setEntry, p netip.Prefix, within bool) error {
 	if within {
-		return &SetError{fmt.Sprintf("%s is not blocked by an entry of its own, but within another of set %q", text(p), e.Name),
+		return &SetError{fmt.Sprintf("%s is not blocked by an entry of its own, but within another of set %q", addrs.PrefixText(p), e.Name),
 			"`floodwall blocked` lists the entries; an entry is removed as a whole"}
 	}
-	return fmt.Errorf("%s is not blocked in set %q", text(p), e.Name)
-}
-
-// text writes a prefix as people do: one address without its length.
-func text(p netip.Prefix) string {
-	if p.IsSingleIP() {
-		return p.Addr().String()
-	}
-	return p.String()
+	return fmt.Errorf("%s is not blocked in set %q", addrs.PrefixText(p), e.Name)
 }
 
 // expiry is the second of the monotonic clock at which a ban ends, 0 for never.

@@ -2,9 +2,9 @@ package ir
 
 import (
 	"fmt"
-	"net/netip"
 	"strings"
 
+	"github.com/floodwall/floodwall/internal/addrs"
 	"github.com/floodwall/floodwall/internal/packet"
 )
 
@@ -93,17 +93,9 @@ func (s *Set) content() string {
 		if len(words) == most {
 			return fmt.Sprintf("%s … (%d entries)", strings.Join(words, " "), s.Entries)
 		}
-		words = append(words, prefixText(prefix))
+		words = append(words, addrs.PrefixText(prefix))
 	}
 	return strings.Join(words, " ")
-}
-
-// prefixText leaves the length of single addresses out.
-func prefixText(p netip.Prefix) string {
-	if p.IsSingleIP() {
-		return p.Addr().String()
-	}
-	return p.String()
 }
 
 func (p *Program) ruleLine(r *Rule) string {

@@ -14,6 +14,7 @@ import (
 	"github.com/floodwall/floodwall/internal/bench/rig"
 	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/cost"
+	"github.com/floodwall/floodwall/internal/daemon"
 	"github.com/floodwall/floodwall/internal/lab"
 )
 
@@ -42,7 +43,7 @@ func watchHere() error {
 		return err
 	}
 	in := control.Instance{Dir: fmt.Sprintf("/proc/self/fd/%d/%s", inheritedPins, rig.Pinned)}
-	return in.Watch(ctx, func() *cost.Model { return &model }, func(e control.Event) { fmt.Fprintln(os.Stderr, e.Text, e.Err) })
+	return daemon.Watch(ctx, in, func() *cost.Model { return &model }, func(e daemon.Event) { fmt.Fprintln(os.Stderr, e.Text, e.Err) })
 }
 
 // inheritedPins is the first descriptor that a process inherits beside the usual three.

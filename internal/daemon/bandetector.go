@@ -1,4 +1,4 @@
-package control
+package daemon
 
 import (
 	"context"
@@ -12,20 +12,21 @@ import (
 
 	"github.com/floodwall/floodwall/internal/addrs"
 	"github.com/floodwall/floodwall/internal/bans"
+	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/ir"
 	"github.com/floodwall/floodwall/internal/lifeline"
 )
 
-// banner bans who exceeds limits with `ban`, of the policy that runs.
-type banner struct {
-	in     Instance
+// banDetector bans sources that exceed limits with `ban`, of the policy that runs.
+type banDetector struct {
+	in     control.Instance
 	report func(Event)
 	warned time.Time // when the last error was reported
 
 	offences  *datapath.Offences // of the generation that is followed; nil when none is
-	key       uint64             // of its questions: its number may come again
-	limits    []limitEntry
+	key       uint64             // of that generation; 0 for none
+	limits    []control.BanLimit
 	detectors []*bans.Detector // of each limit
 	lifelines []netip.Prefix   // of the host, as the detectors know them
 	looked    time.Time        // when they were found,
@@ -42,8 +43,8 @@ const (
 )
 
 // ban bans until ctx ends.
-func (in Instance) ban(ctx context.Context, report func(Event)) {
-	b := &banner{in: in, report: report}
+func (w *watcher) ban(ctx context.Context) {
+	b := &banDetector{in: w.in, report: w.report}
 	defer b.end()
 	for ctx.Err() == nil {
 		if err := b.follow(ctx); err != nil && ctx.Err() == nil {
@@ -56,49 +57,41 @@ func (in Instance) ban(ctx context.Context, report func(Event)) {
 }
 
 // follow opens the offences of what runs now, unless they are open. What cannot be told now is for the next look.
-func (b *banner) follow(ctx context.Context) error {
-	l, err := b.in.open(ctx)
-	if errors.Is(err, datapath.ErrNotLoaded) {
+func (b *banDetector) follow(ctx context.Context) error {
+	limits, offences, err := b.in.BanLimits(ctx, b.key)
+	switch {
+	case err != nil:
+		return err
+	case limits == nil:
 		b.end()
 		return nil
-	}
-	if err != nil {
-		return err
-	}
-	defer l.close()
-	g := l.generations[0]
-	if b.offences != nil && b.key == g.manifest.Key {
-		return b.spare(ctx, g.manifest)
+	case offences == nil:
+		return b.spare(ctx, limits)
 	}
 	b.end()
-	if g.program == nil || g.manifest.banningRule() == "" {
-		return nil
-	}
-	return b.begin(ctx, g)
+	return b.begin(ctx, limits, offences)
 }
 
 // begin follows a generation.
-func (b *banner) begin(ctx context.Context, g *generation) (err error) {
-	if b.offences, err = g.program.Offences(); err != nil {
-		return err
-	}
-	b.key, b.limits, b.detectors, b.lifelines = g.manifest.Key, g.manifest.Limits, nil, nil
-	for i := range b.limits {
+func (b *banDetector) begin(ctx context.Context, of *control.BanLimits, offences *datapath.Offences) error {
+	b.offences, b.key, b.limits, b.detectors, b.lifelines = offences, of.Key, of.Limits, nil, nil
+	for _, limit := range b.limits {
 		d := bans.New(&addrs.Set{})
-		d.Spared = func(p, never netip.Prefix) { b.news.spared(b.limits[i].spared(p, never)) }
+		d.Spared = func(p, never netip.Prefix) { b.news.spared(sparedText(limit, p, never)) }
 		b.detectors = append(b.detectors, d)
 	}
 	b.looked = time.Time{}
-	if err := b.spare(ctx, g.manifest); err != nil {
+	if err := b.spare(ctx, of); err != nil {
 		b.end()
 		return err
 	}
-	b.report(Event{Text: fmt.Sprintf("banning who exceeds limits of %s, generation %d", g.manifest.File, g.number)})
+	b.report(Event{Text: fmt.Sprintf("banning who exceeds limits of %s, generation %d", of.Policy, of.Generation)})
 	return nil
 }
 
-// spare tells the detectors whom not to ban, when that are others than before.
-func (b *banner) spare(ctx context.Context, m *manifest) error {
+// spare tells the detectors which prefixes never to ban, when these are others than before: those that the policy names, those
+// of the operators who applied it, and those that the host depends on. Only a forger would send from the host's own addresses.
+func (b *banDetector) spare(ctx context.Context, of *control.BanLimits) error {
 	if time.Since(b.looked) < lifelineShare*b.took {
 		return nil
 	}
@@ -109,7 +102,7 @@ func (b *banner) spare(ctx context.Context, m *manifest) error {
 		return err
 	}
 	b.lifelines = found
-	never := m.spared(found)
+	never := prefixSet(slices.Concat(of.Spared, found)...)
 	for _, d := range b.detectors {
 		d.Spare(never)
 	}
@@ -117,42 +110,45 @@ func (b *banner) spare(ctx context.Context, m *manifest) error {
 }
 
 // pardon lifts automatic bans of prefixes with an address that is not to be banned.
-func (b *banner) pardon(ctx context.Context, never *addrs.Set) error {
+func (b *banDetector) pardon(ctx context.Context, never *addrs.Set) error {
 	list, err := b.in.Blocked(ctx, "")
 	if err != nil {
 		return err
 	}
 	of := map[string][]netip.Prefix{}
 	for _, e := range list {
-		if e.Origin == Automatic && never.Overlaps(prefixSet(e.Prefix)) {
+		if e.Origin == control.Automatic && never.Overlaps(prefixSet(e.Prefix)) {
 			of[e.Set] = append(of[e.Set], e.Prefix)
 		}
 	}
 	for set, prefixes := range of {
 		_, err := b.in.Unblock(ctx, set, prefixes)
-		if gone := (Refusals)(nil); err != nil && !errors.As(err, &gone) {
+		if gone := (control.Refusals)(nil); err != nil && !errors.As(err, &gone) {
 			return err
 		}
-		b.report(Event{Text: fmt.Sprintf("%d automatic bans lifted, as this host depends on addresses in them: %s", len(prefixes), text(prefixes[0]))})
+		b.report(Event{Text: fmt.Sprintf("%d automatic bans lifted, as this host depends on addresses in them: %s", len(prefixes), addrs.PrefixText(prefixes[0]))})
 	}
 	return nil
 }
 
-func prefixSet(p netip.Prefix) *addrs.Set {
+// prefixSet has the addresses of all prefixes.
+func prefixSet(prefixes ...netip.Prefix) *addrs.Set {
 	var b addrs.Builder
-	b.AddRange(p.Addr(), netipx.PrefixLastIP(p))
+	for _, p := range prefixes {
+		b.AddRange(p.Addr(), netipx.PrefixLastIP(p))
+	}
 	return b.Set()
 }
 
-func (b *banner) end() {
+func (b *banDetector) end() {
 	if b.offences != nil {
 		b.offences.Close()
-		b.offences = nil
+		b.offences, b.key = nil, 0
 	}
 }
 
 // round bans for what offends in a short while, or waits until then when there is nothing to follow.
-func (b *banner) round(ctx context.Context, until time.Time) {
+func (b *banDetector) round(ctx context.Context, until time.Time) {
 	if b.offences == nil {
 		wait(ctx, time.Until(until))
 		return
@@ -178,7 +174,7 @@ func wait(ctx context.Context, d time.Duration) {
 }
 
 // offenders gathers offences for a while, and returns the bans that follow, by the number of the limit.
-func (b *banner) offenders(ctx context.Context) (map[int][]bans.Ban, error) {
+func (b *banDetector) offenders(ctx context.Context) (map[int][]bans.Ban, error) {
 	ctx, cancel := context.WithTimeout(ctx, gather)
 	defer cancel()
 	found := map[int][]bans.Ban{}
@@ -197,18 +193,18 @@ func (b *banner) offenders(ctx context.Context) (map[int][]bans.Ban, error) {
 		if !o.Proved && !rule.Forgeable {
 			continue // anybody can have written the source
 		}
-		if ban, ok := b.detectors[o.Limit].Offence(rule.prefix(o.Source), time.Now(), rule.For); ok {
+		if ban, ok := b.detectors[o.Limit].Offence(prefixOf(rule, o.Source), time.Now(), rule.For); ok {
 			found[o.Limit] = append(found[o.Limit], ban)
 		}
 	}
 }
 
 // enter puts bans for one limit into its set, and reports them.
-func (b *banner) enter(ctx context.Context, number int, found []bans.Ban) {
+func (b *banDetector) enter(ctx context.Context, number int, found []bans.Ban) {
 	limit := b.limits[number]
-	var list []Ban
+	var list []control.Ban
 	for _, ban := range found {
-		list = append(list, Ban{Prefix: ban.Prefix, For: limit.Ban.For, Rule: limit.Rule})
+		list = append(list, control.Ban{Prefix: ban.Prefix, For: limit.Ban.For, Rule: limit.Rule})
 	}
 	fill, err := b.in.Block(ctx, limit.Ban.Set, list)
 	refused := refusedOf(err, len(list))
@@ -218,7 +214,7 @@ func (b *banner) enter(ctx context.Context, number int, found []bans.Ban) {
 			continue
 		}
 		if !ban.Again {
-			b.news.banned(limit.Rule, limit.banned(ban), ban.Offends)
+			b.news.banned(limit.Rule, bannedText(limit, ban), ban.Offends)
 		}
 	}
 	switch {
@@ -232,7 +228,7 @@ func (b *banner) enter(ctx context.Context, number int, found []bans.Ban) {
 // refusedOf tells which of n entries an error of Block is about.
 func refusedOf(err error, n int) []bool {
 	refused := make([]bool, n)
-	var some Refusals
+	var some control.Refusals
 	errors.As(err, &some)
 	for i := range refused {
 		refused[i] = err != nil && some == nil
@@ -243,76 +239,34 @@ func refusedOf(err error, n int) []bool {
 	return refused
 }
 
-// banned tells of a ban.
-func (l *limitEntry) banned(ban bans.Ban) string {
-	text := fmt.Sprintf("rule %s: banned %s for %s", l.Rule, text(ban.Prefix), l.Ban.For)
+// bannedText tells of a ban.
+func bannedText(l control.BanLimit, ban bans.Ban) string {
+	text := fmt.Sprintf("rule %s: banned %s for %s", l.Rule, addrs.PrefixText(ban.Prefix), l.Ban.For)
 	if ban.Offends > 1 {
 		text += fmt.Sprintf(", with %d offenders in it", ban.Offends)
 	}
 	return text
 }
 
-// spared tells of a prefix that is not banned, since one around it or in it never is.
-func (l *limitEntry) spared(p, never netip.Prefix) string {
+// sparedText tells of a prefix that is not banned, since one around it or in it never is.
+func sparedText(l control.BanLimit, p, never netip.Prefix) string {
 	why := "is never banned"
 	if never.Bits() > p.Bits() {
-		why = fmt.Sprintf("holds %s, which is never banned", text(never))
+		why = fmt.Sprintf("holds %s, which is never banned", addrs.PrefixText(never))
 	}
-	return fmt.Sprintf("rule %s: not banned: %s exceeds its limit, but %s", l.Rule, text(p), why)
+	return fmt.Sprintf("rule %s: not banned: %s exceeds its limit, but %s", l.Rule, addrs.PrefixText(p), why)
 }
 
-// warn reports an error, unless there was one just before.
-func (b *banner) warn(err error) {
-	if now := time.Now(); now.Sub(b.warned) >= warnAgain {
-		b.warned = now
-		b.report(Event{Err: fmt.Errorf("bans: %w", err)})
-	}
-}
-
-// prefix is what is banned for an offence of an address.
-func (b *banEntry) prefix(a netip.Addr) netip.Prefix {
+// prefixOf is the prefix that is banned for an offence of an address.
+func prefixOf(b *control.BanAction, a netip.Addr) netip.Prefix {
 	lengths := ir.Prefixes{V4: b.V4, V6: b.V6}
 	return lengths.Of(a)
 }
 
-// banningRule is the first rule with a limit that bans, "" when there is none.
-func (m *manifest) banningRule() string {
-	for _, l := range m.Limits {
-		if l.Ban != nil {
-			return l.Rule
-		}
+// warn reports an error, unless there was one just before.
+func (b *banDetector) warn(err error) {
+	if now := time.Now(); now.Sub(b.warned) >= warnAgain {
+		b.warned = now
+		b.report(Event{Err: fmt.Errorf("bans: %w", err)})
 	}
-	return ""
-}
-
-// operators notes who applied a policy that bans.
-func (m *manifest) operators(sessions []Session) {
-	if m.banningRule() == "" {
-		return
-	}
-	for _, s := range sessions {
-		m.Operators = append(m.Operators, netip.PrefixFrom(s.Client.Addr(), s.Client.Addr().BitLen()))
-	}
-}
-
-// spared is who is never banned: those that the policy names, what the host depends on, and the operators who applied it. Only
-// a forger would send from the host's own addresses.
-func (m *manifest) spared(lifelines []netip.Prefix) *addrs.Set {
-	var b addrs.Builder
-	for _, p := range slices.Concat(m.Never, lifelines, m.Operators) {
-		b.AddRange(p.Addr(), netipx.PrefixLastIP(p))
-	}
-	return b.Set()
-}
-
-// NobodyBanned begins the warning that bans wait for the daemon.
-const NobodyBanned = "nobody is banned"
-
-// bansWaitFor says what bans wait for, "" when somebody watches or no rule bans.
-func (in Instance) bansWaitFor(m *manifest) string {
-	rule := m.banningRule()
-	if rule == "" || in.watched() {
-		return ""
-	}
-	return fmt.Sprintf(NobodyBanned+" for rule %q while `floodwall daemon` does not run: start it; `apply --boot` has systemd start it after each reboot", rule)
 }

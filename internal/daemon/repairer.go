@@ -1,16 +1,16 @@
-package control
+package daemon
 
 import (
 	"context"
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/netfilter"
 )
@@ -33,22 +33,23 @@ const (
 	warWait    = 10 * time.Second
 )
 
-// keeper puts back what others remove of the policy in force.
-type keeper struct {
-	in     Instance
+// repairer puts back what others remove of the policy in force, on devices or in netfilter.
+type repairer struct {
+	repair func(context.Context) (*control.Repaired, error)
+	rules  bool // it is for netfilter
 	report func(Event)
 	said   map[string]bool // errors that were reported and have not gone since
 }
 
-// keep puts back what others remove, until ctx ends.
-func (in Instance) keep(ctx context.Context, report func(Event)) {
+// repair puts back what others remove, until ctx ends.
+func (w *watcher) repair(ctx context.Context) {
 	devices, rules := make(chan struct{}, 1), make(chan struct{}, 1)
-	go again(ctx, report, func() error {
+	go w.again(ctx, func() error {
 		return linkEvents(ctx, func() { poke(devices) }, func() { poke(rules) })
 	})
-	go again(ctx, report, func() error {
+	go w.again(ctx, func() error {
 		return netfilter.Events(ctx, func(e netfilter.Event) {
-			if in.concerns(e) {
+			if concerns(w.in, e) {
 				poke(rules)
 			}
 		})
@@ -56,12 +57,12 @@ func (in Instance) keep(ctx context.Context, report func(Event)) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		k := &keeper{in: in, report: report, said: map[string]bool{}}
-		k.run(ctx, scope{devices: true}, devices, func(time.Duration) time.Duration { return lookEvery })
+		r := &repairer{repair: w.in.RepairDevices, report: w.report, said: map[string]bool{}}
+		r.run(ctx, devices, func(time.Duration) time.Duration { return lookEvery })
 	}()
-	k := &keeper{in: in, report: report, said: map[string]bool{}}
-	k.run(ctx, scope{parts: true}, rules, func(took time.Duration) time.Duration {
-		return max(in.rulesEvery(), took*lookShare)
+	r := &repairer{repair: w.in.RepairNetfilter, rules: true, report: w.report, said: map[string]bool{}}
+	r.run(ctx, rules, func(took time.Duration) time.Duration {
+		return max(w.rulesEvery(), took*lookShare)
 	})
 	<-done
 }
@@ -75,10 +76,10 @@ func poke(signal chan struct{}) {
 }
 
 // again runs a source of events until ctx ends. While it fails, the looks at intervals go on.
-func again(ctx context.Context, report func(Event), source func() error) {
+func (w *watcher) again(ctx context.Context, source func() error) {
 	for ctx.Err() == nil {
 		if err := source(); err != nil && ctx.Err() == nil {
-			report(Event{Err: err})
+			w.report(Event{Err: err})
 		}
 		select {
 		case <-ctx.Done():
@@ -126,49 +127,45 @@ func linkEvents(ctx context.Context, changed, appeared func()) error {
 	}
 }
 
-// concerns reports whether an event can be about the instance: its tables, or those of iptables. Elements of its dynamic
+// concerns reports whether an event can be about an instance: its tables, or those of iptables. Elements of its dynamic
 // sets come and go.
-func (in Instance) concerns(e netfilter.Event) bool {
+func concerns(in control.Instance, e netfilter.Event) bool {
 	switch {
 	case e.Table == "":
 		return true
 	case slices.Contains([]string{"raw", "mangle", "filter"}, e.Table):
 		return e.Set == ""
 	}
-	return strings.HasPrefix(e.Table, in.partPrefix()) && e.Set == ""
+	return in.Owns(e.Table) && e.Set == ""
 }
 
-// rulesEvery is how often to look at the parts in netfilter.
-func (in Instance) rulesEvery() time.Duration {
-	every := rulesLook
-	in.reading(context.Background(), func(l *live) error {
-		if l.generations[0].manifest.partOf(kindXt) != nil {
-			every = lookEvery
-		}
-		return nil
-	})
-	return every
+// rulesEvery is how often to look at the rules in netfilter.
+func (w *watcher) rulesEvery() time.Duration {
+	if w.in.InIptables(context.Background()) {
+		return lookEvery
+	}
+	return rulesLook
 }
 
 // run repairs at each signal, and at intervals.
-func (k *keeper) run(ctx context.Context, at scope, signal <-chan struct{}, every func(took time.Duration) time.Duration) {
+func (r *repairer) run(ctx context.Context, signal <-chan struct{}, every func(took time.Duration) time.Duration) {
 	var recent []time.Time
 	for {
 		begin := time.Now()
-		repaired := k.once(ctx, at)
+		repaired := r.once(ctx)
 		took := time.Since(begin)
 		if repaired {
 			recent = append(recent, begin)
 		}
 		recent = slices.DeleteFunc(recent, func(t time.Time) bool { return time.Since(t) > warTime })
-		if repaired && !k.rest(ctx, recent) {
+		if repaired && !r.rest(ctx, recent) {
 			return
 		}
 		select {
 		case <-ctx.Done():
 			return
 		case <-signal:
-			if at.parts { // a change of rules is several events
+			if r.rules { // a change of rules is several events
 				time.Sleep(settling)
 			}
 		case <-time.After(every(took)):
@@ -177,13 +174,13 @@ func (k *keeper) run(ctx context.Context, at scope, signal <-chan struct{}, ever
 }
 
 // rest waits while somebody undoes the repairs again and again. It returns false when ctx has ended.
-func (k *keeper) rest(ctx context.Context, recent []time.Time) bool {
+func (r *repairer) rest(ctx context.Context, recent []time.Time) bool {
 	over := len(recent) - warRepairs
 	if over < 0 {
 		return true
 	}
 	wait := min(lookEvery<<min(over, 10), warWait)
-	k.report(Event{Err: fmt.Errorf("something undoes the repairs again and again, %d times in the last minute: the next is in %v", len(recent), wait)})
+	r.report(Event{Err: fmt.Errorf("something undoes the repairs again and again, %d times in the last minute: the next is in %v", len(recent), wait)})
 	select {
 	case <-ctx.Done():
 		return false
@@ -193,30 +190,30 @@ func (k *keeper) rest(ctx context.Context, recent []time.Time) bool {
 }
 
 // once repairs what is to be repaired, and reports whether there was anything. An error is reported once, until it has gone.
-func (k *keeper) once(ctx context.Context, at scope) bool {
-	r, err := k.in.repair(ctx, at)
+func (r *repairer) once(ctx context.Context) bool {
+	repaired, err := r.repair(ctx)
 	if errors.Is(err, datapath.ErrNotLoaded) || errors.Is(err, datapath.ErrLocked) || ctx.Err() != nil { // who has the lock may change all of it
 		return false
 	}
 	now := map[string]bool{}
 	if err != nil {
 		now[err.Error()] = true
-		if !k.said[err.Error()] {
-			k.report(Event{Err: fmt.Errorf("what has gone of the policy could not be put back, and is tried again: %w", err)})
+		if !r.said[err.Error()] {
+			r.report(Event{Err: fmt.Errorf("what has gone of the policy could not be put back, and is tried again: %w", err)})
 		}
 	}
-	if r != nil {
-		for _, name := range r.Waiting {
+	if repaired != nil {
+		for _, name := range repaired.Waiting {
 			text := fmt.Sprintf("device %s has gone; it is filtered again as soon as it returns", name)
-			if now[text] = true; !k.said[text] {
-				k.report(Event{Text: text})
+			if now[text] = true; !r.said[text] {
+				r.report(Event{Text: text})
 			}
 		}
 	}
-	k.said = now
-	if r == nil || !r.any() {
+	r.said = now
+	if repaired == nil || !repaired.Any() {
 		return false
 	}
-	k.report(Event{Text: "repaired: " + r.String()})
+	r.report(Event{Text: "repaired: " + repaired.String()})
 	return true
 }

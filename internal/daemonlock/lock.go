@@ -1,4 +1,6 @@
-package control
+// Package daemonlock is the lock by which an instance has one daemon at most, and by which others see that it has one. A lock
+// ends with the process that took it, however that ends.
+package daemonlock
 
 import (
 	"errors"
@@ -12,10 +14,24 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// WatchedError says that another process watches the instance already.
-type WatchedError struct{ Process int } // its number, 0 when that cannot be told
+// DefaultDir has a file for each instance that has a daemon. It is root's: nobody else can take a lock, and so keep a daemon
+// from starting.
+const DefaultDir = "/run/floodwall"
 
-func (e *WatchedError) Error() string {
+// Lock is the lock of one instance in the network namespace of the thread that asks: instances of the same directory in other
+// namespaces have other locks.
+type Lock struct {
+	Dir      string // of the files that are locked
+	Instance string // the directory of the instance
+}
+
+// Of is the lock of an instance, by its directory.
+func Of(instance string) Lock { return Lock{DefaultDir, instance} }
+
+// HeldError says that another process has the lock.
+type HeldError struct{ Process int } // its number, 0 when that cannot be told
+
+func (e *HeldError) Error() string {
 	if e.Process == 0 {
 		return "another daemon runs for this instance"
 	}
@@ -23,49 +39,47 @@ func (e *WatchedError) Error() string {
 }
 
 // Hint is what to do.
-func (e *WatchedError) Hint() string {
+func (e *HeldError) Hint() string {
 	return "one is enough; end it first if this one is to take its place"
 }
 
-// lockDir has a file for each instance that is watched. It is root's: nobody else can take a lock, and so keep the daemon
-// from starting.
-var lockDir = "/run/floodwall"
-
-// lockFile is the file that who watches has locked. As an instance does, it belongs to a network namespace.
-func (in Instance) lockFile() (string, error) {
+// file is the file that the daemon of the instance has locked.
+func (l Lock) file() (string, error) {
 	var ns unix.Stat_t
 	if err := unix.Stat("/proc/thread-self/ns/net", &ns); err != nil {
 		return "", fmt.Errorf("network namespace: %w", err)
 	}
 	h := fnv.New64a()
-	fmt.Fprintln(h, ns.Ino, filepath.Clean(in.Dir))
-	return filepath.Join(lockDir, fmt.Sprintf("%016x", h.Sum64())), nil
+	fmt.Fprintln(h, ns.Ino, filepath.Clean(l.Instance))
+	return filepath.Join(l.Dir, fmt.Sprintf("%016x", h.Sum64())), nil
 }
 
-// alone makes this process the one that watches, until end is called or the process ends, however that happens.
-func (in Instance) alone() (end func(), err error) {
-	name, err := in.lockFile()
+// Take takes the lock, until release is called or the process ends, however that happens. It returns a *HeldError when
+// another process has it.
+func (l Lock) Take() (release func(), err error) {
+	name, err := l.file()
 	if err != nil {
 		return nil, err
 	}
 	for {
-		f, err := lockAt(name)
+		f, err := l.take(name)
 		if err != nil {
 			return nil, err
 		}
 		if f != nil {
 			return func() {
 				os.Remove(name)
-				os.Remove(lockDir) // unless there are others
+				os.Remove(l.Dir) // unless there are others
 				f.Close()
 			}, nil
 		}
 	}
 }
 
-// lockAt locks a file and writes this process into it. It returns nil when one that ends has just removed the file.
-func lockAt(name string) (*os.File, error) {
-	f, err := openLock(name)
+// take locks a file and writes the number of this process into it. It returns nil when a process that ends has just removed
+// the file.
+func (l Lock) take(name string) (*os.File, error) {
+	f, err := l.open(name)
 	if f == nil || err != nil {
 		return nil, lockError(err)
 	}
@@ -80,7 +94,7 @@ func lockAt(name string) (*os.File, error) {
 	}
 	f.Close()
 	if taken {
-		return nil, &WatchedError{processIn(name)}
+		return nil, &HeldError{processIn(name)}
 	}
 	return nil, lockError(err)
 }
@@ -92,9 +106,9 @@ func lockError(err error) error {
 	return err
 }
 
-// openLock makes the file and its directory if they are absent. It returns nil when one that ends has just removed them.
-func openLock(name string) (*os.File, error) {
-	if err := os.Mkdir(lockDir, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
+// open makes the file and its directory if they are absent. It returns nil when a process that ends has just removed them.
+func (l Lock) open(name string) (*os.File, error) {
+	if err := os.Mkdir(l.Dir, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
 		return nil, err
 	}
 	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600)
@@ -129,10 +143,10 @@ func processIn(name string) int {
 	return process
 }
 
-// watched reports whether a process watches the instance. It only asks for the lock, which flock(2) has no way to: taking
-// it would be in the way of a daemon that starts.
-func (in Instance) watched() bool {
-	name, err := in.lockFile()
+// Held reports whether a process has the lock. It only asks, which flock(2) cannot do: to take the lock could keep a daemon
+// from starting.
+func (l Lock) Held() bool {
+	name, err := l.file()
 	if err != nil {
 		return false
 	}

@@ -1,0 +1,99 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/floodwall/floodwall/internal/daemonlock"
+	"github.com/floodwall/floodwall/internal/datapath"
+)
+
+// BanLimits are the limits of the policy that runs by which sources are banned, and the prefixes that never are.
+type BanLimits struct {
+	Key        uint64 // tells the policy from others: the number of a generation may come again
+	Generation int
+	Policy     string         // its file
+	Limits     []BanLimit     // by the number of the limit that an offence has
+	Spared     []netip.Prefix // those that the policy names, and those of the operators who applied it
+}
+
+// BanLimit is a limit of a rule.
+type BanLimit struct {
+	Rule string
+	Ban  *BanAction // nil: it bans nobody
+}
+
+// BanAction says what becomes of prefixes that exceed a limit.
+type BanAction struct {
+	Set string        `json:"set"` // that they are entered into
+	For time.Duration `json:"for"`
+	V4  int           `json:"v4"` // the lengths of the prefixes
+	V6  int           `json:"v6"`
+
+	Forgeable bool `json:"forgeable,omitempty"` // packets count that prove no address
+}
+
+// BanLimits reads the limits that ban of the policy that runs, and opens the offences against them, unless known is the key of
+// that policy. All is nil when nothing runs, or when it bans nobody.
+func (in Instance) BanLimits(ctx context.Context, known uint64) (b *BanLimits, offences *datapath.Offences, err error) {
+	l, err := in.open(ctx)
+	if errors.Is(err, datapath.ErrNotLoaded) {
+		return nil, nil, nil
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	defer l.close()
+	g := l.generations[0]
+	m := g.manifest
+	if g.program == nil || m.banningRule() == "" {
+		return nil, nil, nil
+	}
+	b = &BanLimits{Key: m.Key, Generation: g.number, Policy: m.File, Spared: slices.Concat(m.Never, m.Operators)}
+	for _, limit := range m.Limits {
+		b.Limits = append(b.Limits, BanLimit{limit.Rule, limit.Ban})
+	}
+	if m.Key != known {
+		offences, err = g.program.Offences()
+	}
+	return b, offences, err
+}
+
+// banningRule is the first rule with a limit that bans, "" when there is none.
+func (m *manifest) banningRule() string {
+	for _, l := range m.Limits {
+		if l.Ban != nil {
+			return l.Rule
+		}
+	}
+	return ""
+}
+
+// operators notes who applied a policy that bans.
+func (m *manifest) operators(sessions []Session) {
+	if m.banningRule() == "" {
+		return
+	}
+	for _, s := range sessions {
+		m.Operators = append(m.Operators, netip.PrefixFrom(s.Client.Addr(), s.Client.Addr().BitLen()))
+	}
+}
+
+// NobodyBanned begins the warning that bans wait for the daemon.
+const NobodyBanned = "nobody is banned"
+
+// bansWaitFor says what bans wait for, "" when somebody watches or no rule bans.
+func (in Instance) bansWaitFor(m *manifest) string {
+	rule := m.banningRule()
+	if rule == "" || in.hasDaemon() {
+		return ""
+	}
+	return fmt.Sprintf(NobodyBanned+" for rule %q while `floodwall daemon` does not run: start it; `apply --boot` has systemd start it after each reboot", rule)
+}
+
+// hasDaemon reports whether a daemon runs for the instance.
+func (in Instance) hasDaemon() bool { return daemonlock.Of(in.Dir).Held() }

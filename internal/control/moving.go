@@ -1,0 +1,143 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/floodwall/floodwall/internal/compile"
+	"github.com/floodwall/floodwall/internal/cost"
+	"github.com/floodwall/floodwall/internal/datapath"
+	"github.com/floodwall/floodwall/internal/ir"
+)
+
+// Observed is the policy that runs, and what was counted for it up to a moment: from two of them follows where its rules
+// should be.
+type Observed struct {
+	Source string // names what the policy was compiled from
+
+	policy     *Compiled // nil when that is not kept, or is of another version
+	generation *generation
+	counted    *sample
+}
+
+// Observe observes the policy that runs, if its rules may move: nil when nothing runs, when its rules stay where they are, or
+// while a trial goes on. What an observation before has read of the same policy is not read again; before may be nil.
+func (in Instance) Observe(ctx context.Context, before *Observed) (o *Observed, err error) {
+	err = in.reading(ctx, func(l *live) error {
+		g := l.generations[0]
+		if l.trial != nil || len(l.generations) > 1 || g.manifest.Fixed != "" {
+			return nil
+		}
+		o = &Observed{Source: g.manifest.Source, generation: g}
+		return o.read(ctx, l, before)
+	})
+	if errors.Is(err, datapath.ErrNotLoaded) {
+		return nil, nil
+	}
+	return o, err
+}
+
+// read reads the policy, and what was counted for it.
+func (o *Observed) read(ctx context.Context, l *live, before *Observed) (err error) {
+	if before != nil && before.Source == o.Source {
+		o.policy = before.policy
+	} else if o.policy, err = readSource(l.state, o.generation); err != nil {
+		return err
+	}
+	if o.policy == nil {
+		return nil
+	}
+	of, err := l.tallies(ctx, o.generation)
+	if err != nil {
+		return err
+	}
+	o.counted, err = observe(o.Devices(), of)
+	return err
+}
+
+// Devices are the names of the policy's devices.
+func (o *Observed) Devices() []string { return o.generation.manifest.Devices }
+
+// Since is the mix of packets from another observation of the same policy to this one, nil when nothing was counted then or
+// now. How the packets get about is not in it.
+func (o *Observed) Since(then *Observed) *cost.Mix {
+	if o.counted == nil || then == nil || then.counted == nil || then.Source != o.Source {
+		return nil
+	}
+	mix := o.counted.since(then.counted)
+	return &mix
+}
+
+// Better places the rules for a mix of packets. It is nil when they are where they should be.
+func (o *Observed) Better(costs *cost.Model, mix cost.Mix) (*Candidate, error) {
+	return candidateFor(o.policy, o.generation.manifest, costs, mix)
+}
+
+// Move moves the rules of an observed policy, as Replace does. It returns ErrChanged when another policy runs by now, or when
+// one is on trial.
+func (in Instance) Move(ctx context.Context, o *Observed, to *Candidate) (*Move, error) {
+	return in.replace(ctx, o.generation, o.policy, to)
+}
+
+// Candidate is a better placement for the rules of what runs.
+type Candidate struct {
+	plan     *compile.Plan
+	now, new cost.Prediction
+	rate     float64 // packets that arrive in a second
+	must     bool    // where rules are, they may not stay
+}
+
+// Saves is what the placement saves, as a share of a CPU.
+func (c *Candidate) Saves() float64 { return c.now.CPU - c.new.CPU }
+
+// Costs is what filtering costs now, as a share of a CPU.
+func (c *Candidate) Costs() float64 { return c.now.CPU }
+
+// Must reports whether verdicts depend on it: where the rules are now, packets do not come to them as they arrived.
+func (c *Candidate) Must() bool { return c.must }
+
+// candidateFor places the rules of what runs for a mix. It is nil when they are where they should be.
+func candidateFor(c *Compiled, m *manifest, costs *cost.Model, mix cost.Mix) (*Candidate, error) {
+	plan, err := c.Placed(m.Target, costs, mix)
+	if err != nil {
+		return nil, err
+	}
+	now := m.running(plan.Program)
+	if plan.Same(now) {
+		return nil, nil
+	}
+	rate := float64(mix.Arrived) / max(mix.Seconds, 0.001)
+	return &Candidate{plan, now.Predict(costs, mix), plan.Predict(costs, mix), rate, !plan.Permits(now)}, nil
+}
+
+// running is the plan that the manifest is of.
+func (m *manifest) running(p *ir.Program) *compile.Plan {
+	pl := &compile.Plan{Target: m.Target, Program: p, Default: m.At}
+	for _, r := range m.Rules {
+		pl.Rules = append(pl.Rules, compile.Placement{Stage: r.Stage, Why: r.Why})
+	}
+	return pl
+}
+
+// reason gives the figures.
+func (c *Candidate) reason() string {
+	if c.must {
+		return "packets have ways round that stage now, or other addresses there"
+	}
+	return fmt.Sprintf("%.1f ns a packet in place of %.1f, which saves %.1f%% of a CPU at %.0f packets/s",
+		c.new.PerPacket, c.now.PerPacket, 100*c.Saves(), c.rate)
+}
+
+// moves are the rules that have another stage than in the manifest.
+func (c *Candidate) moves(m *manifest) (list []RuleMove) {
+	for i, r := range m.Rules {
+		if to := c.plan.Rules[i].Stage; to != r.Stage {
+			list = append(list, RuleMove{r.Name, r.Stage, to})
+		}
+	}
+	if m.At.Stage != c.plan.Default.Stage && m.Default != ir.Pass.String() {
+		list = append(list, RuleMove{"default", m.At.Stage, c.plan.Default.Stage})
+	}
+	return list
+}

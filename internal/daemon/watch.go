@@ -1,0 +1,182 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/vishvananda/netlink"
+
+	"github.com/floodwall/floodwall/internal/control"
+	"github.com/floodwall/floodwall/internal/cost"
+	"github.com/floodwall/floodwall/internal/daemonlock"
+)
+
+// followWait is how long Watch waits for further changes after one: an interface that comes up changes several
+// addresses at once.
+const followWait = 50 * time.Millisecond
+
+// Event is something that Watch did, or could not do.
+type Event struct {
+	Text string
+	Err  error
+}
+
+// trialLook is how often Watch looks for a trial that has ended.
+const trialLook = time.Second
+
+// proxyLook is how often Watch looks whether the last connection that SYNPROXY began has ended: the kernel hands out all of
+// conntrack for it.
+const proxyLook = time.Minute
+
+// keyLife is how long the key of cookies is used. A cookie holds for two minutes, so no key is asked about for longer.
+const keyLife = time.Hour
+
+// keepLook is how often the file of bans is written anew if most of it says nothing any more, and is brought to the disk.
+const keepLook = 30 * time.Second
+
+// watcher keeps one instance as its policy has it.
+type watcher struct {
+	in     control.Instance
+	report func(Event)
+}
+
+// Watch keeps up with the host until ctx ends. It
+//   - puts back what others remove of the policy in force (Repair);
+//   - enters the host's own addresses into the set `local` of the XDP program as they change: netfilter asks the kernel;
+//   - removes what is left of a trial that nobody confirmed, and of connections that SYNPROXY began when they are over;
+//   - gives protections a new key for cookies every hour;
+//   - bans sources that exceed limits with `ban`;
+//   - moves rules to where they cost least by the present model of costs. A nil costs leaves rules where they are.
+//
+// report is told what was done, and errors, after which Watch goes on. Several goroutines call it, one at a time. Watch
+// returns a *daemonlock.HeldError while another process watches the instance.
+func Watch(ctx context.Context, in control.Instance, costs func() *cost.Model, report func(Event)) error {
+	release, err := daemonlock.Of(in.Dir).Take()
+	if err != nil {
+		return err
+	}
+	defer release()
+	ctx, cancel := context.WithCancel(ctx)
+	w := &watcher{in: in, report: inTurn(func(e Event) {
+		if e.Err == nil || ctx.Err() == nil { // the end of Watch is no error of what it ends
+			report(e)
+		}
+	})}
+	var beside sync.WaitGroup
+	defer beside.Wait()
+	defer cancel()
+	tasks := []func(context.Context){w.repair, w.ban}
+	if costs != nil {
+		tasks = append(tasks, func(ctx context.Context) { w.place(ctx, costs) })
+	}
+	for _, task := range tasks {
+		beside.Go(func() { task(ctx) })
+	}
+	return w.follow(ctx)
+}
+
+// inTurn has goroutines call fn one at a time.
+func inTurn(fn func(Event)) func(Event) {
+	var one sync.Mutex
+	return func(e Event) {
+		one.Lock()
+		defer one.Unlock()
+		fn(e)
+	}
+}
+
+// follow keeps up with the host's addresses and with trials until ctx ends.
+func (w *watcher) follow(ctx context.Context) error {
+	updates := make(chan netlink.AddrUpdate, 64)
+	lost := make(chan error, 1)
+	options := netlink.AddrSubscribeOptions{ErrorCallback: func(err error) {
+		select {
+		case lost <- err:
+		default:
+		}
+	}}
+	if err := netlink.AddrSubscribeWithOptions(updates, ctx.Done(), options); err != nil {
+		return fmt.Errorf("watching own addresses: %w", err)
+	}
+	look := time.NewTicker(trialLook)
+	defer look.Stop()
+	rotate := time.NewTicker(keyLife)
+	defer rotate.Stop()
+	proxied := time.NewTicker(proxyLook)
+	defer proxied.Stop()
+	keep := time.NewTicker(keepLook)
+	defer keep.Stop()
+	defer w.syncBans()
+	due := time.After(0) // addresses may have changed since the policy was applied
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case err := <-lost:
+			if ctx.Err() != nil { // its end closes the socket, too
+				return nil
+			}
+			return fmt.Errorf("watching own addresses: %w", err)
+		case _, open := <-updates:
+			if !open {
+				return nil
+			}
+			if due == nil {
+				due = time.After(followWait)
+			}
+		case <-due:
+			due = nil
+			w.refreshLocal(ctx)
+		case <-look.C:
+			w.settle(ctx)
+		case <-rotate.C:
+			w.rotateKeys(ctx)
+		case <-proxied.C:
+			w.releaseProxy(ctx)
+		case <-keep.C:
+			if err := w.in.KeepBans(ctx); err != nil {
+				w.report(Event{Err: err})
+			}
+		}
+	}
+}
+
+// refreshLocal brings the addresses up to date.
+func (w *watcher) refreshLocal(ctx context.Context) {
+	added, removed, err := w.in.RefreshLocal(ctx)
+	if added+removed > 0 || err != nil {
+		w.report(Event{fmt.Sprintf("own addresses: %d added, %d removed", added, removed), err})
+	}
+}
+
+// settle cleans up after a trial.
+func (w *watcher) settle(ctx context.Context) {
+	number, err := w.in.Settle(ctx)
+	if number > 0 || err != nil {
+		w.report(Event{fmt.Sprintf("the trial of generation %d ended unconfirmed: the policy before is back", number), err})
+	}
+}
+
+// releaseProxy removes what is left for connections that SYNPROXY began, when they are over.
+func (w *watcher) releaseProxy(ctx context.Context) {
+	released, err := w.in.Release(ctx)
+	if released || err != nil {
+		w.report(Event{"the last connection that SYNPROXY began has ended: its table is removed", err})
+	}
+}
+
+// rotateKeys gives SYN cookies a new key.
+func (w *watcher) rotateKeys(ctx context.Context) {
+	if done, err := w.in.RotateKeys(ctx); done || err != nil {
+		w.report(Event{"new key for SYN cookies", err})
+	}
+}
+
+// syncBans waits until the disk has the file of bans.
+func (w *watcher) syncBans() {
+	if w.in.Bans != nil {
+		w.in.Bans.Sync() // without success the system writes it later
+	}
+}

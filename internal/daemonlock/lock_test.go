@@ -1,0 +1,101 @@
+package daemonlock
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// lockOf is the lock of an instance, in a directory of locks that is not there yet.
+func lockOf(t *testing.T, instance string) Lock {
+	return Lock{filepath.Join(t.TempDir(), "floodwall"), instance}
+}
+
+// TestTake takes the place of the one that watches, and gives it back.
+func TestTake(t *testing.T) {
+	l := lockOf(t, "/sys/fs/bpf/"+strings.Repeat("long/", 100))
+	if l.Held() {
+		t.Error("it is watched before")
+	}
+	end, err := l.Take()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !l.Held() || !(Lock{l.Dir, l.Instance + "./"}).Held() {
+		t.Error("it is not watched")
+	}
+	var held *HeldError
+	if _, err := l.Take(); !errors.As(err, &held) || held.Process != os.Getpid() {
+		t.Errorf("a second one: %v, want that process %d holds it", err, os.Getpid())
+	}
+	if (Lock{l.Dir, t.TempDir()}).Held() {
+		t.Error("another instance is watched")
+	}
+	if info, err := os.Stat(l.Dir); err != nil || info.Mode().Perm() != 0o700 {
+		t.Errorf("the directory of locks: %v, %v", info, err)
+	}
+	end()
+	if l.Held() {
+		t.Error("it is watched after the end")
+	}
+	if _, err := os.Stat(l.Dir); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the directory of locks is left: %v", err)
+	}
+}
+
+// TestTakeAfterCrash has a file left by a process that was killed.
+func TestTakeAfterCrash(t *testing.T) {
+	l := lockOf(t, "/crashed")
+	name, err := l.file()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(os.Mkdir(l.Dir, 0o700), os.WriteFile(name, []byte("1234567890\n"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	if l.Held() {
+		t.Error("it is watched by a process that is gone")
+	}
+	end, err := l.Take()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer end()
+	if got := processIn(name); got != os.Getpid() {
+		t.Errorf("process %d is in the file, want %d", got, os.Getpid())
+	}
+}
+
+// TestTakeByOne has several begin and end at the same time, and others ask: never do two watch, and asking is in
+// nobody's way.
+func TestTakeByOne(t *testing.T) {
+	l := lockOf(t, "/one")
+	var one sync.Mutex // held by who watches
+	var all sync.WaitGroup
+	for range 4 {
+		all.Go(func() {
+			for taken := 0; taken < 200; l.Held() {
+				end, err := l.Take()
+				var held *HeldError
+				if errors.As(err, &held) {
+					continue
+				}
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if taken++; !one.TryLock() {
+					t.Error("two watch at the same time")
+					end()
+					return
+				}
+				one.Unlock()
+				end()
+			}
+		})
+	}
+	all.Wait()
+}
