@@ -75,10 +75,7 @@ func newTrialHost(t *testing.T, in layout, pace *pace, number int, seed uint64) 
 		layout: in, wire: w, name: name, number: number, pace: pace, random: rand.New(rand.NewPCG(seed, uint64(number))),
 		bpffs: fmt.Sprintf("/sys/fs/bpf/%s%d", strings.ReplaceAll(in.name, " ", "-"), number), files: t.TempDir(),
 	}
-	old, new := oldPlain, newPlain
-	if in.stateful {
-		old, new = oldStateful, newStateful
-	}
+	old, new := in.policies()
 	for file, text := range map[string]string{"old.yaml": old, "new.yaml": new} {
 		if err := os.WriteFile(filepath.Join(h.files, file), []byte("devices: [fw0]"+text), 0o600); err != nil {
 			t.Fatal(err)
@@ -190,21 +187,42 @@ const (
 	next       = "new"
 	twin       = "both" // what either drops is dropped
 	unfiltered = "neither"
+	open       = "nothing"
 	stricter   = "one, and beside it netfilter's part of the other" // what both drop is dropped, and what both pass passes
 )
 
 // decides tells by packets which policy decides.
 func (h *trialHost) decides() string {
-	passed, err := h.ask(h.probes(always), probe{false, both})
+	probes := h.probes(always)
+	if h.tagged != nil {
+		probes = append(probes, behindTags()...)
+	}
+	passed, err := h.ask(probes, probe{port: both})
 	if err != nil {
 		return err.Error()
 	}
+	if who := h.decider(passed); who != "" && h.lets(passed, who) {
+		return who
+	}
+	var list []string
+	for p := range passed {
+		list = append(list, p.String())
+	}
+	slices.Sort(list)
+	return "a mixture: what passes is " + strings.Join(list, ", ")
+}
+
+// decider tells by the packets without VLAN tags which policy decides, "" for none of the answers.
+func (h *trialHost) decider(passed map[probe]bool) string {
 	passes := func(kind int, all bool) bool { // all of a kind pass, or none
 		of := h.probes(func(k int) bool { return k == kind })
 		return !slices.ContainsFunc(of, func(p probe) bool { return passed[p] != all })
 	}
 	switch {
-	case !passes(both, true) || !passes(neither, false):
+	case !passes(both, true):
+	case passes(neither, true) && passes(onlyOld, true) && passes(onlyNew, true):
+		return open
+	case !passes(neither, false):
 	case passes(onlyOld, true) && passes(onlyNew, false):
 		return old
 	case passes(onlyOld, false) && passes(onlyNew, true):
@@ -216,12 +234,7 @@ func (h *trialHost) decides() string {
 	case passes(onlyOld, false), passes(onlyNew, false):
 		return stricter
 	}
-	var list []string
-	for p := range passed {
-		list = append(list, p.String())
-	}
-	slices.Sort(list)
-	return "a mixture: what passes is " + strings.Join(list, ", ")
+	return ""
 }
 
 // want checks which policy decides.

@@ -13,6 +13,7 @@ type layout struct {
 	name     string
 	old, new []string // the arguments of apply, without the policy
 	stateful bool     // the policies have rules that need conntrack
+	tagged   *tagged  // nil where nothing is asked about VLAN tags
 }
 
 var (
@@ -22,14 +23,14 @@ var (
 	nftables  = on("nftables", true, "nftables")
 	iptables  = on("iptables", true, "iptables")
 
-	toNetfilter = layout{"xdp to iptables", companion.old, iptables.new, true}
-	toXDP       = layout{"nftables to xdp", nftables.old, companion.new, true}
+	toNetfilter = layout{"xdp to iptables", companion.old, iptables.new, true, nil}
+	toXDP       = layout{"nftables to xdp", nftables.old, companion.new, true, nil}
 )
 
 // on is a layout where both run on the same target, with these flags.
 func on(name string, stateful bool, target ...string) layout {
 	flags := append([]string{"--target"}, target...)
-	return layout{name, flags, flags, stateful}
+	return layout{name, flags, flags, stateful, nil}
 }
 
 // Policies that differ in what they pass, and in where they drop what neither passes: ports ending in 1 are dropped
@@ -59,6 +60,17 @@ rules:
 `
 )
 
+// policies are the texts of the old and the new one.
+func (l layout) policies() (old, new string) {
+	switch {
+	case l.tagged != nil:
+		return taggedPolicy(onlyNew), taggedPolicy(onlyOld)
+	case l.stateful:
+		return oldStateful, newStateful
+	}
+	return oldPlain, newPlain
+}
+
 // ports are those that the layout's policies know.
 func (l layout) ports() []int {
 	if l.stateful {
@@ -71,7 +83,7 @@ func (l layout) ports() []int {
 func (l layout) probes(is func(kind int) bool) (list []probe) {
 	for _, port := range l.ports() {
 		if is(port / 1000 * 1000) {
-			list = append(list, probe{false, port}, probe{true, port})
+			list = append(list, probe{v6: false, port: port}, probe{v6: true, port: port})
 		}
 	}
 	return list

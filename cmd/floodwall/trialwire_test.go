@@ -21,13 +21,18 @@ import (
 type probe struct {
 	v6   bool
 	port int
+	tags int // in front of IP, each with VLAN 0, which the kernel takes off by itself
 }
 
 func (p probe) String() string {
+	family := "IPv4"
 	if p.v6 {
-		return fmt.Sprintf("IPv6 port %d", p.port)
+		family = "IPv6"
 	}
-	return fmt.Sprintf("IPv4 port %d", p.port)
+	if p.tags > 0 {
+		return fmt.Sprintf("%s port %d behind %d VLAN tags", family, p.port, p.tags)
+	}
+	return fmt.Sprintf("%s port %d", family, p.port)
 }
 
 // frame is the probe from a source port.
@@ -40,10 +45,15 @@ func (p probe) frame(from int) []byte {
 	if err != nil {
 		panic(err)
 	}
-	return spec.Frame()
+	frame := spec.Frame()
+	for i := range p.tags {
+		tag := [][]byte{{0x81, 0, 0, 0}, {0x88, 0xa8, 0, 0}}[i%2]
+		frame = slices.Insert(frame, 12, tag...)
+	}
+	return frame
 }
 
-// Probes come from askPort. Source ports from streamPort on number the packets of a stream, and come again after
+// Probes come from askPort, and those behind VLAN tags from the ports after it. Source ports from streamPort on number the packets of a stream, and come again after
 // streamPorts of them: conntrack remembers each for half a minute.
 const (
 	askPort     = 5
@@ -144,7 +154,11 @@ func (w *wire) receive(s *net.UDPConn, port int) {
 		if err != nil {
 			return
 		}
-		w.count(probe{!from.Addr().Unmap().Is4(), port}, int(from.Port()))
+		p := probe{v6: !from.Addr().Unmap().Is4(), port: port}
+		if from.Port() < streamPort {
+			p.tags = int(from.Port()) - askPort
+		}
+		w.count(p, int(from.Port()))
 	}
 }
 
@@ -197,7 +211,7 @@ func (w *wire) ask(probes []probe, last probe) (map[probe]bool, error) {
 	clear(w.got)
 	w.mu.Unlock()
 	for _, p := range append(slices.Clone(probes), last) {
-		if err := w.send(p, askPort); err != nil {
+		if err := w.send(p, askPort+p.tags); err != nil {
 			return nil, err
 		}
 	}

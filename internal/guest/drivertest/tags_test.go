@@ -87,9 +87,6 @@ func (s *scene) stacks(when string) {
 	}
 	var all []sent
 	for _, stack := range stacks {
-		if len(stack) > 1 && s.strips() {
-			continue // netfilter decides, of which other tests ask for stacks
-		}
 		for _, port := range []int{openPort, closedPort} {
 			all = append(all, sent{port, stack, s.send(port, stack...)})
 		}
