@@ -245,3 +245,24 @@ func (h *docHost) run(t *testing.T, c docCommand) {
 		t.Errorf("%s: %s: exit status %d\n%s", c.at, c.command, status, got)
 	}
 }
+
+// retired are words that the project no longer uses: a reader does not know what they mean here.
+var retired = regexp.MustCompile(`(?i)\b(octets?|ipt|xt|former|begun|prospects?|modesty|silenced|occupants?|house|rooms?|walks?|walked|bars? missed)\b`)
+
+// TestWords has the documents use the field's words.
+func TestWords(t *testing.T) {
+	for _, name := range documents(t) {
+		if name == "ARCHITECTURE.md" || name == "docs/policy.md" {
+			continue
+		}
+		text, err := os.ReadFile(filepath.Join(top, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, line := range strings.Split(string(text), "\n") {
+			if word := retired.FindString(line); word != "" {
+				t.Errorf("%s:%d: the word %q: %s", name, i+1, word, line)
+			}
+		}
+	}
+}
