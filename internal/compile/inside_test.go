@@ -23,7 +23,6 @@ func TestInside(t *testing.T) {
 		"eth0.7": {{[]string{"eth0"}, true}, {[]string{"eth", "eth0.70"}, false}},
 	} {
 		t.Run(device, func(t *testing.T) {
-			t.Parallel()
 			if !testutil.Inside(t) {
 				return
 			}

@@ -28,7 +28,6 @@ import (
 func TestNetfilter(t *testing.T) {
 	for _, target := range []compile.Target{compile.TargetNftables, compile.TargetIptables} {
 		t.Run(string(target), func(t *testing.T) {
-			t.Parallel()
 			if !testutil.Inside(t) {
 				return
 			}

@@ -52,7 +52,7 @@ func (b *bench) sabotage() string {
 	return dir
 }
 
-// TestFaults has each single call of a tool fail, or, unless FLOODWALL_LONG is set, each sixth.
+// TestFaults has each single call of a tool fail, or, in the short form, each twelfth, beginning anywhere.
 func TestFaults(t *testing.T) {
 	each(t, func(t *testing.T, b *bench) {
 		b.must(b.load(t.Context(), 1, 0, 0))
@@ -61,15 +61,11 @@ func TestFaults(t *testing.T) {
 		set := func(name string, v any) {
 			b.must(os.WriteFile(filepath.Join(dir, name), []byte(fmt.Sprint(v)), 0o644))
 		}
-		first, step := 0, 1
-		if os.Getenv("FLOODWALL_LONG") == "" {
-			step = 6
-			first = testutil.Random(t).IntN(step)
-		}
+		step, random := testutil.Scaled(12, 1), testutil.Random(t)
 		for _, trial := range []time.Duration{0, time.Minute} {
 			for _, when := range []string{"before", "after"} {
 				reached := true
-				for fail := 1 + first; reached; fail += step {
+				for fail := 1 + random.IntN(step); reached; fail += step {
 					set("count", 0)
 					set("fail", fail)
 					set("when", when)

@@ -116,11 +116,7 @@ func TestKilled(t *testing.T) {
 		whole := b.kill(b.kind(), 0, 0)
 		b.clean(before)
 		seen := map[string]int{}
-		rounds := 4
-		if os.Getenv("FLOODWALL_LONG") != "" {
-			rounds = 100
-		}
-		for range rounds {
+		for range testutil.Scaled(4, 100) {
 			b.kill(b.kind(), 0, time.Duration(r.Int64N(int64(whole)*11/10)+1))
 			who := b.decides()
 			seen[who]++

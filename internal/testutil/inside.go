@@ -3,25 +3,34 @@ package testutil
 import (
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 
 	"golang.org/x/sys/unix"
 )
 
-// insideUID is the first of the users that tests run as inside of namespaces of their own; the number of the process
-// that starts them is added. The kernel notes the user in the programs that he loads, which tells these from all others
-// on the machine.
+// insideUID is the first of the users that tests run as inside of namespaces of their own. The kernel notes the user in
+// the programs that he loads, which tells the programs of a test from all others on the machine. So each test has another
+// user: the number of its process in the package stands above that of the process that starts it (at most 1<<22, proc(5)).
 const insideUID = 1 << 30
+
+// insides counts the processes that Inside has started.
+var insides atomic.Uint32
+
+// newUID is a user that no other test runs as at present.
+func newUID() uint32 { return insideUID + insides.Add(1)%256<<22 + uint32(os.Getpid()) }
 
 // insideVar names, in the environment of the process inside, the test that runs there.
 const insideVar = "FLOODWALL_TEST_INSIDE"
 
 // Inside reports whether the test runs in a process of its own, with all capabilities, whose network and mount
 // namespaces are new: only the loopback device, an empty BPF file system at /sys/fs/bpf, and nothing in /var/lib. If not, it runs the test
-// in such a process, and fails it when that fails. A test begins with
+// in such a process, and fails it when that fails. Such tests run in parallel, as most of their time they wait for the
+// kernel; so the test must not call t.Parallel or t.Setenv before Inside. A test begins with
 //
 //	if !testutil.Inside(t) {
 //		return
@@ -37,10 +46,13 @@ func Inside(t *testing.T) bool {
 		return true
 	}
 	RequireRoot(t)
+	t.Parallel()
 	pattern := "^" + strings.ReplaceAll(t.Name(), "/", "$/^") + "$"
 	cmd := exec.Command("/proc/self/exe", "-test.run="+pattern, "-test.v="+verbose(), "-test.timeout="+most())
-	cmd.Env = append(os.Environ(), insideVar+"="+t.Name())
-	uid := uint32(insideUID + os.Getpid())
+	// The lock of iptables-legacy is one for the machine, but what it protects is the network namespace's.
+	lock := filepath.Join(t.TempDir(), "xtables.lock")
+	cmd.Env = append(os.Environ(), insideVar+"="+t.Name(), "XTABLES_LOCKFILE="+lock)
+	uid := newUID()
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Unshareflags: syscall.CLONE_NEWNET | syscall.CLONE_NEWNS,
 		Credential:   &syscall.Credential{Uid: uid, Gid: uid},
