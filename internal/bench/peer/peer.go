@@ -15,6 +15,7 @@ import (
 // The programs of bpf/bench.c.
 const (
 	Touch   = peersProgTouch   // drops after reading one octet
+	Least   = peersProgLeast   // drops what its only rule does not pass, and counts: the least that a packet filter does
 	Hash4   = peersProgHash4   // drops sources in a hash of addresses
 	LPM4    = peersProgLpm4    // drops sources in a trie of prefixes
 	LPM6    = peersProgLpm6    // the same for IPv6

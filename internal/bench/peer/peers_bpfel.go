@@ -17,6 +17,7 @@ import (
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
 	peersMapHash4Set        = "hash4_set"
+	peersMapLeastCounts     = "least_counts"
 	peersMapLimit4Counts    = "limit4_counts"
 	peersMapLimit4Set       = "limit4_set"
 	peersMapLpm4Set         = "lpm4_set"
@@ -27,6 +28,7 @@ const (
 	peersMapYardstickSet    = "yardstick_set"
 	peersMapYardstickSlots  = "yardstick_slots"
 	peersProgHash4          = "hash4"
+	peersProgLeast          = "least"
 	peersProgLimit4         = "limit4"
 	peersProgLpm4           = "lpm4"
 	peersProgLpm6           = "lpm6"
@@ -85,6 +87,7 @@ type peersSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type peersProgramSpecs struct {
 	Hash4     *ebpf.ProgramSpec `ebpf:"hash4"`
+	Least     *ebpf.ProgramSpec `ebpf:"least"`
 	Limit4    *ebpf.ProgramSpec `ebpf:"limit4"`
 	Lpm4      *ebpf.ProgramSpec `ebpf:"lpm4"`
 	Lpm6      *ebpf.ProgramSpec `ebpf:"lpm6"`
@@ -99,6 +102,7 @@ type peersProgramSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type peersMapSpecs struct {
 	Hash4Set        *ebpf.MapSpec `ebpf:"hash4_set"`
+	LeastCounts     *ebpf.MapSpec `ebpf:"least_counts"`
 	Limit4Counts    *ebpf.MapSpec `ebpf:"limit4_counts"`
 	Limit4Set       *ebpf.MapSpec `ebpf:"limit4_set"`
 	Lpm4Set         *ebpf.MapSpec `ebpf:"lpm4_set"`
@@ -143,6 +147,7 @@ func (o *peersObjects) Close() error {
 // It can be passed to loadPeersObjects or ebpf.CollectionSpec.LoadAndAssign.
 type peersMaps struct {
 	Hash4Set        *ebpf.Map `ebpf:"hash4_set"`
+	LeastCounts     *ebpf.Map `ebpf:"least_counts"`
 	Limit4Counts    *ebpf.Map `ebpf:"limit4_counts"`
 	Limit4Set       *ebpf.Map `ebpf:"limit4_set"`
 	Lpm4Set         *ebpf.Map `ebpf:"lpm4_set"`
@@ -157,6 +162,7 @@ type peersMaps struct {
 func (m *peersMaps) Close() error {
 	return _PeersClose(
 		m.Hash4Set,
+		m.LeastCounts,
 		m.Limit4Counts,
 		m.Limit4Set,
 		m.Lpm4Set,
@@ -186,6 +192,7 @@ type peersVariables struct {
 // It can be passed to loadPeersObjects or ebpf.CollectionSpec.LoadAndAssign.
 type peersPrograms struct {
 	Hash4     *ebpf.Program `ebpf:"hash4"`
+	Least     *ebpf.Program `ebpf:"least"`
 	Limit4    *ebpf.Program `ebpf:"limit4"`
 	Lpm4      *ebpf.Program `ebpf:"lpm4"`
 	Lpm6      *ebpf.Program `ebpf:"lpm6"`
@@ -198,6 +205,7 @@ type peersPrograms struct {
 func (p *peersPrograms) Close() error {
 	return _PeersClose(
 		p.Hash4,
+		p.Least,
 		p.Limit4,
 		p.Lpm4,
 		p.Lpm6,
