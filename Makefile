@@ -31,8 +31,8 @@ bench: floodwall ## Measure on this machine; EXPERIMENTS="drop sets" chooses
 	@scripts/setup bench
 	$(SUDO) ./floodwall bench $(EXPERIMENTS)
 
-bench-guard: floodwall ## Check that no kind of packet costs more by another than .ci/ratios.json allows
-	$(SUDO) ./floodwall bench guard .ci/ratios.json
+bench-guard: floodwall ## Check that no kind of packet executes more instructions than .ci/instructions.json allows
+	$(SUDO) ./floodwall bench guard .ci/instructions.json
 
 readme-bench: ## Write the README's chart and table from docs/bench; FROM=DIR stores a run's results there first
 	$(GO) run ./internal/bench/readme $(FROM)

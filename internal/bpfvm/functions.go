@@ -1,7 +1,6 @@
 package bpfvm
 
 import (
-	"encoding/binary"
 	"fmt"
 
 	"github.com/cilium/ebpf"
@@ -27,17 +26,11 @@ var functions = map[string]function{
 	"bpf_xdp_get_buff_len": func(m *Machine, _ [5]uint64) (uint64, error) { return m.dataEnd - m.data, nil },
 	"bpf_xdp_load_bytes":   loadBytes,
 	"bpf_xdp_adjust_tail":  adjustTail,
-	"bpf_xdp_redirect":     redirect,
 
-	"__htab_map_lookup_elem":           lookupElement, // by code that is inlined behind it
-	"htab_map_lookup_elem":             lookupValue,
-	"htab_lru_map_lookup_elem":         lookupValue,
+	"__htab_map_lookup_elem":           lookupElement,
 	"trie_lookup_elem":                 lookupTrie,
 	"htab_map_update_elem":             update,
 	"htab_lru_map_update_elem":         update,
-	"htab_map_delete_elem":             remove,
-	"htab_lru_map_delete_elem":         remove,
-	"array_map_update_elem":            updateArray,
 	"bpf_ringbuf_reserve":              reserve,
 	"bpf_ringbuf_submit":               nothing,
 	"bpf_ringbuf_discard":              nothing,
@@ -100,15 +93,6 @@ func adjustTail(m *Machine, r [5]uint64) (uint64, error) {
 	return 0, err
 }
 
-// redirect is bpf_redirect(ifindex, flags) of XDP programs.
-func redirect(_ *Machine, r [5]uint64) (uint64, error) {
-	const aborted, redirected = 0, 4 // enum xdp_action
-	if r[1] != 0 {
-		return aborted, nil
-	}
-	return redirected, nil
-}
-
 // mapOf is the map of a pointer to one, and the key that another points to.
 func (m *Machine) mapOf(r [5]uint64) (*table, []byte, error) {
 	t := m.byObject[r[0]]
@@ -119,6 +103,7 @@ func (m *Machine) mapOf(r [5]uint64) (*table, []byte, error) {
 	return t, key, err
 }
 
+// lookupElement finds an element of a hash. The code behind the call adds where the value is.
 func lookupElement(m *Machine, r [5]uint64) (uint64, error) {
 	t, key, err := m.mapOf(r)
 	if err != nil {
@@ -129,14 +114,6 @@ func lookupElement(m *Machine, r [5]uint64) (uint64, error) {
 		return 0, err
 	}
 	return e.base, nil
-}
-
-func lookupValue(m *Machine, r [5]uint64) (uint64, error) {
-	e, err := lookupElement(m, r)
-	if e == 0 || err != nil {
-		return 0, err
-	}
-	return e + m.elementValue(m.byObject[r[0]]), nil
 }
 
 // lookupTrie is that of the longest prefix, which the kernel finds. Nothing can be written to a trie here.
@@ -182,43 +159,6 @@ func update(m *Machine, r [5]uint64) (uint64, error) {
 		return negative(unix.ENOENT), nil
 	}
 	m.setElement(t, key, value) // a new one, as in the kernel
-	return 0, nil
-}
-
-// updateArray is the same of an array.
-func updateArray(m *Machine, r [5]uint64) (uint64, error) {
-	t, key, err := m.mapOf(r)
-	if err != nil {
-		return 0, err
-	}
-	at := uint64(binary.NativeEndian.Uint32(key))
-	switch {
-	case t.Type() != ebpf.Array || r[3]&^uint64(ebpf.UpdateExist) != 0 && ebpf.MapUpdateFlags(r[3]) != ebpf.UpdateNoExist:
-		return 0, fmt.Errorf("update of map of type %s with flags %d", t.Type(), r[3])
-	case at >= uint64(t.MaxEntries()):
-		return negative(unix.E2BIG), nil
-	case ebpf.MapUpdateFlags(r[3]) == ebpf.UpdateNoExist:
-		return negative(unix.EEXIST), nil
-	}
-	value, err := m.bytes(r[2], int(t.ValueSize()))
-	if err != nil {
-		return 0, err
-	}
-	_, err = m.store(t.object.base+m.layout.arrayValues+at*t.stride, value)
-	return 0, err
-}
-
-// remove is bpf_map_delete_elem(map, key) of a hash.
-func remove(m *Machine, r [5]uint64) (uint64, error) {
-	t, key, err := m.mapOf(r)
-	if err != nil {
-		return 0, err
-	}
-	e, err := m.element(t, key)
-	if e == nil || err != nil {
-		return negative(unix.ENOENT), err
-	}
-	t.elements[string(key)] = nil
 	return 0, nil
 }
 

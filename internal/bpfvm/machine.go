@@ -27,17 +27,6 @@ type Machine struct {
 	counts                Counts
 }
 
-// Counts are what the run of a program executed.
-type Counts struct {
-	Instructions int `json:"instructions"` // all of them; a load of a 64-bit constant is one
-	Loads        int `json:"loads"`        // from memory, the stack included
-	Stores       int `json:"stores"`       // to memory other than the stack
-	StackStores  int `json:"stack-stores"` // to the stack
-	Atomics      int `json:"atomics"`      // read and write in one
-	Calls        int `json:"calls"`        // of functions of the program, and tail calls
-	Helpers      int `json:"helpers"`      // calls of the kernel's functions. Their own instructions are not counted.
-}
-
 // Result is what a program did with a frame.
 type Result struct {
 	Counts

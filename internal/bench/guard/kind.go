@@ -1,0 +1,115 @@
+package guard
+
+import (
+	"encoding/binary"
+	"fmt"
+	"net/netip"
+
+	"github.com/floodwall/floodwall/internal/bench/rig"
+	"github.com/floodwall/floodwall/internal/bpfvm"
+	"github.com/floodwall/floodwall/internal/packet"
+)
+
+// kind is a kind of packet that a program is given.
+type kind struct {
+	name   string
+	want   uint32                     // what the program must do with it: enum xdp_action. Other figures would mean nothing.
+	lines  func(*guard) []string      // the packets, in the notation of package packet; of several, the mean counts
+	before string                     // the packet that comes before them, if any,
+	times  int                        // how often it comes,
+	reply  func(answer []byte) string // and what the sender makes of its answer
+}
+
+// The packets. The source is in no list and no rule.
+const (
+	udp4    = "udp 9.9.9.9:4000 > 10.0.0.2:53 len=46"
+	udp6    = "udp [2400::9]:4000 > [fd00::2]:53 len=60"
+	tagged  = udp4 + " vlan=10"
+	syn     = "tcp 9.9.9.9:40000 > 10.0.0.2:80 S seq=1000 tcpopts=mss:1460,sack,ts,nop,ws:7"
+	bare    = "tcp 9.9.9.9:40000 > 10.0.0.2:80 S seq=1000" // whose answer is acknowledged without a timestamp
+	segment = "tcp 9.9.9.9:40000 > 10.0.0.2:80 . seq=1001 ack=1001 len=1500"
+	stray   = "tcp 9.9.9.9:40002 > 10.0.0.2:80 . seq=1001 ack=1001"
+)
+
+// ruled is a source that the policies of lists.RulesPolicy name, in rules for other ports.
+var ruled = netip.MustParseAddr("10.0.1.7")
+
+// dropped is a kind of packet that is dropped, whatever came before.
+func dropped(name, line string) kind { return after(name, rig.XDPDrop, 0, line) }
+
+// after is a kind of packet of which so many came before.
+func after(name string, want uint32, times int, line string) kind {
+	return kind{name: name, want: want, before: line, times: times, lines: one(line)}
+}
+
+func one(line string) func(*guard) []string { return func(*guard) []string { return []string{line} } }
+
+// means is how many sources a mean is of. The tables of lists have random keys, by which an address takes one step more or
+// less to find; the mean of so many changes by less than one instruction.
+const means = 4096
+
+// flood is packets of sources, which all are to be dropped.
+func flood(name string, of func(*guard) []netip.Addr) kind {
+	return kind{name: name, want: rig.XDPDrop, lines: func(g *guard) (lines []string) {
+		for _, from := range of(g)[:means] {
+			lines = append(lines, fmt.Sprintf("udp %s:4000 > 10.0.0.2:53 len=46", from))
+		}
+		return lines
+	}}
+}
+
+// handshake is the ACK that proves the address of who sent the SYN: it acknowledges the answer.
+func handshake(answer []byte) string {
+	number := binary.BigEndian.Uint32(packet.Decode(answer).L4[4:])
+	return fmt.Sprintf("tcp 9.9.9.9:40000 > 10.0.0.2:80 . seq=1001 ack=%d", number+1)
+}
+
+// measure counts what a packet of the kind executes. The clock of the machine stands still meanwhile, as no packet of a
+// flood waits for another.
+func (k *kind) measure(g *guard, m *bpfvm.Machine) (mean bpfvm.Counts, err error) {
+	now := m.Now()
+	defer func(clock func() uint64) { m.Now = clock }(m.Now)
+	m.Now = func() uint64 { return now }
+	m.Forget()
+	if err := k.prepare(m); err != nil {
+		return mean, err
+	}
+	lines, sum := k.lines(g), bpfvm.Counts{}
+	for _, line := range lines {
+		r, err := run(m, line)
+		if err != nil {
+			return mean, err
+		}
+		if r.Action != k.want {
+			return mean, fmt.Errorf("packet %q: XDP action %d, want %d", line, r.Action, k.want)
+		}
+		sum = sum.Plus(r.Counts)
+	}
+	return sum.Over(len(lines)), nil
+}
+
+// prepare sends what comes before.
+func (k *kind) prepare(m *bpfvm.Machine) error {
+	for range k.times {
+		r, err := run(m, k.before)
+		if err == nil && k.reply != nil {
+			_, err = run(m, k.reply(r.Frame))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// run gives a machine a packet.
+func run(m *bpfvm.Machine, line string) (bpfvm.Result, error) {
+	spec, err := packet.Parse(line)
+	if err == nil {
+		var r bpfvm.Result
+		if r, err = m.Run(spec.Frame()); err == nil {
+			return r, nil
+		}
+	}
+	return bpfvm.Result{}, fmt.Errorf("packet %q: %w", line, err)
+}

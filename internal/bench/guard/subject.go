@@ -1,0 +1,128 @@
+package guard
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/netip"
+	"strconv"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+
+	"github.com/floodwall/floodwall/internal/bench/lists"
+	"github.com/floodwall/floodwall/internal/bench/peer"
+	"github.com/floodwall/floodwall/internal/bench/rig"
+	"github.com/floodwall/floodwall/internal/bench/tools"
+	"github.com/floodwall/floodwall/internal/control"
+)
+
+// subject is a program, and the kinds of packets that it is given.
+type subject struct {
+	open  func(context.Context, *guard, func(*ebpf.Program) error) error // has the program loaded for a while
+	kinds []kind
+}
+
+// The policies that need more than rules.
+const (
+	limitPolicy = "default: drop\nchecks: off\n" +
+		"rules: [{name: limit, proto: udp, over: {rate: 1/s, per: from/16, burst: 100}, then: drop}, {name: rest, proto: udp, then: pass}]\n"
+	synPolicy  = "default: drop\nchecks: off\nservices: [{name: web, port: tcp/80, syn: {when: always, mode: host}}]\n"
+	listPolicy = "default: drop\nchecks: off\nsets: {listed: {file: %s}}\nrules: [{name: listed, from: $listed, then: drop}]\n"
+)
+
+// listLength is how many addresses the list has.
+const listLength = 1_000_000
+
+// More packets than the limit lets through at once, and more than the program asks the kernel about at once
+// (ASK_BURST of bpf/asking.h).
+const (
+	overLimit = 200
+	overAsked = 2500
+)
+
+// subjects are all that the guard can count.
+var subjects = []subject{
+	{reference(func() (*ebpf.Program, error) {
+		return rig.LoadInstructions("empty", asm.Mov.Imm(asm.R0, rig.XDPDrop), asm.Return())
+	}), []kind{dropped("empty", udp4)}},
+	{reference(func() (*ebpf.Program, error) { return peer.LoadProgram(peer.Touch) }), []kind{dropped("touch", udp4)}},
+	{reference(func() (*ebpf.Program, error) { return peer.LoadProgram(peer.Least) }), []kind{dropped("least", udp4)}},
+	{rules(0, "off"), []kind{dropped("rules=0", udp4)}},
+	{rules(20, "off"), []kind{
+		dropped("rules=20", udp4), dropped("rules=20/ipv6", udp6), dropped("rules=20/vlan", tagged),
+	}},
+	{rules(20, "standard"), []kind{dropped("rules=20/standard", udp4)}},
+	{rules(20, "strict"), []kind{dropped("rules=20/strict", udp4)}},
+	{rules(500, "off"), []kind{dropped("rules=500", udp4)}},
+	{rules(10_000, "off"), []kind{
+		dropped("rules=10000", udp4), dropped("rules=10000/listed", rig.FloodPacket(ruled)),
+	}},
+	{list, []kind{
+		flood("listed", func(g *guard) []netip.Addr { return g.list.Listed }),
+		flood("unlisted", func(g *guard) []netip.Addr { return g.list.Unlisted }),
+	}},
+	{policy(limitPolicy), []kind{
+		after("limit/within", rig.XDPPass, 1, udp4), after("limit/over", rig.XDPDrop, overLimit, udp4),
+	}},
+	{policy(synPolicy), []kind{
+		after("syn", rig.XDPTX, 1, syn),
+		after("ack", rig.XDPDrop, overAsked, stray),
+		{name: "connection", want: rig.XDPPass, before: bare, times: 1, reply: handshake, lines: one(segment)},
+	}},
+}
+
+// Kinds are the names of the kinds of packets.
+func Kinds() (names []string) {
+	for _, s := range subjects {
+		for _, k := range s.kinds {
+			names = append(names, k.name)
+		}
+	}
+	return names
+}
+
+// reference is a program that is no policy's.
+func reference(load func() (*ebpf.Program, error)) func(context.Context, *guard, func(*ebpf.Program) error) error {
+	return func(_ context.Context, _ *guard, use func(*ebpf.Program) error) error {
+		p, err := load()
+		if err != nil {
+			return err
+		}
+		defer p.Close()
+		return use(p)
+	}
+}
+
+func rules(n int, checks string) func(context.Context, *guard, func(*ebpf.Program) error) error {
+	return policy("checks: " + checks + "\n" + lists.RulesPolicy(n))
+}
+
+// policy is the program of a policy, while it is in force.
+func policy(text string) func(context.Context, *guard, func(*ebpf.Program) error) error {
+	return func(ctx context.Context, g *guard, use func(*ebpf.Program) error) error {
+		a, err := g.at.Apply(ctx, text, func(context.Context, control.Instance) error {
+			p, err := rig.AttachedProgram(g.at.In.Name)
+			if err != nil {
+				return err
+			}
+			defer p.Close()
+			return use(p)
+		})
+		if err != nil {
+			return err
+		}
+		return a.Program.Close()
+	}
+}
+
+// list is the program of a policy with a list.
+func list(ctx context.Context, g *guard, use func(*ebpf.Program) error) error {
+	g.list = lists.RandomHosts(g.listLength)
+	file, remove, err := tools.TempFile("list.txt", func(w io.Writer) error { return g.list.Write(w) })
+	if err != nil {
+		return err
+	}
+	defer remove()
+	return policy(fmt.Sprintf(listPolicy, strconv.Quote(file)))(ctx, g, use)
+}
