@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -41,7 +42,7 @@ func Inside(t *testing.T) bool {
 	t.Helper()
 	if of := os.Getenv(insideVar); of != "" && (t.Name() == of || strings.HasPrefix(t.Name(), of+"/")) {
 		if t.Name() == of {
-			furnish(t)
+			furnished.Do(func() { furnish(t) })
 		}
 		return true
 	}
@@ -102,6 +103,9 @@ func capabilities(t *testing.T) (list []uintptr) {
 	}
 	return list
 }
+
+// furnished is done when the process inside has what furnish gives it, as a test may call Inside more than once.
+var furnished sync.Once
 
 // furnish mounts the BPF file system and a place for what commands keep, and sets the loopback device up.
 func furnish(t *testing.T) {
