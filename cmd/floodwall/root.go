@@ -11,7 +11,7 @@ var commands = []func(*env) *cobra.Command{
 	checkCommand, compileCommand, importCommand, testCommand, explainCommand,
 	applyCommand, confirmCommand, rollbackCommand, statusCommand, doctorCommand, repairCommand, unloadCommand,
 	blockCommand, unblockCommand, blockedCommand, captureCommand,
-	schemaCommand, manCommand, versionCommand,
+	schemaCommand, manCommand, unitFilesCommand, versionCommand,
 	benchCommand, demoCommand, loadCommand, daemonCommand,
 }
 

@@ -35,6 +35,19 @@ func (u Units) text(name string) string {
 	return u.filter()
 }
 
+// Write writes the text of the units as files of a directory, for packages of a distribution. It tells systemd nothing.
+func (u Units) Write(dir string) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("units: %w", err)
+	}
+	for _, name := range u.names() {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(u.text(name)), 0o644); err != nil {
+			return fmt.Errorf("units: %w", err)
+		}
+	}
+	return nil
+}
+
 func (u Units) file(name string) string { return u.inRoot("/etc/systemd/system", name) }
 
 // read is the text of a unit that this instance has written; "" when there is none.

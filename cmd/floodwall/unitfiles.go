@@ -1,0 +1,22 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/floodwall/floodwall/internal/boot"
+)
+
+func unitFilesCommand(e *env) *cobra.Command {
+	binary := "/usr/local/bin/floodwall"
+	c := &cobra.Command{
+		Use:    "units DIR",
+		Short:  "write the systemd units of an instance with the default directories to a directory",
+		Hidden: true,
+		Args:   exactly(1, "DIR, a directory"),
+		RunE: func(_ *cobra.Command, args []string) error {
+			return boot.Units{Binary: binary, State: e.state, BPFFS: e.bpffs, Daemon: true}.Write(args[0])
+		},
+	}
+	c.Flags().StringVar(&binary, "binary", binary, "where the units find the binary")
+	return c
+}
