@@ -2,11 +2,15 @@ package main
 
 import (
 	"context"
+	"errors"
 
 	"github.com/spf13/cobra"
+
+	"github.com/floodwall/floodwall/internal/datapath"
 )
 
 func repairCommand(e *env) *cobra.Command {
+	var restoring bool
 	c := &cobra.Command{
 		Use:   "repair",
 		Short: "put back what has gone from the kernel of the policy that runs",
@@ -14,18 +18,25 @@ func repairCommand(e *env) *cobra.Command {
 			"others have removed from nftables, iptables or ipset. It changes nothing that is whole. All that it needs is in the BPF\n" +
 			"file system, and entries of removed dynamic sets in the state directory. `floodwall daemon` does the same by itself, at once.",
 		Args: none,
-		RunE: func(c *cobra.Command, _ []string) error { return repair(c.Context(), e) },
+		RunE: func(c *cobra.Command, _ []string) error { return repair(c.Context(), e, restoring) },
 	}
 	e.jsonFlag(c)
+	c.Flags().BoolVar(&restoring, "boot-restore", false, "apply the policy that was saved for boot when nothing is loaded")
+	c.Flags().MarkHidden("boot-restore") // for the unit of devices that return
 	return c
 }
 
-func repair(ctx context.Context, e *env) error {
+// repair repairs what is loaded. With restoring it applies what was saved for boot when nothing is loaded, as when the first of the
+// policy's devices appears later than systemd waited for it.
+func repair(ctx context.Context, e *env, restoring bool) error {
 	in, err := e.instance()
 	if err != nil {
 		return err
 	}
 	r, err := in.Repair(ctx)
+	if restoring && errors.Is(err, datapath.ErrNotLoaded) {
+		return restore(ctx, e)
+	}
 	if r == nil {
 		return err
 	}

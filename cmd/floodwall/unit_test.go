@@ -47,6 +47,36 @@ func TestUnitsLeaveNoMoment(t *testing.T) {
 	}
 }
 
+// TestLateDevice boots while the policy's device is not there. The unit of the device, which systemd starts when the device appears,
+// brings the policy back.
+func TestLateDevice(t *testing.T) {
+	if !inside(t) {
+		return
+	}
+	h := newBootHost(t)
+	h.apply("one", "")
+	if out, err := h.run("unload", "--keep-boot"); err != nil {
+		t.Fatalf("unload: %v\n%s", err, out)
+	}
+	ip := func(line string) {
+		t.Helper()
+		if out, err := exec.Command("ip", strings.Fields(line)...).CombinedOutput(); err != nil {
+			t.Fatalf("ip %s: %v: %s", line, err, out)
+		}
+	}
+	ip("link set fw0 down")
+	ip("link set fw0 name late0")
+	if out, err := h.run("apply", "--boot-restore"); err == nil || !strings.Contains(out, "none of the policy's devices is there yet: fw0") {
+		t.Errorf("without the device: %v\n%s", err, out)
+	}
+	ip("link set late0 name fw0")
+	runUnit(t, "floodwall-device.service", "ExecStart")
+	h.wantVerdicts("when the device is there", map[string]string{"udp 198.51.100.1:9 > 192.0.2.1:1": "drop one"})
+	if out, err := h.run("status"); err != nil {
+		t.Errorf("status: %v\n%s", err, out)
+	}
+}
+
 // runUnit runs the commands that a unit has under a key, as systemd does. No path of the test needs quotes.
 func runUnit(t *testing.T, unit, key string) {
 	t.Helper()

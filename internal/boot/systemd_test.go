@@ -103,7 +103,7 @@ func TestFilterUnit(t *testing.T) {
 		"Unit.StartLimitIntervalSec":       "0",
 		"Service.Type":                     "oneshot", // without RemainAfterExit: it is to be started each time
 		"Service.TimeoutStartSec":          "2min",
-		"Service.ExecStart":                "/bin/true repair" + options,
+		"Service.ExecStart":                "/bin/true repair --boot-restore" + options,
 		"Install.WantedBy":                 devices,
 	}
 	if diff := cmp.Diff(want, unsandboxed(settings(t, u, "floodwall-device.service"))); diff != "" {

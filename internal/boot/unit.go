@@ -89,7 +89,8 @@ WantedBy=` + strings.Join(append(wantedBy, u.deviceUnits()...), " ") + "\n"
 
 // device is the text of floodwall-device.service, which puts the policy on a device that returns. systemd starts what a
 // device unit wants each time that the device appears, unless it is active (unit_notify in systemd's src/core/unit.c).
-// floodwall.service stays active, so this unit does not.
+// floodwall.service stays active, so this unit does not. When floodwall.service has failed, as no device was there in time, nothing is
+// loaded: then this unit applies the saved policy, whichever of the two systemd starts first.
 func (u Units) device() string {
 	text := header + `
 [Unit]
@@ -102,7 +103,7 @@ StartLimitIntervalSec=0
 [Service]
 Type=oneshot
 TimeoutStartSec=2min
-ExecStart=` + u.command("repair") + `
+ExecStart=` + u.command("repair", "--boot-restore") + `
 ` + u.sandbox()
 	if units := u.deviceUnits(); len(units) > 0 {
 		text += "\n[Install]\nWantedBy=" + strings.Join(units, " ") + "\n"
