@@ -82,16 +82,7 @@ func resolve(t *testing.T, octets int) {
 				udp.WriteTo(make([]byte, octets), from) // what the guard cuts is an error to the sender
 			}
 		}()
-		go func() {
-			for {
-				c, err := tcp.Accept()
-				if err != nil {
-					return
-				}
-				io.Copy(c, io.LimitReader(c, 2))
-				c.Close()
-			}
-		}()
+		testutil.Serve(t, tcp, func(c net.Conn) { io.Copy(c, io.LimitReader(c, 2)) })
 	}
 }
 

@@ -110,16 +110,7 @@ func (g *gateway) serve(h *lab.Host, at netip.AddrPort) {
 	if err != nil {
 		g.Fatal(err)
 	}
-	g.Cleanup(func() { l.Close() })
-	go func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			c.Close()
-		}
-	}()
+	testutil.Serve(g.T, l, func(net.Conn) {})
 }
 
 func (g *gateway) load(target compile.Target) {

@@ -3,6 +3,7 @@ package control_test
 import (
 	"context"
 	"fmt"
+	"io"
 	"net"
 	"net/netip"
 	"os"
@@ -105,22 +106,7 @@ func (h *host) swallow(address string) {
 	if err != nil {
 		h.Fatal(err)
 	}
-	h.Cleanup(func() { l.Close() })
-	go func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go func() {
-				for buf := make([]byte, 4096); ; {
-					if _, err := c.Read(buf); err != nil {
-						return
-					}
-				}
-			}()
-		}
-	}()
+	testutil.Serve(h.T, l, func(c net.Conn) { io.Copy(io.Discard, c) })
 }
 
 // TestLifelinesAreSpared trusts forgeable sources: what the host depends on is spared all the same, also when it comes to

@@ -18,6 +18,7 @@ import (
 	"github.com/floodwall/floodwall/internal/compile"
 	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/packet"
+	"github.com/floodwall/floodwall/internal/testutil"
 )
 
 // listen echoes what each connection to a port of the server sends first, in capitals or not as multipath TCP.
@@ -33,19 +34,7 @@ func (s *site) listen(port uint16, multipath bool) {
 	if err != nil {
 		s.Fatal(err)
 	}
-	s.Cleanup(func() { l.Close() })
-	go func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go func() {
-				defer c.Close()
-				io.CopyN(c, c, 5)
-			}()
-		}
-	}()
+	testutil.Serve(s.T, l, func(c net.Conn) { io.CopyN(c, c, 5) })
 }
 
 // exchange connects and has five octets echoed.
@@ -309,16 +298,7 @@ func TestConnectionsStay(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer l.Close()
-		go func() {
-			for {
-				c, err := l.Accept()
-				if err != nil {
-					return
-				}
-				go io.Copy(c, c)
-			}
-		}()
+		testutil.Serve(t, l, func(c net.Conn) { io.Copy(c, c) })
 		var open []net.Conn
 		for _, syn := range []string{"off", "always", "{when: always, flows: 10}", "protect", "off", "always"} {
 			s.protect(syn)

@@ -5,36 +5,15 @@ import (
 	"errors"
 	"net/netip"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/lab"
 	"github.com/floodwall/floodwall/internal/testutil"
 )
-
-// mountBPF mounts a BPF file system of the test's own, since the instance's state must not meet the machine's.
-func mountBPF(t *testing.T) string {
-	t.Helper()
-	dir := filepath.Join(t.TempDir(), "bpf")
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := unix.Mount("bpf", dir, "bpf", 0, "mode=0700"); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
-			t.Error(err)
-		}
-	})
-	return filepath.Join(dir, "floodwall")
-}
 
 // Two policies that have in common only that they drop UDP to port 9999, each in its own way.
 const (
@@ -56,7 +35,7 @@ rules:
 func TestSwapUnderFlood(t *testing.T) {
 	testutil.RequireRoot(t)
 	swaps := testutil.Scaled(100, 1000)
-	in := control.Instance{Dir: mountBPF(t)}
+	in := control.Instance{Dir: ownDir(t)}
 	err := lab.Run(t.Context(), func(ctx context.Context, l *lab.Lab) error {
 		server, flood, err := floodedServer(l)
 		if err != nil {

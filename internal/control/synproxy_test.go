@@ -26,7 +26,7 @@ var behind = []string{"10.0.1.2:80", "[fd01::2]:80"}
 func inRouter(t *testing.T, test func(s *site, server *lab.Host)) {
 	t.Helper()
 	testutil.RequireRoot(t)
-	s := &site{T: t, Instance: control.Instance{Dir: mountBPF(t)}}
+	s := &site{T: t, Instance: control.Instance{Dir: ownDir(t)}}
 	err := lab.Run(t.Context(), func(ctx context.Context, l *lab.Lab) error {
 		s.ctx = ctx
 		hosts := map[string]*lab.Host{}
@@ -78,16 +78,7 @@ func inRouter(t *testing.T, test func(s *site, server *lab.Host)) {
 			if err != nil {
 				return err
 			}
-			defer listener.Close()
-			go func() {
-				for {
-					c, err := listener.Accept()
-					if err != nil {
-						return
-					}
-					go func() { defer c.Close(); io.CopyN(c, c, 5) }()
-				}
-			}()
+			testutil.Serve(t, listener, func(c net.Conn) { io.CopyN(c, c, 5) })
 		}
 		test(s, hosts["server"])
 		return nil

@@ -32,7 +32,7 @@ func inSite(t *testing.T, test func(*site)) {
 	for _, tool := range []string{"nft", "iptables-restore", "ipset"} {
 		testutil.RequireTool(t, tool)
 	}
-	s := &site{T: t, Instance: control.Instance{Dir: mountBPF(t)}}
+	s := &site{T: t, Instance: control.Instance{Dir: ownDir(t)}}
 	err := lab.Run(t.Context(), func(ctx context.Context, l *lab.Lab) (err error) {
 		s.ctx = ctx
 		if s.server, err = l.Host("server"); err != nil {
@@ -83,17 +83,7 @@ func (s *site) serve(address string) {
 	if err != nil {
 		s.Fatal(err)
 	}
-	s.Cleanup(func() { l.Close() })
-	go func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			c.Write([]byte{'.'})
-			c.Close()
-		}
-	}()
+	testutil.Serve(s.T, l, func(c net.Conn) { c.Write([]byte{'.'}) })
 }
 
 // get connects from a host and reads the octet.

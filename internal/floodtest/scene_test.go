@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -44,7 +45,7 @@ func inScene(t *testing.T, test func(*scene)) {
 	for _, tool := range []string{"nft", "iptables-restore", "ipset"} {
 		testutil.RequireTool(t, tool)
 	}
-	s := &scene{T: t, Instance: control.Instance{Dir: mountBPF(t)}}
+	s := &scene{T: t, Instance: control.Instance{Dir: filepath.Join(testutil.MountBPF(t), "floodwall")}}
 	err := lab.Run(t.Context(), func(ctx context.Context, l *lab.Lab) error {
 		s.ctx = ctx
 		if err := s.build(l); err != nil {
@@ -92,21 +93,6 @@ func (s *scene) build(l *lab.Lab) error {
 		}
 		return nil
 	})
-}
-
-// mountBPF mounts a BPF file system of the test's own.
-func mountBPF(t *testing.T) string {
-	t.Helper()
-	dir := t.TempDir()
-	if err := unix.Mount("bpf", dir, "bpf", 0, "mode=0700"); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
-			t.Error(err)
-		}
-	})
-	return dir + "/floodwall"
 }
 
 func (s *scene) apply(target compile.Target, policy string) {
@@ -250,17 +236,7 @@ func (s *scene) serve(port uint16) {
 	if err != nil {
 		s.Fatal(err)
 	}
-	s.Cleanup(func() { l.Close() })
-	go func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			c.Write([]byte{'.'})
-			c.Close()
-		}
-	}()
+	testutil.Serve(s.T, l, func(c net.Conn) { c.Write([]byte{'.'}) })
 }
 
 // patience is how long a request may take: a SYN that a full queue has lost is sent again after one second and after three.

@@ -17,7 +17,6 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/link"
-	"golang.org/x/sys/unix"
 
 	"github.com/floodwall/floodwall/internal/compile"
 	"github.com/floodwall/floodwall/internal/control"
@@ -63,7 +62,7 @@ type scene struct {
 func inScene(t *testing.T, mode string, clients, mtu int, test func(*scene)) {
 	t.Helper()
 	testutil.RequireRoot(t)
-	s := &scene{T: t, mode: mode, port: "tcp/80", bpf: mountBPF(t)}
+	s := &scene{T: t, mode: mode, port: "tcp/80", bpf: testutil.MountBPF(t)}
 	s.Instance = control.Instance{Dir: filepath.Join(s.bpf, "floodwall")}
 	err := lab.Run(t.Context(), func(ctx context.Context, l *lab.Lab) error {
 		s.ctx, s.lab = ctx, l
@@ -77,21 +76,6 @@ func inScene(t *testing.T, mode string, clients, mtu int, test func(*scene)) {
 	if err != nil {
 		t.Fatal(err)
 	}
-}
-
-// mountBPF mounts a BPF file system of the test's own.
-func mountBPF(t *testing.T) string {
-	t.Helper()
-	dir := t.TempDir()
-	if err := unix.Mount("bpf", dir, "bpf", 0, "mode=0700"); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
-			t.Error(err)
-		}
-	})
-	return dir
 }
 
 // build makes the hosts and joins them.

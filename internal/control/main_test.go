@@ -1,0 +1,14 @@
+package control_test
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/floodwall/floodwall/internal/testutil"
+)
+
+func TestMain(m *testing.M) { os.Exit(testutil.OwnMounts(m)) }
+
+// ownDir is a directory for an instance whose state must not meet that of the machine.
+func ownDir(t *testing.T) string { return filepath.Join(testutil.MountBPF(t), "floodwall") }
