@@ -72,7 +72,7 @@ func check(ctx context.Context, e *env, file string) error {
 	if err != nil {
 		return err
 	}
-	e.notes(c.NotesFor(compile.TargetXDP))
+	e.notes(checkNotes(c))
 	n := counts(c)
 	e.println("%s: ok: %s (%s), %s, %s, %s", file, things(n.Sets, "set", "sets"), things(n.Entries, "entry", "entries"),
 		things(n.Rules, "rule", "rules"), things(n.Services, "service", "services"), things(n.Checks, "check", "checks"))
@@ -81,6 +81,11 @@ func check(ctx context.Context, e *env, file string) error {
 	}
 	e.late(lateRules(o.Plan))
 	return nil
+}
+
+// checkNotes is what there is to say of a policy, whose target is chosen when it is applied.
+func checkNotes(c *control.Compiled) []string {
+	return slices.Concat(c.NotesFor(compile.TargetXDP), compile.ElsewhereNotes(c.Program))
 }
 
 // lateRules are the rules that do not run at a plan's first stage.
@@ -112,7 +117,7 @@ func checkJSON(e *env, file string, c *control.Compiled, o *control.Output, err 
 		report.Late, report.Holds = lateRules(o.Plan), structural(c.Program)
 		n := counts(c)
 		report.checkCounts = &n
-		report.Notes = append(report.Notes, c.NotesFor(compile.TargetXDP)...)
+		report.Notes = append(report.Notes, checkNotes(c)...)
 		return e.printJSON(report)
 	}
 	for _, one := range leaves(err) {

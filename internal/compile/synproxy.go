@@ -139,10 +139,31 @@ func synLimit(p *ir.Program, t Target, r *ir.Rule, protection *ir.Protection) (l
 const windowsNote = "; while a server's own backlog is full, connections to it begin without window scaling, SACK and " +
 	"timestamps, and are slow; nftables has not this limit"
 
+// keyedNote is what SYNPROXY does to connections whose ends have a key: its SYN-ACK is not signed, and the client does not take it.
+func keyedNote(p *ir.Protection) string {
+	note := "; connections with TCP-AO or MD5 cannot begin, as it has no keys"
+	if len(p.Keyed) > 0 {
+		note += ", and `authenticated` has no effect"
+	}
+	return note
+}
+
+// ElsewhereNotes says of a policy that XDP can do which of its protections lose what they ask for on the other targets.
+func ElsewhereNotes(p *ir.Program) (notes []string) {
+	for i := range p.Protections {
+		if s := &p.Protections[i]; s.Router && len(s.Keyed) > 0 {
+			notes = append(notes, fmt.Sprintf("line %d: service %q: on targets nftables and iptables the kernel's SYNPROXY alone answers its SYNs%s",
+				s.Line, s.Service, keyedNote(s)))
+		}
+	}
+	return notes
+}
+
 func fallbackNote(t Target, p *ir.Protection, lost []string) string {
 	note := fmt.Sprintf("line %d: service %q: %s has no XDP: ", p.Line, p.Service, t)
 	if p.Router {
 		note += "the kernel's SYNPROXY alone answers its SYNs, each of them, which takes several times the processor time"
+		note += keyedNote(p)
 		if t == TargetIptables {
 			note += windowsNote
 		}

@@ -42,6 +42,13 @@ func TestProtectionNotes(t *testing.T) {
 		)
 		says("servers that are silent", notes(compile.TargetXDP, silent), "10.0.1.2:81, [fd01::2]:81 did not answer", true)
 		says("servers that answer", notes(compile.TargetXDP, web), "did not answer", false)
+		const keyed = `{name: bgp, port: tcp/80, syn: {mode: router, backends: [10.0.1.2], authenticated: 10/s}}`
+		for target, lost := range map[compile.Target]bool{compile.TargetXDP: false, compile.TargetNftables: true, compile.TargetIptables: true} {
+			says("keys on "+string(target), notes(target, web), `service "web": `+string(target)+" has no XDP: ", lost)
+			says("keys on "+string(target), notes(target, web), "connections with TCP-AO or MD5 cannot begin", lost)
+			says("keys of which the policy speaks on "+string(target), notes(target, keyed), "`authenticated` has no effect", lost)
+			says("windows on "+string(target), notes(target, web), "without window scaling", target == compile.TargetIptables)
+		}
 		says("a million connections", notes(compile.TargetXDP, here), "MB in the kernel", false)
 		for _, service := range []string{web, here} {
 			says("no NAT", notes(compile.TargetXDP, service), "DNAT", false)
