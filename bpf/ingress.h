@@ -219,27 +219,20 @@ struct inet_timewait_sock {
 
 struct tcp_timewait_sock {
 	struct inet_timewait_sock tw_sk;
-	__u32 tw_ts_recent;
 } __attribute__((preserve_access_index));
 
 /*
- * Ends a TIME-WAIT that is in the way of a segment whose cookie is right, if its connection is later than the one before:
- * by the rule that the kernel has for SYNs (tcp_timewait_state_process() of net/ipv4/tcp_minisocks.c; RFC 6191).
+ * Ends a TIME-WAIT that is in the way of a segment whose cookie is right. The kernel does so by itself for a SYN that is later
+ * than the connection before (tcp_timewait_state_process() of net/ipv4/tcp_minisocks.c; RFC 6191). Any other SYN it answers with
+ * an ACK, for which the client's reset ends the TIME-WAIT, unless net.ipv4.tcp_rfc1337 is set. Here the client has a SYN-ACK
+ * and would send no reset. It has proved its address, so it gets what its own reset would have got it.
  */
 static __always_inline int end_time_wait(struct __sk_buff *skb, struct packet *p, struct tcphdr *tcp,
-					 struct bpf_sock *sk, struct syn_options *o)
+					 struct bpf_sock *sk)
 {
 	struct tcp_timewait_sock *tw = bpf_skc_to_tcp_timewait_sock(sk);
-	__u32 next, recent;
 
-	if (!tw)
-		return TCX_DROP;
-	next = tw->tw_sk.__tw_common.skc_tw_rcv_nxt;
-	recent = tw->tw_ts_recent;
-	if ((__s32)(bpf_ntohl(tcp->seq) - 1 - next) <= 0 &&
-	    !(o->timestamps && recent && (__s32)(o->tsval - recent) > 0))
-		return TCX_DROP;
-	return reset_before(skb, p, tcp, next);
+	return tw ? reset_before(skb, p, tcp, tw->tw_sk.__tw_common.skc_tw_rcv_nxt) : TCX_DROP;
 }
 
 /*
@@ -266,7 +259,7 @@ static __always_inline int judge_proved(struct __sk_buff *skb, struct packet *p,
 	if (state != BPF_TCP_LISTEN && skb->tc_index == REINJECTED)
 		return TCX_DROP;
 	if (state == BPF_TCP_TIME_WAIT)
-		return end_time_wait(skb, p, tcp, sk, &o);
+		return end_time_wait(skb, p, tcp, sk);
 	if (state == BPF_TCP_NEW_SYN_RECV)
 		return reset_before(skb, p, tcp, bpf_ntohl(tcp->seq));
 	if (says_more(p) && skb->tc_index != REINJECTED)

@@ -355,25 +355,34 @@ __noinline __u32 tracked_connection(struct xdp_md *ctx, struct packet *p, __u32 
 	return state;
 }
 
+/* Whether a cookie may begin a connection in the place of this one: its handshake is not over, or both sides have ended it. */
+static __always_inline bool is_replaceable(struct nf_conn *connection)
+{
+	if (!(connection->status & TRACKED_CONFIRMED))
+		return false;
+	return !(connection->status & TRACKED_ASSURED) || connection->proto.tcp.state >= TRACKED_TIME_WAIT;
+}
+
 /*
- * Has conntrack forget a handshake that is not over, for one that a cookie has begun in its place: the SYN of the former
- * passed before there were cookies, or while they rested, and it or its answer was lost. Else SYNPROXY's own SYN would
- * be one of that connection, which conntrack does not know to be SYNPROXY's, and the server's answer would go to the client.
- * Returns whether there was one. The kernel is Linux 6.0, as that of cookies.
+ * Has conntrack forget a connection in whose place a cookie has begun another. Of a handshake that is not over the SYN passed
+ * before there were cookies, or while they rested, and it or its answer was lost: else SYNPROXY's own SYN would be one of that
+ * connection, which conntrack does not know to be SYNPROXY's, and the server's answer would go to the client. Of a connection
+ * that has ended the numbers may lie ahead of those of the new one: else conntrack would take the new one's ACK for an old one
+ * of that connection, and SYNPROXY would not see it. Returns whether there was one. The kernel is Linux 6.0, as that of cookies.
  */
-__noinline __u32 forget_handshake(struct xdp_md *ctx, struct packet *p)
+__noinline __u32 forget_connection(struct xdp_md *ctx, struct packet *p)
 {
 	struct nf_conn *connection;
-	__u32 status;
+	bool replaced;
 
 	if (!p)
 		return false;
 	connection = tracked(ctx, p);
 	if (!connection)
 		return false;
-	status = connection->status & (TRACKED_CONFIRMED | TRACKED_ASSURED);
-	if (status == TRACKED_CONFIRMED)
+	replaced = is_replaceable(connection);
+	if (replaced)
 		bpf_ct_change_timeout(connection, 0);
 	bpf_ct_release(connection);
-	return status == TRACKED_CONFIRMED;
+	return replaced;
 }

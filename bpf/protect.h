@@ -304,7 +304,7 @@ static __always_inline int pass_proved(struct xdp_md *ctx, struct packet *p, str
 				       struct protection_state *s, __u64 now)
 {
 	if (pr->method == METHOD_ROUTER)
-		forget_handshake(ctx, p);
+		forget_connection(ctx, p);
 	if (!note_flow(p, pr, pr->method == METHOD_LISTENER ? FLOW_ESTABLISHED : FLOW_PROVED)) {
 		count_outcome(p, pr, SYN_LIMITED);
 		return XDP_DROP;

@@ -24,6 +24,7 @@ type peer struct {
 	from, to netip.AddrPort
 	seq, ack uint32 // of the next segment
 	stamp    uint32 // that the other end sent last
+	plain    bool   // without timestamps
 }
 
 // The addresses of peers.
@@ -178,8 +179,11 @@ func (p *peer) synOptions() []layers.TCPOption {
 	}, p.stamps()...)
 }
 
-// stamps is the option that all segments have: the peer's clock and the other end's.
+// stamps is the option that all segments have, unless they are plain: the peer's clock and the other end's.
 func (p *peer) stamps() []layers.TCPOption {
+	if p.plain {
+		return nil
+	}
 	now := uint32(time.Now().UnixMilli())
 	return []layers.TCPOption{option(layers.TCPOptionKindTimestamps, binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32(nil, now), p.stamp)...)}
 }

@@ -5,3 +5,6 @@ var BackEdges = backEdges
 
 // Fold is fold.
 var Fold = fold
+
+// Optional is optional.
+var Optional = optional

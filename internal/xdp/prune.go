@@ -29,8 +29,8 @@ var optional = map[string]string{
 	"raw_cookie":            "protect_router",
 	"raw_cookie_valid":      "protect_router",
 	"repeat_syn_ack":        "protect_router",
-	"tracked_status":        "ask_conntrack",
-	"forget_handshake":      "ask_conntrack",
+	"tracked_connection":    "ask_conntrack",
+	"forget_connection":     "ask_conntrack",
 }
 
 // without replaces the calls of functions whose constant is not set, which the verifier would find dead, by their result
