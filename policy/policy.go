@@ -38,6 +38,14 @@ type Policy struct {
 	DefaultPos Pos
 }
 
+// DeviceNames are the names of the devices.
+func (p *Policy) DeviceNames() (names []string) {
+	for _, d := range p.Devices {
+		names = append(names, d.Name)
+	}
+	return names
+}
+
 // Note is something in a policy that is no mistake but that its author may want to know.
 type Note struct {
 	Pos Pos

@@ -13,6 +13,7 @@ import (
 	"github.com/floodwall/floodwall/internal/compile"
 	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/datapath"
+	"github.com/floodwall/floodwall/internal/hostfacts"
 	"github.com/floodwall/floodwall/policy"
 )
 
@@ -135,18 +136,14 @@ func apply(ctx context.Context, e *env, file string, f applyFlags) error {
 		return err
 	}
 	defer s.discard()
-	c, err := interruptible(ctx, s.compile)
-	if err != nil {
-		return err
-	}
 	options := control.ApplyOptions{
 		Target: compile.Target(f.target), Devices: f.devices, Mode: datapath.Mode(f.mode), DryRun: f.dryRun, Confirm: f.trial,
-		Boot: s.id(), Costs: e.costsOrWarn(),
+		Boot: s.id(), Costs: e.costsOrWarn(), Read: s.verify,
 	}
 	if !f.force {
-		options.Sessions = control.Sessions()
+		options.Sessions = hostfacts.Sessions()
 	}
-	applied, err := in.Apply(ctx, c, options)
+	applied, err := in.Apply(ctx, s.policy, options)
 	if err != nil {
 		return err
 	}
@@ -157,7 +154,7 @@ func apply(ctx context.Context, e *env, file string, f applyFlags) error {
 		return firstError(saved, e.printJSON(applied))
 	}
 	e.notes(applied.Notes)
-	e.println("%s", appliedLine(applied, c, f))
+	e.println("%s", appliedLine(applied, s.policy, f))
 	if f.trial > 0 && !f.dryRun {
 		e.println("%s", trialLine(applied))
 	}
@@ -174,12 +171,12 @@ func firstError(errs ...error) error {
 }
 
 // appliedLine says what was done.
-func appliedLine(a *control.Applied, c *control.Compiled, f applyFlags) string {
+func appliedLine(a *control.Applied, p *policy.Policy, f applyFlags) string {
 	what := fmt.Sprintf("applied generation %d on %s", a.Generation, devicesText(a))
 	if f.dryRun {
 		devices := f.devices
 		if devices == nil {
-			devices = c.Devices()
+			devices = p.DeviceNames()
 		}
 		what = fmt.Sprintf("dry run: would apply on %s (%s)", strings.Join(devices, ", "), a.Target)
 	}

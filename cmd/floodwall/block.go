@@ -10,6 +10,7 @@ import (
 
 	"github.com/floodwall/floodwall/internal/addrs"
 	"github.com/floodwall/floodwall/internal/control"
+	"github.com/floodwall/floodwall/internal/hostfacts"
 	"github.com/floodwall/floodwall/policy"
 )
 
@@ -64,7 +65,7 @@ func block(ctx context.Context, e *env, args []string, f blockFlags) error {
 	}
 	change := &change{env: e, verb: "blocked", preposition: "in"}
 	if !f.force {
-		change.sessions = control.Sessions()
+		change.sessions = hostfacts.Sessions()
 	}
 	change.do = func(ctx context.Context, list []piece) (control.Fill, error) {
 		bans := make([]control.Ban, len(list))
@@ -112,7 +113,7 @@ func (h *hinted) Hint() string { return h.hint }
 func (h *hinted) Unwrap() error { return h.error }
 
 // guardSessions keeps the operator from blocking himself.
-func guardSessions(sessions []control.Session, p netip.Prefix) error {
+func guardSessions(sessions []hostfacts.Session, p netip.Prefix) error {
 	for _, s := range sessions {
 		if p.Contains(s.Client.Addr()) {
 			return &hinted{fmt.Errorf("%s is where this SSH session comes from: not blocked", addrs.PrefixText(p)),

@@ -13,13 +13,14 @@ import (
 	"github.com/floodwall/floodwall/internal/addrs"
 	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/datapath"
+	"github.com/floodwall/floodwall/internal/hostfacts"
 )
 
 // change is a block or unblock.
 type change struct {
 	*env
 	verb, preposition string
-	sessions          []control.Session // of the operator, not to be touched
+	sessions          []hostfacts.Session // of the operator, not to be touched
 	do                func(context.Context, []piece) (control.Fill, error)
 
 	lined    bool    // errors name the line

@@ -63,25 +63,21 @@ func (e *env) restoreCopy(ctx context.Context, in control.Instance, saved *boot.
 
 // restorePolicy applies a policy on those of its devices that there are.
 func (e *env) restorePolicy(ctx context.Context, in control.Instance, p *policy.Policy, options boot.Options, id string) (tried bool, err error) {
-	c, err := control.CompilePolicy(p)
-	if err != nil {
-		return false, err
-	}
 	devices := options.Devices
 	if devices == nil {
-		devices = c.Devices()
+		devices = p.DeviceNames()
 	}
 	present, missing := split(devices, func(d string) bool { return datapath.DeviceExists(d) == nil })
 	if len(present) == 0 {
 		return true, fmt.Errorf("none of the policy's devices is there yet: %s", strings.Join(missing, ", "))
 	}
-	applied, err := in.Apply(ctx, c, control.ApplyOptions{
+	applied, err := in.Apply(ctx, p, control.ApplyOptions{
 		Target: compile.Target(options.Target), Devices: present, Mode: datapath.Mode(options.Mode), Boot: id, Costs: e.costsOrWarn(),
 	})
 	if err != nil {
 		return ctx.Err() != nil || errors.Is(err, datapath.ErrLocked), err
 	}
-	e.println("%s", appliedLine(applied, c, applyFlags{}))
+	e.println("%s", appliedLine(applied, p, applyFlags{}))
 	if missing != nil {
 		return true, fmt.Errorf("not filtered, as they are not there yet: %s", strings.Join(missing, ", "))
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/floodwall/floodwall/internal/boot"
 	"github.com/floodwall/floodwall/internal/control"
+	"github.com/floodwall/floodwall/internal/hostfacts"
 	"github.com/floodwall/floodwall/internal/netfilter"
 	"github.com/floodwall/floodwall/policy"
 )
@@ -40,10 +41,8 @@ func (e *env) saving(ctx context.Context, file string, f applyFlags) (s *saving,
 		return s, nil
 	}
 	devices := f.devices
-	for _, d := range s.policy.Devices {
-		if f.devices == nil {
-			devices = append(devices, d.Name)
-		}
+	if devices == nil {
+		devices = s.policy.DeviceNames()
 	}
 	if s.units, err = e.units(devices); err != nil {
 		return nil, err
@@ -70,7 +69,7 @@ func (e *env) saving(ctx context.Context, file string, f applyFlags) (s *saving,
 
 // ways are the operator's sessions, for the fail-safe of boot.
 func ways() (list []boot.Way) {
-	for _, s := range control.Sessions() {
+	for _, s := range hostfacts.Sessions() {
 		list = append(list, boot.Way{Client: s.Client.Addr(), Port: s.Server.Port()})
 	}
 	return list
@@ -89,13 +88,12 @@ func (e *env) units(devices []string) (u boot.Units, err error) {
 	return u, err
 }
 
-// compile compiles the policy, and makes sure that the lists are those that were copied.
-func (s *saving) compile() (*control.Compiled, error) {
-	c, err := control.CompilePolicy(s.policy)
-	if err == nil && s.staged != nil {
-		err = s.staged.Verify(context.Background())
+// verify makes sure that the lists which the apply has read are those that were copied.
+func (s *saving) verify() error {
+	if s.staged == nil {
+		return nil
 	}
-	return c, err
+	return s.staged.Verify(context.Background())
 }
 
 // id names the copy.

@@ -13,8 +13,10 @@ import (
 	"github.com/floodwall/floodwall/internal/compile"
 	"github.com/floodwall/floodwall/internal/cost"
 	"github.com/floodwall/floodwall/internal/datapath"
+	"github.com/floodwall/floodwall/internal/hostfacts"
 	"github.com/floodwall/floodwall/internal/ir"
 	"github.com/floodwall/floodwall/internal/rights"
+	"github.com/floodwall/floodwall/policy"
 )
 
 // Instance is a Floodwall in one network namespace, known by its state directory in the BPF file system.
@@ -28,14 +30,15 @@ const lockWait = 10 * time.Second
 
 // ApplyOptions are the choices of one apply.
 type ApplyOptions struct {
-	Target   compile.Target // "" or TargetAuto is the first of XDP, nftables and iptables that this host can do
-	Devices  []string       // in place of the policy's
-	Mode     datapath.Mode  // of XDP; "" is auto
-	DryRun   bool           // everything up to loading the program, and the checks of it; nothing is attached
-	Sessions []Session      // sessions that the policy must not cut; nil skips the guard
-	Boot     string         // names the copy of the policy that comes back after a reboot; "" is none
-	Costs    *cost.Model    // of this host, by which rules are placed; nil: as early as they can be
-	Confirm  time.Duration  // after which the policy before returns unless Confirm is called; 0 is no trial
+	Target   compile.Target      // "" or TargetAuto is the first of XDP, nftables and iptables that this host can do
+	Devices  []string            // in place of the policy's
+	Mode     datapath.Mode       // of XDP; "" is auto
+	DryRun   bool                // everything up to loading the program, and the checks of it; nothing is attached
+	Sessions []hostfacts.Session // sessions that the policy must not cut; nil skips the guard
+	Boot     string              // names the copy of the policy that comes back after a reboot; "" is none
+	Costs    *cost.Model         // of this host, by which rules are placed; nil: as early as they can be
+	Confirm  time.Duration       // after which the policy before returns unless Confirm is called; 0 is no trial
+	Read     func() error        // called when all files that the policy names have been read; its error ends the apply; nil: nothing
 }
 
 // TargetAuto stands for the best target that a host can do.
@@ -65,10 +68,21 @@ type AppliedDevice struct {
 	Mode  datapath.Mode `json:"mode,omitempty"`
 }
 
-// Apply makes a compiled policy the one that runs. Either it does on all devices, or nothing has changed and the error
+// Apply makes a policy the one that runs. Either it does on all devices, or nothing has changed and the error
 // says why; at no moment is a device that was filtered unfiltered.
-func (in Instance) Apply(ctx context.Context, c *Compiled, o ApplyOptions) (*Applied, error) {
+func (in Instance) Apply(ctx context.Context, p *policy.Policy, o ApplyOptions) (*Applied, error) {
 	start := time.Now()
+	host, err := hostfacts.Discover(ctx, p, o.Devices)
+	if err != nil {
+		return nil, err
+	}
+	c, err := lowerFor(ctx, p, host)
+	if err == nil && o.Read != nil {
+		err = o.Read()
+	}
+	if err != nil {
+		return nil, err
+	}
 	state, err := datapath.OpenState(in.Dir, true)
 	if err != nil {
 		return nil, err
@@ -78,10 +92,7 @@ func (in Instance) Apply(ctx context.Context, c *Compiled, o ApplyOptions) (*App
 		return nil, err
 	}
 	defer unlock()
-	c, notes, err := c.here()
-	if err != nil {
-		return nil, errors.Join(err, state.RemoveIfEmpty())
-	}
+	var notes []string
 	if !o.DryRun {
 		if _, err := in.sweep(ctx, state, true); err != nil {
 			notes = append(notes, fmt.Sprintf("what runs could not be put straight first: %v", err))

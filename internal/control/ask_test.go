@@ -133,7 +133,7 @@ func (h *host) applyTo(target compile.Target, policy string) *control.Compiled {
 	if err != nil {
 		h.Fatal(err)
 	}
-	if _, err := h.Apply(h.Context(), c, control.ApplyOptions{Target: target}); err != nil {
+	if _, err := h.Apply(h.Context(), c.Policy, control.ApplyOptions{Target: target}); err != nil {
 		h.Fatal(err)
 	}
 	return c

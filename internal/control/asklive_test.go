@@ -20,6 +20,7 @@ import (
 	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/packet"
 	"github.com/floodwall/floodwall/internal/testutil"
+	"github.com/floodwall/floodwall/policy"
 )
 
 // wantAnswer asks what runs.
@@ -50,11 +51,11 @@ func TestAskWhatRuns(t *testing.T) {
 		}
 		h.wantAnswer("with rules of others", other, "pass web")
 
-		c, err := control.CompileSource("trial.yaml", []byte("devices: [fw0]\nrules: [{name: closed, port: 80, state: new, then: drop}]\n"))
+		p, err := policy.Parse("trial.yaml", []byte("devices: [fw0]\nrules: [{name: closed, port: 80, state: new, then: drop}]\n"))
 		if err != nil {
 			h.Fatal(err)
 		}
-		if _, err := h.Apply(h.Context(), c, control.ApplyOptions{Target: target, Confirm: time.Minute}); err != nil {
+		if _, err := h.Apply(h.Context(), p, control.ApplyOptions{Target: target, Confirm: time.Minute}); err != nil {
 			h.Fatal(err)
 		}
 		h.wantAnswer("on trial", other, "drop closed")
@@ -222,11 +223,11 @@ func TestAskKernel(t *testing.T) {
 	const own, elsewhere = "tcp 198.51.100.7:5 > 192.0.2.1:22 S", "tcp 198.51.100.7:5 > 203.0.113.200:22 S"
 	onNftables(t, func(h *host) {
 		h.ip("link add more0 type veth peer name more1")
-		c, err := control.CompileSource("policy.yaml", []byte("devices: [fw0, more0]\n"+askPolicy))
+		p, err := policy.Parse("policy.yaml", []byte("devices: [fw0, more0]\n"+askPolicy))
 		if err != nil {
 			h.Fatal(err)
 		}
-		if _, err := h.Apply(h.Context(), c, control.ApplyOptions{Target: compile.TargetNftables}); err != nil {
+		if _, err := h.Apply(h.Context(), p, control.ApplyOptions{Target: compile.TargetNftables}); err != nil {
 			h.Fatal(err)
 		}
 		h.wantAnswer("to an own address", own, "drop default")

@@ -10,6 +10,7 @@ import (
 
 	"github.com/floodwall/floodwall/internal/daemonlock"
 	"github.com/floodwall/floodwall/internal/datapath"
+	"github.com/floodwall/floodwall/internal/hostfacts"
 )
 
 // BanLimits are the limits of the policy that runs by which sources are banned, and the prefixes that never are.
@@ -74,7 +75,7 @@ func (m *manifest) banningRule() string {
 }
 
 // operators notes who applied a policy that bans.
-func (m *manifest) operators(sessions []Session) {
+func (m *manifest) operators(sessions []hostfacts.Session) {
 	if m.banningRule() == "" {
 		return
 	}

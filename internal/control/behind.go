@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/floodwall/floodwall/internal/backend"
+	"github.com/floodwall/floodwall/internal/hostfacts"
 	"github.com/floodwall/floodwall/internal/ir"
 )
 
@@ -61,7 +62,7 @@ func (in Instance) Mismatches(ctx context.Context) (list []Mismatch, err error) 
 		if i < 0 {
 			continue
 		}
-		servers, err := backends(&ir.Protection{Ports: b.Ports, Backends: b.Backends})
+		servers, err := hostfacts.ServersOf(b.Ports, b.Backends)
 		if err != nil {
 			return nil, err
 		}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/floodwall/floodwall/internal/banlog"
+	"github.com/floodwall/floodwall/internal/hostfacts"
 )
 
 // Forever as a Ban's duration says that it does not expire.
@@ -173,7 +174,7 @@ func (l *live) changeIn(ctx context.Context, g *generation, name string, do func
 // count is how many entries a dynamic set has.
 func (l *live) count(ctx context.Context, g *generation, e setEntry) (int, error) {
 	if e.Local && g.program == nil {
-		own, err := ownAddresses()
+		own, err := hostfacts.OwnAddresses()
 		return len(own), err
 	}
 	sets, err := l.banSets(ctx, g, e)

@@ -1,74 +1,135 @@
 package control
 
 import (
+	"context"
 	"fmt"
 	"net/netip"
 	"slices"
 	"sync"
 
 	"github.com/floodwall/floodwall/internal/compile"
+	"github.com/floodwall/floodwall/internal/hostfacts"
 	"github.com/floodwall/floodwall/internal/ir"
 	"github.com/floodwall/floodwall/policy"
 )
 
-// Compiled is a policy file that was read and lowered without a mistake.
+// Compiled is a policy that was lowered without a mistake. It does not change.
 type Compiled struct {
 	Policy  *policy.Policy
 	Program *ir.Program // optimized
 	Notes   []string    // for the operator: what is legal and probably not meant
 
-	mu    sync.Mutex
-	plans plans
-
-	listOwn sync.Once
-	own     []netip.Addr // the host's addresses
+	host *hostfacts.Facts    // that it was lowered for
+	own  func() []netip.Addr // the addresses of the host
+	plan func(compile.Target) (*compile.Plan, error)
 }
 
-type plans map[compile.Target]*compile.Plan
-
-// Compile reads a policy file and the list files it names. It touches no kernel.
+// Compile reads a policy file and the list files it names, for no host in particular: it touches no kernel, and protected
+// services that do not say where they live are taken for services of the host.
 func Compile(file string) (*Compiled, error) {
 	p, err := policy.Read(file)
 	if err != nil {
 		return nil, err
 	}
-	return CompilePolicy(p)
+	return Lower(p, &hostfacts.Facts{})
 }
 
-// CompileSource compiles the text of a policy; file is its name in messages, and where relative list files are.
+// CompileSource is Compile for the text of a policy; file is its name in messages, and where relative list files are.
 func CompileSource(file string, text []byte) (*Compiled, error) {
 	p, err := policy.Parse(file, text)
 	if err != nil {
 		return nil, err
 	}
-	return CompilePolicy(p)
+	return Lower(p, &hostfacts.Facts{})
 }
 
-// CompilePolicy compiles a policy that was read, with the list files it names.
-func CompilePolicy(p *policy.Policy) (*Compiled, error) { return compilePolicy(p, settled(p, onHost)) }
-
-// compilePolicy compiles a policy as it was settled.
-func compilePolicy(written, p *policy.Policy) (*Compiled, error) {
-	c := &Compiled{Policy: written, plans: plans{}}
+// Lower compiles a policy for a host, with the list files that it names, each of which is read once.
+func Lower(p *policy.Policy, host *hostfacts.Facts) (*Compiled, error) {
+	var written []string
 	for _, n := range p.Notes {
-		c.Notes = append(c.Notes, fmt.Sprintf("%s:%d:%d: %s", p.File, n.Pos.Line, n.Pos.Col, n.Msg))
+		written = append(written, fmt.Sprintf("%s:%d:%d: %s", p.File, n.Pos.Line, n.Pos.Col, n.Msg))
 	}
-	program, notes, err := compile.Lower(p)
+	settled, where := settle(p, host)
+	program, notes, err := compile.Lower(settled)
 	if err != nil {
 		return nil, err
 	}
 	optimized, more := compile.Optimize(program)
-	c.Program = optimized
-	c.Notes = slices.Concat(c.Notes, notes, more)
-	return c, nil
+	c := Compiled{Policy: p, Notes: slices.Concat(written, notes, more, where), host: host, own: sync.OnceValue(ownAddresses)}
+	return c.with(optimized), nil
 }
 
 // with is the same policy with another program.
-func (c *Compiled) with(p *ir.Program) *Compiled {
-	if p == c.Program {
-		return c
+func (c *Compiled) with(program *ir.Program) *Compiled {
+	out := *c
+	out.Program = program
+	out.plan = planOnce(c.Policy.File, program)
+	return &out
+}
+
+// planOnce finds the stages of a program's rules, once for each target that is asked for.
+func planOnce(file string, program *ir.Program) func(compile.Target) (*compile.Plan, error) {
+	var one sync.Mutex
+	plans := map[compile.Target]*compile.Plan{}
+	return func(t compile.Target) (*compile.Plan, error) {
+		one.Lock()
+		defer one.Unlock()
+		if pl, ok := plans[t]; ok {
+			return pl, nil
+		}
+		forTarget, _ := compile.For(program, t)
+		pl, err := compile.Hoist(forTarget, t)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", file, err)
+		}
+		plans[t] = pl
+		return pl, nil
 	}
-	return &Compiled{Policy: c.Policy, Program: p, Notes: c.Notes, plans: plans{}}
+}
+
+// lowerFor is Lower for as long as ctx lasts: large lists take a while.
+func lowerFor(ctx context.Context, p *policy.Policy, host *hostfacts.Facts) (c *Compiled, err error) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		c, err = Lower(p, host)
+	}()
+	select {
+	case <-done:
+		return c, err
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// ownAddresses are the host's addresses, none when they cannot be listed.
+func ownAddresses() []netip.Addr {
+	own, _ := hostfacts.OwnAddresses()
+	return own
+}
+
+// settle decides of each protected service where it lives, with notes on those that leave it open. Those on this host are kept
+// out of conntrack unless they say how they are tracked.
+func settle(p *policy.Policy, host *hostfacts.Facts) (*policy.Policy, []string) {
+	var notes []string
+	out := *p
+	out.Services = slices.Clone(p.Services)
+	for i := range out.Services {
+		s := &out.Services[i]
+		if s.Syn == nil || s.Syn.Mode != policy.SynModeAuto {
+			continue
+		}
+		mode, why := host.Mode(s)
+		if host.Known {
+			notes = append(notes, fmt.Sprintf("service %q is protected as %s", s.Name, why))
+		}
+		syn := *s.Syn
+		s.Syn, syn.Mode = &syn, mode
+		if mode == policy.SynHost && s.Track == policy.TrackAsIs {
+			s.Track = policy.TrackNot
+		}
+	}
+	return &out, notes
 }
 
 // NotesFor are Notes, and what there is to say of the policy on a target.
@@ -76,27 +137,8 @@ func (c *Compiled) NotesFor(t compile.Target) []string {
 	return slices.Concat(c.Notes, compile.LimitNotes(c.Program, t), compile.PlacementNotes(c.Program, t))
 }
 
-// Plan finds the stage of each rule on a target, once. Its program is that of the policy as the target has it.
-func (c *Compiled) Plan(t compile.Target) (*compile.Plan, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if pl, ok := c.plans[t]; ok {
-		return pl, nil
-	}
-	program, _ := compile.For(c.Program, t)
-	pl, err := compile.Hoist(program, t)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", c.Policy.File, err)
-	}
-	c.plans[t] = pl
-	return pl, nil
-}
+// Plan finds the stage of each rule on a target. Its program is that of the policy as the target has it.
+func (c *Compiled) Plan(t compile.Target) (*compile.Plan, error) { return c.plan(t) }
 
 // Devices are the names of the policy's devices.
-func (c *Compiled) Devices() []string {
-	var names []string
-	for _, d := range c.Policy.Devices {
-		names = append(names, d.Name)
-	}
-	return names
-}
+func (c *Compiled) Devices() []string { return c.Policy.DeviceNames() }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/floodwall/floodwall/internal/datapath"
+	"github.com/floodwall/floodwall/internal/hostfacts"
 	"github.com/floodwall/floodwall/internal/ir"
 )
 
@@ -86,7 +87,7 @@ func (g *generation) windDown(ctx context.Context, next *manifest) error {
 func (a *apply) protects(router bool) func(port uint16) bool {
 	return func(port uint16) bool {
 		return slices.ContainsFunc(a.compiled.Program.Protections, func(s ir.Protection) bool {
-			return s.Router == router && serves(s.Ports, uint32(port))
+			return s.Router == router && hostfacts.Serves(s.Ports, port)
 		})
 	}
 }

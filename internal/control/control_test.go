@@ -14,8 +14,10 @@ import (
 
 	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/datapath"
+	"github.com/floodwall/floodwall/internal/hostfacts"
 	"github.com/floodwall/floodwall/internal/packet"
 	"github.com/floodwall/floodwall/internal/testutil"
+	"github.com/floodwall/floodwall/policy"
 )
 
 // host is an instance in namespaces of its own, with the device fw0 (192.0.2.1) whose other end is fw1.
@@ -54,13 +56,13 @@ func newBareHost(t *testing.T) *host {
 }
 
 // try applies a policy for fw0.
-func (h *host) try(policy string, o control.ApplyOptions) (*control.Applied, error) {
+func (h *host) try(text string, o control.ApplyOptions) (*control.Applied, error) {
 	h.Helper()
-	c, err := control.CompileSource("policy.yaml", []byte("devices: [fw0]\n"+policy))
+	p, err := policy.Parse("policy.yaml", []byte("devices: [fw0]\n"+text))
 	if err != nil {
 		h.Fatal(err)
 	}
-	return h.Apply(h.Context(), c, o)
+	return h.Apply(h.Context(), p, o)
 }
 
 func (h *host) apply(policy string) *control.Applied {
@@ -310,15 +312,15 @@ func TestGuard(t *testing.T) {
 	if h == nil {
 		return
 	}
-	session := func(client, server string) []control.Session {
-		return []control.Session{{Client: netip.MustParseAddrPort(client), Server: netip.MustParseAddrPort(server)}}
+	session := func(client, server string) []hostfacts.Session {
+		return []hostfacts.Session{{Client: netip.MustParseAddrPort(client), Server: netip.MustParseAddrPort(server)}}
 	}
 	v4 := session("203.0.113.5:50000", "192.0.2.1:22")
 	v6 := session("[2001:db8:5::5]:50000", "[2001:db8::1]:22")
 	h.ip("link add other type veth peer name other1", "link set other1 up", "addr add 203.0.113.129/26 dev other", "link set other up")
 	for _, c := range []struct {
 		policy   string
-		sessions []control.Session
+		sessions []hostfacts.Session
 		by       string // "": it may run
 	}{
 		{"default: pass", v4, ""},
@@ -397,13 +399,13 @@ func TestApplyStops(t *testing.T) {
 	if h == nil {
 		return
 	}
-	c, err := control.CompileSource("policy.yaml", []byte("devices: [fw0]\n"))
+	p, err := policy.Parse("policy.yaml", []byte("devices: [fw0]\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := h.Apply(ctx, c, control.ApplyOptions{}); !errors.Is(err, context.Canceled) {
+	if _, err := h.Apply(ctx, p, control.ApplyOptions{}); !errors.Is(err, context.Canceled) {
 		t.Errorf("apply: %v, want it canceled", err)
 	}
 	if _, err := h.Status(context.Background()); !errors.Is(err, datapath.ErrNotLoaded) {
@@ -422,7 +424,7 @@ func TestApplyStops(t *testing.T) {
 	defer unlock()
 	ctx, cancel = context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
-	if _, err := h.Apply(ctx, c, control.ApplyOptions{}); !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := h.Apply(ctx, p, control.ApplyOptions{}); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("apply while another has the lock: %v", err)
 	}
 }

@@ -7,12 +7,12 @@ import (
 	"net/netip"
 	"time"
 
-	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
 	"github.com/floodwall/floodwall/internal/addrs"
 	"github.com/floodwall/floodwall/internal/compile"
 	"github.com/floodwall/floodwall/internal/datapath"
+	"github.com/floodwall/floodwall/internal/hostfacts"
 	"github.com/floodwall/floodwall/internal/xdp"
 )
 
@@ -119,7 +119,7 @@ func (a *apply) copySet(s setEntry, to *addrs.DynamicSet) (done bool, err error)
 
 // fillLocal enters the host's own addresses.
 func fillLocal(to *addrs.DynamicSet) error {
-	own, err := ownAddresses()
+	own, err := hostfacts.OwnAddresses()
 	if err != nil {
 		return err
 	}
@@ -133,19 +133,4 @@ func fillLocal(to *addrs.DynamicSet) error {
 		}
 	}
 	return nil
-}
-
-// ownAddresses lists the addresses of all devices in this network namespace.
-func ownAddresses() ([]netip.Addr, error) {
-	list, err := netlink.AddrList(nil, netlink.FAMILY_ALL)
-	if err != nil {
-		return nil, fmt.Errorf("listing own addresses: %w", err)
-	}
-	var own []netip.Addr
-	for _, a := range list {
-		if addr, ok := netip.AddrFromSlice(a.IP); ok {
-			own = append(own, addr.Unmap())
-		}
-	}
-	return own, nil
 }

@@ -90,8 +90,7 @@ func (c *Compiled) member(set int, a netip.Addr) bool {
 	if !c.Program.Sets[set].Dynamic.Local {
 		return false
 	}
-	c.listOwn.Do(func() { c.own, _ = ownAddresses() })
-	return slices.Contains(c.own, a)
+	return slices.Contains(c.own(), a)
 }
 
 // Explain asks what runs what it would do with a packet: the XDP program itself, and a copy of what is in netfilter in a

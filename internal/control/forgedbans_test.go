@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/floodwall/floodwall/internal/control"
+	"github.com/floodwall/floodwall/internal/hostfacts"
 	"github.com/floodwall/floodwall/internal/lifeline"
 	"github.com/floodwall/floodwall/internal/testutil"
 )
@@ -124,8 +125,8 @@ func TestLifelinesAreSpared(t *testing.T) {
 	}
 	h.ip("route add 203.0.113.0/24 via 192.0.2.9")
 	w := h.watch()
-	operator := control.Session{Client: netip.MustParseAddrPort("198.51.100.200:5000"), Server: netip.MustParseAddrPort("192.0.2.1:22")}
-	if _, err := h.try(banning, control.ApplyOptions{Sessions: []control.Session{operator}}); err != nil {
+	operator := hostfacts.Session{Client: netip.MustParseAddrPort("198.51.100.200:5000"), Server: netip.MustParseAddrPort("192.0.2.1:22")}
+	if _, err := h.try(banning, control.ApplyOptions{Sessions: []hostfacts.Session{operator}}); err != nil {
 		t.Fatal(err)
 	}
 	w.wantEvent("banning who exceeds limits")

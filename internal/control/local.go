@@ -8,6 +8,7 @@ import (
 
 	"github.com/floodwall/floodwall/internal/addrs"
 	"github.com/floodwall/floodwall/internal/datapath"
+	"github.com/floodwall/floodwall/internal/hostfacts"
 )
 
 // RefreshLocal brings the set `local` of what runs to the addresses that the host has now. Nothing loaded is no error.
@@ -45,7 +46,7 @@ func (g *generation) refreshLocal() (added, removed int, err error) {
 // updateLocal enters first and removes then: at no moment is an address missing that the host has.
 func updateLocal(set *addrs.DynamicSet) (added, removed int, err error) {
 	now := monotonic()
-	own, err := ownAddresses()
+	own, err := hostfacts.OwnAddresses()
 	if err != nil {
 		return 0, 0, err
 	}

@@ -7,14 +7,14 @@ import (
 
 	"github.com/floodwall/floodwall/internal/compile"
 	"github.com/floodwall/floodwall/internal/datapath"
-	"github.com/floodwall/floodwall/internal/ethtool"
+	"github.com/floodwall/floodwall/internal/hostfacts"
 	"github.com/floodwall/floodwall/internal/ir"
 	"github.com/floodwall/floodwall/internal/packet"
 )
 
 // A driver with receive VLAN offload takes the outermost tag off each frame and hands it over beside the frame, where XDP does
 // not see it: the frame looks as if it had none. The kernel gives it to the device of the VLAN all the same. So a rule that asks
-// for tags misses it; of replies see untagged.go. netfilter sees the tag. The function by which XDP could ask
+// for tags misses it; of replies see internal/hostfacts/untagged.go. netfilter sees the tag. The function by which XDP could ask
 // for it (bpf_xdp_metadata_rx_vlan_tag, Linux 6.8) takes a program for one device alone, and most drivers lack it.
 
 // TagsError says that XDP on a device would not see the VLAN tags that a policy depends on.
@@ -37,9 +37,9 @@ func (a *apply) tags(context.Context) error {
 			a.notes = append(a.notes, forgets(to))
 		}
 		why := a.manifest.Tags
-		switch offload := tagOffload(to.Device); {
-		case why == "" || offload == none:
-		case offload == byDriver:
+		switch offload := hostfacts.TagOffload(to.Device); {
+		case why == "" || offload == hostfacts.TagsInFrame:
+		case offload == hostfacts.TagsByDriver:
 			return &unavailableError{&TagsError{to.Device, why}} // netfilter can
 		default:
 			a.notes = append(a.notes, fmt.Sprintf("what reaches device %s from VLAN devices at its other end may have its tag beside the frame, and %s: "+
@@ -65,7 +65,7 @@ func (s *Status) checkTags(m *manifest) {
 		return
 	}
 	for _, d := range s.Devices {
-		if d.Stage == compile.StageXDP && tagOffload(d.Name) == byDriver {
+		if d.Stage == compile.StageXDP && hostfacts.TagOffload(d.Name) == hostfacts.TagsByDriver {
 			e := &TagsError{d.Name, m.Tags}
 			s.warn("%v: %s", e, e.Hint())
 		}
@@ -81,32 +81,3 @@ func asksTags(p *ir.Program) string {
 	}
 	return ""
 }
-
-// offload is how a device hands over the tags of the frames that it receives.
-type offload int
-
-const (
-	none     offload = iota // in the frame
-	byDriver                // beside it
-	bySender                // beside it, where the sender put them there: what crosses a veth does not change
-)
-
-// tagOffload asks a device. One that cannot be asked has none.
-func tagOffload(device string) offload {
-	c, err := ethtool.Open()
-	if err != nil {
-		return none
-	}
-	defer c.Close()
-	features, err := c.Features(device)
-	if err != nil || !features["rx-vlan-hw-parse"].On {
-		return none
-	}
-	if driver, err := c.Driver(device); err == nil && driver == "veth" {
-		return bySender
-	}
-	return byDriver
-}
-
-// stripsVLAN reports whether tags of a device's frames may be beside the frame.
-func stripsVLAN(device string) bool { return tagOffload(device) != none }

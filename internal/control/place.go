@@ -8,6 +8,7 @@ import (
 	"github.com/floodwall/floodwall/internal/compile"
 	"github.com/floodwall/floodwall/internal/cost"
 	"github.com/floodwall/floodwall/internal/datapath"
+	"github.com/floodwall/floodwall/internal/hostfacts"
 	"github.com/floodwall/floodwall/internal/ir"
 )
 
@@ -46,6 +47,20 @@ func (a *apply) mixSoFar(ctx context.Context) (*cost.Mix, error) {
 		return nil, err
 	}
 	return surveyed(ctx, now.since(a.before.manifest.Since), a.devices(), leastPackets)
+}
+
+// surveyed is a mix of packets with how they get about on these devices now; nil when fewer than least have arrived, for whom
+// nothing is surveyed.
+func surveyed(ctx context.Context, mix cost.Mix, devices []string, least uint64) (*cost.Mix, error) {
+	if mix.Arrived < least {
+		return nil, nil
+	}
+	around, err := hostfacts.Survey(ctx, devices)
+	if err != nil {
+		return nil, err
+	}
+	around.Fill(&mix)
+	return &mix, nil
 }
 
 // remember notes in the manifest what placing the rules anew will take.

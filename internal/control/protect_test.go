@@ -19,6 +19,7 @@ import (
 	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/packet"
 	"github.com/floodwall/floodwall/internal/testutil"
+	"github.com/floodwall/floodwall/policy"
 )
 
 // listen echoes what each connection to a port of the server sends first, in capitals or not as multipath TCP.
@@ -86,10 +87,10 @@ func (s *site) protect(syn string) *control.Applied {
 	s.Helper()
 	var applied *control.Applied
 	err := s.server.Do(func() error {
-		c, err := control.CompileSource("policy.yaml", []byte(fmt.Sprintf(
+		p, err := policy.Parse("policy.yaml", []byte(fmt.Sprintf(
 			"devices: [client]\ndefault: pass\nservices: [{name: web, port: tcp/80, syn: %s}]", syn)))
 		if err == nil {
-			applied, err = s.Apply(s.ctx, c, control.ApplyOptions{})
+			applied, err = s.Apply(s.ctx, p, control.ApplyOptions{})
 		}
 		return err
 	})

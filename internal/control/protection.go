@@ -4,9 +4,12 @@ import (
 	"context"
 	"fmt"
 	"hash/fnv"
+	"slices"
 	"strings"
 
 	"github.com/floodwall/floodwall/internal/compile"
+	"github.com/floodwall/floodwall/internal/datapath"
+	"github.com/floodwall/floodwall/internal/hostfacts"
 	"github.com/floodwall/floodwall/internal/ir"
 )
 
@@ -31,63 +34,14 @@ var methodNames = map[ir.CookieMethod]string{
 // optionNames are the options of TCP in the order of their bits.
 var optionNames = []string{"wscale", "sack", "timestamps", "ecn"}
 
-// protect finds out how protected services are answered for, and what that announces.
-func (a *apply) protect(ctx context.Context) error {
-	p := a.compiled.Program
-	if len(p.Protections) == 0 {
-		return nil
-	}
-	listening, err := listeners()
+// protect decides how protected services are answered for, and what that announces.
+func (a *apply) protect(context.Context) error {
+	p, err := planProtections(a.compiled, a.target, a.options.Mode, a.choice)
 	if err != nil {
 		return err
 	}
-	mtu, err := leastMTU(a.devices())
-	if err != nil {
-		return err
-	}
-	for _, look := range []func() error{a.unchecked, a.roomForFlows, func() error { return a.translated(ctx, listening) }} {
-		if err := look(); err != nil {
-			return err
-		}
-	}
-	for i := range p.Protections {
-		s := &p.Protections[i]
-		m, err := a.answeredBy(s, listening)
-		if err == nil {
-			err = a.findAnnounced(ctx, s, m, mtu)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	a.fallBack()
+	a.compiled, a.found, a.notes = a.compiled.with(p.program), p.found, append(a.notes, p.notes...)
 	return nil
-}
-
-// answeredBy chooses how a service is answered for on the target, and notes what is lost.
-func (a *apply) answeredBy(s *ir.Protection, listening []listener) (ir.CookieMethod, error) {
-	switch {
-	case a.target == compile.TargetXDP:
-		m, lost, err := a.method(s, listening)
-		a.note(lost)
-		return m, err
-	case s.Router:
-		return ir.MethodRouter, nil
-	}
-	return 0, cookiesOn(s)
-}
-
-// findAnnounced finds out what SYN-ACKs for a service announce.
-func (a *apply) findAnnounced(ctx context.Context, s *ir.Protection, m ir.CookieMethod, mtu int) error {
-	if !s.Router {
-		a.found = append(a.found, facts(s, m, mtu))
-		return nil
-	}
-	found := ir.Handshake{Method: m}
-	note, err := fromBackends(ctx, s, &found)
-	a.found = append(a.found, found)
-	a.note(note)
-	return err
 }
 
 // note adds a note, none when it is "".
@@ -97,30 +51,85 @@ func (a *apply) note(text string) {
 	}
 }
 
-// fallBack takes out of the program what this host, or the target, does not do of its protections.
-func (a *apply) fallBack() {
-	p := a.compiled.Program
-	if a.target != compile.TargetXDP {
-		program, notes := compile.For(p, a.target)
-		a.compiled, a.notes = a.compiled.with(program), append(a.notes, notes...)
-		if a.chosen() {
-			a.notes = append(a.notes, "why protected services are without XDP: "+a.choice)
+// protections are the protected services of a policy, as a target and a host have them.
+type protections struct {
+	program *ir.Program    // without what the host, or the target, does not do
+	found   []ir.Handshake // in the order of ir.Program.Protections
+	notes   []string
+}
+
+// planProtections decides how the protected services of a policy are answered for on a target, and what SYN-ACKs announce.
+// choice says why it is this target.
+func planProtections(c *Compiled, t compile.Target, mode datapath.Mode, choice string) (*protections, error) {
+	host := c.host
+	p := &protections{program: c.Program}
+	if len(c.Program.Protections) == 0 {
+		return p, nil
+	}
+	p.notes = slices.Concat(groNotes(c.Program, host, t), redirectNotes(c.Program, host))
+	if t == compile.TargetXDP {
+		bytes, err := compile.FlowMemory(c.Program)
+		if err != nil {
+			return nil, err
+		}
+		p.note(flowRoomNote(uint64(bytes), host.Memory))
+	}
+	for i := range c.Program.Protections {
+		s := &c.Program.Protections[i]
+		m, lost, err := methodOn(t, s, host, mode)
+		if err != nil {
+			return nil, err
+		}
+		p.note(lost)
+		found, note := fromHost(s, m, host), ""
+		if s.Router {
+			found, note = fromServers(s, m, host.Servers[s.Service])
+		}
+		p.found = append(p.found, found)
+		p.note(note)
+	}
+	p.fallBack(t, choice)
+	return p, nil
+}
+
+// methodOn chooses how a service is answered for on a target, and says what is lost.
+func methodOn(t compile.Target, s *ir.Protection, host *hostfacts.Facts, mode datapath.Mode) (m ir.CookieMethod, lost string, err error) {
+	switch {
+	case t == compile.TargetXDP:
+		return method(s, host, mode)
+	case s.Router:
+		return ir.MethodRouter, "", nil
+	}
+	return 0, "", cookiesOn(s, host)
+}
+
+// note adds a note, none when it is "".
+func (p *protections) note(text string) {
+	if text != "" {
+		p.notes = append(p.notes, text)
+	}
+}
+
+// fallBack leaves out of the program what this host, or the target, does not do of its protections.
+func (p *protections) fallBack(t compile.Target, choice string) {
+	if t != compile.TargetXDP {
+		program, notes := compile.For(p.program, t)
+		p.program, p.notes = program, append(p.notes, notes...)
+		if strings.HasPrefix(choice, notTarget) { // for want of a better
+			p.note("why protected services are without XDP: " + choice)
 		}
 		return
 	}
 	var lacking []int
-	for i, f := range a.found {
+	for i, f := range p.found {
 		if f.Method == 0 {
 			lacking = append(lacking, i)
 		}
 	}
 	if lacking != nil {
-		a.compiled = a.compiled.with(compile.WithoutCookies(p, lacking))
+		p.program = compile.WithoutCookies(p.program, lacking)
 	}
 }
-
-// chosen reports whether the target is one for want of a better.
-func (a *apply) chosen() bool { return strings.HasPrefix(a.choice, notTarget) }
 
 // recordProtections notes what was found out, once the slots are planned.
 func (a *apply) recordProtections() {

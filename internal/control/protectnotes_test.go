@@ -9,6 +9,7 @@ import (
 	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/lab"
 	"github.com/floodwall/floodwall/internal/testutil"
+	"github.com/floodwall/floodwall/policy"
 )
 
 // TestProtectionNotes has apply say what a host does to the protection that a policy asks for.
@@ -16,11 +17,11 @@ func TestProtectionNotes(t *testing.T) {
 	inRouter(t, func(s *site, _ *lab.Host) {
 		apply := func(target compile.Target, service string, dry bool) (text string) {
 			s.onRouter(func() error {
-				c, err := control.CompileSource("policy.yaml", []byte("{devices: [client], services: ["+service+"]}"))
+				p, err := policy.Parse("policy.yaml", []byte("{devices: [client], services: ["+service+"]}"))
 				if err != nil {
 					return err
 				}
-				applied, err := s.Apply(s.ctx, c, control.ApplyOptions{Target: target, DryRun: dry})
+				applied, err := s.Apply(s.ctx, p, control.ApplyOptions{Target: target, DryRun: dry})
 				if err == nil {
 					text = strings.Join(applied.Notes, "\n")
 				}

@@ -17,6 +17,7 @@ import (
 	"github.com/floodwall/floodwall/internal/compile"
 	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/cost"
+	"github.com/floodwall/floodwall/policy"
 )
 
 // costs are those of a made up host, where a drop at filter costs ten times what it does at raw, and a test before filter
@@ -159,11 +160,11 @@ func TestReplaceKeepsLists(t *testing.T) {
 	write("devices: [fw0]\nsets: {listed: {file: list.txt}}\nrules:\n"+
 		"  - {name: listed, from: $listed, placement: earliest, then: drop}\n"+
 		"  - {name: published, to: local, proto: udp, port: 1000, then: drop}\n", "192.0.2.64/28\n2001:db8:9::/48\n")
-	c, err := control.Compile(file)
+	p, err := policy.Read(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := e.Apply(t.Context(), c, control.ApplyOptions{Target: compile.TargetNftables, Costs: costs()}); err != nil {
+	if _, err := e.Apply(t.Context(), p, control.ApplyOptions{Target: compile.TargetNftables, Costs: costs()}); err != nil {
 		t.Fatal(err)
 	}
 	write("nonsense", "192.0.2.9\n")

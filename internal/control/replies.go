@@ -7,11 +7,12 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"github.com/floodwall/floodwall/internal/datapath"
+	"github.com/floodwall/floodwall/internal/hostfacts"
 	"github.com/floodwall/floodwall/internal/ir"
 )
 
 // lostReplies says of which devices the replies that rules and protections send may not arrive. Some lose the VLAN tag
-// (untagged.go). The other end of a veth takes what is sent with XDP_TX, and without a program of its own does not wake its
+// (hostfacts.RepliesUntagged). The other end of a veth takes what is sent with XDP_TX, and without a program of its own does not wake its
 // reader:
 // https://elixir.bootlin.com/linux/v6.12/source/drivers/net/veth.c, veth_xdp_flush.
 func (m *manifest) lostReplies(devices []AppliedDevice) (notes []string) {
@@ -28,7 +29,7 @@ func (m *manifest) lostReplies(devices []AppliedDevice) (notes []string) {
 				"`--mode generic` avoids it", d.Name))
 		}
 		if truncates && d.Mode == datapath.Native {
-			if err := repliesUntagged(d.Name); err != nil {
+			if err := hostfacts.RepliesUntagged(d.Name); err != nil {
 				notes = append(notes, "truncated responses to clients in the VLAN are lost: "+err.Error())
 			}
 		}

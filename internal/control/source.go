@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"hash/fnv"
 	"reflect"
+	"sync"
 
 	"github.com/floodwall/floodwall/internal/datapath"
+	"github.com/floodwall/floodwall/internal/hostfacts"
 	"github.com/floodwall/floodwall/internal/ir"
 	"github.com/floodwall/floodwall/internal/packet"
 	"github.com/floodwall/floodwall/policy"
@@ -75,5 +77,6 @@ func readSource(state *datapath.State, g *generation) (*Compiled, error) {
 	if s.Form != programForm { // of another version: its fields may mean something else, or be missing
 		return nil, nil
 	}
-	return &Compiled{Policy: &policy.Policy{File: s.File, Named: s.Named}, Program: s.Program, plans: plans{}}, nil
+	c := Compiled{Policy: &policy.Policy{File: s.File, Named: s.Named}, host: &hostfacts.Facts{}, own: sync.OnceValue(ownAddresses)}
+	return c.with(s.Program), nil
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/floodwall/floodwall/internal/datapath"
+	"github.com/floodwall/floodwall/internal/hostfacts"
 	"github.com/floodwall/floodwall/internal/ir"
 )
 
@@ -52,7 +53,7 @@ func (a *apply) warnStrict() {
 	if !a.manifest.strict() || a.before != nil && a.before.manifest.strict() {
 		return
 	}
-	if sysctl("netfilter/nf_conntrack_count", 0)[0] == 0 {
+	if !hostfacts.Tracks() {
 		a.notes = append(a.notes, "conntrack has no connections yet, so those that stand with protected services behind this host will "+
 			"be unknown to it and end: to spare them, load some rule that asks for `ct state` an hour before")
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/lab"
 	"github.com/floodwall/floodwall/internal/testutil"
+	"github.com/floodwall/floodwall/policy"
 )
 
 // Two policies that have in common only that they drop UDP to port 9999, each in its own way.
@@ -43,11 +44,11 @@ func TestSwapUnderFlood(t *testing.T) {
 		}
 		apply := func(text string) error {
 			return server.Do(func() error {
-				c, err := control.CompileSource("policy.yaml", []byte(text))
+				p, err := policy.Parse("policy.yaml", []byte(text))
 				if err != nil {
 					return err
 				}
-				_, err = in.Apply(ctx, c, control.ApplyOptions{})
+				_, err = in.Apply(ctx, p, control.ApplyOptions{})
 				return err
 			})
 		}

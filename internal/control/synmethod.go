@@ -3,15 +3,12 @@ package control
 import (
 	"errors"
 	"fmt"
-	"net"
 	"slices"
 	"strings"
 
-	"github.com/vishvananda/netlink"
-
 	"github.com/floodwall/floodwall/internal/datapath"
+	"github.com/floodwall/floodwall/internal/hostfacts"
 	"github.com/floodwall/floodwall/internal/ir"
-	"github.com/floodwall/floodwall/internal/packet"
 )
 
 // CookiesOffError says that the kernel of this host takes no connection that a cookie has proved.
@@ -26,11 +23,9 @@ func (e *CookiesOffError) Hint() string {
 	return "sysctl -w net.ipv4.tcp_syncookies=1, or take syn out of the service"
 }
 
-func syncookies() int { return sysctl("ipv4/tcp_syncookies", 1)[0] }
-
 // cookiesOn returns a *CookiesOffError when the kernel would not defend a service of this host either.
-func cookiesOn(s *ir.Protection) error {
-	if syncookies() == 0 {
+func cookiesOn(s *ir.Protection, host *hostfacts.Facts) error {
+	if host.TCP.Syncookies == 0 {
 		return &CookiesOffError{s.Service}
 	}
 	return nil
@@ -38,51 +33,60 @@ func cookiesOn(s *ir.Protection) error {
 
 // method chooses how a protected service is answered for in XDP, 0 where XDP only limits. lost tells what that costs, and
 // why it is so; "" is nothing. Another target can do without what router mode needs of the kernel.
-func (a *apply) method(s *ir.Protection, found []listener) (m ir.CookieMethod, lost string, err error) {
+func method(s *ir.Protection, host *hostfacts.Facts, mode datapath.Mode) (m ir.CookieMethod, lost string, err error) {
+	untagged := untaggedReplies(host, mode)
 	if s.Router {
-		if err := errors.Join(datapath.RawCookiesSupported(), datapath.ConntrackLookupSupported(), a.untaggedReplies()); err != nil {
+		if err := errors.Join(host.Kernel.RawCookies, host.Kernel.ConntrackLookup, untagged); err != nil {
 			return 0, "", &unavailableError{fmt.Errorf("service %q: XDP cannot stand before the kernel's SYNPROXY: %w", s.Service, err)}
 		}
 		return ir.MethodRouter, "", nil
 	}
-	if err := cookiesOn(s); err != nil {
+	if err := cookiesOn(s, host); err != nil {
 		return 0, "", err
 	}
 	const limited = "service %q: SYNs are only limited, and ACKs not checked, before the kernel: its own cookies take care of the rest. Cause: %v"
-	if above := a.above(s, found); above != nil {
-		return 0, fmt.Sprintf(limited, s.Service, above), nil
+	if bound := boundElsewhere(s, host); bound != nil {
+		return 0, fmt.Sprintf(limited, s.Service, bound), nil
 	}
-	if untagged := a.untaggedReplies(); untagged != nil {
+	if untagged != nil {
 		return 0, fmt.Sprintf(limited, s.Service, untagged), nil
 	}
-	lacks := datapath.ReqskSupported()
+	lacks := host.Kernel.Reqsk
 	if lacks == nil {
-		lacks = multipath(s, found)
+		lacks = multipath(s, host)
 	}
 	switch {
 	case lacks == nil:
 		return ir.MethodHost, "", nil
-	case syncookies() == 2:
+	case host.TCP.Syncookies == 2:
 		return ir.MethodListener, fmt.Sprintf(
-			"service %q: SYNs are answered with the kernel's own cookies%s: %v", s.Service, lostToListener(), lacks), nil
+			"service %q: SYNs are answered with the kernel's own cookies%s: %v", s.Service, lostToListener(host.TCP), lacks), nil
 	}
 	return 0, fmt.Sprintf(limited+". With sysctl net.ipv4.tcp_syncookies=2 they are sent from XDP", s.Service, lacks), nil
 }
 
-// above returns an error when a socket of the service is bound to a device that XDP is not at, as one of a VLAN is above
+// untaggedReplies returns an error when what XDP sends back on one of the devices would leave without the VLAN tag that its
+// cause came with (hostfacts.RepliesUntagged).
+func untaggedReplies(host *hostfacts.Facts, mode datapath.Mode) error {
+	for _, d := range host.Devices {
+		if mode != datapath.Generic && d.Untagged != nil {
+			return d.Untagged
+		}
+	}
+	return nil
+}
+
+// boundElsewhere returns an error when a socket of the service is bound to a device that XDP is not at, as one of a VLAN is above
 // one that it is at: from there programs do not find the socket (sk_lookup in net/core/filter.c).
-func (a *apply) above(s *ir.Protection, found []listener) error {
-	for _, l := range found {
-		if l.device == 0 || !serves(s.Ports, uint32(l.port)) {
-			continue
-		}
-		link, err := netlink.LinkByIndex(l.device)
-		if err != nil {
-			return fmt.Errorf("the device of the socket on tcp/%d: %w", l.port, err)
-		}
-		if at := link.Attrs(); at.Flags&net.FlagLoopback == 0 && !slices.Contains(a.devices(), at.Name) {
+func boundElsewhere(s *ir.Protection, host *hostfacts.Facts) error {
+	var devices []string
+	for _, d := range host.Devices {
+		devices = append(devices, d.Name)
+	}
+	for _, l := range host.Listeners {
+		if l.Device != "" && hostfacts.Serves(s.Ports, l.Port) && !slices.Contains(devices, l.Device) {
 			return fmt.Errorf("the socket on tcp/%d is bound to device %s, where the programs of %s do not find it; "+
-				"bind it to an address instead and apply again", l.port, at.Name, strings.Join(a.devices(), ", "))
+				"bind it to an address instead and apply again", l.Port, l.Device, strings.Join(devices, ", "))
 		}
 	}
 	return nil
@@ -90,25 +94,20 @@ func (a *apply) above(s *ir.Protection, found []listener) error {
 
 // multipath returns an error when a socket of the service takes MPTCP: the kernel gives such a one no connection that a
 // program has checked (bpf_sk_assign_tcp_reqsk in net/core/filter.c).
-func multipath(s *ir.Protection, found []listener) error {
-	for _, l := range found {
-		if l.mptcp && serves(s.Ports, uint32(l.port)) {
+func multipath(s *ir.Protection, host *hostfacts.Facts) error {
+	for _, l := range host.Listeners {
+		if l.MPTCP && hostfacts.Serves(s.Ports, l.Port) {
 			return fmt.Errorf("the socket on tcp/%d takes MPTCP, which leaves the kernel no way to be given a connection; "+
-				"switch MPTCP off for it (GODEBUG=multipathtcp=0 for a server in Go, no `multipath` in nginx) and apply again", l.port)
+				"switch MPTCP off for it (GODEBUG=multipathtcp=0 for a server in Go, no `multipath` in nginx) and apply again", l.Port)
 		}
 	}
 	return nil
 }
 
-// serves reports whether a port of TCP is among the values of packet.DPort.
-func serves(ports []ir.Range, port uint32) bool {
-	return ir.Match{Field: packet.DPort, Values: ports}.Has(port)
-}
-
 // lostToListener is what connections lack that the kernel's own cookies begin: the offset of its timestamps is secret
 // unless tcp_timestamps is 2 (cookie_v4_check in net/ipv4/syncookies.c).
-func lostToListener() string {
-	if sysctl("ipv4/tcp_timestamps", 1)[0] == 2 {
+func lostToListener(t hostfacts.TCP) string {
+	if t.Timestamps == 2 {
 		return ""
 	}
 	return ", without timestamps, window scaling and SACK (sysctl net.ipv4.tcp_timestamps=2 brings them back)"

@@ -17,6 +17,7 @@ import (
 	"github.com/floodwall/floodwall/internal/lab"
 	"github.com/floodwall/floodwall/internal/netfilter"
 	"github.com/floodwall/floodwall/internal/testutil"
+	"github.com/floodwall/floodwall/policy"
 )
 
 // behind is the addresses of the server behind the router of inRouter.
@@ -221,9 +222,9 @@ func TestRouterModeReturns(t *testing.T) {
 		s.apply(w, plain)
 		want("without it again", "1")
 		s.onRouter(func() error {
-			c, err := control.CompileSource("policy.yaml", []byte("devices: [client]\n"+strict))
+			p, err := policy.Parse("policy.yaml", []byte("devices: [client]\n"+strict))
 			if err == nil {
-				_, err = s.Apply(s.ctx, c, control.ApplyOptions{Target: w.target, Confirm: time.Minute})
+				_, err = s.Apply(s.ctx, p, control.ApplyOptions{Target: w.target, Confirm: time.Minute})
 			}
 			return err
 		})
@@ -247,9 +248,9 @@ func TestStrictTrialExpires(t *testing.T) {
 		expired := func(target compile.Target) {
 			t.Helper()
 			s.onRouter(func() error {
-				c, err := control.CompileSource("policy.yaml", []byte("devices: [client]\n"+strict))
+				p, err := policy.Parse("policy.yaml", []byte("devices: [client]\n"+strict))
 				if err == nil {
-					_, err = s.Apply(s.ctx, c, control.ApplyOptions{Target: target, Confirm: netfilter.MinTrial})
+					_, err = s.Apply(s.ctx, p, control.ApplyOptions{Target: target, Confirm: netfilter.MinTrial})
 				}
 				return err
 			})
@@ -385,10 +386,10 @@ func TestSynproxyChecksums(t *testing.T) {
 				if err := exec.Command("ethtool", "-K", "client", "gro", gro).Run(); err != nil {
 					return err
 				}
-				c, err := control.CompileSource("policy.yaml", []byte(
+				p, err := policy.Parse("policy.yaml", []byte(
 					`{devices: [client], services: [{name: web, port: tcp/80, syn: {mode: router, backends: ["fd01::2"]}}]}`))
 				if err == nil {
-					applied, err = s.Apply(s.ctx, c, control.ApplyOptions{Target: compile.TargetNftables})
+					applied, err = s.Apply(s.ctx, p, control.ApplyOptions{Target: compile.TargetNftables})
 				}
 				return err
 			})

@@ -15,6 +15,7 @@ import (
 	"github.com/floodwall/floodwall/internal/daemon"
 	"github.com/floodwall/floodwall/internal/lab"
 	"github.com/floodwall/floodwall/internal/testutil"
+	"github.com/floodwall/floodwall/policy"
 )
 
 // site is a server behind a policy, and a client, each a host of its own.
@@ -55,12 +56,12 @@ func inSite(t *testing.T, test func(*site)) {
 	}
 }
 
-func (s *site) apply(w way, policy string) {
+func (s *site) apply(w way, text string) {
 	s.Helper()
 	err := s.server.Do(func() error {
-		c, err := control.CompileSource("policy.yaml", []byte("devices: [client]\n"+policy))
+		p, err := policy.Parse("policy.yaml", []byte("devices: [client]\n"+text))
 		if err == nil {
-			_, err = s.Apply(s.ctx, c, control.ApplyOptions{Target: w.target})
+			_, err = s.Apply(s.ctx, p, control.ApplyOptions{Target: w.target})
 		}
 		return err
 	})

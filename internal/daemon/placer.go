@@ -9,6 +9,7 @@ import (
 	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/cost"
 	"github.com/floodwall/floodwall/internal/datapath"
+	"github.com/floodwall/floodwall/internal/hostfacts"
 )
 
 // placer moves rules of the policy that runs to where they cost least, as the packets change.
@@ -22,7 +23,7 @@ type placer struct {
 
 	last     *control.Observed // nil when nothing is followed
 	decider  decider
-	around   control.Surroundings
+	around   hostfacts.Paths
 	surveyed time.Time // when around was
 }
 
@@ -88,7 +89,7 @@ func (p *placer) survey(ctx context.Context, devices []string) error {
 	if time.Since(p.surveyed) < surveyHolds {
 		return nil
 	}
-	now, err := control.Survey(ctx, devices)
+	now, err := hostfacts.Survey(ctx, devices)
 	if err != nil {
 		return err
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/lab"
+	"github.com/floodwall/floodwall/policy"
 )
 
 // pageSize is the length of the page that the server serves, in octets.
@@ -125,11 +126,11 @@ func (s *scene) apply(ctx context.Context) (took time.Duration, err error) {
 		start := time.Now()
 		defer func() { took = time.Since(start) }()
 		return s.host().Do(func() error {
-			compiled, err := control.Compile(s.script.file)
+			p, err := policy.Read(s.script.file)
 			if err != nil {
 				return err
 			}
-			_, err = s.instance.Apply(ctx, compiled, control.ApplyOptions{})
+			_, err = s.instance.Apply(ctx, p, control.ApplyOptions{})
 			return err
 		})
 	})

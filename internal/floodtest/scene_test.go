@@ -24,6 +24,7 @@ import (
 	"github.com/floodwall/floodwall/internal/lab"
 	"github.com/floodwall/floodwall/internal/packet"
 	"github.com/floodwall/floodwall/internal/testutil"
+	"github.com/floodwall/floodwall/policy"
 )
 
 // targets are what a policy is compiled to.
@@ -95,12 +96,12 @@ func (s *scene) build(l *lab.Lab) error {
 	})
 }
 
-func (s *scene) apply(target compile.Target, policy string) {
+func (s *scene) apply(target compile.Target, text string) {
 	s.Helper()
 	err := s.server.Do(func() error {
-		c, err := control.CompileSource("policy.yaml", []byte("devices: [attacker, client]\n"+policy))
+		p, err := policy.Parse("policy.yaml", []byte("devices: [attacker, client]\n"+text))
 		if err == nil {
-			_, err = s.Apply(s.ctx, c, control.ApplyOptions{Target: target})
+			_, err = s.Apply(s.ctx, p, control.ApplyOptions{Target: target})
 		}
 		return err
 	})

@@ -16,6 +16,7 @@ import (
 	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/importer"
 	"github.com/floodwall/floodwall/internal/testutil"
+	"github.com/floodwall/floodwall/policy"
 )
 
 // evasion is a way round a policy that was seen to work, and one thing that the policy passes.
@@ -131,9 +132,9 @@ func (s *scene) evade(t *testing.T, target compile.Target, e evasion) {
 		}
 		text = r.Policy
 	}
-	c, err := control.CompileSource("policy.yaml", []byte(text))
+	p, err := policy.Parse("policy.yaml", []byte(text))
 	if err == nil {
-		_, err = s.Apply(context.Background(), c, control.ApplyOptions{Target: target})
+		_, err = s.Apply(context.Background(), p, control.ApplyOptions{Target: target})
 	}
 	if err != nil {
 		t.Fatalf("%v\n%s", err, text)

@@ -101,7 +101,7 @@ func (r *run) apply(t *testing.T, text string) *judge {
 	var place *compile.PlaceError
 	var left *control.LeftError
 	if err == nil {
-		_, err = r.Apply(context.Background(), c, control.ApplyOptions{Target: r.target})
+		_, err = r.Apply(context.Background(), c.Policy, control.ApplyOptions{Target: r.target})
 	}
 	switch {
 	case err == nil:

@@ -17,6 +17,7 @@ import (
 	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/testutil"
 	"github.com/floodwall/floodwall/internal/xdp"
+	"github.com/floodwall/floodwall/policy"
 )
 
 // idle is a protection whose cookies never begin under the load of these tests, and early one whose always do.
@@ -153,16 +154,16 @@ const childVar = "FLOODWALL_TEST_APPLY"
 
 // TestChild is no test: it is what a process does that the tests start in order to kill it.
 func TestChild(t *testing.T) {
-	dir, policy, found := strings.Cut(os.Getenv(childVar), "\n")
+	dir, text, found := strings.Cut(os.Getenv(childVar), "\n")
 	if !found {
 		return
 	}
-	c, err := control.CompileSource("policy.yaml", []byte(policy))
+	p, err := policy.Parse("policy.yaml", []byte(text))
 	if err != nil {
 		t.Fatal(err)
 	}
 	fmt.Println("ready")
-	if _, err := (control.Instance{Dir: dir}).Apply(t.Context(), c, control.ApplyOptions{}); err != nil {
+	if _, err := (control.Instance{Dir: dir}).Apply(t.Context(), p, control.ApplyOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	fmt.Println("done")

@@ -23,6 +23,7 @@ import (
 	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/lab"
 	"github.com/floodwall/floodwall/internal/testutil"
+	"github.com/floodwall/floodwall/policy"
 )
 
 // modes are where a protected service lives: on the host that protects it, or behind it.
@@ -204,9 +205,9 @@ func (s *scene) protect(syn, more string) *control.Applied {
 
 func (s *scene) tryProtect(syn, more string) (applied *control.Applied, err error) {
 	err = s.protects.Do(func() error {
-		c, err := control.CompileSource("policy.yaml", []byte(s.source(syn)+more))
+		p, err := policy.Parse("policy.yaml", []byte(s.source(syn)+more))
 		if err == nil {
-			applied, err = s.Apply(s.ctx, c, control.ApplyOptions{Target: s.target})
+			applied, err = s.Apply(s.ctx, p, control.ApplyOptions{Target: s.target})
 		}
 		return err
 	})

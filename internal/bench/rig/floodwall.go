@@ -14,6 +14,7 @@ import (
 
 	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/packet"
+	"github.com/floodwall/floodwall/policy"
 )
 
 // Applied is a policy that was applied at a site, and the program that it became. The instance is unloaded again; the
@@ -67,11 +68,11 @@ func (s *Site) applyFile(
 	debug.FreeOSMemory()
 	err = s.Server.Do(func() (err error) {
 		start := time.Now()
-		compiled, err := control.Compile(file)
+		p, err := policy.Read(file)
 		if err != nil {
 			return err
 		}
-		did, err := in.Apply(ctx, compiled, TargetOptions("xdp"))
+		did, err := in.Apply(ctx, p, TargetOptions("xdp"))
 		if err != nil {
 			return err
 		}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/floodwall/floodwall/internal/bench/tools"
 	"github.com/floodwall/floodwall/internal/control"
+	"github.com/floodwall/floodwall/policy"
 )
 
 // Hold applies a policy at a site, where it stays until the builder is closed. The text is without its devices.
@@ -35,9 +36,9 @@ type Held struct {
 }
 
 // Install applies a policy. The text is without its devices.
-func (s *Site) Install(ctx context.Context, policy string, o control.ApplyOptions) (*Held, error) {
+func (s *Site) Install(ctx context.Context, text string, o control.ApplyOptions) (*Held, error) {
 	file, forget, err := tools.TempFile("policy.yaml", func(w io.Writer) error {
-		_, err := io.WriteString(w, s.devices()+policy)
+		_, err := io.WriteString(w, s.devices()+text)
 		return err
 	})
 	if err != nil {
@@ -50,11 +51,11 @@ func (s *Site) Install(ctx context.Context, policy string, o control.ApplyOption
 	}
 	h := &Held{control.Instance{Dir: p.dir(Pinned)}, s, p}
 	err = s.Server.Do(func() error {
-		compiled, err := control.Compile(file)
+		read, err := policy.Read(file)
 		if err != nil {
 			return err
 		}
-		_, err = h.Apply(ctx, compiled, o)
+		_, err = h.Apply(ctx, read, o)
 		return err
 	})
 	if err != nil {

@@ -1,32 +1,17 @@
-package control
+package hostfacts
 
 import (
 	"fmt"
 
 	"github.com/vishvananda/netlink"
-
-	"github.com/floodwall/floodwall/internal/datapath"
 )
 
-// untaggedReplies returns an error when what XDP sends back on one of the devices would leave without the VLAN tag that its
+// RepliesUntagged returns an error when what XDP in native mode sends back on a device would leave without the VLAN tag that its
 // cause came with: the device takes tags off before XDP sees a frame, and a VLAN device stands on it. The kernel hands the tag
 // only to programs that are bound to one device (bpf_xdp_metadata_rx_vlan_tag, Linux 6.8), which can be neither on several
 // devices nor behind the tail call that a trial makes (bpf_prog_map_compatible() of kernel/bpf/core.c). In generic mode the
 // kernel keeps the tag beside the frame.
-func (a *apply) untaggedReplies() error {
-	for _, to := range a.attachments() {
-		if to.Mode == datapath.Generic {
-			continue
-		}
-		if err := repliesUntagged(to.Device); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// repliesUntagged is untaggedReplies for one device in native mode.
-func repliesUntagged(device string) error {
+func RepliesUntagged(device string) error {
 	vlan, err := vlanOn(device)
 	if err != nil || vlan == "" || !stripsVLAN(device) {
 		return err

@@ -1,16 +1,13 @@
 package control
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"net/netip"
-	"slices"
 	"strings"
 
 	"github.com/floodwall/floodwall/internal/backend"
+	"github.com/floodwall/floodwall/internal/hostfacts"
 	"github.com/floodwall/floodwall/internal/ir"
-	"github.com/floodwall/floodwall/policy"
 )
 
 // What is announced for servers of which none has answered: the MSS of Ethernet, and the window scale of a kernel with its
@@ -20,33 +17,27 @@ var (
 	usualWScale = uint8(7)
 )
 
-// mostBackends is how many servers are asked for a service at most, and mostPorts how many ports of each.
-const (
-	mostBackends = policy.MaxBackends
-	mostPorts    = 4
-)
-
 // errNoServer says what to do where no server shows.
 var errNoServer = errors.New("no server of it is known; say `backends`, or apply again once there are connections")
 
-// fromBackends sets what SYN-ACKs for a service behind this host announce: what the policy says, else what all of its
-// servers that answer do. Offering an option that a server lacks would break its connections. note says what
+// fromServers is what SYN-ACKs for a service behind this host announce: what the policy says, else what all of its
+// servers that answer do. To offer an option that a server lacks would break its connections. note says what
 // is announced when not all of them have answered, "" when they have.
-func fromBackends(ctx context.Context, s *ir.Protection, f *ir.Handshake) (note string, err error) {
-	servers, err := backends(s)
-	unknown := errNoServer
-	if errors.Is(err, backend.ErrTooMany) {
-		unknown, err = err, nil
+func fromServers(s *ir.Protection, m ir.CookieMethod, servers hostfacts.Servers) (f ir.Handshake, note string) {
+	f.Method = m
+	announce(s, &f, servers.Survey)
+	switch {
+	case servers.Many:
+		return f, usualNote(s.Service, &f, backend.ErrTooMany)
+	case !servers.Known:
+		return f, usualNote(s.Service, &f, errNoServer)
 	}
-	if err != nil {
-		return "", err
-	}
-	survey := backend.Look(ctx, servers)
-	announce(s, f, survey)
-	if len(servers) == 0 {
-		return fmt.Sprintf("service %q: SYN-ACKs announce what is usual (%s): %v", s.Service, announced(f), unknown), nil
-	}
-	return silentNote(s.Service, f, survey), nil
+	return f, silentNote(s.Service, &f, servers.Survey)
+}
+
+// usualNote says what is announced for servers that are not known, and why they are not.
+func usualNote(service string, f *ir.Handshake, why error) string {
+	return fmt.Sprintf("service %q: SYN-ACKs announce what is usual (%s): %v", service, announced(f), why)
 }
 
 // silentNote says in one line who has not answered and what that means, "" when all have.
@@ -110,33 +101,4 @@ func optionsOf(all backend.Survey) (o ir.TCPOptions) {
 		}
 	}
 	return o
-}
-
-// backends are the servers of a service: those that the policy names, else some of those that clients have connections with.
-func backends(s *ir.Protection) (servers []netip.AddrPort, err error) {
-	if s.Backends == nil {
-		return backend.Known(func(port uint16) bool { return serves(s.Ports, uint32(port)) }, mostBackends)
-	}
-	for _, port := range firstPorts(s.Ports) { // each server is asked at one port before any is at a second
-		for _, addr := range s.Backends {
-			servers = append(servers, netip.AddrPortFrom(addr, port))
-		}
-	}
-	return servers[:min(mostBackends, len(servers))], nil
-}
-
-// firstPorts are some ports of ranges, the first of each before any second.
-func firstPorts(ranges []ir.Range) (ports []uint16) {
-	for next := uint32(0); len(ports) < mostPorts; next++ {
-		before := len(ports)
-		for _, r := range ranges {
-			if port := r.First + next; port <= r.Last && len(ports) < mostPorts {
-				ports = append(ports, uint16(port))
-			}
-		}
-		if len(ports) == before {
-			break
-		}
-	}
-	return slices.Clip(ports)
 }

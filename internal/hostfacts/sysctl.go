@@ -1,4 +1,4 @@
-package control
+package hostfacts
 
 import (
 	"os"
@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// sysctl reads the numbers of a variable under /proc/sys/net, which is that of the thread's network namespace, or is
+// Sysctl reads the numbers of a variable under /proc/sys/net, which is that of the thread's network namespace, or is
 // what is usual where the kernel does not show it.
-func sysctl(name string, usual ...int) []int {
+func Sysctl(name string, usual ...int) []int {
 	text, err := os.ReadFile(filepath.Join("/proc/sys/net", name))
 	if err != nil {
 		return usual

@@ -1,19 +1,21 @@
-package control
+package hostfacts
 
 import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"net"
 
+	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 )
 
-// listener is a TCP socket of this network namespace that waits for connections.
-type listener struct {
-	port   uint16
-	mptcp  bool // it takes connections of MPTCP, too
-	device int  // the index of the one that it is bound to, 0 for none
+// Listener is a TCP socket of this network namespace that waits for connections.
+type Listener struct {
+	Port   uint16
+	MPTCP  bool   // it takes connections of MPTCP, too
+	Device string // the name of the device that it is bound to, "" for none and for the loopback device
 }
 
 // diagRequest is struct inet_diag_req_v2 of linux/inet_diag.h.
@@ -45,7 +47,7 @@ const (
 
 // listeners lists the TCP sockets that listen in the thread's network namespace. That of MPTCP is a socket of TCP with an
 // upper layer of that name (net/mptcp/subflow.c in the kernel).
-func listeners() (list []listener, err error) {
+func listeners() (list []Listener, err error) {
 	for _, family := range []uint8{unix.AF_INET, unix.AF_INET6} {
 		r := nl.NewNetlinkRequest(nl.SOCK_DIAG_BY_FAMILY, unix.NLM_F_DUMP)
 		r.AddData(&diagRequest{family: family, protocol: unix.IPPROTO_TCP, extensions: diagInfo, states: 1 << stateListen})
@@ -61,12 +63,27 @@ func listeners() (list []listener, err error) {
 			if err != nil {
 				return nil, fmt.Errorf("sockets that listen: %w", err)
 			}
-			list = append(list, listener{
-				port: binary.BigEndian.Uint16(m[diagPort:]), mptcp: mptcp, device: int(binary.NativeEndian.Uint32(m[diagDevice:])),
+			list = append(list, Listener{
+				Port: binary.BigEndian.Uint16(m[diagPort:]), MPTCP: mptcp, Device: boundTo(int(binary.NativeEndian.Uint32(m[diagDevice:]))),
 			})
 		}
 	}
 	return list, nil
+}
+
+// boundTo is the name of a device by its index, "" for 0 and for the loopback device.
+func boundTo(index int) string {
+	if index == 0 {
+		return ""
+	}
+	link, err := netlink.LinkByIndex(index)
+	switch {
+	case err != nil: // it has just gone
+		return fmt.Sprintf("number %d", index)
+	case link.Attrs().Flags&net.FlagLoopback != 0:
+		return ""
+	}
+	return link.Attrs().Name
 }
 
 // takesMPTCP looks for the name of an upper layer among the attributes of a socket.

@@ -1,4 +1,4 @@
-package control
+package hostfacts
 
 import (
 	"net"
@@ -39,8 +39,8 @@ func TestListeners(t *testing.T) {
 		t.Errorf("%d sockets listen, want %d: %v", len(got), len(want), got)
 	}
 	for _, l := range got {
-		if mptcp, ok := want[l.port]; !ok || l.mptcp != mptcp {
-			t.Errorf("port %d: MPTCP %t, want %t of %v", l.port, l.mptcp, mptcp, want)
+		if mptcp, ok := want[l.Port]; !ok || l.MPTCP != mptcp {
+			t.Errorf("port %d: MPTCP %t, want %t of %v", l.Port, l.MPTCP, mptcp, want)
 		}
 	}
 }

@@ -1,10 +1,10 @@
-package control_test
+package hostfacts_test
 
 import (
 	"fmt"
 	"testing"
 
-	"github.com/floodwall/floodwall/internal/control"
+	"github.com/floodwall/floodwall/internal/hostfacts"
 )
 
 func TestSessions(t *testing.T) {
@@ -15,7 +15,7 @@ func TestSessions(t *testing.T) {
 		{"fe80::5%eth0 50000 fe80::1%eth0 22", "[{[fe80::5]:50000 [fe80::1]:22}]"},
 	} {
 		t.Setenv("SSH_CONNECTION", c.variable)
-		if got := fmt.Sprint(control.Sessions()); got != c.want {
+		if got := fmt.Sprint(hostfacts.Sessions()); got != c.want {
 			t.Errorf("%s: got %s, want %s", c.variable, got, c.want)
 		}
 	}

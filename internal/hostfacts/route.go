@@ -1,15 +1,16 @@
-package control
+package hostfacts
 
 import (
+	"net/netip"
 	"slices"
 
 	"github.com/vishvananda/netlink"
 )
 
-// filters reports whether a session's packets may pass a device that is to be filtered: the one that the route to the
-// client goes out of, or one that carries it. Where that cannot be told they may.
-func (a *apply) filters(s Session) bool {
-	routes, err := netlink.RouteGet(s.Client.Addr().AsSlice())
+// Passes reports whether packets to an address may pass one of the devices: the one that the route to the address goes out of,
+// or one that carries it. Where that cannot be told they may.
+func Passes(to netip.Addr, devices []string) bool {
+	routes, err := netlink.RouteGet(to.AsSlice())
 	if err != nil || len(routes) == 0 || routes[0].LinkIndex == 0 {
 		return true
 	}
@@ -18,14 +19,9 @@ func (a *apply) filters(s Session) bool {
 		return true
 	}
 	passed := carriers(links, routes[0].LinkIndex)
-	for _, to := range a.attachments() {
-		if slices.ContainsFunc(links, func(l netlink.Link) bool {
-			return l.Attrs().Name == to.Device && slices.Contains(passed, l.Attrs().Index)
-		}) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(links, func(l netlink.Link) bool {
+		return slices.Contains(devices, l.Attrs().Name) && slices.Contains(passed, l.Attrs().Index)
+	})
 }
 
 // carriers are the indexes of a device and of all below it that its packets come in by: the parent of a VLAN, the

@@ -1,4 +1,4 @@
-package control
+package hostfacts
 
 import (
 	"context"
@@ -14,43 +14,32 @@ import (
 	"github.com/floodwall/floodwall/internal/netfilter"
 )
 
-// Surroundings are what a placement depends on beside the packets.
-type Surroundings struct {
+// Paths are how packets get about in this host, as far as the placement of rules depends on it.
+type Paths struct {
 	Tracked  bool // conntrack knows connections, so it looks at packets
 	NAT      bool
 	Bypassed bool // packets that XDP sees, or raw, may not come to later stages under the name of the device
 }
 
 // Survey looks at this network namespace and at the policy's devices.
-func Survey(ctx context.Context, devices []string) (s Surroundings, err error) {
-	s.Tracked = sysctl("netfilter/nf_conntrack_count", 0)[0] > 0
-	if s.NAT, err = netfilter.Translates(ctx); err != nil {
-		return s, err
+func Survey(ctx context.Context, devices []string) (p Paths, err error) {
+	p.Tracked = Tracks()
+	if p.NAT, err = netfilter.Translates(ctx); err != nil {
+		return p, err
 	}
-	if s.Bypassed, err = netfilter.Offloads(ctx); err != nil || s.Bypassed {
-		return s, err
+	if p.Bypassed, err = netfilter.Offloads(ctx); err != nil || p.Bypassed {
+		return p, err
 	}
-	s.Bypassed, err = leads(devices)
-	return s, err
+	p.Bypassed, err = leads(devices)
+	return p, err
 }
+
+// Tracks reports whether conntrack knows any connection.
+func Tracks() bool { return Sysctl("netfilter/nf_conntrack_count", 0)[0] > 0 }
 
 // Fill adds to a mix of packets how they get about.
-func (s Surroundings) Fill(mix *cost.Mix) {
-	mix.Tracked, mix.NAT, mix.Bypassed = s.Tracked, s.NAT, s.Bypassed
-}
-
-// surveyed is a mix of packets with how they get about on these devices now; nil when fewer than least have arrived, for whom
-// nothing is surveyed.
-func surveyed(ctx context.Context, mix cost.Mix, devices []string, least uint64) (*cost.Mix, error) {
-	if mix.Arrived < least {
-		return nil, nil
-	}
-	around, err := Survey(ctx, devices)
-	if err != nil {
-		return nil, err
-	}
-	around.Fill(&mix)
-	return &mix, nil
+func (p Paths) Fill(mix *cost.Mix) {
+	mix.Tracked, mix.NAT, mix.Bypassed = p.Tracked, p.NAT, p.Bypassed
 }
 
 // leads reports whether packets go on from a device to another one before IP sees them, which then has their name: the

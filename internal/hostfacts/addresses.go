@@ -1,0 +1,23 @@
+package hostfacts
+
+import (
+	"fmt"
+	"net/netip"
+
+	"github.com/vishvananda/netlink"
+)
+
+// OwnAddresses lists the addresses of all devices in this network namespace.
+func OwnAddresses() ([]netip.Addr, error) {
+	list, err := netlink.AddrList(nil, netlink.FAMILY_ALL)
+	if err != nil {
+		return nil, fmt.Errorf("listing own addresses: %w", err)
+	}
+	var own []netip.Addr
+	for _, a := range list {
+		if addr, ok := netip.AddrFromSlice(a.IP); ok {
+			own = append(own, addr.Unmap())
+		}
+	}
+	return own, nil
+}
