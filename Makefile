@@ -76,7 +76,7 @@ format: ## Format the Go and the C
 	clang-format-19 -i bpf/*.c bpf/*.h
 
 lint: ## Check format, vet, staticcheck and the rules of this project
-	@scripts/setup build lint
+	@scripts/setup build generate lint
 	@scripts/lint
 
 # The man pages and completions come from the command's own definitions.

@@ -2,6 +2,14 @@
 /* What is done with a packet that has its decision. */
 #pragma once
 
+#include "decision.h"
+#include "offence.h"
+#include "packet.h"
+#include "protect.h"
+#include "protection.h"
+#include "reply.h"
+#include "sample.h"
+
 /* Whether any slot has an entry in actions. Constant from load on: without one, act_specially() is left out. */
 const volatile bool specials;
 

@@ -2,6 +2,10 @@
 /* The checks of addresses, and of the protocol that decides about some of them. */
 #pragma once
 
+#include "bits.h"
+#include "check.h"
+#include "packet.h"
+
 struct prefix {
 	__u64 hi;
 	__u64 lo;

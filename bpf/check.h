@@ -2,6 +2,9 @@
 /* The built-in checks. internal/packet/check.go says what each means; a test compares the two lists. */
 #pragma once
 
+#include "bits.h"
+#include "verifier.h"
+
 enum check {
 	CHECK_TRUNCATED,
 	CHECK_IP_HEADER,
@@ -46,31 +49,6 @@ const volatile __u64 enabled_checks;
 /* Those that only count. None of them is enabled. */
 const volatile __u64 observed_checks;
 
-#define BIT(n) (1ULL << (n))
-
-/*
- * Always zero, which the verifier cannot know. It follows every constant that a branch tests (kernel/bpf/verifier.c,
- * mark_chain_precision), and so would walk the rest of the program once for each combination of failed checks.
- */
-__u64 zero SEC(".data.zero");
-
-static __always_inline __u64 opaque(__u64 value)
-{
-	return value +
-	       *(volatile __u64 *)&zero; /* before Linux 6.10 the verifier forgets after ^ that 32 bits are 32 */
-}
-
-/*
- * A length that is known to be from 1 to most, a power of two, as the verifier knows it, too: before Linux 6.8 it learns
- * nothing from a comparison with 0 (kernel/bpf/verifier.c, reg_set_min_max).
- */
-static __always_inline __u32 known_length(__u32 length, __u32 most)
-{
-	length--;
-	asm volatile("" : "+r"(length)); /* or LLVM leaves the mask out, as it knows better */
-	return (length & (most - 1)) + 1;
-}
-
 /*
  * Notes that a packet fails a check, enabled or not: to ask first would cost every packet more than the conditions do.
  * What is not enabled is struck out at the end.
@@ -83,18 +61,3 @@ static __always_inline __u32 known_length(__u32 length, __u32 most)
 
 /* Whether a check is enabled, to be asked before a condition that is dear. */
 #define enabled(check) ((enabled_checks | observed_checks) & BIT(check))
-
-/* The bits that are set, by halves (Hacker's Delight, 5-1). BPF has no such instruction. */
-static __always_inline __u32 population(__u64 x)
-{
-	x -= (x >> 1) & 0x5555555555555555;
-	x = (x & 0x3333333333333333) + ((x >> 2) & 0x3333333333333333);
-	x = (x + (x >> 4)) & 0x0f0f0f0f0f0f0f0f;
-	return (x * 0x0101010101010101) >> 56;
-}
-
-/* The number of the lowest bit that is set: so many bits are below it (5-4). */
-static __always_inline __u32 lowest_bit(__u64 bits)
-{
-	return population((bits & -bits) - 1);
-}

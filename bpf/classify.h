@@ -5,6 +5,11 @@
  */
 #pragma once
 
+#include "address.h"
+#include "bits.h"
+#include "packet.h"
+#include "verifier.h"
+
 /*
  * The tables that every packet reads are globals: their address is a constant in the program, where a map lookup would
  * cost a call or a bounds check. Their sizes are the policy's: the loader sets them, so here they are small, and

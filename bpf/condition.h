@@ -5,6 +5,12 @@
  */
 #pragma once
 
+#include "count.h"
+#include "decision.h"
+#include "limit.h"
+#include "packet.h"
+#include "payload.h"
+
 struct payload_match {
 	__u64 patterns; /* any of these, a bit each; 0: none is asked for */
 	__u16 at;       /* the first of the places, */

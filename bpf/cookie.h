@@ -13,6 +13,8 @@
  */
 #pragma once
 
+#include "flow.h"
+#include "packet.h"
 #include "siphash.h"
 
 enum { WSCALE_NONE = 15 };

@@ -2,27 +2,7 @@
 /* One counter for each reason. Per CPU, so that counting shares no cache line and needs no atomic operation. */
 #pragma once
 
-/* The reasons that no policy changes have the first slots: the checks from 0 on, then these. Rules follow. */
-enum slot {
-	SLOT_REPLIES = 61, /* sent by the program itself, with their octets */
-	SLOT_NOT_IP = 62,
-	SLOT_DEFAULT = 63,
-	SLOT_RULES = 64,
-};
-
-enum verdict {
-	VERDICT_PASS,
-	VERDICT_DROP,
-	VERDICT_REJECT,   /* the kernel's, from netfilter on */
-	VERDICT_TRUNCATE, /* answer a DNS query with an empty response */
-	VERDICT_MASK = 0x0f,
-	DECISION_SPECIAL = 0x10,     /* a flag: the slot has an entry in actions */
-	DECISION_CONDITIONAL = 0x20, /* a flag: if a condition holds; else decide() is to be called again */
-	DECISION_PROTECTED = 0x40,   /* a flag: what passes goes through a protection, which actions names */
-};
-
-/* A decision is a slot, and in the lowest octet a verdict and flags, in one number, as generated code returns it. */
-#define DECISION(slot, verdict) ((slot) << 8 | (verdict))
+#include "kernel.h"
 
 struct counter {
 	__u64 packets;

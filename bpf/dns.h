@@ -5,25 +5,12 @@
  */
 #pragma once
 
+#include "dnsmessage.h"
+#include "names.h"
+#include "packet.h"
 #include "siphash.h"
-
-enum {
-	DNS_NAME_AT = 8 + 12, /* in the datagram: behind the headers of UDP and DNS (4.1.1) */
-	DNS_NAME_MAX = 255,   /* octets of a name with its length octets, the root's among them (2.3.4) */
-	DNS_LABELS_MAX = 127, /* that so many octets can have beside the root's */
-	DNS_LABEL_MAX = 63,   /* octets; above are compression pointers and types of labels that nobody uses */
-	DNS_QUESTION = 4,     /* octets: type and class, behind the name (4.1.2) */
-	DNS_RECORD = 11,      /* octets of the shortest record: the root's name, type, class, TTL, length of the data */
-	DNS_EXTRAS_MAX = 2,   /* additional records of a query */
-	DNS_READ = DNS_NAME_AT + DNS_NAME_MAX + DNS_QUESTION + DNS_RECORD,
-	DNS_TEXT = 512, /* a power of two with room for all of that */
-
-	DNS_TYPE_OPT = 41,      /* RFC 6891 */
-	DNS_OPTION_COOKIE = 10, /* RFC 7873 */
-	DNS_OPTIONS_MAX = 8,    /* options that are looked at */
-
-	DNS_PORTS_MAX = 8,
-};
+#include "verifier.h"
+#include "verify.h"
 
 /* The ports that rules ask queries of, as ranges. Constants to the verifier: with none, all this costs nothing. */
 const volatile __u32 dns_ports;
@@ -34,32 +21,6 @@ const volatile struct {
 
 /* Whether rules ask if the client is verified. */
 const volatile bool dns_verify;
-
-/* A datagram, and what was found in it. Offsets count from the UDP header. */
-struct dns_message {
-	__u8 text[DNS_TEXT + DNS_LABEL_MAX + 1]; /* the first octets; past the end anything may be */
-	__u8 label[DNS_LABELS_MAX + 1];          /* where each label of the name begins, from that of the name */
-	__u32 labels;                            /* of the name, the root aside */
-	__u32 options;                           /* where the OPT record's data begins, 0 without that record */
-	__u32 options_end;
-	__u32 reserved;
-	struct siphash hash; /* of the labels from the last one on: names.h */
-};
-
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct dns_message);
-} dns_message SEC(".maps");
-
-/* Two octets in network order. */
-static __always_inline __u32 dns_word(struct dns_message *m, __u32 at)
-{
-	return m->text[at & (DNS_TEXT - 1)] << 8 | m->text[(at + 1) & (DNS_TEXT - 1)];
-}
-
-#include "names.h"
 
 /*
  * Notes the labels of the name in a message of that length. Returns where the name ends, 0 when it breaks a limit. A

@@ -5,6 +5,10 @@
  */
 #pragma once
 
+#include "address.h"
+#include "classify.h"
+#include "packet.h"
+
 enum {
 	MAX_DYNAMIC_SETS = 8,
 	DYNAMIC_LENGTHS = 8, /* distinct prefix lengths of one family in one set */

@@ -5,6 +5,13 @@
  */
 #pragma once
 
+#include "count.h"
+#include "decision.h"
+#include "limit.h"
+#include "packet.h"
+#include "skb.h"
+#include "verify.h"
+
 /*
  * Notes that a client is verified. Whoever is sent data in TCP has completed the handshake, and so has the address that
  * it says. Few answers write: only when half of the time has passed.

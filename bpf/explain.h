@@ -5,6 +5,8 @@
  */
 #pragma once
 
+#include "packet.h"
+
 /* The key that a question must carry, random for each generation; 0: no questions are answered. */
 const volatile __u64 question_key;
 
@@ -40,18 +42,4 @@ static __always_inline bool answer_question(struct xdp_md *ctx, __u32 decision)
 	if (q)
 		q->decision = decision;
 	return q;
-}
-
-/* The time that limits count by, read once a packet. */
-static __always_inline __u64 time_of(struct packet *p)
-{
-	if (!p->now)
-		p->now = bpf_ktime_get_ns();
-	return p->now;
-}
-
-/* A time that is not ahead of that, by a clock that costs a tenth (dynamic.h). */
-static __always_inline __u64 coarse_time_of(struct packet *p)
-{
-	return p->now ? p->now : bpf_ktime_get_coarse_ns();
 }

@@ -5,46 +5,24 @@
  * The C parses and acts, generated code decides: when a policy is loaded, the body of decide() below is replaced by
  * instructions that internal/compile makes for it.
  */
-#include <linux/bpf.h>
-#include <linux/if_ether.h>
-#include <linux/ip.h>
-#include <linux/ipv6.h>
-#include <linux/tcp.h>
-#include <linux/udp.h>
-#include <linux/in.h>
-#include <stdbool.h>
-#include <bpf/bpf_helpers.h>
-#include <bpf/bpf_endian.h>
-
-#include "check.h"
-#include "packet.h"
-#include "count.h"
-#include "parse.h"
-#include "l4.h"
-#include "address.h"
-#include "classify.h"
-#include "dynamic.h"
-#include "explain.h"
-#include "verify.h"
-#include "dns.h"
-#include "payload.h"
-#include "limit.h"
-#include "condition.h"
-#include "reply.h"
-#include "sample.h"
-#include "action.h"
-#include "flow.h"
-#include "cookie.h"
-#include "kernelcookie.h"
-#include "offence.h"
-#include "synack.h"
-#include "protection.h"
-#include "asking.h"
-#include "protect.h"
 #include "act.h"
-#include "skb.h"
+#include "address.h"
+#include "bits.h"
+#include "check.h"
+#include "classify.h"
+#include "condition.h"
+#include "count.h"
+#include "decision.h"
+#include "dns.h"
+#include "dynamic.h"
 #include "egress.h"
+#include "explain.h"
 #include "ingress.h"
+#include "kernel.h"
+#include "l4.h"
+#include "packet.h"
+#include "parse.h"
+#include "verifier.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 

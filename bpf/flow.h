@@ -14,6 +14,10 @@
  */
 #pragma once
 
+#include "packet.h"
+#include "siphash.h"
+#include "verifier.h"
+
 enum flow_state {
 	FLOW_NONE,
 	FLOW_PROVED,      /* its cookie came back; the kernel may not have the connection yet */

@@ -6,6 +6,19 @@
  */
 #pragma once
 
+#include "cookie.h"
+#include "count.h"
+#include "decision.h"
+#include "flow.h"
+#include "kernelcookie.h"
+#include "l4.h"
+#include "packet.h"
+#include "parse.h"
+#include "protection.h"
+#include "skb.h"
+#include "synack.h"
+#include "verifier.h"
+
 /*
  * An octet for each TCP port: the number from 1 on of the protection whose connections the kernel is given, 0 when there
  * is none. internal/compile/protect.go fills the map.

@@ -10,6 +10,10 @@
  */
 #pragma once
 
+#include "cookie.h"
+#include "l4.h"
+#include "packet.h"
+
 /* What the kernel has of a connection. */
 enum connection {
 	CONNECTION_UNKNOWN, /* it was not asked */

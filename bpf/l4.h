@@ -2,6 +2,12 @@
 /* The parsers of TCP, UDP, ICMP and ICMPv6, and the checks that go with them. */
 #pragma once
 
+#include "bits.h"
+#include "check.h"
+#include "packet.h"
+#include "parse.h"
+#include "verifier.h"
+
 enum {
 	TCP_FIN = 0x01,
 	TCP_SYN = 0x02,
@@ -65,7 +71,7 @@ static __always_inline bool are_usual(struct usual_options *o, __u32 length, voi
 }
 
 /* What the options of a SYN at an offset of the frame fail. Like ipv4_options a function of its own to the verifier. */
-__noinline __u64 syn_options(struct xdp_md *ctx, __u32 offset, __u32 length)
+__noinline __u64 check_syn_options(struct xdp_md *ctx, __u32 offset, __u32 length)
 {
 	void *end = (void *)(long)ctx->data_end;
 	__u8 *option = (void *)(long)ctx->data + (offset & 0x7fff);
@@ -99,7 +105,7 @@ static __always_inline void check_syn(struct xdp_md *ctx, struct cursor *c, stru
 	if (header == sizeof(*tcp))
 		fail_if(f->failed, CHECK_SYN_NO_MSS, true);
 	else if (enabled(CHECK_TCP_OPTIONS) || enabled(CHECK_SYN_NO_MSS))
-		f->failed |= syn_options(ctx, offset_of(c) + sizeof(*tcp), header - sizeof(*tcp));
+		f->failed |= check_syn_options(ctx, offset_of(c) + sizeof(*tcp), header - sizeof(*tcp));
 }
 
 /* The octet of the flags, CWR to FIN. */

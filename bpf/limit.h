@@ -22,6 +22,10 @@
  */
 #pragma once
 
+#include "clock.h"
+#include "packet.h"
+#include "verifier.h"
+
 enum {
 	LIMIT_SLOTS = 7,
 	LIMIT_TRIES = 32, /* each that fails means that other packets passed; then the packet counts as over */
@@ -142,17 +146,6 @@ static __always_inline __u64 debt_of(__u64 word, __u64 now)
 	__u64 ahead = (word - now) & TIME_MASK;
 
 	return !word || ahead >> DEBT_BITS ? 0 : ahead;
-}
-
-static __always_inline __u64 read_once(__u64 *word)
-{
-	return *(volatile __u64 *)word;
-}
-
-/* A read that is not done before those that stand before it. */
-static __always_inline __u64 read_ordered(__u64 *word)
-{
-	return __sync_fetch_and_add(word, 0);
 }
 
 /*

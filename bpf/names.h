@@ -6,6 +6,7 @@
  */
 #pragma once
 
+#include "dnsmessage.h"
 #include "siphash.h"
 
 enum {

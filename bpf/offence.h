@@ -2,6 +2,12 @@
 /* Offences: who exceeded a limit that bans. User space hears of some of them, and decides whom to ban. */
 #pragma once
 
+#include "clock.h"
+#include "kernelcookie.h"
+#include "l4.h"
+#include "packet.h"
+#include "throttle.h"
+
 /* Whether any limit bans. Constant from load on: without one, report_offence() is left out. */
 const volatile bool reporting;
 
@@ -75,7 +81,7 @@ __noinline __u32 report_offence(struct xdp_md *ctx, struct packet *p)
 	__u64 *next = bpf_map_lookup_elem(&reporters, &key);
 	struct offence *o;
 
-	if (!p || !p->exceeded || !next || !may_hand_out(next, time_of(p), OFFENCE_INTERVAL, OFFENCE_BURST))
+	if (!p || !p->exceeded || !next || !within_rate(next, time_of(p), OFFENCE_INTERVAL, OFFENCE_BURST))
 		return 0;
 	proved = in_connection(ctx, p);
 	o = bpf_ringbuf_reserve(&offences, sizeof(*o), 0);

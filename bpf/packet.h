@@ -2,6 +2,8 @@
 /* What the program knows of a frame, and what the generated rules see of it. */
 #pragma once
 
+#include "kernel.h"
+
 /* The values of fields that stand for "the packet has none". */
 enum {
 	PORT_UDP = 1 << 16,

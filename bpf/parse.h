@@ -5,6 +5,11 @@
  */
 #pragma once
 
+#include "bits.h"
+#include "check.h"
+#include "packet.h"
+#include "verifier.h"
+
 enum {
 	MAX_VLAN_TAGS = 2,
 	MAX_EXT_HEADERS = 6,

@@ -6,6 +6,9 @@
  */
 #pragma once
 
+#include "packet.h"
+#include "verifier.h"
+
 enum {
 	WINDOW_MAX = 1024, /* octets of the payload that are searched */
 	PATTERN_MAX = 64,  /* octets of a pattern */

@@ -9,6 +9,21 @@
  */
 #pragma once
 
+#include "address.h"
+#include "clock.h"
+#include "connlookup.h"
+#include "cookie.h"
+#include "count.h"
+#include "decision.h"
+#include "flow.h"
+#include "kernelcookie.h"
+#include "l4.h"
+#include "limit.h"
+#include "packet.h"
+#include "protection.h"
+#include "synack.h"
+#include "verifier.h"
+
 #define ACTIVE_TIME 10000000000ULL       /* nanoseconds that cookies go on for after the limit was exceeded, */
 #define ACTIVE_RENEW 1000000000ULL       /* which is noted again so long after it was */
 #define COOKIE_TIME (2ULL << SLOT_SHIFT) /* that cookies may come back in */

@@ -2,6 +2,8 @@
 /* How services are protected from floods of SYNs and ACKs, and how each protection stands. */
 #pragma once
 
+#include "kernel.h"
+
 /* Whether any rule has a protection, and any of those with METHOD_HOST. Constants from load on. */
 const volatile bool protects;
 const volatile bool protect_host;

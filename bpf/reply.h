@@ -8,6 +8,13 @@
  */
 #pragma once
 
+#include "count.h"
+#include "decision.h"
+#include "dnsmessage.h"
+#include "packet.h"
+#include "parse.h"
+#include "verifier.h"
+
 /* Whether any rule answers. Constant from load on: without one, make_reply() is left out. */
 const volatile bool answers;
 

@@ -2,6 +2,12 @@
 /* Samples: packets that user space gets to see. */
 #pragma once
 
+#include "clock.h"
+#include "decision.h"
+#include "packet.h"
+#include "throttle.h"
+#include "verifier.h"
+
 /* Whether any rule hands out samples. Constant from load on: without one, take_sample() is left out. */
 const volatile bool sampling;
 
@@ -40,15 +46,6 @@ struct {
 	__type(value, struct sampler);
 } samplers SEC(".maps");
 
-/* Whether one more may be handed out: so often, in nanoseconds, and so many more at once. */
-static __always_inline bool may_hand_out(__u64 *next, __u64 now, __u64 interval, __u64 burst)
-{
-	if (*next > now + burst * interval)
-		return false;
-	*next = (*next > now ? *next : now) + interval;
-	return true;
-}
-
 /* Fills a sample in. Returns false when the frame cannot be read. */
 static __always_inline bool fill_sample(struct xdp_md *ctx, struct packet *p, struct sample *s, __u32 decision)
 {
@@ -76,7 +73,7 @@ __noinline __u32 take_sample(struct xdp_md *ctx, struct packet *p, __u32 decisio
 
 	if (!p || !sampler)
 		return 0;
-	s = may_hand_out(&sampler->next, time_of(p), SAMPLE_INTERVAL, SAMPLE_BURST)
+	s = within_rate(&sampler->next, time_of(p), SAMPLE_INTERVAL, SAMPLE_BURST)
 		    ? bpf_ringbuf_reserve(&samples, sizeof(*s), 0)
 		    : NULL;
 	if (!s) {

@@ -6,6 +6,8 @@
  */
 #pragma once
 
+#include "kernel.h"
+
 struct siphash {
 	__u64 a, b, c, d; /* v0 to v3 of the paper */
 };

@@ -5,6 +5,9 @@
  */
 #pragma once
 
+#include "packet.h"
+#include "parse.h"
+
 /* enum tcx_action_base of linux/bpf.h, which is not in the headers of all systems that this is compiled on. */
 enum {
 	TCX_NEXT = -1,

@@ -8,6 +8,13 @@
  */
 #pragma once
 
+#include "cookie.h"
+#include "l4.h"
+#include "packet.h"
+#include "parse.h"
+#include "reply.h"
+#include "verifier.h"
+
 enum {
 	TCP_OPTION_MSS = 2,
 	TCP_OPTION_WSCALE = 3,

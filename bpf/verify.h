@@ -5,7 +5,10 @@
  */
 #pragma once
 
+#include "clock.h"
+#include "packet.h"
 #include "siphash.h"
+#include "verifier.h"
 
 enum {
 	MAX_SECRETS = 2,   /* the present one, and the one before, of which clients may still have cookies */

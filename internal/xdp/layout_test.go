@@ -164,7 +164,7 @@ func TestEnumCheck(t *testing.T) {
 
 func TestEnums(t *testing.T) {
 	for file, want := range map[string]map[string]int{
-		"count.h": {"SLOT_REPLIES": xdp.SlotReplies, "SLOT_NOT_IP": xdp.SlotNotIP, "SLOT_DEFAULT": xdp.SlotDefault,
+		"decision.h": {"SLOT_REPLIES": xdp.SlotReplies, "SLOT_NOT_IP": xdp.SlotNotIP, "SLOT_DEFAULT": xdp.SlotDefault,
 			"SLOT_RULES":   xdp.SlotRules,
 			"VERDICT_PASS": int(ir.Pass), "VERDICT_DROP": int(ir.Drop), "VERDICT_REJECT": int(ir.Reject),
 			"VERDICT_TRUNCATE": int(ir.Truncate), "DECISION_SPECIAL": xdp.Special, "DECISION_CONDITIONAL": xdp.Conditional,

@@ -35,7 +35,7 @@ const (
 const listLength = 1_000_000
 
 // More packets than the limit lets through at once, and more than the program asks the kernel about at once
-// (ASK_BURST of bpf/asking.h).
+// (ASK_BURST of bpf/connlookup.h).
 const (
 	overLimit = 200
 	overAsked = 2500

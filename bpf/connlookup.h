@@ -7,6 +7,12 @@
  */
 #pragma once
 
+#include "kernelcookie.h"
+#include "l4.h"
+#include "packet.h"
+#include "protection.h"
+#include "throttle.h"
+
 /* Who is asked about. */
 enum asker {
 	ASK_STRANGER, /* a packet of no flow that is known */
@@ -31,7 +37,7 @@ static __always_inline bool may_ask(__u32 asker, __u64 now)
 {
 	__u64 *next = bpf_map_lookup_elem(&askers, &asker);
 
-	return next && may_hand_out(next, now, ASK_INTERVAL, ASK_BURST);
+	return next && within_rate(next, now, ASK_INTERVAL, ASK_BURST);
 }
 
 /* The acknowledgment number of a packet, in host byte order; 0 when it acknowledges nothing. */
