@@ -12,6 +12,8 @@ type nftReader struct {
 	head nftHead
 	rule rule
 	out  []rule
+
+	limited bool // a limit stands before
 }
 
 // read takes one statement after the other, and returns the rules that they make.
@@ -61,9 +63,11 @@ func (r *nftReader) statement(name string, body any) {
 	side, isSide := nftSide[name]
 	switch {
 	case name == "match":
+		r.behindLimit()
 		op, _ := member(body, "op").(string)
 		r.narrow(r.meets(member(body, "left"), op, member(body, "right")))
 	case name == "vmap":
+		r.behindLimit()
 		r.verdictMap(member(body, "key"), member(body, "data"))
 	case isVerdict:
 		r.decide(nftAction(kind, body))
@@ -74,6 +78,8 @@ func (r *nftReader) statement(name string, body any) {
 		r.side(fillsSet)
 	case name == "set" || name == "meter":
 		r.unknown("a limit for each address")
+	case name == "limit":
+		r.limit(body)
 	case name == "notrack":
 		r.rule.notrack = true
 	case isSide:
@@ -85,7 +91,7 @@ func (r *nftReader) statement(name string, body any) {
 		r.decide(action{kind: actUnknown, target: name})
 	case name == "xt":
 		r.unknown(fmt.Sprintf("an extension of iptables (%v), which only iptables-save prints", member(body, "name")))
-	default: // limit, quota, ct count, and what later versions add
+	default: // quota, ct count, and what later versions add
 		r.unknown(name)
 	}
 }
@@ -151,7 +157,7 @@ func (r *nftReader) verdictMap(key, data any) {
 
 // branch is the rule that one element of a verdict map makes.
 func (r *nftReader) branch(key, val, verdict any) rule {
-	b := nftReader{file: r.file, head: r.head, rule: r.rule}
+	b := nftReader{file: r.file, head: r.head, rule: r.rule, limited: r.limited}
 	b.rule.alts = slices.Clone(r.rule.alts)
 	if val != "*" {
 		if parts, ok := member(key, "concat").([]any); ok {

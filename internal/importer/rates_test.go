@@ -16,10 +16,24 @@ import (
 // limits of the imported policy at the times when they were sent. A burst is exact; what is refilled meanwhile may differ by
 // one packet, as nobody knows when within a call the kernel looked at its clock.
 func TestRates(t *testing.T) {
-	if !testutil.Inside(t) {
-		return
+	for _, of := range []struct {
+		input, rules string
+		first, last  int            // ports
+		slack        map[string]int // of those that refill: a packet a round and prefix
+	}{
+		{"iptables-save", ratesOfIptables, 1001, 1006, map[string]int{"1001": 3, "1002": 3, "1003": 6}},
+		{"nft", ratesOfNft, 1001, 1004, map[string]int{"1001": 3, "1002": 3, "1003": 3}},
+	} {
+		t.Run(of.input, func(t *testing.T) {
+			if testutil.Inside(t) {
+				c := &testCase{name: of.input, device: []string{"ens3"}, archive: &txtar.Archive{Files: []txtar.File{{Name: of.input, Data: []byte(of.rules)}}}}
+				c.compareRates(t, of.first, of.last, of.slack)
+			}
+		})
 	}
-	const rules = `*filter
+}
+
+const ratesOfIptables = `*filter
 :INPUT ACCEPT [0:0]
 :flood - [0:0]
 -A INPUT -p udp --dport 1001 -m limit --limit 60/min --limit-burst 4 -j ACCEPT
@@ -36,7 +50,27 @@ func TestRates(t *testing.T) {
 -A INPUT -p udp --dport 1006 -m recent --name r6 --set -j ACCEPT
 COMMIT
 `
-	c := &testCase{name: t.Name(), device: []string{"ens3"}, archive: &txtar.Archive{Files: []txtar.File{{Name: "iptables-save", Data: []byte(rules)}}}}
+
+const ratesOfNft = `table inet filter {
+	chain input {
+		type filter hook input priority 0; policy accept;
+		udp dport 1001 limit rate 60/minute burst 4 packets accept
+		udp dport 1001 drop
+		udp dport 1002 jump flood
+		udp dport 1003 limit rate over 1/second drop
+		udp dport 1004 limit rate 2/hour burst 2 packets accept
+		udp dport 1004 reject
+	}
+	chain flood {
+		limit rate 1/second burst 7 packets return
+		drop
+	}
+}
+`
+
+// compareRates sends packets to the ports.
+func (c *testCase) compareRates(t *testing.T, first, last int, slack map[string]int) {
+	t.Helper()
 	k := c.newKernel(t)
 	k.load(t)
 	limiter, begun := ir.NewLimiter(k.program), time.Now()
@@ -49,7 +83,7 @@ COMMIT
 		var specs []packet.Spec
 		var frames [][]byte
 		for i := range 12 {
-			for port := 1001; port <= 1006; port++ {
+			for port := first; port <= last; port++ {
 				for _, from := range []string{"198.51.100.1", "198.51.100.2", "203.0.113.77"} {
 					s, err := packet.Parse(fmt.Sprintf("udp %s:%d > 192.0.2.1:%d", from, 4000+i+20*round, port))
 					if err != nil {
@@ -72,8 +106,8 @@ COMMIT
 			}
 		}
 	}
-	slack := map[string]int{"1001": 3, "1002": 3, "1003": 6} // those that refill: a packet a round and prefix
-	for _, key := range []string{"1001", "1002", "1003", "1004", "1005", "1006"} {
+	for port := first; port <= last; port++ {
+		key := fmt.Sprint(port)
 		took := int(time.Since(begun) / time.Second)
 		if d := passed[key] - wanted[key]; d < -slack[key]-took*min(slack[key], 1) || d > slack[key]+took*min(slack[key], 1) || passed[key] == 0 {
 			t.Errorf("port %s: the kernel passed %d of 108 packets, the policy %d\n%s", key, passed[key], wanted[key], k.result.Policy)
