@@ -53,7 +53,7 @@ func stateOfSocket(state uint8) FlowState {
 // PreloadTracked notes the connections to ports that the kernel tracks, and returns how many: those of services behind
 // this host. It is no error when the kernel tracks none.
 func (f *Flows) PreloadTracked(protects func(port uint16) bool) (int, error) {
-	count, err := os.ReadFile("/proc/sys/net/netfilter/nf_conntrack_count")
+	count, err := os.ReadFile(countFile)
 	if err != nil || string(bytes.TrimSpace(count)) == "0" {
 		return 0, nil
 	}

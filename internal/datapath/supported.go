@@ -43,11 +43,6 @@ func ReqskSupported() error {
 	return kfuncSupported("bpf_sk_assign_tcp_reqsk", "6.9, when it is built with SYN cookies")
 }
 
-// ConntrackLookupSupported returns an error when XDP programs cannot ask the kernel's table of connections.
-func ConntrackLookupSupported() error {
-	return kfuncSupported("bpf_xdp_ct_lookup", "5.18, when it is built with conntrack and its module is loaded")
-}
-
 // kfuncSupported looks for a function of the kernel or of a module in the type information by which programs call it.
 func kfuncSupported(name, since string) error {
 	kernel, err := btf.LoadKernelSpec()

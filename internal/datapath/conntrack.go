@@ -1,0 +1,94 @@
+package datapath
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// countFile is there while the kernel has conntrack, built in or as a module.
+const countFile = "/proc/sys/net/netfilter/nf_conntrack_count"
+
+// ConntrackError says that the kernel has no conntrack, and why it could not load it.
+type ConntrackError struct {
+	Cause  string
+	Remedy string
+}
+
+func (e *ConntrackError) Error() string {
+	return "the module nf_conntrack is not loaded, and the kernel could not load it: " + e.Cause
+}
+
+// Hint is the remedy.
+func (e *ConntrackError) Hint() string { return e.Remedy }
+
+// ConntrackLookupSupported returns an error when XDP programs cannot ask the kernel's table of connections. It has the kernel
+// load the table's module, and returns a *ConntrackError when that fails.
+func ConntrackLookupSupported() error {
+	if err := loadConntrack(); err != nil {
+		return err
+	}
+	return kfuncSupported("bpf_xdp_ct_lookup", "5.18, when it is built with conntrack")
+}
+
+// loadConntrack has the kernel load conntrack if it has not. The kernel does so itself when it is asked for the table
+// (nfnetlink_rcv_msg of net/netfilter/nfnetlink.c), by the host's modprobe. That takes CAP_NET_ADMIN and not CAP_SYS_MODULE, no
+// modprobe in this file system, and works from a container.
+func loadConntrack() error {
+	if hasConntrack() {
+		return nil
+	}
+	_, asked := netlink.ConntrackTableList(netlink.ConntrackTable, unix.AF_INET)
+	if hasConntrack() {
+		return nil
+	}
+	return whyUnloaded(asked)
+}
+
+func hasConntrack() bool {
+	_, err := os.Stat(countFile)
+	return err == nil
+}
+
+// whyUnloaded finds out why the kernel has not loaded conntrack when it was asked for the table, with this error.
+func whyUnloaded(asked error) error {
+	disabled, _ := os.ReadFile("/proc/sys/kernel/modules_disabled")
+	release, err := os.ReadFile("/proc/sys/kernel/osrelease")
+	if err != nil {
+		return err
+	}
+	modules := filepath.Join("/lib/modules", string(bytes.TrimSpace(release)))
+	_, missing := os.Stat(modules)
+	switch {
+	case errors.Is(asked, unix.EPERM):
+		return &ConntrackError{"CAP_NET_ADMIN is missing", "run it as root, or with CAP_NET_ADMIN"}
+	case string(bytes.TrimSpace(disabled)) == "1":
+		return &ConntrackError{"kernel.modules_disabled is 1, so no module can be loaded until the next boot",
+			"name nf_conntrack in /etc/modules-load.d/floodwall.conf, and boot"}
+	case missing != nil:
+		return &ConntrackError{modules + " is not there", "install the modules of the kernel that runs, or boot the kernel that is installed; " +
+			"in a container run `modprobe nf_conntrack` on its host"}
+	case !hasModule(modules, "nf_conntrack"):
+		return &ConntrackError{modules + " does not have it", "install all modules of the kernel that runs"}
+	}
+	return &ConntrackError{fmt.Sprintf("asked for the table, it answered: %v", asked), "`modprobe nf_conntrack` says why"}
+}
+
+// hasModule reports whether a module, which may be compressed, is in a directory of modules that depmod has listed.
+func hasModule(directory, name string) bool {
+	list, err := os.ReadFile(filepath.Join(directory, "modules.dep"))
+	for line := range strings.Lines(string(list)) {
+		file, _, _ := strings.Cut(line, ":")
+		if strings.HasPrefix(filepath.Base(file), name+".ko") {
+			_, err := os.Stat(filepath.Join(directory, file))
+			return err == nil
+		}
+	}
+	return err != nil // without a list nothing is known
+}
