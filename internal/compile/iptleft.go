@@ -62,12 +62,12 @@ var checksLeft = map[packet.Check]string{
 	packet.SourceRoute: "IPv6 type 0 routing headers are dropped; IPv4 options cannot be searched by iptables: the kernel " +
 		"drops source routes itself where accept_source_route is 0",
 	packet.IPOptions: "iptables cannot search IPv4 options; the kernel drops packets with options of bad length",
-	packet.TinyFragment: "dropped are IPv4 TCP fragments that end or begin within the first 20 octets, and IPv6 ones that end " +
+	packet.TinyFragment: "dropped are IPv4 TCP fragments that end or begin within the first 20 bytes, and IPv6 ones that end " +
 		"within extension headers; other IPv6 ones that end within the L4 header the kernel drops when it puts the packet " +
 		"together; what conntrack puts together is checked as a whole",
 	packet.FragmentOverflow: "no test adds a fragment's offset and length; the kernel drops such a fragment when it puts " +
 		"the datagram together",
-	packet.ExtHeaders: "no test counts extension headers; the kernel walks all of them",
+	packet.ExtHeaders: "no test counts extension headers; the kernel reads all of them",
 	packet.ExtOrder:   "no test knows the order of extension headers; the kernel drops a hop-by-hop header that is not first",
 	packet.Land:       "no test compares the two addresses; the kernel drops IPv4 packets that come from its own addresses",
 	packet.TCPHeader:  "no test compares the header length with that of the packet; TCP itself drops such a segment",
@@ -88,10 +88,10 @@ func (b *iptBuilder) conditionNotes(note func(string)) {
 	rules := b.pl.Program.Rules
 	if slices.ContainsFunc(rules, func(r ir.Rule) bool { return match.AsksText(&r) }) {
 		note("payload: contains: packets with IPv4 options or IPv6 extension headers are not searched; before Linux 6.2 a text " +
-			"is also found that only begins within the octets that are searched")
+			"is also found that only begins within the bytes that are searched")
 	}
 	if slices.ContainsFunc(rules, func(r ir.Rule) bool { return asksPlace(&r) }) {
-		note("payload: at: " + extensionsHide + "; of less than 4 octets behind an IPv4 or TCP header nothing is seen")
+		note("payload: at: " + extensionsHide + "; of less than 4 bytes behind an IPv4 or TCP header nothing is seen")
 	}
 	if slices.ContainsFunc(b.pl.Program.Limits, func(l ir.Limit) bool { return l.Src != nil || l.Dst != nil }) {
 		note("over: while a limit holds as many prefixes as it can, hashlimit drops packets of others, whatever the rule's verdict")

@@ -78,7 +78,7 @@ var nftChecks = [packet.NumChecks]nftCheck{
 		"fin|ack, fin|ack|urg, ack, ack|urg }"}},
 	packet.PortZero:      {header: true, lines: []string{"meta l4proto { tcp, udp } th dport 0", "tcp sport 0"}},
 	packet.UDPSourceZero: {header: true, lines: []string{"udp sport 0"}},
-	packet.TCPOptions:    {left: "nft cannot walk along options; TCP stops reading them at one of a wrong length"},
+	packet.TCPOptions:    {left: "nft cannot follow options; TCP stops reading them at one of a wrong length"},
 	packet.SYNData:       {left: "nft cannot compare the header's length with the packet's; TCP keeps the data for Fast Open only"},
 	packet.SYNLowPort:    {header: true, lines: []string{isSYN + "tcp sport < 1024"}},
 	packet.SYNNoMSS: {

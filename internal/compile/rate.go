@@ -97,7 +97,7 @@ func unfitIptables(l *ir.Limit) (why string) {
 	each := uint64(l.Per/time.Microsecond) / l.Rate
 	switch {
 	case l.Bits:
-		return "hashlimit counts blocks of 16 octets, not bits"
+		return "hashlimit counts blocks of 16 bytes, not bits"
 	case uint64(l.Per/time.Microsecond)%l.Rate > 0 && each < minPrecision:
 		return "hashlimit counts in whole microseconds, which is too coarse for this rate"
 	case l.Burst > most:
