@@ -173,10 +173,10 @@ func verdict(t *testing.T, packet string) string {
 
 // TestKilledApply kills the applying process at random points. After each, the old policy or the new one decides, and
 // the next apply works.
-func TestKilledApply(t *testing.T) { endApplies(t, syscall.SIGKILL, testutil.Scaled(24, 200)) }
+func TestKilledApply(t *testing.T) { endApplies(t, syscall.SIGKILL, testutil.Scaled(10, 200)) }
 
 // TestInterruptedApply does the same with an interrupt, after which the exit status tells which policy decides.
-func TestInterruptedApply(t *testing.T) { endApplies(t, syscall.SIGINT, testutil.Scaled(10, 30)) }
+func TestInterruptedApply(t *testing.T) { endApplies(t, syscall.SIGINT, testutil.Scaled(6, 30)) }
 
 // endApplies ends so many applies by a signal, each at a random point.
 func endApplies(t *testing.T, signal syscall.Signal, times int) {
@@ -266,7 +266,7 @@ func TestKilledFirstApply(t *testing.T) {
 	start := time.Now()
 	mustFloodwall(t, "apply", file)
 	takes := time.Since(start)
-	for range 5 {
+	for range testutil.Scaled(3, 20) {
 		mustFloodwall(t, "unload")
 		endApply(t, file, unix.SIGKILL, point(random, takes))
 		if out, err := floodwall("unload"); err != nil && !strings.Contains(out, "nothing is loaded") {

@@ -76,14 +76,16 @@ func TestRequestRate(t *testing.T) {
 	}
 }
 
-// interrupt runs a command, sends it an interrupt after half a second, and wants it to say so with its exit status:
-// interrupt COMMAND...
+// interrupt runs a command, sends it an interrupt when the server has been asked by it, and wants it to say so with its exit
+// status: interrupt COMMAND...
 func interrupt(ts *testscript.TestScript, _ bool, args []string) {
 	var stdout, stderr strings.Builder
 	cmd := exec.Command(args[0], args[1:]...)
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	ts.Check(cmd.Start())
-	time.Sleep(500 * time.Millisecond)
+	for asked := ts.Value("asked").(*atomic.Uint64); asked.Load() < 5; {
+		time.Sleep(10 * time.Millisecond)
+	}
 	ts.Check(cmd.Process.Signal(os.Interrupt))
 	_ = cmd.Wait() // its status is what counts
 	if got := cmd.ProcessState.ExitCode(); got != exitInterrupted {

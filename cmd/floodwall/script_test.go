@@ -62,7 +62,7 @@ func TestKernelScripts(t *testing.T) {
 					"nothing-left": nothingLeft,
 					"foreign":      foreign,
 					"send":         send,
-					"sleep":        sleep,
+					"send-until":   sendUntil,
 					"mount":        mount,
 					"unmount":      unmount,
 				},
@@ -93,11 +93,13 @@ func send(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(testutil.Send(args[0], args[2], n))
 }
 
-// sleep waits: sleep DURATION.
-func sleep(ts *testscript.TestScript, _ bool, args []string) {
-	d, err := time.ParseDuration(args[0])
-	ts.Check(err)
-	time.Sleep(d)
+// sendUntil puts packets on the wire at a device, ten a second, until a file contains a text: send-until FILE TEXT DEVICE
+// PACKET.
+func sendUntil(ts *testscript.TestScript, _ bool, args []string) {
+	for !strings.Contains(ts.ReadFile(args[0]), args[1]) {
+		ts.Check(testutil.Send(args[2], args[3], 1))
+		time.Sleep(100 * time.Millisecond)
+	}
 }
 
 // mount covers a directory with an empty one for the rest of the script: mount DIRECTORY.

@@ -47,6 +47,7 @@ type trialHost struct {
 	*wire
 	name     string
 	number   int // of its layout
+	turn     int // its number among all hosts of the test
 	random   *rand.Rand
 	bpffs    string
 	files    string // the directory of the policies, and of --state
@@ -55,7 +56,7 @@ type trialHost struct {
 }
 
 // newTrialHost makes a host with the old policy applied and confirmed, twice: there is one to roll back to.
-func newTrialHost(t *testing.T, in layout, pace *pace, number int, seed uint64) *trialHost {
+func newTrialHost(t *testing.T, in layout, pace *pace, number, turn int, seed uint64) *trialHost {
 	t.Helper()
 	name := fmt.Sprintf("%s %d", in.name, number)
 	host, err := newNamespace()
@@ -72,7 +73,7 @@ func newTrialHost(t *testing.T, in layout, pace *pace, number int, seed uint64) 
 	}
 	t.Cleanup(w.close)
 	h := &trialHost{
-		layout: in, wire: w, name: name, number: number, pace: pace, random: rand.New(rand.NewPCG(seed, uint64(number))),
+		layout: in, wire: w, name: name, number: number, turn: turn, pace: pace, random: rand.New(rand.NewPCG(seed, uint64(turn))),
 		bpffs: fmt.Sprintf("/sys/fs/bpf/%s%d", strings.ReplaceAll(in.name, " ", "-"), number), files: t.TempDir(),
 	}
 	old, new := in.policies()
@@ -189,6 +190,7 @@ const (
 	unfiltered = "neither"
 	open       = "nothing"
 	stricter   = "one, and beside it netfilter's part of the other" // what both drop is dropped, and what both pass passes
+	mixture    = "a mixture: what passes is "                       // with what passes
 )
 
 // decides tells by packets which policy decides.
@@ -209,7 +211,7 @@ func (h *trialHost) decides() string {
 		list = append(list, p.String())
 	}
 	slices.Sort(list)
-	return "a mixture: what passes is " + strings.Join(list, ", ")
+	return mixture + strings.Join(list, ", ")
 }
 
 // decider tells by the packets without VLAN tags which policy decides, "" for none of the answers.

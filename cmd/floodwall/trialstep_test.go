@@ -42,9 +42,27 @@ func killers(t *testing.T) string {
 	return dir
 }
 
+// unharmed is no step of any command.
+const unharmed = 0
+
+// stepsFile is where the killers count.
+func (h *trialHost) stepsFile() string { return filepath.Join(h.files, "steps") }
+
+// steps is how many tools the last command ran.
+func (h *trialHost) steps() (n int) {
+	text, err := os.ReadFile(h.stepsFile())
+	if err == nil {
+		_, err = fmt.Sscan(string(text), &n)
+	}
+	if err != nil {
+		h.wrong("no tool of netfilter was counted: %v", err)
+	}
+	return n
+}
+
 // killAt runs floodwall until it has run so many tools. It returns true when it was over before.
 func (h *trialHost) killAt(killers string, step int, args ...string) (done bool, err error) {
-	steps := filepath.Join(h.files, "steps")
+	steps := h.stepsFile()
 	os.Remove(steps)
 	err = h.host.do(func() error {
 		cmd := h.command(args...)
@@ -66,15 +84,15 @@ func TestKilledAtSteps(t *testing.T) {
 	}
 	dir := killers(t)
 	var ends tally
-	const hosts = 6
+	hosts := testutil.Scaled(2, 6)
 	onHosts(t, []layout{companion, nftables, iptables}, hosts, func(h *trialHost) {
 		for _, command := range []string{"apply", "confirm", "rollback"} {
-			among := h.oneOf()
-			for step := 1 + h.number + hosts*h.random.IntN(among); ; step += hosts * among {
-				done, end := h.killStep(dir, command, step)
-				if ends.add(end); done {
-					break
-				}
+			ends.add(h.killStep(dir, command, unharmed))
+			steps := h.steps()
+			kills := h.kills(command, steps)
+			for i := h.number; i < kills; i += hosts {
+				first, next := i*steps/kills, (i+1)*steps/kills
+				ends.add(h.killStep(dir, command, 1+first+h.random.IntN(next-first)))
 			}
 		}
 	})
@@ -83,18 +101,16 @@ func TestKilledAtSteps(t *testing.T) {
 	}
 }
 
-// oneOf is among how many steps one is taken. What has XDP and netfilter beside each other has the most delicate ones,
-// and iptables has three times as many as nftables.
-func (h *trialHost) oneOf() int {
+// kills is how many of a command's steps are the last, on all hosts of a layout: in the short form an apply with XDP and
+// netfilter beside each other has the most, as it has the most delicate ones.
+func (h *trialHost) kills(command string, steps int) int {
 	switch {
 	case testutil.Long():
-		return 1
-	case h.layout.name == companion.name:
-		return 2
-	case h.layout.name == iptables.name:
-		return 12
+		return steps
+	case h.layout.name == companion.name && command == "apply":
+		return min(10, steps)
 	}
-	return 4
+	return min(4, steps)
 }
 
 // between reports whether who is what a confirmation may leave that was killed between XDP and netfilter, which no single
@@ -108,16 +124,16 @@ const stepTrial = 3 * time.Second
 
 // killStep kills a command after a step. Where a trial has ended before its command came to that, as the machine is slow, it
 // tries again with a longer one.
-func (h *trialHost) killStep(dir, command string, step int) (done bool, end string) {
+func (h *trialHost) killStep(dir, command string, step int) (end string) {
 	for trial := stepTrial; ; trial *= 2 {
-		done, end, late := h.killStepIn(trial, dir, command, step)
+		end, late := h.killStepIn(trial, dir, command, step)
 		if !late || trial > time.Minute {
-			return done, end
+			return end
 		}
 	}
 }
 
-func (h *trialHost) killStepIn(trial time.Duration, dir, command string, step int) (done bool, end string, late bool) {
+func (h *trialHost) killStepIn(trial time.Duration, dir, command string, step int) (end string, late bool) {
 	h.enter("%s killed after step %d", command, step)
 	args := []string{command}
 	if command == "apply" {
@@ -127,14 +143,13 @@ func (h *trialHost) killStepIn(trial time.Duration, dir, command string, step in
 		h.apply(next, "--confirm", trial.String())
 	}
 	deadline := time.Now().Add(trial)
-	done, err := h.killAt(dir, step, args...)
+	_, err := h.killAt(dir, step, args...)
 	if err != nil && regexp.MustCompile("the trial has expired|no policy is on trial").MatchString(err.Error()) {
 		h.apply(old)
-		return false, "", true
+		return "", true
 	}
 	if err != nil {
 		h.wrong("%v", err)
-		done = true
 	}
 	if command == "apply" {
 		deadline = time.Now().Add(trial)
@@ -148,5 +163,9 @@ func (h *trialHost) killStepIn(trial time.Duration, dir, command string, step in
 	h.enter("%s, next is apply", h.doing)
 	h.apply(old)
 	h.straight("after the next apply", old)
-	return done, fmt.Sprintf("%s: %s, right after it %s, then %s", h.layout.name, command, short(then), short(who)), false
+	how := command
+	if step == unharmed {
+		how += " unharmed"
+	}
+	return fmt.Sprintf("%s: %s, right after it %s, then %s", h.layout.name, how, short(then), short(who)), false
 }
