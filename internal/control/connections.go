@@ -13,22 +13,22 @@ import (
 
 // keepConnections has the program know the connections that the kernel has, and has protections begin as they stand. What
 // the generation before knew the program has from it already.
-func (a *apply) keepConnections(context.Context) error {
-	if len(a.found) == 0 {
+func (l *loaded) keepConnections(context.Context) error {
+	if len(l.found) == 0 {
 		return nil
 	}
-	if a.before != nil {
-		if err := a.program.CarryStates(a.inherits.States, samePlaces(a.manifest, a.before.manifest)); err != nil {
+	if l.running.generation != nil {
+		if err := l.program.CarryStates(l.running.inherits.States, samePlaces(l.manifest, l.running.generation.manifest)); err != nil {
 			return err
 		}
 	}
-	flows, err := a.program.Flows()
+	flows, err := l.program.Flows()
 	if flows == nil || err != nil {
 		return err
 	}
 	defer flows.Close()
-	_, err = flows.Preload(a.protects(false))
-	_, trackedErr := flows.PreloadTracked(a.protects(true))
+	_, err = flows.Preload(l.protects(false))
+	_, trackedErr := flows.PreloadTracked(l.protects(true))
 	return errors.Join(err, trackedErr)
 }
 
@@ -84,9 +84,9 @@ func (g *generation) windDown(ctx context.Context, next *manifest) error {
 }
 
 // protects tells which ports of TCP are protected in a mode.
-func (a *apply) protects(router bool) func(port uint16) bool {
+func (l *loaded) protects(router bool) func(port uint16) bool {
 	return func(port uint16) bool {
-		return slices.ContainsFunc(a.compiled.Program.Protections, func(s ir.Protection) bool {
+		return slices.ContainsFunc(l.compiled.Program.Protections, func(s ir.Protection) bool {
 			return s.Router == router && hostfacts.Serves(s.Ports, port)
 		})
 	}

@@ -1,3 +1,15 @@
-// Package control leads a policy file to a running generation and back: it compiles, applies, reports, explains, and
-// fills dynamic sets. The commands are thin around it; the lab uses it just as they do.
+// Package control makes a policy the one that runs, and says what runs. In: a policy, and what this host is
+// (internal/hostfacts). Out: a generation in the kernel, through internal/datapath and internal/netfilter, and reports on it.
+// The commands are thin around it; the daemon and the lab use it as they do.
+//
+// Read in this order.
+//
+//   - apply.go: Apply, from the policy's text to the lock; target.go chooses the target.
+//   - transaction.go: the transaction as one function. Its steps make values: running.go what runs, planned.go what is to run
+//     (protection.go, place.go, slots.go, manifest.go), load.go what the kernel has of it (connections.go, dynamic.go,
+//     keepbans.go, netfilter.go), session.go whether it would cut the operator off, install.go what decides from then on
+//     (installtrial.go, strict.go).
+//   - trial.go, rollback.go, unload.go: what ends a generation; mend.go and repair.go put back what has gone of one.
+//   - live.go: what runs, as the kernel says; status.go and explain.go report it; block.go changes its dynamic sets.
+//   - moving.go, replace.go: moves of rules, for internal/daemon; banlimits.go: limits that ban, for the same.
 package control

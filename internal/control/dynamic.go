@@ -43,11 +43,11 @@ func openDynamic(g *datapath.Generation) (*addrs.Dynamic, error) {
 
 // fillDynamic gives the new program's dynamic sets what they must hold before it runs: what the sets of the same name
 // held, and the host's own addresses.
-func (a *apply) fillDynamic(context.Context) error {
-	if len(a.xdp.Dynamic) == 0 {
+func (l *loaded) fillDynamic(context.Context) error {
+	if len(l.xdp.Dynamic) == 0 {
 		return nil
 	}
-	memory, release, err := a.program.Memory(dynamicMaps...)
+	memory, release, err := l.program.Memory(dynamicMaps...)
 	if err != nil {
 		return err
 	}
@@ -56,32 +56,32 @@ func (a *apply) fillDynamic(context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, s := range a.manifest.Sets {
+	for _, s := range l.manifest.Sets {
 		if s.Dynamic < 0 {
 			continue
 		}
-		if err := a.fillSet(s, fresh.Sets[s.Dynamic]); err != nil {
+		if err := l.fillSet(s, fresh.Sets[s.Dynamic]); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (a *apply) fillSet(s setEntry, to *addrs.DynamicSet) error {
+func (l *loaded) fillSet(s setEntry, to *addrs.DynamicSet) error {
 	if s.Local {
 		return fillLocal(to)
 	}
-	if done, err := a.copySet(s, to); done || err != nil {
+	if done, err := l.copySet(s, to); done || err != nil {
 		return err
 	}
 	now, refused := monotonic(), 0
-	for _, b := range a.kept[s.Name] {
+	for _, b := range l.kept[s.Name] {
 		e := addrs.Entry{Prefix: b.Prefix, Why: b.Why, Automatic: b.Origin == Automatic}
 		if b.Expires != nil {
 			e.Expiry = expiry(now, time.Duration(*b.Expires*float64(time.Second)), 0)
 		}
 		err := to.Insert(e, now)
-		if err != nil && !a.saved[s.Name] && !e.Automatic {
+		if err != nil && !l.saved[s.Name] && !e.Automatic {
 			return blockError(s, b.Prefix, err)
 		}
 		if err != nil {
@@ -89,31 +89,31 @@ func (a *apply) fillSet(s setEntry, to *addrs.DynamicSet) error {
 		}
 	}
 	if refused > 0 {
-		a.notRestored(s.Name, refused)
+		l.notRestored(s.Name, refused)
 	}
-	a.bans += to.Count(now)
+	l.bans += to.Count(now)
 	return nil
 }
 
 // copySet copies what the set of the same name holds in the XDP program before, if there is one.
-func (a *apply) copySet(s setEntry, to *addrs.DynamicSet) (done bool, err error) {
-	if a.before == nil || a.before.program == nil || a.foreign != nil {
+func (l *loaded) copySet(s setEntry, to *addrs.DynamicSet) (done bool, err error) {
+	if l.running.generation == nil || l.running.generation.program == nil || l.running.foreign != nil {
 		return false, nil
 	}
-	was, ok := a.before.manifest.set(s.Name)
+	was, ok := l.running.generation.manifest.set(s.Name)
 	if !ok || was.Dynamic < 0 {
 		return false, nil
 	}
-	before, err := openDynamic(a.before.program)
+	before, err := openDynamic(l.running.generation.program)
 	if before == nil || err != nil {
 		return true, err
 	}
 	now := monotonic()
 	if err := to.Copy(before.Sets[was.Dynamic], now); err != nil {
 		return true, fmt.Errorf("%s: set %q cannot take over the %d entries it has now: %w; raise its max above %d",
-			a.compiled.Policy.File, s.Name, before.Sets[was.Dynamic].Count(now), err, s.Max)
+			l.compiled.Policy.File, s.Name, before.Sets[was.Dynamic].Count(now), err, s.Max)
 	}
-	a.bans += to.Count(now)
+	l.bans += to.Count(now)
 	return true, nil
 }
 

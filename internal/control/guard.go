@@ -51,14 +51,14 @@ func (m *manifest) usedSlots() (list []usedSlot) {
 }
 
 // mayEgress leaves out what guards do about packets that leave, and says so, when the kernel has no place for it.
-func (a *apply) mayEgress() {
+func (l *loaded) mayEgress() {
 	err := datapath.EgressSupported()
 	if err == nil {
 		return
 	}
-	a.xdp.Egress = false
-	a.manifest.noEgress(a.compiled.Program.Guards)
-	a.notes = append(a.notes, fmt.Sprintf("guards limit no responses, and no client becomes verified by an answer over TCP: %v", err))
+	l.xdp.Egress = false
+	l.manifest.noEgress(l.compiled.Program.Guards)
+	l.notes = append(l.notes, fmt.Sprintf("guards limit no responses, and no client becomes verified by an answer over TCP: %v", err))
 }
 
 // noEgress notes that nothing is done about packets that leave, on behalf of these guards.

@@ -155,45 +155,45 @@ func (in Instance) bansKept(ctx context.Context, state *datapath.State) (notes [
 
 // loadBans reads what was kept of dynamic sets that the policy before did not have. A policy comes first: what cannot be read
 // or entered is a note.
-func (a *apply) loadBans() {
+func (l *loaded) loadBans() {
 	limits := map[string]int{}
-	for _, s := range a.compiled.Program.Sets {
+	for _, s := range l.compiled.Program.Sets {
 		if !dynamicByName(&s) {
 			continue
 		}
-		if a.before != nil && a.foreign == nil {
-			if was, ok := a.before.manifest.set(s.Name); ok && was.Dynamic >= 0 {
+		if l.running.generation != nil && l.running.foreign == nil {
+			if was, ok := l.running.generation.manifest.set(s.Name); ok && was.Dynamic >= 0 {
 				continue
 			}
 		}
 		limits[s.Name] = s.Max
 	}
-	if a.in.Bans == nil || len(limits) == 0 {
+	if l.in.Bans == nil || len(limits) == 0 {
 		return
 	}
-	records, err := a.in.Bans.Load(func(set string) bool { _, ok := limits[set]; return ok })
+	records, err := l.in.Bans.Load(func(set string) bool { _, ok := limits[set]; return ok })
 	if err != nil {
-		a.note(fmt.Sprintf("no bans are restored: %v", err))
+		l.note(fmt.Sprintf("no bans are restored: %v", err))
 		return
 	}
-	a.saved = map[string]bool{}
+	l.saved = map[string]bool{}
 	for _, r := range records {
 		b := blockedAs(r.Prefix, r.Set, r.Why, isAutomatic(r.Why))
 		if !r.End.IsZero() {
 			left := r.Left(time.Now()).Seconds()
 			b.Expires = &left
 		}
-		a.saved[r.Set] = true
-		a.kept[r.Set] = append(a.kept[r.Set], b)
+		l.saved[r.Set] = true
+		l.kept[r.Set] = append(l.kept[r.Set], b)
 	}
-	for set := range a.saved {
-		a.restoreSet(set, limits[set])
+	for set := range l.saved {
+		l.restoreSet(set, limits[set])
 	}
 }
 
 // restoreSet leaves of what was kept of a set what it can hold now: those that end last.
-func (a *apply) restoreSet(set string, most int) {
-	list := a.kept[set]
+func (l *loaded) restoreSet(set string, most int) {
+	list := l.kept[set]
 	all := len(list)
 	slices.SortFunc(list, func(x, y Blocked) int {
 		if x.Expires == nil || y.Expires == nil {
@@ -201,16 +201,16 @@ func (a *apply) restoreSet(set string, most int) {
 		}
 		return cmp.Compare(*y.Expires, *x.Expires)
 	})
-	if a.target == compile.TargetNftables || a.stages.Later() { // its sets of prefixes hold none beside another around it
+	if l.target == compile.TargetNftables || l.stages.Later() { // its sets of prefixes hold none beside another around it
 		list = disjoint(list)
 	}
 	list = list[:min(len(list), most)]
 	if len(list) < all {
-		a.notRestored(set, all-len(list))
+		l.notRestored(set, all-len(list))
 	}
-	a.kept[set] = list
-	if a.target != compile.TargetXDP {
-		a.bans += len(list)
+	l.kept[set] = list
+	if l.target != compile.TargetXDP {
+		l.bans += len(list)
 	}
 }
 
@@ -248,6 +248,6 @@ func disjoint(list []Blocked) (out []Blocked) {
 	return out
 }
 
-func (a *apply) notRestored(set string, n int) {
-	a.note(fmt.Sprintf("set %q cannot hold %d of the entries that were kept: its max is smaller than it was, or another prefix is around them", set, n))
+func (l *loaded) notRestored(set string, n int) {
+	l.note(fmt.Sprintf("set %q cannot hold %d of the entries that were kept: its max is smaller than it was, or another prefix is around them", set, n))
 }

@@ -5,55 +5,122 @@ import (
 	"crypto/rand"
 	"encoding/binary"
 	"fmt"
+	"slices"
 
 	"github.com/floodwall/floodwall/internal/compile"
 	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/xdp"
 )
 
-// load compiles what is for XDP, and loads the program.
-func (a *apply) load(context.Context) (err error) {
-	if a.counters != nil && a.counters.MaxEntries() < a.plan.most() {
-		a.outgrown, a.counters = a.counters, nil
+// loaded is a generation whose program is in the kernel, on no device, and whose rules for netfilter are ready.
+type loaded struct {
+	*planned
+	manifest *manifest         // complete
+	program  *datapath.Program // nil without XDP
+	xdp      *compile.XDP
+	part     *part                // in netfilter; nil when there is nothing for it to do
+	began    seeds                // what its counters begin with
+	kept     map[string][]Blocked // entries of dynamic sets, by the set
+	saved    map[string]bool      // sets of which kept comes from Instance.Bans
+	bans     int
+	notes    []string // beside those of planned
+}
+
+// load brings the program into the kernel, with what it goes on with of the generation before, and compiles the rules for
+// netfilter, with what is counted there so far. When it fails, nothing of it is left.
+func (p *planned) load(ctx context.Context) (*loaded, error) {
+	manifest := *p.manifest
+	manifest.Guards, manifest.Limits = slices.Clone(manifest.Guards), slices.Clone(manifest.Limits)
+	l := &loaded{planned: p, manifest: &manifest}
+	steps := []func(context.Context) error{l.keepBans, l.netfilter}
+	if p.target == compile.TargetXDP {
+		steps = []func(context.Context) error{l.loadProgram, l.keepCounters, l.keepConnections, l.keepBans, l.fillDynamic, l.netfilter}
 	}
+	if err := inTurn(ctx, steps); err != nil {
+		l.close()
+		return nil, err
+	}
+	return l, nil
+}
+
+func (l *loaded) close() {
+	if l.program != nil {
+		l.program.Close()
+	}
+}
+
+// note adds a note, none when it is "".
+func (l *loaded) note(text string) {
+	if text != "" {
+		l.notes = append(l.notes, text)
+	}
+}
+
+// report is what there is to say before anything that decides has changed.
+func (l *loaded) report() *Applied {
+	out := &Applied{
+		Target: l.target, Choice: l.choice, Rules: len(l.compiled.Program.Rules), Stages: map[compile.Stage]int{}, Bans: l.bans,
+		Notes: slices.Concat(l.compiled.NotesFor(l.target), l.planned.notes, l.notes),
+	}
+	if l.xdp != nil {
+		out.Form = l.xdp.Form
+	}
+	for _, place := range l.stages.Rules {
+		out.Stages[place.Stage]++
+	}
+	for _, s := range l.manifest.Sets {
+		out.Entries += s.Entries
+	}
+	return out
+}
+
+// outgrown reports whether the map of counters has become too small.
+func (l *loaded) outgrown() bool {
+	return l.running.counters != nil && l.running.counters.MaxEntries() < l.slots.most()
+}
+
+// loadProgram compiles what is for XDP, and loads the program.
+func (l *loaded) loadProgram(context.Context) (err error) {
 	key, err := randomKey()
 	if err != nil {
 		return err
 	}
-	program, numbers := a.stages.Only()
-	options := compile.XDPOptions{QuestionKey: key, Slots: make([]uint32, len(numbers)), GuardSlots: a.plan.guards, Protect: a.found}
+	program, numbers := l.stages.Only()
+	options := compile.XDPOptions{QuestionKey: key, Slots: make([]uint32, len(numbers)), GuardSlots: l.slots.guards, Protect: l.found}
 	for i, rule := range numbers {
-		options.Slots[i] = a.plan.slots[rule]
+		options.Slots[i] = l.slots.slots[rule]
 	}
-	if a.xdp, err = compile.ToXDP(program, options); err != nil {
-		return fmt.Errorf("%s: %w", a.compiled.Policy.File, err)
+	if l.xdp, err = compile.ToXDP(program, options); err != nil {
+		return fmt.Errorf("%s: %w", l.compiled.Policy.File, err)
 	}
-	if a.xdp.Egress {
-		a.mayEgress()
+	if l.xdp.Egress {
+		l.mayEgress()
 	}
-	from := a.inherits
-	from.Counters = a.counters
-	if a.program, err = datapath.LoadAfter(&a.xdp.Image, from); err != nil {
+	from := l.running.inherits
+	if !l.outgrown() {
+		from.Counters = l.running.counters
+	}
+	if l.program, err = datapath.LoadAfter(&l.xdp.Image, from); err != nil {
 		return &unavailableError{err}
 	}
-	a.manifest.Form, a.manifest.Key = a.xdp.Form, key
+	l.manifest.Form, l.manifest.Key = l.xdp.Form, key
 	return nil
 }
 
 // keepCounters brings the counts to a new map when the old one became too small, and lets new rules begin at zero: in
 // either map their slots may have counts of rules that went.
-func (a *apply) keepCounters(context.Context) error {
-	if a.outgrown == nil && a.counters == nil {
+func (l *loaded) keepCounters(context.Context) error {
+	counters := l.running.counters
+	switch {
+	case counters == nil:
 		return nil // a new map of zeros
-	}
-	counters := a.counters
-	if a.outgrown != nil {
-		counters = a.program.Map(xdp.Counters)
-		if err := move(a.outgrown, counters); err != nil {
+	case l.outgrown():
+		counters = l.program.Map(xdp.Counters)
+		if err := move(l.running.counters, counters); err != nil {
 			return err
 		}
 	}
-	return a.plan.zero(counters)
+	return l.slots.zero(counters)
 }
 
 // randomKey draws the key of questions, never 0.

@@ -52,7 +52,7 @@ type manifest struct {
 	Moves     []Move  `json:"moves,omitempty"`     // the last ones
 
 	Protections []protectionEntry `json:"protections,omitempty"`
-	Behind      []behindEntry     `json:"behind,omitempty"` // services of others
+	Routed      []routedService   `json:"behind,omitempty"` // protected services behind this host
 }
 
 // manifestFormat changes when who knew only the format before would misread a manifest. A manifest without one is of the

@@ -12,59 +12,59 @@ import (
 )
 
 // netfilter compiles what is for netfilter, and finds the tool for it.
-func (a *apply) netfilter(ctx context.Context) error {
-	name, err := a.partName()
+func (l *loaded) netfilter(ctx context.Context) error {
+	name, err := l.partName()
 	if err != nil {
 		return err
 	}
-	left, err := a.compilePart(ctx, name)
+	left, err := l.compilePart(ctx, name)
 	if err != nil {
 		return err
 	}
-	if a.part != nil {
-		a.part.fill = a.part.bansOf(a.kept)
-		a.manifest.Parts = []*part{a.part}
-		if _, err := findTool(ctx, a.part.Kind); err != nil {
-			return a.lacking(err)
+	if l.part != nil {
+		l.part.fill = l.part.bansOf(l.kept)
+		l.manifest.Parts = []*part{l.part}
+		if _, err := findTool(ctx, l.part.Kind); err != nil {
+			return l.lacking(err)
 		}
 	}
-	if a.options.Confirm > 0 || a.programs() {
-		a.standIn(name)
+	if l.options.Confirm > 0 || l.programs() {
+		l.standIn(name)
 	}
-	return a.leave(left)
+	return l.leave(left)
 }
 
 // compilePart makes the part of the target, if there is anything for it to do.
-func (a *apply) compilePart(ctx context.Context, name string) ([]compile.Left, error) {
+func (l *loaded) compilePart(ctx context.Context, name string) ([]compile.Left, error) {
 	k := kindNft
-	if a.target == compile.TargetIptables {
+	if l.target == compile.TargetIptables {
 		k = kindXt
 	}
-	counts, err := a.countsBefore(ctx, k)
+	counts, err := l.countsBefore(ctx, k)
 	if err != nil {
 		return nil, err
 	}
 	if k == kindXt {
-		x, err := compile.ToIptables(a.stages, compile.IptOptions{Name: name, Devices: a.devices(), Counts: counts, Protect: a.found})
+		x, err := compile.ToIptables(l.stages, compile.IptOptions{Name: name, Devices: l.devices(), Counts: counts, Protect: l.found})
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", a.compiled.Policy.File, err)
+			return nil, fmt.Errorf("%s: %w", l.compiled.Policy.File, err)
 		}
-		a.part = xtPart(a.compiled, x, name)
+		l.part = xtPart(l.compiled, x, name)
 		return x.Left, nil
 	}
-	n, err := compile.ToNftables(a.stages, compile.NftOptions{Table: name, Devices: a.devices(), Counts: counts, Protect: a.found})
+	n, err := compile.ToNftables(l.stages, compile.NftOptions{Table: name, Devices: l.devices(), Counts: counts, Protect: l.found})
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", a.compiled.Policy.File, err)
+		return nil, fmt.Errorf("%s: %w", l.compiled.Policy.File, err)
 	}
-	if !n.Empty() || a.target == compile.TargetNftables {
-		a.part = nftPart(a.compiled, n)
+	if !n.Empty() || l.target == compile.TargetNftables {
+		l.part = nftPart(l.compiled, n)
 	}
 	return n.Left, nil
 }
 
 // partName is a name that no generation's part has: those that decide, rest, or wait for a rollback.
-func (a *apply) partName() (string, error) {
-	texts, err := a.state.Manifests()
+func (l *loaded) partName() (string, error) {
+	texts, err := l.running.state.Manifests()
 	if err != nil {
 		return "", err
 	}
@@ -76,17 +76,17 @@ func (a *apply) partName() (string, error) {
 		}
 		manifests = append(manifests, m)
 	}
-	return a.in.nextPart(manifests), nil
+	return l.in.nextPart(manifests), nil
 }
 
 // lacking explains that a tool is missing: which rule needs it when XDP does the rest.
-func (a *apply) lacking(err error) error {
-	if a.target != compile.TargetXDP {
+func (l *loaded) lacking(err error) error {
+	if l.target != compile.TargetXDP {
 		return &unavailableError{err}
 	}
-	for i, place := range a.stages.Rules {
+	for i, place := range l.stages.Rules {
 		if place.Stage != compile.StageXDP {
-			r := a.compiled.Program.Rules[i]
+			r := l.compiled.Program.Rules[i]
 			return &unavailableError{fmt.Errorf("rule %q (line %d) runs at %s (%s): %w", r.Name, r.Line, place.Stage, place.Why, err)}
 		}
 	}
@@ -94,34 +94,34 @@ func (a *apply) lacking(err error) error {
 }
 
 // standIn adds parts that decide nothing, in place of those that rest during the trial.
-func (a *apply) standIn(name string) {
-	if a.live == nil || a.live.base() == nil {
+func (l *loaded) standIn(name string) {
+	if l.running.live == nil || l.running.live.base() == nil {
 		return
 	}
-	for _, old := range a.live.base().manifest.Parts {
-		if a.manifest.partOf(old.Kind) == nil {
-			a.manifest.StandIn = append(a.manifest.StandIn, standIn(old, name))
+	for _, old := range l.running.live.base().manifest.Parts {
+		if l.manifest.partOf(old.Kind) == nil {
+			l.manifest.StandIn = append(l.manifest.StandIn, standIn(old, name))
 		}
 	}
 }
 
 // leave deals with checks that the target does not do: one that the policy names is an error, those of a profile are a
 // note.
-func (a *apply) leave(left []compile.Left) error {
+func (l *loaded) leave(left []compile.Left) error {
 	var errs []error
 	var names []string
-	for _, l := range left {
-		if a.compiled.Policy.Named.Has(l.Check) {
-			errs = append(errs, &LeftError{a.compiled.Policy.File, a.target, l})
+	for _, check := range left {
+		if l.compiled.Policy.Named.Has(check.Check) {
+			errs = append(errs, &LeftError{l.compiled.Policy.File, l.target, check})
 			continue
 		}
-		if (a.compiled.Policy.Checks | a.compiled.Policy.Observed).Has(l.Check) { // others are structural: where they are left, nothing rests on them
-			names = append(names, l.Check.String())
+		if (l.compiled.Policy.Checks | l.compiled.Policy.Observed).Has(check.Check) { // others are structural: where they are left, nothing rests on them
+			names = append(names, check.Check.String())
 		}
 	}
 	if names != nil {
-		a.notes = append(a.notes, fmt.Sprintf("%s does not do the checks %s; `floodwall compile --target %s` says why, and target xdp does them",
-			a.target, strings.Join(names, ", "), a.target))
+		l.notes = append(l.notes, fmt.Sprintf("%s does not do the checks %s; `floodwall compile --target %s` says why, and target xdp does them",
+			l.target, strings.Join(names, ", "), l.target))
 	}
 	return errors.Join(errs...)
 }
@@ -142,46 +142,46 @@ func (e *LeftError) Hint() string { return "use --target xdp, or switch the chec
 
 // countsBefore says what the counters of rules that stay have counted, by their names in netfilter. What it has told is
 // in a.began.
-func (a *apply) countsBefore(ctx context.Context, k kind) (func(string) (uint64, uint64), error) {
-	if a.live == nil || a.before.manifest.partOf(k) == nil {
+func (l *loaded) countsBefore(ctx context.Context, k kind) (func(string) (uint64, uint64), error) {
+	if l.running.live == nil || l.running.generation.manifest.partOf(k) == nil {
 		return nil, nil
 	}
-	was, err := a.live.tallies(ctx, a.before)
+	was, err := l.running.live.tallies(ctx, l.running.generation)
 	if err != nil {
 		return nil, err
 	}
-	a.began = seeds{}
-	counts := was.stay(a.manifest)
+	l.began = seeds{}
+	counts := was.stay(l.manifest)
 	return func(name string) (uint64, uint64) {
-		a.began[name] = counts[name]
+		l.began[name] = counts[name]
 		n := counts[name].inPackets()
 		return n.Packets, n.Octets
 	}, nil
 }
 
 // keepBans reads what the dynamic sets hold now. From one XDP program to the next they are copied without a list.
-func (a *apply) keepBans(ctx context.Context) error {
-	a.kept = map[string][]Blocked{}
-	a.loadBans()
-	if a.live == nil || a.foreign != nil || a.target == compile.TargetXDP && a.before.program != nil && !a.stages.Later() {
+func (l *loaded) keepBans(ctx context.Context) error {
+	l.kept = map[string][]Blocked{}
+	l.loadBans()
+	if l.running.live == nil || l.running.foreign != nil || l.target == compile.TargetXDP && l.running.generation.program != nil && !l.stages.Later() {
 		return nil
 	}
-	for _, s := range a.compiled.Program.Sets {
-		was, ok := a.before.manifest.set(s.Name)
+	for _, s := range l.compiled.Program.Sets {
+		was, ok := l.running.generation.manifest.set(s.Name)
 		if !dynamicByName(&s) || !ok || was.Dynamic < 0 {
 			continue
 		}
-		list, err := a.live.entries(ctx, a.before, was)
+		list, err := l.running.live.entries(ctx, l.running.generation, was)
 		if err != nil {
 			return err
 		}
 		if list = mostOf(list, s.Max); len(list) > s.Max {
 			return fmt.Errorf("%s: set %q cannot take over the %d entries it has now: raise its max above %d",
-				a.compiled.Policy.File, s.Name, len(list), s.Max)
+				l.compiled.Policy.File, s.Name, len(list), s.Max)
 		}
-		a.kept[s.Name] = list
-		if a.target != compile.TargetXDP {
-			a.bans += len(list)
+		l.kept[s.Name] = list
+		if l.target != compile.TargetXDP {
+			l.bans += len(list)
 		}
 	}
 	return nil

@@ -30,19 +30,25 @@ func (e *TagsError) Hint() string {
 }
 
 // tags refuses XDP on devices that take off the tags that the policy depends on.
-func (a *apply) tags(context.Context) error {
-	a.manifest.Tags = asksTags(a.compiled.Program)
-	for _, to := range a.attachments() {
+func (p *planned) tags(context.Context) error {
+	if p.target != compile.TargetXDP {
+		return nil
+	}
+	p.manifest.Tags = asksTags(p.compiled.Program)
+	if p.move != nil { // the policy runs there already
+		return nil
+	}
+	for _, to := range p.attachments() {
 		if datapath.Forgetful(to.Device) && to.Mode != datapath.Generic {
-			a.notes = append(a.notes, forgets(to))
+			p.notes = append(p.notes, forgets(to))
 		}
-		why := a.manifest.Tags
+		why := p.manifest.Tags
 		switch offload := hostfacts.TagOffload(to.Device); {
 		case why == "" || offload == hostfacts.TagsInFrame:
 		case offload == hostfacts.TagsByDriver:
 			return &unavailableError{&TagsError{to.Device, why}} // netfilter can
 		default:
-			a.notes = append(a.notes, fmt.Sprintf("what reaches device %s from VLAN devices at its other end may have its tag beside the frame, and %s: "+
+			p.notes = append(p.notes, fmt.Sprintf("what reaches device %s from VLAN devices at its other end may have its tag beside the frame, and %s: "+
 				"`ethtool -K DEVICE txvlan off` there leaves it in the frame", to.Device, why))
 		}
 	}

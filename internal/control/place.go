@@ -16,37 +16,32 @@ import (
 const leastPackets = 1000
 
 // place finds the stage of each rule, by what was counted since the last apply if that is enough to tell.
-func (a *apply) place(ctx context.Context) (err error) {
-	if a.live != nil {
-		if a.was, err = a.live.tallies(ctx, a.before); err != nil {
-			return err
-		}
-	}
-	if a.move != nil { // to where is known
+func (p *planned) place(ctx context.Context) (err error) {
+	if p.move != nil { // to where is known
 		return nil
 	}
-	mix, err := a.mixSoFar(ctx)
+	mix, err := p.mixSoFar(ctx)
 	if err != nil {
-		a.notes = append(a.notes, fmt.Sprintf("rules are placed without what was counted so far: %v", err))
+		p.notes = append(p.notes, fmt.Sprintf("rules are placed without what was counted so far: %v", err))
 	}
 	if mix == nil {
-		a.stages, err = a.compiled.Plan(a.target)
+		p.stages, err = p.compiled.Plan(p.target)
 		return err
 	}
-	a.stages, err = a.compiled.Placed(a.target, a.options.Costs, *mix)
+	p.stages, err = p.compiled.Placed(p.target, p.options.Costs, *mix)
 	return err
 }
 
 // mixSoFar is the packets since the last apply, nil when they are too few, or of no use without costs.
-func (a *apply) mixSoFar(ctx context.Context) (*cost.Mix, error) {
-	if a.options.Costs == nil || a.was == nil || a.before.manifest.Since == nil {
+func (p *planned) mixSoFar(ctx context.Context) (*cost.Mix, error) {
+	if p.options.Costs == nil || p.running.counted == nil || p.running.generation.manifest.Since == nil {
 		return nil, nil
 	}
-	now, err := observe(a.before.manifest.Devices, a.was)
+	now, err := observe(p.running.generation.manifest.Devices, p.running.counted)
 	if err != nil {
 		return nil, err
 	}
-	return surveyed(ctx, now.since(a.before.manifest.Since), a.devices(), leastPackets)
+	return surveyed(ctx, now.since(p.running.generation.manifest.Since), p.devices(), leastPackets)
 }
 
 // surveyed is a mix of packets with how they get about on these devices now; nil when fewer than least have arrived, for whom
@@ -64,39 +59,39 @@ func surveyed(ctx context.Context, mix cost.Mix, devices []string, least uint64)
 }
 
 // remember notes in the manifest what placing the rules anew will take.
-func (a *apply) remember() (err error) {
-	m := a.manifest
-	m.Placement = string(a.compiled.Program.Placement)
-	if a.devicesExist() == nil { // else nothing has come in, or the apply is about to fail
-		if m.Since, err = observe(a.devices(), a.was); err != nil {
+func (p *planned) remember() (err error) {
+	m := p.manifest
+	m.Placement = string(p.compiled.Program.Placement)
+	if p.devicesExist() == nil { // else nothing has come in, or the apply is about to fail
+		if m.Since, err = observe(p.devices(), p.running.counted); err != nil {
 			return err
 		}
 	}
-	if a.move != nil {
-		m.again(a.before.manifest, a.move)
-		a.source, err = a.state.Note(a.before.number, datapath.NoteSource)
+	if p.move != nil {
+		m.again(p.running.generation.manifest, p.move)
+		p.source, err = p.running.state.Note(p.running.generation.number, datapath.NoteSource)
 		return err
 	}
-	m.Fixed = a.fixed()
-	if a.options.Costs != nil {
-		m.Source, a.source, err = sourceOf(a.compiled)
+	m.Fixed = p.fixed()
+	if p.options.Costs != nil {
+		m.Source, p.source, err = sourceOf(p.compiled)
 	}
 	return err
 }
 
 // fixed says why rules of the policy stay where they are while it runs, "" when they may move.
-func (a *apply) fixed() string {
-	p := a.compiled.Program
+func (p *planned) fixed() string {
+	program := p.compiled.Program
 	free := func(r ir.Rule) bool {
-		wish, _ := p.PlacementOf(&r)
+		wish, _ := program.PlacementOf(&r)
 		return wish == ir.PlaceAuto
 	}
 	switch {
-	case !slices.ContainsFunc(p.Rules, free):
+	case !slices.ContainsFunc(program.Rules, free):
 		return "the policy says where they run"
-	case a.options.Costs == nil:
+	case p.options.Costs == nil:
 		return "it was applied without a cost model; `floodwall bench --calibrate` makes one, and then apply again"
-	case len(p.Limits) > 0:
+	case len(program.Limits) > 0:
 		return "limits would begin anew"
 	}
 	return ""

@@ -1,7 +1,6 @@
 package control
 
 import (
-	"context"
 	"fmt"
 	"hash/fnv"
 	"slices"
@@ -33,23 +32,6 @@ var methodNames = map[ir.CookieMethod]string{
 
 // optionNames are the options of TCP in the order of their bits.
 var optionNames = []string{"wscale", "sack", "timestamps", "ecn"}
-
-// protect decides how protected services are answered for, and what that announces.
-func (a *apply) protect(context.Context) error {
-	p, err := planProtections(a.compiled, a.target, a.options.Mode, a.choice)
-	if err != nil {
-		return err
-	}
-	a.compiled, a.found, a.notes = a.compiled.with(p.program), p.found, append(a.notes, p.notes...)
-	return nil
-}
-
-// note adds a note, none when it is "".
-func (a *apply) note(text string) {
-	if text != "" {
-		a.notes = append(a.notes, text)
-	}
-}
 
 // protections are the protected services of a policy, as a target and a host have them.
 type protections struct {
@@ -129,14 +111,6 @@ func (p *protections) fallBack(t compile.Target, choice string) {
 	if lacking != nil {
 		p.program = compile.WithoutCookies(p.program, lacking)
 	}
-}
-
-// recordProtections notes what was found out, once the slots are planned.
-func (a *apply) recordProtections() {
-	for i := range a.found {
-		a.found[i].Slots = a.plan.outcomes[i]
-	}
-	a.manifest.addProtections(a.compiled.Program, a.found)
 }
 
 // addProtections notes what was found out about the protections of a program.

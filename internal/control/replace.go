@@ -78,35 +78,16 @@ func (in Instance) Replace(ctx context.Context, costs *cost.Model, mix cost.Mix)
 func (in Instance) replace(ctx context.Context, g *generation, c *Compiled, p *Candidate) (*Move, error) {
 	m := &Move{Time: time.Now().UTC(), Rules: p.moves(g.manifest), Saves: p.Saves(), Reason: p.reason()}
 	err := in.locked(ctx, func(state *datapath.State) error {
-		a := &apply{
-			in: in, state: state, compiled: c.with(c.Program), target: p.plan.Target, choice: g.manifest.Choice, move: m, stages: p.plan,
+		_, err := request{
+			in: in, compiled: c, target: p.plan.Target, choice: g.manifest.Choice, move: m, of: g, stages: p.plan,
 			options: ApplyOptions{Devices: g.manifest.Devices, Boot: g.manifest.Boot},
-		}
-		defer a.close()
-		return a.replace(ctx, g)
+		}.transact(ctx, state)
+		return err
 	})
 	if err != nil {
 		return nil, err
 	}
 	return m, nil
-}
-
-// replace is run for a policy that runs already.
-func (a *apply) replace(ctx context.Context, g *generation) error {
-	if err := a.look(ctx); err != nil {
-		return err
-	}
-	if l := a.live; l == nil || l.trial != nil || len(l.generations) != 1 || a.before.manifest.Source != g.manifest.Source || a.before.number != g.number {
-		return ErrChanged
-	}
-	steps := []func(context.Context) error{a.hoist, a.keepBans, a.netfilter}
-	if a.target == compile.TargetXDP {
-		steps = []func(context.Context) error{a.hoist, a.load, a.keepCounters, a.keepBans, a.fillDynamic, a.netfilter}
-	}
-	if err := inTurn(ctx, steps); err != nil {
-		return err
-	}
-	return a.finish(ctx, a.applied())
 }
 
 // again has the manifest of a policy that runs already say since when, and what became of its rules.

@@ -31,9 +31,9 @@ func (e *LockoutError) Hint() string {
 
 // guard asks the policy and, with XDP, the loaded program that is not attached yet whether they would let the operator's
 // sessions live and let them be opened again. Sessions over devices that will not be filtered have nothing to fear.
-func (a *apply) guard(context.Context) error {
-	for _, s := range a.options.Sessions {
-		if !hostfacts.Passes(s.Client.Addr(), a.devices()) {
+func (l *loaded) guard(context.Context) error {
+	for _, s := range l.options.Sessions {
+		if !hostfacts.Passes(s.Client.Addr(), l.devices()) {
 			continue
 		}
 		for _, is := range sessionPackets() {
@@ -42,7 +42,7 @@ func (a *apply) guard(context.Context) error {
 			if err != nil {
 				return fmt.Errorf("session %q: %w", line, err)
 			}
-			if err := a.allows(s, spec); err != nil {
+			if err := l.allows(s, spec); err != nil {
 				return err
 			}
 		}
@@ -62,27 +62,27 @@ func sessionPackets() []string {
 }
 
 // allows returns an error when a packet of a session would be dropped.
-func (a *apply) allows(s hostfacts.Session, spec packet.Spec) error {
+func (l *loaded) allows(s hostfacts.Session, spec packet.Spec) error {
 	pkt := spec.Packet()
-	if verdict, reason := a.compiled.Program.Eval(&pkt, ir.World{Member: a.member}); verdict != ir.Pass {
-		return &LockoutError{s, reasonPhrase(a.compiled.Program.ReasonName(reason), reason.Kind == ir.ReasonCheck)}
+	if verdict, reason := l.compiled.Program.Eval(&pkt, ir.World{Member: l.member}); verdict != ir.Pass {
+		return &LockoutError{s, reasonPhrase(l.compiled.Program.ReasonName(reason), reason.Kind == ir.ReasonCheck)}
 	}
-	if a.program == nil {
+	if l.program == nil {
 		return nil
 	}
-	answer, err := a.program.Ask(spec.Frame())
+	answer, err := l.program.Ask(spec.Frame())
 	if err != nil {
 		return err
 	}
 	if answer.Verdict != 0 {
-		return &LockoutError{s, reasonPhrase(a.manifest.reason(answer.Slot), answer.Slot < uint32(packet.NumChecks))}
+		return &LockoutError{s, reasonPhrase(l.manifest.reason(answer.Slot), answer.Slot < uint32(packet.NumChecks))}
 	}
 	return nil
 }
 
 // member reports whether a dynamic set will have an address.
-func (a *apply) member(set int, addr netip.Addr) bool {
-	return a.compiled.member(set, addr) || slices.ContainsFunc(a.kept[a.compiled.Program.Sets[set].Name],
+func (l *loaded) member(set int, addr netip.Addr) bool {
+	return l.compiled.member(set, addr) || slices.ContainsFunc(l.kept[l.compiled.Program.Sets[set].Name],
 		func(b Blocked) bool { return b.Prefix.Contains(addr) })
 }
 

@@ -49,12 +49,12 @@ func setLoose(n int) error {
 }
 
 // warnStrict notes what a strict conntrack does to connections from before it.
-func (a *apply) warnStrict() {
-	if !a.manifest.strict() || a.before != nil && a.before.manifest.strict() {
+func (p *planned) warnStrict() {
+	if !p.manifest.strict() || p.running.generation != nil && p.running.generation.manifest.strict() {
 		return
 	}
 	if !hostfacts.Tracks() {
-		a.notes = append(a.notes, "conntrack has no connections yet, so those that stand with protected services behind this host will "+
+		p.notes = append(p.notes, "conntrack has no connections yet, so those that stand with protected services behind this host will "+
 			"be unknown to it and end: to spare them, load some rule that asks for `ct state` an hour before")
 	}
 }
@@ -108,10 +108,10 @@ func strictly(state *datapath.State, m *manifest, fn func() error) error {
 // loadStrictly loads the parts in netfilter, and has undo bring back what conntrack was.
 func (s *switchover) loadStrictly(ctx context.Context) error {
 	s.done = append(s.done, func() error {
-		if s.live == nil {
-			return strictFor(s.state)
+		if s.running.live == nil {
+			return strictFor(s.running.state)
 		}
-		return strictFor(s.state, s.live.manifests()...)
+		return strictFor(s.running.state, s.running.live.manifests()...)
 	})
-	return strictly(s.state, s.manifest, func() error { return s.loadParts(ctx) })
+	return strictly(s.running.state, s.manifest, func() error { return s.loadParts(ctx) })
 }

@@ -18,7 +18,7 @@ type tallies struct {
 	slots    []xdp.Counter    // its counters
 	part     *part            // in netfilter, or nil
 	named    map[string]tally // its counters
-	before   former
+	carried  carried
 }
 
 // tally is a number of packets and of their octets.
@@ -40,7 +40,7 @@ const ethernet = 14
 // tallies reads all counters of a generation.
 func (l *live) tallies(ctx context.Context, g *generation) (*tallies, error) {
 	c := &tallies{manifest: g.manifest, program: g.program != nil, part: g.manifest.part(), named: map[string]tally{}}
-	if err := c.before.read(l.state, g.number); err != nil {
+	if err := c.carried.read(l.state, g.number); err != nil {
 		return nil, err
 	}
 	if c.program && g.foreign() == nil {
@@ -96,7 +96,7 @@ func (c *tallies) slot(n uint32) tally {
 
 // rule is the count of a rule, by its index in the manifest.
 func (c *tallies) rule(i int, r ruleEntry) tally {
-	n := c.before.rule(i)
+	n := c.carried.rule(i)
 	switch {
 	case r.Stage == compile.StageXDP:
 		return n.plus(c.slot(r.Slot))
@@ -117,7 +117,7 @@ func (c *tallies) check(check packet.Check) (n tally, at compile.Stage, done boo
 	}
 	if c.part != nil {
 		if name, ok := c.part.Checks[check.String()]; ok {
-			return c.named[name].plus(c.before.Checks[check.String()]), c.manifest.Target.CheckStage(check), true
+			return c.named[name].plus(c.carried.Checks[check.String()]), c.manifest.Target.CheckStage(check), true
 		}
 	}
 	return tally{}, "", false
@@ -135,7 +135,7 @@ func (c *tallies) checks() (list []tally) {
 
 // byDefault is the count of the default.
 func (c *tallies) byDefault() tally {
-	n := c.before.Default
+	n := c.carried.Default
 	switch {
 	case c.manifest.At.Stage == compile.StageXDP:
 		return n.plus(c.slot(xdp.SlotDefault))

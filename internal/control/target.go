@@ -76,7 +76,5 @@ func (in Instance) choose(ctx context.Context, state *datapath.State, c *Compile
 
 // applyTo applies to one target.
 func (in Instance) applyTo(ctx context.Context, state *datapath.State, c *Compiled, o ApplyOptions, t compile.Target, choice string) (*Applied, error) {
-	a := &apply{in: in, state: state, compiled: c, options: o, target: t, choice: choice}
-	defer a.close()
-	return a.run(ctx)
+	return request{in: in, compiled: c, options: o, target: t, choice: choice}.transact(ctx, state)
 }

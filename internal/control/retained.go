@@ -10,6 +10,7 @@ import (
 )
 
 // proxyTable is the table that keeps SYNPROXY at work on connections that it began before the policy did without.
+// Another name would leave the tables of earlier versions behind.
 func (in Instance) proxyTable() string { return in.partPrefix() + "begun" }
 
 // retainProxy lets connections go on that SYNPROXY has begun for generations which are to end, when it is no part of what
@@ -22,8 +23,8 @@ func (in Instance) retainProxy(ctx context.Context, ending []*manifest, next *ma
 	if err != nil {
 		return nil // a host with iptables alone: they end
 	}
-	begun, err := datapath.HasProxied()
-	if !begun || err != nil {
+	proxied, err := datapath.HasProxied()
+	if !proxied || err != nil {
 		return err
 	}
 	return n.RetainProxy(ctx, in.proxyTable())
@@ -47,7 +48,7 @@ func (in Instance) releaseProxy(ctx context.Context) (released bool, err error) 
 	if table == "" || err != nil {
 		return false, err
 	}
-	if begun, err := datapath.HasProxied(); begun || err != nil {
+	if proxied, err := datapath.HasProxied(); proxied || err != nil {
 		return false, err
 	}
 	n, err := netfilter.FindNft(ctx)

@@ -11,8 +11,8 @@ import (
 	"github.com/floodwall/floodwall/internal/ir"
 )
 
-// behindEntry is what the manifest keeps of a service behind this host, to ask its servers again.
-type behindEntry struct {
+// routedService is what the manifest keeps of a service behind this host, to ask its servers again.
+type routedService struct {
 	Service  string       `json:"service"`
 	Ports    []ir.Range   `json:"ports"`
 	MSS      uint16       `json:"mss,omitempty"` // of the policy; 0: the servers'
@@ -20,11 +20,11 @@ type behindEntry struct {
 	Backends []netip.Addr `json:"backends,omitempty"`
 }
 
-// behind notes the services of a program that are behind this host.
-func (m *manifest) behind(p *ir.Program) {
+// routed notes the services of a program that are behind this host.
+func (m *manifest) routed(p *ir.Program) {
 	for _, s := range p.Protections {
 		if s.Router {
-			m.Behind = append(m.Behind, behindEntry{s.Service, s.Ports, s.MSS, s.WScale, s.Backends})
+			m.Routed = append(m.Routed, routedService{s.Service, s.Ports, s.MSS, s.WScale, s.Backends})
 		}
 	}
 }
@@ -57,7 +57,7 @@ func (in Instance) Mismatches(ctx context.Context) (list []Mismatch, err error) 
 	}
 	defer l.close()
 	m := l.generations[0].manifest
-	for _, b := range m.Behind {
+	for _, b := range m.Routed {
 		i := slices.IndexFunc(m.Protections, func(e protectionEntry) bool { return e.Service == b.Service })
 		if i < 0 {
 			continue
@@ -76,7 +76,7 @@ func (in Instance) Mismatches(ctx context.Context) (list []Mismatch, err error) 
 }
 
 // mismatch compares what is announced with what servers do, nil when that is the same.
-func (e *protectionEntry) mismatch(b *behindEntry, s backend.Survey) *Mismatch {
+func (e *protectionEntry) mismatch(b *routedService, s backend.Survey) *Mismatch {
 	if s.Answered == nil {
 		return nil
 	}

@@ -12,40 +12,40 @@ import (
 	"github.com/floodwall/floodwall/internal/xdp"
 )
 
-// former is what was counted for a generation in places that are gone, beside what its own counters show: a rule that
+// carried is what was counted for a generation in places that are gone, beside what its own counters show: a rule that
 // moves has another counter, and one of netfilter begins with what the old one had when it was made, not when it ended.
-type former struct {
+type carried struct {
 	Rules   []tally          `json:"rules,omitempty"` // in the manifest's order
 	Checks  map[string]tally `json:"checks,omitempty"`
 	Default tally            `json:"default"`
 }
 
-func (f *former) rule(i int) tally {
-	if i >= len(f.Rules) {
+func (c *carried) rule(i int) tally {
+	if i >= len(c.Rules) {
 		return tally{}
 	}
-	return f.Rules[i]
+	return c.Rules[i]
 }
 
 // isZero reports whether there is nothing to add.
-func (f *former) isZero() bool {
+func (c *carried) isZero() bool {
 	nothing := func(t tally) bool { return t == tally{} }
-	return nothing(f.Default) && !slices.ContainsFunc(f.Rules, func(t tally) bool { return !nothing(t) }) && len(f.Checks) == 0
+	return nothing(c.Default) && !slices.ContainsFunc(c.Rules, func(t tally) bool { return !nothing(t) }) && len(c.Checks) == 0
 }
 
-func (f *former) read(state *datapath.State, number int) error {
+func (c *carried) read(state *datapath.State, number int) error {
 	text, err := state.Note(number, datapath.NoteCounted)
 	if text == nil || err != nil {
 		return err
 	}
-	if err := json.Unmarshal(text, f); err != nil {
+	if err := json.Unmarshal(text, c); err != nil {
 		return fmt.Errorf("generation %d: %s: %w", number, datapath.NoteCounted, err)
 	}
 	return nil
 }
 
-func (f *former) write(state *datapath.State, number int) error {
-	text, err := json.Marshal(f)
+func (c *carried) write(state *datapath.State, number int) error {
+	text, err := json.Marshal(c)
 	if err != nil {
 		return fmt.Errorf("generation %d: %s: %w", number, datapath.NoteCounted, err)
 	}
@@ -89,19 +89,19 @@ func (t tally) inPackets() netfilter.Count {
 
 // leaves is what is to be added to the counters of a generation with the same rules that takes the place of this one,
 // which counts no more: all that is not in the counters that the new one began with. Those in netfilter began with what
-// begun says; those in XDP with what is in them now if both generations count there, and else with what was, before the
+// first says; those in XDP with what is in them now if both generations count there, and else with what was, before the
 // new one ran.
-func (c *tallies) leaves(next *manifest, was *tallies, begun seeds) former {
+func (c *tallies) leaves(next *manifest, was *tallies, first seeds) carried {
 	own := func(slot uint32, from, to compile.Stage, names ...string) tally {
 		switch {
 		case to != compile.StageXDP:
-			return begun.of(names...)
+			return first.of(names...)
 		case from != compile.StageXDP:
 			return was.slot(slot)
 		}
 		return c.slot(slot)
 	}
-	var f former
+	var f carried
 	for i, r := range next.Rules {
 		from := c.manifest.Rules[i]
 		f.Rules = append(f.Rules, c.rule(i, from).minus(own(r.Slot, from.Stage, r.Stage, next.counterOf(i), r.Name)))
@@ -112,7 +112,7 @@ func (c *tallies) leaves(next *manifest, was *tallies, begun seeds) former {
 	}
 	f.Checks = map[string]tally{}
 	for check, name := range next.part().Checks { // which never move between XDP and netfilter
-		f.Checks[check] = c.named[c.part.Checks[check]].plus(c.before.Checks[check]).minus(begun.of(name))
+		f.Checks[check] = c.named[c.part.Checks[check]].plus(c.carried.Checks[check]).minus(first.of(name))
 	}
 	return f
 }
@@ -125,14 +125,14 @@ func (m *manifest) uncounted() bool {
 // goesOn is what is to be added to the counters of the next generation, which may have other rules: of those that both
 // have in XDP, what is added now, and of a default that one of them does not count, all. Counters in netfilter begin with
 // all of it.
-func (c *tallies) goesOn(next *manifest) former {
+func (c *tallies) goesOn(next *manifest) carried {
 	before := map[uint64]tally{}
 	for i, r := range c.manifest.Rules {
 		if r.Stage == compile.StageXDP {
-			before[r.Fingerprint] = c.before.rule(i)
+			before[r.Fingerprint] = c.carried.rule(i)
 		}
 	}
-	var f former
+	var f carried
 	for _, r := range next.Rules {
 		var n tally
 		if r.Stage == compile.StageXDP {
@@ -145,7 +145,7 @@ func (c *tallies) goesOn(next *manifest) former {
 	case next.uncounted() || c.manifest.uncounted():
 		f.Default = c.byDefault()
 	case next.At.Stage == compile.StageXDP && c.manifest.At.Stage == compile.StageXDP:
-		f.Default = c.before.Default
+		f.Default = c.carried.Default
 	}
 	return f
 }
@@ -166,7 +166,7 @@ func (c *tallies) stay(next *manifest) map[string]tally {
 		}
 	}
 	for check, name := range c.part.Checks {
-		counts[name] = c.named[name].plus(c.before.Checks[check])
+		counts[name] = c.named[name].plus(c.carried.Checks[check])
 	}
 	if c.manifest.Default != next.Default {
 		delete(counts, c.part.Default)

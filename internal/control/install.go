@@ -1,0 +1,400 @@
+package control
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/floodwall/floodwall/internal/compile"
+	"github.com/floodwall/floodwall/internal/datapath"
+	"github.com/floodwall/floodwall/internal/netfilter"
+)
+
+// handOver is how long a new part in netfilter decides while XDP is being switched. If the process dies in between, the
+// part becomes inert after that time, and the policy before is whole again.
+const handOver = 30 * time.Second
+
+// installed is a generation that decides, alone or on trial.
+type installed struct {
+	*loaded
+	generation int
+	returns    int // the generation that returns when a trial ends unconfirmed, 0 for none
+	devices    []AppliedDevice
+	notes      []string // beside those of loaded
+}
+
+// install changes what runs. When it fails, what ran before does again. Once it changes anything it is not interrupted.
+func (l *loaded) install(ctx context.Context) (*installed, error) {
+	text, err := json.Marshal(l.manifest)
+	if err != nil {
+		return nil, fmt.Errorf("manifest: %w", err)
+	}
+	if err := l.running.generation.windDown(ctx, l.manifest); err != nil {
+		return nil, err
+	}
+	ctx = context.WithoutCancel(ctx)
+	s := &switchover{loaded: l, text: text, to: &installed{loaded: l}, trial: l.options.Confirm, tools: map[kind]tool{}}
+	if err := s.run(ctx); err != nil {
+		return nil, err
+	}
+	if l.move != nil {
+		return s.to, nil
+	}
+	if _, err := l.running.state.RotateKeys(); err != nil {
+		s.note(fmt.Sprintf("SYN cookies keep their key: %v", err))
+	}
+	return s.to, nil
+}
+
+// report is what was done.
+func (i *installed) report() *Applied {
+	out := i.loaded.report()
+	out.Generation, out.Devices, out.Confirm = i.generation, i.devices, i.options.Confirm.Seconds()
+	if i.options.Confirm > 0 {
+		out.Returns = i.returns
+	}
+	out.Notes = append(out.Notes, i.notes...)
+	return out
+}
+
+// switchover is the change from one generation to the next where both XDP and netfilter may have a part in it.
+type switchover struct {
+	*loaded
+	text  []byte        // of the manifest
+	to    *installed    // what comes of it
+	trial time.Duration // of the policy, 0 for none
+	begin time.Time     // when the first part was loaded, or would have been
+	base  *generation   // that returns if the new one is not confirmed, or nil
+	ended *generation   // whose trial this change ends, or nil
+	old   map[kind]*part
+	new   map[kind]*part
+	tools map[kind]tool
+	done  []func() error // what undoes the steps so far, first to last
+}
+
+// run goes from step to step, and takes back what was done when one fails.
+func (s *switchover) run(ctx context.Context) error {
+	if err := s.prepare(ctx); err != nil {
+		return err
+	}
+	if s.running.live != nil {
+		if err := s.in.retainProxy(ctx, s.running.live.manifests(), s.manifest); err != nil {
+			return err
+		}
+	}
+	steps := []func(context.Context) error{s.stepBack, s.loadStrictly, s.attach, s.start, s.annotate, s.settle, s.stands}
+	if !s.programs() { // the record first, so that what is in netfilter is never unknown
+		steps[1], steps[2] = steps[2], steps[1]
+	}
+	s.begin = time.Now()
+	for _, step := range steps {
+		if err := step(ctx); err != nil {
+			return errors.Join(err, s.undo())
+		}
+	}
+	if err := errors.Join(s.dropEnded(ctx), s.finish(ctx)); err != nil { // nothing of it decides
+		s.note(fmt.Sprintf("the next change removes what is left of the policy before: %v", err))
+	}
+	return nil
+}
+
+// stands notes that a policy in netfilter alone is in force for good.
+func (s *switchover) stands(context.Context) error {
+	if s.program != nil || s.trial > 0 {
+		return nil
+	}
+	return errors.Join(s.running.state.Took(s.to.generation), s.running.state.Stands(s.to.generation))
+}
+
+// note adds a note.
+func (s *switchover) note(text string) { s.to.notes = append(s.to.notes, text) }
+
+// both reports whether XDP and netfilter have a part in the change.
+func (s *switchover) both() bool { return s.programs() && len(s.new)+len(s.old) > 0 }
+
+// stepBack has the parts of the policy before a trial decide again, since a new one takes their place. If the change
+// goes no further, the trial is over.
+func (s *switchover) stepBack(ctx context.Context) error {
+	if s.ended == nil || s.base == nil || len(s.base.manifest.Parts) == 0 {
+		return nil
+	}
+	s.done = append(s.done, func() error { return s.running.live.giveUp(ctx) })
+	for _, p := range s.ended.manifest.all() {
+		if old := s.old[p.Kind]; old != nil {
+			if err := s.tools[p.Kind].Rollback(ctx, p.Name, old.Name); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// dropEnded removes what is left of the policy whose trial this change has ended.
+func (s *switchover) dropEnded(ctx context.Context) (err error) {
+	if s.ended == nil {
+		return nil
+	}
+	for _, p := range s.ended.manifest.all() {
+		err = errors.Join(err, s.tools[p.Kind].Remove(ctx, p.Name))
+	}
+	if s.ended.program == nil {
+		err = errors.Join(err, removeRecord(s.running.state, s.ended.number))
+	}
+	return err
+}
+
+// prepare finds the tools, and removes remains of applies that died.
+func (s *switchover) prepare(ctx context.Context) error {
+	s.old, s.new = map[kind]*part{}, map[kind]*part{}
+	for _, p := range s.manifest.all() {
+		s.new[p.Kind] = p
+	}
+	var keep []string
+	used := map[kind]bool{}
+	for k := range s.new {
+		used[k] = true
+	}
+	if s.running.live != nil {
+		for _, g := range s.running.live.all() {
+			for _, p := range s.running.live.parts(g) {
+				keep, used[p.Kind] = append(keep, p.Name), true
+			}
+		}
+		if s.base = s.running.live.base(); s.running.live.trial != nil {
+			s.ended = s.running.live.generations[0]
+		}
+	}
+	if s.base != nil {
+		for _, p := range s.base.manifest.Parts {
+			s.old[p.Kind] = p
+		}
+	}
+	for k := range used {
+		t, err := findTool(ctx, k)
+		if err != nil {
+			return &unavailableError{err}
+		}
+		if _, err := t.Clean(ctx, s.in.prefixOf(k), keep...); err != nil {
+			return err
+		}
+		s.tools[k] = t
+	}
+	return nil
+}
+
+// loadParts loads the parts in netfilter. With a trial, or where XDP has a part in the change, they decide beside the old
+// ones until all has changed: at no moment is a packet let by that both policies drop.
+func (s *switchover) loadParts(ctx context.Context) error {
+	for _, p := range s.manifest.all() {
+		k, old := p.Kind, nameOf(s.old[p.Kind])
+		how := loading{trial: s.guarded(), beside: s.programs() || s.trial > 0}
+		if err := s.remains(s.tools[k].load(ctx, p, old, how)); err != nil {
+			return err
+		}
+		s.done = append(s.done, func() error {
+			if s.guarded() == 0 {
+				return s.tools[k].Remove(ctx, p.Name)
+			}
+			return s.tools[k].Rollback(ctx, p.Name, old)
+		})
+	}
+	return nil
+}
+
+// remains passes on an error, unless it is that remains of the old part are left: the change is done.
+func (s *switchover) remains(err error) error {
+	var r *netfilter.RemainsError
+	if errors.As(err, &r) {
+		s.remain(r.Name, r.Err)
+		return nil
+	}
+	return err
+}
+
+func (s *switchover) remain(of string, err error) {
+	s.note(fmt.Sprintf("the next change removes what is left of %s: %v", of, err))
+}
+
+// guarded is how long new parts decide unless they are confirmed, 0 for ever. The time of a trial begins anew when all of
+// the policy is in force.
+func (s *switchover) guarded() time.Duration {
+	switch {
+	case s.trial > 0:
+		return s.trial
+	case s.programs() || s.move != nil: // the old parts are set aside, to be read when they count no more
+		return handOver
+	}
+	return 0
+}
+
+func nameOf(p *part) string {
+	if p == nil {
+		return ""
+	}
+	return p.Name
+}
+
+// attach makes the generation known, and switches the devices.
+func (s *switchover) attach(ctx context.Context) error {
+	var to []datapath.Attachment
+	if s.program != nil {
+		to = s.attachments()
+	}
+	left, err := s.programGuard(ctx)
+	if err != nil {
+		return err
+	}
+	state := s.running.state
+	var devices []*datapath.Device
+	if s.move != nil {
+		devices, err = state.Replace(s.running.generation.number, s.program, s.text, to, left)
+	} else {
+		devices, err = state.Install(s.program, s.text, to, left)
+	}
+	if err != nil {
+		return err
+	}
+	if s.base != nil {
+		s.to.returns = s.base.number
+	}
+	if s.program != nil {
+		if left > 0 {
+			s.done = append(s.done, state.Rollback)
+		}
+		for _, d := range devices {
+			s.to.generation = d.Generation
+			s.to.devices = append(s.to.devices, AppliedDevice{d.Name, compile.StageXDP, d.Mode})
+		}
+		s.to.notes = append(s.to.notes, s.manifest.lostReplies(s.to.devices)...)
+		return nil
+	}
+	return s.recorded(left > 0 && s.programs())
+}
+
+// recorded finds the record of a generation without XDP, and has undo remove it. released says that devices were, on trial.
+func (s *switchover) recorded(released bool) error {
+	state := s.running.state
+	if released {
+		s.done = append(s.done, state.Rollback)
+	}
+	for _, d := range s.devices() {
+		s.to.devices = append(s.to.devices, AppliedDevice{Name: d, Stage: s.stages.First()})
+	}
+	records, err := state.Records()
+	if err != nil {
+		return err
+	}
+	number := records[0].Number
+	s.to.generation = number
+	if !released {
+		s.done = append(s.done, func() error { return removeRecord(state, number) })
+		return nil
+	}
+	s.done[len(s.done)-1] = func() error { // the devices know the trial by the record: they return first
+		err := state.Rollback()
+		if errors.Is(err, datapath.ErrNotLoaded) {
+			err = nil // as in settle
+		}
+		return errors.Join(err, removeRecord(state, number))
+	}
+	return nil
+}
+
+// annotate keeps with the generation what its manifest does not have. Of a move, the old parts count no more.
+func (s *switchover) annotate(ctx context.Context) error {
+	number := s.to.generation
+	if s.source != nil {
+		if err := s.running.state.SetNote(number, datapath.NoteSource, s.source); err != nil {
+			return err
+		}
+	}
+	if s.running.counted == nil {
+		return nil
+	}
+	more := s.running.counted.goesOn(s.manifest)
+	if s.move != nil {
+		last, err := s.running.live.tallies(ctx, s.running.generation)
+		if err != nil {
+			return err
+		}
+		more = last.leaves(s.manifest, s.running.counted, s.began)
+	}
+	if more.isZero() {
+		return nil
+	}
+	return more.write(s.running.state, number)
+}
+
+// undo takes back what was done, last first.
+func (s *switchover) undo() (err error) {
+	for i := len(s.done) - 1; i >= 0; i-- {
+		err = errors.Join(err, s.done[i]())
+	}
+	if err != nil {
+		return fmt.Errorf("taking back what was done: %w", err)
+	}
+	return nil
+}
+
+// settle ends the guard of the new parts, and removes the old ones. Where XDP has a part in the change, the new parts are
+// kept first, then XDP, and the old ones go last: wherever this ends, nothing is let by that both policies drop. With a
+// trial all of it is done when that is confirmed.
+func (s *switchover) settle(ctx context.Context) error {
+	if s.trial > 0 {
+		return nil
+	}
+	if s.guarded() == 0 {
+		for k, old := range s.old {
+			if s.new[k] == nil {
+				return s.tools[k].Remove(ctx, old.Name)
+			}
+		}
+		return nil
+	}
+	for _, p := range s.manifest.all() {
+		if err := s.tools[p.Kind].Keep(ctx, p.Name); err != nil {
+			return err
+		}
+	}
+	if s.both() {
+		err := s.running.state.Confirm()
+		if errors.Is(err, datapath.ErrNoTrial) && s.program == nil {
+			err = nil // the devices were released at once, as there is no program to return to
+		}
+		if err != nil {
+			return err
+		}
+	}
+	// Once an old part is removed, or XDP is confirmed that had nothing before, nothing can be taken back.
+	removed := s.program != nil && (s.base == nil || s.base.program == nil)
+	for _, p := range s.manifest.all() {
+		old := nameOf(s.old[p.Kind])
+		err := s.remains(s.tools[p.Kind].Finish(ctx, p.Name, old))
+		if err != nil && !removed {
+			return err
+		}
+		if err != nil {
+			s.remain(old, err)
+		}
+		removed = removed || old != ""
+	}
+	return nil
+}
+
+// finish removes what the new generation leaves without use. With a trial that is done when it is confirmed.
+func (s *switchover) finish(ctx context.Context) error {
+	number := s.to.generation
+	if s.trial > 0 {
+		return nil
+	}
+	if s.move != nil {
+		return errors.Join(dropStandIns(ctx, s.tools, s.manifest), s.running.state.Succeed(number))
+	}
+	before := 0
+	if s.base != nil {
+		before = s.base.number
+	}
+	return errors.Join(dropStandIns(ctx, s.tools, s.manifest), forget(s.running.state, number, before), strictFor(s.running.state, s.manifest))
+}

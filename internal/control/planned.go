@@ -1,0 +1,74 @@
+package control
+
+import (
+	"context"
+
+	"github.com/floodwall/floodwall/internal/compile"
+	"github.com/floodwall/floodwall/internal/ir"
+	"github.com/floodwall/floodwall/internal/rights"
+)
+
+// planned is a generation of which all is decided, and nothing is in the kernel.
+type planned struct {
+	request                 // its compiled is the policy as the target has it
+	running  *running       // that it follows
+	found    []ir.Handshake // how protected services are answered for
+	slots    slotPlan       // of the counters in XDP
+	manifest *manifest      // but for what only loading tells
+	source   []byte         // to keep with the generation; nil is nothing
+	notes    []string
+}
+
+// plan decides what becomes of a request.
+func (r request) plan(ctx context.Context, now *running) (*planned, error) {
+	if r.target == compile.TargetXDP {
+		if err := rights.Check("loading the XDP program", rights.BPF, rights.NetAdmin, rights.Perfmon); err != nil {
+			return nil, err
+		}
+	}
+	p := &planned{request: r, running: now}
+	if now.foreign != nil {
+		p.note(now.foreign.Error() + ": counts begin anew")
+	}
+	return p, inTurn(ctx, []func(context.Context) error{p.protect, p.place, p.record, p.tags})
+}
+
+// protect decides how protected services are answered for.
+func (p *planned) protect(context.Context) error {
+	protected, err := planProtections(p.compiled, p.target, p.options.Mode, p.choice)
+	if err != nil {
+		return err
+	}
+	p.compiled, p.found, p.notes = p.compiled.with(protected.program), protected.found, append(p.notes, protected.notes...)
+	return nil
+}
+
+// record plans the counters, and writes the manifest.
+func (p *planned) record(context.Context) error {
+	p.slots = planSlots(p.compiled.Program, p.running.manifests)
+	for i := range p.found {
+		p.found[i].Slots = p.slots.outcomes[i]
+	}
+	m := newManifest(p.compiled, p.stages, p.slots)
+	m.operators(p.options.Sessions)
+	m.addProtections(p.compiled.Program, p.found)
+	m.routed(p.compiled.Program)
+	m.Choice, m.Devices, m.Boot, m.Mode = p.choice, p.devices(), p.options.Boot, p.options.Mode
+	if p.move != nil {
+		m.Mode = p.running.generation.manifest.Mode
+	}
+	p.manifest = m
+	p.note(p.in.bansWaitFor(m))
+	p.warnStrict()
+	return p.remember()
+}
+
+// note adds a note, none when it is "".
+func (p *planned) note(text string) {
+	if text != "" {
+		p.notes = append(p.notes, text)
+	}
+}
+
+// programs reports whether XDP has a part in the change.
+func (p *planned) programs() bool { return p.target == compile.TargetXDP || p.running.program() }

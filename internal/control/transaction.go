@@ -1,0 +1,110 @@
+package control
+
+import (
+	"context"
+
+	"github.com/floodwall/floodwall/internal/compile"
+	"github.com/floodwall/floodwall/internal/datapath"
+)
+
+// request is what is to be applied, and to which target.
+type request struct {
+	in       Instance
+	compiled *Compiled
+	options  ApplyOptions
+	target   compile.Target
+	choice   string // why it is this target, when it was to be chosen
+
+	move   *Move         // of the rules of the policy that runs, when the request is no more than that; else nil
+	of     *generation   // whose rules move
+	stages *compile.Plan // to which they move
+}
+
+// transact is the transaction. Each step makes a value that does not change any more, from those before: what is running, what
+// is planned from that, what is loaded into the kernel as planned, and what is installed. Up to the last step nothing
+// that decides has changed. That step either changes all, or takes back what it did.
+func (r request) transact(ctx context.Context, state *datapath.State) (*Applied, error) {
+	now, err := look(ctx, state)
+	if err != nil {
+		return nil, err
+	}
+	defer now.close()
+	if err := r.follows(now); err != nil {
+		return nil, err
+	}
+	planned, err := r.plan(ctx, now)
+	if err != nil {
+		return nil, err
+	}
+	loaded, err := planned.load(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer loaded.close()
+	if err := loaded.guard(ctx); err != nil {
+		return nil, err
+	}
+	if r.options.DryRun {
+		return loaded.report(), planned.devicesExist()
+	}
+	installed, err := loaded.install(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return installed.report(), nil
+}
+
+// follows returns ErrChanged when a move is asked for, and what runs is not what the move is of.
+func (r request) follows(now *running) error {
+	if r.move == nil {
+		return nil
+	}
+	l := now.live
+	if l == nil || l.trial != nil || len(l.generations) != 1 || now.generation.number != r.of.number || now.generation.manifest.Source != r.of.manifest.Source {
+		return ErrChanged
+	}
+	return nil
+}
+
+// devices are the names of the devices to filter.
+func (r request) devices() []string {
+	if r.options.Devices != nil {
+		return r.options.Devices
+	}
+	return r.compiled.Devices()
+}
+
+// attachments are the devices, each with the mode of XDP.
+func (r request) attachments() (to []datapath.Attachment) {
+	mode := r.options.Mode
+	if mode == "" {
+		mode = datapath.Auto
+	}
+	for _, d := range r.devices() {
+		to = append(to, datapath.Attachment{Device: d, Mode: mode})
+	}
+	return to
+}
+
+// devicesExist is what a dry run can say about the devices.
+func (r request) devicesExist() error {
+	for _, d := range r.devices() {
+		if err := datapath.DeviceExists(d); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// inTurn goes from step to step as long as ctx lasts.
+func inTurn(ctx context.Context, steps []func(context.Context) error) error {
+	for _, step := range steps {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if err := step(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
