@@ -177,7 +177,8 @@ ExecStart=/usr/local/lib/floodwall-test/agent $(echo $listen)
 Environment=PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root GODEBUG=asyncpreemptoff=1
 END
 	ln -sf ../agent.service /disk/etc/systemd/system/sysinit.target.wants/
-	[ ! -d /files ] || cp -a /files/. /disk/
+	filled=/disk/usr/local/lib/floodwall-test/filled # what was done to the files since stays, also when the machine boots by itself again
+	[ ! -d /files ] || [ -e $filled ] || { cp -a /files/. /disk/ && touch $filled; }
 	mount --move /dev /disk/dev; umount /sys /proc
 	exec switch_root /disk /lib/systemd/systemd
 fi

@@ -142,7 +142,11 @@ func (h *host) try(command string) {
 	h.Helper()
 	out, code := h.Command("sh", "-c", command)
 	h.Logf("%s: exit code %d: %s", command, code, out)
-	if code != 0 && strings.HasPrefix(command, "floodwall") && !strings.Contains(out, "floodwall: hint: ") {
+	if code != 0 && strings.HasPrefix(command, "systemctl restart ") {
+		h.Logf("%s", h.Must("journalctl -n 5 --no-pager -u "+strings.TrimPrefix(command, "systemctl restart ")))
+	}
+	helps := strings.Contains(out, "floodwall: hint: ") || strings.Contains(out, "remedy ") // the latter of `doctor`
+	if code != 0 && strings.HasPrefix(command, "floodwall") && !helps {
 		h.Errorf("%s: exit code %d, and no remedy: %s", command, code, out)
 	}
 }
