@@ -145,7 +145,8 @@ func (h *host) try(command string) {
 	if code != 0 && strings.HasPrefix(command, "systemctl restart ") {
 		h.Logf("%s", h.Must("journalctl -n 5 --no-pager -u "+strings.TrimPrefix(command, "systemctl restart ")))
 	}
-	helps := strings.Contains(out, "floodwall: hint: ") || strings.Contains(out, "remedy ") // the latter of `doctor`
+	helps := strings.Contains(out, "floodwall: hint: ") || strings.Contains(out, "remedy ") || // the latter of `doctor`
+		strings.Contains(out, "no policy is on trial") // where the other version has refused to begin it
 	if code != 0 && strings.HasPrefix(command, "floodwall") && !helps {
 		h.Errorf("%s: exit code %d, and no remedy: %s", command, code, out)
 	}
