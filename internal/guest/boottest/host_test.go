@@ -121,9 +121,14 @@ func (h *host) stream() {
 	}
 }
 
-// frame builds a frame to the machine.
+// frame builds a frame of the stream to the machine.
 func frame(t testing.TB, port int, text string) []byte {
-	spec, err := packet.Parse(fmt.Sprintf("udp 198.51.100.2:999 > 192.0.2.1:%d payload=%q", port, text))
+	return frameFrom(t, "198.51.100.2", port, text)
+}
+
+// frameFrom builds a frame to the machine.
+func frameFrom(t testing.TB, source string, port int, text string) []byte {
+	spec, err := packet.Parse(fmt.Sprintf("udp %s:999 > 192.0.2.1:%d payload=%q", source, port, text))
 	if err != nil {
 		t.Error(err)
 	}
