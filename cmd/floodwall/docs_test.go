@@ -43,7 +43,6 @@ func TestDocuments(t *testing.T) {
 	for _, name := range documents(t) {
 		if runs := console(fences(t, name)); len(runs) > 0 {
 			t.Run(strings.ReplaceAll(name, "/", "_"), func(t *testing.T) {
-				t.Parallel()
 				if testutil.Inside(t) {
 					follow(t, name)
 				}

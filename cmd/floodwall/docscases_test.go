@@ -74,7 +74,6 @@ func TestDocumentCases(t *testing.T) {
 			continue
 		}
 		t.Run(strings.ReplaceAll(name, "/", "_"), func(t *testing.T) {
-			t.Parallel()
 			if !testutil.Inside(t) {
 				return
 			}
