@@ -105,7 +105,7 @@ func (l *live) banSets(ctx context.Context, g *generation, e setEntry) (sets []b
 			sets = append(sets, &xdpSet{dynamic.Sets[e.Dynamic], e})
 		}
 	}
-	for _, p := range g.manifest.Parts {
+	for _, p := range g.manifest.Rulesets {
 		if names, ok := p.Sets[e.Name]; ok {
 			t, err := l.tool(ctx, p.Kind)
 			if err != nil {

@@ -66,13 +66,13 @@ func (s seeds) of(names ...string) tally {
 
 // counterOf is the counter in netfilter of a rule, by its index; "" where it has none.
 func (m *manifest) counterOf(rule int) string {
-	if p := m.part(); p != nil && rule < len(p.Rules) {
+	if p := m.ruleset(); p != nil && rule < len(p.Rules) {
 		return p.Rules[rule]
 	}
 	return ""
 }
 
-func (p *part) defaultCounter() string {
+func (p *ruleset) defaultCounter() string {
 	if p == nil {
 		return ""
 	}
@@ -106,20 +106,20 @@ func (c *tallies) leaves(next *manifest, was *tallies, first seeds) carried {
 		from := c.manifest.Rules[i]
 		f.Rules = append(f.Rules, c.rule(i, from).minus(own(r.Slot, from.Stage, r.Stage, next.counterOf(i), r.Name)))
 	}
-	f.Default = c.byDefault().minus(own(xdp.SlotDefault, c.manifest.At.Stage, next.At.Stage, next.part().defaultCounter()))
-	if next.part() == nil || c.part == nil {
+	f.Default = c.byDefault().minus(own(xdp.SlotDefault, c.manifest.At.Stage, next.At.Stage, next.ruleset().defaultCounter()))
+	if next.ruleset() == nil || c.ruleset == nil {
 		return f
 	}
 	f.Checks = map[string]tally{}
-	for check, name := range next.part().Checks { // which never move between XDP and netfilter
-		f.Checks[check] = c.named[c.part.Checks[check]].plus(c.carried.Checks[check]).minus(first.of(name))
+	for check, name := range next.ruleset().Checks { // which never move between XDP and netfilter
+		f.Checks[check] = c.named[c.ruleset.Checks[check]].plus(c.carried.Checks[check]).minus(first.of(name))
 	}
 	return f
 }
 
 // uncounted reports whether a generation does not count what its default decides.
 func (m *manifest) uncounted() bool {
-	return m.At.Stage != compile.StageXDP && m.part().defaultCounter() == ""
+	return m.At.Stage != compile.StageXDP && m.ruleset().defaultCounter() == ""
 }
 
 // goesOn is what is to be added to the counters of the next generation, which may have other rules: of those that both
@@ -157,21 +157,21 @@ func (c *tallies) stay(next *manifest) map[string]tally {
 	for _, r := range next.Rules {
 		stays[r.Name] = r.Fingerprint
 	}
-	for i, r := range c.manifest.Rules[:min(len(c.manifest.Rules), len(c.part.Rules))] {
-		name := c.part.Rules[i]
+	for i, r := range c.manifest.Rules[:min(len(c.manifest.Rules), len(c.ruleset.Rules))] {
+		name := c.ruleset.Rules[i]
 		if f, ok := stays[r.Name]; !ok || f != r.Fingerprint {
 			delete(counts, name)
 		} else if _, ok := counts[name]; ok {
 			counts[name] = c.rule(i, r)
 		}
 	}
-	for check, name := range c.part.Checks {
+	for check, name := range c.ruleset.Checks {
 		counts[name] = c.named[name].plus(c.carried.Checks[check])
 	}
 	if c.manifest.Default != next.Default {
-		delete(counts, c.part.Default)
-	} else if _, ok := counts[c.part.Default]; ok {
-		counts[c.part.Default] = c.byDefault()
+		delete(counts, c.ruleset.Default)
+	} else if _, ok := counts[c.ruleset.Default]; ok {
+		counts[c.ruleset.Default] = c.byDefault()
 	}
 	return counts
 }

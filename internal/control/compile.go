@@ -88,15 +88,19 @@ func planOnce(file string, program *ir.Program) func(compile.Target) (*compile.P
 }
 
 // lowerFor is Lower for as long as ctx lasts: large lists take a while.
-func lowerFor(ctx context.Context, p *policy.Policy, host *hostfacts.Facts) (c *Compiled, err error) {
-	done := make(chan struct{})
+func lowerFor(ctx context.Context, p *policy.Policy, host *hostfacts.Facts) (*Compiled, error) {
+	type result struct {
+		c   *Compiled
+		err error
+	}
+	done := make(chan result, 1)
 	go func() {
-		defer close(done)
-		c, err = Lower(p, host)
+		c, err := Lower(p, host)
+		done <- result{c, err}
 	}()
 	select {
-	case <-done:
-		return c, err
+	case r := <-done:
+		return r.c, r.err
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}

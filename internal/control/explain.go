@@ -105,7 +105,7 @@ func (in Instance) Explain(ctx context.Context, spec packet.Spec) (Explanation, 
 	m := g.manifest
 	e := Explanation{Packet: spec.String(), Policy: m.File}
 	if spec.Packet().Value[packet.Verified] == 1 {
-		return Explanation{}, &AskError{
+		return Explanation{}, &ProbeError{
 			fmt.Sprintf("%s: what is loaded knows itself who is verified", spec),
 			"leave verified out, or ask `floodwall explain` with the policy file",
 		}
@@ -124,7 +124,7 @@ func (in Instance) Explain(ctx context.Context, spec packet.Spec) (Explanation, 
 			return e, nil
 		}
 	}
-	return l.askNetfilter(ctx, g, spec, e)
+	return l.probeNetfilter(ctx, g, spec, e)
 }
 
 // protectedBy says how the protection stands that goes with the rule that decides, if one does.

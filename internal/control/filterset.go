@@ -13,10 +13,10 @@ import (
 
 // filterSet is a dynamic set in netfilter.
 type filterSet struct {
-	tool  tool
-	part  *part
-	names partSet
-	entry setEntry
+	tool    tool
+	ruleset *ruleset
+	names   setNames
+	entry   setEntry
 }
 
 func (s *filterSet) block(ctx context.Context, bans []Ban) (int, Refusals, error) {
@@ -70,7 +70,7 @@ func (s *filterSet) insert(ctx context.Context, bans []Ban, which []int) (map[ne
 	}
 	overlaps := map[netip.Prefix]netip.Prefix{}
 	for name, elements := range grouped {
-		err := s.tool.insert(ctx, s.part, name, elements)
+		err := s.tool.insert(ctx, s.ruleset, name, elements)
 		var o *netfilter.OverlapError
 		if err != nil && !errors.As(err, &o) {
 			return nil, err
@@ -106,7 +106,7 @@ func (s *filterSet) unblock(ctx context.Context, prefixes []netip.Prefix) (int, 
 		grouped[s.names.of(p)] = append(grouped[s.names.of(p)], p)
 	}
 	for name, list := range grouped {
-		if err := s.tool.remove(ctx, s.part, name, list); err != nil {
+		if err := s.tool.remove(ctx, s.ruleset, name, list); err != nil {
 			return 0, nil, err
 		}
 	}
@@ -134,7 +134,7 @@ func (s *filterSet) held(ctx context.Context) (map[netip.Prefix]bool, error) {
 
 func (s *filterSet) elements(ctx context.Context) (all []netfilter.Element, err error) {
 	for _, name := range s.names.names() {
-		some, err := s.tool.elements(ctx, s.part, name)
+		some, err := s.tool.list(ctx, s.ruleset, name)
 		if err != nil {
 			return nil, err
 		}

@@ -12,8 +12,8 @@ import (
 	"github.com/floodwall/floodwall/internal/netfilter"
 )
 
-// handOver is how long a new part in netfilter decides while XDP is being switched. If the process dies in between, the
-// part becomes inert after that time, and the policy before is whole again.
+// handOver is how long a new ruleset in netfilter decides while XDP is being switched. If the process dies in between, the
+// ruleset becomes inert after that time, and the policy before is whole again.
 const handOver = 30 * time.Second
 
 // installed is a generation that decides, alone or on trial.
@@ -65,11 +65,11 @@ type switchover struct {
 	text  []byte        // of the manifest
 	to    *installed    // what comes of it
 	trial time.Duration // of the policy, 0 for none
-	begin time.Time     // when the first part was loaded, or would have been
+	begin time.Time     // when the first ruleset was loaded, or would have been
 	base  *generation   // that returns if the new one is not confirmed, or nil
 	ended *generation   // whose trial this change ends, or nil
-	old   map[kind]*part
-	new   map[kind]*part
+	old   map[kind]*ruleset
+	new   map[kind]*ruleset
 	tools map[kind]tool
 	done  []func() error // what undoes the steps so far, first to last
 }
@@ -114,10 +114,10 @@ func (s *switchover) note(text string) { s.to.notes = append(s.to.notes, text) }
 // both reports whether XDP and netfilter have a part in the change.
 func (s *switchover) both() bool { return s.programs() && len(s.new)+len(s.old) > 0 }
 
-// stepBack has the parts of the policy before a trial decide again, since a new one takes their place. If the change
+// stepBack has the rulesets of the policy before a trial decide again, since a new one takes their place. If the change
 // goes no further, the trial is over.
 func (s *switchover) stepBack(ctx context.Context) error {
-	if s.ended == nil || s.base == nil || len(s.base.manifest.Parts) == 0 {
+	if s.ended == nil || s.base == nil || len(s.base.manifest.Rulesets) == 0 {
 		return nil
 	}
 	s.done = append(s.done, func() error { return s.running.live.giveUp(ctx) })
@@ -147,7 +147,7 @@ func (s *switchover) dropEnded(ctx context.Context) (err error) {
 
 // prepare finds the tools, and removes remains of applies that died.
 func (s *switchover) prepare(ctx context.Context) error {
-	s.old, s.new = map[kind]*part{}, map[kind]*part{}
+	s.old, s.new = map[kind]*ruleset{}, map[kind]*ruleset{}
 	for _, p := range s.manifest.all() {
 		s.new[p.Kind] = p
 	}
@@ -158,7 +158,7 @@ func (s *switchover) prepare(ctx context.Context) error {
 	}
 	if s.running.live != nil {
 		for _, g := range s.running.live.all() {
-			for _, p := range s.running.live.parts(g) {
+			for _, p := range s.running.live.rulesets(g) {
 				keep, used[p.Kind] = append(keep, p.Name), true
 			}
 		}
@@ -167,7 +167,7 @@ func (s *switchover) prepare(ctx context.Context) error {
 		}
 	}
 	if s.base != nil {
-		for _, p := range s.base.manifest.Parts {
+		for _, p := range s.base.manifest.Rulesets {
 			s.old[p.Kind] = p
 		}
 	}
@@ -184,9 +184,9 @@ func (s *switchover) prepare(ctx context.Context) error {
 	return nil
 }
 
-// loadParts loads the parts in netfilter. With a trial, or where XDP has a part in the change, they decide beside the old
+// loadRulesets loads the rulesets in netfilter. With a trial, or where XDP has a part in the change, they decide beside the old
 // ones until all has changed: at no moment is a packet let by that both policies drop.
-func (s *switchover) loadParts(ctx context.Context) error {
+func (s *switchover) loadRulesets(ctx context.Context) error {
 	for _, p := range s.manifest.all() {
 		k, old := p.Kind, nameOf(s.old[p.Kind])
 		how := loading{trial: s.guarded(), beside: s.programs() || s.trial > 0}
@@ -203,7 +203,7 @@ func (s *switchover) loadParts(ctx context.Context) error {
 	return nil
 }
 
-// remains passes on an error, unless it is that remains of the old part are left: the change is done.
+// remains passes on an error, unless it is that remains of the old ruleset are left: the change is done.
 func (s *switchover) remains(err error) error {
 	var r *netfilter.RemainsError
 	if errors.As(err, &r) {
@@ -217,19 +217,19 @@ func (s *switchover) remain(of string, err error) {
 	s.note(fmt.Sprintf("the next change removes what is left of %s: %v", of, err))
 }
 
-// guarded is how long new parts decide unless they are confirmed, 0 for ever. The time of a trial begins anew when all of
+// guarded is how long new rulesets decide unless they are confirmed, 0 for ever. The time of a trial begins anew when all of
 // the policy is in force.
 func (s *switchover) guarded() time.Duration {
 	switch {
 	case s.trial > 0:
 		return s.trial
-	case s.programs() || s.move != nil: // the old parts are set aside, to be read when they count no more
+	case s.programs() || s.move != nil: // the old rulesets are set aside, to be read when they count no more
 		return handOver
 	}
 	return 0
 }
 
-func nameOf(p *part) string {
+func nameOf(p *ruleset) string {
 	if p == nil {
 		return ""
 	}
@@ -302,7 +302,7 @@ func (s *switchover) recorded(released bool) error {
 	return nil
 }
 
-// annotate keeps with the generation what its manifest does not have. Of a move, the old parts count no more.
+// annotate keeps with the generation what its manifest does not have. Of a move, the old rulesets count no more.
 func (s *switchover) annotate(ctx context.Context) error {
 	number := s.to.generation
 	if s.source != nil {
@@ -338,7 +338,7 @@ func (s *switchover) undo() (err error) {
 	return nil
 }
 
-// settle ends the guard of the new parts, and removes the old ones. Where XDP has a part in the change, the new parts are
+// settle ends the guard of the new rulesets, and removes the old ones. Where XDP has a part in the change, the new rulesets are
 // kept first, then XDP, and the old ones go last: wherever this ends, nothing is let by that both policies drop. With a
 // trial all of it is done when that is confirmed.
 func (s *switchover) settle(ctx context.Context) error {
@@ -367,7 +367,7 @@ func (s *switchover) settle(ctx context.Context) error {
 			return err
 		}
 	}
-	// Once an old part is removed, or XDP is confirmed that had nothing before, nothing can be taken back.
+	// Once an old ruleset is removed, or XDP is confirmed that had nothing before, nothing can be taken back.
 	removed := s.program != nil && (s.base == nil || s.base.program == nil)
 	for _, p := range s.manifest.all() {
 		old := nameOf(s.old[p.Kind])

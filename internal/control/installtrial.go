@@ -8,12 +8,12 @@ import (
 	"github.com/floodwall/floodwall/internal/datapath"
 )
 
-// ahead is how long before the parts in netfilter XDP returns to the policy before: the old parts decide again by then,
+// ahead is how long before the rulesets in netfilter XDP returns to the policy before: the old rulesets decide again by then,
 // and the new ones still do, so that no packet is let by that both policies drop.
 const ahead = 300 * time.Millisecond
 
 // programGuard is how long the new program decides unless it is confirmed, 0 for ever. Alone, its trial begins with it. With
-// parts in netfilter it returns before they become inert.
+// rulesets in netfilter it returns before they become inert.
 func (s *switchover) programGuard(ctx context.Context) (time.Duration, error) {
 	switch {
 	case s.trial == 0 && !s.both():
@@ -39,7 +39,7 @@ const (
 	startTries = 5
 )
 
-// hold has the new parts decide until the time of a trial and more has passed, and returns when the first of them may stop. On
+// hold has the new rulesets decide until the time of a trial and more has passed, and returns when the first of them may stop. On
 // a machine that is slow it adds what the next steps may take.
 func (s *switchover) hold(ctx context.Context, more time.Duration) (ends time.Time, err error) {
 	for range startTries {
@@ -87,7 +87,7 @@ func (s *switchover) start(ctx context.Context) error {
 }
 
 // startTrial begins a trial, while all that is new decides for longer than the steps take. Wherever the process dies, the old
-// parts decide again before the new program returns, and that before the new parts become inert: at no moment does nobody
+// rulesets decide again before the new program returns, and that before the new rulesets become inert: at no moment does nobody
 // decide, and the old policy is whole in the end.
 func (s *switchover) startTrial(ctx context.Context, trial time.Duration) error {
 	for _, p := range s.manifest.all() {
@@ -123,7 +123,7 @@ func (s *switchover) restart(left time.Duration) error {
 	return nil
 }
 
-// succeed sets the old parts aside when rules have moved and XDP has changed, until the move is done.
+// succeed sets the old rulesets aside when rules have moved and XDP has changed, until the move is done.
 func (s *switchover) succeed(ctx context.Context) error {
 	if s.move == nil || !s.programs() {
 		return nil

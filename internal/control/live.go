@@ -12,7 +12,7 @@ import (
 	"github.com/floodwall/floodwall/internal/netfilter"
 )
 
-// generation is a policy in the kernel: an XDP program, parts in netfilter, or both.
+// generation is a policy in the kernel: an XDP program, rulesets in netfilter, or both.
 type generation struct {
 	number   int
 	manifest *manifest
@@ -140,7 +140,7 @@ func (l *live) records(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		real := m.part()
+		real := m.ruleset()
 		if real == nil {
 			continue
 		}
@@ -190,7 +190,7 @@ func (l *live) trials(ctx context.Context) error {
 	if of != nil && of.New == g.number && !of.Expired() {
 		l.trial = &trial{of.Left(), of.Old}
 	}
-	if real := g.manifest.part(); l.trial == nil && g.program == nil && real != nil {
+	if real := g.manifest.ruleset(); l.trial == nil && g.program == nil && real != nil {
 		left, state, err := l.tools[real.Kind].Trial(ctx, real.Name)
 		if err != nil {
 			return err
@@ -213,12 +213,12 @@ func (l *live) base() *generation {
 	return l.generations[0]
 }
 
-// parts are those that a generation has in the kernel.
-func (l *live) parts(g *generation) []*part {
+// rulesets are those that a generation has in the kernel.
+func (l *live) rulesets(g *generation) []*ruleset {
 	if l.trial != nil && g == l.generations[0] {
 		return g.manifest.all()
 	}
-	return g.manifest.Parts
+	return g.manifest.Rulesets
 }
 
 // tool finds a tool of netfilter, once.

@@ -18,7 +18,7 @@ type loaded struct {
 	manifest *manifest         // complete
 	program  *datapath.Program // nil without XDP
 	xdp      *compile.XDP
-	part     *part                // in netfilter; nil when there is nothing for it to do
+	ruleset  *ruleset             // in netfilter; nil when there is nothing for it to do
 	began    seeds                // what its counters begin with
 	kept     map[string][]Blocked // entries of dynamic sets, by the set
 	saved    map[string]bool      // sets of which kept comes from Instance.Bans

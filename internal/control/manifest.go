@@ -19,25 +19,25 @@ import (
 // manifest is what a generation remembers of its policy: enough to report on it, to explain it, and to hand its
 // counters and its dynamic sets to the next.
 type manifest struct {
-	Format  int               `json:"format,omitempty"` // manifestFormat; the first versions wrote none
-	File    string            `json:"file"`
-	Applied time.Time         `json:"applied"`
-	Target  compile.Target    `json:"target"`
-	Mode    datapath.Mode     `json:"mode,omitempty"`   // of XDP, when somebody asked for one
-	Choice  string            `json:"choice,omitempty"` // why it is this target, when nobody asked for one
-	Devices []string          `json:"devices"`
-	Default string            `json:"default"`
-	At      compile.Placement `json:"at"` // where the default is
-	Checks  packet.CheckSet   `json:"checks"`
-	Form    compile.Form      `json:"form"`
-	Key     uint64            `json:"key"`                // of questions
-	Tags    string            `json:"tags,omitempty"`     // why XDP has to see VLAN tags
-	Boot    string            `json:"boot,omitempty"`     // the copy of the policy that comes back after a reboot
-	Parts   []*part           `json:"parts,omitempty"`    // in netfilter
-	StandIn []*part           `json:"stand_in,omitempty"` // what takes the place of other kinds of parts during the trial
-	Rules   []ruleEntry       `json:"rules"`
-	Guards  []guardEntry      `json:"guards,omitempty"`
-	Sets    []setEntry        `json:"sets"`
+	Format   int               `json:"format,omitempty"` // manifestFormat; the first versions wrote none
+	File     string            `json:"file"`
+	Applied  time.Time         `json:"applied"`
+	Target   compile.Target    `json:"target"`
+	Mode     datapath.Mode     `json:"mode,omitempty"`   // of XDP, when somebody asked for one
+	Choice   string            `json:"choice,omitempty"` // why it is this target, when nobody asked for one
+	Devices  []string          `json:"devices"`
+	Default  string            `json:"default"`
+	At       compile.Placement `json:"at"` // where the default is
+	Checks   packet.CheckSet   `json:"checks"`
+	Form     compile.Form      `json:"form"`
+	Key      uint64            `json:"key"`                // of questions
+	Tags     string            `json:"tags,omitempty"`     // why XDP has to see VLAN tags
+	Boot     string            `json:"boot,omitempty"`     // the copy of the policy that comes back after a reboot
+	Rulesets []*ruleset        `json:"parts,omitempty"`    // in netfilter
+	StandIn  []*ruleset        `json:"stand_in,omitempty"` // what takes the place of other kinds of rulesets during the trial
+	Rules    []ruleEntry       `json:"rules"`
+	Guards   []guardEntry      `json:"guards,omitempty"`
+	Sets     []setEntry        `json:"sets"`
 
 	Observed packet.CheckSet `json:"observed,omitempty"` // checks that only count
 	Limits   []limitEntry    `json:"limits,omitempty"`   // in the order of ir.Program

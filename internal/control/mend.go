@@ -8,7 +8,7 @@ import (
 )
 
 // mend puts straight what a command has left that died between the steps of a change: XDP says which policy decides, and
-// its parts in netfilter have to be those of the same one. During a trial all of it is as it should be. A part of which
+// its rulesets in netfilter have to be those of the same one. During a trial all of it is as it should be. A ruleset of which
 // nothing is there was removed by others; it is put back only when that is asked for.
 func (l *live) mend(ctx context.Context, in Instance, restore bool) error {
 	errs := []error{strictFor(l.state, l.manifests()...)}
@@ -20,17 +20,17 @@ func (l *live) mend(ctx context.Context, in Instance, restore bool) error {
 		errs = append(errs, l.state.Took(g.number), l.state.Stands(g.number))
 	}
 	errs = append(errs, l.state.Succeed(g.number))
-	for _, p := range g.manifest.Parts {
-		errs = append(errs, l.mendPart(ctx, in, g, p, restore))
+	for _, p := range g.manifest.Rulesets {
+		errs = append(errs, l.mendRuleset(ctx, in, g, p, restore))
 	}
-	for _, p := range g.manifest.StandIn { // it goes, with the part of the policy before in whose place it was
+	for _, p := range g.manifest.StandIn { // it goes, with the ruleset of the policy before in whose place it was
 		errs = append(errs, in.clean(ctx, p.Kind))
 	}
 	return errors.Join(errs...)
 }
 
-// mendPart has a part decide that should, and no other of its kind.
-func (l *live) mendPart(ctx context.Context, in Instance, g *generation, p *part, restore bool) error {
+// mendRuleset has a ruleset decide that should, and no other of its kind.
+func (l *live) mendRuleset(ctx context.Context, in Instance, g *generation, p *ruleset, restore bool) error {
 	t, err := l.tool(ctx, p.Kind)
 	if err != nil {
 		return err
@@ -48,7 +48,7 @@ func (l *live) mendPart(ctx context.Context, in Instance, g *generation, p *part
 		_, err := t.Clean(ctx, in.prefixOf(p.Kind), p.Name)
 		return err
 	}
-	other, err := l.otherPart(ctx, in, t, p)
+	other, err := l.otherRuleset(ctx, in, t, p)
 	if err != nil {
 		return err
 	}
@@ -79,8 +79,8 @@ func keepOf(name string) []string {
 	return []string{name}
 }
 
-// otherPart is a part of the instance, of the same kind, that decides though it should not, or "".
-func (l *live) otherPart(ctx context.Context, in Instance, t tool, p *part) (string, error) {
+// otherRuleset is a ruleset of the instance, of the same kind, that decides though it should not, or "".
+func (l *live) otherRuleset(ctx context.Context, in Instance, t tool, p *ruleset) (string, error) {
 	names, err := t.Leftovers(ctx, in.prefixOf(p.Kind), p.Name)
 	if err != nil {
 		return "", err

@@ -13,18 +13,18 @@ import (
 
 // netfilter compiles what is for netfilter, and finds the tool for it.
 func (l *loaded) netfilter(ctx context.Context) error {
-	name, err := l.partName()
+	name, err := l.freeName()
 	if err != nil {
 		return err
 	}
-	left, err := l.compilePart(ctx, name)
+	left, err := l.compileRuleset(ctx, name)
 	if err != nil {
 		return err
 	}
-	if l.part != nil {
-		l.part.fill = l.part.bansOf(l.kept)
-		l.manifest.Parts = []*part{l.part}
-		if _, err := findTool(ctx, l.part.Kind); err != nil {
+	if l.ruleset != nil {
+		l.ruleset.fill = l.ruleset.bansOf(l.kept)
+		l.manifest.Rulesets = []*ruleset{l.ruleset}
+		if _, err := findTool(ctx, l.ruleset.Kind); err != nil {
 			return l.lacking(err)
 		}
 	}
@@ -34,22 +34,22 @@ func (l *loaded) netfilter(ctx context.Context) error {
 	return l.leave(left)
 }
 
-// compilePart makes the part of the target, if there is anything for it to do.
-func (l *loaded) compilePart(ctx context.Context, name string) ([]compile.Left, error) {
+// compileRuleset makes the ruleset of the target, if there is anything for it to do.
+func (l *loaded) compileRuleset(ctx context.Context, name string) ([]compile.Left, error) {
 	k := kindNft
 	if l.target == compile.TargetIptables {
-		k = kindXt
+		k = kindIptables
 	}
 	counts, err := l.countsBefore(ctx, k)
 	if err != nil {
 		return nil, err
 	}
-	if k == kindXt {
+	if k == kindIptables {
 		x, err := compile.ToIptables(l.stages, compile.IptOptions{Name: name, Devices: l.devices(), Counts: counts, Protect: l.found})
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", l.compiled.Policy.File, err)
 		}
-		l.part = xtPart(l.compiled, x, name)
+		l.ruleset = iptablesRuleset(l.compiled, x, name)
 		return x.Left, nil
 	}
 	n, err := compile.ToNftables(l.stages, compile.NftOptions{Table: name, Devices: l.devices(), Counts: counts, Protect: l.found})
@@ -57,13 +57,13 @@ func (l *loaded) compilePart(ctx context.Context, name string) ([]compile.Left, 
 		return nil, fmt.Errorf("%s: %w", l.compiled.Policy.File, err)
 	}
 	if !n.Empty() || l.target == compile.TargetNftables {
-		l.part = nftPart(l.compiled, n)
+		l.ruleset = nftRuleset(l.compiled, n)
 	}
 	return n.Left, nil
 }
 
-// partName is a name that no generation's part has: those that decide, rest, or wait for a rollback.
-func (l *loaded) partName() (string, error) {
+// freeName is a name that no generation's ruleset has: those that decide, rest, or wait for a rollback.
+func (l *loaded) freeName() (string, error) {
 	texts, err := l.running.state.Manifests()
 	if err != nil {
 		return "", err
@@ -76,7 +76,7 @@ func (l *loaded) partName() (string, error) {
 		}
 		manifests = append(manifests, m)
 	}
-	return l.in.nextPart(manifests), nil
+	return l.in.nextName(manifests), nil
 }
 
 // lacking explains that a tool is missing: which rule needs it when XDP does the rest.
@@ -93,13 +93,13 @@ func (l *loaded) lacking(err error) error {
 	return &unavailableError{fmt.Errorf("services that are not tracked: %w", err)}
 }
 
-// standIn adds parts that decide nothing, in place of those that rest during the trial.
+// standIn adds rulesets that decide nothing, in place of those that rest during the trial.
 func (l *loaded) standIn(name string) {
 	if l.running.live == nil || l.running.live.base() == nil {
 		return
 	}
-	for _, old := range l.running.live.base().manifest.Parts {
-		if l.manifest.partOf(old.Kind) == nil {
+	for _, old := range l.running.live.base().manifest.Rulesets {
+		if l.manifest.rulesetOf(old.Kind) == nil {
 			l.manifest.StandIn = append(l.manifest.StandIn, standIn(old, name))
 		}
 	}
@@ -143,7 +143,7 @@ func (e *LeftError) Hint() string { return "use --target xdp, or switch the chec
 // countsBefore says what the counters of rules that stay have counted, by their names in netfilter. What it has told is
 // in a.began.
 func (l *loaded) countsBefore(ctx context.Context, k kind) (func(string) (uint64, uint64), error) {
-	if l.running.live == nil || l.running.generation.manifest.partOf(k) == nil {
+	if l.running.live == nil || l.running.generation.manifest.rulesetOf(k) == nil {
 		return nil, nil
 	}
 	was, err := l.running.live.tallies(ctx, l.running.generation)
@@ -187,8 +187,8 @@ func (l *loaded) keepBans(ctx context.Context) error {
 	return nil
 }
 
-// bansOf are the entries that the sets of a part begin with, by the set of netfilter.
-func (p *part) bansOf(kept map[string][]Blocked) map[string][]netfilter.Element {
+// bansOf are the entries that the sets of a ruleset begin with, by the set of netfilter.
+func (p *ruleset) bansOf(kept map[string][]Blocked) map[string][]netfilter.Element {
 	out := map[string][]netfilter.Element{}
 	for name, set := range p.Sets {
 		for _, b := range kept[name] {

@@ -139,7 +139,7 @@ func (s *filterSet) evict(ctx context.Context, prefixes []netip.Prefix) error {
 		grouped[s.names.of(p)] = append(grouped[s.names.of(p)], p)
 	}
 	for name, list := range grouped {
-		if err := s.tool.remove(ctx, s.part, name, list); err != nil {
+		if err := s.tool.remove(ctx, s.ruleset, name, list); err != nil {
 			return err
 		}
 	}

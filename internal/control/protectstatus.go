@@ -59,10 +59,10 @@ func (s *Status) outcomes(m *manifest, c *tallies) {
 
 // proxied reports what SYNPROXY was given, and what was dropped beside it.
 func (s *Status) proxied(e *protectionEntry, number int, c *tallies) {
-	if c.part == nil {
+	if c.ruleset == nil {
 		return
 	}
-	counters, ok := c.part.Proxies[number]
+	counters, ok := c.ruleset.Proxies[number]
 	if !ok {
 		return
 	}

@@ -16,9 +16,9 @@ import (
 
 // Repaired is what a repair has put back into the kernel.
 type Repaired struct {
-	Devices []RepairedDevice `json:"devices"`
-	Parts   []RepairedPart   `json:"netfilter"`
-	Waiting []string         `json:"waiting,omitempty"` // devices that are not there
+	Devices  []RepairedDevice  `json:"devices"`
+	Rulesets []RepairedRuleset `json:"netfilter"`
+	Waiting  []string          `json:"waiting,omitempty"` // devices that are not there
 }
 
 // RepairedDevice is a device that has the program of the policy again.
@@ -28,14 +28,14 @@ type RepairedDevice struct {
 	Note string `json:"note,omitempty"` // that the mode is another than before
 }
 
-// RepairedPart is a table of nftables, or a set of chains of iptables, that is whole again.
-type RepairedPart struct {
+// RepairedRuleset is a table of nftables, or a set of chains of iptables, that is whole again.
+type RepairedRuleset struct {
 	Name  string `json:"name"`
 	Cause string `json:"cause"` // what was missing
 }
 
 // Any reports whether anything was put back.
-func (r *Repaired) Any() bool { return len(r.Devices)+len(r.Parts) > 0 }
+func (r *Repaired) Any() bool { return len(r.Devices)+len(r.Rulesets) > 0 }
 
 // String says what was put back.
 func (r *Repaired) String() string {
@@ -47,21 +47,21 @@ func (r *Repaired) String() string {
 		}
 		texts = append(texts, text)
 	}
-	for _, p := range r.Parts {
+	for _, p := range r.Rulesets {
 		texts = append(texts, fmt.Sprintf("%s is whole again in netfilter, where this had changed: %s", p.Name, p.Cause))
 	}
 	return strings.Join(texts, "; ")
 }
 
 // scope says what a repair looks at.
-type scope struct{ devices, parts bool }
+type scope struct{ devices, rulesets bool }
 
 // Repair puts back what has gone from the kernel of the policy in force: programs of devices that returned or that another
 // tool has detached, and what others have removed or changed in netfilter. All that it needs is in the BPF file system.
 // What cannot be put back is in the error, and keeps nothing else from it. It returns datapath.ErrNotLoaded when no policy is
 // in force.
 func (in Instance) Repair(ctx context.Context) (r *Repaired, err error) {
-	return in.repair(ctx, scope{devices: true, parts: true})
+	return in.repair(ctx, scope{devices: true, rulesets: true})
 }
 
 // RepairDevices is Repair for the programs of devices alone.
@@ -71,16 +71,16 @@ func (in Instance) RepairDevices(ctx context.Context) (*Repaired, error) {
 
 // RepairNetfilter is Repair for netfilter alone.
 func (in Instance) RepairNetfilter(ctx context.Context) (*Repaired, error) {
-	return in.repair(ctx, scope{parts: true})
+	return in.repair(ctx, scope{rulesets: true})
 }
 
 // Owns reports whether a table of nftables is one of the instance.
-func (in Instance) Owns(table string) bool { return strings.HasPrefix(table, in.partPrefix()) }
+func (in Instance) Owns(table string) bool { return strings.HasPrefix(table, in.namePrefix()) }
 
 // InIptables reports whether what runs has rules in iptables.
 func (in Instance) InIptables(ctx context.Context) (is bool) {
 	err := in.reading(ctx, func(l *live) error {
-		is = l.generations[0].manifest.partOf(kindXt) != nil
+		is = l.generations[0].manifest.rulesetOf(kindIptables) != nil
 		return nil
 	})
 	return is && err == nil
@@ -101,13 +101,13 @@ func (in Instance) repair(ctx context.Context, at scope) (r *Repaired, err error
 		if len(l.generations) == 0 || l.generations[0] != g {
 			defer g.close()
 		}
-		r = &Repaired{Devices: []RepairedDevice{}, Parts: []RepairedPart{}}
+		r = &Repaired{Devices: []RepairedDevice{}, Rulesets: []RepairedRuleset{}}
 		var errs []error
 		if at.devices {
 			errs = append(errs, r.devices(l, g))
 		}
-		if at.parts && l.trial == nil {
-			errs = append(errs, r.parts(ctx, in, l, g))
+		if at.rulesets && l.trial == nil {
+			errs = append(errs, r.rulesets(ctx, in, l, g))
 		}
 		if r.Any() {
 			errs = append(errs, noteRepairs(state, g.number, r))
@@ -203,21 +203,21 @@ func (r *Repaired) devices(l *live, g *generation) error {
 	return err
 }
 
-// parts puts back the parts in netfilter. What a change has left that died between its steps is for mend.
-func (r *Repaired) parts(ctx context.Context, in Instance, l *live, g *generation) error {
+// rulesets puts back the rulesets in netfilter. What a change has left that died between its steps is for mend.
+func (r *Repaired) rulesets(ctx context.Context, in Instance, l *live, g *generation) error {
 	var errs []error
-	for _, p := range g.manifest.Parts {
+	for _, p := range g.manifest.Rulesets {
 		cause, err := l.restore(ctx, in, g, p)
 		if cause != "" && err == nil {
-			r.Parts = append(r.Parts, RepairedPart{p.Name, cause})
+			r.Rulesets = append(r.Rulesets, RepairedRuleset{p.Name, cause})
 		}
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
 }
 
-// restore puts a part back if the kernel does not hold it. The cause is "" when it does.
-func (l *live) restore(ctx context.Context, in Instance, g *generation, p *part) (cause string, err error) {
+// restore puts a ruleset back if the kernel does not hold it. The cause is "" when it does.
+func (l *live) restore(ctx context.Context, in Instance, g *generation, p *ruleset) (cause string, err error) {
 	t, err := l.tool(ctx, p.Kind)
 	if err != nil {
 		return "", err
@@ -228,7 +228,7 @@ func (l *live) restore(ctx context.Context, in Instance, g *generation, p *part)
 		return "", err
 	case state == netfilter.Absent:
 		cause = "it was removed"
-	case state == netfilter.Settled, state == netfilter.Inert && p.Kind == kindXt:
+	case state == netfilter.Settled, state == netfilter.Inert && p.Kind == kindIptables:
 		differs := t.verify(ctx, p)
 		if differs == nil {
 			return "", nil

@@ -11,7 +11,7 @@ import (
 
 // proxyTable is the table that keeps SYNPROXY at work on connections that it began before the policy did without.
 // Another name would leave the tables of earlier versions behind.
-func (in Instance) proxyTable() string { return in.partPrefix() + "begun" }
+func (in Instance) proxyTable() string { return in.namePrefix() + "begun" }
 
 // retainProxy lets connections go on that SYNPROXY has begun for generations which are to end, when it is no part of what
 // follows, nil for nothing.

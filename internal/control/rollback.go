@@ -56,10 +56,10 @@ func (l *live) giveUp(ctx context.Context) error {
 	if err := g.windDown(ctx, now); err != nil {
 		return err
 	}
-	for _, p := range g.manifest.all() { // the old parts decide first, and the new ones until XDP has gone back
+	for _, p := range g.manifest.all() { // the old rulesets decide first, and the new ones until XDP has gone back
 		t, err := l.tool(ctx, p.Kind)
 		if err == nil {
-			err = t.Release(ctx, p.Name, nameOf(l.partBefore(p.Kind)))
+			err = t.Release(ctx, p.Name, nameOf(l.rulesetBefore(p.Kind)))
 		}
 		if err != nil {
 			return err
@@ -71,7 +71,7 @@ func (l *live) giveUp(ctx context.Context) error {
 		errs = append(errs, l.state.Rollback())
 	}
 	for _, p := range g.manifest.all() {
-		errs = append(errs, l.tools[p.Kind].Rollback(ctx, p.Name, nameOf(l.partBefore(p.Kind))))
+		errs = append(errs, l.tools[p.Kind].Rollback(ctx, p.Name, nameOf(l.rulesetBefore(p.Kind))))
 	}
 	if g.program == nil {
 		errs = append(errs, removeRecord(l.state, g.number))
@@ -109,7 +109,7 @@ func (l *live) back(ctx context.Context, in Instance) error {
 	if now.program != nil {
 		how = loading{trial: handOver, beside: true}
 	}
-	var loaded []*part
+	var loaded []*ruleset
 	err = strictly(l.state, before.manifest, func() (err error) {
 		loaded, err = l.reload(ctx, now, before, bans, how)
 		return err
@@ -143,13 +143,13 @@ func (l *live) back(ctx context.Context, in Instance) error {
 	return errors.Join(err, l.unload(ctx, now, loaded))
 }
 
-// reload loads the parts of the generation before, as far as that goes.
-func (l *live) reload(ctx context.Context, now, before *generation, bans map[string][]Blocked, how loading) (loaded []*part, err error) {
-	for _, p := range before.manifest.Parts {
+// reload loads the rulesets of the generation before, as far as that goes.
+func (l *live) reload(ctx context.Context, now, before *generation, bans map[string][]Blocked, how loading) (loaded []*ruleset, err error) {
+	for _, p := range before.manifest.Rulesets {
 		p.fill = p.bansOf(bans)
 		t, err := l.tool(ctx, p.Kind)
 		if err == nil {
-			err = t.load(ctx, p, nameOf(now.manifest.partOf(p.Kind)), how)
+			err = t.load(ctx, p, nameOf(now.manifest.rulesetOf(p.Kind)), how)
 		}
 		if err != nil {
 			return loaded, err
@@ -208,23 +208,23 @@ func asBans(list []Blocked) []Ban {
 	return bans
 }
 
-// unload takes back parts that were loaded for a rollback that went no further.
-func (l *live) unload(ctx context.Context, now *generation, parts []*part) (err error) {
-	for _, p := range parts {
-		err = errors.Join(err, l.tools[p.Kind].Rollback(ctx, p.Name, nameOf(now.manifest.partOf(p.Kind))))
+// unload takes back rulesets that were loaded for a rollback that went no further.
+func (l *live) unload(ctx context.Context, now *generation, rulesets []*ruleset) (err error) {
+	for _, p := range rulesets {
+		err = errors.Join(err, l.tools[p.Kind].Rollback(ctx, p.Name, nameOf(now.manifest.rulesetOf(p.Kind))))
 	}
 	return errors.Join(err, strictFor(l.state, now.manifest))
 }
 
-// settleBack removes the parts that do not decide any more.
+// settleBack removes the rulesets that do not decide any more.
 func (l *live) settleBack(ctx context.Context, now, before *generation) error {
-	for _, p := range before.manifest.Parts {
-		if err := confirmed(l.tools[p.Kind].Finish(ctx, p.Name, nameOf(now.manifest.partOf(p.Kind)))); err != nil {
+	for _, p := range before.manifest.Rulesets {
+		if err := confirmed(l.tools[p.Kind].Finish(ctx, p.Name, nameOf(now.manifest.rulesetOf(p.Kind)))); err != nil {
 			return err
 		}
 	}
-	for _, p := range now.manifest.Parts {
-		if before.manifest.partOf(p.Kind) != nil {
+	for _, p := range now.manifest.Rulesets {
+		if before.manifest.rulesetOf(p.Kind) != nil {
 			continue
 		}
 		t, err := l.tool(ctx, p.Kind)

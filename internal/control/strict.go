@@ -91,7 +91,7 @@ func strictFor(state *datapath.State, remain ...*manifest) error {
 	return state.ForgetSetting()
 }
 
-// strictly has fn load parts with conntrack strict before any of them decides, if their generation needs it. Where there
+// strictly has fn load rulesets with conntrack strict before any of them decides, if their generation needs it. Where there
 // was no conntrack before, it comes with them.
 func strictly(state *datapath.State, m *manifest, fn func() error) error {
 	if !m.strict() {
@@ -105,7 +105,7 @@ func strictly(state *datapath.State, m *manifest, fn func() error) error {
 	return beStrict(state)
 }
 
-// loadStrictly loads the parts in netfilter, and has undo bring back what conntrack was.
+// loadStrictly loads the rulesets in netfilter, and has undo bring back what conntrack was.
 func (s *switchover) loadStrictly(ctx context.Context) error {
 	s.done = append(s.done, func() error {
 		if s.running.live == nil {
@@ -113,5 +113,5 @@ func (s *switchover) loadStrictly(ctx context.Context) error {
 		}
 		return strictFor(s.running.state, s.running.live.manifests()...)
 	})
-	return strictly(s.running.state, s.manifest, func() error { return s.loadParts(ctx) })
+	return strictly(s.running.state, s.manifest, func() error { return s.loadRulesets(ctx) })
 }

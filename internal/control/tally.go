@@ -16,7 +16,7 @@ type tallies struct {
 	manifest *manifest
 	program  bool             // there is one in XDP
 	slots    []xdp.Counter    // its counters
-	part     *part            // in netfilter, or nil
+	ruleset  *ruleset         // in netfilter, or nil
 	named    map[string]tally // its counters
 	carried  carried
 }
@@ -39,7 +39,7 @@ const ethernet = 14
 
 // tallies reads all counters of a generation.
 func (l *live) tallies(ctx context.Context, g *generation) (*tallies, error) {
-	c := &tallies{manifest: g.manifest, program: g.program != nil, part: g.manifest.part(), named: map[string]tally{}}
+	c := &tallies{manifest: g.manifest, program: g.program != nil, ruleset: g.manifest.ruleset(), named: map[string]tally{}}
 	if err := c.carried.read(l.state, g.number); err != nil {
 		return nil, err
 	}
@@ -48,14 +48,14 @@ func (l *live) tallies(ctx context.Context, g *generation) (*tallies, error) {
 			return nil, err
 		}
 	}
-	if c.part == nil {
+	if c.ruleset == nil {
 		return c, nil
 	}
-	t, err := l.tool(ctx, c.part.Kind)
+	t, err := l.tool(ctx, c.ruleset.Kind)
 	if err != nil {
 		return nil, err
 	}
-	counts, err := t.Counters(ctx, c.part.Name)
+	counts, err := t.Counters(ctx, c.ruleset.Name)
 	for name, n := range counts {
 		c.named[name] = inFrames(n)
 	}
@@ -100,23 +100,23 @@ func (c *tallies) rule(i int, r ruleEntry) tally {
 	switch {
 	case r.Stage == compile.StageXDP:
 		return n.plus(c.slot(r.Slot))
-	case c.part == nil || i >= len(c.part.Rules):
+	case c.ruleset == nil || i >= len(c.ruleset.Rules):
 		return n
 	}
-	return n.plus(c.named[c.part.Rules[i]])
+	return n.plus(c.named[c.ruleset.Rules[i]])
 }
 
 // check is the count of a check, and where it is done, if it is.
 func (c *tallies) check(check packet.Check) (n tally, at compile.Stage, done bool) {
 	if c.program {
 		n = c.slot(uint32(check))
-		if c.part != nil { // frames that rules in netfilter do not see
-			n = n.plus(c.named[c.part.Checks[check.String()]])
+		if c.ruleset != nil { // frames that rules in netfilter do not see
+			n = n.plus(c.named[c.ruleset.Checks[check.String()]])
 		}
 		return n, compile.StageXDP, true
 	}
-	if c.part != nil {
-		if name, ok := c.part.Checks[check.String()]; ok {
+	if c.ruleset != nil {
+		if name, ok := c.ruleset.Checks[check.String()]; ok {
 			return c.named[name].plus(c.carried.Checks[check.String()]), c.manifest.Target.CheckStage(check), true
 		}
 	}
@@ -139,8 +139,8 @@ func (c *tallies) byDefault() tally {
 	switch {
 	case c.manifest.At.Stage == compile.StageXDP:
 		return n.plus(c.slot(xdp.SlotDefault))
-	case c.part != nil:
-		return n.plus(c.named[c.part.Default])
+	case c.ruleset != nil:
+		return n.plus(c.named[c.ruleset.Default])
 	}
 	return n
 }

@@ -74,7 +74,7 @@ func (l *live) noTrial() error {
 		return datapath.ErrExpired
 	}
 	for k, tl := range l.tools {
-		if p := l.generations[0].manifest.partOf(k); p != nil {
+		if p := l.generations[0].manifest.rulesetOf(k); p != nil {
 			if _, state, err := tl.Trial(context.Background(), p.Name); err == nil && state == netfilter.Returned {
 				return datapath.ErrExpired
 			}
@@ -83,7 +83,7 @@ func (l *live) noTrial() error {
 	return errors.Join(err, datapath.ErrNoTrial)
 }
 
-// confirm keeps the newest generation: its parts in netfilter first, as they are what can refuse, then XDP. What rested
+// confirm keeps the newest generation: its rulesets in netfilter first, as they are what can refuse, then XDP. What rested
 // during the trial goes last, so that wherever this ends nothing is let by that both policies drop.
 func (l *live) confirm(ctx context.Context) error {
 	g := l.generations[0]
@@ -95,7 +95,7 @@ func (l *live) confirm(ctx context.Context) error {
 		case both:
 			err = t.Keep(ctx, p.Name)
 		default: // netfilter alone, which does it in one step
-			err = confirmed(t.Confirm(ctx, p.Name, nameOf(l.partBefore(p.Kind))))
+			err = confirmed(t.Confirm(ctx, p.Name, nameOf(l.rulesetBefore(p.Kind))))
 		}
 		var late *netfilter.ExpiredError
 		if errors.As(err, &late) {
@@ -118,21 +118,21 @@ func (l *live) confirm(ctx context.Context) error {
 	var errs []error
 	if both {
 		for _, p := range g.manifest.all() {
-			errs = append(errs, confirmed(l.tools[p.Kind].Finish(ctx, p.Name, nameOf(l.partBefore(p.Kind)))))
+			errs = append(errs, confirmed(l.tools[p.Kind].Finish(ctx, p.Name, nameOf(l.rulesetBefore(p.Kind)))))
 		}
 	}
 	return errors.Join(append(errs, dropStandIns(ctx, l.tools, g.manifest), forget(l.state, g.number, l.trial.old), strictFor(l.state, g.manifest))...)
 }
 
-// partBefore is the part of the generation that rests during the trial.
-func (l *live) partBefore(k kind) *part {
+// rulesetBefore is the ruleset of the generation that rests during the trial.
+func (l *live) rulesetBefore(k kind) *ruleset {
 	if l.standby == nil {
 		return nil
 	}
-	return l.standby.manifest.partOf(k)
+	return l.standby.manifest.rulesetOf(k)
 }
 
-// dropStandIns removes the parts that only kept others at rest.
+// dropStandIns removes the rulesets that only kept others at rest.
 func dropStandIns(ctx context.Context, tools map[kind]tool, m *manifest) (err error) {
 	for _, p := range m.StandIn {
 		err = errors.Join(err, tools[p.Kind].Remove(ctx, p.Name))
@@ -214,14 +214,14 @@ func (l *live) endedTrial(ctx context.Context) (number int, err error) {
 // ended reports whether a record is of a policy whose trial ended unconfirmed.
 func (l *live) ended(ctx context.Context, r *datapath.Record) (bool, error) {
 	m, err := readManifest(r.Number, r.Manifest)
-	if err != nil || m.part() == nil || r.Took { // one that took effect and does nothing was changed by others
+	if err != nil || m.ruleset() == nil || r.Took { // one that took effect and does nothing was changed by others
 		return false, err
 	}
-	t, err := l.tool(ctx, m.part().Kind)
+	t, err := l.tool(ctx, m.ruleset().Kind)
 	if err != nil {
 		return false, err
 	}
-	_, state, err := t.Trial(ctx, m.part().Name)
+	_, state, err := t.Trial(ctx, m.ruleset().Name)
 	return state == netfilter.Inert, err
 }
 
@@ -229,12 +229,12 @@ func (l *live) ended(ctx context.Context, r *datapath.Record) (bool, error) {
 func (l *live) settle(ctx context.Context, in Instance, number int) error {
 	var keep []string
 	for _, g := range l.all() {
-		for _, p := range l.parts(g) {
+		for _, p := range l.rulesets(g) {
 			keep = append(keep, p.Name)
 		}
 	}
 	var errs []error
-	for _, k := range []kind{kindNft, kindXt} {
+	for _, k := range []kind{kindNft, kindIptables} {
 		if _, err := l.tool(ctx, k); err == nil {
 			errs = append(errs, in.clean(ctx, k, keep...))
 		}

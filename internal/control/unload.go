@@ -52,15 +52,15 @@ func (in Instance) endings(ctx context.Context, state *datapath.State) error {
 	return errors.Join(err, in.retainProxy(ctx, l.manifests(), nil))
 }
 
-// kinds are the tools that parts of the instance may be in: those that a manifest names, and those that are installed,
-// since an apply that died leaves parts that no manifest knows.
+// kinds are the tools that rulesets of the instance may be in: those that a manifest names, and those that are installed,
+// since an apply that died leaves rulesets that no manifest knows.
 func (in Instance) kinds(ctx context.Context, state *datapath.State) ([]kind, error) {
 	named := map[kind]bool{}
 	l, err := openLive(ctx, state)
 	switch {
 	case err == nil:
 		for _, g := range l.all() {
-			for _, p := range l.parts(g) {
+			for _, p := range l.rulesets(g) {
 				named[p.Kind] = true
 			}
 		}
@@ -69,7 +69,7 @@ func (in Instance) kinds(ctx context.Context, state *datapath.State) ([]kind, er
 		return nil, err
 	}
 	var list []kind
-	for _, k := range []kind{kindNft, kindXt} {
+	for _, k := range []kind{kindNft, kindIptables} {
 		if _, err := findTool(ctx, k); err == nil || named[k] {
 			list = append(list, k)
 		}
@@ -77,7 +77,7 @@ func (in Instance) kinds(ctx context.Context, state *datapath.State) ([]kind, er
 	return list, nil
 }
 
-// clean removes all parts of a kind that the instance has, but for those to keep.
+// clean removes all rulesets of a kind that the instance has, but for those to keep.
 func (in Instance) clean(ctx context.Context, k kind, keep ...string) error {
 	t, err := findTool(ctx, k)
 	if err != nil {

@@ -42,10 +42,10 @@ func fallen(state *datapath.State) error {
 		return orNotLoaded(err)
 	}
 	m, err := readManifest(r.Number, r.Manifest)
-	if err != nil || m.part() == nil {
+	if err != nil || m.ruleset() == nil {
 		return orNotLoaded(err)
 	}
-	return &FallenError{fmt.Sprintf("somebody has removed %s, which %s was put into", m.part().Name, m.File)}
+	return &FallenError{fmt.Sprintf("somebody has removed %s, which %s was put into", m.ruleset().Name, m.File)}
 }
 
 func orNotLoaded(err error) error {
@@ -75,7 +75,7 @@ func (s *Status) whole(ctx context.Context, l *live, g *generation) error {
 	if l.trial != nil {
 		return nil // what guards the trial is in netfilter too
 	}
-	for _, p := range g.manifest.Parts {
+	for _, p := range g.manifest.Rulesets {
 		t, err := l.tool(ctx, p.Kind)
 		if err == nil {
 			err = t.verify(ctx, p)

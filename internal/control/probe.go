@@ -11,41 +11,41 @@ import (
 	"github.com/floodwall/floodwall/internal/replica"
 )
 
-// Reasons that no policy names: see askNetfilter.
+// Reasons that no policy names: see probeNetfilter.
 const (
 	reasonNotIP     = "not-ip"
 	reasonKernel    = "kernel"
 	reasonUncounted = "uncounted"
 )
 
-// AskError says why what is in netfilter cannot answer for a packet.
-type AskError struct{ Problem, Remedy string }
+// ProbeError says why what is in netfilter cannot answer for a packet.
+type ProbeError struct{ Problem, Remedy string }
 
-func (e *AskError) Error() string { return e.Problem }
+func (e *ProbeError) Error() string { return e.Problem }
 
 // Hint is the remedy.
-func (e *AskError) Hint() string { return e.Remedy }
+func (e *ProbeError) Hint() string { return e.Remedy }
 
-// askNetfilter is the answer of the part in netfilter, to a packet that came past XDP with an answer so far. The reason
+// probeNetfilter is the answer of the ruleset in netfilter, to a packet that came past XDP with an answer so far. The reason
 // is "kernel" when the kernel itself drops the packet before the stage that would decide, for instance because it is
 // neither for this host nor to be forwarded, and "uncounted" when it is dropped by a line without a counter, which
 // somebody added. When conntrack calls a packet otherwise than new, and the question says no state, the packet of the
 // answer has the state.
-func (l *live) askNetfilter(ctx context.Context, g *generation, spec packet.Spec, e Explanation) (Explanation, error) {
+func (l *live) probeNetfilter(ctx context.Context, g *generation, spec packet.Spec, e Explanation) (Explanation, error) {
 	m, p := g.manifest, spec.Packet()
-	part := m.part()
+	ruleset := m.ruleset()
 	switch {
-	case part == nil:
+	case ruleset == nil:
 		return e, nil
 	case p.Kind == packet.NotIP:
 		e.Verdict, e.Reason, e.Stage = ir.Pass.String(), reasonNotIP, m.first()
 		return e, nil
 	}
 	tool := replica.Nft
-	if part.Kind == kindXt {
+	if ruleset.Kind == kindIptables {
 		tool = replica.Iptables
 	}
-	answer, err := replica.Ask(ctx, replica.Part{Tool: tool, Name: part.Name, Devices: m.Devices}, spec.Frame(), p)
+	answer, err := replica.Ask(ctx, replica.Part{Tool: tool, Name: ruleset.Name, Devices: m.Devices}, spec.Frame(), p)
 	if err == nil {
 		err = checkState(spec, p.Value[packet.State], answer)
 	}
@@ -55,7 +55,7 @@ func (l *live) askNetfilter(ctx context.Context, g *generation, spec packet.Spec
 	if answer.State != "" && answer.State != replica.StateName(p.Value[packet.State]) {
 		e.Packet += " state=" + answer.State
 	}
-	return m.conclude(part, e, p, answer)
+	return m.conclude(ruleset, e, p, answer)
 }
 
 // checkState compares what conntrack said with what was asked. A question that says no state leaves it to conntrack.
@@ -64,7 +64,7 @@ func checkState(spec packet.Spec, asked uint32, a *replica.Answer) error {
 	if asked == packet.StateNew || a.State == "" || a.State == want {
 		return nil
 	}
-	return &AskError{
+	return &ProbeError{
 		fmt.Sprintf("%s: conntrack calls this packet %s, and can only be made to call it %s by packets before it", spec, a.State, want),
 		fmt.Sprintf("ask with state=%s, or `floodwall explain` with the policy file, which takes any state", a.State),
 	}
@@ -77,11 +77,11 @@ var stageOf = map[replica.Hook]compile.Stage{
 }
 
 // conclude reads the answer of a copy.
-func (m *manifest) conclude(part *part, e Explanation, p packet.Packet, a *replica.Answer) (Explanation, error) {
+func (m *manifest) conclude(ruleset *ruleset, e Explanation, p packet.Packet, a *replica.Answer) (Explanation, error) {
 	drops := a.Dropped != ""
-	decision, found := m.decision(part, a.Moved, drops)
+	decision, found := m.decision(ruleset, a.Moved, drops)
 	if drops && !found { // what SYNPROXY takes goes no further, either
-		decision, found = m.proxied(part, a.Moved)
+		decision, found = m.proxied(ruleset, a.Moved)
 	}
 	e.Verdict, e.Reason, e.Stage, e.Line = decision.verdict, decision.reason, decision.stage, m.line(decision.reason)
 	switch {
@@ -93,7 +93,7 @@ func (m *manifest) conclude(part *part, e Explanation, p packet.Packet, a *repli
 	case a.Lost == "":
 		e.Verdict, e.Reason, e.Stage = ir.Pass.String(), "default", m.At.Stage
 	case kept(p, a.Lost):
-		return e, &AskError{
+		return e, &ProbeError{
 			fmt.Sprintf("%s: the kernel keeps fragments until it has the whole packet, before stage %s", e.Packet, stageOf[a.Lost]),
 			"ask for the whole packet",
 		}
@@ -117,12 +117,12 @@ type decision struct {
 }
 
 // decision finds the first reason whose counter moved, and whose verdict is what the packet's fate shows.
-func (m *manifest) decision(part *part, moved []string, drops bool) (decision, bool) {
+func (m *manifest) decision(ruleset *ruleset, moved []string, drops bool) (decision, bool) {
 	names := map[string]bool{}
 	for _, name := range moved {
 		names[name] = true
 	}
-	for _, c := range m.decisions(part) {
+	for _, c := range m.decisions(ruleset) {
 		if names[c.counter] && (c.verdict != ir.Pass.String()) == drops {
 			return c.decision, true
 		}
@@ -132,8 +132,8 @@ func (m *manifest) decision(part *part, moved []string, drops bool) (decision, b
 
 // proxied finds what became of a packet of a protected service: SYNPROXY, which is there for the rule of the protection,
 // has taken it, or it was dropped beside it.
-func (m *manifest) proxied(part *part, moved []string) (decision, bool) {
-	for number, of := range part.Proxies {
+func (m *manifest) proxied(ruleset *ruleset, moved []string) (decision, bool) {
+	for number, of := range ruleset.Proxies {
 		rule := slices.IndexFunc(m.Rules, func(r ruleEntry) bool { return r.Protect == number+1 })
 		switch {
 		case rule < 0:
@@ -152,9 +152,9 @@ type counted struct {
 	counter string
 }
 
-// decisions lists what a part decides: checks, rules in their order, and the default; not what only counts.
-func (m *manifest) decisions(part *part) (list []counted) {
-	for name, counter := range part.Checks {
+// decisions lists what a ruleset decides: checks, rules in their order, and the default; not what only counts.
+func (m *manifest) decisions(ruleset *ruleset) (list []counted) {
+	for name, counter := range ruleset.Checks {
 		check, _ := packet.CheckNamed(name)
 		if m.Observed.Has(check) {
 			continue
@@ -162,9 +162,9 @@ func (m *manifest) decisions(part *part) (list []counted) {
 		list = append(list, counted{decision{ir.Drop.String(), name, m.Target.CheckStage(check)}, counter})
 	}
 	for i, r := range m.Rules {
-		if i < len(part.Rules) && part.Rules[i] != "" && !r.Observe {
-			list = append(list, counted{decision{r.Verdict, r.Name, r.Stage}, part.Rules[i]})
+		if i < len(ruleset.Rules) && ruleset.Rules[i] != "" && !r.Observe {
+			list = append(list, counted{decision{r.Verdict, r.Name, r.Stage}, ruleset.Rules[i]})
 		}
 	}
-	return append(list, counted{decision{m.Default, "default", m.At.Stage}, part.Default})
+	return append(list, counted{decision{m.Default, "default", m.At.Stage}, ruleset.Default})
 }
