@@ -10,10 +10,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/floodwall/floodwall/internal/compile"
 	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/hostfacts"
+	"github.com/floodwall/floodwall/internal/plan"
 	"github.com/floodwall/floodwall/policy"
 )
 
@@ -73,7 +73,7 @@ func applyCommand(e *env) *cobra.Command {
 
 // targets are the values of --target.
 func targets(auto bool) []string {
-	list := []string{string(compile.TargetXDP), string(compile.TargetNftables), string(compile.TargetIptables)}
+	list := []string{string(plan.TargetXDP), string(plan.TargetNftables), string(plan.TargetIptables)}
 	if auto {
 		return append([]string{string(control.TargetAuto)}, list...)
 	}
@@ -137,7 +137,7 @@ func apply(ctx context.Context, e *env, file string, f applyFlags) error {
 	}
 	defer s.discard()
 	options := control.ApplyOptions{
-		Target: compile.Target(f.target), Devices: f.devices, Mode: datapath.Mode(f.mode), DryRun: f.dryRun, Confirm: f.trial,
+		Target: plan.Target(f.target), Devices: f.devices, Mode: datapath.Mode(f.mode), DryRun: f.dryRun, Confirm: f.trial,
 		Boot: s.id(), Costs: e.costsOrWarn(), Read: s.verify,
 	}
 	if !f.force {
@@ -193,9 +193,9 @@ func appliedLine(a *control.Applied, p *policy.Policy, f applyFlags) string {
 // stagesText says how many rules are behind the first stage.
 func stagesText(a *control.Applied) string {
 	var texts []string
-	plan := compile.Plan{Target: a.Target}
-	for _, s := range []compile.Stage{compile.StageIngress, compile.StageRaw, compile.StageFilter} {
-		if n := a.Stages[s]; n > 0 && s != plan.First() {
+	first := a.Target.Stages()[0]
+	for _, s := range []plan.Stage{plan.StageIngress, plan.StageRaw, plan.StageFilter} {
+		if n := a.Stages[s]; n > 0 && s != first {
 			texts = append(texts, fmt.Sprintf("%d at %s", n, s))
 		}
 	}

@@ -8,9 +8,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/floodwall/floodwall/internal/compile"
 	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/ir"
+	"github.com/floodwall/floodwall/internal/plan"
 	"github.com/floodwall/floodwall/policy"
 )
 
@@ -37,9 +37,9 @@ type checkReport struct {
 }
 
 type lateRule struct {
-	Name  string        `json:"name"`
-	Stage compile.Stage `json:"stage"`
-	Why   string        `json:"why"`
+	Name  string     `json:"name"`
+	Stage plan.Stage `json:"stage"`
+	Why   string     `json:"why"`
 }
 
 type checkError struct {
@@ -61,7 +61,7 @@ func check(ctx context.Context, e *env, file string) error {
 	c, err := e.compiled(ctx, file)
 	var o *control.Output
 	if err == nil {
-		o, err = interruptible(ctx, func() (*control.Output, error) { return c.Output(compile.TargetXDP) })
+		o, err = interruptible(ctx, func() (*control.Output, error) { return c.Output(plan.TargetXDP) })
 	}
 	if errors.Is(err, context.Canceled) {
 		return err
@@ -85,11 +85,11 @@ func check(ctx context.Context, e *env, file string) error {
 
 // checkNotes is what there is to say of a policy, whose target is chosen when it is applied.
 func checkNotes(c *control.Compiled) []string {
-	return slices.Concat(c.NotesFor(compile.TargetXDP), compile.ElsewhereNotes(c.Program))
+	return slices.Concat(c.NotesFor(plan.TargetXDP), plan.ElsewhereNotes(c.Program))
 }
 
 // lateRules are the rules that do not run at a plan's first stage.
-func lateRules(pl *compile.Plan) []lateRule {
+func lateRules(pl *plan.Plan) []lateRule {
 	late := []lateRule{}
 	for i, place := range pl.Rules {
 		if place.Stage != pl.First() {

@@ -8,9 +8,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/floodwall/floodwall/internal/compile"
+	xdpgen "github.com/floodwall/floodwall/internal/codegen/xdp"
 	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/ir"
+	"github.com/floodwall/floodwall/internal/plan"
 )
 
 func compileCommand(e *env) *cobra.Command {
@@ -23,7 +24,7 @@ func compileCommand(e *env) *cobra.Command {
 			if err := checkTarget(c, target, targets(false)); err != nil {
 				return err
 			}
-			return compilePolicy(c.Context(), e, args[0], compile.Target(target))
+			return compilePolicy(c.Context(), e, args[0], plan.Target(target))
 		},
 	}
 	c.Flags().StringVar(&target, "target", "xdp", "what to compile `for`: xdp, nftables or iptables")
@@ -50,25 +51,25 @@ func complete(c *cobra.Command, flag string, values ...string) {
 
 // compileReport is the answer of compile as JSON.
 type compileReport struct {
-	Target  compile.Target `json:"target"`
-	Form    compile.Form   `json:"form,omitempty"`
-	Rules   []compileRule  `json:"rules"`
-	Default compileRule    `json:"default"`
-	Listing string         `json:"listing,omitempty"`    // of the XDP program
-	Script  string         `json:"script,omitempty"`     // for nft, or for ipset and iptables
-	Holds   []leftCheck    `json:"structural,omitempty"` // checks that hold whatever the policy says, and why
-	Left    []leftCheck    `json:"left"`                 // checks that this target does not do
-	Costs   []stageCost    `json:"costs,omitempty"`      // by the host's cost model
-	Notes   []string       `json:"notes"`
+	Target  plan.Target   `json:"target"`
+	Form    xdpgen.Form   `json:"form,omitempty"`
+	Rules   []compileRule `json:"rules"`
+	Default compileRule   `json:"default"`
+	Listing string        `json:"listing,omitempty"`    // of the XDP program
+	Script  string        `json:"script,omitempty"`     // for nft, or for ipset and iptables
+	Holds   []leftCheck   `json:"structural,omitempty"` // checks that hold whatever the policy says, and why
+	Left    []leftCheck   `json:"left"`                 // checks that this target does not do
+	Costs   []stageCost   `json:"costs,omitempty"`      // by the host's cost model
+	Notes   []string      `json:"notes"`
 }
 
 type compileRule struct {
-	Name    string        `json:"name"`
-	Stage   compile.Stage `json:"stage"`
-	Why     string        `json:"why"`
-	Verdict string        `json:"verdict"`
-	Line    int           `json:"line,omitempty"`
-	Protect bool          `json:"protect,omitempty"` // what it passes goes through a protection
+	Name    string     `json:"name"`
+	Stage   plan.Stage `json:"stage"`
+	Why     string     `json:"why"`
+	Verdict string     `json:"verdict"`
+	Line    int        `json:"line,omitempty"`
+	Protect bool       `json:"protect,omitempty"` // what it passes goes through a protection
 }
 
 type leftCheck struct {
@@ -76,7 +77,7 @@ type leftCheck struct {
 	Why   string `json:"why"`
 }
 
-func compilePolicy(ctx context.Context, e *env, file string, target compile.Target) error {
+func compilePolicy(ctx context.Context, e *env, file string, target plan.Target) error {
 	c, err := e.compiled(ctx, file)
 	if err != nil {
 		return err

@@ -6,9 +6,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/floodwall/floodwall/internal/compile"
 	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/packet"
+	"github.com/floodwall/floodwall/internal/plan"
 )
 
 func explainCommand(e *env) *cobra.Command {
@@ -33,7 +33,7 @@ func explainCommand(e *env) *cobra.Command {
 			if err := checkTarget(c, target, targets(false)); err != nil {
 				return err
 			}
-			return explain(c.Context(), e, args[0], args[1], compile.Target(target))
+			return explain(c.Context(), e, args[0], args[1], plan.Target(target))
 		},
 	}
 	c.Args = func(c *cobra.Command, args []string) error {
@@ -60,7 +60,7 @@ func (e *packetError) Hint() string {
 }
 
 // explain asks a policy file, or with "" the program that runs.
-func explain(ctx context.Context, e *env, file, line string, target compile.Target) error {
+func explain(ctx context.Context, e *env, file, line string, target plan.Target) error {
 	spec, err := packet.Parse(line)
 	if err != nil {
 		return &packetError{err}
@@ -120,7 +120,7 @@ func wouldDecide(p control.Passed) string {
 	return fmt.Sprintf("only counts what it would %s", p.Verdict)
 }
 
-func explanation(ctx context.Context, e *env, file string, spec packet.Spec, target compile.Target) (control.Explanation, error) {
+func explanation(ctx context.Context, e *env, file string, spec packet.Spec, target plan.Target) (control.Explanation, error) {
 	if file != "" {
 		c, err := e.compiled(ctx, file)
 		if err != nil {

@@ -10,9 +10,9 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"github.com/floodwall/floodwall/internal/boot"
-	"github.com/floodwall/floodwall/internal/compile"
 	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/datapath"
+	"github.com/floodwall/floodwall/internal/plan"
 	"github.com/floodwall/floodwall/policy"
 )
 
@@ -72,7 +72,7 @@ func (e *env) restorePolicy(ctx context.Context, in control.Instance, p *policy.
 		return true, fmt.Errorf("none of the policy's devices is there yet: %s", strings.Join(missing, ", "))
 	}
 	applied, err := in.Apply(ctx, p, control.ApplyOptions{
-		Target: compile.Target(options.Target), Devices: present, Mode: datapath.Mode(options.Mode), Boot: id, Costs: e.costsOrWarn(),
+		Target: plan.Target(options.Target), Devices: present, Mode: datapath.Mode(options.Mode), Boot: id, Costs: e.costsOrWarn(),
 	})
 	if err != nil {
 		return ctx.Err() != nil || errors.Is(err, datapath.ErrLocked), err

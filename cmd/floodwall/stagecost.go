@@ -4,19 +4,19 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/floodwall/floodwall/internal/compile"
 	"github.com/floodwall/floodwall/internal/cost"
+	"github.com/floodwall/floodwall/internal/plan"
 )
 
 // stageCost is what a packet has cost on this host that is dropped at a stage, rules aside.
 type stageCost struct {
-	Stage   compile.Stage `json:"stage"`
-	Drop    float64       `json:"drop_ns"`
-	Tracked float64       `json:"tracked_drop_ns"` // where conntrack looks at packets
+	Stage   plan.Stage `json:"stage"`
+	Drop    float64    `json:"drop_ns"`
+	Tracked float64    `json:"tracked_drop_ns"` // where conntrack looks at packets
 }
 
 // stageCosts are those of a target's stages; none without a model.
-func stageCosts(m *cost.Model, t compile.Target) (list []stageCost) {
+func stageCosts(m *cost.Model, t plan.Target) (list []stageCost) {
 	if m == nil {
 		return nil
 	}

@@ -10,9 +10,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/floodwall/floodwall/internal/compile"
 	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/packet"
+	"github.com/floodwall/floodwall/internal/plan"
 )
 
 func testCommand(e *env) *cobra.Command {
@@ -114,7 +114,7 @@ func runCases(c *control.Compiled, name string, r io.Reader) (*testReport, error
 			continue
 		}
 		if !wanted.Blank {
-			x, err := c.Explain(wanted.Packet, compile.TargetXDP)
+			x, err := c.Explain(wanted.Packet, plan.TargetXDP)
 			if err != nil {
 				return nil, err
 			}

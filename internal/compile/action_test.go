@@ -7,7 +7,7 @@ import (
 
 	"github.com/cilium/ebpf"
 
-	"github.com/floodwall/floodwall/internal/compile"
+	xdpgen "github.com/floodwall/floodwall/internal/codegen/xdp"
 	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/testutil"
 	"github.com/floodwall/floodwall/internal/xdp"
@@ -37,8 +37,8 @@ func TestActions(t *testing.T) {
 	s := lower(t, actionPolicy)
 	testutil.RequireRoot(t)
 	slots := []uint32{90, 64, 77, 300, 65}
-	for _, form := range []compile.Form{compile.Straight, compile.Tables} {
-		x, err := compile.ToXDP(s.program, compile.XDPOptions{Form: form, Slots: slots})
+	for _, form := range []xdpgen.Form{xdpgen.Straight, xdpgen.Tables} {
+		x, err := xdpgen.Generate(s.program, xdpgen.Options{Form: form, Slots: slots})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -10,9 +10,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/floodwall/floodwall/internal/compile"
+	"github.com/floodwall/floodwall/internal/codegen/iptables"
+	"github.com/floodwall/floodwall/internal/codegen/nftables"
 	"github.com/floodwall/floodwall/internal/ir"
 	"github.com/floodwall/floodwall/internal/packet"
+	"github.com/floodwall/floodwall/internal/plan"
 	"github.com/floodwall/floodwall/internal/testutil"
 )
 
@@ -21,7 +23,7 @@ import (
 // instead: the key that it refuses.
 var conditionTests = []struct {
 	name, rules, packets string
-	refused              map[compile.Target]string
+	refused              map[plan.Target]string
 }{
 	{name: "for all", rules: `
   - {name: udp, family: ipv4, proto: udp, over: {rate: 10/day, burst: 7}, then: drop}`, packets: `
@@ -31,7 +33,7 @@ var conditionTests = []struct {
 	{name: "for both families", rules: `
   - {name: udp, proto: udp, over: {rate: 10/day, burst: 7}, then: drop}`, packets: `
 5 x udp 192.0.2.1:5 > 198.51.100.1:53
-5 x udp [2606::1]:5 > [2606::99]:53`, refused: map[compile.Target]string{compile.TargetIptables: "over"}},
+5 x udp [2606::1]:5 > [2606::99]:53`, refused: map[plan.Target]string{plan.TargetIptables: "over"}},
 	{name: "by prefix of the source", rules: `
   - {name: nets, proto: udp, over: {rate: 10/day, per: from/16/48, burst: 5}, then: drop}`, packets: `
 4 x udp 192.0.2.1:5 > 198.51.100.1:53
@@ -68,7 +70,7 @@ var conditionTests = []struct {
   - {name: over-seen, from: [$a, $b], proto: udp, over: [{rate: 10/day, burst: 1, per: from/8}, {rate: 10/day, burst: 1, per: from/9}], then: drop, observe: true}
   - {name: rest, proto: udp, then: drop}`, packets: `
 5 x udp 192.0.2.1:5 > 198.51.100.1:53
-3 x tcp 192.0.2.1:5 > 198.51.100.1:53 S`, refused: map[compile.Target]string{compile.TargetIptables: "over"}},
+3 x tcp 192.0.2.1:5 > 198.51.100.1:53 S`, refused: map[plan.Target]string{plan.TargetIptables: "over"}},
 	{name: "observed for all", rules: `
   - {name: seen, from: [$a, $b, $c], then: drop, observe: true}
   - {name: one, from: 192.0.2.1, then: pass, observe: true}
@@ -83,11 +85,11 @@ var conditionTests = []struct {
 	{name: "what exceeds passes, in several ways", rules: `
   - {name: much, family: ipv4, from: [$a, $b], proto: udp, over: {rate: 10/day, burst: 3}, then: pass}
   - {name: little, proto: udp, then: drop}`, packets: `
-5 x udp 192.0.2.1:5 > 198.51.100.1:53`, refused: map[compile.Target]string{compile.TargetIptables: "over"}},
+5 x udp 192.0.2.1:5 > 198.51.100.1:53`, refused: map[plan.Target]string{plan.TargetIptables: "over"}},
 	{name: "bits", rules: `
   - {name: bits, proto: udp, over: {rate: 80kbit/s, per: from, burst: 120kbit}, then: drop}`, packets: `
 40 x udp 192.0.2.1:5 > 198.51.100.1:53 len=1500
-3 x udp 192.0.2.2:5 > 198.51.100.1:53 len=29`, refused: map[compile.Target]string{compile.TargetIptables: "over"}},
+3 x udp 192.0.2.2:5 > 198.51.100.1:53 len=29`, refused: map[plan.Target]string{plan.TargetIptables: "over"}},
 	{name: "observed checks", rules: `
   - {name: rest, proto: udp, then: drop}
 checks: {profile: off, port-zero: observe, udp-source-zero: observe, bogon-source: observe, tcp-flags: on}`, packets: `
@@ -159,7 +161,7 @@ udp 192.0.2.1:5 > 198.51.100.1:99
 udp [2606::1]:5 > [2606::99]:99 payload="....two"
 udp [2606::1]:5 > [2606::99]:99 payload="....tow"
 udp 192.0.2.1:5 > 198.51.100.1:1 payload="b  end"
-udp 192.0.2.1:5 > 198.51.100.1:1 payload="a  end"`, refused: map[compile.Target]string{compile.TargetNftables: "payload: contains"}},
+udp 192.0.2.1:5 > 198.51.100.1:1 payload="a  end"`, refused: map[plan.Target]string{plan.TargetNftables: "payload: contains"}},
 }
 
 const conditionSets = `
@@ -178,7 +180,7 @@ func TestConditionCounts(t *testing.T) {
 		for _, c := range counters(w) {
 			what := fmt.Sprintf("%s, %s", tt.name, c.name)
 			names, err := c.load(t, s)
-			var refused *compile.PlaceError
+			var refused *plan.StageError
 			if key := tt.refused[c.target]; key != "" {
 				if !errors.As(err, &refused) || refused.Key != key || refused.Hint() == "" {
 					t.Errorf("%s: %v, want %s refused", what, err, key)
@@ -276,7 +278,7 @@ func total(counts map[string]int) (n int) {
 // counter is a tool that loads a policy for a target and tells what it has counted.
 type counter struct {
 	name   string
-	target compile.Target
+	target plan.Target
 	load   func(*testing.T, *subject) (name func(ir.Reason) string, err error)
 	read   func(t *testing.T, awaited int) map[string]int
 	remove func(*testing.T)
@@ -288,9 +290,9 @@ func counters(w *iptWire) []counter {
 }
 
 func nftCounter() counter {
-	var x *compile.Nft
+	var x *nftables.Ruleset
 	return counter{
-		name: "nftables", target: compile.TargetNftables,
+		name: "nftables", target: plan.TargetNftables,
 		load: func(t *testing.T, s *subject) (func(ir.Reason) string, error) {
 			var err error
 			if x, err = toNftables(s.program, ""); err != nil {
@@ -312,10 +314,10 @@ func nftCounter() counter {
 }
 
 func iptCounter(w *iptWire, backend string) counter {
-	var x *compile.Iptables
+	var x *iptables.Ruleset
 	var s *subject
 	return counter{
-		name: "iptables-" + backend, target: compile.TargetIptables,
+		name: "iptables-" + backend, target: plan.TargetIptables,
 		load: func(t *testing.T, subject *subject) (func(ir.Reason) string, error) {
 			var err error
 			if x, err = toIptables(subject.program); err != nil {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/floodwall/floodwall/internal/addrs"
+	xdpgen "github.com/floodwall/floodwall/internal/codegen/xdp"
 	"github.com/floodwall/floodwall/internal/compile"
 	"github.com/floodwall/floodwall/internal/ir"
 	"github.com/floodwall/floodwall/internal/packet"
@@ -123,7 +124,7 @@ func TestTooManyAlternatives(t *testing.T) {
 		v := uint32(i % 1000)
 		p.Rules = append(p.Rules, ir.Rule{Name: "r", Match: []ir.Match{{Field: packet.SPort, Values: []ir.Range{{First: v, Last: v}}}}})
 	}
-	_, err := compile.ToXDP(p, compile.XDPOptions{})
+	_, err := xdpgen.Generate(p, xdpgen.Options{})
 	if want := "the 258049 rules make 258049 alternatives, too many for the tables"; err == nil || !strings.HasPrefix(err.Error(), want) {
 		t.Errorf("%v, want %s", err, want)
 	}

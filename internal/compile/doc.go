@@ -1,3 +1,4 @@
-// Package compile turns a policy into what a target loads. Lower gives the policy its meaning, Optimize makes the
-// program smaller without changing it, and a back end for each target generates code: ToXDP.
+// Package compile gives a policy its meaning. A policy.Policy goes in, and an ir.Program comes out: Lower resolves names, reads
+// list files and turns services, guards and protections into rules; Optimize makes the program smaller without changing what it
+// decides. Read lower.go first. Packages plan and codegen take the program from here.
 package compile

@@ -11,7 +11,7 @@ import (
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
-	"github.com/floodwall/floodwall/internal/compile"
+	xdpgen "github.com/floodwall/floodwall/internal/codegen/xdp"
 	"github.com/floodwall/floodwall/internal/ir"
 	"github.com/floodwall/floodwall/internal/packet"
 	"github.com/floodwall/floodwall/internal/xdp"
@@ -242,7 +242,7 @@ func TestGuardErrors(t *testing.T) {
 		"256 services have a guard, at most 255 can":                                                many,
 		`service "dns" has 3 secrets of cookies, at most 2 fit: the present one and the one before`: guarding(ir.Guard{Secrets: make([][16]byte, 3)}),
 	} {
-		if _, err := compile.ToXDP(program, compile.XDPOptions{}); err == nil || err.Error() != want {
+		if _, err := xdpgen.Generate(program, xdpgen.Options{}); err == nil || err.Error() != want {
 			t.Errorf("error is %v, want %s", err, want)
 		}
 	}

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/floodwall/floodwall/internal/compile"
+	xdpgen "github.com/floodwall/floodwall/internal/codegen/xdp"
 	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/ir"
 	"github.com/floodwall/floodwall/internal/packet"
@@ -163,7 +163,7 @@ func (n elsewhere) askTCP(t testing.TB, client string) {
 // enforce installs a program on fw0, and gives up all that this process has of it.
 func enforce(t *testing.T, program *ir.Program, mode datapath.Mode, verified bool) {
 	t.Helper()
-	x, err := compile.ToXDP(program, compile.XDPOptions{QuestionKey: questionKey})
+	x, err := xdpgen.Generate(program, xdpgen.Options{QuestionKey: questionKey})
 	if err != nil {
 		t.Fatal(err)
 	}

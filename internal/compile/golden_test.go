@@ -11,8 +11,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/rogpeppe/go-internal/txtar"
 
-	"github.com/floodwall/floodwall/internal/compile"
+	xdpgen "github.com/floodwall/floodwall/internal/codegen/xdp"
 	"github.com/floodwall/floodwall/internal/ir"
+	"github.com/floodwall/floodwall/internal/plan"
 	"github.com/floodwall/floodwall/internal/testutil"
 	"github.com/floodwall/floodwall/internal/xdp"
 )
@@ -40,7 +41,7 @@ func TestGolden(t *testing.T) {
 
 // netfilterTexts write out what a netfilter target makes of a program, for the section of the target's name. The tests
 // of each target add theirs.
-var netfilterTexts = map[compile.Target]func(*ir.Program) (string, error){}
+var netfilterTexts = map[plan.Target]func(*ir.Program) (string, error){}
 
 func golden(t *testing.T, file string, a *txtar.Archive) {
 	s := lower(t, section(a, "policy.yaml"))
@@ -56,17 +57,17 @@ func golden(t *testing.T, file string, a *txtar.Archive) {
 		{Name: "notes", Data: []byte(notes)},
 		{Name: "ir", Data: []byte(optimized.program.String())},
 	}
-	var x *compile.XDP
+	var x *xdpgen.Program
 	if hasSection(a, "xdp") {
 		var err error
-		if x, err = compile.ToXDP(optimized.program, compile.XDPOptions{Form: form, QuestionKey: questionKey}); err != nil {
+		if x, err = xdpgen.Generate(optimized.program, xdpgen.Options{Form: form, QuestionKey: questionKey}); err != nil {
 			t.Fatal(err)
 		}
 		got = append(got, txtar.File{Name: "xdp", Data: []byte(x.Listing())})
 	}
-	for _, target := range []compile.Target{compile.TargetNftables, compile.TargetIptables} {
+	for _, target := range []plan.Target{plan.TargetNftables, plan.TargetIptables} {
 		if hasSection(a, string(target)) {
-			program, _ := compile.For(optimized.program, target)
+			program, _ := plan.For(optimized.program, target)
 			text, err := netfilterTexts[target](program)
 			if err != nil {
 				text = err.Error() + "\n"
@@ -113,12 +114,12 @@ func section(a *txtar.Archive, name string) string {
 }
 
 // settings reads the archive's comment.
-func settings(t *testing.T, s *subject, comment string) (form compile.Form) {
+func settings(t *testing.T, s *subject, comment string) (form xdpgen.Form) {
 	for line := range strings.Lines(comment) {
 		key, value, _ := strings.Cut(strings.TrimSpace(line), ": ")
 		switch key {
 		case "form":
-			form = compile.Form(value)
+			form = xdpgen.Form(value)
 		case "insert":
 			set, prefixes, _ := strings.Cut(value, " ")
 			s.insert(t, set, prefixes)

@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/floodwall/floodwall/internal/compile"
+	xdpgen "github.com/floodwall/floodwall/internal/codegen/xdp"
 	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/ir"
 	"github.com/floodwall/floodwall/internal/packet"
@@ -48,7 +48,7 @@ func guarding(g ir.Guard, limits ...ir.Limit) *ir.Program {
 
 func loadGuard(t testing.TB, program *ir.Program) *guarded {
 	t.Helper()
-	x, err := compile.ToXDP(program, compile.XDPOptions{QuestionKey: questionKey})
+	x, err := xdpgen.Generate(program, xdpgen.Options{QuestionKey: questionKey})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,15 +9,15 @@ import (
 	"testing"
 	"time"
 
-	"github.com/floodwall/floodwall/internal/compile"
 	"github.com/floodwall/floodwall/internal/ir"
 	"github.com/floodwall/floodwall/internal/packet"
+	"github.com/floodwall/floodwall/internal/plan"
 )
 
-var stagesOf = map[compile.Target][]compile.Stage{
-	compile.TargetXDP:      {compile.StageXDP, compile.StageIngress, compile.StageRaw, compile.StageFilter},
-	compile.TargetNftables: {compile.StageIngress, compile.StageRaw, compile.StageFilter},
-	compile.TargetIptables: {compile.StageRaw, compile.StageFilter},
+var stagesOf = map[plan.Target][]plan.Stage{
+	plan.TargetXDP:      {plan.StageXDP, plan.StageIngress, plan.StageRaw, plan.StageFilter},
+	plan.TargetNftables: {plan.StageIngress, plan.StageRaw, plan.StageFilter},
+	plan.TargetIptables: {plan.StageRaw, plan.StageFilter},
 }
 
 // TestHoistKeepsMeaning has random packets pass the stages of plans for random policies, in which rules are where Hoist puts
@@ -33,7 +33,7 @@ func TestHoistKeepsMeaning(t *testing.T) {
 		hints := ruleHints(s, &writer{Rand: r})
 		for target := range stagesOf {
 			pl, err := anyPlan(r, s.program, target)
-			var place *compile.PlaceError
+			var place *plan.StageError
 			if errors.As(err, &place) && place.Hint() != "" {
 				planned["refused"]++
 				continue
@@ -120,7 +120,7 @@ func (e *effects) world(s *subject, names []ir.Rule) ir.World {
 }
 
 // walk takes a packet along the stages of a plan, and says what is wrong with what becomes of it.
-func walk(s *subject, pl *compile.Plan, pkt *packet.Packet) string {
+func walk(s *subject, pl *plan.Plan, pkt *packet.Packet) string {
 	verdict := ir.Pass
 	var counted []int // rules, -1 the default
 	var got, wanted effects
@@ -167,7 +167,7 @@ func early(s *subject, r *ir.Rule) bool {
 const nothing = -2
 
 // at is what a stage does with a packet.
-func at(s *subject, pl *compile.Plan, stage compile.Stage, pkt *packet.Packet, e *effects) (rule int, v ir.Verdict, again bool) {
+func at(s *subject, pl *plan.Plan, stage plan.Stage, pkt *packet.Packet, e *effects) (rule int, v ir.Verdict, again bool) {
 	for _, step := range pl.At(stage) {
 		r := s.program.Rules[step.Rule]
 		only := ir.Program{Sets: s.program.Sets, Limits: s.program.Limits, Rules: []ir.Rule{r}}
@@ -181,7 +181,7 @@ func at(s *subject, pl *compile.Plan, stage compile.Stage, pkt *packet.Packet, e
 	return nothing, ir.Pass, false
 }
 
-func placements(pl *compile.Plan) string {
+func placements(pl *plan.Plan) string {
 	var b strings.Builder
 	for i, p := range pl.Rules {
 		fmt.Fprintf(&b, "%s at %s: %s\n", pl.Program.Rules[i].Name, p.Stage, p.Why)
@@ -202,15 +202,15 @@ rules:
   - {name: behind, port: tcp/26, then: drop}
 `
 	for _, tt := range []struct {
-		target compile.Target
+		target plan.Target
 		want   string
 	}{
-		{compile.TargetXDP, "plain xdp, local xdp, known filter, closed filter, behind filter, default filter"},
-		{compile.TargetNftables, "plain ingress, local raw, known filter, closed filter, behind filter, default filter"},
-		{compile.TargetIptables, "plain raw, local raw, known filter, closed filter, behind filter, default filter"},
+		{plan.TargetXDP, "plain xdp, local xdp, known filter, closed filter, behind filter, default filter"},
+		{plan.TargetNftables, "plain ingress, local raw, known filter, closed filter, behind filter, default filter"},
+		{plan.TargetIptables, "plain raw, local raw, known filter, closed filter, behind filter, default filter"},
 	} {
 		s := lower(t, text)
-		pl, err := compile.Hoist(s.program, tt.target)
+		pl, err := plan.Hoist(s.program, tt.target)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -235,13 +235,13 @@ func TestFamiliesApart(t *testing.T) {
 		"{name: behind, family: ipv6, proto: udp, vlan: 5, then: drop}",
 	} {
 		s := lower(t, "rules: [{name: known, from: 198.51.100.0/24, state: invalid, then: pass}, "+behind+"]")
-		pl, err := compile.Hoist(s.program, compile.TargetXDP)
+		pl, err := plan.Hoist(s.program, plan.TargetXDP)
 		if err != nil {
 			t.Errorf("%s: %v", behind, err)
 			continue
 		}
-		if pl.Rules[1].Stage != compile.StageXDP {
-			t.Errorf("%s: at %s, want %s", behind, pl.Rules[1].Stage, compile.StageXDP)
+		if pl.Rules[1].Stage != plan.StageXDP {
+			t.Errorf("%s: at %s, want %s", behind, pl.Rules[1].Stage, plan.StageXDP)
 		}
 	}
 }
@@ -251,17 +251,17 @@ func TestOwnSourceBeforeReject(t *testing.T) {
 	const rules = "rules: [{name: closed, port: tcp/25, then: reject}, {name: shut, port: tcp/26, then: drop}]\n"
 	for _, tt := range []struct {
 		checks       string
-		target       compile.Target
-		check        compile.Stage
-		closed, shut compile.Stage
+		target       plan.Target
+		check        plan.Stage
+		closed, shut plan.Stage
 	}{
-		{"{profile: off, own-source: on}", compile.TargetXDP, compile.StageXDP, compile.StageIngress, compile.StageXDP},
-		{"{profile: off, own-source: on}", compile.TargetNftables, compile.StageRaw, compile.StageRaw, compile.StageIngress},
-		{"{profile: off, own-source: on}", compile.TargetIptables, compile.StageRaw, compile.StageFilter, compile.StageRaw},
-		{"{profile: strict, own-source: off}", compile.TargetNftables, compile.StageRaw, compile.StageIngress, compile.StageIngress},
+		{"{profile: off, own-source: on}", plan.TargetXDP, plan.StageXDP, plan.StageIngress, plan.StageXDP},
+		{"{profile: off, own-source: on}", plan.TargetNftables, plan.StageRaw, plan.StageRaw, plan.StageIngress},
+		{"{profile: off, own-source: on}", plan.TargetIptables, plan.StageRaw, plan.StageFilter, plan.StageRaw},
+		{"{profile: strict, own-source: off}", plan.TargetNftables, plan.StageRaw, plan.StageIngress, plan.StageIngress},
 	} {
 		s := lower(t, rules+"checks: "+tt.checks)
-		pl, err := compile.Hoist(s.program, tt.target)
+		pl, err := plan.Hoist(s.program, tt.target)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -305,8 +305,8 @@ func TestNoPlace(t *testing.T) {
 		{"nftables", "{name: a, placement: filter, then: drop}, {name: tagged, vlan: 5, then: pass}", "tagged", "vlan"},
 	} {
 		s := lower(t, "sets: {bans: {dynamic: true, max: 10}}\nrules: ["+tt.rules+"]")
-		_, err := compile.Hoist(s.program, compile.Target(tt.target))
-		var place *compile.PlaceError
+		_, err := plan.Hoist(s.program, plan.Target(tt.target))
+		var place *plan.StageError
 		if !errors.As(err, &place) || place.Rule != tt.rule || place.Key != tt.key || place.Hint() == "" {
 			t.Errorf("%s, %s: %v, want an error that names %s and %s", tt.target, tt.rules, err, tt.rule, tt.key)
 		}

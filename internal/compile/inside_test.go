@@ -6,7 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/floodwall/floodwall/internal/compile"
+	"github.com/floodwall/floodwall/internal/codegen/nftables"
+	"github.com/floodwall/floodwall/internal/plan"
 	"github.com/floodwall/floodwall/internal/testutil"
 )
 
@@ -64,11 +65,11 @@ func (d *differential) inside(t *testing.T, text string, devices []string, outsi
 	if strings.Contains(text, "local") {
 		s.insert(t, "local", "192.0.2.1/32 2001:db8::1/128")
 	}
-	pl, err := compile.Hoist(s.program, compile.TargetNftables)
+	pl, err := plan.Hoist(s.program, plan.TargetNftables)
 	if err != nil {
 		t.Fatal(err)
 	}
-	x, err := compile.ToNftables(pl, compile.NftOptions{Devices: devices})
+	x, err := nftables.Generate(pl, nftables.Options{Devices: devices})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,13 +10,14 @@ import (
 
 	"github.com/rogpeppe/go-internal/txtar"
 
-	"github.com/floodwall/floodwall/internal/compile"
+	"github.com/floodwall/floodwall/internal/codegen/iptables"
 	"github.com/floodwall/floodwall/internal/ir"
+	"github.com/floodwall/floodwall/internal/plan"
 	"github.com/floodwall/floodwall/internal/testutil"
 )
 
 func init() {
-	netfilterTexts[compile.TargetIptables] = func(p *ir.Program) (string, error) {
+	netfilterTexts[plan.TargetIptables] = func(p *ir.Program) (string, error) {
 		x, err := toIptables(p)
 		if err != nil {
 			return "", err
@@ -29,12 +30,12 @@ func init() {
 	}
 }
 
-func toIptables(p *ir.Program) (*compile.Iptables, error) {
-	plan, err := compile.Hoist(p, compile.TargetIptables)
+func toIptables(p *ir.Program) (*iptables.Ruleset, error) {
+	plan, err := plan.Hoist(p, plan.TargetIptables)
 	if err != nil {
 		return nil, err
 	}
-	return compile.ToIptables(plan, compile.IptOptions{Devices: []string{"eth0"}})
+	return iptables.Generate(plan, iptables.Options{Devices: []string{"eth0"}})
 }
 
 // TestIptablesLoads loads what the policies of all archives and random ones become with the real tools, and reads back

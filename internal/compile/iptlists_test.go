@@ -9,8 +9,10 @@ import (
 
 	"go4.org/netipx"
 
-	"github.com/floodwall/floodwall/internal/compile"
+	"github.com/floodwall/floodwall/internal/codegen/iptables"
+	"github.com/floodwall/floodwall/internal/codegen/netfilter"
 	"github.com/floodwall/floodwall/internal/packet"
+	"github.com/floodwall/floodwall/internal/plan"
 )
 
 // TestIptablesLists compares the lists of checks with what the decoder says: of all ports, and of the addresses at the
@@ -94,7 +96,7 @@ func TestIptablesLeft(t *testing.T) {
 			t.Fatal(err)
 		}
 		comment, done := x.Checks[c]
-		left := slices.ContainsFunc(x.Left, func(l compile.Left) bool { return l.Check == c && l.Why != "" })
+		left := slices.ContainsFunc(x.Left, func(l netfilter.Left) bool { return l.Check == c && l.Why != "" })
 		if !done && !left {
 			t.Errorf("%s is neither done nor left: %v", c, x.Left)
 		}
@@ -111,12 +113,12 @@ checks: {profile: off, port-zero: on, ttl-zero: on}
 default: drop
 rules: [{name: a, proto: [tcp, gre], not: {port: [22, 80]}, then: pass}, {name: b, family: ipv6, port: 53, then: drop}]
 `)
-	plan, err := compile.Hoist(s.program, compile.TargetIptables)
+	plan, err := plan.Hoist(s.program, plan.TargetIptables)
 	if err != nil {
 		t.Fatal(err)
 	}
 	asked := map[string]uint64{}
-	x, err := compile.ToIptables(plan, compile.IptOptions{Counts: func(reason string) (packets, octets uint64) {
+	x, err := iptables.Generate(plan, iptables.Options{Counts: func(reason string) (packets, octets uint64) {
 		asked[reason]++
 		return uint64(len(asked)), 7
 	}})

@@ -18,9 +18,10 @@ import (
 
 	"github.com/rogpeppe/go-internal/txtar"
 
-	"github.com/floodwall/floodwall/internal/compile"
+	"github.com/floodwall/floodwall/internal/codegen/iptables"
 	"github.com/floodwall/floodwall/internal/ir"
 	"github.com/floodwall/floodwall/internal/packet"
+	"github.com/floodwall/floodwall/internal/plan"
 	"github.com/floodwall/floodwall/internal/testutil"
 )
 
@@ -134,8 +135,8 @@ func (w *iptWire) archived(t *testing.T, r *rand.Rand, file string) {
 
 // policy has a policy that is decided in raw count packets that meet its rules.
 func (w *iptWire) policy(t *testing.T, r *rand.Rand, s *subject, write *writer) {
-	plan, err := compile.Hoist(s.program, compile.TargetIptables)
-	if err != nil || plan.Uses(compile.StageFilter) || countsMore(s.program) {
+	pl, err := plan.Hoist(s.program, plan.TargetIptables)
+	if err != nil || pl.Uses(plan.StageFilter) || countsMore(s.program) {
 		return
 	}
 	x, err := toIptables(s.program)
@@ -157,7 +158,7 @@ func countsMore(p *ir.Program) bool {
 }
 
 // compare loads a policy, sends those of the frames that iptables can tell, and holds what it has counted against Eval.
-func (w *iptWire) compare(t *testing.T, s *subject, x *compile.Iptables, frames [][]byte) {
+func (w *iptWire) compare(t *testing.T, s *subject, x *iptables.Ruleset, frames [][]byte) {
 	t.Helper()
 	w.restore(t, s, x)
 	sent := [][]byte{}
@@ -177,7 +178,7 @@ func (w *iptWire) compare(t *testing.T, s *subject, x *compile.Iptables, frames 
 }
 
 // restore loads a policy.
-func (w *iptWire) restore(t *testing.T, s *subject, x *compile.Iptables) {
+func (w *iptWire) restore(t *testing.T, s *subject, x *iptables.Ruleset) {
 	t.Helper()
 	if s.hasLocal() {
 		s.insert(t, "local", iptLocal)
@@ -201,7 +202,7 @@ func (w *iptWire) remove(t *testing.T, s *subject) {
 }
 
 // first sends frames again, one by one, to find the first that is counted otherwise than Eval says.
-func (w *iptWire) first(t *testing.T, s *subject, x *compile.Iptables, frames [][]byte, before map[string]int) {
+func (w *iptWire) first(t *testing.T, s *subject, x *iptables.Ruleset, frames [][]byte, before map[string]int) {
 	t.Helper()
 	for n, f := range frames {
 		w.send(f)
@@ -215,7 +216,7 @@ func (w *iptWire) first(t *testing.T, s *subject, x *compile.Iptables, frames []
 }
 
 // added are the commands that fill the dynamic sets.
-func added(s *subject, x *compile.Iptables) (commands string) {
+func added(s *subject, x *iptables.Ruleset) (commands string) {
 	for i, set := range x.Sets {
 		for _, p := range s.members[i] {
 			name, entries := set.Entries(p)
@@ -230,7 +231,7 @@ func added(s *subject, x *compile.Iptables) (commands string) {
 }
 
 // told reports whether a frame gets to iptables, and has nothing of which iptables cannot tell.
-func (w *iptWire) told(x *compile.Iptables, frame []byte) bool {
+func (w *iptWire) told(x *iptables.Ruleset, frame []byte) bool {
 	pkt := packet.Decode(frame)
 	kernel := packet.CheckSet(0).With(packet.Truncated).With(packet.IPHeader).With(packet.IPChecksum).With(packet.TinyFragment).
 		With(packet.ExtHeaders).With(packet.ExtOrder).With(packet.TCPHeader)
@@ -262,7 +263,7 @@ func badHopByHop(p []byte) bool {
 }
 
 // iptReason is the comment of the lines that shall count a frame.
-func iptReason(s *subject, x *compile.Iptables, frame []byte) string {
+func iptReason(s *subject, x *iptables.Ruleset, frame []byte) string {
 	pkt := packet.Decode(frame)
 	switch _, reason := s.program.Eval(&pkt, ir.World{Member: s.has}); reason.Kind {
 	case ir.ReasonCheck:

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/floodwall/floodwall/internal/compile"
+	xdpgen "github.com/floodwall/floodwall/internal/codegen/xdp"
 	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/ir"
 	"github.com/floodwall/floodwall/internal/packet"
@@ -39,7 +39,7 @@ func limitPort(limit int) uint32 { return packet.PortUDP + 1000 + uint32(limit) 
 
 func loadLimited(t *testing.T, program *ir.Program) *limited {
 	t.Helper()
-	x, err := compile.ToXDP(program, compile.XDPOptions{Form: compile.Straight, QuestionKey: questionKey})
+	x, err := xdpgen.Generate(program, xdpgen.Options{Form: xdpgen.Straight, QuestionKey: questionKey})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -208,7 +208,7 @@ func TestLimitRefused(t *testing.T) {
 		`rule "slow": the limit shall hold 100000000 prefixes, at most 50331648 fit`:                {Rate: 1, Per: day, Burst: 5, Max: 1e8},
 	} {
 		limit.Rule = "slow"
-		_, err := compile.ToXDP(&ir.Program{Limits: []ir.Limit{limit}, Rules: []ir.Rule{{Name: "slow", Over: []int{0}}}}, compile.XDPOptions{})
+		_, err := xdpgen.Generate(&ir.Program{Limits: []ir.Limit{limit}, Rules: []ir.Rule{{Name: "slow", Over: []int{0}}}}, xdpgen.Options{})
 		if err == nil || err.Error() != want {
 			t.Errorf("error is %v, want %s", err, want)
 		}
@@ -225,14 +225,14 @@ func TestLimitVerifier(t *testing.T) {
 			program.Limits = append(program.Limits, perHost(1000, time.Second, 2000))
 			program.Rules = append(program.Rules, ir.Rule{Name: fmt.Sprint(i), Verdict: ir.Drop, Over: []int{i}})
 		}
-		x, err := compile.ToXDP(program, compile.XDPOptions{})
+		x, err := xdpgen.Generate(program, xdpgen.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		cost[rules] = processed(t, x)
 	}
 	program := &ir.Program{Rules: []ir.Rule{{Name: "none", Verdict: ir.Drop}}}
-	x, err := compile.ToXDP(program, compile.XDPOptions{})
+	x, err := xdpgen.Generate(program, xdpgen.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,8 +6,10 @@ import (
 	"testing"
 	"time"
 
+	xdpgen "github.com/floodwall/floodwall/internal/codegen/xdp"
 	"github.com/floodwall/floodwall/internal/compile"
 	"github.com/floodwall/floodwall/internal/ir"
+	"github.com/floodwall/floodwall/internal/plan"
 	"github.com/floodwall/floodwall/internal/xdp"
 )
 
@@ -54,7 +56,7 @@ func limitBuckets(t *testing.T, limits ...ir.Limit) uint32 {
 	for i := range limits {
 		program.Rules = append(program.Rules, ir.Rule{Name: "r", Over: []int{i}})
 	}
-	x, err := compile.ToXDP(program, compile.XDPOptions{})
+	x, err := xdpgen.Generate(program, xdpgen.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,7 +71,7 @@ func TestLimitNotes(t *testing.T) {
 		{Rule: "small", Rate: 1000, Per: time.Second, Burst: 5, Src: hosts, Max: 3 << 10},
 		{Rule: "few", Rate: 1, Per: day, Burst: 5, Src: networks},
 		{Rule: "one", Rate: 1, Per: day, Burst: 5},
-	}}, compile.TargetXDP)
+	}}, plan.TargetXDP)
 	want := []string{
 		`limit "slow": its table in XDP holds 3145728 prefixes; a flood from more than 52429 random sources a second makes it forget the least offenders; max: raises it`,
 		`limit "small": its table in XDP holds 3072 prefixes; a flood from more than 3072000 random sources a second makes it forget the least offenders; max: raises it`,
@@ -85,19 +87,19 @@ func TestRateNotes(t *testing.T) {
 		return ir.Limit{Rule: "r", Rate: rate, Per: time.Second, Burst: 5, Src: hosts}
 	}
 	for _, tt := range []struct {
-		target compile.Target
+		target plan.Target
 		limit  ir.Limit
 		want   string
 	}{
-		{compile.TargetNftables, packets(7000), ""},
-		{compile.TargetNftables, packets(9_950_000),
+		{plan.TargetNftables, packets(7000), ""},
+		{plan.TargetNftables, packets(9_950_000),
 			`limit "r": nftables cuts the time of a packet to whole units of 1ns, and lets 0.5% more pass than the rate says`},
-		{compile.TargetNftables, ir.Limit{Rule: "r", Rate: 10_000_000_000, Per: time.Second, Burst: 1 << 40, Bits: true},
+		{plan.TargetNftables, ir.Limit{Rule: "r", Rate: 10_000_000_000, Per: time.Second, Burst: 1 << 40, Bits: true},
 			`limit "r": nftables cuts the time of a packet to whole units of 1ns, and lets 2.2% more of the smallest packets pass than the rate says`},
-		{compile.TargetIptables, packets(1000), ""},
-		{compile.TargetIptables, packets(7000),
+		{plan.TargetIptables, packets(1000), ""},
+		{plan.TargetIptables, packets(7000),
 			`limit "r": iptables cuts the time of a packet to whole units of 1µs, and lets 0.6% more pass than the rate says`},
-		{compile.TargetXDP, packets(9_950_000), ""},
+		{plan.TargetXDP, packets(9_950_000), ""},
 	} {
 		got := strings.Join(compile.LimitNotes(&ir.Program{Limits: []ir.Limit{tt.limit}}, tt.target), "\n")
 		if got != tt.want {

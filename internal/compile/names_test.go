@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/floodwall/floodwall/internal/compile"
+	xdpgen "github.com/floodwall/floodwall/internal/codegen/xdp"
 	"github.com/floodwall/floodwall/internal/ir"
 )
 
@@ -116,7 +116,7 @@ func TestNamesLimits(t *testing.T) {
 		{namesProgram([]string{deep}), `set "s0": name ` + deep + " has 17 labels, at most 16 can be matched"},
 		{namesProgram([]string{deep[2:]}), ""},
 	} {
-		_, err := compile.ToXDP(test.program, compile.XDPOptions{})
+		_, err := xdpgen.Generate(test.program, xdpgen.Options{})
 		if err == nil && test.want != "" || err != nil && err.Error() != test.want {
 			t.Errorf("error is %v, want %s", err, test.want)
 		}

@@ -17,16 +17,17 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"github.com/floodwall/floodwall/internal/compile"
+	xdpgen "github.com/floodwall/floodwall/internal/codegen/xdp"
 	"github.com/floodwall/floodwall/internal/ir"
 	"github.com/floodwall/floodwall/internal/packet"
+	"github.com/floodwall/floodwall/internal/plan"
 	"github.com/floodwall/floodwall/internal/testutil"
 )
 
 // TestNetfilter has random packets against random policies in the kernel's own nftables and iptables: each verdict must
 // be that of Eval and of the XDP program. FLOODWALL_LONG=1 makes it ten times as many policies.
 func TestNetfilter(t *testing.T) {
-	for _, target := range []compile.Target{compile.TargetNftables, compile.TargetIptables} {
+	for _, target := range []plan.Target{plan.TargetNftables, plan.TargetIptables} {
 		t.Run(string(target), func(t *testing.T) {
 			if !testutil.Inside(t) {
 				return
@@ -49,7 +50,7 @@ func TestNetfilter(t *testing.T) {
 
 // differential is a series of policies on one target.
 type differential struct {
-	target   compile.Target
+	target   plan.Target
 	judge    *testutil.Judge
 	compared int
 	dropped  int            // of those compared
@@ -79,7 +80,7 @@ func (d *differential) policy(t *testing.T, r *rand.Rand) {
 	}
 	pl := d.plan(t, s)
 	d.onlyDone(t, s, pl)
-	if pl.Uses(compile.StageFilter) {
+	if pl.Uses(plan.StageFilter) {
 		d.late++
 	}
 	rules := d.load(t, s, pl)
@@ -154,13 +155,13 @@ func waitLocal(t *testing.T, a net.IP) {
 }
 
 // plan hoists, without the rules that the compiler says it cannot place on this target.
-func (d *differential) plan(t *testing.T, s *subject) *compile.Plan {
+func (d *differential) plan(t *testing.T, s *subject) *plan.Plan {
 	for {
-		pl, err := compile.Hoist(s.program, d.target)
+		pl, err := plan.Hoist(s.program, d.target)
 		if err == nil {
 			_, err = d.compile(s, pl)
 		}
-		var refused *compile.PlaceError
+		var refused *plan.StageError
 		if err == nil {
 			return pl
 		}
@@ -178,7 +179,7 @@ func (d *differential) plan(t *testing.T, s *subject) *compile.Plan {
 }
 
 // onlyDone switches the checks off that the target does not do at all.
-func (d *differential) onlyDone(t *testing.T, s *subject, pl *compile.Plan) {
+func (d *differential) onlyDone(t *testing.T, s *subject, pl *plan.Plan) {
 	r, err := d.compile(s, pl)
 	if err != nil {
 		t.Fatal(err)
@@ -188,7 +189,7 @@ func (d *differential) onlyDone(t *testing.T, s *subject, pl *compile.Plan) {
 
 // compare holds the kernel's verdict on a frame against Eval's. It reports false when the target cannot decide it, or
 // is not asked.
-func (d *differential) compare(t *testing.T, s *subject, pl *compile.Plan, r *rules, f *probe, fate testutil.Fate) bool {
+func (d *differential) compare(t *testing.T, s *subject, pl *plan.Plan, r *rules, f *probe, fate testutil.Fate) bool {
 	t.Helper()
 	if i := slices.Index([]string{"new", "established", "related", "invalid", "untracked"}, fate.State); i >= 0 {
 		f.state = uint32(i)
@@ -214,7 +215,7 @@ func (d *differential) compare(t *testing.T, s *subject, pl *compile.Plan, r *ru
 // of before were in it, and lists the counters of the target that this changes.
 func (d *differential) moved(frame []byte) string {
 	show := []string{"sh", "-c", "nft list counters table inet floodwall | tr -d '\\n' | sed 's/counter/\\n&/g'"}
-	if d.target == compile.TargetIptables {
+	if d.target == plan.TargetIptables {
 		show = []string{"sh", "-c", "iptables-save -c; ip6tables-save -c"}
 	}
 	before, _ := exec.Command(show[0], show[1:]...).Output()
@@ -235,8 +236,8 @@ func (d *differential) moved(frame []byte) string {
 func (d *differential) xdp(t *testing.T, s *subject, frames []probe) {
 	t.Helper()
 	only := *s
-	pl, err := compile.Hoist(s.program, compile.TargetXDP)
-	var refused *compile.PlaceError
+	pl, err := plan.Hoist(s.program, plan.TargetXDP)
+	var refused *plan.StageError
 	if errors.As(err, &refused) && refused.Hint() != "" {
 		d.refused++
 		return
@@ -246,7 +247,7 @@ func (d *differential) xdp(t *testing.T, s *subject, frames []probe) {
 	}
 	if program, _ := pl.Only(); len(program.Rules) == len(s.program.Rules) {
 		only.program = program
-		x, err := compile.ToXDP(program, compile.XDPOptions{QuestionKey: questionKey})
+		x, err := xdpgen.Generate(program, xdpgen.Options{QuestionKey: questionKey})
 		if err != nil {
 			t.Fatal(err)
 		}

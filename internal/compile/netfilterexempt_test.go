@@ -3,14 +3,14 @@ package compile_test
 import (
 	"slices"
 
-	"github.com/floodwall/floodwall/internal/compile"
 	"github.com/floodwall/floodwall/internal/ir"
 	"github.com/floodwall/floodwall/internal/packet"
+	"github.com/floodwall/floodwall/internal/plan"
 	"github.com/floodwall/floodwall/internal/testutil"
 )
 
 // exempt is the documented reason why a target need not decide a frame as XDP does, or "".
-func (d *differential) exempt(s *subject, pl *compile.Plan, r *rules, f probe, fate testutil.Fate) string {
+func (d *differential) exempt(s *subject, pl *plan.Plan, r *rules, f probe, fate testutil.Fate) string {
 	pkt := f.packet()
 	switch {
 	case pkt.Kind == packet.NotIP:
@@ -23,13 +23,13 @@ func (d *differential) exempt(s *subject, pl *compile.Plan, r *rules, f probe, f
 		return "the kernel's IP drops it before"
 	case pkt.Failed.Has(packet.ExtHeaders) || pkt.Failed.Has(packet.ExtOrder):
 		return "IPv6 extension headers that the kernel reads otherwise"
-	case (pl.Uses(compile.StageFilter) || d.target == compile.TargetIptables) && (pkt.Value[packet.Fragment] != packet.FragmentNone || pkt.Failed.Has(packet.AtomicFragment)):
+	case (pl.Uses(plan.StageFilter) || d.target == plan.TargetIptables) && (pkt.Value[packet.Fragment] != packet.FragmentNone || pkt.Failed.Has(packet.AtomicFragment)):
 		return "a fragment, which conntrack puts together with others"
 	case headless(&pkt):
 		return "an L4 header that is cut short, where netfilter reads what follows the packet"
-	case d.target == compile.TargetIptables && pkt.Value[packet.Family] == packet.FamilyIPv6 && pkt.Value[packet.Length] < 48:
+	case d.target == plan.TargetIptables && pkt.Value[packet.Family] == packet.FamilyIPv6 && pkt.Value[packet.Length] < 48:
 		return "IPv6 with less than 8 octets, where ip6tables finds no header to look for"
-	case d.target == compile.TargetIptables && pkt.Value[packet.Family] == packet.FamilyIPv6 && pkt.Value[packet.Proto] == 50 && len(pkt.L4) < 2:
+	case d.target == plan.TargetIptables && pkt.Value[packet.Family] == packet.FamilyIPv6 && pkt.Value[packet.Proto] == 50 && len(pkt.L4) < 2:
 		return "IPv6 with ESP of less than 2 octets, which ip6tables takes for an extension header that is cut short"
 	case s.hasLocal() && (pkt.Src.IsLoopback() || pkt.Dst.IsLoopback()):
 		return "a loopback address from outside, which the kernel drops"
@@ -37,9 +37,9 @@ func (d *differential) exempt(s *subject, pl *compile.Plan, r *rules, f probe, f
 		return "a TCP header that is not whole, in which netfilter finds no options"
 	case pkt.Value[packet.Proto] == 51 && pkt.Value[packet.Family] == packet.FamilyIPv6:
 		return "IPv6 with an authentication header, behind which nft looks for extension headers"
-	case d.target == compile.TargetIptables && d.unseen(s, &pkt):
+	case d.target == plan.TargetIptables && d.unseen(s, &pkt):
 		return "a payload that iptables does not look into"
-	case d.target == compile.TargetNftables && len(fate.Seen) > 0 && fate.Seen[0] != "ingress":
+	case d.target == plan.TargetNftables && len(fate.Seen) > 0 && fate.Seen[0] != "ingress":
 		return "behind two VLAN tags, where the ingress hook sees no IP"
 	case fate.Dropped == "" && !d.arrived(pl, fate):
 		return "the kernel's IP drops it before the last stage"
@@ -85,9 +85,9 @@ func hasShortHeader(pkt *packet.Packet) bool {
 }
 
 // arrived reports whether a frame came to the last hook at which a rule could be.
-func (d *differential) arrived(pl *compile.Plan, fate testutil.Fate) bool {
+func (d *differential) arrived(pl *plan.Plan, fate testutil.Fate) bool {
 	last := "raw" // of those that every packet comes to
-	if slices.Contains(fate.Seen, last) && !pl.Uses(compile.StageFilter) && !asksReject(pl.Program) {
+	if slices.Contains(fate.Seen, last) && !pl.Uses(plan.StageFilter) && !asksReject(pl.Program) {
 		return true
 	}
 	return slices.Contains(fate.Seen, "input") || slices.Contains(fate.Seen, "forward")

@@ -8,8 +8,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/floodwall/floodwall/internal/compile"
+	"github.com/floodwall/floodwall/internal/codegen/iptables"
+	"github.com/floodwall/floodwall/internal/codegen/netfilter"
+	"github.com/floodwall/floodwall/internal/codegen/nftables"
 	"github.com/floodwall/floodwall/internal/packet"
+	"github.com/floodwall/floodwall/internal/plan"
 )
 
 // rules are what a target has in the kernel.
@@ -44,9 +47,9 @@ func (r *rules) remove(t *testing.T) {
 }
 
 // compile makes the inputs of the tools.
-func (d *differential) compile(s *subject, pl *compile.Plan) (*rules, error) {
-	if d.target == compile.TargetNftables {
-		n, err := compile.ToNftables(pl, compile.NftOptions{Devices: []string{"eth0"}})
+func (d *differential) compile(s *subject, pl *plan.Plan) (*rules, error) {
+	if d.target == plan.TargetNftables {
+		n, err := nftables.Generate(pl, nftables.Options{Devices: []string{"eth0"}})
 		if err != nil {
 			return nil, err
 		}
@@ -57,7 +60,7 @@ func (d *differential) compile(s *subject, pl *compile.Plan) (*rules, error) {
 			checks: without(s.program.Checks, n.Left), partly: setOf(n.Checks), show: script,
 		}, nil
 	}
-	x, err := compile.ToIptables(pl, compile.IptOptions{Devices: []string{"eth0"}})
+	x, err := iptables.Generate(pl, iptables.Options{Devices: []string{"eth0"}})
 	if err != nil {
 		return nil, err
 	}
@@ -73,7 +76,7 @@ func (d *differential) compile(s *subject, pl *compile.Plan) (*rules, error) {
 }
 
 // hookLines is the input that has the built-in chains jump to those of the policy.
-func hookLines(hooks []compile.IptHook) string {
+func hookLines(hooks []iptables.Hook) string {
 	var b strings.Builder
 	for _, table := range []string{"raw", "filter"} {
 		fmt.Fprintf(&b, "*%s\n", table)
@@ -87,7 +90,7 @@ func hookLines(hooks []compile.IptHook) string {
 	return b.String()
 }
 
-func without(checks packet.CheckSet, left []compile.Left) packet.CheckSet {
+func without(checks packet.CheckSet, left []netfilter.Left) packet.CheckSet {
 	for _, l := range left {
 		checks = checks.Without(l.Check)
 	}
@@ -102,7 +105,7 @@ func setOf(done map[packet.Check]string) (set packet.CheckSet) {
 }
 
 // nftMembers puts the members of the dynamic sets in.
-func nftMembers(s *subject, n *compile.Nft) string {
+func nftMembers(s *subject, n *nftables.Ruleset) string {
 	var b strings.Builder
 	for set, prefixes := range s.members {
 		names, ok := n.Sets[set]
@@ -140,7 +143,7 @@ func disjoint(prefixes []netip.Prefix) (out []netip.Prefix) {
 	return out
 }
 
-func ipsetMembers(s *subject, x *compile.Iptables) string {
+func ipsetMembers(s *subject, x *iptables.Ruleset) string {
 	var b strings.Builder
 	for set, prefixes := range s.members {
 		names, ok := x.Sets[set]
@@ -159,7 +162,7 @@ func ipsetMembers(s *subject, x *compile.Iptables) string {
 	return b.String()
 }
 
-func (d *differential) load(t *testing.T, s *subject, pl *compile.Plan) *rules {
+func (d *differential) load(t *testing.T, s *subject, pl *plan.Plan) *rules {
 	t.Helper()
 	r, err := d.compile(s, pl)
 	if err != nil {

@@ -14,14 +14,15 @@ import (
 
 	"github.com/rogpeppe/go-internal/txtar"
 
-	"github.com/floodwall/floodwall/internal/compile"
+	"github.com/floodwall/floodwall/internal/codegen/nftables"
 	"github.com/floodwall/floodwall/internal/ir"
 	"github.com/floodwall/floodwall/internal/packet"
+	"github.com/floodwall/floodwall/internal/plan"
 	"github.com/floodwall/floodwall/internal/testutil"
 	"github.com/floodwall/floodwall/policy"
 )
 
-func init() { netfilterTexts[compile.TargetNftables] = nftText }
+func init() { netfilterTexts[plan.TargetNftables] = nftText }
 
 // nftText is the script that the nftables target makes of a program.
 func nftText(p *ir.Program) (string, error) {
@@ -32,12 +33,12 @@ func nftText(p *ir.Program) (string, error) {
 	return n.Script, nil
 }
 
-func toNftables(p *ir.Program, table string) (*compile.Nft, error) {
-	pl, err := compile.Hoist(p, compile.TargetNftables)
+func toNftables(p *ir.Program, table string) (*nftables.Ruleset, error) {
+	pl, err := plan.Hoist(p, plan.TargetNftables)
 	if err != nil {
 		return nil, err
 	}
-	return compile.ToNftables(pl, compile.NftOptions{Table: table, Devices: []string{"eth0"}})
+	return nftables.Generate(pl, nftables.Options{Table: table, Devices: []string{"eth0"}})
 }
 
 // nft runs the tool with input, if any.
@@ -153,7 +154,7 @@ func archivedScripts(t *testing.T) (scripts []string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if script := section(a, string(compile.TargetNftables)); strings.Contains(script, "table inet floodwall {") {
+		if script := section(a, string(plan.TargetNftables)); strings.Contains(script, "table inet floodwall {") {
 			scripts = append(scripts, script)
 		}
 	}
@@ -242,11 +243,11 @@ func TestNftCompanion(t *testing.T) {
 		{"services: [{name: web, port: tcp/80, track: false}]", "untracked untracked-output", ""},
 	} {
 		s := lower(t, tt.policy)
-		pl, err := compile.Hoist(s.program, compile.TargetXDP)
+		pl, err := plan.Hoist(s.program, plan.TargetXDP)
 		if err != nil {
 			t.Fatal(err)
 		}
-		n, err := compile.ToNftables(pl, compile.NftOptions{Devices: []string{"eth0", "eth1"}})
+		n, err := nftables.Generate(pl, nftables.Options{Devices: []string{"eth0", "eth1"}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -269,11 +270,11 @@ func TestNftCompanion(t *testing.T) {
 // TestNftCounters has counters start with what they are told.
 func TestNftCounters(t *testing.T) {
 	s := lower(t, "rules: [{name: some, port: tcp/80, then: drop}]")
-	pl, err := compile.Hoist(s.program, compile.TargetNftables)
+	pl, err := plan.Hoist(s.program, plan.TargetNftables)
 	if err != nil {
 		t.Fatal(err)
 	}
-	n, err := compile.ToNftables(pl, compile.NftOptions{Devices: []string{"eth0"}, Counts: func(name string) (packets, octets uint64) {
+	n, err := nftables.Generate(pl, nftables.Options{Devices: []string{"eth0"}, Counts: func(name string) (packets, octets uint64) {
 		return map[string]uint64{"rule-some": 7}[name], 1 << 40
 	}})
 	if err != nil {
@@ -286,7 +287,7 @@ func TestNftCounters(t *testing.T) {
 			t.Errorf("no %q in\n%s", want, n.Script)
 		}
 	}
-	if _, err := compile.ToNftables(pl, compile.NftOptions{}); err == nil {
+	if _, err := nftables.Generate(pl, nftables.Options{}); err == nil {
 		t.Error("no error without devices")
 	}
 }
@@ -303,7 +304,7 @@ func TestNftDevices(t *testing.T) {
 		for i := range rules {
 			text += fmt.Sprintf("  - {name: r%d, port: udp/%d, from: 198.51.100.%d, then: drop}\n", i, 1000+i, i)
 		}
-		pl, err := compile.Hoist(lower(t, text).program, compile.TargetNftables)
+		pl, err := plan.Hoist(lower(t, text).program, plan.TargetNftables)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -312,7 +313,7 @@ func TestNftDevices(t *testing.T) {
 			for i := range n {
 				devices = append(devices, fmt.Sprintf("eth%d", i))
 			}
-			script, err := compile.ToNftables(pl, compile.NftOptions{Table: "t", Devices: devices})
+			script, err := nftables.Generate(pl, nftables.Options{Table: "t", Devices: devices})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -14,9 +14,10 @@ import (
 	"go4.org/netipx"
 	"golang.org/x/sys/unix"
 
-	"github.com/floodwall/floodwall/internal/compile"
+	"github.com/floodwall/floodwall/internal/codegen/nftables"
 	"github.com/floodwall/floodwall/internal/ir"
 	"github.com/floodwall/floodwall/internal/packet"
+	"github.com/floodwall/floodwall/internal/plan"
 	"github.com/floodwall/floodwall/internal/testutil"
 )
 
@@ -135,16 +136,16 @@ tcp 192.0.2.9:5 > 192.0.2.1:26 S
 }
 
 // atIngress is the table of a program, nil when it is not all decided at ingress.
-func atIngress(p *ir.Program) (*compile.Nft, error) {
-	pl, err := compile.Hoist(p, compile.TargetNftables)
-	if err != nil || len(pl.At(compile.StageIngress)) < len(p.Rules) || pl.Default.Stage != compile.StageIngress {
+func atIngress(p *ir.Program) (*nftables.Ruleset, error) {
+	pl, err := plan.Hoist(p, plan.TargetNftables)
+	if err != nil || len(pl.At(plan.StageIngress)) < len(p.Rules) || pl.Default.Stage != plan.StageIngress {
 		return nil, err
 	}
-	return compile.ToNftables(pl, compile.NftOptions{Devices: []string{"eth0"}})
+	return nftables.Generate(pl, nftables.Options{Devices: []string{"eth0"}})
 }
 
 // elements are the commands that fill the dynamic sets.
-func elements(s *subject, x *compile.Nft) (commands string) {
+func elements(s *subject, x *nftables.Ruleset) (commands string) {
 	for i, prefixes := range s.members {
 		var b netipx.IPSetBuilder
 		for _, p := range prefixes {
@@ -168,7 +169,7 @@ func elements(s *subject, x *compile.Nft) (commands string) {
 }
 
 // told reports whether the compiler promises that a frame gets its verdict and reason: ToNftables and Left say what not.
-func told(s *subject, x *compile.Nft, frame []byte) bool {
+func told(s *subject, x *nftables.Ruleset, frame []byte) bool {
 	pkt := packet.Decode(frame)
 	if pkt.Kind != packet.IP || len(frame) > 1514 || twoTags(frame) {
 		return false
@@ -259,7 +260,7 @@ func (w *wire) send(frame []byte) bool {
 
 // compare holds the counters against what Eval says of frames that have been sent. When they differ, each frame is sent
 // again to find the first that does.
-func (w *wire) compare(t *testing.T, what string, s *subject, x *compile.Nft, frames [][]byte) {
+func (w *wire) compare(t *testing.T, what string, s *subject, x *nftables.Ruleset, frames [][]byte) {
 	t.Helper()
 	want := map[string]uint64{}
 	for _, f := range frames {
@@ -289,7 +290,7 @@ func sum(counters map[string]uint64) (n uint64) {
 }
 
 // counterOf names the counter of the reason that Eval gives.
-func counterOf(s *subject, x *compile.Nft, frame []byte) string {
+func counterOf(s *subject, x *nftables.Ruleset, frame []byte) string {
 	pkt := packet.Decode(frame)
 	switch _, reason := s.program.Eval(&pkt, ir.World{Member: s.has}); reason.Kind {
 	case ir.ReasonCheck:

@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/floodwall/floodwall/internal/compile"
+	xdpgen "github.com/floodwall/floodwall/internal/codegen/xdp"
 	"github.com/floodwall/floodwall/internal/ir"
 	"github.com/floodwall/floodwall/internal/packet"
 	"github.com/floodwall/floodwall/internal/testutil"
@@ -316,13 +316,13 @@ func TestPayloadLimits(t *testing.T) {
 		{ir.PayloadMatch{At: make([]ir.At, 17)}, `rule "r": payload has 17 places, at most 16 fit`},
 	} {
 		program := &ir.Program{Rules: []ir.Rule{asks("r", test.match)}}
-		if _, err := compile.ToXDP(program, compile.XDPOptions{}); err == nil || err.Error() != test.want {
+		if _, err := xdpgen.Generate(program, xdpgen.Options{}); err == nil || err.Error() != test.want {
 			t.Errorf("error is %v, want %s", err, test.want)
 		}
 	}
 	many.Any = append(many.Any[:64], many.Any[:10]...)
 	program := &ir.Program{Rules: []ir.Rule{asks("r", many), asks("again", many)}}
-	if _, err := compile.ToXDP(program, compile.XDPOptions{}); err != nil {
+	if _, err := xdpgen.Generate(program, xdpgen.Options{}); err != nil {
 		t.Errorf("64 different patterns, some of them twice: %v", err)
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/floodwall/floodwall/internal/compile"
+	xdpgen "github.com/floodwall/floodwall/internal/codegen/xdp"
 	"github.com/floodwall/floodwall/internal/ir"
 	"github.com/floodwall/floodwall/internal/testutil"
 )
@@ -17,17 +17,17 @@ func TestVerifierConditions(t *testing.T) {
 	for _, test := range []struct {
 		name, policy string
 		rules        int
-		form         compile.Form
+		form         xdpgen.Form
 	}{
-		{"64 expressions, 600 rules, straight", largest(allChecks(), 56, 7, 600), 600, compile.Straight},
-		{"64 expressions, 600 rules, tables", largest(allChecks(), 56, 7, 600), 600, compile.Tables},
-		{"1000 rules, tables", largest(allChecks(), 8, 7, 1000), 1000, compile.Tables},
+		{"64 expressions, 600 rules, straight", largest(allChecks(), 56, 7, 600), 600, xdpgen.Straight},
+		{"64 expressions, 600 rules, tables", largest(allChecks(), 56, 7, 600), 600, xdpgen.Tables},
+		{"1000 rules, tables", largest(allChecks(), 8, 7, 1000), 1000, xdpgen.Tables},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			s := lower(t, test.policy)
 			askAll(s.program, test.rules)
-			x, err := compile.ToXDP(s.program, compile.XDPOptions{Form: test.form, QuestionKey: questionKey})
+			x, err := xdpgen.Generate(s.program, xdpgen.Options{Form: test.form, QuestionKey: questionKey})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/floodwall/floodwall/internal/compile"
 	"github.com/floodwall/floodwall/internal/ir"
+	"github.com/floodwall/floodwall/internal/plan"
 	"github.com/floodwall/floodwall/internal/testutil"
 )
 
@@ -30,7 +30,7 @@ var ways = []way{
 
 // atFilter compares what netfilter does with packets with Eval, for each of these rules, placed at filter.
 func atFilter(t *testing.T, ways []way, rules []string) {
-	for _, target := range []compile.Target{compile.TargetNftables, compile.TargetIptables} {
+	for _, target := range []plan.Target{plan.TargetNftables, plan.TargetIptables} {
 		t.Run(string(target), func(t *testing.T) {
 			if !testutil.Inside(t) {
 				return
@@ -66,7 +66,7 @@ func (d *differential) local(t *testing.T, text string, ways []way) {
 	if strings.Contains(text, "local") {
 		s.insert(t, "local", "192.0.2.1/32 2001:db8::1/128")
 	}
-	pl, err := compile.Hoist(s.program, d.target)
+	pl, err := plan.Hoist(s.program, d.target)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,8 +96,8 @@ func (d *differential) local(t *testing.T, text string, ways []way) {
 }
 
 // inForward are the lines of the chain for packets on their way through.
-func inForward(target compile.Target, text string) (lines string) {
-	if target == compile.TargetNftables {
+func inForward(target plan.Target, text string) (lines string) {
+	if target == plan.TargetNftables {
 		_, text, _ = strings.Cut(text, "chain forward {")
 		chain, _, _ := strings.Cut(text, "}\n")
 		return chain

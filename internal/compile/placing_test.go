@@ -8,30 +8,30 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/floodwall/floodwall/internal/compile"
 	"github.com/floodwall/floodwall/internal/cost"
 	"github.com/floodwall/floodwall/internal/ir"
+	"github.com/floodwall/floodwall/internal/plan"
 )
 
 // anyPlan plans a program as one of the ways there are says.
-func anyPlan(r *rand.Rand, p *ir.Program, target compile.Target) (*compile.Plan, error) {
+func anyPlan(r *rand.Rand, p *ir.Program, target plan.Target) (*plan.Plan, error) {
 	switch r.IntN(4) {
 	case 0:
-		return compile.Hoist(p, target)
+		return plan.Hoist(p, target)
 	case 1:
-		return compile.Hoist(randomlyPlaced(r, p, target), target)
+		return plan.Hoist(randomlyPlaced(r, p, target), target)
 	case 2:
-		from := make([]compile.Stage, len(p.Rules))
+		from := make([]plan.Stage, len(p.Rules))
 		for i := range from {
 			from[i] = stagesOf[target][r.IntN(len(stagesOf[target]))]
 		}
-		return compile.HoistFrom(p, target, from)
+		return plan.HoistFrom(p, target, from)
 	}
-	return compile.Place(p, target, randomModel(r), randomMix(r, p))
+	return plan.Place(p, target, randomModel(r), randomMix(r, p))
 }
 
 // randomlyPlaced is a program with placements, of rules only such as can serve them.
-func randomlyPlaced(r *rand.Rand, p *ir.Program, target compile.Target) *ir.Program {
+func randomlyPlaced(r *rand.Rand, p *ir.Program, target plan.Target) *ir.Program {
 	out := *p
 	out.Rules = slices.Clone(p.Rules)
 	any := func() ir.Placement {
@@ -47,7 +47,7 @@ func randomlyPlaced(r *rand.Rand, p *ir.Program, target compile.Target) *ir.Prog
 	for i := range out.Rules {
 		alone := ir.Program{Sets: p.Sets, Names: p.Names, Limits: p.Limits, Checks: p.Checks, Protections: p.Protections, Rules: []ir.Rule{out.Rules[i]}}
 		alone.Rules[0].Placement = any()
-		if _, err := compile.Hoist(&alone, target); err == nil {
+		if _, err := plan.Hoist(&alone, target); err == nil {
 			out.Rules[i].Placement = alone.Rules[0].Placement
 		}
 	}
@@ -126,24 +126,24 @@ rules:
 `
 	for _, tt := range []struct {
 		placement ir.Placement
-		target    compile.Target
+		target    plan.Target
 		want      string
 		notes     int
 	}{
-		{"", compile.TargetXDP, "as xdp, tagged xdp, own filter, first xdp, behind filter, default filter", 0},
-		{"auto", compile.TargetNftables, "as ingress, tagged ingress, own filter, first ingress, behind filter, default filter", 0},
-		{"ingress", compile.TargetXDP, "as ingress, tagged ingress, own filter, first xdp, behind filter, default filter", 0},
-		{"raw", compile.TargetXDP, "as raw, tagged xdp, own filter, first xdp, behind filter, default filter", 0},
-		{"raw", compile.TargetNftables, "as raw, tagged ingress, own filter, first ingress, behind filter, default filter", 0},
-		{"filter", compile.TargetNftables, "as filter, tagged ingress, own filter, first ingress, behind filter, default filter", 0},
-		{"xdp", compile.TargetNftables, "as ingress, tagged ingress, own filter, first ingress, behind filter, default filter", 1},
+		{"", plan.TargetXDP, "as xdp, tagged xdp, own filter, first xdp, behind filter, default filter", 0},
+		{"auto", plan.TargetNftables, "as ingress, tagged ingress, own filter, first ingress, behind filter, default filter", 0},
+		{"ingress", plan.TargetXDP, "as ingress, tagged ingress, own filter, first xdp, behind filter, default filter", 0},
+		{"raw", plan.TargetXDP, "as raw, tagged xdp, own filter, first xdp, behind filter, default filter", 0},
+		{"raw", plan.TargetNftables, "as raw, tagged ingress, own filter, first ingress, behind filter, default filter", 0},
+		{"filter", plan.TargetNftables, "as filter, tagged ingress, own filter, first ingress, behind filter, default filter", 0},
+		{"xdp", plan.TargetNftables, "as ingress, tagged ingress, own filter, first ingress, behind filter, default filter", 1},
 	} {
 		s := lower(t, "placement: "+string(cmp.Or(tt.placement, "auto"))+rules)
 		if s.program.Placement = tt.placement; tt.placement == "xdp" {
 			s.program.Rules[0].Placement = "xdp" // said once more, of a rule
 			tt.notes++
 		}
-		pl, err := compile.Hoist(s.program, tt.target)
+		pl, err := plan.Hoist(s.program, tt.target)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -155,7 +155,7 @@ rules:
 		if text := strings.Join(got, ", "); text != tt.want {
 			t.Errorf("%q, %s:\n got %s\nwant %s", tt.placement, tt.target, text, tt.want)
 		}
-		if notes := compile.PlacementNotes(s.program, tt.target); len(notes) != tt.notes {
+		if notes := plan.PlacementNotes(s.program, tt.target); len(notes) != tt.notes {
 			t.Errorf("%q, %s: notes %q", tt.placement, tt.target, notes)
 		}
 	}
@@ -163,9 +163,9 @@ rules:
 
 // TestDefaultPlaced has the default of a policy follow its placement when it drops: or no rule would have its packets.
 func TestDefaultPlaced(t *testing.T) {
-	for def, want := range map[string]compile.Stage{"drop": compile.StageFilter, "pass": compile.StageIngress} {
+	for def, want := range map[string]plan.Stage{"drop": plan.StageFilter, "pass": plan.StageIngress} {
 		s := lower(t, "placement: filter\ndefault: "+def)
-		if pl, err := compile.Hoist(s.program, compile.TargetNftables); err != nil || pl.Default.Stage != want {
+		if pl, err := plan.Hoist(s.program, plan.TargetNftables); err != nil || pl.Default.Stage != want {
 			t.Errorf("default %s: at %v, %v, want %s", def, pl.Default, err, want)
 		}
 	}
@@ -174,12 +174,12 @@ func TestDefaultPlaced(t *testing.T) {
 // TestPlacePublished has the article's rule where the article's measurements want it, whatever it was that was observed.
 func TestPlacePublished(t *testing.T) {
 	s := lower(t, published)
-	for _, target := range []compile.Target{compile.TargetNftables, compile.TargetIptables} {
+	for _, target := range []plan.Target{plan.TargetNftables, plan.TargetIptables} {
 		for _, tt := range []struct {
 			what string
 			mix  cost.Mix
-			want compile.Stage
-		}{{"attack", attacked, compile.StageRaw}, {"forwarding", forwarding, compile.StageFilter}} {
+			want plan.Stage
+		}{{"attack", attacked, plan.StageRaw}, {"forwarding", forwarding, plan.StageFilter}} {
 			pl := place(t, s.program, target, tt.mix)
 			if pl.Rules[0].Stage != tt.want || !strings.Contains(pl.Rules[0].Why, " packets/s") {
 				t.Errorf("%s, %s: at %s, want %s\nwhy: %s\ncosts %+v", target, tt.what, pl.Rules[0].Stage, tt.want, pl.Rules[0].Why, pl.Costs)
@@ -188,9 +188,9 @@ func TestPlacePublished(t *testing.T) {
 	}
 }
 
-func place(t *testing.T, p *ir.Program, target compile.Target, mix cost.Mix) *compile.Plan {
+func place(t *testing.T, p *ir.Program, target plan.Target, mix cost.Mix) *plan.Plan {
 	t.Helper()
-	pl, err := compile.Place(p, target, measured(), mix)
+	pl, err := plan.Place(p, target, measured(), mix)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -202,16 +202,16 @@ func place(t *testing.T, p *ir.Program, target compile.Target, mix cost.Mix) *co
 func TestPlaceCrosses(t *testing.T) {
 	s := lower(t, published)
 	var moved []string
-	at := compile.StageFilter
+	at := plan.StageFilter
 	for permyriad := uint64(1); permyriad <= 10_000; permyriad += 37 {
 		mix := cost.Mix{Seconds: 1, Arrived: 1_000_000, Forwarded: 1_000_000 - 100*permyriad, Rules: map[string]uint64{"x": 100 * permyriad}}
-		pl := place(t, s.program, compile.TargetNftables, mix)
+		pl := place(t, s.program, plan.TargetNftables, mix)
 		if pl.Rules[0].Stage != at {
 			at = pl.Rules[0].Stage
 			moved = append(moved, fmt.Sprintf("%s at %d", at, permyriad))
 		}
-		for _, stage := range []compile.Stage{compile.StageRaw, compile.StageFilter} {
-			fixed, err := compile.HoistFrom(s.program, compile.TargetNftables, []compile.Stage{stage})
+		for _, stage := range []plan.Stage{plan.StageRaw, plan.StageFilter} {
+			fixed, err := plan.HoistFrom(s.program, plan.TargetNftables, []plan.Stage{stage})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -220,7 +220,7 @@ func TestPlaceCrosses(t *testing.T) {
 			}
 		}
 	}
-	if len(moved) != 1 || at != compile.StageRaw {
+	if len(moved) != 1 || at != plan.StageRaw {
 		t.Errorf("moves: %v", moved)
 	}
 }
@@ -245,11 +245,11 @@ func TestPlaceKeeps(t *testing.T) {
 		{"a limit", strings.Replace(published, "then:", "over: {rate: 1/s, per: from}, then:", 1), forwarding, measured()},
 	} {
 		s := lower(t, tt.policy)
-		pl, err := compile.Place(s.program, compile.TargetNftables, tt.model, tt.mix)
+		pl, err := plan.Place(s.program, plan.TargetNftables, tt.model, tt.mix)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if pl.Rules[0].Stage != compile.StageRaw {
+		if pl.Rules[0].Stage != plan.StageRaw {
 			t.Errorf("%s: the rule is at %s", tt.what, pl.Rules[0].Stage)
 		}
 	}
@@ -259,14 +259,14 @@ func TestPlaceKeeps(t *testing.T) {
 // asks for ports decides some of these as a whole: then they stay where fragments are still apart.
 func TestPlaceFragments(t *testing.T) {
 	const drops = "{name: x, from: 198.51.100.1, to: local, proto: udp, then: drop}"
-	for before, want := range map[string]compile.Stage{
-		"": compile.StageFilter,
-		"{name: port, proto: udp, port: 53, then: pass}, ":  compile.StageRaw,
-		"{name: port, proto: udp, port: 53, then: drop}, ":  compile.StageFilter,
-		"{name: host, from: 198.51.100.0/28, then: pass}, ": compile.StageFilter,
+	for before, want := range map[string]plan.Stage{
+		"": plan.StageFilter,
+		"{name: port, proto: udp, port: 53, then: pass}, ":  plan.StageRaw,
+		"{name: port, proto: udp, port: 53, then: drop}, ":  plan.StageFilter,
+		"{name: host, from: 198.51.100.0/28, then: pass}, ": plan.StageFilter,
 	} {
 		s := lower(t, "checks: off\nrules: ["+before+drops+"]\n")
-		pl, err := compile.Place(s.program, compile.TargetNftables, measured(), forwarding)
+		pl, err := plan.Place(s.program, plan.TargetNftables, measured(), forwarding)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -288,11 +288,11 @@ rules:
 	m.Work["nftables/raw"] = cost.Work{Hook: 1, Rule: 30, Set: 30, Local: 30}
 	for hot, cold := range map[string]int{"flood": 1, "rare": 0} {
 		mix := cost.Mix{Seconds: 1, Arrived: 1_000_000, Forwarded: 500_000, Rules: map[string]uint64{hot: 500_000}}
-		pl, err := compile.Place(s.program, compile.TargetNftables, m, mix)
+		pl, err := plan.Place(s.program, plan.TargetNftables, m, mix)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if pl.Rules[1-cold].Stage != compile.StageRaw || pl.Rules[cold].Stage != compile.StageFilter {
+		if pl.Rules[1-cold].Stage != plan.StageRaw || pl.Rules[cold].Stage != plan.StageFilter {
 			t.Errorf("flood at %s: %s\n%+v", hot, placements(pl), pl.Costs)
 		}
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
-	"github.com/floodwall/floodwall/internal/compile"
+	xdpgen "github.com/floodwall/floodwall/internal/codegen/xdp"
 	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/ir"
 	"github.com/floodwall/floodwall/internal/packet"
@@ -58,7 +58,7 @@ func loadShield(t testing.TB, program *ir.Program) *shield {
 // shieldOf is loadShield of a test that is in its own namespaces.
 func shieldOf(t testing.TB, program *ir.Program) *shield {
 	t.Helper()
-	x, err := compile.ToXDP(program, compile.XDPOptions{QuestionKey: questionKey})
+	x, err := xdpgen.Generate(program, xdpgen.Options{QuestionKey: questionKey})
 	if err != nil {
 		t.Fatal(err)
 	}

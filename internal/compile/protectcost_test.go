@@ -11,7 +11,7 @@ import (
 	"github.com/cilium/ebpf/asm"
 	"golang.org/x/sys/unix"
 
-	"github.com/floodwall/floodwall/internal/compile"
+	xdpgen "github.com/floodwall/floodwall/internal/codegen/xdp"
 )
 
 // BenchmarkProtect says what a packet of a flood costs in a protection that always answers, beside a program that drops
@@ -22,7 +22,7 @@ func BenchmarkProtect(b *testing.B) {
 	s := loadShield(b, protecting(always()))
 	without := protecting(always())
 	without.Protections, without.Rules[0].Protect = nil, 0
-	x, err := compile.ToXDP(without, compile.XDPOptions{})
+	x, err := xdpgen.Generate(without, xdpgen.Options{})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -8,9 +8,11 @@ import (
 	"testing"
 	"time"
 
+	xdpgen "github.com/floodwall/floodwall/internal/codegen/xdp"
 	"github.com/floodwall/floodwall/internal/compile"
 	"github.com/floodwall/floodwall/internal/ir"
 	"github.com/floodwall/floodwall/internal/packet"
+	"github.com/floodwall/floodwall/internal/plan"
 	"github.com/floodwall/floodwall/internal/testutil"
 	"github.com/floodwall/floodwall/internal/xdp"
 )
@@ -20,13 +22,13 @@ func TestProtectVerifier(t *testing.T) {
 	for name, method := range map[string]ir.CookieMethod{
 		"host": ir.MethodHost, "listener": ir.MethodListener, "router": ir.MethodRouter,
 	} {
-		for _, form := range []compile.Form{compile.Straight, compile.Tables} {
+		for _, form := range []xdpgen.Form{xdpgen.Straight, xdpgen.Tables} {
 			t.Run(name+", "+string(form), func(t *testing.T) {
 				t.Parallel()
 				s := lower(t, largest(allChecks(), 56, 7, 600))
 				protect(s.program)
 				by := slices.Repeat([]ir.Handshake{{Method: method}}, len(s.program.Protections))
-				x, err := compile.ToXDP(s.program, compile.XDPOptions{Form: form, Protect: by})
+				x, err := xdpgen.Generate(s.program, xdpgen.Options{Form: form, Protect: by})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -92,8 +94,8 @@ func TestProtectStays(t *testing.T) {
 	if kept != 3 || len(notes) != 1 || !strings.Contains(notes[0], `"web80:syn" protects nothing`) {
 		t.Errorf("%d of 3 protections are left, notes %q", kept, notes)
 	}
-	var place *compile.PlaceError
-	if _, err := compile.Hoist(s.program, compile.TargetXDP); !errors.As(err, &place) {
+	var place *plan.StageError
+	if _, err := plan.Hoist(s.program, plan.TargetXDP); !errors.As(err, &place) {
 		t.Errorf("protection behind the rule of established connections: %v", err)
 	}
 }

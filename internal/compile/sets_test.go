@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/floodwall/floodwall/internal/addrs"
-	"github.com/floodwall/floodwall/internal/compile"
+	xdpgen "github.com/floodwall/floodwall/internal/codegen/xdp"
 	"github.com/floodwall/floodwall/internal/testutil"
 	"github.com/floodwall/floodwall/internal/xdp"
 )
@@ -73,7 +73,7 @@ func TestDynamicExpiry(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer release()
-		sets, err := addrs.OpenDynamic(compile.DynamicMemory(memory))
+		sets, err := addrs.OpenDynamic(xdpgen.DynamicMemory(memory))
 		if err != nil {
 			t.Fatal(err)
 		}

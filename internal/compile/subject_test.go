@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/floodwall/floodwall/internal/addrs"
+	xdpgen "github.com/floodwall/floodwall/internal/codegen/xdp"
 	"github.com/floodwall/floodwall/internal/compile"
 	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/ir"
@@ -192,12 +193,12 @@ func (s *subject) cases(t testing.TB, lines string) (frames []probe) {
 }
 
 // forms are the forms that a subject can be compiled to.
-func (s *subject) forms(t testing.TB) (out []*compile.XDP) {
+func (s *subject) forms(t testing.TB) (out []*xdpgen.Program) {
 	t.Helper()
-	if x, err := compile.ToXDP(s.program, compile.XDPOptions{Form: compile.Straight, QuestionKey: questionKey}); err == nil {
+	if x, err := xdpgen.Generate(s.program, xdpgen.Options{Form: xdpgen.Straight, QuestionKey: questionKey}); err == nil {
 		out = append(out, x)
 	}
-	x, err := compile.ToXDP(s.program, compile.XDPOptions{Form: compile.Tables, QuestionKey: questionKey})
+	x, err := xdpgen.Generate(s.program, xdpgen.Options{Form: xdpgen.Tables, QuestionKey: questionKey})
 	if err != nil {
 		t.Fatalf("%v\npolicy:\n%s", err, s.policy)
 	}
@@ -216,7 +217,7 @@ func (s *subject) agree(t *testing.T, frames []probe) {
 }
 
 // load loads a compiled subject, and puts its members into the dynamic sets.
-func (s *subject) load(t testing.TB, x *compile.XDP) *datapath.Program {
+func (s *subject) load(t testing.TB, x *xdpgen.Program) *datapath.Program {
 	t.Helper()
 	p, err := datapath.Load(&x.Image, nil)
 	if err != nil {
@@ -229,14 +230,14 @@ func (s *subject) load(t testing.TB, x *compile.XDP) *datapath.Program {
 	return p
 }
 
-func (s *subject) fill(t testing.TB, x *compile.XDP, p *datapath.Program) {
+func (s *subject) fill(t testing.TB, x *xdpgen.Program, p *datapath.Program) {
 	t.Helper()
 	memory, release, err := p.Memory(xdp.DynamicInfo, xdp.Dynamic, xdp.DynamicTexts, xdp.DynamicWhy)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer release()
-	sets, err := addrs.OpenDynamic(compile.DynamicMemory(memory))
+	sets, err := addrs.OpenDynamic(xdpgen.DynamicMemory(memory))
 	if err != nil {
 		t.Fatal(err)
 	}

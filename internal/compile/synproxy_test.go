@@ -7,8 +7,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/floodwall/floodwall/internal/compile"
+	"github.com/floodwall/floodwall/internal/codegen/nftables"
 	"github.com/floodwall/floodwall/internal/ir"
+	"github.com/floodwall/floodwall/internal/plan"
 )
 
 // TestProtectionRefused has policies in which a protection cannot run where it must, and what is said of them.
@@ -22,10 +23,10 @@ services:
   - {name: some, port: tcp/80, from: 192.0.2.1, track: false}
   - {name: web, port: tcp/80, syn: {mode: router}}`, "track: false", "works by conntrack"},
 	} {
-		for _, target := range []compile.Target{compile.TargetXDP, compile.TargetNftables, compile.TargetIptables} {
-			program, _ := compile.For(lower(t, test.policy).optimized().program, target)
-			_, err := compile.Hoist(program, target)
-			var place *compile.PlaceError
+		for _, target := range []plan.Target{plan.TargetXDP, plan.TargetNftables, plan.TargetIptables} {
+			program, _ := plan.For(lower(t, test.policy).optimized().program, target)
+			_, err := plan.Hoist(program, target)
+			var place *plan.StageError
 			if !errors.As(err, &place) || place.Key != test.key || !strings.Contains(place.Cause, test.cause) {
 				t.Errorf("%s: %s\ngot %v", target, test.policy, err)
 			}
@@ -39,11 +40,11 @@ func TestForStays(t *testing.T) {
 services:
   - {name: web, port: tcp/80, syn: {mode: router}}
   - {name: ssh, port: tcp/22, syn: {mode: host}}`).optimized().program
-	if same, notes := compile.For(p, compile.TargetXDP); same != p || notes != nil {
+	if same, notes := plan.For(p, plan.TargetXDP); same != p || notes != nil {
 		t.Errorf("for XDP: %v", notes)
 	}
-	once, notes := compile.For(p, compile.TargetNftables)
-	twice, _ := compile.For(once, compile.TargetNftables)
+	once, notes := plan.For(p, plan.TargetNftables)
+	twice, _ := plan.For(once, plan.TargetNftables)
 	if diff := cmp.Diff(once.String(), twice.String()); diff != "" || len(notes) != 2 {
 		t.Errorf("%d notes, and twice is not once:\n%s", len(notes), diff)
 	}
@@ -52,12 +53,12 @@ services:
 // TestBesideXDP has the table that stands behind XDP, which keeps no SYN from conntrack.
 func TestBesideXDP(t *testing.T) {
 	p := lower(t, `services: [{name: web, port: tcp/80, syn: {mode: router}}]`).optimized().program
-	pl, err := compile.Hoist(p, compile.TargetXDP)
+	pl, err := plan.Hoist(p, plan.TargetXDP)
 	if err != nil || !pl.Later() {
 		t.Fatalf("nothing stands behind XDP: %v", err)
 	}
 	protect := []ir.Handshake{{Method: ir.MethodRouter, MSS: [2]uint16{900, 900}, WScale: 3, Options: ir.WindowScaling | ir.Timestamps}}
-	n, err := compile.ToNftables(pl, compile.NftOptions{Devices: []string{"eth0"}, Protect: protect})
+	n, err := nftables.Generate(pl, nftables.Options{Devices: []string{"eth0"}, Protect: protect})
 	if err != nil {
 		t.Fatal(err)
 	}

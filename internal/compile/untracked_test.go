@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/floodwall/floodwall/internal/compile"
 	"github.com/floodwall/floodwall/internal/lab"
+	"github.com/floodwall/floodwall/internal/plan"
 	"github.com/floodwall/floodwall/internal/testutil"
 )
 
@@ -31,7 +31,7 @@ func TestUntrackedConnections(t *testing.T) {
 	for _, tool := range []string{"nft", "iptables-restore", "ipset"} {
 		testutil.RequireTool(t, tool)
 	}
-	for _, target := range []compile.Target{compile.TargetNftables, compile.TargetIptables} {
+	for _, target := range []plan.Target{plan.TargetNftables, plan.TargetIptables} {
 		t.Run(string(target), func(t *testing.T) {
 			err := lab.Run(t.Context(), func(_ context.Context, l *lab.Lab) error {
 				g := newGateway(t, l)
@@ -113,10 +113,10 @@ func (g *gateway) serve(h *lab.Host, at netip.AddrPort) {
 	testutil.Serve(g.T, l, func(net.Conn) {})
 }
 
-func (g *gateway) load(target compile.Target) {
+func (g *gateway) load(target plan.Target) {
 	g.Helper()
 	s := lower(g.T, "untracked: [loopback]\nservices: [{name: web, port: tcp/80, track: false}]")
-	pl, err := compile.Hoist(s.program, target)
+	pl, err := plan.Hoist(s.program, target)
 	if err != nil {
 		g.Fatal(err)
 	}

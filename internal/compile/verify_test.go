@@ -12,6 +12,7 @@ import (
 
 	"github.com/cilium/ebpf"
 
+	xdpgen "github.com/floodwall/floodwall/internal/codegen/xdp"
 	"github.com/floodwall/floodwall/internal/compile"
 	"github.com/floodwall/floodwall/internal/ir"
 	"github.com/floodwall/floodwall/internal/testutil"
@@ -62,14 +63,14 @@ func different(rules int) string {
 func TestVerifier(t *testing.T) {
 	for _, test := range []struct {
 		name, policy string
-		form         compile.Form
+		form         xdpgen.Form
 	}{
-		{"checks and sets, straight", largest(allChecks(), 8, 7, 30), compile.Straight},
-		{"checks and sets, tables", largest(allChecks(), 8, 7, 30), compile.Tables},
-		{"64 expressions, 600 rules, straight", largest(allChecks(), 56, 7, 600), compile.Straight},
-		{"64 expressions, 600 rules, no checks, straight", largest("off", 56, 7, 600), compile.Straight},
-		{"64 expressions, 1000 rules, tables", largest(allChecks(), 56, 7, 1000), compile.Tables},
-		{"10,000 different rules", different(10_000), compile.Tables},
+		{"checks and sets, straight", largest(allChecks(), 8, 7, 30), xdpgen.Straight},
+		{"checks and sets, tables", largest(allChecks(), 8, 7, 30), xdpgen.Tables},
+		{"64 expressions, 600 rules, straight", largest(allChecks(), 56, 7, 600), xdpgen.Straight},
+		{"64 expressions, 600 rules, no checks, straight", largest("off", 56, 7, 600), xdpgen.Straight},
+		{"64 expressions, 1000 rules, tables", largest(allChecks(), 56, 7, 1000), xdpgen.Tables},
+		{"10,000 different rules", different(10_000), xdpgen.Tables},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
@@ -78,7 +79,7 @@ func TestVerifier(t *testing.T) {
 	}
 }
 
-func verified(t *testing.T, text string, form compile.Form) {
+func verified(t *testing.T, text string, form xdpgen.Form) {
 	s := lower(t, text)
 	w := &writer{Rand: rand.New(rand.NewPCG(1, 2))}
 	for i := range s.program.Sets {
@@ -86,7 +87,7 @@ func verified(t *testing.T, text string, form compile.Form) {
 			s.insert(t, s.program.Sets[i].Name, fmt.Sprintf("172.%d.0.0/16 2001:db8:ffff:%x::/64", 16+i, i))
 		}
 	}
-	x, err := compile.ToXDP(s.program, compile.XDPOptions{Form: form, QuestionKey: questionKey})
+	x, err := xdpgen.Generate(s.program, xdpgen.Options{Form: form, QuestionKey: questionKey})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -107,7 +108,7 @@ func verified(t *testing.T, text string, form compile.Form) {
 var processedLine = regexp.MustCompile(`processed (\d+) insns`)
 
 // processed is how many instructions the verifier walked.
-func processed(t *testing.T, x *compile.XDP) int {
+func processed(t *testing.T, x *xdpgen.Program) int {
 	t.Helper()
 	spec, err := x.Image.Spec()
 	if err != nil {
@@ -139,14 +140,14 @@ func processed(t *testing.T, x *compile.XDP) int {
 func TestAutomaticForm(t *testing.T) {
 	for _, test := range []struct {
 		name, policy string
-		want         compile.Form
+		want         xdpgen.Form
 	}{
-		{"none", "", compile.Straight},
-		{"two", "rules: [{name: a, port: 1, then: drop}, {name: b, from: 10.0.0.0/8, then: drop}]", compile.Straight},
-		{"many", different(500), compile.Tables},
-		{"65 expressions", largest("off", 65, 2, 65), compile.Tables},
+		{"none", "", xdpgen.Straight},
+		{"two", "rules: [{name: a, port: 1, then: drop}, {name: b, from: 10.0.0.0/8, then: drop}]", xdpgen.Straight},
+		{"many", different(500), xdpgen.Tables},
+		{"65 expressions", largest("off", 65, 2, 65), xdpgen.Tables},
 	} {
-		x, err := compile.ToXDP(lower(t, test.policy).program, compile.XDPOptions{})
+		x, err := xdpgen.Generate(lower(t, test.policy).program, xdpgen.Options{})
 		if err != nil || x.Form != test.want {
 			t.Errorf("%s: form is %v, %v, want %s", test.name, x, err, test.want)
 		}
@@ -156,7 +157,7 @@ func TestAutomaticForm(t *testing.T) {
 // TestTooMuch checks that what cannot be compiled is refused with words, not cut short.
 func TestTooMuch(t *testing.T) {
 	s := lower(t, largest("off", 65, 2, 65))
-	_, err := compile.ToXDP(s.program, compile.XDPOptions{Form: compile.Straight})
+	_, err := xdpgen.Generate(s.program, xdpgen.Options{Form: xdpgen.Straight})
 	if want := "79 rules with 65 address expressions do not fit straight code"; err == nil || err.Error() != want {
 		t.Errorf("error is %v, want %s", err, want)
 	}
@@ -166,8 +167,8 @@ func TestTooMuch(t *testing.T) {
 func TestSlots(t *testing.T) {
 	s := lower(t, "rules: [{name: a, ttl: 1, then: drop}, {name: b, from: 10.0.0.0/8, then: pass}, {name: c, ttl: 3, then: drop}]")
 	slots := []uint32{900, 64, 5000}
-	for _, form := range []compile.Form{compile.Straight, compile.Tables} {
-		x, err := compile.ToXDP(s.program, compile.XDPOptions{Form: form, Slots: slots, QuestionKey: questionKey})
+	for _, form := range []xdpgen.Form{xdpgen.Straight, xdpgen.Tables} {
+		x, err := xdpgen.Generate(s.program, xdpgen.Options{Form: form, Slots: slots, QuestionKey: questionKey})
 		if err != nil {
 			t.Fatal(err)
 		}

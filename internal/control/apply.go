@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"time"
 
+	xdpgen "github.com/floodwall/floodwall/internal/codegen/xdp"
+
 	"github.com/floodwall/floodwall/internal/banlog"
-	"github.com/floodwall/floodwall/internal/compile"
 	"github.com/floodwall/floodwall/internal/cost"
 	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/hostfacts"
+	"github.com/floodwall/floodwall/internal/plan"
 	"github.com/floodwall/floodwall/policy"
 )
 
@@ -25,7 +27,7 @@ const lockWait = 10 * time.Second
 
 // ApplyOptions are the choices of one apply.
 type ApplyOptions struct {
-	Target   compile.Target      // "" or TargetAuto is the first of XDP, nftables and iptables that this host can do
+	Target   plan.Target         // "" or TargetAuto is the first of XDP, nftables and iptables that this host can do
 	Devices  []string            // in place of the policy's
 	Mode     datapath.Mode       // of XDP; "" is auto
 	DryRun   bool                // everything up to loading the program, and the checks of it; nothing is attached
@@ -37,29 +39,29 @@ type ApplyOptions struct {
 }
 
 // TargetAuto stands for the best target that a host can do.
-const TargetAuto compile.Target = "auto"
+const TargetAuto plan.Target = "auto"
 
 // Applied is what an apply did, or with DryRun would do.
 type Applied struct {
-	Target     compile.Target        `json:"target"`
-	Choice     string                `json:"choice,omitempty"` // why it is this target, when it was to be chosen
-	Devices    []AppliedDevice       `json:"devices"`
-	Generation int                   `json:"generation"`
-	Rules      int                   `json:"rules"`
-	Stages     map[compile.Stage]int `json:"stages"` // how many rules run at each
-	Form       compile.Form          `json:"form,omitempty"`
-	Entries    int                   `json:"entries"`                  // of all static sets
-	Bans       int                   `json:"bans"`                     // entries of dynamic sets that were kept
-	Confirm    float64               `json:"confirm_within,omitempty"` // seconds until the policy before returns
-	Returns    int                   `json:"returns_to,omitempty"`     // its generation; 0 is none
-	Notes      []string              `json:"notes,omitempty"`
-	Seconds    float64               `json:"seconds"` // from the policy's text to its enforcement
+	Target     plan.Target        `json:"target"`
+	Choice     string             `json:"choice,omitempty"` // why it is this target, when it was to be chosen
+	Devices    []AppliedDevice    `json:"devices"`
+	Generation int                `json:"generation"`
+	Rules      int                `json:"rules"`
+	Stages     map[plan.Stage]int `json:"stages"` // how many rules run at each
+	Form       xdpgen.Form        `json:"form,omitempty"`
+	Entries    int                `json:"entries"`                  // of all static sets
+	Bans       int                `json:"bans"`                     // entries of dynamic sets that were kept
+	Confirm    float64            `json:"confirm_within,omitempty"` // seconds until the policy before returns
+	Returns    int                `json:"returns_to,omitempty"`     // its generation; 0 is none
+	Notes      []string           `json:"notes,omitempty"`
+	Seconds    float64            `json:"seconds"` // from the policy's text to its enforcement
 }
 
 // AppliedDevice is a device that a policy was applied to.
 type AppliedDevice struct {
 	Name  string        `json:"name"`
-	Stage compile.Stage `json:"stage"` // the first at which rules run
+	Stage plan.Stage    `json:"stage"` // the first at which rules run
 	Mode  datapath.Mode `json:"mode,omitempty"`
 }
 

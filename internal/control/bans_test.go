@@ -12,8 +12,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/floodwall/floodwall/internal/compile"
 	"github.com/floodwall/floodwall/internal/control"
+	"github.com/floodwall/floodwall/internal/plan"
 	"github.com/floodwall/floodwall/internal/testutil"
 )
 
@@ -81,7 +81,7 @@ func TestBansOfEachWay(t *testing.T) {
 		e.block(control.Ban{Prefix: netip.MustParsePrefix("192.0.2.10/32"), For: time.Second})
 		again := slices.Clone(someBlocked)
 		again[0] = "192.0.2.7/32 bans 5h again"
-		if w.target == compile.TargetNftables {
+		if w.target == plan.TargetNftables {
 			again[0] = "192.0.2.7/32 bans 5h guessing" // an element of nftables keeps its comment
 		}
 		e.wantBlocked("after a second ban", slices.Insert(slices.Clone(again), 1, "192.0.2.10/32 bans 0h"))

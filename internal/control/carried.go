@@ -6,9 +6,9 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/floodwall/floodwall/internal/compile"
 	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/netfilter"
+	"github.com/floodwall/floodwall/internal/plan"
 	"github.com/floodwall/floodwall/internal/xdp"
 )
 
@@ -92,11 +92,11 @@ func (t tally) inPackets() netfilter.Count {
 // first says; those in XDP with what is in them now if both generations count there, and else with what was, before the
 // new one ran.
 func (c *tallies) leaves(next *manifest, was *tallies, first seeds) carried {
-	own := func(slot uint32, from, to compile.Stage, names ...string) tally {
+	own := func(slot uint32, from, to plan.Stage, names ...string) tally {
 		switch {
-		case to != compile.StageXDP:
+		case to != plan.StageXDP:
 			return first.of(names...)
-		case from != compile.StageXDP:
+		case from != plan.StageXDP:
 			return was.slot(slot)
 		}
 		return c.slot(slot)
@@ -119,7 +119,7 @@ func (c *tallies) leaves(next *manifest, was *tallies, first seeds) carried {
 
 // uncounted reports whether a generation does not count what its default decides.
 func (m *manifest) uncounted() bool {
-	return m.At.Stage != compile.StageXDP && m.ruleset().defaultCounter() == ""
+	return m.At.Stage != plan.StageXDP && m.ruleset().defaultCounter() == ""
 }
 
 // goesOn is what is to be added to the counters of the next generation, which may have other rules: of those that both
@@ -128,14 +128,14 @@ func (m *manifest) uncounted() bool {
 func (c *tallies) goesOn(next *manifest) carried {
 	before := map[uint64]tally{}
 	for i, r := range c.manifest.Rules {
-		if r.Stage == compile.StageXDP {
+		if r.Stage == plan.StageXDP {
 			before[r.Fingerprint] = c.carried.rule(i)
 		}
 	}
 	var f carried
 	for _, r := range next.Rules {
 		var n tally
-		if r.Stage == compile.StageXDP {
+		if r.Stage == plan.StageXDP {
 			n = before[r.Fingerprint]
 		}
 		f.Rules = append(f.Rules, n)
@@ -144,7 +144,7 @@ func (c *tallies) goesOn(next *manifest) carried {
 	case next.Default != c.manifest.Default:
 	case next.uncounted() || c.manifest.uncounted():
 		f.Default = c.byDefault()
-	case next.At.Stage == compile.StageXDP && c.manifest.At.Stage == compile.StageXDP:
+	case next.At.Stage == plan.StageXDP && c.manifest.At.Stage == plan.StageXDP:
 		f.Default = c.carried.Default
 	}
 	return f

@@ -10,6 +10,7 @@ import (
 	"github.com/floodwall/floodwall/internal/compile"
 	"github.com/floodwall/floodwall/internal/hostfacts"
 	"github.com/floodwall/floodwall/internal/ir"
+	"github.com/floodwall/floodwall/internal/plan"
 	"github.com/floodwall/floodwall/policy"
 )
 
@@ -21,7 +22,7 @@ type Compiled struct {
 
 	host *hostfacts.Facts    // that it was lowered for
 	own  func() []netip.Addr // the addresses of the host
-	plan func(compile.Target) (*compile.Plan, error)
+	plan func(plan.Target) (*plan.Plan, error)
 }
 
 // Compile reads a policy file and the list files it names, for no host in particular: it touches no kernel, and protected
@@ -68,17 +69,17 @@ func (c *Compiled) with(program *ir.Program) *Compiled {
 }
 
 // planOnce finds the stages of a program's rules, once for each target that is asked for.
-func planOnce(file string, program *ir.Program) func(compile.Target) (*compile.Plan, error) {
+func planOnce(file string, program *ir.Program) func(plan.Target) (*plan.Plan, error) {
 	var one sync.Mutex
-	plans := map[compile.Target]*compile.Plan{}
-	return func(t compile.Target) (*compile.Plan, error) {
+	plans := map[plan.Target]*plan.Plan{}
+	return func(t plan.Target) (*plan.Plan, error) {
 		one.Lock()
 		defer one.Unlock()
 		if pl, ok := plans[t]; ok {
 			return pl, nil
 		}
-		forTarget, _ := compile.For(program, t)
-		pl, err := compile.Hoist(forTarget, t)
+		forTarget, _ := plan.For(program, t)
+		pl, err := plan.Hoist(forTarget, t)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", file, err)
 		}
@@ -137,12 +138,12 @@ func settle(p *policy.Policy, host *hostfacts.Facts) (*policy.Policy, []string) 
 }
 
 // NotesFor are Notes, and what there is to say of the policy on a target.
-func (c *Compiled) NotesFor(t compile.Target) []string {
-	return slices.Concat(c.Notes, compile.LimitNotes(c.Program, t), compile.PlacementNotes(c.Program, t))
+func (c *Compiled) NotesFor(t plan.Target) []string {
+	return slices.Concat(c.Notes, compile.LimitNotes(c.Program, t), plan.PlacementNotes(c.Program, t))
 }
 
 // Plan finds the stage of each rule on a target. Its program is that of the policy as the target has it.
-func (c *Compiled) Plan(t compile.Target) (*compile.Plan, error) { return c.plan(t) }
+func (c *Compiled) Plan(t plan.Target) (*plan.Plan, error) { return c.plan(t) }
 
 // Devices are the names of the policy's devices.
 func (c *Compiled) Devices() []string { return c.Policy.DeviceNames() }

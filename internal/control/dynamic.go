@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/floodwall/floodwall/internal/addrs"
-	"github.com/floodwall/floodwall/internal/compile"
+	xdpgen "github.com/floodwall/floodwall/internal/codegen/xdp"
 	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/hostfacts"
 	"github.com/floodwall/floodwall/internal/xdp"
@@ -38,7 +38,7 @@ func openDynamic(g *datapath.Generation) (*addrs.Dynamic, error) {
 	if memory[xdp.Dynamic] == nil || memory[xdp.DynamicTexts] == nil {
 		return nil, nil
 	}
-	return addrs.OpenDynamic(compile.DynamicMemory(memory))
+	return addrs.OpenDynamic(xdpgen.DynamicMemory(memory))
 }
 
 // fillDynamic gives the new program's dynamic sets what they must hold before it runs: what the sets of the same name
@@ -52,7 +52,7 @@ func (l *loaded) fillDynamic(context.Context) error {
 		return err
 	}
 	defer release()
-	fresh, err := addrs.OpenDynamic(compile.DynamicMemory(memory))
+	fresh, err := addrs.OpenDynamic(xdpgen.DynamicMemory(memory))
 	if err != nil {
 		return err
 	}

@@ -6,21 +6,21 @@ import (
 	"net/netip"
 	"slices"
 
-	"github.com/floodwall/floodwall/internal/compile"
 	"github.com/floodwall/floodwall/internal/ir"
 	"github.com/floodwall/floodwall/internal/packet"
+	"github.com/floodwall/floodwall/internal/plan"
 	"github.com/floodwall/floodwall/internal/xdp"
 )
 
 // Explanation says what happens to a packet.
 type Explanation struct {
-	Packet  string        `json:"packet"`
-	Verdict string        `json:"verdict"`
-	Reason  string        `json:"reason"` // a rule's or check's name, default or not-ip; kernel, which drops it; or uncounted
-	Stage   compile.Stage `json:"stage"`
-	Policy  string        `json:"policy"`
-	Line    int           `json:"line,omitempty"` // of the rule in the policy
-	Passed  []Passed      `json:"passed,omitempty"`
+	Packet  string     `json:"packet"`
+	Verdict string     `json:"verdict"`
+	Reason  string     `json:"reason"` // a rule's or check's name, default or not-ip; kernel, which drops it; or uncounted
+	Stage   plan.Stage `json:"stage"`
+	Policy  string     `json:"policy"`
+	Line    int        `json:"line,omitempty"` // of the rule in the policy
+	Passed  []Passed   `json:"passed,omitempty"`
 
 	Protection string `json:"protection,omitempty"` // the service through whose protection the packet goes
 	Always     bool   `json:"always,omitempty"`     // it answers every SYN with a cookie, not above a rate only
@@ -38,7 +38,7 @@ type Passed struct {
 
 // Explain says what a policy does with a packet on a target, by its definition: no kernel is asked. Dynamic sets are
 // empty, no limit is exceeded, and `local` is the addresses of this host, or nothing when they cannot be listed.
-func (c *Compiled) Explain(spec packet.Spec, t compile.Target) (Explanation, error) {
+func (c *Compiled) Explain(spec packet.Spec, t plan.Target) (Explanation, error) {
 	plan, err := c.Plan(t)
 	if err != nil {
 		return Explanation{}, err
@@ -115,12 +115,12 @@ func (in Instance) Explain(ctx context.Context, spec packet.Spec) (Explanation, 
 		if err != nil {
 			return Explanation{}, err
 		}
-		e.Verdict, e.Reason, e.Stage = ir.Verdict(answer.Verdict).String(), m.reason(answer.Slot), compile.StageXDP
+		e.Verdict, e.Reason, e.Stage = ir.Verdict(answer.Verdict).String(), m.reason(answer.Slot), plan.StageXDP
 		e.Line = m.line(e.Reason)
 		if err := e.protectedBy(g); err != nil {
 			return Explanation{}, err
 		}
-		if answer.Slot != xdp.SlotDefault || m.At.Stage == compile.StageXDP {
+		if answer.Slot != xdp.SlotDefault || m.At.Stage == plan.StageXDP {
 			return e, nil
 		}
 	}

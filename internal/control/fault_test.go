@@ -13,8 +13,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/floodwall/floodwall/internal/compile"
 	"github.com/floodwall/floodwall/internal/control"
+	"github.com/floodwall/floodwall/internal/plan"
 )
 
 // saboteur stands before a tool: it counts the calls that change the kernel, and fails at one of them.
@@ -80,7 +80,7 @@ func TestFaults(t *testing.T) {
 		failed, step := 0, 1
 		if os.Getenv("FLOODWALL_LONG") == "" {
 			step = 2
-			if from.target == compile.TargetIptables || to.target == compile.TargetIptables {
+			if from.target == plan.TargetIptables || to.target == plan.TargetIptables {
 				step = 7 // which makes many calls
 			}
 		}

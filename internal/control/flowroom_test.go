@@ -3,14 +3,14 @@ package control
 import (
 	"testing"
 
-	"github.com/floodwall/floodwall/internal/compile"
+	xdpgen "github.com/floodwall/floodwall/internal/codegen/xdp"
 	"github.com/floodwall/floodwall/internal/ir"
 )
 
 // TestFlowRoom has services remember a million connections, and as many as they can, on a host with 8 GB.
 func TestFlowRoom(t *testing.T) {
 	for flows, noted := range map[int]bool{1_000_000: false, 128_000_000: true} {
-		octets, err := compile.FlowMemory(&ir.Program{Protections: []ir.Protection{{Flows: flows}}})
+		octets, err := xdpgen.FlowMemory(&ir.Program{Protections: []ir.Protection{{Flows: flows}}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"hash/fnv"
 
-	"github.com/floodwall/floodwall/internal/compile"
 	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/ir"
+	"github.com/floodwall/floodwall/internal/plan"
 )
 
 // guardEntry is what a guard counts: responses above its limit.
@@ -78,7 +78,7 @@ func (s *Status) guards(m *manifest, c *tallies) {
 			continue
 		}
 		n := c.slot(g.Slot)
-		s.Rules = append(s.Rules, RuleStatus{Name: g.name(), Stage: compile.StageEgress, Why: "responses leave there",
+		s.Rules = append(s.Rules, RuleStatus{Name: g.name(), Stage: plan.StageEgress, Why: "responses leave there",
 			Verdict: ir.Drop.String(), Packets: n.Packets, Bytes: n.Octets, Line: g.Line, Observe: g.Observe})
 	}
 }

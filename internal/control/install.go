@@ -7,9 +7,9 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/floodwall/floodwall/internal/compile"
 	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/netfilter"
+	"github.com/floodwall/floodwall/internal/plan"
 )
 
 // handOver is how long a new ruleset in netfilter decides while XDP is being switched. If the process dies in between, the
@@ -265,7 +265,7 @@ func (s *switchover) attach(ctx context.Context) error {
 		}
 		for _, d := range devices {
 			s.to.generation = d.Generation
-			s.to.devices = append(s.to.devices, AppliedDevice{d.Name, compile.StageXDP, d.Mode})
+			s.to.devices = append(s.to.devices, AppliedDevice{d.Name, plan.StageXDP, d.Mode})
 		}
 		s.to.notes = append(s.to.notes, s.manifest.lostReplies(s.to.devices)...)
 		return nil

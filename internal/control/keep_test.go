@@ -10,10 +10,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/floodwall/floodwall/internal/compile"
 	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/packet"
+	"github.com/floodwall/floodwall/internal/plan"
 	"github.com/floodwall/floodwall/internal/testutil"
 )
 
@@ -207,7 +207,7 @@ rules: [{name: bans, from: $bans, then: drop}, {name: here, to: local, then: dro
 		if err != nil {
 			t.Fatal(err)
 		}
-		x, err := c.Explain(spec, compile.TargetXDP)
+		x, err := c.Explain(spec, plan.TargetXDP)
 		if err != nil {
 			t.Fatal(err)
 		}

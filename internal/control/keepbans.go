@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/floodwall/floodwall/internal/banlog"
-	"github.com/floodwall/floodwall/internal/compile"
 	"github.com/floodwall/floodwall/internal/datapath"
+	"github.com/floodwall/floodwall/internal/plan"
 )
 
 // Entries of dynamic sets are kept over a reboot by who changes them, under the lock of the state. An apply enters what was
@@ -201,7 +201,7 @@ func (l *loaded) restoreSet(set string, most int) {
 		}
 		return cmp.Compare(*y.Expires, *x.Expires)
 	})
-	if l.target == compile.TargetNftables || l.stages.Later() { // its sets of prefixes hold none beside another around it
+	if l.target == plan.TargetNftables || l.stages.Later() { // its sets of prefixes hold none beside another around it
 		list = disjoint(list)
 	}
 	list = list[:min(len(list), most)]
@@ -209,7 +209,7 @@ func (l *loaded) restoreSet(set string, most int) {
 		l.notRestored(set, all-len(list))
 	}
 	l.kept[set] = list
-	if l.target != compile.TargetXDP {
+	if l.target != plan.TargetXDP {
 		l.bans += len(list)
 	}
 }

@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/floodwall/floodwall/internal/compile"
+	xdpgen "github.com/floodwall/floodwall/internal/codegen/xdp"
+
 	"github.com/floodwall/floodwall/internal/datapath"
+	"github.com/floodwall/floodwall/internal/plan"
 	"github.com/floodwall/floodwall/internal/xdp"
 )
 
@@ -17,7 +19,7 @@ type loaded struct {
 	*planned
 	manifest *manifest         // complete
 	program  *datapath.Program // nil without XDP
-	xdp      *compile.XDP
+	xdp      *xdpgen.Program
 	ruleset  *ruleset             // in netfilter; nil when there is nothing for it to do
 	began    seeds                // what its counters begin with
 	kept     map[string][]Blocked // entries of dynamic sets, by the set
@@ -33,7 +35,7 @@ func (p *planned) load(ctx context.Context) (*loaded, error) {
 	manifest.Guards, manifest.Limits = slices.Clone(manifest.Guards), slices.Clone(manifest.Limits)
 	l := &loaded{planned: p, manifest: &manifest}
 	steps := []func(context.Context) error{l.keepBans, l.netfilter}
-	if p.target == compile.TargetXDP {
+	if p.target == plan.TargetXDP {
 		steps = []func(context.Context) error{l.loadProgram, l.keepCounters, l.keepConnections, l.keepBans, l.fillDynamic, l.netfilter}
 	}
 	if err := inTurn(ctx, steps); err != nil {
@@ -59,7 +61,7 @@ func (l *loaded) note(text string) {
 // report is what there is to say before anything that decides has changed.
 func (l *loaded) report() *Applied {
 	out := &Applied{
-		Target: l.target, Choice: l.choice, Rules: len(l.compiled.Program.Rules), Stages: map[compile.Stage]int{}, Bans: l.bans,
+		Target: l.target, Choice: l.choice, Rules: len(l.compiled.Program.Rules), Stages: map[plan.Stage]int{}, Bans: l.bans,
 		Notes: slices.Concat(l.compiled.NotesFor(l.target), l.planned.notes, l.notes),
 	}
 	if l.xdp != nil {
@@ -86,11 +88,11 @@ func (l *loaded) loadProgram(context.Context) (err error) {
 		return err
 	}
 	program, numbers := l.stages.Only()
-	options := compile.XDPOptions{QuestionKey: key, Slots: make([]uint32, len(numbers)), GuardSlots: l.slots.guards, Protect: l.found}
+	options := xdpgen.Options{QuestionKey: key, Slots: make([]uint32, len(numbers)), GuardSlots: l.slots.guards, Protect: l.found}
 	for i, rule := range numbers {
 		options.Slots[i] = l.slots.slots[rule]
 	}
-	if l.xdp, err = compile.ToXDP(program, options); err != nil {
+	if l.xdp, err = xdpgen.Generate(program, options); err != nil {
 		return fmt.Errorf("%s: %w", l.compiled.Policy.File, err)
 	}
 	if l.xdp.Egress {

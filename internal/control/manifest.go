@@ -8,36 +8,38 @@ import (
 	"slices"
 	"time"
 
+	xdpgen "github.com/floodwall/floodwall/internal/codegen/xdp"
+
 	"github.com/floodwall/floodwall/internal/addrs"
-	"github.com/floodwall/floodwall/internal/compile"
 	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/ir"
 	"github.com/floodwall/floodwall/internal/packet"
+	"github.com/floodwall/floodwall/internal/plan"
 	"github.com/floodwall/floodwall/internal/xdp"
 )
 
 // manifest is what a generation remembers of its policy: enough to report on it, to explain it, and to hand its
 // counters and its dynamic sets to the next.
 type manifest struct {
-	Format   int               `json:"format,omitempty"` // manifestFormat; the first versions wrote none
-	File     string            `json:"file"`
-	Applied  time.Time         `json:"applied"`
-	Target   compile.Target    `json:"target"`
-	Mode     datapath.Mode     `json:"mode,omitempty"`   // of XDP, when somebody asked for one
-	Choice   string            `json:"choice,omitempty"` // why it is this target, when nobody asked for one
-	Devices  []string          `json:"devices"`
-	Default  string            `json:"default"`
-	At       compile.Placement `json:"at"` // where the default is
-	Checks   packet.CheckSet   `json:"checks"`
-	Form     compile.Form      `json:"form"`
-	Key      uint64            `json:"key"`                // of questions
-	Tags     string            `json:"tags,omitempty"`     // why XDP has to see VLAN tags
-	Boot     string            `json:"boot,omitempty"`     // the copy of the policy that comes back after a reboot
-	Rulesets []*ruleset        `json:"parts,omitempty"`    // in netfilter
-	StandIn  []*ruleset        `json:"stand_in,omitempty"` // what takes the place of other kinds of rulesets during the trial
-	Rules    []ruleEntry       `json:"rules"`
-	Guards   []guardEntry      `json:"guards,omitempty"`
-	Sets     []setEntry        `json:"sets"`
+	Format   int             `json:"format,omitempty"` // manifestFormat; the first versions wrote none
+	File     string          `json:"file"`
+	Applied  time.Time       `json:"applied"`
+	Target   plan.Target     `json:"target"`
+	Mode     datapath.Mode   `json:"mode,omitempty"`   // of XDP, when somebody asked for one
+	Choice   string          `json:"choice,omitempty"` // why it is this target, when nobody asked for one
+	Devices  []string        `json:"devices"`
+	Default  string          `json:"default"`
+	At       plan.Assignment `json:"at"` // where the default is
+	Checks   packet.CheckSet `json:"checks"`
+	Form     xdpgen.Form     `json:"form"`
+	Key      uint64          `json:"key"`                // of questions
+	Tags     string          `json:"tags,omitempty"`     // why XDP has to see VLAN tags
+	Boot     string          `json:"boot,omitempty"`     // the copy of the policy that comes back after a reboot
+	Rulesets []*ruleset      `json:"parts,omitempty"`    // in netfilter
+	StandIn  []*ruleset      `json:"stand_in,omitempty"` // what takes the place of other kinds of rulesets during the trial
+	Rules    []ruleEntry     `json:"rules"`
+	Guards   []guardEntry    `json:"guards,omitempty"`
+	Sets     []setEntry      `json:"sets"`
 
 	Observed packet.CheckSet `json:"observed,omitempty"` // checks that only count
 	Limits   []limitEntry    `json:"limits,omitempty"`   // in the order of ir.Program
@@ -60,16 +62,16 @@ type manifest struct {
 const manifestFormat = 1
 
 type ruleEntry struct {
-	Name        string        `json:"name"`
-	Verdict     string        `json:"verdict"`
-	Slot        uint32        `json:"slot"` // in the map of counters, when the stage is xdp
-	Stage       compile.Stage `json:"stage"`
-	Why         string        `json:"why"` // it is that stage
-	Line        int           `json:"line,omitempty"`
-	Merged      int           `json:"merged,omitempty"`
-	Observe     bool          `json:"observe,omitempty"` // it only counts
-	Protect     int           `json:"protect,omitempty"` // the number of its protection, from 1 on
-	Fingerprint uint64        `json:"fingerprint"`
+	Name        string     `json:"name"`
+	Verdict     string     `json:"verdict"`
+	Slot        uint32     `json:"slot"` // in the map of counters, when the stage is xdp
+	Stage       plan.Stage `json:"stage"`
+	Why         string     `json:"why"` // it is that stage
+	Line        int        `json:"line,omitempty"`
+	Merged      int        `json:"merged,omitempty"`
+	Observe     bool       `json:"observe,omitempty"` // it only counts
+	Protect     int        `json:"protect,omitempty"` // the number of its protection, from 1 on
+	Fingerprint uint64     `json:"fingerprint"`
 }
 
 type setEntry struct {
@@ -82,20 +84,20 @@ type setEntry struct {
 	Timeout time.Duration `json:"timeout,omitempty"`
 }
 
-func newManifest(c *Compiled, pl *compile.Plan, plan slotPlan) *manifest {
+func newManifest(c *Compiled, pl *plan.Plan, numbers slotPlan) *manifest {
 	m := &manifest{
 		Format: manifestFormat, File: c.Policy.File, Applied: time.Now().UTC().Truncate(time.Second), Target: pl.Target,
 		Default: c.Program.Default.String(), At: pl.Default, Checks: c.Program.Checks, Observed: c.Program.Observed,
 	}
 	for i, r := range c.Program.Rules {
 		m.Rules = append(m.Rules, ruleEntry{
-			Name: r.Name, Verdict: r.Verdict.String(), Slot: plan.slots[i], Stage: pl.Rules[i].Stage, Why: pl.Rules[i].Why,
+			Name: r.Name, Verdict: r.Verdict.String(), Slot: numbers.slots[i], Stage: pl.Rules[i].Stage, Why: pl.Rules[i].Why,
 			Line: r.Line, Merged: r.Merged, Observe: r.Observe, Protect: r.Protect, Fingerprint: fingerprint(c.Program, r),
 		})
 	}
-	if pl.Target == compile.TargetXDP {
+	if pl.Target == plan.TargetXDP {
 		for i, g := range c.Program.Guards {
-			m.Guards = append(m.Guards, guardEntry{g.Service, plan.guards[i], g.Line, g.Out >= 0, g.Observe})
+			m.Guards = append(m.Guards, guardEntry{g.Service, numbers.guards[i], g.Line, g.Out >= 0, g.Observe})
 		}
 	}
 	m.limits(c.Program)
@@ -204,8 +206,8 @@ func (m *manifest) reason(slot uint32) string {
 }
 
 // first is the earliest stage at which the policy decides anything.
-func (m *manifest) first() compile.Stage {
-	pl := compile.Plan{Target: m.Target}
+func (m *manifest) first() plan.Stage {
+	pl := plan.Plan{Target: m.Target}
 	return pl.First()
 }
 

@@ -5,10 +5,10 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/floodwall/floodwall/internal/compile"
 	"github.com/floodwall/floodwall/internal/cost"
 	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/ir"
+	"github.com/floodwall/floodwall/internal/plan"
 )
 
 // Observed is the policy that runs, and what was counted for it up to a moment: from two of them follows where its rules
@@ -82,7 +82,7 @@ func (in Instance) Move(ctx context.Context, o *Observed, to *Candidate) (*Move,
 
 // Candidate is a better placement for the rules of what runs.
 type Candidate struct {
-	plan     *compile.Plan
+	plan     *plan.Plan
 	now, new cost.Prediction
 	rate     float64 // packets that arrive in a second
 	must     bool    // where rules are, they may not stay
@@ -112,10 +112,10 @@ func candidateFor(c *Compiled, m *manifest, costs *cost.Model, mix cost.Mix) (*C
 }
 
 // running is the plan that the manifest is of.
-func (m *manifest) running(p *ir.Program) *compile.Plan {
-	pl := &compile.Plan{Target: m.Target, Program: p, Default: m.At}
+func (m *manifest) running(p *ir.Program) *plan.Plan {
+	pl := &plan.Plan{Target: m.Target, Program: p, Default: m.At}
 	for _, r := range m.Rules {
-		pl.Rules = append(pl.Rules, compile.Placement{Stage: r.Stage, Why: r.Why})
+		pl.Rules = append(pl.Rules, plan.Assignment{Stage: r.Stage, Why: r.Why})
 	}
 	return pl
 }

@@ -7,8 +7,12 @@ import (
 	"strings"
 	"time"
 
-	"github.com/floodwall/floodwall/internal/compile"
+	"github.com/floodwall/floodwall/internal/codegen/iptables"
+	netfiltergen "github.com/floodwall/floodwall/internal/codegen/netfilter"
+	"github.com/floodwall/floodwall/internal/codegen/nftables"
+
 	"github.com/floodwall/floodwall/internal/netfilter"
+	"github.com/floodwall/floodwall/internal/plan"
 )
 
 // netfilter compiles what is for netfilter, and finds the tool for it.
@@ -35,9 +39,9 @@ func (l *loaded) netfilter(ctx context.Context) error {
 }
 
 // compileRuleset makes the ruleset of the target, if there is anything for it to do.
-func (l *loaded) compileRuleset(ctx context.Context, name string) ([]compile.Left, error) {
+func (l *loaded) compileRuleset(ctx context.Context, name string) ([]netfiltergen.Left, error) {
 	k := kindNft
-	if l.target == compile.TargetIptables {
+	if l.target == plan.TargetIptables {
 		k = kindIptables
 	}
 	counts, err := l.countsBefore(ctx, k)
@@ -45,18 +49,18 @@ func (l *loaded) compileRuleset(ctx context.Context, name string) ([]compile.Lef
 		return nil, err
 	}
 	if k == kindIptables {
-		x, err := compile.ToIptables(l.stages, compile.IptOptions{Name: name, Devices: l.devices(), Counts: counts, Protect: l.found})
+		x, err := iptables.Generate(l.stages, iptables.Options{Name: name, Devices: l.devices(), Counts: counts, Protect: l.found})
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", l.compiled.Policy.File, err)
 		}
 		l.ruleset = iptablesRuleset(l.compiled, x, name)
 		return x.Left, nil
 	}
-	n, err := compile.ToNftables(l.stages, compile.NftOptions{Table: name, Devices: l.devices(), Counts: counts, Protect: l.found})
+	n, err := nftables.Generate(l.stages, nftables.Options{Table: name, Devices: l.devices(), Counts: counts, Protect: l.found})
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", l.compiled.Policy.File, err)
 	}
-	if !n.Empty() || l.target == compile.TargetNftables {
+	if !n.Empty() || l.target == plan.TargetNftables {
 		l.ruleset = nftRuleset(l.compiled, n)
 	}
 	return n.Left, nil
@@ -81,11 +85,11 @@ func (l *loaded) freeName() (string, error) {
 
 // lacking explains that a tool is missing: which rule needs it when XDP does the rest.
 func (l *loaded) lacking(err error) error {
-	if l.target != compile.TargetXDP {
+	if l.target != plan.TargetXDP {
 		return &unavailableError{err}
 	}
 	for i, place := range l.stages.Rules {
-		if place.Stage != compile.StageXDP {
+		if place.Stage != plan.StageXDP {
 			r := l.compiled.Program.Rules[i]
 			return &unavailableError{fmt.Errorf("rule %q (line %d) runs at %s (%s): %w", r.Name, r.Line, place.Stage, place.Why, err)}
 		}
@@ -107,7 +111,7 @@ func (l *loaded) standIn(name string) {
 
 // leave deals with checks that the target does not do: one that the policy names is an error, those of a profile are a
 // note.
-func (l *loaded) leave(left []compile.Left) error {
+func (l *loaded) leave(left []netfiltergen.Left) error {
 	var errs []error
 	var names []string
 	for _, check := range left {
@@ -129,8 +133,8 @@ func (l *loaded) leave(left []compile.Left) error {
 // LeftError says that a target does not do a check that the policy switches on by name.
 type LeftError struct {
 	File   string
-	Target compile.Target
-	Left   compile.Left
+	Target plan.Target
+	Left   netfiltergen.Left
 }
 
 func (e *LeftError) Error() string {
@@ -163,7 +167,7 @@ func (l *loaded) countsBefore(ctx context.Context, k kind) (func(string) (uint64
 func (l *loaded) keepBans(ctx context.Context) error {
 	l.kept = map[string][]Blocked{}
 	l.loadBans()
-	if l.running.live == nil || l.running.foreign != nil || l.target == compile.TargetXDP && l.running.generation.program != nil && !l.stages.Later() {
+	if l.running.live == nil || l.running.foreign != nil || l.target == plan.TargetXDP && l.running.generation.program != nil && !l.stages.Later() {
 		return nil
 	}
 	for _, s := range l.compiled.Program.Sets {
@@ -180,7 +184,7 @@ func (l *loaded) keepBans(ctx context.Context) error {
 				l.compiled.Policy.File, s.Name, len(list), s.Max)
 		}
 		l.kept[s.Name] = list
-		if l.target != compile.TargetXDP {
+		if l.target != plan.TargetXDP {
 			l.bans += len(list)
 		}
 	}

@@ -5,11 +5,11 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/floodwall/floodwall/internal/compile"
 	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/hostfacts"
 	"github.com/floodwall/floodwall/internal/ir"
 	"github.com/floodwall/floodwall/internal/packet"
+	"github.com/floodwall/floodwall/internal/plan"
 )
 
 // A driver with receive VLAN offload takes the outermost tag off each frame and hands it over beside the frame, where XDP does
@@ -31,7 +31,7 @@ func (e *TagsError) Hint() string {
 
 // tags refuses XDP on devices that take off the tags that the policy depends on.
 func (p *planned) tags(context.Context) error {
-	if p.target != compile.TargetXDP {
+	if p.target != plan.TargetXDP {
 		return nil
 	}
 	p.manifest.Tags = asksTags(p.compiled.Program)
@@ -67,11 +67,11 @@ func forgets(to datapath.Attachment) string {
 // checkTags warns when a device takes off tags now that the policy depends on: the offload was switched on again, or the driver was
 // loaded again.
 func (s *Status) checkTags(m *manifest) {
-	if m.Tags == "" || m.Target != compile.TargetXDP {
+	if m.Tags == "" || m.Target != plan.TargetXDP {
 		return
 	}
 	for _, d := range s.Devices {
-		if d.Stage == compile.StageXDP && hostfacts.TagOffload(d.Name) == hostfacts.TagsByDriver {
+		if d.Stage == plan.StageXDP && hostfacts.TagOffload(d.Name) == hostfacts.TagsByDriver {
 			e := &TagsError{d.Name, m.Tags}
 			s.warn("%v: %s", e, e.Hint())
 		}

@@ -3,30 +3,34 @@ package control
 import (
 	"fmt"
 
-	"github.com/floodwall/floodwall/internal/compile"
+	"github.com/floodwall/floodwall/internal/codegen/iptables"
+	netfiltergen "github.com/floodwall/floodwall/internal/codegen/netfilter"
+	"github.com/floodwall/floodwall/internal/codegen/nftables"
+	xdpgen "github.com/floodwall/floodwall/internal/codegen/xdp"
+	"github.com/floodwall/floodwall/internal/plan"
 )
 
 // Output is what a policy is compiled to, in readable form.
 type Output struct {
-	Plan    *compile.Plan
-	Form    compile.Form   // of the XDP program
-	Listing string         // of the XDP program; "" without
-	Script  string         // for netfilter; "" when there is nothing for it to do
-	Left    []compile.Left // checks that the target does not do
-	Notes   []string       // on what else it does otherwise
+	Plan    *plan.Plan
+	Form    xdpgen.Form         // of the XDP program
+	Listing string              // of the XDP program; "" without
+	Script  string              // for netfilter; "" when there is nothing for it to do
+	Left    []netfiltergen.Left // checks that the target does not do
+	Notes   []string            // on what else it does otherwise
 }
 
 // Output compiles for a target as Apply would.
-func (c *Compiled) Output(t compile.Target) (*Output, error) {
-	plan, err := c.Plan(t)
+func (c *Compiled) Output(t plan.Target) (*Output, error) {
+	pl, err := c.Plan(t)
 	if err != nil {
 		return nil, err
 	}
-	o := &Output{Plan: plan}
-	_, o.Notes = compile.For(c.Program, t)
-	if t == compile.TargetXDP {
-		program, _ := plan.Only()
-		x, err := compile.ToXDP(program, compile.XDPOptions{})
+	o := &Output{Plan: pl}
+	_, o.Notes = plan.For(c.Program, t)
+	if t == plan.TargetXDP {
+		program, _ := pl.Only()
+		x, err := xdpgen.Generate(program, xdpgen.Options{})
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", c.Policy.File, err)
 		}
@@ -39,16 +43,16 @@ func (c *Compiled) Output(t compile.Target) (*Output, error) {
 }
 
 // script compiles what is for netfilter.
-func (c *Compiled) script(o *Output, t compile.Target) error {
-	if t == compile.TargetIptables {
-		x, err := compile.ToIptables(o.Plan, compile.IptOptions{Devices: c.Devices()})
+func (c *Compiled) script(o *Output, t plan.Target) error {
+	if t == plan.TargetIptables {
+		x, err := iptables.Generate(o.Plan, iptables.Options{Devices: c.Devices()})
 		if err == nil {
 			o.Script, o.Left = x.Script(), x.Left
 		}
 		return err
 	}
-	n, err := compile.ToNftables(o.Plan, compile.NftOptions{Devices: c.Devices()})
-	if err == nil && (!n.Empty() || t == compile.TargetNftables) {
+	n, err := nftables.Generate(o.Plan, nftables.Options{Devices: c.Devices()})
+	if err == nil && (!n.Empty() || t == plan.TargetNftables) {
 		o.Script, o.Left = n.Script, n.Left
 	}
 	return err

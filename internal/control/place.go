@@ -5,11 +5,11 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/floodwall/floodwall/internal/compile"
 	"github.com/floodwall/floodwall/internal/cost"
 	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/hostfacts"
 	"github.com/floodwall/floodwall/internal/ir"
+	"github.com/floodwall/floodwall/internal/plan"
 )
 
 // leastPackets is how many packets an apply must know of to place rules by them.
@@ -98,9 +98,9 @@ func (p *planned) fixed() string {
 }
 
 // Placed is Plan for a host with these costs and this mix of packets.
-func (c *Compiled) Placed(t compile.Target, costs *cost.Model, mix cost.Mix) (*compile.Plan, error) {
-	program, _ := compile.For(c.Program, t)
-	pl, err := compile.Place(program, t, costs, mix)
+func (c *Compiled) Placed(t plan.Target, costs *cost.Model, mix cost.Mix) (*plan.Plan, error) {
+	program, _ := plan.For(c.Program, t)
+	pl, err := plan.Place(program, t, costs, mix)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", c.Policy.File, err)
 	}

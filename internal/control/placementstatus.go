@@ -5,9 +5,9 @@ import (
 	"context"
 	"time"
 
-	"github.com/floodwall/floodwall/internal/compile"
 	"github.com/floodwall/floodwall/internal/cost"
 	"github.com/floodwall/floodwall/internal/ir"
+	"github.com/floodwall/floodwall/internal/plan"
 )
 
 // PlacementStatus is how the rules of what runs were placed, and what that costs.
@@ -17,11 +17,11 @@ type PlacementStatus struct {
 	Moves bool      `json:"moves"`           // a daemon runs, that moves them
 	Since time.Time `json:"since"`           // when rules came to where they are
 
-	Mix       *cost.Mix             `json:"mix,omitempty"`          // the packets since then
-	Measured  float64               `json:"measured_ns,omitempty"`  // a packet: the time in softirqs of all CPUs since then, by what has arrived
-	Model     *time.Time            `json:"model,omitempty"`        // when the host's costs were measured
-	Predicted *cost.Prediction      `json:"predicted,omitempty"`    // of this placement, with the mix
-	Others    []compile.Alternative `json:"alternatives,omitempty"` // what others would cost, the cheapest first
+	Mix       *cost.Mix          `json:"mix,omitempty"`          // the packets since then
+	Measured  float64            `json:"measured_ns,omitempty"`  // a packet: the time in softirqs of all CPUs since then, by what has arrived
+	Model     *time.Time         `json:"model,omitempty"`        // when the host's costs were measured
+	Predicted *cost.Prediction   `json:"predicted,omitempty"`    // of this placement, with the mix
+	Others    []plan.Alternative `json:"alternatives,omitempty"` // what others would cost, the cheapest first
 
 	Last []Move `json:"last_moves"` // the last one last
 }
@@ -102,7 +102,7 @@ func (s *PlacementStatus) predict(l *live, g *generation, costs *cost.Model) err
 		return nil
 	}
 	if !best.Same(now) {
-		s.Others = append(s.Others, compile.Alternative{What: "where they would be now", Predicted: best.Costs.Predicted})
+		s.Others = append(s.Others, plan.Alternative{What: "where they would be now", Predicted: best.Costs.Predicted})
 	}
 	for _, other := range best.Costs.Others {
 		if other.Predicted != predicted {

@@ -10,10 +10,10 @@ import (
 
 	"github.com/vishvananda/netlink"
 
-	"github.com/floodwall/floodwall/internal/compile"
 	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/cost"
 	"github.com/floodwall/floodwall/internal/daemon"
+	"github.com/floodwall/floodwall/internal/plan"
 	"github.com/floodwall/floodwall/internal/testutil"
 )
 
@@ -100,7 +100,7 @@ func (r *router) receive(port int) *atomic.Uint64 {
 }
 
 // wantStage waits until the rule is at a stage.
-func (r *router) wantStage(when string, want compile.Stage) {
+func (r *router) wantStage(when string, want plan.Stage) {
 	r.Helper()
 	begun := time.Now()
 	// Five seconds are promised. A machine that runs other tests beside may take more to send, and to start programs.
@@ -122,7 +122,7 @@ func TestPlacementUnderFlood(t *testing.T) {
 		return
 	}
 	const policy = "rules: [{name: published, to: local, proto: udp, port: 1000, then: drop}]"
-	if _, err := r.try(policy, control.ApplyOptions{Target: compile.TargetNftables, Costs: steep()}); err != nil {
+	if _, err := r.try(policy, control.ApplyOptions{Target: plan.TargetNftables, Costs: steep()}); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -141,11 +141,11 @@ func TestPlacementUnderFlood(t *testing.T) {
 	}
 	r.begin(traffic, true)
 	r.begin(flood, false)
-	r.wantStage("with packets to forward", compile.StageFilter)
+	r.wantStage("with packets to forward", plan.StageFilter)
 	flood.on.Store(true)
-	r.wantStage("in the flood", compile.StageRaw)
+	r.wantStage("in the flood", plan.StageRaw)
 	flood.on.Store(false)
-	r.wantStage("after the flood", compile.StageFilter)
+	r.wantStage("after the flood", plan.StageFilter)
 	r.ended.Store(true)
 	r.sending.Wait()
 	time.Sleep(100 * time.Millisecond)

@@ -5,9 +5,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/floodwall/floodwall/internal/compile"
 	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/packet"
+	"github.com/floodwall/floodwall/internal/plan"
 	"github.com/floodwall/floodwall/internal/testutil"
 )
 
@@ -43,7 +43,7 @@ func TestPlacesOnNftables(t *testing.T) {
 	frames := sameFrames(t, 10_000, hints)
 	passes, want := definition(c, frames)
 	delete(want, "default") // it passes behind a rule at raw, where it is not counted
-	h.applyTo(compile.TargetNftables, placesPolicy)
+	h.applyTo(plan.TargetNftables, placesPolicy)
 	h.meet("nftables", judge, frames, passes)
 	if diff := cmp.Diff(want, h.tallies()); diff != "" {
 		t.Errorf("nftables counts otherwise than Eval (-want +got):\n%s", diff)
@@ -72,7 +72,7 @@ func TestUncounted(t *testing.T) {
 	}
 	want := uint64(0)
 	for turn, stage := range []string{"ingress", "raw", "raw", "ingress", "ingress", "raw"} {
-		h.applyTo(compile.TargetNftables, "checks: off\nrules:\n  - {name: six, family: ipv6, then: drop}\n"+
+		h.applyTo(plan.TargetNftables, "checks: off\nrules:\n  - {name: six, family: ipv6, then: drop}\n"+
 			"  - {name: x, from: 198.51.100.1, placement: "+stage+", then: drop}\n")
 		h.send(10, "udp 198.51.100.7:5 > 192.0.2.1:53")
 		if stage == "ingress" {

@@ -3,8 +3,8 @@ package control
 import (
 	"context"
 
-	"github.com/floodwall/floodwall/internal/compile"
 	"github.com/floodwall/floodwall/internal/ir"
+	"github.com/floodwall/floodwall/internal/plan"
 	"github.com/floodwall/floodwall/internal/rights"
 )
 
@@ -21,7 +21,7 @@ type planned struct {
 
 // plan decides what becomes of a request.
 func (r request) plan(ctx context.Context, now *running) (*planned, error) {
-	if r.target == compile.TargetXDP {
+	if r.target == plan.TargetXDP {
 		if err := rights.Check("loading the XDP program", rights.BPF, rights.NetAdmin, rights.Perfmon); err != nil {
 			return nil, err
 		}
@@ -71,4 +71,4 @@ func (p *planned) note(text string) {
 }
 
 // programs reports whether XDP has a part in the change.
-func (p *planned) programs() bool { return p.target == compile.TargetXDP || p.running.program() }
+func (p *planned) programs() bool { return p.target == plan.TargetXDP || p.running.program() }

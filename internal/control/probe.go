@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/floodwall/floodwall/internal/compile"
 	"github.com/floodwall/floodwall/internal/ir"
 	"github.com/floodwall/floodwall/internal/packet"
+	"github.com/floodwall/floodwall/internal/plan"
 	"github.com/floodwall/floodwall/internal/replica"
 )
 
@@ -71,9 +71,9 @@ func checkState(spec packet.Spec, asked uint32, a *replica.Answer) error {
 }
 
 // stageOf is the stage of the rules at a hook.
-var stageOf = map[replica.Hook]compile.Stage{
-	replica.Ingress: compile.StageIngress, replica.Prerouting: compile.StageRaw,
-	replica.Input: compile.StageFilter, replica.Forward: compile.StageFilter,
+var stageOf = map[replica.Hook]plan.Stage{
+	replica.Ingress: plan.StageIngress, replica.Prerouting: plan.StageRaw,
+	replica.Input: plan.StageFilter, replica.Forward: plan.StageFilter,
 }
 
 // conclude reads the answer of a copy.
@@ -113,7 +113,7 @@ func kept(p packet.Packet, lost replica.Hook) bool {
 // decision is a reason, with what it decides and where.
 type decision struct {
 	verdict, reason string
-	stage           compile.Stage
+	stage           plan.Stage
 }
 
 // decision finds the first reason whose counter moved, and whose verdict is what the packet's fate shows.
@@ -138,9 +138,9 @@ func (m *manifest) proxied(ruleset *ruleset, moved []string) (decision, bool) {
 		switch {
 		case rule < 0:
 		case slices.Contains(moved, of.Proxied):
-			return decision{m.Rules[rule].Verdict, m.Rules[rule].Name, compile.StageFilter}, true
+			return decision{m.Rules[rule].Verdict, m.Rules[rule].Name, plan.StageFilter}, true
 		case slices.Contains(moved, of.Invalid):
-			return decision{ir.Drop.String(), m.Protections[number].name(ir.AckInvalid), compile.StageFilter}, true
+			return decision{ir.Drop.String(), m.Protections[number].name(ir.AckInvalid), plan.StageFilter}, true
 		}
 	}
 	return decision{}, false

@@ -10,9 +10,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/floodwall/floodwall/internal/compile"
 	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/packet"
+	"github.com/floodwall/floodwall/internal/plan"
 	"github.com/floodwall/floodwall/internal/testutil"
 )
 
@@ -67,23 +67,23 @@ var askCases = []struct{ packet, want string }{
 // askTargets are the targets, with whatever this machine has of iptables.
 var askTargets = []struct {
 	name   string
-	target compile.Target
+	target plan.Target
 	suffix string // of iptables
 }{
-	{"xdp", compile.TargetXDP, ""},
-	{"nftables", compile.TargetNftables, ""},
-	{"iptables-nft", compile.TargetIptables, "-nft"},
-	{"iptables-legacy", compile.TargetIptables, "-legacy"},
+	{"xdp", plan.TargetXDP, ""},
+	{"nftables", plan.TargetNftables, ""},
+	{"iptables-nft", plan.TargetIptables, "-nft"},
+	{"iptables-legacy", plan.TargetIptables, "-legacy"},
 }
 
 // onAll runs a test for each target, in namespaces of its own that forward.
-func onAll(t *testing.T, test func(*host, compile.Target)) {
+func onAll(t *testing.T, test func(*host, plan.Target)) {
 	for _, a := range askTargets {
 		t.Run(a.name, func(t *testing.T) {
 			if !testutil.Inside(t) {
 				return
 			}
-			if a.target == compile.TargetIptables {
+			if a.target == plan.TargetIptables {
 				testutil.RequireTool(t, "ipset")
 				useIptables(t, a.suffix) // before newHost, whose cleanup needs it too
 			} else {
@@ -127,7 +127,7 @@ func (h *host) explain(line string) (control.Explanation, error) {
 }
 
 // applyTo applies a policy to a target and returns it compiled.
-func (h *host) applyTo(target compile.Target, policy string) *control.Compiled {
+func (h *host) applyTo(target plan.Target, policy string) *control.Compiled {
 	h.Helper()
 	c, err := control.CompileSource("policy.yaml", []byte("devices: [fw0]\n"+policy))
 	if err != nil {
@@ -141,7 +141,7 @@ func (h *host) applyTo(target compile.Target, policy string) *control.Compiled {
 
 // TestAsk asks what runs about packets of all kinds: the answer is the policy's meaning, and nothing is counted.
 func TestAsk(t *testing.T) {
-	onAll(t, func(h *host, target compile.Target) {
+	onAll(t, func(h *host, target plan.Target) {
 		c := h.applyTo(target, askPolicy)
 		before := h.allCounts()
 		for _, test := range askCases {

@@ -16,9 +16,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/floodwall/floodwall/internal/compile"
 	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/packet"
+	"github.com/floodwall/floodwall/internal/plan"
 	"github.com/floodwall/floodwall/internal/testutil"
 	"github.com/floodwall/floodwall/policy"
 )
@@ -36,7 +36,7 @@ func (h *host) wantAnswer(when, packet, want string) {
 // rules of others are not asked.
 func TestAskWhatRuns(t *testing.T) {
 	const toWeb = "tcp 198.51.100.66:1234 > 192.0.2.1:80 S"
-	onAll(t, func(h *host, target compile.Target) {
+	onAll(t, func(h *host, target plan.Target) {
 		h.applyTo(target, askPolicy)
 		h.wantAnswer("before the ban", toWeb, "pass web")
 		h.block(control.Ban{Prefix: netip.MustParsePrefix("198.51.100.66/32"), For: time.Hour, Why: `so "it" is`},
@@ -46,7 +46,7 @@ func TestAskWhatRuns(t *testing.T) {
 
 		const other = "tcp 198.51.100.67:1234 > 192.0.2.1:80 S"
 		h.run("nft", "add table inet other { chain c { type filter hook prerouting priority -460; tcp dport 80 drop; }; }")
-		if target == compile.TargetIptables {
+		if target == plan.TargetIptables {
 			h.run("iptables", "-t", "raw", "-I", "PREROUTING", "-j", "DROP")
 		}
 		h.wantAnswer("with rules of others", other, "pass web")
@@ -81,7 +81,7 @@ rules:
 
 // TestAskConditions asks about payload; rules and checks that only observe are no reason, and no question exceeds a limit.
 func TestAskConditions(t *testing.T) {
-	onAll(t, func(h *host, target compile.Target) {
+	onAll(t, func(h *host, target plan.Target) {
 		h.applyTo(target, conditionPolicy)
 		for range 7 {
 			h.wantAnswer("payload", `udp 198.51.100.7:1234 > 192.0.2.1:53 payload="evil"`, "reject marks")
@@ -102,11 +102,11 @@ func TestAskConditions(t *testing.T) {
 
 // TestAskLeavesNothing asks two questions at a time, 50 in all, or 10 of iptables, and looks for what they might leave.
 func TestAskLeavesNothing(t *testing.T) {
-	onAll(t, func(h *host, target compile.Target) {
+	onAll(t, func(h *host, target plan.Target) {
 		h.applyTo(target, askPolicy)
 		h.wantAnswer("at first", "tcp 198.51.100.7:1234 > 192.0.2.1:113 S", "reject refuse") // opens what Go keeps open
 		before, rounds := traces(h), 25
-		if target == compile.TargetIptables {
+		if target == plan.TargetIptables {
 			rounds = 5
 		}
 		var wait sync.WaitGroup
@@ -169,10 +169,10 @@ func traces(h *host) (list []string) {
 
 // TestAskProxied asks about packets of a service behind this host: SYNPROXY answers them, or they are dropped beside it.
 func TestAskProxied(t *testing.T) {
-	onAll(t, func(h *host, target compile.Target) {
+	onAll(t, func(h *host, target plan.Target) {
 		h.applyTo(target, `services: [{name: web, port: tcp/80, syn: {mode: router, when: always}}]`)
 		h.wantAnswer("a SYN", "tcp 198.51.100.7:999 > 192.0.2.9:80 S", "pass web:syn")
-		if target != compile.TargetXDP { // where the protection itself tells
+		if target != plan.TargetXDP { // where the protection itself tells
 			h.wantAnswer("of no connection", "tcp 198.51.100.7:999 > 192.0.2.9:80 R", "drop web:invalid")
 		}
 	})
@@ -189,7 +189,7 @@ func onNftables(t *testing.T, test func(*host)) {
 // TestAskState asks for states that conntrack does not give to the packets.
 func TestAskState(t *testing.T) {
 	onNftables(t, func(h *host) {
-		h.applyTo(compile.TargetNftables, askPolicy)
+		h.applyTo(plan.TargetNftables, askPolicy)
 		for _, test := range []struct{ packet, want string }{
 			{"icmp 198.51.100.7 > 192.0.2.1 type=3 state=related",
 				"conntrack calls this packet invalid, and can only be made to call it related by packets before it"},
@@ -227,7 +227,7 @@ func TestAskKernel(t *testing.T) {
 		if err != nil {
 			h.Fatal(err)
 		}
-		if _, err := h.Apply(h.Context(), p, control.ApplyOptions{Target: compile.TargetNftables}); err != nil {
+		if _, err := h.Apply(h.Context(), p, control.ApplyOptions{Target: plan.TargetNftables}); err != nil {
 			h.Fatal(err)
 		}
 		h.wantAnswer("to an own address", own, "drop default")

@@ -15,9 +15,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/floodwall/floodwall/internal/compile"
 	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/packet"
+	"github.com/floodwall/floodwall/internal/plan"
 	"github.com/floodwall/floodwall/internal/testutil"
 	"github.com/floodwall/floodwall/policy"
 )
@@ -259,7 +259,7 @@ func TestCookiesOff(t *testing.T) {
 		return
 	}
 	h.run("sysctl", "-w", "net.ipv4.tcp_syncookies=0")
-	for _, target := range []compile.Target{compile.TargetXDP, compile.TargetNftables, compile.TargetIptables} {
+	for _, target := range []plan.Target{plan.TargetXDP, plan.TargetNftables, plan.TargetIptables} {
 		_, err := h.try("services: [{name: web, port: tcp/80, syn: {mode: host}}]", control.ApplyOptions{Target: target})
 		var off *control.CookiesOffError
 		if !errors.As(err, &off) || off.Service != "web" {

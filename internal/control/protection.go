@@ -6,10 +6,12 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/floodwall/floodwall/internal/compile"
+	xdpgen "github.com/floodwall/floodwall/internal/codegen/xdp"
+
 	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/hostfacts"
 	"github.com/floodwall/floodwall/internal/ir"
+	"github.com/floodwall/floodwall/internal/plan"
 )
 
 // protectionEntry is a protected service: how it is answered for, and what is counted of it.
@@ -42,15 +44,15 @@ type protections struct {
 
 // planProtections decides how the protected services of a policy are answered for on a target, and what SYN-ACKs announce.
 // choice says why it is this target.
-func planProtections(c *Compiled, t compile.Target, mode datapath.Mode, choice string) (*protections, error) {
+func planProtections(c *Compiled, t plan.Target, mode datapath.Mode, choice string) (*protections, error) {
 	host := c.host
 	p := &protections{program: c.Program}
 	if len(c.Program.Protections) == 0 {
 		return p, nil
 	}
 	p.notes = slices.Concat(groNotes(c.Program, host, t), redirectNotes(c.Program, host))
-	if t == compile.TargetXDP {
-		bytes, err := compile.FlowMemory(c.Program)
+	if t == plan.TargetXDP {
+		bytes, err := xdpgen.FlowMemory(c.Program)
 		if err != nil {
 			return nil, err
 		}
@@ -75,9 +77,9 @@ func planProtections(c *Compiled, t compile.Target, mode datapath.Mode, choice s
 }
 
 // methodOn chooses how a service is answered for on a target, and says what is lost.
-func methodOn(t compile.Target, s *ir.Protection, host *hostfacts.Facts, mode datapath.Mode) (m ir.CookieMethod, lost string, err error) {
+func methodOn(t plan.Target, s *ir.Protection, host *hostfacts.Facts, mode datapath.Mode) (m ir.CookieMethod, lost string, err error) {
 	switch {
-	case t == compile.TargetXDP:
+	case t == plan.TargetXDP:
 		return method(s, host, mode)
 	case s.Router:
 		return ir.MethodRouter, "", nil
@@ -93,9 +95,9 @@ func (p *protections) note(text string) {
 }
 
 // fallBack leaves out of the program what this host, or the target, does not do of its protections.
-func (p *protections) fallBack(t compile.Target, choice string) {
-	if t != compile.TargetXDP {
-		program, notes := compile.For(p.program, t)
+func (p *protections) fallBack(t plan.Target, choice string) {
+	if t != plan.TargetXDP {
+		program, notes := plan.For(p.program, t)
 		p.program, p.notes = program, append(p.notes, notes...)
 		if strings.HasPrefix(choice, notTarget) { // for want of a better
 			p.note("why protected services are without XDP: " + choice)
@@ -109,7 +111,7 @@ func (p *protections) fallBack(t compile.Target, choice string) {
 		}
 	}
 	if lacking != nil {
-		p.program = compile.WithoutCookies(p.program, lacking)
+		p.program = plan.WithoutCookies(p.program, lacking)
 	}
 }
 

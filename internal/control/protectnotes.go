@@ -3,9 +3,9 @@ package control
 import (
 	"fmt"
 
-	"github.com/floodwall/floodwall/internal/compile"
 	"github.com/floodwall/floodwall/internal/hostfacts"
 	"github.com/floodwall/floodwall/internal/ir"
+	"github.com/floodwall/floodwall/internal/plan"
 )
 
 // flowShare is the part of this host's memory from which on the table of flows is worth a note.
@@ -23,8 +23,8 @@ func flowRoomNote(bytes, total uint64) string {
 
 // groNotes notes devices on which SYNPROXY of nftables may drop IPv6: it checks a checksum as if it were that of IPv4
 // (nf_ip_checksum in net/netfilter/nft_synproxy.c), unless the device has checked it, or its GRO.
-func groNotes(p *ir.Program, host *hostfacts.Facts, t compile.Target) (notes []string) {
-	if !anyRouter(p) || t == compile.TargetIptables {
+func groNotes(p *ir.Program, host *hostfacts.Facts, t plan.Target) (notes []string) {
+	if !anyRouter(p) || t == plan.TargetIptables {
 		return nil
 	}
 	for _, d := range host.Devices {

@@ -6,8 +6,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/floodwall/floodwall/internal/compile"
 	"github.com/floodwall/floodwall/internal/ir"
+	"github.com/floodwall/floodwall/internal/plan"
 	"github.com/floodwall/floodwall/internal/xdp"
 )
 
@@ -51,7 +51,7 @@ func (s *Status) outcomes(m *manifest, c *tallies) {
 				continue
 			}
 			n := c.slot(e.Slots[o])
-			s.Rules = append(s.Rules, RuleStatus{Name: e.name(o), Stage: compile.StageXDP, Why: "protection of service " + e.Service,
+			s.Rules = append(s.Rules, RuleStatus{Name: e.name(o), Stage: plan.StageXDP, Why: "protection of service " + e.Service,
 				Verdict: outcomeVerdicts[o], Packets: n.Packets, Bytes: n.Octets, Line: e.Line})
 		}
 	}
@@ -70,7 +70,7 @@ func (s *Status) proxied(e *protectionEntry, number int, c *tallies) {
 		{"synproxy", counters.Proxied, "proxied"}, {ir.AckInvalid.String(), counters.Invalid, ir.Drop.String()},
 	} {
 		n := c.named[r.counter]
-		s.Rules = append(s.Rules, RuleStatus{Name: e.Service + ":" + r.name, Stage: compile.StageFilter, Why: "protection of service " + e.Service,
+		s.Rules = append(s.Rules, RuleStatus{Name: e.Service + ":" + r.name, Stage: plan.StageFilter, Why: "protection of service " + e.Service,
 			Verdict: r.verdict, Packets: n.Packets, Bytes: n.Octets, Line: e.Line})
 	}
 }

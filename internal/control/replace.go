@@ -7,9 +7,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/floodwall/floodwall/internal/compile"
 	"github.com/floodwall/floodwall/internal/cost"
 	"github.com/floodwall/floodwall/internal/datapath"
+	"github.com/floodwall/floodwall/internal/plan"
 )
 
 // Move is a change of stages of the policy that runs.
@@ -22,9 +22,9 @@ type Move struct {
 
 // RuleMove is a rule, or the default, that has another stage.
 type RuleMove struct {
-	Name string        `json:"name"`
-	From compile.Stage `json:"from"`
-	To   compile.Stage `json:"to"`
+	Name string     `json:"name"`
+	From plan.Stage `json:"from"`
+	To   plan.Stage `json:"to"`
 }
 
 // mostNamed is how many rules a line about a move names.

@@ -14,9 +14,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/floodwall/floodwall/internal/compile"
 	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/cost"
+	"github.com/floodwall/floodwall/internal/plan"
 	"github.com/floodwall/floodwall/policy"
 )
 
@@ -67,7 +67,7 @@ func (h *host) stages() string {
 }
 
 // replace places the rules anew, and wants the stage of the rule "published".
-func (h *host) replace(mix cost.Mix, want compile.Stage) {
+func (h *host) replace(mix cost.Mix, want plan.Stage) {
 	h.Helper()
 	m, err := h.Replace(h.Context(), costs(), mix)
 	if err != nil {
@@ -89,9 +89,9 @@ func TestReplace(t *testing.T) {
 		return
 	}
 	for _, target := range allTargets {
-		early := map[compile.Target]compile.Stage{compile.TargetXDP: compile.StageXDP}[target]
+		early := map[plan.Target]plan.Stage{plan.TargetXDP: plan.StageXDP}[target]
 		if early == "" {
-			early = compile.StageRaw
+			early = plan.StageRaw
 		}
 		for _, policy := range []string{"rules: [{name: before, proto: udp, port: 2000, then: drop}]", published} {
 			if _, err := e.try(policy, control.ApplyOptions{Target: target, Costs: costs()}); err != nil {
@@ -103,7 +103,7 @@ func TestReplace(t *testing.T) {
 		translated := quiet // now, as when Docker starts: what is moved to filter must come back, whatever that costs
 		translated.NAT = true
 		for round, mix := range []cost.Mix{quiet, attack, quiet, translated, quiet} {
-			e.replace(mix, []compile.Stage{compile.StageFilter, early}[round%2])
+			e.replace(mix, []plan.Stage{plan.StageFilter, early}[round%2])
 			if m, err := e.Replace(t.Context(), costs(), mix); m != nil || err != nil {
 				t.Errorf("%s: again: %v, %v", target, m, err)
 			}
@@ -123,7 +123,7 @@ func TestReplace(t *testing.T) {
 		if got := e.stages(); !strings.HasPrefix(got, "before ") {
 			t.Errorf("%s: the rollback returned to %s", target, got)
 		}
-		if now, err := e.Rollback(t.Context()); err != nil || !strings.Contains(e.stages(), "published "+string(compile.StageFilter)) {
+		if now, err := e.Rollback(t.Context()); err != nil || !strings.Contains(e.stages(), "published "+string(plan.StageFilter)) {
 			t.Errorf("%s: the second rollback: %+v, %v", target, now, err)
 		}
 		e.clear()
@@ -131,7 +131,7 @@ func TestReplace(t *testing.T) {
 }
 
 // wantMoves wants the placement's section of the status to have so many moves.
-func (h *host) wantMoves(target compile.Target, want int) {
+func (h *host) wantMoves(target plan.Target, want int) {
 	h.Helper()
 	p, err := h.Placement(h.Context(), costs())
 	if err != nil {
@@ -164,11 +164,11 @@ func TestReplaceKeepsLists(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := e.Apply(t.Context(), p, control.ApplyOptions{Target: compile.TargetNftables, Costs: costs()}); err != nil {
+	if _, err := e.Apply(t.Context(), p, control.ApplyOptions{Target: plan.TargetNftables, Costs: costs()}); err != nil {
 		t.Fatal(err)
 	}
 	write("nonsense", "192.0.2.9\n")
-	e.replace(quiet, compile.StageFilter)
+	e.replace(quiet, plan.StageFilter)
 	if e.passes(70, 2000) || !e.passes(9, 2000) || e.passes(9, 1000) {
 		t.Error("what moved is not what was applied")
 	}
@@ -194,7 +194,7 @@ func TestReplaceNot(t *testing.T) {
 		{"rules: [{name: published, placement: raw, to: local, then: drop}]", control.ApplyOptions{Costs: costs()}, "the policy says"},
 		{published, control.ApplyOptions{Costs: costs(), Confirm: time.Minute}, "on trial"},
 	} {
-		test.o.Target = compile.TargetNftables
+		test.o.Target = plan.TargetNftables
 		if _, err := e.try(test.policy, test.o); err != nil {
 			t.Fatal(err)
 		}
@@ -217,7 +217,7 @@ func TestReplaceFaults(t *testing.T) {
 	}
 	fail, calls := e.sabotage()
 	for _, target := range allTargets {
-		step := map[compile.Target]int{compile.TargetIptables: 5}[target]
+		step := map[plan.Target]int{plan.TargetIptables: 5}[target]
 		if step == 0 || os.Getenv("FLOODWALL_LONG") != "" {
 			step = 1
 		}
@@ -228,7 +228,7 @@ func TestReplaceFaults(t *testing.T) {
 			}
 		}
 		e.block(control.Ban{Prefix: netip.MustParsePrefix("192.0.2.7/32")})
-		if target == compile.TargetIptables {
+		if target == plan.TargetIptables {
 			e.makeBuiltIn()
 		}
 		mixes, moves, failed := []cost.Mix{quiet, attack}, 0, 0
@@ -286,12 +286,12 @@ func TestApplyByCounts(t *testing.T) {
 	}
 	for _, port := range []int{1000, 2000} { // what the rule drops, and what it does not
 		for range 2 {
-			if _, err := e.try(published, control.ApplyOptions{Target: compile.TargetNftables, Costs: costs()}); err != nil {
+			if _, err := e.try(published, control.ApplyOptions{Target: plan.TargetNftables, Costs: costs()}); err != nil {
 				t.Fatal(err)
 			}
 			e.send(1500, fmt.Sprintf("udp 192.0.2.9:5555 > 192.0.2.1:%d", port))
 		}
-		want := map[int]compile.Stage{1000: compile.StageRaw, 2000: compile.StageFilter}[port]
+		want := map[int]plan.Stage{1000: plan.StageRaw, 2000: plan.StageFilter}[port]
 		if got := e.stages(); !strings.Contains(got, "published "+string(want)) {
 			t.Errorf("after packets to port %d: %s, want published at %s", port, got, want)
 		}

@@ -9,7 +9,10 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/floodwall/floodwall/internal/compile"
+	"github.com/floodwall/floodwall/internal/codegen/iptables"
+	netfiltergen "github.com/floodwall/floodwall/internal/codegen/netfilter"
+	"github.com/floodwall/floodwall/internal/codegen/nftables"
+
 	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/ir"
 	"github.com/floodwall/floodwall/internal/netfilter"
@@ -32,7 +35,7 @@ type ruleset struct {
 	Checks  map[string]string   `json:"checks,omitempty"` // by the check's name
 	Sets    map[string]setNames `json:"sets,omitempty"`   // by the policy's name; dynamic ones only
 
-	Proxies map[int]compile.Proxy `json:"proxies,omitempty"` // the counters of SYNPROXY, by the number of the protection from 0 on
+	Proxies map[int]netfiltergen.Proxy `json:"proxies,omitempty"` // the counters of SYNPROXY, by the number of the protection from 0 on
 
 	fill map[string][]netfilter.Element // what its dynamic sets begin with
 }
@@ -72,7 +75,7 @@ func (s setNames) of(p netip.Prefix) string {
 }
 
 // nftRuleset is what nftables gets of a plan, nil when that is nothing.
-func nftRuleset(c *Compiled, n *compile.Nft) *ruleset {
+func nftRuleset(c *Compiled, n *nftables.Ruleset) *ruleset {
 	p := &ruleset{Kind: kindNft, Name: n.Table, Script: n.Script, Chains: n.Chains, Rules: n.Rules, Default: n.Default,
 		Proxies: n.Proxies, Checks: map[string]string{}, Sets: map[string]setNames{}}
 	for check, counter := range n.Checks {
@@ -87,7 +90,7 @@ func nftRuleset(c *Compiled, n *compile.Nft) *ruleset {
 }
 
 // iptablesRuleset is what iptables and ipset get of a plan.
-func iptablesRuleset(c *Compiled, x *compile.Iptables, name string) *ruleset {
+func iptablesRuleset(c *Compiled, x *iptables.Ruleset, name string) *ruleset {
 	p := &ruleset{Kind: kindIptables, Name: strings.ToUpper(name), IPSet: x.IPSet, V4: x.V4, V6: x.V6, Rules: x.Rules, Default: x.Default,
 		Proxies: x.Proxies, Checks: map[string]string{}, Sets: map[string]setNames{}}
 	for _, h := range x.Hooks {

@@ -10,15 +10,15 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/floodwall/floodwall/internal/compile"
 	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/ir"
 	"github.com/floodwall/floodwall/internal/packet"
+	"github.com/floodwall/floodwall/internal/plan"
 	"github.com/floodwall/floodwall/internal/testutil"
 )
 
 // allTargets are what a policy can be applied to.
-var allTargets = []compile.Target{compile.TargetXDP, compile.TargetNftables, compile.TargetIptables}
+var allTargets = []plan.Target{plan.TargetXDP, plan.TargetNftables, plan.TargetIptables}
 
 // samePolicy has all that the three targets do without conntrack. %s is a list file.
 const samePolicy = `

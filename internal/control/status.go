@@ -6,21 +6,22 @@ import (
 	"slices"
 	"time"
 
-	"github.com/floodwall/floodwall/internal/compile"
+	xdpgen "github.com/floodwall/floodwall/internal/codegen/xdp"
 	"github.com/floodwall/floodwall/internal/ir"
 	"github.com/floodwall/floodwall/internal/packet"
+	"github.com/floodwall/floodwall/internal/plan"
 	"github.com/floodwall/floodwall/internal/xdp"
 )
 
 // Status is what runs, and what it has done.
 type Status struct {
-	Target     compile.Target  `json:"target"`
+	Target     plan.Target     `json:"target"`
 	Choice     string          `json:"choice,omitempty"` // why it is this target
 	Policy     string          `json:"policy"`
 	Applied    time.Time       `json:"applied"`
 	Generation int             `json:"generation"`
 	Boot       string          `json:"-"` // as in ApplyOptions
-	Form       compile.Form    `json:"form,omitempty"`
+	Form       xdpgen.Form     `json:"form,omitempty"`
 	Trial      *TrialStatus    `json:"trial,omitempty"`
 	Devices    []DeviceStatus  `json:"devices"`
 	Rules      []RuleStatus    `json:"rules"`
@@ -50,23 +51,23 @@ type TrialStatus struct {
 
 // DeviceStatus is a device that is filtered.
 type DeviceStatus struct {
-	Name       string        `json:"name"`
-	Stage      compile.Stage `json:"stage"` // the first at which rules run
-	Mode       string        `json:"mode,omitempty"`
-	Generation int           `json:"generation"`
+	Name       string     `json:"name"`
+	Stage      plan.Stage `json:"stage"` // the first at which rules run
+	Mode       string     `json:"mode,omitempty"`
+	Generation int        `json:"generation"`
 }
 
 // RuleStatus is a rule, a check or the default, with what it decided since it was first applied.
 type RuleStatus struct {
-	Name    string        `json:"name"`
-	Stage   compile.Stage `json:"stage"`
-	Why     string        `json:"why,omitempty"` // it is that stage
-	Verdict string        `json:"verdict"`
-	Packets uint64        `json:"packets"`
-	Bytes   uint64        `json:"bytes"`             // of frames, without VLAN tags that the kernel has taken off
-	Line    int           `json:"line,omitempty"`    // in the policy file
-	Merged  int           `json:"merged,omitempty"`  // rules of the policy that this one stands for
-	Observe bool          `json:"observe,omitempty"` // it counts what matches, and does nothing
+	Name    string     `json:"name"`
+	Stage   plan.Stage `json:"stage"`
+	Why     string     `json:"why,omitempty"` // it is that stage
+	Verdict string     `json:"verdict"`
+	Packets uint64     `json:"packets"`
+	Bytes   uint64     `json:"bytes"`             // of frames, without VLAN tags that the kernel has taken off
+	Line    int        `json:"line,omitempty"`    // in the policy file
+	Merged  int        `json:"merged,omitempty"`  // rules of the policy that this one stands for
+	Observe bool       `json:"observe,omitempty"` // it counts what matches, and does nothing
 
 	// Uncounted says that it is not counted where it is; what is told was counted before, elsewhere.
 	Uncounted bool `json:"uncounted,omitempty"`
@@ -143,7 +144,7 @@ func (s *Status) devices(l *live) {
 			continue
 		}
 		for _, d := range g.program.Devices {
-			s.Devices = append(s.Devices, DeviceStatus{d.Name, compile.StageXDP, string(d.Mode), d.Generation})
+			s.Devices = append(s.Devices, DeviceStatus{d.Name, plan.StageXDP, string(d.Mode), d.Generation})
 		}
 	}
 	if len(l.generations) > 1 {
@@ -186,7 +187,7 @@ func (s *Status) counters(ctx context.Context, l *live, g *generation) error {
 	s.NotIP = RuleStatus{Name: "not-ip", Stage: m.first(), Verdict: "pass", Packets: n.Packets, Bytes: n.Octets}
 	if slices.ContainsFunc(m.Rules, func(r ruleEntry) bool { return r.Verdict == ir.Truncate.String() }) {
 		n = c.slot(xdp.SlotReplies)
-		s.Replies = &RuleStatus{Name: "replies", Stage: compile.StageXDP, Verdict: "sent", Packets: n.Packets, Bytes: n.Octets}
+		s.Replies = &RuleStatus{Name: "replies", Stage: plan.StageXDP, Verdict: "sent", Packets: n.Packets, Bytes: n.Octets}
 	}
 	return nil
 }

@@ -12,10 +12,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/floodwall/floodwall/internal/compile"
 	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/lab"
 	"github.com/floodwall/floodwall/internal/netfilter"
+	"github.com/floodwall/floodwall/internal/plan"
 	"github.com/floodwall/floodwall/internal/testutil"
 	"github.com/floodwall/floodwall/policy"
 )
@@ -154,7 +154,7 @@ func (s *site) echoed(to string) error {
 func TestRouterMode(t *testing.T) {
 	const policy = `services: [{name: web, port: tcp/80, syn: {mode: router, when: always, backends: [10.0.1.2, "fd01::2"]}}]`
 	inRouter(t, func(s *site, server *lab.Host) {
-		for _, target := range []compile.Target{compile.TargetNftables, compile.TargetIptables, compile.TargetXDP} {
+		for _, target := range []plan.Target{plan.TargetNftables, plan.TargetIptables, plan.TargetXDP} {
 			if err := s.server.Sysctl("netfilter/nf_conntrack_tcp_loose", "1"); err != nil {
 				t.Fatal(err)
 			}
@@ -171,7 +171,7 @@ func TestRouterMode(t *testing.T) {
 			}
 			got := s.outcomes()
 			want := "web:synproxy=12 web:invalid=0" // the SYN and the ACK of each connection
-			if target == compile.TargetXDP {
+			if target == plan.TargetXDP {
 				want = "web:synproxy=6 web:invalid=0 web:answered=6 web:limited=0 web:proved=6 web:invalid=0"
 			}
 			if !strings.Contains(got, want) {
@@ -198,7 +198,7 @@ func TestRouterModeReturns(t *testing.T) {
 	const strict = `services: [{name: web, port: tcp/80, syn: {mode: router, when: always, backends: [10.0.1.2]}}]`
 	const plain = `services: [{name: web, port: tcp/80}]`
 	inRouter(t, func(s *site, _ *lab.Host) {
-		w := way{name: "xdp", target: compile.TargetXDP}
+		w := way{name: "xdp", target: plan.TargetXDP}
 		want := func(when, loose string) {
 			t.Helper()
 			if got := s.looseOf(s.server); got != loose {
@@ -245,7 +245,7 @@ func TestStrictTrialExpires(t *testing.T) {
 		if err := s.server.Sysctl("netfilter/nf_conntrack_tcp_loose", "1"); err != nil {
 			t.Fatal(err)
 		}
-		expired := func(target compile.Target) {
+		expired := func(target plan.Target) {
 			t.Helper()
 			s.onRouter(func() error {
 				p, err := policy.Parse("policy.yaml", []byte("devices: [client]\n"+strict))
@@ -272,8 +272,8 @@ func TestStrictTrialExpires(t *testing.T) {
 				return err
 			})
 		}
-		plain := way{name: "nftables", target: compile.TargetNftables}
-		for _, target := range []compile.Target{compile.TargetXDP, compile.TargetNftables} {
+		plain := way{name: "nftables", target: plan.TargetNftables}
+		for _, target := range []plan.Target{plan.TargetXDP, plan.TargetNftables} {
 			expired(target)
 			s.unload()
 			left(string(target)+", unloaded", "1", 0)
@@ -289,7 +289,7 @@ func TestStrictTrialExpires(t *testing.T) {
 func TestMismatches(t *testing.T) {
 	const policy = `services: [{name: web, port: tcp/80, syn: {mode: router, when: always, backends: [10.0.1.2]}}]`
 	inRouter(t, func(s *site, server *lab.Host) {
-		s.apply(way{name: "xdp", target: compile.TargetXDP}, policy)
+		s.apply(way{name: "xdp", target: plan.TargetXDP}, policy)
 		defer s.unload()
 		ask := func() (list []control.Mismatch) {
 			s.onRouter(func() (err error) { list, err = s.Mismatches(s.ctx); return err })
@@ -315,7 +315,7 @@ func TestMismatches(t *testing.T) {
 		if err := server.Sysctl("ipv4/tcp_sack", "0"); err != nil {
 			t.Fatal(err)
 		}
-		s.apply(way{name: "xdp", target: compile.TargetXDP}, policy)
+		s.apply(way{name: "xdp", target: plan.TargetXDP}, policy)
 		if list := ask(); list != nil {
 			t.Errorf("applied again, yet %+v", list)
 		}
@@ -326,7 +326,7 @@ func TestMismatches(t *testing.T) {
 // few SYNs for cookies: both are the server's own.
 func TestRouterModeOpens(t *testing.T) {
 	inRouter(t, func(s *site, _ *lab.Host) {
-		w := way{name: "xdp", target: compile.TargetXDP}
+		w := way{name: "xdp", target: plan.TargetXDP}
 		s.apply(w, `services: [{name: web, port: tcp/80, syn: {mode: router, backends: [10.0.1.2, "fd01::2"]}}]`)
 		defer s.unload()
 		for _, to := range behind {
@@ -358,7 +358,7 @@ func TestRouterModeOpens(t *testing.T) {
 // TestSynproxyReflects has segments that belong to no connection at SYNPROXY: its nft statement would answer a SYN-ACK.
 func TestSynproxyReflects(t *testing.T) {
 	inRouter(t, func(s *site, _ *lab.Host) {
-		for _, target := range []compile.Target{compile.TargetNftables, compile.TargetIptables} {
+		for _, target := range []plan.Target{plan.TargetNftables, plan.TargetIptables} {
 			s.apply(way{name: string(target), target: target}, `services: [{name: web, port: tcp/80, syn: {mode: router, backends: [10.0.1.2]}}]`)
 			if err := s.client.Do(func() error {
 				return testutil.SendFor("router", []string{
@@ -389,7 +389,7 @@ func TestSynproxyChecksums(t *testing.T) {
 				p, err := policy.Parse("policy.yaml", []byte(
 					`{devices: [client], services: [{name: web, port: tcp/80, syn: {mode: router, backends: ["fd01::2"]}}]}`))
 				if err == nil {
-					applied, err = s.Apply(s.ctx, p, control.ApplyOptions{Target: compile.TargetNftables})
+					applied, err = s.Apply(s.ctx, p, control.ApplyOptions{Target: plan.TargetNftables})
 				}
 				return err
 			})

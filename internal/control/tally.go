@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 
-	"github.com/floodwall/floodwall/internal/compile"
 	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/netfilter"
 	"github.com/floodwall/floodwall/internal/packet"
+	"github.com/floodwall/floodwall/internal/plan"
 	"github.com/floodwall/floodwall/internal/xdp"
 )
 
@@ -98,7 +98,7 @@ func (c *tallies) slot(n uint32) tally {
 func (c *tallies) rule(i int, r ruleEntry) tally {
 	n := c.carried.rule(i)
 	switch {
-	case r.Stage == compile.StageXDP:
+	case r.Stage == plan.StageXDP:
 		return n.plus(c.slot(r.Slot))
 	case c.ruleset == nil || i >= len(c.ruleset.Rules):
 		return n
@@ -107,13 +107,13 @@ func (c *tallies) rule(i int, r ruleEntry) tally {
 }
 
 // check is the count of a check, and where it is done, if it is.
-func (c *tallies) check(check packet.Check) (n tally, at compile.Stage, done bool) {
+func (c *tallies) check(check packet.Check) (n tally, at plan.Stage, done bool) {
 	if c.program {
 		n = c.slot(uint32(check))
 		if c.ruleset != nil { // frames that rules in netfilter do not see
 			n = n.plus(c.named[c.ruleset.Checks[check.String()]])
 		}
-		return n, compile.StageXDP, true
+		return n, plan.StageXDP, true
 	}
 	if c.ruleset != nil {
 		if name, ok := c.ruleset.Checks[check.String()]; ok {
@@ -137,7 +137,7 @@ func (c *tallies) checks() (list []tally) {
 func (c *tallies) byDefault() tally {
 	n := c.carried.Default
 	switch {
-	case c.manifest.At.Stage == compile.StageXDP:
+	case c.manifest.At.Stage == plan.StageXDP:
 		return n.plus(c.slot(xdp.SlotDefault))
 	case c.ruleset != nil:
 		return n.plus(c.named[c.ruleset.Default])

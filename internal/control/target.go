@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/floodwall/floodwall/internal/codegen/iptables"
+
 	"github.com/vishvananda/netlink"
 
-	"github.com/floodwall/floodwall/internal/compile"
 	"github.com/floodwall/floodwall/internal/datapath"
+	"github.com/floodwall/floodwall/internal/plan"
 )
 
 // unavailableError says that this host cannot do a target at all.
@@ -40,9 +42,9 @@ func (e *noTargetError) Hint() string {
 
 // incapable reports whether a target cannot do what the policy asks for.
 func incapable(err error) bool {
-	var place *compile.PlaceError
+	var place *plan.StageError
 	var left *LeftError
-	var form *compile.IptError
+	var form *iptables.Error
 	return errors.As(err, &place) || errors.As(err, &left) || errors.As(err, &form)
 }
 
@@ -56,11 +58,11 @@ func (in Instance) choose(ctx context.Context, state *datapath.State, c *Compile
 		return in.applyTo(ctx, state, c, o, o.Target, "")
 	}
 	if o.Mode != "" && o.Mode != datapath.Auto {
-		return in.applyTo(ctx, state, c, o, compile.TargetXDP, "the one that has a mode")
+		return in.applyTo(ctx, state, c, o, plan.TargetXDP, "the one that has a mode")
 	}
 	var not []string
 	var errs []error
-	for _, t := range []compile.Target{compile.TargetXDP, compile.TargetNftables, compile.TargetIptables} {
+	for _, t := range []plan.Target{plan.TargetXDP, plan.TargetNftables, plan.TargetIptables} {
 		choice := "the first choice"
 		if not != nil {
 			choice = strings.Join(not, "; ")
@@ -75,6 +77,6 @@ func (in Instance) choose(ctx context.Context, state *datapath.State, c *Compile
 }
 
 // applyTo applies to one target.
-func (in Instance) applyTo(ctx context.Context, state *datapath.State, c *Compiled, o ApplyOptions, t compile.Target, choice string) (*Applied, error) {
+func (in Instance) applyTo(ctx context.Context, state *datapath.State, c *Compiled, o ApplyOptions, t plan.Target, choice string) (*Applied, error) {
 	return request{in: in, compiled: c, options: o, target: t, choice: choice}.transact(ctx, state)
 }

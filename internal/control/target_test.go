@@ -13,9 +13,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
-	"github.com/floodwall/floodwall/internal/compile"
 	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/datapath"
+	"github.com/floodwall/floodwall/internal/plan"
 	"github.com/floodwall/floodwall/internal/testutil"
 )
 
@@ -46,7 +46,7 @@ func (h *host) hide(tools ...string) (show func()) {
 }
 
 // wantTarget applies with target auto, and compares what was chosen and, in words, why.
-func (h *host) wantTarget(policy string, want compile.Target, why string) {
+func (h *host) wantTarget(policy string, want plan.Target, why string) {
 	h.Helper()
 	applied, err := h.try(policy, control.ApplyOptions{})
 	if err != nil {
@@ -98,9 +98,9 @@ func TestChoice(t *testing.T) {
 	const stateless, stateful = "rules: [{name: a, proto: udp, port: 1000, then: drop}]", "rules: [{name: a, proto: udp, port: 1000, state: new, then: drop}]"
 	const text = "rules: [{name: text, proto: udp, payload: {contains: evil}, then: drop}]"
 	const onlyXDP = "rules: [{name: names, dns: {name: evil.example}, then: drop}]"
-	e.wantTarget(stateless, compile.TargetXDP, "first choice")
-	e.wantTarget(stateful, compile.TargetXDP, "first choice")
-	if s, _ := e.Status(t.Context()); s.Rules[0].Stage != compile.StageFilter {
+	e.wantTarget(stateless, plan.TargetXDP, "first choice")
+	e.wantTarget(stateful, plan.TargetXDP, "first choice")
+	if s, _ := e.Status(t.Context()); s.Rules[0].Stage != plan.StageFilter {
 		t.Errorf("a rule about state is at %s", s.Rules[0].Stage)
 	}
 	e.clear()
@@ -109,16 +109,16 @@ func TestChoice(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer detach()
-	e.wantTarget(stateless, compile.TargetNftables, "not xdp: attaching to device fw0: another XDP program is attached")
+	e.wantTarget(stateless, plan.TargetNftables, "not xdp: attaching to device fw0: another XDP program is attached")
 	var refused *datapath.AttachError
-	if _, err := e.try(stateless, control.ApplyOptions{Target: compile.TargetXDP}); !errors.As(err, &refused) {
+	if _, err := e.try(stateless, control.ApplyOptions{Target: plan.TargetXDP}); !errors.As(err, &refused) {
 		t.Errorf("target xdp, where a program is attached: %v", err)
 	}
-	if s, err := e.Status(t.Context()); err != nil || s.Target != compile.TargetNftables || s.Generation != 1 {
+	if s, err := e.Status(t.Context()); err != nil || s.Target != plan.TargetNftables || s.Generation != 1 {
 		t.Errorf("after an apply that failed: %+v, %v", s, err)
 	}
 	e.clear()
-	e.wantTarget(text, compile.TargetIptables, "not nftables:")
+	e.wantTarget(text, plan.TargetIptables, "not nftables:")
 	e.clear()
 	var hint interface{ Hint() string }
 	_, err = e.try(onlyXDP, control.ApplyOptions{})
@@ -128,7 +128,7 @@ func TestChoice(t *testing.T) {
 		}
 	}
 	showNft := e.hide("nft")
-	e.wantTarget(stateless, compile.TargetIptables, "not nftables:")
+	e.wantTarget(stateless, plan.TargetIptables, "not nftables:")
 	if err := e.Unload(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -140,15 +140,15 @@ func TestChoice(t *testing.T) {
 		}
 	}
 	detach()
-	e.wantTarget(stateless, compile.TargetXDP, "first choice")
-	if _, err := e.try(stateful, control.ApplyOptions{Target: compile.TargetXDP}); err == nil || !strings.Contains(err.Error(), `rule "a"`) {
+	e.wantTarget(stateless, plan.TargetXDP, "first choice")
+	if _, err := e.try(stateful, control.ApplyOptions{Target: plan.TargetXDP}); err == nil || !strings.Contains(err.Error(), `rule "a"`) {
 		t.Errorf("a policy with state where there is no nft: %v", err)
 	}
 	showNft()
 	showXt()
 	e.clear()
 	defer e.hide("ipset")()
-	if _, err := e.try(banPolicy(10, "bans"), control.ApplyOptions{Target: compile.TargetIptables}); !errors.As(err, &hint) || !strings.Contains(hint.Hint(), "ipset") {
+	if _, err := e.try(banPolicy(10, "bans"), control.ApplyOptions{Target: plan.TargetIptables}); !errors.As(err, &hint) || !strings.Contains(hint.Hint(), "ipset") {
 		t.Errorf("iptables without ipset: %v", err)
 	}
 }

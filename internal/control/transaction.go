@@ -3,8 +3,8 @@ package control
 import (
 	"context"
 
-	"github.com/floodwall/floodwall/internal/compile"
 	"github.com/floodwall/floodwall/internal/datapath"
+	"github.com/floodwall/floodwall/internal/plan"
 )
 
 // request is what is to be applied, and to which target.
@@ -12,12 +12,12 @@ type request struct {
 	in       Instance
 	compiled *Compiled
 	options  ApplyOptions
-	target   compile.Target
+	target   plan.Target
 	choice   string // why it is this target, when it was to be chosen
 
-	move   *Move         // of the rules of the policy that runs, when the request is no more than that; else nil
-	of     *generation   // whose rules move
-	stages *compile.Plan // to which they move
+	move   *Move       // of the rules of the policy that runs, when the request is no more than that; else nil
+	of     *generation // whose rules move
+	stages *plan.Plan  // to which they move
 }
 
 // transact is the transaction. Each step makes a value that does not change any more, from those before: what is running, what

@@ -12,25 +12,25 @@ import (
 	"testing"
 	"time"
 
-	"github.com/floodwall/floodwall/internal/compile"
 	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/netfilter"
+	"github.com/floodwall/floodwall/internal/plan"
 	"github.com/floodwall/floodwall/internal/testutil"
 )
 
 // way is where a policy runs: a target, and whether it needs netfilter beside XDP.
 type way struct {
 	name   string
-	target compile.Target
+	target plan.Target
 	beside bool
 }
 
 var (
 	noWay = way{name: "nothing"}
 	ways  = []way{
-		{"xdp", compile.TargetXDP, false}, {"beside", compile.TargetXDP, true},
-		{"nftables", compile.TargetNftables, false}, {"iptables", compile.TargetIptables, false},
+		{"xdp", plan.TargetXDP, false}, {"beside", plan.TargetXDP, true},
+		{"nftables", plan.TargetNftables, false}, {"iptables", plan.TargetIptables, false},
 	}
 )
 

@@ -18,7 +18,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/floodwall/floodwall/internal/compile"
+	xdpgen "github.com/floodwall/floodwall/internal/codegen/xdp"
 	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/ir"
 	"github.com/floodwall/floodwall/internal/packet"
@@ -38,12 +38,12 @@ func protecting(t *testing.T, flows int) *xdp.Image {
 	t.Helper()
 	protection := ir.Protection{Service: "web", Always: true, Flows: flows, Start: -1, Stop: -1,
 		Ports: []ir.Range{{First: guardedPort, Last: guardedPort}}}
-	x, err := compile.ToXDP(&ir.Program{
+	x, err := xdpgen.Generate(&ir.Program{
 		Default: ir.Pass, Protections: []ir.Protection{protection},
 		Rules: []ir.Rule{{Name: "web:syn", Verdict: ir.Pass, Protect: 1, Match: []ir.Match{
 			{Field: packet.DPort, Values: protection.Ports},
 		}}},
-	}, compile.XDPOptions{})
+	}, xdpgen.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

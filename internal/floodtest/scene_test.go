@@ -19,16 +19,16 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"github.com/floodwall/floodwall/internal/compile"
 	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/lab"
 	"github.com/floodwall/floodwall/internal/packet"
+	"github.com/floodwall/floodwall/internal/plan"
 	"github.com/floodwall/floodwall/internal/testutil"
 	"github.com/floodwall/floodwall/policy"
 )
 
 // targets are what a policy is compiled to.
-var targets = []compile.Target{compile.TargetXDP, compile.TargetNftables, compile.TargetIptables}
+var targets = []plan.Target{plan.TargetXDP, plan.TargetNftables, plan.TargetIptables}
 
 // scene is a server behind a policy, with a client on one link and an attacker on another, who can send what he likes.
 type scene struct {
@@ -96,7 +96,7 @@ func (s *scene) build(l *lab.Lab) error {
 	})
 }
 
-func (s *scene) apply(target compile.Target, text string) {
+func (s *scene) apply(target plan.Target, text string) {
 	s.Helper()
 	err := s.server.Do(func() error {
 		p, err := policy.Parse("policy.yaml", []byte("devices: [attacker, client]\n"+text))

@@ -13,6 +13,7 @@ import (
 	"github.com/floodwall/floodwall/internal/compile"
 	"github.com/floodwall/floodwall/internal/importer"
 	"github.com/floodwall/floodwall/internal/ir"
+	"github.com/floodwall/floodwall/internal/plan"
 	"github.com/floodwall/floodwall/policy"
 )
 
@@ -132,7 +133,7 @@ func lower(t *testing.T, r *importer.Result) *ir.Program {
 		t.Fatalf("%v\n%s", err, r.Policy)
 	}
 	optimized, _ := compile.Optimize(program)
-	if _, err := compile.Hoist(optimized, compile.TargetXDP); err != nil {
+	if _, err := plan.Hoist(optimized, plan.TargetXDP); err != nil {
 		t.Errorf("%v\n%s", err, r.Policy)
 	}
 	return program

@@ -9,19 +9,21 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/floodwall/floodwall/internal/compile"
+	"github.com/floodwall/floodwall/internal/codegen/iptables"
+	"github.com/floodwall/floodwall/internal/codegen/netfilter"
 	"github.com/floodwall/floodwall/internal/control"
+	"github.com/floodwall/floodwall/internal/plan"
 )
 
 // targets are the columns of the tables.
-var targets = []compile.Target{compile.TargetXDP, compile.TargetNftables, compile.TargetIptables}
+var targets = []plan.Target{plan.TargetXDP, plan.TargetNftables, plan.TargetIptables}
 
 // answer is what the compiler says of a policy on a target.
 type answer struct {
-	stages []compile.Stage // of the rules that the policy names, in order
-	notes  []string        // what the target does otherwise
-	left   []compile.Left  // checks that it does not do, or not whole
-	why    string          // why it cannot have the policy; "" when it can
+	stages []plan.Stage     // of the rules that the policy names, in order
+	notes  []string         // what the target does otherwise
+	left   []netfilter.Left // checks that it does not do, or not whole
+	why    string           // why it cannot have the policy; "" when it can
 }
 
 // files are those that the examples name.
@@ -31,7 +33,7 @@ var files = map[string]string{"blocked.txt": "192.0.2.0/24\n", "names.txt": "evi
 var place = regexp.MustCompile(`^(line \d+: )?(rule|service) "x": `)
 
 // ask compiles a policy for a target.
-func ask(text string, target compile.Target) (answer, error) {
+func ask(text string, target plan.Target) (answer, error) {
 	dir, err := os.MkdirTemp("", "policydoc")
 	if err != nil {
 		return answer{}, err
@@ -47,11 +49,11 @@ func ask(text string, target compile.Target) (answer, error) {
 		return answer{}, fmt.Errorf("%w in\n%s", err, text)
 	}
 	o, err := c.Output(target)
-	var refused *compile.PlaceError
+	var refused *plan.StageError
 	if errors.As(err, &refused) {
 		return answer{why: refused.Cause}, nil
 	}
-	var refusedByIptables *compile.IptError
+	var refusedByIptables *iptables.Error
 	if errors.As(err, &refusedByIptables) {
 		return answer{why: refusedByIptables.Cause}, nil
 	}

@@ -4,10 +4,10 @@ import (
 	"net/netip"
 	"slices"
 
-	"github.com/floodwall/floodwall/internal/compile"
 	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/ir"
 	"github.com/floodwall/floodwall/internal/packet"
+	"github.com/floodwall/floodwall/internal/plan"
 )
 
 // judge says what a policy on a target forbids. The comment of package reach defines it.
@@ -19,13 +19,13 @@ type judge struct {
 	whole   bool            // fragments may have been put together before rules
 }
 
-func newJudge(c *control.Compiled, t compile.Target) (*judge, error) {
+func newJudge(c *control.Compiled, t plan.Target) (*judge, error) {
 	o, err := c.Output(t)
 	if err != nil {
 		return nil, err
 	}
-	j := &judge{program: o.Plan.Program, whole: t == compile.TargetIptables || o.Plan.Uses(compile.StageFilter)}
-	if t != compile.TargetXDP {
+	j := &judge{program: o.Plan.Program, whole: t == plan.TargetIptables || o.Plan.Uses(plan.StageFilter)}
+	if t != plan.TargetXDP {
 		for _, l := range o.Left {
 			j.lost = j.lost.With(l.Check)
 		}

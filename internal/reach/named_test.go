@@ -12,9 +12,9 @@ import (
 
 	"github.com/vishvananda/netlink"
 
-	"github.com/floodwall/floodwall/internal/compile"
 	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/importer"
+	"github.com/floodwall/floodwall/internal/plan"
 	"github.com/floodwall/floodwall/internal/testutil"
 	"github.com/floodwall/floodwall/policy"
 )
@@ -77,7 +77,7 @@ func taggedDatagrams(port uint16) (list []*attempt) {
 
 // TestEvasions has each way round a policy that was seen, on each target: nothing gets to a socket but what the policy passes.
 func TestEvasions(t *testing.T) {
-	for _, target := range []compile.Target{compile.TargetXDP, compile.TargetNftables, compile.TargetIptables} {
+	for _, target := range []plan.Target{plan.TargetXDP, plan.TargetNftables, plan.TargetIptables} {
 		t.Run(string(target), func(t *testing.T) {
 			if !testutil.Inside(t) {
 				return
@@ -93,7 +93,7 @@ func TestEvasions(t *testing.T) {
 // TestVLANDevice has datagrams come in by a device that is called like a VLAN of eth0: behind ingress a policy for eth0 is one
 // for it as well.
 func TestVLANDevice(t *testing.T) {
-	for _, target := range []compile.Target{compile.TargetNftables, compile.TargetIptables} {
+	for _, target := range []plan.Target{plan.TargetNftables, plan.TargetIptables} {
 		t.Run(string(target), func(t *testing.T) {
 			if !testutil.Inside(t) {
 				return
@@ -120,7 +120,7 @@ func TestVLANDevice(t *testing.T) {
 }
 
 // evade applies a policy, and sends what it forbids and what it passes.
-func (s *scene) evade(t *testing.T, target compile.Target, e evasion) {
+func (s *scene) evade(t *testing.T, target plan.Target, e evasion) {
 	text := e.policy
 	if text[0] == '*' {
 		r, err := importer.Import(t.Context(), []importer.Source{

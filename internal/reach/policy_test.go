@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/floodwall/floodwall/internal/compile"
 	"github.com/floodwall/floodwall/internal/packet"
+	"github.com/floodwall/floodwall/internal/plan"
 )
 
 // policy writes a random policy about what attempts vary.
@@ -13,7 +13,7 @@ func (g *generator) policy() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "devices: [eth0]\ndefault: %s\nchecks: %s\n", pick(g, "pass", "drop"), g.checks())
 	if g.oneIn(5) {
-		fmt.Fprintf(&b, "placement: %s\n", pick(g, compile.StageRaw, compile.StageFilter))
+		fmt.Fprintf(&b, "placement: %s\n", pick(g, plan.StageRaw, plan.StageFilter))
 	}
 	b.WriteString("rules:\n")
 	for i := range 1 + g.IntN(5) {

@@ -15,15 +15,15 @@ import (
 	"testing"
 	"time"
 
-	"github.com/floodwall/floodwall/internal/compile"
 	"github.com/floodwall/floodwall/internal/control"
+	"github.com/floodwall/floodwall/internal/plan"
 	"github.com/floodwall/floodwall/internal/testutil"
 )
 
 // TestReach has an adversary's frames against random policies on each target: no socket behind may get what the policy
 // forbids, and well-formed packets that it passes arrive. FLOODWALL_LONG=1 makes it a million frames a target.
 func TestReach(t *testing.T) {
-	for _, target := range []compile.Target{compile.TargetXDP, compile.TargetNftables, compile.TargetIptables} {
+	for _, target := range []plan.Target{plan.TargetXDP, plan.TargetNftables, plan.TargetIptables} {
 		t.Run(string(target), func(t *testing.T) {
 			if !testutil.Inside(t) {
 				return
@@ -57,7 +57,7 @@ func number(t *testing.T, name string, otherwise int) int {
 // run is a series of policies on a target.
 type run struct {
 	*scene
-	target   compile.Target
+	target   plan.Target
 	seed     uint64
 	kinds    map[kind]int // frames of each
 	frames   int
@@ -98,7 +98,7 @@ func (r *run) apply(t *testing.T, text string) *judge {
 	if err == nil {
 		j, err = newJudge(c, r.target)
 	}
-	var place *compile.PlaceError
+	var place *plan.StageError
 	var left *control.LeftError
 	if err == nil {
 		_, err = r.Apply(context.Background(), c.Policy, control.ApplyOptions{Target: r.target})

@@ -13,7 +13,7 @@ import (
 	"github.com/gopacket/gopacket/layers"
 	"golang.org/x/sys/unix"
 
-	"github.com/floodwall/floodwall/internal/compile"
+	"github.com/floodwall/floodwall/internal/plan"
 	"github.com/floodwall/floodwall/internal/testutil"
 )
 
@@ -29,7 +29,7 @@ func TestAuthenticatedFlood(t *testing.T) {
 			t.Parallel()
 			testutil.RequireTool(t, "ss")
 			inScene(t, mode, 1, 1500, func(s *scene) {
-				s.target = compile.TargetXDP
+				s.target = plan.TargetXDP
 				s.echo()
 				p := s.newPeer(servers[0], 20_000)
 				flood := func() {
@@ -81,7 +81,7 @@ func TestAuthenticated(t *testing.T) {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
 			inScene(t, mode, 1, 1500, func(s *scene) {
-				s.target = compile.TargetXDP
+				s.target = plan.TargetXDP
 				server, client := servers[0], netip.MustParseAddr("10.0.0.1")
 				var l net.Listener
 				err := s.server.Do(func() (err error) {

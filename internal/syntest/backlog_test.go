@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/floodwall/floodwall/internal/compile"
+	"github.com/floodwall/floodwall/internal/plan"
 	"github.com/floodwall/floodwall/internal/testutil"
 )
 
@@ -19,7 +19,7 @@ import (
 // timestamps go back for half of the clients, which take nothing from the server then, and its windows are misread. With
 // iptables the server learns of no option.
 func TestServerSendsCookies(t *testing.T) {
-	for _, target := range []compile.Target{compile.TargetXDP, compile.TargetNftables, compile.TargetIptables} {
+	for _, target := range []plan.Target{plan.TargetXDP, plan.TargetNftables, plan.TargetIptables} {
 		t.Run(string(target), func(t *testing.T) {
 			t.Parallel()
 			testutil.RequireTool(t, "ss")
@@ -90,7 +90,7 @@ func (s *scene) converseLong(to netip.AddrPort) error {
 	}
 	port := netip.MustParseAddrPort(c.LocalAddr().String()).Port()
 	found := s.output(s.server, fmt.Sprintf("ss -Htino ( dport = %d )", port))
-	if s.target != compile.TargetIptables && !allOptions.MatchString(found) {
+	if s.target != plan.TargetIptables && !allOptions.MatchString(found) {
 		return fmt.Errorf("the server does not know the client's options: %s", found)
 	}
 	if err := sendStream(c, long, 2); err != nil {

@@ -13,15 +13,15 @@ import (
 
 	"github.com/gopacket/gopacket/layers"
 
-	"github.com/floodwall/floodwall/internal/compile"
 	"github.com/floodwall/floodwall/internal/lab"
+	"github.com/floodwall/floodwall/internal/plan"
 )
 
 // TestServerSpeaksFirst has a server greet its clients, as those of mail and SSH do, behind every SYNPROXY there is. None of
 // the segments that begin its connections may be one that it refuses for the timestamp that it echoes: it would have to send
 // its SYN-ACK again, a second later.
 func TestServerSpeaksFirst(t *testing.T) {
-	for _, target := range []compile.Target{compile.TargetXDP, compile.TargetNftables, compile.TargetIptables} {
+	for _, target := range []plan.Target{plan.TargetXDP, plan.TargetNftables, plan.TargetIptables} {
 		t.Run(string(target), func(t *testing.T) {
 			t.Parallel()
 			inScene(t, "router", 1, 1500, func(s *scene) {
@@ -170,7 +170,7 @@ func TestEnding(t *testing.T) {
 // TestBegunBehind has connections that SYNPROXY began go on when the protection goes, and when everything does, and leaves
 // nothing behind when they have ended. A timestamp that is not translated any more lies in the past for half of the clients.
 func TestBegunBehind(t *testing.T) {
-	for _, target := range []compile.Target{compile.TargetXDP, compile.TargetNftables, compile.TargetIptables} {
+	for _, target := range []plan.Target{plan.TargetXDP, plan.TargetNftables, plan.TargetIptables} {
 		t.Run(string(target), func(t *testing.T) {
 			t.Parallel()
 			inScene(t, "router", 1, 1500, func(s *scene) {

@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/floodwall/floodwall/internal/compile"
+	"github.com/floodwall/floodwall/internal/plan"
 )
 
 // churn is clients with few addresses and ports, as a reverse proxy or a NAT has them: each request has a connection of its
@@ -144,7 +144,7 @@ func TestChurn(t *testing.T) {
 	for _, mode := range modes {
 		t.Run(mode, func(t *testing.T) {
 			inScene(t, mode, 1, 1500, func(s *scene) {
-				s.target = compile.TargetXDP
+				s.target = plan.TargetXDP
 				s.nginx()
 				for _, clients := range churned {
 					s.churn(clients, fmt.Sprintf("start: {rate: 100/s, burst: %d}", 2*clients+100))

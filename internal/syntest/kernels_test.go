@@ -13,8 +13,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/floodwall/floodwall/internal/compile"
 	"github.com/floodwall/floodwall/internal/datapath"
+	"github.com/floodwall/floodwall/internal/plan"
 )
 
 // kernelText is how much a service sends to whoever asks: more than a window.
@@ -65,7 +65,7 @@ func TestKernelVLANOffload(t *testing.T) {
 						t.Errorf("%s: %v", family(to), err)
 					}
 				}
-				s.target = compile.TargetXDP
+				s.target = plan.TargetXDP
 				if _, err := s.tryProtect(always, ""); (err == nil) != (mode == "host") {
 					t.Errorf("with --target xdp: %v", err)
 				}
@@ -92,7 +92,7 @@ func (s *scene) vlanDevices() {
 func (s *scene) fetched(device string) {
 	s.Helper()
 	method := s.kernelMethod(device)
-	s.target = compile.TargetXDP
+	s.target = plan.TargetXDP
 	s.listen80(device)
 	s.Log(s.protect(always, "").Notes)
 	const each = 3

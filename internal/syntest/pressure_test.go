@@ -13,9 +13,9 @@ import (
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
-	"github.com/floodwall/floodwall/internal/compile"
 	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/lab"
+	"github.com/floodwall/floodwall/internal/plan"
 	"github.com/floodwall/floodwall/internal/testutil"
 	"github.com/floodwall/floodwall/internal/xdp"
 )
@@ -28,7 +28,7 @@ func TestFlowPressure(t *testing.T) {
 		t.Run(mode, func(t *testing.T) {
 			r := testutil.Random(t)
 			inScene(t, mode, 2, 1500, func(s *scene) {
-				s.target = compile.TargetXDP
+				s.target = plan.TargetXDP
 				s.echo()
 				s.protect("when: always, flows: 1000", "") // the table has 2048 places
 				var connections []net.Conn

@@ -18,10 +18,10 @@ import (
 	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/link"
 
-	"github.com/floodwall/floodwall/internal/compile"
 	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/lab"
+	"github.com/floodwall/floodwall/internal/plan"
 	"github.com/floodwall/floodwall/internal/testutil"
 	"github.com/floodwall/floodwall/policy"
 )
@@ -48,7 +48,7 @@ type scene struct {
 	ctx              context.Context
 	lab              *lab.Lab
 	mode             string
-	target           compile.Target // the best there is when empty
+	target           plan.Target // the best there is when empty
 	protects, server *lab.Host
 	clients          []*lab.Host
 	ends             []*lab.Device // of theirs

@@ -9,7 +9,7 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/gopacket/gopacket/layers"
 
-	"github.com/floodwall/floodwall/internal/compile"
+	"github.com/floodwall/floodwall/internal/plan"
 	"github.com/floodwall/floodwall/internal/xdp"
 )
 
@@ -35,7 +35,7 @@ func TestTimeWait(t *testing.T) {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
 			inScene(t, mode, 1, 1500, func(s *scene) {
-				s.target = compile.TargetXDP
+				s.target = plan.TargetXDP
 				s.echo()
 				const small = always + ", flows: 1000" // a table that is soon emptied
 				for i, syn := range []string{"off", small, small} {

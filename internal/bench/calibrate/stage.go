@@ -8,9 +8,9 @@ import (
 
 	"github.com/floodwall/floodwall/internal/bench/report"
 	"github.com/floodwall/floodwall/internal/bench/rig"
-	"github.com/floodwall/floodwall/internal/compile"
 	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/lab"
+	"github.com/floodwall/floodwall/internal/plan"
 )
 
 // The flows of a calibration: one to a routed destination, one to the router itself.
@@ -122,7 +122,7 @@ func allAt(text, target, stage string) error {
 	if err != nil {
 		return err
 	}
-	plan, err := c.Plan(compile.Target(target))
+	plan, err := c.Plan(plan.Target(target))
 	if err != nil {
 		return err
 	}

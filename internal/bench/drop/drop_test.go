@@ -5,9 +5,9 @@ import (
 
 	"github.com/floodwall/floodwall/internal/bench/lists"
 	"github.com/floodwall/floodwall/internal/bench/rig"
-	"github.com/floodwall/floodwall/internal/compile"
 	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/packet"
+	"github.com/floodwall/floodwall/internal/plan"
 )
 
 // compiled is the policy with n rules.
@@ -33,7 +33,7 @@ func TestRulesStayAsTheyAre(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if e, err := c.Explain(spec, compile.TargetXDP); err != nil || e.Verdict != "drop" || e.Reason != "default" {
+			if e, err := c.Explain(spec, plan.TargetXDP); err != nil || e.Verdict != "drop" || e.Reason != "default" {
 				t.Fatalf("%d rules: %s: %s by %s", n, rig.FloodPacket(from), e.Verdict, e.Reason)
 			}
 		}

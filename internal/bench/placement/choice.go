@@ -6,9 +6,9 @@ import (
 	"strings"
 
 	"github.com/floodwall/floodwall/internal/bench/rig"
-	"github.com/floodwall/floodwall/internal/compile"
 	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/cost"
+	"github.com/floodwall/floodwall/internal/plan"
 )
 
 // chooser is Floodwall's automatic placement of the rule, as it works with the costs of this host.
@@ -30,7 +30,7 @@ func newChooser(m *cost.Model) (*chooser, error) {
 const ruleName = "flood"
 
 // choose is the stage of the rule for packets of which so many were dropped by it, and all others forwarded.
-func (c *chooser) choose(t compile.Target, arrived, dropped uint64) (compile.Stage, error) {
+func (c *chooser) choose(t plan.Target, arrived, dropped uint64) (plan.Stage, error) {
 	mix := cost.Mix{
 		Seconds: float64(arrived) / articleRate, Arrived: arrived, Forwarded: arrived - dropped, Rules: map[string]uint64{ruleName: dropped},
 	}

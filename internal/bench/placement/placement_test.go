@@ -5,8 +5,8 @@ import (
 	"testing"
 
 	"github.com/floodwall/floodwall/internal/bench/rig"
-	"github.com/floodwall/floodwall/internal/compile"
 	"github.com/floodwall/floodwall/internal/cost"
+	"github.com/floodwall/floodwall/internal/plan"
 )
 
 // at is a probe that found these figures.
@@ -57,15 +57,15 @@ func TestChooser(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []struct {
-		target  compile.Target
+		target  plan.Target
 		dropped uint64
-		stage   compile.Stage
+		stage   plan.Stage
 	}{
-		{compile.TargetNftables, 0, compile.StageFilter},
-		{compile.TargetNftables, 40_000, compile.StageFilter},
-		{compile.TargetNftables, 60_000, compile.StageRaw},
-		{compile.TargetNftables, 100_000, compile.StageRaw},
-		{compile.TargetXDP, 100_000, compile.StageXDP},
+		{plan.TargetNftables, 0, plan.StageFilter},
+		{plan.TargetNftables, 40_000, plan.StageFilter},
+		{plan.TargetNftables, 60_000, plan.StageRaw},
+		{plan.TargetNftables, 100_000, plan.StageRaw},
+		{plan.TargetXDP, 100_000, plan.StageXDP},
 	} {
 		stage, err := c.choose(want.target, 100_000, want.dropped)
 		if err != nil || stage != want.stage {

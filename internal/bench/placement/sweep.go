@@ -7,7 +7,7 @@ import (
 
 	"github.com/floodwall/floodwall/internal/bench/report"
 	"github.com/floodwall/floodwall/internal/bench/rig"
-	"github.com/floodwall/floodwall/internal/compile"
+	"github.com/floodwall/floodwall/internal/plan"
 )
 
 // sweep is what was measured share by share.
@@ -85,23 +85,23 @@ func (s *sweep) table() *report.Table {
 
 // automatic is the choices at a share as text, the one for nftables with what it costs above the better stage.
 func (s *sweep) automatic(i int) []string {
-	fixed := map[compile.Stage]*rig.Probe{
-		compile.StageRaw: s.way("floodwall/nftables/raw").sweep[i], compile.StageFilter: s.way("floodwall/nftables/filter").sweep[i],
+	fixed := map[plan.Stage]*rig.Probe{
+		plan.StageRaw: s.way("floodwall/nftables/raw").sweep[i], plan.StageFilter: s.way("floodwall/nftables/filter").sweep[i],
 	}
-	arrived, dropped := seen(fixed[compile.StageRaw])
-	on := func(t compile.Target) compile.Stage {
+	arrived, dropped := seen(fixed[plan.StageRaw])
+	on := func(t plan.Target) plan.Stage {
 		stage, err := s.chooser.choose(t, arrived, dropped)
-		return report.Choice(err == nil, stage, compile.Stage(fmt.Sprint(err)))
+		return report.Choice(err == nil, stage, plan.Stage(fmt.Sprint(err)))
 	}
-	chosen := on(compile.TargetNftables)
+	chosen := on(plan.TargetNftables)
 	p := fixed[chosen]
 	if p == nil {
 		s.worst = math.Inf(1)
-		return []string{string(chosen), "", string(on(compile.TargetXDP))}
+		return []string{string(chosen), "", string(on(plan.TargetXDP))}
 	}
-	times := above(p, fixed[compile.StageRaw], fixed[compile.StageFilter])
+	times := above(p, fixed[plan.StageRaw], fixed[plan.StageFilter])
 	s.worst = max(s.worst, times)
-	return []string{string(chosen), fmt.Sprintf("%+.1f%%", 100*(times-1)), string(on(compile.TargetXDP))}
+	return []string{string(chosen), fmt.Sprintf("%+.1f%%", 100*(times-1)), string(on(plan.TargetXDP))}
 }
 
 // seen is how many packets there were, and how many of the first flow, which is the one that is dropped.

@@ -9,9 +9,9 @@ import (
 
 	"github.com/floodwall/floodwall/internal/bench/report"
 	"github.com/floodwall/floodwall/internal/bench/rig"
-	"github.com/floodwall/floodwall/internal/compile"
 	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/lab"
+	"github.com/floodwall/floodwall/internal/plan"
 )
 
 // What a live move is given: how long it may take at most, and how long is waited for it.
@@ -27,7 +27,7 @@ const attackShare = 0.95
 type move struct {
 	what, name string
 	share      float64
-	to         compile.Stage
+	to         plan.Stage
 	bar        bool // it must be there in time; the first move only leaves the place that there is without any packets
 	took       time.Duration
 	moved      bool
@@ -44,7 +44,7 @@ func (b *builder) moves(ctx context.Context) (err error) {
 		return err
 	}
 	held, err := b.HoldWith(ctx, at, strings.Replace(policy, "%s", "auto", 1),
-		control.ApplyOptions{Target: compile.TargetNftables, Costs: b.chooser.model})
+		control.ApplyOptions{Target: plan.TargetNftables, Costs: b.chooser.model})
 	if err != nil {
 		return err
 	}
@@ -54,9 +54,9 @@ func (b *builder) moves(ctx context.Context) (err error) {
 	}
 	defer func() { err = errors.Join(err, w.stop()) }()
 	moves := []*move{
-		{what: "nothing but what is forwarded", name: "calm", share: articleShare, to: compile.StageFilter},
-		{what: "an attack begins", name: "begin", share: attackShare, to: compile.StageRaw, bar: true},
-		{what: "the attack ends", name: "end", share: articleShare, to: compile.StageFilter, bar: true},
+		{what: "nothing but what is forwarded", name: "calm", share: articleShare, to: plan.StageFilter},
+		{what: "an attack begins", name: "begin", share: attackShare, to: plan.StageRaw, bar: true},
+		{what: "the attack ends", name: "end", share: articleShare, to: plan.StageFilter, bar: true},
 	}
 	defer b.publishMoves(moves)
 	for _, m := range moves {
@@ -92,7 +92,7 @@ func (b *builder) await(ctx context.Context, at *rig.Site, in control.Instance, 
 }
 
 // ruleAt reports whether the rule runs at a stage.
-func ruleAt(ctx context.Context, at *rig.Site, in control.Instance, stage compile.Stage) (is bool, err error) {
+func ruleAt(ctx context.Context, at *rig.Site, in control.Instance, stage plan.Stage) (is bool, err error) {
 	err = at.Server.Do(func() error {
 		s, err := in.Status(ctx)
 		if err != nil {

@@ -4,9 +4,9 @@ import (
 	"cmp"
 	"testing"
 
-	"github.com/floodwall/floodwall/internal/compile"
 	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/packet"
+	"github.com/floodwall/floodwall/internal/plan"
 )
 
 // Every kind of packet that `program` measures must be one that its name says, whatever the policy decides. What a
@@ -30,7 +30,7 @@ func TestPacketKinds(t *testing.T) {
 				t.Errorf("%s: %v", k.name, err)
 				continue
 			}
-			e, err := c.Explain(spec, compile.TargetXDP)
+			e, err := c.Explain(spec, plan.TargetXDP)
 			if err != nil {
 				t.Fatal(err)
 			}

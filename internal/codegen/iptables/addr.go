@@ -1,0 +1,128 @@
+package iptables
+
+import (
+	"net/netip"
+
+	"github.com/floodwall/floodwall/internal/addrs"
+	"github.com/floodwall/floodwall/internal/ir"
+	"github.com/floodwall/floodwall/internal/match"
+	"github.com/floodwall/floodwall/internal/packet"
+)
+
+// addresses is the condition on the source and the destination of a rule.
+func (f *familyBuilder) addresses(r *ir.Rule) condition {
+	c := always()
+	for side, matches := range match.Sides(r) {
+		for _, m := range matches {
+			if f.hops > 0 && side == match.DstSide {
+				m, _ = match.Elsewhere(f.pl.Program.Sets, m) // in none of no sets is every address
+			}
+			if m.Not {
+				c = c.and(f.inNone(side, m.Sets))
+			} else {
+				c = c.and(f.inAny(side, m.Sets))
+			}
+		}
+	}
+	return c
+}
+
+func (f *familyBuilder) inAny(side int, sets []int) (c condition) {
+	for _, set := range sets {
+		switch f.reach(set) {
+		case reachAll:
+			return always()
+		case reachSome:
+			c.any = append(c.any, f.inSet(side, set, false))
+		}
+	}
+	return c
+}
+
+func (f *familyBuilder) inNone(side int, sets []int) condition {
+	var a lineTests
+	for _, set := range sets {
+		switch f.reach(set) {
+		case reachAll:
+			return condition{}
+		case reachSome:
+			a = a.and(f.inSet(side, set, true))
+		}
+	}
+	return all(a)
+}
+
+// How much of a family is in a set.
+type reach uint8
+
+const (
+	reachNone reach = iota
+	reachSome
+	reachAll
+)
+
+func (f *familyBuilder) reach(set int) reach {
+	s := f.sets[set].Static
+	switch {
+	case s == nil:
+		return reachSome
+	case f.size(s) == 0:
+		return reachNone
+	case f.size(s) == 1 && f.first(s).Bits() == 0:
+		return reachAll
+	}
+	return reachSome
+}
+
+// size is the number of ranges, in IPv6 of prefixes, of this family in a set.
+func (f *familyBuilder) size(s *addrs.Set) int {
+	if f.family == packet.FamilyIPv4 {
+		return len(s.V4())
+	}
+	return s.Size() - len(s.V4())
+}
+
+// prefixes yields the prefixes of a set in this family.
+func (f *familyBuilder) prefixes(s *addrs.Set, yield func(netip.Prefix) bool) {
+	for p := range s.Prefixes() {
+		if p.Addr().Is4() == (f.family == packet.FamilyIPv4) && !yield(p) {
+			return
+		}
+	}
+}
+
+// first is the first prefix of a set in this family.
+func (f *familyBuilder) first(s *addrs.Set) (first netip.Prefix) {
+	f.prefixes(s, func(p netip.Prefix) bool { first = p; return false })
+	return first
+}
+
+// inSet tests an address: a prefix or a range that is written in a rule as such, all else by a set.
+func (f *familyBuilder) inSet(side int, set int, not bool) lineTests {
+	s := &f.sets[set]
+	if match.IsLocal(s) {
+		return localAddr(side, not)
+	}
+	if s.Name == "" && s.Static != nil && f.size(s.Static) == 1 {
+		if p := f.first(s.Static); f.family == packet.FamilyIPv6 || isPrefix(s.Static.V4()[0], p) {
+			return lineTests{addrs: []addrTest{{side, not, p}}}
+		}
+		r := s.Static.V4()[0]
+		return lineTests{match: []string{rangeMatch(side, not, addr4(r.First), addr4(r.Last))}}
+	}
+	return lineTests{match: []string{"-m set " + negated(not) + "--match-set " + f.ipsetName(set) + [2]string{" src", " dst"}[side]}}
+}
+
+// localAddr tests whether an address is the host's own or, with not, whether it is not.
+func localAddr(side int, not bool) lineTests {
+	return lineTests{match: []string{"-m addrtype " + negated(not) + [2]string{"--src-type", "--dst-type"}[side] + " LOCAL"}}
+}
+
+// isPrefix reports whether a range is all of a prefix, with which it begins.
+func isPrefix(r addrs.Range, p netip.Prefix) bool {
+	return uint64(r.Last)-uint64(r.First)+1 == 1<<(32-p.Bits())
+}
+
+func addr4(n uint32) netip.Addr {
+	return netip.AddrFrom4([4]byte{byte(n >> 24), byte(n >> 16), byte(n >> 8), byte(n)})
+}

@@ -1,0 +1,152 @@
+package iptables
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+
+	"go4.org/netipx"
+)
+
+// lineTests is what one line of iptables tests: all of it must hold.
+type lineTests struct {
+	addrs  []addrTest
+	proto  string   // tcp, "! tcp" …; "" is any
+	header []string // options of the match of the protocol's name, of which a line has one
+	match  []string // other matches, with their -m, and -f
+	whole  bool     // a later fragment does not match
+}
+
+// addrTest asks that an address is in a prefix or, with not, that it is not.
+type addrTest struct {
+	side   int // 0 is the source, 1 the destination
+	not    bool
+	prefix netip.Prefix
+}
+
+func (a lineTests) and(b lineTests) lineTests {
+	if b.proto != "" {
+		a.proto = b.proto
+	}
+	a.addrs = slices.Concat(a.addrs, b.addrs)
+	a.header = slices.Concat(a.header, b.header)
+	if slices.Contains(a.match, notLater) || slices.Contains(a.match, isLater) { // iptables takes each once
+		b.match = slices.DeleteFunc(slices.Clone(b.match), func(m string) bool {
+			return (m == notLater || m == isLater) && slices.Contains(a.match, m)
+		})
+	}
+	a.match = slices.Concat(a.match, b.match)
+	a.whole = a.whole || b.whole
+	return a
+}
+
+// never reports whether no packet can match: what is both a later fragment and none.
+func (a lineTests) never() bool {
+	return slices.Contains(a.match, notLater) && slices.Contains(a.match, isLater)
+}
+
+// String is the tests in the form of iptables, with a space behind each.
+func (a lineTests) String() string {
+	var words, matches []string // those of the IP header itself come first
+	used := [2]bool{}
+	for _, addr := range a.addrs {
+		if used[addr.side] {
+			matches = append(matches, addr.iprange())
+			continue
+		}
+		used[addr.side] = true
+		words = append(words, negated(addr.not)+[2]string{"-s ", "-d "}[addr.side]+addrText(addr.prefix))
+	}
+	if name, not := strings.CutPrefix(a.proto, "! "); a.proto != "" {
+		words = append(words, negated(not)+"-p "+name)
+	}
+	if len(a.header) > 0 {
+		matches = slices.Insert(matches, 0, "-m "+headerMatch[a.proto]+" "+strings.Join(a.header, " "))
+	}
+	for _, m := range a.match {
+		if strings.HasPrefix(m, "-m ") {
+			matches = append(matches, m)
+		} else {
+			words = append(words, m)
+		}
+	}
+	return strings.Join(append(slices.Concat(words, localLast(matches)), ""), " ")
+}
+
+// localLast moves tests of the host's own addresses, for which the routing table is searched, behind those that cost less.
+// Limits and searches stay behind them: what they are asked of matches in all else.
+func localLast(matches []string) []string {
+	for i := len(matches) - 2; i >= 0; i-- {
+		for j := i; j+1 < len(matches) && isLocalTest(matches[j]) && !isDear(matches[j+1]); j++ {
+			matches[j], matches[j+1] = matches[j+1], matches[j]
+		}
+	}
+	return matches
+}
+
+func isLocalTest(match string) bool { return strings.HasPrefix(match, "-m addrtype ") }
+
+func isDear(match string) bool {
+	return slices.ContainsFunc([]string{"-m hashlimit ", "-m string ", "-m u32 "}, func(name string) bool {
+		return strings.HasPrefix(match, name)
+	})
+}
+
+// headerMatch is the match that reads the header of a protocol.
+var headerMatch = map[string]string{"tcp": "tcp", "udp": "udp", "icmp": "icmp", "ipv6-icmp": "icmp6"}
+
+// iprange says it with a match of which a line can have several.
+func (a addrTest) iprange() string {
+	r := netipx.RangeOfPrefix(a.prefix)
+	return rangeMatch(a.side, a.not, r.From(), r.To())
+}
+
+func rangeMatch(side int, not bool, first, last netip.Addr) string {
+	return "-m iprange " + negated(not) + [2]string{"--src-range ", "--dst-range "}[side] + first.String() + "-" + last.String()
+}
+
+func addrText(p netip.Prefix) string {
+	if p.IsSingleIP() {
+		return p.Addr().String()
+	}
+	return p.String()
+}
+
+func negated(not bool) string {
+	if not {
+		return "! "
+	}
+	return ""
+}
+
+// condition is a way to satisfy a rule: one of any holds, and none of not.
+type condition struct{ any, not []lineTests }
+
+// always holds for every packet, condition{} for none.
+func always() condition { return all(lineTests{}) }
+
+func all(a lineTests) condition { return condition{any: []lineTests{a}} }
+
+// matching holds when one match does.
+func matching(match ...string) condition { return all(lineTests{match: match}) }
+
+// and combines two conditions: each alternative of the one with each of the other.
+func (c condition) and(d condition) condition {
+	out := condition{not: slices.Concat(c.not, d.not)}
+	for _, a := range c.any {
+		for _, b := range d.any {
+			out.any = append(out.any, a.and(b))
+		}
+	}
+	return out
+}
+
+// either takes the shorter of two ways to write a test: alternatives for it, or exceptions for its opposite. A rule
+// that passes takes more of the former, as its exceptions are dear.
+func (f *familyBuilder) either(is, isNot []lineTests) condition {
+	const enough = 32
+	if len(is) <= len(isNot) || f.passing && len(is) <= enough {
+		return condition{any: is}
+	}
+	return condition{any: []lineTests{{}}, not: isNot}
+}

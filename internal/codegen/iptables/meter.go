@@ -1,0 +1,83 @@
+package iptables
+
+import (
+	"github.com/floodwall/floodwall/internal/ir"
+	"github.com/floodwall/floodwall/internal/plan"
+)
+
+// metered adds the lines of a condition of a rule with limits, or that only observes. Where a packet could satisfy it in
+// several ways, chains see to it that it is charged and counted once: the first leads to the second by -g, so that what
+// the second leaves goes on behind the rule.
+func (f *familyBuilder) metered(t *table, r *ir.Rule, c condition, mark lineMark) {
+	simple := len(c.any) == 1 && len(c.not) == 0
+	switch {
+	case simple && r.Observe && len(r.Over) <= 1:
+		f.exceeding(t.at, c.any[0], r, mark, "")
+		return
+	case simple && r.Verdict != ir.Reject && !r.Observe:
+		f.exceeding(t.at, c.any[0], r, mark, "")
+		return
+	case r.Verdict == ir.Pass && !r.Observe:
+		f.refuse(r, "over", "what passes leaves our chains from the first of them only, and the rule needs more than one",
+			"ask for one protocol and for addresses of one set, or use --target nftables")
+		return
+	}
+	last := t.chain(f.chainName(r.Name))
+	f.exceeding(last, lineTests{}, r, mark, "RETURN")
+	if simple {
+		t.at.add("%s-j %s", c.any[0], last.name)
+		return
+	}
+	first := t.chain(f.chainName(r.Name))
+	t.at.add("%s-j %s", lineTests{proto: sameProto(c)}, first.name)
+	for _, a := range c.not {
+		first.add("%s-j RETURN", a)
+	}
+	for _, a := range c.any {
+		first.add("%s-g %s", a, last.name)
+	}
+}
+
+// sameProto is the protocol that all ways to satisfy a condition ask for, "" when they do not ask for one.
+func sameProto(c condition) (proto string) {
+	for i, a := range c.any {
+		if i > 0 && a.proto != proto {
+			return ""
+		}
+		proto = a.proto
+	}
+	return proto
+}
+
+// exceeding adds the lines for what exceeds any limit of a rule, or for all when it has none. What only observes goes to
+// onward, or with "" on to the next line.
+func (f *familyBuilder) exceeding(c *chain, a lineTests, r *ir.Rule, mark lineMark, onward string) {
+	matches := []lineTests{{}}
+	if len(r.Over) > 0 {
+		matches = nil
+	}
+	for _, limit := range r.Over {
+		if f.pl.Program.Limits[limit].Lenient {
+			continue
+		}
+		matches = append(matches, lineTests{match: []string{f.over(limit)}})
+	}
+	for _, over := range matches {
+		switch {
+		case r.Observe:
+			f.line(c, a.and(over), onward, mark)
+		case r.Verdict == ir.Reject:
+			f.line(c, a.and(lineTests{proto: "tcp"}).and(over), rejectTCP, mark)
+			f.line(c, a.and(lineTests{proto: "! tcp"}).and(over), rejectOther[f.family], mark)
+		default:
+			f.verdict(c, a.and(over), r.Verdict, mark)
+		}
+	}
+}
+
+// refuse records that iptables has no form for a rule.
+func (f *familyBuilder) refuse(r *ir.Rule, key, cause, remedy string) {
+	if f.err == nil {
+		f.err = &plan.StageError{Rule: r.Name, Line: r.Line, Key: key, Cause: cause, Remedy: remedy}
+	}
+}

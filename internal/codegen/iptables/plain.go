@@ -1,0 +1,207 @@
+package iptables
+
+import (
+	"slices"
+
+	"github.com/floodwall/floodwall/internal/ir"
+	"github.com/floodwall/floodwall/internal/match"
+	"github.com/floodwall/floodwall/internal/packet"
+	"github.com/floodwall/floodwall/internal/ranges"
+)
+
+// plain are the ways to satisfy a rule, addresses apart, that packets without an L4 header can match ("not port 22").
+func (f *familyBuilder) plain(r *ir.Rule) (out []condition) {
+	c := always()
+	for _, m := range r.Match {
+		_, ofL4 := headerless[m.Field]
+		switch {
+		case ofL4 || m.Field == packet.Proto || m.Field == packet.Family || isFull(m):
+		case m.Field == packet.Fragment:
+			c = c.and(f.fragment(m.Values))
+		default:
+			c = c.and(f.scalar(m))
+		}
+	}
+	for _, u := range f.unrefused(r) {
+		out = append(out, c.and(u))
+	}
+	return out
+}
+
+func isFull(m ir.Match) bool { return len(ranges.Complement(m.Values, m.Field.Size())) == 0 }
+
+// refusal is a protocol of which a rule does not allow some packets, by tests of their header.
+type refusal struct {
+	kind  match.Kind
+	tests []ir.Match // the values that are not allowed, without the tag of the kind
+}
+
+// refusals are those of the protocols that a rule allows.
+func (f *familyBuilder) refusals(r *ir.Rule, protos []ir.Range) (out []refusal) {
+	for kind := match.TCP; kind <= match.ICMPv6; kind++ {
+		if !slices.Contains(kind.Families(), f.family) || !ranges.Overlap(protos, kind.Proto()) {
+			continue
+		}
+		var tests []ir.Match
+		for _, m := range r.Match {
+			if _, ofL4 := headerless[m.Field]; ofL4 {
+				tests = append(tests, refusedOf(m, kind)...)
+			}
+		}
+		if tests != nil {
+			out = append(out, refusal{kind, tests})
+		}
+	}
+	return out
+}
+
+// refusedOf is the opposite of a test for the packets of a kind; none when it allows them all.
+func refusedOf(m ir.Match, kind match.Kind) []ir.Match {
+	opposite := ir.Match{Field: m.Field, Values: ranges.Complement(m.Values, m.Field.Size())}
+	tests, possible := match.KindTests(&ir.Rule{Match: []ir.Match{opposite}}, kind)
+	switch {
+	case !possible:
+		return nil
+	case len(tests) == 0: // all values of the kind
+		opposite.Values = kindComplement(ir.Match{Field: m.Field})
+		return []ir.Match{opposite}
+	}
+	return tests
+}
+
+// unrefused are the conditions on the protocol and its header. Protocols of which some packets are refused have one of
+// their own. When TCP and UDP have the same ports refused, no line needs to ask for the protocol.
+func (f *familyBuilder) unrefused(r *ir.Rule) (out []condition) {
+	protos := f.protosOf(r)
+	list := f.refusals(r, protos)
+	if len(list) > 0 && f.samePorts(list, protos) {
+		return []condition{f.proto(protos).and(f.without(list[0]))}
+	}
+	others := protos
+	for _, l := range list {
+		out = append(out, all(lineTests{proto: kindProto[l.kind]}).and(f.without(l)))
+		others = ranges.Common(others, ranges.Complement(l.kind.Proto(), packet.Proto.Size()), packet.Proto.Size())
+	}
+	switch {
+	case len(others) == 0:
+	case hasKinds(list, match.TCP, match.UDP):
+		out = append(out, f.others(others))
+	default:
+		out = append(out, f.proto(others))
+	}
+	return out
+}
+
+// protosOf are the protocols that a rule allows, in IPv6 with the extension headers, which are never what ip6tables
+// takes for the protocol.
+func (f *familyBuilder) protosOf(r *ir.Rule) []ir.Range {
+	protos := slices.Clone(match.Values(r, packet.Proto))
+	if f.family == packet.FamilyIPv6 {
+		for n := range isExtension {
+			protos = append(protos, ranges.Of(n)...)
+		}
+	}
+	return ranges.Normalize(protos)
+}
+
+// samePorts reports whether the refusals are the same ports for all protocols with ports that a rule allows.
+func (f *familyBuilder) samePorts(list []refusal, protos []ir.Range) bool {
+	have := 0
+	for _, proto := range [][]ir.Range{ranges.Of(packet.ProtoTCP), ranges.Of(packet.ProtoUDP)} {
+		if ranges.Overlap(protos, proto) {
+			have++
+		}
+	}
+	return len(list) == have && !slices.ContainsFunc(list, func(l refusal) bool {
+		return !slices.EqualFunc(l.tests, list[0].tests, func(a, b ir.Match) bool {
+			return isPortField(a.Field) && a.Field == b.Field && slices.Equal(a.Values, b.Values)
+		})
+	})
+}
+
+func isPortField(f packet.Field) bool { return f == packet.DPort || f == packet.SPort }
+
+// without is the condition that packets of a protocol have no header, or one that is not refused. A set of ports that
+// is negated holds for packets without ports.
+func (f *familyBuilder) without(l refusal) condition {
+	c := always()
+	for _, m := range l.tests {
+		switch {
+		case isPortField(m.Field):
+			c = c.and(matching("-m set ! --match-set " + f.portSet(m.Values) + side(m.Field)))
+		case m.Field == packet.Flags:
+			c = c.and(f.withoutFlags(m))
+		default:
+			c = c.and(f.withoutTypes(l.kind, m))
+		}
+	}
+	return c
+}
+
+// side is the end of a test of a port by a set.
+func side(f packet.Field) string {
+	return map[packet.Field]string{packet.DPort: " dst", packet.SPort: " src"}[f]
+}
+
+// noPorts holds for packets without ports: TCP and UDP without a header, and all other protocols.
+func (f *familyBuilder) noPorts() condition {
+	return matching("-m set ! --match-set " + f.portSet(kindComplement(ir.Match{Field: packet.DPort})) + side(packet.DPort))
+}
+
+func (f *familyBuilder) withoutFlags(m ir.Match) condition {
+	c := f.noPorts()
+	for _, a := range flagLines(kindComplement(m)) {
+		if f.family == packet.FamilyIPv4 {
+			c.any = append(c.any, a.and(lineTests{match: []string{notLater}}))
+		} else {
+			c.any = append(c.any, a.and(hasPorts))
+		}
+	}
+	return c
+}
+
+// withoutTypes has the refused ICMP messages as exceptions in IPv6, where no test tells a later fragment.
+func (f *familyBuilder) withoutTypes(kind match.Kind, m ir.Match) condition {
+	refused := f.icmpLines(m.Values)
+	if f.family == packet.FamilyIPv6 {
+		for i := range refused {
+			refused[i].proto = kindProto[kind]
+		}
+		return condition{any: []lineTests{{}}, not: refused}
+	}
+	c := matching(isLater)
+	const few = 8
+	if len(refused) > few {
+		for _, a := range f.icmpLines(kindComplement(m)) {
+			c.any = append(c.any, a.and(lineTests{match: []string{notLater}}))
+		}
+		return c
+	}
+	other := lineTests{match: []string{notLater}}
+	for _, a := range refused {
+		other.match = append(other.match, a.negation())
+	}
+	c.any = append(c.any, other)
+	return c
+}
+
+func hasKinds(list []refusal, of ...match.Kind) bool {
+	return !slices.ContainsFunc(of, func(kind match.Kind) bool {
+		return !slices.ContainsFunc(list, func(l refusal) bool { return l.kind == kind })
+	})
+}
+
+// others is the condition on the protocol of packets of which none are refused, where some of TCP and of UDP are. That a
+// packet has no ports says it without chains: what is left of both then, later fragments, is not refused either.
+func (f *familyBuilder) others(protos []ir.Range) condition {
+	icmp := map[uint32]match.Kind{packet.FamilyIPv4: match.ICMP, packet.FamilyIPv6: match.ICMPv6}[f.family]
+	switch {
+	case slices.Equal(protos, ranges.Complement(tcpOrUDP, packet.Proto.Size())):
+		return f.noPorts()
+	case slices.Equal(protos, ranges.Complement(ranges.Normalize(slices.Concat(tcpOrUDP, icmp.Proto())), packet.Proto.Size())):
+		return all(lineTests{proto: "! " + kindProto[icmp]}).and(f.noPorts())
+	}
+	return f.proto(protos)
+}
+
+var tcpOrUDP = ranges.Normalize(slices.Concat(ranges.Of(packet.ProtoTCP), ranges.Of(packet.ProtoUDP)))

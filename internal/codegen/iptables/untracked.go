@@ -1,0 +1,73 @@
+package iptables
+
+import (
+	"github.com/floodwall/floodwall/internal/ir"
+	"github.com/floodwall/floodwall/internal/match"
+	"github.com/floodwall/floodwall/internal/packet"
+)
+
+func (b *builder) hasUntracked() bool {
+	u := b.pl.Program.Untracked
+	return u.Loopback || len(u.Services) > 0
+}
+
+// untracked exempts packets from connection tracking, in chains of their own: CT does not end a packet's way through a
+// chain, and what the chain of rules lets by returns from it.
+//
+// A service is exempted for those who come in by the devices: their packets to its ports, and its answers, from this
+// host or, when it is forwarded, from another device. What comes in for this host with such a port as source is none of
+// them: it may belong to a connection that this host began. What goes from another device to a third one is taken for an
+// answer, as it is not routed yet: connections between other devices to a server with that port are tracked in one
+// direction.
+func (f *familyBuilder) untracked() {
+	if !f.hasUntracked() {
+		return
+	}
+	if len(f.tables) == 0 {
+		f.tables = append(f.tables, &table{name: "raw", names: nameSet{}})
+	}
+	t := f.tables[0]
+	in := &chain{name: f.mainChain("UNTRACK-IN")}
+	out := &chain{name: f.mainChain("UNTRACK-OUT")}
+	t.chains = append(t.chains, in, out)
+	if f.pl.Program.Untracked.Loopback {
+		in.add("-i lo -m comment --comment loopback -j CT --notrack")
+		out.add("-o lo -m comment --comment loopback -j CT --notrack")
+	}
+	devices := f.o.Devices
+	if len(devices) == 0 {
+		devices = []string{""}
+	}
+	for _, d := range devices {
+		f.notrack(in, direction("-i ", d), packet.DPort, lineTests{})
+	}
+	for _, d := range f.o.Devices {
+		in.add("-i %s -j RETURN", d)
+	}
+	f.notrack(in, "", packet.SPort, localAddr(1, true))
+	for _, d := range devices {
+		f.notrack(out, direction("-o ", d), packet.SPort, lineTests{})
+	}
+}
+
+func direction(option, device string) string {
+	if device == "" {
+		return ""
+	}
+	return option + device + " "
+}
+
+// notrack adds lines for the packets of which a port is that of a service, and for which a last test holds.
+func (f *familyBuilder) notrack(c *chain, where string, port packet.Field, last lineTests) {
+	for _, s := range f.pl.Program.Untracked.Services {
+		for _, kind := range []match.Kind{match.TCP, match.UDP} {
+			tests, possible := match.KindTests(&ir.Rule{Match: []ir.Match{{Field: port, Values: s.Ports}}}, kind)
+			if !possible {
+				continue
+			}
+			for _, a := range f.header(kind, tests).any {
+				c.add("%s%s-m comment --comment %s -j CT --notrack", where, a.and(last), commentText("untracked "+shortName(s.Name, maxComment)))
+			}
+		}
+	}
+}

@@ -1,0 +1,91 @@
+package nftables
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+
+	"github.com/floodwall/floodwall/internal/codegen/netfilter"
+	"github.com/floodwall/floodwall/internal/ir"
+	"github.com/floodwall/floodwall/internal/packet"
+	"github.com/floodwall/floodwall/internal/plan"
+)
+
+// rateText writes a limit as nft's.
+func rateText(l *ir.Limit) string {
+	r, _ := plan.RateForNftables(l)
+	if l.Bits {
+		return fmt.Sprintf("rate over %d bytes/%s burst %d bytes", r.Amount, r.Unit(), r.Burst)
+	}
+	return fmt.Sprintf("rate over %d/%s burst %d packets", r.Amount, r.Unit(), r.Burst)
+}
+
+// overLines are what follows the tests of a line to ask for a limit, one for each family when it is by prefixes.
+func (n *generator) overLines(limit int) []string {
+	l := &n.plan.Program.Limits[limit]
+	names, ok := n.limits[limit]
+	if !ok {
+		names = n.addLimit(l)
+		n.limits[limit] = names
+	}
+	if l.Src == nil && l.Dst == nil {
+		return []string{fmt.Sprintf("limit name %q", names[0])}
+	}
+	rate := rateText(l)
+	var lines []string
+	for family, name := range names {
+		lines = append(lines, fmt.Sprintf("update @%s { %s limit %s }", name, prefixKey(l, uint32(family)), rate))
+	}
+	return lines
+}
+
+// addLimit defines what a limit is kept in: an object, or sets of prefixes, of which a full one has no room for further
+// prefixes, which then do not exceed the limit.
+func (n *generator) addLimit(l *ir.Limit) (names [2]string) {
+	rate := rateText(l)
+	base := "rate-" + l.Rule
+	if l.Src == nil && l.Dst == nil {
+		names[0] = n.names.add(base)
+		fmt.Fprintf(&n.stateful, "\tlimit %s { %s }\n\n", names[0], rate)
+		return names
+	}
+	for family := range names {
+		names[family] = n.names.add(base + [...]string{packet.FamilyIPv4: "-v4", packet.FamilyIPv6: "-v6"}[family])
+		kind := addressTypes[family]
+		if l.Src != nil && l.Dst != nil {
+			kind += " . " + kind
+		}
+		fmt.Fprintf(&n.stateful, "\tset %s {\n\t\ttype %s\n\t\tsize %d\n\t\tflags dynamic,timeout\n\t\ttimeout %s\n\t}\n\n",
+			names[family], kind, netfilter.HeldPrefixes(l), durationText(plan.Drained(l)))
+	}
+	return names
+}
+
+// prefixKey are the prefixes of a packet's addresses.
+func prefixKey(l *ir.Limit, family uint32) string {
+	var words []string
+	for i, p := range []*ir.Prefixes{l.Src, l.Dst} {
+		if p == nil {
+			continue
+		}
+		word := familyKeys[family] + [...]string{" saddr", " daddr"}[i]
+		if m := prefixMask(p, family); m != "" {
+			word += " & " + m
+		}
+		words = append(words, word)
+	}
+	return strings.Join(words, " . ")
+}
+
+// prefixMask is a prefix length as a mask, "" when it is the whole address.
+func prefixMask(p *ir.Prefixes, family uint32) string {
+	length, ones := p.V4, netip.AddrFrom4([4]byte{255, 255, 255, 255})
+	if family == packet.FamilyIPv6 {
+		length, ones = p.V6, netip.MustParseAddr("ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff")
+	}
+	if length == ones.BitLen() {
+		return ""
+	}
+	prefix, _ := ones.Prefix(length)
+	return prefix.Addr().String()
+}

@@ -1,0 +1,57 @@
+package xdp
+
+import (
+	"encoding/binary"
+
+	"github.com/floodwall/floodwall/internal/ir"
+	"github.com/floodwall/floodwall/internal/xdp"
+)
+
+// actionsPart is what is done with packets beside pass and drop: answers, and what the map of actions says of a slot.
+func actionsPart(p *ir.Program, slots []uint32) component {
+	out := component{constants: map[string]any{}}
+	entries := uint32(0)
+	for i := range p.Rules {
+		r := &p.Rules[i]
+		if r.Verdict == ir.Truncate {
+			out.constants["answers"] = true
+		}
+		if r.Sample > 0 {
+			out.constants["sampling"] = true
+		}
+		if p.Bans(r) {
+			out.constants["reporting"] = true
+		}
+		if special(p, r) {
+			out.constants["specials"] = true
+		}
+		if special(p, r) || r.Protect > 0 {
+			entries = max(entries, slots[i]+1)
+		}
+	}
+	if entries == 0 {
+		return out
+	}
+	shape := xdp.Shape{ValueSize: xdp.ActionSize, Entries: entries}
+	out.shapes = map[string]xdp.Shape{xdp.Actions: shape}
+	out.fill = func(memory map[string][]byte) error {
+		all := into(memory, xdp.Actions, shape)
+		for i := range p.Rules {
+			if r := &p.Rules[i]; special(p, r) || r.Protect > 0 {
+				writeAction(all[xdp.ActionSize*slots[i]:], p, r)
+			}
+		}
+		return nil
+	}
+	return out
+}
+
+// writeAction writes the struct action of a rule.
+func writeAction(to []byte, p *ir.Program, r *ir.Rule) {
+	binary.NativeEndian.PutUint32(to, r.Slip)
+	binary.NativeEndian.PutUint32(to[4:], r.Sample)
+	if p.Bans(r) {
+		binary.NativeEndian.PutUint32(to[8:], 1)
+	}
+	binary.NativeEndian.PutUint32(to[12:], uint32(r.Protect))
+}

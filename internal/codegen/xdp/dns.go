@@ -1,0 +1,89 @@
+package xdp
+
+import (
+	"slices"
+
+	"github.com/floodwall/floodwall/internal/ir"
+	"github.com/floodwall/floodwall/internal/packet"
+)
+
+// maxDNSPorts is DNS_PORTS_MAX of bpf/dns.h.
+const maxDNSPorts = 8
+
+// dnsPart says where the C program is to look for DNS queries: at the ports of all rules that ask for what is in them.
+func dnsPart(p *ir.Program) component {
+	var asked []ir.Range
+	verify := false
+	for i := range p.Rules {
+		if r := &p.Rules[i]; asksQuery(r) {
+			asked = append(asked, queryPorts(r)...)
+		}
+		verify = verify || tests(&p.Rules[i], packet.Verified)
+	}
+	ranges := closest(asked, maxDNSPorts)
+	if len(ranges) == 0 {
+		return component{}
+	}
+	var ports [maxDNSPorts]struct{ First, Last uint32 }
+	for i, r := range ranges {
+		ports[i].First, ports[i].Last = r.First, r.Last
+	}
+	return component{constants: map[string]any{
+		"dns_ports":  uint32(len(ranges)),
+		"dns_port":   ports,
+		"dns_verify": verify,
+	}}
+}
+
+// asksQuery reports whether a rule asks for anything that only a DNS query has, or answers one.
+func asksQuery(r *ir.Rule) bool {
+	return tests(r, packet.DNS) || tests(r, packet.Verified) || len(r.Names) > 0 || r.Verdict == ir.Truncate
+}
+
+func tests(r *ir.Rule, f packet.Field) bool {
+	return slices.ContainsFunc(r.Match, func(m ir.Match) bool { return m.Field == f })
+}
+
+// queryPorts are the destination ports in UDP that a rule leaves.
+func queryPorts(r *ir.Rule) []ir.Range {
+	for _, m := range r.Match {
+		if m.Field != packet.DPort {
+			continue
+		}
+		var out []ir.Range
+		for _, v := range m.Values {
+			v.First, v.Last = max(v.First, packet.PortUDP), min(v.Last, packet.PortNone-1)
+			if v.First <= v.Last {
+				out = append(out, v)
+			}
+		}
+		return out
+	}
+	return []ir.Range{{First: packet.PortUDP, Last: packet.PortNone - 1}}
+}
+
+// closest covers ranges with at most so many: what lies between those that are closest is covered too. A port that no rule
+// asks for costs only the time to look.
+func closest(ranges []ir.Range, most int) []ir.Range {
+	ranges = slices.Clone(ranges)
+	slices.SortFunc(ranges, func(a, b ir.Range) int { return int(a.First) - int(b.First) })
+	var out []ir.Range
+	for _, r := range ranges {
+		if n := len(out); n > 0 && r.First <= out[n-1].Last+1 {
+			out[n-1].Last = max(out[n-1].Last, r.Last)
+		} else {
+			out = append(out, r)
+		}
+	}
+	for len(out) > most {
+		near := 1
+		for i := 1; i < len(out); i++ {
+			if out[i].First-out[i-1].Last < out[near].First-out[near-1].Last {
+				near = i
+			}
+		}
+		out[near-1].Last = out[near].Last
+		out = slices.Delete(out, near, near+1)
+	}
+	return out
+}

@@ -1,0 +1,41 @@
+package xdp
+
+import (
+	"github.com/floodwall/floodwall/internal/addrs"
+	"github.com/floodwall/floodwall/internal/ir"
+	"github.com/floodwall/floodwall/internal/xdp"
+)
+
+// dynamicPart is the memory of the dynamic sets, empty; what they held before is the loader's to bring.
+func dynamicPart(p *ir.Program, numbers map[int]int) component {
+	capacities := make([]int, len(numbers))
+	buckets := 0
+	for set, number := range numbers {
+		capacities[number] = p.Sets[set].Max
+		buckets += addrs.DynamicBuckets(p.Sets[set].Max)
+	}
+	if len(capacities) == 0 {
+		return component{}
+	}
+	return component{
+		shapes: map[string]xdp.Shape{
+			xdp.DynamicInfo:  {ValueSize: xdp.MaxDynamicSets * addrs.DynamicInfoBytes, Entries: 1},
+			xdp.Dynamic:      {ValueSize: addrs.BucketBytes, Entries: uint32(buckets)},
+			xdp.DynamicTexts: {ValueSize: addrs.WhyTextsBytes, Entries: 1},
+			xdp.DynamicWhy:   {ValueSize: 8, Entries: uint32(buckets+1) / 2},
+		},
+		fill: func(memory map[string][]byte) error {
+			return DynamicMemory(memory).Format(capacities...)
+		},
+	}
+}
+
+// DynamicMemory finds the memory of the dynamic sets among a program's maps.
+func DynamicMemory(memory map[string][]byte) addrs.DynamicMemory {
+	return addrs.DynamicMemory{
+		Info:    memory[xdp.DynamicInfo],
+		Buckets: memory[xdp.Dynamic],
+		Texts:   memory[xdp.DynamicTexts],
+		Why:     memory[xdp.DynamicWhy],
+	}
+}

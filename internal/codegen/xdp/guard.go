@@ -1,0 +1,85 @@
+package xdp
+
+import (
+	"encoding/binary"
+	"fmt"
+	"time"
+
+	"github.com/floodwall/floodwall/internal/ir"
+	"github.com/floodwall/floodwall/internal/packet"
+	"github.com/floodwall/floodwall/internal/xdp"
+)
+
+const (
+	maxGuards = 255 // their numbers from 1 on are octets in the map of ports
+	guardSize = 56  // of struct guard in bpf/verify.h
+
+	guardLimit   = 1 // flags of struct guard
+	guardObserve = 2
+)
+
+// guardsPart is what guards do beside rules: who is verified, and what leaves. slots are what they count responses
+// above their limit in. egress reports whether it takes the program for what leaves.
+func guardsPart(p *ir.Program, slots []uint32) (_ component, egress bool, err error) {
+	if len(p.Guards) == 0 {
+		return component{}, false, nil
+	}
+	if n := len(p.Guards); n > maxGuards {
+		return component{}, false, fmt.Errorf("%d services have a guard, at most %d can", n, maxGuards)
+	}
+	cookies := false
+	for i := range p.Guards {
+		g := &p.Guards[i]
+		if n := len(g.Secrets); n > xdp.MaxSecrets {
+			return component{}, false, fmt.Errorf("service %q has %d secrets of cookies, at most %d fit: the present one and the one before",
+				g.Service, n, xdp.MaxSecrets)
+		}
+		cookies = cookies || len(g.Secrets) > 0
+		egress = egress || g.Verify > 0 || g.Out >= 0
+	}
+	return component{
+		constants: map[string]any{"guarded": true, "verify_cookies": cookies},
+		shapes: map[string]xdp.Shape{
+			xdp.Guards:     {ValueSize: guardSize, Entries: uint32(len(p.Guards))},
+			xdp.GuardPorts: {ValueSize: packet.PortNone, Entries: 1},
+		},
+		fill: func(memory map[string][]byte) error {
+			for i := range p.Guards {
+				writeGuard(memory[xdp.Guards][i*guardSize:], &p.Guards[i], slots[i])
+				writePorts(memory[xdp.GuardPorts], p.Guards[i].Ports, byte(i+1))
+			}
+			return nil
+		},
+	}, egress, nil
+}
+
+// writeGuard writes struct guard.
+func writeGuard(to []byte, g *ir.Guard, slot uint32) {
+	order := binary.NativeEndian
+	for i, secret := range g.Secrets {
+		copy(to[16*i:], secret[:])
+	}
+	flags := uint32(0)
+	if g.Out >= 0 {
+		flags |= guardLimit
+		order.PutUint32(to[40:], uint32(g.Out))
+	}
+	if g.Observe {
+		flags |= guardObserve
+	}
+	order.PutUint32(to[32:], uint32(len(g.Secrets)))
+	order.PutUint32(to[36:], uint32((g.Verify+time.Second-1)/time.Second))
+	order.PutUint32(to[44:], slot)
+	order.PutUint32(to[48:], flags)
+}
+
+// writePorts gives ports the number of their guard. Of a port that two services have the first keeps it, as a rule would.
+func writePorts(to []byte, ports []ir.Range, number byte) {
+	for _, r := range ports {
+		for port := r.First; port <= r.Last; port++ {
+			if to[port] == 0 {
+				to[port] = number
+			}
+		}
+	}
+}

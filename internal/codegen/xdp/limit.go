@@ -1,0 +1,164 @@
+package xdp
+
+import (
+	"crypto/rand"
+	"encoding/binary"
+	"fmt"
+	"math/big"
+
+	"github.com/floodwall/floodwall/internal/ir"
+	"github.com/floodwall/floodwall/internal/xdp"
+)
+
+// limits are the rates of a program and the tables of those that exceed them.
+type limits struct {
+	infos []xdp.LimitInfo
+	keys  limitKeys
+}
+
+// limitKeys hash prefixes. Whoever knew them could choose sources that share a bucket.
+type limitKeys struct {
+	sums [8]uint32
+	mix  [2]uint64 // odd
+}
+
+func compileLimits(p *ir.Program) (*limits, error) {
+	out := &limits{}
+	base := uint32(0)
+	buckets := limitBuckets(p.Limits)
+	for i := range p.Limits {
+		l := &p.Limits[i]
+		info, err := limitRate(l)
+		if err != nil {
+			return nil, fmt.Errorf("rule %q: %w", l.Rule, err)
+		}
+		if l.Max > maxLimitPrefixes {
+			return nil, fmt.Errorf("rule %q: the limit shall hold %d prefixes, at most %d fit", l.Rule, l.Max, maxLimitPrefixes)
+		}
+		if base+buckets[i] > maxLimitBuckets {
+			return nil, fmt.Errorf("rule %q: all limits together shall hold more than fits into 4 GB: lower max: of some", l.Rule)
+		}
+		info.Base, info.Mask = base, buckets[i]-1
+		info.byPrefix(l)
+		base += buckets[i]
+		out.infos = append(out.infos, info.LimitInfo)
+	}
+	var err error
+	if len(out.infos) > 0 {
+		out.keys, err = drawLimitKeys()
+	}
+	return out, err
+}
+
+// maxLimitBuckets is the size of all tables together: 4 GB.
+const maxLimitBuckets = 1 << 26
+
+// limitInfo is the record of a limit in the making.
+type limitInfo struct{ xdp.LimitInfo }
+
+// Units of time: the finest that keeps the burst within xdp.LimitDebt, between these powers of two of a nanosecond. At
+// the finest, the smallest packet at 100 Gbit/s takes 400 units; the coarsest measures bursts of 73 years, beyond which
+// the times of sweeps would not fit 63 bits of nanoseconds.
+const (
+	finestUnit   = -8
+	coarsestUnit = 24
+)
+
+// leastCost is the least time of a packet, in units: by rounding it up at most a hundredth of the rate is lost.
+const leastCost = 100
+
+// limitRate works out times in units. They are rounded so that no more passes than the limit says.
+func limitRate(l *ir.Limit) (*limitInfo, error) {
+	for unit := finestUnit; unit <= coarsestUnit; unit++ {
+		cost := limitCost(l, unit)
+		most := ceilShift(new(big.Int).Mul(cost, new(big.Int).SetUint64(l.Burst)), xdp.LimitFraction)
+		if most.Cmp(big.NewInt(xdp.LimitDebt)) > 0 {
+			continue
+		}
+		if !l.Bits && cost.Cmp(big.NewInt(leastCost<<xdp.LimitFraction)) < 0 {
+			return nil, fmt.Errorf("a burst of %d is too long for time to be told exactly at this rate: lower it", l.Burst)
+		}
+		info := &limitInfo{xdp.LimitInfo{Cost: cost.Uint64(), Most: most.Uint64(), Left: uint8(max(-unit, 0)), Right: uint8(max(unit, 0))}}
+		info.Fresh = xdp.LimitDebt << info.Right >> info.Left
+		if l.Bits {
+			info.Bits = 1
+		}
+		return info, nil
+	}
+	return nil, fmt.Errorf("at this rate a burst of %d would take more than 73 years to be paid off", l.Burst)
+}
+
+// limitCost is the time of a packet or a bit in units of 2^unit ns, with xdp.LimitFraction bits of fraction; for packets
+// these are 0, so that a burst is so many packets exactly.
+func limitCost(l *ir.Limit, unit int) *big.Int {
+	fraction := uint(xdp.LimitFraction)
+	if !l.Bits {
+		fraction = 0
+	}
+	time := new(big.Int).Lsh(big.NewInt(int64(l.Per)), fraction+uint(-finestUnit))
+	rate := new(big.Int).Lsh(new(big.Int).SetUint64(l.Rate), uint(unit-finestUnit))
+	cost := time.Add(time, rate).Sub(time, big.NewInt(1)).Div(time, rate)
+	return cost.Lsh(cost, xdp.LimitFraction-fraction)
+}
+
+func ceilShift(x *big.Int, n uint) *big.Int {
+	return x.Rsh(x.Add(x, big.NewInt(1<<n-1)), n)
+}
+
+// byPrefix says which bits of the addresses are kept.
+func (info *limitInfo) byPrefix(l *ir.Limit) {
+	if l.Src != nil || l.Dst != nil {
+		info.Prefixes = 1
+	}
+	info.Src, info.Dst = addressMasks(l.Src), addressMasks(l.Dst)
+}
+
+// addressMasks are the masks of lengths, by family. IPv4 addresses are in mapped form.
+func addressMasks(p *ir.Prefixes) (masks [2]xdp.AddressMask) {
+	if p != nil {
+		masks[0], masks[1] = addressMask(96+p.V4), addressMask(p.V6)
+	}
+	return masks
+}
+
+func addressMask(length int) xdp.AddressMask {
+	return xdp.AddressMask{Hi: ^(^uint64(0) >> min(length, 64)), Lo: ^(^uint64(0) >> max(length-64, 0))}
+}
+
+func drawLimitKeys() (k limitKeys, err error) {
+	if err := binary.Read(rand.Reader, binary.NativeEndian, &k.sums); err != nil {
+		return k, fmt.Errorf("random keys of limits: %w", err)
+	}
+	if err := binary.Read(rand.Reader, binary.NativeEndian, &k.mix); err != nil {
+		return k, fmt.Errorf("random keys of limits: %w", err)
+	}
+	k.mix[0], k.mix[1] = k.mix[0]|1, k.mix[1]|1
+	return k, nil
+}
+
+// part is the limits' records, and their tables, empty.
+func (l *limits) part() component {
+	if len(l.infos) == 0 {
+		return component{}
+	}
+	n := uint32(len(l.infos))
+	last := l.infos[n-1]
+	shape := xdp.Shape{ValueSize: xdp.LimitInfoSize, Entries: n}
+	return component{
+		constants: map[string]any{"limit_keys": l.keys.sums, "limit_mix": l.keys.mix},
+		shapes: map[string]xdp.Shape{
+			xdp.LimitInfos: shape,
+			xdp.Limits:     {ValueSize: xdp.LimitBucketSize, Entries: last.Base + last.Mask + 1},
+			xdp.Evictions:  {ValueSize: 8, Entries: n},
+		},
+		fill: func(memory map[string][]byte) error {
+			infos := into(memory, xdp.LimitInfos, shape)
+			for i := range l.infos {
+				if err := l.infos[i].Marshal(infos[i*xdp.LimitInfoSize:]); err != nil {
+					return fmt.Errorf("limit %d: %w", i, err)
+				}
+			}
+			return nil
+		},
+	}
+}

@@ -1,0 +1,110 @@
+package xdp
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/floodwall/floodwall/internal/ir"
+	"github.com/floodwall/floodwall/internal/packet"
+	"github.com/floodwall/floodwall/internal/xdp"
+)
+
+// The sizes of limits' tables, in buckets of 64 octets. A flood at floodRate of as many sources is what a table shall
+// hold; all tables together that are not sized by the policy share defaultBuckets (256 MB).
+const (
+	leastBuckets   = 1 << 10
+	mostBuckets    = 1 << 20
+	defaultBuckets = 1 << 22
+
+	floodRate = 10_000_000 // packets a second
+
+	// perBucket is how many debts a bucket is to have on average: at 3 of 7 slots, one in 200 finds no room (Poisson), and
+	// of a flood that comes and goes one packet in 50 finds all slots taken (Erlang's formula B).
+	perBucket = xdp.LimitRoom
+
+	// The hash has 24 bits for the bucket. All tables are one map, whose numbers have 32 bits.
+	maxLimitPrefixes = perBucket << 24
+)
+
+// limitBuckets is the size of each limit's table: a power of two. Those that the policy does not size share
+// defaultBuckets, the largest giving way first.
+func limitBuckets(limits []ir.Limit) []uint32 {
+	sizes := make([]uint32, len(limits))
+	total := uint32(0)
+	for i := range limits {
+		sizes[i] = bucketsFor(&limits[i])
+		if limits[i].Max == 0 {
+			total += sizes[i]
+		}
+	}
+	for total > defaultBuckets {
+		largest := -1
+		for i := range limits {
+			if limits[i].Max == 0 && (largest < 0 || sizes[i] > sizes[largest]) {
+				largest = i
+			}
+		}
+		if sizes[largest] <= leastBuckets {
+			break
+		}
+		sizes[largest] /= 2
+		total -= sizes[largest]
+	}
+	return sizes
+}
+
+// bucketsFor is what one limit needs for as many prefixes as the policy says, or else for a flood. It is never more than
+// there are prefixes.
+func bucketsFor(l *ir.Limit) uint32 {
+	prefixes := possiblePrefixes(l)
+	if l.Max > 0 {
+		return powerOfTwoOf(min(prefixes, float64(l.Max)) / perBucket)
+	}
+	buckets := powerOfTwoOf(floodRate * debtTime(l).Seconds() / perBucket)
+	return min(max(buckets, leastBuckets), mostBuckets, powerOfTwoOf(prefixes/perBucket))
+}
+
+// powerOfTwoOf is the least power of two that is not below x, at least 1 and at most the largest table.
+func powerOfTwoOf(x float64) uint32 {
+	return uint32(powerOfTwo(int(math.Ceil(min(x, maxLimitPrefixes/perBucket)))))
+}
+
+// debtTime is how long a source remains in the table that sends one packet of a flood.
+func debtTime(l *ir.Limit) time.Duration {
+	amount := 1.0
+	if l.Bits {
+		amount = packet.SmallestBits
+	}
+	return time.Duration(math.Ceil(min(amount*float64(l.Per)/float64(l.Rate), math.MaxInt64/2)))
+}
+
+// possiblePrefixes is how many prefixes addresses have; one when all packets share the limit.
+func possiblePrefixes(l *ir.Limit) float64 {
+	v4, v6 := 0, 0
+	for _, p := range []*ir.Prefixes{l.Src, l.Dst} {
+		if p != nil {
+			v4, v6 = v4+p.V4, v6+p.V6
+		}
+	}
+	if l.Src == nil && l.Dst == nil {
+		return 1
+	}
+	return math.Exp2(float64(v4)) + math.Exp2(float64(v6))
+}
+
+// LimitNotes tells of limits whose tables in XDP a flood of random sources could fill.
+func LimitNotes(p *ir.Program) (notes []string) {
+	buckets := limitBuckets(p.Limits)
+	for i := range p.Limits {
+		l := &p.Limits[i]
+		holds := perBucket * float64(buckets[i])
+		rate := holds / debtTime(l).Seconds()
+		if l.Lenient || rate >= floodRate || holds >= possiblePrefixes(l) {
+			continue
+		}
+		notes = append(notes, fmt.Sprintf("limit %q: its table in XDP holds %.0f prefixes; a flood from more than %.0f random sources a second "+
+			"makes it forget the least offenders; max: raises it", l.Rule, holds, rate))
+	}
+	return notes
+}

@@ -1,0 +1,151 @@
+package xdp
+
+import (
+	"encoding/binary"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/floodwall/floodwall/internal/ir"
+	"github.com/floodwall/floodwall/internal/xdp"
+)
+
+// Limits of bpf/payload.h, which documents the maps.
+const (
+	maxPatterns = 64
+	maxPlaces   = 16   // of one match
+	maxWindow   = 1024 // octets of the payload that are searched
+
+	patternSize = 136 // of struct pattern
+	patternText = 64
+	placeSize   = 40 // of struct place
+	placeText   = 16
+)
+
+// patterns are what rules ask of the payload: patterns, each a bit of what the search finds, and octets at fixed places,
+// those of one match next to each other.
+type patterns struct {
+	list   []search // in the order of the map
+	bits   map[string]int
+	places []ir.At
+	at     map[string]uint16 // the first place of a match
+}
+
+func compilePatterns(p *ir.Program) (*patterns, error) {
+	c := &patterns{bits: map[string]int{}, at: map[string]uint16{}}
+	var list []ir.Pattern
+	for i := range p.Rules {
+		for _, m := range p.Rules[i].Payload {
+			if err := c.addPlaces(m.At); err != nil {
+				return nil, fmt.Errorf("rule %q: %w", p.Rules[i].Name, err)
+			}
+			list = append(list, m.Any...)
+		}
+	}
+	return c, c.addPatterns(list)
+}
+
+// addPatterns gives each pattern its bit, those that mean the same the same.
+func (c *patterns) addPatterns(list []ir.Pattern) error {
+	slices.SortStableFunc(list, func(a, b ir.Pattern) int { return strings.Compare(patternKey(a), patternKey(b)) })
+	list = slices.CompactFunc(list, func(a, b ir.Pattern) bool { return patternKey(a) == patternKey(b) })
+	if len(list) > maxPatterns {
+		return fmt.Errorf("rules ask for %d different texts in the payload, at most %d can be searched for", len(list), maxPatterns)
+	}
+	for _, pattern := range list {
+		if n := len(pattern.Text); n < 1 || n > patternText {
+			return fmt.Errorf("payload has a text of %d octets, 1 to %d can be searched for", n, patternText)
+		}
+	}
+	c.list = searches(list)
+	for i := range c.list {
+		c.bits[patternKey(c.list[i].Pattern)] = i
+	}
+	return nil
+}
+
+// addPlaces adds the places of a match; what several matches ask for stands there once.
+func (c *patterns) addPlaces(list []ir.At) error {
+	key := fmt.Sprint(list)
+	if _, known := c.at[key]; known || len(list) == 0 {
+		return nil
+	}
+	if len(list) > maxPlaces {
+		return fmt.Errorf("payload has %d places, at most %d fit", len(list), maxPlaces)
+	}
+	if len(c.places)+len(list) > 1<<16 {
+		return fmt.Errorf("all rules together ask for more than %d places in the payload", 1<<16)
+	}
+	c.at[key] = uint16(len(c.places))
+	c.places = append(c.places, list...)
+	return nil
+}
+
+// patternKey is the same for patterns that mean the same.
+func patternKey(p ir.Pattern) string { return fmt.Sprint(p.NoCase, p.Within, p.Text) }
+
+// match is what struct payload_match of bpf/condition.h has of a match.
+func (c *patterns) match(m ir.PayloadMatch) (found uint64, at, places uint16) {
+	for _, pattern := range m.Any {
+		found |= 1 << c.bits[patternKey(pattern)]
+	}
+	return found, c.at[fmt.Sprint(m.At)], uint16(len(m.At))
+}
+
+func (c *patterns) part() component {
+	p := component{constants: map[string]any{}, shapes: map[string]xdp.Shape{}}
+	if len(c.places) > 0 {
+		shape := xdp.Shape{ValueSize: placeSize, Entries: uint32(len(c.places))}
+		p.shapes[xdp.Places] = shape
+		p.then(func(memory map[string][]byte) error {
+			all := into(memory, xdp.Places, shape)
+			for i := range c.places {
+				writePlace(all[i*placeSize:][:placeSize], &c.places[i])
+			}
+			return nil
+		})
+	}
+	if len(c.list) > 0 {
+		p.constants["window_length"] = uint32(c.window())
+		p.constants["short_patterns"] = uint32(c.short())
+		if leads := c.leads(); leads != nil {
+			p.constants["num_leads"], p.constants["leads"] = uint32(len(leads)), [maxLeads]lead(leads[:maxLeads])
+		}
+		shape := xdp.Shape{ValueSize: patternTableSize, Entries: 1}
+		p.shapes[xdp.Patterns] = shape
+		p.then(func(memory map[string][]byte) error {
+			writePatterns(into(memory, xdp.Patterns, shape), c.list)
+			return nil
+		})
+	}
+	return p
+}
+
+// short is how many patterns have less than four octets.
+func (c *patterns) short() (n int) {
+	for _, p := range c.list {
+		if p.slot < 0 {
+			n++
+		}
+	}
+	return n
+}
+
+// window is how many octets of the payload any pattern wants searched.
+func (c *patterns) window() (octets uint16) {
+	for _, pattern := range c.list {
+		octets = max(octets, pattern.Within)
+	}
+	return min(octets, maxWindow)
+}
+
+// writePlace writes a struct place.
+func writePlace(to []byte, at *ir.At) {
+	binary.NativeEndian.PutUint16(to, at.Offset)
+	if at.Base == ir.BaseL4 {
+		to[2] = 1
+	}
+	to[3] = uint8(len(at.Value))
+	copy(to[8:8+placeText], at.Value)
+	copy(to[8+placeText:], at.Mask)
+}

@@ -1,0 +1,137 @@
+package xdp
+
+import (
+	"bytes"
+	"encoding/binary"
+	"slices"
+
+	"github.com/floodwall/floodwall/internal/ir"
+)
+
+// The layout of struct patterns of bpf/payload.h.
+const (
+	quadOctets = 4
+	quadSlots  = 1 << 13
+	pairSlots  = quadSlots
+
+	patternTableSize = quadSlots + pairSlots + maxPatterns*patternSize
+)
+
+// A search is a pattern as the table has it.
+type search struct {
+	ir.Pattern
+	before int // octets in front of those that the table knows it by
+	slot   int // theirs; -1 for a pattern that is too short
+}
+
+// searches are patterns as the table wants them: those too short for it first, then those that share a slot next to each
+// other.
+func searches(list []ir.Pattern) []search {
+	out := make([]search, len(list))
+	users := map[int]int{} // of each slot
+	for i, p := range list {
+		out[i] = search{Pattern: p, slot: -1}
+		if len(p.Text) >= quadOctets {
+			out[i].before = quadIn(p.Text, users)
+			out[i].slot = slotOfQuad(p.Text[out[i].before:])
+			users[out[i].slot]++
+		}
+	}
+	slices.SortStableFunc(out, func(a, b search) int { return a.slot - b.slot })
+	return out
+}
+
+// quadIn is where in a text of at least four octets those begin that the table is to know it by: four of which as many as
+// can be differ, and by which the fewest patterns are known already. A sender who knows the patterns can fill packets with
+// what leads to them, but the less often the more these octets differ, and each time to few patterns.
+func quadIn(text []byte, users map[int]int) (best int) {
+	most, fewest := 0, 0
+	for at := range len(text) - quadOctets + 1 {
+		quad := folded(text[at:])
+		slices.Sort(quad)
+		n, others := len(slices.Compact(quad)), users[slotOfQuad(text[at:])]
+		if n > most || n == most && others < fewest {
+			most, fewest, best = n, others, at
+		}
+	}
+	return best
+}
+
+// maxLeads is the size of leads in bpf/payload.h.
+const maxLeads = 2
+
+// lead is struct lead of bpf/payload.h.
+type lead struct{ First, Second uint64 }
+
+// leads are the first octets of the quads by which patterns are known, where there are few enough of them; with room for
+// maxLeads.
+func (c *patterns) leads() []lead {
+	if len(c.list) > maxLeads || c.short() > 0 {
+		return nil
+	}
+	const eightTimes = 0x0101010101010101
+	list := make([]lead, 0, maxLeads)
+	for _, p := range c.list {
+		quad := folded(p.Text[p.before:])
+		list = append(list, lead{uint64(quad[0]) * eightTimes, uint64(quad[1]) * eightTimes})
+	}
+	return list
+}
+
+// folded is four octets as the search compares them: with bit 5 set, which makes letters lower case.
+func folded(text []byte) []byte {
+	quad := bytes.Clone(text[:quadOctets])
+	for i := range quad {
+		quad[i] |= 0x20
+	}
+	return quad
+}
+
+// slotOfQuad is the slot that the search looks into where it comes to that text.
+func slotOfQuad(text []byte) int { return slotOf(binary.LittleEndian.Uint32(folded(text))) }
+
+// slotOf is quad_slot of bpf/payload.h.
+func slotOf(quad uint32) int { return int(quad * 0x9e3779b1 >> 19) }
+
+// writePatterns writes the struct patterns.
+func writePatterns(to []byte, list []search) {
+	quads, pairs, texts := to[:quadSlots], to[quadSlots:][:pairSlots], to[quadSlots+pairSlots:]
+	for i, p := range list {
+		switch {
+		case p.slot < 0:
+			setPairs(pairs, p.Text)
+		case i == 0 || list[i-1].slot != p.slot:
+			quads[p.slot] = uint8(i) + 1
+		}
+		more := i+1 < len(list) && list[i+1].slot == p.slot
+		writePattern(texts[i*patternSize:][:patternSize], p, more)
+	}
+}
+
+// setPairs marks all two octets that a short text may begin with: for one octet, whatever follows.
+func setPairs(pairs, text []byte) {
+	for next := range 256 {
+		if len(text) > 1 {
+			next = int(text[1])
+		}
+		pairs[slotOf(uint32(text[0])|uint32(next)<<8|0x2020)] = 1
+	}
+}
+
+// writePattern writes a struct pattern. more says that the next one is in the same slot.
+func writePattern(to []byte, p search, more bool) {
+	for i, c := range p.Text {
+		mask := byte(0xff)
+		if p.NoCase && 'a' <= c && c <= 'z' {
+			mask = 0xff &^ 0x20
+		}
+		to[i], to[patternText+i] = c&mask, mask
+	}
+	numbers := to[2*patternText:]
+	for i, n := range []int{len(p.Text), int(p.Within), p.before} {
+		binary.NativeEndian.PutUint16(numbers[2*i:], uint16(n))
+	}
+	if more {
+		binary.NativeEndian.PutUint16(numbers[6:], 1)
+	}
+}

@@ -1,0 +1,138 @@
+package xdp
+
+import (
+	"encoding/binary"
+	"fmt"
+	"slices"
+
+	"github.com/floodwall/floodwall/internal/ir"
+	"github.com/floodwall/floodwall/internal/packet"
+	"github.com/floodwall/floodwall/internal/xdp"
+)
+
+// Limits of struct protection in bpf/protection.h, and its flags.
+const (
+	maxSynLimits         = 5
+	protectAlways        = 1
+	protectAuthenticated = 2
+
+	maxProtections = 255 // their numbers from 1 on are octets in the map of ports
+)
+
+// Sizes of the table of flows. With four to a bucket one in fifty buckets has more than its eight slots.
+const (
+	flowsOfBucket  = 4
+	minFlowBuckets = 64      // a word of the filter
+	maxFlowBuckets = 1 << 26 // by the bits of the hash that choose the bucket
+)
+
+// protectPart is what protections need beside the rules that name them. ingress reports whether it takes the program for
+// what XDP has passed. The keys are the loader's to draw: they outlive a generation, as flows and states do.
+func protectPart(p *ir.Program, found []ir.Handshake) (_ component, ingress bool, err error) {
+	if !slices.ContainsFunc(p.Rules, func(r ir.Rule) bool { return r.Protect > 0 }) {
+		return component{}, false, nil
+	}
+	for i := range p.Protections {
+		if n := len(p.Protections[i].Limits); n > maxSynLimits {
+			return component{}, false, fmt.Errorf("service %q has %d limits of SYN-ACKs, at most %d fit", p.Protections[i].Service, n, maxSynLimits)
+		}
+	}
+	buckets, err := flowBuckets(p.Protections)
+	if err != nil {
+		return component{}, false, err
+	}
+	n := uint32(len(p.Protections))
+	if n > maxProtections {
+		return component{}, false, fmt.Errorf("%d services are protected, at most %d can be", n, maxProtections)
+	}
+	host, router := uses(found, ir.MethodHost), uses(found, ir.MethodRouter)
+	ports := xdp.Shape{ValueSize: packet.PortUDP, Entries: 1}
+	return component{
+		constants: map[string]any{
+			"protects": true, "protect_host": host, "protect_listener": uses(found, ir.MethodListener), "protect_router": router,
+			"ask_conntrack": router, "flow_mask": buckets - 1,
+		},
+		shapes: map[string]xdp.Shape{
+			xdp.Protections:      {ValueSize: xdp.ProtectionSize, Entries: n},
+			xdp.ProtectionStates: {ValueSize: xdp.ProtectionStateSize, Entries: n},
+			xdp.HostPorts:        ports,
+			xdp.Flows:            {ValueSize: xdp.FlowBucketSize, Entries: buckets},
+			xdp.FlowFilter:       {ValueSize: 8, Entries: buckets / 64},
+			xdp.SynKeys:          {ValueSize: xdp.SynKeysSize, Entries: 1},
+		},
+		fill: func(memory map[string][]byte) error {
+			for i := range p.Protections {
+				writeProtection(memory[xdp.Protections][i*xdp.ProtectionSize:], &p.Protections[i], &found[i])
+				if found[i].Method == ir.MethodHost {
+					writePorts(into(memory, xdp.HostPorts, ports), p.Protections[i].Ports, byte(i+1))
+				}
+			}
+			return nil
+		},
+	}, host, nil
+}
+
+func uses(found []ir.Handshake, m ir.CookieMethod) bool {
+	return slices.ContainsFunc(found, func(f ir.Handshake) bool { return f.Method == m })
+}
+
+// flowBuckets is the size of the table, which all protections share.
+func flowBuckets(list []ir.Protection) (uint32, error) {
+	flows := 0
+	for i := range list {
+		flows += list[i].Flows
+	}
+	buckets := uint32(minFlowBuckets)
+	for int(buckets)*flowsOfBucket < flows {
+		if buckets == maxFlowBuckets {
+			return 0, fmt.Errorf("all protected services together shall remember %d connections, at most %d fit", flows, maxFlowBuckets*flowsOfBucket)
+		}
+		buckets *= 2
+	}
+	return buckets, nil
+}
+
+// FlowMemory is how many octets the table of flows takes that all protections of a program share.
+func FlowMemory(p *ir.Program) (int, error) {
+	buckets, err := flowBuckets(p.Protections)
+	return int(buckets) * xdp.FlowBucketSize, err
+}
+
+// writeProtection writes struct protection.
+func writeProtection(to []byte, p *ir.Protection, f *ir.Handshake) {
+	order := binary.NativeEndian
+	order.PutUint32(to, uint32(f.Method))
+	flags := uint32(0)
+	if p.Always {
+		flags |= protectAlways
+	}
+	for _, limit := range p.Keyed {
+		flags |= protectAuthenticated
+		order.PutUint32(to[76:], uint32(limit))
+	}
+	order.PutUint32(to[4:], flags)
+	order.PutUint32(to[72:], uint32(p.Displace))
+	order.PutUint32(to[8:], uint32(f.Options))
+	order.PutUint16(to[12:], f.MSS[0])
+	order.PutUint16(to[14:], f.MSS[1])
+	order.PutUint16(to[16:], f.Window)
+	to[18] = f.WScale
+	to[19] = byte(len(p.Limits))
+	if !p.Always {
+		order.PutUint32(to[20:], uint32(p.Start))
+		order.PutUint32(to[24:], uint32(p.Stop))
+	}
+	for i, limit := range p.Limits {
+		order.PutUint32(to[28+4*i:], uint32(limit))
+	}
+	for i, slot := range f.Slots {
+		order.PutUint32(to[48+4*i:], slot)
+	}
+}
+
+func outcomeSlots(found []ir.Handshake) (slots []uint32) {
+	for _, f := range found {
+		slots = append(slots, f.Slots[:]...)
+	}
+	return slots
+}

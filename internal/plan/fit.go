@@ -1,0 +1,87 @@
+package plan
+
+import (
+	"slices"
+
+	"github.com/floodwall/floodwall/internal/ir"
+	"github.com/floodwall/floodwall/internal/match"
+	"github.com/floodwall/floodwall/internal/packet"
+)
+
+// Unfit returns a key of a rule that a stage cannot serve, and why; or "" when there is none.
+func (pl *Plan) Unfit(r *ir.Rule, s Stage) (key, why string) {
+	for _, m := range r.Match {
+		if why := pl.unfitField(m, s); why != "" {
+			return m.Field.String(), why
+		}
+	}
+	if key, why := pl.unfitCondition(r, s); key != "" {
+		return key, why
+	}
+	switch {
+	case r.Verdict == ir.Reject && s == StageXDP:
+		return "then: reject", "the kernel makes the answer, from netfilter on"
+	case r.Verdict == ir.Reject && s == StageRaw && pl.Target == TargetIptables:
+		return "then: reject", "REJECT of iptables works in the filter table only"
+	case r.Verdict == ir.Reject && !pl.answers(s):
+		return "then: reject", "the check own-source is made at raw, and what fails it must get no answer"
+	case s == StageIngress && pl.asksLocal(r):
+		return "local", "whether an address is the host's own is known from IP's routing table, which nftables asks from prerouting on"
+	}
+	return "", ""
+}
+
+// unfitAgain is unfit for a rule that is asked a second time, about packets that it has passed.
+func (pl *Plan) unfitAgain(r *ir.Rule, s Stage) (key, why string) {
+	if len(r.Over) > 0 {
+		return "over", "its packets would be charged a second time"
+	}
+	return pl.Unfit(r, s)
+}
+
+// answers reports whether a stage may answer packets: all checks have been made by then.
+func (pl *Plan) answers(s Stage) bool {
+	return !pl.Program.Checks.Has(packet.OwnSource) || !pl.after(pl.Target.CheckStage(packet.OwnSource), s)
+}
+
+func (pl *Plan) unfitField(m ir.Match, s Stage) string {
+	switch m.Field {
+	case packet.DNS, packet.Verified:
+		if s != StageXDP {
+			return onlyXDP
+		}
+	case packet.State:
+		if s != StageFilter {
+			return "conntrack knows the state, which sees the packet later"
+		}
+	case packet.VLAN:
+		if s == StageRaw || s == StageFilter {
+			return "the VLAN tag is gone when IP has the packet"
+		}
+	case packet.Fragment:
+		if s == StageFilter {
+			return "conntrack has put the fragments together"
+		}
+	case packet.Flags:
+		if pl.Target == TargetIptables && !sixFlags(m.Values) {
+			return "iptables tests the flags fin, syn, rst, psh, ack and urg only"
+		}
+	}
+	return ""
+}
+
+// sixFlags reports whether values do not depend on the two highest flags, ECE and CWR, of the octet.
+func sixFlags(values []ir.Range) bool {
+	has := func(v uint32) bool { return ir.Match{Values: values}.Has(v) }
+	for v := range uint32(64) {
+		if has(v) != has(v|64) || has(v) != has(v|128) || has(v) != has(v|192) {
+			return false
+		}
+	}
+	return true
+}
+
+// asksLocal reports whether a rule asks for the host's own addresses.
+func (pl *Plan) asksLocal(r *ir.Rule) bool {
+	return slices.ContainsFunc(slices.Concat(r.Src, r.Dst), func(m ir.AddrMatch) bool { return match.HasLocal(pl.Program.Sets, m) })
+}

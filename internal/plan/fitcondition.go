@@ -1,0 +1,90 @@
+package plan
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/floodwall/floodwall/internal/ir"
+	"github.com/floodwall/floodwall/internal/match"
+)
+
+// onlyXDP is why netfilter cannot do what belongs to the DNS guard.
+const onlyXDP = "netfilter does not read DNS messages"
+
+// unfitCondition is unfit for what a rule asks for and does beside addresses, fields and the verdicts of all targets.
+func (pl *Plan) unfitCondition(r *ir.Rule, s Stage) (key, why string) {
+	if s == StageXDP {
+		return "", ""
+	}
+	switch {
+	case len(r.Names) > 0:
+		return "dns: name", onlyXDP
+	case r.Verdict == ir.Truncate:
+		return "then: truncate", onlyXDP
+	}
+	for _, m := range r.Payload {
+		if key, why := pl.unfitPayload(r, m, s); key != "" {
+			return key, why
+		}
+	}
+	for _, i := range r.Over {
+		if why := pl.unfitLimit(r, &pl.Program.Limits[i], s); why != "" {
+			return "over", why
+		}
+	}
+	if r.Sample > 0 { // what bans has samples for its evidence
+		return "sample", "only XDP hands packets to user space"
+	}
+	return "", ""
+}
+
+// unfitLimit is why a stage cannot serve a limit, "" when it can. At ingress a packet still has what fills its frame,
+// which the kernel cuts off when IP reads it (net/ipv4/ip_input.c, ip_rcv_core), so octets are counted behind that.
+func (pl *Plan) unfitLimit(r *ir.Rule, l *ir.Limit, s Stage) (why string) {
+	switch {
+	case l.Ban != nil:
+		return "only XDP tells whom it is to ban"
+	case pl.Target == TargetIptables && r.Observe && (l.Src != nil || l.Dst != nil):
+		return "hashlimit drops packets of prefixes that it has no more room for, which a rule that observes must not"
+	case pl.Target == TargetIptables && l.Src == nil && l.Dst == nil && len(match.Families(pl.Program.Sets, r)) > 1:
+		return "iptables counts IPv4 and IPv6 apart, so a limit for all is one of either: ask for a family"
+	case pl.Target != TargetIptables && l.Bits && s == StageIngress:
+		return "what fills a short frame would be counted"
+	}
+	return capabilities[pl.Target].limit(l)
+}
+
+func (pl *Plan) unfitPayload(r *ir.Rule, m ir.PayloadMatch, s Stage) (key, why string) {
+	switch {
+	case len(m.Any) > 0 && pl.Target != TargetIptables:
+		return "payload: contains", "nftables has no search for text"
+	case len(m.Any) > 0 && slices.ContainsFunc(match.PayloadKinds(r), func(k match.PayloadKind) bool { return k.Kind != match.UDP && k.Kind != match.LaterFragment }):
+		return "payload: contains", "iptables searches at fixed places, and only that of the payload of UDP is known: ask for `proto: udp`"
+	case slices.ContainsFunc(m.Any, foldsMore):
+		return "payload: nocase", "iptables takes letters of Latin-1 for the same in both cases, not only those of ASCII"
+	case s == StageIngress:
+		return "payload: at", "a short packet is not yet cut off from what fills its frame"
+	}
+	return "", ""
+}
+
+// foldsMore reports whether the kernel's string match would find text in more spellings than it has: it takes each octet of
+// Latin-1 that is a letter for the same in both cases (lib/textsearch.c and lib/ctype.c).
+func foldsMore(p ir.Pattern) bool {
+	return p.NoCase && slices.ContainsFunc(p.Text, func(b byte) bool { return b >= 0xc0 })
+}
+
+// unguarded returns an error when a service has a guard that the target cannot do.
+func (pl *Plan) unguarded() error {
+	if pl.Target == TargetXDP || len(pl.Program.Guards) == 0 {
+		return nil
+	}
+	name := pl.Program.Guards[0].Service
+	line := 0
+	for _, r := range pl.Program.Rules {
+		if r.Kind == ir.RuleKindService && r.Name == name {
+			line = r.Line
+		}
+	}
+	return &StageError{name, line, "guard", onlyXDP, fmt.Sprintf("use --target %s", TargetXDP)}
+}

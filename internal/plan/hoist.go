@@ -1,0 +1,326 @@
+package plan
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/floodwall/floodwall/internal/ir"
+	"github.com/floodwall/floodwall/internal/match"
+)
+
+// Plan says at which stage each rule of a program runs.
+type Plan struct {
+	Target  Target
+	Program *ir.Program
+	Rules   []Assignment // of each rule of Program
+	Default Assignment
+
+	From  []Stage // before which each rule was not to run, "" where nothing was said; nil: of none
+	Costs *Costs  // by which it was chosen; nil: by none
+
+	free *freedom // of a plan of Place: how far rules may be moved
+}
+
+// Assignment is the stage of a rule, and why it is that one.
+type Assignment struct {
+	Stage Stage  `json:"stage"`
+	Why   string `json:"why"`
+}
+
+// Hoist moves each rule to the earliest stage of a target
+//   - at which all it asks for is known and its verdict can be given,
+//   - that is not before the one which the rule's placement names, and
+//   - where no rule before it with another verdict that some packet could match as well stays behind. Rules with limits,
+//     and those that only observe, are passed by none and pass none that share packets with them, whatever the verdict:
+//     what they are charged with or count is what the rules before them leave.
+//
+// The default moves like a rule that matches all. So every packet gets the verdict of p.Eval; which of several rules
+// with that verdict is its reason may differ. A rule that cannot run where the rules before it force it, or where its
+// placement says, is an error.
+func Hoist(p *ir.Program, t Target) (*Plan, error) { return HoistFrom(p, t, nil) }
+
+// HoistFrom is Hoist with a stage for each rule before which it does not run, "" where there is none. A rule that none of
+// the stages from there on can serve runs at the earliest one.
+func HoistFrom(p *ir.Program, t Target, from []Stage) (*Plan, error) {
+	pl := &Plan{Target: t, Program: p, Rules: make([]Assignment, len(p.Rules)), From: from}
+	if err := cmp.Or(pl.unguarded(), pl.trackable()); err != nil {
+		return nil, err
+	}
+	late := lateRules{last: pl.First()}
+	for i := range p.Rules {
+		place, err := pl.assign(i, late)
+		if err != nil {
+			return nil, err
+		}
+		pl.Rules[i] = place
+		late.add(i, place.Stage, pl.First())
+	}
+	pl.assignDefault(late)
+	return pl, pl.repeatable()
+}
+
+// lateRules are rules behind the first stage, and the last stage that any of them is at.
+type lateRules struct {
+	rules []int
+	last  Stage
+}
+
+func (l *lateRules) add(rule int, at, first Stage) {
+	if at == first {
+		return
+	}
+	l.rules = append(l.rules, rule)
+	if at.rank() > l.last.rank() {
+		l.last = at
+	}
+}
+
+// assignDefault finds the stage of the default.
+func (pl *Plan) assignDefault(late lateRules) {
+	p := pl.Program
+	pl.Default = Assignment{pl.First(), "nothing stays behind that it could overtake"}
+	if s := pl.stageNamed(p.Placement.Stage()); s != "" && p.Default != ir.Pass {
+		pl.Default = Assignment{s, fmt.Sprintf("placement: %s", p.Placement)}
+	}
+	for _, j := range late.rules {
+		if !pl.after(pl.Rules[j].Stage, pl.Default.Stage) {
+			continue
+		}
+		switch {
+		case p.Rules[j].Verdict != p.Default || match.Metered(&p.Rules[j]):
+			pl.Default = Assignment{pl.Rules[j].Stage, behind(&p.Rules[j])}
+		case p.Default == ir.Pass:
+			pl.Default = Assignment{pl.Rules[j].Stage, fmt.Sprintf("behind rule %q, which counts some of its packets", p.Rules[j].Name)}
+		}
+	}
+}
+
+// assign finds the stage of rule i; late are of the rules before it.
+func (pl *Plan) assign(i int, late lateRules) (Assignment, error) {
+	r := &pl.Program.Rules[i]
+	place, err := pl.begin(i)
+	if err != nil {
+		return Assignment{}, err
+	}
+	for _, j := range late.rules {
+		if !pl.after(late.last, place.Stage) {
+			break
+		}
+		other, stage := &pl.Program.Rules[j], pl.Rules[j].Stage
+		if !pl.after(stage, place.Stage) || commute(other, r) || !match.Overlap(pl.Program.Sets, other, r) {
+			continue
+		}
+		at, key, why := pl.fitFrom(r, stage)
+		if key != "" {
+			return Assignment{}, &StageError{r.Name, r.Line, key, fmt.Sprintf(
+				"it must run at %s, behind rule %q (line %d), where %s", stage, other.Name, other.Line, why),
+				fmt.Sprintf("move it before rule %q, or narrow one of the two so that no packet matches both", other.Name)}
+		}
+		place = Assignment{at, behind(other)}
+	}
+	return place, pl.protectable(r, place)
+}
+
+// earliest is the first stage that can decide a rule by itself.
+func (pl *Plan) earliest(r *ir.Rule) (Assignment, error) {
+	why := "all it asks for is in the packet"
+	var first, last, lastWhy string
+	for _, s := range pl.Target.stages() {
+		key, reason := pl.Unfit(r, s)
+		if key == "" {
+			return Assignment{s, why}, nil
+		}
+		why = fmt.Sprintf("%s: %s", key, reason)
+		first, last, lastWhy = cmp.Or(first, key), key, reason
+	}
+	remedy := fmt.Sprintf("no target has a place for it: do without %s, or without %s", first, last)
+	if t, ok := pl.capable(r); ok {
+		remedy = "use --target " + string(t)
+	}
+	return Assignment{}, &StageError{r.Name, r.Line, last, lastWhy, remedy}
+}
+
+// capable is a target that has a stage for a rule, if there is one.
+func (pl *Plan) capable(r *ir.Rule) (Target, bool) {
+	for _, t := range []Target{TargetXDP, TargetNftables, TargetIptables} {
+		other := Plan{Target: t, Program: pl.Program}
+		if slices.ContainsFunc(t.stages(), func(s Stage) bool { key, _ := other.Unfit(r, s); return key == "" }) {
+			return t, true
+		}
+	}
+	return "", false
+}
+
+// fitFrom is the first stage from one on that can serve a rule; or a key that none can, and why the first cannot.
+func (pl *Plan) fitFrom(r *ir.Rule, from Stage) (at Stage, key, why string) {
+	for _, s := range pl.Target.stages() {
+		if pl.after(from, s) {
+			continue
+		}
+		k, reason := pl.Unfit(r, s)
+		if k == "" {
+			return s, "", ""
+		}
+		if key == "" {
+			key, why = k, reason
+		}
+	}
+	return "", key, why
+}
+
+func behind(r *ir.Rule) string {
+	if match.Metered(r) {
+		return fmt.Sprintf("behind rule %q, which counts or is charged with some of its packets", r.Name)
+	}
+	return fmt.Sprintf("behind rule %q, which decides some of its packets otherwise", r.Name)
+}
+
+// First is the earliest stage of the target.
+func (pl *Plan) First() Stage { return pl.Target.stages()[0] }
+
+// after reports whether a packet meets stage a after b.
+func (pl *Plan) after(a, b Stage) bool { return a.rank() > b.rank() }
+
+// Step is a rule that a stage runs.
+type Step struct {
+	Rule  int  // its index in Program.Rules
+	Again bool // it was decided and counted at an earlier stage, and only keeps its packets from what follows here
+}
+
+// At lists what a stage runs, in order: first the rules that passed packets earlier and that match packets which a rule
+// (or the default) of this stage would decide otherwise, or count a second time; then its own rules. A packet that one of
+// the former matches has been decided, so they can stand before all others.
+func (pl *Plan) At(s Stage) []Step {
+	if !pl.Uses(s) {
+		return nil
+	}
+	var again, own []Step
+	here := pl.deciding(s)
+	for i, place := range pl.Rules {
+		if place.Stage == s {
+			own = append(own, Step{Rule: i})
+			continue
+		}
+		if must, may := pl.repeats(i, s, here); must || may {
+			again = append(again, Step{Rule: i, Again: true})
+		}
+	}
+	return append(again, own...)
+}
+
+// deciding are the rules that a stage decides by, or has SYNPROXY for.
+func (pl *Plan) deciding(s Stage) (rules []int) {
+	for i, place := range pl.Rules {
+		if place.Stage == s || pl.ProxiedAt(i, s) {
+			rules = append(rules, i)
+		}
+	}
+	return rules
+}
+
+// repeats reports whether a stage, by whose rules here is decided, must pass again what rule i has passed earlier, lest it
+// gets another verdict or is charged to a limit, and whether it may, lest it is counted twice.
+func (pl *Plan) repeats(i int, s Stage, here []int) (must, may bool) {
+	r := &pl.Program.Rules[i]
+	if r.Verdict != ir.Pass || r.Observe || !pl.after(s, pl.Rules[i].Stage) {
+		return false, false
+	}
+	if pl.ProxiedAt(i, s) {
+		return true, true
+	}
+	met := pl.Default.Stage == s
+	if met && pl.Program.Default != ir.Pass {
+		return true, true
+	}
+	for _, j := range here {
+		other := &pl.Program.Rules[j]
+		harmless := other.Verdict == ir.Pass && !match.Metered(other) && !pl.ProxiedAt(j, s)
+		if met && harmless || !match.Overlap(pl.Program.Sets, r, other) {
+			continue
+		}
+		if met = true; !harmless && j > i {
+			return true, true
+		}
+	}
+	key, _ := pl.unfitAgain(r, s)
+	return false, met && key == ""
+}
+
+// Uses reports whether a stage has anything to decide.
+func (pl *Plan) Uses(s Stage) bool {
+	return pl.Default.Stage == s && pl.Program.Default != ir.Pass || s == StageFilter && pl.Proxies() ||
+		slices.ContainsFunc(pl.Rules, func(p Assignment) bool { return p.Stage == s })
+}
+
+// Later reports whether netfilter has anything to do beside XDP.
+func (pl *Plan) Later() bool {
+	return pl.Program.Untracked.Loopback || pl.Program.Untracked.Services != nil ||
+		slices.ContainsFunc(pl.Target.stages()[1:], pl.Uses)
+}
+
+// repeatable returns an error when a rule that passed packets would have to be tested again at a stage where it cannot.
+func (pl *Plan) repeatable() error {
+	for _, s := range pl.Target.stages()[1:] {
+		if !pl.Uses(s) {
+			continue
+		}
+		here := pl.deciding(s)
+		for i := range pl.Rules {
+			r := &pl.Program.Rules[i]
+			must, _ := pl.repeats(i, s, here)
+			if key, why := pl.unfitAgain(r, s); must && key != "" {
+				return &StageError{r.Name, r.Line, key, fmt.Sprintf(
+					"rules at %s come behind it, which must leave alone what it passes, and there %s", s, why),
+					"move the rules that run at " + string(s) + ", for what they ask or as they reject, before it; or do without them"}
+			}
+		}
+	}
+	return nil
+}
+
+// Only is the program of the first stage alone: its rules, and a default that lets later stages decide where they do.
+// numbers has the index in Program.Rules of each of its rules.
+func (pl *Plan) Only() (p *ir.Program, numbers []int) {
+	only := *pl.Program
+	only.Rules = nil
+	for i, place := range pl.Rules {
+		if place.Stage == pl.First() {
+			only.Rules = append(only.Rules, pl.Program.Rules[i])
+			numbers = append(numbers, i)
+		}
+	}
+	if pl.Default.Stage != pl.First() {
+		only.Default = ir.Pass
+	}
+	return &only, numbers
+}
+
+// StageError says that a rule has no stage.
+type StageError struct {
+	Rule   string
+	Line   int // in the policy; 0 when it is not known
+	Key    string
+	Cause  string
+	Remedy string
+}
+
+func (e *StageError) Error() string {
+	if e.Line == 0 {
+		return fmt.Sprintf("rule %q: %s: %s", e.Rule, e.Key, e.Cause)
+	}
+	return fmt.Sprintf("line %d: rule %q: %s: %s", e.Line, e.Rule, e.Key, e.Cause)
+}
+
+// Hint is the remedy.
+func (e *StageError) Hint() string { return e.Remedy }
+
+// Joined reports whether a rule stands at the end of the chain that the one before it calls, which spares its tests.
+func (pl *Plan) Joined(i int) bool {
+	return match.Repeats(pl.Program.Rules, i) && pl.Rules[i-1].Stage == pl.Rules[i].Stage
+}
+
+// commute reports whether two rules may change places, though some packets match both.
+func commute(a, b *ir.Rule) bool {
+	return a.Verdict == b.Verdict && a.Protect == b.Protect && !match.Metered(a) && !match.Metered(b)
+}

@@ -1,0 +1,136 @@
+package plan
+
+import (
+	"fmt"
+	"math"
+	"math/bits"
+	"time"
+
+	"github.com/floodwall/floodwall/internal/ir"
+	"github.com/floodwall/floodwall/internal/packet"
+)
+
+// minPrecision are the least units of time that one packet may take where they are cut to whole ones: the rate is then at
+// most 1% higher than it says.
+const minPrecision = 100
+
+// NftablesRate is a limit in the terms of nftables: packets, or bytes, in a unit of time, and so many more at once.
+type NftablesRate struct {
+	Amount uint64
+	Per    time.Duration
+	Burst  uint64
+}
+
+// rateUnits are the times that nft counts rates by, the shortest first.
+var rateUnits = []struct {
+	per  time.Duration
+	name string
+}{{time.Second, "second"}, {time.Minute, "minute"}, {time.Hour, "hour"}, {24 * time.Hour, "day"}}
+
+// Unit is the unit of time as nft writes it.
+func (r NftablesRate) Unit() string {
+	for _, u := range rateUnits {
+		if u.per == r.Per {
+			return u.name
+		}
+	}
+	return ""
+}
+
+// RateForNftables finds the rate of a limit, or says why nftables has no such. The kernel's is a token bucket, counted in
+// nanoseconds (net/netfilter/nft_limit.c): full at first, with space for the burst, and what exceeds it takes nothing out. That
+// is ir.Limit, but for the time of a packet or of the bytes of one being cut to whole nanoseconds.
+func RateForNftables(l *ir.Limit) (r NftablesRate, why string) {
+	if l.Bits {
+		return bytesForNftables(l)
+	}
+	each := uint64(l.Per) / l.Rate
+	if uint64(l.Per)%l.Rate > 0 && each < minPrecision {
+		return r, "nftables counts in whole nanoseconds, which is too coarse for this rate"
+	}
+	if l.Burst > 1<<32-1 || overflows(each, l.Burst) {
+		return r, "the burst is more than nftables can count"
+	}
+	return NftablesRate{l.Rate, l.Per, l.Burst}, ""
+}
+
+// bytesForNftables finds the rate of a limit of bits. The kernel's bucket has space for the bytes of one unit of time, and the
+// burst on top of that: so the shortest unit does best, which has to be one with a whole number of bytes.
+func bytesForNftables(l *ir.Limit) (r NftablesRate, why string) {
+	r = NftablesRate{Amount: l.Rate / 8, Per: l.Per}
+	burst := l.Burst / 8
+	for _, u := range rateUnits {
+		if n := uint64(l.Per / max(u.per, 1)); n > 0 && l.Rate%(8*n) == 0 {
+			r.Amount, r.Per = l.Rate/8/n, u.per
+			break
+		}
+	}
+	switch {
+	case l.Rate%8 > 0 || l.Burst%8 > 0:
+		return r, "nftables counts octets, of which this rate or its burst is no whole number"
+	case burst < r.Amount:
+		return r, fmt.Sprintf("nftables allows a burst of at least what comes in one %s, %d bits", r.Unit(), 8*r.Amount)
+	case burst-r.Amount > 1<<32-1 || overflows(uint64(r.Per), burst):
+		return r, "rate and burst are more than nftables can count"
+	}
+	r.Burst = burst - r.Amount
+	return r, ""
+}
+
+// unfitNftables says why nftables does not have a limit, "" when it has.
+func unfitNftables(l *ir.Limit) (why string) {
+	_, why = RateForNftables(l)
+	return why
+}
+
+// overflows reports whether a product does not fit 64 bits.
+func overflows(a, b uint64) bool {
+	high, _ := bits.Mul64(a, b)
+	return high > 0
+}
+
+// unfitIptables says why hashlimit does not have a limit, "" when it has. Its bucket is that of ir.Limit: full at first, with
+// space for the burst, and what exceeds it takes nothing out; but it is filled once a tick of the kernel's clock (HZ), and
+// the time of a packet is cut to whole microseconds (net/netfilter/xt_hashlimit.c).
+func unfitIptables(l *ir.Limit) (why string) {
+	const most = 1_000_000 // XT_HASHLIMIT_BURST_MAX, and XT_HASHLIMIT_SCALE_v2 a second
+	each := uint64(l.Per/time.Microsecond) / l.Rate
+	switch {
+	case l.Bits:
+		return "hashlimit counts blocks of 16 bytes, not bits"
+	case uint64(l.Per/time.Microsecond)%l.Rate > 0 && each < minPrecision:
+		return "hashlimit counts in whole microseconds, which is too coarse for this rate"
+	case l.Burst > most:
+		return fmt.Sprintf("hashlimit has bursts of at most %d packets", most)
+	case Drained(l) > int64(24*time.Hour/time.Second):
+		return "hashlimit has bursts of at most what comes in one day"
+	}
+	return ""
+}
+
+// Drained is how long a limit's burst lasts to be forgotten, in whole seconds: from then on a prefix is as good as new.
+func Drained(l *ir.Limit) int64 {
+	seconds := float64(l.Burst) / float64(l.Rate) * l.Per.Seconds()
+	return int64(seconds) + 2
+}
+
+// RateNotes tells of rates that are at least a thousandth too high where the time of a packet is cut to whole units.
+func RateNotes(p *ir.Program, target Target) (notes []string) {
+	unit := time.Nanosecond
+	if target == TargetIptables {
+		unit = time.Microsecond
+	}
+	for i := range p.Limits {
+		l := &p.Limits[i]
+		amount, of := 1.0, ""
+		if l.Bits {
+			amount, of = packet.SmallestBits, " of the smallest packets"
+		}
+		units := amount * float64(l.Per) / float64(unit) / float64(l.Rate)
+		if more := units/math.Floor(units) - 1; more >= 0.001 {
+			notes = append(notes, fmt.Sprintf("limit %q: %s cuts the time of a packet to whole units of %s, and lets %.1f%% more%s pass than the "+
+				"rate says", l.Rule, target, unit, 100*more, of))
+		}
+	}
+	return notes
+}

@@ -1,0 +1,178 @@
+package plan
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/floodwall/floodwall/internal/ir"
+	"github.com/floodwall/floodwall/internal/match"
+	"github.com/floodwall/floodwall/internal/ranges"
+)
+
+// Proxied is the protection of a rule whose connections begin at the kernel's SYNPROXY, which stands where packets are
+// forwarded; nil when it has none. Such a rule has two places: that of its verdict, and the filter stage, behind
+// conntrack, where of the packets that it decides those that belong to no connection are SYNPROXY's.
+func (pl *Plan) Proxied(rule int) *ir.Protection {
+	number := pl.Program.Rules[rule].Protect
+	if number == 0 || !pl.Program.Protections[number-1].Router {
+		return nil
+	}
+	return &pl.Program.Protections[number-1]
+}
+
+// ProxyAnswers are the rules with SYNPROXY, as they match the ACKs by which it answers servers.
+func (pl *Plan) ProxyAnswers() (rules []ir.Rule) {
+	for i, r := range pl.Program.Rules {
+		if pl.Proxied(i) != nil {
+			r.Match = match.Also(slices.Clone(r.Match), match.ACK)
+			rules = append(rules, r)
+		}
+	}
+	return rules
+}
+
+// ProxiedAt reports whether a stage has SYNPROXY for a rule.
+func (pl *Plan) ProxiedAt(rule int, s Stage) bool { return s == StageFilter && pl.Proxied(rule) != nil }
+
+// Proxies reports whether any rule has SYNPROXY.
+func (pl *Plan) Proxies() bool {
+	return slices.ContainsFunc(pl.Program.Protections, func(p ir.Protection) bool { return p.Router })
+}
+
+// Untracks reports whether a stage has to keep a rule's SYNs from conntrack, as SYNPROXY answers all of them. With XDP in
+// front it answers none: those that XDP passes are tracked like any other, and the last packet of the handshake that XDP
+// has begun is of no connection.
+func (pl *Plan) Untracks(rule int, s Stage) bool {
+	return pl.Target != TargetXDP && s == StageRaw && pl.Proxied(rule) != nil
+}
+
+// protectable is an error when a rule with a protection cannot run where the protection is.
+func (pl *Plan) protectable(r *ir.Rule, at Assignment) error {
+	if r.Protect == 0 {
+		return nil
+	}
+	first, needs := pl.First(), "XDP answers SYNs"
+	if pl.Target != TargetXDP {
+		first, needs = StageRaw, "SYNs are kept from conntrack"
+	}
+	if pl.after(at.Stage, first) {
+		return &StageError{r.Name, r.Line, "syn", fmt.Sprintf("it runs at %s (%s), but at %s %s", at.Stage, at.Why, first, needs),
+			"narrow the rules before it that run later, so that they match no packet of the service"}
+	}
+	return nil
+}
+
+// trackable is an error when conntrack is kept away from a service that SYNPROXY protects.
+func (pl *Plan) trackable() error {
+	for _, p := range pl.Program.Protections {
+		for _, s := range pl.Program.Untracked.Services {
+			if p.Router && ranges.Overlap(p.Ports, s.Ports) {
+				return &StageError{s.Name, p.Line, "track: false", "SYNPROXY, which protects connections to the service, works by conntrack",
+					"leave `track` out, or protect it where it runs"}
+			}
+		}
+	}
+	return nil
+}
+
+// For is a program as a target has it. Without XDP nobody answers SYNs for this host but its kernel, so what is left of
+// a protection in host mode is a rule that drops the SYNs beyond its limits; in router mode it stands before SYNPROXY.
+// The notes say what is lost. A program that is For a target stays as it is.
+func For(p *ir.Program, t Target) (*ir.Program, []string) {
+	if t == TargetXDP || len(p.Protections) == 0 {
+		return p, nil
+	}
+	var notes []string
+	out := limitSYNs(p, t, func(int) bool { return true }, func(protection *ir.Protection, lost []string) {
+		notes = append(notes, fallbackNote(t, protection, lost))
+	})
+	return out, notes
+}
+
+// WithoutCookies is a program for XDP in which the services of some protections, by their index, are not answered for:
+// of each a rule is left that drops the SYNs beyond its limits.
+func WithoutCookies(p *ir.Program, which []int) *ir.Program {
+	return limitSYNs(p, TargetXDP, func(i int) bool { return slices.Contains(which, i) }, func(*ir.Protection, []string) {})
+}
+
+// limitSYNs puts a rule with the limits of some protections in place of the protected rule, or in router mode before it.
+// It tells which limits the target does not have.
+func limitSYNs(p *ir.Program, t Target, some func(i int) bool, tell func(*ir.Protection, []string)) *ir.Program {
+	out := *p
+	out.Rules = nil
+	for _, r := range p.Rules {
+		if r.Protect == 0 || !some(r.Protect-1) {
+			out.Rules = append(out.Rules, r)
+			continue
+		}
+		protection := &p.Protections[r.Protect-1]
+		limit, lost := synLimit(p, t, &r, protection)
+		if len(limit.Over) > 0 && !slices.ContainsFunc(p.Rules, func(o ir.Rule) bool { return o.Name == limit.Name }) {
+			out.Rules = append(out.Rules, limit)
+		}
+		if protection.Router {
+			out.Rules = append(out.Rules, r)
+		}
+		tell(protection, lost)
+	}
+	return &out
+}
+
+// synLimit is the rule that drops the SYNs beyond a protection's limits; lost are those that the target does not have.
+func synLimit(p *ir.Program, t Target, r *ir.Rule, protection *ir.Protection) (limit ir.Rule, lost []string) {
+	limit = *r
+	limit.Name, limit.Verdict, limit.Protect = protection.Service+":syn-limit", ir.Drop, 0
+	limit.Match = match.Also(slices.Clone(r.Match), match.SYN)
+	pl := &Plan{Target: t, Program: p}
+	for _, i := range protection.Limits {
+		if why := pl.unfitLimit(&limit, &p.Limits[i], StageRaw); why != "" {
+			lost = append(lost, why)
+			continue
+		}
+		limit.Over = append(limit.Over, i)
+	}
+	return limit, lost
+}
+
+// windowsNote is what is lost without nftables where a server answers SYNPROXY's SYN with a cookie, of which
+// proxied in codegen/iptables tells the reason. The server takes the client's windows for what they are without their scale.
+const windowsNote = "; while a server's own backlog is full, connections to it begin without window scaling, SACK and " +
+	"timestamps, and are slow; nftables has not this limit"
+
+// keyedNote is what SYNPROXY does to connections whose ends have a key: its SYN-ACK is not signed, and the client does not take it.
+func keyedNote(p *ir.Protection) string {
+	note := "; connections with TCP-AO or MD5 cannot begin, as it has no keys"
+	if len(p.Keyed) > 0 {
+		note += ", and `authenticated` has no effect"
+	}
+	return note
+}
+
+// ElsewhereNotes says of a policy that XDP can do which of its protections lose what they ask for on the other targets.
+func ElsewhereNotes(p *ir.Program) (notes []string) {
+	for i := range p.Protections {
+		if s := &p.Protections[i]; s.Router && len(s.Keyed) > 0 {
+			notes = append(notes, fmt.Sprintf("line %d: service %q: on targets nftables and iptables the kernel's SYNPROXY alone answers its SYNs%s",
+				s.Line, s.Service, keyedNote(s)))
+		}
+	}
+	return notes
+}
+
+func fallbackNote(t Target, p *ir.Protection, lost []string) string {
+	note := fmt.Sprintf("line %d: service %q: %s has no XDP: ", p.Line, p.Service, t)
+	if p.Router {
+		note += "the kernel's SYNPROXY alone answers its SYNs, each of them, which takes several times the processor time"
+		note += keyedNote(p)
+		if t == TargetIptables {
+			note += windowsNote
+		}
+	} else {
+		note += "the kernel itself answers its SYNs, with cookies (net.ipv4.tcp_syncookies) when its queue is full; connections " +
+			"that begin so lose options unless they have timestamps, and ACKs of no connection cost what they do anyway"
+	}
+	for _, why := range lost {
+		note += "; one of its limits is left out: " + why
+	}
+	return note
+}
