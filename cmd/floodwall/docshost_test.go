@@ -1,0 +1,101 @@
+package main
+
+import (
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/floodwall/floodwall/internal/testutil"
+)
+
+// docHost is a server with a device eth0 (192.0.2.1), a web server on port 80 and an SSH server on port 22, and at the
+// other end of its cable a client (203.0.113.5 and 198.51.100.7).
+type docHost struct {
+	server, client *shell
+	remote         *shell // on the server, in one SSH session of the client
+	dir            string
+}
+
+func newDocHost(t *testing.T, dir string) *docHost {
+	h := &docHost{dir: dir, server: newShell(t, dir, "bash", "--norc"), client: newShell(t, dir, "unshare", "-n", "bash", "--norc")}
+	testutil.Veth(t, "eth0", "far", "192.0.2.1/24", "2001:db8::1/64")
+	pid := strings.TrimSpace(h.client.must(t, "echo $$"))
+	h.server.must(t, "ip link set far netns "+pid)
+	h.client.must(t, "ip link set lo up; ip link set far addrgenmode none; ip link set far up; for a in 192.0.2.2/24 203.0.113.5/32 198.51.100.7/32; do ip addr add $a dev far; done")
+	h.client.must(t, "ip route replace 192.0.2.1 dev far src 203.0.113.5")
+	h.server.must(t, "ip route add default via 192.0.2.2")
+	if err := unix.Mount("tmpfs", "/etc/systemd/system", "tmpfs", 0, "mode=0755"); err != nil { // for apply --boot
+		t.Fatalf("covering the units: %v", err)
+	}
+	h.server.must(t, "export SYSTEMD_OFFLINE=1")
+	var config net.ListenConfig
+	config.SetMultipathTCP(false) // a socket that takes MPTCP cannot be given connections by SYN protection
+	listener, err := config.Listen(t.Context(), "tcp", ":80")
+	if err != nil {
+		t.Fatal(err)
+	}
+	go http.Serve(listener, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Write([]byte("hello\n")) }))
+	t.Cleanup(func() { listener.Close() })
+	return h
+}
+
+// ssh starts an SSH server, and a session of the client in which the server's commands run from then on.
+func (h *docHost) ssh(t *testing.T) {
+	t.Helper()
+	testutil.RequireTool(t, "dropbear")
+	path := os.Getenv("PATH")
+	// The user of this test has no entry in the list of users, so root logs in. The directory /root of this mount namespace is
+	// another than the machine's; without that, the key must not be written.
+	if err := unix.Mount("tmpfs", "/root", "tmpfs", 0, "mode=0700,uid=0,gid=0"); err != nil {
+		t.Fatalf("covering /root: %v", err)
+	}
+	for _, dir := range []string{"/sys/fs/bpf", "/var/lib", "/etc/systemd/system"} { // of this namespace, too
+		if err := os.Chown(dir, 0, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	h.server.must(t, `set -e
+mkdir keys
+dropbearkey -t ed25519 -f keys/host >/dev/null && dropbearkey -t ed25519 -f keys/user | grep ^ssh- >keys/public
+asroot='setpriv --reuid 0 --regid 0 --clear-groups'
+$asroot sh -c 'umask 077; mkdir /root/.ssh; cat keys/public >/root/.ssh/authorized_keys'
+$asroot dropbear -F -E -s -r keys/host -p 22 2>keys/log &
+echo $! >keys/pid
+for i in $(seq 100); do ! ss -Hltn sport = :22 | grep -q . || break; sleep 0.05; done
+set +e`)
+	h.client.must(t, `ssh() { host=$1; shift; dbclient -y -i keys/user "$host" "PATH=$PATH; $*" 2>/dev/null; }`)
+	t.Cleanup(func() { exec.Command("sh", "-c", "kill $(cat "+h.dir+"/keys/pid)").Run() }) // sessions end with their connections
+	h.remote = h.client.inner(t, "dbclient -y -i keys/user root@192.0.2.1 'cd "+h.dir+"; SYSTEMD_OFFLINE=1 PATH="+path+" exec bash --norc 2>&1'")
+	h.remote.must(t, "true") // what the client says of the server's key comes before
+}
+
+// run runs a command of a document where its prompt says, and compares what it prints.
+func (h *docHost) run(t *testing.T, c docCommand) {
+	t.Helper()
+	if runElsewhere(c.command) {
+		return
+	}
+	at := h.server
+	switch {
+	case c.prompt == "laptop":
+		at = h.client
+	case strings.HasPrefix(c.command, "ssh ") && h.remote == nil:
+		h.ssh(t)
+		return
+	case h.remote != nil:
+		at = h.remote
+	}
+	got, status := at.run(t, c.command)
+	t.Logf("%s$ %s\n%s", c.prompt, c.command, got)
+	if diff := c.differs(got); diff != "" {
+		t.Errorf("%s: %s\n%s", c.at, c.command, diff)
+	}
+	if failed := status != 0; failed != c.fails {
+		t.Errorf("%s: %s: exit status %d\n%s", c.at, c.command, status, got)
+	}
+}
