@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/floodwall/floodwall/internal/testutil"
 )
 
 const plainPolicy = `default: drop
@@ -92,7 +94,7 @@ func (s *scene) flap() {
 	if st := s.status(); len(st.Devices) != 1 || st.Devices[0].Mode != want {
 		s.Errorf("the mode is %+v, want %s", st.Devices, want)
 	}
-	for i := range 3 {
+	for i := range testutil.Scaled(1, 3) {
 		s.machine.Must("ip link set " + s.device() + " down")
 		s.machine.Must("ip link set " + s.device() + " up")
 		s.filtered(fmt.Sprintf("after flap %d", i))

@@ -61,7 +61,7 @@ func (s *scene) reply(proto byte, sport, dport uint16) (a answer, came bool) {
 // truncated response. An answer has to have the tag of the question;
 // where it would not, the kernel answers SYNs.
 func (s *scene) replies() {
-	for _, offload := range []string{"off", "on"} {
+	for _, offload := range s.offloads() {
 		s.machine.Command("ethtool", "-K", s.device(), "rxvlan", offload)
 		s.mustApply(replyPolicy, "--target", "xdp")
 		host, peer := s.tagged()
