@@ -12,7 +12,8 @@ import (
 // fence is a block between ``` in a document. The word behind the language names the file that a reader writes: ```yaml
 // policy.yaml. In a block of the language console, lines with a prompt are commands, those that begin with > go on with
 // one, and those below are what it prints. The prompt laptop$ is the client's; any other is the server's. A line ... stands
-// for any lines, and ... in a line for any text. Times, sizes and numbers of packets are not compared. A command that fails says so: # exits with 1.
+// for any lines, and ... in a line for any text. Times, sizes and numbers of packets are not compared, as they differ from run
+// to run. A command that fails says so: # exits with 1.
 type fence struct {
 	at         string // document and line
 	lang, file string
