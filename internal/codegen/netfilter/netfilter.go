@@ -17,6 +17,7 @@ func DiffersForwarded(pl *plan.Plan, r *ir.Rule) bool {
 	return TestsTTL(r) || slices.ContainsFunc(r.Dst, func(m ir.AddrMatch) bool { return match.HasLocal(pl.Program.Sets, m) })
 }
 
+// TestsTTL reports whether a rule asks for the TTL.
 func TestsTTL(r *ir.Rule) bool {
 	return slices.ContainsFunc(r.Match, func(m ir.Match) bool { return m.Field == packet.TTL })
 }
