@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/floodwall/floodwall/internal/compile"
 	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/ir"
 	"github.com/floodwall/floodwall/internal/plan"
@@ -59,9 +60,9 @@ type checkCounts struct {
 
 func check(ctx context.Context, e *env, file string) error {
 	c, err := e.compiled(ctx, file)
-	var o *control.Output
+	var o *compile.Output
 	if err == nil {
-		o, err = interruptible(ctx, func() (*control.Output, error) { return c.Output(plan.TargetXDP) })
+		o, err = interruptible(ctx, func() (*compile.Output, error) { return c.Output(plan.TargetXDP) })
 	}
 	if errors.Is(err, context.Canceled) {
 		return err
@@ -111,7 +112,7 @@ func (e *env) late(rules []lateRule) {
 }
 
 // checkJSON prints the report, and fails silently when the report says what is wrong.
-func checkJSON(e *env, file string, c *control.Compiled, o *control.Output, err error) error {
+func checkJSON(e *env, file string, c *control.Compiled, o *compile.Output, err error) error {
 	report := checkReport{Policy: file, OK: err == nil, Late: []lateRule{}, Errors: []checkError{}, Notes: []string{}}
 	if err == nil {
 		report.Late, report.Holds = lateRules(o.Plan), structural(c.Program)

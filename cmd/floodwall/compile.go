@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	xdpgen "github.com/floodwall/floodwall/internal/codegen/xdp"
+	"github.com/floodwall/floodwall/internal/compile"
 	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/ir"
 	"github.com/floodwall/floodwall/internal/plan"
@@ -82,7 +83,7 @@ func compilePolicy(ctx context.Context, e *env, file string, target plan.Target)
 	if err != nil {
 		return err
 	}
-	o, err := interruptible(ctx, func() (*control.Output, error) { return c.Output(target) })
+	o, err := interruptible(ctx, func() (*compile.Output, error) { return c.Output(target) })
 	if err != nil {
 		return err
 	}
@@ -104,7 +105,7 @@ func compilePolicy(ctx context.Context, e *env, file string, target plan.Target)
 	return nil
 }
 
-func newCompileReport(c *control.Compiled, o *control.Output) compileReport {
+func newCompileReport(c *control.Compiled, o *compile.Output) compileReport {
 	report := compileReport{
 		Target: o.Plan.Target, Form: o.Form, Rules: []compileRule{}, Listing: o.Listing, Script: o.Script,
 		Holds: structural(o.Plan.Program), Left: []leftCheck{}, Notes: slices.Concat([]string{}, c.NotesFor(o.Plan.Target), o.Notes),
@@ -121,7 +122,7 @@ func newCompileReport(c *control.Compiled, o *control.Output) compileReport {
 }
 
 // placements writes where each rule runs and why, as comments that all tools of netfilter skip.
-func placements(p *ir.Program, o *control.Output) string {
+func placements(p *ir.Program, o *compile.Output) string {
 	var b strings.Builder
 	for i, r := range p.Rules {
 		does := r.Verdict.String()

@@ -6,9 +6,8 @@ import (
 	"fmt"
 	"time"
 
-	xdpgen "github.com/floodwall/floodwall/internal/codegen/xdp"
-
 	"github.com/floodwall/floodwall/internal/banlog"
+	xdpgen "github.com/floodwall/floodwall/internal/codegen/xdp"
 	"github.com/floodwall/floodwall/internal/cost"
 	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/hostfacts"

@@ -8,7 +8,6 @@ import (
 	"slices"
 
 	xdpgen "github.com/floodwall/floodwall/internal/codegen/xdp"
-
 	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/plan"
 	"github.com/floodwall/floodwall/internal/xdp"

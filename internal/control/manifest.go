@@ -8,9 +8,8 @@ import (
 	"slices"
 	"time"
 
-	xdpgen "github.com/floodwall/floodwall/internal/codegen/xdp"
-
 	"github.com/floodwall/floodwall/internal/addrs"
+	xdpgen "github.com/floodwall/floodwall/internal/codegen/xdp"
 	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/ir"
 	"github.com/floodwall/floodwall/internal/packet"

@@ -10,7 +10,6 @@ import (
 	"github.com/floodwall/floodwall/internal/codegen/iptables"
 	netfiltergen "github.com/floodwall/floodwall/internal/codegen/netfilter"
 	"github.com/floodwall/floodwall/internal/codegen/nftables"
-
 	"github.com/floodwall/floodwall/internal/netfilter"
 	"github.com/floodwall/floodwall/internal/plan"
 )

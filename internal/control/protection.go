@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	xdpgen "github.com/floodwall/floodwall/internal/codegen/xdp"
-
 	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/hostfacts"
 	"github.com/floodwall/floodwall/internal/ir"

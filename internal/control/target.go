@@ -6,10 +6,9 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/floodwall/floodwall/internal/codegen/iptables"
-
 	"github.com/vishvananda/netlink"
 
+	"github.com/floodwall/floodwall/internal/codegen/iptables"
 	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/plan"
 )

@@ -1,0 +1,69 @@
+package compile
+
+import (
+	"github.com/floodwall/floodwall/internal/codegen/iptables"
+	"github.com/floodwall/floodwall/internal/codegen/netfilter"
+	"github.com/floodwall/floodwall/internal/codegen/nftables"
+	"github.com/floodwall/floodwall/internal/codegen/xdp"
+	"github.com/floodwall/floodwall/internal/ir"
+	"github.com/floodwall/floodwall/internal/plan"
+)
+
+// Output is what a policy is compiled to, in readable form.
+type Output struct {
+	Plan    *plan.Plan
+	Form    xdp.Form         // of the XDP program
+	Listing string           // of the XDP program; "" without
+	Script  string           // for netfilter; "" when there is nothing for it to do
+	Left    []netfilter.Left // checks that the target does not do
+	Notes   []string         // on what else it does otherwise
+}
+
+// Compile is the table of contents of compiling. A program that Lower and Optimize have made is
+//   - fitted to the target, which may lack what answers SYNs (plan.For);
+//   - distributed over the target's stages (plan.Hoist);
+//   - written by the code generators: for XDP the rules of its stage, for netfilter all others.
+//
+// An apply takes the same steps, with what it knows of the host between them.
+func Compile(p *ir.Program, t plan.Target, devices []string) (*Output, error) {
+	program, notes := plan.For(p, t)
+	pl, err := plan.Hoist(program, t)
+	if err != nil {
+		return nil, err
+	}
+	o := &Output{Plan: pl, Notes: notes}
+	if t == plan.TargetIptables {
+		return o, o.iptables(devices)
+	}
+	if t == plan.TargetXDP {
+		if err := o.xdp(); err != nil {
+			return nil, err
+		}
+	}
+	return o, o.nftables(devices)
+}
+
+func (o *Output) xdp() error {
+	program, _ := o.Plan.Only()
+	x, err := xdp.Generate(program, xdp.Options{})
+	if err == nil {
+		o.Form, o.Listing = x.Form, x.Listing()
+	}
+	return err
+}
+
+func (o *Output) nftables(devices []string) error {
+	n, err := nftables.Generate(o.Plan, nftables.Options{Devices: devices})
+	if err == nil && (!n.Empty() || o.Plan.Target == plan.TargetNftables) {
+		o.Script, o.Left = n.Script, n.Left
+	}
+	return err
+}
+
+func (o *Output) iptables(devices []string) error {
+	x, err := iptables.Generate(o.Plan, iptables.Options{Devices: devices})
+	if err == nil {
+		o.Script, o.Left = x.Script(), x.Left
+	}
+	return err
+}
