@@ -41,10 +41,7 @@ func TestIptablesWire(t *testing.T) {
 	if err != nil || len(archives) == 0 {
 		t.Fatalf("%d archives: %v", len(archives), err)
 	}
-	policies := 30
-	if os.Getenv("FLOODWALL_LONG") != "" {
-		policies = 500
-	}
+	policies := testutil.Scaled(12, 500)
 	for _, backend := range []string{"legacy", "nft"} {
 		w.backend = backend
 		for check := range packet.NumChecks {

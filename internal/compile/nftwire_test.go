@@ -30,10 +30,7 @@ func TestNftCounts(t *testing.T) {
 	}
 	w := newWire(t)
 	_, seed := seeded(t)
-	policies, counted := 40, 0
-	if os.Getenv("FLOODWALL_LONG") != "" {
-		policies = 1000
-	}
+	policies, counted := testutil.Scaled(20, 1000), 0
 	for i := range policies {
 		r := rand.New(rand.NewPCG(seed, uint64(i)))
 		text, dynamic, write := randomPolicy(t, r, 1+r.IntN(6))
