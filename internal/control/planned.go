@@ -4,8 +4,6 @@ import (
 	"context"
 
 	"github.com/floodwall/floodwall/internal/ir"
-	"github.com/floodwall/floodwall/internal/plan"
-	"github.com/floodwall/floodwall/internal/rights"
 )
 
 // planned is a generation of which all is decided, and nothing is in the kernel.
@@ -21,11 +19,6 @@ type planned struct {
 
 // plan decides what becomes of a request.
 func (r request) plan(ctx context.Context, now *running) (*planned, error) {
-	if r.target == plan.TargetXDP {
-		if err := rights.Check("loading the XDP program", rights.BPF, rights.NetAdmin, rights.Perfmon); err != nil {
-			return nil, err
-		}
-	}
 	p := &planned{request: r, running: now}
 	if now.foreign != nil {
 		p.note(now.foreign.Error() + ": counts begin anew")

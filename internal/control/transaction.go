@@ -5,6 +5,7 @@ import (
 
 	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/plan"
+	"github.com/floodwall/floodwall/internal/rights"
 )
 
 // request is what is to be applied, and to which target.
@@ -24,6 +25,9 @@ type request struct {
 // is planned from that, what is loaded into the kernel as planned, and what is installed. Up to the last step nothing
 // that decides has changed. That step either changes all, or takes back what it did.
 func (r request) transact(ctx context.Context, state *datapath.State) (*Applied, error) {
+	if err := r.permitted(); err != nil {
+		return nil, err
+	}
 	now, err := look(ctx, state)
 	if err != nil {
 		return nil, err
@@ -52,6 +56,14 @@ func (r request) transact(ctx context.Context, state *datapath.State) (*Applied,
 		return nil, err
 	}
 	return installed.report(), nil
+}
+
+// permitted returns a *rights.Error when this process may not load what the target takes. Tools of netfilter check by themselves.
+func (r request) permitted() error {
+	if r.target != plan.TargetXDP {
+		return nil
+	}
+	return rights.Check("loading the XDP program", rights.BPF, rights.NetAdmin, rights.Perfmon)
 }
 
 // follows returns ErrChanged when a move is asked for, and what runs is not what the move is of.
