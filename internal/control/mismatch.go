@@ -9,6 +9,7 @@ import (
 	"github.com/floodwall/floodwall/internal/backend"
 	"github.com/floodwall/floodwall/internal/hostfacts"
 	"github.com/floodwall/floodwall/internal/ir"
+	"github.com/floodwall/floodwall/internal/protect"
 )
 
 // routedService is what the manifest keeps of a service behind this host, to ask its servers again.
@@ -81,7 +82,7 @@ func (e *protectionEntry) mismatch(b *routedService, s backend.Survey) *Mismatch
 		return nil
 	}
 	var now ir.Handshake
-	announce(&ir.Protection{MSS: b.MSS, WScale: b.WScale}, &now, s)
+	protect.Announce(&ir.Protection{MSS: b.MSS, WScale: b.WScale}, &now, s)
 	found := Mismatch{Service: e.Service, Servers: s.Answered}
 	differ := func(k Kind, broken bool, format string, args ...any) {
 		found.Differs = append(found.Differs, fmt.Sprintf(format, args...))
@@ -94,7 +95,7 @@ func (e *protectionEntry) mismatch(b *routedService, s backend.Survey) *Mismatch
 			differ(KindMSS, e.MSS[family] > mss, "MSS %d of IPv%d is announced, %d is theirs", e.MSS[family], 4+2*family, mss)
 		}
 	}
-	for bit, name := range optionNames {
+	for bit, name := range protect.OptionNames {
 		offered, has := slices.Contains(e.Options, name), now.Options>>bit&1 == 1
 		if offered != has {
 			differ(kindOf(ir.TCPOptions(1<<bit)), offered, map[bool]string{true: "%s is offered, and they lack it", false: "%s is not offered, and they have it"}[offered], name)

@@ -2,8 +2,11 @@ package control
 
 import (
 	"context"
+	"strings"
 
 	"github.com/floodwall/floodwall/internal/ir"
+	"github.com/floodwall/floodwall/internal/plan"
+	"github.com/floodwall/floodwall/internal/protect"
 )
 
 // planned is a generation of which all is decided, and nothing is in the kernel.
@@ -28,11 +31,15 @@ func (r request) plan(ctx context.Context, now *running) (*planned, error) {
 
 // protect decides how protected services are answered for.
 func (p *planned) protect(context.Context) error {
-	protected, err := planProtections(p.compiled, p.target, p.options.Mode, p.choice)
+	withoutXDP := ""
+	if strings.HasPrefix(p.choice, notTarget) { // for want of a better
+		withoutXDP = p.choice
+	}
+	protected, err := protect.Plan(p.compiled.Program, p.compiled.host, p.target, p.options.Mode, withoutXDP)
 	if err != nil {
 		return err
 	}
-	p.compiled, p.found, p.notes = p.compiled.with(protected.program), protected.found, append(p.notes, protected.notes...)
+	p.compiled, p.found, p.notes = p.compiled.with(protected.Program), protected.Found, append(p.notes, protected.Notes...)
 	return nil
 }
 

@@ -18,6 +18,7 @@ import (
 	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/packet"
 	"github.com/floodwall/floodwall/internal/plan"
+	"github.com/floodwall/floodwall/internal/protect"
 	"github.com/floodwall/floodwall/internal/testutil"
 	"github.com/floodwall/floodwall/policy"
 )
@@ -261,7 +262,7 @@ func TestCookiesOff(t *testing.T) {
 	h.run("sysctl", "-w", "net.ipv4.tcp_syncookies=0")
 	for _, target := range []plan.Target{plan.TargetXDP, plan.TargetNftables, plan.TargetIptables} {
 		_, err := h.try("services: [{name: web, port: tcp/80, syn: {mode: host}}]", control.ApplyOptions{Target: target})
-		var off *control.CookiesOffError
+		var off *protect.CookiesOffError
 		if !errors.As(err, &off) || off.Service != "web" {
 			t.Errorf("%s: error is %v, want that cookies are switched off", target, err)
 		}

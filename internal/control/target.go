@@ -11,6 +11,7 @@ import (
 	"github.com/floodwall/floodwall/internal/codegen/iptables"
 	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/plan"
+	"github.com/floodwall/floodwall/internal/protect"
 )
 
 // unavailableError says that this host cannot do a target at all.
@@ -22,8 +23,9 @@ func (e *unavailableError) Unwrap() error { return e.error }
 func unavailable(err error) bool {
 	var refused *datapath.AttachError
 	var none *unavailableError
+	var unprotected *protect.UnavailableError
 	if !errors.As(err, &refused) {
-		return errors.As(err, &none)
+		return errors.As(err, &none) || errors.As(err, &unprotected)
 	}
 	_, err = netlink.LinkByName(refused.Device)
 	return err == nil // a device that there is not is no matter of the target

@@ -1,4 +1,4 @@
-package control
+package protect
 
 import (
 	"github.com/floodwall/floodwall/internal/hostfacts"

@@ -1,4 +1,4 @@
-package control
+package protect
 
 import (
 	"errors"
@@ -25,7 +25,7 @@ var errNoServer = errors.New("no server of it is known; say `backends`, or apply
 // is announced when not all of them have answered, "" when they have.
 func fromServers(s *ir.Protection, m ir.CookieMethod, servers hostfacts.Servers) (f ir.Handshake, note string) {
 	f.Method = m
-	announce(s, &f, servers.Survey)
+	Announce(s, &f, servers.Survey)
 	switch {
 	case servers.Many:
 		return f, usualNote(s.Service, &f, backend.ErrTooMany)
@@ -60,7 +60,7 @@ func silentNote(service string, f *ir.Handshake, s backend.Survey) string {
 // announced is what SYN-ACKs announce, in words.
 func announced(f *ir.Handshake) string {
 	words := []string{fmt.Sprintf("MSS %d in IPv4 and %d in IPv6", f.MSS[0], f.MSS[1])}
-	for bit, name := range optionNames {
+	for bit, name := range OptionNames {
 		switch {
 		case f.Options>>bit&1 == 0:
 		case ir.TCPOptions(1<<bit) == ir.WindowScaling:
@@ -72,8 +72,8 @@ func announced(f *ir.Handshake) string {
 	return strings.Join(words, ", ")
 }
 
-// announce takes what servers do into what is announced.
-func announce(s *ir.Protection, f *ir.Handshake, all backend.Survey) {
+// Announce takes what servers do into what is announced.
+func Announce(s *ir.Protection, f *ir.Handshake, all backend.Survey) {
 	f.MSS, f.WScale, f.Options = usualMSS, usualWScale, ir.WindowScaling|ir.SACK|ir.Timestamps
 	if all.Answered != nil {
 		f.Options = optionsOf(all)

@@ -1,4 +1,4 @@
-package control
+package protect
 
 import (
 	"errors"
@@ -31,13 +31,19 @@ func cookiesOn(s *ir.Protection, host *hostfacts.Facts) error {
 	return nil
 }
 
+// UnavailableError says that XDP cannot do on this host what a service asks for; another target may.
+type UnavailableError struct{ error }
+
+// Unwrap is the cause.
+func (e *UnavailableError) Unwrap() error { return e.error }
+
 // method chooses how a protected service is answered for in XDP, 0 where XDP only limits. lost tells what that costs, and
 // why it is so; "" is nothing. Another target can do without what router mode needs of the kernel.
 func method(s *ir.Protection, host *hostfacts.Facts, mode datapath.Mode) (m ir.CookieMethod, lost string, err error) {
 	untagged := untaggedReplies(host, mode)
 	if s.Router {
 		if err := errors.Join(host.Kernel.RawCookies, host.Kernel.ConntrackLookup, untagged); err != nil {
-			return 0, "", &unavailableError{fmt.Errorf("service %q: XDP cannot stand before the kernel's SYNPROXY: %w", s.Service, err)}
+			return 0, "", &UnavailableError{fmt.Errorf("service %q: XDP cannot stand before the kernel's SYNPROXY: %w", s.Service, err)}
 		}
 		return ir.MethodRouter, "", nil
 	}
