@@ -131,7 +131,7 @@ func beside(file, path string) string {
 	return filepath.Join(filepath.Dir(file), path)
 }
 
-// maxDynamic is how many entries all dynamic sets can hold together. Each takes a bucket of 64 octets, so this is 4 GB
+// maxDynamic is how many entries all dynamic sets can hold together. Each takes a bucket of 64 bytes, so this is 4 GB
 // when the sets' sizes are powers of two, and less than twice that otherwise.
 const maxDynamic = 64_000_000
 

@@ -37,18 +37,18 @@ type PayloadMatch struct {
 	Not bool
 }
 
-// Pattern is text that may stand anywhere within the first octets of the payload.
+// Pattern is text that may stand anywhere within the first bytes of the payload.
 type Pattern struct {
-	Text   []byte // 1 to 64 octets; lower case with NoCase
+	Text   []byte // 1 to 64 bytes; lower case with NoCase
 	NoCase bool   // ASCII letters match in either case
-	Within uint16 // the text must end within so many octets of the payload
+	Within uint16 // the text must end within so many bytes of the payload
 }
 
-// At is octets at a fixed place. It does not hold when the packet ends before them.
+// At is bytes at a fixed place. It does not hold when the packet ends before them.
 type At struct {
 	Base   Base
 	Offset uint16
-	Value  []byte // 1 to 16 octets, no bit set that Mask has not
+	Value  []byte // 1 to 16 bytes, no bit set that Mask has not
 	Mask   []byte // of the same length
 }
 
@@ -68,7 +68,7 @@ type Limit struct {
 	Rate  uint64        // packets or bits in the time Per
 	Per   time.Duration // 1 s, 1 min, 1 h or 24 h
 	Bits  bool          // Rate and Burst are in bits of IP packets, header included
-	Burst uint64        // packets or bits that may come at once, at least 1 packet or the bits of 1,500 octets
+	Burst uint64        // packets or bits that may come at once, at least 1 packet or the bits of 1,500 bytes
 	Src   *Prefixes     // one limit for each prefix of the source, nil: not by source
 	Dst   *Prefixes     // and of the destination; both nil is one limit for all
 	Max   int           // prefixes that can be held at a time

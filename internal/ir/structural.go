@@ -20,7 +20,7 @@ type Structural struct {
 //   - truncated: the chain of IPv6 headers ends where the header says, and the kernel reads on when the payload length is
 //     0 in front of a hop-by-hop header (net/ipv6/ip6_input.c, ip6_rcv_core). Of IPv4 the kernel drops such packets;
 //   - tiny-fragment: the header is spread over fragments (RFC 1858, RFC 3128): in IPv4 that of TCP, as any other fits the
-//     8 octets of the shortest first fragment, in IPv6 any, behind extension headers;
+//     8 bytes of the shortest first fragment, in IPv6 any, behind extension headers;
 //   - ext-headers, ext-order: the chain goes on beyond the last header that is walked, or has two fragment headers.
 var (
 	behindChain = []packet.Field{packet.Proto, packet.DPort, packet.SPort, packet.Flags, packet.ICMP, packet.Fragment, packet.DNS, packet.Verified}

@@ -70,7 +70,7 @@ func (pl *Plan) unfitField(m ir.Match, s Stage) string {
 	return ""
 }
 
-// sixFlags reports whether values do not depend on the two highest flags, ECE and CWR, of the octet.
+// sixFlags reports whether values do not depend on the two highest flags, ECE and CWR, of the byte.
 func sixFlags(values []ir.Range) bool {
 	has := func(v uint32) bool { return ir.Match{Values: values}.Has(v) }
 	for v := range uint32(64) {

@@ -39,7 +39,7 @@ func (pl *Plan) unfitCondition(r *ir.Rule, s Stage) (key, why string) {
 }
 
 // unfitLimit is why a stage cannot serve a limit, "" when it can. At ingress a packet still has what fills its frame,
-// which the kernel cuts off when IP reads it (net/ipv4/ip_input.c, ip_rcv_core), so octets are counted behind that.
+// which the kernel cuts off when IP reads it (net/ipv4/ip_input.c, ip_rcv_core), so bytes are counted behind that.
 func (pl *Plan) unfitLimit(r *ir.Rule, l *ir.Limit, s Stage) (why string) {
 	switch {
 	case l.Ban != nil:
@@ -68,7 +68,7 @@ func (pl *Plan) unfitPayload(r *ir.Rule, m ir.PayloadMatch, s Stage) (key, why s
 	return "", ""
 }
 
-// foldsMore reports whether the kernel's string match would find text in more spellings than it has: it takes each octet of
+// foldsMore reports whether the kernel's string match would find text in more spellings than it has: it takes each byte of
 // Latin-1 that is a letter for the same in both cases (lib/textsearch.c and lib/ctype.c).
 func foldsMore(p ir.Pattern) bool {
 	return p.NoCase && slices.ContainsFunc(p.Text, func(b byte) bool { return b >= 0xc0 })

@@ -13,7 +13,7 @@ import (
 	"github.com/floodwall/floodwall/internal/ranges"
 )
 
-// familyBuilder is what ToIptables makes for iptables or ip6tables.
+// familyBuilder is what Generate makes for iptables or ip6tables.
 type familyBuilder struct {
 	*builder
 	family  uint32

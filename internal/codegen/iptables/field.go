@@ -26,7 +26,7 @@ func (f *familyBuilder) scalar(m ir.Match) condition {
 	return condition{}
 }
 
-// location is where a field stands in the IP header, for u32: the offset of four octets, and what is done with them.
+// location is where a field stands in the IP header, for u32: the offset of four bytes, and what is done with them.
 type location struct {
 	text string
 	size uint32 // of the field's values there

@@ -12,7 +12,7 @@ import (
 	"github.com/floodwall/floodwall/internal/plan"
 )
 
-// Options are what ToIptables is told beside the plan.
+// Options are what Generate is told beside the plan.
 type Options struct {
 	Name    string   // of chains, in capitals, and of sets; "" is floodwall
 	Devices []string // where packets come in from outside; none is everywhere
@@ -108,7 +108,7 @@ func Generate(pl *plan.Plan, o Options) (*Ruleset, error) {
 	return b.out, b.err
 }
 
-// builder is the state of ToIptables that both families share.
+// builder is the state of Generate that both families share.
 type builder struct {
 	pl     *plan.Plan
 	o      Options

@@ -14,7 +14,7 @@ var checkLines = map[packet.Check][2][]lineTests{
 	packet.Truncated:   {packet.FamilyIPv6: {{match: []string{`-m u32 --u32 "4>>8=0"`}}}}, // no payload, in front of hop-by-hop options
 	packet.SourceRoute: {packet.FamilyIPv6: {{match: []string{"-m rt --rt-type 0"}}}},
 	packet.TinyFragment: {packet.FamilyIPv4: {
-		{proto: "tcp", match: []string{`-m u32 --u32 "4&0x1FFF=1:2"`}}, // at 8 or 16 octets, of a header of 20
+		{proto: "tcp", match: []string{`-m u32 --u32 "4&0x1FFF=1:2"`}}, // at 8 or 16 bytes, of a header of 20
 		{proto: "tcp", match: []string{`-m u32 --u32 "4&0x3FFF=0x2000"`, // u32 finds nothing behind the packet's end
 			`-m u32 ! --u32 "0>>22&0x3C@16=0:0xFFFFFFFF"`}},
 	}},

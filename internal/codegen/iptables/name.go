@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Lengths of names in octets, without the zero at the end.
+// Lengths of names in bytes, without the zero at the end.
 const (
 	maxChainName = 28 // XT_FUNCTION_MAXNAMELEN is 29 since iptables 1.8, and shorter names were allowed before
 	maxSetName   = 31 // IPSET_MAXNAMELEN is 32
@@ -15,7 +15,7 @@ const (
 // nameSet are the names of chains or sets that are taken.
 type nameSet map[string]bool
 
-// take returns a name like text that is not taken, of at most so many octets.
+// take returns a name like text that is not taken, of at most so many bytes.
 func (n nameSet) take(text string, most int) string {
 	name := shortName(text, most)
 	for i := 2; n[name]; i++ {

@@ -52,7 +52,7 @@ func (f *familyBuilder) has(m ir.PayloadMatch, kind match.Kind) condition {
 	return c.and(found)
 }
 
-// lacks is the opposite of has: any octets are not there, or no text is.
+// lacks is the opposite of has: any bytes are not there, or no text is.
 func (f *familyBuilder) lacks(m ir.PayloadMatch, kind match.Kind) (c condition) {
 	for _, a := range m.At {
 		c.any = append(c.any, lineTests{match: []string{f.atMatch(a, kind, true)}})
@@ -74,7 +74,7 @@ func (f *familyBuilder) searched(not bool) string {
 	return "-m u32 " + negated(not) + [2]string{`--u32 "0>>24&0xF=5"`, `--u32 "3&0xFF=17"`}[f.family]
 }
 
-// ipHeader are the octets of an IP header without options.
+// ipHeader are the bytes of an IP header without options.
 var ipHeader = [2]int{packet.FamilyIPv4: 20, packet.FamilyIPv6: 40}
 
 // stringMatch searches for text in UDP packets without options. --to is where the text must end, since Linux 6.2 (net/core/
@@ -90,7 +90,7 @@ func (f *familyBuilder) stringMatch(p ir.Pattern, not bool) string {
 	return text
 }
 
-// atMatch tests octets at a place in packets of a kind. In IPv6 it holds for no packet with extension headers.
+// atMatch tests bytes at a place in packets of a kind. In IPv6 it holds for no packet with extension headers.
 func (f *familyBuilder) atMatch(a ir.At, kind match.Kind, not bool) string {
 	var tests []string
 	start, offset := "0>>22&0x3C@", int(a.Offset)
@@ -116,7 +116,7 @@ func (f *familyBuilder) atMatch(a ir.At, kind match.Kind, not bool) string {
 // extensions are the IPv6 extension headers that the packet decoder steps over.
 var extensions = ranges.Normalize([]ir.Range{ranges.Span(0, 0), ranges.Span(43, 44), ranges.Span(51, 51), ranges.Span(60, 60)})
 
-// word tests up to four octets, from octet i of an At on; offset is where that begins. u32 reads four at once, and all must
+// word tests up to four bytes, from byte i of an At on; offset is where that begins. u32 reads four at once, and all must
 // be in the packet: so the last ones are read together with what is before them, where anything is.
 func word(a ir.At, i, offset int) string {
 	var mask, value uint32

@@ -102,7 +102,7 @@ var checkTable = [packet.NumChecks]checkTests{
 	packet.IPChecksum:      {left: "nft cannot add up a checksum; the kernel drops such packets when IP reads them"},
 }
 
-// shortTCP are the first fragments with IPv4 headers of all sizes that count less than 20 octets behind them.
+// shortTCP are the first fragments with IPv4 headers of all sizes that count less than 20 bytes behind them.
 func shortTCP() (lines []string) {
 	for words := 5; words <= 15; words++ {
 		lines = append(lines, fmt.Sprintf("ip hdrlength %d ip length < %d ip frag-off & 0x1fff == 0", words, words*4+20))

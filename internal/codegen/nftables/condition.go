@@ -46,7 +46,7 @@ func (n *generator) ways(r *ir.Rule, p chainInput) (w payloadLines) {
 }
 
 // withTests adds to lines the tests of all payload matches that are negated, or that are not. They come first: behind a test
-// of the protocol, nft 1.0.6 lists octets of its header as fields, and some of that means something else; where it knows no
+// of the protocol, nft 1.0.6 lists bytes of its header as fields, and some of that means something else; where it knows no
 // header of the protocol, it aborts (src/payload.c, payload_expr_complete).
 func withTests(lines []ruleLine, kind match.Kind, payload []ir.PayloadMatch, not bool) []ruleLine {
 	var tests []string
@@ -64,7 +64,7 @@ func withTests(lines []ruleLine, kind match.Kind, payload []ir.PayloadMatch, not
 	return out
 }
 
-// atTest writes a test of octets in a packet of a kind. The payload of TCP is where its header ends, which nft knows from
+// atTest writes a test of bytes in a packet of a kind. The payload of TCP is where its header ends, which nft knows from
 // Linux 5.16 on; that of the others has a fixed place.
 func atTest(a ir.At, kind match.Kind) string {
 	base, offset := "th", int(a.Offset)

@@ -105,7 +105,7 @@ func Generate(pl *plan.Plan, o Options) (*Ruleset, error) {
 	return &n.out, nil
 }
 
-// generator is the state of ToNftables.
+// generator is the state of Generate.
 type generator struct {
 	plan     *plan.Plan
 	options  Options

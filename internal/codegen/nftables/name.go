@@ -8,7 +8,7 @@ import (
 // names are the names that are taken in a table.
 type names map[string]bool
 
-// add takes a name that is an identifier to nft (letters, digits and _ - . in it, a letter first, at most 255 octets
+// add takes a name that is an identifier to nft (letters, digits and _ - . in it, a letter first, at most 255 bytes
 // with what is added to it) and that nothing else has.
 func (n names) add(text string) string {
 	const most = 200

@@ -23,7 +23,7 @@ func valuesText(values []ir.Range, size uint32, text func(uint32) string) string
 	return operator + listText(words)
 }
 
-// separateText is nftValues without ranges, which nft does not have for parts of an octet.
+// separateText is valuesText without ranges, which nft does not have for parts of a byte.
 func separateText(values []ir.Range, size uint32) string {
 	each := func(ranges []ir.Range) (words []string) {
 		for _, r := range ranges {
@@ -109,7 +109,7 @@ func flagsText(v uint32) string {
 	return strings.Join(names, "|")
 }
 
-// flagsTest writes a test of the flags octet: of the bits that matter, against what they must be or must not be.
+// flagsTest writes a test of the flags byte: of the bits that matter, against what they must be or must not be.
 func flagsTest(values []ir.Range) string {
 	has := func(v uint32) bool { return ir.Match{Values: values}.Has(v) }
 	mask := uint32(0)

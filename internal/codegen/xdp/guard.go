@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	maxGuards = 255 // their numbers from 1 on are octets in the map of ports
+	maxGuards = 255 // their numbers from 1 on are bytes in the map of ports
 	guardSize = 56  // of struct guard in bpf/verify.h
 
 	guardLimit   = 1 // flags of struct guard

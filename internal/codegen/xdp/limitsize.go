@@ -10,7 +10,7 @@ import (
 	"github.com/floodwall/floodwall/internal/xdp"
 )
 
-// The sizes of limits' tables, in buckets of 64 octets. A flood at floodRate of as many sources is what a table shall
+// The sizes of limits' tables, in buckets of 64 bytes. A flood at floodRate of as many sources is what a table shall
 // hold; all tables together that are not sized by the policy share defaultBuckets (256 MB).
 const (
 	leastBuckets   = 1 << 10

@@ -31,7 +31,7 @@ func (h *sipHash) round() {
 	h.c = bits.RotateLeft64(h.c, 32)
 }
 
-// label hashes a label of at most 63 octets: its length and its text, filled up with zeros to whole words.
+// label hashes a label of at most 63 bytes: its length and its text, filled up with zeros to whole words.
 func (h *sipHash) label(text string) {
 	var words [64]byte
 	words[0] = uint8(len(text))
@@ -52,7 +52,7 @@ func (h sipHash) sum() uint64 {
 	return h.a ^ h.b ^ h.c ^ h.d
 }
 
-// unescaped is a label as it stands in a packet: packet.Query.Name writes octets that are not printable, dots and
+// unescaped is a label as it stands in a packet: packet.Query.Name writes bytes that are not printable, dots and
 // backslashes as \DDD in decimal.
 func unescaped(label string) string {
 	plain, escaped, found := strings.Cut(label, `\`)

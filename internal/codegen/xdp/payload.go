@@ -14,7 +14,7 @@ import (
 const (
 	maxPatterns = 64
 	maxPlaces   = 16   // of one match
-	maxWindow   = 1024 // octets of the payload that are searched
+	maxWindow   = 1024 // bytes of the payload that are searched
 
 	patternSize = 136 // of struct pattern
 	patternText = 64
@@ -22,7 +22,7 @@ const (
 	placeText   = 16
 )
 
-// patterns are what rules ask of the payload: patterns, each a bit of what the search finds, and octets at fixed places,
+// patterns are what rules ask of the payload: patterns, each a bit of what the search finds, and bytes at fixed places,
 // those of one match next to each other.
 type patterns struct {
 	list   []search // in the order of the map
@@ -121,7 +121,7 @@ func (c *patterns) part() component {
 	return p
 }
 
-// short is how many patterns have less than four octets.
+// short is how many patterns have less than four bytes.
 func (c *patterns) short() (n int) {
 	for _, p := range c.list {
 		if p.slot < 0 {
@@ -131,7 +131,7 @@ func (c *patterns) short() (n int) {
 	return n
 }
 
-// window is how many octets of the payload any pattern wants searched.
+// window is how many bytes of the payload any pattern wants searched.
 func (c *patterns) window() (octets uint16) {
 	for _, pattern := range c.list {
 		octets = max(octets, pattern.Within)

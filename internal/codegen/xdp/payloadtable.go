@@ -20,7 +20,7 @@ const (
 // A search is a pattern as the table has it.
 type search struct {
 	ir.Pattern
-	before int // octets in front of those that the table knows it by
+	before int // bytes in front of those that the table knows it by
 	slot   int // theirs; -1 for a pattern that is too short
 }
 
@@ -41,9 +41,9 @@ func searches(list []ir.Pattern) []search {
 	return out
 }
 
-// quadIn is where in a text of at least four octets those begin that the table is to know it by: four of which as many as
+// quadIn is where in a text of at least four bytes those begin that the table is to know it by: four of which as many as
 // can be differ, and by which the fewest patterns are known already. A sender who knows the patterns can fill packets with
-// what leads to them, but the less often the more these octets differ, and each time to few patterns.
+// what leads to them, but the less often the more these bytes differ, and each time to few patterns.
 func quadIn(text []byte, users map[int]int) (best int) {
 	most, fewest := 0, 0
 	for at := range len(text) - quadOctets + 1 {
@@ -63,7 +63,7 @@ const maxLeads = 2
 // lead is struct lead of bpf/payload.h.
 type lead struct{ First, Second uint64 }
 
-// leads are the first octets of the quads by which patterns are known, where there are few enough of them; with room for
+// leads are the first bytes of the quads by which patterns are known, where there are few enough of them; with room for
 // maxLeads.
 func (c *patterns) leads() []lead {
 	if len(c.list) > maxLeads || c.short() > 0 {
@@ -78,7 +78,7 @@ func (c *patterns) leads() []lead {
 	return list
 }
 
-// folded is four octets as the search compares them: with bit 5 set, which makes letters lower case.
+// folded is four bytes as the search compares them: with bit 5 set, which makes letters lower case.
 func folded(text []byte) []byte {
 	quad := bytes.Clone(text[:quadOctets])
 	for i := range quad {
@@ -108,7 +108,7 @@ func writePatterns(to []byte, list []search) {
 	}
 }
 
-// setPairs marks all two octets that a short text may begin with: for one octet, whatever follows.
+// setPairs marks all two bytes that a short text may begin with: for one byte, whatever follows.
 func setPairs(pairs, text []byte) {
 	for next := range 256 {
 		if len(text) > 1 {

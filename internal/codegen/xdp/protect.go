@@ -16,7 +16,7 @@ const (
 	protectAlways        = 1
 	protectAuthenticated = 2
 
-	maxProtections = 255 // their numbers from 1 on are octets in the map of ports
+	maxProtections = 255 // their numbers from 1 on are bytes in the map of ports
 )
 
 // Sizes of the table of flows. With four to a bucket one in fifty buckets has more than its eight slots.
@@ -92,7 +92,7 @@ func flowBuckets(list []ir.Protection) (uint32, error) {
 	return buckets, nil
 }
 
-// FlowMemory is how many octets the table of flows takes that all protections of a program share.
+// FlowMemory is how many bytes the table of flows takes that all protections of a program share.
 func FlowMemory(p *ir.Program) (int, error) {
 	buckets, err := flowBuckets(p.Protections)
 	return int(buckets) * xdp.FlowBucketSize, err

@@ -30,7 +30,7 @@ type tables struct {
 	sums       int // words of a row's summary; 0 when all bits are in one word
 }
 
-// maxRows bounds the memory of a policy whose rules differ in too many ways, in octets of rows.
+// maxRows bounds the memory of a policy whose rules differ in too many ways, in bytes of rows.
 const maxRows = 1 << 30
 
 // An alternative is a rule, or a part of one: a rule that asks for a static set or a dynamic one is as two rules, each
@@ -260,7 +260,7 @@ func (t *tables) fieldDim(f packet.Field) {
 	}
 }
 
-// farthest is the greatest offset in a row that an instruction names, in octets: the last word of the last summary's
+// farthest is the greatest offset in a row that an instruction names, in bytes: the last word of the last summary's
 // first 64. Offsets of instructions have 16 bits, with a sign.
 func (t *tables) farthest() int { return 8 * (t.sums + 64*max(t.sums-1, 0) + 63) }
 
