@@ -15,6 +15,7 @@ import (
 
 	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/plan"
+	"github.com/floodwall/floodwall/internal/testutil"
 )
 
 // saboteur stands before a tool: it counts the calls that change the kernel, and fails at one of them.
@@ -77,12 +78,9 @@ func TestFaults(t *testing.T) {
 		if i%2 == 1 {
 			o.Confirm = time.Minute
 		}
-		failed, step := 0, 1
-		if os.Getenv("FLOODWALL_LONG") == "" {
-			step = 2
-			if from.target == plan.TargetIptables || to.target == plan.TargetIptables {
-				step = 7 // which makes many calls
-			}
+		failed, step := 0, testutil.Scaled(3, 1)
+		if from.target == plan.TargetIptables || to.target == plan.TargetIptables { // which makes many calls
+			step = testutil.Scaled(7, 1)
 		}
 		for n := 1 + i%step; ; n += step {
 			what := fmt.Sprintf("from %s to %s (trial %v), call %d,", from.name, to.name, o.Confirm, n)

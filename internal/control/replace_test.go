@@ -17,6 +17,7 @@ import (
 	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/cost"
 	"github.com/floodwall/floodwall/internal/plan"
+	"github.com/floodwall/floodwall/internal/testutil"
 	"github.com/floodwall/floodwall/policy"
 )
 
@@ -217,9 +218,9 @@ func TestReplaceFaults(t *testing.T) {
 	}
 	fail, calls := e.sabotage()
 	for _, target := range allTargets {
-		step := map[plan.Target]int{plan.TargetIptables: 5}[target]
-		if step == 0 || os.Getenv("FLOODWALL_LONG") != "" {
-			step = 1
+		step := testutil.Scaled(2, 1)
+		if target == plan.TargetIptables { // which makes many calls
+			step = testutil.Scaled(10, 1)
 		}
 		fail(0)
 		for _, policy := range []string{"rules: [{name: before, proto: udp, port: 2000, then: drop}]", published} {
