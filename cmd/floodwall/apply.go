@@ -34,9 +34,8 @@ func applyCommand(e *env) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "apply POLICY",
 		Short: "make a policy the one that runs: all of it, or nothing changes",
-		Long: "Apply compiles a policy to the best target that this host can do: XDP, with nftables beside it for what asks for\n" +
-			"conntrack or gives an answer; else nftables; else iptables. With --confirm the kernel itself returns to the policy\n" +
-			"before unless `floodwall confirm` comes in time, whatever has become of this terminal.",
+		Long: "Apply loads a policy into the kernel, whole or not at all, on the best target that this host has: XDP, nftables or iptables.\n" +
+			"With --confirm the kernel returns to the policy before unless `floodwall confirm` comes in time.",
 		Example: "  floodwall apply policy.yaml --confirm 60s    # then log in from another terminal, and if that works\n  floodwall confirm",
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := f.check(c); err != nil {

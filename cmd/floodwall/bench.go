@@ -59,11 +59,8 @@ func benchCommand(e *env) *cobra.Command {
 // benchLong lists the experiments.
 func benchLong() string {
 	var b strings.Builder
-	b.WriteString("Bench measures on this machine, with real packets in network namespaces that vanish with it, what\n" +
-		"Floodwall costs, beside the limits that no program can pass and the tools that do the same. Without a\n" +
-		"name, as with all, every experiment runs, and one that fails does not keep the others from it.\n\n" +
-		"With --calibrate it measures in less than a minute what packets cost at each stage on this host, in a\n" +
-		"router of the lab with a copy of this host's routes. `apply` and `daemon` place rules by that.\n\nexperiments:\n")
+	b.WriteString("Bench measures the cost of filtering on this machine, with real packets in network namespaces of its own.\n" +
+		"--calibrate measures the costs by which `apply` and `daemon` place rules.\n\nexperiments:\n")
 	for _, x := range bench.Experiments {
 		fmt.Fprintf(&b, "  %-9s %s\n", x.Name, x.Doc)
 	}

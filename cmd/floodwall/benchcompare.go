@@ -17,14 +17,8 @@ func benchCompareCommand(e *env) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "compare OLD NEW",
 		Short: "say what changed between two runs beyond noise",
-		Long: "OLD and NEW are result directories of bench, or the report.json in them. Medians are compared by Mann and\n" +
-			"Whitney's U test, as benchstat does, corrected for the number of comparisons. What is also measured as a share of\n" +
-			"a limit in the same round is compared by that share, as a machine that others use is not always as fast.\n\n" +
-			"The exit status is 1 when Floodwall got significantly worse, 0 otherwise. What it is compared with may change.\n\n" +
-			"To find a change of 10% in the datapath, run `floodwall bench program` with each build. It loads the programs anew in\n" +
-			"each of its 10 rounds, as where the kernel puts a program changes what it costs, and takes turns with a yardstick, a\n" +
-			"program that no build changes: the two are compared by their share of it, which a busy machine hardly moves. Other\n" +
-			"experiments show what a user gets, and need --rounds 10, and more of a change.",
+		Long: "Compare says which rows of two results of bench changed by more than noise. OLD and NEW are directories or report.json.\n" +
+			"The exit status is 1 when Floodwall became significantly slower.",
 		Example: "  floodwall bench program --out old\n  floodwall-new bench program --out new\n  floodwall bench compare old new",
 		Args:    exactly(2, "OLD and NEW, two results of bench"),
 		RunE:    func(c *cobra.Command, args []string) error { return e.benchCompare(c, args, o, all) },

@@ -14,14 +14,11 @@ func benchGuardCommand(e *env) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "guard BOUNDS",
 		Short: "check that no kind of packet executes more instructions than it may",
-		Long: "BOUNDS is a JSON array: {\"kind\": \"rules=20\", \"most\": 553, \"why\": \"...\"}. Guard applies a policy for each kind in\n" +
-			"a network namespace that vanishes with it, and interprets the program that the kernel has made of it. It counts the\n" +
-			"instructions that a packet executes. No time is measured, so the figures are the same on a machine that is busy.\n" +
-			"`listed` and `unlisted` are means of many sources, which random keys change by one at most.\n" +
-			"The exit status is 1 when a bound is exceeded. A bound more than 5% above its figure is to be lowered.\n\n" +
-			"kinds: " + strings.Join(guard.Kinds(), ", "),
-		Args: exactly(1, "BOUNDS, a file"),
-		RunE: func(c *cobra.Command, args []string) error { return e.benchGuard(c, args[0]) },
+		Long: "Guard counts the instructions that the loaded program executes for each kind of packet, and compares them with BOUNDS.\n" +
+			"Kinds: " + strings.Join(guard.Kinds(), ", "),
+		Example: "  floodwall bench guard .ci/instructions.json",
+		Args:    exactly(1, "BOUNDS, a file"),
+		RunE:    func(c *cobra.Command, args []string) error { return e.benchGuard(c, args[0]) },
 	}
 	e.jsonFlag(c)
 	return c

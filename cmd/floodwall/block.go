@@ -25,10 +25,8 @@ func blockCommand(e *env) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "block PREFIX...",
 		Short: "put addresses into a dynamic set, at once",
-		Long: "Block puts addresses, prefixes and ranges into a dynamic set of the policy that runs. With - it reads them from\n" +
-			"standard input, one a line, as long as that lasts; what follows a blank, comma, # or ; on a line is ignored.\n\n" +
-			"A set keeps prefixes of at most 8 lengths of each family. A range is entered as the prefixes that it consists of,\n" +
-			"all or none: one that takes more lengths than are left is refused.",
+		Long: "Block adds addresses, prefixes and ranges to a dynamic set of the policy that runs, at once.\n" +
+			"With - it reads them from standard input, one a line.",
 		Example: "  floodwall block 198.51.100.7 203.0.113.0/24 --for 1h --why 'ssh guessing'\n" +
 			"  detector | floodwall block -",
 		Args: prefixes,

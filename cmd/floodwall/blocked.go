@@ -15,8 +15,11 @@ func blockedCommand(e *env) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "blocked",
 		Short: "list what is blocked, and for how long",
-		Args:  none,
-		RunE:  func(c *cobra.Command, _ []string) error { return blocked(c.Context(), e, set) },
+		Long: "Blocked lists the entries of dynamic sets, with the time left, the reason and the origin of each.\n" +
+			"The origin is the operator or the rule that banned the address.",
+		Example: "  floodwall blocked --json",
+		Args:    none,
+		RunE:    func(c *cobra.Command, _ []string) error { return blocked(c.Context(), e, set) },
 	}
 	c.Flags().StringVar(&set, "set", "", "only this `set`")
 	e.jsonFlag(c)

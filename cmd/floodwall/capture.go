@@ -39,11 +39,8 @@ func captureCommand(e *env) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "capture",
 		Short: "write packets that rules with `sample` hand out, as pcapng",
-		Long: "Capture writes packets that rules decide, as they came in, to a file or a pipe that Wireshark and tcpdump read. Each\n" +
-			"has the rule and its verdict as a comment. A rule hands out packets when the policy gives it `sample`, as in\n\n" +
-			"  - {name: listed, from: $blocked, then: drop, sample: 1/100}\n\n" +
-			"which is one in 100, chosen at random, of which the first 128 octets are kept. A CPU hands out at most 10,000\n" +
-			"packets a second. It ends with --count or --for, when it is interrupted, or when the policy that runs hands out none.",
+		Long: "Capture writes packets that rules with `sample` hand out to a pcapng file or a pipe, for Wireshark and tcpdump.\n" +
+			"Each packet has the rule and its verdict as a comment.",
 		Example: "  floodwall capture --rule listed -w listed.pcapng --for 10s\n" +
 			"  floodwall capture | tcpdump -nr -",
 		Args: none,

@@ -19,8 +19,11 @@ func checkCommand(e *env) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "check POLICY",
 		Short: "read and compile a policy, apply nothing",
-		Args:  exactly(1, "POLICY, a file"),
-		RunE:  func(c *cobra.Command, args []string) error { return check(c.Context(), e, args[0]) },
+		Long: "Check reads and compiles a policy and reports every mistake with its line, column and remedy.\n" +
+			"It applies nothing and needs no rights.",
+		Example: "  floodwall check policy.yaml",
+		Args:    exactly(1, "POLICY, a file"),
+		RunE:    func(c *cobra.Command, args []string) error { return check(c.Context(), e, args[0]) },
 	}
 	e.jsonFlag(c)
 	return c

@@ -20,7 +20,10 @@ func compileCommand(e *env) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "compile POLICY",
 		Short: "print what would be loaded, in readable form",
-		Args:  exactly(1, "POLICY, a file"),
+		Long: "Compile prints what would be loaded: the bytecode of XDP, the script of nft, or the input of iptables-restore and ipset.\n" +
+			"It applies nothing.",
+		Example: "  floodwall compile policy.yaml --target nftables",
+		Args:    exactly(1, "POLICY, a file"),
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := checkTarget(c, target, targets(false)); err != nil {
 				return err

@@ -10,8 +10,11 @@ func confirmCommand(e *env) *cobra.Command {
 	return &cobra.Command{
 		Use:   "confirm",
 		Short: "keep the policy that `apply --confirm` put on trial",
-		Args:  none,
-		RunE:  func(c *cobra.Command, _ []string) error { return confirm(c.Context(), e) },
+		Long: "Confirm keeps the policy that `apply --confirm` put on trial.\n" +
+			"Without it the kernel returns to the policy before when the time is over.",
+		Example: "  floodwall confirm",
+		Args:    none,
+		RunE:    func(c *cobra.Command, _ []string) error { return confirm(c.Context(), e) },
 	}
 }
 

@@ -23,8 +23,8 @@ func demoCommand(e *env) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "demo [--duration D] [--rate PPS] [--list FILE] [--json]",
 		Short: "show a web server under a flood, without and with Floodwall",
-		Long: "Demo sends a flood of real packets at a real web server, in network namespaces that vanish with it, and\n" +
-			"shows what the server's clients get: without attack, under the flood, and when a policy is applied.",
+		Long: "Demo floods a real web server in network namespaces of its own, and shows what the server's clients get:\n" +
+			"without attack, under the flood, and with a policy.",
 		Example: "  floodwall demo\n  floodwall demo --rate 1.5M --list blocked.txt",
 		Args:    none,
 		RunE:    func(c *cobra.Command, _ []string) error { return e.demo(c, &f) },

@@ -16,12 +16,10 @@ func doctorCommand(e *env) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "doctor",
 		Short: "what on this host costs packets, and what to do about it",
-		Long: "Doctor looks at what costs packets on this host: connection tracking, long lists of rules, drivers, queues,\n" +
-			"kernel settings, other firewalls. It changes nothing. The exit status is 0 when all is well, 1 when a finding\n" +
-			"is a warning or a problem; notes do not count. Without root it says what it could not look at.\n\n" +
-			"With --json it prints a list of findings, each with the fields id, severity (ok, note, warning or problem), device,\n" +
-			"evidence, numbers (those in the evidence), cost, remedy and remedy_kind (command, policy or advice).",
-		Args: none,
+		Long: "Doctor shows what costs packets on this host, and the remedy for each finding. It changes nothing.\n" +
+			"The exit status is 1 when a finding is a warning or a problem.",
+		Example: "  floodwall doctor --all",
+		Args:    none,
 		RunE: func(c *cobra.Command, _ []string) error {
 			o := doctor.Options{Instance: control.Instance{Dir: e.bpffs}, Devices: devices}
 			return examine(c.Context(), e, o, all)

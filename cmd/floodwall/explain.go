@@ -17,12 +17,8 @@ func explainCommand(e *env) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "explain POLICY|--live PACKET",
 		Short: "which verdict a packet gets, and why",
-		Long: "Explain says what a policy does with a packet, or with --live what is loaded does: the XDP program itself is asked, and\n" +
-			"of what is in netfilter a copy, in a network namespace of its own (a second or so for each 100,000 entries). Of a\n" +
-			"policy, dynamic sets count as empty, and `local` is the addresses of this host, as they are now; no limit is exceeded,\n" +
-			"and rules that would decide above their rate, or only count, are named. Of what is loaded, limits in XDP are as they\n" +
-			"stand. A packet may say what conntrack thinks of it, state=established, and that the sender of a DNS query is\n" +
-			"verified.",
+		Long: "Explain says which verdict a packet gets, by which rule, and at which stage.\n" +
+			"With --live it asks the program and the rules that are loaded, not a policy.",
 		Example: "  floodwall explain policy.yaml 'tcp 198.51.100.7:1234 > 192.0.2.1:80 S'\n" +
 			"  floodwall explain policy.yaml 'udp 198.51.100.7:999 > 192.0.2.1:53 dns=ANY,example.com'\n" +
 			"  floodwall explain --live 'udp [2001:db8::7]:53 > [2001:db8::1]:4444 len=512'",

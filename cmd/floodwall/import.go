@@ -29,13 +29,8 @@ func importCommand(e *env) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "import FORMAT FILE...",
 		Short: "turn the rules of iptables, ipset or nft into a policy",
-		Long: "Import prints a policy that gives packets from outside the verdicts that the rules in the files give them. FORMAT\n" +
-			"is iptables-save, ip6tables-save, ipset or nft: the command that printed the file, text or JSON for nft. The files\n" +
-			"of the first three may be given together, in any order: each is known by its content. - is standard input.\n\n" +
-			"What has no equal in a policy is listed with its line, on standard error and at the policy's head. Rules that\n" +
-			"differ in one address become one with a set. Each rule that drops is in the policy, or named; where the policy\n" +
-			"passes what the rules drop, it says so at its head, and --strict makes that an error. A text of nft is loaded by nft\n" +
-			"itself, in user and network namespaces of its own that end with it.",
+		Long: "Import turns rules of iptables, ip6tables, ipset or nft into a policy with the same verdicts.\n" +
+			"It names each rule that it cannot carry over, with its line. - is standard input.",
 		Example: "  iptables-save | floodwall import iptables-save -\n" +
 			"  floodwall import iptables-save rules.v4 rules.v6 ipset.save --output policy.yaml\n" +
 			"  nft -j list ruleset | floodwall import nft - --device eth0",

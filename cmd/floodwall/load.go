@@ -25,11 +25,8 @@ func loadCommand(e *env) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "load URL [--connections N | --rate N/s] [--for D] [--keep-alive] [--insecure] [--json]",
 		Short: "ask a web server many times and show what its clients get",
-		Long: "Load asks a web server as many clients do, and shows requests per second over time, how long they took, phase\n" +
-			"by phase, and what failed. By default each of some connections asks again when it has its answer, or 10 to\n" +
-			"100 ms later where it could not connect; with --rate requests are due at fixed times whatever\n" +
-			"the server does, and their times count from when they were due. No request begins after the time is over; what\n" +
-			"is under way then is the rest.",
+		Long: "Load sends requests to a web server and shows requests per second, times by phase, and what failed.\n" +
+			"With --rate, requests are due at fixed times, and their times count from then.",
 		Example: "  floodwall load http://127.0.0.1:8080/\n" +
 			"  floodwall load https://192.0.2.1/ --connections 125 --for 60s --insecure\n" +
 			"  floodwall load http://192.0.2.1/ --rate 1000/s --keep-alive --json",

@@ -14,11 +14,11 @@ func repairCommand(e *env) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "repair",
 		Short: "put back what has gone from the kernel of the policy that runs",
-		Long: "Repair puts programs back on devices that returned, or from which another tool has detached them, and puts back what\n" +
-			"others have removed from nftables, iptables or ipset. It changes nothing that is whole. All that it needs is in the BPF\n" +
-			"file system, and entries of removed dynamic sets in the state directory. `floodwall daemon` does the same by itself, at once.",
-		Args: none,
-		RunE: func(c *cobra.Command, _ []string) error { return repair(c.Context(), e, restoring) },
+		Long: "Repair puts back what other tools have removed: XDP programs, and rules and sets in netfilter.\n" +
+			"It changes nothing that is whole. `floodwall daemon` does the same at once.",
+		Example: "  floodwall repair",
+		Args:    none,
+		RunE:    func(c *cobra.Command, _ []string) error { return repair(c.Context(), e, restoring) },
 	}
 	e.jsonFlag(c)
 	c.Flags().BoolVar(&restoring, "boot-restore", false, "apply the policy that was saved for boot when nothing is loaded")

@@ -10,11 +10,11 @@ func rollbackCommand(e *env) *cobra.Command {
 	return &cobra.Command{
 		Use:   "rollback",
 		Short: "return to the policy before, whether or not this one is confirmed",
-		Long: "Rollback makes the policy that ran before the last apply run again, with the bans of now; in XDP with its counters,\n" +
-			"too. A second rollback returns to the one that it took back. A policy on trial is given up; the kernel would do\n" +
-			"so by itself when its time is over. It does not change the target.",
-		Args: none,
-		RunE: func(c *cobra.Command, _ []string) error { return rollback(c.Context(), e) },
+		Long: "Rollback loads the policy that ran before the last apply, with the bans of now.\n" +
+			"A second rollback takes the first one back.",
+		Example: "  floodwall rollback",
+		Args:    none,
+		RunE:    func(c *cobra.Command, _ []string) error { return rollback(c.Context(), e) },
 	}
 }
 

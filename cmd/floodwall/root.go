@@ -2,6 +2,8 @@ package main
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 )
@@ -48,8 +50,27 @@ func newRoot(e *env) *cobra.Command {
 	root.SetHelpCommand(helpCommand(root))
 	root.InitDefaultHelpCmd()
 	addCompletion(root)
+	addLinks(root)
 	return root
 }
+
+// addLinks gives each command the address of its section in docs/commands.md.
+func addLinks(parent *cobra.Command) {
+	for _, c := range parent.Commands() {
+		anchor := strings.ReplaceAll(strings.TrimPrefix(c.CommandPath(), "floodwall "), " ", "-")
+		switch {
+		case c.Hidden, parent.Name() == "completion":
+			continue
+		case slices.Contains([]string{"schema", "version", "completion", "help"}, anchor):
+			anchor = "commands"
+		}
+		c.Annotations = map[string]string{"more": commandsPage + "#" + anchor}
+		addLinks(c)
+	}
+}
+
+// commandsPage has what the help of a command leaves out.
+const commandsPage = "https://github.com/floodwall/floodwall/blob/main/docs/commands.md"
 
 // helpCommand explains a command. Cobra's own takes an unknown one for granted.
 func helpCommand(root *cobra.Command) *cobra.Command {
@@ -101,6 +122,9 @@ commands:{{range .Commands}}{{if or .IsAvailableCommand (eq .Name "help")}}
 
 examples:
 {{.Example}}{{end}}
+{{- with index .Annotations "more"}}
+
+more: {{.}}{{end}}
 {{- if .HasAvailableLocalFlags}}
 
 flags:

@@ -10,7 +10,10 @@ func schemaCommand(e *env) *cobra.Command {
 	return &cobra.Command{
 		Use:   "schema",
 		Short: "print the JSON schema of policies, for editors",
-		Args:  none,
+		Long: "Schema prints the JSON schema of policies.\n" +
+			"Editors use it to check and to complete a policy.",
+		Example: "  floodwall schema >policy.schema.json",
+		Args:    none,
 		RunE: func(*cobra.Command, []string) error {
 			e.text(string(policy.Schema))
 			return nil

@@ -19,18 +19,11 @@ func statusCommand(e *env) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "status",
 		Short: "what runs, and what it has decided so far",
-		Long: "Status says what is loaded, and what each rule, check and the default have decided since it was first applied. A\n" +
-			"default that passes is not counted where that would cost each packet more (-); what is told was counted before. A\n" +
-			"verdict in brackets is that of a rule or a check that only counts. Of a limit by prefixes it says how many of them have\n" +
-			"used a part of their rate at the moment, how many the table has room for, and how many it had to forget, since a flood\n" +
-			"from too many sources filled it: forgotten ones begin anew. What nftables and iptables keep of limits is not shown.\n" +
-			"Of a protected service it says who answers its SYNs, whether with cookies at the moment, what is announced in IPv4 and\n" +
-			"IPv6, and how full the table of connections is, which is one for all services. Where the host's costs are known\n" +
-			"(`bench --calibrate`) it says what filtering is predicted to cost with the packets since rules came to where they\n" +
-			"are, there and elsewhere, what all that the kernel does in softirqs took a packet, and which rules moved why. The exit\n" +
-			"status is 1 when nothing runs, or when something is open: a device without its program, a change by others in netfilter.",
-		Args: none,
-		RunE: func(c *cobra.Command, _ []string) error { return status(c.Context(), e, all) },
+		Long: "Status shows the policy that runs and what each rule, check and set has counted.\n" +
+			"The exit status is 1 when nothing runs, or when a part of the policy is missing in the kernel.",
+		Example: "  floodwall status --json",
+		Args:    none,
+		RunE:    func(c *cobra.Command, _ []string) error { return status(c.Context(), e, all) },
 	}
 	c.Flags().BoolVar(&all, "all", false, "list checks and built-in rules that have seen no packet, too")
 	e.jsonFlag(c)

@@ -19,11 +19,11 @@ func testCommand(e *env) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "test POLICY CASES",
 		Short: "check a policy against packets with the verdicts they must get",
-		Long: "Each line of CASES is a packet, the verdict it must get and, if that matters, the reason:\n\n" +
-			"  tcp 198.51.100.7:1234 > 192.0.2.1:80 S  drop listed   # a comment\n\n" +
-			"Dynamic sets count as empty, no limit is exceeded, and `local` is the addresses of this host, as they are now.",
-		Args: exactly(2, "POLICY and CASES, two files"),
-		RunE: func(c *cobra.Command, args []string) error { return test(c.Context(), e, args[0], args[1]) },
+		Long: "Test compares the policy's verdicts with those that the file CASES expects. A line is a packet, a verdict and, if wanted, a reason:\n" +
+			"tcp 198.51.100.7:1234 > 192.0.2.1:80 S  drop listed",
+		Example: "  floodwall test policy.yaml cases.txt",
+		Args:    exactly(2, "POLICY and CASES, two files"),
+		RunE:    func(c *cobra.Command, args []string) error { return test(c.Context(), e, args[0], args[1]) },
 	}
 	e.jsonFlag(c)
 	return c

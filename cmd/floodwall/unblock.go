@@ -14,10 +14,11 @@ func unblockCommand(e *env) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "unblock PREFIX...",
 		Short: "take addresses out of a dynamic set, at once",
-		Long: "Unblock removes entries as they were blocked, exactly these prefixes. With - it reads them from standard input,\n" +
-			"as block does.",
-		Args: prefixes,
-		RunE: func(c *cobra.Command, args []string) error { return unblock(c.Context(), e, args, set) },
+		Long: "Unblock removes entries from a dynamic set, exactly as they were blocked.\n" +
+			"With - it reads them from standard input, one a line.",
+		Example: "  floodwall unblock 198.51.100.7",
+		Args:    prefixes,
+		RunE:    func(c *cobra.Command, args []string) error { return unblock(c.Context(), e, args, set) },
 	}
 	c.Flags().StringVar(&set, "set", "", "the dynamic `set`; the only one, or bans, if not said")
 	e.jsonFlag(c)

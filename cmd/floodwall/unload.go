@@ -15,10 +15,11 @@ func unloadCommand(e *env) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "unload",
 		Short: "detach from all devices and remove everything",
-		Long: "Unload detaches from all devices, removes what is in netfilter and the state, and with it the systemd units of\n" +
-			"`apply --boot`. It is the only command that ends filtering: to stop or restart a unit changes nothing in the kernel.",
-		Args: none,
-		RunE: func(c *cobra.Command, _ []string) error { return unload(c.Context(), e, keepBoot) },
+		Long: "Unload removes everything: programs, rules in netfilter, state, and the systemd units of `apply --boot`.\n" +
+			"It is the only command that ends filtering.",
+		Example: "  floodwall unload",
+		Args:    none,
+		RunE:    func(c *cobra.Command, _ []string) error { return unload(c.Context(), e, keepBoot) },
 	}
 	c.Flags().BoolVar(&keepBoot, "keep-boot", false, "leave what comes back after a reboot")
 	c.Flags().MarkHidden("keep-boot")

@@ -12,8 +12,11 @@ func versionCommand(e *env) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "version",
 		Short: "print the version",
-		Args:  none,
-		RunE:  func(*cobra.Command, []string) error { return version(e) },
+		Long: "Version prints the version of this binary, and of the Go that built it.\n" +
+			"With --json it also prints the revision in git, where the build knew it.",
+		Example: "  floodwall version",
+		Args:    none,
+		RunE:    func(*cobra.Command, []string) error { return version(e) },
 	}
 	e.jsonFlag(c)
 	return c
