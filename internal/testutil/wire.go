@@ -1,10 +1,12 @@
 package testutil
 
 import (
+	"errors"
 	"fmt"
 	"os/exec"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
@@ -66,7 +68,11 @@ func SendFor(device string, descriptions []string, more func(sent int) bool) err
 	to := &unix.SockaddrLinklayer{Ifindex: dev.Attrs().Index}
 	for sent := 0; more(sent); sent++ {
 		for _, frame := range frames {
-			if err := unix.Sendto(socket, frame, 0, to); err != nil {
+			err := unix.Sendto(socket, frame, 0, to)
+			for ; errors.Is(err, unix.ENOBUFS); err = unix.Sendto(socket, frame, 0, to) {
+				time.Sleep(time.Millisecond) // the queue of the other end is full, and the frame dropped: the receiver waits for a CPU
+			}
+			if err != nil {
 				return fmt.Errorf("sending on %s: %w", device, err)
 			}
 		}
