@@ -6,11 +6,10 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
-	"time"
 
 	"github.com/floodwall/floodwall/internal/daemonlock"
 	"github.com/floodwall/floodwall/internal/datapath"
-	"github.com/floodwall/floodwall/internal/hostfacts"
+	"github.com/floodwall/floodwall/internal/manifest"
 )
 
 // BanLimits are the limits of the policy that runs by which sources are banned, and the prefixes that never are.
@@ -25,17 +24,7 @@ type BanLimits struct {
 // BanLimit is a limit of a rule.
 type BanLimit struct {
 	Rule string
-	Ban  *BanAction // nil: it bans nobody
-}
-
-// BanAction says what becomes of prefixes that exceed a limit.
-type BanAction struct {
-	Set string        `json:"set"` // that they are entered into
-	For time.Duration `json:"for"`
-	V4  int           `json:"v4"` // the lengths of the prefixes
-	V6  int           `json:"v6"`
-
-	Forgeable bool `json:"forgeable,omitempty"` // packets count that prove no address
+	Ban  *manifest.BanAction // nil: it bans nobody
 }
 
 // BanLimits reads the limits that ban of the policy that runs, and opens the offences against them, unless known is the key of
@@ -51,7 +40,7 @@ func (in Instance) BanLimits(ctx context.Context, known uint64) (b *BanLimits, o
 	defer l.close()
 	g := l.generations[0]
 	m := g.manifest
-	if g.program == nil || m.banningRule() == "" {
+	if g.program == nil || m.BanningRule() == "" {
 		return nil, nil, nil
 	}
 	b = &BanLimits{Key: m.Key, Generation: g.number, Policy: m.File, Spared: slices.Concat(m.Never, m.Operators)}
@@ -64,32 +53,12 @@ func (in Instance) BanLimits(ctx context.Context, known uint64) (b *BanLimits, o
 	return b, offences, err
 }
 
-// banningRule is the first rule with a limit that bans, "" when there is none.
-func (m *manifest) banningRule() string {
-	for _, l := range m.Limits {
-		if l.Ban != nil {
-			return l.Rule
-		}
-	}
-	return ""
-}
-
-// operators notes who applied a policy that bans.
-func (m *manifest) operators(sessions []hostfacts.Session) {
-	if m.banningRule() == "" {
-		return
-	}
-	for _, s := range sessions {
-		m.Operators = append(m.Operators, netip.PrefixFrom(s.Client.Addr(), s.Client.Addr().BitLen()))
-	}
-}
-
 // NobodyBanned begins the warning that bans wait for the daemon.
 const NobodyBanned = "nobody is banned"
 
 // bansWaitFor says what bans wait for, "" when somebody watches or no rule bans.
-func (in Instance) bansWaitFor(m *manifest) string {
-	rule := m.banningRule()
+func (in Instance) bansWaitFor(m *manifest.Manifest) string {
+	rule := m.BanningRule()
 	if rule == "" || in.hasDaemon() {
 		return ""
 	}

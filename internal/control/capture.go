@@ -12,6 +12,7 @@ import (
 
 	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/ir"
+	"github.com/floodwall/floodwall/internal/manifest"
 )
 
 // Capture reads the packets that rules with `sample` hand out, of the policy that runs. When another is applied, it goes
@@ -20,7 +21,7 @@ type Capture struct {
 	in         Instance
 	only       []string // names of rules; none: all
 	generation int
-	manifest   *manifest
+	manifest   *manifest.Manifest
 	oneIn      map[uint32]uint32 // by the slots of rules that hand out samples
 	chosen     map[uint32]bool   // those that are asked for
 	samples    *datapath.Samples
@@ -92,7 +93,7 @@ func (c *Capture) choose() error {
 	}
 	slots := map[string]uint32{}
 	for slot := range c.oneIn {
-		slots[c.manifest.reason(slot)] = slot
+		slots[c.manifest.Reason(slot)] = slot
 	}
 	c.chosen = map[uint32]bool{}
 	for _, name := range c.only {
@@ -114,7 +115,7 @@ func (c *Capture) Rules() map[string]uint32 {
 	rules := map[string]uint32{}
 	for slot, n := range c.oneIn {
 		if c.chosen[slot] {
-			rules[c.manifest.reason(slot)] = n
+			rules[c.manifest.Reason(slot)] = n
 		}
 	}
 	return rules
@@ -129,7 +130,7 @@ func (c *Capture) Read(ctx context.Context) (Captured, error) {
 		s, err := c.next(ctx)
 		switch {
 		case err == nil && c.chosen[s.Slot]:
-			return Captured{s, c.manifest.reason(s.Slot), ir.Verdict(s.Verdict).String(), c.device(s.Device)}, nil
+			return Captured{s, c.manifest.Reason(s.Slot), ir.Verdict(s.Verdict).String(), c.device(s.Device)}, nil
 		case ctx.Err() != nil:
 			return Captured{}, ctx.Err()
 		case errors.Is(err, context.DeadlineExceeded):

@@ -9,6 +9,7 @@ import (
 	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/hostfacts"
 	"github.com/floodwall/floodwall/internal/ir"
+	"github.com/floodwall/floodwall/internal/manifest"
 )
 
 // keepConnections has the program know the connections that the kernel has, and has protections begin as they stand. What
@@ -33,11 +34,11 @@ func (l *loaded) keepConnections(context.Context) error {
 }
 
 // samePlaces are the numbers of protections of services that stay, and those that they had before.
-func samePlaces(now, before *manifest) map[int]int {
+func samePlaces(now, before *manifest.Manifest) map[int]int {
 	places := map[int]int{}
 	for i, s := range now.Protections {
-		then := slices.IndexFunc(before.Protections, func(b protectionEntry) bool { return b.Service == s.Service })
-		if then >= 0 && !s.inKernel() && !before.Protections[then].inKernel() {
+		then := slices.IndexFunc(before.Protections, func(b manifest.Protection) bool { return b.Service == s.Service })
+		if then >= 0 && !s.InKernel() && !before.Protections[then].InKernel() {
 			places[i] = then
 		}
 	}
@@ -53,7 +54,7 @@ const (
 
 // windDown has the protections of a generation that the next one, nil for none, has not answer no more SYNs, and waits for
 // the cookies on their way: behind it nobody would know what to do with them.
-func (g *generation) windDown(ctx context.Context, next *manifest) error {
+func (g *generation) windDown(ctx context.Context, next *manifest.Manifest) error {
 	if g == nil || g.program == nil {
 		return nil
 	}

@@ -6,10 +6,12 @@
 //
 //   - apply.go: Apply, from the policy's text to the lock; target.go chooses the target.
 //   - transaction.go: the transaction as one function. Its steps make values: running.go what runs, planned.go what is to run
-//     (protection.go, place.go, slots.go, manifest.go), load.go what the kernel has of it (connections.go, dynamic.go,
-//     keepbans.go, netfilter.go with ruleset.go and tool.go), session.go whether it would cut the operator off, install.go what decides from then on
+//     (place.go, with internal/manifest), load.go what the kernel has of it (connections.go, dynamic.go,
+//     keepbans.go, netfilter.go with internal/ruleset), session.go whether it would cut the operator off, install.go what decides from then on
 //     (installtrial.go, strict.go).
 //   - trial.go, rollback.go, unload.go: what ends a generation; mend.go and repair.go put back what has gone of one.
-//   - live.go: what runs, as the kernel says; status.go, explain.go and probe.go report it; block.go changes its dynamic sets.
+//   - live.go: what runs, as the kernel says; status.go, explain.go and probe.go report it; block.go changes its dynamic sets
+//     (internal/dynamicset); counted.go reads its counters (internal/counts) and those of the host (internal/traffic).
 //   - moving.go, replace.go: moves of rules, for internal/daemon; banlimits.go: limits that ban, for the same.
+//   - types.go: types of other packages under the names that callers use.
 package control

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/floodwall/floodwall/internal/ir"
+	"github.com/floodwall/floodwall/internal/manifest"
 	"github.com/floodwall/floodwall/internal/packet"
 	"github.com/floodwall/floodwall/internal/plan"
 	"github.com/floodwall/floodwall/internal/xdp"
@@ -115,8 +116,8 @@ func (in Instance) Explain(ctx context.Context, spec packet.Spec) (Explanation, 
 		if err != nil {
 			return Explanation{}, err
 		}
-		e.Verdict, e.Reason, e.Stage = ir.Verdict(answer.Verdict).String(), m.reason(answer.Slot), plan.StageXDP
-		e.Line = m.line(e.Reason)
+		e.Verdict, e.Reason, e.Stage = ir.Verdict(answer.Verdict).String(), m.Reason(answer.Slot), plan.StageXDP
+		e.Line = m.Line(e.Reason)
 		if err := e.protectedBy(g); err != nil {
 			return Explanation{}, err
 		}
@@ -129,7 +130,7 @@ func (in Instance) Explain(ctx context.Context, spec packet.Spec) (Explanation, 
 
 // protectedBy says how the protection stands that goes with the rule that decides, if one does.
 func (e *Explanation) protectedBy(g *generation) error {
-	i := slices.IndexFunc(g.manifest.Rules, func(r ruleEntry) bool { return r.Name == e.Reason && r.Protect > 0 })
+	i := slices.IndexFunc(g.manifest.Rules, func(r manifest.Rule) bool { return r.Name == e.Reason && r.Protect > 0 })
 	if i < 0 {
 		return nil
 	}
@@ -140,14 +141,4 @@ func (e *Explanation) protectedBy(g *generation) error {
 	p := s.Protections[g.manifest.Rules[i].Protect-1]
 	e.Protection, e.Always, e.Active = p.Service, p.Always, &p.Active
 	return nil
-}
-
-// line is that of a rule in the policy.
-func (m *manifest) line(rule string) int {
-	for _, r := range m.Rules {
-		if r.Name == rule {
-			return r.Line
-		}
-	}
-	return 0
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/netfilter"
 	"github.com/floodwall/floodwall/internal/plan"
+	"github.com/floodwall/floodwall/internal/ruleset"
 )
 
 // handOver is how long a new ruleset in netfilter decides while XDP is being switched. If the process dies in between, the
@@ -35,7 +36,7 @@ func (l *loaded) install(ctx context.Context) (*installed, error) {
 		return nil, err
 	}
 	ctx = context.WithoutCancel(ctx)
-	s := &switchover{loaded: l, text: text, to: &installed{loaded: l}, trial: l.options.Confirm, tools: map[kind]tool{}}
+	s := &switchover{loaded: l, text: text, to: &installed{loaded: l}, trial: l.options.Confirm, tools: map[ruleset.Kind]ruleset.Tool{}}
 	if err := s.run(ctx); err != nil {
 		return nil, err
 	}
@@ -68,9 +69,9 @@ type switchover struct {
 	begin time.Time     // when the first ruleset was loaded, or would have been
 	base  *generation   // that returns if the new one is not confirmed, or nil
 	ended *generation   // whose trial this change ends, or nil
-	old   map[kind]*ruleset
-	new   map[kind]*ruleset
-	tools map[kind]tool
+	old   map[ruleset.Kind]*ruleset.Ruleset
+	new   map[ruleset.Kind]*ruleset.Ruleset
+	tools map[ruleset.Kind]ruleset.Tool
 	done  []func() error // what undoes the steps so far, first to last
 }
 
@@ -121,7 +122,7 @@ func (s *switchover) stepBack(ctx context.Context) error {
 		return nil
 	}
 	s.done = append(s.done, func() error { return s.running.live.giveUp(ctx) })
-	for _, p := range s.ended.manifest.all() {
+	for _, p := range s.ended.manifest.AllRulesets() {
 		if old := s.old[p.Kind]; old != nil {
 			if err := s.tools[p.Kind].Rollback(ctx, p.Name, old.Name); err != nil {
 				return err
@@ -136,7 +137,7 @@ func (s *switchover) dropEnded(ctx context.Context) (err error) {
 	if s.ended == nil {
 		return nil
 	}
-	for _, p := range s.ended.manifest.all() {
+	for _, p := range s.ended.manifest.AllRulesets() {
 		err = errors.Join(err, s.tools[p.Kind].Remove(ctx, p.Name))
 	}
 	if s.ended.program == nil {
@@ -147,12 +148,12 @@ func (s *switchover) dropEnded(ctx context.Context) (err error) {
 
 // prepare finds the tools, and removes remains of applies that died.
 func (s *switchover) prepare(ctx context.Context) error {
-	s.old, s.new = map[kind]*ruleset{}, map[kind]*ruleset{}
-	for _, p := range s.manifest.all() {
+	s.old, s.new = map[ruleset.Kind]*ruleset.Ruleset{}, map[ruleset.Kind]*ruleset.Ruleset{}
+	for _, p := range s.manifest.AllRulesets() {
 		s.new[p.Kind] = p
 	}
 	var keep []string
-	used := map[kind]bool{}
+	used := map[ruleset.Kind]bool{}
 	for k := range s.new {
 		used[k] = true
 	}
@@ -172,7 +173,7 @@ func (s *switchover) prepare(ctx context.Context) error {
 		}
 	}
 	for k := range used {
-		t, err := findTool(ctx, k)
+		t, err := ruleset.FindTool(ctx, k)
 		if err != nil {
 			return &unavailableError{err}
 		}
@@ -187,10 +188,10 @@ func (s *switchover) prepare(ctx context.Context) error {
 // loadRulesets loads the rulesets in netfilter. With a trial, or where XDP has a part in the change, they decide beside the old
 // ones until all has changed: at no moment is a packet let by that both policies drop.
 func (s *switchover) loadRulesets(ctx context.Context) error {
-	for _, p := range s.manifest.all() {
+	for _, p := range s.manifest.AllRulesets() {
 		k, old := p.Kind, nameOf(s.old[p.Kind])
-		how := loading{trial: s.guarded(), beside: s.programs() || s.trial > 0}
-		if err := s.remains(s.tools[k].load(ctx, p, old, how)); err != nil {
+		how := ruleset.Loading{Trial: s.guarded(), Beside: s.programs() || s.trial > 0}
+		if err := s.remains(s.tools[k].Load(ctx, p, old, how)); err != nil {
 			return err
 		}
 		s.done = append(s.done, func() error {
@@ -229,7 +230,7 @@ func (s *switchover) guarded() time.Duration {
 	return 0
 }
 
-func nameOf(p *ruleset) string {
+func nameOf(p *ruleset.Ruleset) string {
 	if p == nil {
 		return ""
 	}
@@ -267,7 +268,7 @@ func (s *switchover) attach(ctx context.Context) error {
 			s.to.generation = d.Generation
 			s.to.devices = append(s.to.devices, AppliedDevice{d.Name, plan.StageXDP, d.Mode})
 		}
-		s.to.notes = append(s.to.notes, s.manifest.lostReplies(s.to.devices)...)
+		s.to.notes = append(s.to.notes, lostReplies(s.manifest, s.to.devices)...)
 		return nil
 	}
 	return s.recorded(left > 0 && s.programs())
@@ -313,18 +314,18 @@ func (s *switchover) annotate(ctx context.Context) error {
 	if s.running.counted == nil {
 		return nil
 	}
-	more := s.running.counted.goesOn(s.manifest)
+	more := s.running.counted.GoesOn(s.manifest)
 	if s.move != nil {
 		last, err := s.running.live.tallies(ctx, s.running.generation)
 		if err != nil {
 			return err
 		}
-		more = last.leaves(s.manifest, s.running.counted, s.began)
+		more = last.Leaves(s.manifest, s.running.counted, s.began)
 	}
-	if more.isZero() {
+	if more.IsZero() {
 		return nil
 	}
-	return more.write(s.running.state, number)
+	return more.Write(s.running.state, number)
 }
 
 // undo takes back what was done, last first.
@@ -353,7 +354,7 @@ func (s *switchover) settle(ctx context.Context) error {
 		}
 		return nil
 	}
-	for _, p := range s.manifest.all() {
+	for _, p := range s.manifest.AllRulesets() {
 		if err := s.tools[p.Kind].Keep(ctx, p.Name); err != nil {
 			return err
 		}
@@ -369,7 +370,7 @@ func (s *switchover) settle(ctx context.Context) error {
 	}
 	// Once an old ruleset is removed, or XDP is confirmed that had nothing before, nothing can be taken back.
 	removed := s.program != nil && (s.base == nil || s.base.program == nil)
-	for _, p := range s.manifest.all() {
+	for _, p := range s.manifest.AllRulesets() {
 		old := nameOf(s.old[p.Kind])
 		err := s.remains(s.tools[p.Kind].Finish(ctx, p.Name, old))
 		if err != nil && !removed {

@@ -44,7 +44,7 @@ const (
 func (s *switchover) hold(ctx context.Context, more time.Duration) (ends time.Time, err error) {
 	for range startTries {
 		began := time.Now()
-		for _, p := range s.manifest.all() {
+		for _, p := range s.manifest.AllRulesets() {
 			if err := s.tools[p.Kind].Renew(ctx, p.Name, s.trial+more); err != nil {
 				return ends, err
 			}
@@ -90,7 +90,7 @@ func (s *switchover) start(ctx context.Context) error {
 // rulesets decide again before the new program returns, and that before the new rulesets become inert: at no moment does nobody
 // decide, and the old policy is whole in the end.
 func (s *switchover) startTrial(ctx context.Context, trial time.Duration) error {
-	for _, p := range s.manifest.all() {
+	for _, p := range s.manifest.AllRulesets() {
 		old := s.old[p.Kind]
 		if old == nil {
 			continue
@@ -103,7 +103,7 @@ func (s *switchover) startTrial(ctx context.Context, trial time.Duration) error 
 	if err := s.restart(trial - ahead); err != nil {
 		return err
 	}
-	for _, p := range s.manifest.all() {
+	for _, p := range s.manifest.AllRulesets() {
 		left := max(time.Until(began.Add(trial)), ahead)
 		if err := s.tools[p.Kind].Renew(ctx, p.Name, left); err != nil {
 			return err
@@ -128,7 +128,7 @@ func (s *switchover) succeed(ctx context.Context) error {
 	if s.move == nil || !s.programs() {
 		return nil
 	}
-	for _, p := range s.manifest.all() { // one that stands in, and so leaves nobody deciding, comes last
+	for _, p := range s.manifest.AllRulesets() { // one that stands in, and so leaves nobody deciding, comes last
 		if err := s.tools[p.Kind].Succeed(ctx, p.Name, nameOf(s.old[p.Kind]), s.guarded()); err != nil {
 			return err
 		}

@@ -5,67 +5,24 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
-	"net/netip"
 	"slices"
 	"time"
 
-	"github.com/floodwall/floodwall/internal/banlog"
 	"github.com/floodwall/floodwall/internal/datapath"
+	"github.com/floodwall/floodwall/internal/dynamicset"
 	"github.com/floodwall/floodwall/internal/plan"
+	"github.com/floodwall/floodwall/internal/ruleset"
 )
 
 // Entries of dynamic sets are kept over a reboot by who changes them, under the lock of the state. An apply enters what was
 // kept of a set that the policy before did not have: after a reboot there is none.
 
-// blockedRecords are the entries of a Block, but for those that were refused.
-func blockedRecords(e setEntry, bans []Ban, refused Refusals) []banlog.Record {
-	not := map[int]bool{}
-	ranges := map[int]bool{}
-	for _, r := range refused {
-		not[r.Index] = true
-		ranges[bans[r.Index].Range] = bans[r.Index].Range != 0
-	}
-	now := time.Now()
-	var list []banlog.Record
-	for i, b := range bans {
-		if not[i] || ranges[b.Range] {
-			continue
-		}
-		r := banlog.Record{Set: e.Name, Prefix: b.Prefix.Masked(), Start: now, Why: b.reason()}
-		length := b.For
-		if length == 0 {
-			length = e.Timeout
-		}
-		if length != Forever && length > 0 {
-			r.End = now.Add(length)
-		}
-		list = append(list, r)
-	}
-	return list
-}
-
-// unblockedRecords are the entries that an Unblock has removed.
-func unblockedRecords(e setEntry, prefixes []netip.Prefix, refused Refusals) []banlog.Record {
-	not := map[int]bool{}
-	for _, r := range refused {
-		not[r.Index] = true
-	}
-	var list []banlog.Record
-	for i, p := range prefixes {
-		if !not[i] {
-			list = append(list, banlog.Record{Set: e.Name, Prefix: p.Masked(), Start: time.Now(), Gone: true})
-		}
-	}
-	return list
-}
-
 // keepChange keeps a change of a set. That it cannot is no error of the change, which has effect.
-func (in Instance) keepChange(ctx context.Context, l *live, set string, c setChange, refused Refusals) error {
+func (in Instance) keepChange(ctx context.Context, l *live, set string, c setChange, refused dynamicset.Refusals) error {
 	if in.Bans == nil {
 		return nil
 	}
-	e, err := l.generations[0].manifest.dynamicSet(set)
+	e, err := dynamicset.Named(l.generations[0].manifest, set)
 	if err != nil {
 		return nil
 	}
@@ -86,7 +43,7 @@ func (in Instance) keepChange(ctx context.Context, l *live, set string, c setCha
 func (in Instance) rewriteBans(ctx context.Context, l *live) error {
 	g := l.generations[0]
 	held := map[string]bool{}
-	var lists [][]Blocked
+	var lists [][]dynamicset.Blocked
 	for _, e := range g.manifest.Sets {
 		if e.Dynamic < 0 || e.Local {
 			continue
@@ -100,24 +57,7 @@ func (in Instance) rewriteBans(ctx context.Context, l *live) error {
 		}
 		held[e.Name], lists = true, append(lists, list)
 	}
-	return in.Bans.Rewrite(func(set string) bool { return held[set] }, recordsOf(lists))
-}
-
-func recordsOf(lists [][]Blocked) iter.Seq[banlog.Record] {
-	return func(yield func(banlog.Record) bool) {
-		now := time.Now()
-		for _, list := range lists {
-			for _, b := range list {
-				r := banlog.Record{Set: b.Set, Prefix: b.Prefix, Start: now, Why: b.Why}
-				if b.Expires != nil {
-					r.End = now.Add(time.Duration(*b.Expires * float64(time.Second)))
-				}
-				if !yield(r) {
-					return
-				}
-			}
-		}
-	}
+	return in.Bans.Rewrite(func(set string) bool { return held[set] }, dynamicset.RecordsOf(lists))
 }
 
 // KeepBans brings the file of bans up to date with the clock, and makes it smaller when most of it says nothing any more. What
@@ -158,11 +98,11 @@ func (in Instance) bansKept(ctx context.Context, state *datapath.State) (notes [
 func (l *loaded) loadBans() {
 	limits := map[string]int{}
 	for _, s := range l.compiled.Program.Sets {
-		if !dynamicByName(&s) {
+		if !ruleset.DynamicByName(&s) {
 			continue
 		}
 		if l.running.generation != nil && l.running.foreign == nil {
-			if was, ok := l.running.generation.manifest.set(s.Name); ok && was.Dynamic >= 0 {
+			if was, ok := l.running.generation.manifest.Set(s.Name); ok && was.Dynamic >= 0 {
 				continue
 			}
 		}
@@ -178,7 +118,7 @@ func (l *loaded) loadBans() {
 	}
 	l.saved = map[string]bool{}
 	for _, r := range records {
-		b := blockedAs(r.Prefix, r.Set, r.Why, isAutomatic(r.Why))
+		b := dynamicset.BlockedAs(r.Prefix, r.Set, r.Why, dynamicset.IsAutomatic(r.Why))
 		if !r.End.IsZero() {
 			left := r.Left(time.Now()).Seconds()
 			b.Expires = &left
@@ -195,14 +135,14 @@ func (l *loaded) loadBans() {
 func (l *loaded) restoreSet(set string, most int) {
 	list := l.kept[set]
 	all := len(list)
-	slices.SortFunc(list, func(x, y Blocked) int {
+	slices.SortFunc(list, func(x, y dynamicset.Blocked) int {
 		if x.Expires == nil || y.Expires == nil {
 			return cmp.Compare(boolRank(x.Expires != nil), boolRank(y.Expires != nil))
 		}
 		return cmp.Compare(*y.Expires, *x.Expires)
 	})
 	if l.target == plan.TargetNftables || l.stages.Later() { // its sets of prefixes hold none beside another around it
-		list = disjoint(list)
+		list = dynamicset.Disjoint(list)
 	}
 	list = list[:min(len(list), most)]
 	if len(list) < all {
@@ -214,40 +154,13 @@ func (l *loaded) restoreSet(set string, most int) {
 	}
 }
 
+func (l *loaded) notRestored(set string, n int) {
+	l.note(fmt.Sprintf("set %q cannot hold %d of the entries that were kept: its max is smaller than it was, or another prefix is around them", set, n))
+}
+
 func boolRank(b bool) int {
 	if b {
 		return 1
 	}
 	return 0
-}
-
-// disjoint leaves out prefixes that are part of another one, or around one that comes before.
-func disjoint(list []Blocked) (out []Blocked) {
-	inner := map[netip.Prefix]bool{} // every prefix around one that is in
-	is := map[netip.Prefix]bool{}
-	for _, b := range list {
-		if b.Prefix.IsSingleIP() { // in a set of its own
-			out = append(out, b)
-			continue
-		}
-		covered := inner[b.Prefix]
-		for bits := b.Prefix.Bits(); bits >= 0 && !covered; bits-- {
-			p, _ := b.Prefix.Addr().Prefix(bits)
-			covered = is[p]
-		}
-		if covered {
-			continue
-		}
-		is[b.Prefix] = true
-		for bits := b.Prefix.Bits(); bits >= 0; bits-- {
-			p, _ := b.Prefix.Addr().Prefix(bits)
-			inner[p] = true
-		}
-		out = append(out, b)
-	}
-	return out
-}
-
-func (l *loaded) notRestored(set string, n int) {
-	l.note(fmt.Sprintf("set %q cannot hold %d of the entries that were kept: its max is smaller than it was, or another prefix is around them", set, n))
 }

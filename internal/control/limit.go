@@ -1,66 +1,8 @@
 package control
 
 import (
-	"slices"
 	"strings"
-
-	"github.com/floodwall/floodwall/internal/ir"
 )
-
-// limitEntry is a limit of a rule.
-type limitEntry struct {
-	Rule   string     `json:"rule"`
-	Text   string     `json:"text"` // as a policy has it
-	Each   bool       `json:"each"` // for each of many prefixes; else it is one for all
-	Ban    *BanAction `json:"ban,omitempty"`
-	Unused bool       `json:"unused,omitempty"` // nothing asks it; it keeps the numbers of those after it
-}
-
-// limits notes the limits of a program, and who is spared when they ban.
-func (m *manifest) limits(p *ir.Program) {
-	for i := range p.Limits {
-		l := &p.Limits[i]
-		m.Limits = append(m.Limits, limitEntry{Rule: l.Rule, Text: p.LimitText(i), Each: l.Src != nil || l.Dst != nil})
-	}
-	m.unusedLimits(p)
-	for i := range p.Rules {
-		if !p.Bans(&p.Rules[i]) {
-			continue
-		}
-		for _, number := range p.Rules[i].Over {
-			if l := &p.Limits[number]; l.Ban != nil {
-				m.Limits[number].Ban = &BanAction{Set: p.Sets[l.Ban.Set].Name, For: l.Ban.For, V4: l.Src.V4, V6: l.Src.V6, Forgeable: l.Ban.Forgeable}
-			}
-		}
-	}
-	if p.Never != nil && m.banningRule() != "" {
-		m.Never = slices.Collect(p.Never.Prefixes())
-	}
-}
-
-// unusedLimits notes what only a protection asks that has fallen back to a rule.
-func (m *manifest) unusedLimits(p *ir.Program) {
-	used := map[int]bool{}
-	for _, r := range p.Rules {
-		for _, i := range r.Over {
-			used[i] = true
-		}
-		if r.Protect > 0 {
-			s := &p.Protections[r.Protect-1]
-			for _, i := range append([]int{s.Start, s.Stop}, s.Limits...) {
-				used[i] = true
-			}
-		}
-	}
-	for i := range p.Protections {
-		s := &p.Protections[i]
-		for _, number := range append([]int{s.Start, s.Stop}, s.Limits...) {
-			if number >= 0 {
-				m.Limits[number].Unused = !used[number]
-			}
-		}
-	}
-}
 
 // LimitStatus is a limit of a rule, and how its table stands.
 type LimitStatus struct {

@@ -2,20 +2,20 @@ package control
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
 	"github.com/floodwall/floodwall/internal/datapath"
+	"github.com/floodwall/floodwall/internal/manifest"
 	"github.com/floodwall/floodwall/internal/netfilter"
+	"github.com/floodwall/floodwall/internal/ruleset"
 )
 
 // generation is a policy in the kernel: an XDP program, rulesets in netfilter, or both.
 type generation struct {
 	number   int
-	manifest *manifest
+	manifest *manifest.Manifest
 	program  *datapath.Generation // nil when it runs in netfilter alone
 }
 
@@ -25,7 +25,7 @@ type live struct {
 	generations []*generation // that decide, newest first
 	standby     *generation   // that decides again when a trial ends unconfirmed, if one goes on
 	trial       *trial
-	tools       map[kind]tool
+	tools       map[ruleset.Kind]ruleset.Tool
 }
 
 // trial is a policy's time to be confirmed.
@@ -85,7 +85,7 @@ func openLive(ctx context.Context, state *datapath.State) (*live, error) {
 
 // openAny opens what runs in a state, if only remains.
 func openAny(ctx context.Context, state *datapath.State) (*live, error) {
-	l := &live{state: state, tools: map[kind]tool{}}
+	l := &live{state: state, tools: map[ruleset.Kind]ruleset.Tool{}}
 	for _, step := range []func(context.Context) error{l.programs, l.records, l.trials} {
 		if err := step(ctx); err != nil {
 			l.close()
@@ -117,7 +117,7 @@ func (l *live) programs(context.Context) error {
 }
 
 func ofProgram(p *datapath.Generation) (*generation, error) {
-	m, err := readManifest(p.Number, p.Manifest)
+	m, err := manifest.Read(p.Number, p.Manifest)
 	return &generation{p.Number, m, p}, err
 }
 
@@ -136,11 +136,11 @@ func (l *live) records(ctx context.Context) error {
 		if r.Number < settled { // what is left of it in netfilter is for mend to remove
 			continue
 		}
-		m, err := readManifest(r.Number, r.Manifest)
+		m, err := manifest.Read(r.Number, r.Manifest)
 		if err != nil {
 			return err
 		}
-		real := m.ruleset()
+		real := m.Ruleset()
 		if real == nil {
 			continue
 		}
@@ -190,7 +190,7 @@ func (l *live) trials(ctx context.Context) error {
 	if of != nil && of.New == g.number && !of.Expired() {
 		l.trial = &trial{of.Left(), of.Old}
 	}
-	if real := g.manifest.ruleset(); l.trial == nil && g.program == nil && real != nil {
+	if real := g.manifest.Ruleset(); l.trial == nil && g.program == nil && real != nil {
 		left, state, err := l.tools[real.Kind].Trial(ctx, real.Name)
 		if err != nil {
 			return err
@@ -214,19 +214,19 @@ func (l *live) base() *generation {
 }
 
 // rulesets are those that a generation has in the kernel.
-func (l *live) rulesets(g *generation) []*ruleset {
+func (l *live) rulesets(g *generation) []*ruleset.Ruleset {
 	if l.trial != nil && g == l.generations[0] {
-		return g.manifest.all()
+		return g.manifest.AllRulesets()
 	}
 	return g.manifest.Rulesets
 }
 
 // tool finds a tool of netfilter, once.
-func (l *live) tool(ctx context.Context, k kind) (tool, error) {
+func (l *live) tool(ctx context.Context, k ruleset.Kind) (ruleset.Tool, error) {
 	if t, ok := l.tools[k]; ok {
 		return t, nil
 	}
-	t, err := findTool(ctx, k)
+	t, err := ruleset.FindTool(ctx, k)
 	if err == nil {
 		l.tools[k] = t
 	}
@@ -245,7 +245,7 @@ func (l *live) all() []*generation {
 }
 
 // manifests are those of all.
-func (l *live) manifests() (list []*manifest) {
+func (l *live) manifests() (list []*manifest.Manifest) {
 	for _, g := range l.all() {
 		list = append(list, g.manifest)
 	}
@@ -262,15 +262,4 @@ func (g *generation) close() {
 	if g.program != nil {
 		g.program.Close()
 	}
-}
-
-func readManifest(number int, text []byte) (*manifest, error) {
-	m := &manifest{}
-	if err := json.Unmarshal(text, m); err != nil {
-		return nil, fmt.Errorf("manifest of generation %d: %w", number, err)
-	}
-	if m.Format > manifestFormat {
-		return nil, &datapath.FormatError{Generation: number, Map: "manifest", Theirs: m.Format, Ours: manifestFormat}
-	}
-	return m, nil
 }

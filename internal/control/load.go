@@ -8,21 +8,25 @@ import (
 	"slices"
 
 	xdpgen "github.com/floodwall/floodwall/internal/codegen/xdp"
+	"github.com/floodwall/floodwall/internal/counts"
 	"github.com/floodwall/floodwall/internal/datapath"
+	"github.com/floodwall/floodwall/internal/dynamicset"
+	"github.com/floodwall/floodwall/internal/manifest"
 	"github.com/floodwall/floodwall/internal/plan"
+	"github.com/floodwall/floodwall/internal/ruleset"
 	"github.com/floodwall/floodwall/internal/xdp"
 )
 
 // loaded is a generation whose program is in the kernel, on no device, and whose rules for netfilter are ready.
 type loaded struct {
 	*planned
-	manifest *manifest         // complete
-	program  *datapath.Program // nil without XDP
+	manifest *manifest.Manifest // complete
+	program  *datapath.Program  // nil without XDP
 	xdp      *xdpgen.Program
-	ruleset  *ruleset             // in netfilter; nil when there is nothing for it to do
-	began    seeds                // what its counters begin with
-	kept     map[string][]Blocked // entries of dynamic sets, by the set
-	saved    map[string]bool      // sets of which kept comes from Instance.Bans
+	ruleset  *ruleset.Ruleset                // in netfilter; nil when there is nothing for it to do
+	began    counts.Seeds                    // what its counters begin with
+	kept     map[string][]dynamicset.Blocked // entries of dynamic sets, by the set
+	saved    map[string]bool                 // sets of which kept comes from Instance.Bans
 	bans     int
 	notes    []string // beside those of planned
 }
@@ -77,7 +81,7 @@ func (l *loaded) report() *Applied {
 
 // outgrown reports whether the map of counters has become too small.
 func (l *loaded) outgrown() bool {
-	return l.running.counters != nil && l.running.counters.MaxEntries() < l.slots.most()
+	return l.running.counters != nil && l.running.counters.MaxEntries() < l.slots.Size()
 }
 
 // loadProgram compiles what is for XDP, and loads the program.
@@ -87,9 +91,9 @@ func (l *loaded) loadProgram(context.Context) (err error) {
 		return err
 	}
 	program, numbers := l.stages.Only()
-	options := xdpgen.Options{QuestionKey: key, Slots: make([]uint32, len(numbers)), GuardSlots: l.slots.guards, Protect: l.found}
+	options := xdpgen.Options{QuestionKey: key, Slots: make([]uint32, len(numbers)), GuardSlots: l.slots.Guards, Protect: l.found}
 	for i, rule := range numbers {
-		options.Slots[i] = l.slots.slots[rule]
+		options.Slots[i] = l.slots.Slots[rule]
 	}
 	if l.xdp, err = xdpgen.Generate(program, options); err != nil {
 		return fmt.Errorf("%s: %w", l.compiled.Policy.File, err)
@@ -117,11 +121,11 @@ func (l *loaded) keepCounters(context.Context) error {
 		return nil // a new map of zeros
 	case l.outgrown():
 		counters = l.program.Map(xdp.Counters)
-		if err := move(l.running.counters, counters); err != nil {
+		if err := manifest.CarryCounters(l.running.counters, counters); err != nil {
 			return err
 		}
 	}
-	return l.slots.zero(counters)
+	return l.slots.Zero(counters)
 }
 
 // randomKey draws the key of questions, never 0.

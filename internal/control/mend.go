@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 
+	"github.com/floodwall/floodwall/internal/dynamicset"
 	"github.com/floodwall/floodwall/internal/netfilter"
+	"github.com/floodwall/floodwall/internal/ruleset"
 )
 
 // mend puts straight what a command has left that died between the steps of a change: XDP says which policy decides, and
@@ -30,7 +32,7 @@ func (l *live) mend(ctx context.Context, in Instance, restore bool) error {
 }
 
 // mendRuleset has a ruleset decide that should, and no other of its kind.
-func (l *live) mendRuleset(ctx context.Context, in Instance, g *generation, p *ruleset, restore bool) error {
+func (l *live) mendRuleset(ctx context.Context, in Instance, g *generation, p *ruleset.Ruleset, restore bool) error {
 	t, err := l.tool(ctx, p.Kind)
 	if err != nil {
 		return err
@@ -56,11 +58,11 @@ func (l *live) mendRuleset(ctx context.Context, in Instance, g *generation, p *r
 	if err != nil {
 		return err
 	}
-	p.fill = p.bansOf(bans)
+	p.Fill = dynamicset.Elements(p, bans)
 	if _, err := t.Clean(ctx, in.prefixOf(p.Kind), keepOf(other)...); err != nil {
 		return err
 	}
-	return confirmed(t.load(ctx, p, other, loading{}))
+	return confirmed(t.Load(ctx, p, other, ruleset.Loading{}))
 }
 
 // confirmed is no error when only remains are left: the next change removes them.
@@ -80,7 +82,7 @@ func keepOf(name string) []string {
 }
 
 // otherRuleset is a ruleset of the instance, of the same kind, that decides though it should not, or "".
-func (l *live) otherRuleset(ctx context.Context, in Instance, t tool, p *ruleset) (string, error) {
+func (l *live) otherRuleset(ctx context.Context, in Instance, t ruleset.Tool, p *ruleset.Ruleset) (string, error) {
 	names, err := t.Leftovers(ctx, in.prefixOf(p.Kind), p.Name)
 	if err != nil {
 		return "", err

@@ -9,26 +9,9 @@ import (
 	"github.com/floodwall/floodwall/internal/backend"
 	"github.com/floodwall/floodwall/internal/hostfacts"
 	"github.com/floodwall/floodwall/internal/ir"
+	"github.com/floodwall/floodwall/internal/manifest"
 	"github.com/floodwall/floodwall/internal/protect"
 )
-
-// routedService is what the manifest keeps of a service behind this host, to ask its servers again.
-type routedService struct {
-	Service  string       `json:"service"`
-	Ports    []ir.Range   `json:"ports"`
-	MSS      uint16       `json:"mss,omitempty"` // of the policy; 0: the servers'
-	WScale   int          `json:"wscale"`        // likewise; -1
-	Backends []netip.Addr `json:"backends,omitempty"`
-}
-
-// routed notes the services of a program that are behind this host.
-func (m *manifest) routed(p *ir.Program) {
-	for _, s := range p.Protections {
-		if s.Router {
-			m.Routed = append(m.Routed, routedService{s.Service, s.Ports, s.MSS, s.WScale, s.Backends})
-		}
-	}
-}
 
 // Mismatch is a service behind this host whose connections are begun with other options than its servers have.
 type Mismatch struct {
@@ -59,7 +42,7 @@ func (in Instance) Mismatches(ctx context.Context) (list []Mismatch, err error) 
 	defer l.close()
 	m := l.generations[0].manifest
 	for _, b := range m.Routed {
-		i := slices.IndexFunc(m.Protections, func(e protectionEntry) bool { return e.Service == b.Service })
+		i := slices.IndexFunc(m.Protections, func(e manifest.Protection) bool { return e.Service == b.Service })
 		if i < 0 {
 			continue
 		}
@@ -68,7 +51,7 @@ func (in Instance) Mismatches(ctx context.Context) (list []Mismatch, err error) 
 			return nil, err
 		}
 		survey := backend.Look(ctx, servers)
-		if found := m.Protections[i].mismatch(&b, survey); found != nil {
+		if found := mismatch(&m.Protections[i], &b, survey); found != nil {
 			found.Policy = m.File
 			list = append(list, *found)
 		}
@@ -77,7 +60,7 @@ func (in Instance) Mismatches(ctx context.Context) (list []Mismatch, err error) 
 }
 
 // mismatch compares what is announced with what servers do, nil when that is the same.
-func (e *protectionEntry) mismatch(b *routedService, s backend.Survey) *Mismatch {
+func mismatch(e *manifest.Protection, b *manifest.Routed, s backend.Survey) *Mismatch {
 	if s.Answered == nil {
 		return nil
 	}

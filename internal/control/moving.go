@@ -8,7 +8,9 @@ import (
 	"github.com/floodwall/floodwall/internal/cost"
 	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/ir"
+	"github.com/floodwall/floodwall/internal/manifest"
 	"github.com/floodwall/floodwall/internal/plan"
+	"github.com/floodwall/floodwall/internal/traffic"
 )
 
 // Observed is the policy that runs, and what was counted for it up to a moment: from two of them follows where its rules
@@ -18,7 +20,7 @@ type Observed struct {
 
 	policy     *Compiled // nil when that is not kept, or is of another version
 	generation *generation
-	counted    *sample
+	counted    *traffic.Sample
 }
 
 // Observe observes the policy that runs, if its rules may move: nil when nothing runs, when its rules stay where they are, or
@@ -65,7 +67,7 @@ func (o *Observed) Since(then *Observed) *cost.Mix {
 	if o.counted == nil || then == nil || then.counted == nil || then.Source != o.Source {
 		return nil
 	}
-	mix := o.counted.since(then.counted)
+	mix := o.counted.Since(then.counted)
 	return &mix
 }
 
@@ -76,7 +78,7 @@ func (o *Observed) Better(costs *cost.Model, mix cost.Mix) (*Candidate, error) {
 
 // Move moves the rules of an observed policy, as Replace does. It returns ErrChanged when another policy runs by now, or when
 // one is on trial.
-func (in Instance) Move(ctx context.Context, o *Observed, to *Candidate) (*Move, error) {
+func (in Instance) Move(ctx context.Context, o *Observed, to *Candidate) (*manifest.Move, error) {
 	return in.replace(ctx, o.generation, o.policy, to)
 }
 
@@ -98,26 +100,17 @@ func (c *Candidate) Costs() float64 { return c.now.CPU }
 func (c *Candidate) Must() bool { return c.must }
 
 // candidateFor places the rules of what runs for a mix. It is nil when they are where they should be.
-func candidateFor(c *Compiled, m *manifest, costs *cost.Model, mix cost.Mix) (*Candidate, error) {
+func candidateFor(c *Compiled, m *manifest.Manifest, costs *cost.Model, mix cost.Mix) (*Candidate, error) {
 	plan, err := c.Placed(m.Target, costs, mix)
 	if err != nil {
 		return nil, err
 	}
-	now := m.running(plan.Program)
+	now := m.Plan(plan.Program)
 	if plan.Same(now) {
 		return nil, nil
 	}
 	rate := float64(mix.Arrived) / max(mix.Seconds, 0.001)
 	return &Candidate{plan, now.Predict(costs, mix), plan.Predict(costs, mix), rate, !plan.Permits(now)}, nil
-}
-
-// running is the plan that the manifest is of.
-func (m *manifest) running(p *ir.Program) *plan.Plan {
-	pl := &plan.Plan{Target: m.Target, Program: p, Default: m.At}
-	for _, r := range m.Rules {
-		pl.Rules = append(pl.Rules, plan.Assignment{Stage: r.Stage, Why: r.Why})
-	}
-	return pl
 }
 
 // reason gives the figures.
@@ -130,14 +123,14 @@ func (c *Candidate) reason() string {
 }
 
 // moves are the rules that have another stage than in the manifest.
-func (c *Candidate) moves(m *manifest) (list []RuleMove) {
+func (c *Candidate) moves(m *manifest.Manifest) (list []manifest.RuleMove) {
 	for i, r := range m.Rules {
 		if to := c.plan.Rules[i].Stage; to != r.Stage {
-			list = append(list, RuleMove{r.Name, r.Stage, to})
+			list = append(list, manifest.RuleMove{Name: r.Name, From: r.Stage, To: to})
 		}
 	}
 	if m.At.Stage != c.plan.Default.Stage && m.Default != ir.Pass.String() {
-		list = append(list, RuleMove{"default", m.At.Stage, c.plan.Default.Stage})
+		list = append(list, manifest.RuleMove{Name: "default", From: m.At.Stage, To: c.plan.Default.Stage})
 	}
 	return list
 }

@@ -5,13 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/floodwall/floodwall/internal/codegen/iptables"
 	netfiltergen "github.com/floodwall/floodwall/internal/codegen/netfilter"
 	"github.com/floodwall/floodwall/internal/codegen/nftables"
-	"github.com/floodwall/floodwall/internal/netfilter"
+	"github.com/floodwall/floodwall/internal/counts"
+	"github.com/floodwall/floodwall/internal/dynamicset"
+	"github.com/floodwall/floodwall/internal/manifest"
 	"github.com/floodwall/floodwall/internal/plan"
+	"github.com/floodwall/floodwall/internal/ruleset"
 )
 
 // netfilter compiles what is for netfilter, and finds the tool for it.
@@ -25,9 +27,9 @@ func (l *loaded) netfilter(ctx context.Context) error {
 		return err
 	}
 	if l.ruleset != nil {
-		l.ruleset.fill = l.ruleset.bansOf(l.kept)
-		l.manifest.Rulesets = []*ruleset{l.ruleset}
-		if _, err := findTool(ctx, l.ruleset.Kind); err != nil {
+		l.ruleset.Fill = dynamicset.Elements(l.ruleset, l.kept)
+		l.manifest.Rulesets = []*ruleset.Ruleset{l.ruleset}
+		if _, err := ruleset.FindTool(ctx, l.ruleset.Kind); err != nil {
 			return l.lacking(err)
 		}
 	}
@@ -39,20 +41,20 @@ func (l *loaded) netfilter(ctx context.Context) error {
 
 // compileRuleset makes the ruleset of the target, if there is anything for it to do.
 func (l *loaded) compileRuleset(ctx context.Context, name string) ([]netfiltergen.Left, error) {
-	k := kindNft
+	k := ruleset.KindNft
 	if l.target == plan.TargetIptables {
-		k = kindIptables
+		k = ruleset.KindIptables
 	}
 	counts, err := l.countsBefore(ctx, k)
 	if err != nil {
 		return nil, err
 	}
-	if k == kindIptables {
+	if k == ruleset.KindIptables {
 		x, err := iptables.Generate(l.stages, iptables.Options{Name: name, Devices: l.devices(), Counts: counts, Protect: l.found})
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", l.compiled.Policy.File, err)
 		}
-		l.ruleset = iptablesRuleset(l.compiled, x, name)
+		l.ruleset = ruleset.OfIptables(l.compiled.Program, x, name)
 		return x.Left, nil
 	}
 	n, err := nftables.Generate(l.stages, nftables.Options{Table: name, Devices: l.devices(), Counts: counts, Protect: l.found})
@@ -60,7 +62,7 @@ func (l *loaded) compileRuleset(ctx context.Context, name string) ([]netfilterge
 		return nil, fmt.Errorf("%s: %w", l.compiled.Policy.File, err)
 	}
 	if !n.Empty() || l.target == plan.TargetNftables {
-		l.ruleset = nftRuleset(l.compiled, n)
+		l.ruleset = ruleset.OfNftables(l.compiled.Program, n)
 	}
 	return n.Left, nil
 }
@@ -71,9 +73,9 @@ func (l *loaded) freeName() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	var manifests []*manifest
+	var manifests []*manifest.Manifest
 	for _, t := range texts {
-		m, err := readManifest(t.Number, t.Text)
+		m, err := manifest.Read(t.Number, t.Text)
 		if err != nil {
 			return "", err
 		}
@@ -102,8 +104,8 @@ func (l *loaded) standIn(name string) {
 		return
 	}
 	for _, old := range l.running.live.base().manifest.Rulesets {
-		if l.manifest.rulesetOf(old.Kind) == nil {
-			l.manifest.StandIn = append(l.manifest.StandIn, standIn(old, name))
+		if l.manifest.RulesetOf(old.Kind) == nil {
+			l.manifest.StandIn = append(l.manifest.StandIn, ruleset.StandIn(old, name))
 		}
 	}
 }
@@ -145,40 +147,40 @@ func (e *LeftError) Hint() string { return "use --target xdp, or switch the chec
 
 // countsBefore says what the counters of rules that stay have counted, by their names in netfilter. What it has told is
 // in a.began.
-func (l *loaded) countsBefore(ctx context.Context, k kind) (func(string) (uint64, uint64), error) {
-	if l.running.live == nil || l.running.generation.manifest.rulesetOf(k) == nil {
+func (l *loaded) countsBefore(ctx context.Context, k ruleset.Kind) (func(string) (uint64, uint64), error) {
+	if l.running.live == nil || l.running.generation.manifest.RulesetOf(k) == nil {
 		return nil, nil
 	}
 	was, err := l.running.live.tallies(ctx, l.running.generation)
 	if err != nil {
 		return nil, err
 	}
-	l.began = seeds{}
-	counts := was.stay(l.manifest)
+	l.began = counts.Seeds{}
+	counts := was.Stay(l.manifest)
 	return func(name string) (uint64, uint64) {
 		l.began[name] = counts[name]
-		n := counts[name].inPackets()
+		n := counts[name].InPackets()
 		return n.Packets, n.Octets
 	}, nil
 }
 
 // keepBans reads what the dynamic sets hold now. From one XDP program to the next they are copied without a list.
 func (l *loaded) keepBans(ctx context.Context) error {
-	l.kept = map[string][]Blocked{}
+	l.kept = map[string][]dynamicset.Blocked{}
 	l.loadBans()
 	if l.running.live == nil || l.running.foreign != nil || l.target == plan.TargetXDP && l.running.generation.program != nil && !l.stages.Later() {
 		return nil
 	}
 	for _, s := range l.compiled.Program.Sets {
-		was, ok := l.running.generation.manifest.set(s.Name)
-		if !dynamicByName(&s) || !ok || was.Dynamic < 0 {
+		was, ok := l.running.generation.manifest.Set(s.Name)
+		if !ruleset.DynamicByName(&s) || !ok || was.Dynamic < 0 {
 			continue
 		}
 		list, err := l.running.live.entries(ctx, l.running.generation, was)
 		if err != nil {
 			return err
 		}
-		if list = mostOf(list, s.Max); len(list) > s.Max {
+		if list = dynamicset.MostOf(list, s.Max); len(list) > s.Max {
 			return fmt.Errorf("%s: set %q cannot take over the %d entries it has now: raise its max above %d",
 				l.compiled.Policy.File, s.Name, len(list), s.Max)
 		}
@@ -188,19 +190,4 @@ func (l *loaded) keepBans(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-// bansOf are the entries that the sets of a ruleset begin with, by the set of netfilter.
-func (p *ruleset) bansOf(kept map[string][]Blocked) map[string][]netfilter.Element {
-	out := map[string][]netfilter.Element{}
-	for name, set := range p.Sets {
-		for _, b := range kept[name] {
-			e := netfilter.Element{Prefix: b.Prefix, Timeout: forever, Comment: b.Why}
-			if b.Expires != nil {
-				e.Timeout = time.Duration(*b.Expires * float64(time.Second))
-			}
-			out[set.of(b.Prefix)] = append(out[set.of(b.Prefix)], e)
-		}
-	}
-	return out
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/hostfacts"
 	"github.com/floodwall/floodwall/internal/ir"
+	"github.com/floodwall/floodwall/internal/manifest"
 	"github.com/floodwall/floodwall/internal/packet"
 	"github.com/floodwall/floodwall/internal/plan"
 )
@@ -66,7 +67,7 @@ func forgets(to datapath.Attachment) string {
 
 // checkTags warns when a device takes off tags now that the policy depends on: the offload was switched on again, or the driver was
 // loaded again.
-func (s *Status) checkTags(m *manifest) {
+func (s *Status) checkTags(m *manifest.Manifest) {
 	if m.Tags == "" || m.Target != plan.TargetXDP {
 		return
 	}

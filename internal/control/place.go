@@ -41,7 +41,7 @@ func (p *planned) mixSoFar(ctx context.Context) (*cost.Mix, error) {
 	if err != nil {
 		return nil, err
 	}
-	return surveyed(ctx, now.since(p.running.generation.manifest.Since), p.devices(), leastPackets)
+	return surveyed(ctx, now.Since(p.running.generation.manifest.Since), p.devices(), leastPackets)
 }
 
 // surveyed is a mix of packets with how they get about on these devices now; nil when fewer than least have arrived, for whom
@@ -68,7 +68,7 @@ func (p *planned) remember() (err error) {
 		}
 	}
 	if p.move != nil {
-		m.again(p.running.generation.manifest, p.move)
+		m.Again(p.running.generation.manifest, p.move)
 		p.source, err = p.running.state.Note(p.running.generation.number, datapath.NoteSource)
 		return err
 	}

@@ -7,7 +7,9 @@ import (
 
 	"github.com/floodwall/floodwall/internal/cost"
 	"github.com/floodwall/floodwall/internal/ir"
+	"github.com/floodwall/floodwall/internal/manifest"
 	"github.com/floodwall/floodwall/internal/plan"
+	"github.com/floodwall/floodwall/internal/traffic"
 )
 
 // PlacementStatus is how the rules of what runs were placed, and what that costs.
@@ -23,11 +25,11 @@ type PlacementStatus struct {
 	Predicted *cost.Prediction   `json:"predicted,omitempty"`    // of this placement, with the mix
 	Others    []plan.Alternative `json:"alternatives,omitempty"` // what others would cost, the cheapest first
 
-	Last []Move `json:"last_moves"` // the last one last
+	Last []manifest.Move `json:"last_moves"` // the last one last
 }
 
 // measurable is the least time in softirqs of which a cost is said: the kernel counts in ticks.
-const measurable = 20 * tick
+const measurable = 20 * traffic.Tick
 
 // Placement reports how the rules of what runs were placed; costs are those of this host, or nil. It returns
 // datapath.ErrNotLoaded when nothing runs.
@@ -45,7 +47,7 @@ func (in Instance) placement(ctx context.Context, l *live, costs *cost.Model) (*
 	s := &PlacementStatus{Mode: cmp.Or(m.Placement, string(ir.PlaceAuto)), Fixed: m.Fixed, Since: m.Applied, Last: m.Moves}
 	s.Moves = m.Fixed == "" && costs != nil && in.hasDaemon()
 	if s.Last == nil {
-		s.Last = []Move{} // in JSON no list is null
+		s.Last = []manifest.Move{} // in JSON no list is null
 	}
 	if n := len(m.Moves); n > 0 {
 		s.Since = m.Moves[n-1].Time
@@ -72,7 +74,7 @@ func (s *PlacementStatus) observe(ctx context.Context, l *live, g *generation) e
 	if err != nil {
 		return nil // a device has gone, as the status says
 	}
-	s.Mix, err = surveyed(ctx, now.since(g.manifest.Since), g.manifest.Devices, 0)
+	s.Mix, err = surveyed(ctx, now.Since(g.manifest.Since), g.manifest.Devices, 0)
 	if err != nil {
 		return err
 	}
@@ -95,7 +97,7 @@ func (s *PlacementStatus) predict(l *live, g *generation, costs *cost.Model) err
 	if err != nil {
 		return err
 	}
-	now := g.manifest.running(best.Program)
+	now := g.manifest.Plan(best.Program)
 	predicted := now.Predict(costs, *s.Mix)
 	s.Predicted = &predicted
 	if best.Costs == nil {

@@ -5,18 +5,19 @@ import (
 	"strings"
 
 	"github.com/floodwall/floodwall/internal/ir"
+	"github.com/floodwall/floodwall/internal/manifest"
 	"github.com/floodwall/floodwall/internal/plan"
 	"github.com/floodwall/floodwall/internal/protect"
 )
 
 // planned is a generation of which all is decided, and nothing is in the kernel.
 type planned struct {
-	request                 // its compiled is the policy as the target has it
-	running  *running       // that it follows
-	found    []ir.Handshake // how protected services are answered for
-	slots    slotPlan       // of the counters in XDP
-	manifest *manifest      // but for what only loading tells
-	source   []byte         // to keep with the generation; nil is nothing
+	request                     // its compiled is the policy as the target has it
+	running  *running           // that it follows
+	found    []ir.Handshake     // how protected services are answered for
+	slots    manifest.SlotPlan  // of the counters in XDP
+	manifest *manifest.Manifest // but for what only loading tells
+	source   []byte             // to keep with the generation; nil is nothing
 	notes    []string
 }
 
@@ -45,14 +46,14 @@ func (p *planned) protect(context.Context) error {
 
 // record plans the counters, and writes the manifest.
 func (p *planned) record(context.Context) error {
-	p.slots = planSlots(p.compiled.Program, p.running.manifests)
+	p.slots = manifest.PlanSlots(p.compiled.Program, p.running.manifests)
 	for i := range p.found {
-		p.found[i].Slots = p.slots.outcomes[i]
+		p.found[i].Slots = p.slots.Outcomes[i]
 	}
-	m := newManifest(p.compiled, p.stages, p.slots)
-	m.operators(p.options.Sessions)
-	m.addProtections(p.compiled.Program, p.found)
-	m.routed(p.compiled.Program)
+	m := manifest.New(p.compiled.Policy.File, p.compiled.Program, p.stages, p.slots)
+	m.NoteOperators(p.options.Sessions)
+	m.AddProtections(p.compiled.Program, p.found)
+	m.NoteRouted(p.compiled.Program)
 	m.Choice, m.Devices, m.Boot, m.Mode = p.choice, p.devices(), p.options.Boot, p.options.Mode
 	if p.move != nil {
 		m.Mode = p.running.generation.manifest.Mode

@@ -3,12 +3,13 @@ package control
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	"github.com/floodwall/floodwall/internal/ir"
+	"github.com/floodwall/floodwall/internal/manifest"
 	"github.com/floodwall/floodwall/internal/packet"
 	"github.com/floodwall/floodwall/internal/plan"
 	"github.com/floodwall/floodwall/internal/replica"
+	"github.com/floodwall/floodwall/internal/ruleset"
 )
 
 // Reasons that no policy names: see probeNetfilter.
@@ -33,19 +34,19 @@ func (e *ProbeError) Hint() string { return e.Remedy }
 // answer has the state.
 func (l *live) probeNetfilter(ctx context.Context, g *generation, spec packet.Spec, e Explanation) (Explanation, error) {
 	m, p := g.manifest, spec.Packet()
-	ruleset := m.ruleset()
+	set := m.Ruleset()
 	switch {
-	case ruleset == nil:
+	case set == nil:
 		return e, nil
 	case p.Kind == packet.NotIP:
-		e.Verdict, e.Reason, e.Stage = ir.Pass.String(), reasonNotIP, m.first()
+		e.Verdict, e.Reason, e.Stage = ir.Pass.String(), reasonNotIP, m.FirstStage()
 		return e, nil
 	}
 	tool := replica.Nft
-	if ruleset.Kind == kindIptables {
+	if set.Kind == ruleset.KindIptables {
 		tool = replica.Iptables
 	}
-	answer, err := replica.Ask(ctx, replica.Part{Tool: tool, Name: ruleset.Name, Devices: m.Devices}, spec.Frame(), p)
+	answer, err := replica.Ask(ctx, replica.Part{Tool: tool, Name: set.Name, Devices: m.Devices}, spec.Frame(), p)
 	if err == nil {
 		err = checkState(spec, p.Value[packet.State], answer)
 	}
@@ -55,7 +56,7 @@ func (l *live) probeNetfilter(ctx context.Context, g *generation, spec packet.Sp
 	if answer.State != "" && answer.State != replica.StateName(p.Value[packet.State]) {
 		e.Packet += " state=" + answer.State
 	}
-	return m.conclude(ruleset, e, p, answer)
+	return conclude(m, set, e, p, answer)
 }
 
 // checkState compares what conntrack said with what was asked. A question that says no state leaves it to conntrack.
@@ -77,13 +78,13 @@ var stageOf = map[replica.Hook]plan.Stage{
 }
 
 // conclude reads the answer of a copy.
-func (m *manifest) conclude(ruleset *ruleset, e Explanation, p packet.Packet, a *replica.Answer) (Explanation, error) {
+func conclude(m *manifest.Manifest, set *ruleset.Ruleset, e Explanation, p packet.Packet, a *replica.Answer) (Explanation, error) {
 	drops := a.Dropped != ""
-	decision, found := m.decision(ruleset, a.Moved, drops)
+	decision, found := m.Decision(set, a.Moved, drops)
 	if drops && !found { // what SYNPROXY takes goes no further, either
-		decision, found = m.proxied(ruleset, a.Moved)
+		decision, found = m.Proxied(set, a.Moved)
 	}
-	e.Verdict, e.Reason, e.Stage, e.Line = decision.verdict, decision.reason, decision.stage, m.line(decision.reason)
+	e.Verdict, e.Reason, e.Stage, e.Line = decision.Verdict, decision.Reason, decision.Stage, m.Line(decision.Reason)
 	switch {
 	case drops && found:
 		e.Stage = stageOf[a.Dropped]
@@ -108,63 +109,4 @@ func (m *manifest) conclude(ruleset *ruleset, e Explanation, p packet.Packet, a 
 func kept(p packet.Packet, lost replica.Hook) bool {
 	return p.Kind == packet.IP && p.Value[packet.Fragment] != packet.FragmentNone &&
 		p.Value[packet.VLAN] == packet.VLANNone && lost != replica.Ingress
-}
-
-// decision is a reason, with what it decides and where.
-type decision struct {
-	verdict, reason string
-	stage           plan.Stage
-}
-
-// decision finds the first reason whose counter moved, and whose verdict is what the packet's fate shows.
-func (m *manifest) decision(ruleset *ruleset, moved []string, drops bool) (decision, bool) {
-	names := map[string]bool{}
-	for _, name := range moved {
-		names[name] = true
-	}
-	for _, c := range m.decisions(ruleset) {
-		if names[c.counter] && (c.verdict != ir.Pass.String()) == drops {
-			return c.decision, true
-		}
-	}
-	return decision{}, false
-}
-
-// proxied finds what became of a packet of a protected service: SYNPROXY, which is there for the rule of the protection,
-// has taken it, or it was dropped beside it.
-func (m *manifest) proxied(ruleset *ruleset, moved []string) (decision, bool) {
-	for number, of := range ruleset.Proxies {
-		rule := slices.IndexFunc(m.Rules, func(r ruleEntry) bool { return r.Protect == number+1 })
-		switch {
-		case rule < 0:
-		case slices.Contains(moved, of.Proxied):
-			return decision{m.Rules[rule].Verdict, m.Rules[rule].Name, plan.StageFilter}, true
-		case slices.Contains(moved, of.Invalid):
-			return decision{ir.Drop.String(), m.Protections[number].name(ir.AckInvalid), plan.StageFilter}, true
-		}
-	}
-	return decision{}, false
-}
-
-// counted is a decision with its counter in netfilter.
-type counted struct {
-	decision
-	counter string
-}
-
-// decisions lists what a ruleset decides: checks, rules in their order, and the default; not what only counts.
-func (m *manifest) decisions(ruleset *ruleset) (list []counted) {
-	for name, counter := range ruleset.Checks {
-		check, _ := packet.CheckNamed(name)
-		if m.Observed.Has(check) {
-			continue
-		}
-		list = append(list, counted{decision{ir.Drop.String(), name, m.Target.CheckStage(check)}, counter})
-	}
-	for i, r := range m.Rules {
-		if i < len(ruleset.Rules) && ruleset.Rules[i] != "" && !r.Observe {
-			list = append(list, counted{decision{r.Verdict, r.Name, r.Stage}, ruleset.Rules[i]})
-		}
-	}
-	return append(list, counted{decision{m.Default, "default", m.At.Stage}, ruleset.Default})
 }

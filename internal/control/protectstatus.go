@@ -6,7 +6,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/floodwall/floodwall/internal/counts"
 	"github.com/floodwall/floodwall/internal/ir"
+	"github.com/floodwall/floodwall/internal/manifest"
 	"github.com/floodwall/floodwall/internal/plan"
 	"github.com/floodwall/floodwall/internal/xdp"
 )
@@ -39,37 +41,37 @@ var outcomeVerdicts = [ir.NumOutcomes]string{
 }
 
 // outcomes reports what became of packets of protected services, in the manner of rules.
-func (s *Status) outcomes(m *manifest, c *tallies) {
+func (s *Status) outcomes(m *manifest.Manifest, c *counts.Counts) {
 	for i := range m.Protections {
 		e := &m.Protections[i]
 		s.proxied(e, i, c)
-		if !c.program || e.inKernel() {
+		if !c.Program || e.InKernel() {
 			continue
 		}
 		for o := range ir.NumOutcomes {
 			if e.Slots[o] == 0 { // it was loaded by a version that does not count it
 				continue
 			}
-			n := c.slot(e.Slots[o])
-			s.Rules = append(s.Rules, RuleStatus{Name: e.name(o), Stage: plan.StageXDP, Why: "protection of service " + e.Service,
+			n := c.Slot(e.Slots[o])
+			s.Rules = append(s.Rules, RuleStatus{Name: e.Name(o), Stage: plan.StageXDP, Why: "protection of service " + e.Service,
 				Verdict: outcomeVerdicts[o], Packets: n.Packets, Bytes: n.Octets, Line: e.Line})
 		}
 	}
 }
 
 // proxied reports what SYNPROXY was given, and what was dropped beside it.
-func (s *Status) proxied(e *protectionEntry, number int, c *tallies) {
-	if c.ruleset == nil {
+func (s *Status) proxied(e *manifest.Protection, number int, c *counts.Counts) {
+	if c.Ruleset == nil {
 		return
 	}
-	counters, ok := c.ruleset.Proxies[number]
+	counters, ok := c.Ruleset.Proxies[number]
 	if !ok {
 		return
 	}
 	for _, r := range []struct{ name, counter, verdict string }{
 		{"synproxy", counters.Proxied, "proxied"}, {ir.AckInvalid.String(), counters.Invalid, ir.Drop.String()},
 	} {
-		n := c.named[r.counter]
+		n := c.Named[r.counter]
 		s.Rules = append(s.Rules, RuleStatus{Name: e.Service + ":" + r.name, Stage: plan.StageFilter, Why: "protection of service " + e.Service,
 			Verdict: r.verdict, Packets: n.Packets, Bytes: n.Octets, Line: e.Line})
 	}
@@ -87,10 +89,10 @@ func (s *Status) reportProtections(g *generation) error {
 	now, states := coarse(), memory[xdp.ProtectionStates]
 	for i, e := range g.manifest.Protections {
 		p := ProtectionStatus{
-			Service: e.Service, Mode: e.Mode, Method: e.Method, Always: e.Always, Active: e.Always && !e.inKernel(),
+			Service: e.Service, Mode: e.Mode, Method: e.Method, Always: e.Always, Active: e.Always && !e.InKernel(),
 			MSS: e.MSS, WScale: e.WScale, Options: e.Options,
 		}
-		if state := states[min(i*xdp.ProtectionStateSize, len(states)):]; !e.inKernel() && len(state) >= xdp.ProtectionStateSize {
+		if state := states[min(i*xdp.ProtectionStateSize, len(states)):]; !e.InKernel() && len(state) >= xdp.ProtectionStateSize {
 			p.Flows = table
 			p.Left, p.Refused = until(state, now), until(state[8:], now)
 			p.Active = (e.Always || p.Left > 0) && p.Refused == 0

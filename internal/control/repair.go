@@ -11,7 +11,10 @@ import (
 	"time"
 
 	"github.com/floodwall/floodwall/internal/datapath"
+	"github.com/floodwall/floodwall/internal/dynamicset"
+	"github.com/floodwall/floodwall/internal/manifest"
 	"github.com/floodwall/floodwall/internal/netfilter"
+	"github.com/floodwall/floodwall/internal/ruleset"
 )
 
 // Repaired is what a repair has put back into the kernel.
@@ -80,7 +83,7 @@ func (in Instance) Owns(table string) bool { return strings.HasPrefix(table, in.
 // InIptables reports whether what runs has rules in iptables.
 func (in Instance) InIptables(ctx context.Context) (is bool) {
 	err := in.reading(ctx, func(l *live) error {
-		is = l.generations[0].manifest.rulesetOf(kindIptables) != nil
+		is = l.generations[0].manifest.RulesetOf(ruleset.KindIptables) != nil
 		return nil
 	})
 	return is && err == nil
@@ -141,7 +144,7 @@ func (l *live) standing() (*generation, error) {
 	if r == nil {
 		return nil, datapath.ErrNotLoaded
 	}
-	m, err := readManifest(r.Number, r.Manifest)
+	m, err := manifest.Read(r.Number, r.Manifest)
 	return &generation{number: r.Number, manifest: m}, err
 }
 
@@ -217,7 +220,7 @@ func (r *Repaired) rulesets(ctx context.Context, in Instance, l *live, g *genera
 }
 
 // restore puts a ruleset back if the kernel does not hold it. The cause is "" when it does.
-func (l *live) restore(ctx context.Context, in Instance, g *generation, p *ruleset) (cause string, err error) {
+func (l *live) restore(ctx context.Context, in Instance, g *generation, p *ruleset.Ruleset) (cause string, err error) {
 	t, err := l.tool(ctx, p.Kind)
 	if err != nil {
 		return "", err
@@ -228,8 +231,8 @@ func (l *live) restore(ctx context.Context, in Instance, g *generation, p *rules
 		return "", err
 	case state == netfilter.Absent:
 		cause = "it was removed"
-	case state == netfilter.Settled, state == netfilter.Inert && p.Kind == kindIptables:
-		differs := t.verify(ctx, p)
+	case state == netfilter.Settled, state == netfilter.Inert && p.Kind == ruleset.KindIptables:
+		differs := t.Verify(ctx, p)
 		if differs == nil {
 			return "", nil
 		}
@@ -242,21 +245,21 @@ func (l *live) restore(ctx context.Context, in Instance, g *generation, p *rules
 	}
 	bans, err := l.bansFor(ctx, g, g)
 	if err != nil {
-		bans = map[string][]Blocked{} // they went with their sets
+		bans = map[string][]dynamicset.Blocked{} // they went with their sets
 	}
 	in.addSaved(g.manifest, bans)
-	p.fill = p.bansOf(bans)
-	return cause, t.restore(ctx, p)
+	p.Fill = dynamicset.Elements(p, bans)
+	return cause, t.Restore(ctx, p)
 }
 
 // addSaved adds the entries of dynamic sets that are kept in the state directory and that the lists lack. Without that
 // directory, or when it cannot be read, it adds none.
-func (in Instance) addSaved(m *manifest, bans map[string][]Blocked) {
+func (in Instance) addSaved(m *manifest.Manifest, bans map[string][]dynamicset.Blocked) {
 	if in.Bans == nil {
 		return
 	}
 	records, _ := in.Bans.Load(func(name string) bool {
-		e, ok := m.set(name)
+		e, ok := m.Set(name)
 		return ok && e.Dynamic >= 0 && !e.Local
 	})
 	held := map[netip.Prefix]string{}
@@ -267,11 +270,11 @@ func (in Instance) addSaved(m *manifest, bans map[string][]Blocked) {
 	}
 	now := time.Now()
 	for _, r := range records {
-		e, _ := m.set(r.Set)
+		e, _ := m.Set(r.Set)
 		if held[r.Prefix] == r.Set || len(bans[r.Set]) >= e.Max {
 			continue
 		}
-		b := Blocked{Prefix: r.Prefix, Set: r.Set, Why: r.Why}
+		b := dynamicset.Blocked{Prefix: r.Prefix, Set: r.Set, Why: r.Why}
 		if !r.End.IsZero() {
 			left := r.Left(now).Seconds()
 			b.Expires = &left

@@ -4,44 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/floodwall/floodwall/internal/cost"
 	"github.com/floodwall/floodwall/internal/datapath"
-	"github.com/floodwall/floodwall/internal/plan"
+	"github.com/floodwall/floodwall/internal/manifest"
 )
-
-// Move is a change of stages of the policy that runs.
-type Move struct {
-	Time   time.Time  `json:"time"`
-	Rules  []RuleMove `json:"rules"`
-	Saves  float64    `json:"saves"`  // of a CPU, as predicted
-	Reason string     `json:"reason"` // with the figures
-}
-
-// RuleMove is a rule, or the default, that has another stage.
-type RuleMove struct {
-	Name string     `json:"name"`
-	From plan.Stage `json:"from"`
-	To   plan.Stage `json:"to"`
-}
-
-// mostNamed is how many rules a line about a move names.
-const mostNamed = 3
-
-// String says which rules move where, and why.
-func (m *Move) String() string {
-	var words []string
-	for i, r := range m.Rules {
-		if i == mostNamed {
-			words = append(words, fmt.Sprintf("and %d more", len(m.Rules)-mostNamed))
-			break
-		}
-		words = append(words, fmt.Sprintf("%s from %s to %s", r.Name, r.From, r.To))
-	}
-	return strings.Join(words, ", ") + ": " + m.Reason
-}
 
 // ErrChanged says that another policy runs than the one that was to be placed anew, or that one is on trial.
 var ErrChanged = errors.New("what runs has changed meanwhile, or is on trial")
@@ -50,7 +18,7 @@ var ErrChanged = errors.New("what runs has changed meanwhile, or is on trial")
 // kept of it, in one transaction: with its counters and bans, and Rollback returns to the policy before it. It returns nil
 // when all rules are where they should be. A policy that was applied without a cost model, or with limits, which would begin
 // anew, is an error, and so is one on trial. When it fails, all is as it was.
-func (in Instance) Replace(ctx context.Context, costs *cost.Model, mix cost.Mix) (*Move, error) {
+func (in Instance) Replace(ctx context.Context, costs *cost.Model, mix cost.Mix) (*manifest.Move, error) {
 	l, err := in.open(ctx)
 	if err != nil {
 		return nil, err
@@ -75,8 +43,8 @@ func (in Instance) Replace(ctx context.Context, costs *cost.Model, mix cost.Mix)
 }
 
 // replace makes a candidate real for a generation, if that still runs.
-func (in Instance) replace(ctx context.Context, g *generation, c *Compiled, p *Candidate) (*Move, error) {
-	m := &Move{Time: time.Now().UTC(), Rules: p.moves(g.manifest), Saves: p.Saves(), Reason: p.reason()}
+func (in Instance) replace(ctx context.Context, g *generation, c *Compiled, p *Candidate) (*manifest.Move, error) {
+	m := &manifest.Move{Time: time.Now().UTC(), Rules: p.moves(g.manifest), Saves: p.Saves(), Reason: p.reason()}
 	err := in.locked(ctx, func(state *datapath.State) error {
 		_, err := request{
 			in: in, compiled: c, target: p.plan.Target, choice: g.manifest.Choice, move: m, of: g, stages: p.plan,
@@ -89,12 +57,3 @@ func (in Instance) replace(ctx context.Context, g *generation, c *Compiled, p *C
 	}
 	return m, nil
 }
-
-// again has the manifest of a policy that runs already say since when, and what became of its rules.
-func (m *manifest) again(before *manifest, move *Move) {
-	m.Applied, m.Source, m.Fixed = before.Applied, before.Source, before.Fixed
-	m.Moves = append(before.Moves[max(0, len(before.Moves)-mostMovesKept+1):len(before.Moves):len(before.Moves)], *move)
-}
-
-// mostMovesKept is how many moves status shows.
-const mostMovesKept = 10

@@ -9,15 +9,16 @@ import (
 	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/hostfacts"
 	"github.com/floodwall/floodwall/internal/ir"
+	"github.com/floodwall/floodwall/internal/manifest"
 )
 
 // lostReplies says of which devices the replies that rules and protections send may not arrive. Some lose the VLAN tag
 // (hostfacts.RepliesUntagged). The other end of a veth takes what is sent with XDP_TX, and without a program of its own does not wake its
 // reader:
 // https://elixir.bootlin.com/linux/v6.12/source/drivers/net/veth.c, veth_xdp_flush.
-func (m *manifest) lostReplies(devices []AppliedDevice) (notes []string) {
-	replies := func(r ruleEntry) bool { return r.Verdict == ir.Truncate.String() && !r.Observe }
-	answers := func(e protectionEntry) bool { return !e.inKernel() }
+func lostReplies(m *manifest.Manifest, devices []AppliedDevice) (notes []string) {
+	replies := func(r manifest.Rule) bool { return r.Verdict == ir.Truncate.String() && !r.Observe }
+	answers := func(e manifest.Protection) bool { return !e.InKernel() }
 	truncates := slices.ContainsFunc(m.Rules, replies)
 	if !truncates && !slices.ContainsFunc(m.Protections, answers) {
 		return nil

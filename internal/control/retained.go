@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/floodwall/floodwall/internal/datapath"
+	"github.com/floodwall/floodwall/internal/manifest"
 	"github.com/floodwall/floodwall/internal/netfilter"
 )
 
@@ -15,8 +16,8 @@ func (in Instance) proxyTable() string { return in.namePrefix() + "begun" }
 
 // retainProxy lets connections go on that SYNPROXY has begun for generations which are to end, when it is no part of what
 // follows, nil for nothing.
-func (in Instance) retainProxy(ctx context.Context, ending []*manifest, next *manifest) error {
-	if next.strict() || !slices.ContainsFunc(ending, (*manifest).strict) {
+func (in Instance) retainProxy(ctx context.Context, ending []*manifest.Manifest, next *manifest.Manifest) error {
+	if next.Strict() || !slices.ContainsFunc(ending, (*manifest.Manifest).Strict) {
 		return nil
 	}
 	n, err := netfilter.FindNft(ctx)

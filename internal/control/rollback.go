@@ -7,6 +7,9 @@ import (
 	"time"
 
 	"github.com/floodwall/floodwall/internal/datapath"
+	"github.com/floodwall/floodwall/internal/dynamicset"
+	"github.com/floodwall/floodwall/internal/manifest"
+	"github.com/floodwall/floodwall/internal/ruleset"
 )
 
 // PreviousError says why Rollback cannot return to the policy before.
@@ -49,14 +52,14 @@ func (in Instance) Rollback(ctx context.Context) (now Now, err error) {
 // giveUp ends a trial before its time.
 func (l *live) giveUp(ctx context.Context) error {
 	g := l.generations[0]
-	var now *manifest
+	var now *manifest.Manifest
 	if base := l.base(); base != nil {
 		now = base.manifest
 	}
 	if err := g.windDown(ctx, now); err != nil {
 		return err
 	}
-	for _, p := range g.manifest.all() { // the old rulesets decide first, and the new ones until XDP has gone back
+	for _, p := range g.manifest.AllRulesets() { // the old rulesets decide first, and the new ones until XDP has gone back
 		t, err := l.tool(ctx, p.Kind)
 		if err == nil {
 			err = t.Release(ctx, p.Name, nameOf(l.rulesetBefore(p.Kind)))
@@ -70,7 +73,7 @@ func (l *live) giveUp(ctx context.Context) error {
 	if errs = append(errs, err); trial != nil {
 		errs = append(errs, l.state.Rollback())
 	}
-	for _, p := range g.manifest.all() {
+	for _, p := range g.manifest.AllRulesets() {
 		errs = append(errs, l.tools[p.Kind].Rollback(ctx, p.Name, nameOf(l.rulesetBefore(p.Kind))))
 	}
 	if g.program == nil {
@@ -105,11 +108,11 @@ func (l *live) back(ctx context.Context, in Instance) error {
 	if err := now.windDown(ctx, before.manifest); err != nil {
 		return err
 	}
-	var how loading // without XDP one step does it
+	var how ruleset.Loading // without XDP one step does it
 	if now.program != nil {
-		how = loading{trial: handOver, beside: true}
+		how = ruleset.Loading{Trial: handOver, Beside: true}
 	}
-	var loaded []*ruleset
+	var loaded []*ruleset.Ruleset
 	err = strictly(l.state, before.manifest, func() (err error) {
 		loaded, err = l.reload(ctx, now, before, bans, how)
 		return err
@@ -144,12 +147,12 @@ func (l *live) back(ctx context.Context, in Instance) error {
 }
 
 // reload loads the rulesets of the generation before, as far as that goes.
-func (l *live) reload(ctx context.Context, now, before *generation, bans map[string][]Blocked, how loading) (loaded []*ruleset, err error) {
+func (l *live) reload(ctx context.Context, now, before *generation, bans map[string][]dynamicset.Blocked, how ruleset.Loading) (loaded []*ruleset.Ruleset, err error) {
 	for _, p := range before.manifest.Rulesets {
-		p.fill = p.bansOf(bans)
+		p.Fill = dynamicset.Elements(p, bans)
 		t, err := l.tool(ctx, p.Kind)
 		if err == nil {
-			err = t.load(ctx, p, nameOf(now.manifest.rulesetOf(p.Kind)), how)
+			err = t.Load(ctx, p, nameOf(now.manifest.RulesetOf(p.Kind)), how)
 		}
 		if err != nil {
 			return loaded, err
@@ -160,10 +163,10 @@ func (l *live) reload(ctx context.Context, now, before *generation, bans map[str
 }
 
 // bansFor are the bans that the policy before is to have when it runs again.
-func (l *live) bansFor(ctx context.Context, now, before *generation) (map[string][]Blocked, error) {
-	bans := map[string][]Blocked{}
+func (l *live) bansFor(ctx context.Context, now, before *generation) (map[string][]dynamicset.Blocked, error) {
+	bans := map[string][]dynamicset.Blocked{}
 	for _, e := range before.manifest.Sets {
-		was, ok := now.manifest.set(e.Name)
+		was, ok := now.manifest.Set(e.Name)
 		if e.Dynamic < 0 || e.Local || !ok || was.Dynamic < 0 {
 			continue
 		}
@@ -177,18 +180,18 @@ func (l *live) bansFor(ctx context.Context, now, before *generation) (map[string
 }
 
 // enter puts bans into the sets of an XDP program.
-func (g *generation) enter(ctx context.Context, bans map[string][]Blocked) error {
+func (g *generation) enter(ctx context.Context, bans map[string][]dynamicset.Blocked) error {
 	if g.program == nil {
 		return nil
 	}
-	dynamic, err := openDynamic(g.program)
+	dynamic, err := dynamicset.Open(g.program)
 	if err != nil || dynamic == nil {
 		return err
 	}
 	for _, e := range g.manifest.Sets {
 		if list := bans[e.Name]; list != nil {
-			set := &xdpSet{dynamic.Sets[e.Dynamic], e}
-			if _, _, err := set.block(ctx, asBans(list)); err != nil {
+			set := dynamicset.NewXDPSet(dynamic.Sets[e.Dynamic], e)
+			if _, _, err := set.Block(ctx, asBans(list)); err != nil {
 				return err
 			}
 		}
@@ -197,10 +200,10 @@ func (g *generation) enter(ctx context.Context, bans map[string][]Blocked) error
 }
 
 // asBans are entries with the time that they have left.
-func asBans(list []Blocked) []Ban {
-	bans := make([]Ban, len(list))
+func asBans(list []dynamicset.Blocked) []dynamicset.Ban {
+	bans := make([]dynamicset.Ban, len(list))
 	for i, b := range list {
-		bans[i] = Ban{Prefix: b.Prefix, For: Forever, Why: b.Why, Rule: b.Rule}
+		bans[i] = dynamicset.Ban{Prefix: b.Prefix, For: dynamicset.Forever, Why: b.Why, Rule: b.Rule}
 		if b.Expires != nil {
 			bans[i].For = max(time.Duration(*b.Expires*float64(time.Second)), time.Second)
 		}
@@ -209,9 +212,9 @@ func asBans(list []Blocked) []Ban {
 }
 
 // unload takes back rulesets that were loaded for a rollback that went no further.
-func (l *live) unload(ctx context.Context, now *generation, rulesets []*ruleset) (err error) {
+func (l *live) unload(ctx context.Context, now *generation, rulesets []*ruleset.Ruleset) (err error) {
 	for _, p := range rulesets {
-		err = errors.Join(err, l.tools[p.Kind].Rollback(ctx, p.Name, nameOf(now.manifest.rulesetOf(p.Kind))))
+		err = errors.Join(err, l.tools[p.Kind].Rollback(ctx, p.Name, nameOf(now.manifest.RulesetOf(p.Kind))))
 	}
 	return errors.Join(err, strictFor(l.state, now.manifest))
 }
@@ -219,12 +222,12 @@ func (l *live) unload(ctx context.Context, now *generation, rulesets []*ruleset)
 // settleBack removes the rulesets that do not decide any more.
 func (l *live) settleBack(ctx context.Context, now, before *generation) error {
 	for _, p := range before.manifest.Rulesets {
-		if err := confirmed(l.tools[p.Kind].Finish(ctx, p.Name, nameOf(now.manifest.rulesetOf(p.Kind)))); err != nil {
+		if err := confirmed(l.tools[p.Kind].Finish(ctx, p.Name, nameOf(now.manifest.RulesetOf(p.Kind)))); err != nil {
 			return err
 		}
 	}
 	for _, p := range now.manifest.Rulesets {
-		if before.manifest.rulesetOf(p.Kind) != nil {
+		if before.manifest.RulesetOf(p.Kind) != nil {
 			continue
 		}
 		t, err := l.tool(ctx, p.Kind)
@@ -251,7 +254,7 @@ func (l *live) previous(now *generation) (*generation, error) {
 		if r.Number == now.number || !r.Took {
 			continue
 		}
-		m, err := readManifest(r.Number, r.Manifest)
+		m, err := manifest.Read(r.Number, r.Manifest)
 		if err != nil {
 			return nil, err
 		}
@@ -281,7 +284,7 @@ func (l *live) previousProgram(now *generation) (*generation, error) {
 	return nil, l.otherTarget(now.manifest, g.manifest)
 }
 
-func (l *live) otherTarget(now, before *manifest) error {
+func (l *live) otherTarget(now, before *manifest.Manifest) error {
 	return &PreviousError{
 		fmt.Sprintf("the policy before, %s, ran on target %s, and this one runs on %s", before.File, before.Target, now.Target),
 		fmt.Sprintf("`floodwall apply --target %s %s` applies it again", before.Target, before.File),

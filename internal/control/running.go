@@ -6,19 +6,21 @@ import (
 
 	"github.com/cilium/ebpf"
 
+	"github.com/floodwall/floodwall/internal/counts"
 	"github.com/floodwall/floodwall/internal/datapath"
+	"github.com/floodwall/floodwall/internal/manifest"
 )
 
 // running is what runs when an apply begins, or ran before its devices went away.
 type running struct {
 	state      *datapath.State
-	live       *live              // nil when nothing runs
-	generation *generation        // the newest that runs, or whose devices have gone; nil when there is none
-	manifests  []*manifest        // of all that run, newest first; else of the one whose devices have gone
-	foreign    error              // why the maps of generation cannot be read; nil: they can
-	counters   *ebpf.Map          // of the instance; nil when there are none, or when they cannot be read
-	counted    *tallies           // what generation has counted; nil when nothing runs
-	inherits   datapath.Inherited // what the next program goes on with beside the counters
+	live       *live                // nil when nothing runs
+	generation *generation          // the newest that runs, or whose devices have gone; nil when there is none
+	manifests  []*manifest.Manifest // of all that run, newest first; else of the one whose devices have gone
+	foreign    error                // why the maps of generation cannot be read; nil: they can
+	counters   *ebpf.Map            // of the instance; nil when there are none, or when they cannot be read
+	counted    *counts.Counts       // what generation has counted; nil when nothing runs
+	inherits   datapath.Inherited   // what the next program goes on with beside the counters
 }
 
 // look finds out what runs.
@@ -72,7 +74,7 @@ func (r *running) lookBack() error {
 	}
 	r.generation, err = ofProgram(latest)
 	if err == nil {
-		r.manifests = []*manifest{r.generation.manifest}
+		r.manifests = []*manifest.Manifest{r.generation.manifest}
 	}
 	return err
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/floodwall/floodwall/internal/dynamicset"
 	"github.com/floodwall/floodwall/internal/hostfacts"
 	"github.com/floodwall/floodwall/internal/ir"
 	"github.com/floodwall/floodwall/internal/packet"
@@ -75,7 +76,7 @@ func (l *loaded) allows(s hostfacts.Session, spec packet.Spec) error {
 		return err
 	}
 	if answer.Verdict != 0 {
-		return &LockoutError{s, reasonPhrase(l.manifest.reason(answer.Slot), answer.Slot < uint32(packet.NumChecks))}
+		return &LockoutError{s, reasonPhrase(l.manifest.Reason(answer.Slot), answer.Slot < uint32(packet.NumChecks))}
 	}
 	return nil
 }
@@ -83,7 +84,7 @@ func (l *loaded) allows(s hostfacts.Session, spec packet.Spec) error {
 // member reports whether a dynamic set will have an address.
 func (l *loaded) member(set int, addr netip.Addr) bool {
 	return l.compiled.member(set, addr) || slices.ContainsFunc(l.kept[l.compiled.Program.Sets[set].Name],
-		func(b Blocked) bool { return b.Prefix.Contains(addr) })
+		func(b dynamicset.Blocked) bool { return b.Prefix.Contains(addr) })
 }
 
 // reasonPhrase is a reason in a sentence.

@@ -8,6 +8,7 @@ import (
 
 	xdpgen "github.com/floodwall/floodwall/internal/codegen/xdp"
 	"github.com/floodwall/floodwall/internal/ir"
+	"github.com/floodwall/floodwall/internal/manifest"
 	"github.com/floodwall/floodwall/internal/packet"
 	"github.com/floodwall/floodwall/internal/plan"
 	"github.com/floodwall/floodwall/internal/xdp"
@@ -139,7 +140,7 @@ func (s *Status) devices(l *live) {
 	for _, g := range l.generations {
 		if g.program == nil {
 			for _, name := range g.manifest.Devices {
-				s.Devices = append(s.Devices, DeviceStatus{name, g.manifest.first(), "", g.number})
+				s.Devices = append(s.Devices, DeviceStatus{name, g.manifest.FirstStage(), "", g.number})
 			}
 			continue
 		}
@@ -164,7 +165,7 @@ func (s *Status) counters(ctx context.Context, l *live, g *generation) error {
 	}
 	m := g.manifest
 	for i, r := range m.Rules {
-		n := c.rule(i, r)
+		n := c.Rule(i, r)
 		s.Rules = append(s.Rules, RuleStatus{
 			Name: r.Name, Stage: r.Stage, Why: r.Why, Verdict: r.Verdict, Packets: n.Packets, Bytes: n.Octets,
 			Line: r.Line, Merged: r.Merged, Observe: r.Observe,
@@ -173,20 +174,20 @@ func (s *Status) counters(ctx context.Context, l *live, g *generation) error {
 	s.guards(m, c)
 	s.outcomes(m, c)
 	for check := range packet.NumChecks {
-		n, stage, done := c.check(check)
+		n, stage, done := c.Check(check)
 		if (m.Checks | m.Observed).Has(check) && done {
 			s.Checks = append(s.Checks, RuleStatus{
 				Name: check.String(), Stage: stage, Verdict: "drop", Packets: n.Packets, Bytes: n.Octets, Observe: m.Observed.Has(check),
 			})
 		}
 	}
-	n := c.byDefault()
+	n := c.ByDefault()
 	s.Default = RuleStatus{Name: "default", Stage: m.At.Stage, Why: m.At.Why, Verdict: m.Default, Packets: n.Packets, Bytes: n.Octets,
-		Uncounted: m.uncounted()}
-	n = c.slot(xdp.SlotNotIP)
-	s.NotIP = RuleStatus{Name: "not-ip", Stage: m.first(), Verdict: "pass", Packets: n.Packets, Bytes: n.Octets}
-	if slices.ContainsFunc(m.Rules, func(r ruleEntry) bool { return r.Verdict == ir.Truncate.String() }) {
-		n = c.slot(xdp.SlotReplies)
+		Uncounted: m.Uncounted()}
+	n = c.Slot(xdp.SlotNotIP)
+	s.NotIP = RuleStatus{Name: "not-ip", Stage: m.FirstStage(), Verdict: "pass", Packets: n.Packets, Bytes: n.Octets}
+	if slices.ContainsFunc(m.Rules, func(r manifest.Rule) bool { return r.Verdict == ir.Truncate.String() }) {
+		n = c.Slot(xdp.SlotReplies)
 		s.Replies = &RuleStatus{Name: "replies", Stage: plan.StageXDP, Verdict: "sent", Packets: n.Packets, Bytes: n.Octets}
 	}
 	return nil
@@ -219,4 +220,4 @@ func (s *Status) sets(ctx context.Context, l *live, g *generation) error {
 }
 
 // mayGrow reports whether a set can become fuller: one that is written in the policy is full by nature.
-func (s *Status) mayGrow(e setEntry) bool { return e.Dynamic >= 0 || e.Entries < e.Max }
+func (s *Status) mayGrow(e manifest.Set) bool { return e.Dynamic >= 0 || e.Entries < e.Max }

@@ -12,18 +12,13 @@ import (
 
 	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/hostfacts"
-	"github.com/floodwall/floodwall/internal/ir"
+	"github.com/floodwall/floodwall/internal/manifest"
 )
 
 // looseFile says whether conntrack takes a packet from the middle of a TCP connection that it does not know for one of a
 // connection. While SYNPROXY stands in front of a service it must not: the packet that brings a cookie back would be
 // taken for that, and go on to a server that knows nothing of it.
 const looseFile = "/proc/sys/net/netfilter/nf_conntrack_tcp_loose"
-
-// strict reports whether a generation needs conntrack to be strict.
-func (m *manifest) strict() bool {
-	return m != nil && slices.ContainsFunc(m.Protections, func(e protectionEntry) bool { return e.Method == methodNames[ir.MethodRouter] })
-}
 
 // loose is what looseFile says, nil when there is no conntrack.
 func loose() (*int, error) {
@@ -50,7 +45,7 @@ func setLoose(n int) error {
 
 // warnStrict notes what a strict conntrack does to connections from before it.
 func (p *planned) warnStrict() {
-	if !p.manifest.strict() || p.running.generation != nil && p.running.generation.manifest.strict() {
+	if !p.manifest.Strict() || p.running.generation != nil && p.running.generation.manifest.Strict() {
 		return
 	}
 	if !hostfacts.Tracks() {
@@ -73,8 +68,8 @@ func beStrict(state *datapath.State) error {
 }
 
 // strictFor makes conntrack strict when one of the generations that remain needs that, and else what the host had it be.
-func strictFor(state *datapath.State, remain ...*manifest) error {
-	if slices.ContainsFunc(remain, (*manifest).strict) {
+func strictFor(state *datapath.State, remain ...*manifest.Manifest) error {
+	if slices.ContainsFunc(remain, (*manifest.Manifest).Strict) {
 		return beStrict(state)
 	}
 	was, err := state.HostSetting()
@@ -93,8 +88,8 @@ func strictFor(state *datapath.State, remain ...*manifest) error {
 
 // strictly has fn load rulesets with conntrack strict before any of them decides, if their generation needs it. Where there
 // was no conntrack before, it comes with them.
-func strictly(state *datapath.State, m *manifest, fn func() error) error {
-	if !m.strict() {
+func strictly(state *datapath.State, m *manifest.Manifest, fn func() error) error {
+	if !m.Strict() {
 		return fn()
 	}
 	for _, step := range []func() error{func() error { return beStrict(state) }, fn} {

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/floodwall/floodwall/internal/datapath"
+	"github.com/floodwall/floodwall/internal/manifest"
 	"github.com/floodwall/floodwall/internal/plan"
 	"github.com/floodwall/floodwall/internal/rights"
 )
@@ -16,9 +17,9 @@ type request struct {
 	target   plan.Target
 	choice   string // why it is this target, when it was to be chosen
 
-	move   *Move       // of the rules of the policy that runs, when the request is no more than that; else nil
-	of     *generation // whose rules move
-	stages *plan.Plan  // to which they move
+	move   *manifest.Move // of the rules of the policy that runs, when the request is no more than that; else nil
+	of     *generation    // whose rules move
+	stages *plan.Plan     // to which they move
 }
 
 // transact is the transaction. Each step makes a value that does not change any more, from those before: what is running, what

@@ -6,7 +6,9 @@ import (
 	"time"
 
 	"github.com/floodwall/floodwall/internal/datapath"
+	"github.com/floodwall/floodwall/internal/manifest"
 	"github.com/floodwall/floodwall/internal/netfilter"
+	"github.com/floodwall/floodwall/internal/ruleset"
 )
 
 // Now is the policy that runs after Confirm or Rollback.
@@ -74,7 +76,7 @@ func (l *live) noTrial() error {
 		return datapath.ErrExpired
 	}
 	for k, tl := range l.tools {
-		if p := l.generations[0].manifest.rulesetOf(k); p != nil {
+		if p := l.generations[0].manifest.RulesetOf(k); p != nil {
 			if _, state, err := tl.Trial(context.Background(), p.Name); err == nil && state == netfilter.Returned {
 				return datapath.ErrExpired
 			}
@@ -88,7 +90,7 @@ func (l *live) noTrial() error {
 func (l *live) confirm(ctx context.Context) error {
 	g := l.generations[0]
 	both := g.program != nil || l.standby != nil && l.standby.program != nil
-	for _, p := range g.manifest.all() {
+	for _, p := range g.manifest.AllRulesets() {
 		t, err := l.tool(ctx, p.Kind)
 		switch {
 		case err != nil:
@@ -117,7 +119,7 @@ func (l *live) confirm(ctx context.Context) error {
 	}
 	var errs []error
 	if both {
-		for _, p := range g.manifest.all() {
+		for _, p := range g.manifest.AllRulesets() {
 			errs = append(errs, confirmed(l.tools[p.Kind].Finish(ctx, p.Name, nameOf(l.rulesetBefore(p.Kind)))))
 		}
 	}
@@ -125,15 +127,15 @@ func (l *live) confirm(ctx context.Context) error {
 }
 
 // rulesetBefore is the ruleset of the generation that rests during the trial.
-func (l *live) rulesetBefore(k kind) *ruleset {
+func (l *live) rulesetBefore(k ruleset.Kind) *ruleset.Ruleset {
 	if l.standby == nil {
 		return nil
 	}
-	return l.standby.manifest.rulesetOf(k)
+	return l.standby.manifest.RulesetOf(k)
 }
 
 // dropStandIns removes the rulesets that only kept others at rest.
-func dropStandIns(ctx context.Context, tools map[kind]tool, m *manifest) (err error) {
+func dropStandIns(ctx context.Context, tools map[ruleset.Kind]ruleset.Tool, m *manifest.Manifest) (err error) {
 	for _, p := range m.StandIn {
 		err = errors.Join(err, tools[p.Kind].Remove(ctx, p.Name))
 	}
@@ -213,15 +215,15 @@ func (l *live) endedTrial(ctx context.Context) (number int, err error) {
 
 // ended reports whether a record is of a policy whose trial ended unconfirmed.
 func (l *live) ended(ctx context.Context, r *datapath.Record) (bool, error) {
-	m, err := readManifest(r.Number, r.Manifest)
-	if err != nil || m.ruleset() == nil || r.Took { // one that took effect and does nothing was changed by others
+	m, err := manifest.Read(r.Number, r.Manifest)
+	if err != nil || m.Ruleset() == nil || r.Took { // one that took effect and does nothing was changed by others
 		return false, err
 	}
-	t, err := l.tool(ctx, m.ruleset().Kind)
+	t, err := l.tool(ctx, m.Ruleset().Kind)
 	if err != nil {
 		return false, err
 	}
-	_, state, err := t.Trial(ctx, m.ruleset().Name)
+	_, state, err := t.Trial(ctx, m.Ruleset().Name)
 	return state == netfilter.Inert, err
 }
 
@@ -234,7 +236,7 @@ func (l *live) settle(ctx context.Context, in Instance, number int) error {
 		}
 	}
 	var errs []error
-	for _, k := range []kind{kindNft, kindIptables} {
+	for _, k := range []ruleset.Kind{ruleset.KindNft, ruleset.KindIptables} {
 		if _, err := l.tool(ctx, k); err == nil {
 			errs = append(errs, in.clean(ctx, k, keep...))
 		}

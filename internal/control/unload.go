@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/floodwall/floodwall/internal/datapath"
+	"github.com/floodwall/floodwall/internal/ruleset"
 )
 
 // Unload removes everything: what is attached to devices, what is in netfilter, and the state. Connections that SYNPROXY
@@ -54,8 +55,8 @@ func (in Instance) endings(ctx context.Context, state *datapath.State) error {
 
 // kinds are the tools that rulesets of the instance may be in: those that a manifest names, and those that are installed,
 // since an apply that died leaves rulesets that no manifest knows.
-func (in Instance) kinds(ctx context.Context, state *datapath.State) ([]kind, error) {
-	named := map[kind]bool{}
+func (in Instance) kinds(ctx context.Context, state *datapath.State) ([]ruleset.Kind, error) {
+	named := map[ruleset.Kind]bool{}
 	l, err := openLive(ctx, state)
 	switch {
 	case err == nil:
@@ -68,9 +69,9 @@ func (in Instance) kinds(ctx context.Context, state *datapath.State) ([]kind, er
 	case !errors.Is(err, datapath.ErrNotLoaded):
 		return nil, err
 	}
-	var list []kind
-	for _, k := range []kind{kindNft, kindIptables} {
-		if _, err := findTool(ctx, k); err == nil || named[k] {
+	var list []ruleset.Kind
+	for _, k := range []ruleset.Kind{ruleset.KindNft, ruleset.KindIptables} {
+		if _, err := ruleset.FindTool(ctx, k); err == nil || named[k] {
 			list = append(list, k)
 		}
 	}
@@ -78,8 +79,8 @@ func (in Instance) kinds(ctx context.Context, state *datapath.State) ([]kind, er
 }
 
 // clean removes all rulesets of a kind that the instance has, but for those to keep.
-func (in Instance) clean(ctx context.Context, k kind, keep ...string) error {
-	t, err := findTool(ctx, k)
+func (in Instance) clean(ctx context.Context, k ruleset.Kind, keep ...string) error {
+	t, err := ruleset.FindTool(ctx, k)
 	if err != nil {
 		return err
 	}

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/floodwall/floodwall/internal/datapath"
+	"github.com/floodwall/floodwall/internal/manifest"
 )
 
 // FallenError says that nothing of the policy in force is in the kernel any more: its devices have gone, or somebody has
@@ -41,11 +42,11 @@ func fallen(state *datapath.State) error {
 	if r == nil || err != nil {
 		return orNotLoaded(err)
 	}
-	m, err := readManifest(r.Number, r.Manifest)
-	if err != nil || m.ruleset() == nil {
+	m, err := manifest.Read(r.Number, r.Manifest)
+	if err != nil || m.Ruleset() == nil {
 		return orNotLoaded(err)
 	}
-	return &FallenError{fmt.Sprintf("somebody has removed %s, which %s was put into", m.ruleset().Name, m.File)}
+	return &FallenError{fmt.Sprintf("somebody has removed %s, which %s was put into", m.Ruleset().Name, m.File)}
 }
 
 func orNotLoaded(err error) error {
@@ -78,7 +79,7 @@ func (s *Status) whole(ctx context.Context, l *live, g *generation) error {
 	for _, p := range g.manifest.Rulesets {
 		t, err := l.tool(ctx, p.Kind)
 		if err == nil {
-			err = t.verify(ctx, p)
+			err = t.Verify(ctx, p)
 		}
 		if err != nil {
 			s.open("netfilter: %v: somebody has changed it", strings.ReplaceAll(err.Error(), "\n", "; "))

@@ -1,4 +1,4 @@
-package control
+package manifest
 
 import (
 	"testing"
@@ -13,26 +13,26 @@ import (
 // one still counts in. It looks inside, since such an apply cannot be stopped at that point.
 func TestPlanSlots(t *testing.T) {
 	a, b, c := ir.Rule{Name: "a"}, ir.Rule{Name: "b"}, ir.Rule{Name: "c"}
-	entry := func(r ir.Rule, slot uint32) ruleEntry {
-		return ruleEntry{Slot: xdp.SlotRules + slot, Fingerprint: fingerprint(&ir.Program{}, r)}
+	entry := func(r ir.Rule, slot uint32) Rule {
+		return Rule{Slot: xdp.SlotRules + slot, Fingerprint: fingerprint(&ir.Program{}, r)}
 	}
-	newer := &manifest{Rules: []ruleEntry{entry(a, 0)}}
-	older := &manifest{Rules: []ruleEntry{entry(a, 0), entry(b, 1)}}
+	newer := &Manifest{Rules: []Rule{entry(a, 0)}}
+	older := &Manifest{Rules: []Rule{entry(a, 0), entry(b, 1)}}
 	for _, test := range []struct {
 		name   string
-		before []*manifest
+		before []*Manifest
 		rules  []ir.Rule
 		want   []uint32
 		fresh  int
 	}{
 		{"nothing before", nil, []ir.Rule{a, b}, []uint32{0, 1}, 2},
-		{"one before", []*manifest{newer}, []ir.Rule{c, a}, []uint32{1, 0}, 1},
-		{"two before", []*manifest{newer, older}, []ir.Rule{c, a}, []uint32{2, 0}, 1},
-		{"a rule of the older one", []*manifest{newer, older}, []ir.Rule{a, b}, []uint32{0, 2}, 1},
+		{"one before", []*Manifest{newer}, []ir.Rule{c, a}, []uint32{1, 0}, 1},
+		{"two before", []*Manifest{newer, older}, []ir.Rule{c, a}, []uint32{2, 0}, 1},
+		{"a rule of the older one", []*Manifest{newer, older}, []ir.Rule{a, b}, []uint32{0, 2}, 1},
 	} {
-		plan := planSlots(&ir.Program{Rules: test.rules}, test.before)
+		plan := PlanSlots(&ir.Program{Rules: test.rules}, test.before)
 		var got []uint32
-		for _, slot := range plan.slots {
+		for _, slot := range plan.Slots {
 			got = append(got, slot-xdp.SlotRules)
 		}
 		if diff := cmp.Diff(test.want, got); diff != "" || len(plan.fresh) != test.fresh {
@@ -43,21 +43,21 @@ func TestPlanSlots(t *testing.T) {
 
 // TestPlanGuardSlots has a guard whose service stays, and one that comes.
 func TestPlanGuardSlots(t *testing.T) {
-	before := &manifest{
-		Rules:  []ruleEntry{{Slot: xdp.SlotRules, Fingerprint: fingerprint(&ir.Program{}, ir.Rule{Name: "a"})}},
-		Guards: []guardEntry{{Service: "dns", Slot: xdp.SlotRules + 5, Limited: true}},
+	before := &Manifest{
+		Rules:  []Rule{{Slot: xdp.SlotRules, Fingerprint: fingerprint(&ir.Program{}, ir.Rule{Name: "a"})}},
+		Guards: []Guard{{Service: "dns", Slot: xdp.SlotRules + 5, Limited: true}},
 	}
-	plan := planSlots(&ir.Program{
+	plan := PlanSlots(&ir.Program{
 		Rules:  []ir.Rule{{Name: "b"}, {Name: "a"}},
 		Guards: []ir.Guard{{Service: "new"}, {Service: "dns"}},
-	}, []*manifest{before})
-	if diff := cmp.Diff([]uint32{xdp.SlotRules + 2, xdp.SlotRules + 5}, plan.guards); diff != "" {
+	}, []*Manifest{before})
+	if diff := cmp.Diff([]uint32{xdp.SlotRules + 2, xdp.SlotRules + 5}, plan.Guards); diff != "" {
 		t.Errorf("slots of guards (-want +got):\n%s", diff)
 	}
-	if plan.most() != xdp.SlotRules+6 || len(plan.fresh) != 2 {
-		t.Errorf("%d slots, fresh are %d", plan.most(), plan.fresh)
+	if plan.Size() != xdp.SlotRules+6 || len(plan.fresh) != 2 {
+		t.Errorf("%d slots, fresh are %d", plan.Size(), plan.fresh)
 	}
-	if got := before.reason(xdp.SlotRules + 5); got != "dns:responses" {
+	if got := before.Reason(xdp.SlotRules + 5); got != "dns:responses" {
 		t.Errorf("the slot stands for %q", got)
 	}
 }

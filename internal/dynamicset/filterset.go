@@ -1,4 +1,4 @@
-package control
+package dynamicset
 
 import (
 	"context"
@@ -8,18 +8,25 @@ import (
 	"time"
 
 	"github.com/floodwall/floodwall/internal/addrs"
+	"github.com/floodwall/floodwall/internal/manifest"
 	"github.com/floodwall/floodwall/internal/netfilter"
+	"github.com/floodwall/floodwall/internal/ruleset"
 )
 
 // filterSet is a dynamic set in netfilter.
 type filterSet struct {
-	tool    tool
-	ruleset *ruleset
-	names   setNames
-	entry   setEntry
+	tool    ruleset.Tool
+	ruleset *ruleset.Ruleset
+	names   ruleset.SetNames
+	entry   manifest.Set
 }
 
-func (s *filterSet) block(ctx context.Context, bans []Ban) (int, Refusals, error) {
+// NewFilterSet returns a set of the ruleset p, where it has these names. The manifest describes it in entry.
+func NewFilterSet(t ruleset.Tool, p *ruleset.Ruleset, names ruleset.SetNames, entry manifest.Set) Set {
+	return &filterSet{t, p, names, entry}
+}
+
+func (s *filterSet) Block(ctx context.Context, bans []Ban) (int, Refusals, error) {
 	if len(bans) == 0 {
 		return 0, nil, nil
 	}
@@ -65,12 +72,12 @@ func (s *filterSet) insert(ctx context.Context, bans []Ban, which []int) (map[ne
 		case b.For > 0:
 			e.Timeout = b.For
 		}
-		name := s.names.of(e.Prefix)
+		name := s.names.Of(e.Prefix)
 		grouped[name] = append(grouped[name], e)
 	}
 	overlaps := map[netip.Prefix]netip.Prefix{}
 	for name, elements := range grouped {
-		err := s.tool.insert(ctx, s.ruleset, name, elements)
+		err := s.tool.Insert(ctx, s.ruleset, name, elements)
 		var o *netfilter.OverlapError
 		if err != nil && !errors.As(err, &o) {
 			return nil, err
@@ -89,7 +96,7 @@ func (s *filterSet) overlapping(p, with netip.Prefix) error {
 		fmt.Sprintf("unblock %s first, or leave it at that; target xdp holds both", addrs.PrefixText(with))}
 }
 
-func (s *filterSet) unblock(ctx context.Context, prefixes []netip.Prefix) (int, Refusals, error) {
+func (s *filterSet) Unblock(ctx context.Context, prefixes []netip.Prefix) (int, Refusals, error) {
 	has, err := s.held(ctx)
 	if err != nil {
 		return 0, nil, err
@@ -103,10 +110,10 @@ func (s *filterSet) unblock(ctx context.Context, prefixes []netip.Prefix) (int, 
 			continue
 		}
 		delete(has, p)
-		grouped[s.names.of(p)] = append(grouped[s.names.of(p)], p)
+		grouped[s.names.Of(p)] = append(grouped[s.names.Of(p)], p)
 	}
 	for name, list := range grouped {
-		if err := s.tool.remove(ctx, s.ruleset, name, list); err != nil {
+		if err := s.tool.Delete(ctx, s.ruleset, name, list); err != nil {
 			return 0, nil, err
 		}
 	}
@@ -133,8 +140,8 @@ func (s *filterSet) held(ctx context.Context) (map[netip.Prefix]bool, error) {
 }
 
 func (s *filterSet) elements(ctx context.Context) (all []netfilter.Element, err error) {
-	for _, name := range s.names.names() {
-		some, err := s.tool.list(ctx, s.ruleset, name)
+	for _, name := range s.names.Names() {
+		some, err := s.tool.Elements(ctx, s.ruleset, name)
 		if err != nil {
 			return nil, err
 		}
@@ -143,11 +150,11 @@ func (s *filterSet) elements(ctx context.Context) (all []netfilter.Element, err 
 	return all, nil
 }
 
-func (s *filterSet) list(ctx context.Context) ([]Blocked, error) {
+func (s *filterSet) List(ctx context.Context) ([]Blocked, error) {
 	elements, err := s.elements(ctx)
 	var list []Blocked
 	for _, e := range elements {
-		b := blockedAs(e.Prefix, s.entry.Name, e.Comment, isAutomatic(e.Comment))
+		b := BlockedAs(e.Prefix, s.entry.Name, e.Comment, IsAutomatic(e.Comment))
 		if e.Timeout > 0 {
 			left := e.Timeout.Seconds()
 			b.Expires = &left
@@ -157,7 +164,7 @@ func (s *filterSet) list(ctx context.Context) ([]Blocked, error) {
 	return list, err
 }
 
-func (s *filterSet) count(ctx context.Context) (int, error) {
+func (s *filterSet) Count(ctx context.Context) (int, error) {
 	list, err := s.elements(ctx)
 	return len(list), err
 }

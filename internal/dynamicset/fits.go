@@ -1,4 +1,4 @@
-package control
+package dynamicset
 
 import (
 	"errors"
@@ -8,6 +8,7 @@ import (
 	"go4.org/netipx"
 
 	"github.com/floodwall/floodwall/internal/addrs"
+	"github.com/floodwall/floodwall/internal/manifest"
 )
 
 // errOfRange refuses a further piece of a range whose first piece says why.
@@ -37,7 +38,7 @@ type length struct {
 func lengthOf(p netip.Prefix) length { return length{p.Addr().Is4(), p.Bits()} }
 
 // check returns an error for a piece of a range that does not fit as a whole.
-func (f *fits) check(s *addrs.DynamicSet, e setEntry, i int) error {
+func (f *fits) check(s *addrs.DynamicSet, e manifest.Set, i int) error {
 	number := f.bans[i].Range
 	if number == 0 {
 		return nil
@@ -98,7 +99,7 @@ func (f *fits) entered(p netip.Prefix) {
 }
 
 // whole returns an error when a set has too little room for a range.
-func (f *fits) whole(e setEntry, pieces []netip.Prefix) error {
+func (f *fits) whole(e manifest.Set, pieces []netip.Prefix) error {
 	fresh, lengths := 0, map[length]bool{}
 	for _, p := range pieces {
 		if !f.has[p] {

@@ -1,4 +1,4 @@
-package control
+package dynamicset
 
 import (
 	"cmp"
@@ -7,8 +7,10 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/floodwall/floodwall/internal/netfilter"
+	"github.com/floodwall/floodwall/internal/ruleset"
 )
 
 // Origin says who asked for a ban.
@@ -31,11 +33,11 @@ func (b Ban) reason() string {
 	return b.Why
 }
 
-// isAutomatic tells by a reason whether a ban in netfilter, which keeps nothing else, is automatic.
-func isAutomatic(why string) bool { return strings.HasPrefix(why, automaticWhy) }
+// IsAutomatic tells by a reason whether a ban in netfilter, which keeps nothing else, is automatic.
+func IsAutomatic(why string) bool { return strings.HasPrefix(why, automaticWhy) }
 
-// blockedAs is an entry of a set, but for its end.
-func blockedAs(p netip.Prefix, set, why string, automatic bool) Blocked {
+// BlockedAs is an entry of a set, but for its end.
+func BlockedAs(p netip.Prefix, set, why string, automatic bool) Blocked {
 	b := Blocked{Prefix: p, Set: set, Why: why, Origin: Manual}
 	if automatic {
 		b.Origin, b.Rule = Automatic, strings.TrimPrefix(why, automaticWhy)
@@ -63,7 +65,7 @@ const (
 func newFilterRoom(most int, held []netfilter.Element) *filterRoom {
 	r := &filterRoom{most: most, has: make(map[netip.Prefix]bool, len(held))}
 	for _, e := range held {
-		r.has[e.Prefix] = isAutomatic(e.Comment)
+		r.has[e.Prefix] = IsAutomatic(e.Comment)
 		if r.has[e.Prefix] {
 			r.automatic = append(r.automatic, e)
 		}
@@ -111,8 +113,8 @@ func (r *filterRoom) evictOne() bool {
 	return false
 }
 
-// mostOf are entries of which automatic ones are left out that a set is too small for, those first that end soonest.
-func mostOf(list []Blocked, most int) []Blocked {
+// MostOf are entries of which automatic ones are left out that a set is too small for, those first that end soonest.
+func MostOf(list []Blocked, most int) []Blocked {
 	end := func(b Blocked) float64 {
 		switch {
 		case b.Origin != Automatic:
@@ -136,12 +138,27 @@ func mostOf(list []Blocked, most int) []Blocked {
 func (s *filterSet) evict(ctx context.Context, prefixes []netip.Prefix) error {
 	grouped := map[string][]netip.Prefix{}
 	for _, p := range prefixes {
-		grouped[s.names.of(p)] = append(grouped[s.names.of(p)], p)
+		grouped[s.names.Of(p)] = append(grouped[s.names.Of(p)], p)
 	}
 	for name, list := range grouped {
-		if err := s.tool.remove(ctx, s.ruleset, name, list); err != nil {
+		if err := s.tool.Delete(ctx, s.ruleset, name, list); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// Elements are the entries that the sets of a ruleset begin with, by the set of netfilter. kept is by the set of the policy.
+func Elements(p *ruleset.Ruleset, kept map[string][]Blocked) map[string][]netfilter.Element {
+	out := map[string][]netfilter.Element{}
+	for name, set := range p.Sets {
+		for _, b := range kept[name] {
+			e := netfilter.Element{Prefix: b.Prefix, Timeout: forever, Comment: b.Why}
+			if b.Expires != nil {
+				e.Timeout = time.Duration(*b.Expires * float64(time.Second))
+			}
+			out[set.Of(b.Prefix)] = append(out[set.Of(b.Prefix)], e)
+		}
+	}
+	return out
 }

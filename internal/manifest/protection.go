@@ -1,15 +1,17 @@
-package control
+package manifest
 
 import (
 	"fmt"
 	"hash/fnv"
+	"net/netip"
+	"slices"
 
 	"github.com/floodwall/floodwall/internal/ir"
 	"github.com/floodwall/floodwall/internal/protect"
 )
 
-// protectionEntry is a protected service: how it is answered for, and what is counted of it.
-type protectionEntry struct {
+// Protection is a protected service: how it is answered for, and what is counted of it.
+type Protection struct {
 	Service string                 `json:"service"`
 	Mode    string                 `json:"mode"`   // host or router
 	Method  string                 `json:"method"` // methodNames
@@ -26,15 +28,15 @@ var methodNames = map[ir.CookieMethod]string{
 	0: "kernel", ir.MethodHost: "host", ir.MethodListener: "listener", ir.MethodRouter: "synproxy",
 }
 
-// addProtections notes what was found out about the protections of a program.
-func (m *manifest) addProtections(p *ir.Program, found []ir.Handshake) {
+// AddProtections notes what was found out about the protections of a program.
+func (m *Manifest) AddProtections(p *ir.Program, found []ir.Handshake) {
 	for i, f := range found {
 		m.Protections = append(m.Protections, newProtectionEntry(&p.Protections[i], &f))
 	}
 }
 
-func newProtectionEntry(s *ir.Protection, f *ir.Handshake) protectionEntry {
-	e := protectionEntry{
+func newProtectionEntry(s *ir.Protection, f *ir.Handshake) Protection {
+	e := Protection{
 		Service: s.Service, Mode: s.Mode(), Method: methodNames[f.Method], Line: s.Line, Always: s.Always,
 		MSS: f.MSS, WScale: -1, Options: []string{}, Slots: f.Slots,
 	}
@@ -49,8 +51,8 @@ func newProtectionEntry(s *ir.Protection, f *ir.Handshake) protectionEntry {
 	return e
 }
 
-// name is that of the counter of an outcome.
-func (e *protectionEntry) name(o ir.Outcome) string { return fmt.Sprintf("%s:%s", e.Service, o) }
+// Name is that of the counter of an outcome.
+func (e *Protection) Name(o ir.Outcome) string { return fmt.Sprintf("%s:%s", e.Service, o) }
 
 // outcomeFingerprint is fingerprint for an outcome of a protected service.
 func outcomeFingerprint(service string, o ir.Outcome) uint64 {
@@ -59,5 +61,28 @@ func outcomeFingerprint(service string, o ir.Outcome) uint64 {
 	return h.Sum64()
 }
 
-// inKernel reports whether XDP has no part in it.
-func (e *protectionEntry) inKernel() bool { return e.Method == methodNames[0] }
+// InKernel reports whether XDP has no part in it.
+func (e *Protection) InKernel() bool { return e.Method == methodNames[0] }
+
+// Routed is what the manifest keeps of a service behind this host, to ask its servers again.
+type Routed struct {
+	Service  string       `json:"service"`
+	Ports    []ir.Range   `json:"ports"`
+	MSS      uint16       `json:"mss,omitempty"` // of the policy; 0: the servers'
+	WScale   int          `json:"wscale"`        // likewise; -1
+	Backends []netip.Addr `json:"backends,omitempty"`
+}
+
+// NoteRouted notes the services of a program that are behind this host.
+func (m *Manifest) NoteRouted(p *ir.Program) {
+	for _, s := range p.Protections {
+		if s.Router {
+			m.Routed = append(m.Routed, Routed{s.Service, s.Ports, s.MSS, s.WScale, s.Backends})
+		}
+	}
+}
+
+// Strict reports whether a generation needs conntrack to be strict.
+func (m *Manifest) Strict() bool {
+	return m != nil && slices.ContainsFunc(m.Protections, func(e Protection) bool { return e.Method == methodNames[ir.MethodRouter] })
+}

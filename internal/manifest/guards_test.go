@@ -1,4 +1,4 @@
-package control
+package manifest
 
 import (
 	"testing"
@@ -9,11 +9,11 @@ import (
 // TestNoEgress has a kernel without a place for what guards do about responses: their limits keep their numbers, which are
 // those of the program, and are marked.
 func TestNoEgress(t *testing.T) {
-	m := manifest{
-		Guards: []guardEntry{{Service: "a", Limited: true}, {Service: "b"}},
-		Limits: []limitEntry{{Rule: "a:total"}, {Rule: "a:responses"}, {Rule: "flood"}},
+	m := Manifest{
+		Guards: []Guard{{Service: "a", Limited: true}, {Service: "b"}},
+		Limits: []Limit{{Rule: "a:total"}, {Rule: "a:responses"}, {Rule: "flood"}},
 	}
-	m.noEgress([]ir.Guard{{Service: "a", Out: 1}, {Service: "b", Out: -1}})
+	m.NoEgress([]ir.Guard{{Service: "a", Out: 1}, {Service: "b", Out: -1}})
 	if m.Guards[0].Limited {
 		t.Error("the guard is still reported")
 	}

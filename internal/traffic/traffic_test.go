@@ -1,4 +1,4 @@
-package control
+package traffic
 
 import (
 	"testing"
@@ -32,10 +32,10 @@ func TestCounters(t *testing.T) {
 // TestSince compares samples: counters go on, begin anew, or were not there.
 func TestSince(t *testing.T) {
 	begin := time.Unix(1_000_000, 0)
-	then := &sample{Time: begin, Arrived: 100, Local: 50, Forwarded: 10, All: 100, Rules: map[string]uint64{"on": 10, "anew": 90, "idle": 5}}
-	now := &sample{Time: begin.Add(2 * time.Second), Arrived: 150, Local: 60, Forwarded: 10, All: 400, Rules: map[string]uint64{"on": 15, "anew": 3, "idle": 5, "new": 7}}
+	then := &Sample{Time: begin, Arrived: 100, Local: 50, Forwarded: 10, All: 100, Rules: map[string]uint64{"on": 10, "anew": 90, "idle": 5}}
+	now := &Sample{Time: begin.Add(2 * time.Second), Arrived: 150, Local: 60, Forwarded: 10, All: 400, Rules: map[string]uint64{"on": 15, "anew": 3, "idle": 5, "new": 7}}
 	want := cost.Mix{Seconds: 2, Arrived: 300, Local: 10, Forwarded: 0, Rules: map[string]uint64{"on": 5, "anew": 3, "new": 7}}
-	if diff := cmp.Diff(want, now.since(then)); diff != "" {
+	if diff := cmp.Diff(want, now.Since(then)); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 }

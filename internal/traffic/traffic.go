@@ -1,4 +1,4 @@
-package control
+package traffic
 
 import (
 	"bytes"
@@ -15,8 +15,8 @@ import (
 	"github.com/floodwall/floodwall/internal/cost"
 )
 
-// sample is what this network namespace has counted of packets, up to a moment.
-type sample struct {
+// Sample is what this network namespace has counted of packets, up to a moment.
+type Sample struct {
 	Time      time.Time         `json:"time"`
 	Arrived   uint64            `json:"arrived"`   // at the policy's devices
 	Local     uint64            `json:"local"`     // that IP has delivered, without those of the host to itself
@@ -26,9 +26,9 @@ type sample struct {
 	All       uint64            `json:"all"`       // decided by any, by a check or by the default
 }
 
-// observe takes a sample. of is nil when nothing runs.
-func observe(devices []string, of *tallies) (*sample, error) {
-	s := &sample{Time: time.Now(), Rules: map[string]uint64{}}
+// Take counts the packets of devices, and those of IP. Rules and All are for the caller.
+func Take(devices []string) (*Sample, error) {
+	s := &Sample{Time: time.Now(), Rules: map[string]uint64{}}
 	for _, name := range devices {
 		n, err := arrived(name)
 		if err != nil {
@@ -44,9 +44,6 @@ func observe(devices []string, of *tallies) (*sample, error) {
 		return nil, fmt.Errorf("time in interrupts: %w", err)
 	}
 	s.Softirq = softirq(stat)
-	if of != nil {
-		s.rules(of)
-	}
 	return s, nil
 }
 
@@ -63,7 +60,7 @@ func arrived(device string) (uint64, error) {
 }
 
 // internet reads what IP has counted in this namespace. What the kernel was built without has counted nothing.
-func (s *sample) internet() error {
+func (s *Sample) internet() error {
 	v4, err := os.ReadFile("/proc/thread-self/net/snmp")
 	if err != nil {
 		return fmt.Errorf("counters of IP: %w", err)
@@ -117,36 +114,20 @@ func number(fields []string, i int) uint64 {
 	return n
 }
 
-// tick is the unit of /proc/stat, the same on all architectures (USER_HZ of include/uapi/asm-generic/param.h).
-const tick = 10 * time.Millisecond
+// Tick is the unit of /proc/stat, the same on all architectures (USER_HZ of include/uapi/asm-generic/param.h).
+const Tick = 10 * time.Millisecond
 
 // softirq is the time in softirqs, where packets are received, of all CPUs: the seventh number of the first line of
 // /proc/stat (man 5 proc_stat).
 func softirq(stat []byte) time.Duration {
 	line, _, _ := bytes.Cut(stat, []byte("\n"))
-	return time.Duration(number(strings.Fields(string(line)), 7)) * tick
+	return time.Duration(number(strings.Fields(string(line)), 7)) * Tick
 }
 
-// rules notes what rules, checks and the default have decided.
-func (s *sample) rules(of *tallies) {
-	for i, r := range of.manifest.Rules {
-		if n := of.rule(i, r).Packets; n > 0 {
-			s.Rules[r.Name] = n
-		}
-		if !r.Observe {
-			s.All += of.rule(i, r).Packets
-		}
-	}
-	s.All += of.byDefault().Packets
-	for _, n := range of.checks() {
-		s.All += n.Packets
-	}
-}
-
-// since is what was observed from an earlier sample to this one. Counters that went back have begun anew. Where devices
+// Since is what was observed from an earlier sample to this one. Counters that went back have begun anew. Where devices
 // do not count what XDP drops, rules do. IP counts the packets of all devices: when there are more of them than have arrived
 // at the policy's, those of the policy's are taken to be shared out alike.
-func (s *sample) since(then *sample) cost.Mix {
+func (s *Sample) Since(then *Sample) cost.Mix {
 	mix := cost.Mix{
 		Seconds: s.Time.Sub(then.Time).Seconds(), Local: gain(then.Local, s.Local), Forwarded: gain(then.Forwarded, s.Forwarded),
 		Arrived: max(gain(then.Arrived, s.Arrived), gain(then.All, s.All)), Rules: map[string]uint64{},

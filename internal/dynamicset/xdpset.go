@@ -1,4 +1,4 @@
-package control
+package dynamicset
 
 import (
 	"context"
@@ -9,33 +9,37 @@ import (
 	"time"
 
 	"github.com/floodwall/floodwall/internal/addrs"
+	"github.com/floodwall/floodwall/internal/manifest"
 )
 
 // xdpSet is a dynamic set in the memory of an XDP program.
 type xdpSet struct {
 	set   *addrs.DynamicSet
-	entry setEntry
+	entry manifest.Set
 }
 
-func (s *xdpSet) block(_ context.Context, bans []Ban) (int, Refusals, error) {
-	now := monotonic()
+// NewXDPSet returns a set of an XDP program. The manifest describes it in entry.
+func NewXDPSet(set *addrs.DynamicSet, entry manifest.Set) Set { return &xdpSet{set, entry} }
+
+func (s *xdpSet) Block(_ context.Context, bans []Ban) (int, Refusals, error) {
+	now := Now()
 	fits := fits{bans: bans, now: now}
 	return edit(len(bans), func(i int) error {
 		b := bans[i]
 		if err := fits.check(s.set, s.entry, i); err != nil {
 			return err
 		}
-		e := addrs.Entry{Prefix: b.Prefix.Masked(), Expiry: expiry(now, b.For, s.entry.Timeout), Why: b.reason(), Automatic: b.Rule != ""}
+		e := addrs.Entry{Prefix: b.Prefix.Masked(), Expiry: Expiry(now, b.For, s.entry.Timeout), Why: b.reason(), Automatic: b.Rule != ""}
 		if err := s.set.Insert(e, now); err != nil {
-			return blockError(s.entry, b.Prefix, err)
+			return BlockError(s.entry, b.Prefix, err)
 		}
 		fits.entered(b.Prefix.Masked())
 		return nil
 	})
 }
 
-func (s *xdpSet) unblock(_ context.Context, prefixes []netip.Prefix) (int, Refusals, error) {
-	now := monotonic()
+func (s *xdpSet) Unblock(_ context.Context, prefixes []netip.Prefix) (int, Refusals, error) {
+	now := Now()
 	return edit(len(prefixes), func(i int) error {
 		p := prefixes[i].Masked()
 		if s.set.Delete(p, now) {
@@ -59,10 +63,10 @@ func edit(n int, do func(i int) error) (changed int, refused Refusals, err error
 	return changed, refused, nil
 }
 
-func (s *xdpSet) list(context.Context) (list []Blocked, err error) {
+func (s *xdpSet) List(context.Context) (list []Blocked, err error) {
 	now := monotonicTime()
 	for entry := range s.set.All(uint32(now / time.Second)) {
-		b := blockedAs(entry.Prefix, s.entry.Name, entry.Why, entry.Automatic)
+		b := BlockedAs(entry.Prefix, s.entry.Name, entry.Why, entry.Automatic)
 		if entry.Expiry != 0 {
 			left := (time.Duration(entry.Expiry)*time.Second - now).Seconds()
 			b.Expires = &left
@@ -72,9 +76,10 @@ func (s *xdpSet) list(context.Context) (list []Blocked, err error) {
 	return list, nil
 }
 
-func (s *xdpSet) count(context.Context) (int, error) { return s.set.Count(monotonic()), nil }
+func (s *xdpSet) Count(context.Context) (int, error) { return s.set.Count(Now()), nil }
 
-func blockError(e setEntry, p netip.Prefix, err error) error {
+// BlockError says why set e did not take p: err is of addrs.DynamicSet.Insert.
+func BlockError(e manifest.Set, p netip.Prefix, err error) error {
 	switch {
 	case errors.Is(err, addrs.ErrFull):
 		return fullError(e, p)
@@ -85,13 +90,13 @@ func blockError(e setEntry, p netip.Prefix, err error) error {
 	return fmt.Errorf("set %q: %s: %w", e.Name, addrs.PrefixText(p), err)
 }
 
-func fullError(e setEntry, p netip.Prefix) error {
+func fullError(e manifest.Set, p netip.Prefix) error {
 	return &SetError{fmt.Sprintf("set %q is full: %d entries, and %s did not fit", e.Name, e.Max, addrs.PrefixText(p)),
 		"raise its max in the policy and apply; or unblock some, or give them shorter times"}
 }
 
 // notBlocked says why there is no entry of p to remove.
-func notBlocked(e setEntry, p netip.Prefix, within bool) error {
+func notBlocked(e manifest.Set, p netip.Prefix, within bool) error {
 	if within {
 		return &SetError{fmt.Sprintf("%s is not blocked by an entry of its own, but within another of set %q", addrs.PrefixText(p), e.Name),
 			"`floodwall blocked` lists the entries; an entry is removed as a whole"}
@@ -99,8 +104,8 @@ func notBlocked(e setEntry, p netip.Prefix, within bool) error {
 	return fmt.Errorf("%s is not blocked in set %q", addrs.PrefixText(p), e.Name)
 }
 
-// expiry is the second of the monotonic clock at which a ban ends, 0 for never.
-func expiry(now uint32, of, timeout time.Duration) uint32 {
+// Expiry is the second of the monotonic clock at which a ban ends, 0 for never.
+func Expiry(now uint32, of, timeout time.Duration) uint32 {
 	if of == 0 {
 		of = timeout
 	}

@@ -1,0 +1,70 @@
+package control
+
+import (
+	"context"
+	"errors"
+
+	"github.com/floodwall/floodwall/internal/counts"
+	"github.com/floodwall/floodwall/internal/netfilter"
+	"github.com/floodwall/floodwall/internal/traffic"
+)
+
+// tallies reads all counters of a generation.
+func (l *live) tallies(ctx context.Context, g *generation) (*counts.Counts, error) {
+	c := &counts.Counts{Manifest: g.manifest, Program: g.program != nil, Ruleset: g.manifest.Ruleset(), Named: map[string]counts.Count{}}
+	if err := c.Carried.Read(l.state, g.number); err != nil {
+		return nil, err
+	}
+	if c.Program && g.foreign() == nil {
+		if err := c.ReadSlots(l.state); err != nil {
+			return nil, err
+		}
+	}
+	if c.Ruleset == nil {
+		return c, nil
+	}
+	t, err := l.tool(ctx, c.Ruleset.Kind)
+	if err != nil {
+		return nil, err
+	}
+	found, err := t.Counters(ctx, c.Ruleset.Name)
+	for name, n := range found {
+		c.Named[name] = counts.InFrames(n)
+	}
+	return c, unlessAbsent(err)
+}
+
+// unlessAbsent is no error when somebody has removed what was asked for: that is for Status to say, and for the next
+// apply to mend.
+func unlessAbsent(err error) error {
+	var state *netfilter.StateError
+	if errors.As(err, &state) && state.State == netfilter.Absent {
+		return nil
+	}
+	return err
+}
+
+// observe takes a sample. of is nil when nothing runs.
+func observe(devices []string, of *counts.Counts) (*traffic.Sample, error) {
+	s, err := traffic.Take(devices)
+	if err == nil && of != nil {
+		noteRules(s, of)
+	}
+	return s, err
+}
+
+// noteRules notes what rules, checks and the default have decided.
+func noteRules(s *traffic.Sample, of *counts.Counts) {
+	for i, r := range of.Manifest.Rules {
+		if n := of.Rule(i, r).Packets; n > 0 {
+			s.Rules[r.Name] = n
+		}
+		if !r.Observe {
+			s.All += of.Rule(i, r).Packets
+		}
+	}
+	s.All += of.ByDefault().Packets
+	for _, n := range of.Checks() {
+		s.All += n.Packets
+	}
+}

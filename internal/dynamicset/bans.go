@@ -1,0 +1,97 @@
+package dynamicset
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/floodwall/floodwall/internal/manifest"
+)
+
+// Forever as a Ban's duration says that it does not expire.
+const Forever = time.Duration(math.MaxInt64)
+
+// Ban is an entry to put into a dynamic set.
+type Ban struct {
+	Prefix netip.Prefix
+	For    time.Duration // 0: the set's timeout; Forever: none
+	Why    string
+	Range  int // bans behind each other with the same number, not 0, are one range: all are entered, or none
+
+	// Rule names the rule whose limit was exceeded, for a ban that no person asked for. Such a ban gives way to others when the
+	// set is full, and changes none of theirs.
+	Rule string
+}
+
+// SetError says that a set cannot be used as it was asked.
+type SetError struct{ Problem, Remedy string }
+
+func (e *SetError) Error() string { return e.Problem }
+
+// Hint is the remedy.
+func (e *SetError) Hint() string { return e.Remedy }
+
+// Refusal says why one entry of a Block or Unblock was not changed.
+type Refusal struct {
+	Index int // of the entry in the call
+	Err   error
+}
+
+// Refusals are all of a call, in its order. The other entries were changed.
+type Refusals []Refusal
+
+func (r Refusals) Error() string {
+	return fmt.Sprintf("%v (and %d more)", r[0].Err, len(r)-1)
+}
+
+// Set is a dynamic set where it is in the kernel. Block enters bans, and Unblock removes entries of exactly these prefixes. Both
+// return how many were changed, and refuse single entries without an error.
+type Set interface {
+	Block(ctx context.Context, bans []Ban) (changed int, refused Refusals, err error)
+	Unblock(ctx context.Context, prefixes []netip.Prefix) (changed int, refused Refusals, err error)
+	List(ctx context.Context) ([]Blocked, error)
+	Count(ctx context.Context) (int, error)
+}
+
+// Named finds the dynamic set of a name in a manifest: "" is the only one there is, or the one named bans. It returns a
+// SetError when the manifest has no such set, or when "" may mean several.
+func Named(m *manifest.Manifest, name string) (manifest.Set, error) {
+	var names []string
+	for _, s := range m.Sets {
+		if s.Dynamic < 0 || s.Local {
+			continue
+		}
+		if s.Name == name {
+			return s, nil
+		}
+		names = append(names, s.Name)
+	}
+	switch {
+	case len(names) == 0:
+		return manifest.Set{}, &SetError{"the policy that runs has no dynamic set",
+			"give it one, `bans: {dynamic: true, max: 100000, timeout: 1h}` under sets, a rule that drops `from: $bans`, and apply"}
+	case name != "":
+		return manifest.Set{}, &SetError{fmt.Sprintf("the policy that runs has no dynamic set %q", name),
+			"it has " + strings.Join(names, ", ")}
+	case len(names) == 1:
+		return Named(m, names[0])
+	case slices.Contains(names, "bans"):
+		return Named(m, "bans")
+	}
+	return manifest.Set{}, &SetError{"the policy that runs has several dynamic sets",
+		"say which with --set: " + strings.Join(names, ", ")}
+}
+
+// Blocked is an entry of a dynamic set.
+type Blocked struct {
+	Prefix  netip.Prefix `json:"prefix"`
+	Set     string       `json:"set"`
+	Expires *float64     `json:"expires_in,omitempty"` // seconds from now; absent: never
+	Why     string       `json:"why,omitempty"`
+	Origin  Origin       `json:"origin"`
+	Rule    string       `json:"rule,omitempty"` // whose limit was exceeded, when Origin is Automatic
+}

@@ -1,0 +1,59 @@
+package dynamicset
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+
+	"github.com/floodwall/floodwall/internal/addrs"
+	"github.com/floodwall/floodwall/internal/hostfacts"
+)
+
+// FillLocal enters the host's own addresses.
+func FillLocal(to *addrs.DynamicSet) error {
+	own, err := hostfacts.OwnAddresses()
+	if err != nil {
+		return err
+	}
+	for _, a := range own {
+		err := to.Insert(addrs.Entry{Prefix: netip.PrefixFrom(a, a.BitLen())}, Now())
+		if errors.Is(err, addrs.ErrFull) {
+			return fmt.Errorf("this host has more than %d addresses of its own, too many for `local`", to.Capacity())
+		}
+		if err != nil {
+			return fmt.Errorf("own address %s: %w", a, err)
+		}
+	}
+	return nil
+}
+
+// UpdateLocal brings a set to the addresses that the host has now. It enters first and removes then: at no moment is an
+// address missing that the host has.
+func UpdateLocal(set *addrs.DynamicSet) (added, removed int, err error) {
+	now := Now()
+	own, err := hostfacts.OwnAddresses()
+	if err != nil {
+		return 0, 0, err
+	}
+	is := map[netip.Prefix]bool{}
+	for _, a := range own {
+		is[netip.PrefixFrom(a, a.BitLen())] = true
+	}
+	var gone []netip.Prefix
+	for entry := range set.All(now) {
+		if !is[entry.Prefix] {
+			gone = append(gone, entry.Prefix)
+		}
+		delete(is, entry.Prefix)
+	}
+	for p := range is {
+		if err := set.Insert(addrs.Entry{Prefix: p}, now); err != nil {
+			return added, 0, fmt.Errorf("own address %s: %w", p.Addr(), err)
+		}
+		added++
+	}
+	for _, p := range gone {
+		set.Delete(p, now)
+	}
+	return added, len(gone), nil
+}

@@ -1,0 +1,97 @@
+package dynamicset
+
+import (
+	"iter"
+	"net/netip"
+	"time"
+
+	"github.com/floodwall/floodwall/internal/banlog"
+	"github.com/floodwall/floodwall/internal/manifest"
+)
+
+// BlockedRecords are the entries of a Block, but for those that were refused.
+func BlockedRecords(e manifest.Set, bans []Ban, refused Refusals) []banlog.Record {
+	not := map[int]bool{}
+	ranges := map[int]bool{}
+	for _, r := range refused {
+		not[r.Index] = true
+		ranges[bans[r.Index].Range] = bans[r.Index].Range != 0
+	}
+	now := time.Now()
+	var list []banlog.Record
+	for i, b := range bans {
+		if not[i] || ranges[b.Range] {
+			continue
+		}
+		r := banlog.Record{Set: e.Name, Prefix: b.Prefix.Masked(), Start: now, Why: b.reason()}
+		length := b.For
+		if length == 0 {
+			length = e.Timeout
+		}
+		if length != Forever && length > 0 {
+			r.End = now.Add(length)
+		}
+		list = append(list, r)
+	}
+	return list
+}
+
+// UnblockedRecords are the entries that an Unblock has removed.
+func UnblockedRecords(e manifest.Set, prefixes []netip.Prefix, refused Refusals) []banlog.Record {
+	not := map[int]bool{}
+	for _, r := range refused {
+		not[r.Index] = true
+	}
+	var list []banlog.Record
+	for i, p := range prefixes {
+		if !not[i] {
+			list = append(list, banlog.Record{Set: e.Name, Prefix: p.Masked(), Start: time.Now(), Gone: true})
+		}
+	}
+	return list
+}
+
+// RecordsOf are the records of entries, as they are now.
+func RecordsOf(lists [][]Blocked) iter.Seq[banlog.Record] {
+	return func(yield func(banlog.Record) bool) {
+		now := time.Now()
+		for _, list := range lists {
+			for _, b := range list {
+				r := banlog.Record{Set: b.Set, Prefix: b.Prefix, Start: now, Why: b.Why}
+				if b.Expires != nil {
+					r.End = now.Add(time.Duration(*b.Expires * float64(time.Second)))
+				}
+				if !yield(r) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// Disjoint leaves out prefixes that are part of another one, or around one that comes before.
+func Disjoint(list []Blocked) (out []Blocked) {
+	inner := map[netip.Prefix]bool{} // every prefix around one that is in
+	is := map[netip.Prefix]bool{}
+	for _, b := range list {
+		if b.Prefix.IsSingleIP() { // in a set of its own
+			out = append(out, b)
+			continue
+		}
+		covered := inner[b.Prefix]
+		for bits := b.Prefix.Bits(); bits >= 0 && !covered; bits-- {
+			p, _ := b.Prefix.Addr().Prefix(bits)
+			covered = is[p]
+		}
+		if covered {
+			continue
+		}
+		is[b.Prefix] = true
+		for bits := b.Prefix.Bits(); bits >= 0; bits-- {
+			p, _ := b.Prefix.Addr().Prefix(bits)
+			inner[p] = true
+		}
+		out = append(out, b)
+	}
+	return out
+}

@@ -1,0 +1,69 @@
+package manifest
+
+import (
+	"slices"
+
+	"github.com/floodwall/floodwall/internal/ir"
+	"github.com/floodwall/floodwall/internal/packet"
+	"github.com/floodwall/floodwall/internal/plan"
+	"github.com/floodwall/floodwall/internal/ruleset"
+)
+
+// Decision is a reason, with what it decides and where.
+type Decision struct {
+	Verdict, Reason string
+	Stage           plan.Stage
+}
+
+// Decision finds the first reason whose counter moved, and whose verdict is what the packet's fate shows.
+func (m *Manifest) Decision(from *ruleset.Ruleset, moved []string, drops bool) (Decision, bool) {
+	names := map[string]bool{}
+	for _, name := range moved {
+		names[name] = true
+	}
+	for _, c := range m.decisions(from) {
+		if names[c.counter] && (c.Verdict != ir.Pass.String()) == drops {
+			return c.Decision, true
+		}
+	}
+	return Decision{}, false
+}
+
+// Proxied finds what became of a packet of a protected service: SYNPROXY, which is there for the rule of the protection,
+// has taken it, or it was dropped beside it.
+func (m *Manifest) Proxied(from *ruleset.Ruleset, moved []string) (Decision, bool) {
+	for number, of := range from.Proxies {
+		rule := slices.IndexFunc(m.Rules, func(r Rule) bool { return r.Protect == number+1 })
+		switch {
+		case rule < 0:
+		case slices.Contains(moved, of.Proxied):
+			return Decision{m.Rules[rule].Verdict, m.Rules[rule].Name, plan.StageFilter}, true
+		case slices.Contains(moved, of.Invalid):
+			return Decision{ir.Drop.String(), m.Protections[number].Name(ir.AckInvalid), plan.StageFilter}, true
+		}
+	}
+	return Decision{}, false
+}
+
+// counted is a decision with its counter in netfilter.
+type counted struct {
+	Decision
+	counter string
+}
+
+// decisions lists what a ruleset decides: checks, rules in their order, and the default; not what only counts.
+func (m *Manifest) decisions(from *ruleset.Ruleset) (list []counted) {
+	for name, counter := range from.Checks {
+		check, _ := packet.CheckNamed(name)
+		if m.Observed.Has(check) {
+			continue
+		}
+		list = append(list, counted{Decision{ir.Drop.String(), name, m.Target.CheckStage(check)}, counter})
+	}
+	for i, r := range m.Rules {
+		if i < len(from.Rules) && from.Rules[i] != "" && !r.Observe {
+			list = append(list, counted{Decision{r.Verdict, r.Name, r.Stage}, from.Rules[i]})
+		}
+	}
+	return append(list, counted{Decision{m.Default, "default", m.At.Stage}, from.Default})
+}
