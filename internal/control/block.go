@@ -22,9 +22,9 @@ type Fill struct {
 	Unsaved  error  `json:"-"` // why the change does not last over a reboot, nil if it does
 }
 
-// Warning says when the set is nearly full.
+// Warning says when the set is nearly full. It is empty for the zero Fill that comes with an error.
 func (f Fill) Warning() string {
-	if f.Entries*10 < f.Capacity*9 {
+	if f.Capacity == 0 || f.Entries*10 < f.Capacity*9 {
 		return ""
 	}
 	return fmt.Sprintf("set %q is %d%% full: %d of %d entries; raise its max in the policy and apply",

@@ -218,7 +218,8 @@ func (b *banDetector) enter(ctx context.Context, number int, found []bans.Ban) {
 		}
 	}
 	switch {
-	case err != nil && ctx.Err() == nil:
+	case ctx.Err() != nil: // the daemon ends
+	case err != nil:
 		b.warn(fmt.Errorf("rule %s: %w", limit.Rule, err))
 	case fill.Warning() != "":
 		b.warn(errors.New(fill.Warning()))
