@@ -4,25 +4,19 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/floodwall/floodwall/internal/importer/saved"
 )
 
-// holds reports whether packets that come in through a device pass the test.
-func (t deviceTest) holds(device string) bool {
-	return slices.ContainsFunc(t.names, func(name string) bool {
-		prefix, wild := strings.CutSuffix(name, "*")
-		return name == device || wild && strings.HasPrefix(device, prefix)
-	}) != t.not
-}
-
-// aside says why a rule with such a test is none of the policy's.
-func (t deviceTest) aside(devices []string) string {
+// asideOf says why a rule with such a test is none of the policy's.
+func asideOf(t saved.DeviceTest, devices []string) string {
 	switch {
-	case t.not:
+	case t.Not:
 		return fmt.Sprintf("is not about packets that come in through %s", strings.Join(devices, ", "))
-	case len(t.names) == 1 && t.names[0] == "lo":
+	case len(t.Names) == 1 && t.Names[0] == "lo":
 		return "implied: the policy filters no packets of the host with itself"
 	}
-	return fmt.Sprintf("is about device %s, and the policy about %s", strings.Join(t.names, ", "), strings.Join(devices, ", "))
+	return fmt.Sprintf("is about device %s, and the policy about %s", strings.Join(t.Names, ", "), strings.Join(devices, ", "))
 }
 
 // defaultDevice is taken when no rule names a device.
@@ -35,31 +29,31 @@ var inside = []string{
 }
 
 // devices chooses the devices of the policy: those that rules name, when rules tell nothing apart by them.
-func (rs *ruleset) chooseDevices(rep *report) ([]string, error) {
-	named := rs.outsideDevices()
+func chooseDevices(rs *saved.Ruleset, rep *saved.Report) ([]string, error) {
+	named := outsideDevices(rs)
 	switch {
 	case len(named) == 0:
-		rep.note(place{file: rs.file}, "no rule names a device that faces the outside: the policy is for %s; --device names another", defaultDevice)
+		rep.Note(saved.Place{File: rs.File}, "no rule names a device that faces the outside: the policy is for %s; --device names another", defaultDevice)
 		return []string{defaultDevice}, nil
 	case len(named) == 1 && !strings.HasSuffix(named[0], "*"):
 		return named, nil
-	case rs.alike(named):
+	case alike(rs, named):
 		return named, nil
 	}
-	return nil, &InputError{rs.file, 0, "its rules are about several devices: " + strings.Join(named, ", "),
-		"say with --device through which packets come in from outside"}
+	return nil, &saved.InputError{File: rs.File, Line: 0, Msg: "its rules are about several devices: " + strings.Join(named, ", "),
+		Remedy: "say with --device through which packets come in from outside"}
 }
 
-// tests calls yield for each test of a device in rules that incoming packets may meet.
-func (rs *ruleset) tests(yield func(deviceTest)) {
-	for _, t := range rs.tables {
-		for _, c := range t.order {
-			if c.hook == hookOutput || c.nat {
+// deviceTests calls yield for each test of a device in rules that incoming packets may meet.
+func deviceTests(rs *saved.Ruleset, yield func(saved.DeviceTest)) {
+	for _, t := range rs.Tables {
+		for _, c := range t.Order {
+			if c.Hook == saved.HookOutput || c.NAT {
 				continue
 			}
-			for i := range c.rules {
-				for _, a := range c.rules[i].alts {
-					for _, d := range a.devices {
+			for i := range c.Rules {
+				for _, a := range c.Rules[i].Alts {
+					for _, d := range a.Devices {
 						yield(d)
 					}
 				}
@@ -69,7 +63,7 @@ func (rs *ruleset) tests(yield func(deviceTest)) {
 }
 
 // outsideDevices are the devices that rules name, in their order, but those that are inside by their name.
-func (rs *ruleset) outsideDevices() (names []string) {
+func outsideDevices(rs *saved.Ruleset) (names []string) {
 	add := func(name string) {
 		isInside := slices.ContainsFunc(inside, func(p string) bool {
 			return strings.HasPrefix(name, p) && (p != "lo" || name == "lo")
@@ -78,14 +72,14 @@ func (rs *ruleset) outsideDevices() (names []string) {
 			names = append(names, name)
 		}
 	}
-	rs.tests(func(t deviceTest) {
-		for _, n := range t.names {
+	deviceTests(rs, func(t saved.DeviceTest) {
+		for _, n := range t.Names {
 			add(n)
 		}
 	})
-	for _, t := range rs.tables {
-		for _, c := range t.order {
-			for _, d := range c.devices {
+	for _, t := range rs.Tables {
+		for _, c := range t.Order {
+			for _, d := range c.Devices {
 				add(d)
 			}
 		}
@@ -94,17 +88,17 @@ func (rs *ruleset) outsideDevices() (names []string) {
 }
 
 // alike reports whether all rules treat the named devices alike, none of them being a pattern.
-func (rs *ruleset) alike(named []string) bool {
+func alike(rs *saved.Ruleset, named []string) bool {
 	same := !slices.ContainsFunc(named, func(n string) bool { return strings.HasSuffix(n, "*") })
-	rs.tests(func(t deviceTest) {
+	deviceTests(rs, func(t saved.DeviceTest) {
 		for _, n := range named[1:] {
-			same = same && t.holds(n) == t.holds(named[0])
+			same = same && t.Holds(n) == t.Holds(named[0])
 		}
 	})
-	for _, t := range rs.tables {
-		for _, c := range t.order {
+	for _, t := range rs.Tables {
+		for _, c := range t.Order {
 			for _, n := range named {
-				same = same && (c.devices == nil || slices.Contains(c.devices, n))
+				same = same && (c.Devices == nil || slices.Contains(c.Devices, n))
 			}
 		}
 	}

@@ -1,11 +1,9 @@
 package importer
 
 import (
-	"net/netip"
 	"slices"
 
-	"go4.org/netipx"
-
+	"github.com/floodwall/floodwall/internal/importer/saved"
 	"github.com/floodwall/floodwall/internal/packet"
 )
 
@@ -15,16 +13,16 @@ import (
 // With router set, chain INPUT and its like decide about packets to the host, and FORWARD about all others, of which
 // only what is dropped for certain is dropped: the kernel's own FORWARD chain sees the rest, and knows more of it. The
 // chains with fewer rules come first and decide about all of theirs, so that only their rules ask where a packet goes.
-func (rs *ruleset) flatten(f family, devices []string, router bool, rep *report) []flat {
+func flatten(rs *saved.Ruleset, f saved.Family, devices []string, router bool, rep *saved.Report) []flat {
 	number := uint32(packet.FamilyIPv4)
-	if f == ipv6 {
+	if f == saved.IPv6 {
 		number = packet.FamilyIPv6
 	}
-	all := cond{}.with(packet.Family, only(number))
-	w := &walker{family: f, devices: devices, dnat: rs.translates(), marks: rs.marks(f), allowed: maxSteps + stepsPerRule*rs.count()}
-	if rs.limits(f) {
+	all := saved.Cond{}.With(packet.Family, saved.Only(number))
+	w := &walker{family: f, devices: devices, dnat: translates(rs), marks: marksPackets(rs, f), allowed: maxSteps + stepsPerRule*countRules(rs)}
+	if limits(rs, f) {
 		worst := *w
-		worst.report, worst.exceeded = &report{}, true
+		worst.report, worst.exceeded = &saved.Report{}, true
 		worst.through(rs, all, router)
 		w.worst = fold(worst.out)
 	}
@@ -33,34 +31,38 @@ func (rs *ruleset) flatten(f family, devices []string, router bool, rep *report)
 }
 
 // through walks all base chains.
-func (w *walker) through(rs *ruleset, all cond, router bool) []flat {
-	before := slices.Concat(rs.ingress(w.family, w.devices, w.report), rs.base(w.family, hookPrerouting))
-	w.run(before, trail{paths: []cond{all}, sure: true}, false)
+func (w *walker) through(rs *saved.Ruleset, all saved.Cond, router bool) []flat {
+	before := slices.Concat(ingress(rs, w.family, w.devices, w.report), rs.Base(w.family, saved.HookPrerouting))
+	w.run(before, trail{paths: []saved.Cond{all}, sure: true}, false)
 	if w.dnat {
 		w.publish(rs, all)
 	}
 	if !router {
-		w.run(rs.base(w.family, hookInput), trail{paths: []cond{all}, sure: true}, true)
+		w.run(rs.Base(w.family, saved.HookInput), trail{paths: []saved.Cond{all}, sure: true}, true)
 		return w.out
 	}
-	here := addrTest{in: &addrSet{local: true, ranges: hereBound}}
-	input := func(paths cond) { w.all(rs, hookInput, trail{paths: []cond{paths}, sure: true}) }
-	forward := func(paths cond) { w.all(rs, hookForward, trail{paths: []cond{paths}, sure: true, lax: true}) }
-	through, _ := all.to(here.not()).possible(w.family)
-	rejects := rs.any(w.family, func(r *rule) bool { return r.act.kind == actReject })
-	if rejects && !rs.tracks(w.family) {
+	here := saved.AddrTest{In: &saved.AddrSet{Local: true, Ranges: saved.HereBound}}
+	input := func(paths saved.Cond) {
+		w.all(rs, saved.HookInput, trail{paths: []saved.Cond{paths}, sure: true})
+	}
+	forward := func(paths saved.Cond) {
+		w.all(rs, saved.HookForward, trail{paths: []saved.Cond{paths}, sure: true, lax: true})
+	}
+	through, _ := all.To(here.Not()).Possible(w.family)
+	rejects := anyRule(rs, w.family, func(r *saved.Rule) bool { return r.Act.Kind == saved.ActReject })
+	if rejects && !tracks(rs, w.family) {
 		// A rule that rejects would run at the device's hook, which does not know what the rules for the host before it
 		// pass: each rule asks for itself.
-		in, _ := all.to(here).possible(w.family)
+		in, _ := all.To(here).Possible(w.family)
 		input(in)
 		forward(through)
 		return w.out
 	}
-	if rs.weight(hookForward) <= rs.weight(hookInput) {
+	if weight(rs, saved.HookForward) <= weight(rs, saved.HookInput) {
 		forward(through)
 		input(all)
 	} else {
-		in, _ := all.to(here).possible(w.family)
+		in, _ := all.To(here).Possible(w.family)
 		input(in)
 		forward(all)
 	}
@@ -69,45 +71,45 @@ func (w *walker) through(rs *ruleset, all cond, router bool) []flat {
 
 // all walks the base chains of a hook, and decides about all packets of the trail: what comes behind need not ask which
 // packets those were.
-func (w *walker) all(rs *ruleset, h hook, t trail) {
+func (w *walker) all(rs *saved.Ruleset, h saved.Hook, t trail) {
 	n := len(w.out)
-	w.run(rs.base(w.family, h), t, true)
-	if last := len(w.out) - 1; last >= n && w.out[last].over == nil && w.out[last].covers(&t.paths[0]) {
+	w.run(rs.Base(w.family, h), t, true)
+	if last := len(w.out) - 1; last >= n && w.out[last].over == nil && w.out[last].Covers(&t.paths[0]) {
 		return
 	}
 	name := "forwarded"
-	if h == hookInput {
+	if h == saved.HookInput {
 		name = "to-host"
 	}
-	w.out = append(w.out, flat{cond: t.paths[0], verdict: pass, name: name, at: []place{{file: rs.file}}})
+	w.out = append(w.out, flat{Cond: t.paths[0], verdict: pass, name: name, at: []saved.Place{{File: rs.File}}})
 }
 
 // weight is how many rules the chains of a hook have together, with those that they lead to.
-func (rs *ruleset) weight(h hook) (n int) {
-	for _, t := range rs.tables {
-		for c := range t.reached(func(c *chain) bool { return c.hook == h && !c.nat }) {
-			n += len(c.rules)
+func weight(rs *saved.Ruleset, h saved.Hook) (n int) {
+	for _, t := range rs.Tables {
+		for c := range reached(t, func(c *saved.Chain) bool { return c.Hook == h && !c.NAT }) {
+			n += len(c.Rules)
 		}
 	}
 	return n
 }
 
-// count is the number of rules.
-func (rs *ruleset) count() (n int) {
-	for _, t := range rs.tables {
-		for _, c := range t.order {
-			n += len(c.rules)
+// countRules is the number of rules.
+func countRules(rs *saved.Ruleset) (n int) {
+	for _, t := range rs.Tables {
+		for _, c := range t.Order {
+			n += len(c.Rules)
 		}
 	}
 	return n
 }
 
-// any reports whether something holds for a rule of a family.
-func (rs *ruleset) any(f family, holds func(*rule) bool) bool {
-	for _, t := range rs.tables {
-		for _, c := range t.order {
-			for i := range c.rules {
-				if t.families&f != 0 && holds(&c.rules[i]) {
+// anyRule reports whether something holds for a rule of a family.
+func anyRule(rs *saved.Ruleset, f saved.Family, holds func(*saved.Rule) bool) bool {
+	for _, t := range rs.Tables {
+		for _, c := range t.Order {
+			for i := range c.Rules {
+				if t.Families&f != 0 && holds(&c.Rules[i]) {
 					return true
 				}
 			}
@@ -117,22 +119,21 @@ func (rs *ruleset) any(f family, holds func(*rule) bool) bool {
 }
 
 // limits reports whether a rule asks for a rate.
-func (rs *ruleset) limits(f family) bool {
-	return rs.any(f, func(r *rule) bool {
-		return r.act.kind != actNone && slices.ContainsFunc(r.alts, func(c cond) bool { return c.limit != nil })
+func limits(rs *saved.Ruleset, f saved.Family) bool {
+	return anyRule(rs, f, func(r *saved.Rule) bool {
+		return r.Act.Kind != saved.ActNone && slices.ContainsFunc(r.Alts, func(c saved.Cond) bool { return c.Limit != nil })
 	})
 }
 
-// marks reports whether a rule marks packets.
-func (rs *ruleset) marks(f family) bool { return rs.any(f, func(r *rule) bool { return r.marks }) }
-
-// hereBound are the addresses of no host to which packets are for this host, too.
-var hereBound = append(slices.Clone(multicast), netipx.RangeOfPrefix(netip.MustParsePrefix("255.255.255.255/32")))
+// marksPackets reports whether a rule marks packets.
+func marksPackets(rs *saved.Ruleset, f saved.Family) bool {
+	return anyRule(rs, f, func(r *saved.Rule) bool { return r.Marks })
+}
 
 // run walks base chains one after the other. In the last of them to accept is to pass, when last is set.
-func (w *walker) run(chains []*chain, t trail, last bool) {
-	chains = slices.DeleteFunc(chains, func(c *chain) bool {
-		return c.nat || len(c.rules) == 0 && c.policy.kind != actDrop
+func (w *walker) run(chains []*saved.Chain, t trail, last bool) {
+	chains = slices.DeleteFunc(chains, func(c *saved.Chain) bool {
+		return c.NAT || len(c.Rules) == 0 && c.Policy.Kind != saved.ActDrop
 	})
 	for i, c := range chains {
 		t.final = last && i == len(chains)-1
@@ -141,11 +142,11 @@ func (w *walker) run(chains []*chain, t trail, last bool) {
 }
 
 // ingress lists the base chains of nft at devices, of which all or none must have one.
-func (rs *ruleset) ingress(f family, devices []string, rep *report) (list []*chain) {
-	for _, c := range rs.base(f, hookIngress) {
+func ingress(rs *saved.Ruleset, f saved.Family, devices []string, rep *saved.Report) (list []*saved.Chain) {
+	for _, c := range rs.Base(f, saved.HookIngress) {
 		n := 0
 		for _, d := range devices {
-			if slices.Contains(c.devices, d) {
+			if slices.Contains(c.Devices, d) {
 				n++
 			}
 		}
@@ -153,22 +154,22 @@ func (rs *ruleset) ingress(f family, devices []string, rep *report) (list []*cha
 		case len(devices):
 			list = append(list, c)
 		case 0:
-			c.visited = true
-			rep.note(c.policyAt, "%s", deviceTest{names: c.devices}.aside(devices))
+			c.Visited = true
+			rep.Note(c.PolicyAt, "%s", asideOf(saved.DeviceTest{Names: c.Devices}, devices))
 		default:
-			c.visited = true
-			rep.lose(c.policyAt, "it is for some of the policy's devices only")
+			c.Visited = true
+			rep.Lose(c.PolicyAt, "it is for some of the policy's devices only")
 		}
 	}
 	return list
 }
 
 // cut ends a list behind the first rule that every packet meets, and takes away what passes at its end.
-func cut(list []flat, rep *report) []flat {
+func cut(list []flat, rep *saved.Report) []flat {
 	for i := range list {
-		if list[i].everything() && list[i].over == nil {
+		if list[i].Everything() && list[i].over == nil {
 			for _, f := range list[i+1:] {
-				rep.shadow(f, list[i])
+				shadow(rep, f, list[i])
 			}
 			list = list[:i+1]
 			break
@@ -181,21 +182,11 @@ func cut(list []flat, rep *report) []flat {
 	return list[:n]
 }
 
-// everything reports whether c holds for every packet of its family.
-func (c cond) everything() bool {
-	for f, v := range c.field {
-		if v != nil && packet.Field(f) != packet.Family {
-			return false
-		}
-	}
-	return c.src == addrTest{} && c.dst == addrTest{}
-}
-
 // routes reports whether a base chain for forwarded packets has rules.
-func (rs *ruleset) routes() bool {
-	for _, t := range rs.tables {
-		for _, c := range t.order {
-			if c.hook == hookForward && len(c.rules) > 0 && !c.nat {
+func routes(rs *saved.Ruleset) bool {
+	for _, t := range rs.Tables {
+		for _, c := range t.Order {
+			if c.Hook == saved.HookForward && len(c.Rules) > 0 && !c.NAT {
 				return true
 			}
 		}
@@ -204,8 +195,8 @@ func (rs *ruleset) routes() bool {
 }
 
 // translates reports whether any rule translates destinations.
-func (rs *ruleset) translates() bool {
-	return rs.any(ipv4|ipv6, func(r *rule) bool {
-		return slices.Contains([]string{"DNAT", "REDIRECT", "NETMAP", "dnat", "redirect"}, r.act.target)
+func translates(rs *saved.Ruleset) bool {
+	return anyRule(rs, saved.IPv4|saved.IPv6, func(r *saved.Rule) bool {
+		return slices.Contains([]string{"DNAT", "REDIRECT", "NETMAP", "dnat", "redirect"}, r.Act.Target)
 	})
 }

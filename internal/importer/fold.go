@@ -6,6 +6,7 @@ import (
 
 	"go4.org/netipx"
 
+	"github.com/floodwall/floodwall/internal/importer/saved"
 	"github.com/floodwall/floodwall/internal/packet"
 )
 
@@ -57,7 +58,7 @@ func foldRun(run []flat) []flat {
 func bareAll(list []flat) []flat {
 	list = slices.Clone(list)
 	for i := range list {
-		list[i].cond = list[i].bare()
+		list[i].Cond = bare(list[i].Cond)
 	}
 	return list
 }
@@ -69,14 +70,14 @@ func foldPart(run []flat, part int, comments bool, least int) []flat {
 	var b []byte
 	for i := range run {
 		b = b[:0]
-		if !run[i].joinable(part) {
+		if !joinable(&run[i].Cond, part) {
 			continue
 		}
 		if comments {
 			b = append(append(b, run[i].comment...), 0)
 			b = append(append(b, run[i].name...), 0)
 		}
-		keys[i] = string(run[i].key(b, part))
+		keys[i] = string(foldKey(&run[i].Cond, b, part))
 		groups[keys[i]] = append(groups[keys[i]], i)
 	}
 	out := run[:0:0]
@@ -93,61 +94,61 @@ func foldPart(run []flat, part int, comments bool, least int) []flat {
 }
 
 // joinable reports whether c can be joined with others that differ in part.
-func (c *cond) joinable(part int) bool {
+func joinable(c *saved.Cond, part int) bool {
 	switch part {
 	case partSrc:
-		return c.src.in != nil
+		return c.Src.In != nil
 	case partDst:
-		return c.dst.in != nil
+		return c.Dst.In != nil
 	case noPart:
 		return true
 	case int(packet.ICMP):
-		return c.field[part] != nil && !c.manyMessages()
+		return c.Field[part] != nil && !c.ManyMessages()
 	}
-	return c.field[part] != nil
+	return c.Field[part] != nil
 }
 
-// key is all of c but one part, in a form that is equal when they are.
-func (c *cond) key(b []byte, part int) []byte {
-	for f, v := range c.field {
+// foldKey is all of c but one part, in a form that is equal when they are.
+func foldKey(c *saved.Cond, b []byte, part int) []byte {
+	for f, v := range c.Field {
 		if f == part {
 			continue
 		}
-		b = v.appendTo(append(b, byte(f), byte(len(v)), byte(len(v)>>8)))
+		b = appendValues(v, append(b, byte(f), byte(len(v)), byte(len(v)>>8)))
 	}
-	b = c.src.appendTo(append(b, 'S'), part == partSrc)
-	return c.dst.appendTo(append(b, 'D'), part == partDst)
+	b = appendTest(c.Src, append(b, 'S'), part == partSrc)
+	return appendTest(c.Dst, append(b, 'D'), part == partDst)
 }
 
-func (v values) appendTo(b []byte) []byte {
+func appendValues(v saved.Values, b []byte) []byte {
 	for _, s := range v {
-		b = binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32(b, s.first), s.last)
+		b = binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32(b, s.First), s.Last)
 	}
 	return b
 }
 
-// appendTo appends t, or only what it excludes.
-func (t addrTest) appendTo(b []byte, outOnly bool) []byte {
+// appendTest appends t, or only what it excludes.
+func appendTest(t saved.AddrTest, b []byte, outOnly bool) []byte {
 	if !outOnly {
-		b = t.in.appendTo(append(b, 'i'))
+		b = appendAddrs(t.In, append(b, 'i'))
 	}
-	return t.out.appendTo(append(b, 'o'))
+	return appendAddrs(t.Out, append(b, 'o'))
 }
 
-func (a *addrSet) appendTo(b []byte) []byte {
+func appendAddrs(a *saved.AddrSet, b []byte) []byte {
 	if a == nil {
 		return b
 	}
-	if a.local {
+	if a.Local {
 		b = append(b, 'l')
 	}
-	for _, r := range a.ranges {
+	for _, r := range a.Ranges {
 		b = append(r.From().AppendTo(append(b, ' ')), '-')
 		b = r.To().AppendTo(b)
 	}
-	for _, s := range a.sets {
-		b = append(append(append(b, '$'), s.scope...), ' ')
-		b = append(b, s.name...)
+	for _, s := range a.Sets {
+		b = append(append(append(b, '$'), s.Scope...), ' ')
+		b = append(b, s.Name...)
 	}
 	return append(b, ';')
 }
@@ -164,18 +165,18 @@ func merge(run []flat, g []int, part int) flat {
 	}
 	switch part {
 	case partSrc:
-		m.src.in = unite(run, g, func(c *cond) *addrSet { return c.src.in })
+		m.Src.In = unite(run, g, func(c *saved.Cond) *saved.AddrSet { return c.Src.In })
 	case partDst:
-		m.dst.in = unite(run, g, func(c *cond) *addrSet { return c.dst.in })
+		m.Dst.In = unite(run, g, func(c *saved.Cond) *saved.AddrSet { return c.Dst.In })
 	case noPart:
 	default:
-		var all values
+		var all saved.Values
 		for _, i := range g {
-			all = append(all, run[i].field[part]...)
+			all = append(all, run[i].Field[part]...)
 		}
-		m.field[part] = normalize(slices.Clone(all))
-		if m.field[part].full(packet.Field(part)) {
-			m.field[part] = nil
+		m.Field[part] = saved.Normalize(slices.Clone(all))
+		if m.Field[part].Full(packet.Field(part)) {
+			m.Field[part] = nil
 		}
 	}
 	if differ {
@@ -186,84 +187,45 @@ func merge(run []flat, g []int, part int) flat {
 }
 
 // unite is the union of the sets of addresses of rules.
-func unite(run []flat, g []int, of func(*cond) *addrSet) *addrSet {
-	u := &addrSet{}
+func unite(run []flat, g []int, of func(*saved.Cond) *saved.AddrSet) *saved.AddrSet {
+	u := &saved.AddrSet{}
 	var ranges []netipx.IPRange
 	for _, i := range g {
-		a := of(&run[i].cond)
-		ranges = append(ranges, a.ranges...)
-		u = u.or(&addrSet{sets: a.sets, local: a.local})
+		a := of(&run[i].Cond)
+		ranges = append(ranges, a.Ranges...)
+		u = u.Or(&saved.AddrSet{Sets: a.Sets, Local: a.Local})
 	}
-	u.ranges = join(ranges)
+	u.Ranges = saved.Join(ranges)
 	return u
 }
 
 // noted is the addresses of rules with their comments.
-func noted(run []flat, g []int, part int) (list []entry) {
+func noted(run []flat, g []int, part int) (list []saved.Entry) {
 	for _, i := range g {
-		in := run[i].src.in
+		in := run[i].Src.In
 		if part == partDst {
-			in = run[i].dst.in
+			in = run[i].Dst.In
 		}
 		if run[i].entries != nil {
 			list = append(list, run[i].entries...)
 			continue
 		}
-		for _, r := range in.ranges {
-			list = append(list, entry{addr: r, comment: run[i].comment})
+		for _, r := range in.Ranges {
+			list = append(list, saved.Entry{Addr: r, Comment: run[i].comment})
 		}
 	}
 	return list
 }
 
 // bare is c without what other parts of it imply: a protocol that ports need, a family that addresses have.
-func (c cond) bare() cond {
-	for _, d := range dependents {
-		if v := c.field[d.field]; v != nil && d.needs(v) != nil && d.needs(v).within(c.field[packet.Proto]) {
-			c.field[packet.Proto] = nil
+func bare(c saved.Cond) saved.Cond {
+	for _, d := range saved.Dependents {
+		if v := c.Field[d.Field]; v != nil && d.Needs(v) != nil && d.Needs(v).Within(c.Field[packet.Proto]) {
+			c.Field[packet.Proto] = nil
 		}
 	}
-	if f := c.families(); f != 0 && c.field[packet.Family] != nil && familyValues[f].within(c.field[packet.Family]) {
-		c.field[packet.Family] = nil
+	if f := c.Families(); f != 0 && c.Field[packet.Family] != nil && saved.FamilyValues[f].Within(c.Field[packet.Family]) {
+		c.Field[packet.Family] = nil
 	}
 	return c
-}
-
-var familyValues = map[family]values{
-	ipv4: only(packet.FamilyIPv4), ipv6: only(packet.FamilyIPv6), ipv4 | ipv6: only(packet.FamilyIPv4, packet.FamilyIPv6),
-}
-
-// families are those that addresses and messages of c leave; 0 when they leave any.
-func (c cond) families() family {
-	all := ipv4 | ipv6
-	for _, in := range []*addrSet{c.src.in, c.dst.in} {
-		if in != nil && !in.local {
-			all &= in.families()
-		}
-	}
-	if v := c.field[packet.ICMP]; v != nil && !v.has(packet.ICMPNone) {
-		var of family
-		if len(v.and(values{{0, packet.ICMPv6 - 1}})) > 0 {
-			of |= ipv4
-		}
-		if len(v.and(values{{packet.ICMPv6, packet.ICMPNone - 1}})) > 0 {
-			of |= ipv6
-		}
-		all &= of
-	}
-	if all == ipv4|ipv6 {
-		return 0
-	}
-	return all
-}
-
-// families are those of the addresses of a.
-func (a *addrSet) families() (f family) {
-	for _, r := range a.ranges {
-		f |= familyOf(r.From())
-	}
-	for _, s := range a.sets {
-		f |= s.family
-	}
-	return f
 }

@@ -6,6 +6,10 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/floodwall/floodwall/internal/importer/iptables"
+	"github.com/floodwall/floodwall/internal/importer/nft"
+	"github.com/floodwall/floodwall/internal/importer/saved"
 )
 
 // Options say how to import.
@@ -19,11 +23,11 @@ type Options struct {
 // Result is a policy and what there is to say about it.
 type Result struct {
 	Policy string
-	Lists  []List   // to be written beside the policy
-	Rules  int      // in the policy
-	Sets   int      // in the policy
-	Lost   []Remark // what has no equal in the policy
-	Notes  []Remark // what changes no verdict, and the user may want to know
+	Lists  []List         // to be written beside the policy
+	Rules  int            // in the policy
+	Sets   int            // in the policy
+	Lost   []saved.Remark // what has no equal in the policy
+	Notes  []saved.Remark // what changes no verdict, and the user may want to know
 	Drops  Drops
 	Open   string // why the policy passes everything though the files drop something, or ""
 }
@@ -37,7 +41,7 @@ type Drops struct {
 }
 
 // LostRules is how many rules of the input have no equal, or only in part.
-func (r *Result) LostRules() int { return total(r.Lost) }
+func (r *Result) LostRules() int { return saved.Total(r.Lost) }
 
 // Import makes a policy of files. It has the verdicts that the files' rules give packets that come in from outside:
 //   - base chains are asked in the kernel's order, user chains where rules lead to them, and first-match rules come out;
@@ -45,42 +49,42 @@ func (r *Result) LostRules() int { return total(r.Lost) }
 //   - a rule that has no equal is left out so that those after it keep their meaning, and is reported.
 //
 // Errors are InputError: a file that is not what it is said to be, or is cut off.
-func Import(ctx context.Context, sources []Source, o Options) (*Result, error) {
-	rep := &report{}
+func Import(ctx context.Context, sources []saved.Source, o Options) (*Result, error) {
+	rep := &saved.Report{}
 	rs, families, err := read(ctx, sources, o.Format, rep)
 	if err != nil {
 		return nil, err
 	}
 	devices := o.Devices
 	if len(devices) == 0 {
-		if devices, err = rs.chooseDevices(rep); err != nil {
+		if devices, err = chooseDevices(rs, rep); err != nil {
 			return nil, err
 		}
 	}
-	router := o.Router || rs.routes()
+	router := o.Router || routes(rs)
 	if router {
-		rep.note(place{file: rs.file}, "broadcasts to the host's networks, but to 255.255.255.255, count as forwarded")
+		rep.Note(saved.Place{File: rs.File}, "broadcasts to the host's networks, but to 255.255.255.255, count as forwarded")
 	}
 	if len(o.Devices) == 0 {
-		if err := rs.trusted(devices, families, router); err != nil {
+		if err := trusted(rs, devices, families, router); err != nil {
 			return nil, err
 		}
 	}
-	exempt := rs.exempted(devices)
-	lists := map[family][]flat{}
-	for _, f := range []family{ipv4, ipv6} {
+	exempt := exempted(rs, devices)
+	lists := map[saved.Family][]flat{}
+	for _, f := range []saved.Family{saved.IPv4, saved.IPv6} {
 		if families&f != 0 {
-			lists[f] = bareAll(rs.reassembled(f, rs.flatten(f, devices, router, rep), rep))
+			lists[f] = bareAll(reassembled(rs, f, flatten(rs, f, devices, router, rep), rep))
 		}
 	}
-	rs.rest(rep, router)
-	rs.sharedTables(rep)
-	list := fold(bothFamilies(lists[ipv4], lists[ipv6]))
+	rest(rs, rep, router)
+	sharedTables(rs, rep)
+	list := fold(bothFamilies(lists[saved.IPv4], lists[saved.IPv6]))
 	severalLimits(list, rep)
 	list = needed(list, rep)
 	for _, f := range list {
 		if f.verdict == reject {
-			rep.note(place{file: rs.file}, "reject answers with a TCP reset or port unreachable, whatever answer the rules choose")
+			rep.Note(saved.Place{File: rs.File}, "reject answers with a TCP reset or port unreachable, whatever answer the rules choose")
 			break
 		}
 	}
@@ -88,23 +92,23 @@ func Import(ctx context.Context, sources []Source, o Options) (*Result, error) {
 }
 
 // finish writes the policy.
-func finish(rs *ruleset, rep *report, o Options, devices []string, list []flat, exempt untracked) *Result {
-	var sets []*set
-	if len(rs.tables) == 0 {
-		sets = slices.DeleteFunc(slices.Clone(rs.sets), func(s *set) bool { return !s.isAddrs() || s.lists != nil })
+func finish(rs *saved.Ruleset, rep *saved.Report, o Options, devices []string, list []flat, exempt untracked) *Result {
+	var sets []*saved.Set
+	if len(rs.Tables) == 0 {
+		sets = slices.DeleteFunc(slices.Clone(rs.Sets), func(s *saved.Set) bool { return !s.IsAddrs() || s.Lists != nil })
 	}
-	r := &Result{Drops: rs.account(list, rep), Open: rs.open(list)}
+	r := &Result{Drops: account(rs, list, rep), Open: open(rs, list)}
 	draft := &writer{report: rep, listFiles: o.ListFiles}
 	body := draft.write(devices, list, sets, exempt)
-	for _, s := range rs.sets {
+	for _, s := range rs.Sets {
 		switch {
-		case s.problem != "" && s.final == "":
-			rep.lose(s.at, "set %s, %s", s.name, s.problem)
-		case s.final == "" && s.lists == nil && s.isAddrs():
-			rep.note(s.at, "no rule of the policy uses set %s: it is not imported", s.name)
+		case s.Problem != "" && s.Final == "":
+			rep.Lose(s.At, "set %s, %s", s.Name, s.Problem)
+		case s.Final == "" && s.Lists == nil && s.IsAddrs():
+			rep.Note(s.At, "no rule of the policy uses set %s: it is not imported", s.Name)
 		}
 	}
-	r.Lists, r.Rules, r.Sets, r.Lost, r.Notes = draft.lists, len(draft.rules), len(draft.sets), gather(rep.lost), gather(rep.notes)
+	r.Lists, r.Rules, r.Sets, r.Lost, r.Notes = draft.lists, len(draft.rules), len(draft.sets), saved.Gather(rep.Lost), saved.Gather(rep.Notes)
 	r.Policy = head(rs, r) + body
 	return r
 }
@@ -113,9 +117,9 @@ func finish(rs *ruleset, rep *report, o Options, devices []string, list []flat, 
 const inHead = 12
 
 // head is the comment at the start of the policy: where it comes from, and how it is more open than that.
-func head(rs *ruleset, r *Result) string {
+func head(rs *saved.Ruleset, r *Result) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "# Imported from %s.\n", oneLine(strings.Join(rs.files, ", ")))
+	fmt.Fprintf(&b, "# Imported from %s.\n", oneLine(strings.Join(rs.Files, ", ")))
 	if r.Open != "" {
 		fmt.Fprintf(&b, "# IT PASSES EVERYTHING: %s.\n", oneLine(r.Open))
 	}
@@ -125,7 +129,7 @@ func head(rs *ruleset, r *Result) string {
 	if n := r.LostRules(); n > 0 {
 		fmt.Fprintf(&b, "# Without an equal, wholly or in part (%d):\n", n)
 		for _, l := range r.Lost[:min(inHead, len(r.Lost))] {
-			fmt.Fprintf(&b, "#   %s\n", oneLine(l.short()))
+			fmt.Fprintf(&b, "#   %s\n", oneLine(short(l)))
 		}
 		if more := len(r.Lost) - inHead; more > 0 {
 			fmt.Fprintf(&b, "#   and %d more, which `floodwall import` prints\n", more)
@@ -136,78 +140,78 @@ func head(rs *ruleset, r *Result) string {
 }
 
 // short is the remark with the file's name alone, for the policy, which may be read on another machine.
-func (r Remark) short() string {
+func short(r saved.Remark) string {
 	r.File = filepath.Base(r.File)
 	return r.String()
 }
 
 // read reads all files; sets come first, as rules refer to them.
-func read(ctx context.Context, sources []Source, claimed Format, rep *report) (*ruleset, family, error) {
-	rs := &ruleset{}
+func read(ctx context.Context, sources []saved.Source, claimed Format, rep *saved.Report) (*saved.Ruleset, saved.Family, error) {
+	rs := &saved.Ruleset{}
 	formats := make([]Format, len(sources))
 	for i, src := range sources {
 		var err error
 		if formats[i], err = recognize(src, claimed); err != nil {
 			return nil, 0, err
 		}
-		rs.files = append(rs.files, filepath.Base(src.Name))
+		rs.Files = append(rs.Files, filepath.Base(src.Name))
 	}
 	if len(sources) > 0 {
-		rs.file = sources[0].Name
+		rs.File = sources[0].Name
 	}
-	var families family
+	var families saved.Family
 	for _, sets := range []bool{true, false} {
 		for i, src := range sources {
 			if (formats[i] == Ipset) != sets {
 				continue
 			}
-			f, err := rs.read(ctx, src, formats[i], rep)
+			f, err := readFile(rs, ctx, src, formats[i], rep)
 			if err != nil {
 				return nil, 0, err
 			}
 			families |= f
 		}
 	}
-	if err := rs.twice(); err != nil {
+	if err := twice(rs); err != nil {
 		return nil, 0, err
 	}
-	rs.missing(families, rep)
+	missing(rs, families, rep)
 	return rs, families, nil
 }
 
-// read reads one file, and returns the families that it has rules for.
-func (rs *ruleset) read(ctx context.Context, src Source, f Format, rep *report) (family, error) {
+// readFile reads one file, and returns the families that it has rules for.
+func readFile(rs *saved.Ruleset, ctx context.Context, src saved.Source, f Format, rep *saved.Report) (saved.Family, error) {
 	switch f {
 	case Ipset:
-		return 0, readIpset(rs, rep, src)
+		return 0, iptables.ReadIpset(rs, rep, src)
 	case Iptables:
-		return ipv4, readIptables(rs, rep, src, ipv4)
+		return saved.IPv4, iptables.Read(rs, rep, src, saved.IPv4)
 	case IP6tables:
-		return ipv6, readIptables(rs, rep, src, ipv6)
+		return saved.IPv6, iptables.Read(rs, rep, src, saved.IPv6)
 	}
-	return ipv4 | ipv6, readNftSource(ctx, rs, rep, src)
+	return saved.IPv4 | saved.IPv6, nft.Read(ctx, rs, rep, src)
 }
 
 // twice is the error that two files hold the same table.
-func (rs *ruleset) twice() error {
-	first := map[string]place{}
-	for _, t := range rs.tables {
-		key := fmt.Sprint(t.families, t.kind)
-		if at, ok := first[key]; ok && at.file != t.line.file {
-			return &InputError{t.line.file, t.line.line, fmt.Sprintf("table %s is in %s, too", t.kind, at.file),
-				"give one file for each of IPv4 and IPv6"}
+func twice(rs *saved.Ruleset) error {
+	first := map[string]saved.Place{}
+	for _, t := range rs.Tables {
+		key := fmt.Sprint(t.Families, t.Kind)
+		if at, ok := first[key]; ok && at.File != t.Line.File {
+			return &saved.InputError{File: t.Line.File, Line: t.Line.Line, Msg: fmt.Sprintf("table %s is in %s, too", t.Kind, at.File),
+				Remedy: "give one file for each of IPv4 and IPv6"}
 		}
-		first[key] = t.line
+		first[key] = t.Line
 	}
 	return nil
 }
 
 // missing notes that nothing is known of a family.
-func (rs *ruleset) missing(families family, rep *report) {
-	switch at := (place{file: rs.file}); families {
-	case ipv4:
-		rep.note(at, "no file has rules for IPv6, so that the policy passes it: give the output of ip6tables-save, too")
-	case ipv6:
-		rep.note(at, "no file has rules for IPv4, so that the policy passes it: give the output of iptables-save, too")
+func missing(rs *saved.Ruleset, families saved.Family, rep *saved.Report) {
+	switch at := (saved.Place{File: rs.File}); families {
+	case saved.IPv4:
+		rep.Note(at, "no file has rules for IPv6, so that the policy passes it: give the output of ip6tables-save, too")
+	case saved.IPv6:
+		rep.Note(at, "no file has rules for IPv4, so that the policy passes it: give the output of iptables-save, too")
 	}
 }

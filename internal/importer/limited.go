@@ -3,6 +3,8 @@ package importer
 import (
 	"fmt"
 	"slices"
+
+	"github.com/floodwall/floodwall/internal/importer/saved"
 )
 
 // A rule that asks for a rate divides the packets that get to it: those that exceed the limit, and the others. In the
@@ -15,32 +17,32 @@ const maxParts = 4
 
 // part is packets with one verdict.
 type part struct {
-	cond
+	saved.Cond
 	verdict verdict
-	at      []place
+	at      []saved.Place
 }
 
 // limited writes down what becomes of packets that exceed the limit of r, and returns those of which r is certain then.
-func (p *passage) limited(r *rule, conds []cond) (certain []cond) {
-	var doubtful []cond
+func (p *passage) limited(r *saved.Rule, conds []saved.Cond) (certain []saved.Cond) {
+	var doubtful []saved.Cond
 	if p.indifferent(r) {
 		return nil
 	}
 	for _, c := range conds {
-		l := c.limit
-		c.limit = nil
+		l := c.Limit
+		c.Limit = nil
 		switch {
 		case p.translated: // nobody asks how much
-			doubtful = append(doubtful, c.withUnknown(l.what))
-		case p.exceeded && l.above, r.act.kind == actNone:
+			doubtful = append(doubtful, c.WithUnknown(l.What))
+		case p.exceeded && l.Above, r.Act.Kind == saved.ActNone:
 			certain = append(certain, c)
 		case p.exceeded:
 		case p.overs(r, c, l):
-			if !l.above {
+			if !l.Above {
 				certain = append(certain, c)
 			}
 		default:
-			doubtful = append(doubtful, c.withUnknown(l.what))
+			doubtful = append(doubtful, c.WithUnknown(l.What))
 		}
 	}
 	if doubtful != nil {
@@ -50,14 +52,14 @@ func (p *passage) limited(r *rule, conds []cond) (certain []cond) {
 }
 
 // indifferent reports whether r makes no difference to any packet's verdict.
-func (p *passage) indifferent(r *rule) bool {
-	switch t := p.chain.table.chains[r.act.target]; r.act.kind {
-	case actReturn:
-		return p.chain.inert(p.rest, map[*chain]bool{})
-	case actJump:
-		if t != nil && t.inert(t.rules, map[*chain]bool{}) {
-			t.visited = true
-			p.report.note(r.at, "chain %s gives no verdict", t.name)
+func (p *passage) indifferent(r *saved.Rule) bool {
+	switch t := p.chain.Table.Chains[r.Act.Target]; r.Act.Kind {
+	case saved.ActReturn:
+		return inert(p.chain, p.rest, map[*saved.Chain]bool{})
+	case saved.ActJump:
+		if t != nil && inert(t, t.Rules, map[*saved.Chain]bool{}) {
+			t.Visited = true
+			p.report.Note(r.At, "chain %s gives no verdict", t.Name)
 			return true
 		}
 	}
@@ -65,7 +67,7 @@ func (p *passage) indifferent(r *rule) bool {
 }
 
 // overs writes down the rules for packets of c that exceed l. It reports whether they say what r does.
-func (p *passage) overs(r *rule, c cond, l *limit) bool {
+func (p *passage) overs(r *saved.Rule, c saved.Cond, l *saved.Limit) bool {
 	parts, ok := p.fate(c)
 	dropped := 0
 	for _, part := range parts {
@@ -76,29 +78,29 @@ func (p *passage) overs(r *rule, c cond, l *limit) bool {
 	if !ok || !p.sure || dropped > maxParts || len(parts) > 2*maxParts {
 		return false
 	}
-	if l.less != "" {
-		p.report.lose(r.at, "%s: %s", l.what, l.less)
+	if l.Less != "" {
+		p.report.Lose(r.At, "%s: %s", l.What, l.Less)
 	}
 	if len(parts) > 1 {
-		p.report.lose(r.at, "%s: other rules decide differently about some of its packets, and the policy counts those apart", l.what)
+		p.report.Lose(r.At, "%s: other rules decide differently about some of its packets, and the policy counts those apart", l.What)
 	}
 	for _, part := range parts {
-		if part.verdict == pass && r.act.kind == actAccept && !l.above && p.final {
+		if part.verdict == pass && r.Act.Kind == saved.ActAccept && !l.Above && p.final {
 			continue // they pass either way
 		}
-		f := flat{cond: part.cond, verdict: part.verdict, over: l, comment: r.comment, chain: p.chain, at: append([]place{r.at}, part.at...)}
-		f.devices, f.marks, f.narrower = nil, nil, nil
+		f := flat{Cond: part.Cond, verdict: part.verdict, over: l, comment: r.Comment, chain: p.chain, at: append([]saved.Place{r.At}, part.at...)}
+		f.Devices, f.Marks, f.Narrower = nil, nil, nil
 		p.out = append(p.out, f)
 	}
 	return true
 }
 
 // severalLimits loses that packets of one limit are counted apart, as no single rule matches them all.
-func severalLimits(list []flat, rep *report) {
-	first := map[*limit]bool{}
+func severalLimits(list []flat, rep *saved.Report) {
+	first := map[*saved.Limit]bool{}
 	for _, f := range list {
 		if f.over != nil && first[f.over] {
-			rep.lose(f.over.at, "%s: its packets come in several ways, and the policy counts them apart", f.over.what)
+			rep.Lose(f.over.At, "%s: its packets come in several ways, and the policy counts them apart", f.over.What)
 		}
 		first[f.over] = true
 	}
@@ -106,27 +108,27 @@ func severalLimits(list []flat, rep *report) {
 
 // fate divides c by the verdicts that its packets come to if they exceed all limits. ok is false when there are too many
 // parts.
-func (p *passage) fate(c cond) (parts []part, ok bool) {
+func (p *passage) fate(c saved.Cond) (parts []part, ok bool) {
 	p.before = append(p.before, fold(p.out[p.folded:])...)
 	p.folded = len(p.out)
-	left, ok := p.apart([]cond{c}, p.before, func(cond, *flat) {}) // the others are decided before
+	left, ok := p.apart([]saved.Cond{c}, p.before, func(saved.Cond, *flat) {}) // the others are decided before
 	if !ok {
 		return nil, false
 	}
-	left, ok = p.apart(left, p.worst, func(both cond, f *flat) {
+	left, ok = p.apart(left, p.worst, func(both saved.Cond, f *flat) {
 		parts = append(parts, part{both, f.verdict, f.at})
 	})
 	if !ok {
 		return nil, false
 	}
 	for _, l := range left {
-		parts = append(parts, part{cond: l, verdict: pass})
+		parts = append(parts, part{Cond: l, verdict: pass})
 	}
 	if len(parts) == 0 { // all are decided before
 		return nil, true
 	}
 	if !slices.ContainsFunc(parts, func(q part) bool { return q.verdict != parts[0].verdict }) {
-		var at []place
+		var at []saved.Place
 		for _, q := range parts {
 			at = append(at, q.at...)
 		}
@@ -137,24 +139,24 @@ func (p *passage) fate(c cond) (parts []part, ok bool) {
 
 // apart takes out of conds the packets that rules decide, of which it tells with each such rule. ok is false when too many
 // parts would be left.
-func (p *passage) apart(conds []cond, rules []flat, tell func(cond, *flat)) (left []cond, ok bool) {
+func (p *passage) apart(conds []saved.Cond, rules []flat, tell func(saved.Cond, *flat)) (left []saved.Cond, ok bool) {
 	left = conds
 	for i := range rules {
 		f := &rules[i]
 		if f.over != nil {
 			continue
 		}
-		var rest []cond
+		var rest []saved.Cond
 		for _, l := range left {
 			p.spent++
-			both, some := l.and(f.cond).possible(p.family)
+			both, some := l.And(f.Cond).Possible(p.family)
 			if !some {
 				rest = append(rest, l)
 				continue
 			}
 			tell(both, f)
-			if !f.cond.covers(&l) {
-				rest = append(rest, l.without(f.cond, p.family)...)
+			if !f.Cond.Covers(&l) {
+				rest = append(rest, l.Without(f.Cond, p.family)...)
 			}
 		}
 		if left = rest; len(left) > maxPaths || p.exhausted() {
@@ -171,30 +173,30 @@ func (p *passage) apart(conds []cond, rules []flat, tell func(cond, *flat)) (lef
 func joinParts(parts []part) (out []part) {
 	byVerdict := map[verdict][]flat{}
 	for _, q := range parts {
-		byVerdict[q.verdict] = append(byVerdict[q.verdict], flat{cond: q.cond, verdict: q.verdict, at: q.at})
+		byVerdict[q.verdict] = append(byVerdict[q.verdict], flat{Cond: q.Cond, verdict: q.verdict, at: q.at})
 	}
 	for _, v := range []verdict{pass, drop, reject} {
 		for _, f := range fold(byVerdict[v]) {
-			out = append(out, part{f.cond, v, f.at})
+			out = append(out, part{f.Cond, v, f.at})
 		}
 	}
 	return out
 }
 
 // sharedTables loses that several rules of hashlimit count in one table.
-func (rs *ruleset) sharedTables(rep *report) {
-	first := map[string]place{}
-	rs.any(ipv4|ipv6, func(r *rule) bool {
+func sharedTables(rs *saved.Ruleset, rep *saved.Report) {
+	first := map[string]saved.Place{}
+	anyRule(rs, saved.IPv4|saved.IPv6, func(r *saved.Rule) bool {
 		seen := ""
-		for _, c := range r.alts {
-			if c.limit != nil && c.limit.table != "" {
-				seen = fmt.Sprint(r.at.file, " ", c.limit.table)
+		for _, c := range r.Alts {
+			if c.Limit != nil && c.Limit.Table != "" {
+				seen = fmt.Sprint(r.At.File, " ", c.Limit.Table)
 			}
 		}
 		if at, ok := first[seen]; ok && seen != "" {
-			rep.lose(r.at, "-m hashlimit: it counts together with %s, and in the policy each for itself", where(at))
+			rep.Lose(r.At, "-m hashlimit: it counts together with %s, and in the policy each for itself", where(at))
 		} else if seen != "" {
-			first[seen] = r.at
+			first[seen] = r.At
 		}
 		return false
 	})

@@ -3,6 +3,7 @@ package importer
 import (
 	"go4.org/netipx"
 
+	"github.com/floodwall/floodwall/internal/importer/saved"
 	"github.com/floodwall/floodwall/internal/packet"
 )
 
@@ -87,38 +88,38 @@ func familyKeys(list []flat) []string {
 	keys := make([]string, len(list))
 	for i := range list {
 		f := &list[i]
-		c := f.cond
-		c.field[packet.Family] = nil
-		b := append([]byte{byte(f.verdict)}, f.over.key()...)
-		if f.over != nil && f.over.global() {
-			b = append(b, f.over.at.String()...) // each family has its own
+		c := f.Cond
+		c.Field[packet.Family] = nil
+		b := append([]byte{byte(f.verdict)}, f.over.Key()...)
+		if f.over != nil && f.over.Global() {
+			b = append(b, f.over.At.String()...) // each family has its own
 		}
 		b = append(append(b, 0), f.comment...)
 		b = append(append(b, 0), f.name...)
 		b = append(b, 0)
-		c.src, b = c.src.shape(b)
-		c.dst, b = c.dst.shape(b)
-		if v := c.field[packet.ICMP]; v != nil && !v.has(packet.ICMPNone) && !c.manyMessages() {
-			c.field[packet.ICMP] = only(0) // the messages of the two families are told apart by their values
+		c.Src, b = shapeOf(c.Src, b)
+		c.Dst, b = shapeOf(c.Dst, b)
+		if v := c.Field[packet.ICMP]; v != nil && !v.Has(packet.ICMPNone) && !c.ManyMessages() {
+			c.Field[packet.ICMP] = saved.Only(0) // the messages of the two families are told apart by their values
 		}
-		keys[i] = string(c.key(b, noPart))
+		keys[i] = string(foldKey(&c, b, noPart))
 	}
 	return keys
 }
 
-// shape is t without its addresses, appended to b; addresses of one family say nothing of the other's packets.
-func (t addrTest) shape(b []byte) (rest addrTest, out []byte) {
-	for _, a := range []*addrSet{t.in, t.out} {
+// shapeOf is t without its addresses, appended to b; addresses of one family say nothing of the other's packets.
+func shapeOf(t saved.AddrTest, b []byte) (rest saved.AddrTest, out []byte) {
+	for _, a := range []*saved.AddrSet{t.In, t.Out} {
 		switch {
 		case a == nil:
 			b = append(b, '-')
-		case a.local:
+		case a.Local:
 			b = append(b, 'l')
 		default:
 			b = append(b, 'a')
 		}
 	}
-	return addrTest{}, append(b, 0)
+	return saved.AddrTest{}, append(b, 0)
 }
 
 // together is a rule for the packets of a, which is for one family, and b, for the other.
@@ -130,44 +131,33 @@ func together(a, b flat) flat {
 	if a.entries != nil || b.entries != nil {
 		m.entries = append(a.list(), b.list()...)
 	}
-	for f := range m.field {
-		m.field[f] = a.field[f].or(b.field[f])
+	for f := range m.Field {
+		m.Field[f] = a.Field[f].Or(b.Field[f])
 	}
 	if a.over != nil {
 		joint := *a.over
-		joint.per = joint.per.both(b.over.per)
+		joint.Per = joint.Per.Both(b.over.Per)
 		m.over = &joint
 	}
-	m.src = a.src.or(b.src)
-	m.dst = a.dst.or(b.dst)
-	if m.field[packet.Family].full(packet.Family) {
-		m.field[packet.Family] = nil
+	m.Src = a.Src.Or(b.Src)
+	m.Dst = a.Dst.Or(b.Dst)
+	if m.Field[packet.Family].Full(packet.Family) {
+		m.Field[packet.Family] = nil
 	}
 	return m
 }
 
 // list is the source addresses of f as entries.
-func (f *flat) list() []entry {
-	if f.entries != nil || f.src.in == nil {
+func (f *flat) list() []saved.Entry {
+	if f.entries != nil || f.Src.In == nil {
 		return f.entries
 	}
-	return entriesOf(f.src.in.ranges)
+	return entriesOf(f.Src.In.Ranges)
 }
 
-func entriesOf(ranges []netipx.IPRange) (list []entry) {
+func entriesOf(ranges []netipx.IPRange) (list []saved.Entry) {
 	for _, r := range ranges {
-		list = append(list, entry{addr: r})
+		list = append(list, saved.Entry{Addr: r})
 	}
 	return list
-}
-
-// or is t for packets of one family, and u for those of the other; they have the same shape.
-func (t addrTest) or(u addrTest) addrTest {
-	if t.in != nil {
-		t.in = t.in.or(u.in)
-	}
-	if t.out != nil {
-		t.out = t.out.or(u.out)
-	}
-	return t
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/floodwall/floodwall/internal/importer/saved"
 	"github.com/floodwall/floodwall/internal/packet"
 )
 
@@ -47,8 +48,8 @@ func (f *flat) called() string {
 	switch {
 	case f.name != "":
 		words = append(words, f.name)
-	case f.chain != nil && f.chain.hook == hookNone:
-		words = append(words, f.chain.name)
+	case f.chain != nil && f.chain.Hook == saved.HookNone:
+		words = append(words, f.chain.Name)
 	}
 	if f.verdict != pass && words == nil {
 		words = append(words, f.verdict.String())
@@ -68,48 +69,48 @@ func (f *flat) called() string {
 // about is a word for what a rule asks, or "".
 func (f *flat) about() string {
 	switch {
-	case f.field[packet.DPort] != nil && !f.field[packet.DPort].has(packet.PortNone):
-		return portsName(f.field[packet.DPort], "")
-	case f.field[packet.SPort] != nil && !f.field[packet.SPort].has(packet.PortNone):
-		return portsName(f.field[packet.SPort], "from-")
-	case f.field[packet.ICMP] != nil && !f.field[packet.ICMP].has(packet.ICMPNone):
-		if list := messageWords(f.field[packet.ICMP]); len(list) <= 2 {
+	case f.Field[packet.DPort] != nil && !f.Field[packet.DPort].Has(packet.PortNone):
+		return portsName(f.Field[packet.DPort], "")
+	case f.Field[packet.SPort] != nil && !f.Field[packet.SPort].Has(packet.PortNone):
+		return portsName(f.Field[packet.SPort], "from-")
+	case f.Field[packet.ICMP] != nil && !f.Field[packet.ICMP].Has(packet.ICMPNone):
+		if list := messageWords(f.Field[packet.ICMP]); len(list) <= 2 {
 			return strings.ReplaceAll(strings.Join(list, "-"), "/", "-")
 		}
 		return "icmp"
 	}
-	if list := spanWords(f.field[packet.Flags]); f.field[packet.Flags] != nil && len(list) > 0 {
+	if list := spanWords(f.Field[packet.Flags]); f.Field[packet.Flags] != nil && len(list) > 0 {
 		return "tcp-flags"
 	}
-	for _, a := range []*addrSet{f.src.in, f.dst.in} {
-		if a != nil && len(a.sets) > 0 {
-			return a.sets[0].name
+	for _, a := range []*saved.AddrSet{f.Src.In, f.Dst.In} {
+		if a != nil && len(a.Sets) > 0 {
+			return a.Sets[0].Name
 		}
 	}
-	if v := f.field[packet.Proto]; v != nil && v.count() == 1 {
-		if name, ok := policyProtos[v[0].first]; ok {
+	if v := f.Field[packet.Proto]; v != nil && v.Count() == 1 {
+		if name, ok := saved.PolicyProtos[v[0].First]; ok {
 			return name
 		}
-		return fmt.Sprintf("proto-%d", v[0].first)
+		return fmt.Sprintf("proto-%d", v[0].First)
 	}
 	return f.aboutState()
 }
 
 func (f *flat) aboutState() string {
-	switch v := f.field[packet.State]; {
-	case v != nil && v.has(packet.StateEstablished) && !v.has(packet.StateNew):
+	switch v := f.Field[packet.State]; {
+	case v != nil && v.Has(packet.StateEstablished) && !v.Has(packet.StateNew):
 		return "established"
-	case v != nil && v.has(packet.StateInvalid) && !v.has(packet.StateNew):
+	case v != nil && v.Has(packet.StateInvalid) && !v.Has(packet.StateNew):
 		return "invalid"
 	case v != nil:
 		return "state"
 	}
 	switch {
-	case f.src.in != nil && len(f.src.in.ranges) == 1 && !f.src.in.local:
-		return "from-" + rangeText(f.src.in.ranges[0])
-	case f.dst.in != nil && len(f.dst.in.ranges) == 1 && !f.dst.in.local:
-		return "to-" + rangeText(f.dst.in.ranges[0])
-	case f.src.in != nil || f.dst.in != nil:
+	case f.Src.In != nil && len(f.Src.In.Ranges) == 1 && !f.Src.In.Local:
+		return "from-" + rangeText(f.Src.In.Ranges[0])
+	case f.Dst.In != nil && len(f.Dst.In.Ranges) == 1 && !f.Dst.In.Local:
+		return "to-" + rangeText(f.Dst.In.Ranges[0])
+	case f.Src.In != nil || f.Dst.In != nil:
 		return "addresses"
 	}
 	return ""
@@ -124,11 +125,11 @@ var portNames = map[uint32]string{
 }
 
 // portsName is a name for ports: that of one, or two numbers of their protocol.
-func portsName(v values, prefix string) string {
+func portsName(v saved.Values, prefix string) string {
 	var parts []string
 	last := ""
 	for _, s := range v {
-		proto, first, end := "tcp", s.first, s.last
+		proto, first, end := "tcp", s.First, s.Last
 		if first >= packet.PortUDP {
 			proto, first, end = "udp", first-packet.PortUDP, end-packet.PortUDP
 		}

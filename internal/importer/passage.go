@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/floodwall/floodwall/internal/importer/saved"
 	"github.com/floodwall/floodwall/internal/packet"
 )
 
@@ -11,51 +12,51 @@ import (
 type passage struct {
 	*walker
 	trail
-	chain *chain
-	rest  []rule // those behind the one at hand
-	left  []cond // packets that have left the chain, and are still in paths
+	chain *saved.Chain
+	rest  []saved.Rule // those behind the one at hand
+	left  []saved.Cond // packets that have left the chain, and are still in paths
 	// accepted is how many of left were accepted; the others stay in the base chain.
 	accepted int
-	exits    []cond // packets that are accepted, and go on to the next base chain
-	doubt    *place // a rule that takes some packets out of the chain, nobody knows which
-	stuck    bool   // there are too many ways
-	leaks    bool   // packets have left the chain without a verdict
-	total    bool   // all packets have got a verdict
-	wide     *place // the rule that passes them all, as it has no equal
+	exits    []saved.Cond // packets that are accepted, and go on to the next base chain
+	doubt    *saved.Place // a rule that takes some packets out of the chain, nobody knows which
+	stuck    bool         // there are too many ways
+	leaks    bool         // packets have left the chain without a verdict
+	total    bool         // all packets have got a verdict
+	wide     *saved.Place // the rule that passes them all, as it has no equal
 }
 
 // rule walks one rule.
-func (p *passage) rule(r *rule) {
+func (p *passage) rule(r *saved.Rule) {
 	p.aside(r)
-	if r.act.kind != actNone {
+	if r.Act.Kind != saved.ActNone {
 		p.act(r, false)
 	}
 }
 
 // aside reports what a rule does besides its verdict, if packets can meet it.
-func (p *passage) aside(r *rule) {
-	mute := r.act.kind == actNone && r.asksUnknown()
-	if len(r.side) == 0 && !r.act.logs && !mute {
+func (p *passage) aside(r *saved.Rule) {
+	mute := r.Act.Kind == saved.ActNone && asksUnknown(r)
+	if len(r.Side) == 0 && !r.Act.Logs && !mute {
 		return
 	}
 	certain, doubtful, limited := p.meeting(r)
 	if len(certain)+len(doubtful)+len(limited) == 0 {
 		return
 	}
-	for _, s := range r.side {
-		if s == remembers {
-			p.report.note(r.at, "%s", s)
+	for _, s := range r.Side {
+		if s == saved.Remembers {
+			p.report.Note(r.At, "%s", s)
 		} else {
-			p.report.lose(r.at, "%s", s)
+			p.report.Lose(r.At, "%s", s)
 		}
 	}
 	switch {
-	case r.act.logs && r.act.kind != actNone:
-		p.report.note(r.at, "%s", alsoLogs)
-	case r.act.logs && len(r.side) == 0:
-		p.report.note(r.at, "%s", onlyLogs)
-	case mute && len(r.side) == 0 && len(doubtful) > 0:
-		p.report.note(r.at, "%s: gives no verdict, and the policy leaves it out", strings.Join(doubtful[0].unknown, ", "))
+	case r.Act.Logs && r.Act.Kind != saved.ActNone:
+		p.report.Note(r.At, "%s", alsoLogs)
+	case r.Act.Logs && len(r.Side) == 0:
+		p.report.Note(r.At, "%s", onlyLogs)
+	case mute && len(r.Side) == 0 && len(doubtful) > 0:
+		p.report.Note(r.At, "%s: gives no verdict, and the policy leaves it out", strings.Join(doubtful[0].Unknown, ", "))
 	}
 }
 
@@ -67,12 +68,12 @@ const (
 
 // asksUnknown reports whether r asks what the policy cannot. Some of that has an effect of its own: `-m recent --set`
 // remembers the sender (iptables-extensions(8)).
-func (r *rule) asksUnknown() bool {
-	return slices.ContainsFunc(r.alts, func(c cond) bool { return c.unknown != nil })
+func asksUnknown(r *saved.Rule) bool {
+	return slices.ContainsFunc(r.Alts, func(c saved.Cond) bool { return c.Unknown != nil })
 }
 
 // act does what a rule does to the packets that meet it.
-func (p *passage) act(r *rule, policy bool) {
+func (p *passage) act(r *saved.Rule, policy bool) {
 	if p.total || len(p.paths) == 0 && !policy {
 		return
 	}
@@ -80,17 +81,17 @@ func (p *passage) act(r *rule, policy bool) {
 		p.settle()
 	}
 	if p.stuck {
-		p.report.lose(r.at, "packets get here in more ways than rules can tell apart")
+		p.report.Lose(r.At, "packets get here in more ways than rules can tell apart")
 		return
 	}
 	certain, doubtful, limited := p.meeting(r)
 	if p.doubt != nil && len(certain)+len(doubtful)+len(limited) > 0 {
-		p.report.lose(r.at, "it comes after %s, which takes some packets out of the chain: the policy asks it of none of those",
+		p.report.Lose(r.At, "it comes after %s, which takes some packets out of the chain: the policy asks it of none of those",
 			where(*p.doubt))
-		p.loseChain(r.act.target, *p.doubt)
+		p.loseChain(r.Act.Target, *p.doubt)
 	}
 	if len(certain)+len(doubtful)+len(limited) > 0 {
-		p.report.meets(r.at)
+		p.report.Meets(r.At)
 	}
 	if len(limited) > 0 {
 		certain = append(certain, p.limited(r, limited)...)
@@ -111,40 +112,40 @@ func (p *passage) act(r *rule, policy bool) {
 // loseRest reports the rules behind one that is widened to all packets.
 func (p *passage) loseRest() {
 	for i := range p.rest {
-		if r := &p.rest[i]; r.act.kind != actNone {
-			p.report.lose(r.at, "it comes after %s, which has no equal: the policy passes all that gets there", where(*p.wide))
-			p.loseChain(r.act.target, r.at)
+		if r := &p.rest[i]; r.Act.Kind != saved.ActNone {
+			p.report.Lose(r.At, "it comes after %s, which has no equal: the policy passes all that gets there", where(*p.wide))
+			p.loseChain(r.Act.Target, r.At)
 		}
 	}
 }
 
 // mustSettle reports whether packets that have left must be taken out of the paths before r: not if r only lets more of
 // them leave in the same way. So thousands of such rules in a row are taken out at once.
-func (p *passage) mustSettle(r *rule) bool {
-	switch r.act.kind {
-	case actReturn:
+func (p *passage) mustSettle(r *saved.Rule) bool {
+	switch r.Act.Kind {
+	case saved.ActReturn:
 		return false
-	case actAccept:
+	case saved.ActAccept:
 		return p.final || len(p.left) > p.accepted
 	}
 	return true
 }
 
 // asksNothing reports whether every packet on the paths meets r.
-func (p *passage) asksNothing(r *rule) bool {
-	if r.alts == nil {
+func (p *passage) asksNothing(r *saved.Rule) bool {
+	if r.Alts == nil {
 		return true
 	}
-	return slices.ContainsFunc(r.alts, func(c cond) bool {
+	return slices.ContainsFunc(r.Alts, func(c saved.Cond) bool {
 		through, ok := p.applies(c, r)
-		return ok && through.unknown == nil && through.limit == nil && through.narrower == nil && through.everything() && through.field[packet.Family] == nil
+		return ok && through.Unknown == nil && through.Limit == nil && through.Narrower == nil && through.Everything() && through.Field[packet.Family] == nil
 	})
 }
 
 // where is a place's line, for a message about another line of the file.
-func where(at place) string {
-	_, line, _ := strings.Cut(at.String(), at.file)
-	if at.line > 0 {
+func where(at saved.Place) string {
+	_, line, _ := strings.Cut(at.String(), at.File)
+	if at.Line > 0 {
 		return "line " + strings.TrimPrefix(line, ":")
 	}
 	return strings.TrimPrefix(line, ": ")
@@ -152,10 +153,10 @@ func where(at place) string {
 
 // meeting is the packets that meet r: certainly, when r asks what the policy cannot perhaps, and when r asks for a rate
 // those that it counts.
-func (p *passage) meeting(r *rule) (certain, doubtful, limited []cond) {
-	alts := r.alts
+func (p *passage) meeting(r *saved.Rule) (certain, doubtful, limited []saved.Cond) {
+	alts := r.Alts
 	if alts == nil {
-		alts = []cond{{}}
+		alts = []saved.Cond{{}}
 	}
 	for _, a := range alts {
 		a, ok := p.applies(a, r)
@@ -164,12 +165,12 @@ func (p *passage) meeting(r *rule) (certain, doubtful, limited []cond) {
 		}
 		for _, path := range p.paths {
 			p.spent++
-			c, ok := path.and(a).possible(p.family)
+			c, ok := path.And(a).Possible(p.family)
 			switch {
 			case !ok:
-			case c.unknown != nil:
+			case c.Unknown != nil:
 				doubtful = append(doubtful, c)
-			case c.limit != nil:
+			case c.Limit != nil:
 				limited = append(limited, c)
 			default:
 				certain = append(certain, c)
@@ -180,14 +181,14 @@ func (p *passage) meeting(r *rule) (certain, doubtful, limited []cond) {
 }
 
 // certain does what r does to packets that meet it for certain.
-func (p *passage) certain(r *rule, conds []cond, policy bool) {
+func (p *passage) certain(r *saved.Rule, conds []saved.Cond, policy bool) {
 	for _, c := range conds {
-		for _, n := range c.narrower {
-			p.report.lose(r.at, "%s", n)
+		for _, n := range c.Narrower {
+			p.report.Lose(r.At, "%s", n)
 		}
 	}
-	switch r.act.kind {
-	case actAccept:
+	switch r.Act.Kind {
+	case saved.ActAccept:
 		if p.final {
 			p.emit(r, conds, pass, policy)
 			p.total = p.asksNothing(r)
@@ -196,28 +197,28 @@ func (p *passage) certain(r *rule, conds []cond, policy bool) {
 		p.exits = append(p.exits, conds...)
 		p.leave(conds)
 		p.accepted += len(conds)
-	case actDrop, actReject:
+	case saved.ActDrop, saved.ActReject:
 		p.drops(r, conds, policy)
-	case actReturn:
+	case saved.ActReturn:
 		p.leave(conds)
-	case actJump, actGoto:
+	case saved.ActJump, saved.ActGoto:
 		p.enter(r, conds, p.sure)
-	case actUnknown:
+	case saved.ActUnknown:
 		p.finds(r, conds)
 		if len(conds) > 0 {
-			p.report.lose(r.at, "%s has no equal: the policy asks the next rules", r.act.target)
+			p.report.Lose(r.At, "%s has no equal: the policy asks the next rules", r.Act.Target)
 		}
 	}
 }
 
 // drops writes down a drop, if it is sure that packets get to it.
-func (p *passage) drops(r *rule, conds []cond, policy bool) {
+func (p *passage) drops(r *saved.Rule, conds []saved.Cond, policy bool) {
 	v := drop
-	if r.act.kind == actReject {
+	if r.Act.Kind == saved.ActReject {
 		v = reject
 	}
 	if !p.sure && len(conds) > 0 {
-		p.report.lose(r.at, "drops, but which packets get here has no equal: the policy may pass them")
+		p.report.Lose(r.At, "drops, but which packets get here has no equal: the policy may pass them")
 		return
 	}
 	p.emit(r, conds, v, policy)
@@ -225,17 +226,17 @@ func (p *passage) drops(r *rule, conds []cond, policy bool) {
 }
 
 // enter walks the chain that r jumps or goes to.
-func (p *passage) enter(r *rule, conds []cond, sure bool) {
-	target := p.chain.table.chains[r.act.target]
+func (p *passage) enter(r *saved.Rule, conds []saved.Cond, sure bool) {
+	target := p.chain.Table.Chains[r.Act.Target]
 	if target == nil || len(conds) == 0 {
 		if target == nil {
-			p.report.lose(r.at, "chain %s is not in the file", r.act.target)
+			p.report.Lose(r.At, "chain %s is not in the file", r.Act.Target)
 		}
 		return
 	}
 	if p.exhausted() {
-		p.report.lose(r.at, "the chains lead on in too many ways to follow: the policy does not ask chain %s", r.act.target)
-		p.loseChain(r.act.target, r.at)
+		p.report.Lose(r.At, "the chains lead on in too many ways to follow: the policy does not ask chain %s", r.Act.Target)
+		p.loseChain(r.Act.Target, r.At)
 		return
 	}
 	fresh := p.fresh(target, conds, sure)
@@ -247,7 +248,7 @@ func (p *passage) enter(r *rule, conds []cond, sure bool) {
 		if p.total = p.asksNothing(r); p.total {
 			p.wide = q.wide
 		}
-	case r.act.kind == actGoto:
+	case r.Act.Kind == saved.ActGoto:
 		p.leave(conds)
 	}
 }
@@ -256,18 +257,18 @@ func (p *passage) enter(r *rule, conds []cond, sure bool) {
 const maxEntries = 32
 
 // fresh is conds without those whose packets have all been in a chain: it would do with them again what it did.
-func (p *passage) fresh(c *chain, conds []cond, sure bool) (fresh []cond) {
+func (p *passage) fresh(c *saved.Chain, conds []saved.Cond, sure bool) (fresh []saved.Cond) {
 	if !sure {
 		return conds
 	}
 	known := p.entered[c]
 	for _, e := range conds {
-		if !slices.ContainsFunc(known, func(k cond) bool { return k.covers(&e) }) {
+		if !slices.ContainsFunc(known, func(k saved.Cond) bool { return k.Covers(&e) }) {
 			fresh = append(fresh, e)
 		}
 	}
 	if p.entered == nil {
-		p.entered = map[*chain][]cond{}
+		p.entered = map[*saved.Chain][]saved.Cond{}
 	}
 	if len(known)+len(fresh) <= maxEntries {
 		p.entered[c] = append(known, fresh...)
@@ -276,18 +277,18 @@ func (p *passage) fresh(c *chain, conds []cond, sure bool) (fresh []cond) {
 }
 
 // leave takes packets out of the chain.
-func (p *passage) leave(conds []cond) {
+func (p *passage) leave(conds []saved.Cond) {
 	p.left = append(p.left, conds...)
 	p.leaks = p.leaks || len(conds) > 0
 }
 
 // emit writes rules down.
-func (p *passage) emit(r *rule, conds []cond, v verdict, policy bool) {
+func (p *passage) emit(r *saved.Rule, conds []saved.Cond, v verdict, policy bool) {
 	for _, c := range conds {
-		f := flat{cond: c, verdict: v, comment: r.comment, chain: p.chain, at: []place{r.at}}
-		f.devices, f.marks, f.narrower = nil, nil, nil
+		f := flat{Cond: c, verdict: v, comment: r.Comment, chain: p.chain, at: []saved.Place{r.At}}
+		f.Devices, f.Marks, f.Narrower = nil, nil, nil
 		if policy {
-			f.name = strings.ToLower(p.chain.hookName) + "-policy"
+			f.name = strings.ToLower(p.chain.HookName) + "-policy"
 		}
 		p.out = append(p.out, f)
 	}
@@ -296,10 +297,10 @@ func (p *passage) emit(r *rule, conds []cond, v verdict, policy bool) {
 // settle takes the packets that have left out of the paths.
 func (p *passage) settle() {
 	for _, gone := range fold(p.bareLeft()) {
-		var rest []cond
+		var rest []saved.Cond
 		p.spent += len(p.paths)
 		for _, path := range p.paths {
-			rest = append(rest, path.without(gone.cond, p.family)...)
+			rest = append(rest, path.Without(gone.Cond, p.family)...)
 		}
 		if p.paths = rest; len(rest) > maxPaths {
 			p.stuck = true
@@ -312,52 +313,52 @@ func (p *passage) settle() {
 // bareLeft is what has left, as rules that can be folded: thousands of addresses become one set.
 func (p *passage) bareLeft() (out []flat) {
 	for _, c := range p.left {
-		out = append(out, flat{cond: c})
+		out = append(out, flat{Cond: c})
 	}
 	return out
 }
 
 // applies is c for packets that come in through the policy's devices; ok is false when none of those meets it, and when
 // c asks for what no rule does.
-func (p *passage) applies(c cond, r *rule) (through cond, ok bool) {
-	if c.dnat && !p.dnat {
-		p.report.note(r.at, "is about translated destinations, and no rule of the files translates any")
+func (p *passage) applies(c saved.Cond, r *saved.Rule) (through saved.Cond, ok bool) {
+	if c.DNAT && !p.dnat {
+		p.report.Note(r.At, "is about translated destinations, and no rule of the files translates any")
 		return c, false
 	}
-	if c.dnat && !p.translated {
-		c = c.withUnknown("whether the destination was translated")
+	if c.DNAT && !p.translated {
+		c = c.WithUnknown("whether the destination was translated")
 	}
-	for _, t := range c.devices {
+	for _, t := range c.Devices {
 		n := 0
 		for _, d := range p.devices {
-			if t.holds(d) {
+			if t.Holds(d) {
 				n++
 			}
 		}
 		switch {
 		case n == 0:
-			p.report.note(r.at, "%s", t.aside(p.devices))
+			p.report.Note(r.At, "%s", asideOf(t, p.devices))
 			return c, false
 		case n < len(p.devices):
-			c = c.withUnknown("device " + strings.Join(t.names, ", "))
+			c = c.WithUnknown("device " + strings.Join(t.Names, ", "))
 		}
 	}
-	c.devices = nil
+	c.Devices = nil
 	return p.marked(c, r)
 }
 
 // marked is c without its tests of marks. A packet from outside has none until a rule gives it one; where some rule does,
 // the policy cannot tell.
-func (p *passage) marked(c cond, r *rule) (through cond, ok bool) {
-	for _, m := range c.marks {
+func (p *passage) marked(c saved.Cond, r *saved.Rule) (through saved.Cond, ok bool) {
+	for _, m := range c.Marks {
 		switch {
 		case p.marks:
-			c = c.withUnknown(m.of)
-		case m.value == 0 == m.not:
-			p.report.note(r.at, "never met: no rule of the files marks packets, and one without a mark does not meet %s", m.of)
+			c = c.WithUnknown(m.Of)
+		case m.Value == 0 == m.Not:
+			p.report.Note(r.At, "never met: no rule of the files marks packets, and one without a mark does not meet %s", m.Of)
 			return c, false
 		}
 	}
-	c.marks = nil
+	c.Marks = nil
 	return c, true
 }

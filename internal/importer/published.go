@@ -2,10 +2,10 @@ package importer
 
 import (
 	"slices"
-	"strings"
 
 	"go4.org/netipx"
 
+	"github.com/floodwall/floodwall/internal/importer/saved"
 	"github.com/floodwall/floodwall/internal/packet"
 )
 
@@ -13,94 +13,23 @@ import (
 // the rules of input or forward see it. The policy sees the first before the kernel translates it, and at its later stages
 // the second. So it needs rules for both.
 
-// destination is what a rule translates destinations to.
-type destination struct {
-	addr  netipx.IPRange // not valid: the host itself
-	ports values         // numbers; nil is the packet's own
-	known bool
-}
-
 // published is packets whose destination is translated by a rule.
 type published struct {
-	rule  *rule
-	chain *chain
-	conds []cond
-}
-
-// parseDestination reads `ADDRESS[-ADDRESS][:PORT[-PORT]]`, an IPv6 address with ports in brackets.
-func parseDestination(text string) (d destination) {
-	addr, port := text, ""
-	switch i := strings.LastIndexByte(text, ':'); {
-	case strings.HasPrefix(text, "["):
-		addr, port, _ = strings.Cut(text[1:], "]")
-		port = strings.TrimPrefix(port, ":")
-	case i >= 0 && strings.Count(text, ":") == 1:
-		addr, port = text[:i], text[i+1:]
-	}
-	var ok bool
-	if addr != "" {
-		if d.addr, ok = parseRange(addr); !ok {
-			return destination{}
-		}
-	}
-	if port != "" {
-		port, _, _ = strings.Cut(port, "/")
-		s, ok := portSpan(port, "-")
-		if !ok {
-			return destination{}
-		}
-		d.ports = values{s}
-	}
-	d.known = true
-	return d
-}
-
-// translation is what a rule's target translates destinations to.
-func (r *rule) translation() (d destination, does bool) {
-	switch r.act.target {
-	case "DNAT":
-		return parseDestination(r.argument("--to-destination")), true
-	case "REDIRECT":
-		return parseDestination(":" + r.argument("--to-ports")), true
-	case "NETMAP":
-		return destination{}, true
-	case "dnat", "redirect":
-		if r.to == nil {
-			return destination{}, true
-		}
-		return *r.to, true
-	}
-	return destination{}, false
-}
-
-// nftDestination reads the body of dnat or redirect.
-func nftDestination(body any) *destination {
-	d := &destination{known: true}
-	for key, v := range map[string]any{"addr": member(body, "addr"), "port": member(body, "port")} {
-		switch {
-		case v == nil:
-		case key == "addr":
-			d.addr, d.known = nftAddr(v)
-		default:
-			d.ports, d.known = portKind.spans(v)
-		}
-		if !d.known {
-			break
-		}
-	}
-	return d
+	rule  *saved.Rule
+	chain *saved.Chain
+	conds []saved.Cond
 }
 
 // publish writes down what becomes of packets whose destination is translated, before the rules that see the others.
-func (w *walker) publish(rs *ruleset, all cond) {
+func (w *walker) publish(rs *saved.Ruleset, all saved.Cond) {
 	finder := w.another()
-	for _, c := range rs.base(w.family, hookPrerouting) {
-		if c.nat {
-			finder.walk(c, trail{paths: []cond{all}, sure: true})
+	for _, c := range rs.Base(w.family, saved.HookPrerouting) {
+		if c.NAT {
+			finder.walk(c, trail{paths: []saved.Cond{all}, sure: true})
 		}
 	}
 	for _, p := range finder.published {
-		d, _ := p.rule.translation()
+		d, _ := p.rule.Translation()
 		for _, c := range p.conds {
 			w.publishOne(rs, p, c, d)
 		}
@@ -109,68 +38,68 @@ func (w *walker) publish(rs *ruleset, all cond) {
 
 // another is a walker for the same packets that writes nothing down.
 func (w *walker) another() *walker {
-	return &walker{family: w.family, devices: w.devices, dnat: w.dnat, marks: w.marks, report: &report{}, allowed: w.allowed}
+	return &walker{family: w.family, devices: w.devices, dnat: w.dnat, marks: w.marks, report: &saved.Report{}, allowed: w.allowed}
 }
 
-func (w *walker) publishOne(rs *ruleset, p published, c cond, d destination) {
-	if !d.known || c.unknown != nil {
-		w.report.lose(p.rule.at, "%s: the policy may cut the ports that it publishes", translate)
+func (w *walker) publishOne(rs *saved.Ruleset, p published, c saved.Cond, d saved.Destination) {
+	if !d.Known || c.Unknown != nil {
+		w.report.Lose(p.rule.At, "%s: the policy may cut the ports that it publishes", saved.Translate)
 		return
 	}
 	inner := w.another()
 	inner.translated, inner.exceeded = true, false
 	t := c
-	t.dst = addrTest{in: &addrSet{local: true}}
-	hook, lax := hookInput, false
-	if d.addr.IsValid() {
-		t.dst = addrTest{in: &addrSet{ranges: []netipx.IPRange{d.addr}}}
-		if !d.addr.From().IsLoopback() {
-			hook, lax = hookForward, true
+	t.Dst = saved.AddrTest{In: &saved.AddrSet{Local: true}}
+	hook, lax := saved.HookInput, false
+	if d.Addr.IsValid() {
+		t.Dst = saved.AddrTest{In: &saved.AddrSet{Ranges: []netipx.IPRange{d.Addr}}}
+		if !d.Addr.From().IsLoopback() {
+			hook, lax = saved.HookForward, true
 		}
 	}
-	if d.ports != nil {
-		t.field[packet.DPort] = translatedPorts(c, d.ports)
+	if d.Ports != nil {
+		t.Field[packet.DPort] = translatedPorts(c, d.Ports)
 	}
-	t.limit, t.dnat = nil, false
-	if t, ok := t.possible(w.family); ok {
-		inner.run(rs.base(w.family, hook), trail{paths: []cond{t}, sure: true, lax: lax}, true)
+	t.Limit, t.DNAT = nil, false
+	if t, ok := t.Possible(w.family); ok {
+		inner.run(rs.Base(w.family, hook), trail{paths: []saved.Cond{t}, sure: true, lax: lax}, true)
 	}
-	w.report.translates(p.rule.at)
-	w.report.lose(p.rule.at, "translates addresses, and has to stay: the policy also passes what it does not translate, as it belongs to no connection")
+	w.report.Translates(p.rule.At)
+	w.report.Lose(p.rule.At, "translates addresses, and has to stay: the policy also passes what it does not translate, as it belongs to no connection")
 	inner.out = append(inner.out, flat{verdict: pass, chain: p.chain})
-	for _, f := range needed(inner.out, &report{}) {
+	for _, f := range needed(inner.out, &saved.Report{}) {
 		if f.over != nil {
 			continue
 		}
-		f.dst, f.field[packet.DPort], f.whole = c.dst, c.field[packet.DPort], false
-		if f.field[packet.Family] == nil {
-			f.cond = c
-			f.limit = nil
+		f.Dst, f.Field[packet.DPort], f.Whole = c.Dst, c.Field[packet.DPort], false
+		if f.Field[packet.Family] == nil {
+			f.Cond = c
+			f.Limit = nil
 		}
-		f.at, f.comment, f.name = append([]place{p.rule.at}, f.at...), p.rule.comment, "published"
-		f.devices, f.marks, f.narrower, f.dnat, f.wide = nil, nil, nil, false, false
+		f.at, f.comment, f.name = append([]saved.Place{p.rule.At}, f.at...), p.rule.Comment, "published"
+		f.Devices, f.Marks, f.Narrower, f.DNAT, f.wide = nil, nil, nil, false, false
 		w.out = append(w.out, f)
-		if f.verdict == pass && f.covers(&c) {
+		if f.verdict == pass && f.Covers(&c) {
 			return
 		}
 	}
 }
 
 // translatedPorts are ports in the coding of packet.DPort, for the protocols that c leaves.
-func translatedPorts(c cond, numbers values) values {
-	out := values{}
-	for _, proto := range []uint32{protoTCP, protoUDP} {
-		if c.field[packet.Proto].has(proto) {
-			v, _ := portsIn(numbers, proto)
-			out = out.or(v)
+func translatedPorts(c saved.Cond, numbers saved.Values) saved.Values {
+	out := saved.Values{}
+	for _, proto := range []uint32{saved.ProtoTCP, saved.ProtoUDP} {
+		if c.Field[packet.Proto].Has(proto) {
+			v, _ := saved.PortsIn(numbers, proto)
+			out = out.Or(v)
 		}
 	}
 	return out
 }
 
 // finds keeps the packets that meet a rule that translates destinations.
-func (p *passage) finds(r *rule, conds []cond) {
-	if _, does := r.translation(); does && p.chain.nat {
+func (p *passage) finds(r *saved.Rule, conds []saved.Cond) {
+	if _, does := r.Translation(); does && p.chain.NAT {
 		p.published = append(p.published, published{r, p.chain, slices.Clone(conds)})
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/floodwall/floodwall/internal/importer/saved"
 	"github.com/floodwall/floodwall/internal/packet"
 )
 
@@ -28,25 +29,25 @@ func (k *keys) add(not bool, name string, list []string) {
 
 // renderer writes conds as keys.
 type renderer struct {
-	addrs func(a *addrSet) []string // the words for addresses, which may become sets
-	cond  cond
+	addrs func(a *saved.AddrSet) []string // the words for addresses, which may become sets
+	cond  saved.Cond
 	keys  keys
 	proto uint32 // the one protocol, or 0
 }
 
 // render is the keys of a cond.
-func render(c cond, addrs func(a *addrSet) []string) keys {
+func render(c saved.Cond, addrs func(a *saved.AddrSet) []string) keys {
 	r := renderer{addrs: addrs, cond: c}
-	r.address("from", c.src)
-	r.address("to", c.dst)
+	r.address("from", c.Src)
+	r.address("to", c.Dst)
 	r.protocol()
-	r.ports("port", c.field[packet.DPort])
-	r.ports("sport", c.field[packet.SPort])
+	r.ports("port", c.Field[packet.DPort])
+	r.ports("sport", c.Field[packet.SPort])
 	r.words("family", packet.Family, []string{packet.FamilyIPv4: "ipv4", packet.FamilyIPv6: "ipv6"})
 	r.flags()
 	r.messages()
 	for _, f := range []packet.Field{packet.Length, packet.TTL, packet.DSCP} {
-		r.keys.add(false, f.String(), spanWords(c.field[f]))
+		r.keys.add(false, f.String(), spanWords(c.Field[f]))
 	}
 	r.words("fragment", packet.Fragment, []string{"none", "first", "later"})
 	r.words("state", packet.State, []string{
@@ -56,37 +57,37 @@ func render(c cond, addrs func(a *addrSet) []string) keys {
 	return r.keys
 }
 
-func (r *renderer) address(key string, t addrTest) {
-	if t.in != nil {
-		r.keys.add(false, key, r.addrs(t.in))
+func (r *renderer) address(key string, t saved.AddrTest) {
+	if t.In != nil {
+		r.keys.add(false, key, r.addrs(t.In))
 	}
-	if t.out != nil {
-		r.keys.add(true, key, r.addrs(t.out))
+	if t.Out != nil {
+		r.keys.add(true, key, r.addrs(t.Out))
 	}
 }
 
 // protocol writes the protocol: the one that the rule asks for or, when ports or flags need it, theirs.
 func (r *renderer) protocol() {
-	v := r.cond.field[packet.Proto]
-	for _, d := range dependents {
-		if d.field != packet.ICMP {
-			v = v.and(d.needs(r.cond.field[d.field]))
+	v := r.cond.Field[packet.Proto]
+	for _, d := range saved.Dependents {
+		if d.Field != packet.ICMP {
+			v = v.And(d.Needs(r.cond.Field[d.Field]))
 		}
 	}
-	if v == nil || v.within(only(protoTCP, protoUDP)) && v.count() == 2 && r.cond.field[packet.Proto] == nil {
+	if v == nil || v.Within(saved.Only(saved.ProtoTCP, saved.ProtoUDP)) && v.Count() == 2 && r.cond.Field[packet.Proto] == nil {
 		return
 	}
-	if v.count() == 1 {
-		r.proto = v[0].first
+	if v.Count() == 1 {
+		r.proto = v[0].First
 	}
-	not := v.count() > 128
+	not := v.Count() > 128
 	if not {
-		v = v.not(packet.Proto)
+		v = v.Not(packet.Proto)
 	}
 	var list []string
 	for _, s := range v {
-		for n := s.first; n <= s.last; n++ {
-			name, ok := policyProtos[n]
+		for n := s.First; n <= s.Last; n++ {
+			name, ok := saved.PolicyProtos[n]
 			if !ok {
 				name = fmt.Sprint(n)
 			}
@@ -97,23 +98,23 @@ func (r *renderer) protocol() {
 }
 
 // ports writes ports, without their protocol where the rule has it or where they are of both.
-func (r *renderer) ports(key string, v values) {
+func (r *renderer) ports(key string, v saved.Values) {
 	if v == nil {
 		return
 	}
-	not := v.has(packet.PortNone)
+	not := v.Has(packet.PortNone)
 	if not {
-		v = v.not(packet.DPort)
+		v = v.Not(packet.DPort)
 	}
-	tcp := v.and(tcpPorts)
-	udp := values{}
-	for _, s := range v.and(udpPorts) {
-		udp = append(udp, span{s.first - packet.PortUDP, s.last - packet.PortUDP})
+	tcp := v.And(saved.TCPPorts)
+	udp := saved.Values{}
+	for _, s := range v.And(saved.UDPPorts) {
+		udp = append(udp, saved.Span{First: s.First - packet.PortUDP, Last: s.Last - packet.PortUDP})
 	}
 	switch {
-	case r.proto == protoTCP || slices.Equal(tcp, udp):
+	case r.proto == saved.ProtoTCP || slices.Equal(tcp, udp):
 		r.keys.add(not, key, spanWords(tcp))
-	case r.proto == protoUDP:
+	case r.proto == saved.ProtoUDP:
 		r.keys.add(not, key, spanWords(udp))
 	default:
 		r.keys.add(not, key, append(prefixed("tcp/", spanWords(tcp)), prefixed("udp/", spanWords(udp))...))
@@ -127,13 +128,13 @@ func prefixed(prefix string, words []string) (out []string) {
 	return out
 }
 
-func spanWords(v values) (list []string) {
+func spanWords(v saved.Values) (list []string) {
 	for _, s := range v {
 		switch {
-		case s.first == s.last:
-			list = append(list, fmt.Sprint(s.first))
+		case s.First == s.Last:
+			list = append(list, fmt.Sprint(s.First))
 		default:
-			list = append(list, fmt.Sprintf("%d-%d", s.first, s.last))
+			list = append(list, fmt.Sprintf("%d-%d", s.First, s.Last))
 		}
 	}
 	return list
@@ -143,7 +144,7 @@ func spanWords(v values) (list []string) {
 func (r *renderer) words(key string, f packet.Field, names []string) {
 	var list []string
 	for n, name := range names {
-		if v := r.cond.field[f]; v != nil && v.has(uint32(n)) {
+		if v := r.cond.Field[f]; v != nil && v.Has(uint32(n)) {
 			list = append(list, name)
 		}
 	}

@@ -4,28 +4,29 @@ import (
 	"math/bits"
 	"strings"
 
+	"github.com/floodwall/floodwall/internal/importer/saved"
 	"github.com/floodwall/floodwall/internal/packet"
 )
 
 // flags writes TCP flags as values under masks.
 func (r *renderer) flags() {
-	v := r.cond.field[packet.Flags]
+	v := r.cond.Field[packet.Flags]
 	if v == nil {
 		return
 	}
-	not := v.has(packet.FlagsNone)
+	not := v.Has(packet.FlagsNone)
 	if not {
-		v = v.not(packet.Flags)
+		v = v.Not(packet.Flags)
 	}
 	list := flagWords(v)
-	if inverse := flagWords(v.not(packet.Flags).and(values{{0, packet.FlagsNone - 1}})); !not && len(inverse) < len(list) {
+	if inverse := flagWords(v.Not(packet.Flags).And(saved.Values{{First: 0, Last: packet.FlagsNone - 1}})); !not && len(inverse) < len(list) {
 		not, list = true, inverse // protocol has written that it is TCP
 	}
 	r.keys.add(not, "flags", list)
 }
 
 // flagWords covers a set of flag octets with tests of some bits, by halving what is no such test.
-func flagWords(v values) []string {
+func flagWords(v saved.Values) []string {
 	var cover func(mask, value uint32) []string
 	cover = func(mask, value uint32) []string {
 		n, of := 0, 0
@@ -33,7 +34,7 @@ func flagWords(v values) []string {
 		for f := range uint32(packet.FlagsNone) {
 			if f&mask == value {
 				of++
-				if v.has(f) {
+				if v.Has(f) {
 					n++
 				}
 			}
@@ -53,14 +54,14 @@ func flagWords(v values) []string {
 
 // bestFlag is the free bit that tells octets in v from others best: the half where it is set differs most from the
 // other in how many it has.
-func bestFlag(v values, mask, value, free uint32) (best uint32) {
+func bestFlag(v saved.Values, mask, value, free uint32) (best uint32) {
 	most := -1
 	for ; free != 0; free &= free - 1 {
 		bit := uint32(1) << bits.TrailingZeros32(free)
 		diff := 0
 		for f := range uint32(packet.FlagsNone) {
 			switch {
-			case f&mask != value || !v.has(f):
+			case f&mask != value || !v.Has(f):
 			case f&bit != 0:
 				diff++
 			default:

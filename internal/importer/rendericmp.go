@@ -5,65 +5,66 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/floodwall/floodwall/internal/importer/saved"
 	"github.com/floodwall/floodwall/internal/packet"
 )
 
 // messages writes ICMP messages. When they are most of the protocol's, it writes those that are not.
 func (r *renderer) messages() {
-	v := r.cond.field[packet.ICMP]
+	v := r.cond.Field[packet.ICMP]
 	if v == nil {
 		return
 	}
-	if v.has(packet.ICMPNone) {
-		r.keys.add(true, "icmp", messageWords(r.ofFamily(v.not(packet.ICMP))))
+	if v.Has(packet.ICMPNone) {
+		r.keys.add(true, "icmp", messageWords(r.ofFamily(v.Not(packet.ICMP))))
 		return
 	}
-	if !r.cond.manyMessages() {
+	if !r.cond.ManyMessages() {
 		r.keys.add(false, "icmp", messageWords(v))
 		return
 	}
-	f, name := ipv4, "ipv4"
-	if v[0].first >= packet.ICMPv6 {
-		f, name = ipv6, "ipv6"
+	f, name := saved.IPv4, "ipv4"
+	if v[0].First >= packet.ICMPv6 {
+		f, name = saved.IPv6, "ipv6"
 	}
 	if r.proto == 0 {
-		r.keys.add(false, "proto", []string{policyProtos[icmpProto(f)]})
+		r.keys.add(false, "proto", []string{saved.PolicyProtos[saved.ICMPProto(f)]})
 	}
-	if r.cond.field[packet.Family] == nil {
+	if r.cond.Field[packet.Family] == nil {
 		r.keys.add(false, "family", []string{name})
 	}
-	r.keys.add(true, "icmp", messageWords(values{{icmpBase(f), icmpBase(f) + 0xffff}}.and(v.not(packet.ICMP))))
-	if r.cond.field[packet.Fragment] == nil && !r.cond.whole {
+	r.keys.add(true, "icmp", messageWords(saved.Values{{First: saved.ICMPBase(f), Last: saved.ICMPBase(f) + 0xffff}}.And(v.Not(packet.ICMP))))
+	if r.cond.Field[packet.Fragment] == nil && !r.cond.Whole {
 		r.keys.add(true, "fragment", []string{"later"}) // which has no message to be told apart by
 	}
 }
 
 // ofFamily is the messages of v that packets of the rule's family can be.
-func (r *renderer) ofFamily(v values) values {
-	switch f := r.cond.field[packet.Family]; {
+func (r *renderer) ofFamily(v saved.Values) saved.Values {
+	switch f := r.cond.Field[packet.Family]; {
 	case f == nil:
 		return v
-	case f.has(packet.FamilyIPv4):
-		return v.and(values{{0, packet.ICMPv6 - 1}})
+	case f.Has(packet.FamilyIPv4):
+		return v.And(saved.Values{{First: 0, Last: packet.ICMPv6 - 1}})
 	}
-	return v.and(values{{packet.ICMPv6, packet.ICMPNone - 1}})
+	return v.And(saved.Values{{First: packet.ICMPv6, Last: packet.ICMPNone - 1}})
 }
 
 // messageWords names messages: types whole, or with their codes. Two types of the same name are one word.
-func messageWords(v values) (list []string) {
-	types := map[family]values{}
-	for _, f := range []family{ipv4, ipv6} {
-		prefix := policyProtos[icmpProto(f)]
+func messageWords(v saved.Values) (list []string) {
+	types := map[saved.Family]saved.Values{}
+	for _, f := range []saved.Family{saved.IPv4, saved.IPv6} {
+		prefix := saved.PolicyProtos[saved.ICMPProto(f)]
 		for kind := range uint32(256) {
-			first := icmpBase(f) + kind<<8
-			switch codes := v.and(values{{first, first + 255}}); {
+			first := saved.ICMPBase(f) + kind<<8
+			switch codes := v.And(saved.Values{{First: first, Last: first + 255}}); {
 			case len(codes) == 0:
-			case codes.count() == 256:
-				types[f] = types[f].or(only(kind))
+			case codes.Count() == 256:
+				types[f] = types[f].Or(saved.Only(kind))
 				list = append(list, prefix+"/"+messageName(f, kind))
 			default:
 				for _, s := range codes {
-					for c := s.first; c <= s.last; c++ {
+					for c := s.First; c <= s.Last; c++ {
 						list = append(list, fmt.Sprintf("%s/%d/%d", prefix, kind, c&255))
 					}
 				}
@@ -74,9 +75,9 @@ func messageWords(v values) (list []string) {
 }
 
 // messageName is the policy's name of a type, or its number.
-func messageName(f family, kind uint32) string {
+func messageName(f saved.Family, kind uint32) string {
 	for _, name := range policyMessages[f] {
-		if icmpNames[f][name] == kind {
+		if saved.ICMPNames[f][name] == kind {
 			return name
 		}
 	}
@@ -84,13 +85,13 @@ func messageName(f family, kind uint32) string {
 }
 
 // policyMessages are the names that the policy has for types.
-var policyMessages = map[family][]string{
-	ipv4: {
+var policyMessages = map[saved.Family][]string{
+	saved.IPv4: {
 		"echo-reply", "destination-unreachable", "source-quench", "redirect", "echo-request", "router-advertisement",
 		"router-solicitation", "time-exceeded", "parameter-problem", "timestamp-request", "timestamp-reply",
 		"info-request", "info-reply", "address-mask-request", "address-mask-reply",
 	},
-	ipv6: {
+	saved.IPv6: {
 		"destination-unreachable", "packet-too-big", "time-exceeded", "parameter-problem", "echo-request", "echo-reply",
 		"mld-listener-query", "mld-listener-report", "mld-listener-done", "nd-router-solicit", "nd-router-advert",
 		"nd-neighbor-solicit", "nd-neighbor-advert", "nd-redirect", "router-renumbering", "ind-neighbor-solicit",
@@ -103,7 +104,7 @@ var policyMessages = map[family][]string{
 func shareNames(list []string) (out []string) {
 	for _, w := range list {
 		proto, name, _ := strings.Cut(w, "/")
-		in4, in6 := slices.Contains(policyMessages[ipv4], name), slices.Contains(policyMessages[ipv6], name)
+		in4, in6 := slices.Contains(policyMessages[saved.IPv4], name), slices.Contains(policyMessages[saved.IPv6], name)
 		switch {
 		case in4 && in6 && slices.Contains(list, "icmp/"+name) && slices.Contains(list, "icmpv6/"+name):
 			if proto == "icmp" {

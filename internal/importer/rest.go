@@ -1,77 +1,85 @@
 package importer
 
+import "github.com/floodwall/floodwall/internal/importer/saved"
+
 // rest reports the chains that no packet from outside meets, or that the policy leaves to the kernel.
-func (rs *ruleset) rest(rep *report, router bool) {
-	for _, t := range rs.tables {
-		if t.families == 0 {
+func rest(rs *saved.Ruleset, rep *saved.Report, router bool) {
+	for _, t := range rs.Tables {
+		if t.Families == 0 {
 			continue
 		}
-		incoming := t.reached(func(c *chain) bool { return c.hook != hookNone && c.hook != hookOutput && c.hook != hookForward })
-		leaving := t.reached(func(c *chain) bool { return c.hook == hookOutput })
-		forwarded := t.reached(func(c *chain) bool { return c.hook == hookForward })
-		for _, c := range t.order {
+		incoming := reached(t, func(c *saved.Chain) bool {
+			return c.Hook != saved.HookNone && c.Hook != saved.HookOutput && c.Hook != saved.HookForward
+		})
+		leaving := reached(t, func(c *saved.Chain) bool { return c.Hook == saved.HookOutput })
+		forwarded := reached(t, func(c *saved.Chain) bool { return c.Hook == saved.HookForward })
+		for _, c := range t.Order {
 			switch {
-			case t.nat() && incoming[c]:
-				c.each(func(r *rule) { rs.translating(r, rep) })
-			case t.nat():
-				c.each(func(r *rule) { rep.note(r.at, "translates addresses of packets that leave; keep it where it is") })
-			case c.visited:
+			case translatesOnly(t) && incoming[c]:
+				eachRule(c, func(r *saved.Rule) { translating(rs, r, rep) })
+			case translatesOnly(t):
+				eachRule(c, func(r *saved.Rule) {
+					rep.Note(r.At, "translates addresses of packets that leave; keep it where it is")
+				})
+			case c.Visited:
 			case leaving[c]:
-				c.leaves(rep)
+				leaves(c, rep)
 			case forwarded[c]:
-				c.each(func(r *rule) { rep.note(r.at, "is about forwarded packets only") })
-			case len(c.rules) > 0:
-				c.each(func(r *rule) { rep.note(r.at, "no rule leads packets from outside to chain %s", c.name) })
+				eachRule(c, func(r *saved.Rule) { rep.Note(r.At, "is about forwarded packets only") })
+			case len(c.Rules) > 0:
+				eachRule(c, func(r *saved.Rule) { rep.Note(r.At, "no rule leads packets from outside to chain %s", c.Name) })
 			}
-			rs.forwards(c, rep, router)
+			forwards(rs, c, rep, router)
 		}
 	}
 }
 
 // translating reports a rule of a chain that translates addresses of packets that come in.
-func (rs *ruleset) translating(r *rule, rep *report) {
-	_, does := r.translation()
+func translating(rs *saved.Ruleset, r *saved.Rule, rep *saved.Report) {
+	_, does := r.Translation()
 	switch {
-	case rep.published[r.at]:
-	case does || r.act.kind == actUnknown:
-		rep.lose(r.at, "%s", translate)
+	case rep.Published[r.At]:
+	case does || r.Act.Kind == saved.ActUnknown:
+		rep.Lose(r.At, "%s", saved.Translate)
 	default:
-		rep.note(r.at, "is about translating addresses; keep it where it is")
+		rep.Note(r.At, "is about translating addresses; keep it where it is")
 	}
 }
 
 // forwards notes what the policy does with packets that the host forwards when no rules do.
-func (rs *ruleset) forwards(c *chain, rep *report, router bool) {
-	if c.hook != hookForward || c.nat || router {
+func forwards(rs *saved.Ruleset, c *saved.Chain, rep *saved.Report, router bool) {
+	if c.Hook != saved.HookForward || c.NAT || router {
 		return
 	}
-	if c.policy.kind == actDrop {
-		rep.note(c.policyAt, "has no rules and drops: in the policy packets to other hosts meet the rules of those to this one")
+	if c.Policy.Kind == saved.ActDrop {
+		rep.Note(c.PolicyAt, "has no rules and drops: in the policy packets to other hosts meet the rules of those to this one")
 	} else {
-		rep.note(c.policyAt, "has no rules and accepts: in the policy packets to other hosts meet the rules of those to this one; on a router use --router")
+		rep.Note(c.PolicyAt, "has no rules and accepts: in the policy packets to other hosts meet the rules of those to this one; on a router use --router")
 	}
 }
 
 // leaves notes the rules for packets that leave, and that some are dropped there.
-func (c *chain) leaves(rep *report) {
-	c.each(func(r *rule) { rep.note(r.at, "is about packets that leave, and the policy about those that come in") })
-	if c.policy.kind == actDrop {
-		rep.note(c.policyAt, "drops packets that leave, and the policy is about those that come in")
+func leaves(c *saved.Chain, rep *saved.Report) {
+	eachRule(c, func(r *saved.Rule) {
+		rep.Note(r.At, "is about packets that leave, and the policy about those that come in")
+	})
+	if c.Policy.Kind == saved.ActDrop {
+		rep.Note(c.PolicyAt, "drops packets that leave, and the policy is about those that come in")
 	}
 }
 
-func (c *chain) each(f func(r *rule)) {
-	for i := range c.rules {
-		f(&c.rules[i])
+func eachRule(c *saved.Chain, f func(r *saved.Rule)) {
+	for i := range c.Rules {
+		f(&c.Rules[i])
 	}
 }
 
-// nat reports whether t translates addresses, and does nothing else.
-func (t *table) nat() bool {
+// translatesOnly reports whether t translates addresses, and does nothing else.
+func translatesOnly(t *saved.Table) bool {
 	is := false
-	for _, c := range t.order {
-		if c.hook != hookNone {
-			if !c.nat {
+	for _, c := range t.Order {
+		if c.Hook != saved.HookNone {
+			if !c.NAT {
 				return false
 			}
 			is = true
@@ -81,21 +89,21 @@ func (t *table) nat() bool {
 }
 
 // reached is the chains to which rules of the chosen base chains lead.
-func (t *table) reached(chosen func(*chain) bool) map[*chain]bool {
-	found := map[*chain]bool{}
-	var visit func(c *chain)
-	visit = func(c *chain) {
+func reached(t *saved.Table, chosen func(*saved.Chain) bool) map[*saved.Chain]bool {
+	found := map[*saved.Chain]bool{}
+	var visit func(c *saved.Chain)
+	visit = func(c *saved.Chain) {
 		if c == nil || found[c] {
 			return
 		}
 		found[c] = true
-		for i := range c.rules {
-			if k := c.rules[i].act.kind; k == actJump || k == actGoto {
-				visit(t.chains[c.rules[i].act.target])
+		for i := range c.Rules {
+			if k := c.Rules[i].Act.Kind; k == saved.ActJump || k == saved.ActGoto {
+				visit(t.Chains[c.Rules[i].Act.Target])
 			}
 		}
 	}
-	for _, c := range t.order {
+	for _, c := range t.Order {
 		if chosen(c) {
 			visit(c)
 		}

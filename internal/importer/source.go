@@ -5,13 +5,9 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-)
 
-// Source is a file as it was read.
-type Source struct {
-	Name string // for messages
-	Data []byte
-}
+	"github.com/floodwall/floodwall/internal/importer/saved"
+)
 
 // Format is what a file holds.
 type Format string
@@ -27,76 +23,29 @@ const (
 // Formats are all of them.
 var Formats = []Format{Iptables, IP6tables, Ipset, Nft}
 
-// InputError is an input that cannot be read.
-type InputError struct {
-	File   string
-	Line   int // 0 when it is about the whole
-	Msg    string
-	Remedy string
-}
-
-func (e *InputError) Error() string {
-	if e.Line == 0 {
-		return fmt.Sprintf("%s: %s", e.File, e.Msg)
-	}
-	return fmt.Sprintf("%s:%d: %s", e.File, e.Line, e.Msg)
-}
-
-// Hint is what the user can do.
-func (e *InputError) Hint() string { return e.Remedy }
-
 // recognize finds out the format of a file by its content. What the user says it is decides between iptables-save and
 // ip6tables-save, when nothing in the file does; for the rest it must agree.
-func recognize(src Source, claimed Format) (Format, error) {
+func recognize(src saved.Source, claimed Format) (Format, error) {
 	found, line, text := sniff(src.Data)
 	switch {
 	case found == "" && line == 0:
-		return "", &InputError{src.Name, 0, "nothing is in it that iptables-save, ip6tables-save, ipset save or nft list ruleset prints",
-			"save the rules with one of them"}
+		return "", &saved.InputError{File: src.Name, Line: 0, Msg: "nothing is in it that iptables-save, ip6tables-save, ipset save or nft list ruleset prints",
+			Remedy: "save the rules with one of them"}
 	case found == "":
 		remedy := "save the rules with iptables-save, ip6tables-save, ipset save or nft list ruleset"
-		if what, how := resembles(text); what != "" {
+		if what, how := saved.Resembles(text); what != "" {
 			remedy = fmt.Sprintf("it looks like %s: %s", what, how)
 		}
-		return "", &InputError{src.Name, line, fmt.Sprintf("%q is not what iptables-save, ip6tables-save, ipset save or nft list ruleset prints",
-			shorten(strings.ToValidUTF8(text, "?"))), remedy}
+		return "", &saved.InputError{File: src.Name, Line: line, Msg: fmt.Sprintf("%q is not what iptables-save, ip6tables-save, ipset save or nft list ruleset prints",
+			saved.Shorten(strings.ToValidUTF8(text, "?"))), Remedy: remedy}
 	case found == Iptables:
 		found = tablesFamily(src.Data, claimed)
 	}
 	if (claimed == Nft) != (found == Nft) {
-		return "", &InputError{src.Name, line, fmt.Sprintf("it looks like the output of %s, not of %s", saver(found), saver(claimed)),
-			fmt.Sprintf("use `floodwall import %s`", found)}
+		return "", &saved.InputError{File: src.Name, Line: line, Msg: fmt.Sprintf("it looks like the output of %s, not of %s", saver(found), saver(claimed)),
+			Remedy: fmt.Sprintf("use `floodwall import %s`", found)}
 	}
 	return found, nil
-}
-
-// lookalikes are texts that people take for saved rules, by how a line of them begins or what it contains.
-var lookalikes = []struct {
-	begins       []string
-	what, remedy string
-}{
-	{[]string{"Chain ", "target ", "num ", "pkts "}, "a listing of iptables -L",
-		"it leaves out devices and more; import what iptables-save prints"},
-	{[]string{"iptables ", "ip6tables ", "/sbin/iptables", "/usr/sbin/iptables", "sudo iptables", "#!/", "$IPT", "$ipt", "${IPT"},
-		"a script that calls iptables", "run it, or run it in a namespace of its own (unshare -n), and import what iptables-save prints then"},
-	{[]string{"-P ", "-N ", "-A ", "--append "}, "the output of iptables -S", "import what iptables-save prints: it has all tables"},
-	{[]string{"Name: ", "Type: ", "Members:"}, "a listing of ipset list", "import what ipset save prints"},
-	{[]string{"Status: active", "Status: inactive", "To "}, "a listing of ufw status", "import what iptables-save and ip6tables-save print"},
-	{[]string{"devices:", "default:"}, "a policy of Floodwall", "it needs no import: use `floodwall check`"},
-	{[]string{"version https://git-lfs"}, "a pointer of Git LFS", "fetch the file itself"},
-	{[]string{"<!DOCTYPE", "<html", "<?xml"}, "a document of markup", "save the rules themselves"},
-}
-
-// resembles says what a line seems to be of, and what to do then.
-func resembles(line string) (what, remedy string) {
-	for _, l := range lookalikes {
-		for _, b := range l.begins {
-			if strings.HasPrefix(strings.TrimSpace(line), b) {
-				return l.what, l.remedy
-			}
-		}
-	}
-	return "", ""
 }
 
 // saver is the command that prints a format.

@@ -5,23 +5,24 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/floodwall/floodwall/internal/importer/saved"
 	"github.com/floodwall/floodwall/internal/packet"
 )
 
 // untracked is what rules keep away from connection tracking, as far as the policy can say it.
 type untracked struct {
-	ports    values // as packet.DPort
+	ports    saved.Values // as packet.DPort
 	loopback bool
 }
 
 // exempted finds the rules that take packets out of connection tracking by their port, or that come from this host. Of the
 // others it says that they are lost. It does not ask which rules stand before them.
-func (rs *ruleset) exempted(devices []string) (u untracked) {
-	for _, t := range rs.tables {
-		for _, c := range t.order {
-			for i := range c.rules {
-				if r := &c.rules[i]; r.notrack && !(c.hook == hookPrerouting && u.add(r, devices)) {
-					r.side = append(r.side, notracks)
+func exempted(rs *saved.Ruleset, devices []string) (u untracked) {
+	for _, t := range rs.Tables {
+		for _, c := range t.Order {
+			for i := range c.Rules {
+				if r := &c.Rules[i]; r.Notrack && !(c.Hook == saved.HookPrerouting && u.add(r, devices)) {
+					r.Side = append(r.Side, saved.Notracks)
 				}
 			}
 		}
@@ -30,29 +31,29 @@ func (rs *ruleset) exempted(devices []string) (u untracked) {
 }
 
 // add adds what r exempts, if the policy can say it.
-func (u *untracked) add(r *rule, devices []string) bool {
-	var all values
+func (u *untracked) add(r *saved.Rule, devices []string) bool {
+	var all saved.Values
 	lo := false
-	for _, c := range r.alts {
-		of := c.devices
-		c.devices = nil
-		if len(of) == 1 && !of[0].not && slices.Equal(of[0].names, []string{"lo"}) && c.everything() && c.unknown == nil {
+	for _, c := range r.Alts {
+		of := c.Devices
+		c.Devices = nil
+		if len(of) == 1 && !of[0].Not && slices.Equal(of[0].Names, []string{"lo"}) && c.Everything() && c.Unknown == nil {
 			lo = true
 			continue
 		}
-		if slices.ContainsFunc(of, func(t deviceTest) bool {
-			return slices.ContainsFunc(devices, func(d string) bool { return !t.holds(d) })
+		if slices.ContainsFunc(of, func(t saved.DeviceTest) bool {
+			return slices.ContainsFunc(devices, func(d string) bool { return !t.Holds(d) })
 		}) {
 			return false
 		}
-		ports := c.field[packet.DPort]
-		c.field[packet.DPort], c.field[packet.Proto], c.field[packet.Family] = nil, nil, nil
-		if ports == nil || ports.has(packet.PortNone) || !c.everything() || c.unknown != nil || c.limit != nil || c.marks != nil {
+		ports := c.Field[packet.DPort]
+		c.Field[packet.DPort], c.Field[packet.Proto], c.Field[packet.Family] = nil, nil, nil
+		if ports == nil || ports.Has(packet.PortNone) || !c.Everything() || c.Unknown != nil || c.Limit != nil || c.Marks != nil {
 			return false
 		}
 		all = append(all, ports...)
 	}
-	u.ports = normalize(append(u.ports, all...))
+	u.ports = saved.Normalize(append(u.ports, all...))
 	u.loopback = u.loopback || lo
 	return true
 }

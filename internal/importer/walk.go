@@ -2,18 +2,20 @@ package importer
 
 import (
 	"slices"
+
+	"github.com/floodwall/floodwall/internal/importer/saved"
 )
 
 // flat is a rule of the policy: the first whose cond holds decides.
 type flat struct {
-	cond
+	saved.Cond
 	verdict verdict
 	comment string
-	wide    bool    // it passes more than what it stands for
-	over    *limit  // it decides only what exceeds this
-	chain   *chain  // where it stands, or the first of those that it stands for
-	at      []place // all that it stands for
-	entries []entry // addresses with comments, of those that were made one
+	wide    bool          // it passes more than what it stands for
+	over    *saved.Limit  // it decides only what exceeds this
+	chain   *saved.Chain  // where it stands, or the first of those that it stands for
+	at      []saved.Place // all that it stands for
+	entries []saved.Entry // addresses with comments, of those that were made one
 	name    string
 }
 
@@ -41,15 +43,15 @@ const (
 // walker goes through the chains as a packet of one family does, and writes down rules of which the first that matches
 // decides.
 type walker struct {
-	family  family
+	family  saved.Family
 	devices []string
 	dnat    bool // some rule translates destinations
-	report  *report
+	report  *saved.Report
 	out     []flat
-	stack   []*chain
+	stack   []*saved.Chain
 
-	lost    map[*chain]bool   // chains that are named as lost
-	entered map[*chain][]cond // packets that have been in a chain
+	lost    map[*saved.Chain]bool         // chains that are named as lost
+	entered map[*saved.Chain][]saved.Cond // packets that have been in a chain
 
 	marks      bool   // some rule marks packets
 	exceeded   bool   // what would happen if every limit were exceeded
@@ -67,42 +69,42 @@ func (w *walker) exhausted() bool { return w.spent > w.allowed }
 
 // trail is where a walk is: on which ways packets get here, and what happens to them.
 type trail struct {
-	paths []cond
+	paths []saved.Cond
 	final bool // no base chain follows, so that to accept is to pass
 	lax   bool // what has no equal is passed; see forward.go
 	sure  bool // all packets of paths get here; if not, only passing is sound
 }
 
 // base walks a base chain for packets on t.paths.
-func (w *walker) base(c *chain, t trail) {
+func (w *walker) base(c *saved.Chain, t trail) {
 	all := t.paths
 	p := w.walk(c, t)
-	kind := actAccept
-	if c.policy.kind == actDrop {
-		kind = actDrop
+	kind := saved.ActAccept
+	if c.Policy.Kind == saved.ActDrop {
+		kind = saved.ActDrop
 	}
-	if p.wide != nil && kind == actDrop {
-		p.report.lose(c.policyAt, "it comes after %s, which has no equal: the policy passes all that gets there", where(*p.wide))
+	if p.wide != nil && kind == saved.ActDrop {
+		p.report.Lose(c.PolicyAt, "it comes after %s, which has no equal: the policy passes all that gets there", where(*p.wide))
 	}
-	if kind == actAccept && !t.final || p.total {
+	if kind == saved.ActAccept && !t.final || p.total {
 		return
 	}
 	p.paths, p.left, p.doubt = all, p.exits, nil
-	p.act(&rule{at: c.policyAt, act: action{kind: kind}}, true)
+	p.act(&saved.Rule{At: c.PolicyAt, Act: saved.Action{Kind: kind}}, true)
 }
 
 // walk walks a chain.
-func (w *walker) walk(c *chain, t trail) *passage {
+func (w *walker) walk(c *saved.Chain, t trail) *passage {
 	p := &passage{walker: w, trail: t, chain: c}
-	c.visited = true
+	c.Visited = true
 	if slices.Contains(w.stack, c) {
-		w.report.lose(c.policyAt, "chain %s leads to itself: the policy does not follow it again", c.name)
+		w.report.Lose(c.PolicyAt, "chain %s leads to itself: the policy does not follow it again", c.Name)
 		return p
 	}
 	w.stack = append(w.stack, c)
-	for i := range c.rules {
-		p.rest = c.rules[i+1:]
-		p.rule(&c.rules[i])
+	for i := range c.Rules {
+		p.rest = c.Rules[i+1:]
+		p.rule(&c.Rules[i])
 	}
 	w.stack = w.stack[:len(w.stack)-1]
 	return p

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"unicode"
 
+	"github.com/floodwall/floodwall/internal/importer/saved"
 	"github.com/floodwall/floodwall/internal/packet"
 )
 
@@ -25,25 +26,25 @@ type List struct {
 
 // writer writes a policy.
 type writer struct {
-	report    *report
+	report    *saved.Report
 	listFiles bool
 	setNames  names
 	ruleNames names
-	sets      []*set
+	sets      []*saved.Set
 	lists     []List
 	rules     []string
-	manyHere  *set
-	own       []*set // those made of rules
+	manyHere  *saved.Set
+	own       []*saved.Set // those made of rules
 	current   *flat
 	made      string // the name of the set that was made of the current rule's addresses
 }
 
 // write makes the text of the policy.
-func (w *writer) write(devices []string, list []flat, all []*set, exempt untracked) string {
+func (w *writer) write(devices []string, list []flat, all []*saved.Set, exempt untracked) string {
 	w.setNames = names{"local": true}
 	w.ruleNames = names{"default": true, "not-ip": true}
 	standard := pass
-	if n := len(list); n > 0 && list[n-1].everything() && list[n-1].over == nil && list[n-1].field[packet.Family] == nil && list[n-1].verdict != pass {
+	if n := len(list); n > 0 && list[n-1].Everything() && list[n-1].over == nil && list[n-1].Field[packet.Family] == nil && list[n-1].verdict != pass {
 		standard = drop
 	}
 	for _, s := range all {
@@ -87,7 +88,7 @@ func (w *writer) rule(f *flat) {
 	if f.name == "" && f.comment != "" {
 		f.name = safeName(f.comment)
 	}
-	k := render(f.cond, w.words)
+	k := render(f.Cond, w.words)
 	if f.name == "" {
 		f.name = w.made
 	}
@@ -116,12 +117,12 @@ func (w *writer) rule(f *flat) {
 // remark tells where a rule comes from, and its comment when its name is another.
 func remark(f *flat) string {
 	var files, parts []string
-	byFile := map[string][]place{}
+	byFile := map[string][]saved.Place{}
 	for _, p := range f.at {
-		if byFile[p.file] == nil {
-			files = append(files, p.file)
+		if byFile[p.File] == nil {
+			files = append(files, p.File)
 		}
-		byFile[p.file] = append(byFile[p.file], p)
+		byFile[p.File] = append(byFile[p.File], p)
 	}
 	for _, file := range files {
 		parts = append(parts, origin(byFile[file]))
@@ -134,28 +135,28 @@ func remark(f *flat) string {
 }
 
 // origin names the lines of one file.
-func origin(at []place) string {
+func origin(at []saved.Place) string {
 	first, last := at[0], at[0]
 	for _, p := range at {
-		if p.line < first.line {
+		if p.Line < first.Line {
 			first = p
 		}
-		if p.line > last.line {
+		if p.Line > last.Line {
 			last = p
 		}
 	}
-	file := filepath.Base(first.file)
+	file := filepath.Base(first.File)
 	switch {
-	case first.line == 0 && first.at == "":
+	case first.Line == 0 && first.At == "":
 		return file
-	case first.line == 0 && last.at != first.at:
-		return fmt.Sprintf("%s, %d rules", first.at, len(at))
-	case first.line == 0:
-		return first.at
-	case first.line == last.line:
-		return fmt.Sprintf("%s:%d", file, first.line)
+	case first.Line == 0 && last.At != first.At:
+		return fmt.Sprintf("%s, %d rules", first.At, len(at))
+	case first.Line == 0:
+		return first.At
+	case first.Line == last.Line:
+		return fmt.Sprintf("%s:%d", file, first.Line)
 	}
-	return fmt.Sprintf("%s:%d-%d (%d rules)", file, first.line, last.line, len(at))
+	return fmt.Sprintf("%s:%d-%d (%d rules)", file, first.Line, last.Line, len(at))
 }
 
 // oneLine is text without what no policy may contain, or what would end a comment.

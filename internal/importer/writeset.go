@@ -7,30 +7,32 @@ import (
 	"time"
 
 	"go4.org/netipx"
+
+	"github.com/floodwall/floodwall/internal/importer/saved"
 )
 
 // words is the words for addresses in a rule. Many become a set.
-func (w *writer) words(a *addrSet) (list []string) {
-	for _, s := range a.sets {
+func (w *writer) words(a *saved.AddrSet) (list []string) {
+	for _, s := range a.Sets {
 		w.declare(s)
-		list = append(list, "$"+s.final)
+		list = append(list, "$"+s.Final)
 	}
-	if a.local {
+	if a.Local {
 		list = append(list, "local")
 	}
-	ranges := a.ranges
-	if a.local && len(ranges) > 0 && len(common(ranges, hereBound)) == len(ranges) {
+	ranges := a.Ranges
+	if a.Local && len(ranges) > 0 && len(saved.Common(ranges, saved.HereBound)) == len(ranges) {
 		if w.manyHere == nil {
-			w.manyHere = &set{name: "multicast", entries: entriesOf(join(hereBound)), ranges: join(hereBound)}
+			w.manyHere = &saved.Set{Name: "multicast", Entries: entriesOf(saved.Join(saved.HereBound)), Ranges: saved.Join(saved.HereBound)}
 		}
 		w.declare(w.manyHere)
-		return append(list, "$"+w.manyHere.final)
+		return append(list, "$"+w.manyHere.Final)
 	}
 	entries := w.current.entriesOf(ranges)
 	if len(ranges) > inRule || len(entries) > inRule {
 		s := w.listed(ranges, entries)
-		w.made = s.final
-		return append(list, "$"+s.final)
+		w.made = s.Final
+		return append(list, "$"+s.Final)
 	}
 	for _, r := range ranges {
 		list = append(list, addrWord(r))
@@ -39,13 +41,13 @@ func (w *writer) words(a *addrSet) (list []string) {
 }
 
 // listed is a set of addresses that no set of the input has: a new one, or one that was made for another rule.
-func (w *writer) listed(ranges []netipx.IPRange, entries []entry) *set {
+func (w *writer) listed(ranges []netipx.IPRange, entries []saved.Entry) *saved.Set {
 	for _, s := range w.own {
-		if slices.Equal(s.ranges, ranges) && slices.EqualFunc(s.entries, entries, func(a, b entry) bool { return a.addr == b.addr && a.comment == b.comment }) {
+		if slices.Equal(s.Ranges, ranges) && slices.EqualFunc(s.Entries, entries, func(a, b saved.Entry) bool { return a.Addr == b.Addr && a.Comment == b.Comment }) {
 			return s
 		}
 	}
-	s := &set{name: w.listName(), ranges: ranges, entries: entries}
+	s := &saved.Set{Name: w.listName(), Ranges: ranges, Entries: entries}
 	w.declare(s)
 	w.own = append(w.own, s)
 	return s
@@ -53,12 +55,12 @@ func (w *writer) listed(ranges []netipx.IPRange, entries []entry) *set {
 
 // entriesOf is the entries that f was made of, with their comments, when they are the ranges; a rule has them for one of
 // its addresses only.
-func (f *flat) entriesOf(ranges []netipx.IPRange) []entry {
+func (f *flat) entriesOf(ranges []netipx.IPRange) []saved.Entry {
 	var all []netipx.IPRange
 	for _, e := range f.entries {
-		all = append(all, e.addr)
+		all = append(all, e.Addr)
 	}
-	if !slices.Equal(join(all), ranges) {
+	if !slices.Equal(saved.Join(all), ranges) {
 		return nil
 	}
 	return f.entries
@@ -70,37 +72,37 @@ func (w *writer) listName() string {
 	switch {
 	case f.name != "":
 		return f.name
-	case f.chain != nil && f.chain.hook == hookNone && safeName(f.chain.name) != "":
-		return safeName(f.chain.name)
+	case f.chain != nil && f.chain.Hook == saved.HookNone && safeName(f.chain.Name) != "":
+		return safeName(f.chain.Name)
 	}
 	return [...]string{pass: "allowed", drop: "blocked", reject: "rejected"}[f.verdict]
 }
 
 // declare gives a set its name in the policy.
-func (w *writer) declare(s *set) {
-	if s.final != "" {
+func (w *writer) declare(s *saved.Set) {
+	if s.Final != "" {
 		return
 	}
-	name := safeName(s.name)
+	name := safeName(s.Name)
 	if name == "" {
 		name = "set"
 	}
-	s.final = w.setNames.unique(name)
+	s.Final = w.setNames.unique(name)
 	w.sets = append(w.sets, s)
 	w.limitDynamic(s)
 }
 
 // limitDynamic makes a set that cannot be dynamic any more a fixed one.
-func (w *writer) limitDynamic(s *set) {
+func (w *writer) limitDynamic(s *saved.Set) {
 	n := 0
 	for _, t := range w.sets {
-		if t.dynamic {
+		if t.Dynamic {
 			n++
 		}
 	}
-	if s.dynamic && n > maxDynamic {
-		s.dynamic = false
-		w.report.lose(s.at, "set %s is fixed in the policy: no more than %d sets can be filled at run time", s.name, maxDynamic)
+	if s.Dynamic && n > maxDynamic {
+		s.Dynamic = false
+		w.report.Lose(s.At, "set %s is fixed in the policy: no more than %d sets can be filled at run time", s.Name, maxDynamic)
 	}
 }
 
@@ -135,37 +137,37 @@ func (w *writer) writeSets(b *strings.Builder) {
 }
 
 // writeSet writes a set: dynamic, in the policy, or as a file beside it.
-func (w *writer) writeSet(b *strings.Builder, s *set) {
-	list := s.entries
-	if !slices.ContainsFunc(list, func(e entry) bool { return e.comment != "" }) {
-		list = entriesOf(s.ranges)
+func (w *writer) writeSet(b *strings.Builder, s *saved.Set) {
+	list := s.Entries
+	if !slices.ContainsFunc(list, func(e saved.Entry) bool { return e.Comment != "" }) {
+		list = entriesOf(s.Ranges)
 	}
 	switch {
-	case s.dynamic:
+	case s.Dynamic:
 		w.writeDynamic(b, s, list)
 	case w.listFiles && len(list) > inPolicy:
-		name := s.final + ".txt"
+		name := s.Final + ".txt"
 		w.lists = append(w.lists, List{name, listFile(list)})
-		fmt.Fprintf(b, "  %s: {file: %s}  # %d entries\n", s.final, name, len(list))
-	case slices.ContainsFunc(list, func(e entry) bool { return e.comment != "" }):
-		fmt.Fprintf(b, "  %s:\n", s.final)
+		fmt.Fprintf(b, "  %s: {file: %s}  # %d entries\n", s.Final, name, len(list))
+	case slices.ContainsFunc(list, func(e saved.Entry) bool { return e.Comment != "" }):
+		fmt.Fprintf(b, "  %s:\n", s.Final)
 		for _, e := range list {
-			fmt.Fprintf(b, "    - %s", addrWord(e.addr))
-			if e.comment != "" {
-				fmt.Fprintf(b, "  # %s", oneLine(e.comment))
+			fmt.Fprintf(b, "    - %s", addrWord(e.Addr))
+			if e.Comment != "" {
+				fmt.Fprintf(b, "  # %s", oneLine(e.Comment))
 			}
 			b.WriteByte('\n')
 		}
 	default:
-		writeWrapped(b, s.final, list)
+		writeWrapped(b, s.Final, list)
 	}
 }
 
 // writeWrapped writes a set as a list in brackets, over several lines when it is long.
-func writeWrapped(b *strings.Builder, name string, list []entry) {
+func writeWrapped(b *strings.Builder, name string, list []saved.Entry) {
 	line := "  " + name + ": ["
 	for i, e := range list {
-		word := addrWord(e.addr)
+		word := addrWord(e.Addr)
 		if i < len(list)-1 {
 			word += ","
 		}
@@ -179,12 +181,12 @@ func writeWrapped(b *strings.Builder, name string, list []entry) {
 }
 
 // listFile is entries as a list file has them: one a line, the comment behind #.
-func listFile(list []entry) []byte {
+func listFile(list []saved.Entry) []byte {
 	var b strings.Builder
 	for _, e := range list {
-		b.WriteString(rangeText(e.addr))
-		if e.comment != "" {
-			b.WriteString(" # " + oneLine(e.comment))
+		b.WriteString(rangeText(e.Addr))
+		if e.Comment != "" {
+			b.WriteString(" # " + oneLine(e.Comment))
 		}
 		b.WriteByte('\n')
 	}
@@ -195,24 +197,24 @@ func listFile(list []entry) []byte {
 const defaultMax = 65536
 
 // writeDynamic writes a set that is filled at run time. What it held becomes a list for `floodwall block`.
-func (w *writer) writeDynamic(b *strings.Builder, s *set, list []entry) {
-	size := s.max
+func (w *writer) writeDynamic(b *strings.Builder, s *saved.Set, list []saved.Entry) {
+	size := s.Max
 	if size == 0 {
 		size = defaultMax
 	}
-	fmt.Fprintf(b, "  %s: {dynamic: true, max: %d", s.final, max(size, len(list)))
-	if s.timeout > 0 {
-		fmt.Fprintf(b, ", timeout: %s", timeText(s.timeout))
+	fmt.Fprintf(b, "  %s: {dynamic: true, max: %d", s.Final, max(size, len(list)))
+	if s.Timeout > 0 {
+		fmt.Fprintf(b, ", timeout: %s", timeText(s.Timeout))
 	}
 	b.WriteString("}\n")
 	switch {
 	case len(list) == 0:
 	case w.listFiles:
-		name := s.final + ".txt"
+		name := s.Final + ".txt"
 		w.lists = append(w.lists, List{name, listFile(list)})
-		w.report.note(s.at, "set %s: what it holds (%d) is in %s: after apply, `floodwall block --set %s - < %s`", s.name, len(list), name, s.final, name)
+		w.report.Note(s.At, "set %s: what it holds (%d) is in %s: after apply, `floodwall block --set %s - < %s`", s.Name, len(list), name, s.Final, name)
 	default:
-		w.report.lose(s.at, "set %s: what it holds (%d) is not in the policy, as it is filled at run time; --output FILE makes a list of it", s.name, len(list))
+		w.report.Lose(s.At, "set %s: what it holds (%d) is not in the policy, as it is filled at run time; --output FILE makes a list of it", s.Name, len(list))
 	}
 }
 

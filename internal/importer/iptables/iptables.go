@@ -1,0 +1,225 @@
+package iptables
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/floodwall/floodwall/internal/importer/saved"
+)
+
+// iptablesHooks are the built-in chains, and where on a packet's way they are asked.
+var iptablesHooks = map[string]saved.Hook{
+	"PREROUTING": saved.HookPrerouting, "INPUT": saved.HookInput, "FORWARD": saved.HookForward,
+	"OUTPUT": saved.HookOutput, "POSTROUTING": saved.HookOutput,
+}
+
+// iptablesPriority is the order of the tables at one hook (kernel include/uapi/linux/netfilter_ipv4.h).
+var iptablesPriority = map[string]int{"raw": -300, "mangle": -150, "nat": -100, "filter": 0, "security": 50}
+
+// iptablesFile is a file of iptables-save as far as it was read.
+type iptablesFile struct {
+	file    string
+	family  saved.Family
+	rs      *saved.Ruleset
+	report  *saved.Report
+	table   *saved.Table
+	private map[string]*saved.Set // the sets by name
+}
+
+// Read reads the output of iptables-save or, by its family, ip6tables-save into rs.
+func Read(rs *saved.Ruleset, rep *saved.Report, src saved.Source, f saved.Family) error {
+	p := &iptablesFile{file: src.Name, family: f, rs: rs, report: rep, private: map[string]*saved.Set{}}
+	for _, s := range rs.Sets {
+		p.private[s.Name] = s
+	}
+	number := 0
+	for line := range strings.SplitSeq(string(src.Data), "\n") {
+		number++
+		if err := p.line(saved.Place{File: src.Name, Line: number, Text: strings.TrimSpace(line)}); err != nil {
+			return err
+		}
+	}
+	if p.table != nil {
+		return &saved.InputError{File: src.Name, Line: number, Msg: fmt.Sprintf("table %s has no COMMIT: the file is cut off", p.table.Kind),
+			Remedy: "save the rules again"}
+	}
+	if len(rs.Tables) == 0 {
+		return &saved.InputError{File: src.Name, Line: 0, Msg: "no table is in it", Remedy: "iptables-save prints rules as it wants them"}
+	}
+	return nil
+}
+
+// line reads one line.
+func (p *iptablesFile) line(at saved.Place) error {
+	text := at.Text
+	switch {
+	case text == "" || text[0] == '#':
+		return nil
+	case text[0] == '*':
+		return p.begin(at, text[1:])
+	case p.table == nil:
+		return &saved.InputError{File: at.File, Line: at.Line, Msg: fmt.Sprintf("%q stands before any table", saved.Shorten(text)),
+			Remedy: "this is not what iptables-save prints"}
+	case text == "COMMIT":
+		p.resolve()
+		p.table = nil
+		return nil
+	case text[0] == ':':
+		return p.declare(at, text[1:])
+	}
+	return p.command(at)
+}
+
+func (p *iptablesFile) begin(at saved.Place, name string) error {
+	if p.table != nil {
+		return &saved.InputError{File: at.File, Line: at.Line, Msg: fmt.Sprintf("table %s begins, and table %s has no COMMIT", name, p.table.Kind),
+			Remedy: "save the rules again"}
+	}
+	p.table = &saved.Table{Families: p.family, Kind: name, Chains: map[string]*saved.Chain{}, Line: at}
+	p.rs.Tables = append(p.rs.Tables, p.table)
+	return nil
+}
+
+// declare reads `:INPUT DROP [0:0]`.
+func (p *iptablesFile) declare(at saved.Place, text string) error {
+	words := strings.Fields(text)
+	if len(words) < 2 {
+		return &saved.InputError{File: at.File, Line: at.Line, Msg: fmt.Sprintf("chain %q has no policy", saved.Shorten(text)),
+			Remedy: "this is not what iptables-save prints"}
+	}
+	c := p.table.Chain(words[0])
+	c.PolicyAt = at
+	c.Hook = iptablesHooks[c.Name]
+	p.base(c)
+	switch words[1] {
+	case "DROP":
+		c.Policy.Kind = saved.ActDrop
+	case "ACCEPT", "-":
+	default:
+		return &saved.InputError{File: at.File, Line: at.Line, Msg: fmt.Sprintf("chain %s has the policy %s", c.Name, saved.Shorten(words[1])),
+			Remedy: "a policy is ACCEPT or DROP"}
+	}
+	return nil
+}
+
+// command reads `-A CHAIN …` and the other commands that iptables-restore takes, with counters before them or without.
+func (p *iptablesFile) command(at saved.Place) error {
+	text := at.Text
+	if text[0] == '[' {
+		if _, rest, ok := strings.Cut(text, "]"); ok {
+			text = strings.TrimSpace(rest)
+		}
+	}
+	words := split(text)
+	name, args := "", []string(nil)
+	if len(words) > 0 {
+		name, args = words[0], words[1:]
+	}
+	if len(args) == 0 {
+		args = []string{""}
+	}
+	switch name {
+	case "-A", "--append":
+		c := p.chain(at, args[0])
+		c.Rules = append(c.Rules, p.rule(at, args[1:]))
+	case "-I", "--insert":
+		c := p.chain(at, args[0])
+		n, rest := 0, args[1:]
+		if len(rest) > 0 {
+			if number, ok := saved.Number(rest[0], 1<<20); ok && number > 0 {
+				n, rest = int(number)-1, rest[1:]
+			}
+		}
+		c.Rules = slices.Insert(c.Rules, min(n, len(c.Rules)), p.rule(at, rest))
+	case "-N", "--new-chain":
+		p.chain(at, args[0])
+	case "-P", "--policy":
+		return p.declare(at, strings.Join(args, " "))
+	case "-F", "--flush", "-Z", "--zero", "-X", "--delete-chain": // of chains that iptables-restore has just emptied
+		for _, c := range p.table.Order {
+			if (args[0] == "" || args[0] == c.Name) && len(c.Rules) > 0 && name != "-Z" && name != "--zero" {
+				return p.unlike(at)
+			}
+		}
+	default:
+		return p.unlike(at)
+	}
+	return nil
+}
+
+// unlike is the error that a line is nothing that is understood. Where rules are removed or replaced, a part of them is no
+// import.
+func (p *iptablesFile) unlike(at saved.Place) error {
+	remedy := "save the rules with iptables-save"
+	if what, how := saved.Resembles(at.Text); what != "" {
+		remedy = fmt.Sprintf("it looks like %s: %s", what, how)
+	}
+	return &saved.InputError{File: at.File, Line: at.Line, Msg: fmt.Sprintf("%q is no line of iptables-save", saved.Shorten(at.Text)), Remedy: remedy}
+}
+
+// chain is a chain of the table at hand. iptables-restore takes files without lines for the built-in ones.
+func (p *iptablesFile) chain(at saved.Place, name string) *saved.Chain {
+	c, known := p.table.Chains[name], false
+	if c != nil {
+		return c
+	}
+	c = p.table.Chain(name)
+	c.PolicyAt = saved.Place{File: at.File, Line: at.Line}
+	if c.Hook, known = iptablesHooks[name]; known {
+		p.base(c)
+		p.report.Note(saved.Place{File: at.File, Line: at.Line}, "no line :%s says what becomes of packets that no rule of table %s decides: they are accepted",
+			name, p.table.Kind)
+	}
+	return c
+}
+
+// base makes c a base chain that accepts.
+func (p *iptablesFile) base(c *saved.Chain) {
+	c.HookName = c.Name
+	c.Priority = iptablesPriority[p.table.Kind]
+	c.NAT = p.table.Kind == "nat"
+	c.Policy = saved.Action{Kind: saved.ActAccept}
+}
+
+// rule reads a rule behind its chain. What is not understood makes it one without equal.
+func (p *iptablesFile) rule(at saved.Place, words []string) saved.Rule {
+	r := ruleReader{file: p, rule: saved.Rule{At: at, Alts: []saved.Cond{{}}}}
+	r.read(words)
+	return r.rule
+}
+
+// split takes a line apart at blanks, with quotes and backslashes as iptables-restore has them.
+func split(text string) []string {
+	if !strings.ContainsAny(text, `"'\`) {
+		return strings.Fields(text)
+	}
+	var words []string
+	var word strings.Builder
+	inWord, quote := false, byte(0)
+	for i := 0; i < len(text); i++ {
+		switch c := text[i]; {
+		case c == '\\' && i+1 < len(text):
+			i++
+			word.WriteByte(text[i])
+			inWord = true
+		case quote != 0 && c == quote:
+			quote = 0
+		case quote == 0 && (c == '"' || c == '\''):
+			quote, inWord = c, true
+		case quote == 0 && (c == ' ' || c == '\t'):
+			if inWord {
+				words = append(words, word.String())
+			}
+			word.Reset()
+			inWord = false
+		default:
+			word.WriteByte(c)
+			inWord = true
+		}
+	}
+	if inWord {
+		words = append(words, word.String())
+	}
+	return words
+}

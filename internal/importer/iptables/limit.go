@@ -1,0 +1,135 @@
+package iptables
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/floodwall/floodwall/internal/importer/saved"
+	"github.com/floodwall/floodwall/internal/packet"
+)
+
+// rateUnits are the times of a rate, by how they begin (libxt_limit.c).
+var rateUnits = []struct {
+	letter byte
+	unit   string
+}{{'s', "s"}, {'m', "min"}, {'h', "h"}, {'d', "day"}}
+
+// parseRate reads `10/sec`, `3/hour`, or of hashlimit `512kb/s`; without a time it is a second's.
+func parseRate(text string) (n uint64, unit string, bits, ok bool) {
+	amount, time, hasTime := strings.Cut(text, "/")
+	digits := strings.TrimRight(amount, "kmgbKMGB")
+	n, err := strconv.ParseUint(digits, 10, 40)
+	if err != nil || n == 0 {
+		return 0, "", false, false
+	}
+	switch strings.ToLower(amount[len(digits):]) {
+	case "":
+	case "b":
+		n, bits = n*8, true
+	case "kb":
+		n, bits = n*8<<10, true
+	case "mb":
+		n, bits = n*8<<20, true
+	default:
+		return 0, "", false, false
+	}
+	if !hasTime {
+		return n, "s", bits, true
+	}
+	for _, u := range rateUnits {
+		if time != "" && time[0]|0x20 == u.letter {
+			return n, u.unit, bits, true
+		}
+	}
+	return 0, "", false, false
+}
+
+// limit reads the options of limit or hashlimit. all are the rule's: matches before this one decide which packets it counts.
+func (r *ruleReader) limit(name string, of, all []saved.Token) {
+	l := &saved.Limit{At: r.rule.At, What: "-m " + name, Rate: 3, Unit: "h", Burst: 5} // as in iptables-extensions(8)
+	modes, lengths, ok := "", map[string]string{}, true
+	for _, t := range of {
+		option := strings.TrimPrefix(strings.TrimPrefix(t.Name, "--"), "hash")
+		switch option {
+		case "limit", "limit-upto", "limit-above":
+			var read bool
+			l.Rate, l.Unit, l.Bits, read = parseRate(t.Args[0])
+			l.Above = (option == "limit-above") != t.Not
+			ok = ok && read && !(name == "limit" && t.Not)
+		case "limit-burst":
+			n, _, bits, read := parseRate(t.Args[0])
+			l.Burst = n
+			ok = ok && read && (!bits || name == "hashlimit") && !t.Not
+		case "limit-mode":
+			modes = t.Args[0]
+		case "limit-srcmask", "limit-dstmask":
+			lengths[option] = t.Args[0]
+		case "limit-name":
+			l.Table = t.Args[0]
+		case "limit-htable-size", "limit-htable-max", "limit-htable-expire", "limit-htable-gcinterval":
+		default:
+			ok = false
+		}
+	}
+	ok = ok && r.perMode(l, modes, lengths) && (l.Bits || l.Rate <= saved.MaxPackets)
+	if l.Bits && l.Burst < 8*1500 { // a policy's least
+		ok = false
+	}
+	if !ok {
+		r.unknown("-m " + name)
+		return
+	}
+	if other := behind(all, name); other != "" {
+		l.Less = fmt.Sprintf("-m %s stands before -m %s and counts packets that are left out there, too: the policy does not", name, other)
+	}
+	r.each(func(c saved.Cond) saved.Cond { return c.And(saved.Cond{Limit: l}) })
+}
+
+// behind is an extension that is asked after name: packets that it leaves out have been counted.
+func behind(all []saved.Token, name string) string {
+	seen := false
+	for _, t := range all {
+		switch {
+		case t.Name != "-m" || t.Module != "" || t.Unread != "":
+		case t.Args[0] == name:
+			seen = true
+		case seen && t.Args[0] != "comment":
+			return t.Args[0]
+		}
+	}
+	return ""
+}
+
+// perMode reads --hashlimit-mode and the masks. A port that the rule fixes makes no difference.
+func (r *ruleReader) perMode(l *saved.Limit, modes string, lengths map[string]string) bool {
+	most, ok := 32, true
+	if r.file.family == saved.IPv6 {
+		most = 128
+	}
+	length := func(option string) int {
+		text, given := lengths[option]
+		if !given {
+			return most
+		}
+		n, read := saved.Number(text, uint64(most))
+		ok = ok && read && n > 0
+		return int(n)
+	}
+	for mode := range strings.SplitSeq(modes, ",") {
+		switch mode {
+		case "":
+		case "srcip":
+			l.Per = l.Per.From(r.file.family, length("limit-srcmask"))
+		case "dstip":
+			l.Per = l.Per.To(r.file.family, length("limit-dstmask"))
+		case "dstport":
+			for _, c := range r.rule.Alts {
+				ok = ok && c.Field[packet.DPort] != nil && c.Field[packet.DPort].Count() == 1
+			}
+		default:
+			return false
+		}
+	}
+	return ok
+}

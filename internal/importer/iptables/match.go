@@ -1,0 +1,140 @@
+package iptables
+
+import (
+	"strings"
+
+	"github.com/floodwall/floodwall/internal/importer/saved"
+	"github.com/floodwall/floodwall/internal/packet"
+)
+
+// options are the options with an equal, each under its extension and name, and what it means by itself.
+var options = map[string]func(r *ruleReader, not bool, args []string){
+	"comment--comment":  func(r *ruleReader, _ bool, args []string) { r.rule.Comment = args[0] },
+	"multiport--sports": ports(packet.SPort, ":"), "multiport--source-ports": ports(packet.SPort, ":"),
+	"multiport--dports": ports(packet.DPort, ":"), "multiport--destination-ports": ports(packet.DPort, ":"),
+	"multiport--ports": (*ruleReader).eitherPort,
+	"tcp--tcp-flags":   (*ruleReader).tcpFlags,
+	"tcp--syn": func(r *ruleReader, not bool, _ []string) {
+		r.tcpFlags(not, []string{"fin,syn,rst,ack", "syn"})
+	},
+	"icmp--icmp-type": (*ruleReader).icmpType, "icmp6--icmpv6-type": (*ruleReader).icmpType,
+	"icmpv6--icmpv6-type": (*ruleReader).icmpType, "ipv6-icmp--icmpv6-type": (*ruleReader).icmpType,
+
+	"iprange--src-range": ofAddress(saved.Cond.From), "iprange--dst-range": ofAddress(saved.Cond.To),
+	"addrtype--src-type": addrType(saved.Cond.From), "addrtype--dst-type": addrType(saved.Cond.To),
+	"state--state":   (*ruleReader).state,
+	"set--match-set": (*ruleReader).matchSet, "set--return-nomatch": nothing, "set--update-counters": nothing,
+	"set--update-subcounters": nothing,
+
+	"length--length": spanOf(packet.Length, 65535), "dscp--dscp": spanOf(packet.DSCP, 63), "dscp--dscp-class": (*ruleReader).class,
+	"tos--tos":    (*ruleReader).tos,
+	"ttl--ttl-eq": spanOf(packet.TTL, 255), "ttl--ttl": spanOf(packet.TTL, 255), "hl--hl-eq": spanOf(packet.TTL, 255),
+	"ttl--ttl-lt": hops(saved.Below), "hl--hl-lt": hops(saved.Below), "ttl--ttl-gt": hops(above), "hl--hl-gt": hops(above),
+	"mark--mark": mark("-m mark"), "connmark--mark": mark("-m connmark"),
+}
+
+func init() {
+	for _, proto := range []string{"tcp", "udp"} {
+		for _, name := range []string{"--sport", "--source-port"} {
+			options[proto+name] = ports(packet.SPort, ":")
+		}
+		for _, name := range []string{"--dport", "--destination-port"} {
+			options[proto+name] = ports(packet.DPort, ":")
+		}
+	}
+}
+
+func nothing(*ruleReader, bool, []string) {}
+
+func ofAddress(side func(saved.Cond, saved.AddrTest) saved.Cond) func(*ruleReader, bool, []string) {
+	return func(r *ruleReader, not bool, args []string) { r.address(not, args[0], side) }
+}
+
+// test narrows all alternatives by an address.
+func (r *ruleReader) test(not bool, t saved.AddrTest, side func(saved.Cond, saved.AddrTest) saved.Cond) {
+	if not {
+		t = t.Not()
+	}
+	r.each(func(c saved.Cond) saved.Cond { return side(c, t) })
+}
+
+func (r *ruleReader) address(not bool, text string, side func(saved.Cond, saved.AddrTest) saved.Cond) {
+	set, ok := saved.ParseAddrs(text)
+	if !ok {
+		r.unknown("address " + text)
+		return
+	}
+	r.test(not, saved.AddrTest{In: set}, side)
+}
+
+// protocol reads -p.
+func (r *ruleReader) protocol(not bool, args []string) {
+	n, ok := saved.ProtoNumber(args[0])
+	switch {
+	case !not && (args[0] == "all" || ok && n == 0):
+		return
+	case !ok:
+		r.unknown("protocol " + args[0])
+		return
+	}
+	v := saved.Only(n)
+	if not {
+		v = v.Not(packet.Proto)
+	} else {
+		r.protos = []uint32{n}
+	}
+	r.each(func(c saved.Cond) saved.Cond { return c.With(packet.Proto, v) })
+}
+
+// inDevice reads -i; iptables writes + for the * of others.
+func (r *ruleReader) inDevice(not bool, args []string) {
+	name := args[0]
+	if strings.HasSuffix(name, "+") {
+		name = strings.TrimSuffix(name, "+") + "*"
+	}
+	r.each(func(c saved.Cond) saved.Cond {
+		c.Devices = append(c.Devices, saved.DeviceTest{Names: []string{name}, Not: not})
+		return c
+	})
+}
+
+// multiply makes alternatives of each alternative and one of conds.
+func (r *ruleReader) multiply(conds []saved.Cond) {
+	var out []saved.Cond
+	for _, a := range r.rule.Alts {
+		for _, c := range conds {
+			out = append(out, a.And(c))
+		}
+	}
+	r.rule.Alts = out
+}
+
+// addrType reads kinds of addresses.
+func addrType(side func(saved.Cond, saved.AddrTest) saved.Cond) func(*ruleReader, bool, []string) {
+	return func(r *ruleReader, not bool, args []string) {
+		set, narrower, ok := saved.AddrKinds(strings.ToLower(args[0]))
+		if !ok || narrower && not {
+			r.unknown("address type " + args[0])
+			return
+		}
+		r.test(not, saved.AddrTest{In: set}, side)
+		if narrower {
+			r.each(func(c saved.Cond) saved.Cond { return c.Narrowed(saved.DirectedBroadcast) })
+		}
+	}
+}
+
+// matchSet reads a set's name and which of the packet's addresses and ports are looked up.
+func (r *ruleReader) matchSet(not bool, args []string) {
+	s := r.file.private[args[0]]
+	if s == nil {
+		r.unknown("set " + args[0] + ", which no file has: give the output of ipset save, too")
+		return
+	}
+	alts, why := s.Lookup(strings.Split(args[1], ","), not)
+	if why != "" {
+		r.unknown("set " + s.Name + ", " + why)
+		return
+	}
+	r.multiply(alts)
+}

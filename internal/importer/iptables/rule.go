@@ -1,0 +1,164 @@
+package iptables
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/floodwall/floodwall/internal/importer/saved"
+	"github.com/floodwall/floodwall/internal/packet"
+)
+
+// ruleReader is a rule of iptables as far as it was read.
+type ruleReader struct {
+	file   *iptablesFile
+	rule   saved.Rule
+	protos []uint32 // of -p, when it names them
+}
+
+// read reads the options of a rule, each of which changes the rule or makes it one without equal.
+func (r *ruleReader) read(words []string) {
+	tokens := tokenize(words)
+	for _, t := range tokens { // what others are read by
+		if t.Name == "-p" && t.Module == "" && t.Unread == "" {
+			r.protocol(t.Not, t.Args)
+		}
+	}
+	for _, t := range tokens {
+		r.token(t, tokens)
+	}
+	r.together(tokens)
+}
+
+// token reads one option that means something by itself.
+func (r *ruleReader) token(t saved.Token, all []saved.Token) {
+	read, known := options[t.Module+t.Name]
+	switch {
+	case t.Unread != "":
+		r.unknown(t.Unread)
+	case t.Module == "" && t.Name == "-p":
+	case t.Module == "":
+		r.core(t, all)
+	case slices.Contains(grouped, t.Module):
+	case known:
+		r.protosOf(t.Module, func() { read(r, t.Not, t.Args) })
+	case targetOptions[t.Module] != nil && t.Module == targetOf(all):
+		r.rule.Options = append(r.rule.Options, t)
+		if t.Not {
+			r.unknown("! " + t.Name)
+		}
+	case t.Module == "multiport" || matchOptions[t.Module] != nil && alone[t.Module]:
+		r.unknown("option " + t.Name)
+	default:
+		r.unknown("-m " + t.Module)
+	}
+}
+
+// targetOf is the target of a rule.
+func targetOf(tokens []saved.Token) string {
+	for _, t := range tokens {
+		if t.Module == "" && (t.Name == "-j" || t.Name == "-g") && len(t.Args) > 0 {
+			return t.Args[0]
+		}
+	}
+	return ""
+}
+
+// protosOf reads an option of an extension: those of a protocol's are about that one.
+func (r *ruleReader) protosOf(module string, read func()) {
+	before := r.protos
+	if n, ok := saved.ProtoNumbers[module]; ok {
+		r.protos = []uint32{n}
+	}
+	read()
+	r.protos = before
+}
+
+// core reads an option of iptables itself.
+func (r *ruleReader) core(t saved.Token, all []saved.Token) {
+	switch t.Name {
+	case "-s":
+		r.address(t.Not, t.Args[0], saved.Cond.From)
+	case "-d":
+		r.address(t.Not, t.Args[0], saved.Cond.To)
+	case "-i":
+		r.inDevice(t.Not, t.Args)
+	case "-o":
+		r.unknown("-o, the device a packet leaves by")
+	case "-f":
+		r.fragment(t.Not, nil)
+	case "-j":
+		r.jump(saved.ActJump, t.Args[0])
+	case "-g":
+		r.jump(saved.ActGoto, t.Args[0])
+	case "-m":
+		r.module(t.Args[0], all)
+	case "-4", "-6":
+		if (t.Name == "-4") != (r.file.family == saved.IPv4) { // iptables-restore passes over it
+			r.each(func(c saved.Cond) saved.Cond { return c.With(packet.Proto, saved.Values{}) })
+		}
+	}
+	if t.Not && !slices.Contains([]string{"-s", "-d", "-i", "-o", "-f"}, t.Name) {
+		r.unknown("! " + t.Name)
+	}
+}
+
+// alone are the extensions that mean nothing without options, or what is read of the rule already.
+var alone = map[string]bool{
+	"comment": true, "tcp": true, "udp": true, "icmp": true, "icmp6": true, "icmpv6": true, "ipv6-icmp": true,
+	"multiport": true, "iprange": true, "addrtype": true, "conntrack": true, "state": true, "set": true, "length": true,
+	"ttl": true, "hl": true, "dscp": true, "tos": true, "mark": true, "connmark": true,
+}
+
+// module reads -m: an extension that is not known, or that matches by itself, has no equal.
+func (r *ruleReader) module(name string, all []saved.Token) {
+	has := slices.ContainsFunc(all, func(t saved.Token) bool { return t.Module == name })
+	if n, ok := saved.ProtoNumbers[name]; ok && (name == "tcp" || name == "udp" || strings.HasPrefix(name, "icmp") || name == "ipv6-icmp") {
+		if len(r.protos) != 1 || protoExtension(r.protos[0]) != protoExtension(n) { // iptables loads it for its protocol only
+			r.each(func(c saved.Cond) saved.Cond { return c.With(packet.Proto, saved.Only(n)) })
+		}
+	}
+	if !alone[name] && !has {
+		r.unknown("-m " + name)
+	}
+}
+
+// grouped are the extensions whose options mean something together only.
+var grouped = []string{"conntrack", "limit", "hashlimit", "recent"}
+
+// together reads the extensions of grouped.
+func (r *ruleReader) together(all []saved.Token) {
+	for _, name := range grouped {
+		var of []saved.Token
+		times := 0
+		for _, t := range all {
+			if t.Module == name && t.Unread == "" {
+				of = append(of, t)
+			}
+			if t.Module == "" && t.Name == "-m" && t.Unread == "" && t.Args[0] == name {
+				times++
+			}
+		}
+		switch {
+		case len(of) == 0:
+		case times > 1 && name != "conntrack":
+			r.unknown("-m " + name + " twice")
+		case name == "conntrack":
+			r.conntrack(of)
+		case name == "recent":
+			r.rule.Recent = r.recent(of)
+		default:
+			r.limit(name, of, all)
+		}
+	}
+}
+
+// each changes all alternatives.
+func (r *ruleReader) each(change func(saved.Cond) saved.Cond) {
+	for i := range r.rule.Alts {
+		r.rule.Alts[i] = change(r.rule.Alts[i])
+	}
+}
+
+func (r *ruleReader) unknown(what string) {
+	r.each(func(c saved.Cond) saved.Cond { return c.WithUnknown(what) })
+}

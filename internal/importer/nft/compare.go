@@ -1,0 +1,123 @@
+package nft
+
+import (
+	"strings"
+
+	"github.com/floodwall/floodwall/internal/importer/saved"
+	"github.com/floodwall/floodwall/internal/packet"
+)
+
+// number compares a field.
+func (r *nftReader) number(c saved.Cond, s selector, op string, right any) saved.Cond {
+	c.AnyPorts = s.both
+	if name, ok := right.(string); ok && strings.HasPrefix(name, "@") {
+		set := r.file.named(r.head, name)
+		if set == nil || set.Dynamic {
+			return c.WithUnknown("set " + name[1:])
+		}
+		right = set.elem
+	}
+	v, ok := s.values(op, right)
+	if !ok {
+		return unknownValue(c, op, right)
+	}
+	return c.With(s.field, v)
+}
+
+// otherPorts marks conds that hold for ports of other protocols than the policy's, too.
+func otherPorts(alts []saved.Cond) {
+	for i, c := range alts {
+		if p := c.Field[packet.Proto]; c.AnyPorts && (p == nil || !p.Within(saved.Only(saved.ProtoTCP, saved.ProtoUDP))) {
+			alts[i] = c.Narrowed("of the protocols with ports the policy reads those of TCP and UDP")
+		}
+	}
+}
+
+// values is what the field can be.
+func (s selector) values(op string, right any) (saved.Values, bool) {
+	if s.flags {
+		return s.flagValues(op, right)
+	}
+	v, ok := s.compared(op, right)
+	if !ok {
+		return nil, false
+	}
+	if s.domain != nil {
+		v = v.And(s.domain)
+	}
+	return v, true
+}
+
+// compared is the values for which a comparison holds, in the field's coding.
+func (s selector) compared(op string, right any) (saved.Values, bool) {
+	v, ok := s.kind.spans(right)
+	equality := op == "==" || op == "!=" || op == "in"
+	if !ok || !equality && (len(v) == 0 || s.field == packet.Fragment) {
+		return nil, false
+	}
+	last := s.field.Size() - 1
+	if s.field == packet.DPort || s.field == packet.SPort {
+		last = saved.MaxPort
+	}
+	switch op {
+	case "==", "in":
+	case "!=":
+		return s.coded(v).Not(s.field), true
+	case "<":
+		v = saved.Values{{First: 0, Last: last}}.And(saved.Below(v[0].First))
+	case "<=":
+		v = saved.Below(v[0].First + 1)
+	case ">":
+		v = saved.Values{{First: v[0].Last, Last: last}}.And(saved.Below(last + 1)).And(saved.Only(v[0].Last).Not(s.field))
+	case ">=":
+		v = saved.Values{{First: v[0].First, Last: last}}
+	default:
+		return nil, false
+	}
+	return s.coded(v), true
+}
+
+// coded brings nft's values into the field's coding: messages have their code, and ports their protocol.
+func (s selector) coded(v saved.Values) saved.Values {
+	switch {
+	case s.field == packet.ICMP:
+		return s.messages(v)
+	case s.both:
+		return v.Or(v.Shifted(packet.PortUDP))
+	case s.field == packet.Fragment: // offset 0
+		return saved.Only(packet.FragmentNone, packet.FragmentFirst)
+	}
+	return v.Shifted(s.shift)
+}
+
+// flagValues is the flags octets for which a comparison holds. `in` wants one bit of right, the others all that the
+// mask leaves.
+func (s selector) flagValues(op string, right any) (saved.Values, bool) {
+	if set, ok := member(right, "set").([]any); ok {
+		out := saved.Values{}
+		for _, e := range set {
+			e, _ = element(e)
+			v, ok := s.flagValues("==", e)
+			if !ok {
+				return nil, false
+			}
+			out = out.Or(v)
+		}
+		if op == "!=" {
+			return s.domain.And(out.Not(packet.Flags)), true
+		}
+		return out, op == "=="
+	}
+	bits, ok := s.kind.bits(right)
+	switch {
+	case !ok:
+		return nil, false
+	case op == "in":
+		return saved.FlagsWhere(func(f uint32) bool { return f&s.mask&bits != 0 }), true
+	case op == "==":
+		return saved.FlagsWhere(func(f uint32) bool { return f&s.mask == bits }), true
+	case op == "!=":
+		return saved.FlagsWhere(func(f uint32) bool { return f&s.mask != bits }), true
+	}
+	return nil, false
+}

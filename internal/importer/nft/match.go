@@ -1,0 +1,170 @@
+package nft
+
+import (
+	"fmt"
+	"strings"
+
+	"go4.org/netipx"
+
+	"github.com/floodwall/floodwall/internal/importer/saved"
+)
+
+// meets is what it means that an expression compares so with a value: any of the conds.
+func (r *nftReader) meets(left any, op string, right any) []saved.Cond {
+	if parts, ok := member(left, "concat").([]any); ok {
+		return r.tuples(parts, op, right)
+	}
+	s := selectorOf(left)
+	c := s.given
+	switch {
+	case s.unknown != "":
+		c = c.WithUnknown(s.unknown)
+	case s.status && right == "dnat" && (op == "in" || op == "=="):
+		c.DNAT = true
+	case s.status:
+		c = c.WithUnknown("ct status")
+	case s.device:
+		c = s.devices(c, op, right)
+	case s.kinds:
+		c = s.addrKind(c, op, right)
+	case s.side != nil:
+		c = r.address(c, s, op, right)
+	default:
+		c = r.number(c, s, op, right)
+	}
+	return []saved.Cond{c}
+}
+
+func unknownValue(c saved.Cond, op string, right any) saved.Cond {
+	return c.WithUnknown(saved.Shorten(fmt.Sprintf("the comparison %s %s", op, compact(right))))
+}
+
+// devices reads the names of devices.
+func (s selector) devices(c saved.Cond, op string, right any) saved.Cond {
+	list, ok := listOf(right)
+	if !ok {
+		list = []any{right}
+	}
+	t := saved.DeviceTest{Not: op == "!="}
+	for _, v := range list {
+		v, _ = element(v)
+		name, ok := v.(string)
+		if !ok || strings.HasPrefix(name, "@") || op != "==" && op != "!=" {
+			return unknownValue(c, op, right)
+		}
+		t.Names = append(t.Names, name)
+	}
+	c.Devices = append(c.Devices, t)
+	return c
+}
+
+// addrKind reads the kinds of addresses that fib finds.
+func (s selector) addrKind(c saved.Cond, op string, right any) saved.Cond {
+	list, ok := listOf(right)
+	if !ok {
+		list = []any{right}
+	}
+	var names []string
+	for _, v := range list {
+		names = append(names, fmt.Sprint(v))
+	}
+	set, narrower, ok := saved.AddrKinds(strings.Join(names, ","))
+	if !ok || narrower && op != "==" || op != "==" && op != "!=" {
+		return unknownValue(c, op, right)
+	}
+	t := saved.AddrTest{In: set}
+	if op == "!=" {
+		t = t.Not()
+	}
+	c = s.side(c, t)
+	if narrower {
+		c = c.Narrowed(saved.DirectedBroadcast)
+	}
+	return c
+}
+
+// address reads addresses, or the name of a set of them.
+func (r *nftReader) address(c saved.Cond, s selector, op string, right any) saved.Cond {
+	set, narrower, ok := r.addrs(right)
+	if !ok || op != "==" && op != "!=" || narrower && op != "==" {
+		return unknownValue(c, op, right)
+	}
+	if narrower {
+		c = c.Narrowed("the policy names no IPv6 addresses that stand for IPv4 ones (::ffff:0:0/96)")
+	}
+	t := saved.AddrTest{In: set}
+	if op == "!=" {
+		t = t.Not()
+	}
+	return s.side(c, t)
+}
+
+// addrs is a set of addresses; narrower says that some of them are left out.
+func (r *nftReader) addrs(right any) (set *saved.AddrSet, narrower, ok bool) {
+	if name, ok := right.(string); ok && strings.HasPrefix(name, "@") {
+		found := r.file.named(r.head, name)
+		if found == nil || !found.IsAddrs() {
+			return nil, false, false
+		}
+		return withSet(found.Set), false, true
+	}
+	list, ok := listOf(right)
+	if !ok {
+		list = []any{right}
+	}
+	var ranges []netipx.IPRange
+	for _, v := range list {
+		v, _ = element(v)
+		a, ok := nftAddr(v)
+		switch {
+		case !ok:
+			return nil, false, false
+		case saved.Mapped(a):
+			narrower = true
+		default:
+			ranges = append(ranges, a)
+		}
+	}
+	return &saved.AddrSet{Ranges: saved.Join(ranges)}, narrower, len(ranges) > 0
+}
+
+func withSet(s *saved.Set) *saved.AddrSet { return &saved.AddrSet{Sets: []*saved.Set{s}} }
+
+// tuples is a lookup of several fields at once.
+func (r *nftReader) tuples(parts []any, op string, right any) []saved.Cond {
+	list, ok := listOf(right)
+	if name, isName := right.(string); isName {
+		set := r.file.named(r.head, name)
+		if set == nil || set.Dynamic {
+			return []saved.Cond{saved.Cond{}.WithUnknown("set " + name)}
+		}
+		list, ok = set.elem, true
+	}
+	if !ok {
+		list = []any{right}
+	}
+	if op != "==" || len(list) > saved.MaxTuples {
+		return []saved.Cond{saved.Cond{}.WithUnknown(fmt.Sprintf("%d combinations of values, compared by %s", len(list), op))}
+	}
+	var alts []saved.Cond
+	for _, e := range list {
+		e, _ = element(e)
+		alts = append(alts, r.tuple(parts, e))
+	}
+	return alts
+}
+
+// tuple is one combination of values.
+func (r *nftReader) tuple(parts []any, e any) saved.Cond {
+	vals, ok := member(e, "concat").([]any)
+	if !ok || len(vals) != len(parts) {
+		return saved.Cond{}.WithUnknown("the combination " + compact(e))
+	}
+	var c saved.Cond
+	for i := range parts {
+		for _, m := range r.meets(parts[i], "==", vals[i]) {
+			c = c.And(m)
+		}
+	}
+	return c
+}

@@ -1,0 +1,247 @@
+package nft
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/floodwall/floodwall/internal/importer/saved"
+)
+
+// nftFamilies are the families of tables that filter IP packets.
+var nftFamilies = map[string]saved.Family{"ip": saved.IPv4, "ip6": saved.IPv6, "inet": saved.IPv4 | saved.IPv6, "netdev": saved.IPv4 | saved.IPv6}
+
+var nftHooks = map[string]saved.Hook{
+	"ingress": saved.HookIngress, "prerouting": saved.HookPrerouting, "input": saved.HookInput, "forward": saved.HookForward,
+	"output": saved.HookOutput, "postrouting": saved.HookOutput, "egress": saved.HookOutput,
+}
+
+// nftHead is what the objects of `nft -j list ruleset` have in common, and what tables, chains, sets and rules add.
+type nftHead struct {
+	Family  string            `json:"family"`
+	Table   string            `json:"table"`
+	Name    string            `json:"name"`
+	Handle  int               `json:"handle"`
+	Chain   string            `json:"chain"`
+	Comment string            `json:"comment"`
+	Type    json.RawMessage   `json:"type"`
+	Hook    string            `json:"hook"`
+	Prio    json.RawMessage   `json:"prio"`
+	Policy  string            `json:"policy"`
+	Dev     json.RawMessage   `json:"dev"`
+	Flags   json.RawMessage   `json:"flags"`
+	Timeout int               `json:"timeout"`
+	Size    int               `json:"size"`
+	Map     json.RawMessage   `json:"map"`
+	Elem    []any             `json:"elem"`
+	Expr    []json.RawMessage `json:"expr"`
+}
+
+// nftFile is a ruleset of nft as far as it was read.
+type nftFile struct {
+	name   string
+	rs     *saved.Ruleset
+	report *saved.Report
+	lines  nftLines
+	tables map[string]*saved.Table
+	sets   map[string]*nftSet   // by family, table and name
+	counts map[*saved.Chain]int // how many rules there are
+	rules  map[*saved.Chain]int // how many were read
+}
+
+// nftSet is a set or a map, whose elements mean what the rule that uses it looks up.
+type nftSet struct {
+	*saved.Set
+	elem []any
+}
+
+// readNft reads the output of `nft -j list ruleset` into rs. lines, when the input was text, tells where rules stand.
+func readNft(rs *saved.Ruleset, rep *saved.Report, name string, data []byte, lines nftLines) error {
+	var doc struct {
+		Objects []map[string]json.RawMessage `json:"nftables"`
+	}
+	if err := json.Unmarshal(data, &doc); err != nil {
+		return jsonError(name, data, err)
+	}
+	if doc.Objects == nil {
+		return &saved.InputError{File: name, Line: 0, Msg: "no key nftables is in it", Remedy: "`nft -j list ruleset` prints rules as it wants them"}
+	}
+	p := &nftFile{name: name, rs: rs, report: rep, lines: lines, tables: map[string]*saved.Table{}, sets: map[string]*nftSet{},
+		counts: map[*saved.Chain]int{}, rules: map[*saved.Chain]int{}}
+	for _, step := range []func(kind string, o nftHead) error{p.declare, p.fills, p.rule} {
+		for _, object := range doc.Objects {
+			for kind, raw := range object {
+				var o nftHead
+				if kind == "metainfo" {
+					continue
+				}
+				if err := json.Unmarshal(raw, &o); err != nil {
+					return &saved.InputError{File: name, Line: 0, Msg: fmt.Sprintf("a %s is not as nft prints it: %v", kind, err), Remedy: ""}
+				}
+				if err := step(kind, o); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// jsonError says in which line JSON goes wrong.
+func jsonError(name string, data []byte, err error) error {
+	line := 0
+	if s, ok := err.(*json.SyntaxError); ok {
+		line = 1 + bytes.Count(data[:min(int(s.Offset), len(data))], []byte("\n"))
+	}
+	return &saved.InputError{File: name, Line: line, Msg: fmt.Sprintf("JSON: %v", err), Remedy: "`nft -j list ruleset` prints rules as it wants them"}
+}
+
+func (p *nftFile) table(o nftHead, name string) *saved.Table {
+	key := o.Family + " " + name
+	t := p.tables[key]
+	if t == nil {
+		t = &saved.Table{Families: nftFamilies[o.Family], Kind: key, Chains: map[string]*saved.Chain{}, Line: saved.Place{File: p.name, At: "table " + key}}
+		p.tables[key] = t
+		p.rs.Tables = append(p.rs.Tables, t)
+	}
+	return t
+}
+
+// declare reads tables, chains, sets and maps.
+func (p *nftFile) declare(kind string, o nftHead) error {
+	switch kind {
+	case "table":
+		if t := p.table(o, o.Name); t.Families == 0 {
+			p.report.Lose(t.Line, "filters what is not IP, and the policy does not")
+		}
+	case "chain":
+		p.chain(o)
+	case "set", "map":
+		p.set(o)
+	case "flowtable":
+		p.report.Lose(saved.Place{File: p.name, At: fmt.Sprintf("flowtable %s", o.Name)}, "forwards packets past the rules, and the policy does not")
+	}
+	return nil
+}
+
+func (p *nftFile) chain(o nftHead) {
+	c := p.table(o, o.Table).Chain(o.Name)
+	c.PolicyAt = saved.Place{File: p.name, At: c.String()}
+	if o.Hook == "" {
+		return
+	}
+	c.Hook = nftHooks[o.Hook]
+	c.HookName = o.Hook
+	c.NAT = string(o.Type) == `"nat"`
+	json.Unmarshal(o.Prio, &c.Priority) // a name instead of a number is not printed by list
+	c.Devices = words(o.Dev)
+	c.Policy.Kind = saved.ActAccept
+	if o.Policy == "drop" {
+		c.Policy.Kind = saved.ActDrop
+	}
+}
+
+// words reads a word or a list of words.
+func words(raw json.RawMessage) (list []string) {
+	var one string
+	if json.Unmarshal(raw, &one) == nil && one != "" {
+		return []string{one}
+	}
+	if json.Unmarshal(raw, &list) != nil {
+		return nil
+	}
+	return list
+}
+
+// set reads a set or a map.
+func (p *nftFile) set(o nftHead) {
+	key := o.Family + " " + o.Table + " " + o.Name
+	s := &saved.Set{
+		Name: o.Name, Scope: o.Family + " " + o.Table, At: saved.Place{File: p.name, At: fmt.Sprintf("table %s %s, set %s", o.Family, o.Table, o.Name)},
+		Timeout: time.Duration(o.Timeout) * time.Second, Max: o.Size,
+	}
+	for _, f := range words(o.Flags) {
+		s.Dynamic = s.Dynamic || f == "timeout" || f == "dynamic"
+	}
+	types := words(o.Type)
+	if len(types) == 1 && o.Map == nil {
+		s.Family = map[string]saved.Family{"ipv4_addr": saved.IPv4, "ipv6_addr": saved.IPv6}[types[0]]
+	}
+	if s.Family != 0 {
+		s.Dims = []saved.Dim{saved.DimAddr}
+		p.addresses(s, o.Elem)
+		p.rs.Sets = append(p.rs.Sets, s)
+	}
+	p.sets[key] = &nftSet{s, o.Elem}
+}
+
+// addresses reads the elements of a set of addresses.
+func (p *nftFile) addresses(s *saved.Set, elems []any) {
+	for _, e := range elems {
+		val, comment := element(e)
+		r, ok := nftAddr(val)
+		if !ok || saved.Mapped(r) {
+			p.report.Lose(s.At, "element %s has no equal; the set is imported without it", compact(e))
+			continue
+		}
+		s.Entries = append(s.Entries, saved.Entry{Addr: r, Comment: comment})
+	}
+	s.Finish()
+}
+
+// fills finds the sets that rules fill.
+func (p *nftFile) fills(kind string, o nftHead) error {
+	if kind != "rule" {
+		return nil
+	}
+	p.counts[p.table(o, o.Table).Chain(o.Chain)]++
+	for _, raw := range o.Expr {
+		var statement struct {
+			Set struct{ Set string } `json:"set"`
+		}
+		if json.Unmarshal(raw, &statement) != nil || statement.Set.Set == "" {
+			continue
+		}
+		if s := p.named(o, statement.Set.Set); s != nil {
+			s.Dynamic = true
+		}
+	}
+	return nil
+}
+
+// named is the set behind @name.
+func (p *nftFile) named(o nftHead, at string) *nftSet {
+	if at == "" || at[0] != '@' {
+		return nil
+	}
+	return p.sets[o.Family+" "+o.Table+" "+at[1:]]
+}
+
+// rule reads a rule; one with a verdict map becomes several.
+func (p *nftFile) rule(kind string, o nftHead) error {
+	if kind != "rule" {
+		return nil
+	}
+	t := p.table(o, o.Table)
+	if t.Families == 0 {
+		return nil
+	}
+	c := t.Chain(o.Chain)
+	at := saved.Place{File: p.name, At: fmt.Sprintf("%s, handle %d", c, o.Handle), Text: statements(o.Expr)}
+	if l, ok := p.lines.of(t.Kind, o.Chain, p.rules[c], p.counts[c]); ok {
+		at = saved.Place{File: p.name, Line: l.number, Text: l.text}
+	}
+	p.rules[c]++
+	r := nftReader{file: p, head: o, rule: saved.Rule{At: at, Comment: o.Comment, Alts: []saved.Cond{{}}}}
+	c.Rules = append(c.Rules, r.read()...)
+	return nil
+}
+
+func compact(v any) string {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Sprint(v)
+	}
+	return string(b)
+}

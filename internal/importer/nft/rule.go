@@ -1,0 +1,177 @@
+package nft
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/floodwall/floodwall/internal/importer/saved"
+)
+
+// nftReader is a rule of nft as far as it was read.
+type nftReader struct {
+	file *nftFile
+	head nftHead
+	rule saved.Rule
+	out  []saved.Rule
+
+	limited bool // a limit stands before
+}
+
+// read takes one statement after the other, and returns the rules that they make.
+func (r *nftReader) read() []saved.Rule {
+	for _, raw := range r.head.Expr {
+		var statement map[string]any
+		if json.Unmarshal(raw, &statement) != nil || len(statement) == 0 {
+			r.unknown("statement " + string(raw))
+			continue
+		}
+		for name, body := range statement {
+			r.statement(name, body)
+		}
+	}
+	all := append(r.out, r.rule)
+	for i := range all {
+		otherPorts(all[i].Alts)
+	}
+	return all
+}
+
+func (r *nftReader) unknown(what string) {
+	for i := range r.rule.Alts {
+		r.rule.Alts[i] = r.rule.Alts[i].WithUnknown(what)
+	}
+}
+
+// nftVerdicts are the statements with an equal that end a rule.
+var nftVerdicts = map[string]saved.ActionKind{
+	"accept": saved.ActAccept, "drop": saved.ActDrop, "reject": saved.ActReject, "return": saved.ActReturn, "continue": saved.ActNone,
+	"jump": saved.ActJump, "goto": saved.ActGoto,
+}
+
+// nftHarmless are statements that change nothing about a packet.
+var nftHarmless = []string{"counter", "last", "meter stats", "comment"}
+
+// nftSide are statements after which the rule goes on, and what they do that the policy does not.
+var nftSide = map[string]string{
+	"mangle": saved.Changes, "ct helper": saved.Helps, "ct timeout": saved.Helps, "ct expectation": saved.Helps,
+	"dup": "copies packets, and the policy does not", "flow": "forwards packets past the rules, and the policy does not",
+	"secmark": saved.Marks,
+}
+
+// statement reads one statement.
+func (r *nftReader) statement(name string, body any) {
+	kind, isVerdict := nftVerdicts[name]
+	side, isSide := nftSide[name]
+	switch {
+	case name == "match":
+		r.behindLimit()
+		op, _ := member(body, "op").(string)
+		r.narrow(r.meets(member(body, "left"), op, member(body, "right")))
+	case name == "vmap":
+		r.behindLimit()
+		r.verdictMap(member(body, "key"), member(body, "data"))
+	case isVerdict:
+		r.decide(nftAction(kind, body))
+	case name == "log":
+		r.rule.Act.Logs = true
+	case slices.Contains(nftHarmless, name):
+	case name == "set" && member(body, "stmt") == nil:
+		r.side(saved.FillsSet)
+	case name == "set" || name == "meter":
+		r.unknown("a limit for each address")
+	case name == "limit":
+		r.limit(body)
+	case name == "notrack":
+		r.rule.Notrack = true
+	case isSide:
+		r.side(side)
+	case name == "snat" || name == "dnat" || name == "masquerade" || name == "redirect":
+		r.decide(saved.Action{Kind: saved.ActUnknown, Target: name})
+		r.rule.To = nftDestination(body)
+	case name == "queue" || name == "synproxy" || name == "tproxy" || name == "fwd":
+		r.decide(saved.Action{Kind: saved.ActUnknown, Target: name})
+	case name == "xt":
+		r.unknown(fmt.Sprintf("an extension of iptables (%v), which only iptables-save prints", member(body, "name")))
+	default: // quota, ct count, and what later versions add
+		r.unknown(name)
+	}
+}
+
+func (r *nftReader) side(what string) {
+	if !slices.Contains(r.rule.Side, what) {
+		r.rule.Side = append(r.rule.Side, what)
+	}
+}
+
+// decide gives the rule its verdict. That it logs, too, stays.
+func (r *nftReader) decide(a saved.Action) {
+	a.Logs = r.rule.Act.Logs
+	r.rule.Act = a
+}
+
+func nftAction(kind saved.ActionKind, body any) saved.Action {
+	target, _ := member(body, "target").(string)
+	return saved.Action{Kind: kind, Target: target}
+}
+
+// narrow makes the rule ask for any of conds, too.
+func (r *nftReader) narrow(conds []saved.Cond) {
+	var out []saved.Cond
+	for _, a := range r.rule.Alts {
+		for _, c := range conds {
+			out = append(out, a.And(c))
+		}
+	}
+	r.rule.Alts = out
+}
+
+// verdictMap makes a rule of each element. No two elements overlap, so their order is free, but the one for all other
+// packets comes last.
+func (r *nftReader) verdictMap(key, data any) {
+	list, ok := listOf(data)
+	if name, isName := data.(string); isName {
+		if set := r.file.named(r.head, name); set != nil && !set.Dynamic {
+			list, ok = set.elem, true
+		}
+	}
+	if !ok {
+		r.unknown("map " + compact(data))
+		r.decide(saved.Action{Kind: saved.ActUnknown, Target: "map"})
+		return
+	}
+	var rest []saved.Rule
+	for _, e := range list {
+		pair, ok := e.([]any)
+		if !ok || len(pair) != 2 {
+			r.unknown("the element " + compact(e) + " of a map")
+			continue
+		}
+		val, _ := element(pair[0])
+		if branch := r.branch(key, val, pair[1]); val == "*" {
+			rest = append(rest, branch)
+		} else {
+			r.out = append(r.out, branch)
+		}
+	}
+	r.out = append(r.out, rest...)
+}
+
+// branch is the rule that one element of a verdict map makes.
+func (r *nftReader) branch(key, val, verdict any) saved.Rule {
+	b := nftReader{file: r.file, head: r.head, rule: r.rule, limited: r.limited}
+	b.rule.Alts = slices.Clone(r.rule.Alts)
+	if val != "*" {
+		if parts, ok := member(key, "concat").([]any); ok {
+			b.narrow([]saved.Cond{b.tuple(parts, val)})
+		} else {
+			b.narrow(b.meets(key, "==", val))
+		}
+	}
+	if v, ok := verdict.(map[string]any); ok {
+		for name, body := range v {
+			b.statement(name, body)
+		}
+	}
+	return b.rule
+}

@@ -1,0 +1,204 @@
+package nft
+
+import (
+	"fmt"
+
+	"github.com/floodwall/floodwall/internal/importer/saved"
+	"github.com/floodwall/floodwall/internal/packet"
+)
+
+// selector is what an expression of nft reads from a packet.
+type selector struct {
+	field  packet.Field
+	kind   kind
+	domain saved.Values // what the field of packets that have it can be; nil is all
+	shift  uint32       // added to nft's values
+	code   bool         // messages: their code, not their type
+	both   bool         // ports: of TCP and of UDP
+	flags  bool         // tested bit by bit
+	mask   uint32       // of flags
+	given  saved.Cond   // what else a packet must be to have it
+
+	side    func(saved.Cond, saved.AddrTest) saved.Cond // for addresses, instead of a field
+	device  bool                                        // or the device
+	kinds   bool                                        // the address's kind, as fib finds it
+	status  bool                                        // or what conntrack did
+	unknown string                                      // or nothing that the policy can test
+}
+
+func fieldOf(f packet.Field, k kind) selector { return selector{field: f, kind: k} }
+
+// addressOf is a selector of an address of one family.
+func addressOf(f uint32, side func(saved.Cond, saved.AddrTest) saved.Cond) selector {
+	return selector{side: side, given: saved.Cond{}.With(packet.Family, saved.Only(f))}
+}
+
+// inFamily is s for packets of one family.
+func (s selector) inFamily(f uint32) selector {
+	s.given = s.given.With(packet.Family, saved.Only(f))
+	return s
+}
+
+func portOf(f packet.Field, protos ...uint32) selector {
+	all, _ := saved.PortsIn(saved.TCPPorts, protos...)
+	s := selector{field: f, kind: portKind, domain: all, both: len(protos) > 1}
+	if len(protos) == 1 && protos[0] == saved.ProtoUDP {
+		s.shift = packet.PortUDP
+	}
+	return s
+}
+
+func typeOf(f saved.Family) selector {
+	base := saved.ICMPBase(f)
+	return selector{field: packet.ICMP, shift: base, domain: saved.Values{{First: base, Last: base + 0xffff}}, kind: named(255, saved.ICMPNames[f])}
+}
+
+func codeOf(f saved.Family) selector {
+	s := typeOf(f)
+	s.kind, s.code = named(255, saved.ICMPCodes[f]), true
+	return s
+}
+
+// messages are the messages whose type, or code, is in v.
+func (s selector) messages(v saved.Values) saved.Values {
+	out := saved.Values{}
+	for _, w := range v {
+		if !s.code {
+			out = append(out, saved.Span{First: s.shift + w.First<<8, Last: s.shift + w.Last<<8 + 255})
+			continue
+		}
+		for kind := range uint32(256) {
+			out = append(out, saved.Span{First: s.shift + kind<<8 + w.First, Last: s.shift + kind<<8 + w.Last})
+		}
+	}
+	return saved.Normalize(out)
+}
+
+// looking is s, whose values are not quite those of the policy's key.
+func (s selector) looking(how string) selector {
+	s.given = s.given.Narrowed(how)
+	return s
+}
+
+// firstHeader says how a rule for IPv6 sees the protocol.
+const firstHeader = "it asks for the type of the first header, and the policy for that behind all extension headers"
+
+// payloads are the header fields with an equal, by protocol and name.
+var payloads = map[string]selector{
+	"ip saddr": addressOf(packet.FamilyIPv4, saved.Cond.From), "ip daddr": addressOf(packet.FamilyIPv4, saved.Cond.To),
+	"ip6 saddr": addressOf(packet.FamilyIPv6, saved.Cond.From), "ip6 daddr": addressOf(packet.FamilyIPv6, saved.Cond.To),
+	"ip protocol":  fieldOf(packet.Proto, protoKind).inFamily(packet.FamilyIPv4),
+	"ip6 nexthdr":  fieldOf(packet.Proto, protoKind).inFamily(packet.FamilyIPv6).looking(firstHeader),
+	"ip ttl":       fieldOf(packet.TTL, octetKind).inFamily(packet.FamilyIPv4),
+	"ip6 hoplimit": fieldOf(packet.TTL, octetKind).inFamily(packet.FamilyIPv6),
+	"ip dscp":      fieldOf(packet.DSCP, dscpKind).inFamily(packet.FamilyIPv4),
+	"ip6 dscp":     fieldOf(packet.DSCP, dscpKind).inFamily(packet.FamilyIPv6),
+	"ip length":    fieldOf(packet.Length, lengthKind).inFamily(packet.FamilyIPv4),
+	"ip version":   fieldOf(packet.Family, named(15, nil)).unsupported("ip version"),
+	"tcp dport":    portOf(packet.DPort, saved.ProtoTCP), "tcp sport": portOf(packet.SPort, saved.ProtoTCP),
+	"udp dport": portOf(packet.DPort, saved.ProtoUDP), "udp sport": portOf(packet.SPort, saved.ProtoUDP),
+	"th dport": portOf(packet.DPort, saved.ProtoTCP, saved.ProtoUDP), "th sport": portOf(packet.SPort, saved.ProtoTCP, saved.ProtoUDP),
+	"tcp flags":   {field: packet.Flags, kind: flagKind, domain: saved.Values{{First: 0, Last: packet.FlagsNone - 1}}, flags: true, mask: 255},
+	"icmp type":   typeOf(saved.IPv4),
+	"icmp code":   codeOf(saved.IPv4),
+	"icmpv6 type": typeOf(saved.IPv6),
+	"icmpv6 code": codeOf(saved.IPv6),
+	"ether type":  fieldOf(packet.Family, familyKind),
+}
+
+// metas are the meta keys with an equal.
+var metas = map[string]selector{
+	"l4proto": fieldOf(packet.Proto, protoKind), "nfproto": fieldOf(packet.Family, familyKind),
+	"protocol": fieldOf(packet.Family, familyKind), "length": fieldOf(packet.Length, lengthKind),
+	"iifname": {device: true}, "iif": {device: true},
+}
+
+func (s selector) unsupported(what string) selector { return selector{unknown: what} }
+
+// selectorOf reads the left side of a match, or the key of a map.
+func selectorOf(v any) selector {
+	if p, ok := member(v, "payload").(map[string]any); ok {
+		return knownOr(payloads, fmt.Sprintf("%v %v", p["protocol"], p["field"]))
+	}
+	if m, ok := member(v, "meta").(map[string]any); ok {
+		return knownOr(metas, fmt.Sprint(m["key"])).orMeta(m["key"])
+	}
+	if c, ok := member(v, "ct").(map[string]any); ok {
+		if c["key"] == "state" {
+			return selector{field: packet.State, kind: stateKind}
+		}
+		if c["key"] == "status" {
+			return selector{status: true}
+		}
+		return selector{unknown: fmt.Sprintf("ct %v", c["key"])}
+	}
+	if f, ok := member(v, "fib").(map[string]any); ok {
+		return fibSelector(f)
+	}
+	if and, ok := member(v, "&").([]any); ok && len(and) == 2 {
+		return masked(selectorOf(and[0]), and)
+	}
+	return selector{unknown: compact(v)}
+}
+
+func knownOr(known map[string]selector, name string) selector {
+	if s, ok := known[name]; ok {
+		return s
+	}
+	return selector{unknown: name}
+}
+
+// orMeta names the key with its keyword where it has no equal.
+func (s selector) orMeta(key any) selector {
+	if s.unknown != "" {
+		s.unknown = fmt.Sprintf("meta %v", key)
+	}
+	return s
+}
+
+// fibSelector reads the kind of an address as the routing table has it.
+func fibSelector(f map[string]any) selector {
+	flags, _ := f["flags"].([]any)
+	if f["result"] == "type" && len(flags) == 1 {
+		switch flags[0] {
+		case "saddr":
+			return selector{kinds: true, side: saved.Cond.From}
+		case "daddr":
+			return selector{kinds: true, side: saved.Cond.To}
+		}
+	}
+	return selector{unknown: fmt.Sprintf("fib %v", f["result"])}
+}
+
+// offsetMask are the bits of an IPv4 header's third pair of octets behind the flags (RFC 791, 3.1).
+const offsetMask = 0x1fff
+
+// masked reads FIELD & MASK.
+func masked(s selector, and []any) selector {
+	p, _ := member(and[0], "payload").(map[string]any)
+	mask, isNumber := octetMask(and[1])
+	switch {
+	case s.flags:
+		bits, ok := flagKind.bits(and[1])
+		if !ok {
+			return selector{unknown: compact(and[1])}
+		}
+		s.mask = bits
+		return s
+	case isNumber && mask == offsetMask && p["protocol"] == "ip" && p["field"] == "frag-off":
+		fragments := selector{field: packet.Fragment, kind: laterKind}
+		return fragments.inFamily(packet.FamilyIPv4)
+	}
+	return selector{unknown: compact(map[string]any{"&": and})}
+}
+
+func octetMask(v any) (uint32, bool) {
+	f, ok := v.(float64)
+	return uint32(f), ok
+}
+
+// laterKind reads the 0 that a fragment offset is compared with; its value stands for those that are no later fragment.
+func laterKind(v any) (uint32, bool) {
+	n, ok := v.(float64)
+	return 0, ok && n == 0
+}

@@ -1,0 +1,115 @@
+package saved
+
+import (
+	"slices"
+
+	"go4.org/netipx"
+)
+
+// AddrTest is a test of one of a packet's addresses: it must be in `in`, and not in `out`. A nil set tests nothing.
+type AddrTest struct{ In, Out *AddrSet }
+
+// and is a test for both; ok is false when the policy cannot say it, as it takes one list of sets for each key.
+func (t AddrTest) and(u AddrTest) (both AddrTest, ok bool) {
+	both.Out = t.Out
+	switch {
+	case t.Out == nil:
+		both.Out = u.Out
+	case u.Out != nil:
+		both.Out = t.Out.Or(u.Out)
+	}
+	switch {
+	case t.In == nil:
+		both.In = u.In
+	case u.In == nil || t.In.equal(u.In):
+		both.In = t.In
+	case t.In.plain() && u.In.plain():
+		both.In = &AddrSet{Ranges: Common(t.In.Ranges, u.In.Ranges)}
+	case t.In.plain():
+		both = both.within(u.In, t.In.Ranges)
+	case u.In.plain():
+		both = both.within(t.In, u.In.Ranges)
+	case t.In.covers(u.In):
+		both.In = u.In
+	case u.In.covers(t.In):
+		both.In = t.In
+	default:
+		return t, false
+	}
+	return both.tidy(), true
+}
+
+// within adds to t that the address is in a and in ranges, the latter by excluding all others.
+func (t AddrTest) within(a *AddrSet, ranges []netipx.IPRange) AddrTest {
+	if len(a.Sets) == 0 && slices.Equal(ranges, Common(ranges, HereBound)) { // no host has such an address
+		return AddrTest{In: &AddrSet{Ranges: Common(a.Ranges, ranges)}, Out: t.Out}
+	}
+	others := &AddrSet{Ranges: outside(ranges)}
+	if t.Out != nil {
+		others = others.Or(t.Out)
+	}
+	return AddrTest{In: a, Out: others}
+}
+
+// tidy takes out of `in` what is in out.
+func (t AddrTest) tidy() AddrTest {
+	if t.In == nil || t.Out == nil {
+		return t
+	}
+	t.In = t.In.minus(t.Out)
+	if t.In.plain() && t.Out.plain() {
+		t.Out = nil
+	}
+	return t
+}
+
+// of is what t asks of addresses of one family; possible is false when none can pass.
+func (t AddrTest) of(f Family) (u AddrTest, possible bool) {
+	if t.In != nil {
+		if u.In = t.In.of(f); u.In.empty() {
+			return u, false
+		}
+	}
+	if t.Out != nil {
+		if u.Out = t.Out.of(f); u.Out.empty() {
+			u.Out = nil
+		}
+	}
+	if u.In != nil && len(u.In.Ranges) == 1 && len(u.In.Sets) == 0 && whole(u.In.Ranges[0]) {
+		u.In = nil
+	}
+	return u, u.Out == nil || len(u.Out.Ranges) == 0 || !slices.ContainsFunc(u.Out.Ranges, whole)
+}
+
+// whole reports whether r is all addresses of its family.
+func whole(r netipx.IPRange) bool {
+	p, ok := r.Prefix()
+	return ok && p.Bits() == 0
+}
+
+// of is the part of a that can hold addresses of one family.
+func (a *AddrSet) of(f Family) *AddrSet {
+	u := &AddrSet{Local: a.Local}
+	for _, r := range a.Ranges {
+		if familyOf(r.From()) == f {
+			u.Ranges = append(u.Ranges, r)
+		}
+	}
+	for _, s := range a.Sets {
+		if s.Family&f != 0 {
+			u.Sets = append(u.Sets, s)
+		}
+	}
+	return u
+}
+
+// Or is t for packets of one family, and u for those of the other; they have the same shape.
+func (t AddrTest) Or(u AddrTest) AddrTest {
+	if t.In != nil {
+		t.In = t.In.Or(u.In)
+	}
+	if t.Out != nil {
+		t.Out = t.Out.Or(u.Out)
+	}
+	return t
+}

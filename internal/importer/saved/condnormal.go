@@ -1,0 +1,189 @@
+package saved
+
+import (
+	"slices"
+
+	"github.com/floodwall/floodwall/internal/packet"
+)
+
+// Possible brings c into the form in which equal conds are equal, for packets of one family: protocols that ports,
+// flags and messages need are made explicit, and values that cannot occur left out. It reports whether any packet can
+// meet c.
+func (c Cond) Possible(f Family) (Cond, bool) {
+	number := uint32(packet.FamilyIPv4)
+	if f == IPv6 {
+		number = packet.FamilyIPv6
+	}
+	if !c.Field[packet.Family].Has(number) {
+		return c, false
+	}
+	c.Field[packet.Family] = Only(number)
+	var okSrc, okDst bool
+	c.Src, okSrc = c.Src.of(f)
+	c.Dst, okDst = c.Dst.of(f)
+	if !okSrc || !okDst {
+		return c, false
+	}
+	c = c.protocols(f).anyHeader().reassembled()
+	if v := c.Field[packet.Fragment]; v != nil && v.Within(Only(packet.FragmentLater)) && c.needsHeader() {
+		return c, false
+	}
+	for k, v := range c.Field {
+		if v != nil && len(v) == 0 {
+			return c, false
+		}
+		if v.Full(packet.Field(k)) {
+			c.Field[k] = nil
+		}
+	}
+	return c, true
+}
+
+// anyHeader says of packets that can have any ports, flags or messages of their protocols that they have these protocols,
+// and are no later fragments; and of those that have none of what their protocol has, that they are later fragments.
+func (c Cond) anyHeader() Cond {
+	for _, d := range Dependents {
+		v, proto := c.Field[d.Field], c.Field[packet.Proto]
+		switch {
+		case v == nil:
+		case d.whole(v):
+			c.Field[d.Field] = nil
+			c = c.With(packet.Proto, d.Needs(v)).With(packet.Fragment, Only(packet.FragmentNone, packet.FragmentFirst))
+		case slices.Equal(v, Only(d.none)) && proto != nil && proto.Within(d.protos()):
+			c.Field[d.Field] = nil
+			c = c.With(packet.Fragment, Only(packet.FragmentLater))
+		}
+	}
+	return c
+}
+
+// whole reports whether v is all that packets of some protocols can have, and nothing else.
+func (d dependent) whole(v Values) bool {
+	if v.Has(d.none) {
+		return false
+	}
+	for _, o := range d.of {
+		if part := v.And(o.values); len(part) > 0 && !slices.Equal(part, o.values) {
+			return false
+		}
+	}
+	return true
+}
+
+// protos are the protocols whose packets have the field.
+func (d dependent) protos() Values {
+	var list []uint32
+	for _, o := range d.of {
+		list = append(list, o.proto)
+	}
+	return Only(list...)
+}
+
+// reassembled makes the state and the kind of fragment agree: what tracks packets puts their fragments together before
+// (kernel nf_defrag_ipv4.c, nf_defrag_ipv6_hooks.c).
+func (c Cond) reassembled() Cond {
+	state, fragment := c.Field[packet.State], c.Field[packet.Fragment]
+	switch {
+	case state == nil || fragment == nil:
+	case !state.Has(packet.StateUntracked) && fragment.Has(packet.FragmentNone):
+		c.Field[packet.Fragment] = nil
+	case !fragment.Has(packet.FragmentNone):
+		c.Field[packet.State] = state.And(Only(packet.StateUntracked))
+	}
+	return c
+}
+
+// ManyMessages reports whether c asks for so many ICMP messages that a rule names the others instead. Such a rule is of
+// one family.
+func (c *Cond) ManyMessages() bool {
+	v := c.Field[packet.ICMP]
+	return v != nil && !v.Has(packet.ICMPNone) && v.Count() > 64*256
+}
+
+// protocols makes the protocol and what depends on it agree.
+func (c Cond) protocols(f Family) Cond {
+	messages := Values{{0, packet.ICMPv6 - 1}, {packet.ICMPNone, packet.ICMPNone}}
+	if f == IPv6 {
+		messages = Values{{packet.ICMPv6, packet.ICMPNone}}
+	}
+	if c.Field[packet.ICMP] != nil {
+		c.Field[packet.ICMP] = c.Field[packet.ICMP].And(messages)
+	}
+	proto := c.Field[packet.Proto]
+	for _, d := range Dependents {
+		proto = proto.And(d.Needs(c.Field[d.Field]))
+	}
+	c.Field[packet.Proto] = proto
+	if proto == nil {
+		return c
+	}
+	for _, d := range Dependents {
+		if c.Field[d.Field] != nil {
+			c.Field[d.Field] = d.left(c.Field[d.Field], proto)
+		}
+	}
+	return c
+}
+
+// dependent is a field that only packets of certain protocols have.
+type dependent struct {
+	Field packet.Field
+	of    []struct {
+		proto  uint32
+		values Values
+	}
+	none uint32 // the value of all others
+}
+
+// Dependents are the fields that only packets of certain protocols have.
+var Dependents = []dependent{
+	portsOf(packet.DPort), portsOf(packet.SPort),
+	{Field: packet.Flags, none: packet.FlagsNone, of: []struct {
+		proto  uint32
+		values Values
+	}{{ProtoTCP, Values{{0, packet.FlagsNone - 1}}}}},
+	{Field: packet.ICMP, none: packet.ICMPNone, of: []struct {
+		proto  uint32
+		values Values
+	}{{ProtoICMP, Values{{0, packet.ICMPv6 - 1}}}, {ProtoICMPv6, Values{{packet.ICMPv6, packet.ICMPNone - 1}}}}},
+}
+
+func portsOf(f packet.Field) dependent {
+	return dependent{Field: f, none: packet.PortNone, of: []struct {
+		proto  uint32
+		values Values
+	}{{ProtoTCP, TCPPorts}, {ProtoUDP, UDPPorts}}}
+}
+
+// Needs is the protocols that packets with one of the values v have; nil when it can be any.
+func (d dependent) Needs(v Values) Values {
+	if v.Has(d.none) {
+		return nil
+	}
+	protos := Values{}
+	for _, o := range d.of {
+		if len(v.And(o.values)) > 0 {
+			protos = append(protos, Span{o.proto, o.proto})
+		}
+	}
+	return Normalize(protos)
+}
+
+// left is what packets of the protocols can have of the values v; nil when that is all they can have.
+func (d dependent) left(v, protos Values) Values {
+	can := Only(d.none)
+	for _, o := range d.of {
+		if protos.Has(o.proto) {
+			can = can.Or(o.values)
+		}
+	}
+	if v = v.And(can); slices.Equal(v, can) {
+		return nil
+	}
+	return v
+}
+
+// needsHeader reports whether c asks for something that only packets with an L4 header have.
+func (c Cond) needsHeader() bool {
+	return slices.ContainsFunc(Dependents, func(d dependent) bool { return !c.Field[d.Field].Has(d.none) })
+}

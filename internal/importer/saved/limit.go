@@ -1,0 +1,101 @@
+package saved
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Limit is a rate that rules compare packets with: a token bucket, as that of xt_limit, xt_hashlimit and nft_limit in the
+// kernel (net/netfilter). It is full at first, and a packet that finds no token takes none: so is `over` of a policy.
+type Limit struct {
+	At    Place
+	What  string // in the words of messages: `-m limit`
+	Above bool   // the rule matches what exceeds it; if not, what does not
+	Rate  uint64 // packets, or bits, in unit
+	Unit  string // s, min, h or day
+	Bits  bool
+	Burst uint64 // packets or bits
+	Per   prefixes
+	Less  string // how the rule differs from this, or ""
+	Table string // of hashlimit: rules of the same table count together
+}
+
+// prefixes are the lengths to which addresses are cut; 0 is not by that address.
+type prefixes struct{ from4, from6, to4, to6 int }
+
+// Global reports whether l is one for all packets.
+func (l *Limit) Global() bool { return l.Per == prefixes{} }
+
+// Key is equal for limits that count the same way.
+func (l *Limit) Key() string {
+	if l == nil {
+		return ""
+	}
+	return fmt.Sprint(l.Rate, l.Unit, l.Bits, l.Burst, l.Per.from4+l.Per.from6 > 0, l.Per.to4+l.Per.to6 > 0, l.Above)
+}
+
+// String is l as a policy has it.
+func (l *Limit) String() string {
+	unit := ""
+	if l.Bits {
+		unit = "bit"
+	}
+	words := []string{fmt.Sprintf("rate: %d%s/%s", l.Rate, unit, l.Unit)}
+	var per []string
+	if l.Per.from4+l.Per.from6 > 0 {
+		per = append(per, prefixWord("from", l.Per.from4, l.Per.from6))
+	}
+	if l.Per.to4+l.Per.to6 > 0 {
+		per = append(per, prefixWord("to", l.Per.to4, l.Per.to6))
+	}
+	switch len(per) {
+	case 1:
+		words = append(words, "per: "+per[0])
+	case 2:
+		words = append(words, "per: ["+strings.Join(per, ", ")+"]")
+	}
+	return "{" + strings.Join(append(words, fmt.Sprintf("burst: %d%s", l.Burst, unit)), ", ") + "}"
+}
+
+// prefixWord is `from/24/56`; a family that the limit is not of gets the usual length.
+func prefixWord(end string, v4, v6 int) string {
+	if v4 == 0 {
+		v4 = 32
+	}
+	if v6 == 0 {
+		v6 = 64
+	}
+	if v6 == 64 {
+		if v4 == 32 {
+			return end
+		}
+		return fmt.Sprintf("%s/%d", end, v4)
+	}
+	return fmt.Sprintf("%s/%d/%d", end, v4, v6)
+}
+
+// MaxPackets is the greatest rate that a policy can have, in packets a second.
+const MaxPackets = 10_000_000
+
+func (p prefixes) From(f Family, length int) prefixes {
+	if f == IPv4 {
+		p.from4 = length
+	} else {
+		p.from6 = length
+	}
+	return p
+}
+
+func (p prefixes) To(f Family, length int) prefixes {
+	if f == IPv4 {
+		p.to4 = length
+	} else {
+		p.to6 = length
+	}
+	return p
+}
+
+// Both is the prefixes of a limit for IPv4 and the same for IPv6.
+func (p prefixes) Both(q prefixes) prefixes {
+	return prefixes{max(p.from4, q.from4), max(p.from6, q.from6), max(p.to4, q.to4), max(p.to6, q.to6)}
+}
