@@ -17,11 +17,12 @@ import (
 
 // How soon the daemon puts back what others remove. The kernel tells of devices and of nftables at once. It does not tell
 // that a program was detached, nor of the older iptables and of ipset: these are looked at every lookEvery. A look at
-// netfilter takes a share of a CPU of no more than 1/lookShare, so large policies are looked at less often.
+// netfilter takes a share of a CPU of no more than 1/lookShare, so large policies are looked at less often, but never less often
+// than every rulesLook: on a busy machine a look takes long because it waits, and what is gone must not stay gone for that.
 const (
 	lookEvery = time.Second
 	lookShare = 20
-	rulesLook = 10 * time.Second // at nftables, in case that an event told too little
+	rulesLook = 10 * time.Second // at nftables too, in case that an event told too little
 	settling  = 20 * time.Millisecond
 )
 
@@ -62,7 +63,7 @@ func (w *watcher) repair(ctx context.Context) {
 	}()
 	r := &repairer{repair: w.in.RepairNetfilter, rules: true, report: w.report, said: map[string]bool{}}
 	r.run(ctx, rules, func(took time.Duration) time.Duration {
-		return max(w.rulesEvery(), took*lookShare)
+		return min(max(w.rulesEvery(), took*lookShare), rulesLook)
 	})
 	<-done
 }
