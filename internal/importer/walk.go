@@ -71,7 +71,7 @@ func (w *walker) exhausted() bool { return w.spent > w.allowed }
 type trail struct {
 	paths []saved.Cond
 	final bool // no base chain follows, so that to accept is to pass
-	lax   bool // what has no equal is passed; see forward.go
+	lax   bool // what has no equal is passed; see doubt.go
 	sure  bool // all packets of paths get here; if not, only passing is sound
 }
 
