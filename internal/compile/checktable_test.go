@@ -412,7 +412,7 @@ icmp 8.8.8.8 > 1.1.1.1 type=5 frag=later
 	packet.ICMPLarge: {`
 icmp 8.8.8.8 > 1.1.1.1 len=1025
 icmpv6 2606::1 > 2606::2 len=1025
-icmp 8.8.8.8 > 1.1.1.1 totlen=65535
+icmp 8.8.8.8 > 1.1.1.1 len=1500
 `, `
 icmp 8.8.8.8 > 1.1.1.1 len=1024
 icmp 8.8.8.8 > 1.1.1.1 echo-reply len=1025

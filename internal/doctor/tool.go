@@ -34,7 +34,7 @@ func runTool(ctx context.Context, name string, args ...string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, toolTime)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, name, args...)
-	cmd.WaitDelay = 100 * time.Millisecond
+	cmd.WaitDelay = toolTime // a busy machine may not let the reader of a pipe run before
 	var out bounded
 	var said bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &said

@@ -8,11 +8,11 @@ import (
 	"github.com/floodwall/floodwall/internal/packet"
 )
 
-// Structural is a check that a program needs whatever its policy says: without it, a packet could hide from a rule what
-// the rule asks for, while the receiver finds it.
+// Structural is a check that a program needs whatever its policy says: without it, a packet could hide from a rule or from another
+// check what that asks for, while the receiver finds it.
 type Structural struct {
 	Check packet.Check
-	Why   string // the first rule that depends on it, and its key
+	Why   string // the first rule that depends on it, and its key; else the first check
 }
 
 // The fields that lie behind IPv6 extension headers, and those of the L4 header. A packet that fails one of these checks has no
@@ -42,32 +42,53 @@ func restsOn(f packet.Field, v6, tcp bool) (set packet.CheckSet) {
 	return set
 }
 
-// Structural lists the checks that the meaning of the program's rules and of its default rests on, by their number. A
-// program that passes every packet needs none. Otherwise vlan-depth holds, as nothing sees a packet behind more tags than
-// are read; the others hold when a rule asks for what they protect, and some packet may not pass for the rules or the default.
+// headerChecks are the checks that read the L4 header. A packet that hides the header evades them as it evades a rule.
+// Beside, nft and iptables drop by them some packets whose header is cut: `tcp option maxseg missing` holds for a header that is
+// not whole (net/netfilter/nft_exthdr.c, nft_tcp_header_pointer), and a test of TCP drops a packet that ends within the
+// header (net/netfilter/xt_tcpudp.c, tcp_mt).
+var headerChecks = []struct {
+	check   packet.Check
+	v6, tcp bool // it looks at packets of IPv6, of TCP
+}{
+	{packet.NDHopLimit, true, false},
+	{packet.TCPHeader, true, true},
+	{packet.TCPFlags, true, true},
+	{packet.PortZero, true, true},
+	{packet.UDPSourceZero, true, false},
+	{packet.TCPOptions, true, true},
+	{packet.SYNData, true, true},
+	{packet.SYNLowPort, true, true},
+	{packet.SYNNoMSS, true, true},
+	{packet.SYNWindowZero, true, true},
+	{packet.ACKZero, true, true},
+	{packet.UDPLength, true, false},
+	{packet.UDP6Checksum, true, false},
+	{packet.ReflectorSource, true, false},
+	{packet.ICMPLarge, true, false},
+}
+
+// Structural lists the checks that the meaning of the program's rules, its default and its other checks rests on, by their
+// number. A program that passes every packet needs none. Otherwise vlan-depth holds, as nothing sees a packet behind more
+// tags than are read. The others hold when a rule or a check asks for what they protect. Rules do not count when they and
+// the default pass all packets.
 func (p *Program) Structural() (list []Structural) {
-	if !p.refuses() {
-		if p.Checks != 0 {
-			list = append(list, Structural{packet.VLANDepth, tooDeep})
-		}
-		return list
+	if p.Checks == 0 && !p.refuses() {
+		return nil
 	}
 	needed := map[packet.Check]string{packet.VLANDepth: tooDeep}
-	need := func(set packet.CheckSet, r *Rule, key string) {
+	need := func(set packet.CheckSet, why string) {
 		for c := range packet.NumChecks {
 			if set.Has(c) && needed[c] == "" {
-				needed[c] = fmt.Sprintf("rule %q asks for %s", r.Name, key)
+				needed[c] = why
 			}
 		}
 	}
-	for i := range p.Rules {
-		r := &p.Rules[i]
-		v6, tcp := p.matchesIPv6(r), r.matchesTCP()
-		for _, m := range r.Match {
-			need(restsOn(m.Field, v6, tcp), r, m.Field.String())
-		}
-		if len(r.Payload) > 0 || len(r.Names) > 0 {
-			need(restsOn(packet.DPort, v6, tcp), r, "payload")
+	if p.refuses() {
+		p.rulesRestOn(need)
+	}
+	for _, h := range headerChecks {
+		if p.Checks.Has(h.check) {
+			need(restsOn(packet.DPort, h.v6, h.tcp), fmt.Sprintf("check %s reads the L4 header", h.check))
 		}
 	}
 	for c := range packet.NumChecks {
@@ -76,6 +97,20 @@ func (p *Program) Structural() (list []Structural) {
 		}
 	}
 	return list
+}
+
+// rulesRestOn names the checks that each rule depends on.
+func (p *Program) rulesRestOn(need func(set packet.CheckSet, why string)) {
+	for i := range p.Rules {
+		r := &p.Rules[i]
+		v6, tcp := p.matchesIPv6(r), r.matchesTCP()
+		for _, m := range r.Match {
+			need(restsOn(m.Field, v6, tcp), fmt.Sprintf("rule %q asks for %s", r.Name, m.Field))
+		}
+		if len(r.Payload) > 0 || len(r.Names) > 0 {
+			need(restsOn(packet.DPort, v6, tcp), fmt.Sprintf("rule %q asks for payload", r.Name))
+		}
+	}
 }
 
 // tooDeep is why vlan-depth holds.

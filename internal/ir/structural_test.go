@@ -24,6 +24,11 @@ func TestStructural(t *testing.T) {
 	}{
 		{"everything passes", asks(ir.Pass, one(packet.DPort)), ""},
 		{"a check", &ir.Program{Checks: packet.CheckSet(0).With(packet.Land)}, "vlan-depth (" + behind + ")"},
+		{"a check of TCP", &ir.Program{Checks: packet.CheckSet(0).With(packet.SYNNoMSS)},
+			`truncated, tiny-fragment, ext-headers, ext-order (check syn-no-mss reads the L4 header); vlan-depth (` + behind + ")"},
+		{"a check of TCP that counts", &ir.Program{Observed: packet.CheckSet(0).With(packet.SYNNoMSS)}, ""},
+		{"a check beside a rule", &ir.Program{Checks: packet.CheckSet(0).With(packet.UDPLength), Rules: asks(ir.Drop, one(packet.DPort)).Rules},
+			`truncated, tiny-fragment, ext-headers, ext-order (rule "r" asks for port); vlan-depth (` + behind + ")"},
 		{"default: drop", &ir.Program{Default: ir.Drop}, "vlan-depth (" + behind + ")"},
 		{"an address", asks(ir.Drop), "vlan-depth (" + behind + ")"},
 		{"a port", asks(ir.Drop, one(packet.DPort)),

@@ -19,6 +19,10 @@ import (
 // toolLimit is how long a tool may run. A million elements take nft 1.0 some ten seconds.
 const toolLimit = 2 * time.Minute
 
+// OutputLimit is how long the output of a tool may take to come after its end. On a busy machine the reader of a pipe can wait for
+// a CPU for more than a second.
+const OutputLimit = 20 * time.Second
+
 // tool is a program of the system.
 type tool struct{ name, path string }
 
@@ -62,7 +66,7 @@ func (t tool) run(ctx context.Context, input string, args ...string) (string, er
 	cmd := exec.CommandContext(ctx, t.path, args...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, &out, &errs
 	cmd.Env = append(os.Environ(), "LC_ALL=C", "LANG=C")
-	cmd.WaitDelay = time.Second
+	cmd.WaitDelay = OutputLimit
 	if err := cmd.Run(); err != nil {
 		if ctx.Err() != nil {
 			err = context.Cause(ctx)

@@ -167,8 +167,8 @@ func (p *page) checks() error {
 	p.line("packet fails. A check in no profile runs only when the policy names it: `checks: {syn-data: on}`. When a target does not make a")
 	p.line("check, or not for all packets, it has a [note](#notes). A check of a profile is then left out and reported. A check that the policy")
 	p.line("names is then an error.\n")
-	p.line("Five checks hold whatever `checks` says, when a rule or service depends on them: `truncated`, `tiny-fragment`, `ext-headers`,")
-	p.line("`ext-order` and `vlan-depth`. They drop packets that could hide a port or another key from a rule.\n")
+	p.line("Five checks hold whatever `checks` says, when a rule, a service or another check depends on them: `truncated`, `tiny-fragment`,")
+	p.line("`ext-headers`, `ext-order` and `vlan-depth`. They drop packets that could hide a port or another key.\n")
 	all := make([]string, packet.NumChecks)
 	for c := range packet.NumChecks {
 		all[c] = c.String() + ": on"

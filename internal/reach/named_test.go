@@ -50,6 +50,8 @@ func evasions() []evasion {
 			segment(true, 80).whole(), []*attempt{segment(true, 2222).withoutLength(), datagram(true, 53, 400).withoutLength()}},
 		{"fragments past a rule on flags", "devices: [eth0]\nchecks: off\nrules: [{flags: syn, then: drop}]\n",
 			datagram(false, 53, 10).whole(), []*attempt{segment(false, 80).inFragments(8), segment(false, 80).inFragments(16)}},
+		{"fragments past a check of SYNs", "devices: [eth0]\ndefault: pass\nchecks: {profile: strict, tiny-fragment: off}\n",
+			segment(false, 80).whole(), []*attempt{segment(false, 80).inFragments(8), segment(false, 80).inFragments(16)}},
 		{"tags past default: drop", drops, datagram(false, 53, 10).behindTags(0x8100), taggedDatagrams(80)},
 		{"tags past rules that reject", "devices: [eth0]\nchecks: off\nrules: [{proto: udp, port: 80, then: reject}]\n",
 			datagram(false, 53, 10).whole(), taggedDatagrams(80)},

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
-	"time"
 
 	"github.com/floodwall/floodwall/internal/netfilter"
 )
@@ -47,7 +46,7 @@ func run(ctx context.Context, input, name string, args ...string) (string, error
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(input), &out, &errs
 	cmd.Env = append(os.Environ(), "LC_ALL=C", "LANG=C")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	cmd.WaitDelay = time.Second
+	cmd.WaitDelay = netfilter.OutputLimit
 	if err := cmd.Run(); err != nil {
 		message, _, _ := strings.Cut(strings.TrimSpace(errs.String()), "\n")
 		if message == "" {
