@@ -68,8 +68,9 @@ func (e *env) restorePolicy(ctx context.Context, in control.Instance, p *policy.
 		devices = p.DeviceNames()
 	}
 	present, missing := split(devices, func(d string) bool { return datapath.DeviceExists(d) == nil })
+	closed := e.closeLate(ctx, in, p, missing)
 	if len(present) == 0 {
-		return true, fmt.Errorf("none of the policy's devices is there yet: %s", strings.Join(missing, ", "))
+		return true, fmt.Errorf("none of the policy's devices is there yet: %s (%s)", strings.Join(missing, ", "), closed)
 	}
 	applied, err := in.Apply(ctx, p, control.ApplyOptions{
 		Target: plan.Target(options.Target), Devices: present, Mode: datapath.Mode(options.Mode), Boot: id, Costs: e.costsOrWarn(),
@@ -79,9 +80,9 @@ func (e *env) restorePolicy(ctx context.Context, in control.Instance, p *policy.
 	}
 	e.println("%s", appliedLine(applied, p, applyFlags{}))
 	if missing != nil {
-		return true, fmt.Errorf("not filtered, as they are not there yet: %s", strings.Join(missing, ", "))
+		return true, fmt.Errorf("not filtered, as they are not there yet: %s (%s)", strings.Join(missing, ", "), closed)
 	}
-	return true, nil
+	return true, openLate(ctx, in, nil)
 }
 
 // restoreFailsafe applies the fail-safe. It always returns an error, which says what is in force.

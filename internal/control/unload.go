@@ -8,7 +8,7 @@ import (
 	"github.com/floodwall/floodwall/internal/ruleset"
 )
 
-// Unload removes everything: what is attached to devices, what is in netfilter, and the state. Connections that SYNPROXY
+// Unload removes everything: what is attached to devices, what is in netfilter, what keeps late devices closed, and the state. Connections that SYNPROXY
 // began go on: as long as there are any, a table is left that decides nothing (Retained). It returns datapath.ErrNotLoaded when there
 // was nothing.
 func (in Instance) Unload(ctx context.Context) error {
@@ -29,12 +29,14 @@ func (in Instance) Unload(ctx context.Context) error {
 	})
 	if errors.Is(err, datapath.ErrNotLoaded) {
 		released, left := in.releaseProxy(ctx) // of an unload before
-		if released {
+		opened, late := in.OpenLate(ctx)
+		if (released || opened) && errors.Join(left, late) == nil {
 			return nil
 		}
-		err = errors.Join(err, left)
+		return errors.Join(err, left, late)
 	}
-	return err
+	_, late := in.OpenLate(ctx)
+	return errors.Join(err, late)
 }
 
 // endings winds down what runs.

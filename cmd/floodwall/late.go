@@ -1,0 +1,64 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/floodwall/floodwall/internal/boot"
+	"github.com/floodwall/floodwall/internal/control"
+	"github.com/floodwall/floodwall/policy"
+)
+
+// closeLate keeps devices closed that are not there yet, as the policy's `boot:` says, and tells what becomes of them. Devices
+// that were kept closed before stay so: the policy is not in force on them yet.
+func (e *env) closeLate(ctx context.Context, in control.Instance, p *policy.Policy, missing []string) (state string) {
+	if missing == nil {
+		return ""
+	}
+	if !p.BootClosed {
+		return "open until they are filtered, as the policy says: boot: open"
+	}
+	held, err := in.LateDevices(ctx)
+	if err == nil && !covers(held, missing) {
+		texts, _ := boot.Open(e.state).Failsafe(missing)
+		err = in.CloseLate(ctx, texts, append(held, missing...))
+	}
+	if err != nil {
+		return fmt.Sprintf("open until they are filtered, as they cannot be kept closed: %v", err)
+	}
+	return "the fail-safe keeps them closed until they are filtered"
+}
+
+// openLate ends closeLate when the policy is in force on all devices that it keeps closed; nil stands for all that there are.
+func openLate(ctx context.Context, in control.Instance, filtered []string) error {
+	held, err := in.LateDevices(ctx)
+	if err == nil && held != nil && (filtered == nil || covers(filtered, held)) {
+		_, err = in.OpenLate(ctx)
+	}
+	if err != nil {
+		return fmt.Errorf("the fail-safe still keeps late devices closed: %w", err)
+	}
+	return nil
+}
+
+// openFiltered ends closeLate when a command was killed after it had applied the policy.
+func openFiltered(ctx context.Context, in control.Instance) error {
+	if held, err := in.LateDevices(ctx); held == nil || err != nil {
+		return err
+	}
+	now, err := in.Status(ctx)
+	if err != nil {
+		return err
+	}
+	filtered := []string{}
+	for _, d := range now.Devices {
+		filtered = append(filtered, d.Name)
+	}
+	return openLate(ctx, in, filtered)
+}
+
+// covers reports whether all names of a list are in another one.
+func covers(list, names []string) bool {
+	return !slices.ContainsFunc(names, func(n string) bool { return !slices.Contains(list, n) })
+}
