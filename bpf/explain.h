@@ -14,7 +14,7 @@ struct question {
 	__u64 key;      /* the generation's key */
 	__u64 now;      /* nanoseconds of CLOCK_MONOTONIC that limits count by, 0 for the present */
 	__u32 decision; /* out: slot and verdict */
-	__u32 flags;    /* SEEN_CHARGE, SEEN_ACT, or 0 */
+	__u32 flags;    /* SEEN_CHARGE, SEEN_ACT, SEEN_GENERAL; out: SEEN_ENTRY when the entry decided */
 };
 
 /* The question that a packet carries, NULL when it is none. */
@@ -35,11 +35,14 @@ static __always_inline void read_question(struct xdp_md *ctx, struct packet *p)
 	p->now = q ? q->now : 0;
 }
 
-static __always_inline bool answer_question(struct xdp_md *ctx, __u32 decision)
+/* Answers a question, if there is one. path is SEEN_ENTRY or 0. */
+static __always_inline bool answer_question(struct xdp_md *ctx, __u32 decision, __u32 path)
 {
 	struct question *q = question_of(ctx);
 
-	if (q)
+	if (q) {
 		q->decision = decision;
+		q->flags = (q->flags & (SEEN_CHARGE | SEEN_ACT)) | path;
+	}
 	return q;
 }

@@ -169,16 +169,54 @@ static __always_inline __u32 judge(struct xdp_md *ctx, struct frame *f)
 	return decide_all(ctx, &f->packet);
 }
 
-SEC("xdp")
-int floodwall(struct xdp_md *ctx)
+/*
+ * Decides any frame, and acts. The generated entry hands it what it does not decide itself. A function of its own to the
+ * verifier, which so follows it once, whatever leads here.
+ */
+__noinline int general(struct xdp_md *ctx)
 {
 	struct frame f;
 	__u32 decision;
 
 	read_question(ctx, &f.packet);
 	decision = judge(ctx, &f);
-	if (answer_question(ctx, decision) && !(f.packet.seen & SEEN_ACT))
+	if (answer_question(ctx, decision, 0) && !(f.packet.seen & SEEN_ACT))
 		return XDP_PASS;
 	count(decision, f.packet.octets);
 	return act(ctx, &f.packet, decision);
+}
+
+/* What the entry does with a decision. internal/codegen/xdp/entry/generate.go knows the values. */
+enum entry_answer {
+	ENTRY_COUNT,   /* count it and act: the frame carries no question, or one with SEEN_ACT */
+	ENTRY_DONE,    /* nothing more: the question is answered */
+	ENTRY_GENERAL, /* leave it to general() */
+};
+
+/* Answers a question that the entry has decided. Returns an enum entry_answer. */
+__noinline __u32 answer_in_entry(struct xdp_md *ctx, __u32 decision)
+{
+	struct question *q = question_of(ctx);
+
+	if (!q)
+		return ENTRY_COUNT;
+	if (q->flags & SEEN_GENERAL)
+		return ENTRY_GENERAL;
+	answer_question(ctx, decision, SEEN_ENTRY);
+	return q->flags & SEEN_ACT ? ENTRY_COUNT : ENTRY_DONE;
+}
+
+/* Never set. It makes the linker bring what only the generated entry calls. */
+const volatile bool entry_calls;
+
+/*
+ * The placeholder for the entry, which internal/codegen/xdp/entry generates for each policy: it parses what the policy asks for
+ * of usual frames, and decides them. Without one, general() decides all.
+ */
+SEC("xdp")
+int floodwall(struct xdp_md *ctx)
+{
+	if (entry_calls)
+		return answer_in_entry(ctx, class4(0) + class6(0, 0) + is_member(0, 0, 0, 0));
+	return general(ctx);
 }

@@ -78,6 +78,8 @@ enum {
 	SEEN_CHARGE = 2,   /* but for limits, by which tests ask how they count */
 	SEEN_PATTERNS = 4, /* patterns is known */
 	SEEN_ACT = 8,      /* a question that is counted and acted on as any packet, at the time that it gives */
+	SEEN_ENTRY = 16,   /* of an answer: the generated entry decided, not general() */
+	SEEN_GENERAL = 32, /* a question that general() is to decide */
 };
 
 enum kind {

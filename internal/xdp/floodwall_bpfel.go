@@ -63,6 +63,7 @@ const (
 	floodwallVarDynamicInfo      = "dynamic_info"
 	floodwallVarDynamicSrcSets   = "dynamic_src_sets"
 	floodwallVarEnabledChecks    = "enabled_checks"
+	floodwallVarEntryCalls       = "entry_calls"
 	floodwallVarFilter4          = "filter4"
 	floodwallVarFilter4Mask      = "filter4_mask"
 	floodwallVarFilter4Shift     = "filter4_shift"
@@ -203,6 +204,7 @@ type floodwallVariableSpecs struct {
 	DynamicInfo     *ebpf.VariableSpec `ebpf:"dynamic_info"`
 	DynamicSrcSets  *ebpf.VariableSpec `ebpf:"dynamic_src_sets"`
 	EnabledChecks   *ebpf.VariableSpec `ebpf:"enabled_checks"`
+	EntryCalls      *ebpf.VariableSpec `ebpf:"entry_calls"`
 	Filter4         *ebpf.VariableSpec `ebpf:"filter4"`
 	Filter4Mask     *ebpf.VariableSpec `ebpf:"filter4_mask"`
 	Filter4Shift    *ebpf.VariableSpec `ebpf:"filter4_shift"`
@@ -346,6 +348,7 @@ type floodwallVariables struct {
 	DynamicInfo     *ebpf.Variable `ebpf:"dynamic_info"`
 	DynamicSrcSets  *ebpf.Variable `ebpf:"dynamic_src_sets"`
 	EnabledChecks   *ebpf.Variable `ebpf:"enabled_checks"`
+	EntryCalls      *ebpf.Variable `ebpf:"entry_calls"`
 	Filter4         *ebpf.Variable `ebpf:"filter4"`
 	Filter4Mask     *ebpf.Variable `ebpf:"filter4_mask"`
 	Filter4Shift    *ebpf.Variable `ebpf:"filter4_shift"`

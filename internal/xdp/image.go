@@ -15,6 +15,10 @@ type Image struct {
 	// Decide is the body of decide(): R1 points to a struct packet, R0 returns a decision.
 	Decide asm.Instructions
 
+	// Entry is the body of floodwall(), where the program begins: R1 points to the context, R0 returns the action. Without one,
+	// general() decides every frame.
+	Entry asm.Instructions
+
 	// Constants are the values of the C program's constants by name. Those not named are zero.
 	Constants map[string]any
 
@@ -80,6 +84,9 @@ const (
 	Flows            = "flows"             // connections that have proved their address, struct flow_bucket of bpf/flow.h
 	FlowFilter       = "flow_filter"       // a bit for each of those buckets, whether it was ever used
 
+	Listed     = "listed"     // the entry: for each class of sources, the rules that are left for it, as records
+	Reflectors = "reflectors" // the entry: a bit for each port of the known amplifiers, by its lower ten bits
+
 	Masks   = "masks"     // straight rules: per class, a bit for each address expression
 	Index   = "index"     // table rules: from the value of a field or a class to a row
 	Rows    = "rows"      // table rules: a bit for each rule that the value does not rule out
@@ -122,7 +129,10 @@ func (im *Image) Spec() (*ebpf.CollectionSpec, error) {
 	prog := spec.Programs[Program]
 	insns, err := backEdges(prog.Instructions)
 	if err == nil {
-		insns, err = replaceDecide(insns, im.Decide)
+		insns, err = replace(insns, "decide", im.Decide)
+	}
+	if err == nil && len(im.Entry) > 0 {
+		insns, err = replace(insns, Program, im.Entry)
 	}
 	if err != nil {
 		return nil, err

@@ -127,7 +127,7 @@ func TestSpecErrors(t *testing.T) {
 		im   xdp.Image
 		want string
 	}{
-		{xdp.Image{}, "the rules are empty"},
+		{xdp.Image{}, "the code of decide is empty"},
 		{xdp.Image{Decide: body, Constants: map[string]any{"nonesuch": uint32(1)}}, "constant nonesuch: the program has none of that name"},
 		{xdp.Image{Decide: body, Constants: map[string]any{"filter4_mask": uint64(1)}}, "constant filter4_mask: "},
 	} {

@@ -1,7 +1,6 @@
 package xdp
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/cilium/ebpf"
@@ -70,6 +69,18 @@ const verdictMask = 0x0f // of a decision; enum verdict in bpf/count.h
 // packet and the number of a condition.
 const Condition = "condition_holds"
 
+// C functions that the generated entry calls.
+const (
+	General       = "general"         // decides any frame: it takes the context, and returns the action
+	AnswerInEntry = "answer_in_entry" // answers a question that the entry has decided
+	Class4        = "class4"          // the class of an IPv4 address in host byte order
+	Class6        = "class6"          // of an IPv6 address, in two halves in host byte order
+	IsMember      = "is_member"       // whether a dynamic set, by its number, has an address, in two halves, of a family
+)
+
+// DynamicCounts is the offset in the record of a dynamic set of how many prefix lengths it has, a byte for each family.
+const DynamicCounts = 24
+
 // Decision is what the rules return: the slot to count in, and an ir.Verdict with flags.
 func Decision(slot uint32, verdict uint8) uint32 { return slot<<8 | uint32(verdict) }
 
@@ -92,29 +103,29 @@ const (
 // FieldOffset is the offset of a field's value in struct packet.
 func FieldOffset(f packet.Field) int16 { return int16(f) * 4 }
 
-// replaceDecide puts body in the place of the C placeholder. The function's symbol and BTF move to the first
-// instruction of body, since the kernel finds a function by them.
-func replaceDecide(insns, body asm.Instructions) (asm.Instructions, error) {
+// replace puts body in the place of a function of the C part. The function's symbol and BTF move to the first instruction of body,
+// since the kernel finds a function by them.
+func replace(insns asm.Instructions, name string, body asm.Instructions) (asm.Instructions, error) {
 	start := -1
 	end := len(insns)
 	for i := range insns {
 		switch fn := btf.FuncMetadata(&insns[i]); {
-		case fn != nil && fn.Name == "decide":
+		case fn != nil && fn.Name == name:
 			start = i
 		case start >= 0 && fn != nil:
 			end = min(end, i)
 		}
 	}
 	if start < 0 {
-		return nil, errors.New("the program has no function decide")
+		return nil, fmt.Errorf("the program has no function %s", name)
 	}
 	if len(body) == 0 {
-		return nil, errors.New("the rules are empty")
+		return nil, fmt.Errorf("the code of %s is empty", name)
 	}
 	moved := append(asm.Instructions{}, body...)
 	// The kernel wants line information at the start of every function when it is given any:
 	// https://elixir.bootlin.com/linux/v6.12/source/kernel/bpf/verifier.c, check_btf_line.
-	moved[0] = moved[0].WithSymbol("decide").WithSource(insns[start].Source())
+	moved[0] = moved[0].WithSymbol(name).WithSource(insns[start].Source())
 	moved[0] = btf.WithFuncMetadata(moved[0], btf.FuncMetadata(&insns[start]))
 
 	out := append(asm.Instructions{}, insns[:start]...)

@@ -72,7 +72,7 @@ func (s *straight) cost() float64 {
 
 // code generates the body of decide().
 func (s *straight) code() asm.Instructions {
-	s.say("source and destination: which expressions hold")
+	s.Say("source and destination: which expressions hold")
 	s.prologue(s.program, straightContext)
 	s.loadMask(asm.R7, s.addrs.srcClass, xdp.SrcClass, s.addrs.srcDynamic, xdp.SrcDynamic)
 	s.loadMask(asm.R8, s.addrs.dstClass, xdp.DstClass, s.addrs.dstDynamic, xdp.DstDynamic)
@@ -83,12 +83,12 @@ func (s *straight) code() asm.Instructions {
 		}
 		s.rule(i)
 		if unconditional(r) { // the verifier refuses code that nothing reaches
-			return s.insns
+			return s.Insns
 		}
 	}
-	s.say("default")
-	s.add(decided(xdp.Decision(xdp.SlotDefault, uint8(s.program.Default)))...)
-	return s.insns
+	s.Say("default")
+	s.Add(decided(xdp.Decision(xdp.SlotDefault, uint8(s.program.Default)))...)
+	return s.Insns
 }
 
 // unconditional reports whether a rule matches every packet.
@@ -103,9 +103,9 @@ func allows(m ir.Match) bool {
 
 // loadMask makes the bits of an address: those of its class, and above them those of the dynamic sets that have it.
 func (s *straight) loadMask(to asm.Register, byClass bool, class int16, sets uint32, dynamic int16) {
-	s.add(asm.Mov.Imm(to, 0))
+	s.Add(asm.Mov.Imm(to, 0))
 	if byClass {
-		s.add(
+		s.Add(
 			asm.LoadMem(asm.R1, asm.R6, class, asm.Word),
 			asm.And.Imm(asm.R1, int32(powerOfTwo(s.addrs.classes())-1)),
 			asm.LSh.Imm(asm.R1, 3),
@@ -115,7 +115,7 @@ func (s *straight) loadMask(to asm.Register, byClass bool, class int16, sets uin
 		)
 	}
 	if sets != 0 {
-		s.add(
+		s.Add(
 			asm.LoadMem(asm.R1, asm.R6, dynamic, asm.Word),
 			asm.LSh.Imm(asm.R1, int32(len(s.addrs.exprs))),
 			asm.Or.Reg(to, asm.R1),
@@ -126,10 +126,10 @@ func (s *straight) loadMask(to asm.Register, byClass bool, class int16, sets uin
 func (s *straight) rule(i int) {
 	r := &s.program.Rules[i]
 	next := fmt.Sprintf("after%d", i)
-	s.say("rule " + r.Name + ": " + r.Verdict.String())
+	s.Say("rule " + r.Name + ": " + r.Verdict.String())
 	if match.Repeats(s.program.Rules, i) {
 		s.decided(i, next)
-		s.mark(next)
+		s.Mark(next)
 		return
 	}
 	if match.Repeats(s.program.Rules, i+1) {
@@ -148,21 +148,21 @@ func (s *straight) rule(i int) {
 	}
 	if match.Repeats(s.program.Rules, i+1) {
 		s.decided(i, fmt.Sprintf("repeated%d", i+1))
-		s.mark(fmt.Sprintf("repeated%d", i+1))
+		s.Mark(fmt.Sprintf("repeated%d", i+1))
 		return
 	}
 	s.decided(i, next)
-	s.mark(next)
+	s.Mark(next)
 }
 
 // decided decides as a rule says whose tests hold, unless its condition does not, which leads to next.
 func (s *straight) decided(i int, next string) {
 	if number, ok := s.conditions.of(i); ok {
-		s.add(asm.Mov.Reg(asm.R2, asm.R6), asm.Mov.Imm(asm.R3, int32(number)))
+		s.Add(asm.Mov.Reg(asm.R2, asm.R6), asm.Mov.Imm(asm.R3, int32(number)))
 		s.ask(straightContext)
-		s.add(asm.JEq.Imm(asm.R0, 0, next))
+		s.Add(asm.JEq.Imm(asm.R0, 0, next))
 	}
-	s.add(decided(s.decisions[i])...)
+	s.Add(decided(s.decisions[i])...)
 }
 
 // testMask jumps to next unless the address matches.
@@ -171,22 +171,22 @@ func (s *straight) testMask(mask asm.Register, m ir.AddrMatch, next string) {
 	if e := s.addrs.expr(m); e >= 0 {
 		bits |= 1 << e
 	}
-	s.add(
+	s.Add(
 		asm.LoadImm(asm.R1, int64(bits), asm.DWord),
 		asm.And.Reg(asm.R1, mask),
 	)
 	if m.Not {
-		s.add(asm.JNE.Imm(asm.R1, 0, next))
+		s.Add(asm.JNE.Imm(asm.R1, 0, next))
 	} else {
-		s.add(asm.JEq.Imm(asm.R1, 0, next))
+		s.Add(asm.JEq.Imm(asm.R1, 0, next))
 	}
 }
 
 // testField jumps to next unless the value is in one of the ranges. found labels what follows.
 func (s *straight) testField(m ir.Match, found, next string) {
-	s.add(asm.LoadMem(asm.R1, asm.R6, xdp.FieldOffset(m.Field), asm.Word))
+	s.Add(asm.LoadMem(asm.R1, asm.R6, xdp.FieldOffset(m.Field), asm.Word))
 	if t, ok := fewerByMask(m); ok {
-		s.add(asm.And.Imm(asm.R1, int32(t.mask)), asm.JNE.Imm(asm.R1, int32(t.value), next))
+		s.Add(asm.And.Imm(asm.R1, int32(t.mask)), asm.JNE.Imm(asm.R1, int32(t.value), next))
 		return
 	}
 	last := len(m.Values) - 1
@@ -195,7 +195,7 @@ func (s *straight) testField(m ir.Match, found, next string) {
 	}
 	s.jumpUnlessIn(m.Values[last], m.Field.Size(), next)
 	if last > 0 {
-		s.mark(found)
+		s.Mark(found)
 	}
 }
 
@@ -203,10 +203,10 @@ func (s *straight) testField(m ir.Match, found, next string) {
 // test of the last range finds that out just as well.
 func (s *straight) jumpIfIn(r ir.Range, found string) {
 	if r.First == r.Last {
-		s.add(asm.JEq.Imm(asm.R1, int32(r.First), found))
+		s.Add(asm.JEq.Imm(asm.R1, int32(r.First), found))
 		return
 	}
-	s.add(
+	s.Add(
 		asm.Mov.Reg(asm.R2, asm.R1),
 		asm.Sub.Imm(asm.R2, int32(r.First)),
 		asm.JLE.Imm(asm.R2, int32(r.Last-r.First), found),
@@ -215,14 +215,14 @@ func (s *straight) jumpIfIn(r ir.Range, found string) {
 
 func (s *straight) jumpUnlessIn(r ir.Range, size uint32, next string) {
 	if r.First == r.Last {
-		s.add(asm.JNE.Imm(asm.R1, int32(r.First), next))
+		s.Add(asm.JNE.Imm(asm.R1, int32(r.First), next))
 		return
 	}
 	if r.First > 0 {
-		s.add(asm.JLT.Imm(asm.R1, int32(r.First), next))
+		s.Add(asm.JLT.Imm(asm.R1, int32(r.First), next))
 	}
 	if r.Last < size-1 {
-		s.add(asm.JGT.Imm(asm.R1, int32(r.Last), next))
+		s.Add(asm.JGT.Imm(asm.R1, int32(r.Last), next))
 	}
 }
 

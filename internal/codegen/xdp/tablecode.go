@@ -36,10 +36,10 @@ func (t *tables) code() asm.Instructions {
 	c.prologue(c.program, c.stack(stackContext))
 	if len(t.dims) == 0 {
 		c.withoutRows()
-		return c.insns
+		return c.Insns
 	}
 	if !c.conditions.none() {
-		c.add(asm.StoreMem(asm.RFP, c.stack(stackPacket), asm.R6, asm.DWord))
+		c.Add(asm.StoreMem(asm.RFP, c.stack(stackPacket), asm.R6, asm.DWord))
 	}
 	for i, d := range t.dims {
 		c.selectRow(i, d)
@@ -50,11 +50,11 @@ func (t *tables) code() asm.Instructions {
 	for s := range t.sums {
 		c.summary(s)
 	}
-	c.mark("none")
-	c.say("default")
-	c.add(c.byDefault()...)
+	c.Mark("none")
+	c.Say("default")
+	c.Add(c.byDefault()...)
 	c.result()
-	return c.insns
+	return c.Insns
 }
 
 func (c *tableCode) byDefault() []asm.Instruction {
@@ -67,32 +67,32 @@ func (c *tableCode) withoutRows() {
 	for i := range c.program.Rules {
 		number, conditional := c.conditions.of(i)
 		if !conditional {
-			c.add(decided(c.decisions[i])...)
+			c.Add(decided(c.decisions[i])...)
 			return
 		}
 		next := fmt.Sprintf("after%d", i)
-		c.add(asm.Mov.Reg(asm.R2, asm.R6), asm.Mov.Imm(asm.R3, int32(number)))
+		c.Add(asm.Mov.Reg(asm.R2, asm.R6), asm.Mov.Imm(asm.R3, int32(number)))
 		c.ask(c.stack(stackContext))
-		c.add(asm.JEq.Imm(asm.R0, 0, next))
-		c.add(decided(c.decisions[i])...)
-		c.mark(next)
+		c.Add(asm.JEq.Imm(asm.R0, 0, next))
+		c.Add(decided(c.decisions[i])...)
+		c.Mark(next)
 	}
-	c.add(c.byDefault()...)
+	c.Add(c.byDefault()...)
 }
 
 func rowSlot(i int) int16 { return int16(-8 * (i + 1)) }
 
 // selectRow stores the pointer to the row of the packet's value.
 func (c *tableCode) selectRow(i int, d *dim) {
-	c.say("row of " + d.name)
-	c.add(asm.LoadMem(asm.R1, asm.R6, d.offset, asm.Word))
+	c.Say("row of " + d.name)
+	c.Add(asm.LoadMem(asm.R1, asm.R6, d.offset, asm.Word))
 	if d.bit >= 0 {
-		c.add(asm.RSh.Imm(asm.R1, int32(d.bit)), asm.And.Imm(asm.R1, 1))
+		c.Add(asm.RSh.Imm(asm.R1, int32(d.bit)), asm.And.Imm(asm.R1, 1))
 	} else {
 		// The value is always below size; the verifier does not know.
-		c.add(asm.JGE.Imm(asm.R1, int32(d.size), "none"))
+		c.Add(asm.JGE.Imm(asm.R1, int32(d.size), "none"))
 	}
-	c.add(
+	c.Add(
 		asm.LSh.Imm(asm.R1, 1),
 		asm.LoadMapValue(asm.R2, 0, uint32(2*d.start)).WithReference(xdp.Index),
 		asm.Add.Reg(asm.R2, asm.R1),
@@ -109,13 +109,13 @@ func (c *tableCode) selectRow(i int, d *dim) {
 // firstWord combines the first word of the row at r0 with those before: all of the bits, or the first summary.
 func (c *tableCode) firstWord(i int) {
 	if c.sums > 0 { // there is more to read in the row
-		c.add(asm.StoreMem(asm.RFP, rowSlot(i), asm.R0, asm.DWord))
+		c.Add(asm.StoreMem(asm.RFP, rowSlot(i), asm.R0, asm.DWord))
 	}
 	if i == 0 {
-		c.add(asm.LoadMem(asm.R8, asm.R0, 0, asm.DWord))
+		c.Add(asm.LoadMem(asm.R8, asm.R0, 0, asm.DWord))
 		return
 	}
-	c.add(
+	c.Add(
 		asm.LoadMem(asm.R1, asm.R0, 0, asm.DWord),
 		asm.And.Reg(asm.R8, asm.R1),
 	)
@@ -123,7 +123,7 @@ func (c *tableCode) firstWord(i int) {
 
 // addressRow computes the address of row r1 of a dimension, where all rows are in one value of the map.
 func (c *tableCode) addressRow(d *dim) {
-	c.add(
+	c.Add(
 		asm.JGE.Imm(asm.R1, int32(len(d.rows)), "none"), // never; for the verifier
 		asm.Mul.Imm(asm.R1, int32(c.rowOctets())),
 		asm.LoadMapValue(asm.R0, 0, uint32(d.base*c.rowOctets())).WithReference(xdp.Rows),
@@ -135,9 +135,9 @@ func (c *tableCode) addressRow(d *dim) {
 func (c *tableCode) lookUpRow(d *dim) {
 	key := c.stack(stackKey)
 	if d.base > 0 {
-		c.add(asm.Add.Imm(asm.R1, int32(d.base)))
+		c.Add(asm.Add.Imm(asm.R1, int32(d.base)))
 	}
-	c.add(
+	c.Add(
 		asm.StoreMem(asm.RFP, key, asm.R1, asm.Word),
 		asm.LoadMapPtr(asm.R1, 0).WithReference(xdp.Rows),
 		asm.Mov.Reg(asm.R2, asm.RFP),
@@ -149,12 +149,12 @@ func (c *tableCode) lookUpRow(d *dim) {
 
 // oneWord decides when all bits are in one word.
 func (c *tableCode) oneWord() {
-	c.say("the rules left by all rows")
+	c.Say("the rules left by all rows")
 	if !c.conditions.none() {
-		c.add(asm.LoadMem(asm.R2, asm.R6, xdp.First, asm.Word))
+		c.Add(asm.LoadMem(asm.R2, asm.R6, xdp.First, asm.Word))
 		c.fromOn(asm.R8, asm.R2, "none")
 	}
-	c.add(
+	c.Add(
 		asm.Mov.Imm(asm.R7, 0),
 		asm.JNE.Imm(asm.R8, 0, "result"),
 	)
@@ -167,10 +167,10 @@ func (c *tableCode) and(to asm.Register, load func(asm.Register) []asm.Instructi
 		if i > 0 {
 			r = asm.R1
 		}
-		c.add(asm.LoadMem(r, asm.RFP, rowSlot(i), asm.DWord))
-		c.add(load(r)...)
+		c.Add(asm.LoadMem(r, asm.RFP, rowSlot(i), asm.DWord))
+		c.Add(load(r)...)
 		if i > 0 {
-			c.add(asm.And.Reg(to, asm.R1))
+			c.Add(asm.And.Reg(to, asm.R1))
 		}
 	}
 }
@@ -178,21 +178,21 @@ func (c *tableCode) and(to asm.Register, load func(asm.Register) []asm.Instructi
 // summary looks into the 64 words that one word of the summaries stands for.
 func (c *tableCode) summary(s int) {
 	loop, done := fmt.Sprintf("words%d", s), fmt.Sprintf("done%d", s)
-	c.say(fmt.Sprintf("summary of rules %d to %d", s*4096, min((s+1)*4096, len(c.alts))-1))
+	c.Say(fmt.Sprintf("summary of rules %d to %d", s*4096, min((s+1)*4096, len(c.alts))-1))
 	if s == 0 {
-		c.add(asm.Mov.Reg(asm.R6, asm.R8))
+		c.Add(asm.Mov.Reg(asm.R6, asm.R8))
 	} else {
 		c.and(asm.R6, func(r asm.Register) []asm.Instruction {
 			return []asm.Instruction{asm.LoadMem(r, r, int16(8*s), asm.DWord)}
 		})
 	}
-	c.add(
+	c.Add(
 		asm.Mov.Imm(asm.R9, 0), // anew: the verifier would follow every number of rounds before
 		asm.JEq.Imm(asm.R6, 0, done),
 	)
-	c.mark(loop)
+	c.Mark(loop)
 	c.lowestBit(asm.R7, asm.R6)
-	c.add(asm.And.Imm(asm.R7, int32(min(c.words, 64)-1))) // known to the verifier from here on
+	c.Add(asm.And.Imm(asm.R7, int32(min(c.words, 64)-1))) // known to the verifier from here on
 	c.and(asm.R8, func(r asm.Register) []asm.Instruction {
 		return []asm.Instruction{
 			asm.Mov.Reg(asm.R2, asm.R7),
@@ -202,12 +202,12 @@ func (c *tableCode) summary(s int) {
 		}
 	})
 	if s > 0 {
-		c.add(asm.Add.Imm(asm.R7, int32(64*s)))
+		c.Add(asm.Add.Imm(asm.R7, int32(64*s)))
 	}
 	if !c.conditions.none() {
 		c.skipBefore(s)
 	}
-	c.add(
+	c.Add(
 		asm.JNE.Imm(asm.R8, 0, "result"),
 		asm.Mov.Reg(asm.R1, asm.R6), // clear the lowest bit
 		asm.Sub.Imm(asm.R1, 1),
@@ -216,14 +216,14 @@ func (c *tableCode) summary(s int) {
 		asm.JGE.Imm(asm.R9, 64, done),
 		asm.JNE.Imm(asm.R6, 0, loop),
 	)
-	c.mark(done)
-	c.add(asm.Mov.Imm(asm.R8, 0)) // something to carry the label
+	c.Mark(done)
+	c.Add(asm.Mov.Imm(asm.R8, 0)) // something to carry the label
 }
 
 // fromOn clears the bits of a word before the one whose number is in a register, and goes to none if that is beyond the
 // word. It uses r1.
 func (c *tableCode) fromOn(word, number asm.Register, none string) {
-	c.add(
+	c.Add(
 		asm.JGE.Imm(number, 64, none),
 		asm.Mov.Imm(asm.R1, -1),
 		asm.LSh.Reg(asm.R1, number),
@@ -234,7 +234,7 @@ func (c *tableCode) fromOn(word, number asm.Register, none string) {
 // skipBefore clears the bits in r8, of the word in r7, that stand before the first alternative to look at.
 func (c *tableCode) skipBefore(s int) {
 	whole := fmt.Sprintf("whole%d", s)
-	c.add(
+	c.Add(
 		asm.LoadMem(asm.R2, asm.RFP, c.stack(stackPacket), asm.DWord),
 		asm.LoadMem(asm.R2, asm.R2, xdp.First, asm.Word),
 		asm.Mov.Reg(asm.R3, asm.R7),
@@ -246,9 +246,9 @@ func (c *tableCode) skipBefore(s int) {
 		asm.Mov.Imm(asm.R1, -1),
 		asm.LSh.Reg(asm.R1, asm.R2),
 	)
-	c.mark(whole + "not")
-	c.add(asm.And.Reg(asm.R8, asm.R1))
-	c.mark(whole)
+	c.Mark(whole + "not")
+	c.Add(asm.And.Reg(asm.R8, asm.R1))
+	c.Mark(whole)
 }
 
 // lowestBit computes the number of the lowest bit of from that is set: the population of the bits below it (Hacker's
@@ -257,45 +257,45 @@ func (c *tableCode) lowestBit(to, from asm.Register) {
 	mask := func(m uint64) []asm.Instruction {
 		return []asm.Instruction{asm.LoadImm(asm.R2, int64(m), asm.DWord)}
 	}
-	c.add(
+	c.Add(
 		asm.Mov.Reg(to, from),
 		asm.Sub.Imm(to, 1),
 		asm.Mov.Reg(asm.R1, from),
 		asm.Xor.Imm(asm.R1, -1),
 		asm.And.Reg(to, asm.R1), // the bits below the lowest
 	)
-	c.add(mask(0x5555555555555555)...)
-	c.add(
+	c.Add(mask(0x5555555555555555)...)
+	c.Add(
 		asm.Mov.Reg(asm.R1, to),
 		asm.RSh.Imm(asm.R1, 1),
 		asm.And.Reg(asm.R1, asm.R2),
 		asm.Sub.Reg(to, asm.R1),
 	)
-	c.add(mask(0x3333333333333333)...)
-	c.add(
+	c.Add(mask(0x3333333333333333)...)
+	c.Add(
 		asm.Mov.Reg(asm.R1, to),
 		asm.RSh.Imm(asm.R1, 2),
 		asm.And.Reg(asm.R1, asm.R2),
 		asm.And.Reg(to, asm.R2),
 		asm.Add.Reg(to, asm.R1),
 	)
-	c.add(mask(0x0f0f0f0f0f0f0f0f)...)
-	c.add(
+	c.Add(mask(0x0f0f0f0f0f0f0f0f)...)
+	c.Add(
 		asm.Mov.Reg(asm.R1, to),
 		asm.RSh.Imm(asm.R1, 4),
 		asm.Add.Reg(to, asm.R1),
 		asm.And.Reg(to, asm.R2),
 	)
-	c.add(mask(0x0101010101010101)...)
-	c.add(asm.Mul.Reg(to, asm.R2), asm.RSh.Imm(to, 56))
+	c.Add(mask(0x0101010101010101)...)
+	c.Add(asm.Mul.Reg(to, asm.R2), asm.RSh.Imm(to, 56))
 }
 
 // result returns the decision of the rule at the lowest bit of r8 in word r7.
 func (c *tableCode) result() {
-	c.mark("result")
-	c.say("the first rule left")
+	c.Mark("result")
+	c.Say("the first rule left")
 	c.lowestBit(asm.R3, asm.R8)
-	c.add(
+	c.Add(
 		asm.LSh.Imm(asm.R7, 6),
 		asm.Add.Reg(asm.R3, asm.R7),
 		asm.JGE.Imm(asm.R3, int32(64*c.words), "none"),
@@ -307,12 +307,12 @@ func (c *tableCode) result() {
 	if !c.conditions.none() {
 		c.condition()
 	}
-	c.add(asm.Return())
+	c.Add(asm.Return())
 }
 
 // condition leaves in the packet what the rule at r1 asks for, and which alternative is next if that does not hold.
 func (c *tableCode) condition() {
-	c.add(
+	c.Add(
 		asm.LoadMem(asm.R2, asm.RFP, c.stack(stackPacket), asm.DWord),
 		asm.LoadMem(asm.R3, asm.R1, resultCondition, asm.Word),
 		asm.StoreMem(asm.R2, xdp.NextCondition, asm.R3, asm.Word),

@@ -1,0 +1,56 @@
+package xdp
+
+import (
+	"github.com/floodwall/floodwall/internal/codegen/xdp/entry"
+	"github.com/floodwall/floodwall/internal/ir"
+	"github.com/floodwall/floodwall/internal/packet"
+	"github.com/floodwall/floodwall/internal/xdp"
+)
+
+// Expr is the number of a match's expression, -1 when it has none.
+func (a *addresses) Expr(m ir.AddrMatch) int { return a.expr(m) }
+
+// Holds reports whether an expression holds for a class.
+func (a *addresses) Holds(class, expr int) bool { return a.holds(class, expr) }
+
+// Count is the number of classes.
+func (a *addresses) Count() int { return a.classes() }
+
+// entryPart generates the entry of a program, and is the maps that only the entry reads.
+func entryPart(p *ir.Program, a *addresses, c *conditions, o Options, out *Program) component {
+	in := entry.Input{
+		Program:   p,
+		Decisions: decisions(p, o.Slots),
+		Conditional: func(rule int) bool {
+			_, asked := c.of(rule)
+			return asked
+		},
+		Dynamic:   out.Dynamic,
+		Classes:   a,
+		Table6:    !a.table.V6.Empty(),
+		Questions: o.QuestionKey != 0,
+	}
+	if t := a.table.V4; !t.Empty() {
+		in.Filter4 = &entry.Filter4{Shift: t.Shift, Mask: uint32(t.FilterBytes()/8 - 1)}
+	}
+	e := entry.Generate(in)
+	out.Entry = e.Insns
+	part := component{shapes: map[string]xdp.Shape{}}
+	if (p.Checks | p.Observed).Has(packet.ReflectorSource) {
+		shape := xdp.Shape{ValueSize: entry.ReflectorBytes, Entries: 1}
+		part.shapes[xdp.Reflectors] = shape
+		part.then(func(memory map[string][]byte) error {
+			entry.FillReflectors(into(memory, xdp.Reflectors, shape))
+			return nil
+		})
+	}
+	if bytes := e.MapBytes(); bytes > 0 {
+		shape := xdp.Shape{ValueSize: uint32(bytes), Entries: 1}
+		part.shapes[xdp.Listed] = shape
+		part.then(func(memory map[string][]byte) error {
+			e.Fill(into(memory, xdp.Listed, shape))
+			return nil
+		})
+	}
+	return part
+}

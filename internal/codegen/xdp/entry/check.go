@@ -1,0 +1,291 @@
+package entry
+
+import (
+	"net/netip"
+	"slices"
+
+	"github.com/cilium/ebpf/asm"
+
+	"github.com/floodwall/floodwall/internal/packet"
+	"github.com/floodwall/floodwall/internal/xdp"
+)
+
+// checks asks the checks that such a packet can fail, in the order in which they are reported: the first that fails is the
+// reason, so a packet that fails one pays for no more. It changes r0 to r5 but the length in r5, unless it calls a function.
+func (s *section) checks() {
+	asked := s.Program.Checks | s.Program.Observed
+	for check := range packet.NumChecks {
+		if code := checkCode[check]; code != nil && asked.Has(check) {
+			code(s, s.exit(check))
+		}
+	}
+}
+
+// exit is where a packet goes that fails a check. general() counts those that only count.
+func (s *section) exit(c packet.Check) string {
+	if !s.Program.Checks.Has(c) {
+		return toGeneral
+	}
+	return failed(c)
+}
+
+// used is the exit of a check, which is needed from now on.
+func (g *generator) used(exit string) string {
+	for check := range packet.NumChecks {
+		if failed(check) == exit {
+			g.fails = g.fails.With(check)
+		}
+	}
+	return exit
+}
+
+// checkCode are the checks that a packet of a section can fail, each with the code that leads to exit when it does. Those of
+// shapes that the entry leaves to general() have none.
+var checkCode = map[packet.Check]func(s *section, exit string){
+	packet.TTLZero:         (*section).ttlZero,
+	packet.Land:            (*section).land,
+	packet.SourceAddress:   (*section).sourceAddress,
+	packet.BogonSource:     (*section).bogonSource,
+	packet.OwnSource:       (*section).ownSource,
+	packet.NDHopLimit:      (*section).ndHopLimit,
+	packet.TCPHeader:       (*section).tcpHeader,
+	packet.TCPFlags:        (*section).tcpFlags,
+	packet.PortZero:        (*section).portZero,
+	packet.UDPSourceZero:   (*section).udpSourceZero,
+	packet.TCPOptions:      (*section).synOptions,
+	packet.SYNData:         (*section).synForGeneral,
+	packet.SYNLowPort:      (*section).synForGeneral,
+	packet.SYNNoMSS:        (*section).synNoMSS,
+	packet.SYNWindowZero:   (*section).synWindowZero,
+	packet.ACKZero:         (*section).ackZero,
+	packet.UDPLength:       (*section).udpLength,
+	packet.UDP6Checksum:    (*section).udp6Checksum,
+	packet.ReflectorSource: (*section).reflectorSource,
+	packet.ICMPType:        (*section).icmpType,
+	packet.ICMPLarge:       (*section).icmpLarge,
+	packet.IPChecksum:      (*section).ipChecksum,
+}
+
+func (s *section) is(proto uint32) bool { return s.proto.number == proto }
+
+func (s *section) v4() bool { return s.family.value == packet.FamilyIPv4 }
+
+func (s *section) ttlZero(exit string) {
+	s.Add(asm.LoadMem(asm.R1, base, s.family.ttl, asm.Byte), asm.JEq.Imm(asm.R1, 0, s.used(exit)))
+}
+
+func (s *section) land(exit string) {
+	if s.v4() {
+		s.Add(
+			asm.LoadMem(asm.R1, base, s.family.source, asm.Word), asm.LoadMem(asm.R2, base, s.family.dest, asm.Word),
+			asm.JEq.Reg(asm.R1, asm.R2, s.used(exit)),
+		)
+		return
+	}
+	differ := s.newLabel()
+	s.Add(
+		asm.LoadMem(asm.R1, base, s.family.source+8, asm.DWord), asm.LoadMem(asm.R2, base, s.family.dest+8, asm.DWord),
+		asm.JNE.Reg(asm.R1, asm.R2, differ),
+		asm.LoadMem(asm.R1, base, s.family.source, asm.DWord), asm.LoadMem(asm.R2, base, s.family.dest, asm.DWord),
+		asm.JEq.Reg(asm.R1, asm.R2, s.used(exit)),
+	)
+	s.Mark(differ)
+}
+
+func (s *section) sourceAddress(exit string) {
+	if s.v4() {
+		s.inPrefixes(packet.InvalidSources, exit)
+		return
+	}
+	other := s.newLabel()
+	s.Add(
+		asm.LoadMem(asm.R1, base, s.family.source, asm.Byte),
+		asm.JEq.Imm(asm.R1, 0xff, s.used(exit)),
+		asm.LoadMem(asm.R1, base, s.family.source, asm.DWord),
+		asm.JNE.Imm(asm.R1, 0, other),
+		asm.LoadMem(asm.R1, base, s.family.source+8, asm.DWord), asm.HostTo(asm.BE, asm.R1, asm.DWord),
+		asm.JEq.Imm(asm.R1, 1, s.used(exit)),
+	)
+	s.Mark(other)
+}
+
+// inPrefixes leads to exit when the IPv4 source is in one of some prefixes. Those of a length share a shift.
+func (s *section) inPrefixes(list []netip.Prefix, exit string) {
+	byLength := map[int][]uint32{}
+	var lengths []int
+	for _, p := range list {
+		if !p.Addr().Is4() {
+			continue
+		}
+		a := p.Addr().As4()
+		value := uint32(a[0])<<24 | uint32(a[1])<<16 | uint32(a[2])<<8 | uint32(a[3])
+		if byLength[p.Bits()] == nil {
+			lengths = append(lengths, p.Bits())
+		}
+		byLength[p.Bits()] = append(byLength[p.Bits()], value>>(32-p.Bits()))
+	}
+	slices.Sort(lengths)
+	s.Add(asm.LoadMem(asm.R1, base, s.family.source, asm.Word), asm.HostTo(asm.BE, asm.R1, asm.Word))
+	for _, n := range lengths {
+		s.Add(asm.Mov.Reg(asm.R2, asm.R1), asm.RSh.Imm(asm.R2, int32(32-n)))
+		for _, value := range byLength[n] {
+			if int64(value) > 1<<31-1 {
+				s.Add(asm.LoadImm(asm.R4, int64(value), asm.DWord), asm.JEq.Reg(asm.R2, asm.R4, s.used(exit)))
+				continue
+			}
+			s.Add(asm.JEq.Imm(asm.R2, int32(value), s.used(exit)))
+		}
+	}
+}
+
+// bogonSource finds IPv4 sources out itself. What might be one of IPv6, or of who asks for an address, is for general().
+func (s *section) bogonSource(exit string) {
+	if s.v4() {
+		if s.is(packet.ProtoUDP) {
+			s.Add(asm.LoadMem(asm.R1, base, s.family.source, asm.Word), asm.JEq.Imm(asm.R1, 0, toGeneral))
+		}
+		s.inPrefixes(packet.Bogons, exit)
+		return
+	}
+	other := s.newLabel()
+	s.Add(
+		asm.LoadMem(asm.R1, base, s.family.source, asm.Half), asm.HostTo(asm.BE, asm.R1, asm.Half),
+		asm.JLT.Imm(asm.R1, 0x0200, toGeneral), // ::/8, and 64:ff9b:1::/48 and 100::/64
+		asm.JGE.Imm(asm.R1, 0xfc00, toGeneral),
+		asm.Mov.Reg(asm.R2, asm.R1), asm.RSh.Imm(asm.R2, 4),
+		asm.JEq.Imm(asm.R2, 0x3fff>>4, toGeneral),
+		asm.JNE.Imm(asm.R1, 0x2001, other),
+		asm.LoadMem(asm.R1, base, s.family.source+2, asm.Half),
+		asm.JEq.Imm(asm.R1, networkOrder(0x0db8), toGeneral),
+	)
+	s.Mark(other)
+}
+
+// ownSource asks the set of the host's own addresses.
+func (s *section) ownSource(exit string) {
+	for i := range s.Program.Sets {
+		if d := s.Program.Sets[i].Dynamic; d != nil && d.Local {
+			s.ask(int32(s.Dynamic[i]), false, s.used(exit))
+			s.loadLength(length, s.family)
+		}
+	}
+}
+
+func (s *section) ndHopLimit(exit string) {
+	if !s.is(packet.ProtoICMPv6) {
+		return
+	}
+	other := s.newLabel()
+	s.Add(
+		asm.LoadMem(asm.R1, base, s.family.l4, asm.Byte),
+		asm.Sub.Imm(asm.R1, 133), asm.JGT.Imm(asm.R1, 137-133, other), // RFC 4861, 4
+		asm.LoadMem(asm.R1, base, s.family.ttl, asm.Byte), asm.JNE.Imm(asm.R1, 255, s.used(exit)),
+	)
+	s.Mark(other)
+}
+
+func (s *section) udpSourceZero(exit string) {
+	if s.is(packet.ProtoUDP) {
+		s.Add(asm.LoadMem(asm.R1, base, s.family.l4, asm.Half), asm.JEq.Imm(asm.R1, 0, s.used(exit)))
+	}
+}
+
+func (s *section) portZero(exit string) {
+	if s.proto.ports == nil {
+		return
+	}
+	s.Add(asm.LoadMem(asm.R1, base, s.family.l4+2, asm.Half), asm.JEq.Imm(asm.R1, 0, s.used(exit)))
+	if s.is(packet.ProtoTCP) {
+		s.Add(asm.LoadMem(asm.R1, base, s.family.l4, asm.Half), asm.JEq.Imm(asm.R1, 0, s.used(exit)))
+	}
+}
+
+// udpLength compares the length with what the IP header leaves for it.
+func (s *section) udpLength(exit string) {
+	if !s.is(packet.ProtoUDP) {
+		return
+	}
+	s.Add(
+		asm.LoadMem(asm.R1, base, s.family.l4+4, asm.Half), asm.HostTo(asm.BE, asm.R1, asm.Half),
+		asm.JLT.Imm(asm.R1, 8, s.used(exit)),
+		asm.Add.Imm(asm.R1, s.family.header()),
+		asm.JGT.Reg(asm.R1, length, s.used(exit)),
+	)
+}
+
+func (s *section) udp6Checksum(exit string) {
+	if s.is(packet.ProtoUDP) && !s.v4() {
+		s.Add(asm.LoadMem(asm.R1, base, s.family.l4+6, asm.Half), asm.JEq.Imm(asm.R1, 0, s.used(exit)))
+	}
+}
+
+// reflectorSource looks the port up in a bitmap by its lower bits, and compares it with all only where that has it.
+func (s *section) reflectorSource(exit string) {
+	if !s.is(packet.ProtoUDP) {
+		return
+	}
+	none := s.newLabel()
+	s.Add(
+		asm.LoadMem(asm.R1, base, s.family.l4, asm.Half), asm.HostTo(asm.BE, asm.R1, asm.Half),
+		asm.Mov.Reg(asm.R2, asm.R1), asm.RSh.Imm(asm.R2, 6), asm.And.Imm(asm.R2, reflectorWords-1), asm.LSh.Imm(asm.R2, 3),
+		asm.LoadMapValue(asm.R4, 0, 0).WithReference(xdp.Reflectors), asm.Add.Reg(asm.R4, asm.R2),
+		asm.LoadMem(asm.R4, asm.R4, 0, asm.DWord),
+		asm.RSh.Reg(asm.R4, asm.R1), asm.And.Imm(asm.R4, 1),
+		asm.JEq.Imm(asm.R4, 0, none),
+	)
+	for _, port := range packet.ReflectorPorts {
+		s.Add(asm.JEq.Imm(asm.R1, int32(port), s.used(exit)))
+	}
+	s.Mark(none)
+}
+
+const reflectorWords = 16
+
+// ReflectorBytes is the size of the map xdp.Reflectors.
+const ReflectorBytes = 8 * reflectorWords
+
+// FillReflectors writes the content of the map xdp.Reflectors: of each port of packet.ReflectorPorts the bit that its lower ten
+// bits say, in 64-bit words.
+func FillReflectors(to []byte) {
+	for _, port := range packet.ReflectorPorts {
+		word := native.Uint64(to[8*(port/64%reflectorWords):])
+		native.PutUint64(to[8*(port/64%reflectorWords):], word|1<<(port%64))
+	}
+}
+
+func (s *section) icmpType(exit string) {
+	if !s.is(packet.ProtoICMP) {
+		return
+	}
+	s.Add(asm.LoadMem(asm.R1, base, s.family.l4, asm.Byte))
+	for _, t := range []int32{4, 5} {
+		s.Add(asm.JEq.Imm(asm.R1, t, s.used(exit)))
+	}
+	s.Add(asm.Sub.Imm(asm.R1, 13), asm.JLE.Imm(asm.R1, 18-13, s.used(exit))) // RFC 6918
+}
+
+func (s *section) icmpLarge(exit string) {
+	echo := map[uint32]int32{packet.ProtoICMP: 8, packet.ProtoICMPv6: 128}
+	request, ok := echo[s.proto.number]
+	if !ok {
+		return
+	}
+	other := s.newLabel()
+	s.Add(asm.LoadMem(asm.R1, base, s.family.l4, asm.Byte), asm.JNE.Imm(asm.R1, request, other), asm.JGT.Imm(length, 1024, s.used(exit)))
+	s.Mark(other)
+}
+
+// ipChecksum sums up the words of the header (RFC 1071): 32-bit words, as 2^16 is 1 where 2^16-1 is 0.
+func (s *section) ipChecksum(exit string) {
+	if !s.v4() {
+		return
+	}
+	s.Add(asm.LoadMem(asm.R1, base, 14, asm.Word))
+	for at := int16(18); at < 34; at += 4 {
+		s.Add(asm.LoadMem(asm.R2, base, at, asm.Word), asm.Add.Reg(asm.R1, asm.R2))
+	}
+	for range 3 {
+		s.Add(asm.Mov.Reg(asm.R2, asm.R1), asm.And.Imm(asm.R1, 0xffff), asm.RSh.Imm(asm.R2, 16), asm.Add.Reg(asm.R1, asm.R2))
+	}
+	s.Add(asm.JNE.Imm(asm.R1, 0xffff, s.used(exit)))
+}

@@ -1,0 +1,155 @@
+package entry
+
+import (
+	"encoding/binary"
+
+	"github.com/cilium/ebpf/asm"
+
+	"github.com/floodwall/floodwall/internal/packet"
+)
+
+var native = binary.NativeEndian
+
+// Flags of TCP, and offsets in its header.
+const (
+	flagsSYN    = 0x02
+	flagsACK    = 0x10
+	flagsSYNACK = flagsSYN | flagsACK
+
+	ackAt    = 8
+	offsetAt = 12
+	flagsAt  = 13
+	windowAt = 14
+)
+
+// tcpHeader compares the length of the header with what the IP header leaves for it.
+func (s *section) tcpHeader(exit string) {
+	if !s.is(packet.ProtoTCP) {
+		return
+	}
+	s.headerLength(asm.R1)
+	s.Add(
+		asm.JLT.Imm(asm.R1, 20, s.used(exit)),
+		asm.Add.Imm(asm.R1, s.family.header()),
+		asm.JGT.Reg(asm.R1, length, s.used(exit)),
+	)
+}
+
+// headerLength loads the length of the TCP header in bytes.
+func (s *section) headerLength(to asm.Register) {
+	s.Add(asm.LoadMem(to, base, s.family.l4+offsetAt, asm.Byte), asm.RSh.Imm(to, 4), asm.LSh.Imm(to, 2))
+}
+
+func (s *section) flags(to asm.Register) {
+	s.Add(asm.LoadMem(to, base, s.family.l4+flagsAt, asm.Byte))
+}
+
+// tcpFlags looks the flags up in a bitmap of those that may stand together.
+func (s *section) tcpFlags(exit string) {
+	if !s.is(packet.ProtoTCP) {
+		return
+	}
+	var valid uint64
+	for flags := range 64 {
+		if packet.ValidFlags(byte(flags)) {
+			valid |= 1 << flags
+		}
+	}
+	s.flags(asm.R1)
+	s.Add(
+		asm.And.Imm(asm.R1, 63),
+		asm.LoadImm(asm.R2, int64(valid), asm.DWord),
+		asm.RSh.Reg(asm.R2, asm.R1),
+		asm.And.Imm(asm.R2, 1),
+		asm.JEq.Imm(asm.R2, 0, s.used(exit)),
+	)
+}
+
+func (s *section) ackZero(exit string) {
+	if !s.is(packet.ProtoTCP) {
+		return
+	}
+	other := s.newLabel()
+	s.flags(asm.R1)
+	s.Add(
+		asm.And.Imm(asm.R1, flagsACK), asm.JEq.Imm(asm.R1, 0, other),
+		asm.LoadMem(asm.R1, base, s.family.l4+ackAt, asm.Word), asm.JEq.Imm(asm.R1, 0, s.used(exit)),
+	)
+	s.Mark(other)
+}
+
+// onSYN has code only for packets that begin a connection.
+func (s *section) onSYN(code func()) {
+	if !s.is(packet.ProtoTCP) {
+		return
+	}
+	other := s.newLabel()
+	s.flags(asm.R1)
+	s.Add(asm.And.Imm(asm.R1, flagsSYNACK), asm.JNE.Imm(asm.R1, flagsSYN, other))
+	code()
+	s.Mark(other)
+}
+
+// synForGeneral is for checks of a SYN that are in no profile.
+func (s *section) synForGeneral(string) {
+	s.onSYN(func() { s.Add(asm.Ja.Label(toGeneral)) })
+}
+
+// synOptions has general() look at options which are neither none nor those that Linux and Android send.
+func (s *section) synOptions(string) {
+	s.onSYN(func() {
+		none := s.newLabel()
+		s.headerLength(asm.R1)
+		s.Add(asm.JEq.Imm(asm.R1, 20, none))
+		s.usualOptions(asm.R1)
+		s.Mark(none)
+	})
+}
+
+// synNoMSS is for a SYN without options. Others have been found to be the usual ones.
+func (s *section) synNoMSS(exit string) {
+	s.onSYN(func() {
+		s.headerLength(asm.R1)
+		if s.asked(packet.TCPOptions) {
+			s.Add(asm.JEq.Imm(asm.R1, 20, s.used(exit)))
+			return
+		}
+		some := s.newLabel()
+		s.Add(asm.JNE.Imm(asm.R1, 20, some), asm.Ja.Label(s.used(exit)))
+		s.Mark(some)
+		s.usualOptions(asm.R1)
+	})
+}
+
+func (s *section) asked(c packet.Check) bool { return (s.Program.Checks | s.Program.Observed).Has(c) }
+
+// usualOptions leads to general() unless the options are those of struct usual_options in bpf/l4.h. The register has the length
+// of the header.
+func (s *section) usualOptions(header asm.Register) {
+	const size = 20
+	at := s.family.l4 + 20
+	s.Add(
+		asm.JNE.Imm(header, 20+size, toGeneral),
+		asm.Add.Imm(header, s.family.header()),
+		asm.JGT.Reg(header, length, toGeneral),
+		asm.LoadMem(asm.R1, context, ctxDataEnd, asm.Word),
+	)
+	s.inFrame(base, int32(at)+size, asm.R1)
+	for _, word := range []struct {
+		at    int16
+		size  asm.Size
+		value uint32
+	}{{0, asm.Half, 0x0204}, {4, asm.Word, 0x0402080a}, {16, asm.Half, 0x0103}, {18, asm.Byte, 3}} {
+		s.Add(asm.LoadMem(asm.R1, base, at+word.at, word.size))
+		if word.size != asm.Byte {
+			s.Add(asm.HostTo(asm.BE, asm.R1, word.size))
+		}
+		s.Add(asm.JNE.Imm(asm.R1, int32(word.value), toGeneral))
+	}
+}
+
+func (s *section) synWindowZero(exit string) {
+	s.onSYN(func() {
+		s.Add(asm.LoadMem(asm.R1, base, s.family.l4+windowAt, asm.Half), asm.JEq.Imm(asm.R1, 0, s.used(exit)))
+	})
+}

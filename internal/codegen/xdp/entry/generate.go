@@ -1,0 +1,240 @@
+package entry
+
+import (
+	"github.com/cilium/ebpf/asm"
+
+	"github.com/floodwall/floodwall/internal/codegen/xdp/emit"
+	"github.com/floodwall/floodwall/internal/ir"
+	"github.com/floodwall/floodwall/internal/packet"
+	"github.com/floodwall/floodwall/internal/xdp"
+)
+
+// Input is what the entry is generated from.
+type Input struct {
+	Program     *ir.Program
+	Decisions   []uint32            // of each rule, as decide() returns them
+	Conditional func(rule int) bool // whether a rule asks for more than addresses and fields
+	Dynamic     map[int]int         // the number of each dynamic set, by its index in Program.Sets
+	Classes     Classes             // of source addresses
+	Filter4     *Filter4            // nil: no IPv4 address has a class but 0
+	Table6      bool                // whether any IPv6 address has one
+	Questions   bool                // whether the program answers questions (bpf/explain.h)
+}
+
+// Classes are what the policy tells addresses apart by. An address in no set is of class 0.
+type Classes interface {
+	// Expr is the number of what a match asks of static sets, -1 when it asks for none.
+	Expr(m ir.AddrMatch) int
+	// Holds reports whether that holds for the addresses of a class.
+	Holds(class, expr int) bool
+	// Count is how many classes there are.
+	Count() int
+}
+
+// Filter4 is the bitmap of IPv4 addresses, a bit for each block of 2^Shift, which is clear when all in it are of class 0.
+type Filter4 struct {
+	Shift int
+	Mask  uint32 // of the index of a 64-bit word
+}
+
+// Entry is a generated entry.
+type Entry struct {
+	Insns   asm.Instructions // the body of floodwall(): R1 points to the context
+	records records
+}
+
+// MapBytes is the size of the map xdp.Listed, 0 where the entry has none.
+func (e *Entry) MapBytes() int {
+	if len(e.records.list) == 0 {
+		return 0
+	}
+	return e.records.capacity() * RecordSize
+}
+
+// Fill writes the content of that map.
+func (e *Entry) Fill(to []byte) {
+	for i := range e.records.list {
+		e.records.list[i].encode(to[i*RecordSize:])
+	}
+}
+
+// Registers, which calls keep. r3 and r4 are the ports of the packet, in host byte order, as long as nothing is called.
+const (
+	context = asm.R6
+	base    = asm.R7 // the frame, or 4 bytes further where it has a VLAN tag: offsets to what follows the tag are the same
+	size    = asm.R8 // of the whole frame, in bytes
+	spare   = asm.R9 // first the offset of the IP header, in the end the decision
+
+	dport = asm.R3
+	sport = asm.R4
+)
+
+// Labels that several sections jump to.
+const (
+	toGeneral = "entry_general"
+	toCount   = "entry_count"
+)
+
+// Members of struct xdp_md of the kernel's include/uapi/linux/bpf.h.
+const (
+	ctxData    = 0
+	ctxDataEnd = 4
+	ctxMeta    = 8
+)
+
+// generator is an entry in the making.
+type generator struct {
+	emit.Emitter
+	Input
+	records records
+	fails   packet.CheckSet // checks that have been asked, and whose failure needs its exit
+	tagged  bool            // whether frames with a VLAN tag are decided here
+}
+
+// Generate generates the entry of a program.
+func Generate(in Input) *Entry {
+	g := &generator{Input: in, tagged: !asksVLAN(in.Program)}
+	sections := map[*family][]*section{}
+	for _, f := range families {
+		for _, p := range f.protos {
+			sections[f] = append(sections[f], newSection(g, f, p))
+		}
+	}
+	g.ethernet()
+	for _, f := range families {
+		g.network(f, sections[f])
+	}
+	g.failures()
+	g.count()
+	g.Mark(toGeneral)
+	g.Add(asm.Mov.Reg(asm.R1, context), asm.Call.Label(xdp.General), asm.Return())
+	return &Entry{Insns: emit.Reachable(g.Insns), records: g.records}
+}
+
+// asksVLAN reports whether any rule asks for the VLAN.
+func asksVLAN(p *ir.Program) bool {
+	for i := range p.Rules {
+		for _, m := range p.Rules[i].Match {
+			if m.Field == packet.VLAN {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// frameBytes is the least size of a frame that is decided here: Ethernet, IPv4 and TCP.
+const frameBytes = 14 + 20 + 20
+
+// ethernet reads the Ethernet header, and leads to the sections of the families.
+func (g *generator) ethernet() {
+	g.Say("Ethernet, with at most one VLAN tag")
+	g.Add(
+		asm.Mov.Reg(context, asm.R1),
+		asm.LoadMem(base, context, ctxData, asm.Word),
+		asm.LoadMem(size, context, ctxDataEnd, asm.Word),
+	)
+	g.inFrame(base, frameBytes, size)
+	if (g.Program.Checks | g.Program.Observed).Has(packet.SourceMAC) {
+		g.Add(asm.LoadMem(asm.R1, base, 6, asm.Byte), asm.And.Imm(asm.R1, 1), asm.JNE.Imm(asm.R1, 0, toGeneral)) // the group bit
+	}
+	g.Add(asm.Sub.Reg(size, base), asm.LoadMem(asm.R1, base, 12, asm.Half), asm.Mov.Imm(spare, 14))
+	g.etherTypes()
+	if !g.tagged {
+		g.Add(asm.Ja.Label(toGeneral))
+		return
+	}
+	g.Add(asm.JNE.Imm(asm.R1, networkOrder(etherTypeVLAN), toGeneral), asm.LoadMem(asm.R1, context, ctxDataEnd, asm.Word))
+	g.inFrame(base, frameBytes+4, asm.R1)
+	g.Add(asm.Add.Imm(base, 4), asm.Mov.Imm(spare, 18), asm.LoadMem(asm.R1, base, 12, asm.Half))
+	g.etherTypes()
+	g.Add(asm.Ja.Label(toGeneral))
+}
+
+const etherTypeVLAN = 0x8100 // IEEE 802.1Q
+
+// etherTypes jumps to the section of the EtherType in r1, if there is one.
+func (g *generator) etherTypes() {
+	for _, f := range families {
+		g.Add(asm.JEq.Imm(asm.R1, networkOrder(f.etherType), f.name))
+	}
+}
+
+// inFrame leads to general() unless so many bytes from a place on are before the end of the frame.
+func (g *generator) inFrame(from asm.Register, bytes int32, end asm.Register) {
+	g.Add(asm.Mov.Reg(asm.R2, from), asm.Add.Imm(asm.R2, bytes), asm.JGT.Reg(asm.R2, end, toGeneral))
+}
+
+// networkOrder is a 16-bit number of a frame as a load of a little-endian machine reads it. BPF objects here are little endian.
+func networkOrder(v uint16) int32 { return int32(v>>8 | v<<8) }
+
+// failures are the exits of checks.
+func (g *generator) failures() {
+	for check := range packet.NumChecks {
+		if g.fails.Has(check) {
+			g.Mark(failed(check))
+			g.decide(xdp.Decision(uint32(check), uint8(ir.Drop)))
+		}
+	}
+}
+
+// failed is the label of the exit of a check.
+func failed(c packet.Check) string { return "entry_failed_" + c.String() }
+
+// decide ends with a decision, which is pass or drop.
+func (g *generator) decide(decision uint32) {
+	g.Add(asm.Mov.Imm(spare, int32(decision)), asm.Ja.Label(toCount))
+}
+
+// count counts the decision, or answers the question that the frame carries, and returns the action.
+func (g *generator) count() {
+	const counted, out, keySlot = "entry_counted", "entry_out", -4
+	g.Mark(toCount)
+	g.Say("count the decision")
+	if g.Questions {
+		g.Add(
+			asm.LoadMem(asm.R1, context, ctxMeta, asm.Word),
+			asm.LoadMem(asm.R2, context, ctxData, asm.Word),
+			asm.JLT.Reg(asm.R1, asm.R2, "entry_question"),
+		)
+	}
+	g.Mark(counted)
+	g.Add(
+		asm.Mov.Reg(asm.R1, spare),
+		asm.RSh.Imm(asm.R1, 8),
+		asm.StoreMem(asm.RFP, keySlot, asm.R1, asm.Word),
+		asm.Mov.Reg(asm.R2, asm.RFP),
+		asm.Add.Imm(asm.R2, keySlot),
+		asm.LoadMapPtr(asm.R1, 0).WithReference(xdp.Counters),
+		asm.FnMapLookupElem.Call(),
+		asm.JEq.Imm(asm.R0, 0, out),
+	)
+	for at, amount := range []asm.Instruction{asm.Add.Imm(asm.R1, 1), asm.Add.Reg(asm.R1, size)} {
+		at := int16(8 * at)
+		g.Add(asm.LoadMem(asm.R1, asm.R0, at, asm.DWord), amount, asm.StoreMem(asm.R0, at, asm.R1, asm.DWord))
+	}
+	g.Mark(out)
+	g.Say("XDP_PASS is 2, XDP_DROP 1")
+	g.Add(asm.And.Imm(spare, 1), asm.Mov.Imm(asm.R0, 2), asm.Sub.Reg(asm.R0, spare), asm.Return())
+	if g.Questions {
+		g.question(counted)
+	}
+}
+
+// question answers a question. Where it asks for general(), or the frame has other metadata, it goes on.
+func (g *generator) question(counted string) {
+	g.Mark("entry_question")
+	g.Add(
+		asm.Mov.Reg(asm.R1, context), asm.Mov.Reg(asm.R2, spare), asm.Call.Label(xdp.AnswerInEntry),
+		asm.JEq.Imm(asm.R0, answerCount, counted),
+		asm.JEq.Imm(asm.R0, answerGeneral, toGeneral),
+		asm.Mov.Imm(asm.R0, 2),
+		asm.Return(),
+	)
+}
+
+// What answer_in_entry() of bpf/floodwall.c returns.
+const (
+	answerCount   = 0 // there is no question, or the frame is to be counted all the same
+	answerGeneral = 2 // the question is for general()
+)

@@ -1,0 +1,117 @@
+package entry
+
+import (
+	"github.com/cilium/ebpf/asm"
+
+	"github.com/floodwall/floodwall/internal/ir"
+	"github.com/floodwall/floodwall/internal/packet"
+)
+
+// family is an IP version, with where its header has what is read. Offsets are from the register base.
+type family struct {
+	name      string // and label
+	value     uint32 // of packet.Family
+	etherType uint16
+	ttl       int16
+	source    int16
+	dest      int16
+	l4        int16
+	protos    []proto
+}
+
+// proto is a protocol of a family, whose packets have a section.
+type proto struct {
+	name   string
+	number uint32
+	header int32        // bytes that its header has at least
+	ports  *ir.Range    // the values of packet.DPort that its ports have, nil: it has none
+	types  *ir.Range    // those of packet.ICMP
+	field  packet.Field // what r3 holds: packet.DPort or packet.ICMP
+}
+
+var (
+	tcpPorts    = ir.Range{First: 0, Last: packet.PortUDP - 1}
+	udpPorts    = ir.Range{First: packet.PortUDP, Last: packet.PortNone - 1}
+	icmpTypes   = ir.Range{First: 0, Last: packet.ICMPv6 - 1}
+	icmpv6Types = ir.Range{First: packet.ICMPv6, Last: packet.ICMPNone - 1}
+
+	tcp = proto{"tcp", packet.ProtoTCP, 20, &tcpPorts, nil, packet.DPort}
+	udp = proto{"udp", packet.ProtoUDP, 8, &udpPorts, nil, packet.DPort}
+)
+
+// families in the order in which they are asked for.
+var families = []*family{
+	{"entry_ipv4", packet.FamilyIPv4, 0x0800, 22, 26, 30, 34, []proto{udp, tcp, {"icmp", packet.ProtoICMP, 8, nil, &icmpTypes, packet.ICMP}}},
+	{"entry_ipv6", packet.FamilyIPv6, 0x86dd, 21, 22, 38, 54, []proto{udp, tcp, {"icmpv6", packet.ProtoICMPv6, 8, nil, &icmpv6Types, packet.ICMP}}},
+}
+
+// length is the register that has the length of the IP packet when a section begins.
+const length = asm.R5
+
+// network reads the IP header of a family, and has its sections follow.
+func (g *generator) network(f *family, sections []*section) {
+	g.Mark(f.name)
+	g.Say("header of " + f.name[len("entry_"):])
+	if f.value == packet.FamilyIPv4 {
+		g.ipv4()
+	} else {
+		g.ipv6()
+	}
+	for _, p := range f.protos {
+		g.Add(asm.JEq.Imm(asm.R1, int32(p.number), f.name+"_"+p.name))
+	}
+	g.Add(asm.Ja.Label(toGeneral))
+	for _, s := range sections {
+		s.code()
+	}
+}
+
+// ipv4 leaves the protocol in r1 and the length in r5.
+func (g *generator) ipv4() {
+	const notFragment = 0xff3f // in network order: all but the reserved bit and DF
+	g.Add(
+		asm.LoadMem(asm.R1, base, 14, asm.Byte),
+		asm.JNE.Imm(asm.R1, 0x45, toGeneral),
+		asm.LoadMem(asm.R1, base, 20, asm.Half),
+		asm.And.Imm(asm.R1, notFragment),
+		asm.JNE.Imm(asm.R1, 0, toGeneral),
+		asm.LoadMem(length, base, 16, asm.Half),
+		asm.HostTo(asm.BE, length, asm.Half),
+		asm.Mov.Reg(asm.R1, length),
+		asm.Add.Reg(asm.R1, spare),
+		asm.JGT.Reg(asm.R1, size, toGeneral),
+		asm.LoadMem(asm.R1, base, 23, asm.Byte),
+	)
+}
+
+const ipv6Header = 40 // bytes
+
+// ipv6 leaves the next header in r1 and the length, header included, in r5.
+func (g *generator) ipv6() {
+	g.Add(asm.LoadMem(asm.R1, context, ctxDataEnd, asm.Word))
+	g.inFrame(base, 14+ipv6Header+8, asm.R1)
+	g.Add(
+		asm.LoadMem(asm.R1, base, 14, asm.Byte),
+		asm.RSh.Imm(asm.R1, 4),
+		asm.JNE.Imm(asm.R1, 6, toGeneral),
+		asm.LoadMem(length, base, 18, asm.Half),
+		asm.HostTo(asm.BE, length, asm.Half),
+		asm.Add.Imm(length, ipv6Header),
+		asm.Mov.Reg(asm.R1, length),
+		asm.Add.Reg(asm.R1, spare),
+		asm.JGT.Reg(asm.R1, size, toGeneral),
+		asm.LoadMem(asm.R1, base, 20, asm.Byte),
+	)
+}
+
+// header is how long the IP header is.
+func (f *family) header() int32 { return int32(f.l4) - 14 }
+
+// loadLength leaves the length of the IP packet in a register.
+func (g *generator) loadLength(to asm.Register, f *family) {
+	if f.value == packet.FamilyIPv4 {
+		g.Add(asm.LoadMem(to, base, 16, asm.Half), asm.HostTo(asm.BE, to, asm.Half))
+		return
+	}
+	g.Add(asm.LoadMem(to, base, 18, asm.Half), asm.HostTo(asm.BE, to, asm.Half), asm.Add.Imm(to, ipv6Header))
+}

@@ -1,0 +1,225 @@
+package entry
+
+import (
+	"slices"
+
+	"github.com/cilium/ebpf/asm"
+
+	"github.com/floodwall/floodwall/internal/ir"
+	"github.com/floodwall/floodwall/internal/packet"
+	"github.com/floodwall/floodwall/internal/xdp"
+)
+
+// mostStraight is how many rules that ask for the key are asked one after the other. More of them are found by binary search.
+const mostStraight = 8
+
+// list asks rules, in order, and leads to next where none decides. The ports are loaded, and stay so.
+func (s *section) list(rules []rule, next string) {
+	s.search(rules, ir.Range{First: 0, Last: 1<<16 - 1}, next)
+}
+
+// search asks the rules for packets whose key is in a range.
+func (s *section) search(rules []rule, in ir.Range, next string) {
+	rules = s.clip(rules, in)
+	bounds := s.bounds(rules, in)
+	if len(bounds) == 0 || s.keyed(rules) <= mostStraight || len(s.Insns) > 1<<15 {
+		s.straight(rules, next)
+		return
+	}
+	middle, right := bounds[len(bounds)/2], s.newLabel()
+	s.Add(asm.JGE.Imm(dport, int32(middle), right))
+	s.search(rules, ir.Range{First: in.First, Last: middle - 1}, next)
+	s.Mark(right)
+	s.search(rules, ir.Range{First: middle, Last: in.Last}, next)
+}
+
+// keyed is how many rules ask for the key.
+func (s *section) keyed(rules []rule) (n int) {
+	for i := range rules {
+		if s.key(&rules[i]) != nil {
+			n++
+		}
+	}
+	return n
+}
+
+// key are the values of the key that a rule asks for, nil when it does not ask.
+func (s *section) key(r *rule) []ir.Range {
+	for _, m := range r.match {
+		if m.Field == s.proto.field {
+			return m.Values
+		}
+	}
+	return nil
+}
+
+// bounds are the values of the key, within a range, at which other rules begin to match, ascending.
+func (s *section) bounds(rules []rule, in ir.Range) (at []uint32) {
+	for i := range rules {
+		for _, v := range s.key(&rules[i]) {
+			for _, bound := range []uint32{v.First, v.Last + 1} {
+				if in.First < bound && bound <= in.Last {
+					at = append(at, bound)
+				}
+			}
+		}
+	}
+	slices.Sort(at)
+	return slices.Compact(at)
+}
+
+// straight asks rules one after the other.
+func (s *section) straight(rules []rule, next string) {
+	for i := range rules {
+		if s.rule(&rules[i]) {
+			return
+		}
+	}
+	s.Add(asm.Ja.Label(next))
+}
+
+// rule asks a rule, and reports whether it matches every packet that comes so far.
+func (s *section) rule(r *rule) (final bool) {
+	source := &s.Program.Rules[r.number]
+	s.Say("rule " + source.Name + ": " + source.Verdict.String())
+	next, moved := s.newLabel(), s.newLabel()
+	for _, m := range r.match {
+		s.test(m, next)
+	}
+	for _, t := range r.dynamic {
+		s.member(t, moved)
+	}
+	if r.general {
+		s.Add(asm.Ja.Label(toGeneral))
+	} else {
+		s.decide(s.Decisions[r.number])
+	}
+	if len(r.dynamic) > 0 {
+		s.Mark(moved)
+		s.loadPorts()
+	}
+	if len(r.match)+len(r.dynamic) == 0 {
+		return true
+	}
+	s.Mark(next)
+	return false
+}
+
+// test leads to next unless the packet's value of a field is one of those asked for. It changes r1 and r2.
+func (s *section) test(m ir.Match, next string) {
+	value := s.value(m.Field)
+	last := len(m.Values) - 1
+	found := ""
+	if last > 0 {
+		found = s.newLabel()
+	}
+	for i, v := range m.Values {
+		if i < last {
+			s.within(value, v, found)
+			continue
+		}
+		s.notWithin(value, v, next)
+	}
+	if found != "" {
+		s.Mark(found)
+	}
+}
+
+// within jumps if a value is in a range.
+func (s *section) within(value asm.Register, v ir.Range, to string) {
+	if v.First == v.Last {
+		s.Add(asm.JEq.Imm(value, int32(v.First), to))
+		return
+	}
+	s.Add(asm.Mov.Reg(asm.R2, value), asm.Sub.Imm(asm.R2, int32(v.First)), asm.JLE.Imm(asm.R2, int32(v.Last-v.First), to))
+}
+
+// notWithin jumps if it is not.
+func (s *section) notWithin(value asm.Register, v ir.Range, to string) {
+	if v.First == v.Last {
+		s.Add(asm.JNE.Imm(value, int32(v.First), to))
+		return
+	}
+	if v.First > 0 {
+		s.Add(asm.JLT.Imm(value, int32(v.First), to))
+	}
+	s.Add(asm.JGT.Imm(value, int32(v.Last), to))
+}
+
+// value is the register that has the value of a field: r1, for one that is loaded now.
+func (s *section) value(f packet.Field) asm.Register {
+	const value = asm.R1
+	switch f {
+	case s.proto.field:
+		return dport
+	case packet.SPort:
+		return sport
+	case packet.Flags:
+		s.Add(asm.LoadMem(value, base, s.family.l4+13, asm.Byte))
+	case packet.Length:
+		s.loadLength(value, s.family)
+	case packet.TTL:
+		s.Add(asm.LoadMem(value, base, s.family.ttl, asm.Byte))
+	case packet.DSCP:
+		if s.family.value == packet.FamilyIPv4 {
+			s.Add(asm.LoadMem(value, base, 15, asm.Byte), asm.RSh.Imm(value, 2))
+		} else {
+			s.Add(asm.LoadMem(value, base, 14, asm.Half), asm.HostTo(asm.BE, value, asm.Half), asm.RSh.Imm(value, 6), asm.And.Imm(value, 0x3f))
+		}
+	}
+	return value
+}
+
+// member leads to next unless an address is in one of the sets, or with not in none. It changes r0 to r5.
+func (s *section) member(t dynamicTest, next string) {
+	in := next
+	if !t.not {
+		in = s.newLabel()
+	}
+	for number := range int32(xdp.MaxDynamicSets) {
+		if t.sets>>number&1 == 1 {
+			s.ask(number, t.destination, in)
+		}
+	}
+	if !t.not {
+		s.Add(asm.Ja.Label(next))
+		s.Mark(in)
+	}
+}
+
+// ask jumps if a dynamic set has the source or the destination. A set without entries of the family costs three instructions.
+func (s *section) ask(set int32, destination bool, in string) {
+	at, empty := s.family.source, s.newLabel()
+	if destination {
+		at = s.family.dest
+	}
+	s.Add(
+		asm.LoadMapValue(asm.R1, 0, uint32(set*xdp.DynamicInfoSize+xdp.DynamicCounts+int32(s.family.value))).WithReference(xdp.DynamicInfo),
+		asm.LoadMem(asm.R1, asm.R1, 0, asm.Byte),
+		asm.JEq.Imm(asm.R1, 0, empty),
+		asm.Mov.Imm(asm.R1, set),
+	)
+	s.address(asm.R2, asm.R3, at)
+	s.Add(
+		asm.Mov.Imm(asm.R4, int32(s.family.value)),
+		asm.Call.Label(xdp.IsMember),
+		asm.JNE.Imm(asm.R0, 0, in),
+	)
+	s.Mark(empty)
+}
+
+// address loads an address as two numbers in host byte order, IPv4 in its mapped form. It changes r1 of no one.
+func (s *section) address(hi, lo asm.Register, at int16) {
+	if s.family.value == packet.FamilyIPv6 {
+		s.Add(
+			asm.LoadMem(hi, base, at, asm.DWord), asm.HostTo(asm.BE, hi, asm.DWord),
+			asm.LoadMem(lo, base, at+8, asm.DWord), asm.HostTo(asm.BE, lo, asm.DWord),
+		)
+		return
+	}
+	s.Add(
+		asm.LoadMem(hi, base, at, asm.Word), asm.HostTo(asm.BE, hi, asm.Word),
+		asm.LoadImm(lo, 0xffff_0000_0000, asm.DWord), asm.Or.Reg(lo, hi),
+		asm.Mov.Imm(hi, 0),
+	)
+}

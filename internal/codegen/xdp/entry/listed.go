@@ -1,0 +1,217 @@
+package entry
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/cilium/ebpf/asm"
+
+	"github.com/floodwall/floodwall/internal/ir"
+	"github.com/floodwall/floodwall/internal/packet"
+	"github.com/floodwall/floodwall/internal/xdp"
+)
+
+// Record is a rule that is left for the sources of a class, in the map xdp.Listed: what a key in a range leads to. The records of
+// a class are a chain, which the rules for sources that are in no set may follow. The class is the index of the first.
+type Record struct {
+	First, Width uint16 // the key, a port or an ICMP type and code in host byte order, is at most Width above First
+	Decision     uint32 // or askGeneral
+	Next         uint32 // the index of the next record; 0: the rules for sources in no set follow
+}
+
+// RecordSize is the size of a Record in the map.
+const RecordSize = 16
+
+const (
+	askGeneral  = 1<<31 - 1
+	mostChain   = 4       // records that a packet is compared with
+	mostRecords = 1 << 17 // of all sections: 2 MB
+)
+
+// records are those of all sections. The first is never used, as its number says that there is none.
+type records struct {
+	list   []Record
+	blocks map[string]int // where the records of equal sections begin
+}
+
+// classes looks up the source. One of no class goes on at the label unlisted, any other goes through its records.
+func (s *section) classes() {
+	s.Say("the class of the source")
+	if s.first == sameForAll || !s.lookUp() {
+		s.Add(asm.Ja.Label(s.label("unlisted")))
+		return
+	}
+	if s.first == tooMany {
+		s.Add(asm.JNE.Imm(asm.R0, 0, toGeneral), asm.Ja.Label(s.label("unlisted")))
+		return
+	}
+	s.Add(
+		asm.JEq.Imm(asm.R0, 0, s.label("unlisted")),
+		asm.LoadMem(asm.R3, base, s.family.l4+s.keyAt(), asm.Half),
+		asm.HostTo(asm.BE, asm.R3, asm.Half),
+		asm.And.Imm(asm.R0, int32(powerOfTwo(s.Classes.Count())-1)),
+	)
+	s.chain()
+}
+
+// keyAt is the offset of the key in the L4 header.
+func (s *section) keyAt() int16 {
+	if s.proto.field == packet.ICMP {
+		return 0
+	}
+	return 2
+}
+
+// chain compares the key in r3 with the records from that of the class in r0 on.
+func (s *section) chain() {
+	first := uint32(s.first) // of the section's; the others have their index in the map
+	for hop := range mostChain {
+		miss := s.label(fmt.Sprintf("miss%d", hop))
+		s.Add(
+			asm.LSh.Imm(asm.R0, 4), // RecordSize
+			asm.LoadMapValue(asm.R2, 0, first*RecordSize).WithReference(xdp.Listed),
+			asm.Add.Reg(asm.R2, asm.R0),
+			asm.LoadMem(asm.R1, asm.R2, 0, asm.Half),
+			asm.Mov.Reg(asm.R4, asm.R3),
+			asm.Sub.Reg(asm.R4, asm.R1),
+			asm.LoadMem(asm.R1, asm.R2, 2, asm.Half),
+			asm.JGT.Reg(asm.R4, asm.R1, miss),
+			asm.LoadMem(spare, asm.R2, 4, asm.Word),
+			asm.JEq.Imm(spare, askGeneral, toGeneral),
+			asm.Ja.Label(toCount),
+		)
+		s.Mark(miss)
+		s.Add(
+			asm.LoadMem(asm.R0, asm.R2, 8, asm.Word),
+			asm.JEq.Imm(asm.R0, 0, s.label("unlisted")),
+			asm.And.Imm(asm.R0, int32(s.records.capacity()-1)),
+		)
+		first = 0
+	}
+	s.Add(asm.Ja.Label(toGeneral))
+}
+
+// What stands for the index of the first record where there is none.
+const (
+	sameForAll = 0 // the rules are the same for sources of all classes
+	tooMany    = -1
+)
+
+// record makes the records of rules, and returns the index of that of class 0, or sameForAll, or tooMany.
+func (s *section) record(rules []rule) (first int) {
+	unlisted := s.of(rules, 0)
+	block := newBlock(s.Classes.Count())
+	differ := false
+	for class := 1; class < s.Classes.Count(); class++ {
+		own, tail := own(s.of(rules, class), unlisted)
+		differ = differ || len(own) > 0 || !tail
+		if !block.add(class, s.chained(own, tail)) {
+			return tooMany
+		}
+	}
+	if !differ {
+		return sameForAll
+	}
+	return s.records.keep(block)
+}
+
+// own are the rules of a class that those for sources in no set follow, which tail reports; else they are all of its rules.
+func own(left, unlisted []rule) (own []rule, tail bool) {
+	n := len(left) - len(unlisted)
+	if n >= 0 && slices.EqualFunc(left[n:], unlisted, func(a, b rule) bool { return a.number == b.number && same(&a, &b) }) {
+		return left[:n], true
+	}
+	if n := len(left); n > 0 && left[n-1].always() {
+		return left, true // nothing comes behind it
+	}
+	return left, false
+}
+
+// same reports whether as much is left of a rule.
+func same(a, b *rule) bool {
+	return a.general == b.general && len(a.match) == len(b.match) && slices.Equal(a.dynamic, b.dynamic)
+}
+
+// chained are the records of rules. Behind them come the rules for sources in no set, or else the default.
+func (s *section) chained(rules []rule, tail bool) (chain []Record) {
+	for i := range rules {
+		r := &rules[i]
+		decision, keys := s.Decisions[r.number], s.key(r)
+		if r.general || len(r.dynamic) > 0 || len(r.match) > 1 || len(r.match) == 1 && keys == nil {
+			decision = askGeneral
+		}
+		if keys == nil {
+			keys = []ir.Range{{First: 0, Last: 1<<16 - 1}}
+		}
+		for _, k := range keys {
+			chain = append(chain, Record{First: uint16(k.First), Width: uint16(k.Last - k.First), Decision: decision})
+		}
+	}
+	if !tail {
+		chain = append(chain, Record{Width: 1<<16 - 1, Decision: xdp.Decision(xdp.SlotDefault, uint8(s.Program.Default))})
+	}
+	if len(chain) > mostChain {
+		return []Record{{Width: 1<<16 - 1, Decision: askGeneral}}
+	}
+	return chain
+}
+
+// lookUp leaves the class of the source in r0, and leads to the label unlisted where a filter says that it is 0. It reports
+// false when all sources of the family are of class 0.
+func (s *section) lookUp() bool {
+	if s.family.value == packet.FamilyIPv6 {
+		return s.lookUp6()
+	}
+	if s.Filter4 == nil {
+		return false
+	}
+	s.Add(asm.LoadMem(asm.R1, base, s.family.source, asm.Word), asm.HostTo(asm.BE, asm.R1, asm.Word))
+	if s.Filter4.Mask != 0 {
+		s.Add(asm.Mov.Reg(asm.R4, asm.R1), asm.RSh.Imm(asm.R4, int32(s.Filter4.Shift)))
+		s.filter(asm.R4, s.Filter4.Mask, xdp.Filter4)
+	}
+	s.Add(asm.Call.Label(xdp.Class4))
+	return true
+}
+
+// lookUp6 is lookUp for IPv6. The filter is by a hash of the upper 32 bits, as in classify() of bpf/classify.h.
+func (s *section) lookUp6() bool {
+	const factor, shift, filterMask = 0x9e3779b97f4a7c15, 44, 1<<14 - 1
+	if !s.Table6 {
+		return false
+	}
+	var golden uint64 = factor
+	s.Add(
+		asm.LoadMem(asm.R4, base, s.family.source, asm.Word), asm.HostTo(asm.BE, asm.R4, asm.Word),
+		asm.LoadImm(asm.R1, int64(golden), asm.DWord), asm.Mul.Reg(asm.R4, asm.R1), asm.RSh.Imm(asm.R4, shift),
+	)
+	s.filter(asm.R4, filterMask, xdp.Filter6)
+	s.address(asm.R1, asm.R2, s.family.source)
+	s.Add(asm.Call.Label(xdp.Class6))
+	return true
+}
+
+// filter leads to the label unlisted when a bit of a bitmap is clear. mask is that of the index of its words.
+func (s *section) filter(bit asm.Register, mask uint32, bitmap string) {
+	s.Add(
+		asm.Mov.Reg(asm.R3, bit),
+		asm.RSh.Imm(asm.R3, 6),
+		asm.And.Imm(asm.R3, int32(mask)),
+		asm.LSh.Imm(asm.R3, 3),
+		asm.LoadMapValue(asm.R2, 0, 0).WithReference(bitmap),
+		asm.Add.Reg(asm.R2, asm.R3),
+		asm.LoadMem(asm.R2, asm.R2, 0, asm.DWord),
+		asm.RSh.Reg(asm.R2, bit),
+		asm.And.Imm(asm.R2, 1),
+		asm.JEq.Imm(asm.R2, 0, s.label("unlisted")),
+	)
+}
+
+// powerOfTwo is the next power of two, at least n.
+func powerOfTwo(n int) int {
+	p := 1
+	for p < n {
+		p *= 2
+	}
+	return p
+}

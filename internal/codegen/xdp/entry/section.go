@@ -1,0 +1,141 @@
+package entry
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/cilium/ebpf/asm"
+
+	"github.com/floodwall/floodwall/internal/ir"
+	"github.com/floodwall/floodwall/internal/packet"
+	"github.com/floodwall/floodwall/internal/xdp"
+)
+
+// section is the code for packets of one protocol of one family.
+type section struct {
+	*generator
+	family *family
+	proto  proto
+	rules  []rule // those that such a packet can match, in order
+	before int    // so many of them do not depend on the class of the source, and are asked before it is looked up
+	first  int    // the index of the section's first record, or sameForAll, or tooMany
+	labels int
+}
+
+// newSection is the section of a protocol, with the rules that are left of the program there.
+func newSection(g *generator, f *family, p proto) *section {
+	s := &section{generator: g, family: f, proto: p}
+	for i := range g.Program.Rules {
+		if r, ok := s.specialize(i); ok {
+			s.rules = append(s.rules, r)
+		}
+	}
+	s.before = slices.IndexFunc(s.rules, func(r rule) bool { return len(r.static) > 0 })
+	if s.before < 0 {
+		s.before = len(s.rules)
+	}
+	s.first = s.record(s.rules[s.before:])
+	return s
+}
+
+// label is a label of the section.
+func (s *section) label(name string) string { return s.family.name + "_" + s.proto.name + "_" + name }
+
+// newLabel is one that no other instruction has.
+func (s *section) newLabel() string {
+	s.labels++
+	return s.label(fmt.Sprint(s.labels))
+}
+
+// mostCode is how many instructions a section may have. What is longer is left to general(), whose tables do not grow with the
+// rules: all sections together must stay within the reach of a jump.
+const mostCode = 4000
+
+// code generates the section, or leads to general() where it would be too long.
+func (s *section) code() {
+	name := s.family.name + "_" + s.proto.name
+	before := len(s.Insns)
+	s.Mark(name)
+	s.Say("packets of " + name[len("entry_"):])
+	s.body()
+	if len(s.Insns)-before <= mostCode {
+		return
+	}
+	s.Insns = s.Insns[:before]
+	s.Mark(name)
+	s.Add(asm.Ja.Label(toGeneral))
+}
+
+func (s *section) body() {
+	s.whole()
+	s.checks()
+	rest := s.rules[s.before:]
+	s.loadPorts()
+	s.list(s.rules[:s.before], s.label("classes"))
+	s.Mark(s.label("classes"))
+	if len(rest) > 0 {
+		s.classes()
+		s.Mark(s.label("unlisted"))
+		s.loadPorts()
+		s.list(s.of(rest, 0), s.label("default"))
+	}
+	s.Mark(s.label("default"))
+	s.decide(xdp.Decision(xdp.SlotDefault, uint8(s.Program.Default)))
+}
+
+// whole leads to general() unless the packet has its whole L4 header.
+func (s *section) whole() {
+	s.Add(asm.JLT.Imm(length, s.family.header()+s.proto.header, toGeneral))
+	if end := int32(s.family.l4) + s.proto.header; end > frameBytes && s.proto.header > 8 {
+		s.Add(asm.LoadMem(asm.R1, context, ctxDataEnd, asm.Word))
+		s.inFrame(base, end, asm.R1)
+	}
+}
+
+// loadPorts loads the ports that any rule of the section asks for.
+func (s *section) loadPorts() {
+	s.load(dport, s.proto.field, s.keyAt())
+	if s.proto.ports != nil {
+		s.load(sport, packet.SPort, 0)
+	}
+}
+
+// load loads a field of 16 bits of the L4 header, if any rule asks for it.
+func (s *section) load(to asm.Register, f packet.Field, at int16) {
+	if s.asks(f) {
+		s.Add(asm.LoadMem(to, base, s.family.l4+at, asm.Half), asm.HostTo(asm.BE, to, asm.Half))
+	}
+}
+
+// asks reports whether any rule of the section asks for a field.
+func (s *section) asks(f packet.Field) bool {
+	for i := range s.rules {
+		for _, m := range s.rules[i].match {
+			if m.Field == f {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// of are the rules that are left for a source of a class, up to the first that matches every packet.
+func (s *section) of(rules []rule, class int) (left []rule) {
+	for _, r := range rules {
+		r, ok := s.reduce(r, class)
+		if !ok {
+			continue
+		}
+		left = append(left, r)
+		if r.always() {
+			break
+		}
+	}
+	return left
+}
+
+// conditional reports whether a rule's decision is for general(): it asks for more than the entry knows, or more is done than
+// to pass or drop.
+func (s *section) conditional(i int) bool {
+	return s.Conditional(i) || s.Decisions[i]&0xff > uint32(ir.Drop)
+}
