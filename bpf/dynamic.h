@@ -22,7 +22,9 @@ struct dynamic_info {
 	__u32 entries;
 	__u8 count[2];                    /* how many lengths are in use, IPv4 and IPv6 */
 	__u8 lengths[2][DYNAMIC_LENGTHS]; /* prefix length + 1, in the 128-bit form */
-	__u8 reserved[22];
+	__u8 reserved[6];
+	__u64 absent
+		[2]; /* by family and a hash of the address (absent_bit of internal/addrs): bits that no address of the set has */
 };
 
 struct dynamic_info dynamic_info[MAX_DYNAMIC_SETS] SEC(".data.dynamic");

@@ -3,6 +3,7 @@ package addrs
 import (
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"net/netip"
 	"sync/atomic"
@@ -34,6 +35,8 @@ var (
 //	26  u8  lengths4[8]  prefix lengths + 1 that occur, in no order that a reader may rely on
 //	34  u8  lengths6[8]
 //	42  zeros
+//	48  u64 absent4      a bit for each hash of an address that no entry has; all are set in an empty set
+//	56  u64 absent6
 //
 // IPv4 prefixes are stored as ::ffff:a.b.c.d/96+n, also in lengths4. An entry's meta is the second of CLOCK_MONOTONIC
 // at which it dies, or 0. Why has three octets per bucket, one a slot, that say which 64 octets of Texts tell the
@@ -83,6 +86,9 @@ func (m DynamicMemory) Format(capacities ...int) error {
 		native.PutUint32(info[infoBase:], uint32(base))
 		native.PutUint32(info[infoMask:], uint32(size-1))
 		native.PutUint32(info[infoCapacity:], uint32(capacity))
+		for family := range 2 {
+			native.PutUint64(info[infoAbsent+8*family:], math.MaxUint64)
+		}
 		base += size
 	}
 	return nil
@@ -141,6 +147,7 @@ const (
 	infoEntries  = 20
 	infoCounts   = 24 // one octet per family
 	infoLengths  = 26 // infoMaxLengths octets per family
+	infoAbsent   = 48 // 8 bytes per family
 
 	infoMaxLengths = 8
 )
@@ -153,6 +160,32 @@ func (s *DynamicSet) infoByte(at int) uint8 { return lengthAt(s.word(at&^3), at&
 
 // setInfo changes one octet of the record.
 func (s *DynamicSet) setInfo(at int, value uint8) { setByte(word32(s.info, at&^3), at&3, value) }
+
+// absentFactor is 2^64 divided by the golden ratio (Knuth, The Art of Computer Programming, volume 3, 6.4).
+const absentFactor = 0x9e3779b97f4a7c15
+
+// absentBit is the number of the bit of an address in the words at infoAbsent: of IPv4 by its 32 bits, of IPv6 by its lower 64.
+// The generated entry of the XDP program works it out likewise (internal/codegen/xdp/entry). A sender who knows it can only have
+// the set asked.
+func absentBit(key prefix6) uint { return uint(key.low() * absentFactor >> 58) }
+
+// low is the part of an address that absentBit is of.
+func (p prefix6) low() uint64 {
+	if p.family() == 0 {
+		return p.lo & math.MaxUint32
+	}
+	return p.lo
+}
+
+// notAbsent clears the bits that the addresses of a prefix have, before it becomes an entry. They stay clear when it is none any
+// more: a reader then asks the set in vain.
+func (s *DynamicSet) notAbsent(key prefix6) {
+	left := uint64(0)
+	if key.length == 128 {
+		left = ^(uint64(1) << absentBit(key))
+	}
+	atomic.AndUint64(word64(s.info, infoAbsent+8*key.family()), left)
+}
 
 // dynamicKey is the prefix as it is stored.
 func dynamicKey(p netip.Prefix) (prefix6, error) {

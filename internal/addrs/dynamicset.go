@@ -97,6 +97,7 @@ func (s *DynamicSet) insert(key prefix6, e Entry, now uint32) error {
 		s.state.automatic++
 	}
 	s.noteExpiry(e.Expiry)
+	s.notAbsent(key)
 	s.buckets.publish(at, key, e.Expiry)
 	s.setEntries(s.word(infoEntries) + 1)
 	return nil

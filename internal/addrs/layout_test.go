@@ -77,7 +77,8 @@ func TestLayoutDynamic(t *testing.T) {
 	if got := binary.NativeEndian.Uint64(info); got != s.buckets.seed || got == 0 {
 		t.Errorf("seed %x", got)
 	}
-	want := "01000000" + "01000000" + "02000000" + "02000000" + "0101" + "8100000000000000" + "2100000000000000" + zeros(22)
+	want := "01000000" + "01000000" + "02000000" + "02000000" + "0101" + "8100000000000000" + "2100000000000000" + zeros(6) +
+		"fff7ffffffffffff" + zeros(8)
 	if diff := cmp.Diff(want, hex.EncodeToString(info[8:])); diff != "" {
 		t.Error("record: ", diff)
 	}

@@ -133,6 +133,6 @@ func TestLinear(t *testing.T) {
 
 type linearProgram struct{ *ebpf.Program }
 
-func (p linearProgram) Ask(frame []byte) (datapath.Answer, error) {
-	return datapath.Ask(p.Program, questionKey, frame)
+func (p linearProgram) AskAt(q datapath.Question) (datapath.Answer, error) {
+	return datapath.AskAt(p.Program, questionKey, q)
 }

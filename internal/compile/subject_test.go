@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/floodwall/floodwall/internal/addrs"
@@ -252,28 +253,54 @@ func (s *subject) fill(t testing.TB, x *xdpgen.Program, p *datapath.Program) {
 
 // asker is a loaded program, in either mode.
 type asker interface {
-	Ask(frame []byte) (datapath.Answer, error)
+	AskAt(datapath.Question) (datapath.Answer, error)
 }
 
-// compare asks a loaded program about frames, and shows the first few differences from Eval.
+// paths count the frames that the generated entries decided, and those that were left to general(). All others were decided by
+// both.
+var paths struct{ entry, general atomic.Int64 }
+
+// compare asks a loaded program about frames, and shows the first few differences from Eval. What the entry decides is asked
+// twice, as general() must decide the same.
 func (s *subject) compare(t testing.TB, p asker, what string, frames []probe) {
 	t.Helper()
-	differences := 0
+	c := &comparison{TB: t, subject: s, program: p, what: what}
 	for _, f := range frames {
-		want := s.answered(f)
-		got, err := p.Ask(f.frame)
-		if err != nil {
-			t.Fatalf("%s: %s: %v", what, f.name, err)
-		}
-		if got.Slot == want.slot && ir.Verdict(got.Verdict) == want.verdict {
+		if entry := c.ask(s.answered(f), datapath.Question{Frame: f.frame}); !entry {
+			paths.general.Add(1)
 			continue
 		}
-		if differences++; differences > 3 {
-			t.Fatalf("%s: more differences", what)
-		}
-		t.Errorf("%s: %s\n%x\n got %s %s\nwant %s %s\nmembers %v\npolicy:\n%s", what, f.name, f.frame,
-			ir.Verdict(got.Verdict), s.reasonIn(got.Slot), want.verdict, s.reasonIn(want.slot), s.members, shortened(s.policy))
+		paths.entry.Add(1)
+		c.ask(s.answered(f), datapath.Question{Frame: f.frame, General: true})
 	}
+}
+
+// comparison is that of a loaded program with Eval.
+type comparison struct {
+	testing.TB
+	subject     *subject
+	program     asker
+	what        string
+	differences int
+}
+
+// ask compares an answer, and reports whether the entry gave it.
+func (c *comparison) ask(want probe, q datapath.Question) (entry bool) {
+	c.Helper()
+	s := c.subject
+	got, err := c.program.AskAt(q)
+	if err != nil {
+		c.Fatalf("%s: %s: %v", c.what, want.name, err)
+	}
+	if got.Slot == want.slot && ir.Verdict(got.Verdict) == want.verdict {
+		return got.Entry
+	}
+	if c.differences++; c.differences > 3 {
+		c.Fatalf("%s: more differences", c.what)
+	}
+	c.Errorf("%s, entry %t: %s\n%x\n got %s %s\nwant %s %s\nmembers %v\npolicy:\n%s", c.what, got.Entry, want.name, want.frame,
+		ir.Verdict(got.Verdict), s.reasonIn(got.Slot), want.verdict, s.reasonIn(want.slot), s.members, shortened(s.policy))
+	return got.Entry
 }
 
 // shortened keeps a message readable: a long policy goes to a file.

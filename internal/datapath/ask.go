@@ -21,6 +21,7 @@ const unanswered = 0xffffffff
 type Answer struct {
 	Slot    uint32 // of the counter, which stands for the reason
 	Verdict uint8  // an ir.Verdict
+	Entry   bool   // the generated entry decided, and not general() of bpf/floodwall.c
 }
 
 // Question is what a loaded program is asked about.
@@ -28,10 +29,27 @@ type Question struct {
 	Frame  []byte        // at least 14 octets
 	Now    time.Duration // of CLOCK_MONOTONIC since its zero, which limits count by; 0 is the present
 	Charge bool          // limits are charged as by a packet from the wire; otherwise nothing changes
+
+	General bool // general() of bpf/floodwall.c is to decide, also what the generated entry would
 }
 
-// charge is SEEN_CHARGE of bpf/packet.h.
-const charge = 2
+// Flags of a question: SEEN_CHARGE, SEEN_ENTRY and SEEN_GENERAL of bpf/packet.h.
+const (
+	charge  = 2
+	byEntry = 16
+	general = 32
+)
+
+// flags are those of the question.
+func (q *Question) flags() (flags uint32) {
+	if q.Charge {
+		flags |= charge
+	}
+	if q.General {
+		flags |= general
+	}
+	return flags
+}
 
 // Ask runs a loaded program on a frame of at least 14 octets (BPF_PROG_TEST_RUN). Nothing is counted and no packet is
 // sent. key is the question key that the program was loaded with.
@@ -45,9 +63,7 @@ func AskAt(prog *ebpf.Program, key uint64, q Question) (Answer, error) {
 	binary.NativeEndian.PutUint64(in, key)
 	binary.NativeEndian.PutUint64(in[8:], uint64(q.Now))
 	binary.NativeEndian.PutUint32(in[16:], unanswered)
-	if q.Charge {
-		binary.NativeEndian.PutUint32(in[20:], charge)
-	}
+	binary.NativeEndian.PutUint32(in[20:], q.flags())
 	in = append(in, q.Frame...)
 	out := make([]byte, len(in))
 	options := ebpf.RunOptions{
@@ -64,7 +80,7 @@ func AskAt(prog *ebpf.Program, key uint64, q Question) (Answer, error) {
 		return Answer{}, errors.New("asking the loaded program: it does not know the key of the question")
 	}
 	slot, verdict := xdp.SlotAndVerdict(decision)
-	return Answer{slot, verdict}, nil
+	return Answer{slot, verdict, binary.NativeEndian.Uint32(options.DataOut[20:])&byEntry != 0}, nil
 }
 
 // xdpContext is struct xdp_md of the kernel's include/uapi/linux/bpf.h.

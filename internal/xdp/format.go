@@ -4,7 +4,8 @@ package xdp
 // number changes when the meaning of a map's content does: an earlier floodwall that is left, or a later one, must not take it
 // for what it knows. What has no map, such as the form of a question, has a name here all the same.
 var formats = map[string]int{
-	Flows: 2, // a state has three bits
+	Flows:       2, // a state has three bits
+	DynamicInfo: 2, // it says which addresses a set has not
 }
 
 // Question is the name of the form of questions among the formats.

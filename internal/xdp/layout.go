@@ -78,8 +78,9 @@ const (
 	IsMember      = "is_member"       // whether a dynamic set, by its number, has an address, in two halves, of a family
 )
 
-// DynamicCounts is the offset in the record of a dynamic set of how many prefix lengths it has, a byte for each family.
-const DynamicCounts = 24
+// DynamicAbsent is the offset in the record of a dynamic set of the words that say which addresses it has not, one for each
+// family.
+const DynamicAbsent = 48
 
 // Decision is what the rules return: the slot to count in, and an ir.Verdict with flags.
 func Decision(slot uint32, verdict uint8) uint32 { return slot<<8 | uint32(verdict) }

@@ -82,6 +82,9 @@ const (
 	ctxMeta    = 8
 )
 
+// goldenRatio is the factor of the hashes of classify() in bpf/classify.h and of absentBit in internal/addrs.
+var goldenRatio uint64 = 0x9e3779b97f4a7c15
+
 // generator is an entry in the making.
 type generator struct {
 	emit.Emitter

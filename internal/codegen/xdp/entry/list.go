@@ -86,19 +86,24 @@ func (s *section) rule(r *rule) (final bool) {
 	for _, m := range r.match {
 		s.test(m, next)
 	}
+	if r.general {
+		s.Add(asm.Ja.Label(toGeneral)) // which asks the rest, too
+		return s.passed(r, next)
+	}
 	for _, t := range r.dynamic {
 		s.member(t, moved)
 	}
-	if r.general {
-		s.Add(asm.Ja.Label(toGeneral))
-	} else {
-		s.decide(s.Decisions[r.number])
-	}
+	s.decide(s.Decisions[r.number])
 	if len(r.dynamic) > 0 {
 		s.Mark(moved)
 		s.loadPorts()
 	}
-	if len(r.match)+len(r.dynamic) == 0 {
+	return s.passed(r, next)
+}
+
+// passed labels what follows a rule, unless every packet that came so far has matched it.
+func (s *section) passed(r *rule, next string) (final bool) {
+	if len(r.match) == 0 && (r.general || len(r.dynamic) == 0) {
 		return true
 	}
 	s.Mark(next)
@@ -187,16 +192,27 @@ func (s *section) member(t dynamicTest, next string) {
 	}
 }
 
-// ask jumps if a dynamic set has the source or the destination. A set without entries of the family costs three instructions.
+// ask jumps if a dynamic set has the source or the destination. Most addresses are known not to be there by one word.
 func (s *section) ask(set int32, destination bool, in string) {
-	at, empty := s.family.source, s.newLabel()
+	at, absent := s.family.source, s.newLabel()
 	if destination {
 		at = s.family.dest
 	}
+	if s.family.value == packet.FamilyIPv4 {
+		s.Add(asm.LoadMem(asm.R1, base, at, asm.Word), asm.HostTo(asm.BE, asm.R1, asm.Word))
+	} else {
+		s.Add(asm.LoadMem(asm.R1, base, at+8, asm.DWord), asm.HostTo(asm.BE, asm.R1, asm.DWord))
+	}
+	word := set*xdp.DynamicInfoSize + xdp.DynamicAbsent + 8*int32(s.family.value)
 	s.Add(
-		asm.LoadMapValue(asm.R1, 0, uint32(set*xdp.DynamicInfoSize+xdp.DynamicCounts+int32(s.family.value))).WithReference(xdp.DynamicInfo),
-		asm.LoadMem(asm.R1, asm.R1, 0, asm.Byte),
-		asm.JEq.Imm(asm.R1, 0, empty),
+		asm.LoadImm(asm.R2, int64(goldenRatio), asm.DWord),
+		asm.Mul.Reg(asm.R1, asm.R2),
+		asm.RSh.Imm(asm.R1, 58),
+		asm.LoadMapValue(asm.R2, 0, uint32(word)).WithReference(xdp.DynamicInfo),
+		asm.LoadMem(asm.R2, asm.R2, 0, asm.DWord),
+		asm.RSh.Reg(asm.R2, asm.R1),
+		asm.And.Imm(asm.R2, 1),
+		asm.JNE.Imm(asm.R2, 0, absent),
 		asm.Mov.Imm(asm.R1, set),
 	)
 	s.address(asm.R2, asm.R3, at)
@@ -205,10 +221,10 @@ func (s *section) ask(set int32, destination bool, in string) {
 		asm.Call.Label(xdp.IsMember),
 		asm.JNE.Imm(asm.R0, 0, in),
 	)
-	s.Mark(empty)
+	s.Mark(absent)
 }
 
-// address loads an address as two numbers in host byte order, IPv4 in its mapped form. It changes r1 of no one.
+// address loads an address as two numbers in host byte order, IPv4 in its mapped form. It changes these two only.
 func (s *section) address(hi, lo asm.Register, at int16) {
 	if s.family.value == packet.FamilyIPv6 {
 		s.Add(

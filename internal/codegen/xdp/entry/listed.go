@@ -176,14 +176,13 @@ func (s *section) lookUp() bool {
 
 // lookUp6 is lookUp for IPv6. The filter is by a hash of the upper 32 bits, as in classify() of bpf/classify.h.
 func (s *section) lookUp6() bool {
-	const factor, shift, filterMask = 0x9e3779b97f4a7c15, 44, 1<<14 - 1
+	const shift, filterMask = 44, 1<<14 - 1
 	if !s.Table6 {
 		return false
 	}
-	var golden uint64 = factor
 	s.Add(
 		asm.LoadMem(asm.R4, base, s.family.source, asm.Word), asm.HostTo(asm.BE, asm.R4, asm.Word),
-		asm.LoadImm(asm.R1, int64(golden), asm.DWord), asm.Mul.Reg(asm.R4, asm.R1), asm.RSh.Imm(asm.R4, shift),
+		asm.LoadImm(asm.R1, int64(goldenRatio), asm.DWord), asm.Mul.Reg(asm.R4, asm.R1), asm.RSh.Imm(asm.R4, shift),
 	)
 	s.filter(asm.R4, filterMask, xdp.Filter6)
 	s.address(asm.R1, asm.R2, s.family.source)

@@ -30,12 +30,45 @@ func newSection(g *generator, f *family, p proto) *section {
 			s.rules = append(s.rules, r)
 		}
 	}
+	if s.tests() > mostTests {
+		s.coarsen()
+	}
 	s.before = slices.IndexFunc(s.rules, func(r rule) bool { return len(r.static) > 0 })
 	if s.before < 0 {
 		s.before = len(s.rules)
 	}
 	s.first = s.record(s.rules[s.before:])
 	return s
+}
+
+// mostTests is how many rules without a class a section asks that have a test of the key.
+const mostTests = 400
+
+// tests is how many there are.
+func (s *section) tests() (n int) {
+	for i := range s.rules {
+		if len(s.rules[i].static) == 0 && s.key(&s.rules[i]) != nil {
+			n++
+		}
+	}
+	return n
+}
+
+// coarsen has general() decide about all keys from the first to the last of these rules, which so need no code of their own. A
+// packet that they do not match finds its rule by the tables then.
+func (s *section) coarsen() {
+	hull := ir.Range{First: 1<<16 - 1}
+	var rest []rule
+	for _, r := range s.rules {
+		keys := s.key(&r)
+		if len(r.static) > 0 || keys == nil {
+			rest = append(rest, r)
+			continue
+		}
+		hull.First, hull.Last = min(hull.First, keys[0].First), max(hull.Last, keys[len(keys)-1].Last)
+	}
+	left := []ir.Match{{Field: s.proto.field, Values: []ir.Range{hull}}}
+	s.rules = append([]rule{{number: s.rules[0].number, match: left, general: true}}, rest...)
 }
 
 // label is a label of the section.
