@@ -19,5 +19,6 @@
 // together before: then a datagram is judged as a whole by the first rule, and the second does not ask for its later
 // fragments. Checks, `length` and `payload` are about frames, so a datagram in fragments is not searched as a whole.
 //
-// The reverse is tested, too: well-formed attempts of which all frames pass must arrive.
+// The reverse is tested, too: well-formed attempts of which all frames pass must arrive. Where fragments may have been put together,
+// the datagram has to pass as a whole as well.
 package reach

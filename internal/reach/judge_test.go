@@ -62,6 +62,27 @@ func (j *judge) forbids(a *attempt, e event) string {
 
 // received judges a datagram as the socket got it, begun by a frame.
 func (j *judge) received(a *attempt, e event, f frame) bool {
+	pkt := a.datagram(e, f)
+	if passes(j.bare, &pkt) {
+		return true
+	}
+	if !j.whole || f.fragment == packet.FragmentNone {
+		return false
+	}
+	pkt.Value[packet.Fragment] = packet.FragmentNone
+	return passes(j.bare, &pkt) || j.passesWhole(a, e, f)
+}
+
+// passesWhole judges a datagram that was put together before the rules, begun by a frame.
+func (j *judge) passesWhole(a *attempt, e event, f frame) bool {
+	pkt := a.datagram(e, f)
+	pkt.Value[packet.Fragment] = packet.FragmentNone
+	pkt.Value[packet.Length] = f.length - uint32(f.size) + uint32(a.total)
+	return passes(j.bare, &pkt)
+}
+
+// datagram is what a socket got, as the packet of the frame that begins it.
+func (a *attempt) datagram(e event, f frame) packet.Packet {
 	pkt := packet.Packet{Kind: packet.IP, Src: e.src, Dst: e.dst}
 	v := &pkt.Value
 	v[packet.Proto] = uint32(e.proto)
@@ -77,18 +98,7 @@ func (j *judge) received(a *attempt, e event, f frame) bool {
 		v[packet.Family] = packet.FamilyIPv6
 	}
 	v[packet.Length], v[packet.TTL], v[packet.DSCP], v[packet.VLAN], v[packet.Fragment] = f.length, f.ttl, f.dscp, f.vlan, f.fragment
-	if passes(j.bare, &pkt) {
-		return true
-	}
-	if !j.whole || f.fragment == packet.FragmentNone {
-		return false
-	}
-	v[packet.Fragment] = packet.FragmentNone
-	if passes(j.bare, &pkt) {
-		return true
-	}
-	v[packet.Length] = f.length - uint32(f.size) + uint32(a.total)
-	return passes(j.bare, &pkt)
+	return pkt
 }
 
 // covered reports whether each part of the datagram was in some frame that passes.
@@ -112,10 +122,12 @@ func (j *judge) passesFrame(f frame) bool {
 	return pkt.Failed&j.lost != 0 || passes(j.asked, &pkt)
 }
 
-// must reports whether an attempt has to arrive.
+// must reports whether an attempt has to arrive: all frames pass, and where fragments may have been put together before rules, so
+// does the datagram.
 func (j *judge) must(a *attempt) bool {
+	e := event{proto: a.proto, src: a.src, dst: a.dst, sport: a.sport, dport: a.dport}
 	return a.formed && !slices.ContainsFunc(a.frames, func(f frame) bool {
 		pkt := packet.Decode(f.octets)
-		return !passes(j.program, &pkt)
+		return !passes(j.program, &pkt) || j.whole && f.fragment == packet.FragmentFirst && !j.passesWhole(a, e, f)
 	})
 }
