@@ -51,6 +51,50 @@ func (p *passage) limited(r *saved.Rule, conds []saved.Cond) (certain []saved.Co
 	return certain
 }
 
+// countedAgain loses that limits of a chain count packets each time that they come to it. known are those that have been there.
+func (p *passage) countedAgain(c *saved.Chain, conds, known []saved.Cond) {
+	limits, ok := p.limits[c]
+	if !ok {
+		limits = limitsOf(c, map[*saved.Chain]bool{})
+		if p.limits == nil {
+			p.limits = map[*saved.Chain][]*saved.Limit{}
+		}
+		p.limits[c] = limits
+	}
+	if len(limits) == 0 || !slices.ContainsFunc(conds, func(e saved.Cond) bool { return p.meetsAny(e, known) }) {
+		return
+	}
+	for _, l := range limits {
+		p.report.Lose(l.At, "%s: some packets come to it more than once, and it counts them each time; the policy counts them once", l.What)
+	}
+}
+
+// meetsAny reports whether some packet of c is one of a list.
+func (p *passage) meetsAny(c saved.Cond, list []saved.Cond) bool {
+	return slices.ContainsFunc(list, func(k saved.Cond) bool {
+		p.spent++
+		_, some := c.And(k).Possible(p.family)
+		return some
+	})
+}
+
+// limitsOf are the limits of a chain, and of those that it leads to.
+func limitsOf(c *saved.Chain, seen map[*saved.Chain]bool) (list []*saved.Limit) {
+	if c == nil || seen[c] {
+		return nil
+	}
+	seen[c] = true
+	for _, r := range c.Rules {
+		for _, a := range r.Alts {
+			if a.Limit != nil {
+				list = append(list, a.Limit)
+			}
+		}
+		list = append(list, limitsOf(c.Table.Chains[r.Act.Target], seen)...)
+	}
+	return list
+}
+
 // indifferent reports whether r makes no difference to any packet's verdict.
 func (p *passage) indifferent(r *saved.Rule) bool {
 	switch t := p.chain.Table.Chains[r.Act.Target]; r.Act.Kind {

@@ -67,6 +67,20 @@ func TestPassesEverything(t *testing.T) {
 	}
 }
 
+// TestCountedAgain has packets that come to a limit once, or twice: the file's limit counts them each time that they do.
+func TestCountedAgain(t *testing.T) {
+	for second, again := range map[string]bool{
+		"INPUT -p udp --dport 54 -j LIM": false, "INPUT -p udp --dport 53 -s 10.0.0.0/8 -j LIM": true, "INPUT -p udp -j LIM": true, "INPUT -j OUT": true,
+	} {
+		text := "*filter\n:INPUT ACCEPT [0:0]\n:LIM - [0:0]\n:OUT - [0:0]\n-A INPUT -p udp --dport 53 -j LIM\n-A " + second +
+			"\n-A OUT -j LIM\n-A LIM -m limit --limit 10/s --limit-burst 20 -j RETURN\n-A LIM -j DROP\nCOMMIT\n"
+		r := imported(t, importer.Iptables, importer.Source{Name: "f", Data: []byte(text)})
+		if got := strings.Contains(fmt.Sprint(r.Lost), "-m limit: some packets come to it more than once"); got != again {
+			t.Errorf("-A %s: said %v, want %v: lost %v", second, got, again, r.Lost)
+		}
+	}
+}
+
 // TestManyWays has 60 chains, each of which leads to the next twice: 2^60 ways. Their number must not show.
 func TestManyWays(t *testing.T) {
 	for name, jumps := range map[string][2]string{

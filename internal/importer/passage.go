@@ -262,6 +262,7 @@ func (p *passage) fresh(c *saved.Chain, conds []saved.Cond, sure bool) (fresh []
 		return conds
 	}
 	known := p.entered[c]
+	p.countedAgain(c, conds, known)
 	for _, e := range conds {
 		if !slices.ContainsFunc(known, func(k saved.Cond) bool { return k.Covers(&e) }) {
 			fresh = append(fresh, e)

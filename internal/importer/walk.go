@@ -50,8 +50,9 @@ type walker struct {
 	out     []flat
 	stack   []*saved.Chain
 
-	lost    map[*saved.Chain]bool         // chains that are named as lost
-	entered map[*saved.Chain][]saved.Cond // packets that have been in a chain
+	lost    map[*saved.Chain]bool           // chains that are named as lost
+	entered map[*saved.Chain][]saved.Cond   // packets that have been in a chain
+	limits  map[*saved.Chain][]*saved.Limit // of a chain that was entered, and of those that it leads to
 
 	marks      bool   // some rule marks packets
 	exceeded   bool   // what would happen if every limit were exceeded
