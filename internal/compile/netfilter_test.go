@@ -24,7 +24,7 @@ import (
 )
 
 // TestNetfilter has random packets against random policies in the kernel's own nftables and iptables: each verdict must
-// be that of Eval and of the XDP program. FLOODWALL_LONG=1 makes it thirty times as many policies.
+// be that of Eval and of the XDP program. FLOODWALL_LONG=1 makes it a hundred times as many policies.
 func TestNetfilter(t *testing.T) {
 	for _, target := range []plan.Target{plan.TargetNftables, plan.TargetIptables} {
 		t.Run(string(target), func(t *testing.T) {
@@ -32,7 +32,7 @@ func TestNetfilter(t *testing.T) {
 				return
 			}
 			_, seed := seeded(t)
-			policies := testutil.Scaled(100, 3000)
+			policies := testutil.Scaled(30, 3000)
 			d := &differential{target: target, judge: testutil.NewJudge(t, "eth0", "eth1", true), skipped: map[string]int{}}
 			for i := range policies {
 				if d.policy(t, rand.New(rand.NewPCG(seed, uint64(i)))); t.Failed() {

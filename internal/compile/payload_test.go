@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"strings"
 	"testing"
 
@@ -63,7 +62,11 @@ func carrying(t testing.TB, line string, payload, padding []byte) probe {
 func TestPatternBorders(t *testing.T) {
 	const within = 70
 	const alphabet = "GET /index.html HTTP/1.1|\x00\xff\x80 Host: evil.example, and so on: 0123456789"
-	for _, length := range []int{1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 63, 64} {
+	lengths := []int{1, 2, 4, 5, 8, 9, 17, 64}
+	if testutil.Long() {
+		lengths = append(lengths, 3, 7, 15, 16, 63)
+	}
+	for _, length := range lengths {
 		t.Run(fmt.Sprint(length), func(t *testing.T) {
 			t.Parallel()
 			pattern := alphabet[:length]
@@ -223,10 +226,7 @@ func (w *patternWriter) probe(t testing.TB) probe {
 // makes it 5 million packets.
 func TestPatternsRandom(t *testing.T) {
 	_, seed := seeded(t)
-	programs, packets := 12, 4000
-	if os.Getenv("FLOODWALL_LONG") != "" {
-		programs, packets = 250, 20_000
-	}
+	programs, packets := testutil.Scaled(4, 250), testutil.Scaled(4000, 20_000)
 	for i := range programs {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
 			t.Parallel()

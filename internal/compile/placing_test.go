@@ -11,6 +11,7 @@ import (
 	"github.com/floodwall/floodwall/internal/cost"
 	"github.com/floodwall/floodwall/internal/ir"
 	"github.com/floodwall/floodwall/internal/plan"
+	"github.com/floodwall/floodwall/internal/testutil"
 )
 
 // anyPlan plans a program as one of the ways there are says.
@@ -298,13 +299,13 @@ rules:
 	}
 }
 
-// TestPlaceMany places 10,000 rules. Trying each by itself, or comparing each with each in every plan, would take minutes.
+// TestPlaceMany places 5,000 rules, or 10,000 with FLOODWALL_LONG=1. Trying each by itself, or comparing each with each in every plan, would take minutes.
 func TestPlaceMany(t *testing.T) {
 	r, _ := seeded(t)
 	var b strings.Builder
 	b.WriteString("checks: off\nrules:\n")
 	mix := cost.Mix{Seconds: 1, Arrived: 20_000_000, Forwarded: 10_000_000, Rules: map[string]uint64{}}
-	for i := range 10_000 {
+	for i := range testutil.Scaled(5000, 10_000) {
 		then := "drop"
 		if i%3 == 0 {
 			then = "pass"

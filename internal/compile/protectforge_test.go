@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/floodwall/floodwall/internal/ir"
+	"github.com/floodwall/floodwall/internal/testutil"
 )
 
 // slotTime is how long a cookie is in its slot; it is valid for the next one, too.
@@ -197,7 +198,8 @@ func randomized(t testing.TB, next *ebpf.Program, at int16) *ebpf.Program {
 }
 
 // TestRandomACKs guesses one octet of the number that proves a connection, of many connections a few dozen times each:
-// as many must be proved as there are when each of its bits, and none else, has to be right.
+// as many must be proved as there are when each of its bits, and none else, has to be right. The short form has every
+// second octet of each cookie, and in the end every octet of each family.
 func TestRandomACKs(t *testing.T) {
 	const guesses = 64
 	connections := 300
@@ -206,12 +208,17 @@ func TestRandomACKs(t *testing.T) {
 	}
 	chance := 1 - math.Pow(255.0/256, guesses)
 	mean, deviation := float64(connections)*chance, math.Sqrt(float64(connections)*chance*(1-chance))
+	kind := 0
 	cookies(func(r route, o syn) {
+		kind++
 		at := int16(atAck4)
 		if netip.MustParseAddr(r.client).Is6() {
 			at = atAck6
 		}
 		for octet := range int16(4) {
+			if (int(octet)+kind)%2 > 0 && !testutil.Long() {
+				continue
+			}
 			s := loadShield(t, protecting(always()))
 			guess := randomized(t, s.Native(), at+octet)
 			for i := range connections {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
-	"os"
 	"testing"
 
 	"github.com/floodwall/floodwall/internal/packet"
@@ -13,14 +12,11 @@ import (
 )
 
 // TestRandom has random packets against random policies: the policy read key by key, Eval of the program that Lower makes
-// of it and after the passes must agree, and so must what is loaded, in every form. FLOODWALL_LONG=1 makes it 10 million pairs of policy and packet.
-// A failure is repeated with the seed that is printed, and -run for the number of the policy.
+// of it and after the passes must agree, and so must what is loaded, in every form. FLOODWALL_LONG=1 makes it 10 million
+// pairs of policy and packet. A failure is repeated with the seed that is printed, and -run for the number of the policy.
 func TestRandom(t *testing.T) {
 	_, seed := seeded(t)
-	policies, packets := 40, 5000
-	if os.Getenv("FLOODWALL_LONG") != "" {
-		policies, packets = 500, 20_000
-	}
+	policies, packets := testutil.Scaled(15, 500), testutil.Scaled(4000, 20_000)
 	t.Cleanup(func() {
 		entry, general := paths.entry.Load(), paths.general.Load()
 		t.Logf("the entry decided %d frames, which general() decided too; %d were left to general()", entry, general)
@@ -57,6 +53,7 @@ func randomPairs(t *testing.T, r *rand.Rand, rules, packets int) {
 	hints := ruleHints(s, w)
 	optimized := s.optimized()
 	frames := make([]probe, packets)
+	structural := s.structuralChecks()
 	for i := range frames {
 		h := hints[len(hints)-1]
 		if r.IntN(3) > 0 {
@@ -65,7 +62,7 @@ func randomPairs(t *testing.T, r *rand.Rand, rules, packets int) {
 		frames[i].frame = packet.Random(r, h)
 		frames[i].name = "random " + hex.EncodeToString(frames[i].frame[:14])
 		sameMeaning(t, s, optimized, frames[i])
-		s.meansPolicy(t, frames[i])
+		s.meansPolicy(t, structural, frames[i])
 	}
 	loaded := s
 	if r.IntN(2) == 0 {
@@ -78,16 +75,22 @@ func randomPairs(t *testing.T, r *rand.Rand, rules, packets int) {
 	}
 }
 
-// meansPolicy compares what Eval makes of a frame with what the policy says, read without Lower.
-func (s *subject) meansPolicy(t *testing.T, f probe) {
+// structuralChecks are those of a subject's program.
+func (s *subject) structuralChecks() (checks packet.CheckSet) {
+	for _, structural := range s.program.Structural() {
+		checks = checks.With(structural.Check)
+	}
+	return checks
+}
+
+// meansPolicy compares what Eval makes of a frame with what the policy says, read without Lower. Whatever the policy says, the
+// structural checks hold.
+func (s *subject) meansPolicy(t *testing.T, structural packet.CheckSet, f probe) {
 	t.Helper()
 	pkt := f.packet()
-	m := meaning{policy: s.parsed, pkt: &pkt, members: map[string][]netip.Prefix{}}
+	m := meaning{policy: s.parsed, pkt: &pkt, rest: structural, members: map[string][]netip.Prefix{}}
 	for i, prefixes := range s.members {
 		m.members[s.program.Sets[i].Name] = prefixes
-	}
-	for _, structural := range s.program.Structural() {
-		m.rest = m.rest.With(structural.Check)
 	}
 	want, wantReason := m.decide()
 	verdict, reason := s.eval(f)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/floodwall/floodwall/internal/ir"
 	"github.com/floodwall/floodwall/internal/packet"
+	"github.com/floodwall/floodwall/internal/testutil"
 )
 
 // stateTests are keyTests that XDP alone cannot decide: the packets have states.
@@ -103,8 +104,9 @@ func TestStates(t *testing.T) {
 	for _, test := range stateTests {
 		t.Run(test.name, func(t *testing.T) {
 			s := lower(t, test.policy)
+			structural := s.structuralChecks()
 			for _, f := range s.cases(t, test.packets) {
-				s.meansPolicy(t, f)
+				s.meansPolicy(t, structural, f)
 			}
 		})
 	}
@@ -142,22 +144,22 @@ func TestUntracked(t *testing.T) {
 // it, and what is left after the passes must agree for packets of every state.
 func TestRandomStates(t *testing.T) {
 	_, seed := seeded(t)
-	const policies, packets = 60, 1500
+	policies, packets := testutil.Scaled(30, 60), testutil.Scaled(1000, 1500)
 	verdicts := map[ir.Verdict]int{}
-	for i := range uint64(policies) {
-		r := rand.New(rand.NewPCG(seed, i))
+	for i := range policies {
+		r := rand.New(rand.NewPCG(seed, uint64(i)))
 		w := &writer{Rand: r, stateful: true}
 		text, dynamic := w.policy(t, 1+r.IntN(40))
 		s := lower(t, text)
 		for _, name := range dynamic {
 			s.insert(t, name, w.members())
 		}
-		hints, optimized := ruleHints(s, w), s.optimized()
+		hints, optimized, structural := ruleHints(s, w), s.optimized(), s.structuralChecks()
 		for range packets {
 			f := probe{frame: packet.Random(r, choose(w, hints...)), state: uint32(r.IntN(int(packet.State.Size())))}
 			f.name = "random " + hex.EncodeToString(f.frame[:14])
 			sameMeaning(t, s, optimized, f)
-			s.meansPolicy(t, f)
+			s.meansPolicy(t, structural, f)
 			verdicts[s.answered(f).verdict]++
 		}
 	}

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"regexp"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -14,12 +12,13 @@ import (
 
 	xdpgen "github.com/floodwall/floodwall/internal/codegen/xdp"
 	"github.com/floodwall/floodwall/internal/compile"
+	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/ir"
 	"github.com/floodwall/floodwall/internal/testutil"
 	"github.com/floodwall/floodwall/policy"
 )
 
-// mostProcessed is the most instructions that the verifier may walk for any policy. It gives up at a million; what is
+// mostProcessed is the most instructions that the verifier may process for any policy. It gives up at a million; what is
 // between is for kernels that prune less.
 const mostProcessed = 700_000
 
@@ -59,7 +58,7 @@ func different(rules int) string {
 	return b.String()
 }
 
-// TestVerifier loads the largest policies: the verifier takes them, with room to spare, and they decide as Eval does.
+// TestVerifier loads the largest policies: the verifier takes them, with many instructions to spare, and they decide as Eval does.
 func TestVerifier(t *testing.T) {
 	for _, test := range []struct {
 		name, policy string
@@ -74,12 +73,13 @@ func TestVerifier(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			verified(t, test.policy, test.form)
+			verify(t, test.policy, test.form)
 		})
 	}
 }
 
-func verified(t *testing.T, text string, form xdpgen.Form) {
+// verify loads a policy in a form, and asks the loaded program about random packets.
+func verify(t *testing.T, text string, form xdpgen.Form) {
 	s := lower(t, text)
 	w := &writer{Rand: rand.New(rand.NewPCG(1, 2))}
 	for i := range s.program.Sets {
@@ -92,7 +92,8 @@ func verified(t *testing.T, text string, form xdpgen.Form) {
 		t.Fatal(err)
 	}
 	testutil.RequireRoot(t)
-	n := processed(t, x)
+	p := s.load(t, x)
+	n := verified(t, p)
 	t.Logf("%d instructions in decide, %d processed", len(x.Decide), n)
 	if n > mostProcessed {
 		t.Errorf("the verifier processed %d instructions, want at most %d", n, mostProcessed)
@@ -102,37 +103,35 @@ func verified(t *testing.T, text string, form xdpgen.Form) {
 	for range 3000 {
 		frames = append(frames, randomFrames(w.Rand, hints[w.IntN(len(hints))], 1)...)
 	}
-	s.compare(t, s.load(t, x), string(form), frames)
+	s.compare(t, p, string(form), frames)
 }
 
-var processedLine = regexp.MustCompile(`processed (\d+) insns`)
-
-// processed is how many instructions the verifier walked.
+// processed is how many instructions the verifier processed of a program, which is loaded for it.
 func processed(t *testing.T, x *xdpgen.Program) int {
 	t.Helper()
-	spec, err := x.Image.Spec()
-	if err != nil {
-		t.Fatal(err)
-	}
-	collection, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{
-		Programs: ebpf.ProgramOptions{LogLevel: ebpf.LogLevelStats},
-	})
+	p, err := datapath.Load(&x.Image, nil)
 	if refused := (*ebpf.VerifierError)(nil); errors.As(err, &refused) {
 		t.Fatalf("%v\n%s", err, strings.Join(refused.Log[max(0, len(refused.Log)-30):], "\n"))
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer collection.Close()
-	m := processedLine.FindStringSubmatch(collection.Programs["floodwall"].VerifierLog)
-	if m == nil {
-		t.Fatal("the verifier's log has no statistics")
-	}
-	n, err := strconv.Atoi(m[1])
+	defer p.Close()
+	return verified(t, p)
+}
+
+// verified is how many instructions the verifier processed when a program was loaded.
+func verified(t *testing.T, p *datapath.Program) int {
+	t.Helper()
+	info, err := p.Native().Info()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return n
+	n, ok := info.VerifiedInstructions()
+	if !ok {
+		t.Fatal("this kernel does not say how many instructions the verifier processed")
+	}
+	return int(n)
 }
 
 // TestAutomaticForm checks which form is chosen without being asked for: straight code for few rules, tables for many,
