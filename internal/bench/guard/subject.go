@@ -94,8 +94,12 @@ func reference(load func() (*ebpf.Program, error)) func(context.Context, *guard,
 	}
 }
 
+// rules is the program of n rules that do not match. Their text is made when the program is counted: every command of floodwall
+// would make it otherwise, as it starts.
 func rules(n int, checks string) func(context.Context, *guard, func(*ebpf.Program) error) error {
-	return policy("checks: " + checks + "\n" + lists.RulesPolicy(n))
+	return func(ctx context.Context, g *guard, use func(*ebpf.Program) error) error {
+		return policy("checks: "+checks+"\n"+lists.RulesPolicy(n))(ctx, g, use)
+	}
 }
 
 // policy is the program of a policy, while it is in force.
