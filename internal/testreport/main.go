@@ -102,9 +102,15 @@ func isVerdict(output string) bool {
 	return slices.ContainsFunc([]string{"ok  \t", "FAIL\t", "---\t", "?   \t"}, func(prefix string) bool { return strings.HasPrefix(output, prefix) })
 }
 
+// time notes a test that has ended. Of one that has others in it, these count: they may have run beside each other, and it does not
+// say how long it waited for them. They end before it.
 func (r *report) time(e event) {
-	if e.Test != "" && !strings.Contains(e.Test, "/") {
-		r.times = append(r.times, timed{e.Package[strings.LastIndex(e.Package, "/")+1:] + " " + e.Test, e.Elapsed})
+	if e.Test == "" {
+		return
+	}
+	name := e.Package[strings.LastIndex(e.Package, "/")+1:] + " " + e.Test
+	if !slices.ContainsFunc(r.times, func(t timed) bool { return strings.HasPrefix(t.name, name+"/") }) {
+		r.times = append(r.times, timed{name, e.Elapsed})
 	}
 }
 

@@ -5,11 +5,13 @@ import (
 	"testing"
 )
 
-// TestReport has a stream with a test that passes, one that fails and one whose package ends before it does.
+// TestReport has a stream with a test that passes, one with another in it, one that fails and one whose package ends before it does.
 func TestReport(t *testing.T) {
 	const stream = `noise
 {"Action":"output","Package":"m/a","Test":"TestFine","Output":"all is well\n"}
 {"Action":"pass","Package":"m/a","Test":"TestFine","Elapsed":3}
+{"Action":"pass","Package":"m/a","Test":"TestMany/one","Elapsed":4}
+{"Action":"pass","Package":"m/a","Test":"TestMany","Elapsed":0.1}
 {"Action":"output","Package":"m/a","Output":"ok  \tm/a\t3.1s\n"}
 {"Action":"pass","Package":"m/a","Elapsed":3.1}
 {"Action":"output","Package":"m/b","Test":"TestBad","Output":"wrong\n"}
@@ -20,9 +22,9 @@ func TestReport(t *testing.T) {
 `
 	for _, tt := range []struct{ stream, want string }{
 		{stream, "noise\nok  \tm/a\t3.1s\nwrong\nFAIL\tm/b\t8.0s\npanic: no more\n\nThe slowest tests:\n" +
-			"     7.0 s  b TestBad\n     3.0 s  a TestFine\n\nok  \tm/a\t3.1s\nFAIL\tm/b\t8.0s\nFAIL\n"},
+			"     7.0 s  b TestBad\n     4.0 s  a TestMany/one\n     3.0 s  a TestFine\n\nok  \tm/a\t3.1s\nFAIL\tm/b\t8.0s\nFAIL\n"},
 		{stream[:strings.Index(stream, `{"Action":"output","Package":"m/b"`)],
-			"noise\nok  \tm/a\t3.1s\n\nThe slowest tests:\n     3.0 s  a TestFine\n\nok  \tm/a\t3.1s\n"},
+			"noise\nok  \tm/a\t3.1s\n\nThe slowest tests:\n     4.0 s  a TestMany/one\n     3.0 s  a TestFine\n\nok  \tm/a\t3.1s\n"},
 	} {
 		var out strings.Builder
 		r := &report{out: &out, output: map[string][]string{}}
