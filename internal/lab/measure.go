@@ -35,7 +35,8 @@ func (m Measurement) Cost() time.Duration {
 	return time.Duration(m.Ran * float64(m.Time) / float64(m.Packets))
 }
 
-// warmUp is how long a source runs before measuring begins: queues fill, caches warm, the clock rises.
+// warmUp is how long a source runs before measuring begins, but no longer than twice the time that is measured: queues fill,
+// caches warm, the clock rises.
 const warmUp = 100 * time.Millisecond
 
 // Measure runs a source and counts at the receiving device for the given time, then stops the source.
@@ -87,7 +88,7 @@ func MeasureRun(ctx context.Context, s *Source, receiver *Device) (m Measurement
 }
 
 func measureRunning(ctx context.Context, s *Source, receiver *Device, window time.Duration) (m Measurement, err error) {
-	if err := doze(ctx, warmUp); err != nil {
+	if err := doze(ctx, min(warmUp, 2*window)); err != nil {
 		return m, err
 	}
 	from, err := observe(s, receiver)
