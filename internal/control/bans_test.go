@@ -116,11 +116,8 @@ func TestBansOfEachWay(t *testing.T) {
 
 // TestBansAcross goes from each target to each other, with bans, and back.
 func TestBansAcross(t *testing.T) {
-	e := newEnds(t)
-	if e == nil {
-		return
-	}
-	e.forWays(func(from, to way) {
+	forWays(t, func(e *ends, _ int, from, to way) {
+		t := e.T
 		if from == noWay {
 			return
 		}

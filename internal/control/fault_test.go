@@ -63,107 +63,123 @@ func (h *host) sabotage() (fail func(n int), calls func() int) {
 	}
 }
 
-// TestFaults has each single call of a tool fail during an apply: then the error says so and all is as it was, or the
-// apply is done.
+// TestFaults has single calls of a tool fail during an apply, in the long form each: then the error says so and all is as it
+// was, or the apply is done.
 func TestFaults(t *testing.T) {
-	e := newEnds(t)
-	if e == nil {
-		return
+	pairs := [][2]int{{1, 1}, {3, 3}, {0, 2}, {1, 0}, {2, 3}, {3, 1}}
+	if testutil.Long() {
+		pairs = append(pairs, [2]int{0, 1}, [2]int{2, 2}, [2]int{2, 0})
 	}
-	fail, calls := e.sabotage()
-	pairs := [][2]int{{1, 1}, {2, 2}, {3, 3}, {0, 1}, {1, 0}, {2, 0}, {0, 2}, {2, 3}, {3, 1}}
 	for i, pair := range pairs {
 		from, to := ways[pair[0]], ways[pair[1]]
-		o := control.ApplyOptions{Target: to.target}
-		if i%2 == 1 {
-			o.Confirm = time.Minute
+		onEnds(t, fmt.Sprintf("from %s to %s", from.name, to.name), func(e *ends) { e.faults(i, from, to) })
+	}
+}
+
+// faults is TestFaults for the i-th pair of ways. The short form has every fourth call fail, or every tenth of iptables, which
+// makes many; with which it begins differs from pair to pair.
+func (e *ends) faults(i int, from, to way) {
+	t := e.T
+	fail, calls := e.sabotage()
+	o := control.ApplyOptions{Target: to.target}
+	if i%2 == 1 {
+		o.Confirm = time.Minute
+	}
+	failed, step := 0, testutil.Scaled(4, 1)
+	if from.target == plan.TargetIptables || to.target == plan.TargetIptables {
+		step = testutil.Scaled(10, 1)
+	}
+	fail(0)
+	if to.target == plan.TargetIptables { // its first apply makes tables that stay
+		if _, err := e.try(to.policy("new", 2000), control.ApplyOptions{Target: to.target}); err != nil {
+			t.Fatal(err)
 		}
-		failed, step := 0, testutil.Scaled(3, 1)
-		if from.target == plan.TargetIptables || to.target == plan.TargetIptables { // which makes many calls
-			step = testutil.Scaled(7, 1)
+		e.clear()
+	}
+	for n := 1 + i%step; ; n += step {
+		what := fmt.Sprintf("from %s to %s (trial %v), call %d,", from.name, to.name, o.Confirm, n)
+		fail(0)
+		if _, err := e.try(from.policy("old", 1000), control.ApplyOptions{Target: from.target}); err != nil {
+			t.Fatal(err)
 		}
-		for n := 1 + i%step; ; n += step {
-			what := fmt.Sprintf("from %s to %s (trial %v), call %d,", from.name, to.name, o.Confirm, n)
-			fail(0)
-			if _, err := e.try(from.policy("old", 1000), control.ApplyOptions{Target: from.target}); err != nil {
-				t.Fatal(err)
+		e.block(someBans()...)
+		before := e.ruleset()
+		fail(n)
+		applied, err := e.try(to.policy("new", 2000), o)
+		done := calls() < n
+		fail(0)
+		switch {
+		case err == nil && strings.Contains(strings.Join(applied.Notes, "\n"), "the next change removes"):
+			if _, err := e.try(to.policy("new", 2000), control.ApplyOptions{Target: to.target}); err != nil {
+				t.Errorf("%s then the next change: %v", what, err)
 			}
-			e.block(someBans()...)
-			before := e.ruleset()
-			fail(n)
-			applied, err := e.try(to.policy("new", 2000), o)
-			done := calls() < n
-			fail(0)
-			switch {
-			case err == nil && strings.Contains(strings.Join(applied.Notes, "\n"), "the next change removes"):
-				if _, err := e.try(to.policy("new", 2000), control.ApplyOptions{Target: to.target}); err != nil {
-					t.Errorf("%s then the next change: %v", what, err)
-				}
-				e.wantDecider(what+" and the next change", "new")
-			case err == nil:
-				e.wantDecider(what, "new")
-			default:
-				failed++
-				if !strings.Contains(err.Error(), "sabotage") {
-					t.Errorf("%s says %v", what, err)
-				}
-				e.wantDecider(what, "old")
-				if diff := cmp.Diff(before, e.ruleset()); diff != "" {
-					t.Errorf("%s changes (-before +after):\n%s", what, diff)
-				}
-				if s, err := e.Status(t.Context()); err != nil || s.Trial != nil || s.Target != from.target {
-					t.Errorf("%s: status %+v, %v", what, s, err)
-				}
+			e.wantDecider(what+" and the next change", "new")
+		case err == nil:
+			e.wantDecider(what, "new")
+		default:
+			failed++
+			if !strings.Contains(err.Error(), "sabotage") {
+				t.Errorf("%s says %v", what, err)
 			}
-			if err := e.Unload(context.Background()); err != nil {
-				t.Fatalf("%s: unload: %v", what, err)
+			e.wantDecider(what, "old")
+			if diff := cmp.Diff(before, e.ruleset()); diff != "" {
+				t.Errorf("%s changes (-before +after):\n%s", what, diff)
 			}
-			e.wantNothingLeft()
-			if t.Failed() {
-				t.Fatal(what)
+			if s, err := e.Status(t.Context()); err != nil || s.Trial != nil || s.Target != from.target {
+				t.Errorf("%s: status %+v, %v", what, s, err)
 			}
-			if done {
-				t.Logf("%s each %d: %d faults stopped the apply", what, step, failed)
-				break
-			}
+		}
+		if err := e.Unload(context.Background()); err != nil {
+			t.Fatalf("%s: unload: %v", what, err)
+		}
+		e.wantNothingLeft()
+		if t.Failed() {
+			t.Fatal(what)
+		}
+		if done {
+			t.Logf("%s each %d: %d faults stopped the apply", what, step, failed)
+			break
 		}
 	}
 }
 
-// TestRollbackFaults has each single call of a tool fail during a rollback: then the error says so and the policy that
-// ran goes on, or the rollback is done.
+// TestRollbackFaults has single calls of a tool fail during a rollback, in the long form each: then the error says so and the
+// policy that ran goes on, or the rollback is done.
 func TestRollbackFaults(t *testing.T) {
-	e := newEnds(t)
-	if e == nil {
-		return
-	}
-	fail, calls := e.sabotage()
-	for _, pair := range [][2]int{{1, 1}, {0, 1}, {1, 0}, {2, 2}} {
+	for i, pair := range [][2]int{{1, 1}, {0, 1}, {1, 0}, {2, 2}} {
 		from, to := ways[pair[0]], ways[pair[1]]
-		for n, done := 1, false; !done; n++ {
-			fail(0)
-			if _, err := e.try(from.policy("old", 1000), control.ApplyOptions{Target: from.target}); err != nil {
-				t.Fatal(err)
-			}
-			if _, err := e.try(to.policy("new", 2000), control.ApplyOptions{Target: to.target}); err != nil {
-				t.Fatal(err)
-			}
-			e.block(someBans()...)
-			fail(n)
-			_, err := e.Rollback(t.Context())
-			done = calls() < n
-			fail(0)
-			what := fmt.Sprintf("from %s back to %s, call %d,", to.name, from.name, n)
-			if err == nil {
-				e.wantDecider(what, "old")
-			} else {
-				e.wantDecider(what, "new")
-			}
-			e.wantBlocked(what, someBlocked)
-			e.clear()
-			if t.Failed() {
-				t.Fatal(what, err)
-			}
+		onEnds(t, fmt.Sprintf("from %s back to %s", to.name, from.name), func(e *ends) { e.rollbackFaults(i, from, to) })
+	}
+}
+
+// rollbackFaults is TestRollbackFaults for the i-th pair of ways. The short form has every third call fail.
+func (e *ends) rollbackFaults(i int, from, to way) {
+	t := e.T
+	fail, calls := e.sabotage()
+	step := testutil.Scaled(3, 1)
+	for n, done := 1+i%step, false; !done; n += step {
+		fail(0)
+		if _, err := e.try(from.policy("old", 1000), control.ApplyOptions{Target: from.target}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := e.try(to.policy("new", 2000), control.ApplyOptions{Target: to.target}); err != nil {
+			t.Fatal(err)
+		}
+		e.block(someBans()...)
+		fail(n)
+		_, err := e.Rollback(t.Context())
+		done = calls() < n
+		fail(0)
+		what := fmt.Sprintf("from %s back to %s, call %d,", to.name, from.name, n)
+		if err == nil {
+			e.wantDecider(what, "old")
+		} else {
+			e.wantDecider(what, "new")
+		}
+		e.wantBlocked(what, someBlocked)
+		e.clear()
+		if t.Failed() {
+			t.Fatal(what, err)
 		}
 	}
 }

@@ -85,50 +85,52 @@ func (h *host) replace(mix cost.Mix, want plan.Stage) {
 // TestReplace moves a rule there and back on each target: verdicts, counts and bans stay, and Rollback returns to the policy
 // before.
 func TestReplace(t *testing.T) {
-	e := newEnds(t)
-	if e == nil {
-		return
-	}
 	for _, target := range allTargets {
-		early := map[plan.Target]plan.Stage{plan.TargetXDP: plan.StageXDP}[target]
-		if early == "" {
-			early = plan.StageRaw
-		}
-		for _, policy := range []string{"rules: [{name: before, proto: udp, port: 2000, then: drop}]", published} {
-			if _, err := e.try(policy, control.ApplyOptions{Target: target, Costs: costs()}); err != nil {
-				t.Fatal(err)
-			}
-		}
-		e.block(someBans()...)
-		want := map[string]uint64{"banned": 0, "published": 0, "other": 0}
-		translated := quiet // now, as when Docker starts: what is moved to filter must come back, whatever that costs
-		translated.NAT = true
-		for round, mix := range []cost.Mix{quiet, attack, quiet, translated, quiet} {
-			e.replace(mix, []plan.Stage{plan.StageFilter, early}[round%2])
-			if m, err := e.Replace(t.Context(), costs(), mix); m != nil || err != nil {
-				t.Errorf("%s: again: %v, %v", target, m, err)
-			}
-			if e.passes(9, 1000) || e.passes(9, 1001) || e.passes(7, 2001) || !e.passes(9, 2000) {
-				t.Errorf("%s: verdicts are others after move %d", target, round)
-			}
-			for name := range want {
-				want[name]++
-			}
-			e.wantCounts(fmt.Sprintf("on %s after move %d", target, round), want)
-			e.wantBlocked("after a move", someBlocked)
-		}
-		e.wantMoves(target, 5)
-		if now, err := e.Rollback(t.Context()); err != nil || now.Generation == 0 {
-			t.Fatalf("%s: rollback: %+v, %v", target, now, err)
-		}
-		if got := e.stages(); !strings.HasPrefix(got, "before ") {
-			t.Errorf("%s: the rollback returned to %s", target, got)
-		}
-		if now, err := e.Rollback(t.Context()); err != nil || !strings.Contains(e.stages(), "published "+string(plan.StageFilter)) {
-			t.Errorf("%s: the second rollback: %+v, %v", target, now, err)
-		}
-		e.clear()
+		onEnds(t, string(target), func(e *ends) { e.moves(target) })
 	}
+}
+
+// moves is TestReplace for a target.
+func (e *ends) moves(target plan.Target) {
+	t := e.T
+	early := map[plan.Target]plan.Stage{plan.TargetXDP: plan.StageXDP}[target]
+	if early == "" {
+		early = plan.StageRaw
+	}
+	for _, policy := range []string{"rules: [{name: before, proto: udp, port: 2000, then: drop}]", published} {
+		if _, err := e.try(policy, control.ApplyOptions{Target: target, Costs: costs()}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	e.block(someBans()...)
+	want := map[string]uint64{"banned": 0, "published": 0, "other": 0}
+	translated := quiet // now, as when Docker starts: what is moved to filter must come back, whatever that costs
+	translated.NAT = true
+	for round, mix := range []cost.Mix{quiet, attack, quiet, translated, quiet} {
+		e.replace(mix, []plan.Stage{plan.StageFilter, early}[round%2])
+		if m, err := e.Replace(t.Context(), costs(), mix); m != nil || err != nil {
+			t.Errorf("%s: again: %v, %v", target, m, err)
+		}
+		if e.passes(9, 1000) || e.passes(9, 1001) || e.passes(7, 2001) || !e.passes(9, 2000) {
+			t.Errorf("%s: verdicts are others after move %d", target, round)
+		}
+		for name := range want {
+			want[name]++
+		}
+		e.wantCounts(fmt.Sprintf("on %s after move %d", target, round), want)
+		e.wantBlocked("after a move", someBlocked)
+	}
+	e.wantMoves(target, 5)
+	if now, err := e.Rollback(t.Context()); err != nil || now.Generation == 0 {
+		t.Fatalf("%s: rollback: %+v, %v", target, now, err)
+	}
+	if got := e.stages(); !strings.HasPrefix(got, "before ") {
+		t.Errorf("%s: the rollback returned to %s", target, got)
+	}
+	if now, err := e.Rollback(t.Context()); err != nil || !strings.Contains(e.stages(), "published "+string(plan.StageFilter)) {
+		t.Errorf("%s: the second rollback: %+v, %v", target, now, err)
+	}
+	e.clear()
 }
 
 // wantMoves wants the placement's section of the status to have so many moves.
@@ -212,60 +214,62 @@ func TestReplaceNot(t *testing.T) {
 
 // TestReplaceFaults has single calls of tools fail during a move: then all is as it was, or the move is done.
 func TestReplaceFaults(t *testing.T) {
-	e := newEnds(t)
-	if e == nil {
-		return
-	}
-	fail, calls := e.sabotage()
 	for _, target := range allTargets {
-		step := testutil.Scaled(2, 1)
-		if target == plan.TargetIptables { // which makes many calls
-			step = testutil.Scaled(10, 1)
-		}
-		fail(0)
-		for _, policy := range []string{"rules: [{name: before, proto: udp, port: 2000, then: drop}]", published} {
-			if _, err := e.try(policy, control.ApplyOptions{Target: target, Costs: costs()}); err != nil {
-				t.Fatal(err)
-			}
-		}
-		e.block(control.Ban{Prefix: netip.MustParsePrefix("192.0.2.7/32")})
-		if target == plan.TargetIptables {
-			e.makeBuiltIn()
-		}
-		mixes, moves, failed := []cost.Mix{quiet, attack}, 0, 0
-		for n := 1; ; n += step {
-			before, stages := e.ruleset(), e.stages()
-			fail(n)
-			m, err := e.Replace(t.Context(), costs(), mixes[moves%2])
-			done := calls() < n
-			fail(0)
-			switch {
-			case err == nil && m != nil:
-				moves++
-			case err == nil || !strings.Contains(err.Error(), "sabotage"):
-				t.Fatalf("%s, call %d: %v, %v", target, n, m, err)
-			default:
-				failed++
-				if diff := cmp.Diff(before, e.ruleset()); diff != "" || e.stages() != stages {
-					t.Errorf("%s, call %d changes (-before +after):\n%s", target, n, diff)
-				}
-			}
-			if e.passes(9, 1000) || e.passes(7, 2001) || !e.passes(9, 2001) {
-				t.Errorf("%s, call %d: verdicts are others", target, n)
-			}
-			if done || t.Failed() {
-				break
-			}
-		}
-		t.Logf("%s: %d moves, %d failed", target, moves, failed)
-		if failed == 0 {
-			t.Errorf("%s: no fault stopped a move", target)
-		}
-		if _, err := e.Rollback(t.Context()); err != nil || !strings.HasPrefix(e.stages(), "before ") {
-			t.Errorf("%s: rollback: %v", target, err)
-		}
-		e.clear()
+		onEnds(t, string(target), func(e *ends) { e.replaceFaults(target) })
 	}
+}
+
+// replaceFaults is TestReplaceFaults for a target.
+func (e *ends) replaceFaults(target plan.Target) {
+	t := e.T
+	fail, calls := e.sabotage()
+	step := testutil.Scaled(3, 1)
+	if target == plan.TargetIptables { // which makes many calls
+		step = testutil.Scaled(16, 1)
+	}
+	fail(0)
+	for _, policy := range []string{"rules: [{name: before, proto: udp, port: 2000, then: drop}]", published} {
+		if _, err := e.try(policy, control.ApplyOptions{Target: target, Costs: costs()}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	e.block(control.Ban{Prefix: netip.MustParsePrefix("192.0.2.7/32")})
+	if target == plan.TargetIptables {
+		e.makeBuiltIn()
+	}
+	mixes, moves, failed := []cost.Mix{quiet, attack}, 0, 0
+	for n := 1; ; n += step {
+		before, stages := e.ruleset(), e.stages()
+		fail(n)
+		m, err := e.Replace(t.Context(), costs(), mixes[moves%2])
+		done := calls() < n
+		fail(0)
+		switch {
+		case err == nil && m != nil:
+			moves++
+		case err == nil || !strings.Contains(err.Error(), "sabotage"):
+			t.Fatalf("%s, call %d: %v, %v", target, n, m, err)
+		default:
+			failed++
+			if diff := cmp.Diff(before, e.ruleset()); diff != "" || e.stages() != stages {
+				t.Errorf("%s, call %d changes (-before +after):\n%s", target, n, diff)
+			}
+		}
+		if e.passes(9, 1000) || e.passes(7, 2001) || !e.passes(9, 2001) {
+			t.Errorf("%s, call %d: verdicts are others", target, n)
+		}
+		if done || t.Failed() {
+			break
+		}
+	}
+	t.Logf("%s: %d moves, %d failed", target, moves, failed)
+	if failed == 0 {
+		t.Errorf("%s: no fault stopped a move", target)
+	}
+	if _, err := e.Rollback(t.Context()); err != nil || !strings.HasPrefix(e.stages(), "before ") {
+		t.Errorf("%s: rollback: %v", target, err)
+	}
+	e.clear()
 }
 
 // makeBuiltIn makes the built-in chains of the table filter, which come with the first rule in them and stay.

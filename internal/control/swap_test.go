@@ -35,7 +35,7 @@ rules:
 // Packets that both the old and the new policy drop must never reach the stack while one takes the other's place.
 func TestSwapUnderFlood(t *testing.T) {
 	testutil.RequireRoot(t)
-	swaps := testutil.Scaled(40, 1000)
+	swaps := testutil.Scaled(20, 1000)
 	in := control.Instance{Dir: ownDir(t)}
 	err := lab.Run(t.Context(), func(ctx context.Context, l *lab.Lab) error {
 		server, flood, err := floodedServer(l)

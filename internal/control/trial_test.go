@@ -178,33 +178,41 @@ func (h *host) ruleset() string {
 	return regexp.MustCompile(`(?m)^# .*\n| timeout \d+\b|^table inet floodwall-probe \{\n(\t.*\n)*\}\n`).ReplaceAllString(string(out), "")
 }
 
-// shortPairs are the pairs of ways, by their numbers, that the short form takes: those that differ most.
-var shortPairs = [][2]int{{-1, 1}, {0, 2}, {1, 0}, {2, 1}, {3, 0}, {2, 3}, {1, 1}}
+// shortPairs are the pairs of ways, by their numbers, that the short form takes: those that differ most. Each way is once the
+// first and once the second of a pair.
+var shortPairs = [][2]int{{-1, 1}, {0, 2}, {1, 0}, {2, 3}, {3, 1}}
 
-// forWays runs a test for pairs of ways, from nothing as well: for each of them in the long form.
-func (e *ends) forWays(test func(from, to way)) {
+// forWays runs a test for pairs of ways, from nothing as well: for each of them in the long form. Each pair has ends of its own,
+// and a number.
+func forWays(t *testing.T, test func(e *ends, number int, from, to way)) {
+	number := 0
 	for i, from := range append([]way{noWay}, ways...) {
 		for j, to := range ways {
 			if !testutil.Long() && !slices.Contains(shortPairs, [2]int{i - 1, j}) {
 				continue
 			}
-			e.Logf("from %s to %s", from.name, to.name)
-			test(from, to)
-			e.clear()
-			if e.Failed() {
-				e.Fatalf("from %s to %s", from.name, to.name)
-			}
+			number++
+			onEnds(t, fmt.Sprintf("from %s to %s", from.name, to.name), func(e *ends) {
+				test(e, number, from, to)
+				e.clear()
+			})
 		}
 	}
 }
 
+// onEnds runs a test with ends of its own, beside others.
+func onEnds(t *testing.T, name string, test func(*ends)) {
+	t.Run(name, func(t *testing.T) {
+		if e := newEnds(t); e != nil {
+			test(e)
+		}
+	})
+}
+
 // TestTrialExpires does nothing during a trial but to send packets: the kernel returns to the policy before.
 func TestTrialExpires(t *testing.T) {
-	e := newEnds(t)
-	if e == nil {
-		return
-	}
-	e.forWays(func(from, to way) {
+	forWays(t, func(e *ends, _ int, from, to way) {
+		t := e.T
 		before := e.duringTrial(from, to)
 		e.awaitDecider(before)
 		for s, err := e.Status(t.Context()); err == nil && s.Trial != nil; s, err = e.Status(t.Context()) {
@@ -263,11 +271,8 @@ func (e *ends) duringTrial(from, to way) (before string) {
 
 // TestTrialConfirmed keeps the new policy, and goes back and forth after that.
 func TestTrialConfirmed(t *testing.T) {
-	e := newEnds(t)
-	if e == nil {
-		return
-	}
-	e.forWays(func(from, to way) {
+	forWays(t, func(e *ends, _ int, from, to way) {
+		t := e.T
 		e.start(from, to, time.Minute)
 		e.wantDecider("during the trial", "new")
 		now, err := e.Confirm(t.Context())
@@ -307,11 +312,8 @@ func TestTrialConfirmed(t *testing.T) {
 
 // TestTrialGivenUp rolls back during the trial.
 func TestTrialGivenUp(t *testing.T) {
-	e := newEnds(t)
-	if e == nil {
-		return
-	}
-	e.forWays(func(from, to way) {
+	forWays(t, func(e *ends, _ int, from, to way) {
+		t := e.T
 		before := e.start(from, to, time.Minute)
 		now, err := e.Rollback(t.Context())
 		if err != nil || (now.Generation == 0) != (from == noWay) {
@@ -328,13 +330,8 @@ func TestTrialGivenUp(t *testing.T) {
 // TestApplyOverTrial applies a policy while another is on trial: the one from before that returns, and no other, and
 // without a new trial none does.
 func TestApplyOverTrial(t *testing.T) {
-	e := newEnds(t)
-	if e == nil {
-		return
-	}
-	i := 0
-	e.forWays(func(from, to way) {
-		i++
+	forWays(t, func(e *ends, i int, from, to way) {
+		t := e.T
 		via := ways[(i+i/4)%len(ways)]
 		t.Logf("via %s", via.name)
 		before := e.start(from, via, netfilter.MinTrial)
