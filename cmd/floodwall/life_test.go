@@ -337,48 +337,54 @@ iptables -I FORWARD -j DOCKER-USER; iptables -P FORWARD DROP; iptables -t nat -A
 
 // TestFlushes has others flush what is in netfilter, while the daemon runs, and while it does not.
 func TestFlushes(t *testing.T) {
-	if !inside(t) {
-		return
+	for _, target := range []string{"nftables", "iptables"} {
+		t.Run(target, func(t *testing.T) {
+			if inside(t) {
+				flushed(t, target)
+			}
+		})
 	}
+}
+
+// flushed is TestFlushes for a target.
+func flushed(t *testing.T, target string) {
 	w := newWatch(t)
 	state := filepath.Join(t.TempDir(), "state")
-	for _, target := range []string{"nftables", "iptables"} {
-		mustFloodwall(t, "apply", w.policy, "--target", target, "--state", state)
-		w.filtered()
-		mustFloodwall(t, "block", "203.0.113.77", "--state", state)
-		for i, flush := range flushes[target] {
-			w.sh(flush.does)
-			if i == 0 {
-				w.arrives()
-				w.open("floodwall repair")
-			}
-			if out, err := floodwall("status"); exitCode(err) != 1 {
-				t.Errorf("%s: after %s status ends with %d:\n%s", target, flush.name, exitCode(err), out)
-			}
-			if out := mustFloodwall(t, "repair", "--state", state); !strings.Contains(out, "repaired: ") {
-				t.Errorf("%s: after %s repair says %s", target, flush.name, out)
-			}
-			mustFloodwall(t, "status")
+	mustFloodwall(t, "apply", w.policy, "--target", target, "--state", state)
+	w.filtered()
+	mustFloodwall(t, "block", "203.0.113.77", "--state", state)
+	for i, flush := range flushes[target] {
+		w.sh(flush.does)
+		if i == 0 {
+			w.arrives()
+			w.open("floodwall repair")
 		}
-		w.filtered()
-		if out := mustFloodwall(t, "blocked"); !strings.Contains(out, "203.0.113.77") {
-			t.Errorf("%s: after the repairs a ban is lost:\n%s", target, out)
+		if out, err := floodwall("status"); exitCode(err) != 1 {
+			t.Errorf("%s: after %s status ends with %d:\n%s", target, flush.name, exitCode(err), out)
 		}
-		stop := w.daemon("--state", state)
-		for _, flush := range flushes[target] {
-			w.event(target+": "+flush.name, func() { w.sh(flush.does) })
+		if out := mustFloodwall(t, "repair", "--state", state); !strings.Contains(out, "repaired: ") {
+			t.Errorf("%s: after %s repair says %s", target, flush.name, out)
 		}
-		if passed := w.event(target+": Docker starts", func() { w.sh(docker) }); passed > 0 {
-			t.Errorf("%s: %d packets passed while Docker started", target, passed)
-		}
-		w.sh("nft flush ruleset")
-		w.filtered()
-		if out := mustFloodwall(t, "status"); !strings.Contains(out, "repaired ") {
-			t.Errorf("%s: status does not count repairs:\n%s", target, out)
-		}
-		stop()
-		floodwall("unload")
+		mustFloodwall(t, "status")
 	}
+	w.filtered()
+	if out := mustFloodwall(t, "blocked"); !strings.Contains(out, "203.0.113.77") {
+		t.Errorf("%s: after the repairs a ban is lost:\n%s", target, out)
+	}
+	stop := w.daemon("--state", state)
+	for _, flush := range flushes[target] {
+		w.event(target+": "+flush.name, func() { w.sh(flush.does) })
+	}
+	if passed := w.event(target+": Docker starts", func() { w.sh(docker) }); passed > 0 {
+		t.Errorf("%s: %d packets passed while Docker started", target, passed)
+	}
+	w.sh("nft flush ruleset")
+	w.filtered()
+	if out := mustFloodwall(t, "status"); !strings.Contains(out, "repaired ") {
+		t.Errorf("%s: status does not count repairs:\n%s", target, out)
+	}
+	stop()
+	floodwall("unload")
 }
 
 // TestDeviceWithoutDaemon has one of two devices go and return with nobody who watches.

@@ -13,7 +13,7 @@ import (
 )
 
 // TestStrictKilled kills applies that make conntrack strict, after each tool of netfilter that they run, or, in the short
-// form, after each third: the next command that changes anything gives back what the host had.
+// form, after each fifth: the next command that changes anything gives back what the host had.
 func TestStrictKilled(t *testing.T) {
 	for _, tool := range stepTools {
 		testutil.RequireTool(t, tool)
@@ -35,7 +35,7 @@ services: [{name: web, port: tcp/80, syn: {mode: router, when: always}}]
 	const looseFile = "/proc/sys/net/netfilter/nf_conntrack_tcp_loose"
 	steps := filepath.Join(t.TempDir(), "steps")
 	kills := 0
-	for step, done := 1, false; !done; step += testutil.Scaled(3, 1) {
+	for step, done := 1, false; !done; step += testutil.Scaled(5, 1) {
 		write(looseFile, "1")
 		write(steps, "0")
 		cmd := exec.Command("floodwall", "apply", "--target", "xdp", strict)

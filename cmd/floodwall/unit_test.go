@@ -13,9 +13,17 @@ import (
 // TestUnitsLeaveNoMoment runs the lines of the installed units in the order in which `systemctl` does for a reload, a
 // restart, and a stop, with packets coming all the time that the policy drops.
 func TestUnitsLeaveNoMoment(t *testing.T) {
-	if !inside(t) {
-		return
+	for _, target := range []string{"xdp", "nftables", "iptables"} {
+		t.Run(target, func(t *testing.T) {
+			if inside(t) {
+				unitsLeaveNoMoment(t, target)
+			}
+		})
 	}
+}
+
+// unitsLeaveNoMoment is TestUnitsLeaveNoMoment for a target.
+func unitsLeaveNoMoment(t *testing.T, target string) {
 	if err := unix.Mount("tmpfs", "/etc/systemd/system", "tmpfs", 0, "mode=0755"); err != nil {
 		t.Fatal(err)
 	}
@@ -23,22 +31,20 @@ func TestUnitsLeaveNoMoment(t *testing.T) {
 	t.Setenv("SYSTEMD_OFFLINE", "1")
 	w := newWatch(t)
 	state := filepath.Join(t.TempDir(), "state")
-	for _, target := range []string{"xdp", "nftables", "iptables"} {
-		mustFloodwall(t, "apply", w.policy, "--boot", "--target", target, "--state", state)
-		w.filtered()
-		for _, row := range []struct{ unit, verb, keys string }{
-			{"floodwall.service", "reload", "ExecReload"},
-			{"floodwall.service", "restart", "ExecStop ExecStopPost ExecStart"}, // of which the first two are a stop
-			{"floodwall-device.service", "start", "ExecStart"},
-		} {
-			passed := w.event(target+": systemctl "+row.verb+" "+row.unit, func() {
-				for _, key := range strings.Fields(row.keys) {
-					runUnit(t, row.unit, key)
-				}
-			})
-			if passed > 0 {
-				t.Errorf("%s: systemctl %s %s let %d packets in", target, row.verb, row.unit, passed)
+	mustFloodwall(t, "apply", w.policy, "--boot", "--target", target, "--state", state)
+	w.filtered()
+	for _, row := range []struct{ unit, verb, keys string }{
+		{"floodwall.service", "reload", "ExecReload"},
+		{"floodwall.service", "restart", "ExecStop ExecStopPost ExecStart"}, // of which the first two are a stop
+		{"floodwall-device.service", "start", "ExecStart"},
+	} {
+		passed := w.event(target+": systemctl "+row.verb+" "+row.unit, func() {
+			for _, key := range strings.Fields(row.keys) {
+				runUnit(t, row.unit, key)
 			}
+		})
+		if passed > 0 {
+			t.Errorf("%s: systemctl %s %s let %d packets in", target, row.verb, row.unit, passed)
 		}
 	}
 	mustFloodwall(t, "unload", "--state", state)
