@@ -4,20 +4,16 @@ import (
 	"errors"
 	"net"
 	"net/netip"
-	"os"
 	"testing"
 	"time"
+
+	"github.com/floodwall/floodwall/internal/testutil"
 )
 
-// bulk is how many octets go each way.
-func bulk() int64 {
-	if os.Getenv("FLOODWALL_LONG") != "" {
-		return 1 << 30
-	}
-	return 64 << 20
-}
+// bulk is how many bytes go each way.
+func bulk() int64 { return int64(testutil.Scaled(16<<20, 1<<30)) }
 
-// TestBulk moves many octets both ways at the same time over protected connections.
+// TestBulk moves many bytes both ways at the same time over protected connections.
 func TestBulk(t *testing.T) {
 	for _, mode := range modes {
 		t.Run(mode, func(t *testing.T) {
@@ -56,7 +52,7 @@ func (s *scene) exchange(l net.Listener, to netip.AddrPort) error {
 
 // bothWays sends the sequence of one seed and wants that of another.
 func bothWays(c net.Conn, send, want byte) error {
-	const slowest = 2 << 20 // octets a second
+	const slowest = 2 << 20 // bytes a second
 	c.SetDeadline(time.Now().Add(patience + time.Duration(bulk()/slowest)*time.Second))
 	sent := make(chan error, 1)
 	go func() { sent <- sendStream(c, bulk(), send) }()

@@ -171,7 +171,7 @@ func TestChild(t *testing.T) {
 }
 
 // kills is how often an apply is killed.
-func kills() int { return testutil.Scaled(6, 200) }
+func kills() int { return testutil.Scaled(4, 200) }
 
 // killApplies kills processes at random moments of their apply.
 func (s *scene) killApplies(l *load, r *rand.Rand) {

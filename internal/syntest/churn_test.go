@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/floodwall/floodwall/internal/plan"
+	"github.com/floodwall/floodwall/internal/testutil"
 )
 
 // churn is clients with few addresses and ports, as a reverse proxy or a NAT has them: each request has a connection of its
@@ -135,7 +136,12 @@ func connect(fd int, to unix.Sockaddr) error {
 }
 
 // churned are how many clients ask at a time.
-var churned = []int{1, 20, 200}
+func churned() []int {
+	if testutil.Long() {
+		return []int{1, 20, 200}
+	}
+	return []int{1, 200}
+}
 
 // TestChurn has few clients connect as fast as they can, in whatever state the protection is. No packet of theirs is
 // dropped. As long as they complete what they begin, they do not start the protection: each has one SYN
@@ -143,16 +149,17 @@ var churned = []int{1, 20, 200}
 func TestChurn(t *testing.T) {
 	for _, mode := range modes {
 		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
 			inScene(t, mode, 1, 1500, func(s *scene) {
 				s.target = plan.TargetXDP
 				s.nginx()
-				for _, clients := range churned {
+				for _, clients := range churned() {
 					s.churn(clients, fmt.Sprintf("start: {rate: 100/s, burst: %d}", 2*clients+100))
 				}
 				if p, counts := s.status(); p.Active || counts["answered"] > 0 {
 					t.Errorf("clients who complete what they begin start the protection: %v", counts)
 				}
-				for _, clients := range churned {
+				for _, clients := range churned() {
 					s.churn(clients, always, idle, early, idle)
 				}
 			})
