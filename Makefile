@@ -42,13 +42,13 @@ readme-bench: ## Write the README's chart and table from docs/bench; FROM=DIR st
 	$(GO) run ./internal/bench/readme $(FROM)
 
 test: ## Run all tests, as root (or with sudo); none may be skipped
-	@scripts/test -timeout 10m
+	@scripts/test
 
 test-long: ## The same with the long runs: more random cases with new seeds, more kills, more swaps
 	@FLOODWALL_LONG=1 scripts/test -timeout 6h
 
 test-nightly: ## The same as test with a new seed for all that is random, which it prints
-	@seed=$$(od -An -N8 -tu8 /dev/urandom | tr -d ' '); echo "FLOODWALL_SEED=$$seed"; FLOODWALL_SEED=$$seed scripts/test -timeout 20m
+	@seed=$$(od -An -N8 -tu8 /dev/urandom | tr -d ' '); echo "FLOODWALL_SEED=$$seed"; FLOODWALL_SEED=$$seed scripts/test
 
 test-reach: ## Send a million frames of an adversary past random policies on each target; FRAMES=10000 sends fewer
 	@scripts/setup build test

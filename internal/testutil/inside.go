@@ -73,12 +73,12 @@ func Inside(t *testing.T) bool {
 	return false
 }
 
-// most is how long the process inside may take.
+// most is how long the process inside may take: less than scripts/test gives a package, as this process can say which test hangs.
 func most() string {
-	if os.Getenv("FLOODWALL_LONG") != "" {
+	if Long() {
 		return "3h"
 	}
-	return "10m"
+	return "50m"
 }
 
 func verbose() string {
