@@ -215,4 +215,4 @@ func installed(s *datapath.State, p *datapath.Program, trial time.Duration) erro
 }
 
 // kills is how often a process is killed.
-func kills() int { return testutil.Scaled(20, 600) }
+func kills() int { return testutil.Scaled(10, 600) }
