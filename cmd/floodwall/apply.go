@@ -147,10 +147,10 @@ func apply(ctx context.Context, e *env, file string, f applyFlags) error {
 		return err
 	}
 	saved := s.keep(ctx)
+	applied.Seconds = time.Since(start).Seconds()
 	if !f.dryRun {
 		saved = firstError(saved, openLate(ctx, in, nil))
 	}
-	applied.Seconds = time.Since(start).Seconds()
 	applied.Notes = append(applied.Notes, s.notes...)
 	if e.json {
 		return firstError(saved, e.printJSON(applied))

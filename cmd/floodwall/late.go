@@ -22,12 +22,16 @@ func (e *env) closeLate(ctx context.Context, in control.Instance, p *policy.Poli
 	held, err := in.LateDevices(ctx)
 	if err == nil && !covers(held, missing) {
 		texts, _ := boot.Open(e.state).Failsafe(missing)
-		err = in.CloseLate(ctx, texts, append(held, missing...))
+		if texts == nil { // that of a copy before, which wants the host open
+			return "open until they are filtered, as the saved fail-safe says"
+		}
+		stateless := texts[len(texts)-1]
+		err = in.CloseLate(ctx, stateless, append(held, missing...))
 	}
 	if err != nil {
 		return fmt.Sprintf("open until they are filtered, as they cannot be kept closed: %v", err)
 	}
-	return "the fail-safe keeps them closed until they are filtered"
+	return "closed until they are filtered, but for SSH and what is essential"
 }
 
 // openLate ends closeLate when the policy is in force on all devices that it keeps closed; nil stands for all that there are.
@@ -37,7 +41,7 @@ func openLate(ctx context.Context, in control.Instance, filtered []string) error
 		_, err = in.OpenLate(ctx)
 	}
 	if err != nil {
-		return fmt.Errorf("the fail-safe still keeps late devices closed: %w", err)
+		return fmt.Errorf("devices that appear late are still closed: %w", err)
 	}
 	return nil
 }

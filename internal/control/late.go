@@ -2,7 +2,6 @@ package control
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/floodwall/floodwall/internal/codegen/nftables"
@@ -17,29 +16,23 @@ import (
 // lateTable is the table for devices that are not there yet.
 func (in Instance) lateTable() string { return in.namePrefix() + "late" }
 
-// CloseLate keeps devices closed by their names, whether they are there or not, but for what a fail-safe passes. The first of
-// the fail-safes that the kernel takes is in force. It replaces an earlier one in one transaction.
-func (in Instance) CloseLate(ctx context.Context, failsafes []string, devices []string) error {
+// CloseLate keeps devices closed by their names, whether they are there or not, but for what a fail-safe passes. It replaces what
+// was closed before, in one transaction. The fail-safe should ask for no state: the device may never come, and as long as the table
+// is there conntrack would follow all packets of the host.
+func (in Instance) CloseLate(ctx context.Context, failsafe string, devices []string) error {
 	n, err := netfilter.FindNft(ctx)
 	if err != nil {
 		return err
 	}
-	var errs []error
-	for _, text := range failsafes {
-		script, err := lateScript(text, in.lateTable(), devices)
-		if err == nil {
-			err = n.Replace(ctx, in.lateTable(), script)
-		}
-		if err == nil {
-			return nil
-		}
-		errs = append(errs, err)
+	script, err := lateScript(failsafe, in.lateTable(), devices)
+	if err != nil {
+		return err
 	}
-	return errors.Join(errs...)
+	return n.Replace(ctx, in.lateTable(), script)
 }
 
-// lateScript compiles a fail-safe for the hooks behind which IP has delivered or routed nothing yet. It makes no checks: those of
-// nftables are at ingress, which takes a device that is there. Behind conntrack, fragments are whole.
+// lateScript compiles a fail-safe for the hooks before which IP delivers and routes nothing. It makes no checks: those of nftables
+// are at ingress, which takes a device that is there. IP has put fragments for this host together by then.
 func lateScript(text, table string, devices []string) (string, error) {
 	c, err := CompileSource("fail-safe", []byte(text+"placement: filter\n"))
 	if err != nil {
