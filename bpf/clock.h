@@ -5,15 +5,14 @@
 #include "packet.h"
 
 /* The time that limits count by, read once a packet. */
-static __always_inline __u64 time_of(struct packet *p)
+static __always_inline __u64 charge_time(struct charged *w)
 {
-	if (!p->now)
-		p->now = bpf_ktime_get_ns();
-	return p->now;
+	if (!w->now)
+		w->now = bpf_ktime_get_ns();
+	return w->now;
 }
 
-/* A time that is not ahead of that, by a clock that costs a tenth (dynamic.h). */
-static __always_inline __u64 coarse_time_of(struct packet *p)
+static __always_inline __u64 time_of(struct packet *p)
 {
-	return p->now ? p->now : bpf_ktime_get_coarse_ns();
+	return charge_time(&p->charged);
 }

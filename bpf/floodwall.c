@@ -216,7 +216,12 @@ const volatile bool entry_calls;
 SEC("xdp")
 int floodwall(struct xdp_md *ctx)
 {
-	if (entry_calls)
-		return answer_in_entry(ctx, class4(0) + class6(0, 0) + is_member(0, 0, 0, 0));
+	__u64 used;
+
+	if (entry_calls) {
+		used = class4(0) + class6(0, 0) + is_member(0, 0, 0, 0) + charge_limit(NULL, 0, 0);
+		used += is_open_flow(hash_addresses4(0) + hash_addresses6(0, 0, 0, 0), 0, 0);
+		return answer_in_entry(ctx, used);
+	}
 	return general(ctx);
 }

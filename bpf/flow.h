@@ -124,21 +124,31 @@ static __always_inline __u64 hash_half(__u64 hash, __u64 word)
 /*
  * A multiplicative hash with secret factors, of the addresses (IPv4's in one word, the source in its upper half) and the
  * ports. It need not be as strong as that of cookies: whoever found two flows with the same hash could only have the
- * packets of both pass which pass for one, and nobody is told a hash.
+ * packets of both pass which pass for one, and nobody is told a hash. The generated entry calls the functions that are not inline.
  */
+__noinline __u64 hash_addresses4(__u64 pair)
+{
+	return hash_word(syn_keys.hash[0], pair);
+}
+
+__noinline __u64 hash_addresses6(__u64 src_hi, __u64 src_lo, __u64 dst_hi, __u64 dst_lo)
+{
+	__u64 hash = hash_half(hash_half(syn_keys.hash[0], src_hi), src_lo);
+
+	return hash_half(hash_half(hash, dst_hi), dst_lo);
+}
+
+static __always_inline __u64 hash_ports(__u64 addresses, __u32 ports)
+{
+	return hash_word(hash_word(addresses, ports), 0);
+}
+
 static __always_inline __u64 flow_hash(struct packet *p)
 {
-	__u64 hash = syn_keys.hash[0];
+	__u64 addresses = p->family ? hash_addresses6(p->src.hi, p->src.lo, p->dst.hi, p->dst.lo)
+				    : hash_addresses4(p->src.lo << 32 | (__u32)p->dst.lo);
 
-	if (p->family) {
-		hash = hash_half(hash, p->src.hi);
-		hash = hash_half(hash, p->src.lo);
-		hash = hash_half(hash, p->dst.hi);
-		hash = hash_half(hash, p->dst.lo);
-	} else {
-		hash = hash_word(hash, p->src.lo << 32 | (__u32)p->dst.lo);
-	}
-	return hash_word(hash_word(hash, both_ports(p)), 0);
+	return hash_ports(addresses, both_ports(p));
 }
 
 static __always_inline __u32 flow_state_of(__u64 word)
@@ -303,6 +313,29 @@ __noinline __u32 flow_state(struct packet *p)
 	if (p->flow_age >= FLOW_REFRESH && flow_rank(flow_state_of(word)))
 		__sync_val_compare_and_swap(&b->word[at], word, flow_word(hash, flow_state_of(word), now));
 	return flow_state_of(word);
+}
+
+/*
+ * Whether a flow is one that the kernel has, or with `proved` one that has just proved its address, and that need not be noted or
+ * asked about. The addresses are a hash of them, the client's port is in the upper half of the ports. A function of its own to
+ * the verifier.
+ */
+__noinline __u32 is_open_flow(__u64 addresses, __u32 ports, __u32 proved)
+{
+	__u64 hash = hash_ports(addresses, ports), at, word, *filter = filter_word(hash);
+	__u32 number = hash & flow_mask;
+	struct flow_bucket *b;
+
+	if (!filter || !(*filter & filter_bit(hash)))
+		return 0;
+	b = bpf_map_lookup_elem(&flows, &number);
+	if (!b)
+		return 0;
+	at = find_flow(b, hash);
+	word = at < FLOW_SLOTS ? read_once(&b->word[at]) : 0;
+	if (!is_flow(word, hash) || !(flow_rank(flow_state_of(word)) || (proved && flow_state_of(word) == FLOW_PROVED)))
+		return 0;
+	return flow_age(word, bpf_ktime_get_coarse_ns() / 1000000000 & ((1 << FLOW_SEEN_BITS) - 1)) < FLOW_REFRESH;
 }
 
 /* Tries to write the word of a flow, or with 0 to clear it. Returns an enum flow_noted. */

@@ -103,19 +103,18 @@ static __always_inline struct address cut(struct address a, struct address *mask
 }
 
 /*
- * The hash of a packet's prefixes: bits 40 on choose the bucket, the lower 24 are the tag. A sender who could find
+ * The hash of the prefixes of a packet, of IPv6 or not: bits 40 on choose the bucket, the lower 24 are the tag. A sender who could find
  * prefixes of one bucket would have debts forgiven with a few packets; but he does not know the keys, and of what he
  * would have to learn them by, whose debt was forgiven, he sees no more than whether a packet of his own got through. The
  * mixing (as of MurmurHash3, with secret factors) hides the structure of the sums, by which one collision would lead to
  * others.
  */
-static __always_inline __u64 hash_prefixes(struct limit_info *l, struct packet *p)
+static __always_inline __u64 hash_prefixes(struct limit_info *l, struct charged *w, __u32 v6)
 {
-	__u32 v6 = p->family & 1;
-	__u64 h = sum_address(cut(p->src, &l->src[v6]), limit_keys);
+	__u64 h = sum_address(cut(w->src, &l->src[v6]), limit_keys);
 
 	if (l->dst[v6].hi | l->dst[v6].lo)
-		h += sum_address(cut(p->dst, &l->dst[v6]), limit_keys + 4);
+		h += sum_address(cut(w->dst, &l->dst[v6]), limit_keys + 4);
 	h += v6 & l->prefixes;
 	h ^= h >> 32;
 	h *= limit_mix[0];
@@ -268,9 +267,9 @@ __noinline __u32 charge(struct limit_bucket *b, struct charge *c)
 	return CHARGED;
 }
 
-static __always_inline __u64 cost_of(struct limit_info *l, struct packet *p)
+static __always_inline __u64 cost_of(struct limit_info *l, __u32 length)
 {
-	__u64 amount = l->bits ? 8ULL * p->length : 1;
+	__u64 amount = l->bits ? 8ULL * length : 1;
 
 	return (amount * l->cost + (1 << AMOUNT_BITS) - 1) >> AMOUNT_BITS;
 }
@@ -280,11 +279,25 @@ static __always_inline __u64 units(struct limit_info *l, __u64 ns)
 	return ns << l->left >> l->right;
 }
 
+/* What a limit has to know of a packet besides its addresses, in one number: as many arguments as a function takes are few. */
+enum {
+	TRAIT_IPV6 = 1,
+	TRAIT_KEEP = 2,   /* the packet is charged; of a question it is only said what would be */
+	LENGTH_SHIFT = 8, /* the length of the IP packet is above */
+};
+
+static __always_inline __u32 traits_of(struct packet *p)
+{
+	bool keep = (p->seen & (SEEN_QUESTION | SEEN_CHARGE)) != SEEN_QUESTION;
+
+	return (p->family & 1) | (keep ? TRAIT_KEEP : 0) | p->length << LENGTH_SHIFT;
+}
+
 /*
- * Whether a packet is over a limit; if not, it is charged. Of a question it is only said what would be. A function of its
- * own to the verifier, for which the argument might be null.
+ * Whether a packet is over a limit; if not, it is charged. A function of its own to the verifier, for which the argument
+ * might be null. The generated entry calls it, too.
  */
-__noinline __u32 limit_exceeded(struct packet *p, __u32 number)
+__noinline __u32 charge_limit(struct charged *w, __u32 number, __u32 traits)
 {
 	struct limit_info *l = bpf_map_lookup_elem(&limit_info, &number);
 	struct limit_bucket *b;
@@ -293,30 +306,30 @@ __noinline __u32 limit_exceeded(struct packet *p, __u32 number)
 	__s64 age;
 	__u64 at;
 
-	if (!p || !l)
+	if (!w || !l)
 		return 0;
-	hash = hash_prefixes(l, p);
+	hash = hash_prefixes(l, w, traits & TRAIT_IPV6);
 	at = l->base + ((hash >> TIME_BITS) & l->mask);
 	b = bpf_map_lookup_elem(&limits, &at);
 	if (!b)
 		return 0;
-	c.cost = cost_of(l, p);
+	c.cost = cost_of(l, traits >> LENGTH_SHIFT);
 	c.most = l->most;
 	c.tag = hash & ((1 << (64 - TIME_BITS)) - 1);
 	c.tag += !c.tag;
 	swept = read_once(&b->swept);
 	sure = units(l, SURE_DEBT);
 	/* What has asked for the time already is decided by that time, below. */
-	if (c.most > sure && !p->now) {
-		ns = coarse_time_of(p);
+	if (c.most > sure && !w->now) {
+		ns = bpf_ktime_get_coarse_ns();
 		c.now = units(l, ns);
 		if ((__s64)(ns - swept) <= (__s64)l->fresh && surely_exceeded(b, &c, sure))
 			return EXCEEDED;
 	}
-	ns = time_of(p);
+	ns = charge_time(w);
 	c.now = units(l, ns);
 	c.limit = number;
-	c.keep = (p->seen & (SEEN_QUESTION | SEEN_CHARGE)) != SEEN_QUESTION;
+	c.keep = traits & TRAIT_KEEP;
 	age = ns - swept;
 	if (age > (__s64)l->fresh) {
 		bool stale = (__u64)age > 2 * l->fresh; /* all that is there */
@@ -334,6 +347,11 @@ __noinline __u32 limit_exceeded(struct packet *p, __u32 number)
 			return o;
 	}
 	return EXCEEDED;
+}
+
+static __always_inline __u32 limit_exceeded(struct packet *p, __u32 number)
+{
+	return charge_limit(&p->charged, number, traits_of(p));
 }
 
 /* Takes a charge back, as far as its prefix has a debt. Returns an enum outcome. Like charge() a function of its own. */
@@ -363,9 +381,9 @@ __noinline __u32 limit_credit(struct packet *p, __u32 number)
 	struct limit_bucket *b;
 	__u64 hash, at;
 
-	if (!p || !l || (p->seen & (SEEN_QUESTION | SEEN_CHARGE)) == SEEN_QUESTION)
+	if (!p || !l || !(traits_of(p) & TRAIT_KEEP))
 		return 0;
-	hash = hash_prefixes(l, p);
+	hash = hash_prefixes(l, &p->charged, p->family & 1);
 	at = l->base + ((hash >> TIME_BITS) & l->mask);
 	b = bpf_map_lookup_elem(&limits, &at);
 	if (!b)
@@ -373,7 +391,7 @@ __noinline __u32 limit_credit(struct packet *p, __u32 number)
 	c.now = units(l, time_of(p));
 	c.tag = hash & ((1 << (64 - TIME_BITS)) - 1);
 	c.tag += !c.tag;
-	c.cost = cost_of(l, p);
+	c.cost = cost_of(l, p->length);
 #pragma nounroll
 	for (__u32 i = 0; i < LIMIT_TRIES; i++)
 		if (take_back(b, &c) != OVERTAKEN)

@@ -30,6 +30,13 @@ struct address {
 	__u64 lo;
 };
 
+/* Whom a limit charges, and when. */
+struct charged {
+	__u64 now; /* nanoseconds of CLOCK_MONOTONIC, 0 when nothing has asked for it yet */
+	struct address src;
+	struct address dst;
+};
+
 /*
  * struct packet is what generated code reads. The fields stand in the order of internal/packet/field.go; the
  * classification of the addresses follows. A test compares it with the offsets that internal/compile uses.
@@ -66,10 +73,15 @@ struct packet {
 	__u32 condition; /* that it asks for, with DECISION_CONDITIONAL */
 	__u32 flow_age;  /* seconds since its flow was noted, once flow_state() has found it */
 	__u32 reserved;
-	__u64 now;      /* nanoseconds of CLOCK_MONOTONIC, 0 when nothing has asked for it yet */
 	__u64 patterns; /* found in the payload, once SEEN_PATTERNS is set */
-	struct address src;
-	struct address dst;
+	union {
+		struct charged charged;
+		struct { /* the same */
+			__u64 now;
+			struct address src;
+			struct address dst;
+		};
+	};
 };
 
 /* Bits of seen. */

@@ -17,18 +17,15 @@ func (a *addresses) Holds(class, expr int) bool { return a.holds(class, expr) }
 func (a *addresses) Count() int { return a.classes() }
 
 // entryPart generates the entry of a program, and is the maps that only the entry reads.
-func entryPart(p *ir.Program, a *addresses, c *conditions, o Options, out *Program) component {
+func entryPart(p *ir.Program, a *addresses, o Options, out *Program) component {
 	in := entry.Input{
-		Program:   p,
-		Decisions: decisions(p, o.Slots),
-		Conditional: func(rule int) bool {
-			_, asked := c.of(rule)
-			return asked
-		},
-		Dynamic:   out.Dynamic,
-		Classes:   a,
-		Table6:    !a.table.V6.Empty(),
-		Questions: o.QuestionKey != 0,
+		Program:    p,
+		Decisions:  decisions(p, o.Slots),
+		Dynamic:    out.Dynamic,
+		Classes:    a,
+		Handshakes: o.Protect,
+		Table6:     !a.table.V6.Empty(),
+		Questions:  o.QuestionKey != 0,
 	}
 	if t := a.table.V4; !t.Empty() {
 		in.Filter4 = &entry.Filter4{Shift: t.Shift, Mask: uint32(t.FilterBytes()/8 - 1)}

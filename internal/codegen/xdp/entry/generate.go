@@ -11,14 +11,14 @@ import (
 
 // Input is what the entry is generated from.
 type Input struct {
-	Program     *ir.Program
-	Decisions   []uint32            // of each rule, as decide() returns them
-	Conditional func(rule int) bool // whether a rule asks for more than addresses and fields
-	Dynamic     map[int]int         // the number of each dynamic set, by its index in Program.Sets
-	Classes     Classes             // of source addresses
-	Filter4     *Filter4            // nil: no IPv4 address has a class but 0
-	Table6      bool                // whether any IPv6 address has one
-	Questions   bool                // whether the program answers questions (bpf/explain.h)
+	Program    *ir.Program
+	Decisions  []uint32       // of each rule, as decide() returns them
+	Dynamic    map[int]int    // the number of each dynamic set, by its index in Program.Sets
+	Classes    Classes        // of source addresses
+	Filter4    *Filter4       // nil: no IPv4 address has a class but 0
+	Table6     bool           // whether any IPv6 address has one
+	Handshakes []ir.Handshake // what was found out about each protection
+	Questions  bool           // whether the program answers questions (bpf/explain.h)
 }
 
 // Classes are what the policy tells addresses apart by. An address in no set is of class 0.
@@ -194,13 +194,7 @@ func (g *generator) count() {
 	const counted, out, keySlot = "entry_counted", "entry_out", -4
 	g.Mark(toCount)
 	g.Say("count the decision")
-	if g.Questions {
-		g.Add(
-			asm.LoadMem(asm.R1, context, ctxMeta, asm.Word),
-			asm.LoadMem(asm.R2, context, ctxData, asm.Word),
-			asm.JLT.Reg(asm.R1, asm.R2, "entry_question"),
-		)
-	}
+	g.notQuestion("entry_question")
 	g.Mark(counted)
 	g.Add(
 		asm.Mov.Reg(asm.R1, spare),

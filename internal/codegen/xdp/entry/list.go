@@ -71,39 +71,47 @@ func (s *section) bounds(rules []rule, in ir.Range) (at []uint32) {
 // straight asks rules one after the other.
 func (s *section) straight(rules []rule, next string) {
 	for i := range rules {
-		if s.rule(&rules[i]) {
+		if s.rule(&rules[i], rules[i+1:]) {
 			return
 		}
 	}
 	s.Add(asm.Ja.Label(next))
 }
 
-// rule asks a rule, and reports whether it matches every packet that comes so far.
-func (s *section) rule(r *rule) (final bool) {
+// rule asks a rule, and reports whether it matches every packet that comes so far. later are the rules behind it.
+func (s *section) rule(r *rule, later []rule) (final bool) {
 	source := &s.Program.Rules[r.number]
 	s.Say("rule " + source.Name + ": " + source.Verdict.String())
 	next, moved := s.newLabel(), s.newLabel()
 	for _, m := range r.match {
 		s.test(m, next)
 	}
-	if r.general {
-		s.Add(asm.Ja.Label(toGeneral)) // which asks the rest, too
-		return s.passed(r, next)
+	asks := generals(later)
+	general := r.general && !r.protect || len(r.over) > 0 && (r.protect || len(asks) > mostAsks)
+	if general { // which asks the rest, too
+		s.Add(asm.Ja.Label(toGeneral))
+		return s.passed(r, true, next)
+	}
+	if r.protect {
+		s.open(r) // before the sets, which a flood of segments of no connection need not pay for
 	}
 	for _, t := range r.dynamic {
 		s.member(t, moved)
 	}
+	if len(r.over) > 0 {
+		s.exceeds(r, asks, moved)
+	}
 	s.decide(s.Decisions[r.number])
-	if len(r.dynamic) > 0 {
+	if len(r.dynamic)+len(r.over) > 0 {
 		s.Mark(moved)
 		s.loadPorts()
 	}
-	return s.passed(r, next)
+	return s.passed(r, false, next)
 }
 
 // passed labels what follows a rule, unless every packet that came so far has matched it.
-func (s *section) passed(r *rule, next string) (final bool) {
-	if len(r.match) == 0 && (r.general || len(r.dynamic) == 0) {
+func (s *section) passed(r *rule, general bool, next string) (final bool) {
+	if len(r.match) == 0 && (general || len(r.dynamic)+len(r.over) == 0) {
 		return true
 	}
 	s.Mark(next)

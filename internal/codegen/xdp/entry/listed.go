@@ -137,7 +137,7 @@ func (s *section) chained(rules []rule, tail bool) (chain []Record) {
 	for i := range rules {
 		r := &rules[i]
 		decision, keys := s.Decisions[r.number], s.key(r)
-		if r.general || len(r.dynamic) > 0 || len(r.match) > 1 || len(r.match) == 1 && keys == nil {
+		if r.general || len(r.dynamic)+len(r.over) > 0 || len(r.match) > 1 || len(r.match) == 1 && keys == nil {
 			decision = askGeneral
 		}
 		if keys == nil {

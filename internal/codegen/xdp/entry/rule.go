@@ -6,6 +6,7 @@ import (
 	"github.com/floodwall/floodwall/internal/ir"
 	"github.com/floodwall/floodwall/internal/packet"
 	"github.com/floodwall/floodwall/internal/ranges"
+	"github.com/floodwall/floodwall/internal/xdp"
 )
 
 // rule is what is left of a rule for packets of a section.
@@ -14,7 +15,9 @@ type rule struct {
 	match   []ir.Match // tests of fields, with values as the packet has them: ports from 0 on, ICMP types without family
 	static  []staticTest
 	dynamic []dynamicTest
-	general bool // what is left to ask, or to do, is for general()
+	over    []int // limits, by their index in Program.Limits, one of which must be exceeded
+	general bool  // what is left to ask, or to do, is for general()
+	protect bool  // what passes goes through a protection: segments of an open connection just pass
 }
 
 // staticTest asks whether the source is in static sets, or in one of some dynamic sets.
@@ -33,13 +36,19 @@ type dynamicTest struct {
 
 // always reports whether a rule matches every packet.
 func (r *rule) always() bool {
-	return len(r.match)+len(r.static)+len(r.dynamic) == 0 && !r.general
+	return len(r.match)+len(r.static)+len(r.dynamic)+len(r.over) == 0 && !r.general
 }
 
 // specialize is what is left of a rule, by its number, for packets of the section. It reports false where nothing can match it.
 func (s *section) specialize(number int) (r rule, ok bool) {
 	source := &s.Program.Rules[number]
-	r = rule{number: number, general: s.conditional(number)}
+	decision := s.Decisions[number] & 0xff
+	r = rule{number: number, over: source.Over}
+	r.protect = decision == xdp.Protected|uint32(ir.Pass) && s.proto.number == packet.ProtoTCP
+	r.general = decision > uint32(ir.Drop)
+	if source.Conditional() && !justLimited(source) {
+		r.over, r.general, r.protect = nil, true, false
+	}
 	for _, m := range source.Match {
 		if !s.field(&r, m) {
 			return r, false
@@ -52,6 +61,11 @@ func (s *section) specialize(number int) (r rule, ok bool) {
 		s.destination(&r, m)
 	}
 	return r, true
+}
+
+// justLimited reports whether a rule asks for nothing but addresses, fields and limits.
+func justLimited(r *ir.Rule) bool {
+	return len(r.Payload)+len(r.Names)+len(r.Sources) == 0 && !r.Observe
 }
 
 // field adds what is left of a test of a field. It reports false where no packet of the section has such a value.

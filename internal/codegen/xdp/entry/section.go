@@ -17,7 +17,7 @@ type section struct {
 	family *family
 	proto  proto
 	rules  []rule // those that such a packet can match, in order
-	before int    // so many of them do not depend on the class of the source, and are asked before it is looked up
+	before int    // so many of them are asked before the source is looked up: its class, or a limit, is asked for by the next
 	first  int    // the index of the section's first record, or sameForAll, or tooMany
 	labels int
 }
@@ -29,11 +29,14 @@ func newSection(g *generator, f *family, p proto) *section {
 		if r, ok := s.specialize(i); ok {
 			s.rules = append(s.rules, r)
 		}
+		if n := len(s.rules); n > 0 && s.rules[n-1].always() {
+			break
+		}
 	}
 	if s.tests() > mostTests {
 		s.coarsen()
 	}
-	s.before = slices.IndexFunc(s.rules, func(r rule) bool { return len(r.static) > 0 })
+	s.before = slices.IndexFunc(s.rules, func(r rule) bool { return len(r.static)+len(r.over) > 0 })
 	if s.before < 0 {
 		s.before = len(s.rules)
 	}
@@ -165,10 +168,4 @@ func (s *section) of(rules []rule, class int) (left []rule) {
 		}
 	}
 	return left
-}
-
-// conditional reports whether a rule's decision is for general(): it asks for more than the entry knows, or more is done than
-// to pass or drop.
-func (s *section) conditional(i int) bool {
-	return s.Conditional(i) || s.Decisions[i]&0xff > uint32(ir.Drop)
 }
