@@ -11,8 +11,8 @@ import (
 )
 
 // closeLate keeps devices closed that are not there yet, as the policy's `boot:` says, and tells what becomes of them. Devices
-// that were kept closed before stay so: the policy is not in force on them yet.
-func (e *env) closeLate(ctx context.Context, in control.Instance, p *policy.Policy, missing []string) (state string) {
+// that were kept closed before stay so, unless the policy is in force on all but the missing ones.
+func (e *env) closeLate(ctx context.Context, in control.Instance, p *policy.Policy, missing []string, inForce bool) (state string) {
 	if missing == nil {
 		return ""
 	}
@@ -20,12 +20,15 @@ func (e *env) closeLate(ctx context.Context, in control.Instance, p *policy.Poli
 		return "open until they are filtered, as the policy says: boot: open"
 	}
 	held, err := in.LateDevices(ctx)
-	if err == nil && !covers(held, missing) {
+	if err == nil && (!covers(held, missing) || inForce && !covers(missing, held)) {
 		texts, _ := boot.Open(e.state).Failsafe(missing)
 		if texts == nil { // that of a copy before, which wants the host open
 			return "open until they are filtered, as the saved fail-safe says"
 		}
 		stateless := texts[len(texts)-1]
+		if inForce {
+			held = nil
+		}
 		err = in.CloseLate(ctx, stateless, append(held, missing...))
 	}
 	if err != nil {

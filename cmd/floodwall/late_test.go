@@ -94,6 +94,34 @@ func TestLateDeviceIsClosed(t *testing.T) {
 	}
 }
 
+// TestLateDevicesInTurn has two devices that are late, of which one appears: the policy decides there, and the other one stays closed.
+func TestLateDevicesInTurn(t *testing.T) {
+	if !inside(t) {
+		return
+	}
+	w, state := lateHost(t)
+	text := strings.Replace(lifePolicy, "198.51.100.0", "198.51.101.0", 1) + "boot: closed\n" // passes what is sent
+	if err := os.WriteFile(w.policy, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	mustFloodwall(t, "apply", w.policy, "--boot", "--state", state)
+	mustFloodwall(t, "unload", "--keep-boot", "--state", state)
+	w.sh("ip link del fw0; ip link del fx0")
+	floodwall("apply", "--boot-restore", "--state", state)
+	w.sh("nft list chain inet floodwall-late input | grep -q 'iifname != { \"fw0\", \"fx0\" }'")
+	before := w.received.Load()
+	w.sh(newLate)
+	if passed := w.sending(before); passed > 0 {
+		t.Errorf("%d packets came in before the policy was in force", passed)
+	}
+	if out, err := floodwall("apply", "--boot-restore", "--state", state); exitCode(err) != 1 || !strings.Contains(out, "not there yet: fx0 (closed") {
+		t.Errorf("restore with one of two devices: %v\n%s", err, out)
+	}
+	w.arrives()
+	w.sh("nft list chain inet floodwall-late input | grep -q 'iifname != \"fx0\"'")
+	mustFloodwall(t, "unload", "--state", state)
+}
+
 // TestLateDeviceStaysClosed has the restore on a late device fail: the fail-safe stays until unload. With `boot: open` there is none.
 func TestLateDeviceStaysClosed(t *testing.T) {
 	if !inside(t) {

@@ -68,7 +68,7 @@ func (e *env) restorePolicy(ctx context.Context, in control.Instance, p *policy.
 		devices = p.DeviceNames()
 	}
 	present, missing := split(devices, func(d string) bool { return datapath.DeviceExists(d) == nil })
-	closed := e.closeLate(ctx, in, p, missing)
+	closed := e.closeLate(ctx, in, p, missing, false)
 	if len(present) == 0 {
 		return true, fmt.Errorf("none of the policy's devices is there yet: %s (%s)", strings.Join(missing, ", "), closed)
 	}
@@ -80,6 +80,7 @@ func (e *env) restorePolicy(ctx context.Context, in control.Instance, p *policy.
 	}
 	e.println("%s", appliedLine(applied, p, applyFlags{}))
 	if missing != nil {
+		closed = e.closeLate(ctx, in, p, missing, true)
 		return true, fmt.Errorf("not filtered, as they are not there yet: %s (%s)", strings.Join(missing, ", "), closed)
 	}
 	return true, openLate(ctx, in, nil)

@@ -10,8 +10,8 @@ import (
 )
 
 // At boot a device may appear later than its policy is brought back. Neither XDP nor the ingress hook knows a device that is not
-// there. So until the policy is applied on it, a table of nftables holds the fail-safe at the stage filter for packets that come in by the
-// device's name. Packets by other devices, loopback among them, leave the table at once.
+// there. So until the policy is applied on it, a table of nftables holds the fail-safe at the stage filter for packets of the device,
+// which it knows by its name. Packets of other devices, loopback among them, leave the table at once.
 
 // lateTable is the table for devices that are not there yet.
 func (in Instance) lateTable() string { return in.namePrefix() + "late" }

@@ -16,10 +16,10 @@ func (n *Nft) Replace(ctx context.Context, table, script string) error {
 	return nil
 }
 
-// deviceName finds a device in a line of nft, but not the pattern for its VLAN devices.
+// deviceName finds the names of devices in a line of nft, as "eth0" or { "eth0", "eth1" }.
 var deviceName = regexp.MustCompile(`iifname (?:!= )?(?:\{ )?((?:"[^"]+"(?:, )?)+)`)
 
-// quoted finds the names in that part of the line.
+// quotedName finds each of them.
 var quotedName = regexp.MustCompile(`"([^"]+)"`)
 
 // InputDevices are the devices that the chain input of a table names, in order and each once; nil when there is no such chain.
