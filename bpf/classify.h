@@ -15,10 +15,11 @@
  * cost a call or a bounds check. Their sizes are the policy's: the loader sets them, so here they are small, and
  * table() keeps the compiler from knowing so. The masks and shifts below are constants to the verifier.
  */
-__u64 filter4[8] SEC(".data.filter4");   /* a bit per block of 2^filter4_shift addresses: any class but 0? */
-__u64 index4[8] SEC(".data.index4");     /* per 32 blocks of /24: which have a line, and where lines start */
-__u16 background4[8] SEC(".data.back4"); /* per /16: the class of its /24s without a line */
-__u64 filter6[8] SEC(".data.filter6");   /* a bit per hash of a /32: any prefix there? */
+__u64 filter4[8] SEC(".data.filter4");     /* a bit per block of 2^filter4_shift addresses: any class? */
+__u64 index4[8] SEC(".data.index4");       /* per 32 blocks of /24: which have a line, and where lines start */
+__u16 background4[8] SEC(".data.back4");   /* per /16: the class of its /24s without a line */
+__u64 host_filter4[8] SEC(".data.hosts4"); /* two bits of a word per host: Bloom's filter */
+__u64 filter6[8] SEC(".data.filter6");     /* a bit per hash of a /32: any prefix there? */
 
 #define table(global)                                  \
 	({                                             \
@@ -28,11 +29,17 @@ __u64 filter6[8] SEC(".data.filter6");   /* a bit per hash of a /32: any prefix 
 	})
 
 const volatile __u32 filter4_shift;
-const volatile __u32 filter4_mask; /* of the index of a 64-bit word; 0 when the IPv4 table is empty */
+const volatile __u32 filter4_mask; /* of the index of a 64-bit word; 0: there is no filter */
+const volatile bool filter4_hosts; /* whether it is for single addresses too, or host_filter4 is */
 const volatile bool have_background4;
 const volatile bool have_lines4;
-const volatile __u32 hosts4_buckets; /* 0: no addresses are listed one by one */
-const volatile __u64 hosts4_seed;
+const volatile __u32 hosts4_key;
+const volatile __u32 hosts4_factor; /* odd */
+const volatile __u32 hosts4_narrow; /* lines of 16 bits a host; 0: none */
+const volatile __u32 hosts4_wide;   /* lines of 32 bits a host, behind those; 0: none */
+const volatile __u32 hosts4_class;  /* of all hosts; 0: of more than one, which host_classes4 has */
+const volatile __u32 hosts4_filter; /* words of host_filter4; 0: there is no filter */
+const volatile bool hosts4_follow;  /* whether the filter is for CPUs whose last packet had no listed address */
 const volatile __u32 buckets6_mask;
 const volatile __u64 buckets6_seed;
 const volatile __u32 lengths6_count; /* 0 when the IPv6 table is empty */
@@ -52,16 +59,28 @@ struct full {
 };
 
 enum {
-	HOST_SLOTS = 8,
+	NARROW_WORDS = 8, /* of 4 slots each */
+	WIDE_SLOTS = 10,
+	HOST_CLASSES = 32,
 	HOST_PROBES = 8,
 };
 
-/* Addresses that are listed one by one. */
-struct hosts {
-	__u32 address[HOST_SLOTS];
-	__u16 class[HOST_SLOTS]; /* 0: the slot is empty */
-	__u32 more;              /* look into the next bucket too */
-	__u32 reserved[3];
+/*
+ * A line of listed addresses, which is one line of the cache. Slots of narrow lines that have no host hold a value that no
+ * number of the line has, and so does the last one, always: hosts may be elsewhere when the last but one differs from it.
+ */
+union hosts {
+	__u64 narrow[NARROW_WORDS]; /* 32 slots of 16 bits */
+	struct {
+		__u32 number[WIDE_SLOTS];
+		__u16 class[WIDE_SLOTS]; /* 0: the slot is empty */
+		__u32 more;              /* look into the next line too */
+	} wide;
+};
+
+/* The classes of the hosts of a narrow line, by slot. */
+struct host_classes {
+	__u16 class[HOST_CLASSES];
 };
 
 /* A bucket of a hash of prefixes. */
@@ -95,8 +114,23 @@ struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
 	__type(key, __u32);
-	__type(value, struct hosts);
+	__type(value, union hosts);
 } hosts4 SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct host_classes);
+} host_classes4 SEC(".maps");
+
+/* Whether the last address that this CPU has asked for was listed. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u32);
+} hosts4_found SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -119,36 +153,148 @@ static __always_inline __u32 class_in_line(struct line *line, __u32 addr)
 	return line->hosts[(addr >> 6) & 3] >> (addr & 63) & 1 ? line->inside : line->outside;
 }
 
-/* The bucket of an address: a hash, of which multiplication takes the share (Lemire, 2019). */
-static __always_inline __u32 host_bucket(__u32 addr)
+/*
+ * An address by another name: a keyed permutation of the 32-bit numbers. As it is one to one, the line of a host and what
+ * is left of its number tell it exactly.
+ */
+static __always_inline __u32 permuted(__u32 addr)
 {
-	__u64 h = (addr ^ hosts4_seed) * 0x9e3779b97f4a7c15;
+	__u32 n = (addr ^ hosts4_key) * hosts4_factor;
 
-	h ^= h >> 32;
-	h *= 0xd6e8feb86659fd93;
-	return (h >> 32) * hosts4_buckets >> 32;
+	n ^= n >> 16;
+	n *= 0x2c1b3c6d;
+	return n ^ n >> 15;
 }
 
-static __always_inline __u32 class_of_host(__u32 addr)
+/* The share of a size that a 32-bit number has of its range (Lemire, 2019). */
+static __always_inline __u32 share(__u32 number, __u32 of)
 {
-	__u32 number = host_bucket(addr);
+	return (__u64)number * of >> 32;
+}
+
+/* A second number of a host, of which the upper bits count: by Fibonacci hashing (Knuth, volume 3, 6.4). */
+static __always_inline __u32 second(__u32 number)
+{
+	return number * 0x9e3779b1;
+}
+
+static __always_inline bool in_host_filter(__u32 number)
+{
+	__u64 word = table(host_filter4)[share(number, hosts4_filter)];
+	__u32 bits = second(number);
+
+	return word >> (bits >> 26) & word >> (bits >> 20 & 63) & 1;
+}
+
+/* The lowest bit of each slot of a word, and the highest. */
+#define LOW_BITS 0x0001000100010001
+#define HIGH_BITS 0x8000800080008000
+
+/*
+ * The slots of a word that have a value, which value is in all slots, by their highest bit. Above the lowest of these the
+ * bits may be of other slots too (Hacker's Delight, 6-1).
+ */
+static __always_inline __u64 slots_with(__u64 word, __u64 value)
+{
+	__u64 differ = word ^ value;
+
+	return (differ - LOW_BITS) & ~differ;
+}
+
+/* The class of the host that a narrow line has, where hosts are of several. */
+static __always_inline __u32 class_of_slot(union hosts *line, __u32 at, __u64 value)
+{
+	struct host_classes *classes = bpf_map_lookup_elem(&host_classes4, &at);
+	__u64 found = 0;
+	__u32 word = 0;
+
+#pragma unroll
+	for (; word < NARROW_WORDS; word++) {
+		found = slots_with(line->narrow[word], value) & HIGH_BITS;
+		if (found)
+			break;
+	}
+	return classes ? classes->class[(word * 4 + lowest_bit(found) / 16) & (HOST_CLASSES - 1)] : 0;
+}
+
+/*
+ * The class of the host that a narrow line has by the low bits of a number, 0 when it has none. All slots are compared before
+ * anything is decided: the line is mostly not in the cache, and a branch on each word would wait for it, and be guessed wrong.
+ */
+static __always_inline __u32 class_in_narrow(union hosts *line, __u32 at, __u32 number)
+{
+	__u64 value = (__u16)number * LOW_BITS, found = 0;
+
+#pragma unroll
+	for (int word = 0; word < NARROW_WORDS; word++)
+		found |= slots_with(line->narrow[word], value);
+	if (!(found & HIGH_BITS))
+		return 0;
+	return hosts4_class ? hosts4_class : class_of_slot(line, at, value);
+}
+
+/* Whether hosts of a narrow line may be in wide ones. */
+static __always_inline bool is_full(union hosts *line)
+{
+	__u64 last = line->narrow[NARROW_WORDS - 1];
+
+	return (__u16)((last ^ last >> 16) >> 32);
+}
+
+/* The class of the host that the wide lines have by a number, which are few enough to be in the cache. */
+static __always_inline __u32 class_by_wide(__u32 number)
+{
+	__u32 at = share(second(number), hosts4_wide);
 
 	for (int i = 0; i < HOST_PROBES; i++) {
-		struct hosts *b = bpf_map_lookup_elem(&hosts4, &number);
+		__u32 behind = hosts4_narrow + at;
+		union hosts *line = bpf_map_lookup_elem(&hosts4, &behind);
 
-		if (!b)
+		if (!line)
 			return 0;
-		/* An empty slot looks like 0.0.0.0 of class 0; a listed 0.0.0.0 stands before it. */
+		/* An empty slot looks like number 0 of class 0; a listed number 0 stands before it. */
 #pragma unroll
-		for (int slot = 0; slot < HOST_SLOTS; slot++)
-			if (b->address[slot] == addr)
-				return b->class[slot];
-		if (!b->more)
+		for (int slot = 0; slot < WIDE_SLOTS; slot++)
+			if (line->wide.number[slot] == number)
+				return line->wide.class[slot];
+		if (!line->wide.more)
 			return 0;
-		if (++number == hosts4_buckets)
-			number = 0;
+		if (++at == hosts4_wide)
+			at = 0;
 	}
 	return 0;
+}
+
+static __always_inline __u32 class_by_number(__u32 number)
+{
+	if (hosts4_narrow) {
+		__u32 at = share(number, hosts4_narrow), class;
+		union hosts *line = bpf_map_lookup_elem(&hosts4, &at);
+
+		if (!line)
+			return 0;
+		class = class_in_narrow(line, at, number);
+		if (class || !is_full(line))
+			return class;
+	}
+	return hosts4_wide ? class_by_wide(number) : 0;
+}
+
+/*
+ * The filter spares most packets of unlisted addresses the line, which is not in the cache. It costs those of listed ones a
+ * second access, which takes the cache from the lines: a CPU asks it as long as the last address was of none.
+ */
+static __always_inline __u32 class_of_host(__u32 addr)
+{
+	__u32 number = permuted(addr), first = 0, class;
+	__u32 *found = hosts4_follow ? bpf_map_lookup_elem(&hosts4_found, &first) : NULL;
+
+	if (hosts4_filter && !(found && *found) && !in_host_filter(number))
+		return 0;
+	class = class_by_number(number);
+	if (found && !!class != *found)
+		*found = !!class;
+	return class;
 }
 
 /* The class of an address in a /24 that has a line, -1 when it has none. */
@@ -166,26 +312,36 @@ static __always_inline int class_by_line(__u32 addr)
 	return line ? class_in_line(line, addr) : 0;
 }
 
-/* What the filter lets through: most of it is listed. A function of its own to the verifier. */
-__noinline __u32 class4(__u32 addr)
-{
-	__u32 class;
-
-	if (have_lines4) {
-		int by_line = class_by_line(addr);
-
-		if (by_line >= 0)
-			return by_line;
-	}
-	class = hosts4_buckets ? class_of_host(addr) : 0;
-	return class || !have_background4 ? class : table(background4)[addr >> 16];
-}
-
-static __always_inline bool listed4(__u32 addr)
+/* Whether the block of an address has any class but 0. */
+static __always_inline bool in_filter4(__u32 addr)
 {
 	__u32 block = addr >> filter4_shift;
 
 	return table(filter4)[(block >> 6) & filter4_mask] >> (block & 63) & 1;
+}
+
+/*
+ * The class of an IPv4 address, 0 when no set has it. A function of its own to the verifier. Listed hosts are where there
+ * is neither line nor background.
+ */
+__noinline __u32 class4(__u32 addr)
+{
+	if (filter4_mask) {
+		if (in_filter4(addr)) {
+			int class = have_lines4 ? class_by_line(addr) : -1;
+
+			if (class >= 0)
+				return class;
+			if (have_background4) {
+				class = table(background4)[addr >> 16];
+				if (class)
+					return class;
+			}
+		} else if (filter4_hosts) {
+			return 0;
+		}
+	}
+	return hosts4_narrow || hosts4_wide ? class_of_host(addr) : 0;
 }
 
 /* The hash of a prefix, whose seed the loader draws anew for each table. */
@@ -266,8 +422,11 @@ static __always_inline __u32 classify(struct address a, bool v6)
 {
 	__u32 bit;
 
-	if (!v6)
-		return filter4_mask && listed4(a.lo) ? class4(a.lo) : 0;
+	if (!v6) {
+		if (filter4_hosts && !in_filter4(a.lo)) /* spares the call */
+			return 0;
+		return filter4_mask || hosts4_narrow || hosts4_wide ? class4(a.lo) : 0;
+	}
 	if (!lengths6_count)
 		return 0;
 	bit = ((a.hi >> 32) * 0x9e3779b97f4a7c15) >> 44;

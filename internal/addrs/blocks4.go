@@ -45,6 +45,17 @@ func reaching(runs []run, block uint32) int {
 	return n
 }
 
+// appendHosts appends the listed addresses of a /24.
+func (s blockSpan) appendHosts(list []host) []host {
+	for _, r := range s.runs {
+		first, last := r.clip(s.first)
+		for i := first; i <= last; i++ {
+			list = append(list, host{s.first<<8 | i, r.class})
+		}
+	}
+	return list
+}
+
 // clip is the part of the run within the /24, as last octets.
 func (r run) clip(block uint32) (first, last uint32) {
 	first, last = 0, 255
@@ -164,7 +175,7 @@ func (p *planner) finish() {
 	}
 	if p.table.background[p.net] == 0 {
 		copy(p.table.sparse[p.net*4:], p.sparse[:])
-		p.table.Hosts += p.hosts
+		p.table.Hosts.Count += p.hosts
 	} else {
 		for i := range present {
 			present[i] |= p.sparse[i]

@@ -17,64 +17,98 @@ const (
 
 // V4Memory is the memory of an IPv4 table. It may be larger than the table.
 type V4Memory struct {
-	Filter     []byte // Table4.FilterBytes
-	Index      []byte // IndexBytes
-	Background []byte // BackgroundBytes
-	Lines      []byte // LineBytes each
-	Full       []byte // FullBlockBytes each
-	Hosts      []byte // Table4.HostBuckets, HostBucketBytes each, exactly
+	Filter      []byte // Table4.FilterBytes
+	Index       []byte // IndexBytes when there are lines
+	Background  []byte // BackgroundBytes when there is any
+	Lines       []byte // LineBytes each
+	Full        []byte // FullBlockBytes each
+	Hosts       []byte // HostLineBytes each
+	HostClasses []byte // HostClassesBytes for each narrow line when hosts are of several classes
+	HostFilter  []byte // Hosts4.FilterBytes
+}
+
+// memoryPart is a part of the memory, and the bytes that the table needs of it.
+type memoryPart struct {
+	name string
+	part *[]byte
+	need int
+}
+
+func (t *Table4) parts(m *V4Memory) []memoryPart {
+	only := func(needed bool, size int) int {
+		if needed {
+			return size
+		}
+		return 0
+	}
+	return []memoryPart{
+		{"filter", &m.Filter, t.FilterBytes()},
+		{"index", &m.Index, only(t.Lines > 0, IndexBytes)},
+		{"background", &m.Background, only(t.behind, BackgroundBytes)},
+		{"lines", &m.Lines, t.Lines * LineBytes},
+		{"full blocks", &m.Full, t.FullBlocks * FullBlockBytes},
+		{"hosts", &m.Hosts, t.Hosts.Lines() * HostLineBytes},
+		{"classes of hosts", &m.HostClasses, t.Hosts.ClassLines() * HostClassesBytes},
+		{"filter of hosts", &m.HostFilter, t.Hosts.FilterBytes()},
+	}
 }
 
 // NewMemory allocates memory for the table. The datapath maps BPF arrays instead.
-func (t *Table4) NewMemory() V4Memory {
-	return V4Memory{
-		Filter:     make([]byte, t.FilterBytes()),
-		Index:      make([]byte, IndexBytes),
-		Background: make([]byte, BackgroundBytes),
-		Lines:      make([]byte, t.Lines*LineBytes),
-		Full:       make([]byte, t.FullBlocks*FullBlockBytes),
-		Hosts:      make([]byte, t.HostBuckets*HostBucketBytes),
+func (t *Table4) NewMemory() (m V4Memory) {
+	for _, p := range t.parts(&m) {
+		*p.part = make([]byte, p.need)
 	}
+	return m
 }
 
 // Encode writes the table to memory that holds zeros.
 func (t *Table4) Encode(m V4Memory) error {
-	for _, part := range []struct {
-		name      string
-		got, want int
-	}{
-		{"filter", len(m.Filter), t.FilterBytes()},
-		{"index", len(m.Index), IndexBytes},
-		{"background", len(m.Background), BackgroundBytes},
-		{"lines", len(m.Lines), t.Lines * LineBytes},
-		{"full blocks", len(m.Full), t.FullBlocks * FullBlockBytes},
-		{"hosts", len(m.Hosts), t.HostBuckets * HostBucketBytes},
-	} {
-		if part.got < part.want {
-			return fmt.Errorf("memory for the %s has %d octets, the table needs %d", part.name, part.got, part.want)
+	for _, p := range t.parts(&m) {
+		if len(*p.part) < p.need {
+			return fmt.Errorf("memory for the %s has %d octets, the table needs %d", p.name, len(*p.part), p.need)
+		}
+		*p.part = (*p.part)[:p.need]
+	}
+	t.encodeBlocks(m)
+	if t.Hosts.Count > 0 {
+		t.Hosts.encode(m.hosts(), t.hosts)
+	}
+	return nil
+}
+
+// hosts is the memory of the hosts.
+func (m *V4Memory) hosts() hostMemory { return hostMemory{m.Hosts, m.HostClasses, m.HostFilter} }
+
+// encodeBlocks writes all but the hosts.
+func (t *Table4) encodeBlocks(m V4Memory) {
+	if t.FilterBytes() > 0 {
+		t.encodeFilter(m.Filter)
+	}
+	if t.behind {
+		for net, class := range t.background {
+			native.PutUint16(m.Background[2*net:], class)
 		}
 	}
-	t.encodeFilter(m.Filter)
-	t.encodeIndex(m.Index)
-	for net, class := range t.background {
-		native.PutUint16(m.Background[2*net:], class)
+	if t.Lines == 0 {
+		return
 	}
+	t.encodeIndex(m.Index)
 	lines := lineWriter{present: t.present, lines: m.Lines, full: m.Full}
-	hosts := hostWriter{memory: m.Hosts[:t.HostBuckets*HostBucketBytes], seed: t.Seed}
 	blockSpans(t.runs, func(s blockSpan) { // lines of /24s behind the last run are all zeros
-		if s.runs != nil && t.isSparse(s.first) {
-			s.each(hosts.add)
-		} else {
+		if s.runs == nil || !t.isSparse(s.first) {
 			lines.span(s)
 		}
 	})
-	return nil
 }
 
 func (t *Table4) encodeFilter(filter []byte) {
 	var word uint64
 	at := uint32(0)
-	for _, r := range t.runs {
+	filtered := t.blocks
+	if t.FilterHosts {
+		filtered = t.runs
+	}
+	for _, r := range filtered {
 		first, last := r.first>>t.Shift, r.last>>t.Shift
 		for i := first >> 6; i <= last>>6; i++ {
 			if i != at {
@@ -182,15 +216,31 @@ func (w *lineWriter) uniform(first, end uint32, class uint16) {
 
 // Lookup finds the class of an address, given as a number, as the datapath does.
 func (t *Table4) Lookup(m V4Memory, a uint32) uint16 {
-	bit := a >> t.Shift
-	if native.Uint64(m.Filter[bit>>6*8:])>>(bit&63)&1 == 0 {
+	if t.FilterBytes() > 0 {
+		bit := a >> t.Shift
+		passes := native.Uint64(m.Filter[bit>>6*8:])>>(bit&63)&1 == 1
+		if !passes && t.FilterHosts {
+			return 0
+		}
+		if class := t.lookupBlock(m, a); passes && class != 0 {
+			return class
+		}
+	}
+	if t.Hosts.Count == 0 {
 		return 0
 	}
-	block := a >> 8
-	present := native.Uint32(m.Index[block>>5*8:])
+	return t.Hosts.lookup(m.hosts(), a)
+}
+
+// lookupBlock finds the class that an address has by a line or a background.
+func (t *Table4) lookupBlock(m V4Memory, a uint32) uint16 {
+	block, present := a>>8, uint32(0)
+	if t.Lines > 0 {
+		present = native.Uint32(m.Index[block>>5*8:])
+	}
 	if present>>(block&31)&1 == 0 {
-		if class := lookupHost(m.Hosts, t.Seed, a); class != 0 {
-			return class
+		if !t.behind {
+			return 0
 		}
 		return native.Uint16(m.Background[a>>16*2:])
 	}

@@ -2,141 +2,194 @@ package addrs
 
 import "math/rand/v2"
 
-// HostBucketBytes is the size of a bucket of listed hosts:
+// HostLineBytes is the size of a line of listed hosts, one line of the cache:
 //
-//	0   u32 address[8]
-//	32  u16 class[8]    0: the slot is empty
-//	48  u32 more        1: look into the next bucket too
-//	52  12 octets 0
-const HostBucketBytes = 64
+//	narrow  u16 slot[32]    the low half of a host's number
+//	wide    u32 number[10], u16 class[10], u32 more    class 0: the slot is empty; more: look into the next wide line, too
+//
+// Slots of narrow lines without a host hold a number of the next line, which nobody looks for here. The last slot is always
+// such a one: hosts may be in wide lines when the last but one differs from it.
+const HostLineBytes = 64
+
+// HostClassesBytes is the size of the classes of a narrow line's hosts: u16 class[32], by slot.
+const HostClassesBytes = 64
 
 const (
-	hostClass = 32
-	hostMore  = 48
+	narrowSlots = 31
+	wideSlots   = 10
+	wideClass   = 40
+	wideMore    = 60
+	hostProbes  = 8
 
-	hostSlots  = 8
-	hostProbes = 8
+	// A host's number has 32 bits. The line tells the upper bits, a narrow slot the lower 16. So narrow lines are as many as
+	// leave each fewer than 2^16 numbers: one number of the next line must differ from all of a line.
+	minNarrow = 1<<16 + 2
 
-	// hostLoad is how many of a bucket's slots are used on average. By Poisson's distribution one bucket in fifty then
-	// overflows into the next.
-	hostLoad = 4.0
+	// How many slots of a line are used on average. By Poisson's distribution, a narrow line in 70 is full then, and a wide
+	// one in 25 overflows.
+	narrowLoad = 20
+	wideLoad   = 6
+
+	// The filter of hosts has 16 bits a host, up to 1 MB, half of what a core has of cache for itself: then 2 in 100 unlisted
+	// addresses pass it, or 5 for a million hosts. One for more than maxFiltered would let too many pass.
+	filterBits     = 16
+	maxFilterWords = 1 << 17
+	maxFiltered    = 3 << 19
 
 	// sparse is the most listed hosts of a /24 that are kept one by one: they then take less memory than a line, and
 	// what matters more, the memory that lookups are spread over is smaller.
 	sparse = 6
 )
 
-// planHosts chooses the number of buckets, which need not be a power of two, and the seed: such that every host finds a
-// slot within reach of its own bucket.
-func (t *Table4) planHosts() {
-	if t.Hosts == 0 {
+// Hosts4 is a hash of the IPv4 addresses that are listed one by one, planned but not yet written to memory. A permutation of
+// the 32-bit numbers, whose key nobody else knows, makes a number of each address. Its upper bits choose a line.
+type Hosts4 struct {
+	Count  int // number of addresses
+	Narrow int // number of narrow lines; none for few hosts, which wide lines hold all
+	Wide   int // number of wide lines, behind the narrow ones
+	Key    uint32
+	Factor uint32
+	Filter int    // words of the filter, 0: there is none
+	Class  uint16 // of all hosts in narrow lines; 0: they are of several, or there are none
+}
+
+// Lines is the number of all lines.
+func (h *Hosts4) Lines() int { return h.Narrow + h.Wide }
+
+// ClassLines is the number of lines whose classes are beside them: the narrow ones, when hosts are of several classes.
+func (h *Hosts4) ClassLines() int {
+	if h.Class != 0 {
+		return 0
+	}
+	return h.Narrow
+}
+
+// FilterBytes is the size of the filter. The word behind the last is never read: the verifier does not see that.
+func (h *Hosts4) FilterBytes() int {
+	if h.Filter == 0 {
+		return 0
+	}
+	return 8 * (h.Filter + 1)
+}
+
+// Follow reports whether a CPU asks the filter only while its packets are of unlisted addresses: where the lines are much
+// more than the filter, and a packet of a listed address would pay for both.
+func (h *Hosts4) Follow() bool { return h.Filter > 0 && h.Narrow > 0 }
+
+// host is a listed address, and its class.
+type host struct {
+	addr  uint32
+	class uint16
+}
+
+// plan chooses the lines and the key, such that every host finds a slot within reach of its line. filtered is whether hosts
+// get a filter of their own.
+func (h *Hosts4) plan(list []host, filtered bool) {
+	if h.Count == 0 {
 		return
 	}
-	for load := hostLoad; ; load *= 0.95 {
-		t.HostBuckets = int(float64(t.Hosts)/load) + 1
-		t.Seed = rand.Uint64()
-		if t.hostsFit() {
+	if h.Count > minNarrow*wideLoad {
+		h.Narrow = max(minNarrow, h.Count/narrowLoad)
+	}
+	if filtered && h.Count <= maxFiltered {
+		h.Filter = min(max(h.Count*filterBits/64, 1), maxFilterWords)
+	}
+	for load := float64(wideLoad); ; load *= 0.95 {
+		h.Key, h.Factor = rand.Uint32(), rand.Uint32()|1
+		if h.fits(list, load) {
 			return
 		}
 	}
 }
 
-// hostsFit fills buckets as hostWriter does, but only counts.
-func (t *Table4) hostsFit() bool {
-	used := make([]uint8, t.HostBuckets)
-	fit := true
-	t.eachSparse(func(s blockSpan) {
-		s.each(func(a uint32, _ uint16) {
-			at := hashHost(t.Seed, a, len(used))
-			probe := 0
-			for ; probe < hostProbes && used[at] == hostSlots; probe++ {
-				if at++; at == len(used) {
-					at = 0
-				}
-			}
-			fit = fit && probe < hostProbes
-			used[at] = min(used[at]+1, hostSlots)
-		})
-	})
-	return fit
-}
-
-// eachSparse yields the /24s whose hosts are kept one by one.
-func (t *Table4) eachSparse(yield func(blockSpan)) {
-	blockSpans(t.runs, func(s blockSpan) {
-		if s.runs != nil && t.isSparse(s.first) {
-			yield(s)
-		}
-	})
-}
-
-func (t *Table4) isSparse(block uint32) bool { return t.sparse[block>>6]>>(block&63)&1 == 1 }
-
-// each yields the listed addresses of a /24.
-func (s blockSpan) each(yield func(a uint32, class uint16)) {
-	for _, r := range s.runs {
-		first, last := r.clip(s.first)
-		for i := first; i <= last; i++ {
-			yield(s.first<<8|i, r.class)
+// fits chooses the number of wide lines, and reports whether all hosts find a slot with the key.
+func (h *Hosts4) fits(list []host, load float64) bool {
+	var wide []uint32
+	several := false
+	p := h.placer()
+	for _, l := range list {
+		several = several || l.class != list[0].class
+		if n := h.number(l.addr); p.narrowPlace(n).line < 0 {
+			wide = append(wide, n)
 		}
 	}
-}
-
-// hashHost maps an address to [0, buckets), by multiplication (Lemire, "Fast Random Integer Generation in an Interval",
-// 2019) of a hash whose seed nobody else knows.
-func hashHost(seed uint64, a uint32, buckets int) int {
-	h := (uint64(a) ^ seed) * 0x9e3779b97f4a7c15
-	h ^= h >> 32
-	h *= 0xd6e8feb86659fd93
-	return int(h >> 32 * uint64(buckets) >> 32)
-}
-
-// hostWriter fills the buckets of listed hosts.
-type hostWriter struct {
-	memory []byte
-	seed   uint64
-}
-
-// add enters a host that is not there yet, and for which planHosts found a slot.
-func (w *hostWriter) add(a uint32, class uint16) {
-	buckets := len(w.memory) / HostBucketBytes
-	at := hashHost(w.seed, a, buckets)
-	for range hostProbes {
-		b := w.memory[at*HostBucketBytes:][:HostBucketBytes]
-		for i := range hostSlots {
-			if native.Uint16(b[hostClass+2*i:]) == 0 {
-				native.PutUint32(b[4*i:], a)
-				native.PutUint16(b[hostClass+2*i:], class)
-				return
-			}
+	h.Class = list[0].class
+	if several || h.Narrow == 0 {
+		h.Class = 0
+	}
+	h.Wide = 0
+	if len(wide) > 0 {
+		h.Wide = int(float64(len(wide))/load) + 1
+	}
+	p.wide = make([]uint8, h.Wide)
+	for _, n := range wide {
+		if p.widePlace(n, func(int) {}).line < 0 {
+			return false
 		}
-		native.PutUint32(b[hostMore:], 1)
-		if at++; at == buckets {
+	}
+	return true
+}
+
+// number is the address by another name: a keyed permutation of the 32-bit numbers.
+func (h *Hosts4) number(a uint32) uint32 {
+	n := (a ^ h.Key) * h.Factor
+	n ^= n >> 16
+	n *= 0x2c1b3c6d
+	return n ^ n>>15
+}
+
+// share maps a number to [0, of) in proportion (Lemire, "Fast Random Integer Generation in an Interval", 2019).
+func share(number uint32, of int) int { return int(uint64(number) * uint64(of) >> 32) }
+
+// second is another number of a host, of which the upper bits count: by Fibonacci hashing (Knuth, "The Art of Computer
+// Programming", volume 3, 6.4).
+func second(number uint32) uint32 { return number * 0x9e3779b1 }
+
+// filterMask is the word of the filter that a host's number leads to, and its bits there.
+func (h *Hosts4) filterMask(number uint32) (word int, mask uint64) {
+	bits := second(number)
+	return share(number, h.Filter), 1<<(bits>>26) | 1<<(bits>>20&63)
+}
+
+// hostPlace is a slot of a line; wide lines are numbered behind the narrow ones. line is -1 when there is none.
+type hostPlace struct{ line, slot int }
+
+// hostPlacer gives hosts slots, one after the other.
+type hostPlacer struct {
+	*Hosts4
+	narrow, wide []uint8 // how many slots of each line are used
+}
+
+func (h *Hosts4) placer() *hostPlacer {
+	return &hostPlacer{h, make([]uint8, h.Narrow), make([]uint8, h.Wide)}
+}
+
+// narrowPlace finds a slot in the host's narrow line.
+func (p *hostPlacer) narrowPlace(number uint32) hostPlace {
+	if p.Narrow == 0 {
+		return hostPlace{line: -1}
+	}
+	line := share(number, p.Narrow)
+	fill := &p.narrow[line]
+	if *fill == narrowSlots {
+		return hostPlace{line: -1}
+	}
+	*fill++
+	return hostPlace{line, int(*fill - 1)}
+}
+
+// widePlace finds a slot in the host's wide line or in those behind it. full is called for each line that has none.
+func (p *hostPlacer) widePlace(number uint32, full func(line int)) hostPlace {
+	at := share(second(number), p.Wide)
+	for range hostProbes {
+		if fill := &p.wide[at]; *fill < wideSlots {
+			*fill++
+			return hostPlace{p.Narrow + at, int(*fill - 1)}
+		}
+		full(p.Narrow + at)
+		if at++; at == p.Wide {
 			at = 0
 		}
 	}
-}
-
-// lookupHost finds a host's class as the datapath does, 0 when it is not listed.
-func lookupHost(memory []byte, seed uint64, a uint32) uint16 {
-	buckets := len(memory) / HostBucketBytes
-	if buckets == 0 {
-		return 0
-	}
-	at := hashHost(seed, a, buckets)
-	for range hostProbes {
-		b := memory[at*HostBucketBytes:][:HostBucketBytes]
-		for i := range hostSlots {
-			if native.Uint32(b[4*i:]) == a && native.Uint16(b[hostClass+2*i:]) != 0 {
-				return native.Uint16(b[hostClass+2*i:])
-			}
-		}
-		if native.Uint32(b[hostMore:]) == 0 {
-			return 0
-		}
-		if at++; at == buckets {
-			at = 0
-		}
-	}
-	return 0
+	return hostPlace{line: -1}
 }

@@ -1,7 +1,8 @@
 package addrs
 
 import (
-	"net/netip"
+	"maps"
+	"math/rand/v2"
 	"strings"
 	"testing"
 
@@ -33,48 +34,198 @@ func TestTableHosts(t *testing.T) {
 				sets = append(sets, parse(t, strings.Fields(text)...))
 			}
 			e := checkTable(t, r, sets)
-			if e.V4.Lines != row.lines || e.V4.Hosts != row.hosts {
-				t.Errorf("%d lines, %d hosts; want %d, %d", e.V4.Lines, e.V4.Hosts, row.lines, row.hosts)
+			if e.V4.Lines != row.lines || e.V4.Hosts.Count != row.hosts {
+				t.Errorf("%d lines, %d hosts; want %d, %d", e.V4.Lines, e.V4.Hosts.Count, row.lines, row.hosts)
 			}
 		})
 	}
 }
 
-// Buckets overflow into their neighbours, also from the last to the first.
-func TestTableManyHosts(t *testing.T) {
+// distinctHosts is n different random hosts of so many classes.
+func distinctHosts(r *rand.Rand, n, classes int) []host {
+	all := make([]host, n)
+	order := Hosts4{Key: r.Uint32(), Factor: r.Uint32() | 1} // the numbers of different addresses differ
+	from, step := r.Uint32(), r.Uint32()|1
+	for i := range all {
+		all[i] = host{order.number(from + uint32(i)*step), uint16(1 + r.IntN(classes))}
+	}
+	return all
+}
+
+// encodeHosts writes a hash that is planned.
+func encodeHosts(h *Hosts4, list []host) hostMemory {
+	t := Table4{Hosts: *h}
+	m := t.NewMemory()
+	h.encode(m.hosts(), list)
+	return m.hosts()
+}
+
+// address is the one that a number stands for.
+func (h *Hosts4) address(number uint32) uint32 {
+	number ^= number>>15 ^ number>>30
+	number *= inverse(0x2c1b3c6d)
+	number ^= number >> 16
+	return number*inverse(h.Factor) ^ h.Key
+}
+
+// inverse is that of an odd number modulo 2^32, by Newton's method: each step doubles the bits that are right.
+func inverse(odd uint32) uint32 {
+	x := odd
+	for range 5 {
+		x *= 2 - odd*x
+	}
+	return x
+}
+
+// TestHostNumbers checks that no two addresses have the same number.
+func TestHostNumbers(t *testing.T) {
 	r := testutil.Random(t)
-	var b Builder
-	listed := map[uint32]bool{}
-	for range 50_000 {
-		a := r.Uint32()
-		listed[a] = true
-		if err := b.Add(netip.PrefixFrom(addr4(a), 32)); err != nil {
-			t.Fatal(err)
+	for range 10_000 {
+		h := Hosts4{Key: r.Uint32(), Factor: r.Uint32() | 1}
+		if a := r.Uint32(); h.address(h.number(a)) != a {
+			t.Fatalf("%+v: the number of %s is that of %s", h, addr4(a), addr4(h.address(h.number(a))))
 		}
 	}
-	table, err := Build([]*Set{b.Set()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	m := table.V4.NewMemory()
-	if err := table.V4.Encode(m); err != nil {
-		t.Fatal(err)
-	}
-	overflows := 0
-	for i := range table.V4.HostBuckets {
-		if native.Uint32(m.Hosts[i*HostBucketBytes+hostMore:]) != 0 {
-			overflows++
+}
+
+// found is all hosts that stand in memory, each with its class.
+func (h *Hosts4) found(m hostMemory) map[uint32]uint16 {
+	all := map[uint32]uint16{}
+	for i := range h.Narrow {
+		first := (uint64(i)<<32 + uint64(h.Narrow) - 1) / uint64(h.Narrow)
+		for slot := range narrowSlots {
+			number := uint32(first) + uint32(native.Uint16(m.lines[i*HostLineBytes+2*slot:])-uint16(first))
+			if share(number, h.Narrow) == i {
+				all[h.address(number)] = h.classAt(m, i, slot)
+			}
 		}
 	}
-	if overflows == 0 {
-		t.Error("no bucket overflows: the test shows nothing")
-	}
-	for a := range listed {
-		if table.V4.Lookup(m, a) != 1 {
-			t.Fatalf("%s is listed, class 0", addr4(a))
+	for i := h.Narrow; i < h.Lines(); i++ {
+		for slot := range wideSlots {
+			line := m.lines[i*HostLineBytes:][:HostLineBytes]
+			if class := native.Uint16(line[wideClass+2*slot:]); class != 0 {
+				all[h.address(native.Uint32(line[4*slot:]))] = class
+			}
 		}
-		if other := a ^ 1<<r.IntN(32); table.V4.Lookup(m, other) == 1 != listed[other] {
-			t.Fatalf("%s: class %d", addr4(other), table.V4.Lookup(m, other))
+	}
+	return all
+}
+
+// checkHosts checks that the lines hold these hosts and no others, and that lookups find them and no others.
+func checkHosts(t *testing.T, r *rand.Rand, h *Hosts4, list []host) {
+	t.Helper()
+	m := encodeHosts(h, list)
+	want := map[uint32]uint16{}
+	for _, l := range list {
+		want[l.addr] = l.class
+	}
+	if got := h.found(m); !maps.Equal(got, want) {
+		t.Fatalf("%d hosts stand in %d narrow and %d wide lines, not the %d listed", len(got), h.Narrow, h.Wide, len(want))
+	}
+	check := func(a uint32) {
+		if got := h.lookup(m, a); got != want[a] {
+			t.Fatalf("%s has class %d of %d narrow and %d wide lines, want %d", addr4(a), got, h.Narrow, h.Wide, want[a])
+		}
+	}
+	for _, l := range list {
+		check(l.addr)
+		check(l.addr ^ 1<<r.IntN(32))
+		n := h.number(l.addr)
+		check(h.address(n ^ 1<<16)) // the same in 16 bits
+		check(h.address(n + 1))
+	}
+	for range 100_000 {
+		check(r.Uint32())
+	}
+}
+
+// TestHosts checks lists of all sizes: few hosts in wide lines, many in narrow ones, of which some overflow into wide ones.
+func TestHosts(t *testing.T) {
+	r := testutil.Random(t)
+	sizes := []int{1, 2, 10, 1000, 100_000, minNarrow*wideLoad + 1}
+	if testutil.Long() {
+		sizes = append(sizes, 1_000_000, 3_000_000, 10_000_000)
+	}
+	for _, n := range sizes {
+		for _, classes := range []int{1, 3} {
+			list := distinctHosts(r, n, classes)
+			h := &Hosts4{Count: n}
+			h.plan(list, true)
+			checkHosts(t, r, h, list)
+			if got := float64(h.Lines()*HostLineBytes+h.FilterBytes()) / float64(n); n >= 1000 && got > 13 {
+				t.Errorf("%d hosts take %.1f bytes each", n, got)
+			}
+		}
+	}
+}
+
+// TestHostsOfOneLine lists all addresses that one line of each form could hold, as somebody would do who knew the key.
+func TestHostsOfOneLine(t *testing.T) {
+	r := testutil.Random(t)
+	h := &Hosts4{Narrow: minNarrow, Key: r.Uint32(), Factor: r.Uint32() | 1, Filter: 64}
+	var narrow, wide []host
+	for n := uint32(0); share(n, h.Narrow) == 0; n++ {
+		narrow = append(narrow, host{h.address(n), uint16(1 + n%2)})
+	}
+	if !h.fits(narrow, wideLoad) || h.Wide == 0 {
+		t.Fatalf("%d hosts of one line do not fit: %d wide lines", len(narrow), h.Wide)
+	}
+	checkHosts(t, r, h, narrow)
+
+	h = &Hosts4{Key: h.Key, Factor: h.Factor, Filter: 64}
+	for n := range uint32(hostProbes*wideSlots + 1) {
+		wide = append(wide, host{h.address(n * inverse(0x9e3779b1)), 1})
+	}
+	if !h.fits(wide[:len(wide)-1], 0.1) {
+		t.Error("as many hosts as all lines within reach have slots do not fit")
+	}
+	checkHosts(t, r, h, wide[:len(wide)-1])
+	if h.fits(wide, 0.1) {
+		t.Error("more hosts fit than all lines within reach have slots")
+	}
+	h.Count = len(wide)
+	h.plan(wide, true) // with another key
+	checkHosts(t, r, h, wide)
+}
+
+// TestHostsInRows lists addresses that follow each other, which must fall on the lines as random ones do.
+func TestHostsInRows(t *testing.T) {
+	r := testutil.Random(t)
+	for _, step := range []uint32{1, 2, 64, 256, 1 << 12} {
+		list := make([]host, 1_000_000)
+		for i := range list {
+			list[i] = host{uint32(i)*step + uint32(i)*step>>16>>16, 1}
+		}
+		for range testutil.Scaled(1, 100) {
+			h := &Hosts4{Narrow: len(list) / narrowLoad * 5 / 4, Key: r.Uint32(), Factor: r.Uint32() | 1}
+			h.fits(list, wideLoad)
+			if n := h.Wide * wideLoad; n > 1000 {
+				t.Errorf("step %d, %+v: %d of %d hosts are in wide lines", step, h, n, len(list))
+			}
+		}
+	}
+}
+
+// TestHostFilter checks how much the filter spares.
+func TestHostFilter(t *testing.T) {
+	r := testutil.Random(t)
+	for _, row := range []struct {
+		n    int
+		most float64
+	}{{1000, 0.025}, {100_000, 0.025}, {1_000_000, 0.07}} {
+		h := &Hosts4{Count: row.n}
+		list := distinctHosts(r, row.n, 1)
+		h.plan(list, true)
+		m, passed := encodeHosts(h, list), 0
+		const asked = 100_000
+		for range asked {
+			if i, mask := h.filterMask(h.number(r.Uint32())); native.Uint64(m.filter[8*i:])&mask == mask {
+				passed++
+			}
+		}
+		t.Logf("%d hosts: %.4f pass", row.n, float64(passed)/asked)
+		if got := float64(passed) / asked; got > row.most {
+			t.Errorf("%d hosts: %.3f of all addresses pass the filter, at most %.3f may", row.n, got, row.most)
 		}
 	}
 }

@@ -3,6 +3,8 @@ package addrs
 import (
 	"encoding/binary"
 	"encoding/hex"
+	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -62,6 +64,42 @@ func TestHashes(t *testing.T) {
 	}
 	if got := filter6Bit(p.hi); got != 0x32b0b {
 		t.Errorf("filter bit is %#x", got)
+	}
+	h := Hosts4{Key: 0x01234567, Factor: 0x89abcdef, Filter: 1000}
+	if got := h.number(0xc0000201); got != 0x9744f03f || second(got) != 0xabc0e28f {
+		t.Errorf("number %#x, second %#x", got, second(got))
+	}
+	if word, mask := h.filterMask(0x9744f03f); word != 590 || mask != 0x1000040000000000 {
+		t.Errorf("word %d of the filter, bits %#x", word, mask)
+	}
+}
+
+// The bytes of a line of hosts, and of their classes and filter.
+func TestLayoutHosts(t *testing.T) {
+	h := &Hosts4{Narrow: minNarrow, Wide: 1, Key: 0x01234567, Factor: 0x89abcdef, Filter: 1}
+	var list []host
+	for n := range uint32(narrowSlots + 1) {
+		list = append(list, host{h.address(n), uint16(1 + n%2)})
+	}
+	m := encodeHosts(h, list)
+	want := ""
+	for n := range narrowSlots {
+		want += fmt.Sprintf("%02x00", n)
+	}
+	want += "ffff"                                  // the last one is in a wide line
+	for _, next := range []string{"fdff", "fbff"} { // the first number of the next line
+		want += strings.Repeat(next, narrowSlots+1)
+	}
+	if diff := cmp.Diff(want, hex.EncodeToString(m.lines[:3*HostLineBytes])); diff != "" {
+		t.Error("narrow lines: ", diff)
+	}
+	want = "1f000000" + zeros(4*9) + "0200" + zeros(2*9) + zeros(4)
+	if diff := cmp.Diff(want, hex.EncodeToString(m.lines[minNarrow*HostLineBytes:])); diff != "" {
+		t.Error("the wide line: ", diff)
+	}
+	want = strings.Repeat("01000200", 15) + "0100" + "0000"
+	if diff := cmp.Diff(want, hex.EncodeToString(m.classes[:HostClassesBytes])); diff != "" {
+		t.Error("classes of a narrow line: ", diff)
 	}
 }
 

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// The parts of the IPv4 table whose size does not depend on the content, in octets.
+// The parts of the IPv4 table whose size does not depend on the content, in bytes.
 const (
 	IndexBytes      = blocks4 / 32 * 8
 	BackgroundBytes = nets4 * 2
@@ -13,14 +13,15 @@ const (
 	FullBlockBytes  = 512
 )
 
-// DefaultMinShift is the smallest filter block that Build chooses by itself, 2^5 addresses: 16 MB.
-const DefaultMinShift = 5
-
 const (
 	blocks4  = 1 << 24 // /24s
 	nets4    = 1 << 16 // /16s
-	minShift = 4
-	maxShift = 16 // 8 kB: stays in the first cache
+	minShift = 8       // a /24; the filter then has 2 MB
+	maxShift = 16      // 8 kB: stays in the first cache
+
+	// minHostShift is the smallest block of a filter that is for hosts, too: 256 kB. A larger one would take more of the cache
+	// than the hosts' own, and let more pass.
+	minHostShift = 11
 
 	// maxExcess is the share of all addresses that may pass the filter without being in any set. Each of them costs an
 	// access to the index; a filter of half the size costs fewer cache misses to all.
@@ -29,53 +30,90 @@ const (
 
 // Table4 is the class table of IPv4 for the datapath, planned but not yet written to memory. A lookup reads
 //
-//	filter:     one bit per 2^Shift addresses, set when any of them has a class other than 0
+//	filter:     one bit per 2^Shift addresses, set when any of them has a class other than 0; where that takes more than
+//	            256 kB because of the hosts, it is without these, which have a filter of their own
 //	index:      {u32 present, u32 base} per 32 /24s: whether a /24 has a line, and the number of the first line
-//	lines:      64 octets per /24: {u64 hosts[4], u16 inside, u16 outside, u32 full, 24 octets 0}
+//	lines:      64 bytes per /24: {u64 hosts[4], u16 inside, u16 outside, u32 full, 24 bytes 0}
 //	full:       u16 class[256] per /24 of more than two classes, number full-1
-//	hosts:      buckets of 8 {address, class}, for /24s with few listed addresses, which then have no line
 //	background: u16 class per /16, of all its /24s without a line
+//	hosts:      a hash of single addresses, for /24s with few listed addresses, which then have no line (Hosts4)
 //
-// An unlisted address mostly costs the access to the filter, which fits in the cache. A listed one costs one more, to
-// the hosts, or two, to the index and a line.
+// Parts that a table does not need are empty. An unlisted address mostly costs the access to the filter, or to that of the
+// hosts, which fit in the cache. A listed one costs one more, to the hosts, or two, to the index and a line.
 type Table4 struct {
-	Shift       int    // of the filter
-	Lines       int    // number of lines
-	FullBlocks  int    // number of /24s with more than two classes
-	Hosts       int    // number of addresses that are listed one by one
-	HostBuckets int    // number of buckets of these
-	Seed        uint64 // of their hash
+	Shift       int  // of the filter
+	FilterHosts bool // whether the filter is for hosts, too
+	Lines       int  // number of lines
+	FullBlocks  int  // number of /24s with more than two classes
+	Hosts       Hosts4
 
 	runs       []run
 	present    []uint64 // a bit per /24: has a line
 	sparse     []uint64 // a bit per /24: its few listed addresses are among the hosts
 	background []uint16
+	behind     bool   // any background is not 0
+	blocks     []run  // /24s with any class but 0 that are not sparse, as runs of addresses in ascending order
+	hosts      []host // the listed addresses of the sparse ones
 	fill       filterFill
 }
 
-// FilterBytes is the size of the filter in octets.
-func (t *Table4) FilterBytes() int { return 1 << (32 - t.Shift - 3) }
+// FilterBytes is the size of the filter, 0 when there is none.
+func (t *Table4) FilterBytes() int {
+	if !t.HasBlocks() && !t.FilterHosts {
+		return 0
+	}
+	return 1 << (32 - t.Shift - 3)
+}
 
-// LimitShift chooses the filter's block anew: the largest of 2^16 to 2^least addresses with which no more than a tenth
-// of all addresses pass the filter in vain, or the smallest when there is none. Call it before FilterBytes and Encode.
-func (t *Table4) LimitShift(least int) { t.Shift = t.fill.shift(max(least, minShift)) }
+// HasBlocks reports whether there is any line, or any background other than 0.
+func (t *Table4) HasBlocks() bool { return t.Lines > 0 || t.behind }
 
 func newTable4(runs []run) *Table4 {
 	t := &Table4{
 		runs: runs, present: make([]uint64, blocks4/64), sparse: make([]uint64, blocks4/64),
 		background: make([]uint16, nets4),
 	}
-	for _, r := range runs {
-		t.fill.add(r)
-	}
-	t.LimitShift(DefaultMinShift)
 	t.planBlocks()
-	t.planHosts()
 	for _, word := range t.present {
 		t.Lines += bits.OnesCount64(word)
 	}
+	t.behind = slices.ContainsFunc(t.background, func(class uint16) bool { return class != 0 })
+	t.hosts = make([]host, 0, t.Hosts.Count)
+	blockSpans(t.runs, t.part)
+	t.planFilter()
+	t.Hosts.plan(t.hosts, !t.FilterHosts)
 	return t
 }
+
+// planFilter chooses what the filter is for, and the size of its blocks.
+func (t *Table4) planFilter() {
+	if t.Hosts.Count < maxFiltered {
+		for _, r := range t.runs {
+			t.fill.add(r)
+		}
+		t.Shift = t.fill.shift(minShift)
+		t.FilterHosts = t.Shift >= minHostShift
+	}
+	if !t.FilterHosts {
+		t.fill = filterFill{}
+		for _, r := range t.blocks {
+			t.fill.add(r)
+		}
+		t.Shift = t.fill.shift(minShift)
+	}
+}
+
+// part adds what has classes to the blocks or to the hosts.
+func (t *Table4) part(s blockSpan) {
+	switch {
+	case s.runs != nil && t.isSparse(s.first):
+		t.hosts = s.appendHosts(t.hosts)
+	case s.class != 0 || s.runs != nil:
+		t.blocks = append(t.blocks, run{s.first << 8, s.end<<8 - 1, s.class})
+	}
+}
+
+func (t *Table4) isSparse(block uint32) bool { return t.sparse[block>>6]>>(block&63)&1 == 1 }
 
 // filterFill counts how many bits of the filter would be set for each choice of its shift.
 type filterFill struct {
@@ -126,6 +164,4 @@ func (f *filterFill) shift(least int) int {
 func (t *Table4) Empty() bool { return len(t.runs) == 0 }
 
 // HasBackground reports whether any address without a line has a class other than 0.
-func (t *Table4) HasBackground() bool {
-	return slices.ContainsFunc(t.background, func(class uint16) bool { return class != 0 })
-}
+func (t *Table4) HasBackground() bool { return t.behind }

@@ -195,30 +195,19 @@ func TestTableDense(t *testing.T) {
 	}
 }
 
-// The filter lets through what is listed, and little else.
+// The filter lets through blocks that have a class, and little else.
 func TestFilterShift(t *testing.T) {
 	r := testutil.Random(t)
-	for _, row := range []struct{ hosts, least, want int }{
-		{1000, DefaultMinShift, 16},
-		{100_000, DefaultMinShift, 12},
-		{1_000_000, DefaultMinShift, 8},
-		{2_500_000, DefaultMinShift, 7},
-		{2_500_000, 8, 8},
-		{5_000_000, DefaultMinShift, 6},
-		{10_000_000, DefaultMinShift, 5},
-		{10_000_000, 6, 6},
-		{40_000_000, DefaultMinShift, 5},
-		{40_000_000, 0, 4},
+	for _, row := range []struct{ blocks, want int }{
+		{1000, 16}, {100_000, 12}, {1_000_000, 9}, {2_500_000, 8}, {5_000_000, 8},
 	} {
 		var table Table4
-		step := uint32(1 << 33 / row.hosts)
-		for a := uint64(0); a < 1<<32; a += 1 + uint64(r.Uint32N(step)) {
-			table.fill.add(run{uint32(a), uint32(a), 1})
+		step := uint32(1<<25/row.blocks - 1)
+		for a := uint64(0); a < 1<<24; a += 1 + uint64(r.Uint32N(step)) {
+			table.fill.add(run{uint32(a) << 8, uint32(a)<<8 | 0xff, 1})
 		}
-		table.LimitShift(row.least)
-		if table.Shift != row.want || table.FilterBytes() != 1<<(29-row.want) {
-			t.Errorf("%d hosts, at least %d: shift %d of %d octets, want %d",
-				row.hosts, row.least, table.Shift, table.FilterBytes(), row.want)
+		if got := table.fill.shift(minShift); got != row.want {
+			t.Errorf("%d blocks: shift %d, want %d", row.blocks, got, row.want)
 		}
 	}
 }

@@ -143,7 +143,7 @@ func links(ours map[ebpf.ProgramID]string) (found []string) {
 // goes by the names of Floodwall's. Those that no program uses, of manifests and of what is known about bans, are left
 // out: they live by their file.
 func orphans(before, others Kernel) (found []string) {
-	names := []string{"counters", "dynamic", "lines4", "full4", "hosts4", "buckets6", "masks", "rows",
+	names := []string{"counters", "dynamic", "lines4", "full4", "hosts4", "host_classes4", "hosts4_found", "buckets6", "masks", "rows",
 		"guards", "guard_ports", "verified"}
 	for id := range maps.Keys(Now()) {
 		if before[id] || others[id] {

@@ -29,8 +29,10 @@ const (
 	floodwallMapFull4            = "full4"
 	floodwallMapGuardPorts       = "guard_ports"
 	floodwallMapGuards           = "guards"
+	floodwallMapHostClasses4     = "host_classes4"
 	floodwallMapHostPorts        = "host_ports"
 	floodwallMapHosts4           = "hosts4"
+	floodwallMapHosts4Found      = "hosts4_found"
 	floodwallMapLimitInfo        = "limit_info"
 	floodwallMapLimits           = "limits"
 	floodwallMapLines4           = "lines4"
@@ -65,6 +67,7 @@ const (
 	floodwallVarEnabledChecks    = "enabled_checks"
 	floodwallVarEntryCalls       = "entry_calls"
 	floodwallVarFilter4          = "filter4"
+	floodwallVarFilter4Hosts     = "filter4_hosts"
 	floodwallVarFilter4Mask      = "filter4_mask"
 	floodwallVarFilter4Shift     = "filter4_shift"
 	floodwallVarFilter6          = "filter6"
@@ -72,8 +75,14 @@ const (
 	floodwallVarGuarded          = "guarded"
 	floodwallVarHaveBackground4  = "have_background4"
 	floodwallVarHaveLines4       = "have_lines4"
-	floodwallVarHosts4Buckets    = "hosts4_buckets"
-	floodwallVarHosts4Seed       = "hosts4_seed"
+	floodwallVarHostFilter4      = "host_filter4"
+	floodwallVarHosts4Class      = "hosts4_class"
+	floodwallVarHosts4Factor     = "hosts4_factor"
+	floodwallVarHosts4Filter     = "hosts4_filter"
+	floodwallVarHosts4Follow     = "hosts4_follow"
+	floodwallVarHosts4Key        = "hosts4_key"
+	floodwallVarHosts4Narrow     = "hosts4_narrow"
+	floodwallVarHosts4Wide       = "hosts4_wide"
 	floodwallVarIndex4           = "index4"
 	floodwallVarLeads            = "leads"
 	floodwallVarLengths6         = "lengths6"
@@ -167,8 +176,10 @@ type floodwallMapSpecs struct {
 	Full4            *ebpf.MapSpec `ebpf:"full4"`
 	GuardPorts       *ebpf.MapSpec `ebpf:"guard_ports"`
 	Guards           *ebpf.MapSpec `ebpf:"guards"`
+	HostClasses4     *ebpf.MapSpec `ebpf:"host_classes4"`
 	HostPorts        *ebpf.MapSpec `ebpf:"host_ports"`
 	Hosts4           *ebpf.MapSpec `ebpf:"hosts4"`
+	Hosts4Found      *ebpf.MapSpec `ebpf:"hosts4_found"`
 	LimitInfo        *ebpf.MapSpec `ebpf:"limit_info"`
 	Limits           *ebpf.MapSpec `ebpf:"limits"`
 	Lines4           *ebpf.MapSpec `ebpf:"lines4"`
@@ -206,6 +217,7 @@ type floodwallVariableSpecs struct {
 	EnabledChecks   *ebpf.VariableSpec `ebpf:"enabled_checks"`
 	EntryCalls      *ebpf.VariableSpec `ebpf:"entry_calls"`
 	Filter4         *ebpf.VariableSpec `ebpf:"filter4"`
+	Filter4Hosts    *ebpf.VariableSpec `ebpf:"filter4_hosts"`
 	Filter4Mask     *ebpf.VariableSpec `ebpf:"filter4_mask"`
 	Filter4Shift    *ebpf.VariableSpec `ebpf:"filter4_shift"`
 	Filter6         *ebpf.VariableSpec `ebpf:"filter6"`
@@ -213,8 +225,14 @@ type floodwallVariableSpecs struct {
 	Guarded         *ebpf.VariableSpec `ebpf:"guarded"`
 	HaveBackground4 *ebpf.VariableSpec `ebpf:"have_background4"`
 	HaveLines4      *ebpf.VariableSpec `ebpf:"have_lines4"`
-	Hosts4Buckets   *ebpf.VariableSpec `ebpf:"hosts4_buckets"`
-	Hosts4Seed      *ebpf.VariableSpec `ebpf:"hosts4_seed"`
+	HostFilter4     *ebpf.VariableSpec `ebpf:"host_filter4"`
+	Hosts4Class     *ebpf.VariableSpec `ebpf:"hosts4_class"`
+	Hosts4Factor    *ebpf.VariableSpec `ebpf:"hosts4_factor"`
+	Hosts4Filter    *ebpf.VariableSpec `ebpf:"hosts4_filter"`
+	Hosts4Follow    *ebpf.VariableSpec `ebpf:"hosts4_follow"`
+	Hosts4Key       *ebpf.VariableSpec `ebpf:"hosts4_key"`
+	Hosts4Narrow    *ebpf.VariableSpec `ebpf:"hosts4_narrow"`
+	Hosts4Wide      *ebpf.VariableSpec `ebpf:"hosts4_wide"`
 	Index4          *ebpf.VariableSpec `ebpf:"index4"`
 	Leads           *ebpf.VariableSpec `ebpf:"leads"`
 	Lengths6        *ebpf.VariableSpec `ebpf:"lengths6"`
@@ -277,8 +295,10 @@ type floodwallMaps struct {
 	Full4            *ebpf.Map `ebpf:"full4"`
 	GuardPorts       *ebpf.Map `ebpf:"guard_ports"`
 	Guards           *ebpf.Map `ebpf:"guards"`
+	HostClasses4     *ebpf.Map `ebpf:"host_classes4"`
 	HostPorts        *ebpf.Map `ebpf:"host_ports"`
 	Hosts4           *ebpf.Map `ebpf:"hosts4"`
+	Hosts4Found      *ebpf.Map `ebpf:"hosts4_found"`
 	LimitInfo        *ebpf.Map `ebpf:"limit_info"`
 	Limits           *ebpf.Map `ebpf:"limits"`
 	Lines4           *ebpf.Map `ebpf:"lines4"`
@@ -310,8 +330,10 @@ func (m *floodwallMaps) Close() error {
 		m.Full4,
 		m.GuardPorts,
 		m.Guards,
+		m.HostClasses4,
 		m.HostPorts,
 		m.Hosts4,
+		m.Hosts4Found,
 		m.LimitInfo,
 		m.Limits,
 		m.Lines4,
@@ -350,6 +372,7 @@ type floodwallVariables struct {
 	EnabledChecks   *ebpf.Variable `ebpf:"enabled_checks"`
 	EntryCalls      *ebpf.Variable `ebpf:"entry_calls"`
 	Filter4         *ebpf.Variable `ebpf:"filter4"`
+	Filter4Hosts    *ebpf.Variable `ebpf:"filter4_hosts"`
 	Filter4Mask     *ebpf.Variable `ebpf:"filter4_mask"`
 	Filter4Shift    *ebpf.Variable `ebpf:"filter4_shift"`
 	Filter6         *ebpf.Variable `ebpf:"filter6"`
@@ -357,8 +380,14 @@ type floodwallVariables struct {
 	Guarded         *ebpf.Variable `ebpf:"guarded"`
 	HaveBackground4 *ebpf.Variable `ebpf:"have_background4"`
 	HaveLines4      *ebpf.Variable `ebpf:"have_lines4"`
-	Hosts4Buckets   *ebpf.Variable `ebpf:"hosts4_buckets"`
-	Hosts4Seed      *ebpf.Variable `ebpf:"hosts4_seed"`
+	HostFilter4     *ebpf.Variable `ebpf:"host_filter4"`
+	Hosts4Class     *ebpf.Variable `ebpf:"hosts4_class"`
+	Hosts4Factor    *ebpf.Variable `ebpf:"hosts4_factor"`
+	Hosts4Filter    *ebpf.Variable `ebpf:"hosts4_filter"`
+	Hosts4Follow    *ebpf.Variable `ebpf:"hosts4_follow"`
+	Hosts4Key       *ebpf.Variable `ebpf:"hosts4_key"`
+	Hosts4Narrow    *ebpf.Variable `ebpf:"hosts4_narrow"`
+	Hosts4Wide      *ebpf.Variable `ebpf:"hosts4_wide"`
 	Index4          *ebpf.Variable `ebpf:"index4"`
 	Leads           *ebpf.Variable `ebpf:"leads"`
 	Lengths6        *ebpf.Variable `ebpf:"lengths6"`

@@ -51,6 +51,7 @@ const (
 	Filter4     = ".data.filter4"
 	Index4      = ".data.index4"
 	Background4 = ".data.back4"
+	HostFilter4 = ".data.hosts4"
 	Filter6     = ".data.filter6"
 	DynamicInfo = ".data.dynamic"
 	SynKeys     = ".data.syn_keys" // of cookies and of flows, struct syn_keys of bpf/flow.h
@@ -58,11 +59,12 @@ const (
 
 // Maps that the C program or the generated rules look up.
 const (
-	Lines4   = "lines4"
-	Full4    = "full4"
-	Hosts4   = "hosts4"
-	Buckets6 = "buckets6"
-	Dynamic  = "dynamic"
+	Lines4       = "lines4"
+	Full4        = "full4"
+	Hosts4       = "hosts4"
+	HostClasses4 = "host_classes4"
+	Buckets6     = "buckets6"
+	Dynamic      = "dynamic"
 
 	Conditions = "conditions" // what rules ask for beside addresses and fields, struct condition of bpf/condition.h
 	Offences   = "offences"   // who exceeded a limit that bans: a ring

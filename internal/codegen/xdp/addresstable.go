@@ -11,28 +11,53 @@ func (a *addresses) table4(p *component) {
 	if t.Empty() {
 		return
 	}
+	h := &t.Hosts
 	p.constants["filter4_shift"] = uint32(t.Shift)
-	p.constants["filter4_mask"] = uint32(t.FilterBytes()/8 - 1)
+	p.constants["filter4_mask"] = uint32(max(t.FilterBytes()/8-1, 0))
+	p.constants["filter4_hosts"] = t.FilterHosts
 	p.constants["have_background4"] = t.HasBackground()
 	p.constants["have_lines4"] = t.Lines > 0
-	p.constants["hosts4_buckets"] = uint32(t.HostBuckets)
-	p.constants["hosts4_seed"] = t.Seed
-	p.shapes[xdp.Filter4] = xdp.Shape{ValueSize: uint32(t.FilterBytes()), Entries: 1}
-	p.shapes[xdp.Index4] = xdp.Shape{ValueSize: addrs.IndexBytes, Entries: 1}
-	p.shapes[xdp.Background4] = xdp.Shape{ValueSize: addrs.BackgroundBytes, Entries: 1}
-	p.shapes[xdp.Lines4] = xdp.Shape{ValueSize: addrs.LineBytes, Entries: uint32(max(t.Lines, 1))}
-	p.shapes[xdp.Full4] = xdp.Shape{ValueSize: addrs.FullBlockBytes, Entries: uint32(max(t.FullBlocks, 1))}
-	p.shapes[xdp.Hosts4] = xdp.Shape{ValueSize: addrs.HostBucketBytes, Entries: uint32(max(t.HostBuckets, 1))}
+	p.constants["hosts4_key"] = h.Key
+	p.constants["hosts4_factor"] = h.Factor
+	p.constants["hosts4_narrow"] = uint32(h.Narrow)
+	p.constants["hosts4_wide"] = uint32(h.Wide)
+	p.constants["hosts4_class"] = uint32(h.Class)
+	p.constants["hosts4_filter"] = uint32(h.Filter)
+	// Where two addresses of each packet are asked for, the one before says nothing of the next.
+	p.constants["hosts4_follow"] = h.Follow() && a.srcClass != a.dstClass
+	shape := func(name string, size, entries int) {
+		if entries > 0 {
+			p.shapes[name] = xdp.Shape{ValueSize: uint32(size), Entries: uint32(entries)}
+		}
+	}
+	shape(xdp.Filter4, t.FilterBytes(), oneIf(t.FilterBytes() > 0))
+	shape(xdp.Index4, addrs.IndexBytes, oneIf(t.Lines > 0))
+	shape(xdp.Background4, addrs.BackgroundBytes, oneIf(t.HasBackground()))
+	shape(xdp.Lines4, addrs.LineBytes, t.Lines)
+	shape(xdp.Full4, addrs.FullBlockBytes, t.FullBlocks)
+	shape(xdp.Hosts4, addrs.HostLineBytes, h.Lines())
+	shape(xdp.HostClasses4, addrs.HostClassesBytes, h.ClassLines())
+	shape(xdp.HostFilter4, h.FilterBytes(), oneIf(h.Filter > 0))
 	p.then(func(memory map[string][]byte) error {
 		return t.Encode(addrs.V4Memory{
-			Filter:     memory[xdp.Filter4],
-			Index:      memory[xdp.Index4],
-			Background: memory[xdp.Background4],
-			Lines:      memory[xdp.Lines4],
-			Full:       memory[xdp.Full4],
-			Hosts:      memory[xdp.Hosts4],
+			Filter:      memory[xdp.Filter4],
+			Index:       memory[xdp.Index4],
+			Background:  memory[xdp.Background4],
+			Lines:       memory[xdp.Lines4],
+			Full:        memory[xdp.Full4],
+			Hosts:       memory[xdp.Hosts4],
+			HostClasses: memory[xdp.HostClasses4],
+			HostFilter:  memory[xdp.HostFilter4],
 		})
 	})
+}
+
+// oneIf is the number of values of a map that is only there when it is needed.
+func oneIf(needed bool) int {
+	if needed {
+		return 1
+	}
+	return 0
 }
 
 // table6 adds the IPv6 table to an image.

@@ -28,7 +28,10 @@ func entryPart(p *ir.Program, a *addresses, o Options, out *Program) component {
 		Questions:  o.QuestionKey != 0,
 	}
 	if t := a.table.V4; !t.Empty() {
-		in.Filter4 = &entry.Filter4{Shift: t.Shift, Mask: uint32(t.FilterBytes()/8 - 1)}
+		in.Filter4 = &entry.Filter4{Shift: t.Shift}
+		if t.FilterHosts {
+			in.Filter4.Mask = uint32(t.FilterBytes()/8 - 1)
+		}
 	}
 	e := entry.Generate(in)
 	out.Entry = e.Insns

@@ -38,7 +38,7 @@ func (x *Program) Listing() string {
 }
 
 // secrets are constants that nobody may know who sends packets.
-var secrets = []string{"question_key", "limit_keys", "limit_mix", "name_key"}
+var secrets = []string{"question_key", "limit_keys", "limit_mix", "name_key", "hosts4_key", "hosts4_factor"}
 
 // constantText writes a constant's value, sets of bits in hexadecimal.
 func constantText(name string, value any) string {
@@ -71,6 +71,8 @@ var mapUses = map[string]string{
 	xdp.Lines4:       "IPv4: a bit for each address of a /24, and two classes",
 	xdp.Full4:        "IPv4: the class of each address of a /24 with more than two",
 	xdp.Hosts4:       "IPv4: a hash of the addresses that are listed one by one",
+	xdp.HostClasses4: "IPv4: the class of each of these",
+	xdp.HostFilter4:  "IPv4: two bits of a word for each of these",
 	xdp.Filter6:      "IPv6: a bit for each hash of a /32, set when any prefix is there",
 	xdp.Buckets6:     "IPv6: a hash of prefixes",
 	xdp.DynamicInfo:  "dynamic sets: where each begins, its prefix lengths",

@@ -34,7 +34,7 @@ type Classes interface {
 // Filter4 is the bitmap of IPv4 addresses, a bit for each block of 2^Shift, which is clear when all in it are of class 0.
 type Filter4 struct {
 	Shift int
-	Mask  uint32 // of the index of a 64-bit word
+	Mask  uint32 // of the index of a 64-bit word; 0: the bitmap is not for all addresses, and class4() asks it
 }
 
 // Entry is a generated entry.

@@ -1,0 +1,111 @@
+package addrs
+
+// hostMemory is the memory of a hash of hosts.
+type hostMemory struct {
+	lines   []byte // Hosts4.Lines, HostLineBytes each
+	classes []byte // HostClassesBytes for each narrow line; empty when all hosts are of one class
+	filter  []byte
+}
+
+// encode writes the hash to memory that holds zeros.
+func (h *Hosts4) encode(m hostMemory, list []host) {
+	w := hostWriter{hostPlacer: h.placer(), hostMemory: m}
+	w.fillNarrow()
+	for _, l := range list {
+		w.add(l)
+	}
+}
+
+// hostWriter fills the lines in the order in which plan has counted.
+type hostWriter struct {
+	*hostPlacer
+	hostMemory
+}
+
+// fillNarrow fills all slots of narrow lines with a number that is not of the line.
+func (w *hostWriter) fillNarrow() {
+	for i := range w.Narrow {
+		line := w.line(i)
+		next := (uint64(i+1)<<32 + uint64(w.Narrow) - 1) / uint64(w.Narrow) // share(next, w.Narrow) is i + 1
+		word := uint64(uint16(next)) * 0x0001000100010001
+		for at := 0; at < HostLineBytes; at += 8 {
+			native.PutUint64(line[at:], word)
+		}
+	}
+}
+
+func (w *hostWriter) line(i int) []byte { return w.lines[i*HostLineBytes:][:HostLineBytes] }
+
+// add enters a host that is not there yet.
+func (w *hostWriter) add(l host) {
+	number := w.Hosts4.number(l.addr)
+	if w.Filter > 0 {
+		i, mask := w.filterMask(number)
+		word := w.filter[8*i:]
+		native.PutUint64(word, native.Uint64(word)|mask)
+	}
+	if p := w.narrowPlace(number); p.line >= 0 {
+		native.PutUint16(w.line(p.line)[2*p.slot:], uint16(number))
+		if len(w.classes) > 0 {
+			native.PutUint16(w.classes[p.line*HostClassesBytes+2*p.slot:], l.class)
+		}
+		return
+	}
+	p := w.widePlace(number, func(line int) { native.PutUint32(w.line(line)[wideMore:], 1) })
+	line := w.line(p.line)
+	native.PutUint32(line[4*p.slot:], number)
+	native.PutUint16(line[wideClass+2*p.slot:], l.class)
+}
+
+// lookup finds a host's class as the datapath does, 0 when it is not listed.
+func (h *Hosts4) lookup(m hostMemory, a uint32) uint16 {
+	number := h.number(a)
+	if h.Filter > 0 {
+		if i, mask := h.filterMask(number); native.Uint64(m.filter[8*i:])&mask != mask {
+			return 0
+		}
+	}
+	if h.Narrow > 0 {
+		at := share(number, h.Narrow)
+		line := m.lines[at*HostLineBytes:][:HostLineBytes]
+		for slot := range narrowSlots {
+			if native.Uint16(line[2*slot:]) == uint16(number) {
+				return h.classAt(m, at, slot)
+			}
+		}
+		if native.Uint16(line[2*narrowSlots-2:]) == native.Uint16(line[2*narrowSlots:]) {
+			return 0
+		}
+	}
+	return h.lookupWide(m, number)
+}
+
+// classAt is the class of a host in a narrow line.
+func (h *Hosts4) classAt(m hostMemory, line, slot int) uint16 {
+	if h.Class != 0 {
+		return h.Class
+	}
+	return native.Uint16(m.classes[line*HostClassesBytes+2*slot:])
+}
+
+func (h *Hosts4) lookupWide(m hostMemory, number uint32) uint16 {
+	if h.Wide == 0 {
+		return 0
+	}
+	at := share(second(number), h.Wide)
+	for range hostProbes {
+		line := m.lines[(h.Narrow+at)*HostLineBytes:][:HostLineBytes]
+		for slot := range wideSlots {
+			if native.Uint32(line[4*slot:]) == number {
+				return native.Uint16(line[wideClass+2*slot:])
+			}
+		}
+		if native.Uint32(line[wideMore:]) == 0 {
+			return 0
+		}
+		if at++; at == h.Wide {
+			at = 0
+		}
+	}
+	return 0
+}
