@@ -88,6 +88,42 @@ func TestOtherFirewalls(t *testing.T) {
 	}
 }
 
+// rename is a unit that gives the device another name, late: systemd has then waited in vain for a device of that name.
+const rename = `[Unit]
+After=floodwall.service network.target
+[Service]
+Type=oneshot
+RemainAfterExit=yes
+ExecStart=ip link set eth0 down
+ExecStart=ip link set eth0 name late0
+ExecStart=ip link set late0 up
+`
+
+// TestDeviceAfterBoot boots with a policy whose device appears when floodwall.service has waited for it in vain. From the first moment on
+// no packet comes in that the policy drops.
+func TestDeviceAfterBoot(t *testing.T) {
+	if !long {
+		return
+	}
+	h := newHost(t, func(files string) {
+		units := filepath.Join(files, "etc/systemd/system")
+		write(t, filepath.Join(units, "rename.service"), rename)
+		link(t, "/etc/systemd/system/rename.service", filepath.Join(units, "multi-user.target.wants/rename.service"))
+		write(t, filepath.Join(files, "etc/systemd/network/10-eth0.network"), strings.Replace(network, "eth0", "late0", 1))
+	})
+	h.Must("systemctl start rename || { systemctl status rename; journalctl -u rename; false; }")
+	h.served()
+	h.Write("/tmp/v1.yaml", strings.Replace(version(1), "eth0", "late0", 1))
+	h.Must("floodwall apply /tmp/v1.yaml --boot")
+	h.Reboot("systemctl", "reboot")
+	h.closed("when the device has appeared")
+	h.Logf("%s", h.Must("journalctl -b -u 'floodwall*' -u rename --no-pager -o short-monotonic | tail -30"))
+	if h.runs() != 1 {
+		t.Errorf("version %d runs", h.runs())
+	}
+	h.Must("for i in $(seq 100); do nft list tables | grep -q floodwall-late || exit 0; sleep 2; done; nft list tables; exit 1")
+}
+
 // before is the commit of the release that the present one replaces.
 const before = "a095041"
 
@@ -107,16 +143,20 @@ func TestUpgrade(t *testing.T) {
 	h.served()
 	passed := h.received(closedPort)
 	trial := 2
+	const restart = "systemctl restart floodwall" // the older one refuses the copy of the newer one, whose format it does not know
 	for _, next := range []string{"new", "old", "new"} {
 		file := fmt.Sprintf("/tmp/v%d.yaml", trial)
 		h.Write(file, version(trial))
 		h.try("floodwall apply " + file + " --confirm 1h")
 		h.install(next)
 		for _, command := range []string{
-			"systemctl restart floodwall-daemon", "systemctl restart floodwall", "floodwall status", "floodwall doctor", "floodwall confirm",
+			"systemctl restart floodwall-daemon", restart, "floodwall status", "floodwall doctor", "floodwall confirm",
 			"floodwall apply " + file, "systemctl is-active floodwall-daemon",
 		} {
-			h.try(command)
+			code := h.try(command)
+			if command == restart && (code != 0) != (next == "old") {
+				t.Errorf("%s installed, %s: exit code %d", next, command, code)
+			}
 			h.served()
 			if n := h.received(closedPort) - passed; n > 0 {
 				t.Errorf("%s installed, %s: %d packets that the policy drops were received", next, command, n)
@@ -138,7 +178,7 @@ func (h *host) install(which string) {
 }
 
 // try runs a command that may refuse, and logs it.
-func (h *host) try(command string) {
+func (h *host) try(command string) (code int) {
 	h.Helper()
 	out, code := h.Command("sh", "-c", command)
 	h.Logf("%s: exit code %d: %s", command, code, out)
@@ -150,6 +190,7 @@ func (h *host) try(command string) {
 	if code != 0 && strings.HasPrefix(command, "floodwall") && !helps {
 		h.Errorf("%s: exit code %d, and no remedy: %s", command, code, out)
 	}
+	return code
 }
 
 // build builds the command of another commit.
