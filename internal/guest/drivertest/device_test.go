@@ -14,9 +14,16 @@ services:
   - {name: open, port: udp/7000}
 `
 
+// changes has one policy in force while many flows come, the link goes and returns, and frames become larger.
+func (s *scene) changes() {
+	s.mustApply(plainPolicy)
+	s.queues()
+	s.flap()
+	s.mtu()
+}
+
 // queues sends many flows, which a card with several queues spreads: what is counted is what was received.
 func (s *scene) queues() {
-	s.mustApply(plainPolicy)
 	const flows = 300
 	before := s.status()
 	var texts []string
@@ -25,7 +32,7 @@ func (s *scene) queues() {
 			text := fmt.Sprintf("%s-flow-%d", s.name, i)
 			s.wire.Send(s.frame(fmt.Sprintf("udp %s:%d > %s:%d payload=%q", s.peer(), 30000+i, s.host(), port, text)))
 			texts = append(texts, text)
-			time.Sleep(time.Millisecond) // a card loses what its ring has no room for
+			time.Sleep(time.Millisecond) // a card loses what its ring does not hold
 		}
 	}
 	s.ready()
@@ -86,7 +93,6 @@ func (s *scene) filtered(when string) {
 
 // flap takes the link away and gives it back. The driver vmxnet3 ceases to run XDP then, and so has to be left out.
 func (s *scene) flap() {
-	s.mustApply(plainPolicy)
 	want := "native"
 	if s.name == "vmxnet3" {
 		want = "generic"
@@ -104,7 +110,6 @@ func (s *scene) flap() {
 // mtu has frames that are larger than a page. A driver that refuses XDP then is named, with a remedy that works.
 func (s *scene) mtu() {
 	d := s.device()
-	s.mustApply(plainPolicy)
 	out, code := s.machine.Command("ip", "link", "set", d, "mtu", "9000")
 	s.Logf("MTU 9000 with a policy: exit code %d: %s", code, out)
 	s.filtered("with a policy, after the MTU was to be 9000")

@@ -92,9 +92,7 @@ func TestDrivers(t *testing.T) {
 			}{
 				{"tags", (*scene).tags},
 				{"replies", (*scene).replies},
-				{"queues", (*scene).queues},
-				{"flap", (*scene).flap},
-				{"mtu", (*scene).mtu},
+				{"device", (*scene).changes},
 			} {
 				t.Run(test.name, func(t *testing.T) {
 					of := *s
