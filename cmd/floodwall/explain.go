@@ -72,6 +72,9 @@ func explain(ctx context.Context, e *env, file, line string, target plan.Target)
 	e.println("verdict  %s", x.Verdict)
 	e.println("reason   %s", placed(x.Reason, x.Policy, x.Line))
 	e.println("stage    %s", x.Stage)
+	if x.Path != "" {
+		e.println("path     %s", paths[x.Path])
+	}
 	if x.Protection != "" {
 		e.println("through  the protection of service %s: %s", x.Protection, throughProtection(x))
 	}
@@ -79,6 +82,12 @@ func explain(ctx context.Context, e *env, file, line string, target plan.Target)
 		e.println("passed   %s %s", placed(p.Name, x.Policy, p.Line), wouldDecide(p))
 	}
 	return nil
+}
+
+// paths say which part of the XDP program decided.
+var paths = map[control.Path]string{
+	control.PathEntry:   "entry, generated for usual frames of this policy",
+	control.PathGeneral: "general, the C program for every frame",
 }
 
 // throughProtection is what becomes of packets that a protected rule passes.

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/ir"
 	"github.com/floodwall/floodwall/internal/manifest"
 	"github.com/floodwall/floodwall/internal/packet"
@@ -19,6 +20,7 @@ type Explanation struct {
 	Verdict string     `json:"verdict"`
 	Reason  string     `json:"reason"` // a rule's or check's name, default or not-ip; kernel, which drops it; or uncounted
 	Stage   plan.Stage `json:"stage"`
+	Path    Path       `json:"path,omitempty"` // of what runs in XDP: its part that decided
 	Policy  string     `json:"policy"`
 	Line    int        `json:"line,omitempty"` // of the rule in the policy
 	Passed  []Passed   `json:"passed,omitempty"`
@@ -26,6 +28,23 @@ type Explanation struct {
 	Protection string `json:"protection,omitempty"` // the service through whose protection the packet goes
 	Always     bool   `json:"always,omitempty"`     // it answers every SYN with a cookie, not above a rate only
 	Active     *bool  `json:"active,omitempty"`     // of what runs: it does so at the moment
+}
+
+// Path is a part of the XDP program.
+type Path string
+
+// The paths of a packet through the program.
+const (
+	PathEntry   Path = "entry"   // the code that is generated for usual frames
+	PathGeneral Path = "general" // the C program, which decides every frame
+)
+
+// path is the one that gave an answer.
+func path(a datapath.Answer) Path {
+	if a.Entry {
+		return PathEntry
+	}
+	return PathGeneral
 }
 
 // Passed is a rule, or a check, that would have decided if its limit were exceeded, or if it did more than count.
@@ -122,6 +141,7 @@ func (in Instance) Explain(ctx context.Context, spec packet.Spec) (Explanation, 
 			return Explanation{}, err
 		}
 		if answer.Slot != xdp.SlotDefault || m.At.Stage == plan.StageXDP {
+			e.Path = path(answer)
 			return e, nil
 		}
 	}

@@ -123,28 +123,40 @@ func (s *section) synNoMSS(exit string) {
 
 func (s *section) asked(c packet.Check) bool { return (s.Program.Checks | s.Program.Observed).Has(c) }
 
-// usualOptions leads to general() unless the options are those of struct usual_options in bpf/l4.h. The register has the length
-// of the header.
+// A part of the options of a SYN, at an offset of them, in network order.
+type optionPart struct {
+	at    int16
+	size  asm.Size
+	value uint32
+}
+
+// usualOptions leads to general() unless the options are those of struct usual_options in bpf/l4.h, or MSS alone. The register has
+// the length of the header.
 func (s *section) usualOptions(header asm.Register) {
-	const size = 20
+	full, done := s.newLabel(), s.newLabel()
+	s.Add(asm.JNE.Imm(header, 20+4, full))
+	s.options(4, []optionPart{{0, asm.Half, 0x0204}})
+	s.Add(asm.Ja.Label(done))
+	s.Mark(full)
+	s.Add(asm.JNE.Imm(header, 20+20, toGeneral))
+	s.options(20, []optionPart{{0, asm.Half, 0x0204}, {4, asm.Word, 0x0402080a}, {16, asm.Half, 0x0103}, {18, asm.Byte, 3}})
+	s.Mark(done)
+}
+
+// options leads to general() unless there are so many bytes of options, with these parts.
+func (s *section) options(bytes int32, parts []optionPart) {
 	at := s.family.l4 + 20
 	s.Add(
-		asm.JNE.Imm(header, 20+size, toGeneral),
-		asm.Add.Imm(header, s.family.header()),
-		asm.JGT.Reg(header, length, toGeneral),
+		asm.JLT.Imm(length, s.family.header()+20+bytes, toGeneral),
 		asm.LoadMem(asm.R1, context, ctxDataEnd, asm.Word),
 	)
-	s.inFrame(base, int32(at)+size, asm.R1)
-	for _, word := range []struct {
-		at    int16
-		size  asm.Size
-		value uint32
-	}{{0, asm.Half, 0x0204}, {4, asm.Word, 0x0402080a}, {16, asm.Half, 0x0103}, {18, asm.Byte, 3}} {
-		s.Add(asm.LoadMem(asm.R1, base, at+word.at, word.size))
-		if word.size != asm.Byte {
-			s.Add(asm.HostTo(asm.BE, asm.R1, word.size))
+	s.inFrame(base, int32(at)+bytes, asm.R1)
+	for _, p := range parts {
+		s.Add(asm.LoadMem(asm.R1, base, at+p.at, p.size))
+		if p.size != asm.Byte {
+			s.Add(asm.HostTo(asm.BE, asm.R1, p.size))
 		}
-		s.Add(asm.JNE.Imm(asm.R1, int32(word.value), toGeneral))
+		s.Add(asm.JNE.Imm(asm.R1, int32(p.value), toGeneral))
 	}
 }
 

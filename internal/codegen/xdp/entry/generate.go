@@ -126,8 +126,8 @@ func asksVLAN(p *ir.Program) bool {
 	return false
 }
 
-// frameBytes is the least size of a frame that is decided here: Ethernet, IPv4 and TCP.
-const frameBytes = 14 + 20 + 20
+// frameBytes is the least size of a frame that is decided here: Ethernet, IPv4, and 8 bytes of UDP or ICMP.
+const frameBytes = 14 + 20 + 8
 
 // ethernet reads the Ethernet header, and leads to the sections of the families.
 func (g *generator) ethernet() {

@@ -34,16 +34,17 @@ type records struct {
 	blocks map[string]int // where the records of equal sections begin
 }
 
-// classes looks up the source. One of no class goes on at the label unlisted, any other goes through its records.
-func (s *section) classes() {
+// classes looks up the source, if that makes a difference, which it reports. One of no class goes on at the label unlisted, any
+// other goes through its records.
+func (s *section) classes() (called bool) {
 	s.Say("the class of the source")
 	if s.first == sameForAll || !s.lookUp() {
 		s.Add(asm.Ja.Label(s.label("unlisted")))
-		return
+		return false
 	}
 	if s.first == tooMany {
 		s.Add(asm.JNE.Imm(asm.R0, 0, toGeneral), asm.Ja.Label(s.label("unlisted")))
-		return
+		return true
 	}
 	s.Add(
 		asm.JEq.Imm(asm.R0, 0, s.label("unlisted")),
@@ -52,6 +53,7 @@ func (s *section) classes() {
 		asm.And.Imm(asm.R0, int32(powerOfTwo(s.Classes.Count())-1)),
 	)
 	s.chain()
+	return true
 }
 
 // keyAt is the offset of the key in the L4 header.

@@ -106,13 +106,17 @@ func (s *section) body() {
 	s.whole()
 	s.checks()
 	rest := s.rules[s.before:]
-	s.loadPorts()
-	s.list(s.rules[:s.before], s.label("classes"))
+	if s.before > 0 {
+		s.loadPorts()
+		s.list(s.rules[:s.before], s.label("classes"))
+	}
 	s.Mark(s.label("classes"))
 	if len(rest) > 0 {
-		s.classes()
+		called := s.classes()
 		s.Mark(s.label("unlisted"))
-		s.loadPorts()
+		if called || s.before == 0 {
+			s.loadPorts()
+		}
 		s.list(s.of(rest, 0), s.label("default"))
 	}
 	s.Mark(s.label("default"))
@@ -122,7 +126,7 @@ func (s *section) body() {
 // whole leads to general() unless the packet has its whole L4 header.
 func (s *section) whole() {
 	s.Add(asm.JLT.Imm(length, s.family.header()+s.proto.header, toGeneral))
-	if end := int32(s.family.l4) + s.proto.header; end > frameBytes && s.proto.header > 8 {
+	if end := int32(s.family.l4) + s.proto.header; s.is(packet.ProtoTCP) {
 		s.Add(asm.LoadMem(asm.R1, context, ctxDataEnd, asm.Word))
 		s.inFrame(base, end, asm.R1)
 	}
