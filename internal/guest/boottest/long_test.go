@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -77,7 +78,9 @@ func TestOtherFirewalls(t *testing.T) {
 			h.Reboot("systemctl", "reboot")
 			h.closed("with other firewalls")
 			h.settled()
-			if got := h.Must("systemctl is-active firewalld nftables floodwall || true"); strings.Count(got, "active\n") != 3 || strings.Contains(got, "inactive") {
+			// firewalld.service conflicts with nftables.service in Debian 12, so systemd may start one of the two only.
+			if got := strings.Fields(h.Must("systemctl is-active firewalld nftables floodwall || true")); len(got) != 3 ||
+				!slices.Contains(got[:2], "active") || got[2] != "active" {
 				t.Errorf("services: %s", got)
 			}
 			if s := h.status(); s.Target != target || h.runs() != 1 {
