@@ -133,8 +133,8 @@ func (im *Image) Spec() (*ebpf.CollectionSpec, error) {
 	if err == nil {
 		insns, err = replace(insns, "decide", im.Decide)
 	}
-	if err == nil && len(im.Entry) > 0 {
-		insns, err = replace(insns, Program, im.Entry)
+	if err == nil {
+		insns, err = replace(insns, Program, im.entry())
 	}
 	if err != nil {
 		return nil, err
@@ -156,6 +156,14 @@ func (im *Image) Spec() (*ebpf.CollectionSpec, error) {
 	dropUnused(spec)
 	prog.Flags |= unix.BPF_F_XDP_HAS_FRAGS
 	return spec, nil
+}
+
+// entry is the entry, or one that leaves all to general(): the C placeholder calls functions that nothing needs then.
+func (im *Image) entry() asm.Instructions {
+	if len(im.Entry) > 0 {
+		return im.Entry
+	}
+	return asm.Instructions{asm.Call.Label(General), asm.Return()}
 }
 
 // Linear changes a spec to a program that sees only frames in one piece, which generic mode and kernels before 5.18
