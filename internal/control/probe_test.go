@@ -161,6 +161,10 @@ func TestAsk(t *testing.T) {
 				h.Errorf("%s: %v", test.packet, err)
 				continue
 			}
+			if inXDP := got.Path != ""; inXDP != (got.Stage == plan.StageXDP) {
+				h.Errorf("%s: decided at %s, path %q", test.packet, got.Stage, got.Path)
+			}
+			got.Path = ""            // Explain of a policy does not know it
 			got.Packet = want.Packet // what conntrack said is for TestAskState
 			if diff := cmp.Diff(want, got); diff != "" {
 				h.Errorf("%s (-meaning +what runs):\n%s", test.packet, diff)

@@ -94,8 +94,8 @@ func (g *Generation) readFormats() error {
 func (g *Generation) Knows(names ...string) error {
 	for _, name := range names {
 		theirs := max(g.formats[name], 1)
-		if ours := xdp.Format(name); theirs != ours {
-			return &FormatError{g.Number, name, theirs, ours}
+		if !xdp.Readable(name, theirs) {
+			return &FormatError{g.Number, name, theirs, xdp.Format(name)}
 		}
 	}
 	return nil

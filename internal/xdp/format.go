@@ -8,6 +8,16 @@ var formats = map[string]int{
 	DynamicInfo: 2, // it says which addresses a set has not
 }
 
+// readable are the earlier formats that commands read and write as well, where there are any. In format 1 of DynamicInfo the words
+// that say which addresses a set has not are zero, which says nothing, and whoever writes leaves them so.
+var readable = map[string]int{DynamicInfo: 1}
+
+// Readable reports whether commands read and write a map of a format.
+func Readable(name string, format int) bool {
+	first, ok := readable[name]
+	return format == Format(name) || ok && first <= format && format < Format(name)
+}
+
 // Question is the name of the form of questions among the formats.
 const Question = "question"
 
