@@ -187,8 +187,8 @@ static __always_inline bool in_host_filter(__u32 number)
 }
 
 /* The lowest bit of each slot of a word, and the highest. */
-#define LOW_BITS 0x0001000100010001
-#define HIGH_BITS 0x8000800080008000
+#define LOW_BITS 0x0001000100010001ULL
+#define HIGH_BITS 0x8000800080008000ULL
 
 /*
  * The slots of a word that have a value, which value is in all slots, by their highest bit. Above the lowest of these the

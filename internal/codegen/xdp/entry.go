@@ -1,6 +1,8 @@
 package xdp
 
 import (
+	"math/bits"
+
 	"github.com/floodwall/floodwall/internal/codegen/xdp/entry"
 	"github.com/floodwall/floodwall/internal/ir"
 	"github.com/floodwall/floodwall/internal/packet"
@@ -12,6 +14,16 @@ func (a *addresses) Expr(m ir.AddrMatch) int { return a.expr(m) }
 
 // Holds reports whether an expression holds for a class.
 func (a *addresses) Holds(class, expr int) bool { return a.holds(class, expr) }
+
+// Held are the expressions that hold for a class.
+func (a *addresses) Held(class int) (list []int) {
+	for at, word := range a.truth[class] {
+		for ; word != 0; word &= word - 1 {
+			list = append(list, 64*at+bits.TrailingZeros64(word))
+		}
+	}
+	return list
+}
 
 // Count is the number of classes.
 func (a *addresses) Count() int { return a.classes() }

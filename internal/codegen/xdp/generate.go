@@ -66,6 +66,9 @@ func Generate(p *ir.Program, o Options) (*Program, error) {
 			}
 		}
 	}
+	if p.Default > ir.Drop {
+		return nil, fmt.Errorf("default %s: XDP can only pass or drop by default", p.Default)
+	}
 	p = sourcesLast(p)
 	if o.Slots == nil {
 		o.Slots = numbered(xdp.SlotRules, len(p.Rules))

@@ -27,6 +27,8 @@ type Classes interface {
 	Expr(m ir.AddrMatch) int
 	// Holds reports whether that holds for the addresses of a class.
 	Holds(class, expr int) bool
+	// Held are the numbers for which Holds reports true.
+	Held(class int) []int
 	// Count is how many classes there are.
 	Count() int
 }

@@ -97,6 +97,7 @@ func (g *generator) ipv6() {
 		asm.LoadMem(length, base, 18, asm.Half),
 		asm.HostTo(asm.BE, length, asm.Half),
 		asm.Add.Imm(length, ipv6Header),
+		asm.JGT.Imm(length, 65535, toGeneral), // packet.Length ends there
 		asm.Mov.Reg(asm.R1, length),
 		asm.Add.Reg(asm.R1, spare),
 		asm.JGT.Reg(asm.R1, size, toGeneral),

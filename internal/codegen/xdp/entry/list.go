@@ -87,7 +87,7 @@ func (s *section) rule(r *rule, later []rule) (final bool) {
 		s.test(m, next)
 	}
 	asks := generals(later)
-	general := r.general && !r.protect || len(r.over) > 0 && (r.protect || len(asks) > mostAsks)
+	general := r.general || len(r.over) > 0 && (r.protect || len(asks) > mostAsks)
 	if general { // which asks the rest, too
 		s.Add(asm.Ja.Label(toGeneral))
 		return s.passed(r, true, next)

@@ -101,11 +101,12 @@ const (
 
 // record makes the records of rules, and returns the index of that of class 0, or sameForAll, or tooMany.
 func (s *section) record(rules []rule) (first int) {
-	unlisted := s.of(rules, 0)
+	index := newIndex(rules)
+	unlisted := index.left(s, 0)
 	block := newBlock(s.Classes.Count())
 	differ := false
 	for class := 1; class < s.Classes.Count(); class++ {
-		own, tail := own(s.of(rules, class), unlisted)
+		own, tail := own(index.left(s, class), unlisted)
 		differ = differ || len(own) > 0 || !tail
 		if !block.add(class, s.chained(own, tail)) {
 			return tooMany
@@ -131,7 +132,7 @@ func own(left, unlisted []rule) (own []rule, tail bool) {
 
 // same reports whether as much is left of a rule.
 func same(a, b *rule) bool {
-	return a.general == b.general && len(a.match) == len(b.match) && slices.Equal(a.dynamic, b.dynamic)
+	return a.general == b.general && a.protect == b.protect && len(a.match) == len(b.match) && slices.Equal(a.dynamic, b.dynamic)
 }
 
 // chained are the records of rules. Behind them come the rules for sources in no set, or else the default.
@@ -139,7 +140,7 @@ func (s *section) chained(rules []rule, tail bool) (chain []Record) {
 	for i := range rules {
 		r := &rules[i]
 		decision, keys := s.Decisions[r.number], s.key(r)
-		if r.general || len(r.dynamic)+len(r.over) > 0 || len(r.match) > 1 || len(r.match) == 1 && keys == nil {
+		if r.general || r.protect || len(r.dynamic)+len(r.over) > 0 || len(r.match) > 1 || len(r.match) == 1 && keys == nil {
 			decision = askGeneral
 		}
 		if keys == nil {

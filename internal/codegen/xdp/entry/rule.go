@@ -34,9 +34,12 @@ type dynamicTest struct {
 	not         bool
 }
 
+// leave leaves the rule to general().
+func (r *rule) leave() { r.general, r.protect = true, false }
+
 // always reports whether a rule matches every packet.
 func (r *rule) always() bool {
-	return len(r.match)+len(r.static)+len(r.dynamic)+len(r.over) == 0 && !r.general
+	return len(r.match)+len(r.static)+len(r.dynamic)+len(r.over) == 0 && !r.general && !r.protect
 }
 
 // specialize is what is left of a rule, by its number, for packets of the section. It reports false where nothing can match it.
@@ -45,9 +48,10 @@ func (s *section) specialize(number int) (r rule, ok bool) {
 	decision := s.Decisions[number] & 0xff
 	r = rule{number: number, over: source.Over}
 	r.protect = decision == xdp.Protected|uint32(ir.Pass) && s.proto.number == packet.ProtoTCP
-	r.general = decision > uint32(ir.Drop)
+	r.general = decision > uint32(ir.Drop) && !r.protect
 	if source.Conditional() && !justLimited(source) {
-		r.over, r.general, r.protect = nil, true, false
+		r.over = nil
+		r.leave()
 	}
 	for _, m := range source.Match {
 		if !s.field(&r, m) {
@@ -97,7 +101,7 @@ func (s *section) field(r *rule, m ir.Match) bool {
 		return m.Has(packet.VLANNone)
 	case packet.DNS, packet.Verified:
 		if s.proto.number == packet.ProtoUDP {
-			r.general = true
+			r.leave()
 			return true
 		}
 		return m.Has(map[packet.Field]uint32{packet.DNS: packet.DNSNone, packet.Verified: 0}[m.Field])
@@ -135,7 +139,7 @@ func (s *section) source(r *rule, m ir.AddrMatch) {
 // destination adds a test of the destination, whose class the entry does not look up.
 func (s *section) destination(r *rule, m ir.AddrMatch) {
 	if s.Classes.Expr(m) >= 0 {
-		r.general = true
+		r.leave()
 		return
 	}
 	r.dynamic = append(r.dynamic, dynamicTest{destination: true, sets: s.dynamicBits(m), not: m.Not})

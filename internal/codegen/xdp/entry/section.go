@@ -117,7 +117,7 @@ func (s *section) body() {
 		if called || s.before == 0 {
 			s.loadPorts()
 		}
-		s.list(s.of(rest, 0), s.label("default"))
+		s.list(newIndex(rest).left(s, 0), s.label("default"))
 	}
 	s.Mark(s.label("default"))
 	s.decide(xdp.Decision(xdp.SlotDefault, uint8(s.Program.Default)))
@@ -157,19 +157,4 @@ func (s *section) asks(f packet.Field) bool {
 		}
 	}
 	return false
-}
-
-// of are the rules that are left for a source of a class, up to the first that matches every packet.
-func (s *section) of(rules []rule, class int) (left []rule) {
-	for _, r := range rules {
-		r, ok := s.reduce(r, class)
-		if !ok {
-			continue
-		}
-		left = append(left, r)
-		if r.always() {
-			break
-		}
-	}
-	return left
 }
