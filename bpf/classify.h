@@ -155,21 +155,28 @@ static __always_inline __u32 class_in_line(struct line *line, __u32 addr)
 
 /*
  * An address by another name: a keyed permutation of the 32-bit numbers. As it is one to one, the line of a host and what
- * is left of its number tell it exactly.
+ * is left of its number tell it exactly. It ends with a product, of which the upper bits depend on all others, and of which
+ * kernels before 6.10 know that 32 bits are 32, as they do not of ^.
  */
 static __always_inline __u32 permuted(__u32 addr)
 {
 	__u32 n = (addr ^ hosts4_key) * hosts4_factor;
 
 	n ^= n >> 16;
-	n *= 0x2c1b3c6d;
-	return n ^ n >> 15;
+	return n * 0x2c1b3c6d;
 }
 
-/* The share of a size that a 32-bit number has of its range (Lemire, 2019). */
+/*
+ * The share of a size that a 32-bit number has of its range (Lemire, 2019). Before 6.10 the verifier knows the bounds of a
+ * product only when the right factor is a constant (kernel/bpf/verifier.c, adjust_scalar_min_max_vals), where LLVM may put
+ * the other.
+ */
 static __always_inline __u32 share(__u32 number, __u32 of)
 {
-	return (__u64)number * of >> 32;
+	__u64 product = number;
+
+	asm("%0 *= %1" : "+r"(product) : "r"((__u64)of));
+	return product >> 32;
 }
 
 /* A second number of a host, of which the upper bits count: by Fibonacci hashing (Knuth, volume 3, 6.4). */

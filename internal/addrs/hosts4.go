@@ -134,8 +134,7 @@ func (h *Hosts4) fits(list []host, load float64) bool {
 func (h *Hosts4) number(a uint32) uint32 {
 	n := (a ^ h.Key) * h.Factor
 	n ^= n >> 16
-	n *= 0x2c1b3c6d
-	return n ^ n>>15
+	return n * 0x2c1b3c6d
 }
 
 // share maps a number to [0, of) in proportion (Lemire, "Fast Random Integer Generation in an Interval", 2019).

@@ -62,7 +62,6 @@ func encodeHosts(h *Hosts4, list []host) hostMemory {
 
 // address is the one that a number stands for.
 func (h *Hosts4) address(number uint32) uint32 {
-	number ^= number>>15 ^ number>>30
 	number *= inverse(0x2c1b3c6d)
 	number ^= number >> 16
 	return number*inverse(h.Factor) ^ h.Key
