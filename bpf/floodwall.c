@@ -219,7 +219,7 @@ int floodwall(struct xdp_md *ctx)
 	__u64 used;
 
 	if (entry_calls) {
-		used = class4(0) + class6(0, 0) + is_member(0, 0, 0, 0) + charge_limit(NULL, 0, 0);
+		used = class4(0) + class6(0, 0) + is_member(0, 0, 0, 0) + charge_addresses(0, 0, 0, 0, 0);
 		used += is_open_flow(hash_addresses4(0) + hash_addresses6(0, 0, 0, 0), 0, 0);
 		return answer_in_entry(ctx, used);
 	}

@@ -295,7 +295,7 @@ static __always_inline __u32 traits_of(struct packet *p)
 
 /*
  * Whether a packet is over a limit; if not, it is charged. A function of its own to the verifier, for which the argument
- * might be null. The generated entry calls it, too.
+ * might be null.
  */
 __noinline __u32 charge_limit(struct charged *w, __u32 number, __u32 traits)
 {
@@ -347,6 +347,17 @@ __noinline __u32 charge_limit(struct charged *w, __u32 number, __u32 traits)
 			return o;
 	}
 	return EXCEEDED;
+}
+
+/*
+ * The same for the generated entry, whose stack has no place for a struct charged: all functions that call each other have 512
+ * bytes together. The limit's number is in the upper half of `what`, the traits are in the lower.
+ */
+__noinline __u32 charge_addresses(__u64 src_hi, __u64 src_lo, __u64 dst_hi, __u64 dst_lo, __u64 what)
+{
+	struct charged w = { 0, { src_hi, src_lo }, { dst_hi, dst_lo } };
+
+	return charge_limit(&w, what >> 32, what);
 }
 
 static __always_inline __u32 limit_exceeded(struct packet *p, __u32 number)

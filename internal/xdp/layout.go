@@ -71,15 +71,15 @@ const Condition = "condition_holds"
 
 // C functions that the generated entry calls.
 const (
-	General       = "general"         // decides any frame: it takes the context, and returns the action
-	AnswerInEntry = "answer_in_entry" // answers a question that the entry has decided
-	Class4        = "class4"          // the class of an IPv4 address in host byte order
-	Class6        = "class6"          // of an IPv6 address, in two halves in host byte order
-	ChargeLimit   = "charge_limit"    // whether a limit is exceeded: it takes a struct charged, the limit's number and traits
-	Addresses4    = "hash_addresses4" // the hash of two IPv4 addresses in one word
-	Addresses6    = "hash_addresses6" // that of two IPv6 addresses, in four halves
-	IsOpenFlow    = "is_open_flow"    // whether a TCP connection, by that hash and its ports, is known to be open
-	IsMember      = "is_member"       // whether a dynamic set, by its number, has an address, in two halves, of a family
+	General         = "general"          // decides any frame: it takes the context, and returns the action
+	AnswerInEntry   = "answer_in_entry"  // answers a question that the entry has decided
+	Class4          = "class4"           // the class of an IPv4 address in host byte order
+	Class6          = "class6"           // of an IPv6 address, in two halves in host byte order
+	ChargeAddresses = "charge_addresses" // whether a limit is exceeded: it takes two addresses in halves, and a number with traits
+	Addresses4      = "hash_addresses4"  // the hash of two IPv4 addresses in one word
+	Addresses6      = "hash_addresses6"  // that of two IPv6 addresses, in four halves
+	IsOpenFlow      = "is_open_flow"     // whether a TCP connection, by that hash and its ports, is known to be open
+	IsMember        = "is_member"        // whether a dynamic set, by its number, has an address, in two halves, of a family
 )
 
 // DynamicAbsent is the offset in the record of a dynamic set of the words that say which addresses it has not, one for each

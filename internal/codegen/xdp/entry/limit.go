@@ -20,13 +20,6 @@ func generals(rules []rule) (list []rule) {
 	return list
 }
 
-// Offsets on the stack: struct charged of bpf/packet.h.
-const (
-	charged    = -48
-	chargedSrc = charged + 8
-	chargedDst = charged + 24
-)
-
 // exceeds leads to next unless the packet exceeds one of the rule's limits, and charges it to those that it does not. A packet
 // must not be charged twice: one that a later rule may leave to general() goes there before, and so does a question, which is
 // not charged.
@@ -52,31 +45,25 @@ func (s *section) exceeds(r *rule, asks []rule, next string) {
 	s.Mark(over)
 }
 
-// charge calls charge_limit() of bpf/limit.h, which leaves in r0 whether a limit is exceeded.
+// charge calls charge_addresses() of bpf/limit.h, which leaves in r0 whether a limit is exceeded.
 func (s *section) charge(number int) {
 	const keep, lengthShift = 2, 8 // TRAIT_KEEP and LENGTH_SHIFT
 	l := &s.Program.Limits[number]
-	s.Add(asm.Mov.Imm(asm.R4, 0), asm.StoreMem(asm.RFP, charged, asm.R4, asm.DWord))
-	s.endpoint(chargedSrc, s.family.source, l.Src)
-	s.endpoint(chargedDst, s.family.dest, l.Dst)
-	s.Add(asm.Mov.Imm(asm.R3, keep|int32(s.family.value)))
+	s.endpoint(asm.R1, asm.R2, s.family.source, l.Src)
+	s.endpoint(asm.R3, asm.R4, s.family.dest, l.Dst)
+	s.Add(asm.LoadImm(asm.R5, int64(number)<<32|keep|int64(s.family.value), asm.DWord))
 	if l.Bits {
-		s.loadLength(asm.R1, s.family)
-		s.Add(asm.LSh.Imm(asm.R1, lengthShift), asm.Or.Reg(asm.R3, asm.R1))
+		s.loadLength(asm.R0, s.family)
+		s.Add(asm.LSh.Imm(asm.R0, lengthShift), asm.Or.Reg(asm.R5, asm.R0))
 	}
-	s.Add(
-		asm.Mov.Reg(asm.R1, asm.RFP), asm.Add.Imm(asm.R1, charged),
-		asm.Mov.Imm(asm.R2, int32(number)),
-		asm.Call.Label(xdp.ChargeLimit),
-	)
+	s.Add(asm.Call.Label(xdp.ChargeAddresses))
 }
 
-// endpoint stores an address, or the zero in r4 where the limit does not ask for it.
-func (s *section) endpoint(to, at int16, asked *ir.Prefixes) {
+// endpoint loads an address, or zeros where the limit does not ask for it.
+func (s *section) endpoint(hi, lo asm.Register, at int16, asked *ir.Prefixes) {
 	if asked == nil {
-		s.Add(asm.StoreMem(asm.RFP, to, asm.R4, asm.DWord), asm.StoreMem(asm.RFP, to+8, asm.R4, asm.DWord))
+		s.Add(asm.Mov.Imm(hi, 0), asm.Mov.Imm(lo, 0))
 		return
 	}
-	s.address(asm.R1, asm.R2, at)
-	s.Add(asm.StoreMem(asm.RFP, to, asm.R1, asm.DWord), asm.StoreMem(asm.RFP, to+8, asm.R2, asm.DWord))
+	s.address(hi, lo, at)
 }
