@@ -46,6 +46,15 @@ type Shape struct{ ValueSize, Entries uint32 }
 // Octets is the size of the map's memory. The kernel rounds the size of a value up to 8.
 func (s Shape) Octets() int { return (int(s.ValueSize) + 7) &^ 7 * int(s.Entries) }
 
+// PowerOfTwo is the next power of two, at least n: the size of a table that a mask keeps an index in.
+func PowerOfTwo(n int) int {
+	p := 1
+	for p < n {
+		p *= 2
+	}
+	return p
+}
+
 // Globals are the maps behind global variables of the C program: their name in Shapes and of the map.
 const (
 	Filter4     = ".data.filter4"

@@ -69,8 +69,8 @@ func (a *addresses) add(m ir.AddrMatch) bool {
 	return true
 }
 
-// expr is the number of a match's expression, -1 when it has none.
-func (a *addresses) expr(m ir.AddrMatch) int {
+// Expr is the number of a match's expression, -1 when it has none.
+func (a *addresses) Expr(m ir.AddrMatch) int {
 	static, _ := a.split(m)
 	if len(static) == 0 {
 		return -1
@@ -136,8 +136,8 @@ func (a *addresses) classify(p *ir.Program) error {
 	return nil
 }
 
-// holds reports whether an expression holds for a class.
-func (a *addresses) holds(class, expr int) bool { return a.truth[class][expr/64]>>(expr%64)&1 == 1 }
+// Holds reports whether an expression holds for a class.
+func (a *addresses) Holds(class, expr int) bool { return a.truth[class][expr/64]>>(expr%64)&1 == 1 }
 
 // part is the address table and what the C program must know to read it.
 func (a *addresses) part() component {
@@ -152,14 +152,5 @@ func (a *addresses) part() component {
 	return p
 }
 
-// classes is the number of classes.
-func (a *addresses) classes() int { return len(a.table.Members) }
-
-// powerOfTwo is the next power of two, at least n.
-func powerOfTwo(n int) int {
-	p := 1
-	for p < n {
-		p *= 2
-	}
-	return p
-}
+// Count is the number of classes.
+func (a *addresses) Count() int { return len(a.table.Members) }

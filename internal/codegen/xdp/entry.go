@@ -9,12 +9,6 @@ import (
 	"github.com/floodwall/floodwall/internal/xdp"
 )
 
-// Expr is the number of a match's expression, -1 when it has none.
-func (a *addresses) Expr(m ir.AddrMatch) int { return a.expr(m) }
-
-// Holds reports whether an expression holds for a class.
-func (a *addresses) Holds(class, expr int) bool { return a.holds(class, expr) }
-
 // Held are the expressions that hold for a class.
 func (a *addresses) Held(class int) (list []int) {
 	for at, word := range a.truth[class] {
@@ -25,14 +19,11 @@ func (a *addresses) Held(class int) (list []int) {
 	return list
 }
 
-// Count is the number of classes.
-func (a *addresses) Count() int { return a.classes() }
-
 // entryPart generates the entry of a program, and is the maps that only the entry reads.
-func entryPart(p *ir.Program, a *addresses, o Options, out *Program) component {
+func entryPart(p *ir.Program, a *addresses, decisions []uint32, o Options, out *Program) component {
 	in := entry.Input{
 		Program:    p,
-		Decisions:  decisions(p, o.Slots),
+		Decisions:  decisions,
 		Dynamic:    out.Dynamic,
 		Classes:    a,
 		Handshakes: o.Protect,

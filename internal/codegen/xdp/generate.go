@@ -91,7 +91,8 @@ func Generate(p *ir.Program, o Options) (*Program, error) {
 	if err != nil {
 		return nil, err
 	}
-	code, rules, err := chooseForm(p, a, conditions, o, out)
+	decisions := decisions(p, o.Slots)
+	code, rules, err := chooseForm(p, a, conditions, decisions, o, out)
 	if err != nil {
 		return nil, err
 	}
@@ -105,7 +106,7 @@ func Generate(p *ir.Program, o Options) (*Program, error) {
 	}
 	out.Decide, out.Egress, out.Ingress = code, egress, ingress
 	out.Slots = slotsUsed(slices.Concat(o.Slots, o.GuardSlots, outcomeSlots(o.Protect)))
-	first := entryPart(p, a, o, out)
+	first := entryPart(p, a, decisions, o, out)
 	out.assemble(append(conditions.parts(), a.part(), dynamicPart(p, out.Dynamic), rules, guards, protections, first, general(p, o))...)
 	return out, nil
 }
@@ -129,8 +130,9 @@ func slotsUsed(slots []uint32) uint32 {
 }
 
 // chooseForm compiles the rules in the form that is estimated to be cheaper.
-func chooseForm(p *ir.Program, a *addresses, c *conditions, o Options, out *Program) (asm.Instructions, component, error) {
-	decisions := decisions(p, o.Slots)
+func chooseForm(
+	p *ir.Program, a *addresses, c *conditions, decisions []uint32, o Options, out *Program,
+) (asm.Instructions, component, error) {
 	straight := &straight{program: p, addrs: a, conditions: c, decisions: decisions}
 	tables := newTables(p, a, c, decisions)
 	out.Form = o.Form

@@ -67,7 +67,7 @@ func bucketsFor(l *ir.Limit) uint32 {
 
 // powerOfTwoOf is the least power of two that is not below x, at least 1 and at most the largest table.
 func powerOfTwoOf(x float64) uint32 {
-	return uint32(powerOfTwo(int(math.Ceil(min(x, maxLimitPrefixes/perBucket)))))
+	return uint32(xdp.PowerOfTwo(int(math.Ceil(min(x, maxLimitPrefixes/perBucket)))))
 }
 
 // debtTime is how long a source remains in the table that sends one packet of a flood.

@@ -107,7 +107,7 @@ func (s *straight) loadMask(to asm.Register, byClass bool, class int16, sets uin
 	if byClass {
 		s.Add(
 			asm.LoadMem(asm.R1, asm.R6, class, asm.Word),
-			asm.And.Imm(asm.R1, int32(powerOfTwo(s.addrs.classes())-1)),
+			asm.And.Imm(asm.R1, int32(xdp.PowerOfTwo(s.addrs.Count())-1)),
 			asm.LSh.Imm(asm.R1, 3),
 			asm.LoadMapValue(asm.R2, 0, 0).WithReference(xdp.Masks),
 			asm.Add.Reg(asm.R2, asm.R1),
@@ -168,7 +168,7 @@ func (s *straight) decided(i int, next string) {
 // testMask jumps to next unless the address matches.
 func (s *straight) testMask(mask asm.Register, m ir.AddrMatch, next string) {
 	bits := uint64(s.addrs.dynamicBits(m)) << len(s.addrs.exprs)
-	if e := s.addrs.expr(m); e >= 0 {
+	if e := s.addrs.Expr(m); e >= 0 {
 		bits |= 1 << e
 	}
 	s.Add(
@@ -231,7 +231,7 @@ func (s *straight) part() component {
 	if !s.addrs.srcClass && !s.addrs.dstClass {
 		return component{}
 	}
-	shape := xdp.Shape{ValueSize: uint32(8 * powerOfTwo(s.addrs.classes())), Entries: 1}
+	shape := xdp.Shape{ValueSize: uint32(8 * xdp.PowerOfTwo(s.addrs.Count())), Entries: 1}
 	return component{
 		shapes: map[string]xdp.Shape{xdp.Masks: shape},
 		fill: func(memory map[string][]byte) error {

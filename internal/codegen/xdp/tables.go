@@ -81,7 +81,7 @@ func (t *tables) shape() {
 	case words <= 1:
 		t.words, t.sums = 1, 0
 	case words <= 64:
-		t.words, t.sums = powerOfTwo(words), 1
+		t.words, t.sums = xdp.PowerOfTwo(words), 1
 	default:
 		t.sums = (words + 63) / 64
 		t.words = 64 * t.sums
@@ -123,7 +123,7 @@ func (a *addresses) alternatives(i int, r *ir.Rule) []alternative {
 func (a *addresses) conditions(matches []ir.AddrMatch) []addrCond {
 	out := []addrCond{{}}
 	for _, m := range matches {
-		expr, dynamic := a.expr(m), a.dynamicBits(m)
+		expr, dynamic := a.Expr(m), a.dynamicBits(m)
 		if m.Not {
 			for i := range out {
 				out[i].outDyn |= dynamic
@@ -163,7 +163,7 @@ func (t *tables) addressDims(name string, class, dynamic int16, of func(*alterna
 	}
 	if static {
 		t.dims = append(t.dims, &dim{
-			name: name, offset: class, bit: -1, size: t.addrs.classes(), fill: t.classRows(of),
+			name: name, offset: class, bit: -1, size: t.addrs.Count(), fill: t.classRows(of),
 		})
 	}
 	for number := range xdp.MaxDynamicSets {
@@ -229,12 +229,12 @@ func setBit(row []uint64, i int) { row[i/64] |= 1 << (i % 64) }
 
 func (a *addresses) satisfies(class int, c *addrCond) bool {
 	for _, e := range c.in {
-		if !a.holds(class, e) {
+		if !a.Holds(class, e) {
 			return false
 		}
 	}
 	for _, e := range c.out {
-		if a.holds(class, e) {
+		if a.Holds(class, e) {
 			return false
 		}
 	}

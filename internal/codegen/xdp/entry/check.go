@@ -13,9 +13,8 @@ import (
 // checks asks the checks that such a packet can fail, in the order in which they are reported: the first that fails is the
 // reason, so a packet that fails one pays for no more. It changes r0 to r5 but the length in r5, unless it calls a function.
 func (s *section) checks() {
-	asked := s.Program.Checks | s.Program.Observed
 	for check := range packet.NumChecks {
-		if code := checkCode[check]; code != nil && asked.Has(check) {
+		if code := checkCode[check]; code != nil && s.asked(check) {
 			code(s, s.exit(check))
 		}
 	}
@@ -27,16 +26,6 @@ func (s *section) exit(c packet.Check) string {
 		return toGeneral
 	}
 	return failed(c)
-}
-
-// used is the exit of a check, which is needed from now on.
-func (g *generator) used(exit string) string {
-	for check := range packet.NumChecks {
-		if failed(check) == exit {
-			g.fails = g.fails.With(check)
-		}
-	}
-	return exit
 }
 
 // checkCode are the checks that a packet of a section can fail, each with the code that leads to exit when it does. Those of
@@ -71,14 +60,14 @@ func (s *section) is(proto uint32) bool { return s.proto.number == proto }
 func (s *section) v4() bool { return s.family.value == packet.FamilyIPv4 }
 
 func (s *section) ttlZero(exit string) {
-	s.Add(asm.LoadMem(asm.R1, base, s.family.ttl, asm.Byte), asm.JEq.Imm(asm.R1, 0, s.used(exit)))
+	s.Add(asm.LoadMem(asm.R1, base, s.family.ttl, asm.Byte), asm.JEq.Imm(asm.R1, 0, exit))
 }
 
 func (s *section) land(exit string) {
 	if s.v4() {
 		s.Add(
 			asm.LoadMem(asm.R1, base, s.family.source, asm.Word), asm.LoadMem(asm.R2, base, s.family.dest, asm.Word),
-			asm.JEq.Reg(asm.R1, asm.R2, s.used(exit)),
+			asm.JEq.Reg(asm.R1, asm.R2, exit),
 		)
 		return
 	}
@@ -87,7 +76,7 @@ func (s *section) land(exit string) {
 		asm.LoadMem(asm.R1, base, s.family.source+8, asm.DWord), asm.LoadMem(asm.R2, base, s.family.dest+8, asm.DWord),
 		asm.JNE.Reg(asm.R1, asm.R2, differ),
 		asm.LoadMem(asm.R1, base, s.family.source, asm.DWord), asm.LoadMem(asm.R2, base, s.family.dest, asm.DWord),
-		asm.JEq.Reg(asm.R1, asm.R2, s.used(exit)),
+		asm.JEq.Reg(asm.R1, asm.R2, exit),
 	)
 	s.Mark(differ)
 }
@@ -100,11 +89,11 @@ func (s *section) sourceAddress(exit string) {
 	other := s.newLabel()
 	s.Add(
 		asm.LoadMem(asm.R1, base, s.family.source, asm.Byte),
-		asm.JEq.Imm(asm.R1, 0xff, s.used(exit)),
+		asm.JEq.Imm(asm.R1, 0xff, exit),
 		asm.LoadMem(asm.R1, base, s.family.source, asm.DWord),
 		asm.JNE.Imm(asm.R1, 0, other),
 		asm.LoadMem(asm.R1, base, s.family.source+8, asm.DWord), asm.HostTo(asm.BE, asm.R1, asm.DWord),
-		asm.JEq.Imm(asm.R1, 1, s.used(exit)),
+		asm.JEq.Imm(asm.R1, 1, exit),
 	)
 	s.Mark(other)
 }
@@ -130,10 +119,10 @@ func (s *section) inPrefixes(list []netip.Prefix, exit string) {
 		s.Add(asm.Mov.Reg(asm.R2, asm.R1), asm.RSh.Imm(asm.R2, int32(32-n)))
 		for _, value := range byLength[n] {
 			if int64(value) > 1<<31-1 {
-				s.Add(asm.LoadImm(asm.R4, int64(value), asm.DWord), asm.JEq.Reg(asm.R2, asm.R4, s.used(exit)))
+				s.Add(asm.LoadImm(asm.R4, int64(value), asm.DWord), asm.JEq.Reg(asm.R2, asm.R4, exit))
 				continue
 			}
-			s.Add(asm.JEq.Imm(asm.R2, int32(value), s.used(exit)))
+			s.Add(asm.JEq.Imm(asm.R2, int32(value), exit))
 		}
 	}
 }
@@ -165,7 +154,7 @@ func (s *section) bogonSource(exit string) {
 func (s *section) ownSource(exit string) {
 	for i := range s.Program.Sets {
 		if d := s.Program.Sets[i].Dynamic; d != nil && d.Local {
-			s.ask(int32(s.Dynamic[i]), false, s.used(exit))
+			s.ask(int32(s.Dynamic[i]), false, exit)
 			s.loadLength(length, s.family)
 		}
 	}
@@ -179,14 +168,14 @@ func (s *section) ndHopLimit(exit string) {
 	s.Add(
 		asm.LoadMem(asm.R1, base, s.family.l4, asm.Byte),
 		asm.Sub.Imm(asm.R1, 133), asm.JGT.Imm(asm.R1, 137-133, other), // RFC 4861, 4
-		asm.LoadMem(asm.R1, base, s.family.ttl, asm.Byte), asm.JNE.Imm(asm.R1, 255, s.used(exit)),
+		asm.LoadMem(asm.R1, base, s.family.ttl, asm.Byte), asm.JNE.Imm(asm.R1, 255, exit),
 	)
 	s.Mark(other)
 }
 
 func (s *section) udpSourceZero(exit string) {
 	if s.is(packet.ProtoUDP) {
-		s.Add(asm.LoadMem(asm.R1, base, s.family.l4, asm.Half), asm.JEq.Imm(asm.R1, 0, s.used(exit)))
+		s.Add(asm.LoadMem(asm.R1, base, s.family.l4, asm.Half), asm.JEq.Imm(asm.R1, 0, exit))
 	}
 }
 
@@ -194,9 +183,9 @@ func (s *section) portZero(exit string) {
 	if s.proto.ports == nil {
 		return
 	}
-	s.Add(asm.LoadMem(asm.R1, base, s.family.l4+2, asm.Half), asm.JEq.Imm(asm.R1, 0, s.used(exit)))
+	s.Add(asm.LoadMem(asm.R1, base, s.family.l4+2, asm.Half), asm.JEq.Imm(asm.R1, 0, exit))
 	if s.is(packet.ProtoTCP) {
-		s.Add(asm.LoadMem(asm.R1, base, s.family.l4, asm.Half), asm.JEq.Imm(asm.R1, 0, s.used(exit)))
+		s.Add(asm.LoadMem(asm.R1, base, s.family.l4, asm.Half), asm.JEq.Imm(asm.R1, 0, exit))
 	}
 }
 
@@ -207,15 +196,15 @@ func (s *section) udpLength(exit string) {
 	}
 	s.Add(
 		asm.LoadMem(asm.R1, base, s.family.l4+4, asm.Half), asm.HostTo(asm.BE, asm.R1, asm.Half),
-		asm.JLT.Imm(asm.R1, 8, s.used(exit)),
+		asm.JLT.Imm(asm.R1, 8, exit),
 		asm.Add.Imm(asm.R1, s.family.header()),
-		asm.JGT.Reg(asm.R1, length, s.used(exit)),
+		asm.JGT.Reg(asm.R1, length, exit),
 	)
 }
 
 func (s *section) udp6Checksum(exit string) {
 	if s.is(packet.ProtoUDP) && !s.v4() {
-		s.Add(asm.LoadMem(asm.R1, base, s.family.l4+6, asm.Half), asm.JEq.Imm(asm.R1, 0, s.used(exit)))
+		s.Add(asm.LoadMem(asm.R1, base, s.family.l4+6, asm.Half), asm.JEq.Imm(asm.R1, 0, exit))
 	}
 }
 
@@ -234,7 +223,7 @@ func (s *section) reflectorSource(exit string) {
 		asm.JEq.Imm(asm.R4, 0, none),
 	)
 	for _, port := range packet.ReflectorPorts {
-		s.Add(asm.JEq.Imm(asm.R1, int32(port), s.used(exit)))
+		s.Add(asm.JEq.Imm(asm.R1, int32(port), exit))
 	}
 	s.Mark(none)
 }
@@ -259,9 +248,9 @@ func (s *section) icmpType(exit string) {
 	}
 	s.Add(asm.LoadMem(asm.R1, base, s.family.l4, asm.Byte))
 	for _, t := range []int32{4, 5} {
-		s.Add(asm.JEq.Imm(asm.R1, t, s.used(exit)))
+		s.Add(asm.JEq.Imm(asm.R1, t, exit))
 	}
-	s.Add(asm.Sub.Imm(asm.R1, 13), asm.JLE.Imm(asm.R1, 18-13, s.used(exit))) // RFC 6918
+	s.Add(asm.Sub.Imm(asm.R1, 13), asm.JLE.Imm(asm.R1, 18-13, exit)) // RFC 6918
 }
 
 func (s *section) icmpLarge(exit string) {
@@ -271,7 +260,7 @@ func (s *section) icmpLarge(exit string) {
 		return
 	}
 	other := s.newLabel()
-	s.Add(asm.LoadMem(asm.R1, base, s.family.l4, asm.Byte), asm.JNE.Imm(asm.R1, request, other), asm.JGT.Imm(length, 1024, s.used(exit)))
+	s.Add(asm.LoadMem(asm.R1, base, s.family.l4, asm.Byte), asm.JNE.Imm(asm.R1, request, other), asm.JGT.Imm(length, 1024, exit))
 	s.Mark(other)
 }
 
@@ -287,5 +276,5 @@ func (s *section) ipChecksum(exit string) {
 	for range 3 {
 		s.Add(asm.Mov.Reg(asm.R2, asm.R1), asm.And.Imm(asm.R1, 0xffff), asm.RSh.Imm(asm.R2, 16), asm.Add.Reg(asm.R1, asm.R2))
 	}
-	s.Add(asm.JNE.Imm(asm.R1, 0xffff, s.used(exit)))
+	s.Add(asm.JNE.Imm(asm.R1, 0xffff, exit))
 }

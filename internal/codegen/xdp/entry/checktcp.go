@@ -29,9 +29,9 @@ func (s *section) tcpHeader(exit string) {
 	}
 	s.headerLength(asm.R1)
 	s.Add(
-		asm.JLT.Imm(asm.R1, 20, s.used(exit)),
+		asm.JLT.Imm(asm.R1, 20, exit),
 		asm.Add.Imm(asm.R1, s.family.header()),
-		asm.JGT.Reg(asm.R1, length, s.used(exit)),
+		asm.JGT.Reg(asm.R1, length, exit),
 	)
 }
 
@@ -61,7 +61,7 @@ func (s *section) tcpFlags(exit string) {
 		asm.LoadImm(asm.R2, int64(valid), asm.DWord),
 		asm.RSh.Reg(asm.R2, asm.R1),
 		asm.And.Imm(asm.R2, 1),
-		asm.JEq.Imm(asm.R2, 0, s.used(exit)),
+		asm.JEq.Imm(asm.R2, 0, exit),
 	)
 }
 
@@ -73,7 +73,7 @@ func (s *section) ackZero(exit string) {
 	s.flags(asm.R1)
 	s.Add(
 		asm.And.Imm(asm.R1, flagsACK), asm.JEq.Imm(asm.R1, 0, other),
-		asm.LoadMem(asm.R1, base, s.family.l4+ackAt, asm.Word), asm.JEq.Imm(asm.R1, 0, s.used(exit)),
+		asm.LoadMem(asm.R1, base, s.family.l4+ackAt, asm.Word), asm.JEq.Imm(asm.R1, 0, exit),
 	)
 	s.Mark(other)
 }
@@ -111,17 +111,15 @@ func (s *section) synNoMSS(exit string) {
 	s.onSYN(func() {
 		s.headerLength(asm.R1)
 		if s.asked(packet.TCPOptions) {
-			s.Add(asm.JEq.Imm(asm.R1, 20, s.used(exit)))
+			s.Add(asm.JEq.Imm(asm.R1, 20, exit))
 			return
 		}
 		some := s.newLabel()
-		s.Add(asm.JNE.Imm(asm.R1, 20, some), asm.Ja.Label(s.used(exit)))
+		s.Add(asm.JNE.Imm(asm.R1, 20, some), asm.Ja.Label(exit))
 		s.Mark(some)
 		s.usualOptions(asm.R1)
 	})
 }
-
-func (s *section) asked(c packet.Check) bool { return (s.Program.Checks | s.Program.Observed).Has(c) }
 
 // A part of the options of a SYN, at an offset of them, in network order.
 type optionPart struct {
@@ -162,6 +160,6 @@ func (s *section) options(bytes int32, parts []optionPart) {
 
 func (s *section) synWindowZero(exit string) {
 	s.onSYN(func() {
-		s.Add(asm.LoadMem(asm.R1, base, s.family.l4+windowAt, asm.Half), asm.JEq.Imm(asm.R1, 0, s.used(exit)))
+		s.Add(asm.LoadMem(asm.R1, base, s.family.l4+windowAt, asm.Half), asm.JEq.Imm(asm.R1, 0, exit))
 	})
 }

@@ -92,8 +92,7 @@ type generator struct {
 	emit.Emitter
 	Input
 	records records
-	fails   packet.CheckSet // checks that have been asked, and whose failure needs its exit
-	tagged  bool            // whether frames with a VLAN tag are decided here
+	tagged  bool // whether frames with a VLAN tag are decided here
 }
 
 // Generate generates the entry of a program.
@@ -140,7 +139,7 @@ func (g *generator) ethernet() {
 		asm.LoadMem(size, context, ctxDataEnd, asm.Word),
 	)
 	g.inFrame(base, frameBytes, size)
-	if (g.Program.Checks | g.Program.Observed).Has(packet.SourceMAC) {
+	if g.asked(packet.SourceMAC) {
 		g.Add(asm.LoadMem(asm.R1, base, 6, asm.Byte), asm.And.Imm(asm.R1, 1), asm.JNE.Imm(asm.R1, 0, toGeneral)) // the group bit
 	}
 	g.Add(asm.Sub.Reg(size, base), asm.LoadMem(asm.R1, base, 12, asm.Half), asm.Mov.Imm(spare, 14))
@@ -173,10 +172,13 @@ func (g *generator) inFrame(from asm.Register, bytes int32, end asm.Register) {
 // networkOrder is a 16-bit number of a frame as a load of a little-endian machine reads it. BPF objects here are little endian.
 func networkOrder(v uint16) int32 { return int32(v>>8 | v<<8) }
 
-// failures are the exits of checks.
+// asked reports whether a check is to be made, be it to drop or to count.
+func (g *generator) asked(c packet.Check) bool { return (g.Program.Checks | g.Program.Observed).Has(c) }
+
+// failures are the exits of checks. Those that no section leads to are left out with all else that is not reachable.
 func (g *generator) failures() {
 	for check := range packet.NumChecks {
-		if g.fails.Has(check) {
+		if g.Program.Checks.Has(check) {
 			g.Mark(failed(check))
 			g.decide(xdp.Decision(uint32(check), uint8(ir.Drop)))
 		}

@@ -86,9 +86,11 @@ func (s *section) rule(r *rule, later []rule) (final bool) {
 	for _, m := range r.match {
 		s.test(m, next)
 	}
-	asks := generals(later)
-	general := r.general || len(r.over) > 0 && (r.protect || len(asks) > mostAsks)
-	if general { // which asks the rest, too
+	var asks []rule
+	if len(r.over) > 0 {
+		asks = generals(later)
+	}
+	if r.general || len(r.over) > 0 && r.protect || len(asks) > mostAsks { // general() asks the rest, too
 		s.Add(asm.Ja.Label(toGeneral))
 		return s.passed(r, true, next)
 	}

@@ -50,7 +50,7 @@ func (s *section) classes() (called bool) {
 		asm.JEq.Imm(asm.R0, 0, s.label("unlisted")),
 		asm.LoadMem(asm.R3, base, s.family.l4+s.keyAt(), asm.Half),
 		asm.HostTo(asm.BE, asm.R3, asm.Half),
-		asm.And.Imm(asm.R0, int32(powerOfTwo(s.Classes.Count())-1)),
+		asm.And.Imm(asm.R0, int32(xdp.PowerOfTwo(s.Classes.Count())-1)),
 	)
 	s.chain()
 	return true
@@ -99,14 +99,12 @@ const (
 	tooMany    = -1
 )
 
-// record makes the records of rules, and returns the index of that of class 0, or sameForAll, or tooMany.
-func (s *section) record(rules []rule) (first int) {
-	index := newIndex(rules)
-	unlisted := index.left(s, 0)
+// record makes the records of the rules of an index, and returns the index of that of class 0, or sameForAll, or tooMany.
+func (s *section) record(x *index) (first int) {
 	block := newBlock(s.Classes.Count())
 	differ := false
 	for class := 1; class < s.Classes.Count(); class++ {
-		own, tail := own(index.left(s, class), unlisted)
+		own, tail := own(x.left(s, class), s.class0)
 		differ = differ || len(own) > 0 || !tail
 		if !block.add(class, s.chained(own, tail)) {
 			return tooMany
@@ -207,13 +205,4 @@ func (s *section) filter(bit asm.Register, mask uint32, bitmap string) {
 		asm.And.Imm(asm.R2, 1),
 		asm.JEq.Imm(asm.R2, 0, s.label("unlisted")),
 	)
-}
-
-// powerOfTwo is the next power of two, at least n.
-func powerOfTwo(n int) int {
-	p := 1
-	for p < n {
-		p *= 2
-	}
-	return p
 }

@@ -3,13 +3,15 @@ package entry
 import (
 	"encoding/binary"
 	"fmt"
+
+	"github.com/floodwall/floodwall/internal/xdp"
 )
 
 // block is the records of a section in the making: one for each class, and those that follow them.
 type block struct{ list []Record }
 
 // newBlock is a block for so many classes.
-func newBlock(classes int) *block { return &block{make([]Record, powerOfTwo(classes))} }
+func newBlock(classes int) *block { return &block{make([]Record, xdp.PowerOfTwo(classes))} }
 
 // passesBy is a record that no key matches but 65535, which it leads to general(): there is no empty range.
 var passesBy = Record{First: 1<<16 - 1, Decision: askGeneral}
@@ -63,4 +65,4 @@ func (r *Record) encode(to []byte) {
 }
 
 // capacity is how many records the map has: a power of two, so that a mask keeps an index in it.
-func (r *records) capacity() int { return powerOfTwo(max(len(r.list), 2)) }
+func (r *records) capacity() int { return xdp.PowerOfTwo(max(len(r.list), 2)) }

@@ -80,17 +80,17 @@ func (s *section) field(r *rule, m ir.Match) bool {
 		if s.proto.ports == nil {
 			return m.Has(packet.PortNone)
 		}
-		left, all = within(m.Values, *s.proto.ports), 1<<16
+		left, all = within(m, *s.proto.ports), 1<<16
 	case packet.ICMP:
 		if s.proto.types == nil {
 			return m.Has(packet.ICMPNone)
 		}
-		left, all = within(m.Values, *s.proto.types), 1<<16
+		left, all = within(m, *s.proto.types), 1<<16
 	case packet.Flags:
 		if s.proto.number != packet.ProtoTCP {
 			return m.Has(packet.FlagsNone)
 		}
-		left, all = within(m.Values, ir.Range{First: 0, Last: packet.FlagsNone - 1}), packet.FlagsNone
+		left, all = within(m, ir.Range{First: 0, Last: packet.FlagsNone - 1}), packet.FlagsNone
 	case packet.Proto:
 		return m.Has(s.proto.number)
 	case packet.Family:
@@ -115,15 +115,9 @@ func (s *section) field(r *rule, m ir.Match) bool {
 	return true
 }
 
-// within are the values of normalized ranges that are in one range, less its first.
-func within(values []ir.Range, in ir.Range) (out []ir.Range) {
-	for _, v := range values {
-		first, last := max(v.First, in.First), min(v.Last, in.Last)
-		if first <= last {
-			out = append(out, ir.Range{First: first - in.First, Last: last - in.First})
-		}
-	}
-	return out
+// within are the values of a field that are in one range, less its first.
+func within(m ir.Match, in ir.Range) []ir.Range {
+	return ranges.Shift(ranges.Common(m.Values, []ir.Range{in}, m.Field.Size()), in.First)
 }
 
 // source adds a test of the source.

@@ -18,6 +18,7 @@ type section struct {
 	proto  proto
 	rules  []rule // those that such a packet can match, in order
 	before int    // so many of them are asked before the source is looked up: its class, or a limit, is asked for by the next
+	class0 []rule // those that are left behind them for a source of class 0
 	first  int    // the index of the section's first record, or sameForAll, or tooMany
 	labels int
 }
@@ -40,7 +41,9 @@ func newSection(g *generator, f *family, p proto) *section {
 	if s.before < 0 {
 		s.before = len(s.rules)
 	}
-	s.first = s.record(s.rules[s.before:])
+	rest := newIndex(s.rules[s.before:])
+	s.class0 = rest.left(s, 0)
+	s.first = s.record(rest)
 	return s
 }
 
@@ -105,19 +108,18 @@ func (s *section) code() {
 func (s *section) body() {
 	s.whole()
 	s.checks()
-	rest := s.rules[s.before:]
 	if s.before > 0 {
 		s.loadPorts()
 		s.list(s.rules[:s.before], s.label("classes"))
 	}
 	s.Mark(s.label("classes"))
-	if len(rest) > 0 {
+	if s.before < len(s.rules) {
 		called := s.classes()
 		s.Mark(s.label("unlisted"))
 		if called || s.before == 0 {
 			s.loadPorts()
 		}
-		s.list(newIndex(rest).left(s, 0), s.label("default"))
+		s.list(s.class0, s.label("default"))
 	}
 	s.Mark(s.label("default"))
 	s.decide(xdp.Decision(xdp.SlotDefault, uint8(s.Program.Default)))
