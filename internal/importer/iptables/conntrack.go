@@ -99,7 +99,7 @@ func (r *ruleReader) originalPort(t saved.Token, original bool, f packet.Field) 
 func (r *ruleReader) originalOnly(t saved.Token, original bool) {
 	r.each(func(c saved.Cond) saved.Cond { return c.With(packet.State, tracked) })
 	if !original {
-		r.multiply([]saved.Cond{saved.Cond{}.With(packet.State, saved.Only(packet.StateNew)),
+		r.rule.Narrow([]saved.Cond{saved.Cond{}.With(packet.State, saved.Only(packet.StateNew)),
 			saved.Cond{}.With(packet.State, saved.Only(packet.StateEstablished, packet.StateRelated)).WithUnknown("-m conntrack " + t.Name)})
 	}
 }

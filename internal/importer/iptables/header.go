@@ -83,7 +83,7 @@ func (r *ruleReader) eitherPort(not bool, args []string) {
 		r.each(func(c saved.Cond) saved.Cond { return c.With(packet.SPort, v).With(packet.DPort, v) })
 		return
 	}
-	r.multiply([]saved.Cond{saved.Cond{}.With(packet.DPort, v), saved.Cond{}.With(packet.SPort, v)})
+	r.rule.Narrow([]saved.Cond{saved.Cond{}.With(packet.DPort, v), saved.Cond{}.With(packet.SPort, v)})
 }
 
 func (r *ruleReader) tcpFlags(not bool, args []string) {
@@ -155,7 +155,7 @@ func (r *ruleReader) state(not bool, args []string) {
 	case translated && not:
 		r.unknown("state " + args[0])
 	case translated && !not:
-		r.multiply([]saved.Cond{saved.Cond{}.With(packet.State, v), {DNAT: true}})
+		r.rule.Narrow([]saved.Cond{saved.Cond{}.With(packet.State, v), {DNAT: true}})
 	default:
 		r.each(func(c saved.Cond) saved.Cond { return c.With(packet.State, v) })
 	}

@@ -98,17 +98,6 @@ func (r *ruleReader) inDevice(not bool, args []string) {
 	})
 }
 
-// multiply makes alternatives of each alternative and one of conds.
-func (r *ruleReader) multiply(conds []saved.Cond) {
-	var out []saved.Cond
-	for _, a := range r.rule.Alts {
-		for _, c := range conds {
-			out = append(out, a.And(c))
-		}
-	}
-	r.rule.Alts = out
-}
-
 // addrType reads kinds of addresses.
 func addrType(side func(saved.Cond, saved.AddrTest) saved.Cond) func(*ruleReader, bool, []string) {
 	return func(r *ruleReader, not bool, args []string) {
@@ -136,5 +125,5 @@ func (r *ruleReader) matchSet(not bool, args []string) {
 		r.unknown("set " + s.Name + ", " + why)
 		return
 	}
-	r.multiply(alts)
+	r.rule.Narrow(alts)
 }

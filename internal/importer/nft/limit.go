@@ -29,7 +29,7 @@ func (r *nftReader) limit(body any) {
 		return
 	}
 	r.limited = true
-	r.narrow([]saved.Cond{{Limit: l}})
+	r.rule.Narrow([]saved.Cond{{Limit: l}})
 }
 
 // behindLimit notes that the rule asks for more behind its limit, which has counted the packets that this leaves out.

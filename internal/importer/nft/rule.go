@@ -67,7 +67,7 @@ func (r *nftReader) statement(name string, body any) {
 	case name == "match":
 		r.behindLimit()
 		op, _ := member(body, "op").(string)
-		r.narrow(r.meets(member(body, "left"), op, member(body, "right")))
+		r.rule.Narrow(r.meets(member(body, "left"), op, member(body, "right")))
 	case name == "vmap":
 		r.behindLimit()
 		r.verdictMap(member(body, "key"), member(body, "data"))
@@ -115,17 +115,6 @@ func nftAction(kind saved.ActionKind, body any) saved.Action {
 	return saved.Action{Kind: kind, Target: target}
 }
 
-// narrow makes the rule ask for any of conds, too.
-func (r *nftReader) narrow(conds []saved.Cond) {
-	var out []saved.Cond
-	for _, a := range r.rule.Alts {
-		for _, c := range conds {
-			out = append(out, a.And(c))
-		}
-	}
-	r.rule.Alts = out
-}
-
 // verdictMap makes a rule of each element. No two elements overlap, so their order is free, but the one for all other
 // packets comes last.
 func (r *nftReader) verdictMap(key, data any) {
@@ -163,9 +152,9 @@ func (r *nftReader) branch(key, val, verdict any) saved.Rule {
 	b.rule.Alts = slices.Clone(r.rule.Alts)
 	if val != "*" {
 		if parts, ok := member(key, "concat").([]any); ok {
-			b.narrow([]saved.Cond{b.tuple(parts, val)})
+			b.rule.Narrow([]saved.Cond{b.tuple(parts, val)})
 		} else {
-			b.narrow(b.meets(key, "==", val))
+			b.rule.Narrow(b.meets(key, "==", val))
 		}
 	}
 	if v, ok := verdict.(map[string]any); ok {

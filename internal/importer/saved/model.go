@@ -67,6 +67,17 @@ type Rule struct {
 	Recent  *RecentOption // remembers addresses, or asks for those that are remembered
 }
 
+// Narrow makes the rule ask for any of conds, too: alternatives of each alternative and one of them.
+func (r *Rule) Narrow(conds []Cond) {
+	var out []Cond
+	for _, a := range r.Alts {
+		for _, c := range conds {
+			out = append(out, a.And(c))
+		}
+	}
+	r.Alts = out
+}
+
 // Action is what a rule does with a packet.
 type Action struct {
 	Kind   ActionKind
