@@ -87,7 +87,7 @@ struct host_classes {
 struct bucket {
 	struct address key[3];
 	__u32 meta[3];
-	__u32 lengths; /* in octets 0 to 2 the prefix lengths + 1, 0 in an empty slot; octet 3: look into the next bucket too */
+	__u32 lengths; /* in bytes 0 to 2 the prefix lengths + 1, 0 in an empty slot; byte 3: look into the next bucket too */
 };
 
 enum {
@@ -328,7 +328,7 @@ static __always_inline bool in_filter4(__u32 addr)
 }
 
 /*
- * The class of an IPv4 address, 0 when no set has it. A function of its own to the verifier. Listed hosts are where there
+ * The class of an IPv4 address, 0 when no set has it. A global function. Listed hosts are where there
  * is neither line nor background.
  */
 __noinline __u32 class4(__u32 addr)

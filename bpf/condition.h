@@ -81,7 +81,7 @@ static __always_inline bool from_source(struct packet *p, struct condition *c)
 	return false;
 }
 
-/* A function of its own to the verifier, for which the argument might be null. */
+/* A global function, for which the argument might be null. */
 __noinline __u32 condition_holds(struct xdp_md *ctx, struct packet *p, __u32 number)
 {
 	struct condition *c = bpf_map_lookup_elem(&conditions, &number);
@@ -99,6 +99,6 @@ __noinline __u32 condition_holds(struct xdp_md *ctx, struct packet *p, __u32 num
 	if (!(c->flags & CONDITION_OBSERVE))
 		return 1;
 	if (!(p->seen & SEEN_QUESTION))
-		count(DECISION(c->slot, VERDICT_PASS), p->octets);
+		count(DECISION(c->slot, VERDICT_PASS), p->bytes);
 	return 0;
 }

@@ -75,9 +75,9 @@ __noinline __u32 host_connection(struct xdp_md *ctx, struct packet *p)
 	else if (state == BPF_TCP_ESTABLISHED)
 		connection = CONNECTION_OPEN;
 	else if (state == BPF_TCP_NEW_SYN_RECV)
-		connection = completes_request(sk, acknowledged(ctx, p)) ? CONNECTION_OPEN : CONNECTION_BEGUN;
+		connection = completes_request(sk, acknowledged(ctx, p)) ? CONNECTION_OPEN : CONNECTION_STARTED;
 	else if (state == BPF_TCP_SYN_SENT || state == BPF_TCP_TIME_WAIT)
-		connection = CONNECTION_BEGUN;
+		connection = CONNECTION_STARTED;
 	bpf_sk_release(sk);
 	return connection;
 }

@@ -52,7 +52,7 @@ enum {
 	MSS_LEAST6 = 1220, /* RFC 8200, 5, less headers */
 };
 
-/* By links and tunnels that there are: what Ethernet leaves under headers of tunnels is told to 4 octets. */
+/* By links and tunnels that there are: what Ethernet leaves under headers of tunnels is told to 4 bytes. */
 static const __u16 stamped_mss[64] = {
 	536,  576,  640,  768,  896,  1024, 1120, 1160, 1200, 1208, 1220, 1228, 1240, 1260, 1280, 1288,
 	1300, 1308, 1320, 1328, 1336, 1340, 1348, 1352, 1356, 1360, 1364, 1368, 1372, 1376, 1380, 1384,
@@ -143,8 +143,8 @@ static __always_inline void read_small(struct packet *p, struct syn_options *o, 
 	o->wscale = options < SMALL_WSCALE ? WSCALE_NONE : small_wscales[options - SMALL_WSCALE];
 }
 
-/* Octets of addresses in a hash. */
-static __always_inline __u32 hashed_octets(struct packet *p)
+/* Bytes of addresses in a hash. */
+static __always_inline __u32 hashed_bytes(struct packet *p)
 {
 	return p->family ? 32 : 8;
 }
@@ -172,7 +172,7 @@ static __always_inline __u32 cookie_mac(struct packet *p, __u32 isn, __u64 slot,
 	struct siphash h = hash_addresses(p, old ? syn_keys.previous : syn_keys.present);
 
 	siphash13_add(&h, (__u64)isn << 32 | both_ports(p));
-	return siphash13_end(&h, (slot & 0xffffff) << 32 | said, hashed_octets(p) + 15 + timestamps);
+	return siphash13_end(&h, (slot & 0xffffff) << 32 | said, hashed_bytes(p) + 15 + timestamps);
 }
 
 /* The sequence number with a hash: 1 bit of the slot, then the hash, and without timestamps what it says. */
@@ -185,7 +185,7 @@ static __always_inline __u32 cookie_number(__u32 mac, __u64 slot, __u32 said, bo
 
 /*
  * The sequence number of the SYN-ACK to a SYN with sequence number isn. Strikes out of o what cannot be offered, and sets
- * o->tsval to what is to be sent, when the SYN has timestamps. Like flow_state() a function of its own to the verifier.
+ * o->tsval to what is to be sent, when the SYN has timestamps. A global function, like flow_state().
  */
 __noinline __u32 cookie_make(struct packet *p, __u32 isn, struct syn_options *o)
 {
@@ -223,8 +223,8 @@ static __always_inline bool cookie_valid_for(struct packet *p, __u32 seq, __u32 
 }
 
 /*
- * The same, of which o has the timestamps; it is completed by what the SYN wanted. Like flow_state() a function of its
- * own to the verifier.
+ * The same, of which o has the timestamps; it is completed by what the SYN wanted. A global function, like
+ * flow_state().
  */
 __noinline __u32 cookie_check(struct packet *p, __u32 seq, __u32 ack, struct syn_options *o)
 {

@@ -16,7 +16,7 @@ struct {
 	__type(value, struct counter);
 } counters SEC(".maps");
 
-static __always_inline void count(__u32 decision, __u32 octets)
+static __always_inline void count(__u32 decision, __u32 bytes)
 {
 	__u32 slot = decision >> 8;
 	struct counter *c = bpf_map_lookup_elem(&counters, &slot);
@@ -24,5 +24,5 @@ static __always_inline void count(__u32 decision, __u32 octets)
 	if (!c)
 		return;
 	c->packets++;
-	c->octets += octets;
+	c->octets += bytes;
 }

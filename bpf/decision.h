@@ -6,7 +6,7 @@
 
 /* The reasons that no policy changes have the first slots: the checks from 0 on, then these. Rules follow. */
 enum slot {
-	SLOT_REPLIES = 61, /* sent by the program itself, with their octets */
+	SLOT_REPLIES = 61, /* sent by the program itself, with their bytes */
 	SLOT_NOT_IP = 62,
 	SLOT_DEFAULT = 63,
 	SLOT_RULES = 64,
@@ -23,7 +23,7 @@ enum verdict {
 	DECISION_PROTECTED = 0x40,   /* a flag: what passes goes through a protection, which actions names */
 };
 
-/* A decision is a slot, and in the lowest octet a verdict and flags, in one number, as generated code returns it. */
+/* A decision is a slot, and in the lowest byte a verdict and flags, in one number, as generated code returns it. */
 #define DECISION(slot, verdict) ((slot) << 8 | (verdict))
 
 /* What is done beside the verdict. internal/compile/action.go fills the map. */

@@ -24,7 +24,7 @@ const volatile bool dns_verify;
 
 /*
  * Notes the labels of the name in a message of that length. Returns where the name ends, 0 when it breaks a limit. A
- * function of its own to the verifier, which so walks the loop once.
+ * global function, which the verifier checks once.
  */
 __noinline __u32 dns_name(struct dns_message *m, __u32 length)
 {

@@ -7,14 +7,14 @@
 
 enum {
 	DNS_NAME_AT = 8 + 12, /* in the datagram: behind the headers of UDP and DNS (4.1.1) */
-	DNS_NAME_MAX = 255,   /* octets of a name with its length octets, the root's among them (2.3.4) */
-	DNS_LABELS_MAX = 127, /* that so many octets can have beside the root's */
-	DNS_LABEL_MAX = 63,   /* octets; above are compression pointers and types of labels that nobody uses */
-	DNS_QUESTION = 4,     /* octets: type and class, behind the name (4.1.2) */
-	DNS_RECORD = 11,      /* octets of the shortest record: the root's name, type, class, TTL, length of the data */
+	DNS_NAME_MAX = 255,   /* bytes of a name with its length bytes, the root's among them (2.3.4) */
+	DNS_LABELS_MAX = 127, /* that so many bytes can have beside the root's */
+	DNS_LABEL_MAX = 63,   /* bytes; above are compression pointers and types of labels that nobody uses */
+	DNS_QUESTION = 4,     /* bytes: type and class, behind the name (4.1.2) */
+	DNS_RECORD = 11,      /* bytes of the shortest record: the root's name, type, class, TTL, length of the data */
 	DNS_EXTRAS_MAX = 2,   /* additional records of a query */
 	DNS_READ = DNS_NAME_AT + DNS_NAME_MAX + DNS_QUESTION + DNS_RECORD,
-	DNS_TEXT = 512, /* a power of two with room for all of that */
+	DNS_TEXT = 512, /* a power of two with space for all of that */
 
 	DNS_TYPE_OPT = 41,      /* RFC 6891 */
 	DNS_OPTION_COOKIE = 10, /* RFC 7873 */
@@ -25,7 +25,7 @@ enum {
 
 /* A datagram, and what was found in it. Offsets count from the UDP header. */
 struct dns_message {
-	__u8 text[DNS_TEXT + DNS_LABEL_MAX + 1]; /* the first octets; past the end anything may be */
+	__u8 text[DNS_TEXT + DNS_LABEL_MAX + 1]; /* the first bytes; past the end anything may be */
 	__u8 label[DNS_LABELS_MAX + 1];          /* where each label of the name begins, from that of the name */
 	__u32 labels;                            /* of the name, the root aside */
 	__u32 options;                           /* where the OPT record's data begins, 0 without that record */
@@ -41,7 +41,7 @@ struct {
 	__type(value, struct dns_message);
 } dns_message SEC(".maps");
 
-/* Two octets in network order. */
+/* Two bytes in network order. */
 static __always_inline __u32 dns_word(struct dns_message *m, __u32 at)
 {
 	return m->text[at & (DNS_TEXT - 1)] << 8 | m->text[(at + 1) & (DNS_TEXT - 1)];

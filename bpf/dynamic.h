@@ -48,7 +48,7 @@ static __always_inline __u32 now_seconds(void)
 }
 
 /*
- * Whether a set has an address. A function of its own to the verifier, which so walks the loops once. An IPv6 address
+ * Whether a set has an address. A global function, which the verifier checks once. An IPv6 address
  * that maps an IPv4 one (RFC 4291, 2.5.5.2) is not that one, whose entries it must not find.
  */
 __noinline __u32 is_member(__u32 number, __u64 hi, __u64 lo, __u32 v6)

@@ -26,7 +26,7 @@ static __always_inline void verify_client(struct packet *p, __u32 seconds)
 		bpf_map_update_elem(&verified, &client, &expiry, BPF_ANY);
 }
 
-/* headers: octets of those of IP. A SYN may carry data before the handshake is over (RFC 7413), and a reset has nothing to do with one. */
+/* headers: bytes of those of IP. A SYN may carry data before the handshake is over (RFC 7413), and a reset has nothing to do with one. */
 static __always_inline void leaving_tcp(struct __sk_buff *skb, struct packet *p, __u32 headers)
 {
 	struct guard *guard;

@@ -35,8 +35,8 @@ const volatile __u32 default_decision;
 
 /*
  * The placeholder for the rules. It must look as if it read the packet and could return anything, or else the compiler
- * drops the argument, the stores before the call, and what follows from the result. It is a function of its own to the
- * verifier, so the rules are verified once, whatever leads here; the price is that the argument might be null.
+ * drops the argument, the stores before the call, and what follows from the result. It is a global function:
+ * the verifier checks the rules once, whatever leads here. The price is that the argument might be null.
  */
 __noinline __u32 decide(struct xdp_md *ctx, struct packet *p)
 {
@@ -87,7 +87,7 @@ static __noinline enum kind parse(struct xdp_md *ctx, struct frame *f)
 	__be16 ethertype;
 
 	f->failed = 0;
-	f->packet.octets = c.linear = c.end - c.pos;
+	f->packet.bytes = c.linear = c.end - c.pos;
 	f->packet.port = f->packet.sport = PORT_NONE;
 	f->packet.flags = FLAGS_NONE;
 	f->packet.icmp = ICMP_NONE;
@@ -144,7 +144,7 @@ static __always_inline void observe(struct frame *f)
 	__u64 failed = opaque(f->failed) & observed_checks;
 
 	if (failed && !(f->packet.seen & SEEN_QUESTION))
-		count(DECISION(lowest_bit(failed), VERDICT_PASS), f->packet.octets);
+		count(DECISION(lowest_bit(failed), VERDICT_PASS), f->packet.bytes);
 }
 
 static __always_inline __u32 judge(struct xdp_md *ctx, struct frame *f)
@@ -170,8 +170,8 @@ static __always_inline __u32 judge(struct xdp_md *ctx, struct frame *f)
 }
 
 /*
- * Decides any frame, and acts. The generated entry hands it what it does not decide itself. A function of its own to the
- * verifier, which so follows it once, whatever leads here.
+ * Decides any frame, and acts. The generated entry hands it what it does not decide itself. A global function:
+ * the verifier checks it once, whatever leads here.
  */
 __noinline int general(struct xdp_md *ctx)
 {
@@ -182,7 +182,7 @@ __noinline int general(struct xdp_md *ctx)
 	decision = judge(ctx, &f);
 	if (answer_question(ctx, decision, 0) && !(f.packet.seen & SEEN_ACT))
 		return XDP_PASS;
-	count(decision, f.packet.octets);
+	count(decision, f.packet.bytes);
 	return act(ctx, &f.packet, decision);
 }
 

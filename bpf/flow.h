@@ -225,8 +225,7 @@ static __always_inline __u64 slot_worth(__u64 word, __u32 now)
 }
 
 /*
- * The slot for a new flow, the one that is worth least, with its rank in the upper half. A function of its own to the
- * verifier.
+ * The slot for a new flow, the one that is worth least, with its rank in the upper half. A global function.
  */
 __noinline __u64 flow_victim(struct flow_bucket *b, __u32 now)
 {
@@ -284,7 +283,7 @@ static __always_inline void sweep_flows(struct flow_bucket *b, __u64 *filter, __
 
 /*
  * What is known of a packet's flow, an enum flow_state. Notes that it was seen, once a minute, if it is one that the kernel
- * has: the age of any other says since when. A function of its own to the verifier, for which the argument might be null.
+ * has: the age of any other says since when. A global function, for which the argument might be null.
  */
 __noinline __u32 flow_state(struct packet *p)
 {

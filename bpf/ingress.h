@@ -20,14 +20,14 @@
 #include "verifier.h"
 
 /*
- * An octet for each TCP port: the number from 1 on of the protection whose connections the kernel is given, 0 when there
+ * A byte for each TCP port: the number from 1 on of the protection whose connections the kernel is given, 0 when there
  * is none. internal/compile/protect.go fills the map.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
 	__type(key, __u32);
-	__type(value, __u64); /* PORT_UDP octets when there is such a protection */
+	__type(value, __u64); /* PORT_UDP bytes when there is such a protection */
 } host_ports SEC(".maps");
 
 /* What the kernel is told of a SYN: its include/net/tcp.h. */
@@ -75,7 +75,7 @@ static __always_inline __u32 host_protection(__u32 port)
 	return by_port && port < PORT_UDP ? by_port[port] : 0;
 }
 
-/* Notes the timestamps of a segment. Returns whether it has them. Like flow_state() a function of its own to the verifier. */
+/* Notes the timestamps of a segment. Returns whether it has them. A global function, like flow_state(). */
 __noinline __u32 skb_timestamps(struct __sk_buff *skb, struct packet *p, struct syn_options *o)
 {
 	__u8 option[10];
@@ -183,7 +183,7 @@ static __always_inline int reinject(struct __sk_buff *skb)
 
 /*
  * What becomes of a segment without a cookie when a listening socket would get it. Soon after the proof it follows one
- * which was lost. Later the connection is another, which the kernel has begun by itself with a cookie of its own.
+ * which was lost. Later the connection is another, which the kernel has started by itself with a cookie of its own.
  */
 static __always_inline int judge_unproved(struct packet *p)
 {

@@ -18,7 +18,7 @@
 enum connection {
 	CONNECTION_UNKNOWN, /* it was not asked */
 	CONNECTION_NONE,
-	CONNECTION_BEGUN,   /* not to be remembered yet, or not any more */
+	CONNECTION_STARTED, /* not to be remembered yet, or not any more */
 	CONNECTION_CLOSING, /* one side has said that it is over */
 	CONNECTION_OPEN,    /* or it is open by this very packet, which acknowledges the kernel's SYN-ACK */
 };
@@ -102,7 +102,7 @@ static __always_inline void ack_headers(struct short_headers *h, const struct pa
 }
 
 /*
- * The sequence number of SYNPROXY's SYN-ACK to a SYN with sequence number isn whose sender takes segments of mss octets.
+ * The sequence number of SYNPROXY's SYN-ACK to a SYN with sequence number isn whose sender takes segments of mss bytes.
  * Returns -1 when there is none.
  */
 __noinline __s64 raw_cookie(struct packet *p, __u32 isn, __u32 mss)
@@ -133,7 +133,7 @@ __noinline __u32 raw_cookie_valid(struct packet *p, __u32 seq, __u32 ack)
 }
 
 /*
- * The kernel's check takes a sequence number that is some octets too small for one with a larger MSS: its cookie is a hash
+ * The kernel's check takes a sequence number that is some bytes too small for one with a larger MSS: its cookie is a hash
  * to which the number and the place of the MSS in a table of four are added (net/ipv4/syncookies.c,
  * check_tcp_syn_cookie()). So cookies without timestamps have MSSs of even places only, the first and the third.
  */
@@ -335,8 +335,8 @@ static __always_inline __u32 tracked_state(struct nf_conn *connection, __u32 ack
 		return CONNECTION_OPEN;
 	if (state == TRACKED_SYN_RECV)
 		return ack && ack == connection->proto.tcp.seen[DIRECTION_REPLY].td_end ? CONNECTION_OPEN
-											: CONNECTION_BEGUN;
-	return state > TRACKED_ESTABLISHED && state < TRACKED_TIME_WAIT ? CONNECTION_CLOSING : CONNECTION_BEGUN;
+											: CONNECTION_STARTED;
+	return state > TRACKED_ESTABLISHED && state < TRACKED_TIME_WAIT ? CONNECTION_CLOSING : CONNECTION_STARTED;
 }
 
 /*
@@ -368,7 +368,7 @@ static __always_inline bool is_replaceable(struct nf_conn *connection)
 }
 
 /*
- * Has conntrack forget a connection in whose place a cookie has begun another. Of a handshake that is not over the SYN passed
+ * Has conntrack forget a connection in whose place a cookie has started another. Of a handshake that is not over the SYN passed
  * before there were cookies, or while they rested, and it or its answer was lost: else SYNPROXY's own SYN would be one of that
  * connection, which conntrack does not know to be SYNPROXY's, and the server's answer would go to the client. Of a connection
  * that has ended the numbers may lie ahead of those of the new one: else conntrack would take the new one's ACK for an old one

@@ -27,7 +27,7 @@ struct icmp_header {
 	__be32 rest;
 };
 
-/* The payload begins after so many octets of the L4 header, unless the packet ends before. */
+/* The payload begins after so many bytes of the L4 header, unless the packet ends before. */
 static __always_inline void payload_after(struct frame *f, __u32 header)
 {
 	__u32 at = f->packet.l4 + header;
@@ -50,7 +50,7 @@ static __always_inline bool tcp_flags_valid(__u32 flags)
 	return valid >> (flags & 0x3f) & 1;
 }
 
-/* The options of a SYN as Linux and Android send them, 20 octets. */
+/* The options of a SYN as Linux and Android send them, 20 bytes. */
 struct usual_options {
 	__be16 mss_begins;
 	__be16 mss;
@@ -62,7 +62,7 @@ struct usual_options {
 	__u8 wscale;
 };
 
-/* Whether options of a SYN are those, which are most of all: one look at them does for a walk. */
+/* Whether options of a SYN are those, which are most of all: one comparison does instead of a loop over them. */
 static __always_inline bool are_usual(struct usual_options *o, __u32 length, void *end)
 {
 	return length == sizeof(*o) && (void *)(o + 1) <= end && o->mss_begins == bpf_htons(0x0204) &&
@@ -70,7 +70,7 @@ static __always_inline bool are_usual(struct usual_options *o, __u32 length, voi
 	       o->wscale_size == 3;
 }
 
-/* What the options of a SYN at an offset of the frame fail. Like ipv4_options a function of its own to the verifier. */
+/* What the options of a SYN at an offset of the frame fail. A global function, like ipv4_options. */
 __noinline __u64 check_syn_options(struct xdp_md *ctx, __u32 offset, __u32 length)
 {
 	void *end = (void *)(long)ctx->data_end;
@@ -108,7 +108,7 @@ static __always_inline void check_syn(struct xdp_md *ctx, struct cursor *c, stru
 		f->failed |= check_syn_options(ctx, offset_of(c) + sizeof(*tcp), header - sizeof(*tcp));
 }
 
-/* The octet of the flags, CWR to FIN. */
+/* The byte of the flags, CWR to FIN. */
 static __always_inline __u8 tcp_flags(struct tcphdr *tcp)
 {
 	return ((__u8 *)tcp)[13];

@@ -10,7 +10,7 @@
 #include <bpf/bpf_endian.h>
 #include <bpf/bpf_helpers.h>
 
-#define HEADER_MAX 256 /* octets of each frame that are written anew */
+#define HEADER_MAX 256 /* bytes of each frame that are written anew */
 #define FLOWS_MAX 8    /* flows in a mix */
 #define CAPTURE_MAX 2048
 #define SPIN_MAX 512 /* looks at the clock */
@@ -42,8 +42,8 @@ struct field16 {
 
 struct recipe {
 	__u32 ifindex; /* frames leave here; 0: the frame is passed to the caller (tests) */
-	__u32 length;  /* octets of header to write */
-	__u32 trim;    /* octets by which this flow's frames are shorter than the longest of the mix */
+	__u32 length;  /* bytes of header to write */
+	__u32 trim;    /* bytes by which this flow's frames are shorter than the longest of the mix */
 	__u32 words;   /* of an address: 1 for IPv4, 4 for IPv6 */
 	struct address source, destination;
 	struct field16 sport, dport, id;
@@ -377,7 +377,7 @@ SEC("xdp") int count_pass(struct xdp_md *ctx)
 	return XDP_PASS;
 }
 
-/* struct captured is one frame, cut at CAPTURE_MAX octets. */
+/* struct captured is one frame, cut at CAPTURE_MAX bytes. */
 struct captured {
 	__u32 length; /* of the frame */
 	__u8 frame[CAPTURE_MAX];
@@ -388,7 +388,7 @@ struct {
 	__uint(max_entries, 1 << 23);
 } captures SEC(".maps");
 
-/* capture_drop copies each frame to user space, as long as there is room, and drops it. */
+/* capture_drop copies each frame to user space, as long as there is space, and drops it. */
 SEC("xdp") int capture_drop(struct xdp_md *ctx)
 {
 	__u64 length = ctx->data_end - ctx->data;

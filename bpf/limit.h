@@ -242,8 +242,8 @@ static __always_inline void count_eviction(__u32 number)
 }
 
 /*
- * Charges a packet to its prefix, if that may still owe as much. Returns an enum outcome. A function of its own to the
- * verifier, which so walks the search once and not for each try.
+ * Charges a packet to its prefix, if that may still owe as much. Returns an enum outcome. A global function, which the
+ * verifier checks once and not for each try.
  */
 __noinline __u32 charge(struct limit_bucket *b, struct charge *c)
 {
@@ -294,7 +294,7 @@ static __always_inline __u32 traits_of(struct packet *p)
 }
 
 /*
- * Whether a packet is over a limit; if not, it is charged. A function of its own to the verifier, for which the argument
+ * Whether a packet is over a limit; if not, it is charged. A global function, for which the argument
  * might be null.
  */
 __noinline __u32 charge_limit(struct charged *w, __u32 number, __u32 traits)
@@ -382,8 +382,7 @@ __noinline __u32 take_back(struct limit_bucket *b, struct charge *c)
 }
 
 /*
- * Takes back what a packet was charged with: what it was charged for did not happen. Like limit_exceeded() a function of
- * its own to the verifier.
+ * Takes back what a packet was charged with: what it was charged for did not happen. A global function, like limit_exceeded().
  */
 __noinline __u32 limit_credit(struct packet *p, __u32 number)
 {

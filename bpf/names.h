@@ -33,7 +33,7 @@ struct {
 	__type(value, struct name_bucket);
 } names SEC(".maps");
 
-/* Eight octets with ASCII letters in lower case, and no other octet changed: the top bits say which are from A to Z. */
+/* Eight bytes with ASCII letters in lower case, and no other byte changed: the top bits say which are from A to Z. */
 static __always_inline __u64 lower_case(__u64 text)
 {
 	__u64 low = text & 0x7f7f7f7f7f7f7f7f;
@@ -42,7 +42,7 @@ static __always_inline __u64 lower_case(__u64 text)
 	return text | ((from_a ^ past_z) & ~text & 0x8080808080808080) >> 2;
 }
 
-/* Hashes a label, its length octet included, in words of 8 octets, the last of which is filled up with zeros. */
+/* Hashes a label, its length byte included, in words of 8 bytes, the last of which is filled up with zeros. */
 __noinline int hash_label(struct dns_message *m, __u32 at)
 {
 	struct siphash h;
@@ -95,7 +95,7 @@ static __always_inline __u32 sets_listing(__u64 hash)
 	return 0;
 }
 
-/* The sets that have the name of a query. A function of its own to the verifier, which so walks the loops once. */
+/* The sets that have the name of a query. A global function, which the verifier checks once. */
 __noinline __u32 name_sets(struct dns_message *m)
 {
 	__u64 key[2] = { name_key[0], name_key[1] };

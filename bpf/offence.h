@@ -47,7 +47,7 @@ enum { PROOF_BEHIND = 1 << 16 };
 /*
  * Whether a packet is a segment of a TCP connection that this host has open, with a sequence number that its window takes: its
  * sender has heard the numbers that were sent to its address. Who guesses has a chance of one in thousands, once he knows the
- * ports. Like ipv4_options a function of its own to the verifier.
+ * ports. A global function, like ipv4_options.
  */
 __noinline __u32 in_connection(struct xdp_md *ctx, struct packet *p)
 {
@@ -74,7 +74,7 @@ __noinline __u32 in_connection(struct xdp_md *ctx, struct packet *p)
 	return proved;
 }
 
-/* Reports the source of a packet that exceeds a limit. Like ipv4_options a function of its own to the verifier. */
+/* Reports the source of a packet that exceeds a limit. A global function, like ipv4_options. */
 __noinline __u32 report_offence(struct xdp_md *ctx, struct packet *p)
 {
 	__u32 key = 0, proved;

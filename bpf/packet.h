@@ -65,8 +65,8 @@ struct packet {
 	__u32 dns_names; /* the name sets that have the name of the query, a bit each */
 	__u32 l4;        /* where the L4 header begins in the frame, 0 when there is none */
 	__u32 payload;   /* what follows that header, 0 when it is cut short */
-	__u32 end;       /* and where the IP packet ends: behind its last octet that is in the frame */
-	__u32 octets;    /* of the whole frame */
+	__u32 end;       /* and where the IP packet ends: behind its last byte that is in the frame */
+	__u32 bytes;     /* of the whole frame */
 	__u32 seen;      /* see below */
 	__u32 exceeded;  /* the number of the limit that the packet exceeds, and 1; 0: none */
 	__u32 first;     /* the first alternative of the tables that decide() is to look at */

@@ -13,14 +13,14 @@
 enum {
 	MAX_VLAN_TAGS = 2,
 	MAX_EXT_HEADERS = 6,
-	MAX_OPTIONS = 40, /* octets of IPv4 or TCP options, and so the most options */
+	MAX_OPTIONS = 40, /* bytes of IPv4 or TCP options, and so the most options */
 };
 
 /* The place in the frame. left is how much of the packet follows pos, as its IP header says. */
 struct cursor {
 	void *pos;
 	void *end;    /* of the frame's linear part */
-	__u32 linear; /* octets of that part */
+	__u32 linear; /* bytes of that part */
 	__u32 left;
 };
 
@@ -30,7 +30,7 @@ static __always_inline __u32 offset_of(struct cursor *c)
 	return c->linear - (__u32)(c->end - c->pos);
 }
 
-/* In words of 16 bits, to which frames are aligned; the kernel's struct ethhdr is packed, and read by octets. */
+/* In words of 16 bits, to which frames are aligned; the kernel's struct ethhdr is packed, and read by bytes. */
 struct ethernet {
 	__be16 destination[3];
 	__be16 source[3];
@@ -101,8 +101,8 @@ static __always_inline void limit_length(struct xdp_md *ctx, struct cursor *c, s
 	f->packet.length = length < 65535 ? length : 65535;
 	if (length <= linear)
 		return;
-	f->packet.octets = bpf_xdp_get_buff_len(ctx);
-	rest = f->packet.octets - (c->linear - linear);
+	f->packet.bytes = bpf_xdp_get_buff_len(ctx);
+	rest = f->packet.bytes - (c->linear - linear);
 	if (length > rest) {
 		fail_if(f->failed, CHECK_TRUNCATED, true);
 		c->left = rest;
@@ -117,7 +117,7 @@ enum {
 
 /*
  * The size of the option at an offset of the options of IPv4 or TCP, which have the same form: kind 0 ends them, kind 1
- * is one octet, all others carry their length. Otherwise how the options end.
+ * is one byte, all others carry their length. Otherwise how the options end.
  */
 static __always_inline int option_size(__u8 *option, __u32 at, __u32 length, void *end)
 {
@@ -141,7 +141,7 @@ static __always_inline __u64 check_ipv4_option(__u8 type)
 }
 
 /*
- * What the options at an offset of the frame fail. A function of its own to the verifier, which so walks the loop once
+ * What the options at an offset of the frame fail. A global function, which the verifier checks once
  * and not again for each path that leads here; and only frames with options pay for the call.
  */
 __noinline __u64 ipv4_options(struct xdp_md *ctx, __u32 offset, __u32 length)
@@ -256,7 +256,7 @@ static __always_inline __u64 cut_short(__u32 fragment)
 	return fragment == FRAGMENT_FIRST ? BIT(CHECK_TINY_FRAGMENT) : BIT(CHECK_TRUNCATED);
 }
 
-/* What a walk along the extension headers knows. */
+/* What the parser of the extension headers knows. */
 struct chain {
 	__u64 failed;
 	__u32 proto;
@@ -284,28 +284,27 @@ static __always_inline bool parse_fragment(struct chain *chain, struct extension
 }
 
 /*
- * Walks the extension headers from an offset of the frame on. claimed is the payload length that the header states,
- * left what there is of it. Returns the octets walked, or -1 when no L4 header follows. Like ipv4_options a function of
- * its own to the verifier.
+ * Parses the extension headers from an offset of the frame on. claimed is the payload length that the header states,
+ * left what there is of it. Returns the bytes of them, or -1 when no L4 header follows. A global function, like ipv4_options.
  */
 __noinline int extensions(struct xdp_md *ctx, struct chain *chain, __u32 offset, __u32 claimed, __u32 left)
 {
 	void *end = (void *)(long)ctx->data_end;
-	__u32 walked = 0, fragments = 0;
+	__u32 skipped = 0, fragments = 0;
 
 	if (!chain)
 		return -1;
 	for (int i = 0; i <= MAX_EXT_HEADERS; i++) {
-		struct extension *ext = (void *)(long)ctx->data + (offset & 0xff) + (walked & 0x3fff);
+		struct extension *ext = (void *)(long)ctx->data + (offset & 0xff) + (skipped & 0x3fff);
 		__u32 length, next = chain->proto;
 
 		if (!is_extension(next))
-			return walked;
+			return skipped;
 		if (i == MAX_EXT_HEADERS) {
 			chain->failed |= BIT(CHECK_EXT_HEADERS);
 			return -1;
 		}
-		if (walked + sizeof(*ext) > left || (void *)(ext + 1) > end) {
+		if (skipped + sizeof(*ext) > left || (void *)(ext + 1) > end) {
 			chain->failed |= cut_short(chain->fragment);
 			return -1;
 		}
@@ -319,11 +318,11 @@ __noinline int extensions(struct xdp_md *ctx, struct chain *chain, __u32 offset,
 			if (fragments)
 				chain->failed |= BIT(CHECK_EXT_ORDER);
 			fragments = 1;
-			if (!parse_fragment(chain, ext, claimed - walked - length))
+			if (!parse_fragment(chain, ext, claimed - skipped - length))
 				return -1;
 		}
-		walked = opaque(walked + length);
-		if (walked > left || walked > 0x3fff) {
+		skipped = opaque(skipped + length);
+		if (skipped > left || skipped > 0x3fff) {
 			chain->failed |= cut_short(chain->fragment);
 			return -1;
 		}
@@ -336,18 +335,18 @@ __noinline int extensions(struct xdp_md *ctx, struct chain *chain, __u32 offset,
 static __always_inline bool parse_extensions(struct xdp_md *ctx, struct cursor *c, struct frame *f, __u32 claimed)
 {
 	struct chain chain = { .proto = f->packet.proto, .fragment = FRAGMENT_NONE };
-	int walked;
+	int skipped;
 
 	if (!is_extension(f->packet.proto))
 		return true;
-	walked = extensions(ctx, &chain, offset_of(c), claimed, c->left);
+	skipped = extensions(ctx, &chain, offset_of(c), claimed, c->left);
 	f->failed |= chain.failed;
 	f->packet.proto = chain.proto;
 	f->packet.fragment = chain.fragment;
-	if (walked < 0)
+	if (skipped < 0)
 		return false;
-	c->pos += walked & 0x3fff;
-	c->left -= walked;
+	c->pos += skipped & 0x3fff;
+	c->left -= skipped;
 	return true;
 }
 

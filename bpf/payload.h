@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * What rules ask of the payload: octets at fixed places, and patterns that may stand anywhere in its first octets. All
- * patterns are searched for at once, the first time that a rule asks for any: at every position four octets lead, through
+ * What rules ask of the payload: bytes at fixed places, and patterns that may stand anywhere in its first bytes. All
+ * patterns are searched for at once, the first time that a rule asks for any: at every position four bytes lead, through
  * a table, to the patterns that may stand there. internal/compile/payload.go fills the maps.
  */
 #pragma once
@@ -10,16 +10,16 @@
 #include "verifier.h"
 
 enum {
-	WINDOW_MAX = 1024, /* octets of the payload that are searched */
-	PATTERN_MAX = 64,  /* octets of a pattern */
+	WINDOW_MAX = 1024, /* bytes of the payload that are searched */
+	PATTERN_MAX = 64,  /* bytes of a pattern */
 	PATTERNS_MAX = 64,
 	PLACES_MAX = 16, /* of one match */
-	PLACE_MAX = 16,  /* octets of a place */
+	PLACE_MAX = 16,  /* bytes of a place */
 	BLOCK = 16,      /* positions that are searched before the first look at the result */
 	QUAD_SLOTS = 1 << 13,
 };
 
-/* Octets at a fixed place: those of value where mask has bits. */
+/* Bytes at a fixed place: those of value where mask has bits. */
 struct place {
 	__u16 offset;
 	__u8 l4;     /* counts from the L4 header, or else from the payload */
@@ -34,20 +34,20 @@ struct pattern {
 	__u64 value[PATTERN_MAX / 8];
 	__u64 mask[PATTERN_MAX / 8];
 	__u16 length;
-	__u16 within; /* it must end within so many octets */
-	__u16 before; /* octets in front of those that the table knows it by */
+	__u16 within; /* it must end within so many bytes */
+	__u16 before; /* bytes in front of those that the table knows it by */
 	__u16 more;   /* the next pattern is in the same slot of the table */
 };
 
 struct patterns {
-	__u8 quads[QUAD_SLOTS];            /* by the hash of four octets: 1 + the first pattern that has them */
+	__u8 quads[QUAD_SLOTS];            /* by the hash of four bytes: 1 + the first pattern that has them */
 	__u8 pairs[QUAD_SLOTS];            /* by that of two: 1 if a pattern of less than four may begin with them */
-	struct pattern list[PATTERNS_MAX]; /* those of less than four octets come first */
+	struct pattern list[PATTERNS_MAX]; /* those of less than four bytes come first */
 };
 
 /* What is read of a packet. */
 struct window {
-	__u8 text[WINDOW_MAX + PATTERN_MAX + BLOCK]; /* the octets that are searched; past their end anything may be */
+	__u8 text[WINDOW_MAX + PATTERN_MAX + BLOCK]; /* the bytes that are searched; past their end anything may be */
 	__u64 place[PLACE_MAX / 8];                  /* those at a place; past its length too */
 };
 
@@ -72,12 +72,12 @@ struct {
 	__type(value, struct window);
 } window SEC(".maps");
 
-/* How many octets any pattern wants searched, and how many patterns have less than four. */
+/* How many bytes any pattern wants searched, and how many patterns have less than four. */
 const volatile __u32 window_length;
 const volatile __u32 short_patterns;
 
 /*
- * Where there are few patterns and none is short: the first two octets of the quad by which each is known, eight times
+ * Where there are few patterns and none is short: the first two bytes of the quad by which each is known, eight times
  * over. To look for them among eight positions at once takes a fifth of the time of the table.
  */
 const volatile __u32 num_leads;
@@ -93,7 +93,7 @@ static __always_inline struct patterns *all_patterns(void)
 	return bpf_map_lookup_elem(&patterns, &first);
 }
 
-/* Four octets, so that letters are the same in either case. Other octets become the same too, which costs only time. */
+/* Four bytes, so that letters are the same in either case. Other bytes become the same too, which costs only time. */
 static __always_inline __u32 quad_at(__u8 *text)
 {
 	return *(__u32 *)text | 0x20202020;
@@ -152,8 +152,8 @@ static __always_inline __u64 patterns_from(struct patterns *t, struct window *w,
 }
 
 /*
- * Which patterns are there with their quads at a position. This and the next are functions of their own to the verifier,
- * which so walks their loops once; they call nothing, as those that call them have used most of the stack.
+ * Which patterns are there with their quads at a position. This and the next are global functions: the verifier
+ * checks their loops once. They call nothing, as those that call them have used most of the stack.
  */
 __noinline __u64 patterns_at(struct window *w, __u32 at, __u32 length)
 {
@@ -171,8 +171,8 @@ __noinline __u64 patterns_at(struct window *w, __u32 at, __u32 length)
 	return found;
 }
 
-/* Bit 7 of each octet that is zero, and perhaps of octets above such a one (Mycroft; Hacker's Delight, 6-1). */
-static __always_inline __u64 zero_octets(__u64 x)
+/* Bit 7 of each byte that is zero, and perhaps of bytes above such a one (Mycroft; Hacker's Delight, 6-1). */
+static __always_inline __u64 zero_bytes(__u64 x)
 {
 	return (x - 0x0101010101010101) & ~x & 0x8080808080808080;
 }
@@ -181,10 +181,10 @@ static __always_inline __u64 zero_octets(__u64 x)
 static __always_inline __u64 leads_at(__u8 *text)
 {
 	__u64 first = *(__u64 *)text | 0x2020202020202020, second = *(__u64 *)(text + 1) | 0x2020202020202020;
-	__u64 found = zero_octets((first ^ leads[0].first) | (second ^ leads[0].second));
+	__u64 found = zero_bytes((first ^ leads[0].first) | (second ^ leads[0].second));
 
 	if (num_leads > 1)
-		found |= zero_octets((first ^ leads[1].first) | (second ^ leads[1].second));
+		found |= zero_bytes((first ^ leads[1].first) | (second ^ leads[1].second));
 	return found;
 }
 

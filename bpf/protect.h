@@ -58,7 +58,7 @@ enum proof {
 
 /*
  * What the cookie of the router proves. Its SYN-ACK announces no window: so a client whose ACK is lost can only probe it,
- * by an ACK of the octet before (RFC 9293, 3.8.6.1), which SYNPROXY would begin the connection one octet too early by.
+ * by an ACK of the byte before (RFC 9293, 3.8.6.1), which SYNPROXY would begin the connection one byte too early by.
  */
 static __always_inline __u32 router_proof(struct xdp_md *ctx, struct packet *p, __u32 seq, __u32 ack)
 {
@@ -121,7 +121,7 @@ static __always_inline void announce(struct syn_options *o, struct packet *p, st
 
 /*
  * Makes a SYN its answer. Returns the length of the frame, 0 when there is none. The answer has no TCP-AO or MD5 option: a
- * client that insists on one does not take it. A function of its own to the verifier.
+ * client that insists on one does not take it. A global function.
  */
 __noinline __u32 answer_with_cookie(struct xdp_md *ctx, struct packet *p, struct protection *pr)
 {
@@ -149,7 +149,7 @@ __noinline __u32 answer_with_cookie(struct xdp_md *ctx, struct packet *p, struct
 	return make_syn_ack(ctx, p, &a);
 }
 
-/* What a packet proves, an enum proof. Like flow_state() a function of its own to the verifier. */
+/* What a packet proves, an enum proof. A global function, like flow_state(). */
 __noinline __u32 proves_address(struct xdp_md *ctx, struct packet *p, struct protection *pr)
 {
 	struct tcphdr *tcp;
@@ -163,7 +163,7 @@ __noinline __u32 proves_address(struct xdp_md *ctx, struct packet *p, struct pro
 /*
  * Makes a probe of the window the SYN-ACK that it acknowledges, as was sent before, but without the options that are of
  * SYNs only. The client has the connection, and answers by the ACK which was lost (RFC 5961, 4.2). Returns the length of
- * the frame, 0 when there is none. A function of its own to the verifier.
+ * the frame, 0 when there is none. A global function.
  */
 __noinline __u32 repeat_syn_ack(struct xdp_md *ctx, struct packet *p)
 {
@@ -207,7 +207,7 @@ static __always_inline bool is_active(struct packet *p, struct protection *pr, s
 
 static __always_inline void count_outcome(struct packet *p, struct protection *pr, __u32 outcome)
 {
-	count(DECISION(pr->slots[outcome], VERDICT_PASS), p->octets);
+	count(DECISION(pr->slots[outcome], VERDICT_PASS), p->bytes);
 }
 
 /* Whether a SYN would be one SYN-ACK too many. */
@@ -222,14 +222,14 @@ static __always_inline bool too_many_answers(struct packet *p, struct protection
 	return false;
 }
 
-/* Sends the answer of so many octets that a frame has become, none when it has become none. */
+/* Sends the answer of so many bytes that a frame has become, none when it has become none. */
 static __always_inline int send_answer(struct xdp_md *ctx, struct packet *p, struct protection *pr, __u32 length)
 {
-	if (!length || bpf_xdp_adjust_tail(ctx, length - p->octets)) {
+	if (!length || bpf_xdp_adjust_tail(ctx, length - p->bytes)) {
 		count_outcome(p, pr, SYN_LIMITED);
 		return XDP_DROP;
 	}
-	p->octets = length;
+	p->bytes = length;
 	count_outcome(p, pr, SYN_ANSWERED);
 	return XDP_TX;
 }
@@ -244,7 +244,7 @@ static __always_inline int answer_syn(struct xdp_md *ctx, struct packet *p, stru
 	return send_answer(ctx, p, pr, answer_with_cookie(ctx, p, pr));
 }
 
-/* Whether a SYN has TCP-AO or MD5. A function of its own to the verifier. */
+/* Whether a SYN has TCP-AO or MD5. A global function. */
 __noinline __u32 is_authenticated(struct xdp_md *ctx, struct packet *p)
 {
 	struct syn_options o = {};
@@ -296,7 +296,7 @@ static __always_inline __u32 ask_kernel(struct xdp_md *ctx, struct packet *p, st
 	connection = kernel_connection(ctx, p, pr);
 	if (connection == CONNECTION_OPEN)
 		note_flow(p, pr, flow_rank(known) ? FLOW_LASTING : FLOW_ESTABLISHED);
-	else if (connection == CONNECTION_CLOSING || (connection == CONNECTION_BEGUN && flow_rank(known)))
+	else if (connection == CONNECTION_CLOSING || (connection == CONNECTION_STARTED && flow_rank(known)))
 		note_flow(p, pr, FLOW_CLOSING);
 	else if (connection == CONNECTION_NONE && (flow_rank(known) || known == FLOW_CLOSING))
 		flow_set(p, FLOW_NONE);
@@ -332,7 +332,7 @@ static __always_inline int pass_proved(struct xdp_md *ctx, struct packet *p, str
 /*
  * Whether a packet may bring back a cookie. SYNPROXY's is right for every segment of its connection while as many bytes
  * have gone one way as the other, as the kernel's check takes one number from the other. So of a connection that is closing
- * none may, until a SYN has begun another. The cookies of a listening socket may be the kernel's own.
+ * none may, until a SYN has started another. The cookies of a listening socket may be the kernel's own.
  */
 static __always_inline bool may_prove(struct protection *pr, struct protection_state *s, __u32 known, __u64 now)
 {
@@ -354,7 +354,7 @@ static __always_inline bool is_to_ask(struct packet *p, __u32 known)
 }
 
 /*
- * A packet that is no SYN, and of no flow that is known, or of one that is closing or may have begun anew. Such a one is
+ * A packet that is no SYN, and of no flow that is known, or of one that is closing or may have started again. Such a one is
  * the kernel's in any case, unless that says that it has none.
  */
 static __always_inline int judge_segment(struct xdp_md *ctx, struct packet *p, struct protection *pr,

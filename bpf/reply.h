@@ -3,7 +3,7 @@
  * A DNS query becomes its own answer, in place: an empty response with TC set, which sends a real client to TCP (RFC
  * 1035, 4.2.1; RFC 7766, 5) and tells a forged one nothing. It is never longer than the query.
  *
- * The checksum of the query is not looked at, which nobody has verified before XDP: it would take a walk over all of
+ * The checksum of the query is not looked at, which nobody has verified before XDP: it would take a loop over all of
  * the query, and the client discards an answer to what it has not asked.
  */
 #pragma once
@@ -223,7 +223,7 @@ static __always_inline void set_checksums(struct xdp_md *ctx, __u32 l3, __u32 l4
 /*
  * Makes a well-formed DNS query its answer. Returns the length of the frame, which the caller cuts, or 0 when there is
  * none: for a packet with IPv4 options or IPv6 extension headers, for a frame in several pieces or to a group, and when
- * the client has no port. Like ipv4_options a function of its own to the verifier.
+ * the client has no port. A global function, like ipv4_options.
  */
 __noinline __u32 make_reply(struct xdp_md *ctx, struct packet *p)
 {
@@ -252,12 +252,12 @@ __noinline __u32 make_reply(struct xdp_md *ctx, struct packet *p)
 	return answered;
 }
 
-/* Answers a DNS query. The answer is counted beside the query, with the octets sent. */
+/* Answers a DNS query. The answer is counted beside the query, with the bytes sent. */
 static __always_inline int answer(struct xdp_md *ctx, struct packet *p)
 {
 	__u32 length = make_reply(ctx, p);
 
-	if (!length || bpf_xdp_adjust_tail(ctx, length - p->octets))
+	if (!length || bpf_xdp_adjust_tail(ctx, length - p->bytes))
 		return XDP_DROP;
 	count(DECISION(SLOT_REPLIES, VERDICT_PASS), length);
 	return XDP_TX;

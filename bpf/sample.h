@@ -12,10 +12,10 @@
 const volatile bool sampling;
 
 enum {
-	SAMPLE_OCTETS = 128,      /* of a frame that are handed out */
+	SAMPLE_BYTES = 128,       /* of a frame that are handed out */
 	SAMPLE_INTERVAL = 100000, /* nanoseconds between two samples of a CPU: 10,000 a second, */
 	SAMPLE_BURST = 99,        /* and so many more at once */
-	SAMPLE_WAKE = 64 << 10,   /* octets that wait before the reader is woken: it looks now and then in any case */
+	SAMPLE_WAKE = 64 << 10,   /* bytes that wait before the reader is woken: it looks now and then in any case */
 };
 
 struct sample {
@@ -23,9 +23,9 @@ struct sample {
 	__u32 slot;
 	__u32 verdict;
 	__u32 ifindex;
-	__u32 octets;   /* of the frame, */
+	__u32 bytes;    /* of the frame, */
 	__u32 captured; /* and how many of them follow */
-	__u8 frame[SAMPLE_OCTETS];
+	__u8 frame[SAMPLE_BYTES];
 };
 
 struct {
@@ -49,21 +49,21 @@ struct {
 /* Fills a sample in. Returns false when the frame cannot be read. */
 static __always_inline bool fill_sample(struct xdp_md *ctx, struct packet *p, struct sample *s, __u32 decision)
 {
-	__u32 octets = bpf_xdp_get_buff_len(ctx), captured = octets < SAMPLE_OCTETS ? octets : SAMPLE_OCTETS;
+	__u32 bytes = bpf_xdp_get_buff_len(ctx), captured = bytes < SAMPLE_BYTES ? bytes : SAMPLE_BYTES;
 
 	if (captured < 1)
 		return false;
-	captured = known_length(captured, SAMPLE_OCTETS);
+	captured = known_length(captured, SAMPLE_BYTES);
 	s->time = time_of(p);
 	s->slot = decision >> 8;
 	s->verdict = decision & VERDICT_MASK;
 	s->ifindex = ctx->ingress_ifindex;
-	s->octets = octets;
+	s->bytes = bytes;
 	s->captured = captured;
 	return !bpf_xdp_load_bytes(ctx, 0, s->frame, captured);
 }
 
-/* Hands a packet to user space. Like ipv4_options a function of its own to the verifier. */
+/* Hands a packet to user space. A global function, like ipv4_options. */
 __noinline __u32 take_sample(struct xdp_md *ctx, struct packet *p, __u32 decision)
 {
 	__u32 key = 0;

@@ -42,7 +42,7 @@ static __always_inline struct siphash siphash_begin(const __u64 key[2])
 	return h;
 }
 
-/* Takes the next 8 octets, in so many rounds. */
+/* Takes the next 8 bytes, in so many rounds. */
 static __always_inline void siphash_compress(struct siphash *h, __u64 word, __u32 rounds)
 {
 	h->d ^= word;
@@ -62,13 +62,13 @@ static __always_inline __u64 siphash_finish(struct siphash *h, __u32 rounds)
 	return h->a ^ h->b ^ h->c ^ h->d;
 }
 
-/* Takes the next 8 octets of SipHash-2-4. */
+/* Takes the next 8 bytes of SipHash-2-4. */
 static __always_inline void siphash_add(struct siphash *h, __u64 word)
 {
 	siphash_compress(h, word, 2);
 }
 
-/* Takes what is left, up to 7 octets, and returns the hash. length is that of the whole text. */
+/* Takes what is left, up to 7 bytes, and returns the hash. length is that of the whole text. */
 static __always_inline __u64 siphash_end(struct siphash *h, __u64 rest, __u32 length)
 {
 	siphash_compress(h, rest | (__u64)length << 56, 2);

@@ -56,8 +56,8 @@ static __always_inline __u32 skb_ipv4(struct __sk_buff *skb, struct packet *p, _
 }
 
 /*
- * Walks the extension headers from where the first would be. Returns where the L4 header begins, 0 when there is none. A
- * function of its own to the verifier, for which the arguments might be null.
+ * Skips the extension headers from where the first would be. Returns where the L4 header begins, 0 when there is none. A
+ * global function, for which the arguments might be null.
  */
 __noinline __u32 skb_extensions(struct __sk_buff *skb, struct packet *p, __u32 at)
 {
@@ -72,7 +72,7 @@ __noinline __u32 skb_extensions(struct __sk_buff *skb, struct packet *p, __u32 a
 			return 0;
 		at += (ext.length + 1) * 8;
 		if (p->proto == IPPROTO_FRAGMENT) {
-			at -= ext.length * 8; /* that octet is reserved */
+			at -= ext.length * 8; /* that byte is reserved */
 			if (ext.field & bpf_htons(0xfff8))
 				return 0;
 			p->fragment = ext.field & bpf_htons(1) ? FRAGMENT_FIRST : FRAGMENT_NONE;

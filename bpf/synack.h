@@ -23,7 +23,7 @@ enum {
 	TCP_OPTION_MD5 = 19,
 	TCP_OPTION_AO = 29,
 	TCP_WSCALE_MAX = 14, /* what is larger counts as this: RFC 7323, 2.3 */
-	SYN_ACK_MAX = 40,    /* octets of TCP header */
+	SYN_ACK_MAX = 40,    /* bytes of TCP header */
 };
 
 #define OPTION_WORD(a, b, c, d) ((__u32)(a) << 24 | (b) << 16 | (c) << 8 | (d))
@@ -41,7 +41,7 @@ static __always_inline __u32 read_word(__u8 *at)
 	return (__u32)at[0] << 24 | (__u32)at[1] << 16 | (__u32)at[2] << 8 | at[3];
 }
 
-/* Notes an option that is whole, of so many octets. */
+/* Notes an option that is whole, of so many bytes. */
 static __always_inline void note_option(struct syn_options *o, __u8 *option, int size, void *end)
 {
 	if (*option == TCP_OPTION_MSS && size == 4 && (void *)(option + 4) <= end)
@@ -69,8 +69,8 @@ static __always_inline void read_usual(struct usual_options *from, struct syn_op
 }
 
 /*
- * Reads the options of a TCP header. What is behind one that is malformed counts as not there, as for the kernel. Like
- * ipv4_options a function of its own to the verifier, for which the arguments might be null. Always returns 0.
+ * Reads the options of a TCP header. What is behind one that is malformed counts as not there, as for the kernel. A global
+ * function, like ipv4_options, for which the arguments might be null. Always returns 0.
  */
 __noinline __u32 read_options(struct xdp_md *ctx, struct packet *p, struct syn_options *o)
 {
@@ -144,7 +144,7 @@ static __always_inline void put_address(struct writer *w, struct address a, bool
 	put_word(w, a.lo);
 }
 
-/* Octets of TCP options. Each is filled up to words, which the SYN's own had room for, too. */
+/* Bytes of TCP options. Each is filled up to words, which the SYN's own had space for, too. */
 static __always_inline __u32 options_size(struct syn_options *o)
 {
 	__u32 size = o->mss ? 4 : 0;
@@ -200,7 +200,7 @@ static __always_inline void put_tcp(struct writer *w, struct packet *p, struct s
 /*
  * Makes a SYN the SYN-ACK that answers it. Returns the length of the frame, which the caller cuts, or 0 when there is
  * none: to a frame to a group, and to one whose headers the driver has put into several pieces. Like ipv4_options a
- * function of its own to the verifier.
+ * global function.
  */
 __noinline __u32 make_syn_ack(struct xdp_md *ctx, struct packet *p, struct syn_ack *a)
 {

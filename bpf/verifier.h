@@ -9,7 +9,7 @@
 
 /*
  * Always zero, which the verifier cannot know. It follows every constant that a branch tests (kernel/bpf/verifier.c,
- * mark_chain_precision), and so would walk the rest of the program once for each combination of failed checks.
+ * mark_chain_precision), and so would verify the rest of the program once for each combination of failed checks.
  */
 __u64 zero SEC(".data.zero");
 

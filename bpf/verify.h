@@ -34,12 +34,12 @@ struct {
 	__type(value, struct guard);
 } guards SEC(".maps");
 
-/* An octet for each port, as in struct packet: the number of its guard from 1 on, 0 when it has none. */
+/* A byte for each port, as in struct packet: the number of its guard from 1 on, 0 when it has none. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
 	__type(key, __u32);
-	__type(value, __u64); /* PORT_NONE octets when there is a guard */
+	__type(value, __u64); /* PORT_NONE bytes when there is a guard */
 } guard_ports SEC(".maps");
 
 /*
@@ -61,7 +61,7 @@ const volatile bool verify_cookies;
 
 /*
  * The guard of a port, as in struct packet. The compiler must not leave out the comparison with PORT_NONE: it knows that a port
- * whose octets were swapped has 16 bits, and the verifier of Linux 6.12 does not.
+ * whose bytes were swapped has 16 bits, and the verifier of Linux 6.12 does not.
  */
 static __always_inline struct guard *guard_of(__u64 port)
 {
@@ -152,7 +152,7 @@ static __always_inline bool cookie_valid(struct xdp_md *ctx, struct packet *p, s
 
 /*
  * Whether the client that sent a query to a guarded service is verified. cookie is where the data of the COOKIE option
- * begins in the frame, 0 when there is none, and length how long it is. A function of its own to the verifier.
+ * begins in the frame, 0 when there is none, and length how long it is. A global function.
  */
 __noinline __u32 client_verified(struct xdp_md *ctx, struct packet *p, __u32 cookie, __u32 length)
 {

@@ -9,7 +9,7 @@ import (
 
 const nameForm = "a domain name, as in evil.example"
 
-// The limits of names (RFC 1035, 2.3.4); 255 octets in a message are 253 characters of text.
+// The limits of names (RFC 1035, 2.3.4); 255 bytes in a message are 253 characters of text.
 const (
 	mostLabel = 63
 	mostName  = 253

@@ -134,7 +134,7 @@ func (p place) burst(o *Over, given amount, n *node) {
 	case given.bits != o.Bits:
 		p.errorf(v.pos, "burst must be in %s, as rate is, got %s", unit, v).Hint = fmt.Sprintf("write burst: %s", o.usualBurst())
 	case given.n < least.n && o.Bits:
-		p.errorf(v.pos, "burst must be at least 12kbit, a packet of 1,500 octets, got %s", v).Hint =
+		p.errorf(v.pos, "burst must be at least 12kbit, a packet of 1,500 bytes, got %s", v).Hint =
 			"packets that are longer than the burst always exceed the rate"
 	case given.n < least.n:
 		p.errorf(v.pos, "burst must be at least 1, got %s", v).Hint =

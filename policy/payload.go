@@ -9,20 +9,20 @@ import (
 )
 
 const (
-	maxText     = 64   // octets of a pattern
+	maxText     = 64   // bytes of a pattern
 	maxPatterns = 64   // different ones in a policy
-	maxWithin   = 1024 // octets of the payload that are looked at
+	maxWithin   = 1024 // bytes of the payload that are looked at
 	usualWithin = 256
-	maxPlace    = 16 // octets that are compared at a place
+	maxPlace    = 16 // bytes that are compared at a place
 )
 
 // payloadForm is the key payload while it is read.
 type payloadForm struct {
-	texts  []*node // of contains, with
-	octets [][]byte
-	nocase bool
-	within uint16
-	at     []At
+	texts   []*node // of contains, with
+	content [][]byte
+	nocase  bool
+	within  uint16
+	at      []At
 }
 
 var payloadKeys = []key[payloadForm]{
@@ -59,28 +59,28 @@ func (p place) payload(to *Match, v *node) {
 // contains reads the texts of payload.
 func (p place) contains(to *payloadForm, v *node) {
 	p.each("contains", v, func(w *node) {
-		octets, f := sized(maxText)(w.text)
+		content, f := sized(maxText)(w.text)
 		if f != nil {
 			p.flawed(w.pos, "contains", f)
 			return
 		}
-		to.texts, to.octets = append(to.texts, w), append(to.octets, octets)
+		to.texts, to.content = append(to.texts, w), append(to.content, content)
 	})
 }
 
 // patterns are the texts of form with what it says about all of them.
 func (p place) patterns(form *payloadForm) []Pattern {
 	var all []Pattern
-	for i, octets := range form.octets {
-		if len(octets) > int(form.within) && form.within > 0 {
-			p.errorf(form.texts[i].pos, "contains has a text of %d octets, which cannot be within %d", len(octets), form.within).
+	for i, content := range form.content {
+		if len(content) > int(form.within) && form.within > 0 {
+			p.errorf(form.texts[i].pos, "contains has a text of %d bytes, which cannot be within %d", len(content), form.within).
 				Hint = "raise within: it is how much of the payload is looked at"
 			continue
 		}
 		if form.nocase {
-			octets = packet.LowerASCII(octets)
+			content = packet.LowerASCII(content)
 		}
-		pattern := Pattern{Text: octets, NoCase: form.nocase, Within: form.within}
+		pattern := Pattern{Text: content, NoCase: form.nocase, Within: form.within}
 		p.countPattern(form.texts[i], pattern)
 		all = append(all, pattern)
 	}
@@ -93,7 +93,7 @@ func (p place) countPattern(w *node, pattern Pattern) {
 	if len(p.r.patterns) == maxPatterns+1 && !p.r.tooManyPatterns {
 		p.r.tooManyPatterns = true
 		p.errorf(w.pos, "contains has one pattern too many: a policy can have %d different ones", maxPatterns).Hint =
-			"look for a part that several of them share, or compare octets at a place with at"
+			"look for a part that several of them share, or compare bytes at a place with at"
 	}
 }
 
@@ -102,7 +102,7 @@ func within(text string) (uint16, *flaw) {
 	if f == nil && n > 0 {
 		return uint16(n), nil
 	}
-	f = want(fmt.Sprintf("a number of octets from 1 to %d", maxWithin), text)
+	f = want(fmt.Sprintf("a number of bytes from 1 to %d", maxWithin), text)
 	return 0, f.hintf("it is how much of the payload is looked at, %d when left out", usualWithin)
 }
 
@@ -127,7 +127,7 @@ func (p place) places(to *payloadForm, v *node) {
 	}
 }
 
-// at reads octets at a place.
+// at reads bytes at a place.
 func (p place) at(n *node) At {
 	var at At
 	if n.kind != mapping && n.kind != broken {
@@ -136,7 +136,7 @@ func (p place) at(n *node) At {
 	}
 	before := len(p.r.errs)
 	seen := readKeys(p, "at", n, placeKeys, &at)
-	p.require(n, seen, "offset", "say where the octets stand, as in offset: 0 for the first of the payload")
+	p.require(n, seen, "offset", "say where the bytes stand, as in offset: 0 for the first of the payload")
 	p.require(n, seen, "bytes", `say what shall stand there, as in bytes: "|de ad|"`)
 	if len(p.r.errs) > before || !n.whole() {
 		return at
@@ -149,15 +149,15 @@ func (p place) at(n *node) At {
 	return at
 }
 
-// masked reports a mask that does not fit the octets of at.
+// masked reports a mask that does not fit the bytes of at.
 func (p place) masked(at At, n *node) {
 	mask := n.get("mask")
 	if len(at.Mask) != len(at.Value) {
-		e := p.errorf(mask.pos, "mask must be as long as bytes, %d octets, got %d", len(at.Value), len(at.Mask))
-		e.Hint = "it has the bits to compare of each octet, |ff| for all of one"
+		e := p.errorf(mask.pos, "mask must be as long as bytes, %d bytes, got %d", len(at.Value), len(at.Mask))
+		e.Hint = "it has the bits to compare of each byte, |ff| for all of one"
 		for _, w := range []*node{n.get("bytes"), mask} {
-			if octets, ok := bareHex(w.text); ok {
-				e.Hint = fmt.Sprintf("%s is text: for hexadecimal write %s", quote(w.text), bars(octets))
+			if content, ok := bareHex(w.text); ok {
+				e.Hint = fmt.Sprintf("%s is text: for hexadecimal write %s", quote(w.text), bars(content))
 			}
 		}
 		return
@@ -167,11 +167,11 @@ func (p place) masked(at At, n *node) {
 		covered[i] = at.Value[i] & at.Mask[i]
 	}
 	if i := mismatch(covered, at.Value); i >= 0 {
-		p.errorf(n.get("bytes").pos, "bytes can never match: octet %d is %02x, and the mask leaves %02x of it", i+1, at.Value[i], covered[i]).
+		p.errorf(n.get("bytes").pos, "bytes can never match: byte %d is %02x, and the mask leaves %02x of it", i+1, at.Value[i], covered[i]).
 			Hint = "write bytes: " + bars(covered)
 	} else if len(bytes.Trim(at.Mask, "\x00")) == 0 {
 		p.errorf(mask.pos, "mask has no bit set: it compares nothing").Hint =
-			"set the bits that shall be compared, |ff| for all of an octet"
+			"set the bits that shall be compared, |ff| for all of a byte"
 	}
 }
 

@@ -233,14 +233,14 @@ type Payload struct {
 	At       []At
 }
 
-// Pattern is text anywhere in the first octets of the payload.
+// Pattern is text anywhere in the first bytes of the payload.
 type Pattern struct {
 	Text   []byte // in lower case with NoCase
 	NoCase bool   // ASCII letters match in either case
-	Within uint16 // octets of the payload
+	Within uint16 // bytes of the payload
 }
 
-// At is octets at a fixed place.
+// At is bytes at a fixed place.
 type At struct {
 	Header bool // Offset counts from the L4 header, not from the payload
 	Offset uint16
@@ -286,7 +286,7 @@ type Port struct {
 	First, Last uint16
 }
 
-// Flags holds when the TCP flags octet and Mask equal Value.
+// Flags holds when the TCP flags byte and Mask equal Value.
 type Flags struct{ Value, Mask uint8 }
 
 // ICMP is a message type of ICMP or ICMPv6, with a code or, with Code -1, any.

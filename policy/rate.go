@@ -66,7 +66,7 @@ func (r rate) flaw(text string) *flaw {
 	case r.bits && r.n > maxBits*seconds:
 		return &flaw{msg: "must be at most 100gbit/s, got " + quote(text)}
 	case r.bits && r.n*uint64(24*time.Hour/r.per) < packetBits:
-		return &flaw{msg: "must let through a packet of 1,500 octets a day, 12kbit/day, got " + quote(text)}
+		return &flaw{msg: "must let through a packet of 1,500 bytes a day, 12kbit/day, got " + quote(text)}
 	}
 	return nil
 }

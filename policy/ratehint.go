@@ -32,7 +32,7 @@ func rateHint(f *flaw, text string) *flaw {
 	case unit == "" && time == "":
 		return f.hintf("say in which time: %s/s", usual)
 	case bytesUnit(unit):
-		return f.hintf("rates are in bits, of which an octet has 8: %s/%s", usual, t)
+		return f.hintf("rates are in bits, of which a byte has 8: %s/%s", usual, t)
 	default:
 		return f.hintf("write %s/%s", usual, t)
 	}

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// MinMSS is the least MSS that is announced, and maxMSS the largest: what every host takes (RFC 879, less the headers of 40 octets), and what the largest
+// MinMSS is the least MSS that is announced, and maxMSS the largest: what every host takes (RFC 879, less the headers of 40 bytes), and what the largest
 // usual frames carry.
 const (
 	MinMSS = 536
@@ -20,7 +20,7 @@ const maxSynLayers = 4
 // MaxWScale is the largest window scale (RFC 7323, 2.3).
 const MaxWScale = 14
 
-// defaultFlows are the connections that are remembered, in a table of 16 to 32 octets for each, as its size is a power of
+// defaultFlows are the connections that are remembered, in a table of 16 to 32 bytes for each, as its size is a power of
 // two; maxFlows take 2 GB.
 const (
 	defaultFlows = 1_000_000

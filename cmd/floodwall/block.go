@@ -34,7 +34,7 @@ func blockCommand(e *env) *cobra.Command {
 	}
 	c.Flags().StringVar(&f.duration, "for", "", "how `long`, as 90s, 15m, 1h, 7d or forever; the set's timeout if not said")
 	c.Flags().StringVar(&f.set, "set", "", "the dynamic `set`; the only one, or bans, if not said")
-	c.Flags().StringVar(&f.why, "why", "", "the reason, a `text` of up to 64 octets that blocked lists")
+	c.Flags().StringVar(&f.why, "why", "", "the reason, a `text` of up to 64 bytes that blocked lists")
 	c.Flags().BoolVar(&f.force, "force", false, "block even the address of this SSH session")
 	e.jsonFlag(c)
 	return c
@@ -55,7 +55,7 @@ func block(ctx context.Context, e *env, args []string, f blockFlags) error {
 		return err
 	}
 	if len(f.why) > maxWhy {
-		e.warning(fmt.Sprintf("--why is longer than %d octets: the rest is cut", maxWhy))
+		e.warning(fmt.Sprintf("--why is longer than %d bytes: the rest is cut", maxWhy))
 	}
 	in, err := e.instance()
 	if err != nil {
@@ -79,7 +79,7 @@ func block(ctx context.Context, e *env, args []string, f blockFlags) error {
 	return change.run(ctx, args)
 }
 
-// maxWhy is how much of a reason a dynamic set keeps, in octets.
+// maxWhy is how much of a reason a dynamic set keeps, in bytes.
 const maxWhy = 64
 
 // banTime reads --for, which is written as times in the policy are; 0 when it is not given.

@@ -141,7 +141,7 @@ func sampledRules(oneIn map[string]uint32) string {
 
 // run writes packets until there are as many as are wanted, or ctx ends, which is no error.
 func (r *capturing) run(ctx context.Context, from *control.Capture, out io.Writer, most int) error {
-	w, err := capture.NewWriter(out, datapath.SampleOctets, from.Devices()...)
+	w, err := capture.NewWriter(out, datapath.SampleBytes, from.Devices()...)
 	if err != nil {
 		return err
 	}
@@ -154,7 +154,7 @@ func (r *capturing) run(ctx context.Context, from *control.Capture, out io.Write
 			return err
 		}
 		err = w.Write(capture.Packet{
-			Time: p.Time, Device: p.Device, Octets: p.Octets, Frame: p.Frame,
+			Time: p.Time, Device: p.Device, Length: p.Length, Frame: p.Frame,
 			Comment: fmt.Sprintf("rule %s: %s", p.Rule, p.Verdict),
 		})
 		if err != nil {

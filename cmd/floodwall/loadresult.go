@@ -38,7 +38,7 @@ func (e *env) printLoad(r *loadResult) error {
 	e.println("")
 	e.text(lab.Chart(r.Samples, chartLines, chartWidth))
 	e.println("")
-	e.println("answered  %s, %.1f per second, %s", count(r.OK), r.Rate, octets(r.Octets))
+	e.println("answered  %s, %.1f per second, %s", count(r.OK), r.Rate, amount(r.Bytes))
 	e.println("failed    %s%s", count(r.Failed), r.kinds(" (", ")"))
 	if r.Interrupted > 0 {
 		e.println("under way %s when it was interrupted", count(r.Interrupted))

@@ -76,7 +76,7 @@ func status(ctx context.Context, e *env, all bool) error {
 	}
 	if v := s.Verified; v != nil {
 		e.println("")
-		e.println("%s verified by answers over TCP, room for %s", things(v.Clients, "client", "clients"), count(v.Capacity))
+		e.println("%s verified by answers over TCP, capacity %s", things(v.Clients, "client", "clients"), count(v.Capacity))
 	}
 	e.printPlacement(s.Placement)
 	return wholeOr(s)
@@ -126,23 +126,23 @@ func checkTable(s *control.Status, all bool) *table {
 }
 
 func limitTable(s *control.Status) *table {
-	t := newTable("limit of", ">prefixes", ">room", ">full", ">forgotten", "limit")
+	t := newTable("limit of", ">prefixes", ">capacity", ">full", ">forgotten", "limit")
 	for _, l := range s.Limits {
-		prefixes, room, full := "-", "-", "-" // of one limit for all
+		prefixes, capacity, full := "-", "-", "-" // of one limit for all
 		if l.Capacity > 0 {
-			prefixes, room, full = count(l.Debts), count(l.Capacity), fmt.Sprintf("%d%%", l.Debts*100/l.Capacity)
+			prefixes, capacity, full = count(l.Debts), count(l.Capacity), fmt.Sprintf("%d%%", l.Debts*100/l.Capacity)
 		}
-		t.row(l.Rule, prefixes, room, full, count(l.Evictions), l.Limit)
+		t.row(l.Rule, prefixes, capacity, full, count(l.Evictions), l.Limit)
 	}
 	return t
 }
 
 func protectionTable(s *control.Status) *table {
-	t := newTable("protection of", "mode", "by", "cookies", ">connections", ">room", ">mss", ">wscale", "options")
+	t := newTable("protection of", "mode", "by", "cookies", ">connections", ">capacity", ">mss", ">wscale", "options")
 	for _, p := range s.Protections {
-		connections, room := "-", "-"
+		connections, capacity := "-", "-"
 		if p.Flows.Capacity > 0 {
-			connections, room = count(p.Flows.Entries), count(p.Flows.Capacity)
+			connections, capacity = count(p.Flows.Entries), count(p.Flows.Capacity)
 		}
 		mss := fmt.Sprint(p.MSS[0])
 		if p.MSS[1] != p.MSS[0] {
@@ -152,7 +152,7 @@ func protectionTable(s *control.Status) *table {
 		if p.WScale >= 0 {
 			scale = strconv.Itoa(p.WScale)
 		}
-		t.row(p.Service, p.Mode, p.Method, cookies(p), connections, room, mss, scale, cmp.Or(strings.Join(p.Options, " "), "-"))
+		t.row(p.Service, p.Mode, p.Method, cookies(p), connections, capacity, mss, scale, cmp.Or(strings.Join(p.Options, " "), "-"))
 	}
 	return t
 }
@@ -179,7 +179,7 @@ func ruleRow(t *table, r control.RuleStatus) {
 	if r.Observe {
 		verdict = "(" + verdict + ")"
 	}
-	packets, bytes := count(r.Packets), octets(r.Bytes)
+	packets, bytes := count(r.Packets), amount(r.Bytes)
 	if r.Uncounted {
 		packets, bytes = "-", "-"
 	}

@@ -28,8 +28,8 @@ func things(n int, singular, plural string) string {
 	return count(n) + " " + plural
 }
 
-// octets writes an amount of data in powers of 1000, as networks are measured.
-func octets(n uint64) string {
+// bytes writes an amount of data in powers of 1000, as networks are measured.
+func amount(n uint64) string {
 	value, unit := float64(n), ""
 	for _, unit = range []string{"B", "kB", "MB", "GB", "TB", "PB"} {
 		if value < 999.5 {

@@ -56,7 +56,7 @@ func (s blockSpan) appendHosts(list []host) []host {
 	return list
 }
 
-// clip is the part of the run within the /24, as last octets.
+// clip is the part of the run within the /24, as last bytes.
 func (r run) clip(block uint32) (first, last uint32) {
 	first, last = 0, 255
 	if r.first>>8 == block {

@@ -8,7 +8,7 @@ import (
 
 // A bucket is one cache line with up to three prefixes, of the IPv6 table and of dynamic sets alike:
 //
-//	0   {u64 hi, u64 lo} key[3]   first and last 8 octets of the address, as big-endian numbers in native words
+//	0   {u64 hi, u64 lo} key[3]   first and last 8 bytes of the address, as big-endian numbers in native words
 //	48  u32 meta[3]
 //	60  u8  length[3]             prefix length + 1, 0 when the slot is empty
 //	63  u8  more                  1 when a prefix that belongs here may be in the next bucket or behind it
@@ -24,7 +24,7 @@ const (
 	maxDisplacement = 7
 )
 
-// buckets is a hash table over memory that a BPF program may read at any time. The memory is aligned to 8 octets and
+// buckets is a hash table over memory that a BPF program may read at any time. The memory is aligned to 8 bytes and
 // holds a power of two of buckets. There is one writer, and it may die between any two stores: each store is atomic and
 // leaves a valid table. On arm64 only atomic stores keep their order.
 type buckets struct {
@@ -183,7 +183,7 @@ func (b *buckets) setLengthByte(bucket, index int, value uint8) {
 
 func lengthAt(lengths uint32, index int) uint8 { return uint8(lengths >> (8 * index)) }
 
-// setByte changes one octet of a word that a BPF program reads octet by octet. Go has no atomic store of an octet.
+// setByte changes one byte of a word that a BPF program reads byte by byte. Go has no atomic store of a byte.
 func setByte(word *uint32, index int, value uint8) {
 	shift := 8 * index
 	if changed := *word&^(0xff<<shift) | uint32(value)<<shift; changed != *word {

@@ -70,7 +70,7 @@ func (b *Builder) Set() *Set {
 	return s
 }
 
-// grow makes room for about that many more ranges and prefixes.
+// grow makes space for about that many more ranges and prefixes.
 func (b *Builder) grow(v4, v6 int) {
 	b.v4 = slices.Grow(b.v4, v4)
 	b.v6 = slices.Grow(b.v6, v6)

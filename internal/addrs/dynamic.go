@@ -10,7 +10,7 @@ import (
 	"unsafe"
 )
 
-// The memory of dynamic sets, in octets.
+// The memory of dynamic sets, in bytes.
 const (
 	DynamicInfoBytes = 64       // per set
 	WhyTextsBytes    = 256 * 64 // per policy
@@ -39,7 +39,7 @@ var (
 //	56  u64 absent6
 //
 // IPv4 prefixes are stored as ::ffff:a.b.c.d/96+n, also in lengths4. An entry's meta is the second of CLOCK_MONOTONIC
-// at which it dies, or 0. Why has three octets per bucket, one a slot, that say which 64 octets of Texts tell the
+// at which it dies, or 0. Why has three bytes per bucket, one a slot, that say which 64 bytes of Texts tell the
 // reason (0 is none), and a fourth with a bit for each slot whose entry is automatic.
 type DynamicMemory struct {
 	Info    []byte
@@ -50,7 +50,7 @@ type DynamicMemory struct {
 
 // DynamicBuckets is the number of buckets for a set of that capacity, at most one entry in each on average. A fuller
 // table would refuse entries before it is full: 8 buckets in a row without a free slot happen with a probability of
-// 2^-18 a place, and another 7 behind them, which makeRoom needs to fail, 2^-33.
+// 2^-18 a place, and another 7 behind them, which makeSpace needs to fail, 2^-33.
 func DynamicBuckets(capacity int) int { return bucketsFor(capacity, 1.0/bucketSlots) }
 
 // NewDynamicMemory allocates memory for sets of these capacities. The datapath maps BPF arrays instead.
@@ -73,7 +73,7 @@ func (m DynamicMemory) Format(capacities ...int) error {
 		return err
 	}
 	if have := len(m.Info) / DynamicInfoBytes; have < len(capacities) {
-		return fmt.Errorf("memory of dynamic sets has room for %d records, %d are needed", have, len(capacities))
+		return fmt.Errorf("memory of dynamic sets has space for %d records, %d are needed", have, len(capacities))
 	}
 	base := 0
 	for i, capacity := range capacities {
@@ -97,7 +97,7 @@ func (m DynamicMemory) Format(capacities ...int) error {
 func (m DynamicMemory) check() error {
 	for _, part := range [][]byte{m.Info, m.Buckets} {
 		if uintptr(unsafe.Pointer(unsafe.SliceData(part)))%8 != 0 {
-			return errors.New("memory of dynamic sets is not aligned to 8 octets")
+			return errors.New("memory of dynamic sets is not aligned to 8 bytes")
 		}
 	}
 	if len(m.Texts) < WhyTextsBytes || len(m.Why)/WhyBytes < len(m.Buckets)/BucketBytes {
@@ -145,8 +145,8 @@ const (
 	infoMask     = 12
 	infoCapacity = 16
 	infoEntries  = 20
-	infoCounts   = 24 // one octet per family
-	infoLengths  = 26 // infoMaxLengths octets per family
+	infoCounts   = 24 // one byte per family
+	infoLengths  = 26 // infoMaxLengths bytes per family
 	infoAbsent   = 48 // 8 bytes per family
 
 	infoMaxLengths = 8
@@ -158,7 +158,7 @@ func (s *DynamicSet) setEntries(n uint32) { atomic.StoreUint32(word32(s.info, in
 
 func (s *DynamicSet) infoByte(at int) uint8 { return lengthAt(s.word(at&^3), at&3) }
 
-// setInfo changes one octet of the record.
+// setInfo changes one byte of the record.
 func (s *DynamicSet) setInfo(at int, value uint8) { setByte(word32(s.info, at&^3), at&3, value) }
 
 // absentFactor is 2^64 divided by the golden ratio (Knuth, The Art of Computer Programming, volume 3, 6.4).

@@ -217,7 +217,7 @@ func TestDynamicReasons(t *testing.T) {
 	}
 	check(s, 0, "reason 0")
 	check(s, 254, "reason 254")
-	check(s, 255, "") // no more room
+	check(s, 255, "") // no more space
 	s.Insert(Entry{Prefix: address(299), Expiry: 0, Why: "reason 254"}, 2)
 	check(s, 299, "reason 254")
 	s.Delete(address(60), 3)
@@ -246,7 +246,7 @@ func (m model) forget(now uint32) {
 	maps.DeleteFunc(m, func(_ netip.Prefix, expiry uint32) bool { return expired(expiry, now) })
 }
 
-// Random operations on a set against a map, with the memory opened again now and then, in roomy and in tight memory.
+// Random operations on a set against a map, with the memory opened again now and then, in ample and in tight memory.
 func TestDynamicModel(t *testing.T) {
 	r := testutil.Random(t)
 	for _, m := range []DynamicMemory{tight(t, 1, 3), tight(t, 4, 12), tight(t, 64, 64), tight(t, 64, 192), tight(t, 256, 500)} {
@@ -438,10 +438,10 @@ func TestDynamicMemoryErrors(t *testing.T) {
 		err  error
 		want string
 	}{
-		{m.Format(10, 10), "memory of dynamic sets has room for 1 records, 2 are needed"},
+		{m.Format(10, 10), "memory of dynamic sets has space for 1 records, 2 are needed"},
 		{m.Format(100), "memory of dynamic sets has 16 buckets, at least 128 are needed"},
 		{DynamicMemory{Info: m.Info, Buckets: m.Buckets}.Format(10), "memory for the reasons of dynamic sets is too small"},
-		{DynamicMemory{m.Info, m.Buckets[4:], m.Texts, m.Why}.Format(10), "memory of dynamic sets is not aligned to 8 octets"},
+		{DynamicMemory{m.Info, m.Buckets[4:], m.Texts, m.Why}.Format(10), "memory of dynamic sets is not aligned to 8 bytes"},
 	} {
 		if row.err == nil || row.err.Error() != row.want {
 			t.Errorf("got %v, want %s", row.err, row.want)

@@ -11,7 +11,7 @@ import (
 type Entry struct {
 	Prefix netip.Prefix
 	Expiry uint32 // second of CLOCK_MONOTONIC at which the entry dies; 0 is never
-	Why    string // at most 64 octets are kept, and 255 different texts in all sets of a policy
+	Why    string // at most 64 bytes are kept, and 255 different texts in all sets of a policy
 
 	// Automatic entries are those that no person asked for. They take at most three quarters of the set, and give way to others.
 	Automatic bool
@@ -39,7 +39,7 @@ type sweepState struct {
 func (s *DynamicSet) Capacity() int { return int(s.word(infoCapacity)) }
 
 // Insert adds an entry, or gives the one of the same prefix its expiry, and its reason if that is not empty; an automatic
-// entry changes none that is not. Where there is no room, automatic entries give way, those first that end soonest. The error
+// entry changes none that is not. Where there is no space, automatic entries give way, those first that end soonest. The error
 // is ErrFull, ErrLengths, or about the prefix.
 func (s *DynamicSet) Insert(e Entry, now uint32) error {
 	key, err := dynamicKey(e.Prefix)
@@ -85,7 +85,7 @@ func (s *DynamicSet) insert(key prefix6, e Entry, now uint32) error {
 	}
 	at, ok := s.buckets.claim(key, now)
 	if !ok {
-		at, ok = s.makeRoom(key, now)
+		at, ok = s.makeSpace(key, now)
 	}
 	if !ok {
 		return fmt.Errorf("inserting %s: %w at the place of this prefix", e.Prefix, ErrFull)
@@ -103,9 +103,9 @@ func (s *DynamicSet) insert(key prefix6, e Entry, now uint32) error {
 	return nil
 }
 
-// makeRoom frees a slot for a prefix by moving another entry further from its home. The entry is in both places for a
+// makeSpace frees a slot for a prefix by moving another entry further from its home. The entry is in both places for a
 // moment, and never moves back, so a search that goes on meanwhile finds it.
-func (s *DynamicSet) makeRoom(key prefix6, now uint32) (slot, bool) {
+func (s *DynamicSet) makeSpace(key prefix6, now uint32) (slot, bool) {
 	for at := range s.buckets.reach(key) {
 		p := s.buckets.prefix(at)
 		to, ok := s.buckets.claimBehind(p, at, now)

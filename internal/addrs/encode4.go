@@ -8,7 +8,7 @@ import (
 
 var native = binary.NativeEndian
 
-// Offsets within a line, in octets.
+// Offsets within a line, in bytes.
 const (
 	lineInside  = 32
 	lineOutside = 34
@@ -65,7 +65,7 @@ func (t *Table4) NewMemory() (m V4Memory) {
 func (t *Table4) Encode(m V4Memory) error {
 	for _, p := range t.parts(&m) {
 		if len(*p.part) < p.need {
-			return fmt.Errorf("memory for the %s has %d octets, the table needs %d", p.name, len(*p.part), p.need)
+			return fmt.Errorf("memory for the %s has %d bytes, the table needs %d", p.name, len(*p.part), p.need)
 		}
 		*p.part = (*p.part)[:p.need]
 	}

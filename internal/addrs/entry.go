@@ -43,7 +43,7 @@ func (b *Builder) addRangeText(text, first, last string) error {
 }
 
 func notAnEntry(text string) error {
-	const longest = 64 // a few octets more than any range; the rest of such a text helps nobody
+	const longest = 64 // a few bytes more than any range; the rest of such a text helps nobody
 	if len(text) > longest {
 		text = text[:longest] + "..."
 	}
@@ -78,9 +78,9 @@ func entryText(line []byte) string {
 func fastLine(line []byte) (Range, bool) {
 	var a uint32
 	at := 0
-	for octet := range 4 {
+	for part := range 4 {
 		n, next := decimal(line, at, 255)
-		if next == at || octet < 3 && (next == len(line) || line[next] != '.') {
+		if next == at || part < 3 && (next == len(line) || line[next] != '.') {
 			return Range{}, false
 		}
 		a = a<<8 | n

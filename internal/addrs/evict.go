@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// whyOrigin is the place, in a bucket's part of the Why memory, of the octet with a bit for each slot whose entry is automatic.
+// whyOrigin is the place, in a bucket's part of the Why memory, of the byte with a bit for each slot whose entry is automatic.
 const whyOrigin = 3
 
 // isAutomatic reports whether the entry of a slot is automatic.
@@ -15,20 +15,20 @@ func (s *DynamicSet) isAutomatic(at slot) bool {
 
 // setAutomatic notes of an empty slot, or of an entry, where it comes from.
 func (s *DynamicSet) setAutomatic(at slot, automatic bool) {
-	octet, bit := &s.why[at.bucket()*WhyBytes+whyOrigin], byte(1)<<at.index()
+	origin, bit := &s.why[at.bucket()*WhyBytes+whyOrigin], byte(1)<<at.index()
 	if automatic {
-		*octet |= bit
+		*origin |= bit
 	} else {
-		*octet &^= bit
+		*origin &^= bit
 	}
 }
 
-// automaticRoom is how many automatic entries the set takes: a quarter is reserved for the others.
-func (s *DynamicSet) automaticRoom() int { return s.Capacity() - s.Capacity()/4 }
+// automaticCapacity is how many automatic entries the set takes: a quarter is reserved for the others.
+func (s *DynamicSet) automaticCapacity() int { return s.Capacity() - s.Capacity()/4 }
 
-// isFull reports whether the set has no room for one more entry of an origin.
+// isFull reports whether the set has no space for one more entry of an origin.
 func (s *DynamicSet) isFull(automatic bool) bool {
-	return s.word(infoEntries) >= s.word(infoCapacity) || automatic && s.state.automatic >= s.automaticRoom()
+	return s.word(infoEntries) >= s.word(infoCapacity) || automatic && s.state.automatic >= s.automaticCapacity()
 }
 
 // evictShare is the share of the automatic entries that are evicted at once: to find them takes a look at all entries.

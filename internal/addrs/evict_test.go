@@ -66,8 +66,8 @@ func checkOrigins(t *testing.T, s *DynamicSet, manual map[netip.Prefix]uint32, n
 	if found != len(manual) {
 		t.Fatalf("%d of %d manual entries are left", found, len(manual))
 	}
-	if room := s.automaticRoom(); automatic > room {
-		t.Fatalf("%d automatic entries, there is room for %d", automatic, room)
+	if space := s.automaticCapacity(); automatic > space {
+		t.Fatalf("%d automatic entries, there is space for %d", automatic, space)
 	}
 }
 

@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// The octets that bpf/floodwall.c reads. A change here needs the same change there.
+// The bytes that bpf/floodwall.c reads. A change here needs the same change there.
 func TestLayout4(t *testing.T) {
 	e := build(t,
 		parse(t, "192.0.2.1", "192.0.2.64/26", "192.0.3.0/24", "198.51.0.0/16"),
@@ -36,13 +36,13 @@ func TestLayout4(t *testing.T) {
 	}
 }
 
-func zeros(octets int) string { return hex.EncodeToString(make([]byte, octets)) }
+func zeros(n int) string { return hex.EncodeToString(make([]byte, n)) }
 
 func TestLayout6(t *testing.T) {
 	e := build(t, parse(t, "2001:db8::/32"), parse(t, "2001:db8::1"))
 	m := e.m6.Buckets
 	if len(m) != BucketBytes || e.V6.Entries != 2 || len(e.V6.Lengths) != 2 {
-		t.Fatalf("%d octets of buckets, %d entries, lengths %v", len(m), e.V6.Entries, e.V6.Lengths)
+		t.Fatalf("%d bytes of buckets, %d entries, lengths %v", len(m), e.V6.Entries, e.V6.Lengths)
 	}
 	// One bucket is home to all, and entries of the same home keep their order.
 	want := "00000000b80d0120" + zeros(8) + "00000000b80d0120" + "0100000000000000" + zeros(16) +

@@ -13,7 +13,7 @@ import (
 
 const (
 	maxBadLines = 10      // reported one by one
-	maxLine     = 1 << 20 // octets; the longest comment of known lists is far below
+	maxLine     = 1 << 20 // bytes; the longest comment of known lists is far below
 	sampleLines = 1 << 16 // after which the size of the whole is estimated
 )
 
@@ -44,8 +44,8 @@ func Read(r io.Reader, name string, max int) (*Set, int, error) {
 type list struct {
 	name    string
 	max     int
-	size    int64 // octets of the file, 0 when not known
-	octets  int64 // read so far
+	size    int64 // bytes of the file, 0 when not known
+	done    int64 // read so far
 	line    int
 	entries int
 	bad     []error // the first maxBadLines
@@ -86,7 +86,7 @@ func (l *list) lines(r io.Reader) error {
 // add reads one line, with or without the end of line.
 func (l *list) add(line []byte) {
 	l.line++
-	l.octets += int64(len(line))
+	l.done += int64(len(line))
 	if r, ok := fastLine(line); ok {
 		if l.count() {
 			l.builder.v4 = append(l.builder.v4, r)
@@ -125,7 +125,7 @@ func mappedError(text string, pieces []prefix6) error {
 	return fmt.Errorf("%s stands for IPv4 addresses: write %s", text, p)
 }
 
-// count counts an entry and reports whether there is room for it.
+// count counts an entry and reports whether there is space for it.
 func (l *list) count() bool {
 	l.entries++
 	if l.entries == sampleLines {
@@ -134,10 +134,10 @@ func (l *list) count() bool {
 	return l.max <= 0 || l.entries <= l.max
 }
 
-// estimate makes room for the rest of the file, supposing that it goes on as it began. Without it, a growing slice of
+// estimate makes space for the rest of the file, supposing that it goes on as it began. Without it, a growing slice of
 // 10M ranges costs more than reading them.
 func (l *list) estimate() {
-	rest := float64(l.size-l.octets) / float64(l.octets) * 1.02
+	rest := float64(l.size-l.done) / float64(l.done) * 1.02
 	if l.max > 0 {
 		rest = min(rest, float64(l.max)/sampleLines)
 	}

@@ -2,11 +2,11 @@ package addrs
 
 // withMarkers returns the sorted prefixes with the markers that the search for each of them meets.
 func withMarkers(prefixes []classed6, lengths []uint8) []classed6 {
-	room := len(prefixes)
+	space := len(prefixes)
 	if len(lengths) > 1 {
-		room *= 2 // a guess
+		space *= 2 // a guess
 	}
-	w := markerWriter{lengths: lengths, entries: make([]classed6, 0, room)}
+	w := markerWriter{lengths: lengths, entries: make([]classed6, 0, space)}
 	for _, p := range prefixes {
 		for n := len(w.around); n > 0 && !w.around[n-1].covers(p.prefix6); n-- {
 			w.around = w.around[:n-1]

@@ -5,7 +5,7 @@ import (
 	"net/netip"
 )
 
-// prefix6 is an IPv6 prefix: the first and last 8 octets as big-endian numbers, and the length in bits. Bits behind
+// prefix6 is an IPv6 prefix: the first and last 8 bytes as big-endian numbers, and the length in bits. Bits behind
 // the length are 0.
 type prefix6 struct {
 	hi, lo uint64

@@ -8,7 +8,7 @@ import (
 
 const whyTextBytes = WhyTextsBytes / 256
 
-// whyIndex is the place of a slot's octet in the Why memory.
+// whyIndex is the place of a slot's byte in the Why memory.
 func whyIndex(s slot) int { return s.bucket()*WhyBytes + s.index() }
 
 // reasons numbers the texts that say why an entry was made. Only the texts that live entries refer to are kept.
@@ -43,7 +43,7 @@ func (r *reasons) slot(number uint8) []byte {
 	return r.texts[int(number)*whyTextBytes:][:whyTextBytes]
 }
 
-// number is the number of a text. It is 0 when the texts in use leave no room: a ban without its reason is better than
+// number is the number of a text. It is 0 when the texts in use leave no space: a ban without its reason is better than
 // no ban.
 func (r *reasons) number(text string, now uint32) uint8 {
 	text = shorten(text)
@@ -86,7 +86,7 @@ func (r *reasons) collect(now uint32) bool {
 	return !r.failed
 }
 
-// shorten cuts a text to what fits, at the border of a character. A text ends at a zero octet.
+// shorten cuts a text to what fits, at the border of a character. A text ends at a zero byte.
 func shorten(text string) string {
 	text, _, _ = strings.Cut(text, "\x00")
 	if len(text) <= whyTextBytes {

@@ -6,7 +6,7 @@ type run struct {
 	class       uint16
 }
 
-// sweep4 walks the borders of all ranges in ascending order and returns the ranges of equal class, sorted.
+// sweep4 visits the borders of all ranges in ascending order and returns the ranges of equal class, sorted.
 func sweep4(sets []*Set, c *census) ([]run, error) {
 	s := sweeper4{census: c, runs: make([]run, 0, count(sets, func(s *Set) int { return len(s.v4) }))}
 	less := func(a, b uint64) bool { return a < b }
@@ -83,7 +83,7 @@ func (c *classed6) meta() uint32 {
 	return uint32(c.class)
 }
 
-// sweep6 walks the prefixes of all sets in ascending order and returns each once, with the class of all sets that have
+// sweep6 visits the prefixes of all sets in ascending order and returns each once, with the class of all sets that have
 // it or a prefix that covers it.
 func sweep6(sets []*Set, c *census) ([]classed6, error) {
 	next := func(set int32, step int) (prefix6, bool) {

@@ -6,7 +6,7 @@ import (
 )
 
 // sweep empties the slots of dead entries, counts the others, and takes back the marks that lead searches on to a next
-// bucket in vain: with entries that come and go, all buckets would have one in the end. A writer that died in makeRoom
+// bucket in vain: with entries that come and go, all buckets would have one in the end. A writer that died in makeSpace
 // left an entry in two places, of which the one further from its home goes.
 func (s *DynamicSet) sweep(now uint32) {
 	s.state = sweepState{done: true, nextExpiry: math.MaxUint32}

@@ -120,7 +120,7 @@ type filterFill struct {
 	last    uint32
 	any     bool
 	listed  uint64
-	begun   [33]uint64           // runs by the number of low bits in which the first address differs from the run before
+	started [33]uint64           // runs by the number of low bits in which the first address differs from the run before
 	further [maxShift + 1]uint64 // per shift, the blocks of runs besides their first
 }
 
@@ -131,7 +131,7 @@ func (f *filterFill) add(r run) {
 	if f.any {
 		differ = bits.Len32(r.first ^ f.last)
 	}
-	f.begun[differ]++
+	f.started[differ]++
 	f.last, f.any = r.last, true
 	f.listed += uint64(r.last-r.first) + 1
 	if r.first>>minShift == r.last>>minShift {
@@ -145,8 +145,8 @@ func (f *filterFill) add(r run) {
 // blocks is the number of blocks of 2^shift addresses with any that is listed.
 func (f *filterFill) blocks(shift int) uint64 {
 	n := f.further[shift]
-	for _, begun := range f.begun[shift+1:] {
-		n += begun
+	for _, started := range f.started[shift+1:] {
+		n += started
 	}
 	return n
 }

@@ -9,7 +9,7 @@ import (
 	"net/netip"
 )
 
-// Filter6Bytes is the size of the IPv6 filter in octets.
+// Filter6Bytes is the size of the IPv6 filter in bytes.
 const Filter6Bytes = 1 << (filter6Bits - 3)
 
 const (
@@ -53,7 +53,7 @@ type V6Memory struct {
 // Empty reports whether all addresses have class 0.
 func (t *Table6) Empty() bool { return len(t.Lengths) == 0 }
 
-// BucketsBytes is the size of the buckets in octets, BucketBytes each.
+// BucketsBytes is the size of the buckets in bytes, BucketBytes each.
 func (t *Table6) BucketsBytes() int { return len(t.buckets.memory) }
 
 // NewMemory allocates memory for the table. The datapath maps BPF arrays instead.
@@ -64,10 +64,10 @@ func (t *Table6) NewMemory() V6Memory {
 // Encode writes the table to memory.
 func (t *Table6) Encode(m V6Memory) error {
 	if len(m.Buckets) != t.BucketsBytes() {
-		return fmt.Errorf("memory for the buckets has %d octets, the table needs %d", len(m.Buckets), t.BucketsBytes())
+		return fmt.Errorf("memory for the buckets has %d bytes, the table needs %d", len(m.Buckets), t.BucketsBytes())
 	}
 	if len(m.Filter) < Filter6Bytes {
-		return fmt.Errorf("memory for the filter has %d octets, the table needs %d", len(m.Filter), Filter6Bytes)
+		return fmt.Errorf("memory for the filter has %d bytes, the table needs %d", len(m.Filter), Filter6Bytes)
 	}
 	copy(m.Buckets, t.buckets.memory)
 	for i, word := range t.filter {
@@ -101,7 +101,7 @@ func (t *Table6) Lookup(m V6Memory, a netip.Addr) uint16 {
 	return best
 }
 
-// filter6Bit is the filter's bit for an address that starts with these 8 octets.
+// filter6Bit is the filter's bit for an address that starts with these 8 bytes.
 func filter6Bit(hi uint64) uint32 {
 	return uint32(((hi >> 32) * 0x9e3779b97f4a7c15) >> (64 - filter6Bits))
 }

@@ -274,7 +274,7 @@ func TestEncodeTooSmall(t *testing.T) {
 	m4.Hosts = nil
 	m6.Buckets = nil
 	for _, err := range []error{e.V4.Encode(m4), e.V6.Encode(m6)} {
-		if err == nil || !strings.Contains(err.Error(), "has 0 octets, the table needs 64") {
+		if err == nil || !strings.Contains(err.Error(), "has 0 bytes, the table needs 64") {
 			t.Errorf("got %v", err)
 		}
 	}

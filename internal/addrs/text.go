@@ -12,7 +12,7 @@ var errText = errors.New("not the text of a set of addresses")
 
 // MarshalText writes the set for UnmarshalText: in base64 the number of IPv4 ranges, of each the distance from the one
 // before and the length, and the IPv6 prefixes in the same manner, all as varints of encoding/binary. A list of random
-// addresses takes three to five octets for each.
+// addresses takes three to five bytes for each.
 func (s *Set) MarshalText() ([]byte, error) {
 	b := binary.AppendUvarint(nil, uint64(len(s.v4)))
 	last := uint32(0)
@@ -57,7 +57,7 @@ func (s *Set) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// varints reads numbers from the front of octets.
+// varints reads numbers from the front of bytes.
 type varints struct {
 	left  []byte
 	short bool // there were none left, or what was there is no number
@@ -74,10 +74,10 @@ func (r *varints) next() uint64 {
 	return n
 }
 
-// count is a number of things that take at least so many octets each.
-func (r *varints) count(octets int) int {
+// count is a number of things that take at least so many bytes each.
+func (r *varints) count(size int) int {
 	n := r.next()
-	if n > uint64(len(r.left)/octets) {
+	if n > uint64(len(r.left)/size) {
 		r.short = true
 		return 0
 	}

@@ -37,7 +37,7 @@ func TestText(t *testing.T) {
 		}
 		for cut := 4; cut < min(len(text), 400); cut += 4 {
 			if again.UnmarshalText(text[:cut]) == nil {
-				t.Errorf("%d entries: %d of %d octets are taken for a set", entries, cut, len(text))
+				t.Errorf("%d entries: %d of %d bytes are taken for a set", entries, cut, len(text))
 			}
 		}
 	}

@@ -47,7 +47,7 @@ func Ask(ctx context.Context, to netip.AddrPort) (Offer, error) {
 	return o, nil
 }
 
-// The first octets of struct tcp_info of linux/tcp.h, and its options.
+// The first bytes of struct tcp_info of linux/tcp.h, and its options.
 const (
 	infoSize    = 8
 	infoOptions = 5 // where tcpi_options is

@@ -53,7 +53,7 @@ func Known(port func(uint16) bool, most int) (list []netip.AddrPort, err error) 
 	return list[:min(most, len(list))], nil
 }
 
-// serverOf is who has answered a connection. One that SYNPROXY has begun and no server taken up is none.
+// serverOf is who has answered a connection. One that SYNPROXY has started and no server taken up is none.
 func serverOf(f *netlink.ConntrackFlow) (server netip.AddrPort, ok bool) {
 	info, isTCP := f.ProtoInfo.(*netlink.ProtoInfoTCP)
 	if f.Forward.Protocol != unix.IPPROTO_TCP || !isTCP || info.State != nl.TCP_CONNTRACK_ESTABLISHED {

@@ -141,7 +141,7 @@ func (d *Detector) join(wide, part netip.Prefix, now, until time.Time) int {
 func (d *Detector) offends(p netip.Prefix, now time.Time) bool {
 	o := d.offenders[p]
 	if o == nil {
-		d.makeRoom(now)
+		d.makeSpace(now)
 		o = &offender{first: now}
 		d.offenders[p] = o
 	}
@@ -155,8 +155,8 @@ func (d *Detector) offends(p netip.Prefix, now time.Time) bool {
 	return true
 }
 
-// makeRoom forgets offenders: first those whose offences are old, then any, since those who go on offending come back.
-func (d *Detector) makeRoom(now time.Time) {
+// makeSpace forgets offenders: first those whose offences are old, then any, since those who go on offending come back.
+func (d *Detector) makeSpace(now time.Time) {
 	if len(d.offenders) < mostKnown {
 		return
 	}

@@ -138,10 +138,10 @@ func TestFullDisk(t *testing.T) {
 		}
 		failed++
 		if !errors.Is(err, unix.ENOSPC) || strings.Contains(err.Error(), "\n") {
-			t.Fatalf("with %d octets left: %v, want one error of no space", free, err)
+			t.Fatalf("with %d bytes left: %v, want one error of no space", free, err)
 		}
 		if entries, _ := os.ReadDir(filepath.Join(state, "boot")); len(entries) != 2 {
-			t.Fatalf("with %d octets left: left behind: %v", free, entries)
+			t.Fatalf("with %d bytes left: left behind: %v", free, entries)
 		}
 	}
 	if failed < 10 {
@@ -149,7 +149,7 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
-// fill leaves so many octets of a file system free.
+// fill leaves so many bytes of a file system free.
 func fill(t *testing.T, dir string, free int64) {
 	t.Helper()
 	name := filepath.Join(dir, "filler")
@@ -186,14 +186,14 @@ func TestHugeList(t *testing.T) {
 	}
 	runtime.ReadMemStats(&after)
 	if took := after.TotalAlloc - before.TotalAlloc; took > 4<<20 {
-		t.Errorf("saving and loading a list of %d octets took %d octets of memory", size, took)
+		t.Errorf("saving and loading a list of %d bytes took %d bytes of memory", size, took)
 	}
 	p, err := saved.Policy()
 	if err != nil {
 		t.Fatal(err)
 	}
 	if info, err := os.Stat(p.Sets[0].File); err != nil || info.Size() != size {
-		t.Errorf("the copy of the list: %v (%v), want %d octets", info, err, size)
+		t.Errorf("the copy of the list: %v (%v), want %d bytes", info, err, size)
 	}
 }
 

@@ -180,7 +180,7 @@ func (e *OtherInstanceError) Error() string {
 
 // Hint says how to go on.
 func (e *OtherInstanceError) Hint() string {
-	return fmt.Sprintf("one instance of a host comes back at boot; `floodwall unload --bpffs %s --state %s` makes room for another",
+	return fmt.Sprintf("one instance of a host comes back at boot; `floodwall unload --bpffs %s --state %s` makes space for another",
 		e.BPFFS, e.Dir)
 }
 

@@ -95,7 +95,7 @@ func comesBack(s boot.Store) (string, error) {
 	first, _, _ := strings.Cut(string(saved.Text), "\n")
 	version := strings.TrimPrefix(first, "# ")
 	if want := strings.Repeat("192.0.2.1 # "+version+"\n", listLines); string(list) != want {
-		return "", fmt.Errorf("the list beside policy %s has %d octets, want %d of that version", version, len(list), len(want))
+		return "", fmt.Errorf("the list beside policy %s has %d bytes, want %d of that version", version, len(list), len(want))
 	}
 	return version, nil
 }

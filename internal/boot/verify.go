@@ -9,7 +9,7 @@ import (
 	"os"
 )
 
-// chunk is how much is read between two looks at the context, in octets.
+// chunk is how much is read between two looks at the context, in bytes.
 const chunk = 16 << 20
 
 // Verify makes sure that the files that the policy names still are what was copied. When they are after they were compiled, as they were

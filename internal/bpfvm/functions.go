@@ -82,7 +82,7 @@ func loadBytes(m *Machine, r [5]uint64) (uint64, error) {
 func adjustTail(m *Machine, r [5]uint64) (uint64, error) {
 	delta := int64(int32(r[1]))
 	end := int64(m.dataEnd) + delta
-	if end > int64(m.frame.base)+frameSize-tailRoom || end < int64(m.data)+ethernetHeader {
+	if end > int64(m.frame.base)+frameSize-tailroom || end < int64(m.data)+ethernetHeader {
 		return negative(unix.EINVAL), nil
 	}
 	if delta > 0 {

@@ -37,8 +37,8 @@ type Result struct {
 // The memory of a frame: what BPF_PROG_TEST_RUN gives it (net/bpf/test_run.c of the kernel).
 const (
 	frameSize      = 4096
-	headRoom       = 256 // XDP_PACKET_HEADROOM
-	tailRoom       = 320 // struct skb_shared_info, whole cache lines
+	headroom       = 256 // XDP_PACKET_HEADROOM
+	tailroom       = 320 // struct skb_shared_info, whole cache lines
 	ethernetHeader = 14
 )
 
@@ -100,14 +100,14 @@ func (m *Machine) Forget() {
 
 // Run gives a frame to the program.
 func (m *Machine) Run(frame []byte) (Result, error) {
-	if len(frame) < ethernetHeader || len(frame) > frameSize-headRoom-tailRoom {
-		return Result{}, fmt.Errorf("frame of %d bytes: must be %d to %d", len(frame), ethernetHeader, frameSize-headRoom-tailRoom)
+	if len(frame) < ethernetHeader || len(frame) > frameSize-headroom-tailroom {
+		return Result{}, fmt.Errorf("frame of %d bytes: must be %d to %d", len(frame), ethernetHeader, frameSize-headroom-tailroom)
 	}
 	l := &m.layout
 	clear(m.stack.bytes)
 	clear(m.frame.bytes)
-	copy(m.frame.bytes[headRoom:], frame)
-	m.data, m.dataEnd = m.frame.base+headRoom, m.frame.base+headRoom+uint64(len(frame))
+	copy(m.frame.bytes[headroom:], frame)
+	m.data, m.dataEnd = m.frame.base+headroom, m.frame.base+headroom+uint64(len(frame))
 	for _, set := range []struct{ at, to uint64 }{
 		{l.data, m.data}, {l.dataMeta, m.data}, {l.dataEnd, m.dataEnd}, {l.dataHardStart, m.frame.base},
 	} {

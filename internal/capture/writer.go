@@ -15,7 +15,7 @@ import (
 type Packet struct {
 	Time    time.Time
 	Device  string // that it came from
-	Octets  int    // of the whole frame
+	Length  int    // of the whole frame
 	Frame   []byte // as many of them as there are
 	Comment string
 }
@@ -27,7 +27,7 @@ type Writer struct {
 	snapLength int
 }
 
-// NewWriter begins a file of packets from devices, at least one, of which at most snapLength octets are there. More
+// NewWriter begins a file of packets from devices, at least one, of which at most snapLength bytes are there. More
 // devices may show later.
 func NewWriter(out io.Writer, snapLength int, devices ...string) (*Writer, error) {
 	w := &Writer{interfaces: map[string]int{devices[0]: 0}, snapLength: snapLength}
@@ -71,7 +71,7 @@ func (w *Writer) Write(p Packet) error {
 		return err
 	}
 	info := gopacket.CaptureInfo{
-		Timestamp: p.Time, InterfaceIndex: number, CaptureLength: len(p.Frame), Length: p.Octets,
+		Timestamp: p.Time, InterfaceIndex: number, CaptureLength: len(p.Frame), Length: p.Length,
 	}
 	options := pcapgo.NgPacketOptions{Comments: []string{p.Comment}}
 	if err := w.out.WritePacketWithOptions(info, p.Frame, options); err != nil {

@@ -17,9 +17,9 @@ import (
 func TestWriter(t *testing.T) {
 	at := time.Date(2026, 11, 20, 16, 30, 0, 123456789, time.UTC)
 	packets := []capture.Packet{
-		{Time: at, Device: "eth0", Octets: 60, Frame: bytes.Repeat([]byte{1}, 60), Comment: "rule a: drop"},
-		{Time: at.Add(1), Device: "eth2", Octets: 9000, Frame: bytes.Repeat([]byte{2}, 127), Comment: "rule b: truncate"},
-		{Time: at.Add(time.Hour), Device: "eth1", Octets: 128, Frame: bytes.Repeat([]byte{3}, 128), Comment: "x"},
+		{Time: at, Device: "eth0", Length: 60, Frame: bytes.Repeat([]byte{1}, 60), Comment: "rule a: drop"},
+		{Time: at.Add(1), Device: "eth2", Length: 9000, Frame: bytes.Repeat([]byte{2}, 127), Comment: "rule b: truncate"},
+		{Time: at.Add(time.Hour), Device: "eth1", Length: 128, Frame: bytes.Repeat([]byte{3}, 128), Comment: "x"},
 	}
 	var file bytes.Buffer
 	w, err := capture.NewWriter(&file, 128, "eth0", "eth1")
@@ -34,7 +34,7 @@ func TestWriter(t *testing.T) {
 		if err := w.Write(p); err != nil {
 			t.Fatal(err)
 		}
-		want += fmt.Sprintf("%v %s %d %x %s\n", p.Time, p.Device, p.Octets, p.Frame, p.Comment)
+		want += fmt.Sprintf("%v %s %d %x %s\n", p.Time, p.Device, p.Length, p.Frame, p.Comment)
 	}
 	if got := read(t, &file); got != want+"eth0 eth1 eth2" {
 		t.Errorf("read\n%s\nwant\n%s", got, want)

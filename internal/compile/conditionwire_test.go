@@ -205,7 +205,7 @@ func TestConditionCounts(t *testing.T) {
 	}
 }
 
-// TestLimitRefills has a limit of 200/s with room for 20 packets pass these at once, and later what the time has added.
+// TestLimitRefills has a limit of 200/s with space for 20 packets pass these at once, and later what the time has added.
 func TestLimitRefills(t *testing.T) {
 	if !testutil.Inside(t) {
 		return

@@ -241,7 +241,7 @@ func nameOf(lengths ...int) string {
 	return b.String() + "\x00"
 }
 
-// dnsEdges are messages at the limits, and with each of their octets changed to what could mislead a parser.
+// dnsEdges are messages at the limits, and with each of their bytes changed to what could mislead a parser.
 func dnsEdges(t testing.TB) (frames []probe) {
 	ones := make([]int, 128)
 	for i := range ones {
@@ -261,22 +261,22 @@ func dnsEdges(t testing.TB) (frames []probe) {
 	whole := dnsQuery("\x04evil\x07example\x00", []byte(opt[:10]+"\x0c\x00\x0a\x00\x08abcdefgh")...)
 	for cut := range whole {
 		frames = append(frames, carrying(t, dnsCarriers[cut%len(dnsCarriers)], whole[:cut], whole[cut:]))
-		for _, octet := range []byte{0, 1, 2, 41, 63, 64, 128, 192, 255, whole[cut] + 1, whole[cut] - 1, whole[cut] ^ 0x20} {
+		for _, value := range []byte{0, 1, 2, 41, 63, 64, 128, 192, 255, whole[cut] + 1, whole[cut] - 1, whole[cut] ^ 0x20} {
 			changed := append([]byte{}, whole...)
-			changed[cut] = octet
+			changed[cut] = value
 			frames = append(frames, carrying(t, dnsCarriers[cut%len(dnsCarriers)], changed, nil))
 		}
 	}
 	return append(frames, cutEverywhere(frames[len(frames)-1:])...)
 }
 
-// TestDNSEdges has messages at the limits of every length, and cut off or changed at every octet.
+// TestDNSEdges has messages at the limits of every length, and cut off or changed at every byte.
 func TestDNSEdges(t *testing.T) {
 	t.Parallel()
 	programmed(dnsProgram(dnsPort(53))).agree(t, dnsEdges(t))
 }
 
-// TestDNSPorts has rules for more ports than there is room for.
+// TestDNSPorts has rules for more ports than there is space for.
 func TestDNSPorts(t *testing.T) {
 	t.Parallel()
 	p := &ir.Program{}
@@ -291,7 +291,7 @@ func TestDNSPorts(t *testing.T) {
 	programmed(p).agree(t, frames)
 }
 
-// TestDNSSplit puts the border between the buffers of a large frame at every octet of a query.
+// TestDNSSplit puts the border between the buffers of a large frame at every byte of a query.
 func TestDNSSplit(t *testing.T) {
 	t.Parallel()
 	s := programmed(dnsProgram(dnsPort(53)))

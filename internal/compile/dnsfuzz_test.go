@@ -41,7 +41,7 @@ func FuzzConditions(f *testing.F) {
 	})
 }
 
-// foundFrames reads the files of a fuzz corpus: a line with the version, and one with the octets as Go writes them.
+// foundFrames reads the files of a fuzz corpus: a line with the version, and one with the bytes as Go writes them.
 func foundFrames(t testing.TB, pattern string) (frames [][]byte) {
 	t.Helper()
 	files, err := filepath.Glob(pattern)

@@ -38,10 +38,10 @@ func (g *guarded) cuts(t testing.TB) uint64 {
 	return all[g.slot].Packets
 }
 
-// perNet is a limit of responses that in the time of a test allows its burst alone, of so many octets to each /24 or /56.
-// Half an octet more keeps what is just within apart from what time and rounding could make of it.
-func perNet(octets uint64) ir.Limit {
-	return ir.Limit{Rule: "dns", Rate: 100, Per: 24 * time.Hour, Bits: true, Burst: 8*octets + 4, Dst: &ir.Prefixes{V4: 24, V6: 56}, Max: 1000}
+// perNet is a limit of responses that in the time of a test allows its burst alone, of so many bytes to each /24 or /56.
+// Half a byte more keeps what is just within apart from what time and rounding could make of it.
+func perNet(bytes uint64) ir.Limit {
+	return ir.Limit{Rule: "dns", Rate: 100, Per: 24 * time.Hour, Bits: true, Burst: 8*bytes + 4, Dst: &ir.Prefixes{V4: 24, V6: 56}, Max: 1000}
 }
 
 // TestResponses sends random frames through the program for what leaves. It cuts the responses that ir.Limiter finds
@@ -111,7 +111,7 @@ func randomResponse(r *rand.Rand) (line string, guarded bool) {
 func TestFragmentsCharged(t *testing.T) {
 	p := loadGuard(t, guarding(ir.Guard{}, perNet(4028)))
 	first := framesOf(t, "udp 192.0.2.53:53 > 198.51.100.7:1 len=1500 frag=first")[0].frame
-	binary.BigEndian.PutUint16(first[14+20+4:], 4008) // of UDP: 4028 octets with the IP header
+	binary.BigEndian.PutUint16(first[14+20+4:], 4008) // of UDP: 4028 bytes with the IP header
 	for i, want := range []bool{false, true} {
 		if got := p.cut(t, first); got != want {
 			t.Errorf("first fragment %d: cut is %t", i+1, got)

@@ -41,9 +41,9 @@ const (
 	distant6         = "2001:db8:2::7"
 )
 
-// serving makes the server's device fw0 and its clients, and a resolver that answers queries in UDP with so many octets,
+// serving makes the server's device fw0 and its clients, and a resolver that answers queries in UDP with so many bytes,
 // and in TCP with some.
-func serving(t *testing.T, octets int) elsewhere {
+func serving(t *testing.T, size int) elsewhere {
 	t.Helper()
 	clients := elsewhere{testutil.NewElsewhere(t)}
 	testutil.Veth(t, "fw0", "fw1", server4+"/32", server6+"/128")
@@ -56,11 +56,11 @@ func serving(t *testing.T, octets int) elsewhere {
 		ipCommand(t, "route add default dev fw1", "-6 route add default dev fw1")
 	})
 	ipCommand(t, "route add default dev fw0", "-6 route add default dev fw0")
-	resolve(t, octets)
+	resolve(t, size)
 	return clients
 }
 
-func resolve(t *testing.T, octets int) {
+func resolve(t *testing.T, size int) {
 	t.Helper()
 	for _, at := range []string{address(server4, 53), address(server6, 53)} {
 		udp, err := net.ListenPacket("udp", at)
@@ -79,7 +79,7 @@ func resolve(t *testing.T, octets int) {
 				if err != nil {
 					return
 				}
-				udp.WriteTo(make([]byte, octets), from) // what the guard cuts is an error to the sender
+				udp.WriteTo(make([]byte, size), from) // what the guard cuts is an error to the sender
 			}
 		}()
 		testutil.Serve(t, tcp, func(c net.Conn) { io.Copy(c, io.LimitReader(c, 2)) })
@@ -229,25 +229,25 @@ func TestResponsesOnWire(t *testing.T) {
 	if !testutil.Inside(t) {
 		return
 	}
-	for _, octets := range []int{1000, 4000} {
-		t.Run(fmt.Sprint(octets), func(t *testing.T) { responsesOnWire(t, octets) })
+	for _, size := range []int{1000, 4000} {
+		t.Run(fmt.Sprint(size), func(t *testing.T) { responsesOnWire(t, size) })
 	}
 }
 
-func responsesOnWire(t *testing.T, octets int) {
+func responsesOnWire(t *testing.T, size int) {
 	const burst = 10
-	clients := serving(t, octets)
+	clients := serving(t, size)
 	defer ipCommand(t, "link del fw0")
-	program := guarding(ir.Guard{}, perNet(burst*uint64(octets+28)))
+	program := guarding(ir.Guard{}, perNet(burst*uint64(size+28)))
 	program.Default = ir.Pass
-	mode := map[int]datapath.Mode{1000: datapath.Native, 4000: datapath.Generic}[octets]
+	mode := map[int]datapath.Mode{1000: datapath.Native, 4000: datapath.Generic}[size]
 	enforce(t, program, mode, false)
 	for _, test := range []struct {
 		client            string
 		queries, answered int
 	}{
 		{client, 6, 6}, {nearby, 6, 4}, {client, 2, 0}, {distant, 3, 3},
-		{client6, 12, 9}, {nearby6, 2, 0}, {distant6, 3, 3}, // the header is 20 octets longer
+		{client6, 12, 9}, {nearby6, 2, 0}, {distant6, 3, 3}, // the header is 20 bytes longer
 	} {
 		clients.ask(t, test.client, test.queries, test.answered)
 	}
@@ -290,5 +290,5 @@ func TestVerifiedOnWire(t *testing.T) {
 	enforce(t, program, datapath.Native, true)
 	verified("applied again", after)
 	enforce(t, program, datapath.Native, false)
-	verified("begun anew", map[string]bool{client: false})
+	verified("started again", map[string]bool{client: false})
 }

@@ -147,7 +147,7 @@ func TestCookieVectors(t *testing.T) {
 	}
 }
 
-// sipHash is SipHash-2-4 of a text, as section 2 of the paper says it: for any length, in octets.
+// sipHash is SipHash-2-4 of a text, as section 2 of the paper says it: for any length, in bytes.
 func sipHash(key [16]byte, text []byte) uint64 {
 	order := binary.LittleEndian
 	k0, k1 := order.Uint64(key[:]), order.Uint64(key[8:])
@@ -233,7 +233,7 @@ func TestCookies(t *testing.T) {
 	}
 }
 
-// TestCookieOfNoSecret has a guard with room for one more secret: a cookie made with what stands there is not valid.
+// TestCookieOfNoSecret has a guard with space for one more secret: a cookie made with what stands there is not valid.
 func TestCookieOfNoSecret(t *testing.T) {
 	present := secret(t, "e5e973e5a6b2a43f48e7dc849e37bfcf")
 	p := loadGuard(t, guarding(ir.Guard{Secrets: [][16]byte{present}}))

@@ -46,7 +46,7 @@ func TestHoistKeepsMeaning(t *testing.T) {
 				frame := packet.Random(r, hints[r.IntN(len(hints))])
 				pkt := packet.Decode(frame)
 				pkt.Value[packet.State] = uint32(r.IntN(int(packet.State.Size())))
-				if wrong := walk(s, pl, &pkt); wrong != "" {
+				if wrong := follow(s, pl, &pkt); wrong != "" {
 					t.Fatalf("policy %d, %s: %x state %d: %s\n%s%s", i, target, frame, pkt.Value[packet.State], wrong,
 						s.program, placements(pl))
 				}
@@ -119,8 +119,8 @@ func (e *effects) world(s *subject, names []ir.Rule) ir.World {
 	}
 }
 
-// walk takes a packet along the stages of a plan, and says what is wrong with what becomes of it.
-func walk(s *subject, pl *plan.Plan, pkt *packet.Packet) string {
+// follow takes a packet along the stages of a plan, and says what is wrong with what becomes of it.
+func follow(s *subject, pl *plan.Plan, pkt *packet.Packet) string {
 	verdict := ir.Pass
 	var counted []int // rules, -1 the default
 	var got, wanted effects

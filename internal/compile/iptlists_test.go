@@ -118,7 +118,7 @@ rules: [{name: a, proto: [tcp, gre], not: {port: [22, 80]}, then: pass}, {name: 
 		t.Fatal(err)
 	}
 	asked := map[string]uint64{}
-	x, err := iptables.Generate(plan, iptables.Options{Counts: func(reason string) (packets, octets uint64) {
+	x, err := iptables.Generate(plan, iptables.Options{Counts: func(reason string) (packets, bytes uint64) {
 		asked[reason]++
 		return uint64(len(asked)), 7
 	}})

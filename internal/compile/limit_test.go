@@ -57,7 +57,7 @@ func (l *limited) over(t *testing.T, frame []byte, now time.Duration) bool {
 	return ir.Verdict(a.Verdict) == ir.Drop
 }
 
-// limitFrame is a packet to the port of a limit, of so many octets, IP header included.
+// limitFrame is a packet to the port of a limit, of so many bytes, IP header included.
 func limitFrame(t testing.TB, limit int, src, dst string, length int) []byte {
 	t.Helper()
 	to := netip.AddrPortFrom(netip.MustParseAddr(dst), uint16(1000+limit))
@@ -215,7 +215,7 @@ func TestLimitRefused(t *testing.T) {
 	}
 }
 
-// TestLimitVerifier checks that a limit is walked once by the verifier, however many rules have one.
+// TestLimitVerifier checks that the verifier verifies a limit once, however many rules have one.
 func TestLimitVerifier(t *testing.T) {
 	testutil.RequireRoot(t)
 	cost := map[int]int{}

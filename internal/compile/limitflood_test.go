@@ -143,7 +143,7 @@ func (l *limited) status(t *testing.T) datapath.LimitStatus {
 
 // TestLimitHolds puts as many prefixes of each kind into a table as it is to hold. Their numbers follow each other, as
 // those of a sender do who has a network. Nearly all find a place, each has a debt of its own, and none is forgotten
-// while there is room.
+// while there is space.
 func TestLimitHolds(t *testing.T) {
 	const n = 12_000 // of 4096 buckets
 	for _, test := range []struct {

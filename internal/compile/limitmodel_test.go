@@ -111,11 +111,11 @@ func randomLimit(r *rand.Rand) ir.Limit {
 	return l
 }
 
-// interval is the time of one packet of so many octets at the rate of a limit.
-func interval(l *ir.Limit, octets int) time.Duration {
+// interval is the time of one packet of so many bytes at the rate of a limit.
+func interval(l *ir.Limit, bytes int) time.Duration {
 	amount := 1.0
 	if l.Bits {
-		amount = 8 * float64(octets)
+		amount = 8 * float64(bytes)
 	}
 	return time.Duration(max(1, amount*float64(l.Per)/float64(l.Rate)))
 }
@@ -129,15 +129,15 @@ func TestLimitModel(t *testing.T) {
 	}
 	l := loadLimits(t, limits...)
 	for i := range limits {
-		octets := 60 + r.IntN(1200)
+		bytes := 60 + r.IntN(1200)
 		a := l.audit(t, i)
 		for range 4 {
 			src := fmt.Sprintf("10.%d.%d.%d", r.IntN(3), r.IntN(3), r.IntN(3))
-			a.frames = append(a.frames, limitFrame(t, i, src, "192.0.2.1", octets))
+			a.frames = append(a.frames, limitFrame(t, i, src, "192.0.2.1", bytes))
 			src = fmt.Sprintf("2001:db8:%d:%d::%d", r.IntN(3), r.IntN(3), r.IntN(3))
-			a.frames = append(a.frames, limitFrame(t, i, src, "2001:db8::1", octets))
+			a.frames = append(a.frames, limitFrame(t, i, src, "2001:db8::1", bytes))
 		}
-		a.random(t, r, interval(&limits[i], octets))
+		a.random(t, r, interval(&limits[i], bytes))
 		a.check(t, 0.98)
 	}
 }
@@ -187,28 +187,28 @@ func TestLimitPrecision(t *testing.T) {
 // precise uses up the burst of a limit at once, and measures the rate behind it.
 func precise(t *testing.T, l *limited, i int) {
 	t.Helper()
-	const octets, packets = 64, 6000
+	const bytes, packets = 64, 6000
 	limit := &l.program.Limits[i]
 	now := 10 * day
 	l.drain(t, i, now)
-	frame := limitFrame(t, i, "10.1.2.3", "192.0.2.1", octets)
+	frame := limitFrame(t, i, "10.1.2.3", "192.0.2.1", bytes)
 	start, passed := now, 0
 	for range packets {
-		now += max(interval(limit, octets)/3, 1)
+		now += max(interval(limit, bytes)/3, 1)
 		if !l.over(t, frame, now) {
 			passed++
 		}
 	}
 	want := float64(now-start) / float64(limit.Per) * float64(limit.Rate)
 	if limit.Bits {
-		want /= 8 * octets
+		want /= 8 * bytes
 	}
 	if got := float64(passed); got > want+1 || got < 0.995*want-1 {
 		t.Errorf("limit %+v: %d packets passed in %v, want %.1f", *limit, passed, now-start, want)
 	}
 }
 
-// drain sends as many large packets, and then small ones, as the burst of a limit has room for.
+// drain sends as many large packets, and then small ones, as the burst of a limit has space for.
 func (l *limited) drain(t *testing.T, i int, now time.Duration) {
 	t.Helper()
 	limit := &l.program.Limits[i]

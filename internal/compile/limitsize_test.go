@@ -22,7 +22,7 @@ var (
 func TestLimitSize(t *testing.T) {
 	for _, test := range []struct {
 		limit ir.Limit
-		want  uint32 // buckets of 64 octets
+		want  uint32 // buckets of 64 bytes
 	}{
 		{ir.Limit{Rate: 1000, Per: time.Second, Burst: 5}, 1},
 		{ir.Limit{Rate: 1_000_000, Per: time.Second, Burst: 5, Src: hosts}, 1 << 10},

@@ -55,7 +55,7 @@ func TestMultiBuffer(t *testing.T) {
 		frames = append(frames, f)
 		for _, n := range []int{1, 2, 100, 1000} {
 			if len(f.frame) > 5000 {
-				frames = append(frames, probe{name: fmt.Sprintf("%s, less %d octets", f.name, n), frame: f.frame[:len(f.frame)-n]})
+				frames = append(frames, probe{name: fmt.Sprintf("%s, less %d bytes", f.name, n), frame: f.frame[:len(f.frame)-n]})
 			}
 		}
 	}
@@ -68,7 +68,7 @@ func TestMultiBuffer(t *testing.T) {
 }
 
 // TestMultiBufferSplit puts the border between the first buffer and the others anywhere behind the headers, and checks
-// that the packet is counted where it belongs, with all its octets. Kernels before 6.18 do not let a test choose.
+// that the packet is counted where it belongs, with all its bytes. Kernels before 6.18 do not let a test choose.
 func TestMultiBufferSplit(t *testing.T) {
 	t.Parallel()
 	s := lower(t, "checks: standard"+lengthPolicy)
@@ -78,23 +78,23 @@ func TestMultiBufferSplit(t *testing.T) {
 	for _, f := range framesOf(t, largeFrames) {
 		want := s.answered(f)
 		for linear := 256; linear < min(4096, len(f.frame)); linear += 397 {
-			slot, octets, err := countSplit(t, p, f.frame, linear)
+			slot, bytes, err := countSplit(t, p, f.frame, linear)
 			if errors.Is(err, unix.EINVAL) {
 				t.Skip("this kernel does not let a test choose the border")
 			}
 			if err != nil {
 				t.Fatal(err)
 			}
-			if slot != want.slot || octets != uint64(len(f.frame)) {
-				t.Fatalf("%s, split at %d: counted in %s with %d octets, want %s with %d", f.name, linear,
-					s.reasonIn(slot), octets, s.reasonIn(want.slot), len(f.frame))
+			if slot != want.slot || bytes != uint64(len(f.frame)) {
+				t.Fatalf("%s, split at %d: counted in %s with %d bytes, want %s with %d", f.name, linear,
+					s.reasonIn(slot), bytes, s.reasonIn(want.slot), len(f.frame))
 			}
 		}
 	}
 }
 
-// countSplit runs a program on a frame of which the first buffer has so many octets, and finds what it counted.
-func countSplit(t *testing.T, p *datapath.Program, frame []byte, linear int) (slot uint32, octets uint64, err error) {
+// countSplit runs a program on a frame of which the first buffer has so many bytes, and finds what it counted.
+func countSplit(t *testing.T, p *datapath.Program, frame []byte, linear int) (slot uint32, bytes uint64, err error) {
 	before, err := p.Counters()
 	if err != nil {
 		return 0, 0, err
@@ -107,7 +107,7 @@ func countSplit(t *testing.T, p *datapath.Program, frame []byte, linear int) (sl
 	after, err := p.Counters()
 	for i := range after {
 		if after[i] != before[i] {
-			return uint32(i), after[i].Octets - before[i].Octets, err
+			return uint32(i), after[i].Bytes - before[i].Bytes, err
 		}
 	}
 	t.Fatal("nothing was counted")

@@ -82,16 +82,16 @@ func (d *differential) policy(t *testing.T, r *rand.Rand) {
 	rules := d.load(t, s, pl)
 	defer rules.remove(t)
 	frames := make([]probe, packetsPerPolicy)
-	octets := make([][]byte, len(frames))
+	raw := make([][]byte, len(frames))
 	for i := range frames {
 		if h := hints[r.IntN(len(hints))]; r.IntN(3) > 0 {
 			frames[i].frame = packet.RandomSpec(r, h).Frame()
 		} else {
 			frames[i].frame = packet.Random(r, h)
 		}
-		octets[i] = frames[i].frame
+		raw[i] = frames[i].frame
 	}
-	fates, err := d.judge.Fates(octets)
+	fates, err := d.judge.Fates(raw)
 	if err != nil {
 		t.Fatal(err)
 	}

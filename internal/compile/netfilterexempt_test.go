@@ -28,9 +28,9 @@ func (d *differential) exempt(s *subject, pl *plan.Plan, r *rules, f probe, fate
 	case headless(&pkt):
 		return "an L4 header that is cut short, where netfilter reads what follows the packet"
 	case d.target == plan.TargetIptables && pkt.Value[packet.Family] == packet.FamilyIPv6 && pkt.Value[packet.Length] < 48:
-		return "IPv6 with less than 8 octets, where ip6tables finds no header to look for"
+		return "IPv6 with less than 8 bytes, where ip6tables finds no header to look for"
 	case d.target == plan.TargetIptables && pkt.Value[packet.Family] == packet.FamilyIPv6 && pkt.Value[packet.Proto] == 50 && len(pkt.L4) < 2:
-		return "IPv6 with ESP of less than 2 octets, which ip6tables takes for an extension header that is cut short"
+		return "IPv6 with ESP of less than 2 bytes, which ip6tables takes for an extension header that is cut short"
 	case s.hasLocal() && (pkt.Src.IsLoopback() || pkt.Dst.IsLoopback()):
 		return "a loopback address from outside, which the kernel drops"
 	case pkt.Failed.Has(packet.TCPHeader), pkt.Failed.Has(packet.TinyFragment):
@@ -70,7 +70,7 @@ func headless(pkt *packet.Packet) bool {
 	return should && none && pkt.Value[packet.Fragment] != packet.FragmentLater
 }
 
-// hasShortHeader reports whether a packet's protocol is one with an L4 header of 8 octets: UDP, or ICMP of its family.
+// hasShortHeader reports whether a packet's protocol is one with an L4 header of 8 bytes: UDP, or ICMP of its family.
 func hasShortHeader(pkt *packet.Packet) bool {
 	v4 := pkt.Value[packet.Family] == packet.FamilyIPv4
 	switch pkt.Value[packet.Proto] {

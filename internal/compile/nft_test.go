@@ -220,7 +220,7 @@ func TestNftLargeSet(t *testing.T) {
 	}
 	for line := range strings.Lines(n.Script) {
 		if len(line) > 130 {
-			t.Fatalf("a line of %d octets", len(line))
+			t.Fatalf("a line of %d bytes", len(line))
 		}
 	}
 }
@@ -274,7 +274,7 @@ func TestNftCounters(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n, err := nftables.Generate(pl, nftables.Options{Devices: []string{"eth0"}, Counts: func(name string) (packets, octets uint64) {
+	n, err := nftables.Generate(pl, nftables.Options{Devices: []string{"eth0"}, Counts: func(name string) (packets, bytes uint64) {
 		return map[string]uint64{"rule-some": 7}[name], 1 << 40
 	}})
 	if err != nil {
@@ -293,7 +293,7 @@ func TestNftCounters(t *testing.T) {
 }
 
 // TestNftDevices has the kernel take chains for as many devices as it may have, where packets from inside leave the chain in
-// front and where rules ask for the device themselves. A rule of the kernel has room for 128 expressions.
+// front and where rules ask for the device themselves. A rule of the kernel has space for 128 expressions.
 func TestNftDevices(t *testing.T) {
 	testutil.RequireTool(t, "nft")
 	if !testutil.Inside(t) {

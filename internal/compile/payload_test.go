@@ -44,7 +44,7 @@ var carriers = []string{
 	"udp 198.51.100.7:1000 > 192.0.2.1:53 frag=1480",
 }
 
-// carrying is the packet of a line with a payload, and octets behind its end.
+// carrying is the packet of a line with a payload, and bytes behind its end.
 func carrying(t testing.TB, line string, payload, padding []byte) probe {
 	t.Helper()
 	if len(payload) > 0 {
@@ -131,12 +131,12 @@ func byteRange() []byte {
 	return b
 }
 
-// lowered and raised change the case of ASCII letters, and no other octet.
+// lowered and raised change the case of ASCII letters, and no other byte.
 func lowered(s string) string { return shifted(s, 'A', 'a'-'A') }
 
 func raised(s string) string { return shifted(s, 'a', 256+'A'-'a') }
 
-// shifted adds to 26 octets.
+// shifted adds to 26 bytes.
 func shifted(s string, first byte, add int) string {
 	b := []byte(s)
 	for i, c := range b {
@@ -241,17 +241,17 @@ func TestPatternsRandom(t *testing.T) {
 	}
 }
 
-// TestPayloadPlaces moves octets over every offset up to the end of the packet, behind which more of them stand.
+// TestPayloadPlaces moves bytes over every offset up to the end of the packet, behind which more of them stand.
 func TestPayloadPlaces(t *testing.T) {
 	t.Parallel()
-	octets := []byte("\x01\x82\xff\x00ABCDEFGHIJKLMNOPQRSTUVWXYZ012345")
+	text := []byte("\x01\x82\xff\x00ABCDEFGHIJKLMNOPQRSTUVWXYZ012345")
 	var rules []ir.Rule
 	for _, base := range []ir.Base{ir.BaseL4, ir.BasePayload} {
 		for length := 1; length <= 16; length++ {
 			for offset := range 4 {
 				mask := bytes.Repeat([]byte{0xff}, length)
 				mask[length/2] = 0xf0
-				value := bytes.Clone(octets[offset:][:length])
+				value := bytes.Clone(text[offset:][:length])
 				value[length/2] &= 0xf0
 				at := ir.At{Base: base, Offset: uint16(offset*9 + 16 - length), Value: value, Mask: mask}
 				rules = append(rules, asks(fmt.Sprintf("%d %d+%d", base, offset, length), ir.PayloadMatch{At: []ir.At{at}}))
@@ -261,10 +261,10 @@ func TestPayloadPlaces(t *testing.T) {
 	var frames []probe
 	for before := range 28 {
 		for cut := range 24 {
-			payload := append(bytes.Repeat([]byte{'x'}, before), octets[:cut]...)
+			payload := append(bytes.Repeat([]byte{'x'}, before), text[:cut]...)
 			for i := range 3 {
 				carrier := carriers[(len(frames)+i)%len(carriers)]
-				frames = append(frames, carrying(t, carrier, payload, octets[cut:cut+3*(cut%2)]))
+				frames = append(frames, carrying(t, carrier, payload, text[cut:cut+3*(cut%2)]))
 			}
 		}
 	}
@@ -274,7 +274,7 @@ func TestPayloadPlaces(t *testing.T) {
 	}
 }
 
-// TestPayloadSplit puts the border between the buffers of a large frame at every octet of a pattern and of a place.
+// TestPayloadSplit puts the border between the buffers of a large frame at every byte of a pattern and of a place.
 func TestPayloadSplit(t *testing.T) {
 	t.Parallel()
 	at := ir.At{Offset: 300, Value: []byte("0123456789abcdef"), Mask: bytes.Repeat([]byte{0xff}, 16)}

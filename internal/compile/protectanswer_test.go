@@ -243,7 +243,7 @@ func (s *shield) headers(frame, answer []byte, a synAck) {
 		s.t.Errorf("the answer to %+v is %+v", in, out)
 	}
 	if len(answer) > len(frame) || out.Value[packet.Length] > in.Value[packet.Length] {
-		s.t.Errorf("%d octets are answered with %d", len(frame), len(answer))
+		s.t.Errorf("%d bytes are answered with %d", len(frame), len(answer))
 	}
 	if out.Value[packet.TTL] != 64 || out.Value[packet.DSCP] != 0 || out.Value[packet.Fragment] != packet.FragmentNone {
 		s.t.Errorf("the answer is %+v", out)
@@ -320,7 +320,7 @@ func TestSynAckFrames(t *testing.T) {
 	for name, f := range map[string][]byte{"padded": append(bytes.Clone(frame), make([]byte, 30)...), "partial checksum": wrong} {
 		action, answer := s.send(f)
 		if action != xdpTX || len(answer) != len(frame) {
-			t.Errorf("%s: XDP action %d with %d octets, want %d with %d", name, action, len(answer), xdpTX, len(frame))
+			t.Errorf("%s: XDP action %d with %d bytes, want %d with %d", name, action, len(answer), xdpTX, len(frame))
 			continue
 		}
 		readSynAck(t, answer)

@@ -74,7 +74,7 @@ func program(t testing.TB, code ...asm.Instruction) *ebpf.Program {
 }
 
 // before is a program that writes to the frame, which R7 points to, and hands it to another program.
-func before(t testing.TB, next *ebpf.Program, octets int, write ...asm.Instruction) *ebpf.Program {
+func before(t testing.TB, next *ebpf.Program, bytes int, write ...asm.Instruction) *ebpf.Program {
 	t.Helper()
 	programs, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.ProgramArray, KeySize: 4, ValueSize: 4, MaxEntries: 1})
 	if err != nil {
@@ -89,7 +89,7 @@ func before(t testing.TB, next *ebpf.Program, octets int, write ...asm.Instructi
 		asm.LoadMem(asm.R7, asm.R6, 0, asm.Word), // data
 		asm.LoadMem(asm.R8, asm.R6, 4, asm.Word), // data_end
 		asm.Mov.Reg(asm.R1, asm.R7),
-		asm.Add.Imm(asm.R1, int32(octets)),
+		asm.Add.Imm(asm.R1, int32(bytes)),
 		asm.JGT.Reg(asm.R1, asm.R8, "out"),
 	}
 	code = append(code, write...)

@@ -191,15 +191,15 @@ const (
 	atAck6 = 14 + 40 + 8
 )
 
-// randomized is a program that writes a random octet to a place in a frame before it hands it to another program.
+// randomized is a program that writes a random byte to a place in a frame before it hands it to another program.
 func randomized(t testing.TB, next *ebpf.Program, at int16) *ebpf.Program {
 	t.Helper()
 	return before(t, next, int(at)+1, asm.FnGetPrandomU32.Call(), asm.StoreMem(asm.R7, at, asm.R0, asm.Byte))
 }
 
-// TestRandomACKs guesses one octet of the number that proves a connection, of many connections a few dozen times each:
+// TestRandomACKs guesses one byte of the number that proves a connection, of many connections a few dozen times each:
 // as many must be proved as there are when each of its bits, and none else, has to be right. The short form has every
-// second octet of each cookie, and in the end every octet of each family.
+// second byte of each cookie, and in the end every byte of each family.
 func TestRandomACKs(t *testing.T) {
 	const guesses = 64
 	connections := 300
@@ -215,12 +215,12 @@ func TestRandomACKs(t *testing.T) {
 		if netip.MustParseAddr(r.client).Is6() {
 			at = atAck6
 		}
-		for octet := range int16(4) {
-			if (int(octet)+kind)%2 > 0 && !testutil.Long() {
+		for place := range int16(4) {
+			if (int(place)+kind)%2 > 0 && !testutil.Long() {
 				continue
 			}
 			s := loadShield(t, protecting(always()))
-			guess := randomized(t, s.Native(), at+octet)
+			guess := randomized(t, s.Native(), at+place)
 			for i := range connections {
 				frame := framesOf(t, s.begin(r, o, uint16(4000+i)).String())[0].frame
 				for range guesses { // one by one: the kernel waits for all CPUs when it is to repeat (bpf_prog_test_run_xdp)
@@ -230,8 +230,8 @@ func TestRandomACKs(t *testing.T) {
 				}
 			}
 			if proved := float64(s.counted()[ir.AckProved]); math.Abs(proved-mean) > 6*deviation {
-				t.Errorf("%s, timestamps %t, octet %d: %.0f of %d connections were proved by guesses, %.0f ± %.0f ought to be",
-					r.client, o.tsval >= 0, octet, proved, connections, mean, 6*deviation)
+				t.Errorf("%s, timestamps %t, byte %d: %.0f of %d connections were proved by guesses, %.0f ± %.0f ought to be",
+					r.client, o.tsval >= 0, place, proved, connections, mean, 6*deviation)
 			}
 		}
 	})

@@ -78,11 +78,11 @@ func (w *writer) base() netip.Prefix {
 	if w.oneIn(12) {
 		return netip.MustParsePrefix(choose(w, "0.0.0.0/0", "::/0", "127.0.0.0/8", "ff00::/8", "255.255.255.255/32", "::/128"))
 	}
-	octets := make([]byte, choose(w, 4, 4, 16))
-	for i := range octets {
-		octets[i] = byte(w.Uint32())
+	bytes := make([]byte, choose(w, 4, 4, 16))
+	for i := range bytes {
+		bytes[i] = byte(w.Uint32())
 	}
-	a, _ := netip.AddrFromSlice(octets)
+	a, _ := netip.AddrFromSlice(bytes)
 	return netip.PrefixFrom(a, 1+w.IntN(a.BitLen())).Masked()
 }
 
@@ -92,13 +92,13 @@ func (w *writer) prefix() netip.Prefix {
 	if w.oneIn(5) {
 		return p
 	}
-	octets := p.Addr().AsSlice()
-	for bit := p.Bits(); bit < len(octets)*8; bit++ {
+	bytes := p.Addr().AsSlice()
+	for bit := p.Bits(); bit < len(bytes)*8; bit++ {
 		if w.oneIn(2) {
-			octets[bit/8] |= 0x80 >> (bit % 8)
+			bytes[bit/8] |= 0x80 >> (bit % 8)
 		}
 	}
-	a, _ := netip.AddrFromSlice(octets)
+	a, _ := netip.AddrFromSlice(bytes)
 	return netip.PrefixFrom(a, p.Bits()+w.IntN(a.BitLen()-p.Bits()+1)).Masked()
 }
 
@@ -216,7 +216,7 @@ func (w *writer) payloads(proto bool) (b, not string) {
 // texts are what payloads of random packets often have.
 var texts = []string{"evil", "ab", "|00 01|", "Evil.Ex", "x", "B|ff|"}
 
-// place writes octets that every second or fourth payload has at a place.
+// place writes bytes that every second or fourth payload has at a place.
 func (w *writer) place() string {
 	var bytes, masks []string
 	for i := range 1 + w.IntN(choose(w, 2, 6, 16)) {
@@ -321,7 +321,7 @@ func (w *writer) services() string {
 	return b
 }
 
-// members draws what a dynamic set holds: of few prefix lengths, as there is room for eight a family.
+// members draws what a dynamic set holds: of few prefix lengths, as there is space for eight a family.
 func (w *writer) members() string {
 	lengths := map[bool][]int{}
 	for range 4 {

@@ -105,7 +105,7 @@ arp vlan=1,2,3
 arp vlan=1
 `
 
-// TestTruncation cuts frames off at every octet, and lets their headers claim less than there is, at every length.
+// TestTruncation cuts frames off at every byte, and lets their headers claim less than there is, at every length.
 func TestTruncation(t *testing.T) {
 	whole := framesOf(t, cutFrames)
 	frames := append(cutEverywhere(whole), claimLess(whole)...)
@@ -132,7 +132,7 @@ func claimLess(frames []probe) (out []probe) {
 		for n := range len(f.frame) {
 			c := slices.Clone(f.frame)
 			binary.BigEndian.PutUint16(c[at+field:], uint16(n))
-			out = append(out, probe{name: fmt.Sprintf("%s, says %d octets", f.name, n), frame: c})
+			out = append(out, probe{name: fmt.Sprintf("%s, says %d bytes", f.name, n), frame: c})
 		}
 	}
 	return out

@@ -332,11 +332,11 @@ func framesOf(t testing.TB, lines string) (frames []probe) {
 	return frames
 }
 
-// cutEverywhere adds to frames each of them cut off at every octet that leaves an Ethernet header.
+// cutEverywhere adds to frames each of them cut off at every byte that leaves an Ethernet header.
 func cutEverywhere(frames []probe) (out []probe) {
 	for _, f := range frames {
 		for n := 14; n <= len(f.frame); n++ {
-			out = append(out, probe{name: fmt.Sprintf("%s, %d octets", f.name, n), frame: f.frame[:n:n]})
+			out = append(out, probe{name: fmt.Sprintf("%s, %d bytes", f.name, n), frame: f.frame[:n:n]})
 		}
 	}
 	return out

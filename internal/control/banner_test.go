@@ -319,7 +319,7 @@ func TestBannerFollows(t *testing.T) {
 	h.wantBan("198.51.100.5/32", 9, "198.51.100.5")
 	w.wantNoError()
 
-	// A set that automatic bans have filled takes one by hand; one that those have filled takes no other until it has room.
+	// A set that automatic bans have filled takes one by hand; one that those have filled takes no other until it has space.
 	h.apply(strings.ReplaceAll(banning, "max: 100", "max: 2"))
 	h.wantBan("198.51.100.6/32", 9, "198.51.100.6", "198.51.100.7", "198.51.100.8")
 	for _, p := range []string{"192.0.2.101/32", "192.0.2.102/32"} {

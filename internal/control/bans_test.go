@@ -22,7 +22,7 @@ func someBans() []control.Ban {
 	return []control.Ban{
 		{Prefix: netip.MustParsePrefix("192.0.2.7/32"), Why: "guessing"},
 		{Prefix: netip.MustParsePrefix("192.0.2.128/25"), For: control.Forever},
-		{Prefix: netip.MustParsePrefix("2001:db8:bad::/48"), For: 48 * time.Hour, Why: "64 octets, and more"},
+		{Prefix: netip.MustParsePrefix("2001:db8:bad::/48"), For: 48 * time.Hour, Why: "64 bytes, and more"},
 		{Prefix: netip.MustParsePrefix("2001:db8:9::9/128"), For: control.Forever},
 	}
 }
@@ -30,7 +30,7 @@ func someBans() []control.Ban {
 // someBlocked is what Blocked says of them.
 var someBlocked = []string{
 	"192.0.2.7/32 bans 1h guessing", "192.0.2.128/25 bans forever", "2001:db8:9::9/128 bans forever",
-	"2001:db8:bad::/48 bans 48h 64 octets, and more",
+	"2001:db8:bad::/48 bans 48h 64 bytes, and more",
 }
 
 // blocked lists the entries of all sets, with the hours they have left.

@@ -164,8 +164,8 @@ func TestBlockBesideBans(t *testing.T) {
 	defer cancel()
 	flooded := make(chan error, 1)
 	go func() { flooded <- testutil.SendFor("fw1", sources, func(int) bool { return ctx.Err() == nil }) }()
-	room := func() bool { n := len(h.blocked()); return n >= most-most/4 }
-	for end := time.Now().Add(2 * slow); !room() && time.Now().Before(end); {
+	space := func() bool { n := len(h.blocked()); return n >= most-most/4 }
+	for end := time.Now().Add(2 * slow); !space() && time.Now().Before(end); {
 		time.Sleep(50 * time.Millisecond)
 	}
 	refused := make(chan error, callers)

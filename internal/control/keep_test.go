@@ -144,12 +144,12 @@ func TestRanges(t *testing.T) {
 	if !errors.As(err, &refused) || len(refused) != 1 || refused[0].Index != 1 || !errors.As(refused[0].Err, &set) {
 		t.Fatalf("blocking: %v, want the range refused", err)
 	}
-	want := `range 10.0.0.1-10.0.2.127 takes prefixes of 8 more lengths, and set "bans" has room for 7 of its 8`
+	want := `range 10.0.0.1-10.0.2.127 takes prefixes of 8 more lengths, and set "bans" has space for 7 of its 8`
 	if refused[0].Err.Error() != want || !strings.Contains(set.Hint(), "10.0.0.0/22, ") {
 		t.Errorf("%v (%s)\nwant %s", refused[0].Err, set.Hint(), want)
 	}
 
-	// As many as there is room for, once more with what is there already, and one too many.
+	// As many as there is space for, once more with what is there already, and one too many.
 	var list []string
 	for i := range 17 {
 		list = append(list, fmt.Sprintf("203.0.113.%d/32", i))

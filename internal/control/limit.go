@@ -10,7 +10,7 @@ type LimitStatus struct {
 	Limit     string `json:"limit"`              // as a policy has it
 	Debts     int    `json:"debts"`              // prefixes that have used a part of what they may send
 	Capacity  int    `json:"capacity,omitempty"` // in such prefixes; absent: the limit is one for all
-	Evictions uint64 `json:"evictions"`          // prefixes that were forgotten for want of room
+	Evictions uint64 `json:"evictions"`          // prefixes that were forgotten for lack of space
 }
 
 // limits reports how the tables of limits in XDP stand. What netfilter keeps of its own is not counted.

@@ -13,7 +13,7 @@ import (
 	"github.com/floodwall/floodwall/internal/protect"
 )
 
-// Mismatch is a service behind this host whose connections are begun with other options than its servers have.
+// Mismatch is a service behind this host whose connections are opened with other options than its servers have.
 type Mismatch struct {
 	Service string
 	Policy  string           // its file

@@ -160,7 +160,7 @@ func (l *loaded) countsBefore(ctx context.Context, k ruleset.Kind) (func(string)
 	return func(name string) (uint64, uint64) {
 		l.began[name] = counts[name]
 		n := counts[name].InPackets()
-		return n.Packets, n.Octets
+		return n.Packets, n.Bytes
 	}, nil
 }
 

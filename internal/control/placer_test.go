@@ -102,16 +102,16 @@ func (r *router) receive(port int) *atomic.Uint64 {
 // wantStage waits until the rule is at a stage.
 func (r *router) wantStage(when string, want plan.Stage) {
 	r.Helper()
-	begun := time.Now()
+	started := time.Now()
 	// Five seconds are promised. A machine that runs other tests beside may take more to send, and to start programs.
 	const patience = 15 * time.Second
 	for !strings.Contains(r.stages(), "published "+string(want)) {
-		if time.Since(begun) > patience {
+		if time.Since(started) > patience {
 			r.Fatalf("%s: stages %s after %v, want published at %s", when, r.stages(), patience, want)
 		}
 		time.Sleep(50 * time.Millisecond)
 	}
-	r.Logf("%s: the rule is at %s after %.1f s", when, want, time.Since(begun).Seconds())
+	r.Logf("%s: the rule is at %s after %.1f s", when, want, time.Since(started).Seconds())
 }
 
 // TestPlacementUnderFlood has a router with the rule of the articles: a flood begins and ends, and the rule moves to raw

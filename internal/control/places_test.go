@@ -11,7 +11,7 @@ import (
 	"github.com/floodwall/floodwall/internal/testutil"
 )
 
-// placesPolicy asks for octets at places in all kinds of packets: in headers that nft knows, so that it would list fields
+// placesPolicy asks for bytes at places in all kinds of packets: in headers that nft knows, so that it would list fields
 // of theirs, and of protocols that it does not know.
 const placesPolicy = `
 checks: off

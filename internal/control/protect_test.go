@@ -39,7 +39,7 @@ func (s *site) listen(port uint16, multipath bool) {
 	testutil.Serve(s.T, l, func(c net.Conn) { io.CopyN(c, c, 5) })
 }
 
-// exchange connects and has five octets echoed.
+// exchange connects and has five bytes echoed.
 func (s *site) exchange(to string) error {
 	s.Helper()
 	c, err := s.client.Dial(s.ctx, "tcp", netip.MustParseAddrPort(to))

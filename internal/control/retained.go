@@ -14,7 +14,7 @@ import (
 // Another name would leave the tables of earlier versions behind.
 func (in Instance) proxyTable() string { return in.namePrefix() + "begun" }
 
-// retainProxy lets connections go on that SYNPROXY has begun for generations which are to end, when it is no part of what
+// retainProxy lets connections go on that SYNPROXY has started for generations which are to end, when it is no part of what
 // follows, nil for nothing.
 func (in Instance) retainProxy(ctx context.Context, ending []*manifest.Manifest, next *manifest.Manifest) error {
 	if next.Strict() || !slices.ContainsFunc(ending, (*manifest.Manifest).Strict) {

@@ -84,7 +84,7 @@ func alike(frame []byte) bool {
 }
 
 // TestSameOnAllTargets applies one policy to each target in turn and sends the same 100,000 packets: each must get the
-// verdict that Eval gives, and each rule, check and default must have counted the same packets and octets.
+// verdict that Eval gives, and each rule, check and default must have counted the same packets and bytes.
 func TestSameOnAllTargets(t *testing.T) {
 	for _, tool := range []string{"nft", "iptables-restore", "ipset"} {
 		testutil.RequireTool(t, tool)

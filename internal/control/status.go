@@ -167,7 +167,7 @@ func (s *Status) counters(ctx context.Context, l *live, g *generation) error {
 	for i, r := range m.Rules {
 		n := c.Rule(i, r)
 		s.Rules = append(s.Rules, RuleStatus{
-			Name: r.Name, Stage: r.Stage, Why: r.Why, Verdict: r.Verdict, Packets: n.Packets, Bytes: n.Octets,
+			Name: r.Name, Stage: r.Stage, Why: r.Why, Verdict: r.Verdict, Packets: n.Packets, Bytes: n.Bytes,
 			Line: r.Line, Merged: r.Merged, Observe: r.Observe,
 		})
 	}
@@ -177,18 +177,18 @@ func (s *Status) counters(ctx context.Context, l *live, g *generation) error {
 		n, stage, done := c.Check(check)
 		if (m.Checks | m.Observed).Has(check) && done {
 			s.Checks = append(s.Checks, RuleStatus{
-				Name: check.String(), Stage: stage, Verdict: "drop", Packets: n.Packets, Bytes: n.Octets, Observe: m.Observed.Has(check),
+				Name: check.String(), Stage: stage, Verdict: "drop", Packets: n.Packets, Bytes: n.Bytes, Observe: m.Observed.Has(check),
 			})
 		}
 	}
 	n := c.ByDefault()
-	s.Default = RuleStatus{Name: "default", Stage: m.At.Stage, Why: m.At.Why, Verdict: m.Default, Packets: n.Packets, Bytes: n.Octets,
+	s.Default = RuleStatus{Name: "default", Stage: m.At.Stage, Why: m.At.Why, Verdict: m.Default, Packets: n.Packets, Bytes: n.Bytes,
 		Uncounted: m.Uncounted()}
 	n = c.Slot(xdp.SlotNotIP)
-	s.NotIP = RuleStatus{Name: "not-ip", Stage: m.FirstStage(), Verdict: "pass", Packets: n.Packets, Bytes: n.Octets}
+	s.NotIP = RuleStatus{Name: "not-ip", Stage: m.FirstStage(), Verdict: "pass", Packets: n.Packets, Bytes: n.Bytes}
 	if slices.ContainsFunc(m.Rules, func(r manifest.Rule) bool { return r.Verdict == ir.Truncate.String() }) {
 		n = c.Slot(xdp.SlotReplies)
-		s.Replies = &RuleStatus{Name: "replies", Stage: plan.StageXDP, Verdict: "sent", Packets: n.Packets, Bytes: n.Octets}
+		s.Replies = &RuleStatus{Name: "replies", Stage: plan.StageXDP, Verdict: "sent", Packets: n.Packets, Bytes: n.Bytes}
 	}
 	return nil
 }

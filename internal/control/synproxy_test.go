@@ -124,7 +124,7 @@ func (s *site) outcomes() string {
 	return out
 }
 
-// echoed connects and has five octets come back, without anything sent twice.
+// echoed connects and has five bytes come back, without anything sent twice.
 func (s *site) echoed(to string) error {
 	ctx, cancel := context.WithTimeout(s.ctx, 2*time.Second)
 	defer cancel()
@@ -322,7 +322,7 @@ func TestMismatches(t *testing.T) {
 	})
 }
 
-// TestRouterModeOpens has a connection that stands when protection of its service begins, and one begun while there are too
+// TestRouterModeOpens has a connection that stands when protection of its service begins, and one started while there are too
 // few SYNs for cookies: both are the server's own.
 func TestRouterModeOpens(t *testing.T) {
 	inRouter(t, func(s *site, _ *lab.Host) {

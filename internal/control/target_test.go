@@ -187,7 +187,7 @@ ipset create floodwalls hash:net
 iptables -I FORWARD -m set --match-set others src -j DROP
 `
 
-// TestOthers applies, blocks, rolls back and unloads beside other people's rules: each octet of them stays.
+// TestOthers applies, blocks, rolls back and unloads beside other people's rules: each byte of them stays.
 func TestOthers(t *testing.T) {
 	e := newEnds(t)
 	if e == nil {

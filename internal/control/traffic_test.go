@@ -77,7 +77,7 @@ func (s *site) unload() {
 	}
 }
 
-// serve answers every connection to a port of the server with one octet.
+// serve answers every connection to a port of the server with one byte.
 func (s *site) serve(address string) {
 	s.Helper()
 	l, err := s.server.Listen(netip.MustParseAddrPort(address))
@@ -87,7 +87,7 @@ func (s *site) serve(address string) {
 	testutil.Serve(s.T, l, func(c net.Conn) { c.Write([]byte{'.'}) })
 }
 
-// get connects from a host and reads the octet.
+// get connects from a host and reads the byte.
 func (s *site) get(from *lab.Host, address string) error {
 	ctx, cancel := context.WithTimeout(s.ctx, time.Second)
 	defer cancel()

@@ -69,11 +69,11 @@ func (s Seeds) of(names ...string) Count {
 }
 
 // InFrames is a count of netfilter, with the headers that XDP counts.
-func InFrames(n netfilter.Count) Count { return Count{n.Packets, n.Octets + ethernet*n.Packets} }
+func InFrames(n netfilter.Count) Count { return Count{n.Packets, n.Bytes + ethernet*n.Packets} }
 
 // InPackets is the opposite of InFrames.
 func (t Count) InPackets() netfilter.Count {
-	return netfilter.Count{Packets: t.Packets, Octets: t.Octets - min(t.Octets, ethernet*t.Packets)}
+	return netfilter.Count{Packets: t.Packets, Bytes: t.Bytes - min(t.Bytes, ethernet*t.Packets)}
 }
 
 // Leaves is what is to be added to the counters of a generation with the same rules that takes the place of this one,

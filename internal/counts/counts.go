@@ -19,20 +19,20 @@ type Counts struct {
 	Carried  Carried
 }
 
-// Count is a number of packets and of their octets.
+// Count is a number of packets and of their bytes.
 type Count struct {
 	Packets uint64 `json:"packets"`
-	Octets  uint64 `json:"octets"`
+	Bytes   uint64 `json:"octets"`
 }
 
-func (t Count) plus(o Count) Count { return Count{t.Packets + o.Packets, t.Octets + o.Octets} }
+func (t Count) plus(o Count) Count { return Count{t.Packets + o.Packets, t.Bytes + o.Bytes} }
 
 // minus is 0 where the other has more.
 func (t Count) minus(o Count) Count {
-	return Count{t.Packets - min(t.Packets, o.Packets), t.Octets - min(t.Octets, o.Octets)}
+	return Count{t.Packets - min(t.Packets, o.Packets), t.Bytes - min(t.Bytes, o.Bytes)}
 }
 
-// ethernet is the header that XDP counts and netfilter does not, in octets.
+// ethernet is the header that XDP counts and netfilter does not, in bytes.
 const ethernet = 14
 
 // ReadSlots reads the counters in XDP, as far as the manifest uses them.
@@ -55,7 +55,7 @@ func (c *Counts) Slot(n uint32) Count {
 	if n >= uint32(len(c.slots)) {
 		return Count{}
 	}
-	return Count{c.slots[n].Packets, c.slots[n].Octets}
+	return Count{c.slots[n].Packets, c.slots[n].Bytes}
 }
 
 // Rule is the count of a rule, by its index in the manifest.

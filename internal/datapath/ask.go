@@ -26,7 +26,7 @@ type Answer struct {
 
 // Question is what a loaded program is asked about.
 type Question struct {
-	Frame  []byte        // at least 14 octets
+	Frame  []byte        // at least 14 bytes
 	Now    time.Duration // of CLOCK_MONOTONIC since its zero, which limits count by; 0 is the present
 	Charge bool          // limits are charged as by a packet from the wire; otherwise nothing changes
 
@@ -51,7 +51,7 @@ func (q *Question) flags() (flags uint32) {
 	return flags
 }
 
-// Ask runs a loaded program on a frame of at least 14 octets (BPF_PROG_TEST_RUN). Nothing is counted and no packet is
+// Ask runs a loaded program on a frame of at least 14 bytes (BPF_PROG_TEST_RUN). Nothing is counted and no packet is
 // sent. key is the question key that the program was loaded with.
 func Ask(prog *ebpf.Program, key uint64, frame []byte) (Answer, error) {
 	return AskAt(prog, key, Question{Frame: frame})

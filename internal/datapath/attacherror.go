@@ -27,7 +27,7 @@ func explainAttach(dev netlink.Link, err error) error {
 	e := &AttachError{Device: name, Cause: err.Error(), Remedy: "`dmesg` may say more"}
 	switch {
 	case errors.Is(err, unix.EBUSY), errors.Is(err, unix.EEXIST):
-		o := findOccupant(dev)
+		o := findForeign(dev)
 		e.Cause, e.Remedy = o.cause(), o.remedy(name)
 	case errors.Is(err, unix.EPERM):
 		e.Remedy = "it takes root, or CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON"

@@ -8,7 +8,7 @@ import (
 	"github.com/floodwall/floodwall/internal/xdp"
 )
 
-// minCounters is the least size of the map of counters, in slots: room for policies to grow without a new map.
+// minCounters is the least size of the map of counters, in slots: space for policies to grow without a new map.
 const minCounters = 1024
 
 // countersSize is the size of a new map of counters for so many slots.
@@ -30,7 +30,7 @@ func ReadCounters(m *ebpf.Map, n uint32) ([]xdp.Counter, error) {
 		}
 		for _, c := range perCPU {
 			sums[slot].Packets += c.Packets
-			sums[slot].Octets += c.Octets
+			sums[slot].Bytes += c.Bytes
 		}
 	}
 	return sums, nil

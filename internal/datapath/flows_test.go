@@ -88,7 +88,7 @@ func TestFlows(t *testing.T) {
 	}
 }
 
-// TestFlowsFull adds more connections than fit: nothing is lost but room.
+// TestFlowsFull adds more connections than fit: nothing is lost but space.
 func TestFlowsFull(t *testing.T) {
 	if !testutil.Inside(t) {
 		return

@@ -216,7 +216,7 @@ func (g *Generation) Memory(names ...string) (map[string][]byte, error) {
 			return nil, fmt.Errorf("map %s: %w", name, err)
 		}
 		shape := xdp.Shape{ValueSize: m.ValueSize(), Entries: m.MaxEntries()}
-		memory[name], err = mapMemory(m, shape.Octets())
+		memory[name], err = mapMemory(m, shape.Size())
 		m.Close()
 		if err != nil {
 			return nil, fmt.Errorf("map %s: %w", name, err)

@@ -12,7 +12,7 @@ import (
 type LimitStatus struct {
 	Debts     int    // prefixes that are charged with something at the moment
 	Capacity  int    // in such prefixes: with more the least debt of a bucket is forgiven now and then
-	Evictions uint64 // debts that were forgiven for want of room since the generation was loaded
+	Evictions uint64 // debts that were forgiven for lack of space since the generation was loaded
 }
 
 // Limits reads the tables of the program's limits, by their number; none when it has no limits.
@@ -48,7 +48,7 @@ func readLimits(memory map[string][]byte, evictions *ebpf.Map) ([]LimitStatus, e
 		if err != nil {
 			return nil, fmt.Errorf("limit %d: %w", number, err)
 		}
-		s := LimitStatus{Capacity: xdp.LimitRoom * int(info.Mask+1)}
+		s := LimitStatus{Capacity: xdp.LimitPerBucket * int(info.Mask+1)}
 		for b := range int(info.Mask) + 1 {
 			s.Debts += info.Debts(tables[(int(info.Base)+b)*xdp.LimitBucketSize:], now)
 		}

@@ -12,7 +12,7 @@ import (
 // A manifest is kept in an array map, so that it lives and dies with the generation it describes: no file on a disk
 // that is full, read-only or of the boot before can contradict the kernel. The same goes for the other texts.
 
-// pinText makes and pins the map of a text: its length in 8 octets, then the octets.
+// pinText makes and pins the map of a text: its length in 8 bytes, then the bytes.
 func pinText(path, name string, text []byte) error {
 	const chunk = 4096
 	entries := (8 + len(text) + chunk - 1) / chunk
@@ -69,7 +69,7 @@ func readText(path, name string) ([]byte, error) {
 	defer unix.Munmap(memory[:cap(memory)])
 	length := binary.NativeEndian.Uint64(memory)
 	if length > uint64(len(memory)-8) {
-		return nil, fmt.Errorf("%s: it claims %d octets of %d", name, length, len(memory)-8)
+		return nil, fmt.Errorf("%s: it claims %d bytes of %d", name, length, len(memory)-8)
 	}
 	return append([]byte{}, memory[8:8+length]...), nil
 }

@@ -72,10 +72,10 @@ func (o *Offences) Read(ctx context.Context) (Offence, error) {
 		return Offence{}, fmt.Errorf("offences: %w", err)
 	}
 	record, order := o.record.RawSample, binary.NativeEndian // struct offence of bpf/offence.h
-	var octets [16]byte
-	binary.BigEndian.PutUint64(octets[:], order.Uint64(record[8:]))
-	binary.BigEndian.PutUint64(octets[8:], order.Uint64(record[16:]))
-	source := netip.AddrFrom16(octets)
+	var bytes [16]byte
+	binary.BigEndian.PutUint64(bytes[:], order.Uint64(record[8:]))
+	binary.BigEndian.PutUint64(bytes[8:], order.Uint64(record[16:]))
+	source := netip.AddrFrom16(bytes)
 	if order.Uint16(record[4:]) == 0 {
 		source = source.Unmap()
 	}

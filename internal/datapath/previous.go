@@ -38,8 +38,8 @@ func (s *State) setBefore(n, before int) error {
 	return replaceText(s.path(generationName(n), pinBefore), pinBefore, []byte(strconv.Itoa(before)))
 }
 
-// formerDevice is a device as a generation had it.
-type formerDevice struct {
+// previousDevice is a device as a generation had it.
+type previousDevice struct {
 	Name  string
 	Index int
 	Mode  Mode
@@ -47,9 +47,9 @@ type formerDevice struct {
 
 // remember notes which devices a generation has, before they get another.
 func (s *State) remember(n int, devices []*Device) error {
-	list := []formerDevice{}
+	list := []previousDevice{}
 	for _, d := range devices {
-		list = append(list, formerDevice{d.Name, d.ifindex, d.Mode})
+		list = append(list, previousDevice{d.Name, d.ifindex, d.Mode})
 	}
 	text, err := json.Marshal(list)
 	if err != nil {
@@ -62,7 +62,7 @@ func (s *State) remember(n int, devices []*Device) error {
 }
 
 // remembered are the devices that a generation had when it was left.
-func (s *State) remembered(n int) (list []formerDevice, err error) {
+func (s *State) remembered(n int) (list []previousDevice, err error) {
 	text, err := readText(s.path(generationName(n), pinDevices), pinDevices)
 	if err == nil {
 		err = json.Unmarshal(text, &list)
@@ -80,7 +80,7 @@ func (s *State) had(n int) (func(*Device) bool, error) {
 	}
 	list, err := s.remembered(n)
 	return func(d *Device) bool {
-		return slices.ContainsFunc(list, func(h formerDevice) bool { return h.Index == d.ifindex })
+		return slices.ContainsFunc(list, func(h previousDevice) bool { return h.Index == d.ifindex })
 	}, err
 }
 
@@ -113,7 +113,7 @@ func (s *State) exchange(v *situation) error {
 
 // attachments are the devices of a list that there still are, by the names they have now. One that came back under its
 // name is another to the kernel, but not to the policy. Those that have a program keep its mode.
-func attachments(list []formerDevice, now []*Device) (to []Attachment) {
+func attachments(list []previousDevice, now []*Device) (to []Attachment) {
 	for _, h := range list {
 		dev, err := netlink.LinkByIndex(h.Index)
 		if err != nil {

@@ -108,7 +108,7 @@ func (p *Program) Memory(names ...string) (memory map[string][]byte, release fun
 			continue
 		}
 		shape := xdp.Shape{ValueSize: m.ValueSize(), Entries: m.MaxEntries()}
-		if memory[name], err = mapMemory(m, shape.Octets()); err != nil {
+		if memory[name], err = mapMemory(m, shape.Size()); err != nil {
 			delete(memory, name)
 			release()
 			return nil, nil, fmt.Errorf("map %s: %w", name, err)
@@ -118,13 +118,13 @@ func (p *Program) Memory(names ...string) (memory map[string][]byte, release fun
 }
 
 // mapMemory maps the memory of an array map.
-func mapMemory(m *ebpf.Map, octets int) ([]byte, error) {
+func mapMemory(m *ebpf.Map, bytes int) ([]byte, error) {
 	page := os.Getpagesize()
-	memory, err := unix.Mmap(m.FD(), 0, (octets+page-1)&^(page-1), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	memory, err := unix.Mmap(m.FD(), 0, (bytes+page-1)&^(page-1), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	if err != nil {
 		return nil, fmt.Errorf("mapping its memory: %w", err)
 	}
-	return memory[:octets:len(memory)], nil
+	return memory[:bytes:len(memory)], nil
 }
 
 // unmap gives up what mapMemory has mapped.

@@ -178,7 +178,7 @@ func checkShown(t *testing.T, p *datapath.Program, b []byte, shown func(packet.P
 	}
 }
 
-// everyLength cuts frames of several shapes off at each octet.
+// everyLength cuts frames of several shapes off at each byte.
 func everyLength(t testing.TB) (frames [][]byte) {
 	for _, line := range []string{
 		syn + ` tcpopts=mss:1460,sack,ts,ws:7 vlan=10,20 payload="data"`,
@@ -221,7 +221,7 @@ func TestAsk(t *testing.T) {
 		t.Errorf("slot %d has counted %+v", slot, c)
 	}
 	if _, err := p.Ask(frame(t, syn)[:13]); err == nil {
-		t.Error("a frame of 13 octets is answered")
+		t.Error("a frame of 13 bytes is answered")
 	}
 }
 
@@ -301,7 +301,7 @@ func TestCounters(t *testing.T) {
 			want := before
 			want[test.slot] = xdp.Counter{
 				Packets: before[test.slot].Packets + 3,
-				Octets:  before[test.slot].Octets + 3*uint64(len(b)),
+				Bytes:   before[test.slot].Bytes + 3*uint64(len(b)),
 			}
 			if got := counters(t, p); fmt.Sprint(got) != fmt.Sprint(want) {
 				t.Errorf("%s: counters are %v, want %v", test.line, got, want)
@@ -327,8 +327,8 @@ func TestSharedCounters(t *testing.T) {
 	}
 }
 
-// TestCountersHaveRoom checks that a program whose slots do not fit the usual map gets a larger one.
-func TestCountersHaveRoom(t *testing.T) {
+// TestCountersFit checks that a program whose slots do not fit the usual map gets a larger one.
+func TestCountersFit(t *testing.T) {
 	im := always(20_000, 0)
 	im.Slots = 20_001
 	p := load(t, im)
@@ -344,11 +344,11 @@ func TestMemory(t *testing.T) {
 	im.Shapes = map[string]xdp.Shape{xdp.Lines4: {ValueSize: 64, Entries: 3}, "extra": {ValueSize: 6, Entries: 1000}}
 	im.Fill = func(memory map[string][]byte) error {
 		if len(memory[xdp.Lines4]) != 192 || len(memory["extra"]) != 8000 || len(memory) != 2 {
-			return fmt.Errorf("%d and %d octets in %d maps", len(memory[xdp.Lines4]), len(memory["extra"]), len(memory))
+			return fmt.Errorf("%d and %d bytes in %d maps", len(memory[xdp.Lines4]), len(memory["extra"]), len(memory))
 		}
 		for i, b := range memory["extra"] {
 			if b != 0 {
-				return fmt.Errorf("octet %d is %d", i, b)
+				return fmt.Errorf("byte %d is %d", i, b)
 			}
 		}
 		copy(memory["extra"], "content")

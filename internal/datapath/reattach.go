@@ -12,7 +12,7 @@ import (
 // Lack is a device that has not all programs that it should have.
 type Lack struct {
 	Device string
-	Gone   bool   // there is no device of that name, and none that has it as its former name
+	Gone   bool   // there is no device of that name, and none that has it as its earlier name
 	Of     string // the traffic that nothing filters; "" is all that the device receives
 }
 

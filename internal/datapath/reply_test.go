@@ -138,7 +138,7 @@ func queries() map[string]*dns.Msg {
 		"root":       ask(".", dns.TypeNS),
 		"random":     ask("wWw.eXaMpLe.", dns.TypeANY),
 		"not IN":     ask("version.bind.", dns.TypeTXT, func(m *dns.Msg) { m.Question[0].Qclass = dns.ClassCHAOS }),
-		"octets":     ask(`a\000\255\.b.example.`, dns.TypeA),
+		"bytes":      ask(`a\000\255\.b.example.`, dns.TypeA),
 		"longest":    ask(long, dns.TypeA, edns(true)),
 		"labels":     ask(strings.Repeat("a.", 127), dns.TypeA, edns(false)),
 		"no RD":      ask("www.example.", dns.TypeA, func(m *dns.Msg) { m.RecursionDesired = false }),
@@ -150,7 +150,7 @@ func queries() map[string]*dns.Msg {
 		"DO, cookie": ask("www.example.", dns.TypeANY, edns(true, cookie), flagged),
 		"EDNS 1": ask("www.example.", dns.TypeA, edns(true), func(m *dns.Msg) {
 			m.IsEdns0().SetVersion(1)
-			m.Rcode = 0x0ff0 // the upper octet goes into the OPT
+			m.Rcode = 0x0ff0 // the upper byte goes into the OPT
 			m.IsEdns0().SetZ(0x3fff)
 		}),
 		"not OPT": ask("www.example.", dns.TypeA, func(m *dns.Msg) {
@@ -183,7 +183,7 @@ func (q query) answered(t *testing.T, p *datapath.Program) {
 		t.Fatalf("action %d, want XDP_TX", action)
 	}
 	if len(got) > len(sent)-q.pad {
-		t.Errorf("an answer of %d octets to a query of %d", len(got), len(sent)-q.pad)
+		t.Errorf("an answer of %d bytes to a query of %d", len(got), len(sent)-q.pad)
 	}
 	message := query{msg: wanted(q.msg)}.message(t)
 	at := bytes.Index(sent, q.message(t))
@@ -271,7 +271,7 @@ func TestReplyOfZeroSum(t *testing.T) {
 	}
 }
 
-// TestReplyToRandom answers random names of all lengths, in either case and with all octets.
+// TestReplyToRandom answers random names of all lengths, in either case and with all bytes.
 func TestReplyToRandom(t *testing.T) {
 	p, r := load(t, truncating()), testutil.Random(t)
 	for range 3000 {
@@ -343,7 +343,7 @@ func TestNoReply(t *testing.T) {
 	}
 }
 
-// TestReplyShortens has queries of which each octet behind the headers is random: whatever comes back is no longer.
+// TestReplyShortens has queries of which each byte behind the headers is random: whatever comes back is no longer.
 func TestReplyShortens(t *testing.T) {
 	p, r := load(t, truncating()), testutil.Random(t)
 	b := query{msg: ask("www.example.", dns.TypeA, edns(true, cookie))}.frame(t)
@@ -356,7 +356,7 @@ func TestReplyShortens(t *testing.T) {
 		if action, out := through(t, p, changed); action == xdpTX {
 			answered++
 			if len(out) > len(b) {
-				t.Fatalf("%d octets to %d", len(out), len(b))
+				t.Fatalf("%d bytes to %d", len(out), len(b))
 			}
 		}
 	}

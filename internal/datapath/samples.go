@@ -27,12 +27,12 @@ type Sample struct {
 	Slot    uint32    // of the rule
 	Verdict uint8     // an ir.Verdict
 	Device  int       // the index of the device that it came from
-	Octets  int       // of the whole frame
-	Frame   []byte    // the first of them, at most SampleOctets, as they came
+	Length  int       // of the whole frame
+	Frame   []byte    // the first of them, at most SampleBytes, as they came
 }
 
-// SampleOctets is how much of a frame is handed out at most.
-const SampleOctets = 128
+// SampleBytes is how much of a frame is handed out at most.
+const SampleBytes = 128
 
 // Samples reads the samples of one generation. They are for one reader at a time.
 type Samples struct {
@@ -167,7 +167,7 @@ func (s *Samples) decode(record []byte) (Sample, bool) {
 		Slot:    order.Uint32(record[8:]),
 		Verdict: uint8(order.Uint32(record[12:])),
 		Device:  int(order.Uint32(record[16:])),
-		Octets:  int(order.Uint32(record[20:])),
+		Length:  int(order.Uint32(record[20:])),
 		Frame:   record[header : header+order.Uint32(record[24:])],
 	}, at >= s.opened
 }

@@ -55,7 +55,7 @@ func TestSlip(t *testing.T) {
 		switch action {
 		case xdpTX:
 			replies.Packets++
-			replies.Octets += uint64(len(out))
+			replies.Bytes += uint64(len(out))
 		case xdpDrop:
 		default:
 			t.Fatalf("XDP action %d", action)
@@ -63,7 +63,7 @@ func TestSlip(t *testing.T) {
 	}
 	within(t, replies.Packets, n, 3)
 	counted := counters(t, p)
-	if all := (xdp.Counter{Packets: n, Octets: n * uint64(len(b))}); counted[ruleSlot] != all || counted[xdp.SlotReplies] != replies {
+	if all := (xdp.Counter{Packets: n, Bytes: n * uint64(len(b))}); counted[ruleSlot] != all || counted[xdp.SlotReplies] != replies {
 		t.Errorf("counted %v, want %v queries and %v replies", counted, all, replies)
 	}
 }
@@ -136,8 +136,8 @@ func TestSamples(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if !bytes.Equal(got.Frame, b[:min(length, 128)]) || got.Octets != length {
-				t.Errorf("of %d octets: %d\n%x, want\n%x", length, got.Octets, got.Frame, b[:min(length, 128)])
+			if !bytes.Equal(got.Frame, b[:min(length, 128)]) || got.Length != length {
+				t.Errorf("of %d bytes: %d\n%x, want\n%x", length, got.Length, got.Frame, b[:min(length, 128)])
 			}
 			if got.Slot != ruleSlot || got.Verdict != verdict || got.Device != 1 {
 				t.Errorf("slot %d, verdict %d, device %d, want %d, %d, the loopback device", got.Slot, got.Verdict, got.Device, ruleSlot, verdict)

@@ -186,8 +186,8 @@ func (s *State) isRemains(number string, devices []*Device) bool {
 	return errors.As(err, &none) || err == nil && (dev.Attrs().Xdp == nil || !dev.Attrs().Xdp.Attached)
 }
 
-// silenced is a device that is to have no program for a side any more.
-type silenced struct {
+// removal is one side of a device that is to have no program there any more.
+type removal struct {
 	device *Device
 	side   Mode
 }
@@ -200,7 +200,7 @@ func (s *swap) updateSide(d *Device, side Mode, has, had bool) error {
 		return err
 	}
 	if prog == nil {
-		s.silent = append(s.silent, silenced{d, side})
+		s.removals = append(s.removals, removal{d, side})
 		return nil
 	}
 	return s.state.setSide(d, side, prog)
@@ -231,9 +231,9 @@ func (s *swap) restoreSide(d *Device, side Mode) error {
 	return s.state.setSide(d, side, prog)
 }
 
-// silence releases devices from programs for sides for which the new generation has none.
-func (s *swap) silence() (err error) {
-	for _, at := range s.silent {
+// removePrograms releases devices from programs for sides for which the new generation has none.
+func (s *swap) removePrograms() (err error) {
+	for _, at := range s.removals {
 		err = errors.Join(err, s.state.releaseSide(at.device, at.side))
 	}
 	return err

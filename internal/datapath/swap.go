@@ -20,12 +20,12 @@ type swap struct {
 	previous *code              // of the generation that a trial returns to, nil when there is none
 	had      func(*Device) bool // whether that one had a device
 
-	old     []*Device
-	held    held      // what they had
-	updated []*Device // had a program of ours before
-	added   []*Device
-	dropped []*Device // those of updated that the new generation does not have
-	silent  []silenced
+	old      []*Device
+	held     held      // what they had
+	updated  []*Device // had a program of ours before
+	added    []*Device
+	dropped  []*Device // those of updated that the new generation does not have
+	removals []removal
 }
 
 // onTrial puts the swap on trial, with the generation to return to.
@@ -194,7 +194,7 @@ func (s *swap) done() []*Device { return append(slices.Clone(s.updated), s.added
 
 // finish does what is left when all devices have their program.
 func (s *swap) finish() error {
-	err := errors.Join(s.detachOthers(), s.state.nameLinks(s.done()), s.silence())
+	err := errors.Join(s.detachOthers(), s.state.nameLinks(s.done()), s.removePrograms())
 	if s.trial != nil {
 		err = errors.Join(err, s.trial.begin(true))
 	}

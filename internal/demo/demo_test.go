@@ -83,7 +83,7 @@ func TestFloodwallFails(t *testing.T) {
 	}
 }
 
-// TestRunFails has a demonstration fail when it has begun to build its scene.
+// TestRunFails has a demonstration fail when it has started to build its scene.
 func TestRunFails(t *testing.T) {
 	testutil.RequireRoot(t)
 	before := world(t)

@@ -94,15 +94,15 @@ func (s *scene) capacity(ctx context.Context, source *lab.Source) (most float64,
 }
 
 // Shares of the capacities that make a good flood: it must be several times what the unprotected server can take, and
-// leave room to the protected one, which has bursts to take and requests to answer.
+// leave capacity to the protected one, which has bursts to take and requests to answer.
 const (
 	overload = 3
-	room     = 0.5
+	reserve  = 0.5
 )
 
 // rate chooses the rate of the flood in packets per second, in whole steps of 10,000.
 func (c Capacity) rate() float64 {
 	const step = 10_000
-	best := min(overload*c.Unprotected, room*c.Protected)
+	best := min(overload*c.Unprotected, reserve*c.Protected)
 	return max(step, float64(int(best/step))*step)
 }

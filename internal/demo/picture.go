@@ -40,7 +40,7 @@ func (p *picture) add(m Moment) {
 	p.history = append(p.history, m)
 }
 
-// View draws the picture: the phases, the clients, the server, and below, as far as there is room, the policy until it
+// View draws the picture: the phases, the clients, the server, and below, as far as there is space, the policy until it
 // is applied and then what it drops.
 func (p *picture) View() string {
 	if p.ended {

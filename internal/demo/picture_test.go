@@ -37,7 +37,7 @@ func busyMoment(number int) Moment {
 	return m
 }
 
-// checkPicture wants a picture that fits, and holds texts if it has the room.
+// checkPicture wants a picture that fits, and holds texts if it has the space.
 func checkPicture(t *testing.T, p *picture, texts ...string) {
 	t.Helper()
 	view := p.View()

@@ -14,7 +14,7 @@ import (
 	"github.com/floodwall/floodwall/policy"
 )
 
-// pageSize is the length of the page that the server serves, in octets.
+// pageSize is the length of the page that the server serves, in bytes.
 const pageSize = 10 << 10
 
 // wire joins one of the server's devices to a host outside.

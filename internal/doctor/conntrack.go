@@ -64,7 +64,7 @@ func (t tracked) fill() Finding {
 	case full < 75:
 		return f.healthy()
 	}
-	// An entry takes 320 octets, and a bucket 8.
+	// An entry takes 320 bytes, and a bucket 8.
 	set := fmt.Sprintf("sysctl -w net.netfilter.nf_conntrack_max=%d net.netfilter.nf_conntrack_buckets=%d", 2*t.max, 2*t.max)
 	if t.maxFixed {
 		return f.advice("in the machine's first network namespace: " + set + "; or let nothing be tracked that need not be: see conntrack-services")
@@ -137,7 +137,7 @@ var losses = []loss{
 	{"conntrack-drops", []string{"drop"}, "packets dropped because no entry could be made", Problem,
 		"new connections fail while the table is full",
 		"take the services that need no state out of it: see conntrack-services; or raise the maximum: see conntrack-table"},
-	{"conntrack-early-drops", []string{"early_drop"}, "entries thrown out to make room", Warning,
+	{"conntrack-early-drops", []string{"early_drop"}, "entries thrown out to make space", Warning,
 		"the connections they stood for are cut when a rule asks for `established`",
 		"take the services that need no state out of it: see conntrack-services; or raise the maximum: see conntrack-table"},
 	{"conntrack-insert-failures", []string{"insert_failed", "chainlength"}, "packets dropped because their entry could not be inserted", Warning,

@@ -47,10 +47,10 @@ func netFile(name string) string { return "proc/thread-self/net/" + name }
 // sysctlFile names the file of a kernel setting. Device names may have dots, so it takes the parts of the path.
 func sysctlFile(parts ...string) string { return "proc/sys/" + strings.Join(parts, "/") }
 
-// maxFile bounds what is read of one file, in octets.
+// maxFile bounds what is read of one file, in bytes.
 const maxFile = 4 << 20
 
-// read returns a file's text, or its first maxFile octets.
+// read returns a file's text, or its first maxFile bytes.
 func (h *host) read(file string) (string, error) {
 	f, err := h.root.Open(file)
 	if err != nil {

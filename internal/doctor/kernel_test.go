@@ -379,7 +379,7 @@ func TestTableFull(t *testing.T) {
 		t.Fatal(err)
 	}
 	if table.max > 1<<19 {
-		t.Skipf("the table has room for %d entries", table.max)
+		t.Skipf("the table has space for %d entries", table.max)
 	}
 	w := newWire(t)
 	w.flows(t, int(table.max)/2)
@@ -397,7 +397,7 @@ func TestTableFull(t *testing.T) {
 		t.Errorf("conntrack-services: %+v", f)
 	}
 	t.Run("more", func(t *testing.T) {
-		w.flows(t, int(table.max)/8) // no room is left
+		w.flows(t, int(table.max)/8) // no space is left
 		during(t, func() { w.flows(t, 1000) })
 		expect(t, "conntrack-early-drops", Warning, "thrown out")
 	})
@@ -451,7 +451,7 @@ func (w *wire) flows(t *testing.T, n int) {
 	header := w.frame[ip:udp]
 	for range n {
 		w.sent++
-		header[13] = byte(w.sent >> 16) // the second octet of the sender
+		header[13] = byte(w.sent >> 16) // the second byte of the sender
 		binary.BigEndian.PutUint16(w.frame[udp:], uint16(w.sent))
 		binary.BigEndian.PutUint16(w.frame[udp+6:], 0) // no checksum
 		binary.BigEndian.PutUint16(header[10:], 0)

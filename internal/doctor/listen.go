@@ -62,8 +62,8 @@ func queueLimits(h *host) (somaxconn, synBacklog uint64) {
 	return somaxconn, synBacklog
 }
 
-// roomy is the length of queues that a busy server wants, the default of net.core.somaxconn since Linux 5.4.
-const roomy = 4096
+// busyQueue is the length of queues that a busy server wants, the default of net.core.somaxconn since Linux 5.4.
+const busyQueue = 4096
 
 func listenDrops(before, after map[string]uint64, somaxconn uint64) Finding {
 	overflows := changed(before["ListenOverflows"], after["ListenOverflows"])
@@ -78,8 +78,8 @@ func listenDrops(before, after map[string]uint64, somaxconn uint64) Finding {
 	switch {
 	case f.Severity == OK:
 		return f.healthy()
-	case somaxconn > 0 && somaxconn < roomy:
-		return f.command(fmt.Sprintf("sysctl -w net.core.somaxconn=%d", roomy))
+	case somaxconn > 0 && somaxconn < busyQueue:
+		return f.command(fmt.Sprintf("sysctl -w net.core.somaxconn=%d", busyQueue))
 	}
 	return f.advice("the server's own backlog (listen in nginx, ListenBacklog in Apache) and its number of workers; " +
 		"in a flood of full connections, a rule with `over`")
@@ -105,8 +105,8 @@ func synQueue(before, after map[string]uint64, backlog uint64, sockets []listene
 	if f.Severity == OK {
 		return f.healthy()
 	}
-	if backlog > 0 && backlog < roomy {
-		return f.command(fmt.Sprintf("sysctl -w net.ipv4.tcp_max_syn_backlog=%d", roomy))
+	if backlog > 0 && backlog < busyQueue {
+		return f.command(fmt.Sprintf("sysctl -w net.ipv4.tcp_max_syn_backlog=%d", busyQueue))
 	}
 	return f.advice("`syn: protect` for the services that are flooded, of " + strings.Join(openPorts(sockets), ", ") +
 		"; `floodwall check` says whether this version has it")
@@ -132,8 +132,8 @@ func fullQueues(sockets []listener) Finding {
 		Cost: "new connections to them are dropped until the server accepts some"}
 	var full []string
 	for _, s := range sockets {
-		if s.room > 0 && s.queued >= s.room {
-			full = append(full, fmt.Sprintf("%s holds %s of %s", portName(s.proto, s.port), grouped(uint64(s.queued)), grouped(uint64(s.room))))
+		if s.backlog > 0 && s.queued >= s.backlog {
+			full = append(full, fmt.Sprintf("%s holds %s of %s", portName(s.proto, s.port), grouped(uint64(s.queued)), grouped(uint64(s.backlog))))
 		}
 	}
 	f.Numbers["full"] = uint64(len(full))

@@ -61,7 +61,7 @@ func ended(data []byte) error {
 // attributeType is NLA_TYPE_MASK: the two upper bits of a type are flags.
 const attributeType = 0x3fff
 
-// attributes walks over netlink attributes: type without flags, and value. It ends at the first that does not fit.
+// attributes iterates over netlink attributes: type without flags, and value. It ends at the first that does not fit.
 func attributes(b []byte) iter.Seq2[uint16, []byte] {
 	return func(yield func(uint16, []byte) bool) {
 		for len(b) >= unix.SizeofNlAttr {
@@ -85,7 +85,7 @@ func attribute(b []byte, kind uint16) []byte {
 	return nil
 }
 
-// name is an attribute's text, without the octet that ends it.
+// name is an attribute's text, without the byte that ends it.
 func name(value []byte) string {
 	if n := len(value); n > 0 && value[n-1] == 0 {
 		value = value[:n-1]
@@ -107,7 +107,7 @@ func netfilterHead(family uint8) []byte { return []byte{family, unix.NFNETLINK_V
 // afterHead cuts off struct nfgenmsg.
 func afterHead(message []byte) (family uint8, rest []byte, err error) {
 	if len(message) < 4 {
-		return 0, nil, fmt.Errorf("a message of %d octets", len(message))
+		return 0, nil, fmt.Errorf("a message of %d bytes", len(message))
 	}
 	return message[0], message[4:], nil
 }

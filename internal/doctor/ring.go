@@ -14,13 +14,13 @@ import (
 // deviceCounts are the counters of one device.
 type deviceCounts struct {
 	dropped uint64            // after the driver, by the kernel's count
-	ring    map[string]uint64 // counters of frames that found no room, by name
+	ring    map[string]uint64 // counters of frames that found no space, by name
 }
 
-// noRoom matches the drivers' names for frames that found no room in a ring: rx_no_buffer_count (igb, ixgbe),
+// noBuffer matches the drivers' names for frames that found no space in a ring: rx_no_buffer_count (igb, ixgbe),
 // rx_out_of_buffer, rx_discards_phy (mlx5), rx_missed_errors, rx_queue_0_drops (virtio, veth), rx_fifo_errors,
 // bw_in_allowance_exceeded and pps_allowance_exceeded (ena: the cloud dropped them).
-var noRoom = regexp.MustCompile(`(?i)^(rx.*(no_?(dma_)?buf|out_of_buf|discard|missed|fifo|overrun|drop)|.*_allowance_exceeded)`)
+var noBuffer = regexp.MustCompile(`(?i)^(rx.*(no_?(dma_)?buf|out_of_buf|discard|missed|fifo|overrun|drop)|.*_allowance_exceeded)`)
 
 // ringDrops finds frames that were lost before the kernel saw them.
 func ringDrops(ctx context.Context, h *host) []Finding {
@@ -56,7 +56,7 @@ func readCounts(h *host, devices []*device) (map[string]deviceCounts, error) {
 func newCounts(s *netlink.LinkStatistics, own map[string]uint64) deviceCounts {
 	c := deviceCounts{ring: map[string]uint64{}}
 	for name, value := range own {
-		if noRoom.MatchString(name) && !strings.Contains(name, "xdp") {
+		if noBuffer.MatchString(name) && !strings.Contains(name, "xdp") {
 			c.ring[name] = value
 		}
 	}
@@ -82,7 +82,7 @@ func (d *device) ringDrops(before, after map[string]uint64) Finding {
 		}
 		sum = sum.plus(c)
 	}
-	f.Evidence = fmt.Sprintf("frames that found no room in the ring: %s", sum)
+	f.Evidence = fmt.Sprintf("frames that found no space in the ring: %s", sum)
 	if len(words) > 0 {
 		f.Evidence += " (" + strings.Join(words, ", ") + ", from ethtool -S)"
 	}

@@ -44,19 +44,19 @@ var settings = []setting{
 			return Note, "so few half-open connections are kept for a socket before cookies begin"
 		}
 		return OK, ""
-	}, roomy},
+	}, busyQueue},
 	{"netdev-max-backlog", []string{"net", "core", "netdev_max_backlog"}, func(v uint64) (Severity, string) {
 		if v < 1000 {
 			return Note, "so few packets wait for a CPU that others hand packets to (RPS, devices without NAPI) before they are dropped"
 		}
 		return OK, ""
-	}, roomy},
+	}, busyQueue},
 	{"somaxconn", []string{"net", "core", "somaxconn"}, func(v uint64) (Severity, string) {
 		if v < 1024 {
 			return Note, "so few connections wait for a server to accept them, whatever it asks for"
 		}
 		return OK, ""
-	}, roomy},
+	}, busyQueue},
 }
 
 func tcpSettings(_ context.Context, h *host) (found []Finding) {

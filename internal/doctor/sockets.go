@@ -13,11 +13,11 @@ import (
 
 // listener is a socket that serves.
 type listener struct {
-	proto  uint8 // unix.IPPROTO_TCP or UDP
-	addr   netip.Addr
-	port   uint16
-	queued uint32 // TCP: connections that wait to be accepted
-	room   uint32 // TCP: how many may wait
+	proto   uint8 // unix.IPPROTO_TCP or UDP
+	addr    netip.Addr
+	port    uint16
+	queued  uint32 // TCP: connections that wait to be accepted
+	backlog uint32 // TCP: how many may wait
 }
 
 // From include/uapi/linux/inet_diag.h and include/net/tcp_states.h.
@@ -65,7 +65,7 @@ func newListener(proto uint8, message []byte) listener {
 	}
 	return listener{
 		proto: proto, addr: addr, port: binary.BigEndian.Uint16(message[4:]),
-		queued: binary.NativeEndian.Uint32(message[56:]), room: binary.NativeEndian.Uint32(message[60:]),
+		queued: binary.NativeEndian.Uint32(message[56:]), backlog: binary.NativeEndian.Uint32(message[60:]),
 	}
 }
 

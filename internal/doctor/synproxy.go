@@ -10,7 +10,7 @@ import (
 	"github.com/floodwall/floodwall/internal/datapath"
 )
 
-// synproxyOptions compares the options with which connections to protected services behind this host are begun with those
+// synproxyOptions compares the options with which connections to protected services behind this host are opened with those
 // that their servers have now.
 func synproxyOptions(ctx context.Context, h *host) []Finding {
 	const id = "synproxy-options"

@@ -34,18 +34,18 @@ func (s *filterSet) Block(ctx context.Context, bans []Ban) (int, Refusals, error
 	if err != nil {
 		return 0, nil, err
 	}
-	room := newFilterRoom(s.entry.Max, held)
+	space := newFilterSpace(s.entry.Max, held)
 	var fits []int
 	var refused Refusals
 	for i, b := range bans {
-		switch room.take(b) {
-		case roomTaken:
+		switch space.take(b) {
+		case spaceTaken:
 			fits = append(fits, i)
-		case roomNone:
+		case spaceNone:
 			refused = append(refused, Refusal{i, fullError(s.entry, b.Prefix.Masked())})
 		}
 	}
-	if err := s.evict(ctx, room.evicted); err != nil {
+	if err := s.evict(ctx, space.evicted); err != nil {
 		return 0, nil, err
 	}
 	overlaps, err := s.insert(ctx, bans, fits)

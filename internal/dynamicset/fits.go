@@ -98,7 +98,7 @@ func (f *fits) entered(p netip.Prefix) {
 	}
 }
 
-// whole returns an error when a set has too little room for a range.
+// whole returns an error when a set has too little space for a range.
 func (f *fits) whole(e manifest.Set, pieces []netip.Prefix) error {
 	fresh, lengths := 0, map[length]bool{}
 	for _, p := range pieces {
@@ -119,7 +119,7 @@ func (f *fits) whole(e manifest.Set, pieces []netip.Prefix) error {
 	from, to := pieces[0].Addr(), netipx.PrefixLastIP(pieces[len(pieces)-1])
 	switch {
 	case len(lengths) > free:
-		return &SetError{fmt.Sprintf("range %s-%s takes prefixes of %d more lengths, and set %q has room for %d of its %d",
+		return &SetError{fmt.Sprintf("range %s-%s takes prefixes of %d more lengths, and set %q has space for %d of its %d",
 			from, to, len(lengths), e.Name, free, maxLengths),
 			fmt.Sprintf("block the prefix that it lies in, %s, or parts of it that are prefixes", around(from, to))}
 	case f.entries+fresh > f.set.Capacity():

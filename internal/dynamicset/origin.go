@@ -45,9 +45,9 @@ func BlockedAs(p netip.Prefix, set, why string, automatic bool) Blocked {
 	return b
 }
 
-// filterRoom says which bans a set in netfilter has room for: automatic ones take at most three quarters of it, and give way
+// filterSpace says which bans a set in netfilter has space for: automatic ones take at most three quarters of it, and give way
 // to others, those first that end soonest, as addrs.DynamicSet has it.
-type filterRoom struct {
+type filterSpace struct {
 	most      int
 	has       map[netip.Prefix]bool // the entries, true for automatic ones
 	automatic []netfilter.Element   // of them those that were there, the one that ends first at the end
@@ -55,15 +55,15 @@ type filterRoom struct {
 	evicted   []netip.Prefix        // to be removed before others are entered
 }
 
-// Whether there is room for a ban.
+// Whether there is space for a ban.
 const (
-	roomTaken = iota
-	roomNone
-	roomKept // an automatic ban of what is banned by hand: nothing is to be done
+	spaceTaken = iota
+	spaceNone
+	spaceKept // an automatic ban of what is banned by hand: nothing is to be done
 )
 
-func newFilterRoom(most int, held []netfilter.Element) *filterRoom {
-	r := &filterRoom{most: most, has: make(map[netip.Prefix]bool, len(held))}
+func newFilterSpace(most int, held []netfilter.Element) *filterSpace {
+	r := &filterSpace{most: most, has: make(map[netip.Prefix]bool, len(held))}
 	for _, e := range held {
 		r.has[e.Prefix] = IsAutomatic(e.Comment)
 		if r.has[e.Prefix] {
@@ -75,14 +75,14 @@ func newFilterRoom(most int, held []netfilter.Element) *filterRoom {
 	return r
 }
 
-func (r *filterRoom) take(b Ban) int {
+func (r *filterSpace) take(b Ban) int {
 	p, automatic := b.Prefix.Masked(), b.Rule != ""
 	was, there := r.has[p]
 	switch {
 	case there && automatic && !was:
-		return roomKept
+		return spaceKept
 	case !there && r.full(automatic) && !r.evictOne():
-		return roomNone
+		return spaceNone
 	}
 	if there && was && !automatic {
 		r.evicted = append(r.evicted, p) // entered anew: an element keeps its comment, by which it would give way
@@ -91,15 +91,15 @@ func (r *filterRoom) take(b Ban) int {
 		r.count += map[bool]int{true: 1, false: -1}[automatic]
 	}
 	r.has[p] = automatic
-	return roomTaken
+	return spaceTaken
 }
 
-func (r *filterRoom) full(automatic bool) bool {
+func (r *filterSpace) full(automatic bool) bool {
 	return len(r.has) >= r.most || automatic && r.count >= r.most-r.most/4
 }
 
 // evictOne gives up the automatic entry that ends first. It reports false when there is none that was there before.
-func (r *filterRoom) evictOne() bool {
+func (r *filterSpace) evictOne() bool {
 	for len(r.automatic) > 0 {
 		last := r.automatic[len(r.automatic)-1].Prefix
 		r.automatic = r.automatic[:len(r.automatic)-1]

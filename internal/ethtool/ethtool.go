@@ -65,13 +65,13 @@ func (c *Conn) words(device string, command uint32, n int) ([]uint32, error) {
 	return words, nil
 }
 
-// request returns a buffer that starts with 32-bit words, followed by room for the answer.
-func request(room int, words ...uint32) []byte {
+// request returns a buffer that starts with 32-bit words, followed by space for the answer.
+func request(answer int, words ...uint32) []byte {
 	var buf []byte
 	for _, w := range words {
 		buf = binary.NativeEndian.AppendUint32(buf, w)
 	}
-	return append(buf, make([]byte, room)...)
+	return append(buf, make([]byte, answer)...)
 }
 
 // Driver is the name of the device's driver (struct ethtool_drvinfo).

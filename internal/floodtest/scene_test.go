@@ -230,7 +230,7 @@ func drain(c *net.UDPConn) error {
 	})
 }
 
-// serve answers each connection to a port of the server with an octet.
+// serve answers each connection to a port of the server with a byte.
 func (s *scene) serve(port uint16) {
 	s.Helper()
 	l, err := s.server.Listen(netip.AddrPortFrom(netip.IPv4Unspecified(), port))
@@ -243,7 +243,7 @@ func (s *scene) serve(port uint16) {
 // patience is how long a request may take: a SYN that a full queue has lost is sent again after one second and after three.
 const patience = 5 * time.Second
 
-// request makes a connection to the server and reads the octet.
+// request makes a connection to the server and reads the byte.
 func (s *scene) request(from *lab.Host, to string) error {
 	ctx, cancel := context.WithTimeout(s.ctx, patience)
 	defer cancel()

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Wire is the end of a network card's cable. What is sent here is what the card receives, octet by octet; nothing of this
+// Wire is the end of a network card's cable. What is sent here is what the card receives, byte by byte; nothing of this
 // host's network is between. QEMU writes frames behind their length (net/stream.c).
 type Wire struct {
 	listener *net.UnixListener

@@ -57,7 +57,7 @@ func listeners() (list []Listener, err error) {
 		}
 		for _, m := range messages {
 			if len(m) < diagMessageSize {
-				return nil, fmt.Errorf("sockets that listen: a message of %d octets", len(m))
+				return nil, fmt.Errorf("sockets that listen: a message of %d bytes", len(m))
 			}
 			mptcp, err := takesMPTCP(m[diagMessageSize:])
 			if err != nil {

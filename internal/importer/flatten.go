@@ -7,7 +7,7 @@ import (
 	"github.com/floodwall/floodwall/internal/packet"
 )
 
-// flatten walks the base chains in the order in which a packet of one family meets them, and returns rules of which
+// flatten follows the base chains in the order in which a packet of one family meets them, and returns rules of which
 // the first that matches decides; what none matches passes.
 //
 // With router set, chain INPUT and its like decide about packets to the host, and FORWARD about all others, of which
@@ -19,7 +19,7 @@ func flatten(rs *saved.Ruleset, f saved.Family, devices []string, router bool, r
 		number = packet.FamilyIPv6
 	}
 	all := saved.Cond{}.With(packet.Family, saved.Only(number))
-	w := &walker{family: f, devices: devices, dnat: translates(rs), marks: marksPackets(rs, f), allowed: maxSteps + stepsPerRule*countRules(rs)}
+	w := &follower{family: f, devices: devices, dnat: translates(rs), marks: marksPackets(rs, f), allowed: maxSteps + stepsPerRule*countRules(rs)}
 	if limits(rs, f) {
 		worst := *w
 		worst.report, worst.exceeded = &saved.Report{}, true
@@ -30,8 +30,8 @@ func flatten(rs *saved.Ruleset, f saved.Family, devices []string, router bool, r
 	return cut(w.through(rs, all, router), rep)
 }
 
-// through walks all base chains.
-func (w *walker) through(rs *saved.Ruleset, all saved.Cond, router bool) []flat {
+// through follows all base chains.
+func (w *follower) through(rs *saved.Ruleset, all saved.Cond, router bool) []flat {
 	before := slices.Concat(ingress(rs, w.family, w.devices, w.report), rs.Base(w.family, saved.HookPrerouting))
 	w.run(before, trail{paths: []saved.Cond{all}, sure: true}, false)
 	if w.dnat {
@@ -69,9 +69,9 @@ func (w *walker) through(rs *saved.Ruleset, all saved.Cond, router bool) []flat 
 	return w.out
 }
 
-// all walks the base chains of a hook, and decides about all packets of the trail: what comes behind need not ask which
+// all follows the base chains of a hook, and decides about all packets of the trail: what comes behind need not ask which
 // packets those were.
-func (w *walker) all(rs *saved.Ruleset, h saved.Hook, t trail) {
+func (w *follower) all(rs *saved.Ruleset, h saved.Hook, t trail) {
 	n := len(w.out)
 	w.run(rs.Base(w.family, h), t, true)
 	if last := len(w.out) - 1; last >= n && w.out[last].over == nil && w.out[last].Covers(&t.paths[0]) {
@@ -130,8 +130,8 @@ func marksPackets(rs *saved.Ruleset, f saved.Family) bool {
 	return anyRule(rs, f, func(r *saved.Rule) bool { return r.Marks })
 }
 
-// run walks base chains one after the other. In the last of them to accept is to pass, when last is set.
-func (w *walker) run(chains []*saved.Chain, t trail, last bool) {
+// run follows base chains one after the other. In the last of them to accept is to pass, when last is set.
+func (w *follower) run(chains []*saved.Chain, t trail, last bool) {
 	chains = slices.DeleteFunc(chains, func(c *saved.Chain) bool {
 		return c.NAT || len(c.Rules) == 0 && c.Policy.Kind != saved.ActDrop
 	})

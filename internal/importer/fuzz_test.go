@@ -13,7 +13,7 @@ import (
 	"github.com/floodwall/floodwall/policy"
 )
 
-// FuzzImport gives the parsers any octets. They must not panic, and a policy that comes out must be one.
+// FuzzImport gives the parsers any bytes. They must not panic, and a policy that comes out must be one.
 func FuzzImport(f *testing.F) {
 	files, err := filepath.Glob("testdata/*.txtar")
 	if err != nil {

@@ -353,7 +353,7 @@ func (k *kernel) probes(t *testing.T) (list []probe) {
 		p := s.Packet()
 		switch {
 		case p.Kind != packet.IP || p.Value[packet.VLAN] != packet.VLANNone:
-		case p.Failed.Has(packet.ExtHeaders): // Floodwall walks six
+		case p.Failed.Has(packet.ExtHeaders): // Floodwall reads six
 		case strings.Contains(s.String(), "frag"): // the kernel puts fragments together before rules see them
 		case ahHeader.MatchString(s.String()): // behind which iptables and nft do not look, and Floodwall does
 		case p.Dst.Is4() && p.Dst.As4()[3] == 255 && p.Dst.As4()[0] != 255: // perhaps a broadcast to a network of the host's

@@ -9,7 +9,7 @@ import (
 
 // A rule that asks for a rate divides the packets that get to it: those that exceed the limit, and the others. In the
 // policy one rule with `over` takes the first kind and gives them the verdict that they come to in the end; behind it
-// there are only the others. Their end is found by a walk in which every limit is exceeded (walker.worst).
+// there are only the others. Their end is found by following the chains once more, where every limit is exceeded (follower.worst).
 
 // maxParts is into how many rules the packets that exceed a limit are divided by their verdict. Each has a limit of its
 // own, so that more packets pass.

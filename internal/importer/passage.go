@@ -8,9 +8,9 @@ import (
 	"github.com/floodwall/floodwall/internal/packet"
 )
 
-// passage is a chain as far as it was walked.
+// passage is a chain as far as it was followed.
 type passage struct {
-	*walker
+	*follower
 	trail
 	chain *saved.Chain
 	rest  []saved.Rule // those behind the one at hand
@@ -25,7 +25,7 @@ type passage struct {
 	wide     *saved.Place // the rule that passes them all, as it has no equal
 }
 
-// rule walks one rule.
+// rule follows one rule.
 func (p *passage) rule(r *saved.Rule) {
 	p.aside(r)
 	if r.Act.Kind != saved.ActNone {
@@ -225,7 +225,7 @@ func (p *passage) drops(r *saved.Rule, conds []saved.Cond, policy bool) {
 	p.total = p.asksNothing(r)
 }
 
-// enter walks the chain that r jumps or goes to.
+// enter follows the chain that r jumps or goes to.
 func (p *passage) enter(r *saved.Rule, conds []saved.Cond, sure bool) {
 	target := p.chain.Table.Chains[r.Act.Target]
 	if target == nil || len(conds) == 0 {
@@ -240,7 +240,7 @@ func (p *passage) enter(r *saved.Rule, conds []saved.Cond, sure bool) {
 		return
 	}
 	fresh := p.fresh(target, conds, sure)
-	q := p.walk(target, trail{paths: fresh, final: p.final, lax: p.lax, sure: sure})
+	q := p.follow(target, trail{paths: fresh, final: p.final, lax: p.lax, sure: sure})
 	p.exits = append(p.exits, q.exits...)
 	p.leave(q.exits)
 	switch {

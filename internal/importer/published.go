@@ -21,11 +21,11 @@ type published struct {
 }
 
 // publish writes down what becomes of packets whose destination is translated, before the rules that see the others.
-func (w *walker) publish(rs *saved.Ruleset, all saved.Cond) {
+func (w *follower) publish(rs *saved.Ruleset, all saved.Cond) {
 	finder := w.another()
 	for _, c := range rs.Base(w.family, saved.HookPrerouting) {
 		if c.NAT {
-			finder.walk(c, trail{paths: []saved.Cond{all}, sure: true})
+			finder.follow(c, trail{paths: []saved.Cond{all}, sure: true})
 		}
 	}
 	for _, p := range finder.published {
@@ -36,12 +36,12 @@ func (w *walker) publish(rs *saved.Ruleset, all saved.Cond) {
 	}
 }
 
-// another is a walker for the same packets that writes nothing down.
-func (w *walker) another() *walker {
-	return &walker{family: w.family, devices: w.devices, dnat: w.dnat, marks: w.marks, report: &saved.Report{}, allowed: w.allowed}
+// another is a follower for the same packets that writes nothing down.
+func (w *follower) another() *follower {
+	return &follower{family: w.family, devices: w.devices, dnat: w.dnat, marks: w.marks, report: &saved.Report{}, allowed: w.allowed}
 }
 
-func (w *walker) publishOne(rs *saved.Ruleset, p published, c saved.Cond, d saved.Destination) {
+func (w *follower) publishOne(rs *saved.Ruleset, p published, c saved.Cond, d saved.Destination) {
 	if !d.Known || c.Unknown != nil {
 		w.report.Lose(p.rule.At, "%s: the policy may cut the ports that it publishes", saved.Translate)
 		return

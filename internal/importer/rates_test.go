@@ -73,7 +73,7 @@ func (c *testCase) compareRates(t *testing.T, first, last int, slack map[string]
 	t.Helper()
 	k := c.newKernel(t)
 	k.load(t)
-	limiter, begun := ir.NewLimiter(k.program), time.Now()
+	limiter, started := ir.NewLimiter(k.program), time.Now()
 	members := k.members(t)
 	passed, wanted := map[string]int{}, map[string]int{}
 	for round := range 3 {
@@ -93,7 +93,7 @@ func (c *testCase) compareRates(t *testing.T, first, last int, slack map[string]
 				}
 			}
 		}
-		at := time.Since(begun)
+		at := time.Since(started)
 		for i, f := range k.fates(t, frames) {
 			pkt := specs[i].Packet()
 			key := fmt.Sprint(pkt.Value[packet.DPort] - packet.PortUDP)
@@ -108,7 +108,7 @@ func (c *testCase) compareRates(t *testing.T, first, last int, slack map[string]
 	}
 	for port := first; port <= last; port++ {
 		key := fmt.Sprint(port)
-		took := int(time.Since(begun) / time.Second)
+		took := int(time.Since(started) / time.Second)
 		if d := passed[key] - wanted[key]; d < -slack[key]-took*min(slack[key], 1) || d > slack[key]+took*min(slack[key], 1) || passed[key] == 0 {
 			t.Errorf("port %s: the kernel passed %d of 108 packets, the policy %d\n%s", key, passed[key], wanted[key], k.result.Policy)
 		}

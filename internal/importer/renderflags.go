@@ -25,7 +25,7 @@ func (r *renderer) flags() {
 	r.keys.add(not, "flags", list)
 }
 
-// flagWords covers a set of flag octets with tests of some bits, by halving what is no such test.
+// flagWords covers a set of flag bytes with tests of some bits, by halving what is no such test.
 func flagWords(v saved.Values) []string {
 	var cover func(mask, value uint32) []string
 	cover = func(mask, value uint32) []string {
@@ -52,7 +52,7 @@ func flagWords(v saved.Values) []string {
 	return cover(0, 0)
 }
 
-// bestFlag is the free bit that tells octets in v from others best: the half where it is set differs most from the
+// bestFlag is the free bit that tells bytes in v from others best: the half where it is set differs most from the
 // other in how many it has.
 func bestFlag(v saved.Values, mask, value, free uint32) (best uint32) {
 	most := -1
@@ -79,10 +79,10 @@ var flagNames = []string{"fin", "syn", "rst", "psh", "ack", "urg", "ece", "cwr"}
 
 // flagWord is VALUE/MASK, in quotes when a comma in it would end the word.
 func flagWord(value, mask uint32) string {
-	names := func(octet uint32) string {
+	names := func(byte uint32) string {
 		var set []string
 		for i, n := range flagNames {
-			if octet>>i&1 == 1 {
+			if byte>>i&1 == 1 {
 				set = append(set, n)
 			}
 		}

@@ -53,7 +53,7 @@ func text(s string, within uint16) Pattern { return Pattern{Text: []byte(s), Wit
 
 func noCase(s string) Pattern { return Pattern{Text: []byte(s), NoCase: true, Within: 256} }
 
-func octets(offset uint16, value, mask string) At {
+func bytesAt(offset uint16, value, mask string) At {
 	return At{Offset: offset, Value: []byte(value), Mask: []byte(mask)}
 }
 
@@ -83,16 +83,16 @@ func TestEvalPayload(t *testing.T) {
 		{"one of two", PayloadMatch{Any: []Pattern{text("ab", 256), text("cd", 3)}}, []string{"xxxab", "xcd"}, []string{"xxcd", "ac"}},
 		{"not text", PayloadMatch{Any: []Pattern{text("abc", 256)}, Not: true}, []string{"ab", "", dns4 + " payload=\"abc\" frag=later"}, []string{"xabc"}},
 
-		{"at", PayloadMatch{At: []At{octets(1, "bc", "\xff\xff")}}, []string{"abc", "xbcx"}, []string{"bc", "ab", "aBc", syn4, dns4 + " payload=\"abc\" frag=8"}},
-		{"at with mask", PayloadMatch{At: []At{octets(0, "\x40\x01", "\xf0\x01")}}, []string{"A|ff|", "O|01|"}, []string{"P|01|", "A|00|", "A"}},
-		{"two places", PayloadMatch{At: []At{octets(0, "a", "\xff"), octets(2, "c", "\xff")}}, []string{"abc"}, []string{"abb", "bbc", "a"}},
-		{"in the header", PayloadMatch{At: []At{inHeader(octets(2, "\x00\x35", "\xff\xff"))}}, []string{"", "abc", "tcp 8.8.8.8:1 > 1.1.1.1:53 ."},
+		{"at", PayloadMatch{At: []At{bytesAt(1, "bc", "\xff\xff")}}, []string{"abc", "xbcx"}, []string{"bc", "ab", "aBc", syn4, dns4 + " payload=\"abc\" frag=8"}},
+		{"at with mask", PayloadMatch{At: []At{bytesAt(0, "\x40\x01", "\xf0\x01")}}, []string{"A|ff|", "O|01|"}, []string{"P|01|", "A|00|", "A"}},
+		{"two places", PayloadMatch{At: []At{bytesAt(0, "a", "\xff"), bytesAt(2, "c", "\xff")}}, []string{"abc"}, []string{"abb", "bbc", "a"}},
+		{"in the header", PayloadMatch{At: []At{inHeader(bytesAt(2, "\x00\x35", "\xff\xff"))}}, []string{"", "abc", "tcp 8.8.8.8:1 > 1.1.1.1:53 ."},
 			[]string{syn4, "udp 8.8.8.8:53 > 1.1.1.1:54", dns4 + " frag=later"}},
-		{"behind the header", PayloadMatch{At: []At{inHeader(octets(8, "abc", "\xff\xff\xff"))}}, []string{"abc", "abcd"}, []string{"ab", "xabc"}},
-		{"header cut short", PayloadMatch{At: []At{inHeader(octets(2, "\x00\x35", "\xff\xff"))}}, []string{dns4 + " totlen=24"}, []string{dns4 + " totlen=23"}},
-		{"not at", PayloadMatch{At: []At{octets(1, "b", "\xff")}, Not: true}, []string{"", "a", "ac", dns4 + " payload=\"ab\" frag=later"}, []string{"ab"}},
-		{"text and place", PayloadMatch{Any: []Pattern{text("b", 256)}, At: []At{octets(0, "a", "\xff")}}, []string{"ab"}, []string{"a", "b", "xb"}},
-		{"not text and place", PayloadMatch{Any: []Pattern{text("b", 256)}, At: []At{octets(0, "a", "\xff")}, Not: true}, []string{"a", "b", "xb"}, []string{"ab"}},
+		{"behind the header", PayloadMatch{At: []At{inHeader(bytesAt(8, "abc", "\xff\xff\xff"))}}, []string{"abc", "abcd"}, []string{"ab", "xabc"}},
+		{"header cut short", PayloadMatch{At: []At{inHeader(bytesAt(2, "\x00\x35", "\xff\xff"))}}, []string{dns4 + " totlen=24"}, []string{dns4 + " totlen=23"}},
+		{"not at", PayloadMatch{At: []At{bytesAt(1, "b", "\xff")}, Not: true}, []string{"", "a", "ac", dns4 + " payload=\"ab\" frag=later"}, []string{"ab"}},
+		{"text and place", PayloadMatch{Any: []Pattern{text("b", 256)}, At: []At{bytesAt(0, "a", "\xff")}}, []string{"ab"}, []string{"a", "b", "xb"}},
+		{"not text and place", PayloadMatch{Any: []Pattern{text("b", 256)}, At: []At{bytesAt(0, "a", "\xff")}, Not: true}, []string{"a", "b", "xb"}, []string{"ab"}},
 		{"nothing asked", PayloadMatch{}, []string{"", "a", syn4}, nil},
 	} {
 		p := &Program{Default: Pass, Rules: []Rule{{Name: "rule", Payload: []PayloadMatch{test.match}, Verdict: Drop}}}

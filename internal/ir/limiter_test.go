@@ -52,7 +52,7 @@ func TestLimiterBurst(t *testing.T) {
 		pkt := from(t, "8.8.8.8", test.length)
 		for _, now := range []time.Duration{0, 30 * day} {
 			if got := passed(l, 0, pkt, now, 0, test.want+1000); got != test.want {
-				t.Errorf("%+v at %s: %d packets of %d octets pass, want %d", test.limit, now, got, test.length, test.want)
+				t.Errorf("%+v at %s: %d packets of %d bytes pass, want %d", test.limit, now, got, test.length, test.want)
 			}
 		}
 	}

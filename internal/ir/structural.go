@@ -21,7 +21,7 @@ type Structural struct {
 //     0 in front of a hop-by-hop header (net/ipv6/ip6_input.c, ip6_rcv_core). Of IPv4 the kernel drops such packets;
 //   - tiny-fragment: the header is spread over fragments (RFC 1858, RFC 3128): in IPv4 that of TCP, as any other fits the
 //     8 bytes of the shortest first fragment, in IPv6 any, behind extension headers;
-//   - ext-headers, ext-order: the chain goes on beyond the last header that is walked, or has two fragment headers.
+//   - ext-headers, ext-order: the chain goes on beyond the last header that is read, or has two fragment headers.
 var (
 	behindChain = []packet.Field{packet.Proto, packet.DPort, packet.SPort, packet.Flags, packet.ICMP, packet.Fragment, packet.DNS, packet.Verified}
 	l4Header    = []packet.Field{packet.DPort, packet.SPort, packet.Flags, packet.ICMP, packet.DNS, packet.Verified}

@@ -228,8 +228,8 @@ func TestTimes(t *testing.T) {
 	within("half", sum.P50, 50*time.Millisecond)
 	within("99%", sum.P99, 170*time.Millisecond)
 	within("mean", sum.Mean, 62*time.Millisecond)
-	if sum.OK != 200 || sum.Octets != 600 {
-		t.Errorf("%d answers of %d octets, want 200 of 600", sum.OK, sum.Octets)
+	if sum.OK != 200 || sum.Bytes != 600 {
+		t.Errorf("%d answers of %d bytes, want 200 of 600", sum.OK, sum.Bytes)
 	}
 	counts := map[string]uint64{}
 	for _, p := range sum.Phases {
@@ -279,8 +279,8 @@ func TestKinds(t *testing.T) {
 					}
 					o.Server = netip.MustParseAddrPort(u.Host)
 					sum := mustLoad(t, o)
-					if sum.OK != 6 || sum.Octets != 600_000 {
-						t.Fatalf("got %+v; want 6 answers of 100,000 octets", sum)
+					if sum.OK != 6 || sum.Bytes != 600_000 {
+						t.Fatalf("got %+v; want 6 answers of 100,000 bytes", sum)
 					}
 					want := seen{"HTTP/1.1", "GET", "example.org", "/a?b=c", "1", secure}
 					if http10 {

@@ -100,7 +100,7 @@ func TestConnectBeside(t *testing.T) {
 	for range 3 {
 		s, err := Connect(t.Context(), o)
 		if err != nil || s.Begun != 100 || s.OK == 0 {
-			t.Errorf("%+v, %v; want 100 begun, and some answers", s, err)
+			t.Errorf("%+v, %v; want 100 started, and some answers", s, err)
 		}
 	}
 	cancel()

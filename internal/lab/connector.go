@@ -13,7 +13,7 @@ type connector struct {
 	*ConnectOptions
 	epoll    int
 	start    time.Time
-	begun    uint64
+	started  uint64
 	failed   [unix.EHWPOISON + 1]uint64 // by error number; 0: the server closed
 	late     uint64
 	last     time.Duration // when the last one began
@@ -74,7 +74,7 @@ func (c *connector) close() {
 
 // due is when the next connection is; false when there are no more.
 func (c *connector) due() (time.Duration, bool) {
-	at := time.Duration(float64(c.begun) / c.Rate * float64(time.Second))
+	at := time.Duration(float64(c.started) / c.Rate * float64(time.Second))
 	return at, at < c.Duration
 }
 
@@ -116,10 +116,10 @@ func (c *connector) begin(due, now time.Duration) error {
 	if fd >= len(c.waiting) {
 		c.waiting = append(c.waiting, make([]attempt, fd)...)
 	}
-	c.begun++
+	c.started++
 	c.last = now
-	c.waiting[fd] = attempt{number: c.begun, due: due}
-	c.queue = append(c.queue, deadline{fd, c.begun, due})
+	c.waiting[fd] = attempt{number: c.started, due: due}
+	c.queue = append(c.queue, deadline{fd, c.started, due})
 	c.live++
 	if err := c.connect(fd); err != nil {
 		return fmt.Errorf("connect: %w", err)
@@ -135,7 +135,7 @@ func (c *connector) connect(fd int) error {
 	if err := unix.SetsockoptInt(fd, unix.IPPROTO_IP, unix.IP_BIND_ADDRESS_NO_PORT, 1); err != nil {
 		return err
 	}
-	if err := unix.Bind(fd, &c.from[c.begun%uint64(len(c.from))]); err != nil {
+	if err := unix.Bind(fd, &c.from[c.started%uint64(len(c.from))]); err != nil {
 		return err
 	}
 	switch err := unix.Connect(fd, &c.server); err {
@@ -227,7 +227,7 @@ func (c *connector) end(fd int) {
 
 func (c *connector) summary() ConnectSummary {
 	s := ConnectSummary{
-		Begun: c.begun, OK: uint64(c.answers.TotalCount()), Errors: make(map[string]uint64),
+		Begun: c.started, OK: uint64(c.answers.TotalCount()), Errors: make(map[string]uint64),
 		Connect: c.connects.latency(), Answered: c.answers.latency(), Took: c.last, Stalled: c.stalled,
 	}
 	if c.late > 0 {

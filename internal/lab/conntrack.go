@@ -19,7 +19,7 @@ type Conntrack struct {
 	Max     int // that any table may have: the machine's own bound, which hosts of a lab cannot change
 
 	// Packets since the host was made that were dropped because the table was full, and entries that were thrown out
-	// early to make room.
+	// early to make space.
 	Drops, EarlyDrops uint64
 }
 
@@ -91,7 +91,7 @@ const fillMost = 1 << 22
 const fillBatch = 400
 
 // FillConntrack puts n connections into the host's table that no packet belongs to, and that the kernel does not throw
-// out to make room, since packets were seen in both directions (IPS_ASSURED). They stand for those of other clients.
+// out to make space, since packets were seen in both directions (IPS_ASSURED). They stand for those of other clients.
 func (h *Host) FillConntrack(n int) error {
 	if n > fillMost {
 		return fmt.Errorf("fill connection tracking of host %s: %d connections: at most %d", h.Name, n, fillMost)

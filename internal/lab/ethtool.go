@@ -37,13 +37,13 @@ func (d *Device) ethtool(buf []byte) error {
 	return nil
 }
 
-// request returns a buffer that starts with 32-bit words, followed by room for the answer.
-func request(room int, words ...uint32) []byte {
+// request returns a buffer that starts with 32-bit words, followed by space for the answer.
+func request(answer int, words ...uint32) []byte {
 	var buf []byte
 	for _, w := range words {
 		buf = binary.NativeEndian.AppendUint32(buf, w)
 	}
-	return append(buf, make([]byte, room)...)
+	return append(buf, make([]byte, answer)...)
 }
 
 // offload sets the device's features. With GRO on, a veth receives through NAPI also when it has no XDP program.

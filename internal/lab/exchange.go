@@ -31,7 +31,7 @@ var phaseNames = [phases]string{"wait", "connect", "tls", "send", "first byte", 
 type outcome struct {
 	phases [phases]time.Duration // negative: this one did not take place
 	end    time.Time             // when the answer was complete, or the request had failed
-	octets int64                 // of the answer's body
+	bytes  int64                 // of the answer's body
 	err    error
 }
 
@@ -186,7 +186,7 @@ func (conn *connection) exchange(request []byte, method string, o *outcome) (aga
 	case err != nil:
 		return false, &answerError{err}
 	}
-	if o.octets, err = io.Copy(io.Discard, answer.Body); err != nil {
+	if o.bytes, err = io.Copy(io.Discard, answer.Body); err != nil {
 		return false, err
 	}
 	o.phases[phaseComplete] = time.Since(first)

@@ -18,8 +18,8 @@ type Flow struct {
 	ICMPType, Code uint8
 
 	Payload  []byte
-	RandomID bool // of UDP: the first two octets of the payload, of a DNS message the identifier, are random
-	Size     int  // of the frame in octets, without check sequence: a short payload is lengthened with zeros to reach it
+	RandomID bool // of UDP: the first two bytes of the payload, of a DNS message the identifier, are random
+	Size     int  // of the frame in bytes, without check sequence: a short payload is lengthened with zeros to reach it
 
 	VLAN      []uint16 // tags, the outermost first; at most two
 	TTL       uint8    // or hop limit; 0: 64
@@ -41,7 +41,7 @@ const (
 	ICMP Proto = 1
 )
 
-// TCPFlags is the flags octet of a TCP header (RFC 9293, 3.1).
+// TCPFlags is the flags byte of a TCP header (RFC 9293, 3.1).
 type TCPFlags uint8
 
 // The flags.
@@ -140,7 +140,7 @@ func (f *Flow) check() error {
 		return errors.New("random identifier: must be of UDP with a payload")
 	}
 	if len(f.Options)%4 != 0 || len(f.Options) > 40 {
-		return fmt.Errorf("tcp options of %d octets: must be whole words, and at most 40 octets", len(f.Options))
+		return fmt.Errorf("tcp options of %d bytes: must be whole words, and at most 40 bytes", len(f.Options))
 	}
 	if len(f.VLAN) > 2 {
 		return fmt.Errorf("%d vlan tags: at most two", len(f.VLAN))

@@ -24,11 +24,11 @@ func TestFlowErrors(t *testing.T) {
 			"flow 0: from: address 2001:db8::1 is of the other family; use one flow for each"},
 		{[]Flow{{From: one, To: one, Proto: 47}}, "flow 0: protocol 47: only UDP, TCP and ICMP can be generated"},
 		{[]Flow{{From: one, To: one, Proto: TCP, Options: []byte{1}}},
-			"flow 0: tcp options of 1 octets: must be whole words, and at most 40 octets"},
+			"flow 0: tcp options of 1 bytes: must be whole words, and at most 40 bytes"},
 		{[]Flow{{From: one, To: one, VLAN: []uint16{1, 2, 3}}}, "flow 0: 3 vlan tags: at most two"},
 		{[]Flow{{From: one, To: one, VLAN: []uint16{4096}}}, "flow 0: vlan 4096: must be below 4096"},
 		{[]Flow{{From: one, To: one, Weight: -1}}, "flow 0: weight -1: must not be negative"},
-		{[]Flow{{From: one, To: one, Size: 1519}}, "flow 0: frame of 1519 octets: device d with MTU 1500 takes 1518"},
+		{[]Flow{{From: one, To: one, Size: 1519}}, "flow 0: frame of 1519 bytes: device d with MTU 1500 takes 1518"},
 	} {
 		s := &Source{device: device, options: SourceOptions{Flows: tt.flows}}
 		if _, err := s.templates(); err == nil || err.Error() != tt.want {
@@ -42,7 +42,7 @@ func TestMixTooLong(t *testing.T) {
 	flows := []Flow{plain, plain}
 	flows[1].Payload = make([]byte, 300)
 	_, err := p.lab.NewSource(p.a, SourceOptions{Flows: flows})
-	if err == nil || !strings.Contains(err.Error(), "flow 1: headers and payload of a flow in a mix must fit in 256 octets") {
+	if err == nil || !strings.Contains(err.Error(), "flow 1: headers and payload of a flow in a mix must fit in 256 bytes") {
 		t.Errorf("got error %v", err)
 	}
 	if _, err := p.lab.NewSource(p.a, SourceOptions{}); err == nil {

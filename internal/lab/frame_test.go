@@ -21,7 +21,7 @@ func TestFrames(t *testing.T) {
 		want string // see describe
 	}{
 		{"udp, shortest", Flow{SPort: Port(1), DPort: Port(9)}, "udp 198.18.0.0/15:1 > 10.0.0.2:9 df ttl 64 payload 0 frame 60"},
-		{"udp, 128 octets", Flow{SPort: AnyPort, DPort: Port(9), Size: 128}, "udp 198.18.0.0/15:1024-65535 > 10.0.0.2:9 df ttl 64 payload 86 frame 128"},
+		{"udp, 128 bytes", Flow{SPort: AnyPort, DPort: Port(9), Size: 128}, "udp 198.18.0.0/15:1024-65535 > 10.0.0.2:9 df ttl 64 payload 86 frame 128"},
 		{"udp, full size", Flow{DPort: Ports{1, 65535}, SPort: Port(7), Size: 1514}, "udp 198.18.0.0/15:7 > 10.0.0.2:1-65535 df ttl 64 payload 1472 frame 1514"},
 		{"udp, odd payload", Flow{SPort: AnyPort, DPort: Port(9), Payload: []byte("abc")}, "udp 198.18.0.0/15:1024-65535 > 10.0.0.2:9 df ttl 64 payload 3 frame 60"},
 		{"udp, long odd payload", Flow{SPort: Port(5), DPort: Port(9), Payload: big[:799]}, "udp 198.18.0.0/15:5 > 10.0.0.2:9 df ttl 64 payload 799 frame 841"},
@@ -210,8 +210,8 @@ func (d *description) addresses(src, dst []byte) {
 }
 
 // within renders an address, or the prefix of addresses that it is in.
-func within(octets []byte, a Addresses) string {
-	addr, _ := netip.AddrFromSlice(octets)
+func within(bytes []byte, a Addresses) string {
+	addr, _ := netip.AddrFromSlice(bytes)
 	if a.prefix.IsValid() && a.prefix.Contains(addr) && !a.prefix.IsSingleIP() {
 		return a.prefix.String()
 	}

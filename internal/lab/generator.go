@@ -50,9 +50,9 @@ func loadGenerator(t *template, f *Flow, seed uint64) (generator, error) {
 	setList(spec.Maps[labMapDestinations], f.To.list, ^seed)
 	var words [headerMax / 8]uint64
 	for i := range words {
-		var octets [8]byte
-		copy(octets[:], t.frame[min(i*8, len(t.frame)):])
-		words[i] = binary.NativeEndian.Uint64(octets[:])
+		var bytes [8]byte
+		copy(bytes[:], t.frame[min(i*8, len(t.frame)):])
+		words[i] = binary.NativeEndian.Uint64(bytes[:])
 	}
 	vars := map[string]any{labVarFlow: t.flow, labVarHeader: words, labVarSeed: seed, labVarLimit: uint64(math.MaxUint64)}
 	return load(spec, labProgGenerate, vars)

@@ -49,5 +49,5 @@ func parseIP(snmp string) (c IPCounts, err error) {
 		}
 		return c, nil
 	}
-	return c, fmt.Errorf("no counters of IP among %d octets", len(snmp))
+	return c, fmt.Errorf("no counters of IP among %d bytes", len(snmp))
 }

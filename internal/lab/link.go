@@ -18,7 +18,7 @@ type LinkOptions struct {
 
 // EndOptions describes one end of a link.
 type EndOptions struct {
-	Name  string           // of the device; empty: the name of the host at the other end, cut at 15 octets
+	Name  string           // of the device; empty: the name of the host at the other end, cut at 15 bytes
 	MAC   net.HardwareAddr // empty: the kernel chooses
 	Addrs []netip.Prefix   // the end's addresses, with the prefixes that are on this link
 	CPU   NAPI             // where what arrives here is processed

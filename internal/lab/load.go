@@ -58,7 +58,7 @@ type LoadSummary struct {
 	Interrupted uint64            `json:"interrupted,omitempty"` // under way when the context ended; neither of both
 	Errors      map[string]uint64 `json:"errors,omitempty"`      // failures by kind
 	Rate        float64           `json:"rate"`                  // requests answered per second of Time
-	Octets      uint64            `json:"octets"`                // of the answers' bodies
+	Bytes       uint64            `json:"octets"`                // of the answers' bodies
 
 	Latency // of the requests that were answered
 
@@ -102,15 +102,15 @@ func Load(ctx context.Context, o LoadOptions) (LoadSummary, error) {
 	defer stop()
 	sampler := c.startSampler()
 	var under sync.WaitGroup
-	begun := make(chan struct{})
+	started := make(chan struct{})
 	if o.Rate > 0 {
-		under.Go(func() { c.openLoop(ctx, &under, begun) })
+		under.Go(func() { c.openLoop(ctx, &under, started) })
 	} else {
-		under.Go(func() { c.closedLoop(ctx, begin, begun) })
+		under.Go(func() { c.closedLoop(ctx, begin, started) })
 	}
 	select {
 	case <-begin.Done():
-	case <-begun:
+	case <-started:
 	}
 	took := sampler.over()
 	under.Wait()
@@ -154,8 +154,8 @@ func newClient(o LoadOptions) (*client, error) {
 }
 
 // closedLoop has each connection ask again when it has its answer, until begin ends.
-func (c *client) closedLoop(ctx, begin context.Context, begun chan struct{}) {
-	defer close(begun)
+func (c *client) closedLoop(ctx, begin context.Context, started chan struct{}) {
+	defer close(started)
 	var asked atomic.Uint64
 	next := func() bool { return begin.Err() == nil && (c.Requests == 0 || asked.Add(1) <= c.Requests) }
 	var workers sync.WaitGroup
@@ -195,8 +195,8 @@ func afterwards(waited time.Duration, err error) time.Duration {
 // and the times that requests wait for their turn are not left out ("coordinated omission": Gil Tene, How NOT to
 // Measure Latency). Waiting for a connection delays the requests that follow, but their times count from when they are
 // due.
-func (c *client) openLoop(ctx context.Context, under *sync.WaitGroup, begun chan struct{}) {
-	defer close(begun)
+func (c *client) openLoop(ctx context.Context, under *sync.WaitGroup, started chan struct{}) {
+	defer close(started)
 	var slots chan struct{}
 	if c.Connections > 0 {
 		slots = make(chan struct{}, c.Connections)

@@ -102,7 +102,7 @@ func TestServerProcess(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if sum.OK != 101 || sum.Failed != 0 || sampled != 101 || sum.Octets != 101*uint64(len("a small file")) {
+	if sum.OK != 101 || sum.Failed != 0 || sampled != 101 || sum.Bytes != 101*uint64(len("a small file")) {
 		t.Errorf("%d answers in samples, altogether %+v; want 101 of each", sampled, sum)
 	}
 	if err := stop(); err != nil {

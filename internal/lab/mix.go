@@ -17,7 +17,7 @@ func (s *Source) unite(templates []*template) error {
 	s.frame = make([]byte, longest)
 	for i, t := range templates {
 		if f := &s.options.Flows[i]; l4Length(f)+len(f.Payload) > headerMax-headersBefore(f) {
-			return fmt.Errorf("flow %d: headers and payload of a flow in a mix must fit in %d octets", i, headerMax)
+			return fmt.Errorf("flow %d: headers and payload of a flow in a mix must fit in %d bytes", i, headerMax)
 		}
 		t.flow.Length = uint32(min(len(t.frame), headerMax))
 		t.flow.Trim = uint32(longest - len(t.frame))

@@ -90,7 +90,7 @@ func lockThreads() (unlock func(), err error) {
 }
 
 // napiThreads returns the NAPI threads of all devices of that name, in whatever namespace. Their names are cut at 15
-// octets on kernels before 5.17.
+// bytes on kernels before 5.17.
 func napiThreads(device string) (map[int]bool, error) {
 	const commLen = 15
 	want := "napi/" + device + "-"

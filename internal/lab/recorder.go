@@ -16,7 +16,7 @@ type recorder struct {
 	phases  [phases]histogram
 	errors  map[string]uint64
 	failed  uint64 // since the last interval
-	octets  int64
+	bytes   int64
 	stopped uint64        // that the end of the context interrupted
 	last    time.Duration // end of the last interval, for the sampler alone
 	inTime  uint64        // answered while requests began
@@ -45,7 +45,7 @@ func (r *recorder) add(took time.Duration, o outcome) {
 		r.failed++
 		return
 	}
-	r.octets += o.octets
+	r.bytes += o.bytes
 	r.all.add(took)
 	r.now.add(took)
 	for i, t := range o.phases {
@@ -91,7 +91,7 @@ func (r *recorder) summary(began time.Duration) LoadSummary {
 	defer r.mu.Unlock()
 	s := LoadSummary{
 		Time: began, OK: uint64(r.all.TotalCount()), Interrupted: r.stopped, Errors: maps.Clone(r.errors),
-		Octets: uint64(r.octets), Rate: float64(r.inTime) / began.Seconds(), Latency: r.all.latency(),
+		Bytes: uint64(r.bytes), Rate: float64(r.inTime) / began.Seconds(), Latency: r.all.latency(),
 	}
 	for _, n := range r.errors {
 		s.Failed += n

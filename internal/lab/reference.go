@@ -85,8 +85,8 @@ func (s *Sink) Close() error {
 	return errors.Join(errs...)
 }
 
-// Counted returns the frames and their octets that a counting or capturing sink has seen.
-func (s *Sink) Counted() (packets, octets uint64, err error) {
+// Counted returns the frames and their bytes that a counting or capturing sink has seen.
+func (s *Sink) Counted() (packets, bytes uint64, err error) {
 	if s.counted == nil {
 		return 0, 0, errors.New("this sink does not count")
 	}
@@ -96,12 +96,12 @@ func (s *Sink) Counted() (packets, octets uint64, err error) {
 	}
 	for _, c := range perCPU {
 		packets += c.Packets
-		octets += c.Bytes
+		bytes += c.Bytes
 	}
-	return packets, octets, nil
+	return packets, bytes, nil
 }
 
-// Next waits for the next frame that a capturing sink has seen. A frame longer than 2048 octets is cut.
+// Next waits for the next frame that a capturing sink has seen. A frame longer than 2048 bytes is cut.
 func (s *Sink) Next(ctx context.Context) ([]byte, error) {
 	if s.captures == nil {
 		return nil, errors.New("this sink does not capture")

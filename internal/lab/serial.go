@@ -22,7 +22,7 @@ type SerialOptions struct {
 	From     netip.Addr     // its address, one of the host's own; the zero value leaves that to the kernel
 	Server   netip.AddrPort // that it connects to, again for each request
 	Request  Request        // that it makes in HTTP/1.0, after whose answer the server closes the connection
-	Body     int            // octets that the answer must have
+	Body     int            // bytes that the answer must have
 	Requests int            // to make and count
 	Warmup   int            // requests before those, which do not count
 	Timeout  time.Duration  // of each wait of a request; 0: 10 s
@@ -64,7 +64,7 @@ type serialClient struct {
 	SerialOptions
 	bytes   []byte // of a request
 	answer  []byte // of the last one
-	room    []byte // for it
+	buffer  []byte // for it
 	phases  [len(SerialPhases)]func(fd int) error
 	summary SerialSummary
 }
@@ -78,8 +78,8 @@ func newSerialClient(o SerialOptions) (*serialClient, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The head has some hundred octets.
-	c := &serialClient{SerialOptions: o, bytes: request, room: make([]byte, o.Body+1<<16)}
+	// The head has some hundred bytes.
+	c := &serialClient{SerialOptions: o, bytes: request, buffer: make([]byte, o.Body+1<<16)}
 	c.phases = [...]func(int) error{c.connect, c.send, c.read, c.complete}
 	c.summary.Whole = newTimes()
 	for i := range c.summary.Phases {
@@ -121,7 +121,7 @@ func (c *serialClient) request(counts bool) error {
 		return err
 	}
 	defer unix.Close(fd)
-	c.answer = c.room[:0]
+	c.answer = c.buffer[:0]
 	for i, phase := range c.phases {
 		if err := phase(fd); err != nil {
 			return fmt.Errorf("%s: %w", SerialPhases[i], timedOut(err))
@@ -201,10 +201,10 @@ func (c *serialClient) send(fd int) error {
 func (c *serialClient) read(fd int) error {
 	have := len(c.answer)
 	if have == cap(c.answer) {
-		return fmt.Errorf("more than %d octets", have)
+		return fmt.Errorf("more than %d bytes", have)
 	}
-	n, err := unix.Read(fd, c.room[have:])
-	c.answer = c.room[:have+max(n, 0)]
+	n, err := unix.Read(fd, c.buffer[have:])
+	c.answer = c.buffer[:have+max(n, 0)]
 	return err
 }
 
@@ -238,7 +238,7 @@ func (c *serialClient) check() error {
 		return fmt.Errorf("answer: %q", status)
 	}
 	if len(body) != c.Body {
-		return fmt.Errorf("answer: %d octets, want %d", len(body), c.Body)
+		return fmt.Errorf("answer: %d bytes, want %d", len(body), c.Body)
 	}
 	return nil
 }

@@ -128,7 +128,7 @@ func TestSerialFails(t *testing.T) {
 	p := newPair(t)
 	answers := map[string]string{
 		"HTTP/1.0 404 Not Found\r\n\r\na small file": "404",
-		"HTTP/1.0 200 OK\r\n\r\na small fil":         "11 octets, want 12",
+		"HTTP/1.0 200 OK\r\n\r\na small fil":         "11 bytes, want 12",
 		"HTTP/1.0 200 OK\r\n":                        "EOF",
 		"":                                           "EOF",
 	}

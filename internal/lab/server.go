@@ -72,7 +72,7 @@ func newServer(file []byte) *Server {
 	s := &Server{}
 	s.http.Handler = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		s.requests.Add(1)
-		w.Header().Set("Content-Type", "application/octet-stream")
+		w.Header().Set("Content-Type", "application/byte-stream")
 		_, _ = w.Write(file) // a client that went away is the client's business
 	})
 	s.http.ReadTimeout, s.http.IdleTimeout = 30*time.Second, time.Minute

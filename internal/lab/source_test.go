@@ -80,8 +80,8 @@ func TestCounters(t *testing.T) {
 			if program != CountDrop && program != CountPass {
 				return
 			}
-			if packets, octets, err := s.Counted(); err != nil || packets != n || octets != n*60 {
-				t.Errorf("counted %d packets, %d octets, %v; want %d, %d", packets, octets, err, n, n*60)
+			if packets, size, err := s.Counted(); err != nil || packets != n || size != n*60 {
+				t.Errorf("counted %d packets, %d bytes, %v; want %d, %d", packets, size, err, n, n*60)
 			}
 		})
 	}
@@ -109,8 +109,8 @@ func TestRecycledPages(t *testing.T) {
 	}
 }
 
-// TestWalk checks that Each and Listed send every address, once per round.
-func TestWalk(t *testing.T) {
+// TestEachOnce checks that Each and Listed send every address, once per round.
+func TestEachOnce(t *testing.T) {
 	var list []netip.Addr
 	for a := netip.MustParseAddr("2001:db8::ffff:0"); len(list) < 300; a = a.Next() {
 		list = append(list, a)

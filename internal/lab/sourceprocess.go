@@ -25,7 +25,7 @@ type sendings struct {
 	Batch  uint32
 }
 
-// run runs the generator. Interrupted calls are begun anew by the library; the limit in the program keeps the count.
+// run runs the generator. Interrupted calls are started again by the library; the limit in the program keeps the count.
 func (s *sendings) run(program *ebpf.Program) error {
 	_, err := program.Run(&ebpf.RunOptions{Data: s.Frame, Repeat: s.Repeat, Flags: testLiveFrames, BatchSize: s.Batch})
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// minFrame is the shortest Ethernet frame (IEEE 802.3, 64 octets) without its check sequence.
+// minFrame is the shortest Ethernet frame (IEEE 802.3, 64 bytes) without its check sequence.
 const minFrame = 60
 
 // headerMax is HEADER_MAX of bpf/lab.c: what of each frame is written anew.
@@ -51,7 +51,7 @@ func newTemplate(f *Flow, d *Device) (*template, error) {
 	// veth drops what is longer than MTU, Ethernet header and one tag (kernel include/linux/netdevice.h,
 	// __is_skb_forwardable, and drivers/net/veth.c, veth_xdp_xmit).
 	if most := d.MTU + 14 + 4; len(t.frame) > most {
-		return nil, fmt.Errorf("frame of %d octets: device %s with MTU %d takes %d", len(t.frame), d.Name, d.MTU, most)
+		return nil, fmt.Errorf("frame of %d bytes: device %s with MTU %d takes %d", len(t.frame), d.Name, d.MTU, most)
 	}
 	return t, nil
 }
@@ -113,7 +113,7 @@ func l4Length(f *Flow) int {
 // headersBefore is where the flow's L4 header begins.
 func headersBefore(f *Flow) int { return 14 + 4*len(f.VLAN) + l3Length(f) }
 
-// body returns room for the L4 header, and the payload, lengthened to reach the size asked for.
+// body returns space for the L4 header, and the payload, lengthened to reach the size asked for.
 func (t *template) body(f *Flow, l3 int) []byte {
 	body := append(make([]byte, l4Length(f)), f.Payload...)
 	if missing := f.Size - l3 - l3Length(f) - len(body); missing > 0 {

@@ -77,7 +77,7 @@ func (t *template) sums(f *Flow, l3, l4 int) {
 	t.flow.L4Sum += sum16(pseudo) + sum16(t.frame[t.flow.Source.At:l4])
 }
 
-// sum16 adds up 16-bit words as this machine loads them; an odd last octet is followed by a zero (RFC 1071).
+// sum16 adds up 16-bit words as this machine loads them; an odd last byte is followed by a zero (RFC 1071).
 func sum16(b []byte) (sum uint32) {
 	for ; len(b) >= 2; b = b[2:] {
 		sum += uint32(binary.NativeEndian.Uint16(b))

@@ -26,10 +26,10 @@ func utmpSessions(file string) (list []netip.Addr) {
 		if binary.NativeEndian.Uint16(records[utmpType:]) != userProcess || !runs(binary.NativeEndian.Uint32(records[utmpProcess:])) {
 			continue
 		}
-		octets := [16]byte(records[utmpAddress:])
-		a := netip.AddrFrom16(octets)
-		if [12]byte(octets[4:]) == [12]byte{} { // an IPv4 address has the first four alone
-			a = netip.AddrFrom4([4]byte(octets[:4]))
+		bytes := [16]byte(records[utmpAddress:])
+		a := netip.AddrFrom16(bytes)
+		if [12]byte(bytes[4:]) == [12]byte{} { // an IPv4 address has the first four alone
+			a = netip.AddrFrom4([4]byte(bytes[:4]))
 		}
 		if !a.IsUnspecified() {
 			list = append(list, a)

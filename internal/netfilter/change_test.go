@@ -24,7 +24,7 @@ func TestLife(t *testing.T) {
 		b.states("loaded", "1 settled")
 		counts, err := b.Counters(ctx, b.name(1))
 		b.must(err)
-		if got := counts["dropped"]; got.Packets != 80 || got.Octets != 40*28+40*48 {
+		if got := counts["dropped"]; got.Packets != 80 || got.Bytes != 40*28+40*48 {
 			t.Errorf("counted %+v", counts)
 		}
 		b.must(b.load(ctx, 2, 1, 0))

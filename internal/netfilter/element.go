@@ -65,7 +65,7 @@ type setKind struct {
 	prefixes       bool // else single addresses
 	timeouts       bool
 	comments       bool
-	longestComment int // octets
+	longestComment int // bytes
 }
 
 // check says what is wrong with an element for the set.

@@ -40,8 +40,8 @@ const (
 	handover = 10 * time.Second
 )
 
-// Count is what a counter has counted; octets are those of the packets from their network header on.
-type Count struct{ Packets, Octets uint64 }
+// Count is what a counter has counted; bytes are those of the packets from their network header on.
+type Count struct{ Packets, Bytes uint64 }
 
 // StateError says that a generation is in a state that does not allow what was asked.
 type StateError struct {

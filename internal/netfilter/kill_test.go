@@ -71,7 +71,7 @@ func (b *bench) kind() string {
 	return "xt"
 }
 
-// TestKilledOnTrial has the process killed when the trial has begun: it ends all the same.
+// TestKilledOnTrial has the process killed when the trial has started: it ends all the same.
 func TestKilledOnTrial(t *testing.T) {
 	each(t, func(t *testing.T, b *bench) {
 		b.must(b.load(t.Context(), 1, 0, 0))

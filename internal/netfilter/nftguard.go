@@ -16,7 +16,7 @@ const (
 )
 
 // guard is a script that adds a guard to these base chains: an empty set, and a first rule that accepts by it. Accept
-// ends the walk through this chain only; the base chains of other tables see the packet all the same.
+// ends the evaluation of this chain only; the base chains of other tables see the packet all the same.
 func guard(table, set, operator string, chains []string) []string {
 	lines := []string{fmt.Sprintf("add set inet %s %s { type nf_proto; flags timeout; }", table, set)}
 	for _, chain := range chains {

@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// RetainProxy keeps SYNPROXY at its work on connections that it has begun, when the last rule with it goes: it translates
+// RetainProxy keeps SYNPROXY at its work on connections that it has started, when the last rule with it goes: it translates
 // their timestamps, and conntrack their sequence numbers, for as long as any rule asks for it. The one of this table, a name
 // of its own, decides nothing, as no chain leads there. It is no error when the table is there already.
 func (n *Nft) RetainProxy(ctx context.Context, table string) error {

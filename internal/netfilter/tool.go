@@ -196,10 +196,10 @@ func excerpt(line string, column int) string {
 	return shorten(strings.TrimSpace(line), longest)
 }
 
-// shorten cuts a text to so many octets, at the end of a character.
-func shorten(text string, octets int) string {
-	if len(text) <= octets {
+// shorten cuts a text to so many bytes, at the end of a character.
+func shorten(text string, most int) string {
+	if len(text) <= most {
 		return text
 	}
-	return strings.ToValidUTF8(text[:octets], "")
+	return strings.ToValidUTF8(text[:most], "")
 }

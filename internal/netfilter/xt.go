@@ -146,7 +146,7 @@ func (s *xtSaved) readLine(line string) error {
 	}
 	var r xtRule
 	if line[0] == '[' {
-		if _, err := fmt.Sscanf(line, "[%d:%d]", &r.count.Packets, &r.count.Octets); err != nil {
+		if _, err := fmt.Sscanf(line, "[%d:%d]", &r.count.Packets, &r.count.Bytes); err != nil {
 			return fmt.Errorf("counters of %q: %w", line, err)
 		}
 		_, line, _ = strings.Cut(line, "] ")
@@ -207,7 +207,7 @@ func ownChain(name, chain string) bool { return chain == name || strings.HasPref
 // setsPrefix is what the names of a generation's sets begin with.
 func setsPrefix(name string) string { return strings.ToLower(name) + "-" }
 
-// The guards' sets, without the version of IP at the end; ipset allows 31 octets for a name.
+// The guards' sets, without the version of IP at the end; ipset allows 31 bytes for a name.
 const (
 	xtTrial      = "trial"
 	xtSuperseded = "aside"
@@ -299,7 +299,7 @@ func (x *Xt) Counters(ctx context.Context, name string) (map[string]Count, error
 					continue
 				}
 				c := counts[comment]
-				counts[comment] = Count{c.Packets + r.count.Packets, c.Octets + r.count.Octets}
+				counts[comment] = Count{c.Packets + r.count.Packets, c.Bytes + r.count.Bytes}
 			}
 		}
 	}

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// ParseContent reads octets as text in which hex digits, and blanks, may stand between bars: "GET |0d 0a|". A bar itself is
+// ParseContent reads bytes as text in which hex digits, and blanks, may stand between bars: "GET |0d 0a|". A bar itself is
 // |7c|. This is how Snort writes content.
 func ParseContent(text string) ([]byte, error) {
 	var b []byte
@@ -21,16 +21,16 @@ func ParseContent(text string) ([]byte, error) {
 		if !closed {
 			return nil, fmt.Errorf("%q: the closing | is missing; a | itself is written |7c|", "|"+rest)
 		}
-		octets, err := hex.DecodeString(strings.ReplaceAll(digits, " ", ""))
-		if err != nil || len(octets) == 0 {
+		raw, err := hex.DecodeString(strings.ReplaceAll(digits, " ", ""))
+		if err != nil || len(raw) == 0 {
 			return nil, fmt.Errorf("%q: want pairs of hex digits, as |0d 0a|", "|"+digits+"|")
 		}
-		b, text = append(b, octets...), after
+		b, text = append(b, raw...), after
 	}
 	return b, nil
 }
 
-// ContentText writes octets as ParseContent reads them: what is not printable ASCII, and bars, in hex.
+// ContentText writes bytes as ParseContent reads them: what is not printable ASCII, and bars, in hex.
 func ContentText(b []byte) string {
 	var text strings.Builder
 	for len(b) > 0 {
@@ -52,7 +52,7 @@ func ContentText(b []byte) string {
 	return text.String()
 }
 
-// LowerASCII is b with small ASCII letters for capital ones. No other octet changes, as it would in text of Unicode.
+// LowerASCII is b with small ASCII letters for capital ones. No other byte changes, as it would in text of Unicode.
 func LowerASCII(b []byte) []byte {
 	out := bytes.Clone(b)
 	for i, c := range out {

@@ -25,7 +25,7 @@ const (
 )
 
 const (
-	etherHeader = 14 // octets
+	etherHeader = 14 // bytes
 	vlanTag     = 4
 	maxVLANs    = 2
 	maxLength   = 65535 // the largest IP datagram after reassembly (RFC 791)
@@ -35,10 +35,10 @@ const (
 // count it.
 const SmallestBits = 8 * 46
 
-// Decode reads an Ethernet frame, from its destination address to its last octet without the frame check sequence. It
-// accepts any octets, and allocates nothing. A frame below 14 octets, which no device delivers, is truncated.
+// Decode reads an Ethernet frame, from its destination address to its last byte without the frame check sequence. It
+// accepts any bytes, and allocates nothing. A frame below 14 bytes, which no device delivers, is truncated.
 //
-// Each parser takes the octets from its header on, and returns those that follow it. Once an IP header has said where
+// Each parser takes the bytes from its header on, and returns those that follow it. Once an IP header has said where
 // the packet ends, what is left ends there, or at the end of the frame when that comes first.
 func Decode(frame []byte) Packet {
 	p := Packet{Kind: NotIP}

@@ -226,7 +226,7 @@ func TestDecodeNoIP(t *testing.T) {
 		fails       string
 	}{
 		{"empty", "", NotIP, "truncated"},
-		{"13 octets", "020000000002 030000000001 08", NotIP, "truncated"},
+		{"13 bytes", "020000000002 030000000001 08", NotIP, "truncated"},
 		{"ARP", ether + "0806 0001", NotIP, ""},
 		{"group source", "020000000002 030000000001 0806", NotIP, "source-mac"},
 		{"length, not type", ether + "0026 4242", NotIP, ""},
@@ -235,13 +235,13 @@ func TestDecodeNoIP(t *testing.T) {
 		{"three tags", ether + "88a8 000a 8100 000b 8100 000c 0800", NotIP, "vlan-depth"},
 		{"two tags and the type of a third", ether + "8100 000a 8100 000b 88a8", NotIP, "vlan-depth"},
 		{"no IPv4 header", ether + "0800", Malformed, "truncated"},
-		{"19 octets of IPv4", ether + "0800 4500 0014 0000 0000 4011 0000 08080808 010101", Malformed, "truncated"},
+		{"19 bytes of IPv4", ether + "0800 4500 0014 0000 0000 4011 0000 08080808 010101", Malformed, "truncated"},
 		{"IPv4 says version 6", ether + "0800 6500 0014" + ipv4Rest, Malformed, "ip-header"},
 		{"IHL 4", ether + "0800 4400 0014" + ipv4Rest, Malformed, "ip-header"},
 		{"IHL past the frame", ether + "0800 4600 0018" + ipv4Rest, Malformed, "truncated"},
 		{"total length below the header", ether + "0800 4500 0013" + ipv4Rest, Malformed, "ip-header"},
 		{"total length 0", ether + "0800 4500 0000" + ipv4Rest, Malformed, "ip-header"},
-		{"39 octets of IPv6", ether + "86dd 60000000 0000 3b40" + strings.Repeat("00", 31), Malformed, "truncated"},
+		{"39 bytes of IPv6", ether + "86dd 60000000 0000 3b40" + strings.Repeat("00", 31), Malformed, "truncated"},
 		{"IPv6 says version 4", ether + "86dd 40000000 0000 3b40" + strings.Repeat("00", 32), Malformed, "ip-header"},
 		{"group source, no IPv4 header", "020000000002 030000000001 0800", Malformed, "truncated source-mac"},
 	} {
@@ -271,7 +271,7 @@ func TestDecodeReflectors(t *testing.T) {
 	}
 }
 
-// TestDecodeCut cuts frames at every octet: none is read past its end, and all that lack something say so.
+// TestDecodeCut cuts frames at every byte: none is read past its end, and all that lack something say so.
 func TestDecodeCut(t *testing.T) {
 	for _, line := range []string{
 		t4 + " S vlan=10,20 ipopts=94040000 tcpopts=mss:1460,sack,ts,ws:7 payload=\"data\"",
@@ -285,11 +285,11 @@ func TestDecodeCut(t *testing.T) {
 			cut := append(make([]byte, 0, n), frame[:n]...)
 			p := Decode(cut)
 			if !p.Failed.Has(Truncated) {
-				t.Errorf("%s: %d of %d octets fail only %q", line, n, len(frame), failures(p.Failed))
+				t.Errorf("%s: %d of %d bytes fail only %q", line, n, len(frame), failures(p.Failed))
 			}
 		}
 		if p := Decode(append(frame, make([]byte, 18)...)); p.Failed.Has(Truncated) {
-			t.Errorf("%s: truncated with octets behind it", line)
+			t.Errorf("%s: truncated with bytes behind it", line)
 		}
 	}
 }

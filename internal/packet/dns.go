@@ -3,11 +3,11 @@ package packet
 import "encoding/binary"
 
 const (
-	dnsHeader    = 12  // octets: identifier, flags, four counts (RFC 1035, 4.1.1)
-	dnsQuestion  = 4   // octets: type and class, after the name
-	dnsRecord    = 11  // octets of the shortest record: the root's name, type, class, TTL, length of the data
-	maxLabel     = 63  // octets (RFC 1035, 2.3.4); above are compression pointers and types of labels that nobody uses
-	maxName      = 255 // octets of a name with its length octets, the root's among them (RFC 1035, 2.3.4)
+	dnsHeader    = 12  // bytes: identifier, flags, four counts (RFC 1035, 4.1.1)
+	dnsQuestion  = 4   // bytes: type and class, after the name
+	dnsRecord    = 11  // bytes of the shortest record: the root's name, type, class, TTL, length of the data
+	maxLabel     = 63  // bytes (RFC 1035, 2.3.4); above are compression pointers and types of labels that nobody uses
+	maxName      = 255 // bytes of a name with its length bytes, the root's among them (RFC 1035, 2.3.4)
 	maxDNSExtras = 2   // additional records of a query: OPT, and a signature (RFC 6891, RFC 8945, RFC 2931)
 )
 
@@ -26,14 +26,14 @@ const (
 // dns reads the DNS message in a UDP datagram, header included, to whatever port it goes. This is the order in which
 // it decides; bpf/dns.h has the same.
 //
-//  1. DNSMalformed: the UDP length is not that of the octets that are there, or the datagram goes on in other fragments.
-//  2. DNSMalformed: fewer than 12 octets follow the UDP header.
+//  1. DNSMalformed: the UDP length is not that of the bytes that are there, or the datagram goes on in other fragments.
+//  2. DNSMalformed: fewer than 12 bytes follow the UDP header.
 //  3. DNSResponse: QR is set.
 //  4. DNSOther: the opcode is not 0.
 //  5. DNSMalformed: not exactly one question, any answer or authority record, more than two additional records.
-//  6. DNSMalformed: the question is not all there, a label has more than 63 octets or is a compression pointer, or the
+//  6. DNSMalformed: the question is not all there, a label has more than 63 bytes or is a compression pointer, or the
 //     name has more than 255.
-//  7. DNSMalformed: octets are left over without additional records; or fewer than 11 are left with some; or the first of
+//  7. DNSMalformed: bytes are left over without additional records; or fewer than 11 are left with some; or the first of
 //     these is an OPT (it begins with the root's name and type 41) whose data ends past the message or, when it is the only
 //     one, before the message does. Other additional records are not looked into.
 //  8. DNSOther: the class is neither IN nor ANY.

@@ -35,7 +35,7 @@ var dnsTests = []struct{ name, message, want string }{
 	{"other flags", "1234 07ff 0001 0000 0000 0000" + dnsWWW + dnsANY, "255"},
 
 	{"nothing", "", "malformed"},
-	{"11 octets", "1234 8100 0001 0000 0000 00", "malformed"},
+	{"11 bytes", "1234 8100 0001 0000 0000 00", "malformed"},
 	{"a header", dnsHead, "malformed"},
 	{"response", "1234 8180 0001 0001 0000 0000", "response"},
 	{"response with an opcode", "1234 ffff ffff ffff ffff ffff", "response"},
@@ -69,7 +69,7 @@ var dnsTests = []struct{ name, message, want string }{
 	{"no type", dnsHead + dnsWWW, "malformed"},
 	{"half a class", dnsHead + dnsWWW + "00ff 00", "malformed"},
 
-	{"octet left over", dnsHead + dnsWWW + dnsANY + "00", "malformed"},
+	{"byte left over", dnsHead + dnsWWW + dnsANY + "00", "malformed"},
 	{"OPT left over", dnsHead + dnsWWW + dnsANY + dnsOPT + "0000", "malformed"},
 	{"OPT", dnsHead1 + dnsWWW + dnsANY + dnsOPT + "0000", "255 edns=4096"},
 	{"OPT with DO", dnsHead1 + dnsWWW + dnsANY + "00 0029 0200 00008000 0000", "255 edns=512 do"},
@@ -86,12 +86,12 @@ var dnsTests = []struct{ name, message, want string }{
 	{"root TSIG", dnsHead1 + dnsWWW + dnsANY + "00 00fa 00ff 00000000 ffff", "255"},
 	{"TSIG and OPT", dnsHead2 + dnsWWW + dnsANY + "00 00fa 00ff 00000000 0000" + dnsOPT + "0000", "255"},
 	{"TSIG that looks like OPT", dnsHead1 + dnsWWW + dnsANY + "01 0029 1000 00000000 ffff", "255"},
-	{"ten octets of a record", dnsHead1 + dnsWWW + dnsANY + "03666f6f 00 00fa 00ff 00", "malformed"},
+	{"ten bytes of a record", dnsHead1 + dnsWWW + dnsANY + "03666f6f 00 00fa 00ff 00", "malformed"},
 
 	{"class CH", dnsHead + dnsWWW + "00ff 0003", "other"},
 	{"class 0", dnsHead + dnsWWW + "0001 0000", "other"},
 	{"class 257", dnsHead + dnsWWW + "0001 0101", "other"},
-	{"class CH, octet left over", dnsHead + dnsWWW + "00ff 0003 00", "malformed"},
+	{"class CH, byte left over", dnsHead + dnsWWW + "00ff 0003 00", "malformed"},
 	{"class CH, OPT past the end", dnsHead1 + dnsWWW + "00ff 0003" + dnsOPT + "0001", "malformed"},
 }
 
@@ -107,15 +107,15 @@ func dnsWords(p Packet) string {
 	return words
 }
 
-// dnsFrame is a datagram with these octets as payload.
+// dnsFrame is a datagram with these bytes as payload.
 func dnsFrame(t testing.TB, flow, message string) []byte {
 	t.Helper()
-	octets, err := hex.DecodeString(strings.ReplaceAll(message, " ", ""))
+	bytes, err := hex.DecodeString(strings.ReplaceAll(message, " ", ""))
 	if err != nil {
 		t.Fatal(err)
 	}
 	s := mustParse(t, flow)
-	s.payload = octets
+	s.payload = bytes
 	return s.Frame()
 }
 
@@ -148,7 +148,7 @@ func TestDecodeDNSDatagram(t *testing.T) {
 		{u4 + query + ",response", "response"},
 		{u4 + query + ",opcode:4", "other"},
 		{u4 + query + ",class:4", "other"},
-		{u4 + query + " len=69", "malformed"}, // padded with an octet
+		{u4 + query + " len=69", "malformed"}, // padded with a byte
 		{u4 + query + " udplen=47", "malformed"},
 		{u4 + query + " udplen=49", "malformed"},
 		{u4 + query + " udplen=0", "malformed"},
@@ -174,7 +174,7 @@ func TestDecodeDNSDatagram(t *testing.T) {
 	}
 }
 
-// TestQueryName has names whose octets must not be mistaken for each other.
+// TestQueryName has names whose bytes must not be mistaken for each other.
 func TestQueryName(t *testing.T) {
 	for _, test := range []struct{ name, want string }{
 		{"00", ""},

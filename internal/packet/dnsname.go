@@ -8,7 +8,7 @@ import (
 )
 
 // nameText writes a name that ends within wire, its labels separated by dots, without the dot at the end; the root is "".
-// Octets that are not printable, and dots and backslashes inside of labels, are written \DDD in decimal (RFC 1035, 5.1),
+// Bytes that are not printable, and dots and backslashes inside of labels, are written \DDD in decimal (RFC 1035, 5.1),
 // so no two names are written alike, and a dot always stands between labels.
 func nameText(wire []byte) string {
 	var b []byte
@@ -33,14 +33,14 @@ func parseName(text string) (wire []byte, err error) {
 		return []byte{0}, nil
 	}
 	for label := range strings.SplitSeq(text, ".") {
-		octets, err := parseLabel(label)
+		bytes, err := parseLabel(label)
 		if err != nil {
 			return nil, fmt.Errorf("name %q: %w", text, err)
 		}
-		wire = append(append(wire, byte(len(octets))), octets...)
+		wire = append(append(wire, byte(len(bytes))), bytes...)
 	}
 	if wire = append(wire, 0); len(wire) > maxName {
-		return nil, fmt.Errorf("name of %d octets: want at most %d, with a length octet for each label and for the root",
+		return nil, fmt.Errorf("name of %d bytes: want at most %d, with a length byte for each label and for the root",
 			len(wire), maxName)
 	}
 	return wire, nil
@@ -60,7 +60,7 @@ func parseLabel(text string) (label []byte, err error) {
 		label, text = append(label, byte(n)), escaped[3:]
 	}
 	if len(label) == 0 || len(label) > maxLabel {
-		return nil, fmt.Errorf("label of %d octets: want 1 to %d", len(label), maxLabel)
+		return nil, fmt.Errorf("label of %d bytes: want 1 to %d", len(label), maxLabel)
 	}
 	return label, nil
 }

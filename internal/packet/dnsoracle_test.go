@@ -25,7 +25,7 @@ func miekgQuery(t *testing.T, r *rand.Rand) (m *dns.Msg, packed []byte) {
 	}
 	if opt := m.IsEdns0(); opt != nil && r.IntN(2) == 0 {
 		opt.Option = append(opt.Option, &dns.EDNS0_PADDING{Padding: make([]byte, r.IntN(20))})
-		cookie := randomOctets(r, []int{8, 16, 40}[r.IntN(3)])
+		cookie := randomBytes(r, []int{8, 16, 40}[r.IntN(3)])
 		opt.Option = append(opt.Option, &dns.EDNS0_COOKIE{Code: dns.EDNS0COOKIE, Cookie: hex.EncodeToString(cookie)})
 	}
 	packed, err := m.Pack()
@@ -35,7 +35,7 @@ func miekgQuery(t *testing.T, r *rand.Rand) (m *dns.Msg, packed []byte) {
 	return m, packed
 }
 
-func randomOctets(r *rand.Rand, n int) []byte {
+func randomBytes(r *rand.Rand, n int) []byte {
 	b := make([]byte, n)
 	for i := range b {
 		b[i] = byte(r.Uint32())
@@ -43,11 +43,11 @@ func randomOctets(r *rand.Rand, n int) []byte {
 	return b
 }
 
-// miekgName is a name of any octets, in the presentation form of RFC 1035.
+// miekgName is a name of any bytes, in the presentation form of RFC 1035.
 func miekgName(r *rand.Rand) string {
 	var wire []byte
 	for range r.IntN(6) {
-		label := randomOctets(r, 1+r.IntN(1+r.IntN(63)))
+		label := randomBytes(r, 1+r.IntN(1+r.IntN(63)))
 		if r.IntN(2) == 0 {
 			for i := range label {
 				label[i] = "abcXYZ-_019"[label[i]%11]

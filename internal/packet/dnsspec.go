@@ -19,7 +19,7 @@ type dnsSpec struct {
 }
 
 const (
-	usualUDPSize = 1232 // octets: what fits everywhere without fragments (DNS flag day 2020)
+	usualUDPSize = 1232 // bytes: what fits everywhere without fragments (DNS flag day 2020)
 	maxOpcode    = 15
 )
 
@@ -155,7 +155,7 @@ func (s *Spec) formatDNS() (string, bool) {
 	return s.dns.String(), true
 }
 
-// specName writes what the notation has other uses for like the octets that are not printable.
+// specName writes what the notation has other uses for like the bytes that are not printable.
 var specName = strings.NewReplacer(",", `\044`, `"`, `\034`)
 
 // String writes the message as parseDNS reads it.

@@ -10,13 +10,13 @@ type Field uint8
 // The fields that are read from the frame. The order is that of the members of struct packet in bpf/packet.h, which a
 // test compares.
 const (
-	Proto    Field = iota // IPv4 protocol, or the IPv6 next header after the extension headers that were walked
+	Proto    Field = iota // IPv4 protocol, or the IPv6 next header after the extension headers that were read
 	DPort                 // destination port: TCP n, UDP PortUDP+n, else PortNone
 	SPort                 // source port, coded like DPort
 	Family                // FamilyIPv4 or FamilyIPv6
-	Flags                 // the TCP flags octet, or FlagsNone
+	Flags                 // the TCP flags byte, or FlagsNone
 	ICMP                  // type<<8 | code; ICMPv6 adds ICMPv6; else ICMPNone
-	Length                // IP length in octets, header included (IPv4 total length; IPv6 payload length + 40)
+	Length                // IP length in bytes, header included (IPv4 total length; IPv6 payload length + 40)
 	TTL                   // IPv4 time to live, IPv6 hop limit
 	DSCP                  // differentiated services code point, RFC 2474
 	Fragment              // FragmentNone, FragmentFirst or FragmentLater

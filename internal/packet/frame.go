@@ -26,7 +26,7 @@ func (s Spec) AppendFrame(b []byte) []byte {
 	return b
 }
 
-// linkHeader is the size in octets of what stands before the IP header.
+// linkHeader is the size in bytes of what stands before the IP header.
 func (s *Spec) linkHeader() int { return etherHeader + vlanTag*len(s.vlans) }
 
 func (s *Spec) appendEthernet(b []byte) []byte {
@@ -102,7 +102,7 @@ func (s *Spec) putLengths(packet, l4 []byte) {
 	}
 }
 
-// putIPv4Checksum fills in the checksum over as many octets as the header says it has.
+// putIPv4Checksum fills in the checksum over as many bytes as the header says it has.
 func (s *Spec) putIPv4Checksum(packet []byte) {
 	if !s.src.Is4() {
 		return
@@ -123,7 +123,7 @@ func wrong(sum uint16) uint16 {
 	return sum ^ 1
 }
 
-// pad appends zero octets until what follows start is a multiple of unit long.
+// pad appends zero bytes until what follows start is a multiple of unit long.
 func pad(b []byte, start, unit int) []byte {
 	for (len(b)-start)%unit != 0 {
 		b = append(b, 0)

@@ -57,7 +57,7 @@ func checkPayload(t *testing.T, frame []byte, p Packet) {
 		t.Errorf("L4 %x of fragment %d, payload %x", p.L4, p.Value[Fragment], p.Payload)
 	}
 	if before := len(p.L4) - len(p.Payload); p.Payload != nil && before < leastHeader(p) {
-		t.Errorf("payload %x begins %d octets behind the start of L4", p.Payload, before)
+		t.Errorf("payload %x begins %d bytes behind the start of L4", p.Payload, before)
 	}
 }
 
@@ -90,7 +90,7 @@ func checkQuery(t *testing.T, p Packet) {
 		t.Errorf("name %q: %x, %v", name, wire, err)
 	}
 	if n := len(p.Query.Cookie()); n > 40 || n > 0 && n < 8 {
-		t.Errorf("cookie of %d octets", n)
+		t.Errorf("cookie of %d bytes", n)
 	}
 }
 

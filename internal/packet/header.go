@@ -57,7 +57,7 @@ func (s *Spec) appendIPv6(b []byte) []byte {
 	return b
 }
 
-// extensionKind is an extension header that a line can name. Its first octet, the next header, is filled in.
+// extensionKind is an extension header that a line can name. Its first byte, the next header, is filled in.
 type extensionKind struct {
 	name  string
 	proto uint8

@@ -3,8 +3,8 @@ package packet
 import "encoding/binary"
 
 const (
-	icmpHeader    = 8    // octets, ICMP and ICMPv6 alike
-	maxEcho       = 1024 // octets of IP length
+	icmpHeader    = 8    // bytes, ICMP and ICMPv6 alike
+	maxEcho       = 1024 // bytes of IP length
 	onLinkHops    = 255  // hop limit of neighbor discovery (RFC 4861, 6.1 and 7.1)
 	echoRequest   = 8
 	echoReply     = 0

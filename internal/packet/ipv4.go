@@ -6,10 +6,10 @@ import (
 )
 
 const (
-	ipv4Header     = 20     // octets, without options
+	ipv4Header     = 20     // bytes, without options
 	ipv4MF         = 0x2000 // more fragments
 	ipv4DF         = 0x4000 // do not fragment
-	ipv4OffsetMask = 0x1fff // of the fragment field, in units of 8 octets
+	ipv4OffsetMask = 0x1fff // of the fragment field, in units of 8 bytes
 
 	// minTCPBefore is how much of a TCP segment a later fragment must leave to the first one: the header (RFC 3128).
 	minTCPBefore = 20
@@ -72,7 +72,7 @@ func (p *Packet) ipv4Bounds(b []byte) (header []byte, ok bool) {
 	return b[:ihl], true
 }
 
-// ipv4Options walks the options. One whose length does not fit ends the walk and is nothing but an ip-options failure,
+// ipv4Options reads the options. One whose length does not fit ends the loop and is nothing but an ip-options failure,
 // whatever its type.
 func (p *Packet) ipv4Options(b []byte) {
 	for len(b) > 0 && b[0] != optEnd {
@@ -96,7 +96,7 @@ func (p *Packet) ipv4Options(b []byte) {
 	}
 }
 
-// optionLength reads the length octet of the IPv4 or TCP option at the start of b, which counts the type and itself. It
+// optionLength reads the length byte of the IPv4 or TCP option at the start of b, which counts the type and itself. It
 // reports false when there is none, or when it does not fit.
 func optionLength(b []byte) (n int, ok bool) {
 	if len(b) < 2 || b[1] < 2 || int(b[1]) > len(b) {
@@ -111,7 +111,7 @@ func (p *Packet) ipv4Fragment(field uint16, total int) {
 	p.fragment(offset, field&ipv4MF != 0, total)
 }
 
-// fragment records where in its datagram a fragment stands. size is what its header counts, in octets, from which the
+// fragment records where in its datagram a fragment stands. size is what its header counts, in bytes, from which the
 // place of its end follows.
 func (p *Packet) fragment(offset int, more bool, size int) {
 	switch {
@@ -127,7 +127,7 @@ func (p *Packet) fragment(offset int, more bool, size int) {
 	p.failIf(offset+size > maxLength, FragmentOverflow)
 }
 
-// checksum is the Internet checksum of b (RFC 1071), to which sum, that of a pseudo header, is added. Over octets that
+// checksum is the Internet checksum of b (RFC 1071), to which sum, that of a pseudo header, is added. Over bytes that
 // contain their checksum it is 0 when they are whole.
 func checksum(b []byte, sum uint32) uint16 {
 	for ; len(b) >= 2; b = b[2:] {

@@ -6,9 +6,9 @@ import (
 )
 
 const (
-	ipv6Header     = 40 // octets
-	extHeader      = 8  // octets: the shortest extension header, and the size of a fragment header
-	maxExtHeaders  = 6  // as many as are walked; the kernel's BPF verifier wants a bound
+	ipv6Header     = 40 // bytes
+	extHeader      = 8  // bytes: the shortest extension header, and the size of a fragment header
+	maxExtHeaders  = 6  // as many as are read; the kernel's BPF verifier wants a bound
 	routingType0   = 0  // the routing header that RFC 5095 forbids
 	ipv6MF         = 1  // more fragments, in the fragment header's second 16 bits
 	ipv6OffsetBits = 3  // below the offset in that field
@@ -44,18 +44,18 @@ func (p *Packet) ipv6(b []byte) (rest []byte, hasL4 bool) {
 // chain is a place in a chain of extension headers.
 type chain struct {
 	next     byte   // the type of the header that comes
-	rest     []byte // what follows the headers that were walked, to the end of the packet or of the frame
-	missing  int    // octets that the IP header counts and the frame lacks
-	walked   int    // headers so far
+	rest     []byte // what follows the headers that were read, to the end of the packet or of the frame
+	missing  int    // bytes that the IP header counts and the frame lacks
+	count    int    // headers so far
 	fragment bool   // a fragment header was among them
 }
 
-// extensions walks the chain to the L4 header, and reports whether there is one to read. Proto is the type of the
-// header at which the walk stopped.
+// extensions follows the chain to the L4 header, and reports whether there is one to read. Proto is the type of the
+// header at which it stopped.
 func (p *Packet) extensions(c *chain) (hasL4 bool) {
-	for ; isExtension(c.next); c.walked++ {
+	for ; isExtension(c.next); c.count++ {
 		p.Value[Proto] = uint32(c.next)
-		if c.walked == maxExtHeaders {
+		if c.count == maxExtHeaders {
 			p.fail(ExtHeaders)
 			return false
 		}
@@ -67,7 +67,7 @@ func (p *Packet) extensions(c *chain) (hasL4 bool) {
 	return true
 }
 
-// isExtension reports whether a header is walked. AH (RFC 4302) is not, as in IPv4: what is behind it is for IPsec to
+// isExtension reports whether a header is read here. AH (RFC 4302) is not, as in IPv4: what is behind it is for IPsec to
 // check, and netfilter stops there too (net/ipv6/exthdrs_core.c, IP6_FH_F_AUTH).
 func isExtension(next byte) bool {
 	switch next {
@@ -85,7 +85,7 @@ func (p *Packet) extension(c *chain) bool {
 	}
 	switch c.next {
 	case protoHopByHop:
-		p.failIf(c.walked > 0, ExtOrder)
+		p.failIf(c.count > 0, ExtOrder)
 	case protoRouting:
 		p.failIf(c.rest[2] == routingType0, SourceRoute)
 	case protoFragment:
@@ -105,7 +105,7 @@ func (p *Packet) extension(c *chain) bool {
 	return true
 }
 
-// extensionSize is the size in octets of an extension header whose second octet is length.
+// extensionSize is the size in bytes of an extension header whose second byte is length.
 func extensionSize(kind, length byte) int {
 	if kind == protoFragment {
 		return extHeader

@@ -84,9 +84,9 @@ func (s *Spec) putL4Checksum(l4 []byte) {
 func (s *Spec) pseudoHeader(size int) uint32 {
 	sum := uint32(s.proto) + uint32(size)
 	for _, a := range [...]netip.Addr{s.src, s.dst} {
-		octets := a.As16()
-		for i := len(octets) - a.BitLen()/8; i < len(octets); i += 2 {
-			sum += uint32(binary.BigEndian.Uint16(octets[i:]))
+		bytes := a.As16()
+		for i := len(bytes) - a.BitLen()/8; i < len(bytes); i += 2 {
+			sum += uint32(binary.BigEndian.Uint16(bytes[i:]))
 		}
 	}
 	return sum

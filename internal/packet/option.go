@@ -32,18 +32,18 @@ type number uint8
 const (
 	numType   number = iota // ICMP type
 	numCode                 // ICMP code
-	numLen                  // IP length in octets, to which the payload is padded
+	numLen                  // IP length in bytes, to which the payload is padded
 	numTTL                  // TTL or hop limit
 	numDSCP                 // differentiated services code point
-	numFrag                 // fragment offset in octets
+	numFrag                 // fragment offset in bytes
 	numSeq                  // TCP sequence number
 	numAck                  // TCP acknowledgment number
 	numWin                  // TCP window, unscaled
-	numDoff                 // the TCP data offset that the header states, in units of 4 octets
+	numDoff                 // the TCP data offset that the header states, in units of 4 bytes
 	numUDPLen               // the UDP length that the header states
-	numIHL                  // the IPv4 header length that the header states, in units of 4 octets
+	numIHL                  // the IPv4 header length that the header states, in units of 4 bytes
 	numTotLen               // the IP length that the header states; for IPv6 that is 40 more than its field
-	numCut                  // octets that are left of the frame
+	numCut                  // bytes that are left of the frame
 	numNumbers
 )
 

@@ -60,7 +60,7 @@ func (o *oracle) addresses(src, dst []byte) {
 	}
 }
 
-// outer are the layers up to the L4 header: gopacket looks into tunnels, and finds all sorts of things in random octets.
+// outer are the layers up to the L4 header: gopacket looks into tunnels, and finds all sorts of things in random bytes.
 func outer(p gopacket.Packet) []gopacket.Layer {
 	ips := 0
 	for i, l := range p.Layers() {
@@ -116,7 +116,7 @@ func (o *oracle) ipv6(ip *layers.IPv6, p gopacket.Packet) {
 	o.equal(TTL, int(ip.HopLimit))
 	o.equal(DSCP, int(ip.TrafficClass>>2))
 	if p.ErrorLayer() != nil || o.got.Failed.Has(ExtHeaders) {
-		return // gopacket does not know all routing headers, and Decode does not walk all chains to their end
+		return // gopacket does not know all routing headers, and Decode does not follow all chains to their end
 	}
 	fragments := 0
 	var last *layers.IPv6Fragment

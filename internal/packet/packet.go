@@ -16,7 +16,7 @@ type Packet struct {
 	// Value holds each field's value; it is defined when Kind is IP. Decode leaves State at StateNew: no frame tells.
 	Value [NumKeys]uint32
 
-	// L4 is what follows the IP header and the extension headers that were walked, up to the end of the IP packet or of
+	// L4 is what follows the IP header and the extension headers that were read, up to the end of the IP packet or of
 	// the frame; nil in later fragments. Payload is the part behind the header of TCP (with options), UDP or ICMP, or all
 	// of L4 for other protocols; nil when that header is cut short. Both alias the frame.
 	L4, Payload []byte

@@ -238,13 +238,13 @@ func (p *parser) lengths() error {
 	s.set &^= 1<<numLen | 1<<numCut
 	least := len(s.Frame()) - s.linkHeader()
 	if least > maxLength {
-		return p.end.errorf("payload: the packet has %d octets, an IP packet at most %d", least, maxLength)
+		return p.end.errorf("payload: the packet has %d bytes, an IP packet at most %d", least, maxLength)
 	}
 	if n := p.spec.get(numLen, maxLength); int(n) < least {
-		return p.given["len"].errorf("len=%d: the headers and the payload already take %d octets", n, least)
+		return p.given["len"].errorf("len=%d: the headers and the payload already take %d bytes", n, least)
 	}
 	if n := s.get(numTotLen, ipv6Header); n < ipv6Header && s.src.Is6() {
-		return p.given["totlen"].errorf("totlen=%d: an IPv6 header cannot say less than %d octets", n, ipv6Header)
+		return p.given["totlen"].errorf("totlen=%d: an IPv6 header cannot say less than %d bytes", n, ipv6Header)
 	}
 	return nil
 }

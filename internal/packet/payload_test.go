@@ -7,11 +7,11 @@ import (
 	"testing"
 )
 
-// TestDecodePayload has for each shape of packet how many octets L4 has, and its payload.
+// TestDecodePayload has for each shape of packet how many bytes L4 has, and its payload.
 func TestDecodePayload(t *testing.T) {
 	const data = ` payload="data"`
 	for _, test := range []struct {
-		line, want string // octets of L4, and the payload; "none" of each that is nil
+		line, want string // bytes of L4, and the payload; "none" of each that is nil
 	}{
 		{u4 + data, "12 data"},
 		{u6 + data + " ext=hbh,dst vlan=1,2", "12 data"},

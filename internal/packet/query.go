@@ -12,7 +12,7 @@ type Query struct {
 }
 
 // Name is the name that is asked for, in lower case, its labels separated by dots, without the dot at the end; "" is the
-// root. Octets that are not printable, and dots and backslashes inside of labels, are written \DDD in decimal (RFC 1035,
+// root. Bytes that are not printable, and dots and backslashes inside of labels, are written \DDD in decimal (RFC 1035,
 // 5.1): no two names are written alike, and what stands behind a dot is a name above.
 func (q Query) Name() string {
 	if q.name == nil {
@@ -24,7 +24,7 @@ func (q Query) Name() string {
 // EDNS reports whether the query has an OPT record as its first additional record.
 func (q Query) EDNS() bool { return q.opt != nil }
 
-// UDPSize is the size in octets of the largest response over UDP that the sender says it can take: that of the OPT
+// UDPSize is the size in bytes of the largest response over UDP that the sender says it can take: that of the OPT
 // record, or 512 when there is none or it says less (RFC 6891, 6.2.3).
 func (q Query) UDPSize() uint16 {
 	if !q.EDNS() {
@@ -34,9 +34,9 @@ func (q Query) UDPSize() uint16 {
 }
 
 const (
-	minUDPSize = 512 // octets of a DNS message that every client takes (RFC 1035, 2.3.4)
+	minUDPSize = 512 // bytes of a DNS message that every client takes (RFC 1035, 2.3.4)
 
-	// dnsDO is where an OPT record has the flag for DNSSEC records: the first bit of the fourth octet on of its TTL.
+	// dnsDO is where an OPT record has the flag for DNSSEC records: the first bit of the fourth byte on of its TTL.
 	dnsDO = 0x8000
 )
 
@@ -44,17 +44,17 @@ const (
 func (q Query) DO() bool { return q.EDNS() && binary.BigEndian.Uint16(q.opt[7:])&dnsDO != 0 }
 
 const (
-	ednsOption    = 4  // octets of an EDNS option before its data: code and length
+	ednsOption    = 4  // bytes of an EDNS option before its data: code and length
 	ednsCookie    = 10 // code of the COOKIE option
-	clientCookie  = 8  // octets (RFC 7873, 4)
-	leastCookies  = 16 // octets of a client's cookie and the shortest server's
+	clientCookie  = 8  // bytes (RFC 7873, 4)
+	leastCookies  = 16 // bytes of a client's cookie and the shortest server's
 	longestCookie = 40 // and with the longest
 
 	// maxEDNSOptions is how many options are looked at; the kernel's BPF verifier wants a bound.
 	maxEDNSOptions = 8
 )
 
-// Cookie is the data of the first COOKIE option (RFC 7873): the client's cookie of 8 octets, alone or with the server's of
+// Cookie is the data of the first COOKIE option (RFC 7873): the client's cookie of 8 bytes, alone or with the server's of
 // 8 to 32 behind it. It is nil when none of the first 8 options is one, or when its length is none of these.
 func (q Query) Cookie() []byte {
 	if !q.EDNS() {

@@ -14,11 +14,11 @@ type Hints struct {
 	Texts  [][]byte            // payloads have them somewhere, or most of them
 }
 
-// maxRandom bounds the IP packets that Random makes, in octets; longer ones only claim to be. BPF_PROG_TEST_RUN takes
+// maxRandom bounds the IP packets that Random makes, in bytes; longer ones only claim to be. BPF_PROG_TEST_RUN takes
 // no frame that does not fit into a page with its headroom.
 const maxRandom = 1500
 
-// Random makes a frame of at least 14 and at most about 1,600 octets, of a kind that tests parsers and policies: both
+// Random makes a frame of at least 14 and at most about 1,600 bytes, of a kind that tests parsers and policies: both
 // families, VLAN tags, options, extension headers and fragments are frequent; a part has wrong lengths, is cut off
 // somewhere or has bits flipped. The same state of r gives the same frame.
 func Random(r *rand.Rand, hints Hints) []byte {
@@ -51,7 +51,7 @@ func (g *generator) wrong(n int) bool { return !g.wellFormed && g.oneIn(n) }
 
 func pick[T any](g *generator, list []T) T { return list[g.r.IntN(len(list))] }
 
-func (g *generator) octets(n int) []byte {
+func (g *generator) bytes(n int) []byte {
 	b := make([]byte, n)
 	for i := range b {
 		b[i] = byte(g.r.Uint32())
@@ -120,7 +120,7 @@ func (g *generator) network(v4 bool) {
 // ipOptions draws IPv4 options: router alert, source routes, others, or noise.
 func (g *generator) ipOptions() []byte {
 	if g.wrong(2) {
-		return g.octets(1 + g.r.IntN(40))
+		return g.bytes(1 + g.r.IntN(40))
 	}
 	return pick(g, [][]byte{
 		{optNop}, {optRouterAlert, 4, 0, 0}, {optLooseSource, 7, 4, 192, 0, 2, 1}, {optStrictRoute, 3, 4},
@@ -169,7 +169,7 @@ func (g *generator) value(f Field, usual ...uint32) uint32 {
 // notIP makes a frame of another protocol.
 func (g *generator) notIP() []byte {
 	if g.oneIn(2) {
-		return g.octets(etherHeader + g.r.IntN(100))
+		return g.bytes(etherHeader + g.r.IntN(100))
 	}
 	return Spec{layer: layerARP, sourceMAC: defaultSource}.Frame()
 }
@@ -185,7 +185,7 @@ func (g *generator) damage(b []byte) []byte {
 			b[bit/8] ^= 1 << (bit % 8)
 		}
 	case 2:
-		return append(b, g.octets(g.r.IntN(46))...)
+		return append(b, g.bytes(g.r.IntN(46))...)
 	}
 	return b
 }
@@ -193,7 +193,7 @@ func (g *generator) damage(b []byte) []byte {
 // tcpOptionText draws TCP options in the notation; "" is the default.
 func (g *generator) tcpOptionText() string {
 	if g.wrong(4) {
-		return hex.EncodeToString(g.octets(1 + g.r.IntN(maxTCPOptions)))
+		return hex.EncodeToString(g.bytes(1 + g.r.IntN(maxTCPOptions)))
 	}
 	return pick(g, []string{"", "", "none", "mss:1460,sack,ts,ws:7", "mss:536", "nop,nop,ts", "ws:7,eol"})
 }

@@ -34,7 +34,7 @@ func TestRandomReaches(t *testing.T) {
 	for range 100_000 {
 		frame := Random(r, testHints)
 		if len(frame) < etherHeader || len(frame) > 1600 {
-			t.Fatalf("%d octets", len(frame))
+			t.Fatalf("%d bytes", len(frame))
 		}
 		p := Decode(frame)
 		failed |= p.Failed

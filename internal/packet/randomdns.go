@@ -12,20 +12,20 @@ func (g *generator) maybePayload() {
 	case len(g.hints.Texts) > 0 && g.oneIn(2):
 		s.payload = g.around(pick(g, g.hints.Texts))
 	case g.oneIn(3):
-		s.payload = g.octets(1 + g.r.IntN(32))
+		s.payload = g.bytes(1 + g.r.IntN(32))
 	}
 }
 
-// around puts noise around a text, which is there in another case, cut short or with an octet changed at times.
+// around puts noise around a text, which is there in another case, cut short or with a byte changed at times.
 func (g *generator) around(text []byte) []byte {
-	b := append(g.octets(g.r.IntN(1+g.r.IntN(40))), g.anyCase(text)...)
+	b := append(g.bytes(g.r.IntN(1+g.r.IntN(40))), g.anyCase(text)...)
 	switch g.r.IntN(6) {
 	case 0:
 		return b[:1+g.r.IntN(len(b))]
 	case 1:
 		b[len(b)-1-g.r.IntN(len(text))] ^= 1 << g.r.IntN(8)
 	}
-	return append(b, g.octets(g.r.IntN(1+g.r.IntN(40)))...)
+	return append(b, g.bytes(g.r.IntN(1+g.r.IntN(40)))...)
 }
 
 // anyCase gives ASCII letters another case at times.
@@ -60,7 +60,7 @@ func (g *generator) dns() {
 		s.dns.edns, s.dns.size = true, uint16(pick(g, []uint32{0, 512, usualUDPSize, 4096, g.r.Uint32N(1 << 16)}))
 		s.dns.signature = g.oneIn(2)
 		if g.oneIn(2) {
-			s.dns.cookie = g.octets(pick(g, []int{8, 8, 16, 24, 40, 1 + g.r.IntN(48)}))
+			s.dns.cookie = g.bytes(pick(g, []int{8, 8, 16, 24, 40, 1 + g.r.IntN(48)}))
 		}
 	}
 	if g.wrong(3) {
@@ -92,7 +92,7 @@ func (g *generator) name() []byte {
 	return g.anyCase(name) // leaves the lengths of labels alone, which are no letters
 }
 
-// anyName draws up to three labels of letters or of any octets, or the longest name.
+// anyName draws up to three labels of letters or of any bytes, or the longest name.
 func (g *generator) anyName() (name []byte) {
 	labels := g.r.IntN(4)
 	if g.oneIn(16) {
@@ -102,11 +102,11 @@ func (g *generator) anyName() (name []byte) {
 		label := []byte("abcdefghij"[:1+g.r.IntN(10)])
 		switch {
 		case i == 3:
-			label = g.octets(maxName - 1 - len(name) - 1)
+			label = g.bytes(maxName - 1 - len(name) - 1)
 		case labels == 4 || g.oneIn(8):
-			label = g.octets(maxLabel)
+			label = g.bytes(maxLabel)
 		case g.oneIn(8):
-			label = g.octets(1 + g.r.IntN(4))
+			label = g.bytes(1 + g.r.IntN(4))
 		}
 		name = append(append(name, byte(len(label))), label...)
 	}
@@ -119,7 +119,7 @@ func (g *generator) garble(b []byte) []byte {
 	case 0:
 		return b[:g.r.IntN(len(b)+1)]
 	case 1:
-		return append(b, g.octets(1+g.r.IntN(16))...)
+		return append(b, g.bytes(1+g.r.IntN(16))...)
 	case 2: // a flag or a count
 		b[2+g.r.IntN(dnsHeader-2)] ^= 1 << g.r.IntN(8)
 	case 3: // the length of a label, or what is taken for one

@@ -112,21 +112,21 @@ func (g *generator) addr(v4 bool) netip.Addr {
 		return pick(g, specialAddrs[v4])
 	}
 	if v4 {
-		return netip.AddrFrom4([4]byte(g.octets(4)))
+		return netip.AddrFrom4([4]byte(g.bytes(4)))
 	}
-	return netip.AddrFrom16([16]byte(g.octets(16)))
+	return netip.AddrFrom16([16]byte(g.bytes(16)))
 }
 
 // near draws an address in p, one of its ends, or one of the addresses right outside of it.
 func (g *generator) near(p netip.Prefix) netip.Addr {
 	edge := g.r.IntN(6)
-	octets := p.Masked().Addr().AsSlice()
-	for bit := p.Bits(); bit < len(octets)*8; bit++ {
+	bytes := p.Masked().Addr().AsSlice()
+	for bit := p.Bits(); bit < len(bytes)*8; bit++ {
 		if edge == 0 || edge > 1 && g.oneIn(2) {
-			octets[bit/8] |= 0x80 >> (bit % 8)
+			bytes[bit/8] |= 0x80 >> (bit % 8)
 		}
 	}
-	a, _ := netip.AddrFromSlice(octets)
+	a, _ := netip.AddrFromSlice(bytes)
 	outside := a
 	switch edge {
 	case 0:

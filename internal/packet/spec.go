@@ -74,20 +74,20 @@ var protocols = []struct {
 // payload alone behind the IP header. FLAGS are tcpdump's letters, FSRPAUEW with . for A, or none. The keys, in any order:
 //
 //	type=, code=       of ICMP; echo-request and echo-reply are words of their own
-//	len=               IP length in octets, to which the payload is padded with zeros
+//	len=               IP length in bytes, to which the payload is padded with zeros
 //	payload=           "text" with Go's escapes and hex digits between bars, as in "GET |0d 0a|"; or 0x and hex digits
 //	dns=               a DNS message as payload of udp: ANY,example.com, and behind it in any order id:N, edns:SIZE,
 //	                   do, cookie:HEX, class:N, opcode:N, response
 //	ttl=, dscp=        of either family
 //	vlan=              one to three identifiers, the outermost first
-//	frag=, mf          first, later or the offset in octets; more fragments
+//	frag=, mf          first, later or the offset in bytes; more fragments
 //	ipopts=            IPv4 options in hex
 //	ext=               IPv6 extension headers in their order: frag, hbh, dst, rh0, rh2, ah
 //	seq=, ack=, win=   of TCP
 //	tcpopts=           mss:N, sack, ts, ws:N, nop, eol in their order; none; or hex
-//	doff=, ihl=        header lengths that the headers state, in units of 4 octets
+//	doff=, ihl=        header lengths that the headers state, in units of 4 bytes
 //	udplen=, totlen=   lengths that the headers state; totlen is the IP length in both families
-//	cut=               octets that are left of the frame
+//	cut=               bytes that are left of the frame
 //	csum=              bad: all checksums are wrong; 0: no L4 checksum
 //	smac=              Ethernet source address
 //	state=             what conntrack says: new (the default), established, related, invalid or untracked

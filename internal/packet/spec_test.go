@@ -132,7 +132,7 @@ func TestPacketState(t *testing.T) {
 	}
 }
 
-// TestFrame gives frames octet by octet, made by hand from the RFCs.
+// TestFrame gives frames byte by byte, made by hand from the RFCs.
 func TestFrame(t *testing.T) {
 	ether := "020000000002 020000000001 "
 	for _, test := range []struct{ line, frame string }{
@@ -195,7 +195,7 @@ func TestParseErrors(t *testing.T) {
 		{"tcp [::1]:1 > [::2]:2 ext=hbh,xyz", `column 23: ext: "xyz": want frag,hbh,dst,rh0,rh2,ah, in the order of the headers`},
 		{"udp 10.0.0.1:1 > 10.0.0.2:2 vlan=4096", `column 29: vlan: "4096": want a number from 0 to 4095`},
 		{"udp 10.0.0.1:1 > 10.0.0.2:2 vlan=1,2,3,4", `column 29: vlan: "1,2,3,4": want at most 3 tags, the outermost first`},
-		{"udp 10.0.0.1:1 > 10.0.0.2:2 frag=7", `column 29: frag: "7": want first, later, or an offset in octets, a multiple of 8 up to 65528`},
+		{"udp 10.0.0.1:1 > 10.0.0.2:2 frag=7", `column 29: frag: "7": want first, later, or an offset in bytes, a multiple of 8 up to 65528`},
 		{"udp 10.0.0.1:1 > 10.0.0.2:2 mf=1", `column 29: mf: want no value`},
 		{"udp 10.0.0.1:1 > 10.0.0.2:2 payload=abc", `column 29: payload: "abc": want text in double quotes, or hex digits after 0x`},
 		{"udp 10.0.0.1:1 > 10.0.0.2:2 payload=0xabc", `column 29: payload: "abc": want pairs of hex digits`},
@@ -208,9 +208,9 @@ func TestParseErrors(t *testing.T) {
 		{"udp 10.0.0.1:1 > 10.0.0.2:2 dns", `column 29: dns: "": want TYPE,NAME`},
 		{"udp 10.0.0.1:1 > 10.0.0.2:2 dns=B,x", `column 29: dns: "B": want a type of DNS records, as A, TXT or ANY, or its number from 0 to 65535`},
 		{"udp 10.0.0.1:1 > 10.0.0.2:2 dns=65536,x", `column 29: dns: "65536": want a type of DNS records`},
-		{"udp 10.0.0.1:1 > 10.0.0.2:2 dns=A,x..y", `column 29: dns: name "x..y": label of 0 octets: want 1 to 63`},
-		{"udp 10.0.0.1:1 > 10.0.0.2:2 dns=A," + strings.Repeat("a", 64), `label of 64 octets: want 1 to 63`},
-		{"udp 10.0.0.1:1 > 10.0.0.2:2 dns=A," + strings.Repeat("a.", 128), `column 29: dns: name of 257 octets: want at most 255, with`},
+		{"udp 10.0.0.1:1 > 10.0.0.2:2 dns=A,x..y", `column 29: dns: name "x..y": label of 0 bytes: want 1 to 63`},
+		{"udp 10.0.0.1:1 > 10.0.0.2:2 dns=A," + strings.Repeat("a", 64), `label of 64 bytes: want 1 to 63`},
+		{"udp 10.0.0.1:1 > 10.0.0.2:2 dns=A," + strings.Repeat("a.", 128), `column 29: dns: name of 257 bytes: want at most 255, with`},
 		{`udp 10.0.0.1:1 > 10.0.0.2:2 dns=A,x\256`, `column 29: dns: name "x\\256": want three decimal digits up to 255 behind \`},
 		{`udp 10.0.0.1:1 > 10.0.0.2:2 dns=A,x\25`, `want three decimal digits up to 255 behind \`},
 		{"udp 10.0.0.1:1 > 10.0.0.2:2 dns=A,x,dO", `column 29: dns: "dO": want id:NUMBER, edns:SIZE, do, cookie:HEX, class:NUMBER, opcode:NUMBER, response`},
@@ -221,10 +221,10 @@ func TestParseErrors(t *testing.T) {
 		{`udp 10.0.0.1:1 > 10.0.0.2:2 payload="a b`, `column 29: payload="a b: the closing " is missing`},
 		{`udp 10.0.0.1:1 > 10.0.0.2:2 payload="a\q"`, `column 29: payload: "a\q": want text in double quotes, with escapes as in Go`},
 		{"udp 10.0.0.1:1 > 10.0.0.2:2 ipopts=zz", `column 29: ipopts: "zz": want pairs of hex digits`},
-		{"udp 10.0.0.1:1 > 10.0.0.2:2 ipopts=" + strings.Repeat("01", 41), `column 29: ipopts: 41 octets: want at most 40`},
+		{"udp 10.0.0.1:1 > 10.0.0.2:2 ipopts=" + strings.Repeat("01", 41), `column 29: ipopts: 41 bytes: want at most 40`},
 		{"tcp 10.0.0.1:1 > 10.0.0.2:2 tcpopts=mms:1", `column 29: tcpopts: "mms:1": want mss:NUMBER, sack, ts, ws:NUMBER,`},
 		{"tcp 10.0.0.1:1 > 10.0.0.2:2 tcpopts=mss:x", `column 29: tcpopts: "x": want a number from 0 to 65535`},
-		{"tcp 10.0.0.1:1 > 10.0.0.2:2 tcpopts=ts,ts,ts,ts,ts", `column 29: tcpopts: 50 octets: want at most 40`},
+		{"tcp 10.0.0.1:1 > 10.0.0.2:2 tcpopts=ts,ts,ts,ts,ts", `column 29: tcpopts: 50 bytes: want at most 40`},
 		{"udp 10.0.0.1:1 > 10.0.0.2:2 csum=1", `column 29: csum: "1": want bad (all are wrong) or 0 (no L4 checksum)`},
 		{"udp 10.0.0.1:1 > 10.0.0.2:2 smac=1", `column 29: smac: "1": want an Ethernet address, as 02:00:00:00:00:01`},
 		{"tcp 10.0.0.1:1 > 10.0.0.2:2 state=est", `column 29: state: "est": want new, established, related, invalid, untracked`},
@@ -232,9 +232,9 @@ func TestParseErrors(t *testing.T) {
 		{"tcp 10.0.0.1:1 > 10.0.0.2:2 state", `column 29: state: "": want new, established,`},
 		{"tcp 10.0.0.1:1 > 10.0.0.2:2 state=new state=invalid", `column 39: state: given twice`},
 		{"arp state=untracked", `column 5: state: only an IP packet has it`},
-		{"tcp 10.0.0.1:1 > 10.0.0.2:2 S len=43", `column 31: len=43: the headers and the payload already take 44 octets`},
-		{"udp [::1]:1 > [::2]:2 totlen=39", `column 23: totlen=39: an IPv6 header cannot say less than 40 octets`},
-		{"udp 10.0.0.1:1 > 10.0.0.2:2 payload=0x" + strings.Repeat("00", 65508), `payload: the packet has 65536 octets, an IP packet at most 65535`},
+		{"tcp 10.0.0.1:1 > 10.0.0.2:2 S len=43", `column 31: len=43: the headers and the payload already take 44 bytes`},
+		{"udp [::1]:1 > [::2]:2 totlen=39", `column 23: totlen=39: an IPv6 header cannot say less than 40 bytes`},
+		{"udp 10.0.0.1:1 > 10.0.0.2:2 payload=0x" + strings.Repeat("00", 65508), `payload: the packet has 65536 bytes, an IP packet at most 65535`},
 		{`udp 10.0.0.1:1 > 10.0.0.2:2 payload="öö" x`, `column 42: "x": want len=`},
 	} {
 		s, err := Parse(test.line)

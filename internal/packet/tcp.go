@@ -2,7 +2,7 @@ package packet
 
 import "encoding/binary"
 
-const tcpHeader = 20 // octets, without options
+const tcpHeader = 20 // bytes, without options
 
 // The TCP flags (RFC 9293, 3.1; ECE and CWR: RFC 3168).
 const (
@@ -71,20 +71,20 @@ func ValidFlags(flags byte) bool {
 	return false
 }
 
-// syn makes the checks of a SYN without ACK. size is the length in octets that the header states.
+// syn makes the checks of a SYN without ACK. size is the length in bytes that the header states.
 func (p *Packet) syn(b []byte, size int) {
 	p.failIf(len(b) > size, SYNData)
 	p.failIf(p.Value[SPort] < 1024, SYNLowPort)
 	p.failIf(binary.BigEndian.Uint16(b[14:]) == 0, SYNWindowZero)
 	if size >= tcpHeader && size <= len(b) {
-		mss, ok := walkTCPOptions(b[tcpHeader:size])
+		mss, ok := readTCPOptions(b[tcpHeader:size])
 		p.failIf(!ok, TCPOptions)
 		p.failIf(!mss, SYNNoMSS)
 	}
 }
 
-// walkTCPOptions reports whether an MSS option of any length was seen, and whether all lengths fit.
-func walkTCPOptions(b []byte) (mss, ok bool) {
+// readTCPOptions reports whether an MSS option of any length was seen, and whether all lengths fit.
+func readTCPOptions(b []byte) (mss, ok bool) {
 	for len(b) > 0 && b[0] != tcpOptEnd {
 		if b[0] == tcpOptNop {
 			b = b[1:]

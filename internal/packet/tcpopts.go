@@ -8,13 +8,13 @@ import (
 
 const (
 	defaultMSS    = 1460 // what Ethernet leaves beside IPv4 and TCP headers
-	maxTCPOptions = 40   // octets: 15 units of 4, less the header
+	maxTCPOptions = 40   // bytes: 15 units of 4, less the header
 )
 
 func (s *Spec) parseTCPOptions(value string) error {
 	b, err := tcpOptions(value)
 	if err == nil && len(b) > maxTCPOptions {
-		err = fmt.Errorf("%d octets: want at most %d", len(b), maxTCPOptions)
+		err = fmt.Errorf("%d bytes: want at most %d", len(b), maxTCPOptions)
 	}
 	s.tcpText = value
 	return err

@@ -39,7 +39,7 @@ func tokenize(line string) (tokens []token, end token, err error) {
 	return tokens, end, nil
 }
 
-// wordLength is the length in octets of the word that line starts with. closed is false when a quote is open at the end.
+// wordLength is the length in bytes of the word that line starts with. closed is false when a quote is open at the end.
 func wordLength(line string) (n int, closed bool) {
 	quoted := false
 	for n < len(line) {

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-const udpHeader = 8 // octets
+const udpHeader = 8 // bytes
 
 // udp reads a UDP header (RFC 768) at the start of b.
 func (p *Packet) udp(b []byte) {

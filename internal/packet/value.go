@@ -102,7 +102,7 @@ func (s *Spec) parseFrag(value string) error {
 	default:
 		n, err := parseNumber(value, ipv4OffsetMask*8)
 		if err != nil || n%8 != 0 {
-			return fmt.Errorf("%q: want first, later, or an offset in octets, a multiple of 8 up to %d", value, ipv4OffsetMask*8)
+			return fmt.Errorf("%q: want first, later, or an offset in bytes, a multiple of 8 up to %d", value, ipv4OffsetMask*8)
 		}
 		s.put(numFrag, n)
 	}
@@ -129,7 +129,7 @@ func (s *Spec) formatMF() (string, bool) { return "", s.moreFrags && s.num[numFr
 func (s *Spec) parseIPOptions(value string) (err error) {
 	s.ipOptions, err = parseHex(value)
 	if err == nil && len(s.ipOptions) > 40 {
-		err = fmt.Errorf("%d octets: want at most 40", len(s.ipOptions))
+		err = fmt.Errorf("%d bytes: want at most 40", len(s.ipOptions))
 	}
 	return err
 }

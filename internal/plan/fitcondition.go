@@ -45,7 +45,7 @@ func (pl *Plan) unfitLimit(r *ir.Rule, l *ir.Limit, s Stage) (why string) {
 	case l.Ban != nil:
 		return "only XDP tells whom it is to ban"
 	case pl.Target == TargetIptables && r.Observe && (l.Src != nil || l.Dst != nil):
-		return "hashlimit drops packets of prefixes that it has no more room for, which a rule that observes must not"
+		return "hashlimit drops packets of prefixes that it has no more space for, which a rule that observes must not"
 	case pl.Target == TargetIptables && l.Src == nil && l.Dst == nil && len(match.Families(pl.Program.Sets, r)) > 1:
 		return "iptables counts IPv4 and IPv6 apart, so a limit for all is one of either: ask for a family"
 	case pl.Target != TargetIptables && l.Bits && s == StageIngress:

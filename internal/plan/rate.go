@@ -67,7 +67,7 @@ func bytesForNftables(l *ir.Limit) (r NftablesRate, why string) {
 	}
 	switch {
 	case l.Rate%8 > 0 || l.Burst%8 > 0:
-		return r, "nftables counts octets, of which this rate or its burst is no whole number"
+		return r, "nftables counts bytes, of which this rate or its burst is no whole number"
 	case burst < r.Amount:
 		return r, fmt.Sprintf("nftables allows a burst of at least what comes in one %s, %d bits", r.Unit(), 8*r.Amount)
 	case burst-r.Amount > 1<<32-1 || overflows(uint64(r.Per), burst):

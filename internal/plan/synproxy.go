@@ -41,7 +41,7 @@ func (pl *Plan) Proxies() bool {
 
 // Untracks reports whether a stage has to keep a rule's SYNs from conntrack, as SYNPROXY answers all of them. With XDP in
 // front it answers none: those that XDP passes are tracked like any other, and the last packet of the handshake that XDP
-// has begun is of no connection.
+// has started is of no connection.
 func (pl *Plan) Untracks(rule int, s Stage) bool {
 	return pl.Target != TargetXDP && s == StageRaw && pl.Proxied(rule) != nil
 }

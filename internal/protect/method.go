@@ -15,7 +15,7 @@ import (
 type CookiesOffError struct{ Service string }
 
 func (e *CookiesOffError) Error() string {
-	return fmt.Sprintf("service %q: SYN cookies are switched off (net.ipv4.tcp_syncookies is 0): the kernel takes no connection that is begun with one", e.Service)
+	return fmt.Sprintf("service %q: SYN cookies are switched off (net.ipv4.tcp_syncookies is 0): the kernel takes no connection that is opened with one", e.Service)
 }
 
 // Hint is the remedy.

@@ -11,9 +11,9 @@ import (
 // flowShare is the part of this host's memory from which on the table of flows is worth a note.
 const flowShare = 8
 
-// flowRoomNote notes a table of flows that takes so many of all bytes that there are, "" when it takes little: it is there from
+// flowMemoryNote notes a table of flows that takes so many of all bytes that there are, "" when it takes little: it is there from
 // the start, in the kernel, and a second one while a policy with another size follows.
-func flowRoomNote(bytes, total uint64) string {
+func flowMemoryNote(bytes, total uint64) string {
 	if bytes <= total/flowShare {
 		return ""
 	}

@@ -7,15 +7,15 @@ import (
 	"github.com/floodwall/floodwall/internal/ir"
 )
 
-// TestFlowRoom has services remember a million connections, and as many as they can, on a host with 8 GB.
-func TestFlowRoom(t *testing.T) {
+// TestFlowMemory has services remember a million connections, and as many as they can, on a host with 8 GB.
+func TestFlowMemory(t *testing.T) {
 	for flows, noted := range map[int]bool{1_000_000: false, 128_000_000: true} {
-		octets, err := xdpgen.FlowMemory(&ir.Program{Protections: []ir.Protection{{Flows: flows}}})
+		bytes, err := xdpgen.FlowMemory(&ir.Program{Protections: []ir.Protection{{Flows: flows}}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if octets < 16*flows || octets > 32*flows || (flowRoomNote(uint64(octets), 8<<30) != "") != noted {
-			t.Errorf("%d connections: %d octets, noted %t", flows, octets, !noted)
+		if bytes < 16*flows || bytes > 32*flows || (flowMemoryNote(uint64(bytes), 8<<30) != "") != noted {
+			t.Errorf("%d connections: %d bytes, noted %t", flows, bytes, !noted)
 		}
 	}
 }

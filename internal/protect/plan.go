@@ -33,7 +33,7 @@ func Plan(program *ir.Program, host *hostfacts.Facts, t plan.Target, mode datapa
 		if err != nil {
 			return nil, err
 		}
-		p.note(flowRoomNote(uint64(bytes), host.Memory))
+		p.note(flowMemoryNote(uint64(bytes), host.Memory))
 	}
 	for i := range program.Protections {
 		s := &program.Protections[i]

@@ -30,7 +30,7 @@ type attempt struct {
 	proto        uint8
 	sport, dport uint16
 	flags        uint8
-	total        int  // octets of the part that can be fragmented
+	total        int  // bytes of the part that can be fragmented
 	formed       bool // well-formed: it must arrive when all its frames pass
 	frames       []frame
 	got          bool
@@ -38,7 +38,7 @@ type attempt struct {
 
 // frame is one of an attempt, with what its headers say.
 type frame struct {
-	octets   []byte
+	bytes    []byte
 	metadata bool // a further tag of VID 0 comes beside the frame, as from a card that strips tags
 	offset   int  // in the part that can be fragmented
 	size     int
@@ -57,7 +57,7 @@ func (a *attempt) String() string {
 		if f.metadata {
 			note = " behind a tag of VID 0 in metadata"
 		}
-		fmt.Fprintf(&b, "\n  %x%s", f.octets, note)
+		fmt.Fprintf(&b, "\n  %x%s", f.bytes, note)
 	}
 	return b.String()
 }
@@ -117,7 +117,7 @@ func (a *attempt) segment(payload []byte) []byte {
 // header is an IP header with what an attempt varies in it.
 type header struct {
 	ttl, dscp uint8
-	options   []byte // of IPv4, a multiple of 4 octets
+	options   []byte // of IPv4, a multiple of 4 bytes
 	id        uint32
 	lie       int // added to the length that the header says
 	ihl       int // 0: what is right
@@ -188,14 +188,14 @@ func extension(next uint8, kind uint8, units int) []byte {
 		}
 		return b
 	}
-	for at := 2; at < len(b); { // Linux takes PadN of up to 7 octets (net/ipv6/exthdrs.c, ip6_parse_tlv)
+	for at := 2; at < len(b); { // Linux takes PadN of up to 7 bytes (net/ipv6/exthdrs.c, ip6_parse_tlv)
 		n := min(7, len(b)-at)
 		if len(b)-at-n == 1 {
 			n--
 		}
 		b[at], b[at+1] = 1, byte(n-2)
 		at += n
-		if units > 0 && at < len(b) { // an option that is skipped: Linux takes no more padding than 7 octets in a row
+		if units > 0 && at < len(b) { // an option that is skipped: Linux takes no more padding than 7 bytes in a row
 			n = min(10, len(b)-at)
 			switch {
 			case n == 1:

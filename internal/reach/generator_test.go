@@ -217,19 +217,19 @@ func (a *attempt) four(g *generator, h header, body []byte) {
 	}
 }
 
-// chain draws extension headers in front of a header; the types come back beside the octets.
+// chain draws extension headers in front of a header; the types come back beside the bytes.
 func (g *generator) chain(a *attempt) (kinds []uint8, units []int) {
 	if a.kind != extensions && !g.also() {
 		return nil, nil
 	}
 	a.formed = false
-	n, octets := pick(g, 1, 2, 6, 7, 8, 12, 1+g.IntN(30)), 0
+	n, bytes := pick(g, 1, 2, 6, 7, 8, 12, 1+g.IntN(30)), 0
 	for i := range n {
 		k, u := pick[uint8](g, extDst, extDst, extDst, extRouting), pick(g, 0, 0, 0, 1, 4, g.IntN(30))
 		if i == 0 && g.oneIn(4) || g.oneIn(40) {
 			k = extHop
 		}
-		if octets += 8 * (u + 1); octets > 1000 {
+		if bytes += 8 * (u + 1); bytes > 1000 {
 			break
 		}
 		kinds, units = append(kinds, k), append(units, u)
@@ -322,22 +322,22 @@ func (a *attempt) add(g *generator, f frame, ether uint16, ip []byte) {
 	if f.metadata {
 		a.formed = false
 	}
-	f.octets = a.strange(g, ether, ip, list)
+	f.bytes = a.strange(g, ether, ip, list)
 	if a.kind == padding {
-		if g.oneIn(3) && len(f.octets) > 14 {
+		if g.oneIn(3) && len(f.bytes) > 14 {
 			a.formed = false
-			f.octets = f.octets[:14+g.IntN(len(f.octets)-14)]
+			f.bytes = f.bytes[:14+g.IntN(len(f.bytes)-14)]
 		} else {
 			pad := make([]byte, g.IntN(60))
 			for i := range pad {
 				pad[i] = byte(g.Uint32())
 			}
-			f.octets = append(f.octets, pad...)
+			f.bytes = append(f.bytes, pad...)
 		}
 	}
-	if len(f.octets) > 1514 {
+	if len(f.bytes) > 1514 {
 		a.formed = false
-		f.octets = f.octets[:1514]
+		f.bytes = f.bytes[:1514]
 	}
 	a.frames = append(a.frames, f)
 }

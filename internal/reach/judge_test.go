@@ -60,7 +60,7 @@ func (j *judge) forbids(a *attempt, e event) string {
 	return ""
 }
 
-// received judges a datagram as the socket got it, begun by a frame.
+// received judges a datagram as the socket got it, started by a frame.
 func (j *judge) received(a *attempt, e event, f frame) bool {
 	pkt := a.datagram(e, f)
 	if passes(j.bare, &pkt) {
@@ -73,7 +73,7 @@ func (j *judge) received(a *attempt, e event, f frame) bool {
 	return passes(j.bare, &pkt) || j.passesWhole(a, e, f)
 }
 
-// passesWhole judges a datagram that was put together before the rules, begun by a frame.
+// passesWhole judges a datagram that was put together before the rules, started by a frame.
 func (j *judge) passesWhole(a *attempt, e event, f frame) bool {
 	pkt := a.datagram(e, f)
 	pkt.Value[packet.Fragment] = packet.FragmentNone
@@ -118,7 +118,7 @@ func (j *judge) covered(a *attempt) bool {
 // passesFrame judges a frame. Of one that fails a check which the target does not make, the rules see another packet than
 // Decode does.
 func (j *judge) passesFrame(f frame) bool {
-	pkt := packet.Decode(f.octets)
+	pkt := packet.Decode(f.bytes)
 	return pkt.Failed&j.lost != 0 || passes(j.asked, &pkt)
 }
 
@@ -127,7 +127,7 @@ func (j *judge) passesFrame(f frame) bool {
 func (j *judge) must(a *attempt) bool {
 	e := event{proto: a.proto, src: a.src, dst: a.dst, sport: a.sport, dport: a.dport}
 	return a.formed && !slices.ContainsFunc(a.frames, func(f frame) bool {
-		pkt := packet.Decode(f.octets)
+		pkt := packet.Decode(f.bytes)
 		return !passes(j.program, &pkt) || j.whole && f.fragment == packet.FragmentFirst && !j.passesWhole(a, e, f)
 	})
 }

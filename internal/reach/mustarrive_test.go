@@ -16,7 +16,7 @@ func TestMustArrive(t *testing.T) {
 	body := a.segment(make([]byte, 1200))
 	for _, p := range []piece{{0, 760, true}, {760, 1208, false}} {
 		ip := a.ipv4(header{ttl: 64}, body[p.from:p.to], p.from, p.more)
-		a.frames = append(a.frames, frame{octets: ethernet(etherIPv4, ip), offset: p.from, size: p.to - p.from, ttl: 64,
+		a.frames = append(a.frames, frame{bytes: ethernet(etherIPv4, ip), offset: p.from, size: p.to - p.from, ttl: 64,
 			length: uint32(len(ip)), fragment: fragmentValue(p), vlan: packet.VLANNone})
 	}
 	for _, row := range []struct {

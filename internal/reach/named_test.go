@@ -33,7 +33,7 @@ const importedRule = "*filter\n:INPUT ACCEPT [0:0]\n:FORWARD ACCEPT [0:0]\n:OUTP
 func evasions() []evasion {
 	drops := "devices: [eth0]\ndefault: drop\nchecks: off\nservices: [{name: dns, port: udp/53}]\n"
 	return []evasion{
-		{"SYN in fragments of 8 octets past an imported rule", importedRule, segment(false, 80).whole(), []*attempt{
+		{"SYN in fragments of 8 bytes past an imported rule", importedRule, segment(false, 80).whole(), []*attempt{
 			segment(false, 2222).inFragments(8), segment(false, 2222).inFragments(16), segment(false, 2222).inFragments(8).reversed(),
 			segment(true, 2222).inFragments(8), segment(true, 2222).inFragments(24), segment(true, 2222).chainInFragments(),
 		}},
@@ -183,7 +183,7 @@ func written(v6 bool, proto uint8, port uint16) *attempt {
 // segment is a SYN to a port, not yet in frames.
 func segment(v6 bool, port uint16) *attempt { return written(v6, protoTCP, port) }
 
-// datagram is one of UDP to a port, with so many octets of payload.
+// datagram is one of UDP to a port, with so many bytes of payload.
 func datagram(v6 bool, port uint16, size int) *attempt {
 	a := written(v6, protoUDP, port)
 	a.total = size
@@ -205,7 +205,7 @@ func (a *attempt) packet(kinds []uint8, unit int) (ether uint16, ip []byte) {
 }
 
 func (a *attempt) framed(ether uint16, ip []byte, tags ...tag) *attempt {
-	a.frames = append(a.frames, frame{octets: ethernet(ether, ip, tags...)})
+	a.frames = append(a.frames, frame{bytes: ethernet(ether, ip, tags...)})
 	return a
 }
 
@@ -234,7 +234,7 @@ func (a *attempt) withoutLength() *attempt {
 	return a.framed(ether, ip)
 }
 
-// inFragments is the attempt cut into fragments of so many octets.
+// inFragments is the attempt cut into fragments of so many bytes.
 func (a *attempt) inFragments(size int) *attempt {
 	return a.cut(a.proto, a.segment(make([]byte, a.total)), size)
 }

@@ -61,7 +61,7 @@ func newScene(t *testing.T) *scene {
 		"sysctl -qw net.ipv4.ipfrag_high_thresh=67108864 net.ipv6.ip6frag_high_thresh=67108864",
 		"ip addr add 192.0.2.1/24 dev eth0", "ip addr add 192.0.2.2/24 dev eth0",
 		"ip addr add 2001:db8:ffff::1/64 dev eth0 nodad", "ip addr add 2001:db8:ffff::2/64 dev eth0 nodad",
-		// By a gateway, as the kernel has room for 1,024 neighbors.
+		// By a gateway, as the kernel has space for 1,024 neighbors.
 		"ip neigh add 192.0.2.254 lladdr 02:00:00:00:00:01 dev eth0", "ip route add default via 192.0.2.254",
 		"ip neigh add 2001:db8:ffff::fe lladdr 02:00:00:00:00:01 dev eth0", "ip -6 route add default via 2001:db8:ffff::fe",
 	} {
@@ -197,8 +197,8 @@ func (s *scene) send(t *testing.T, a *attempt) {
 				t.Fatal(err)
 			}
 		}
-		if err := unix.Sendto(s.wire, f.octets, 0, &s.to); err != nil && !errors.Is(err, unix.EINVAL) { // shorter than a header
-			t.Fatalf("sending %d octets: %v", len(f.octets), err)
+		if err := unix.Sendto(s.wire, f.bytes, 0, &s.to); err != nil && !errors.Is(err, unix.EINVAL) { // shorter than a header
+			t.Fatalf("sending %d bytes: %v", len(f.bytes), err)
 		}
 		s.sent++
 	}

@@ -79,7 +79,7 @@ func Ask(ctx context.Context, part Part, frame []byte, p packet.Packet) (*Answer
 
 func ask(ctx context.Context, part Part, frame []byte, p packet.Packet, limit time.Duration) (*Answer, error) {
 	if len(frame) < ethernetHeader {
-		return nil, fmt.Errorf("a frame of %d octets is shorter than an Ethernet header", len(frame))
+		return nil, fmt.Errorf("a frame of %d bytes is shorter than an Ethernet header", len(frame))
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, &TimeError{part.Name, limit})
 	defer cancel()

@@ -104,7 +104,7 @@ func TestErrors(t *testing.T) {
 		t.Errorf("canceled: %v", err)
 	}
 	if _, err := Ask(context.Background(), part, frame[:13], p); err == nil || !strings.Contains(err.Error(), "shorter than an Ethernet header") {
-		t.Errorf("13 octets: %v", err)
+		t.Errorf("13 bytes: %v", err)
 	}
 	part.Name = "theirs"
 	var tool *netfilter.ToolError

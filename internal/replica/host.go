@@ -82,7 +82,7 @@ func (h *host) furnish(frame []byte) error {
 
 // addDevice makes a veth pair of which name receives frames like this one. Neither end says anything of its own accord.
 func addDevice(name, peer string, frame []byte) error {
-	const largest = 65535 // octets; any IP packet fits
+	const largest = 65535 // bytes; any IP packet fits
 	attrs := netlink.NewLinkAttrs()
 	attrs.Name, attrs.MTU = name, largest
 	if mac := net.HardwareAddr(frame[:6]); mac[0]&1 == 0 && slices.ContainsFunc(mac, func(b byte) bool { return b != 0 }) {

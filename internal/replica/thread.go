@@ -19,16 +19,16 @@ func apart(ctx context.Context, asHost, inside []step) error {
 	result := make(chan error)
 	go func() {
 		runtime.LockOSThread() // never unlocked, so that the thread ends here
-		err := walk(ctx, asHost)
+		err := take(ctx, asHost)
 		if err == nil {
-			err = alone(func() error { return walk(ctx, inside) })
+			err = alone(func() error { return take(ctx, inside) })
 		}
 		result <- err
 	}()
 	return <-result
 }
 
-func walk(ctx context.Context, steps []step) error {
+func take(ctx context.Context, steps []step) error {
 	for _, step := range steps {
 		if err := step(ctx); err != nil {
 			return err

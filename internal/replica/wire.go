@@ -13,7 +13,7 @@ import (
 // experiments (IEEE 802, section 9.2.3).
 const lastType = 0x88b5
 
-// ethernetHeader is the least that a frame has, in octets.
+// ethernetHeader is the least that a frame has, in bytes.
 const ethernetHeader = 14
 
 // arrival is how long a frame may take to the other end of a pair.

@@ -146,7 +146,7 @@ func TestLostSYN(t *testing.T) {
 	}
 }
 
-// TestEnding has connections end that have sent as many octets as they received: by its numbers alone each of their segments
+// TestEnding has connections end that have sent as many bytes as they received: by its numbers alone each of their segments
 // brings SYNPROXY's cookie back. No connection may be taken to begin twice, nor its last ACK be answered.
 func TestEnding(t *testing.T) {
 	t.Parallel()
@@ -167,9 +167,9 @@ func TestEnding(t *testing.T) {
 	})
 }
 
-// TestBegunBehind has connections that SYNPROXY began go on when the protection goes, and when everything does, and leaves
+// TestStartedBehind has connections that SYNPROXY began go on when the protection goes, and when everything does, and leaves
 // nothing behind when they have ended. A timestamp that is not translated any more lies in the past for half of the clients.
-func TestBegunBehind(t *testing.T) {
+func TestStartedBehind(t *testing.T) {
 	for _, target := range []plan.Target{plan.TargetXDP, plan.TargetNftables, plan.TargetIptables} {
 		t.Run(string(target), func(t *testing.T) {
 			t.Parallel()
@@ -177,20 +177,20 @@ func TestBegunBehind(t *testing.T) {
 				s.target = target
 				s.echo()
 				s.protect(always, "")
-				var begun []net.Conn
+				var started []net.Conn
 				for i := range 10 {
 					c, err := s.dial(s.clients[0], servers[i%2])
 					if err != nil {
 						t.Fatal(err)
 					}
 					defer c.Close()
-					begun = append(begun, c)
+					started = append(started, c)
 				}
-				s.converseAll(begun, "under protection")
+				s.converseAll(started, "under protection")
 				s.protect("off", "")
-				s.converseAll(begun, "without")
+				s.converseAll(started, "without")
 				s.unload()
-				s.converseAll(begun, "without anything")
+				s.converseAll(started, "without anything")
 				if table := s.retained(); table == "" || s.release() {
 					t.Errorf("table %q is left for connections that go on", table)
 				}

@@ -201,7 +201,7 @@ func (p *peer) knock(payload string, more ...layers.TCPOption) {
 		case !got.SYN || !got.ACK:
 			continue // of the connection before
 		case got.Ack != p.seq+1:
-			p.Fatalf("a SYN of %d octets has %d octets acknowledged", len(payload), got.Ack-p.seq-1)
+			p.Fatalf("a SYN of %d bytes has %d bytes acknowledged", len(payload), got.Ack-p.seq-1)
 		}
 		p.seq, p.ack = p.seq+1, got.Seq+1
 		return

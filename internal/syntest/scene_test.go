@@ -59,7 +59,7 @@ type scene struct {
 	untags           []link.Link
 }
 
-// inScene runs a test in a scene with so many clients, in which frames carry packets of mtu octets.
+// inScene runs a test in a scene with so many clients, in which frames carry packets of mtu bytes.
 func inScene(t *testing.T, mode string, clients, mtu int, test func(*scene)) {
 	t.Helper()
 	testutil.RequireRoot(t)

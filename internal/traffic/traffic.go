@@ -124,7 +124,7 @@ func softirq(stat []byte) time.Duration {
 	return time.Duration(number(strings.Fields(string(line)), 7)) * Tick
 }
 
-// Since is what was observed from an earlier sample to this one. Counters that went back have begun anew. Where devices
+// Since is what was observed from an earlier sample to this one. Counters that went back have started again. Where devices
 // do not count what XDP drops, rules do. IP counts the packets of all devices: when there are more of them than have arrived
 // at the policy's, those of the policy's are taken to be shared out alike.
 func (s *Sample) Since(then *Sample) cost.Mix {

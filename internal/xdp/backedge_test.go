@@ -26,7 +26,7 @@ func loop(first asm.Instruction, away int) asm.Instructions {
 }
 
 // TestBackEdges closes a loop by a jump, which is one more instruction for a jump over it: one that was as long as a jump can
-// be has no room for that.
+// be has no space for that.
 func TestBackEdges(t *testing.T) {
 	short := func(offset int) asm.Instruction {
 		return asm.Instruction{OpCode: asm.JEq.Op(asm.ImmSource), Dst: asm.R1, Offset: int16(offset)}
@@ -41,7 +41,7 @@ func TestBackEdges(t *testing.T) {
 		fits  bool
 	}{
 		{"near", short, 100, true},
-		{"as far as there is room", short, math.MaxInt16 - 1, true},
+		{"as far as there is space", short, math.MaxInt16 - 1, true},
 		{"too far", short, math.MaxInt16, false},
 		{"long", long, math.MaxInt16, true},
 	} {

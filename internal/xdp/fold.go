@@ -16,7 +16,7 @@ const constantsMap = ".rodata"
 // what they rule out, but not the reading, which every packet would pay for. The number of instructions stays the same:
 // what goes becomes a jump to the next, which the kernel leaves out (kernel/bpf/verifier.c, opt_remove_nops).
 func fold(insns asm.Instructions, constants map[string]*ebpf.VariableSpec) asm.Instructions {
-	known := constantOctets(constants)
+	known := constantBytes(constants)
 	out := make(asm.Instructions, 0, len(insns))
 	for start := 0; start < len(insns); {
 		end := start + 1
@@ -29,13 +29,13 @@ func fold(insns asm.Instructions, constants map[string]*ebpf.VariableSpec) asm.I
 	return out
 }
 
-// constantOctets are the octets of the constants by their place in the section.
-func constantOctets(constants map[string]*ebpf.VariableSpec) map[uint32]byte {
+// constantBytes are the bytes of the constants by their place in the section.
+func constantBytes(constants map[string]*ebpf.VariableSpec) map[uint32]byte {
 	known := map[uint32]byte{}
 	for _, v := range constants {
 		if v.SectionName == constantsMap {
-			for i, octet := range v.Value {
-				known[v.Offset+uint32(i)] = octet
+			for i, b := range v.Value {
+				known[v.Offset+uint32(i)] = b
 			}
 		}
 	}
@@ -104,11 +104,11 @@ func (f *folder) read(in, address asm.Instruction) (value uint64, ok bool) {
 	}
 	place := uint32(address.Constant>>32) + uint32(in.Offset)
 	for i := range uint32(in.OpCode.Size().Sizeof()) {
-		octet, ok := f.known[place+i]
+		b, ok := f.known[place+i]
 		if !ok {
 			return 0, false
 		}
-		value |= uint64(octet) << (8 * i)
+		value |= uint64(b) << (8 * i)
 	}
 	return value, true
 }

@@ -43,8 +43,8 @@ type Image struct {
 // Shape is the size of an array map.
 type Shape struct{ ValueSize, Entries uint32 }
 
-// Octets is the size of the map's memory. The kernel rounds the size of a value up to 8.
-func (s Shape) Octets() int { return (int(s.ValueSize) + 7) &^ 7 * int(s.Entries) }
+// Bytes is the size of the map's memory. The kernel rounds the size of a value up to 8.
+func (s Shape) Size() int { return (int(s.ValueSize) + 7) &^ 7 * int(s.Entries) }
 
 // PowerOfTwo is the next power of two, at least n: the size of a table that a mask keeps an index in.
 func PowerOfTwo(n int) int {
@@ -81,12 +81,12 @@ const (
 	Limits     = "limits"     // the buckets of all limits
 	Samples    = "samples"    // the ring buffer of packets for user space, struct sample of bpf/sample.h
 	Samplers   = "samplers"   // what each CPU has handed out of them
-	Places     = "places"     // octets at fixed places that rules ask of the payload
+	Places     = "places"     // bytes at fixed places that rules ask of the payload
 	Patterns   = "patterns"   // texts that rules ask of the payload, and the table that finds them
 	Names      = "names"      // names of DNS queries, each with the sets that list it
 
 	Guards     = "guards"      // what guards services, struct guard of bpf/verify.h
-	GuardPorts = "guard_ports" // by port: the number of its guard from 1 on, an octet each
+	GuardPorts = "guard_ports" // by port: the number of its guard from 1 on, a byte each
 	Verified   = "verified"    // clients that are known to be who they say: until when
 
 	Protections      = "protections"       // how services are protected, struct protection of bpf/protection.h
@@ -194,5 +194,5 @@ func resize(m *ebpf.MapSpec, s Shape) {
 	m.Key, m.Value = nil, nil
 }
 
-// mapName is a map's name in the kernel, which takes 15 octets of letters, digits, dots and underscores.
+// mapName is a map's name in the kernel, which takes 15 bytes of letters, digits, dots and underscores.
 func mapName(name string) string { return name[:min(len(name), 15)] }

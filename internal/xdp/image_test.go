@@ -137,10 +137,10 @@ func TestSpecErrors(t *testing.T) {
 	}
 }
 
-func TestShapeOctets(t *testing.T) {
+func TestShapeSize(t *testing.T) {
 	for shape, want := range map[xdp.Shape]int{{8, 1}: 8, {6, 2}: 16, {64, 1000}: 64000, {9, 3}: 48, {1 << 21, 1}: 1 << 21} {
-		if got := shape.Octets(); got != want {
-			t.Errorf("%+v has %d octets, want %d", shape, got, want)
+		if got := shape.Size(); got != want {
+			t.Errorf("%+v has %d bytes, want %d", shape, got, want)
 		}
 	}
 }

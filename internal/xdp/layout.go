@@ -31,7 +31,7 @@ const (
 )
 
 // Counter is the value of one slot on one CPU. struct counter in bpf/count.h.
-type Counter struct{ Packets, Octets uint64 }
+type Counter struct{ Packets, Bytes uint64 }
 
 // MaxDynamicSets is how many dynamic sets a program can have, the host's own addresses among them.
 const MaxDynamicSets = 8
@@ -94,7 +94,7 @@ func SlotAndVerdict(decision uint32) (slot uint32, verdict uint8) {
 	return decision >> 8, uint8(decision) & verdictMask
 }
 
-// Offsets in octets in struct packet of bpf/packet.h, each of a 32-bit number in host byte order.
+// Offsets in bytes in struct packet of bpf/packet.h, each of a 32-bit number in host byte order.
 const (
 	SrcClass   = int16(packet.NumFields) * 4
 	DstClass   = SrcClass + 4

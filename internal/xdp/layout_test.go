@@ -25,7 +25,7 @@ func structOf(t *testing.T, name string) *btf.Struct {
 	return s
 }
 
-// members are the offsets of a struct's members in octets.
+// members are the offsets of a struct's members in bytes.
 func members(s *btf.Struct) map[string]int {
 	offsets := map[string]int{}
 	for _, m := range s.Members {
@@ -58,7 +58,7 @@ func TestStructPacket(t *testing.T) {
 	}
 	for i, m := range s.Members[:len(want)] {
 		if size, err := btf.Sizeof(m.Type); err != nil || size != 4 || int(m.Offset.Bytes()) != 4*i {
-			t.Errorf("member %s has %d octets at %d, %v, want 4 at %d", m.Name, size, m.Offset.Bytes(), err, 4*i)
+			t.Errorf("member %s has %d bytes at %d, %v, want 4 at %d", m.Name, size, m.Offset.Bytes(), err, 4*i)
 		}
 	}
 }
@@ -92,7 +92,7 @@ func TestStructLayouts(t *testing.T) {
 	} {
 		s := structOf(t, test.name)
 		if int(s.Size) != test.size {
-			t.Errorf("struct %s has %d octets, want %d", test.name, s.Size, test.size)
+			t.Errorf("struct %s has %d bytes, want %d", test.name, s.Size, test.size)
 		}
 		offsets := members(s)
 		for member, want := range test.members {

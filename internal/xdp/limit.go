@@ -8,7 +8,7 @@ import (
 // Maps of the limits, beside Limits.
 const (
 	LimitInfos = "limit_info" // what each limit asks for, by its number
-	Evictions  = "evictions"  // per CPU and limit, the debts that were forgiven for want of room
+	Evictions  = "evictions"  // per CPU and limit, the debts that were forgiven for lack of space
 )
 
 // LimitInfo is struct limit_info of bpf/limit.h: a limit's rate and table.
@@ -33,7 +33,7 @@ type AddressMask struct{ Hi, Lo uint64 }
 const (
 	LimitInfoSize   = 104 // of LimitInfo in the map LimitInfos
 	LimitSlots      = 7   // words of a bucket that hold debts; one more is the time of its sweep
-	LimitRoom       = 3   // debts that a bucket may have on average, so that none is forgiven but now and then
+	LimitPerBucket  = 3   // debts that a bucket may have on average, so that none is forgiven but now and then
 	LimitBucketSize = 64
 	LimitFraction   = 16
 	LimitDebt       = 1 << 37 // the largest burst, in units

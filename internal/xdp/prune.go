@@ -51,7 +51,7 @@ func without(insns asm.Instructions, constants map[string]any) asm.Instructions 
 // isSet reports whether a constant has a value that C takes for true.
 func isSet(constant any) bool { return constant != nil && !reflect.ValueOf(constant).IsZero() }
 
-// reachable leaves out the functions that nothing calls, which the verifier refuses or walks for nothing
+// reachable leaves out the functions that nothing calls, which the verifier refuses or verifies for nothing
 // (https://elixir.bootlin.com/linux/v6.1/source/kernel/bpf/verifier.c, check_cfg).
 func reachable(insns asm.Instructions) asm.Instructions {
 	bodies := map[string]asm.Instructions{}

@@ -22,7 +22,7 @@ func TestsTTL(r *ir.Rule) bool {
 	return slices.ContainsFunc(r.Match, func(m ir.Match) bool { return m.Field == packet.TTL })
 }
 
-// HeldPrefixes are how many prefixes a limit has room for on netfilter, where entries take memory only when they are used.
+// HeldPrefixes are how many prefixes a limit has space for on netfilter, where entries take memory only when they are used.
 func HeldPrefixes(l *ir.Limit) int {
 	const usual = 1 << 17
 	if l.Max == 0 {

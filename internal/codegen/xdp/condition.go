@@ -21,7 +21,7 @@ type conditions struct {
 }
 
 const (
-	maxConditions = 1000 // beside those of essential rules; each is a round that the verifier walks
+	maxConditions = 1000 // beside those of essential rules; each is a round that the verifier follows
 	maxLayers     = 8    // enum in bpf/condition.h
 	maxSources    = 4    // likewise
 	conditionSize = 192  // of struct condition

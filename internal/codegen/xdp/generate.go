@@ -52,7 +52,7 @@ func into(memory map[string][]byte, name string, shape xdp.Shape) []byte {
 	if m := memory[name]; m != nil {
 		return m
 	}
-	return make([]byte, shape.Octets())
+	return make([]byte, shape.Size())
 }
 
 // Generate compiles a program for XDP. The result decides every packet as p.Eval does. A rule that Hoist places elsewhere is

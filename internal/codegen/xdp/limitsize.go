@@ -19,9 +19,9 @@ const (
 
 	floodRate = 10_000_000 // packets a second
 
-	// perBucket is how many debts a bucket is to have on average: at 3 of 7 slots, one in 200 finds no room (Poisson), and
+	// perBucket is how many debts a bucket is to have on average: at 3 of 7 slots, one in 200 finds no space (Poisson), and
 	// of a flood that comes and goes one packet in 50 finds all slots taken (Erlang's formula B).
-	perBucket = xdp.LimitRoom
+	perBucket = xdp.LimitPerBucket
 
 	// The hash has 24 bits for the bucket. All tables are one map, whose numbers have 32 bits.
 	maxLimitPrefixes = perBucket << 24

@@ -29,7 +29,7 @@ func (x *Program) Listing() string {
 	b.WriteString("\nmaps\n")
 	for _, name := range slices.Sorted(maps.Keys(x.Shapes)) {
 		shape := x.Shapes[name]
-		fmt.Fprintf(w, "  %s\t%d x %d octets\t%s\n", name, shape.Entries, shape.ValueSize, mapUses[name])
+		fmt.Fprintf(w, "  %s\t%d x %d bytes\t%s\n", name, shape.Entries, shape.ValueSize, mapUses[name])
 	}
 	w.Flush()
 	b.WriteString("\ndecide\n")
@@ -88,9 +88,9 @@ var mapUses = map[string]string{
 	xdp.Conditions:   "what rules ask for beside addresses and fields",
 	xdp.LimitInfos:   "limits: what a packet costs, how much may be owed, by which prefixes",
 	xdp.Limits:       "limits: a hash of prefixes, with when each has paid its debt",
-	xdp.Evictions:    "limits: debts that were forgiven for want of room",
-	xdp.Patterns:     "payload: all texts, and by which octets each is found",
-	xdp.Places:       "payload: octets at fixed places",
+	xdp.Evictions:    "limits: debts that were forgiven for lack of space",
+	xdp.Patterns:     "payload: all texts, and by which bytes each is found",
+	xdp.Places:       "payload: bytes at fixed places",
 	xdp.Names:        "DNS: a hash of names, with the sets that list each",
 	xdp.Guards:       "guards: secrets of cookies, and the limit of responses",
 	xdp.GuardPorts:   "guards: the guard of each port",

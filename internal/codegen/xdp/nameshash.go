@@ -59,9 +59,9 @@ func unescaped(label string) string {
 	if !found {
 		return label
 	}
-	octet, err := strconv.ParseUint(escaped[:min(3, len(escaped))], 10, 8)
+	code, err := strconv.ParseUint(escaped[:min(3, len(escaped))], 10, 8)
 	if err != nil {
 		return plain + `\` + unescaped(escaped)
 	}
-	return plain + string([]byte{byte(octet)}) + unescaped(escaped[3:])
+	return plain + string([]byte{byte(code)}) + unescaped(escaped[3:])
 }

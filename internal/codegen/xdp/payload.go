@@ -54,7 +54,7 @@ func (c *patterns) addPatterns(list []ir.Pattern) error {
 	}
 	for _, pattern := range list {
 		if n := len(pattern.Text); n < 1 || n > patternText {
-			return fmt.Errorf("payload has a text of %d octets, 1 to %d can be searched for", n, patternText)
+			return fmt.Errorf("payload has a text of %d bytes, 1 to %d can be searched for", n, patternText)
 		}
 	}
 	c.list = searches(list)
@@ -132,11 +132,11 @@ func (c *patterns) short() (n int) {
 }
 
 // window is how many bytes of the payload any pattern wants searched.
-func (c *patterns) window() (octets uint16) {
+func (c *patterns) window() (bytes uint16) {
 	for _, pattern := range c.list {
-		octets = max(octets, pattern.Within)
+		bytes = max(bytes, pattern.Within)
 	}
-	return min(octets, maxWindow)
+	return min(bytes, maxWindow)
 }
 
 // writePlace writes a struct place.

@@ -10,9 +10,9 @@ import (
 
 // The layout of struct patterns of bpf/payload.h.
 const (
-	quadOctets = 4
-	quadSlots  = 1 << 13
-	pairSlots  = quadSlots
+	quadBytes = 4
+	quadSlots = 1 << 13
+	pairSlots = quadSlots
 
 	patternTableSize = quadSlots + pairSlots + maxPatterns*patternSize
 )
@@ -31,7 +31,7 @@ func searches(list []ir.Pattern) []search {
 	users := map[int]int{} // of each slot
 	for i, p := range list {
 		out[i] = search{Pattern: p, slot: -1}
-		if len(p.Text) >= quadOctets {
+		if len(p.Text) >= quadBytes {
 			out[i].before = quadIn(p.Text, users)
 			out[i].slot = slotOfQuad(p.Text[out[i].before:])
 			users[out[i].slot]++
@@ -46,7 +46,7 @@ func searches(list []ir.Pattern) []search {
 // what leads to them, but the less often the more these bytes differ, and each time to few patterns.
 func quadIn(text []byte, users map[int]int) (best int) {
 	most, fewest := 0, 0
-	for at := range len(text) - quadOctets + 1 {
+	for at := range len(text) - quadBytes + 1 {
 		quad := folded(text[at:])
 		slices.Sort(quad)
 		n, others := len(slices.Compact(quad)), users[slotOfQuad(text[at:])]
@@ -63,7 +63,7 @@ const maxLeads = 2
 // lead is struct lead of bpf/payload.h.
 type lead struct{ First, Second uint64 }
 
-// leads are the first bytes of the quads by which patterns are known, where there are few enough of them; with room for
+// leads are the first bytes of the quads by which patterns are known, where there are few enough of them; with space for
 // maxLeads.
 func (c *patterns) leads() []lead {
 	if len(c.list) > maxLeads || c.short() > 0 {
@@ -80,7 +80,7 @@ func (c *patterns) leads() []lead {
 
 // folded is four bytes as the search compares them: with bit 5 set, which makes letters lower case.
 func folded(text []byte) []byte {
-	quad := bytes.Clone(text[:quadOctets])
+	quad := bytes.Clone(text[:quadBytes])
 	for i := range quad {
 		quad[i] |= 0x20
 	}

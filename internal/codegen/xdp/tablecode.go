@@ -125,8 +125,8 @@ func (c *tableCode) firstWord(i int) {
 func (c *tableCode) addressRow(d *dim) {
 	c.Add(
 		asm.JGE.Imm(asm.R1, int32(len(d.rows)), "none"), // never; for the verifier
-		asm.Mul.Imm(asm.R1, int32(c.rowOctets())),
-		asm.LoadMapValue(asm.R0, 0, uint32(d.base*c.rowOctets())).WithReference(xdp.Rows),
+		asm.Mul.Imm(asm.R1, int32(c.rowBytes())),
+		asm.LoadMapValue(asm.R0, 0, uint32(d.base*c.rowBytes())).WithReference(xdp.Rows),
 		asm.Add.Reg(asm.R0, asm.R1),
 	)
 }

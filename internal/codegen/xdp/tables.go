@@ -96,10 +96,10 @@ func (t *tables) allRows() int {
 
 // direct reports whether all rows are in one value of the map, whose address is a constant in the program: half as many
 // instructions as a lookup. The kernel before 6.7 limits a value to 4 MB (array_map_alloc_check).
-func (t *tables) direct() bool { return t.allRows()*t.rowOctets() <= 4<<20 }
+func (t *tables) direct() bool { return t.allRows()*t.rowBytes() <= 4<<20 }
 
-// rowOctets is the size of a row.
-func (t *tables) rowOctets() int { return 8 * (t.sums + t.words) }
+// rowBytes is the size of a row.
+func (t *tables) rowBytes() int { return 8 * (t.sums + t.words) }
 
 // cost estimates nanoseconds for a packet that matches no rule. The rows are looked at again for each rule whose condition
 // alone does not hold: supposedly every fourth that has one.
@@ -278,7 +278,7 @@ func (t *tables) build() error {
 		} else {
 			t.valueRows(d, set)
 		}
-		if set.overflow || (base+len(set.rows))*t.rowOctets() > maxRows {
+		if set.overflow || (base+len(set.rows))*t.rowBytes() > maxRows {
 			return fmt.Errorf("the %d rules differ in too many ways for the tables (%s alone has %d): "+
 				"put addresses and ports that are treated alike into one rule", len(t.program.Rules), d.name, len(set.rows))
 		}
@@ -300,7 +300,7 @@ func (t *tables) valueRows(d *dim, set *rowSet) {
 	}
 }
 
-// fieldRows walks the borders of all ranges; between two of them the row does not change.
+// fieldRows visits the borders of all ranges; between two of them the row does not change.
 func (t *tables) fieldRows(d *dim, set *rowSet) {
 	type change struct {
 		at  uint32
@@ -378,7 +378,7 @@ func (t *tables) part() component {
 	}
 	last := t.dims[len(t.dims)-1]
 	asked := uint32(len(t.conditions.numbers))
-	rows := xdp.Shape{ValueSize: uint32(t.rowOctets()), Entries: uint32(t.allRows())}
+	rows := xdp.Shape{ValueSize: uint32(t.rowBytes()), Entries: uint32(t.allRows())}
 	if t.direct() {
 		rows = xdp.Shape{ValueSize: rows.ValueSize * rows.Entries, Entries: 1}
 	}
@@ -402,7 +402,7 @@ func (t *tables) fill(index, rows, results []byte) {
 			binary.NativeEndian.PutUint16(index[2*(d.start+v):], row)
 		}
 		for i, row := range d.rows {
-			t.fillRow(rows[(d.base+i)*t.rowOctets():], row)
+			t.fillRow(rows[(d.base+i)*t.rowBytes():], row)
 		}
 	}
 	for i, alt := range t.alts {

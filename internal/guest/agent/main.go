@@ -59,7 +59,7 @@ func serve(ports []string) error {
 	}
 }
 
-// openPort waits for the channel, which the kernel finds after the agent may have begun.
+// openPort waits for the channel, which the kernel finds after the agent may have started.
 func openPort() (*os.File, error) {
 	for {
 		port, err := os.OpenFile(call.Port, os.O_RDWR, 0)

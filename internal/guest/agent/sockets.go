@@ -50,7 +50,7 @@ func (s *sockets) listen(ports []string) error {
 	return nil
 }
 
-// config has room for what comes while the machine is slow. A socket that takes MPTCP is given no connection that a program
+// config has space for what comes while the machine is slow. A socket that takes MPTCP is given no connection that a program
 // has proved.
 var config = func() (c net.ListenConfig) {
 	c.SetMultipathTCP(false)

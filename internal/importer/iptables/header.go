@@ -197,7 +197,7 @@ var tosNames = map[string]string{
 	"minimize-cost": "0x02/0x3f", "normal-service": "0x00/0x3f",
 }
 
-// tos reads VALUE[/MASK] of the octet whose upper six bits are the DSCP. The policy reads no others of it.
+// tos reads VALUE[/MASK] of the byte whose upper six bits are the DSCP. The policy reads no others of it.
 func (r *ruleReader) tos(not bool, args []string) {
 	text := args[0]
 	if name, ok := tosNames[strings.ToLower(text)]; ok {

@@ -90,7 +90,7 @@ func (s selector) coded(v saved.Values) saved.Values {
 	return v.Shifted(s.shift)
 }
 
-// flagValues is the flags octets for which a comparison holds. `in` wants one bit of right, the others all that the
+// flagValues is the flags bytes for which a comparison holds. `in` wants one bit of right, the others all that the
 // mask leaves.
 func (s selector) flagValues(op string, right any) (saved.Values, bool) {
 	if set, ok := member(right, "set").([]any); ok {

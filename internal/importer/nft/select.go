@@ -89,8 +89,8 @@ var payloads = map[string]selector{
 	"ip6 saddr": addressOf(packet.FamilyIPv6, saved.Cond.From), "ip6 daddr": addressOf(packet.FamilyIPv6, saved.Cond.To),
 	"ip protocol":  fieldOf(packet.Proto, protoKind).inFamily(packet.FamilyIPv4),
 	"ip6 nexthdr":  fieldOf(packet.Proto, protoKind).inFamily(packet.FamilyIPv6).looking(firstHeader),
-	"ip ttl":       fieldOf(packet.TTL, octetKind).inFamily(packet.FamilyIPv4),
-	"ip6 hoplimit": fieldOf(packet.TTL, octetKind).inFamily(packet.FamilyIPv6),
+	"ip ttl":       fieldOf(packet.TTL, byteKind).inFamily(packet.FamilyIPv4),
+	"ip6 hoplimit": fieldOf(packet.TTL, byteKind).inFamily(packet.FamilyIPv6),
 	"ip dscp":      fieldOf(packet.DSCP, dscpKind).inFamily(packet.FamilyIPv4),
 	"ip6 dscp":     fieldOf(packet.DSCP, dscpKind).inFamily(packet.FamilyIPv6),
 	"ip length":    fieldOf(packet.Length, lengthKind).inFamily(packet.FamilyIPv4),
@@ -170,13 +170,13 @@ func fibSelector(f map[string]any) selector {
 	return selector{unknown: fmt.Sprintf("fib %v", f["result"])}
 }
 
-// offsetMask are the bits of an IPv4 header's third pair of octets behind the flags (RFC 791, 3.1).
+// offsetMask are the bits of an IPv4 header's third pair of bytes behind the flags (RFC 791, 3.1).
 const offsetMask = 0x1fff
 
 // masked reads FIELD & MASK.
 func masked(s selector, and []any) selector {
 	p, _ := member(and[0], "payload").(map[string]any)
-	mask, isNumber := octetMask(and[1])
+	mask, isNumber := byteMask(and[1])
 	switch {
 	case s.flags:
 		bits, ok := flagKind.bits(and[1])
@@ -192,7 +192,7 @@ func masked(s selector, and []any) selector {
 	return selector{unknown: compact(map[string]any{"&": and})}
 }
 
-func octetMask(v any) (uint32, bool) {
+func byteMask(v any) (uint32, bool) {
 	f, ok := v.(float64)
 	return uint32(f), ok
 }

@@ -134,7 +134,7 @@ var (
 	protoKind  = named(255, saved.ProtoNumbers)
 	stateKind  = named(0, saved.StateNames)
 	flagKind   = named(255, saved.TCPFlag)
-	octetKind  = named(255, nil)
+	byteKind   = named(255, nil)
 	lengthKind = named(65535, nil)
 	dscpKind   = named(63, saved.DSCPNumbers)
 	familyKind = named(0, map[string]uint32{

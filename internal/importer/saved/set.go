@@ -208,8 +208,8 @@ func parsePrefix(base, mask string) (netipx.IPRange, bool) {
 
 // MaskLength is how many ones mask begins with; it is false when others follow.
 func MaskLength(mask netip.Addr) (uint32, bool) {
-	octets := mask.As16()
-	hi, lo := binary.BigEndian.Uint64(octets[:8]), binary.BigEndian.Uint64(octets[8:])
+	bytes := mask.As16()
+	hi, lo := binary.BigEndian.Uint64(bytes[:8]), binary.BigEndian.Uint64(bytes[8:])
 	if mask.Is4() {
 		hi, lo = lo<<32, 0
 	}

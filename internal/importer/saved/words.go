@@ -170,7 +170,7 @@ func FlagBits(text string) (bits uint32, ok bool) {
 	return bits, true
 }
 
-// FlagsWhere is the flag octets that a test holds for.
+// FlagsWhere is the flag bytes that a test holds for.
 func FlagsWhere(holds func(flags uint32) bool) Values {
 	out := Values{}
 	for f := range uint32(packet.FlagsNone) {

@@ -12,7 +12,7 @@ import (
 // SYN, FIN or RST, or without ACK, is not looked up, and neither is a question, which may have a time of its own.
 func (s *section) open(r *rule) {
 	protection := s.Program.Rules[r.number].Protect - 1
-	proved := int32(1) // enough, unless SYNPROXY may not have begun the connection yet: judge_proved_behind()
+	proved := int32(1) // enough, unless SYNPROXY may not have started the connection yet: judge_proved_behind()
 	if s.Handshakes[protection].Method == ir.MethodRouter {
 		proved = 0
 	}

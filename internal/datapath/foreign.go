@@ -10,27 +10,27 @@ import (
 	"github.com/floodwall/floodwall/internal/xdp"
 )
 
-// occupant is a program of somebody else on a device, as far as it can be found out.
-type occupant struct {
+// foreignProgram is a program of somebody else on a device, as far as it can be found out.
+type foreignProgram struct {
 	program ebpf.ProgramID // 0: not known
 	name    string
 	link    link.ID // 0: it is attached without one, and `ip link` can remove it
 }
 
-func findOccupant(dev netlink.Link) (o occupant) {
+func findForeign(dev netlink.Link) (p foreignProgram) {
 	x := dev.Attrs().Xdp
 	if x == nil || x.ProgId == 0 {
-		return o
+		return p
 	}
-	o.program = ebpf.ProgramID(x.ProgId)
-	if prog, err := ebpf.NewProgramFromID(o.program); err == nil {
+	p.program = ebpf.ProgramID(x.ProgId)
+	if prog, err := ebpf.NewProgramFromID(p.program); err == nil {
 		defer prog.Close()
 		if info, err := prog.Info(); err == nil {
-			o.name = info.Name
+			p.name = info.Name
 		}
 	}
-	o.link = LinkOf(dev.Attrs().Index, o.program)
-	return o
+	p.link = LinkOf(dev.Attrs().Index, p.program)
+	return p
 }
 
 // LinkOf finds the link by which a program is attached to a device as XDP, 0 when there is none. Links are those of the
@@ -50,23 +50,23 @@ func LinkOf(ifindex int, program ebpf.ProgramID) link.ID {
 	return 0
 }
 
-func (o occupant) cause() string {
+func (p foreignProgram) cause() string {
 	switch {
-	case o.program == 0:
+	case p.program == 0:
 		return "another XDP program is attached"
-	case o.name == "":
-		return fmt.Sprintf("another XDP program is attached (program id %d)", o.program)
+	case p.name == "":
+		return fmt.Sprintf("another XDP program is attached (program id %d)", p.program)
 	}
-	return fmt.Sprintf("another XDP program is attached (program id %d, %s)", o.program, o.name)
+	return fmt.Sprintf("another XDP program is attached (program id %d, %s)", p.program, p.name)
 }
 
-func (o occupant) remedy(device string) string {
+func (p foreignProgram) remedy(device string) string {
 	switch {
-	case o.link != 0 && (o.name == xdp.Program || o.name == trialProgram):
+	case p.link != 0 && (p.name == xdp.Program || p.name == trialProgram):
 		return "it is another instance of Floodwall: `floodwall --bpffs DIR unload` with its directory ends it"
-	case o.link != 0:
+	case p.link != 0:
 		return fmt.Sprintf("stop its owner or remove its pin (`bpftool link show id %d` tells whose it is): "+
-			"`ip link` cannot remove what is attached by a link", o.link)
+			"`ip link` cannot remove what is attached by a link", p.link)
 	}
 	return fmt.Sprintf("find out whose it is (`bpftool net show dev %s`) and remove it (`ip link set dev %s xdp off`)",
 		device, device)

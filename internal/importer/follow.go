@@ -33,16 +33,16 @@ func (v verdict) String() string { return [...]string{"pass", "drop", "reject"}[
 // maxPaths is on how many ways packets may come to a rule before it counts as having no equal: each makes one rule.
 const maxPaths = 512
 
-// A walk takes a number of steps that the rules' number bounds: chains that lead to each other can have more ways through
+// Following takes a number of steps that the rules' number bounds: chains that lead to each other can have more ways through
 // them than anybody can follow.
 const (
 	maxSteps     = 40_000 // packets that meet a rule, on one way
 	stepsPerRule = 40
 )
 
-// walker goes through the chains as a packet of one family does, and writes down rules of which the first that matches
+// follower goes through the chains as a packet of one family does, and writes down rules of which the first that matches
 // decides.
-type walker struct {
+type follower struct {
 	family  saved.Family
 	devices []string
 	dnat    bool // some rule translates destinations
@@ -56,7 +56,7 @@ type walker struct {
 
 	marks      bool   // some rule marks packets
 	exceeded   bool   // what would happen if every limit were exceeded
-	worst      []flat // the rules that say it, when this is the other walk
+	worst      []flat // the rules that say it, when this is the other follower
 	before     []flat // those of out up to folded, folded
 	folded     int
 	published  []published // what rules translate
@@ -65,10 +65,10 @@ type walker struct {
 	allowed    int
 }
 
-// exhausted reports whether the walk has taken all its steps.
-func (w *walker) exhausted() bool { return w.spent > w.allowed }
+// exhausted reports whether it has taken all its steps.
+func (w *follower) exhausted() bool { return w.spent > w.allowed }
 
-// trail is where a walk is: on which ways packets get here, and what happens to them.
+// trail is where a follower is: on which ways packets get here, and what happens to them.
 type trail struct {
 	paths []saved.Cond
 	final bool // no base chain follows, so that to accept is to pass
@@ -76,10 +76,10 @@ type trail struct {
 	sure  bool // all packets of paths get here; if not, only passing is sound
 }
 
-// base walks a base chain for packets on t.paths.
-func (w *walker) base(c *saved.Chain, t trail) {
+// base follows a base chain for packets on t.paths.
+func (w *follower) base(c *saved.Chain, t trail) {
 	all := t.paths
-	p := w.walk(c, t)
+	p := w.follow(c, t)
 	kind := saved.ActAccept
 	if c.Policy.Kind == saved.ActDrop {
 		kind = saved.ActDrop
@@ -94,9 +94,9 @@ func (w *walker) base(c *saved.Chain, t trail) {
 	p.act(&saved.Rule{At: c.PolicyAt, Act: saved.Action{Kind: kind}}, true)
 }
 
-// walk walks a chain.
-func (w *walker) walk(c *saved.Chain, t trail) *passage {
-	p := &passage{walker: w, trail: t, chain: c}
+// follow follows a chain.
+func (w *follower) follow(c *saved.Chain, t trail) *passage {
+	p := &passage{follower: w, trail: t, chain: c}
 	c.Visited = true
 	if slices.Contains(w.stack, c) {
 		w.report.Lose(c.PolicyAt, "chain %s leads to itself: the policy does not follow it again", c.Name)
