@@ -21,7 +21,7 @@ func TestStrictKilled(t *testing.T) {
 	if !inside(t) {
 		return
 	}
-	dir := killers(t)
+	dir := scripts(t, killer)
 	write := func(name, text string) string {
 		t.Helper()
 		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {

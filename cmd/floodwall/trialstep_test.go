@@ -26,8 +26,8 @@ exit $status
 // stepTools are the programs that a command of floodwall may start.
 var stepTools = []string{"nft", "iptables-restore", "ip6tables-restore", "iptables-save", "ip6tables-save", "ipset"}
 
-// killers makes a directory with a killer for each tool.
-func killers(t *testing.T) string {
+// scripts makes a directory with a script in the place of each tool: %s of it is the tool.
+func scripts(t *testing.T, script string) string {
 	t.Helper()
 	dir := t.TempDir()
 	for _, tool := range stepTools {
@@ -35,7 +35,7 @@ func killers(t *testing.T) string {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(filepath.Join(dir, tool), fmt.Appendf(nil, killer, path), 0o700); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, tool), fmt.Appendf(nil, script, path), 0o700); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -82,7 +82,7 @@ func TestKilledAtSteps(t *testing.T) {
 	if !testutil.Inside(t) {
 		return
 	}
-	dir := killers(t)
+	dir := scripts(t, killer)
 	var ends tally
 	hosts := testutil.Scaled(2, 6)
 	onHosts(t, []layout{companion, nftables, iptables}, hosts, func(h *trialHost) {

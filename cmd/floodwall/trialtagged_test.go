@@ -89,7 +89,7 @@ func TestTaggedTrials(t *testing.T) {
 	if !testutil.Inside(t) {
 		return
 	}
-	dir := killers(t)
+	dir := scripts(t, killer)
 	layouts := []layout{tagged{inXDP, inNftables}.layout(), tagged{inNftables, inNftables}.layout()}
 	if testutil.Long() {
 		layouts = append(layouts, tagged{inNftables, inXDP}.layout())

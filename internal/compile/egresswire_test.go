@@ -180,7 +180,7 @@ func enforce(t *testing.T, program *ir.Program, mode datapath.Mode, verified boo
 			return err
 		}
 		defer p.Close()
-		_, err = s.Install(p, nil, []datapath.Attachment{{Device: "fw0", Mode: mode}}, 0)
+		_, err = s.Install(p, nil, []datapath.Attachment{{Device: "fw0", Mode: mode}}, time.Time{})
 		return err
 	})
 }

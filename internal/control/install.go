@@ -85,7 +85,7 @@ func (s *switchover) run(ctx context.Context) error {
 			return err
 		}
 	}
-	steps := []func(context.Context) error{s.stepBack, s.loadStrictly, s.attach, s.start, s.annotate, s.settle, s.stands}
+	steps := []func(context.Context) error{s.stepBack, s.loadStrictly, s.attach, s.dropTried, s.start, s.annotate, s.settle, s.stands}
 	if !s.programs() { // the record first, so that what is in netfilter is never unknown
 		steps[1], steps[2] = steps[2], steps[1]
 	}
@@ -95,7 +95,7 @@ func (s *switchover) run(ctx context.Context) error {
 			return errors.Join(err, s.undo())
 		}
 	}
-	if err := errors.Join(s.dropEnded(ctx), s.finish(ctx)); err != nil { // nothing of it decides
+	if err := errors.Join(s.dropEnded(), s.finish(ctx)); err != nil { // nothing of it decides
 		s.note(fmt.Sprintf("the next change removes what is left of the policy before: %v", err))
 	}
 	return nil
@@ -115,8 +115,8 @@ func (s *switchover) note(text string) { s.to.notes = append(s.to.notes, text) }
 // both reports whether XDP and netfilter have a part in the change.
 func (s *switchover) both() bool { return s.programs() && len(s.new)+len(s.old) > 0 }
 
-// stepBack has the rulesets of the policy before a trial decide again, since a new one takes their place. If the change
-// goes no further, the trial is over.
+// stepBack has the rulesets of the policy before a trial decide again, since a new one takes their place. Those on trial decide
+// too, until XDP has changed. If the change goes no further, the trial is over.
 func (s *switchover) stepBack(ctx context.Context) error {
 	if s.ended == nil || s.base == nil || len(s.base.manifest.Rulesets) == 0 {
 		return nil
@@ -124,7 +124,7 @@ func (s *switchover) stepBack(ctx context.Context) error {
 	s.done = append(s.done, func() error { return s.running.live.giveUp(ctx) })
 	for _, p := range s.ended.manifest.AllRulesets() {
 		if old := s.old[p.Kind]; old != nil {
-			if err := s.tools[p.Kind].Rollback(ctx, p.Name, old.Name); err != nil {
+			if err := s.tools[p.Kind].Release(ctx, p.Name, old.Name); err != nil {
 				return err
 			}
 		}
@@ -132,18 +132,25 @@ func (s *switchover) stepBack(ctx context.Context) error {
 	return nil
 }
 
-// dropEnded removes what is left of the policy whose trial this change has ended.
-func (s *switchover) dropEnded(ctx context.Context) (err error) {
+// dropTried removes the rulesets of the policy whose trial this change has ended.
+func (s *switchover) dropTried(ctx context.Context) error {
 	if s.ended == nil {
 		return nil
 	}
 	for _, p := range s.ended.manifest.AllRulesets() {
-		err = errors.Join(err, s.tools[p.Kind].Remove(ctx, p.Name))
+		if err := s.tools[p.Kind].Remove(ctx, p.Name); err != nil {
+			s.remain(p.Name, err)
+		}
 	}
-	if s.ended.program == nil {
-		err = errors.Join(err, removeRecord(s.running.state, s.ended.number))
+	return nil
+}
+
+// dropEnded removes the record of the policy whose trial this change has ended, if it has one.
+func (s *switchover) dropEnded() error {
+	if s.ended == nil || s.ended.program != nil {
+		return nil
 	}
-	return err
+	return removeRecord(s.running.state, s.ended.number)
 }
 
 // prepare finds the tools, and removes remains of applies that died.
@@ -243,16 +250,16 @@ func (s *switchover) attach(ctx context.Context) error {
 	if s.program != nil {
 		to = s.attachments()
 	}
-	left, err := s.programGuard(ctx)
+	ends, err := s.programEnds(ctx)
 	if err != nil {
 		return err
 	}
 	state := s.running.state
 	var devices []*datapath.Device
 	if s.move != nil {
-		devices, err = state.Replace(s.running.generation.number, s.program, s.text, to, left)
+		devices, err = state.Replace(s.running.generation.number, s.program, s.text, to, ends)
 	} else {
-		devices, err = state.Install(s.program, s.text, to, left)
+		devices, err = state.Install(s.program, s.text, to, ends)
 	}
 	if err != nil {
 		return err
@@ -261,7 +268,7 @@ func (s *switchover) attach(ctx context.Context) error {
 		s.to.returns = s.base.number
 	}
 	if s.program != nil {
-		if left > 0 {
+		if !ends.IsZero() {
 			s.done = append(s.done, state.Rollback)
 		}
 		for _, d := range devices {
@@ -271,7 +278,7 @@ func (s *switchover) attach(ctx context.Context) error {
 		s.to.notes = append(s.to.notes, lostReplies(s.manifest, s.to.devices)...)
 		return nil
 	}
-	return s.recorded(left > 0 && s.programs())
+	return s.recorded(!ends.IsZero() && s.programs())
 }
 
 // recorded finds the record of a generation without XDP, and has undo remove it. released says that devices were, on trial.

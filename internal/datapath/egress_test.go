@@ -38,7 +38,7 @@ func TestGuardComesAndGoes(t *testing.T) {
 	s := cable(t)
 	put(t, s, "old", 0, in("fw0"))
 	leaves(t, "with a guard", "old")
-	if _, err := s.Install(unguarded(t, "new"), nil, in("fw0"), 0); err != nil {
+	if _, err := s.Install(unguarded(t, "new"), nil, in("fw0"), time.Time{}); err != nil {
 		t.Fatal(err)
 	}
 	leaves(t, "without", "")
@@ -75,7 +75,7 @@ func TestGuardOnTrial(t *testing.T) {
 			s := locked(t)
 			install := func(p *datapath.Program, trial time.Duration) {
 				t.Helper()
-				if _, err := s.Install(p, nil, in("fw0"), trial); err != nil {
+				if _, err := s.Install(p, nil, in("fw0"), ending(trial)); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -109,7 +109,7 @@ func TestGuardUndone(t *testing.T) {
 	s := cable(t)
 	fail := func(p *datapath.Program, when, want string) {
 		t.Helper()
-		if _, err := s.Install(p, nil, in("fw0 none"), 0); err == nil {
+		if _, err := s.Install(p, nil, in("fw0 none"), time.Time{}); err == nil {
 			t.Fatal("installed on a device that is not there")
 		}
 		testutil.Veth(t, "fw2", "fw3")
@@ -117,7 +117,7 @@ func TestGuardUndone(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := s.Install(p, nil, in("fw0 fw2"), 0); err == nil {
+		if _, err := s.Install(p, nil, in("fw0 fw2"), time.Time{}); err == nil {
 			t.Error("installed on a device that another program has")
 		}
 		leaves(t, when, want)
@@ -127,7 +127,7 @@ func TestGuardUndone(t *testing.T) {
 		ip(t, "link del fw2")
 	}
 	fail(policy(t, "new"), "nothing before", "")
-	if _, err := s.Install(unguarded(t, "old"), nil, in("fw0"), 0); err != nil {
+	if _, err := s.Install(unguarded(t, "old"), nil, in("fw0"), time.Time{}); err != nil {
 		t.Fatal(err)
 	}
 	fail(policy(t, "new"), "no guard before", "")
@@ -168,7 +168,7 @@ func TestInherited(t *testing.T) {
 	if m, err := s.Verified(); m != nil || err != nil {
 		t.Errorf("nothing runs and it has clients: %v, %v", m, err)
 	}
-	if _, err := s.Install(unguarded(t, "old"), nil, in("fw0"), 0); err != nil {
+	if _, err := s.Install(unguarded(t, "old"), nil, in("fw0"), time.Time{}); err != nil {
 		t.Fatal(err)
 	}
 	small, err := s.Verified()
@@ -184,7 +184,7 @@ func TestInherited(t *testing.T) {
 	if err := first.Map(xdp.Verified).Put(client, uint32(5)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Install(first, nil, in("fw0"), 0); err != nil {
+	if _, err := s.Install(first, nil, in("fw0"), time.Time{}); err != nil {
 		t.Fatal(err)
 	}
 	verified, err := s.Verified()

@@ -14,9 +14,8 @@ var (
 	ErrNoPrevious = errors.New("there is no policy before this one to return to")
 )
 
-// RestartTrial counts the time of the trial anew, for an apply that is still at work: it ends when left has passed from now
-// on, even if it has ended already. It returns ErrNoTrial when there is none. The caller holds the lock.
-func (s *State) RestartTrial(left time.Duration) error {
+// RestartTrial gives the trial another deadline, for an apply that is still at work, even if it has ended already. It returns ErrNoTrial when there is none. The caller holds the lock.
+func (s *State) RestartTrial(ends time.Time) error {
 	t, err := s.Trial()
 	if err != nil {
 		return err
@@ -24,7 +23,7 @@ func (s *State) RestartTrial(left time.Duration) error {
 	if t == nil {
 		return ErrNoTrial
 	}
-	return s.setDeadline(t.New, monotonic()+left)
+	return s.setDeadline(t.New, onClock(ends))
 }
 
 // Confirm ends the trial: its generation stays. It returns ErrNoTrial, ErrExpired or ErrUnfinished when there is

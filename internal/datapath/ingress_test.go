@@ -181,7 +181,7 @@ func set(t *testing.T, name, value string) {
 func protected(t *testing.T, s *datapath.State) *datapath.Program {
 	t.Helper()
 	p := loadInside(t, protecting(t, 1000))
-	if _, err := s.Install(p, nil, in("fw0"), 0); err != nil {
+	if _, err := s.Install(p, nil, in("fw0"), time.Time{}); err != nil {
 		t.Fatal(err)
 	}
 	return p

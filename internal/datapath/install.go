@@ -22,18 +22,18 @@ type Attachment struct {
 // each device goes on with the program it has, and the next Install cleans up. The generation that ran before is kept
 // for Rollback, and the one that was kept so far is removed.
 //
-// With a trial, which is how long one lasts (0: none), the old generation returns by then unless Confirm is called
+// With a trial, which is one that ends some time (zero: none), the old generation returns then unless Confirm is called
 // first, also if this process dies at any point. Devices that only the old generation had pass everything during the
 // trial; those that only the new one has do so after it. A trial that has not ended is replaced: the generation to
 // return to remains the one from before it, with or without a new trial.
 //
 // The program is nil for a generation that runs elsewhere: a record, for which all devices are released, at once or
 // when the trial is confirmed.
-func (s *State) Install(p *Program, manifest []byte, to []Attachment, trial time.Duration) ([]*Device, error) {
-	return s.install(p, manifest, to, trial, 0)
+func (s *State) Install(p *Program, manifest []byte, to []Attachment, ends time.Time) ([]*Device, error) {
+	return s.install(p, manifest, to, ends, 0)
 }
 
-func (s *State) install(p *Program, manifest []byte, to []Attachment, trial time.Duration, replaces int) ([]*Device, error) {
+func (s *State) install(p *Program, manifest []byte, to []Attachment, ends time.Time, replaces int) ([]*Device, error) {
 	if err := s.Settle(); err != nil {
 		return nil, err
 	}
@@ -56,8 +56,8 @@ func (s *State) install(p *Program, manifest []byte, to []Attachment, trial time
 	}
 	swap := &swap{state: s, code: s.code(number, p), old: v.devices}
 	defer swap.close()
-	if trial > 0 {
-		err = swap.onTrial(trial, v.base)
+	if !ends.IsZero() {
+		err = swap.onTrial(ends, v.base)
 	}
 	if err == nil {
 		err = swap.run(to)
@@ -69,7 +69,7 @@ func (s *State) install(p *Program, manifest []byte, to []Attachment, trial time
 		return swap.now(), err
 	}
 	keep := []int{number, v.base}
-	if trial > 0 {
+	if !ends.IsZero() {
 		before, readErr := s.before(v.base)
 		keep, err = append(keep, before), errors.Join(err, readErr)
 	}

@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
@@ -53,7 +54,7 @@ func ip(t *testing.T, line string) {
 // install installs a program that drops all under slot 70.
 func install(t *testing.T, s *datapath.State, devices ...string) []*datapath.Device {
 	t.Helper()
-	installed, err := s.Install(loadInside(t, always(70, 1)), []byte("manifest"), on(devices...), 0)
+	installed, err := s.Install(loadInside(t, always(70, 1)), []byte("manifest"), on(devices...), time.Time{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -151,7 +152,7 @@ func TestNoEthernet(t *testing.T) {
 	}
 	ip(t, "tuntap add tun0 mode tun")
 	s := locked(t)
-	_, err := s.Install(loadInside(t, always(70, 1)), nil, on("tun0"), 0)
+	_, err := s.Install(loadInside(t, always(70, 1)), nil, on("tun0"), time.Time{})
 	refused(t, err, "no Ethernet header", "Ethernet device below")
 	refused(t, datapath.DeviceExists("tun0"), "no Ethernet header", "Ethernet device below")
 	if err := datapath.DeviceExists("lo"); err != nil {
@@ -273,7 +274,7 @@ func TestGone(t *testing.T) {
 		}
 	}
 	testutil.Veth(t, "fw0", "fw1")
-	if _, err := s.Install(loadInside(t, always(70, 1)), nil, on("fw0", "none"), 0); err == nil {
+	if _, err := s.Install(loadInside(t, always(70, 1)), nil, on("fw0", "none"), time.Time{}); err == nil {
 		t.Error("installed on a device that does not exist")
 	}
 	if got, err := s.Gone(); len(got) != 1 || err != nil {
@@ -298,7 +299,7 @@ func TestCountersStay(t *testing.T) {
 	}
 	large := always(70, 1)
 	large.Slots = 5000
-	if _, err := s.Install(loadInside(t, large), nil, on("fw0", "none"), 0); err == nil {
+	if _, err := s.Install(loadInside(t, large), nil, on("fw0", "none"), time.Time{}); err == nil {
 		t.Fatal("installed on a device that does not exist")
 	}
 	counters, err := s.Counters()
@@ -310,7 +311,7 @@ func TestCountersStay(t *testing.T) {
 	if err != nil || counts[70].Packets < 1000 { // there are neighbour solicitations too
 		t.Errorf("counters of slot 70: %+v, %v, want 1000 packets", counts[70], err)
 	}
-	if _, err := s.Install(loadInside(t, large), nil, on("fw0"), 0); err != nil {
+	if _, err := s.Install(loadInside(t, large), nil, on("fw0"), time.Time{}); err != nil {
 		t.Fatal(err)
 	}
 	now, err := s.Counters()
@@ -335,7 +336,7 @@ func TestRunningDuringInstalls(t *testing.T) {
 	done := make(chan error, 1)
 	go func() {
 		for range 30 {
-			if _, err := s.Install(p, nil, on("fw0"), 0); err != nil {
+			if _, err := s.Install(p, nil, on("fw0"), time.Time{}); err != nil {
 				done <- err
 				return
 			}
@@ -370,7 +371,7 @@ func TestForeign(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = s.Install(loadInside(t, always(70, 1)), nil, on("fw0"), 0)
+	_, err = s.Install(loadInside(t, always(70, 1)), nil, on("fw0"), time.Time{})
 	refused(t, err, "another XDP program is attached (program id", "bpftool link")
 	if err := detach(); err != nil {
 		t.Fatal(err)
@@ -385,7 +386,7 @@ func TestForeign(t *testing.T) {
 	}
 	defer unlock()
 	install(t, other, "fw1")
-	_, err = s.Install(loadInside(t, always(70, 1)), nil, on("fw1"), 0)
+	_, err = s.Install(loadInside(t, always(70, 1)), nil, on("fw1"), time.Time{})
 	refused(t, err, "floodwall)", "floodwall --bpffs DIR unload")
 }
 
@@ -408,7 +409,7 @@ func TestUndoWithoutPins(t *testing.T) {
 	}
 	before := programOn(t, "fw0")
 	next := loadInside(t, returning(asm.Mov.Imm(asm.R0, 0)))
-	if _, err = s.Install(next, nil, on("fw0", "fw1"), 0); err == nil {
+	if _, err = s.Install(next, nil, on("fw0", "fw1"), time.Time{}); err == nil {
 		t.Fatal("a device that refuses is no error")
 	}
 	if after := programOn(t, "fw0"); after != before || after == 0 {
@@ -444,7 +445,7 @@ func TestLargeMTU(t *testing.T) {
 	}
 	t.Cleanup(p.Close)
 	s := locked(t)
-	_, err = s.Install(p, nil, on("fw0"), 0)
+	_, err = s.Install(p, nil, on("fw0"), time.Time{})
 	refused(t, err, "the MTU is 9000", "ip link set dev fw0 mtu 1500")
 	if err := s.RemoveIfEmpty(); err != nil {
 		t.Error(err)

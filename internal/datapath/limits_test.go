@@ -67,7 +67,7 @@ func TestLimits(t *testing.T) {
 	s := locked(t)
 	p := loadInside(t, withLimits(t))
 	evict(t, p)
-	if _, err := s.Install(p, []byte("manifest"), on("fw0"), 0); err != nil {
+	if _, err := s.Install(p, []byte("manifest"), on("fw0"), time.Time{}); err != nil {
 		t.Fatal(err)
 	}
 	running, err := s.Running()

@@ -89,9 +89,10 @@ func TestWithoutProgram(t *testing.T) {
 	s := cable(t)
 	elsewhere := func() {
 		t.Helper()
-		if _, err := s.Install(nil, []byte("elsewhere"), nil, short); err != nil {
+		if _, err := s.Install(nil, []byte("elsewhere"), nil, ending(short)); err != nil {
 			t.Fatal(err)
 		}
+		begin(t, s, short)
 		expect(t, "on trial elsewhere", "pass pass")
 	}
 	put(t, s, "old", 0, in("fw0 fw1*"))

@@ -13,8 +13,8 @@ const pinReplaces = "replaces"
 // Replace is Install for a generation that is the same, to who rolls back, as the old one, which runs or is a record.
 // Nothing is removed, and until Succeed is called Rollback returns to the old one, as it does after an Install. The caller
 // holds the lock.
-func (s *State) Replace(old int, p *Program, manifest []byte, to []Attachment, trial time.Duration) ([]*Device, error) {
-	return s.install(p, manifest, to, trial, old)
+func (s *State) Replace(old int, p *Program, manifest []byte, to []Attachment, ends time.Time) ([]*Device, error) {
+	return s.install(p, manifest, to, ends, old)
 }
 
 func (s *State) noteReplaces(number, old int) error {

@@ -35,7 +35,7 @@ func TestReplace(t *testing.T) {
 	}
 	replace := func(old int, trial time.Duration) {
 		t.Helper()
-		_, err := s.Replace(old, loadInside(t, always(70, 1)), []byte("manifest"), on("fw0"), trial)
+		_, err := s.Replace(old, loadInside(t, always(70, 1)), []byte("manifest"), on("fw0"), ending(trial))
 		do("replacing", err)
 	}
 	install(t, s, "fw0") // 1

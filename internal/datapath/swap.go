@@ -29,14 +29,14 @@ type swap struct {
 }
 
 // onTrial puts the swap on trial, with the generation to return to.
-func (s *swap) onTrial(length time.Duration, base int) (err error) {
+func (s *swap) onTrial(ends time.Time, base int) (err error) {
 	if base != 0 {
 		s.previous = s.state.code(base, nil)
 	}
 	if s.had, err = s.state.had(base); err != nil {
 		return err
 	}
-	s.trial, err = s.state.newTrial(length, s.code, s.previous)
+	s.trial, err = s.state.newTrial(ends, s.code, s.previous)
 	return err
 }
 
@@ -78,8 +78,7 @@ func (s *swap) run(to []Attachment) error {
 }
 
 // prepare opens what the devices have, to be given back if the swap fails. Then it loads what devices in generic mode take,
-// as far as it is known which do, before any device is changed: verifying takes longest of all that an apply does. The
-// time of a trial begins after it.
+// as far as it is known which do, before any device is changed: verifying takes longest of all that an apply does.
 func (s *swap) prepare(to []Attachment) (err error) {
 	if s.held, err = s.state.hold(s.old); err != nil {
 		return err
@@ -99,9 +98,6 @@ func (s *swap) prepare(to []Attachment) (err error) {
 		if _, err := s.programFor(mode, true, had); err != nil {
 			return err
 		}
-	}
-	if s.trial != nil {
-		return s.trial.begin(false)
 	}
 	return nil
 }
@@ -196,7 +192,7 @@ func (s *swap) done() []*Device { return append(slices.Clone(s.updated), s.added
 func (s *swap) finish() error {
 	err := errors.Join(s.detachOthers(), s.state.nameLinks(s.done()), s.removePrograms())
 	if s.trial != nil {
-		err = errors.Join(err, s.trial.begin(true))
+		err = errors.Join(err, s.trial.complete())
 	}
 	return err
 }

@@ -43,6 +43,13 @@ func monotonic() time.Duration {
 	return time.Duration(t.Nano())
 }
 
+// onClock is a time on that clock, which is the one of Go's monotonic times. A process that has to wait in between gets an
+// earlier time, and not a later one.
+func onClock(t time.Time) time.Duration {
+	now := monotonic()
+	return now + time.Until(t)
+}
+
 // Trial returns the trial that the devices run, expired or not, or nil when there is none.
 func (s *State) Trial() (*Trial, error) {
 	v, err := s.situation()

@@ -238,7 +238,7 @@ func TestTrialFails(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := s.Install(p, nil, in(to), long); err == nil {
+			if _, err := s.Install(p, nil, in(to), ending(long)); err == nil {
 				t.Errorf("%s: installed on %s", when, to)
 			}
 			p.Close()
@@ -252,7 +252,7 @@ func TestTrialFails(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer p.Close()
-		if _, err := s.Install(p, []byte(name), in(to), trial); err != nil {
+		if _, err := s.Install(p, []byte(name), in(to), ending(trial)); err != nil {
 			t.Fatal(err)
 		}
 	}

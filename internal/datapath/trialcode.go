@@ -31,17 +31,17 @@ const (
 // trialCode makes the programs that devices run during a trial. Each is loaded and pinned when first asked for.
 type trialCode struct {
 	dir      string
-	length   time.Duration
+	ends     time.Time
 	new, old *code // old is nil when there is none
 	term     *ebpf.Map
 	arrays   map[Mode]*ebpf.Map
 	programs map[variant]*ebpf.Program
 }
 
-// newTrial makes the directory of a trial whose deadline is so far away.
-func (s *State) newTrial(length time.Duration, next, old *code) (_ *trialCode, err error) {
+// newTrial makes the directory of a trial with this deadline.
+func (s *State) newTrial(ends time.Time, next, old *code) (_ *trialCode, err error) {
 	c := &trialCode{
-		dir: s.path(trialName(next.number)), length: length, new: next, old: old,
+		dir: s.path(trialName(next.number)), ends: ends, new: next, old: old,
 		arrays: map[Mode]*ebpf.Map{}, programs: map[variant]*ebpf.Program{},
 	}
 	defer func() {
@@ -59,7 +59,7 @@ func (s *State) newTrial(length time.Duration, next, old *code) (_ *trialCode, e
 	if c.term, err = ebpf.NewMap(spec.Maps["term"]); err != nil {
 		return nil, fmt.Errorf("trial: %w", err)
 	}
-	if err := c.begin(false); err != nil {
+	if err := c.begin(); err != nil {
 		return nil, err
 	}
 	if err := pinMap(c.term, c.dir+"/"+pinTerm); err != nil {
@@ -68,17 +68,23 @@ func (s *State) newTrial(length time.Duration, next, old *code) (_ *trialCode, e
 	return c, nil
 }
 
-// begin counts the time until the deadline from now on. whole is whether every device has its program.
-func (c *trialCode) begin(whole bool) error {
+// begin sets the deadline.
+func (c *trialCode) begin() error {
+	return c.note(func(t term) { t.deadline().Store(int64(onClock(c.ends))) })
+}
+
+// complete notes that every device has its program.
+func (c *trialCode) complete() error {
+	return c.note(func(t term) { t.whole().Store(1) })
+}
+
+func (c *trialCode) note(what func(term)) error {
 	term, err := mapTerm(c.term)
 	if err != nil {
 		return fmt.Errorf("trial: %w", err)
 	}
 	defer term.close()
-	term.deadline().Store(int64(monotonic() + c.length))
-	if whole {
-		term.whole().Store(1)
-	}
+	what(term)
 	return nil
 }
 

@@ -31,13 +31,33 @@ func policy(t *testing.T, name string) *datapath.Program {
 	return loadInside(t, guarding(slots[name]))
 }
 
+// ending is when a trial of this length from now on ends; of 0, there is none.
+func ending(trial time.Duration) time.Time {
+	if trial == 0 {
+		return time.Time{}
+	}
+	return time.Now().Add(trial)
+}
+
+// begin counts the time of a trial from now on: installing may have taken long.
+func begin(t *testing.T, s *datapath.State, trial time.Duration) {
+	t.Helper()
+	if trial == 0 {
+		return
+	}
+	if err := s.RestartTrial(ending(trial)); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // put installs the policy of a name.
 func put(t *testing.T, s *datapath.State, name string, trial time.Duration, to []datapath.Attachment) []*datapath.Device {
 	t.Helper()
-	devices, err := s.Install(policy(t, name), []byte(name), to, trial)
+	devices, err := s.Install(policy(t, name), []byte(name), to, ending(trial))
 	if err != nil {
 		t.Fatalf("installing %s: %v", name, err)
 	}
+	begin(t, s, trial)
 	return devices
 }
 
@@ -228,7 +248,7 @@ func TestChild(t *testing.T) {
 		}
 		p := policy(t, "new")
 		change = func() error {
-			_, err := s.Install(p, []byte("new"), in(strings.Join(task[2:], " ")), length)
+			_, err := s.Install(p, []byte("new"), in(strings.Join(task[2:], " ")), ending(length))
 			return err
 		}
 	}

@@ -37,7 +37,7 @@ func TestTrialOutlivesProcess(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := s.Install(old, nil, in(devices), 0); err != nil {
+		if _, err := s.Install(old, nil, in(devices), time.Time{}); err != nil {
 			t.Fatal(err)
 		}
 		old.Close()
@@ -71,7 +71,7 @@ func killedInstalls(t *testing.T, r *rand.Rand, devices string) {
 	var takes time.Duration
 	for i := range kills() / 2 {
 		s, unlock := open(t)
-		if _, err := s.Install(old[i%3], []byte("old"), in(devices), 0); err != nil {
+		if _, err := s.Install(old[i%3], []byte("old"), in(devices), time.Time{}); err != nil {
 			t.Fatal(err)
 		}
 		if found := pins(t); len(found) != min(i+1, 2)+2 {
@@ -210,7 +210,7 @@ func TestKilledExchange(t *testing.T) {
 }
 
 func installed(s *datapath.State, p *datapath.Program, trial time.Duration) error {
-	_, err := s.Install(p, nil, in("fw0 fw1*"), trial)
+	_, err := s.Install(p, nil, in("fw0 fw1*"), ending(trial))
 	return err
 }
 

@@ -20,7 +20,9 @@ type generations interface {
 	name(n int) string // "" for 0
 	prefix() string
 	beside(ctx context.Context, n, old int, trial time.Duration) error
-	Succeed(ctx context.Context, name, old string, trial time.Duration) error
+	SetReturn(ctx context.Context, name, old string, trial time.Duration) error
+	Renew(ctx context.Context, name string, left time.Duration) error
+	SetAside(ctx context.Context, name, old string) error
 	Confirm(ctx context.Context, name, old string) error
 	Rollback(ctx context.Context, name, old string) error
 	Trial(ctx context.Context, name string) (time.Duration, State, error)

@@ -113,7 +113,7 @@ func TestBeside(t *testing.T) {
 		b.must(b.beside(ctx, 2, 1, 10*time.Second))
 		b.want("beside", "both")
 		stop := b.traffic()
-		b.must(b.Succeed(ctx, b.name(2), b.name(1), 3*time.Second))
+		b.must(succeed(ctx, b, b.name(2), b.name(1), 3*time.Second))
 		b.want("succeeded", "even")
 		b.states("succeeded", "1 aside, 2 on trial")
 		time.Sleep(3 * time.Second)

@@ -13,6 +13,7 @@
 //  2. What the kernel holds is read back and compared with what was asked.
 //  3. Elements with a timeout enter the set trial: the new generation decides, beside the old one.
 //  4. A guard with a set named superseded lets all packets by the old generation, or the old one is removed.
+//     The set has its elements, with timeouts, before step 3, and before anything asks it: step 4 may take as long as it will.
 //
 // Between 3 and 4, some milliseconds, both decide and a packet passes when both pass it. So a packet on its way from
 // one chain to the next while the generations change cannot slip through between them. When step 4 is never done, the

@@ -89,6 +89,25 @@ func checkTrial(trial time.Duration) error {
 	return nil
 }
 
+// succeed begins a trial of a generation, or begins it anew. The time of the old one's return runs before it is set aside, and
+// before the time of the new one runs: however long a step takes, one of the two decides.
+func succeed(ctx context.Context, t interface {
+	SetReturn(ctx context.Context, name, old string, trial time.Duration) error
+	Renew(ctx context.Context, name string, left time.Duration) error
+	SetAside(ctx context.Context, name, old string) error
+}, name, old string, trial time.Duration) error {
+	if old == "" {
+		return t.Renew(ctx, name, trial)
+	}
+	if err := t.SetReturn(ctx, name, old, trial); err != nil {
+		return err
+	}
+	if err := t.Renew(ctx, name, trial); err != nil {
+		return err
+	}
+	return t.SetAside(ctx, name, old)
+}
+
 // replaceable checks that a new generation is not there yet, and that the old one, unless "", is on its own.
 func replaceable(ctx context.Context, target interface {
 	Trial(context.Context, string) (time.Duration, State, error)

@@ -73,17 +73,19 @@ func (n *Nft) script(ctx context.Context, lines ...string) error {
 
 // nftObject is one of a listing in JSON (man libnftables-json); only one pointer is set.
 type nftObject struct {
-	Table *struct{ Name string }
-	Chain *struct{ Family, Name, Table, Hook string }
-	Rule  *struct {
-		Family, Table, Chain, Comment string
-		Handle                        int
-	}
+	Table   *struct{ Name string }
+	Chain   *struct{ Family, Name, Table, Hook string }
+	Rule    *nftRule
 	Counter *struct {
 		Name, Table    string
 		Packets, Bytes uint64
 	}
 	Set *struct{ Elem []json.RawMessage }
+}
+
+type nftRule struct {
+	Family, Table, Chain, Comment string
+	Handle                        int
 }
 
 // ruleset lists all tables of the families inet and netdev, without elements of sets. Of all the listings of nft 1.0.6
@@ -197,6 +199,12 @@ func (n *Nft) Trial(ctx context.Context, table string) (left time.Duration, stat
 		}
 		if err != nil || left == 0 {
 			return 0, guard.end, err
+		}
+		if guard.during == Aside { // or only about to be
+			rules, err := n.askers(ctx, table)
+			if err != nil || rules == nil {
+				return 0, Settled, err
+			}
 		}
 		return left, guard.during, nil
 	}

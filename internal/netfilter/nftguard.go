@@ -18,7 +18,11 @@ const (
 // guard is a script that adds a guard to these base chains: an empty set, and a first rule that accepts by it. Accept
 // ends the evaluation of this chain only; the base chains of other tables see the packet all the same.
 func guard(table, set, operator string, chains []string) []string {
-	lines := []string{fmt.Sprintf("add set inet %s %s { type nf_proto; flags timeout; }", table, set)}
+	return append([]string{fmt.Sprintf("add set inet %s %s { type nf_proto; flags timeout; }", table, set)}, ask(table, set, operator, chains)...)
+}
+
+// ask are the rules of a guard.
+func ask(table, set, operator string, chains []string) (lines []string) {
 	for _, chain := range chains {
 		lines = append(lines, fmt.Sprintf("insert rule inet %s %s meta nfproto %s @%s accept comment %q",
 			table, chain, operator, set, guardComment))
@@ -40,8 +44,8 @@ func enter(table, set string, timeout time.Duration, tagged bool) string {
 	return script
 }
 
-// aside is a script that takes the decision from a table for so long.
-func (n *Nft) aside(ctx context.Context, table string, trial time.Duration) ([]string, error) {
+// asking is a script that has all base chains of a table ask a set that is there.
+func (n *Nft) asking(ctx context.Context, table, set string) ([]string, error) {
 	objects, err := n.ruleset(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("chains of table %s: %w", table, err)
@@ -52,35 +56,50 @@ func (n *Nft) aside(ctx context.Context, table string, trial time.Duration) ([]s
 			chains[c.Family] = append(chains[c.Family], c.Name)
 		}
 	}
-	lines, tagged := guard(table, supersededSet, "", chains["inet"]), chains["netdev"] != nil
-	if tagged {
-		lines = append(lines, guardTagged(table, supersededSet, "", chains["netdev"])...)
-	}
-	return append(lines, enter(table, supersededSet, trial, tagged)), nil
+	return append(ask(table, set, "", chains["inet"]), askTagged(table, set, "", chains["netdev"])...), nil
 }
 
-// unguard is a script that removes a table's guard, if it has one.
-func (n *Nft) unguard(ctx context.Context, table, set string) ([]string, error) {
+// unask is a script after which nothing asks a guard's set, and what a verb does to the set; nil when there is no such set.
+func (n *Nft) unask(ctx context.Context, table, set, verb string) (lines []string, err error) {
 	t, err := n.sets(ctx, table)
 	if err != nil || t == nil || t.sets[set] == nil {
 		return nil, err
 	}
+	rules, err := n.askers(ctx, table)
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range rules {
+		lines = append(lines, "delete rule "+r.Family+" "+table+" "+r.Chain+" handle "+strconv.Itoa(r.Handle))
+	}
+	tagged, err := n.tagged(ctx, table)
+	return append(lines, onSets(verb, table, set, tagged)...), err
+}
+
+// onSets does something to a guard's set in each table that has it.
+func onSets(verb, table, set string, tagged bool) []string {
+	lines := []string{verb + " set inet " + table + " " + set}
+	if tagged {
+		lines = append(lines, verb+" set netdev "+table+" "+set)
+	}
+	return lines
+}
+
+// askers are the rules of a table's guard.
+func (n *Nft) askers(ctx context.Context, table string) (rules []*nftRule, err error) {
 	objects, err := n.ruleset(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("rules of table %s: %w", table, err)
 	}
-	var lines []string
-	sets := map[string]bool{"inet": true}
 	for _, o := range objects {
 		if r := o.Rule; r != nil && r.Table == table && r.Comment == guardComment {
-			lines = append(lines, "delete rule "+r.Family+" "+table+" "+r.Chain+" handle "+strconv.Itoa(r.Handle))
-			sets[r.Family] = true
+			rules = append(rules, r)
 		}
 	}
-	for _, family := range families {
-		if sets[family] {
-			lines = append(lines, "delete set "+family+" "+table+" "+set)
-		}
-	}
-	return lines, nil
+	return rules, nil
+}
+
+// unguard is a script that removes a table's guard, if it has one.
+func (n *Nft) unguard(ctx context.Context, table, set string) ([]string, error) {
+	return n.unask(ctx, table, set, "delete")
 }

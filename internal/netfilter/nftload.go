@@ -18,7 +18,7 @@ type Table struct {
 	// with the larger prefix is entered.
 	Fill map[string][]Element
 
-	// Beside leaves the old table deciding too, until Succeed or Confirm: when another place in the kernel, such as XDP,
+	// Beside leaves the old table deciding too, until SetAside or Confirm: when another place in the kernel, such as XDP,
 	// is to change in between. It takes a trial.
 	Beside bool
 }
@@ -108,40 +108,33 @@ func (n *Nft) change(ctx context.Context, t Table, old string, trial time.Durati
 		}
 		return err
 	}
-	return n.succeed(ctx, t.Name, old, trial, t.hasTagged())
+	return succeed(ctx, n, t.Name, old, trial)
 }
 
-// succeed begins a trial, or begins it anew, and sets the old table aside.
-func (n *Nft) succeed(ctx context.Context, table, old string, trial time.Duration, tagged bool) error {
-	var last []string
-	if old != "" {
-		var err error
-		if last, err = n.aside(ctx, old, trial-overlap); err != nil {
-			return err
-		}
-	}
-	if err := n.script(ctx, enter(table, trialSet, trial, tagged)); err != nil || old == "" {
-		return err
-	}
-	return n.script(ctx, last...)
-}
-
-// SetAside takes the decision from the old table, which table was loaded beside, until the last second of a trial that begins
-// now. The caller then has Renew say when the trial ends.
-func (n *Nft) SetAside(ctx context.Context, table, old string, trial time.Duration) error {
+// SetReturn says when the old table, which table was loaded beside, decides again once SetAside has been called: in the last
+// second of a trial of this length from now on. Until then it decides.
+func (n *Nft) SetReturn(ctx context.Context, table, old string, trial time.Duration) error {
 	err := checkTrial(trial)
-	var state State
+	var tagged bool
 	if err == nil {
-		_, state, err = n.Trial(ctx, old)
+		tagged, err = n.tagged(ctx, old)
 	}
 	var lines []string
-	switch {
-	case err != nil:
-	case state == Aside || state == Returned: // for a shorter time
-		lines, err = n.renewal(ctx, old, supersededSet, trial-overlap)
-	default:
-		lines, err = n.aside(ctx, old, trial-overlap)
+	if err == nil {
+		lines, err = n.unask(ctx, old, supersededSet, "flush")
 	}
+	if err == nil {
+		err = n.script(ctx, append(lines, enter(old, supersededSet, trial-overlap, tagged))...)
+	}
+	if err != nil {
+		return fmt.Errorf("table %s in place of %s: %w", table, old, err)
+	}
+	return nil
+}
+
+// SetAside takes the decision from the old table until the time that SetReturn has set.
+func (n *Nft) SetAside(ctx context.Context, table, old string) error {
+	lines, err := n.asking(ctx, old, supersededSet)
 	if err == nil {
 		err = n.script(ctx, lines...)
 	}
@@ -159,24 +152,6 @@ func (n *Nft) Renew(ctx context.Context, table string, left time.Duration) error
 	}
 	if err != nil {
 		return fmt.Errorf("trial of table %s: %w", table, err)
-	}
-	return nil
-}
-
-// Succeed lets a table that was loaded beside the old one decide in its place, until trial has passed from now on.
-func (n *Nft) Succeed(ctx context.Context, table, old string, trial time.Duration) error {
-	err, tagged := checkTrial(trial), false
-	if err == nil {
-		tagged, err = n.tagged(ctx, table)
-	}
-	if err == nil {
-		err = n.Renew(ctx, table, trial)
-	}
-	if err == nil {
-		err = n.succeed(ctx, table, old, trial, tagged)
-	}
-	if err != nil {
-		return fmt.Errorf("table %s in place of %s: %w", table, old, err)
 	}
 	return nil
 }

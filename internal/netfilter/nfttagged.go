@@ -61,7 +61,12 @@ func removal(table string) []string {
 
 // guardTagged is guard for the table of family netdev.
 func guardTagged(table, set, operator string, chains []string) []string {
-	lines := []string{fmt.Sprintf("add set netdev %s %s { type %s; flags timeout; }", table, set, taggedType)}
+	return append([]string{fmt.Sprintf("add set netdev %s %s { type %s; flags timeout; }", table, set, taggedType)},
+		askTagged(table, set, operator, chains)...)
+}
+
+// askTagged is ask for the table of family netdev.
+func askTagged(table, set, operator string, chains []string) (lines []string) {
 	for _, chain := range chains {
 		lines = append(lines, fmt.Sprintf("insert rule netdev %s %s meta protocol %s @%s accept comment %q",
 			table, chain, operator, set, guardComment))
@@ -73,9 +78,5 @@ func guardTagged(table, set, operator string, chains []string) []string {
 // time of elements that are there.
 func (n *Nft) renewal(ctx context.Context, table, set string, left time.Duration) ([]string, error) {
 	tagged, err := n.tagged(ctx, table)
-	lines := []string{"flush set inet " + table + " " + set}
-	if tagged {
-		lines = append(lines, "flush set netdev "+table+" "+set)
-	}
-	return append(lines, enter(table, set, left, tagged)), err
+	return append(onSets("flush", table, set, tagged), enter(table, set, left, tagged)), err
 }

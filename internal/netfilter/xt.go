@@ -211,6 +211,7 @@ func setsPrefix(name string) string { return strings.ToLower(name) + "-" }
 const (
 	xtTrial      = "trial"
 	xtSuperseded = "aside"
+	xtReturn     = "back" // changes places with the one before, once its entries have their time
 )
 
 func guardSet(name, guard string, f *family) string { return setsPrefix(name) + guard + f.version }

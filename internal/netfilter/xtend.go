@@ -33,8 +33,15 @@ func (x *Xt) Rollback(ctx context.Context, name, old string) error {
 
 // Release lets the old generation decide beside the one on trial: when another place in the kernel is to go back before
 // Rollback.
-func (x *Xt) Release(ctx context.Context, name, _ string) error {
-	return x.release(ctx, name, xtSuperseded)
+func (x *Xt) Release(ctx context.Context, name, old string) error {
+	err := x.release(ctx, name, xtSuperseded)
+	if err == nil && old != "" {
+		err = x.bare(ctx, old)
+	}
+	if err != nil {
+		return fmt.Errorf("going back to %s: %w", old, err)
+	}
+	return nil
 }
 
 // release empties the sets of a generation's guards, in their order.
@@ -84,17 +91,42 @@ func (x *Xt) dropGuards(ctx context.Context, name string) error {
 	}
 	return x.destroy(ctx, slices.DeleteFunc(sets, func(set string) bool {
 		return !slices.ContainsFunc(x.families, func(f *family) bool {
-			return set == guardSet(name, xtTrial, f) || set == guardSet(name, xtSuperseded, f)
+			return slices.Contains([]string{guardSet(name, xtTrial, f), guardSet(name, xtSuperseded, f), guardSet(name, xtReturn, f)}, set)
 		})
 	}))
 }
 
 // destroy removes sets. The kernel lets go of rules some time after they are gone (nf_tables_trans_destroy_work), so
 // that a set can still be in use.
-func (x *Xt) destroy(ctx context.Context, sets []string) (err error) {
+func (x *Xt) destroy(ctx context.Context, sets []string) error {
+	return patiently(ctx, "in use", func() error {
+		if len(sets) == 0 {
+			return nil
+		}
+		err := x.destroyOnce(ctx, sets)
+		if err == nil {
+			return nil
+		}
+		names, listErr := x.setNames(ctx)
+		if listErr != nil {
+			return listErr
+		}
+		sets = slices.DeleteFunc(sets, func(s string) bool { return !slices.Contains(names, s) })
+		return err
+	})
+}
+
+// swap has two sets of one type change places in all rules. The kernel refuses it while somebody lists one of them
+// (ip_set_swap in net/netfilter/ipset/ip_set_core.c).
+func (x *Xt) swap(ctx context.Context, a, b string) error {
+	return patiently(ctx, "busy", func() error { return x.restoreSets(ctx, "swap "+a+" "+b) })
+}
+
+// patiently tries something again while its error has this text, for five seconds.
+func patiently(ctx context.Context, text string, try func() error) (err error) {
 	const tries, pause = 100, 50 * time.Millisecond
 	for range tries {
-		if err = x.destroyOnce(ctx, sets); err == nil || !strings.Contains(err.Error(), "in use") {
+		if err = try(); err == nil || !strings.Contains(err.Error(), text) {
 			return err
 		}
 		select {
@@ -102,11 +134,6 @@ func (x *Xt) destroy(ctx context.Context, sets []string) (err error) {
 			return err
 		case <-time.After(pause):
 		}
-		names, listErr := x.setNames(ctx)
-		if listErr != nil {
-			return listErr
-		}
-		sets = slices.DeleteFunc(sets, func(s string) bool { return !slices.Contains(names, s) })
 	}
 	return err
 }

@@ -97,7 +97,7 @@ func (r *Rules) check() error {
 func (x *Xt) enter(ctx context.Context, r Rules, replaces string) error {
 	lines := []string{strings.TrimSpace(r.IPSet)}
 	for _, f := range x.families {
-		for _, guard := range []string{xtTrial, xtSuperseded} {
+		for _, guard := range []string{xtTrial, xtSuperseded, xtReturn} {
 			lines = append(lines, "create "+guardSet(r.Name, guard, f)+" hash:net family "+f.inet+" timeout 0")
 		}
 	}
@@ -178,26 +178,28 @@ func (x *Xt) change(ctx context.Context, name, old string, trial time.Duration, 
 		}
 		return x.Confirm(ctx, name, old)
 	}
-	return x.succeed(ctx, name, old, trial)
+	return succeed(ctx, x, name, old, trial)
 }
 
-// succeed begins a trial, or begins it anew, and sets the old generation aside.
-func (x *Xt) succeed(ctx context.Context, name, old string, trial time.Duration) error {
-	if err := x.hold(ctx, name, trial, xtTrial); err != nil || old == "" {
-		return err
-	}
-	return x.hold(ctx, name, trial-overlap, xtSuperseded)
-}
-
-// SetAside takes the decision from the old generation, which the new one was loaded beside, until the last second of a trial
-// that begins now, in whole seconds. The caller then has Renew say when the trial ends.
-func (x *Xt) SetAside(ctx context.Context, name, old string, trial time.Duration) error {
+// SetReturn says when the old generation, which the new one was loaded beside, decides again once SetAside has been called: in
+// the last second of a trial of this length from now on, in whole seconds. Until then it decides.
+func (x *Xt) SetReturn(ctx context.Context, name, old string, trial time.Duration) error {
 	err := checkTrial(trial)
 	if err == nil {
-		err = x.hold(ctx, name, (trial - overlap).Truncate(time.Second), xtSuperseded)
+		err = x.hold(ctx, name, (trial - overlap).Truncate(time.Second), xtReturn)
 	}
 	if err != nil {
 		return fmt.Errorf("%s in place of %s: %w", name, old, err)
+	}
+	return nil
+}
+
+// SetAside takes the decision from the old generation until the time that SetReturn has set.
+func (x *Xt) SetAside(ctx context.Context, name, old string) error {
+	for _, f := range x.families {
+		if err := x.swap(ctx, guardSet(name, xtReturn, f), guardSet(name, xtSuperseded, f)); err != nil {
+			return fmt.Errorf("%s in place of %s: %w", name, old, err)
+		}
 	}
 	return nil
 }
@@ -205,19 +207,6 @@ func (x *Xt) SetAside(ctx context.Context, name, old string, trial time.Duration
 // Renew has a generation that is on trial decide until left, in whole seconds, has passed from now on.
 func (x *Xt) Renew(ctx context.Context, name string, left time.Duration) error {
 	return x.hold(ctx, name, left, xtTrial)
-}
-
-// Succeed lets a generation that was loaded beside the old one decide in its place, until trial, in whole seconds, has
-// passed from now on.
-func (x *Xt) Succeed(ctx context.Context, name, old string, trial time.Duration) error {
-	err := checkTrial(trial)
-	if err == nil {
-		err = x.succeed(ctx, name, old, trial)
-	}
-	if err != nil {
-		return fmt.Errorf("%s in place of %s: %w", name, old, err)
-	}
-	return nil
 }
 
 // Confirm ends a trial: the generation decides for good, and the old one, unless "", is removed. When the trial has

@@ -11,7 +11,7 @@ import (
 // Loading is how a ruleset begins to decide.
 type Loading struct {
 	Trial  time.Duration // 0 for good
-	Beside bool          // the old ruleset decides too, until Succeed or Confirm
+	Beside bool          // the old ruleset decides too, until SetAside or Confirm
 }
 
 // Tool is a tool of netfilter, by what is asked of it. Rulesets given to it are of its kind; "" as the name of an old one is
@@ -40,9 +40,9 @@ type elements interface {
 // switcher says which of two rulesets decides, and until when. internal/netfilter has the meaning of each method.
 type switcher interface {
 	Trial(ctx context.Context, name string) (time.Duration, netfilter.State, error)
-	SetAside(ctx context.Context, name, old string, trial time.Duration) error
+	SetReturn(ctx context.Context, name, old string, trial time.Duration) error
 	Renew(ctx context.Context, name string, left time.Duration) error
-	Succeed(ctx context.Context, name, old string, trial time.Duration) error
+	SetAside(ctx context.Context, name, old string) error
 	Keep(ctx context.Context, name string) error
 	Finish(ctx context.Context, name, old string) error
 	Confirm(ctx context.Context, name, old string) error
