@@ -41,9 +41,11 @@ struct packets {
 	__u64 packets, octets;
 };
 
-/* least does what no packet filter can leave out, and no more. It has one rule: UDP from one address to one port passes.
- * IPv4 packets without options and fragments are counted, with their bytes, and dropped unless the rule passes them.
- * All others pass. No frame of the bench has the rule's address, which is of 192.0.2.0/24 (RFC 5737). */
+/* The least programs do what no packet filter can leave out, and no more. Each is for one kind of frame and has one rule:
+ * packets of its protocol from one address to one port pass. Packets of its kind are counted, with their bytes, and
+ * dropped unless the rule passes them. All others pass, among them fragments and IPv4 packets with options. No frame of the
+ * bench has a rule's address, which is of 192.0.2.0/24 (RFC 5737) or 2001:db8::/32 (RFC 3849).
+ */
 enum { LEAST_DEFAULT, LEAST_RULE, LEAST_COUNTS };
 
 struct {
@@ -53,23 +55,143 @@ struct {
 	__type(value, struct packets);
 } least_counts SEC(".maps");
 
-SEC("xdp") int least(struct xdp_md *ctx)
-{
-	struct iphdr *ip = network_header(ctx, ETH_P_IP, sizeof(*ip) + sizeof(struct udphdr));
-	struct udphdr *udp = (void *)(ip + 1);
-	__u32 matched = LEAST_DEFAULT;
-	struct packets *c;
+/* The ports are at the same place in UDP and TCP. */
+struct ports {
+	__be16 source, dest;
+};
 
-	if (!ip || ip->ihl != sizeof(*ip) / 4 || ip->frag_off & bpf_htons(0x3fff)) /* more fragments, or an offset */
-		return XDP_PASS;
-	if (ip->protocol == IPPROTO_UDP && ip->saddr == bpf_htonl(0xc0000201) && udp->dest == bpf_htons(1001))
-		matched = LEAST_RULE;
-	c = bpf_map_lookup_elem(&least_counts, &matched);
+static __always_inline int count_least(struct xdp_md *ctx, int matches)
+{
+	__u32 matched = matches ? LEAST_RULE : LEAST_DEFAULT;
+	struct packets *c = bpf_map_lookup_elem(&least_counts, &matched);
+
 	if (c) {
 		c->packets++;
 		c->octets += ctx->data_end - ctx->data;
 	}
 	return matched == LEAST_RULE ? XDP_PASS : XDP_DROP;
+}
+
+static __always_inline int decide_least4(struct xdp_md *ctx, struct iphdr *ip, __u8 protocol, __u32 size)
+{
+	struct ports *ports = (void *)(ip + 1);
+
+	if (!ip || (void *)ports + size > (void *)(long)ctx->data_end || ip->ihl != sizeof(*ip) / 4 ||
+	    ip->frag_off & bpf_htons(0x3fff)) /* more fragments, or an offset */
+		return XDP_PASS;
+	return count_least(ctx, ip->protocol == protocol && ip->saddr == bpf_htonl(0xc0000201) &&
+					ports->dest == bpf_htons(1001));
+}
+
+SEC("xdp") int least(struct xdp_md *ctx)
+{
+	struct iphdr *ip = network_header(ctx, ETH_P_IP, sizeof(*ip) + sizeof(struct udphdr));
+
+	return decide_least4(ctx, ip, IPPROTO_UDP, sizeof(struct udphdr));
+}
+
+SEC("xdp") int least_tcp(struct xdp_md *ctx)
+{
+	struct iphdr *ip = network_header(ctx, ETH_P_IP, sizeof(*ip) + sizeof(struct tcphdr));
+
+	return decide_least4(ctx, ip, IPPROTO_TCP, sizeof(struct tcphdr));
+}
+
+/* A VLAN tag behind the Ethernet header (IEEE 802.1Q). */
+struct tag {
+	__be16 id, ethertype;
+};
+
+SEC("xdp") int least_vlan(struct xdp_md *ctx)
+{
+	struct tag *tag = network_header(ctx, ETH_P_8021Q, sizeof(*tag) + sizeof(struct iphdr) + sizeof(struct udphdr));
+
+	if (!tag || tag->ethertype != bpf_htons(ETH_P_IP))
+		return XDP_PASS;
+	return decide_least4(ctx, (void *)(tag + 1), IPPROTO_UDP, sizeof(struct udphdr));
+}
+
+SEC("xdp") int least_ipv6(struct xdp_md *ctx)
+{
+	struct ipv6hdr *ip = network_header(ctx, ETH_P_IPV6, sizeof(*ip) + sizeof(struct udphdr));
+	struct udphdr *udp = (void *)(ip + 1);
+
+	if (!ip)
+		return XDP_PASS;
+	return count_least(ctx, ip->nexthdr == IPPROTO_UDP && ip->saddr.s6_addr32[0] == bpf_htonl(0x20010db8) &&
+					!(ip->saddr.s6_addr32[1] | ip->saddr.s6_addr32[2]) &&
+					ip->saddr.s6_addr32[3] == bpf_htonl(1) && udp->dest == bpf_htons(1001));
+}
+
+/* answer turns each IPv4 TCP packet into a SYN-ACK of 74 bytes, as Linux answers a SYN of that length, and sends it back:
+ * the frame that SYN protection writes, without the decision and the cookie. What is shorter is dropped, all else passes. */
+struct answer_options {
+	__be32 mss_sack[2], stamp, echo, scale;
+};
+
+static __always_inline __u16 fold_sum(__u64 sum)
+{
+	sum = (sum & 0xffffffff) + (sum >> 32);
+	sum = (sum & 0xffff) + (sum >> 16 & 0xffff) + (sum >> 32);
+	sum = (sum & 0xffff) + (sum >> 16);
+	return ~((sum & 0xffff) + (sum >> 16));
+}
+
+static __always_inline __u64 sum_words(__be32 *words, int n)
+{
+	__u64 sum = 0;
+
+#pragma unroll
+	for (int i = 0; i < n; i++)
+		sum += words[i];
+	return sum;
+}
+
+SEC("xdp") int answer(struct xdp_md *ctx)
+{
+	struct iphdr *ip =
+		network_header(ctx, ETH_P_IP, sizeof(*ip) + sizeof(struct tcphdr) + sizeof(struct answer_options));
+	struct ethhdr *eth = (void *)(long)ctx->data;
+	struct answer_options *o;
+	struct tcphdr *tcp;
+	__u8 mac[ETH_ALEN];
+	__be32 address;
+	__be16 port;
+
+	if (!ip)
+		return XDP_DROP;
+	if (ip->protocol != IPPROTO_TCP || ip->ihl != sizeof(*ip) / 4)
+		return XDP_PASS;
+	tcp = (void *)(ip + 1);
+	o = (void *)(tcp + 1);
+	__builtin_memcpy(mac, eth->h_dest, sizeof(mac));
+	__builtin_memcpy(eth->h_dest, eth->h_source, sizeof(mac));
+	__builtin_memcpy(eth->h_source, mac, sizeof(mac));
+	address = ip->saddr;
+	*ip = (struct iphdr){ .version = 4,
+			      .ihl = 5,
+			      .tot_len = bpf_htons(60),
+			      .frag_off = bpf_htons(0x4000),
+			      .ttl = 64,
+			      .protocol = IPPROTO_TCP,
+			      .saddr = ip->daddr,
+			      .daddr = address };
+	ip->check = fold_sum(sum_words((void *)ip, sizeof(*ip) / 4));
+	port = tcp->source;
+	*tcp = (struct tcphdr){ .source = tcp->dest,
+				.dest = port,
+				.seq = bpf_htonl(0x01020304),
+				.ack_seq = bpf_htonl(bpf_ntohl(tcp->seq) + 1),
+				.doff = 10,
+				.syn = 1,
+				.ack = 1,
+				.window = 0xffff };
+	*o = (struct answer_options){
+		{ bpf_htonl(0x020405b4), bpf_htonl(0x0402080a) }, bpf_htonl(1), o->stamp, bpf_htonl(0x01030307)
+	};
+	tcp->check = fold_sum(sum_words((void *)tcp, (sizeof(*tcp) + sizeof(*o)) / 4) + ip->saddr + ip->daddr +
+			      bpf_htons(IPPROTO_TCP) + bpf_htons(40));
+	return XDP_TX;
 }
 
 /* max_entries of the sets is set before loading. */

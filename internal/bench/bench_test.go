@@ -29,12 +29,14 @@ func tiny(t *testing.T) rig.Options {
 // wantRows are results that must be there, by experiment. Those of tools are empty when the tool is not installed.
 var wantRows = map[string][]string{
 	"drop": {
-		"drop/empty", "drop/one-octet", "drop/floodwall/rules=0", "drop/floodwall/rules=10000", "drop/iptables/filter",
-		"drop/nft/ingress/rules=500", "drop/bpfilter", "drop/one-octet/idle", "drop/one-core/empty",
+		"drop/empty", "drop/touch", "drop/least", "drop/floodwall/rules=0", "drop/floodwall/rules=10000/off", "drop/iptables/filter",
+		"drop/floodwall/rules=20/strict", "drop/floodwall/rules=500/off/listed", "drop/floodwall/rules=20/off/ipv6",
+		"drop/floodwall/rules=20/off/vlan", "drop/floodwall/limit", "drop/floodwall/ack",
+		"drop/nft/ingress/rules=500", "drop/bpfilter", "drop/one-core/empty",
 		"drop/one-core/floodwall/rules=20",
 	},
 	"sets": {
-		"sets/empty", "sets/list/floodwall/listed", "sets/list/floodwall/unlisted", "sets/list/bpf-hash",
+		"sets/least", "sets/list/floodwall/listed", "sets/list/floodwall/unlisted", "sets/list/bpf-hash",
 		"sets/list/bpf-lpm/listed", "sets/one-core/list/floodwall/listed", "sets/list/ipset/unlisted", "sets/list/nft/raw/listed",
 	},
 	"blocklist": {

@@ -113,6 +113,9 @@ func run(ctx context.Context, r *report.Report, experiments []Experiment, o rig.
 		r.Experiments = append(r.Experiments, outcome)
 		err := e.run(ctx, &rig.Session{Options: o, Outcome: outcome, Steps: p})
 		outcome.KeepFinite()
+		for _, t := range outcome.Tables {
+			t.DropBars()
+		}
 		outcome.Seconds = time.Since(start).Seconds()
 		if ctx.Err() != nil {
 			stop(r, outcome, experiments[i+1:])

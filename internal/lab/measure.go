@@ -40,33 +40,35 @@ func (m Measurement) Cost() time.Duration {
 const warmUp = 100 * time.Millisecond
 
 // Measure runs a source and counts at the receiving device for the given time, then stops the source.
-func Measure(ctx context.Context, s *Source, receiver *Device, window time.Duration) (Measurement, error) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	done := make(chan error, 1)
-	go func() { done <- s.Run(ctx) }()
-	m, err := measureBefore(ctx, cancel, s, receiver, window)
-	return m, errors.Join(err, <-done)
+func Measure(ctx context.Context, s *Source, receiver *Device, window time.Duration) (m Measurement, err error) {
+	err = Flooding(ctx, s, func(ctx context.Context) error {
+		m, err = Window(ctx, s, receiver, min(warmUp, 2*window), window)
+		return err
+	})
+	return m, err
 }
 
-// measureBefore measures and then stops the source, on a thread that goes before source and receiver if these are urgent.
-// An ordinary one would wait up to a second for the time that the kernel keeps for such threads, at each end of the window
-// and once more to stop.
-func measureBefore(ctx context.Context, stop func(), s *Source, receiver *Device, window time.Duration) (m Measurement, err error) {
-	done := make(chan struct{})
+// Flooding runs fn while a source runs, which it stops then. The thread of fn goes before source and receiver if these are
+// urgent. An ordinary one would wait up to a second for the time that the kernel keeps for such threads, at each end of a
+// window and once more to stop.
+func Flooding(ctx context.Context, s *Source, fn func(context.Context) error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stopped := make(chan error, 1)
+	go func() { stopped <- s.Run(ctx) }()
+	done := make(chan error, 1)
 	go func() {
-		defer close(done)
-		defer stop()
+		defer cancel()
 		runtime.LockOSThread() // never unlocked: the thread, with its priority, ends with the goroutine
 		if s.options.Urgent {
-			if err = hurry(0, MostUrgent); err != nil {
+			if err := hurry(0, MostUrgent); err != nil {
+				done <- err
 				return
 			}
 		}
-		m, err = measureRunning(ctx, s, receiver, window)
+		done <- fn(ctx)
 	}()
-	<-done
-	return m, err
+	return errors.Join(<-done, <-stopped)
 }
 
 // MeasureRun runs a source that ends by itself, and counts at the receiving device for as long as it sent. Unlike with
@@ -87,8 +89,9 @@ func MeasureRun(ctx context.Context, s *Source, receiver *Device) (m Measurement
 	return to.since(from), ctx.Err()
 }
 
-func measureRunning(ctx context.Context, s *Source, receiver *Device, window time.Duration) (m Measurement, err error) {
-	if err := doze(ctx, min(warmUp, 2*window)); err != nil {
+// Window waits while a source runs that others have started, and then counts at the receiving device for a time.
+func Window(ctx context.Context, s *Source, receiver *Device, wait, window time.Duration) (m Measurement, err error) {
+	if err := doze(ctx, wait); err != nil {
 		return m, err
 	}
 	from, err := observe(s, receiver)

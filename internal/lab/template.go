@@ -76,20 +76,21 @@ func (t *template) ethernet(f *Flow, d *Device) {
 }
 
 func etherType(f *Flow) uint16 {
-	if f.v6() {
+	if f.V6() {
 		return etherIPv6
 	}
 	return etherIPv4
 }
 
-func (f *Flow) v6() bool { return f.From.first().Is6() }
+// V6 reports whether the flow is of IPv6.
+func (f *Flow) V6() bool { return f.From.first().Is6() }
 
 // proto is the protocol number in the IP header.
 func (f *Flow) proto() byte {
 	switch {
 	case f.Proto == 0:
 		return byte(UDP)
-	case f.Proto == ICMP && f.v6():
+	case f.Proto == ICMP && f.V6():
 		return icmpv6
 	}
 	return byte(f.Proto)
@@ -97,7 +98,7 @@ func (f *Flow) proto() byte {
 
 // l3Length and l4Length are the lengths of the flow's headers.
 func l3Length(f *Flow) int {
-	if f.v6() {
+	if f.V6() {
 		return 40
 	}
 	return 20
@@ -127,7 +128,7 @@ func (t *template) ip(f *Flow, l3, body int) {
 	if ttl == 0 {
 		ttl = 64
 	}
-	if f.v6() {
+	if f.V6() {
 		t.frame = be16(t.frame, 6<<12, 0, uint16(body))
 		t.frame = append(t.frame, f.proto(), ttl)
 	} else {

@@ -27,7 +27,7 @@ const (
 func (t *template) addresses(f *Flow, l3 int) {
 	t.flow.Words = 1
 	from, to := l3+12, l3+16
-	if f.v6() {
+	if f.V6() {
 		t.flow.Words, from, to = 4, l3+8, l3+24
 	}
 	t.flow.Source = t.address(f.From, from)
@@ -62,7 +62,7 @@ func (t *template) address(a Addresses, at int) labAddress {
 // sums adds up what does not vary, for the checksums of IPv4 (RFC 791) and L4 (RFC 768, 9293, 4443; ICMP for IPv4 has
 // no pseudo header, RFC 792).
 func (t *template) sums(f *Flow, l3, l4 int) {
-	if !f.v6() {
+	if !f.V6() {
 		t.flow.IpCheckAt, t.flow.IpSum = uint32(l3+10), sum16(t.frame[l3:l4])
 	}
 	if f.NoSum {

@@ -40,7 +40,7 @@ func (m machine) run(rows int, slower float64) *report.Report {
 		rates, shares = append(rates, m.speed*share), append(shares, share)
 	}
 	drop.Results = []lab.Result{{Name: "drop/one-core/floodwall/rules=20", Metrics: []lab.Metric{
-		{Unit: "Mpps", Samples: rates}, {Unit: "of-empty", Samples: shares},
+		{Unit: "Mpps", Samples: rates}, {Unit: "of-least", Samples: shares},
 	}}}
 	return &report.Report{Time: time.Unix(0, 0), Machine: lab.Machine{Kernel: "6.18", CPU: "x", Cores: 2}, Experiments: []*report.Outcome{o, drop}}
 }
@@ -72,7 +72,7 @@ func TestSameBuild(t *testing.T) {
 func TestSlower(t *testing.T) {
 	m := newMachine(t, 10)
 	c := Reports(m.run(30, 1), m.run(30, 1.1), Options{})
-	for i, want := range []string{"program ns/op worse", "program ns/op same", "drop/one-core of-empty worse"} {
+	for i, want := range []string{"program ns/op worse", "program ns/op same", "drop/one-core of-least worse"} {
 		if got := c.Means[i]; fmt.Sprint(got.Name, " ", got.Unit, " ", got.Verdict) != want {
 			t.Errorf("mean %+v, want %s", got, want)
 		}

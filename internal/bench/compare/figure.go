@@ -13,14 +13,14 @@ import (
 // A machine that others share is slower at one time than at another, for all that is measured. So where a result is also
 // given as a share of its limit in the same round, that share is compared, and none of the rates and times that it comes
 // from. The first of these that both results have stands for all.
-var shares = []string{yardstick, "of-empty", "able-of-limit", "of-limit", "of-no-firewall"}
+var shares = []string{yardstick, "of-least", "able-of-limit", "of-limit", "of-no-firewall"}
 
 // yardstick is the unit of shares of a program that is no build's, and that is run by turns with the one measured.
 const yardstick = "of-yardstick"
 
 // absolute are the units for which such a share stands.
 var absolute = []string{
-	"ns/op", "Mpps", "of-one-octet", "of-7Mpps", "x-raw-drop", "x-rival", "able-Mpps", "of-limit", "req/s", "full-req/s",
+	"ns/op", "Mpps", "x-raw-drop", "x-rival", "able-Mpps", "of-limit", "req/s", "full-req/s",
 }
 
 // coarse is times that a whole machine takes, which depend on what else it does: they must change by coarseTimes as much.
@@ -52,7 +52,7 @@ func changes(old, new *lab.Result) (all []Change) {
 		if share != "" && a.Unit != share && (slices.Contains(absolute, a.Unit) || slices.Contains(shares, a.Unit)) {
 			continue
 		}
-		if a.Unit == "of-empty" && isLimit(a.Samples) && isLimit(b.Samples) {
+		if a.Unit == "of-least" && isLimit(a.Samples) && isLimit(b.Samples) {
 			continue // the share of itself
 		}
 		all = append(all, newChange(old.Name, a.Unit, a.Samples, b.Samples))

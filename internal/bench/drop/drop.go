@@ -1,12 +1,10 @@
-// Package drop is the experiment of that name: dropping packets after rules that do not match.
+// Package drop is the experiment of that name: dropping packets, by number of rules, checks and kind of packet.
 package drop
 
 import (
 	"context"
 	"fmt"
 	"strings"
-
-	"github.com/cilium/ebpf/asm"
 
 	"github.com/floodwall/floodwall/internal/bench/lists"
 	"github.com/floodwall/floodwall/internal/bench/report"
@@ -15,7 +13,7 @@ import (
 	"github.com/floodwall/floodwall/internal/lab"
 )
 
-// Run measures what rules cost that do not match, before the packet is dropped.
+// Run measures what policies cost before the packet is dropped.
 func Run(ctx context.Context, s *rig.Session) error {
 	return rig.InLab(ctx, func(l *lab.Lab) error {
 		b := &rig.Builder{Session: s, Lab: l}
@@ -24,7 +22,7 @@ func Run(ctx context.Context, s *rig.Session) error {
 		if err := b.Limits(); err != nil {
 			return err
 		}
-		for _, add := range []func(context.Context, *rig.Builder) error{addIdle, addFloodwall, addIptables, addNft} {
+		for _, add := range []func(context.Context, *rig.Builder) error{addFloodwall, addIptables, addNft} {
 			if err := add(ctx, b); err != nil {
 				return err
 			}
@@ -37,56 +35,29 @@ func Run(ctx context.Context, s *rig.Session) error {
 	})
 }
 
-// idleInstructions is about as many as a program executes that parses and checks a packet.
-const idleInstructions = 200
-
-// addIdle adds a program that reads an octet and then does nothing for a while. It shows what the length alone costs: a
-// processor that waits for a frame sees fewer of the next packets ahead.
-func addIdle(_ context.Context, b *rig.Builder) error {
-	ins := asm.Instructions{
-		asm.LoadMem(asm.R2, asm.R1, 0, asm.Word), // data
-		asm.LoadMem(asm.R3, asm.R1, 4, asm.Word), // data_end
-		asm.Mov.Imm(asm.R0, rig.XDPDrop),
-		asm.Mov.Reg(asm.R4, asm.R2),
-		asm.Add.Imm(asm.R4, 1),
-		asm.JGT.Reg(asm.R4, asm.R3, "end"),
-		asm.LoadMem(asm.R5, asm.R2, 0, asm.Byte),
-		asm.JEq.Imm(asm.R5, 0xff, "end"),
-	}
-	for i := range idleInstructions {
-		ins = append(ins, asm.Mov.Imm(asm.R4, int32(i)))
-	}
-	p, err := rig.LoadInstructions("idle", append(ins, asm.Return().WithSymbol("end"))...)
-	if err != nil {
-		return err
-	}
-	b.Add(&rig.Rate{
-		Name:    "one-octet/idle",
-		Label:   fmt.Sprintf("the same, and %d instructions that do nothing", idleInstructions),
-		Subject: rig.Subject{Site: b.XDP, Program: b.Own(p)},
-	})
-	return nil
-}
-
+// addFloodwall adds the programs of policies.
 func addFloodwall(ctx context.Context, b *rig.Builder) error {
 	builtIn := 0 // rules that every program has, whatever the policy
-	check := rig.Expect(map[string]string{rig.FloodPacket(lists.Addr4(0x01020304)): "default"})
-	for _, c := range lists.RuleCounts {
-		b.Steps.Show("applying %s rules", report.CountText(c.Rules))
-		a, err := b.XDP.Apply(ctx, lists.RulesPolicy(c.Rules), check)
-		if err != nil {
-			return err
+	for _, c := range cases() {
+		b.Steps.Show("applying %s", c.label)
+		verdicts := map[string]string{}
+		if c.packet != "" {
+			verdicts[c.packet] = c.reason
 		}
-		label := fmt.Sprintf("floodwall: %s rules that do not match", report.CountText(c.Rules))
-		if c.Rules == 0 {
+		a, err := b.XDP.Apply(ctx, c.policy, rig.Expect(verdicts))
+		if err != nil {
+			return fmt.Errorf("floodwall: %s: %w", c.label, err)
+		}
+		label := "floodwall: " + c.label
+		if c.rules == 0 {
 			builtIn = a.Rules
 		}
-		if left := a.Rules - builtIn; left != c.Rules {
+		if left := a.Rules - builtIn; c.rules > 0 && left < c.rules {
 			label += fmt.Sprintf(" (merged to %s)", report.CountText(left))
 		}
 		b.Add(&rig.Rate{
-			Name: fmt.Sprintf("floodwall/rules=%d", c.Rules), Label: label, Subject: rig.Subject{Site: b.XDP, Program: b.Own(a.Program)},
-			Least: c.Least, Extra: []lab.Metric{{Value: a.Seconds, Unit: "apply-s"}},
+			Name: "floodwall/" + c.name, Label: label, Subject: rig.Subject{Site: b.XDP, Program: b.Own(a.Program)},
+			Flood: c.flood, Flows: c.flows, Share: c.share, Extra: []lab.Metric{{Value: a.Seconds, Unit: "apply-s"}},
 		})
 	}
 	return nil

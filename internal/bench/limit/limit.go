@@ -155,14 +155,14 @@ func (b *builder) addTool(ctx context.Context, c testCase, t tool) error {
 		return err
 	}
 	row := &tableRow{of: c, xdp: t.name == "floodwall/xdp", held: -1}
-	row.Rate = &rig.Rate{Name: t.name + "/" + c.name, Label: label, Flows: c.flows()}
+	row.Rate = &rig.Rate{Name: t.name + "/" + c.name, Label: label, Flood: c.name, Flows: c.flows()}
 	row.how, err = t.install(ctx, b, at, c)
 	if row.Missing, err = tools.Tolerate(err); err != nil {
 		return err
 	}
 	row.Rate.Subject = rig.Subject{Site: at, Program: row.how.program}
 	if row.xdp {
-		row.Least = c.least
+		row.Share = c.least
 	}
 	b.Add(row.Rate)
 	b.rows = append(b.rows, row)

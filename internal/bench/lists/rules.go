@@ -2,6 +2,7 @@ package lists
 
 import (
 	"fmt"
+	"net/netip"
 	"strings"
 
 	"github.com/floodwall/floodwall/internal/bench/report"
@@ -34,6 +35,16 @@ func nthRule(n int) rule {
 		r.to, r.proto = fmt.Sprintf("198.18.%d.%d", hi, lo), "udp"
 	}
 	return r
+}
+
+// RuleHosts are the single sources that n rules name, for ports of UDP.
+func RuleHosts(n int) (hosts []netip.Addr) {
+	for i := range n {
+		if from, err := netip.ParseAddr(nthRule(i).from); err == nil {
+			hosts = append(hosts, from)
+		}
+	}
+	return hosts
 }
 
 // PolicyRules is n rules as part of a policy.
@@ -110,11 +121,12 @@ func (r rule) ports(to string) string {
 // RulesPolicy is a policy of n rules that do not match, before all is dropped. It is without its devices.
 func RulesPolicy(n int) string { return "default: drop\n" + PolicyRules(n) }
 
-// RuleCounts are the numbers of rules, with the share of the limit that Floodwall must reach.
+// RuleCounts are the numbers of rules, with the shares of the least program's rate that Floodwall must reach without checks: for
+// sources that no rule names, and for those that rules name; 0: none is asked for.
 var RuleCounts = []struct {
-	Rules int
-	Least float64
-}{{0, 0}, {20, 0.90}, {500, 0.80}, {10_000, 0.70}}
+	Rules            int
+	Unlisted, Listed float64
+}{{0, 0.95, 0}, {20, 0.95, 0}, {500, 0.92, 0.80}, {10_000, 0.92, 0.75}}
 
 // IptablesRules is n rules that do not match, for iptables-restore.
 func IptablesRules(chain string, n int) string {

@@ -141,7 +141,7 @@ func (b *builder) addTarget(ctx context.Context, row *rig.Rate, c testCase, targ
 		return nil
 	}
 	if target == "xdp" {
-		row.Least, row.Times = c.least, c.times
+		row.Share, row.Times = c.least, c.times
 	}
 	return b.addFloodwall(ctx, row, c, target)
 }

@@ -62,7 +62,6 @@ type experiment struct {
 	*report.Outcome
 	Charts []chart
 	Ranked []ranking
-	Missed int
 }
 
 // Write writes the page.
@@ -93,9 +92,6 @@ func newExperiment(o *report.Outcome) experiment {
 		if len(r.Rows) > 0 {
 			e.Ranked = append(e.Ranked, newRanking(r))
 		}
-	}
-	for _, b := range o.Bars {
-		e.Missed += report.Choice(b.Met, 0, 1)
 	}
 	return e
 }

@@ -14,12 +14,19 @@ import (
 
 // The programs of bpf/bench.c.
 const (
-	Touch   = peersProgTouch   // drops after reading one octet
-	Least   = peersProgLeast   // drops what its only rule does not pass, and counts: the least that a packet filter does
-	Hash4   = peersProgHash4   // drops sources in a hash of addresses
-	LPM4    = peersProgLpm4    // drops sources in a trie of prefixes
-	LPM6    = peersProgLpm6    // the same for IPv6
-	Limit4  = peersProgLimit4  // drops sources over a limit of their own, which an LRU map holds
+	Touch  = peersProgTouch  // drops after reading one octet
+	Answer = peersProgAnswer // answers a SYN with a frame like the one SYN protection writes, and decides nothing
+	Hash4  = peersProgHash4  // drops sources in a hash of addresses
+	LPM4   = peersProgLpm4   // drops sources in a trie of prefixes
+	LPM6   = peersProgLpm6   // the same for IPv6
+	Limit4 = peersProgLimit4 // drops sources over a limit of their own, which an LRU map holds
+
+	// The least that a packet filter does with a kind of packet: one rule, two counters, and it drops.
+	Least     = peersProgLeast     // UDP over IPv4
+	LeastTCP  = peersProgLeastTcp  // TCP over IPv4
+	LeastVLAN = peersProgLeastVlan // UDP over IPv4 behind a VLAN tag
+	LeastIPv6 = peersProgLeastIpv6 // UDP over IPv6
+
 	Victim  = peersProgVictim  // tells a resolver's answers to its clients from those to others
 	Spoofed = peersProgSpoofed // counts a server's answers to nobody
 
@@ -57,7 +64,8 @@ func Load(name string, resize func(*ebpf.MapSpec), vars map[string]any) (p Loade
 	}
 	maps.DeleteFunc(spec.Programs, func(other string, _ *ebpf.ProgramSpec) bool { return other != name })
 	maps.DeleteFunc(spec.Maps, func(other string, _ *ebpf.MapSpec) bool {
-		return !strings.HasPrefix(other, name+"_") && !strings.HasPrefix(other, ".") // the latter hold the constants
+		own, _, _ := strings.Cut(name, "_")                                         // the least programs share a map
+		return !strings.HasPrefix(other, own+"_") && !strings.HasPrefix(other, ".") // the latter hold the constants
 	})
 	if set := spec.Maps[name+"_set"]; set != nil && resize != nil {
 		resize(set)

@@ -27,8 +27,12 @@ const (
 	peersMapYardstickCounts = "yardstick_counts"
 	peersMapYardstickSet    = "yardstick_set"
 	peersMapYardstickSlots  = "yardstick_slots"
+	peersProgAnswer         = "answer"
 	peersProgHash4          = "hash4"
 	peersProgLeast          = "least"
+	peersProgLeastIpv6      = "least_ipv6"
+	peersProgLeastTcp       = "least_tcp"
+	peersProgLeastVlan      = "least_vlan"
 	peersProgLimit4         = "limit4"
 	peersProgLpm4           = "lpm4"
 	peersProgLpm6           = "lpm6"
@@ -86,8 +90,12 @@ type peersSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type peersProgramSpecs struct {
+	Answer    *ebpf.ProgramSpec `ebpf:"answer"`
 	Hash4     *ebpf.ProgramSpec `ebpf:"hash4"`
 	Least     *ebpf.ProgramSpec `ebpf:"least"`
+	LeastIpv6 *ebpf.ProgramSpec `ebpf:"least_ipv6"`
+	LeastTcp  *ebpf.ProgramSpec `ebpf:"least_tcp"`
+	LeastVlan *ebpf.ProgramSpec `ebpf:"least_vlan"`
 	Limit4    *ebpf.ProgramSpec `ebpf:"limit4"`
 	Lpm4      *ebpf.ProgramSpec `ebpf:"lpm4"`
 	Lpm6      *ebpf.ProgramSpec `ebpf:"lpm6"`
@@ -191,8 +199,12 @@ type peersVariables struct {
 //
 // It can be passed to loadPeersObjects or ebpf.CollectionSpec.LoadAndAssign.
 type peersPrograms struct {
+	Answer    *ebpf.Program `ebpf:"answer"`
 	Hash4     *ebpf.Program `ebpf:"hash4"`
 	Least     *ebpf.Program `ebpf:"least"`
+	LeastIpv6 *ebpf.Program `ebpf:"least_ipv6"`
+	LeastTcp  *ebpf.Program `ebpf:"least_tcp"`
+	LeastVlan *ebpf.Program `ebpf:"least_vlan"`
 	Limit4    *ebpf.Program `ebpf:"limit4"`
 	Lpm4      *ebpf.Program `ebpf:"lpm4"`
 	Lpm6      *ebpf.Program `ebpf:"lpm6"`
@@ -204,8 +216,12 @@ type peersPrograms struct {
 
 func (p *peersPrograms) Close() error {
 	return _PeersClose(
+		p.Answer,
 		p.Hash4,
 		p.Least,
+		p.LeastIpv6,
+		p.LeastTcp,
+		p.LeastVlan,
 		p.Limit4,
 		p.Lpm4,
 		p.Lpm6,

@@ -112,12 +112,13 @@ func (r *Report) WriteTables(w io.Writer, markdown bool) error {
 	return nil
 }
 
-// allTables are those in short and those of all experiments, each with its claims first.
+// allTables are those in short, those of all experiments, each with its claims first, and the goals that were missed.
 func (r *Report) allTables() (all []*Table) {
-	all = append(all, r.shortTable(), r.missedTable(), r.failedTable())
+	all = append(all, r.shortTable(), r.failedTable())
 	for _, e := range r.Experiments {
 		all = append(append(all, e.claimsTable()), e.Tables...)
 	}
+	all = append(all, r.missedTable())
 	return slices.DeleteFunc(all, func(t *Table) bool { return t == nil })
 }
 

@@ -4,6 +4,8 @@ import (
 	"math"
 	"slices"
 
+	"golang.org/x/perf/benchmath"
+
 	"github.com/floodwall/floodwall/internal/lab"
 )
 
@@ -73,10 +75,25 @@ func (s Samples) Metric(unit string) lab.Metric {
 	return lab.Metric{Value: s.Median(), Unit: unit, Spread: s.spread(), Samples: s}
 }
 
-// UnsteadySpread is the share of the median by which a row's figures may differ before the row is marked.
-const UnsteadySpread = 0.15
+// Confidence is that of the intervals that reports name.
+const Confidence = 0.95
 
-// Unsteady reports whether the rounds differ by more than is usual on a machine that does nothing else.
+// Interval is around the median of what the figures are of, which it holds with Confidence, by order statistics. Of few figures
+// it is all from the least to the greatest, with less confidence.
+func (s Samples) Interval() (low, high float64) {
+	if len(s) == 0 {
+		return math.NaN(), math.NaN()
+	}
+	low, high = slices.Min(s), slices.Max(s)
+	i := benchmath.AssumeNothing.Summary(benchmath.NewSample(slices.Clone(s), &benchmath.DefaultThresholds), Confidence)
+	return max(low, i.Lo), min(high, i.Hi)
+}
+
+// UnsteadySpread is how wide the interval of a row's figures may be, as a share of the median, before the row is marked.
+const UnsteadySpread = 0.10
+
+// Unsteady reports whether the median is not known well.
 func (s Samples) Unsteady() bool {
-	return len(s) > 1 && s.spread() > UnsteadySpread*s.Median()
+	low, high := s.Interval()
+	return len(s) > 1 && high-low > UnsteadySpread*s.Median()
 }

@@ -53,6 +53,20 @@ func (t *Table) WriteText(w io.Writer) error {
 	return err
 }
 
+// DropBars takes the columns of bars out, whose heads begin with "bar". They are the project's own goals, which the report lists
+// at its end; other readers compare the rows.
+func (t *Table) DropBars() {
+	for i, head := range slices.Backward(t.Head) {
+		if head != "bar" && !strings.HasPrefix(head, "bar,") {
+			continue
+		}
+		t.Head = slices.Delete(slices.Clone(t.Head), i, i+1)
+		for row := range t.Rows {
+			t.Rows[row] = slices.Delete(slices.Clone(t.Rows[row]), i, i+1)
+		}
+	}
+}
+
 // All is the head and the rows.
 func (t *Table) All() [][]string { return append([][]string{t.Head}, t.Rows...) }
 

@@ -1,7 +1,7 @@
 package rig
 
-// LeastLimit is the share of the empty program's rate that a limit per /16 must reach on XDP.
-const LeastLimit = 0.70
+// LeastLimit is the share of the least program's rate that a limit per /16 must reach on XDP.
+const LeastLimit = 0.75
 
 // What a search for texts must reach on XDP: times the rate of iptables with one string (bm), the packet dropped after it.
 const (

@@ -2,6 +2,7 @@ package rig
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -16,15 +17,15 @@ type Rate struct {
 	Subject Subject
 	Flows   []lab.Flow
 	Missing string       // why there is nothing to measure
-	Least   float64      // the share of the limit to reach; 0: none is asked for
+	Flood   string       // of programs: rows of one name have the same flows, and take turns under one flood
+	Share   float64      // of the least program's rate to reach; 0: none is asked for
 	Times   float64      // how many times the rival's rate to reach; 0: none is asked for
 	Extra   []lab.Metric // that belong to the result
 	Article *ArticleRow  // what an article says of it; nil: nothing
 
-	Rounds    report.Samples // packets per second, of the offer of which it took most; 0: nothing arrived
-	reference report.Samples // packets per second at referenceOffer; 0: nothing arrived
+	Rounds    report.Samples // packets per second of the receive thread's own time, see lab.Measurement.Cost; 0: nothing arrived
+	least     report.Samples // the same of the least program in the same rounds, under the same flood; none: it was not beside
 	disturbed int            // rounds that stayed disturbed
-	starved   int            // rounds in which the receiver could have taken more
 }
 
 // RateTable is rows that are measured in turn, round by round, so that what changes on the machine meanwhile changes
@@ -33,29 +34,32 @@ type RateTable struct {
 	Title string
 	cores Cores
 	Rows  []*Rate
-	empty *Rate // the limit: one of rows
-	touch *Rate // the limit of programs that look at the packet: one of rows
+	least *Rate // the least that a filter of these packets does: one of rows
 	Base  *Rate // what the others' costs are compared with: one of rows; nil in a table of shares of the limit
 	Rival *Rate // what the others should be faster than: one of rows, or nil
 	Notes []string
 }
 
-// Shares of the time.
-const (
-	disturbedShare = 0.02 // that others had the receiving CPU
-	IdleShare      = 0.05 // that the receive thread was idle
-)
+// disturbedShare is the share of the time that others may have the receiving CPU, beyond which a measurement is taken again.
+const disturbedShare = 0.02
 
-// Measure takes all rounds, and publishes what there is, also when ctx ends in between.
-func (t *RateTable) Measure(ctx context.Context, s *Session) error {
+// Measure takes all rounds, and publishes what there is, also when ctx ends in between. With a core each, XDP programs take
+// turns under one flood (see swap), and all else is measured by itself.
+func (t *RateTable) Measure(ctx context.Context, s *Session) (err error) {
+	defer func() { t.publish(s.Outcome) }()
 	rounds := report.Choice(t.cores == OneCore, s.FewerRounds(), s.Rounds)
 	t.Notes = append(slices.Clone(t.Notes), fmt.Sprintf(
 		"Medians of %d rounds of %v, in which the rows take turns. CPU %d sends, CPU %d receives.",
 		rounds, s.Window, t.cores.cpu(), ReceiverCPU))
-	defer t.publish(s.Outcome)
-	s.Steps.Expect(rounds * len(t.Rows))
+	swaps, err := t.swaps()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, closeAll(swaps)) }()
+	alone := slices.DeleteFunc(slices.Clone(t.Rows), func(r *Rate) bool { return r.Missing != "" || t.swapped(r) })
+	s.Steps.Expect(rounds*len(alone) + swapSteps(swaps, s))
 	for round := range rounds {
-		for _, r := range t.Rows {
+		for _, r := range alone {
 			s.Steps.Show("round %d of %d, %s", round+1, rounds, r.Label)
 			if err := r.Measure(ctx, s, t.cores, uint64(round)); err != nil {
 				return fmt.Errorf("%s: %w", r.Label, err)
@@ -63,14 +67,18 @@ func (t *RateTable) Measure(ctx context.Context, s *Session) error {
 			s.Steps.Step()
 		}
 	}
+	for _, w := range swaps {
+		if err := w.measure(ctx, s); err != nil {
+			return err
+		}
+	}
+	if len(swaps) > 0 {
+		t.Notes = append(t.Notes, swapNotes(swaps, s)...)
+	}
 	return nil
 }
 
-// referenceOffer is what the source of the lab that the bars were set with could send: its receive thread was a third
-// busy with an empty program. A full source makes the same bars three times as hard.
-const referenceOffer = 7e6
-
-// Measure takes one round of one row.
+// Measure takes one round of one row by itself.
 func (r *Rate) Measure(ctx context.Context, s *Session, c Cores, round uint64) error {
 	if r.Missing != "" {
 		return nil
@@ -79,17 +87,15 @@ func (r *Rate) Measure(ctx context.Context, s *Session, c Cores, round uint64) e
 	if err != nil {
 		return err
 	}
-	r.Rounds = append(r.Rounds, c.figure(best))
-	if best.PPS == 0 {
-		return nil // nothing that could be disturbed
-	}
-	if Disturbed(best) {
+	r.Rounds = append(r.Rounds, Capacity(best))
+	if best.PPS > 0 && Disturbed(best) {
 		r.disturbed++
-	} else if c.starved(best) {
-		r.starved++
 	}
 	return nil
 }
+
+// firstOffer is the rate, in packets per second, that every row can be sent to begin with.
+const firstOffer = 7e6
 
 // best is what the receiver takes at most. With a core each, that is not what it takes of a full flood: it returns the
 // pages of the frames to the sender's pool, and a sender whose frames are refused returns them itself; the more it is
@@ -99,31 +105,19 @@ func (r *Rate) best(ctx context.Context, s *Session, c Cores, round uint64) (bes
 	if c == OneCore {
 		return r.once(ctx, s, round, offer{cpu: ReceiverCPU})
 	}
-	if best, err = r.once(ctx, s, round, offer{referenceOffer, SourceCPU}); err != nil {
+	if best, err = r.once(ctx, s, round, offer{firstOffer, SourceCPU}); err != nil || s.Quick {
 		return best, err
 	}
-	r.reference = append(r.reference, best.PPS)
-	if s.Quick {
-		return best, nil
-	}
-	for _, pps := range offers(best.PPS) {
-		m, err := r.once(ctx, s, round, offer{pps, SourceCPU})
+	for _, times := range []float64{1.1, 1.3, 1.6} {
+		m, err := r.once(ctx, s, round, offer{times * best.PPS, SourceCPU})
 		if err != nil {
 			return best, err
 		}
-		if m.PPS > best.PPS {
+		if Capacity(m) > Capacity(best) {
 			best = m
 		}
 	}
 	return best, nil
-}
-
-// offers are the rates at which the receiver may take more than it took of the reference offer.
-func offers(taken float64) []float64 {
-	if taken > 0.9*referenceOffer {
-		return []float64{9e6, 12e6, 0}
-	}
-	return []float64{1.1 * taken, 1.3 * taken, 1.6 * taken}
 }
 
 // once takes a measurement. One that was disturbed is taken again; of those that all were, the one counts in which most
@@ -143,6 +137,15 @@ func (r *Rate) once(ctx context.Context, s *Session, round uint64, o offer) (bes
 
 // Disturbed reports whether others took so much of the receiver's time that its rate says little.
 func Disturbed(m lab.Measurement) bool { return m.Waited > disturbedShare || m.Stolen > disturbedShare }
+
+// Capacity is the packets per second of the receive thread's own time. Others on the machine, and a source that was held up,
+// change it little.
+func Capacity(m lab.Measurement) float64 {
+	if cost := m.Cost(); cost > 0 {
+		return float64(m.Packets) / (m.Ran * m.Time.Seconds())
+	}
+	return 0
+}
 
 // Arrived is the rounds in which anything did. In the others something else had the CPUs, which says nothing of the row.
 func (r *Rate) Arrived() report.Samples { return r.Rounds.Positive() }

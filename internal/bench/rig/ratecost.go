@@ -1,15 +1,12 @@
 package rig
 
-import (
-	"fmt"
-	"strings"
-)
+import "fmt"
 
 // costHead is the columns of a table of costs.
-var costHead = []string{"", "article kpps", "article's cost", "Mpps", "min .. max", "ns/packet", "cost", "bar", ""}
+var costHead = []string{"", "article kpps", "article's cost", "Mpps", "min .. max", "ns/packet", "cost", ""}
 
 // costCells are a row of a table of costs as text.
-func (t *RateTable) costCells(r *Rate, bars []rateBar) []string {
+func (t *RateTable) costCells(r *Rate) []string {
 	cells := make([]string, len(costHead))
 	cells[0], cells[len(cells)-1] = r.Label, r.remarks()
 	if r.Article != nil {
@@ -25,17 +22,7 @@ func (t *RateTable) costCells(r *Rate, bars []rateBar) []string {
 	if r == t.Base {
 		cells[6] = "baseline"
 	}
-	cells[7] = costBars(bars)
 	return cells
-}
-
-// costBars are the bars of a row of a table of costs, with what they are of.
-func costBars(bars []rateBar) string {
-	var text []string
-	for _, bar := range bars {
-		text = append(text, strings.TrimPrefix(bar.column, "bar, ")+" "+bar.String())
-	}
-	return strings.Join(text, ", ")
 }
 
 // ArticleRow is what the article says of a case.

@@ -7,8 +7,8 @@ import (
 // ranking is the rates of the table's rows.
 func (t *RateTable) ranking() report.Ranking {
 	ranking := report.Ranking{Title: t.Title + t.cores.suffix(), Unit: "Mpps"}
-	if t.empty != nil && t.empty.Measured() {
-		ranking.Limit = t.empty.Label
+	if t.least != nil && t.least.Measured() {
+		ranking.Limit = t.least.Label
 	}
 	for _, r := range t.Rows {
 		ranking.Add(r.Label, r.Arrived(), 1e6, r.Unsteady())

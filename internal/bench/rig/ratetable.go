@@ -13,68 +13,61 @@ func (t *RateTable) publish(o *report.Outcome) {
 	table := &report.Table{Title: t.Title + t.cores.suffix(), Head: t.head(), Notes: t.Notes}
 	experiment := o.Name + t.cores.prefix()
 	for _, r := range t.Rows {
-		bars := t.bars(experiment, r)
-		for _, bar := range bars {
-			o.Bars = append(o.Bars, bar.Bar)
-		}
+		o.Bars = append(o.Bars, t.bars(experiment, r)...)
 		o.Results = append(o.Results, t.result(experiment, r))
-		table.AddRow(t.cells(r, bars)...)
+		table.AddRow(t.cells(r)...)
 		r.remark(table)
 	}
 	o.Tables = append(o.Tables, table)
 	o.Ranked = append(o.Ranked, t.ranking())
 }
 
-// head is the columns. Bars and the reference offer are for a source with a core of its own.
+// head is the columns.
 func (t *RateTable) head() []string {
 	if t.Base != nil {
 		return costHead
 	}
-	head := []string{"", "Mpps", "min .. max", "ns/packet", "of empty", "of one octet"}
-	if t.cores == twoCores {
-		head = append(head, "bar, of empty", "of 7 Mpps", "bar, of 7 Mpps")
-	}
+	head := []string{"", "Mpps", "ns/packet", "of least", "from .. to"}
 	if t.Rival != nil {
 		head = append(head, "x "+t.Rival.Label)
-		if t.cores == twoCores {
-			head = append(head, "bar, x")
-		}
 	}
 	return append(head, "")
 }
 
 // cells are a row as text.
-func (t *RateTable) cells(r *Rate, bars []rateBar) []string {
+func (t *RateTable) cells(r *Rate) []string {
 	if t.Base != nil {
-		return t.costCells(r, bars)
+		return t.costCells(r)
 	}
 	cells := make([]string, len(t.head()))
 	cells[0], cells[len(cells)-1] = r.Label, r.remarks()
 	if !r.Measured() {
 		return cells
 	}
-	copy(cells[1:], r.figures())
-	cells[4], cells[5] = shareText(r, t.empty), shareText(r, t.touch)
-	put := func(column, text string) {
-		if i := slices.Index(t.head(), column); i >= 0 {
-			cells[i] = text
-		}
-	}
-	if v, ok := referenceShare(r, t.empty); ok {
-		put("of 7 Mpps", fmt.Sprintf("%.2f", v))
+	median := r.Arrived().Median()
+	cells[1], cells[2] = mpps(median), fmt.Sprintf("%.1f", 1e9/median)
+	if of := t.ofLeast(r); len(of) > 0 {
+		low, high := of.Interval()
+		cells[3], cells[4] = fmt.Sprintf("%.2f", of.Median()), fmt.Sprintf("%.2f .. %.2f", low, high)
 	}
 	if t.Rival != nil {
-		put("x "+t.Rival.Label, shareText(r, t.Rival))
-	}
-	for _, bar := range bars {
-		put(bar.column, bar.String())
+		cells[5] = shareText(r, t.Rival)
 	}
 	return cells
 }
 
+func mpps(pps float64) string { return fmt.Sprintf("%.2f", pps/1e6) }
+
+// ofLeast is a row's rates as shares of what the least program took in the same rounds.
+func (t *RateTable) ofLeast(r *Rate) report.Samples {
+	if len(r.least) > 0 {
+		return r.Rounds.By(r.least).Positive()
+	}
+	return shares(r, t.least)
+}
+
 // figures are rate, spread, and time per packet as text.
 func (r *Rate) figures() []string {
-	mpps := func(pps float64) string { return fmt.Sprintf("%.2f", pps/1e6) }
 	arrived := r.Arrived()
 	median := arrived.Median()
 	return []string{
@@ -82,12 +75,18 @@ func (r *Rate) figures() []string {
 	}
 }
 
-// shares are a row's rates as shares of another's in the same rounds, of which both measured something.
+// shares are a row's rates as shares of another's: in the same rounds where both took part in the same, else of its median.
 func shares(r, limit *Rate) report.Samples {
-	if r == nil || limit == nil {
+	switch {
+	case r == nil || limit == nil:
+		return nil
+	case len(r.Rounds) == len(limit.Rounds):
+		return r.Rounds.By(limit.Rounds).Positive()
+	case !limit.Measured():
 		return nil
 	}
-	return r.Rounds.By(limit.Rounds).Positive()
+	median := limit.Arrived().Median()
+	return r.Arrived().Each(func(pps float64) float64 { return pps / median })
 }
 
 // share is their median; false when there is none.
@@ -103,44 +102,16 @@ func shareText(r, limit *Rate) string {
 	return ""
 }
 
-// referenceShares are what a row takes of the reference offer, as shares of what the limit takes of it.
-func referenceShares(r, limit *Rate) report.Samples {
-	if limit == nil {
+// bars compare the row with what it has to reach, with a core each.
+func (t *RateTable) bars(experiment string, r *Rate) (bars []*report.Bar) {
+	if t.cores == OneCore || !r.Measured() {
 		return nil
 	}
-	return r.reference.By(limit.reference).Positive()
-}
-
-// referenceShare is their median; false when there is none.
-func referenceShare(r, limit *Rate) (float64, bool) {
-	s := referenceShares(r, limit)
-	return s.Median(), len(s) > 0
-}
-
-// rateBar is a bar with the column of the table that shows it.
-type rateBar struct {
-	*report.Bar
-	column string
-}
-
-// bars compare the row with what it has to reach: of all that the limit takes, of the reference offer, and of the
-// rival's rate.
-func (t *RateTable) bars(experiment string, r *Rate) (bars []rateBar) {
-	if t.cores == OneCore {
-		return nil
+	if of := t.ofLeast(r); r.Share > 0 && len(of) > 0 {
+		bars = append(bars, report.AtLeast(experiment+"/"+r.Name+" of least", of.Median(), r.Share))
 	}
-	add := func(column, what string, value float64, ok bool, bound float64) {
-		if ok && bound > 0 {
-			bars = append(bars, rateBar{report.AtLeast(experiment+"/"+r.Name+what, value, bound), column})
-		}
-	}
-	full, ok := share(r, t.empty)
-	add("bar, of empty", " of empty", full, ok, r.Least)
-	reference, both := referenceShare(r, t.empty)
-	add("bar, of 7 Mpps", " of 7 Mpps", reference, ok && both, r.Least)
-	if t.Rival != nil {
-		times, ok := share(r, t.Rival)
-		add("bar, x", " x "+t.Rival.Name, times, ok, r.Times)
+	if times, ok := share(r, t.Rival); r.Times > 0 && ok {
+		bars = append(bars, report.AtLeast(experiment+"/"+r.Name+" x "+t.Rival.Name, times, r.Times))
 	}
 	return bars
 }
@@ -148,13 +119,13 @@ func (t *RateTable) bars(experiment string, r *Rate) (bars []rateBar) {
 // Measured reports whether there are figures that can be divided by.
 func (r *Rate) Measured() bool { return len(r.Arrived()) > 0 }
 
-// Unsteady reports whether the figures are doubtful.
+// Unsteady reports whether the figures are doubtful: those that are shares of the same rounds, as such.
 func (r *Rate) Unsteady() bool {
-	return r.disturbed > 0 || 2*r.failed() >= len(r.Rounds) || r.Arrived().Unsteady()
+	if len(r.least) > 0 {
+		return r.Rounds.By(r.least).Positive().Unsteady()
+	}
+	return 2*r.disturbed > len(r.Rounds) || 2*r.failed() >= len(r.Rounds) || r.Arrived().Unsteady()
 }
-
-// fromSource reports whether most rounds say how fast the source is, not the receiver.
-func (r *Rate) fromSource() bool { return 2*r.starved > len(r.Arrived()) }
 
 // remarks is why there is no figure, or short signs that notes below the table explain.
 func (r *Rate) remarks() (marks string) {
@@ -167,9 +138,6 @@ func (r *Rate) remarks() (marks string) {
 	if r.Unsteady() {
 		marks += "~"
 	}
-	if r.fromSource() {
-		marks += "^"
-	}
 	if r.failed() > 0 {
 		marks += "!"
 	}
@@ -179,10 +147,7 @@ func (r *Rate) remarks() (marks string) {
 // remark explains the row's marks.
 func (r *Rate) remark(t *report.Table) {
 	if r.Unsteady() {
-		t.AddNote("~ unsteady: others had the receiving CPU, or the rounds differ by more than %.0f%%.", 100*report.UnsteadySpread)
-	}
-	if r.fromSource() {
-		t.AddNote("^ the source was slower than the receiver: the figure is a lower bound.")
+		t.AddNote("~ unsteady: the interval is wider than %.0f%% of the figure, or others had the receiving CPU.", 100*report.UnsteadySpread)
 	}
 	if r.Measured() && r.failed() > 0 {
 		t.AddNote("! nothing arrived in %d of %d rounds, which are left out: others had the CPUs.", r.failed(), len(r.Rounds))
@@ -203,10 +168,8 @@ func (t *RateTable) result(experiment string, r *Rate) lab.Result {
 	}
 	add("ns/op", r.Arrived().Each(func(pps float64) float64 { return 1e9 / pps }))
 	add("Mpps", r.Arrived().Each(func(pps float64) float64 { return pps / 1e6 }))
-	add("of-empty", shares(r, t.empty))
-	add("of-one-octet", shares(r, t.touch))
+	add("of-least", t.ofLeast(r))
 	add("x-raw-drop", shares(t.Base, r))
-	add("of-7Mpps", referenceShares(r, t.empty))
 	add("x-rival", shares(r, t.Rival))
 	res.Metrics = append(res.Metrics, r.Extra...)
 	return res

@@ -52,13 +52,13 @@ func listSizes(s *rig.Session) []int {
 	return report.Choice(s.Quick, sizes[1:2], sizes)
 }
 
-// goals is what Floodwall must reach with random IPv4 addresses: shares of the empty program's rate for sources that
+// goals is what Floodwall must reach with random IPv4 addresses: shares of the least program's rate for sources that
 // are listed and that are not, seconds to apply the text file, and octets of kernel memory; 0 where nothing is asked.
 type goals struct{ listed, unlisted, seconds, octets float64 }
 
 var goalsBySize = map[string]goals{
-	"n=1000000":  {0.50, 0.80, 1.0, 128e6},
-	"n=10000000": {0.40, 0.75, 0, 0},
+	"n=1000000":  {0.65, 0.80, 0.35, 12e6},
+	"n=10000000": {0.50, 0.75, 2.5, 100e6},
 }
 
 // tool is a way to hold a list.
@@ -153,11 +153,11 @@ func (b *Builder) tool(ctx context.Context, t tool) error {
 	}
 	b.Add(&rig.Rate{
 		Name: prefix + "/listed", Label: t.label + ": listed sources", Subject: got.Subject,
-		Least: bars.listed, Flows: []lab.Flow{rig.Flood(b.List.Listed)}, Extra: got.Metrics(),
+		Share: bars.listed, Flood: "listed", Flows: []lab.Flow{rig.Flood(b.List.Listed)}, Extra: got.Metrics(),
 	})
 	b.Add(&rig.Rate{
 		Name: prefix + "/unlisted", Label: t.label + ": unlisted sources", Subject: got.Subject,
-		Least: bars.unlisted,
+		Share: bars.unlisted,
 	})
 	return nil
 }

@@ -188,10 +188,13 @@ func (c *floodCurve) add(f *Flood, best flooded) {
 	c.most, c.able = append(c.most, best.figure(f)), append(c.able, best.able(f))
 	if best.disturbed {
 		c.disturbed++
-	} else if best.ran < 1-rig.IdleShare {
+	} else if best.ran < 1-idleShare {
 		c.starved++
 	}
 }
+
+// idleShare is the share of the time that the receive thread may be idle before a figure counts as the source's.
+const idleShare = 0.05
 
 // floodOnce takes a measurement. One that was disturbed is taken again; of those that all were, the one counts in which
 // most arrived.

@@ -1,0 +1,100 @@
+package drop
+
+import (
+	"fmt"
+	"net/netip"
+
+	"github.com/floodwall/floodwall/internal/bench/lists"
+	"github.com/floodwall/floodwall/internal/bench/report"
+	"github.com/floodwall/floodwall/internal/bench/rig"
+	"github.com/floodwall/floodwall/internal/lab"
+)
+
+// testCase is a policy that drops a flood on XDP.
+type testCase struct {
+	name, label string
+	rules       int
+	policy      string     // without its devices
+	flood       string     // "": the table's own, of UDP over IPv4 from random sources
+	flows       []lab.Flow // of another flood
+	packet      string     // one like those of the flood, "" where a question about one says nothing of a flood,
+	reason      string     // and why it is dropped
+	share       float64    // of the least program's rate to reach; 0: none is asked for
+}
+
+// The shares of the least program's rate to reach with 20 rules, by checks and kind of packet, and with a limit and a protected
+// service.
+const (
+	leastStandard  = 0.92
+	leastStrict    = 0.90
+	leastOther     = 0.90
+	leastACK       = 0.80
+	someRules      = 20
+	defaultDropped = "default"
+)
+
+// cases are the rows.
+func cases() (all []testCase) {
+	unlisted := rig.FloodPacket(lists.Addr4(0x01020304))
+	add := func(name, label string, rules int, checks string, share float64) {
+		all = append(all, testCase{
+			name: name, label: label, rules: rules, policy: "checks: " + checks + "\n" + lists.RulesPolicy(rules), packet: unlisted,
+			reason: defaultDropped, share: share,
+		})
+	}
+	for _, c := range lists.RuleCounts {
+		label := report.Things(c.Rules, "rule that does not match", "rules that do not match")
+		add(fmt.Sprintf("rules=%d/off", c.Rules), label+", checks: off", c.Rules, "off", c.Unlisted)
+		add(fmt.Sprintf("rules=%d", c.Rules), label, c.Rules, "standard", map[int]float64{someRules: leastStandard}[c.Rules])
+	}
+	add(fmt.Sprintf("rules=%d/strict", someRules), fmt.Sprintf("%d rules, checks: strict", someRules), someRules, "strict", leastStrict)
+	for _, c := range lists.RuleCounts {
+		if c.Listed > 0 {
+			all = append(all, listed(c.Rules, c.Listed))
+		}
+	}
+	return append(all, otherKinds()...)
+}
+
+// listed is a flood from sources that the rules name, for other ports.
+func listed(rules int, share float64) testCase {
+	hosts := lists.RuleHosts(rules)
+	return testCase{
+		name: fmt.Sprintf("rules=%d/off/listed", rules), label: fmt.Sprintf("%s rules, which name the source, checks: off", report.CountText(rules)),
+		rules: rules, policy: "checks: off\n" + lists.RulesPolicy(rules), flood: fmt.Sprintf("listed=%d", rules),
+		flows: []lab.Flow{rig.Flood(hosts)}, packet: rig.FloodPacket(hosts[0]), reason: defaultDropped, share: share,
+	}
+}
+
+// otherKinds are floods of other packets.
+func otherKinds() []testCase {
+	rules := "checks: off\n" + lists.RulesPolicy(someRules)
+	udp := func(from string, to netip.Addr) lab.Flow {
+		return lab.Flow{From: lab.MustAddrs(from), To: lab.Addr(to), SPort: lab.AnyPort, DPort: lab.Port(rig.SinkPort)}
+	}
+	tagged := udp("16.0.0.0/4", rig.Server4)
+	tagged.VLAN = []uint16{10}
+	acks := lab.Flow{
+		From: lab.MustAddrs("128.0.0.0/2"), To: lab.Addr(rig.Server4), Proto: lab.TCP, Flags: lab.ACK, SPort: lab.AnyPort, DPort: lab.Port(80),
+	}
+	return []testCase{
+		{
+			name: "rules=20/off/ipv6", label: "20 rules, IPv6, checks: off", rules: someRules, policy: rules, flood: "ipv6",
+			flows: []lab.Flow{udp("2400::/16", rig.Server6)}, packet: "udp [2400::9]:4000 > [fd00::2]:53", reason: defaultDropped, share: leastOther,
+		},
+		{
+			name: "rules=20/off/vlan", label: "20 rules, a VLAN tag, checks: off", rules: someRules, policy: rules, flood: "vlan",
+			flows: []lab.Flow{tagged}, packet: "udp 16.2.3.4:4000 > 10.0.0.2:53 vlan=10", reason: defaultDropped, share: leastOther,
+		},
+		{
+			name: "limit", label: "over a limit of 1000/s per /16, 64 of them, checks: off",
+			policy: "default: drop\nchecks: off\nrules: [{name: limit, proto: udp, over: {rate: 1000/s, per: from/16}, then: drop}]\n", flood: "limit",
+			flows: []lab.Flow{udp("64.0.0.0/10", rig.Server4)}, packet: rig.FloodPacket(lists.Addr4(0x40020304)), reason: defaultDropped, share: rig.LeastLimit,
+		},
+		{
+			name: "ack", label: "ACKs of no connection to a protected service", flood: "ack",
+			policy: "default: drop\nservices: [{name: web, port: tcp/80, syn: {when: always, mode: host}}]\n",
+			flows:  []lab.Flow{acks}, share: leastACK,
+		},
+	}
+}
