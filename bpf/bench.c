@@ -16,7 +16,7 @@
 /* Keeps a value, and with it the load or the call that it came from, though the verdict does not depend on it. */
 #define KEEP(value) asm volatile("" ::"r"(value))
 
-/* touch reads one octet of the frame, the first of the destination address, and has it decide: no frame of the bench is
+/* touch reads one byte of the frame, the first of the destination address, and has it decide: no frame of the bench is
  * a broadcast. */
 SEC("xdp") int touch(struct xdp_md *ctx)
 {
@@ -38,7 +38,7 @@ static __always_inline void *network_header(struct xdp_md *ctx, __u16 ethertype,
 }
 
 struct packets {
-	__u64 packets, octets;
+	__u64 packets, bytes;
 };
 
 /* The least programs do what no packet filter can leave out, and no more. Each is for one kind of frame and has one rule:
@@ -67,7 +67,7 @@ static __always_inline int count_least(struct xdp_md *ctx, int matches)
 
 	if (c) {
 		c->packets++;
-		c->octets += ctx->data_end - ctx->data;
+		c->bytes += ctx->data_end - ctx->data;
 	}
 	return matched == LEAST_RULE ? XDP_PASS : XDP_DROP;
 }
@@ -331,7 +331,7 @@ SEC("xdp") int limit4(struct xdp_md *ctx)
 }
 
 /* victim stands where answers of a resolver arrive, and tells those to the clients, which it passes, from those to
- * anybody else, which nobody asked for. Of the clients' it counts those that are truncated. All octets are of frames.
+ * anybody else, which nobody asked for. Of the clients' it counts those that are truncated. All bytes are of frames.
  */
 const volatile __be32 victim_clients = 0; /* their network */
 const volatile __be32 victim_mask = 0;
@@ -352,7 +352,7 @@ static __always_inline void count_victim(struct xdp_md *ctx, __u32 what)
 	if (!c)
 		return;
 	c->packets++;
-	c->octets += ctx->data_end - ctx->data;
+	c->bytes += ctx->data_end - ctx->data;
 }
 
 /* The beginning of a DNS message (RFC 1035, 4.1.1). */
@@ -418,16 +418,16 @@ SEC("xdp") int spoofed(struct xdp_md *ctx)
 
 	if (c) {
 		c->packets++;
-		c->octets += ctx->data_end - ctx->data;
+		c->bytes += ctx->data_end - ctx->data;
 	}
 	return XDP_DROP;
 }
 
 /* yardstick costs about what Floodwall's program costs, and changes with no build of it: what makes it slower is what else
  * the machine does. So it is of the same kinds of work, lookups in hashes, reads that depend on one another, branches and
- * a count, for frames of any kind, of which it reads the first octets.
+ * a count, for frames of any kind, of which it reads the first bytes.
  */
-enum { YARDSTICK_OCTETS = 32, YARDSTICK_SLOTS = 1024, YARDSTICK_LOOKUPS = 2 };
+enum { YARDSTICK_BYTES = 32, YARDSTICK_SLOTS = 1024, YARDSTICK_LOOKUPS = 2 };
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -456,10 +456,10 @@ SEC("xdp") int yardstick(struct xdp_md *ctx)
 	__u32 state = 1, zero = 0, *slot;
 	struct packets *c;
 
-	if ((void *)(data + YARDSTICK_OCTETS) > (void *)(long)ctx->data_end)
+	if ((void *)(data + YARDSTICK_BYTES) > (void *)(long)ctx->data_end)
 		return XDP_DROP;
 #pragma unroll
-	for (int i = 0; i < YARDSTICK_OCTETS; i++) {
+	for (int i = 0; i < YARDSTICK_BYTES; i++) {
 		__u32 key = (state ^ data[i]) % YARDSTICK_SLOTS;
 
 		state = state * 31 + data[i];
@@ -470,13 +470,13 @@ SEC("xdp") int yardstick(struct xdp_md *ctx)
 			if (slot)
 				state += *slot;
 		}
-		if (i % (YARDSTICK_OCTETS / YARDSTICK_LOOKUPS) == 1)
+		if (i % (YARDSTICK_BYTES / YARDSTICK_LOOKUPS) == 1)
 			KEEP(bpf_map_lookup_elem(&yardstick_set, &state));
 	}
 	c = bpf_map_lookup_elem(&yardstick_counts, &zero);
 	if (c) {
 		c->packets++;
-		c->octets += state;
+		c->bytes += state;
 	}
 	return XDP_DROP;
 }

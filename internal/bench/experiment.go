@@ -38,7 +38,7 @@ var Experiments = []Experiment{
 	{"blocklist", "a web server behind up to 10 million blocked addresses, with iptables rules, ipset and nft beside, by an article of 2012", blocklist.Run},
 	{"cost", "what one packet costs, by an article of 2016: accepted, dropped, by position, set, string, limit", packetcost.Run},
 	{"limit", "limits of packets per second by source, what they cost and let through, with hashlimit, nft and a BPF map beside", limit.Run},
-	{"payload", "texts and octets looked for in packets, with iptables string and u32 and nft raw payload beside", payload.Run},
+	{"payload", "texts and bytes looked for in packets, with iptables string and u32 and nft raw payload beside", payload.Run},
 	{"placement", "a router with a full table that drops packets at XDP, in raw or in filter, and where placement has it do so", placement.Run},
 	{"conntrack", "a web server whose conntrack table is full, and what helps, by an article of 2023", conntrack.Run},
 	{"dns", "a resolver and its clients under a flood of spoofed ANY queries, with unbound's own limits beside", dns.Run},

@@ -276,7 +276,7 @@ func (b *builder) result(c *testCase, point int) lab.Result {
 // loadTable is what loading takes.
 func (b *builder) loadTable() *report.Table {
 	t := &report.Table{
-		Title: "blocklist: loading", Head: []string{"", "seconds", "MB in the kernel", "octets each", ""},
+		Title: "blocklist: loading", Head: []string{"", "seconds", "MB in the kernel", "bytes each", ""},
 		Notes: []string{
 			"Floodwall from the policy's text file to enforcement; the others by one run of their own tool, from a script in its own",
 			"format: iptables-restore, ipset restore, nft -f.",
@@ -298,8 +298,8 @@ func (b *builder) loadTable() *report.Table {
 
 func (v *visit) loadCells(label string, entries int) []string {
 	cells := []string{label, report.SecondsText(v.Seconds.Median()), "", "", v.Note}
-	if v.Octets > 0 {
-		cells[2], cells[3] = fmt.Sprintf("%.1f", v.Octets/1e6), fmt.Sprintf("%.0f", v.Octets/float64(entries))
+	if v.Bytes > 0 {
+		cells[2], cells[3] = fmt.Sprintf("%.1f", v.Bytes/1e6), fmt.Sprintf("%.0f", v.Bytes/float64(entries))
 	}
 	if v.Roughly {
 		cells[4] = "memory: what the whole machine's slabs and vmalloc grew by"

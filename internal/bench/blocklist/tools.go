@@ -139,8 +139,8 @@ func blockByFloodwall(ctx context.Context, at *rig.Site, l *lists.List) (g block
 			return err
 		}
 		defer program.Close()
-		octets, err := rig.MapMemory(program)
-		g.Octets = float64(octets)
+		bytes, err := rig.MapMemory(program)
+		g.Bytes = float64(bytes)
 		return err
 	})
 	return g, err

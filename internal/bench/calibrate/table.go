@@ -69,7 +69,7 @@ func (c *calibration) result() *report.Table {
 		Title: "calibrate: nanoseconds that a packet costs on this host",
 		Head:  []string{"", "drop, beside the rules", "stage in use", "a rule", "a set", "a limit", "own address", ""},
 		Notes: append([]string{
-			"The receive thread's own time, of packets of 128 octets that a router forwards, and for drops, of such to itself: the",
+			"The receive thread's own time, of packets of 128 bytes that a router forwards, and for drops, of such to itself: the",
 			fmt.Sprintf("least of %d rounds of %s packets. ± half the difference between every second round and the others. A rule is",
 				probeRounds, report.CountText(int(packets(c.Session)))),
 			fmt.Sprintf("a part of %d, a set of %d, a limit of %d, an own address of %d.", manyRules, manySets, manyLimits, manyLocals),

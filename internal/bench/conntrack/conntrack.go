@@ -59,7 +59,7 @@ func room(s *rig.Session) int {
 func (b *builder) notes() []string {
 	return []string{
 		fmt.Sprintf("Article: 2023, a virtual machine with 1 GB, 60 s of bombardier. Here: %d connections, a new one for each request,", connections),
-		fmt.Sprintf("HTTP/1.1 with TLS, timeout %v; nginx in front of a Go program over loopback, %d octets a page; %d rounds of %v,",
+		fmt.Sprintf("HTTP/1.1 with TLS, timeout %v; nginx in front of a Go program over loopback, %d bytes a page; %d rounds of %v,",
 			timeout, pageSize, b.Rounds, b.Phase),
 		"in which the cases take turns. Clients and servers share the machine's cores. Medians of the rounds; shares of the",
 		"rate without firewall are taken round by round.",
@@ -154,7 +154,7 @@ func (b *builder) prepare(ctx context.Context, c *testCase) (err error) {
 
 // Bounds of filling a table.
 const (
-	entrySize = 512     // octets of kernel memory that an entry takes at most, roughly
+	entrySize = 512     // bytes of kernel memory that an entry takes at most, roughly
 	mostFill  = 4 << 20 // entries, which take half a minute
 )
 

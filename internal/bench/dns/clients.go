@@ -150,8 +150,8 @@ func queriesText() string {
 
 // arrivals counts what arrives at the clients' device.
 type arrivals struct {
-	others, othersOctets uint64 // to addresses that are not the clients': octets of frames
-	truncated            uint64 // answers to clients
+	others, othersBytes uint64 // to addresses that are not the clients': bytes of frames
+	truncated           uint64 // answers to clients
 }
 
 // loadVictim loads the program that counts what arrives at the clients' device.

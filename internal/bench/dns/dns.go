@@ -184,7 +184,7 @@ func (s *site) visit(ctx context.Context, f *flood, queries string, duration tim
 	}
 	v.received = after.received - before.received
 	v.arrivals = arrivals{
-		after.others - before.others, after.othersOctets - before.othersOctets, after.truncated - before.truncated,
+		after.others - before.others, after.othersBytes - before.othersBytes, after.truncated - before.truncated,
 	}
 	return v, ctx.Err()
 }
@@ -205,15 +205,15 @@ func (s *site) look() (l snapshot, err error) {
 
 // attack is what an attacker sent.
 type attack struct {
-	flood  uint64 // queries
-	octets uint64 // their frames'
-	took   time.Duration
+	flood uint64 // queries
+	bytes uint64 // their frames'
+	took  time.Duration
 }
 
 // attacker is a flood that is ready; without a source, it is none.
 type attacker struct {
 	source *lab.Source
-	frame  int // octets
+	frame  int // bytes
 }
 
 // attacker prepares a flood of some time.

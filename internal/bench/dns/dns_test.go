@@ -72,12 +72,12 @@ func TestZone(t *testing.T) {
 }
 
 // visitOf is a visit of ten seconds in which so many of 100 queries were answered, some of them truncated, and so
-// much went to others for 1,000 octets of the attacker.
+// much went to others for 1,000 bytes of the attacker.
 func visitOf(answered, truncated int, others uint64) *visit {
 	v := &visit{time: 10 * time.Second}
-	v.sent, v.truncated, v.othersOctets = 100, uint64(truncated), others
+	v.sent, v.truncated, v.othersBytes = 100, uint64(truncated), others
 	v.latency = make([]time.Duration, answered)
-	v.attack = attack{flood: 10, octets: 1000, took: 10 * time.Second}
+	v.attack = attack{flood: 10, bytes: 1000, took: 10 * time.Second}
 	return v
 }
 

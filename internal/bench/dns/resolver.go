@@ -21,7 +21,7 @@ const (
 	zoneName = "bench.example"
 	names    = 1000
 	bigName  = "big." + zoneName
-	bigTexts = 14 // records of 200 octets: an answer of some 3,000
+	bigTexts = 14 // records of 200 bytes: an answer of some 3,000
 )
 
 // Types of queries (RFC 1035, RFC 6891).
@@ -42,7 +42,7 @@ type resolver struct {
 }
 
 // resolverConf is what is not the default: it runs in the foreground, without a directory of its own, for everybody,
-// and answers in as many octets as clients take, as resolvers that are open to abuse do. Its sockets hold what
+// and answers in as many bytes as clients take, as resolvers that are open to abuse do. Its sockets hold what
 // unbound.conf(5) names for busy servers: by default, queries are lost after some ten milliseconds without CPU.
 const resolverConf = `server:
 	interface: %[1]s
@@ -149,7 +149,7 @@ func (r *resolver) close() error {
 	return os.RemoveAll(r.dir)
 }
 
-// queryFor is a query that wants recursion and takes answers of 4,096 octets (RFC 1035, 4.1; RFC 6891, 6.1.2).
+// queryFor is a query that wants recursion and takes answers of 4,096 bytes (RFC 1035, 4.1; RFC 6891, 6.1.2).
 func queryFor(name string, kind uint16) []byte {
 	const recursion, class = 0x0100, 1
 	var q []byte

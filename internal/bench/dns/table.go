@@ -13,7 +13,7 @@ import (
 // What must hold of clients and victims behind Floodwall, whatever the flood.
 const (
 	leastAnswered = 0.99 // of the clients' queries
-	mostReflected = 1    // octets to others, as a share of what the attacker sent
+	mostReflected = 1    // bytes to others, as a share of what the attacker sent
 )
 
 // answered is the share of the queries that were answered in full.
@@ -27,12 +27,12 @@ func (v *visit) answered() float64 {
 // perSecond is the clients' queries answered in full, per second.
 func (v *visit) perSecond() float64 { return v.answered() * float64(v.sent) / v.time.Seconds() }
 
-// amplification is octets to others per octet of the attacker.
+// amplification is bytes to others per byte of the attacker.
 func (v *visit) amplification() float64 {
-	if v.octets == 0 {
+	if v.bytes == 0 {
 		return 0
 	}
-	return float64(v.othersOctets) / float64(v.octets)
+	return float64(v.othersBytes) / float64(v.bytes)
 }
 
 // figure is one of each visit.
@@ -48,8 +48,8 @@ func (b *builder) notes() []string {
 	return []string{
 		fmt.Sprintf("Clients: dnsperf asks for %s names %s times a second from %d addresses, each in a /24 of its own; an answer that takes",
 			report.CountText(names), report.CountText(clientRate), clientCount),
-		fmt.Sprintf("longer than %v is lost, and one that is truncated does not count. Floods: ANY queries of %d octets with EDNS,", clientTimeout(b.visitTime()), len(queryFor(bigName, typeANY))),
-		"random identifiers and ports, for a name of which unbound sends 3,028 octets. MB are of all frames: what the attacker",
+		fmt.Sprintf("longer than %v is lost, and one that is truncated does not count. Floods: ANY queries of %d bytes with EDNS,", clientTimeout(b.visitTime()), len(queryFor(bigName, typeANY))),
+		"random identifiers and ports, for a name of which unbound sends 3,028 bytes. MB are of all frames: what the attacker",
 		"sends, and what goes to addresses that are not the clients'. Clients and attacker have a wire each to the resolver, whose",
 		"one CPU receives both: in the 256 places of one wire's queue, a flood pushes queries aside before any firewall sees them.",
 		"Unbound resolves from a zone of its own, as if upstream, into its cache; its limits are ip-ratelimit 20 and ratelimit",
@@ -144,8 +144,8 @@ func (c *testCase) cells(bars []*report.Bar) []string {
 
 func sentKpps(v *visit) float64  { return float64(v.flood) / v.took.Seconds() / 1e3 }
 func takenKpps(v *visit) float64 { return float64(v.received) / v.took.Seconds() / 1e3 }
-func sentMB(v *visit) float64    { return float64(v.octets) / v.took.Seconds() / 1e6 }
-func othersMB(v *visit) float64  { return float64(v.othersOctets) / v.took.Seconds() / 1e6 }
+func sentMB(v *visit) float64    { return float64(v.bytes) / v.took.Seconds() / 1e6 }
+func othersMB(v *visit) float64  { return float64(v.othersBytes) / v.took.Seconds() / 1e6 }
 
 // result is the row for programs.
 func (c *testCase) result(experiment string) lab.Result {
@@ -168,8 +168,8 @@ func (c *testCase) result(experiment string) lab.Result {
 	}
 	add("flood-kpps", sentKpps)
 	add("taken-kpps", takenKpps)
-	add("sent-B", func(v *visit) float64 { return float64(v.octets) })
-	add("others-B", func(v *visit) float64 { return float64(v.othersOctets) })
+	add("sent-B", func(v *visit) float64 { return float64(v.bytes) })
+	add("others-B", func(v *visit) float64 { return float64(v.othersBytes) })
 	add("amplification", (*visit).amplification)
 	return r
 }

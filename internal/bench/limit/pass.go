@@ -201,8 +201,8 @@ func (r *tableRow) passCells(off, light *report.Bar) []string {
 	if r.held >= 0 {
 		cells[8] = report.CountText(r.held)
 	}
-	if r.how.octets > 0 {
-		cells[9] = fmt.Sprintf("%.1f", float64(r.how.octets)/1e6)
+	if r.how.bytes > 0 {
+		cells[9] = fmt.Sprintf("%.1f", float64(r.how.bytes)/1e6)
 	}
 	return cells
 }
@@ -220,8 +220,8 @@ func (r *tableRow) passResult(experiment string) lab.Result {
 	if r.held >= 0 {
 		add("held", report.Samples{float64(r.held)})
 	}
-	if r.how.octets > 0 {
-		add("kernel-B", report.Samples{float64(r.how.octets)})
+	if r.how.bytes > 0 {
+		add("kernel-B", report.Samples{float64(r.how.bytes)})
 	}
 	return res
 }

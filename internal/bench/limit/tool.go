@@ -43,7 +43,7 @@ type limiter struct {
 	program *ebpf.Program // to attach; nil: nothing
 	tally   func(context.Context) (tally, error)
 	entries func(context.Context) (int, error) // prefixes that it holds; nil: it does not tell
-	octets  uint64                             // of kernel memory; 0: unknown
+	bytes   uint64                             // of kernel memory; 0: unknown
 }
 
 // floodwallLimit applies a policy, which stays.
@@ -79,23 +79,23 @@ func floodwallLimit(target string) func(context.Context, *builder, *rig.Site, te
 			}
 			return n, err
 		}
-		l.octets, err = programMemory(at)
+		l.bytes, err = programMemory(at)
 		return l, err
 	}
 }
 
 // programMemory is the kernel memory of the maps of the program that is attached to the site.
-func programMemory(s *rig.Site) (octets uint64, err error) {
+func programMemory(s *rig.Site) (bytes uint64, err error) {
 	err = s.Server.Do(func() error {
 		p, err := rig.AttachedProgram(s.In.Name)
 		if err != nil {
 			return err
 		}
 		defer p.Close()
-		octets, err = rig.MapMemory(p)
+		bytes, err = rig.MapMemory(p)
 		return err
 	})
-	return octets, err
+	return bytes, err
 }
 
 // ruleTally reads the counters of a case's policy.
@@ -180,7 +180,7 @@ func lruLimit(_ context.Context, b *builder, _ *rig.Site, c testCase) (l limiter
 	}
 	b.Owned = append(b.Owned, p.Set.Close, p.Counts.Close)
 	l.program = b.Own(p.Program)
-	if l.octets, err = rig.MapMemory(p.Program); err != nil {
+	if l.bytes, err = rig.MapMemory(p.Program); err != nil {
 		return l, err
 	}
 	l.tally = func(context.Context) (tally, error) {

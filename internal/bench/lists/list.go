@@ -192,8 +192,8 @@ func Unicast4(v uint32) bool {
 }
 
 func word4(a netip.Addr) uint32 {
-	octets := a.As4()
-	return binary.BigEndian.Uint32(octets[:])
+	bytes := a.As4()
+	return binary.BigEndian.Uint32(bytes[:])
 }
 
 // Addr4 is the IPv4 address of a number in host byte order.

@@ -54,11 +54,11 @@ func TestScatterHitsAllNetworks(t *testing.T) {
 		seen[p.Addr().As4()[0]]++
 	}
 	if len(seen) < 200 {
-		t.Fatalf("only %d first octets", len(seen))
+		t.Fatalf("only %d first bytes", len(seen))
 	}
-	for octet, n := range seen {
+	for byte, n := range seen {
 		if n < 300 || n > 700 {
-			t.Errorf("%d addresses in %d.0.0.0/8, want about 465", n, octet)
+			t.Errorf("%d addresses in %d.0.0.0/8, want about 465", n, byte)
 		}
 	}
 }

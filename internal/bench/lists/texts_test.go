@@ -7,7 +7,7 @@ func TestSearched(t *testing.T) {
 	seen := map[string]bool{}
 	for _, text := range Texts(MostStrings) {
 		if len(text) < 1 || len(text) > 64 || seen[text] {
-			t.Errorf("text %q: of %d octets, seen before: %v", text, len(text), seen[text])
+			t.Errorf("text %q: of %d bytes, seen before: %v", text, len(text), seen[text])
 		}
 		seen[text] = true
 	}

@@ -206,9 +206,9 @@ func (s *sinkSite) expect(ctx context.Context, accept bool) error {
 	if err := s.sink.SetReadDeadline(time.Now().Add(wait)); err != nil {
 		return err
 	}
-	got, octets := 0, make([]byte, 2048)
+	got, bytes := 0, make([]byte, 2048)
 	for got < rig.TestPackets {
-		if _, _, err := s.sink.ReadFrom(octets); err != nil {
+		if _, _, err := s.sink.ReadFrom(bytes); err != nil {
 			break // the deadline
 		}
 		got++

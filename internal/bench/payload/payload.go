@@ -1,4 +1,4 @@
-// Package payload is the experiment of that name: texts and octets looked for in packets.
+// Package payload is the experiment of that name: texts and bytes looked for in packets.
 package payload
 
 import (
@@ -38,11 +38,11 @@ func Run(ctx context.Context, s *rig.Session) error {
 // notes are the choices made.
 var notes = []string{
 	"A packet of 128 bytes is one whose IP header says so; its payload is 100 random small letters. The rule is for UDP to",
-	"port 53, and the next rule drops all. 64 texts are 64 rules of iptables, and one of Floodwall. Fixed: four octets at the",
+	"port 53, and the next rule drops all. 64 texts are 64 rules of iptables, and one of Floodwall. Fixed: four bytes at the",
 	"beginning of the payload. Floodwall's policies have the standard checks.",
 }
 
-// magic is four octets that no packet of the bench begins with.
+// magic is four bytes that no packet of the bench begins with.
 const magic = "de ad be ef"
 
 // rawRow adds a row for rules of iptables before one that drops all.
@@ -99,7 +99,7 @@ func addSearching(ctx context.Context, b *rig.Builder) error {
 // addFixedTools adds what looks at a fixed place with iptables and nft.
 func addFixedTools(ctx context.Context, b *rig.Builder) error {
 	hex := strings.ReplaceAll(magic, " ", "")
-	// The payload begins 8 octets after the IP header, whose length is in its first octet.
+	// The payload begins 8 bytes after the IP header, whose length is in its first byte.
 	u32 := fmt.Sprintf("-A PREROUTING -p udp --dport 53 -m u32 --u32 0>>22&0x3C@8=0x%s -j DROP\n", hex)
 	if _, err := rawRow(ctx, b, "u32", "iptables u32, fixed", u32); err != nil {
 		return err

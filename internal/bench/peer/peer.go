@@ -14,7 +14,7 @@ import (
 
 // The programs of bpf/bench.c.
 const (
-	Touch  = peersProgTouch  // drops after reading one octet
+	Touch  = peersProgTouch  // drops after reading one byte
 	Answer = peersProgAnswer // answers a SYN with a frame like the one SYN protection writes, and decides nothing
 	Hash4  = peersProgHash4  // drops sources in a hash of addresses
 	LPM4   = peersProgLpm4   // drops sources in a trie of prefixes

@@ -23,7 +23,7 @@ type Applied struct {
 	*control.Applied
 	Program *ebpf.Program
 	Seconds float64 // from the policy file to enforcement: what `floodwall apply` takes
-	Octets  uint64  // of kernel memory in the program's maps
+	Bytes   uint64  // of kernel memory in the program's maps
 }
 
 // Apply applies a policy as the command does, has use look at the running instance, and unloads it. The text is the
@@ -81,7 +81,7 @@ func (s *Site) applyFile(
 		if a.Program, err = AttachedProgram(s.In.Name); err != nil {
 			return err
 		}
-		if a.Octets, err = MapMemory(a.Program); err != nil || use == nil {
+		if a.Bytes, err = MapMemory(a.Program); err != nil || use == nil {
 			return err
 		}
 		return use(ctx, in)
@@ -106,7 +106,7 @@ func AttachedProgram(device string) (*ebpf.Program, error) {
 
 // MapMemory is the kernel memory of the maps that a program uses, as the kernel accounts for it (memlock in the fdinfo
 // of a map).
-func MapMemory(p *ebpf.Program) (octets uint64, err error) {
+func MapMemory(p *ebpf.Program) (bytes uint64, err error) {
 	info, err := p.Info()
 	if err != nil {
 		return 0, fmt.Errorf("program: %w", err)
@@ -122,12 +122,12 @@ func MapMemory(p *ebpf.Program) (octets uint64, err error) {
 		if err != nil {
 			return 0, err
 		}
-		octets += n
+		bytes += n
 	}
-	return octets, nil
+	return bytes, nil
 }
 
-// Memlock is the kernel memory of a map, in octets.
+// Memlock is the kernel memory of a map, in bytes.
 func Memlock(m *ebpf.Map) (uint64, error) {
 	info, err := m.Info()
 	if err != nil {

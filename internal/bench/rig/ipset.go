@@ -28,7 +28,7 @@ func RestoreIpset(ctx context.Context, at *Site, l *lists.List) (g Loaded, err e
 	if err != nil {
 		return g, err
 	}
-	return Loaded{Subject: Subject{Site: at}, Seconds: report.Samples{took.Seconds()}, Octets: sizeInMemory(about)}, nil
+	return Loaded{Subject: Subject{Site: at}, Seconds: report.Samples{took.Seconds()}, Bytes: sizeInMemory(about)}, nil
 }
 
 // ipsetScript is input for ipset restore.

@@ -10,8 +10,8 @@ import (
 type Loaded struct {
 	Subject Subject
 	Seconds report.Samples // that loading took
-	Octets  float64        // of kernel memory; 0: unknown
-	Roughly bool           // octets is the change of the whole machine's memory
+	Bytes   float64        // of kernel memory; 0: unknown
+	Roughly bool           // bytes is the change of the whole machine's memory
 	Note    string
 }
 
@@ -20,8 +20,8 @@ func (g Loaded) Metrics() (all []lab.Metric) {
 	if len(g.Seconds) > 0 {
 		all = append(all, g.Seconds.Metric("load-s"))
 	}
-	if g.Octets > 0 {
-		all = append(all, lab.Metric{Value: g.Octets, Unit: "kernel-B"})
+	if g.Bytes > 0 {
+		all = append(all, lab.Metric{Value: g.Bytes, Unit: "kernel-B"})
 	}
 	return all
 }
@@ -33,7 +33,7 @@ func (g Loaded) Weighed(before int64, entries, least int) Loaded {
 		g.Note = "memory: too little to tell from that of the rest of the machine"
 		return g
 	}
-	g.Octets, g.Roughly = float64(grown), true
+	g.Bytes, g.Roughly = float64(grown), true
 	return g
 }
 

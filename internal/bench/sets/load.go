@@ -40,7 +40,7 @@ func LoadFloodwall(ctx context.Context, b *Builder) (g rig.Loaded, err error) {
 			return g, err
 		}
 		g.Subject = rig.Subject{Site: b.XDP, Program: b.Own(a.Program)}
-		g.Seconds, g.Octets = append(g.Seconds, a.Seconds), float64(a.Octets)
+		g.Seconds, g.Bytes = append(g.Seconds, a.Seconds), float64(a.Bytes)
 	}
 	return g, nil
 }
@@ -88,10 +88,10 @@ type trieKey[A [4]byte | [16]byte] struct {
 	Address A
 }
 
-func trieKeys[A [4]byte | [16]byte](prefixes []netip.Prefix, octets func(netip.Addr) A) []trieKey[A] {
+func trieKeys[A [4]byte | [16]byte](prefixes []netip.Prefix, bytes func(netip.Addr) A) []trieKey[A] {
 	keys := make([]trieKey[A], len(prefixes))
 	for i, p := range prefixes {
-		keys[i] = trieKey[A]{uint32(p.Bits()), octets(p.Addr())}
+		keys[i] = trieKey[A]{uint32(p.Bits()), bytes(p.Addr())}
 	}
 	return keys
 }
@@ -127,7 +127,7 @@ func (b *Builder) filled(p peer.Loaded, start time.Time, err error) (g rig.Loade
 		return g, err
 	}
 	g.Seconds = report.Samples{time.Since(start).Seconds()}
-	octets, err := rig.Memlock(p.Set)
-	g.Octets, g.Subject = float64(octets), rig.Subject{Site: b.XDP, Program: p.Program}
+	bytes, err := rig.Memlock(p.Set)
+	g.Bytes, g.Subject = float64(bytes), rig.Subject{Site: b.XDP, Program: p.Program}
 	return g, err
 }

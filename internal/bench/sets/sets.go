@@ -53,8 +53,8 @@ func listSizes(s *rig.Session) []int {
 }
 
 // goals is what Floodwall must reach with random IPv4 addresses: shares of the least program's rate for sources that
-// are listed and that are not, seconds to apply the text file, and octets of kernel memory; 0 where nothing is asked.
-type goals struct{ listed, unlisted, seconds, octets float64 }
+// are listed and that are not, seconds to apply the text file, and bytes of kernel memory; 0 where nothing is asked.
+type goals struct{ listed, unlisted, seconds, bytes float64 }
 
 var goalsBySize = map[string]goals{
 	"n=1000000":  {0.65, 0.80, 0.35, 12e6},
@@ -96,7 +96,7 @@ func measureList(ctx context.Context, s *rig.Session, l *lists.List) error {
 		}
 		b.load = report.Table{
 			Title: "sets: loading " + l.Label,
-			Head:  []string{"", "seconds", "bar", "MB in the kernel", "octets each", "bar", ""},
+			Head:  []string{"", "seconds", "bar", "MB in the kernel", "bytes each", "bar", ""},
 			Notes: []string{
 				"Seconds: floodwall from the policy's text file to enforcement (what `floodwall apply` takes); BPF maps from",
 				"addresses in memory, by batches; ipset and nft with their own tools, from scripts in their own format.",
@@ -178,10 +178,10 @@ func (b *Builder) loadRow(t tool, g rig.Loaded, reason string, bars goals) {
 		cells[1] = report.SecondsText(g.Seconds.Median())
 		cells[2] = bar(g.Seconds.Median(), bars.seconds, "seconds to load")
 	}
-	if g.Octets > 0 {
-		cells[3] = fmt.Sprintf("%.1f", g.Octets/1e6)
-		cells[4] = fmt.Sprintf("%.0f", g.Octets/float64(len(b.List.Prefixes)))
-		cells[5] = bar(g.Octets/1e6, bars.octets/1e6, "MB")
+	if g.Bytes > 0 {
+		cells[3] = fmt.Sprintf("%.1f", g.Bytes/1e6)
+		cells[4] = fmt.Sprintf("%.0f", g.Bytes/float64(len(b.List.Prefixes)))
+		cells[5] = bar(g.Bytes/1e6, bars.bytes/1e6, "MB")
 	}
 	if g.Roughly {
 		cells[6] += "memory: what the whole machine's slabs and vmalloc grew by"

@@ -45,7 +45,7 @@ type bulkCase struct {
 	ways    [bulkWays]bulkFigures
 }
 
-// bulkWay is where the octets go. Those to the server pass XDP, which sees the acknowledgements only of the others.
+// bulkWay is where the bytes go. Those to the server pass XDP, which sees the acknowledgements only of the others.
 type bulkWay int
 
 const (
@@ -60,7 +60,7 @@ func (w bulkWay) label() string {
 	return report.Choice(w == toServer, "to the server", "to the client")
 }
 
-// bulkFigures are those of one way, a figure of each round, in octets per second: while the transfer lasted, and of the
+// bulkFigures are those of one way, a figure of each round, in bytes per second: while the transfer lasted, and of the
 // time of the CPU that had most to do with it.
 type bulkFigures struct{ rate, able report.Samples }
 
@@ -102,8 +102,8 @@ func bulkUnprotected(ctx context.Context, b *builder, at *site) error {
 	return err
 }
 
-// bulkOctets is how many go over a connection.
-func bulkOctets(s *rig.Session) int64 { return report.Choice[int64](s.Quick, 64<<20, 1<<30) }
+// bulkBytes is how many go over a connection.
+func bulkBytes(s *rig.Session) int64 { return report.Choice[int64](s.Quick, 64<<20, 1<<30) }
 
 // measure takes all rounds, in which the rows take turns.
 func (b *bulkBuilder) measure(ctx context.Context) error {
@@ -126,7 +126,7 @@ func (b *bulkBuilder) take(ctx context.Context, c *bulkCase) error {
 		return nil
 	}
 	for way := range bulkWays {
-		rate, able, err := c.transfer(ctx, way, bulkOctets(b.Session))
+		rate, able, err := c.transfer(ctx, way, bulkBytes(b.Session))
 		if err != nil {
 			return err
 		}

@@ -89,8 +89,8 @@ func (c *bulkCase) listen(ctx context.Context) (l *net.TCPListener, err error) {
 	return l, err
 }
 
-// transfer opens a connection and moves octets over it. It returns one figure of each kind.
-func (c *bulkCase) transfer(ctx context.Context, way bulkWay, octets int64) (rate, able float64, err error) {
+// transfer opens a connection and moves bytes over it. It returns one figure of each kind.
+func (c *bulkCase) transfer(ctx context.Context, way bulkWay, bytes int64) (rate, able float64, err error) {
 	client, server, err := c.open(ctx)
 	if err != nil {
 		return 0, 0, err
@@ -105,12 +105,12 @@ func (c *bulkCase) transfer(ctx context.Context, way bulkWay, octets int64) (rat
 		clients, servers = servers, clients
 	}
 	began := time.Now()
-	started, other := client.start(clients, octets), server.start(servers, octets)
+	started, other := client.start(clients, bytes), server.start(servers, bytes)
 	near, far := <-started, <-other
 	took := time.Since(began)
 	after, looked := c.received()
 	busiest := max(near.ran+after[0]-before[0], far.ran+after[1]-before[1])
-	perSecond := func(d time.Duration) float64 { return float64(octets) / d.Seconds() }
+	perSecond := func(d time.Duration) float64 { return float64(bytes) / d.Seconds() }
 	return perSecond(took), perSecond(busiest), errors.Join(near.err, far.err, looked)
 }
 

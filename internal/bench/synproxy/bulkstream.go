@@ -24,7 +24,7 @@ type streamEnd struct {
 // streamPatience is how long an end waits for the other.
 const streamPatience = 10 * time.Second
 
-// streamBuffer is how many octets are read or written at a time.
+// streamBuffer is how many bytes are read or written at a time.
 const streamBuffer = 256 << 10
 
 // newStreamEnd takes over the socket of a connection, of which the caller still has to close its own descriptor.
@@ -49,16 +49,16 @@ func (e *streamEnd) fd() int      { return int(e.file.Fd()) }
 func (e *streamEnd) close() error { return e.file.Close() }
 
 // streamCall is read(2) or write(2).
-type streamCall func(fd int, octets []byte) (int, error)
+type streamCall func(fd int, bytes []byte) (int, error)
 
-// streamed is what became of an end's octets.
+// streamed is what became of an end's bytes.
 type streamed struct {
 	ran time.Duration // the thread's time of its CPU
 	err error
 }
 
-// start has a thread move octets.
-func (e *streamEnd) start(call streamCall, octets int64) <-chan streamed {
+// start has a thread move bytes.
+func (e *streamEnd) start(call streamCall, bytes int64) <-chan streamed {
 	done := make(chan streamed, 1)
 	go func() {
 		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
@@ -66,7 +66,7 @@ func (e *streamEnd) start(call streamCall, octets int64) <-chan streamed {
 			done <- streamed{err: err}
 			return
 		}
-		err := e.run(call, octets)
+		err := e.run(call, bytes)
 		var t unix.Timespec
 		clocked := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &t)
 		done <- streamed{time.Duration(t.Nano()), errors.Join(err, clocked)}
@@ -74,19 +74,19 @@ func (e *streamEnd) start(call streamCall, octets int64) <-chan streamed {
 	return done
 }
 
-func (e *streamEnd) run(call streamCall, octets int64) error {
+func (e *streamEnd) run(call streamCall, bytes int64) error {
 	buffer, fd := make([]byte, streamBuffer), e.fd()
-	for octets > 0 {
-		n, err := call(fd, buffer[:min(octets, streamBuffer)])
+	for bytes > 0 {
+		n, err := call(fd, buffer[:min(bytes, streamBuffer)])
 		switch {
 		case err == unix.EINTR:
 			continue
 		case err != nil:
-			return fmt.Errorf("%d octets before the end: %w", octets, err)
+			return fmt.Errorf("%d bytes before the end: %w", bytes, err)
 		case n == 0:
-			return fmt.Errorf("%d octets before the end: %w", octets, io.ErrUnexpectedEOF)
+			return fmt.Errorf("%d bytes before the end: %w", bytes, io.ErrUnexpectedEOF)
 		}
-		octets -= int64(n)
+		bytes -= int64(n)
 	}
 	return nil
 }

@@ -12,9 +12,9 @@ import (
 func (b *bulkBuilder) notes() []string {
 	return []string{
 		fmt.Sprintf("One connection that stands, %d MB each way, no flood. CPU %d has the client and its receive thread, CPU %d the",
-			bulkOctets(b.Session)>>20, rig.SourceCPU, rig.ReceiverCPU),
-		"server and all others. Octets to the server pass XDP, frame by frame; of those to the client, the acknowledgements do.",
-		"Able: octets per second of the time of the CPU that has most to do, which others on the machine hardly lengthen.",
+			bulkBytes(b.Session)>>20, rig.SourceCPU, rig.ReceiverCPU),
+		"server and all others. Bytes to the server pass XDP, frame by frame; of those to the client, the acknowledgements do.",
+		"Able: bytes per second of the time of the CPU that has most to do, which others on the machine hardly lengthen.",
 		"The bar is for the share of an empty program, of what was moved and of what it is able to: for any program veth copies",
 		"frames, and does not for none. Ends compute checksums and segment in software, as for XDP they have to, in all rows.",
 		fmt.Sprintf("Medians of %d rounds, in which the rows take turns; shares are of the same round.", b.Rounds),
@@ -59,7 +59,7 @@ func (b *bulkBuilder) row(t *report.Table, c *bulkCase, way bulkWay) {
 	t.AddRow(append(cells, r.Note)...)
 }
 
-// megabytes is the median of octets per second as text, which it adds to the result.
+// megabytes is the median of bytes per second as text, which it adds to the result.
 func megabytes(s report.Samples, r *lab.Result, unit string) string {
 	mega := s.Each(func(v float64) float64 { return v / 1e6 })
 	r.Metrics = append(r.Metrics, mega.Metric(unit))

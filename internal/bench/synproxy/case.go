@@ -23,7 +23,7 @@ func testCases() []*testCase {
 	return []*testCase{
 		{name: limitTX, label: "XDP_TX (the limit)", install: labProgram(lab.TxAll), limit: SYNs, article: mpps(10.8, 0)},
 		{name: limitDrop, label: "XDP_DROP (the limit)", install: labProgram(lab.DropAll), limit: ACKs, article: mpps(0, 24.5)},
-		{name: "one-octet", label: "XDP_DROP after reading one octet", install: peerProgram(peer.Touch), limit: ACKs},
+		{name: "one-byte", label: "XDP_DROP after reading one byte", install: peerProgram(peer.Touch), limit: ACKs},
 		{name: "yardstick", label: "XDP_DROP after as much work as Floodwall's", install: peerProgram(peer.Yardstick), limit: ACKs},
 		{name: "syncookies=1", label: "kernel, tcp_syncookies=1", resets: true, install: syncookies("1")},
 		{name: "syncookies=2", label: "kernel, tcp_syncookies=2", resets: true, install: syncookies("2")},
@@ -50,7 +50,7 @@ func labProgram(name string) installer {
 }
 
 // peerProgram attaches one of bpf/bench.c that drops. Both that are rows here need the frame itself, which on veth comes from
-// the sender's core. For one octet the CPU does not wait: it foresees the verdict, and goes on with the next frame. With more to
+// the sender's core. For one byte the CPU does not wait: it foresees the verdict, and goes on with the next frame. With more to
 // do than it has under way at a time, some hundred instructions, it waits for each frame.
 func peerProgram(name string) installer {
 	return func(_ context.Context, b *builder, at *site) error {

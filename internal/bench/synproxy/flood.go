@@ -19,7 +19,7 @@ type Flood struct {
 	figure      string // what a defence does with it, as the unit of a result
 }
 
-// The floods: SYNs as Linux sends them, frames of 74 octets, and ACKs with timestamps, of 66. Their numbers are random.
+// The floods: SYNs as Linux sends them, frames of 74 bytes, and ACKs with timestamps, of 66. Their numbers are random.
 var (
 	SYNs = &Flood{"syn", "SYN flood", lab.SYN, lab.SYNOptions, "SYN-ACKs/s"}
 	ACKs = &Flood{"ack", "ACK flood", lab.ACK, []byte{1, 1, 8, 10, 0, 0, 16, 0, 0, 0, 32, 0}, "ACKs-dropped/s"}

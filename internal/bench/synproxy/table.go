@@ -25,7 +25,7 @@ func (b *builder) notes() []string {
 	return []string{
 		fmt.Sprintf("Talk: netdev 0x15, 2021, one core of a Xeon E5-2620 v4 with a ConnectX-5. Here: veth; CPU %d has the receive threads of", rig.ReceiverCPU),
 		fmt.Sprintf("the host that is flooded and, after them, nginx; CPU %d has the attacker and the clients. Sources, ports and numbers are", rig.SourceCPU),
-		"random; SYNs have Linux's options (74 octets), ACKs timestamps (66 octets). SYN-ACKs are counted where they arrive, at",
+		"random; SYNs have Linux's options (74 bytes), ACKs timestamps (66 bytes). SYN-ACKs are counted where they arrive, at",
 		"the attacker. An ACK is dropped that the host took and did not answer. The most is that at whatever rate of the flood.",
 		"Able: the same for each second that the receive thread ran, which waits for the attacker when it is fast. The bars were",
 		"set with an attacker who kept an empty program's thread a third busy: by what it is able to, they are harder.",

@@ -7,13 +7,13 @@ import (
 )
 
 // KernelMemory is the memory in the kernel's slabs that cannot be reclaimed, and in vmalloc, which is where sets of nft
-// live; in octets.
+// live; in bytes.
 func KernelMemory() int64 { return int64(meminfo("SUnreclaim:") + meminfo("VmallocUsed:")) }
 
-// AvailableMemory is the memory that can be had, in octets.
+// AvailableMemory is the memory that can be had, in bytes.
 func AvailableMemory() uint64 { return meminfo("MemAvailable:") }
 
-// meminfo reads a line of /proc/meminfo, in octets; 0 when there is none.
+// meminfo reads a line of /proc/meminfo, in bytes; 0 when there is none.
 func meminfo(name string) uint64 {
 	text, err := os.ReadFile("/proc/meminfo")
 	if err != nil {
