@@ -88,15 +88,18 @@ func leastFor(f *lab.Flow) string {
 	return peer.Least
 }
 
+// usualRounds is how many rounds a flood takes, with Quick no more than any row.
+func usualRounds(s *Session) int { return report.Choice(s.Quick, 1, swapRounds) * s.Rounds }
+
 // swapSteps is how many steps of progress the swaps take.
-func swapSteps(swaps []*swap, s *Session) int { return len(swaps) * swapRounds * s.Rounds }
+func swapSteps(swaps []*swap, s *Session) int { return len(swaps) * usualRounds(s) }
 
 // mostSwaps is how many times the usual rounds a flood is repeated at most while a row of it is unsteady.
 const mostSwaps = 3
 
 // measure takes the usual rounds, and more as long as a row is unsteady. With Quick it does not.
 func (w *swap) measure(ctx context.Context, s *Session) error {
-	usual := swapRounds * s.Rounds
+	usual := usualRounds(s)
 	for round := 0; round < usual || round < mostSwaps*usual && !s.Quick && w.unsteady(); round++ {
 		s.Steps.Show("round %d, %d programs under one flood", round+1, len(w.rows))
 		if err := w.round(ctx, uint64(round), s.Window/swapWindow); err != nil {
