@@ -16,7 +16,7 @@ func Overlap(sets []ir.Set, a, b *ir.Rule) bool {
 			return false
 		}
 	}
-	return ranges.Overlap(protocols(a), protocols(b)) && familiesOverlap(sets, a, b) &&
+	return ranges.Overlap(Protocols(a), Protocols(b)) && familiesOverlap(sets, a, b) &&
 		addrsOverlap(sets, a.Src, b.Src) && addrsOverlap(sets, a.Dst, b.Dst)
 }
 
@@ -48,8 +48,8 @@ func hasFamily(s *ir.Set, family uint32) bool {
 	return s.Static.Size() > len(s.Static.V4())
 }
 
-// protocols are the IP protocols that a rule leaves, by the fields that belong to one.
-func protocols(r *ir.Rule) []ir.Range {
+// Protocols are the IP protocols that packets have which a rule can match, by its fields that belong to a protocol.
+func Protocols(r *ir.Rule) []ir.Range {
 	left := []ir.Range{{First: 0, Last: packet.Proto.Size() - 1}}
 	for _, m := range r.Match {
 		if of := protocolsOf(m); of != nil {

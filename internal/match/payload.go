@@ -35,7 +35,7 @@ func PayloadKinds(r *ir.Rule) (out []PayloadKind) {
 
 // contradicts reports whether the fields of a rule belong to different protocols or families.
 func contradicts(r *ir.Rule) bool {
-	return len(protocols(r)) == 0 || !slices.ContainsFunc(Branches(r), func(b Branch) bool { return len(b.Families) > 0 })
+	return len(Protocols(r)) == 0 || !slices.ContainsFunc(Branches(r), func(b Branch) bool { return len(b.Families) > 0 })
 }
 
 // kindMatches are the tests that packets of a kind satisfy, and no others.

@@ -54,7 +54,7 @@ func (n *generator) stage(name string, s plan.Stage, checks stageChecks, outside
 	}
 	n.writeChecks(checks.dropping, "drop")
 	n.observe(name, checks.observed)
-	n.steps(steps, s, place)
+	n.steps(name, steps, s, place)
 	n.end()
 }
 
@@ -68,7 +68,7 @@ func (n *generator) fragments(name string, s plan.Stage, steps []plan.Step, chec
 	n.writeChecks(slices.DeleteFunc(slices.Clone(checks.dropping), readsL4), "drop")
 	n.observe(name, slices.DeleteFunc(slices.Clone(checks.observed), readsL4))
 	p.fragments = laterFragments
-	n.steps(steps, s, p)
+	n.steps(name, steps, s, p)
 	verdict := "accept"
 	if text := n.writing.String(); strings.Contains(text, "counter name ") || strings.Contains(text, "jump ") {
 		verdict = "goto " + name
@@ -80,11 +80,9 @@ func (n *generator) fragments(name string, s plan.Stage, steps []plan.Step, chec
 	n.line("frag frag-off != 0", verdict)
 }
 
-// steps writes the rules of a stage, and the default when it is decided there.
-func (n *generator) steps(steps []plan.Step, s plan.Stage, p chainInput) {
-	for _, step := range steps {
-		n.rule(step, s, p)
-	}
+// steps writes the rules of a stage into a chain, and the default when it is decided there.
+func (n *generator) steps(chain string, steps []plan.Step, s plan.Stage, p chainInput) {
+	n.rules(chain, steps, s, p)
 	n.byDefault(s)
 }
 
@@ -242,7 +240,7 @@ func (n *generator) filter() {
 	}
 	if !parted && !n.plan.AsksDeviceLast(plan.StageFilter, all) && !slices.ContainsFunc(shared, differs) {
 		n.chain("filter", "")
-		n.steps(shared, plan.StageFilter, place)
+		n.steps("filter", shared, plan.StageFilter, place)
 		n.end()
 		n.hook("input", own, "filter", place)
 		n.hook("forward", own, "filter", place.forwarded())
@@ -264,9 +262,7 @@ func (n *generator) hook(name string, steps []plan.Step, next string, p chainInp
 	if n.plan.PartsFragments(plan.StageFilter, all) {
 		n.fragments(name, plan.StageFilter, steps, stageChecks{}, p)
 	}
-	for _, s := range steps {
-		n.rule(s, plan.StageFilter, p)
-	}
+	n.rules(name, steps, plan.StageFilter, p)
 	if next != "" {
 		n.line("jump " + next)
 	} else {

@@ -79,13 +79,22 @@ func prefixKey(l *ir.Limit, family uint32) string {
 
 // prefixMask is a prefix length as a mask, "" when it is the whole address.
 func prefixMask(p *ir.Prefixes, family uint32) string {
-	length, ones := p.V4, netip.AddrFrom4([4]byte{255, 255, 255, 255})
-	if family == packet.FamilyIPv6 {
-		length, ones = p.V6, netip.MustParseAddr("ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff")
-	}
-	if length == ones.BitLen() {
+	length := [...]int{packet.FamilyIPv4: p.V4, packet.FamilyIPv6: p.V6}[family]
+	if length == addressBits[family] {
 		return ""
 	}
-	prefix, _ := ones.Prefix(length)
+	return maskText(family, length)
+}
+
+// addressBits is how long addresses are, by family.
+var addressBits = [...]int{packet.FamilyIPv4: 32, packet.FamilyIPv6: 128}
+
+// maskText is a prefix length as a mask.
+func maskText(family uint32, length int) string {
+	all := netip.AddrFrom4([4]byte{255, 255, 255, 255})
+	if family == packet.FamilyIPv6 {
+		all = netip.MustParseAddr("ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff")
+	}
+	prefix, _ := all.Prefix(length)
 	return prefix.Addr().String()
 }

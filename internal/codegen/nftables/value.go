@@ -57,11 +57,16 @@ func rangeWords(r ir.Range, text func(uint32) string) (words []string) {
 	return []string{fmt.Sprintf("%d-%d", r.First, r.Last)}
 }
 
-// listText writes one word as it is, several as a set, in lines of some length.
+// listText writes one word as it is, several as a set.
 func listText(words []string) string {
 	if len(words) == 1 {
 		return words[0]
 	}
+	return blockText(words)
+}
+
+// blockText writes words as a set or a map, in lines of some length.
+func blockText(words []string) string {
 	const most = 100
 	var b strings.Builder
 	b.WriteString("{")

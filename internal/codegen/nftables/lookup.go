@@ -1,0 +1,137 @@
+package nftables
+
+import (
+	"fmt"
+
+	"go4.org/netipx"
+
+	"github.com/floodwall/floodwall/internal/dispatch"
+	"github.com/floodwall/floodwall/internal/packet"
+	"github.com/floodwall/floodwall/internal/plan"
+)
+
+// rules writes the rules of a chain, in their order. Where that spares a packet many of them, verdict maps select chains with
+// the rules that can match it.
+func (n *generator) rules(chain string, steps []plan.Step, s plan.Stage, p chainInput) {
+	list := make([]dispatch.Rule, len(steps))
+	for i, step := range steps {
+		list[i] = n.weighed(step, p)
+		if !step.Again { // the counters stand in the order of the rules
+			n.count(step.Rule)
+		}
+	}
+	n.nodes(chain, dispatch.Arrange(n.plan.Program.Sets, list), func(i int) { n.rule(steps[i], s, p) })
+}
+
+// weighed is a rule of a chain, with the number of its lines.
+func (n *generator) weighed(step plan.Step, p chainInput) dispatch.Rule {
+	r := &n.plan.Program.Rules[step.Rule]
+	out := dispatch.Rule{Rule: r, Fixed: r.Protect > 0}
+	if step.Again {
+		p.outside = nil
+	} else if n.plan.Joined(step.Rule) {
+		return out
+	}
+	w := n.ways(r, p)
+	out.Lines = len(w.except) + len(w.lines)
+	return out
+}
+
+func (n *generator) nodes(chain string, nodes []dispatch.Node, write func(rule int)) {
+	for _, node := range nodes {
+		if node.Lookup == nil {
+			write(node.Rule)
+		} else {
+			n.lookup(chain, node.Lookup, write)
+		}
+	}
+}
+
+// lookup writes a verdict map, and the chains that it selects.
+func (n *generator) lookup(chain string, l *dispatch.Lookup, write func(rule int)) {
+	verdicts := make([]string, len(l.Lists))
+	for family, m := range l.Maps {
+		if m == nil {
+			continue
+		}
+		words := make([]string, len(m.Elements))
+		for i, e := range m.Elements {
+			text := elementText(l, family, e)
+			if verdicts[e.List] == "" {
+				name := fmt.Sprintf("%s-%s%s", chain, chainWords[l.Key], text)
+				verdicts[e.List] = " : jump " + n.called(name, func() { n.nodes(name, l.Lists[e.List], write) })
+			}
+			words[i] = text + verdicts[e.List]
+		}
+		n.remark("by %s, those of the rules that can match", keyNames[l.Key])
+		n.line(keyText(l, family), "vmap", blockText(words))
+	}
+}
+
+// The names of keys in remarks, and what stands before an element in the name of a chain.
+var (
+	keyNames = [...]string{
+		dispatch.Proto: "protocol", dispatch.DPort: "destination port", dispatch.SPort: "source port", dispatch.Src: "source",
+		dispatch.Dst: "destination",
+	}
+	chainWords = [...]string{
+		dispatch.Proto: "", dispatch.DPort: "port-", dispatch.SPort: "sport-", dispatch.Src: "from-", dispatch.Dst: "to-",
+	}
+)
+
+// keyText is what a map looks up. A set of protocols and ports has no ranges.
+func keyText(l *dispatch.Lookup, family int) string {
+	switch l.Key {
+	case dispatch.Proto:
+		return "meta l4proto"
+	case dispatch.DPort, dispatch.SPort:
+		field := map[dispatch.Key]string{dispatch.DPort: " dport", dispatch.SPort: " sport"}[l.Key]
+		if l.Joined() {
+			return "meta l4proto . th" + field
+		}
+		if l.Known >= 0 {
+			return "th" + field
+		}
+		proto, _ := l.OnlyProto()
+		return protocolText(proto) + field
+	}
+	text := familyKeys[family] + map[dispatch.Key]string{dispatch.Src: " saddr", dispatch.Dst: " daddr"}[l.Key]
+	if m := l.Maps[family]; !m.Intervals && m.Size > 0 {
+		text += " & " + maskText(uint32(family), addressBits[family]-m.Size)
+	}
+	return text
+}
+
+// elementText is the values of an element.
+func elementText(l *dispatch.Lookup, family int, e dispatch.Element) string {
+	switch l.Key {
+	case dispatch.Proto:
+		return protocolText(e.First.Number())
+	case dispatch.DPort, dispatch.SPort:
+		return portsText(l, e)
+	}
+	from, to := e.First.Addr4(), e.Last.Addr4()
+	if family == packet.FamilyIPv6 {
+		from, to = e.First.Addr6(), e.Last.Addr6()
+	}
+	if !l.Maps[family].Intervals {
+		return from.String()
+	}
+	return string(appendRange(nil, netipx.IPRangeFrom(from, to)))
+}
+
+func portsText(l *dispatch.Lookup, e dispatch.Element) string {
+	first, last := e.First.Number(), e.Last.Number()
+	proto := uint32(packet.ProtoTCP)
+	if first >= packet.PortUDP {
+		proto, first, last = packet.ProtoUDP, first-packet.PortUDP, last-packet.PortUDP
+	}
+	text := numberText(first)
+	if first != last {
+		text += "-" + numberText(last)
+	}
+	if l.Joined() {
+		return protocolText(proto) + " . " + text
+	}
+	return text
+}
