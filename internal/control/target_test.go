@@ -132,7 +132,7 @@ func TestChoice(t *testing.T) {
 	if err := e.Unload(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	showXt := e.hide("iptables-restore")
+	showIptables := e.hide("iptables-restore")
 	_, err = e.try(stateless, control.ApplyOptions{})
 	for _, part := range []string{"xdp: attaching", "nftables: ", "iptables: "} {
 		if err == nil || !strings.Contains(err.Error(), part) {
@@ -145,7 +145,7 @@ func TestChoice(t *testing.T) {
 		t.Errorf("a policy with state where there is no nft: %v", err)
 	}
 	showNft()
-	showXt()
+	showIptables()
 	e.clear()
 	defer e.hide("ipset")()
 	if _, err := e.try(banPolicy(10, "bans"), control.ApplyOptions{Target: plan.TargetIptables}); !errors.As(err, &hint) || !strings.Contains(hint.Hint(), "ipset") {

@@ -101,13 +101,13 @@ func (g nftGenerations) beside(ctx context.Context, n, old int, trial time.Durat
 	return g.Load(ctx, t, g.name(old), trial)
 }
 
-type xtGenerations struct{ *Xt }
+type iptablesGenerations struct{ *Iptables }
 
-func (g xtGenerations) prefix() string { return "FLOODWALL-" }
+func (g iptablesGenerations) prefix() string { return "FLOODWALL-" }
 
-func (g xtGenerations) name(n int) string { return numberedName(g.prefix(), n) }
+func (g iptablesGenerations) name(n int) string { return numberedName(g.prefix(), n) }
 
-func (g xtGenerations) rules(n int) Rules {
+func (g iptablesGenerations) rules(n int) Rules {
 	name := g.name(n)
 	early, late := stages(n, `-p udp -m udp --dport %d -m comment --comment dropped -j DROP`)
 	script := fmt.Sprintf(`*raw
@@ -138,11 +138,11 @@ COMMIT
 	}
 }
 
-func (g xtGenerations) load(ctx context.Context, n, old int, trial time.Duration) error {
+func (g iptablesGenerations) load(ctx context.Context, n, old int, trial time.Duration) error {
 	return g.Load(ctx, g.rules(n), g.name(old), trial)
 }
 
-func (g xtGenerations) beside(ctx context.Context, n, old int, trial time.Duration) error {
+func (g iptablesGenerations) beside(ctx context.Context, n, old int, trial time.Duration) error {
 	r := g.rules(n)
 	r.Beside = true
 	return g.Load(ctx, r, g.name(old), trial)
@@ -162,11 +162,11 @@ func open(t testing.TB, backend string) generations {
 		return nftGenerations{n}
 	}
 	setPath(t, pathOf(t, backend))
-	x, err := FindXt()
+	x, err := FindIptables()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return xtGenerations{x}
+	return iptablesGenerations{x}
 }
 
 func setPath(t testing.TB, path string) {

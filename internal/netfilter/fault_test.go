@@ -43,7 +43,7 @@ func (b *bench) sabotage() string {
 	switch g := b.generations.(type) {
 	case nftGenerations:
 		bug(&g.tool)
-	case xtGenerations:
+	case iptablesGenerations:
 		bug(&g.ipset)
 		for _, f := range g.families {
 			bug(&f.restore)
@@ -125,8 +125,8 @@ func fake(t *testing.T, name, text string, status int) {
 
 func TestFind(t *testing.T) {
 	find := map[string]func() error{
-		"nft": func() error { _, err := FindNft(context.Background()); return err },
-		"xt":  func() error { _, err := FindXt(); return err },
+		"nft":      func() error { _, err := FindNft(context.Background()); return err },
+		"iptables": func() error { _, err := FindIptables(); return err },
 	}
 	for _, row := range []struct {
 		target, name, says string
@@ -140,8 +140,8 @@ func TestFind(t *testing.T) {
 		{"nft", "nft", "nftables v1.10.0 (X)", 0, "", ""},
 		{"nft", "nft", "what", 0, `no version in "what"`, ""},
 		{"nft", "nft", "", 3, "asking nft for its version: nft: exit status 3", ""},
-		{"xt", "", "", 0, "the program ipset is not installed", "apt install ipset"},
-		{"xt", "ipset", "", 0, "the program iptables-restore is not installed\nthe program iptables-save", ""},
+		{"iptables", "", "", 0, "the program ipset is not installed", "apt install ipset"},
+		{"iptables", "ipset", "", 0, "the program iptables-restore is not installed\nthe program iptables-save", ""},
 	} {
 		t.Run(row.target+" "+row.says+row.name, func(t *testing.T) {
 			fake(t, row.name, row.says, row.status)
@@ -206,7 +206,7 @@ func (b *bench) wrong() (rows []wrongScript) {
 		table(`a statement about something else: "flush ruleset"`, "", "# A policy.", "flush ruleset")
 		table(`something else: "table inet watch`, "", "# A policy.", "table inet watch { chain in { type filter hook input priority 5; } }")
 		table(`something else: "table ip floodwall-1`, "", "# A policy.", "table ip floodwall-1 { }")
-	case xtGenerations:
+	case iptablesGenerations:
 		rules := func(message, hint, old, new string) {
 			row(message, hint, func() error {
 				r := g.rules(1)
@@ -244,10 +244,10 @@ func TestWithoutIPv6(t *testing.T) {
 		proof := ipv6Proof
 		ipv6Proof = "/proc/no-such-file"
 		defer func() { ipv6Proof = proof }()
-		x, err := FindXt()
+		x, err := FindIptables()
 		b.must(err)
 		before := b.passed()
-		b.must(xtGenerations{x}.load(t.Context(), 1, 0, 0))
+		b.must(iptablesGenerations{x}.load(t.Context(), 1, 0, 0))
 		b.send(1, 10)
 		if after := b.passed(); after[1] != before[1]+10 {
 			t.Errorf("%d packets passed, want the 10 of IPv6", after[1]-before[1])

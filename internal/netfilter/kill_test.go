@@ -33,8 +33,8 @@ func victim(order string) {
 	var g generations
 	if n, err := FindNft(context.Background()); err == nil && backend == "nft" {
 		g = nftGenerations{n}
-	} else if x, err := FindXt(); err == nil {
-		g = xtGenerations{x}
+	} else if x, err := FindIptables(); err == nil {
+		g = iptablesGenerations{x}
 	}
 	fmt.Println("begin")
 	fmt.Println("end", g.load(context.Background(), 2, 1, time.Duration(seconds)*time.Second))
@@ -68,7 +68,7 @@ func (b *bench) kind() string {
 	if _, ok := b.generations.(nftGenerations); ok {
 		return "nft"
 	}
-	return "xt"
+	return "iptables"
 }
 
 // TestKilledOnTrial has the process killed when the trial has started: it ends all the same.

@@ -63,7 +63,7 @@ func absent(device string) bool {
 
 // Restore puts a generation back that is the one in force, and of which the kernel does not hold all. Chains that are
 // left are filled in one transaction for each table, and decide until then.
-func (x *Xt) Restore(ctx context.Context, r Rules) error {
+func (x *Iptables) Restore(ctx context.Context, r Rules) error {
 	if err := r.check(); err != nil {
 		return fmt.Errorf("restoring %s: %w", r.Name, err)
 	}
@@ -83,7 +83,7 @@ func (x *Xt) Restore(ctx context.Context, r Rules) error {
 	}
 	for _, f := range x.families {
 		if err == nil {
-			err = f.rehook(ctx, []string{r.Name}, func(table string, _ []xtRule) []xtRule {
+			err = f.rehook(ctx, []string{r.Name}, func(table string, _ []iptablesRule) []iptablesRule {
 				return r.hooksOf(f, table)
 			})
 		}
@@ -98,7 +98,7 @@ func (x *Xt) Restore(ctx context.Context, r Rules) error {
 }
 
 // restoreWrong fills the sets that are not as asked anew.
-func (x *Xt) restoreWrong(ctx context.Context, r Rules) error {
+func (x *Iptables) restoreWrong(ctx context.Context, r Rules) error {
 	wrong, err := x.wrongSets(ctx, r)
 	if err != nil || len(wrong) == 0 {
 		return err
@@ -118,21 +118,21 @@ func (x *Xt) restoreWrong(ctx context.Context, r Rules) error {
 }
 
 // hooksOf are the hooks that a generation has in a table of a family, without guards.
-func (r *Rules) hooksOf(f *family, table string) (want []xtRule) {
+func (r *Rules) hooksOf(f *family, table string) (want []iptablesRule) {
 	tables, err := readSaved(r.script(f))
 	if err != nil {
 		return nil
 	}
 	for _, h := range r.Hooks {
-		if h.Table == table && slices.ContainsFunc(tables, func(t xtSaved) bool { return t.has(table, h.Target) }) {
-			want = append(want, xtRule{chain: h.Chain, spec: h.spec()})
+		if h.Table == table && slices.ContainsFunc(tables, func(t iptablesSaved) bool { return t.has(table, h.Target) }) {
+			want = append(want, iptablesRule{chain: h.Chain, spec: h.spec()})
 		}
 	}
 	return want
 }
 
 // VerifyHooked is Verify for a generation that decides: it has all its hooks, too.
-func (x *Xt) VerifyHooked(ctx context.Context, r Rules) error {
+func (x *Iptables) VerifyHooked(ctx context.Context, r Rules) error {
 	list, err := x.differences(ctx, r)
 	if err != nil {
 		return err
@@ -142,7 +142,7 @@ func (x *Xt) VerifyHooked(ctx context.Context, r Rules) error {
 		if err != nil {
 			return err
 		}
-		for _, table := range xtTables {
+		for _, table := range iptablesTables {
 			var now []string
 			for _, s := range tables {
 				if s.table == table {
@@ -162,6 +162,6 @@ func (x *Xt) VerifyHooked(ctx context.Context, r Rules) error {
 }
 
 // jump is what tells one hook from another.
-func (r xtRule) jump() string {
+func (r iptablesRule) jump() string {
 	return strings.Join([]string{r.chain, after(r.spec, "-i"), after(r.spec, "-o"), r.target()}, " ")
 }

@@ -16,20 +16,20 @@ import (
 
 func (b *bench) insert(set string, e ...Element) error {
 	return b.elementsOf(set, func(n nftGenerations, name string) error { return n.Insert(b.Context(), "floodwall-1", name, e) },
-		func(x xtGenerations, name string) error { return x.Insert(b.Context(), name, e) })
+		func(x iptablesGenerations, name string) error { return x.Insert(b.Context(), name, e) })
 }
 
 func (b *bench) delete(set string, list ...netip.Prefix) error {
 	return b.elementsOf(set, func(n nftGenerations, name string) error { return n.Delete(b.Context(), "floodwall-1", name, list) },
-		func(x xtGenerations, name string) error { return x.Delete(b.Context(), name, list) })
+		func(x iptablesGenerations, name string) error { return x.Delete(b.Context(), name, list) })
 }
 
-func (b *bench) elementsOf(set string, nft func(nftGenerations, string) error, xt func(xtGenerations, string) error) error {
+func (b *bench) elementsOf(set string, nft func(nftGenerations, string) error, iptables func(iptablesGenerations, string) error) error {
 	switch g := b.generations.(type) {
 	case nftGenerations:
 		return nft(g, set)
-	case xtGenerations:
-		return xt(g, "floodwall-1-"+set)
+	case iptablesGenerations:
+		return iptables(g, "floodwall-1-"+set)
 	}
 	return nil
 }
@@ -41,7 +41,7 @@ func (b *bench) holds(set string) string {
 	b.must(b.elementsOf(set, func(n nftGenerations, name string) (err error) {
 		list, err = n.Elements(b.Context(), "floodwall-1", name)
 		return err
-	}, func(x xtGenerations, name string) (err error) {
+	}, func(x iptablesGenerations, name string) (err error) {
 		list, err = x.Elements(b.Context(), name)
 		return err
 	}))
@@ -79,7 +79,7 @@ func TestElements(t *testing.T) {
 			b.wantSet("bans4", "")
 			b.must(b.insert("bans6", element("2001:db8::/32", 0, "six")))
 			b.wantSet("bans6", "2001:db8::/32 0s six")
-			if b.kind() == "xt" {
+			if b.kind() == "iptables" {
 				b.must(b.insert("bans6", element("::/0", 0, "all")))
 				b.wantSet("bans6", "2001:db8::/32 0s six\n8000::/1 0s all\n::/1 0s all")
 			}
@@ -142,7 +142,7 @@ func TestOverlap(t *testing.T) {
 		b.must(b.insert("bans4", element("10.1.0.0/16", time.Hour, ""), element("10.3.0.0/16", time.Hour, "")))
 		err := b.insert("bans4", element("10.0.0.0/8", time.Hour, ""), element("10.3.3.3/32", time.Hour, ""),
 			element("10.1.0.0/16", time.Hour, ""), element("192.0.2.0/24", time.Hour, ""), element("192.0.2.7/32", time.Hour, ""))
-		if b.kind() == "xt" {
+		if b.kind() == "iptables" {
 			b.must(err)
 			return
 		}
@@ -165,7 +165,7 @@ func TestMany(t *testing.T) {
 			many = append(many, Element{Prefix: netip.PrefixFrom(a, 32), Timeout: time.Hour, Comment: "many"})
 		}
 		many = last(many)
-		if b.kind() == "xt" {
+		if b.kind() == "iptables" {
 			shell(t, "ipset destroy floodwall")
 			many = many[:min(len(many), 60_000)] // of the 65,536 that a set has by default
 		}
@@ -198,7 +198,7 @@ func TestFill(t *testing.T) {
 			table := g.table(1)
 			table.Fill = map[string][]Element{"bans4": append(list, element("10.0.0.1/32", time.Hour, ""))}
 			b.must(g.Load(context.Background(), table, "", 0))
-		case xtGenerations:
+		case iptablesGenerations:
 			rules := g.rules(1)
 			rules.Fill = map[string][]Element{"floodwall-1-bans4": list}
 			b.must(g.Load(context.Background(), rules, "", 0))

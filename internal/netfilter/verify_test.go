@@ -28,7 +28,7 @@ func TestVerify(t *testing.T) {
 			row("no chain ingress\nno chain input\nno chain more", "delete table inet floodwall-1\n")
 			row("devices [fw0 fw1] policy accept\", not \"hook ingress priority -500 devices [fw0]",
 				"table inet floodwall-1 { chain ingress { type filter hook ingress device fw1 priority -500; }\n}\n")
-		case xtGenerations:
+		case iptablesGenerations:
 			verify = func() error { return g.Verify(ctx, g.rules(1)) }
 			row := func(says, command, input string) {
 				rows = append(rows, struct{ command, input, says string }{command, input, says})

@@ -136,7 +136,7 @@ func (q *question) read(ctx context.Context) error {
 	if q.part.Tool == Nft {
 		q.rules = &nftRules{name: q.part.Name}
 	} else {
-		q.rules = &xtRules{name: q.part.Name, six: q.six()}
+		q.rules = &iptablesRules{name: q.part.Name, six: q.six()}
 	}
 	return q.rules.read(ctx)
 }

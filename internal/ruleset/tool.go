@@ -65,7 +65,7 @@ func FindTool(ctx context.Context, k Kind) (Tool, error) {
 		t := nftTool{n}
 		return Tool{t, t, n, n}, err
 	}
-	x, err := netfilter.FindXt()
+	x, err := netfilter.FindIptables()
 	t := iptablesTool{x}
 	return Tool{t, t, x, x}, err
 }
@@ -98,7 +98,7 @@ func (t nftTool) Elements(ctx context.Context, p *Ruleset, set string) ([]netfil
 	return t.Nft.Elements(ctx, p.Name, set)
 }
 
-type iptablesTool struct{ *netfilter.Xt }
+type iptablesTool struct{ *netfilter.Iptables }
 
 func (p *Ruleset) chains() netfilter.Rules {
 	return netfilter.Rules{Name: p.Name, IPSet: p.IPSet, V4: p.V4, V6: p.V6, Hooks: p.Hooks, Fill: p.Fill}
@@ -107,25 +107,25 @@ func (p *Ruleset) chains() netfilter.Rules {
 func (t iptablesTool) Load(ctx context.Context, p *Ruleset, replaces string, how Loading) error {
 	r := p.chains()
 	r.Beside = how.Beside
-	return t.Xt.Load(ctx, r, replaces, how.Trial)
+	return t.Iptables.Load(ctx, r, replaces, how.Trial)
 }
 
 func (t iptablesTool) Verify(ctx context.Context, p *Ruleset) error {
-	return t.Xt.VerifyHooked(ctx, p.chains())
+	return t.Iptables.VerifyHooked(ctx, p.chains())
 }
 
 func (t iptablesTool) Restore(ctx context.Context, p *Ruleset) error {
-	return t.Xt.Restore(ctx, p.chains())
+	return t.Iptables.Restore(ctx, p.chains())
 }
 
 func (t iptablesTool) Insert(ctx context.Context, _ *Ruleset, set string, e []netfilter.Element) error {
-	return t.Xt.Insert(ctx, set, e)
+	return t.Iptables.Insert(ctx, set, e)
 }
 
 func (t iptablesTool) Delete(ctx context.Context, _ *Ruleset, set string, prefixes []netip.Prefix) error {
-	return t.Xt.Delete(ctx, set, prefixes)
+	return t.Iptables.Delete(ctx, set, prefixes)
 }
 
 func (t iptablesTool) Elements(ctx context.Context, _ *Ruleset, set string) ([]netfilter.Element, error) {
-	return t.Xt.Elements(ctx, set)
+	return t.Iptables.Elements(ctx, set)
 }

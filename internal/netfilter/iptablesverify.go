@@ -14,7 +14,7 @@ import (
 // Verify compares what the kernel holds of a generation with its scripts: the number of rules of each chain, and the
 // number of entries of each set; a set with timeouts may have
 // others, and one to which ranges or prefixes were added more. The error lists all differences.
-func (x *Xt) Verify(ctx context.Context, r Rules) error {
+func (x *Iptables) Verify(ctx context.Context, r Rules) error {
 	list, err := x.differences(ctx, r)
 	if err != nil {
 		return err
@@ -31,7 +31,7 @@ func notAsAsked(name string, list []error) error {
 	return nil
 }
 
-func (x *Xt) differences(ctx context.Context, r Rules) (list []error, err error) {
+func (x *Iptables) differences(ctx context.Context, r Rules) (list []error, err error) {
 	for _, f := range x.families {
 		asked, err := readSaved(r.script(f))
 		if err != nil {
@@ -55,7 +55,7 @@ func (x *Xt) differences(ctx context.Context, r Rules) (list []error, err error)
 }
 
 // ruleCounts is how many rules each chain has, by `CHAIN of table TABLE`.
-func ruleCounts(tables []xtSaved) map[string]int {
+func ruleCounts(tables []iptablesSaved) map[string]int {
 	counts := map[string]int{}
 	for _, t := range tables {
 		for _, c := range t.chains {
@@ -71,23 +71,23 @@ func ruleCounts(tables []xtSaved) map[string]int {
 var setHeader = regexp.MustCompile(
 	`(?s)Name: (\S+)\n.*?Type: (\S+)\n.*?Header: ([^\n]*)\n(?:.*?Number of entries: (\d+))?`)
 
-// xtSet is what ipset tells of a set without its entries.
-type xtSet struct {
+// iptablesSet is what ipset tells of a set without its entries.
+type iptablesSet struct {
 	kind, header string
 	entries      int
 }
 
 // headers reads what ipset tells of all sets, or one.
-func (x *Xt) headers(ctx context.Context, set ...string) (map[string]xtSet, error) {
+func (x *Iptables) headers(ctx context.Context, set ...string) (map[string]iptablesSet, error) {
 	out, err := x.ipset.run(ctx, "", append([]string{"list", "-t"}, set...)...)
 	if err != nil {
 		return nil, err
 	}
-	sets := map[string]xtSet{}
+	sets := map[string]iptablesSet{}
 	for block := range strings.SplitSeq(out, "\n\n") {
 		if m := setHeader.FindStringSubmatch(block + "\n"); m != nil {
 			entries, _ := strconv.Atoi(m[4])
-			sets[m[1]] = xtSet{kind: m[2], header: " " + m[3] + " ", entries: entries}
+			sets[m[1]] = iptablesSet{kind: m[2], header: " " + m[3] + " ", entries: entries}
 		}
 	}
 	return sets, nil
@@ -96,7 +96,7 @@ func (x *Xt) headers(ctx context.Context, set ...string) (map[string]xtSet, erro
 // ranged reports whether an entry to add can be several: a range, or a prefix in a set of addresses.
 func ranged(entry string) bool { return strings.ContainsAny(entry, "-/") }
 
-func (x *Xt) setDifferences(ctx context.Context, r Rules) (list []error, err error) {
+func (x *Iptables) setDifferences(ctx context.Context, r Rules) (list []error, err error) {
 	wrong, err := x.wrongSets(ctx, r)
 	for _, name := range slices.Sorted(maps.Keys(wrong)) {
 		list = append(list, wrong[name])
@@ -105,7 +105,7 @@ func (x *Xt) setDifferences(ctx context.Context, r Rules) (list []error, err err
 }
 
 // wrongSets says of each set of a generation that is not as asked why it is not.
-func (x *Xt) wrongSets(ctx context.Context, r Rules) (wrong map[string]error, err error) {
+func (x *Iptables) wrongSets(ctx context.Context, r Rules) (wrong map[string]error, err error) {
 	wrong = map[string]error{}
 	asked := map[string]map[string]bool{}
 	for line := range strings.Lines(r.IPSet) {

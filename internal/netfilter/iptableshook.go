@@ -31,13 +31,13 @@ func (h Hook) spec() string {
 var guardForm = regexp.MustCompile(`-m set (! )?--match-set \S+-(?:trial|aside)[46] src `)
 
 // plain is a hook without its guard.
-func plain(r xtRule) xtRule {
+func plain(r iptablesRule) iptablesRule {
 	r.spec = guardForm.ReplaceAllString(r.spec, "")
 	return r
 }
 
 // guarded is a hook that only counts while a source address is in the set, or is not. All addresses are, or none.
-func guarded(r xtRule, operator, set string) xtRule {
+func guarded(r iptablesRule, operator, set string) iptablesRule {
 	r = plain(r)
 	at := strings.LastIndex(r.spec, "-j ")
 	r.spec = r.spec[:at] + "-m set " + operator + "--match-set " + set + " src " + r.spec[at:]
@@ -45,7 +45,7 @@ func guarded(r xtRule, operator, set string) xtRule {
 }
 
 // hooks lists the hooks of these generations in a table.
-func (s *xtSaved) hooks(names ...string) (list []xtRule) {
+func (s *iptablesSaved) hooks(names ...string) (list []iptablesRule) {
 	built := map[string]bool{}
 	for _, c := range s.chains {
 		built[c.name] = c.built
@@ -60,14 +60,14 @@ func (s *xtSaved) hooks(names ...string) (list []xtRule) {
 
 // rehook changes the hooks of these generations in a family to what change makes of each table's. The new ones come to
 // the top of their chains, in their order, and the old ones go, of each table at once.
-func (f *family) rehook(ctx context.Context, names []string, change func(table string, now []xtRule) []xtRule) error {
+func (f *family) rehook(ctx context.Context, names []string, change func(table string, now []iptablesRule) []iptablesRule) error {
 	tables, err := f.read(ctx)
 	if err != nil {
 		return err
 	}
 	var script strings.Builder
-	for _, table := range xtTables {
-		var now []xtRule
+	for _, table := range iptablesTables {
+		var now []iptablesRule
 		for _, s := range tables {
 			if s.table == table {
 				now = append(now, s.hooks(names...)...)
@@ -82,8 +82,8 @@ func (f *family) rehook(ctx context.Context, names []string, change func(table s
 }
 
 // exchange is a script that makes the hooks of a table others; "" when they are the same.
-func exchange(table string, now, want []xtRule) string {
-	same := func(a, b xtRule) bool { return a.chain == b.chain && a.spec == b.spec }
+func exchange(table string, now, want []iptablesRule) string {
+	same := func(a, b iptablesRule) bool { return a.chain == b.chain && a.spec == b.spec }
 	if slices.EqualFunc(now, want, same) {
 		return ""
 	}
@@ -98,7 +98,7 @@ func exchange(table string, now, want []xtRule) string {
 }
 
 // of selects the hooks of a generation.
-func of(name string, hooks []xtRule) (own []xtRule) {
+func of(name string, hooks []iptablesRule) (own []iptablesRule) {
 	for _, r := range hooks {
 		if ownChain(name, r.target()) {
 			own = append(own, r)
@@ -109,7 +109,7 @@ func of(name string, hooks []xtRule) (own []xtRule) {
 
 // bare takes the guards from the hooks of a generation. Other hooks stay as they are.
 func (f *family) bare(ctx context.Context, name string) error {
-	return f.rehook(ctx, []string{name}, func(_ string, now []xtRule) (want []xtRule) {
+	return f.rehook(ctx, []string{name}, func(_ string, now []iptablesRule) (want []iptablesRule) {
 		for _, r := range now {
 			want = append(want, plain(r))
 		}
@@ -119,7 +119,7 @@ func (f *family) bare(ctx context.Context, name string) error {
 
 // unhook removes the hooks of a generation.
 func (f *family) unhook(ctx context.Context, name string) error {
-	return f.rehook(ctx, []string{name}, func(string, []xtRule) []xtRule { return nil })
+	return f.rehook(ctx, []string{name}, func(string, []iptablesRule) []iptablesRule { return nil })
 }
 
 // dropChains removes the chains of a generation that nothing refers to.

@@ -10,36 +10,36 @@ import (
 	"github.com/floodwall/floodwall/internal/netfilter"
 )
 
-// xtRules is a generation of chains and ipsets, for one family.
-type xtRules struct {
+// iptablesRules is a generation of chains and ipsets, for one family.
+type iptablesRules struct {
 	name   string
 	six    bool
-	tables map[string]*xtTable
+	tables map[string]*iptablesTable
 	sets   string // for ipset restore
 }
 
-// xtTable is what a generation has in a table: its chains, the jumps to them from built-in chains, and rules.
-type xtTable struct{ chains, jumps, rules []string }
+// iptablesTable is what a generation has in a table: its chains, the jumps to them from built-in chains, and rules.
+type iptablesTable struct{ chains, jumps, rules []string }
 
-// xtHooks are the built-in chains at the hooks, with their tables.
-var xtHooks = map[Hook]struct{ table, chain string }{
+// iptablesHooks are the built-in chains at the hooks, with their tables.
+var iptablesHooks = map[Hook]struct{ table, chain string }{
 	Prerouting: {"raw", "PREROUTING"}, Input: {"filter", "INPUT"}, Forward: {"filter", "FORWARD"},
 }
 
-// xtGuard is what keeps a jump from being taken while the generation is on trial, or its successor is
-// (internal/netfilter/xthook.go).
-var xtGuard = regexp.MustCompile(`-m set (! )?--match-set \S+-(?:trial|aside)[46] src `)
+// iptablesGuard is what keeps a jump from being taken while the generation is on trial, or its successor is
+// (internal/netfilter/iptableshook.go).
+var iptablesGuard = regexp.MustCompile(`-m set (! )?--match-set \S+-(?:trial|aside)[46] src `)
 
 // program is a program of the family.
-func (r *xtRules) program(what string) string {
+func (r *iptablesRules) program(what string) string {
 	if r.six {
 		return "ip6tables-" + what
 	}
 	return "iptables-" + what
 }
 
-func (r *xtRules) read(ctx context.Context) error {
-	r.tables = map[string]*xtTable{}
+func (r *iptablesRules) read(ctx context.Context) error {
+	r.tables = map[string]*iptablesTable{}
 	for _, table := range []string{"raw", "filter"} {
 		out, err := run(ctx, "", r.program("save"), "-t", table)
 		if err != nil {
@@ -51,8 +51,8 @@ func (r *xtRules) read(ctx context.Context) error {
 }
 
 // own selects what belongs to the generation.
-func (r *xtRules) own(saved string) *xtTable {
-	t := &xtTable{}
+func (r *iptablesRules) own(saved string) *iptablesTable {
+	t := &iptablesTable{}
 	for line := range strings.Lines(saved) {
 		line = strings.TrimSpace(line)
 		words := append(strings.Fields(line), "", "")
@@ -62,13 +62,13 @@ func (r *xtRules) own(saved string) *xtTable {
 		case words[0] == "-A" && r.ownChain(words[1]):
 			t.rules = append(t.rules, line)
 		case words[0] == "-A" && r.ownChain(jump(words)):
-			t.jumps = append(t.jumps, xtGuard.ReplaceAllString(line, ""))
+			t.jumps = append(t.jumps, iptablesGuard.ReplaceAllString(line, ""))
 		}
 	}
 	return t
 }
 
-func (r *xtRules) ownChain(chain string) bool {
+func (r *iptablesRules) ownChain(chain string) bool {
 	return chain == r.name || strings.HasPrefix(chain, r.name+"-")
 }
 
@@ -81,7 +81,7 @@ func jump(words []string) string {
 }
 
 // readSets reads the generation's ipsets, less those of guards.
-func (r *xtRules) readSets(ctx context.Context) error {
+func (r *iptablesRules) readSets(ctx context.Context) error {
 	names, err := run(ctx, "", "ipset", "list", "-n")
 	if err != nil {
 		return fmt.Errorf("listing ipsets: %w", err)
@@ -101,14 +101,14 @@ func (r *xtRules) readSets(ctx context.Context) error {
 	return nil
 }
 
-func (r *xtRules) has(h Hook) bool {
-	at, ok := xtHooks[h]
+func (r *iptablesRules) has(h Hook) bool {
+	at, ok := iptablesHooks[h]
 	return ok && slices.ContainsFunc(r.tables[at.table].jumps, func(line string) bool {
 		return strings.HasPrefix(line, "-A "+at.chain+" ")
 	})
 }
 
-func (r *xtRules) stateful() bool {
+func (r *iptablesRules) stateful() bool {
 	for _, t := range r.tables {
 		if slices.ContainsFunc(t.rules, func(line string) bool { return strings.Contains(line, " --ctstate ") }) {
 			return true
@@ -117,7 +117,7 @@ func (r *xtRules) stateful() bool {
 	return false
 }
 
-func (r *xtRules) load(ctx context.Context, w witness) error {
+func (r *iptablesRules) load(ctx context.Context, w witness) error {
 	if _, err := run(ctx, r.sets, "ipset", "restore"); err != nil {
 		return fmt.Errorf("loading the copies of sets: %w", err)
 	}
@@ -131,18 +131,18 @@ func (r *xtRules) load(ctx context.Context, w witness) error {
 
 // script is one table of the copy, with the witnesses in chains of the generation's name, so that their counts are
 // among its own.
-func (r *xtRules) script(table string, w witness) string {
+func (r *iptablesRules) script(table string, w witness) string {
 	t := r.tables[table]
 	chains, jumps, rules := slices.Clone(t.chains), []string{}, slices.Clone(t.rules)
 	count := func(from, comment, match string) {
 		chain := fmt.Sprintf("%s-w%d", r.name, len(chains))
 		chains = append(chains, ":"+chain+" - [0:0]")
 		jumps = append(jumps, "-A "+from+" -j "+chain)
-		rules = append(rules, "-A "+chain+match+" -m comment --comment "+xtWitness+comment)
+		rules = append(rules, "-A "+chain+match+" -m comment --comment "+iptablesWitness+comment)
 	}
 	around := func(each func(Hook, string)) {
 		for _, h := range hooks {
-			if at := xtHooks[h]; at.table == table {
+			if at := iptablesHooks[h]; at.table == table {
 				each(h, at.chain)
 			}
 		}
@@ -163,18 +163,18 @@ func (r *xtRules) script(table string, w witness) string {
 	return lines("*"+table, strings.Join(slices.Concat(chains, jumps, rules), "\n"), "COMMIT")
 }
 
-// xtWitness is what the comments of witnesses begin with.
-const xtWitness = "witness:"
+// iptablesWitness is what the comments of witnesses begin with.
+const iptablesWitness = "witness:"
 
-func (r *xtRules) counts(ctx context.Context) (part, witness map[string]netfilter.Count, err error) {
-	x, err := netfilter.FindXt()
+func (r *iptablesRules) counts(ctx context.Context) (part, witness map[string]netfilter.Count, err error) {
+	x, err := netfilter.FindIptables()
 	if err != nil {
 		return nil, nil, err
 	}
 	all, err := x.Counters(ctx, r.name)
 	part, witness = map[string]netfilter.Count{}, map[string]netfilter.Count{}
 	for comment, count := range all {
-		if of, ok := strings.CutPrefix(comment, xtWitness); ok {
+		if of, ok := strings.CutPrefix(comment, iptablesWitness); ok {
 			witness[of] = count
 		} else {
 			part[comment] = count

@@ -12,8 +12,8 @@ import (
 	"github.com/floodwall/floodwall/internal/rights"
 )
 
-// Xt is iptables and ip6tables, of either kind, with ipset.
-type Xt struct {
+// Iptables is iptables and ip6tables, of either kind, with ipset.
+type Iptables struct {
 	ipset    tool
 	families []*family // IPv4, and IPv6 where the kernel has it
 }
@@ -29,9 +29,9 @@ type family struct {
 // ipv6Proof is a file that the kernel has when it has IPv6.
 var ipv6Proof = "/proc/thread-self/net/if_inet6"
 
-// FindXt finds the programs. Without IPv6 in the kernel it does without ip6tables. Without the capabilities that the
+// FindIptables finds the programs. Without IPv6 in the kernel it does without ip6tables. Without the capabilities that the
 // programs take it returns a *rights.Error.
-func FindXt() (*Xt, error) {
+func FindIptables() (*Iptables, error) {
 	if err := rights.Check("iptables and ipset", rights.NetAdmin, rights.NetRaw); err != nil {
 		return nil, err
 	}
@@ -39,7 +39,7 @@ func FindXt() (*Xt, error) {
 	if _, err := os.Stat(ipv6Proof); err == nil {
 		families = append(families, &family{version: "6", inet: "inet6", halves: [2]string{"::/1", "8000::/1"}})
 	}
-	x := &Xt{families: families}
+	x := &Iptables{families: families}
 	var errs []error
 	look := func(t *tool, name, pkg string) {
 		var err error
@@ -69,31 +69,31 @@ func LegacyIptables(ctx context.Context) bool {
 	return err == nil && !strings.Contains(out, "(nf_tables)")
 }
 
-// xtTables are the tables that generations have chains in.
-var xtTables = []string{"raw", "filter", "mangle"}
+// iptablesTables are the tables that generations have chains in.
+var iptablesTables = []string{"raw", "filter", "mangle"}
 
-// xtSaved is what iptables-save prints of a table.
-type xtSaved struct {
+// iptablesSaved is what iptables-save prints of a table.
+type iptablesSaved struct {
 	table  string
-	chains []xtChain
-	rules  []xtRule
+	chains []iptablesChain
+	rules  []iptablesRule
 }
 
-type xtChain struct {
+type iptablesChain struct {
 	name  string
 	built bool // by the kernel, not by a user
 }
 
-// xtRule is a rule without its chain's name.
-type xtRule struct {
+// iptablesRule is a rule without its chain's name.
+type iptablesRule struct {
 	chain, spec string
 	count       Count
 }
 
 // read reads the tables of a family.
-func (f *family) read(ctx context.Context) (list []xtSaved, err error) {
+func (f *family) read(ctx context.Context) (list []iptablesSaved, err error) {
 	newer := false // kind, whose tables are nftables'
-	for _, table := range xtTables {
+	for _, table := range iptablesTables {
 		if table == "mangle" && !newer { // the older kind would make it, for all packets to pass through
 			there, err := oldTable(f.version, table)
 			if err != nil {
@@ -118,14 +118,14 @@ func (f *family) read(ctx context.Context) (list []xtSaved, err error) {
 }
 
 // readSaved reads the form of iptables-save and iptables-restore.
-func readSaved(text string) (list []xtSaved, err error) {
+func readSaved(text string) (list []iptablesSaved, err error) {
 	for line := range strings.Lines(text) {
 		line = strings.TrimSpace(line)
 		if line == "" || line[0] == '#' || line == "COMMIT" {
 			continue
 		}
 		if table, ok := strings.CutPrefix(line, "*"); ok {
-			list = append(list, xtSaved{table: table})
+			list = append(list, iptablesSaved{table: table})
 			continue
 		}
 		if len(list) == 0 {
@@ -138,13 +138,13 @@ func readSaved(text string) (list []xtSaved, err error) {
 	return list, nil
 }
 
-func (s *xtSaved) readLine(line string) error {
+func (s *iptablesSaved) readLine(line string) error {
 	if chain, ok := strings.CutPrefix(line, ":"); ok {
 		name, rest, _ := strings.Cut(chain, " ")
-		s.chains = append(s.chains, xtChain{name: name, built: !strings.HasPrefix(rest, "-")})
+		s.chains = append(s.chains, iptablesChain{name: name, built: !strings.HasPrefix(rest, "-")})
 		return nil
 	}
-	var r xtRule
+	var r iptablesRule
 	if line[0] == '[' {
 		if _, err := fmt.Sscanf(line, "[%d:%d]", &r.count.Packets, &r.count.Bytes); err != nil {
 			return fmt.Errorf("counters of %q: %w", line, err)
@@ -199,7 +199,7 @@ func after(spec string, options ...string) string {
 }
 
 // target is where the rule jumps.
-func (r xtRule) target() string { return after(r.spec, "-j", "-g", "--jump", "--goto") }
+func (r iptablesRule) target() string { return after(r.spec, "-j", "-g", "--jump", "--goto") }
 
 // ownChain reports whether a chain belongs to a generation.
 func ownChain(name, chain string) bool { return chain == name || strings.HasPrefix(chain, name+"-") }
@@ -209,15 +209,15 @@ func setsPrefix(name string) string { return strings.ToLower(name) + "-" }
 
 // The guards' sets, without the version of IP at the end; ipset allows 31 bytes for a name.
 const (
-	xtTrial      = "trial"
-	xtSuperseded = "aside"
-	xtReturn     = "back" // changes places with the one before, once its entries have their time
+	iptablesTrial      = "trial"
+	iptablesSuperseded = "aside"
+	iptablesReturn     = "back" // changes places with the one before, once its entries have their time
 )
 
 func guardSet(name, guard string, f *family) string { return setsPrefix(name) + guard + f.version }
 
 // setNames lists all ipsets.
-func (x *Xt) setNames(ctx context.Context) ([]string, error) {
+func (x *Iptables) setNames(ctx context.Context) ([]string, error) {
 	out, err := x.ipset.run(ctx, "", "list", "-n")
 	if err != nil {
 		return nil, fmt.Errorf("listing ipsets: %w", err)
@@ -226,13 +226,13 @@ func (x *Xt) setNames(ctx context.Context) ([]string, error) {
 }
 
 // ownSets lists the sets of a generation.
-func (x *Xt) ownSets(ctx context.Context, name string) ([]string, error) {
+func (x *Iptables) ownSets(ctx context.Context, name string) ([]string, error) {
 	names, err := x.setNames(ctx)
 	return slices.DeleteFunc(names, func(s string) bool { return !strings.HasPrefix(s, setsPrefix(name)) }), err
 }
 
 // restoreSets gives lines to ipset. It is no error when an entry to add is there, or one to delete is not.
-func (x *Xt) restoreSets(ctx context.Context, lines ...string) error {
+func (x *Iptables) restoreSets(ctx context.Context, lines ...string) error {
 	if len(lines) == 0 {
 		return nil
 	}
@@ -253,7 +253,7 @@ func (f *family) apply(ctx context.Context, script string) error {
 }
 
 // Generations lists the generations whose names are prefix and a number, and of which there is a chain or a set.
-func (x *Xt) Generations(ctx context.Context, prefix string) ([]string, error) {
+func (x *Iptables) Generations(ctx context.Context, prefix string) ([]string, error) {
 	var names []string
 	add := func(name, prefix string) {
 		if rest, ok := strings.CutPrefix(name, prefix); ok {
@@ -286,7 +286,7 @@ func (x *Xt) Generations(ctx context.Context, prefix string) ([]string, error) {
 }
 
 // Counters sums what the lines of a generation have counted, by their comments, over both families.
-func (x *Xt) Counters(ctx context.Context, name string) (map[string]Count, error) {
+func (x *Iptables) Counters(ctx context.Context, name string) (map[string]Count, error) {
 	counts := map[string]Count{}
 	for _, f := range x.families {
 		tables, err := f.read(ctx)
@@ -308,13 +308,13 @@ func (x *Xt) Counters(ctx context.Context, name string) (map[string]Count, error
 }
 
 // Trial tells what a generation does, and how long the trial lasts that it is part of, in whole seconds.
-func (x *Xt) Trial(ctx context.Context, name string) (left time.Duration, state State, err error) {
+func (x *Iptables) Trial(ctx context.Context, name string) (left time.Duration, state State, err error) {
 	sets, err := x.ownSets(ctx, name)
 	if err != nil {
 		return 0, Absent, err
 	}
 	first := x.families[0]
-	if trial := guardSet(name, xtTrial, first); slices.Contains(sets, trial) {
+	if trial := guardSet(name, iptablesTrial, first); slices.Contains(sets, trial) {
 		left, there, err := x.left(ctx, trial)
 		switch {
 		case err != nil || !there:
@@ -328,7 +328,7 @@ func (x *Xt) Trial(ctx context.Context, name string) (left time.Duration, state 
 }
 
 // hooked tells what a generation does that has no trial of its own, by its hooks.
-func (x *Xt) hooked(ctx context.Context, name string, known bool) (time.Duration, State, error) {
+func (x *Iptables) hooked(ctx context.Context, name string, known bool) (time.Duration, State, error) {
 	hooks := false
 	for _, f := range x.families {
 		tables, err := f.read(ctx)
@@ -336,7 +336,7 @@ func (x *Xt) hooked(ctx context.Context, name string, known bool) (time.Duration
 			return 0, Absent, err
 		}
 		for _, t := range tables {
-			known = known || slices.ContainsFunc(t.chains, func(c xtChain) bool { return ownChain(name, c.name) })
+			known = known || slices.ContainsFunc(t.chains, func(c iptablesChain) bool { return ownChain(name, c.name) })
 			for _, h := range t.hooks(name) {
 				hooks = true
 				if set := after(h.spec, "--match-set"); guardForm.MatchString(h.spec) {
@@ -354,7 +354,7 @@ func (x *Xt) hooked(ctx context.Context, name string, known bool) (time.Duration
 	return 0, Absent, nil
 }
 
-func (x *Xt) aside(ctx context.Context, set string) (time.Duration, State, error) {
+func (x *Iptables) aside(ctx context.Context, set string) (time.Duration, State, error) {
 	left, there, err := x.left(ctx, set)
 	if err != nil || !there {
 		return 0, Returned, err
@@ -363,7 +363,7 @@ func (x *Xt) aside(ctx context.Context, set string) (time.Duration, State, error
 }
 
 // left is how long the entries of a guard's set stay: 0, and there, for ever.
-func (x *Xt) left(ctx context.Context, set string) (least time.Duration, there bool, err error) {
+func (x *Iptables) left(ctx context.Context, set string) (least time.Duration, there bool, err error) {
 	entries, err := x.Elements(ctx, set)
 	for i, e := range entries {
 		if i == 0 || e.Timeout < least {

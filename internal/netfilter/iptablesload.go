@@ -36,7 +36,7 @@ func (r *Rules) script(f *family) string {
 // not 0, until trial, in whole seconds, has passed since it began to decide. If anything is wrong, the kernel is as
 // before, except for a *RemainsError. See the package's comment for the steps, and for what becomes of them when the
 // process is killed.
-func (x *Xt) Load(ctx context.Context, r Rules, replaces string, trial time.Duration) error {
+func (x *Iptables) Load(ctx context.Context, r Rules, replaces string, trial time.Duration) error {
 	if err := x.loadable(ctx, r, replaces, trial); err != nil {
 		return fmt.Errorf("loading %s: %w", r.Name, err)
 	}
@@ -53,7 +53,7 @@ func (x *Xt) Load(ctx context.Context, r Rules, replaces string, trial time.Dura
 }
 
 // loadable checks what the tools themselves would not object to.
-func (x *Xt) loadable(ctx context.Context, r Rules, replaces string, trial time.Duration) error {
+func (x *Iptables) loadable(ctx context.Context, r Rules, replaces string, trial time.Duration) error {
 	if err := checkTrial(trial); err != nil {
 		return err
 	}
@@ -94,10 +94,10 @@ func (r *Rules) check() error {
 }
 
 // enter puts a generation into the kernel, inert, and verifies it.
-func (x *Xt) enter(ctx context.Context, r Rules, replaces string) error {
+func (x *Iptables) enter(ctx context.Context, r Rules, replaces string) error {
 	lines := []string{strings.TrimSpace(r.IPSet)}
 	for _, f := range x.families {
-		for _, guard := range []string{xtTrial, xtSuperseded, xtReturn} {
+		for _, guard := range []string{iptablesTrial, iptablesSuperseded, iptablesReturn} {
 			lines = append(lines, "create "+guardSet(r.Name, guard, f)+" hash:net family "+f.inet+" timeout 0")
 		}
 	}
@@ -131,27 +131,27 @@ func (f *family) hook(ctx context.Context, r Rules, replaces string) error {
 	if err != nil {
 		return err
 	}
-	return f.rehook(ctx, []string{r.Name, replaces}, func(table string, now []xtRule) (want []xtRule) {
+	return f.rehook(ctx, []string{r.Name, replaces}, func(table string, now []iptablesRule) (want []iptablesRule) {
 		for _, h := range r.Hooks {
-			if h.Table == table && slices.ContainsFunc(tables, func(t xtSaved) bool { return t.has(table, h.Target) }) {
-				hook := xtRule{chain: h.Chain, spec: h.spec()}
-				want = append(want, guarded(hook, "", guardSet(r.Name, xtTrial, f)))
+			if h.Table == table && slices.ContainsFunc(tables, func(t iptablesSaved) bool { return t.has(table, h.Target) }) {
+				hook := iptablesRule{chain: h.Chain, spec: h.spec()}
+				want = append(want, guarded(hook, "", guardSet(r.Name, iptablesTrial, f)))
 			}
 		}
 		for _, old := range of(replaces, now) {
-			want = append(want, guarded(old, "! ", guardSet(r.Name, xtSuperseded, f)))
+			want = append(want, guarded(old, "! ", guardSet(r.Name, iptablesSuperseded, f)))
 		}
 		return want
 	})
 }
 
 // has reports whether a chain is in this table.
-func (s *xtSaved) has(table, chain string) bool {
-	return s.table == table && slices.ContainsFunc(s.chains, func(c xtChain) bool { return c.name == chain })
+func (s *iptablesSaved) has(table, chain string) bool {
+	return s.table == table && slices.ContainsFunc(s.chains, func(c iptablesChain) bool { return c.name == chain })
 }
 
 // hold puts all addresses into guards' sets of each family, for so many seconds; 0 is for ever.
-func (x *Xt) hold(ctx context.Context, name string, timeout time.Duration, guards ...string) error {
+func (x *Iptables) hold(ctx context.Context, name string, timeout time.Duration, guards ...string) error {
 	seconds := strconv.Itoa(int((timeout + time.Second - 1) / time.Second))
 	var lines []string
 	for _, guard := range guards {
@@ -168,12 +168,12 @@ func (x *Xt) hold(ctx context.Context, name string, timeout time.Duration, guard
 }
 
 // change lets an inert generation decide in the place of another.
-func (x *Xt) change(ctx context.Context, name, old string, trial time.Duration, beside bool) error {
+func (x *Iptables) change(ctx context.Context, name, old string, trial time.Duration, beside bool) error {
 	switch {
 	case beside:
-		return x.hold(ctx, name, trial, xtTrial)
+		return x.hold(ctx, name, trial, iptablesTrial)
 	case trial == 0:
-		if err := x.hold(ctx, name, handover, xtTrial); err != nil {
+		if err := x.hold(ctx, name, handover, iptablesTrial); err != nil {
 			return err
 		}
 		return x.Confirm(ctx, name, old)
@@ -183,10 +183,10 @@ func (x *Xt) change(ctx context.Context, name, old string, trial time.Duration, 
 
 // SetReturn says when the old generation, which the new one was loaded beside, decides again once SetAside has been called: in
 // the last second of a trial of this length from now on, in whole seconds. Until then it decides.
-func (x *Xt) SetReturn(ctx context.Context, name, old string, trial time.Duration) error {
+func (x *Iptables) SetReturn(ctx context.Context, name, old string, trial time.Duration) error {
 	err := checkTrial(trial)
 	if err == nil {
-		err = x.hold(ctx, name, (trial - overlap).Truncate(time.Second), xtReturn)
+		err = x.hold(ctx, name, (trial - overlap).Truncate(time.Second), iptablesReturn)
 	}
 	if err != nil {
 		return fmt.Errorf("%s in place of %s: %w", name, old, err)
@@ -195,9 +195,9 @@ func (x *Xt) SetReturn(ctx context.Context, name, old string, trial time.Duratio
 }
 
 // SetAside takes the decision from the old generation until the time that SetReturn has set.
-func (x *Xt) SetAside(ctx context.Context, name, old string) error {
+func (x *Iptables) SetAside(ctx context.Context, name, old string) error {
 	for _, f := range x.families {
-		if err := x.swap(ctx, guardSet(name, xtReturn, f), guardSet(name, xtSuperseded, f)); err != nil {
+		if err := x.swap(ctx, guardSet(name, iptablesReturn, f), guardSet(name, iptablesSuperseded, f)); err != nil {
 			return fmt.Errorf("%s in place of %s: %w", name, old, err)
 		}
 	}
@@ -205,14 +205,14 @@ func (x *Xt) SetAside(ctx context.Context, name, old string) error {
 }
 
 // Renew has a generation that is on trial decide until left, in whole seconds, has passed from now on.
-func (x *Xt) Renew(ctx context.Context, name string, left time.Duration) error {
-	return x.hold(ctx, name, left, xtTrial)
+func (x *Iptables) Renew(ctx context.Context, name string, left time.Duration) error {
+	return x.hold(ctx, name, left, iptablesTrial)
 }
 
 // Confirm ends a trial: the generation decides for good, and the old one, unless "", is removed. When the trial has
 // ended already, it changes nothing and the error is an *ExpiredError. After any other error the generation is
 // confirmed if Trial says that it is settled; then Confirm may be called again to do the rest.
-func (x *Xt) Confirm(ctx context.Context, name, old string) error {
+func (x *Iptables) Confirm(ctx context.Context, name, old string) error {
 	_, state, err := x.Trial(ctx, name)
 	switch {
 	case err != nil:
@@ -238,7 +238,7 @@ func (x *Xt) Confirm(ctx context.Context, name, old string) error {
 // Keep makes a generation that is on trial decide for good, and leaves the old one as it is: when another place in the
 // kernel is to be confirmed before Finish. When the trial has ended already, it changes nothing and the error is an
 // *ExpiredError.
-func (x *Xt) Keep(ctx context.Context, name string) error {
+func (x *Iptables) Keep(ctx context.Context, name string) error {
 	_, state, err := x.Trial(ctx, name)
 	switch {
 	case err != nil:
@@ -250,14 +250,14 @@ func (x *Xt) Keep(ctx context.Context, name string) error {
 	case state != OnTrial:
 		return fmt.Errorf("keeping %s: %w", name, &StateError{Name: name, State: state})
 	}
-	return x.hold(ctx, name, 0, xtTrial)
+	return x.hold(ctx, name, 0, iptablesTrial)
 }
 
 // Finish takes the guards from a generation that was kept, and removes the old one, unless "".
-func (x *Xt) Finish(ctx context.Context, name, old string) error {
+func (x *Iptables) Finish(ctx context.Context, name, old string) error {
 	sets, err := x.ownSets(ctx, name)
-	if err == nil && old != "" && slices.Contains(sets, guardSet(name, xtSuperseded, x.families[0])) {
-		err = x.hold(ctx, name, 0, xtSuperseded)
+	if err == nil && old != "" && slices.Contains(sets, guardSet(name, iptablesSuperseded, x.families[0])) {
+		err = x.hold(ctx, name, 0, iptablesSuperseded)
 	}
 	if err != nil {
 		return fmt.Errorf("finishing %s: %w", name, err)
@@ -266,15 +266,15 @@ func (x *Xt) Finish(ctx context.Context, name, old string) error {
 }
 
 // seal makes what the guards say at present last for ever.
-func (x *Xt) seal(ctx context.Context, name string, state State) error {
+func (x *Iptables) seal(ctx context.Context, name string, state State) error {
 	if state == Settled {
 		return nil
 	}
-	return x.hold(ctx, name, 0, xtTrial, xtSuperseded)
+	return x.hold(ctx, name, 0, iptablesTrial, iptablesSuperseded)
 }
 
 // bare takes the guards from the hooks of a generation, in all families.
-func (x *Xt) bare(ctx context.Context, name string) error {
+func (x *Iptables) bare(ctx context.Context, name string) error {
 	for _, f := range x.families {
 		if err := f.bare(ctx, name); err != nil {
 			return err
@@ -283,7 +283,7 @@ func (x *Xt) bare(ctx context.Context, name string) error {
 	return nil
 }
 
-func (x *Xt) removeOld(ctx context.Context, old string) error {
+func (x *Iptables) removeOld(ctx context.Context, old string) error {
 	if old == "" {
 		return nil
 	}

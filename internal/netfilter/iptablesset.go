@@ -10,11 +10,11 @@ import (
 	"time"
 )
 
-// xtComment is the longest comment of an entry, IPSET_MAX_COMMENT_SIZE of include/uapi/linux/netfilter/ipset/ip_set.h.
-const xtComment = 255
+// iptablesComment is the longest comment of an entry, IPSET_MAX_COMMENT_SIZE of include/uapi/linux/netfilter/ipset/ip_set.h.
+const iptablesComment = 255
 
 // kind asks what a set can hold.
-func (x *Xt) kind(ctx context.Context, set string) (setKind, error) {
+func (x *Iptables) kind(ctx context.Context, set string) (setKind, error) {
 	sets, err := x.headers(ctx, set)
 	if err != nil {
 		return setKind{}, fmt.Errorf("set %s: %w", set, err)
@@ -26,13 +26,13 @@ func (x *Xt) kind(ctx context.Context, set string) (setKind, error) {
 	return setKind{
 		name: set, six: strings.Contains(s.header, " family inet6 "), prefixes: s.kind == "hash:net",
 		timeouts: strings.Contains(s.header, " timeout "), comments: strings.Contains(s.header, " comment "),
-		longestComment: xtComment,
+		longestComment: iptablesComment,
 	}, nil
 }
 
 // Insert puts entries into a set. One that is there gets timeout and comment anew. After an error, those before the
 // line that it quotes have been entered: ipset has no transactions.
-func (x *Xt) Insert(ctx context.Context, set string, elements []Element) error {
+func (x *Iptables) Insert(ctx context.Context, set string, elements []Element) error {
 	k, err := x.kind(ctx, set)
 	if err != nil {
 		return err
@@ -44,7 +44,7 @@ func (x *Xt) Insert(ctx context.Context, set string, elements []Element) error {
 		}
 		timeout := ""
 		if e.Timeout > 0 {
-			timeout = " timeout " + xtTimeout(e.Timeout)
+			timeout = " timeout " + iptablesTimeout(e.Timeout)
 		}
 		for _, p := range entries(e.Prefix) {
 			lines = append(lines, "add "+set+" "+p+timeout+k.comment(e.Comment))
@@ -56,9 +56,9 @@ func (x *Xt) Insert(ctx context.Context, set string, elements []Element) error {
 	return nil
 }
 
-// xtTimeout is a timeout in whole seconds, rounded up, of which ipset takes 2^31/1000 (IPSET_MAX_TIMEOUT); 0, for ever,
+// iptablesTimeout is a timeout in whole seconds, rounded up, of which ipset takes 2^31/1000 (IPSET_MAX_TIMEOUT); 0, for ever,
 // stands for a longer one.
-func xtTimeout(d time.Duration) string {
+func iptablesTimeout(d time.Duration) string {
 	const longest = 2147483 * time.Second
 	switch {
 	case d >= never:
@@ -83,7 +83,7 @@ func entries(p netip.Prefix) []string {
 }
 
 // Delete takes prefixes out of a set. Those that are not in it, exactly so, are passed over.
-func (x *Xt) Delete(ctx context.Context, set string, list []netip.Prefix) error {
+func (x *Iptables) Delete(ctx context.Context, set string, list []netip.Prefix) error {
 	k, err := x.kind(ctx, set)
 	if err != nil {
 		return err
@@ -104,7 +104,7 @@ func (x *Xt) Delete(ctx context.Context, set string, list []netip.Prefix) error 
 }
 
 // Elements lists a set of addresses, with whole seconds that are left.
-func (x *Xt) Elements(ctx context.Context, set string) ([]Element, error) {
+func (x *Iptables) Elements(ctx context.Context, set string) ([]Element, error) {
 	out, err := x.ipset.run(ctx, "", "save", set)
 	if err != nil {
 		return nil, fmt.Errorf("entries of set %s: %w", set, err)

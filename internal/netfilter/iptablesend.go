@@ -10,7 +10,7 @@ import (
 
 // Rollback ends a trial, or tidies up after one that has ended: the old generation, unless "", decides, and the other
 // one is removed. It is no error when the other one is gone already.
-func (x *Xt) Rollback(ctx context.Context, name, old string) error {
+func (x *Iptables) Rollback(ctx context.Context, name, old string) error {
 	if old != "" {
 		_, state, err := x.Trial(ctx, old)
 		if err == nil && state == Absent {
@@ -20,7 +20,7 @@ func (x *Xt) Rollback(ctx context.Context, name, old string) error {
 			return fmt.Errorf("going back to %s: %w", old, err)
 		}
 	}
-	if err := x.release(ctx, name, xtSuperseded, xtTrial); err != nil {
+	if err := x.release(ctx, name, iptablesSuperseded, iptablesTrial); err != nil {
 		return fmt.Errorf("going back from %s: %w", name, err)
 	}
 	if old != "" {
@@ -33,8 +33,8 @@ func (x *Xt) Rollback(ctx context.Context, name, old string) error {
 
 // Release lets the old generation decide beside the one on trial: when another place in the kernel is to go back before
 // Rollback.
-func (x *Xt) Release(ctx context.Context, name, old string) error {
-	err := x.release(ctx, name, xtSuperseded)
+func (x *Iptables) Release(ctx context.Context, name, old string) error {
+	err := x.release(ctx, name, iptablesSuperseded)
 	if err == nil && old != "" {
 		err = x.bare(ctx, old)
 	}
@@ -45,7 +45,7 @@ func (x *Xt) Release(ctx context.Context, name, old string) error {
 }
 
 // release empties the sets of a generation's guards, in their order.
-func (x *Xt) release(ctx context.Context, name string, guards ...string) error {
+func (x *Iptables) release(ctx context.Context, name string, guards ...string) error {
 	sets, err := x.ownSets(ctx, name)
 	if err != nil {
 		return err
@@ -62,7 +62,7 @@ func (x *Xt) release(ctx context.Context, name string, guards ...string) error {
 }
 
 // Remove removes a generation: hooks, chains, sets. It is no error when there is none.
-func (x *Xt) Remove(ctx context.Context, name string) error {
+func (x *Iptables) Remove(ctx context.Context, name string) error {
 	for _, f := range x.families {
 		if err := f.unhook(ctx, name); err != nil {
 			return fmt.Errorf("removing %s: %w", name, err)
@@ -84,21 +84,21 @@ func (x *Xt) Remove(ctx context.Context, name string) error {
 }
 
 // dropGuards removes the guards' sets of a generation whose hooks have no guards.
-func (x *Xt) dropGuards(ctx context.Context, name string) error {
+func (x *Iptables) dropGuards(ctx context.Context, name string) error {
 	sets, err := x.ownSets(ctx, name)
 	if err != nil {
 		return err
 	}
 	return x.destroy(ctx, slices.DeleteFunc(sets, func(set string) bool {
 		return !slices.ContainsFunc(x.families, func(f *family) bool {
-			return slices.Contains([]string{guardSet(name, xtTrial, f), guardSet(name, xtSuperseded, f), guardSet(name, xtReturn, f)}, set)
+			return slices.Contains([]string{guardSet(name, iptablesTrial, f), guardSet(name, iptablesSuperseded, f), guardSet(name, iptablesReturn, f)}, set)
 		})
 	}))
 }
 
 // destroy removes sets. The kernel lets go of rules some time after they are gone (nf_tables_trans_destroy_work), so
 // that a set can still be in use.
-func (x *Xt) destroy(ctx context.Context, sets []string) error {
+func (x *Iptables) destroy(ctx context.Context, sets []string) error {
 	return patiently(ctx, "in use", func() error {
 		if len(sets) == 0 {
 			return nil
@@ -118,7 +118,7 @@ func (x *Xt) destroy(ctx context.Context, sets []string) error {
 
 // swap has two sets of one type change places in all rules. The kernel refuses it while somebody lists one of them
 // (ip_set_swap in net/netfilter/ipset/ip_set_core.c).
-func (x *Xt) swap(ctx context.Context, a, b string) error {
+func (x *Iptables) swap(ctx context.Context, a, b string) error {
 	return patiently(ctx, "busy", func() error { return x.restoreSets(ctx, "swap "+a+" "+b) })
 }
 
@@ -138,7 +138,7 @@ func patiently(ctx context.Context, text string, try func() error) (err error) {
 	return err
 }
 
-func (x *Xt) destroyOnce(ctx context.Context, sets []string) error {
+func (x *Iptables) destroyOnce(ctx context.Context, sets []string) error {
 	var lines []string
 	for _, set := range sets {
 		lines = append(lines, "destroy "+set)
@@ -148,14 +148,14 @@ func (x *Xt) destroyOnce(ctx context.Context, sets []string) error {
 
 // Leftovers lists the generations whose names are prefix and a number, except those to keep: what a process left that
 // was killed.
-func (x *Xt) Leftovers(ctx context.Context, prefix string, keep ...string) ([]string, error) {
+func (x *Iptables) Leftovers(ctx context.Context, prefix string, keep ...string) ([]string, error) {
 	names, err := x.Generations(ctx, prefix)
 	return numbered(names, prefix, keep), err
 }
 
 // Clean removes all leftovers, and tells which. A generation to keep that was set aside for one of them decides again,
 // and what is left of its own guards after it was confirmed is removed.
-func (x *Xt) Clean(ctx context.Context, prefix string, keep ...string) ([]string, error) {
+func (x *Iptables) Clean(ctx context.Context, prefix string, keep ...string) ([]string, error) {
 	found, err := x.Leftovers(ctx, prefix, keep...)
 	if err != nil {
 		return nil, err
@@ -172,7 +172,7 @@ func (x *Xt) Clean(ctx context.Context, prefix string, keep ...string) ([]string
 }
 
 // free removes the guards of the generations to keep, unless one of them is on trial, and all hooks of the others.
-func (x *Xt) free(ctx context.Context, found, keep []string) error {
+func (x *Iptables) free(ctx context.Context, found, keep []string) error {
 	var settled []string
 	for _, name := range keep {
 		_, state, err := x.Trial(ctx, name)
@@ -184,7 +184,7 @@ func (x *Xt) free(ctx context.Context, found, keep []string) error {
 		}
 	}
 	for _, f := range x.families {
-		if err := f.rehook(ctx, append(found, settled...), func(_ string, now []xtRule) (want []xtRule) {
+		if err := f.rehook(ctx, append(found, settled...), func(_ string, now []iptablesRule) (want []iptablesRule) {
 			for _, r := range now {
 				if slices.ContainsFunc(settled, func(name string) bool { return ownChain(name, r.target()) }) {
 					want = append(want, plain(r))
