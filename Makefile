@@ -25,7 +25,7 @@ build: floodwall ## Build the static binary ./floodwall
 
 floodwall: $(SOURCES)
 	@scripts/setup build
-	CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false -ldflags '-s -w -X main.built=$(VERSION)' -o $@ ./cmd/floodwall
+	@scripts/build '$(VERSION)' $@
 
 demo: floodwall ## Show a web server under a flood, without and with Floodwall
 	@scripts/setup demo

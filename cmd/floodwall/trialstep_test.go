@@ -84,7 +84,7 @@ func TestKilledAtSteps(t *testing.T) {
 	}
 	dir := scripts(t, killer)
 	var ends tally
-	hosts := testutil.Scaled(2, 6)
+	hosts := testutil.Scaled(1, 6)
 	onHosts(t, []layout{companion, nftables, iptables}, hosts, func(h *trialHost) {
 		for _, command := range []string{"apply", "confirm", "rollback"} {
 			ends.add(h.killStep(dir, command, unharmed))
@@ -108,9 +108,9 @@ func (h *trialHost) kills(command string, steps int) int {
 	case testutil.Long():
 		return steps
 	case h.layout.name == companion.name && command == "apply":
-		return min(6, steps)
+		return min(4, steps)
 	}
-	return min(3, steps)
+	return min(2, steps)
 }
 
 // between reports whether who is what a confirmation may leave that was killed between XDP and netfilter, which no single

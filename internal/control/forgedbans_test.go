@@ -163,7 +163,12 @@ func TestBlockBesideBans(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	flooded := make(chan error, 1)
-	go func() { flooded <- testutil.SendFor("fw1", sources, func(int) bool { return ctx.Err() == nil }) }()
+	go func() {
+		flooded <- testutil.SendFor("fw1", sources, func(int) bool {
+			time.Sleep(10 * time.Millisecond) // some 50 packets a second of each, ten times the limit
+			return ctx.Err() == nil
+		})
+	}()
 	space := func() bool { n := len(h.blocked()); return n >= most-most/4 }
 	for end := time.Now().Add(2 * slow); !space() && time.Now().Before(end); {
 		time.Sleep(50 * time.Millisecond)
