@@ -58,7 +58,7 @@ func served(t *testing.T, fn func(l *lab.Lab, router, server *lab.Host) error) {
 func look(h *lab.Host, addrs ...string) (offers []Offer, err error) {
 	err = h.Do(func() error {
 		for _, a := range addrs {
-			o, err := Ask(context.Background(), netip.MustParseAddrPort(a))
+			o, err := Probe(context.Background(), netip.MustParseAddrPort(a))
 			if err != nil {
 				return err
 			}
@@ -69,8 +69,8 @@ func look(h *lab.Host, addrs ...string) (offers []Offer, err error) {
 	return offers, err
 }
 
-// TestAsk has servers whose kernels are set otherwise than the usual.
-func TestAsk(t *testing.T) {
+// TestProbe has servers whose kernels are set otherwise than the usual.
+func TestProbe(t *testing.T) {
 	served(t, func(_ *lab.Lab, router, server *lab.Host) error {
 		usual := Offer{MSS: 1460, WScale: 7, SACK: true, Timestamps: true}
 		set := func(name, value string) {

@@ -7,7 +7,7 @@ import (
 
 // Survey is what all of some servers offer: who answers for them must not offer more.
 type Survey struct {
-	Answered []netip.AddrPort // who was asked and has answered
+	Answered []netip.AddrPort // those that have answered
 	Silent   []netip.AddrPort // and who has not
 	MSS      [2]uint16        // the smallest in IPv4 and in IPv6; 0 where nobody has answered
 	WScale   int              // the smallest: a window taken for smaller than it is does no harm; -1: one has no window scaling
@@ -19,13 +19,13 @@ type Survey struct {
 // together is how long all servers have to answer.
 const together = 3 * patience
 
-// Look asks servers, one after the other from the calling thread's network namespace. Why one does not
+// Look probes servers, one after the other from the calling thread's network namespace. Why one does not
 // answer is for its own host to say.
 func Look(ctx context.Context, servers []netip.AddrPort) (s Survey) {
 	ctx, cancel := context.WithTimeout(ctx, together)
 	defer cancel()
 	for _, to := range servers {
-		o, err := Ask(ctx, to)
+		o, err := Probe(ctx, to)
 		if err != nil {
 			s.Silent = append(s.Silent, to)
 			continue

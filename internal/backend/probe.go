@@ -24,8 +24,8 @@ type Offer struct {
 // patience is how long a server has to answer.
 const patience = time.Second
 
-// Ask connects to a server and closes the connection again.
-func Ask(ctx context.Context, to netip.AddrPort) (Offer, error) {
+// Probe connects to a server and closes the connection again.
+func Probe(ctx context.Context, to netip.AddrPort) (Offer, error) {
 	d := net.Dialer{Timeout: patience}
 	c, err := d.DialContext(ctx, "tcp", to.String())
 	if err != nil {
