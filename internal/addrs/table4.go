@@ -165,3 +165,16 @@ func (t *Table4) Empty() bool { return len(t.runs) == 0 }
 
 // HasBackground reports whether any address without a line has a class other than 0.
 func (t *Table4) HasBackground() bool { return t.behind }
+
+// FirstBytes are the first bytes of the addresses that have a class other than 0: ascending ranges, with a gap between any two.
+func (t *Table4) FirstBytes() (list [][2]uint8) {
+	for _, r := range t.runs {
+		first, last := uint8(r.first>>24), uint8(r.last>>24)
+		if n := len(list); n > 0 && int(first) <= int(list[n-1][1])+1 {
+			list[n-1][1] = max(list[n-1][1], last)
+			continue
+		}
+		list = append(list, [2]uint8{first, last})
+	}
+	return list
+}

@@ -99,8 +99,26 @@ func checkTable(t *testing.T, r *rand.Rand, sets []naive) encoded {
 	}
 	for _, a := range addresses {
 		e.check(t, sets, a)
+		e.checkFirstByte(t, sets, a)
 	}
 	return e
+}
+
+// checkFirstByte fails when an address has a class and the table says that none with its first byte has.
+func (e encoded) checkFirstByte(t testing.TB, sets []naive, a netip.Addr) {
+	t.Helper()
+	if !a.Is4() || e.lookup(a) == 0 {
+		return
+	}
+	first, list := a.As4()[0], e.V4.FirstBytes()
+	if !slices.ContainsFunc(list, func(r [2]uint8) bool { return r[0] <= first && first <= r[1] }) {
+		t.Fatalf("%v: %s has a class, but first bytes are %v", sets, a, list)
+	}
+	for i := range list[1:] {
+		if int(list[i+1][0]) <= int(list[i][1])+1 {
+			t.Fatalf("%v: first bytes %v do not ascend with gaps", sets, list)
+		}
+	}
 }
 
 // Small cases come first, so that the first to fail is easy to read.

@@ -31,7 +31,7 @@ func entryPart(p *ir.Program, a *addresses, decisions []uint32, o Options, out *
 		Questions:  o.QuestionKey != 0,
 	}
 	if t := a.table.V4; !t.Empty() {
-		in.Filter4 = &entry.Filter4{Shift: t.Shift}
+		in.Filter4 = &entry.Filter4{Shift: t.Shift, FirstBytes: t.FirstBytes()}
 		if t.FilterHosts {
 			in.Filter4.Mask = uint32(t.FilterBytes()/8 - 1)
 		}

@@ -37,6 +37,8 @@ type Classes interface {
 type Filter4 struct {
 	Shift int
 	Mask  uint32 // of the index of a 64-bit word; 0: the bitmap is not for all addresses, and class4() asks it
+
+	FirstBytes [][2]uint8 // all addresses of other classes begin with a byte of these ranges, which ascend
 }
 
 // Entry is a generated entry.

@@ -30,7 +30,7 @@ func (s *section) exceeds(r *rule, asks []rule, next string) {
 	for i := range asks {
 		other := s.newLabel()
 		for _, m := range asks[i].match {
-			s.test(m, other)
+			s.test(s.value(m.Field), m.Values, other)
 		}
 		s.Add(asm.Ja.Label(toGeneral))
 		s.Mark(other)

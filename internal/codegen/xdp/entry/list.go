@@ -70,21 +70,39 @@ func (s *section) bounds(rules []rule, in ir.Range) (at []uint32) {
 
 // straight asks rules one after the other.
 func (s *section) straight(rules []rule, next string) {
+	other := ""
 	for i := range rules {
-		if s.rule(&rules[i], rules[i+1:]) {
+		repeats := i > 0 && sameMatch(&rules[i-1], &rules[i])
+		if !repeats {
+			other = s.newLabel()
+		}
+		if s.rule(&rules[i], rules[i+1:], repeats, other) {
 			return
+		}
+		if i+1 == len(rules) || !sameMatch(&rules[i], &rules[i+1]) {
+			s.Mark(other)
 		}
 	}
 	s.Add(asm.Ja.Label(next))
 }
 
-// rule asks a rule, and reports whether it matches every packet that comes so far. later are the rules behind it.
-func (s *section) rule(r *rule, later []rule) (final bool) {
+// sameMatch reports whether two rules test the same fields, for the same values.
+func sameMatch(a, b *rule) bool {
+	return slices.EqualFunc(a.match, b.match, func(a, b ir.Match) bool {
+		return a.Field == b.Field && slices.Equal(a.Values, b.Values)
+	})
+}
+
+// rule asks a rule, and reports whether it matches every packet that comes so far. later are the rules behind it. A rule that
+// repeats the tests of the one before it asks for no field: what failed them has gone to next, behind both.
+func (s *section) rule(r *rule, later []rule, repeats bool, next string) (final bool) {
 	source := &s.Program.Rules[r.number]
 	s.Say("rule " + source.Name + ": " + source.Verdict.String())
-	next, moved := s.newLabel(), s.newLabel()
-	for _, m := range r.match {
-		s.test(m, next)
+	moved := s.newLabel()
+	if !repeats {
+		for _, m := range r.match {
+			s.test(s.value(m.Field), m.Values, next)
+		}
 	}
 	var asks []rule
 	if len(r.over) > 0 {
@@ -92,7 +110,7 @@ func (s *section) rule(r *rule, later []rule) (final bool) {
 	}
 	if r.general || len(r.over) > 0 && r.protect || len(asks) > mostAsks { // general() asks the rest, too
 		s.Add(asm.Ja.Label(toGeneral))
-		return s.passed(r, true, next)
+		return len(r.match) == 0
 	}
 	if r.protect {
 		s.open(r) // before the sets, which a flood of segments of no connection need not pay for
@@ -108,27 +126,17 @@ func (s *section) rule(r *rule, later []rule) (final bool) {
 		s.Mark(moved)
 		s.loadPorts()
 	}
-	return s.passed(r, false, next)
+	return len(r.match)+len(r.dynamic)+len(r.over) == 0
 }
 
-// passed labels what follows a rule, unless every packet that came so far has matched it.
-func (s *section) passed(r *rule, general bool, next string) (final bool) {
-	if len(r.match) == 0 && (general || len(r.dynamic)+len(r.over) == 0) {
-		return true
-	}
-	s.Mark(next)
-	return false
-}
-
-// test leads to next unless the packet's value of a field is one of those asked for. It changes r1 and r2.
-func (s *section) test(m ir.Match, next string) {
-	value := s.value(m.Field)
-	last := len(m.Values) - 1
+// test leads to next unless a value is in one of some ranges. It changes r2.
+func (s *section) test(value asm.Register, in []ir.Range, next string) {
+	last := len(in) - 1
 	found := ""
 	if last > 0 {
 		found = s.newLabel()
 	}
-	for i, v := range m.Values {
+	for i, v := range in {
 		if i < last {
 			s.within(value, v, found)
 			continue

@@ -166,6 +166,7 @@ func (s *section) lookUp() bool {
 	if s.Filter4 == nil {
 		return false
 	}
+	s.firstByte(s.label("unlisted"))
 	s.Add(asm.LoadMem(asm.R1, base, s.family.source, asm.Word), asm.HostTo(asm.BE, asm.R1, asm.Word))
 	if s.Filter4.Mask != 0 {
 		s.Add(asm.Mov.Reg(asm.R4, asm.R1), asm.RSh.Imm(asm.R4, int32(s.Filter4.Shift)))
@@ -173,6 +174,33 @@ func (s *section) lookUp() bool {
 	}
 	s.Add(asm.Call.Label(xdp.Class4))
 	return true
+}
+
+// The first byte of the source is asked first where it is in few ranges, and most addresses are in none of them.
+const (
+	mostFirstRanges = 3
+	mostFirstBytes  = 64
+)
+
+// firstByte leads to unlisted when the first byte of the source says that it is of class 0.
+func (s *section) firstByte(unlisted string) {
+	list, bytes := s.Filter4.FirstBytes, 0
+	for _, r := range list {
+		bytes += int(r[1]) - int(r[0]) + 1
+	}
+	if len(list) > mostFirstRanges || bytes > mostFirstBytes {
+		return
+	}
+	s.Add(asm.LoadMem(asm.R1, base, s.family.source, asm.Byte))
+	s.test(asm.R1, byteRanges(list), unlisted)
+}
+
+// byteRanges are ranges of bytes as those of a field.
+func byteRanges(list [][2]uint8) (out []ir.Range) {
+	for _, r := range list {
+		out = append(out, ir.Range{First: uint32(r[0]), Last: uint32(r[1])})
+	}
+	return out
 }
 
 // lookUp6 is lookUp for IPv6. The filter is by a hash of the upper 32 bits, as in classify() of bpf/classify.h.

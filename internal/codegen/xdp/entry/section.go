@@ -21,6 +21,7 @@ type section struct {
 	class0 []rule // those that are left behind them for a source of class 0
 	first  int    // the index of the section's first record, or sameForAll, or tooMany
 	labels int
+	apart  []func() // code behind the rest, which few packets come to
 }
 
 // newSection is the section of a protocol, with the rules that are left of the program there.
@@ -123,6 +124,9 @@ func (s *section) body() {
 	}
 	s.Mark(s.label("default"))
 	s.decide(xdp.Decision(xdp.SlotDefault, uint8(s.Program.Default)))
+	for _, code := range s.apart {
+		code()
+	}
 }
 
 // whole leads to general() unless the packet has its whole L4 header.
