@@ -64,7 +64,8 @@ func TestPowerCut(t *testing.T) {
 	}
 }
 
-// TestOtherFirewalls boots with firewalld and nftables.service beside a policy that is in nftables itself.
+// TestOtherFirewalls boots with firewalld and nftables.service beside a policy that is in nftables itself, and has them start, stop and
+// flush while the policy is in force.
 func TestOtherFirewalls(t *testing.T) {
 	if !long {
 		return
@@ -87,7 +88,39 @@ func TestOtherFirewalls(t *testing.T) {
 				t.Errorf("status: %+v", s)
 			}
 			h.closed("with other firewalls, when all have started")
+			h.Must("systemctl start floodwall-daemon")
+			for _, command := range []string{ // starting one of the two stops the other
+				"start firewalld", "restart firewalld", "stop firewalld", "start nftables", "reload nftables", "restart nftables", "stop nftables",
+			} {
+				h.besides(target, "systemctl "+command)
+			}
 		})
+	}
+}
+
+// besides runs a command of another firewall, and waits until the daemon has put back what that removed. XDP is open at no time.
+func (h *host) besides(target, command string) {
+	h.Helper()
+	before, began := h.received(closedPort), time.Now()
+	h.Must(command)
+	for {
+		out, code := h.Command("floodwall", "status")
+		if code == 0 {
+			break
+		}
+		if time.Since(began) > 3*time.Minute {
+			h.Fatalf("%s: the policy is not put back: %s", command, out)
+		}
+	}
+	h.served()
+	closed := h.received(closedPort)
+	h.Logf("%s: %d packets passed that the policy drops", command, closed-before)
+	if target == "xdp" && closed > before {
+		h.Errorf("%s: %d packets passed XDP that it drops", command, closed-before)
+	}
+	h.served()
+	if n := h.received(closedPort) - closed; n > 0 {
+		h.Errorf("%s: status says that the policy is whole, and %d more packets passed that it drops", command, n)
 	}
 }
 
