@@ -27,7 +27,11 @@ type Policy struct {
 	Untracked []Traffic // what conntrack is kept away from, besides services
 	Placement Placement // of rules that have none of their own; "" is auto
 	Essential []Essential
-	Notes     []Note // what is allowed but may not be meant
+
+	// DHCPServers are those that the host knows where the policy runs, gateways among them. No key sets them.
+	DHCPServers []netip.Addr
+
+	Notes []Note // what is allowed but may not be meant
 
 	// BootClosed is what a host does at boot when none of the policies that were saved can be loaded: drop all but what is
 	// essential and the operator's way in. Else it drops nothing. A policy that does not say is closed when its default is

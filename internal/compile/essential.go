@@ -16,11 +16,12 @@ import (
 // its neighbors and a working path MTU. They come last, so any rule of the policy overrides them. RFC 4890 says for
 // ICMPv6, RFC 2979 for ICMP, which messages a firewall must not drop.
 type essential struct {
-	name  string // of policy.EssentialNames
-	match policy.Match
-	from  []netip.Prefix // which sources it may have; nil: any
-	each  uint64         // packets a second of one source at most, 0: as many as all may send
-	all   uint64         // of all sources together
+	name   string // of policy.EssentialNames
+	suffix string // of the rule's name, where a name has several
+	match  policy.Match
+	from   []netip.Prefix // which sources it may have; nil: any
+	each   uint64         // packets a second of one source at most, 0: as many as all may send
+	all    uint64         // of all sources together
 }
 
 // Sources that no router passes on (RFC 4291, 2.5.2 and 2.5.6).
@@ -29,14 +30,19 @@ var (
 	unspecified = netip.MustParsePrefix("::/128")
 )
 
-// essentials are all of them. An IPv6 hop limit of 255 says that no router has passed the packet on. Routers pass none with a
+// essentials are all of them, with the DHCP servers that the host knows. An IPv6 hop limit of 255 says that no router has passed the packet on. Routers pass none with a
 // link-local source either (RFC 4291, 2.5.6), while a hop limit of 1 can be arranged by a sender far away.
 //
 // The limits leave what a busy host needs, and cost it no more than some percent of a CPU when they are exhausted. One
 // source, an IPv4 /24 or IPv6 /48 for errors, which routers of anybody send, cannot use up what all have together.
-func essentials() []essential {
+func essentials(servers []netip.Addr) []essential {
 	port := func(n uint16) []policy.Port { return []policy.Port{{Proto: packet.ProtoUDP, First: n, Last: n}} }
+	known := []netip.Prefix{}
+	for _, a := range servers {
+		known = append(known, netip.PrefixFrom(a, a.BitLen()))
+	}
 	onlyTTL := func(n uint32) []policy.Range { return []policy.Range{{First: n, Last: n}} }
+	dhcp := policy.Match{SPort: port(67), Port: port(68), Family: []uint32{packet.FamilyIPv4}}
 	return []essential{
 		// Solicitations and advertisements, RFC 4861, 7.1. A router solicitation may come from ::, which has no address yet.
 		{name: "neighbors", match: policy.Match{ICMP: icmpv6(133, 135, 136), TTL: onlyTTL(255)}, each: 1000, all: 20_000},
@@ -48,8 +54,10 @@ func essentials() []essential {
 		{name: "icmp-errors", match: policy.Match{ICMP: []policy.ICMP{
 			{Type: 3, Code: -1}, {Type: 11, Code: -1}, {Type: 12, Code: -1}}}, each: 1000, all: 10_000},
 		{name: "icmpv6-errors", match: policy.Match{ICMP: icmpv6(1, 2, 3, 4)}, each: 1000, all: 10_000},
-		// A server far away answers by a relay's address or its own, so nothing tells it from others.
-		{name: "dhcp", match: policy.Match{SPort: port(67), Port: port(68), Family: []uint32{packet.FamilyIPv4}}, all: 20},
+		// A server far away answers by a relay's address or its own, and another one may answer a host that has lost its lease. So
+		// nothing tells any of them from forgers. Forgers who do not know the host's servers do not use up their limit.
+		{name: "dhcp", suffix: "-known", match: dhcp, from: known, all: 20},
+		{name: "dhcp", match: dhcp, all: 20},
 		// Servers and relays answer from the link (RFC 8415, 18.4); the option by which clients could send to a server far away
 		// is obsolete.
 		{name: "dhcpv6", match: policy.Match{SPort: port(547), Port: port(546), Family: []uint32{packet.FamilyIPv6}},
@@ -73,13 +81,13 @@ func (e *essential) limits() (list []policy.Over) {
 }
 
 // essentials adds the rules: each behind one that drops what exceeds its limits.
-func (l *lowering) essentials(said []policy.Essential) {
-	for _, e := range essentials() {
+func (l *lowering) essentials(said []policy.Essential, servers []netip.Addr) {
+	for _, e := range essentials(servers) {
 		i := slices.IndexFunc(said, func(s policy.Essential) bool { return s.Name == e.name })
-		if i >= 0 && said[i].Off {
+		if i >= 0 && said[i].Off || e.from != nil && len(e.from) == 0 {
 			continue
 		}
-		rule := ir.Rule{Name: "essential:" + e.name, Kind: ir.RuleKindEssential, Match: fieldMatches(e.match)}
+		rule := ir.Rule{Name: "essential:" + e.name + e.suffix, Kind: ir.RuleKindEssential, Match: fieldMatches(e.match)}
 		if e.from != nil {
 			rule.Src = []ir.AddrMatch{{Sets: []int{l.sourceSet(e.from)}}}
 		}

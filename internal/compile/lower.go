@@ -64,7 +64,7 @@ func Lower(p *policy.Policy) (*ir.Program, []string, error) {
 	}
 	l.program.Untracked.Loopback = slices.Contains(p.Untracked, policy.Loopback)
 	if p.Default == policy.Drop {
-		l.essentials(p.Essential)
+		l.essentials(p.Essential, p.DHCPServers)
 	}
 	l.structural(p.Off | p.Observed)
 	if n := l.dynamicSets(); n > xdp.MaxDynamicSets {

@@ -113,12 +113,12 @@ func ownAddresses() []netip.Addr {
 	return own
 }
 
-// settle decides of each protected service where it lives, with notes on those that leave it open. Those on this host are kept
+// settle gives a policy what this host knows. It decides of each protected service where it lives, with notes on those that leave it open. Those on this host are kept
 // out of conntrack unless they say how they are tracked.
 func settle(p *policy.Policy, host *hostfacts.Facts) (*policy.Policy, []string) {
 	var notes []string
 	out := *p
-	out.Services = slices.Clone(p.Services)
+	out.Services, out.DHCPServers = slices.Clone(p.Services), host.DHCPServers
 	for i := range out.Services {
 		s := &out.Services[i]
 		if s.Syn == nil || s.Syn.Mode != policy.SynModeAuto {

@@ -3,6 +3,7 @@ package hostfacts
 import (
 	"context"
 	"fmt"
+	"net/netip"
 	"slices"
 
 	"github.com/vishvananda/netlink"
@@ -10,12 +11,13 @@ import (
 
 	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/ethtool"
+	"github.com/floodwall/floodwall/internal/lifeline"
 	"github.com/floodwall/floodwall/internal/netfilter"
 	"github.com/floodwall/floodwall/policy"
 )
 
 // Facts are what this host is, as far as lowering a policy and planning it for a target depend on it. Without protected
-// services that is nothing, and all fields are zero.
+// services that is only DHCPServers, and all other fields are zero.
 type Facts struct {
 	Known     bool // a host was asked; else nothing is known of one
 	Listeners []Listener
@@ -27,6 +29,8 @@ type Facts struct {
 	TCP       TCP
 	Kernel    Kernel
 	Servers   map[string]Servers // of the services behind this host, by the service's name
+
+	DHCPServers []netip.Addr // that this host knows, gateways among them; asked where the policy passes their answers as essential
 }
 
 // Device is a device that is to be filtered.
@@ -46,6 +50,9 @@ type Kernel struct {
 // Discover asks what a policy for these devices depends on; nil are those of the policy.
 func Discover(ctx context.Context, p *policy.Policy, devices []string) (f *Facts, err error) {
 	f = &Facts{}
+	if p.Default == policy.Drop {
+		f.DHCPServers, _ = lifeline.System.DHCPServers() // those that cannot be listed share the limit of all others
+	}
 	if !slices.ContainsFunc(p.Services, protected) {
 		return f, nil
 	}

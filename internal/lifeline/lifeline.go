@@ -1,5 +1,5 @@
 // Package lifeline finds the addresses without which the host it runs on is cut off, and which nobody but a forger has
-// banned: its own and those of its links, its gateways and resolvers, and where its operators are logged in from.
+// banned: its own and those of its links, its gateways, resolvers and DHCP servers, and where its operators are logged in from.
 package lifeline
 
 import (
@@ -20,6 +20,7 @@ type Files struct {
 	Resolvers []string // resolv.conf(5)
 	Sessions  string   // the directory of systemd-logind's sessions
 	Users     string   // utmp(5)
+	Leases    []string // patterns of the files in which DHCP clients keep their leases
 }
 
 // System is where these files are. systemd-resolved writes itself into /etc/resolv.conf, and whom it asks into its own.
@@ -27,18 +28,24 @@ var System = Files{
 	Resolvers: []string{"/etc/resolv.conf", "/run/systemd/resolve/resolv.conf"},
 	Sessions:  "/run/systemd/sessions",
 	Users:     "/run/utmp",
+	Leases: []string{
+		"/run/systemd/netif/leases/*",                                                // systemd-networkd
+		"/var/lib/dhcp/dhclient*.leases",                                             // dhclient
+		"/var/lib/NetworkManager/*.lease",                                            // NetworkManager, with dhclient or its own client
+		"/var/lib/dhcpcd/*.lease", "/var/lib/dhcpcd5/*.lease", "/run/dhcpcd/*.lease", // dhcpcd
+	},
 }
 
 // Find lists what this network namespace, and the host by its files, cannot do without, sorted. What cannot be read is
 // returned as an error beside what can.
 func (f Files) Find() ([]netip.Prefix, error) {
 	links, errLinks := linkPrefixes()
-	gateways, errGateways := gateways()
+	gateways, errGateways := gateways(func(*netlink.Route) bool { return true }, netlink.FAMILY_V4, netlink.FAMILY_V6)
 	found := slices.Concat(links, gateways)
 	for _, file := range f.Resolvers {
 		found = append(found, resolvers(file)...)
 	}
-	for _, a := range slices.Concat(loginSessions(f.Sessions), utmpSessions(f.Users)) {
+	for _, a := range slices.Concat(loginSessions(f.Sessions), utmpSessions(f.Users), f.leaseServers()) {
 		found = appendHost(found, a)
 	}
 	slices.SortFunc(found, func(a, b netip.Prefix) int {
@@ -90,8 +97,8 @@ func prefixOf(n *net.IPNet) (netip.Prefix, bool) {
 	return netip.PrefixFrom(a, ones).Masked(), true
 }
 
-// gateways are the next hops of all routes.
-func gateways() (list []netip.Prefix, err error) {
+// gateways are the next hops of the routes for which of holds.
+func gateways(of func(*netlink.Route) bool, families ...int) (list []netip.Prefix, err error) {
 	seen := map[netip.Addr]bool{}
 	add := func(ip net.IP) {
 		if a, ok := netip.AddrFromSlice(ip); ok && !seen[a] {
@@ -99,8 +106,11 @@ func gateways() (list []netip.Prefix, err error) {
 			list = appendHost(list, a)
 		}
 	}
-	for _, family := range []int{netlink.FAMILY_V4, netlink.FAMILY_V6} {
+	for _, family := range families {
 		err := netlink.RouteListFilteredIter(family, &netlink.Route{}, 0, func(r netlink.Route) bool {
+			if !of(&r) {
+				return true
+			}
 			add(r.Gw)
 			if via, ok := r.Via.(*netlink.Via); ok {
 				add(via.Addr)
