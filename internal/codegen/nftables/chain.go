@@ -45,39 +45,44 @@ func (n *generator) stage(name string, s plan.Stage, checks stageChecks, outside
 	if header < 0 {
 		header = len(checks.dropping)
 	}
-	n.writeChecks(checks.dropping[:header], "drop")
+	guards := n.checkLines(checks.dropping[:header], "drop")
 	checks.dropping = checks.dropping[header:]
 	place := chainInput{fragments: anyFragment, outside: outside}
 	if slices.ContainsFunc(checks.all(), readsL4) || n.plan.PartsFragments(s, steps) {
-		n.fragments(name, s, steps, checks, place)
+		guards = append(guards, n.fragments(name, s, steps, checks, place)...)
 		place.fragments = firstFragment
 	}
-	n.writeChecks(checks.dropping, "drop")
+	n.guards(name, append(guards, n.checkLines(checks.dropping, "drop")...))
 	n.observe(name, checks.observed)
 	n.steps(name, steps, s, place)
 	n.end()
 }
 
-// fragments writes the chain for later fragments, and the lines that send them there; or, when nothing would be decided
-// there, those that let them go.
-func (n *generator) fragments(name string, s plan.Stage, steps []plan.Step, checks stageChecks, p chainInput) {
+// fragments writes the chain for later fragments, and returns the lines that send them there; or, when nothing would be
+// decided there, those that let them go.
+func (n *generator) fragments(name string, s plan.Stage, steps []plan.Step, checks stageChecks, p chainInput) []guardLine {
 	main := n.writing
 	n.writing = &strings.Builder{}
 	name += "-fragments"
 	n.chain(name, "")
-	n.writeChecks(slices.DeleteFunc(slices.Clone(checks.dropping), readsL4), "drop")
+	n.plainGuards(n.checkLines(slices.DeleteFunc(slices.Clone(checks.dropping), readsL4), "drop"), "")
 	n.observe(name, slices.DeleteFunc(slices.Clone(checks.observed), readsL4))
 	p.fragments = laterFragments
 	n.steps(name, steps, s, p)
 	verdict := "accept"
 	if text := n.writing.String(); strings.Contains(text, "counter name ") || strings.Contains(text, "jump ") {
 		verdict = "goto " + name
+		if !n.plan.DefaultActs(s) {
+			n.line("accept") // a chain that is called may have sent them here
+		}
 		n.end()
 	}
 	n.writing = main
-	n.remark("later fragments have no ports, flags or types")
-	n.line("ip frag-off & 0x1fff != 0", verdict)
-	n.line("frag frag-off != 0", verdict)
+	const remark = "later fragments have no ports, flags or types"
+	return []guardLine{
+		{remark, "ip frag-off & 0x1fff != 0", []string{verdict}},
+		{remark, "frag frag-off != 0", []string{verdict}},
+	}
 }
 
 // steps writes the rules of a stage into a chain, and the default when it is decided there.
@@ -260,7 +265,7 @@ func (n *generator) hook(name string, steps []plan.Step, next string, p chainInp
 	n.chain(name, name+" priority "+priorityFilter)
 	p.outside = n.entrance(plan.StageFilter, all)
 	if n.plan.PartsFragments(plan.StageFilter, all) {
-		n.fragments(name, plan.StageFilter, steps, stageChecks{}, p)
+		n.guards(name, n.fragments(name, plan.StageFilter, steps, stageChecks{}, p))
 	}
 	n.rules(name, steps, plan.StageFilter, p)
 	if next != "" {

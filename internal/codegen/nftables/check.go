@@ -78,7 +78,7 @@ var checkTable = [packet.NumChecks]checkTests{
 	},
 	packet.TCPFlags: {header: true, lines: []string{"tcp flags & (fin|syn|rst|ack|urg) != { syn, syn|urg, syn|ack, rst, rst|ack, " +
 		"fin|ack, fin|ack|urg, ack, ack|urg }"}},
-	packet.PortZero:      {header: true, lines: []string{"meta l4proto { tcp, udp } th dport 0", "tcp sport 0"}},
+	packet.PortZero:      {header: true, lines: []string{"tcp dport 0", "udp dport 0", "tcp sport 0"}},
 	packet.UDPSourceZero: {header: true, lines: []string{"udp sport 0"}},
 	packet.TCPOptions:    {left: "nft cannot follow options; TCP stops reading them at one of a wrong length"},
 	packet.SYNData:       {left: "nft cannot compare the header's length with the packet's; TCP keeps the data for Fast Open only"},
@@ -158,37 +158,33 @@ func (n *generator) checks(s plan.Stage) (at stageChecks) {
 	return at
 }
 
-// writeChecks writes the lines of checks, which count and end with a verdict.
-func (n *generator) writeChecks(list []packet.Check, verdict string) {
+// checkLines are the lines of checks, which count and end with a verdict.
+func (n *generator) checkLines(list []packet.Check, verdict string) (lines []guardLine) {
 	for _, c := range list {
 		if n.out.Checks[c] == "" {
 			n.out.Checks[c] = n.counter("check", c.String())
 		}
 		doc, _, _ := strings.Cut(c.Info().Doc, " (")
-		n.remark("check %s: %s", c, doc)
-		n.writeCheck(c, verdict)
-	}
-}
-
-func (n *generator) writeCheck(c packet.Check, verdict string) {
-	check, count := checkTable[c], countText(n.out.Checks[c])
-	last := len(check.lines) - 1
-	for i, line := range check.lines {
-		if i < last || check.within == nil {
-			n.line(line, count, verdict)
-			continue
-		}
-		n.line(line, "jump", n.called("check-"+c.String(), func() {
-			for _, within := range check.within {
-				n.line(within, count, verdict)
+		remark, count := fmt.Sprintf("check %s: %s", c, doc), countText(n.out.Checks[c])
+		check := checkTable[c]
+		for i, text := range check.lines {
+			line := guardLine{remark, text, []string{count, verdict}}
+			if check.within != nil && i == len(check.lines)-1 {
+				line.words = []string{"jump", n.called("check-"+c.String(), func() {
+					for _, within := range check.within {
+						n.line(within, count, verdict)
+					}
+				})}
 			}
-		}))
+			lines = append(lines, line)
+		}
 	}
+	return lines
 }
 
 // observe has a chain called that counts the first of some checks that a packet fails.
 func (n *generator) observe(name string, list []packet.Check) {
 	if len(list) > 0 {
-		n.line("jump", n.called(name+"-observed", func() { n.writeChecks(list, "return") }))
+		n.line("jump", n.called(name+"-observed", func() { n.plainGuards(n.checkLines(list, "return"), "") }))
 	}
 }
