@@ -205,7 +205,8 @@ func TestConditionCounts(t *testing.T) {
 	}
 }
 
-// TestLimitRefills has a limit of 200/s with space for 20 packets pass these at once, and later what the time has added.
+// TestLimitRefills has a limit of 200/s with space for 20 packets pass these at once, and later what the time has added. A sender
+// that a busy machine holds up for more than a tenth of a second has a full bucket, which time adds nothing to.
 func TestLimitRefills(t *testing.T) {
 	if !testutil.Inside(t) {
 		return
@@ -220,16 +221,22 @@ func TestLimitRefills(t *testing.T) {
 		}
 		began := time.Now()
 		const sent = 600
+		last, tokens, least := began, 20.0, 0.0
 		for range sent {
 			w.send(frame)
+			now := time.Now()
+			last, tokens = now, min(20, tokens+200*now.Sub(last).Seconds())
+			if tokens >= 1 {
+				tokens, least = tokens-1, least+1
+			}
 			time.Sleep(500 * time.Microsecond)
 		}
 		elapsed := time.Since(began)
 		got := c.read(t, sent)
-		passed := got[names(ir.Reason{Kind: ir.ReasonDefault})]
-		want := 20 + 200*elapsed.Seconds()
-		if float64(passed) > want+1 || float64(passed) < want*0.95-1 || passed+got[names(ir.Reason{Kind: ir.ReasonRule})] != sent {
-			t.Errorf("%s: %v passed in %v, want %.1f; counters %v", c.name, passed, elapsed, want, got)
+		passed := float64(got[names(ir.Reason{Kind: ir.ReasonDefault})])
+		most := 20 + 200*elapsed.Seconds()
+		if passed > most+1 || passed < least*0.95-1 || int(passed)+got[names(ir.Reason{Kind: ir.ReasonRule})] != sent {
+			t.Errorf("%s: %v passed in %v, want %.1f to %.1f; counters %v", c.name, passed, elapsed, least, most, got)
 		}
 		c.remove(t)
 	}
