@@ -321,3 +321,18 @@ func TestPlaceMany(t *testing.T) {
 		}
 	}
 }
+
+// TestPlaceLookups has the cost model see that rules in verdict maps cost together what a few do.
+func TestPlaceLookups(t *testing.T) {
+	predicted := func(rules int) float64 {
+		text := "checks: off\nrules:\n"
+		for i := range rules {
+			text += fmt.Sprintf("  - {name: r%d, from: 10.0.%d.%d, proto: udp, port: %d, then: drop}\n", i, i>>8, i&255, 1000+2*i)
+		}
+		mix := cost.Mix{Seconds: 1, Arrived: 1_000_000, Forwarded: 1_000_000}
+		return place(t, lower(t, text).program, plan.TargetNftables, mix).Costs.Predicted.PerPacket
+	}
+	if few, many := predicted(8), predicted(500); many > 1.5*few {
+		t.Errorf("500 rules are predicted to cost %.1f ns a packet, 8 rules %.1f", many, few)
+	}
+}

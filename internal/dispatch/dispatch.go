@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"math"
 	"slices"
 
 	"github.com/floodwall/floodwall/internal/ir"
@@ -27,6 +28,37 @@ type Lookup struct {
 	Known int     // the protocol that packets are known to have, -1 where there is none; it matters to ports
 	Maps  [2]*Map // of each family where the key is an address, else only the first; nil: it selects nothing
 	Lists [][]Node
+	Cost  int // an estimate: as many rules that a packet does not match cost it as much
+}
+
+// Asked are the rules of an arranged list that stand in lookups, with the number of rules for which a packet is asked instead:
+// the first rule of a lookup has what the lookup costs, the others have 0.
+func Asked(nodes []Node) map[int]int {
+	asked := map[int]int{}
+	for _, n := range nodes {
+		if n.Lookup == nil {
+			continue
+		}
+		first := n.Lookup.mark(asked)
+		asked[first] = n.Lookup.Cost
+	}
+	return asked
+}
+
+// mark enters the rules of a lookup with 0, and returns the first of them.
+func (l *Lookup) mark(asked map[int]int) (first int) {
+	first = math.MaxInt
+	for _, list := range l.Lists {
+		for _, n := range list {
+			at := n.Rule
+			if n.Lookup != nil {
+				at = n.Lookup.mark(asked)
+			}
+			asked[at] = 0
+			first = min(first, at)
+		}
+	}
+	return first
 }
 
 // The estimated costs of lookups, in rules that a packet does not match (measured on nftables: docs/design/netfilter.md).
@@ -186,7 +218,8 @@ func (a *arranger) lookup(rules []int, k Key, p place) (l *Lookup, cost int) {
 	if copies > mostCopies*a.lines(rules)+listRules {
 		return nil, 0
 	}
-	return l, cost + longest/2
+	l.Cost = cost + longest/2
+	return l, l.Cost
 }
 
 // Joined reports whether a lookup by ports has to look at the protocol as well.

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/floodwall/floodwall/internal/cost"
+	"github.com/floodwall/floodwall/internal/dispatch"
 	"github.com/floodwall/floodwall/internal/ir"
 	"github.com/floodwall/floodwall/internal/match"
 	"github.com/floodwall/floodwall/internal/packet"
@@ -57,19 +58,22 @@ func allChecks(of packet.CheckSet) (list []packet.Check) {
 func (pl *Plan) station(s Stage, flow cost.Flow, steps []Step) cost.Station {
 	out := cost.Station{Stage: string(s), Flow: flow, Steps: make([]cost.Step, 0, len(steps)+1)}
 	out.Steps = append(out.Steps, cost.Step{Each: pl.once(s, steps)})
+	if flow == cost.Forwarded { // what is for this host alone stands in the input chain
+		steps = slices.DeleteFunc(slices.Clone(steps), func(step Step) bool { return pl.flow(&pl.Program.Rules[step.Rule]) == cost.Local })
+	}
+	lookups := pl.lookups(s, steps)
 	for i, step := range steps {
 		r := &pl.Program.Rules[step.Rule]
-		to := pl.flow(r)
-		if flow == cost.Forwarded && to == cost.Local {
-			continue // it stands in the input chain only
-		}
-		one := cost.Step{Rule: r.Name, Flow: to, Drops: r.Verdict != ir.Pass && !r.Observe}
+		one := cost.Step{Rule: r.Name, Flow: pl.flow(r), Drops: r.Verdict != ir.Pass && !r.Observe}
 		if r.Observe { // its packets go on
 			one.Rule = ""
 		}
 		switch {
 		case s != StageXDP:
 			one.Each, one.Matched = pl.asked(r, flow)
+			if rules, ok := lookups[i]; ok {
+				one.Each = cost.Asked{Rules: rules}
+			}
 		case i < tabled:
 			one.Each.Rules = 1
 			one.Matched.Limits = len(r.Over)
@@ -77,6 +81,20 @@ func (pl *Plan) station(s Stage, flow cost.Flow, steps []Step) cost.Station {
 		out.Steps = append(out.Steps, one)
 	}
 	return out
+}
+
+// lookups are the steps of a stage in nftables that stand in verdict maps, by their index, with the rules that a packet is
+// asked for in their place.
+func (pl *Plan) lookups(s Stage, steps []Step) map[int]int {
+	if s == StageXDP || pl.Target == TargetIptables {
+		return nil
+	}
+	list := make([]dispatch.Rule, len(steps))
+	for i, step := range steps {
+		r := &pl.Program.Rules[step.Rule]
+		list[i] = dispatch.Rule{Rule: r, Lines: 1, Fixed: r.Protect > 0}
+	}
+	return dispatch.Asked(dispatch.Arrange(pl.Program.Sets, list))
 }
 
 // tabled is the number of rules in XDP from which on further ones cost nothing: a packet then selects rows of tables, which
