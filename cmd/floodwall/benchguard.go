@@ -50,11 +50,11 @@ func (e *env) benchGuard(c *cobra.Command, path string) error {
 }
 
 func (e *env) printFindings(findings []guard.Finding) {
-	t := newTable("PACKET", ">INSTRUCTIONS", ">MOST", ">LOADS", ">STACK STORES", ">ATOMICS", ">HELPERS", "")
+	t := newTable("PACKET", ">INSTRUCTIONS", ">MOST", ">LOADS", ">STACK STORES", ">SHARED WRITES", ">ATOMICS", ">HELPERS", "")
 	for i := range findings {
 		f := &findings[i]
 		row := []string{f.Kind}
-		for _, n := range []int{f.Instructions, f.Most, f.Loads, f.StackStores, f.Atomics, f.Helpers} {
+		for _, n := range []int{f.Instructions, f.Most, f.Loads, f.StackStores, f.Shared, f.Atomics, f.Helpers} {
 			row = append(row, fmt.Sprint(n))
 		}
 		t.row(append(row, guardState(f))...)

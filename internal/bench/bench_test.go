@@ -76,6 +76,7 @@ var wantRows = map[string][]string{
 		"synproxy/clients/synproxy/router/syn=1Mpps", "synproxy/clients/floodwall/host/ack=1Mpps",
 		"synproxy/bulk/to-server/xdp-pass/host", "synproxy/bulk/to-client/floodwall/router",
 	},
+	"scale": {"scale/least/cpus=1", "scale/drop/cpus=2", "scale/limit-within/cpus=2", "scale/syn/cpus=2"},
 	"program": {
 		"program/empty/packet=udp4", "program/floodwall/checks=strict/packet=ext6", "program/floodwall/rules=10000/packet=banned",
 		"program/floodwall/syn=off/packet=segment4", "program/floodwall/syn=always/packet=stray6",

@@ -19,6 +19,7 @@ import (
 	"github.com/floodwall/floodwall/internal/bench/program"
 	"github.com/floodwall/floodwall/internal/bench/report"
 	"github.com/floodwall/floodwall/internal/bench/rig"
+	"github.com/floodwall/floodwall/internal/bench/scale"
 	"github.com/floodwall/floodwall/internal/bench/sets"
 	"github.com/floodwall/floodwall/internal/bench/synproxy"
 	"github.com/floodwall/floodwall/internal/lab"
@@ -43,6 +44,7 @@ var Experiments = []Experiment{
 	{"conntrack", "a web server whose conntrack table is full, and what helps, by an article of 2023", conntrack.Run},
 	{"dns", "a resolver and its clients under a flood of spoofed ANY queries, with unbound's own limits beside", dns.Run},
 	{"synproxy", "a web server under floods of SYNs and ACKs, with syncookies and SYNPROXY beside, by a talk of 2021", synproxy.Run},
+	{"scale", "one to all CPUs at a time, each with a receive queue of its own: drop, limit, SYN cookies", scale.Run},
 	{"program", "nanoseconds of the loaded program per kind of packet, without a network", program.Run},
 }
 

@@ -6,6 +6,7 @@ type Counts struct {
 	Loads        int `json:"loads"`        // from memory, the stack included
 	Stores       int `json:"stores"`       // to memory other than the stack
 	StackStores  int `json:"stack-stores"` // to the stack
+	Shared       int `json:"shared"`       // stores and atomics to memory that all CPUs have in common
 	Atomics      int `json:"atomics"`      // read and write in one
 	Calls        int `json:"calls"`        // of functions of the program, and tail calls
 	Helpers      int `json:"helpers"`      // calls of the kernel's functions. Their own instructions are not counted.
@@ -14,7 +15,7 @@ type Counts struct {
 // Plus is the sum of two runs.
 func (c Counts) Plus(o Counts) Counts {
 	return Counts{
-		c.Instructions + o.Instructions, c.Loads + o.Loads, c.Stores + o.Stores, c.StackStores + o.StackStores,
+		c.Instructions + o.Instructions, c.Loads + o.Loads, c.Stores + o.Stores, c.StackStores + o.StackStores, c.Shared + o.Shared,
 		c.Atomics + o.Atomics, c.Calls + o.Calls, c.Helpers + o.Helpers,
 	}
 }
@@ -23,6 +24,6 @@ func (c Counts) Plus(o Counts) Counts {
 func (c Counts) Over(n int) Counts {
 	mean := func(sum int) int { return (sum + n/2) / n }
 	return Counts{
-		mean(c.Instructions), mean(c.Loads), mean(c.Stores), mean(c.StackStores), mean(c.Atomics), mean(c.Calls), mean(c.Helpers),
+		mean(c.Instructions), mean(c.Loads), mean(c.Stores), mean(c.StackStores), mean(c.Shared), mean(c.Atomics), mean(c.Calls), mean(c.Helpers),
 	}
 }

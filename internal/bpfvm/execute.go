@@ -222,7 +222,15 @@ func (c *cpu) store(i instruction, v uint64) error {
 	} else {
 		c.counts.Stores++
 	}
+	c.countShared(r)
 	return nil
+}
+
+// countShared counts a write to memory that all CPUs share.
+func (c *cpu) countShared(r *region) {
+	if r != nil && r.shared {
+		c.counts.Shared++
+	}
 }
 
 // Atomic operations: the imm of the instruction (RFC 9669, 5.3).
@@ -245,7 +253,8 @@ func (c *cpu) atomic(i instruction) error {
 	}
 	at := c.r[i.dst] + uint64(int64(i.off))
 	if i.imm == atomicRelease {
-		_, err := c.setNumber(at, size, c.r[i.src])
+		r, err := c.setNumber(at, size, c.r[i.src])
+		c.countShared(r)
 		return err
 	}
 	old, _, err := c.number(at, size)
@@ -262,7 +271,8 @@ func (c *cpu) atomic(i instruction) error {
 	case i.imm&atomicFetch != 0:
 		c.r[i.src] = old
 	}
-	_, err = c.setNumber(at, size, next)
+	r, err := c.setNumber(at, size, next)
+	c.countShared(r)
 	return err
 }
 

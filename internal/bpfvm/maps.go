@@ -36,6 +36,7 @@ func (m *Machine) openTable(id ebpf.MapID) (t *table, err error) {
 	count := uint64(opened.MaxEntries())
 	switch opened.Type() {
 	case ebpf.Array:
+		t.object.shared = true
 		t.object.size += count * t.stride
 		t.object.read = m.behindHeader(t.readArray)
 		if opened.Flags()&unix.BPF_F_MMAPABLE != 0 {
@@ -158,6 +159,7 @@ func (m *Machine) setElement(t *table, key, value []byte) *region {
 	copy(bytes[m.layout.hashKey:], key)
 	copy(bytes[m.elementValue(t):], value)
 	r := m.addPassing(t.object.name+": element", bytes)
+	r.shared = true
 	t.elements[string(key)] = r
 	return r
 }

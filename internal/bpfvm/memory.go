@@ -27,6 +27,7 @@ type region struct {
 	read    func(offset uint64, into []byte) error // from the kernel
 	written map[uint64]byte                        // over what the kernel has
 	stack   bool                                   // the program's
+	shared  bool                                   // by all CPUs: the values of maps that have not one for each
 	passing bool                                   // until Forget
 }
 

@@ -191,3 +191,26 @@ func TestSame(t *testing.T) {
 		}
 	}
 }
+
+// TestShared counts the writes to memory that all CPUs share: a line of cache that several write goes from one to the other with
+// each packet. Only what is charged to a limit writes there, to the line of its prefix: a packet within a limit, and an answer to
+// a SYN, of which each prefix may have so many.
+func TestShared(t *testing.T) {
+	testutil.RequireRoot(t)
+	want := map[string]int{
+		"rules=20/strict": 0, "rules=500/listed": 0, "limit/over": 0, "limit/within": 1, "syn": 1, "ack": 0, "connection": 0,
+	}
+	var bounds []Bound
+	for kind := range want {
+		bounds = append(bounds, Bound{Kind: kind})
+	}
+	found, err := Measure(context.Background(), bounds, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range found {
+		if f.Shared != want[f.Kind] {
+			t.Errorf("%s: %d writes to shared memory, want %d", f.Kind, f.Shared, want[f.Kind])
+		}
+	}
+}
