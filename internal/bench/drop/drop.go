@@ -38,15 +38,16 @@ func Run(ctx context.Context, s *rig.Session) error {
 // addFloodwall adds the programs of policies.
 func addFloodwall(ctx context.Context, b *rig.Builder) error {
 	builtIn := 0 // rules that every program has, whatever the policy
-	for _, c := range cases() {
+	applied := map[string]*rig.Applied{}
+	for _, c := range cases(b.Quick) {
 		b.Steps.Show("applying %s", c.label)
-		verdicts := map[string]string{}
-		if c.packet != "" {
-			verdicts[c.packet] = c.reason
-		}
-		a, err := b.XDP.Apply(ctx, c.policy, rig.Expect(verdicts))
-		if err != nil {
-			return fmt.Errorf("floodwall: %s: %w", c.label, err)
+		a := applied[c.policy]
+		if a == nil {
+			var err error
+			if a, err = apply(ctx, b, &c); err != nil {
+				return fmt.Errorf("floodwall: %s: %w", c.label, err)
+			}
+			applied[c.policy] = a
 		}
 		label := "floodwall: " + c.label
 		if c.rules == 0 {
@@ -56,11 +57,24 @@ func addFloodwall(ctx context.Context, b *rig.Builder) error {
 			label += fmt.Sprintf(" (merged to %s)", report.CountText(left))
 		}
 		b.Add(&rig.Rate{
-			Name: "floodwall/" + c.name, Label: label, Subject: rig.Subject{Site: b.XDP, Program: b.Own(a.Program)},
+			Name: "floodwall/" + c.name, Label: label, Subject: rig.Subject{Site: b.XDP, Program: a.Program},
 			Flood: c.flood, Flows: c.flows, Share: c.share, Extra: []lab.Metric{{Value: a.Seconds, Unit: "apply-s"}},
 		})
 	}
 	return nil
+}
+
+// apply loads the program of a case.
+func apply(ctx context.Context, b *rig.Builder, c *testCase) (*rig.Applied, error) {
+	verdicts := map[string]string{}
+	if c.packet != "" {
+		verdicts[c.packet] = c.reason
+	}
+	a, err := b.XDP.Apply(ctx, c.policy, rig.Expect(verdicts))
+	if err == nil {
+		b.Own(a.Program)
+	}
+	return a, err
 }
 
 func addIptables(ctx context.Context, b *rig.Builder) error {
