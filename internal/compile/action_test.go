@@ -108,11 +108,12 @@ func lost(t *testing.T, s *datapath.Samples) uint64 {
 // drained counts the samples that are there, all of one slot.
 func drained(t *testing.T, s *datapath.Samples, slot uint32) (n int) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 150*time.Millisecond)
-	defer cancel()
 	for {
+		ctx, cancel := context.WithTimeout(t.Context(), 150*time.Millisecond) // each, as a busy machine takes long for all
 		sample, err := s.Read(ctx)
-		if ctx.Err() != nil {
+		late := ctx.Err() != nil
+		cancel()
+		if late && err != nil {
 			return n
 		}
 		if err != nil || sample.Slot != slot {

@@ -15,23 +15,18 @@ import (
 // guarding is an image that drops everything both ways: its rules what comes in, a guard's limit, which allows nothing,
 // what leaves from UDP port 53. Both count in the slot. It has a program for what XDP has passed, too, which is nothing.
 func guarding(slot uint32) *xdp.Image {
-	const (
-		guardSize = 56      // struct guard of bpf/verify.h
-		anyCost   = 1 << 16 // struct limit_info of bpf/limit.h: above a debt of at most 0
-	)
+	const anyCost = 1 << 16 // struct limit_info of bpf/limit.h: above a debt of at most 0
 	im := always(slot, 1)
 	im.Egress, im.Ingress, im.Slots = true, true, slot+1
 	im.Constants["guarded"] = true
 	im.Shapes = map[string]xdp.Shape{
-		xdp.Guards:     {ValueSize: guardSize, Entries: 1},
+		xdp.Guards:     {ValueSize: uint32(xdp.GuardSize), Entries: 1},
 		xdp.GuardPorts: {ValueSize: packet.PortNone, Entries: 1},
 		xdp.LimitInfos: {ValueSize: xdp.LimitInfoSize, Entries: 1},
 		xdp.HostPorts:  {ValueSize: packet.PortUDP, Entries: 1},
 	}
 	im.Fill = func(memory map[string][]byte) error {
-		guard := memory[xdp.Guards]
-		binary.NativeEndian.PutUint32(guard[44:], slot)
-		binary.NativeEndian.PutUint32(guard[48:], 1) // it limits
+		xdp.Put(memory[xdp.Guards], xdp.GuardRecord{Slot: slot, Flags: 1}) // it limits
 		memory[xdp.GuardPorts][packet.PortUDP+53] = 1
 		binary.NativeEndian.PutUint64(memory[xdp.LimitInfos], anyCost)
 		return nil

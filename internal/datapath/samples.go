@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"time"
+	"unsafe"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/ringbuf"
@@ -52,7 +53,7 @@ func (g *Generation) Sampled() (map[uint32]uint32, error) {
 		return nil, err
 	}
 	oneIn := map[uint32]uint32{}
-	const sample = 4 // the offset in struct action
+	const sample = int(unsafe.Offsetof(xdp.ActionRecord{}.Sample))
 	for slot := range len(memory[xdp.Actions]) / xdp.ActionSize {
 		if n := binary.NativeEndian.Uint32(memory[xdp.Actions][xdp.ActionSize*slot+sample:]); n > 0 {
 			oneIn[uint32(slot)] = n

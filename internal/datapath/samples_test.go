@@ -3,7 +3,6 @@ package datapath_test
 import (
 	"bytes"
 	"context"
-	"encoding/binary"
 	"errors"
 	"math"
 	"runtime"
@@ -25,10 +24,9 @@ func acting(verdict uint8, slip, sample uint32) *xdp.Image {
 	im.Constants["answers"] = verdict == truncate
 	im.Constants["specials"] = true
 	im.Constants["sampling"] = sample > 0
-	im.Shapes = map[string]xdp.Shape{xdp.Actions: {ValueSize: xdp.ActionSize, Entries: ruleSlot + 1}}
+	im.Shapes = map[string]xdp.Shape{xdp.Actions: {ValueSize: uint32(xdp.ActionSize), Entries: ruleSlot + 1}}
 	im.Fill = func(memory map[string][]byte) error {
-		binary.NativeEndian.PutUint32(memory[xdp.Actions][xdp.ActionSize*ruleSlot:], slip)
-		binary.NativeEndian.PutUint32(memory[xdp.Actions][xdp.ActionSize*ruleSlot+4:], sample)
+		xdp.Put(memory[xdp.Actions][xdp.ActionSize*ruleSlot:], xdp.ActionRecord{Slip: slip, Sample: sample})
 		return nil
 	}
 	return im

@@ -8,9 +8,79 @@ import (
 	_ "embed"
 	"fmt"
 	"io"
+	"structs"
 
 	"github.com/cilium/ebpf"
 )
+
+type floodwallAction struct {
+	_          structs.HostLayout
+	Slip       uint32
+	Sample     uint32
+	Report     uint32
+	Protection uint32
+}
+
+type floodwallCondition struct {
+	_       structs.HostLayout
+	Payload [2]struct {
+		_        structs.HostLayout
+		Patterns uint64
+		At       uint16
+		Places   uint16
+		Asked    uint16
+		Not      uint16
+	}
+	Names    uint32
+	NoNames  uint32
+	Limit    uint32
+	Layers   uint32
+	Flags    uint32
+	Slot     uint32
+	Sources  uint32
+	Reserved uint32
+	Source   [4]struct {
+		_      structs.HostLayout
+		Prefix struct {
+			_  structs.HostLayout
+			Hi uint64
+			Lo uint64
+		}
+		Mask struct {
+			_  structs.HostLayout
+			Hi uint64
+			Lo uint64
+		}
+	}
+}
+
+type floodwallGuard struct {
+	_          structs.HostLayout
+	Secrets    [2][2]uint64
+	NumSecrets uint32
+	Verify     uint32
+	Limit      uint32
+	Slot       uint32
+	Flags      uint32
+	Reserved   uint32
+}
+
+type floodwallProtection struct {
+	_             structs.HostLayout
+	Method        uint32
+	Flags         uint32
+	Offers        uint32
+	Mss           [2]uint16
+	Window        uint16
+	Wscale        uint8
+	NumLimits     uint8
+	Start         uint32
+	Stop          uint32
+	Limits        [5]uint32
+	Slots         [6]uint32
+	Displace      uint32
+	Authenticated uint32
+}
 
 // Names of all BPF objects in the ELF.
 //

@@ -42,12 +42,8 @@ const MaxSecrets = 2
 // DynamicInfoSize is the size of the record of one dynamic set in the map DynamicInfo.
 const DynamicInfoSize = 64
 
-// ActionSize is the size of struct action of bpf/decision.h, an entry of the map Actions.
-const ActionSize = 16
-
 // Sizes of the structs of bpf/protection.h and bpf/flow.h.
 const (
-	ProtectionSize      = 80
 	ProtectionStateSize = 24
 	FlowBucketSize      = 64
 	SynKeysSize         = 56

@@ -79,12 +79,7 @@ func TestStructLayouts(t *testing.T) {
 		{"limit_info", xdp.LimitInfoSize, map[string]int{"cost": 0, "most": 8, "fresh": 16, "base": 24, "mask": 28,
 			"left": 32, "right": 33, "bits": 34, "prefixes": 35, "src": 40, "dst": 72}},
 		{"limit_bucket", xdp.LimitBucketSize, map[string]int{"slot": 0, "swept": 8 * xdp.LimitSlots}},
-		{"guard", 56, map[string]int{
-			"secrets": 0, "num_secrets": 32, "verify": 36, "limit": 40, "slot": 44, "flags": 48}},
 		{"counter", 16, map[string]int{"packets": 0, "octets": 8}},
-		{"action", xdp.ActionSize, map[string]int{"slip": 0, "sample": 4, "report": 8, "protection": 12}},
-		{"protection", xdp.ProtectionSize, map[string]int{"method": 0, "flags": 4, "offers": 8, "mss": 12, "window": 16, "wscale": 18,
-			"num_limits": 19, "start": 20, "stop": 24, "limits": 28, "slots": 48, "displace": 72, "authenticated": 76}},
 		{"protection_state", xdp.ProtectionStateSize, map[string]int{"active_until": 0, "refused_until": 8}},
 		{"flow_bucket", xdp.FlowBucketSize, map[string]int{"word": 0}},
 		{"syn_keys", xdp.SynKeysSize, map[string]int{"present": 0, "previous": 16, "rotated": 32, "hash": 40}},

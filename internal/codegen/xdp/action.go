@@ -1,8 +1,6 @@
 package xdp
 
 import (
-	"encoding/binary"
-
 	"github.com/floodwall/floodwall/internal/ir"
 	"github.com/floodwall/floodwall/internal/xdp"
 )
@@ -32,13 +30,13 @@ func actionsPart(p *ir.Program, slots []uint32) component {
 	if entries == 0 {
 		return out
 	}
-	shape := xdp.Shape{ValueSize: xdp.ActionSize, Entries: entries}
+	shape := xdp.Shape{ValueSize: uint32(xdp.ActionSize), Entries: entries}
 	out.shapes = map[string]xdp.Shape{xdp.Actions: shape}
 	out.fill = func(memory map[string][]byte) error {
 		all := into(memory, xdp.Actions, shape)
 		for i := range p.Rules {
 			if r := &p.Rules[i]; special(p, r) || r.Protect > 0 {
-				writeAction(all[xdp.ActionSize*slots[i]:], p, r)
+				writeAction(all[xdp.ActionSize*int(slots[i]):], p, r)
 			}
 		}
 		return nil
@@ -48,10 +46,9 @@ func actionsPart(p *ir.Program, slots []uint32) component {
 
 // writeAction writes the struct action of a rule.
 func writeAction(to []byte, p *ir.Program, r *ir.Rule) {
-	binary.NativeEndian.PutUint32(to, r.Slip)
-	binary.NativeEndian.PutUint32(to[4:], r.Sample)
+	a := xdp.ActionRecord{Slip: r.Slip, Sample: r.Sample, Protection: uint32(r.Protect)}
 	if p.Bans(r) {
-		binary.NativeEndian.PutUint32(to[8:], 1)
+		a.Report = 1
 	}
-	binary.NativeEndian.PutUint32(to[12:], uint32(r.Protect))
+	xdp.Put(to, a)
 }

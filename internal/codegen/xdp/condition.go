@@ -24,7 +24,6 @@ const (
 	maxConditions = 1000 // beside those of essential rules; each is a round that the verifier follows
 	maxLayers     = 8    // enum in bpf/condition.h
 	maxSources    = 4    // likewise
-	conditionSize = 192  // of struct condition
 )
 
 func compileConditions(p *ir.Program, slots []uint32) (*conditions, error) {
@@ -75,13 +74,13 @@ func (c *conditions) parts() []component {
 	if c.none() {
 		return parts
 	}
-	shape := xdp.Shape{ValueSize: conditionSize, Entries: uint32(len(c.numbers))}
+	shape := xdp.Shape{ValueSize: uint32(xdp.ConditionSize), Entries: uint32(len(c.numbers))}
 	return append(parts, component{
 		shapes: map[string]xdp.Shape{xdp.Conditions: shape},
 		fill: func(memory map[string][]byte) error {
 			all := into(memory, xdp.Conditions, shape)
 			for rule, number := range c.numbers {
-				c.write(all[number*conditionSize:], rule)
+				c.write(all[number*xdp.ConditionSize:], rule)
 			}
 			return nil
 		},
@@ -90,48 +89,48 @@ func (c *conditions) parts() []component {
 
 // write writes the struct condition of a rule.
 func (c *conditions) write(to []byte, rule int) {
-	r, order := &c.program.Rules[rule], binary.NativeEndian
+	r := &c.program.Rules[rule]
+	var s xdp.ConditionRecord
 	for i, m := range r.Payload {
-		found, at, places := c.patterns.match(m)
-		match := to[16*i:]
-		order.PutUint64(match, found)
-		order.PutUint16(match[8:], at)
-		order.PutUint16(match[10:], places)
-		order.PutUint16(match[12:], 1)
+		match := &s.Payload[i]
+		match.Patterns, match.At, match.Places = c.patterns.match(m)
+		match.Asked = 1
 		if m.Not {
-			order.PutUint16(match[14:], 1)
+			match.Not = 1
 		}
 	}
 	for _, m := range r.Names {
-		at := to[32:]
 		if m.Not {
-			at = to[36:]
+			s.NoNames |= c.names.bits(m)
+		} else {
+			s.Names |= c.names.bits(m)
 		}
-		order.PutUint32(at, order.Uint32(at)|c.names.bits(m))
 	}
 	if len(r.Over) > 0 {
-		order.PutUint32(to[40:], uint32(r.Over[0]))
-		order.PutUint32(to[44:], uint32(len(r.Over)))
+		s.Limit, s.Layers = uint32(r.Over[0]), uint32(len(r.Over))
 	}
-	order.PutUint32(to[56:], uint32(len(r.Sources)))
+	s.Sources = uint32(len(r.Sources))
 	for i, p := range r.Sources {
-		writeSource(to[64+32*i:], p)
+		address, mask := addressAndMask(p)
+		to := &s.Source[i]
+		to.Prefix.Hi, to.Prefix.Lo = halves(address)
+		to.Mask.Hi, to.Mask.Lo = halves(mask)
 	}
 	if r.Observe {
-		order.PutUint32(to[48:], 1)
-		order.PutUint32(to[52:], c.slots[rule])
+		s.Flags, s.Slot = 1, c.slots[rule]
 	}
+	xdp.Put(to, s)
 }
 
-// writeSource writes a struct source of bpf/condition.h.
-func writeSource(to []byte, p netip.Prefix) {
-	whole, host := p.Masked().Addr().As16(), p.Addr().BitLen()-p.Bits()
-	var mask [16]byte
-	for i := range 128 - host {
+// addressAndMask are a prefix as IPv6, where IPv4 is mapped.
+func addressAndMask(p netip.Prefix) (address, mask [16]byte) {
+	for i := range 128 - p.Addr().BitLen() + p.Bits() {
 		mask[i/8] |= 0x80 >> (i % 8)
 	}
-	for i, b := range [][16]byte{whole, mask} {
-		binary.NativeEndian.PutUint64(to[16*i:], binary.BigEndian.Uint64(b[:]))
-		binary.NativeEndian.PutUint64(to[16*i+8:], binary.BigEndian.Uint64(b[8:]))
-	}
+	return p.Masked().Addr().As16(), mask
+}
+
+// halves are the first and last 8 bytes of an address as numbers.
+func halves(a [16]byte) (hi, lo uint64) {
+	return binary.BigEndian.Uint64(a[:]), binary.BigEndian.Uint64(a[8:])
 }

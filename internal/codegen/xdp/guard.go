@@ -12,7 +12,6 @@ import (
 
 const (
 	maxGuards = 255 // their numbers from 1 on are bytes in the map of ports
-	guardSize = 56  // of struct guard in bpf/verify.h
 
 	guardLimit   = 1 // flags of struct guard
 	guardObserve = 2
@@ -40,12 +39,12 @@ func guardsPart(p *ir.Program, slots []uint32) (_ component, egress bool, err er
 	return component{
 		constants: map[string]any{"guarded": true, "verify_cookies": cookies},
 		shapes: map[string]xdp.Shape{
-			xdp.Guards:     {ValueSize: guardSize, Entries: uint32(len(p.Guards))},
+			xdp.Guards:     {ValueSize: uint32(xdp.GuardSize), Entries: uint32(len(p.Guards))},
 			xdp.GuardPorts: {ValueSize: packet.PortNone, Entries: 1},
 		},
 		fill: func(memory map[string][]byte) error {
 			for i := range p.Guards {
-				writeGuard(memory[xdp.Guards][i*guardSize:], &p.Guards[i], slots[i])
+				writeGuard(memory[xdp.Guards][i*xdp.GuardSize:], &p.Guards[i], slots[i])
 				writePorts(memory[xdp.GuardPorts], p.Guards[i].Ports, byte(i+1))
 			}
 			return nil
@@ -55,22 +54,19 @@ func guardsPart(p *ir.Program, slots []uint32) (_ component, egress bool, err er
 
 // writeGuard writes struct guard.
 func writeGuard(to []byte, g *ir.Guard, slot uint32) {
-	order := binary.NativeEndian
+	guard := xdp.GuardRecord{NumSecrets: uint32(len(g.Secrets)), Verify: uint32((g.Verify + time.Second - 1) / time.Second), Slot: slot}
 	for i, secret := range g.Secrets {
-		copy(to[16*i:], secret[:])
+		order := binary.NativeEndian // the bytes stay as they are
+		guard.Secrets[i] = [2]uint64{order.Uint64(secret[:]), order.Uint64(secret[8:])}
 	}
-	flags := uint32(0)
 	if g.Out >= 0 {
-		flags |= guardLimit
-		order.PutUint32(to[40:], uint32(g.Out))
+		guard.Flags |= guardLimit
+		guard.Limit = uint32(g.Out)
 	}
 	if g.Observe {
-		flags |= guardObserve
+		guard.Flags |= guardObserve
 	}
-	order.PutUint32(to[32:], uint32(len(g.Secrets)))
-	order.PutUint32(to[36:], uint32((g.Verify+time.Second-1)/time.Second))
-	order.PutUint32(to[44:], slot)
-	order.PutUint32(to[48:], flags)
+	xdp.Put(to, guard)
 }
 
 // writePorts gives ports the number of their guard. Of a port that two services have the first keeps it, as a rule would.

@@ -1,7 +1,6 @@
 package xdp
 
 import (
-	"encoding/binary"
 	"fmt"
 	"slices"
 
@@ -53,7 +52,7 @@ func protectPart(p *ir.Program, found []ir.Handshake) (_ component, ingress bool
 			"ask_conntrack": router, "flow_mask": buckets - 1,
 		},
 		shapes: map[string]xdp.Shape{
-			xdp.Protections:      {ValueSize: xdp.ProtectionSize, Entries: n},
+			xdp.Protections:      {ValueSize: uint32(xdp.ProtectionSize), Entries: n},
 			xdp.ProtectionStates: {ValueSize: xdp.ProtectionStateSize, Entries: n},
 			xdp.HostPorts:        ports,
 			xdp.Flows:            {ValueSize: xdp.FlowBucketSize, Entries: buckets},
@@ -100,34 +99,24 @@ func FlowMemory(p *ir.Program) (int, error) {
 
 // writeProtection writes struct protection.
 func writeProtection(to []byte, p *ir.Protection, f *ir.Handshake) {
-	order := binary.NativeEndian
-	order.PutUint32(to, uint32(f.Method))
-	flags := uint32(0)
+	s := xdp.ProtectionRecord{
+		Method: uint32(f.Method), Offers: uint32(f.Options), Mss: f.MSS, Window: f.Window, Wscale: f.WScale,
+		NumLimits: uint8(len(p.Limits)), Displace: uint32(p.Displace),
+	}
 	if p.Always {
-		flags |= protectAlways
+		s.Flags |= protectAlways
+	} else {
+		s.Start, s.Stop = uint32(p.Start), uint32(p.Stop)
 	}
 	for _, limit := range p.Keyed {
-		flags |= protectAuthenticated
-		order.PutUint32(to[76:], uint32(limit))
-	}
-	order.PutUint32(to[4:], flags)
-	order.PutUint32(to[72:], uint32(p.Displace))
-	order.PutUint32(to[8:], uint32(f.Options))
-	order.PutUint16(to[12:], f.MSS[0])
-	order.PutUint16(to[14:], f.MSS[1])
-	order.PutUint16(to[16:], f.Window)
-	to[18] = f.WScale
-	to[19] = byte(len(p.Limits))
-	if !p.Always {
-		order.PutUint32(to[20:], uint32(p.Start))
-		order.PutUint32(to[24:], uint32(p.Stop))
+		s.Flags |= protectAuthenticated
+		s.Authenticated = uint32(limit)
 	}
 	for i, limit := range p.Limits {
-		order.PutUint32(to[28+4*i:], uint32(limit))
+		s.Limits[i] = uint32(limit)
 	}
-	for i, slot := range f.Slots {
-		order.PutUint32(to[48+4*i:], slot)
-	}
+	copy(s.Slots[:], f.Slots[:])
+	xdp.Put(to, s)
 }
 
 func outcomeSlots(found []ir.Handshake) (slots []uint32) {
