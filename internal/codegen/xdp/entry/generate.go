@@ -77,6 +77,7 @@ const (
 const (
 	toGeneral = "entry_general"
 	toCount   = "entry_count"
+	toCounted = "entry_counted" // of packets that carry no question: that has been asked
 )
 
 // Members of struct xdp_md of the kernel's include/uapi/linux/bpf.h.
@@ -197,11 +198,11 @@ func (g *generator) decide(decision uint32) {
 
 // count counts the decision, or answers the question that the frame carries, and returns the action.
 func (g *generator) count() {
-	const counted, out, keySlot = "entry_counted", "entry_out", -4
+	const out, keySlot = "entry_out", -4
 	g.Mark(toCount)
 	g.Say("count the decision")
 	g.notQuestion("entry_question")
-	g.Mark(counted)
+	g.Mark(toCounted)
 	g.Add(
 		asm.Mov.Reg(asm.R1, spare),
 		asm.RSh.Imm(asm.R1, 8),
@@ -220,16 +221,16 @@ func (g *generator) count() {
 	g.Say("XDP_PASS is 2, XDP_DROP 1")
 	g.Add(asm.And.Imm(spare, 1), asm.Mov.Imm(asm.R0, 2), asm.Sub.Reg(asm.R0, spare), asm.Return())
 	if g.Questions {
-		g.question(counted)
+		g.question()
 	}
 }
 
 // question answers a question. Where it asks for general(), or the frame has other metadata, it goes on.
-func (g *generator) question(counted string) {
+func (g *generator) question() {
 	g.Mark("entry_question")
 	g.Add(
 		asm.Mov.Reg(asm.R1, context), asm.Mov.Reg(asm.R2, spare), asm.Call.Label(xdp.AnswerInEntry),
-		asm.JEq.Imm(asm.R0, answerCount, counted),
+		asm.JEq.Imm(asm.R0, answerCount, toCounted),
 		asm.JEq.Imm(asm.R0, answerGeneral, toGeneral),
 		asm.Mov.Imm(asm.R0, 2),
 		asm.Return(),

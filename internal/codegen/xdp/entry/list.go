@@ -121,7 +121,11 @@ func (s *section) rule(r *rule, later []rule, repeats bool, next string) (final 
 	if len(r.over) > 0 {
 		s.exceeds(r, asks, moved)
 	}
-	s.decide(s.Decisions[r.number])
+	if r.protect || len(r.over) > 0 { // both have asked whether the packet carries a question
+		s.Add(asm.Mov.Imm(spare, int32(s.Decisions[r.number])), asm.Ja.Label(toCounted))
+	} else {
+		s.decide(s.Decisions[r.number])
+	}
 	if len(r.dynamic)+len(r.over) > 0 {
 		s.Mark(moved)
 		s.loadPorts()
