@@ -25,17 +25,17 @@ func TestArrange(t *testing.T) {
 		nodes := dispatch.Arrange(p.Sets, g.rules(p))
 		for range 60 {
 			pkt := g.packet(t)
-			w := walk{program: p, pkt: &pkt, found: -1}
-			w.nodes(nodes)
+			v := visit{program: p, pkt: &pkt, found: -1}
+			v.nodes(nodes)
 			want := -1
 			if _, reason := p.Eval(&pkt, ir.World{}); reason.Kind == ir.ReasonRule {
 				want = reason.Index
 			}
-			if w.found != want {
-				t.Fatalf("%+v: rule %d, want %d\n%s", pkt, w.found, want, p)
+			if v.found != want {
+				t.Fatalf("%+v: rule %d, want %d\n%s", pkt, v.found, want, p)
 			}
-			lookups += w.lookups
-			if asked += w.asked; want < 0 {
+			lookups += v.lookups
+			if asked += v.asked; want < 0 {
 				whole += len(p.Rules)
 			} else {
 				whole += want + 1
@@ -48,41 +48,41 @@ func TestArrange(t *testing.T) {
 	}
 }
 
-// walk is a packet's way through an arranged list.
-type walk struct {
+// visit is a packet's way through an arranged list.
+type visit struct {
 	program        *ir.Program
 	pkt            *packet.Packet
 	found          int
 	lookups, asked int
 }
 
-func (w *walk) nodes(list []dispatch.Node) {
+func (v *visit) nodes(list []dispatch.Node) {
 	for _, n := range list {
-		if w.found >= 0 {
+		if v.found >= 0 {
 			return
 		}
 		if n.Lookup != nil {
-			w.lookup(n.Lookup)
+			v.lookup(n.Lookup)
 			continue
 		}
-		w.asked++
-		one := *w.program
+		v.asked++
+		one := *v.program
 		one.Rules = one.Rules[n.Rule : n.Rule+1]
-		if _, reason := one.Eval(w.pkt, ir.World{}); reason.Kind == ir.ReasonRule {
-			w.found = n.Rule
+		if _, reason := one.Eval(v.pkt, ir.World{}); reason.Kind == ir.ReasonRule {
+			v.found = n.Rule
 		}
 	}
 }
 
-func (w *walk) lookup(l *dispatch.Lookup) {
-	w.lookups++
-	family := int(w.pkt.Value[packet.Family])
+func (v *visit) lookup(l *dispatch.Lookup) {
+	v.lookups++
+	family := int(v.pkt.Value[packet.Family])
 	selects := map[dispatch.Key]func(dispatch.Element) bool{
-		dispatch.Proto: numbered(w.pkt.Value[packet.Proto]),
-		dispatch.DPort: numbered(w.pkt.Value[packet.DPort]),
-		dispatch.SPort: numbered(w.pkt.Value[packet.SPort]),
-		dispatch.Src:   addressed(w.pkt.Src, family),
-		dispatch.Dst:   addressed(w.pkt.Dst, family),
+		dispatch.Proto: numbered(v.pkt.Value[packet.Proto]),
+		dispatch.DPort: numbered(v.pkt.Value[packet.DPort]),
+		dispatch.SPort: numbered(v.pkt.Value[packet.SPort]),
+		dispatch.Src:   addressed(v.pkt.Src, family),
+		dispatch.Dst:   addressed(v.pkt.Dst, family),
 	}[l.Key]
 	if !l.Key.IsAddress() {
 		family = 0
@@ -92,14 +92,14 @@ func (w *walk) lookup(l *dispatch.Lookup) {
 	}
 	for _, e := range l.Maps[family].Elements {
 		if selects(e) {
-			w.nodes(l.Lists[e.List])
+			v.nodes(l.Lists[e.List])
 			return
 		}
 	}
 }
 
-func numbered(v uint32) func(dispatch.Element) bool {
-	return func(e dispatch.Element) bool { return e.First.Number() <= v && v <= e.Last.Number() }
+func numbered(n uint32) func(dispatch.Element) bool {
+	return func(e dispatch.Element) bool { return e.First.Number() <= n && n <= e.Last.Number() }
 }
 
 func addressed(a netip.Addr, family int) func(dispatch.Element) bool {
