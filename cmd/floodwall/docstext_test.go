@@ -16,7 +16,7 @@ func TestMakeTargets(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	named := regexp.MustCompile("(?m)(?:^\\$ (?:sudo )?|`)make ([a-z][a-z-]*)")
+	named := regexp.MustCompile("(?m)(?:^\\$ (?:sudo )?|`)make ([a-z][a-z0-9-]*)")
 	for _, name := range documents(t) {
 		text, err := os.ReadFile(filepath.Join(top, name))
 		if err != nil {
