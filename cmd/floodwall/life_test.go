@@ -327,6 +327,9 @@ var flushes = map[string][]struct{ name, does string }{
 		{"iptables -F of raw alone, as firewalld", "iptables -t raw -F PREROUTING"},
 		{"iptables-restore, as netfilter-persistent", "printf '*raw\\n:PREROUTING ACCEPT [0:0]\\nCOMMIT\\n*filter\\n:INPUT ACCEPT [0:0]\\nCOMMIT\\n' | iptables-restore"},
 		{"ipset flush", "ipset flush"},
+		{"ipset swap, for a set of other size", "set=$(ipset list -n | grep listed-4); ipset create other hash:net family inet; ipset swap other $set; ipset destroy other"},
+		{"ipset destroy, and a set of another type", "for t in raw filter; do iptables -t $t -F; ip6tables -t $t -F; done\n" +
+			"set=$(ipset list -n | grep listed-4); ipset destroy $set; ipset create $set hash:ip family inet"},
 	},
 }
 

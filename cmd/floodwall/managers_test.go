@@ -166,7 +166,9 @@ func beside(t *testing.T, target, root string) {
 		{"nftables.service reloads", func() { m.in("nft -f /etc/nftables.conf") }},
 		{"nftables.service stops", func() { m.in("nft flush ruleset") }},
 		{"netfilter-persistent restarts", func() { m.in("iptables-save >/tmp/saved; iptables-restore </tmp/saved") }},
-		{"netfilter-persistent starts, without rules of ours", func() { m.in("iptables-save | sed /[Ff][Ll][Oo][Oo][Dd][Ww][Aa][Ll][Ll]/d >/tmp/saved; iptables-restore </tmp/saved") }},
+		{"netfilter-persistent starts, without rules of ours", func() {
+			m.in("iptables-save | sed /[Ff][Ll][Oo][Oo][Dd][Ww][Aa][Ll][Ll]/d >/tmp/saved; iptables-restore </tmp/saved")
+		}},
 	} {
 		if passed := w.event(target+": "+row.name, row.do); passed > 0 && target == "xdp" {
 			t.Errorf("%s: %d packets passed XDP", row.name, passed)

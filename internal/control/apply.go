@@ -21,8 +21,9 @@ type Instance struct {
 	Bans *banlog.Log // where entries of dynamic sets are kept over a reboot; nil: they are not
 }
 
-// lockWait is how long a command waits for another one that changes the state.
-const lockWait = 10 * time.Second
+// lockWait is how long a command waits for another one that changes the state: on a slow machine, or with large lists, an apply
+// takes more than ten seconds. It is less than the 90 s that systemd gives a unit to start.
+const lockWait = time.Minute
 
 // ApplyOptions are the choices of one apply.
 type ApplyOptions struct {

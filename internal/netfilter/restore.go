@@ -3,6 +3,7 @@ package netfilter
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net"
 	"regexp"
 	"slices"
@@ -97,24 +98,51 @@ func (x *Iptables) Restore(ctx context.Context, r Rules) error {
 	return nil
 }
 
-// restoreWrong fills the sets that are not as asked anew.
+// restoreWrong makes the sets anew that are not as asked.
 func (x *Iptables) restoreWrong(ctx context.Context, r Rules) error {
 	wrong, err := x.wrongSets(ctx, r)
 	if err != nil || len(wrong) == 0 {
 		return err
 	}
-	var lines []string
-	for line := range strings.Lines(r.IPSet) {
-		words := append(strings.Fields(line), "", "")
-		if _, is := wrong[words[1]]; !is {
-			continue
-		}
-		lines = append(lines, strings.TrimSpace(line))
-		if words[0] == "create" {
-			lines = append(lines, "flush "+words[1])
+	held, err := x.setNames(ctx)
+	for _, set := range slices.Sorted(maps.Keys(wrong)) {
+		switch {
+		case err != nil:
+		case slices.Contains(held, set):
+			err = x.exchangeSet(ctx, r, set)
+		default:
+			err = x.restoreSets(ctx, r.setLines(set, set)...)
 		}
 	}
-	return x.restoreSets(ctx, lines...)
+	return err
+}
+
+// setLines are the lines of a generation's script that make and fill a set, with another name for it.
+func (r *Rules) setLines(set, name string) (lines []string) {
+	for line := range strings.Lines(r.IPSet) {
+		words := strings.Fields(line)
+		if len(words) > 1 && words[1] == set {
+			lines = append(lines, strings.Replace(strings.TrimSpace(line), set, name, 1))
+		}
+	}
+	return lines
+}
+
+// exchangeSet puts a new set into the place of one that is there. Others may have made that one with other parameters, by a swap
+// or by a restore of their own, so that it cannot be filled. One of another type is in no rule, and is removed.
+func (x *Iptables) exchangeSet(ctx context.Context, r Rules, set string) error {
+	made := setsPrefix(r.Name) + "repair"
+	err := x.restoreSets(ctx, r.setLines(set, made)...)
+	if err == nil {
+		if x.swap(ctx, made, set) == nil {
+			return x.destroy(ctx, []string{made})
+		}
+		err = x.restoreSets(ctx, "destroy "+set, "rename "+made+" "+set)
+	}
+	if err == nil {
+		return nil
+	}
+	return undo(ctx, err, func(ctx context.Context) error { return x.restoreSets(ctx, "destroy "+made) })
 }
 
 // hooksOf are the hooks that a generation has in a table of a family, without guards.
