@@ -257,6 +257,36 @@ func TestDevices(t *testing.T) {
 	}
 }
 
+// TestDeviceReturnsOnTrial has the device go and return while another policy is on trial. When the trial ends, or is rolled back, the
+// policy before is in force on it.
+func TestDeviceReturnsOnTrial(t *testing.T) {
+	if !inside(t) {
+		return
+	}
+	w := newWatch(t)
+	w.arrives()
+	one := strings.Replace(lifePolicy, "[fw0, fx0]", "[fw0]", 1) // with no other device that remembers the policy
+	other := filepath.Join(t.TempDir(), "other.yaml")
+	err := errors.Join(os.WriteFile(w.policy, []byte(one), 0o600), os.WriteFile(other, []byte(strings.ReplaceAll(one, "flood,", "other,")), 0o600))
+	if err != nil {
+		t.Fatal(err)
+	}
+	mustFloodwall(t, "apply", w.policy, "--target", "xdp")
+	w.daemon()
+	for _, trial := range []string{"3s", "5m"} {
+		mustFloodwall(t, "apply", other, "--target", "xdp", "--confirm", trial)
+		w.event("returned on trial", func() { w.sh("ip link del fw0\n" + newDevice + "ip link set fw0 up") })
+		if trial == "5m" {
+			mustFloodwall(t, "rollback")
+		}
+		w.until("the policy before is not in force", func() bool {
+			out, err := floodwall("status")
+			return err == nil && strings.Contains(out, "flood ") && !strings.Contains(out, "on trial")
+		})
+		w.filtered()
+	}
+}
+
 // attached is a shell's wait for the program on fw0; netfilter needs none.
 func (w *watch) attached(target string) string {
 	if target != "xdp" {

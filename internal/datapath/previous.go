@@ -51,12 +51,43 @@ func (s *State) remember(n int, devices []*Device) error {
 	for _, d := range devices {
 		list = append(list, previousDevice{d.Name, d.ifindex, d.Mode})
 	}
+	return s.rememberList(n, list)
+}
+
+func (s *State) rememberList(n int, list []previousDevice) error {
 	text, err := json.Marshal(list)
 	if err != nil {
 		return fmt.Errorf("generation %d: devices: %w", n, err)
 	}
 	if err := replaceText(s.path(generationName(n), pinDevices), pinDevices, text); err != nil {
 		return fmt.Errorf("generation %d: %w", n, err)
+	}
+	return nil
+}
+
+// returned notes with the generations that have been left that a device is there again, with another index: what is returned to,
+// after a trial or by Rollback, has it too.
+func (s *State) returned(d *Device) error {
+	numbers, err := s.generations()
+	if err != nil {
+		return err
+	}
+	for _, n := range numbers {
+		if !s.has(n, pinDevices) {
+			continue
+		}
+		list, err := s.remembered(n)
+		if err != nil {
+			return err
+		}
+		i := slices.IndexFunc(list, func(h previousDevice) bool { return h.Name == d.Name && h.Index != d.ifindex })
+		if i < 0 {
+			continue
+		}
+		list[i].Index = d.ifindex
+		if err := s.rememberList(n, list); err != nil {
+			return err
+		}
 	}
 	return nil
 }

@@ -102,7 +102,7 @@ func (s *State) Reattach(names []string, mode Mode, number int) (got []*Device, 
 			err = errors.Join(err, attachErr)
 			continue
 		}
-		got = append(got, d)
+		got, err = append(got, d), errors.Join(err, s.returned(d))
 	}
 	err = errors.Join(err, s.renameLinks(slices.Concat(v.devices, swap.added)))
 	closeDevices(swap.added)
