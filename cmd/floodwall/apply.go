@@ -149,7 +149,7 @@ func apply(ctx context.Context, e *env, file string, f applyFlags) error {
 	saved := s.keep(ctx)
 	applied.Seconds = time.Since(start).Seconds()
 	if !f.dryRun {
-		saved = firstError(saved, openLate(ctx, in, nil))
+		saved = firstError(saved, openLate(context.WithoutCancel(ctx), in, nil)) // the policy is in force: an interrupt comes too late
 	}
 	applied.Notes = append(applied.Notes, s.notes...)
 	if e.json {

@@ -140,7 +140,7 @@ func TestLateDeviceStaysClosed(t *testing.T) {
 	if passed := w.sending(before); passed > 0 {
 		t.Errorf("%d packets came in after the restore had failed", passed)
 	}
-	w.sh("nft list chain inet floodwall-late input | grep -q 'dport 22 .*accept'")
+	w.sh("nft list table inet floodwall-late | grep -q 'dport 22 .*accept'")
 	w.sh("! nft list table inet floodwall-late | grep -q 'ct state'") // which would have conntrack follow all packets of the host
 	mustFloodwall(t, "unload", "--state", state)
 	w.arrives()
