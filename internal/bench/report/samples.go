@@ -90,10 +90,15 @@ func (s Samples) Interval() (low, high float64) {
 }
 
 // UnsteadySpread is how wide the interval of a row's figures may be, as a share of the median, before the row is marked.
-const UnsteadySpread = 0.10
+const UnsteadySpread = 0.15
 
 // Unsteady reports whether the median is not known well.
 func (s Samples) Unsteady() bool {
+	return s.WiderThan(UnsteadySpread)
+}
+
+// WiderThan reports whether the interval is wider than a share of the median.
+func (s Samples) WiderThan(share float64) bool {
 	low, high := s.Interval()
-	return len(s) > 1 && high-low > UnsteadySpread*s.Median()
+	return len(s) > 1 && high-low > share*s.Median()
 }

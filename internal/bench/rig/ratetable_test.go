@@ -60,7 +60,7 @@ const wantText = `drop: a flood, source and receiver on a core each
   bpfilter                                                       not packaged
   still                                                          nothing arrived: others had the CPUs
 
-  ~ unsteady: the interval is wider than 10% of the figure, or others had the receiving CPU.
+  ~ unsteady: the interval is wider than 15% of the figure, or others had the receiving CPU.
 
 `
 
@@ -75,7 +75,7 @@ const wantMarkdown = `### drop: a flood, source and receiver on one core
 | bpfilter |  |  |  |  | not packaged |
 | still |  |  |  |  | nothing arrived: others had the CPUs |
 
-- ~ unsteady: the interval is wider than 10% of the figure, or others had the receiving CPU.
+- ~ unsteady: the interval is wider than 15% of the figure, or others had the receiving CPU.
 
 `
 

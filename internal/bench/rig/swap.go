@@ -94,13 +94,16 @@ func usualRounds(s *Session) int { return report.Choice(s.Quick, 1, swapRounds) 
 // swapSteps is how many steps of progress the swaps take.
 func swapSteps(swaps []*swap, s *Session) int { return len(swaps) * usualRounds(s) }
 
-// mostSwaps is how many times the usual rounds a flood is repeated at most while a row of it is unsteady.
-const mostSwaps = 3
+// A flood is repeated for at most mostSwaps times the usual rounds while the interval of a row is wider than swapSpread of its share.
+const (
+	mostSwaps  = 3
+	swapSpread = 0.10
+)
 
-// measure takes the usual rounds, and more as long as a row is unsteady. With Quick it does not.
+// measure takes the usual rounds, and more as long as the interval of a row is wide. With Quick it does not.
 func (w *swap) measure(ctx context.Context, s *Session) error {
 	usual := usualRounds(s)
-	for round := 0; round < usual || round < mostSwaps*usual && !s.Quick && w.unsteady(); round++ {
+	for round := 0; round < usual || round < mostSwaps*usual && !s.Quick && w.wide(); round++ {
 		s.Steps.Show("round %d, %d programs under one flood", round+1, len(w.rows))
 		if err := w.round(ctx, uint64(round), s.Window/swapWindow); err != nil {
 			return fmt.Errorf("flood %s: %w", w.rows[0].Label, err)
@@ -112,9 +115,9 @@ func (w *swap) measure(ctx context.Context, s *Session) error {
 	return nil
 }
 
-func (w *swap) unsteady() bool {
+func (w *swap) wide() bool {
 	for _, r := range w.rows {
-		if r.Unsteady() {
+		if r.Rounds.By(r.least).Positive().WiderThan(swapSpread) {
 			return true
 		}
 	}
@@ -176,6 +179,6 @@ func swapNotes(swaps []*swap, s *Session) []string {
 		fmt.Sprintf("XDP programs take turns under one flood, in random order: %s rounds of %v for each. Of least: the share of the rate of a",
 			rounds, s.Window/swapWindow),
 		"program in the same round that does no more than a filter of one rule must; the median, and the interval that has it with",
-		fmt.Sprintf("%.0f%% confidence. More rounds follow while an interval is wider than %.0f%% of the share.", 100*report.Confidence, 100*report.UnsteadySpread),
+		fmt.Sprintf("%.0f%% confidence. More rounds follow while an interval is wider than %.0f%% of the share.", 100*report.Confidence, 100*swapSpread),
 	}
 }

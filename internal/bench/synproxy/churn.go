@@ -39,7 +39,8 @@ type churnCase struct {
 	name, label string
 	behind      bool // the server is behind the host that protects
 	install     installer
-	protects    bool // it is compared with the row that does not
+	compared    bool // with the row without protection
+	goal        bool // what it must reach is known
 
 	site    *site
 	missing string
@@ -61,11 +62,13 @@ const churnBar = 0.95
 
 // churnCases are the rows.
 func churnCases() (all []*churnCase) {
-	for _, mode := range []string{"host", "router"} {
+	for _, at := range []struct{ mode, chain string }{{"host", "INPUT"}, {"router", "FORWARD"}} {
+		mode := at.mode
 		for _, c := range []*churnCase{
 			{name: "floodwall-off", label: "floodwall, syn: off", install: bulkUnprotected},
-			{name: "floodwall-protect", label: "floodwall, syn: protect", install: protectWhen(mode, "auto"), protects: true},
-			{name: "floodwall-always", label: "floodwall, syn: always", install: protect(mode), protects: true},
+			{name: "synproxy", label: "kernel SYNPROXY", install: kernelSynproxy(at.chain), compared: true},
+			{name: "floodwall-protect", label: "floodwall, syn: protect", install: protectWhen(mode, "auto"), compared: true, goal: true},
+			{name: "floodwall-always", label: "floodwall, syn: always", install: protect(mode), compared: true, goal: true},
 		} {
 			c.name, c.label, c.behind = c.name+"/"+mode, c.label+", "+mode, mode == "router"
 			all = append(all, c)
@@ -145,12 +148,15 @@ func (b *churnBuilder) row(t *report.Table, c *churnCase, i int) {
 		r.Metrics = append(r.Metrics, c.rates[i].Metric("requests/s"), lab.Metric{Value: float64(c.failed[i]), Unit: "failed"})
 		cells[2], cells[5] = fmt.Sprintf("%.0f", c.rates[i].Median()), strconv.FormatUint(c.failed[i], 10)
 	}
-	if by := c.rates[i].By(b.unprotected(c).rates[i]); c.protects && len(by) > 0 {
+	if by := c.rates[i].By(b.unprotected(c).rates[i]); c.compared && len(by) > 0 {
 		r.Metrics = append(r.Metrics, by.Metric("of-off"))
-		share := report.AtLeast(r.Name+" of-off", by.Median(), churnBar)
-		failed := report.AtMost(r.Name+" failed", float64(c.failed[i]), 0)
-		b.Outcome.Bars = append(b.Outcome.Bars, share, failed)
-		cells[3], cells[4], cells[6] = fmt.Sprintf("%.3f", by.Median()), share.String(), failed.String()
+		cells[3] = fmt.Sprintf("%.3f", by.Median())
+		if c.goal {
+			share := report.AtLeast(r.Name+" of-off", by.Median(), churnBar)
+			failed := report.AtMost(r.Name+" failed", float64(c.failed[i]), 0)
+			b.Outcome.Bars = append(b.Outcome.Bars, share, failed)
+			cells[4], cells[6] = share.String(), failed.String()
+		}
 	}
 	b.Outcome.Results = append(b.Outcome.Results, r)
 	t.AddRow(cells...)
@@ -159,7 +165,7 @@ func (b *churnBuilder) row(t *report.Table, c *churnCase, i int) {
 // unprotected is the row without protection that has the server at the same place.
 func (b *churnBuilder) unprotected(of *churnCase) *churnCase {
 	for _, c := range b.rows {
-		if !c.protects && c.behind == of.behind {
+		if !c.compared && c.behind == of.behind {
 			return c
 		}
 	}
