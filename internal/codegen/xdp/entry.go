@@ -31,7 +31,10 @@ func entryPart(p *ir.Program, a *addresses, decisions []uint32, o Options, out *
 		Questions:  o.QuestionKey != 0,
 	}
 	if t := a.table.V4; !t.Empty() {
-		in.Filter4 = &entry.Filter4{Shift: t.Shift, FirstBytes: t.FirstBytes()}
+		in.Filter4 = &entry.Filter4{Shift: t.Shift}
+		for _, bytes := range t.FirstBytes() {
+			in.Filter4.FirstBytes = append(in.Filter4.FirstBytes, ir.Range{First: uint32(bytes[0]), Last: uint32(bytes[1])})
+		}
 		if t.FilterHosts {
 			in.Filter4.Mask = uint32(t.FilterBytes()/8 - 1)
 		}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/floodwall/floodwall/internal/ir"
 	"github.com/floodwall/floodwall/internal/packet"
+	"github.com/floodwall/floodwall/internal/ranges"
 	"github.com/floodwall/floodwall/internal/xdp"
 )
 
@@ -105,11 +106,11 @@ func (s *section) inPrefixes(list []netip.Prefix, exit string) {
 	near, back := s.newLabel(), s.newLabel()
 	s.Add(asm.LoadMem(asm.R1, base, s.family.source, asm.Byte))
 	for _, r := range firstBytes(list) {
-		if r[1] == 0xff {
-			s.Add(asm.JGE.Imm(asm.R1, int32(r[0]), near))
+		if r.Last == 0xff {
+			s.Add(asm.JGE.Imm(asm.R1, int32(r.First), near))
 			continue
 		}
-		s.within(asm.R1, ir.Range{First: uint32(r[0]), Last: uint32(r[1])}, near)
+		s.within(asm.R1, r, near)
 	}
 	s.Mark(back)
 	s.apart = append(s.apart, func() {
@@ -121,24 +122,20 @@ func (s *section) inPrefixes(list []netip.Prefix, exit string) {
 
 // firstBytes are the bytes that some IPv4 prefixes begin with, as ascending ranges. From 224.0.0.0 on there are no hosts (RFC 1112,
 // 4, and RFC 6890), so two ranges there are one: it costs nobody anything.
-func firstBytes(list []netip.Prefix) (out [][2]uint8) {
+func firstBytes(list []netip.Prefix) (out []ir.Range) {
 	const afterHosts = 224
-	for first := range 256 {
-		if !slices.ContainsFunc(list, func(p netip.Prefix) bool { return p.Addr().Is4() && beginsWith(p, uint8(first)) }) {
-			continue
+	for _, p := range list {
+		if p.Addr().Is4() {
+			first, bytes := uint32(p.Addr().As4()[0]), uint32(1)<<(8-min(p.Bits(), 8))
+			out = append(out, ranges.Span(first, first+bytes-1))
 		}
-		if n := len(out); n > 0 && (first == int(out[n-1][1])+1 || out[n-1][1] >= afterHosts) {
-			out[n-1][1] = uint8(first)
-			continue
-		}
-		out = append(out, [2]uint8{uint8(first), uint8(first)})
+	}
+	out = ranges.Normalize(out)
+	for n := len(out) - 1; n > 0 && out[n-1].Last >= afterHosts; n-- {
+		out[n-1].Last = out[n].Last
+		out = out[:n]
 	}
 	return out
-}
-
-// beginsWith reports whether any address of an IPv4 prefix begins with a byte.
-func beginsWith(p netip.Prefix, b uint8) bool {
-	return (p.Addr().As4()[0]^b)>>(8-min(p.Bits(), 8)) == 0
 }
 
 // inEach compares the IPv4 source with prefixes. Those of a length share a shift.

@@ -38,7 +38,7 @@ type Filter4 struct {
 	Shift int
 	Mask  uint32 // of the index of a 64-bit word; 0: the bitmap is not for all addresses, and class4() asks it
 
-	FirstBytes [][2]uint8 // all addresses of other classes begin with a byte of these ranges, which ascend
+	FirstBytes []ir.Range // all addresses of other classes begin with a byte of these ranges, which are normalized
 }
 
 // Entry is a generated entry.

@@ -184,23 +184,15 @@ const (
 
 // firstByte leads to unlisted when the first byte of the source says that it is of class 0.
 func (s *section) firstByte(unlisted string) {
-	list, bytes := s.Filter4.FirstBytes, 0
+	list, bytes := s.Filter4.FirstBytes, uint32(0)
 	for _, r := range list {
-		bytes += int(r[1]) - int(r[0]) + 1
+		bytes += r.Last - r.First + 1
 	}
 	if len(list) > mostFirstRanges || bytes > mostFirstBytes {
 		return
 	}
 	s.Add(asm.LoadMem(asm.R1, base, s.family.source, asm.Byte))
-	s.test(asm.R1, byteRanges(list), unlisted)
-}
-
-// byteRanges are ranges of bytes as those of a field.
-func byteRanges(list [][2]uint8) (out []ir.Range) {
-	for _, r := range list {
-		out = append(out, ir.Range{First: uint32(r[0]), Last: uint32(r[1])})
-	}
-	return out
+	s.test(asm.R1, list, unlisted)
 }
 
 // lookUp6 is lookUp for IPv6. The filter is by a hash of the upper 32 bits, as in classify() of bpf/classify.h.
