@@ -31,7 +31,7 @@ func (f Files) DHCPServers() ([]netip.Addr, error) {
 	return slices.Compact(found), err
 }
 
-// maxLease is how much of a file of leases is read, from its end, in bytes: dhclient appends to its own.
+// maxLease is how much of a file of leases is looked at, from its end, in bytes: dhclient appends to its own.
 const maxLease = 16 << 10
 
 // leaseServers are the servers that the files of leases name.
