@@ -25,10 +25,14 @@ type testCase struct {
 // The shares of the least program's rate to reach with 20 rules, by checks and kind of packet, and with a limit and a protected
 // service.
 const (
-	leastStandard  = 0.92
-	leastStrict    = 0.90
-	leastOther     = 0.90
-	leastACK       = 0.80
+	leastStandard = 0.92
+	leastStrict   = 0.90
+	leastOther    = 0.90
+	leastACK      = 0.80
+)
+
+// What most cases have: so many rules, and packets that none of them matches.
+const (
 	someRules      = 20
 	defaultDropped = "default"
 )
@@ -73,13 +77,11 @@ func listed(rules int, share float64) testCase {
 func otherKinds() []testCase {
 	rules := "checks: off\n" + lists.RulesPolicy(someRules)
 	udp := func(from string, to netip.Addr) lab.Flow {
-		return lab.Flow{From: lab.MustAddrs(from), To: lab.Addr(to), SPort: lab.AnyPort, DPort: lab.Port(rig.SinkPort)}
+		return rig.UDPFlood(lab.MustAddrs(from), to, rig.SinkPort)
 	}
 	tagged := udp("16.0.0.0/4", rig.Server4)
 	tagged.VLAN = []uint16{10}
-	acks := lab.Flow{
-		From: lab.MustAddrs("128.0.0.0/2"), To: lab.Addr(rig.Server4), Proto: lab.TCP, Flags: lab.ACK, SPort: lab.AnyPort, DPort: lab.Port(80),
-	}
+	acks := rig.TCPFlood(lab.MustAddrs("128.0.0.0/2"), rig.Server4, 80, lab.ACK, nil)
 	return []testCase{
 		{
 			name: "rules=20/off/ipv6", label: "20 rules, IPv6, checks: off", rules: someRules, policy: rules, flood: "ipv6",
@@ -95,9 +97,8 @@ func otherKinds() []testCase {
 			flows: []lab.Flow{udp("64.0.0.0/10", rig.Server4)}, packet: rig.FloodPacket(lists.Addr4(0x40020304)), reason: defaultDropped, share: rig.LeastLimit,
 		},
 		{
-			name: "ack", label: "ACKs of no connection to a protected service", flood: "ack",
-			policy: "default: drop\nservices: [{name: web, port: tcp/80, syn: {when: always, mode: host}}]\n",
-			flows:  []lab.Flow{acks}, share: leastACK,
+			name: "ack", label: "ACKs of no connection to a protected service", flood: "ack", policy: rig.SYNPolicy,
+			flows: []lab.Flow{acks}, share: leastACK,
 		},
 	}
 }

@@ -50,7 +50,7 @@ func addFloodwall(ctx context.Context, b *rig.Builder) error {
 			applied[c.policy] = a
 		}
 		label := "floodwall: " + c.label
-		if c.rules == 0 {
+		if c.rules == 0 && c.flood == "" {
 			builtIn = a.Rules
 		}
 		if left := a.Rules - builtIn; c.rules > 0 && left < c.rules {

@@ -97,9 +97,7 @@ func (c *testCase) flows() []lab.Flow {
 // lightFlow is the packets of the sources that send less than the limit.
 func (c *testCase) lightFlow() lab.Flow { return flowTo(lab.MustAddrs(c.light), lightPort) }
 
-func flowTo(from lab.Addresses, port uint16) lab.Flow {
-	return lab.Flow{From: from, To: lab.Addr(rig.Server4), SPort: lab.AnyPort, DPort: lab.Port(port)}
-}
+func flowTo(from lab.Addresses, port uint16) lab.Flow { return rig.UDPFlood(from, rig.Server4, port) }
 
 // inRound is the case with another source in each round, which no tool remembers from before, where there is one.
 func (c testCase) inRound(round int) testCase {

@@ -61,7 +61,7 @@ func (t *RateTable) Measure(ctx context.Context, s *Session) (err error) {
 	for round := range rounds {
 		for _, r := range alone {
 			s.Steps.Show("round %d of %d, %s", round+1, rounds, r.Label)
-			if err := r.Measure(ctx, s, t.cores, uint64(round)); err != nil {
+			if err := r.measure(ctx, s, t.cores, uint64(round)); err != nil {
 				return fmt.Errorf("%s: %w", r.Label, err)
 			}
 			s.Steps.Step()
@@ -78,11 +78,8 @@ func (t *RateTable) Measure(ctx context.Context, s *Session) (err error) {
 	return nil
 }
 
-// Measure takes one round of one row by itself.
-func (r *Rate) Measure(ctx context.Context, s *Session, c Cores, round uint64) error {
-	if r.Missing != "" {
-		return nil
-	}
+// measure takes one round of one row by itself.
+func (r *Rate) measure(ctx context.Context, s *Session, c Cores, round uint64) error {
 	best, err := r.best(ctx, s, c, round)
 	if err != nil {
 		return err

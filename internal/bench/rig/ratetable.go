@@ -44,8 +44,8 @@ func (t *RateTable) cells(r *Rate) []string {
 	if !r.Measured() {
 		return cells
 	}
-	median := r.Arrived().Median()
-	cells[1], cells[2] = mpps(median), fmt.Sprintf("%.1f", 1e9/median)
+	figures := r.figures()
+	cells[1], cells[2] = figures[0], figures[2]
 	if of := t.ofLeast(r); len(of) > 0 {
 		low, high := of.Interval()
 		cells[3], cells[4] = fmt.Sprintf("%.2f", of.Median()), fmt.Sprintf("%.2f .. %.2f", low, high)
@@ -55,8 +55,6 @@ func (t *RateTable) cells(r *Rate) []string {
 	}
 	return cells
 }
-
-func mpps(pps float64) string { return fmt.Sprintf("%.2f", pps/1e6) }
 
 // ofLeast is a row's rates as shares of what the least program took in the same rounds.
 func (t *RateTable) ofLeast(r *Rate) report.Samples {
@@ -68,6 +66,7 @@ func (t *RateTable) ofLeast(r *Rate) report.Samples {
 
 // figures are rate, spread, and time per packet as text.
 func (r *Rate) figures() []string {
+	mpps := func(pps float64) string { return fmt.Sprintf("%.2f", pps/1e6) }
 	arrived := r.Arrived()
 	median := arrived.Median()
 	return []string{

@@ -114,8 +114,23 @@ func Flood(from []netip.Addr) lab.Flow {
 	if from[0].Is6() {
 		to = Server6
 	}
-	return lab.Flow{From: lab.Listed(from), To: lab.Addr(to), SPort: lab.AnyPort, DPort: lab.Port(53)}
+	return UDPFlood(lab.Listed(from), to, SinkPort)
 }
+
+// UDPFlood is UDP packets from any port of some sources to one address and port.
+func UDPFlood(from lab.Addresses, to netip.Addr, port uint16) lab.Flow {
+	return lab.Flow{From: from, To: lab.Addr(to), SPort: lab.AnyPort, DPort: lab.Port(port)}
+}
+
+// TCPFlood is TCP segments with these flags and options, likewise.
+func TCPFlood(from lab.Addresses, to netip.Addr, port uint16, flags lab.TCPFlags, options []byte) lab.Flow {
+	f := UDPFlood(from, to, port)
+	f.Proto, f.Flags, f.Options = lab.TCP, flags, options
+	return f
+}
+
+// SYNPolicy protects a web server by SYN cookies, whatever the rate. It is without its devices.
+const SYNPolicy = "default: drop\nservices: [{name: web, port: tcp/80, syn: {when: always, mode: host}}]\n"
 
 // FloodPacket is a packet of the flood, in the notation of package packet.
 func FloodPacket(from fmt.Stringer) string {

@@ -19,12 +19,9 @@ const leastShare = 0.90
 // cache line of the sender's prefix.
 func cases() []*testCase {
 	udp := func(from string) lab.Flow {
-		return lab.Flow{From: lab.MustAddrs(from), To: lab.Addr(rig.Server4), SPort: lab.AnyPort, DPort: lab.Port(rig.SinkPort)}
+		return rig.UDPFlood(lab.MustAddrs(from), rig.Server4, rig.SinkPort)
 	}
-	syns := lab.Flow{
-		From: lab.MustAddrs("128.0.0.0/2"), To: lab.Addr(rig.Server4), Proto: lab.TCP, Flags: lab.SYN, Options: lab.SYNOptions,
-		SPort: lab.AnyPort, DPort: lab.Port(80),
-	}
+	syns := rig.TCPFlood(lab.MustAddrs("128.0.0.0/2"), rig.Server4, 80, lab.SYN, lab.SYNOptions)
 	limit := func(rate, per string) string {
 		return fmt.Sprintf("default: drop\nchecks: off\nrules: [{name: limit, proto: udp, over: {rate: %s, per: from/%s}, then: drop}]\n", rate, per)
 	}
@@ -33,10 +30,7 @@ func cases() []*testCase {
 		{name: "drop", label: "floodwall: 20 rules that do not match", policy: lists.RulesPolicy(20), flow: udp("16.0.0.0/4")},
 		{name: "limit-over", label: "floodwall: over a limit of 1000/s per /16", policy: limit("1000/s", "16"), flow: udp("64.0.0.0/10")},
 		{name: "limit-within", label: "floodwall: within a limit of 1000/s per address", policy: limit("1000/s", "32"), flow: udp("64.0.0.0/10"), charged: true},
-		{
-			name: "syn", label: "floodwall: SYNs answered with cookies", flow: syns,
-			policy: "default: drop\nservices: [{name: web, port: tcp/80, syn: {when: always, mode: host}}]\n",
-		},
+		{name: "syn", label: "floodwall: SYNs answered with cookies", policy: rig.SYNPolicy, flow: syns},
 	}
 }
 

@@ -99,18 +99,22 @@ func (b *builder) measure(ctx context.Context) error {
 // round takes one round of a case.
 func (b *builder) round(ctx context.Context, c *testCase, round uint64) error {
 	alone := make([]float64, len(b.wires))
-	for i, w := range b.wires {
-		rates, err := b.flood(ctx, c, []*lab.Device{w}, round)
+	for cpu := range b.wires {
+		rates, err := b.flood(ctx, c, []int{cpu}, round)
 		if err != nil {
 			return err
 		}
-		alone[i] = rates[0]
+		alone[cpu] = rates[0]
 	}
+	var cpus []int
 	for _, n := range counts(len(b.wires)) {
+		for len(cpus) < n {
+			cpus = append(cpus, len(cpus))
+		}
 		rates := alone[:n]
 		if n > 1 {
 			var err error
-			if rates, err = b.flood(ctx, c, b.wires[:n], round); err != nil {
+			if rates, err = b.flood(ctx, c, cpus, round); err != nil {
 				return err
 			}
 		}
@@ -138,38 +142,38 @@ func sum(rates []float64) (all float64) {
 	return all
 }
 
-// flood floods some wires at the same time, each from the CPU that receives there, and returns what each takes of its thread's
-// own time, in packets per second.
-func (b *builder) flood(ctx context.Context, c *testCase, wires []*lab.Device, round uint64) ([]float64, error) {
+// flood floods the wires of some CPUs at the same time, each from the CPU that receives there, and returns what each takes of its
+// thread's own time, in packets per second.
+func (b *builder) flood(ctx context.Context, c *testCase, cpus []int, round uint64) ([]float64, error) {
 	var attached []link.Link
 	defer func() {
 		for _, l := range attached {
 			_ = l.Close() // the lab closes it again
 		}
 	}()
-	for _, w := range wires {
-		l, err := b.Lab.Attach(w, c.program)
+	for _, cpu := range cpus {
+		l, err := b.Lab.Attach(b.wires[cpu], c.program)
 		if err != nil {
 			return nil, err
 		}
 		attached = append(attached, l)
 	}
-	rates, failed := make([]float64, len(wires)), make([]error, len(wires))
+	rates, failed := make([]float64, len(cpus)), make([]error, len(cpus))
 	var all sync.WaitGroup
-	for i, w := range wires {
+	for i, cpu := range cpus {
 		all.Add(1)
 		go func() {
 			defer all.Done()
-			rates[i], failed[i] = b.floodOne(ctx, c, w, round)
+			rates[i], failed[i] = b.floodOne(ctx, c, cpu, round)
 		}()
 	}
 	all.Wait()
 	return rates, errors.Join(failed...)
 }
 
-// floodOne floods one wire.
-func (b *builder) floodOne(ctx context.Context, c *testCase, w *lab.Device, round uint64) (float64, error) {
-	cpu := b.cpu(w)
+// floodOne floods the wire of one CPU.
+func (b *builder) floodOne(ctx context.Context, c *testCase, cpu int, round uint64) (float64, error) {
+	w := b.wires[cpu]
 	source, err := b.Lab.NewSource(w.Peer, lab.SourceOptions{
 		Flows: []lab.Flow{c.flow}, CPU: cpu, Seed: uint64(mostCPUs)*round + uint64(cpu) + 1, Urgent: true,
 	})
@@ -178,16 +182,6 @@ func (b *builder) floodOne(ctx context.Context, c *testCase, w *lab.Device, roun
 	}
 	m, err := lab.Measure(ctx, source, w, b.Window)
 	return rig.Capacity(m), errors.Join(err, source.Close())
-}
-
-// cpu is where a wire's frames are received.
-func (b *builder) cpu(w *lab.Device) int {
-	for cpu, other := range b.wires {
-		if other == w {
-			return cpu
-		}
-	}
-	return 0
 }
 
 // testCase is a program, and the flood that it is measured with.

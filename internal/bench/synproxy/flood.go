@@ -30,10 +30,7 @@ const floodSources = "128.0.0.0/2"
 
 // Flow is the flood's packets to a server.
 func (f *Flood) Flow(to netip.Addr, port uint16) lab.Flow {
-	return lab.Flow{
-		From: lab.MustAddrs(floodSources), To: lab.Addr(to), Proto: lab.TCP, Flags: f.flags, Options: f.options,
-		SPort: lab.AnyPort, DPort: lab.Port(port),
-	}
+	return rig.TCPFlood(lab.MustAddrs(floodSources), to, port, f.flags, f.options)
 }
 
 // floodBatch is how many packets the attacker sends at a time when there are answers, which share its CPU: in a
