@@ -97,3 +97,60 @@ func (s *Set) String() string {
 	}
 	return text
 }
+
+// Without returns the addresses of s that are not in t.
+func (s *Set) Without(t *Set) *Set {
+	if !s.Overlaps(t) {
+		return s
+	}
+	out := &Set{v4: without4(s.v4, t.v4)}
+	for _, p := range s.v6 {
+		out.v6 = appendWithout6(out.v6, p, t)
+	}
+	out.v6 = aggregate(out.v6)
+	return out
+}
+
+// Both returns the addresses that are in s and in t.
+func (s *Set) Both(t *Set) *Set { return s.Without(s.Without(t)) }
+
+// without4 cuts ranges out of others; both are sorted and disjoint.
+func without4(ranges, cut []Range) (out []Range) {
+	at := 0
+	for _, r := range ranges {
+		for at < len(cut) && cut[at].Last < r.First {
+			at++
+		}
+		first, whole := r.First, false
+		for i := at; i < len(cut) && cut[i].First <= r.Last; i++ {
+			if cut[i].First > first {
+				out = append(out, Range{first, cut[i].First - 1})
+			}
+			if whole = cut[i].Last >= r.Last; whole {
+				break
+			}
+			first = cut[i].Last + 1
+		}
+		if !whole {
+			out = append(out, Range{first, r.Last})
+		}
+	}
+	return out
+}
+
+// appendWithout6 appends what is left of a prefix, in ascending order. A prefix of which t has a part is halved until its
+// halves are in t or beside it.
+func appendWithout6(list []prefix6, p prefix6, t *Set) []prefix6 {
+	switch {
+	case t.contains6Prefix(p):
+		return list
+	case !t.overlaps6(p):
+		return append(list, p)
+	}
+	lower, upper := p.halves()
+	return appendWithout6(appendWithout6(list, lower, t), upper, t)
+}
+
+func (s *Set) overlaps6(p prefix6) bool {
+	return (&Set{v6: []prefix6{p}}).Overlaps(&Set{v6: s.v6})
+}

@@ -79,3 +79,16 @@ func aggregate(prefixes []prefix6) []prefix6 {
 func siblings(a, b prefix6) bool {
 	return a.length == b.length && a.length > 0 && a != b && a.cut(a.length-1) == b.cut(b.length-1)
 }
+
+// halves are the two prefixes that are one bit longer. p is no single address.
+func (p prefix6) halves() (lower, upper prefix6) {
+	lower, upper = p, p
+	lower.length++
+	upper.length++
+	if p.length < 64 {
+		upper.hi |= 1 << (63 - p.length)
+	} else {
+		upper.lo |= 1 << (127 - p.length)
+	}
+	return lower, upper
+}

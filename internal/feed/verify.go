@@ -1,0 +1,45 @@
+package feed
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"strings"
+
+	"aead.dev/minisign"
+)
+
+// signatureEnding is what minisign puts behind the name of a file for that of its signature.
+const signatureEnding = ".minisig"
+
+// verify returns an error when a body is not what the source says that it is.
+func (f *Fetcher) verify(ctx context.Context, s Source, data []byte) error {
+	if s.SHA256 != "" {
+		sum := sha256.Sum256(data)
+		if got := hex.EncodeToString(sum[:]); !strings.EqualFold(got, s.SHA256) {
+			return &BodyError{fmt.Sprintf("its SHA-256 is %s, not the one of the policy", got), "if the list has changed on purpose, change sha256: of the set"}
+		}
+	}
+	if s.Minisign == "" {
+		return nil
+	}
+	var key minisign.PublicKey
+	if err := key.UnmarshalText([]byte(s.Minisign)); err != nil {
+		return fmt.Errorf("set %q: minisign: %w", s.Set, err)
+	}
+	signature, err := f.get(ctx, s.URL+signatureEnding, "", "", mostSigned)
+	if err != nil {
+		return fmt.Errorf("its signature: %w", err)
+	}
+	if !minisign.Verify(key, data, signature.data) {
+		return &BodyError{"its signature is not that of the key of the policy", "if the key has changed, ask its owner and change minisign: of the set"}
+	}
+	return nil
+}
+
+// CheckKey returns an error when a text is no public key of minisign.
+func CheckKey(text string) error {
+	var key minisign.PublicKey
+	return key.UnmarshalText([]byte(text))
+}
