@@ -126,7 +126,7 @@ func trialTime(c *cobra.Command, text string) (time.Duration, error) {
 
 func apply(ctx context.Context, e *env, file string, f applyFlags) error {
 	start := time.Now()
-	in, err := e.instance()
+	in, err := e.host()
 	if err != nil {
 		return err
 	}
@@ -137,7 +137,7 @@ func apply(ctx context.Context, e *env, file string, f applyFlags) error {
 	defer s.discard()
 	options := control.ApplyOptions{
 		Target: plan.Target(f.target), Devices: f.devices, Mode: datapath.Mode(f.mode), DryRun: f.dryRun, Confirm: f.trial,
-		Boot: s.id(), Costs: e.costsOrWarn(), Read: s.verify,
+		Boot: s.id(), Costs: e.costs(), Read: s.verify,
 	}
 	if !f.force {
 		options.Sessions = hostfacts.Sessions()

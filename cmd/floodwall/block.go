@@ -57,7 +57,7 @@ func block(ctx context.Context, e *env, args []string, f blockFlags) error {
 	if len(f.why) > maxWhy {
 		e.warning(fmt.Sprintf("--why is longer than %d bytes: the rest is cut", maxWhy))
 	}
-	in, err := e.instance()
+	in, err := e.host()
 	if err != nil {
 		return err
 	}

@@ -27,7 +27,7 @@ func blockedCommand(e *env) *cobra.Command {
 }
 
 func blocked(ctx context.Context, e *env, set string) error {
-	in, err := e.instance()
+	in, err := e.host()
 	if err != nil {
 		return err
 	}

@@ -58,7 +58,7 @@ func (e *env) capture(c *cobra.Command, f *captureFlags) (err error) {
 	if err := e.checkCapture(c, f); err != nil {
 		return err
 	}
-	in, err := e.instance()
+	in, err := e.host()
 	if err != nil {
 		return err
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/hostfacts"
+	"github.com/floodwall/floodwall/internal/operate"
 )
 
 // change is a block or unblock.
@@ -239,9 +240,10 @@ func (c *change) refuse(place string, err error) {
 	if c.refused++; c.refused > mostReported {
 		return
 	}
-	c.stderrLine("error", place+message(err))
-	if h := hint(err); h != c.hinted { // a full set says the same for each
-		c.stderrLine("hint", h)
-		c.hinted = h
+	p := operate.Problems(err)[0]
+	c.stderrLine("error", place+p.String())
+	if p.Hint != c.hinted { // a full set says the same for each
+		c.stderrLine("hint", p.Hint)
+		c.hinted = p.Hint
 	}
 }

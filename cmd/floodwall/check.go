@@ -11,8 +11,8 @@ import (
 	"github.com/floodwall/floodwall/internal/compile"
 	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/ir"
+	"github.com/floodwall/floodwall/internal/operate"
 	"github.com/floodwall/floodwall/internal/plan"
-	"github.com/floodwall/floodwall/policy"
 )
 
 func checkCommand(e *env) *cobra.Command {
@@ -124,13 +124,8 @@ func checkJSON(e *env, file string, c *control.Compiled, o *compile.Output, err 
 		report.Notes = append(report.Notes, checkNotes(c)...)
 		return e.printJSON(report)
 	}
-	for _, one := range leaves(err) {
-		entry := checkError{Msg: one.Error(), Hint: hint(one)}
-		var p *policy.Error
-		if errors.As(one, &p) {
-			entry = checkError{Line: p.Line, Col: p.Col, Msg: p.Msg, Hint: p.Hint}
-		}
-		report.Errors = append(report.Errors, entry)
+	for _, p := range operate.Problems(err) {
+		report.Errors = append(report.Errors, checkError{Line: p.Line, Col: p.Col, Msg: p.Text, Hint: p.Hint})
 	}
 	return errors.Join(e.printJSON(report), errFailed)
 }

@@ -90,7 +90,7 @@ func compilePolicy(ctx context.Context, e *env, file string, target plan.Target)
 	if err != nil {
 		return err
 	}
-	costs := stageCosts(e.costsOrWarn(), target)
+	costs := stageCosts(e.costs(), target)
 	if e.json {
 		report := newCompileReport(c, o)
 		report.Costs = costs

@@ -19,7 +19,7 @@ func confirmCommand(e *env) *cobra.Command {
 }
 
 func confirm(ctx context.Context, e *env) error {
-	in, err := e.instance()
+	in, err := e.host()
 	if err != nil {
 		return err
 	}

@@ -2,34 +2,62 @@ package main
 
 import (
 	"context"
+	"log/slog"
 
 	"github.com/spf13/cobra"
 
+	"github.com/floodwall/floodwall/internal/api"
+	"github.com/floodwall/floodwall/internal/api/listen"
 	"github.com/floodwall/floodwall/internal/daemon"
+	"github.com/floodwall/floodwall/internal/datapath"
+	"github.com/floodwall/floodwall/internal/operate"
 )
 
 func daemonCommand(e *env) *cobra.Command {
-	return &cobra.Command{
+	var run string
+	c := &cobra.Command{
 		Use:   "daemon",
-		Short: "ban offenders, move rules to where they cost least; keep up with the host's addresses, keys of SYN cookies, and trials that ended",
+		Short: "ban offenders, move rules to where they cost least, repair, and serve the API",
 		Long: "Daemon bans offenders, repairs what other tools remove, moves rules to where they cost least, and renews the keys of SYN cookies.\n" +
-			"Filtering never depends on it.",
-		Example: "  floodwall daemon",
-		Args:    none,
-		RunE:    func(c *cobra.Command, _ []string) error { return runDaemon(c.Context(), e) },
+			"It serves an API on two sockets: read.sock for who may read, and control.sock for root. Filtering never depends on it.",
+		Example: "  floodwall daemon\n" +
+			"  curl --unix-socket /run/floodwall/read.sock http://floodwall/v1/health",
+		Args: none,
+		RunE: func(c *cobra.Command, _ []string) error { return runDaemon(c.Context(), e, run) },
 	}
+	c.Flags().StringVar(&run, "run", "", "`directory` of the sockets (default "+listen.DefaultDir+" for the default --bpffs, else a directory below it)")
+	return c
 }
 
-func runDaemon(ctx context.Context, e *env) error {
-	in, err := e.instance()
+func runDaemon(ctx context.Context, e *env, run string) error {
+	h, err := e.host()
 	if err != nil {
 		return err
 	}
-	return daemon.Watch(ctx, in, e.freshCosts(), func(event daemon.Event) {
-		if event.Err != nil {
-			e.warning(message(event.Err))
-			return
+	if run == "" {
+		run = listen.Dir(e.bpffs, datapath.DefaultDir)
+	}
+	events := api.NewEvents()
+	tell := func(kind, text string) {
+		if kind == api.KindWarning {
+			e.warning(text)
+		} else {
+			e.println("%s", text)
 		}
-		e.println("%s", event.Text)
+		events.Publish(kind, text)
+	}
+	report := func(event daemon.Event) {
+		if event.Err != nil {
+			tell(api.KindWarning, operate.Problems(event.Err)[0].String())
+		} else {
+			tell(api.KindDone, event.Text)
+		}
+	}
+	server := api.New(api.Parts{
+		Host: h, Events: events, Tell: tell, Version: versionText(),
+		Audit: slog.New(slog.NewTextHandler(e.stderr, nil)),
+	})
+	return daemon.Watch(ctx, h.Instance, h.Costs, report, func(ctx context.Context) error {
+		return listen.Serve(ctx, run, server)
 	})
 }

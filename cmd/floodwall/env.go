@@ -6,9 +6,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/floodwall/floodwall/internal/banlog"
 	"github.com/floodwall/floodwall/internal/control"
+	"github.com/floodwall/floodwall/internal/cost"
 	"github.com/floodwall/floodwall/internal/datapath"
+	"github.com/floodwall/floodwall/internal/operate"
 )
 
 // env is what a command has of the world around it.
@@ -38,13 +39,24 @@ func (e *env) jsonFlag(c *cobra.Command) {
 	c.Flags().BoolVar(&e.json, "json", false, "print JSON")
 }
 
-// instance is the Floodwall that the flags name. It is an error when this process lacks the rights to reach it.
-func (e *env) instance() (control.Instance, error) {
+// host is the Floodwall that the flags name. It is an error when this process lacks the rights to reach it.
+func (e *env) host() (operate.Host, error) {
 	if !privileged() {
-		return control.Instance{}, &privilegeError{commandLine: e.commandLine}
+		return operate.Host{}, &privilegeError{commandLine: e.commandLine}
 	}
-	return control.Instance{Dir: e.bpffs, Bans: banlog.Open(e.state, e.bpffs, datapath.DefaultDir)}, nil
+	return operate.NewHost(e.bpffs, e.state, e.warnOf), nil
 }
+
+// warnOf warns of an error that does not end the command.
+func (e *env) warnOf(err error) {
+	for _, p := range operate.Problems(err) {
+		e.warning(p.String())
+		e.stderrLine("hint", p.Hint)
+	}
+}
+
+// costs is the cost model of this host, nil when there is none that can be used.
+func (e *env) costs() *cost.Model { return operate.NewHost(e.bpffs, e.state, e.warnOf).Costs() }
 
 // interruptible returns fn's result, or ctx's error as soon as ctx ends. fn must be harmless to abandon: the process
 // ends soon after.

@@ -133,7 +133,7 @@ func explanation(ctx context.Context, e *env, file string, spec packet.Spec, tar
 		}
 		return c.Explain(spec, target)
 	}
-	in, err := e.instance()
+	in, err := e.host()
 	if err != nil {
 		return control.Explanation{}, err
 	}

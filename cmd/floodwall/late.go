@@ -6,13 +6,13 @@ import (
 	"slices"
 
 	"github.com/floodwall/floodwall/internal/boot"
-	"github.com/floodwall/floodwall/internal/control"
+	"github.com/floodwall/floodwall/internal/operate"
 	"github.com/floodwall/floodwall/policy"
 )
 
 // closeLate keeps devices closed that are not there yet, as the policy's `boot:` says, and tells what becomes of them. Devices
 // that were kept closed before stay so, unless the policy is in force on all but the missing ones.
-func (e *env) closeLate(ctx context.Context, in control.Instance, p *policy.Policy, missing []string, inForce bool) (state string) {
+func (e *env) closeLate(ctx context.Context, in operate.Host, p *policy.Policy, missing []string, inForce bool) (state string) {
 	if missing == nil {
 		return ""
 	}
@@ -38,7 +38,7 @@ func (e *env) closeLate(ctx context.Context, in control.Instance, p *policy.Poli
 }
 
 // openLate ends closeLate when the policy is in force on all devices that it keeps closed; nil stands for all that there are.
-func openLate(ctx context.Context, in control.Instance, filtered []string) error {
+func openLate(ctx context.Context, in operate.Host, filtered []string) error {
 	held, err := in.LateDevices(ctx)
 	if err == nil && held != nil && (filtered == nil || covers(filtered, held)) {
 		_, err = in.OpenLate(ctx)
@@ -50,11 +50,11 @@ func openLate(ctx context.Context, in control.Instance, filtered []string) error
 }
 
 // openFiltered ends closeLate when a command was killed after it had applied the policy.
-func openFiltered(ctx context.Context, in control.Instance) error {
+func openFiltered(ctx context.Context, in operate.Host) error {
 	if held, err := in.LateDevices(ctx); held == nil || err != nil {
 		return err
 	}
-	now, err := in.Status(ctx)
+	now, err := in.Instance.Status(ctx)
 	if err != nil {
 		return err
 	}

@@ -1,19 +1,12 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"time"
 
 	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/cost"
 )
-
-// placement adds to a status how rules were placed.
-func (e *env) placement(ctx context.Context, in control.Instance, s *control.Status) (err error) {
-	s.Placement, err = in.Placement(ctx, e.costsOrWarn())
-	return err
-}
 
 // printPlacement prints how rules were placed, in a few lines, and nothing when no costs are known and none were.
 func (e *env) printPlacement(p *control.PlacementStatus) {

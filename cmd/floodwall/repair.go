@@ -29,7 +29,7 @@ func repairCommand(e *env) *cobra.Command {
 // repair repairs what is loaded. With restoring it applies what was saved for boot when nothing is loaded, as when the first of the
 // policy's devices appears later than systemd waited for it.
 func repair(ctx context.Context, e *env, restoring bool) error {
-	in, err := e.instance()
+	in, err := e.host()
 	if err != nil {
 		return err
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/floodwall/floodwall/internal/boot"
 	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/datapath"
+	"github.com/floodwall/floodwall/internal/operate"
 	"github.com/floodwall/floodwall/internal/plan"
 	"github.com/floodwall/floodwall/policy"
 )
@@ -20,7 +21,7 @@ import (
 // before it; and if neither can, the fail-safe. Nothing of it reads the operator's files. Whatever is not the first is an
 // error, so that the unit is seen to have failed.
 func restore(ctx context.Context, e *env) error {
-	in, err := e.instance()
+	in, err := e.host()
 	if err != nil {
 		return err
 	}
@@ -36,7 +37,7 @@ func restore(ctx context.Context, e *env) error {
 		}
 	}
 	// When this is not the first time since the host was started, as when a device appears, what replaced the copy goes on to.
-	if now, notLoaded := in.Status(ctx); notLoaded == nil && !store.StoodIn(now.Boot, now.Policy) {
+	if now, notLoaded := in.Instance.Status(ctx); notLoaded == nil && !store.StoodIn(now.Boot, now.Policy) {
 		return errors.Join(err, errors.New("the saved policy is not applied again: what runs stays"))
 	}
 	errs := []error{err}
@@ -53,7 +54,7 @@ func restore(ctx context.Context, e *env) error {
 
 // restoreCopy applies a copy. tried is whether an error ends the matter: that devices are not there yet is nothing that
 // another policy would change.
-func (e *env) restoreCopy(ctx context.Context, in control.Instance, saved *boot.Saved) (tried bool, err error) {
+func (e *env) restoreCopy(ctx context.Context, in operate.Host, saved *boot.Saved) (tried bool, err error) {
 	p, err := saved.Policy()
 	if err != nil {
 		return false, err
@@ -62,7 +63,7 @@ func (e *env) restoreCopy(ctx context.Context, in control.Instance, saved *boot.
 }
 
 // restorePolicy applies a policy on those of its devices that there are.
-func (e *env) restorePolicy(ctx context.Context, in control.Instance, p *policy.Policy, options boot.Options, id string) (tried bool, err error) {
+func (e *env) restorePolicy(ctx context.Context, in operate.Host, p *policy.Policy, options boot.Options, id string) (tried bool, err error) {
 	devices := options.Devices
 	if devices == nil {
 		devices = p.DeviceNames()
@@ -73,7 +74,7 @@ func (e *env) restorePolicy(ctx context.Context, in control.Instance, p *policy.
 		return true, fmt.Errorf("none of the policy's devices is there yet: %s (%s)", strings.Join(missing, ", "), closed)
 	}
 	applied, err := in.Apply(ctx, p, control.ApplyOptions{
-		Target: plan.Target(options.Target), Devices: present, Mode: datapath.Mode(options.Mode), Boot: id, Costs: e.costsOrWarn(),
+		Target: plan.Target(options.Target), Devices: present, Mode: datapath.Mode(options.Mode), Boot: id, Costs: e.costs(),
 	})
 	if err != nil {
 		return ctx.Err() != nil || errors.Is(err, datapath.ErrLocked), err
@@ -87,7 +88,7 @@ func (e *env) restorePolicy(ctx context.Context, in control.Instance, p *policy.
 }
 
 // restoreFailsafe applies the fail-safe. It always returns an error, which says what is in force.
-func (e *env) restoreFailsafe(ctx context.Context, in control.Instance, store boot.Store) error {
+func (e *env) restoreFailsafe(ctx context.Context, in operate.Host, store boot.Store) error {
 	texts, file := store.Failsafe(hardware())
 	var errs []error
 	for _, text := range texts {

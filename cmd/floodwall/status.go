@@ -31,15 +31,12 @@ func statusCommand(e *env) *cobra.Command {
 }
 
 func status(ctx context.Context, e *env, all bool) error {
-	in, err := e.instance()
+	in, err := e.host()
 	if err != nil {
 		return err
 	}
 	s, err := in.Status(ctx)
 	if err != nil {
-		return err
-	}
-	if err := e.placement(ctx, in, s); err != nil {
 		return err
 	}
 	if e.json {

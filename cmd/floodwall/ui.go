@@ -9,8 +9,7 @@ import (
 	"strings"
 	"unicode"
 
-	"github.com/floodwall/floodwall/internal/datapath"
-	"github.com/floodwall/floodwall/policy"
+	"github.com/floodwall/floodwall/internal/operate"
 )
 
 // All that the commands say goes through this file. Its rules:
@@ -58,9 +57,9 @@ func (u *ui) exit(err error) int {
 
 // report prints all errors that err consists of, each with its hint.
 func (u *ui) report(err error) {
-	for _, e := range leaves(err) {
-		u.stderrLine("error", message(e))
-		u.stderrLine("hint", hint(e))
+	for _, p := range operate.Problems(err) {
+		u.stderrLine("error", p.String())
+		u.stderrLine("hint", p.Hint)
 	}
 }
 
@@ -97,45 +96,6 @@ func (u *ui) printJSON(v any) error {
 	enc.SetIndent("", "  ")
 	enc.SetEscapeHTML(false)
 	return enc.Encode(v)
-}
-
-// leaves takes joined errors apart.
-func leaves(err error) []error {
-	joined, ok := err.(interface{ Unwrap() []error })
-	if !ok {
-		return []error{err}
-	}
-	var all []error
-	for _, e := range joined.Unwrap() {
-		all = append(all, leaves(e)...)
-	}
-	return all
-}
-
-// message is an error without its hint.
-func message(err error) string {
-	var p *policy.Error
-	if errors.As(err, &p) {
-		return fmt.Sprintf("%s:%d:%d: %s", p.File, p.Line, p.Col, p.Msg)
-	}
-	return err.Error()
-}
-
-// hint is what helps with an error, or "".
-func hint(err error) string {
-	var p *policy.Error
-	var h interface{ Hint() string }
-	switch {
-	case errors.As(err, &p):
-		return p.Hint
-	case errors.As(err, &h):
-		return h.Hint()
-	case errors.Is(err, datapath.ErrNotLoaded):
-		return "`floodwall apply POLICY` loads a policy; an instance in another place is named with --bpffs"
-	case errors.Is(err, datapath.ErrLocked):
-		return "wait until the other one is done"
-	}
-	return ""
 }
 
 // printable replaces control characters.

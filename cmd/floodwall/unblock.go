@@ -26,7 +26,7 @@ func unblockCommand(e *env) *cobra.Command {
 }
 
 func unblock(ctx context.Context, e *env, args []string, set string) error {
-	in, err := e.instance()
+	in, err := e.host()
 	if err != nil {
 		return err
 	}

@@ -27,7 +27,7 @@ func unloadCommand(e *env) *cobra.Command {
 }
 
 func unload(ctx context.Context, e *env, keepBoot bool) error {
-	in, err := e.instance()
+	in, err := e.host()
 	if err != nil {
 		return err
 	}

@@ -153,7 +153,7 @@ ExecStart=` + u.command("daemon") + `
 Restart=always
 RestartSec=1s
 RuntimeDirectory=floodwall
-RuntimeDirectoryMode=0700
+RuntimeDirectoryMode=0755
 RuntimeDirectoryPreserve=yes
 MemoryMax=75%
 ` + u.sandbox() + `

@@ -52,7 +52,10 @@ type watcher struct {
 //
 // report is told what was done, and errors, after which Watch goes on. Several goroutines call it, one at a time. Watch
 // returns a *daemonlock.HeldError while another process watches the instance.
-func Watch(ctx context.Context, in control.Instance, costs func() *cost.Model, report func(Event)) error {
+//
+// The functions of beside run as long as Watch does, from when it is known that no other process watches. When one of them
+// returns an error, Watch ends with it.
+func Watch(ctx context.Context, in control.Instance, costs func() *cost.Model, report func(Event), beside ...func(context.Context) error) error {
 	release, err := daemonlock.Of(in.Dir).Take()
 	if err != nil {
 		return err
@@ -64,17 +67,32 @@ func Watch(ctx context.Context, in control.Instance, costs func() *cost.Model, r
 			report(e)
 		}
 	})}
-	var beside sync.WaitGroup
-	defer beside.Wait()
+	var running sync.WaitGroup
+	defer running.Wait()
 	defer cancel()
 	tasks := []func(context.Context){w.repair, w.ban}
 	if costs != nil {
 		tasks = append(tasks, func(ctx context.Context) { w.place(ctx, costs) })
 	}
 	for _, task := range tasks {
-		beside.Go(func() { task(ctx) })
+		running.Go(func() { task(ctx) })
 	}
-	return w.follow(ctx)
+	ended := make(chan error, len(beside))
+	for _, task := range beside {
+		running.Go(func() {
+			if err := task(ctx); err != nil {
+				ended <- err
+				cancel()
+			}
+		})
+	}
+	err = w.follow(ctx)
+	select {
+	case failed := <-ended:
+		return failed
+	default:
+		return err
+	}
 }
 
 // inTurn has goroutines call fn one at a time.

@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// DefaultDir has a file for each instance that has a daemon. It is root's: nobody else can take a lock, and so keep a daemon
-// from starting.
+// DefaultDir has a file for each instance that has a daemon. Only root can write and open these: nobody else can take a lock,
+// and so keep a daemon from starting.
 const DefaultDir = "/run/floodwall"
 
 // Lock is the lock of one instance in the network namespace of the thread that asks: instances of the same directory in other
@@ -61,25 +61,43 @@ func (l Lock) Take() (release func(), err error) {
 	if err != nil {
 		return nil, err
 	}
+	f, err := lock(name)
+	if err != nil {
+		return nil, err
+	}
+	return func() {
+		os.Remove(name)
+		os.Remove(l.Dir) // unless there are others
+		f.Close()
+	}, nil
+}
+
+// TakeFile locks a file in the manner of Take. It makes the file and its directory if they are absent, and release removes the
+// file.
+func TakeFile(name string) (release func(), err error) {
+	f, err := lock(name)
+	if err != nil {
+		return nil, err
+	}
+	return func() {
+		os.Remove(name)
+		f.Close()
+	}, nil
+}
+
+// lock locks the file of a name.
+func lock(name string) (*os.File, error) {
 	for {
-		f, err := l.take(name)
-		if err != nil {
-			return nil, err
-		}
-		if f != nil {
-			return func() {
-				os.Remove(name)
-				os.Remove(l.Dir) // unless there are others
-				f.Close()
-			}, nil
+		if f, err := take(name); f != nil || err != nil {
+			return f, err
 		}
 	}
 }
 
 // take locks a file and writes the number of this process into it. It returns nil when a process that ends has just removed
 // the file.
-func (l Lock) take(name string) (*os.File, error) {
-	f, err := l.open(name)
+func take(name string) (*os.File, error) {
+	f, err := open(name)
 	if f == nil || err != nil {
 		return nil, lockError(err)
 	}
@@ -107,8 +125,8 @@ func lockError(err error) error {
 }
 
 // open makes the file and its directory if they are absent. It returns nil when a process that ends has just removed them.
-func (l Lock) open(name string) (*os.File, error) {
-	if err := os.Mkdir(l.Dir, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
+func open(name string) (*os.File, error) {
+	if err := MakeDir(filepath.Dir(name)); err != nil {
 		return nil, err
 	}
 	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600)
@@ -116,6 +134,26 @@ func (l Lock) open(name string) (*os.File, error) {
 		return nil, nil
 	}
 	return f, err
+}
+
+// MakeDir makes the directory of locks if it is absent. Everybody may go through it, to the sockets of the API; nobody but its
+// owner may make a file there. An existing directory of this process's user is changed to that: versions before made it with
+// mode 0700.
+func MakeDir(dir string) error {
+	if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
+		return err
+	}
+	info, err := os.Stat(dir)
+	if errors.Is(err, os.ErrNotExist) { // a process that ends has just removed it
+		return nil
+	}
+	if err != nil || info.Mode().Perm() == 0o755 { // the umask may have taken rights
+		return err
+	}
+	if err := os.Chmod(dir, 0o755); err != nil && !errors.Is(err, os.ErrPermission) && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return nil
 }
 
 // isAt reports whether a file still has the name that it was opened by.

@@ -34,7 +34,7 @@ func TestTake(t *testing.T) {
 	if (Lock{l.Dir, t.TempDir()}).Held() {
 		t.Error("another instance is watched")
 	}
-	if info, err := os.Stat(l.Dir); err != nil || info.Mode().Perm() != 0o700 {
+	if info, err := os.Stat(l.Dir); err != nil || info.Mode().Perm() != 0o755 {
 		t.Errorf("the directory of locks: %v, %v", info, err)
 	}
 	end()

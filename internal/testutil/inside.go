@@ -29,7 +29,8 @@ func newUID() uint32 { return insideUID + insides.Add(1)%256<<22 + uint32(os.Get
 const insideVar = "FLOODWALL_TEST_INSIDE"
 
 // Inside reports whether the test runs in a process of its own, with all capabilities, whose network and mount
-// namespaces are new: only the loopback device, an empty BPF file system at /sys/fs/bpf, and nothing in /var/lib. If not, it runs the test
+// namespaces are new: only the loopback device, an empty BPF file system at /sys/fs/bpf, and nothing in /var/lib and
+// /run/floodwall. If not, it runs the test
 // in such a process, and fails it when that fails. Such tests run in parallel, as most of their time they wait for the
 // kernel; so the test must not call t.Parallel or t.Setenv before Inside. A test begins with
 //
@@ -104,6 +105,9 @@ func capabilities(t *testing.T) (list []uintptr) {
 	return list
 }
 
+// runDir has the sockets of a daemon, and the lock by which it is the only one.
+const runDir = "/run/floodwall"
+
 // furnished is done when the process inside has what furnish gives it, as a test may call Inside more than once.
 var furnished sync.Once
 
@@ -117,6 +121,12 @@ func furnish(t *testing.T) {
 	}
 	if err := unix.Mount("tmpfs", "/var/lib", "tmpfs", 0, "mode=0755"); err != nil {
 		t.Fatalf("covering /var/lib: %v", err)
+	}
+	if err := os.MkdirAll(runDir, 0o755); err != nil {
+		t.Fatalf("directory of the daemon: %v", err)
+	}
+	if err := unix.Mount("tmpfs", runDir, "tmpfs", 0, "mode=0755"); err != nil {
+		t.Fatalf("covering %s: %v", runDir, err)
 	}
 	if out, err := exec.Command("ip", "link", "set", "lo", "up").CombinedOutput(); err != nil {
 		t.Fatalf("loopback device: %v: %s", err, out)

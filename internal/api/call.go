@@ -1,0 +1,94 @@
+package api
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"time"
+)
+
+// How much a client may send, and how long it may take to receive.
+const (
+	maxBody    = 4 << 20 // bytes
+	answerTime = 20 * time.Second
+)
+
+// Call is a request that is being answered.
+type Call struct {
+	*Server
+	from    Origin
+	by      Peer
+	request *http.Request
+	out     http.ResponseWriter
+	begun   bool // a part of the answer was written
+}
+
+// decode reads the body as JSON. A key that is not known is an error.
+func (c *Call) decode(into any) error {
+	kind, _, err := mime.ParseMediaType(c.request.Header.Get("Content-Type"))
+	if err != nil || kind != "application/json" { // a web page cannot send this elsewhere without being asked first
+		return &Error{http.StatusUnsupportedMediaType, "the body is not said to be JSON", "send the header Content-Type: application/json"}
+	}
+	text, err := io.ReadAll(http.MaxBytesReader(c.out, c.request.Body, maxBody))
+	var long *http.MaxBytesError
+	if errors.As(err, &long) {
+		return &Error{http.StatusRequestEntityTooLarge, fmt.Sprintf("the body is longer than %d bytes", maxBody), "send it in parts"}
+	}
+	if err != nil {
+		return &Error{http.StatusBadRequest, "the body ends too soon: " + err.Error(), ""}
+	}
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.DisallowUnknownFields()
+	if err := d.Decode(into); err != nil {
+		return &Error{http.StatusBadRequest, "the body cannot be read: " + err.Error(), "docs/openapi.json, which GET /v1/openapi.json returns, says what it has"}
+	}
+	if d.More() {
+		return &Error{http.StatusBadRequest, "the body has more than one value", "send one"}
+	}
+	return nil
+}
+
+// answer writes a value as JSON, as commands with --json print it.
+func (c *Call) answer(status int, v any) error {
+	var text bytes.Buffer
+	enc := json.NewEncoder(&text)
+	enc.SetIndent("", "  ")
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return err
+	}
+	c.out.Header().Set("Content-Type", "application/json")
+	return c.write(status, text.Bytes())
+}
+
+// write writes a whole answer. A client that does not take it in time loses its connection.
+func (c *Call) write(status int, text []byte) error {
+	c.begun = true
+	http.NewResponseController(c.out).SetWriteDeadline(time.Now().Add(answerTime))
+	c.out.Header().Set("Content-Length", fmt.Sprint(len(text)))
+	c.out.WriteHeader(status)
+	c.out.Write(text) // who has gone needs no answer
+	return nil
+}
+
+// fail answers with an error, unless an answer has begun: then the connection ends, so that the client sees that it is not whole.
+func (c *Call) fail(err error) {
+	if c.request.Context().Err() != nil {
+		return
+	}
+	if c.begun {
+		panic(http.ErrAbortHandler)
+	}
+	status := statusOf(err)
+	if status == http.StatusServiceUnavailable || status == http.StatusTooManyRequests {
+		c.out.Header().Set("Retry-After", "1")
+	}
+	if status == http.StatusInternalServerError {
+		c.Warn(c.request.URL.Path + ": " + err.Error())
+	}
+	c.answer(status, failure(err))
+}

@@ -1,0 +1,63 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"net/http"
+
+	"github.com/floodwall/floodwall/internal/control"
+	"github.com/floodwall/floodwall/internal/datapath"
+	"github.com/floodwall/floodwall/internal/operate"
+	"github.com/floodwall/floodwall/policy"
+)
+
+// Error is an error with a status of its own.
+type Error struct {
+	Status       int
+	Text, Remedy string
+}
+
+func (e *Error) Error() string { return e.Text }
+
+// Hint is the remedy.
+func (e *Error) Hint() string { return e.Remedy }
+
+// Failure is the body of an answer that is an error.
+type Failure struct {
+	operate.Problem
+	More []operate.Problem `json:"more,omitempty"` // where there is more than one
+}
+
+// statusOf is the status that fits an error.
+func statusOf(err error) int {
+	var own *Error
+	var fallen *control.FallenError
+	var mistake *policy.Error
+	var mistakes policy.Errors
+	var refused control.Refusals
+	var set *control.SetError
+	var capture *control.CaptureError
+	var before *control.PreviousError
+	var lockout *control.LockoutError
+	switch {
+	case errors.As(err, &own):
+		return own.Status
+	case errors.As(err, &fallen), errors.Is(err, datapath.ErrLocked), errors.Is(err, context.DeadlineExceeded):
+		return http.StatusServiceUnavailable
+	case errors.Is(err, datapath.ErrNotLoaded), errors.Is(err, fs.ErrNotExist):
+		return http.StatusNotFound
+	case errors.As(err, &mistakes), errors.As(err, &mistake):
+		return http.StatusUnprocessableEntity
+	case errors.Is(err, datapath.ErrNoTrial), errors.Is(err, datapath.ErrExpired), errors.As(err, &refused), errors.As(err, &set),
+		errors.As(err, &capture), errors.As(err, &before), errors.As(err, &lockout):
+		return http.StatusConflict
+	}
+	return http.StatusInternalServerError
+}
+
+// failure is what is told of an error.
+func failure(err error) Failure {
+	list := operate.Problems(err)
+	return Failure{list[0], list[1:]}
+}

@@ -1,0 +1,102 @@
+package listen
+
+import (
+	"context"
+	"errors"
+	"log"
+	"net"
+	"net/http"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/floodwall/floodwall/internal/api"
+)
+
+// How long a client may take. What it takes to read an answer is the API's.
+const (
+	headerTime = 5 * time.Second
+	bodyTime   = 15 * time.Second
+	idleTime   = 30 * time.Second
+	maxHeader  = 16 << 10 // bytes
+)
+
+// endWait is how long answers under way may take when the daemon ends.
+const endWait = time.Second
+
+// Serve serves an API on the sockets of a directory, until ctx ends.
+func Serve(ctx context.Context, dir string, a *api.Server) error {
+	s, err := openSockets(dir)
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	if s.note != "" {
+		a.Warn(s.note)
+	}
+	a.Note("serving " + filepath.Join(dir, ReadSocket) + " and " + filepath.Join(dir, ControlSocket))
+	ended := make(chan error, 2)
+	go func() { ended <- serve(ctx, s.read, a, api.FromReadSocket) }()
+	go func() { ended <- serve(ctx, s.control, a, api.FromControlSocket) }()
+	err = <-ended
+	cancel()
+	return errors.Join(err, <-ended)
+}
+
+// serve answers on a listener until ctx ends.
+func serve(ctx context.Context, l net.Listener, a *api.Server, from api.Origin) error {
+	server := &http.Server{
+		Handler:           a.Handler(from),
+		ReadHeaderTimeout: headerTime,
+		ReadTimeout:       bodyTime,
+		IdleTimeout:       idleTime,
+		MaxHeaderBytes:    maxHeader,
+		ConnState:         newConns().changed,
+		ErrorLog:          log.New(nothing{}, "", 0), // what clients do wrong is no news
+		BaseContext:       func(net.Listener) context.Context { return ctx },
+		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
+			return api.WithPeer(ctx, peerOf(c))
+		},
+	}
+	stop := context.AfterFunc(ctx, func() {
+		ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), endWait)
+		defer cancel()
+		if server.Shutdown(ending) != nil {
+			server.Close()
+		}
+	})
+	defer stop()
+	err := server.Serve(l)
+	if errors.Is(err, http.ErrServerClosed) {
+		return nil
+	}
+	return err
+}
+
+// nothing takes what is written, and forgets it.
+type nothing struct{}
+
+func (nothing) Write(p []byte) (int, error) { return len(p), nil }
+
+// peerOf is the process at the other end of a unix socket. It is unknown for other sockets.
+func peerOf(c net.Conn) api.Peer {
+	unknown := api.Peer{UID: -1}
+	u, ok := c.(*net.UnixConn)
+	if !ok {
+		return unknown
+	}
+	raw, err := u.SyscallConn()
+	if err != nil {
+		return unknown
+	}
+	var cred *unix.Ucred
+	var credErr error
+	err = raw.Control(func(fd uintptr) { cred, credErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) })
+	if err != nil || credErr != nil {
+		return unknown
+	}
+	return api.Peer{UID: int(cred.Uid), PID: int(cred.Pid)}
+}

@@ -1,0 +1,167 @@
+package listen
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/floodwall/floodwall/internal/daemonlock"
+)
+
+// DefaultDir has the sockets of the instance with the default directory in the BPF file system.
+const DefaultDir = daemonlock.DefaultDir
+
+// The sockets in a directory.
+const (
+	ReadSocket    = "read.sock"
+	ControlSocket = "control.sock"
+)
+
+// Group may connect to the socket for reading, where a group of that name exists.
+const Group = "floodwall"
+
+// Dir is the directory of the sockets of an instance, by its directory in the BPF file system: DefaultDir for the standard one,
+// and for others a directory below it, named by their path with - in place of /.
+func Dir(bpffs, standard string) string {
+	bpffs = filepath.Clean(bpffs)
+	if bpffs == standard {
+		return DefaultDir
+	}
+	return filepath.Join(DefaultDir, strings.ReplaceAll(strings.Trim(bpffs, "/"), "/", "-"))
+}
+
+// DirError says that a directory cannot have the sockets.
+type DirError struct{ Problem, Remedy string }
+
+func (e *DirError) Error() string { return e.Problem }
+
+// Hint is the remedy.
+func (e *DirError) Hint() string { return e.Remedy }
+
+// longestPath is what the address of a unix socket has space for (sun_path in unix(7)), less its final zero and the suffix of a
+// socket that is being made.
+const longestPath = 107 - len(".new")
+
+// sockets are the two that a directory has, locked.
+type sockets struct {
+	read, control net.Listener
+	dir           string
+	unlock        func()
+	note          string // why the socket for reading is only root's, "" if it is not
+}
+
+// openSockets makes the sockets in a directory, and the directory. Sockets that a process left which has died are replaced. A
+// directory that another process serves is a *DirError.
+func openSockets(dir string) (*sockets, error) {
+	if len(filepath.Join(dir, ControlSocket)) > longestPath {
+		return nil, &DirError{fmt.Sprintf("the path of a socket in %s is longer than the %d bytes that the kernel takes", dir, longestPath),
+			"name a shorter directory with --run"}
+	}
+	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
+		return nil, fmt.Errorf("directory of sockets: %w", err)
+	}
+	if err := daemonlock.MakeDir(dir); err != nil {
+		return nil, fmt.Errorf("directory of sockets: %w", err)
+	}
+	s := &sockets{dir: dir}
+	err := s.take()
+	if err == nil {
+		s.control, err = s.listen(ControlSocket, 0o600, -1)
+	}
+	if err == nil {
+		err = s.openRead()
+	}
+	if err != nil {
+		s.close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// take locks the directory.
+func (s *sockets) take() (err error) {
+	s.unlock, err = daemonlock.TakeFile(filepath.Join(s.dir, "sockets.lock"))
+	var held *daemonlock.HeldError
+	if errors.As(err, &held) {
+		return &DirError{fmt.Sprintf("another daemon serves the sockets of %s: process %d", s.dir, held.Process),
+			"end it first, or name another directory with --run"}
+	}
+	return err
+}
+
+// openRead makes the socket for reading. Where this process may not give it to the group, it is root's.
+func (s *sockets) openRead() (err error) {
+	gid, err := groupID()
+	if err != nil {
+		s.note = err.Error()
+	}
+	s.read, err = s.listen(ReadSocket, 0o660, gid)
+	if errors.Is(err, os.ErrPermission) && gid >= 0 {
+		s.note = fmt.Sprintf("%s stays root's: this process may not give it to group %s, which takes CAP_CHOWN or membership", ReadSocket, Group)
+		s.read, err = s.listen(ReadSocket, 0o660, -1)
+	}
+	return err
+}
+
+// groupID is the number of the group that may read, -1 when there is no such group.
+func groupID() (int, error) {
+	g, err := user.LookupGroup(Group)
+	var none user.UnknownGroupError
+	if errors.As(err, &none) {
+		return -1, nil
+	}
+	if err != nil {
+		return -1, fmt.Errorf("group %s: %w", Group, err)
+	}
+	return strconv.Atoi(g.Gid)
+}
+
+// listen makes a socket of a group, -1 for this process's own. It has its rights before it has its name, and replaces what has
+// the name in one step.
+func (s *sockets) listen(name string, mode os.FileMode, gid int) (net.Listener, error) {
+	path := filepath.Join(s.dir, name)
+	next := path + ".new"
+	if err := os.Remove(next); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("socket: %w", err)
+	}
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: next, Net: "unix"})
+	if err != nil {
+		return nil, fmt.Errorf("socket: %w", err)
+	}
+	l.SetUnlinkOnClose(false) // it has another name then
+	err = os.Chmod(next, mode)
+	if err == nil && gid >= 0 {
+		err = os.Chown(next, -1, gid)
+	}
+	if err == nil {
+		err = os.Rename(next, path)
+	}
+	if err != nil {
+		l.Close()
+		os.Remove(next)
+		return nil, fmt.Errorf("socket: %w", err)
+	}
+	return l, nil
+}
+
+// close removes the sockets, and directories that are empty then.
+func (s *sockets) close() {
+	for name, l := range map[string]net.Listener{ReadSocket: s.read, ControlSocket: s.control} {
+		if l != nil {
+			l.Close()
+			os.Remove(filepath.Join(s.dir, name))
+		}
+	}
+	if s.unlock != nil {
+		s.unlock()
+	}
+	os.Remove(s.dir)
+	if filepath.Dir(s.dir) == DefaultDir {
+		os.Remove(DefaultDir)
+	}
+}

@@ -1,0 +1,15 @@
+package api
+
+// Routes are all that can be asked, in the order of the OpenAPI document.
+func Routes() []Route {
+	return []Route{
+		stream("/health", "whether what was applied is in force: 200 when it is, 503 when it is not, with the reason",
+			"", Read, (*Call).health).answers(healthResult),
+		read("/status", "what runs, and what it has decided so far: what `floodwall status --json` prints", (*Call).fullStatus),
+		read("/rules", "rules, checks and the default, with what each has decided", (*Call).rules),
+		read("/sets", "sets, with how full they are", (*Call).sets),
+		stream("/events", "what happens, as server-sent events", "text/event-stream", Read, (*Call).events,
+			Parameter{Name: "after", Summary: "the number of the last event that the client has; the header Last-Event-ID says the same"}),
+		read("/openapi.json", "this document", (*Call).document),
+	}
+}

@@ -1,0 +1,103 @@
+package api
+
+import (
+	"log/slog"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/floodwall/floodwall/internal/control"
+	"github.com/floodwall/floodwall/internal/operate"
+)
+
+// prefix is what all paths begin with.
+const prefix = "/v1"
+
+// maxStreams is how many clients follow events at a time.
+const maxStreams = 16
+
+// Parts are what the API answers from.
+type Parts struct {
+	Host    operate.Host
+	Events  *Events
+	Tell    func(kind, text string) // publishes an event and prints it
+	Version string
+	Audit   *slog.Logger // a line for each change
+}
+
+// Server answers requests.
+type Server struct {
+	parts  Parts
+	routes []Route
+	status *paced[*control.Status]
+
+	streams *slots // of clients that follow something
+}
+
+// New makes a server with all routes.
+func New(p Parts) *Server {
+	return &Server{parts: p, routes: Routes(), status: newPaced(p.Host.Status), streams: newSlots(maxStreams, "clients that follow events")}
+}
+
+// Note tells of something that was done.
+func (s *Server) Note(text string) { s.parts.Tell(KindDone, text) }
+
+// Warn tells of something that went wrong.
+func (s *Server) Warn(text string) { s.parts.Tell(KindWarning, text) }
+
+// Handler answers requests that come in somewhere.
+func (s *Server) Handler(from Origin) http.Handler {
+	mux := http.NewServeMux()
+	for _, r := range s.routes {
+		mux.HandleFunc(r.Method+" "+prefix+r.Path, func(w http.ResponseWriter, request *http.Request) {
+			s.serve(&r, from, w, request)
+		})
+	}
+	mux.HandleFunc("/", func(w http.ResponseWriter, request *http.Request) {
+		s.call(from, w, request).fail(s.unknown(mux, request))
+	})
+	return mux
+}
+
+func (s *Server) call(from Origin, w http.ResponseWriter, request *http.Request) *Call {
+	return &Call{Server: s, from: from, by: peerIn(request.Context()), request: request, out: w}
+}
+
+// serve answers a request of a route.
+func (s *Server) serve(r *Route, from Origin, w http.ResponseWriter, request *http.Request) {
+	c := s.call(from, w, request)
+	if err := permit(from, c.by, r.Access); err != nil {
+		c.fail(err)
+		return
+	}
+	if r.Body == nil { // else the deadline is for the body
+		http.NewResponseController(w).SetReadDeadline(time.Time{})
+	}
+	w.Header().Set("Cache-Control", "no-store")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	if err := r.serve(c); err != nil {
+		c.fail(err)
+	}
+}
+
+// unknown says that there is no such route.
+func (s *Server) unknown(mux *http.ServeMux, request *http.Request) error {
+	var allowed []string
+	for _, method := range []string{http.MethodGet, http.MethodPost} {
+		other := request.Clone(request.Context())
+		other.Method = method
+		if _, pattern := mux.Handler(other); strings.HasPrefix(pattern, method) {
+			allowed = append(allowed, method)
+		}
+	}
+	if allowed != nil {
+		return &Error{http.StatusMethodNotAllowed, request.Method + " is not for this path", "it takes " + strings.Join(allowed, " and ")}
+	}
+	var paths []string
+	for _, r := range s.routes {
+		paths = append(paths, prefix+r.Path)
+	}
+	slices.Sort(paths)
+	return &Error{http.StatusNotFound, "there is no " + request.URL.Path, "the paths are " + strings.Join(slices.Compact(paths), ", ")}
+}

@@ -1,0 +1,84 @@
+package operate
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/floodwall/floodwall/internal/banlog"
+	"github.com/floodwall/floodwall/internal/control"
+	"github.com/floodwall/floodwall/internal/cost"
+	"github.com/floodwall/floodwall/internal/datapath"
+)
+
+// Host is an instance on this host, with the directory of what is kept over a reboot.
+type Host struct {
+	control.Instance
+	State string      // directory for results and measurements
+	Warn  func(error) // is told what does not keep an action from being done
+
+	costs *costFile
+}
+
+// NewHost is the instance of a directory in the BPF file system.
+func NewHost(bpffs, state string, warn func(error)) Host {
+	return Host{
+		Instance: control.Instance{Dir: bpffs, Bans: banlog.Open(state, bpffs, datapath.DefaultDir)},
+		State:    state, Warn: warn, costs: new(costFile),
+	}
+}
+
+// costFile is the cost model as it was read last.
+type costFile struct {
+	mu      sync.Mutex
+	changed time.Time // when the file was written
+	model   *cost.Model
+}
+
+// Costs is the cost model of this host, nil when there is none. A model that cannot be used is warned of once, until its file
+// changes.
+func (h Host) Costs() *cost.Model {
+	c := h.costs
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	info, err := os.Stat(cost.Path(h.State))
+	if err != nil {
+		c.changed, c.model = time.Time{}, nil
+		return nil
+	}
+	if !info.ModTime().Equal(c.changed) {
+		c.changed = info.ModTime()
+		if c.model, err = readCosts(h.State); err != nil {
+			h.Warn(err)
+		}
+	}
+	return c.model
+}
+
+// readCosts reads the cost model of this host. It is nil when there is none.
+func readCosts(state string) (*cost.Model, error) {
+	host, err := cost.ThisHost()
+	if err != nil {
+		return nil, err
+	}
+	m, err := cost.Read(state, host)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	return m, err
+}
+
+// Status is what runs, and how its rules were placed. It returns datapath.ErrNotLoaded when nothing runs.
+func (h Host) Status(ctx context.Context) (*control.Status, error) {
+	s, err := h.Instance.Status(ctx)
+	if err == nil {
+		s.Placement, err = h.Placement(ctx, h.Costs())
+	}
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
+}

@@ -1,0 +1,59 @@
+package operate
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/floodwall/floodwall/internal/datapath"
+	"github.com/floodwall/floodwall/policy"
+)
+
+// Problem is an error for people and programs.
+type Problem struct {
+	Text  string `json:"error"`
+	Hint  string `json:"hint,omitempty"`  // what helps
+	Where string `json:"where,omitempty"` // FILE:LINE:COLUMN in a policy
+
+	Line, Col int `json:"-"` // of Where; 0 when there is none
+}
+
+// String is the problem in one line, without its hint.
+func (p Problem) String() string {
+	if p.Where == "" {
+		return p.Text
+	}
+	return p.Where + ": " + p.Text
+}
+
+// Problems are all errors that err consists of.
+func Problems(err error) (list []Problem) {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		for _, e := range joined.Unwrap() {
+			list = append(list, Problems(e)...)
+		}
+		return list
+	}
+	return []Problem{problem(err)}
+}
+
+func problem(err error) Problem {
+	var p *policy.Error
+	if errors.As(err, &p) {
+		return Problem{p.Msg, p.Hint, fmt.Sprintf("%s:%d:%d", p.File, p.Line, p.Col), p.Line, p.Col}
+	}
+	return Problem{Text: err.Error(), Hint: hint(err)}
+}
+
+// hint is what helps with an error, or "".
+func hint(err error) string {
+	var h interface{ Hint() string }
+	switch {
+	case errors.As(err, &h):
+		return h.Hint()
+	case errors.Is(err, datapath.ErrNotLoaded):
+		return "`floodwall apply POLICY` loads a policy; an instance in another place is named with --bpffs"
+	case errors.Is(err, datapath.ErrLocked):
+		return "wait until the other one is done"
+	}
+	return ""
+}
