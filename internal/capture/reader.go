@@ -1,0 +1,142 @@
+package capture
+
+import (
+	"bufio"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/gopacket/gopacket"
+	"github.com/gopacket/gopacket/layers"
+	"github.com/gopacket/gopacket/pcapgo"
+)
+
+// Reader reads packets from a file, whichever of pcap and pcapng its content is.
+type Reader struct {
+	name string
+	file *os.File
+	read func() ([]byte, gopacket.CaptureInfo, layers.LinkType, error)
+}
+
+// pcapngMagic is the type of a section header block, with which a pcapng file begins (draft-ietf-opsawg-pcapng, 4.1).
+var pcapngMagic = [4]byte{0x0a, 0x0d, 0x0d, 0x0a}
+
+// Open opens a file of packets. It is a *FileError when its content is neither pcap nor pcapng.
+func Open(name string) (*Reader, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	r := &Reader{name: name, file: f}
+	if err := r.begin(bufio.NewReader(f)); err != nil {
+		f.Close()
+		return nil, &FileError{name, fmt.Sprintf("cannot be read as a capture: %v", err), "name a file in pcap or pcapng format, as `tcpdump -w` writes it"}
+	}
+	return r, nil
+}
+
+func (r *Reader) begin(in *bufio.Reader) error {
+	magic, err := in.Peek(len(pcapngMagic))
+	if err != nil {
+		return err
+	}
+	if [4]byte(magic) == pcapngMagic {
+		ng, err := pcapgo.NewNgReader(in, pcapgo.NgReaderOptions{WantMixedLinkType: true, SkipUnknownVersion: true})
+		if err != nil {
+			return err
+		}
+		r.read = func() ([]byte, gopacket.CaptureInfo, layers.LinkType, error) {
+			data, info, err := ng.ReadPacketData()
+			link := layers.LinkTypeEthernet
+			if err == nil && len(info.AncillaryData) > 0 {
+				link, _ = info.AncillaryData[0].(layers.LinkType)
+			}
+			return data, info, link, err
+		}
+		return nil
+	}
+	old, err := pcapgo.NewReader(in)
+	if err != nil {
+		return err
+	}
+	r.read = func() ([]byte, gopacket.CaptureInfo, layers.LinkType, error) {
+		data, info, err := old.ReadPacketData()
+		return data, info, old.LinkType(), err
+	}
+	return nil
+}
+
+// Read reads a packet as an Ethernet frame. The header of another link layer is replaced. It returns io.EOF
+// behind the last packet that is whole, as the file may still be written, and a *FileError when the file is damaged, or when its link
+// layer is not known.
+func (r *Reader) Read() (Packet, error) {
+	data, info, link, err := r.read()
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return Packet{}, io.EOF
+	}
+	if err != nil {
+		return Packet{}, &FileError{r.name, fmt.Sprintf("is damaged: %v", err), "write the capture anew"}
+	}
+	frame, ok := ethernet(data, link)
+	if !ok {
+		return Packet{}, &FileError{r.name, fmt.Sprintf("has packets of link type %d", int(link)),
+			"capture on an Ethernet device, or with `tcpdump -i any`"}
+	}
+	return Packet{Time: info.Timestamp, Length: max(len(frame), info.Length+len(frame)-len(data)), Frame: frame}, nil
+}
+
+// Close closes the file.
+func (r *Reader) Close() error { return r.file.Close() }
+
+const (
+	etherHeader = 14
+	sllHeader   = 16 // bytes before the packet in LINKTYPE_LINUX_SLL, the last two of them the EtherType,
+	sll2Header  = 20 // and in LINKTYPE_LINUX_SLL2, which begins with it
+
+	linkSLL2 = 276 // https://www.tcpdump.org/linktypes.html
+	linkIPv4 = 228
+	linkIPv6 = 229
+)
+
+// ethernet makes an Ethernet frame of a packet of a link layer. It returns false for a link layer that it does not know.
+func ethernet(data []byte, link layers.LinkType) (frame []byte, ok bool) {
+	switch link {
+	case layers.LinkTypeEthernet:
+		return data, true
+	case layers.LinkTypeLinuxSLL:
+		if len(data) < sllHeader {
+			return nil, true
+		}
+		return framed(binary.BigEndian.Uint16(data[sllHeader-2:]), data[sllHeader:]), true
+	case linkSLL2:
+		if len(data) < sll2Header {
+			return nil, true
+		}
+		return framed(binary.BigEndian.Uint16(data), data[sll2Header:]), true
+	case layers.LinkTypeRaw, 12, 14, linkIPv4, linkIPv6: // 12 and 14: raw IP as BSDs number it
+		return framed(etherType(data), data), true
+	case layers.LinkTypeNull, layers.LinkTypeLoop:
+		if len(data) < 4 {
+			return nil, true
+		}
+		return framed(etherType(data[4:]), data[4:]), true
+	}
+	return nil, false
+}
+
+// etherType is that of an IP packet, by its version.
+func etherType(ip []byte) uint16 {
+	if len(ip) > 0 && ip[0]>>4 == 6 {
+		return uint16(layers.EthernetTypeIPv6)
+	}
+	return uint16(layers.EthernetTypeIPv4)
+}
+
+// framed is a packet with an Ethernet header, whose addresses are 0.
+func framed(etherType uint16, data []byte) []byte {
+	frame := make([]byte, etherHeader, etherHeader+len(data))
+	binary.BigEndian.PutUint16(frame[etherHeader-2:], etherType)
+	return append(frame, data...)
+}

@@ -1,0 +1,100 @@
+package capture_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gopacket/gopacket"
+	"github.com/gopacket/gopacket/layers"
+	"github.com/gopacket/gopacket/pcapgo"
+
+	"github.com/floodwall/floodwall/internal/capture"
+	"github.com/floodwall/floodwall/internal/packet"
+)
+
+// TestReader reads packets of each link layer, in both formats, from files whose names say the wrong one.
+func TestReader(t *testing.T) {
+	t.Parallel()
+	const line = "udp 198.51.100.7:999 > 192.0.2.1:53 len=128"
+	s, err := packet.Parse(line)
+	check(t, err)
+	want := s.Frame()
+	ip := want[14:]
+	at := time.Unix(1_700_000_000, 0).UTC()
+	for link, data := range map[layers.LinkType][]byte{
+		layers.LinkTypeEthernet: want,
+		layers.LinkTypeRaw:      ip,
+		layers.LinkTypeLinuxSLL: append(append(make([]byte, 14), 0x08, 0x00), ip...),
+		276:                     append(append([]byte{0x08, 0x00}, make([]byte, 18)...), ip...),
+		layers.LinkTypeNull:     append([]byte{2, 0, 0, 0}, ip...),
+	} {
+		var old, ng bytes.Buffer
+		info := gopacket.CaptureInfo{Timestamp: at, CaptureLength: len(data) - 10, Length: len(data)}
+		w := pcapgo.NewWriter(&old)
+		check(t, w.WriteFileHeader(65535, link))
+		check(t, w.WritePacket(info, data[:len(data)-10]))
+		n, err := pcapgo.NewNgWriter(&ng, link)
+		check(t, err)
+		check(t, n.WritePacket(info, data[:len(data)-10]))
+		check(t, n.Flush())
+		for name, file := range map[string]*bytes.Buffer{"old.pcapng": &old, "ng.pcap": &ng} {
+			path := filepath.Join(t.TempDir(), name)
+			check(t, os.WriteFile(path, file.Bytes(), 0o600))
+			got := readAll(t, path)
+			if len(got) != 1 || !got[0].Time.Equal(at) || got[0].Length != len(want) || !bytes.Equal(got[0].Frame[12:], want[12:len(want)-10]) {
+				t.Errorf("%s of link type %d: %+v, want %x", name, link, got, want)
+			}
+		}
+	}
+}
+
+func readAll(t *testing.T, path string) (list []capture.Packet) {
+	t.Helper()
+	r, err := capture.Open(path)
+	check(t, err)
+	defer r.Close()
+	for {
+		p, err := r.Read()
+		if err == io.EOF {
+			return list
+		}
+		check(t, err)
+		list = append(list, p)
+	}
+}
+
+// TestReaderRefuses opens files that are no captures, damaged, or of a link layer that is not known.
+func TestReaderRefuses(t *testing.T) {
+	t.Parallel()
+	header := binary.LittleEndian.AppendUint32(append([]byte{0xd4, 0xc3, 0xb2, 0xa1, 2, 0, 4, 0}, make([]byte, 8)...), 65535)
+	pcap := func(link byte, rest ...byte) string { return string(append(append(bytes.Clone(header), link, 0, 0, 0), rest...)) }
+	packetHeader := []byte{0, 0, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0, 4, 0, 0, 0}
+	for _, row := range []struct{ name, content, want string }{
+		{"empty", "", "cannot be read as a capture"},
+		{"text", "devices: [eth0]\n", "cannot be read as a capture"},
+		{"damaged", pcap(1, 0, 0, 0, 0, 0, 0, 0, 0, 255, 255, 255, 127, 0, 0, 0, 0), "is damaged"},
+		{"wifi", pcap(105, append(packetHeader, 1, 2, 3, 4)...), "has packets of link type 105"},
+	} {
+		path := filepath.Join(t.TempDir(), row.name)
+		check(t, os.WriteFile(path, []byte(row.content), 0o600))
+		r, err := capture.Open(path)
+		if err == nil {
+			_, err = r.Read()
+			check(t, r.Close())
+		}
+		var why *capture.FileError
+		if !errors.As(err, &why) || !strings.Contains(why.Error(), row.want) || why.Remedy == "" {
+			t.Errorf("%s: %v, want it to say that it %s", row.name, err, row.want)
+		}
+	}
+	if _, err := capture.Open("/nowhere.pcap"); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a file that is not there: %v", err)
+	}
+}
