@@ -10,7 +10,7 @@ import (
 
 // commands make the commands, in the order in which help lists them: those that read, then those that change.
 var commands = []func(*env) *cobra.Command{
-	checkCommand, compileCommand, importCommand, testCommand, explainCommand,
+	checkCommand, compileCommand, importCommand, testCommand, explainCommand, suggestCommand,
 	applyCommand, confirmCommand, rollbackCommand, statusCommand, doctorCommand, repairCommand, unloadCommand,
 	blockCommand, unblockCommand, blockedCommand, captureCommand,
 	schemaCommand, manCommand, unitFilesCommand, versionCommand,

@@ -11,6 +11,8 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 	"golang.org/x/sys/unix"
 
+	"github.com/floodwall/floodwall/internal/capture"
+	"github.com/floodwall/floodwall/internal/packet"
 	"github.com/floodwall/floodwall/internal/testutil"
 )
 
@@ -25,7 +27,7 @@ func TestScripts(t *testing.T) {
 	if privileged() && !testutil.Inside(t) {
 		return
 	}
-	params := testscript.Params{Dir: "testdata", Condition: condition}
+	params := testscript.Params{Dir: "testdata", Condition: condition, Cmds: map[string]func(*testscript.TestScript, bool, []string){"record": record}}
 	testscript.Run(t, params)
 }
 
@@ -99,6 +101,28 @@ func sendUntil(ts *testscript.TestScript, _ bool, args []string) {
 	for !strings.Contains(ts.ReadFile(args[0]), args[1]) {
 		ts.Check(testutil.Send(args[2], args[3], 1))
 		time.Sleep(100 * time.Millisecond)
+	}
+}
+
+// record writes packets to a capture: record FILE LINES. Each of the lines is a number and a packet, in which {i} counts the packets.
+func record(ts *testscript.TestScript, _ bool, args []string) {
+	f, err := os.Create(ts.MkAbs(args[0]))
+	ts.Check(err)
+	defer f.Close()
+	w, err := capture.NewWriter(f, 65535, "eth0")
+	ts.Check(err)
+	at := time.Unix(1_700_000_000, 0)
+	for line := range strings.Lines(ts.ReadFile(args[1])) {
+		number, text, _ := strings.Cut(strings.TrimSpace(line), " ")
+		n, err := strconv.Atoi(number)
+		ts.Check(err)
+		for i := range n {
+			spec, err := packet.Parse(strings.ReplaceAll(text, "{i}", strconv.Itoa(i)))
+			ts.Check(err)
+			frame := spec.Frame()
+			at = at.Add(time.Millisecond)
+			ts.Check(w.Write(capture.Packet{Time: at, Device: "eth0", Length: len(frame), Frame: frame}))
+		}
 	}
 }
 

@@ -1,0 +1,8 @@
+// Package suggest finds rules against an attack: conjunctions of match keys that most packets of the attack have, and hardly any
+// legitimate packet has.
+//
+// The search is sequential covering with a beam search inside (CN2: Clark and Niblett, "The CN2 Induction Algorithm", Machine Learning
+// 3, 1989), over bit sets of samples, so its time and memory are bounded by the number of samples. Each rule is then narrowed: it gets
+// every key that almost all of its packets of the attack share and many legitimate packets do not. Narrow rules touch least of the
+// legitimate traffic that no baseline shows.
+package suggest

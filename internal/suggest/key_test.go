@@ -1,0 +1,73 @@
+package suggest
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"testing"
+
+	"github.com/floodwall/floodwall/internal/packet"
+)
+
+// TestKeys compares each key that the search knows with ir.Eval of the rule that it is written as.
+func TestKeys(t *testing.T) {
+	t.Parallel()
+	r := rand.New(rand.NewPCG(16, 0))
+	var hints packet.Hints
+	hints.Addrs = []netip.Prefix{netip.MustParsePrefix("198.51.100.0/24"), netip.MustParsePrefix("2001:db8::/64")}
+	hints.Names, hints.Texts = []string{"a.evil.example", "evil.example"}, [][]byte{[]byte("a\"b|c\\d")}
+	hints.Values[packet.DPort] = []uint32{packet.PortUDP + 53, 80}
+	hints.Values[packet.DNS] = []uint32{1, 255}
+	var samples []Sample
+	for range 3000 {
+		spec := packet.RandomSpec(r, hints)
+		frame := spec.Frame()
+		if s := NewSample(frame, len(frame)); s.Kind == packet.IP && s.Failed == 0 { // checks go before rules
+			samples = append(samples, s)
+		}
+	}
+	s := &search{attack: samples, total: len(samples)}
+	all := fullBitset(len(samples))
+	tests := s.candidates(all)
+	for _, k := range kinds(samples) {
+		tests = append(tests, k.tests()...)
+	}
+	for _, fit := range []func(bitset) []test{s.fitPorts, s.fitDNS, s.fitLength, s.fitBytes, s.fitTTL, s.fitFrom, s.fitTo, s.fitFamily} {
+		tests = append(tests, fit(all)...)
+	}
+	keys := map[string]int{}
+	for _, one := range tests {
+		keys[one.key]++
+		c := s.with(s.all(), one)
+		m, err := compiled(c.text("x"))
+		if err != nil {
+			t.Fatalf("%s: %s: %v", one.key, one.value, err)
+		}
+		for i := range samples {
+			if got := m.has(&samples[i]); got != one.has(&samples[i]) {
+				t.Fatalf("%s: Eval says %t of %+v", c.text("x"), got, samples[i].Packet)
+			}
+		}
+	}
+	for _, key := range []string{"from", "to", "proto", "port", "sport", "flags", "icmp", "length", "ttl", "dscp", "fragment", "payload.at", "dns.type", "dns.name"} {
+		if keys[key] == 0 {
+			t.Errorf("key %s was not tried", key)
+		}
+	}
+}
+
+// TestShare compares with intervals that R's binom::binom.wilson prints.
+func TestShare(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		packets, of int
+		low, high   string
+	}{{0, 100, "0.0000", "0.0370"}, {50, 100, "0.4038", "0.5962"}, {100, 100, "0.9630", "1.0000"}, {3, 10, "0.1078", "0.6032"}, {0, 0, "0.0000", "1.0000"}} {
+		s := share(row.packets, row.of)
+		if low, high := fourDigits(s.Low), fourDigits(s.High); low != row.low || high != row.high {
+			t.Errorf("%d of %d: %s to %s, want %s to %s", row.packets, row.of, low, high, row.low, row.high)
+		}
+	}
+}
+
+func fourDigits(v float64) string { return fmt.Sprintf("%.4f", v) }
