@@ -2,6 +2,7 @@ package capture
 
 import (
 	"bufio"
+	"compress/gzip"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -13,7 +14,7 @@ import (
 	"github.com/gopacket/gopacket/pcapgo"
 )
 
-// Reader reads packets from a file, whichever of pcap and pcapng its content is.
+// Reader reads packets from a file, whichever of pcap and pcapng its content is, also with gzip.
 type Reader struct {
 	name string
 	file *os.File
@@ -22,6 +23,8 @@ type Reader struct {
 
 // pcapngMagic is the type of a section header block, with which a pcapng file begins (draft-ietf-opsawg-pcapng, 4.1).
 var pcapngMagic = [4]byte{0x0a, 0x0d, 0x0d, 0x0a}
+
+var gzipMagic = [2]byte{0x1f, 0x8b} // RFC 1952, 2.3.1
 
 // Open opens a file of packets. It is a *FileError when its content is neither pcap nor pcapng.
 func Open(name string) (*Reader, error) {
@@ -39,6 +42,13 @@ func Open(name string) (*Reader, error) {
 
 func (r *Reader) begin(in *bufio.Reader) error {
 	magic, err := in.Peek(len(pcapngMagic))
+	if err == nil && [2]byte(magic) == gzipMagic {
+		var plain *gzip.Reader
+		if plain, err = gzip.NewReader(in); err == nil {
+			in = bufio.NewReader(plain)
+			magic, err = in.Peek(len(pcapngMagic))
+		}
+	}
 	if err != nil {
 		return err
 	}

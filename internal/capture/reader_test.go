@@ -2,6 +2,7 @@ package capture_test
 
 import (
 	"bytes"
+	"compress/gzip"
 	"encoding/binary"
 	"errors"
 	"io"
@@ -44,7 +45,7 @@ func TestReader(t *testing.T) {
 		check(t, err)
 		check(t, n.WritePacket(info, data[:len(data)-10]))
 		check(t, n.Flush())
-		for name, file := range map[string]*bytes.Buffer{"old.pcapng": &old, "ng.pcap": &ng} {
+		for name, file := range map[string]*bytes.Buffer{"old.pcapng": &old, "ng.pcap": &ng, "old.gz": zipped(t, &old), "ng.gz": zipped(t, &ng)} {
 			path := filepath.Join(t.TempDir(), name)
 			check(t, os.WriteFile(path, file.Bytes(), 0o600))
 			got := readAll(t, path)
@@ -53,6 +54,16 @@ func TestReader(t *testing.T) {
 			}
 		}
 	}
+}
+
+func zipped(t *testing.T, file *bytes.Buffer) *bytes.Buffer {
+	t.Helper()
+	var out bytes.Buffer
+	w := gzip.NewWriter(&out)
+	_, err := w.Write(file.Bytes())
+	check(t, err)
+	check(t, w.Close())
+	return &out
 }
 
 func readAll(t *testing.T, path string) (list []capture.Packet) {
