@@ -85,7 +85,9 @@ func readAll(t *testing.T, path string) (list []capture.Packet) {
 func TestReaderRefuses(t *testing.T) {
 	t.Parallel()
 	header := binary.LittleEndian.AppendUint32(append([]byte{0xd4, 0xc3, 0xb2, 0xa1, 2, 0, 4, 0}, make([]byte, 8)...), 65535)
-	pcap := func(link byte, rest ...byte) string { return string(append(append(bytes.Clone(header), link, 0, 0, 0), rest...)) }
+	pcap := func(link byte, rest ...byte) string {
+		return string(append(append(bytes.Clone(header), link, 0, 0, 0), rest...))
+	}
 	packetHeader := []byte{0, 0, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0, 4, 0, 0, 0}
 	for _, row := range []struct{ name, content, want string }{
 		{"empty", "", "cannot be read as a capture"},
