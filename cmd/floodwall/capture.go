@@ -17,6 +17,7 @@ import (
 	"github.com/floodwall/floodwall/internal/capture"
 	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/datapath"
+	"github.com/floodwall/floodwall/internal/operate"
 )
 
 // captureFlags are the flags of capture.
@@ -80,7 +81,7 @@ func (e *env) capture(c *cobra.Command, f *captureFlags) (err error) {
 	defer func() { err = errors.Join(err, out.Close()) }()
 	e.note("capturing " + sampledRules(packets.Rules()))
 	result := capturing{File: f.file}
-	err = result.run(ctx, packets, out, f.count)
+	result.Packets, err = operate.WriteCapture(ctx, packets, out, f.count)
 	if err != nil && result.complete(err) {
 		e.note("the capture ends: " + err.Error())
 		err = nil
@@ -137,32 +138,6 @@ func sampledRules(oneIn map[string]uint32) string {
 		list = append(list, fmt.Sprintf("%s of rule %s", part, name))
 	}
 	return strings.Join(list, ", ")
-}
-
-// run writes packets until there are as many as are wanted, or ctx ends, which is no error.
-func (r *capturing) run(ctx context.Context, from *control.Capture, out io.Writer, most int) error {
-	w, err := capture.NewWriter(out, datapath.SampleBytes, from.Devices()...)
-	if err != nil {
-		return err
-	}
-	for most == 0 || r.Packets < most {
-		p, err := from.Read(ctx)
-		if ctx.Err() != nil {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		err = w.Write(capture.Packet{
-			Time: p.Time, Device: p.Device, Length: p.Length, Frame: p.Frame,
-			Comment: fmt.Sprintf("rule %s: %s", p.Rule, p.Verdict),
-		})
-		if err != nil {
-			return err
-		}
-		r.Packets++
-	}
-	return nil
 }
 
 // complete reports whether an error only says that no more packets come, as of a policy that was unloaded, and what there

@@ -10,6 +10,7 @@ import (
 	"github.com/floodwall/floodwall/internal/api/listen"
 	"github.com/floodwall/floodwall/internal/daemon"
 	"github.com/floodwall/floodwall/internal/datapath"
+	"github.com/floodwall/floodwall/internal/metrics"
 	"github.com/floodwall/floodwall/internal/operate"
 )
 
@@ -46,16 +47,19 @@ func runDaemon(ctx context.Context, e *env, run string) error {
 		}
 		events.Publish(kind, text)
 	}
+	banned := new(metrics.Bans)
 	report := func(event daemon.Event) {
 		if event.Err != nil {
 			tell(api.KindWarning, operate.Problems(event.Err)[0].String())
 		} else {
+			banned.Automatic.Add(uint64(event.Bans))
 			tell(api.KindDone, event.Text)
 		}
 	}
 	server := api.New(api.Parts{
-		Host: h, Events: events, Tell: tell, Version: versionText(),
-		Audit: slog.New(slog.NewTextHandler(e.stderr, nil)),
+		Host: h, Events: events, Tell: tell, Bans: banned,
+		Audit:   slog.New(slog.NewTextHandler(e.stderr, nil)),
+		Figures: []metrics.Part{metrics.Process(versionText(), banned)},
 	})
 	return daemon.Watch(ctx, h.Instance, h.Costs, report, func(ctx context.Context) error {
 		return listen.Serve(ctx, run, server)

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/floodwall/floodwall/internal/control"
+	"github.com/floodwall/floodwall/internal/operate"
 	"github.com/floodwall/floodwall/internal/packet"
 	"github.com/floodwall/floodwall/internal/plan"
 )
@@ -45,21 +46,11 @@ func explainCommand(e *env) *cobra.Command {
 	return c
 }
 
-// packetError is a packet on the command line that cannot be read.
-type packetError struct{ err error }
-
-func (e *packetError) Error() string { return fmt.Sprintf("packet: %v", e.err) }
-
-// Hint is an example.
-func (e *packetError) Hint() string {
-	return "describe it like 'tcp 198.51.100.7:1234 > 192.0.2.1:80 S' or 'udp [2001:db8::7]:53 > [2001:db8::1]:4444 len=512'"
-}
-
 // explain asks a policy file, or with "" the program that runs.
 func explain(ctx context.Context, e *env, file, line string, target plan.Target) error {
-	spec, err := packet.Parse(line)
+	spec, err := operate.ParsePacket(line)
 	if err != nil {
-		return &packetError{err}
+		return err
 	}
 	x, err := explanation(ctx, e, file, spec, target)
 	if err != nil {
@@ -137,5 +128,5 @@ func explanation(ctx context.Context, e *env, file string, spec packet.Spec, tar
 	if err != nil {
 		return control.Explanation{}, err
 	}
-	return in.Explain(ctx, spec)
+	return in.Instance.Explain(ctx, spec)
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/floodwall/floodwall/internal/api/listen"
 	"github.com/floodwall/floodwall/internal/boot"
 	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/hostfacts"
@@ -78,6 +79,9 @@ func ways() (list []boot.Way) {
 // units describes the systemd units of this instance.
 func (e *env) units(devices []string) (u boot.Units, err error) {
 	u.Devices, u.Daemon, u.Legacy = devices, true, netfilter.LegacyIptables(context.Background())
+	if listen.HasGroup() {
+		u.Group = listen.Group
+	}
 	if u.Binary, err = os.Executable(); err != nil {
 		return u, fmt.Errorf("finding this program: %w", err)
 	}

@@ -40,6 +40,8 @@ func statusOf(err error) int {
 	var capture *control.CaptureError
 	var before *control.PreviousError
 	var lockout *control.LockoutError
+	var packet *operate.PacketError
+	var probe *control.ProbeError
 	switch {
 	case errors.As(err, &own):
 		return own.Status
@@ -47,10 +49,12 @@ func statusOf(err error) int {
 		return http.StatusServiceUnavailable
 	case errors.Is(err, datapath.ErrNotLoaded), errors.Is(err, fs.ErrNotExist):
 		return http.StatusNotFound
+	case errors.As(err, &packet):
+		return http.StatusBadRequest
 	case errors.As(err, &mistakes), errors.As(err, &mistake):
 		return http.StatusUnprocessableEntity
 	case errors.Is(err, datapath.ErrNoTrial), errors.Is(err, datapath.ErrExpired), errors.As(err, &refused), errors.As(err, &set),
-		errors.As(err, &capture), errors.As(err, &before), errors.As(err, &lockout):
+		errors.As(err, &capture), errors.As(err, &before), errors.As(err, &lockout), errors.As(err, &probe):
 		return http.StatusConflict
 	}
 	return http.StatusInternalServerError

@@ -8,22 +8,27 @@ import (
 	"time"
 
 	"github.com/floodwall/floodwall/internal/control"
+	"github.com/floodwall/floodwall/internal/metrics"
 	"github.com/floodwall/floodwall/internal/operate"
 )
 
 // prefix is what all paths begin with.
 const prefix = "/v1"
 
-// maxStreams is how many clients follow events at a time.
-const maxStreams = 16
+// How many requests of a kind are answered at a time.
+const (
+	maxStreams   = 16
+	maxQuestions = 2
+)
 
 // Parts are what the API answers from.
 type Parts struct {
 	Host    operate.Host
 	Events  *Events
 	Tell    func(kind, text string) // publishes an event and prints it
-	Version string
-	Audit   *slog.Logger // a line for each change
+	Figures []metrics.Part          // beside those of what runs
+	Bans    *metrics.Bans           // counts those by the API
+	Audit   *slog.Logger            // a line for each change
 }
 
 // Server answers requests.
@@ -32,12 +37,23 @@ type Server struct {
 	routes []Route
 	status *paced[*control.Status]
 
-	streams *slots // of clients that follow something
+	metrics http.Handler
+
+	streams   *slots // of clients that follow events
+	questions *slots // of packets
+	pages     *slots // of sets
 }
 
 // New makes a server with all routes.
 func New(p Parts) *Server {
-	return &Server{parts: p, routes: Routes(), status: newPaced(p.Host.Status), streams: newSlots(maxStreams, "clients that follow events")}
+	s := &Server{
+		parts: p, routes: Routes(), status: newPaced(p.Host.Status),
+		streams:   newSlots(maxStreams, "clients that follow events"),
+		questions: newSlots(maxQuestions, "questions about packets"),
+		pages:     newSlots(1, "pages of sets"),
+	}
+	s.metrics = metrics.Handler(append([]metrics.Part{metrics.Running(s.status.get)}, p.Figures...)...)
+	return s
 }
 
 // Note tells of something that was done.

@@ -1,8 +1,10 @@
 package api
 
 import (
+	"context"
 	"fmt"
 	"net/http"
+	"time"
 )
 
 // slots bound how many requests of a kind are answered at a time.
@@ -13,13 +15,32 @@ type slots struct {
 
 func newSlots(n int, what string) *slots { return &slots{make(chan struct{}, n), what} }
 
+// slotWait is how long a request waits for a slot.
+const slotWait = 10 * time.Second
+
+// wait takes a slot as soon as there is one.
+func (s *slots) wait(ctx context.Context) (release func(), err error) {
+	select {
+	case s.free <- struct{}{}:
+		return func() { <-s.free }, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case <-time.After(slotWait):
+		return nil, s.full()
+	}
+}
+
+func (s *slots) full() error {
+	return &Error{http.StatusTooManyRequests, fmt.Sprintf("%s: %d at a time, and there are that many", s.what, cap(s.free)),
+		"ask again later"}
+}
+
 // take takes a slot, or is an error when there is none.
 func (s *slots) take() (release func(), err error) {
 	select {
 	case s.free <- struct{}{}:
 		return func() { <-s.free }, nil
 	default:
-		return nil, &Error{http.StatusTooManyRequests, fmt.Sprintf("%s: %d at a time are answered, and there are that many", s.what, cap(s.free)),
-			"end one, or ask again later"}
+		return nil, s.full()
 	}
 }

@@ -131,6 +131,7 @@ func unsandboxed(settings map[string]string) map[string]string {
 func TestSandbox(t *testing.T) {
 	testutil.RequireTool(t, "systemd-analyze")
 	u := units(t)
+	u.Group = "floodwall"
 	install(t, u)
 	for _, name := range []string{"floodwall.service", "floodwall-device.service", "floodwall-daemon.service"} {
 		out, err := exec.Command("systemd-analyze", "security", "--offline=true", "--threshold=30", "--no-pager",

@@ -16,6 +16,7 @@ type Units struct {
 	Devices []string // that the policy filters
 	Daemon  bool     // also the daemon has a unit
 	Legacy  bool     // iptables is the kind that is not made of nftables
+	Group   string   // that may read from the daemon, "" for none
 }
 
 // The units.
@@ -139,7 +140,8 @@ func (u Units) inRoot(elem ...string) string {
 }
 
 // daemon is the text of floodwall-daemon.service. Traffic does not depend on it. The maps of a policy are charged to the
-// unit that loads them, so its limit of memory leaves most of the host's to them.
+// unit that loads them, so its limit of memory leaves most of the host's to them. A member of the group may give its socket to
+// the group without CAP_CHOWN.
 func (u Units) daemon() string {
 	return header + `
 [Unit]
@@ -156,10 +158,17 @@ RuntimeDirectory=floodwall
 RuntimeDirectoryMode=0755
 RuntimeDirectoryPreserve=yes
 MemoryMax=75%
-` + u.sandbox() + `
+` + u.sandbox() + u.group() + `
 [Install]
 WantedBy=multi-user.target
 `
+}
+
+func (u Units) group() string {
+	if u.Group == "" {
+		return ""
+	}
+	return "SupplementaryGroups=" + u.Group + "\nSystemCallFilter=@chown\n"
 }
 
 // sandbox is the part of [Service] that all units share. CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON load programs and change

@@ -173,6 +173,24 @@ func (in Instance) Blocked(ctx context.Context, set string) ([]dynamicset.Blocke
 	return all, nil
 }
 
+// EachBlocked hands out the entries of a dynamic set, in any order.
+func (in Instance) EachBlocked(ctx context.Context, set string, fn func(dynamicset.Blocked)) error {
+	l, err := in.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer l.close()
+	e, err := dynamicset.Named(l.generations[0].manifest, set)
+	if err != nil {
+		return err
+	}
+	sets, err := l.banSets(ctx, l.generations[0], e)
+	if err != nil || len(sets) == 0 {
+		return err
+	}
+	return sets[0].Each(ctx, fn)
+}
+
 // entries lists what a dynamic set of a generation holds, in any order.
 func (l *live) entries(ctx context.Context, g *generation, e manifest.Set) ([]dynamicset.Blocked, error) {
 	sets, err := l.banSets(ctx, g, e)

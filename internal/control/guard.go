@@ -29,7 +29,7 @@ func (s *Status) guards(m *manifest.Manifest, c *counts.Counts) {
 		}
 		n := c.Slot(g.Slot)
 		s.Rules = append(s.Rules, RuleStatus{Name: g.Name(), Stage: plan.StageEgress, Why: "responses leave there",
-			Verdict: ir.Drop.String(), Packets: n.Packets, Bytes: n.Bytes, Line: g.Line, Observe: g.Observe})
+			Verdict: ir.Drop.String(), Packets: n.Packets, Bytes: n.Bytes, Line: g.Line, Observe: g.Observe, Beside: true})
 	}
 }
 

@@ -54,7 +54,7 @@ func (s *Status) outcomes(m *manifest.Manifest, c *counts.Counts) {
 			}
 			n := c.Slot(e.Slots[o])
 			s.Rules = append(s.Rules, RuleStatus{Name: e.Name(o), Stage: plan.StageXDP, Why: "protection of service " + e.Service,
-				Verdict: outcomeVerdicts[o], Packets: n.Packets, Bytes: n.Bytes, Line: e.Line})
+				Verdict: outcomeVerdicts[o], Packets: n.Packets, Bytes: n.Bytes, Line: e.Line, Beside: true})
 		}
 	}
 }
@@ -73,7 +73,7 @@ func (s *Status) proxied(e *manifest.Protection, number int, c *counts.Counts) {
 	} {
 		n := c.Named[r.counter]
 		s.Rules = append(s.Rules, RuleStatus{Name: e.Service + ":" + r.name, Stage: plan.StageFilter, Why: "protection of service " + e.Service,
-			Verdict: r.verdict, Packets: n.Packets, Bytes: n.Bytes, Line: e.Line})
+			Verdict: r.verdict, Packets: n.Packets, Bytes: n.Bytes, Line: e.Line, Beside: true})
 	}
 }
 

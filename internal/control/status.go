@@ -72,6 +72,9 @@ type RuleStatus struct {
 
 	// Uncounted says that it is not counted where it is; what is told was counted before, elsewhere.
 	Uncounted bool `json:"uncounted,omitempty"`
+
+	// Beside says that its packets are counted by a rule, too, or are sent by this host.
+	Beside bool `json:"-"`
 }
 
 // SetStatus is a named set.
@@ -188,7 +191,7 @@ func (s *Status) counters(ctx context.Context, l *live, g *generation) error {
 	s.NotIP = RuleStatus{Name: "not-ip", Stage: m.FirstStage(), Verdict: "pass", Packets: n.Packets, Bytes: n.Bytes}
 	if slices.ContainsFunc(m.Rules, func(r manifest.Rule) bool { return r.Verdict == ir.Truncate.String() }) {
 		n = c.Slot(xdp.SlotReplies)
-		s.Replies = &RuleStatus{Name: "replies", Stage: plan.StageXDP, Verdict: "sent", Packets: n.Packets, Bytes: n.Bytes}
+		s.Replies = &RuleStatus{Name: "replies", Stage: plan.StageXDP, Verdict: "sent", Packets: n.Packets, Bytes: n.Bytes, Beside: true}
 	}
 	return nil
 }

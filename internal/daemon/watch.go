@@ -21,6 +21,7 @@ const followWait = 50 * time.Millisecond
 type Event struct {
 	Text string
 	Err  error
+	Bans int // how many prefixes limits have banned since the Event before that had some
 }
 
 // trialLook is how often Watch looks for a trial that has ended.
@@ -165,7 +166,7 @@ func (w *watcher) follow(ctx context.Context) error {
 func (w *watcher) refreshLocal(ctx context.Context) {
 	added, removed, err := w.in.RefreshLocal(ctx)
 	if added+removed > 0 || err != nil {
-		w.report(Event{fmt.Sprintf("own addresses: %d added, %d removed", added, removed), err})
+		w.report(Event{Text: fmt.Sprintf("own addresses: %d added, %d removed", added, removed), Err: err})
 	}
 }
 
@@ -173,7 +174,7 @@ func (w *watcher) refreshLocal(ctx context.Context) {
 func (w *watcher) settle(ctx context.Context) {
 	number, err := w.in.Settle(ctx)
 	if number > 0 || err != nil {
-		w.report(Event{fmt.Sprintf("the trial of generation %d ended unconfirmed: the policy before is back", number), err})
+		w.report(Event{Text: fmt.Sprintf("the trial of generation %d ended unconfirmed: the policy before is back", number), Err: err})
 	}
 }
 
@@ -181,14 +182,14 @@ func (w *watcher) settle(ctx context.Context) {
 func (w *watcher) releaseProxy(ctx context.Context) {
 	released, err := w.in.Release(ctx)
 	if released || err != nil {
-		w.report(Event{"the last connection that SYNPROXY began has ended: its table is removed", err})
+		w.report(Event{Text: "the last connection that SYNPROXY began has ended: its table is removed", Err: err})
 	}
 }
 
 // rotateKeys gives SYN cookies a new key.
 func (w *watcher) rotateKeys(ctx context.Context) {
 	if done, err := w.in.RotateKeys(ctx); done || err != nil {
-		w.report(Event{"new key for SYN cookies", err})
+		w.report(Event{Text: "new key for SYN cookies", Err: err})
 	}
 }
 

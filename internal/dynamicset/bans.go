@@ -54,6 +54,7 @@ type Set interface {
 	Block(ctx context.Context, bans []Ban) (changed int, refused Refusals, err error)
 	Unblock(ctx context.Context, prefixes []netip.Prefix) (changed int, refused Refusals, err error)
 	List(ctx context.Context) ([]Blocked, error)
+	Each(ctx context.Context, fn func(Blocked)) error // what List has, one by one
 	Count(ctx context.Context) (int, error)
 }
 

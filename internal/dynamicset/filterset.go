@@ -150,18 +150,22 @@ func (s *filterSet) elements(ctx context.Context) (all []netfilter.Element, err 
 	return all, nil
 }
 
-func (s *filterSet) List(ctx context.Context) ([]Blocked, error) {
+func (s *filterSet) List(ctx context.Context) (list []Blocked, err error) {
+	err = s.Each(ctx, func(b Blocked) { list = append(list, b) })
+	return list, err
+}
+
+func (s *filterSet) Each(ctx context.Context, fn func(Blocked)) error {
 	elements, err := s.elements(ctx)
-	var list []Blocked
 	for _, e := range elements {
 		b := BlockedAs(e.Prefix, s.entry.Name, e.Comment, IsAutomatic(e.Comment))
 		if e.Timeout > 0 {
 			left := e.Timeout.Seconds()
 			b.Expires = &left
 		}
-		list = append(list, b)
+		fn(b)
 	}
-	return list, err
+	return err
 }
 
 func (s *filterSet) Count(ctx context.Context) (int, error) {

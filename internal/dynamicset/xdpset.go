@@ -63,7 +63,12 @@ func edit(n int, do func(i int) error) (changed int, refused Refusals, err error
 	return changed, refused, nil
 }
 
-func (s *xdpSet) List(context.Context) (list []Blocked, err error) {
+func (s *xdpSet) List(ctx context.Context) (list []Blocked, err error) {
+	err = s.Each(ctx, func(b Blocked) { list = append(list, b) })
+	return list, err
+}
+
+func (s *xdpSet) Each(_ context.Context, fn func(Blocked)) error {
 	now := monotonicTime()
 	for entry := range s.set.All(uint32(now / time.Second)) {
 		b := BlockedAs(entry.Prefix, s.entry.Name, entry.Why, entry.Automatic)
@@ -71,9 +76,9 @@ func (s *xdpSet) List(context.Context) (list []Blocked, err error) {
 			left := (time.Duration(entry.Expiry)*time.Second - now).Seconds()
 			b.Expires = &left
 		}
-		list = append(list, b)
+		fn(b)
 	}
-	return list, nil
+	return nil
 }
 
 func (s *xdpSet) Count(context.Context) (int, error) { return s.set.Count(Now()), nil }

@@ -108,6 +108,12 @@ func (s *sockets) openRead() (err error) {
 	return err
 }
 
+// HasGroup reports whether the host has the group.
+func HasGroup() bool {
+	gid, _ := groupID()
+	return gid >= 0
+}
+
 // groupID is the number of the group that may read, -1 when there is no such group.
 func groupID() (int, error) {
 	g, err := user.LookupGroup(Group)

@@ -1,0 +1,246 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/gopacket/gopacket/pcapgo"
+	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"github.com/floodwall/floodwall/internal/api"
+	"github.com/floodwall/floodwall/internal/testutil"
+)
+
+// TestAPIExplain asks the API and the command about packets.
+func TestAPIExplain(t *testing.T) {
+	if !inside(t) {
+		return
+	}
+	mustFloodwall(t, "apply", drops(t, 7))
+	h := startDaemon(t)
+	for _, packet := range []string{"udp 198.51.100.7:9 > 192.0.2.1:7", "tcp 198.51.100.7:9 > 192.0.2.1:80 S"} {
+		a, err := post(readSocket, "/v1/explain", api.Question{Packet: packet})
+		if err != nil || a.body != mustFloodwall(t, "explain", "--live", "--json", packet) {
+			t.Errorf("%s: %v %v, not what the command says", packet, a, err)
+		}
+	}
+	for body, want := range map[string]string{
+		`{"packet": "udp"}`:             `400 {"error":"packet: `,
+		`{"paket": "udp"}`:              `400 {"error":"the body cannot be read: json: unknown field`,
+		`{"packet": "udp"} {}`:          `400 {"error":"the body has more than one value`,
+		`{`:                             `400 {"error":"the body cannot be read`,
+		strings.Repeat(" ", 5<<20):      `413 {"error":"the body is longer than`,
+		`{"packet": 7}`:                 `400 {"error":"the body cannot be read`,
+		`{"packet": "\u001b[31m udp x"`: `400 {"error":"the body cannot be read`,
+	} {
+		a, err := request(client(readSocket), http.MethodPost, "/v1/explain", []byte(body))
+		var failure bytes.Buffer
+		json.Compact(&failure, []byte(a.body))
+		if got := fmt.Sprint(a.status, " ", failure.String()); err != nil || !strings.HasPrefix(got, want) {
+			t.Errorf("body %.40q: %v, %s, want %s", body, err, got, want)
+		}
+	}
+	h.must(200, readSocket, "/v1/health")
+}
+
+// TestAPIEntries reads a set page by page, on each target: together the pages are what the command lists.
+func TestAPIEntries(t *testing.T) {
+	if !inside(t) {
+		return
+	}
+	h := startDaemon(t)
+	var entries []string
+	for i := range 250 {
+		entries = append(entries, fmt.Sprintf("10.9.%d.%d", i*7%250, i), fmt.Sprintf("2001:db8:%x::/64", i*13%250))
+	}
+	for _, target := range []string{"xdp", "nftables", "iptables"} {
+		mustFloodwall(t, "apply", drops(t, 7), "--target", target)
+		mustFloodwall(t, append([]string{"block", "--for", "forever"}, entries...)...)
+		var all []any
+		pages, next := 0, ""
+		for {
+			a := h.must(200, readSocket, "/v1/sets/bans/entries?limit=64&after="+url.QueryEscape(next))
+			page := values(t, a.body)
+			all = append(all, page["entries"].([]any)...)
+			pages++
+			var more bool
+			if next, more = page["next"].(string); !more {
+				break
+			}
+		}
+		var want []any
+		if err := json.Unmarshal([]byte(mustFloodwall(t, "blocked", "--json")), &want); err != nil {
+			t.Fatal(err)
+		}
+		if fmt.Sprint(all) != fmt.Sprint(want) || pages != 8 || len(all) != 500 {
+			t.Errorf("%s: %d entries in %d pages, want the %d of `blocked` in 8", target, len(all), pages, len(want))
+		}
+		mustFloodwall(t, "unload")
+	}
+	mustFloodwall(t, "apply", drops(t, 7))
+	h.must(http.StatusNotFound, readSocket, "/v1/sets/none/entries")
+	h.must(http.StatusBadRequest, readSocket, "/v1/sets/bans/entries?limit=10001")
+	h.must(http.StatusBadRequest, readSocket, "/v1/sets/bans/entries?after=x")
+}
+
+// sampling writes a policy whose rule hands out its packets, and returns its path.
+func sampling(t *testing.T) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "sampling.yaml")
+	text := "devices: [fw0]\ndefault: pass\nrules:\n  - {name: port7, proto: udp, port: 7, sample: 1/1, then: drop}\n"
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// TestAPICapture captures packets: as many as were asked for, and those of the rule. A second capture meanwhile is refused, and when the
+// client goes, the next one is not.
+func TestAPICapture(t *testing.T) {
+	if !inside(t) {
+		return
+	}
+	mustFloodwall(t, "apply", sampling(t))
+	h := startDaemon(t)
+	h.must(http.StatusConflict, readSocket, "/v1/capture?rule=none")
+	h.must(http.StatusBadRequest, readSocket, "/v1/capture?for=11m")
+	first, err := client(readSocket).Get("http://floodwall/v1/capture")
+	if err != nil || first.StatusCode != 200 {
+		t.Fatalf("capture: %v %v", first, err)
+	}
+	h.must(http.StatusConflict, readSocket, "/v1/capture")
+	first.Body.Close()
+	var second *http.Response
+	waitFor(t, "the end of the first capture", func() bool {
+		second, err = client(readSocket).Get("http://floodwall/v1/capture?rule=port7&count=3")
+		if err == nil && second.StatusCode != 200 {
+			second.Body.Close()
+		}
+		return err == nil && second.StatusCode == 200
+	})
+	defer second.Body.Close()
+	if err := testutil.Send("fw1", "udp 198.51.100.9:9 > 192.0.2.1:7", 5); err != nil {
+		t.Fatal(err)
+	}
+	packets, err := pcapgo.NewNgReader(second.Body, pcapgo.DefaultNgReaderOptions)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for ; ; n++ {
+		frame, _, err := packets.ReadPacketData()
+		if err != nil {
+			break
+		}
+		if !bytes.Contains(frame, []byte{198, 51, 100, 9, 192, 0, 2, 1}) {
+			t.Errorf("captured % x", frame)
+		}
+	}
+	if n != 3 {
+		t.Errorf("captured %d packets, want 3", n)
+	}
+}
+
+// TestAPIEvents follows events, leaves, and goes on where it was. An event of a ban by the daemon is among them.
+func TestAPIEvents(t *testing.T) {
+	if !inside(t) {
+		return
+	}
+	file := filepath.Join(t.TempDir(), "ban.yaml")
+	text := `devices: [fw0]
+default: pass
+sets: {bans: {dynamic: true, max: 100, timeout: 1h}}
+rules:
+  - {name: listed, from: $bans, then: drop}
+  - {name: flood, proto: udp, port: 9, over: {rate: 2/day, per: from/32, burst: 2, max: 1000, ban: {for: 10m, trust: forgeable}}, then: drop}
+`
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	mustFloodwall(t, "apply", file)
+	h := startDaemon(t)
+	waitFor(t, "the detector", func() bool { return strings.Contains(h.said.String(), "banning who exceeds") })
+	if err := testutil.Send("fw1", "udp 198.51.100.9:5 > 192.0.2.1:9", 30); err != nil {
+		t.Fatal(err)
+	}
+	first := h.followed("/v1/events", func(e api.Event) bool { return strings.Contains(e.Text, "banned 198.51.100.9") })
+	again := h.followed(fmt.Sprintf("/v1/events?after=%d", first.ID-1), func(api.Event) bool { return true })
+	if again.ID != first.ID || again.Text != first.Text {
+		t.Errorf("after event %d comes %+v, want %+v", first.ID-1, again, first)
+	}
+	if scrape := h.must(200, readSocket, "/v1/metrics").body; !strings.Contains(scrape, `floodwall_bans_total{origin="automatic"} 1`) {
+		t.Errorf("no automatic ban in\n%s", scrape)
+	}
+}
+
+// followed reads events until there is one that is looked for.
+func (h *apiHost) followed(path string, is func(api.Event) bool) (e api.Event) {
+	h.Helper()
+	response, err := client(readSocket).Get("http://floodwall" + path)
+	if err != nil {
+		h.Fatal(err)
+	}
+	defer response.Body.Close()
+	for in := bufio.NewScanner(response.Body); in.Scan(); {
+		if data, ok := strings.CutPrefix(in.Text(), "data: "); ok {
+			if err := json.Unmarshal([]byte(data), &e); err != nil {
+				h.Fatalf("event %q: %v", data, err)
+			}
+			if is(e) {
+				return e
+			}
+		}
+	}
+	h.Fatalf("GET %s ended, and the daemon said:\n%s", path, h.said)
+	return e
+}
+
+// TestOpenAPI compares answers with the schemas of the document that the API hands out, which is docs/openapi.json.
+func TestOpenAPI(t *testing.T) {
+	if !inside(t) {
+		return
+	}
+	h := startDaemon(t)
+	document := h.must(200, readSocket, "/v1/openapi.json")
+	if committed, err := os.ReadFile("../../docs/openapi.json"); err != nil || string(committed) != document.body {
+		t.Errorf("docs/openapi.json is not what the API hands out (%v): run make generate", err)
+	}
+	parsed, err := jsonschema.UnmarshalJSON(strings.NewReader(document.body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := jsonschema.NewCompiler()
+	if err := c.AddResource("openapi.json", parsed); err != nil {
+		t.Fatal(err)
+	}
+	fits := func(path, status, body string) {
+		t.Helper()
+		pointer := fmt.Sprintf("openapi.json#/paths/%s/get/responses/%s/content/application~1json/schema", strings.ReplaceAll(path, "/", "~1"), status)
+		schema, err := c.Compile(pointer)
+		if err != nil {
+			t.Fatal(err)
+		}
+		value, err := jsonschema.UnmarshalJSON(strings.NewReader(body))
+		if err == nil {
+			err = schema.Validate(value)
+		}
+		if err != nil {
+			t.Errorf("%s %s: %v\n%s", path, status, err, body)
+		}
+	}
+	fits("/v1/status", "default", h.must(http.StatusNotFound, readSocket, "/v1/status").body)
+	mustFloodwall(t, "apply", drops(t, 7))
+	mustFloodwall(t, "block", "198.51.100.7")
+	for _, path := range []string{"/v1/status", "/v1/rules", "/v1/sets", "/v1/health"} {
+		fits(path, "200", h.must(200, readSocket, path).body)
+	}
+	fits("/v1/sets/{name}/entries", "200", h.must(200, readSocket, "/v1/sets/bans/entries").body)
+}
