@@ -143,36 +143,45 @@ static __always_inline void read_small(struct packet *p, struct syn_options *o, 
 	o->wscale = options < SMALL_WSCALE ? WSCALE_NONE : small_wscales[options - SMALL_WSCALE];
 }
 
-/* Bytes of addresses in a hash. */
-static __always_inline __u32 hashed_bytes(struct packet *p)
+/* The two ends of a connection: what its packets are told from others by. */
+struct ends {
+	struct address src;
+	struct address dst;
+	__u32 ports; /* that of the client in the upper half */
+	__u32 v6;
+};
+
+static __always_inline struct ends ends_of(struct packet *p)
 {
-	return p->family ? 32 : 8;
+	struct ends e = { p->src, p->dst, both_ports(p), p->family };
+	return e;
 }
 
 /* Begins a hash of both addresses: in IPv4 with one word, the source in its upper half, in IPv6 with four. */
-static __always_inline struct siphash hash_addresses(struct packet *p, const __u64 key[2])
+static __always_inline struct siphash hash_addresses(const struct ends *e, const __u64 key[2])
 {
 	struct siphash h = siphash_begin(key);
 
-	if (!p->family) {
-		siphash13_add(&h, p->src.lo << 32 | (__u32)p->dst.lo);
+	if (!e->v6) {
+		siphash13_add(&h, e->src.lo << 32 | (__u32)e->dst.lo);
 		return h;
 	}
-	siphash13_add(&h, p->src.hi);
-	siphash13_add(&h, p->src.lo);
-	siphash13_add(&h, p->dst.hi);
-	siphash13_add(&h, p->dst.lo);
+	siphash13_add(&h, e->src.hi);
+	siphash13_add(&h, e->src.lo);
+	siphash13_add(&h, e->dst.hi);
+	siphash13_add(&h, e->dst.lo);
 	return h;
 }
 
 /* The hash of a cookie. said is the timestamp, or what the sequence number says. */
-static __always_inline __u32 cookie_mac(struct packet *p, __u32 isn, __u64 slot, __u32 said, bool timestamps)
+static __always_inline __u32 cookie_mac(const struct ends *e, __u32 isn, __u64 slot, __u32 said, bool timestamps)
 {
 	bool old = slot << SLOT_SHIFT < syn_keys.rotated;
-	struct siphash h = hash_addresses(p, old ? syn_keys.previous : syn_keys.present);
+	struct siphash h = hash_addresses(e, old ? syn_keys.previous : syn_keys.present);
+	__u32 addresses = e->v6 ? 32 : 8; /* bytes */
 
-	siphash13_add(&h, (__u64)isn << 32 | both_ports(p));
-	return siphash13_end(&h, (slot & 0xffffff) << 32 | said, hashed_bytes(p) + 15 + timestamps);
+	siphash13_add(&h, (__u64)isn << 32 | e->ports);
+	return siphash13_end(&h, (slot & 0xffffff) << 32 | said, addresses + 15 + timestamps);
 }
 
 /* The sequence number with a hash: 1 bit of the slot, then the hash, and without timestamps what it says. */
@@ -189,18 +198,20 @@ static __always_inline __u32 cookie_number(__u32 mac, __u64 slot, __u32 said, bo
  */
 __noinline __u32 cookie_make(struct packet *p, __u32 isn, struct syn_options *o)
 {
+	struct ends e;
 	__u64 now, slot;
 	__u32 said;
 
 	if (!p || !o)
 		return 0;
+	e = ends_of(p);
 	now = tick_of(p);
 	slot = now >> SLOT_SHIFT;
 	if (o->timestamps)
 		said = o->tsval = stamp_options(p, o, now);
 	else
 		said = small_options(p, o);
-	return cookie_number(cookie_mac(p, isn, slot, said, o->timestamps), slot, said, o->timestamps);
+	return cookie_number(cookie_mac(&e, isn, slot, said, o->timestamps), slot, said, o->timestamps);
 }
 
 /* What a packet's cookie would say. */
@@ -210,16 +221,17 @@ static __always_inline __u32 cookie_says(__u32 number, struct syn_options *o)
 }
 
 /* Whether a packet with these numbers answers a SYN-ACK that cookie_make() made the sequence number of. */
-static __always_inline bool cookie_valid_for(struct packet *p, __u32 seq, __u32 ack, struct syn_options *o)
+static __always_inline bool cookie_valid_for(const struct ends *e, __u32 seq, __u32 ack, struct syn_options *o,
+					     __u64 now)
 {
 	__u32 number = ack - 1, said = cookie_says(number, o);
-	__u64 now = tick_of(p), slot = now >> SLOT_SHIFT;
+	__u64 slot = now >> SLOT_SHIFT;
 
 	slot -= (slot ^ number >> MAC_BITS) & 1;
 	/* Most that is forged is not worth a hash: its clock is not ours. */
 	if (o->timestamps && stamp_age(said, now) > COOKIE_STAMPS)
 		return false;
-	return cookie_number(cookie_mac(p, seq - 1, slot, said, o->timestamps), slot, said, o->timestamps) == number;
+	return cookie_number(cookie_mac(e, seq - 1, slot, said, o->timestamps), slot, said, o->timestamps) == number;
 }
 
 /*
@@ -228,7 +240,12 @@ static __always_inline bool cookie_valid_for(struct packet *p, __u32 seq, __u32 
  */
 __noinline __u32 cookie_check(struct packet *p, __u32 seq, __u32 ack, struct syn_options *o)
 {
-	if (!p || !o || !cookie_valid_for(p, seq, ack, o))
+	struct ends e;
+
+	if (!p || !o)
+		return 0;
+	e = ends_of(p);
+	if (!cookie_valid_for(&e, seq, ack, o, tick_of(p)))
 		return 0;
 	if (o->timestamps)
 		read_stamp(p, o, cookie_says(ack - 1, o));

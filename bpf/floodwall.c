@@ -22,6 +22,7 @@
 #include "l4.h"
 #include "packet.h"
 #include "parse.h"
+#include "segment.h"
 #include "verifier.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
@@ -220,7 +221,8 @@ int floodwall(struct xdp_md *ctx)
 
 	if (entry_calls) {
 		used = class4(0) + class6(0, 0) + is_member(0, 0, 0, 0) + charge_addresses(0, 0, 0, 0, 0);
-		used += is_open_flow(hash_addresses4(0) + hash_addresses6(0, 0, 0, 0), 0, 0);
+		used += find_open_flow4(0, 0, 0) + find_open_flow6(hash_addresses6(0, 0, 0, 0), 0, 0);
+		used += refuse_segment(ctx, 0, 0, 0);
 		return answer_in_entry(ctx, used);
 	}
 	return general(ctx);

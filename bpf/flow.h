@@ -38,6 +38,13 @@ enum flow_noted {
 	FLOW_FULL, /* it would have to displace another, and has no FLOW_DISPLACE */
 };
 
+/* What the table of flows says of a segment that comes by while nothing else is known of it. */
+enum flow_answer {
+	FLOW_UNSURE,  /* its flow is noted, but there is something to note or to ask */
+	FLOW_OPEN,    /* its flow is in one of the states that were asked for, and need not be noted again */
+	FLOW_UNKNOWN, /* no flow of it is noted */
+};
+
 enum {
 	FLOW_SLOTS = 8,
 	FLOW_SEEN_BITS = 24, /* seconds of CLOCK_MONOTONIC: they come round after 194 days */
@@ -124,9 +131,9 @@ static __always_inline __u64 hash_half(__u64 hash, __u64 word)
 /*
  * A multiplicative hash with secret factors, of the addresses (IPv4's in one word, the source in its upper half) and the
  * ports. It need not be as strong as that of cookies: whoever found two flows with the same hash could only have the
- * packets of both pass which pass for one, and nobody is told a hash. The generated entry calls the functions that are not inline.
+ * packets of both pass which pass for one, and nobody is told a hash. The generated entry calls the function that is not inline.
  */
-__noinline __u64 hash_addresses4(__u64 pair)
+static __always_inline __u64 hash_addresses4(__u64 pair)
 {
 	return hash_word(syn_keys.hash[0], pair);
 }
@@ -315,26 +322,45 @@ __noinline __u32 flow_state(struct packet *p)
 }
 
 /*
- * Whether a flow is one that the kernel has, or with `proved` one that has just proved its address, and that need not be noted or
- * asked about. The addresses are a hash of them, the client's port is in the upper half of the ports. A function of its own to
- * the verifier.
+ * Whether the flow with a hash has one of some states, which have a bit each, and was seen so lately that it need not be noted again
+ * or asked about. Returns an enum flow_answer. It writes nothing: buckets are swept by the packets that general() decides.
  */
-__noinline __u32 is_open_flow(__u64 addresses, __u32 ports, __u32 proved)
+static __always_inline __u64 find_open_flow(__u64 hash, __u64 states)
 {
-	__u64 hash = hash_ports(addresses, ports), at, word, *filter = filter_word(hash);
-	__u32 number = hash & flow_mask;
+	__u32 number = hash & flow_mask, at = number >> 6;
+	__u64 word, *filter = bpf_map_lookup_elem(&flow_filter, &at);
 	struct flow_bucket *b;
 
-	if (!filter || !(*filter & filter_bit(hash)))
-		return 0;
+	if (!filter || !(*filter >> (number & 63) & 1))
+		return FLOW_UNKNOWN;
 	b = bpf_map_lookup_elem(&flows, &number);
 	if (!b)
-		return 0;
-	at = find_flow(b, hash);
-	word = at < FLOW_SLOTS ? read_once(&b->word[at]) : 0;
-	if (!is_flow(word, hash) || !(flow_rank(flow_state_of(word)) || (proved && flow_state_of(word) == FLOW_PROVED)))
-		return 0;
-	return flow_age(word, bpf_ktime_get_coarse_ns() / 1000000000 & ((1 << FLOW_SEEN_BITS) - 1)) < FLOW_REFRESH;
+		return FLOW_UNSURE;
+#pragma unroll
+	for (int slot = 0; slot < FLOW_SLOTS; slot++) {
+		word = read_once(&b->word[slot]);
+		if (is_flow(word, hash))
+			goto found;
+	}
+	return FLOW_UNKNOWN;
+found:
+	if (!(states >> flow_state_of(word) & 1))
+		return FLOW_UNSURE;
+	return flow_age(word, bpf_ktime_get_coarse_ns() / 1000000000) < FLOW_REFRESH;
+}
+
+/*
+ * The same for the generated entry: by both IPv4 addresses in one word, the source in its upper half, and by a hash of IPv6 addresses.
+ * The client's port is in the upper half of the ports. Functions of their own to the verifier.
+ */
+__noinline __u64 find_open_flow4(__u64 pair, __u64 ports, __u64 states)
+{
+	return find_open_flow(hash_ports(hash_addresses4(pair), ports), states);
+}
+
+__noinline __u64 find_open_flow6(__u64 addresses, __u64 ports, __u64 states)
+{
+	return find_open_flow(hash_ports(addresses, ports), states);
 }
 
 /* Tries to write the word of a flow, or with 0 to clear it. Returns an enum flow_noted. */

@@ -86,6 +86,7 @@ static __always_inline __u32 cookie_proof(struct xdp_md *ctx, struct packet *p, 
 					  __u32 ack)
 {
 	struct syn_options o = {};
+	struct ends e = ends_of(p);
 
 	if (pr->method == METHOD_LISTENER)
 		return listener_cookie_valid(ctx, p, seq, ack) ? PROOF_HANDSHAKE : PROOF_NONE;
@@ -93,7 +94,7 @@ static __always_inline __u32 cookie_proof(struct xdp_md *ctx, struct packet *p, 
 		return router_proof(ctx, p, seq, ack);
 	if (!read_timestamps(ctx, p, &o))
 		read_options(ctx, p, &o);
-	return protect_host && cookie_valid_for(p, seq, ack, &o) ? PROOF_HANDSHAKE : PROOF_NONE;
+	return protect_host && cookie_valid_for(&e, seq, ack, &o, tick_of(p)) ? PROOF_HANDSHAKE : PROOF_NONE;
 }
 
 /* Strikes out of what a SYN wants what the service does not do. */
@@ -188,6 +189,12 @@ __noinline __u32 repeat_syn_ack(struct xdp_md *ctx, struct packet *p)
 	return make_syn_ack(ctx, p, &a);
 }
 
+/* Whether cookies are on, and that need not be noted again. */
+static __always_inline bool surely_active(struct protection_state *s, __u64 now)
+{
+	return read_once(&s->active_until) > now + ACTIVE_TIME - ACTIVE_RENEW;
+}
+
 /*
  * Whether SYNs are to be answered with cookies, now that one more packet of no connection has come. What is active is
  * charged only when it may have to be renewed. That is noted of what always is active, too: the next policy has to know
@@ -197,7 +204,7 @@ static __always_inline bool is_active(struct packet *p, struct protection *pr, s
 {
 	__u64 until = read_once(&s->active_until);
 
-	if (until > now + ACTIVE_TIME - ACTIVE_RENEW)
+	if (surely_active(s, now))
 		return true;
 	if (!(pr->flags & PROTECT_ALWAYS) && !limit_exceeded(p, until > now ? pr->stop : pr->start))
 		return until > now;

@@ -4,13 +4,19 @@
 
 #include "kernel.h"
 
+/* Whether one more event would exceed a rate. The arguments are those of within_rate(). */
+static __always_inline bool exceeds_rate(__u64 *next, __u64 now, __u64 interval, __u64 burst)
+{
+	return *next > now + burst * interval;
+}
+
 /*
  * Whether one more event is within a rate. interval is the time between two events, burst how many more may come at once,
  * next when the next one is due: a generic cell rate algorithm (ITU-T I.371). Times are in nanoseconds.
  */
 static __always_inline bool within_rate(__u64 *next, __u64 now, __u64 interval, __u64 burst)
 {
-	if (*next > now + burst * interval)
+	if (exceeds_rate(next, now, interval, burst))
 		return false;
 	*next = (*next > now ? *next : now) + interval;
 	return true;

@@ -46,6 +46,7 @@ type DynamicMemory struct {
 	Buckets []byte
 	Texts   []byte
 	Why     []byte
+	Own     []byte // for Dynamic.ShowOwn; shorter than OwnBytes: there is none
 }
 
 // DynamicBuckets is the number of buckets for a set of that capacity, at most one entry in each on average. A fuller
@@ -95,7 +96,7 @@ func (m DynamicMemory) Format(capacities ...int) error {
 }
 
 func (m DynamicMemory) check() error {
-	for _, part := range [][]byte{m.Info, m.Buckets} {
+	for _, part := range [][]byte{m.Info, m.Buckets, m.Own} {
 		if uintptr(unsafe.Pointer(unsafe.SliceData(part)))%8 != 0 {
 			return errors.New("memory of dynamic sets is not aligned to 8 bytes")
 		}
@@ -110,6 +111,7 @@ func (m DynamicMemory) check() error {
 // Dynamic is in use, and open it anew after others may have.
 type Dynamic struct {
 	Sets []*DynamicSet
+	own  []byte
 }
 
 // OpenDynamic opens formatted memory, in whatever state its last writer left it.
@@ -117,7 +119,7 @@ func OpenDynamic(m DynamicMemory) (*Dynamic, error) {
 	if err := m.check(); err != nil {
 		return nil, err
 	}
-	var d Dynamic
+	d := Dynamic{own: m.Own}
 	for info := m.Info; len(info) >= DynamicInfoBytes; info = info[DynamicInfoBytes:] {
 		s := &DynamicSet{info: info[:DynamicInfoBytes]}
 		if s.Capacity() == 0 {

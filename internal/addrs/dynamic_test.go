@@ -441,7 +441,7 @@ func TestDynamicMemoryErrors(t *testing.T) {
 		{m.Format(10, 10), "memory of dynamic sets has space for 1 records, 2 are needed"},
 		{m.Format(100), "memory of dynamic sets has 16 buckets, at least 128 are needed"},
 		{DynamicMemory{Info: m.Info, Buckets: m.Buckets}.Format(10), "memory for the reasons of dynamic sets is too small"},
-		{DynamicMemory{m.Info, m.Buckets[4:], m.Texts, m.Why}.Format(10), "memory of dynamic sets is not aligned to 8 bytes"},
+		{DynamicMemory{Info: m.Info, Buckets: m.Buckets[4:], Texts: m.Texts, Why: m.Why}.Format(10), "memory of dynamic sets is not aligned to 8 bytes"},
 	} {
 		if row.err == nil || row.err.Error() != row.want {
 			t.Errorf("got %v, want %s", row.err, row.want)

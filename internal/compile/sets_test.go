@@ -1,6 +1,7 @@
 package compile_test
 
 import (
+	"fmt"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -121,4 +122,21 @@ udp [2606::1]:5 > [2001:db8::1]:5     pass default
 	if len(s.notes) != 1 || s.notes[0] != `set "listed" is 100% full: 3 of 3 entries; raise its max` {
 		t.Errorf("notes are %q", s.notes)
 	}
+}
+
+// TestOwnAddresses has more addresses of the host's own than the program compares with first, and none.
+func TestOwnAddresses(t *testing.T) {
+	t.Parallel()
+	const policy = "default: drop\nrules: [{name: own, to: local, then: pass}]\n"
+	lines := "udp 9.9.9.9:5 > 0.0.0.0:5  drop default\nudp [2606::9]:5 > [::]:5  drop default\n" +
+		"udp 192.0.2.1:5 > 9.9.9.9:5  drop default\nudp [2606::9]:5 > [::c000:201]:5  drop default\n"
+	none := lower(t, policy)
+	none.agree(t, none.cases(t, lines))
+	many := lower(t, policy)
+	for i := range 2 * addrs.OwnIPv4 {
+		many.insert(t, "local", fmt.Sprintf("192.0.2.%d/32 2001:db8:%d::1/128", i, i))
+		lines += fmt.Sprintf("udp 9.9.9.9:5 > 192.0.2.%d:5  pass own\nudp 9.9.9.9:5 > 192.0.3.%d:5  drop default\n", i, i) +
+			fmt.Sprintf("udp [2606::9]:5 > [2001:db8:%d::1]:5  pass own\nudp [2606::9]:5 > [2001:db8:%d::2]:5  drop default\n", i, i)
+	}
+	many.agree(t, many.cases(t, lines))
 }

@@ -243,10 +243,17 @@ func (s *subject) fill(t testing.TB, x *xdpgen.Program, p *datapath.Program) {
 		t.Fatal(err)
 	}
 	for set, number := range x.Dynamic {
+		var own []netip.Addr
 		for _, prefix := range s.members[set] {
 			if err := sets.Sets[number].Insert(addrs.Entry{Prefix: prefix}, 1); err != nil {
 				t.Fatal(err)
 			}
+			if prefix.IsSingleIP() {
+				own = append(own, prefix.Addr())
+			}
+		}
+		if s.program.Sets[set].Dynamic.Local {
+			sets.ShowOwn(own)
 		}
 	}
 }

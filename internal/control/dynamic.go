@@ -30,17 +30,19 @@ func (l *loaded) fillDynamic(context.Context) error {
 		if s.Dynamic < 0 {
 			continue
 		}
-		if err := l.fillSet(s, fresh.Sets[s.Dynamic]); err != nil {
+		if err := l.fillSet(s, fresh); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (l *loaded) fillSet(s manifest.Set, to *addrs.DynamicSet) error {
+// fillSet fills one of the sets, which are empty.
+func (l *loaded) fillSet(s manifest.Set, sets *addrs.Dynamic) error {
 	if s.Local {
-		return dynamicset.FillLocal(to)
+		return dynamicset.FillLocal(sets, s.Dynamic)
 	}
+	to := sets.Sets[s.Dynamic]
 	if done, err := l.copySet(s, to); done || err != nil {
 		return err
 	}

@@ -34,7 +34,7 @@ func (g *generation) refreshLocal() (added, removed int, err error) {
 	}
 	for _, e := range g.manifest.Sets {
 		if e.Local {
-			return dynamicset.UpdateLocal(dynamic.Sets[e.Dynamic])
+			return dynamicset.UpdateLocal(dynamic, e.Dynamic)
 		}
 	}
 	return 0, 0, nil

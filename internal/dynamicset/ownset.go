@@ -9,8 +9,9 @@ import (
 	"github.com/floodwall/floodwall/internal/hostfacts"
 )
 
-// FillLocal enters the host's own addresses.
-func FillLocal(to *addrs.DynamicSet) error {
+// FillLocal enters the host's own addresses into a set, by its number, that is empty.
+func FillLocal(sets *addrs.Dynamic, number int) error {
+	to := sets.Sets[number]
 	own, err := hostfacts.OwnAddresses()
 	if err != nil {
 		return err
@@ -24,13 +25,14 @@ func FillLocal(to *addrs.DynamicSet) error {
 			return fmt.Errorf("own address %s: %w", a, err)
 		}
 	}
+	sets.ShowOwn(own)
 	return nil
 }
 
-// UpdateLocal brings a set to the addresses that the host has now. It enters first and removes then: at no moment is an
+// UpdateLocal brings a set, by its number, to the addresses that the host has now. It enters first and removes then: at no moment is an
 // address missing that the host has.
-func UpdateLocal(set *addrs.DynamicSet) (added, removed int, err error) {
-	now := Now()
+func UpdateLocal(sets *addrs.Dynamic, number int) (added, removed int, err error) {
+	set, now := sets.Sets[number], Now()
 	own, err := hostfacts.OwnAddresses()
 	if err != nil {
 		return 0, 0, err
@@ -52,6 +54,7 @@ func UpdateLocal(set *addrs.DynamicSet) (added, removed int, err error) {
 		}
 		added++
 	}
+	sets.ShowOwn(own)
 	for _, p := range gone {
 		set.Delete(p, now)
 	}

@@ -5,11 +5,12 @@ package xdp
 // for what it knows. What has no map, such as the form of a question, has a name here all the same.
 var formats = map[string]int{
 	Flows:       2, // a state has three bits
-	DynamicInfo: 2, // it says which addresses a set has not
+	DynamicInfo: 3, // it says which addresses a set has not, and some of the host's own addresses
 }
 
 // readable are the earlier formats that commands read and write as well, where there are any. In format 1 of DynamicInfo the words
-// that say which addresses a set has not are zero, which says nothing, and whoever writes leaves them so.
+// that say which addresses a set has not are zero, which says nothing, and whoever writes leaves them so. Before format 3 the map ends
+// behind the records of the sets.
 var readable = map[string]int{DynamicInfo: 1}
 
 // Readable reports whether commands read and write a map of a format.

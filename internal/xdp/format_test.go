@@ -76,7 +76,7 @@ flows 2 9ffea29c
 flow_filter 1 d931ffdd
 .data.syn_keys 1 332ac7c7
 protection_states 1 1ddc0c9d
-.data.dynamic 2 332ac7c7
+.data.dynamic 3 332ac7c7
 dynamic 1 d9b6a971
 limits 1 029ac456
 limit_info 1 a729d565

@@ -72,15 +72,19 @@ const (
 	Class4          = "class4"           // the class of an IPv4 address in host byte order
 	Class6          = "class6"           // of an IPv6 address, in two halves in host byte order
 	ChargeAddresses = "charge_addresses" // whether a limit is exceeded: it takes two addresses in halves, and a number with traits
-	Addresses4      = "hash_addresses4"  // the hash of two IPv4 addresses in one word
-	Addresses6      = "hash_addresses6"  // that of two IPv6 addresses, in four halves
-	IsOpenFlow      = "is_open_flow"     // whether a TCP connection, by that hash and its ports, is known to be open
+	FindOpenFlow4   = "find_open_flow4"  // whether a TCP connection, by two IPv4 addresses in one word and its ports, has one of some states
+	FindOpenFlow6   = "find_open_flow6"  // the same by the hash of two IPv6 addresses
+	Addresses6      = "hash_addresses6"  // which this is, of their four halves
+	RefuseSegment   = "refuse_segment"   // refuses a segment of no connection: context, family, number of the protection, counter
 	IsMember        = "is_member"        // whether a dynamic set, by its number, has an address, in two halves, of a family
 )
 
 // DynamicAbsent is the offset in the record of a dynamic set of the words that say which addresses it has not, one for each
 // family.
 const DynamicAbsent = 48
+
+// OwnOffset is where the map DynamicInfo has the addresses of addrs.OwnAddresses, behind the records of all sets.
+const OwnOffset = MaxDynamicSets * DynamicInfoSize
 
 // Decision is what the rules return: the slot to count in, and an ir.Verdict with flags.
 func Decision(slot uint32, verdict uint8) uint32 { return slot<<8 | uint32(verdict) }

@@ -19,7 +19,7 @@ func dynamicPart(p *ir.Program, numbers map[int]int) component {
 	}
 	return component{
 		shapes: map[string]xdp.Shape{
-			xdp.DynamicInfo:  {ValueSize: xdp.MaxDynamicSets * addrs.DynamicInfoBytes, Entries: 1},
+			xdp.DynamicInfo:  {ValueSize: xdp.OwnOffset + addrs.OwnBytes, Entries: 1},
 			xdp.Dynamic:      {ValueSize: addrs.BucketBytes, Entries: uint32(buckets)},
 			xdp.DynamicTexts: {ValueSize: addrs.WhyTextsBytes, Entries: 1},
 			xdp.DynamicWhy:   {ValueSize: 8, Entries: uint32(buckets+1) / 2},
@@ -32,8 +32,11 @@ func dynamicPart(p *ir.Program, numbers map[int]int) component {
 
 // DynamicMemory finds the memory of the dynamic sets among a program's maps.
 func DynamicMemory(memory map[string][]byte) addrs.DynamicMemory {
+	info := memory[xdp.DynamicInfo]
+	sets := min(len(info), xdp.OwnOffset)
 	return addrs.DynamicMemory{
-		Info:    memory[xdp.DynamicInfo],
+		Info:    info[:sets],
+		Own:     info[sets:],
 		Buckets: memory[xdp.Dynamic],
 		Texts:   memory[xdp.DynamicTexts],
 		Why:     memory[xdp.DynamicWhy],

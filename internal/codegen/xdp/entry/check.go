@@ -192,9 +192,9 @@ func (s *section) bogonSource(exit string) {
 
 // ownSource asks the set of the host's own addresses.
 func (s *section) ownSource(exit string) {
-	for i := range s.Program.Sets {
-		if d := s.Program.Sets[i].Dynamic; d != nil && d.Local {
-			s.ask(int32(s.Dynamic[i]), false, exit)
+	for number := range int32(xdp.MaxDynamicSets) {
+		if s.isOwn(number) {
+			s.ask(number, false, exit)
 			s.loadLength(length, s.family)
 		}
 	}

@@ -67,7 +67,7 @@ const (
 	context = asm.R6
 	base    = asm.R7 // the frame, or 4 bytes further where it has a VLAN tag: offsets to what follows the tag are the same
 	size    = asm.R8 // of the whole frame, in bytes
-	spare   = asm.R9 // first the offset of the IP header, in the end the decision
+	header  = asm.R9 // the offset of the IP header
 
 	dport = asm.R3
 	sport = asm.R4
@@ -76,9 +76,14 @@ const (
 // Labels that several sections jump to.
 const (
 	toGeneral = "entry_general"
-	toCount   = "entry_count"
-	toCounted = "entry_counted" // of packets that carry no question: that has been asked
+	toPass    = "entry_pass" // where the slot of the decision is at slotAt
+	toDrop    = "entry_drop"
+
+	notAsked = "_unasked" // behind these two: of packets that carry no question, as that has been asked
 )
+
+// slotAt is the place of the stack that has the slot to count in.
+const slotAt = -4
 
 // Members of struct xdp_md of the kernel's include/uapi/linux/bpf.h.
 const (
@@ -145,7 +150,7 @@ func (g *generator) ethernet() {
 	if g.asked(packet.SourceMAC) {
 		g.Add(asm.LoadMem(asm.R1, base, 6, asm.Byte), asm.And.Imm(asm.R1, 1), asm.JNE.Imm(asm.R1, 0, toGeneral)) // the group bit
 	}
-	g.Add(asm.Sub.Reg(size, base), asm.LoadMem(asm.R1, base, 12, asm.Half), asm.Mov.Imm(spare, 14))
+	g.Add(asm.Sub.Reg(size, base), asm.LoadMem(asm.R1, base, 12, asm.Half), asm.Mov.Imm(header, 14))
 	g.etherTypes()
 	if !g.tagged {
 		g.Add(asm.Ja.Label(toGeneral))
@@ -153,7 +158,7 @@ func (g *generator) ethernet() {
 	}
 	g.Add(asm.JNE.Imm(asm.R1, networkOrder(etherTypeVLAN), toGeneral), asm.LoadMem(asm.R1, context, ctxDataEnd, asm.Word))
 	g.inFrame(base, frameBytes+4, asm.R1)
-	g.Add(asm.Add.Imm(base, 4), asm.Mov.Imm(spare, 18), asm.LoadMem(asm.R1, base, 12, asm.Half))
+	g.Add(asm.Add.Imm(base, 4), asm.Mov.Imm(header, 18), asm.LoadMem(asm.R1, base, 12, asm.Half))
 	g.etherTypes()
 	g.Add(asm.Ja.Label(toGeneral))
 }
@@ -192,45 +197,55 @@ func (g *generator) failures() {
 func failed(c packet.Check) string { return "entry_failed_" + c.String() }
 
 // decide ends with a decision, which is pass or drop.
-func (g *generator) decide(decision uint32) {
-	g.Add(asm.Mov.Imm(spare, int32(decision)), asm.Ja.Label(toCount))
+func (g *generator) decide(decision uint32) { g.decideAs(decision, "") }
+
+// decideAs is decide, or with notAsked what it is for a packet that carries no question.
+func (g *generator) decideAs(decision uint32, asked string) {
+	slot, verdict := xdp.SlotAndVerdict(decision)
+	g.Add(asm.StoreImm(asm.RFP, slotAt, int64(slot), asm.Word), asm.Ja.Label(exits[verdict].label+asked))
 }
 
-// count counts the decision, or answers the question that the frame carries, and returns the action.
+// exits are by their ir.Verdict where decisions lead, and the action that is returned there: enum xdp_action.
+var exits = []struct {
+	label  string
+	action int32
+}{{toPass, 2}, {toDrop, 1}}
+
+// count counts the slot at slotAt and returns the action, for each verdict, or answers the question that the frame carries.
 func (g *generator) count() {
-	const out, keySlot = "entry_out", -4
-	g.Mark(toCount)
-	g.Say("count the decision")
-	g.notQuestion("entry_question")
-	g.Mark(toCounted)
-	g.Add(
-		asm.Mov.Reg(asm.R1, spare),
-		asm.RSh.Imm(asm.R1, 8),
-		asm.StoreMem(asm.RFP, keySlot, asm.R1, asm.Word),
-		asm.Mov.Reg(asm.R2, asm.RFP),
-		asm.Add.Imm(asm.R2, keySlot),
-		asm.LoadMapPtr(asm.R1, 0).WithReference(xdp.Counters),
-		asm.FnMapLookupElem.Call(),
-		asm.JEq.Imm(asm.R0, 0, out),
-	)
-	for at, amount := range []asm.Instruction{asm.Add.Imm(asm.R1, 1), asm.Add.Reg(asm.R1, size)} {
-		at := int16(8 * at)
-		g.Add(asm.LoadMem(asm.R1, asm.R0, at, asm.DWord), amount, asm.StoreMem(asm.R0, at, asm.R1, asm.DWord))
-	}
-	g.Mark(out)
-	g.Say("XDP_PASS is 2, XDP_DROP 1")
-	g.Add(asm.And.Imm(spare, 1), asm.Mov.Imm(asm.R0, 2), asm.Sub.Reg(asm.R0, spare), asm.Return())
-	if g.Questions {
-		g.question()
+	for verdict, exit := range exits {
+		out := exit.label + "_out"
+		g.Mark(exit.label)
+		g.Say("count the decision, " + ir.Verdict(verdict).String())
+		g.notQuestion(exit.label + "_question")
+		g.Mark(exit.label + notAsked)
+		g.Add(
+			asm.Mov.Reg(asm.R2, asm.RFP),
+			asm.Add.Imm(asm.R2, slotAt),
+			asm.LoadMapPtr(asm.R1, 0).WithReference(xdp.Counters),
+			asm.FnMapLookupElem.Call(),
+			asm.JEq.Imm(asm.R0, 0, out),
+		)
+		for at, amount := range []asm.Instruction{asm.Add.Imm(asm.R1, 1), asm.Add.Reg(asm.R1, size)} {
+			at := int16(8 * at)
+			g.Add(asm.LoadMem(asm.R1, asm.R0, at, asm.DWord), amount, asm.StoreMem(asm.R0, at, asm.R1, asm.DWord))
+		}
+		g.Mark(out)
+		g.Add(asm.Mov.Imm(asm.R0, exit.action), asm.Return())
+		if g.Questions {
+			g.question(uint8(verdict), exit.label)
+		}
 	}
 }
 
 // question answers a question. Where it asks for general(), or the frame has other metadata, it goes on.
-func (g *generator) question() {
-	g.Mark("entry_question")
+func (g *generator) question(verdict uint8, label string) {
+	g.Mark(label + "_question")
 	g.Add(
-		asm.Mov.Reg(asm.R1, context), asm.Mov.Reg(asm.R2, spare), asm.Call.Label(xdp.AnswerInEntry),
-		asm.JEq.Imm(asm.R0, answerCount, toCounted),
+		asm.Mov.Reg(asm.R1, context),
+		asm.LoadMem(asm.R2, asm.RFP, slotAt, asm.Word), asm.LSh.Imm(asm.R2, 8), asm.Or.Imm(asm.R2, int32(verdict)),
+		asm.Call.Label(xdp.AnswerInEntry),
+		asm.JEq.Imm(asm.R0, answerCount, label+notAsked),
 		asm.JEq.Imm(asm.R0, answerGeneral, toGeneral),
 		asm.Mov.Imm(asm.R0, 2),
 		asm.Return(),

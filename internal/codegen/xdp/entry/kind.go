@@ -78,7 +78,7 @@ func (g *generator) ipv4() {
 		asm.LoadMem(length, base, 16, asm.Half),
 		asm.HostTo(asm.BE, length, asm.Half),
 		asm.Mov.Reg(asm.R1, length),
-		asm.Add.Reg(asm.R1, spare),
+		asm.Add.Reg(asm.R1, header),
 		asm.JGT.Reg(asm.R1, size, toGeneral),
 		asm.LoadMem(asm.R1, base, 23, asm.Byte),
 	)
@@ -99,7 +99,7 @@ func (g *generator) ipv6() {
 		asm.Add.Imm(length, ipv6Header),
 		asm.JGT.Imm(length, 65535, toGeneral), // packet.Length ends there
 		asm.Mov.Reg(asm.R1, length),
-		asm.Add.Reg(asm.R1, spare),
+		asm.Add.Reg(asm.R1, header),
 		asm.JGT.Reg(asm.R1, size, toGeneral),
 		asm.LoadMem(asm.R1, base, 20, asm.Byte),
 	)

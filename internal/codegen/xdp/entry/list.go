@@ -113,16 +113,19 @@ func (s *section) rule(r *rule, later []rule, repeats bool, next string) (final 
 		return len(r.match) == 0
 	}
 	if r.protect {
-		s.open(r) // before the sets, which a flood of segments of no connection need not pay for
+		s.onlyACK()
 	}
 	for _, t := range r.dynamic {
 		s.member(t, moved)
+	}
+	if r.protect {
+		s.open(r)
 	}
 	if len(r.over) > 0 {
 		s.exceeds(r, asks, moved)
 	}
 	if r.protect || len(r.over) > 0 { // both have asked whether the packet carries a question
-		s.Add(asm.Mov.Imm(spare, int32(s.Decisions[r.number])), asm.Ja.Label(toCounted))
+		s.decideAs(s.Decisions[r.number], notAsked)
 	} else {
 		s.decide(s.Decisions[r.number])
 	}
@@ -205,6 +208,9 @@ func (s *section) member(t dynamicTest, next string) {
 	}
 	for number := range int32(xdp.MaxDynamicSets) {
 		if t.sets>>number&1 == 1 {
+			if t.destination && s.isOwn(number) {
+				s.own(in)
+			}
 			s.ask(number, t.destination, in)
 		}
 	}

@@ -78,9 +78,12 @@ func (s *section) chain() {
 			asm.Sub.Reg(asm.R4, asm.R1),
 			asm.LoadMem(asm.R1, asm.R2, 2, asm.Half),
 			asm.JGT.Reg(asm.R4, asm.R1, miss),
-			asm.LoadMem(spare, asm.R2, 4, asm.Word),
-			asm.JEq.Imm(spare, askGeneral, toGeneral),
-			asm.Ja.Label(toCount),
+			asm.LoadMem(asm.R1, asm.R2, 4, asm.Word),
+			asm.StoreMem(asm.RFP, slotAt, asm.R1, asm.Word),
+			asm.LoadMem(asm.R1, asm.R2, 12, asm.Word),
+			asm.JEq.Imm(asm.R1, int32(ir.Drop), toDrop),
+			asm.JEq.Imm(asm.R1, int32(ir.Pass), toPass),
+			asm.Ja.Label(toGeneral),
 		)
 		s.Mark(miss)
 		s.Add(

@@ -60,8 +60,10 @@ func (r *records) keep(b *block) int {
 func (r *Record) encode(to []byte) {
 	binary.NativeEndian.PutUint16(to, r.First)
 	binary.NativeEndian.PutUint16(to[2:], r.Width)
-	binary.NativeEndian.PutUint32(to[4:], r.Decision)
+	slot, verdict := xdp.SlotAndVerdict(r.Decision)
+	binary.NativeEndian.PutUint32(to[4:], slot)
 	binary.NativeEndian.PutUint32(to[8:], r.Next)
+	binary.NativeEndian.PutUint32(to[12:], uint32(verdict)) // of askGeneral neither ir.Pass nor ir.Drop
 }
 
 // capacity is how many records the map has: a power of two, so that a mask keeps an index in it.
