@@ -103,7 +103,8 @@ static __always_inline struct address cut(struct address a, struct address *mask
 }
 
 /*
- * The hash of the prefixes of a packet, of IPv6 or not: bits 40 on choose the bucket, the lower 24 are the tag. A sender who could find
+ * The hash of the prefixes of a packet, of IPv6 or not: bits 40 on choose the bucket, the lower 24 are the tag. The generated
+ * entry works it out likewise (internal/codegen/xdp/entry/limithash.go). A sender who could find
  * prefixes of one bucket would have debts forgiven with a few packets; but he does not know the keys, and of what he
  * would have to learn them by, whose debt was forgiven, he sees no more than whether a packet of his own got through. The
  * mixing (as of MurmurHash3, with secret factors) hides the structure of the sums, by which one collision would lead to
@@ -121,6 +122,14 @@ static __always_inline __u64 hash_prefixes(struct limit_info *l, struct charged 
 	h ^= h >> 29;
 	h *= limit_mix[1];
 	return h ^ h >> 32;
+}
+
+/* The part of a hash that tells the prefixes of a bucket apart. */
+static __always_inline __u64 tag_of(__u64 hash)
+{
+	__u64 tag = hash & ((1 << (64 - TIME_BITS)) - 1);
+
+	return tag + !tag;
 }
 
 /* What one packet asks of a limit. */
@@ -293,6 +302,31 @@ static __always_inline __u32 traits_of(struct packet *p)
 	return (p->family & 1) | (keep ? TRAIT_KEEP : 0) | p->length << LENGTH_SHIFT;
 }
 
+/* Charges a packet by the exact clock, if it is not over the limit. Returns an enum outcome. */
+static __always_inline __u32 charge_exactly(struct limit_bucket *b, struct limit_info *l, struct charge *c, __u64 ns)
+{
+	__u64 swept = read_once(&b->swept);
+	__s64 age = ns - swept;
+
+	c->now = units(l, ns);
+	if (age > (__s64)l->fresh) {
+		bool stale = (__u64)age > 2 * l->fresh; /* all that is there */
+
+		if (c->keep)
+			sweep(b, swept, ns, c->now, stale);
+		else if (stale)
+			return c->cost > c->most;
+	}
+#pragma nounroll
+	for (__u32 i = 0; i < LIMIT_TRIES; i++) {
+		__u32 o = charge(b, c);
+
+		if (o != OVERTAKEN)
+			return o;
+	}
+	return EXCEEDED;
+}
+
 /*
  * Whether a packet is over a limit; if not, it is charged. A global function, for which the argument
  * might be null.
@@ -302,8 +336,7 @@ __noinline __u32 charge_limit(struct charged *w, __u32 number, __u32 traits)
 	struct limit_info *l = bpf_map_lookup_elem(&limit_info, &number);
 	struct limit_bucket *b;
 	struct charge c;
-	__u64 hash, ns, swept, sure;
-	__s64 age;
+	__u64 hash, ns, sure;
 	__u64 at;
 
 	if (!w || !l)
@@ -315,49 +348,60 @@ __noinline __u32 charge_limit(struct charged *w, __u32 number, __u32 traits)
 		return 0;
 	c.cost = cost_of(l, traits >> LENGTH_SHIFT);
 	c.most = l->most;
-	c.tag = hash & ((1 << (64 - TIME_BITS)) - 1);
-	c.tag += !c.tag;
-	swept = read_once(&b->swept);
+	c.tag = tag_of(hash);
+	c.limit = number;
+	c.keep = traits & TRAIT_KEEP;
 	sure = units(l, SURE_DEBT);
 	/* What has asked for the time already is decided by that time, below. */
 	if (c.most > sure && !w->now) {
 		ns = bpf_ktime_get_coarse_ns();
 		c.now = units(l, ns);
-		if ((__s64)(ns - swept) <= (__s64)l->fresh && surely_exceeded(b, &c, sure))
+		if ((__s64)(ns - read_once(&b->swept)) <= (__s64)l->fresh && surely_exceeded(b, &c, sure))
 			return EXCEEDED;
 	}
-	ns = charge_time(w);
-	c.now = units(l, ns);
-	c.limit = number;
-	c.keep = traits & TRAIT_KEEP;
-	age = ns - swept;
-	if (age > (__s64)l->fresh) {
-		bool stale = (__u64)age > 2 * l->fresh; /* all that is there */
+	return charge_exactly(b, l, &c, charge_time(w));
+}
 
-		if (c.keep)
-			sweep(b, swept, ns, c.now, stale);
-		else if (stale)
-			return c.cost > c.most;
-	}
-#pragma nounroll
-	for (__u32 i = 0; i < LIMIT_TRIES; i++) {
-		__u32 o = charge(b, &c);
+/* Whether the debt of a tag is larger than that by which a packet surely is over the limit, by the coarse clock in units. */
+static __always_inline bool surely_more(struct limit_bucket *b, __u64 tag, __u64 now, __u64 sure)
+{
+#pragma unroll
+	for (__u32 i = 0; i < LIMIT_SLOTS; i++) {
+		__u64 w = read_once(&b->slot[i]);
 
-		if (o != OVERTAKEN)
-			return o;
+		if (w >> TIME_BITS == tag)
+			return debt_of(w, now) > sure;
 	}
-	return EXCEEDED;
+	return false;
 }
 
 /*
- * The same for the generated entry, whose stack has no place for a struct charged: all functions that call each other have 512
- * bytes together. The limit's number is in the upper half of `what`, the traits are in the lower.
+ * Whether a packet is over a limit, for the generated entry, which has most of limit_info in its instructions; if not, it is charged.
+ * `hash` is that of the prefixes, `at` the bucket, `sure` the largest debt with which the packet is not surely over the limit, ~0 when
+ * that is not to be asked, `fresh` that of limit_info. `what` has the number in its upper half, then 16 bits of the length of the IP
+ * packet, the shift to the left, and that to the right. A function of its own to the verifier.
  */
-__noinline __u32 charge_addresses(__u64 src_hi, __u64 src_lo, __u64 dst_hi, __u64 dst_lo, __u64 what)
+__noinline __u32 charge_hash(__u64 hash, __u64 at, __u64 sure, __u64 fresh, __u64 what)
 {
-	struct charged w = { 0, { src_hi, src_lo }, { dst_hi, dst_lo } };
+	struct limit_bucket *b = bpf_map_lookup_elem(&limits, &at);
+	__u64 ns = bpf_ktime_get_coarse_ns(), now = ns << (what >> 8 & 63) >> (what & 63), tag = tag_of(hash);
+	__u32 number = what >> 32;
+	struct limit_info *l;
+	struct charge c;
 
-	return charge_limit(&w, what >> 32, what);
+	if (!b)
+		return 0;
+	if (sure != ~0ULL && (__s64)(ns - read_once(&b->swept)) <= (__s64)fresh && surely_more(b, tag, now, sure))
+		return EXCEEDED;
+	l = bpf_map_lookup_elem(&limit_info, &number);
+	if (!l)
+		return 0;
+	c.cost = cost_of(l, (__u16)(what >> 16));
+	c.most = l->most;
+	c.tag = tag;
+	c.limit = number;
+	c.keep = 1;
+	return charge_exactly(b, l, &c, bpf_ktime_get_ns());
 }
 
 static __always_inline __u32 limit_exceeded(struct packet *p, __u32 number)
@@ -399,8 +443,7 @@ __noinline __u32 limit_credit(struct packet *p, __u32 number)
 	if (!b)
 		return 0;
 	c.now = units(l, time_of(p));
-	c.tag = hash & ((1 << (64 - TIME_BITS)) - 1);
-	c.tag += !c.tag;
+	c.tag = tag_of(hash);
 	c.cost = cost_of(l, p->length);
 #pragma nounroll
 	for (__u32 i = 0; i < LIMIT_TRIES; i++)

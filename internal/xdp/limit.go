@@ -37,6 +37,8 @@ const (
 	LimitBucketSize = 64
 	LimitFraction   = 16
 	LimitDebt       = 1 << 37 // the largest burst, in units
+	LimitTime       = 40      // bits of a word that say when its debt is paid, and of a hash below those that choose the bucket
+	LimitSureDebt   = 50_000_000
 
 	limitTime = 1<<40 - 1 // of a word, when its debt is paid
 	limitAway = 1 << 38   // units ahead at which that is no debt

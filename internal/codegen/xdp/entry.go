@@ -20,7 +20,7 @@ func (a *addresses) Held(class int) (list []int) {
 }
 
 // entryPart generates the entry of a program, and is the maps that only the entry reads.
-func entryPart(p *ir.Program, a *addresses, decisions []uint32, o Options, out *Program) component {
+func entryPart(p *ir.Program, a *addresses, l *limits, decisions []uint32, o Options, out *Program) component {
 	in := entry.Input{
 		Program:    p,
 		Decisions:  decisions,
@@ -29,6 +29,10 @@ func entryPart(p *ir.Program, a *addresses, decisions []uint32, o Options, out *
 		Handshakes: o.Protect,
 		Table6:     !a.table.V6.Empty(),
 		Questions:  o.QuestionKey != 0,
+		Limits:     l.infos,
+	}
+	if len(l.infos) > 0 {
+		in.Constants = xdp.ConstantOffsets("limit_keys", "limit_mix")
 	}
 	if t := a.table.V4; !t.Empty() {
 		in.Filter4 = &entry.Filter4{Shift: t.Shift}

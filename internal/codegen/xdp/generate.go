@@ -106,7 +106,7 @@ func Generate(p *ir.Program, o Options) (*Program, error) {
 	}
 	out.Decide, out.Egress, out.Ingress = code, egress, ingress
 	out.Slots = slotsUsed(slices.Concat(o.Slots, o.GuardSlots, outcomeSlots(o.Protect)))
-	first := entryPart(p, a, decisions, o, out)
+	first := entryPart(p, a, conditions.limits, decisions, o, out)
 	out.assemble(append(conditions.parts(), a.part(), dynamicPart(p, out.Dynamic), rules, guards, protections, first, general(p, o))...)
 	return out, nil
 }

@@ -18,7 +18,9 @@ type Input struct {
 	Filter4    *Filter4       // nil: no IPv4 address has a class but 0
 	Table6     bool           // whether any IPv6 address has one
 	Handshakes []ir.Handshake // what was found out about each protection
-	Questions  bool           // whether the program answers questions (bpf/explain.h)
+	Limits     []xdp.LimitInfo
+	Constants  map[string]uint32 // where the map xdp.Constants has the keys of limits, by their names in C
+	Questions  bool              // whether the program answers questions (bpf/explain.h)
 }
 
 // Classes are what the policy tells addresses apart by. An address in no set is of class 0.

@@ -3,7 +3,6 @@ package entry
 import (
 	"github.com/cilium/ebpf/asm"
 
-	"github.com/floodwall/floodwall/internal/ir"
 	"github.com/floodwall/floodwall/internal/xdp"
 )
 
@@ -45,25 +44,58 @@ func (s *section) exceeds(r *rule, asks []rule, next string) {
 	s.Mark(over)
 }
 
-// charge calls charge_addresses() of bpf/limit.h, which leaves in r0 whether a limit is exceeded.
+// charge calls charge_hash() of bpf/limit.h, which leaves in r0 whether a limit is exceeded.
 func (s *section) charge(number int) {
-	const keep, lengthShift = 2, 8 // TRAIT_KEEP and LENGTH_SHIFT
-	l := &s.Program.Limits[number]
-	s.endpoint(asm.R1, asm.R2, s.family.source, l.Src)
-	s.endpoint(asm.R3, asm.R4, s.family.dest, l.Dst)
-	s.Add(asm.LoadImm(asm.R5, int64(number)<<32|keep|int64(s.family.value), asm.DWord))
-	if l.Bits {
-		s.loadLength(asm.R0, s.family)
-		s.Add(asm.LSh.Imm(asm.R0, lengthShift), asm.Or.Reg(asm.R5, asm.R0))
+	l := &s.Limits[number]
+	s.hashPrefixes(l)
+	s.Add(
+		asm.Mov.Reg(asm.R1, hash),
+		asm.Mov.Reg(asm.R2, hash), asm.RSh.Imm(asm.R2, xdp.LimitTime), asm.And.Imm(asm.R2, int32(l.Mask)),
+	)
+	if l.Base > 0 {
+		s.Add(asm.Add.Imm(asm.R2, int32(l.Base)))
 	}
-	s.Add(asm.Call.Label(xdp.ChargeAddresses))
+	what := int64(number)<<32 | int64(l.Left)<<8 | int64(l.Right)
+	s.Add(asm.LoadImm(asm.R5, what, asm.DWord))
+	if l.Bits != 0 {
+		s.sureOfBits(l)
+	} else {
+		s.Add(asm.LoadImm(asm.R3, sureOfPackets(l), asm.DWord))
+	}
+	s.Add(asm.LoadImm(asm.R4, int64(l.Fresh), asm.DWord), asm.Call.Label(xdp.ChargeHash))
 }
 
-// endpoint loads an address, or zeros where the limit does not ask for it.
-func (s *section) endpoint(hi, lo asm.Register, at int16, asked *ir.Prefixes) {
-	if asked == nil {
-		s.Add(asm.Mov.Imm(hi, 0), asm.Mov.Imm(lo, 0))
+// sureOfPackets is the largest debt with which a packet is not surely over a limit of packets, or ~0: surely_exceeded() of bpf/limit.h.
+func sureOfPackets(l *xdp.LimitInfo) int64 {
+	sure := l.Units(xdp.LimitSureDebt)
+	if l.Most <= sure {
+		return -1
+	}
+	cost := l.Cost >> xdp.LimitFraction // without a remainder
+	most := l.Most
+	if cost > sure {
+		most += sure
+	}
+	return max(int64(most)-int64(cost), int64(sure))
+}
+
+// sureOfBits leaves the same for a limit of bits in r3, and adds the length to what r5 has. It changes r0 and r4.
+func (s *section) sureOfBits(l *xdp.LimitInfo) {
+	const lengthShift = 16
+	sure, small, done := l.Units(xdp.LimitSureDebt), s.newLabel(), s.newLabel()
+	s.loadLength(asm.R0, s.family)
+	s.Add(asm.Mov.Reg(asm.R4, asm.R0), asm.LSh.Imm(asm.R4, lengthShift), asm.Or.Reg(asm.R5, asm.R4))
+	if l.Most <= sure {
+		s.Add(asm.LoadImm(asm.R3, -1, asm.DWord))
 		return
 	}
-	s.address(hi, lo, at)
+	s.Add( // the cost, as cost_of() of bpf/limit.h
+		asm.LoadImm(asm.R4, int64(8*l.Cost), asm.DWord), asm.Mul.Reg(asm.R0, asm.R4),
+		asm.Add.Imm(asm.R0, 1<<xdp.LimitFraction-1), asm.RSh.Imm(asm.R0, xdp.LimitFraction),
+		asm.LoadImm(asm.R3, int64(l.Most), asm.DWord), asm.LoadImm(asm.R4, int64(sure), asm.DWord),
+		asm.JLE.Reg(asm.R0, asm.R4, small), asm.Add.Reg(asm.R3, asm.R4),
+	)
+	s.Mark(small)
+	s.Add(asm.Sub.Reg(asm.R3, asm.R0), asm.JSGE.Reg(asm.R3, asm.R4, done), asm.Mov.Reg(asm.R3, asm.R4))
+	s.Mark(done)
 }
