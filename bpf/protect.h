@@ -86,7 +86,6 @@ static __always_inline __u32 cookie_proof(struct xdp_md *ctx, struct packet *p, 
 					  __u32 ack)
 {
 	struct syn_options o = {};
-	struct ends e = ends_of(p);
 
 	if (pr->method == METHOD_LISTENER)
 		return listener_cookie_valid(ctx, p, seq, ack) ? PROOF_HANDSHAKE : PROOF_NONE;
@@ -94,7 +93,7 @@ static __always_inline __u32 cookie_proof(struct xdp_md *ctx, struct packet *p, 
 		return router_proof(ctx, p, seq, ack);
 	if (!read_timestamps(ctx, p, &o))
 		read_options(ctx, p, &o);
-	return protect_host && cookie_valid_for(&e, seq, ack, &o, tick_of(p)) ? PROOF_HANDSHAKE : PROOF_NONE;
+	return protect_host && cookie_check(p, seq, ack, &o) ? PROOF_HANDSHAKE : PROOF_NONE;
 }
 
 /* Strikes out of what a SYN wants what the service does not do. */

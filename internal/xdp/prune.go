@@ -24,6 +24,7 @@ var optional = map[string]string{
 
 	"protect":               "protects",
 	"cookie_make":           "protect_host",
+	"cookie_check":          "protect_host",
 	"listener_cookie":       "protect_listener",
 	"listener_cookie_valid": "protect_listener",
 	"raw_cookie":            "protect_router",
