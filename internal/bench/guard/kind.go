@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 
+	"github.com/floodwall/floodwall/internal/bench/lists"
 	"github.com/floodwall/floodwall/internal/bench/rig"
 	"github.com/floodwall/floodwall/internal/bpfvm"
 	"github.com/floodwall/floodwall/internal/packet"
@@ -31,8 +32,10 @@ const (
 	stray   = "tcp 9.9.9.9:40002 > 10.0.0.2:80 . seq=1001 ack=1001"
 )
 
-// ruled is a source that the policies of lists.RulesPolicy name, in rules for other ports.
-var ruled = netip.MustParseAddr("10.0.1.7")
+// ruled is a flood from all sources that the policy of n rules names, in rules for other ports.
+func ruled(n int) kind {
+	return flood(fmt.Sprintf("rules=%d/listed", n), func(*guard) []netip.Addr { return lists.RuleHosts(n) })
+}
 
 // dropped is a kind of packet that is dropped, whatever came before.
 func dropped(name, line string) kind { return after(name, rig.XDPDrop, 0, line) }
@@ -51,8 +54,9 @@ const means = 4096
 // flood is packets of sources, which all are to be dropped.
 func flood(name string, of func(*guard) []netip.Addr) kind {
 	return kind{name: name, want: rig.XDPDrop, lines: func(g *guard) (lines []string) {
-		for _, from := range of(g)[:means] {
-			lines = append(lines, fmt.Sprintf("udp %s:4000 > 10.0.0.2:53 len=46", from))
+		sources := of(g)
+		for _, from := range sources[:min(len(sources), means)] {
+			lines = append(lines, rig.FloodPacket(from))
 		}
 		return lines
 	}}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/floodwall/floodwall/internal/ir"
 	"github.com/floodwall/floodwall/internal/packet"
+	"github.com/floodwall/floodwall/internal/ranges"
 	"github.com/floodwall/floodwall/internal/xdp"
 )
 
@@ -104,12 +105,16 @@ const (
 
 // record makes the records of the rules of an index, and returns the index of that of class 0, or sameForAll, or tooMany.
 func (s *section) record(x *index) (first int) {
+	unlisted := map[int]*rule{}
+	for i := range s.class0 {
+		unlisted[s.class0[i].number] = &s.class0[i]
+	}
 	block := newBlock(s.Classes.Count())
 	differ := false
 	for class := 1; class < s.Classes.Count(); class++ {
-		own, tail := own(x.left(s, class), s.class0)
-		differ = differ || len(own) > 0 || !tail
-		if !block.add(class, s.chained(own, tail)) {
+		chain := s.chained(x.left(s, class), unlisted)
+		differ = differ || len(chain) > 0
+		if !block.add(class, chain) {
 			return tooMany
 		}
 	}
@@ -119,45 +124,65 @@ func (s *section) record(x *index) (first int) {
 	return s.records.keep(block)
 }
 
-// own are the rules of a class that those for sources in no set follow, which tail reports; else they are all of its rules.
-func own(left, unlisted []rule) (own []rule, tail bool) {
-	n := len(left) - len(unlisted)
-	if n >= 0 && slices.EqualFunc(left[n:], unlisted, func(a, b rule) bool { return a.number == b.number && same(&a, &b) }) {
-		return left[:n], true
-	}
-	if n := len(left); n > 0 && left[n-1].always() {
-		return left, true // nothing comes behind it
-	}
-	return left, false
-}
-
 // same reports whether as much is left of a rule.
 func same(a, b *rule) bool {
 	return a.general == b.general && a.protect == b.protect && len(a.match) == len(b.match) && slices.Equal(a.dynamic, b.dynamic)
 }
 
-// chained are the records of rules. Behind them come the rules for sources in no set, or else the default.
-func (s *section) chained(rules []rule, tail bool) (chain []Record) {
-	for i := range rules {
-		r := &rules[i]
-		decision, keys := s.Decisions[r.number], s.key(r)
-		if r.general || r.protect || len(r.dynamic)+len(r.over) > 0 || len(r.match) > 1 || len(r.match) == 1 && keys == nil {
-			decision = askGeneral
+// chained are the records of the rules that are left for a class. The rules for sources in no set, by their number, follow. So the
+// records are of the class's own rules: a key that one of these matches and also one of the others before it is for general() to
+// decide, and so is one of a rule that the class does not have.
+func (s *section) chained(left []rule, unlisted map[int]*rule) (chain []Record) {
+	var before []ir.Range // keys of the others, normalized
+	has, ended := map[int]bool{}, false
+	for i := range left {
+		r := &left[i]
+		keys := s.keys(r)
+		if other := unlisted[r.number]; other != nil && same(other, r) {
+			before, has[r.number] = ranges.Normalize(append(slices.Clone(before), keys...)), true
+			continue
 		}
-		if keys == nil {
-			keys = []ir.Range{{First: 0, Last: 1<<16 - 1}}
-		}
-		for _, k := range keys {
-			chain = append(chain, Record{First: uint16(k.First), Width: uint16(k.Last - k.First), Decision: decision})
-		}
+		chain = append(chain, leadTo(askGeneral, ranges.Common(before, keys, 1<<16))...)
+		chain = append(chain, leadTo(s.recorded(r), keys)...)
+		ended = ended || r.always()
 	}
-	if !tail {
-		chain = append(chain, Record{Width: 1<<16 - 1, Decision: xdp.Decision(xdp.SlotDefault, uint8(s.Program.Default))})
+	for i := range s.class0 {
+		if r := &s.class0[i]; !has[r.number] && !ended {
+			chain = append(chain, leadTo(askGeneral, s.keys(r))...)
+		}
 	}
 	if len(chain) > mostChain {
-		return []Record{{Width: 1<<16 - 1, Decision: askGeneral}}
+		return leadTo(askGeneral, allKeys)
 	}
 	return chain
+}
+
+// allKeys is every value of a key.
+var allKeys = []ir.Range{{First: 0, Last: 1<<16 - 1}}
+
+// keys are the values of the key that a rule may match.
+func (s *section) keys(r *rule) []ir.Range {
+	if keys := s.key(r); keys != nil {
+		return keys
+	}
+	return allKeys
+}
+
+// recorded is the decision that a key of a rule leads to: askGeneral where the rule asks for more.
+func (s *section) recorded(r *rule) uint32 {
+	more := len(r.match) > 1 || len(r.match) == 1 && s.key(r) == nil
+	if more || r.general || r.protect || len(r.dynamic)+len(r.over) > 0 {
+		return askGeneral
+	}
+	return s.Decisions[r.number]
+}
+
+// leadTo are the records of keys that lead to a decision.
+func leadTo(decision uint32, keys []ir.Range) (list []Record) {
+	for _, k := range keys {
+		list = append(list, Record{First: uint16(k.First), Width: uint16(k.Last - k.First), Decision: decision})
+	}
+	return list
 }
 
 // lookUp leaves the class of the source in r0, and leads to the label unlisted where a filter says that it is 0. It reports

@@ -1,0 +1,69 @@
+package compile_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	xdpgen "github.com/floodwall/floodwall/internal/codegen/xdp"
+	"github.com/floodwall/floodwall/internal/datapath"
+	"github.com/floodwall/floodwall/internal/testutil"
+)
+
+// among is rules for all sources and for listed ones in turn, some of whose ports overlap.
+const among = `default: drop
+sets: {a: [192.0.2.0/25, "2001:db8:a::/48"], b: [192.0.2.64/26, "2001:db8:a:b::/64"], c: [198.51.100.7]}
+rules:
+  - {name: a1, from: $a, proto: udp, port: 10-12, then: drop}
+  - {name: all1, proto: udp, port: 12-14, then: pass}
+  - {name: b1, from: $b, proto: udp, port: 13-20, then: drop}
+  - {name: not-c, not: {from: $c}, proto: udp, port: 30, then: pass}
+  - {name: all2, proto: udp, port: [22, 40-42], then: pass}
+  - {name: c1, from: $c, proto: udp, port: 41, sport: 7, then: drop}
+  - {name: a2, from: $a, proto: udp, port: 42-50, then: pass}
+  - {name: all3, proto: udp, port: 45, then: pass}
+  - {name: b2, from: $b, then: drop}
+  - {name: all4, proto: udp, port: 60, then: pass}
+`
+
+// TestListedAmong has sources of all classes ask for all these ports.
+func TestListedAmong(t *testing.T) {
+	t.Parallel()
+	var lines strings.Builder
+	for port := range 64 {
+		for _, source := range []string{"192.0.2.1", "192.0.2.65", "192.0.2.129", "198.51.100.7", "9.9.9.9"} {
+			fmt.Fprintf(&lines, "udp %s:7 > 10.0.0.1:%d\ntcp %s:7 > 10.0.0.1:%d S\n", source, port, source, port)
+		}
+		for _, source := range []string{"2001:db8:a::1", "2001:db8:a:b::1", "2606::1"} {
+			fmt.Fprintf(&lines, "udp [%s]:7 > [2001:db8::1]:%d\n", source, port)
+		}
+	}
+	s := lower(t, among)
+	s.agree(t, framesOf(t, lines.String()))
+}
+
+// TestListedInEntry asks which part of the program decides about packets of listed sources that none of the rules for these matches,
+// and about one that rules for all and rules for listed sources match.
+func TestListedInEntry(t *testing.T) {
+	t.Parallel()
+	testutil.RequireRoot(t)
+	s := lower(t, among)
+	x, err := xdpgen.Generate(s.program, xdpgen.Options{QuestionKey: questionKey})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := s.load(t, x)
+	for line, want := range map[string]bool{
+		"udp 192.0.2.1:7 > 10.0.0.1:1": true, "udp 192.0.2.1:7 > 10.0.0.1:11": true, "udp 192.0.2.1:7 > 10.0.0.1:22": true,
+		"udp 192.0.2.1:7 > 10.0.0.1:60": true, "udp 198.51.100.7:7 > 10.0.0.1:12": true,
+		"udp 198.51.100.7:7 > 10.0.0.1:30": false, "udp 198.51.100.7:7 > 10.0.0.1:41": false, "udp 192.0.2.1:7 > 10.0.0.1:42": false,
+	} {
+		answer, err := datapath.Ask(p.Native(), questionKey, framesOf(t, line)[0].frame)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if answer.Entry != want {
+			t.Errorf("%s: the entry decides: %t, want %t", line, answer.Entry, want)
+		}
+	}
+}
