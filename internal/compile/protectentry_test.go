@@ -89,17 +89,8 @@ func TestEntrySegments(t *testing.T) {
 			a, late := s.begin(r, o, port), s.begin(r, o, port+1000)
 			s.mayNotAsk()
 			for bit := 0; bit < 32; bit += 5 {
-				for _, f := range []ack{
-					with(a, func(f *ack) { f.ack ^= 1 << bit }),
-					with(a, func(f *ack) { f.seq ^= 1 << bit }),
-					with(a, func(f *ack) { f.tsecr ^= 1 << bit }),
-					with(a, func(f *ack) { f.port ^= 1 << (bit & 15) }),
-					with(a, func(f *ack) { f.server ^= 1 << (bit & 15) }),
-					with(a, func(f *ack) { f.stamped = !f.stamped }),
-				} {
-					if f != a && (f.stamped || f.tsecr == a.tsecr) {
-						s.both(xdpDrop, "invalid 1", f.String()+vlan)
-					}
+				for _, f := range forged(a, bit) {
+					s.both(xdpDrop, "invalid 1", f.String()+vlan)
 				}
 			}
 			stray := strings.Split(a.String(), " . ")[0]
