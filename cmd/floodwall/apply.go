@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -13,6 +14,7 @@ import (
 	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/hostfacts"
+	"github.com/floodwall/floodwall/internal/operate"
 	"github.com/floodwall/floodwall/internal/plan"
 	"github.com/floodwall/floodwall/policy"
 )
@@ -106,61 +108,39 @@ func (f *applyFlags) check(c *cobra.Command) (err error) {
 	return checkTarget(c, f.target, targets(true))
 }
 
-// The bounds of a trial. A shorter one could not be confirmed by hand, and a longer one is as good as none.
-const (
-	shortestTrial = 2 * time.Second
-	longestTrial  = 24 * time.Hour
-)
-
 // trialTime reads --confirm, 0 when it is not given.
 func trialTime(c *cobra.Command, text string) (time.Duration, error) {
 	if !c.Flags().Changed("confirm") {
 		return 0, nil
 	}
-	d, err := policy.ParseDuration(text)
-	if err != nil || d < shortestTrial || d > longestTrial {
+	d, err := operate.Order{Confirm: cmp.Or(text, "none")}.Trial()
+	if err != nil {
 		return 0, usagef(c, "write it as 60s, 5m or 1h", "--confirm %q is not a time from 2s to 24h", text)
 	}
 	return d, nil
 }
 
 func apply(ctx context.Context, e *env, file string, f applyFlags) error {
-	start := time.Now()
-	in, err := e.host()
+	h, err := e.host()
 	if err != nil {
 		return err
 	}
-	s, err := e.saving(ctx, file, f)
-	if err != nil {
+	applied, p, err := h.Apply(ctx, operate.Order{
+		Policy: file, Target: f.target, Mode: f.mode, Devices: f.devices, Confirm: f.confirm, DryRun: f.dryRun, Force: f.force,
+		Boot: f.boot, Sessions: hostfacts.Sessions(),
+	})
+	if applied == nil {
 		return err
 	}
-	defer s.discard()
-	options := control.ApplyOptions{
-		Target: plan.Target(f.target), Devices: f.devices, Mode: datapath.Mode(f.mode), DryRun: f.dryRun, Confirm: f.trial,
-		Boot: s.id(), Costs: e.costs(), Read: s.verify,
-	}
-	if !f.force {
-		options.Sessions = hostfacts.Sessions()
-	}
-	applied, err := in.Apply(ctx, s.policy, options)
-	if err != nil {
-		return err
-	}
-	saved := s.keep(ctx)
-	applied.Seconds = time.Since(start).Seconds()
-	if !f.dryRun {
-		saved = firstError(saved, openLate(context.WithoutCancel(ctx), in, nil)) // the policy is in force: an interrupt comes too late
-	}
-	applied.Notes = append(applied.Notes, s.notes...)
 	if e.json {
-		return firstError(saved, e.printJSON(applied))
+		return firstError(err, e.printJSON(applied))
 	}
 	e.notes(applied.Notes)
-	e.println("%s", appliedLine(applied, s.policy, f))
+	e.println("%s", appliedLine(applied, p, f))
 	if f.trial > 0 && !f.dryRun {
 		e.println("%s", trialLine(applied))
 	}
-	return saved
+	return err
 }
 
 func firstError(errs ...error) error {

@@ -3,15 +3,12 @@ package main
 import (
 	"context"
 	"fmt"
-	"net/netip"
-	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/floodwall/floodwall/internal/addrs"
 	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/hostfacts"
-	"github.com/floodwall/floodwall/policy"
+	"github.com/floodwall/floodwall/internal/operate"
 )
 
 // blockFlags are the flags of block.
@@ -51,8 +48,8 @@ func prefixes(c *cobra.Command, args []string) error {
 func block(ctx context.Context, e *env, args []string, f blockFlags) error {
 	ban := control.Ban{Why: f.why}
 	var err error
-	if ban.For, err = banTime(f.duration); err != nil {
-		return err
+	if ban.For, err = operate.BanTime(f.duration); err != nil {
+		return fmt.Errorf("--%w", err)
 	}
 	if len(f.why) > maxWhy {
 		e.warning(fmt.Sprintf("--why is longer than %d bytes: the rest is cut", maxWhy))
@@ -82,22 +79,6 @@ func block(ctx context.Context, e *env, args []string, f blockFlags) error {
 // maxWhy is how much of a reason a dynamic set keeps, in bytes.
 const maxWhy = 64
 
-// banTime reads --for, which is written as times in the policy are; 0 when it is not given.
-func banTime(text string) (time.Duration, error) {
-	switch text {
-	case "":
-		return 0, nil
-	case "forever":
-		return control.Forever, nil
-	}
-	bad := &hinted{fmt.Errorf("--for %q is not a time of at least a second", text), "write it as 90s, 15m, 1h, 7d, 1d12h, or forever"}
-	d, err := policy.ParseDuration(text)
-	if err != nil || d < time.Second {
-		return 0, bad
-	}
-	return d, nil
-}
-
 // hinted is an error with a hint.
 type hinted struct {
 	error
@@ -109,14 +90,3 @@ func (h *hinted) Hint() string { return h.hint }
 
 // Unwrap is the error alone.
 func (h *hinted) Unwrap() error { return h.error }
-
-// guardSessions keeps the operator from blocking himself.
-func guardSessions(sessions []hostfacts.Session, p netip.Prefix) error {
-	for _, s := range sessions {
-		if p.Contains(s.Client.Addr()) {
-			return &hinted{fmt.Errorf("%s is where this SSH session comes from: not blocked", addrs.PrefixText(p)),
-				"use --force if that is meant"}
-		}
-	}
-	return nil
-}

@@ -10,7 +10,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/floodwall/floodwall/internal/addrs"
 	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/hostfacts"
@@ -51,15 +50,6 @@ const (
 // mostReported is how many bad lines of a stream are reported one by one.
 const mostReported = 20
 
-// changeReport is the answer of block and unblock as JSON.
-type changeReport struct {
-	Set      string `json:"set"`
-	Changed  int    `json:"changed"`
-	Refused  int    `json:"refused"`
-	Entries  int    `json:"entries"`
-	Capacity int    `json:"capacity"`
-}
-
 func (c *change) run(ctx context.Context, args []string) (err error) {
 	if slices.Contains(args, "-") {
 		err = c.stream(ctx, args)
@@ -83,7 +73,9 @@ func (c *change) run(ctx context.Context, args []string) (err error) {
 
 func (c *change) summary() error {
 	if c.json {
-		return c.printJSON(changeReport{c.fill.Set, c.changed, c.refused, c.fill.Entries, c.fill.Capacity})
+		return c.printJSON(operate.Changed{
+			Set: c.fill.Set, Changed: c.changed, Refused: c.refused, Entries: c.fill.Entries, Capacity: c.fill.Capacity,
+		})
 	}
 	c.println("%s %s %s %s, which holds %s of %s", c.verb, things(c.changed, "entry", "entries"), c.preposition, c.fill.Set,
 		count(c.fill.Entries), count(c.fill.Capacity))
@@ -94,10 +86,7 @@ func (c *change) summary() error {
 func (c *change) arguments(ctx context.Context, args []string) error {
 	var errs []error
 	for i, a := range args {
-		list, err := c.entry([]byte(a))
-		if err == nil && list == nil {
-			err = fmt.Errorf("not an address, prefix or range: %q", a)
-		}
+		list, err := operate.EntryOf(a, c.sessions)
 		errs = append(errs, err)
 		c.add(i+1, list)
 	}
@@ -105,20 +94,6 @@ func (c *change) arguments(ctx context.Context, args []string) error {
 		return err
 	}
 	return c.flush(ctx)
-}
-
-// entry reads the entry of a line, and refuses what the operator's session depends on.
-func (c *change) entry(line []byte) ([]netip.Prefix, error) {
-	list, err := addrs.ParseLine(line)
-	if err != nil {
-		return nil, err
-	}
-	for _, p := range list {
-		if err := guardSessions(c.sessions, p); err != nil {
-			return nil, err
-		}
-	}
-	return list, nil
 }
 
 func (c *change) add(line int, list []netip.Prefix) {
@@ -195,7 +170,7 @@ func (c *change) read(ctx context.Context, to chan<- parsed) {
 	in := bufio.NewScanner(c.stdin)
 	n := 1
 	for ; in.Scan(); n++ {
-		list, err := c.entry(in.Bytes())
+		list, err := operate.Entry(in.Bytes(), c.sessions)
 		if (list != nil || err != nil) && !send(parsed{number: n, list: list, err: err}) {
 			return
 		}

@@ -2,7 +2,9 @@ package main
 
 import (
 	"context"
+	"errors"
 
+	"github.com/floodwall/floodwall/internal/operate"
 	"github.com/spf13/cobra"
 )
 
@@ -24,9 +26,10 @@ func confirm(ctx context.Context, e *env) error {
 		return err
 	}
 	kept, err := in.Confirm(ctx)
-	if err != nil {
+	var saved *operate.SavedError
+	if err != nil && !errors.As(err, &saved) {
 		return err
 	}
 	e.println("confirmed: generation %d of %s stays", kept.Generation, kept.Policy)
-	return e.remember(ctx, kept)
+	return err
 }

@@ -40,7 +40,7 @@ func repair(ctx context.Context, e *env, restoring bool) error {
 	if r == nil {
 		return err
 	}
-	err = errors.Join(err, openFiltered(ctx, in))
+	err = errors.Join(err, in.OpenFiltered(ctx))
 	if e.json {
 		return firstError(err, e.printJSON(r))
 	}

@@ -69,11 +69,11 @@ func (e *env) restorePolicy(ctx context.Context, in operate.Host, p *policy.Poli
 		devices = p.DeviceNames()
 	}
 	present, missing := split(devices, func(d string) bool { return datapath.DeviceExists(d) == nil })
-	closed := e.closeLate(ctx, in, p, missing, false)
+	closed := in.CloseLate(ctx, p, missing, false)
 	if len(present) == 0 {
 		return true, fmt.Errorf("none of the policy's devices is there yet: %s (%s)", strings.Join(missing, ", "), closed)
 	}
-	applied, err := in.Apply(ctx, p, control.ApplyOptions{
+	applied, err := in.Instance.Apply(ctx, p, control.ApplyOptions{
 		Target: plan.Target(options.Target), Devices: present, Mode: datapath.Mode(options.Mode), Boot: id, Costs: e.costs(),
 	})
 	if err != nil {
@@ -81,10 +81,10 @@ func (e *env) restorePolicy(ctx context.Context, in operate.Host, p *policy.Poli
 	}
 	e.println("%s", appliedLine(applied, p, applyFlags{}))
 	if missing != nil {
-		closed = e.closeLate(ctx, in, p, missing, true)
+		closed = in.CloseLate(ctx, p, missing, true)
 		return true, fmt.Errorf("not filtered, as they are not there yet: %s (%s)", strings.Join(missing, ", "), closed)
 	}
-	return true, openLate(ctx, in, nil)
+	return true, in.OpenLate(ctx, nil)
 }
 
 // restoreFailsafe applies the fail-safe. It always returns an error, which says what is in force.
@@ -118,4 +118,15 @@ func hardware() (names []string) {
 		}
 	}
 	return names
+}
+
+func split(list []string, is func(string) bool) (yes, no []string) {
+	for _, s := range list {
+		if is(s) {
+			yes = append(yes, s)
+		} else {
+			no = append(no, s)
+		}
+	}
+	return yes, no
 }

@@ -2,7 +2,9 @@ package main
 
 import (
 	"context"
+	"errors"
 
+	"github.com/floodwall/floodwall/internal/operate"
 	"github.com/spf13/cobra"
 )
 
@@ -24,13 +26,14 @@ func rollback(ctx context.Context, e *env) error {
 		return err
 	}
 	now, err := in.Rollback(ctx)
-	if err != nil {
+	var saved *operate.SavedError
+	if err != nil && !errors.As(err, &saved) {
 		return err
 	}
 	if now.Generation == 0 {
 		e.println("rolled back: there was no policy before, and nothing is filtered any more")
-		return e.remember(ctx, now)
+		return err
 	}
 	e.println("rolled back: generation %d of %s runs again", now.Generation, now.Policy)
-	return e.remember(ctx, now)
+	return err
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/floodwall/floodwall/internal/operate"
 	"github.com/floodwall/floodwall/internal/testutil"
 )
 
@@ -109,7 +110,7 @@ func (h *trialHost) onTrial() bool {
 }
 
 // shortTrial is the time of the trials that are killed, the shortest there is.
-const shortTrial = shortestTrial
+const shortTrial = operate.ShortestTrial
 
 // tally counts how things ended, over all hosts.
 type tally struct {

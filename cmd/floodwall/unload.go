@@ -33,7 +33,7 @@ func unload(ctx context.Context, e *env, keepBoot bool) error {
 	}
 	err = in.Unload(ctx)
 	if !keepBoot && (err == nil || errors.Is(err, datapath.ErrNotLoaded)) {
-		err = errors.Join(err, e.forget(context.WithoutCancel(ctx)), in.Bans.Remove())
+		err = errors.Join(err, in.Forget(context.WithoutCancel(ctx)), in.Bans.Remove())
 	}
 	if err == nil {
 		e.println("unloaded: nothing is filtered any more")

@@ -34,6 +34,7 @@ func (c *Call) decode(into any) error {
 		return &Error{http.StatusUnsupportedMediaType, "the body is not said to be JSON", "send the header Content-Type: application/json"}
 	}
 	text, err := io.ReadAll(http.MaxBytesReader(c.out, c.request.Body, maxBody))
+	http.NewResponseController(c.out).SetReadDeadline(time.Time{}) // it was for the body; the answer may take longer
 	var long *http.MaxBytesError
 	if errors.As(err, &long) {
 		return &Error{http.StatusRequestEntityTooLarge, fmt.Sprintf("the body is longer than %d bytes", maxBody), "send it in parts"}

@@ -42,6 +42,8 @@ func statusOf(err error) int {
 	var lockout *control.LockoutError
 	var packet *operate.PacketError
 	var probe *control.ProbeError
+	var order *operate.OrderError
+	var entries *operate.EntriesError
 	switch {
 	case errors.As(err, &own):
 		return own.Status
@@ -49,7 +51,7 @@ func statusOf(err error) int {
 		return http.StatusServiceUnavailable
 	case errors.Is(err, datapath.ErrNotLoaded), errors.Is(err, fs.ErrNotExist):
 		return http.StatusNotFound
-	case errors.As(err, &packet):
+	case errors.As(err, &packet), errors.As(err, &order), errors.As(err, &entries):
 		return http.StatusBadRequest
 	case errors.As(err, &mistakes), errors.As(err, &mistake):
 		return http.StatusUnprocessableEntity

@@ -15,6 +15,11 @@ func Routes() []Route {
 		stream("/metrics", "figures for Prometheus", "text/plain", Read, (*Call).scrape),
 		stream("/events", "what happens, as server-sent events", "text/event-stream", Read, (*Call).events,
 			Parameter{Name: "after", Summary: "the number of the last event that the client has; the header Last-Event-ID says the same"}),
+		change("/block", "put addresses, prefixes and ranges into a dynamic set, at once", blockText, (*Call).block),
+		change("/unblock", "take entries out of a dynamic set, at once", unblockText, (*Call).unblock),
+		change("/apply", "make a policy the one that runs: all of it, or nothing changes", applyText, (*Call).apply),
+		change("/confirm", "keep the policy that is on trial", named[Nothing]("confirm"), (*Call).confirm),
+		change("/rollback", "return to the policy before, whether or not this one is confirmed", named[Nothing]("rollback"), (*Call).rollback),
 		read("/openapi.json", "this document", (*Call).document),
 	}
 }

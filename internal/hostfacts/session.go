@@ -26,6 +26,23 @@ func Sessions() []Session {
 	return nil
 }
 
+// SessionsOf finds the SSH session that a process runs in. known is false when this process may not look at what it would have to,
+// and has found none.
+func SessionsOf(pid int) (list []Session, known bool) {
+	known = pid > 1
+	for ; pid > 1; pid = parent(pid) {
+		if f, err := os.Open(fmt.Sprintf("/proc/%d/environ", pid)); err != nil {
+			known = false
+		} else {
+			f.Close()
+		}
+		if s, ok := parseSession(environment(pid, "SSH_CONNECTION")); ok {
+			return []Session{s}, true
+		}
+	}
+	return nil, known
+}
+
 // parseSession reads "CLIENT PORT SERVER PORT".
 func parseSession(text string) (Session, bool) {
 	f := strings.Fields(text)

@@ -27,6 +27,9 @@ func (p Problem) String() string {
 
 // Problems are all errors that err consists of.
 func Problems(err error) (list []Problem) {
+	if saved, ok := err.(*SavedError); ok {
+		err = saved.Err
+	}
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		for _, e := range joined.Unwrap() {
 			list = append(list, Problems(e)...)

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/floodwall/floodwall/internal/daemonlock"
+	"github.com/floodwall/floodwall/internal/operate"
 )
 
 // DefaultDir has the sockets of the instance with the default directory in the BPF file system.
@@ -21,9 +22,6 @@ const (
 	ReadSocket    = "read.sock"
 	ControlSocket = "control.sock"
 )
-
-// Group may connect to the socket for reading, where a group of that name exists.
-const Group = "floodwall"
 
 // Dir is the directory of the sockets of an instance, by its directory in the BPF file system: DefaultDir for the standard one,
 // and for others a directory below it, named by their path with - in place of /.
@@ -102,27 +100,21 @@ func (s *sockets) openRead() (err error) {
 	}
 	s.read, err = s.listen(ReadSocket, 0o660, gid)
 	if errors.Is(err, os.ErrPermission) && gid >= 0 {
-		s.note = fmt.Sprintf("%s stays root's: this process may not give it to group %s, which takes CAP_CHOWN or membership", ReadSocket, Group)
+		s.note = fmt.Sprintf("%s stays root's: this process may not give it to group %s, which takes CAP_CHOWN or membership", ReadSocket, operate.Group)
 		s.read, err = s.listen(ReadSocket, 0o660, -1)
 	}
 	return err
 }
 
-// HasGroup reports whether the host has the group.
-func HasGroup() bool {
-	gid, _ := groupID()
-	return gid >= 0
-}
-
 // groupID is the number of the group that may read, -1 when there is no such group.
 func groupID() (int, error) {
-	g, err := user.LookupGroup(Group)
+	g, err := user.LookupGroup(operate.Group)
 	var none user.UnknownGroupError
 	if errors.As(err, &none) {
 		return -1, nil
 	}
 	if err != nil {
-		return -1, fmt.Errorf("group %s: %w", Group, err)
+		return -1, fmt.Errorf("group %s: %w", operate.Group, err)
 	}
 	return strconv.Atoi(g.Gid)
 }

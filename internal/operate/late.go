@@ -1,4 +1,4 @@
-package main
+package operate
 
 import (
 	"context"
@@ -6,22 +6,21 @@ import (
 	"slices"
 
 	"github.com/floodwall/floodwall/internal/boot"
-	"github.com/floodwall/floodwall/internal/operate"
 	"github.com/floodwall/floodwall/policy"
 )
 
-// closeLate keeps devices closed that are not there yet, as the policy's `boot:` says, and tells what becomes of them. Devices
+// CloseLate keeps devices closed that are not there yet, as the policy's `boot:` says, and tells what becomes of them. Devices
 // that were kept closed before stay so, unless the policy is in force on all but the missing ones.
-func (e *env) closeLate(ctx context.Context, in operate.Host, p *policy.Policy, missing []string, inForce bool) (state string) {
+func (h Host) CloseLate(ctx context.Context, p *policy.Policy, missing []string, inForce bool) (state string) {
 	if missing == nil {
 		return ""
 	}
 	if !p.BootClosed {
 		return "open until they are filtered, as the policy says: boot: open"
 	}
-	held, err := in.LateDevices(ctx)
+	held, err := h.LateDevices(ctx)
 	if err == nil && (!covers(held, missing) || inForce && !covers(missing, held)) {
-		texts, _ := boot.Open(e.state).Failsafe(missing)
+		texts, _ := boot.Open(h.State).Failsafe(missing)
 		if texts == nil { // that of a copy before, which wants the host open
 			return "open until they are filtered, as the saved fail-safe says"
 		}
@@ -29,7 +28,7 @@ func (e *env) closeLate(ctx context.Context, in operate.Host, p *policy.Policy, 
 		if inForce {
 			held = nil
 		}
-		err = in.CloseLate(ctx, stateless, append(held, missing...))
+		err = h.Instance.CloseLate(ctx, stateless, append(held, missing...))
 	}
 	if err != nil {
 		return fmt.Sprintf("open until they are filtered, as they cannot be kept closed: %v", err)
@@ -37,11 +36,11 @@ func (e *env) closeLate(ctx context.Context, in operate.Host, p *policy.Policy, 
 	return "closed until they are filtered, but for SSH and what is essential"
 }
 
-// openLate ends closeLate when the policy is in force on all devices that it keeps closed; nil stands for all that there are.
-func openLate(ctx context.Context, in operate.Host, filtered []string) error {
-	held, err := in.LateDevices(ctx)
+// OpenLate ends CloseLate when the policy is in force on all devices that it keeps closed; nil stands for all that there are.
+func (h Host) OpenLate(ctx context.Context, filtered []string) error {
+	held, err := h.LateDevices(ctx)
 	if err == nil && held != nil && (filtered == nil || covers(filtered, held)) {
-		_, err = in.OpenLate(ctx)
+		_, err = h.Instance.OpenLate(ctx)
 	}
 	if err != nil {
 		return fmt.Errorf("devices that appear late are still closed: %w", err)
@@ -49,12 +48,12 @@ func openLate(ctx context.Context, in operate.Host, filtered []string) error {
 	return nil
 }
 
-// openFiltered ends closeLate when a command was killed after it had applied the policy.
-func openFiltered(ctx context.Context, in operate.Host) error {
-	if held, err := in.LateDevices(ctx); held == nil || err != nil {
+// OpenFiltered ends CloseLate when a command was killed after it had applied the policy.
+func (h Host) OpenFiltered(ctx context.Context) error {
+	if held, err := h.LateDevices(ctx); held == nil || err != nil {
 		return err
 	}
-	now, err := in.Instance.Status(ctx)
+	now, err := h.Instance.Status(ctx)
 	if err != nil {
 		return err
 	}
@@ -62,7 +61,7 @@ func openFiltered(ctx context.Context, in operate.Host) error {
 	for _, d := range now.Devices {
 		filtered = append(filtered, d.Name)
 	}
-	return openLate(ctx, in, filtered)
+	return h.OpenLate(ctx, filtered)
 }
 
 // covers reports whether all names of a list are in another one.

@@ -1,13 +1,14 @@
-package main
+package operate
 
 import (
 	"context"
 	"errors"
 	"fmt"
 	"os"
+	"os/user"
 	"path/filepath"
+	"time"
 
-	"github.com/floodwall/floodwall/internal/api/listen"
 	"github.com/floodwall/floodwall/internal/boot"
 	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/hostfacts"
@@ -17,38 +18,38 @@ import (
 
 // saving is an apply's copy of the policy for the next boot. Once --boot was given, every apply saves one.
 type saving struct {
-	*env
-	file   string
+	host   Host
 	text   []byte
 	policy *policy.Policy
 	units  boot.Units
 	staged *boot.Staged // nil when nothing is saved
-	flags  applyFlags
+	order  Order
 	late   error    // that there is no systemd: what can be done is done first
 	notes  []string // for the operator
+	trial  time.Duration
 }
 
 // saving reads the policy and, if it is to come back after a reboot, copies it. Nothing has an effect before keep.
-func (e *env) saving(ctx context.Context, file string, f applyFlags) (s *saving, err error) {
-	s = &saving{env: e, file: file, flags: f}
-	if s.text, err = os.ReadFile(file); err != nil {
+func (h Host) saving(ctx context.Context, o Order) (s *saving, err error) {
+	s = &saving{host: h, order: o}
+	if s.text, err = os.ReadFile(o.Policy); err != nil {
 		return nil, fmt.Errorf("reading policy: %w", err)
 	}
-	if s.policy, err = policy.Parse(file, s.text); err != nil {
+	if s.policy, err = policy.Parse(o.Policy, s.text); err != nil {
 		return nil, err
 	}
-	store := boot.Open(e.state)
-	if f.dryRun || !f.boot && !store.Enabled() {
+	store := boot.Open(h.State)
+	if o.DryRun || !o.Boot && !store.Enabled() {
 		return s, nil
 	}
-	devices := f.devices
+	devices := o.Devices
 	if devices == nil {
 		devices = s.policy.DeviceNames()
 	}
-	if s.units, err = e.units(devices); err != nil {
+	if s.units, err = h.units(devices); err != nil {
 		return nil, err
 	}
-	if f.boot {
+	if o.Boot {
 		var none *boot.NoSystemdError
 		if err := s.units.Check(); errors.As(err, &none) {
 			s.late = err
@@ -56,7 +57,7 @@ func (e *env) saving(ctx context.Context, file string, f applyFlags) (s *saving,
 			return nil, err
 		}
 	}
-	options := boot.Options{Target: f.target, Mode: f.mode, Devices: f.devices, BPFFS: s.units.BPFFS}
+	options := boot.Options{Target: o.Target, Mode: o.Mode, Devices: o.Devices, BPFFS: s.units.BPFFS}
 	failsafe, note, err := boot.NewFailsafe(s.policy, devices, ways())
 	if err != nil {
 		return nil, err
@@ -76,19 +77,22 @@ func ways() (list []boot.Way) {
 	return list
 }
 
+// Group may read from the daemon, where a group of that name exists.
+const Group = "floodwall"
+
 // units describes the systemd units of this instance.
-func (e *env) units(devices []string) (u boot.Units, err error) {
+func (h Host) units(devices []string) (u boot.Units, err error) {
 	u.Devices, u.Daemon, u.Legacy = devices, true, netfilter.LegacyIptables(context.Background())
-	if listen.HasGroup() {
-		u.Group = listen.Group
+	if _, err := user.LookupGroup(Group); err == nil {
+		u.Group = Group
 	}
 	if u.Binary, err = os.Executable(); err != nil {
 		return u, fmt.Errorf("finding this program: %w", err)
 	}
-	if u.State, err = filepath.Abs(e.state); err != nil {
+	if u.State, err = filepath.Abs(h.State); err != nil {
 		return u, err
 	}
-	u.BPFFS, err = filepath.Abs(e.bpffs)
+	u.BPFFS, err = filepath.Abs(h.Dir)
 	return u, err
 }
 
@@ -115,13 +119,13 @@ func (s *saving) keep(ctx context.Context) error {
 	}
 	ctx = context.WithoutCancel(ctx)
 	keep := s.staged.Commit
-	if s.flags.trial > 0 {
+	if s.trial > 0 {
 		keep = s.staged.Hold
 	}
 	if err := keep(); err != nil {
 		return fmt.Errorf("the policy is applied, but after a reboot the one before comes back: %w", err)
 	}
-	if !s.flags.boot {
+	if !s.order.Boot {
 		return s.units.Refresh(ctx)
 	}
 	if s.late != nil {
@@ -138,43 +142,32 @@ func (s *saving) discard() {
 	}
 }
 
-func split(list []string, is func(string) bool) (yes, no []string) {
-	for _, s := range list {
-		if is(s) {
-			yes = append(yes, s)
-		} else {
-			no = append(no, s)
-		}
-	}
-	return yes, no
-}
-
 // remember has what runs now come back after a reboot, after it was confirmed or rolled back to.
-func (e *env) remember(ctx context.Context, now control.Now) error {
-	store := boot.Open(e.state)
+func (h Host) remember(ctx context.Context, now control.Now) error {
+	store := boot.Open(h.State)
 	if !store.Enabled() && now.Boot == "" {
 		return nil
 	}
 	err := store.Use(ctx, now.Boot)
 	if errors.Is(err, boot.ErrGone) {
-		e.warning("what runs now was not applied with --boot: after a reboot nothing is filtered until a policy is applied")
+		h.Warn(errors.New("what runs now was not applied with --boot: after a reboot nothing is filtered until a policy is applied"))
 		return store.Remove(ctx)
 	}
 	if err != nil {
 		return err
 	}
-	u, err := e.units(now.Devices)
+	u, err := h.units(now.Devices)
 	if err != nil {
 		return err
 	}
 	return u.Refresh(ctx)
 }
 
-// forget has nothing come back after a reboot.
-func (e *env) forget(ctx context.Context) error {
-	u, err := e.units(nil)
+// Forget has nothing come back after a reboot.
+func (h Host) Forget(ctx context.Context) error {
+	u, err := h.units(nil)
 	if err != nil {
 		return err
 	}
-	return errors.Join(boot.Open(e.state).Remove(ctx), u.Remove(ctx))
+	return errors.Join(boot.Open(h.State).Remove(ctx), u.Remove(ctx))
 }

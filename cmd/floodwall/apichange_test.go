@@ -1,0 +1,202 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/floodwall/floodwall/internal/api"
+	"github.com/floodwall/floodwall/internal/operate"
+	"golang.org/x/sys/unix"
+)
+
+// change asks on the control socket for a change, which must have a status.
+func (h *apiHost) change(status int, path string, body any) answer {
+	h.Helper()
+	a, err := post(controlSocket, path, body)
+	if err != nil || a.status != status {
+		h.Fatalf("POST %s %+v: %v, %v, want status %d; the daemon said:\n%s", path, body, a, err, status, h.said)
+	}
+	return a
+}
+
+// audited has a line in the audit.
+func (h *apiHost) audited(words ...string) {
+	h.Helper()
+	waitFor(h.T, fmt.Sprintf("a line of the audit with %q", words), func() bool {
+		for line := range strings.Lines(h.said.String()) {
+			has := strings.Contains(line, "msg=change")
+			for _, w := range words {
+				has = has && strings.Contains(line, w)
+			}
+			if has {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+// inSession asks on the control socket from a process of the SSH session, and returns the answer with its status in the last line.
+func inSession(t *testing.T, path string, body any) string {
+	t.Helper()
+	text, err := json.Marshal(body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.Command("curl", "-s", "--unix-socket", controlSocket, "-d", string(text), "-H", "Content-Type: application/json",
+		"-w", "\n%{http_code}", "http://floodwall"+path).CombinedOutput()
+	if err != nil {
+		t.Fatalf("curl: %v: %s", err, out)
+	}
+	return string(out)
+}
+
+// TestAPIChange applies, blocks, tries, confirms and rolls back through the API. The loaded program and the command tell what came of
+// it, and the audit who did it.
+func TestAPIChange(t *testing.T) {
+	if !inside(t) {
+		return
+	}
+	h := startDaemon(t)
+	self := "pid=" + strconv.Itoa(os.Getpid())
+	one, two := drops(t, 1), drops(t, 2)
+	if a := h.change(200, "/v1/apply", operate.Order{Policy: one}); values(t, a.body)["generation"] != 1.0 {
+		t.Errorf("apply: %v", a)
+	}
+	h.audited(self, "uid="+strconv.Itoa(os.Geteuid()), `socket="control socket"`, "apply "+one, "result=done")
+	h.followed("/v1/events", func(e api.Event) bool { return e.Kind == api.KindChange && strings.Contains(e.Text, "apply "+one) })
+	wantVerdict := func(packet, want string) {
+		t.Helper()
+		if got := verdict(t, packet); got != want {
+			t.Errorf("%s: %s, want %s", packet, got, want)
+		}
+	}
+	wantVerdict("udp 198.51.100.1:9 > 192.0.2.1:1", "drop port1")
+
+	a := h.change(200, "/v1/block", operate.BlockOrder{Prefixes: []string{"198.51.100.1", "198.51.100.8-198.51.100.11"}, For: "10m", Why: "test"})
+	if v := values(t, a.body); v["changed"] != 2.0 || v["entries"] != 2.0 || v["refused"] != 0.0 {
+		t.Errorf("block: %v", a)
+	}
+	wantVerdict("udp 198.51.100.1:9 > 192.0.2.1:9", "drop listed")
+	h.audited(self, "block 198.51.100.1 198.51.100.8-198.51.100.11 for 10m why test")
+	if scrape := h.must(200, readSocket, "/v1/metrics").body; !strings.Contains(scrape, `floodwall_bans_total{origin="manual"} 2`) {
+		t.Error("the bans are not counted")
+	}
+	h.change(200, "/v1/unblock", operate.UnblockOrder{Prefixes: []string{"198.51.100.1"}})
+	wantVerdict("udp 198.51.100.1:9 > 192.0.2.1:9", "pass default")
+	h.change(http.StatusConflict, "/v1/unblock", operate.UnblockOrder{Prefixes: []string{"198.51.100.1"}})
+	for _, bad := range []operate.BlockOrder{{}, {Prefixes: []string{"198.51.100.2", "x"}}, {Prefixes: []string{"198.51.100.2"}, For: "5"}} {
+		h.change(http.StatusBadRequest, "/v1/block", bad)
+	}
+	wantVerdict("udp 198.51.100.2:9 > 192.0.2.1:9", "pass default")
+	said := inSession(t, "/v1/block", operate.BlockOrder{Prefixes: []string{"203.0.113.0/24"}})
+	if !strings.Contains(said, "where this SSH session comes from") || !strings.HasSuffix(said, "400") {
+		t.Errorf("a block of who asks: %s", said)
+	}
+
+	a = h.change(200, "/v1/apply", operate.Order{Policy: two, Confirm: "60s"})
+	if v := values(t, a.body); v["returns_to"] != 1.0 {
+		t.Errorf("apply on trial: %v", a)
+	}
+	if health := values(t, h.must(200, readSocket, "/v1/health").body); health["trial"] == nil {
+		t.Errorf("health on trial: %v", health)
+	}
+	wantVerdict("udp 198.51.100.1:9 > 192.0.2.1:2", "drop port2")
+	h.change(200, "/v1/rollback", api.Nothing{})
+	wantVerdict("udp 198.51.100.1:9 > 192.0.2.1:1", "drop port1")
+	h.change(http.StatusConflict, "/v1/confirm", api.Nothing{})
+	h.audited("what=confirm", "result=\"failed: ")
+	h.change(200, "/v1/apply", operate.Order{Policy: two, Confirm: "60s"})
+	h.change(200, "/v1/confirm", api.Nothing{})
+	wantVerdict("udp 198.51.100.1:9 > 192.0.2.1:2", "drop port2")
+	if out := mustFloodwall(t, "status"); strings.Contains(out, "on trial") {
+		t.Errorf("after the confirmation:\n%s", out)
+	}
+}
+
+// TestAPIRefusals has orders that must change nothing: policies with mistakes, that are not there, and that cut the session of who asks.
+func TestAPIRefusals(t *testing.T) {
+	if !inside(t) {
+		return
+	}
+	one := drops(t, 1)
+	mustFloodwall(t, "apply", one)
+	h := startDaemon(t)
+	write := func(text string) string {
+		file := filepath.Join(t.TempDir(), "policy.yaml")
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return file
+	}
+	broken := write("devices: [fw0]\ndefault: maybe\nchecks: none\n")
+	a := h.change(http.StatusUnprocessableEntity, "/v1/apply", operate.Order{Policy: broken})
+	v := values(t, a.body)
+	if v["where"] != broken+":2:10" || len(v["more"].([]any)) != 1 {
+		t.Errorf("a policy with two mistakes: %v", a)
+	}
+	cutting := write("devices: [fw0]\ndefault: drop\n")
+	for _, row := range []struct {
+		order  operate.Order
+		status int
+		say    string
+	}{
+		{operate.Order{Policy: "policy.yaml"}, 400, "absolute"},
+		{operate.Order{Policy: "/none/policy.yaml"}, 404, "no such file"},
+		{operate.Order{Policy: one, Confirm: "1s"}, 400, "2s to 24h"},
+		{operate.Order{Policy: one, Devices: []string{"none0"}}, 500, "none0"},
+	} {
+		if a := h.change(row.status, "/v1/apply", row.order); !strings.Contains(a.body, row.say) {
+			t.Errorf("%+v: %v, want %q", row.order, a, row.say)
+		}
+	}
+	said := inSession(t, "/v1/apply", operate.Order{Policy: cutting})
+	if !strings.Contains(said, "would drop this session") || !strings.HasSuffix(said, "409") {
+		t.Errorf("a policy that cuts who asks: %s", said)
+	}
+	if out := mustFloodwall(t, "status"); !strings.Contains(out, "generation 1,") {
+		t.Errorf("one of the orders changed the policy:\n%s", out)
+	}
+}
+
+// TestUnknownSession has a daemon that may not look at the processes of who asks. It applies nothing without a trial.
+func TestUnknownSession(t *testing.T) {
+	if !inside(t) {
+		return
+	}
+	os.Unsetenv("SSH_CONNECTION") // which the daemon could read of a process of its own user
+	u := newUser(t, 1234, unitRights)
+	if err := os.Chown("/run/floodwall", u.uid, u.uid); err != nil {
+		t.Fatal(err)
+	}
+	daemon := u.command("daemon")
+	said := new(lines)
+	daemon.Stdout, daemon.Stderr = said, said
+	if err := daemon.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer daemon.Wait()
+	defer daemon.Process.Signal(unix.SIGTERM)
+	waitFor(t, "the sockets", func() bool { return strings.Contains(said.String(), "serving") })
+	apply := func(confirm string) string {
+		body := fmt.Sprintf(`{"policy": %q, "confirm": %q}`, u.policy("fw0", 1), confirm)
+		out, _ := exec.Command("setpriv", "--reuid=1234", "--regid=1234", "--clear-groups", "--inh-caps=-all", "--ambient-caps=-all",
+			"--bounding-set=-all", "curl", "-s", "--unix-socket", controlSocket, "-d", body, "-H", "Content-Type: application/json",
+			"http://floodwall/v1/apply").CombinedOutput()
+		return string(out)
+	}
+	if out := apply(""); !strings.Contains(out, "may not see whether an SSH session asks") {
+		t.Errorf("apply without a trial: %s", out)
+	}
+	if out := apply("60s"); !strings.Contains(out, `"confirm_within": `) {
+		t.Errorf("apply with a trial: %s", out)
+	}
+	u.must("unloaded", "unload")
+}

@@ -1,0 +1,126 @@
+package api
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"path/filepath"
+	"strings"
+
+	"github.com/floodwall/floodwall/internal/control"
+	"github.com/floodwall/floodwall/internal/hostfacts"
+	"github.com/floodwall/floodwall/internal/operate"
+)
+
+// change is a route that changes what runs, as the body says. what names the change in the audit.
+func change[B, R any](path, summary string, what func(B) string, do func(*Call, context.Context, B) (R, error)) Route {
+	r := ask(path, summary, func(c *Call, ctx context.Context, body B) (R, error) {
+		result, err := do(c, ctx, body)
+		c.audit(what(body), result, err)
+		return result, err
+	})
+	r.Access = Change
+	return r
+}
+
+// named is the name of a change that has no choices.
+func named[B any](what string) func(B) string { return func(B) string { return what } }
+
+// audit writes who changed what, and what came of it.
+func (c *Call) audit(what string, result any, err error) {
+	outcome, level := "done", slog.LevelInfo
+	if err != nil {
+		outcome, level = "failed: "+operate.Problems(err)[0].String(), slog.LevelWarn
+	} else if r, ok := result.(interface{ Summary() string }); ok {
+		outcome += ": " + r.Summary()
+	}
+	c.parts.Audit.Log(context.Background(), level, "change",
+		"uid", c.by.UID, "pid", c.by.PID, "socket", c.from.String(), "what", what, "result", outcome)
+	c.parts.Events.Publish(KindChange, what+": "+outcome, map[string]any{"uid": c.by.UID, "pid": c.by.PID, "socket": c.from.String()})
+}
+
+// shortened names the first of many.
+func shortened(list []string) string {
+	const most = 3
+	if len(list) <= most {
+		return strings.Join(list, " ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(list[:most], " "), len(list)-most)
+}
+
+func blockText(o operate.BlockOrder) string {
+	text := "block " + shortened(o.Prefixes)
+	for _, part := range [][2]string{{"set", o.Set}, {"for", o.For}, {"why", o.Why}} {
+		if part[1] != "" {
+			text += " " + part[0] + " " + part[1]
+		}
+	}
+	return text
+}
+
+// block blocks at once, as the command does.
+func (c *Call) block(ctx context.Context, o operate.BlockOrder) (operate.Changed, error) {
+	o.Sessions, _ = hostfacts.SessionsOf(c.by.PID)
+	changed, err := c.parts.Host.BlockAll(ctx, o)
+	if err == nil {
+		c.parts.Bans.Manual.Add(uint64(changed.Changed))
+	}
+	return changed, refusedAll(changed, err)
+}
+
+func unblockText(o operate.UnblockOrder) string { return "unblock " + shortened(o.Prefixes) }
+
+func (c *Call) unblock(ctx context.Context, o operate.UnblockOrder) (operate.Changed, error) {
+	changed, err := c.parts.Host.UnblockAll(ctx, o)
+	return changed, refusedAll(changed, err)
+}
+
+// refusedAll makes an error of a change of nothing.
+func refusedAll(c operate.Changed, err error) error {
+	if err != nil || c.Changed > 0 || c.Refused == 0 {
+		return err
+	}
+	return &Error{http.StatusConflict, c.Problems[0].Text, c.Problems[0].Hint}
+}
+
+func applyText(o operate.Order) string {
+	text := "apply " + o.Policy
+	if o.Confirm != "" {
+		text += " confirm " + o.Confirm
+	}
+	if o.DryRun {
+		text += " as a dry run"
+	}
+	if o.Force {
+		text += " by force"
+	}
+	return text
+}
+
+// apply applies a policy file of this host, as the command does.
+func (c *Call) apply(ctx context.Context, o operate.Order) (*control.Applied, error) {
+	if !filepath.IsAbs(o.Policy) {
+		return nil, &operate.OrderError{Problem: fmt.Sprintf("policy %q is not an absolute path", o.Policy),
+			Remedy: "name a file on the host of the daemon, as /etc/floodwall/policy.yaml"}
+	}
+	sessions, known := hostfacts.SessionsOf(c.by.PID)
+	if !known && !o.Force && o.Confirm == "" && !o.DryRun {
+		return nil, &Error{http.StatusConflict, "the daemon may not see whether an SSH session asks, so it cannot tell whether the policy would cut it",
+			`give the policy a trial, "confirm": "60s", or say "force": true`}
+	}
+	o.Sessions = sessions
+	applied, _, err := c.parts.Host.Apply(ctx, o)
+	return applied, err
+}
+
+// Nothing is the body of a change that has no choices.
+type Nothing struct{}
+
+func (c *Call) confirm(ctx context.Context, _ Nothing) (control.Now, error) {
+	return c.parts.Host.Confirm(ctx)
+}
+
+func (c *Call) rollback(ctx context.Context, _ Nothing) (control.Now, error) {
+	return c.parts.Host.Rollback(ctx)
+}

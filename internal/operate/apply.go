@@ -1,0 +1,121 @@
+package operate
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/floodwall/floodwall/internal/control"
+	"github.com/floodwall/floodwall/internal/datapath"
+	"github.com/floodwall/floodwall/internal/hostfacts"
+	"github.com/floodwall/floodwall/internal/plan"
+	"github.com/floodwall/floodwall/policy"
+)
+
+// Order says which policy to apply, and how.
+type Order struct {
+	Policy  string   `json:"policy"`            // path of the file on this host
+	Target  string   `json:"target,omitempty"`  // auto when not said
+	Mode    string   `json:"mode,omitempty"`    // of XDP: auto, native, generic; auto when not said
+	Devices []string `json:"devices,omitempty"` // in place of the policy's
+	Confirm string   `json:"confirm,omitempty"` // the time after which the policy before returns unless confirmed, as 60s
+	DryRun  bool     `json:"dry_run,omitempty"` // do all but attach
+	Force   bool     `json:"force,omitempty"`   // apply even what would cut the session of who asks
+	Boot    bool     `json:"-"`                 // have systemd apply it after each reboot
+
+	Sessions []hostfacts.Session `json:"-"` // of who asks, not to be cut
+}
+
+// ShortestTrial and longestTrial are the bounds of a trial. A shorter one could not be confirmed by hand, and a longer one is as good as none.
+const (
+	ShortestTrial = 2 * time.Second
+	longestTrial  = 24 * time.Hour
+)
+
+// OrderError says that an order cannot be understood.
+type OrderError struct{ Problem, Remedy string }
+
+func (e *OrderError) Error() string { return e.Problem }
+
+// Hint is the remedy.
+func (e *OrderError) Hint() string { return e.Remedy }
+
+// Trial is the time that Confirm says, 0 when it says none.
+func (o Order) Trial() (time.Duration, error) {
+	if o.Confirm == "" {
+		return 0, nil
+	}
+	d, err := policy.ParseDuration(o.Confirm)
+	if err != nil || d < ShortestTrial || d > longestTrial {
+		return 0, &OrderError{fmt.Sprintf("confirm %q is not a time from 2s to 24h", o.Confirm), "write it as 60s, 5m or 1h"}
+	}
+	return d, nil
+}
+
+// Apply makes a policy the one that runs, and saves it for the next boot where that was asked for before. With an error and a
+// result, the policy is applied, but not all that follows from it is done.
+func (h Host) Apply(ctx context.Context, o Order) (*control.Applied, *policy.Policy, error) {
+	start := time.Now()
+	trial, err := o.Trial()
+	if err != nil {
+		return nil, nil, err
+	}
+	s, err := h.saving(ctx, o)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer s.discard()
+	s.trial = trial
+	options := control.ApplyOptions{
+		Target: plan.Target(o.Target), Devices: o.Devices, Mode: datapath.Mode(o.Mode), DryRun: o.DryRun, Confirm: trial,
+		Boot: s.id(), Costs: h.Costs(), Read: s.verify,
+	}
+	if !o.Force {
+		options.Sessions = o.Sessions
+	}
+	applied, err := h.Instance.Apply(ctx, s.policy, options)
+	if err != nil {
+		return nil, nil, err
+	}
+	saved := s.keep(ctx)
+	applied.Seconds = time.Since(start).Seconds()
+	if !o.DryRun {
+		saved = cmp.Or(saved, h.OpenLate(context.WithoutCancel(ctx), nil)) // the policy is in force: an interrupt comes too late
+	}
+	applied.Notes = append(applied.Notes, s.notes...)
+	return applied, s.policy, saved
+}
+
+// Confirm keeps the policy that is on trial, also for the next boot.
+func (h Host) Confirm(ctx context.Context) (control.Now, error) {
+	now, err := h.Instance.Confirm(ctx)
+	if err == nil {
+		err = h.rememberOr(ctx, now)
+	}
+	return now, err
+}
+
+// Rollback returns to the policy before, also for the next boot.
+func (h Host) Rollback(ctx context.Context) (control.Now, error) {
+	now, err := h.Instance.Rollback(ctx)
+	if err == nil {
+		err = h.rememberOr(ctx, now)
+	}
+	return now, err
+}
+
+// SavedError says that something was done, but will be forgotten at the next boot.
+type SavedError struct{ Err error }
+
+func (e *SavedError) Error() string { return e.Err.Error() }
+
+// Unwrap is the error alone.
+func (e *SavedError) Unwrap() error { return e.Err }
+
+func (h Host) rememberOr(ctx context.Context, now control.Now) error {
+	if err := h.remember(ctx, now); err != nil {
+		return &SavedError{err}
+	}
+	return nil
+}
