@@ -65,6 +65,8 @@ func TestKernelScripts(t *testing.T) {
 					"foreign":      foreign,
 					"send":         send,
 					"send-until":   sendUntil,
+					"send-during":  sendDuring,
+					"record":       record,
 					"mount":        mount,
 					"unmount":      unmount,
 				},
@@ -104,7 +106,43 @@ func sendUntil(ts *testscript.TestScript, _ bool, args []string) {
 	}
 }
 
-// record writes packets to a capture: record FILE LINES. Each of the lines is a number and a packet, in which {i} counts the packets.
+// sendDuring puts packets on the wire while a command runs: send-during DEVICE LINES COMMAND.... Each of the lines is a number and a
+// packet, as record has it.
+func sendDuring(ts *testscript.TestScript, neg bool, args []string) {
+	var all []string
+	eachPacket(ts, args[1], func(line string) { all = append(all, line) })
+	done, sent := make(chan struct{}), make(chan error)
+	go func() {
+		sent <- testutil.SendFor(args[0], all, func(int) bool {
+			select {
+			case <-done:
+				return false
+			case <-time.After(100 * time.Microsecond):
+				return true
+			}
+		})
+	}()
+	err := ts.Exec(args[2], args[3:]...)
+	close(done)
+	ts.Check(<-sent)
+	if (err != nil) != neg {
+		ts.Fatalf("%v", err)
+	}
+}
+
+// eachPacket calls f for the packets of a file, whose lines are a number and a packet, in which {i} counts the packets.
+func eachPacket(ts *testscript.TestScript, file string, f func(line string)) {
+	for line := range strings.Lines(ts.ReadFile(file)) {
+		number, text, _ := strings.Cut(strings.TrimSpace(line), " ")
+		n, err := strconv.Atoi(number)
+		ts.Check(err)
+		for i := range n {
+			f(strings.ReplaceAll(text, "{i}", strconv.Itoa(i)))
+		}
+	}
+}
+
+// record writes packets to a capture: record FILE LINES.
 func record(ts *testscript.TestScript, _ bool, args []string) {
 	f, err := os.Create(ts.MkAbs(args[0]))
 	ts.Check(err)
@@ -112,18 +150,13 @@ func record(ts *testscript.TestScript, _ bool, args []string) {
 	w, err := capture.NewWriter(f, 65535, "eth0")
 	ts.Check(err)
 	at := time.Unix(1_700_000_000, 0)
-	for line := range strings.Lines(ts.ReadFile(args[1])) {
-		number, text, _ := strings.Cut(strings.TrimSpace(line), " ")
-		n, err := strconv.Atoi(number)
+	eachPacket(ts, args[1], func(line string) {
+		spec, err := packet.Parse(line)
 		ts.Check(err)
-		for i := range n {
-			spec, err := packet.Parse(strings.ReplaceAll(text, "{i}", strconv.Itoa(i)))
-			ts.Check(err)
-			frame := spec.Frame()
-			at = at.Add(time.Millisecond)
-			ts.Check(w.Write(capture.Packet{Time: at, Device: "eth0", Length: len(frame), Frame: frame}))
-		}
-	}
+		frame := spec.Frame()
+		at = at.Add(time.Millisecond)
+		ts.Check(w.Write(capture.Packet{Time: at, Device: "eth0", Length: len(frame), Frame: frame}))
+	})
 }
 
 // mount covers a directory with an empty one for the rest of the script: mount DIRECTORY.

@@ -81,6 +81,10 @@ func (c *Compiled) Explain(spec packet.Spec, t plan.Target) (Explanation, error)
 	return e, nil
 }
 
+// World is what verdicts depend on besides packets, as Explain has it: dynamic sets are empty but that of the host's own addresses, and no
+// limit is exceeded.
+func (c *Compiled) World() ir.World { return ir.World{Member: c.member} }
+
 // below is a world where no limit is exceeded: rules that have one are noted.
 func (e *Explanation) below(p *ir.Program) func(limit int, _ *packet.Packet) bool {
 	return func(limit int, _ *packet.Packet) bool {

@@ -12,6 +12,7 @@ import (
 	"github.com/floodwall/floodwall/internal/ir"
 	"github.com/floodwall/floodwall/internal/packet"
 	"github.com/floodwall/floodwall/internal/suggest"
+	"github.com/floodwall/floodwall/internal/testutil"
 )
 
 // attacks are the captures of ../shared/data/captures, and which of their packets are the attack.
@@ -40,15 +41,16 @@ func TestCaptures(t *testing.T) {
 	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
 		t.Skipf("%s is missing: FLOODWALL_TRACES names a directory with captures of attacks", dir)
 	}
-	baseline, judged := legitimate(generator(t), 10_000), legitimate(generator(t), 10_000)
-	if os.Getenv("FLOODWALL_LONG") != "" {
+	r := testutil.Random(t)
+	baseline, judged := legitimate(r, 10_000), legitimate(r, 10_000)
+	if testutil.Long() {
 		baseline, judged = recorded(t)
 	}
 	for _, a := range attacks {
 		path := filepath.Join(dir, a.file)
 		samples, _, _, err := suggest.ReadFile(path, suggest.MostAttack, 5*time.Second)
 		check(t, err)
-		r, err := suggest.Find(suggest.Input{Program: &ir.Program{}, Attack: samples, Good: baseline, Collateral: 0.001})
+		found, err := suggest.Find(suggest.Input{Program: &ir.Program{}, Attack: samples, Good: baseline, Collateral: 0.001})
 		check(t, err)
 		all, _, _, err := suggest.ReadFile(path, 1<<20, 0)
 		check(t, err)
@@ -59,7 +61,7 @@ func TestCaptures(t *testing.T) {
 			}
 		}
 		covered, harmed := 0, 0
-		for _, rule := range r.Rules {
+		for _, rule := range found.Rules {
 			covered += matches(t, rule, attack) // rules do not overlap
 			harmed += matches(t, rule, judged)
 			t.Logf("%s", rule.Text)

@@ -15,6 +15,7 @@ const (
 // Input is what a search for rules looks at.
 type Input struct {
 	Program    *ir.Program     // of the policy; what it drops needs no rule
+	World      ir.World        // that its verdicts depend on
 	Taken      map[string]bool // names that rules cannot have
 	Attack     []Sample        // the traffic of now, what is legitimate among it included
 	Good       []Sample        // legitimate traffic; nil: none is known
@@ -79,7 +80,7 @@ func (in *Input) passed() (list []Sample, result *Result) {
 	result = &Result{Rules: []Rule{}, Dropped: []Reason{}}
 	dropped := map[string]int{}
 	for _, s := range in.Attack {
-		verdict, reason := in.Program.Eval(&s.Packet, ir.World{})
+		verdict, reason := in.Program.Eval(&s.Packet, in.World)
 		if verdict == ir.Pass {
 			list = append(list, s)
 		} else {
@@ -116,7 +117,7 @@ func (in *Input) harm(rules []*matcher) *Share {
 func (in *Input) before(m *matcher, passed []Sample) string {
 	first := len(in.Program.Rules)
 	for i := range passed {
-		_, reason := in.Program.Eval(&passed[i].Packet, ir.World{})
+		_, reason := in.Program.Eval(&passed[i].Packet, in.World)
 		if reason.Kind == ir.ReasonRule && reason.Index < first && m.has(&passed[i]) {
 			first = reason.Index
 		}

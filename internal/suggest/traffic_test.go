@@ -3,22 +3,10 @@ package suggest_test
 import (
 	"fmt"
 	"math/rand/v2"
-	"os"
-	"testing"
 
 	"github.com/floodwall/floodwall/internal/packet"
 	"github.com/floodwall/floodwall/internal/suggest"
 )
-
-// generator is the source of randomness: drawn and printed in the long form.
-func generator(t *testing.T) *rand.Rand {
-	seed := uint64(16)
-	if os.Getenv("FLOODWALL_LONG") != "" {
-		seed = rand.Uint64()
-	}
-	t.Logf("seed %d", seed)
-	return rand.New(rand.NewPCG(seed, 0))
-}
 
 // legitimate are packets of a server's usual traffic to 10.10.10.10.
 func legitimate(r *rand.Rand, n int) []suggest.Sample {

@@ -9,6 +9,7 @@ import (
 	"github.com/floodwall/floodwall/internal/ir"
 	"github.com/floodwall/floodwall/internal/packet"
 	"github.com/floodwall/floodwall/internal/suggest"
+	"github.com/floodwall/floodwall/internal/testutil"
 )
 
 func anywhere(r *rand.Rand) string {
@@ -62,7 +63,7 @@ var vectors = []struct {
 // judged by packets that the search did not see.
 func TestVectors(t *testing.T) {
 	t.Parallel()
-	r := generator(t)
+	r := testutil.Random(t)
 	baseline, judged := legitimate(r, 4000), legitimate(r, 4000)
 	var all, fresh []suggest.Sample
 	for _, v := range vectors {
@@ -109,7 +110,7 @@ func judge(t *testing.T, name string, rules []suggest.Rule, attack, good []sugge
 // TestNoAttack looks for rules where there is nothing but legitimate traffic.
 func TestNoAttack(t *testing.T) {
 	t.Parallel()
-	r := generator(t)
+	r := testutil.Random(t)
 	if rules := find(t, legitimate(r, 5000), legitimate(r, 5000)); len(rules) > 0 {
 		t.Errorf("rules against legitimate traffic: %+v", rules)
 	}
@@ -122,7 +123,7 @@ func TestNoAttack(t *testing.T) {
 // its figures those that ir.Eval gives.
 func TestHostile(t *testing.T) {
 	t.Parallel()
-	r := generator(t)
+	r := testutil.Random(t)
 	frames := func(n int, hints packet.Hints) (list []suggest.Sample) {
 		for range n {
 			frame := packet.Random(r, hints)
@@ -161,7 +162,7 @@ func TestHostile(t *testing.T) {
 // TestPolicy suggests nothing against what a policy drops already, and says before which rule a new one must stand.
 func TestPolicy(t *testing.T) {
 	t.Parallel()
-	r := generator(t)
+	r := testutil.Random(t)
 	udp := func(port uint32) []ir.Match {
 		return []ir.Match{{Field: packet.SPort, Values: []ir.Range{{First: packet.PortUDP + port, Last: packet.PortUDP + port}}}}
 	}

@@ -6,11 +6,11 @@ import (
 	"math"
 	"math/rand/v2"
 	"net/netip"
-	"os"
 	"testing"
 
 	"github.com/floodwall/floodwall/internal/packet"
 	"github.com/floodwall/floodwall/internal/talkers"
+	"github.com/floodwall/floodwall/internal/testutil"
 )
 
 // streams are sequences of keys: random ones, and such as are hard for a Counter of few places.
@@ -26,23 +26,13 @@ var streams = []struct {
 	{"one key among new ones", func(_ *rand.Rand, i, _ int) uint32 { return uint32(i % 50 * i) }},
 }
 
-// generator is the source of randomness: drawn and printed in the long form.
-func generator(t *testing.T) *rand.Rand {
-	seed := uint64(16)
-	if os.Getenv("FLOODWALL_LONG") != "" {
-		seed = rand.Uint64()
-	}
-	t.Logf("seed %d", seed)
-	return rand.New(rand.NewPCG(seed, 0))
-}
-
 // TestCounter compares counts with exact ones, by the bounds of the paper.
 func TestCounter(t *testing.T) {
 	t.Parallel()
 	const n = 20_000
 	for _, s := range streams {
 		for _, places := range []int{1, 10, 100, 1000} {
-			r, exact := generator(t), map[uint32]uint64{}
+			r, exact := testutil.Random(t), map[uint32]uint64{}
 			c := talkers.NewCounter[uint32](places)
 			for i := range n {
 				key := s.key(r, i, places)
@@ -82,7 +72,7 @@ func compareCounts(t *testing.T, name string, c *talkers.Counter[uint32], exact 
 func TestHierarchy(t *testing.T) {
 	t.Parallel()
 	const n, share = 30_000, 0.02
-	r := generator(t)
+	r := testutil.Random(t)
 	h := talkers.NewHierarchy(200)
 	var all []netip.Addr
 	for range n {
@@ -189,7 +179,7 @@ func TestView(t *testing.T) {
 // TestSamplingError draws samples of a known share, and counts how often the error is within the bound: it has to be in about 95%.
 func TestSamplingError(t *testing.T) {
 	t.Parallel()
-	r := generator(t)
+	r := testutil.Random(t)
 	const trials, packets, oneIn = 400, 40_000, 100
 	within := 0
 	for range trials {

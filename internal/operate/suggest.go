@@ -1,0 +1,119 @@
+package operate
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/floodwall/floodwall/internal/control"
+	"github.com/floodwall/floodwall/internal/ir"
+	"github.com/floodwall/floodwall/internal/suggest"
+)
+
+// Suggestion is rules against an attack, and what they were found in.
+type Suggestion struct {
+	Policy   string `json:"policy"`
+	Attack   Source `json:"attack"`
+	Baseline Source `json:"baseline"`
+	*suggest.Result
+}
+
+// Source is where samples are from.
+type Source struct {
+	Files   []string `json:"files"`             // captures
+	Devices []string `json:"devices,omitempty"` // or devices
+	Packets int      `json:"packets"`           // of IP
+	Looked  int      `json:"looked"`            // at so many, drawn at random
+	Lost    int      `json:"lost,omitempty"`    // that were drawn, and came faster than they were read
+	Seconds float64  `json:"seconds"`
+
+	samples []suggest.Sample
+}
+
+// Search is what Suggest looks for, and in what.
+type Search struct {
+	Attack     string        // a capture of the traffic of now; "": samples are taken of what comes to the devices
+	For        time.Duration // look at so much of it; 0: at all of a capture, or for 5 seconds
+	Baseline   []string      // captures of legitimate traffic
+	Collateral float64       // the most of the baseline's packets that all rules together may match, as a share
+}
+
+// Suggest finds rules that a policy lacks against an attack.
+func (s Search) Suggest(ctx context.Context, c *control.Compiled) (*Suggestion, error) {
+	out := &Suggestion{Policy: c.Policy.File, Attack: Source{Files: []string{}}, Baseline: Source{Files: []string{}}}
+	var err error
+	if s.Attack != "" {
+		err = out.Attack.read(ctx, []string{s.Attack}, suggest.MostAttack, s.For)
+	} else {
+		err = out.Attack.sample(ctx, c.Devices(), suggest.MostAttack, s.For)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := out.Baseline.read(ctx, s.Baseline, suggest.MostGood, 0); err != nil {
+		return nil, err
+	}
+	out.Result, err = suggest.Find(suggest.Input{
+		Program: c.Program, World: c.World(), Taken: names(c.Program),
+		Attack: out.Attack.samples, Good: out.Baseline.samples, Collateral: s.Collateral,
+	})
+	return out, err
+}
+
+// names are those of a program's rules.
+func names(p *ir.Program) map[string]bool {
+	taken := map[string]bool{}
+	for _, r := range p.Rules {
+		taken[r.Name] = true
+	}
+	return taken
+}
+
+// read reads the packets of captures, at most so many together.
+func (s *Source) read(ctx context.Context, files []string, most int, span time.Duration) error {
+	s.Files = append(s.Files, files...)
+	for _, file := range files {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		samples, took, packets, err := suggest.ReadFile(file, most/len(files), span)
+		if err != nil {
+			return err
+		}
+		if packets == 0 {
+			return fmt.Errorf("%s: there is no IP packet in it", file)
+		}
+		s.Packets += packets
+		s.Seconds += took.Seconds()
+		s.samples = append(s.samples, samples...)
+	}
+	s.Looked = len(s.samples)
+	return nil
+}
+
+// NoRule says why no rule was found.
+type NoRule struct{ Problem, Remedy string }
+
+func (e *NoRule) Error() string { return "suggest: " + e.Problem }
+
+// Hint is the remedy.
+func (e *NoRule) Hint() string { return e.Remedy }
+
+// None is an error when no rule was found, and nil when there is one.
+func (s *Suggestion) None() error {
+	dropped := s.Attack.Looked - s.Passed
+	switch {
+	case len(s.Rules) > 0:
+		return nil
+	case s.Passed == 0:
+		return &NoRule{"the policy drops all packets of the attack already", "`floodwall apply` it, if it is not in force"}
+	case dropped > s.Passed:
+		part := 100 * float64(dropped) / float64(s.Attack.Looked)
+		return &NoRule{fmt.Sprintf("the policy drops %.1f%% of the attack already, and no rule matches enough of the others", part),
+			"`floodwall apply` it, if it is not in force"}
+	case s.Collateral == nil:
+		return &NoRule{"no narrow rule matches enough of the attack", "give legitimate traffic with --baseline, or look at more of the attack"}
+	}
+	return &NoRule{"no rule matches enough of the attack without the baseline's packets",
+		"look at more of the attack, or accept more with --collateral"}
+}
