@@ -24,9 +24,8 @@ func suggestCommand(e *env) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "suggest POLICY --attack FILE|--live [--baseline FILE]",
 		Short: "find rules against an attack",
-		Long: "Suggest finds rules that match most packets of an attack and hardly any legitimate ones, and prints them in the policy's language.\n" +
-			"The attack is in a capture (pcap or pcapng), or with --live in what comes to the policy's devices now and XDP passes.\n" +
-			"Each rule has `observe: true`: it counts what it would drop. Suggest changes nothing.",
+		Long: "Suggest prints rules that match most packets of an attack and hardly any legitimate ones. It changes nothing.\n" +
+			"The attack is in a capture (pcap or pcapng), or with --live in what comes to the policy's devices now and XDP passes.",
 		Example: "  floodwall suggest policy.yaml --attack now.pcap --baseline yesterday.pcap\n" +
 			"  floodwall suggest policy.yaml --live --baseline yesterday.pcap",
 		Args: exactly(1, "POLICY, a file"),
