@@ -158,7 +158,7 @@ func (p place) addrs(key string, v *node) []Addr {
 		var f *flaw
 		switch name, isSet := strings.CutPrefix(w.text, "$"); {
 		case isSet:
-			a.Set, f = name, p.r.setFlaw(name, addressSet, dynamicSet)
+			a.Set, f = name, p.r.setFlaw(name, addressSet, dynamicSet, liveSet)
 		case w.text == "local":
 			a.Local = true
 		case p.r.sets[w.text] != noSet && p.r.sets[w.text] != nameSet:

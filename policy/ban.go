@@ -105,6 +105,9 @@ func (p place) spared(to *Policy, v *node) {
 		case p.r.sets[a.Set] == dynamicSet:
 			p.errorf(a.Pos, "never must name addresses and sets with a fixed content, got %s", quote("$"+a.Set)).Hint =
 				"what `floodwall block` puts there is up to you: never is about bans that nobody looks at"
+		case p.r.sets[a.Set] == liveSet:
+			p.errorf(a.Pos, "never must name addresses and sets with a fixed content, got %s", quote("$"+a.Set)).Hint =
+				"who publishes the list would decide who is never banned: name its addresses, or a file"
 		case a.Local:
 			p.errorf(a.Pos, "never names local, which is spared anyway").Hint = "remove it"
 		}

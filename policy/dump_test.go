@@ -88,6 +88,12 @@ func source(s policy.Set) string {
 	if s.Dynamic != nil {
 		text += fmt.Sprintf(" dynamic timeout=%s", s.Dynamic.Timeout)
 	}
+	if s.Feed != nil {
+		text += fmt.Sprintf(" feed=%+v", *s.Feed)
+	}
+	if s.Geo != nil {
+		text += fmt.Sprintf(" geo=%+v", *s.Geo)
+	}
 	if s.Max != 0 {
 		text += fmt.Sprintf(" max=%d", s.Max)
 	}

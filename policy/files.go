@@ -19,6 +19,9 @@ func (p *Policy) Files() (list []FileRef) {
 	}
 	for i := range p.Sets {
 		add(p.Sets[i].Pos, &p.Sets[i].File, "set %q", p.Sets[i].Name)
+		if g := p.Sets[i].Geo; g != nil {
+			add(p.Sets[i].Pos, &g.DB, "set %q", p.Sets[i].Name)
+		}
 	}
 	for i := range p.Names {
 		add(p.Names[i].Pos, &p.Names[i].File, "set %q", p.Names[i].Name)

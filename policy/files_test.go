@@ -32,7 +32,7 @@ func TestFiles(t *testing.T) {
 	}
 	visit(reflect.TypeFor[policy.Policy]())
 	slices.Sort(fields)
-	want := []string{"Guard.Secret", "NameSet.File", "Policy.File", "Set.File"} // the policy's own is no reference
+	want := []string{"Geo.DB", "Guard.Secret", "NameSet.File", "Policy.File", "Set.File"} // the policy's own is no reference
 	if !slices.Equal(fields, want) {
 		t.Errorf("a policy has the files %v; Files lists those of %v", fields, want)
 	}
@@ -40,6 +40,7 @@ func TestFiles(t *testing.T) {
 devices: [eth0]
 sets:
   a: {file: a.txt}
+  g: {country: XX, db: g.mmdb}
   n: {names: {file: n.txt}}
 services:
   - {name: dns, port: [udp/53, tcp/53], guard: {type: dns, secret: s.txt}}
@@ -51,7 +52,7 @@ services:
 	for _, f := range p.Files() {
 		names = append(names, *f.Name)
 	}
-	if !slices.Equal(names, []string{"a.txt", "n.txt", "s.txt"}) {
+	if !slices.Equal(names, []string{"a.txt", "g.mmdb", "n.txt", "s.txt"}) {
 		t.Errorf("files %v", names)
 	}
 }

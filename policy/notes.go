@@ -20,6 +20,7 @@ func notes(pol *Policy) []Note {
 	ns = append(ns, essentialNotes(pol)...)
 	ns = append(ns, guardNotes(pol.Services)...)
 	ns = append(ns, nameNotes(pol.Names)...)
+	ns = append(ns, feedNotes(pol.Sets)...)
 	for _, r := range pol.Rules {
 		if sharesCheck(r.Name) {
 			ns = append(ns, shared(r.Pos, "rule", r.Name))

@@ -91,7 +91,7 @@ type Traffic uint8
 // Loopback is the traffic of the host with itself.
 const Loopback Traffic = iota
 
-// Set is a named set of addresses. Exactly one of Inline, File and Dynamic tells where its content comes from; Inline
+// Set is a named set of addresses. Exactly one of Inline, File, Dynamic, Feed and Geo tells where its content comes from; Inline
 // of an empty list is empty, not nil.
 type Set struct {
 	Pos     Pos
@@ -99,6 +99,8 @@ type Set struct {
 	Inline  []AddrRange
 	File    string   // as written
 	Dynamic *Dynamic // filled at run time
+	Feed    *Feed    // fetched over HTTP
+	Geo     *Geo     // of countries or autonomous systems
 	Max     int      // declared capacity in entries; 0 when not declared
 }
 

@@ -74,6 +74,8 @@ type setForm struct {
 	set     *Set
 	dynamic bool
 	timeout time.Duration
+	feed    Feed
+	geo     Geo
 }
 
 var setKeys = []key[setForm]{
@@ -81,36 +83,55 @@ var setKeys = []key[setForm]{
 	{"dynamic", func(p place, to *setForm, v *node) { to.dynamic = scalarOf(p, "dynamic", v, isTrue) }},
 	{"max", func(p place, to *setForm, v *node) { to.set.Max = scalarOf(p, "max", v, capacity) }},
 	{"timeout", func(p place, to *setForm, v *node) { to.timeout = scalarOf(p, "timeout", v, duration) }},
-	{"url", nil},
-	{"country", nil},
-	{"every", nil},
-	{"db", nil},
+	{"url", func(p place, to *setForm, v *node) { to.feed.URL = scalarOf(p, "url", v, feedURL) }},
+	{"every", func(p place, to *setForm, v *node) { to.feed.Every = scalarOf(p, "every", v, feedPeriod) }},
+	{"shrink", func(p place, to *setForm, v *node) { to.feed.Shrink = scalarOf(p, "shrink", v, percent(0, 100)) }},
+	{"grow", func(p place, to *setForm, v *node) { to.feed.Grow = scalarOf(p, "grow", v, percent(100, 100_000)) }},
+	{"format", func(p place, to *setForm, v *node) { to.feed.Format = scalarOf(p, "format", v, choice(feedFormats)) }},
+	{"sha256", func(p place, to *setForm, v *node) { to.feed.SHA256 = scalarOf(p, "sha256", v, sha256Text) }},
+	{"minisign", func(p place, to *setForm, v *node) { to.feed.Minisign = scalarOf(p, "minisign", v, minisignKey) }},
+	{"country", func(p place, to *setForm, v *node) { to.geo.Countries = values(p, "country", v, country) }},
+	{"asn", func(p place, to *setForm, v *node) { to.geo.ASNs = values(p, "asn", v, asn) }},
+	{"db", func(p place, to *setForm, v *node) {
+		to.geo.DB = scalarOf(p, "db", v, path)
+		to.geo.Written = to.geo.DB
+	}},
 }
 
 // source reads where the content of a set comes from.
 func (p place) source(to *Set, v *node) {
-	for _, future := range []string{"url", "country"} {
-		if e := v.entry(future); e != nil {
-			p.errorf(e.pos, "%s is not supported yet", future).Hint = "fetch the list with another tool, and name it by file"
-			return
+	form := setForm{set: to, feed: feedDefaults()}
+	seen := readKeys(p, "it", v, setKeys, &form)
+	if seen == nil || v.lacks {
+		return
+	}
+	var from []string
+	for _, key := range sourceKeys {
+		if seen[key] {
+			from = append(from, key)
 		}
 	}
-	form := setForm{set: to}
-	seen := readKeys(p, "it", v, setKeys, &form)
 	switch {
-	case seen == nil || v.lacks:
-	case seen["file"] && seen["dynamic"]:
-		p.errorf(v.pos, "it has both file and dynamic").Hint =
+	case len(from) == 0:
+		p.errorf(v.pos, "it says neither file nor dynamic, nor url, country or asn").Hint =
+			"write {file: PATH}, {dynamic: true, max: N}, {url: URL} or a list of addresses"
+		return
+	case len(from) > 1:
+		p.errorf(v.pos, "it has both %s and %s", from[0], from[1]).Hint =
 			"make two sets, and name both where they are used: from: [$a, $b]"
-	case seen["dynamic"]:
+		return
+	}
+	switch from[0] {
+	case "dynamic":
 		to.Dynamic = &Dynamic{Timeout: form.timeout}
 		p.require(v, seen, "max", "declare the most entries that it shall hold, as in max: 100000")
-	case !seen["file"]:
-		p.errorf(v.pos, "it says neither file nor dynamic").Hint =
-			"write {file: PATH}, {dynamic: true, max: N} or a list of addresses"
-	case v.get("timeout") != nil:
-		p.errorf(v.get("timeout").pos, "timeout has a meaning in dynamic sets only").Hint = "remove it"
+	case "url":
+		to.Feed = &form.feed
+	case "country", "asn":
+		to.Geo = &form.geo
+		p.require(v, seen, "db", "name the file of a database, as in db: GeoLite2-Country.mmdb")
 	}
+	p.belongs(v, seen)
 }
 
 func path(text string) (string, *flaw) {
@@ -118,7 +139,7 @@ func path(text string) (string, *flaw) {
 	case text == "" || strings.ContainsRune(text, 0):
 		return "", want("the path of a file", text)
 	case strings.Contains(text, "://"):
-		return "", want("the path of a file", text).hintf("fetch the list with another tool, and name its copy")
+		return "", want("the path of a file", text).hintf("a list that is fetched is written {url: %s}", text)
 	}
 	return text, nil
 }

@@ -13,6 +13,7 @@ const (
 	noSet setKind = iota
 	addressSet
 	dynamicSet // of addresses
+	liveSet    // of addresses, which change while the policy runs as a list or a database does
 	nameSet
 )
 
@@ -22,6 +23,8 @@ func kindOf(set *node) setKind {
 		return nameSet
 	case set.entry("dynamic") != nil:
 		return dynamicSet
+	case set.entry("url") != nil, set.entry("country") != nil, set.entry("asn") != nil:
+		return liveSet
 	}
 	return addressSet
 }

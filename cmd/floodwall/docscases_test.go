@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/floodwall/floodwall/internal/geo/geotest"
 	"github.com/floodwall/floodwall/internal/packet"
 	"github.com/floodwall/floodwall/internal/testutil"
 )
@@ -20,6 +21,13 @@ func TestDocumentPolicies(t *testing.T) {
 	for _, name := range documents(t) {
 		dir := t.TempDir()
 		blocks := fences(t, name)
+		for _, db := range []string{"GeoLite2-Country.mmdb", "GeoLite2-ASN.mmdb"} { // which no document can hold
+			err := geotest.Write(filepath.Join(dir, db), geotest.Network{Prefix: "192.0.2.0/24", Country: "XX", ASN: 64500},
+				geotest.Network{Prefix: "198.51.100.0/24", Country: "YY", ASN: 64501})
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
 		for _, f := range blocks {
 			if f.file != "" {
 				writeFile(t, filepath.Join(dir, f.file), f.text)

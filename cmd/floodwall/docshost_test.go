@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -13,7 +14,8 @@ import (
 	"github.com/floodwall/floodwall/internal/testutil"
 )
 
-// docHost is a server with a device eth0 (192.0.2.1), a web server on port 80 and an SSH server on port 22, and at the
+// docHost is a server with a device eth0 (192.0.2.1), a web server on port 80, which has the files below www also at 203.0.113.80, and
+// an SSH server on port 22, and at the
 // other end of its cable a client (203.0.113.5 and 198.51.100.7).
 type docHost struct {
 	server, client *shell
@@ -28,7 +30,7 @@ func newDocHost(t *testing.T, dir string) *docHost {
 	h.server.must(t, "ip link set far netns "+pid)
 	h.client.must(t, "ip link set lo up; ip link set far addrgenmode none; ip link set far up; for a in 192.0.2.2/24 203.0.113.5/32 198.51.100.7/32; do ip addr add $a dev far; done")
 	h.client.must(t, "ip route replace 192.0.2.1 dev far src 203.0.113.5")
-	h.server.must(t, "ip route add default via 192.0.2.2")
+	h.server.must(t, "ip route add default via 192.0.2.2; ip link set lo up; ip addr add 203.0.113.80/32 dev lo")
 	if err := unix.Mount("tmpfs", "/etc/systemd/system", "tmpfs", 0, "mode=0755"); err != nil { // for apply --boot
 		t.Fatalf("covering the units: %v", err)
 	}
@@ -39,7 +41,13 @@ func newDocHost(t *testing.T, dir string) *docHost {
 	if err != nil {
 		t.Fatal(err)
 	}
-	go http.Serve(listener, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Write([]byte("hello\n")) }))
+	go http.Serve(listener, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if list, err := os.ReadFile(filepath.Join(dir, "www", filepath.Base(r.URL.Path))); err == nil {
+			w.Write(list)
+			return
+		}
+		w.Write([]byte("hello\n"))
+	}))
 	t.Cleanup(func() { listener.Close() })
 	return h
 }

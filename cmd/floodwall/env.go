@@ -9,6 +9,7 @@ import (
 	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/cost"
 	"github.com/floodwall/floodwall/internal/datapath"
+	"github.com/floodwall/floodwall/internal/feed"
 	"github.com/floodwall/floodwall/internal/operate"
 )
 
@@ -77,5 +78,5 @@ func interruptible[T any](ctx context.Context, fn func() (T, error)) (result T, 
 
 // compiled reads and lowers a policy file.
 func (e *env) compiled(ctx context.Context, file string) (*control.Compiled, error) {
-	return interruptible(ctx, func() (*control.Compiled, error) { return control.Compile(file) })
+	return interruptible(ctx, func() (*control.Compiled, error) { return control.Compile(file, feed.InState(e.state)) })
 }

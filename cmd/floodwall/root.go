@@ -12,7 +12,7 @@ import (
 var commands = []func(*env) *cobra.Command{
 	checkCommand, compileCommand, importCommand, testCommand, explainCommand, suggestCommand,
 	applyCommand, confirmCommand, rollbackCommand, statusCommand, doctorCommand, repairCommand, unloadCommand,
-	blockCommand, unblockCommand, blockedCommand, captureCommand,
+	blockCommand, unblockCommand, blockedCommand, feedsCommand, captureCommand,
 	schemaCommand, manCommand, unitFilesCommand, versionCommand,
 	benchCommand, demoCommand, loadCommand, daemonCommand,
 }

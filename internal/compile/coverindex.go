@@ -90,7 +90,7 @@ func (x *coverIndex) places(side uint8, m ir.AddrMatch) (keys []addrKey) {
 	}
 	for _, i := range m.Sets {
 		s := &x.sets[i]
-		if s.Static == nil {
+		if s.Fixed() == nil {
 			keys = append(keys, addrKey{side: side, set: i})
 			continue
 		}
@@ -137,7 +137,7 @@ func (x *coverIndex) within(r *ir.Rule) []addrKey {
 				continue
 			}
 			s := &x.sets[m.Sets[0]] // what covers r has all of its sets
-			if s.Static == nil {
+			if s.Fixed() == nil {
 				keys = append(keys, addrKey{side: uint8(side + 1), set: m.Sets[0]})
 			} else if first, ok := firstOf(s.Static); ok {
 				keys = append(keys, x.around(uint8(side+1), first)...)

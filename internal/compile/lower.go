@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/floodwall/floodwall/internal/addrs"
+	"github.com/floodwall/floodwall/internal/geo"
 	"github.com/floodwall/floodwall/internal/ir"
 	"github.com/floodwall/floodwall/internal/match"
 	"github.com/floodwall/floodwall/internal/packet"
@@ -102,7 +103,7 @@ func (l *lowering) sets(p *policy.Policy) policy.Errors {
 			errs = append(errs, placed(p.File, s.Pos, fmt.Sprintf("set %q", s.Name), err)...)
 			continue
 		}
-		if s.File != "" && set.Entries*10 >= set.Max*9 {
+		if s.File != "" && s.Feed == nil && set.Entries*10 >= set.Max*9 {
 			l.notes = append(l.notes, fmt.Sprintf("set %q is %d%% full: %d of %d entries; raise its max",
 				set.Name, set.Entries*100/set.Max, set.Entries, set.Max))
 		}
@@ -169,6 +170,22 @@ func lowerSet(file string, s policy.Set) (ir.Set, error) {
 	switch {
 	case s.Dynamic != nil:
 		set.Dynamic = &ir.Dynamic{Timeout: s.Dynamic.Timeout}
+	case s.Feed != nil:
+		set.Live, set.Static = true, &addrs.Set{}
+		if s.File != "" { // a copy
+			static, n, err := addrs.ReadFile(s.File, 0)
+			if err != nil {
+				return ir.Set{}, err
+			}
+			set.Static, set.Entries = static, n
+		}
+		set.Max = max(set.Max, set.Entries)
+	case s.Geo != nil:
+		static, n, err := geo.Read(beside(file, s.Geo.DB), geo.Wanted{Countries: s.Geo.Countries, ASNs: s.Geo.ASNs})
+		if err != nil {
+			return ir.Set{}, err
+		}
+		set.Live, set.Static, set.Entries = true, static, n
 	case s.File != "":
 		static, n, err := addrs.ReadFile(beside(file, s.File), set.Max)
 		if err != nil {

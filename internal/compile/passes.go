@@ -117,5 +117,5 @@ func implies(sets []ir.Set, have, want ir.AddrMatch) bool {
 // contains compares the content of sets that never change, when that is quickly done.
 func contains(a, b ir.Set) bool {
 	const quick = 64
-	return a.Static != nil && b.Static != nil && b.Static.Size() <= quick && a.Static.Covers(b.Static)
+	return a.Fixed() != nil && b.Fixed() != nil && b.Static.Size() <= quick && a.Static.Covers(b.Static)
 }

@@ -4,13 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/floodwall/floodwall/internal/banlog"
 	xdpgen "github.com/floodwall/floodwall/internal/codegen/xdp"
 	"github.com/floodwall/floodwall/internal/cost"
 	"github.com/floodwall/floodwall/internal/datapath"
+	"github.com/floodwall/floodwall/internal/feed"
 	"github.com/floodwall/floodwall/internal/hostfacts"
+	"github.com/floodwall/floodwall/internal/lists"
 	"github.com/floodwall/floodwall/internal/plan"
 	"github.com/floodwall/floodwall/policy"
 )
@@ -19,6 +22,8 @@ import (
 type Instance struct {
 	Dir  string
 	Bans *banlog.Log // where entries of dynamic sets are kept over a reboot; nil: they are not
+
+	Feeds feed.Store // where the last good copies of lists are that are fetched; zero: nowhere, and such sets are empty
 }
 
 // lockWait is how long a command waits for another one that changes the state: on a slow machine, or with large lists, an apply
@@ -35,6 +40,7 @@ type ApplyOptions struct {
 	Boot     string              // names the copy of the policy that comes back after a reboot; "" is none
 	Costs    *cost.Model         // of this host, by which rules are placed; nil: as early as they can be
 	Confirm  time.Duration       // after which the policy before returns unless Confirm is called; 0 is no trial
+	Fetch    *feed.Fetcher       // fetches lists of which there is no copy; nil: nothing is fetched, and their sets are empty
 	Read     func() error        // called when all files that the policy names have been read; its error ends the apply; nil: nothing
 }
 
@@ -76,6 +82,15 @@ func (in Instance) Apply(ctx context.Context, p *policy.Policy, o ApplyOptions) 
 	if err != nil {
 		return nil, err
 	}
+	if o.Fetch != nil && !o.DryRun {
+		if err := lists.FetchMissing(ctx, in.Feeds, p, o.Fetch); err != nil {
+			return nil, err
+		}
+	}
+	p, copies, err := lists.WithCopies(p, in.Feeds)
+	if err != nil {
+		return nil, err
+	}
 	c, err := lowerFor(ctx, p, host)
 	if err == nil && o.Read != nil {
 		err = o.Read()
@@ -83,6 +98,7 @@ func (in Instance) Apply(ctx context.Context, p *policy.Policy, o ApplyOptions) 
 	if err != nil {
 		return nil, err
 	}
+	c = in.liveSets(c, o.Sessions)
 	state, err := datapath.OpenState(in.Dir, true)
 	if err != nil {
 		return nil, err
@@ -92,7 +108,7 @@ func (in Instance) Apply(ctx context.Context, p *policy.Policy, o ApplyOptions) 
 		return nil, err
 	}
 	defer unlock()
-	var notes []string
+	notes := slices.Concat(copies, lists.Notes(c.live))
 	if !o.DryRun {
 		if _, err := in.sweep(ctx, state, true); err != nil {
 			notes = append(notes, fmt.Sprintf("what runs could not be put straight first: %v", err))
@@ -110,6 +126,9 @@ func (in Instance) Apply(ctx context.Context, p *policy.Policy, o ApplyOptions) 
 	}
 	if !o.DryRun {
 		notes = append(notes, in.bansKept(ctx, state)...)
+		if text := in.listsWaitFor(c.live); text != "" {
+			notes = append(notes, text)
+		}
 	}
 	applied.Notes = append(applied.Notes, notes...)
 	applied.Seconds = time.Since(start).Seconds()

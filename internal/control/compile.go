@@ -8,8 +8,11 @@ import (
 	"sync"
 
 	"github.com/floodwall/floodwall/internal/compile"
+	"github.com/floodwall/floodwall/internal/feed"
 	"github.com/floodwall/floodwall/internal/hostfacts"
 	"github.com/floodwall/floodwall/internal/ir"
+	"github.com/floodwall/floodwall/internal/lists"
+	"github.com/floodwall/floodwall/internal/manifest"
 	"github.com/floodwall/floodwall/internal/plan"
 	"github.com/floodwall/floodwall/policy"
 )
@@ -20,19 +23,32 @@ type Compiled struct {
 	Program *ir.Program // optimized
 	Notes   []string    // for the operator: what is legal and probably not meant
 
+	live  []manifest.Live // its sets whose content is exchanged, once Apply has settled them
+	found []ir.Handshake  // of one that runs: how protected services are answered for
+
 	host *hostfacts.Facts    // that it was lowered for
 	own  func() []netip.Addr // the addresses of the host
 	plan func(plan.Target) (*plan.Plan, error)
 }
 
 // Compile reads a policy file and the list files it names, for no host in particular: it touches no kernel, and protected
-// services that do not say where they live are taken for services of the host.
-func Compile(file string) (*Compiled, error) {
+// services that do not say where they live are taken for services of the host. Lists that are fetched are as their copies in
+// the store, and empty without one, which the notes say.
+func Compile(file string, feeds feed.Store) (*Compiled, error) {
 	p, err := policy.Read(file)
 	if err != nil {
 		return nil, err
 	}
-	return Lower(p, &hostfacts.Facts{})
+	p, notes, err := lists.WithCopies(p, feeds)
+	if err != nil {
+		return nil, err
+	}
+	c, err := Lower(p, &hostfacts.Facts{})
+	if err != nil {
+		return nil, err
+	}
+	c.Notes = append(c.Notes, notes...)
+	return c, nil
 }
 
 // CompileSource is Compile for the text of a policy; file is its name in messages, and where relative list files are.

@@ -109,6 +109,10 @@ func (l *loaded) loadProgram(context.Context) (err error) {
 		return &unavailableError{err}
 	}
 	l.manifest.Form, l.manifest.Key = l.xdp.Form, key
+	if sums, ok := l.xdp.Constants["limit_keys"].([8]uint32); ok && len(l.manifest.Live) > 0 {
+		mix, _ := l.xdp.Constants["limit_mix"].([2]uint64)
+		l.manifest.LimitKeys = &manifest.LimitKeys{Sums: sums, Mix: mix}
+	}
 	return nil
 }
 

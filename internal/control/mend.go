@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 
-	"github.com/floodwall/floodwall/internal/dynamicset"
 	"github.com/floodwall/floodwall/internal/netfilter"
 	"github.com/floodwall/floodwall/internal/ruleset"
 )
@@ -58,7 +57,9 @@ func (l *live) mendRuleset(ctx context.Context, in Instance, g *generation, p *r
 	if err != nil {
 		return err
 	}
-	p.Fill = dynamicset.Elements(p, bans)
+	if err := l.refill(g, p, bans); err != nil {
+		return err
+	}
 	if _, err := t.Clean(ctx, in.prefixOf(p.Kind), keepOf(other)...); err != nil {
 		return err
 	}

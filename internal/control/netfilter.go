@@ -28,6 +28,7 @@ func (l *loaded) netfilter(ctx context.Context) error {
 	}
 	if l.ruleset != nil {
 		l.ruleset.Fill = dynamicset.Elements(l.ruleset, l.kept)
+		l.ruleset.FillLive(l.compiled.Program)
 		l.manifest.Rulesets = []*ruleset.Ruleset{l.ruleset}
 		if _, err := ruleset.FindTool(ctx, l.ruleset.Kind); err != nil {
 			return l.lacking(err)

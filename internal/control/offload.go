@@ -3,13 +3,10 @@ package control
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/hostfacts"
-	"github.com/floodwall/floodwall/internal/ir"
 	"github.com/floodwall/floodwall/internal/manifest"
-	"github.com/floodwall/floodwall/internal/packet"
 	"github.com/floodwall/floodwall/internal/plan"
 )
 
@@ -35,13 +32,13 @@ func (p *planned) tags(context.Context) error {
 	if p.target != plan.TargetXDP {
 		return nil
 	}
-	p.manifest.Tags = asksTags(p.compiled.Program)
+	p.manifest.Tags = p.compiled.Program.AsksTags()
 	if p.move != nil { // the policy runs there already
 		return nil
 	}
 	for _, to := range p.attachments() {
 		if datapath.Forgetful(to.Device) && to.Mode != datapath.Generic {
-			p.notes = append(p.notes, forgets(to))
+			p.notes = append(p.notes, to.Forgets())
 		}
 		why := p.manifest.Tags
 		switch offload := hostfacts.TagOffload(to.Device); {
@@ -56,15 +53,6 @@ func (p *planned) tags(context.Context) error {
 	return nil
 }
 
-// forgets says what becomes of XDP on a device whose driver does not keep to it.
-func forgets(to datapath.Attachment) string {
-	const what = "device %s: its driver, vmxnet3, ceases to run XDP when the device was down or its MTU has changed, "
-	if to.Mode == datapath.Native {
-		return fmt.Sprintf(what+"and then nothing is filtered: --mode auto or generic, or apply again after `floodwall unload`", to.Device)
-	}
-	return fmt.Sprintf(what+"so the mode is generic, which costs several times as much a packet", to.Device)
-}
-
 // checkTags warns when a device takes off tags now that the policy depends on: the offload was switched on again, or the driver was
 // loaded again.
 func (s *Status) checkTags(m *manifest.Manifest) {
@@ -77,14 +65,4 @@ func (s *Status) checkTags(m *manifest.Manifest) {
 			s.warn("%v: %s", e, e.Hint())
 		}
 	}
-}
-
-// asksTags says which rule of a program asks for VLAN tags, "" when none does.
-func asksTags(p *ir.Program) string {
-	for _, r := range p.Rules {
-		if slices.ContainsFunc(r.Match, func(m ir.Match) bool { return m.Field == packet.VLAN }) {
-			return fmt.Sprintf("rule %q asks for them", r.Name)
-		}
-	}
-	return ""
 }

@@ -73,8 +73,8 @@ func (p *planned) remember() (err error) {
 		return err
 	}
 	m.Fixed = p.fixed()
-	if p.options.Costs != nil {
-		m.Source, p.source, err = sourceOf(p.compiled)
+	if p.options.Costs != nil || len(m.Live) > 0 {
+		m.Source, p.source, err = sourceOf(p.compiled, p.found)
 	}
 	return err
 }

@@ -51,6 +51,7 @@ func (p *planned) record(context.Context) error {
 		p.found[i].Slots = p.slots.Outcomes[i]
 	}
 	m := manifest.New(p.compiled.Policy.File, p.compiled.Program, p.stages, p.slots)
+	m.Live = p.compiled.live
 	m.NoteOperators(p.options.Sessions)
 	m.AddProtections(p.compiled.Program, p.found)
 	m.NoteRouted(p.compiled.Program)

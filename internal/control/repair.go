@@ -248,8 +248,26 @@ func (l *live) restore(ctx context.Context, in Instance, g *generation, p *rules
 		bans = map[string][]dynamicset.Blocked{} // they went with their sets
 	}
 	in.addSaved(g.manifest, bans)
-	p.Fill = dynamicset.Elements(p, bans)
+	if err := l.refill(g, p, bans); err != nil {
+		return "", err
+	}
 	return cause, t.Restore(ctx, p)
+}
+
+// refill has a ruleset of a generation that was loaded before begin with these bans, and with the last content of its live sets.
+func (l *live) refill(g *generation, p *ruleset.Ruleset, bans map[string][]dynamicset.Blocked) error {
+	p.Fill = dynamicset.Elements(p, bans)
+	if len(p.Live) == 0 {
+		return nil
+	}
+	c, err := readSource(l.state, g)
+	if err == nil && c == nil {
+		err = fmt.Errorf("generation %d: the lists of its sets are not kept: apply the policy again", g.number)
+	}
+	if err == nil {
+		p.FillLive(c.Program)
+	}
+	return err
 }
 
 // addSaved adds the entries of dynamic sets that are kept in the state directory and that the lists lack. Without that

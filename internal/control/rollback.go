@@ -149,8 +149,10 @@ func (l *live) back(ctx context.Context, in Instance) error {
 // reload loads the rulesets of the generation before, as far as that goes.
 func (l *live) reload(ctx context.Context, now, before *generation, bans map[string][]dynamicset.Blocked, how ruleset.Loading) (loaded []*ruleset.Ruleset, err error) {
 	for _, p := range before.manifest.Rulesets {
-		p.Fill = dynamicset.Elements(p, bans)
 		t, err := l.tool(ctx, p.Kind)
+		if err == nil {
+			err = l.refill(before, p, bans)
+		}
 		if err == nil {
 			err = t.Load(ctx, p, nameOf(now.manifest.RulesetOf(p.Kind)), how)
 		}

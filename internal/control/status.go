@@ -8,6 +8,7 @@ import (
 
 	xdpgen "github.com/floodwall/floodwall/internal/codegen/xdp"
 	"github.com/floodwall/floodwall/internal/ir"
+	"github.com/floodwall/floodwall/internal/lists"
 	"github.com/floodwall/floodwall/internal/manifest"
 	"github.com/floodwall/floodwall/internal/packet"
 	"github.com/floodwall/floodwall/internal/plan"
@@ -80,7 +81,7 @@ type RuleStatus struct {
 // SetStatus is a named set.
 type SetStatus struct {
 	Name     string `json:"name"`
-	Kind     string `json:"kind"` // static, dynamic, local, or names: of domains
+	Kind     string `json:"kind"` // static, dynamic, local, live: exchanged as a list or a database changes, or names: of domains
 	Entries  int    `json:"entries"`
 	Capacity int    `json:"capacity"`
 }
@@ -121,6 +122,15 @@ func (in Instance) status(ctx context.Context, l *live) (s *Status, err error) {
 		return nil, err
 	}
 	s.checkTags(m)
+	for i := range m.Live {
+		of := lists.StatusOf(in.Feeds, &m.Live[i])
+		if text := of.Alert(); text != "" {
+			s.warn("%s", text)
+		}
+	}
+	if warning := in.listsWaitFor(m.Live); warning != "" {
+		s.warn("%s", warning)
+	}
 	if err := s.counters(ctx, l, g); err != nil {
 		return nil, err
 	}
@@ -206,6 +216,8 @@ func (s *Status) sets(ctx context.Context, l *live, g *generation) error {
 			status.Kind = "local"
 		case e.Dynamic >= 0:
 			status.Kind = "dynamic"
+		case g.manifest.LiveOf(e.Name) != nil:
+			status.Kind = "live"
 		}
 		if e.Dynamic >= 0 {
 			n, err := l.count(ctx, g, e)

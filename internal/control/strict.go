@@ -2,46 +2,14 @@ package control
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/hostfacts"
 	"github.com/floodwall/floodwall/internal/manifest"
 )
-
-// looseFile says whether conntrack takes a packet from the middle of a TCP connection that it does not know for one of a
-// connection. While SYNPROXY stands in front of a service it must not: the packet that brings a cookie back would be
-// taken for that, and go on to a server that knows nothing of it.
-const looseFile = "/proc/sys/net/netfilter/nf_conntrack_tcp_loose"
-
-// loose is what looseFile says, nil when there is no conntrack.
-func loose() (*int, error) {
-	text, err := os.ReadFile(looseFile)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("whether conntrack is strict: %w", err)
-	}
-	n, err := strconv.Atoi(strings.TrimSpace(string(text)))
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", looseFile, err)
-	}
-	return &n, nil
-}
-
-func setLoose(n int) error {
-	if err := os.WriteFile(looseFile, []byte(strconv.Itoa(n)), 0o644); err != nil {
-		return fmt.Errorf("setting whether conntrack is strict: %w", err)
-	}
-	return nil
-}
 
 // warnStrict notes what a strict conntrack does to connections from before it.
 func (p *planned) warnStrict() {
@@ -57,14 +25,14 @@ func (p *planned) warnStrict() {
 // beStrict makes conntrack strict. What the host had is in the state before that, where it is found however this process
 // ends.
 func beStrict(state *datapath.State) error {
-	was, err := loose()
+	was, err := hostfacts.Loose()
 	if was == nil || *was == 0 || err != nil {
 		return err
 	}
 	if err := state.KeepSetting([]byte(strconv.Itoa(*was))); err != nil {
 		return err
 	}
-	return setLoose(0)
+	return hostfacts.SetLoose(0)
 }
 
 // strictFor makes conntrack strict when one of the generations that remain needs that, and else what the host had it be.
@@ -78,9 +46,9 @@ func strictFor(state *datapath.State, remain ...*manifest.Manifest) error {
 	}
 	n, err := strconv.Atoi(string(was))
 	if err != nil {
-		return fmt.Errorf("what %s was: %w", looseFile, err)
+		return fmt.Errorf("what %s was: %w", hostfacts.LooseFile, err)
 	}
-	if err := setLoose(n); err != nil {
+	if err := hostfacts.SetLoose(n); err != nil {
 		return err
 	}
 	return state.ForgetSetting()

@@ -3,6 +3,6 @@
 // of what runs, each through internal/control, and an Event for each.
 //
 // Read watch.go first: Watch starts the tasks. Each has a file: repairer.go puts back what others remove, bandetector.go bans
-// sources that exceed limits (bannews.go says so, one line a second), placer.go moves rules to where they cost least
+// sources that exceed limits (bannews.go says so, one line a second), feeder.go fetches lists and exchanges sets, placer.go moves rules to where they cost least
 // (decider.go says when).
 package daemon

@@ -140,7 +140,8 @@ func known(name string) bool {
 	name = strings.TrimSuffix(name, passingSuffix)
 	_, generation := generationNumber(name)
 	_, trial := trialNumber(name)
-	return generation || trial || name == dirLinks || isSide(Mode(name)) || name == pinNamespace || name == pinAlive || name == pinSetting
+	_, renewal := renewalNumber(name)
+	return generation || trial || renewal || name == dirLinks || isSide(Mode(name)) || name == pinNamespace || name == pinAlive || name == pinSetting
 }
 
 // remove removes what is ours in the state directory, and the directory when nothing else is in it.
@@ -161,6 +162,11 @@ func (s *State) remove() error {
 	errs = append(errs, err)
 	for _, n := range onTrial {
 		errs = append(errs, s.removeTrial(n))
+	}
+	renewals, err := s.renewals()
+	errs = append(errs, err)
+	for _, n := range renewals {
+		errs = append(errs, s.dropRenewal(n))
 	}
 	numbers, err := s.generations()
 	errs = append(errs, err)

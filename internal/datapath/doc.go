@@ -12,6 +12,7 @@
 //	                      services on this host
 //	egress/NUMBER         that of the program for what leaves, when the policy has a guard
 //	generation-N/         program, maps and counters of a generation, and its manifest
+//	renewal-N/            while the lists of generation N are exchanged: what takes the place of generation-N
 //	trial-N/              while generation N is on trial: what runs in its place, and the deadline
 //
 // The generation that runs is the one whose program the links hold: there is no second record that could disagree

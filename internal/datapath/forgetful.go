@@ -1,6 +1,10 @@
 package datapath
 
-import "github.com/floodwall/floodwall/internal/ethtool"
+import (
+	"fmt"
+
+	"github.com/floodwall/floodwall/internal/ethtool"
+)
 
 // Forgetful reports whether a device's driver ceases to run XDP while the kernel holds the program to be attached. vmxnet3 of
 // Linux 6.12 does so each time that the device is set up again, or that its MTU changes: all packets pass, and nothing is counted
@@ -13,4 +17,13 @@ func Forgetful(device string) bool {
 	defer c.Close()
 	driver, err := c.Driver(device)
 	return err == nil && driver == "vmxnet3"
+}
+
+// Forgets says what becomes of XDP on a device whose driver does not keep to it.
+func (to Attachment) Forgets() string {
+	const what = "device %s: its driver, vmxnet3, ceases to run XDP when the device was down or its MTU has changed, "
+	if to.Mode == Native {
+		return fmt.Sprintf(what+"and then nothing is filtered: --mode auto or generic, or apply again after `floodwall unload`", to.Device)
+	}
+	return fmt.Sprintf(what+"so the mode is generic, which costs several times as much a packet", to.Device)
 }

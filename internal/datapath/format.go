@@ -71,12 +71,12 @@ func (e *FormatError) Hint() string {
 // pinFormats has the formats of a generation's maps that are not 1, as JSON.
 const pinFormats = "formats"
 
-func (s *State) writeFormats(number int) error {
+func writeFormats(dir string) error {
 	text, err := json.Marshal(xdp.Formats())
 	if err != nil {
 		return err
 	}
-	return pinText(s.path(generationName(number), pinFormats), pinFormats, text)
+	return pinText(dir+"/"+pinFormats, pinFormats, text)
 }
 
 func (g *Generation) readFormats() error {

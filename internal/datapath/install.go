@@ -119,7 +119,7 @@ func (s *State) furnishGeneration(number int, p *Program, manifest []byte, befor
 		if err := p.pin(dir); err != nil {
 			return err
 		}
-		if err := s.writeFormats(number); err != nil {
+		if err := writeFormats(dir); err != nil {
 			return err
 		}
 	}

@@ -59,6 +59,17 @@ func (s *State) roles() (map[ebpf.ProgramID]role, error) {
 			}
 		}
 	}
+	renewals, err := s.renewals()
+	if err != nil {
+		return nil, err
+	}
+	for _, n := range renewals {
+		for _, pin := range []string{pinNative, pinLinear} {
+			if err := note(s.path(renewalName(n), pin), role{during: n, after: n}); err != nil {
+				return nil, err
+			}
+		}
+	}
 	return roles, nil
 }
 

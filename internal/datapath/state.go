@@ -97,12 +97,16 @@ func (s *State) prepare() error {
 	return nil
 }
 
-// enter is the first thing to do with the lock: another may have made the directory after OpenState looked.
+// enter is the first thing to do with the lock: another may have made the directory after OpenState looked, or have died.
 func (s *State) enter() error {
 	if s.create {
-		return s.furnish()
+		if err := s.furnish(); err != nil {
+			return err
+		}
+	} else if err := s.checkNamespace(); err != nil {
+		return err
 	}
-	return s.checkNamespace()
+	return s.endRenewals()
 }
 
 // RemoveIfEmpty removes the directory of an instance that has nothing loaded, no records and no setting to restore. The

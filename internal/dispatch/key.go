@@ -81,7 +81,7 @@ func portsOf(r *ir.Rule, f packet.Field) (values [2][]span, ok bool) {
 func addressesOf(sets []ir.Set, m ir.AddrMatch) (values [2][]span, ok bool) {
 	size := 0
 	for _, i := range m.Sets {
-		if sets[i].Static == nil {
+		if sets[i].Fixed() == nil {
 			return values, false
 		}
 		size += sets[i].Static.Size()

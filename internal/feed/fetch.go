@@ -29,9 +29,12 @@ const (
 	longestWait  = 7 * 24 * time.Hour // that a server can ask for
 )
 
+// agent says who asks, so that those who publish lists can tell whom to write to.
+const agent = "floodwall (+https://github.com/floodwall/floodwall)"
+
 // Fetcher fetches lists. Its zero value has the limits above.
 type Fetcher struct {
-	Agent string        // of the User-Agent header
+	Agent string        // of the User-Agent header; "" is floodwall and the address of the project
 	Time  time.Duration // for all of a fetch; 0 is a minute
 	Bytes int64         // of a body; 0 is 128 MiB
 
@@ -67,7 +70,7 @@ func (f *Fetcher) get(ctx context.Context, address, etag, modified string, most 
 	if err != nil {
 		return nil, fail(true, "%v", err)
 	}
-	request.Header.Set("User-Agent", f.Agent)
+	request.Header.Set("User-Agent", orDefault(f.Agent, agent))
 	for name, value := range map[string]string{"If-None-Match": etag, "If-Modified-Since": modified} {
 		if value != "" {
 			request.Header.Set(name, value)

@@ -101,3 +101,12 @@ func (st Store) Accept(ctx context.Context, s Source) (accepted bool, err error)
 	}
 	return err == nil, st.about(s, err)
 }
+
+// Mark tells the copy of a source from those before and after it; "" when there is none.
+func (st Store) Mark(s Source) (string, error) {
+	c, err := readHead(st.file(s, copyFile))
+	if c == nil || errors.Is(err, errDamaged) {
+		return "", nil
+	}
+	return fmt.Sprintf("%d entries, %08x", c.Entries, c.Content), st.about(s, err)
+}

@@ -5,6 +5,8 @@ import (
 	"net/netip"
 
 	"github.com/vishvananda/netlink"
+
+	"github.com/floodwall/floodwall/internal/lifeline"
 )
 
 // OwnAddresses lists the addresses of all devices in this network namespace.
@@ -20,4 +22,24 @@ func OwnAddresses() ([]netip.Addr, error) {
 		}
 	}
 	return own, nil
+}
+
+// Lifeline is an address or prefix that this host cannot do without.
+type Lifeline struct {
+	Prefix netip.Prefix
+	Own    bool // it is an address of the host
+}
+
+// Lifelines lists what this host cannot do without: its own addresses, and those of its links, gateways, resolvers, DHCP servers
+// and sessions. What cannot be read is left out.
+func Lifelines() (list []Lifeline) {
+	own, _ := OwnAddresses()
+	for _, a := range own {
+		list = append(list, Lifeline{netip.PrefixFrom(a, a.BitLen()), true})
+	}
+	found, _ := lifeline.System.Find()
+	for _, p := range found {
+		list = append(list, Lifeline{p, false})
+	}
+	return list
 }

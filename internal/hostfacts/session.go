@@ -12,6 +12,14 @@ import (
 // Session is a connection over which the operator gives commands.
 type Session struct{ Client, Server netip.AddrPort }
 
+// Clients are where sessions come from.
+func Clients(sessions []Session) (list []netip.Prefix) {
+	for _, s := range sessions {
+		list = append(list, netip.PrefixFrom(s.Client.Addr(), s.Client.Addr().BitLen()))
+	}
+	return list
+}
+
 // Sessions finds the SSH session that this process belongs to: sshd says so in SSH_CONNECTION. sudo and su drop the
 // variable, so the processes above are asked too.
 func Sessions() []Session {

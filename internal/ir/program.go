@@ -65,10 +65,19 @@ func (v Verdict) String() string {
 // Set is a set of addresses that rules refer to by its index in Program.Sets.
 type Set struct {
 	Name    string     // of the policy; "" for addresses written in a rule
-	Static  *addrs.Set // the content, when it is fixed for the program's life
+	Static  *addrs.Set // the content, when it is fixed for the program's life, or as it was when the program was lowered
+	Live    bool       // Static is exchanged while the program runs, so nothing may be concluded from it
 	Dynamic *Dynamic   // or how it may be filled at run time
 	Entries int        // entries as the user counts them: one a line, an address, a prefix or a range
 	Max     int        // capacity in such entries
+}
+
+// Fixed is what the set holds as long as the program runs, nil when that changes.
+func (s *Set) Fixed() *addrs.Set {
+	if s.Live {
+		return nil
+	}
+	return s.Static
 }
 
 // Dynamic describes a set whose content changes while the program runs.

@@ -127,7 +127,7 @@ func (p *Program) refuses() bool {
 func (p *Program) matchesIPv6(r *Rule) bool {
 	onlyIPv4 := func(m AddrMatch) bool {
 		return !m.Not && !slices.ContainsFunc(m.Sets, func(i int) bool {
-			static := p.Sets[i].Static
+			static := p.Sets[i].Fixed()
 			return static == nil || static.Size() > len(static.V4())
 		})
 	}
@@ -167,4 +167,14 @@ func StructuralText(list []Structural) string {
 		parts = append(parts, fmt.Sprintf("%s (%s)", strings.Join(names[why], ", "), why))
 	}
 	return strings.Join(parts, "; ")
+}
+
+// AsksTags says which rule asks for VLAN tags, "" when none does.
+func (p *Program) AsksTags() string {
+	for _, r := range p.Rules {
+		if slices.ContainsFunc(r.Match, func(m Match) bool { return m.Field == packet.VLAN }) {
+			return fmt.Sprintf("rule %q asks for them", r.Name)
+		}
+	}
+	return ""
 }

@@ -1,7 +1,6 @@
 package manifest
 
 import (
-	"net/netip"
 	"slices"
 	"time"
 
@@ -35,7 +34,7 @@ func (m *Manifest) limits(p *ir.Program) {
 			}
 		}
 	}
-	if p.Never != nil && m.BanningRule() != "" {
+	if p.Never != nil && (m.BanningRule() != "" || slices.ContainsFunc(p.Sets, func(s ir.Set) bool { return s.Live })) {
 		m.Never = slices.Collect(p.Never.Prefixes())
 	}
 }
@@ -84,12 +83,10 @@ func (m *Manifest) BanningRule() string {
 	return ""
 }
 
-// NoteOperators notes who applied a policy that bans.
+// NoteOperators notes who applied a policy that bans, or that has lists which are fetched.
 func (m *Manifest) NoteOperators(sessions []hostfacts.Session) {
-	if m.BanningRule() == "" {
+	if m.BanningRule() == "" && len(m.Live) == 0 {
 		return
 	}
-	for _, s := range sessions {
-		m.Operators = append(m.Operators, netip.PrefixFrom(s.Client.Addr(), s.Client.Addr().BitLen()))
-	}
+	m.Operators = hostfacts.Clients(sessions)
 }

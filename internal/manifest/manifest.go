@@ -50,6 +50,9 @@ type Manifest struct {
 	// Operators are where the sessions come from that it was applied in, likewise.
 	Operators []netip.Prefix `json:"operators,omitempty"`
 
+	Live      []Live     `json:"live,omitempty"`       // sets whose content is exchanged
+	LimitKeys *LimitKeys `json:"limit_keys,omitempty"` // of its limits, where there are live sets
+
 	Placement string          `json:"placement,omitempty"` // the policy's word
 	Source    string          `json:"source,omitempty"`    // names what it was compiled from, where that is kept
 	Fixed     string          `json:"fixed,omitempty"`     // why its rules do not move while it runs

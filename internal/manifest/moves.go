@@ -42,7 +42,7 @@ func (m *Move) String() string {
 
 // Again has the manifest of a policy that runs already say since when, and what became of its rules.
 func (m *Manifest) Again(before *Manifest, move *Move) {
-	m.Applied, m.Source, m.Fixed = before.Applied, before.Source, before.Fixed
+	m.Applied, m.Source, m.Fixed, m.Live = before.Applied, before.Source, before.Fixed, before.Live
 	m.Moves = append(before.Moves[max(0, len(before.Moves)-mostMovesKept+1):len(before.Moves):len(before.Moves)], *move)
 }
 

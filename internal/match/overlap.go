@@ -40,7 +40,7 @@ func allowsFamily(sets []ir.Set, r *ir.Rule, family uint32) bool {
 // hasFamily reports whether a set can have addresses of a family.
 func hasFamily(s *ir.Set, family uint32) bool {
 	switch {
-	case s.Static == nil:
+	case s.Fixed() == nil:
 		return true
 	case family == packet.FamilyIPv4:
 		return len(s.Static.V4()) > 0
@@ -112,7 +112,7 @@ func setsOverlap(sets []ir.Set, a, b []int) bool {
 // mayOverlap compares the content of sets that never change, when that is quickly done.
 func mayOverlap(a, b *ir.Set) bool {
 	const quick = 64
-	if a.Static == nil || b.Static == nil || min(a.Static.Size(), b.Static.Size()) > quick {
+	if a.Fixed() == nil || b.Fixed() == nil || min(a.Static.Size(), b.Static.Size()) > quick {
 		return true
 	}
 	return a.Static.Overlaps(b.Static)

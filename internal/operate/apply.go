@@ -8,6 +8,7 @@ import (
 
 	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/datapath"
+	"github.com/floodwall/floodwall/internal/feed"
 	"github.com/floodwall/floodwall/internal/hostfacts"
 	"github.com/floodwall/floodwall/internal/plan"
 	"github.com/floodwall/floodwall/policy"
@@ -69,7 +70,7 @@ func (h Host) Apply(ctx context.Context, o Order) (*control.Applied, *policy.Pol
 	s.trial = trial
 	options := control.ApplyOptions{
 		Target: plan.Target(o.Target), Devices: o.Devices, Mode: datapath.Mode(o.Mode), DryRun: o.DryRun, Confirm: trial,
-		Boot: s.id(), Costs: h.Costs(), Read: s.verify,
+		Boot: s.id(), Costs: h.Costs(), Fetch: &feed.Fetcher{}, Read: s.verify,
 	}
 	if !o.Force {
 		options.Sessions = o.Sessions
@@ -100,6 +101,9 @@ func (h Host) Confirm(ctx context.Context) (control.Now, error) {
 func (h Host) Rollback(ctx context.Context) (control.Now, error) {
 	now, err := h.Instance.Rollback(ctx)
 	if err == nil {
+		if _, stale := h.SyncLists(ctx, true); stale != nil { // its lists are as they were when it ran last, which is better than none
+			h.Warn(stale)
+		}
 		err = h.rememberOr(ctx, now)
 	}
 	return now, err

@@ -12,6 +12,7 @@ import (
 	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/cost"
 	"github.com/floodwall/floodwall/internal/datapath"
+	"github.com/floodwall/floodwall/internal/feed"
 )
 
 // Host is an instance on this host, with the directory of what is kept over a reboot.
@@ -26,7 +27,7 @@ type Host struct {
 // NewHost is the instance of a directory in the BPF file system.
 func NewHost(bpffs, state string, warn func(error)) Host {
 	return Host{
-		Instance: control.Instance{Dir: bpffs, Bans: banlog.Open(state, bpffs, datapath.DefaultDir)},
+		Instance: control.Instance{Dir: bpffs, Bans: banlog.Open(state, bpffs, datapath.DefaultDir), Feeds: feed.InState(state)},
 		State:    state, Warn: warn, costs: new(costFile),
 	}
 }

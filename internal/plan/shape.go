@@ -71,7 +71,7 @@ func (pl *Plan) onlyIPv4(r *ir.Rule) bool {
 	}
 	return slices.ContainsFunc(slices.Concat(r.Src, r.Dst), func(m ir.AddrMatch) bool {
 		return !m.Not && !slices.ContainsFunc(m.Sets, func(i int) bool {
-			s := pl.Program.Sets[i].Static
+			s := pl.Program.Sets[i].Fixed()
 			return s == nil || s.Size() > len(s.V4())
 		})
 	})

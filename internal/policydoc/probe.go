@@ -12,6 +12,7 @@ import (
 	"github.com/floodwall/floodwall/internal/codegen/iptables"
 	"github.com/floodwall/floodwall/internal/codegen/netfilter"
 	"github.com/floodwall/floodwall/internal/control"
+	"github.com/floodwall/floodwall/internal/geo/geotest"
 	"github.com/floodwall/floodwall/internal/plan"
 )
 
@@ -43,6 +44,10 @@ func ask(text string, target plan.Target) (answer, error) {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
 			return answer{}, err
 		}
+	}
+	if err := geotest.Write(filepath.Join(dir, "GeoLite2-Country.mmdb"), geotest.Network{Prefix: "192.0.2.0/24", Country: "XX", ASN: 64500},
+		geotest.Network{Prefix: "198.51.100.0/24", Country: "YY"}); err != nil {
+		return answer{}, err
 	}
 	c, err := control.CompileSource(filepath.Join(dir, "policy.yaml"), []byte(text))
 	if err != nil {

@@ -28,6 +28,7 @@ const (
 	inWeb     = sets + "services: [{name: x, port: tcp/80, KEY}]"
 	inDNS     = sets + "services: [{name: x, port: [udp/53, tcp/53], KEY}]"
 	inSet     = "devices: [eth0]\nsets: {s: {KEY}}\nrules: [{name: x, from: $s, then: drop}]"
+	fetched   = "url: https://lists.example/drop.txt"
 	dropping  = sets + "default: drop\nKEY\n"
 )
 
@@ -53,11 +54,14 @@ var sections = []section{
 	},
 	{
 		title: "Sets", at: "$defs/set/anyOf/2", policy: inSet,
-		intro: "A set is a list of addresses, or a mapping with `file`, or a mapping with `dynamic` and `max`.",
+		intro: "A set is a list of addresses, or a mapping with one of `file`, `dynamic`, `url`, `country` and `asn`.",
 		beside: map[string]string{
 			"max":     with(inSet, "dynamic: true"),
 			"dynamic": with(inSet, "max: 10"),
 			"timeout": with(inSet, "dynamic: true, max: 10"),
+			"every":   with(inSet, fetched), "shrink": with(inSet, fetched), "grow": with(inSet, fetched), "format": with(inSet, fetched),
+			"sha256": with(inSet, fetched), "minisign": with(inSet, fetched),
+			"country": with(inSet, "db: GeoLite2-Country.mmdb"), "asn": with(inSet, "db: GeoLite2-Country.mmdb"), "db": with(inSet, "country: XX"),
 		},
 	},
 	{

@@ -29,10 +29,11 @@ type Ruleset struct {
 	Default string              `json:"default,omitempty"`
 	Checks  map[string]string   `json:"checks,omitempty"` // by the check's name
 	Sets    map[string]SetNames `json:"sets,omitempty"`   // by the policy's name; dynamic ones only
+	Live    map[string]SetNames `json:"live,omitempty"`   // likewise, those whose content is exchanged
 
 	Proxies map[int]netfiltergen.Proxy `json:"proxies,omitempty"` // the counters of SYNPROXY, by the number of the protection from 0 on
 
-	Fill map[string][]netfilter.Element `json:"-"` // what its dynamic sets begin with
+	Fill map[string][]netfilter.Element `json:"-"` // what its dynamic and live sets begin with
 }
 
 // Kind is the tool that loads a ruleset.
@@ -80,6 +81,9 @@ func OfNftables(p *ir.Program, n *nftables.Ruleset) *Ruleset {
 		if DynamicByName(&p.Sets[i]) {
 			out.Sets[p.Sets[i].Name] = SetNames{s.V4, s.V6, s.Nets4, s.Nets6}
 		}
+		if s.Live {
+			out.live(p.Sets[i].Name, s.V4, s.V6)
+		}
 	}
 	return out
 }
@@ -97,6 +101,9 @@ func OfIptables(p *ir.Program, x *iptables.Ruleset, name string) *Ruleset {
 	for i, s := range x.Sets {
 		if DynamicByName(&p.Sets[i]) {
 			out.Sets[p.Sets[i].Name] = SetNames{s.V4, s.V6, s.V4, s.V6}
+		}
+		if s.Live {
+			out.live(p.Sets[i].Name, s.V4, s.V6)
 		}
 	}
 	return out

@@ -35,6 +35,7 @@ type elements interface {
 	Insert(ctx context.Context, p *Ruleset, set string, e []netfilter.Element) error
 	Delete(ctx context.Context, p *Ruleset, set string, prefixes []netip.Prefix) error
 	Elements(ctx context.Context, p *Ruleset, set string) ([]netfilter.Element, error)
+	Exchange(ctx context.Context, p *Ruleset, content map[string][]netfilter.Element) error // of whole sets: all, or nothing
 }
 
 // switcher says which of two rulesets decides, and until when. internal/netfilter has the meaning of each method.

@@ -62,7 +62,7 @@ const (
 )
 
 func (f *familyBuilder) reach(set int) reach {
-	s := f.sets[set].Static
+	s := f.sets[set].Fixed()
 	switch {
 	case s == nil:
 		return reachSome

@@ -70,6 +70,7 @@ func (h Hook) String() string {
 type Set struct {
 	V4, V6  string        // names; "" where no rule uses the set
 	Dynamic bool          // filled at run time
+	Live    bool          // the input makes it without entries, which are exchanged while the rules decide
 	Timeout time.Duration // of an entry that is added to a dynamic set without one; 0 is for ever
 }
 

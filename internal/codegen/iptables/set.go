@@ -49,6 +49,8 @@ func (f *familyBuilder) makeSet(set int, name string) {
 	s := &f.sets[set]
 	if s.Dynamic != nil {
 		f.makeDynamic(s, name)
+	} else if s.Live {
+		fmt.Fprintf(&f.ipset, "%s\n", LiveSet(name, f.family == packet.FamilyIPv6, s.Static.Size()))
 	} else {
 		f.makeStatic(s.Static, name)
 	}
@@ -60,6 +62,7 @@ func (f *familyBuilder) makeSet(set int, name string) {
 	if s.Dynamic != nil {
 		made.Dynamic, made.Timeout = true, s.Dynamic.Timeout
 	}
+	made.Live = s.Live
 	f.out.Sets[set] = made
 }
 
@@ -109,12 +112,25 @@ func halves(p netip.Prefix) []netip.Prefix {
 	return []netip.Prefix{netip.PrefixFrom(p.Addr(), 1), netip.PrefixFrom(upper, 1)}
 }
 
+// LiveSet is the line that makes a set whose entries are exchanged, with space for so many. Its timeout, which no entry has,
+// tells those who verify the set that its entries change.
+func LiveSet(name string, six bool, entries int) string {
+	family := "inet"
+	if six {
+		family = "inet6"
+	}
+	return fmt.Sprintf("create %s hash:net family %s hashsize %d maxelem %d timeout 0", name, family, hashSize(entries), max(2*entries, 1<<16))
+}
+
 // create writes the line that makes a hash, with a bucket for about four of the entries that are expected.
 func (f *familyBuilder) create(name, kind string, expected, most int, more string) {
-	const least = 64 // IPSET_MIMINAL_HASHSIZE of the kernel
-	size := max(least, 1<<bits.Len(uint(expected/4)))
 	fmt.Fprintf(&f.ipset, "create %s %s family %s hashsize %d maxelem %d%s\n",
-		name, kind, [2]string{"inet", "inet6"}[f.family], size, max(most, 1), more)
+		name, kind, [2]string{"inet", "inet6"}[f.family], hashSize(expected), max(most, 1), more)
+}
+
+func hashSize(entries int) int {
+	const least = 64 // IPSET_MIMINAL_HASHSIZE of the kernel
+	return max(least, 1<<bits.Len(uint(entries/4)))
 }
 
 // portSet is the name of a set of ports, which serves both families and both protocols.

@@ -45,6 +45,7 @@ type Set struct {
 	V4, V6       string // addresses; of a set that never changes also prefixes and ranges
 	Nets4, Nets6 string // prefixes of a dynamic set, which must not overlap each other
 	Dynamic      bool
+	Live         bool // the script declares it without elements, which are exchanged while the table decides
 }
 
 // Empty reports whether there is nothing for netfilter to do.

@@ -178,6 +178,10 @@ func (s *setTable) tests(set int, field, rule string, family uint32, not bool) t
 		return append(ownWay("%s@%s", key, [...]string{names.V4, names.V6}[family]),
 			ownWay("%s@%s", key, [...]string{names.Nets4, names.Nets6}[family])...)
 	}
+	if s.program.Sets[set].Live {
+		names := s.use(set, rule)
+		return ownWay("%s@%s", key, [...]string{names.V4, names.V6}[family])
+	}
 	content := s.content(set)[family]
 	switch {
 	case len(content) == 0:

@@ -79,7 +79,9 @@ func (s *setTable) use(set int, rule string) Set {
 	}
 	var out Set
 	if s.program.Sets[set].Dynamic != nil {
-		out = Set{s.names.add(name + "-v4"), s.names.add(name + "-v6"), s.names.add(name + "-nets-v4"), s.names.add(name + "-nets-v6"), true}
+		out = Set{s.names.add(name + "-v4"), s.names.add(name + "-v6"), s.names.add(name + "-nets-v4"), s.names.add(name + "-nets-v6"), true, false}
+	} else if s.program.Sets[set].Live {
+		out = Set{V4: s.names.add(name + "-v4"), V6: s.names.add(name + "-v6"), Live: true}
 	} else {
 		c := s.content(set)
 		if len(c[packet.FamilyIPv4]) > 0 {
@@ -109,7 +111,9 @@ func (s *setTable) write(b *strings.Builder) {
 			continue
 		}
 		for family, name := range []string{names.V4, names.V6} {
-			if name != "" {
+			if names.Live {
+				fmt.Fprintf(b, "\tset %s {\n\t\ttype %s\n\t\tflags interval\n\t}\n\n", name, addressTypes[family])
+			} else if name != "" {
 				writeStatic(b, name, family, s.content(set)[family])
 			}
 		}

@@ -1,0 +1,144 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/floodwall/floodwall/internal/feed"
+	"github.com/floodwall/floodwall/internal/lists"
+	"github.com/floodwall/floodwall/internal/operate"
+)
+
+func feedsCommand(e *env) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "feeds",
+		Short: "lists that are fetched, and databases: their age and size, and what was removed of them",
+		Long: "Feeds shows the sets with url, country or asn of the policy that runs: how old they are, when they are fetched next,\n" +
+			"and what was removed of them and why.",
+		Example: "  floodwall feeds --json",
+		Args:    none,
+		RunE:    func(c *cobra.Command, _ []string) error { return feeds(c.Context(), e) },
+	}
+	e.jsonFlag(c)
+	refresh := &cobra.Command{
+		Use:   "refresh [SET...]",
+		Short: "fetch lists now, and exchange their sets",
+		Long: "Refresh fetches the lists of these sets, or of all, and exchanges the sets in the policy that runs.\n" +
+			"It needs no daemon. A server that asked to be left alone is not asked.",
+		Example: "  floodwall feeds refresh drop",
+		Args:    func(*cobra.Command, []string) error { return nil },
+		RunE:    func(c *cobra.Command, args []string) error { return refreshFeeds(c.Context(), e, args) },
+	}
+	e.jsonFlag(refresh)
+	accept := &cobra.Command{
+		Use:   "accept SET",
+		Short: "take the list that is held because it shrank or grew too much",
+		Long: "Accept takes a list that is held because it shrank or grew too much, and exchanges the set.\n" +
+			"`floodwall feeds` shows which lists are held.",
+		Example: "  floodwall feeds accept drop",
+		Args:    exactly(1, "SET, the name of a set with url"),
+		RunE:    func(c *cobra.Command, args []string) error { return acceptFeed(c.Context(), e, args[0]) },
+	}
+	e.jsonFlag(accept)
+	c.AddCommand(refresh, accept)
+	return c
+}
+
+func feeds(ctx context.Context, e *env) error {
+	h, err := e.host()
+	if err != nil {
+		return err
+	}
+	all, err := h.Feeds(ctx)
+	if err != nil {
+		return err
+	}
+	if e.json {
+		return e.printJSON(all)
+	}
+	t := newTable("set", "state", ">entries", "age", "next", "from")
+	for _, s := range all {
+		age, next := "-", "-"
+		if s.Checked != nil {
+			age = span(time.Since(*s.Checked))
+		}
+		if s.Next != nil {
+			next = span(max(time.Until(*s.Next), 0))
+		}
+		t.row(s.Set, string(s.State), count(s.Entries), age, next, s.From)
+	}
+	e.table(t)
+	for i := range all {
+		s := &all[i]
+		if s.Why != "" {
+			e.println("%s: %s", s.Set, s.Why)
+		}
+		if s.State == feed.StandsHeld {
+			e.println("%s: `floodwall feeds accept %s` takes the list of %s", s.Set, s.Set, things(s.Held, "entry", "entries"))
+		}
+		if text := s.Reasons(); text != "" {
+			e.println("%s: removed %s", s.Set, text)
+		}
+	}
+	return nil
+}
+
+func refreshFeeds(ctx context.Context, e *env, sets []string) error {
+	h, err := e.host()
+	if err != nil {
+		return err
+	}
+	done, err := h.RefreshFeeds(ctx, sets...)
+	if done == nil {
+		return err
+	}
+	return firstError(e.refreshed(done), err)
+}
+
+func acceptFeed(ctx context.Context, e *env, set string) error {
+	h, err := e.host()
+	if err != nil {
+		return err
+	}
+	accepted, done, err := h.AcceptFeed(ctx, set)
+	if err != nil {
+		return err
+	}
+	if !accepted {
+		return fmt.Errorf("set %q: no list is held", set)
+	}
+	return e.refreshed(done)
+}
+
+// refreshed says what became of lists.
+func (e *env) refreshed(done *operate.Refreshed) error {
+	if e.json {
+		return e.printJSON(done)
+	}
+	for _, set := range slices.Sorted(maps.Keys(done.Outcomes)) {
+		e.println("%s: %s%s", set, done.Outcomes[set], exchangedText(done.Exchanged, set))
+	}
+	for _, x := range done.Exchanged {
+		if done.Outcomes[x.Set] == "" {
+			e.println("%s%s", x.Set, exchangedText(done.Exchanged, x.Set))
+		}
+	}
+	if done.Later {
+		e.println("a policy is on trial: its sets are exchanged when the trial has ended")
+	}
+	return nil
+}
+
+func exchangedText(all []lists.Exchanged, set string) string {
+	for _, x := range all {
+		if x.Set == set {
+			return fmt.Sprintf(": %s in force, %s before", things(x.Entries, "entry", "entries"), count(x.Before))
+		}
+	}
+	return ""
+}

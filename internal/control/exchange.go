@@ -1,0 +1,191 @@
+package control
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	xdpgen "github.com/floodwall/floodwall/internal/codegen/xdp"
+	"github.com/floodwall/floodwall/internal/datapath"
+	"github.com/floodwall/floodwall/internal/hostfacts"
+	"github.com/floodwall/floodwall/internal/lists"
+	"github.com/floodwall/floodwall/internal/manifest"
+	"github.com/floodwall/floodwall/internal/netfilter"
+	"github.com/floodwall/floodwall/internal/plan"
+)
+
+// Live lists the sets of the policy that runs whose content is exchanged; none when nothing runs.
+func (in Instance) Live(ctx context.Context) (sets []manifest.Live, err error) {
+	err = in.reading(ctx, func(l *live) error {
+		sets = l.generations[0].manifest.Live
+		return nil
+	})
+	if errors.Is(err, datapath.ErrNotLoaded) {
+		err = nil
+	}
+	return sets, err
+}
+
+// SyncLists brings the sets of the policy that runs to their last good copies, and to the databases as they are now. Nothing else
+// of the policy changes: limits, connections, bans and counters go on. With all it looks at the content of all sets, else only
+// at those of which the copy or the database is another. It returns what has changed, and ErrChanged when another policy runs by now,
+// or one is on trial. A set that cannot be read stays as it is; the error says so, and the others are exchanged.
+func (in Instance) SyncLists(ctx context.Context, all bool) (done []lists.Exchanged, err error) {
+	var g *generation
+	err = in.reading(ctx, func(l *live) error {
+		if l.trial == nil && len(l.generations) == 1 {
+			g = l.generations[0]
+		}
+		return nil
+	})
+	if errors.Is(err, datapath.ErrNotLoaded) {
+		return nil, nil
+	}
+	if err != nil || g == nil || len(g.manifest.Live) == 0 {
+		return nil, err
+	}
+	next, errRead := lists.Changed(in.Feeds, g.manifest, all)
+	if len(next.Content) > 0 {
+		x := &exchange{g, next}
+		err = in.change(ctx, func(l *live) error { return x.run(context.WithoutCancel(ctx), l) })
+	}
+	if err != nil {
+		return nil, errors.Join(err, errRead)
+	}
+	return next.Done, errRead
+}
+
+// exchange is a change of the contents of sets of a generation.
+type exchange struct {
+	of *generation
+	*lists.Change
+}
+
+// run puts the contents into the kernel, if the generation that they were read for still runs. Netfilter is first, in one
+// transaction, and XDP follows. When a process dies in between, or XDP refuses, the manifest has the old contents: the next
+// exchange does the rest.
+func (x *exchange) run(ctx context.Context, l *live) error {
+	if l.trial != nil || len(l.generations) != 1 || l.generations[0].number != x.of.number ||
+		l.generations[0].manifest.Source != x.of.manifest.Source {
+		return ErrChanged
+	}
+	x.of = l.generations[0]
+	c, err := readSource(l.state, x.of)
+	if err == nil && c == nil {
+		err = errors.New("what the policy was compiled from is not kept: apply it again")
+	}
+	if err != nil {
+		return err
+	}
+	c = c.with(x.Applied(c.Program))
+	if err := x.netfilter(ctx, l, c); err != nil {
+		return err
+	}
+	m := *x.of.manifest
+	m.Live, m.Sets = x.Next, slices.Clone(m.Sets)
+	for i := range m.Sets {
+		if l := m.LiveOf(m.Sets[i].Name); l != nil {
+			m.Sets[i].Entries = l.Entries
+		}
+	}
+	var source []byte
+	if m.Source, source, err = sourceOf(c, c.found); err != nil {
+		return err
+	}
+	if x.of.program != nil {
+		return x.renew(l, c, &m, source)
+	}
+	text, err := json.Marshal(&m)
+	if err != nil {
+		return fmt.Errorf("manifest: %w", err)
+	}
+	return errors.Join(l.state.SetNote(x.of.number, datapath.NoteSource, source), l.state.SetManifest(x.of.number, text))
+}
+
+// netfilter exchanges the elements of the sets that rules in netfilter ask.
+func (x *exchange) netfilter(ctx context.Context, l *live, c *Compiled) error {
+	for _, p := range x.of.manifest.Rulesets {
+		all := p.LiveElements(c.Program)
+		elements := map[string][]netfilter.Element{}
+		for set := range x.Content {
+			names := p.Live[set]
+			for _, name := range names.Names() {
+				elements[name] = all[name]
+			}
+		}
+		if len(elements) == 0 {
+			continue
+		}
+		t, err := l.tool(ctx, p.Kind)
+		if err == nil {
+			err = t.Exchange(ctx, p, elements)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// renew generates the program for XDP with the new contents, and has it take the place of the old one, with all that it has
+// collected.
+func (x *exchange) renew(l *live, c *Compiled, m *manifest.Manifest, source []byte) error {
+	if err := x.of.foreign(); err != nil {
+		return err
+	}
+	forTarget, _ := plan.For(c.Program, m.Target)
+	program, numbers := m.Plan(forTarget).Only()
+	o := xdpgen.Options{QuestionKey: m.Key, Slots: make([]uint32, len(numbers)), Protect: c.found}
+	for i, rule := range numbers {
+		o.Slots[i] = m.Rules[rule].Slot
+	}
+	for _, g := range m.Guards {
+		o.GuardSlots = append(o.GuardSlots, g.Slot)
+	}
+	generated, err := xdpgen.Generate(program, o)
+	if err != nil {
+		return fmt.Errorf("%s: %w", m.File, err)
+	}
+	if generated.Egress && datapath.EgressSupported() != nil {
+		generated.Egress = false // as when it was applied
+	}
+	if keys := m.LimitKeys; keys != nil {
+		generated.Constants["limit_keys"], generated.Constants["limit_mix"] = keys.Sums, keys.Mix
+	}
+	m.Form = generated.Form
+	loaded, err := x.of.program.LoadRenewal(&generated.Image)
+	if err != nil {
+		return err
+	}
+	defer loaded.Close()
+	text, err := json.Marshal(m)
+	if err != nil {
+		return fmt.Errorf("manifest: %w", err)
+	}
+	err = l.state.Renew(x.of.number, loaded, text, map[datapath.Note][]byte{datapath.NoteSource: source})
+	if errors.Is(err, datapath.ErrNotSettled) {
+		return ErrChanged
+	}
+	return err
+}
+
+// liveSets settles the live sets of a policy that is about to be applied.
+func (in Instance) liveSets(c *Compiled, sessions []hostfacts.Session) *Compiled {
+	program, live := lists.Live(in.Feeds, c.Policy, c.Program, hostfacts.Clients(sessions))
+	if live == nil {
+		return c
+	}
+	out := c.with(program)
+	out.live = live
+	return out
+}
+
+// listsWaitFor says what lists that change wait for, "" when somebody watches or there are none.
+func (in Instance) listsWaitFor(live []manifest.Live) string {
+	if len(live) == 0 || in.hasDaemon() {
+		return ""
+	}
+	return fmt.Sprintf("set %q stays as it is while `floodwall daemon` does not run: start it, or call `floodwall feeds refresh` now and then", live[0].Set)
+}

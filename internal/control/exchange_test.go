@@ -1,0 +1,170 @@
+package control_test
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/floodwall/floodwall/internal/control"
+	"github.com/floodwall/floodwall/internal/feed"
+	feedlists "github.com/floodwall/floodwall/internal/lists"
+	"github.com/floodwall/floodwall/internal/plan"
+)
+
+// lists is a server of a list, and the policies that have it.
+type lists struct {
+	*ends
+	url  string
+	body atomic.Value // string
+	from feed.Source
+}
+
+// onLists runs a test on each target, and where XDP and netfilter both ask for the list.
+func onLists(t *testing.T, test func(*lists, way)) {
+	for _, w := range ways {
+		onEnds(t, w.name, func(e *ends) {
+			e.ip("link set lo up")
+			l := &lists{ends: e}
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, l.body.Load().(string)) }))
+			e.Cleanup(server.Close)
+			l.url = server.URL
+			e.Feeds = feed.Store{Dir: filepath.Join(e.TempDir(), "feeds")}
+			test(l, w)
+		})
+	}
+}
+
+// policy has the list, bans, and a limit of three packets.
+func (l *lists) policy(w way, url string) string {
+	late := ""
+	if w.beside {
+		late = "  - {name: late, from: $drop, proto: udp, port: 1001, placement: filter, then: drop}\n"
+	}
+	return fmt.Sprintf(`sets:
+  drop: {url: %q, shrink: 0%%}
+  bans: {dynamic: true, max: 100}
+rules:
+  - {name: banned, from: $bans, then: drop}
+  - {name: limited, proto: udp, port: 2001, over: {rate: 1/h, per: from, burst: 3}, then: drop}
+%s  - {name: listed, from: $drop, then: drop}
+`, url, late)
+}
+
+// serve has the list hold something else, and fetches it.
+func (l *lists) serve(body string) {
+	l.Helper()
+	l.body.Store(body)
+	if l.from.URL == "" {
+		l.from = feed.Source{Set: "drop", URL: l.url, Every: 12 * time.Hour, Grow: feed.DefaultGrow}
+	}
+	if _, err := l.Feeds.Refresh(l.Context(), &feed.Fetcher{}, l.from, true); err != nil {
+		l.Fatal(err)
+	}
+}
+
+func (l *lists) sync(want ...feedlists.Exchanged) {
+	l.Helper()
+	got, err := l.SyncLists(l.Context(), true)
+	if err != nil {
+		l.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		l.Errorf("exchanged (-want +got):\n%s", diff)
+	}
+}
+
+// through reports whether a packet from an address gets to a port.
+func (l *lists) through(from string, port int) bool {
+	l.Helper()
+	a, to := netip.MustParseAddr(from), "192.0.2.1"
+	if a.Is6() {
+		from, to = "["+from+"]", "[2001:db8::1]"
+	}
+	l.send(1, fmt.Sprintf("udp %s:5555 > %s:%d", from, to, port))
+	l.send(1, fmt.Sprintf("udp 192.0.2.9:5556 > 192.0.2.1:%d", markerPort))
+	if !l.arrives(markerPort, 10*time.Second) {
+		l.Fatalf("a packet to port %d, which nothing drops, does not arrive", markerPort)
+	}
+	return l.arrives(port, 20*time.Millisecond)
+}
+
+func (l *lists) want(when string, through map[string]bool) {
+	l.Helper()
+	for from, want := range through {
+		if got := l.through(from, 1000); got != want {
+			l.Errorf("%s: a packet from %s gets through: %t", when, from, got)
+		}
+		if got := l.through(from, 1001); got != want {
+			l.Errorf("%s: a packet from %s to the other port gets through: %t", when, from, got)
+		}
+	}
+}
+
+// An exchange of a list changes that list and nothing else: the generation, debts of limits, bans and counters stay.
+func TestExchange(t *testing.T) {
+	onLists(t, func(l *lists, w way) {
+		l.body.Store("9.9.9.1\n9.9.10.0/24\n2a00:1::/32\n192.0.2.9\n")
+		before := l.applyFetching(w)
+		l.want("at first", map[string]bool{"9.9.9.1": false, "9.9.10.7": false, "9.9.9.2": true})
+		l.block(control.Ban{Prefix: netip.MustParsePrefix("9.9.9.77/32"), For: control.Forever})
+		for i, want := range []bool{true, true, true, false} {
+			if got := l.through("9.9.9.5", 2001); got != want {
+				l.Errorf("packet %d of a limit of three gets through: %t", i, got)
+			}
+		}
+		counts := l.counts()
+		const rounds = 2
+		for round := range rounds {
+			l.serve("9.9.9.2\n9.9.11.0/24\n2a00:2::/32\n")
+			l.sync(feedlists.Exchanged{Set: "drop", Entries: 3, Before: 3})
+			l.sync()
+			l.want(fmt.Sprintf("exchanged, round %d", round), map[string]bool{"9.9.9.1": true, "9.9.10.7": true, "9.9.9.2": false, "9.9.11.3": false, "9.9.9.77": false})
+			if l.through("9.9.9.5", 2001) {
+				l.Error("the debt of a limit is forgotten")
+			}
+			l.serve("9.9.9.1\n9.9.10.0/24\n2a00:1::/32\n")
+			l.sync(feedlists.Exchanged{Set: "drop", Entries: 3, Before: 3})
+			l.want("exchanged back", map[string]bool{"9.9.9.1": false, "9.9.10.7": false, "9.9.9.2": true, "9.9.9.77": false})
+		}
+		after := l.counts()
+		dropped := func(c map[string]uint64) uint64 { return c["listed"] + c["late"] }
+		if dropped(after)-dropped(counts) != rounds*8 || after["banned"] != counts["banned"]+rounds*4 || after["limited"] != counts["limited"]+rounds {
+			l.Errorf("counters do not go on: %v after %v", after, counts)
+		}
+		s, err := l.Status(l.Context())
+		if err != nil || s.Generation != before.Generation || s.Sets[0].Entries != 3 {
+			l.Errorf("generation %d with %d entries, not %d with 3 (%v)", s.Generation, s.Sets[0].Entries, before.Generation, err)
+		}
+		// What took part in an exchange can be repaired, and is known to an apply and a rollback.
+		if r, err := l.Repair(l.Context()); err != nil || r.Any() {
+			l.Errorf("repaired %v, %v", r, err)
+		}
+		if _, err := l.try("rules: [{name: other, proto: udp, port: 2000, then: drop}]", control.ApplyOptions{Target: w.target}); err != nil {
+			l.Fatal(err)
+		}
+		if now, err := l.Rollback(l.Context()); err != nil || now.Generation != before.Generation && w.target == plan.TargetXDP {
+			l.Errorf("rollback: %+v, %v", now, err)
+		}
+		l.want("after the rollback", map[string]bool{"9.9.9.1": false, "9.9.9.2": true})
+		l.serve("9.9.9.2\n")
+		l.sync(feedlists.Exchanged{Set: "drop", Entries: 1, Before: 3})
+		l.want("exchanged after the rollback", map[string]bool{"9.9.9.1": true, "9.9.9.2": false})
+	})
+}
+
+func (l *lists) applyFetching(w way) *control.Applied {
+	l.Helper()
+	applied, err := l.try(l.policy(w, l.url), control.ApplyOptions{Target: w.target, Fetch: &feed.Fetcher{}})
+	if err != nil {
+		l.Fatal(err)
+	}
+	return applied
+}
