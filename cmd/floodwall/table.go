@@ -26,9 +26,13 @@ func (t *table) row(cells ...string) { t.rows = append(t.rows, cells) }
 
 // table prints a table, and nothing when it has no rows.
 func (u *ui) table(t *table) {
-	if len(t.rows) == 0 {
-		return
+	if len(t.rows) > 0 {
+		u.text(strings.Join(t.lines(), "\n") + "\n")
 	}
+}
+
+// lines are the head and the rows, aligned.
+func (t *table) lines() (lines []string) {
 	width := make([]int, len(t.head))
 	all := append([][]string{t.head}, t.rows...)
 	for _, row := range all {
@@ -36,7 +40,6 @@ func (u *ui) table(t *table) {
 			width[i] = max(width[i], utf8.RuneCountInString(cell))
 		}
 	}
-	var out strings.Builder
 	for _, row := range all {
 		var line strings.Builder
 		for i, cell := range row {
@@ -46,7 +49,7 @@ func (u *ui) table(t *table) {
 			}
 			line.WriteString(cell + pad + "  ")
 		}
-		out.WriteString(printable(strings.TrimRight(line.String(), " ")) + "\n")
+		lines = append(lines, printable(strings.TrimRight(line.String(), " ")))
 	}
-	u.text(out.String())
+	return lines
 }

@@ -52,24 +52,8 @@ func helpHint(c *cobra.Command) string {
 	return fmt.Sprintf("`%s --help` explains it", c.CommandPath())
 }
 
-// planned are the commands that are yet to come.
-var planned = map[string]bool{
-	"top": true,
-}
-
-// notSupported is the answer to what is known and cannot be done.
-type notSupported struct{ what, instead string }
-
-func (e *notSupported) Error() string { return e.what + " is not supported yet" }
-
-// Hint is what can be done.
-func (e *notSupported) Hint() string { return e.instead }
-
 // unknownCommand is the error about a word that is no command of c.
 func unknownCommand(c *cobra.Command, word string) error {
-	if planned[word] {
-		return &notSupported{what: fmt.Sprintf("command %q", word), instead: "`floodwall help` lists the commands that are"}
-	}
 	hint := "`floodwall help` lists the commands"
 	if near := c.SuggestionsFor(word); len(near) > 0 {
 		hint = fmt.Sprintf("did you mean %q? %s", near[0], hint)

@@ -44,6 +44,19 @@ func listText(words []string) string {
 	return "[" + strings.Join(words, ", ") + "]"
 }
 
+// ValueText writes a value of a field as the policy does; "none" says that a packet does not have the field.
+func ValueText(f packet.Field, v uint32) string {
+	switch {
+	case f == packet.Flags && v == packet.FlagsNone, (f == packet.DPort || f == packet.SPort) && v == packet.PortNone,
+		f == packet.ICMP && v == packet.ICMPNone:
+		return "none"
+	case f == packet.Flags:
+		value, _, _ := strings.Cut(policy.Flags{Value: uint8(v)}.String(), "/")
+		return value
+	}
+	return valueText(f, ir.Range{First: v, Last: v})
+}
+
 func valueText(f packet.Field, r ir.Range) string {
 	switch f {
 	case packet.DPort, packet.SPort:

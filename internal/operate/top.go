@@ -1,0 +1,256 @@
+package operate
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/floodwall/floodwall/internal/control"
+	"github.com/floodwall/floodwall/internal/sampling"
+	"github.com/floodwall/floodwall/internal/suggest"
+	"github.com/floodwall/floodwall/internal/talkers"
+)
+
+// Top is what came to this host in some seconds, and what the policy did with it.
+type Top struct {
+	Policy     string       `json:"policy"`
+	Generation int          `json:"generation"`
+	Target     string       `json:"target"`
+	Devices    []string     `json:"devices"`
+	Seconds    float64      `json:"seconds"`
+	Passed     Rate         `json:"passed"`
+	Dropped    Rate         `json:"dropped"`
+	Reasons    []ReasonRate `json:"reasons"`           // that counted packets in this time, the most frequent first
+	Samples    *Samples     `json:"samples,omitempty"` // nil when none could be taken
+	Warning    string       `json:"warning,omitempty"` // why
+}
+
+// Rate is packets and bits in a second.
+type Rate struct {
+	Packets float64 `json:"packets"`
+	Bits    float64 `json:"bits"`
+}
+
+// ReasonRate is what a rule, a check or the default decided, by its counter.
+type ReasonRate struct {
+	Name    string `json:"name"`
+	Verdict string `json:"verdict"`
+	Stage   string `json:"stage"`
+	Observe bool   `json:"observe,omitempty"`
+	Rate
+}
+
+// Samples is who and what is in the packets that came past XDP, by samples.
+type Samples struct {
+	Packets      int                 `json:"packets"` // that were looked at
+	OneIn        uint32              `json:"one_in"`  // of so many
+	Lost         uint64              `json:"lost"`    // that were drawn, and came faster than they were read
+	Sources      []Talker            `json:"sources"`
+	Destinations []Talker            `json:"destinations"`
+	Fields       map[string][]Talker `json:"fields"` // by the policy's key; values as a policy has them
+}
+
+// Talker is a prefix or a value with its part of the packets.
+type Talker struct {
+	Key     string  `json:"key"`
+	Packets float64 `json:"packets"` // a second
+	Share   float64 `json:"share"`
+	Error   float64 `json:"error"` // of packets and share, in percent of them: of sampling, with 95% confidence, and of counting in bounded memory
+}
+
+// Watch reads what comes again and again.
+type Watch struct {
+	host   Host
+	before *control.Status
+	at     time.Time
+	reader *sampling.Reader
+	lost   uint64
+	denied error // why there are no samples
+}
+
+// samplesEach is about how many samples a Watch takes each time.
+const samplesEach = 20_000
+
+// Watch begins to watch what runs. It returns datapath.ErrNotLoaded when nothing does.
+func (h Host) Watch(ctx context.Context) (*Watch, error) {
+	w := &Watch{host: h}
+	if err := w.look(ctx); err != nil {
+		return nil, err
+	}
+	return w, nil
+}
+
+// look reads the counters, and opens the devices anew when they changed.
+func (w *Watch) look(ctx context.Context) error {
+	s, err := w.host.Instance.Status(ctx)
+	if err != nil {
+		return err
+	}
+	if w.before == nil || w.before.Generation != s.Generation {
+		if err := w.Close(); err != nil {
+			return err
+		}
+		w.lost = 0
+		w.reader, w.denied = sampling.Open(deviceNames(s), 1)
+	}
+	w.before, w.at = s, time.Now()
+	return nil
+}
+
+func deviceNames(s *control.Status) (names []string) {
+	for _, d := range s.Devices {
+		names = append(names, d.Name)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// Next waits for a time, and returns what came in it. With another generation it begins anew.
+func (w *Watch) Next(ctx context.Context, span time.Duration) (*Top, error) {
+	before, at, generation := w.before, w.at, w.before.Generation
+	view, samples, err := w.sample(ctx, span)
+	if err != nil {
+		return nil, err
+	}
+	if err := w.look(ctx); err != nil {
+		return nil, err
+	}
+	if w.before.Generation != generation {
+		before, at = w.before, w.at.Add(-span)
+		samples = nil
+	}
+	t := &Top{
+		Policy: w.before.Policy, Generation: w.before.Generation, Target: string(w.before.Target), Devices: deviceNames(w.before),
+		Seconds: w.at.Sub(at).Seconds(), Reasons: []ReasonRate{},
+	}
+	t.count(before, w.before)
+	if w.denied != nil {
+		t.Warning = fmt.Sprintf("no samples: %v", w.denied)
+	} else if samples != nil {
+		t.Samples = samples
+		samples.fill(view, span)
+	}
+	return t, nil
+}
+
+// sample takes samples for a time. It chooses the share of the next ones by how many there were.
+func (w *Watch) sample(ctx context.Context, span time.Duration) (*talkers.View, *Samples, error) {
+	view := talkers.NewView()
+	if w.denied != nil {
+		select {
+		case <-time.After(span):
+		case <-ctx.Done():
+		}
+		return view, nil, ctx.Err()
+	}
+	s := &Samples{OneIn: w.reader.OneIn()}
+	n, err := take(ctx, w.reader, span, func(p sampling.Sample) {
+		sample := suggest.NewSample(p.Frame, p.Length)
+		view.Add(&sample.Packet)
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	lost, err := w.reader.Lost()
+	if err != nil {
+		return nil, nil, err
+	}
+	s.Packets, s.Lost, w.lost = int(view.Packets), lost-w.lost, lost
+	came := float64(uint64(n)+s.Lost) * float64(s.OneIn)
+	return view, s, w.reader.SetShare(uint32(min(math.MaxUint32/2, came/samplesEach)) + 1)
+}
+
+// count makes rates of two readings of the counters.
+func (t *Top) count(before, after *control.Status) {
+	old := map[string]control.RuleStatus{}
+	for _, r := range everything(before) {
+		old[r.Name] = r
+	}
+	for _, r := range everything(after) {
+		packets, bytes := increase(r.Packets, old[r.Name].Packets), increase(r.Bytes, old[r.Name].Bytes)
+		rate := Rate{float64(packets) / t.Seconds, 8 * float64(bytes) / t.Seconds}
+		switch {
+		case packets == 0:
+			continue
+		case r.Observe:
+		case r.Verdict == "pass":
+			t.Passed.add(rate)
+		default:
+			t.Dropped.add(rate)
+		}
+		t.Reasons = append(t.Reasons, ReasonRate{r.Name, r.Verdict, string(r.Stage), r.Observe, rate})
+	}
+	slices.SortStableFunc(t.Reasons, func(a, b ReasonRate) int { return cmp.Compare(b.Packets, a.Packets) })
+}
+
+func (r *Rate) add(more Rate) { r.Packets, r.Bits = r.Packets+more.Packets, r.Bits+more.Bits }
+
+// increase is how much a counter grew, which begins at 0 when its rule is new.
+func increase(now, before uint64) uint64 {
+	if now < before {
+		return now
+	}
+	return now - before
+}
+
+// everything that decides.
+func everything(s *control.Status) []control.RuleStatus {
+	return slices.Concat(s.Rules, s.Checks, []control.RuleStatus{s.Default, s.NotIP})
+}
+
+// heavyShare is the part of the samples from which on a prefix is listed.
+const heavyShare = 0.01
+
+// mostTalkers is how many of a kind are listed.
+const mostTalkers = 20
+
+func (s *Samples) fill(view *talkers.View, span time.Duration) {
+	talker := func(key string, packets, over uint64) Talker {
+		return Talker{
+			Key: key, Packets: float64(packets) * float64(s.OneIn) / span.Seconds(), Share: float64(packets) / float64(view.Packets),
+			Error: talkers.SamplingError(packets) + 100*float64(over)/float64(packets),
+		}
+	}
+	prefixes := func(h *talkers.Hierarchy) []Talker {
+		list := []Talker{}
+		for _, e := range h.Heavy(heavyShare) {
+			list = append(list, talker(e.Key.String(), e.Packets, e.Over))
+		}
+		slices.SortStableFunc(list, func(a, b Talker) int { return cmp.Compare(b.Packets, a.Packets) })
+		return list[:min(len(list), mostTalkers)]
+	}
+	s.Sources, s.Destinations, s.Fields = prefixes(view.From), prefixes(view.To), map[string][]Talker{}
+	for _, f := range talkers.Fields {
+		list := []Talker{}
+		for _, c := range view.Top(f, mostTalkers) {
+			if c.Packets > 0 && float64(c.Packets) >= heavyShare*float64(view.Packets) {
+				list = append(list, talker(suggest.ValueText(f, c.Key), c.Packets, c.Over))
+			}
+		}
+		s.Fields[f.String()] = list
+	}
+}
+
+// Close ends the watch.
+func (w *Watch) Close() error {
+	if w.reader == nil {
+		return nil
+	}
+	err := w.reader.Close()
+	w.reader = nil
+	return err
+}
+
+// Top watches for a time.
+func (h Host) Top(ctx context.Context, span time.Duration) (*Top, error) {
+	w, err := h.Watch(ctx)
+	if err != nil {
+		return nil, err
+	}
+	t, err := w.Next(ctx, span)
+	return t, errors.Join(err, w.Close())
+}
