@@ -55,6 +55,9 @@ func dump(p *policy.Policy) string {
 	for _, kind := range p.Untracked {
 		fmt.Fprintf(&b, "untracked %s\n", map[policy.Traffic]string{policy.Loopback: "loopback"}[kind])
 	}
+	if d := p.Daemon; d.Listen.IsValid() {
+		fmt.Fprintf(&b, "daemon listen=%s tls=%+v\n", d.Listen, d.TLS)
+	}
 	if p.Placement != "" {
 		fmt.Fprintf(&b, "placement %s\n", p.Placement)
 	}

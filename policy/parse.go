@@ -96,6 +96,7 @@ var topKeys = []key[Policy]{
 	{"never", place.spared},
 	{"boot", func(p place, to *Policy, v *node) { to.BootClosed = scalarOf(p, "boot", v, choice(bootWords)) }},
 	{"essential", place.essential},
+	{"daemon", place.daemon},
 	{"placement", func(p place, to *Policy, v *node) { to.Placement = scalarOf(p, "placement", v, readPlacement) }},
 }
 

@@ -27,6 +27,7 @@ type Policy struct {
 	Untracked []Traffic // what conntrack is kept away from, besides services
 	Placement Placement // of rules that have none of their own; "" is auto
 	Essential []Essential
+	Daemon    Daemon
 
 	// DHCPServers are those that the host knows where the policy runs, gateways among them. No key sets them.
 	DHCPServers []netip.Addr

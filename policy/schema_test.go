@@ -23,6 +23,8 @@ func TestSchemaHasTheKeys(t *testing.T) {
 		want []string
 	}{
 		{"properties", names(topKeys)},
+		{"properties/daemon/properties", names(daemonKeys)},
+		{"properties/daemon/properties/tls/properties", names(tlsKeys)},
 		{"$defs/checks/properties", checkNames()},
 		{"$defs/set/anyOf/2/properties", names(setKeys)},
 		{"$defs/rule/properties", names(ruleKeys)},

@@ -62,6 +62,6 @@ func runDaemon(ctx context.Context, e *env, run string) error {
 		Figures: []metrics.Part{metrics.Process(versionText(), banned)},
 	})
 	return daemon.Watch(ctx, h.Instance, h.Costs, report, func(ctx context.Context) error {
-		return listen.Serve(ctx, run, server)
+		return listen.Serve(ctx, run, server, h.DaemonSettings)
 	})
 }

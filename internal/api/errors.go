@@ -62,6 +62,12 @@ func statusOf(err error) int {
 	return http.StatusInternalServerError
 }
 
+// Refuse answers a request with an error.
+func Refuse(w http.ResponseWriter, r *http.Request, e *Error) {
+	c := &Call{request: r, out: w}
+	c.fail(e)
+}
+
 // failure is what is told of an error.
 func failure(err error) Failure {
 	list := operate.Problems(err)

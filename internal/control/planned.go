@@ -56,11 +56,16 @@ func (p *planned) record(context.Context) error {
 	m.AddProtections(p.compiled.Program, p.found)
 	m.NoteRouted(p.compiled.Program)
 	m.Choice, m.Devices, m.Boot, m.Mode = p.choice, p.devices(), p.options.Boot, p.options.Mode
+	if d := p.compiled.Policy.Daemon; d.Listen.IsValid() {
+		m.Daemon = &d
+	}
 	if p.move != nil {
+		m.Daemon = p.running.generation.manifest.Daemon
 		m.Mode = p.running.generation.manifest.Mode
 	}
 	p.manifest = m
 	p.note(p.in.bansWaitFor(m))
+	p.note(p.in.settingsWaitFor(m))
 	p.warnStrict()
 	return p.remember()
 }

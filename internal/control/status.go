@@ -134,8 +134,10 @@ func (in Instance) status(ctx context.Context, l *live) (s *Status, err error) {
 	if err := s.counters(ctx, l, g); err != nil {
 		return nil, err
 	}
-	if warning := in.bansWaitFor(m); warning != "" {
-		s.warn("%s", warning)
+	for _, warning := range []string{in.bansWaitFor(m), in.settingsWaitFor(m)} {
+		if warning != "" {
+			s.warn("%s", warning)
+		}
 	}
 	if err := s.limits(g); err != nil {
 		return nil, err

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/floodwall/floodwall/internal/addrs"
+	"github.com/floodwall/floodwall/policy"
 
 	xdpgen "github.com/floodwall/floodwall/internal/codegen/xdp"
 	"github.com/floodwall/floodwall/internal/datapath"
@@ -58,6 +59,8 @@ type Manifest struct {
 	Fixed     string          `json:"fixed,omitempty"`     // why its rules do not move while it runs
 	Since     *traffic.Sample `json:"since,omitempty"`     // what was counted before its rules were where they are
 	Moves     []Move          `json:"moves,omitempty"`     // the last ones
+
+	Daemon *policy.Daemon `json:"daemon,omitempty"` // what the daemon does while it runs; nil: nothing of its own
 
 	Protections []Protection `json:"protections,omitempty"`
 	Routed      []Routed     `json:"behind,omitempty"` // protected services behind this host

@@ -122,6 +122,11 @@ var sections = []section{
 		beside: map[string]string{"type": within(inDNS, "guard", "")},
 	},
 	{
+		title: "The daemon", at: "properties/daemon", policy: within("devices: [eth0]\nKEY\n", "daemon", ""),
+		intro:  "The keys of `daemon`. [The API](api.md) says what `listen` is for.",
+		beside: map[string]string{"tls": within("devices: [eth0]\nKEY\n", "daemon", "listen: \"192.0.2.1:9810\"")},
+	},
+	{
 		title: "Essential rules", at: "properties/essential", policy: within(dropping, "essential", ""),
 		intro: "`default: drop` adds these rules after the services. Each passes its packets up to a limit.",
 	},

@@ -7,11 +7,13 @@ import (
 	"net"
 	"net/http"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/floodwall/floodwall/internal/api"
+	"github.com/floodwall/floodwall/policy"
 )
 
 // How long a client may take. What it takes to read an answer is the API's.
@@ -26,7 +28,9 @@ const (
 const endWait = time.Second
 
 // Serve serves an API on the sockets of a directory, until ctx ends.
-func Serve(ctx context.Context, dir string, a *api.Server) error {
+//
+// It also serves what can be read on the address that settings tell, as long as they do.
+func Serve(ctx context.Context, dir string, a *api.Server, settings func(context.Context) (policy.Daemon, error)) error {
 	s, err := openSockets(dir)
 	if err != nil {
 		return err
@@ -39,17 +43,20 @@ func Serve(ctx context.Context, dir string, a *api.Server) error {
 	}
 	a.Note("serving " + filepath.Join(dir, ReadSocket) + " and " + filepath.Join(dir, ControlSocket))
 	ended := make(chan error, 2)
-	go func() { ended <- serve(ctx, s.read, a, api.FromReadSocket) }()
-	go func() { ended <- serve(ctx, s.control, a, api.FromControlSocket) }()
+	var following sync.WaitGroup
+	defer following.Wait()
+	following.Go(func() { follow(ctx, settings, a) })
+	go func() { ended <- serve(ctx, s.read, a.Handler(api.FromReadSocket)) }()
+	go func() { ended <- serve(ctx, s.control, a.Handler(api.FromControlSocket)) }()
 	err = <-ended
 	cancel()
 	return errors.Join(err, <-ended)
 }
 
 // serve answers on a listener until ctx ends.
-func serve(ctx context.Context, l net.Listener, a *api.Server, from api.Origin) error {
+func serve(ctx context.Context, l net.Listener, h http.Handler) error {
 	server := &http.Server{
-		Handler:           a.Handler(from),
+		Handler:           h,
 		ReadHeaderTimeout: headerTime,
 		ReadTimeout:       bodyTime,
 		IdleTimeout:       idleTime,

@@ -1,0 +1,195 @@
+package main
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"math/big"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/floodwall/floodwall/internal/api"
+)
+
+// listening writes a policy with a key `daemon`, and returns its path.
+func listening(t *testing.T, daemon string) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "policy.yaml")
+	text := "devices: [fw0]\ndefault: pass\nrules:\n  - {name: port7, proto: udp, port: 7, sample: 1/1, then: drop}\n"
+	if daemon != "" {
+		text += "daemon: {" + daemon + "}\n"
+	}
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// reachable reports whether somebody listens on an address of TCP.
+func reachable(address string) bool {
+	c, err := net.Dial("tcp", address)
+	if err == nil {
+		c.Close()
+	}
+	return err == nil
+}
+
+// TestAPILoopback has a policy with `daemon: {listen: …}`. All that can be read is there for who names this host; nothing can be
+// changed, and no packets are handed out. The daemon follows the policy to another port, and stops.
+func TestAPILoopback(t *testing.T) {
+	if !inside(t) {
+		return
+	}
+	if out := mustFloodwall(t, "apply", listening(t, "listen: 127.0.0.1:9810")); !strings.Contains(out, "nobody answers on 127.0.0.1:9810") {
+		t.Errorf("apply without a daemon:\n%s", out)
+	}
+	h := startDaemon(t)
+	waitFor(t, "an answer on 127.0.0.1:9810", func() bool { return reachable("127.0.0.1:9810") })
+	if reachable("192.0.2.1:9810") {
+		t.Error("it is reached by another address of the host")
+	}
+	for _, r := range api.Routes() {
+		method, path := questionOf(r)
+		request, err := http.NewRequest(method, "http://127.0.0.1:9810"+path, strings.NewReader("[]"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		request.Header.Set("Content-Type", "application/json")
+		response, err := http.DefaultClient.Do(request)
+		if err != nil {
+			t.Fatalf("%s %s: %v", method, path, err)
+		}
+		response.Body.Close()
+		if forbidden := response.StatusCode == http.StatusForbidden; forbidden != (r.Access != api.Read) {
+			t.Errorf("%s %s: status %d", method, path, response.StatusCode)
+		}
+	}
+	for host, want := range map[string]int{
+		"127.0.0.1:9810": 200, "localhost:9810": 200, "[::1]:9810": 200, "evil.example": 421, "evil.example:9810": 421, "192.0.2.1:9810": 421,
+	} {
+		request, _ := http.NewRequest(http.MethodGet, "http://127.0.0.1:9810/v1/health", nil)
+		request.Host = host
+		response, err := http.DefaultClient.Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response.Body.Close()
+		if response.StatusCode != want {
+			t.Errorf("Host %s: status %d, want %d", host, response.StatusCode, want)
+		}
+	}
+	mustFloodwall(t, "apply", listening(t, `listen: "[::1]:9811"`))
+	waitFor(t, "the other address", func() bool { return reachable("[::1]:9811") && !reachable("127.0.0.1:9810") })
+	mustFloodwall(t, "apply", listening(t, ""))
+	waitFor(t, "the end", func() bool { return !reachable("[::1]:9811") })
+	h.must(200, readSocket, "/v1/health")
+}
+
+// authority signs certificates.
+type authority struct {
+	*testing.T
+	dir  string
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+}
+
+// newAuthority makes one, whose certificate is in the file name.pem.
+func newAuthority(t *testing.T, dir, name string) *authority {
+	a := &authority{T: t, dir: dir}
+	a.cert, a.key = a.issue(name, &x509.Certificate{IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign})
+	return a
+}
+
+// issue makes a certificate with its key, in the files name.pem and name.key.
+func (a *authority) issue(name string, template *x509.Certificate) (*x509.Certificate, *ecdsa.PrivateKey) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	template.SerialNumber, template.Subject = big.NewInt(time.Now().UnixNano()), pkix.Name{CommonName: name}
+	template.NotBefore, template.NotAfter = time.Now().Add(-time.Hour), time.Now().Add(time.Hour)
+	parent, signer := a.cert, a.key
+	if parent == nil {
+		parent, signer = template, key
+	}
+	der, certErr := x509.CreateCertificate(rand.Reader, template, parent, &key.PublicKey, signer)
+	keyDER, keyErr := x509.MarshalPKCS8PrivateKey(key)
+	err = errors.Join(err, certErr, keyErr,
+		os.WriteFile(filepath.Join(a.dir, name+".pem"), pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600),
+		os.WriteFile(filepath.Join(a.dir, name+".key"), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER}), 0o600))
+	if err != nil {
+		a.Fatal(err)
+	}
+	cert, err := x509.ParseCertificate(der)
+	if err != nil {
+		a.Fatal(err)
+	}
+	return cert, key
+}
+
+// TestAPIRemote asks on an address that others reach, with a certificate of the right authority, of another one, and without. A renewed
+// certificate is served without a restart.
+func TestAPIRemote(t *testing.T) {
+	if !inside(t) {
+		return
+	}
+	dir := t.TempDir()
+	ours, foreign := newAuthority(t, dir, "ca"), newAuthority(t, dir, "foreign")
+	server := func() *x509.Certificate {
+		cert, _ := ours.issue("server", &x509.Certificate{IPAddresses: []net.IP{net.IPv4(192, 0, 2, 1)}})
+		return cert
+	}
+	server()
+	clients := x509.ExtKeyUsageClientAuth
+	ours.issue("client", &x509.Certificate{ExtKeyUsage: []x509.ExtKeyUsage{clients}})
+	foreign.issue("stranger", &x509.Certificate{ExtKeyUsage: []x509.ExtKeyUsage{clients}})
+	mustFloodwall(t, "apply", listening(t, "listen: 192.0.2.1:9810, tls: {cert: "+dir+"/server.pem, key: "+dir+"/server.key, client_ca: "+dir+"/ca.pem}"))
+	startDaemon(t)
+	waitFor(t, "an answer on 192.0.2.1:9810", func() bool { return reachable("192.0.2.1:9810") })
+	roots := x509.NewCertPool()
+	roots.AddCert(ours.cert)
+	asks := func(name, method, path string) (int, *x509.Certificate, error) {
+		config := &tls.Config{RootCAs: roots}
+		if name != "" {
+			cert, err := tls.LoadX509KeyPair(filepath.Join(dir, name+".pem"), filepath.Join(dir, name+".key"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			config.Certificates = []tls.Certificate{cert}
+		}
+		c := &http.Client{Timeout: time.Minute, Transport: &http.Transport{TLSClientConfig: config, DisableKeepAlives: true}}
+		request, _ := http.NewRequest(method, "https://192.0.2.1:9810"+path, nil)
+		response, err := c.Do(request)
+		if err != nil {
+			return 0, nil, err
+		}
+		response.Body.Close()
+		return response.StatusCode, response.TLS.PeerCertificates[0], nil
+	}
+	for _, name := range []string{"", "stranger"} {
+		if status, _, err := asks(name, http.MethodGet, "/v1/status"); err == nil {
+			t.Errorf("certificate %q: status %d", name, status)
+		}
+	}
+	if status, _, err := asks("client", http.MethodGet, "/v1/status"); status != 200 {
+		t.Errorf("with a certificate: status %d, %v", status, err)
+	}
+	if status, _, err := asks("client", http.MethodPost, "/v1/rollback"); status != 403 {
+		t.Errorf("a change with a certificate: status %d, %v", status, err)
+	}
+	renewed := server()
+	later := time.Now().Add(time.Minute)
+	if err := os.Chtimes(filepath.Join(dir, "server.pem"), later, later); err != nil {
+		t.Fatal(err)
+	}
+	if _, served, err := asks("client", http.MethodGet, "/v1/health"); err != nil || !served.Equal(renewed) {
+		t.Errorf("after the renewal: %v, certificate %v, want %v", err, served.SerialNumber, renewed.SerialNumber)
+	}
+}

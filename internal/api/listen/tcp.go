@@ -1,0 +1,148 @@
+package listen
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+	"time"
+
+	"github.com/floodwall/floodwall/internal/api"
+	"github.com/floodwall/floodwall/internal/datapath"
+	"github.com/floodwall/floodwall/internal/operate"
+	"github.com/floodwall/floodwall/policy"
+)
+
+// settingsLook is how often to look what the policy that runs says of the daemon.
+const settingsLook = time.Second
+
+// address is where the policy that runs wants to be answered: the server there, while there is one.
+type address struct {
+	wanted policy.Daemon
+	end    func()
+	warned string // the last reason why there is none
+}
+
+// follow serves on the address that the policy which runs names, and on another one when another policy runs, until ctx ends. What
+// goes wrong is a warning, and is tried again: the unix sockets go on.
+func follow(ctx context.Context, settings func(context.Context) (policy.Daemon, error), a *api.Server) {
+	var at address
+	defer at.close()
+	for {
+		wanted, err := settings(ctx)
+		if errors.Is(err, datapath.ErrNotLoaded) {
+			wanted, err = policy.Daemon{}, nil
+		}
+		if err == nil {
+			err = at.move(ctx, wanted, a)
+		}
+		at.warn(ctx, err, a)
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(settingsLook):
+		}
+	}
+}
+
+func (at *address) close() {
+	if at.end != nil {
+		at.end()
+		at.end = nil
+	}
+}
+
+// warn tells of an error once, until another one comes or it has gone.
+func (at *address) warn(ctx context.Context, err error, a *api.Server) {
+	text := ""
+	if err != nil && ctx.Err() == nil {
+		text = operate.Problems(err)[0].String()
+	}
+	if text != "" && text != at.warned {
+		a.Warn(text)
+	}
+	at.warned = text
+}
+
+// move serves where the policy wants it.
+func (at *address) move(ctx context.Context, wanted policy.Daemon, a *api.Server) error {
+	if at.wanted.Equal(wanted) && (at.end != nil || !wanted.Listen.IsValid()) {
+		return nil
+	}
+	at.close()
+	at.wanted = wanted
+	if !wanted.Listen.IsValid() {
+		return nil
+	}
+	l, err := listenTCP(wanted)
+	if err != nil {
+		return fmt.Errorf("listening on %s: %w", wanted.Listen, err)
+	}
+	from, guard := api.FromLoopback, func(h http.Handler) http.Handler { return ownHost(h, wanted.Listen.Addr()) }
+	if wanted.TLS != nil {
+		from, guard = api.FromRemote, func(h http.Handler) http.Handler { return h }
+	}
+	serving, cancel := context.WithCancel(ctx)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		if err := serve(serving, l, guard(a.Handler(from))); err != nil {
+			a.Warn(err.Error())
+		}
+	}()
+	at.end = func() {
+		cancel()
+		<-ended
+	}
+	a.Note(fmt.Sprintf("serving what can be read on %s", wanted.Listen))
+	return nil
+}
+
+func listenTCP(d policy.Daemon) (net.Listener, error) {
+	if d.TLS == nil && !d.Listen.Addr().IsLoopback() { // the policy's reader refuses that; a damaged manifest must not open it
+		return nil, errors.New("this address can be reached from elsewhere, and needs tls")
+	}
+	var config *tls.Config
+	if d.TLS != nil {
+		var err error
+		if config, err = tlsConfig(*d.TLS); err != nil {
+			return nil, err
+		}
+	}
+	l, err := net.Listen("tcp", d.Listen.String())
+	if err != nil || config == nil {
+		return l, err
+	}
+	return tls.NewListener(l, config), nil
+}
+
+// ownHost refuses requests for another host than this one: a web page whose name somebody makes an address of this host could
+// read the answers (DNS rebinding).
+func ownHost(h http.Handler, listen netip.Addr) http.Handler {
+	same := http.NewCrossOriginProtection().Handler(h)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !isOwn(r.Host, listen) {
+			api.Refuse(w, r, &api.Error{Status: http.StatusMisdirectedRequest, Text: fmt.Sprintf("the request is for host %q", r.Host),
+				Remedy: "ask by address, as http://127.0.0.1:9810, or for localhost"})
+			return
+		}
+		same.ServeHTTP(w, r)
+	})
+}
+
+// isOwn reports whether the header Host names this host.
+func isOwn(host string, listen netip.Addr) bool {
+	name, _, err := net.SplitHostPort(host)
+	if err != nil {
+		name = strings.Trim(host, "[]")
+	}
+	if strings.EqualFold(name, "localhost") {
+		return true
+	}
+	a, err := netip.ParseAddr(name)
+	return err == nil && (a == listen || a.IsLoopback())
+}

@@ -1,0 +1,75 @@
+package policy
+
+import (
+	"net/netip"
+	"path/filepath"
+)
+
+// Daemon says what `floodwall daemon` does while the policy runs.
+type Daemon struct {
+	Listen netip.AddrPort `json:"listen"`        // where it answers what can be read, beside its unix sockets; the zero value is nowhere
+	TLS    *TLS           `json:"tls,omitempty"` // nil: Listen is an address of this host alone
+}
+
+// Equal reports whether two say the same.
+func (d Daemon) Equal(o Daemon) bool {
+	same := d.Listen == o.Listen && (d.TLS == nil) == (o.TLS == nil)
+	return same && (d.TLS == nil || *d.TLS == *o.TLS)
+}
+
+// TLS are the files of a server that asks its clients for certificates, by their absolute paths.
+type TLS struct{ Cert, Key, ClientCA string }
+
+var daemonKeys = []key[Daemon]{
+	{"listen", func(p place, to *Daemon, v *node) { to.Listen = scalarOf(p, "listen", v, readListen) }},
+	{"tls", func(p place, to *Daemon, v *node) {
+		to.TLS = &TLS{}
+		in := p.in("tls")
+		seen := readKeys(in, "tls", v, tlsKeys, to.TLS)
+		for _, name := range names(tlsKeys) {
+			in.require(v, seen, name, "write tls: {cert: /etc/…, key: /etc/…, client_ca: /etc/…}")
+		}
+	}},
+}
+
+var tlsKeys = []key[TLS]{
+	{"cert", func(p place, to *TLS, v *node) { to.Cert = scalarOf(p, "cert", v, readAbsolute) }},
+	{"key", func(p place, to *TLS, v *node) { to.Key = scalarOf(p, "key", v, readAbsolute) }},
+	{"client_ca", func(p place, to *TLS, v *node) { to.ClientCA = scalarOf(p, "client_ca", v, readAbsolute) }},
+}
+
+// daemon reads what the daemon does.
+func (p place) daemon(to *Policy, v *node) {
+	p = p.in("daemon")
+	seen := readKeys(p, "daemon", v, daemonKeys, &to.Daemon)
+	listen := v.get("listen")
+	switch {
+	case seen == nil:
+	case listen == nil && seen["tls"]:
+		p.errorf(v.pos, "tls is of no use without listen").Hint = "say where to listen, as in listen: 192.0.2.1:9810"
+	case seen["tls"] || !to.Daemon.Listen.IsValid():
+	case !to.Daemon.Listen.Addr().IsLoopback():
+		p.errorf(listen.pos, "listen %s can be reached from elsewhere, and needs tls", to.Daemon.Listen).Hint =
+			"write listen: 127.0.0.1:9810, or add tls: {cert: …, key: …, client_ca: …}"
+	}
+}
+
+func readListen(text string) (netip.AddrPort, *flaw) {
+	const example = "write 127.0.0.1:9810, or \"[::1]:9810\""
+	a, err := netip.ParseAddrPort(text)
+	if err != nil {
+		return a, want("an address with a port", text).hintf(example)
+	}
+	if a.Port() == 0 || a.Addr().Zone() != "" {
+		return netip.AddrPort{}, want("an address with a port from 1 on, without a zone", text).hintf(example)
+	}
+	return a, nil
+}
+
+// readAbsolute reads the path of a file that is read long after the policy, wherever a copy of that is then.
+func readAbsolute(text string) (string, *flaw) {
+	if !filepath.IsAbs(text) {
+		return "", want("an absolute path", text).hintf("begin it with /")
+	}
+	return text, nil
+}
