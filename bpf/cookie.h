@@ -70,11 +70,23 @@ static __always_inline __u32 at_most(__u32 a, __u32 b)
 	return ((__u64)a - b - 1) >> 63;
 }
 
+/* The MSS of most SYNs, that of Ethernet in both families, and their places in stamped_mss. */
+enum {
+	USUAL_MSS4 = 1460,
+	USUAL_MSS6 = 1440,
+	USUAL_PLACE4 = 50,
+	USUAL_PLACE6 = 45,
+};
+
 /* The last entry of stamped_mss that is at most mss, or else the first. */
 static __always_inline __u32 stamped_index(__u32 mss)
 {
 	__u32 at = 0;
 
+	if (mss == USUAL_MSS4)
+		return USUAL_PLACE4;
+	if (mss == USUAL_MSS6)
+		return USUAL_PLACE6;
 #pragma unroll
 	for (__u32 step = 32; step; step /= 2)
 		at += at_most(stamped_mss[(at + step) & 63], mss) * step;

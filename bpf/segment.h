@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Segments of no connection, refused out of the generated entry: most of a flood of ACKs. What protect.h does with them after
- * parsing them into struct packet is done here with what the frame has, and with less than half of the instructions.
+ * Segments to a protected service, out of the generated entry: it has found that the frame is usual (internal/codegen/xdp/entry), and
+ * which protection it is for. Most of a flood of ACKs is refused with what the frame has, all else goes to protect() without
+ * the parsers, the classes and the rules of general().
  */
 #pragma once
 
@@ -14,13 +15,56 @@
 #include "protection.h"
 #include "synack.h"
 
-/* What the cookie of a segment is made of. */
-struct claim {
+/* A segment in a usual frame. */
+struct segment {
 	struct ends ends;
-	struct syn_options options;
-	__u32 seq;
-	__u32 ack;
+	struct tcphdr *tcp;
+	__u32 l4;     /* where the TCP header begins in the frame, */
+	__u32 length; /* and that of the IP packet */
+	__u32 left;   /* of which so much is the TCP header and what follows it */
 };
+
+/* Reads what stands before the TCP header, and the ports. Returns false for what the entry has not found to be usual. */
+static __always_inline bool read_segment(struct segment *s, void *data, void *end, bool v6)
+{
+	struct ethernet *eth = data;
+	struct ipv6hdr *six = (void *)(eth + 1);
+	struct iphdr *four;
+
+	s->l4 = sizeof(*eth);
+	if ((void *)(eth + 1) > end)
+		return false;
+	if (eth->type == bpf_htons(ETH_P_8021Q)) {
+		six = (void *)(eth + 1) + sizeof(struct vlan_tag);
+		s->l4 += sizeof(struct vlan_tag);
+	}
+	four = (void *)six;
+	s->ends.v6 = v6;
+	if (v6) {
+		if ((void *)(six + 1) + sizeof(struct tcphdr) > end)
+			return false;
+		s->ends.src.hi = high_half(&six->saddr);
+		s->ends.src.lo = low_half(&six->saddr);
+		s->ends.dst.hi = high_half(&six->daddr);
+		s->ends.dst.lo = low_half(&six->daddr);
+		s->tcp = (void *)(six + 1);
+		s->left = bpf_ntohs(six->payload_len);
+		s->length = s->left + sizeof(*six);
+		s->l4 += sizeof(*six);
+	} else {
+		if ((void *)(four + 1) + sizeof(struct tcphdr) > end)
+			return false;
+		s->ends.src.hi = s->ends.dst.hi = 0;
+		s->ends.src.lo = 0xffff00000000 | bpf_ntohl(four->saddr);
+		s->ends.dst.lo = 0xffff00000000 | bpf_ntohl(four->daddr);
+		s->tcp = (void *)(four + 1);
+		s->length = bpf_ntohs(four->tot_len);
+		s->left = s->length - sizeof(*four);
+		s->l4 += sizeof(*four);
+	}
+	s->ends.ports = (__u32)bpf_ntohs(s->tcp->source) << 16 | bpf_ntohs(s->tcp->dest);
+	return true;
+}
 
 /* Options of a segment that has timestamps alone, as RFC 7323, appendix A, wants them to stand. */
 struct usual_timestamps {
@@ -29,49 +73,20 @@ struct usual_timestamps {
 	__be32 tsecr;
 };
 
-/*
- * Reads what is behind the addresses. left is the length of the TCP header and its payload. Returns false for what is not usual:
- * other options than timestamps, or a header of which a part is missing.
- */
-static __always_inline bool read_claim(struct claim *c, struct tcphdr *tcp, void *end, __u32 left)
+/* Reads what a cookie needs. Returns false for other options than timestamps, and for a header of which a part is missing. */
+static __always_inline bool read_usual_timestamps(struct segment *s, void *end, struct syn_options *o)
 {
-	struct usual_timestamps *t = (void *)(tcp + 1);
+	struct usual_timestamps *t = (void *)(s->tcp + 1);
 
-	c->ends.ports = (__u32)bpf_ntohs(tcp->source) << 16 | bpf_ntohs(tcp->dest);
-	c->seq = bpf_ntohl(tcp->seq);
-	c->ack = bpf_ntohl(tcp->ack_seq);
-	c->options.timestamps = 0;
-	if (tcp->doff == sizeof(*tcp) / 4)
+	if (s->tcp->doff == sizeof(*s->tcp) / 4)
 		return true;
-	if (tcp->doff != (sizeof(*tcp) + sizeof(*t)) / 4 || left < sizeof(*tcp) + sizeof(*t) || (void *)(t + 1) > end ||
+	if (s->tcp->doff != (sizeof(*s->tcp) + sizeof(*t)) / 4 || s->left < sizeof(*s->tcp) + sizeof(*t) ||
+	    (void *)(t + 1) > end ||
 	    t->begin != bpf_htonl(OPTION_WORD(OPTION_NOP, OPTION_NOP, TCP_OPTION_TIMESTAMPS, 10)))
 		return false;
-	c->options.timestamps = 1;
-	c->options.tsecr = bpf_ntohl(t->tsecr);
+	o->timestamps = 1;
+	o->tsecr = bpf_ntohl(t->tsecr);
 	return true;
-}
-
-/* Reads a segment whose IP header the entry has found to be usual, and to have a TCP header behind it. */
-static __always_inline bool read_segment(struct claim *c, void *ip, void *end, bool v6)
-{
-	struct ipv6hdr *six = ip;
-	struct iphdr *four = ip;
-
-	c->ends.v6 = v6;
-	if (v6) {
-		if ((void *)(six + 1) + sizeof(struct tcphdr) > end)
-			return false;
-		c->ends.src.hi = high_half(&six->saddr);
-		c->ends.src.lo = low_half(&six->saddr);
-		c->ends.dst.hi = high_half(&six->daddr);
-		c->ends.dst.lo = low_half(&six->daddr);
-		return read_claim(c, (void *)(six + 1), end, bpf_ntohs(six->payload_len));
-	}
-	if ((void *)(four + 1) + sizeof(struct tcphdr) > end)
-		return false;
-	c->ends.src.lo = bpf_ntohl(four->saddr);
-	c->ends.dst.lo = bpf_ntohl(four->daddr);
-	return read_claim(c, (void *)(four + 1), end, bpf_ntohs(four->tot_len) - sizeof(*four));
 }
 
 /* Whether nothing but a cookie could have a segment of no flow pass: cookies are on, and this CPU may not ask the kernel. */
@@ -93,17 +108,44 @@ static __always_inline bool only_cookies(__u32 protection, __u64 now)
 __noinline __u32 refuse_segment(struct xdp_md *ctx, __u32 v6, __u32 protection, __u32 slot)
 {
 	void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
-	struct ethernet *eth = data;
-	void *ip = eth + 1;
-	struct claim c = {};
 	__u64 now = bpf_ktime_get_coarse_ns();
+	struct syn_options o = {};
+	struct segment s;
 
-	if (!only_cookies(protection, now) || (void *)(eth + 1) > end)
+	if (!only_cookies(protection, now) || !read_segment(&s, data, end, v6) || !read_usual_timestamps(&s, end, &o))
 		return false;
-	if (eth->type == bpf_htons(ETH_P_8021Q))
-		ip += sizeof(struct vlan_tag);
-	if (!read_segment(&c, ip, end, v6) || cookie_valid_for(&c.ends, c.seq, c.ack, &c.options, now))
+	if (cookie_valid_for(&s.ends, bpf_ntohl(s.tcp->seq), bpf_ntohl(s.tcp->ack_seq), &o, now))
 		return false;
 	count(DECISION(slot, VERDICT_PASS), end - data);
 	return true;
+}
+
+/*
+ * Counts a decision that has DECISION_PROTECTED, and does what protect() says of the packet, which carries no question. Returns an
+ * enum xdp_action. A function of its own to the verifier.
+ */
+__noinline int protect_segment(struct xdp_md *ctx, __u32 v6, __u32 decision)
+{
+	void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
+	struct packet p = {};
+	struct segment s;
+	__u32 header;
+
+	if (!read_segment(&s, data, end, v6))
+		return XDP_PASS;
+	header = s.tcp->doff * 4;
+	p.proto = IPPROTO_TCP;
+	p.family = s.ends.v6 & 1;
+	p.src = s.ends.src;
+	p.dst = s.ends.dst;
+	p.port = s.ends.ports & 0xffff;
+	p.sport = s.ends.ports >> 16;
+	p.flags = tcp_flags(s.tcp);
+	p.length = s.length;
+	p.bytes = end - data;
+	p.l4 = s.l4;
+	p.payload = header < sizeof(*s.tcp) || header > s.left ? 0 : s.l4 + header;
+	p.end = s.l4 + s.left;
+	count(decision, p.bytes);
+	return protect(ctx, &p, decision);
 }

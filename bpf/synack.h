@@ -123,12 +123,13 @@ static __always_inline bool read_timestamps(struct xdp_md *ctx, struct packet *p
 struct writer {
 	__be32 *at;
 	void *end;
+	bool roomy; /* a constant: there is space for all that is written */
 	__u64 sum;
 };
 
 static __always_inline void put_word(struct writer *w, __u32 word)
 {
-	if ((void *)(w->at + 1) <= w->end)
+	if (w->roomy || (void *)(w->at + 1) <= w->end)
 		*w->at = bpf_htonl(word);
 	w->at++;
 	w->sum += bpf_htonl(word);
@@ -170,9 +171,9 @@ static __always_inline void put_options(struct writer *w, struct syn_options *o)
 }
 
 /* What stands before the addresses. Returns the sum, which is that of IPv4's header so far. */
-static __always_inline __u64 put_ip(struct writer *w, struct packet *p, __u32 tcp)
+static __always_inline __u64 put_ip(struct writer *w, bool v6, __u32 tcp)
 {
-	if (p->family) {
+	if (v6) {
 		put_word(w, 6 << 28); /* no traffic class, no flow label */
 		put_word(w, tcp << 16 | IPPROTO_TCP << 8 | REPLY_TTL);
 		return 0;
@@ -198,6 +199,36 @@ static __always_inline void put_tcp(struct writer *w, struct packet *p, struct s
 }
 
 /*
+ * Makes the headers from IP on those of a SYN-ACK. Returns the length of the frame, 0 when there is no answer. The verifier has to see
+ * that nothing is written behind the end of the frame: where all that can be written has space, one comparison is enough. v6 and roomy
+ * are constants.
+ */
+static __always_inline __u32 write_syn_ack(void *data, void *end, struct packet *p, struct syn_ack *a, bool v6,
+					   bool roomy)
+{
+	__u32 l3 = ip_offset(data, end), l4 = l3 + (v6 ? sizeof(struct ipv6hdr) : sizeof(struct iphdr));
+	__u32 size = sizeof(struct tcphdr) + options_size(&a->options);
+	struct tcphdr *tcp = data + l4;
+	struct iphdr *ip = data + l3;
+	struct writer w = { .at = (void *)ip, .end = end, .roomy = roomy };
+	__u64 ip_sum;
+
+	if ((void *)tcp + (roomy ? SYN_ACK_MAX : sizeof(*tcp)) > end || l4 + size > (__u64)(end - data) ||
+	    !return_ethernet(data))
+		return 0;
+	ip_sum = put_ip(&w, v6, size);
+	w.sum = 0;
+	put_address(&w, p->dst, v6);
+	put_address(&w, p->src, v6);
+	ip_sum += w.sum;
+	put_tcp(&w, p, a, size);
+	tcp->check = checksum(w.sum);
+	if (!v6)
+		ip->check = checksum(ip_sum);
+	return l4 + size;
+}
+
+/*
  * Makes a SYN the SYN-ACK that answers it. Returns the length of the frame, which the caller cuts, or 0 when there is
  * none: to a frame to a group, and to one whose headers the driver has put into several pieces. Like ipv4_options a
  * global function.
@@ -205,30 +236,12 @@ static __always_inline void put_tcp(struct writer *w, struct packet *p, struct s
 __noinline __u32 make_syn_ack(struct xdp_md *ctx, struct packet *p, struct syn_ack *a)
 {
 	void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
-	struct writer w = { .end = end };
-	__u32 l3, l4, size;
-	__u64 ip_sum;
-	struct tcphdr *tcp;
-	struct iphdr *ip;
+	bool roomy;
 
 	if (!p || !a)
 		return 0;
-	size = sizeof(*tcp) + options_size(&a->options);
-	l3 = ip_offset(data, end);
-	l4 = l3 + (p->family ? sizeof(struct ipv6hdr) : sizeof(struct iphdr));
-	ip = data + l3;
-	tcp = data + l4;
-	if ((void *)(tcp + 1) > end || l4 + size > (__u64)(end - data) || !return_ethernet(data))
-		return 0;
-	w.at = (void *)ip;
-	ip_sum = put_ip(&w, p, size);
-	w.sum = 0;
-	put_address(&w, p->dst, p->family);
-	put_address(&w, p->src, p->family);
-	ip_sum += w.sum;
-	put_tcp(&w, p, a, size);
-	tcp->check = checksum(w.sum);
-	if (!p->family)
-		ip->check = checksum(ip_sum);
-	return l4 + size;
+	roomy = p->l4 + SYN_ACK_MAX <= (__u64)(end - data); /* what is sent begins there or before */
+	if (p->family)
+		return roomy ? write_syn_ack(data, end, p, a, true, true) : write_syn_ack(data, end, p, a, true, false);
+	return roomy ? write_syn_ack(data, end, p, a, false, true) : write_syn_ack(data, end, p, a, false, false);
 }

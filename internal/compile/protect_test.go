@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -47,6 +48,7 @@ type shield struct {
 	t     testing.TB
 	slots [ir.NumOutcomes]uint32
 	now   time.Duration
+	wire  bool // send frames as from the wire: without a question, which would give them the time of the test
 }
 
 func loadShield(t testing.TB, program *ir.Program) *shield {
@@ -102,20 +104,29 @@ type xdpContext struct{ Data, DataEnd, DataMeta, Ifindex, Queue, Egress uint32 }
 // send runs the program on a frame at the time of the test. The answer is the frame as the program left it.
 func (s *shield) send(frame []byte) (action uint32, answer []byte) {
 	s.t.Helper()
-	in := make([]byte, questionSize, questionSize+len(frame))
-	binary.NativeEndian.PutUint64(in, questionKey)
-	binary.NativeEndian.PutUint64(in[8:], uint64(s.now))
-	binary.NativeEndian.PutUint32(in[20:], act)
-	in = append(in, frame...)
-	options := ebpf.RunOptions{
-		Data: in, DataOut: make([]byte, len(in)+64), Repeat: 1,
-		Context: xdpContext{Data: questionSize, DataEnd: uint32(len(in))},
+	if s.wire {
+		return s.run(nil, frame)
+	}
+	question := make([]byte, questionSize)
+	binary.NativeEndian.PutUint64(question, questionKey)
+	binary.NativeEndian.PutUint64(question[8:], uint64(s.now))
+	binary.NativeEndian.PutUint32(question[20:], act)
+	return s.run(question, frame)
+}
+
+// run runs the program on a frame with a question in front, which may be empty.
+func (s *shield) run(question, frame []byte) (action uint32, answer []byte) {
+	s.t.Helper()
+	in := slices.Concat(question, frame)
+	options := ebpf.RunOptions{Data: in, DataOut: make([]byte, len(in)+64), Repeat: 1}
+	if len(question) > 0 {
+		options.Context = xdpContext{Data: uint32(len(question)), DataEnd: uint32(len(in))}
 	}
 	action, err := s.Native().Run(&options)
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	return action, options.DataOut[questionSize:]
+	return action, options.DataOut[len(question):]
 }
 
 // sendLine is send of a packet in the words of packet.Parse.

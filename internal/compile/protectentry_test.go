@@ -15,16 +15,6 @@ import (
 	"github.com/floodwall/floodwall/internal/xdp"
 )
 
-// What a frame without a question is, to the program: the generated entry may decide it.
-func (s *shield) pass(frame []byte) (action uint32) {
-	s.t.Helper()
-	action, err := s.Native().Run(&ebpf.RunOptions{Data: frame, Repeat: 1})
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	return action
-}
-
 // mayNotAsk has no CPU ask the kernel any more about packets of no connection: only the entry refuses these then.
 func (s *shield) mayNotAsk() {
 	s.t.Helper()
@@ -57,21 +47,15 @@ func (s *shield) both(want uint32, counted, line string) {
 	s.t.Helper()
 	frame := framesOf(s.t, line)[0].frame
 	before := s.ruled()
-	for _, by := range []struct {
-		name string
-		run  func() uint32
-	}{
-		{"entry", func() uint32 { return s.pass(frame) }},
-		{"general", func() uint32 { action, _ := s.send(frame); return action }},
-	} {
-		s.expect(by.name+": "+line, counted, func() {
-			if action := by.run(); action != want {
-				s.t.Errorf("%s: %s: XDP action %d, want %d", by.name, line, action, want)
+	for _, s.wire = range []bool{true, false} {
+		s.expect(fmt.Sprintf("%s, wire %t", line, s.wire), counted, func() {
+			if action, _ := s.send(frame); action != want {
+				s.t.Errorf("%s, wire %t: XDP action %d, want %d", line, s.wire, action, want)
 			}
 		})
 		after := s.ruled()
 		if after.Packets != before.Packets+1 || after.Bytes != before.Bytes+uint64(len(frame)) {
-			s.t.Errorf("%s: %s: the rule went from %v to %v, want one packet of %d bytes more", by.name, line, before, after, len(frame))
+			s.t.Errorf("%s, wire %t: the rule went from %v to %v, want one packet of %d bytes more", line, s.wire, before, after, len(frame))
 		}
 		before = after
 	}
@@ -86,7 +70,10 @@ func TestEntrySegments(t *testing.T) {
 		cookies(func(r route, o syn) {
 			s := loadShield(t, protecting(always()))
 			s.now = clock(t, unix.CLOCK_MONOTONIC) // as without a question
-			a, late := s.begin(r, o, port), s.begin(r, o, port+1000)
+			s.wire = true
+			a := s.begin(r, o, port)
+			s.wire = false
+			late := s.begin(r, o, port+1000)
 			s.mayNotAsk()
 			for bit := 0; bit < 32; bit += 5 {
 				for _, f := range forged(a, bit) {
@@ -94,19 +81,14 @@ func TestEntrySegments(t *testing.T) {
 				}
 			}
 			stray := strings.Split(a.String(), " . ")[0]
+			s.both(xdpTX, "answered 1", stray+" S tcpopts="+o.options()+vlan)
+			s.both(xdpTX, "answered 1", stray+" S"+vlan)
 			for _, shape := range []string{"P. tcpopts=mss:1460", ". doff=15", ". len=1500", "FP.", "R", "S.", "none"} {
 				s.both(xdpDrop, "invalid 1", stray+" "+shape+vlan)
 			}
 			for i, f := range []ack{a, late} { // proved by either path, and open for both from then on
-				s.expect(f.String(), "proved 1", func() {
-					frame := framesOf(t, f.String()+vlan)[0].frame
-					if i == 0 && s.pass(frame) != xdpPass {
-						t.Errorf("entry: %s is not passed", f)
-					}
-					if i == 1 {
-						s.send(frame)
-					}
-				})
+				s.wire = i == 0
+				s.must(xdpPass, "proved 1", "%s%s", f, vlan)
 				s.both(xdpPass, "", f.String()+vlan)
 				s.both(xdpPass, "", strings.Split(f.String(), " . ")[0]+" P. len=900"+vlan)
 			}

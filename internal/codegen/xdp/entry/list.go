@@ -113,20 +113,18 @@ func (s *section) rule(r *rule, later []rule, repeats bool, next string) (final 
 		return len(r.match) == 0
 	}
 	if r.protect {
-		s.onlyACK()
+		s.notQuestion(toGeneral) // which may have a time of its own
 	}
 	for _, t := range r.dynamic {
 		s.member(t, moved)
 	}
-	if r.protect {
-		s.open(r)
-	}
-	if len(r.over) > 0 {
+	switch {
+	case r.protect:
+		s.protected(r)
+	case len(r.over) > 0: // it has been asked whether the packet carries a question
 		s.exceeds(r, asks, moved)
-	}
-	if r.protect || len(r.over) > 0 { // both have asked whether the packet carries a question
 		s.decideAs(s.Decisions[r.number], notAsked)
-	} else {
+	default:
 		s.decide(s.Decisions[r.number])
 	}
 	if len(r.dynamic)+len(r.over) > 0 {

@@ -8,15 +8,6 @@ import (
 	"github.com/floodwall/floodwall/internal/xdp"
 )
 
-// onlyACK leads to general() unless the packet has ACK, and neither SYN, FIN nor RST. A question goes there, too, as it may have a time
-// of its own.
-func (s *section) onlyACK() {
-	const flagsRSTFIN = 0x05
-	s.flags(asm.R1)
-	s.Add(asm.And.Imm(asm.R1, flagsSYNACK|flagsRSTFIN), asm.JNE.Imm(asm.R1, flagsACK, toGeneral))
-	s.notQuestion(toGeneral)
-}
-
 // States of a flow (bpf/flow.h), a bit each.
 const (
 	flowProved      = 1 << 1
@@ -30,16 +21,43 @@ const (
 	flowOpen   = 1
 )
 
-// open goes on with a segment of an open connection, which protect() of bpf/protect.h passes, and drops one of no connection where it
-// can be told by its cookie that protect() would. Any other is left to general().
-func (s *section) open(r *rule) {
+// protected ends with what is done with a packet that a protection is for, and that carries no question: a segment of an open
+// connection passes, one of no connection is dropped where it can be told by its cookie that protect() of bpf/protect.h would, and any
+// other goes there.
+func (s *section) protected(r *rule) {
+	const flagsRSTFIN = 0x05
 	protection := s.Program.Rules[r.number].Protect - 1
-	found, open := &s.Handshakes[protection], s.newLabel()
-	states := int32(flowEstablished | flowLasting)
+	decision, found := s.Decisions[r.number], &s.Handshakes[protection]
+	open, other := s.newLabel(), s.newLabel()
+	s.flags(asm.R1)
+	s.Add(asm.And.Imm(asm.R1, flagsSYNACK|flagsRSTFIN), asm.JNE.Imm(asm.R1, flagsACK, other))
+	s.findFlow(found)
+	s.Add(asm.JEq.Imm(asm.R0, flowOpen, open))
+	if found.Method == ir.MethodHost {
+		s.Add(
+			asm.JEq.Imm(asm.R0, flowUnsure, other),
+			asm.Mov.Reg(asm.R1, context), asm.Mov.Imm(asm.R2, int32(s.family.value)),
+			asm.Mov.Imm(asm.R3, int32(protection)), asm.Mov.Imm(asm.R4, int32(found.Slots[ir.AckInvalid])),
+			asm.Call.Label(xdp.RefuseSegment),
+			asm.JEq.Imm(asm.R0, 0, other),
+		)
+		s.decideAs(xdp.Decision(decision>>8, uint8(ir.Drop)), notAsked) // in the slot of the rule, as after protect()
+	}
+	s.Mark(other)
+	s.Add(
+		asm.Mov.Reg(asm.R1, context), asm.Mov.Imm(asm.R2, int32(s.family.value)), asm.Mov.Imm(asm.R3, int32(decision)),
+		asm.Call.Label(xdp.ProtectSegment), asm.Return(),
+	)
+	s.Mark(open)
+	s.decideAs(xdp.Decision(decision>>8, uint8(ir.Pass)), notAsked)
+}
+
+// findFlow leaves in r0 what the table of flows says of the packet.
+func (s *section) findFlow(found *ir.Handshake) {
+	states, find := int32(flowEstablished|flowLasting), xdp.FindOpenFlow4
 	if found.Method != ir.MethodRouter { // SYNPROXY may not have started what is proved: judge_proved_behind()
 		states |= flowProved
 	}
-	find := xdp.FindOpenFlow4
 	if s.family.value == packet.FamilyIPv4 {
 		s.Add(asm.LoadMem(asm.R1, base, s.family.source, asm.DWord), asm.HostTo(asm.BE, asm.R1, asm.DWord)) // both addresses
 	} else {
@@ -52,21 +70,7 @@ func (s *section) open(r *rule) {
 		asm.LoadMem(asm.R2, base, s.family.l4, asm.Word), asm.HostTo(asm.BE, asm.R2, asm.Word), // both ports
 		asm.Mov.Imm(asm.R3, states),
 		asm.Call.Label(find),
-		asm.JEq.Imm(asm.R0, flowOpen, open),
 	)
-	if found.Method == ir.MethodHost {
-		s.Add(
-			asm.JEq.Imm(asm.R0, flowUnsure, toGeneral),
-			asm.Mov.Reg(asm.R1, context), asm.Mov.Imm(asm.R2, int32(s.family.value)),
-			asm.Mov.Imm(asm.R3, int32(protection)), asm.Mov.Imm(asm.R4, int32(found.Slots[ir.AckInvalid])),
-			asm.Call.Label(xdp.RefuseSegment),
-			asm.JEq.Imm(asm.R0, 0, toGeneral),
-		)
-		s.decideAs(xdp.Decision(s.Decisions[r.number]>>8, uint8(ir.Drop)), notAsked) // in the slot of the rule, as protect()
-	} else {
-		s.Add(asm.Ja.Label(toGeneral))
-	}
-	s.Mark(open)
 }
 
 // notQuestion jumps when the frame may carry a question.
