@@ -327,28 +327,32 @@ static __always_inline bool in_filter4(__u32 addr)
 	return table(filter4)[(block >> 6) & filter4_mask] >> (block & 63) & 1;
 }
 
-/*
- * The class of an IPv4 address, 0 when no set has it. A global function. Listed hosts are where there
- * is neither line nor background.
- */
+/* The class of an address that the filter may have. Listed hosts are where there is neither line nor background. */
+static __always_inline __u32 class_in_filter(__u32 addr)
+{
+	int class = have_lines4 ? class_by_line(addr) : -1;
+
+	if (class < 0 && have_background4)
+		class = table(background4)[addr >> 16] ?: -1;
+	if (class >= 0)
+		return class;
+	return hosts4_narrow || hosts4_wide ? class_of_host(addr) : 0;
+}
+
+/* The class of an IPv4 address, 0 when no set has it. A global function. */
 __noinline __u32 class4(__u32 addr)
 {
-	if (filter4_mask) {
-		if (in_filter4(addr)) {
-			int class = have_lines4 ? class_by_line(addr) : -1;
-
-			if (class >= 0)
-				return class;
-			if (have_background4) {
-				class = table(background4)[addr >> 16];
-				if (class)
-					return class;
-			}
-		} else if (filter4_hosts) {
-			return 0;
-		}
-	}
+	if (filter4_mask && in_filter4(addr))
+		return class_in_filter(addr);
+	if (filter4_mask && filter4_hosts)
+		return 0;
 	return hosts4_narrow || hosts4_wide ? class_of_host(addr) : 0;
+}
+
+/* The same of an address that the filter has: the generated entry asks it first. */
+__noinline __u32 class4_in_filter(__u32 addr)
+{
+	return class_in_filter(addr);
 }
 
 /* The hash of a prefix, whose seed the loader draws anew for each table. */

@@ -95,7 +95,8 @@ static __noinline enum kind parse(struct xdp_md *ctx, struct frame *f)
 	f->packet.fragment = FRAGMENT_NONE;
 	f->packet.l4 = f->packet.payload = f->packet.end = f->packet.exceeded = 0;
 	/* Kernels before 6.3 refuse to hand on what is not all written (commit 6715df8d5d24). */
-	f->packet.patterns = f->packet.condition = 0;
+	f->packet.condition = 0;
+	f->packet.patterns = ~0ULL; /* any may be there until they are searched */
 
 	ethertype = parse_ethernet(&c, f);
 	if (ethertype == bpf_htons(ETH_P_IP)) {
@@ -220,7 +221,8 @@ int floodwall(struct xdp_md *ctx)
 	__u64 used;
 
 	if (entry_calls) {
-		used = class4(0) + class6(0, 0) + is_member(0, 0, 0, 0) + charge_hash(0, 0, 0, 0, 0);
+		used = class4(0) + class4_in_filter(0) + class6(0, 0) + is_member(0, 0, 0, 0) +
+		       charge_hash(0, 0, 0, 0, 0);
 		used += find_open_flow4(0, 0, 0) + find_open_flow6(hash_addresses6(0, 0, 0, 0), 0, 0);
 		used += refuse_segment(ctx, 0, 0, 0) + protect_segment(ctx, 0, 0);
 		return answer_in_entry(ctx, used);

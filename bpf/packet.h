@@ -73,7 +73,7 @@ struct packet {
 	__u32 condition; /* that it asks for, with DECISION_CONDITIONAL */
 	__u32 flow_age;  /* seconds since its flow was noted, once flow_state() has found it */
 	__u32 reserved;
-	__u64 patterns; /* found in the payload, once SEEN_PATTERNS is set */
+	__u64 patterns; /* found in the payload, once SEEN_PATTERNS is set; before, all bits are set */
 	union {
 		struct charged charged;
 		struct { /* the same */

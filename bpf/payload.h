@@ -13,9 +13,10 @@ enum {
 	WINDOW_MAX = 1024, /* bytes of the payload that are searched */
 	PATTERN_MAX = 64,  /* bytes of a pattern */
 	PATTERNS_MAX = 64,
-	PLACES_MAX = 16, /* of one match */
-	PLACE_MAX = 16,  /* bytes of a place */
-	BLOCK = 16,      /* positions that are searched before the first look at the result */
+	PLACES_MAX = 16,  /* of one match */
+	PLACE_MAX = 16,   /* bytes of a place */
+	BLOCK = 16,       /* positions that are searched before the first look at the result, */
+	LEADS_BLOCK = 32, /* and where there are leads */
 	QUAD_SLOTS = 1 << 13,
 };
 
@@ -194,8 +195,6 @@ static __always_inline bool is_suspect(struct patterns *t, __u8 *block)
 	__u64 suspect = 0;
 
 	hide(block);
-	if (num_leads)
-		return (leads_at(block) | leads_at(block + 8)) != 0;
 #pragma unroll
 	for (__u32 i = 0; i < BLOCK; i++) {
 		suspect |= t->quads[quad_slot(quad_at(block + i))];
@@ -211,20 +210,49 @@ static __always_inline bool is_suspect(struct patterns *t, __u8 *block)
 	return suspect;
 }
 
-/* The first position from the given one on where a pattern may have its quad, or one past the end. */
+/* The beginning of the first block from a position on that may have a lead, or one past the end. */
+static __always_inline __u32 next_leads(struct window *w, __u32 at, __u32 length)
+{
+	for (int i = 0; i <= WINDOW_MAX / LEADS_BLOCK; i++) {
+		__u8 *text;
+
+		if (at >= length)
+			return WINDOW_MAX;
+		text = text_at(w, at);
+		hide(text);
+		if (leads_at(text) | leads_at(text + 8) | leads_at(text + 16) | leads_at(text + 24))
+			break;
+		at += LEADS_BLOCK;
+	}
+	return at;
+}
+
+/* The same of a block whose positions the table may know. */
+static __always_inline __u32 next_block(struct patterns *t, struct window *w, __u32 at, __u32 length)
+{
+	for (int i = 0; i <= WINDOW_MAX / BLOCK; i++) {
+		if (at >= length)
+			return WINDOW_MAX;
+		if (is_suspect(t, text_at(w, at)))
+			break;
+		at += BLOCK;
+	}
+	return at;
+}
+
+/*
+ * A position from the given one on, before which no pattern has its quad: one where a pattern may have it, or one past the end. What is
+ * searched is at most WINDOW_MAX bytes.
+ */
 __noinline __u32 next_suspect(struct window *w, __u32 at, __u32 length)
 {
 	struct patterns *t = all_patterns();
 
 	if (!w || !t)
 		return WINDOW_MAX;
-	for (int i = 0; i < WINDOW_MAX / BLOCK; i++) {
-		if (at >= length || at >= WINDOW_MAX)
-			return WINDOW_MAX;
-		if (is_suspect(t, text_at(w, at)))
-			break;
-		at += BLOCK;
-	}
+	at = num_leads ? next_leads(w, at, length) : next_block(t, w, at, length);
+	if (at >= length)
+		return WINDOW_MAX;
 	for (__u32 i = 0; i < BLOCK; i++) {
 		__u32 quad = quad_at(text_at(w, at));
 

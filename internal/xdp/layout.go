@@ -67,17 +67,18 @@ const Condition = "condition_holds"
 
 // C functions that the generated entry calls.
 const (
-	General        = "general"         // decides any frame: it takes the context, and returns the action
-	AnswerInEntry  = "answer_in_entry" // answers a question that the entry has decided
-	Class4         = "class4"          // the class of an IPv4 address in host byte order
-	Class6         = "class6"          // of an IPv6 address, in two halves in host byte order
-	ChargeHash     = "charge_hash"     // whether a limit is exceeded: by the hash of the prefixes, and what the limit says
-	FindOpenFlow4  = "find_open_flow4" // whether a TCP connection, by two IPv4 addresses in one word and its ports, has one of some states
-	FindOpenFlow6  = "find_open_flow6" // the same by the hash of two IPv6 addresses
-	Addresses6     = "hash_addresses6" // which this is, of their four halves
-	RefuseSegment  = "refuse_segment"  // refuses a segment of no connection: context, family, number of the protection, counter
-	ProtectSegment = "protect_segment" // does what a protection says of a segment: context, family, decision; it returns the action
-	IsMember       = "is_member"       // whether a dynamic set, by its number, has an address, in two halves, of a family
+	General        = "general"          // decides any frame: it takes the context, and returns the action
+	AnswerInEntry  = "answer_in_entry"  // answers a question that the entry has decided
+	Class4         = "class4"           // the class of an IPv4 address in host byte order
+	Class4InFilter = "class4_in_filter" // of one that the map Filter4 may have
+	Class6         = "class6"           // of an IPv6 address, in two halves in host byte order
+	ChargeHash     = "charge_hash"      // whether a limit is exceeded: by the hash of the prefixes, and what the limit says
+	FindOpenFlow4  = "find_open_flow4"  // whether a TCP connection, by two IPv4 addresses in one word and its ports, has one of some states
+	FindOpenFlow6  = "find_open_flow6"  // the same by the hash of two IPv6 addresses
+	Addresses6     = "hash_addresses6"  // which this is, of their four halves
+	RefuseSegment  = "refuse_segment"   // refuses a segment of no connection: context, family, number of the protection, counter
+	ProtectSegment = "protect_segment"  // does what a protection says of a segment: context, family, decision; it returns the action
+	IsMember       = "is_member"        // whether a dynamic set, by its number, has an address, in two halves, of a family
 )
 
 // DynamicAbsent is the offset in the record of a dynamic set of the words that say which addresses it has not, one for each
@@ -117,6 +118,9 @@ const (
 
 	First         = SrcClass + 44 // what tables are to look at, of their alternatives
 	NextCondition = First + 4     // the condition that they ask for
+
+	// FoundPatterns is of a number of 64 bits: the patterns that the payload has, a bit each. All are set until they are searched.
+	FoundPatterns = First + 16
 )
 
 // FieldOffset is the offset of a field's value in struct packet.

@@ -56,6 +56,9 @@ func TestStructPacket(t *testing.T) {
 			t.Errorf("member %s is at %d (there: %t), want %d", w.member, got, ok, w.offset)
 		}
 	}
+	if at := offsets["patterns"]; at != int(xdp.FoundPatterns) {
+		t.Errorf("member patterns is at %d, want %d", at, xdp.FoundPatterns)
+	}
 	for i, m := range s.Members[:len(want)] {
 		if size, err := btf.Sizeof(m.Type); err != nil || size != 4 || int(m.Offset.Bytes()) != 4*i {
 			t.Errorf("member %s has %d bytes at %d, %v, want 4 at %d", m.Name, size, m.Offset.Bytes(), err, 4*i)

@@ -60,6 +60,8 @@ var subjects = []subject{
 		flood("listed", func(g *guard) []netip.Addr { return g.list.Listed }),
 		flood("unlisted", func(g *guard) []netip.Addr { return g.list.Unlisted }),
 	}},
+	{patterns(1), []kind{dropped("pattern", long)}},
+	{patterns(64), []kind{dropped("patterns=64", long)}},
 	{policy(limitPolicy), []kind{
 		after("limit/within", rig.XDPPass, 1, udp4), after("limit/over", rig.XDPDrop, overLimit, udp4),
 	}},
@@ -98,6 +100,15 @@ func rules(n int, checks string) func(context.Context, *guard, func(*ebpf.Progra
 	return func(ctx context.Context, g *guard, use func(*ebpf.Program) error) error {
 		return policy("checks: "+checks+"\n"+lists.RulesPolicy(n))(ctx, g, use)
 	}
+}
+
+// patterns is the program of n rules that each ask for a text in the payload, none of which any packet has.
+func patterns(n int) func(context.Context, *guard, func(*ebpf.Program) error) error {
+	text := "default: drop\nchecks: off\nrules:\n"
+	for i := range n {
+		text += fmt.Sprintf("  - {name: p%d, proto: udp, payload: {contains: %q}, then: drop}\n", i, fmt.Sprintf("text%02d.example", i))
+	}
+	return policy(text)
 }
 
 // policy is the program of a policy, while it is in force.

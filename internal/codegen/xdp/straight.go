@@ -158,11 +158,29 @@ func (s *straight) rule(i int) {
 // decided decides as a rule says whose tests hold, unless its condition does not, which leads to next.
 func (s *straight) decided(i int, next string) {
 	if number, ok := s.conditions.of(i); ok {
+		s.searched(&s.program.Rules[i], next)
 		s.Add(asm.Mov.Reg(asm.R2, asm.R6), asm.Mov.Imm(asm.R3, int32(number)))
 		s.ask(straightContext)
 		s.Add(asm.JEq.Imm(asm.R0, 0, next))
 	}
 	s.Add(decided(s.decisions[i])...)
+}
+
+// searched jumps to next if the payload has been searched, and has none of the patterns that a rule asks for. The first rule that
+// asks has it searched, so those behind it mostly need no call.
+func (s *straight) searched(r *ir.Rule, next string) {
+	for _, m := range r.Payload {
+		patterns, _, _ := s.conditions.patterns.match(m)
+		if patterns == 0 || m.Not {
+			continue
+		}
+		s.Add(
+			asm.LoadMem(asm.R1, asm.R6, xdp.FoundPatterns, asm.DWord),
+			asm.LoadImm(asm.R2, int64(patterns), asm.DWord),
+			asm.And.Reg(asm.R1, asm.R2),
+			asm.JEq.Imm(asm.R1, 0, next),
+		)
+	}
 }
 
 // testMask jumps to next unless the address matches.

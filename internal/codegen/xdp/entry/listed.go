@@ -196,11 +196,13 @@ func (s *section) lookUp() bool {
 	}
 	s.firstByte(s.label("unlisted"))
 	s.Add(asm.LoadMem(asm.R1, base, s.family.source, asm.Word), asm.HostTo(asm.BE, asm.R1, asm.Word))
+	class := xdp.Class4
 	if s.Filter4.Mask != 0 {
+		class = xdp.Class4InFilter
 		s.Add(asm.Mov.Reg(asm.R4, asm.R1), asm.RSh.Imm(asm.R4, int32(s.Filter4.Shift)))
 		s.filter(asm.R4, s.Filter4.Mask, xdp.Filter4)
 	}
-	s.Add(asm.Call.Label(xdp.Class4))
+	s.Add(asm.Call.Label(class))
 	return true
 }
 
