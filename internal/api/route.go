@@ -59,6 +59,12 @@ func stream(path, summary, contentType string, access Access, serve func(*Call) 
 	return Route{Method: http.MethodGet, Path: path, Summary: summary, Access: access, Query: query, Type: contentType, serve: serve}
 }
 
+// shows is a route that takes other access.
+func (r Route) shows(what Access) Route {
+	r.Access = what
+	return r
+}
+
 // answers is a route of a stream whose answer is JSON.
 func (r Route) answers(result any) Route {
 	r.Result = result

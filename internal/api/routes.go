@@ -12,6 +12,8 @@ func Routes() []Route {
 		ask("/explain", "which verdict what runs gives a packet, and why: what `floodwall explain --live --json` prints", (*Call).explain),
 		stream("/capture", "packets that rules with `sample` hand out, as pcapng; one capture at a time", "application/x-pcapng", Packets,
 			(*Call).capture, captureQuery...),
+		read("/top", "what came in some seconds, and what the policy did with it: what `floodwall top --json` prints", (*Call).top, lookQuery...),
+		read("/suggest", "rules against what comes now and XDP passes, without a baseline", (*Call).suggest, lookQuery...).shows(Packets),
 		stream("/metrics", "figures for Prometheus", "text/plain", Read, (*Call).scrape),
 		stream("/events", "what happens, as server-sent events", "text/event-stream", Read, (*Call).events,
 			Parameter{Name: "after", Summary: "the number of the last event that the client has; the header Last-Event-ID says the same"}),

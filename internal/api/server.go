@@ -19,6 +19,7 @@ const prefix = "/v1"
 const (
 	maxStreams   = 16
 	maxQuestions = 2
+	maxLooks     = 2
 )
 
 // Parts are what the API answers from.
@@ -42,6 +43,7 @@ type Server struct {
 	streams   *slots // of clients that follow events
 	questions *slots // of packets
 	pages     *slots // of sets
+	looks     *slots // at traffic
 }
 
 // New makes a server with all routes.
@@ -51,6 +53,7 @@ func New(p Parts) *Server {
 		streams:   newSlots(maxStreams, "clients that follow events"),
 		questions: newSlots(maxQuestions, "questions about packets"),
 		pages:     newSlots(1, "pages of sets"),
+		looks:     newSlots(maxLooks, "looks at traffic"),
 	}
 	s.metrics = metrics.Handler(append([]metrics.Part{metrics.Running(s.status.get)}, p.Figures...)...)
 	return s

@@ -15,7 +15,7 @@ type Suggestion struct {
 	Policy   string `json:"policy"`
 	Attack   Source `json:"attack"`
 	Baseline Source `json:"baseline"`
-	*suggest.Result
+	suggest.Result
 }
 
 // Source is where samples are from.
@@ -40,12 +40,30 @@ type Search struct {
 
 // Suggest finds rules that a policy lacks against an attack.
 func (s Search) Suggest(ctx context.Context, c *control.Compiled) (*Suggestion, error) {
-	out := &Suggestion{Policy: c.Policy.File, Attack: Source{Files: []string{}}, Baseline: Source{Files: []string{}}}
+	return s.suggest(ctx, c.Policy.File, c.Devices(), suggest.Input{Program: c.Program, World: c.World(), Taken: names(c.Program)})
+}
+
+// Suggest finds rules against what comes now to the devices of the policy that runs, and what XDP passes of it. Of that policy it knows
+// the names only: what it drops in netfilter is taken for passed, and the rules do not say before which others they must stand.
+func (h Host) Suggest(ctx context.Context, s Search) (*Suggestion, error) {
+	status, err := h.Instance.Status(ctx)
+	if err != nil {
+		return nil, err
+	}
+	taken := map[string]bool{}
+	for _, r := range everything(status) {
+		taken[r.Name] = true
+	}
+	return s.suggest(ctx, status.Policy, deviceNames(status), suggest.Input{Program: &ir.Program{}, Taken: taken})
+}
+
+func (s Search) suggest(ctx context.Context, file string, devices []string, in suggest.Input) (*Suggestion, error) {
+	out := &Suggestion{Policy: file, Attack: Source{Files: []string{}}, Baseline: Source{Files: []string{}}}
 	var err error
 	if s.Attack != "" {
 		err = out.Attack.read(ctx, []string{s.Attack}, suggest.MostAttack, s.For)
 	} else {
-		err = out.Attack.sample(ctx, c.Devices(), suggest.MostAttack, s.For)
+		err = out.Attack.sample(ctx, devices, suggest.MostAttack, s.For)
 	}
 	if err != nil {
 		return nil, err
@@ -53,11 +71,13 @@ func (s Search) Suggest(ctx context.Context, c *control.Compiled) (*Suggestion, 
 	if err := out.Baseline.read(ctx, s.Baseline, suggest.MostGood, 0); err != nil {
 		return nil, err
 	}
-	out.Result, err = suggest.Find(suggest.Input{
-		Program: c.Program, World: c.World(), Taken: names(c.Program),
-		Attack: out.Attack.samples, Good: out.Baseline.samples, Collateral: s.Collateral,
-	})
-	return out, err
+	in.Attack, in.Good, in.Collateral = out.Attack.samples, out.Baseline.samples, s.Collateral
+	result, err := suggest.Find(in)
+	if err != nil {
+		return nil, err
+	}
+	out.Result = *result
+	return out, nil
 }
 
 // names are those of a program's rules.

@@ -1,0 +1,46 @@
+package api
+
+import (
+	"context"
+	"time"
+
+	"github.com/floodwall/floodwall/internal/operate"
+	"github.com/floodwall/floodwall/policy"
+)
+
+// The times over which traffic is looked at.
+const (
+	usualTop     = 2 * time.Second
+	usualSuggest = 5 * time.Second
+	maxLook      = 30 * time.Second
+)
+
+var lookQuery = []Parameter{{Name: "for", Summary: "look at the traffic for this time, as 5s; 30s at most"}}
+
+// top watches what comes. Each one takes samples, so few do at a time.
+func (c *Call) top(ctx context.Context) (*operate.Top, error) {
+	return look(c, ctx, usualTop, c.parts.Host.Top)
+}
+
+// suggest looks for rules. It knows no baseline: files of this host are not the client's to name.
+func (c *Call) suggest(ctx context.Context) (*operate.Suggestion, error) {
+	return look(c, ctx, usualSuggest, func(ctx context.Context, span time.Duration) (*operate.Suggestion, error) {
+		return c.parts.Host.Suggest(ctx, operate.Search{For: span})
+	})
+}
+
+// look runs what looks at traffic for the time that the query says.
+func look[R any](c *Call, ctx context.Context, usual time.Duration, fn func(context.Context, time.Duration) (R, error)) (result R, err error) {
+	span := usual
+	if text := c.request.URL.Query().Get("for"); text != "" {
+		if span, err = policy.ParseDuration(text); err != nil || span <= 0 || span > maxLook {
+			return result, badQuery("for", text, "a time of at most 30s, as 5s")
+		}
+	}
+	release, err := c.looks.wait(ctx)
+	if err != nil {
+		return result, err
+	}
+	defer release()
+	return fn(ctx, span)
+}
