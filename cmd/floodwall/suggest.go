@@ -1,15 +1,22 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/floodwall/floodwall/internal/control"
+	"github.com/floodwall/floodwall/internal/hostfacts"
 	"github.com/floodwall/floodwall/internal/operate"
 	"github.com/floodwall/floodwall/internal/suggest"
+	"github.com/floodwall/floodwall/policy"
 )
 
 // suggestFlags are the flags of suggest.
@@ -17,6 +24,8 @@ type suggestFlags struct {
 	search     operate.Search
 	live       bool
 	collateral string
+	write      string
+	apply      bool
 }
 
 func suggestCommand(e *env) *cobra.Command {
@@ -24,10 +33,10 @@ func suggestCommand(e *env) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "suggest POLICY --attack FILE|--live [--baseline FILE]",
 		Short: "find rules against an attack",
-		Long: "Suggest prints rules that match most packets of an attack and hardly any legitimate ones. It changes nothing.\n" +
+		Long: "Suggest prints rules that match most packets of an attack and hardly any legitimate ones. They only count.\n" +
 			"The attack is in a capture (pcap or pcapng), or with --live in what comes to the policy's devices now and XDP passes.",
 		Example: "  floodwall suggest policy.yaml --attack now.pcap --baseline yesterday.pcap\n" +
-			"  floodwall suggest policy.yaml --live --baseline yesterday.pcap",
+			"  floodwall suggest policy.yaml --live --baseline yesterday.pcap --write policy2.yaml --apply",
 		Args: exactly(1, "POLICY, a file"),
 		RunE: func(c *cobra.Command, args []string) error { return e.suggest(c, args[0], &f) },
 	}
@@ -36,12 +45,21 @@ func suggestCommand(e *env) *cobra.Command {
 	c.Flags().StringArrayVar(&f.search.Baseline, "baseline", nil, "capture `file` of legitimate traffic; may be given several times")
 	c.Flags().DurationVar(&f.search.For, "for", 0, "look at this `time` of the attack; by default at all of a capture, and 5s with --live")
 	c.Flags().StringVar(&f.collateral, "collateral", "0.1%", "the most of the baseline's packets that all rules together may match")
+	c.Flags().StringVar(&f.write, "write", "", "write POLICY with the rules to this new `file` in the same directory")
+	c.Flags().BoolVar(&f.apply, "apply", false, "apply what --write has written, on trial for 10m: the rules go by themselves unless confirmed")
 	e.jsonFlag(c)
 	return c
 }
 
+// suggested is the answer of suggest as JSON.
+type suggested struct {
+	*operate.Suggestion
+	Written string           `json:"written,omitempty"` // the file
+	Applied *control.Applied `json:"applied,omitempty"`
+}
+
 func (e *env) suggest(c *cobra.Command, file string, f *suggestFlags) error {
-	if err := f.check(c, e); err != nil {
+	if err := f.check(c, e, file); err != nil {
 		return err
 	}
 	compiled, err := e.compiled(c.Context(), file)
@@ -52,18 +70,87 @@ func (e *env) suggest(c *cobra.Command, file string, f *suggestFlags) error {
 	if err != nil {
 		return err
 	}
-	if e.json {
-		return e.printJSON(s)
+	if !e.json {
+		if err := e.printSuggestion(s); err != nil {
+			return err
+		}
 	}
-	return e.printSuggestion(s)
+	answer := suggested{Suggestion: s}
+	if f.write != "" && len(s.Rules) > 0 {
+		if err := writeSuggestion(file, f.write, s); err != nil {
+			return err
+		}
+		answer.Written = f.write
+	}
+	if f.apply && answer.Written != "" {
+		if answer.Applied, err = e.applySuggestion(c.Context(), f.write); err != nil {
+			return err
+		}
+	}
+	if e.json {
+		return e.printJSON(answer)
+	}
+	switch {
+	case answer.Applied != nil:
+		e.println("# %s is on trial for %s: `floodwall confirm` keeps the rules", f.write, suggestTrial)
+	case answer.Written != "":
+		e.println("# written to %s", f.write)
+	}
+	return nil
+}
+
+// suggestTrial is how long suggested rules are in force unless they are confirmed.
+const suggestTrial = "10m"
+
+// applySuggestion applies a policy to the target that one runs on, on trial.
+func (e *env) applySuggestion(ctx context.Context, file string) (*control.Applied, error) {
+	h, err := e.host()
+	if err != nil {
+		return nil, err
+	}
+	order := operate.Order{Policy: file, Target: string(control.TargetAuto), Confirm: suggestTrial, Sessions: hostfacts.Sessions()}
+	if running, err := h.Instance.Status(ctx); err == nil {
+		order.Target = string(running.Target)
+	}
+	applied, _, err := h.Apply(ctx, order)
+	return applied, err
+}
+
+// writeSuggestion writes a policy with the rules that it lacks to a new file.
+func writeSuggestion(from, to string, s *operate.Suggestion) (err error) {
+	text, err := os.ReadFile(from)
+	if err != nil {
+		return err
+	}
+	p, err := policy.Parse(from, text)
+	if err != nil {
+		return err
+	}
+	today := time.Now().Format(time.DateOnly)
+	added, err := suggest.Insert(string(text), p, s.Rules, func(r suggest.Rule) string {
+		return fmt.Sprintf("suggested %s: matches %s of the attack%s; remove it afterwards", today, shareText(r.Coverage), harmText(r.Collateral))
+	})
+	if err != nil {
+		return err
+	}
+	f, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(added)
+	return errors.Join(err, f.Close())
 }
 
 // check reads the flags.
-func (f *suggestFlags) check(c *cobra.Command, e *env) error {
+func (f *suggestFlags) check(c *cobra.Command, e *env, file string) error {
 	switch {
+	case f.apply && f.write == "":
+		return usagef(c, "name a new file beside POLICY with --write", "flag --apply: there is no policy with the rules to apply")
+	case f.write != "" && filepath.Dir(f.write) != filepath.Dir(file):
+		return usagef(c, "name a file beside POLICY", "flag --write: %s is in another directory, from which the files that POLICY names are not found", f.write)
 	case f.live && f.search.Attack != "":
 		return usagef(c, "take one of the two", "flags --live and --attack: the attack comes from one of them")
-	case f.live && !privileged():
+	case (f.live || f.apply) && !privileged():
 		return &privilegeError{commandLine: e.commandLine}
 	case f.search.Attack == "" && !f.live:
 		return usagef(c, "name a capture of the attack, as `tcpdump -i eth0 -w now.pcap` writes it, or look at what comes now with --live",
