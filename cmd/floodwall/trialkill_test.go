@@ -262,7 +262,7 @@ func TestKilledEnding(t *testing.T) {
 	}
 	var ends tally
 	kills := 0
-	onHosts(t, []layout{xdpAlone, companion, nftables, iptables}, testutil.Scaled(2, 5), func(h *trialHost) {
+	onHosts(t, []layout{xdpAlone, companion, nftables, iptables}, testutil.Scaled(1, 5), func(h *trialHost) {
 		for round := range testutil.Scaled(1, 30) {
 			ends.add(h.killEnding([]string{"confirm", "rollback", "rollback without a trial"}[(h.turn+round)%3]))
 		}

@@ -108,9 +108,9 @@ func (h *trialHost) kills(command string, steps int) int {
 	case testutil.Long():
 		return steps
 	case h.layout.name == companion.name && command == "apply":
-		return min(4, steps)
+		return min(3, steps)
 	}
-	return min(2, steps)
+	return 1
 }
 
 // between reports whether who is what a confirmation may leave that was killed between XDP and netfilter, which no single
