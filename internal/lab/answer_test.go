@@ -3,6 +3,7 @@ package lab
 import (
 	"bufio"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"io"
 	"log"
@@ -186,17 +187,50 @@ func TestCoordinatedOmission(t *testing.T) {
 			}
 		}, plainAnswer))
 	}
-	o := LoadOptions{Server: serve(), Requests: requests, Timeout: 5 * time.Second, Rate: 1000, Connections: 4, KeepAlive: true}
-	open := mustLoad(t, o)
-	if open.OK != requests || open.P50 > stall/2 || open.P90 < 60*time.Millisecond || open.P99 < 150*time.Millisecond {
-		t.Errorf("at a fixed rate: %+v; want a tenth above 100 ms", open)
+	o := LoadOptions{Requests: requests, Timeout: time.Minute, Rate: 1000, Connections: 4, KeepAlive: true}
+	unhurried(t, func() error {
+		o.Server = serve()
+		open := mustLoad(t, o)
+		if open.OK != requests || open.P90 < 60*time.Millisecond || open.P99 < 150*time.Millisecond {
+			t.Errorf("at a fixed rate: %+v; want a tenth above 100 ms", open)
+		}
+		return below("half of the requests at a fixed rate", open.P50, stall/2)
+	})
+	o.Rate, o.Connections, o.Requests, o.Duration = 0, 1, 0, time.Second
+	unhurried(t, func() error {
+		o.Server = serve()
+		closed := mustLoad(t, o)
+		if closed.Max < 150*time.Millisecond {
+			t.Errorf("one connection: %+v; want one slow request", closed)
+		}
+		if closed.OK < 100 {
+			return fmt.Errorf("one connection: %d answers, want 100", closed.OK)
+		}
+		return below("99% of one connection's requests", closed.P99, 100*time.Millisecond)
+	})
+}
+
+// tries is how often a time may be too long: a busy machine makes times longer, and never shorter.
+const tries = 20
+
+// unhurried repeats what measures times until they are short enough. An error says of which one is not.
+func unhurried(t *testing.T, measure func() error) {
+	t.Helper()
+	var err error
+	for range tries {
+		if err = measure(); err == nil || t.Failed() {
+			return
+		}
 	}
-	o.Rate, o.Connections, o.Server = 0, 1, serve()
-	o.Requests, o.Duration = 0, time.Second
-	closed := mustLoad(t, o)
-	if closed.OK < 100 || closed.P99 > 100*time.Millisecond || closed.Max < 150*time.Millisecond {
-		t.Errorf("one connection: %+v; want one slow request of many", closed)
+	t.Error(err)
+}
+
+// below is an error unless a time is at most a limit.
+func below(what string, got, limit time.Duration) error {
+	if got > limit {
+		return fmt.Errorf("%s: %v, want at most %v", what, got, limit)
 	}
+	return nil
 }
 
 // TestTimes has a server take 30 ms for nine of ten answers and 150 ms for the others, and send them in two parts.
@@ -218,12 +252,28 @@ func TestTimes(t *testing.T) {
 			fmt.Fprint(c, plainAnswer[len(plainAnswer)-1:])
 		}
 	})
-	sum := mustLoad(t, LoadOptions{Server: to, Requests: 200, Connections: 10, KeepAlive: true, Timeout: 5 * time.Second})
+	o := LoadOptions{Server: to, Requests: 200, Connections: 10, KeepAlive: true, Timeout: time.Minute}
+	unhurried(t, func() error { return timed(t, mustLoad(t, o)) })
+}
+
+// timed looks at what TestTimes measured. It returns an error for times that a busy machine may have changed: all may be too long,
+// and a client that runs late takes the end of one phase for the begin of the next.
+func timed(t *testing.T, sum LoadSummary) error {
+	t.Helper()
+	const late = 40 * time.Millisecond
+	var slow error
 	within := func(what string, got, low time.Duration) {
 		t.Helper()
-		if got < low || got > low+40*time.Millisecond { // other tests run meanwhile
-			t.Errorf("%s: %v, want %v and a little more", what, got, low)
+		if got < low {
+			t.Errorf("%s: %v, want %v at least", what, got, low)
 		}
+		slow = errors.Join(slow, below(what, got, low+late))
+	}
+	phase := func(what string, got, low time.Duration) {
+		if got < low {
+			slow = errors.Join(slow, fmt.Errorf("%s: %v, want %v at least", what, got, low))
+		}
+		slow = errors.Join(slow, below(what, got, low+late))
 	}
 	within("half", sum.P50, 50*time.Millisecond)
 	within("99%", sum.P99, 170*time.Millisecond)
@@ -236,14 +286,15 @@ func TestTimes(t *testing.T) {
 		counts[p.Name] = p.Requests
 		switch p.Name {
 		case "first byte":
-			within("first byte", p.P50, 30*time.Millisecond)
+			phase("first byte", p.P50, 30*time.Millisecond)
 		case "complete":
-			within("complete", p.P50, 20*time.Millisecond)
+			phase("complete", p.P50, 20*time.Millisecond)
 		}
 	}
 	if counts["connect"] != 10 || counts["tls"] != 0 || counts["send"] != 200 || counts["first byte"] != 200 || counts["complete"] != 200 {
 		t.Errorf("requests by phase: %v", counts)
 	}
+	return slow
 }
 
 // TestKinds asks a server of the standard library in all ways there are.

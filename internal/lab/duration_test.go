@@ -2,6 +2,7 @@ package lab
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"testing"
 	"time"
@@ -15,23 +16,32 @@ func TestLoadDuration(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			o.Server, o.Duration, o.Interval, o.Timeout = to, 450*time.Millisecond, 100*time.Millisecond, 2*time.Second
-			sum := mustLoad(t, o)
-			// 40 a second, but with two connections 20 of them are answered a second.
-			want := uint64(18)
-			if o.Rate == 0 {
-				want = 20 // the fifth of each connection begins at 400 ms
-			}
-			if sum.OK < want*9/10 || sum.OK > want || sum.Failed != 0 || sum.Interrupted != 0 {
-				t.Errorf("got %+v; want %d answers", sum, want)
-			}
-			if sum.Time < 420*time.Millisecond || sum.Time > time.Second {
-				t.Errorf("requests began for %v, want 450 ms", sum.Time)
-			}
-			if sum.Rate > float64(sum.OK)/sum.Time.Seconds()*0.95 {
-				t.Errorf("%.1f answers per second include those after the end", sum.Rate)
-			}
+			unhurried(t, func() error { return lasted(t, o, mustLoad(t, o)) })
 		})
 	}
+}
+
+// lasted looks at a load of TestLoadDuration. It returns an error for what a busy machine may have changed.
+func lasted(t *testing.T, o LoadOptions, sum LoadSummary) error {
+	t.Helper()
+	// 40 a second, but with two connections 20 of them are answered a second.
+	want := uint64(18)
+	if o.Rate == 0 {
+		want = 20 // the fifth of each connection begins at 400 ms
+	}
+	if sum.OK > want || sum.Failed != 0 || sum.Interrupted != 0 {
+		t.Errorf("got %+v; want %d answers", sum, want)
+	}
+	if sum.Time < 420*time.Millisecond {
+		t.Errorf("requests began for %v, want 450 ms", sum.Time)
+	}
+	if sum.OK < want*9/10 {
+		return fmt.Errorf("%d answers, want %d", sum.OK, want)
+	}
+	if sum.Rate > float64(sum.OK)/sum.Time.Seconds()*0.95 {
+		t.Errorf("%.1f answers per second include those after the end", sum.Rate)
+	}
+	return below("requests began for", sum.Time, time.Second)
 }
 
 // TestInterruptedLoad checks that the end of the context ends a load at once, also one that waits.
@@ -41,17 +51,20 @@ func TestInterruptedLoad(t *testing.T) {
 		"closed loop": {Connections: 4}, "open loop": {Rate: 40}, "waiting for a connection": {Rate: 1000, Connections: 4},
 	} {
 		t.Run(name, func(t *testing.T) {
-			ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
-			defer cancel()
 			o.Server, o.Timeout = stalled, 10*time.Second
-			began := time.Now()
-			sum, err := Load(ctx, o)
-			if took := time.Since(began); err != nil || took > time.Second {
-				t.Errorf("%v after %v, want none and 200 ms", err, took)
-			}
-			if sum.OK+sum.Failed != 0 || sum.Interrupted < 4 || sum.Interrupted > 9 {
-				t.Errorf("got %+v; want the requests under way as interrupted", sum)
-			}
+			unhurried(t, func() error {
+				ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+				defer cancel()
+				began := time.Now()
+				sum, err := Load(ctx, o)
+				if err != nil || sum.OK+sum.Failed != 0 || sum.Interrupted > 9 {
+					t.Errorf("got %+v, %v; want the requests under way as interrupted", sum, err)
+				}
+				if sum.Interrupted < 4 {
+					return fmt.Errorf("%d requests were interrupted, want 4", sum.Interrupted)
+				}
+				return below("the load ended after", time.Since(began), time.Second)
+			})
 		})
 	}
 }

@@ -46,8 +46,7 @@ func TestFrames(t *testing.T) {
 			}
 			t.Run(name, func(t *testing.T) {
 				const n = 300 // enough for carries in every checksum
-				p.send(t, SourceOptions{Flows: []Flow{flow}, Rate: gentle, Count: n})
-				for i, frame := range frames(t, sink, n) {
+				for i, frame := range p.exchange(t, sink, flow, n) {
 					got, err := describe(frame, &flow)
 					if err != nil {
 						t.Fatalf("frame %d: %v\n%.200x", i, err, frame)
@@ -73,9 +72,8 @@ func TestRandomID(t *testing.T) {
 		Payload: []byte("id of a query"), RandomID: true,
 	}
 	const n = 300
-	p.send(t, SourceOptions{Flows: []Flow{flow}, Rate: gentle, Count: n})
 	seen := map[string]bool{}
-	for i, frame := range frames(t, sink, n) {
+	for i, frame := range p.exchange(t, sink, flow, n) {
 		if _, err := describe(frame, &flow); err != nil {
 			t.Fatalf("frame %d: %v\n%x", i, err, frame)
 		}

@@ -12,6 +12,9 @@ import (
 // gentle is a rate at which a receiver may be held up for 50 ms without losing a packet: other tests run meanwhile.
 const gentle = 5000
 
+// patience is for what comes at once on a quiet machine.
+const patience = time.Minute
+
 // pair is two hosts with a link between them.
 type pair struct {
 	lab  *Lab
@@ -95,10 +98,25 @@ func (p pair) send(t testing.TB, o SourceOptions) *Source {
 	return s
 }
 
+// queued is fewer frames than the queue of a veth device holds: none of them is lost, however busy the machine is.
+const queued = 200
+
+// exchange sends n frames of a flow, a queue at a time, and returns them as they were captured.
+func (p pair) exchange(t testing.TB, sink *Sink, flow Flow, n int) [][]byte {
+	t.Helper()
+	var all [][]byte
+	for seed := testutil.Seed(t); len(all) < n; seed++ {
+		count := min(queued, n-len(all))
+		p.send(t, SourceOptions{Flows: []Flow{flow}, Rate: gentle, Count: uint64(count), Seed: seed})
+		all = append(all, frames(t, sink, count)...)
+	}
+	return all
+}
+
 // frames returns the next n captured frames.
 func frames(t testing.TB, s *Sink, n int) [][]byte {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	var all [][]byte
 	for range n {
@@ -111,12 +129,12 @@ func frames(t testing.TB, s *Sink, n int) [][]byte {
 	return all
 }
 
-// await polls until ok, for at most five seconds.
+// await polls until ok, for as long as patience lasts.
 func await(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	for end := time.Now().Add(5 * time.Second); !ok(); time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(patience); !ok(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("%s: not after 5 s", what)
+			t.Fatalf("%s: not after %v", what, patience)
 		}
 	}
 }

@@ -9,8 +9,6 @@ import (
 	"net/netip"
 	"testing"
 	"time"
-
-	"github.com/floodwall/floodwall/internal/testutil"
 )
 
 var plain = Flow{From: MustAddrs("198.18.0.0/15"), To: MustAddrs("10.0.0.2"), SPort: AnyPort, DPort: Port(9)}
@@ -170,13 +168,8 @@ func TestSpread(t *testing.T) {
 	p := newPair(t)
 	sink := p.sink(t, p.b, CaptureDrop)
 	const n, parts, low, high = 3200, 16, 200 - 83, 200 + 83
-	const together = 200 // fewer than a queue holds: none is lost, however busy the machine is
 	flow := Flow{From: MustAddrs("64.0.0.0/4"), To: MustAddrs("10.0.0.2"), SPort: Ports{0, 65535}, DPort: Port(9)}
-	var all [][]byte
-	for seed := testutil.Seed(t); len(all) < n; seed++ {
-		p.send(t, SourceOptions{Flows: []Flow{flow}, Rate: gentle, Count: together, Seed: seed})
-		all = append(all, frames(t, sink, together)...)
-	}
+	all := p.exchange(t, sink, flow, n)
 	var high4, low4, ports [parts]int
 	for _, frame := range all {
 		high4[frame[26]&15]++
