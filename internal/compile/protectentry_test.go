@@ -118,3 +118,25 @@ func TestEntryRests(t *testing.T) {
 		s.both(row.want, counted, stray)
 	}
 }
+
+// TestEntryLimited has a limit before a protection: the entry decides both, and charges a packet once.
+func TestEntryLimited(t *testing.T) {
+	const burst, packets = 20, 30
+	program := protecting(always(), ir.Limit{Rule: "limit", Src: &ir.Prefixes{V4: 32, V6: 128}, Rate: 1, Per: day, Burst: burst, Max: 100})
+	program.Rules = append([]ir.Rule{{Name: "limit", Verdict: ir.Drop, Over: []int{0}}}, program.Rules...)
+	s := loadShield(t, program)
+	for _, s.wire = range []bool{true, false} {
+		for _, r := range []route{routes[0], routes[3]} {
+			answered := 0
+			for i := range packets {
+				line := fmt.Sprintf("tcp %s > %s S", address(r.client, uint16(4000+i)), address(r.server, 80))
+				if action, _ := s.sendLine("%s", line); action == xdpTX {
+					answered++
+				}
+			}
+			if want := map[bool]int{true: burst, false: 0}[s.wire]; answered != want { // general() finds the limit used up
+				t.Errorf("%s, wire %t: %d of %d SYNs are answered, want %d", r.client, s.wire, answered, packets, want)
+			}
+		}
+	}
+}

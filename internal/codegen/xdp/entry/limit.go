@@ -12,7 +12,7 @@ const mostAsks = 8
 // generals are the rules that general() decides. A limit that is left to it is not among them: there are too many of them, then.
 func generals(rules []rule) (list []rule) {
 	for _, r := range rules {
-		if r.general || r.protect {
+		if r.general || r.protect && len(r.over) > 0 {
 			list = append(list, r)
 		}
 	}
