@@ -1,22 +1,27 @@
 package control_test
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/cilium/ebpf"
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/floodwall/floodwall/internal/control"
+	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/feed"
 	feedlists "github.com/floodwall/floodwall/internal/lists"
 	"github.com/floodwall/floodwall/internal/plan"
+	"github.com/floodwall/floodwall/internal/xdp"
 )
 
 // lists is a server of a list, and the policies that have it.
@@ -31,15 +36,20 @@ type lists struct {
 func onLists(t *testing.T, test func(*lists, way)) {
 	for _, w := range ways {
 		onEnds(t, w.name, func(e *ends) {
-			e.ip("link set lo up")
-			l := &lists{ends: e}
-			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, l.body.Load().(string)) }))
-			e.Cleanup(server.Close)
-			l.url = server.URL
-			e.Feeds = feed.Store{Dir: filepath.Join(e.TempDir(), "feeds")}
-			test(l, w)
+			test(newLists(e), w)
 		})
 	}
+}
+
+func newLists(e *ends) *lists {
+	e.Helper()
+	e.ip("link set lo up")
+	l := &lists{ends: e}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, l.body.Load().(string)) }))
+	e.Cleanup(server.Close)
+	l.url = server.URL
+	e.Feeds = feed.Store{Dir: filepath.Join(e.TempDir(), "feeds")}
+	return l
 }
 
 // policy has the list, bans, and a limit of three packets.
@@ -167,4 +177,143 @@ func (l *lists) applyFetching(w way) *control.Applied {
 		l.Fatal(err)
 	}
 	return applied
+}
+
+// rich is a policy with all that a program keeps of packets: connections, cookies, clients, names, patterns, samples, limits.
+const rich = `default: pass
+checks: strict
+sets:
+  drop: {url: %q, shrink: 0%%}
+  bans: {dynamic: true, max: 100}
+  bad: {names: [evil.example]}
+rules:
+  - {name: banned, from: $bans, then: drop}
+  - {name: names, dns: {name: $bad}, then: drop}
+  - {name: pattern, proto: udp, payload: {contains: "evil"}, sample: 1/2, then: drop}
+  - {name: pushy, proto: tcp, port: 443, over: {rate: 10/s, per: from, ban: {for: 10m, set: bans}}, then: drop}
+  - {name: limited, proto: udp, port: 2001, over: {rate: 1/h, per: from, burst: 1}, then: drop}
+  - {name: listed, from: $drop, then: drop}
+services:
+  - {name: web, port: tcp/80, syn: protect}
+  - {name: dns, port: [udp/53, tcp/53], guard: dns, track: false}
+`
+
+// An exchange keeps all that the program has collected, whatever the policy has, on several devices, in native and in generic mode.
+func TestExchangeOfAll(t *testing.T) {
+	for _, mode := range []datapath.Mode{datapath.Auto, datapath.Generic} {
+		onEnds(t, string(mode), func(e *ends) {
+			l := newLists(e)
+			e.ip("link add fw2 type veth peer name fw3", "link set fw2 up", "link set fw3 up")
+			l.serve("9.9.9.1\n")
+			o := control.ApplyOptions{Target: plan.TargetXDP, Mode: mode, Devices: []string{"fw0", "fw2"}, Fetch: &feed.Fetcher{}}
+			before, err := l.try(fmt.Sprintf(rich, l.url), o)
+			if err != nil {
+				e.Fatal(err)
+			}
+			if !l.through("9.9.9.5", 2001) || l.through("9.9.9.5", 2001) {
+				e.Fatal("the limit of one packet does not hold")
+			}
+			l.block(control.Ban{Prefix: netip.MustParsePrefix("9.9.9.77/32"), For: control.Forever})
+			memory := map[string]ebpf.MapID{}
+			for _, name := range []string{xdp.Flows, xdp.SynKeys, xdp.Counters, xdp.Limits, xdp.Dynamic, xdp.Verified, xdp.Offences, xdp.Samples} {
+				memory[name] = mapID(e, before.Generation, name)
+			}
+			for round, list := range []string{"9.9.9.2\n9.9.12.0/24\n", "9.9.9.1\n"} {
+				l.serve(list)
+				if done, err := l.SyncLists(l.Context(), true); err != nil || len(done) != 1 {
+					e.Fatalf("%s: round %d: %v, %v", mode, round, done, err)
+				}
+				first := l.through("9.9.9.1", 1000)
+				if first != (round == 0) || l.through("9.9.9.2", 1000) == first || l.through("9.9.9.77", 1000) || l.through("9.9.9.5", 2001) {
+					e.Errorf("%s: round %d: the list, the ban or the limit does not hold", mode, round)
+				}
+				for name, id := range memory {
+					if got := mapID(e, before.Generation, name); got != id {
+						e.Errorf("%s: round %d: map %s is another", mode, round, name)
+					}
+				}
+				s, err := l.Status(l.Context())
+				if err != nil || s.Generation != before.Generation || len(s.Devices) != 2 || len(s.Open) > 0 {
+					e.Errorf("%s: round %d: %+v, %v", mode, round, s, err)
+				}
+			}
+			if _, err := l.Confirm(l.Context()); !errors.Is(err, datapath.ErrNoTrial) {
+				e.Error(err)
+			}
+		})
+	}
+}
+
+func mapID(e *ends, generation int, name string) ebpf.MapID {
+	e.Helper()
+	file := fmt.Sprintf("%s/generation-%d/%s", e.Dir, generation, strings.NewReplacer(".", "%2e").Replace(name))
+	m, err := ebpf.LoadPinnedMap(file, nil)
+	if err != nil {
+		e.Fatal(err)
+	}
+	defer m.Close()
+	info, err := m.Info()
+	if err != nil {
+		e.Fatal(err)
+	}
+	id, _ := info.ID()
+	return id
+}
+
+// While a policy is on trial nothing is exchanged. When it has ended, the policy before gets the newest list.
+func TestExchangeOnTrial(t *testing.T) {
+	for _, w := range []way{{"xdp", plan.TargetXDP, false}, {"nftables", plan.TargetNftables, false}} {
+		onEnds(t, w.name, func(e *ends) {
+			l := newLists(e)
+			l.serve("9.9.9.1\n")
+			l.applyFetching(w)
+			_, err := l.try(l.policy(w, l.url), control.ApplyOptions{Target: w.target, Confirm: time.Minute})
+			if err != nil {
+				e.Fatal(err)
+			}
+			l.serve("9.9.9.2\n")
+			l.sync()
+			l.want("on trial", map[string]bool{"9.9.9.1": false, "9.9.9.2": true})
+			if _, err := l.Rollback(e.Context()); err != nil {
+				e.Fatal(err)
+			}
+			l.sync(feedlists.Exchanged{Set: "drop", Entries: 1, Before: 1})
+			l.want("after the trial", map[string]bool{"9.9.9.1": true, "9.9.9.2": false})
+		})
+	}
+}
+
+// When XDP or netfilter refuses, the old list is in force as a whole or in the part that was to come, nothing is left, and the next
+// exchange does it.
+func TestExchangeRefused(t *testing.T) {
+	for _, w := range ways {
+		onEnds(t, w.name, func(e *ends) {
+			l := newLists(e)
+			l.serve("9.9.9.1\n")
+			l.applyFetching(w)
+			l.serve("9.9.9.2\n")
+			fail, calls := e.sabotage()
+			fail(0)
+			for n := 1; ; n += 2 {
+				fail(n)
+				_, err := l.SyncLists(e.Context(), true)
+				done := calls() < n
+				fail(0)
+				if done {
+					if err != nil {
+						e.Fatal(err)
+					}
+					break
+				}
+				if err == nil {
+					continue // a question that may stay without an answer
+				}
+				if left, _ := filepath.Glob(e.Dir + "/renewal-*"); left != nil {
+					e.Errorf("left behind: %v", left)
+				}
+			}
+			l.sync()
+			l.want("at last", map[string]bool{"9.9.9.1": true, "9.9.9.2": false})
+		})
+	}
 }
