@@ -105,12 +105,9 @@ func acceptFeed(ctx context.Context, e *env, set string) error {
 	if err != nil {
 		return err
 	}
-	accepted, done, err := h.AcceptFeed(ctx, set)
+	done, err := h.AcceptFeed(ctx, set)
 	if err != nil {
 		return err
-	}
-	if !accepted {
-		return fmt.Errorf("set %q: no list is held", set)
 	}
 	return e.refreshed(done)
 }

@@ -124,8 +124,7 @@ func TestFeeds(t *testing.T) {
 	h.drops("after a failure", map[string]bool{"9.9.9.9": true})
 
 	// The daemon fetches what is due, and reads a database that has changed.
-	w := &watch{T: t}
-	kill := w.daemon("--state", h.state)
+	daemon := startDaemon(t, "--state", h.state)
 	states, err := filepath.Glob(h.state + "/feeds/*/state")
 	if err != nil || len(states) != 1 {
 		t.Fatal(states, err)
@@ -144,7 +143,8 @@ func TestFeeds(t *testing.T) {
 		}
 	}
 	h.drops("exchanged by the daemon", map[string]bool{"9.9.9.9": false, "8.8.8.8": false})
-	kill()
+	daemon.wantFeeds(h)
+	daemon.kill()
 
 	h.body.Store("") // a reboot takes the last good copy, as there is no network yet
 	if out, err := h.reboot(); err != nil {
@@ -152,6 +152,39 @@ func TestFeeds(t *testing.T) {
 	}
 	h.drops("after a reboot", map[string]bool{"9.9.9.8": true, "9.9.9.9": false})
 	h.says(true, "unload")
+}
+
+// wantFeeds asks the API: it says what the command says, and does what the command does.
+func (h *apiHost) wantFeeds(f *feedHost) {
+	h.Helper()
+	said := h.must(200, readSocket, "/v1/feeds").body
+	command, err := f.run("feeds", "--json")
+	if err != nil || !strings.Contains(said, `"set": "drop"`) || !strings.Contains(command, `"entries": 1`) {
+		h.Errorf("GET /v1/feeds: %s; feeds --json: %s, %v", said, command, err)
+	}
+	figures := h.must(200, readSocket, "/v1/metrics").body
+	for _, want := range []string{`floodwall_feed_entries{set="drop"} 1`, `floodwall_feed_last_success_timestamp_seconds{set="drop"} 1`} {
+		if !strings.Contains(figures, want) {
+			h.Errorf("no %s in the metrics", want)
+		}
+	}
+	f.body.Store("9.9.9.8\n9.9.9.6\n9.9.20.1\n9.9.21.1\n")
+	for _, c := range []struct {
+		path   string
+		body   any
+		status int
+		says   string
+	}{
+		{"/v1/feeds/refresh", map[string]any{"sets": []string{"drop"}}, 200, `"drop": "held"`},
+		{"/v1/feeds/accept", map[string]any{"set": "drop"}, 200, `"entries": 4`},
+		{"/v1/feeds/accept", map[string]any{"set": "drop"}, 409, "no list is held"},
+		{"/v1/feeds/accept", map[string]any{"set": "far"}, 404, "no such set"},
+	} {
+		if a, err := post(controlSocket, c.path, c.body); err != nil || a.status != c.status || !strings.Contains(a.body, c.says) {
+			h.Errorf("POST %s %v: %v, %v, want %d and %s", c.path, c.body, a, err, c.status, c.says)
+		}
+	}
+	f.drops("accepted by the API", map[string]bool{"9.9.9.6": true})
 }
 
 // An exchange that is killed at any moment leaves the old list or the new one, under the same generation, and the next one works.

@@ -8,6 +8,8 @@ import (
 
 	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/datapath"
+	"github.com/floodwall/floodwall/internal/feed"
+	"github.com/floodwall/floodwall/internal/lists"
 	"github.com/floodwall/floodwall/internal/operate"
 	"github.com/floodwall/floodwall/policy"
 )
@@ -44,18 +46,25 @@ func statusOf(err error) int {
 	var probe *control.ProbeError
 	var order *operate.OrderError
 	var entries *operate.EntriesError
+	var fetch *feed.FetchError
+	var body *feed.BodyError
+	var wait *feed.WaitError
 	switch {
 	case errors.As(err, &own):
 		return own.Status
 	case errors.As(err, &fallen), errors.Is(err, datapath.ErrLocked), errors.Is(err, context.DeadlineExceeded):
 		return http.StatusServiceUnavailable
-	case errors.Is(err, datapath.ErrNotLoaded), errors.Is(err, fs.ErrNotExist):
+	case errors.As(err, &fetch), errors.As(err, &body):
+		return http.StatusBadGateway
+	case errors.As(err, &wait):
+		return http.StatusTooManyRequests
+	case errors.Is(err, datapath.ErrNotLoaded), errors.Is(err, fs.ErrNotExist), errors.Is(err, lists.ErrNoFeed):
 		return http.StatusNotFound
 	case errors.As(err, &packet), errors.As(err, &order), errors.As(err, &entries):
 		return http.StatusBadRequest
 	case errors.As(err, &mistakes), errors.As(err, &mistake):
 		return http.StatusUnprocessableEntity
-	case errors.Is(err, datapath.ErrNoTrial), errors.Is(err, datapath.ErrExpired), errors.As(err, &refused), errors.As(err, &set),
+	case errors.Is(err, datapath.ErrNoTrial), errors.Is(err, operate.ErrNoneHeld), errors.Is(err, datapath.ErrExpired), errors.As(err, &refused), errors.As(err, &set),
 		errors.As(err, &capture), errors.As(err, &before), errors.As(err, &lockout), errors.As(err, &probe):
 		return http.StatusConflict
 	}

@@ -55,7 +55,7 @@ func New(p Parts) *Server {
 		pages:     newSlots(1, "pages of sets"),
 		looks:     newSlots(maxLooks, "looks at traffic"),
 	}
-	s.metrics = metrics.Handler(append([]metrics.Part{metrics.Running(s.status.get)}, p.Figures...)...)
+	s.metrics = metrics.Handler(append([]metrics.Part{metrics.Running(s.status.get), metrics.Lists(p.Host.Feeds)}, p.Figures...)...)
 	return s
 }
 

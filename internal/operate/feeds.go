@@ -3,6 +3,7 @@ package operate
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 
 	"github.com/floodwall/floodwall/internal/control"
@@ -60,22 +61,28 @@ func (h Host) RefreshFeeds(ctx context.Context, sets ...string) (*Refreshed, err
 	return out, errors.Join(errs...)
 }
 
-// AcceptFeed takes the list of a set that is held, and exchanges the set. It returns false when none is held.
-func (h Host) AcceptFeed(ctx context.Context, set string) (bool, *Refreshed, error) {
+// ErrNoneHeld says that there is nothing for AcceptFeed to take.
+var ErrNoneHeld = errors.New("no list is held")
+
+// AcceptFeed takes the list of a set that is held, and exchanges the set. It is an error when none is held.
+func (h Host) AcceptFeed(ctx context.Context, set string) (*Refreshed, error) {
 	live, err := h.Live(ctx)
 	if err != nil {
-		return false, nil, err
+		return nil, err
 	}
 	sources, err := lists.Feeds(live, set)
 	if err != nil {
-		return false, nil, err
+		return nil, err
 	}
 	accepted, err := h.Instance.Feeds.Accept(ctx, sources[0])
-	if !accepted || err != nil {
-		return false, nil, err
+	if err == nil && !accepted {
+		err = fmt.Errorf("set %q: %w", set, ErrNoneHeld)
+	}
+	if err != nil {
+		return nil, err
 	}
 	out := &Refreshed{Outcomes: map[string]feed.Outcome{set: feed.Changed}}
-	return true, out, h.exchange(ctx, out)
+	return out, h.exchange(ctx, out)
 }
 
 // exchange brings the kernel to what was fetched.
