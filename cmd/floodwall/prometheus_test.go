@@ -1,0 +1,240 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/floodwall/floodwall/internal/testutil"
+)
+
+// monitored has all kinds of figures: rules, checks, sets, a limit that bans, and a protected service.
+const monitored = `devices: [fw0]
+default: pass
+checks: standard
+daemon: {listen: 127.0.0.1:9810}
+sets: {bans: {dynamic: true, max: 100, timeout: 1h}}
+rules:
+  - {name: listed, from: $bans, then: drop}
+  - {name: port7, proto: udp, port: 7, then: drop}
+  - {name: flood, proto: udp, port: 9, over: {rate: 2/day, per: from, burst: 2, max: 1000, ban: {for: 10m, trust: forgeable}}, then: drop}
+services:
+  - {name: web, port: tcp/80, syn: {mode: host}}
+`
+
+// prometheus is a server that scrapes the daemon.
+type prometheus struct {
+	*testing.T
+	log *lines
+}
+
+const prometheusAddress = "127.0.0.1:9090"
+
+// startPrometheus starts one with the files of contrib, which scrapes several times a second.
+func startPrometheus(t *testing.T) *prometheus {
+	t.Helper()
+	testutil.RequireTool(t, "prometheus")
+	dir := t.TempDir()
+	config, err := os.ReadFile("../../contrib/prometheus/prometheus.yml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := strings.Replace(string(config), "scrape_interval: 15s", "scrape_interval: 1s\n  scrape_timeout: 1s\n  evaluation_interval: 1s", 1)
+	rules, err := filepath.Abs("../../contrib/prometheus/floodwall.rules.yml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text = strings.Replace(text, "[floodwall.rules.yml]", "["+strconv.Quote(rules)+"]", 1)
+	file := filepath.Join(dir, "prometheus.yml")
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p := &prometheus{T: t, log: new(lines)}
+	cmd := exec.Command("prometheus", "--config.file="+file, "--storage.tsdb.path="+filepath.Join(dir, "data"),
+		"--web.listen-address="+prometheusAddress, "--log.level=warn")
+	cmd.Stdout, cmd.Stderr = p.log, p.log
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: unix.SIGKILL}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		cmd.Process.Kill()
+		cmd.Wait()
+	})
+	return p
+}
+
+// ask asks the HTTP API of Prometheus.
+func (p *prometheus) ask(path string, into any) error {
+	a, err := request(client(prometheusAddress), http.MethodGet, path, nil)
+	if err != nil {
+		return err
+	}
+	var outer struct {
+		Status string
+		Error  string
+		Data   json.RawMessage
+	}
+	if err := json.Unmarshal([]byte(a.body), &outer); err != nil || outer.Status != "success" {
+		return fmt.Errorf("%d %s %s: %v", a.status, outer.Status, outer.Error, err)
+	}
+	return json.Unmarshal(outer.Data, into)
+}
+
+// values are those of a query, by their labels.
+func (p *prometheus) values(query string) (map[string]float64, error) {
+	var data struct {
+		Result []struct {
+			Metric map[string]string
+			Value  [2]any
+		}
+	}
+	if err := p.ask("/api/v1/query?query="+url.QueryEscape(query), &data); err != nil {
+		return nil, fmt.Errorf("%s: %w", query, err)
+	}
+	found := map[string]float64{}
+	for _, r := range data.Result {
+		n, err := strconv.ParseFloat(fmt.Sprint(r.Value[1]), 64)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", query, err)
+		}
+		found[fmt.Sprint(r.Metric)] = n
+	}
+	return found, nil
+}
+
+// sum waits until the values of a query add up to a number.
+func (p *prometheus) sum(query string, want float64) {
+	p.Helper()
+	var got map[string]float64
+	var err error
+	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+		got, err = p.values(query)
+		total := 0.0
+		for _, v := range got {
+			total += v
+		}
+		if err == nil && total == want && len(got) > 0 {
+			return
+		}
+	}
+	var targets any
+	p.ask("/api/v1/targets", &targets)
+	p.Fatalf("%s is %v (%v), want %v; Prometheus said:\n%s%v", query, got, err, want, p.log, targets)
+}
+
+// expressions are those of a dashboard, for one host.
+func expressions(t *testing.T, file string) (list []string) {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !json.Valid(text) {
+		t.Fatalf("%s is not JSON", file)
+	}
+	fill := strings.NewReplacer("$__rate_interval", "1m", "$instance", "127.0.0.1:9810")
+	for _, m := range regexp.MustCompile(`"expr": ("(?:[^"\\]|\\.)*")`).FindAllStringSubmatch(string(text), -1) {
+		var expression string
+		if err := json.Unmarshal([]byte(m[1]), &expression); err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, fill.Replace(expression))
+	}
+	return list
+}
+
+// TestPrometheus has Debian's Prometheus scrape the daemon. Its figures are the packets that were sent. Every expression of the dashboard
+// has a value, every alert can be evaluated, and the alert of a policy that is not in force comes when somebody removes it.
+func TestPrometheus(t *testing.T) {
+	if !inside(t) {
+		return
+	}
+	testutil.RequireTool(t, "promtool")
+	file := filepath.Join(t.TempDir(), "policy.yaml")
+	if err := os.WriteFile(file, []byte(monitored), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	mustFloodwall(t, "apply", file)
+	h := startDaemon(t)
+	waitFor(t, "an answer on 127.0.0.1:9810", func() bool { return reachable("127.0.0.1:9810") })
+	p := startPrometheus(t)
+	for _, send := range []struct {
+		packet string
+		n      int
+	}{
+		{"udp 198.51.100.1:5 > 192.0.2.1:7", 40}, {"udp 198.51.100.1:5 > 192.0.2.1:0", 3}, {"udp 198.51.100.9:5 > 192.0.2.1:9", 30},
+	} {
+		if err := testutil.Send("fw1", send.packet, send.n); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p.sum(`floodwall_rule_packets_total{rule="port7",stage="xdp",verdict="drop"}`, 40)
+	p.sum(`floodwall_check_packets_total{check="port-zero"}`, 3)
+	p.sum(`floodwall_packets_total{device="fw0",verdict="drop"}`, 40+3+28)
+	p.sum(`floodwall_bans_total{origin="automatic"}`, 1)
+	p.sum(`floodwall_set_entries{set="bans"}`, 1)
+	p.sum(`floodwall_set_capacity{set="bans"}`, 100)
+	p.sum(`floodwall_limit_prefixes{limit="flood"}`, 1)
+	p.sum(`floodwall_protection_active{service="web"}`, 0)
+	p.sum(`floodwall_policy_generation * floodwall_policy_in_force`, 1)
+
+	p.sum("count_over_time(floodwall_policy_generation[1m]) >= bool 3", 1) // a rate takes two
+	for _, e := range expressions(t, "../../contrib/grafana/floodwall.json") {
+		found, err := p.values(e)
+		if err != nil || len(found) == 0 && !strings.HasPrefix(e, "changes(") {
+			t.Errorf("an expression of the dashboard: %s: %v (%v)", e, found, err)
+		}
+	}
+	var rules struct {
+		Groups []struct {
+			Rules []struct{ Name, Health, LastError, State string }
+		}
+	}
+	state := func(name string) string {
+		if err := p.ask("/api/v1/rules", &rules); err != nil {
+			return err.Error()
+		}
+		for _, r := range rules.Groups[0].Rules {
+			if r.Name == name {
+				return r.State
+			}
+		}
+		return "none"
+	}
+	waitFor(t, "the alerts to be evaluated", func() bool { return state("FloodwallNotInForce") == "inactive" })
+	for _, r := range rules.Groups[0].Rules {
+		if r.Health != "ok" || r.State != "inactive" {
+			t.Errorf("alert %s: health %s, state %s: %s", r.Name, r.Health, r.State, r.LastError)
+		}
+	}
+	scrape := h.must(200, readSocket, "/v1/metrics").body
+	check := exec.Command("promtool", "check", "metrics")
+	check.Stdin = strings.NewReader(scrape)
+	if out, err := check.CombinedOutput(); err != nil {
+		t.Errorf("promtool check metrics: %v\n%s\n%s", err, out, scrape)
+	}
+	for _, args := range [][]string{{"check", "rules", "../../contrib/prometheus/floodwall.rules.yml"}, {"check", "config", "../../contrib/prometheus/prometheus.yml"},
+		{"test", "rules", "testdata/prometheus/alerts.yml"}} {
+		if out, err := exec.Command("promtool", args...).CombinedOutput(); err != nil {
+			t.Errorf("promtool %v: %v\n%s", args, err, out)
+		}
+	}
+	for _, address := range []string{"198.51.100.", "192.0.2."} {
+		if strings.Contains(scrape, address) {
+			t.Errorf("an address in the figures:\n%s", scrape)
+		}
+	}
+}
