@@ -15,7 +15,7 @@ import (
 
 // topScreen shows top on the terminal until a key ends it.
 func (e *env) topScreen(ctx context.Context, h operate.Host, every time.Duration) error {
-	w, err := h.Watch(ctx)
+	w, err := h.Watch(ctx, every)
 	if err != nil {
 		return err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/floodwall/floodwall/internal/packet"
@@ -14,15 +15,18 @@ import (
 // sampleFor is how long samples are taken when nobody says.
 const sampleFor = 5 * time.Second
 
-// probeFor is how long packets are counted before samples are drawn, to find how many there are.
-const probeFor = 200 * time.Millisecond
+// Before samples are drawn, this share of the packets is counted for a moment, to find how many there are.
+const (
+	probeFor   = 200 * time.Millisecond
+	probeShare = 64
+)
 
 // sample takes samples of what comes to devices, about so many at most.
 func (s *Source) sample(ctx context.Context, devices []string, most int, span time.Duration) error {
 	if span == 0 {
 		span = sampleFor
 	}
-	r, err := sampling.Open(devices, 1)
+	r, err := sampling.Open(devices, probeShare)
 	if err != nil {
 		return err
 	}
@@ -47,7 +51,16 @@ func (s *Source) sample(ctx context.Context, devices []string, most int, span ti
 
 // draw hands out samples of the packets that come in a time, about most of them when there are more.
 func draw(ctx context.Context, r *sampling.Reader, most int, span time.Duration, add func(sampling.Sample)) error {
-	probed, err := take(ctx, r, min(probeFor, span/2), func(sampling.Sample) {})
+	if err := probe(ctx, r, most, span); err != nil {
+		return err
+	}
+	_, err := take(ctx, r, span, add)
+	return err
+}
+
+// probe sets the share of a reader that begins, so that about so many samples come in a time.
+func probe(ctx context.Context, r *sampling.Reader, most int, span time.Duration) error {
+	n, err := take(ctx, r, probeFor, func(sampling.Sample) {})
 	if err != nil {
 		return err
 	}
@@ -55,12 +68,13 @@ func draw(ctx context.Context, r *sampling.Reader, most int, span time.Duration,
 	if err != nil {
 		return err
 	}
-	expected := float64(uint64(probed)+lost) * float64(span) / float64(min(probeFor, span/2))
-	if err := r.SetShare(uint32(expected/float64(most)) + 1); err != nil {
-		return err
-	}
-	_, err = take(ctx, r, span, add)
-	return err
+	expected := float64(uint64(n)+lost) * float64(r.OneIn()) * float64(span) / float64(probeFor)
+	return r.SetShare(shareFor(expected, most))
+}
+
+// shareFor is one in how many packets is to be taken of so many, to get about most of them.
+func shareFor(packets float64, most int) uint32 {
+	return uint32(min(math.MaxUint32/2, packets/float64(most))) + 1
 }
 
 // take hands out all samples that come in a time.

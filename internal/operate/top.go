@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"time"
 
@@ -75,17 +74,17 @@ type Watch struct {
 // samplesEach is about how many samples a Watch takes each time.
 const samplesEach = 20_000
 
-// Watch begins to watch what runs. It returns datapath.ErrNotLoaded when nothing does.
-func (h Host) Watch(ctx context.Context) (*Watch, error) {
+// Watch begins to watch what runs, in steps of about such a time. It returns datapath.ErrNotLoaded when nothing does.
+func (h Host) Watch(ctx context.Context, span time.Duration) (*Watch, error) {
 	w := &Watch{host: h}
-	if err := w.look(ctx); err != nil {
-		return nil, err
+	if err := w.look(ctx, span); err != nil {
+		return nil, errors.Join(err, w.Close())
 	}
 	return w, nil
 }
 
 // look reads the counters, and opens the devices anew when they changed.
-func (w *Watch) look(ctx context.Context) error {
+func (w *Watch) look(ctx context.Context, span time.Duration) error {
 	s, err := w.host.Instance.Status(ctx)
 	if err != nil {
 		return err
@@ -94,8 +93,17 @@ func (w *Watch) look(ctx context.Context) error {
 		if err := w.Close(); err != nil {
 			return err
 		}
-		w.lost = 0
-		w.reader, w.denied = sampling.Open(deviceNames(s), 1)
+		if w.reader, w.denied = sampling.Open(deviceNames(s), probeShare); w.denied == nil {
+			if err := probe(ctx, w.reader, samplesEach, span); err != nil {
+				return err
+			}
+			if w.lost, err = w.reader.Lost(); err != nil {
+				return err
+			}
+		}
+		if s, err = w.host.Instance.Status(ctx); err != nil { // the counters of now
+			return err
+		}
 	}
 	w.before, w.at = s, time.Now()
 	return nil
@@ -116,7 +124,7 @@ func (w *Watch) Next(ctx context.Context, span time.Duration) (*Top, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := w.look(ctx); err != nil {
+	if err := w.look(ctx, span); err != nil {
 		return nil, err
 	}
 	if w.before.Generation != generation {
@@ -132,7 +140,7 @@ func (w *Watch) Next(ctx context.Context, span time.Duration) (*Top, error) {
 		t.Warning = fmt.Sprintf("no samples: %v", w.denied)
 	} else if samples != nil {
 		t.Samples = samples
-		samples.fill(view, span)
+		samples.fill(view, t.Seconds)
 	}
 	return t, nil
 }
@@ -161,7 +169,7 @@ func (w *Watch) sample(ctx context.Context, span time.Duration) (*talkers.View, 
 	}
 	s.Packets, s.Lost, w.lost = int(view.Packets), lost-w.lost, lost
 	came := float64(uint64(n)+s.Lost) * float64(s.OneIn)
-	return view, s, w.reader.SetShare(uint32(min(math.MaxUint32/2, came/samplesEach)) + 1)
+	return view, s, w.reader.SetShare(shareFor(came, samplesEach))
 }
 
 // count makes rates of two readings of the counters.
@@ -208,10 +216,10 @@ const heavyShare = 0.01
 // mostTalkers is how many of a kind are listed.
 const mostTalkers = 20
 
-func (s *Samples) fill(view *talkers.View, span time.Duration) {
+func (s *Samples) fill(view *talkers.View, seconds float64) {
 	talker := func(key string, packets, over uint64) Talker {
 		return Talker{
-			Key: key, Packets: float64(packets) * float64(s.OneIn) / span.Seconds(), Share: float64(packets) / float64(view.Packets),
+			Key: key, Packets: float64(packets) * float64(s.OneIn) / seconds, Share: float64(packets) / float64(view.Packets),
 			Error: talkers.SamplingError(packets) + 100*float64(over)/float64(packets),
 		}
 	}
@@ -247,7 +255,7 @@ func (w *Watch) Close() error {
 
 // Top watches for a time.
 func (h Host) Top(ctx context.Context, span time.Duration) (*Top, error) {
-	w, err := h.Watch(ctx)
+	w, err := h.Watch(ctx, span)
 	if err != nil {
 		return nil, err
 	}

@@ -1,6 +1,7 @@
 package packet
 
 import (
+	"bytes"
 	"encoding/binary"
 	"strings"
 )
@@ -20,6 +21,9 @@ func (q Query) Name() string {
 	}
 	return strings.ToLower(nameText(q.name))
 }
+
+// Clone is a copy that does not stand in the packet. It has the name only.
+func (q Query) Clone() Query { return Query{name: bytes.Clone(q.name)} }
 
 // EDNS reports whether the query has an OPT record as its first additional record.
 func (q Query) EDNS() bool { return q.opt != nil }

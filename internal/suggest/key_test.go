@@ -1,6 +1,7 @@
 package suggest
 
 import (
+	"bytes"
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
@@ -71,3 +72,35 @@ func TestShare(t *testing.T) {
 }
 
 func fourDigits(v float64) string { return fmt.Sprintf("%.4f", v) }
+
+// TestSampleKeeps compares samples of frames, long ones among them, with what the decoder sees: all but the end of long frames is kept.
+func TestSampleKeeps(t *testing.T) {
+	t.Parallel()
+	r := rand.New(rand.NewPCG(17, 0))
+	cut := 0
+	for range 5000 {
+		frame := packet.Random(r, packet.Hints{Names: []string{"evil.example"}})
+		frame = append(frame, make([]byte, r.IntN(2)*r.IntN(60_000))...)
+		want, got := packet.Decode(frame), NewSample(frame, len(frame))
+		if got.Value != want.Value || got.Src != want.Src || got.Failed != want.Failed || got.Query.Name() != want.Query.Name() {
+			t.Fatalf("%x: %+v, want %+v", frame[:min(len(frame), 200)], got.Packet, want)
+		}
+		if cap(got.L4) > keptFrame {
+			t.Fatalf("a sample of %d bytes keeps %d", len(frame), cap(got.L4))
+		}
+		for _, part := range [][2][]byte{{got.L4, want.L4}, {got.Payload, want.Payload}} {
+			if len(part[0]) < len(part[1]) {
+				cut++
+			}
+			if !bytes.HasPrefix(part[1], part[0]) || len(part[0]) < min(len(part[1]), 1100) || (part[0] == nil) != (part[1] == nil) {
+				t.Fatalf("%d bytes are kept of %d", len(part[0]), len(part[1]))
+			}
+		}
+		if got.seen != len(got.L4) {
+			t.Fatalf("%d of %d bytes count as captured", got.seen, len(got.L4))
+		}
+	}
+	if cut == 0 {
+		t.Error("no frame was long: the test shows nothing")
+	}
+}

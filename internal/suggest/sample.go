@@ -1,6 +1,7 @@
 package suggest
 
 import (
+	"bytes"
 	"io"
 	"math/rand/v2"
 	"time"
@@ -16,8 +17,10 @@ type Sample struct {
 	name string // that a DNS query asks for
 }
 
-// maxFrame is the longest frame that is looked at: a datagram of 65,535 bytes with its headers.
-const maxFrame = 65535 + 64
+const (
+	maxFrame  = 65535 + 64 // bytes of the longest frame that is looked at: a datagram with its headers
+	keptFrame = 1280       // bytes that are kept of one: the language looks no further than 1,040 bytes into a payload
+)
 
 // NewSample decodes a frame of which length bytes were on the wire. What was not captured reads as zeros, so that a cut frame does not
 // look like a damaged packet.
@@ -26,14 +29,25 @@ func NewSample(frame []byte, length int) Sample {
 	if length = min(length, maxFrame); captured < length {
 		frame = append(make([]byte, 0, length), frame...)[:length]
 	}
+	frame = frame[:len(frame):len(frame)]
 	s := Sample{Packet: packet.Decode(frame)}
-	if s.L4 != nil {
-		s.seen = max(0, min(len(s.L4), captured-(cap(frame)-cap(s.L4))))
-	}
 	if isQuery(&s) {
 		s.name = s.Query.Name()
 	}
+	before := len(frame) - cap(s.L4) // the capacity of each part goes on to the end of the frame
+	kept := bytes.Clone(frame[:min(len(frame), keptFrame)])
+	s.L4, s.Payload, s.Query = moved(s.L4, frame, kept), moved(s.Payload, frame, kept), s.Query.Clone()
+	s.seen = max(0, min(len(s.L4), captured-before))
 	return s
+}
+
+// moved is a part of a frame in a copy of the frame's first bytes. nil stays nil.
+func moved(part, frame, kept []byte) []byte {
+	if part == nil {
+		return nil
+	}
+	at := min(len(frame)-cap(part), len(kept))
+	return kept[at:min(at+len(part), len(kept))]
 }
 
 // ReadFile reads at most so many packets of a file, drawn at random when there are more, from the first so long a time; 0 reads all of

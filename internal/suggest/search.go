@@ -13,10 +13,11 @@ const (
 	leastShare = 0.02 // of the attack, that a rule must cover
 	leastCount = 50   // packets of the attack that it must cover: fewer show no signature
 	mostRules  = 8
-	mostPorts  = 4   // ports that are looked at by themselves, of each kind
-	perKind    = 6   // rules of the same port
-	mostFlows  = 8   // connections and UDP flows: a rule that matches no more of them, which may be somebody's downloads,
-	leastFlow  = 0.2 // must cover so much of the attack
+	mostPorts  = 4    // ports that are looked at by themselves, of each kind
+	perKind    = 6    // rules of the same port
+	mostFlows  = 8    // connections and UDP flows: a rule that matches no more of them, which may be somebody's downloads,
+	leastFlow  = 0.2  // must cover so much of the attack
+	smallGood  = 1000 // legitimate packets: with fewer, a rule must have several keys
 	beamWidth  = 8
 	beamDepth  = 4 // keys that are added
 )
@@ -181,7 +182,7 @@ func (s *search) cover(within conjunction, kind bitset) {
 		}
 		found.attack = found.attack.and(s.left)
 		found = s.narrow(found, kind)
-		if s.fewFlows(found) && s.covered(found) < leastFlow || len(s.good) == 0 && !found.narrow() {
+		if s.fewFlows(found) && s.covered(found) < leastFlow || len(s.good) < smallGood && !found.narrow() {
 			return
 		}
 		s.left = s.left.without(found.attack)
@@ -203,7 +204,7 @@ func (s *search) fewFlows(c conjunction) bool {
 	return len(flows) <= mostFlows && s.attack[c.attack.first()].Value[packet.SPort] != packet.PortNone
 }
 
-// narrow reports whether c has keys enough to be tried without a baseline: bytes of the payload, a name, or two others that say more
+// narrow reports whether c has keys enough to be tried with no baseline, or a small one: bytes of the payload, a name, or two others that say more
 // than to whom a packet goes, by which protocol.
 func (c conjunction) narrow() bool {
 	n := 0
