@@ -133,28 +133,37 @@ func same(a, b *rule) bool {
 // records are of the class's own rules: a key that one of these matches and also one of the others before it is for general() to
 // decide, and so is one of a rule that the class does not have.
 func (s *section) chained(left []rule, unlisted map[int]*rule) (chain []Record) {
-	var before []ir.Range // keys of the others, normalized
-	has, ended := map[int]bool{}, false
+	var before []ir.Range // keys of the others
+	seen, ended := 0, false
 	for i := range left {
 		r := &left[i]
-		keys := s.keys(r)
 		if other := unlisted[r.number]; other != nil && same(other, r) {
-			before, has[r.number] = ranges.Normalize(append(slices.Clone(before), keys...)), true
+			before = append(before, s.keys(r)...)
+			seen++
 			continue
 		}
-		chain = append(chain, leadTo(askGeneral, ranges.Common(before, keys, 1<<16))...)
-		chain = append(chain, leadTo(s.recorded(r), keys)...)
+		chain = append(chain, leadTo(askGeneral, ranges.Common(ranges.Normalize(slices.Clone(before)), s.keys(r), 1<<16))...)
+		chain = append(chain, leadTo(s.recorded(r), s.keys(r))...)
 		ended = ended || r.always()
 	}
-	for i := range s.class0 {
-		if r := &s.class0[i]; !has[r.number] && !ended {
-			chain = append(chain, leadTo(askGeneral, s.keys(r))...)
-		}
+	if !ended && seen < len(s.class0) {
+		chain = append(chain, leadTo(askGeneral, s.missing(left))...)
 	}
 	if len(chain) > mostChain {
 		return leadTo(askGeneral, allKeys)
 	}
 	return chain
+}
+
+// missing are the keys of the rules for sources in no set that a class does not have as they are for these.
+func (s *section) missing(left []rule) (keys []ir.Range) {
+	for i := range s.class0 {
+		r := &s.class0[i]
+		if !slices.ContainsFunc(left, func(l rule) bool { return l.number == r.number && same(r, &l) }) {
+			keys = append(keys, s.keys(r)...)
+		}
+	}
+	return ranges.Normalize(keys)
 }
 
 // allKeys is every value of a key.
