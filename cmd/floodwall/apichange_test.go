@@ -149,6 +149,7 @@ func TestAPIRefusals(t *testing.T) {
 		say    string
 	}{
 		{operate.Order{Policy: "policy.yaml"}, 400, "absolute"},
+		{operate.Order{Policy: "/dev/zero"}, 400, "not a regular file"},
 		{operate.Order{Policy: "/none/policy.yaml"}, 404, "no such file"},
 		{operate.Order{Policy: one, Confirm: "1s"}, 400, "2s to 24h"},
 		{operate.Order{Policy: one, Devices: []string{"none0"}}, 500, "none0"},

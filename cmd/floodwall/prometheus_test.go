@@ -157,7 +157,7 @@ func expressions(t *testing.T, file string) (list []string) {
 }
 
 // TestPrometheus has Debian's Prometheus scrape the daemon. Its figures are the packets that were sent. Every expression of the dashboard
-// has a value, every alert can be evaluated, and the alert of a policy that is not in force comes when somebody removes it.
+// has a value, and no alert is raised. promtool raises each of them from figures in testdata.
 func TestPrometheus(t *testing.T) {
 	if !inside(t) {
 		return

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"os"
 	"path/filepath"
 	"strings"
 
@@ -103,6 +104,11 @@ func (c *Call) apply(ctx context.Context, o operate.Order) (*control.Applied, er
 	if !filepath.IsAbs(o.Policy) {
 		return nil, &operate.OrderError{Problem: fmt.Sprintf("policy %q is not an absolute path", o.Policy),
 			Remedy: "name a file on the host of the daemon, as /etc/floodwall/policy.yaml"}
+	}
+	if info, err := os.Stat(o.Policy); err != nil {
+		return nil, fmt.Errorf("reading policy: %w", err)
+	} else if !info.Mode().IsRegular() { // a device has no end
+		return nil, &operate.OrderError{Problem: o.Policy + " is not a regular file", Remedy: "name a file with a policy"}
 	}
 	sessions, known := hostfacts.SessionsOf(c.by.PID)
 	if !known && !o.Force && o.Confirm == "" && !o.DryRun {
