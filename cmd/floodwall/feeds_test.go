@@ -204,7 +204,7 @@ func killedExchange(h *feedHost) {
 	h.body.Store(lists[0])
 	h.says(true, "apply --target "+h.target+" POLICY")
 	random := testutil.Random(t)
-	for i := range testutil.Scaled(5, 100) {
+	for i := range testutil.Scaled(3, 100) {
 		h.body.Store(lists[1-i%2])
 		cmd := exec.Command("floodwall", "--state", h.state, "feeds", "refresh", "drop")
 		if err := cmd.Start(); err != nil {

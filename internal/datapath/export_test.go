@@ -1,7 +1,11 @@
 package datapath
 
 import (
+	"os"
 	"sync/atomic"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
 
 	"github.com/floodwall/floodwall/internal/xdp"
 )
@@ -25,4 +29,26 @@ func (f *Flows) Seen(state FlowState, ago int) {
 			atomic.StoreUint64(&f.words[i], word>>flowTagShift<<flowTagShift|uint64(state)<<flowSeenBits|at)
 		}
 	}
+}
+
+// RenewPart is a Renew that dies when so many devices have the new program; with renamed, after the directories changed places.
+func (s *State) RenewPart(number int, p *Program, manifest []byte, devices int, renamed bool) error {
+	v, err := s.situation()
+	if err != nil {
+		return err
+	}
+	defer v.close()
+	if err := os.Mkdir(s.path(renewalName(number)), 0o700); err != nil {
+		return err
+	}
+	if err := s.furnishRenewal(number, p, manifest, nil); err != nil {
+		return err
+	}
+	fresh := &code{number: number, dir: s.path(renewalName(number)), fresh: p, opened: map[Mode]*ebpf.Program{}}
+	defer fresh.close()
+	err = s.putAll(v.devices[:devices], fresh)
+	if err == nil && renamed {
+		err = unix.Renameat2(unix.AT_FDCWD, s.path(renewalName(number)), unix.AT_FDCWD, s.path(generationName(number)), unix.RENAME_EXCHANGE)
+	}
+	return err
 }

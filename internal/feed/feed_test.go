@@ -457,3 +457,14 @@ func refreshForever(t *testing.T, s feed.Source, store feed.Store) {
 		}
 	}
 }
+
+// A copy that was not confirmed for three periods is stale, whether or not somebody tried.
+func TestStale(t *testing.T) {
+	s := newScene(t)
+	s.text(good)
+	s.refresh(feed.Changed, "")
+	s.source.Every = time.Nanosecond
+	if got := s.stands(feed.StandsStale); got.Entries != 3 {
+		t.Errorf("%+v", got)
+	}
+}
