@@ -30,7 +30,7 @@ func TestKeys(t *testing.T) {
 	s := &search{attack: samples, total: len(samples)}
 	all := fullBitset(len(samples))
 	tests := s.candidates(all)
-	for _, k := range kinds(samples) {
+	for _, k := range kinds(samples, 1) {
 		tests = append(tests, k.tests()...)
 	}
 	for _, fit := range []func(bitset) []test{s.fitPorts, s.fitDNS, s.fitLength, s.fitBytes, s.fitTTL, s.fitFrom, s.fitTo, s.fitFamily} {

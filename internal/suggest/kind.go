@@ -2,7 +2,6 @@ package suggest
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 
 	"github.com/floodwall/floodwall/internal/packet"
@@ -39,16 +38,32 @@ func (k kind) tests() []test {
 	return list
 }
 
-// kinds are the kinds of samples, the most frequent first.
-func kinds(samples []Sample) []kind {
-	counts := map[kind]int{}
+// wide is the kind without what TCP and ICMP tell apart: a flood may draw these at random.
+func (k kind) wide() kind {
+	k.flags, k.icmp = packet.FlagsNone, packet.ICMPNone
+	return k
+}
+
+// kinds are those of at least so many samples, the most frequent first, and then the wide ones. What somebody draws at random makes no
+// number of kinds that grows with the samples.
+func kinds(samples []Sample, least int) []kind {
+	counts, wide := map[kind]int{}, map[kind]int{}
 	for i := range samples {
-		counts[kindOf(&samples[i])]++
+		k := kindOf(&samples[i])
+		counts[k]++
+		wide[k.wide()]++
 	}
-	return slices.SortedFunc(maps.Keys(counts), func(a, b kind) int {
-		return cmp.Or(cmp.Compare(counts[b], counts[a]), cmp.Compare(a.proto, b.proto), cmp.Compare(a.family, b.family),
-			cmp.Compare(a.flags, b.flags), cmp.Compare(a.fragment, b.fragment), cmp.Compare(a.icmp, b.icmp))
-	})
+	order := func(a, b kind) int {
+		return cmp.Or(cmp.Compare(a.proto, b.proto), cmp.Compare(a.family, b.family), cmp.Compare(a.flags, b.flags),
+			cmp.Compare(a.fragment, b.fragment), cmp.Compare(a.icmp, b.icmp))
+	}
+	list := frequentBy(counts, least, len(counts), order)
+	for _, k := range frequentBy(wide, least, len(wide), order) {
+		if counts[k] == 0 {
+			list = append(list, k)
+		}
+	}
+	return list
 }
 
 // values counts the values of a field among samples.

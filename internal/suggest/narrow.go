@@ -12,12 +12,13 @@ import (
 
 // The bounds of narrowing.
 const (
-	kept     = 0.985 // of a rule's packets of the attack, that all keys together leave it
-	trimmed  = 400   // one in so many packets may lie outside of a range at each of its ends
-	common   = 0.9   // a key that more of the legitimate packets have is left out
-	telling  = 0.5   // once a rule harms nothing, a key must be one that fewer of them have
-	plenty   = 20    // packets of a kind that are enough to compare with; with fewer, all are taken
-	mostList = 6     // values that a key lists
+	kept      = 0.985 // of a rule's packets of the attack, that all keys together leave it
+	trimmed   = 400   // one in so many packets may lie outside of a range at each of its ends
+	strangers = 100   // one in so many packets may come from elsewhere
+	common    = 0.9   // a key that more of the legitimate packets have is left out
+	telling   = 0.5   // once a rule harms nothing, a key must be one that fewer of them have
+	plenty    = 20    // packets of a kind that are enough to compare with; with fewer, all are taken
+	mostList  = 6     // values that a key lists
 
 	manyEnough = 200 // packets, from which a range of values is taken: the ends that fewer show are theirs, not the attack's
 )
@@ -28,13 +29,22 @@ func (s *search) narrow(c conjunction, kind bitset) conjunction {
 	least := int(kept * float64(c.attack.count()))
 	for _, fit := range []func(bitset) []test{s.fitPorts, s.fitDNS, s.fitLength, s.fitBytes, s.fitTTL, s.fitFrom, s.fitTo, s.fitFamily} {
 		for _, t := range fit(c.attack) {
-			if slices.ContainsFunc(c.tests, func(other test) bool { return other.key == t.key && t.key != "payload.at" }) {
+			asked := slices.ContainsFunc(c.tests, func(other test) bool { return other.key == t.key })
+			if asked && t.key != "payload.at" && t.key != "from" {
 				continue
 			}
-			if longer := s.with(c, t); longer.attack.count() >= least && (isPort(t) || s.tells(c, t, kind)) {
+			if longer := s.with(narrower(c, t), t); longer.attack.count() >= least && (isPort(t) || s.tells(c, t, kind)) {
 				c = longer
 			}
 		}
+	}
+	return c
+}
+
+// narrower is a conjunction without the network that a key lies within, for a search that stopped at a wide one.
+func narrower(c conjunction, t test) conjunction {
+	if t.key == "from" {
+		c.tests = slices.DeleteFunc(slices.Clone(c.tests), func(other test) bool { return other.key == t.key })
 	}
 	return c
 }
@@ -159,7 +169,7 @@ func (s *search) fitAddresses(in bitset, key string) []test {
 	for at := range lengths4 {
 		counts := map[netip.Prefix]int{}
 		in.each(func(i int) { counts[prefixOf(s.attack[i].address(key), at)]++ })
-		if list := fewest(counts, n-2*(n/trimmed), netip.Prefix.Compare); list != nil && (at == 0 || len(list) == 1) {
+		if list := fewest(counts, n-n/strangers, netip.Prefix.Compare); list != nil && (at == 0 || len(list) == 1) {
 			return []test{prefixTest(key, list)}
 		}
 	}

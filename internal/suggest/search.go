@@ -40,7 +40,7 @@ type conjunction struct {
 // run finds rules until nothing is left that could have one.
 func (s *search) run() {
 	s.left = fullBitset(len(s.attack))
-	for _, k := range kinds(s.attack) {
+	for _, k := range kinds(s.attack, max(leastCount, int(leastShare*float64(s.total)))) {
 		c := s.all()
 		for _, t := range k.tests() {
 			c = s.with(c, t)

@@ -42,6 +42,12 @@ var vectors = []struct {
 	{"ICMP", func(r *rand.Rand) string {
 		return fmt.Sprintf("icmp %s > 10.10.10.10 echo-request len=1028 ttl=%d", anywhere(r), 40+r.IntN(80))
 	}, []string{"icmp: icmp/8/0", "length: 1028"}},
+	{"ICMP of all types", func(r *rand.Rand) string {
+		return fmt.Sprintf("icmp %s > 10.10.10.10 type=%d code=%d len=900 ttl=%d", anywhere(r), r.IntN(256), r.IntN(256), 40+r.IntN(80))
+	}, []string{"proto: icmp", "length: 900"}},
+	{"TCP of all flags", func(r *rand.Rand) string {
+		return fmt.Sprintf("tcp %s:%d > 10.10.10.10:%d %s win=77 ttl=%d seq=%d", anywhere(r), 1024+r.IntN(60000), r.IntN(65536), "FSRPAU"[r.IntN(6):], 40+r.IntN(80), r.Uint32())
+	}, []string{"|00|M"}},
 	{"GRE", func(r *rand.Rand) string {
 		return fmt.Sprintf("proto=47 %s > 10.10.10.10 len=540 ttl=%d", anywhere(r), 40+r.IntN(80))
 	}, []string{"proto: 47", "length: 540"}},
