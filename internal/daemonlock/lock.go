@@ -136,24 +136,22 @@ func open(name string) (*os.File, error) {
 	return f, err
 }
 
-// MakeDir makes the directory of locks if it is absent. Everybody may go through it, to the sockets of the API; nobody but its
-// owner may make a file there. An existing directory of this process's user is changed to that: versions before made it with
-// mode 0700.
+// MakeDir makes a directory for locks or sockets if it is absent. Everybody may go through it; nobody but its owner may make a file
+// there. Of directories that exist only DefaultDir is changed: versions before made it with mode 0700.
 func MakeDir(dir string) error {
-	if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
+	err := os.Mkdir(dir, 0o755)
+	there := errors.Is(err, os.ErrExist)
+	if err != nil && !there {
 		return err
 	}
-	info, err := os.Stat(dir)
-	if errors.Is(err, os.ErrNotExist) { // a process that ends has just removed it
+	if there && filepath.Clean(dir) != DefaultDir {
 		return nil
 	}
-	if err != nil || info.Mode().Perm() == 0o755 { // the umask may have taken rights
-		return err
+	err = os.Chmod(dir, 0o755) // the umask may have taken rights
+	if errors.Is(err, os.ErrPermission) && there || errors.Is(err, os.ErrNotExist) { // or a process that ends has just removed it
+		return nil
 	}
-	if err := os.Chmod(dir, 0o755); err != nil && !errors.Is(err, os.ErrPermission) && !errors.Is(err, os.ErrNotExist) {
-		return err
-	}
-	return nil
+	return err
 }
 
 // isAt reports whether a file still has the name that it was opened by.

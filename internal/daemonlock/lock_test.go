@@ -99,3 +99,21 @@ func TestTakeByOne(t *testing.T) {
 	}
 	all.Wait()
 }
+
+// TestMakeDir makes a directory whatever the umask, and leaves one alone that somebody else made.
+func TestMakeDir(t *testing.T) {
+	made, there := filepath.Join(t.TempDir(), "made"), t.TempDir()
+	if err := os.Chmod(there, 0o1777|os.ModeSticky); err != nil {
+		t.Fatal(err)
+	}
+	before, err := os.Stat(there)
+	if err := errors.Join(err, MakeDir(made), MakeDir(there)); err != nil {
+		t.Fatal(err)
+	}
+	if info, err := os.Stat(made); err != nil || info.Mode().Perm() != 0o755 {
+		t.Errorf("a new directory: %v, %v", info, err)
+	}
+	if info, err := os.Stat(there); err != nil || info.Mode() != before.Mode() {
+		t.Errorf("a directory that was there: %v, %v, want %v", info.Mode(), err, before.Mode())
+	}
+}

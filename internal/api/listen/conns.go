@@ -37,7 +37,7 @@ func (c *conns) changed(conn net.Conn, state http.ConnState) {
 	switch {
 	case state == http.StateNew:
 		if len(c.all) >= maxConns && !c.closeOne() {
-			conn.Close()
+			go conn.Close()
 			return
 		}
 		c.all[conn] = condition{true, time.Now()}
@@ -59,7 +59,7 @@ func (c *conns) closeOne() bool {
 	if least == nil {
 		return false
 	}
-	least.Close()
+	go least.Close() // with TLS it says goodbye, which a slow client holds up
 	delete(c.all, least)
 	return true
 }

@@ -1,11 +1,13 @@
 package listen
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"log"
 	"net"
 	"net/http"
+	"os"
 	"path/filepath"
 	"sync"
 	"time"
@@ -62,7 +64,7 @@ func serve(ctx context.Context, l net.Listener, h http.Handler) error {
 		IdleTimeout:       idleTime,
 		MaxHeaderBytes:    maxHeader,
 		ConnState:         newConns().changed,
-		ErrorLog:          log.New(nothing{}, "", 0), // what clients do wrong is no news
+		ErrorLog:          log.New(defects{}, "", 0),
 		BaseContext:       func(net.Listener) context.Context { return ctx },
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
 			return api.WithPeer(ctx, peerOf(c))
@@ -83,10 +85,15 @@ func serve(ctx context.Context, l net.Listener, h http.Handler) error {
 	return err
 }
 
-// nothing takes what is written, and forgets it.
-type nothing struct{}
+// defects passes on what is wrong with the daemon itself. What clients do wrong is no news: they could fill the log.
+type defects struct{}
 
-func (nothing) Write(p []byte) (int, error) { return len(p), nil }
+func (defects) Write(p []byte) (int, error) {
+	if bytes.Contains(p, []byte("panic serving")) {
+		os.Stderr.Write(p)
+	}
+	return len(p), nil
+}
 
 // peerOf is the process at the other end of a unix socket. It is unknown for other sockets.
 func peerOf(c net.Conn) api.Peer {
