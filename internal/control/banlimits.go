@@ -10,6 +10,7 @@ import (
 	"github.com/floodwall/floodwall/internal/daemonlock"
 	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/manifest"
+	"github.com/floodwall/floodwall/policy"
 )
 
 // BanLimits are the limits of the policy that runs by which sources are banned, and the prefixes that never are.
@@ -67,3 +68,25 @@ func (in Instance) bansWaitFor(m *manifest.Manifest) string {
 
 // hasDaemon reports whether a daemon runs for the instance.
 func (in Instance) hasDaemon() bool { return daemonlock.Of(in.Dir).Held() }
+
+// DaemonSettings is what the policy that runs says of the daemon.
+func (in Instance) DaemonSettings(ctx context.Context) (policy.Daemon, error) {
+	l, err := in.open(ctx)
+	if err != nil {
+		return policy.Daemon{}, err
+	}
+	defer l.close()
+	if d := l.generations[0].manifest.Daemon; d != nil {
+		return *d, nil
+	}
+	return policy.Daemon{}, nil
+}
+
+// settingsWaitFor says what the policy wants of a daemon that does not run, "" when one runs or nothing is wanted.
+func (in Instance) settingsWaitFor(m *manifest.Manifest) string {
+	if m.Daemon == nil || in.hasDaemon() {
+		return ""
+	}
+	return "nobody answers on " + m.Daemon.Listen.String() + " while `floodwall daemon` does not run: start it; " +
+		"`apply --boot` has systemd start it after each reboot"
+}

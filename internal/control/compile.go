@@ -163,3 +163,12 @@ func (c *Compiled) Plan(t plan.Target) (*plan.Plan, error) { return c.plan(t) }
 
 // Devices are the names of the policy's devices.
 func (c *Compiled) Devices() []string { return c.Policy.DeviceNames() }
+
+// Output compiles for a target as Apply would.
+func (c *Compiled) Output(t plan.Target) (*compile.Output, error) {
+	o, err := compile.Compile(c.Program, t, c.Devices())
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", c.Policy.File, err)
+	}
+	return o, nil
+}

@@ -7,9 +7,11 @@ import (
 	"time"
 
 	"github.com/floodwall/floodwall/internal/datapath"
+	"github.com/floodwall/floodwall/internal/dynamicset"
 	"github.com/floodwall/floodwall/internal/manifest"
 	"github.com/floodwall/floodwall/internal/netfilter"
 	"github.com/floodwall/floodwall/internal/ruleset"
+	"github.com/floodwall/floodwall/internal/xdp"
 )
 
 // generation is a policy in the kernel: an XDP program, rulesets in netfilter, or both.
@@ -262,4 +264,13 @@ func (g *generation) close() {
 	if g.program != nil {
 		g.program.Close()
 	}
+}
+
+// foreign returns a *datapath.FormatError when the maps of a generation's program are of another version, so that they cannot be
+// read. It runs all the same, and an apply can take its place.
+func (g *generation) foreign() error {
+	if g == nil || g.program == nil {
+		return nil
+	}
+	return g.program.Knows(append([]string{xdp.Counters, xdp.Limits, xdp.LimitInfos, xdp.ProtectionStates, xdp.Question}, dynamicset.Maps...)...)
 }

@@ -147,7 +147,7 @@ func MakeDir(dir string) error {
 	if there && filepath.Clean(dir) != DefaultDir {
 		return nil
 	}
-	err = os.Chmod(dir, 0o755) // the umask may have taken rights
+	err = os.Chmod(dir, 0o755)                                                       // the umask may have taken rights
 	if errors.Is(err, os.ErrPermission) && there || errors.Is(err, os.ErrNotExist) { // or a process that ends has just removed it
 		return nil
 	}
