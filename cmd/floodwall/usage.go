@@ -40,6 +40,16 @@ func exactly(n int, what string) cobra.PositionalArgs {
 	}
 }
 
+// upTo wants no more than n arguments. what names them.
+func upTo(n int, what string) cobra.PositionalArgs {
+	return func(c *cobra.Command, args []string) error {
+		if len(args) > n {
+			return usagef(c, helpHint(c), "unexpected argument %q: want %s only", args[n], what)
+		}
+		return nil
+	}
+}
+
 // none wants no arguments.
 func none(c *cobra.Command, args []string) error {
 	if len(args) > 0 {

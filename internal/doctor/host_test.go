@@ -14,6 +14,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
+	"github.com/floodwall/floodwall/internal/sockets"
+
 	"github.com/floodwall/floodwall/policy"
 )
 
@@ -111,7 +113,7 @@ func TestConntrackLosses(t *testing.T) {
 
 func TestServices(t *testing.T) {
 	tcp, udp := uint8(unix.IPPROTO_TCP), uint8(unix.IPPROTO_UDP)
-	c := census{sampled: 10000, loopback: 1000, services: map[service]int{{tcp, 443}: 6000, {udp, 53}: 2000, {tcp, 9000}: 100}}
+	c := census{sampled: 10000, loopback: 1000, services: map[sockets.Service]int{{Proto: tcp, Port: 443}: 6000, {Proto: udp, Port: 53}: 2000, {Proto: tcp, Port: 9000}: 100}}
 	const lines = "services:\n  - {name: https-tcp, port: tcp/443, track: false}\n  - {name: dns-udp, port: udp/53, track: false}\nuntracked: [loopback]"
 	same(t, []Finding{c.judge(tracked{count: 60000, max: 100000})}, "warning conntrack-services: "+lines)
 	same(t, []Finding{c.judge(tracked{count: 40000, max: 100000})}, "note conntrack-services: "+lines)
@@ -169,7 +171,7 @@ IpExt: 7 -1
 	same(t, []Finding{listenDrops(none, got, 128), listenDrops(got, got, 128), listenDrops(none, none, 4096)},
 		"problem listen-drops: sysctl -w net.core.somaxconn=4096", "note listen-drops: sysctl -w net.core.somaxconn=4096", "ok listen-drops:")
 	dropped := map[string]uint64{"TCPReqQFullDrop": 3}
-	serve := []listener{{proto: unix.IPPROTO_TCP, port: 443}, {proto: unix.IPPROTO_UDP, port: 53}}
+	serve := []sockets.Socket{{Service: sockets.Service{Proto: unix.IPPROTO_TCP, Port: 443}}, {Service: sockets.Service{Proto: unix.IPPROTO_UDP, Port: 53}}}
 	same(t, []Finding{synQueue(none, got, 128, nil), synQueue(none, got, 4096, serve), synQueue(none, dropped, 0, nil), synQueue(none, none, 0, nil)},
 		"warning syn-queue: sysctl -w net.ipv4.tcp_max_syn_backlog=4096",
 		"warning syn-queue: `syn: protect` for the services that are flooded, of tcp/443; `floodwall check` says whether this version has it",

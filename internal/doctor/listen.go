@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/floodwall/floodwall/internal/sockets"
 )
 
 // parseNetstat reads the pairs of lines, names and values, of /proc/net/netstat and snmp.
@@ -46,13 +48,13 @@ func listenQueues(ctx context.Context, h *host) []Finding {
 	if err != nil {
 		return []Finding{unseen("listen-drops", err)}
 	}
-	sockets, err := listeners(ctx)
+	serve, err := sockets.Serving()
 	somaxconn, backlog := queueLimits(h)
-	found := []Finding{listenDrops(before, after, somaxconn), synQueue(before, after, backlog, sockets), asymmetric(before, after)}
+	found := []Finding{listenDrops(before, after, somaxconn), synQueue(before, after, backlog, serve), asymmetric(before, after)}
 	if err != nil {
 		return append(found, unseen("listen-queue", err))
 	}
-	return append(found, fullQueues(sockets))
+	return append(found, fullQueues(serve))
 }
 
 // queueLimits reads the settings that bound the queues of sockets that listen; one that cannot be read is 0.
@@ -86,8 +88,8 @@ func listenDrops(before, after map[string]uint64, somaxconn uint64) Finding {
 }
 
 // synQueue judges what a SYN flood did: cookies that were sent, or requests that were dropped without. backlog is
-// net.ipv4.tcp_max_syn_backlog, 0 if it is not known, and sockets are those that serve.
-func synQueue(before, after map[string]uint64, backlog uint64, sockets []listener) Finding {
+// net.ipv4.tcp_max_syn_backlog, 0 if it is not known, and serve are the sockets that do.
+func synQueue(before, after map[string]uint64, backlog uint64, serve []sockets.Socket) Finding {
 	cookies := changed(before["TCPReqQFullDoCookies"], after["TCPReqQFullDoCookies"])
 	dropped := changed(before["TCPReqQFullDrop"], after["TCPReqQFullDrop"])
 	f := Finding{
@@ -108,15 +110,15 @@ func synQueue(before, after map[string]uint64, backlog uint64, sockets []listene
 	if backlog > 0 && backlog < busyQueue {
 		return f.command(fmt.Sprintf("sysctl -w net.ipv4.tcp_max_syn_backlog=%d", busyQueue))
 	}
-	return f.advice("`syn: protect` for the services that are flooded, of " + strings.Join(openPorts(sockets), ", ") +
+	return f.advice("`syn: protect` for the services that are flooded, of " + strings.Join(openPorts(serve), ", ") +
 		"; `floodwall check` says whether this version has it")
 }
 
 // openPorts lists the TCP ports that others than this host itself can reach, the web's if there are none.
-func openPorts(sockets []listener) (ports []string) {
-	for _, s := range sockets {
-		port := portName(s.proto, s.port)
-		if s.proto == unix.IPPROTO_TCP && !s.addr.IsLoopback() && !slices.Contains(ports, port) && len(ports) < 8 {
+func openPorts(serve []sockets.Socket) (ports []string) {
+	for _, s := range serve {
+		port := s.String()
+		if s.Proto == unix.IPPROTO_TCP && !s.Addr.IsLoopback() && !slices.Contains(ports, port) && len(ports) < 8 {
 			ports = append(ports, port)
 		}
 	}
@@ -127,18 +129,18 @@ func openPorts(sockets []listener) (ports []string) {
 }
 
 // fullQueues finds sockets whose queue of connections is full now.
-func fullQueues(sockets []listener) Finding {
+func fullQueues(serve []sockets.Socket) Finding {
 	f := Finding{ID: "listen-queue", Severity: Problem, Numbers: map[string]uint64{},
 		Cost: "new connections to them are dropped until the server accepts some"}
 	var full []string
-	for _, s := range sockets {
-		if s.backlog > 0 && s.queued >= s.backlog {
-			full = append(full, fmt.Sprintf("%s holds %s of %s", portName(s.proto, s.port), grouped(uint64(s.queued)), grouped(uint64(s.backlog))))
+	for _, s := range serve {
+		if s.Backlog > 0 && s.Queued >= s.Backlog {
+			full = append(full, fmt.Sprintf("%s holds %s of %s", s, grouped(uint64(s.Queued)), grouped(uint64(s.Backlog))))
 		}
 	}
 	f.Numbers["full"] = uint64(len(full))
 	if len(full) == 0 {
-		f.Evidence = fmt.Sprintf("no queue of %d sockets that serve is full (from sock_diag)", len(sockets))
+		f.Evidence = fmt.Sprintf("no queue of %d sockets that serve is full (from sock_diag)", len(serve))
 		return f.healthy()
 	}
 	f.Evidence = "queues that are full: " + strings.Join(full[:min(len(full), 8)], ", ") + " (from sock_diag)"

@@ -8,6 +8,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/floodwall/floodwall/internal/sockets"
 )
 
 // From so many entries on a share of them is worth a change.
@@ -17,12 +19,7 @@ const manyEntries = 1000
 type census struct {
 	sampled  int
 	loopback int
-	services map[service]int // services of this host
-}
-
-type service struct {
-	proto uint8
-	port  uint16
+	services map[sockets.Service]int // services of this host
 }
 
 // conntrackServices finds the services of this host that have most of the table, which `track: false` would empty.
@@ -41,7 +38,7 @@ func conntrackServices(ctx context.Context, h *host) []Finding {
 	if err != nil && len(flows) == 0 {
 		return []Finding{unseen(id, err)}
 	}
-	serve, err := listeners(ctx)
+	serve, err := sockets.Serving()
 	if err != nil {
 		return []Finding{unseen(id, err)}
 	}
@@ -49,13 +46,13 @@ func conntrackServices(ctx context.Context, h *host) []Finding {
 	if err != nil {
 		return []Finding{unseen(id, err)}
 	}
-	here := map[service]bool{}
+	here := map[sockets.Service]bool{}
 	for _, l := range serve {
-		here[service{l.proto, l.port}] = true
+		here[l.Service] = true
 	}
-	c := census{sampled: len(flows), services: map[service]int{}}
+	c := census{sampled: len(flows), services: map[sockets.Service]int{}}
 	for _, f := range flows {
-		s := service{f.proto, f.port}
+		s := sockets.Service{Proto: f.proto, Port: f.port}
 		switch {
 		case f.dst.IsLoopback() || f.src == f.dst:
 			c.loopback++
@@ -67,11 +64,11 @@ func conntrackServices(ctx context.Context, h *host) []Finding {
 }
 
 // largest lists the services with a twentieth of the sample or more, the largest first.
-func (c census) largest() []service {
+func (c census) largest() []sockets.Service {
 	list := slices.Collect(maps.Keys(c.services))
-	list = slices.DeleteFunc(list, func(s service) bool { return c.services[s]*20 < c.sampled })
-	slices.SortFunc(list, func(a, b service) int {
-		return cmp.Or(c.services[b]-c.services[a], int(a.port)-int(b.port), int(a.proto)-int(b.proto))
+	list = slices.DeleteFunc(list, func(s sockets.Service) bool { return c.services[s]*20 < c.sampled })
+	slices.SortFunc(list, func(a, b sockets.Service) int {
+		return cmp.Or(c.services[b]-c.services[a], int(a.Port)-int(b.Port), int(a.Proto)-int(b.Proto))
 	})
 	return list
 }
@@ -81,7 +78,7 @@ func (c census) judge(t tracked) Finding {
 	saved := c.loopback
 	for _, s := range c.largest() {
 		saved += c.services[s]
-		words = append(words, fmt.Sprintf("%s %d%%", portName(s.proto, s.port), percent(uint64(c.services[s]), uint64(c.sampled))))
+		words = append(words, fmt.Sprintf("%s %d%%", s, percent(uint64(c.services[s]), uint64(c.sampled))))
 	}
 	if c.loopback*20 >= c.sampled {
 		words = append(words, fmt.Sprintf("loopback %d%%", percent(uint64(c.loopback), uint64(c.sampled))))
@@ -109,22 +106,11 @@ func (c census) policy() (lines []string) {
 	if largest := c.largest(); len(largest) > 0 {
 		lines = append(lines, "services:")
 		for _, s := range largest {
-			lines = append(lines, fmt.Sprintf("  - {name: %s, port: %s, track: false}", serviceName(s), portName(s.proto, s.port)))
+			lines = append(lines, fmt.Sprintf("  - {name: %s, port: %s, track: false}", s.Name(), s))
 		}
 	}
 	if c.loopback*20 >= c.sampled {
 		lines = append(lines, "untracked: [loopback]")
 	}
 	return lines
-}
-
-// wellKnown are services that have a name among people.
-var wellKnown = map[uint16]string{22: "ssh", 25: "mail", 53: "dns", 80: "web", 123: "ntp", 443: "https"}
-
-func serviceName(s service) string {
-	proto, _, _ := strings.Cut(portName(s.proto, s.port), "/")
-	if known := wellKnown[s.port]; known != "" {
-		return known + "-" + proto
-	}
-	return fmt.Sprintf("%s-%d", proto, s.port)
 }

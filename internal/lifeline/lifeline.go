@@ -142,6 +142,18 @@ func resolvers(file string) (list []netip.Prefix) {
 	return list
 }
 
+// NameServers are the resolvers that the host asks, in the order of its files, without itself.
+func (f Files) NameServers() (list []netip.Addr) {
+	for _, file := range f.Resolvers {
+		for _, p := range resolvers(file) {
+			if a := p.Addr(); !a.IsLoopback() && !slices.Contains(list, a) {
+				list = append(list, a)
+			}
+		}
+	}
+	return list
+}
+
 // loginSessions are where sessions that systemd-logind knows come from: sshd has told it who was let in. The files are the
 // superuser's, so no local user has others spared.
 func loginSessions(dir string) (list []netip.Addr) {

@@ -1,0 +1,60 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/floodwall/floodwall/internal/firstpolicy"
+	"github.com/floodwall/floodwall/policy"
+)
+
+func initCommand(e *env) *cobra.Command {
+	var devices []string
+	c := &cobra.Command{
+		Use:   "init [FILE]",
+		Short: "write a first policy for what this host serves, each line explained",
+		Long: "Init writes policy.yaml, or FILE, with a service for each port that is served now. It applies nothing, and replaces no file.\n" +
+			"With - for FILE it prints the policy.",
+		Example: "  floodwall init\n  floodwall apply policy.yaml --confirm 60s",
+		Args:    upTo(1, "FILE"),
+		RunE: func(c *cobra.Command, args []string) error {
+			file := "policy.yaml"
+			if len(args) > 0 {
+				file = args[0]
+			}
+			return e.writeFirst(file, devices)
+		},
+	}
+	c.Flags().StringArrayVar(&devices, "device", nil, "`device` at which packets from outside arrive, in place of those of the default routes; repeat it for more")
+	complete(c, "device", deviceNames()...)
+	return c
+}
+
+func (e *env) writeFirst(file string, devices []string) error {
+	h, err := firstpolicy.Look(devices)
+	if errors.Is(err, firstpolicy.ErrNoDevice) {
+		return &hinted{err, "name it: floodwall init --device eth0"}
+	}
+	if err != nil {
+		return err
+	}
+	if file == "-" {
+		e.text(h.Policy("policy.yaml"))
+		return nil
+	}
+	text := h.Policy(file)
+	if _, err := policy.Parse(file, []byte(text)); err != nil {
+		return fmt.Errorf("the policy that was made for this host is not valid, which is a defect of floodwall: %w", err)
+	}
+	if err := firstpolicy.Save(file, text); errors.Is(err, os.ErrExist) {
+		return &hinted{fmt.Errorf("%s exists, and stays as it is", file), "name another file: floodwall init FILE"}
+	} else if err != nil {
+		return err
+	}
+	e.println("wrote %s: %s on %s", file, things(len(h.Services), "service", "services"), things(len(h.Devices), "device", "devices"))
+	e.println("read it, then: floodwall apply %s --confirm 60s", file)
+	return nil
+}

@@ -1,0 +1,83 @@
+// Package sockets lists the sockets that serve in the thread's network namespace, and the programs that have them. It asks the
+// kernel by sock_diag, and /proc.
+package sockets
+
+import (
+	"cmp"
+	"encoding/binary"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+)
+
+// Socket is one that serves TCP or UDP.
+type Socket struct {
+	Service
+	Addr    netip.Addr // :: and 0.0.0.0 for all of the host
+	Queued  uint32     // TCP: connections that wait to be accepted
+	Backlog uint32     // TCP: how many may wait
+	inode   uint32
+}
+
+// From include/uapi/linux/inet_diag.h and include/net/tcp_states.h.
+const (
+	messageSize = 72 // struct inet_diag_msg
+	tcpClose    = 7  // the state of a UDP socket that is not connected
+	tcpListen   = 10
+)
+
+// request is struct inet_diag_req_v2.
+type request struct {
+	family, protocol uint8
+	states           uint32
+}
+
+func (r *request) Len() int { return 56 }
+
+func (r *request) Serialize() []byte {
+	b := make([]byte, r.Len())
+	b[0], b[1] = r.family, r.protocol
+	binary.NativeEndian.PutUint32(b[4:], r.states)
+	return b
+}
+
+// Serving lists the sockets that listen for connections of TCP, and those of UDP that are not connected, by protocol and port.
+// The kernel is not asked for connections, however many there are. It takes no rights.
+func Serving() (list []Socket, err error) {
+	for _, ask := range []request{
+		{unix.AF_INET, unix.IPPROTO_TCP, 1 << tcpListen}, {unix.AF_INET6, unix.IPPROTO_TCP, 1 << tcpListen},
+		{unix.AF_INET, unix.IPPROTO_UDP, 1 << tcpClose}, {unix.AF_INET6, unix.IPPROTO_UDP, 1 << tcpClose},
+	} {
+		r := nl.NewNetlinkRequest(nl.SOCK_DIAG_BY_FAMILY, unix.NLM_F_DUMP)
+		r.AddData(&ask)
+		messages, err := r.Execute(unix.NETLINK_INET_DIAG, 0)
+		if err != nil {
+			return nil, fmt.Errorf("listing the sockets that serve: %w", err)
+		}
+		for _, m := range messages {
+			if len(m) >= messageSize {
+				list = append(list, decode(ask.protocol, m))
+			}
+		}
+	}
+	slices.SortFunc(list, func(a, b Socket) int {
+		return cmp.Or(cmp.Compare(a.Proto, b.Proto), cmp.Compare(a.Port, b.Port), a.Addr.Compare(b.Addr))
+	})
+	return list, nil
+}
+
+// decode reads struct inet_diag_msg. Ports and addresses are in network byte order, the rest in that of the host.
+func decode(proto uint8, message []byte) Socket {
+	addr := netip.AddrFrom4([4]byte(message[8:]))
+	if message[0] == unix.AF_INET6 {
+		addr = netip.AddrFrom16([16]byte(message[8:]))
+	}
+	return Socket{
+		Service: Service{proto, binary.BigEndian.Uint16(message[4:])}, Addr: addr,
+		Queued: binary.NativeEndian.Uint32(message[56:]), Backlog: binary.NativeEndian.Uint32(message[60:]),
+		inode: binary.NativeEndian.Uint32(message[68:]),
+	}
+}
