@@ -274,8 +274,10 @@ func (s *switchover) attach(ctx context.Context) error {
 		for _, d := range devices {
 			s.to.generation = d.Generation
 			s.to.devices = append(s.to.devices, AppliedDevice{d.Name, plan.StageXDP, d.Mode})
+			if d.Mode == datapath.Native {
+				s.to.notes = append(s.to.notes, s.manifest.LostReplies(d.Name)...)
+			}
 		}
-		s.to.notes = append(s.to.notes, lostReplies(s.manifest, s.to.devices)...)
 		return nil
 	}
 	return s.recorded(!ends.IsZero() && s.programs())
