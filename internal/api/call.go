@@ -24,7 +24,7 @@ type Call struct {
 	by      Peer
 	request *http.Request
 	out     http.ResponseWriter
-	begun   bool // a part of the answer was written
+	started bool // a part of the answer was written
 }
 
 // decode reads the body as JSON. A key that is not known is an error.
@@ -68,7 +68,7 @@ func (c *Call) answer(status int, v any) error {
 
 // write writes a whole answer. A client that does not take it in time loses its connection.
 func (c *Call) write(status int, text []byte) error {
-	c.begun = true
+	c.started = true
 	http.NewResponseController(c.out).SetWriteDeadline(time.Now().Add(answerTime))
 	c.out.Header().Set("Content-Length", fmt.Sprint(len(text)))
 	c.out.WriteHeader(status)
@@ -76,12 +76,12 @@ func (c *Call) write(status int, text []byte) error {
 	return nil
 }
 
-// fail answers with an error, unless an answer has begun: then the connection ends, so that the client sees that it is not whole.
+// fail answers with an error, unless an answer has started: then the connection ends, so that the client sees that it is not whole.
 func (c *Call) fail(err error) {
 	if c.request.Context().Err() != nil {
 		return
 	}
-	if c.begun {
+	if c.started {
 		panic(http.ErrAbortHandler)
 	}
 	status := statusOf(err)

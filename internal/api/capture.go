@@ -49,7 +49,7 @@ func (c *Call) capture() error {
 	}
 	defer packets.Close()
 	c.out.Header().Set("Content-Type", "application/x-pcapng")
-	c.begun = true
+	c.started = true
 	_, err = operate.WriteCapture(ctx, packets, streamWriter{c}, count)
 	if errors.Is(err, datapath.ErrNotLoaded) { // unloaded meanwhile: what there is is whole
 		return nil

@@ -103,7 +103,7 @@ func (c *Call) events() error {
 	defer release()
 	missed, coming, leave := c.parts.Events.follow(after)
 	defer leave()
-	c.begun = true
+	c.started = true
 	c.out.Header().Set("Content-Type", "text/event-stream")
 	c.out.WriteHeader(http.StatusOK)
 	for _, event := range missed {

@@ -13,7 +13,7 @@ type paced[T any] struct {
 	read func(context.Context) (T, error)
 
 	mu   sync.Mutex
-	next *reading[T] // has not begun; nil when nobody waits
+	next *reading[T] // has not started; nil when nobody waits
 	busy bool
 	rest time.Time // until when no read begins
 }

@@ -22,7 +22,7 @@ var (
 	setEntries  = NewGauge("floodwall_set_entries", "Entries of a set.", "set")
 	setCapacity = NewGauge("floodwall_set_capacity", "Entries that a set can have.", "set")
 	prefixes    = NewGauge("floodwall_limit_prefixes", "Prefixes of which the table of a limit knows that they have sent.", "limit")
-	room        = NewGauge("floodwall_limit_room", "Prefixes that the table of a limit has space for.", "limit")
+	space       = NewGauge("floodwall_limit_room", "Prefixes that the table of a limit has space for.", "limit")
 	evictions   = NewCounter("floodwall_limit_evictions_total", "Prefixes that a limit forgot for lack of space.", "limit")
 	cookies     = NewCounter("floodwall_syn_cookies_total",
 		"Packets of a protected service by what its SYN protection did with them.", "service", "event")
@@ -34,7 +34,7 @@ var (
 // Running are the figures of what runs, by a function that reads its status.
 func Running(status func(context.Context) (*control.Status, error)) Part {
 	return Part{
-		Families: []*Family{packets, rulePackets, ruleBytes, checkPackets, setEntries, setCapacity, prefixes, room, evictions, cookies,
+		Families: []*Family{packets, rulePackets, ruleBytes, checkPackets, setEntries, setCapacity, prefixes, space, evictions, cookies,
 			active, generation, inForce},
 		Read: func(ctx context.Context, add Add) error {
 			s, err := status(ctx)
@@ -108,7 +108,7 @@ func addTables(s *control.Status, add Add) {
 	for _, l := range s.Limits {
 		if l.Capacity > 0 { // else it is one limit for all
 			add(prefixes, float64(l.Debts), l.Rule)
-			add(room, float64(l.Capacity), l.Rule)
+			add(space, float64(l.Capacity), l.Rule)
 		}
 		add(evictions, float64(l.Evictions), l.Rule)
 	}
