@@ -30,8 +30,10 @@ func TestInit(t *testing.T) {
 		defer l.Close()
 	}
 	served, local, closed := listenUDP(t, "0.0.0.0:5000"), listenUDP(t, "0.0.0.0:5353"), listenUDP(t, "127.0.0.1:5001")
+	listenUDP(t, "0.0.0.0:51820")
+	listenUDP(t, "0.0.0.0:41000")
 	out := mustFloodwall(t, "init")
-	if !strings.HasPrefix(out, "wrote policy.yaml: 3 services on 1 device\n") {
+	if !strings.HasPrefix(out, "wrote policy.yaml: 4 services on 1 device\n") {
 		t.Errorf("init: %s", out)
 	}
 	text, err := os.ReadFile("policy.yaml")
@@ -41,6 +43,7 @@ func TestInit(t *testing.T) {
 	for _, line := range []string{
 		"\ndevices: [fw0]\n", "\n  # tcp/22: ", "from: [203.0.113.5]", "\n  - {name: ssh-tcp, port: tcp/22}\n",
 		"\n  - {name: web-tcp, port: tcp/80, syn: protect} #", "\n  - {name: udp-5000, port: udp/5000}\n", "udp/5353 is left out",
+		"\n  - {name: wireguard-udp, port: udp/51820}\n", "\n  # - {name: udp-41000, port: udp/41000}\n",
 	} {
 		if !strings.Contains(string(text), line) {
 			t.Errorf("the policy has no %q:\n%s", line, text)

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/floodwall/floodwall/internal/control"
+	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/hostfacts"
 	"github.com/floodwall/floodwall/internal/operate"
 	"github.com/floodwall/floodwall/internal/suggest"
@@ -111,9 +112,24 @@ func (e *env) applySuggestion(ctx context.Context, file string) (*control.Applie
 	order := operate.Order{Policy: file, Target: string(control.TargetAuto), Confirm: suggestTrial, Sessions: hostfacts.Sessions()}
 	if running, err := h.Instance.Status(ctx); err == nil {
 		order.Target = string(running.Target)
+		order.Devices, order.Mode = runningOn(running.Devices)
 	}
 	applied, _, err := h.Apply(ctx, order)
 	return applied, err
+}
+
+// runningOn are the devices on which a policy runs, and the mode of XDP that was asked for, as far as it shows: generic where all devices
+// have it, "" else.
+func runningOn(list []control.DeviceStatus) (devices []string, mode string) {
+	native := false
+	for _, d := range list {
+		devices = append(devices, d.Name)
+		native = native || d.Mode != string(datapath.Generic)
+	}
+	if len(list) > 0 && !native {
+		mode = string(datapath.Generic)
+	}
+	return devices, mode
 }
 
 // writeSuggestion writes a policy with the rules that it lacks to a new file.

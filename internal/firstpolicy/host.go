@@ -21,6 +21,7 @@ type Host struct {
 	Devices   []string
 	Services  []Service
 	LeftOut   []Service // they serve, and no other host needs them
+	Unsure    []Service // of UDP at ports that the kernel gives to clients: they may be clients
 	Resolvers []netip.Addr
 	Clients   [2]int // the first and the last port of connections that the host opens
 	Operator  netip.Addr
@@ -94,17 +95,20 @@ func clientPorts() [2]int {
 var onLink = []uint16{68, 546, 1900, 5353, 5355}
 
 // take sorts the sockets that serve into services and what is left out. A socket on the loopback device serves no other host. One of
-// UDP at a port of clients belongs to a client.
+// UDP at a port of clients may belong to a client, unless the port is known for a service, as that of WireGuard is.
 func (h *Host) take(all []sockets.Socket, programs sockets.Owners) {
 	for _, s := range all {
 		udp := s.Proto == unix.IPPROTO_UDP
-		if s.Addr.IsLoopback() || udp && int(s.Port) >= h.Clients[0] && int(s.Port) <= h.Clients[1] {
+		if s.Addr.IsLoopback() {
 			continue
 		}
 		service := Service{s.Service, plainName(programs.Of(s))}
 		list := &h.Services
-		if udp && slices.Contains(onLink, s.Port) {
+		switch {
+		case udp && slices.Contains(onLink, s.Port):
 			list = &h.LeftOut
+		case udp && int(s.Port) >= h.Clients[0] && int(s.Port) <= h.Clients[1] && !s.Known():
+			list = &h.Unsure
 		}
 		if !slices.ContainsFunc(*list, func(other Service) bool { return other.Service == s.Service }) {
 			*list = append(*list, service)

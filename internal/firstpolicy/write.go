@@ -99,6 +99,10 @@ func (h *Host) services(p func(string, ...any)) {
 			p("  - {name: %s, port: %s}", name, s)
 		}
 	}
+	for _, s := range h.Unsure {
+		p("  # A service, or a client's socket? %sremove the # if other hosts need it.", with(s.Program))
+		p("  # - {name: %s, port: %s}", s.Name(), s)
+	}
 	for _, s := range h.LeftOut {
 		p("  # %s is left out: %sonly hosts on the same link use it.", s, with(s.Program))
 	}

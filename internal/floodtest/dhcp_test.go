@@ -36,11 +36,13 @@ func TestDHCPBesideFlood(t *testing.T) {
 			for _, server := range []string{"10.0.0.1", "198.51.100.67"} {
 				answer := s.frames("udp " + server + ":67 > 10.0.0.2:68 payload=0x00")
 				came := false
-				for try := 0; try < 10 && !came; try++ { // a busy machine loses some of it
+				limited := uint64(0)
+				for try := 0; try < 10 && (!came || limited < 1000); try++ { // a busy machine loses some of it
 					s.send(2000, append(flood[:999:999], answer...))
-					came = received(socket, server)
+					came = received(socket, server) || came
+					limited = s.counted("essential:dhcp:limited")
 				}
-				if limited := s.counted("essential:dhcp:limited"); limited < 1000 {
+				if limited < 1000 {
 					t.Errorf("%s: only %d packets of the flood were limited", target, limited)
 				}
 				if !came {

@@ -26,6 +26,7 @@ type Reader struct {
 	oneIn   uint32
 	sockets []*socket
 	polled  []unix.PollFd
+	turn    int // the socket to look at next
 	frame   []byte
 }
 
@@ -73,10 +74,16 @@ func (r *Reader) SetShare(oneIn uint32) error {
 // lookAgain is how often Read looks whether its context has ended.
 const lookAgain = 50 * time.Millisecond
 
-// Read waits for a sample. It returns the error of ctx when that ends.
+// Read waits for a sample. It returns the error of ctx when that has ended, also while samples come faster than they are read. The
+// devices take turns.
 func (r *Reader) Read(ctx context.Context) (Sample, error) {
 	for {
-		for i := range r.polled {
+		if ctx.Err() != nil {
+			return Sample{}, ctx.Err()
+		}
+		for range r.polled {
+			i := r.turn
+			r.turn = (r.turn + 1) % len(r.polled)
 			if r.polled[i].Revents == 0 {
 				continue
 			}
@@ -84,9 +91,6 @@ func (r *Reader) Read(ctx context.Context) (Sample, error) {
 				return sample, err
 			}
 			r.polled[i].Revents = 0
-		}
-		if ctx.Err() != nil {
-			return Sample{}, ctx.Err()
 		}
 		if _, err := unix.Poll(r.polled, int(lookAgain.Milliseconds())); err != nil && !errors.Is(err, unix.EINTR) {
 			return Sample{}, fmt.Errorf("samples: %w", err)

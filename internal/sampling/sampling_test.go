@@ -102,6 +102,13 @@ func TestShare(t *testing.T) {
 	if got := receive(t, r, 100); r.OneIn() != 1 || got[614] != 100 {
 		t.Errorf("%v, want 100 packets", got)
 	}
+	check(t, testutil.Send("fw1", line, 100))
+	ended, end := context.WithCancel(t.Context())
+	end()
+	if _, err := r.Read(ended); !errors.Is(err, context.Canceled) {
+		t.Errorf("reading after the end, with samples that wait: %v", err)
+	}
+	receive(t, r, 100)
 	sent := 0
 	for lost := uint64(0); lost == 0 && sent < 100_000; {
 		check(t, testutil.Send("fw1", line, n))

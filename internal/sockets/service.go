@@ -28,6 +28,9 @@ var wellKnown = map[uint16]string{
 	993: "imaps", 995: "pop3s", 1194: "openvpn", 3306: "mysql", 4500: "ipsec-nat", 5432: "postgresql", 6379: "redis", 51820: "wireguard",
 }
 
+// Known reports whether the port is known for a service.
+func (s Service) Known() bool { return wellKnown[s.Port] != "" }
+
 // Name is a name of the service for a policy: dns-udp, or tcp-8080 when the port has none.
 func (s Service) Name() string {
 	if known := wellKnown[s.Port]; known != "" {
