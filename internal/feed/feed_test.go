@@ -3,6 +3,7 @@ package feed_test
 import (
 	"bytes"
 	"compress/gzip"
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -153,6 +154,10 @@ func TestMisbehaving(t *testing.T) {
 			io.WriteString(w, strings.Repeat("9.9.9.9\n", 100)+"github.com\nx\n")
 		}},
 		{"too many entries", "more than 5 entries", func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, strings.Repeat("9.9.9.9\n", 6)) }},
+		{"a range of too many prefixes", "more than 20 entries", func(w http.ResponseWriter, _ *http.Request) {
+			io.WriteString(w, "2a00::1-2a00:7fff:ffff:ffff:ffff:ffff:ffff:fffe\n")
+		}},
+		{"too many prefixes are left", "more than 5 entries", func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "192.0.0.0/16\n") }},
 		{"another body than the hash says", "SHA-256", func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, good) }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -163,8 +168,10 @@ func TestMisbehaving(t *testing.T) {
 			switch c.name {
 			case "slow":
 				s.fetcher.Time = 300 * time.Millisecond
-			case "too many entries":
+			case "too many entries", "too many prefixes are left":
 				s.source.Max = 5
+			case "a range of too many prefixes":
+				s.source.Max = 20
 			case "another body than the hash says", "nothing left": // of another source, which has no copy
 				if c.name[0] == 'a' {
 					s.source.SHA256 = strings.Repeat("0", 64)
@@ -466,5 +473,43 @@ func TestStale(t *testing.T) {
 	s.source.Every = time.Nanosecond
 	if got := s.stands(feed.StandsStale); got.Entries != 3 {
 		t.Errorf("%+v", got)
+	}
+}
+
+// A process that dies while it fetches, of the list perhaps, does not fetch again at once when it is started again, and waits
+// longer each time.
+func TestDiesFetching(t *testing.T) {
+	s := newScene(t)
+	s.text(good)
+	s.refresh(feed.Changed, "")
+	for _, least := range []time.Duration{5 * time.Minute, 10 * time.Minute} {
+		var next time.Time
+		s.serve(func(w http.ResponseWriter, _ *http.Request) { // what the next process would find
+			if at := s.store.Status(s.source).Next; at != nil {
+				next = *at
+			}
+			copyDir(s, s.store.Dir, s.store.Dir+".died")
+			w.WriteHeader(http.StatusInternalServerError)
+		})
+		s.refresh("", "500")
+		if wait := time.Until(next); wait < least-10*time.Second || wait > least*11/10 {
+			t.Errorf("it is fetched again in %v, not in %v and a tenth more at most", wait, least)
+		}
+		s.store.Dir += ".died"
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	before := s.stands(feed.StandsFresh).Next
+	s.serve(func(http.ResponseWriter, *http.Request) { cancel() })
+	if _, err := s.store.Refresh(ctx, &s.fetcher, s.source, true); err == nil {
+		t.Fatal("no error")
+	}
+	if after := s.stands(feed.StandsFresh).Next; !after.Equal(*before) {
+		t.Errorf("a fetch that was called off moves the next from %v to %v", before, after)
+	}
+}
+
+func copyDir(s *scene, from, to string) {
+	if err := os.CopyFS(to, os.DirFS(from)); err != nil {
+		s.Error(err)
 	}
 }

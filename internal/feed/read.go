@@ -59,8 +59,8 @@ func read(body []byte, f Format, most int) (s *screen, format Format, bad int, e
 		case prefixes != nil:
 			s.take(prefixes)
 		}
-		if s.entries > most {
-			return nil, f, bad, &BodyError{fmt.Sprintf("the list has more than %d entries", most), "raise max: of the set, if it is meant to"}
+		if s.larger(most) {
+			return nil, f, bad, tooMany(most)
 		}
 	}
 	if err := lines.Err(); err != nil {
@@ -74,6 +74,10 @@ func read(body []byte, f Format, most int) (s *screen, format Format, bad int, e
 		return nil, f, bad, &BodyError{"the list has no entry", "a source that is empty on purpose is better left out of the policy"}
 	}
 	return s, f, bad, nil
+}
+
+func tooMany(most int) error {
+	return &BodyError{fmt.Sprintf("the list has more than %d entries (a range counts as its prefixes)", most), "raise max: of the set, if it is meant to"}
 }
 
 // detect tells the format by the first line that is neither empty nor a comment.

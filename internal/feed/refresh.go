@@ -45,9 +45,12 @@ func (st Store) Refresh(ctx context.Context, f *Fetcher, s Source, now bool) (Ou
 	case !now && begin.Before(known.Next):
 		return NotDue, nil
 	}
+	if err := st.writeState(s, known.died(s, begin)); err != nil {
+		return "", err
+	}
 	outcome, err := st.fetch(ctx, f, s)
 	if ctx.Err() != nil { // says nothing of the source
-		return "", ctx.Err()
+		return "", errors.Join(ctx.Err(), st.writeState(s, known))
 	}
 	known.Wait, known.Error = time.Time{}, ""
 	if err != nil {
@@ -77,15 +80,28 @@ func (known *state) failed(s Source, err error, now time.Time) {
 	if errors.As(err, &fetch) && !fetch.Answered {
 		wait = retryLost
 	}
-	for range min(known.Failures-1, 12) {
-		wait *= 2
-	}
-	wait = jittered(min(wait, s.Every))
+	wait = known.backoff(s, wait)
 	if fetch != nil && fetch.Wait > 0 {
 		known.Wait = now.Add(fetch.Wait).UTC()
 		wait = max(wait, fetch.Wait)
 	}
 	known.Next = now.Add(wait).UTC()
+}
+
+// died is the state for a process that does not outlive the fetch, of this list perhaps: it counts as one more failure. Without it
+// a daemon that is started again would fetch again at once.
+func (known state) died(s Source, now time.Time) state {
+	known.Failures++
+	known.Next = now.Add(known.backoff(s, retryLost)).UTC()
+	return known
+}
+
+// backoff doubles the wait after the first failure for each further one, up to the period of the list.
+func (known *state) backoff(s Source, wait time.Duration) time.Duration {
+	for range min(known.Failures-1, 12) {
+		wait *= 2
+	}
+	return jittered(min(wait, s.Every))
 }
 
 // jittered is a time and up to a tenth more: machines that began together do not ask together.
@@ -134,8 +150,11 @@ func (st Store) fetch(ctx context.Context, f *Fetcher, s Source) (Outcome, error
 	clean := list.done()
 	c.Format, c.Bad, c.Read, c.Removed, c.More = format, bad, list.entries, clean.Removed, clean.More
 	content, err := c.write(clean.Set)
-	if err != nil {
+	switch {
+	case err != nil:
 		return "", err
+	case c.Entries > s.entries(): // a prefix that has lost a part is several
+		return "", tooMany(s.entries())
 	}
 	return st.place(s, before, c, content)
 }

@@ -117,6 +117,10 @@ type screen struct {
 	entries int // that were read, also those that are removed
 }
 
+// larger reports whether more entries, or more prefixes of them, were read than a list may have. The memory of the builder is in
+// proportion to the prefixes, and a range of IPv6 addresses can have more than two hundred.
+func (s *screen) larger(most int) bool { return s.entries > most || s.builder.Entries() > most }
+
 // take takes an entry, which a range can have several prefixes of.
 func (s *screen) take(entry []netip.Prefix) {
 	s.entries++
