@@ -65,7 +65,7 @@ func feeds(ctx context.Context, e *env) error {
 	for _, s := range all {
 		age, next := "-", "-"
 		if s.Checked != nil {
-			age = span(time.Since(*s.Checked))
+			age = span(max(time.Since(*s.Checked), 0))
 		}
 		if s.Next != nil {
 			next = span(max(time.Until(*s.Next), 0))

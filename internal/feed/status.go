@@ -24,7 +24,7 @@ type Status struct {
 	Why      string     `json:"why,omitempty"`     // it is not ok
 	Entries  int        `json:"entries"`           // of the copy
 	Fetched  *time.Time `json:"fetched,omitempty"` // the copy
-	Checked  *time.Time `json:"checked,omitempty"` // that it is the newest
+	Checked  *time.Time `json:"checked,omitempty"` // that it is the newest; nil: not known, as the clock was wrong
 	Age      float64    `json:"age,omitempty"`     // seconds since then
 	Next     *time.Time `json:"next,omitempty"`
 	Removed  []Removed  `json:"removed,omitempty"`
@@ -48,11 +48,13 @@ func (st Store) Status(s Source) Status {
 		return out
 	}
 	out.Entries, out.Fetched, out.Removed, out.More, out.Reasons, out.SHA = c.Entries, &c.Fetched, c.Removed, c.More, c.Reasons(), c.SHA256
-	checked := c.Fetched
-	if known.Checked.After(checked) {
-		checked = known.Checked
+	checked := known.Checked
+	if c.Fetched.After(checked) && !ahead(c.Fetched, now) {
+		checked = c.Fetched
 	}
-	out.Checked, out.Age = &checked, now.Sub(checked).Seconds()
+	if !checked.IsZero() {
+		out.Checked, out.Age = &checked, max(0, now.Sub(checked).Seconds())
+	}
 	held, _ := readHead(st.file(s, heldFile))
 	switch {
 	case now.Sub(checked) > stalePeriods*s.Every:

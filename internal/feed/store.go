@@ -49,7 +49,32 @@ func (st Store) readState(s Source) (known state) {
 	if err != nil || json.Unmarshal(text, &known) != nil {
 		return state{}
 	}
+	known.plausible(s, time.Now())
 	return known
+}
+
+// clockSlack is how far ahead a time of the past may be: clocks are set back a little.
+const clockSlack = time.Minute
+
+// ahead reports whether a time that should be past is not: the clock was wrong then, or is wrong now.
+func ahead(t, now time.Time) bool { return t.After(now.Add(clockSlack)) }
+
+// plausible forgets the times that Refresh would not write now. They were written while the clock was wrong, or for a longer
+// period, and would stop the list until then.
+func (known *state) plausible(s Source, now time.Time) {
+	if known.Wait.After(now.Add(longestWait + clockSlack)) {
+		known.Wait = time.Time{}
+	}
+	last := now.Add(s.Every + s.Every/10 + clockSlack)
+	if known.Wait.After(last) {
+		last = known.Wait
+	}
+	if known.Next.After(last) || ahead(known.Checked, now) {
+		known.Next = time.Time{}
+	}
+	if ahead(known.Checked, now) {
+		known.Checked = time.Time{}
+	}
 }
 
 func (st Store) writeState(s Source, known state) error {

@@ -67,6 +67,9 @@ func (s *Status) Alert() string {
 	switch s.State {
 	case feed.StandsStale:
 		text := fmt.Sprintf("set %q was not brought up to date for %s", s.Set, (time.Duration(s.Age) * time.Second).Round(time.Minute))
+		if s.Checked == nil {
+			text = fmt.Sprintf("set %q: the clock was wrong when it was last brought up to date", s.Set)
+		}
 		if s.Why != "" {
 			text += ": " + s.Why
 		}
