@@ -20,11 +20,23 @@ const (
 // Call is a request that is being answered.
 type Call struct {
 	*Server
+	limits
 	from    Origin
 	by      Peer
 	request *http.Request
 	out     http.ResponseWriter
 	started bool // a part of the answer was written
+}
+
+// noBody refuses a request that announces a body. net/http would wait for the body before it sends the answer, and a client that
+// does not send it could keep a stream, and its slot, without an end.
+func (c *Call) noBody() error {
+	if c.request.ContentLength == 0 {
+		return nil
+	}
+	http.NewResponseController(c.out).EnableFullDuplex() // answer without waiting for the body
+	c.out.Header().Set("Connection", "close")
+	return &Error{http.StatusBadRequest, "the request has a body, which " + c.request.URL.Path + " does not take", "send none"}
 }
 
 // decode reads the body as JSON. A key that is not known is an error.

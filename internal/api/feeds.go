@@ -13,7 +13,7 @@ type FeedList struct {
 }
 
 func (c *Call) feeds(ctx context.Context) (FeedList, error) {
-	all, err := c.parts.Host.Feeds(ctx)
+	all, err := c.lists.get(ctx)
 	return FeedList{all}, err
 }
 

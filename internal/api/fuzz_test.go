@@ -2,16 +2,11 @@ package api
 
 import (
 	"encoding/json"
-	"io"
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"strings"
 	"testing"
-
-	"github.com/floodwall/floodwall/internal/metrics"
-	"github.com/floodwall/floodwall/internal/operate"
 )
 
 // FuzzRequest sends requests of all kinds to a host where nothing is loaded: whatever is asked, an answer comes, and errors say so as
@@ -26,11 +21,7 @@ func FuzzRequest(f *testing.F) {
 	f.Add("GET", "/v1/sets/%2e%2e/entries?after=::/129&limit=1e9", "", "")
 	f.Add("GET", "/v1/capture?rule=&count=-1&for=99999h", "", "")
 	f.Add("DELETE", "//v1//status/..", "text/html", "\x00")
-	server := New(Parts{
-		Host:   operate.NewHost(f.TempDir()+"/none", f.TempDir(), func(error) {}),
-		Events: NewEvents(), Tell: func(string, string) {}, Bans: new(metrics.Bans), Audit: slog.New(slog.NewTextHandler(io.Discard, nil)),
-	})
-	handler := server.Handler(FromControlSocket)
+	handler := emptyServer(f).Handler(FromControlSocket)
 	f.Fuzz(func(t *testing.T, method, target, contentType, body string) {
 		if strings.Contains(target, "events") { // which end with the client only
 			return

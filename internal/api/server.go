@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/floodwall/floodwall/internal/control"
+	"github.com/floodwall/floodwall/internal/lists"
 	"github.com/floodwall/floodwall/internal/metrics"
 	"github.com/floodwall/floodwall/internal/operate"
 )
@@ -15,7 +16,7 @@ import (
 // prefix is what all paths begin with.
 const prefix = "/v1"
 
-// How many requests of a kind are answered at a time.
+// How many requests of a kind are answered at a time, for each origin.
 const (
 	maxStreams   = 16
 	maxQuestions = 2
@@ -37,25 +38,36 @@ type Server struct {
 	parts  Parts
 	routes []Route
 	status *paced[*control.Status]
+	lists  *paced[[]lists.Status]
 
 	metrics http.Handler
+	limits  [len(origins)]limits // each origin has its own: no user of this host takes those of root
+}
 
+// limits are the slots that an origin has.
+type limits struct {
 	streams   *slots // of clients that follow events
 	questions *slots // of packets
 	pages     *slots // of sets
 	looks     *slots // at traffic
 }
 
-// New makes a server with all routes.
-func New(p Parts) *Server {
-	s := &Server{
-		parts: p, routes: Routes(), status: newPaced(p.Host.Status),
+func newLimits() limits {
+	return limits{
 		streams:   newSlots(maxStreams, "clients that follow events"),
 		questions: newSlots(maxQuestions, "questions about packets"),
 		pages:     newSlots(1, "pages of sets"),
 		looks:     newSlots(maxLooks, "looks at traffic"),
 	}
-	s.metrics = metrics.Handler(append([]metrics.Part{metrics.Running(s.status.get), metrics.Lists(p.Host.Feeds)}, p.Figures...)...)
+}
+
+// New makes a server with all routes.
+func New(p Parts) *Server {
+	s := &Server{parts: p, routes: Routes(), status: newPaced(p.Host.Status), lists: newPaced(p.Host.Feeds)}
+	for i := range s.limits {
+		s.limits[i] = newLimits()
+	}
+	s.metrics = metrics.Handler(append([]metrics.Part{metrics.Running(s.status.get), metrics.Lists(s.lists.get)}, p.Figures...)...)
 	return s
 }
 
@@ -80,7 +92,7 @@ func (s *Server) Handler(from Origin) http.Handler {
 }
 
 func (s *Server) call(from Origin, w http.ResponseWriter, request *http.Request) *Call {
-	return &Call{Server: s, from: from, by: peerIn(request.Context()), request: request, out: w}
+	return &Call{Server: s, limits: s.limits[from], from: from, by: peerIn(request.Context()), request: request, out: w}
 }
 
 // serve answers a request of a route.
@@ -91,6 +103,10 @@ func (s *Server) serve(r *Route, from Origin, w http.ResponseWriter, request *ht
 		return
 	}
 	if r.Body == nil { // else the deadline is for the body
+		if err := c.noBody(); err != nil {
+			c.fail(err)
+			return
+		}
 		http.NewResponseController(w).SetReadDeadline(time.Time{})
 	}
 	w.Header().Set("Cache-Control", "no-store")
