@@ -79,6 +79,9 @@ func (x *exchange) run(ctx context.Context, l *live) error {
 	if err != nil {
 		return err
 	}
+	if err := x.of.foreign(); err != nil { // here, so that netfilter stays as it is, too
+		return err
+	}
 	c = c.with(x.Applied(c.Program))
 	if err := x.netfilter(ctx, l, c); err != nil {
 		return err
@@ -132,9 +135,6 @@ func (x *exchange) netfilter(ctx context.Context, l *live, c *Compiled) error {
 // renew generates the program for XDP with the new contents, and has it take the place of the old one, with all that it has
 // collected.
 func (x *exchange) renew(l *live, c *Compiled, m *manifest.Manifest, source []byte) error {
-	if err := x.of.foreign(); err != nil {
-		return err
-	}
 	forTarget, _ := plan.For(c.Program, m.Target)
 	program, numbers := m.Plan(forTarget).Only()
 	o := xdpgen.Options{QuestionKey: m.Key, Slots: make([]uint32, len(numbers)), Protect: c.found}

@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"net/netip"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -333,6 +334,31 @@ func TestExchangeRefused(t *testing.T) {
 			l.want("at last", map[string]bool{"9.9.9.1": true, "9.9.9.2": false})
 		})
 	}
+}
+
+// An exchange for a program of another version of Floodwall, whose maps cannot be taken over, changes nothing, in netfilter neither.
+func TestExchangeForAnotherVersion(t *testing.T) {
+	onEnds(t, "xdp beside netfilter", func(e *ends) {
+		l := newLists(e)
+		l.beside = true
+		l.serve("9.9.9.1\n")
+		w := ways[slices.IndexFunc(ways, func(w way) bool { return w.beside })]
+		generation := l.applyFetching(w).Generation
+		state, err := datapath.OpenState(e.Dir, false)
+		if err == nil {
+			err = state.SetNote(generation, datapath.Note("formats"), []byte(`{"counters": 9}`))
+		}
+		if err != nil {
+			e.Fatal(err)
+		}
+		l.serve("9.9.9.2\n")
+		_, err = l.SyncLists(e.Context(), true)
+		var another *datapath.FormatError
+		if !errors.As(err, &another) {
+			e.Errorf("the error is %v", err)
+		}
+		l.want("refused", map[string]bool{"9.9.9.1": false, "9.9.9.2": true})
+	})
 }
 
 // A list that names this host, what it cannot do without, who the policy never bans or the operator drops none of them, at an apply

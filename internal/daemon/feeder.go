@@ -24,6 +24,7 @@ const (
 type feeder struct {
 	*watcher
 	fetcher feed.Fetcher
+	sync    func(ctx context.Context, all bool) ([]lists.Exchanged, error)
 	said    map[string]bool // alerts that were reported and have not gone since
 	failed  string          // the error of the last exchange
 }
@@ -31,30 +32,45 @@ type feeder struct {
 // feeds fetches lists when they are due, and exchanges sets of which the copy or the database has changed, until ctx ends. A
 // server that is slow keeps no other set from being exchanged.
 func (w *watcher) feeds(ctx context.Context) {
-	f := &feeder{watcher: w, said: map[string]bool{}}
+	f := &feeder{watcher: w, sync: w.in.SyncLists, said: map[string]bool{}}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		every(ctx, feedLook, f.fetch)
+		every(ctx, func(ctx context.Context) time.Duration {
+			f.fetch(ctx)
+			return feedLook
+		})
 	}()
+	f.exchanges(ctx)
+	<-done
+}
+
+// exchanges exchanges sets until ctx ends. After a failure it waits, and with each further one twice as long, up to feedAll: an
+// exchange reads lists and loads programs, and what has failed most often fails again.
+func (f *feeder) exchanges(ctx context.Context) {
 	var last time.Time
-	every(ctx, feedLook, func(ctx context.Context) {
+	pause := feedLook
+	every(ctx, func(ctx context.Context) time.Duration {
 		all := time.Since(last) >= feedAll
 		if all {
 			last = time.Now()
 		}
-		f.exchange(ctx, all)
+		if f.exchange(ctx, all) {
+			pause = feedLook
+			return feedLook
+		}
+		wait := pause
+		pause = min(2*pause, feedAll)
+		return wait
 	})
-	<-done
 }
 
-// every calls fn, again and again with a pause, until ctx ends.
-func every(ctx context.Context, pause time.Duration, fn func(context.Context)) {
+// every calls fn, again and again with the pause that it returns, until ctx ends.
+func every(ctx context.Context, fn func(context.Context) (pause time.Duration)) {
 	for ctx.Err() == nil {
-		fn(ctx)
 		select {
 		case <-ctx.Done():
-		case <-time.After(pause):
+		case <-time.After(fn(ctx)):
 		}
 	}
 }
@@ -93,18 +109,19 @@ func (f *feeder) fetch(ctx context.Context) {
 	f.said = now
 }
 
-// exchange exchanges the sets that have changed.
-func (f *feeder) exchange(ctx context.Context, all bool) {
-	done, err := f.in.SyncLists(ctx, all)
+// exchange exchanges the sets that have changed, and reports whether nothing is left to be done.
+func (f *feeder) exchange(ctx context.Context, all bool) bool {
+	done, err := f.sync(ctx, all)
 	for _, x := range done {
 		f.report(Event{Text: fmt.Sprintf("set %q is exchanged: %d entries, %d before", x.Set, x.Entries, x.Before)})
 	}
 	if err == nil || errors.Is(err, control.ErrChanged) || errors.Is(err, datapath.ErrLocked) || errors.Is(err, datapath.ErrNotLoaded) {
 		f.failed = ""
-		return
+		return true
 	}
 	if f.failed != err.Error() { // once, until it has gone
 		f.failed = err.Error()
 		f.report(Event{Err: err})
 	}
+	return false
 }
