@@ -370,6 +370,25 @@ func TestOwnAddresses(t *testing.T) {
 	}
 }
 
+// TestOwnAddressesAfterRollback has an address come while another policy runs: the policy that returns knows it.
+func TestOwnAddressesAfterRollback(t *testing.T) {
+	h := newHost(t)
+	if h == nil {
+		return
+	}
+	h.apply("rules: [{name: here, to: local, then: drop}]")
+	h.apply("rules: [{name: none, port: udp/9999, then: drop}]")
+	h.ip("addr add 192.0.2.77/24 dev fw0")
+	if _, err := h.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, to := range []string{"192.0.2.77", "192.0.2.1"} {
+		if got := h.ask("udp 198.51.100.1:5 > " + to + ":9"); got != "drop here" {
+			t.Errorf("a packet to %s after the rollback: %s, want drop here", to, got)
+		}
+	}
+}
+
 func TestNothingLoaded(t *testing.T) {
 	h := newHost(t)
 	if h == nil {

@@ -94,12 +94,12 @@ func (l *loaded) copySet(s manifest.Set, to *addrs.DynamicSet) (done bool, err e
 // RefreshLocal brings the set `local` of what runs to the addresses that the host has now. Nothing loaded is no error.
 func (in Instance) RefreshLocal(ctx context.Context) (added, removed int, err error) {
 	err = in.change(ctx, func(l *live) error {
+		var errs []error
 		for _, g := range l.all() { // the one that decides last: its changes are reported
-			if added, removed, err = g.refreshLocal(); err != nil {
-				return err
-			}
+			added, removed, err = g.refreshLocal()
+			errs = append(errs, err)
 		}
-		return nil
+		return errors.Join(errs...)
 	})
 	if errors.Is(err, datapath.ErrNotLoaded) {
 		return 0, 0, nil

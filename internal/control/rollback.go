@@ -120,7 +120,11 @@ func (l *live) back(ctx context.Context, in Instance) error {
 	if err != nil {
 		return errors.Join(err, l.unload(ctx, now, loaded))
 	}
-	if err := before.enter(ctx, bans); err != nil {
+	err = before.enter(ctx, bans)
+	if err == nil { // the host's addresses may have changed since
+		_, _, err = before.refreshLocal()
+	}
+	if err != nil {
 		return errors.Join(err, l.unload(ctx, now, loaded))
 	}
 	for _, p := range loaded {

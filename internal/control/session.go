@@ -4,9 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
-	"os"
 	"slices"
-	"strings"
 
 	"github.com/floodwall/floodwall/internal/dynamicset"
 	"github.com/floodwall/floodwall/internal/hostfacts"
@@ -55,8 +53,7 @@ func (l *loaded) guard(context.Context) error {
 // has not seen begin is invalid to it (nf_conntrack_tcp_loose in the kernel's nf_conntrack-sysctl.rst).
 func sessionPackets() []string {
 	packets := []string{". state=established", "S"}
-	loose, err := os.ReadFile("/proc/sys/net/netfilter/nf_conntrack_tcp_loose")
-	if err == nil && strings.TrimSpace(string(loose)) == "0" {
+	if loose, err := hostfacts.Loose(); err == nil && loose != nil && *loose == 0 {
 		packets = append(packets, ". state=invalid")
 	}
 	return packets

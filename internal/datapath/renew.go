@@ -135,7 +135,9 @@ func (s *State) Renew(number int, p *Program, manifest []byte, notes map[Note][]
 		fresh := &code{number: number, dir: dir, fresh: p, opened: map[Mode]*ebpf.Program{}}
 		defer fresh.close()
 		if err = s.putAll(v.devices, fresh); err != nil {
-			err = errors.Join(err, s.putBack(number, v.devices))
+			if back := s.putBack(number, v.devices); back != nil { // a device runs what is pinned there: the next lock ends it
+				return fmt.Errorf("renewing generation %d: %w", number, errors.Join(err, back))
+			}
 		}
 	}
 	if err != nil {
