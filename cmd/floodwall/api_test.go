@@ -206,6 +206,14 @@ func TestAPIKilled(t *testing.T) {
 	if err == nil || !strings.Contains(out, "another daemon serves the sockets of /run/floodwall: process") || !strings.Contains(out, "--run") {
 		t.Errorf("a daemon of another instance with the same directory: %v\n%s", err, out)
 	}
+	open := t.TempDir()
+	if err := os.Chmod(open, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	out, err = floodwall("daemon", "--bpffs", "/sys/fs/bpf/other", "--run", open)
+	if err == nil || !strings.Contains(out, open+" can be written by others") || !strings.Contains(out, "hint: the directory must belong") {
+		t.Errorf("a daemon with a directory of everybody: %v\n%s", err, out)
+	}
 	h.must(200, readSocket, "/v1/health")
 	h.kill()
 	if _, err := os.Stat(readSocket); err != nil {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -186,18 +187,73 @@ func TestUnknownSession(t *testing.T) {
 	defer daemon.Wait()
 	defer daemon.Process.Signal(unix.SIGTERM)
 	waitFor(t, "the sockets", func() bool { return strings.Contains(said.String(), "serving") })
-	apply := func(confirm string) string {
-		body := fmt.Sprintf(`{"policy": %q, "confirm": %q}`, u.policy("fw0", 1), confirm)
+	ask := func(path, body string) string {
 		out, _ := exec.Command("setpriv", "--reuid=1234", "--regid=1234", "--clear-groups", "--inh-caps=-all", "--ambient-caps=-all",
 			"--bounding-set=-all", "curl", "-s", "--unix-socket", controlSocket, "-d", body, "-H", "Content-Type: application/json",
-			"http://floodwall/v1/apply").CombinedOutput()
+			"http://floodwall/v1/"+path).CombinedOutput()
 		return string(out)
 	}
-	if out := apply(""); !strings.Contains(out, "may not see whether an SSH session asks") {
-		t.Errorf("apply without a trial: %s", out)
+	policy := u.policy("fw0", 1)
+	for _, row := range []struct{ path, body, want string }{
+		{"apply", fmt.Sprintf(`{"policy": %q}`, policy), "may not see whether an SSH session asks"},
+		{"apply", fmt.Sprintf(`{"policy": %q, "confirm": "60s"}`, policy), `"confirm_within": `},
+		{"block", `{"prefixes": ["192.0.2.0/25"]}`, `192.0.2.0/25 has in it 192.0.2.1/32, an address of this host`},
+		{"block", `{"prefixes": ["198.51.100.1", "192.0.2.0-192.0.2.2"]}`, `192.0.2.1/32, an address of this host`},
+		{"block", `{"prefixes": ["192.0.2.7"]}`, `"changed": 1,`},
+		{"block", `{"prefixes": ["192.0.2.1"], "force": true}`, `"changed": 1,`},
+	} {
+		if out := ask(row.path, row.body); !strings.Contains(out, row.want) {
+			t.Errorf("POST /v1/%s %s: %s, want %s", row.path, row.body, out, row.want)
+		}
 	}
-	if out := apply("60s"); !strings.Contains(out, `"confirm_within": `) {
-		t.Errorf("apply with a trial: %s", out)
+	got, err := u.run("blocked")
+	if err != nil {
+		t.Errorf("blocked: %v", err)
+	}
+	for prefix, want := range map[string]bool{"198.51.100.1": true, "192.0.2.7": true, "192.0.2.1": true, "192.0.2.0": false, "192.0.2.2": false} {
+		if strings.Contains(got, prefix+" ") != want {
+			t.Errorf("%s is blocked: want %t in\n%s", prefix, want, got)
+		}
 	}
 	u.must("unloaded", "unload")
+}
+
+// TestAPIUnsaved has changes whose policy cannot be saved for the next boot. They are done, and the answer and the audit say what is not.
+func TestAPIUnsaved(t *testing.T) {
+	if !inside(t) {
+		return
+	}
+	state := filepath.Join(t.TempDir(), "state")
+	saved := filepath.Join(state, "boot")
+	err := os.MkdirAll(saved, 0o700)
+	if err := errors.Join(err, os.Symlink("c0123456789abcdef", filepath.Join(saved, "current"))); err != nil { // so applies are saved
+		t.Fatal(err)
+	}
+	h := startDaemon(t, "--state", state)
+	one, two := operate.Order{Policy: drops(t, 1)}, operate.Order{Policy: drops(t, 2)}
+	h.change(200, "/v1/apply", one)
+	two.Confirm = "60s"
+	h.change(200, "/v1/apply", two)
+	trial := filepath.Join(saved, "trial")
+	if err := errors.Join(os.Remove(trial), os.MkdirAll(filepath.Join(trial, "full"), 0o700)); err != nil { // in the place of a link
+		t.Fatal(err)
+	}
+	for _, row := range []struct {
+		path, audit, verdict string
+		body                 any
+	}{
+		{"confirm", "what=confirm", "drop port2", api.Nothing{}},
+		{"rollback", "what=rollback", "drop port1", api.Nothing{}},
+		{"apply", "apply " + two.Policy, "drop port2", operate.Order{Policy: two.Policy}},
+	} {
+		a, err := post(controlSocket, "/v1/"+row.path, row.body)
+		if err != nil || a.status != 200 || values(t, a.body)["problems"] == nil || values(t, a.body)["generation"] == nil {
+			t.Errorf("%s: %v, %v, want status 200 with the generation and problems", row.path, a, err)
+			continue
+		}
+		h.audited(row.audit, "done, but ")
+		if got := verdict(t, "udp 198.51.100.1:9 > 192.0.2.1:"+row.verdict[len(row.verdict)-1:]); got != row.verdict {
+			t.Errorf("after %s: %s, want %s", row.path, got, row.verdict)
+		}
+	}
 }

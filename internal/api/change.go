@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -33,8 +34,8 @@ func (c *Call) audit(what string, result any, err error) {
 	outcome, level := "done", slog.LevelInfo
 	if err != nil {
 		outcome, level = "failed: "+operate.Problems(err)[0].String(), slog.LevelWarn
-	} else if r, ok := result.(interface{ Summary() string }); ok {
-		outcome += ": " + r.Summary()
+	} else if r, ok := result.(interface{ undone() []operate.Problem }); ok && r.undone() != nil {
+		outcome, level = "done, but "+r.undone()[0].String(), slog.LevelWarn
 	}
 	c.parts.Audit.Log(context.Background(), level, "change",
 		"uid", c.by.UID, "pid", c.by.PID, "socket", c.from.String(), "what", what, "result", outcome)
@@ -62,7 +63,8 @@ func blockText(o operate.BlockOrder) string {
 
 // block blocks at once, as the command does.
 func (c *Call) block(ctx context.Context, o operate.BlockOrder) (operate.Changed, error) {
-	o.Sessions, _ = hostfacts.SessionsOf(c.by.PID)
+	sessions, known := hostfacts.SessionsOf(c.by.PID)
+	o.Sessions, o.Unseen = sessions, !known
 	changed, err := c.parts.Host.BlockAll(ctx, o)
 	if err == nil {
 		c.parts.Bans.Manual.Add(uint64(changed.Changed))
@@ -99,8 +101,35 @@ func applyText(o operate.Order) string {
 	return text
 }
 
+// Problems are what did not follow from a change that is done, as saving it for the next boot.
+type Problems struct {
+	Problems []operate.Problem `json:"problems,omitempty"`
+}
+
+func (p Problems) undone() []operate.Problem { return p.Problems }
+
+// problemsOf are those that an error tells of, none for nil.
+func problemsOf(err error) (p Problems) {
+	if err != nil {
+		p.Problems = operate.Problems(err)
+	}
+	return p
+}
+
+// Applied is what came of an apply.
+type Applied struct {
+	control.Applied
+	Problems
+}
+
+// Running is what runs after a confirm or rollback.
+type Running struct {
+	control.Now
+	Problems
+}
+
 // apply applies a policy file of this host, as the command does.
-func (c *Call) apply(ctx context.Context, o operate.Order) (*control.Applied, error) {
+func (c *Call) apply(ctx context.Context, o operate.Order) (*Applied, error) {
 	if !filepath.IsAbs(o.Policy) {
 		return nil, &operate.OrderError{Problem: fmt.Sprintf("policy %q is not an absolute path", o.Policy),
 			Remedy: "name a file on the host of the daemon, as /etc/floodwall/policy.yaml"}
@@ -117,16 +146,28 @@ func (c *Call) apply(ctx context.Context, o operate.Order) (*control.Applied, er
 	}
 	o.Sessions = sessions
 	applied, _, err := c.parts.Host.Apply(ctx, o)
-	return applied, err
+	if applied == nil {
+		return nil, err
+	}
+	return &Applied{*applied, problemsOf(err)}, nil
 }
 
 // Nothing is the body of a change that has no choices.
 type Nothing struct{}
 
-func (c *Call) confirm(ctx context.Context, _ Nothing) (control.Now, error) {
-	return c.parts.Host.Confirm(ctx)
+func (c *Call) confirm(ctx context.Context, _ Nothing) (Running, error) {
+	return running(c.parts.Host.Confirm(ctx))
 }
 
-func (c *Call) rollback(ctx context.Context, _ Nothing) (control.Now, error) {
-	return c.parts.Host.Rollback(ctx)
+func (c *Call) rollback(ctx context.Context, _ Nothing) (Running, error) {
+	return running(c.parts.Host.Rollback(ctx))
+}
+
+// running is the answer when a policy runs, also when that could not be saved for the next boot.
+func running(now control.Now, err error) (Running, error) {
+	var saved *operate.SavedError
+	if err != nil && !errors.As(err, &saved) {
+		return Running{}, err
+	}
+	return Running{now, problemsOf(err)}, nil
 }

@@ -129,29 +129,11 @@ func open(name string) (*os.File, error) {
 	if err := MakeDir(filepath.Dir(name)); err != nil {
 		return nil, err
 	}
-	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600)
+	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil
 	}
 	return f, err
-}
-
-// MakeDir makes a directory for locks or sockets if it is absent. Everybody may go through it; nobody but its owner may make a file
-// there. Of directories that exist only DefaultDir is changed: versions before made it with mode 0700.
-func MakeDir(dir string) error {
-	err := os.Mkdir(dir, 0o755)
-	there := errors.Is(err, os.ErrExist)
-	if err != nil && !there {
-		return err
-	}
-	if there && filepath.Clean(dir) != DefaultDir {
-		return nil
-	}
-	err = os.Chmod(dir, 0o755)                                                       // the umask may have taken rights
-	if errors.Is(err, os.ErrPermission) && there || errors.Is(err, os.ErrNotExist) { // or a process that ends has just removed it
-		return nil
-	}
-	return err
 }
 
 // isAt reports whether a file still has the name that it was opened by.
@@ -160,7 +142,7 @@ func isAt(f *os.File, name string) bool {
 	if err != nil {
 		return false
 	}
-	now, err := os.Stat(name)
+	now, err := os.Lstat(name)
 	return err == nil && os.SameFile(opened, now)
 }
 
@@ -186,7 +168,7 @@ func (l Lock) Held() bool {
 	if err != nil {
 		return false
 	}
-	f, err := os.Open(name)
+	f, err := os.OpenFile(name, os.O_RDONLY|unix.O_NOFOLLOW, 0)
 	if err != nil {
 		return false
 	}

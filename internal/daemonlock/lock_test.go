@@ -100,20 +100,49 @@ func TestTakeByOne(t *testing.T) {
 	all.Wait()
 }
 
-// TestMakeDir makes a directory whatever the umask, and leaves one alone that somebody else made.
+// TestMakeDir makes a directory whatever the umask. It leaves one alone that was there, and refuses one where another user could put
+// files or links.
 func TestMakeDir(t *testing.T) {
-	made, there := filepath.Join(t.TempDir(), "made"), t.TempDir()
-	if err := os.Chmod(there, 0o1777|os.ModeSticky); err != nil {
+	made, private := filepath.Join(t.TempDir(), "made"), t.TempDir()
+	open, other, link := t.TempDir(), t.TempDir(), filepath.Join(t.TempDir(), "link")
+	err := errors.Join(os.Chmod(private, 0o700), os.Chmod(open, 0o777|os.ModeSticky), os.Symlink(private, link))
+	if err := errors.Join(err, MakeDir(made), MakeDir(private)); err != nil {
 		t.Fatal(err)
 	}
-	before, err := os.Stat(there)
-	if err := errors.Join(err, MakeDir(made), MakeDir(there)); err != nil {
+	for dir, want := range map[string]os.FileMode{made: 0o755, private: 0o700} {
+		if info, err := os.Stat(dir); err != nil || info.Mode().Perm() != want {
+			t.Errorf("%s: %v, %v, want %v", dir, info.Mode(), err, want)
+		}
+	}
+	refused := []string{open, link, link + "/"}
+	if os.Geteuid() == 0 {
+		if err := os.Chown(other, 12345, -1); err != nil {
+			t.Fatal(err)
+		}
+		refused = append(refused, other)
+	}
+	for _, dir := range refused {
+		var unsafe *DirError
+		if err := MakeDir(dir); !errors.As(err, &unsafe) || unsafe.Hint() == "" {
+			t.Errorf("%s: %v, want a refusal", dir, err)
+		}
+		if _, err := TakeFile(filepath.Join(dir, "lock")); err == nil {
+			t.Errorf("%s: a file in it was locked", dir)
+		}
+	}
+}
+
+// TestLockIsNoLink has a link in the place of a lock: what it leads to is left alone.
+func TestLockIsNoLink(t *testing.T) {
+	dir := t.TempDir()
+	file, link := filepath.Join(dir, "file"), filepath.Join(dir, "lock")
+	if err := errors.Join(os.WriteFile(file, []byte("kept"), 0o600), os.Symlink(file, link)); err != nil {
 		t.Fatal(err)
 	}
-	if info, err := os.Stat(made); err != nil || info.Mode().Perm() != 0o755 {
-		t.Errorf("a new directory: %v, %v", info, err)
+	if _, err := TakeFile(link); err == nil {
+		t.Error("the link was locked")
 	}
-	if info, err := os.Stat(there); err != nil || info.Mode() != before.Mode() {
-		t.Errorf("a directory that was there: %v, %v, want %v", info.Mode(), err, before.Mode())
+	if text, err := os.ReadFile(file); err != nil || string(text) != "kept" {
+		t.Errorf("behind the link: %q, %v", text, err)
 	}
 }

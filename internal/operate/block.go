@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/floodwall/floodwall/internal/addrs"
@@ -22,6 +23,7 @@ type BlockOrder struct {
 	Force    bool     `json:"force,omitempty"` // block even where who asks comes from
 
 	Sessions []hostfacts.Session `json:"-"` // of who asks, not to be blocked
+	Unseen   bool                `json:"-"` // who asks may have sessions that this process cannot see
 }
 
 // UnblockOrder says whom to block no longer.
@@ -86,7 +88,8 @@ func EntryOf(text string, sessions []hostfacts.Session) ([]netip.Prefix, error) 
 	return list, err
 }
 
-// BlockAll enters prefixes into a set, at once. When any of them cannot be read, nothing is changed.
+// BlockAll enters prefixes into a set, at once. When any of them cannot be read, nothing is changed. Where sessions are unseen, it
+// refuses prefixes that have in them what this host cannot do without, and enters the others.
 func (h Host) BlockAll(ctx context.Context, o BlockOrder) (Changed, error) {
 	duration, err := BanTime(o.For)
 	if err != nil {
@@ -103,8 +106,48 @@ func (h Host) BlockAll(ctx context.Context, o BlockOrder) (Changed, error) {
 	for i, p := range prefixes {
 		bans = append(bans, control.Ban{Prefix: p, For: duration, Why: o.Why, Range: ranges[i]})
 	}
-	defer h.Bans.Sync()
-	return changed(h.Block(ctx, o.Set, bans))
+	var refused []Problem
+	total := len(bans)
+	if o.Unseen && !o.Force {
+		bans, refused = spare(bans, hostfacts.Lifelines())
+	}
+	c := Changed{Set: o.Set}
+	if len(bans) > 0 {
+		defer h.Bans.Sync()
+		c, err = changed(h.Block(ctx, o.Set, bans))
+	}
+	c.Refused += total - len(bans)
+	c.Problems = append(c.Problems, refused[:min(len(refused), mostProblems)]...)
+	return c, err
+}
+
+// spare takes out of bans those with a lifeline in them, and all of a range when one of its prefixes has one.
+func spare(bans []control.Ban, lifelines []hostfacts.Lifeline) (kept []control.Ban, problems []Problem) {
+	spared, ranges := make([]bool, len(bans)), map[int]bool{}
+	for i, b := range bans {
+		at := slices.IndexFunc(lifelines, func(l hostfacts.Lifeline) bool {
+			return b.Prefix.Bits() <= l.Prefix.Bits() && b.Prefix.Contains(l.Prefix.Addr())
+		})
+		if at < 0 {
+			continue
+		}
+		what := "a link, gateway, resolver or session of this host"
+		if lifelines[at].Own {
+			what = "an address of this host"
+		}
+		problems = append(problems, Problem{
+			Text: fmt.Sprintf("%s has in it %s, %s: not blocked, as the daemon may not see whether the session that asks comes from there",
+				addrs.PrefixText(b.Prefix), lifelines[at].Prefix, what),
+			Hint: `say "force": true if that is meant`,
+		})
+		spared[i], ranges[b.Range] = true, b.Range != 0
+	}
+	for i, b := range bans {
+		if !spared[i] && !ranges[b.Range] {
+			kept = append(kept, b)
+		}
+	}
+	return kept, problems
 }
 
 // UnblockAll removes prefixes from a set, at once. When any of them cannot be read, nothing is changed.

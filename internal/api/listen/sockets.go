@@ -134,7 +134,7 @@ func (s *sockets) listen(name string, mode os.FileMode, gid int) (net.Listener, 
 	l.SetUnlinkOnClose(false) // it has another name then
 	err = os.Chmod(next, mode)
 	if err == nil && gid >= 0 {
-		err = os.Chown(next, -1, gid)
+		err = os.Lchown(next, -1, gid)
 	}
 	if err == nil {
 		err = os.Rename(next, path)
