@@ -31,7 +31,8 @@ func (in Instance) Live(ctx context.Context) (sets []manifest.Live, err error) {
 // SyncLists brings the sets of the policy that runs to their last good copies, and to the databases as they are now. Nothing else
 // of the policy changes: limits, connections, bans and counters go on. With all it looks at the content of all sets, else only
 // at those of which the copy or the database is another. It returns what has changed, and ErrChanged when another policy runs by now,
-// or one is on trial. A set that cannot be read stays as it is; the error says so, and the others are exchanged.
+// or one is on trial. A set that cannot be read, or that is held (lists.HeldError), stays as it is; the error says so, and the others
+// are exchanged.
 func (in Instance) SyncLists(ctx context.Context, all bool) (done []lists.Exchanged, err error) {
 	var g *generation
 	err = in.reading(ctx, func(l *live) error {
@@ -47,20 +48,21 @@ func (in Instance) SyncLists(ctx context.Context, all bool) (done []lists.Exchan
 		return nil, err
 	}
 	next, errRead := lists.Changed(in.Feeds, g.manifest, all)
+	x := &exchange{of: g, Change: next}
 	if len(next.Content) > 0 {
-		x := &exchange{g, next}
 		err = in.change(ctx, func(l *live) error { return x.run(context.WithoutCancel(ctx), l) })
 	}
 	if err != nil {
 		return nil, errors.Join(err, errRead)
 	}
-	return next.Done, errRead
+	return next.Done, errors.Join(errRead, x.held)
 }
 
 // exchange is a change of the contents of sets of a generation.
 type exchange struct {
 	of *generation
 	*lists.Change
+	held error // says which sets stay as they are
 }
 
 // run puts the contents into the kernel, if the generation that they were read for still runs. Netfilter is first, in one
@@ -81,6 +83,9 @@ func (x *exchange) run(ctx context.Context, l *live) error {
 	}
 	if err := x.of.foreign(); err != nil { // here, so that netfilter stays as it is, too
 		return err
+	}
+	if x.held = x.Hold(x.of.manifest, c.Program); len(x.Content) == 0 {
+		return nil
 	}
 	c = c.with(x.Applied(c.Program))
 	if err := x.netfilter(ctx, l, c); err != nil {

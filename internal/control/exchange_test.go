@@ -20,6 +20,7 @@ import (
 	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/feed"
+	"github.com/floodwall/floodwall/internal/geo/geotest"
 	"github.com/floodwall/floodwall/internal/hostfacts"
 	feedlists "github.com/floodwall/floodwall/internal/lists"
 	"github.com/floodwall/floodwall/internal/plan"
@@ -399,4 +400,63 @@ func TestSparedByLists(t *testing.T) {
 		}
 		asked("with an address that is new")
 	})
+}
+
+// A set of a country that would come to drop an operator or a gateway stays as it is, and the error names the address. Other sets are
+// exchanged, and so is this one when it does no harm.
+func TestExchangeHeld(t *testing.T) {
+	for _, w := range []way{{"xdp", plan.TargetXDP, false}, {"nftables", plan.TargetNftables, false}} {
+		onEnds(t, w.name, func(e *ends) {
+			l := newLists(e)
+			e.ip("addr add 9.9.30.1/30 dev fw0", "route add 9.9.40.0/24 via 9.9.30.2")
+			db := filepath.Join(e.TempDir(), "geo.mmdb")
+			write := func(networks ...geotest.Network) {
+				e.Helper()
+				if err := geotest.Write(db, append(networks, geotest.Network{Prefix: "9.9.71.0/24", Country: "YY"})...); err != nil {
+					e.Fatal(err)
+				}
+			}
+			write(geotest.Network{Prefix: "9.9.20.0/24", Country: "XX"}, geotest.Network{Prefix: "9.9.70.0/24", Country: "YY"})
+			session := hostfacts.Session{Client: netip.MustParseAddrPort("9.9.70.7:50000"), Server: netip.MustParseAddrPort("192.0.2.1:22")}
+			_, err := l.try(fmt.Sprintf("sets: {far: {country: XX, db: %q}, near: {country: YY, db: %[1]q}, drop: {url: %q, shrink: 0%%}}\n"+
+				"rules: [{name: listed, from: $drop, then: drop}, {name: near, from: $near, port: tcp/22, then: pass}, {name: far, from: $far, then: drop}]\n",
+				db, l.url), control.ApplyOptions{Target: w.target, Fetch: l.fetcher("9.9.50.0/24\n"), Sessions: []hostfacts.Session{session}})
+			if err != nil {
+				e.Fatal(err)
+			}
+			far := func(prefixes ...string) (list []geotest.Network) {
+				for _, p := range prefixes {
+					list = append(list, geotest.Network{Prefix: p, Country: "XX"})
+				}
+				return list
+			}
+			near := geotest.Network{Prefix: "9.9.70.0/24", Country: "YY"}
+			for _, c := range []struct {
+				networks []geotest.Network
+				held     string
+			}{
+				{far("9.9.21.0/24", "9.9.70.0/24"), `set "far" stays as it is: by the new database it would hold 9.9.70.7 (a session of an operator)`},
+				{far("9.9.21.0/24"), `set "near" stays as it is: by the new database it would no longer hold 9.9.70.7`},
+				{append(far("9.9.22.0/24", "9.9.30.0/24"), near), `set "far" stays as it is: by the new database it would hold 9.9.30.1 (an address of this host)`},
+				{append(far("9.9.22.0/24", "9.9.30.2/32"), near), `set "far" stays as it is: by the new database it would hold 9.9.30.0/30 (a link, gateway`},
+				{append(far("9.9.23.0/24"), near), ""},
+			} {
+				write(c.networks...)
+				l.serve("9.9.51.0/24\n")
+				_, err := l.SyncLists(e.Context(), true)
+				var held *feedlists.HeldError
+				if errors.As(err, &held) != (c.held != "") || err != nil && !strings.Contains(err.Error(), c.held) {
+					e.Errorf("the error is %v, not %q", err, c.held)
+				}
+				l.want(c.held, map[string]bool{"9.9.50.1": true, "9.9.51.1": false, "9.9.70.7": true, "9.9.30.2": true})
+			}
+			l.want("at last", map[string]bool{"9.9.20.1": true, "9.9.21.1": true, "9.9.23.1": false})
+		})
+	}
+}
+
+// fetcher serves a body, and is to fetch it.
+func (l *lists) fetcher(body string) *feed.Fetcher {
+	l.body.Store(body)
+	return &feed.Fetcher{}
 }
