@@ -46,7 +46,6 @@ func (c *Call) decode(into any) error {
 		return &Error{http.StatusUnsupportedMediaType, "the body is not said to be JSON", "send the header Content-Type: application/json"}
 	}
 	text, err := io.ReadAll(http.MaxBytesReader(c.out, c.request.Body, maxBody))
-	http.NewResponseController(c.out).SetReadDeadline(time.Time{}) // it was for the body; the answer may take longer
 	var long *http.MaxBytesError
 	if errors.As(err, &long) {
 		return &Error{http.StatusRequestEntityTooLarge, fmt.Sprintf("the body is longer than %d bytes", maxBody), "send it in parts"}
@@ -54,6 +53,7 @@ func (c *Call) decode(into any) error {
 	if err != nil {
 		return &Error{http.StatusBadRequest, "the body ends too soon: " + err.Error(), ""}
 	}
+	http.NewResponseController(c.out).SetReadDeadline(time.Time{}) // it was for the body, which is whole; the answer may take longer
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.DisallowUnknownFields()
 	if err := d.Decode(into); err != nil {
@@ -88,9 +88,11 @@ func (c *Call) write(status int, text []byte) error {
 	return nil
 }
 
-// fail answers with an error, unless an answer has started: then the connection ends, so that the client sees that it is not whole.
+// fail answers with an error, unless an answer has started: then the connection ends, so that the client sees that it is not whole. It
+// answers also when the context of the request has ended: the client may be there, and net/http would answer 200 for it.
 func (c *Call) fail(err error) {
-	if c.request.Context().Err() != nil {
+	ended := c.request.Context().Err() != nil // the client has gone, has not sent the body, or the daemon ends
+	if c.started && ended {
 		return
 	}
 	if c.started {
@@ -100,7 +102,7 @@ func (c *Call) fail(err error) {
 	if status == http.StatusServiceUnavailable || status == http.StatusTooManyRequests {
 		c.out.Header().Set("Retry-After", "1")
 	}
-	if status == http.StatusInternalServerError {
+	if status == http.StatusInternalServerError && !ended {
 		c.Warn(c.request.URL.Path + ": " + err.Error())
 	}
 	c.answer(status, failure(err))

@@ -52,7 +52,8 @@ func statusOf(err error) int {
 	switch {
 	case errors.As(err, &own):
 		return own.Status
-	case errors.As(err, &fallen), errors.Is(err, datapath.ErrLocked), errors.Is(err, context.DeadlineExceeded):
+	case errors.As(err, &fallen), errors.Is(err, datapath.ErrLocked), errors.Is(err, context.DeadlineExceeded),
+		errors.Is(err, context.Canceled): // the daemon ends
 		return http.StatusServiceUnavailable
 	case errors.As(err, &fetch), errors.As(err, &body):
 		return http.StatusBadGateway

@@ -28,9 +28,9 @@ func emptyServer(t testing.TB) *Server {
 }
 
 // listens serves an origin on an address of this host. Who asks is the user of this process.
-func (s *Server) listens(t *testing.T, from Origin) (address string) {
+func (s *Server) listens(t *testing.T, from Origin, bodyTime time.Duration) (address string) {
 	server := httptest.NewUnstartedServer(s.Handler(from))
-	server.Config.ReadTimeout = time.Minute
+	server.Config.ReadTimeout = bodyTime
 	server.Config.ConnContext = func(ctx context.Context, _ net.Conn) context.Context {
 		return WithPeer(ctx, Peer{UID: os.Geteuid(), PID: os.Getpid()})
 	}
@@ -64,7 +64,7 @@ func says(t *testing.T, address, request string) (status int, err error) {
 // its slot without an end.
 func TestBodyOfGET(t *testing.T) {
 	t.Parallel()
-	address := emptyServer(t).listens(t, FromControlSocket)
+	address := emptyServer(t).listens(t, FromControlSocket, time.Minute)
 	var all sync.WaitGroup
 	defer all.Wait()
 	for _, r := range Routes() {
@@ -83,12 +83,22 @@ func TestBodyOfGET(t *testing.T) {
 	}
 }
 
+// TestBodyThatStops sends a part of a body. When the time for it is over, there is an answer.
+func TestBodyThatStops(t *testing.T) {
+	t.Parallel()
+	address := emptyServer(t).listens(t, FromControlSocket, 100*time.Millisecond)
+	status, err := says(t, address, "POST /v1/explain HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 5\r\n\r\n{")
+	if status != http.StatusBadRequest {
+		t.Errorf("status %d, %v, want 400", status, err)
+	}
+}
+
 // TestSlotsOfOrigins has each origin follow events until it has no slot left. The other origins are answered all the same.
 func TestSlotsOfOrigins(t *testing.T) {
 	t.Parallel()
 	s := emptyServer(t)
 	for from := FromReadSocket; from <= FromRemote; from++ {
-		address := s.listens(t, from)
+		address := s.listens(t, from, time.Minute)
 		for i := range maxStreams + 1 {
 			want := http.StatusOK
 			if i == maxStreams {
