@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -80,10 +81,8 @@ func watch(p *rig.Pins, h *lab.Host, m *cost.Model) (*watcher, error) {
 
 // stop ends the process, and returns what it complained about if it ended badly.
 func (w *watcher) stop() error {
-	if err := w.cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		return fmt.Errorf("watcher: %w", err)
-	}
-	if err := <-w.ended; err != nil {
+	early := w.cmd.Process.Signal(syscall.SIGTERM)
+	if err := errors.Join(early, <-w.ended); err != nil {
 		return fmt.Errorf("watcher: %w: %s", err, bytes.TrimSpace(w.said.Bytes()))
 	}
 	return nil
