@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -13,7 +12,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/floodwall/floodwall/internal/control"
-	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/hostfacts"
 	"github.com/floodwall/floodwall/internal/operate"
 	"github.com/floodwall/floodwall/internal/suggest"
@@ -111,25 +109,10 @@ func (e *env) applySuggestion(ctx context.Context, file string) (*control.Applie
 	}
 	order := operate.Order{Policy: file, Target: string(control.TargetAuto), Confirm: suggestTrial, Sessions: hostfacts.Sessions()}
 	if running, err := h.Instance.Status(ctx); err == nil {
-		order.Target = string(running.Target)
-		order.Devices, order.Mode = runningOn(running.Devices)
+		order.AsRunning(running)
 	}
 	applied, _, err := h.Apply(ctx, order)
 	return applied, err
-}
-
-// runningOn are the devices on which a policy runs, and the mode of XDP that was asked for, as far as it shows: generic where all devices
-// have it, "" else.
-func runningOn(list []control.DeviceStatus) (devices []string, mode string) {
-	native := false
-	for _, d := range list {
-		devices = append(devices, d.Name)
-		native = native || d.Mode != string(datapath.Generic)
-	}
-	if len(list) > 0 && !native {
-		mode = string(datapath.Generic)
-	}
-	return devices, mode
 }
 
 // writeSuggestion writes a policy with the rules that it lacks to a new file.
@@ -149,12 +132,7 @@ func writeSuggestion(from, to string, s *operate.Suggestion) (err error) {
 	if err != nil {
 		return err
 	}
-	f, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
-	if err != nil {
-		return err
-	}
-	_, err = f.WriteString(added)
-	return errors.Join(err, f.Close())
+	return saveNew(to, added)
 }
 
 // check reads the flags.

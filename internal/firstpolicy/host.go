@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"os"
 	"slices"
 	"strings"
 
@@ -124,17 +123,4 @@ func plainName(name string) string {
 		}
 		return '?'
 	}, name)
-}
-
-// Save writes a policy to a file that does not exist yet.
-func Save(file, text string) error {
-	f, err := os.OpenFile(file, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
-	if err != nil {
-		return err
-	}
-	_, err = f.WriteString(text)
-	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
-		os.Remove(file)
-	}
-	return err
 }

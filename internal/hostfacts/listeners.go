@@ -9,6 +9,8 @@ import (
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
+
+	"github.com/floodwall/floodwall/internal/sockets"
 )
 
 // Listener is a TCP socket of this network namespace that waits for connections.
@@ -18,55 +20,30 @@ type Listener struct {
 	Device string // the name of the device that it is bound to, "" for none and for the loopback device
 }
 
-// diagRequest is struct inet_diag_req_v2 of linux/inet_diag.h.
-type diagRequest struct {
-	family, protocol, extensions, _ uint8
-	states                          uint32
-	_                               [48]byte // the socket that is asked for: any
-}
-
-func (r *diagRequest) Len() int { return 56 }
-
-func (r *diagRequest) Serialize() []byte {
-	b := make([]byte, r.Len())
-	b[0], b[1], b[2] = r.family, r.protocol, r.extensions
-	binary.NativeEndian.PutUint32(b[4:], r.states)
-	return b
-}
-
 // Of struct inet_diag_msg and linux/inet_diag.h.
 const (
-	diagMessageSize = 72
-	diagPort        = 4  // where the local port is, in network byte order,
-	diagDevice      = 40 // and the device, in that of the host
-	diagInfo        = 2  // the bit of INET_DIAG_INFO, with which upper layers are told
-	diagULP         = 19 // INET_DIAG_ULP_INFO
-	diagULPName     = 1  // INET_ULP_INFO_NAME, within
-	stateListen     = 10 // TCP_LISTEN
+	diagPort    = 4  // where the local port is, in network byte order,
+	diagDevice  = 40 // and the device, in that of the host
+	diagInfo    = 2  // the bit of INET_DIAG_INFO, with which upper layers are told
+	diagULP     = 19 // INET_DIAG_ULP_INFO
+	diagULPName = 1  // INET_ULP_INFO_NAME, within
 )
 
 // listeners lists the TCP sockets that listen in the thread's network namespace. That of MPTCP is a socket of TCP with an
 // upper layer of that name (net/mptcp/subflow.c in the kernel).
 func listeners() (list []Listener, err error) {
-	for _, family := range []uint8{unix.AF_INET, unix.AF_INET6} {
-		r := nl.NewNetlinkRequest(nl.SOCK_DIAG_BY_FAMILY, unix.NLM_F_DUMP)
-		r.AddData(&diagRequest{family: family, protocol: unix.IPPROTO_TCP, extensions: diagInfo, states: 1 << stateListen})
-		messages, err := r.Execute(unix.NETLINK_INET_DIAG, 0)
+	messages, err := sockets.Dump(unix.IPPROTO_TCP, diagInfo)
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range messages {
+		mptcp, err := takesMPTCP(m[sockets.MessageSize:])
 		if err != nil {
 			return nil, fmt.Errorf("sockets that listen: %w", err)
 		}
-		for _, m := range messages {
-			if len(m) < diagMessageSize {
-				return nil, fmt.Errorf("sockets that listen: a message of %d bytes", len(m))
-			}
-			mptcp, err := takesMPTCP(m[diagMessageSize:])
-			if err != nil {
-				return nil, fmt.Errorf("sockets that listen: %w", err)
-			}
-			list = append(list, Listener{
-				Port: binary.BigEndian.Uint16(m[diagPort:]), MPTCP: mptcp, Device: boundTo(int(binary.NativeEndian.Uint32(m[diagDevice:]))),
-			})
-		}
+		list = append(list, Listener{
+			Port: binary.BigEndian.Uint16(m[diagPort:]), MPTCP: mptcp, Device: boundTo(int(binary.NativeEndian.Uint32(m[diagDevice:]))),
+		})
 	}
 	return list, nil
 }

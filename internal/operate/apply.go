@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/floodwall/floodwall/internal/control"
@@ -26,6 +27,18 @@ type Order struct {
 	Boot    bool     `json:"-"`                 // have systemd apply it after each reboot
 
 	Sessions []hostfacts.Session `json:"-"` // of who asks, not to be cut
+}
+
+// AsRunning has the order apply to the target and the devices that a policy runs on, and in generic mode where that is the mode of XDP on
+// all of them.
+func (o *Order) AsRunning(s *control.Status) {
+	o.Target, o.Devices = string(s.Target), deviceNames(s)
+	inMode := func(mode datapath.Mode) bool {
+		return slices.ContainsFunc(s.Devices, func(d control.DeviceStatus) bool { return d.Mode == string(mode) })
+	}
+	if inMode(datapath.Generic) && !inMode(datapath.Native) {
+		o.Mode = string(datapath.Generic)
+	}
 }
 
 // ShortestTrial and longestTrial are the bounds of a trial. A shorter one could not be confirmed by hand, and a longer one is as good as none.

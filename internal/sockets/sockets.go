@@ -5,11 +5,9 @@ package sockets
 import (
 	"cmp"
 	"encoding/binary"
-	"fmt"
 	"net/netip"
 	"slices"
 
-	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 )
 
@@ -22,45 +20,16 @@ type Socket struct {
 	inode   uint32
 }
 
-// From include/uapi/linux/inet_diag.h and include/net/tcp_states.h.
-const (
-	messageSize = 72 // struct inet_diag_msg
-	tcpClose    = 7  // the state of a UDP socket that is not connected
-	tcpListen   = 10
-)
-
-// request is struct inet_diag_req_v2.
-type request struct {
-	family, protocol uint8
-	states           uint32
-}
-
-func (r *request) Len() int { return 56 }
-
-func (r *request) Serialize() []byte {
-	b := make([]byte, r.Len())
-	b[0], b[1] = r.family, r.protocol
-	binary.NativeEndian.PutUint32(b[4:], r.states)
-	return b
-}
-
 // Serving lists the sockets that listen for connections of TCP, and those of UDP that are not connected, by protocol and port.
 // The kernel is not asked for connections, however many there are. It takes no rights.
 func Serving() (list []Socket, err error) {
-	for _, ask := range []request{
-		{unix.AF_INET, unix.IPPROTO_TCP, 1 << tcpListen}, {unix.AF_INET6, unix.IPPROTO_TCP, 1 << tcpListen},
-		{unix.AF_INET, unix.IPPROTO_UDP, 1 << tcpClose}, {unix.AF_INET6, unix.IPPROTO_UDP, 1 << tcpClose},
-	} {
-		r := nl.NewNetlinkRequest(nl.SOCK_DIAG_BY_FAMILY, unix.NLM_F_DUMP)
-		r.AddData(&ask)
-		messages, err := r.Execute(unix.NETLINK_INET_DIAG, 0)
+	for _, proto := range []uint8{unix.IPPROTO_TCP, unix.IPPROTO_UDP} {
+		messages, err := Dump(proto, 0)
 		if err != nil {
-			return nil, fmt.Errorf("listing the sockets that serve: %w", err)
+			return nil, err
 		}
 		for _, m := range messages {
-			if len(m) >= messageSize {
-				list = append(list, decode(ask.protocol, m))
-			}
+			list = append(list, decode(proto, m))
 		}
 	}
 	slices.SortFunc(list, func(a, b Socket) int {

@@ -1,0 +1,57 @@
+package sockets
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+)
+
+// From include/uapi/linux/inet_diag.h and include/net/tcp_states.h.
+const (
+	// MessageSize is that of struct inet_diag_msg, with which each message begins, in bytes. Attributes follow it.
+	MessageSize = 72
+
+	tcpClose  = 7 // the state of a UDP socket that is not connected
+	tcpListen = 10
+)
+
+// request is struct inet_diag_req_v2.
+type request struct {
+	family, protocol, extensions uint8
+	states                       uint32
+}
+
+func (r *request) Len() int { return 56 }
+
+func (r *request) Serialize() []byte {
+	b := make([]byte, r.Len())
+	b[0], b[1], b[2] = r.family, r.protocol, r.extensions
+	binary.NativeEndian.PutUint32(b[4:], r.states)
+	return b
+}
+
+// Dump asks the kernel for the sockets of TCP that listen, or those of UDP that are not connected, in both families. It returns a message
+// for each, of at least MessageSize bytes. extensions has a bit for each attribute that is wanted (INET_DIAG_*).
+func Dump(proto, extensions uint8) (all [][]byte, err error) {
+	states := uint32(1 << tcpListen)
+	if proto == unix.IPPROTO_UDP {
+		states = 1 << tcpClose
+	}
+	for _, family := range []uint8{unix.AF_INET, unix.AF_INET6} {
+		r := nl.NewNetlinkRequest(nl.SOCK_DIAG_BY_FAMILY, unix.NLM_F_DUMP)
+		r.AddData(&request{family, proto, extensions, states})
+		messages, err := r.Execute(unix.NETLINK_INET_DIAG, 0)
+		if err != nil {
+			return nil, fmt.Errorf("listing the sockets that serve: %w", err)
+		}
+		for _, m := range messages {
+			if len(m) < MessageSize {
+				return nil, fmt.Errorf("listing the sockets that serve: a message of %d bytes", len(m))
+			}
+		}
+		all = append(all, messages...)
+	}
+	return all, nil
+}
