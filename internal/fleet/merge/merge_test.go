@@ -1,0 +1,131 @@
+package merge
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"testing"
+	"time"
+)
+
+var (
+	noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+	one  = netip.MustParsePrefix("192.0.2.1/32")
+)
+
+// ban is a statement so many seconds after noon, with an end so many seconds after noon; an end of 0 is a lift.
+func ban(origin string, at, until int) Statement {
+	s := Statement{Origin: origin, Seq: Number(noon.Add(time.Duration(at)*time.Second), 0)}
+	if until != 0 {
+		s.Until = noon.Add(time.Duration(until) * time.Second).UnixMilli()
+	}
+	return s
+}
+
+func recordOf(list ...Statement) Record {
+	r := Record{Prefix: one}
+	for _, s := range list {
+		r = Merge(r, Record{one, []Statement{s}})
+	}
+	return r
+}
+
+// TestEffect has rows of statements, and the second after noon until which node "me" is to drop; 0 for not at all.
+func TestEffect(t *testing.T) {
+	for _, test := range []struct {
+		name      string
+		record    Record
+		reporters int
+		want      int
+	}{
+		{"the latest end wins", recordOf(ban("a", 0, 60), ban("b", 1, 30)), 1, 60},
+		{"whoever said it last", recordOf(ban("a", 0, 60), ban("a", 1, 30)), 1, 60},
+		{"a lift of one's own", recordOf(ban("a", 0, 60), ban("a", 1, 0)), 1, 0},
+		{"a lift that comes first", recordOf(ban("a", 1, 0), ban("a", 0, 60)), 1, 0},
+		{"a ban after the lift", recordOf(ban("a", 0, 60), ban("a", 1, 0), ban("a", 2, 40)), 1, 40},
+		{"the shorter ban outlives a lift between", recordOf(ban("a", 0, 60), ban("a", 2, 40), ban("a", 1, 0)), 1, 40},
+		{"nobody lifts another's", recordOf(ban("a", 0, 60), ban("b", 1, 0)), 1, 60},
+		{"but the controller", recordOf(ban("a", 0, 60), ban(Controller, 1, 0)), 1, 0},
+		{"its own statement", recordOf(ban("me", 0, 60)), 1, 0},
+		{"one of two reporters", recordOf(ban("a", 0, 60)), 2, 0},
+		{"two of two", recordOf(ban("a", 0, 60), ban("b", 1, 30)), 2, 30},
+		{"one that says it twice", recordOf(ban("a", 0, 60), ban("a", 1, 30)), 2, 0},
+		{"the controller alone", recordOf(ban(Controller, 0, 60)), 2, 60},
+	} {
+		e, ok := test.record.Effect(noon.Add(5*time.Second), "me", test.reporters)
+		got := 0
+		if ok {
+			got = int(e.Until.Sub(noon).Seconds())
+		}
+		if got != test.want {
+			t.Errorf("%s: banned until %d, want %d", test.name, got, test.want)
+		}
+	}
+}
+
+// TestCheck has statements that nobody may make.
+func TestCheck(t *testing.T) {
+	for _, test := range []struct {
+		prefix string
+		Statement
+		want bool
+	}{
+		{"192.0.2.0/24", ban("a", 0, 60), true},
+		{"192.0.2.0/23", ban("a", 0, 60), false},
+		{"192.0.0.0/16", ban(Controller, 0, 60), true},
+		{"2001:db8::/48", ban("a", 0, 60), true},
+		{"2001:db8::/47", ban("a", 0, 60), false},
+		{"192.0.2.1/32", ban("a", 60, 90), false},                       // from the future
+		{"192.0.2.1/32", ban("a", 0, int(Longest.Seconds())+1), false},  // too long
+		{"192.0.2.1/32", ban("a", -60, -1), false},                      // over
+		{"192.0.2.1/32", ban("a", -int(Longest.Seconds())-1, 0), false}, // an old lift
+		{"192.0.2.1/32", ban("a", 0, 0), true},
+		{"::ffff:192.0.2.1/128", ban("a", 0, 60), false},
+	} {
+		err := Check(netip.MustParsePrefix(test.prefix), &test.Statement, noon)
+		if (err == nil) != test.want {
+			t.Errorf("%s %v: %v, want %v", test.prefix, test.Statement, err, test.want)
+		}
+	}
+	if err := Check(netip.MustParsePrefix("192.0.2.1/24"), &Statement{}, noon); err == nil {
+		t.Error("a prefix with bits of a host is taken")
+	}
+}
+
+// TestAdmit fills a record: one origin with ends that grow shorter, and many origins.
+func TestAdmit(t *testing.T) {
+	r, refused := Record{Prefix: one}, 0
+	for i := range 10 {
+		after, err := Admit(r, ban("a", i, 100-i))
+		if r = after; err != nil {
+			refused++
+		}
+	}
+	if len(r.Statements) != maxOfOrigin || refused != 10-maxOfOrigin {
+		t.Errorf("one origin has %d statements, %d were refused", len(r.Statements), refused)
+	}
+	var err error
+	for i := range 100 {
+		r, err = Admit(r, ban(fmt.Sprint("n", i), i, 100))
+	}
+	if len(r.Statements) != MaxStatements || !errors.Is(err, ErrEnough) {
+		t.Errorf("the record has %d statements: %v", len(r.Statements), err)
+	}
+	if r, err = Admit(r, ban(Controller, 99, 0)); err != nil || len(r.Statements) != 1 {
+		t.Errorf("the controller's lift leaves %v: %v", r.Statements, err)
+	}
+}
+
+// TestAllowance spends an allowance of 10 a second, and 20 at once.
+func TestAllowance(t *testing.T) {
+	a := Allowance{Rate: 10, Burst: 2}
+	taken := func(at time.Duration) (n int) {
+		for a.Take(noon.Add(at), 1) {
+			n++
+		}
+		return n
+	}
+	if first, later, long := taken(0), taken(time.Second), taken(time.Hour); first != 20 || later != 10 || long != 20 {
+		t.Errorf("%d, then %d after a second and %d after an hour, want 20, 10, 20", first, later, long)
+	}
+}
