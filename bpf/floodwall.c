@@ -22,6 +22,7 @@
 #include "l4.h"
 #include "packet.h"
 #include "parse.h"
+#include "sample.h"
 #include "segment.h"
 #include "verifier.h"
 
@@ -185,6 +186,7 @@ __noinline int general(struct xdp_md *ctx)
 	if (answer_question(ctx, decision, 0) && !(f.packet.seen & SEEN_ACT))
 		return XDP_PASS;
 	count(decision, f.packet.bytes);
+	watch_traffic(ctx, decision);
 	return act(ctx, &f.packet, decision);
 }
 
@@ -224,7 +226,7 @@ int floodwall(struct xdp_md *ctx)
 		used = class4(0) + class4_in_filter(0) + class6(0, 0) + is_member(0, 0, 0, 0) +
 		       charge_hash(0, 0, 0, 0, 0);
 		used += find_open_flow4(0, 0, 0) + find_open_flow6(hash_addresses6(0, 0, 0, 0), 0, 0);
-		used += refuse_segment(ctx, 0, 0, 0) + protect_segment(ctx, 0, 0);
+		used += refuse_segment(ctx, 0, 0, 0) + protect_segment(ctx, 0, 0) + sample_traffic(ctx, 0);
 		return answer_in_entry(ctx, used);
 	}
 	return general(ctx);

@@ -46,45 +46,84 @@ struct {
 	__type(value, struct sampler);
 } samplers SEC(".maps");
 
+/*
+ * One in 2^32 / traffic_share of all packets is handed out as well, whatever decides it, for user space to see what comes. 0: none is.
+ * Constant from load on.
+ */
+const volatile __u32 traffic_share;
+
+/* These samples have a ring and a rate of their own, so that neither kind takes the other's place. */
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 256 << 10);
+} traffic SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct sampler);
+} traffic_samplers SEC(".maps");
+
 /* Fills a sample in. Returns false when the frame cannot be read. */
-static __always_inline bool fill_sample(struct xdp_md *ctx, struct packet *p, struct sample *s, __u32 decision)
+static __always_inline bool fill_sample(struct xdp_md *ctx, __u64 now, struct sample *s, __u32 decision)
 {
 	__u32 bytes = bpf_xdp_get_buff_len(ctx), captured = bytes < SAMPLE_BYTES ? bytes : SAMPLE_BYTES;
 
 	if (captured < 1)
 		return false;
 	captured = known_length(captured, SAMPLE_BYTES);
-	s->time = time_of(p);
+	s->time = now;
 	s->slot = decision >> 8;
-	s->verdict = decision & VERDICT_MASK;
+	s->verdict = decision & (VERDICT_MASK | DECISION_PROTECTED);
 	s->ifindex = ctx->ingress_ifindex;
 	s->bytes = bytes;
 	s->captured = captured;
 	return !bpf_xdp_load_bytes(ctx, 0, s->frame, captured);
 }
 
-/* Hands a packet to user space. A global function, like ipv4_options. */
-__noinline __u32 take_sample(struct xdp_md *ctx, struct packet *p, __u32 decision)
+/* Hands a packet to user space through a ring, within the rate of a CPU. */
+static __always_inline void hand_out(struct xdp_md *ctx, void *ring, void *samplers_of_ring, __u64 now, __u32 decision)
 {
 	__u32 key = 0;
-	struct sampler *sampler = bpf_map_lookup_elem(&samplers, &key);
+	struct sampler *sampler = bpf_map_lookup_elem(samplers_of_ring, &key);
 	struct sample *s;
 	__u64 waiting;
 
-	if (!p || !sampler)
-		return 0;
-	s = within_rate(&sampler->next, time_of(p), SAMPLE_INTERVAL, SAMPLE_BURST)
-		    ? bpf_ringbuf_reserve(&samples, sizeof(*s), 0)
-		    : NULL;
+	if (!sampler)
+		return;
+	s = within_rate(&sampler->next, now, SAMPLE_INTERVAL, SAMPLE_BURST) ? bpf_ringbuf_reserve(ring, sizeof(*s), 0)
+									    : NULL;
 	if (!s) {
 		sampler->lost++;
-		return 0;
+		return;
 	}
-	if (!fill_sample(ctx, p, s, decision)) {
+	if (!fill_sample(ctx, now, s, decision)) {
 		bpf_ringbuf_discard(s, BPF_RB_NO_WAKEUP);
-		return 0;
+		return;
 	}
-	waiting = bpf_ringbuf_query(&samples, BPF_RB_AVAIL_DATA);
+	waiting = bpf_ringbuf_query(ring, BPF_RB_AVAIL_DATA);
 	bpf_ringbuf_submit(s, waiting >= SAMPLE_WAKE ? BPF_RB_FORCE_WAKEUP : BPF_RB_NO_WAKEUP);
+}
+
+/* Hands out a packet of a rule that says so. A global function, like ipv4_options. */
+__noinline __u32 take_sample(struct xdp_md *ctx, struct packet *p, __u32 decision)
+{
+	if (p)
+		hand_out(ctx, &samples, &samplers, time_of(p), decision & ~DECISION_PROTECTED);
 	return 0;
+}
+
+/* Hands out a packet as one of all that come. It changes nothing of what becomes of the packet. The generated entry calls it, too. */
+__noinline __u32 sample_traffic(struct xdp_md *ctx, __u32 decision)
+{
+	hand_out(ctx, &traffic, &traffic_samplers, bpf_ktime_get_ns(), decision);
+	return 0;
+}
+
+/* Draws packets for sample_traffic() at random. */
+static __always_inline void watch_traffic(struct xdp_md *ctx, __u32 decision)
+{
+	if (traffic_share && bpf_get_prandom_u32() < traffic_share)
+		sample_traffic(ctx, decision);
 }

@@ -13,6 +13,7 @@
 #include "parse.h"
 #include "protect.h"
 #include "protection.h"
+#include "sample.h"
 #include "synack.h"
 
 /* A segment in a usual frame. */
@@ -147,5 +148,6 @@ __noinline int protect_segment(struct xdp_md *ctx, __u32 v6, __u32 decision)
 	p.payload = header < sizeof(*s.tcp) || header > s.left ? 0 : s.l4 + header;
 	p.end = s.l4 + s.left;
 	count(decision, p.bytes);
+	watch_traffic(ctx, decision);
 	return protect(ctx, &p, decision);
 }

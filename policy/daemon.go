@@ -7,11 +7,12 @@ import (
 
 // Daemon says what `floodwall daemon` does while the policy runs.
 type Daemon struct {
-	Listen netip.AddrPort `json:"listen"`        // where it answers what can be read, beside its unix sockets; the zero value is nowhere
-	TLS    *TLS           `json:"tls,omitempty"` // nil: Listen is an address of this host alone
+	Listen netip.AddrPort `json:"listen"`           // where it answers what can be read, beside its unix sockets; the zero value is nowhere
+	TLS    *TLS           `json:"tls,omitempty"`    // nil: Listen is an address of this host alone
+	Sample uint32         `json:"sample,omitempty"` // it is handed one in so many of all packets that come to XDP; 0 is none
 }
 
-// Equal reports whether two say the same.
+// Equal reports whether two say the same of where the daemon answers.
 func (d Daemon) Equal(o Daemon) bool {
 	same := d.Listen == o.Listen && (d.TLS == nil) == (o.TLS == nil)
 	return same && (d.TLS == nil || *d.TLS == *o.TLS)
@@ -30,6 +31,17 @@ var daemonKeys = []key[Daemon]{
 			in.require(v, seen, name, "write tls: {cert: /etc/…, key: /etc/…, client_ca: /etc/…}")
 		}
 	}},
+	{"sample", func(p place, to *Daemon, v *node) { to.Sample = scalarOf(p, "sample", v, sampleTraffic) }},
+}
+
+// sampleTraffic reads of how many packets one is handed to the daemon.
+func sampleTraffic(text string) (uint32, *flaw) {
+	const least = 10 // more often the samples would cost more than the filter
+	n, f := sample(text)
+	if f == nil && n < least {
+		return 0, want("one in 10 packets or fewer, as in 1/1000", text).hintf("write 1/1000, which is enough for a flood")
+	}
+	return n, f
 }
 
 var tlsKeys = []key[TLS]{

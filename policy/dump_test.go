@@ -56,7 +56,7 @@ func dump(p *policy.Policy) string {
 		fmt.Fprintf(&b, "untracked %s\n", map[policy.Traffic]string{policy.Loopback: "loopback"}[kind])
 	}
 	if d := p.Daemon; d.Listen.IsValid() {
-		fmt.Fprintf(&b, "daemon listen=%s tls=%+v\n", d.Listen, d.TLS)
+		fmt.Fprintf(&b, "daemon listen=%s tls=%+v sample=%d\n", d.Listen, d.TLS, d.Sample)
 	}
 	if p.Placement != "" {
 		fmt.Fprintf(&b, "placement %s\n", p.Placement)

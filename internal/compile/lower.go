@@ -43,7 +43,7 @@ func Lower(p *policy.Policy) (*ir.Program, []string, error) {
 	l := &lowering{
 		file: p.File,
 		program: &ir.Program{
-			Checks: p.Checks, Observed: p.Observed, Default: verdict(p.Default), Placement: ir.Placement(p.Placement),
+			Checks: p.Checks, Observed: p.Observed, Default: verdict(p.Default), Placement: ir.Placement(p.Placement), SampleTraffic: p.Daemon.Sample,
 		},
 		named:      map[string]int{},
 		namesNamed: map[string]int{},

@@ -87,6 +87,9 @@ func (in Instance) settingsWaitFor(m *manifest.Manifest) string {
 	if m.Daemon == nil || in.hasDaemon() {
 		return ""
 	}
-	return "nobody answers on " + m.Daemon.Listen.String() + " while `floodwall daemon` does not run: start it; " +
-		"`apply --boot` has systemd start it after each reboot"
+	missing := "nobody takes samples of the traffic"
+	if m.Daemon.Listen.IsValid() {
+		missing = "nobody answers on " + m.Daemon.Listen.String()
+	}
+	return missing + " while `floodwall daemon` does not run: start it; `apply --boot` has systemd start it after each reboot"
 }

@@ -13,12 +13,14 @@ import (
 	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/ir"
 	"github.com/floodwall/floodwall/internal/manifest"
+	"github.com/floodwall/floodwall/internal/xdp"
 )
 
 // Capture reads the packets that rules with `sample` hand out, of the policy that runs. When another is applied, it goes
 // on with that one; what came in the moments in between is missing.
 type Capture struct {
 	in         Instance
+	traffic    bool     // samples of all packets, not of rules
 	only       []string // names of rules; none: all
 	generation int
 	manifest   *manifest.Manifest
@@ -55,6 +57,13 @@ func (in Instance) Capture(ctx context.Context, rules []string) (*Capture, error
 	return c, c.open(ctx)
 }
 
+// Traffic begins to read the samples that the policy has taken of all packets (`daemon: {sample: …}`). It is for the daemon. It returns
+// datapath.ErrNoTraffic when the policy has none taken in XDP.
+func (in Instance) Traffic(ctx context.Context) (*Capture, error) {
+	c := &Capture{in: in, traffic: true, devices: map[int]string{}}
+	return c, c.open(ctx)
+}
+
 // open opens what runs, unless it is open already.
 func (c *Capture) open(ctx context.Context) error {
 	l, err := c.in.open(ctx)
@@ -70,6 +79,13 @@ func (c *Capture) open(ctx context.Context) error {
 		return err
 	}
 	c.generation, c.manifest, c.oneIn = g.number, g.manifest, nil
+	if c.traffic {
+		if g.program == nil {
+			return datapath.ErrNoTraffic
+		}
+		c.samples, err = g.program.Traffic()
+		return err
+	}
 	if g.program != nil {
 		if c.oneIn, err = g.program.Sampled(); err != nil {
 			return err
@@ -129,8 +145,12 @@ func (c *Capture) Read(ctx context.Context) (Captured, error) {
 	for {
 		s, err := c.next(ctx)
 		switch {
-		case err == nil && c.chosen[s.Slot]:
-			return Captured{s, c.manifest.Reason(s.Slot), ir.Verdict(s.Verdict).String(), c.device(s.Device)}, nil
+		case err == nil && (c.traffic || c.chosen[s.Slot]):
+			p := Captured{s, c.manifest.Reason(s.Slot), ir.Verdict(s.Verdict &^ xdp.Protected).String(), c.device(s.Device)}
+			if s.Verdict&xdp.Protected != 0 {
+				p.Verdict = Protected
+			}
+			return p, nil
 		case ctx.Err() != nil:
 			return Captured{}, ctx.Err()
 		case errors.Is(err, context.DeadlineExceeded):
@@ -141,6 +161,10 @@ func (c *Capture) Read(ctx context.Context) (Captured, error) {
 		}
 	}
 }
+
+// Protected is the verdict of a sample that a protection has decided about: the rule passes it, and the protection may have answered,
+// passed or dropped it.
+const Protected = "protect"
 
 func (c *Capture) next(ctx context.Context) (datapath.Sample, error) {
 	ctx, cancel := context.WithTimeout(ctx, lookForChange)

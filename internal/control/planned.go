@@ -8,6 +8,7 @@ import (
 	"github.com/floodwall/floodwall/internal/manifest"
 	"github.com/floodwall/floodwall/internal/plan"
 	"github.com/floodwall/floodwall/internal/protect"
+	"github.com/floodwall/floodwall/policy"
 )
 
 // planned is a generation of which all is decided, and nothing is in the kernel.
@@ -56,7 +57,7 @@ func (p *planned) record(context.Context) error {
 	m.AddProtections(p.compiled.Program, p.found)
 	m.NoteRouted(p.compiled.Program)
 	m.Choice, m.Devices, m.Boot, m.Mode = p.choice, p.devices(), p.options.Boot, p.options.Mode
-	if d := p.compiled.Policy.Daemon; d.Listen.IsValid() {
+	if d := p.compiled.Policy.Daemon; d != (policy.Daemon{}) {
 		m.Daemon = &d
 	}
 	if p.move != nil {

@@ -22,6 +22,7 @@ var ErrNotSettled = errors.New("another policy runs by now, or one is on trial")
 var lasting = []string{
 	xdp.Counters, xdp.Limits, xdp.Evictions, xdp.Dynamic, xdp.DynamicInfo, xdp.DynamicTexts, xdp.DynamicWhy, xdp.Verified,
 	xdp.Flows, xdp.FlowFilter, xdp.SynKeys, xdp.ProtectionStates, xdp.Offences, xdp.Samples, xdp.Samplers,
+	xdp.Traffic, xdp.TrafficSamplers,
 }
 
 // LoadRenewal loads an image of the same policy with other lists, which goes on with all that the generation has collected. The

@@ -20,13 +20,14 @@ import (
 var (
 	ErrNoSamples    = errors.New("no rule hands out samples")
 	ErrSamplesTaken = errors.New("another process reads the samples")
+	ErrNoTraffic    = errors.New("the policy has no samples taken of the traffic")
 )
 
 // Sample is a packet that a rule with `sample` has handed to user space.
 type Sample struct {
 	Time    time.Time // when it came
-	Slot    uint32    // of the rule
-	Verdict uint8     // an ir.Verdict
+	Slot    uint32    // of the rule, or whatever decided
+	Verdict uint8     // an ir.Verdict, and in a sample of the traffic xdp.Protected where a protection decided after it
 	Device  int       // the index of the device that it came from
 	Length  int       // of the whole frame
 	Frame   []byte    // the first of them, at most SampleBytes, as they came
@@ -76,7 +77,7 @@ func (g *Generation) Samples() (*Samples, error) {
 		}
 		return nil, err
 	}
-	s, err := readSamples(g.pinned)
+	s, err := readSamples(g.pinned, xdp.Samples, xdp.Samplers, ErrNoSamples)
 	if err != nil {
 		lock.Close()
 		return nil, err
@@ -87,25 +88,40 @@ func (g *Generation) Samples() (*Samples, error) {
 
 // Samples begins to read what rules of a loaded program hand out, as Generation.Samples does.
 func (p *Program) Samples() (*Samples, error) {
-	return readSamples(func(name string) (*ebpf.Map, error) {
-		if m := p.Map(name); m != nil {
-			return m.Clone()
-		}
-		return nil, os.ErrNotExist
-	})
+	return readSamples(p.clone, xdp.Samples, xdp.Samplers, ErrNoSamples)
 }
 
-func readSamples(open func(name string) (*ebpf.Map, error)) (*Samples, error) {
-	ring, err := open(xdp.Samples)
+// Traffic begins to read the samples that are taken of all packets from now on. It returns ErrNoTraffic when none are. They are for one
+// reader: the daemon, of which an instance has one.
+func (g *Generation) Traffic() (*Samples, error) {
+	return readSamples(g.pinned, xdp.Traffic, xdp.TrafficSamplers, ErrNoTraffic)
+}
+
+// Traffic begins to read the samples of a loaded program, as Generation.Traffic does.
+func (p *Program) Traffic() (*Samples, error) {
+	return readSamples(p.clone, xdp.Traffic, xdp.TrafficSamplers, ErrNoTraffic)
+}
+
+// clone opens a map of the program once more. It returns os.ErrNotExist when there is none.
+func (p *Program) clone(name string) (*ebpf.Map, error) {
+	if m := p.Map(name); m != nil {
+		return m.Clone()
+	}
+	return nil, os.ErrNotExist
+}
+
+// readSamples reads a ring, of which samplers counts what was lost.
+func readSamples(open func(name string) (*ebpf.Map, error), name, samplers string, missing error) (*Samples, error) {
+	ring, err := open(name)
 	if errors.Is(err, os.ErrNotExist) {
-		return nil, ErrNoSamples
+		return nil, missing
 	}
 	if err != nil {
 		return nil, fmt.Errorf("samples: %w", err)
 	}
 	defer ring.Close()
 	s := &Samples{}
-	if s.samplers, err = open(xdp.Samplers); err != nil {
+	if s.samplers, err = open(samplers); err != nil {
 		return nil, fmt.Errorf("samples: %w", err)
 	}
 	if s.ring, err = ringbuf.NewReader(ring); err != nil {

@@ -40,6 +40,9 @@ func (p *Program) String() string {
 	if words := p.Untracked.words(); words != nil {
 		fmt.Fprintf(&b, "untracked: %s\n", strings.Join(words, ", "))
 	}
+	if p.SampleTraffic > 0 {
+		fmt.Fprintf(&b, "sample of the traffic: 1/%d\n", p.SampleTraffic)
+	}
 	return b.String()
 }
 

@@ -31,6 +31,8 @@ type Program struct {
 
 	Untracked Untracked
 
+	SampleTraffic uint32 // hand one in so many of all packets to user space, in XDP, whatever decides them; 0 is none
+
 	Placement Placement // of rules that have none of their own, and of the default; "" is PlaceAuto
 }
 

@@ -115,6 +115,8 @@ const (
 	floodwallMapReporters        = "reporters"
 	floodwallMapSamplers         = "samplers"
 	floodwallMapSamples          = "samples"
+	floodwallMapTraffic          = "traffic"
+	floodwallMapTrafficSamplers  = "traffic_samplers"
 	floodwallMapVerified         = "verified"
 	floodwallMapWindow           = "window"
 	floodwallProgEgress          = "egress"
@@ -177,6 +179,7 @@ const (
 	floodwallVarSpecials         = "specials"
 	floodwallVarSynKeys          = "syn_keys"
 	floodwallVarTableConditions  = "table_conditions"
+	floodwallVarTrafficShare     = "traffic_share"
 	floodwallVarVerifyCookies    = "verify_cookies"
 	floodwallVarWindowLength     = "window_length"
 	floodwallVarZero             = "zero"
@@ -262,6 +265,8 @@ type floodwallMapSpecs struct {
 	Reporters        *ebpf.MapSpec `ebpf:"reporters"`
 	Samplers         *ebpf.MapSpec `ebpf:"samplers"`
 	Samples          *ebpf.MapSpec `ebpf:"samples"`
+	Traffic          *ebpf.MapSpec `ebpf:"traffic"`
+	TrafficSamplers  *ebpf.MapSpec `ebpf:"traffic_samplers"`
 	Verified         *ebpf.MapSpec `ebpf:"verified"`
 	Window           *ebpf.MapSpec `ebpf:"window"`
 }
@@ -327,6 +332,7 @@ type floodwallVariableSpecs struct {
 	Specials        *ebpf.VariableSpec `ebpf:"specials"`
 	SynKeys         *ebpf.VariableSpec `ebpf:"syn_keys"`
 	TableConditions *ebpf.VariableSpec `ebpf:"table_conditions"`
+	TrafficShare    *ebpf.VariableSpec `ebpf:"traffic_share"`
 	VerifyCookies   *ebpf.VariableSpec `ebpf:"verify_cookies"`
 	WindowLength    *ebpf.VariableSpec `ebpf:"window_length"`
 	Zero            *ebpf.VariableSpec `ebpf:"zero"`
@@ -381,6 +387,8 @@ type floodwallMaps struct {
 	Reporters        *ebpf.Map `ebpf:"reporters"`
 	Samplers         *ebpf.Map `ebpf:"samplers"`
 	Samples          *ebpf.Map `ebpf:"samples"`
+	Traffic          *ebpf.Map `ebpf:"traffic"`
+	TrafficSamplers  *ebpf.Map `ebpf:"traffic_samplers"`
 	Verified         *ebpf.Map `ebpf:"verified"`
 	Window           *ebpf.Map `ebpf:"window"`
 }
@@ -416,6 +424,8 @@ func (m *floodwallMaps) Close() error {
 		m.Reporters,
 		m.Samplers,
 		m.Samples,
+		m.Traffic,
+		m.TrafficSamplers,
 		m.Verified,
 		m.Window,
 	)
@@ -482,6 +492,7 @@ type floodwallVariables struct {
 	Specials        *ebpf.Variable `ebpf:"specials"`
 	SynKeys         *ebpf.Variable `ebpf:"syn_keys"`
 	TableConditions *ebpf.Variable `ebpf:"table_conditions"`
+	TrafficShare    *ebpf.Variable `ebpf:"traffic_share"`
 	VerifyCookies   *ebpf.Variable `ebpf:"verify_cookies"`
 	WindowLength    *ebpf.Variable `ebpf:"window_length"`
 	Zero            *ebpf.Variable `ebpf:"zero"`

@@ -75,15 +75,17 @@ const (
 	Buckets6     = "buckets6"
 	Dynamic      = "dynamic"
 
-	Conditions = "conditions" // what rules ask for beside addresses and fields, struct condition of bpf/condition.h
-	Offences   = "offences"   // who exceeded a limit that bans: a ring
-	Actions    = "actions"    // what is done beside the verdict, by slot
-	Limits     = "limits"     // the buckets of all limits
-	Samples    = "samples"    // the ring buffer of packets for user space, struct sample of bpf/sample.h
-	Samplers   = "samplers"   // what each CPU has handed out of them
-	Places     = "places"     // bytes at fixed places that rules ask of the payload
-	Patterns   = "patterns"   // texts that rules ask of the payload, and the table that finds them
-	Names      = "names"      // names of DNS queries, each with the sets that list it
+	Conditions      = "conditions" // what rules ask for beside addresses and fields, struct condition of bpf/condition.h
+	Offences        = "offences"   // who exceeded a limit that bans: a ring
+	Actions         = "actions"    // what is done beside the verdict, by slot
+	Limits          = "limits"     // the buckets of all limits
+	Samples         = "samples"    // the ring buffer of packets for user space, struct sample of bpf/sample.h
+	Samplers        = "samplers"   // what each CPU has handed out of them
+	Traffic         = "traffic"    // likewise, of packets that are drawn from all, whatever decides them
+	TrafficSamplers = "traffic_samplers"
+	Places          = "places"   // bytes at fixed places that rules ask of the payload
+	Patterns        = "patterns" // texts that rules ask of the payload, and the table that finds them
+	Names           = "names"    // names of DNS queries, each with the sets that list it
 
 	Guards     = "guards"      // what guards services, struct guard of bpf/verify.h
 	GuardPorts = "guard_ports" // by port: the number of its guard from 1 on, a byte each

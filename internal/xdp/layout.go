@@ -68,6 +68,7 @@ const Condition = "condition_holds"
 // C functions that the generated entry calls.
 const (
 	General        = "general"          // decides any frame: it takes the context, and returns the action
+	SampleTraffic  = "sample_traffic"   // hands a packet out that the entry has decided
 	AnswerInEntry  = "answer_in_entry"  // answers a question that the entry has decided
 	Class4         = "class4"           // the class of an IPv4 address in host byte order
 	Class4InFilter = "class4_in_filter" // of one that the map Filter4 may have

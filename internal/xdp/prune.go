@@ -16,6 +16,7 @@ var optional = map[string]string{
 	"act_specially":   "specials",
 	"take_sample":     "sampling",
 	"report_offence":  "reporting",
+	"sample_traffic":  "traffic_share",
 	"named_condition": "table_conditions",
 	"dns_query":       "dns_ports",
 	"dns_cookie":      "verify_cookies",

@@ -31,6 +31,9 @@ const (
 	listPolicy = "default: drop\nchecks: off\nsets: {listed: {file: %s}}\nrules: [{name: listed, from: $listed, then: drop}]\n"
 )
 
+// sampled has samples taken of the traffic, of so few packets that none of those that are counted here is one.
+const sampled = "daemon: {sample: 1/1000000000}"
+
 // listLength is how many addresses the list has.
 const listLength = 1_000_000
 
@@ -52,6 +55,7 @@ var subjects = []subject{
 	{rules(20, "off"), []kind{
 		dropped("rules=20", udp4), dropped("rules=20/ipv6", udp6), dropped("rules=20/vlan", tagged),
 	}},
+	{rules(20, "off\n"+sampled), []kind{dropped("rules=20/sampled", udp4)}},
 	{rules(20, "standard"), []kind{dropped("rules=20/standard", udp4)}},
 	{rules(20, "strict"), []kind{dropped("rules=20/strict", udp4)}},
 	{rules(500, "off"), []kind{dropped("rules=500", udp4), ruled(500)}},

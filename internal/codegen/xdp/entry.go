@@ -30,6 +30,7 @@ func entryPart(p *ir.Program, a *addresses, l *limits, decisions []uint32, o Opt
 		Table6:     !a.table.V6.Empty(),
 		Questions:  o.QuestionKey != 0,
 		Limits:     l.infos,
+		Sampling:   entry.Sampling{Share: trafficShare(p), Salt: uint32(o.QuestionKey >> 32)},
 	}
 	if len(l.infos) > 0 {
 		in.Constants = xdp.ConstantOffsets("limit_keys", "limit_mix")

@@ -3,6 +3,7 @@ package xdp
 import (
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 
 	"github.com/cilium/ebpf/asm"
@@ -197,12 +198,24 @@ func (x *Program) assemble(parts ...component) {
 
 // general is what depends on neither addresses nor rules.
 func general(p *ir.Program, o Options) component {
-	return component{constants: map[string]any{
+	out := component{constants: map[string]any{
 		"enabled_checks":   uint64(p.Checks),
 		"observed_checks":  uint64(p.Observed),
 		"default_decision": xdp.Decision(xdp.SlotDefault, uint8(p.Default)),
 		"question_key":     o.QuestionKey,
 	}}
+	if share := trafficShare(p); share > 0 {
+		out.constants["traffic_share"] = share
+	}
+	return out
+}
+
+// trafficShare is the part of 2^32 packets of which samples of the traffic are taken, 0 for none.
+func trafficShare(p *ir.Program) uint32 {
+	if p.SampleTraffic == 0 {
+		return 0
+	}
+	return uint32(min(math.MaxUint32, (1<<32)/uint64(p.SampleTraffic)))
 }
 
 // dynamicNumbers numbers the dynamic sets in the order in which the program has them.

@@ -20,7 +20,14 @@ type Input struct {
 	Handshakes []ir.Handshake // what was found out about each protection
 	Limits     []xdp.LimitInfo
 	Constants  map[string]uint32 // where the map xdp.Constants has the keys of limits, by their names in C
-	Questions  bool              // whether the program answers questions (bpf/explain.h)
+	Sampling   Sampling
+	Questions  bool // whether the program answers questions (bpf/explain.h)
+}
+
+// Sampling is which packets are handed out as samples of the traffic.
+type Sampling struct {
+	Share uint32 // of 2^32 packets; 0: none
+	Salt  uint32 // secret, so that nobody knows which packets are drawn
 }
 
 // Classes are what the policy tells addresses apart by. An address in no set is of class 0.
@@ -232,8 +239,12 @@ func (g *generator) count() {
 			at := int16(8 * at)
 			g.Add(asm.LoadMem(asm.R1, asm.R0, at, asm.DWord), amount, asm.StoreMem(asm.R0, at, asm.R1, asm.DWord))
 		}
+		g.draw(exit.label + "_sample")
 		g.Mark(out)
 		g.Add(asm.Mov.Imm(asm.R0, exit.action), asm.Return())
+		if g.Sampling.Share > 0 {
+			g.sample(uint8(verdict), exit.label)
+		}
 		if g.Questions {
 			g.question(uint8(verdict), exit.label)
 		}
