@@ -12,6 +12,7 @@ import (
 	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/metrics"
 	"github.com/floodwall/floodwall/internal/operate"
+	"github.com/floodwall/floodwall/internal/tap"
 )
 
 func daemonCommand(e *env) *cobra.Command {
@@ -38,6 +39,7 @@ func runDaemon(ctx context.Context, e *env, run string) error {
 	if run == "" {
 		run = listen.Dir(e.bpffs, datapath.DefaultDir)
 	}
+	h.Tap = tap.New(h.Instance)
 	events := api.NewEvents()
 	tell := func(kind, text string) {
 		if kind == api.KindWarning {
@@ -61,7 +63,7 @@ func runDaemon(ctx context.Context, e *env, run string) error {
 		Audit:   slog.New(slog.NewTextHandler(e.stderr, nil)),
 		Figures: []metrics.Part{metrics.Process(versionText(), banned)},
 	})
-	return daemon.Watch(ctx, h.Instance, h.Costs, report, func(ctx context.Context) error {
-		return listen.Serve(ctx, run, server, h.DaemonSettings)
-	})
+	serve := func(ctx context.Context) error { return listen.Serve(ctx, run, server, h.DaemonSettings) }
+	tapped := func(ctx context.Context) error { h.Tap.Run(ctx); return nil }
+	return daemon.Watch(ctx, h.Instance, h.Costs, report, serve, tapped)
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -20,6 +21,7 @@ func topCommand(e *env) *cobra.Command {
 		Use:   "top",
 		Short: "what comes now, and what the policy does with it",
 		Long: "Top shows the rates of rules and checks, and who sends most of what XDP passes, by samples.\n" +
+			"With `daemon: {sample: 1/1000}` in the policy and a daemon, it also shows who is dropped.\n" +
 			"On a terminal it is a screen with keys, otherwise it prints once.",
 		Example: "  floodwall top\n" +
 			"  floodwall top --once --every 5s --json",
@@ -44,8 +46,12 @@ func (e *env) top(c *cobra.Command, f *topFlags) error {
 	if !f.once && !e.json && isTerminal(e.stdout) {
 		return e.topScreen(c.Context(), h, f.every)
 	}
-	t, err := h.Top(c.Context(), f.every)
+	next, end, err := e.watchTop(c.Context(), h, f.every)
 	if err != nil {
+		return err
+	}
+	t, err := next(c.Context(), f.every)
+	if err = errors.Join(err, end()); err != nil {
 		return err
 	}
 	if e.json {

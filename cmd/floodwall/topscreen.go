@@ -15,25 +15,25 @@ import (
 
 // topScreen shows top on the terminal until a key ends it.
 func (e *env) topScreen(ctx context.Context, h operate.Host, every time.Duration) error {
-	w, err := h.Watch(ctx, every)
+	next, end, err := e.watchTop(ctx, h, every)
 	if err != nil {
 		return err
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	s := &screen{next: func() tea.Msg {
-		t, err := w.Next(ctx, every)
+		t, err := next(ctx, every)
 		return reading{t, err}
 	}}
 	// The terminal's signals are keys here, and others end ctx.
 	_, err = tea.NewProgram(s, tea.WithContext(ctx), tea.WithInput(e.stdin), tea.WithOutput(e.stdout), tea.WithoutSignalHandler()).Run()
 	cancel()
-	if s.waits { // w is its own until the reading has come to its end
+	if s.waits { // what it reads from is its own until the reading has come to its end
 		<-s.ended
 	}
 	if errors.Is(err, tea.ErrProgramKilled) {
 		err = context.Cause(ctx)
 	}
-	return firstError(s.failed, err, w.Close())
+	return firstError(s.failed, err, end())
 }
 
 // screen is what top shows.

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/floodwall/floodwall/internal/operate"
@@ -48,14 +49,26 @@ func samplesParts(t *operate.Top) (parts []topPart) {
 	if s == nil {
 		return nil
 	}
-	of := fmt.Sprintf(" of what comes past XDP, by %s", things(s.Packets, "sample", "samples"))
+	from := "past XDP"
+	if s.Verdicts != nil {
+		from = "to XDP"
+	}
+	of := fmt.Sprintf(" of what comes %s, by %s", from, things(s.Packets, "sample", "samples"))
 	if s.OneIn > 1 {
 		of += fmt.Sprintf(", 1 in %s", count(int(s.OneIn)))
 	}
 	add := func(title, head string, list []operate.Talker) {
-		p := topPart{title, newTable(">packets/s", ">share", ">error", head)}
+		columns := []string{">packets/s", ">share", ">error", head}
+		if s.Verdicts != nil {
+			columns = slices.Insert(columns, 3, ">dropped")
+		}
+		p := topPart{title, newTable(columns...)}
 		for _, k := range list {
-			p.row(rateText(k.Packets), fmt.Sprintf("%.1f%%", 100*k.Share), fmt.Sprintf("±%.0f%%", min(k.Error, 100)), k.Key)
+			row := []string{rateText(k.Packets), fmt.Sprintf("%.1f%%", 100*k.Share), fmt.Sprintf("±%.0f%%", min(k.Error, 100)), k.Key}
+			if k.Dropped != nil {
+				row = slices.Insert(row, 3, fmt.Sprintf("%.0f%%", 100**k.Dropped))
+			}
+			p.row(row...)
 		}
 		parts = append(parts, p)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/floodwall/floodwall/internal/cost"
 	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/feed"
+	"github.com/floodwall/floodwall/internal/tap"
 )
 
 // Host is an instance on this host, with the directory of what is kept over a reboot.
@@ -20,6 +21,7 @@ type Host struct {
 	control.Instance
 	State string      // directory for results and measurements
 	Warn  func(error) // is told what does not keep an action from being done
+	Tap   *tap.Tap    // samples of the traffic from XDP, in the daemon; nil elsewhere
 
 	costs *costFile
 }

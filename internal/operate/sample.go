@@ -7,9 +7,12 @@ import (
 	"math"
 	"time"
 
+	"github.com/floodwall/floodwall/internal/control"
+	"github.com/floodwall/floodwall/internal/ir"
 	"github.com/floodwall/floodwall/internal/packet"
 	"github.com/floodwall/floodwall/internal/sampling"
 	"github.com/floodwall/floodwall/internal/suggest"
+	"github.com/floodwall/floodwall/internal/tap"
 )
 
 // sampleFor is how long samples are taken when nobody says.
@@ -22,26 +25,35 @@ const (
 )
 
 // sample takes samples of what comes to devices, about so many at most.
-func (s *Source) sample(ctx context.Context, devices []string, most int, span time.Duration) error {
+func (s *Source) sample(ctx context.Context, t *tap.Tap, devices []string, most int, span time.Duration) error {
 	if span == 0 {
 		span = sampleFor
 	}
-	r, err := sampling.Open(devices, probeShare)
+	r, err := openSamples(t, devices)
 	if err != nil {
 		return err
 	}
 	begin := time.Now()
 	err = draw(ctx, r, most, span, func(p sampling.Sample) {
 		sample := suggest.NewSample(p.Frame, p.Length)
-		if sample.Kind == packet.IP && len(s.samples) < most {
+		switch {
+		case sample.Kind != packet.IP || s.Looked == most:
+			return
+		case dropped(p.Verdict):
+			if s.dropped == nil {
+				s.dropped = map[string]int{}
+			}
+			s.dropped[p.Reason]++
+		default:
 			s.samples = append(s.samples, sample)
 		}
+		s.Looked++
 	})
 	lost, lostErr := r.Lost()
 	if err := errors.Join(err, lostErr, r.Close()); err != nil {
 		return err
 	}
-	s.Devices, s.Seconds, s.Looked, s.Lost = devices, time.Since(begin).Seconds(), len(s.samples), int(lost)
+	s.Devices, s.Seconds, s.Lost = devices, time.Since(begin).Seconds(), int(lost)
 	s.Packets = s.Looked * int(r.OneIn())
 	if s.Looked == 0 {
 		return &NoRule{fmt.Sprintf("no IP packet came past XDP in %.1f s", s.Seconds), "`floodwall status` counts what the policy drops"}
@@ -49,8 +61,34 @@ func (s *Source) sample(ctx context.Context, devices []string, most int, span ti
 	return nil
 }
 
+// samples draws from what comes: a packet socket, or in the daemon a tap.
+type samples interface {
+	Read(ctx context.Context) (sampling.Sample, error)
+	OneIn() uint32
+	SetShare(oneIn uint32) error
+	Lost() (uint64, error)
+	Close() error
+}
+
+// openSamples follows a tap when the policy has samples taken in XDP, and otherwise opens packet sockets, which see what XDP passes.
+func openSamples(t *tap.Tap, devices []string) (samples, error) {
+	if t.OneIn() > 0 {
+		return t.Follow(), nil
+	}
+	r, err := sampling.Open(devices, probeShare)
+	if err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+// dropped reports whether XDP dropped a sample, or answered it. What a protection decides is not among it.
+func dropped(verdict string) bool {
+	return verdict != "" && verdict != ir.Pass.String() && verdict != control.Protected
+}
+
 // draw hands out samples of the packets that come in a time, about most of them when there are more.
-func draw(ctx context.Context, r *sampling.Reader, most int, span time.Duration, add func(sampling.Sample)) error {
+func draw(ctx context.Context, r samples, most int, span time.Duration, add func(sampling.Sample)) error {
 	if err := probe(ctx, r, most, span); err != nil {
 		return err
 	}
@@ -59,7 +97,10 @@ func draw(ctx context.Context, r *sampling.Reader, most int, span time.Duration,
 }
 
 // probe sets the share of a reader that begins, so that about so many samples come in a time.
-func probe(ctx context.Context, r *sampling.Reader, most int, span time.Duration) error {
+func probe(ctx context.Context, r samples, most int, span time.Duration) error {
+	if _, fixed := r.(*tap.Follower); fixed {
+		return nil
+	}
 	n, err := take(ctx, r, probeFor, func(sampling.Sample) {})
 	if err != nil {
 		return err
@@ -78,7 +119,7 @@ func shareFor(packets float64, most int) uint32 {
 }
 
 // take hands out all samples that come in a time.
-func take(ctx context.Context, r *sampling.Reader, span time.Duration, add func(sampling.Sample)) (n int, err error) {
+func take(ctx context.Context, r samples, span time.Duration, add func(sampling.Sample)) (n int, err error) {
 	limited, cancel := context.WithTimeout(ctx, span)
 	defer cancel()
 	for {

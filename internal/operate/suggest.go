@@ -1,13 +1,16 @@
 package operate
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/ir"
 	"github.com/floodwall/floodwall/internal/suggest"
+	"github.com/floodwall/floodwall/internal/tap"
 )
 
 // Suggestion is rules against an attack, and what they were found in.
@@ -28,6 +31,7 @@ type Source struct {
 	Seconds float64  `json:"seconds"`
 
 	samples []suggest.Sample
+	dropped map[string]int // samples that the policy that runs drops, by the reason; they are not among the others
 }
 
 // Search is what Suggest looks for, and in what.
@@ -40,7 +44,7 @@ type Search struct {
 
 // Suggest finds rules that a policy lacks against an attack.
 func (s Search) Suggest(ctx context.Context, c *control.Compiled) (*Suggestion, error) {
-	return s.suggest(ctx, c.Policy.File, c.Devices(), suggest.Input{Program: c.Program, World: c.World(), Taken: names(c.Program)})
+	return s.suggest(ctx, nil, c.Policy.File, c.Devices(), suggest.Input{Program: c.Program, World: c.World(), Taken: names(c.Program)})
 }
 
 // Suggest finds rules against what comes now to the devices of the policy that runs, and what XDP passes of it. Of that policy it knows
@@ -54,16 +58,16 @@ func (h Host) Suggest(ctx context.Context, s Search) (*Suggestion, error) {
 	for _, r := range everything(status) {
 		taken[r.Name] = true
 	}
-	return s.suggest(ctx, status.Policy, deviceNames(status), suggest.Input{Program: &ir.Program{}, Taken: taken})
+	return s.suggest(ctx, h.Tap, status.Policy, deviceNames(status), suggest.Input{Program: &ir.Program{}, Taken: taken})
 }
 
-func (s Search) suggest(ctx context.Context, file string, devices []string, in suggest.Input) (*Suggestion, error) {
+func (s Search) suggest(ctx context.Context, t *tap.Tap, file string, devices []string, in suggest.Input) (*Suggestion, error) {
 	out := &Suggestion{Policy: file, Attack: Source{Files: []string{}}, Baseline: Source{Files: []string{}}}
 	var err error
 	if s.Attack != "" {
 		err = out.Attack.read(ctx, []string{s.Attack}, suggest.MostAttack, s.For)
 	} else {
-		err = out.Attack.sample(ctx, devices, suggest.MostAttack, s.For)
+		err = out.Attack.sample(ctx, t, devices, suggest.MostAttack, s.For)
 	}
 	if err != nil {
 		return nil, err
@@ -77,6 +81,12 @@ func (s Search) suggest(ctx context.Context, file string, devices []string, in s
 		return nil, err
 	}
 	out.Result = *result
+	for name, n := range out.Attack.dropped {
+		out.Dropped = append(out.Dropped, suggest.Reason{Name: name, Packets: n})
+	}
+	slices.SortFunc(out.Dropped, func(a, b suggest.Reason) int {
+		return cmp.Or(cmp.Compare(b.Packets, a.Packets), cmp.Compare(a.Name, b.Name))
+	})
 	return out, nil
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/floodwall/floodwall/internal/control"
+	"github.com/floodwall/floodwall/internal/packet"
 	"github.com/floodwall/floodwall/internal/sampling"
 	"github.com/floodwall/floodwall/internal/suggest"
 	"github.com/floodwall/floodwall/internal/talkers"
@@ -43,11 +44,12 @@ type ReasonRate struct {
 	Rate
 }
 
-// Samples is who and what is in the packets that came past XDP, by samples.
+// Samples is who and what is in the packets that came, by samples. Unless Verdicts is set, they are of what comes past XDP.
 type Samples struct {
-	Packets      int                 `json:"packets"` // that were looked at
-	OneIn        uint32              `json:"one_in"`  // of so many
-	Lost         uint64              `json:"lost"`    // that were drawn, and came faster than they were read
+	Packets      int                 `json:"packets"`            // that were looked at
+	OneIn        uint32              `json:"one_in"`             // of so many
+	Lost         uint64              `json:"lost"`               // that were drawn, and came faster than they were read
+	Verdicts     map[string]int      `json:"verdicts,omitempty"` // how many of the samples have each verdict of XDP, where they tell
 	Sources      []Talker            `json:"sources"`
 	Destinations []Talker            `json:"destinations"`
 	Fields       map[string][]Talker `json:"fields"` // by the policy's key; values as a policy has them
@@ -55,10 +57,11 @@ type Samples struct {
 
 // Talker is a prefix or a value with its part of the packets.
 type Talker struct {
-	Key     string  `json:"key"`
-	Packets float64 `json:"packets"` // a second
-	Share   float64 `json:"share"`
-	Error   float64 `json:"error"` // of packets and share, in percent of them: of sampling, with 95% confidence, and of counting in bounded memory
+	Key     string   `json:"key"`
+	Packets float64  `json:"packets"` // a second
+	Share   float64  `json:"share"`
+	Dropped *float64 `json:"dropped,omitempty"` // the share of its packets that XDP drops, where the samples tell
+	Error   float64  `json:"error"`             // of packets and share, in percent of them: of sampling, with 95% confidence, and of counting in bounded memory
 }
 
 // Watch reads what comes again and again.
@@ -66,7 +69,7 @@ type Watch struct {
 	host   Host
 	before *control.Status
 	at     time.Time
-	reader *sampling.Reader
+	reader samples
 	lost   uint64
 	denied error // why there are no samples
 }
@@ -93,7 +96,7 @@ func (w *Watch) look(ctx context.Context, span time.Duration) error {
 		if err := w.Close(); err != nil {
 			return err
 		}
-		if w.reader, w.denied = sampling.Open(deviceNames(s), probeShare); w.denied == nil {
+		if w.reader, w.denied = openSamples(w.host.Tap, deviceNames(s)); w.denied == nil {
 			if err := probe(ctx, w.reader, samplesEach, span); err != nil {
 				return err
 			}
@@ -120,7 +123,7 @@ func deviceNames(s *control.Status) (names []string) {
 // Next waits for a time, and returns what came in it. With another generation it begins anew.
 func (w *Watch) Next(ctx context.Context, span time.Duration) (*Top, error) {
 	before, at, generation := w.before, w.at, w.before.Generation
-	view, samples, err := w.sample(ctx, span)
+	views, samples, err := w.sample(ctx, span)
 	if err != nil {
 		return nil, err
 	}
@@ -140,14 +143,14 @@ func (w *Watch) Next(ctx context.Context, span time.Duration) (*Top, error) {
 		t.Warning = fmt.Sprintf("no samples: %v", w.denied)
 	} else if samples != nil {
 		t.Samples = samples
-		samples.fill(view, t.Seconds)
+		samples.fill(views, t.Seconds)
 	}
 	return t, nil
 }
 
 // sample takes samples for a time. It chooses the share of the next ones by how many there were.
-func (w *Watch) sample(ctx context.Context, span time.Duration) (*talkers.View, *Samples, error) {
-	view := talkers.NewView()
+func (w *Watch) sample(ctx context.Context, span time.Duration) (views, *Samples, error) {
+	view := views{talkers.NewView(), talkers.NewView()}
 	if w.denied != nil {
 		select {
 		case <-time.After(span):
@@ -158,16 +161,22 @@ func (w *Watch) sample(ctx context.Context, span time.Duration) (*talkers.View, 
 	s := &Samples{OneIn: w.reader.OneIn()}
 	n, err := take(ctx, w.reader, span, func(p sampling.Sample) {
 		sample := suggest.NewSample(p.Frame, p.Length)
-		view.Add(&sample.Packet)
+		view.all.Add(&sample.Packet)
+		if dropped(p.Verdict) {
+			view.dropped.Add(&sample.Packet)
+		}
+		if p.Verdict != "" && sample.Kind == packet.IP {
+			s.count(p.Verdict)
+		}
 	})
 	if err != nil {
-		return nil, nil, err
+		return view, nil, err
 	}
 	lost, err := w.reader.Lost()
 	if err != nil {
-		return nil, nil, err
+		return view, nil, err
 	}
-	s.Packets, s.Lost, w.lost = int(view.Packets), lost-w.lost, lost
+	s.Packets, s.Lost, w.lost = int(view.all.Packets), lost-w.lost, lost
 	came := float64(uint64(n)+s.Lost) * float64(s.OneIn)
 	return view, s, w.reader.SetShare(shareFor(came, samplesEach))
 }
@@ -216,27 +225,47 @@ const heavyShare = 0.01
 // mostTalkers is how many of a kind are listed.
 const mostTalkers = 20
 
-func (s *Samples) fill(view *talkers.View, seconds float64) {
-	talker := func(key string, packets, over uint64) Talker {
-		return Talker{
-			Key: key, Packets: float64(packets) * float64(s.OneIn) / seconds, Share: float64(packets) / float64(view.Packets),
+// views count all samples, and those that XDP dropped.
+type views struct{ all, dropped *talkers.View }
+
+func (s *Samples) count(verdict string) {
+	if s.Verdicts == nil {
+		s.Verdicts = map[string]int{}
+	}
+	s.Verdicts[verdict]++
+}
+
+func (s *Samples) fill(of views, seconds float64) {
+	view := of.all
+	each := float64(s.OneIn) // packets that a sample stands for
+	if s.Packets > 0 {
+		each *= 1 + float64(s.Lost)/float64(s.Packets)
+	}
+	talker := func(key string, packets, over, dropped uint64) Talker {
+		t := Talker{
+			Key: key, Packets: float64(packets) * each / seconds, Share: float64(packets) / float64(view.Packets),
 			Error: talkers.SamplingError(packets) + 100*float64(over)/float64(packets),
 		}
+		if s.Verdicts != nil {
+			share := min(1, float64(dropped)/float64(packets))
+			t.Dropped = &share
+		}
+		return t
 	}
-	prefixes := func(h *talkers.Hierarchy) []Talker {
+	prefixes := func(h, dropped *talkers.Hierarchy) []Talker {
 		list := []Talker{}
 		for _, e := range h.Heavy(heavyShare) {
-			list = append(list, talker(e.Key.String(), e.Packets, e.Over))
+			list = append(list, talker(e.Key.String(), e.Packets, e.Over, dropped.Get(e.Key).Least()))
 		}
 		slices.SortStableFunc(list, func(a, b Talker) int { return cmp.Compare(b.Packets, a.Packets) })
 		return list[:min(len(list), mostTalkers)]
 	}
-	s.Sources, s.Destinations, s.Fields = prefixes(view.From), prefixes(view.To), map[string][]Talker{}
+	s.Sources, s.Destinations, s.Fields = prefixes(view.From, of.dropped.From), prefixes(view.To, of.dropped.To), map[string][]Talker{}
 	for _, f := range talkers.Fields {
 		list := []Talker{}
 		for _, c := range view.Top(f, mostTalkers) {
 			if c.Packets > 0 && float64(c.Packets) >= heavyShare*float64(view.Packets) {
-				list = append(list, talker(suggest.ValueText(f, c.Key), c.Packets, c.Over))
+				list = append(list, talker(suggest.ValueText(f, c.Key), c.Packets, c.Over, of.dropped.Get(f, c.Key).Least()))
 			}
 		}
 		s.Fields[f.String()] = list

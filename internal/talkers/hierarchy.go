@@ -3,6 +3,7 @@ package talkers
 import (
 	"math"
 	"net/netip"
+	"slices"
 )
 
 // The lengths of the prefixes that are counted, the most specific first.
@@ -35,6 +36,15 @@ func (h *Hierarchy) Add(a netip.Addr) {
 
 // Total is the number of additions.
 func (h *Hierarchy) Total() uint64 { return h.levels[0].Total() }
+
+// Get is the count of a prefix of one of the lengths that are counted.
+func (h *Hierarchy) Get(p netip.Prefix) Count[netip.Prefix] {
+	lengths := lengths6
+	if p.Addr().Is4() {
+		lengths = lengths4
+	}
+	return h.levels[max(0, slices.Index(lengths, p.Bits()))].Get(p)
+}
 
 // prefixOf is the prefix of an address at a level. The address must be valid.
 func prefixOf(a netip.Addr, level int) netip.Prefix {

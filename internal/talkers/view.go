@@ -43,5 +43,8 @@ func (v *View) Add(p *packet.Packet) {
 	}
 }
 
+// Get is the count of a value of a field, which must be one of Fields.
+func (v *View) Get(f packet.Field, value uint32) Count[uint32] { return v.fields[f].Get(value) }
+
 // Top are the n most frequent values of a field, which must be one of Fields.
 func (v *View) Top(f packet.Field, n int) []Count[uint32] { return v.fields[f].Top(n) }

@@ -1,0 +1,123 @@
+package main
+
+import (
+	"encoding/json"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/floodwall/floodwall/internal/operate"
+	"github.com/floodwall/floodwall/internal/testutil"
+)
+
+// startUnitDaemon starts a daemon with the capabilities of its unit and no others. args are further ones of the command.
+func startUnitDaemon(t *testing.T, args ...string) *apiHost {
+	t.Helper()
+	testutil.RequireTool(t, "setpriv")
+	line := []string{"--inh-caps=-all," + unitRights, "--bounding-set=-all," + unitRights, "floodwall", "daemon"}
+	h := &apiHost{T: t, daemon: exec.Command("setpriv", append(line, args...)...), said: new(lines)}
+	h.daemon.Stdout, h.daemon.Stderr = h.said, h.said
+	h.daemon.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: unix.SIGKILL}
+	if err := h.daemon.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(h.kill)
+	waitFor(t, "the API", func() bool {
+		_, err := get(readSocket, "/v1/openapi.json")
+		return err == nil
+	})
+	return h
+}
+
+// sendMeanwhile sends packets, one after the other in turn, until the test ends or stop is called.
+func sendMeanwhile(t *testing.T, device string, pause time.Duration, packets ...string) (stop func()) {
+	t.Helper()
+	done, sent := make(chan struct{}), make(chan error, 1)
+	go func() {
+		sent <- testutil.SendFor(device, packets, func(int) bool {
+			select {
+			case <-done:
+				return false
+			case <-time.After(pause):
+				return true
+			}
+		})
+	}()
+	ended := false
+	stop = func() {
+		if ended {
+			return
+		}
+		ended = true
+		close(done)
+		if err := <-sent; err != nil {
+			t.Error(err)
+		}
+	}
+	t.Cleanup(stop)
+	return stop
+}
+
+// TestSampledTraffic runs the daemon with nothing but the capabilities of its unit, which cannot open packet sockets. With `sample` in the
+// policy it sees who is dropped and who passes, and finds a rule for what passes. The command asks the daemon.
+func TestSampledTraffic(t *testing.T) {
+	if !inside(t) {
+		return
+	}
+	file := filepath.Join(t.TempDir(), "policy.yaml")
+	text := "devices: [fw0]\ndefault: pass\ndaemon: {sample: 1/10}\nrules:\n  - {name: port7, proto: udp, port: 7, then: drop}\n"
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out := mustFloodwall(t, "apply", file); !strings.Contains(out, "nobody takes samples of the traffic while `floodwall daemon` does not run") {
+		t.Errorf("apply without a daemon says nothing of it:\n%s", out)
+	}
+	h := startUnitDaemon(t)
+	var packets []string
+	for _, from := range []string{"11", "12", "13", "14", "15"} {
+		packets = append(packets, "udp 198.51.100.9:9 > 192.0.2.1:7", "udp 198.51.100."+from+":123 > 192.0.2.1:40"+from+" len=468 payload=0xd700032a")
+	}
+	sendMeanwhile(t, "fw1", 200*time.Microsecond, packets...)
+	var top operate.Top
+	waitFor(t, "samples", func() bool {
+		answer := h.must(http.StatusOK, readSocket, "/v1/top?for=1s").body
+		top = operate.Top{}
+		if err := json.Unmarshal([]byte(answer), &top); err != nil {
+			t.Fatal(err)
+		}
+		return top.Samples != nil && top.Samples.Packets > 100
+	})
+	seen := map[string]float64{}
+	for _, s := range top.Samples.Sources {
+		if s.Dropped == nil {
+			t.Fatalf("%+v tells nothing of what is dropped", s)
+		}
+		seen[s.Key] = *s.Dropped
+	}
+	if share, there := seen["198.51.100.9/32"]; !there || share < 0.99 {
+		t.Errorf("the source that is dropped: %v, %v", share, there)
+	}
+	if share, there := seen["198.51.100.11/32"]; !there || share > 0.01 {
+		t.Errorf("a source that passes: %v, %v; all: %v", share, there, seen)
+	}
+	if v := top.Samples.Verdicts; v["drop"] == 0 || v["pass"] == 0 {
+		t.Errorf("verdicts of samples: %v", v)
+	}
+	var found operate.Suggestion
+	if err := json.Unmarshal([]byte(h.must(http.StatusOK, readSocket, "/v1/suggest?for=1s").body), &found); err != nil {
+		t.Fatal(err)
+	}
+	if len(found.Rules) == 0 || !strings.Contains(found.Rules[0].Text, "length: 468") || len(found.Dropped) != 1 || found.Dropped[0].Name != "port7" {
+		t.Errorf("%+v", found)
+	}
+	if out := mustFloodwall(t, "top", "--once", "--every", "1s"); !strings.Contains(out, "of what comes to XDP") || !strings.Contains(out, "dropped  from") {
+		t.Errorf("top does not show what the daemon sees:\n%s", out)
+	}
+}
