@@ -13,8 +13,8 @@ import (
 
 // blockFlags are the flags of block.
 type blockFlags struct {
-	set, why, duration string
-	force              bool
+	set, why, duration, origin string
+	force                      bool
 }
 
 func blockCommand(e *env) *cobra.Command {
@@ -32,6 +32,7 @@ func blockCommand(e *env) *cobra.Command {
 	c.Flags().StringVar(&f.duration, "for", "", "how `long`, as 90s, 15m, 1h, 7d or forever; the set's timeout if not said")
 	c.Flags().StringVar(&f.set, "set", "", "the dynamic `set`; the only one, or bans, if not said")
 	c.Flags().StringVar(&f.why, "why", "", "the reason, a `text` of up to 64 bytes that blocked lists")
+	c.Flags().StringVar(&f.origin, "origin", "", "the `program` that asks, as fail2ban: it changes no ban by hand, and bans nobody that the policy or this host needs")
 	c.Flags().BoolVar(&f.force, "force", false, "block even the address of this SSH session")
 	e.jsonFlag(c)
 	return c
@@ -51,6 +52,9 @@ func block(ctx context.Context, e *env, args []string, f blockFlags) error {
 	if ban.For, err = operate.BanTime(f.duration); err != nil {
 		return fmt.Errorf("--%w", err)
 	}
+	if ban.Origin, err = operate.AskerOf(f.origin); err != nil {
+		return fmt.Errorf("--%w", err)
+	}
 	if len(f.why) > maxWhy {
 		e.warning(fmt.Sprintf("--why is longer than %d bytes: the rest is cut", maxWhy))
 	}
@@ -60,7 +64,12 @@ func block(ctx context.Context, e *env, args []string, f blockFlags) error {
 	}
 	change := &change{env: e, verb: "blocked", preposition: "in"}
 	if !f.force {
-		change.sessions = hostfacts.Sessions()
+		change.spares = operate.NotOf(hostfacts.Sessions())
+	}
+	if ban.Origin != control.Manual && !f.force {
+		if change.spares, err = in.NoSpared(ctx, change.spares); err != nil {
+			return err
+		}
 	}
 	change.do = func(ctx context.Context, list []piece) (control.Fill, error) {
 		bans := make([]control.Ban, len(list))

@@ -2,39 +2,52 @@ package main
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/floodwall/floodwall/internal/addrs"
 	"github.com/floodwall/floodwall/internal/control"
+	"github.com/floodwall/floodwall/internal/operate"
 )
 
 func blockedCommand(e *env) *cobra.Command {
-	var set string
+	var f blockedFlags
 	c := &cobra.Command{
 		Use:   "blocked",
 		Short: "list what is blocked, and for how long",
 		Long: "Blocked lists the entries of dynamic sets, with the time left, the reason and the origin of each.\n" +
-			"The origin is the operator or the rule that banned the address.",
+			"The origin is who banned the address: a person (manual), a limit (automatic), or a program.",
 		Example: "  floodwall blocked --json",
 		Args:    none,
-		RunE:    func(c *cobra.Command, _ []string) error { return blocked(c.Context(), e, set) },
+		RunE:    func(c *cobra.Command, _ []string) error { return blocked(c.Context(), e, f) },
 	}
-	c.Flags().StringVar(&set, "set", "", "only this `set`")
+	c.Flags().StringVar(&f.set, "set", "", "only this `set`")
+	c.Flags().StringVar(&f.origin, "origin", "", "only what this `program` asked for, as fail2ban; manual is what persons did")
+	c.Flags().StringVar(&f.why, "why", "", "of the entries of --origin only those with this reason, a `text`")
 	e.jsonFlag(c)
 	return c
 }
 
-func blocked(ctx context.Context, e *env, set string) error {
+// blockedFlags are the flags of blocked.
+type blockedFlags struct{ set, origin, why string }
+
+func blocked(ctx context.Context, e *env, f blockedFlags) error {
+	of, err := operate.OwnerOf(f.origin, f.why)
+	if err != nil {
+		return fmt.Errorf("--%w", err)
+	}
 	in, err := e.host()
 	if err != nil {
 		return err
 	}
-	list, err := in.Blocked(ctx, set)
+	list, err := in.Blocked(ctx, f.set)
 	if err != nil {
 		return err
 	}
+	list = slices.DeleteFunc(list, func(b control.Blocked) bool { return !of.Owns(b) })
 	if e.json {
 		return e.printJSON(append([]control.Blocked{}, list...))
 	}

@@ -12,7 +12,6 @@ import (
 
 	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/datapath"
-	"github.com/floodwall/floodwall/internal/hostfacts"
 	"github.com/floodwall/floodwall/internal/operate"
 )
 
@@ -20,7 +19,7 @@ import (
 type change struct {
 	*env
 	verb, preposition string
-	sessions          []hostfacts.Session // of the operator, not to be touched
+	spares            func(netip.Prefix) error // who is not to be touched; nil: nobody
 	do                func(context.Context, []piece) (control.Fill, error)
 
 	lined    bool    // errors name the line
@@ -86,7 +85,7 @@ func (c *change) summary() error {
 func (c *change) arguments(ctx context.Context, args []string) error {
 	var errs []error
 	for i, a := range args {
-		list, err := operate.EntryOf(a, c.sessions)
+		list, err := operate.EntryOf(a, c.spares)
 		errs = append(errs, err)
 		c.add(i+1, list)
 	}
@@ -170,7 +169,7 @@ func (c *change) read(ctx context.Context, to chan<- parsed) {
 	in := bufio.NewScanner(c.stdin)
 	n := 1
 	for ; in.Scan(); n++ {
-		list, err := operate.Entry(in.Bytes(), c.sessions)
+		list, err := operate.Entry(in.Bytes(), c.spares)
 		if (list != nil || err != nil) && !send(parsed{number: n, list: list, err: err}) {
 			return
 		}

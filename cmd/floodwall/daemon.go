@@ -49,19 +49,17 @@ func runDaemon(ctx context.Context, e *env, run string) error {
 		}
 		events.Publish(kind, text)
 	}
-	banned := new(metrics.Bans)
 	report := func(event daemon.Event) {
 		if event.Err != nil {
 			tell(api.KindWarning, operate.Problems(event.Err)[0].String())
 		} else {
-			banned.Automatic.Add(uint64(event.Bans))
 			tell(api.KindDone, event.Text)
 		}
 	}
 	server := api.New(api.Parts{
-		Host: h, Events: events, Tell: tell, Bans: banned,
+		Host: h, Events: events, Tell: tell,
 		Audit:   slog.New(slog.NewTextHandler(e.stderr, nil)),
-		Figures: []metrics.Part{metrics.Process(versionText(), banned)},
+		Figures: []metrics.Part{metrics.Process(versionText(), h.Bans.Counts)},
 	})
 	serve := func(ctx context.Context) error { return listen.Serve(ctx, run, server, h.DaemonSettings) }
 	tapped := func(ctx context.Context) error { h.Tap.Run(ctx); return nil }

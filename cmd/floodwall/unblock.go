@@ -2,30 +2,47 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"net/netip"
 
 	"github.com/spf13/cobra"
 
 	"github.com/floodwall/floodwall/internal/control"
+	"github.com/floodwall/floodwall/internal/operate"
 )
 
 func unblockCommand(e *env) *cobra.Command {
-	var set string
+	var f unblockFlags
 	c := &cobra.Command{
-		Use:   "unblock PREFIX...",
+		Use:   "unblock [PREFIX...]",
 		Short: "take addresses out of a dynamic set, at once",
-		Long: "Unblock removes entries from a dynamic set, exactly as they were blocked.\n" +
-			"With - it reads them from standard input, one a line.",
-		Example: "  floodwall unblock 198.51.100.7",
-		Args:    prefixes,
-		RunE:    func(c *cobra.Command, args []string) error { return unblock(c.Context(), e, args, set) },
+		Long: "Unblock removes entries from a dynamic set, exactly as they were blocked. With - it reads them from standard input, one a line.\n" +
+			"With --origin it removes entries of that program alone, all of them when no prefix is named. One that has ended is no error.",
+		Example: "  floodwall unblock 198.51.100.7\n" +
+			"  floodwall unblock --origin crowdsec",
+		Args: func(c *cobra.Command, args []string) error {
+			if f.origin != "" {
+				return nil
+			}
+			return prefixes(c, args)
+		},
+		RunE: func(c *cobra.Command, args []string) error { return unblock(c.Context(), e, args, f) },
 	}
-	c.Flags().StringVar(&set, "set", "", "the dynamic `set`; the only one, or bans, if not said")
+	c.Flags().StringVar(&f.origin, "origin", "", "the `program` whose entries these are, as fail2ban: those of others stay")
+	c.Flags().StringVar(&f.why, "why", "", "of the entries of --origin only those with this reason, a `text`")
+	c.Flags().StringVar(&f.set, "set", "", "the dynamic `set`; the only one, or bans, if not said")
 	e.jsonFlag(c)
 	return c
 }
 
-func unblock(ctx context.Context, e *env, args []string, set string) error {
+// unblockFlags are the flags of unblock.
+type unblockFlags struct{ set, origin, why string }
+
+func unblock(ctx context.Context, e *env, args []string, f unblockFlags) error {
+	of, err := operate.OwnerOf(f.origin, f.why)
+	if err != nil {
+		return fmt.Errorf("--%w", err)
+	}
 	in, err := e.host()
 	if err != nil {
 		return err
@@ -36,7 +53,14 @@ func unblock(ctx context.Context, e *env, args []string, set string) error {
 		for i, p := range list {
 			prefixes[i] = p.prefix
 		}
-		return in.Unblock(ctx, set, prefixes)
+		return operate.Ended(of)(in.UnblockOf(ctx, f.set, of, prefixes))
+	}
+	if len(args) == 0 {
+		owned, err := in.Owned(ctx, f.set, of)
+		if err != nil {
+			return err
+		}
+		change.add(1, owned)
 	}
 	defer in.Bans.Sync() // what it would say, flush has said
 	return change.run(ctx, args)

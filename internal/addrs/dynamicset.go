@@ -62,7 +62,7 @@ func (s *DynamicSet) Insert(e Entry, now uint32) error {
 }
 
 func (s *DynamicSet) refresh(at slot, e Entry, now uint32) {
-	if e.Why != "" {
+	if e.Why != "" || s.isAutomatic(at) { // the reason of a program is none of a person's
 		s.why[whyIndex(at)] = s.reasons.number(e.Why, now)
 	}
 	if s.isAutomatic(at) && !e.Automatic {
@@ -161,6 +161,23 @@ func (s *DynamicSet) Delete(p netip.Prefix, now uint32) bool {
 	return alive
 }
 
+// Get is the entry of exactly this prefix, if there is one alive.
+func (s *DynamicSet) Get(p netip.Prefix, now uint32) (Entry, bool) {
+	key, err := dynamicKey(p)
+	if err != nil {
+		return Entry{}, false
+	}
+	at, ok := s.buckets.find(key)
+	if !ok || expired(s.buckets.meta(at), now) {
+		return Entry{}, false
+	}
+	return s.entry(at), true
+}
+
+func (s *DynamicSet) entry(at slot) Entry {
+	return Entry{s.buckets.prefix(at).unmapped(), s.buckets.meta(at), s.reasons.text(s.why[whyIndex(at)]), s.isAutomatic(at)}
+}
+
 // Contains reports whether a prefix in the set covers the address, found as the datapath does.
 func (s *DynamicSet) Contains(a netip.Addr, now uint32) bool {
 	key, family := prefix6{}, 1
@@ -185,11 +202,7 @@ func (s *DynamicSet) Contains(a netip.Addr, now uint32) bool {
 func (s *DynamicSet) All(now uint32) iter.Seq[Entry] {
 	return func(yield func(Entry) bool) {
 		for at := range s.buckets.used {
-			expiry := s.buckets.meta(at)
-			if expired(expiry, now) {
-				continue
-			}
-			if !yield(Entry{s.buckets.prefix(at).unmapped(), expiry, s.reasons.text(s.why[whyIndex(at)]), s.isAutomatic(at)}) {
+			if !expired(s.buckets.meta(at), now) && !yield(s.entry(at)) {
 				return
 			}
 		}

@@ -53,7 +53,7 @@ func shortened(list []string) string {
 
 func blockText(o operate.BlockOrder) string {
 	text := "block " + shortened(o.Prefixes)
-	for _, part := range [][2]string{{"set", o.Set}, {"for", o.For}, {"why", o.Why}} {
+	for _, part := range [][2]string{{"set", o.Set}, {"for", o.For}, {"why", o.Why}, {"origin", o.Origin}} {
 		if part[1] != "" {
 			text += " " + part[0] + " " + part[1]
 		}
@@ -66,13 +66,19 @@ func (c *Call) block(ctx context.Context, o operate.BlockOrder) (operate.Changed
 	sessions, known := hostfacts.SessionsOf(c.by.PID)
 	o.Sessions, o.Unseen = sessions, !known
 	changed, err := c.parts.Host.BlockAll(ctx, o)
-	if err == nil {
-		c.parts.Bans.Manual.Add(uint64(changed.Changed))
-	}
 	return changed, refusedAll(changed, err)
 }
 
-func unblockText(o operate.UnblockOrder) string { return "unblock " + shortened(o.Prefixes) }
+func unblockText(o operate.UnblockOrder) string {
+	text := "unblock " + shortened(o.Prefixes)
+	if o.Origin != "" {
+		text += " origin " + o.Origin
+	}
+	if o.Why != "" {
+		text += " why " + o.Why
+	}
+	return text
+}
 
 func (c *Call) unblock(ctx context.Context, o operate.UnblockOrder) (operate.Changed, error) {
 	changed, err := c.parts.Host.UnblockAll(ctx, o)

@@ -29,7 +29,6 @@ type Parts struct {
 	Events  *Events
 	Tell    func(kind, text string) // publishes an event and prints it
 	Figures []metrics.Part          // beside those of what runs
-	Bans    *metrics.Bans           // counts those by the API
 	Audit   *slog.Logger            // a line for each change
 }
 

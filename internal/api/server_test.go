@@ -15,7 +15,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/floodwall/floodwall/internal/metrics"
 	"github.com/floodwall/floodwall/internal/operate"
 )
 
@@ -23,7 +22,7 @@ import (
 func emptyServer(t testing.TB) *Server {
 	return New(Parts{
 		Host:   operate.NewHost(t.TempDir()+"/none", t.TempDir(), func(error) {}),
-		Events: NewEvents(), Tell: func(string, string) {}, Bans: new(metrics.Bans), Audit: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		Events: NewEvents(), Tell: func(string, string) {}, Audit: slog.New(slog.NewTextHandler(io.Discard, nil)),
 	})
 }
 

@@ -144,7 +144,7 @@ func (l *Log) Remove() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.dirty = false
-	for _, file := range []string{l.file, l.file + damagedSuffix, l.file + newSuffix} {
+	for _, file := range []string{l.file, l.file + damagedSuffix, l.file + newSuffix, l.file + countsSuffix, l.file + countsSuffix + newSuffix} {
 		if err := os.Remove(file); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return fmt.Errorf("bans: %w", err)
 		}

@@ -69,17 +69,33 @@ func (in Instance) bansWaitFor(m *manifest.Manifest) string {
 // hasDaemon reports whether a daemon runs for the instance.
 func (in Instance) hasDaemon() bool { return daemonlock.Of(in.Dir).Held() }
 
-// DaemonSettings is what the policy that runs says of the daemon.
-func (in Instance) DaemonSettings(ctx context.Context) (policy.Daemon, error) {
+// Wishes are what the policy that runs wants of who works beside it.
+type Wishes struct {
+	Key    uint64 // tells the policy from others
+	File   string // the policy
+	Daemon policy.Daemon
+	Spared []netip.Prefix // no program may ban them: those that the policy names, and those of the operators who applied it
+}
+
+// Wishes reads those of the policy that runs.
+func (in Instance) Wishes(ctx context.Context) (w Wishes, err error) {
 	l, err := in.open(ctx)
 	if err != nil {
-		return policy.Daemon{}, err
+		return w, err
 	}
 	defer l.close()
-	if d := l.generations[0].manifest.Daemon; d != nil {
-		return *d, nil
+	m := l.generations[0].manifest
+	w.Key, w.File, w.Spared = m.Key, m.File, slices.Concat(m.Never, m.Operators)
+	if m.Daemon != nil {
+		w.Daemon = *m.Daemon
 	}
-	return policy.Daemon{}, nil
+	return w, nil
+}
+
+// DaemonSettings is what the policy that runs says of the daemon.
+func (in Instance) DaemonSettings(ctx context.Context) (policy.Daemon, error) {
+	w, err := in.Wishes(ctx)
+	return w.Daemon, err
 }
 
 // settingsWaitFor says what the policy wants of a daemon that does not run, "" when one runs or nothing is wanted.

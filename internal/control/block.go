@@ -35,7 +35,7 @@ func (f Fill) Warning() string {
 // Block returns. Those that cannot be entered are returned as Refusals, of a range the first.
 func (in Instance) Block(ctx context.Context, set string, bans []dynamicset.Ban) (Fill, error) {
 	return in.changeSet(ctx, set, setChange{
-		func(s dynamicset.Set) (int, dynamicset.Refusals, error) { return s.Block(ctx, bans) },
+		func(s dynamicset.Set) (dynamicset.Outcome, error) { return s.Block(ctx, bans) },
 		func(e manifest.Set, refused dynamicset.Refusals) []banlog.Record {
 			return dynamicset.BlockedRecords(e, bans, refused)
 		},
@@ -44,8 +44,13 @@ func (in Instance) Block(ctx context.Context, set string, bans []dynamicset.Ban)
 
 // Unblock removes entries of exactly these prefixes. Those that there were not are returned as Refusals.
 func (in Instance) Unblock(ctx context.Context, set string, prefixes []netip.Prefix) (Fill, error) {
+	return in.UnblockOf(ctx, set, dynamicset.Owner{}, prefixes)
+}
+
+// UnblockOf is Unblock for an owner: the entries of others are refused.
+func (in Instance) UnblockOf(ctx context.Context, set string, of dynamicset.Owner, prefixes []netip.Prefix) (Fill, error) {
 	return in.changeSet(ctx, set, setChange{
-		func(s dynamicset.Set) (int, dynamicset.Refusals, error) { return s.Unblock(ctx, prefixes) },
+		func(s dynamicset.Set) (dynamicset.Outcome, error) { return s.Unblock(ctx, prefixes, of) },
 		func(e manifest.Set, refused dynamicset.Refusals) []banlog.Record {
 			return dynamicset.UnblockedRecords(e, prefixes, refused)
 		},
@@ -78,56 +83,55 @@ func (l *live) banSets(ctx context.Context, g *generation, e manifest.Set) (sets
 
 // setChange is a change of a set, and what to keep of it over a reboot.
 type setChange struct {
-	do      func(dynamicset.Set) (int, dynamicset.Refusals, error)
+	do      func(dynamicset.Set) (dynamicset.Outcome, error)
 	records func(e manifest.Set, refused dynamicset.Refusals) []banlog.Record
 }
 
 // changeSet changes a set of every generation that runs or may run again, under the lock.
 func (in Instance) changeSet(ctx context.Context, name string, c setChange) (fill Fill, err error) {
 	err = in.change(ctx, func(l *live) error {
-		var refused dynamicset.Refusals
+		var o dynamicset.Outcome
 		// The one that decides comes last, and its answer counts: another may not have the set, or the entries.
 		for _, g := range l.all() {
-			if fill, refused, err = l.changeIn(ctx, g, name, c.do); err != nil && g == l.generations[0] {
+			if fill, o, err = l.changeIn(ctx, g, name, c.do); err != nil && g == l.generations[0] {
 				return err
 			}
 		}
-		fill.Unsaved = in.keepChange(ctx, l, fill.Set, c, refused)
-		if refused != nil {
-			return refused
+		fill.Unsaved = in.keepChange(ctx, l, fill.Set, c, o)
+		if o.Refused != nil {
+			return o.Refused
 		}
 		return nil
 	})
 	return fill, err
 }
 
-func (l *live) changeIn(ctx context.Context, g *generation, name string, do func(dynamicset.Set) (int, dynamicset.Refusals, error)) (Fill, dynamicset.Refusals, error) {
+func (l *live) changeIn(ctx context.Context, g *generation, name string, do func(dynamicset.Set) (dynamicset.Outcome, error)) (fill Fill, first dynamicset.Outcome, err error) {
 	e, err := dynamicset.Named(g.manifest, name)
 	if err != nil {
-		return Fill{}, nil, err
+		return fill, first, err
 	}
 	sets, err := l.banSets(ctx, g, e)
 	if err != nil {
-		return Fill{}, nil, err
+		return fill, first, err
 	}
-	fill := Fill{Set: e.Name, Capacity: e.Max}
-	var refused dynamicset.Refusals
+	fill = Fill{Set: e.Name, Capacity: e.Max}
 	for i, s := range sets {
-		changed, not, err := do(s)
+		o, err := do(s)
 		if i > 0 {
 			err = unlessAbsent(err)
 		}
 		if err != nil {
-			return fill, nil, err
+			return fill, first, err
 		}
 		if i == 0 {
-			fill.Changed, refused = changed, not
+			fill.Changed, first = o.Changed, o
 			if fill.Entries, err = s.Count(ctx); err != nil {
-				return fill, nil, err
+				return fill, first, err
 			}
 		}
 	}
-	return fill, refused, nil
+	return fill, first, nil
 }
 
 // count is how many entries a dynamic set has.

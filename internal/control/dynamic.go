@@ -50,7 +50,7 @@ func (l *loaded) fillSet(s manifest.Set, sets *addrs.Dynamic) error {
 	}
 	now, refused := dynamicset.Now(), 0
 	for _, b := range l.kept[s.Name] {
-		e := addrs.Entry{Prefix: b.Prefix, Why: b.Why, Automatic: b.Origin == dynamicset.Automatic}
+		e := addrs.Entry{Prefix: b.Prefix, Why: b.Text(), Automatic: b.Origin != dynamicset.Manual}
 		if b.Expires != nil {
 			e.Expiry = dynamicset.Expiry(now, time.Duration(*b.Expires*float64(time.Second)), 0)
 		}

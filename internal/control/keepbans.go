@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/floodwall/floodwall/internal/banlog"
 	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/dynamicset"
 	"github.com/floodwall/floodwall/internal/plan"
@@ -18,15 +19,16 @@ import (
 // kept of a set that the policy before did not have: after a reboot there is none.
 
 // keepChange keeps a change of a set. That it cannot is no error of the change, which has effect.
-func (in Instance) keepChange(ctx context.Context, l *live, set string, c setChange, refused dynamicset.Refusals) error {
+func (in Instance) keepChange(ctx context.Context, l *live, set string, c setChange, o dynamicset.Outcome) error {
 	if in.Bans == nil {
 		return nil
 	}
+	banlog.Count(in.Bans, o.New)
 	e, err := dynamicset.Named(l.generations[0].manifest, set)
 	if err != nil {
 		return nil
 	}
-	records := c.records(e, refused)
+	records := c.records(e, o.Refused)
 	if len(records) == 0 {
 		return nil
 	}
@@ -118,7 +120,7 @@ func (l *loaded) loadBans() {
 	}
 	l.saved = map[string]bool{}
 	for _, r := range records {
-		b := dynamicset.BlockedAs(r.Prefix, r.Set, r.Why, dynamicset.IsAutomatic(r.Why))
+		b := dynamicset.BlockedAs(r.Prefix, r.Set, r.Why)
 		if !r.End.IsZero() {
 			left := r.Left(time.Now()).Seconds()
 			b.Expires = &left

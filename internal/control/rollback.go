@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/dynamicset"
@@ -197,24 +196,12 @@ func (g *generation) enter(ctx context.Context, bans map[string][]dynamicset.Blo
 	for _, e := range g.manifest.Sets {
 		if list := bans[e.Name]; list != nil {
 			set := dynamicset.NewXDPSet(dynamic.Sets[e.Dynamic], e)
-			if _, _, err := set.Block(ctx, asBans(list)); err != nil {
+			if _, err := set.Block(ctx, dynamicset.AsBans(list)); err != nil {
 				return err
 			}
 		}
 	}
 	return nil
-}
-
-// asBans are entries with the time that they have left.
-func asBans(list []dynamicset.Blocked) []dynamicset.Ban {
-	bans := make([]dynamicset.Ban, len(list))
-	for i, b := range list {
-		bans[i] = dynamicset.Ban{Prefix: b.Prefix, For: dynamicset.Forever, Why: b.Why, Rule: b.Rule}
-		if b.Expires != nil {
-			bans[i].For = max(time.Duration(*b.Expires*float64(time.Second)), time.Second)
-		}
-	}
-	return bans
 }
 
 // unload takes back rulesets that were loaded for a rollback that went no further.

@@ -13,6 +13,8 @@ type (
 	Blocked = dynamicset.Blocked
 	// Origin says who asked for a ban.
 	Origin = dynamicset.Origin
+	// Owner is whose entries an UnblockOf may remove.
+	Owner = dynamicset.Owner
 	// Refusal says why one entry of a Block or Unblock was not changed.
 	Refusal = dynamicset.Refusal
 	// Refusals are all of a call, in its order.
@@ -26,6 +28,9 @@ type (
 	// RuleMove is a rule, or the default, that has another stage.
 	RuleMove = manifest.RuleMove
 )
+
+// Origins are all there are, by name.
+var Origins = dynamicset.Origins
 
 // Constants of dynamic sets, as in package dynamicset.
 const (

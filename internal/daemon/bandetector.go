@@ -32,7 +32,6 @@ type banDetector struct {
 	looked    time.Time        // when they were found,
 	took      time.Duration    // and how long that took
 	news      banNews
-	entered   int // bans that no Event has told of yet
 }
 
 const (
@@ -163,8 +162,7 @@ func (b *banDetector) round(ctx context.Context, until time.Time) {
 		b.enter(ctx, limit, list)
 	}
 	if text := b.news.summary(time.Now()); text != "" {
-		b.report(Event{Text: text, Bans: b.entered})
-		b.entered = 0
+		b.report(Event{Text: text})
 	}
 }
 
@@ -216,7 +214,6 @@ func (b *banDetector) enter(ctx context.Context, number int, found []bans.Ban) {
 			continue
 		}
 		if !ban.Again {
-			b.entered++
 			b.news.banned(limit.Rule, bannedText(limit, ban), ban.Offends)
 		}
 	}

@@ -21,7 +21,6 @@ const followWait = 50 * time.Millisecond
 type Event struct {
 	Text string
 	Err  error
-	Bans int // how many prefixes limits have banned since the Event before that had some
 }
 
 // trialLook is how often Watch looks for a trial that has ended.

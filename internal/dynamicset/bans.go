@@ -22,9 +22,13 @@ type Ban struct {
 	Why    string
 	Range  int // bans behind each other with the same number, not 0, are one range: all are entered, or none
 
-	// Rule names the rule whose limit was exceeded, for a ban that no person asked for. Such a ban gives way to others when the
-	// set is full, and changes none of theirs.
-	Rule string
+	// Origin says who asks, Manual when it is empty. A ban that no person asked for gives way to those of persons when the set is
+	// full, and changes none of theirs. Of two such bans of one prefix, the one that ends later stays.
+	Origin Origin
+	Rule   string // whose limit was exceeded: the origin is Automatic then
+
+	// Replace gives an entry of the same origin the end of this ban also when that comes sooner.
+	Replace bool
 }
 
 // SetError says that a set cannot be used as it was asked.
@@ -48,11 +52,18 @@ func (r Refusals) Error() string {
 	return fmt.Sprintf("%v (and %d more)", r[0].Err, len(r)-1)
 }
 
-// Set is a dynamic set where it is in the kernel. Block enters bans, and Unblock removes entries of exactly these prefixes. Both
-// return how many were changed, and refuse single entries without an error.
+// Outcome is what became of a Block or Unblock.
+type Outcome struct {
+	Changed int
+	New     map[Origin]int // prefixes that had no entry before, by who asked for them
+	Refused Refusals       // single entries
+}
+
+// Set is a dynamic set where it is in the kernel. Block enters bans, and Unblock removes the owner's entries of exactly these
+// prefixes.
 type Set interface {
-	Block(ctx context.Context, bans []Ban) (changed int, refused Refusals, err error)
-	Unblock(ctx context.Context, prefixes []netip.Prefix) (changed int, refused Refusals, err error)
+	Block(ctx context.Context, bans []Ban) (Outcome, error)
+	Unblock(ctx context.Context, prefixes []netip.Prefix, of Owner) (Outcome, error)
 	List(ctx context.Context) ([]Blocked, error)
 	Each(ctx context.Context, fn func(Blocked)) error // what List has, one by one
 	Count(ctx context.Context) (int, error)

@@ -26,38 +26,39 @@ func NewFilterSet(t ruleset.Tool, p *ruleset.Ruleset, names ruleset.SetNames, en
 	return &filterSet{t, p, names, entry}
 }
 
-func (s *filterSet) Block(ctx context.Context, bans []Ban) (int, Refusals, error) {
+func (s *filterSet) Block(ctx context.Context, bans []Ban) (Outcome, error) {
 	if len(bans) == 0 {
-		return 0, nil, nil
+		return Outcome{}, nil
 	}
 	held, err := s.elements(ctx)
 	if err != nil {
-		return 0, nil, err
+		return Outcome{}, err
 	}
 	space := newFilterSpace(s.entry.Max, held)
 	var fits []int
 	var refused Refusals
 	for i, b := range bans {
-		switch space.take(b) {
+		switch space.take(b, s.entry.Timeout) {
 		case spaceTaken:
 			fits = append(fits, i)
 		case spaceNone:
 			refused = append(refused, Refusal{i, fullError(s.entry, b.Prefix.Masked())})
 		}
 	}
-	if err := s.evict(ctx, space.evicted); err != nil {
-		return 0, nil, err
+	if err := s.remove(ctx, space.evicted); err != nil {
+		return Outcome{}, err
 	}
 	overlaps, err := s.insert(ctx, bans, fits)
 	if err != nil {
-		return 0, nil, err
+		return Outcome{}, err
 	}
 	for _, i := range fits {
 		if with, ok := overlaps[bans[i].Prefix.Masked()]; ok {
 			refused = append(refused, Refusal{i, s.overlapping(bans[i].Prefix.Masked(), with)})
+			space.fresh[bans[i].origin()]--
 		}
 	}
-	return len(bans) - len(refused), refused, nil
+	return Outcome{len(bans) - len(refused), space.fresh, refused}, nil
 }
 
 // insert enters some of the bans, and returns those that netfilter cannot hold beside others.
@@ -96,31 +97,29 @@ func (s *filterSet) overlapping(p, with netip.Prefix) error {
 		fmt.Sprintf("unblock %s first, or leave it at that; target xdp holds both", addrs.PrefixText(with))}
 }
 
-func (s *filterSet) Unblock(ctx context.Context, prefixes []netip.Prefix) (int, Refusals, error) {
+func (s *filterSet) Unblock(ctx context.Context, prefixes []netip.Prefix, of Owner) (Outcome, error) {
 	has, err := s.held(ctx)
 	if err != nil {
-		return 0, nil, err
+		return Outcome{}, err
 	}
 	var refused Refusals
-	grouped := map[string][]netip.Prefix{}
+	var gone []netip.Prefix
 	for i, p := range prefixes {
 		p = p.Masked()
-		if !has[p] {
+		switch b, there := has[p]; {
+		case !there:
 			refused = append(refused, Refusal{i, notBlocked(s.entry, p, within(has, p))})
-			continue
-		}
-		delete(has, p)
-		grouped[s.names.Of(p)] = append(grouped[s.names.Of(p)], p)
-	}
-	for name, list := range grouped {
-		if err := s.tool.Delete(ctx, s.ruleset, name, list); err != nil {
-			return 0, nil, err
+		case !of.Owns(b):
+			refused = append(refused, Refusal{i, othersEntry(b)})
+		default:
+			delete(has, p)
+			gone = append(gone, p)
 		}
 	}
-	return len(prefixes) - len(refused), refused, nil
+	return Outcome{Changed: len(gone), Refused: refused}, s.remove(ctx, gone)
 }
 
-func within(has map[netip.Prefix]bool, p netip.Prefix) bool {
+func within(has map[netip.Prefix]Blocked, p netip.Prefix) bool {
 	for q := range has {
 		if q.Contains(p.Addr()) {
 			return true
@@ -130,13 +129,23 @@ func within(has map[netip.Prefix]bool, p netip.Prefix) bool {
 }
 
 // held are the entries that the set has.
-func (s *filterSet) held(ctx context.Context) (map[netip.Prefix]bool, error) {
+func (s *filterSet) held(ctx context.Context) (map[netip.Prefix]Blocked, error) {
 	list, err := s.elements(ctx)
-	has := make(map[netip.Prefix]bool, len(list))
+	has := make(map[netip.Prefix]Blocked, len(list))
 	for _, e := range list {
-		has[e.Prefix] = true
+		has[e.Prefix] = elementAs(e, s.entry.Name)
 	}
 	return has, err
+}
+
+// elementAs is an element of netfilter as an entry of a set.
+func elementAs(e netfilter.Element, set string) Blocked {
+	b := BlockedAs(e.Prefix, set, e.Comment)
+	if e.Timeout > 0 {
+		left := e.Timeout.Seconds()
+		b.Expires = &left
+	}
+	return b
 }
 
 func (s *filterSet) elements(ctx context.Context) (all []netfilter.Element, err error) {
@@ -158,12 +167,7 @@ func (s *filterSet) List(ctx context.Context) (list []Blocked, err error) {
 func (s *filterSet) Each(ctx context.Context, fn func(Blocked)) error {
 	elements, err := s.elements(ctx)
 	for _, e := range elements {
-		b := BlockedAs(e.Prefix, s.entry.Name, e.Comment, IsAutomatic(e.Comment))
-		if e.Timeout > 0 {
-			left := e.Timeout.Seconds()
-			b.Expires = &left
-		}
-		fn(b)
+		fn(elementAs(e, s.entry.Name))
 	}
 	return err
 }

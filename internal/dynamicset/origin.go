@@ -1,164 +1,151 @@
 package dynamicset
 
 import (
-	"cmp"
-	"context"
 	"math"
 	"net/netip"
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/floodwall/floodwall/internal/netfilter"
-	"github.com/floodwall/floodwall/internal/ruleset"
 )
 
 // Origin says who asked for a ban.
 type Origin string
 
-// The origins.
+// The origins. All but Manual are programs.
 const (
-	Manual    Origin = "manual"    // a person, or a program of his
+	Manual    Origin = "manual"    // a person, or a script of theirs
 	Automatic Origin = "automatic" // a limit with `ban` that was exceeded
+	Fail2ban  Origin = "fail2ban"  // its action file
+	CrowdSec  Origin = "crowdsec"  // decisions of a CrowdSec local API
+	Suricata  Origin = "suricata"  // alerts of Suricata
 )
+
+// Origins are all there are, by name.
+var Origins = []Origin{Automatic, CrowdSec, Fail2ban, Manual, Suricata}
 
 // automaticWhy begins the reason of automatic bans, which ends with the name of the rule.
 const automaticWhy = "above the limit of rule "
+
+// originEnd separates the origin from the reason in the text that the kernel keeps of an entry.
+const originEnd = ": "
+
+// reasonText is the text that the kernel keeps of an entry. A reason that a person gives can not be mistaken for that of a program.
+func reasonText(o Origin, why string) string {
+	if o == Automatic {
+		return why
+	}
+	if read, text := readReason(why); o == Manual && read == Manual && text == why {
+		return why
+	}
+	return string(o) + originEnd + why
+}
+
+// readReason takes apart the text that the kernel keeps of an entry.
+func readReason(text string) (Origin, string) {
+	if strings.HasPrefix(text, automaticWhy) {
+		return Automatic, text
+	}
+	name, why, ok := strings.Cut(text, originEnd)
+	if o := Origin(name); ok && o != Automatic && slices.Contains(Origins, o) {
+		return o, why
+	}
+	return Manual, text
+}
+
+// origin is who asks for a ban.
+func (b Ban) origin() Origin {
+	switch {
+	case b.Rule != "":
+		return Automatic
+	case b.Origin == "":
+		return Manual
+	}
+	return b.Origin
+}
 
 // reason is what is noted of a ban.
 func (b Ban) reason() string {
 	if b.Rule != "" {
 		return automaticWhy + b.Rule
 	}
-	return b.Why
+	return reasonText(b.origin(), b.Why)
 }
 
-// IsAutomatic tells by a reason whether a ban in netfilter, which keeps nothing else, is automatic.
-func IsAutomatic(why string) bool { return strings.HasPrefix(why, automaticWhy) }
+// entry is what a set holds after a ban, where timeout is that of the set.
+func (b Ban) entry(timeout time.Duration) Blocked {
+	e := BlockedAs(b.Prefix.Masked(), "", b.reason())
+	length := b.For
+	if length == 0 {
+		length = timeout
+	}
+	if length > 0 && length != Forever {
+		left := length.Seconds()
+		e.Expires = &left
+	}
+	return e
+}
 
-// BlockedAs is an entry of a set, but for its end.
-func BlockedAs(p netip.Prefix, set, why string, automatic bool) Blocked {
-	b := Blocked{Prefix: p, Set: set, Why: why, Origin: Manual}
-	if automatic {
-		b.Origin, b.Rule = Automatic, strings.TrimPrefix(why, automaticWhy)
+// changes reports whether a ban changes the entry of its prefix that is there, where timeout is that of the set.
+func (b Ban) changes(was Blocked, timeout time.Duration) bool {
+	switch origin := b.origin(); {
+	case origin == Manual:
+		return true
+	case was.Origin == Manual:
+		return false
+	case was.Origin == origin && (b.Replace || isKept(was.Text(), b.reason())):
+		return true
+	}
+	return b.entry(timeout).end() > was.end()
+}
+
+// BlockedAs is an entry of a set, but for its end, by the text that is kept of it.
+func BlockedAs(p netip.Prefix, set, text string) Blocked {
+	b := Blocked{Prefix: p, Set: set}
+	b.Origin, b.Why = readReason(text)
+	if b.Origin == Automatic {
+		b.Rule = strings.TrimPrefix(text, automaticWhy)
 	}
 	return b
 }
 
-// filterSpace says which bans a set in netfilter has space for: automatic ones take at most three quarters of it, and give way
-// to others, those first that end soonest, as addrs.DynamicSet has it.
-type filterSpace struct {
-	most      int
-	has       map[netip.Prefix]bool // the entries, true for automatic ones
-	automatic []netfilter.Element   // of them those that were there, the one that ends first at the end
-	count     int                   // of automatic entries
-	evicted   []netip.Prefix        // to be removed before others are entered
+// Text is what the kernel keeps of an entry beside its prefix and end.
+func (b Blocked) Text() string { return reasonText(b.Origin, b.Why) }
+
+// end is how many seconds an entry goes on.
+func (b Blocked) end() float64 {
+	if b.Expires == nil {
+		return math.Inf(1)
+	}
+	return *b.Expires
 }
 
-// Whether there is space for a ban.
-const (
-	spaceTaken = iota
-	spaceNone
-	spaceKept // an automatic ban of what is banned by hand: nothing is to be done
-)
+// Owner is whose entries an Unblock may remove: all when Origin is empty, else those of an origin, and with a reason those with
+// that reason alone.
+type Owner struct {
+	Origin Origin
+	Why    string
+}
 
-func newFilterSpace(most int, held []netfilter.Element) *filterSpace {
-	r := &filterSpace{most: most, has: make(map[netip.Prefix]bool, len(held))}
-	for _, e := range held {
-		r.has[e.Prefix] = IsAutomatic(e.Comment)
-		if r.has[e.Prefix] {
-			r.automatic = append(r.automatic, e)
+// Owns reports whether an entry is the owner's.
+func (o Owner) Owns(b Blocked) bool {
+	return o.Origin == "" || o.Origin == b.Origin && (o.Why == "" || isKept(b.Text(), reasonText(o.Origin, o.Why)))
+}
+
+// isKept reports whether a text may be what the kernel has kept of another: it cuts one of more than 64 bytes, at the border of a
+// character.
+func isKept(kept, whole string) bool {
+	const least = 64 - 3
+	return kept == whole || len(kept) >= least && strings.HasPrefix(whole, kept)
+}
+
+// AsBans are entries with the time that they have left.
+func AsBans(list []Blocked) []Ban {
+	bans := make([]Ban, len(list))
+	for i, b := range list {
+		bans[i] = Ban{Prefix: b.Prefix, For: Forever, Why: b.Why, Rule: b.Rule, Origin: b.Origin}
+		if b.Expires != nil {
+			bans[i].For = max(time.Duration(*b.Expires*float64(time.Second)), time.Second)
 		}
 	}
-	r.count = len(r.automatic)
-	slices.SortFunc(r.automatic, func(a, b netfilter.Element) int { return cmp.Compare(b.Timeout, a.Timeout) })
-	return r
-}
-
-func (r *filterSpace) take(b Ban) int {
-	p, automatic := b.Prefix.Masked(), b.Rule != ""
-	was, there := r.has[p]
-	switch {
-	case there && automatic && !was:
-		return spaceKept
-	case !there && r.full(automatic) && !r.evictOne():
-		return spaceNone
-	}
-	if there && was && !automatic {
-		r.evicted = append(r.evicted, p) // entered anew: an element keeps its comment, by which it would give way
-	}
-	if was != automatic {
-		r.count += map[bool]int{true: 1, false: -1}[automatic]
-	}
-	r.has[p] = automatic
-	return spaceTaken
-}
-
-func (r *filterSpace) full(automatic bool) bool {
-	return len(r.has) >= r.most || automatic && r.count >= r.most-r.most/4
-}
-
-// evictOne gives up the automatic entry that ends first. It reports false when there is none that was there before.
-func (r *filterSpace) evictOne() bool {
-	for len(r.automatic) > 0 {
-		last := r.automatic[len(r.automatic)-1].Prefix
-		r.automatic = r.automatic[:len(r.automatic)-1]
-		if r.has[last] { // it may have become another's meanwhile
-			delete(r.has, last)
-			r.count--
-			r.evicted = append(r.evicted, last)
-			return true
-		}
-	}
-	return false
-}
-
-// MostOf are entries of which automatic ones are left out that a set is too small for, those first that end soonest.
-func MostOf(list []Blocked, most int) []Blocked {
-	end := func(b Blocked) float64 {
-		switch {
-		case b.Origin != Automatic:
-			return math.Inf(1)
-		case b.Expires == nil:
-			return math.MaxFloat64
-		}
-		return *b.Expires
-	}
-	if len(list) <= most {
-		return list
-	}
-	list = slices.SortedFunc(slices.Values(list), func(a, b Blocked) int { return cmp.Compare(end(b), end(a)) })
-	for len(list) > most && list[len(list)-1].Origin == Automatic {
-		list = list[:len(list)-1]
-	}
-	return list
-}
-
-// evict removes entries.
-func (s *filterSet) evict(ctx context.Context, prefixes []netip.Prefix) error {
-	grouped := map[string][]netip.Prefix{}
-	for _, p := range prefixes {
-		grouped[s.names.Of(p)] = append(grouped[s.names.Of(p)], p)
-	}
-	for name, list := range grouped {
-		if err := s.tool.Delete(ctx, s.ruleset, name, list); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// Elements are the entries that the sets of a ruleset begin with, by the set of netfilter. kept is by the set of the policy.
-func Elements(p *ruleset.Ruleset, kept map[string][]Blocked) map[string][]netfilter.Element {
-	out := map[string][]netfilter.Element{}
-	for name, set := range p.Sets {
-		for _, b := range kept[name] {
-			e := netfilter.Element{Prefix: b.Prefix, Timeout: forever, Comment: b.Why}
-			if b.Expires != nil {
-				e.Timeout = time.Duration(*b.Expires * float64(time.Second))
-			}
-			out[set.Of(b.Prefix)] = append(out[set.Of(b.Prefix)], e)
-		}
-	}
-	return out
+	return bans
 }

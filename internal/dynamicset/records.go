@@ -57,7 +57,7 @@ func RecordsOf(lists [][]Blocked) iter.Seq[banlog.Record] {
 		now := time.Now()
 		for _, list := range lists {
 			for _, b := range list {
-				r := banlog.Record{Set: b.Set, Prefix: b.Prefix, Start: now, Why: b.Why}
+				r := banlog.Record{Set: b.Set, Prefix: b.Prefix, Start: now, Why: b.Text()}
 				if b.Expires != nil {
 					r.End = now.Add(time.Duration(*b.Expires * float64(time.Second)))
 				}

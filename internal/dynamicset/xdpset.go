@@ -21,46 +21,81 @@ type xdpSet struct {
 // NewXDPSet returns a set of an XDP program. The manifest describes it in entry.
 func NewXDPSet(set *addrs.DynamicSet, entry manifest.Set) Set { return &xdpSet{set, entry} }
 
-func (s *xdpSet) Block(_ context.Context, bans []Ban) (int, Refusals, error) {
+func (s *xdpSet) Block(_ context.Context, bans []Ban) (Outcome, error) {
 	now := Now()
-	fits := fits{bans: bans, now: now}
-	return edit(len(bans), func(i int) error {
+	fits, fresh := fits{bans: bans, now: now}, map[Origin]int{}
+	o := edit(len(bans), func(i int) error {
 		b := bans[i]
 		if err := fits.check(s.set, s.entry, i); err != nil {
 			return err
 		}
-		e := addrs.Entry{Prefix: b.Prefix.Masked(), Expiry: Expiry(now, b.For, s.entry.Timeout), Why: b.reason(), Automatic: b.Rule != ""}
+		if was, there := s.get(b.Prefix.Masked(), now); !there {
+			fresh[b.origin()]++
+		} else if !b.changes(was, s.entry.Timeout) {
+			return nil
+		}
+		e := addrs.Entry{Prefix: b.Prefix.Masked(), Expiry: Expiry(now, b.For, s.entry.Timeout), Why: b.reason(), Automatic: b.origin() != Manual}
 		if err := s.set.Insert(e, now); err != nil {
+			fresh[b.origin()]-- // it was not there
 			return BlockError(s.entry, b.Prefix, err)
 		}
 		fits.entered(b.Prefix.Masked())
 		return nil
 	})
+	o.New = fresh
+	return o, nil
 }
 
-func (s *xdpSet) Unblock(_ context.Context, prefixes []netip.Prefix) (int, Refusals, error) {
+func (s *xdpSet) Unblock(_ context.Context, prefixes []netip.Prefix, of Owner) (Outcome, error) {
 	now := Now()
 	return edit(len(prefixes), func(i int) error {
 		p := prefixes[i].Masked()
-		if s.set.Delete(p, now) {
-			return nil
+		was, there := s.get(p, now)
+		switch {
+		case !there:
+			return notBlocked(s.entry, p, s.set.Contains(p.Addr(), now))
+		case !of.Owns(was):
+			return othersEntry(was)
 		}
-		return notBlocked(s.entry, p, s.set.Contains(p.Addr(), now))
-	})
+		s.set.Delete(p, now)
+		return nil
+	}), nil
 }
 
 // edit makes n edits, and lists those that are refused. Of a range that is refused the first piece says so.
-func edit(n int, do func(i int) error) (changed int, refused Refusals, err error) {
+func edit(n int, do func(i int) error) (o Outcome) {
 	for i := range n {
 		err := do(i)
 		switch {
 		case err == nil:
-			changed++
+			o.Changed++
 		case !errors.Is(err, errOfRange):
-			refused = append(refused, Refusal{i, err})
+			o.Refused = append(o.Refused, Refusal{i, err})
 		}
 	}
-	return changed, refused, nil
+	return o
+}
+
+// get is the entry of exactly this prefix, if there is one at a second of the monotonic clock.
+func (s *xdpSet) get(p netip.Prefix, now uint32) (b Blocked, ok bool) {
+	e, ok := s.set.Get(p, now)
+	if ok {
+		b = s.blocked(e, time.Duration(now)*time.Second)
+	}
+	return b, ok
+}
+
+// blocked is an entry as it is at a time of the monotonic clock.
+func (s *xdpSet) blocked(e addrs.Entry, now time.Duration) Blocked {
+	b := BlockedAs(e.Prefix, s.entry.Name, e.Why)
+	if e.Automatic && b.Origin == Manual { // there was no space for the reason
+		b.Origin = Automatic
+	}
+	if e.Expiry != 0 {
+		left := (time.Duration(e.Expiry)*time.Second - now).Seconds()
+		b.Expires = &left
+	}
+	return b
 }
 
 func (s *xdpSet) List(ctx context.Context) (list []Blocked, err error) {
@@ -71,12 +106,7 @@ func (s *xdpSet) List(ctx context.Context) (list []Blocked, err error) {
 func (s *xdpSet) Each(_ context.Context, fn func(Blocked)) error {
 	now := monotonicTime()
 	for entry := range s.set.All(uint32(now / time.Second)) {
-		b := BlockedAs(entry.Prefix, s.entry.Name, entry.Why, entry.Automatic)
-		if entry.Expiry != 0 {
-			left := (time.Duration(entry.Expiry)*time.Second - now).Seconds()
-			b.Expires = &left
-		}
-		fn(b)
+		fn(s.blocked(entry, now))
 	}
 	return nil
 }
@@ -107,6 +137,12 @@ func notBlocked(e manifest.Set, p netip.Prefix, within bool) error {
 			"`floodwall blocked` lists the entries; an entry is removed as a whole"}
 	}
 	return fmt.Errorf("%s is not blocked in set %q", addrs.PrefixText(p), e.Name)
+}
+
+// othersEntry says that an entry is not to be removed by who asks.
+func othersEntry(b Blocked) error {
+	return &SetError{fmt.Sprintf("%s is blocked by another: %s", addrs.PrefixText(b.Prefix), b.Text()),
+		"unblock it without an origin and a reason, which removes any entry"}
 }
 
 // Expiry is the second of the monotonic clock at which a ban ends, 0 for never.

@@ -34,7 +34,7 @@ func (m *Manifest) limits(p *ir.Program) {
 			}
 		}
 	}
-	if p.Never != nil && (m.BanningRule() != "" || slices.ContainsFunc(p.Sets, func(s ir.Set) bool { return s.Live })) {
+	if p.Never != nil && (m.BanningRule() != "" || slices.ContainsFunc(p.Sets, func(s ir.Set) bool { return s.Live || s.Dynamic != nil && !s.Dynamic.Local })) {
 		m.Never = slices.Collect(p.Never.Prefixes())
 	}
 }
@@ -83,9 +83,10 @@ func (m *Manifest) BanningRule() string {
 	return ""
 }
 
-// NoteOperators notes who applied a policy that bans, or that has lists which are fetched.
+// NoteOperators notes who applied a policy that bans, or that has sets whose entries it does not name.
 func (m *Manifest) NoteOperators(sessions []hostfacts.Session) {
-	if m.BanningRule() == "" && len(m.Live) == 0 {
+	filled := slices.ContainsFunc(m.Sets, func(s Set) bool { return s.Dynamic >= 0 && !s.Local })
+	if m.BanningRule() == "" && len(m.Live) == 0 && !filled {
 		return
 	}
 	m.Operators = hostfacts.Clients(sessions)

@@ -47,7 +47,7 @@ type Manifest struct {
 
 	Observed packet.CheckSet `json:"observed,omitempty"` // checks that only count
 	Limits   []Limit         `json:"limits,omitempty"`   // in the order of ir.Program
-	Never    []netip.Prefix  `json:"never,omitempty"`    // who is not banned; only where a limit bans
+	Never    []netip.Prefix  `json:"never,omitempty"`    // who is not banned; only where a set has entries that the policy does not name
 	// Operators are where the sessions come from that it was applied in, likewise.
 	Operators []netip.Prefix `json:"operators,omitempty"`
 

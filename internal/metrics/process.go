@@ -2,24 +2,24 @@ package metrics
 
 import (
 	"context"
-	"sync/atomic"
+
+	"github.com/floodwall/floodwall/internal/control"
 )
 
 var (
 	build = NewGauge("floodwall_build_info", "1, with the version of the daemon.", "version")
 	bans  = NewCounter("floodwall_bans_total",
-		"Prefixes that were banned since this daemon started: by limits (automatic), and by hand through its API (manual).", "origin")
+		"Prefixes that were banned, by who asked: limits (automatic), persons (manual), or a program. Bans that end later than before do not count again.", "origin")
 )
 
-// Bans count what a daemon has banned.
-type Bans struct{ Automatic, Manual atomic.Uint64 }
-
-// Process are the figures of a daemon of some version.
-func Process(version string, counted *Bans) Part {
+// Process are the figures of a daemon of some version, which finds with counted how many prefixes each origin has banned.
+func Process(version string, counted func() map[string]uint64) Part {
 	return Part{Families: []*Family{build, bans}, Read: func(_ context.Context, add Add) error {
 		add(build, 1, version)
-		add(bans, float64(counted.Automatic.Load()), "automatic")
-		add(bans, float64(counted.Manual.Load()), "manual")
+		sums := counted()
+		for _, origin := range control.Origins {
+			add(bans, float64(sums[string(origin)]), string(origin))
+		}
 		return nil
 	}}
 }

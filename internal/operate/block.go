@@ -11,16 +11,18 @@ import (
 	"github.com/floodwall/floodwall/internal/addrs"
 	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/hostfacts"
+	"github.com/floodwall/floodwall/internal/spared"
 	"github.com/floodwall/floodwall/policy"
 )
 
 // BlockOrder says whom to block.
 type BlockOrder struct {
-	Prefixes []string `json:"prefixes"`        // addresses, prefixes and ranges
-	Set      string   `json:"set,omitempty"`   // the only dynamic set, or bans, when not said
-	For      string   `json:"for,omitempty"`   // how long, as 15m or forever; the set's timeout when not said
-	Why      string   `json:"why,omitempty"`   // of which 64 bytes are kept
-	Force    bool     `json:"force,omitempty"` // block even where who asks comes from
+	Prefixes []string `json:"prefixes"`         // addresses, prefixes and ranges
+	Set      string   `json:"set,omitempty"`    // the only dynamic set, or bans, when not said
+	For      string   `json:"for,omitempty"`    // how long, as 15m or forever; the set's timeout when not said
+	Why      string   `json:"why,omitempty"`    // of which 64 bytes are kept
+	Force    bool     `json:"force,omitempty"`  // block even where who asks comes from
+	Origin   string   `json:"origin,omitempty"` // the program that asks, as fail2ban; a person when not said
 
 	Sessions []hostfacts.Session `json:"-"` // of who asks, not to be blocked
 	Unseen   bool                `json:"-"` // who asks may have sessions that this process cannot see
@@ -28,8 +30,10 @@ type BlockOrder struct {
 
 // UnblockOrder says whom to block no longer.
 type UnblockOrder struct {
-	Prefixes []string `json:"prefixes"` // exactly as they were blocked
+	Prefixes []string `json:"prefixes"` // exactly as they were blocked; all of an origin when there are none
 	Set      string   `json:"set,omitempty"`
+	Origin   string   `json:"origin,omitempty"` // the program whose entries these are: those of others stay
+	Why      string   `json:"why,omitempty"`    // of entries of an origin only those with this reason
 }
 
 // Changed says what became of a block or unblock.
@@ -61,27 +65,54 @@ func BanTime(text string) (time.Duration, error) {
 	return d, nil
 }
 
-// Entry reads the prefixes of an address, a prefix or a range, none for an empty line. It refuses those that have the client of a
-// session in them.
-func Entry(text []byte, sessions []hostfacts.Session) ([]netip.Prefix, error) {
+// Entry reads the prefixes of an address, a prefix or a range, none for an empty line. It returns the errors that refuse, unless
+// that is nil, has for them.
+func Entry(text []byte, refuse func(netip.Prefix) error) ([]netip.Prefix, error) {
 	list, err := addrs.ParseLine(text)
-	if err != nil {
-		return nil, err
+	if err != nil || refuse == nil {
+		return list, err
 	}
 	for _, p := range list {
-		for _, s := range sessions {
-			if p.Contains(s.Client.Addr()) {
-				return nil, &OrderError{fmt.Sprintf("%s is where this SSH session comes from: not blocked", addrs.PrefixText(p)),
-					"use --force if that is meant"}
-			}
+		if err := refuse(p); err != nil {
+			return nil, err
 		}
 	}
 	return list, nil
 }
 
+// NotOf refuses prefixes that have the client of a session in them.
+func NotOf(sessions []hostfacts.Session) func(netip.Prefix) error {
+	return func(p netip.Prefix) error {
+		for _, s := range sessions {
+			if p.Contains(s.Client.Addr()) {
+				return &OrderError{fmt.Sprintf("%s is where this SSH session comes from: not blocked", addrs.PrefixText(p)),
+					"use --force if that is meant"}
+			}
+		}
+		return nil
+	}
+}
+
+// NoSpared refuses prefixes that no program may ban, and those that others refuses.
+func (h Host) NoSpared(ctx context.Context, others func(netip.Prefix) error) (func(netip.Prefix) error, error) {
+	w, err := h.Wishes(ctx)
+	if err != nil {
+		return nil, err
+	}
+	list := spared.Now(w.Spared)
+	return func(p netip.Prefix) error {
+		if why := list.Why(p); why != "" {
+			return &OrderError{fmt.Sprintf("%s %s: not blocked for a program", addrs.PrefixText(p), why), sparedHint}
+		}
+		return others(p)
+	}, nil
+}
+
+const sparedHint = "a person may block it: leave the origin out"
+
 // EntryOf is Entry for something that must be one.
-func EntryOf(text string, sessions []hostfacts.Session) ([]netip.Prefix, error) {
-	list, err := Entry([]byte(text), sessions)
+func EntryOf(text string, refuse func(netip.Prefix) error) ([]netip.Prefix, error) {
+	list, err := Entry([]byte(text), refuse)
 	if err == nil && list == nil {
 		err = fmt.Errorf("not an address, prefix or range: %q", text)
 	}
@@ -98,18 +129,31 @@ func (h Host) BlockAll(ctx context.Context, o BlockOrder) (Changed, error) {
 	if o.Force {
 		o.Sessions = nil
 	}
-	prefixes, ranges, err := readAll(o.Prefixes, o.Sessions)
+	origin, err := AskerOf(o.Origin)
+	if err != nil {
+		return Changed{}, err
+	}
+	prefixes, ranges, err := readAll(o.Prefixes, NotOf(o.Sessions))
 	if err != nil {
 		return Changed{}, err
 	}
 	var bans []control.Ban
 	for i, p := range prefixes {
-		bans = append(bans, control.Ban{Prefix: p, For: duration, Why: o.Why, Range: ranges[i]})
+		bans = append(bans, control.Ban{Prefix: p, For: duration, Why: o.Why, Range: ranges[i], Origin: origin})
 	}
 	var refused []Problem
 	total := len(bans)
-	if o.Unseen && !o.Force {
-		bans, refused = spare(bans, hostfacts.Lifelines())
+	switch {
+	case o.Force:
+	case origin != control.Manual:
+		w, err := h.Wishes(ctx)
+		if err != nil {
+			return Changed{}, err
+		}
+		bans, refused = spare(bans, spared.Now(w.Spared), " for a program", sparedHint)
+	case o.Unseen:
+		bans, refused = spare(bans, spared.Now(nil), ", as the daemon may not see whether the session that asks comes from there",
+			`say "force": true if that is meant`)
 	}
 	c := Changed{Set: o.Set}
 	if len(bans) > 0 {
@@ -121,53 +165,104 @@ func (h Host) BlockAll(ctx context.Context, o BlockOrder) (Changed, error) {
 	return c, err
 }
 
-// spare takes out of bans those with a lifeline in them, and all of a range when one of its prefixes has one.
-func spare(bans []control.Ban, lifelines []hostfacts.Lifeline) (kept []control.Ban, problems []Problem) {
-	spared, ranges := make([]bool, len(bans)), map[int]bool{}
+// spare takes out of bans those of prefixes that are spared, and all of a range when one of its prefixes is.
+func spare(bans []control.Ban, list *spared.List, why, hint string) (kept []control.Ban, problems []Problem) {
+	out, ranges := make([]bool, len(bans)), map[int]bool{}
 	for i, b := range bans {
-		at := slices.IndexFunc(lifelines, func(l hostfacts.Lifeline) bool {
-			return b.Prefix.Bits() <= l.Prefix.Bits() && b.Prefix.Contains(l.Prefix.Addr())
-		})
-		if at < 0 {
-			continue
+		if reason := list.Why(b.Prefix); reason != "" {
+			problems = append(problems, Problem{Text: fmt.Sprintf("%s %s: not blocked%s", addrs.PrefixText(b.Prefix), reason, why), Hint: hint})
+			out[i], ranges[b.Range] = true, b.Range != 0
 		}
-		what := "a link, gateway, resolver or session of this host"
-		if lifelines[at].Own {
-			what = "an address of this host"
-		}
-		problems = append(problems, Problem{
-			Text: fmt.Sprintf("%s has in it %s, %s: not blocked, as the daemon may not see whether the session that asks comes from there",
-				addrs.PrefixText(b.Prefix), lifelines[at].Prefix, what),
-			Hint: `say "force": true if that is meant`,
-		})
-		spared[i], ranges[b.Range] = true, b.Range != 0
 	}
 	for i, b := range bans {
-		if !spared[i] && !ranges[b.Range] {
+		if !out[i] && !ranges[b.Range] {
 			kept = append(kept, b)
 		}
 	}
 	return kept, problems
 }
 
+// OriginOf reads who asks for a ban: a person for "".
+func OriginOf(text string) (control.Origin, error) {
+	o := control.Origin(text)
+	switch {
+	case o == "":
+		return control.Manual, nil
+	case !slices.Contains(control.Origins, o):
+		return "", &OrderError{fmt.Sprintf("origin %q is not known", text), fmt.Sprintf("the origins are %v", control.Origins)}
+	}
+	return o, nil
+}
+
+// AskerOf is OriginOf for a new ban. Limits need nobody to ask for theirs.
+func AskerOf(text string) (control.Origin, error) {
+	o, err := OriginOf(text)
+	if err == nil && o == control.Automatic {
+		err = &OrderError{"origin automatic is for limits with ban", "name the program that asks, as fail2ban, or leave the origin out"}
+	}
+	return o, err
+}
+
+// OwnerOf reads whose entries an unblock removes: anybody's for "".
+func OwnerOf(origin, why string) (of control.Owner, err error) {
+	if origin == "" && why != "" {
+		return of, &OrderError{"why is of no use without an origin", "name the origin, as fail2ban"}
+	}
+	if origin != "" {
+		of.Origin, err = OriginOf(origin)
+	}
+	of.Why = why
+	return of, err
+}
+
+// Ended takes from the result of an UnblockOf for a program what it refused: an entry that has ended, or that belongs to somebody else
+// by now, is no longer the program's to remove.
+func Ended(of control.Owner) func(control.Fill, error) (control.Fill, error) {
+	return func(fill control.Fill, err error) (control.Fill, error) {
+		if refused := (control.Refusals)(nil); of.Origin != "" && errors.As(err, &refused) {
+			err = nil
+		}
+		return fill, err
+	}
+}
+
+// Owned are the prefixes of an owner's entries of a set.
+func (h Host) Owned(ctx context.Context, set string, of control.Owner) (list []netip.Prefix, err error) {
+	err = h.EachBlocked(ctx, set, func(b control.Blocked) {
+		if of.Owns(b) {
+			list = append(list, b.Prefix)
+		}
+	})
+	return list, err
+}
+
 // UnblockAll removes prefixes from a set, at once. When any of them cannot be read, nothing is changed.
 func (h Host) UnblockAll(ctx context.Context, o UnblockOrder) (Changed, error) {
-	prefixes, _, err := readAll(o.Prefixes, nil)
+	of, err := OwnerOf(o.Origin, o.Why)
+	if err != nil {
+		return Changed{}, err
+	}
+	var prefixes []netip.Prefix
+	if of.Origin != "" && len(o.Prefixes) == 0 {
+		prefixes, err = h.Owned(ctx, o.Set, of)
+	} else {
+		prefixes, _, err = readAll(o.Prefixes, nil)
+	}
 	if err != nil {
 		return Changed{}, err
 	}
 	defer h.Bans.Sync()
-	return changed(h.Unblock(ctx, o.Set, prefixes))
+	return changed(Ended(of)(h.UnblockOf(ctx, o.Set, of, prefixes)))
 }
 
 // readAll reads entries. Prefixes of one range have the same number in ranges, others 0.
-func readAll(texts []string, sessions []hostfacts.Session) (prefixes []netip.Prefix, ranges []int, err error) {
+func readAll(texts []string, refuse func(netip.Prefix) error) (prefixes []netip.Prefix, ranges []int, err error) {
 	if len(texts) == 0 {
 		return nil, nil, &OrderError{"there are no prefixes", "name addresses, prefixes or ranges"}
 	}
 	var errs []error
 	for i, text := range texts {
-		list, err := EntryOf(text, sessions)
+		list, err := EntryOf(text, refuse)
 		if err != nil {
 			errs = append(errs, err)
 		}

@@ -1,0 +1,70 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestOrigins has programs and a person ban the same addresses, on each target: nothing that a program does changes a ban by hand, of two
+// programs the one whose ban ends later keeps it, and each ban counts once, also where the command made it without a daemon.
+func TestOrigins(t *testing.T) {
+	if !inside(t) {
+		return
+	}
+	policy := filepath.Join(t.TempDir(), "policy.yaml")
+	if err := os.WriteFile(policy, []byte(fail2banPolicy), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	h := startDaemon(t)
+	for _, target := range []string{"xdp", "nftables", "iptables"} {
+		mustFloodwall(t, "apply", policy, "--target", target)
+		for _, step := range []struct{ do, prints, lists string }{
+			{"block 198.51.100.1 --for forever --why mine", "blocked 1 entry", `100\.1 +bans +forever +manual +mine`},
+			{"block 198.51.100.1 --for 10m --origin crowdsec --why scan", "blocked 1 entry", `100\.1 +bans +forever +manual +mine`},
+			{"block 198.51.100.2 --for 1h --origin fail2ban --why sshd", "blocked 1 entry", `100\.2 +bans +(1h|59m\S*) +fail2ban +sshd`},
+			{"block 198.51.100.2 --for 10m --origin fail2ban --why sshd-ddos", "blocked 1 entry", `100\.2 +bans +(1h|59m\S*) +fail2ban +sshd\n`},
+			{"unblock 198.51.100.2 --origin fail2ban --why sshd-ddos", "unblocked 0 entries", `100\.2 +bans +(1h|59m\S*) +fail2ban +sshd\n`},
+			{"block 198.51.100.2 --for 2h --origin suricata --why scan", "blocked 1 entry", `100\.2 +bans +(2h|1h59m\S*) +suricata +scan`},
+			{"unblock --origin fail2ban", "unblocked 0 entries", `100\.2 +bans +(2h|1h59m\S*) +suricata +scan`},
+			{"block 198.51.100.3 --origin crowdsec", "blocked 1 entry", `100\.3 +bans +(1h|59m\S*) +crowdsec`},
+			{"block 198.51.100.3 --for forever", "blocked 1 entry", `100\.3 +bans +forever +manual`},
+			{"block 198.51.100.4 --why fail2ban:", "blocked 1 entry", `100\.4 +bans +\S+ +manual +fail2ban:`},
+			{"unblock --origin suricata --why scan", "unblocked 1 entry", `prefix`},
+		} {
+			args := strings.Fields(step.do)
+			if out := mustFloodwall(t, args...); !strings.Contains(out, step.prints) {
+				t.Errorf("%s: floodwall %s: %s", target, step.do, out)
+			}
+			if out := mustFloodwall(t, "blocked"); !matches(step.lists, out) {
+				t.Errorf("%s: after %s the list has not %s:\n%s", target, step.do, step.lists, out)
+			}
+		}
+		if out, err := floodwall("block", "198.51.100.64/26", "--origin", "fail2ban"); err == nil || !strings.Contains(out, "never banned") {
+			t.Errorf("%s: a prefix that is never banned: %v %s", target, err, out)
+		}
+		if out, err := floodwall("block", "192.0.2.1", "--origin", "fail2ban"); err == nil || !strings.Contains(out, "an address of this host") {
+			t.Errorf("%s: an own address: %v %s", target, err, out)
+		}
+		if out, err := floodwall("block", "198.51.100.5", "--origin", "fail2bam"); err == nil || !strings.Contains(out, "the origins are") {
+			t.Errorf("%s: an unknown origin: %v %s", target, err, out)
+		}
+		scrape := h.must(200, readSocket, "/v1/metrics").body
+		for _, want := range []string{`{origin="manual"} 2`, `{origin="fail2ban"} 1`, `{origin="crowdsec"} 1`, `{origin="suricata"} 0`} {
+			if !strings.Contains(scrape, "floodwall_bans_total"+want+"\n") {
+				t.Errorf("%s: metrics have no floodwall_bans_total%s:\n%s", target, want, grep(scrape, "bans_total"))
+			}
+		}
+		mustFloodwall(t, "unload")
+	}
+}
+
+func grep(text, word string) (found string) {
+	for line := range strings.Lines(text) {
+		if strings.Contains(line, word) {
+			found += line
+		}
+	}
+	return found
+}

@@ -1,0 +1,143 @@
+package dynamicset
+
+import (
+	"cmp"
+	"context"
+	"math"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/floodwall/floodwall/internal/netfilter"
+	"github.com/floodwall/floodwall/internal/ruleset"
+)
+
+// filterSpace says which bans a set in netfilter has space for: those of programs take at most three quarters of it, and give way
+// to others, those first that end soonest, as addrs.DynamicSet has it.
+type filterSpace struct {
+	most    int
+	has     map[netip.Prefix]Blocked
+	yields  []netip.Prefix // of the entries that were there those of programs, the one that ends first at the end
+	count   int            // of entries of programs
+	evicted []netip.Prefix // to be removed before others are entered
+	fresh   map[Origin]int // prefixes that had no entry, by who asked for them
+}
+
+// Whether there is space for a ban.
+const (
+	spaceTaken = iota
+	spaceNone
+	spaceKept // the entry that is there stays as it is
+)
+
+func newFilterSpace(most int, held []netfilter.Element) *filterSpace {
+	r := &filterSpace{most: most, has: make(map[netip.Prefix]Blocked, len(held)), fresh: map[Origin]int{}}
+	for _, e := range held {
+		b := elementAs(e, "")
+		r.has[e.Prefix] = b
+		if b.Origin != Manual {
+			r.yields = append(r.yields, e.Prefix)
+		}
+	}
+	r.count = len(r.yields)
+	slices.SortFunc(r.yields, func(a, b netip.Prefix) int { return cmp.Compare(r.has[b].end(), r.has[a].end()) })
+	return r
+}
+
+// take says whether a ban is entered, where timeout is that of the set.
+func (r *filterSpace) take(b Ban, timeout time.Duration) int {
+	p, origin := b.Prefix.Masked(), b.origin()
+	was, there := r.has[p]
+	yields := origin != Manual
+	switch {
+	case there && !b.changes(was, timeout):
+		return spaceKept
+	case !there && r.full(yields) && !r.evictOne():
+		return spaceNone
+	}
+	if there && was.Origin != Manual && !isKept(was.Text(), b.reason()) {
+		r.evicted = append(r.evicted, p) // entered anew: an element keeps its comment, by which it has its origin
+	}
+	r.count += countYields(yields) - countYields(there && was.Origin != Manual)
+	if !there {
+		r.fresh[origin]++
+	}
+	r.has[p] = b.entry(timeout)
+	return spaceTaken
+}
+
+func countYields(yields bool) int {
+	if yields {
+		return 1
+	}
+	return 0
+}
+
+func (r *filterSpace) full(yields bool) bool {
+	return len(r.has) >= r.most || yields && r.count >= r.most-r.most/4
+}
+
+// evictOne gives up the entry of a program that ends first. It reports false when there is none that was there before.
+func (r *filterSpace) evictOne() bool {
+	for len(r.yields) > 0 {
+		last := r.yields[len(r.yields)-1]
+		r.yields = r.yields[:len(r.yields)-1]
+		if r.has[last].Origin != Manual && r.has[last].Prefix.IsValid() { // it may have become another's meanwhile
+			delete(r.has, last)
+			r.count--
+			r.evicted = append(r.evicted, last)
+			return true
+		}
+	}
+	return false
+}
+
+// MostOf are entries of which those of programs are left out that a set is too small for, those first that end soonest.
+func MostOf(list []Blocked, most int) []Blocked {
+	end := func(b Blocked) float64 {
+		switch {
+		case b.Origin == Manual:
+			return math.Inf(1)
+		case b.Expires == nil:
+			return math.MaxFloat64
+		}
+		return *b.Expires
+	}
+	if len(list) <= most {
+		return list
+	}
+	list = slices.SortedFunc(slices.Values(list), func(a, b Blocked) int { return cmp.Compare(end(b), end(a)) })
+	for len(list) > most && list[len(list)-1].Origin != Manual {
+		list = list[:len(list)-1]
+	}
+	return list
+}
+
+// remove removes entries that there are.
+func (s *filterSet) remove(ctx context.Context, prefixes []netip.Prefix) error {
+	grouped := map[string][]netip.Prefix{}
+	for _, p := range prefixes {
+		grouped[s.names.Of(p)] = append(grouped[s.names.Of(p)], p)
+	}
+	for name, list := range grouped {
+		if err := s.tool.Delete(ctx, s.ruleset, name, list); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Elements are the entries that the sets of a ruleset begin with, by the set of netfilter. kept is by the set of the policy.
+func Elements(p *ruleset.Ruleset, kept map[string][]Blocked) map[string][]netfilter.Element {
+	out := map[string][]netfilter.Element{}
+	for name, set := range p.Sets {
+		for _, b := range kept[name] {
+			e := netfilter.Element{Prefix: b.Prefix, Timeout: forever, Comment: b.Text()}
+			if b.Expires != nil {
+				e.Timeout = time.Duration(*b.Expires * float64(time.Second))
+			}
+			out[set.Of(b.Prefix)] = append(out[set.Of(b.Prefix)], e)
+		}
+	}
+	return out
+}
