@@ -1,11 +1,9 @@
 package control
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/floodwall/floodwall/internal/banlog"
@@ -120,11 +118,7 @@ func (l *loaded) loadBans() {
 	}
 	l.saved = map[string]bool{}
 	for _, r := range records {
-		b := dynamicset.BlockedAs(r.Prefix, r.Set, r.Why)
-		if !r.End.IsZero() {
-			left := r.Left(time.Now()).Seconds()
-			b.Expires = &left
-		}
+		b := dynamicset.Recorded(r, time.Now())
 		l.saved[r.Set] = true
 		l.kept[r.Set] = append(l.kept[r.Set], b)
 	}
@@ -137,12 +131,7 @@ func (l *loaded) loadBans() {
 func (l *loaded) restoreSet(set string, most int) {
 	list := l.kept[set]
 	all := len(list)
-	slices.SortFunc(list, func(x, y dynamicset.Blocked) int {
-		if x.Expires == nil || y.Expires == nil {
-			return cmp.Compare(boolRank(x.Expires != nil), boolRank(y.Expires != nil))
-		}
-		return cmp.Compare(*y.Expires, *x.Expires)
-	})
+	dynamicset.SortByEnd(list)
 	if l.target == plan.TargetNftables || l.stages.Later() { // its sets of prefixes hold none beside another around it
 		list = dynamicset.Disjoint(list)
 	}
@@ -158,11 +147,4 @@ func (l *loaded) restoreSet(set string, most int) {
 
 func (l *loaded) notRestored(set string, n int) {
 	l.note(fmt.Sprintf("set %q cannot hold %d of the entries that were kept: its max is smaller than it was, or another prefix is around them", set, n))
-}
-
-func boolRank(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
 }

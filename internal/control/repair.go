@@ -292,12 +292,7 @@ func (in Instance) addSaved(m *manifest.Manifest, bans map[string][]dynamicset.B
 		if held[r.Prefix] == r.Set || len(bans[r.Set]) >= e.Max {
 			continue
 		}
-		b := dynamicset.BlockedAs(r.Prefix, r.Set, r.Why)
-		if !r.End.IsZero() {
-			left := r.Left(now).Seconds()
-			b.Expires = &left
-		}
-		bans[r.Set] = append(bans[r.Set], b)
+		bans[r.Set] = append(bans[r.Set], dynamicset.Recorded(r, now))
 	}
 }
 

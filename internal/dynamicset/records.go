@@ -1,8 +1,10 @@
 package dynamicset
 
 import (
+	"cmp"
 	"iter"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/floodwall/floodwall/internal/banlog"
@@ -67,6 +69,21 @@ func RecordsOf(lists [][]Blocked) iter.Seq[banlog.Record] {
 			}
 		}
 	}
+}
+
+// Recorded is the entry of a record at a time.
+func Recorded(r banlog.Record, now time.Time) Blocked {
+	b := BlockedAs(r.Prefix, r.Set, r.Why)
+	if !r.End.IsZero() {
+		left := r.Left(now).Seconds()
+		b.Expires = &left
+	}
+	return b
+}
+
+// SortByEnd sorts entries, those first that end last.
+func SortByEnd(list []Blocked) {
+	slices.SortFunc(list, func(a, b Blocked) int { return cmp.Compare(b.end(), a.end()) })
 }
 
 // Disjoint leaves out prefixes that are part of another one, or around one that comes before.
