@@ -34,8 +34,8 @@ func unitsLeaveNoMoment(t *testing.T, target string) {
 	mustFloodwall(t, "apply", w.policy, "--boot", "--target", target, "--state", state)
 	w.filtered()
 	for _, row := range []struct{ unit, verb, keys string }{
-		{"floodwall.service", "reload", "ExecReload"},
-		{"floodwall.service", "restart", "ExecStop ExecStopPost ExecStart"}, // of which the first two are a stop
+		{"floodwall-boot.service", "reload", "ExecReload"},
+		{"floodwall-boot.service", "restart", "ExecStop ExecStopPost ExecStart"}, // of which the first two are a stop
 		{"floodwall-device.service", "start", "ExecStart"},
 	} {
 		passed := w.event(target+": systemctl "+row.verb+" "+row.unit, func() {

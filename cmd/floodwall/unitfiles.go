@@ -7,16 +7,18 @@ import (
 )
 
 func unitFilesCommand(e *env) *cobra.Command {
-	binary := "/usr/local/bin/floodwall"
+	binary, packaged, group := "/usr/local/bin/floodwall", false, ""
 	c := &cobra.Command{
 		Use:    "units DIR",
 		Short:  "write the systemd units of an instance with the default directories to a directory",
 		Hidden: true,
 		Args:   exactly(1, "DIR, a directory"),
 		RunE: func(_ *cobra.Command, args []string) error {
-			return boot.Units{Binary: binary, State: e.state, BPFFS: e.bpffs, Daemon: true}.Write(args[0])
+			return boot.Units{Binary: binary, State: e.state, BPFFS: e.bpffs, Daemon: true, Packaged: packaged, Group: group}.Write(args[0])
 		},
 	}
 	c.Flags().StringVar(&binary, "binary", binary, "where the units find the binary")
+	c.Flags().BoolVar(&packaged, "packaged", false, "the units are those of a package")
+	c.Flags().StringVar(&group, "group", group, "the `group` that may read from the daemon")
 	return c
 }

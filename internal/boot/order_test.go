@@ -49,7 +49,7 @@ func TestBootOrder(t *testing.T) {
 	if err != nil {
 		t.Fatalf("systemd: %v: %s", err, text)
 	}
-	for _, unit := range []string{"floodwall.service", "floodwall-daemon.service", "firewalld.service", "networking.service"} {
+	for _, unit := range []string{"floodwall-boot.service", "floodwall.service", "firewalld.service", "networking.service"} {
 		if !strings.Contains(text, "Action: "+unit+" -> start") {
 			t.Errorf("%s would not be started", unit)
 		}

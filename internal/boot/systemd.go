@@ -59,21 +59,27 @@ func (u Units) Install(ctx context.Context) (notes []string, err error) {
 	if err := u.Check(); err != nil {
 		return nil, err
 	}
+	if err := u.rename(ctx); err != nil {
+		return nil, err
+	}
 	if err := u.write(); err != nil {
 		return nil, err
 	}
 	if err := u.reload(ctx); err != nil {
 		return nil, err
 	}
-	if err := u.systemctl(ctx, append([]string{"reenable"}, u.names()...)...); err != nil {
+	if err := u.enable(ctx, u.names()...); err != nil {
 		return nil, err
 	}
 	return u.notes(), nil
 }
 
 // Refresh brings units that are installed up to date with the policy's devices and with this version of Floodwall. Units
-// that the operator has disabled stay so. Without floodwall.service there is nothing to do.
+// that the operator has disabled stay so. Without floodwall-boot.service there is nothing to do.
 func (u Units) Refresh(ctx context.Context) error {
+	if err := u.rename(ctx); err != nil {
+		return err
+	}
 	installed, err := u.read(filterUnit)
 	if err != nil || installed == "" {
 		return err
@@ -84,10 +90,11 @@ func (u Units) Refresh(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if text == u.text(name) || text == "" && name == DaemonUnit { // the operator has removed it
+		removed := text == "" && name == DaemonUnit && !u.packaged(name) // by the operator
+		if text == u.text(name) || removed {
 			continue
 		}
-		if err := u.writeUnit(name, u.text(name)); err != nil {
+		if err := u.writeUnit(name); err != nil {
 			return err
 		}
 		changed = append(changed, name)
@@ -105,14 +112,16 @@ func (u Units) Refresh(ctx context.Context) error {
 	if len(hangs) == 0 {
 		return nil
 	}
-	return u.systemctl(ctx, append([]string{"reenable"}, hangs...)...)
+	return u.enable(ctx, hangs...)
 }
 
 // Remove disables, stops and removes the units of this instance, as far as they are there. The caller has unloaded.
 func (u Units) Remove(ctx context.Context) error {
+	boot, _ := u.read(filterUnit) // which is removed last
 	for _, name := range []string{DaemonUnit, deviceUnit, filterUnit} {
-		if text, err := u.read(name); err != nil || text == "" {
-			continue // not ours
+		text, err := u.read(name)
+		if ours := text != "" || boot != "" && u.packaged(name); err != nil || !ours {
+			continue
 		}
 		words := []string{"disable", name}
 		if u.running() {
@@ -121,8 +130,10 @@ func (u Units) Remove(ctx context.Context) error {
 		if err := u.systemctl(ctx, words...); err != nil {
 			return err
 		}
-		if err := os.Remove(u.file(name)); err != nil {
-			return fmt.Errorf("removing a unit: %w", err)
+		for _, file := range []string{u.wholeFile(name), u.additionFile(name)} {
+			if err := removeOurs(file); err != nil {
+				return err
+			}
 		}
 		if err := u.reload(ctx); err != nil {
 			return err

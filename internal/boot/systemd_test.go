@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -91,14 +92,14 @@ func TestFilterUnit(t *testing.T) {
 		"Install.WantedBy": "sysinit.target sys-subsystem-net-devices-eth0.device " +
 			`sys-subsystem-net-devices-bond0.device sys-subsystem-net-devices-tun\x2da.device`,
 	}
-	if diff := cmp.Diff(want, unsandboxed(settings(t, u, "floodwall.service"))); diff != "" {
-		t.Errorf("floodwall.service (-want +got):\n%s", diff)
+	if diff := cmp.Diff(want, unsandboxed(settings(t, u, "floodwall-boot.service"))); diff != "" {
+		t.Errorf("floodwall-boot.service (-want +got):\n%s", diff)
 	}
 	const devices = `sys-subsystem-net-devices-eth0.device sys-subsystem-net-devices-bond0.device sys-subsystem-net-devices-tun\x2da.device`
 	want = map[string]string{
 		"Unit.Description":                 "Floodwall: the policy on a device that returns",
 		"Unit.DefaultDependencies":         "no",
-		"Unit.After":                       "floodwall.service",
+		"Unit.After":                       "floodwall-boot.service",
 		"Unit.ConditionPathIsSymbolicLink": "/var/lib/floodwall/boot/current",
 		"Unit.StartLimitIntervalSec":       "0",
 		"Service.Type":                     "oneshot", // without RemainAfterExit: it is to be started each time
@@ -109,7 +110,7 @@ func TestFilterUnit(t *testing.T) {
 	if diff := cmp.Diff(want, unsandboxed(settings(t, u, "floodwall-device.service"))); diff != "" {
 		t.Errorf("floodwall-device.service (-want +got):\n%s", diff)
 	}
-	if got := settings(t, u, "floodwall-daemon.service")["Service.ExecStart"]; got != "/bin/true daemon"+options {
+	if got := settings(t, u, "floodwall.service")["Service.ExecStart"]; got != "/bin/true daemon"+options {
 		t.Errorf("the daemon is started as %q", got)
 	}
 }
@@ -133,7 +134,7 @@ func TestSandbox(t *testing.T) {
 	u := units(t)
 	u.Group = "floodwall"
 	install(t, u)
-	for _, name := range []string{"floodwall.service", "floodwall-device.service", "floodwall-daemon.service"} {
+	for _, name := range []string{"floodwall-boot.service", "floodwall-device.service", "floodwall.service"} {
 		out, err := exec.Command("systemd-analyze", "security", "--offline=true", "--threshold=30", "--no-pager",
 			filepath.Join(u.Root, unitDir, name)).CombinedOutput()
 		_, level, _ := strings.Cut(string(out), "Overall exposure level for "+name+": ")
@@ -151,7 +152,7 @@ func TestSandbox(t *testing.T) {
 	}
 	u.Legacy = true
 	install(t, u)
-	if got := settings(t, u, "floodwall-daemon.service")["Service.CapabilityBoundingSet"]; !strings.Contains(got, "CAP_NET_RAW") {
+	if got := settings(t, u, "floodwall.service")["Service.CapabilityBoundingSet"]; !strings.Contains(got, "CAP_NET_RAW") {
 		t.Errorf("with the older iptables the daemon has the capabilities %s", got)
 	}
 }
@@ -164,7 +165,7 @@ func TestNoUdev(t *testing.T) {
 		t.Fatal(err)
 	}
 	install(t, u)
-	if got := settings(t, u, "floodwall.service")["Unit.Wants"]; got != "network-pre.target" {
+	if got := settings(t, u, "floodwall-boot.service")["Unit.Wants"]; got != "network-pre.target" {
 		t.Errorf("without udev the unit wants %s", got)
 	}
 }
@@ -185,7 +186,7 @@ func TestSystemdUnderstands(t *testing.T) {
 		}
 		u.Root = t.TempDir()
 		install(t, u)
-		for _, unit := range []string{"floodwall.service", "floodwall-device.service", "floodwall-daemon.service"} {
+		for _, unit := range []string{"floodwall-boot.service", "floodwall-device.service", "floodwall.service"} {
 			cmd := exec.Command("systemd-analyze", "verify", "--man=no", "--recursive-errors=no",
 				filepath.Join(u.Root, unitDir, unit))
 			cmd.Env = append(os.Environ(), "SYSTEMD_UNIT_PATH="+filepath.Join(u.Root, unitDir)+":/lib/systemd/system")
@@ -215,6 +216,7 @@ func names(t *testing.T, u boot.Units) (list []string) {
 
 func wantNames(t *testing.T, u boot.Units, want ...string) {
 	t.Helper()
+	slices.Sort(want)
 	if diff := cmp.Diff(want, names(t, u)); diff != "" {
 		t.Errorf("units (-want +got):\n%s", diff)
 	}
@@ -230,11 +232,11 @@ func TestLifeOfUnits(t *testing.T) {
 	}
 	wantNames(t, u)
 	install(t, u)
-	wantNames(t, u, "floodwall-device.service", "floodwall.service",
+	wantNames(t, u, "floodwall-device.service", "floodwall-boot.service",
 		"sys-subsystem-net-devices-eth0.device.wants/floodwall-device.service",
-		"sys-subsystem-net-devices-eth0.device.wants/floodwall.service", "sysinit.target.wants/floodwall.service")
+		"sys-subsystem-net-devices-eth0.device.wants/floodwall-boot.service", "sysinit.target.wants/floodwall-boot.service")
 
-	file := filepath.Join(u.Root, unitDir, "floodwall.service")
+	file := filepath.Join(u.Root, unitDir, "floodwall-boot.service")
 	before, err := os.Stat(file)
 	if err != nil || before.Mode() != 0o644 {
 		t.Fatalf("the unit: %v (%v), want mode 0644", before, err)
@@ -248,27 +250,27 @@ func TestLifeOfUnits(t *testing.T) {
 	if err := u.Refresh(ctx); err != nil {
 		t.Fatal(err)
 	}
-	wantNames(t, u, "floodwall-device.service", "floodwall.service",
+	wantNames(t, u, "floodwall-device.service", "floodwall-boot.service",
 		"sys-subsystem-net-devices-eth1.device.wants/floodwall-device.service",
-		"sys-subsystem-net-devices-eth1.device.wants/floodwall.service", "sysinit.target.wants/floodwall.service")
+		"sys-subsystem-net-devices-eth1.device.wants/floodwall-boot.service", "sysinit.target.wants/floodwall-boot.service")
 
-	if out, err := exec.Command("systemctl", "--root="+u.Root, "disable", "floodwall.service", "floodwall-device.service").CombinedOutput(); err != nil {
+	if out, err := exec.Command("systemctl", "--root="+u.Root, "disable", "floodwall-boot.service", "floodwall-device.service").CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	u.Devices = []string{"eth0"}
 	if err := u.Refresh(ctx); err != nil {
 		t.Fatal(err)
 	}
-	wantNames(t, u, "floodwall-device.service", "floodwall.service") // what the operator has disabled stays so
-	if !strings.Contains(settings(t, u, "floodwall.service")["Install.WantedBy"], "eth0") {
+	wantNames(t, u, "floodwall-device.service", "floodwall-boot.service") // what the operator has disabled stays so
+	if !strings.Contains(settings(t, u, "floodwall-boot.service")["Install.WantedBy"], "eth0") {
 		t.Error("the disabled unit was not brought up to date")
 	}
 
 	u.Daemon = true
 	install(t, u)
-	wantNames(t, u, "floodwall-daemon.service", "floodwall-device.service", "floodwall.service",
-		"multi-user.target.wants/floodwall-daemon.service", "sys-subsystem-net-devices-eth0.device.wants/floodwall-device.service",
-		"sys-subsystem-net-devices-eth0.device.wants/floodwall.service", "sysinit.target.wants/floodwall.service")
+	wantNames(t, u, "floodwall.service", "floodwall-device.service", "floodwall-boot.service",
+		"multi-user.target.wants/floodwall.service", "sys-subsystem-net-devices-eth0.device.wants/floodwall-device.service",
+		"sys-subsystem-net-devices-eth0.device.wants/floodwall-boot.service", "sysinit.target.wants/floodwall-boot.service")
 	for range 2 {
 		if err := u.Remove(ctx); err != nil {
 			t.Fatal(err)
@@ -290,7 +292,7 @@ func TestForeignUnits(t *testing.T) {
 	} {
 		t.Run(want, func(t *testing.T) {
 			u := units(t)
-			file := filepath.Join(u.Root, unitDir, "floodwall.service")
+			file := filepath.Join(u.Root, unitDir, "floodwall-boot.service")
 			if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 				t.Fatal(err)
 			}
@@ -378,7 +380,7 @@ func TestTellsSystemd(t *testing.T) {
 	ctx := context.Background()
 	u := boot.Units{Binary: "/bin/true", State: "/var/lib/floodwall", BPFFS: "/sys/fs/bpf/floodwall", Devices: []string{"fw0"}}
 	notes, err := u.Install(ctx)
-	if got := said(); err != nil || got != "reenable floodwall.service floodwall-device.service\n" {
+	if got := said(); err != nil || got != "reenable floodwall-boot.service floodwall-device.service\n" {
 		t.Errorf("install where systemd does not run: %v, systemctl %s", err, got)
 	}
 	if all := strings.Join(notes, "\n"); !strings.Contains(all, "systemd does not run here") {
@@ -390,7 +392,7 @@ func TestTellsSystemd(t *testing.T) {
 	_, err = os.Readlink("/proc/1/ns/net")
 	seen := err == nil // else it cannot be known that this is not the host's network
 	notes, err = u.Install(ctx)
-	if got := said(); err != nil || got != "daemon-reload\nreenable floodwall.service floodwall-device.service\n" {
+	if got := said(); err != nil || got != "daemon-reload\nreenable floodwall-boot.service floodwall-device.service\n" {
 		t.Errorf("install: %v, systemctl %s", err, got)
 	}
 	if all := strings.Join(notes, "\n"); strings.Contains(all, "systemd does not run") || strings.Contains(all, "network namespace") != seen {
@@ -402,7 +404,7 @@ func TestTellsSystemd(t *testing.T) {
 	}
 	said()
 	t.Setenv("FAIL", "")
-	if err := u.Remove(ctx); err != nil || said() != "disable --now floodwall-device.service\ndaemon-reload\ndisable --now floodwall.service\ndaemon-reload\n" {
+	if err := u.Remove(ctx); err != nil || said() != "disable --now floodwall-device.service\ndaemon-reload\ndisable --now floodwall-boot.service\ndaemon-reload\n" {
 		t.Errorf("remove: %v", err)
 	}
 }

@@ -9,27 +9,23 @@ import (
 
 // Units are the systemd units of an instance.
 type Units struct {
-	Root    string   // where the host's files are; "" for this host. With another, systemd is told nothing
-	Binary  string   // path of floodwall
-	State   string   // --state
-	BPFFS   string   // --bpffs
-	Devices []string // that the policy filters
-	Daemon  bool     // also the daemon has a unit
-	Legacy  bool     // iptables is the kind that is not made of nftables
-	Group   string   // that may read from the daemon, "" for none
+	Root     string   // where the host's files are; "" for this host. With another, systemd is told nothing
+	Binary   string   // path of floodwall
+	State    string   // --state
+	BPFFS    string   // --bpffs
+	Devices  []string // that the policy filters
+	Daemon   bool     // also the daemon has a unit
+	Legacy   bool     // iptables is the kind that is not made of nftables
+	Group    string   // that may read from the daemon, "" for none
+	Packaged bool     // the units are those of a package, for Write
 }
 
 // The units.
 const (
-	filterUnit = "floodwall.service"
+	filterUnit = "floodwall-boot.service"
 	deviceUnit = "floodwall-device.service"
-	DaemonUnit = "floodwall-daemon.service" // runs `floodwall daemon`
+	DaemonUnit = "floodwall.service" // runs `floodwall daemon`
 )
-
-// mark begins the units that this package writes. Others are the operator's or a distribution's.
-const mark = "# Written by `floodwall apply --boot`, and again when the policy names other devices.\n"
-
-const header = mark + "# `systemctl edit` makes changes that stay.\n"
 
 // Restore is the command that brings back the saved policy. It is for who has no systemd, too.
 func (u Units) Restore() string { return u.command("apply", "--boot-restore") }
@@ -48,7 +44,7 @@ var firewalls = []string{
 	"nftables", "iptables", "ip6tables", "netfilter-persistent", "ipset", "ufw", "firewalld", "shorewall", "shorewall6",
 }
 
-// filter is the text of floodwall.service. It runs before the network is set up, and once more when a device appears
+// filter is the text of floodwall-boot.service. It runs before the network is set up, and once more when a device appears
 // that was not there yet.
 //
 // The unit has no ExecStop: a policy stays in the kernel when the unit is stopped, and a restart puts the saved policy in
@@ -61,13 +57,8 @@ func (u Units) filter() string {
 	for _, f := range firewalls {
 		after = append(after, f+".service")
 	}
-	wants, wantedBy := []string{"network-pre.target"}, []string{"sysinit.target"}
-	for _, d := range u.Devices {
-		if u.awaited(d) {
-			after, wants = append(after, deviceOf(d)), append(wants, deviceOf(d))
-		}
-	}
-	return header + `
+	after, wants := append(after, u.awaitedUnits()...), append([]string{"network-pre.target"}, u.awaitedUnits()...)
+	return u.header() + `
 [Unit]
 Description=Floodwall: the policy that was confirmed last
 DefaultDependencies=no
@@ -85,15 +76,15 @@ ExecStart=` + u.Restore() + `
 ExecReload=` + u.Restore() + `
 ` + u.sandbox() + `
 [Install]
-WantedBy=` + strings.Join(append(wantedBy, u.deviceUnits()...), " ") + "\n"
+WantedBy=` + strings.Join(append([]string{"sysinit.target"}, u.deviceUnits()...), " ") + "\n"
 }
 
 // device is the text of floodwall-device.service, which puts the policy on a device that returns. systemd starts what a
 // device unit wants each time that the device appears, unless it is active (unit_notify in systemd's src/core/unit.c).
-// floodwall.service stays active, so this unit does not. When floodwall.service has failed, as no device was there in time, nothing is
+// floodwall-boot.service stays active, so this unit does not. When floodwall-boot.service has failed, as no device was there in time, nothing is
 // loaded: then this unit applies the saved policy, whichever of the two systemd starts first.
 func (u Units) device() string {
-	text := header + `
+	text := u.header() + `
 [Unit]
 Description=Floodwall: the policy on a device that returns
 DefaultDependencies=no
@@ -104,7 +95,7 @@ StartLimitIntervalSec=0
 [Service]
 Type=oneshot
 TimeoutStartSec=2min
-ExecStart=` + u.command("repair", "--boot-restore") + `
+ExecStart=` + u.exec(deviceUnit) + `
 ` + u.sandbox()
 	if units := u.deviceUnits(); len(units) > 0 {
 		text += "\n[Install]\nWantedBy=" + strings.Join(units, " ") + "\n"
@@ -125,6 +116,16 @@ func (u Units) deviceUnits() (list []string) {
 	return list
 }
 
+// awaitedUnits are systemd's units of the devices that are waited for.
+func (u Units) awaitedUnits() (list []string) {
+	for _, d := range u.Devices {
+		if u.awaited(d) {
+			list = append(list, deviceOf(d))
+		}
+	}
+	return list
+}
+
 // awaited reports whether a device is one of the hardware, and there is somebody to tell systemd of it: in a container
 // without udev no device unit ever starts.
 func (u Units) awaited(device string) bool {
@@ -139,11 +140,11 @@ func (u Units) inRoot(elem ...string) string {
 	return filepath.Join(append([]string{"/", u.Root}, elem...)...)
 }
 
-// daemon is the text of floodwall-daemon.service. Traffic does not depend on it. The maps of a policy are charged to the
+// daemon is the text of floodwall.service. Traffic does not depend on it. The maps of a policy are charged to the
 // unit that loads them, so its limit of memory leaves most of the host's to them. A member of the group may give its socket to
 // the group without CAP_CHOWN.
 func (u Units) daemon() string {
-	return header + `
+	return u.header() + `
 [Unit]
 Description=Floodwall: the daemon
 After=` + filterUnit + ` network.target
@@ -151,7 +152,7 @@ StartLimitIntervalSec=0
 
 [Service]
 Type=simple
-ExecStart=` + u.command("daemon") + `
+ExecStart=` + u.exec(DaemonUnit) + `
 Restart=always
 RestartSec=1s
 RuntimeDirectory=floodwall

@@ -119,7 +119,7 @@ func judgeWarning(w, policy string) Finding {
 		return f.command("floodwall apply " + quoted(policy))
 	}
 	f.Cost = "who exceeds limits is dropped, but not banned"
-	if _, err := os.Stat("/etc/systemd/system/" + boot.DaemonUnit); err == nil {
+	if boot.HasDaemonUnit() {
 		return f.command("systemctl start " + boot.DaemonUnit)
 	}
 	return f.command("floodwall daemon")

@@ -80,7 +80,7 @@ func TestOtherFirewalls(t *testing.T) {
 			h.closed("with other firewalls")
 			h.settled()
 			// firewalld.service conflicts with nftables.service in Debian 12, so systemd may start one of the two only.
-			if got := strings.Fields(h.Must("systemctl is-active firewalld nftables floodwall || true")); len(got) != 3 ||
+			if got := strings.Fields(h.Must("systemctl is-active firewalld nftables floodwall-boot || true")); len(got) != 3 ||
 				!slices.Contains(got[:2], "active") || got[2] != "active" {
 				t.Errorf("services: %s", got)
 			}
@@ -88,7 +88,7 @@ func TestOtherFirewalls(t *testing.T) {
 				t.Errorf("status: %+v", s)
 			}
 			h.closed("with other firewalls, when all have started")
-			h.Must("systemctl start floodwall-daemon")
+			h.Must("systemctl start floodwall")
 			for _, command := range []string{ // starting one of the two stops the other
 				"start firewalld", "restart firewalld", "stop firewalld", "start nftables", "reload nftables", "restart nftables", "stop nftables",
 			} {
@@ -126,7 +126,7 @@ func (h *host) besides(target, command string) {
 
 // rename is a unit that gives the device another name, late: systemd has then waited in vain for a device of that name.
 const rename = `[Unit]
-After=floodwall.service network.target
+After=floodwall-boot.service network.target
 [Service]
 Type=oneshot
 RemainAfterExit=yes
@@ -135,7 +135,7 @@ ExecStart=ip link set eth0 name late0
 ExecStart=ip link set late0 up
 `
 
-// TestDeviceAfterBoot boots with a policy whose device appears when floodwall.service has waited for it in vain. From the first moment on
+// TestDeviceAfterBoot boots with a policy whose device appears when floodwall-boot.service has waited for it in vain. From the first moment on
 // no packet comes in that the policy drops.
 func TestDeviceAfterBoot(t *testing.T) {
 	if !long {
@@ -179,17 +179,23 @@ func TestUpgrade(t *testing.T) {
 	h.served()
 	passed := h.received(closedPort)
 	trial := 2
-	const restart = "systemctl restart floodwall" // the older one refuses the copy of the newer one, whose format it does not know
+	// The older one has other names for its units, which the newer one takes over.
+	const (
+		units   = "unit() { [ ! -e /etc/systemd/system/$1.service ] && echo $2 || echo $1; }; "
+		restart = units + "systemctl restart $(unit floodwall-boot floodwall)"
+		daemon  = "$(unit floodwall-daemon floodwall)"
+	)
 	for _, next := range []string{"new", "old", "new"} {
 		file := fmt.Sprintf("/tmp/v%d.yaml", trial)
 		h.Write(file, version(trial))
 		h.try("floodwall apply " + file + " --confirm 1h")
 		h.install(next)
 		for _, command := range []string{
-			"systemctl restart floodwall-daemon", restart, "floodwall status", "floodwall doctor", "floodwall confirm",
-			"floodwall apply " + file, "systemctl is-active floodwall-daemon",
+			units + "systemctl restart " + daemon, restart, "floodwall status", "floodwall doctor", "floodwall confirm",
+			"floodwall apply " + file, units + "systemctl is-active " + daemon,
 		} {
 			code := h.try(command)
+			// The older one refuses the copy of the newer one, whose format it does not know.
 			if command == restart && (code != 0) != (next == "old") {
 				t.Errorf("%s installed, %s: exit code %d", next, command, code)
 			}
@@ -218,8 +224,8 @@ func (h *host) try(command string) (code int) {
 	h.Helper()
 	out, code := h.Command("sh", "-c", command)
 	h.Logf("%s: exit code %d: %s", command, code, out)
-	if code != 0 && strings.HasPrefix(command, "systemctl restart ") {
-		h.Logf("%s", h.Must("journalctl -n 5 --no-pager -u "+strings.TrimPrefix(command, "systemctl restart ")))
+	if code != 0 && strings.Contains(command, "systemctl restart ") {
+		h.Logf("%s", h.Must("journalctl -n 5 --no-pager -u 'floodwall*'"))
 	}
 	helps := strings.Contains(out, "floodwall: hint: ") || strings.Contains(out, "remedy ") || // the latter of `doctor`
 		strings.Contains(out, "no policy is on trial") // where the other version has refused to begin it

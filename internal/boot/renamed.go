@@ -1,0 +1,57 @@
+package boot
+
+import (
+	"context"
+	"strings"
+)
+
+// oldDaemonUnit ran the daemon until floodwall.service did, which until then brought the policy back.
+const oldDaemonUnit = "floodwall-daemon.service"
+
+// rename gives units the names that they have now, where a version before wrote them under others. Without this, the old
+// floodwall.service would bring the policy back wherever the daemon is meant. What was enabled or ran stays so; nothing changes in
+// the kernel, as no unit does anything when it stops.
+func (u Units) rename(ctx context.Context) error {
+	old, err := u.read(DaemonUnit)
+	if err != nil || !strings.Contains(old, " --boot-restore ") {
+		return nil // and what is foreign is reported by those who write
+	}
+	oldDaemon, _ := u.read(oldDaemonUnit)
+	enabled := map[string]bool{}
+	for now, before := range map[string]string{filterUnit: DaemonUnit, deviceUnit: deviceUnit, DaemonUnit: oldDaemonUnit} {
+		enabled[now] = (before != oldDaemonUnit || oldDaemon != "") && u.systemctl(ctx, "--quiet", "is-enabled", before) == nil
+	}
+	active := u.running() && oldDaemon != "" && u.systemctl(ctx, "--quiet", "is-active", oldDaemonUnit) == nil
+	for _, name := range []string{oldDaemonUnit, DaemonUnit} {
+		if name == oldDaemonUnit && oldDaemon == "" {
+			continue
+		}
+		words := []string{"disable", name}
+		if u.running() {
+			words = []string{"disable", "--now", name}
+		}
+		if err := u.systemctl(ctx, words...); err != nil {
+			return err
+		}
+		if err := removeOurs(u.wholeFile(name)); err != nil {
+			return err
+		}
+	}
+	if err := u.write(); err != nil {
+		return err
+	}
+	if err := u.reload(ctx); err != nil {
+		return err
+	}
+	for _, name := range u.names() {
+		if enabled[name] {
+			if err := u.enable(ctx, name); err != nil {
+				return err
+			}
+		}
+	}
+	if active {
+		return u.systemctl(ctx, "restart", DaemonUnit)
+	}
+	return nil
+}
