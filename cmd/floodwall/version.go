@@ -2,24 +2,53 @@ package main
 
 import (
 	"cmp"
+	"debug/buildinfo"
+	"fmt"
 	"runtime"
 	"runtime/debug"
+	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/floodwall/floodwall/internal/sbom"
 )
 
 func versionCommand(e *env) *cobra.Command {
+	var bill bool
+	var of string
 	c := &cobra.Command{
 		Use:   "version",
-		Short: "print the version",
-		Long: "Version prints the version of this binary, and of the Go that built it.\n" +
-			"With --json it also prints the revision in git, where the build knew it.",
-		Example: "  floodwall version",
+		Short: "print the version, or what this binary was built from",
+		Long: "Version prints the version of this binary, and of the Go that built it; with --json also the revision in git, where the build knew it.\n" +
+			"With --sbom it prints the software bill of materials: every Go module in this binary, as CycloneDX in JSON.",
+		Example: "  floodwall version\n  floodwall version --sbom",
 		Args:    none,
-		RunE:    func(*cobra.Command, []string) error { return version(e) },
+		RunE: func(*cobra.Command, []string) error {
+			if bill {
+				return printBill(e, of)
+			}
+			return version(e)
+		},
 	}
 	e.jsonFlag(c)
+	c.Flags().BoolVar(&bill, "sbom", false, "print the software bill of materials (CycloneDX 1.6, JSON)")
+	c.Flags().StringVar(&of, "of", "/proc/self/exe", "with --sbom: another `binary` of the same version, for packages")
+	c.Flags().MarkHidden("of")
 	return c
+}
+
+// printBill prints the bill of a binary of this version.
+func printBill(e *env, binary string) error {
+	info, err := buildinfo.ReadFile(binary)
+	if err != nil {
+		return fmt.Errorf("reading what was built: %w", err)
+	}
+	var text strings.Builder
+	if err := sbom.Write(&text, info, versionText()); err != nil {
+		return err
+	}
+	e.text(text.String())
+	return nil
 }
 
 // versionReport is the answer of version as JSON.
