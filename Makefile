@@ -18,7 +18,7 @@ PORTABLE := ./policy ./internal/ir ./internal/packet ./internal/addrs ./internal
 
 export PATH := $(PATH):/usr/sbin:/sbin
 .DELETE_ON_ERROR:
-.PHONY: help build demo test test-long test-nightly test-reach test-kernels test-unprivileged test-arm64 bench bench-guard readme-bench generate format lint install dist clean
+.PHONY: help build demo test test-long test-nightly test-reach test-kernels test-unprivileged test-arm64 bench bench-guard readme-bench generate format lint install dist packages clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-18s %s\n", $$1, $$2 }' Makefile
@@ -81,15 +81,8 @@ lint: ## Check format, vet, staticcheck and the rules of this project
 	@scripts/setup build generate lint
 	@scripts/lint
 
-# The man pages and completions come from the command's own definitions.
 build/share: floodwall
-	rm -rf $@ $@.new
-	mkdir -p $@.new/man $@.new/bash-completion/completions $@.new/zsh/site-functions $@.new/fish/vendor_completions.d
-	./floodwall man $@.new/man
-	./floodwall completion bash >$@.new/bash-completion/completions/floodwall
-	./floodwall completion zsh >$@.new/zsh/site-functions/_floodwall
-	./floodwall completion fish >$@.new/fish/vendor_completions.d/floodwall.fish
-	mv $@.new $@
+	@scripts/share ./floodwall $@
 
 install: floodwall build/share ## Install binary, man pages and completions under PREFIX, below DESTDIR
 	install -D -m 755 floodwall '$(DESTDIR)$(PREFIX)/bin/floodwall'
@@ -98,6 +91,10 @@ install: floodwall build/share ## Install binary, man pages and completions unde
 
 dist: floodwall build/share ## Make release archives for amd64 and arm64 with their checksums in build/dist
 	@scripts/dist $(VERSION)
+
+packages: ## Make .deb and .rpm for amd64 and arm64 with their checksums in build/packages
+	@scripts/setup build
+	@scripts/packages '$(VERSION)'
 
 clean: ## Remove what was built
 	rm -rf floodwall build
