@@ -73,7 +73,9 @@ func TestBill(t *testing.T) {
 		t.Errorf("%v in\n%s", err, &first)
 	}
 	var bill struct {
-		Metadata   struct{ Component struct{ PURL, Version string } }
+		Metadata struct {
+			Component struct{ PURL, Version string }
+		}
 		Components []struct{ PURL string }
 	}
 	if err := json.Unmarshal(first.Bytes(), &bill); err != nil {
