@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"fmt"
 	"net/netip"
 	"path/filepath"
 )
@@ -16,6 +17,22 @@ type Daemon struct {
 func (d Daemon) Equal(o Daemon) bool {
 	same := d.Listen == o.Listen && (d.TLS == nil) == (o.TLS == nil)
 	return same && (d.TLS == nil || *d.TLS == *o.TLS)
+}
+
+// Page is the address of the live page, for a browser, or "" when the daemon listens nowhere. HOST stands for an address of this host
+// where the daemon listens on all.
+func (d Daemon) Page() string {
+	if !d.Listen.IsValid() {
+		return ""
+	}
+	scheme, at := "http", d.Listen.String()
+	if d.TLS != nil {
+		scheme = "https"
+	}
+	if d.Listen.Addr().IsUnspecified() {
+		at = fmt.Sprintf("HOST:%d", d.Listen.Port())
+	}
+	return scheme + "://" + at + "/"
 }
 
 // TLS are the files of a server that asks its clients for certificates, by their absolute paths.

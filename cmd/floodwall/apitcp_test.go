@@ -88,6 +88,26 @@ func TestAPILoopback(t *testing.T) {
 			t.Errorf("Host %s: status %d, want %d", host, response.StatusCode, want)
 		}
 	}
+	for host, want := range map[string]int{"floodwall": 200, "localhost:9810": 200, "127.0.0.1:9810": 200, "evil.example:9810": 421, "evil.example.": 421} {
+		for _, socket := range []string{readSocket, controlSocket} { // as a tunnel to a port of another host brings it
+			request, _ := http.NewRequest(http.MethodGet, "http://floodwall/v1/health", nil)
+			request.Host = host
+			response, err := client(socket).Do(request)
+			if err != nil {
+				t.Fatal(err)
+			}
+			response.Body.Close()
+			if response.StatusCode != want {
+				t.Errorf("Host %s on %s: status %d, want %d", host, socket, response.StatusCode, want)
+			}
+		}
+	}
+	if a := h.must(200, readSocket, "/"); !strings.HasPrefix(a.header.Get("Content-Security-Policy"), "default-src 'none'") || !strings.Contains(a.body, "<title>Floodwall") {
+		t.Errorf("the page on the read socket: %v", a.header)
+	}
+	if out := mustFloodwall(t, "status"); !strings.Contains(out, "\npage http://127.0.0.1:9810/\n") {
+		t.Errorf("status does not name the page:\n%s", out)
+	}
 	mustFloodwall(t, "apply", listening(t, `listen: "[::1]:9811"`))
 	waitFor(t, "the other address", func() bool { return reachable("[::1]:9811") && !reachable("127.0.0.1:9810") })
 	mustFloodwall(t, "apply", listening(t, ""))

@@ -21,9 +21,10 @@ func daemonCommand(e *env) *cobra.Command {
 		Use:   "daemon",
 		Short: "ban offenders, move rules to where they cost least, repair, and serve the API",
 		Long: "Daemon bans offenders, repairs what other tools remove, moves rules to where they cost least, and renews the keys of SYN cookies.\n" +
-			"It serves an API on two sockets: read.sock for who may read, and control.sock for root. Filtering never depends on it.",
+			"It serves an API and a live page for browsers: on read.sock for who may read, on control.sock for root, and on the policy's `listen`.",
 		Example: "  floodwall daemon\n" +
-			"  curl --unix-socket /run/floodwall/read.sock http://floodwall/v1/health",
+			"  curl --unix-socket /run/floodwall/read.sock http://floodwall/v1/health\n" +
+			"  ssh -N -L 9810:/run/floodwall/read.sock root@SERVER    # on your own machine: the page of SERVER at http://127.0.0.1:9810/",
 		Args: none,
 		RunE: func(c *cobra.Command, _ []string) error { return runDaemon(c.Context(), e, run) },
 	}

@@ -55,6 +55,9 @@ func status(ctx context.Context, e *env, all bool) error {
 		target += ": " + s.Choice
 	}
 	e.println("%s", target)
+	if d, err := in.DaemonSettings(ctx); err == nil && d.Page() != "" { // an error means that another policy runs by now
+		e.println("page %s", d.Page())
+	}
 	if t := s.Trial; t != nil {
 		back := fmt.Sprintf("generation %d returns", t.Returns)
 		if t.Returns == 0 {

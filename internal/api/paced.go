@@ -11,11 +11,12 @@ import (
 // result of a read that began after the call.
 type paced[T any] struct {
 	read func(context.Context) (T, error)
+	rest time.Duration // after a read, in times that it took
 
 	mu   sync.Mutex
 	next *reading[T] // has not started; nil when nobody waits
 	busy bool
-	rest time.Time // until when no read begins
+	idle time.Time // until when no read begins
 }
 
 // reading is a read for all who wait for it.
@@ -25,13 +26,15 @@ type reading[T any] struct {
 	err   error
 }
 
-// restShare is how long the rest is, in times that the read took.
+// restShare is the usual rest: reading takes a quarter of the time.
 const restShare = 3
 
 // readTime is how long a read may take.
 const readTime = 30 * time.Second
 
-func newPaced[T any](read func(context.Context) (T, error)) *paced[T] { return &paced[T]{read: read} }
+func newPaced[T any](read func(context.Context) (T, error), rest time.Duration) *paced[T] {
+	return &paced[T]{read: read, rest: rest}
+}
 
 // get returns the value. What it points to belongs to all callers.
 func (p *paced[T]) get(ctx context.Context) (T, error) {
@@ -58,7 +61,7 @@ func (p *paced[T]) get(ctx context.Context) (T, error) {
 func (p *paced[T]) run() {
 	for {
 		p.mu.Lock()
-		wait := time.Until(p.rest)
+		wait := time.Until(p.idle)
 		p.mu.Unlock()
 		time.Sleep(wait)
 		p.mu.Lock()
@@ -82,6 +85,6 @@ func (p *paced[T]) once(r *reading[T]) {
 	r.value, r.err = p.read(ctx)
 	close(r.done)
 	p.mu.Lock()
-	p.rest = time.Now().Add(restShare * time.Since(begin))
+	p.idle = time.Now().Add(p.rest * time.Since(begin))
 	p.mu.Unlock()
 }

@@ -14,6 +14,8 @@ func Routes() []Route {
 		stream("/capture", "packets that rules with `sample` hand out, as pcapng; one capture at a time", "application/x-pcapng", Packets,
 			(*Call).capture, captureQuery...),
 		read("/top", "what came in some seconds, and what the policy did with it: what `floodwall top --json` prints", (*Call).top, lookQuery...),
+		read("/series", "what was decided in the past ten minutes, in steps of two seconds or more", (*Call).past,
+			Parameter{Name: "after", Summary: "only steps after this time, the `time` of the last step that the client has"}),
 		read("/suggest", "rules against what comes now and XDP passes, without a baseline", (*Call).suggest, lookQuery...).shows(Packets),
 		stream("/metrics", "figures for Prometheus", "text/plain", Read, (*Call).scrape),
 		stream("/events", "what happens, as server-sent events", "text/event-stream", Read, (*Call).events,

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"context"
 	"log/slog"
 	"net/http"
 	"slices"
@@ -11,6 +12,8 @@ import (
 	"github.com/floodwall/floodwall/internal/lists"
 	"github.com/floodwall/floodwall/internal/metrics"
 	"github.com/floodwall/floodwall/internal/operate"
+	"github.com/floodwall/floodwall/internal/page"
+	"github.com/floodwall/floodwall/internal/series"
 )
 
 // prefix is what all paths begin with.
@@ -38,6 +41,8 @@ type Server struct {
 	routes []Route
 	status *paced[*control.Status]
 	lists  *paced[[]lists.Status]
+	now    *paced[*operate.Top] // a usual look at traffic, one for all who want one
+	series *series.Series
 
 	metrics http.Handler
 	limits  [len(origins)]limits // each origin has its own: no user of this host takes those of root
@@ -62,13 +67,18 @@ func newLimits() limits {
 
 // New makes a server with all routes.
 func New(p Parts) *Server {
-	s := &Server{parts: p, routes: Routes(), status: newPaced(p.Host.Status), lists: newPaced(p.Host.Feeds)}
+	s := &Server{parts: p, routes: Routes(), status: newPaced(p.Host.Status, restShare), lists: newPaced(p.Host.Feeds, restShare)}
+	s.now = newPaced(func(ctx context.Context) (*operate.Top, error) { return p.Host.Top(ctx, usualTop) }, 1)
+	s.series = series.New(s.status.get)
 	for i := range s.limits {
 		s.limits[i] = newLimits()
 	}
 	s.metrics = metrics.Handler(append([]metrics.Part{metrics.Running(s.status.get), metrics.Lists(s.lists.get)}, p.Figures...)...)
 	return s
 }
+
+// Keep keeps the past minutes, which /v1/series tells, until ctx ends.
+func (s *Server) Keep(ctx context.Context) { s.series.Keep(ctx) }
 
 // Note tells of something that was done.
 func (s *Server) Note(text string) { s.parts.Tell(KindDone, text) }
@@ -83,6 +93,10 @@ func (s *Server) Handler(from Origin) http.Handler {
 		mux.HandleFunc(r.Method+" "+prefix+r.Path, func(w http.ResponseWriter, request *http.Request) {
 			s.serve(&r, from, w, request)
 		})
+	}
+	for path, file := range page.Files() {
+		r := Route{Method: http.MethodGet, Path: path, Access: Read, serve: func(c *Call) error { return c.file(file) }}
+		mux.HandleFunc("GET "+path, func(w http.ResponseWriter, request *http.Request) { s.serve(&r, from, w, request) })
 	}
 	mux.HandleFunc("/", func(w http.ResponseWriter, request *http.Request) {
 		s.call(from, w, request).fail(s.unknown(mux, request))
@@ -128,7 +142,7 @@ func (s *Server) unknown(mux *http.ServeMux, request *http.Request) error {
 	if allowed != nil {
 		return &Error{http.StatusMethodNotAllowed, request.Method + " is not for this path", "it takes " + strings.Join(allowed, " and ")}
 	}
-	var paths []string
+	paths := []string{"/"}
 	for _, r := range s.routes {
 		paths = append(paths, prefix+r.Path)
 	}

@@ -17,8 +17,11 @@ const (
 
 var lookQuery = []Parameter{{Name: "for", Summary: "look at the traffic for this time, as 5s; 30s at most"}}
 
-// top watches what comes. Each one takes samples, so few do at a time.
+// top watches what comes. All who want the usual time get the same look, as each one takes samples; of others few look at a time.
 func (c *Call) top(ctx context.Context) (*operate.Top, error) {
+	if c.request.URL.Query().Get("for") == "" {
+		return c.now.get(ctx)
+	}
 	return look(c, ctx, usualTop, c.parts.Host.Top)
 }
 

@@ -183,40 +183,15 @@ func (w *Watch) sample(ctx context.Context, span time.Duration) (views, *Samples
 
 // count makes rates of two readings of the counters.
 func (t *Top) count(before, after *control.Status) {
-	old := map[string]control.RuleStatus{}
-	for _, r := range everything(before) {
-		old[r.Name] = r
+	list, passed, dropped := Increases(before, after)
+	t.Passed, t.Dropped = t.rate(passed), t.rate(dropped)
+	for _, i := range list {
+		t.Reasons = append(t.Reasons, ReasonRate{i.Name, i.Verdict, i.Stage, i.Observe, t.rate(i.Amount)})
 	}
-	for _, r := range everything(after) {
-		packets, bytes := increase(r.Packets, old[r.Name].Packets), increase(r.Bytes, old[r.Name].Bytes)
-		rate := Rate{float64(packets) / t.Seconds, 8 * float64(bytes) / t.Seconds}
-		switch {
-		case packets == 0:
-			continue
-		case r.Observe:
-		case r.Verdict == "pass":
-			t.Passed.add(rate)
-		default:
-			t.Dropped.add(rate)
-		}
-		t.Reasons = append(t.Reasons, ReasonRate{r.Name, r.Verdict, string(r.Stage), r.Observe, rate})
-	}
-	slices.SortStableFunc(t.Reasons, func(a, b ReasonRate) int { return cmp.Compare(b.Packets, a.Packets) })
 }
 
-func (r *Rate) add(more Rate) { r.Packets, r.Bits = r.Packets+more.Packets, r.Bits+more.Bits }
-
-// increase is how much a counter grew, which begins at 0 when its rule is new.
-func increase(now, before uint64) uint64 {
-	if now < before {
-		return now
-	}
-	return now - before
-}
-
-// everything that decides.
-func everything(s *control.Status) []control.RuleStatus {
-	return slices.Concat(s.Rules, s.Checks, []control.RuleStatus{s.Default, s.NotIP})
+func (t *Top) rate(a Amount) Rate {
+	return Rate{float64(a.Packets) / t.Seconds, 8 * float64(a.Bytes) / t.Seconds}
 }
 
 // heavyShare is the part of the samples from which on a prefix is listed.

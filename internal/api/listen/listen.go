@@ -48,8 +48,9 @@ func Serve(ctx context.Context, dir string, a *api.Server, settings func(context
 	var following sync.WaitGroup
 	defer following.Wait()
 	following.Go(func() { follow(ctx, settings, a) })
-	go func() { ended <- serve(ctx, s.read, a.Handler(api.FromReadSocket)) }()
-	go func() { ended <- serve(ctx, s.control, a.Handler(api.FromControlSocket)) }()
+	following.Go(func() { a.Keep(ctx) })
+	go func() { ended <- serve(ctx, s.read, noDomain(a.Handler(api.FromReadSocket))) }()
+	go func() { ended <- serve(ctx, s.control, noDomain(a.Handler(api.FromControlSocket))) }()
 	err = <-ended
 	cancel()
 	return errors.Join(err, <-ended)

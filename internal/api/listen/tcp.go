@@ -98,7 +98,7 @@ func (at *address) move(ctx context.Context, wanted policy.Daemon, a *api.Server
 		cancel()
 		<-ended
 	}
-	a.Note(fmt.Sprintf("serving what can be read on %s", wanted.Listen))
+	a.Note("serving the page and what can be read on " + wanted.Page())
 	return nil
 }
 
@@ -126,20 +126,43 @@ func ownHost(h http.Handler, listen netip.Addr) http.Handler {
 	same := http.NewCrossOriginProtection().Handler(h)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !isOwn(r.Host, listen) {
-			api.Refuse(w, r, &api.Error{Status: http.StatusMisdirectedRequest, Text: fmt.Sprintf("the request is for host %q", r.Host),
-				Remedy: "ask by address, as http://127.0.0.1:9810, or for localhost"})
+			refuseHost(w, r, "ask by address, as http://127.0.0.1:9810, or for localhost")
 			return
 		}
 		same.ServeHTTP(w, r)
 	})
 }
 
-// isOwn reports whether the header Host names this host.
-func isOwn(host string, listen netip.Addr) bool {
+// noDomain refuses requests on a unix socket for a host with a domain. A tunnel, as of ssh -L, makes the socket a port of somebody's own
+// host, and there a web page could read the answers in the same way. Programs name any host without a domain, as http://floodwall/.
+func noDomain(h http.Handler) http.Handler {
+	same := http.NewCrossOriginProtection().Handler(h)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		name := hostName(r.Host)
+		if _, err := netip.ParseAddr(name); err != nil && strings.Contains(strings.TrimSuffix(name, "."), ".") {
+			refuseHost(w, r, "ask for a host without a domain, as http://floodwall/ or http://localhost/")
+			return
+		}
+		same.ServeHTTP(w, r)
+	})
+}
+
+func refuseHost(w http.ResponseWriter, r *http.Request, remedy string) {
+	api.Refuse(w, r, &api.Error{Status: http.StatusMisdirectedRequest, Text: fmt.Sprintf("the request is for host %q", r.Host), Remedy: remedy})
+}
+
+// hostName is the header Host without the port.
+func hostName(host string) string {
 	name, _, err := net.SplitHostPort(host)
 	if err != nil {
 		name = strings.Trim(host, "[]")
 	}
+	return name
+}
+
+// isOwn reports whether the header Host names this host.
+func isOwn(host string, listen netip.Addr) bool {
+	name := hostName(host)
 	if strings.EqualFold(name, "localhost") {
 		return true
 	}

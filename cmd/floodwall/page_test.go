@@ -1,0 +1,261 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/accessibility"
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+
+	"github.com/floodwall/floodwall/internal/api"
+	"github.com/floodwall/floodwall/internal/testutil"
+)
+
+// hostile is text that would run a script if it were taken as HTML. Names of rules and sets cannot have such characters; the name of a
+// policy and the reason of a ban can.
+const hostile = "<img src=x onerror=window.hit=1>"
+
+// pageAddress is where the policy of TestPage has the daemon listen.
+const pageAddress = "127.0.0.1:9810"
+
+// TestPage opens the live page in Chromium, beside a real daemon and real packets.
+func TestPage(t *testing.T) {
+	if !inside(t) {
+		return
+	}
+	sh(t, "ip link set fw0 address 02:00:00:00:00:02") // to which testutil.Send sends
+	file := filepath.Join(t.TempDir(), hostile+".yaml")
+	writeFile(t, file, monitored)
+	mustFloodwall(t, "apply", file, "--confirm", "120s")
+	h := startDaemon(t)
+	waitFor(t, "the page", func() bool { return reachable(pageAddress) })
+	b := startBrowser(t)
+	b.size(1440, 900, "light")
+	act(b, chromedp.Navigate("http://"+pageAddress+"/"))
+
+	b.shows("state-word", "On trial")
+	b.shows("state-text", "Nothing is filtered any more in 1")
+	h.change(200, "/v1/confirm", struct{}{})
+	b.shows("state-word", "In force")
+
+	b.pageFigures(h)
+	b.pageHostile(h)
+	b.pageSizes()
+	b.pageKeyboard()
+	b.pageAccessible()
+	b.pageHidden()
+	b.clean(pageAddress) // what follows cannot be without errors in the console
+	b.pageRefusesHTML()
+	b.pageWithoutDaemon(h)
+}
+
+// past are the steps of /v1/series.
+func (h *apiHost) past() (p api.Past) {
+	h.Helper()
+	if err := json.Unmarshal([]byte(h.must(200, readSocket, "/v1/series").body), &p); err != nil {
+		h.Fatal(err)
+	}
+	return p
+}
+
+// pageFigures sends packets. The page, /v1/status and the sum of /v1/series count them all, and the page shows the rate of a step of
+// the series, written as `floodwall top` writes it.
+func (b *browser) pageFigures(h *apiHost) {
+	b.Helper()
+	const sent = 4321
+	send := func(n int) {
+		if err := testutil.Send("fw1", "udp 198.51.100.9:9 > 192.0.2.1:7", n); err != nil {
+			b.Fatal(err)
+		}
+	}
+	send(sent - 1000)
+	b.until("there is a rate", func() bool { return !slices.Contains([]string{"0", "–"}, b.text("peak-packets")) })
+	most, now := b.text("peak-packets"), b.text("dropped-packets")
+	rates, highest := map[string]bool{}, 0.0
+	for _, s := range h.past().Steps {
+		rate := float64(s.Dropped.Packets) / s.Seconds
+		rates[rateText(rate)], highest = true, max(highest, rate)
+	}
+	if most != rateText(highest) || !rates[now] {
+		b.Errorf("the page shows %s dropped packets/s now and %s at most; the steps have %v", now, most, rates)
+	}
+	send(1000)
+	b.until("rule port7 has all packets", func() bool { return b.rows("rules")["port7"]["packets"] == "4,321" })
+	if row := b.rows("rules")["port7"]; row["verdict"] != "✕ drop" {
+		b.Errorf("the page has %q of rule port7", row)
+	}
+	summed := func() (n uint64) {
+		for _, s := range h.past().Steps {
+			for _, r := range s.Reasons {
+				if r.Name == "port7" {
+					n += r.Packets
+				}
+			}
+		}
+		return n
+	}
+	b.until("the series has all packets", func() bool { return summed() == sent })
+	var rules api.RuleList
+	if err := json.Unmarshal([]byte(h.must(200, readSocket, "/v1/rules").body), &rules); err != nil {
+		b.Fatal(err)
+	}
+	for _, r := range rules.Rules {
+		if r.Name == "port7" && r.Packets != sent {
+			b.Errorf("the API has %d packets of port7, want %d", r.Packets, sent)
+		}
+	}
+	for id, want := range map[string]string{"devices": "fw0", "sets": "bans", "limits": "flood\nrate: 2/day", "protections": "web"} {
+		if text := value[string](b, "document.getElementById('"+id+"').tBodies[0].textContent"); !strings.Contains(text, want) {
+			b.Errorf("table %s lacks %s: %s", id, want, text)
+		}
+	}
+}
+
+// pageHostile bans with a hostile reason. It and the name of the policy are on the page as text.
+func (b *browser) pageHostile(h *apiHost) {
+	b.Helper()
+	h.change(200, "/v1/block", map[string]any{"prefixes": []string{"198.51.100.77"}, "why": hostile})
+	b.shows("events", "why "+hostile)
+	b.shows("policy", hostile+".yaml")
+	if n := value[int](b, "document.querySelectorAll('img, script:not([src]), [onerror]').length + (window.hit ?? 0)"); n != 0 {
+		b.Errorf("text became %d elements", n)
+	}
+}
+
+// pageRefusesHTML has a script write text as HTML, as a defect of the page would. The Content-Security-Policy forbids it.
+func (b *browser) pageRefusesHTML() {
+	b.Helper()
+	if said := value[string](b, "try { document.body.insertAdjacentHTML('beforeend', '<b>x</b>'); 'done' } catch (e) { e.name }"); said != "TypeError" {
+		b.Errorf("text as HTML: %s, want a TypeError", said)
+	}
+}
+
+// pageSizes shows the page on a phone and a desktop, in both schemes of colours. Nothing is wider than the screen, and the colours
+// follow the system, or what was chosen.
+func (b *browser) pageSizes() {
+	b.Helper()
+	light := func() bool {
+		return value[bool](b, "getComputedStyle(document.body).backgroundColor.match(/\\d+/g).slice(0, 3).every(c => c > 200)")
+	}
+	for _, s := range []struct {
+		width, height int64
+		scheme        string
+	}{{375, 667, "dark"}, {375, 667, "light"}, {1440, 900, "dark"}, {1440, 900, "light"}} {
+		b.size(s.width, s.height, s.scheme)
+		if light() != (s.scheme == "light") {
+			b.Errorf("%v: light is %v", s, light())
+		}
+		b.until(fmt.Sprintf("%v: nothing is wider than the screen", s), func() bool { // the chart follows later
+			return value[int](b, `[...document.querySelectorAll('body *')].filter(e => !e.closest('.scroll, .skip, .hidden') &&
+				e.getBoundingClientRect().right > document.documentElement.clientWidth + 0.5).length +
+				document.documentElement.scrollWidth - document.documentElement.clientWidth`) == 0
+		})
+	}
+	value[bool](b, "(() => { const t = document.getElementById('theme'); t.value = 'dark'; return t.dispatchEvent(new Event('change')) })()")
+	if light() {
+		b.Error("it is light after dark was chosen")
+	}
+	value[bool](b, "(() => { const t = document.getElementById('theme'); t.value = ''; return t.dispatchEvent(new Event('change')) })()")
+}
+
+// pageKeyboard goes through the page by the tabulator key, and stops and starts it by the space bar.
+func (b *browser) pageKeyboard() {
+	b.Helper()
+	value[bool](b, "(document.activeElement.blur(), scrollTo(0, 0), true)")
+	var path []string
+	for range 14 {
+		act(b, chromedp.KeyEvent(kb.Tab))
+		id := value[string](b, "(e => (getComputedStyle(e).outlineStyle === 'none' ? 'no outline: ' : '') + (e.id || e.className || e.textContent))(document.activeElement)")
+		if id == "openapi.json" {
+			break
+		}
+		path = append(path, id)
+	}
+	want := []string{"skip", "pause", "theme", "chart-by", "chart-unit", "The chart as a table", "talkers-by", "events"}
+	if !slices.Equal(path, want) {
+		b.Errorf("the tabulator key leads through %q, want %q", path, want)
+	}
+	value[bool](b, "(document.getElementById('pause').focus(), true)")
+	act(b, chromedp.KeyEvent(" "))
+	if pressed := value[string](b, "document.activeElement.ariaPressed"); pressed != "true" {
+		b.Errorf("the button is pressed: %s", pressed)
+	}
+	b.quiet("while it is paused")
+	act(b, chromedp.KeyEvent(" "))
+	b.asks("after the pause")
+}
+
+// quiet fails the test when the page asks for anything in a time in which it usually does twice.
+func (b *browser) quiet(when string) {
+	b.Helper()
+	before := len(b.asked())
+	time.Sleep(2500 * time.Millisecond)
+	if now := b.asked(); len(now) > before {
+		b.Errorf("%s the page asks for %v", when, now[before:])
+	}
+}
+
+// asks waits until the page asks for something.
+func (b *browser) asks(when string) {
+	b.Helper()
+	before := len(b.asked())
+	b.until(when+" the page asks", func() bool { return len(b.asked()) > before })
+}
+
+// pageAccessible asks Chromium what a screen reader is told.
+func (b *browser) pageAccessible() {
+	b.Helper()
+	value[bool](b, "document.getElementById('chart-details').open = true")
+	roles := map[string]int{}
+	for _, n := range call(b, accessibility.GetFullAXTree, accessibility.GetFullAXTreeParams{}).Nodes {
+		if n.Ignored || n.Role == nil {
+			continue
+		}
+		role, name := strings.Trim(string(n.Role.Value), `"`), ""
+		if n.Name != nil {
+			name = strings.Trim(string(n.Name.Value), `"`)
+		}
+		roles[role]++
+		if slices.Contains([]string{"button", "combobox", "table", "image", "img", "region", "link", "heading", "columnheader", "rowheader"}, role) && name == "" {
+			b.Errorf("something of role %s has no name", role)
+		}
+	}
+	for role, least := range map[string]int{"banner": 1, "main": 1, "contentinfo": 1, "status": 1, "table": 5, "columnheader": 20, "rowheader": 8, "combobox": 4} {
+		if roles[role] < least {
+			b.Errorf("%d of role %s, want %d; all: %v", roles[role], role, least, roles)
+		}
+	}
+	value[bool](b, "document.getElementById('chart-details').open = false")
+}
+
+// pageHidden hides the page, as another tab would: it asks for nothing more, and goes on when it is shown again.
+func (b *browser) pageHidden() {
+	b.Helper()
+	hide := func(is bool) {
+		value[bool](b, fmt.Sprintf("(Object.defineProperty(document, 'hidden', {value: %v, configurable: true}), document.dispatchEvent(new Event('visibilitychange')))", is))
+	}
+	hide(true)
+	b.quiet("while it is hidden")
+	hide(false)
+	b.asks("when it is shown again")
+}
+
+// pageWithoutDaemon kills the daemon. The page says since when there is no answer, and goes on with the next daemon.
+func (b *browser) pageWithoutDaemon(h *apiHost) {
+	b.Helper()
+	h.kill()
+	b.shows("state-word", "No answer")
+	b.shows("state-text", "has not answered since "+time.Now().Format("15:"))
+	startDaemon(b.T)
+	b.shows("state-word", "In force")
+	b.until("there are the events of the next daemon alone", func() bool {
+		text := b.text("events")
+		return strings.Contains(text, "serving") && !strings.Contains(text, "why "+hostile)
+	})
+}

@@ -1,0 +1,155 @@
+// The live page: asks the API, and shows what it answers.
+
+import { Asker } from './ask.js';
+import { Chart, tiles } from './chart.js';
+import { clock, span, zone } from './format.js';
+import { details, Events, feeds, rules, talkers } from './sections.js';
+import { list, write } from './table.js';
+
+const kept = 600_000; // milliseconds of steps
+
+const byID = (id) => document.getElementById(id);
+
+const page = {
+  steps: [], // of /v1/series
+  stepped: 0, // when the last of them came, by performance.now
+  status: null, // the last one; null when nothing runs
+  problem: '', // why there is no status
+  at: 0, // when it came, by performance.now
+  top: null,
+  paths: {}, // of the API
+  heard: null, // a Date: the last answer
+  lost: null, // a Date: since then there is none
+};
+
+const chart = new Chart({
+  chart: byID('chart'), legend: byID('legend'), by: byID('chart-by'), unit: byID('chart-unit'), details: byID('chart-details'), table: byID('chart-table'),
+});
+const events = new Events();
+
+function heard() {
+  page.heard = new Date();
+  if (!page.lost) return;
+  page.lost = null;
+  asker.hurry(); // what came meanwhile
+  state();
+}
+
+function silent() {
+  if (page.lost) return;
+  page.lost = page.heard ?? new Date();
+  state();
+}
+
+const asker = new Asker(heard, silent);
+
+asker.every(2, () => `v1/series?after=${encodeURIComponent(page.steps.at(-1)?.time ?? '')}`, (answer) => {
+  const known = new Set(page.steps.map((s) => s.time));
+  const added = answer.steps.filter((s) => !known.has(s.time));
+  if (added.length) page.stepped = performance.now();
+  page.steps = [...page.steps, ...added].sort((a, b) => Date.parse(a.time) - Date.parse(b.time));
+  page.steps = page.steps.filter((s) => Date.parse(s.time) > end() - kept);
+  figures();
+});
+
+asker.every(4, () => 'v1/status', (status) => {
+  Object.assign(page, { status, problem: '', at: performance.now() });
+  state();
+  details(status);
+  figures();
+}, (failure) => {
+  Object.assign(page, { status: null, problem: failure.error });
+  state();
+});
+
+asker.every(15, () => page.status?.sets.some((s) => s.kind === 'live') && 'v1/feeds', feeds);
+
+asker.every(4, () => page.status && 'v1/top', (top) => {
+  page.top = top;
+  talkers(top, byID('talkers-by').value);
+});
+
+asker.every(300, () => 'v1/openapi.json', (document) => {
+  page.paths = document.paths;
+});
+
+asker.follow(() => events.begin(), (event) => {
+  events.add(event);
+  if (event.kind === 'change') asker.hurry();
+});
+
+function figures() {
+  const step = page.steps.at(-1);
+  const now = step && performance.now() - page.stepped < 4000 * step.seconds ? step : null; // else it is of the past
+  tiles(page.steps, now, byID);
+  chart.show(page.steps, end(), [...events.changes(), ...generations()]);
+  if (page.status) rules(page.status, now);
+}
+
+/** end is the present by the clock of the daemon's host, in milliseconds: this browser may be on another host. */
+function end() {
+  const last = page.steps.at(-1);
+  return last ? Date.parse(last.time) + performance.now() - page.stepped : Date.now();
+}
+
+/** generations are the times, in milliseconds, at which another generation began to run. */
+function generations() {
+  return page.steps.filter((s, i) => i > 0 && s.generation !== page.steps[i - 1].generation).map((s) => Date.parse(s.time) - 1000 * s.seconds);
+}
+
+/** state shows whether the policy is in force. Only its word is announced, not the seconds. */
+function state() {
+  const [kind, sign, word, text] = verdict();
+  byID('state').dataset.kind = kind;
+  write(byID('state-sign'), sign);
+  write(byID('state-word'), word);
+  write(byID('state-text'), text);
+  const s = page.status;
+  list(byID('state-open'), page.lost ? [] : s?.open ?? []);
+  list(byID('state-warnings'), page.lost ? [] : (s?.warnings ?? []).map((w) => `⚠ ${w}`));
+  write(byID('policy'), s ? `${s.policy}, generation ${s.generation}, target ${s.target}` : '');
+  document.title = `${word} – Floodwall`;
+}
+
+function verdict() {
+  const s = page.status;
+  if (page.lost) {
+    return ['lost', '?', 'No answer', `The daemon has not answered since ${clock(page.lost)}, for ${span((Date.now() - page.lost) / 1000)}. ` +
+      'What the policy filters goes on in the kernel. Either the daemon has ended, or no policy with this address runs. This page asks again by itself.'];
+  }
+  if (!s && !page.problem) return ['', '…', 'Asking the daemon', ''];
+  if (!s) return ['bad', '✕', 'Nothing in force', page.problem];
+  const since = `Generation ${s.generation} was applied at ${clock(new Date(s.applied))}.`;
+  if (s.open?.length) return ['bad', '✕', 'Not in force', `The kernel lacks a part of the policy. ${since}`];
+  if (s.trial) {
+    const left = Math.max(0, s.trial.left - (performance.now() - page.at) / 1000);
+    const back = s.trial.returns_to ? `Generation ${s.trial.returns_to} returns` : 'Nothing is filtered any more';
+    return ['trial', '◐', 'On trial', `${back} in ${span(left)} unless somebody confirms. ${since}`];
+  }
+  return ['good', '✓', 'In force', since];
+}
+
+setInterval(() => {
+  if (document.hidden) return;
+  if (page.lost || page.status?.trial) state();
+  if (page.lost) figures();
+}, 1000);
+
+byID('talkers-by').addEventListener('change', () => talkers(page.top, byID('talkers-by').value));
+
+const pause = byID('pause');
+const paused = () => pause.getAttribute('aria-pressed') === 'true';
+
+function follow() {
+  if (document.hidden || paused()) asker.stop();
+  else asker.start();
+}
+
+pause.addEventListener('click', () => {
+  pause.setAttribute('aria-pressed', String(!paused()));
+  write(pause, paused() ? 'Go on' : 'Pause');
+  follow();
+});
+document.addEventListener('visibilitychange', follow);
+write(byID('zone'), `, ${zone()}`);
+follow();

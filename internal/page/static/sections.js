@@ -1,0 +1,151 @@
+// The sections below the chart: each is a table of a part of an answer of the API.
+
+import { bytes, clock, count, percent, rate, span, total } from './format.js';
+import { fill, list, write } from './table.js';
+
+const mostRules = 40;
+const mostTalkers = 12;
+const mostEvents = 100;
+
+const byID = (id) => document.getElementById(id);
+
+/** section shows a section with a table only when the table has rows. */
+function section(id, columns, rows) {
+  fill(byID(id), columns, rows);
+  byID(id).closest('section').hidden = rows.length === 0;
+}
+
+const signs = { pass: '✓ pass', drop: '✕ drop', reject: '✕ reject', truncate: '✂ truncate' };
+
+function verdict(r) {
+  return r.observe ? `(${r.verdict}) counts only` : signs[r.verdict] ?? r.verdict;
+}
+
+const verdictStyle = (r) => (r.observe ? '' : { pass: 'good', drop: 'bad', reject: 'bad', truncate: 'bad' }[r.verdict] ?? '');
+
+/** rules shows what decided, with totals of a status and rates of a step. */
+export function rules(status, step) {
+  const rates = new Map((step?.reasons ?? []).map((r) => [r.name, r]));
+  const per = (r, of) => (rates.has(r.name) ? of(rates.get(r.name)) / step.seconds : 0);
+  const all = [...status.rules.filter((r) => r.line || r.packets), status.default, ...status.checks, status.not_ip]
+    .filter((r) => r.line || r.packets || r === status.default);
+  const busy = [...all].sort((a, b) => per(b, (i) => i.packets) - per(a, (i) => i.packets) || b.packets - a.packets);
+  fill(byID('rules'), [
+    { head: 'rule', text: (r) => (r.merged > 1 ? `${r.name} (and ${count(r.merged - 1)} more)` : r.name) },
+    { head: 'verdict', text: verdict, style: verdictStyle },
+    { head: 'stage', wide: true, text: (r) => r.stage },
+    { head: 'packets/s', number: true, text: (r) => (step ? rate(per(r, (i) => i.packets)) : '–') },
+    { head: 'bits/s', number: true, wide: true, text: (r) => (step ? rate(per(r, (i) => 8 * i.bytes)) : '–') },
+    { head: 'packets', number: true, text: (r) => (r.uncounted ? '–' : total(r.packets)) },
+    { head: 'bytes', number: true, wide: true, text: (r) => (r.uncounted ? '–' : bytes(r.bytes)) },
+  ], busy.slice(0, mostRules));
+  write(byID('rules-more'), busy.length > mostRules ? `${count(busy.length - mostRules)} more decided less: floodwall status lists them.` : '');
+}
+
+/** details shows devices, protections, sets and limits of a status. */
+export function details(status) {
+  section('devices', [
+    { head: 'device', text: (d) => d.name },
+    { head: 'stage', text: (d) => d.stage },
+    { head: 'mode', text: (d) => d.mode || '–' },
+    { head: 'generation', number: true, text: (d) => d.generation },
+  ], status.devices ?? []);
+  section('protections', [
+    { head: 'service', text: (p) => p.service },
+    { head: 'cookies', text: cookies, style: (p) => (p.refused ? 'bad' : '') },
+    { head: 'mode', wide: true, text: (p) => `${p.mode}, ${p.method}` },
+    { head: 'connections', number: true, text: (p) => (p.flows.capacity ? `${count(p.flows.entries)} of ${count(p.flows.capacity)}` : '–') },
+  ], status.protections ?? []);
+  const full = (used, capacity) => (capacity ? used / capacity : undefined);
+  section('sets', [
+    { head: 'set', text: (s) => s.name },
+    { head: 'kind', wide: true, text: (s) => s.kind },
+    { head: 'entries', number: true, text: (s) => (s.capacity ? `${count(s.entries)} of ${count(s.capacity)}` : count(s.entries)) },
+    { head: 'full', number: true, share: (s) => grows(s) && full(s.entries, s.capacity), text: (s) => (s.capacity ? percent(s.entries / s.capacity) : '–') },
+  ].map(noShare), status.sets);
+  section('limits', [
+    { head: 'limit of', text: (l) => `${l.rule}\n${l.limit.replace(/^\{(.*)\}$/, '$1')}` },
+    { head: 'prefixes', number: true, text: (l) => (l.capacity ? `${count(l.debts)} of ${count(l.capacity)}` : '–') },
+    { head: 'full', number: true, share: (l) => full(l.debts, l.capacity), text: (l) => (l.capacity ? percent(l.debts / l.capacity) : '–') },
+    { head: 'forgotten', number: true, wide: true, text: (l) => count(l.evictions) },
+  ], status.limits ?? []);
+}
+
+// A set that is written in the policy is full by nature, which is no news.
+const grows = (s) => s.kind === 'dynamic' || s.kind === 'live';
+const noShare = (c) => (c.share ? { ...c, share: (s) => c.share(s) || undefined } : c);
+
+function cookies(p) {
+  if (p.refused) return `refused for ${span(p.refused)}`;
+  if (!p.active) return 'no';
+  return p.always ? 'always' : `yes, for ${span(p.left)}`;
+}
+
+/** feeds shows lists that are fetched, or read from databases. */
+export function feeds(answer) {
+  section('feeds', [
+    { head: 'set', text: (f) => f.set },
+    { head: 'state', text: (f) => (f.why ? `${f.state}: ${f.why}` : f.state), style: (f) => (f.state === 'ok' ? 'good' : 'bad') },
+    { head: 'age', number: true, text: (f) => (f.checked ? span(f.age ?? 0) : '–') },
+    { head: 'entries', number: true, text: (f) => count(f.entries) },
+  ], answer.feeds);
+}
+
+/** talkers shows who or what comes most, by samples. */
+export function talkers(top, by) {
+  const samples = top?.samples;
+  const rows = samples ? (by === 'sources' || by === 'destinations' ? samples[by] : samples.fields[by]) ?? [] : [];
+  fill(byID('talkers'), [
+    { head: byID('talkers-by').selectedOptions[0].text, text: (t) => t.key },
+    { head: 'packets/s', number: true, text: (t) => rate(t.packets) },
+    { head: 'share', number: true, text: (t) => percent(t.share) },
+    { head: 'error', number: true, wide: true, text: (t) => `±${Math.min(100, Math.round(t.error))}%` },
+  ], rows.slice(0, mostTalkers));
+  byID('talkers').hidden = rows.length === 0;
+  write(byID('talkers-of'), talkersNote(top, rows));
+}
+
+function talkersNote(top, rows) {
+  if (!top) return 'Asking …';
+  if (!top.samples) return top.warning ? `${capital(top.warning)}. The rates of rules above are exact all the same.` : 'No samples.';
+  const s = top.samples;
+  const share = s.one_in > 1 ? `, 1 packet in ${count(s.one_in)}` : '';
+  const of = `Of what XDP passes, by ${count(s.packets)} samples in ${top.seconds.toFixed(1)} s${share}.`;
+  return rows.length ? of : `${of} Nothing has 1% of them.`;
+}
+
+const capital = (text) => text.charAt(0).toUpperCase() + text.slice(1);
+
+const kinds = { done: 'done', warning: '⚠ warning', change: '✎ change' };
+
+/** Events keeps the newest events, and writes them at most once a second. */
+export class Events {
+  #all = [];
+  #due = false;
+
+  begin() {
+    this.#all = [];
+    this.#later();
+  }
+
+  add(event) {
+    this.#all.push(event);
+    if (this.#all.length > mostEvents) this.#all.shift();
+    this.#later();
+  }
+
+  /** changes are the times, in milliseconds, at which somebody changed what runs. Of bans there are too many. */
+  changes() {
+    return this.#all.filter((e) => e.kind === 'change' && !/^(un)?block /.test(e.text)).map((e) => Date.parse(e.time));
+  }
+
+  #later() {
+    if (this.#due) return;
+    this.#due = true;
+    setTimeout(() => {
+      this.#due = false;
+      list(byID('events'), this.#all.toReversed().map((e) => `${clock(new Date(e.time))}  ${kinds[e.kind] ?? e.kind}: ${e.text}`));
+      byID('events-none').hidden = this.#all.length > 0;
+    }, 250);
+  }
+}

@@ -1,0 +1,110 @@
+// Package series keeps what the policy decided in the past minutes, for the live page. In: a function that reads the status. Out:
+// the steps of the past ten minutes, each with the increase of the counters.
+package series
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/floodwall/floodwall/internal/control"
+	"github.com/floodwall/floodwall/internal/operate"
+)
+
+// The bounds of what is kept. A step takes about 100 bytes for each reason, beside its name. So all of them take less than 2 MB,
+// however many rules the policy has.
+const (
+	step       = 2 * time.Second
+	keptSteps  = 300 // ten minutes
+	mostListed = 32  // reasons of a step; the others are one sum
+	readShare  = 50  // a step is at least so many times as long as a reading takes, which so takes 2% of the time at most
+)
+
+// Step is what was decided in some seconds.
+type Step struct {
+	Time       time.Time          `json:"time"`    // its end; each step has a later one
+	Seconds    float64            `json:"seconds"` // its length, by a clock that is never set
+	Generation int                `json:"generation"`
+	Passed     operate.Amount     `json:"passed"`
+	Dropped    operate.Amount     `json:"dropped"`
+	Reasons    []operate.Increase `json:"reasons"` // the most frequent first, 32 at most
+	Others     *operate.Amount    `json:"others,omitempty"`
+}
+
+// Series has the steps of the past minutes. While the status cannot be read, and where nothing runs, there is a gap.
+type Series struct {
+	read func(context.Context) (*control.Status, error)
+
+	mu    sync.Mutex
+	steps []Step // the oldest first
+}
+
+// New makes a Series of what a function reads.
+func New(read func(context.Context) (*control.Status, error)) *Series { return &Series{read: read} }
+
+// Keep reads every two seconds until ctx ends. It reads less often when readings take more than a fiftieth of that. One that takes
+// long because the host is busy counts little.
+func (s *Series) Keep(ctx context.Context) {
+	var before *control.Status
+	var at time.Time
+	var cost time.Duration
+	for {
+		begin := time.Now()
+		after, err := s.read(ctx)
+		now := time.Now()
+		if err != nil {
+			after = nil
+		}
+		if before != nil && after != nil {
+			s.add(before, after, now, now.Sub(at))
+		}
+		before, at = after, now
+		cost = min(now.Sub(begin), 2*cost+time.Millisecond)
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(max(step, readShare*cost) - min(step, now.Sub(begin))):
+		}
+	}
+}
+
+// add keeps the step between two readings, and forgets the oldest when there are too many.
+func (s *Series) add(before, after *control.Status, end time.Time, length time.Duration) {
+	next := Step{Time: end.UTC().Round(time.Millisecond), Seconds: length.Seconds(), Generation: after.Generation}
+	next.Reasons, next.Passed, next.Dropped = operate.Increases(before, after)
+	if len(next.Reasons) > mostListed {
+		next.Others = new(operate.Amount)
+		for _, r := range next.Reasons[mostListed:] {
+			next.Others.Add(r.Amount)
+		}
+		next.Reasons = slices.Clone(next.Reasons[:mostListed]) // a part would keep the whole list
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if n := len(s.steps); n > 0 && !next.Time.After(s.steps[n-1].Time) { // the clock was set back
+		next.Time = s.steps[n-1].Time.Add(time.Millisecond)
+	}
+	if len(s.steps) == keptSteps {
+		s.steps = append(s.steps[:0], s.steps[1:]...)
+	}
+	s.steps = append(s.steps, next)
+}
+
+// After returns the steps after a time. When no step is at or after it they are of another clock, as before a restart, and
+// After returns all.
+func (s *Series) After(t time.Time) []Step {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := len(s.steps)
+	if n == 0 || s.steps[n-1].Time.Before(t) {
+		return append([]Step{}, s.steps...)
+	}
+	from, _ := slices.BinarySearchFunc(s.steps, t, func(s Step, t time.Time) int {
+		if s.Time.After(t) {
+			return 1
+		}
+		return -1
+	})
+	return append([]Step{}, s.steps[from:]...)
+}

@@ -1,0 +1,93 @@
+package series
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/floodwall/floodwall/internal/control"
+	"github.com/floodwall/floodwall/internal/operate"
+)
+
+// counting is a status with so many rules, which have counted so much. Its names are its own.
+func counting(rules int, packets uint64) *control.Status {
+	s := &control.Status{Generation: 1, Default: control.RuleStatus{Name: "default", Verdict: "drop", Packets: packets, Bytes: 60 * packets}}
+	for i := range rules {
+		s.Rules = append(s.Rules, control.RuleStatus{Name: fmt.Sprintf("rule-%d", i), Verdict: "pass", Packets: packets, Bytes: 60 * packets})
+	}
+	return s
+}
+
+// TestSteps reads every two seconds. Steps have the increase between two readings. There is none beside a reading that failed, and
+// After returns those that the client does not have.
+func TestSteps(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := uint64(0)
+		s := New(func(context.Context) (*control.Status, error) {
+			n++
+			if n == 4 {
+				return nil, errors.New("nothing runs")
+			}
+			return counting(1, 10*n), nil
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		go s.Keep(ctx)
+		time.Sleep(13 * time.Second) // readings 1 to 7, without the fourth
+		cancel()
+		steps := s.After(time.Time{})
+		if len(steps) != 4 {
+			t.Fatalf("%d steps: %+v", len(steps), steps)
+		}
+		for _, step := range steps {
+			if step.Seconds != 2 || step.Passed != (operate.Amount{Packets: 10, Bytes: 600}) || step.Dropped != step.Passed || len(step.Reasons) != 2 {
+				t.Errorf("%+v", step)
+			}
+		}
+		for i, step := range steps {
+			if got := s.After(step.Time); len(got) != 3-i {
+				t.Errorf("after step %d there are %d", i, len(got))
+			}
+		}
+		if got := s.After(time.Now().Add(time.Hour)); len(got) != 4 {
+			t.Errorf("after a time of another clock there are %d", len(got))
+		}
+	})
+}
+
+// TestBeside has counters whose packets other counters count, too. They are listed, and not a part of the sums.
+func TestBeside(t *testing.T) {
+	after := counting(1, 10)
+	after.Rules = append(after.Rules, control.RuleStatus{Name: "web:syn-answered", Verdict: "sent", Packets: 7, Beside: true},
+		control.RuleStatus{Name: "watched", Verdict: "drop", Packets: 5, Observe: true})
+	list, passed, dropped := operate.Increases(counting(1, 0), after)
+	if len(list) != 4 || passed.Packets != 10 || dropped.Packets != 10 {
+		t.Errorf("passed %+v, dropped %+v of %+v", passed, dropped, list)
+	}
+}
+
+// TestBounded keeps the steps of a policy with more rules than are listed, and of a clock that is set back. They take less than 2 MB.
+func TestBounded(t *testing.T) {
+	s := New(nil)
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	now := time.Now()
+	for i := range keptSteps + 20 {
+		s.add(counting(300/(1+i%10), uint64(i)), counting(300, uint64(i+1)), now.Add(-time.Duration(i)*time.Second), step)
+	}
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	steps := s.After(time.Time{})
+	if size := int64(after.HeapAlloc) - int64(before.HeapAlloc); size > 2<<20 || len(steps) != keptSteps {
+		t.Errorf("%d steps take %d bytes", len(steps), size)
+	}
+	for i, step := range steps {
+		if len(step.Reasons) != mostListed || step.Others == nil || i > 0 && !step.Time.After(steps[i-1].Time) {
+			t.Fatalf("step %d: %+v", i, step)
+		}
+	}
+}
