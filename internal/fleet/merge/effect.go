@@ -14,13 +14,14 @@ type Effect struct {
 }
 
 // Effect tells until when a node is to drop the prefix, and false when it is not. Statements of the node itself do not count: it has
-// entered those without the fleet. It takes as many origins as reporters to ban a prefix, or the controller alone: the ban ends
-// when fewer are left.
+// entered those without the fleet. A lift by the node itself makes all earlier statements void at this node. It takes as many origins
+// as reporters to ban a prefix, or the controller alone: the ban ends when fewer are left.
 func (r Record) Effect(now time.Time, self string, reporters int) (Effect, bool) {
 	var longest []*Statement // of each origin
+	lifted := r.liftedBy(self)
 	for i := range r.Statements {
 		s := &r.Statements[i]
-		if s.Lift() || s.Until <= now.UnixMilli() || s.Origin == self {
+		if s.Lift() || s.Until <= now.UnixMilli() || s.Origin == self || s.Seq <= lifted {
 			continue
 		}
 		at := slices.IndexFunc(longest, func(o *Statement) bool { return o.Origin == s.Origin })
@@ -49,12 +50,17 @@ func (r Record) Effect(now time.Time, self string, reporters int) (Effect, bool)
 	return Effect{time.UnixMilli(until), longest[0].Origin, longest[0].Reason}, true
 }
 
-// Lifted tells when the last lift by an origin, or by the controller, was said. It is the zero time when there was none.
-func (r Record) Lifted(origin string) (at time.Time) {
+// Lifted tells whether a statement of that number by an origin was lifted, by the origin or by the controller.
+func (r Record) Lifted(origin string, seq uint64) bool {
+	return seq <= max(r.liftedBy(origin), r.liftedBy(Controller))
+}
+
+// liftedBy is the number of the last lift by an origin, 0 when there is none.
+func (r Record) liftedBy(origin string) (seq uint64) {
 	for i := range r.Statements {
-		if s := &r.Statements[i]; s.Lift() && (s.Origin == Controller || s.Origin == origin) && Time(s.Seq).After(at) {
-			at = Time(s.Seq)
+		if s := &r.Statements[i]; s.Lift() && s.Origin == origin {
+			seq = max(seq, s.Seq)
 		}
 	}
-	return at
+	return seq
 }

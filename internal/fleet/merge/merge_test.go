@@ -46,6 +46,8 @@ func TestEffect(t *testing.T) {
 		{"the shorter ban outlives a lift between", recordOf(ban("a", 0, 60), ban("a", 2, 40), ban("a", 1, 0)), 1, 40},
 		{"nobody lifts another's", recordOf(ban("a", 0, 60), ban("b", 1, 0)), 1, 60},
 		{"but the controller", recordOf(ban("a", 0, 60), ban(Controller, 1, 0)), 1, 0},
+		{"its own lift of what others ban", recordOf(ban("a", 0, 60), ban("me", 1, 0)), 1, 0},
+		{"its own lift before others ban", recordOf(ban("a", 1, 60), ban("me", 0, 0)), 1, 60},
 		{"its own statement", recordOf(ban("me", 0, 60)), 1, 0},
 		{"one of two reporters", recordOf(ban("a", 0, 60)), 2, 0},
 		{"two of two", recordOf(ban("a", 0, 60), ban("b", 1, 30)), 2, 30},

@@ -33,7 +33,7 @@ type spec []said
 // until is the end of the latest ban of a prefix that no lift after it has ended; 0 for none.
 func (all spec) until(prefix int, now time.Time, self string) (until int64) {
 	for _, b := range all {
-		if b.prefix != prefix || b.Lift() || b.Until <= now.UnixMilli() || b.Origin == self || all.lifted(b) {
+		if b.prefix != prefix || b.Lift() || b.Until <= now.UnixMilli() || b.Origin == self || all.lifted(b, self) {
 			continue
 		}
 		until = max(until, b.Until)
@@ -41,9 +41,10 @@ func (all spec) until(prefix int, now time.Time, self string) (until int64) {
 	return until
 }
 
-func (all spec) lifted(b said) bool {
+// lifted tells whether a lift has ended a ban for a node.
+func (all spec) lifted(b said, self string) bool {
 	for _, l := range all {
-		if l.prefix == b.prefix && l.Lift() && l.Seq >= b.Seq && (l.Origin == b.Origin || l.Origin == Controller) {
+		if l.prefix == b.prefix && l.Lift() && l.Seq >= b.Seq && (l.Origin == b.Origin || l.Origin == self || l.Origin == Controller) {
 			return true
 		}
 	}

@@ -9,13 +9,13 @@ import (
 // Table has the records of all prefixes. Its zero value is empty. It is not safe for concurrent use.
 type Table struct {
 	records map[netip.Prefix]Record
-	of      map[string]int // bans by origin
+	of      map[string]int // statements by origin
 }
 
 // Len is the number of prefixes of which something is known.
 func (t *Table) Len() int { return len(t.records) }
 
-// Of is the number of bans that an origin has.
+// Of is the number of statements that an origin has.
 func (t *Table) Of(origin string) int { return t.of[origin] }
 
 // Get is the record of a prefix. It is empty when nothing is known.
@@ -52,10 +52,9 @@ func (t *Table) set(before, after Record) {
 
 func (t *Table) count(r Record, by int) {
 	for i := range r.Statements {
-		if s := &r.Statements[i]; !s.Lift() {
-			if t.of[s.Origin] += by; t.of[s.Origin] == 0 {
-				delete(t.of, s.Origin)
-			}
+		origin := r.Statements[i].Origin
+		if t.of[origin] += by; t.of[origin] == 0 {
+			delete(t.of, origin)
 		}
 	}
 }

@@ -1,0 +1,232 @@
+package wire
+
+import (
+	"encoding/binary"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/floodwall/floodwall/internal/fleet/merge"
+)
+
+// version is of the form of messages.
+const version = 1
+
+// What one message has at most.
+const (
+	MaxItems   = 4096
+	MaxMessage = 1 << 20 // bytes; NATS's own limit
+	maxSig     = 64      // bytes; ed25519
+	maxText    = 200     // bytes of an answer
+	maxRecord  = 4 * merge.MaxStatements
+)
+
+// Said is a statement about a prefix.
+type Said struct {
+	Prefix netip.Prefix
+	merge.Statement
+}
+
+// Stored is a record with its number in the stream.
+type Stored struct {
+	Number uint64
+	merge.Record
+}
+
+func appendStatement(to []byte, s *merge.Statement) []byte {
+	to = binary.AppendUvarint(to, s.Seq)
+	to = binary.AppendUvarint(to, uint64(s.Until))
+	to = appendText(to, s.Reason)
+	return appendText(to, string(s.Sig))
+}
+
+func (c *cursor) statement() (s merge.Statement) {
+	s.Seq = c.number()
+	s.Until = c.time()
+	s.Reason = c.text(merge.MaxReason)
+	if sig := c.text(maxSig); sig != "" {
+		s.Sig = []byte(sig)
+	}
+	return s
+}
+
+// time reads milliseconds. The year 9999 is the last.
+func (c *cursor) time() int64 {
+	n := c.number()
+	if n > 253402300799999 {
+		c.fail(fmt.Errorf("%d is no time", n))
+		return 0
+	}
+	return int64(n)
+}
+
+// Offer is what a node says. Its subject says which node.
+type Offer []Said
+
+// Bytes is the message.
+func (o Offer) Bytes() []byte {
+	to := binary.AppendUvarint([]byte{version}, uint64(len(o)))
+	for i := range o {
+		to = appendPrefix(to, o[i].Prefix)
+		to = appendStatement(to, &o[i].Statement)
+	}
+	return to
+}
+
+// ParseOffer reads what an origin says.
+func ParseOffer(b []byte, origin string) (o Offer, err error) {
+	c := cursor{rest: b}
+	c.version()
+	for range c.count(MaxItems) {
+		s := Said{c.prefix(), c.statement()}
+		if s.Origin = origin; c.err != nil {
+			break
+		}
+		o = append(o, s)
+	}
+	return o, c.end()
+}
+
+// Outcome is what became of a statement.
+type Outcome byte
+
+// The outcomes.
+const (
+	Taken   Outcome = iota
+	Enough          // enough nodes ban the prefix: offer it again when they no longer do
+	Refused         // never offer it again; the text says why
+	Later           // too much at once: offer it again soon
+)
+
+// Answer is a hub's answer to an offer: its time, and an outcome for each statement.
+type Answer struct {
+	Now      time.Time
+	Outcomes []Outcome
+	Text     string // why the first that was refused is
+}
+
+// Bytes is the message.
+func (a Answer) Bytes() []byte {
+	to := binary.AppendUvarint([]byte{version}, uint64(a.Now.UnixMilli()))
+	to = binary.AppendUvarint(to, uint64(len(a.Outcomes)))
+	for _, o := range a.Outcomes {
+		to = append(to, byte(o))
+	}
+	return appendText(to, a.Text[:min(len(a.Text), maxText)])
+}
+
+// ParseAnswer reads an answer.
+func ParseAnswer(b []byte) (a Answer, err error) {
+	c := cursor{rest: b}
+	c.version()
+	a.Now = time.UnixMilli(c.time())
+	for _, o := range c.bytes(c.count(MaxItems)) {
+		a.Outcomes = append(a.Outcomes, Outcome(o))
+	}
+	a.Text = c.text(maxText)
+	return a, c.end()
+}
+
+// Batch is records from a hub: what was just kept, or a part of what a node has missed.
+type Batch struct {
+	Through uint64 // of an answer to a node: with this message it has all up to this number; 0: more messages come
+	Records []Stored
+}
+
+// Bytes is the message.
+func (b Batch) Bytes() []byte {
+	to := binary.AppendUvarint([]byte{version}, b.Through)
+	to = binary.AppendUvarint(to, uint64(len(b.Records)))
+	for i := range b.Records {
+		to = binary.AppendUvarint(to, b.Records[i].Number)
+		to = appendRecord(to, &b.Records[i].Record)
+	}
+	return to
+}
+
+// ParseBatch reads records.
+func ParseBatch(p []byte) (b Batch, err error) {
+	c := cursor{rest: p}
+	c.version()
+	b.Through = c.number()
+	for range c.count(MaxItems) {
+		s := Stored{c.number(), c.record()}
+		if c.err != nil {
+			break
+		}
+		b.Records = append(b.Records, s)
+	}
+	return b, c.end()
+}
+
+func appendRecord(to []byte, r *merge.Record) []byte {
+	to = appendPrefix(to, r.Prefix)
+	to = binary.AppendUvarint(to, uint64(len(r.Statements)))
+	for i := range r.Statements {
+		to = appendText(to, r.Statements[i].Origin)
+		to = appendStatement(to, &r.Statements[i])
+	}
+	return to
+}
+
+func (c *cursor) record() merge.Record {
+	r := merge.Record{Prefix: c.prefix()}
+	n := c.count(maxRecord)
+	for i := 0; i < n && c.err == nil; i++ {
+		name, err := origin(c.text(32))
+		if err != nil {
+			c.fail(err)
+		}
+		s := c.statement()
+		s.Origin = name
+		r.Statements = append(r.Statements, s)
+	}
+	return r
+}
+
+// Record is the message that the stream keeps of a prefix.
+func Record(r merge.Record) []byte { return appendRecord([]byte{version}, &r) }
+
+// ParseRecord reads a message of the stream.
+func ParseRecord(b []byte) (merge.Record, error) {
+	c := cursor{rest: b}
+	c.version()
+	r := c.record()
+	return r, c.end()
+}
+
+// Pulse is what a hub tells all nodes every BeatEvery.
+type Pulse struct {
+	Now     time.Time // of the hub
+	Through uint64    // the number of the last record that it knows
+}
+
+// BeatEvery is the time between two pulses of a hub.
+const BeatEvery = 2 * time.Second
+
+// Bytes is the message.
+func (p Pulse) Bytes() []byte {
+	return binary.AppendUvarint(binary.AppendUvarint([]byte{version}, uint64(p.Now.UnixMilli())), p.Through)
+}
+
+// ParsePulse reads a pulse.
+func ParsePulse(b []byte) (p Pulse, err error) {
+	c := cursor{rest: b}
+	c.version()
+	p.Now, p.Through = time.UnixMilli(c.time()), c.number()
+	return p, c.end()
+}
+
+// After is a node's request for all records with greater numbers.
+type After uint64
+
+// Bytes is the message.
+func (a After) Bytes() []byte { return binary.AppendUvarint([]byte{version}, uint64(a)) }
+
+// ParseAfter reads a request.
+func ParseAfter(b []byte) (After, error) {
+	c := cursor{rest: b}
+	c.version()
+	n := c.number()
+	return After(n), c.end()
+}
