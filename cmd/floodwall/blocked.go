@@ -19,7 +19,7 @@ func blockedCommand(e *env) *cobra.Command {
 		Use:   "blocked",
 		Short: "list what is blocked, and for how long",
 		Long: "Blocked lists the entries of dynamic sets, with the time left, the reason and the origin of each.\n" +
-			"The origin is who banned the address: a person (manual), a limit (automatic), or a program.",
+			"The origin is who banned the address: a person (manual), a limit (automatic), a program, or a node of the fleet.",
 		Example: "  floodwall blocked --json",
 		Args:    none,
 		RunE:    func(c *cobra.Command, _ []string) error { return blocked(c.Context(), e, f) },
@@ -57,8 +57,16 @@ func blocked(ctx context.Context, e *env, f blockedFlags) error {
 		if b.Expires != nil {
 			left = span(time.Duration(*b.Expires * float64(time.Second)))
 		}
-		t.row(addrs.PrefixText(b.Prefix), b.Set, left, string(b.Origin), b.Why)
+		t.row(addrs.PrefixText(b.Prefix), b.Set, left, originText(b), b.Why)
 	}
 	e.table(t)
 	return nil
+}
+
+// originText names who asked for a ban.
+func originText(b control.Blocked) string {
+	if b.Node != "" {
+		return string(b.Origin) + " " + b.Node
+	}
+	return string(b.Origin)
 }

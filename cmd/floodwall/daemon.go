@@ -57,12 +57,27 @@ func runDaemon(ctx context.Context, e *env, run string) error {
 			tell(api.KindDone, event.Text)
 		}
 	}
+	fleet := daemon.NewFleet(h.Instance, h.State, report)
 	server := api.New(api.Parts{
 		Host: h, Events: events, Tell: tell,
 		Audit:   slog.New(slog.NewTextHandler(e.stderr, nil)),
-		Figures: []metrics.Part{metrics.Process(versionText(), h.Bans.Counts)},
+		Figures: []metrics.Part{metrics.Process(versionText(), h.Bans.Counts), metrics.Fleet(fleetFigures(fleet))},
 	})
 	serve := func(ctx context.Context) error { return listen.Serve(ctx, run, server, h.DaemonSettings) }
 	tapped := func(ctx context.Context) error { h.Tap.Run(ctx); return nil }
-	return daemon.Watch(ctx, h.Instance, h.Costs, report, serve, tapped)
+	return daemon.Watch(ctx, h.Instance, h.Costs, report, serve, tapped, fleet.Run)
+}
+
+// fleetFigures reads the figures of a node.
+func fleetFigures(f *daemon.Fleet) func() *metrics.FleetFigures {
+	return func() *metrics.FleetFigures {
+		s := f.Status()
+		if s == nil {
+			return nil
+		}
+		return &metrics.FleetFigures{
+			Connected: s.Connected, Entries: s.Entered, Waiting: s.Waiting,
+			In: s.Received, Refused: s.Refused, Out: s.Sent, Unwelcome: s.Rejected,
+		}
+	}
 }

@@ -14,7 +14,7 @@ var commands = []func(*env) *cobra.Command{
 	applyCommand, confirmCommand, rollbackCommand, statusCommand, topCommand, doctorCommand, repairCommand, unloadCommand,
 	blockCommand, unblockCommand, blockedCommand, feedsCommand, captureCommand,
 	schemaCommand, manCommand, unitFilesCommand, versionCommand,
-	benchCommand, demoCommand, loadCommand, daemonCommand,
+	benchCommand, demoCommand, loadCommand, daemonCommand, hubCommand, joinCommand, leaveCommand,
 }
 
 // newRoot makes the command line of floodwall.

@@ -79,6 +79,7 @@ func status(ctx context.Context, e *env, all bool) error {
 		e.println("%s verified by answers over TCP, capacity %s", things(v.Clients, "client", "clients"), count(v.Capacity))
 	}
 	e.printPlacement(s.Placement)
+	e.printFleet()
 	return wholeOr(s)
 }
 

@@ -9,6 +9,7 @@ func Routes() []Route {
 		read("/rules", "rules, checks and the default, with what each has decided", (*Call).rules),
 		read("/sets", "sets, with how full they are", (*Call).sets),
 		read("/sets/{name}/entries", "entries of a dynamic set by address, a page at a time", (*Call).entries, entriesQuery...),
+		read("/fleet", "how this host stands in its fleet of nodes", (*Call).fleet),
 		read("/feeds", "sets whose lists are fetched or read from a database: what `floodwall feeds --json` prints", (*Call).feeds),
 		ask("/explain", "which verdict what runs gives a packet, and why: what `floodwall explain --live --json` prints", (*Call).explain),
 		stream("/capture", "packets that rules with `sample` hand out, as pcapng; one capture at a time", "application/x-pcapng", Packets,

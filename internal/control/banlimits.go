@@ -9,6 +9,7 @@ import (
 
 	"github.com/floodwall/floodwall/internal/daemonlock"
 	"github.com/floodwall/floodwall/internal/datapath"
+	"github.com/floodwall/floodwall/internal/dynamicset"
 	"github.com/floodwall/floodwall/internal/manifest"
 	"github.com/floodwall/floodwall/policy"
 )
@@ -90,6 +91,17 @@ func (in Instance) Wishes(ctx context.Context) (w Wishes, err error) {
 		w.Daemon = *m.Daemon
 	}
 	return w, nil
+}
+
+// DynamicSet is the name of a dynamic set of the policy that runs, where "" stands for the only one, or bans.
+func (in Instance) DynamicSet(ctx context.Context, name string) (string, error) {
+	l, err := in.open(ctx)
+	if err != nil {
+		return "", err
+	}
+	defer l.close()
+	e, err := dynamicset.Named(l.generations[0].manifest, name)
+	return e.Name, err
 }
 
 // DaemonSettings is what the policy that runs says of the daemon.

@@ -37,4 +37,5 @@ const (
 	Forever   = dynamicset.Forever   // the duration of a Ban that does not expire
 	Manual    = dynamicset.Manual    // the Origin of a ban by a person, or by a program
 	Automatic = dynamicset.Automatic // the Origin of a ban by a limit with `ban`
+	Fleet     = dynamicset.Fleet     // the Origin of a ban by another node of the fleet
 )

@@ -106,4 +106,5 @@ type Blocked struct {
 	Why     string       `json:"why,omitempty"`
 	Origin  Origin       `json:"origin"`
 	Rule    string       `json:"rule,omitempty"` // whose limit was exceeded, when Origin is Automatic
+	Node    string       `json:"node,omitempty"` // that banned it, when Origin is Fleet
 }

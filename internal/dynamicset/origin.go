@@ -18,10 +18,11 @@ const (
 	Fail2ban  Origin = "fail2ban"  // its action file
 	CrowdSec  Origin = "crowdsec"  // decisions of a CrowdSec local API
 	Suricata  Origin = "suricata"  // alerts of Suricata
+	Fleet     Origin = "fleet"     // another node of the fleet, whose name begins the reason
 )
 
 // Origins are all there are, by name.
-var Origins = []Origin{Automatic, CrowdSec, Fail2ban, Manual, Suricata}
+var Origins = []Origin{Automatic, CrowdSec, Fail2ban, Fleet, Manual, Suricata}
 
 // automaticWhy begins the reason of automatic bans, which ends with the name of the rule.
 const automaticWhy = "above the limit of rule "
@@ -39,6 +40,9 @@ func reasonText(o Origin, why string) string {
 	}
 	return string(o) + originEnd + why
 }
+
+// OriginOf tells by the text that is kept of an entry who asked for it, and the reason without that.
+func OriginOf(text string) (Origin, string) { return readReason(text) }
 
 // readReason takes apart the text that the kernel keeps of an entry.
 func readReason(text string) (Origin, string) {
@@ -104,6 +108,9 @@ func BlockedAs(p netip.Prefix, set, text string) Blocked {
 	b.Origin, b.Why = readReason(text)
 	if b.Origin == Automatic {
 		b.Rule = strings.TrimPrefix(text, automaticWhy)
+	}
+	if b.Origin == Fleet {
+		b.Node, _, _ = strings.Cut(b.Why, originEnd)
 	}
 	return b
 }

@@ -64,3 +64,23 @@ func (r Record) liftedBy(origin string) (seq uint64) {
 	}
 	return seq
 }
+
+// Last is the number of the last statement of an origin, 0 when there is none.
+func (r Record) Last(origin string) (seq uint64) {
+	for i := range r.Statements {
+		if r.Statements[i].Origin == origin {
+			seq = max(seq, r.Statements[i].Seq)
+		}
+	}
+	return seq
+}
+
+// Has tells whether a statement, or one of the same origin that beats it, is in the record.
+func (r Record) Has(s *Statement) bool {
+	for i := range r.Statements {
+		if o := &r.Statements[i]; o.Origin == s.Origin && (o.Seq == s.Seq || o.beats(s)) {
+			return true
+		}
+	}
+	return false
+}

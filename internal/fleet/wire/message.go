@@ -129,13 +129,16 @@ func ParseAnswer(b []byte) (a Answer, err error) {
 
 // Batch is records from a hub: what was just kept, or a part of what a node has missed.
 type Batch struct {
-	Through uint64 // of an answer to a node: with this message it has all up to this number; 0: more messages come
+	Now     time.Time // of the hub
+	Epoch   uint64    // tells the stream from one that is made after it was lost
+	Through uint64    // of an answer to a node: with this message it has all up to this number; 0: more messages come
 	Records []Stored
 }
 
 // Bytes is the message.
 func (b Batch) Bytes() []byte {
-	to := binary.AppendUvarint([]byte{version}, b.Through)
+	to := binary.AppendUvarint([]byte{version}, uint64(b.Now.UnixMilli()))
+	to = binary.AppendUvarint(binary.AppendUvarint(to, b.Epoch), b.Through)
 	to = binary.AppendUvarint(to, uint64(len(b.Records)))
 	for i := range b.Records {
 		to = binary.AppendUvarint(to, b.Records[i].Number)
@@ -148,7 +151,7 @@ func (b Batch) Bytes() []byte {
 func ParseBatch(p []byte) (b Batch, err error) {
 	c := cursor{rest: p}
 	c.version()
-	b.Through = c.number()
+	b.Now, b.Epoch, b.Through = time.UnixMilli(c.time()), c.number(), c.number()
 	for range c.count(MaxItems) {
 		s := Stored{c.number(), c.record()}
 		if c.err != nil {
@@ -198,6 +201,7 @@ func ParseRecord(b []byte) (merge.Record, error) {
 // Pulse is what a hub tells all nodes every BeatEvery.
 type Pulse struct {
 	Now     time.Time // of the hub
+	Epoch   uint64    // of the stream
 	Through uint64    // the number of the last record that it knows
 }
 
@@ -206,14 +210,15 @@ const BeatEvery = 2 * time.Second
 
 // Bytes is the message.
 func (p Pulse) Bytes() []byte {
-	return binary.AppendUvarint(binary.AppendUvarint([]byte{version}, uint64(p.Now.UnixMilli())), p.Through)
+	to := binary.AppendUvarint([]byte{version}, uint64(p.Now.UnixMilli()))
+	return binary.AppendUvarint(binary.AppendUvarint(to, p.Epoch), p.Through)
 }
 
 // ParsePulse reads a pulse.
 func ParsePulse(b []byte) (p Pulse, err error) {
 	c := cursor{rest: b}
 	c.version()
-	p.Now, p.Through = time.UnixMilli(c.time()), c.number()
+	p.Now, p.Epoch, p.Through = time.UnixMilli(c.time()), c.number(), c.number()
 	return p, c.end()
 }
 

@@ -1,0 +1,323 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/netip"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/floodwall/floodwall/internal/fleet/hub"
+	"github.com/floodwall/floodwall/internal/fleet/merge"
+	"github.com/floodwall/floodwall/internal/operate"
+)
+
+// defaultHub is the state directory of a hub.
+const defaultHub = "/var/lib/floodwall-hub"
+
+// hubFlags are the flags of hub and of what is below it.
+type hubFlags struct {
+	dir     string
+	address string
+	cluster []string
+	nats    string
+	creds   string
+	holds   time.Duration
+	length  time.Duration
+	why     string
+	key     string
+}
+
+func hubCommand(e *env) *cobra.Command {
+	f := &hubFlags{}
+	c := &cobra.Command{
+		Use:   "hub COMMAND",
+		Short: "the middle of a fleet: nodes send their bans there, and get those of others",
+		Long: "Hub runs the middle of a fleet, with a NATS server in it, and admits nodes. It needs no rights of root.\n" +
+			"Nodes enforce their own bans whether or not they reach a hub.",
+		Example: "  floodwall hub init --address 192.0.2.10\n  floodwall hub run\n  floodwall hub invite web-1",
+		Args: func(c *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return usagef(c, helpHint(c), "missing command")
+			}
+			return unknownCommand(c, args[0])
+		},
+		RunE: func(*cobra.Command, []string) error { return nil },
+	}
+	c.PersistentFlags().StringVar(&f.dir, "dir", defaultHub, "state `directory` of the hub")
+	c.AddCommand(hubInit(e, f), hubRun(e, f), hubInvite(e, f), hubNodes(e, f), hubRevoke(e, f), hubBan(e, f), hubUnban(e, f))
+	return c
+}
+
+func hubInit(e *env, f *hubFlags) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "init",
+		Short: "make the keys and certificates of a new fleet",
+		Long: "Init makes the state directory of a hub: its keys and its certificate. With --cluster it makes one directory for each of\n" +
+			"three hubs: copy each to its host. The controller's key, in " + hub.ControllerFile + ", may ban any prefix.",
+		Example: "  floodwall hub init --address 192.0.2.10\n  floodwall hub init --dir fleet --cluster a=192.0.2.10,b=192.0.2.11,c=192.0.2.12",
+		Args:    none,
+		RunE:    func(c *cobra.Command, _ []string) error { return e.hubInit(c, f) },
+	}
+	c.Flags().StringVar(&f.address, "address", "", "`address` that nodes reach, HOST or HOST:PORT")
+	c.Flags().StringSliceVar(&f.cluster, "cluster", nil, "three `hubs`, as NAME=HOST[:PORT]")
+	c.Flags().StringVar(&f.nats, "nats", "", "`addresses` of an existing cluster, in place of a server of its own")
+	c.Flags().StringVar(&f.creds, "creds", "", "`file` of credentials for it")
+	return c
+}
+
+// peers reads which hubs there shall be.
+func (f *hubFlags) peers(c *cobra.Command) (list []hub.Peer, err error) {
+	names := f.cluster
+	switch {
+	case f.address != "" && len(names) == 0:
+		names = []string{"hub=" + f.address}
+	case f.address != "" || len(names) == 0:
+		return nil, usagef(c, "--address for one hub, --cluster for three, --nats for an existing cluster", "want one of --address, --cluster and --nats")
+	case len(names) != 3:
+		return nil, usagef(c, "with three hubs one may fail; two are no better than one", "flag --cluster: want three hubs, got %d", len(names))
+	}
+	for _, text := range names {
+		name, address, ok := strings.Cut(text, "=")
+		if !ok {
+			return nil, usagef(c, "as in a=192.0.2.10", "flag --cluster: want NAME=HOST, got %q", text)
+		}
+		p, err := hub.NewPeer(name, address)
+		if err != nil {
+			return nil, err
+		}
+		if slices.ContainsFunc(list, func(o hub.Peer) bool { return o.Name == p.Name || o.Nodes == p.Nodes }) {
+			return nil, usagef(c, "give each hub a name and an address of its own", "flag --cluster: %q comes twice", text)
+		}
+		list = append(list, p)
+	}
+	return list, nil
+}
+
+func (e *env) hubInit(c *cobra.Command, f *hubFlags) error {
+	if f.nats != "" {
+		if f.address != "" || len(f.cluster) > 0 {
+			return usagef(c, "an existing cluster has its own addresses", "--nats goes without --address and --cluster")
+		}
+		if err := hub.InitClient(f.dir, f.nats, f.creds); err != nil {
+			return err
+		}
+		e.println("made %s for the cluster at %s", f.dir, f.nats)
+		return nil
+	}
+	peers, err := f.peers(c)
+	if err != nil {
+		return err
+	}
+	dirs, err := hub.Init(f.dir, peers)
+	if err != nil {
+		return err
+	}
+	for i, dir := range dirs {
+		e.println("made %s for hub %s at %s", dir, peers[i].Name, peers[i].Nodes)
+	}
+	e.println("the controller's key is %s", filepath.Join(f.dir, hub.ControllerFile))
+	return nil
+}
+
+func hubRun(e *env, f *hubFlags) *cobra.Command {
+	return &cobra.Command{
+		Use:     "run",
+		Short:   "run a hub",
+		Long:    "Run runs the hub of a state directory until it is ended. One of three hubs may be away.",
+		Example: "  floodwall hub run --dir /var/lib/floodwall-hub",
+		Args:    none,
+		RunE: func(c *cobra.Command, _ []string) error {
+			config, err := hub.Read(f.dir)
+			if err != nil {
+				return err
+			}
+			return hub.Run(c.Context(), config, func(text string) { e.println("%s", text) })
+		},
+	}
+}
+
+// atHub does something over a connection to the hubs.
+func (f *hubFlags) atHub(fn func(*hub.Client) error) error {
+	config, err := hub.Read(f.dir)
+	if err != nil {
+		return err
+	}
+	client, err := hub.Dial(config)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	return fn(client)
+}
+
+func hubInvite(e *env, f *hubFlags) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "invite NAME",
+		Short: "print the command that joins a node",
+		Long: "Invite prints the command that makes a host the node NAME. It can be used once, before it ends.\n" +
+			"Whoever has the command can use it: send it as you would send a password.",
+		Example: "  floodwall hub invite web-1 --for 1h",
+		Args:    exactly(1, "NAME, of a to z, 0 to 9 and -"),
+		RunE: func(c *cobra.Command, args []string) error {
+			if f.holds <= 0 || f.holds > 30*24*time.Hour {
+				return usagef(c, "24h is usual", "flag --for: must be positive and at most 720h, got %v", f.holds)
+			}
+			return f.atHub(func(h *hub.Client) error {
+				i, err := h.Invite(c.Context(), args[0], f.holds)
+				if err != nil {
+					return err
+				}
+				e.println("floodwall join %s", i.Token())
+				return nil
+			})
+		},
+	}
+	c.Flags().DurationVar(&f.holds, "for", 24*time.Hour, "`time` for which the invitation holds")
+	return c
+}
+
+func hubNodes(e *env, f *hubFlags) *cobra.Command {
+	c := &cobra.Command{
+		Use:     "nodes",
+		Short:   "list the nodes of the fleet, and to which hub each is connected",
+		Long:    "Nodes lists the nodes of the fleet: whether each has joined, and to which hub it is connected.",
+		Example: "  floodwall hub nodes --json",
+		Args:    none,
+		RunE: func(c *cobra.Command, _ []string) error {
+			return f.atHub(func(h *hub.Client) error {
+				all, err := h.Nodes(c.Context())
+				if err != nil {
+					return err
+				}
+				return e.printNodes(all)
+			})
+		},
+	}
+	e.jsonFlag(c)
+	return c
+}
+
+// fleetNode is a row of `hub nodes`.
+type fleetNode struct {
+	hub.Member
+	Hub string `json:"hub,omitempty"` // to which it is connected
+}
+
+func (e *env) printNodes(all []hub.Nodes) error {
+	list := []fleetNode{}
+	for _, m := range all[0].Members {
+		row := fleetNode{Member: m}
+		for _, h := range all {
+			if slices.Contains(h.Connected, m.Name) {
+				row.Hub = h.Hub
+			}
+		}
+		list = append(list, row)
+	}
+	if e.json {
+		return e.printJSON(list)
+	}
+	t := newTable("node", "state", "since", "hub")
+	for _, n := range list {
+		t.row(n.Name, string(n.State), n.Since.Format("2006-01-02 15:04 UTC"), cmp.Or(n.Hub, "-"))
+	}
+	e.table(t)
+	return nil
+}
+
+func hubRevoke(e *env, f *hubFlags) *cobra.Command {
+	return &cobra.Command{
+		Use:     "revoke NAME",
+		Short:   "put a node out of the fleet, at once, and lift its bans",
+		Long:    "Revoke ends a node's connections, takes its key no more, and lifts all bans that it alone has made.",
+		Example: "  floodwall hub revoke web-1",
+		Args:    exactly(1, "NAME, as `floodwall hub nodes` lists it"),
+		RunE: func(c *cobra.Command, args []string) error {
+			return f.atHub(func(h *hub.Client) error {
+				lifted, err := h.Revoke(c.Context(), args[0])
+				if err != nil {
+					return err
+				}
+				e.println("revoked %s, and lifted %s of it", args[0], things(lifted, "ban", "bans"))
+				return nil
+			})
+		},
+	}
+}
+
+func hubBan(e *env, f *hubFlags) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "ban PREFIX...",
+		Short: "ban prefixes at all nodes, signed by the controller's key",
+		Long: "Ban bans prefixes at all nodes, but for what a node never bans. The controller's key signs it, so prefixes may be wider\n" +
+			"than nodes may ban, and no number of reporters is needed.",
+		Example: "  floodwall hub ban 198.51.100.0/22 --for 1h --why 'scans'",
+		Args:    someArgs("PREFIX"),
+		RunE: func(c *cobra.Command, args []string) error {
+			if f.length < time.Second || f.length > merge.Longest {
+				return usagef(c, "1h is usual", "flag --for: must be 1s to %v, got %v", merge.Longest, f.length)
+			}
+			if len(f.why) > merge.MaxReason {
+				return usagef(c, "say it shorter", "flag --why: at most %d bytes are kept, got %d", merge.MaxReason, len(f.why))
+			}
+			return e.hubSay(c.Context(), f, args, f.length)
+		},
+	}
+	c.Flags().DurationVar(&f.length, "for", time.Hour, "`time` that the ban lasts, at most 720h")
+	c.Flags().StringVar(&f.why, "why", "", "reason, as `text`")
+	c.Flags().StringVar(&f.key, "key", "", "`file` of the controller's key (default "+hub.ControllerFile+" in --dir)")
+	return c
+}
+
+func hubUnban(e *env, f *hubFlags) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "unban PREFIX...",
+		Short: "lift all bans of prefixes at all nodes, signed by the controller's key",
+		Long: "Unban lifts every ban of exactly these prefixes that any node has made until now, also those of people.\n" +
+			"A node alone lifts its own bans for the fleet, and those of others for itself (`floodwall unblock`).",
+		Example: "  floodwall hub unban 198.51.100.7",
+		Args:    someArgs("PREFIX"),
+		RunE:    func(c *cobra.Command, args []string) error { return e.hubSay(c.Context(), f, args, 0) },
+	}
+	c.Flags().StringVar(&f.key, "key", "", "`file` of the controller's key (default "+hub.ControllerFile+" in --dir)")
+	return c
+}
+
+// someArgs wants one argument or more.
+func someArgs(what string) cobra.PositionalArgs {
+	return func(c *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return usagef(c, helpHint(c), "missing argument: want %s", what)
+		}
+		return nil
+	}
+}
+
+// hubSay has the controller ban prefixes, or lift their bans when the time is 0.
+func (e *env) hubSay(ctx context.Context, f *hubFlags, args []string, length time.Duration) error {
+	var prefixes []netip.Prefix
+	for _, text := range args {
+		list, err := operate.EntryOf(text, nil)
+		if err != nil {
+			return err
+		}
+		prefixes = append(prefixes, list...)
+	}
+	return f.atHub(func(h *hub.Client) error {
+		if err := h.Say(ctx, f.key, prefixes, length, f.why); err != nil {
+			return err
+		}
+		what := "lifted the bans of"
+		if length > 0 {
+			what = fmt.Sprintf("banned for %v", length)
+		}
+		e.println("%s %s at all nodes", what, things(len(prefixes), "prefix", "prefixes"))
+		return nil
+	})
+}

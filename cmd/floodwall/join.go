@@ -1,0 +1,111 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/floodwall/floodwall/internal/daemonlock"
+	"github.com/floodwall/floodwall/internal/fleet/node"
+)
+
+func joinCommand(e *env) *cobra.Command {
+	var f joinFlags
+	c := &cobra.Command{
+		Use:   "join INVITATION",
+		Short: "make this host a node of a fleet, which shares bans",
+		Long: "Join makes this host a node of a fleet. INVITATION is the word that `floodwall hub invite` prints. It can be used once.\n" +
+			"From then on the daemon shares the bans of this host with the fleet, and enters those of other nodes.",
+		Example: "  floodwall join eyJuIjoid2ViLTEi…\n  floodwall join --name web-1 --nats tls://nats.example:4222 --creds web-1.creds",
+		Args:    upTo(1, "INVITATION"),
+		RunE:    func(c *cobra.Command, args []string) error { return e.join(c, args, f) },
+	}
+	flags := c.Flags()
+	flags.StringVar(&f.Set, "set", "", "dynamic `set` for bans of the fleet (default the only one, or bans)")
+	flags.IntVar(&f.Reporters, "reporters", 1, "enter a ban only when so many `nodes` have made it")
+	flags.StringVar(&f.Name, "name", "", "`name` of this node in an existing cluster")
+	flags.StringSliceVar(&f.Hubs, "nats", nil, "`addresses` of an existing cluster")
+	flags.StringVar(&f.Creds, "creds", "", "`file` of credentials for an existing cluster")
+	flags.StringVar(&f.Controller, "controller", "", "public controller `key`, with --creds")
+	return c
+}
+
+// joinFlags are the settings of a node.
+type joinFlags struct{ node.File }
+
+func (e *env) join(c *cobra.Command, args []string, f joinFlags) error {
+	const hint = "`floodwall hub invite NAME` on a hub prints the whole command"
+	switch {
+	case f.Reporters < 1 || f.Reporters > maxReporters:
+		return usagef(c, "1 enters every ban", "flag --reporters: must be 1 to %d, got %d", maxReporters, f.Reporters)
+	case len(args) == 0 && f.Creds == "":
+		return usagef(c, hint, "missing argument: want INVITATION")
+	case len(args) > 0 && (f.Creds != "" || f.Name != "" || len(f.Hubs) > 0 || f.Controller != ""):
+		return usagef(c, hint, "an invitation names the node and the hubs: leave --name, --nats, --creds and --controller out")
+	}
+	if !privileged() {
+		return &privilegeError{commandLine: e.commandLine}
+	}
+	name := f.Name
+	if len(args) > 0 {
+		joined, err := node.Join(c.Context(), e.state, args[0], f.Set, f.Reporters)
+		if err != nil {
+			return err
+		}
+		name = joined.Name
+	} else if err := node.Use(e.state, f.File); err != nil {
+		return err
+	}
+	e.println("this host is node %s of the fleet", name)
+	if !daemonlock.Of(e.bpffs).Held() {
+		e.note("bans are not shared while `floodwall daemon` does not run: start it; `apply --boot` has systemd start it after each reboot")
+	}
+	return nil
+}
+
+// maxReporters is how many nodes a ban can be made to need: a record names no more than 32.
+const maxReporters = 16
+
+func leaveCommand(e *env) *cobra.Command {
+	return &cobra.Command{
+		Use:   "leave",
+		Short: "leave the fleet: share no more bans, and take none",
+		Long: "Leave removes this host's key. Bans of other nodes that this host has go on until their ends; `floodwall unblock` ends one.\n" +
+			"`floodwall hub revoke` on a hub lifts the bans of this host everywhere else.",
+		Example: "  floodwall leave",
+		Args:    none,
+		RunE: func(*cobra.Command, []string) error {
+			if !privileged() {
+				return &privilegeError{commandLine: e.commandLine}
+			}
+			if err := node.Leave(e.state); err != nil {
+				return err
+			}
+			e.println("this host has left the fleet")
+			return nil
+		},
+	}
+}
+
+// printFleet says how this host stands in its fleet.
+func (e *env) printFleet() {
+	s, err := node.ReadStatus(e.state)
+	switch {
+	case err != nil:
+		e.warnOf(err)
+	case s == nil:
+	case !s.Connected:
+		e.println("")
+		e.println("fleet: node %s goes on by itself: no connection to a hub", s.Node)
+	default:
+		e.println("")
+		e.println("fleet: node %s, hub %s: %s of other nodes, %s of this host%s", s.Node, s.Hub, things(s.Entered, "ban", "bans"), things(s.Own, "ban", "bans"), waitingText(s))
+	}
+}
+
+func waitingText(s *node.Status) string {
+	if s.Waiting == 0 {
+		return ""
+	}
+	return fmt.Sprintf(", %s on the way", things(s.Waiting, "change", "changes"))
+}

@@ -1,0 +1,231 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/floodwall/floodwall/internal/banlog"
+	"github.com/floodwall/floodwall/internal/control"
+	"github.com/floodwall/floodwall/internal/dynamicset"
+	"github.com/floodwall/floodwall/internal/fleet/node"
+	"github.com/floodwall/floodwall/internal/spared"
+)
+
+// How often the daemon looks whether the host has joined a fleet or left it, whether somebody has banned or unbanned on this host,
+// and how often it says how the node stands.
+const (
+	fleetLook   = time.Second
+	localLook   = 100 * time.Millisecond
+	fleetStatus = 2 * time.Second
+)
+
+// Fleet is this host's part of a fleet, while it has joined one.
+type Fleet struct {
+	in     control.Instance
+	state  string
+	report func(Event)
+
+	mu    sync.Mutex
+	agent *node.Agent // nil: of no fleet
+	set   string      // of the bans that are shared; "": not known yet
+}
+
+// NewFleet is the part of an instance with a state directory. report is told what happens.
+func NewFleet(in control.Instance, state string, report func(Event)) *Fleet {
+	return &Fleet{in: in, state: state, report: report}
+}
+
+// Status is how the node stands. It is nil when this host is of no fleet.
+func (f *Fleet) Status() *node.Status {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.agent == nil {
+		return nil
+	}
+	s := f.agent.Status()
+	return &s
+}
+
+// Run takes part in the fleet whenever the host has joined one, until ctx ends. Errors are told, and tried again: the daemon goes on
+// without the fleet.
+func (f *Fleet) Run(ctx context.Context) error {
+	told := ""
+	every(ctx, func(ctx context.Context) time.Duration {
+		err := f.once(ctx)
+		if errors.Is(err, node.ErrNotJoined) || ctx.Err() != nil {
+			err = nil
+		}
+		if err != nil && err.Error() != told {
+			f.report(Event{Err: err})
+		}
+		if told = ""; err != nil {
+			told = err.Error()
+		}
+		return fleetLook
+	})
+	return nil
+}
+
+// once takes part until the host leaves the fleet, or joins another.
+func (f *Fleet) once(ctx context.Context) error {
+	file, err := node.Read(f.state)
+	if err != nil {
+		return err
+	}
+	was, err := os.Stat(node.Path(f.state))
+	if err != nil {
+		return err
+	}
+	agent, err := node.New(file, &fleetHost{f, file.Set}, func(text string, err error) { f.report(Event{Text: text, Err: err}) })
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	f.take(agent)
+	var running sync.WaitGroup
+	defer f.take(nil)
+	defer running.Wait()
+	defer cancel()
+	running.Go(func() { f.follow(ctx, agent) })
+	ended := make(chan error, 1)
+	running.Go(func() { ended <- agent.Run(ctx) })
+	for {
+		select {
+		case err := <-ended:
+			return err
+		case <-time.After(fleetStatus):
+		}
+		if is, err := os.Stat(node.Path(f.state)); err != nil || !os.SameFile(is, was) {
+			return nil
+		}
+		if err := agent.Status().Save(f.state); err != nil {
+			f.report(Event{Err: err})
+		}
+	}
+}
+
+func (f *Fleet) take(a *node.Agent) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.agent, f.set = a, ""
+}
+
+// follow tells the agent of bans that somebody has made or lifted on this host, by any command.
+func (f *Fleet) follow(ctx context.Context, to *node.Agent) {
+	if f.in.Bans == nil {
+		return
+	}
+	from := f.in.Bans.Follow()
+	defer from.Close()
+	told := ""
+	every(ctx, func(context.Context) time.Duration {
+		set := f.shared()
+		if set == "" {
+			return localLook
+		}
+		records, whole, err := from.Next()
+		if err != nil && err.Error() != told {
+			told = err.Error()
+			f.report(Event{Err: fmt.Errorf("fleet: bans of this host are not shared: %w", err)})
+		}
+		if list := localBans(records, set); len(list) > 0 {
+			to.Local(list, whole)
+		}
+		if len(records) > 0 {
+			return 0
+		}
+		return localLook
+	})
+}
+
+func (f *Fleet) shared() string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.set
+}
+
+// localBans are the changes of a set. Those that the fleet asked for say so.
+func localBans(records []banlog.Record, set string) (list []node.Local) {
+	for _, r := range records {
+		if r.Set != set {
+			continue
+		}
+		origin, _ := dynamicset.OriginOf(r.Why)
+		list = append(list, node.Local{
+			Prefix: r.Prefix, Gone: r.Gone, Start: r.Start, End: r.End, Why: r.Why, Manual: origin == dynamicset.Manual, Fleet: origin == dynamicset.Fleet,
+		})
+	}
+	return list
+}
+
+// fleetHost enters bans of other nodes into the set of the policy that runs.
+type fleetHost struct {
+	fleet *Fleet
+	set   string
+}
+
+// Block bans prefixes as programs do: they give way to bans of people.
+func (h *fleetHost) Block(ctx context.Context, bans []node.Ban) (map[netip.Prefix]error, error) {
+	var list []control.Ban
+	for _, b := range bans {
+		is := control.Ban{Prefix: b.Prefix, For: max(b.For, time.Second), Why: b.Origin, Origin: dynamicset.Fleet, Replace: true}
+		if b.Why != "" {
+			is.Why += ": " + b.Why
+		}
+		if b.Origin == "" { // one of this host
+			is.Origin, is.Why = dynamicset.OriginOf(b.Why)
+		}
+		list = append(list, is)
+	}
+	_, err := h.fleet.in.Block(ctx, h.set, list)
+	refused := map[netip.Prefix]error{}
+	var some control.Refusals
+	if !errors.As(err, &some) {
+		return refused, err
+	}
+	for _, r := range some {
+		refused[list[r.Index].Prefix] = r.Err
+	}
+	return refused, nil
+}
+
+// Unblock ends bans: with all those of anybody, else those of other nodes.
+func (h *fleetHost) Unblock(ctx context.Context, prefixes []netip.Prefix, all bool) ([]netip.Prefix, error) {
+	of := dynamicset.Owner{Origin: dynamicset.Fleet}
+	if all {
+		of = dynamicset.Owner{}
+	}
+	_, err := h.fleet.in.UnblockOf(ctx, h.set, of, prefixes)
+	var not control.Refusals
+	if err != nil && !errors.As(err, &not) {
+		return nil, err
+	}
+	were := slices.Clone(prefixes)
+	for i := len(not) - 1; i >= 0; i-- {
+		were = slices.Delete(were, not[i].Index, not[i].Index+1)
+	}
+	return were, nil
+}
+
+// Never spares whom no program may ban.
+func (h *fleetHost) Never(ctx context.Context) (func(netip.Prefix) bool, error) {
+	set, err := h.fleet.in.DynamicSet(ctx, h.set)
+	if err != nil {
+		return nil, err
+	}
+	wishes, err := h.fleet.in.Wishes(ctx)
+	if err != nil {
+		return nil, err
+	}
+	h.fleet.mu.Lock()
+	h.fleet.set = set
+	h.fleet.mu.Unlock()
+	never := spared.Now(wishes.Spared)
+	return func(p netip.Prefix) bool { return never.Why(p) != "" }, nil
+}

@@ -1,0 +1,246 @@
+package hub
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nkeys"
+
+	"github.com/floodwall/floodwall/internal/fleet/merge"
+	"github.com/floodwall/floodwall/internal/fleet/wire"
+)
+
+// Subjects of the commands.
+const (
+	adminSay    = wire.Admin + ".say"
+	adminInvite = wire.Admin + ".invite"
+	adminRevoke = wire.Admin + ".revoke"
+	adminNodes  = wire.Admin + ".nodes"
+)
+
+// order is a request of a command.
+type order struct {
+	Name    string    `json:"name"`
+	Secret  string    `json:"secret,omitempty"` // SHA-256
+	Expires time.Time `json:"expires,omitzero"`
+}
+
+// Result is the answer to a request of a command.
+type Result struct {
+	Error  string `json:"error,omitempty"`
+	Hint   string `json:"hint,omitempty"`
+	Lifted int    `json:"lifted,omitempty"` // bans of a node that was revoked
+}
+
+// Nodes is what one hub knows of the nodes.
+type Nodes struct {
+	Hub       string   `json:"hub"`
+	Members   []Member `json:"members"`
+	Connected []string `json:"connected"` // to this hub
+	Prefixes  int      `json:"prefixes"`  // of which the fleet knows something
+}
+
+// JoinRequest is what a node with an invitation sends.
+type JoinRequest struct {
+	Key string `json:"key"` // public
+}
+
+// JoinAnswer is what it gets.
+type JoinAnswer struct {
+	Error      string   `json:"error,omitempty"`
+	Hubs       []string `json:"hubs,omitempty"`
+	CA         string   `json:"ca,omitempty"` // in PEM
+	Controller string   `json:"controller,omitempty"`
+}
+
+// errConflict says that two hubs changed a member at once.
+var errConflict = errors.New("another hub changed this node at the same time: try again")
+
+// update changes a member in the stream, and here.
+func (h *Hub) update(m Member, seq uint64) error {
+	text, err := json.Marshal(m)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	ack, err := h.js.Publish(ctx, wire.Members+"."+m.Name, text, jetstream.WithExpectLastSequencePerSubject(seq))
+	var refused *jetstream.APIError
+	if errors.As(err, &refused) && refused.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence {
+		return errConflict
+	}
+	if err != nil {
+		return fmt.Errorf("the hubs cannot write: %w", err)
+	}
+	if h.members.set(m, ack.Sequence) {
+		h.auth.disconnect(m.Name)
+	}
+	return nil
+}
+
+func respond(m *nats.Msg, v any) {
+	if text, err := json.Marshal(v); err == nil && m.Reply != "" {
+		_ = m.Respond(text)
+	}
+}
+
+func resultOf(err error, hint string) Result {
+	if err == nil {
+		return Result{}
+	}
+	return Result{Error: err.Error(), Hint: hint}
+}
+
+// parseOrder reads a request of a command.
+func parseOrder(b []byte) (o order, err error) {
+	if err = json.Unmarshal(b, &o); err == nil {
+		err = wire.CheckName(o.Name)
+	}
+	return o, err
+}
+
+// invite notes an invitation.
+func (h *Hub) invite(m *nats.Msg) {
+	o, err := parseOrder(m.Data)
+	if err != nil {
+		respond(m, resultOf(err, ""))
+		return
+	}
+	was, seq := h.members.get(o.Name)
+	if was.State == Joined {
+		respond(m, Result{Error: fmt.Sprintf("node %s has joined already", o.Name), Hint: "revoke it first, or choose another name"})
+		return
+	}
+	err = h.update(Member{Name: o.Name, State: Invited, Since: time.Now().UTC(), Secret: o.Secret, Expires: o.Expires}, seq)
+	if err == nil {
+		h.log("invited " + o.Name)
+	}
+	respond(m, resultOf(err, ""))
+}
+
+// join takes the key of a node that has an invitation. The invitation is used up. The same node may ask again.
+func (h *Hub) join(m *nats.Msg) {
+	name, ok := strings.CutPrefix(m.Subject, wire.Join+".")
+	if !ok || wire.CheckName(name) != nil || !strings.HasPrefix(m.Reply, wire.Inbox("join_"+name)+".") {
+		return
+	}
+	var r JoinRequest
+	if json.Unmarshal(m.Data, &r) != nil || !nkeys.IsValidPublicUserKey(r.Key) {
+		respond(m, JoinAnswer{Error: "the key is none"})
+		return
+	}
+	was, seq := h.members.get(name)
+	switch {
+	case was.State == Joined && was.Key == r.Key:
+	case was.State != Invited:
+		respond(m, JoinAnswer{Error: "the invitation has been used"})
+		return
+	default:
+		was.State, was.Key, was.Since = Joined, r.Key, time.Now().UTC()
+		if err := h.update(was, seq); err != nil {
+			respond(m, JoinAnswer{Error: err.Error()})
+			return
+		}
+		h.log("joined: " + name)
+	}
+	_, ca, err := h.config.authority()
+	a := JoinAnswer{Hubs: h.config.Servers(), CA: string(ca), Controller: h.config.Controller}
+	if err != nil {
+		a.Error = err.Error()
+	}
+	respond(m, a)
+}
+
+// revoke puts a node out of the fleet, and lifts its bans.
+func (h *Hub) revoke(m *nats.Msg) {
+	o, err := parseOrder(m.Data)
+	if err != nil {
+		respond(m, resultOf(err, ""))
+		return
+	}
+	was, seq := h.members.get(o.Name)
+	if was.Name == "" || was.State == Revoked {
+		respond(m, Result{Error: fmt.Sprintf("the fleet has no node %s", o.Name), Hint: "`floodwall hub nodes` lists the nodes"})
+		return
+	}
+	was.State, was.Secret, was.Since = Revoked, "", time.Now().UTC()
+	if err := h.update(was, seq); err != nil {
+		respond(m, resultOf(err, ""))
+		return
+	}
+	h.log("revoked " + o.Name)
+	lifts := h.liftsOf(o.Name)
+	for part := lifts; len(part) > 0; part = part[min(len(part), wire.MaxItems):] {
+		h.enqueue(offer{origin: o.Name, said: part[:min(len(part), wire.MaxItems)]})
+	}
+	respond(m, Result{Lifted: len(lifts)})
+}
+
+// liftsOf lifts all bans of a node.
+func (h *Hub) liftsOf(name string) (list wire.Offer) {
+	h.view.mu.Lock()
+	defer h.view.mu.Unlock()
+	for r := range h.view.table.All() {
+		last := uint64(0)
+		for i := range r.Statements {
+			if s := &r.Statements[i]; s.Origin == name && !s.Lift() {
+				last = max(last, s.Seq)
+			}
+		}
+		if last > 0 {
+			list = append(list, wire.Said{Prefix: r.Prefix, Statement: merge.Statement{Origin: name, Seq: merge.Number(time.Now(), last)}})
+		}
+	}
+	return list
+}
+
+// nodes lists the nodes. All hubs answer.
+func (h *Hub) nodes(m *nats.Msg) {
+	n := Nodes{Hub: h.config.Name, Members: h.members.list()}
+	for i := range n.Members {
+		n.Members[i].Secret = ""
+		if h.auth.connected(n.Members[i].Name) {
+			n.Connected = append(n.Connected, n.Members[i].Name)
+		}
+	}
+	h.view.mu.Lock()
+	n.Prefixes = h.view.table.Len()
+	h.view.mu.Unlock()
+	respond(m, n)
+}
+
+// say takes what the controller says. Its signature counts, and not who brings it.
+func (h *Hub) say(m *nats.Msg) {
+	said, err := wire.ParseOffer(m.Data, merge.Controller)
+	if err != nil {
+		return
+	}
+	key, err := nkeys.FromPublicKey(h.config.Controller)
+	for i := range said {
+		if err == nil {
+			err = key.Verify(merge.Signed(said[i].Prefix, &said[i].Statement), said[i].Sig)
+		}
+	}
+	o := offer{origin: merge.Controller, said: said, reply: m.Reply}
+	if err != nil {
+		o.outcomes, o.text = fill(len(said), wire.Refused), "it is not signed by the controller key of this fleet"
+		h.answer(&o)
+		return
+	}
+	h.enqueue(o)
+}
+
+// Enrol takes a node into the fleet by its public key, without an invitation: for nodes within the process.
+func (h *Hub) Enrol(name, key string) error {
+	if err := wire.CheckName(name); err != nil {
+		return err
+	}
+	_, seq := h.members.get(name)
+	return h.update(Member{Name: name, State: Joined, Key: key, Since: time.Now().UTC()}, seq)
+}

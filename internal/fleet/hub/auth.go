@@ -1,0 +1,130 @@
+package hub
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/base64"
+	"encoding/hex"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nkeys"
+
+	"github.com/floodwall/floodwall/internal/fleet/wire"
+)
+
+// joinUser begins the user name of a node that has an invitation and no key yet.
+const joinUser = "join."
+
+// maxConnections is how many connections a node has at most. The oldest is closed for a new one: it may be dead.
+const maxConnections = 3
+
+// authenticator says who may connect to the embedded server.
+type authenticator struct {
+	admin   string // the public key of hubs and their commands
+	members *members
+
+	mu     sync.Mutex
+	server *server.Server
+	open   map[string][]uint64 // connections by name of the node
+}
+
+// Check admits a client, and gives it its permissions: nodes publish below their own subject only.
+func (a *authenticator) Check(c server.ClientAuthentication) bool {
+	o := c.GetOpts()
+	if o.Nkey == "" {
+		return a.checkInvited(c, o.Username, o.Password)
+	}
+	if !signed(o.Nkey, o.Sig, c.GetNonce()) {
+		return false
+	}
+	if o.Nkey == a.admin {
+		c.RegisterUser(&server.User{Username: "hub"})
+		return true
+	}
+	name, ok := a.members.named(o.Nkey)
+	if !ok {
+		return false
+	}
+	c.RegisterUser(&server.User{Username: name, Permissions: permissions(
+		[]string{wire.Nodes + "." + name + ".>"}, []string{wire.Live, wire.Beat, wire.Inbox(name) + ".>"})})
+	a.opened(name, c.GetID())
+	return true
+}
+
+// checkInvited admits a node with an invitation, to send its key and nothing else.
+func (a *authenticator) checkInvited(c server.ClientAuthentication, user, password string) bool {
+	name, ok := strings.CutPrefix(user, joinUser)
+	if !ok || !a.members.invited(name, password, time.Now()) {
+		return false
+	}
+	c.RegisterUser(&server.User{Username: user, Permissions: permissions(
+		[]string{wire.Join + "." + name}, []string{wire.Inbox("join_"+name) + ".>"})})
+	return true
+}
+
+func permissions(publish, subscribe []string) *server.Permissions {
+	return &server.Permissions{Publish: &server.SubjectPermission{Allow: publish}, Subscribe: &server.SubjectPermission{Allow: subscribe}}
+}
+
+// signed tells whether the holder of a key has signed a nonce.
+func signed(key, signature string, nonce []byte) bool {
+	text, err := base64.RawURLEncoding.DecodeString(signature)
+	if err != nil {
+		return false
+	}
+	public, err := nkeys.FromPublicKey(key)
+	return err == nil && len(nonce) > 0 && public.Verify(nonce, text) == nil
+}
+
+// opened notes a connection of a node.
+func (a *authenticator) opened(name string, id uint64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	live := append(a.live(name), id)
+	for len(live) > maxConnections {
+		go a.server.DisconnectClientByID(live[0])
+		live = live[1:]
+	}
+	a.open[name] = live
+}
+
+// live are the connections of a node that there still are.
+func (a *authenticator) live(name string) (list []uint64) {
+	for _, id := range a.open[name] {
+		if a.server.GetClient(id) != nil {
+			list = append(list, id)
+		}
+	}
+	return list
+}
+
+// connected tells whether a node has a connection to this hub.
+func (a *authenticator) connected(name string) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.server != nil && len(a.live(name)) > 0
+}
+
+// disconnect ends all connections of a node.
+func (a *authenticator) disconnect(name string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.server == nil {
+		return
+	}
+	for _, id := range a.live(name) {
+		_ = a.server.DisconnectClientByID(id) // it may have gone
+	}
+	delete(a.open, name)
+}
+
+// hashed is what is kept of the secret of an invitation.
+func hashed(secret string) string {
+	sum := sha256.Sum256([]byte(secret))
+	return hex.EncodeToString(sum[:])
+}
+
+func sameText(a, b string) bool { return subtle.ConstantTimeCompare([]byte(a), []byte(b)) == 1 }

@@ -1,0 +1,204 @@
+package hub
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/tls"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"net/netip"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/floodwall/floodwall/internal/fleet/merge"
+	"github.com/floodwall/floodwall/internal/fleet/wire"
+)
+
+// How long commands wait for hubs.
+const (
+	answerWait = 10 * time.Second
+	allWait    = time.Second // for the answers of all hubs, after the first
+)
+
+// Client is a command's connection to the hubs.
+type Client struct {
+	config *Config
+	conn   *nats.Conn
+}
+
+// Dial connects to a hub of the fleet whose state directory this is. options are for connections within the process; without them it
+// is TLS.
+func Dial(c *Config, options ...nats.Option) (*Client, error) {
+	if c.NATS != "" {
+		o := []nats.Option{nats.Name("floodwall")}
+		if c.Creds != "" {
+			o = append(o, nats.UserCredentials(c.Creds))
+		}
+		conn, err := nats.Connect(c.NATS, o...)
+		return &Client{c, conn}, unreachable(err)
+	}
+	admin, _, err := c.admin()
+	if err != nil {
+		return nil, err
+	}
+	pool, _, err := c.authority()
+	if err != nil {
+		return nil, err
+	}
+	servers := strings.Join(c.Servers(), ",")
+	if len(options) > 0 {
+		servers = ""
+	} else {
+		options = []nats.Option{nats.Secure(&tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS13})}
+	}
+	conn, err := nats.Connect(servers, append(options, nats.Name("floodwall"), keyOption(admin))...)
+	return &Client{c, conn}, unreachable(err)
+}
+
+func unreachable(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &ConfigError{fmt.Sprintf("no hub can be reached: %v", err), "see whether `floodwall hub run` runs"}
+}
+
+// Close ends the connection.
+func (c *Client) Close() { c.conn.Close() }
+
+// AnswerError is a hub's refusal.
+type AnswerError struct{ Result }
+
+func (e *AnswerError) Error() string { return e.Result.Error }
+
+// Hint is the remedy.
+func (e *AnswerError) Hint() string { return e.Result.Hint }
+
+func (c *Client) ask(ctx context.Context, subject string, o order) (r Result, err error) {
+	text, err := json.Marshal(o)
+	if err != nil {
+		return r, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, answerWait)
+	defer cancel()
+	m, err := c.conn.RequestWithContext(ctx, subject, text)
+	if err != nil {
+		return r, unreachable(err)
+	}
+	if err := json.Unmarshal(m.Data, &r); err != nil {
+		return r, fmt.Errorf("answer of a hub: %w", err)
+	}
+	if r.Error != "" {
+		return r, &AnswerError{r}
+	}
+	return r, nil
+}
+
+// Invite makes an invitation for a node that holds for a while and can be used once.
+func (c *Client) Invite(ctx context.Context, name string, holds time.Duration) (wire.Invitation, error) {
+	i := wire.Invitation{Name: name, Secret: wire.NewSecret(), Hubs: c.config.Servers()}
+	if c.config.NATS != "" {
+		return i, &ConfigError{"this fleet uses a NATS cluster of its own, which makes its own users",
+			"give the node a user there that publishes to " + wire.Nodes + "." + name + ".> only; docs/guides/fleet.md shows it"}
+	}
+	_, text, err := c.config.authority()
+	if err != nil {
+		return i, err
+	}
+	block, _ := pem.Decode(text)
+	sum := sha256.Sum256(block.Bytes)
+	i.CA = sum[:]
+	_, err = c.ask(ctx, adminInvite, order{name, hashed(i.Secret), time.Now().Add(holds).UTC()})
+	return i, err
+}
+
+// Revoke puts a node out of the fleet. It returns how many bans of the node are lifted.
+func (c *Client) Revoke(ctx context.Context, name string) (lifted int, err error) {
+	r, err := c.ask(ctx, adminRevoke, order{Name: name})
+	return r.Lifted, err
+}
+
+// Nodes asks all hubs for the nodes.
+func (c *Client) Nodes(ctx context.Context) (list []Nodes, err error) {
+	inbox := c.conn.NewInbox()
+	sub, err := c.conn.SubscribeSync(inbox)
+	if err == nil {
+		err = c.conn.PublishRequest(adminNodes, inbox, nil)
+	}
+	if err != nil {
+		return nil, unreachable(err)
+	}
+	defer func() { _ = sub.Unsubscribe() }()
+	for wait := answerWait; len(list) < max(len(c.config.Hubs), 1); wait = allWait {
+		ctx, cancel := context.WithTimeout(ctx, wait)
+		m, err := sub.NextMsgWithContext(ctx)
+		cancel()
+		if err != nil {
+			break
+		}
+		var n Nodes
+		if json.Unmarshal(m.Data, &n) == nil && n.Hub != "" {
+			list = append(list, n)
+		}
+	}
+	if len(list) == 0 {
+		return nil, unreachable(errors.New("no answer"))
+	}
+	return list, nil
+}
+
+// Say has the controller ban prefixes for a time, or lift all bans of them when the time is 0. key is the file of its seed, "" for the
+// one in the state directory.
+func (c *Client) Say(ctx context.Context, key string, prefixes []netip.Prefix, length time.Duration, why string) error {
+	if key == "" {
+		key = filepath.Join(c.config.dir, ControllerFile)
+	}
+	controller, err := readSeed(key)
+	if err != nil {
+		return err
+	}
+	now := time.Now()
+	var said wire.Offer
+	for i, p := range prefixes {
+		s := merge.Statement{Origin: merge.Controller, Seq: merge.Number(now, 0) + uint64(i), Reason: why}
+		if length > 0 {
+			s.Until = now.Add(length).UnixMilli()
+		}
+		if err := merge.Check(p, &s, now); err != nil {
+			return err
+		}
+		if s.Sig, err = controller.Sign(merge.Signed(p, &s)); err != nil {
+			return fmt.Errorf("key: %w", err)
+		}
+		said = append(said, wire.Said{Prefix: p, Statement: s})
+	}
+	return c.offer(ctx, said)
+}
+
+func (c *Client) offer(ctx context.Context, said wire.Offer) error {
+	ctx, cancel := context.WithTimeout(ctx, answerWait)
+	defer cancel()
+	m, err := c.conn.RequestWithContext(ctx, adminSay, said.Bytes())
+	if err != nil {
+		return unreachable(err)
+	}
+	a, err := wire.ParseAnswer(m.Data)
+	if err != nil {
+		return fmt.Errorf("answer of a hub: %w", err)
+	}
+	for i, o := range a.Outcomes {
+		if o == wire.Taken {
+			continue
+		}
+		text := a.Text
+		if text == "" {
+			text = "the hubs cannot write now"
+		}
+		return &AnswerError{Result{Error: fmt.Sprintf("%v: %s", said[i].Prefix, text)}}
+	}
+	return nil
+}

@@ -1,0 +1,166 @@
+package hub
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+
+	"github.com/nats-io/nkeys"
+)
+
+// Names of files in the state directory of a hub.
+const (
+	configFile     = "hub.json"
+	caFile         = "ca.pem"
+	certFile       = "cert.pem"
+	keyFile        = "key.pem"
+	adminFile      = "admin.nk"
+	ControllerFile = "controller.nk" // the seed of the controller key; it need not be on a hub
+	storeDir       = "nats"
+)
+
+// The ports, unless the addresses name others.
+const (
+	ClientPort  = "4222" // nodes
+	ClusterPort = "6222" // other hubs
+)
+
+// Peer is a hub of the fleet.
+type Peer struct {
+	Name    string `json:"name"`
+	Nodes   string `json:"nodes"`             // HOST:PORT for nodes
+	Cluster string `json:"cluster,omitempty"` // HOST:PORT for other hubs
+}
+
+// Config is what a hub knows of itself and of the fleet. It is hub.json, and the files beside it.
+type Config struct {
+	Name       string `json:"name"`
+	Hubs       []Peer `json:"hubs"`
+	Controller string `json:"controller"`      // the public controller key
+	NATS       string `json:"nats,omitempty"`  // addresses of an existing cluster; no server is embedded then
+	Creds      string `json:"creds,omitempty"` // file of credentials for it
+
+	dir string
+	// Fast, for tests and measurements, does not wait for the disk.
+	Fast bool `json:"-"`
+	// Plain, for measurements, listens nowhere: there are connections within the process only.
+	Plain bool `json:"-"`
+}
+
+// ConfigError says that the state directory of a hub cannot be used.
+type ConfigError struct{ Problem, Remedy string }
+
+func (e *ConfigError) Error() string { return e.Problem }
+
+// Hint is the remedy.
+func (e *ConfigError) Hint() string { return e.Remedy }
+
+// Read reads the state directory of a hub.
+func Read(dir string) (*Config, error) {
+	text, err := os.ReadFile(filepath.Join(dir, configFile))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, &ConfigError{fmt.Sprintf("%s is not the state directory of a hub", dir), "`floodwall hub init` makes one"}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("hub: %w", err)
+	}
+	c := &Config{dir: dir}
+	if err := json.Unmarshal(text, c); err != nil {
+		return nil, fmt.Errorf("hub: %s: %w", configFile, err)
+	}
+	if c.NATS == "" && c.self() == nil {
+		return nil, &ConfigError{fmt.Sprintf("%s: hub %q is not among its hubs", filepath.Join(dir, configFile), c.Name), "restore the file from a backup"}
+	}
+	return c, nil
+}
+
+func (c *Config) self() *Peer {
+	for i := range c.Hubs {
+		if c.Hubs[i].Name == c.Name {
+			return &c.Hubs[i]
+		}
+	}
+	return nil
+}
+
+// Servers are the addresses of all hubs, for clients.
+func (c *Config) Servers() (list []string) {
+	for _, h := range c.Hubs {
+		list = append(list, "tls://"+h.Nodes)
+	}
+	return list
+}
+
+// admin is the key by which a hub and its commands connect to its own server.
+func (c *Config) admin() (key nkeys.KeyPair, public string, err error) {
+	if c.NATS != "" {
+		return nil, "", nil
+	}
+	if key, err = readSeed(filepath.Join(c.dir, adminFile)); err != nil {
+		return nil, "", err
+	}
+	public, err = key.PublicKey()
+	return key, public, err
+}
+
+// readSeed reads a file with the seed of a key. Others must not be able to read it.
+func readSeed(path string) (nkeys.KeyPair, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, fmt.Errorf("key: %w", err)
+	}
+	if info.Mode().Perm()&0o077 != 0 {
+		return nil, &ConfigError{path + " can be read by others", "chmod 600 " + path + ", and make a new key if somebody may have read it"}
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("key: %w", err)
+	}
+	key, err := nkeys.ParseDecoratedNKey(text)
+	if err != nil {
+		return nil, fmt.Errorf("key: %s: %w", path, err)
+	}
+	return key, nil
+}
+
+// authority is the certificate that signs those of all hubs.
+func (c *Config) authority() (*x509.CertPool, []byte, error) {
+	text, err := os.ReadFile(filepath.Join(c.dir, caFile))
+	if err != nil {
+		return nil, nil, fmt.Errorf("certificate: %w", err)
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(text) {
+		return nil, nil, fmt.Errorf("certificate: %s holds none", caFile)
+	}
+	return pool, text, nil
+}
+
+// tls is what a hub presents to nodes, and to other hubs.
+func (c *Config) tls() (nodes, hubs *tls.Config, err error) {
+	pool, _, err := c.authority()
+	if err != nil {
+		return nil, nil, err
+	}
+	cert, err := tls.LoadX509KeyPair(filepath.Join(c.dir, certFile), filepath.Join(c.dir, keyFile))
+	if err != nil {
+		return nil, nil, fmt.Errorf("certificate: %w", err)
+	}
+	nodes = &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS13, RootCAs: pool}
+	hubs = nodes.Clone()
+	hubs.ClientCAs, hubs.ClientAuth = pool, tls.RequireAndVerifyClientCert
+	return nodes, hubs, nil
+}
+
+// withPort adds a port to an address that has none.
+func withPort(address, port string) string {
+	if _, _, err := net.SplitHostPort(address); err == nil {
+		return address
+	}
+	return net.JoinHostPort(address, port)
+}

@@ -1,0 +1,206 @@
+package hub
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nkeys"
+
+	"github.com/floodwall/floodwall/internal/fleet/merge"
+	"github.com/floodwall/floodwall/internal/fleet/wire"
+)
+
+// Names of the streams.
+const (
+	banStream    = "FW_BANS"
+	memberStream = "FW_MEMBERS"
+)
+
+// maxStream is how large the stream of bans may become, in bytes.
+const maxStream = 4 << 30
+
+// queue is the group of all hubs: a request goes to one of them.
+const queue = "hubs"
+
+// Hub is a hub that runs.
+type Hub struct {
+	config  *Config
+	log     func(string)
+	members *members
+	auth    *authenticator
+	server  *server.Server // nil with an existing cluster
+	conn    *nats.Conn
+	js      jetstream.JetStream
+	bans    jetstream.Stream
+	view    view
+	offers  chan offer
+	rates   rates
+	running sync.WaitGroup
+	ended   <-chan struct{}
+	stop    context.CancelFunc
+}
+
+// Run runs a hub until ctx ends. log is told what happens, one line each.
+func Run(ctx context.Context, c *Config, log func(string)) error {
+	h, err := Start(ctx, c, log)
+	if err != nil {
+		return err
+	}
+	log(fmt.Sprintf("hub %s serves nodes", c.Name))
+	<-ctx.Done()
+	h.Close()
+	return nil
+}
+
+// Start starts a hub. It returns when the hub serves nodes, which a cluster of which too few hubs run does not.
+func Start(ctx context.Context, c *Config, log func(string)) (h *Hub, err error) {
+	admin, public, err := c.admin()
+	if err != nil {
+		return nil, err
+	}
+	h = &Hub{config: c, log: log, members: newMembers(), offers: make(chan offer, 1024)}
+	h.auth = &authenticator{admin: public, members: h.members, open: map[string][]uint64{}}
+	ctx, h.stop = context.WithCancel(ctx)
+	h.ended = ctx.Done()
+	defer func() {
+		if err != nil {
+			h.Close()
+		}
+	}()
+	if c.NATS == "" {
+		s, err := startServer(c, h.auth)
+		if err != nil {
+			return nil, err
+		}
+		h.auth.mu.Lock()
+		h.server, h.auth.server = s, s
+		h.auth.mu.Unlock()
+	}
+	if h.conn, err = h.connect(admin); err != nil {
+		return nil, err
+	}
+	if err := h.open(ctx); err != nil {
+		return nil, err
+	}
+	return h, h.serve(ctx)
+}
+
+// Server is the embedded server, for connections within the process.
+func (h *Hub) Server() nats.InProcessConnProvider { return h.server }
+
+// Close ends the hub.
+func (h *Hub) Close() {
+	h.stop()
+	if h.conn != nil {
+		h.conn.Close()
+	}
+	h.running.Wait()
+	if h.server != nil {
+		h.server.Shutdown()
+		h.server.WaitForShutdown()
+	}
+}
+
+// connect connects the hub's service to the server.
+func (h *Hub) connect(admin nkeys.KeyPair) (*nats.Conn, error) {
+	o := []nats.Option{nats.Name("floodwall hub " + h.config.Name), nats.MaxReconnects(-1), nats.RetryOnFailedConnect(h.server == nil)}
+	if h.server == nil {
+		if h.config.Creds != "" {
+			o = append(o, nats.UserCredentials(h.config.Creds))
+		}
+		return nats.Connect(h.config.NATS, o...)
+	}
+	return nats.Connect("", append(o, nats.InProcessServer(h.server), keyOption(admin))...)
+}
+
+// keyOption signs the server's nonce with a key.
+func keyOption(key nkeys.KeyPair) nats.Option {
+	public, _ := key.PublicKey() // of a key that was read it is known
+	return nats.Nkey(public, key.Sign)
+}
+
+// streamWait is how often a hub asks again whether its cluster has elected a leader.
+const streamWait = 500 * time.Millisecond
+
+// open makes the streams, or finds them. It waits for a cluster that has no leader yet.
+func (h *Hub) open(ctx context.Context) (err error) {
+	if h.js, err = jetstream.New(h.conn, jetstream.WithPublishAsyncMaxPending(4096), jetstream.WithPublishAsyncTimeout(10*time.Second)); err != nil {
+		return fmt.Errorf("JetStream: %w", err)
+	}
+	for _, s := range h.streams() {
+		stream, err := h.openStream(ctx, s)
+		if err != nil {
+			return err
+		}
+		if s.Name == banStream {
+			h.bans = stream
+			err = h.follow(ctx, stream)
+		} else {
+			err = h.followMembers(ctx, stream)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (h *Hub) streams() []jetstream.StreamConfig {
+	base := jetstream.StreamConfig{Storage: jetstream.FileStorage, Replicas: max(len(h.config.Hubs), 1), MaxMsgsPerSubject: 1, Discard: jetstream.DiscardOld, AllowDirect: true}
+	members, bans := base, base
+	members.Name, members.Subjects = memberStream, []string{wire.Members + ".>"}
+	bans.Name, bans.Subjects = banStream, []string{wire.Bans + ".>"}
+	bans.MaxAge, bans.MaxBytes, bans.AllowMsgTTL = merge.Longest+time.Hour, maxStream, true
+	return []jetstream.StreamConfig{members, bans}
+}
+
+func (h *Hub) openStream(ctx context.Context, s jetstream.StreamConfig) (jetstream.Stream, error) {
+	for told := false; ; {
+		try, cancel := context.WithTimeout(ctx, 5*time.Second)
+		stream, err := h.js.CreateOrUpdateStream(try, s)
+		cancel()
+		var refused *jetstream.APIError
+		switch {
+		case err == nil:
+			return stream, nil
+		case ctx.Err() != nil:
+			return nil, ctx.Err()
+		case len(h.config.Hubs) < 2 && errors.As(err, &refused):
+			return nil, fmt.Errorf("stream %s: %w", s.Name, err)
+		}
+		if !told {
+			told = true
+			h.log(fmt.Sprintf("waiting for the other hubs: %v", err))
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(streamWait):
+		}
+	}
+}
+
+// serve subscribes to the requests of nodes and commands.
+func (h *Hub) serve(ctx context.Context) error {
+	h.running.Go(func() { h.intake(ctx) })
+	h.running.Go(func() { h.beat(ctx) })
+	var errs []error
+	for subject, handle := range map[string]nats.MsgHandler{
+		wire.Nodes + ".*.ban":  h.offered,
+		wire.Nodes + ".*.sync": h.asked,
+		wire.Join + ".*":       h.join,
+		adminSay:               h.say,
+		adminInvite:            h.invite,
+		adminRevoke:            h.revoke,
+	} {
+		_, err := h.conn.QueueSubscribe(subject, queue, handle)
+		errs = append(errs, err)
+	}
+	_, err := h.conn.Subscribe(adminNodes, h.nodes)
+	return errors.Join(append(errs, err, h.conn.Flush())...)
+}

@@ -1,0 +1,188 @@
+package hub
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/nats-io/nkeys"
+
+	"github.com/floodwall/floodwall/internal/fleet/wire"
+)
+
+// certLife is how long certificates of hubs hold.
+const certLife = 10 * 365 * 24 * time.Hour
+
+// NewPeer reads NAME=HOST[:PORT] of a hub. The port is that for nodes.
+func NewPeer(name, address string) (Peer, error) {
+	p := Peer{Name: name, Nodes: withPort(address, ClientPort)}
+	if err := wire.CheckName(name); err != nil {
+		return p, err
+	}
+	host, _, err := net.SplitHostPort(p.Nodes)
+	if err != nil || host == "" {
+		return p, fmt.Errorf("address %q of hub %s: want HOST or HOST:PORT", address, name)
+	}
+	p.Cluster = net.JoinHostPort(host, ClusterPort)
+	return p, nil
+}
+
+// Init makes the state of a new fleet in a directory: of the hub itself when there is one, else of each hub in a directory of its
+// name. It returns the directories. The controller's key is in dir itself.
+func Init(dir string, peers []Peer) (dirs []string, err error) {
+	if _, err := os.Stat(filepath.Join(dir, ControllerFile)); err == nil {
+		return nil, &ConfigError{dir + " has the keys of a fleet already", "name another directory with --dir; a fleet whose keys are lost begins anew"}
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("hub: %w", err)
+	}
+	a, err := newAuthority()
+	if err != nil {
+		return nil, err
+	}
+	_, adminSeed, err := newKey()
+	if err != nil {
+		return nil, err
+	}
+	controller, controllerSeed, err := newKey()
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range peers {
+		to := dir
+		if len(peers) > 1 {
+			to = filepath.Join(dir, p.Name)
+		}
+		if err := a.writeHub(to, p, Config{Name: p.Name, Hubs: peers, Controller: controller}, adminSeed); err != nil {
+			return nil, err
+		}
+		dirs = append(dirs, to)
+	}
+	return dirs, writeNew(filepath.Join(dir, ControllerFile), controllerSeed)
+}
+
+// newKey makes a key: the public half, and the file of its seed.
+func newKey() (public string, seed []byte, err error) {
+	key, err := nkeys.CreateUser()
+	if err == nil {
+		public, err = key.PublicKey()
+	}
+	if err == nil {
+		seed, err = key.Seed()
+	}
+	return public, append(seed, '\n'), err
+}
+
+type authority struct {
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+	text []byte // in PEM
+}
+
+func newAuthority() (*authority, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, fmt.Errorf("certificate: %w", err)
+	}
+	template := certificate("floodwall fleet")
+	template.IsCA, template.BasicConstraintsValid, template.KeyUsage = true, true, x509.KeyUsageCertSign
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		return nil, fmt.Errorf("certificate: %w", err)
+	}
+	cert, err := x509.ParseCertificate(der)
+	return &authority{cert, key, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})}, err
+}
+
+// certificate is what all certificates have.
+func certificate(name string) *x509.Certificate {
+	serial, _ := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120)) // crypto/rand does not fail
+	return &x509.Certificate{
+		SerialNumber: serial, Subject: pkix.Name{CommonName: name},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(certLife),
+	}
+}
+
+// writeHub writes the state directory of a hub.
+func (a *authority) writeHub(dir string, p Peer, c Config, adminSeed []byte) error {
+	host, _, err := net.SplitHostPort(p.Nodes)
+	if err != nil {
+		return err
+	}
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return fmt.Errorf("certificate: %w", err)
+	}
+	template := certificate(p.Name)
+	template.KeyUsage = x509.KeyUsageDigitalSignature
+	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}
+	if ip := net.ParseIP(host); ip != nil {
+		template.IPAddresses = []net.IP{ip}
+	} else {
+		template.DNSNames = []string{host}
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, &key.PublicKey, a.key)
+	if err != nil {
+		return fmt.Errorf("certificate: %w", err)
+	}
+	private, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		return fmt.Errorf("certificate: %w", err)
+	}
+	text, err := json.MarshalIndent(c, "", "  ")
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fmt.Errorf("hub: %w", err)
+	}
+	return errors.Join(
+		writeNew(filepath.Join(dir, caFile), a.text),
+		writeNew(filepath.Join(dir, certFile), append(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), a.text...)),
+		writeNew(filepath.Join(dir, keyFile), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private})),
+		writeNew(filepath.Join(dir, adminFile), adminSeed),
+		writeNew(filepath.Join(dir, configFile), append(text, '\n')),
+	)
+}
+
+// writeNew writes a file that must not be there, for its owner only.
+func writeNew(path string, text []byte) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return fmt.Errorf("hub: %w", err)
+	}
+	_, err = f.Write(text)
+	return errors.Join(err, f.Sync(), f.Close())
+}
+
+// InitClient makes the state of a hub that uses an existing cluster.
+func InitClient(dir, servers, creds string) error {
+	controller, seed, err := newKey()
+	if err != nil {
+		return err
+	}
+	if creds != "" {
+		if creds, err = filepath.Abs(creds); err != nil {
+			return fmt.Errorf("credentials: %w", err)
+		}
+	}
+	text, err := json.MarshalIndent(Config{Name: "hub", NATS: servers, Creds: creds, Controller: controller}, "", "  ")
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fmt.Errorf("hub: %w", err)
+	}
+	return errors.Join(writeNew(filepath.Join(dir, configFile), append(text, '\n')), writeNew(filepath.Join(dir, ControllerFile), seed))
+}

@@ -1,0 +1,208 @@
+package hub
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/floodwall/floodwall/internal/fleet/merge"
+	"github.com/floodwall/floodwall/internal/fleet/wire"
+)
+
+// What one node may say, and what the fleet holds.
+const (
+	nodeRate    = 2000    // statements a second of one node
+	nodeBurst   = 30      // seconds' worth at once: after a partition a node has much to say
+	maxOfNode   = 200_000 // statements of one node
+	maxPrefixes = 1_000_000
+	syncRate    = 1.0 // requests of a node a second for what it has missed
+	syncBurst   = 10
+)
+
+// rates are the allowances of nodes.
+type rates struct {
+	mu    sync.Mutex
+	said  map[string]*merge.Allowance
+	syncs map[string]*merge.Allowance
+}
+
+func (r *rates) take(of *map[string]*merge.Allowance, node string, a merge.Allowance, now time.Time, n int) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if *of == nil {
+		*of = map[string]*merge.Allowance{}
+	}
+	if (*of)[node] == nil {
+		(*of)[node] = &a
+	}
+	return (*of)[node].Take(now, n)
+}
+
+func (r *rates) statements(node string, now time.Time, n int) bool {
+	return r.take(&r.said, node, merge.Allowance{Rate: nodeRate, Burst: nodeBurst}, now, n)
+}
+
+func (r *rates) sync(node string, now time.Time) bool {
+	return r.take(&r.syncs, node, merge.Allowance{Rate: syncRate, Burst: syncBurst}, now, 1)
+}
+
+// sweep forgets all when there are many: with an existing cluster names are not ours to give.
+func (r *rates) sweep() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.said) > 100_000 || len(r.syncs) > 100_000 {
+		r.said, r.syncs = nil, nil
+	}
+}
+
+// offer is what a node, or the controller, says in one message.
+type offer struct {
+	origin   string
+	said     wire.Offer
+	reply    string
+	outcomes []wire.Outcome
+	text     string
+}
+
+// sender is the node that sent a request. It is an error when the answer would go to anybody else: the hub may publish where the
+// node may not.
+func (h *Hub) sender(m *nats.Msg) (string, error) {
+	node, err := wire.NodeOf(m.Subject)
+	if err != nil {
+		return "", err
+	}
+	if !strings.HasPrefix(m.Reply, wire.Inbox(node)+".") || strings.ContainsAny(m.Reply, "*> ") {
+		return "", fmt.Errorf("node %s wants the answer at %q", node, m.Reply)
+	}
+	if h.server != nil && !h.members.joined(node) { // it was revoked while this was on its way
+		return "", fmt.Errorf("node %s is not of the fleet", node)
+	}
+	return node, nil
+}
+
+// offered takes what a node says.
+func (h *Hub) offered(m *nats.Msg) {
+	node, err := h.sender(m)
+	if err != nil {
+		return
+	}
+	said, err := wire.ParseOffer(m.Data, node)
+	if err != nil {
+		return
+	}
+	o := offer{origin: node, said: said, reply: m.Reply}
+	if !h.rates.statements(node, time.Now(), len(said)) {
+		o.outcomes = fill(len(said), wire.Later)
+		h.answer(&o)
+		return
+	}
+	h.enqueue(o)
+}
+
+// enqueue hands an offer to the intake, unless the hub ends. It waits while there are many.
+func (h *Hub) enqueue(o offer) {
+	select {
+	case h.offers <- o:
+	case <-h.ended:
+	}
+}
+
+func fill(n int, o wire.Outcome) []wire.Outcome {
+	list := make([]wire.Outcome, n)
+	for i := range list {
+		list[i] = o
+	}
+	return list
+}
+
+// answer tells what became of an offer.
+func (h *Hub) answer(o *offer) {
+	if o.reply != "" {
+		_ = h.conn.Publish(o.reply, wire.Answer{Now: time.Now(), Outcomes: o.outcomes, Text: o.text}.Bytes())
+	}
+}
+
+// intake takes offers until ctx ends: all that have come meanwhile at a time, as the disk takes as long for many as for one.
+func (h *Hub) intake(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case first := <-h.offers:
+			h.keep(ctx, h.gather(first))
+		}
+	}
+}
+
+func (h *Hub) gather(first offer) []offer {
+	list, n := []offer{first}, len(first.said)
+	for n < wire.MaxItems {
+		select {
+		case o := <-h.offers:
+			list, n = append(list, o), n+len(o.said)
+		default:
+			return list
+		}
+	}
+	return list
+}
+
+// one is a statement of an offer.
+type one struct {
+	offer *offer
+	at    int
+}
+
+func (o one) statement() merge.Statement { return o.offer.said[o.at].Statement }
+
+func (o one) refuse(err error) {
+	o.offer.outcomes[o.at] = wire.Refused
+	if o.offer.text == "" {
+		o.offer.text = err.Error()
+	}
+}
+
+// sort groups the statements that may be made by their prefix, in the order in which they came.
+func (h *Hub) sort(list []offer, now time.Time) (order []netip.Prefix, of map[netip.Prefix][]one) {
+	of = map[netip.Prefix][]one{}
+	for i := range list {
+		o := &list[i]
+		o.outcomes = fill(len(o.said), wire.Taken)
+		for at := range o.said {
+			s := &o.said[at]
+			if err := h.refusal(s, now); err != nil {
+				one{o, at}.refuse(err)
+				continue
+			}
+			if of[s.Prefix] == nil {
+				order = append(order, s.Prefix)
+			}
+			of[s.Prefix] = append(of[s.Prefix], one{o, at})
+		}
+	}
+	return order, of
+}
+
+// refusal tells why a statement is not taken.
+func (h *Hub) refusal(s *wire.Said, now time.Time) error {
+	if err := merge.Check(s.Prefix, &s.Statement, now); err != nil {
+		return err
+	}
+	h.view.mu.Lock()
+	defer h.view.mu.Unlock()
+	switch {
+	case s.Origin == merge.Controller || s.Lift() && h.view.table.Len() < 2*maxPrefixes:
+		return nil
+	case h.view.table.Of(s.Origin) >= maxOfNode:
+		return fmt.Errorf("node %s has %d statements already", s.Origin, maxOfNode)
+	case h.view.table.Len() >= maxPrefixes:
+		return errors.New("the fleet is full")
+	}
+	return nil
+}

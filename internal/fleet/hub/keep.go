@@ -1,0 +1,143 @@
+package hub
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/floodwall/floodwall/internal/fleet/merge"
+	"github.com/floodwall/floodwall/internal/fleet/wire"
+)
+
+// keepTries is how often a record is written when other hubs write the same one meanwhile.
+const keepTries = 8
+
+// written is a record on its way to the stream.
+type written struct {
+	merge.Record
+	ack jetstream.PubAckFuture
+}
+
+// keep writes what offers change to the stream, tells all nodes, and answers.
+func (h *Hub) keep(ctx context.Context, list []offer) {
+	order, of := h.sort(list, time.Now())
+	for try := 0; len(order) > 0; try++ {
+		kept, again := h.write(ctx, order, of)
+		if len(kept) > 0 {
+			_ = h.send(wire.Live, kept, 0) // nodes that miss it ask
+		}
+		if order = again; try == keepTries || ctx.Err() != nil {
+			break
+		}
+	}
+	for _, p := range order {
+		for _, o := range of[p] {
+			o.offer.outcomes[o.at] = wire.Later
+		}
+	}
+	for i := range list {
+		h.answer(&list[i])
+	}
+}
+
+// write writes the records of prefixes. It returns those that are in the stream, and the prefixes to be tried again.
+func (h *Hub) write(ctx context.Context, order []netip.Prefix, of map[netip.Prefix][]one) (kept []wire.Stored, again []netip.Prefix) {
+	var flying []written
+	for _, p := range order {
+		after, number, changed := h.admit(p, of[p])
+		if !changed {
+			continue
+		}
+		ack, err := h.publish(after, number)
+		if err != nil {
+			again = append(again, p)
+			continue
+		}
+		flying = append(flying, written{after, ack})
+	}
+	for _, w := range flying {
+		select {
+		case ack := <-w.ack.Ok():
+			h.view.take(w.Record, ack.Sequence)
+			kept = append(kept, wire.Stored{Number: ack.Sequence, Record: w.Record})
+		case err := <-w.ack.Err():
+			again = append(again, w.Prefix)
+			h.refresh(ctx, w.Prefix, err)
+		case <-ctx.Done():
+			return kept, again
+		}
+	}
+	return kept, again
+}
+
+// admit adds statements to the record of their prefix.
+func (h *Hub) admit(p netip.Prefix, list []one) (after merge.Record, number uint64, changed bool) {
+	before, number := h.view.get(p)
+	after = before.Without(time.Now())
+	for _, o := range list {
+		next, err := merge.Admit(after, o.statement())
+		switch {
+		case errors.Is(err, merge.ErrEnough):
+			o.offer.outcomes[o.at] = wire.Enough
+		case err != nil:
+			o.refuse(err)
+		default:
+			after = next
+		}
+	}
+	return after, number, !after.Equal(before) && len(after.Statements) > 0
+}
+
+// publish sends a record to the stream, on the condition that its last message of the prefix has this number.
+func (h *Hub) publish(r merge.Record, number uint64) (jetstream.PubAckFuture, error) {
+	m := &nats.Msg{Subject: wire.BanSubject(r.Prefix), Data: wire.Record(r)}
+	return h.js.PublishMsgAsync(m, jetstream.WithExpectLastSequencePerSubject(number), jetstream.WithMsgTTL(lifetime(r, time.Now())))
+}
+
+// lifetime is how long the stream needs a record: until its last statement counts no more. It only saves space.
+func lifetime(r merge.Record, now time.Time) time.Duration {
+	left := time.Minute
+	for i := range r.Statements {
+		s := &r.Statements[i]
+		end := time.UnixMilli(s.Until)
+		if s.Lift() {
+			end = merge.Time(s.Seq).Add(merge.Longest + time.Minute)
+		}
+		left = max(left, end.Sub(now)+time.Minute)
+	}
+	return left.Truncate(time.Second)
+}
+
+// refresh reads the record of a prefix that could not be written: another hub may have written it.
+func (h *Hub) refresh(ctx context.Context, p netip.Prefix, cause error) {
+	var refused *jetstream.APIError
+	if !errors.As(cause, &refused) || refused.ErrorCode != jetstream.JSErrCodeStreamWrongLastSequence {
+		select { // too few hubs, or no leader
+		case <-ctx.Done():
+		case <-time.After(streamWait / 10):
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	m, err := h.bans.GetLastMsgForSubject(ctx, wire.BanSubject(p))
+	if err != nil {
+		if errors.Is(err, jetstream.ErrMsgNotFound) {
+			h.view.forget(p)
+		}
+		return
+	}
+	if r, err := wire.ParseRecord(m.Data); err == nil && r.Prefix == p {
+		h.view.take(r, m.Sequence)
+	}
+}
+
+// forget notes that the stream has no message of a prefix: its time has passed.
+func (v *view) forget(p netip.Prefix) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	delete(v.numbers, p)
+}

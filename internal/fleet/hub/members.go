@@ -1,0 +1,106 @@
+package hub
+
+import (
+	"cmp"
+	"encoding/json"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/floodwall/floodwall/internal/fleet/wire"
+)
+
+// Member is what the fleet knows of a node.
+type Member struct {
+	Name    string    `json:"name"`
+	State   State     `json:"state"`
+	Since   time.Time `json:"since"`
+	Key     string    `json:"key,omitempty"`    // public
+	Secret  string    `json:"secret,omitempty"` // SHA-256 of an invitation's
+	Expires time.Time `json:"expires,omitzero"` // of an invitation
+}
+
+// State is how far a node has come.
+type State string
+
+// The states.
+const (
+	Invited State = "invited"
+	Joined  State = "joined"
+	Revoked State = "revoked"
+)
+
+// members are the nodes as the stream of members has them.
+type members struct {
+	mu   sync.RWMutex
+	all  map[string]Member
+	seqs map[string]uint64 // of the messages in the stream
+	keys map[string]string // names by public keys of those that have joined
+}
+
+func newMembers() *members {
+	return &members{all: map[string]Member{}, seqs: map[string]uint64{}, keys: map[string]string{}}
+}
+
+// parseMember reads a message of the stream.
+func parseMember(b []byte) (m Member, err error) {
+	if err = json.Unmarshal(b, &m); err == nil {
+		err = wire.CheckName(m.Name)
+	}
+	return m, err
+}
+
+// set takes a member from the stream. It returns true for one that must not be connected any more.
+func (s *members) set(m Member, seq uint64) (out bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if seq <= s.seqs[m.Name] {
+		return false
+	}
+	was := s.all[m.Name]
+	delete(s.keys, was.Key)
+	s.all[m.Name], s.seqs[m.Name] = m, seq
+	if m.State == Joined {
+		s.keys[m.Key] = m.Name
+	}
+	return was.Key != "" && (m.State != Joined || m.Key != was.Key)
+}
+
+// get is a member, and the number of its message.
+func (s *members) get(name string) (Member, uint64) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.all[name], s.seqs[name]
+}
+
+// named is the node with a key.
+func (s *members) named(key string) (string, bool) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	name, ok := s.keys[key]
+	return name, ok
+}
+
+// joined tells whether a name is that of a node that may speak.
+func (s *members) joined(name string) bool {
+	m, _ := s.get(name)
+	return m.State == Joined
+}
+
+// invited tells whether a secret is that of an invitation that holds. It goes on holding for the node that has used it, whose
+// answer may have been lost.
+func (s *members) invited(name, secret string, now time.Time) bool {
+	m, _ := s.get(name)
+	return m.Secret != "" && m.State != Revoked && now.Before(m.Expires) && sameText(hashed(secret), m.Secret)
+}
+
+// list are all members by name.
+func (s *members) list() (list []Member) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	for _, m := range s.all {
+		list = append(list, m)
+	}
+	slices.SortFunc(list, func(a, b Member) int { return cmp.Compare(a.Name, b.Name) })
+	return list
+}

@@ -1,0 +1,286 @@
+package node
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nkeys"
+
+	"github.com/floodwall/floodwall/internal/fleet/merge"
+	"github.com/floodwall/floodwall/internal/fleet/wire"
+)
+
+// Enforcer brings bans of other nodes to this host.
+type Enforcer interface {
+	// Block bans prefixes. It returns those that were refused, or an error when nothing could be done.
+	Block(ctx context.Context, bans []Ban) (refused map[netip.Prefix]error, err error)
+	// Unblock ends bans of other nodes, with all those of this host too. It returns the prefixes of those that were ended.
+	Unblock(ctx context.Context, prefixes []netip.Prefix, all bool) (were []netip.Prefix, err error)
+	// Never reports which prefixes are not to be banned on this host, as they hold an address that never is.
+	Never(ctx context.Context) (func(netip.Prefix) bool, error)
+}
+
+// Ban is a ban of another node, or one of this node that is entered again.
+type Ban struct {
+	Prefix netip.Prefix
+	For    time.Duration
+	Origin string // the node; "" for this one
+	Why    string
+}
+
+// Agent is a host's part of a fleet.
+type Agent struct {
+	file     *File
+	enforcer Enforcer
+	log      func(text string, err error)
+	options  []nats.Option
+	verify   nkeys.KeyPair // the controller's public key; nil: nothing of the controller is believed
+	wake     chan struct{}
+
+	mu      sync.Mutex
+	clock   clock
+	table   merge.Table
+	stream  stream
+	own     map[netip.Prefix]*ownBan
+	pending map[netip.Prefix]struct{}        // of own, to be offered
+	lifts   map[netip.Prefix]merge.Statement // by this node, to be offered
+	last    uint64                           // number of the last statement of this node
+	dirty   map[netip.Prefix]struct{}        // whose record has changed
+	entered map[netip.Prefix]time.Time       // bans of others that this host has, and their ends in the fleet's time
+	owed    map[netip.Prefix]struct{}        // lifted, but the enforcer could not end them yet
+	undone  map[netip.Prefix]int             // bans that this agent ended itself, which the log of bans is still to tell
+	never   func(netip.Prefix) bool
+	spared  map[netip.Prefix]bool // bans of others that are not entered because of never
+	space   merge.Allowance       // of records from hubs
+	counts  Counts
+	flight  *flight // the offer that waits for its answer
+	conn    *nats.Conn
+	number  uint64 // of the last request
+	texts   texts
+	paused  time.Time // until when the enforcer is left alone
+	told    string    // its last error
+}
+
+// Counts are what an agent has done since it started.
+type Counts struct {
+	Sent     uint64 `json:"sent"`     // bans of this node that the hub has taken
+	Received uint64 `json:"received"` // bans of other nodes that were entered
+	Refused  uint64 `json:"refused"`  // bans of other nodes that were not: never, full, too wide, not signed
+	Rejected uint64 `json:"rejected"` // bans of this node that the hub has refused
+}
+
+// New makes an agent. log is told what happens. options are for connections within the process; without them the hubs of the file
+// are reached over TLS.
+func New(f *File, e Enforcer, log func(string, error), options ...nats.Option) (*Agent, error) {
+	a := &Agent{
+		file: f, enforcer: e, log: log, options: options, wake: make(chan struct{}, 1),
+		own: map[netip.Prefix]*ownBan{}, pending: map[netip.Prefix]struct{}{}, lifts: map[netip.Prefix]merge.Statement{},
+		dirty: map[netip.Prefix]struct{}{}, entered: map[netip.Prefix]time.Time{}, undone: map[netip.Prefix]int{}, owed: map[netip.Prefix]struct{}{}, spared: map[netip.Prefix]bool{},
+		space: merge.Allowance{Rate: 50_000, Burst: 10},
+	}
+	a.stream.ahead = map[uint64]struct{}{}
+	if f.Controller != "" {
+		key, err := nkeys.FromPublicKey(f.Controller)
+		if err != nil {
+			return nil, fmt.Errorf("controller key: %w", err)
+		}
+		a.verify = key
+	}
+	return a, nil
+}
+
+// How often the agent looks what is due, and whom not to ban.
+const (
+	look      = time.Second
+	lookNever = 30 * time.Second
+)
+
+// Run takes part in the fleet until ctx ends.
+func (a *Agent) Run(ctx context.Context) error {
+	if err := a.connect(); err != nil {
+		return err
+	}
+	defer a.conn.Close()
+	var due time.Time // when to look whom never to ban
+	tick := time.NewTicker(look)
+	defer tick.Stop()
+	for {
+		if now := time.Now(); now.After(due) {
+			due = now.Add(a.lookNever(ctx))
+		}
+		a.enforce(ctx)
+		a.offer()
+		a.sync()
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+			a.sweep()
+		case <-a.wake:
+		}
+	}
+}
+
+// poke has Run look what is due.
+func (a *Agent) poke() {
+	select {
+	case a.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Waits between attempts to reach a hub: each is drawn at random up to a bound that doubles, so that the nodes of a fleet do not all
+// come at once to a hub that is back.
+const (
+	firstWait   = 200 * time.Millisecond
+	longestWait = 10 * time.Second
+)
+
+func reconnectWait(attempts int) time.Duration {
+	bound := min(firstWait<<min(max(attempts-1, 0), 10), longestWait)
+	return 50*time.Millisecond + rand.N(bound)
+}
+
+// connect begins to connect. It does not wait: without a hub the node goes on by itself.
+func (a *Agent) connect() error {
+	o, err := a.natsOptions()
+	if err != nil {
+		return err
+	}
+	// The handlers below see conn only after it is set: they take the lock.
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.conn, err = nats.Connect(strings.Join(a.file.Hubs, ","), o...); err != nil {
+		return fmt.Errorf("fleet: %w", err)
+	}
+	for subject, handle := range map[string]nats.MsgHandler{wire.Live: a.live, wire.Beat: a.pulse, wire.Inbox(a.file.Name) + ".>": a.answered} {
+		s, err := a.conn.Subscribe(subject, handle)
+		if err == nil {
+			err = s.SetPendingLimits(100_000, 64<<20)
+		}
+		if err != nil {
+			return fmt.Errorf("fleet: %w", err)
+		}
+	}
+	return nil
+}
+
+func (a *Agent) natsOptions() ([]nats.Option, error) {
+	o := []nats.Option{
+		nats.Name(a.file.Name), nats.RetryOnFailedConnect(true), nats.MaxReconnects(-1), nats.CustomReconnectDelay(reconnectWait),
+		nats.IgnoreAuthErrorAbort(), nats.ReconnectBufSize(-1), nats.PingInterval(10 * time.Second), nats.MaxPingsOutstanding(2),
+		nats.ConnectHandler(a.connected), nats.ReconnectHandler(a.connected), nats.DisconnectErrHandler(a.disconnected), nats.ErrorHandler(a.wrong),
+	}
+	if a.file.Creds != "" {
+		o = append(o, nats.UserCredentials(a.file.Creds))
+	} else {
+		key, err := nkeys.FromSeed([]byte(a.file.Seed))
+		if err != nil {
+			return nil, fmt.Errorf("key: %w", err)
+		}
+		public, err := key.PublicKey()
+		if err != nil {
+			return nil, fmt.Errorf("key: %w", err)
+		}
+		o = append(o, nats.Nkey(public, key.Sign))
+	}
+	if a.file.CA != "" && len(a.options) == 0 {
+		pool := x509.NewCertPool()
+		pool.AppendCertsFromPEM([]byte(a.file.CA))
+		o = append(o, nats.Secure(&tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS13}))
+	}
+	return append(o, a.options...), nil
+}
+
+func (a *Agent) connected(c *nats.Conn) {
+	a.log(fmt.Sprintf("fleet: node %s is connected to hub %s", a.file.Name, c.ConnectedServerName()), nil)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.stream.lost() // what was sent meanwhile is not known
+	a.flight = nil
+	a.poke()
+}
+
+func (a *Agent) disconnected(_ *nats.Conn, err error) {
+	if err == nil {
+		return // the agent ends
+	}
+	a.poke()
+	a.warn(fmt.Errorf("the hub is lost: %w; this host goes on by itself", err))
+}
+
+// wrong takes errors of the connection that belong to no call.
+func (a *Agent) wrong(_ *nats.Conn, _ *nats.Subscription, err error) {
+	if errors.Is(err, nats.ErrSlowConsumer) {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		a.stream.lost()
+		return
+	}
+	a.warn(err)
+}
+
+// sweep forgets what has ended.
+func (a *Agent) sweep() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.stream.swept++
+	a.sweepOwn()
+	if a.stream.swept%60 == 0 {
+		now := a.clock.now()
+		a.table.Sweep(now)
+		for p, until := range a.entered {
+			if until.Before(now) {
+				delete(a.entered, p)
+			}
+		}
+	}
+	if a.stream.swept%30 == 0 {
+		a.offerAgain()
+	}
+}
+
+// lookNever asks whom not to ban, and returns when to ask again.
+func (a *Agent) lookNever(ctx context.Context) time.Duration {
+	never, err := a.enforcer.Never(ctx)
+	if err != nil {
+		a.warn(err)
+		return errorWait
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.never = never
+	for p := range a.entered {
+		if never(p) {
+			a.dirty[p] = struct{}{}
+		}
+	}
+	for p := range a.spared {
+		if !never(p) {
+			delete(a.spared, p)
+			a.dirty[p] = struct{}{}
+		}
+	}
+	return lookNever
+}
+
+// warn reports an error of the enforcer, unless it was the last one.
+func (a *Agent) warn(err error) {
+	a.mu.Lock()
+	text := err.Error()
+	same := text == a.told
+	a.told = text
+	a.mu.Unlock()
+	if !same {
+		a.log("", fmt.Errorf("fleet: %w", err))
+	}
+}

@@ -1,0 +1,221 @@
+package node
+
+import (
+	"context"
+	"net/netip"
+	"time"
+
+	"github.com/floodwall/floodwall/internal/fleet/merge"
+)
+
+// How much the enforcer is given at a time, and for how long it is left alone after an error.
+const (
+	maxEnforce = 8192
+	errorWait  = 2 * time.Second
+)
+
+// slack is a difference of ends that is worth no change: the kernel's set counts seconds.
+const slack = time.Second
+
+// changes are what is to be done on this host, in this order.
+type changes struct {
+	lift []netip.Prefix // bans of other nodes to end
+	all  []netip.Prefix // bans to end, those of this host too
+	bans []Ban          // to enter
+}
+
+// enforce brings the host to what the records say.
+func (a *Agent) enforce(ctx context.Context) {
+	for more := true; more && ctx.Err() == nil; {
+		var c changes
+		c, more = a.due()
+		if err := a.apply(ctx, c); err != nil {
+			a.later(c)
+			if ctx.Err() == nil {
+				a.warn(err)
+			}
+			return
+		}
+	}
+}
+
+// due lists what is to be done. It reports whether there may be more.
+func (a *Agent) due() (c changes, more bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.never == nil || time.Now().Before(a.paused) {
+		return c, false
+	}
+	now, n := a.clock.now(), 0
+	for p := range a.dirty {
+		if n++; n > maxEnforce {
+			return c, true
+		}
+		delete(a.dirty, p)
+		a.change(p, now, &c)
+	}
+	return c, false
+}
+
+// change adds what is to be done about a prefix.
+func (a *Agent) change(p netip.Prefix, now time.Time, c *changes) {
+	r := a.table.Get(p)
+	own := a.own[p]
+	_, lifted := a.owed[p]
+	if lifted = lifted || own != nil && r.Lifted(a.file.Name, a.saidAt(own)); lifted {
+		delete(a.owed, p)
+		delete(a.own, p)
+		delete(a.pending, p)
+		own = nil
+		c.all = append(c.all, p)
+	}
+	until, had := a.entered[p]
+	e, ok := r.Effect(now, a.file.Name, a.file.Reporters)
+	if ok && a.never(p) {
+		ok = false
+		if !a.spared[p] {
+			a.spared[p] = true
+			a.counts.Refused++
+		}
+	}
+	switch {
+	case !ok && had && len(r.Statements) == 0 && !a.never(p): // from before the daemon was started again, and not heard of yet
+	case !ok && had:
+		delete(a.entered, p)
+		if !lifted {
+			c.lift = append(c.lift, p)
+		}
+		if own != nil && !own.Manual && !own.End.IsZero() { // the fleet's ban was in the place of this host's
+			c.bans = append(c.bans, Ban{Prefix: p, For: time.Until(own.End), Why: own.Why})
+		}
+	case ok && own != nil && own.Manual: // nothing changes what a person has entered; when that ends, this is looked at again
+	case ok && own != nil && (own.End.IsZero() || !now.Add(time.Until(own.End)).Before(e.Until)):
+	case ok && (lifted || !had || e.Until.Sub(until).Abs() > slack):
+		c.bans = append(c.bans, Ban{Prefix: p, For: e.Until.Sub(now), Origin: e.Origin, Why: e.Reason})
+	}
+}
+
+// saidAt is the number that an own ban has, or would have.
+func (a *Agent) saidAt(b *ownBan) uint64 {
+	if b.statement.Seq != 0 {
+		return b.statement.Seq
+	}
+	if since := time.Since(b.Start.Round(0)); since > fresh {
+		return uint64(max(a.clock.now().Add(-since).UnixMicro(), 0))
+	}
+	return merge.Number(a.clock.now(), 0)
+}
+
+// apply has the enforcer do it.
+func (a *Agent) apply(ctx context.Context, c changes) error {
+	if err := a.unblock(ctx, c.all, true); err != nil {
+		return err
+	}
+	if err := a.unblock(ctx, c.lift, false); err != nil {
+		return err
+	}
+	return a.block(ctx, c.bans)
+}
+
+func (a *Agent) block(ctx context.Context, bans []Ban) error {
+	if len(bans) == 0 {
+		return nil
+	}
+	for i := range bans {
+		if bans[i].Origin != "" {
+			bans[i].Origin, bans[i].Why = a.texts.of(bans[i].Origin, bans[i].Why)
+		}
+	}
+	a.mu.Lock()
+	asked := a.clock.now()
+	a.mu.Unlock()
+	refused, err := a.enforcer.Block(ctx, bans)
+	if err != nil {
+		return err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.told = ""
+	for _, b := range bans {
+		switch {
+		case refused[b.Prefix] != nil:
+			a.counts.Refused++
+		case b.Origin != "":
+			a.counts.Received++
+			a.entered[b.Prefix] = asked.Add(b.For)
+		}
+	}
+	return nil
+}
+
+func (a *Agent) unblock(ctx context.Context, lifts []netip.Prefix, all bool) error {
+	if len(lifts) == 0 {
+		return nil
+	}
+	a.mu.Lock()
+	for _, p := range lifts { // before the log of bans can tell of it
+		a.undone[p]++
+	}
+	a.mu.Unlock()
+	were, err := a.enforcer.Unblock(ctx, lifts, all)
+	is := map[netip.Prefix]bool{}
+	for _, p := range were {
+		is[p] = true
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, p := range lifts {
+		if !is[p] && a.undone[p] > 0 {
+			if a.undone[p]--; a.undone[p] == 0 {
+				delete(a.undone, p)
+			}
+		}
+	}
+	return err
+}
+
+// later has the same done again after a while.
+func (a *Agent) later(c changes) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.paused = time.Now().Add(errorWait)
+	for _, b := range c.bans {
+		a.dirty[b.Prefix] = struct{}{}
+	}
+	for _, p := range c.lift {
+		a.dirty[p] = struct{}{}
+		a.entered[p] = time.Time{} // so that it is ended, or entered anew
+	}
+	for _, p := range c.all {
+		a.dirty[p], a.owed[p] = struct{}{}, struct{}{}
+	}
+}
+
+// texts bounds how many different reasons the kernel's set is given: it keeps 255 (addrs.Entry).
+type texts struct{ known map[string]bool }
+
+// How many reasons, and how many names of nodes beside them.
+const (
+	maxReasons = 80
+	maxTexts   = 160
+)
+
+// others stands for the names of nodes when there are too many.
+const others = "-"
+
+// of is what is noted of a ban of a node. It says less when there are many.
+func (t *texts) of(origin, why string) (string, string) {
+	if t.known == nil {
+		t.known = map[string]bool{}
+	}
+	full := origin + ": " + why
+	switch {
+	case t.known[full], len(t.known) < maxReasons:
+		t.known[full] = true
+		return origin, why
+	case t.known[origin], len(t.known) < maxTexts:
+		t.known[origin] = true
+		return origin, ""
+	}
+	return others, ""
+}

@@ -1,0 +1,130 @@
+package node
+
+import (
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/nats-io/nkeys"
+
+	"github.com/floodwall/floodwall/internal/fleet/wire"
+)
+
+// File is what a node knows of its fleet. It holds the node's key, so its file is for root only.
+type File struct {
+	Name       string   `json:"name"`
+	Seed       string   `json:"seed,omitempty"`  // of the node's key
+	Creds      string   `json:"creds,omitempty"` // in place of Seed: file of credentials for an existing cluster
+	Hubs       []string `json:"hubs"`            // addresses
+	CA         string   `json:"ca,omitempty"`    // of the hubs, in PEM; "": those of the system
+	Controller string   `json:"controller,omitempty"`
+	Set        string   `json:"set,omitempty"`       // the dynamic set for bans; "": the only one, or bans
+	Reporters  int      `json:"reporters,omitempty"` // how many nodes must ban a prefix; 0 is one
+}
+
+// FileError says that a node's file cannot be used.
+type FileError struct{ Problem, Remedy string }
+
+func (e *FileError) Error() string { return e.Problem }
+
+// Hint is the remedy.
+func (e *FileError) Hint() string { return e.Remedy }
+
+// ErrNotJoined says that this host is of no fleet.
+var ErrNotJoined = errors.New("this host is of no fleet")
+
+// Path is the file in a state directory.
+func Path(state string) string { return filepath.Join(state, "fleet.json") }
+
+// Read reads the file of a state directory. It is ErrNotJoined when there is none.
+func Read(state string) (*File, error) {
+	path := Path(state)
+	info, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, ErrNotJoined
+	}
+	if err != nil {
+		return nil, fmt.Errorf("fleet: %w", err)
+	}
+	if info.Mode().Perm()&0o077 != 0 {
+		return nil, &FileError{path + " can be read by others, and holds the key of this node", "chmod 600 " + path + "; if somebody may have read it, `floodwall hub revoke` and join anew"}
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("fleet: %w", err)
+	}
+	var f File
+	err = json.Unmarshal(text, &f)
+	if err == nil {
+		err = f.check()
+	}
+	if err != nil {
+		return nil, &FileError{fmt.Sprintf("%s is damaged: %v", path, err), "restore it, or `floodwall leave` and join anew"}
+	}
+	return &f, nil
+}
+
+// check makes sure that a file is whole.
+func (f *File) check() error {
+	if err := wire.CheckName(f.Name); err != nil {
+		return err
+	}
+	if f.CA != "" && !x509.NewCertPool().AppendCertsFromPEM([]byte(f.CA)) {
+		return errors.New("ca holds no certificate")
+	}
+	if f.Controller != "" && !nkeys.IsValidPublicUserKey(f.Controller) {
+		return errors.New("controller is no key")
+	}
+	if len(f.Hubs) == 0 {
+		return errors.New("it names no hub")
+	}
+	if f.Creds != "" {
+		return nil
+	}
+	_, err := nkeys.FromSeed([]byte(f.Seed))
+	if err != nil {
+		return fmt.Errorf("seed: %w", err)
+	}
+	return nil
+}
+
+// write writes a file of a state directory in one step.
+func (f *File) write(path string) error {
+	text, err := json.MarshalIndent(f, "", "  ")
+	if err != nil {
+		return err
+	}
+	return writeFile(path, append(text, '\n'), 0o600)
+}
+
+// writeFile replaces a file in one step.
+func writeFile(path string, text []byte, mode fs.FileMode) error {
+	to, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*") // for its owner only
+	if err != nil {
+		return fmt.Errorf("fleet: %w", err)
+	}
+	_, err = to.Write(text)
+	if err = errors.Join(err, to.Chmod(mode), to.Sync(), to.Close()); err == nil {
+		err = os.Rename(to.Name(), path)
+	}
+	if err != nil {
+		os.Remove(to.Name())
+		return fmt.Errorf("fleet: %w", err)
+	}
+	return nil
+}
+
+// Leave forgets the fleet. Bans of other nodes go on until their ends.
+func Leave(state string) error {
+	err := os.Remove(Path(state))
+	if errors.Is(err, fs.ErrNotExist) {
+		return ErrNotJoined
+	}
+	os.Remove(pendingPath(state))
+	os.Remove(statusPath(state))
+	return err
+}

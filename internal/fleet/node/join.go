@@ -1,0 +1,169 @@
+package node
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nkeys"
+
+	"github.com/floodwall/floodwall/internal/fleet/wire"
+)
+
+// joinWait is how long a hub may take to answer.
+const joinWait = 10 * time.Second
+
+// pendingPath has the key of a node that has not joined yet. When the answer of the hub is lost, the same key is used again: the
+// invitation holds for no other.
+func pendingPath(state string) string { return filepath.Join(state, "fleet.joining") }
+
+// Join has a host join a fleet by an invitation. set and reporters are the settings of the node.
+func Join(ctx context.Context, state, token, set string, reporters int) (*File, error) {
+	i, err := wire.ParseInvitation(token)
+	if err != nil {
+		return nil, err
+	}
+	if err := notJoined(state); err != nil {
+		return nil, err
+	}
+	key, seed, err := pendingKey(state)
+	if err != nil {
+		return nil, err
+	}
+	a, err := ask(ctx, i, key)
+	if err != nil {
+		return nil, err
+	}
+	f := &File{Name: i.Name, Seed: string(seed), Hubs: a.Hubs, CA: a.CA, Controller: a.Controller, Set: set, Reporters: reporters}
+	return f, f.keep(state)
+}
+
+// Use has a host join a fleet by credentials for an existing cluster.
+func Use(state string, f File) error {
+	if err := notJoined(state); err != nil {
+		return err
+	}
+	return f.keep(state)
+}
+
+func (f *File) keep(state string) error {
+	if err := f.check(); err != nil {
+		return fmt.Errorf("fleet: %w", err)
+	}
+	if err := os.MkdirAll(state, 0o755); err != nil {
+		return fmt.Errorf("state directory: %w", err)
+	}
+	if err := f.write(Path(state)); err != nil {
+		return err
+	}
+	os.Remove(pendingPath(state))
+	return nil
+}
+
+func notJoined(state string) error {
+	f, err := Read(state)
+	if errors.Is(err, ErrNotJoined) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return &FileError{fmt.Sprintf("this host is node %s of a fleet already", f.Name), "`floodwall leave` first"}
+}
+
+// pendingKey is the key with which a host joins.
+func pendingKey(state string) (public string, seed []byte, err error) {
+	path := pendingPath(state)
+	seed, err = os.ReadFile(path)
+	key, parseErr := nkeys.FromSeed(bytes.TrimSpace(seed))
+	if err != nil || parseErr != nil {
+		if key, err = nkeys.CreateUser(); err != nil {
+			return "", nil, fmt.Errorf("key: %w", err)
+		}
+		if seed, err = key.Seed(); err != nil {
+			return "", nil, fmt.Errorf("key: %w", err)
+		}
+		if err := os.MkdirAll(state, 0o755); err != nil {
+			return "", nil, fmt.Errorf("state directory: %w", err)
+		}
+		if err := writeFile(path, seed, 0o600); err != nil {
+			return "", nil, err
+		}
+	}
+	public, err = key.PublicKey()
+	return public, bytes.TrimSpace(seed), err
+}
+
+// answer is what a hub answers.
+type answer struct {
+	Error      string   `json:"error"`
+	Hubs       []string `json:"hubs"`
+	CA         string   `json:"ca"`
+	Controller string   `json:"controller"`
+}
+
+// ask sends a key to a hub that has the certificate of the invitation.
+func ask(ctx context.Context, i wire.Invitation, key string) (a answer, err error) {
+	conn, err := nats.Connect(strings.Join(i.Hubs, ","), nats.UserInfo("join."+i.Name, i.Secret), nats.Secure(pinned(i.CA)),
+		nats.CustomInboxPrefix(wire.Inbox("join_"+i.Name)), nats.Timeout(joinWait))
+	if errors.Is(err, nats.ErrAuthorization) {
+		return a, &FileError{"the hub does not know this invitation", "it has ended, or was used: `floodwall hub invite` makes a new one"}
+	}
+	if err != nil {
+		return a, &FileError{fmt.Sprintf("no hub can be reached at %s: %v", strings.Join(i.Hubs, ", "), err), "see whether a hub runs there, and whether a firewall is between"}
+	}
+	defer conn.Close()
+	text, err := json.Marshal(map[string]string{"key": key})
+	if err != nil {
+		return a, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, joinWait)
+	defer cancel()
+	m, err := conn.RequestWithContext(ctx, wire.Join+"."+i.Name, text)
+	if err != nil {
+		return a, &FileError{fmt.Sprintf("the hub does not answer: %v", err), "run the same command again"}
+	}
+	if err := json.Unmarshal(m.Data, &a); err != nil {
+		return a, fmt.Errorf("answer of the hub: %w", err)
+	}
+	if a.Error != "" {
+		return a, &FileError{"the hub refuses: " + a.Error, "`floodwall hub invite` makes a new invitation"}
+	}
+	return a, nil
+}
+
+// pinned takes a server whose certificate was signed by the one with this SHA-256. Only hubs have such certificates, so their names
+// do not count.
+func pinned(sum []byte) *tls.Config {
+	return &tls.Config{MinVersion: tls.VersionTLS13, InsecureSkipVerify: true, VerifyPeerCertificate: func(raw [][]byte, _ [][]*x509.Certificate) error {
+		var certs []*x509.Certificate
+		pool := x509.NewCertPool()
+		for _, der := range raw {
+			c, err := x509.ParseCertificate(der)
+			if err != nil {
+				return err
+			}
+			certs = append(certs, c)
+			if is := sha256.Sum256(der); bytes.Equal(is[:], sum) {
+				pool.AddCert(c)
+			}
+		}
+		if len(certs) == 0 {
+			return errors.New("the hub has no certificate")
+		}
+		if _, err := certs[0].Verify(x509.VerifyOptions{Roots: pool}); err != nil {
+			return errors.New("this is not the hub of the invitation: its certificate is of another fleet")
+		}
+		return nil
+	}}
+}

@@ -1,0 +1,157 @@
+package node
+
+import (
+	"net/netip"
+	"time"
+
+	"github.com/floodwall/floodwall/internal/fleet/merge"
+)
+
+// Local is a change of the bans of this host that the fleet did not ask for.
+type Local struct {
+	Prefix netip.Prefix
+	Gone   bool
+	Start  time.Time // when it was made, by this host's clock
+	End    time.Time // by this host's clock; zero: never
+	Why    string
+	Manual bool // a person asked for it
+	Fleet  bool // this agent entered it, now or before the daemon was started again
+}
+
+// ownBan is a ban of this host.
+type ownBan struct {
+	Local
+	statement merge.Statement // what was or will be said of it; its zero value: nothing yet
+}
+
+// fresh is how long ago a ban may have been made to count as made now: the log of bans knows whole seconds.
+const fresh = 2 * time.Second
+
+// near is a difference of ends that are the same: the log of bans knows whole seconds.
+const near = 2 * time.Second
+
+// Local takes changes of the bans of this host; with whole, all bans that it has, of which some may be known.
+func (a *Agent) Local(list []Local, whole bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for i := range list {
+		switch l := list[i]; {
+		case l.Gone:
+			a.gone(l)
+		case l.Fleet && whole:
+			a.found(l)
+		case !l.Fleet:
+			a.banned(l, whole)
+		}
+	}
+	a.poke()
+}
+
+// found takes a ban of another node that this host has from before. It stays until the fleet says something else of the prefix.
+func (a *Agent) found(l Local) {
+	if _, ok := a.entered[l.Prefix]; ok || l.End.IsZero() || !l.End.After(time.Now()) {
+		return
+	}
+	a.entered[l.Prefix] = a.fleetTime(l.End)
+	a.dirty[l.Prefix] = struct{}{}
+}
+
+func (a *Agent) banned(l Local, whole bool) {
+	if !l.End.IsZero() && !l.End.After(time.Now()) {
+		return
+	}
+	if was := a.own[l.Prefix]; was != nil && was.End.Sub(l.End).Abs() <= near && (whole || was.Start.Equal(l.Start)) {
+		return
+	}
+	a.own[l.Prefix] = &ownBan{Local: l}
+	a.pending[l.Prefix] = struct{}{}
+	a.dirty[l.Prefix] = struct{}{} // it may have been lifted while nobody looked, or the fleet's end may be later than this one
+	if !whole {
+		delete(a.entered, l.Prefix)
+	}
+}
+
+// gone takes the end of a ban that somebody on this host has lifted. The fleet is told, also when others made the ban: then it no longer
+// holds on this host.
+func (a *Agent) gone(l Local) {
+	if a.undone[l.Prefix] > 0 {
+		if a.undone[l.Prefix]--; a.undone[l.Prefix] == 0 {
+			delete(a.undone, l.Prefix)
+		}
+		return
+	}
+	_, entered := a.entered[l.Prefix]
+	if a.own[l.Prefix] == nil && !entered && len(a.table.Get(l.Prefix).Statements) == 0 {
+		return
+	}
+	delete(a.own, l.Prefix)
+	delete(a.pending, l.Prefix)
+	delete(a.entered, l.Prefix)
+	s := merge.Statement{Origin: a.file.Name, Seq: a.next(a.clock.now())}
+	a.lifts[l.Prefix] = s
+	a.table.Merge(merge.Record{Prefix: l.Prefix, Statements: []merge.Statement{s}})
+}
+
+// next is the number of a statement that is made at a time.
+func (a *Agent) next(at time.Time) uint64 {
+	a.last = merge.Number(at, a.last)
+	return a.last
+}
+
+// fleetTime is a time of this host's clock in the time of the fleet.
+func (a *Agent) fleetTime(local time.Time) time.Time {
+	return a.clock.now().Add(-time.Since(local.Round(0)))
+}
+
+// say makes the statement of an own ban. It is made when it is first sent: before, the hub's time may not be known.
+func (a *Agent) say(b *ownBan) merge.Statement {
+	if b.statement.Seq != 0 {
+		return b.statement
+	}
+	now := a.clock.now()
+	at := now
+	if since := time.Since(b.Start.Round(0)); since > fresh && since < merge.Longest {
+		at = now.Add(-since)
+	}
+	until := at.Add(merge.Longest)
+	if !b.End.IsZero() {
+		if end := now.Add(time.Until(b.End.Round(0))); end.Before(until) {
+			until = end
+		}
+	}
+	seq := uint64(at.UnixMicro())
+	if at.Equal(now) || seq <= a.table.Get(b.Prefix).Last(a.file.Name) {
+		seq = a.next(now)
+	}
+	b.statement = merge.Statement{Origin: a.file.Name, Seq: seq, Until: until.UnixMilli(), Reason: short(b.Why)}
+	return b.statement
+}
+
+// short is what the fleet keeps of a reason.
+func short(why string) string { return why[:min(len(why), merge.MaxReason)] }
+
+// sweepOwn forgets bans of this host that have ended. The fleet's ban of the same prefix may go on.
+func (a *Agent) sweepOwn() {
+	now := time.Now()
+	for p, b := range a.own {
+		if b.End.IsZero() || b.End.After(now) {
+			continue
+		}
+		delete(a.own, p)
+		delete(a.pending, p)
+		a.dirty[p] = struct{}{}
+	}
+}
+
+// offerAgain offers own bans of which the hub's record says nothing: its stream may have been lost, or enough others have ended theirs.
+func (a *Agent) offerAgain() {
+	now := a.clock.now().UnixMilli()
+	for p, b := range a.own {
+		if b.statement.Seq == 0 || b.statement.Until <= now {
+			continue
+		}
+		if r := a.table.Get(p); !r.Has(&b.statement) && !r.Lifted(a.file.Name, b.statement.Seq) && len(r.Statements) < merge.MaxStatements {
+			a.pending[p] = struct{}{}
+		}
+	}
+}

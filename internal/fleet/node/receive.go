@@ -1,0 +1,85 @@
+package node
+
+import (
+	"errors"
+	"slices"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/floodwall/floodwall/internal/fleet/merge"
+	"github.com/floodwall/floodwall/internal/fleet/wire"
+)
+
+// maxPrefixes is how many prefixes an agent remembers.
+const maxPrefixes = 1_200_000
+
+// live takes records that were just kept.
+func (a *Agent) live(m *nats.Msg) {
+	b, err := wire.ParseBatch(m.Data)
+	if err != nil {
+		return // the numbers that it had are missed, and asked for
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.take(b, true) {
+		a.poke()
+	}
+}
+
+// take takes records, live or those that were asked for. It reports false when they are too many at once.
+func (a *Agent) take(b wire.Batch, live bool) bool {
+	a.clock.heard(b.Now)
+	a.epochIs(b.Epoch)
+	if !a.space.Take(a.clock.now(), len(b.Records)) {
+		a.stream.lost()
+		return false
+	}
+	for _, r := range b.Records {
+		a.record(r.Record)
+		if live {
+			a.stream.have(r.Number)
+		}
+	}
+	return true
+}
+
+// record takes what the hub knows of a prefix, but for what nobody may say.
+func (a *Agent) record(r merge.Record) {
+	before := a.table.Get(r.Prefix)
+	if len(before.Statements) == 0 && a.table.Len() >= maxPrefixes {
+		a.counts.Refused++
+		return
+	}
+	all := len(r.Statements)
+	r.Statements = slices.DeleteFunc(r.Statements, func(s merge.Statement) bool { return !a.may(before, r, &s) })
+	a.counts.Refused += uint64(all - len(r.Statements))
+	if _, changed := a.table.Merge(r); changed {
+		a.dirty[r.Prefix] = struct{}{}
+	}
+}
+
+// may tells whether a statement is one that its origin may make. The hub has looked too, and is not believed.
+func (a *Agent) may(before, r merge.Record, s *merge.Statement) bool {
+	if err := merge.Check(r.Prefix, s, a.clock.now()); err != nil && !errors.Is(err, merge.ErrEnded) {
+		return false
+	}
+	if s.Origin != merge.Controller || before.Has(s) {
+		return true
+	}
+	return a.verify != nil && a.verify.Verify(merge.Signed(r.Prefix, s), s.Sig) == nil
+}
+
+// pulse takes the time of a hub, and the number of the last record.
+func (a *Agent) pulse(m *nats.Msg) {
+	p, err := wire.ParsePulse(m.Data)
+	if err != nil {
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.clock.heard(p.Now)
+	a.epochIs(p.Epoch)
+	if a.stream.told(p.Through) {
+		a.poke()
+	}
+}

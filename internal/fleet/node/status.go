@@ -1,0 +1,76 @@
+package node
+
+import (
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// Status is how a node stands in its fleet.
+type Status struct {
+	Node      string        `json:"node"`
+	Connected bool          `json:"connected"`
+	Hub       string        `json:"hub,omitempty"` // to which it is connected
+	Synced    bool          `json:"synced"`        // it has all that the hub has
+	Entered   int           `json:"entered"`       // bans of other nodes that this host has
+	Own       int           `json:"own"`           // bans of this host
+	Waiting   int           `json:"waiting"`       // of them, and lifts, that no hub has heard of yet
+	Offset    time.Duration `json:"offset"`        // how far the hub's clock is ahead, in nanoseconds
+	Counts
+	Time time.Time `json:"time"`
+}
+
+// Status is how the node stands now.
+func (a *Agent) Status() Status {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	s := Status{
+		Node: a.file.Name, Synced: a.stream.synced && a.stream.behind.IsZero(), Entered: len(a.entered), Own: len(a.own),
+		Waiting: len(a.pending) + len(a.lifts), Offset: a.clock.offset(), Counts: a.counts, Time: time.Now().UTC(),
+	}
+	if a.conn != nil && a.conn.IsConnected() {
+		s.Connected, s.Hub = true, a.conn.ConnectedServerName()
+	}
+	return s
+}
+
+func statusPath(state string) string { return filepath.Join(state, "fleet.status") }
+
+// Save writes the status where ReadStatus finds it.
+func (s Status) Save(state string) error {
+	text, err := json.Marshal(s)
+	if err != nil {
+		return err
+	}
+	return writeFile(statusPath(state), text, 0o644)
+}
+
+// staleAfter is when a saved status says nothing any more.
+const staleAfter = 15 * time.Second
+
+// ReadStatus reads the status that the daemon saved last. It is nil when this host is of no fleet. A node whose daemon does not run is not
+// connected.
+func ReadStatus(state string) (*Status, error) {
+	f, err := Read(state)
+	if errors.Is(err, ErrNotJoined) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	s := &Status{Node: f.Name}
+	text, err := os.ReadFile(statusPath(state))
+	if errors.Is(err, fs.ErrNotExist) {
+		return s, nil
+	}
+	if err == nil {
+		err = json.Unmarshal(text, s)
+	}
+	if err != nil || s.Node != f.Name || time.Since(s.Time) > staleAfter {
+		return &Status{Node: f.Name}, nil
+	}
+	return s, nil
+}
