@@ -11,6 +11,7 @@ type Daemon struct {
 	Listen netip.AddrPort `json:"listen"`           // where it answers what can be read, beside its unix sockets; the zero value is nowhere
 	TLS    *TLS           `json:"tls,omitempty"`    // nil: Listen is an address of this host alone
 	Sample uint32         `json:"sample,omitempty"` // it is handed one in so many of all packets that come to XDP; 0 is none
+	Detect Detect         `json:"detect,omitzero"`  // how it looks for attacks
 }
 
 // Equal reports whether two say the same of where the daemon answers.

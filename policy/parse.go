@@ -97,6 +97,7 @@ var topKeys = []key[Policy]{
 	{"boot", func(p place, to *Policy, v *node) { to.BootClosed = scalarOf(p, "boot", v, choice(bootWords)) }},
 	{"essential", place.essential},
 	{"daemon", place.daemon},
+	{"detect", place.detect},
 	{"placement", func(p place, to *Policy, v *node) { to.Placement = scalarOf(p, "placement", v, readPlacement) }},
 }
 
@@ -114,6 +115,9 @@ func (r *reader) top(p place, doc *node, to *Policy) {
 	seen := readKeys(p, "a policy", doc, topKeys, to)
 	if !seen["boot"] {
 		to.BootClosed = to.Default == Drop
+	}
+	if d := &to.Daemon; d.Detect.On && d.Sample == 0 {
+		d.Sample = usualSample
 	}
 	p.require(doc, seen, "devices", "name the devices that packets come in from: devices: [eth0]")
 }

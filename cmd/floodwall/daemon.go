@@ -8,6 +8,7 @@ import (
 
 	"github.com/floodwall/floodwall/internal/api"
 	"github.com/floodwall/floodwall/internal/api/listen"
+	"github.com/floodwall/floodwall/internal/attack"
 	"github.com/floodwall/floodwall/internal/daemon"
 	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/metrics"
@@ -42,13 +43,13 @@ func runDaemon(ctx context.Context, e *env, run string) error {
 	}
 	h.Tap = tap.New(h.Instance)
 	events := api.NewEvents()
-	tell := func(kind, text string) {
+	tell := func(kind, text string, data ...any) {
 		if kind == api.KindWarning {
 			e.warning(text)
 		} else {
 			e.println("%s", text)
 		}
-		events.Publish(kind, text)
+		events.Publish(kind, text, data...)
 	}
 	report := func(event daemon.Event) {
 		if event.Err != nil {
@@ -58,14 +59,22 @@ func runDaemon(ctx context.Context, e *env, run string) error {
 		}
 	}
 	fleet := daemon.NewFleet(h.Instance, h.State, report)
+	attacks := attack.New(h, attack.InState(h.State, e.bpffs, datapath.DefaultDir), func(event attack.Event) {
+		if event.Err != nil {
+			tell(api.KindWarning, operate.Problems(event.Err)[0].String())
+		} else {
+			tell(api.KindAttack, event.Text, event.Data)
+		}
+	})
 	server := api.New(api.Parts{
-		Host: h, Events: events, Tell: tell,
+		Host: h, Events: events, Tell: func(kind, text string) { tell(kind, text) }, Attacks: attacks,
 		Audit:   slog.New(slog.NewTextHandler(e.stderr, nil)),
-		Figures: []metrics.Part{metrics.Process(versionText(), h.Bans.Counts), metrics.Fleet(fleetFigures(fleet))},
+		Figures: []metrics.Part{metrics.Process(versionText(), h.Bans.Counts), metrics.Fleet(fleetFigures(fleet)), attacks.Metrics()},
 	})
 	serve := func(ctx context.Context) error { return listen.Serve(ctx, run, server, h.DaemonSettings) }
 	tapped := func(ctx context.Context) error { h.Tap.Run(ctx); return nil }
-	return daemon.Watch(ctx, h.Instance, h.Costs, report, serve, tapped, fleet.Run)
+	looking := func(ctx context.Context) error { attacks.Run(ctx); return nil }
+	return daemon.Watch(ctx, h.Instance, h.Costs, report, serve, tapped, looking, fleet.Run)
 }
 
 // fleetFigures reads the figures of a node.

@@ -11,7 +11,7 @@ import (
 // commands make the commands, in the order in which help lists them: those that read, then those that change.
 var commands = []func(*env) *cobra.Command{
 	initCommand, checkCommand, compileCommand, importCommand, testCommand, explainCommand, suggestCommand,
-	applyCommand, confirmCommand, rollbackCommand, statusCommand, topCommand, doctorCommand, repairCommand, unloadCommand,
+	applyCommand, confirmCommand, rollbackCommand, statusCommand, topCommand, attacksCommand, doctorCommand, repairCommand, unloadCommand,
 	blockCommand, unblockCommand, blockedCommand, feedsCommand, captureCommand,
 	schemaCommand, manCommand, unitFilesCommand, versionCommand,
 	benchCommand, demoCommand, loadCommand, daemonCommand, hubCommand, joinCommand, leaveCommand,

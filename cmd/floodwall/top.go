@@ -20,9 +20,8 @@ func topCommand(e *env) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "top",
 		Short: "what comes now, and what the policy does with it",
-		Long: "Top shows the rates of rules and checks, and who sends most of what XDP passes, by samples.\n" +
-			"With `daemon: {sample: 1/1000}` in the policy and a daemon, it also shows who is dropped.\n" +
-			"On a terminal it is a screen with keys, otherwise it prints once.",
+		Long: "Top shows the rates of rules and checks, and who sends most of what XDP passes, by samples;\n" +
+			"with `sample` of `daemon` in the policy, also who is dropped. On a terminal it is a screen with keys, otherwise it prints once.",
 		Example: "  floodwall top\n" +
 			"  floodwall top --once --every 5s --json",
 		Args: none,

@@ -50,7 +50,7 @@ func samplesParts(t *operate.Top) (parts []topPart) {
 		return nil
 	}
 	from := "past XDP"
-	if s.Verdicts != nil {
+	if len(s.Verdicts) > 0 {
 		from = "to XDP"
 	}
 	of := fmt.Sprintf(" of what comes %s, by %s", from, things(s.Packets, "sample", "samples"))
@@ -59,7 +59,7 @@ func samplesParts(t *operate.Top) (parts []topPart) {
 	}
 	add := func(title, head string, list []operate.Talker) {
 		columns := []string{">packets/s", ">share", ">error", head}
-		if s.Verdicts != nil {
+		if len(s.Verdicts) > 0 {
 			columns = slices.Insert(columns, 3, ">dropped")
 		}
 		p := topPart{title, newTable(columns...)}

@@ -13,6 +13,7 @@ import (
 const (
 	KindDone    = "done"    // the daemon did something
 	KindWarning = "warning" // it could not
+	KindAttack  = "attack"  // an attack begins or is over, or a rule against it is suggested; Data is an attack.Turn
 	KindChange  = "change"  // somebody changed what runs, through the API
 )
 

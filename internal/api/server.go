@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/floodwall/floodwall/internal/attack"
 	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/lists"
 	"github.com/floodwall/floodwall/internal/metrics"
@@ -30,6 +31,7 @@ const (
 type Parts struct {
 	Host    operate.Host
 	Events  *Events
+	Attacks *attack.Watcher
 	Tell    func(kind, text string) // publishes an event and prints it
 	Figures []metrics.Part          // beside those of what runs
 	Audit   *slog.Logger            // a line for each change

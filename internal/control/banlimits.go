@@ -115,7 +115,7 @@ func (in Instance) settingsWaitFor(m *manifest.Manifest) string {
 	if m.Daemon == nil || in.hasDaemon() {
 		return ""
 	}
-	missing := "nobody takes samples of the traffic"
+	missing := "nobody takes samples of the traffic, nor looks for attacks,"
 	if m.Daemon.Listen.IsValid() {
 		missing = "nobody answers on " + m.Daemon.Listen.String()
 	}

@@ -134,11 +134,7 @@ func (w *Watch) Next(ctx context.Context, span time.Duration) (*Top, error) {
 		before, at = w.before, w.at.Add(-span)
 		samples = nil
 	}
-	t := &Top{
-		Policy: w.before.Policy, Generation: w.before.Generation, Target: string(w.before.Target), Devices: deviceNames(w.before),
-		Seconds: w.at.Sub(at).Seconds(), Reasons: []ReasonRate{},
-	}
-	t.count(before, w.before)
+	t := Between(before, w.before, w.at.Sub(at).Seconds())
 	if w.denied != nil {
 		t.Warning = fmt.Sprintf("no samples: %v", w.denied)
 	} else if samples != nil {
@@ -149,8 +145,8 @@ func (w *Watch) Next(ctx context.Context, span time.Duration) (*Top, error) {
 }
 
 // sample takes samples for a time. It chooses the share of the next ones by how many there were.
-func (w *Watch) sample(ctx context.Context, span time.Duration) (views, *Samples, error) {
-	view := views{talkers.NewView(), talkers.NewView()}
+func (w *Watch) sample(ctx context.Context, span time.Duration) (*Views, *Samples, error) {
+	view := NewViews()
 	if w.denied != nil {
 		select {
 		case <-time.After(span):
@@ -159,16 +155,7 @@ func (w *Watch) sample(ctx context.Context, span time.Duration) (views, *Samples
 		return view, nil, ctx.Err()
 	}
 	s := &Samples{OneIn: w.reader.OneIn()}
-	n, err := take(ctx, w.reader, span, func(p sampling.Sample) {
-		sample := suggest.NewSample(p.Frame, p.Length)
-		view.all.Add(&sample.Packet)
-		if dropped(p.Verdict) {
-			view.dropped.Add(&sample.Packet)
-		}
-		if p.Verdict != "" && sample.Kind == packet.IP {
-			s.count(p.Verdict)
-		}
-	})
+	n, err := take(ctx, w.reader, span, func(p sampling.Sample) { view.Add(p) })
 	if err != nil {
 		return view, nil, err
 	}
@@ -176,9 +163,19 @@ func (w *Watch) sample(ctx context.Context, span time.Duration) (views, *Samples
 	if err != nil {
 		return view, nil, err
 	}
-	s.Packets, s.Lost, w.lost = int(view.all.Packets), lost-w.lost, lost
+	s.Packets, s.Lost, s.Verdicts, w.lost = int(view.all.Packets), lost-w.lost, view.verdicts, lost
 	came := float64(uint64(n)+s.Lost) * float64(s.OneIn)
 	return view, s, w.reader.SetShare(shareFor(came, samplesEach))
+}
+
+// Between is what the policy did between two readings of its counters, without samples.
+func Between(before, after *control.Status, seconds float64) *Top {
+	t := &Top{
+		Policy: after.Policy, Generation: after.Generation, Target: string(after.Target), Devices: deviceNames(after), Seconds: seconds,
+		Reasons: []ReasonRate{},
+	}
+	t.count(before, after)
+	return t
 }
 
 // count makes rates of two readings of the counters.
@@ -200,17 +197,36 @@ const heavyShare = 0.01
 // mostTalkers is how many of a kind are listed.
 const mostTalkers = 20
 
-// views count all samples, and those that XDP dropped.
-type views struct{ all, dropped *talkers.View }
-
-func (s *Samples) count(verdict string) {
-	if s.Verdicts == nil {
-		s.Verdicts = map[string]int{}
-	}
-	s.Verdicts[verdict]++
+// Views count samples: all of them, and those that XDP dropped. They take less than two megabytes.
+type Views struct {
+	all, dropped *talkers.View
+	verdicts     map[string]int
 }
 
-func (s *Samples) fill(of views, seconds float64) {
+// NewViews makes empty Views.
+func NewViews() *Views { return &Views{talkers.NewView(), talkers.NewView(), map[string]int{}} }
+
+// Add counts a sample, unless it is not IP. It returns what it has read.
+func (v *Views) Add(p sampling.Sample) suggest.Sample {
+	s := suggest.NewSample(p.Frame, p.Length)
+	v.all.Add(&s.Packet)
+	if dropped(p.Verdict) {
+		v.dropped.Add(&s.Packet)
+	}
+	if p.Verdict != "" && s.Kind == packet.IP {
+		v.verdicts[p.Verdict]++
+	}
+	return s
+}
+
+// Samples says who and what was counted, of one in so many packets of some seconds, and with so many samples lost.
+func (v *Views) Samples(oneIn uint32, lost uint64, seconds float64) *Samples {
+	s := &Samples{Packets: int(v.all.Packets), OneIn: oneIn, Lost: lost, Verdicts: v.verdicts}
+	s.fill(v, seconds)
+	return s
+}
+
+func (s *Samples) fill(of *Views, seconds float64) {
 	view := of.all
 	each := float64(s.OneIn) // packets that a sample stands for
 	if s.Packets > 0 {
@@ -221,7 +237,7 @@ func (s *Samples) fill(of views, seconds float64) {
 			Key: key, Packets: float64(packets) * each / seconds, Share: float64(packets) / float64(view.Packets),
 			Error: talkers.SamplingError(packets) + 100*float64(over)/float64(packets),
 		}
-		if s.Verdicts != nil {
+		if len(s.Verdicts) > 0 {
 			share := min(1, float64(dropped)/float64(packets))
 			t.Dropped = &share
 		}

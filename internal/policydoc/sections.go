@@ -127,6 +127,11 @@ var sections = []section{
 		beside: map[string]string{"tls": within("devices: [eth0]\nKEY\n", "daemon", "listen: \"192.0.2.1:9810\"")},
 	},
 	{
+		title: "Detection", at: "properties/detect", policy: within("devices: [eth0]\nKEY\n", "detect", "baseline: learn"),
+		intro:  "The keys of `detect`. [Under attack](guides/under-attack.md) shows what comes of it.",
+		beside: map[string]string{"baseline": within("devices: [eth0]\nKEY\n", "detect", "")},
+	},
+	{
 		title: "Essential rules", at: "properties/essential", policy: within(dropping, "essential", ""),
 		intro: "`default: drop` adds these rules after the services. Each passes its packets up to a limit.",
 	},

@@ -1,0 +1,144 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/floodwall/floodwall/internal/attack"
+	"github.com/floodwall/floodwall/internal/datapath"
+	"github.com/floodwall/floodwall/internal/operate"
+)
+
+func attacksCommand(e *env) *cobra.Command {
+	var html bool
+	c := &cobra.Command{
+		Use:   "attacks [ID]",
+		Short: "attacks that the daemon has seen, and the report of one",
+		Long: "Attacks lists what `detect` of the policy has the daemon see, the latest first. With an ID it prints the report of that attack:\n" +
+			"when it was and how large, the kinds of its packets, its sources, what was dropped by what, what passed, and suggested rules.",
+		Example: "  floodwall attacks\n" +
+			"  floodwall attacks 20260102-150405 --html > report.html",
+		Args: func(c *cobra.Command, args []string) error {
+			if len(args) > 1 {
+				return usagef(c, "name one, or none for the list", "want at most 1 argument, ID, got %d", len(args))
+			}
+			return nil
+		},
+		RunE: func(c *cobra.Command, args []string) error { return e.attacks(c, args, html) },
+	}
+	c.Flags().BoolVar(&html, "html", false, "print the report as one HTML page")
+	e.jsonFlag(c)
+	return c
+}
+
+// unknownAttack says that there is no report of an attack.
+type unknownAttack struct{ id string }
+
+func (e *unknownAttack) Error() string { return fmt.Sprintf("attack %q: %v", e.id, attack.ErrUnknown) }
+
+// Hint is the remedy.
+func (e *unknownAttack) Hint() string { return "`floodwall attacks` lists those that are known" }
+
+func (e *env) attacks(c *cobra.Command, args []string, html bool) error {
+	if html && (len(args) == 0 || e.json) {
+		return usagef(c, "write floodwall attacks ID --html", "flag --html: it is for the report of one attack")
+	}
+	store := attack.InState(e.state, e.bpffs, datapath.DefaultDir)
+	if len(args) == 0 {
+		list, err := store.List()
+		if err != nil {
+			return err
+		}
+		if e.json {
+			return e.printJSON(list)
+		}
+		e.printAttacks(list)
+		return nil
+	}
+	r, err := store.Report(args[0])
+	switch {
+	case errors.Is(err, attack.ErrUnknown):
+		return &unknownAttack{args[0]}
+	case err != nil:
+		return err
+	case html:
+		return r.WriteHTML(e.stdout)
+	case e.json:
+		return e.printJSON(r)
+	}
+	e.printAttack(r)
+	return nil
+}
+
+func (e *env) printAttacks(list []attack.Summary) {
+	if len(list) == 0 {
+		e.println("no attack is known; with `detect: {baseline: learn}` in the policy, `floodwall daemon` looks for them")
+		return
+	}
+	t := newTable("id", "lasted", ">peak packets/s", ">peak bits/s", ">dropped", ">passed", "kinds")
+	for _, a := range list {
+		lasted := "goes on"
+		if a.Ended != nil {
+			lasted = a.Ended.Sub(a.Started).Round(time.Second).String()
+		}
+		t.row(a.ID, lasted, rateText(a.Peak.Packets), rateText(a.Peak.Bits), count(int(a.Dropped.Packets)), count(int(a.Passed.Packets)), strings.Join(a.Vectors, ", "))
+	}
+	e.table(t)
+}
+
+func (e *env) printAttack(r *attack.Report) {
+	state := "it goes on"
+	if r.Ended != nil {
+		state = fmt.Sprintf("it ended %s", r.Ended.Local().Format(time.DateTime))
+	}
+	e.println("%s", r.Headline())
+	e.println("began %s, %s, after %.0f s", r.Started.Local().Format(time.DateTime), state, r.Seconds())
+	e.println("%s", printable(fmt.Sprintf("%s, generation %d, %s on %s", r.Policy, r.Generation, r.Target, strings.Join(r.Devices, ", "))))
+	e.println("usual are %s packets/s; above %s it is an attack", rateText(r.Usual), rateText(r.Bound))
+	e.println("dropped %s packets, %s bytes", count(int(r.Dropped.Packets)), count(int(r.Dropped.Bytes)))
+	e.println("passed %s packets, %s bytes, legitimate ones included", count(int(r.Passed.Packets)), count(int(r.Passed.Bytes)))
+	if r.Note != "" {
+		e.println("note: %s", r.Note)
+	}
+	kinds := newTable("kind of packets", ">share", ">error")
+	for _, v := range r.Vectors {
+		kinds.row(v.Name, fmt.Sprintf("%.1f%%", 100*v.Share), fmt.Sprintf("±%.0f%%", min(v.Error, 100)))
+	}
+	reasons := newTable("rule, check or default", "verdict", "stage", ">packets", ">bytes")
+	for _, d := range r.Reasons {
+		reasons.row(d.Name, d.Verdict, d.Stage, count(int(d.Packets)), count(int(d.Bytes)))
+	}
+	for _, t := range []*table{kinds, reasons} {
+		if len(t.rows) > 0 {
+			e.println("")
+			e.table(t)
+		}
+	}
+	if r.Samples != nil {
+		for _, part := range samplesParts(&operate.Top{Samples: r.Samples})[:2] {
+			e.println("")
+			e.text(strings.Join(part.lines(), "\n") + "\n")
+		}
+	}
+	e.printSuggested(r.Suggestion)
+}
+
+// printSuggested prints rules as they stand in a policy.
+func (e *env) printSuggested(s *attack.Suggestion) {
+	if s == nil {
+		return
+	}
+	e.println("")
+	e.println("# suggested, found %s: take the rules out again by %s", s.Found.Local().Format(time.DateTime), s.Expires.Local().Format(time.DateTime))
+	if s.Baseline == 0 {
+		e.println("# no legitimate traffic is known: look at each rule")
+	}
+	for _, r := range s.Rules {
+		e.println("  # matches %s of what passes%s", shareText(r.Coverage), harmText(r.Collateral))
+		e.println("  - %s", r.Text)
+	}
+}

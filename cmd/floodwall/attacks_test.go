@@ -1,0 +1,210 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/floodwall/floodwall/internal/api"
+	"github.com/floodwall/floodwall/internal/attack"
+	"github.com/floodwall/floodwall/internal/capture"
+	"github.com/floodwall/floodwall/internal/packet"
+)
+
+// legitimate is what the clients send who are there all the time.
+var legitimate = []string{
+	"udp 203.0.113.7:4000 > 192.0.2.1:5000 len=100", "udp 203.0.113.8:4001 > 192.0.2.1:5000 len=120", "udp 203.0.113.9:4002 > 192.0.2.1:5000 len=468",
+}
+
+// ntpFlood is an amplification, half of which a rule drops.
+func ntpFlood() (packets []string) {
+	for i := range 20 {
+		packets = append(packets, fmt.Sprintf("udp 198.51.100.%d:123 > 192.0.2.1:%d len=468 payload=0xd700032a", 10+i, 4000+i),
+			fmt.Sprintf("udp 198.51.100.%d:123 > 192.0.2.1:7 len=468 payload=0xd700032a", 10+i))
+	}
+	return packets
+}
+
+// detecting writes a policy that looks for attacks, with a baseline, and what quiet times are like, as a daemon before has seen them.
+func detecting(t *testing.T, state string) string {
+	t.Helper()
+	dir := t.TempDir()
+	good := filepath.Join(dir, "good.pcapng")
+	f, err := os.Create(good)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	w, err := capture.NewWriter(f, 256, "fw0")
+	for i := 0; err == nil && i < 1200; i++ {
+		var spec packet.Spec
+		if spec, err = packet.Parse(legitimate[i%len(legitimate)]); err == nil {
+			frame := spec.Frame()
+			err = w.Write(capture.Packet{Time: time.Now(), Device: "fw0", Length: len(frame), Frame: frame[:min(len(frame), 256)]})
+		}
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept := filepath.Join(state, "attacks")
+	if err := os.MkdirAll(kept, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	seconds := strings.Repeat("40,", 19) + "40"
+	if err := os.WriteFile(filepath.Join(kept, "usual.json"), []byte(`{"seconds": [`+seconds+`]}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(dir, "policy.yaml")
+	text := "devices: [fw0]\ndefault: pass\nchecks: off\ndaemon: {sample: 1/10}\ndetect: {baseline: " + good + ", least: 200/s, quiet: 2s}\n" +
+		"rules:\n  - {name: port7, proto: udp, port: 7, then: drop}\n"
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// received counts the packets that reach a socket of port 5000.
+func received(t *testing.T) *atomic.Int64 {
+	t.Helper()
+	sh(t, "ip link set fw0 address 02:00:00:00:00:02; sysctl -qw net.ipv4.conf.all.rp_filter=0 net.ipv4.conf.fw0.rp_filter=0") // for strangers
+	c, err := net.ListenPacket("udp4", "192.0.2.1:5000")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	n := new(atomic.Int64)
+	go func() {
+		b := make([]byte, 2000)
+		for {
+			if _, _, err := c.ReadFrom(b); err != nil {
+				return
+			}
+			n.Add(1)
+		}
+	}()
+	return n
+}
+
+// attacksOf asks the daemon.
+func (h *apiHost) attacksOf() (list api.AttackList) {
+	h.Helper()
+	if err := json.Unmarshal([]byte(h.must(http.StatusOK, readSocket, "/v1/attacks").body), &list); err != nil {
+		h.Fatal(err)
+	}
+	return list
+}
+
+// waitLong waits for what takes the daemon several of its seconds, also on a machine that is busy.
+func waitLong(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); !is(); time.Sleep(50 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("waiting for %s", what)
+		}
+	}
+}
+
+// TestAttack has the daemon, with the capabilities of its unit alone, see an amplification begin, name it, suggest a rule that spares the
+// baseline, go on with the same report after it was killed, and see the end. A client's packets reach its socket all the time.
+func TestAttack(t *testing.T) {
+	if !inside(t) {
+		return
+	}
+	state := t.TempDir()
+	mustFloodwall(t, "apply", detecting(t, state))
+	got := received(t)
+	sendMeanwhile(t, "fw1", 75*time.Millisecond, legitimate...)
+	h := startUnitDaemon(t, "--state", state)
+	if list := h.attacksOf(); list.Active != 0 || len(list.Attacks) != 0 {
+		t.Fatalf("in quiet times: %+v", list)
+	}
+	stop := sendMeanwhile(t, "fw1", 10*time.Millisecond, ntpFlood()...)
+	var report attack.Report
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("the daemon said:\n%s\nlist %+v\nreport %+v\n%s", h.said, h.attacksOf(), report, mustFloodwall(t, "status"))
+		}
+	})
+	waitLong(t, "a suggestion", func() bool {
+		list := h.attacksOf()
+		if len(list.Attacks) == 0 {
+			return false
+		}
+		report = attack.Report{}
+		if err := json.Unmarshal([]byte(h.must(http.StatusOK, readSocket, "/v1/attacks/"+list.Attacks[0].ID).body), &report); err != nil {
+			t.Fatal(err)
+		}
+		return report.Suggestion != nil
+	})
+	if v := report.Vectors; len(v) == 0 || v[0].Name != "NTP amplification" || v[0].Share < 0.9 {
+		t.Errorf("kinds: %+v", v)
+	}
+	s := report.Suggestion
+	if s.Baseline != 1200 || s.Collateral == nil || s.Collateral.Part() > attack.Collateral || s.Coverage.Part() < 0.9 ||
+		!strings.Contains(s.Rules[0].Text, "observe: true") || !strings.Contains(s.Rules[0].Text, "udp/123") {
+		t.Errorf("suggestion: %+v", s)
+	}
+	if metrics := h.must(http.StatusOK, readSocket, "/v1/metrics").body; !strings.Contains(metrics, "\nfloodwall_attack_active 1\n") {
+		t.Error("no metric says that an attack goes on")
+	}
+	h.kill()
+	before := got.Load()
+	h = startUnitDaemon(t, "--state", state)
+	waitLong(t, "the attack to go on", func() bool { return h.attacksOf().Active == 1 })
+	waitLong(t, "packets of the client", func() bool { return got.Load() > before+20 })
+	stop()
+	waitLong(t, "the end", func() bool { return h.attacksOf().Active == 0 })
+	list := h.attacksOf().Attacks
+	if len(list) != 1 || list[0].ID != report.ID || list[0].Ended == nil || list[0].Dropped.Packets < 100 || list[0].Passed.Packets < 100 {
+		t.Fatalf("after the end: %+v", list)
+	}
+	if !strings.Contains(h.said.String(), "NTP amplification") || !strings.Contains(h.said.String(), ": over after") {
+		t.Errorf("the daemon said:\n%s", h.said)
+	}
+	h.reportForms(report.ID, state)
+}
+
+// reportForms asks for a report in all its forms.
+func (h *apiHost) reportForms(id, state string) {
+	t := h.T
+	t.Helper()
+	page := h.must(http.StatusOK, readSocket, "/v1/attacks/"+id+"/page").body
+	if !strings.Contains(page, "NTP amplification") || !strings.Contains(page, "port7") || strings.Contains(page, "<script") {
+		t.Errorf("page:\n%s", page)
+	}
+	file := filepath.Join(t.TempDir(), "attack.pcapng")
+	if err := os.WriteFile(file, []byte(h.must(http.StatusOK, readSocket, "/v1/attacks/"+id+"/capture").body), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r, err := capture.Open(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	if p, err := r.Read(); err != nil || packet.Decode(p.Frame).Kind != packet.IP {
+		t.Errorf("the capture: %+v, %v", p, err)
+	}
+	text := mustFloodwall(t, "--state", state, "attacks", id)
+	for _, want := range []string{"NTP amplification", "port7", "198.51.100.", "then: drop}", "it ended"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("want %q in\n%s", want, text)
+		}
+	}
+	if list := mustFloodwall(t, "--state", state, "attacks"); !strings.Contains(list, id) {
+		t.Errorf("the list:\n%s", list)
+	}
+	for _, bad := range []string{"20010101-000000", "..%2f..%2fetc%2fpasswd", "usual"} {
+		h.must(http.StatusNotFound, readSocket, "/v1/attacks/"+bad)
+		h.must(http.StatusNotFound, readSocket, "/v1/attacks/"+bad+"/capture")
+	}
+	if out, err := floodwall("--state", state, "attacks", "../usual"); err == nil || !strings.Contains(out, "there is no report of this attack") {
+		t.Errorf("%v\n%s", err, out)
+	}
+}

@@ -1,0 +1,208 @@
+package attack
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/floodwall/floodwall/internal/operate"
+	"github.com/floodwall/floodwall/internal/packet"
+	"github.com/floodwall/floodwall/internal/sampling"
+	"github.com/floodwall/floodwall/internal/suggest"
+)
+
+// feed adds seconds of a rate that varies by a share, and counts the changes.
+func (r *rate) feed(draw *rand.Rand, seconds int, packets, varies float64) (changes map[change]int) {
+	changes = map[change]int{}
+	for range seconds {
+		changes[r.add(packets*(1+varies*(2*draw.Float64()-1)))]++
+	}
+	return changes
+}
+
+// TestRate gives seconds of rates: an attack begins and ends once, whatever the rate does near the bound. Neither what grows slowly nor one
+// second begins one.
+func TestRate(t *testing.T) {
+	draw := rand.New(rand.NewPCG(1, 2))
+	quiet := func() *rate {
+		r := &rate{least: 1000, quiet: 30 * time.Second}
+		if got := r.feed(draw, 300, 5000, 0.4); got[nothing] != 300 {
+			t.Fatalf("quiet times: %v", got)
+		}
+		return r
+	}
+	r := quiet()
+	if got := r.feed(draw, 60, 100_000, 0.4); got[begins] != 1 || got[ends] != 0 {
+		t.Errorf("an attack: %v", got)
+	}
+	if got := r.feed(draw, 29, 5000, 0.4); got[nothing] != 29 { // a pause of the attacker
+		t.Errorf("a pause: %v", got)
+	}
+	if got := r.feed(draw, 30, 100_000, 0.4); got[nothing] != 30 {
+		t.Errorf("the attack goes on: %v", got)
+	}
+	if got := r.feed(draw, 40, 5000, 0.4); got[ends] != 1 || got[begins] != 0 {
+		t.Errorf("the end: %v", got)
+	}
+	r = quiet()
+	_, bound := r.level()
+	if got := r.feed(draw, 3600, bound, 0.1); got[begins] > 1 || got[ends] > 0 {
+		t.Errorf("an hour near the bound: %v", got)
+	}
+	r = quiet()
+	for range 20 {
+		if got := r.feed(draw, 1, 500_000, 0); got[nothing] != 1 {
+			t.Errorf("one second: %v", got)
+		}
+		r.feed(draw, 5, 5000, 0.4)
+	}
+	r = quiet()
+	for rate := 5000.0; rate < 50_000; rate *= 1.005 { // tenfold in an hour and a quarter
+		if got := r.feed(draw, 10, rate, 0.3); got[begins] > 0 {
+			t.Fatalf("what grows slowly to %.0f: %v", rate, got)
+		}
+	}
+	r = &rate{least: 1000, quiet: 30 * time.Second}
+	if got := r.feed(draw, 60, 900, 0.1); got[begins] != 0 {
+		t.Errorf("below the least: %v", got)
+	}
+	r = quiet()
+	if got := r.feed(draw, 7*3600, 100_000, 0.2); got[begins] != 1 || got[lasts] != 1 || got[ends] != 0 {
+		t.Errorf("for seven hours: %v", got)
+	}
+}
+
+// TestVectors names packets.
+func TestVectors(t *testing.T) {
+	for line, want := range map[string]string{
+		"udp 198.51.100.1:123 > 192.0.2.1:4000 len=468 payload=0xd700032a": "NTP amplification",
+		"udp 198.51.100.1:53 > 192.0.2.1:4000 payload=0x123481800001":      "DNS amplification",
+		"udp 198.51.100.1:53 > 192.0.2.1:53 payload=0x123401000001":        "DNS query flood",
+		"udp 198.51.100.1:4000 > 192.0.2.1:53 dns=A,www.example":           "DNS query flood",
+		"udp [2001:db8::1]:11211 > [2001:db8::2]:80":                       "memcached amplification",
+		"udp 198.51.100.1:4000 > 192.0.2.1:80":                             "UDP flood",
+		"tcp 198.51.100.1:4000 > 192.0.2.1:80 S":                           "SYN flood",
+		"tcp 198.51.100.1:4000 > 192.0.2.1:80 SA":                          "SYN-ACK reflection",
+		"tcp 198.51.100.1:53 > 192.0.2.1:80 A":                             "ACK flood",
+		"tcp 198.51.100.1:4000 > 192.0.2.1:80 R":                           "RST flood",
+		"icmp 198.51.100.1 > 192.0.2.1 echo-request":                       "ping flood",
+		"proto=47 198.51.100.1 > 192.0.2.1":                                "flood of IP protocol 47",
+	} {
+		spec, err := packet.Parse(line)
+		if err != nil {
+			t.Fatalf("%s: %v", line, err)
+		}
+		frame := spec.Frame()
+		s := suggest.NewSample(frame, len(frame))
+		if got := vectorOf(&s); got != want {
+			t.Errorf("%s: %s, want %s", line, got, want)
+		}
+	}
+}
+
+// TestBaseline learns samples of quiet times that no attack has followed, a bounded number of them.
+func TestBaseline(t *testing.T) {
+	var b baseline
+	now := time.Now()
+	b.add(sampling.Sample{Time: now, Reason: "a"})
+	b.settle(now.Add(learnDelay / 2))
+	b.forget()
+	b.settle(now.Add(2 * learnDelay))
+	if len(b.samples) != 0 {
+		t.Error("learned what came right before an attack")
+	}
+	for i := range 3 * mostLearned {
+		b.add(sampling.Sample{Time: now.Add(time.Duration(i))})
+	}
+	b.settle(now.Add(2 * learnDelay))
+	if len(b.samples) != mostLearned || len(b.pending) != 0 {
+		t.Errorf("%d samples, %d wait", len(b.samples), len(b.pending))
+	}
+}
+
+// TestStore keeps the latest reports, within the bounds, and hands out none by another name. A report that is cut short is left out.
+func TestStore(t *testing.T) {
+	s := InState(t.TempDir(), "/sys/fs/bpf/floodwall", "/sys/fs/bpf/floodwall")
+	if list, err := s.List(); err != nil || len(list) != 0 {
+		t.Fatalf("%v, %v", list, err)
+	}
+	begin := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	for i := range mostReports + 5 {
+		at := begin.Add(time.Duration(i) * time.Minute)
+		r := &Report{ID: at.Format("20060102-150405"), Started: at}
+		if err := errors.Join(s.save(r, []sampling.Sample{{Time: at, Device: "fw0", Length: 60, Frame: make([]byte, 60)}}), s.prune()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	list, err := s.List()
+	if err != nil || len(list) != mostReports || list[0].ID != begin.Add((mostReports+4)*time.Minute).Format("20060102-150405") {
+		t.Fatalf("%d reports, %v", len(list), err)
+	}
+	files, _ := filepath.Glob(filepath.Join(s.dir, "*"))
+	if len(files) != 2*mostReports {
+		t.Errorf("%d files", len(files))
+	}
+	if err := os.WriteFile(filepath.Join(s.dir, list[0].ID+reportFile), []byte(`{"id": "2026`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if list, err := s.List(); err != nil || len(list) != mostReports-1 {
+		t.Errorf("with a damaged one: %d, %v", len(list), err)
+	}
+	for _, bad := range []string{"", "usual", "../usual", "20260102-030405/../usual", "20260102-030405\x00"} {
+		if _, err := s.Report(bad); !errors.Is(err, ErrUnknown) {
+			t.Errorf("%q: %v", bad, err)
+		}
+		if _, err := s.Capture(bad); !errors.Is(err, ErrUnknown) {
+			t.Errorf("the capture of %q: %v", bad, err)
+		}
+	}
+}
+
+// TestFullDisk has no place for a report: the one before stays whole, nothing is left beside it, and the error names the file.
+func TestFullDisk(t *testing.T) {
+	s := Store{t.TempDir()}
+	r := &Report{ID: "20260102-030405"}
+	if err := s.save(r, nil); err != nil {
+		t.Fatal(err)
+	}
+	err := s.replace(r.ID+reportFile, func(f *os.File) error {
+		f.WriteString("{")
+		return errors.New("no space left on device")
+	})
+	if err == nil || !strings.Contains(err.Error(), r.ID) {
+		t.Errorf("error %v", err)
+	}
+	if _, err := s.Report(r.ID); err != nil {
+		t.Error(err)
+	}
+	if files, _ := filepath.Glob(filepath.Join(s.dir, "*")); len(files) != 1 {
+		t.Errorf("left: %v", files)
+	}
+}
+
+// TestHTML writes a page: whatever names have is text.
+func TestHTML(t *testing.T) {
+	var b strings.Builder
+	share := 0.5
+	r := &Report{
+		ID: "20260102-030405", Policy: "<script>alert(1)</script>", Reasons: []Reason{{Name: `"><img src=x onerror=alert(1)>`}},
+		Vectors: []Vector{{"<b>", 1, 2}}, Samples: &operate.Samples{Sources: []operate.Talker{{Key: "</table>", Dropped: &share}}},
+		Suggestion: &Suggestion{Rules: []suggest.Rule{{Text: "{payload: \"</pre><script>\"}"}}},
+	}
+	if err := r.WriteHTML(&b); err != nil {
+		t.Fatal(err)
+	}
+	for _, bad := range []string{"<script", "<img", "<b>", "http://", "https://", "</pre><"} {
+		if strings.Contains(b.String(), bad) {
+			t.Errorf("the page has %s:\n%s", bad, b.String())
+		}
+	}
+	if fmt.Sprint(strings.Count(b.String(), "</table>")) != "5" {
+		t.Errorf("%d tables", strings.Count(b.String(), "</table>"))
+	}
+}

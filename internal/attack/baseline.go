@@ -1,0 +1,54 @@
+package attack
+
+import (
+	"math/rand/v2"
+	"time"
+
+	"github.com/floodwall/floodwall/internal/sampling"
+)
+
+// The bounds of what is learned.
+const (
+	mostLearned = 5000             // samples, about 200 bytes each
+	learnDelay  = 30 * time.Second // for which no attack may begin before a sample counts as legitimate
+	renewal     = 20 * mostLearned // samples of which each has the same chance to stay; later ones replace those before bit by bit
+	mostPending = 20 * mostLearned // that wait for it
+	saveEvery   = 10 * time.Minute // at least between two times that the baseline is written
+)
+
+// baseline is a random draw of what came in quiet times and passed.
+type baseline struct {
+	samples []sampling.Sample
+	seen    int
+	pending []sampling.Sample // of the last learnDelay
+}
+
+// add notes a sample of a quiet time.
+func (b *baseline) add(s sampling.Sample) {
+	if len(b.pending) < mostPending {
+		b.pending = append(b.pending, s)
+	}
+}
+
+// settle takes what is older than learnDelay: no attack has begun since.
+func (b *baseline) settle(now time.Time) {
+	n := 0
+	for n < len(b.pending) && now.Sub(b.pending[n].Time) > learnDelay {
+		b.take(b.pending[n])
+		n++
+	}
+	b.pending = append(b.pending[:0], b.pending[n:]...)
+}
+
+// take is algorithm R (Vitter, "Random Sampling with a Reservoir", 1985), with a bound on the number, so that it goes on to forget.
+func (b *baseline) take(s sampling.Sample) {
+	b.seen = min(b.seen+1, renewal)
+	if len(b.samples) < mostLearned {
+		b.samples = append(b.samples, s)
+	} else if at := rand.IntN(b.seen); at < mostLearned {
+		b.samples[at] = s
+	}
+}
+
+// forget drops what waits: an attack has begun.
+func (b *baseline) forget() { b.pending = b.pending[:0] }

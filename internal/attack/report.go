@@ -1,0 +1,140 @@
+package attack
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/floodwall/floodwall/internal/operate"
+	"github.com/floodwall/floodwall/internal/suggest"
+)
+
+// Report is what is known of an attack.
+type Report struct {
+	ID         string     `json:"id"` // its beginning, as 20260102-150405 in UTC
+	Started    time.Time  `json:"started"`
+	Ended      *time.Time `json:"ended,omitempty"` // nil while it goes on
+	Updated    time.Time  `json:"updated"`
+	Policy     string     `json:"policy"`
+	Generation int        `json:"generation"`
+	Target     string     `json:"target"`
+	Devices    []string   `json:"devices"`
+
+	Usual   float64      `json:"usual"` // packets a second in quiet times
+	Bound   float64      `json:"bound"` // that was exceeded
+	Peak    operate.Rate `json:"peak"`  // of a second
+	Passed  Amount       `json:"passed"`
+	Dropped Amount       `json:"dropped"`
+	Reasons []Reason     `json:"reasons"` // rules, checks and the default, with what each decided, the most first
+
+	Vectors    []Vector         `json:"vectors"`              // kinds of packets, the most frequent first
+	Samples    *operate.Samples `json:"samples,omitempty"`    // nil when none were taken
+	Captured   int              `json:"captured"`             // packets of the capture
+	Suggestion *Suggestion      `json:"suggestion,omitempty"` // nil while nothing was found
+	Note       string           `json:"note,omitempty"`       // why something is missing
+}
+
+// Amount is packets and bytes, by the counters.
+type Amount struct {
+	Packets uint64 `json:"packets"`
+	Bytes   uint64 `json:"bytes"`
+}
+
+// Reason is what a rule, a check or the default decided during the attack.
+type Reason struct {
+	Name    string `json:"name"`
+	Verdict string `json:"verdict"`
+	Stage   string `json:"stage"`
+	Amount
+}
+
+// Vector is a kind of packets of the attack, by their fields.
+type Vector struct {
+	Name  string  `json:"name"`  // as "NTP amplification" or "SYN flood"
+	Share float64 `json:"share"` // of the samples
+	Error float64 `json:"error"` // of the share, in percent of it, with 95% confidence
+}
+
+// Suggestion is rules against what passes, which nobody has applied.
+type Suggestion struct {
+	Found    time.Time      `json:"found"`
+	Expires  time.Time      `json:"expires"`  // until when they are to be taken for right: the attack changes
+	Baseline int            `json:"baseline"` // samples of legitimate traffic that they were held against; 0: nothing is known of the harm
+	Rules    []suggest.Rule `json:"rules"`
+
+	Coverage   suggest.Share  `json:"coverage"`             // of what passed
+	Collateral *suggest.Share `json:"collateral,omitempty"` // of the baseline
+}
+
+// Summary is a report in a list.
+type Summary struct {
+	ID      string       `json:"id"`
+	Started time.Time    `json:"started"`
+	Ended   *time.Time   `json:"ended,omitempty"`
+	Peak    operate.Rate `json:"peak"`
+	Passed  Amount       `json:"passed"`
+	Dropped Amount       `json:"dropped"`
+	Vectors []string     `json:"vectors"`
+}
+
+// Summary is the report in short.
+func (r *Report) Summary() Summary {
+	s := Summary{r.ID, r.Started, r.Ended, r.Peak, r.Passed, r.Dropped, []string{}}
+	for _, v := range r.Vectors {
+		s.Vectors = append(s.Vectors, v.Name)
+	}
+	return s
+}
+
+// Seconds is how long the attack went on, or goes on.
+func (r *Report) Seconds() float64 {
+	end := r.Updated
+	if r.Ended != nil {
+		end = *r.Ended
+	}
+	return end.Sub(r.Started).Seconds()
+}
+
+// Headline is the attack in one line.
+func (r *Report) Headline() string {
+	var names []string
+	for _, v := range r.Vectors {
+		names = append(names, v.Name)
+	}
+	what := cmp.Or(strings.Join(names, ", "), "of unknown kind")
+	return fmt.Sprintf("attack %s: %s, peak %.0f packets/s and %.1f Mbit/s", r.ID, what, r.Peak.Packets, r.Peak.Bits/1e6)
+}
+
+// add adds a second of counters.
+func (r *Report) add(t *operate.Top) {
+	at := map[[3]string]int{}
+	for i, old := range r.Reasons {
+		at[[3]string{old.Name, old.Verdict, old.Stage}] = i
+	}
+	for _, now := range t.Reasons {
+		if now.Observe {
+			continue
+		}
+		more := Amount{uint64(now.Packets*t.Seconds + 0.5), uint64(now.Bits/8*t.Seconds + 0.5)}
+		key := [3]string{now.Name, now.Verdict, now.Stage}
+		i, there := at[key]
+		if !there {
+			i = len(r.Reasons)
+			r.Reasons = append(r.Reasons, Reason{Name: now.Name, Verdict: now.Verdict, Stage: now.Stage})
+			at[key] = i
+		}
+		r.Reasons[i].plus(more)
+		if now.Verdict == "pass" {
+			r.Passed.plus(more)
+		} else {
+			r.Dropped.plus(more)
+		}
+	}
+	slices.SortStableFunc(r.Reasons, func(a, b Reason) int { return cmp.Compare(b.Packets, a.Packets) })
+	all := operate.Rate{Packets: t.Passed.Packets + t.Dropped.Packets, Bits: t.Passed.Bits + t.Dropped.Bits}
+	r.Peak = operate.Rate{Packets: max(r.Peak.Packets, all.Packets), Bits: max(r.Peak.Bits, all.Bits)}
+}
+
+func (a *Amount) plus(more Amount) { a.Packets, a.Bytes = a.Packets+more.Packets, a.Bytes+more.Bytes }

@@ -1,0 +1,390 @@
+package attack
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/floodwall/floodwall/internal/control"
+	"github.com/floodwall/floodwall/internal/operate"
+	"github.com/floodwall/floodwall/internal/sampling"
+	"github.com/floodwall/floodwall/internal/suggest"
+	"github.com/floodwall/floodwall/internal/tap"
+	"github.com/floodwall/floodwall/policy"
+)
+
+// Turns of an attack, in the Data of an Event.
+const (
+	Begun     = "begun"
+	Suggested = "suggested"
+	Over      = "over"
+)
+
+// Event is a turn of an attack, or an error, after which the Watcher goes on.
+type Event struct {
+	Text string
+	Err  error
+	Data *Turn // nil with an error
+}
+
+// Turn is what an Event tells programs.
+type Turn struct {
+	State      string      `json:"state"` // Begun, Suggested or Over
+	Attack     Summary     `json:"attack"`
+	Suggestion *Suggestion `json:"suggestion,omitempty"`
+}
+
+// Collateral is the most of the legitimate samples that suggested rules may match, as a share.
+const Collateral = 0.001
+
+const (
+	keepEvery     = 5 * time.Second  // at most between two times that the report of an attack that goes on is written
+	resumeWithin  = 10 * time.Minute // in which a daemon that starts takes an attack up that another one saw
+	leastBaseline = 500              // samples without which a learned baseline says nothing
+)
+
+// Watcher looks for attacks while the policy that runs says so.
+type Watcher struct {
+	host  operate.Host
+	store Store
+	tell  func(Event)
+
+	rate     rate
+	learned  baseline
+	recent   []sampling.Sample // of the last seconds: they are of an attack that is about to begin
+	before   *control.Status
+	at       time.Time
+	settings policy.Detect
+	kept     time.Time // when the baseline was written
+	failed   string    // the error that was told last
+	lost     uint64
+
+	now    *collecting // nil in quiet times
+	active atomic.Bool // whether it is not nil, for others
+}
+
+// New makes a Watcher that tells what happens. The host must have a Tap.
+func New(h operate.Host, store Store, tell func(Event)) *Watcher {
+	return &Watcher{host: h, store: store, tell: tell}
+}
+
+// Store is where the reports are. That of a nil Watcher has none.
+func (w *Watcher) Store() Store {
+	if w == nil {
+		return Store{}
+	}
+	return w.store
+}
+
+// Active is how many attacks go on: 1 or 0.
+func (w *Watcher) Active() int {
+	if w != nil && w.active.Load() {
+		return 1
+	}
+	return 0
+}
+
+// Run looks for attacks until ctx ends. What goes on then is written, for the next daemon to take up.
+func (w *Watcher) Run(ctx context.Context) {
+	f := w.host.Tap.Follow()
+	defer f.Close()
+	for next := time.Now(); ctx.Err() == nil; {
+		next = next.Add(time.Second)
+		if late := time.Now(); next.Before(late) {
+			next = late // a second that was missed is not made up for
+		}
+		w.take(ctx, f, next)
+		if ctx.Err() == nil {
+			w.second(ctx, f)
+		}
+	}
+	w.end()
+}
+
+// take takes samples until a time.
+func (w *Watcher) take(ctx context.Context, f *tap.Follower, until time.Time) {
+	ctx, cancel := context.WithDeadline(ctx, until)
+	defer cancel()
+	for {
+		s, err := f.Read(ctx)
+		if err != nil {
+			return
+		}
+		if !w.settings.On {
+			continue
+		}
+		if w.now != nil {
+			w.now.add(s)
+		} else if len(w.recent) < mostPassed {
+			w.recent = append(w.recent, s)
+		}
+	}
+}
+
+// second looks at the counters, and decides.
+func (w *Watcher) second(ctx context.Context, f *tap.Follower) {
+	settings, err := w.host.DaemonSettings(ctx)
+	if err != nil || !settings.Detect.On {
+		w.stop()
+		return
+	}
+	if w.settings != settings.Detect {
+		if !w.settings.On {
+			w.begin(settings.Detect)
+		}
+		w.settings, w.rate.least, w.rate.quiet = settings.Detect, float64(settings.Detect.Least), settings.Detect.Quiet
+	}
+	status, err := w.host.Instance.Status(ctx)
+	if err != nil {
+		w.before = nil
+		return
+	}
+	before, at := w.before, w.at
+	w.before, w.at = status, time.Now()
+	if before == nil || before.Generation != status.Generation {
+		return
+	}
+	lost, _ := f.Lost()
+	w.judge(operate.Between(before, status, w.at.Sub(at).Seconds()), max(1, settings.Sample), lost)
+}
+
+// judge takes what a second brought.
+func (w *Watcher) judge(t *operate.Top, oneIn uint32, lost uint64) {
+	usual, bound := w.rate.level()
+	turn := w.rate.add(t.Passed.Packets + t.Dropped.Packets)
+	switch {
+	case turn == begins:
+		w.attack(t, usual, bound, oneIn, lost)
+	case w.now == nil:
+		w.quiet()
+		return
+	}
+	if turn != begins {
+		w.now.report.add(t)
+	}
+	w.now.oneIn = oneIn
+	w.now.renew(w.at, lost-w.lost)
+	switch turn {
+	case begins:
+		w.say(Begun, w.now.report.Headline())
+		w.keep()
+	case ends, lasts:
+		w.over(turn)
+		return
+	}
+	w.search()
+	if w.at.Sub(w.kept) >= keepEvery {
+		w.keep()
+	}
+}
+
+// attack begins a report.
+func (w *Watcher) attack(t *operate.Top, usual, bound float64, oneIn uint32, lost uint64) {
+	started := w.at.Add(-beginSeconds * time.Second).UTC()
+	c := newCollecting(Report{
+		ID: started.Format("20060102-150405"), Started: started, Policy: t.Policy, Generation: t.Generation, Target: t.Target, Devices: t.Devices,
+		Usual: usual, Bound: bound, Reasons: []Reason{}, Vectors: []Vector{},
+	})
+	for i := range w.recent {
+		if w.recent[i].Time.After(started) {
+			c.add(w.recent[i])
+		}
+	}
+	if oneIn == 0 || w.host.Tap.OneIn() == 0 {
+		c.report.Note = "no samples are taken of a policy on " + t.Target + ": only the counters are known"
+	}
+	for range beginSeconds { // the seconds that it took to see it
+		c.report.add(t)
+	}
+	w.recent, w.lost = nil, lost
+	w.learned.forget()
+	w.now = c
+	w.active.Store(true)
+}
+
+// quiet is a second without an attack: what passed teaches the baseline.
+func (w *Watcher) quiet() {
+	if w.rate.above == 0 {
+		for _, s := range w.recent {
+			if s.Verdict == "pass" {
+				w.learned.add(s)
+			}
+		}
+		w.recent = nil
+	}
+	w.learned.settle(w.at)
+	if w.at.Sub(w.kept) >= saveEvery {
+		w.keepUsual()
+	}
+}
+
+// search searches rules when it is time to.
+func (w *Watcher) search() {
+	if !w.now.due(w.at) {
+		return
+	}
+	good, err := w.good()
+	if err != nil {
+		w.fail(err)
+	}
+	taken := map[string]bool{}
+	for _, r := range w.before.Rules {
+		taken[r.Name] = true
+	}
+	found, err := w.now.search(w.at, good, taken, Collateral)
+	if err != nil {
+		w.fail(err)
+	}
+	if found {
+		s := w.now.report.Suggestion
+		text := fmt.Sprintf("attack %s: suggested: - %s", w.now.report.ID, s.Rules[0].Text)
+		if more := len(s.Rules) - 1; more > 0 {
+			text += fmt.Sprintf(" (and %d more)", more)
+		}
+		w.say(Suggested, text+fmt.Sprintf(", until %s; `floodwall attacks %s` shows all", s.Expires.Format(time.TimeOnly), w.now.report.ID))
+		w.keep()
+	}
+}
+
+// good are legitimate samples: those of the file that the policy names, or those that were learned.
+func (w *Watcher) good() ([]suggest.Sample, error) {
+	if file := w.settings.Baseline; file != "" {
+		samples, _, _, err := suggest.ReadFile(file, suggest.MostGood, 0)
+		return samples, err
+	}
+	if len(w.learned.samples) < leastBaseline {
+		return nil, nil
+	}
+	list := make([]suggest.Sample, len(w.learned.samples))
+	for i, s := range w.learned.samples {
+		list[i] = suggest.NewSample(s.Frame, s.Length)
+	}
+	return list, nil
+}
+
+// over ends the report.
+func (w *Watcher) over(turn change) {
+	end := w.at.UTC()
+	w.now.report.Ended = &end
+	if turn == lasts {
+		w.now.report.Note = fmt.Sprintf("the rate has lasted for %v, and is taken for usual from now on", longest)
+	}
+	w.keep()
+	text := w.now.report.Headline()
+	w.say(Over, fmt.Sprintf("%s: over after %.0f s; `floodwall attacks %s` shows the report", text, w.now.report.Seconds(), w.now.report.ID))
+	if err := w.store.prune(); err != nil {
+		w.fail(err)
+	}
+	w.none()
+	w.keepUsual()
+}
+
+// none has no attack go on.
+func (w *Watcher) none() {
+	w.now = nil
+	w.active.Store(false)
+}
+
+// keep writes the report.
+func (w *Watcher) keep() {
+	w.kept = w.at
+	if err := w.store.save(&w.now.report, w.now.captured); err != nil {
+		w.fail(err)
+	}
+}
+
+// say tells of a turn of the attack that goes on.
+func (w *Watcher) say(state, text string) {
+	t := &Turn{State: state, Attack: w.now.report.Summary()}
+	if state == Suggested {
+		t.Suggestion = w.now.report.Suggestion
+	}
+	w.tell(Event{Text: text, Data: t})
+}
+
+// fail tells of an error, once until another one comes.
+func (w *Watcher) fail(err error) {
+	if w.failed != err.Error() {
+		w.failed = err.Error()
+		w.tell(Event{Err: err})
+	}
+}
+
+// stop ends what goes on, as no policy runs that wants it.
+func (w *Watcher) stop() {
+	if w.settings.On {
+		w.end()
+	}
+	w.settings, w.before, w.recent = policy.Detect{}, nil, nil
+}
+
+// end writes what is known.
+func (w *Watcher) end() {
+	if !w.settings.On {
+		return
+	}
+	if w.now != nil {
+		w.keep()
+		w.none()
+	}
+	w.keepUsual()
+}
+
+// usual is what a daemon that starts knows of the times before.
+type usual struct {
+	Seconds []float64 `json:"seconds"` // packets of quiet ones
+}
+
+// keepUsual writes what quiet times are like.
+func (w *Watcher) keepUsual() {
+	w.kept = w.at
+	err := w.store.writeJSON(usualName, usual{Seconds: w.rate.usual})
+	if len(w.learned.samples) >= leastBaseline {
+		err = errors.Join(err, w.store.writePackets(baselineName, w.learned.samples))
+	}
+	if err != nil {
+		w.fail(err)
+	}
+}
+
+// begin takes up what the daemon before has written: the usual rate, the baseline, and an attack that went on a moment ago.
+func (w *Watcher) begin(d policy.Detect) {
+	w.kept = time.Now()
+	w.rate = rate{least: float64(d.Least), quiet: d.Quiet}
+	var before usual
+	if err := w.store.readJSON(usualName, &before); err == nil {
+		w.rate.usual = before.Seconds[max(0, len(before.Seconds)-usualSeconds):]
+	}
+	w.learned.samples = w.store.packets(baselineName)
+	w.learned.seen = len(w.learned.samples)
+	w.resume()
+}
+
+// resume takes up the latest attack when it had not ended, or ends it when that is too long ago.
+func (w *Watcher) resume() {
+	list, err := w.store.List()
+	if err != nil {
+		w.fail(err)
+		return
+	}
+	for _, s := range list {
+		r, err := w.store.Report(s.ID)
+		if err != nil || r.Ended != nil {
+			continue
+		}
+		if w.now == nil && time.Since(r.Updated) < resumeWithin && len(w.rate.usual) >= leastSeconds {
+			c := newCollecting(*r)
+			c.again(w.store.packets(r.ID + captureFile))
+			w.rate.begin(r.Bound)
+			w.now = c
+			w.active.Store(true)
+			continue
+		}
+		r.Ended, r.Note = &r.Updated, "nobody saw its end: the daemon did not run"
+		if err := w.store.save(r, nil); err != nil {
+			w.fail(err)
+		}
+	}
+}
