@@ -62,7 +62,7 @@ func (h *docHost) ssh(t *testing.T) {
 	if err := unix.Mount("tmpfs", "/root", "tmpfs", 0, "mode=0700,uid=0,gid=0"); err != nil {
 		t.Fatalf("covering /root: %v", err)
 	}
-	for _, dir := range []string{"/sys/fs/bpf", "/var/lib", "/etc/systemd/system"} { // of this namespace, too
+	for _, dir := range []string{"/sys/fs/bpf", "/var/lib", "/etc/systemd/system", "/run/floodwall"} { // of this namespace, too
 		if err := os.Chown(dir, 0, 0); err != nil {
 			t.Fatal(err)
 		}
@@ -76,7 +76,7 @@ $asroot dropbear -F -E -s -r keys/host -p 22 2>keys/log &
 echo $! >keys/pid
 for i in $(seq 100); do ! ss -Hltn sport = :22 | grep -q . || break; sleep 0.05; done
 set +e`)
-	h.client.must(t, `ssh() { host=$1; shift; dbclient -y -i keys/user "$host" "PATH=$PATH; $*" 2>/dev/null; }`)
+	h.client.must(t, `ssh() { [ "$1" != -N ] || exec dbclient -y -i keys/user "$@" 2>/dev/null; host=$1; shift; dbclient -y -i keys/user "$host" "PATH=$PATH; $*" 2>/dev/null; }`)
 	t.Cleanup(func() { exec.Command("sh", "-c", "kill $(cat "+h.dir+"/keys/pid)").Run() }) // sessions end with their connections
 	h.remote = h.client.inner(t, "dbclient -y -i keys/user root@192.0.2.1 'cd "+h.dir+"; SYSTEMD_OFFLINE=1 PATH="+path+" exec bash --norc 2>&1'")
 	h.remote.must(t, "true") // what the client says of the server's key comes before

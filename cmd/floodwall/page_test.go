@@ -123,6 +123,12 @@ func (b *browser) pageHostile(h *apiHost) {
 	h.change(200, "/v1/block", map[string]any{"prefixes": []string{"198.51.100.77"}, "why": hostile})
 	b.shows("events", "why "+hostile)
 	b.shows("policy", hostile+".yaml")
+	value[bool](b, `(import('/page/sections.js').then(s => s.attacks({attacks: [{id: '20260102-150405', started: '2026-01-02T15:04:05Z',
+		peak: {packets: 1234567}, passed: {packets: 1}, dropped: {packets: 3}, vectors: ["`+hostile+`"]}]})), true)`)
+	b.until("there is a report", func() bool { return strings.Contains(b.text("attacks"), hostile) })
+	if text := b.text("attacks"); !strings.Contains(text, "⚠ goes on\t1.23M\t75.0%") {
+		b.Errorf("a report of an attack: %q", text)
+	}
 	if n := value[int](b, "document.querySelectorAll('img, script:not([src]), [onerror]').length + (window.hit ?? 0)"); n != 0 {
 		b.Errorf("text became %d elements", n)
 	}

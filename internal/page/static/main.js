@@ -3,7 +3,7 @@
 import { Asker } from './ask.js';
 import { Chart, tiles } from './chart.js';
 import { clock, span, zone } from './format.js';
-import { details, Events, feeds, rules, talkers } from './sections.js';
+import { attacks, details, Events, feeds, rules, talkers } from './sections.js';
 import { list, write } from './table.js';
 
 const kept = 600_000; // milliseconds of steps
@@ -72,6 +72,8 @@ asker.every(4, () => page.status && 'v1/top', (top) => {
 asker.every(300, () => 'v1/openapi.json', (document) => {
   page.paths = document.paths;
 });
+
+asker.every(10, () => page.paths['/v1/attacks'] && 'v1/attacks', attacks);
 
 asker.follow(() => events.begin(), (event) => {
   events.add(event);

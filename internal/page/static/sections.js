@@ -5,6 +5,7 @@ import { fill, list, write } from './table.js';
 
 const mostRules = 40;
 const mostTalkers = 12;
+const mostAttacks = 10;
 const mostEvents = 100;
 
 const byID = (id) => document.getElementById(id);
@@ -91,6 +92,18 @@ export function feeds(answer) {
   ], answer.feeds);
 }
 
+/** attacks shows the latest reports of attacks. */
+export function attacks(answer) {
+  const all = (a) => a.passed.packets + a.dropped.packets;
+  section('attacks', [
+    { head: 'attack', text: (a) => `${a.id}\n${a.vectors.join(', ')}` },
+    { head: 'from', wide: true, text: (a) => clock(new Date(a.started)) },
+    { head: 'for', text: (a) => (a.ended ? span((Date.parse(a.ended) - Date.parse(a.started)) / 1000) : '⚠ goes on'), style: (a) => (a.ended ? '' : 'bad') },
+    { head: 'peak/s', number: true, text: (a) => rate(a.peak.packets) },
+    { head: 'dropped', number: true, text: (a) => (all(a) ? percent(a.dropped.packets / all(a)) : '–') },
+  ], answer.attacks.slice(0, mostAttacks));
+}
+
 /** talkers shows who or what comes most, by samples. */
 export function talkers(top, by) {
   const samples = top?.samples;
@@ -99,6 +112,7 @@ export function talkers(top, by) {
     { head: byID('talkers-by').selectedOptions[0].text, text: (t) => t.key },
     { head: 'packets/s', number: true, text: (t) => rate(t.packets) },
     { head: 'share', number: true, text: (t) => percent(t.share) },
+    { head: 'dropped', number: true, text: (t) => (t.dropped === undefined ? '–' : percent(t.dropped)) },
     { head: 'error', number: true, wide: true, text: (t) => `±${Math.min(100, Math.round(t.error))}%` },
   ], rows.slice(0, mostTalkers));
   byID('talkers').hidden = rows.length === 0;
@@ -110,7 +124,7 @@ function talkersNote(top, rows) {
   if (!top.samples) return top.warning ? `${capital(top.warning)}. The rates of rules above are exact all the same.` : 'No samples.';
   const s = top.samples;
   const share = s.one_in > 1 ? `, 1 packet in ${count(s.one_in)}` : '';
-  const of = `Of what XDP passes, by ${count(s.packets)} samples in ${top.seconds.toFixed(1)} s${share}.`;
+  const of = `Of ${s.verdicts ? 'all that comes' : 'what XDP passes'}, by ${count(s.packets)} samples in ${top.seconds.toFixed(1)} s${share}.`;
   return rows.length ? of : `${of} Nothing has 1% of them.`;
 }
 
