@@ -11,6 +11,9 @@ import (
 	"github.com/floodwall/floodwall/internal/testutil"
 )
 
+// openPages is how many pages ask for the top talkers at a time.
+const openPages = 30
+
 // TestAPITop looks at traffic by the API while packets come: the rates of rules, who sends them, and a rule against them.
 func TestAPITop(t *testing.T) {
 	if !inside(t) {
@@ -60,6 +63,27 @@ func TestAPITop(t *testing.T) {
 	}
 	if len(found.Rules) == 0 || !strings.Contains(found.Rules[0].Text, "length: 468") || found.Collateral != nil {
 		t.Errorf("%+v", found)
+	}
+	seen := map[string]int{}
+	answers := make(chan answer)
+	for range openPages {
+		go func() {
+			a, err := get(readSocket, "/v1/top")
+			if err != nil {
+				a.body = err.Error()
+			}
+			answers <- a
+		}()
+	}
+	for range openPages {
+		a := <-answers
+		seen[a.body]++
+		if a.status != http.StatusOK {
+			t.Errorf("%d pages ask at a time: %v", openPages, a)
+		}
+	}
+	if len(seen) > 2 {
+		t.Errorf("%d pages that ask at a time get %d looks at the traffic, want one, or two", openPages, len(seen))
 	}
 	h.must(http.StatusBadRequest, readSocket, "/v1/top?for=31s")
 	h.must(http.StatusBadRequest, readSocket, "/v1/suggest?for=x")

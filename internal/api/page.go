@@ -1,7 +1,6 @@
 package api
 
 import (
-	"context"
 	"net/http"
 	"time"
 
@@ -15,15 +14,20 @@ type Past struct {
 }
 
 // past answers with what the daemon keeps for the live page.
-func (c *Call) past(context.Context) (Past, error) {
+func (c *Call) past() error {
 	var after time.Time
 	if text := c.request.URL.Query().Get("after"); text != "" {
 		var err error
 		if after, err = time.Parse(time.RFC3339, text); err != nil {
-			return Past{}, badQuery("after", text, "a time, as 2026-01-31T12:00:00.5Z")
+			return badQuery("after", text, "a time, as 2026-01-31T12:00:00.5Z")
 		}
 	}
-	return Past{c.series.After(after)}, nil
+	release, err := c.pasts.wait(c.request.Context())
+	if err != nil {
+		return err
+	}
+	defer release()
+	return c.answer(http.StatusOK, Past{c.series.After(after)})
 }
 
 // file answers with a file of the live page, unless the browser has it already.

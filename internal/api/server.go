@@ -25,6 +25,7 @@ const (
 	maxStreams   = 16
 	maxQuestions = 2
 	maxLooks     = 2
+	maxPasts     = 2
 )
 
 // Parts are what the API answers from.
@@ -56,6 +57,7 @@ type limits struct {
 	questions *slots // of packets
 	pages     *slots // of sets
 	looks     *slots // at traffic
+	pasts     *slots // of series, each of up to a megabyte
 }
 
 func newLimits() limits {
@@ -64,6 +66,7 @@ func newLimits() limits {
 		questions: newSlots(maxQuestions, "questions about packets"),
 		pages:     newSlots(1, "pages of sets"),
 		looks:     newSlots(maxLooks, "looks at traffic"),
+		pasts:     newSlots(maxPasts, "answers with the past minutes"),
 	}
 }
 

@@ -3,10 +3,11 @@
 import { Asker } from './ask.js';
 import { Chart, tiles } from './chart.js';
 import { clock, span, zone } from './format.js';
-import { attacks, details, Events, feeds, rules, talkers } from './sections.js';
+import { attacks, details, Events, feeds, isRare, rules, talkers } from './sections.js';
 import { list, write } from './table.js';
 
 const kept = 600_000; // milliseconds of steps
+const lostAfter = 3_000; // milliseconds without an answer; a single one may be late on a busy host
 
 const byID = (id) => document.getElementById(id);
 
@@ -36,7 +37,7 @@ function heard() {
 }
 
 function silent() {
-  if (page.lost) return;
+  if (page.lost || Date.now() - page.heard < lostAfter) return;
   page.lost = page.heard ?? new Date();
   state();
 }
@@ -77,7 +78,7 @@ asker.every(10, () => page.paths['/v1/attacks'] && 'v1/attacks', attacks);
 
 asker.follow(() => events.begin(), (event) => {
   events.add(event);
-  if (event.kind === 'change') asker.hurry();
+  if (isRare(event)) asker.hurry();
 });
 
 function figures() {

@@ -132,6 +132,9 @@ const capital = (text) => text.charAt(0).toUpperCase() + text.slice(1);
 
 const kinds = { done: 'done', warning: '⚠ warning', change: '✎ change' };
 
+/** isRare tells changes of what runs from bans, of which there may be thousands a second. */
+export const isRare = (event) => event.kind === 'change' && !/^(un)?block /.test(event.text);
+
 /** Events keeps the newest events, and writes them at most once a second. */
 export class Events {
   #all = [];
@@ -148,9 +151,9 @@ export class Events {
     this.#later();
   }
 
-  /** changes are the times, in milliseconds, at which somebody changed what runs. Of bans there are too many. */
+  /** changes are the times, in milliseconds, at which somebody changed what runs. */
   changes() {
-    return this.#all.filter((e) => e.kind === 'change' && !/^(un)?block /.test(e.text)).map((e) => Date.parse(e.time));
+    return this.#all.filter(isRare).map((e) => Date.parse(e.time));
   }
 
   #later() {
