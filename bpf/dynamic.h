@@ -8,6 +8,7 @@
 #include "address.h"
 #include "classify.h"
 #include "packet.h"
+#include "verifier.h"
 
 enum {
 	MAX_DYNAMIC_SETS = 8,
@@ -55,17 +56,21 @@ __noinline __u32 is_member(__u32 number, __u64 hi, __u64 lo, __u32 v6)
 {
 	struct dynamic_info *set = &dynamic_info[number & (MAX_DYNAMIC_SETS - 1)];
 	struct address a = { hi, lo };
-	bool mapped;
+	__u64 none = opaque(0);
+	__u32 longest = 255;
 
-	v6 &= 1;
-	mapped = v6 && !hi && lo >> 32 == 0xffff;
+	if ((v6 & 1) && !hi && lo >> 32 == 0xffff)
+		longest = 96;
+	/* So the verifier knows as much on each of the ways here, and verifies the loop once for all of them. */
+	longest += none;
+	v6 = (v6 + none) & 1;
 	for (int i = 0; i < DYNAMIC_LENGTHS; i++) {
 		__u32 length, expiry;
 
 		if (i >= set->count[v6])
 			return 0;
 		length = set->lengths[v6][i];
-		if (mapped && length > 96)
+		if (length > longest)
 			continue;
 		if (find_prefix(&dynamic, set->base, set->mask, set->seed, masked(a, length - 1), length, &expiry) &&
 		    (!expiry || expiry > now_seconds()))

@@ -73,23 +73,24 @@ static __always_inline bool are_usual(struct usual_options *o, __u32 length, voi
 /* What the options of a SYN at an offset of the frame fail. A global function, like ipv4_options. */
 __noinline __u64 check_syn_options(struct xdp_md *ctx, __u32 offset, __u32 length)
 {
-	void *end = (void *)(long)ctx->data_end;
-	__u8 *option = (void *)(long)ctx->data + (offset & 0x7fff);
-	__u64 failed = 0;
-	bool mss = false;
-	__u32 at = 0;
+	struct options o = {
+		.first = (void *)(long)ctx->data + (offset & 0x7fff),
+		.end = (void *)(long)ctx->data_end,
+		.left = length,
+	};
+	__u64 failed = 0, mss = 0;
 
-	if (are_usual((void *)option, length, end))
+	if (are_usual((void *)o.first, length, o.end))
 		return 0;
 	for (int i = 0; i < MAX_OPTIONS; i++) {
-		int size = option_size(option, at, length, end);
+		int size = option_size(&o);
 
 		if (size == OPTIONS_BAD)
 			failed |= BIT(CHECK_TCP_OPTIONS);
 		if (size < 0)
 			break;
-		mss = mss || option[at] == 2;
-		at = opaque(at + size);
+		mss = opaque(mss | (o.first[o.at] == 2));
+		next_option(&o, size);
 	}
 	return mss ? failed : failed | BIT(CHECK_SYN_NO_MSS);
 }

@@ -115,20 +115,37 @@ enum {
 	OPTIONS_BAD = -2, /* a length that does not fit */
 };
 
-/*
- * The size of the option at an offset of the options of IPv4 or TCP, which have the same form: kind 0 ends them, kind 1
- * is one byte, all others carry their length. Otherwise how the options end.
- */
-static __always_inline int option_size(__u8 *option, __u32 at, __u32 length, void *end)
-{
-	__u8 size;
+/* Options of IPv4 or TCP, which have the same form: left bytes of them stand at offset at from first on. */
+struct options {
+	__u8 *first;
+	void *end; /* of the frame's linear part */
+	__u32 at;
+	__u32 left;
+};
 
-	if (at >= length || at >= MAX_OPTIONS || (void *)(option + at + 1) > end || option[at] == 0)
+/* The size of the next option, or how the options end: kind 0 ends them, kind 1 is one byte, all others carry their length. */
+static __always_inline int option_size(struct options *o)
+{
+	__u8 *option = o->first + o->at, size;
+
+	if (!o->left || o->at >= MAX_OPTIONS || (void *)(option + 1) > o->end || *option == 0)
 		return OPTIONS_END;
-	if (option[at] == OPTION_NOP)
+	if (*option == OPTION_NOP)
 		return 1;
-	size = at + 2 <= length && (void *)(option + at + 2) <= end ? option[at + 1] : 0;
-	return size < 2 || at + size > length ? OPTIONS_BAD : size;
+	size = o->left >= 2 && (void *)(option + 2) <= o->end ? option[1] : 0;
+	return size < 2 || size > o->left ? OPTIONS_BAD : size;
+}
+
+/*
+ * Goes on behind an option of that size. The verifier knows neither number afterwards: so it finds, whichever way the loop came
+ * here, that it has verified the rest of the loop (kernel/bpf/verifier.c, is_state_visited).
+ */
+static __always_inline void next_option(struct options *o, __u32 size)
+{
+	__u64 none = opaque(0);
+
+	o->at += size + none;
+	o->left += none - size;
 }
 
 /* What an IPv4 option of that type fails. */
@@ -146,20 +163,22 @@ static __always_inline __u64 check_ipv4_option(__u8 type)
  */
 __noinline __u64 ipv4_options(struct xdp_md *ctx, __u32 offset, __u32 length)
 {
-	void *end = (void *)(long)ctx->data_end;
-	__u8 *option = (void *)(long)ctx->data + (offset & 0xff);
+	struct options o = {
+		.first = (void *)(long)ctx->data + (offset & 0xff),
+		.end = (void *)(long)ctx->data_end,
+		.left = length,
+	};
 	__u64 failed = 0;
-	__u32 at = 0;
 
 	for (int i = 0; i < MAX_OPTIONS; i++) {
-		int size = option_size(option, at, length, end);
+		int size = option_size(&o);
 
 		if (size == OPTIONS_BAD)
 			return failed | BIT(CHECK_IP_OPTIONS);
 		if (size < 0)
 			break;
-		failed |= check_ipv4_option(option[at]);
-		at = opaque(at + size);
+		failed |= check_ipv4_option(o.first[o.at]);
+		next_option(&o, size);
 	}
 	return failed;
 }

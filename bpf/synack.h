@@ -44,18 +44,29 @@ static __always_inline __u32 read_word(__u8 *at)
 /* Notes an option that is whole, of so many bytes. */
 static __always_inline void note_option(struct syn_options *o, __u8 *option, int size, void *end)
 {
-	if (*option == TCP_OPTION_MSS && size == 4 && (void *)(option + 4) <= end)
-		o->mss = option[2] << 8 | option[3];
-	if (*option == TCP_OPTION_WSCALE && size == 3 && (void *)(option + 3) <= end)
-		o->wscale = option[2] < TCP_WSCALE_MAX ? option[2] : TCP_WSCALE_MAX;
-	if (*option == TCP_OPTION_SACK && size == 2)
-		o->sack = 1;
-	if (*option == TCP_OPTION_MD5 || *option == TCP_OPTION_AO)
+	switch (*option) {
+	case TCP_OPTION_MSS:
+		if (size == 4 && (void *)(option + 4) <= end)
+			o->mss = option[2] << 8 | option[3];
+		break;
+	case TCP_OPTION_WSCALE:
+		if (size == 3 && (void *)(option + 3) <= end)
+			o->wscale = option[2] < TCP_WSCALE_MAX ? option[2] : TCP_WSCALE_MAX;
+		break;
+	case TCP_OPTION_SACK:
+		if (size == 2)
+			o->sack = 1;
+		break;
+	case TCP_OPTION_MD5:
+	case TCP_OPTION_AO:
 		o->authenticated = 1;
-	if (*option == TCP_OPTION_TIMESTAMPS && size == 10 && (void *)(option + 10) <= end) {
-		o->timestamps = 1;
-		o->tsval = read_word(option + 2);
-		o->tsecr = read_word(option + 6);
+		break;
+	case TCP_OPTION_TIMESTAMPS:
+		if (size == 10 && (void *)(option + 10) <= end) {
+			o->timestamps = 1;
+			o->tsval = read_word(option + 2);
+			o->tsecr = read_word(option + 6);
+		}
 	}
 }
 
@@ -74,27 +85,25 @@ static __always_inline void read_usual(struct usual_options *from, struct syn_op
  */
 __noinline __u32 read_options(struct xdp_md *ctx, struct packet *p, struct syn_options *o)
 {
-	void *end = (void *)(long)ctx->data_end;
-	__u8 *option;
-	__u32 length, at = 0;
+	struct options left = { .end = (void *)(long)ctx->data_end };
 
 	if (!p || !o)
 		return 0;
 	__builtin_memset(o, 0, sizeof(*o));
 	o->wscale = WSCALE_NONE;
-	option = (void *)(long)ctx->data + (p->l4 & 0x7fff) + sizeof(struct tcphdr);
-	length = p->payload - p->l4 - sizeof(struct tcphdr);
-	if (are_usual((void *)option, length, end)) {
-		read_usual((void *)option, o);
+	left.first = (void *)(long)ctx->data + (p->l4 & 0x7fff) + sizeof(struct tcphdr);
+	left.left = p->payload - p->l4 - sizeof(struct tcphdr);
+	if (are_usual((void *)left.first, left.left, left.end)) {
+		read_usual((void *)left.first, o);
 		return 0;
 	}
 	for (int i = 0; i < MAX_OPTIONS; i++) {
-		int size = option_size(option, at, length, end);
+		int size = option_size(&left);
 
 		if (size < 0)
 			break;
-		note_option(o, option + at, size, end);
-		at = opaque(at + size);
+		note_option(o, left.first + left.at, size, left.end);
+		next_option(&left, size);
 	}
 	return 0;
 }

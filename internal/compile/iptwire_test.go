@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"net"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -17,6 +18,8 @@ import (
 	"time"
 
 	"github.com/rogpeppe/go-internal/txtar"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 
 	"github.com/floodwall/floodwall/internal/codegen/iptables"
 	"github.com/floodwall/floodwall/internal/ir"
@@ -87,7 +90,17 @@ func newIptWire(t *testing.T) *iptWire {
 			t.Fatalf("ip %s: %v: %s", line, err, out)
 		}
 	}
-	return w
+	// The kernel makes the route of an IPv6 address in a worker, and `addrtype` asks for that route
+	// (https://elixir.bootlin.com/linux/v6.12/source/net/ipv6/addrconf.c, addrconf_dad_work).
+	for range 3000 {
+		routes, err := netlink.RouteGet(net.ParseIP("2606::99"))
+		if err == nil && routes[0].Type == unix.RTN_LOCAL {
+			return w
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Fatal("2606::99 does not become an address of this host")
+	return nil
 }
 
 // check has a check alone count the packets of checkTests.
