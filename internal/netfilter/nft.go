@@ -5,11 +5,15 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // Nft is the program nft.
@@ -42,6 +46,10 @@ func FindNft(ctx context.Context) (*Nft, error) {
 	if err != nil {
 		return nil, err
 	}
+	file, known := identify(t.path)
+	if _, done := suited.Load(file); known && done {
+		return &Nft{tool: t}, nil
+	}
 	out, err := t.run(ctx, "", "-V")
 	if err != nil {
 		return nil, fmt.Errorf("asking nft for its version: %w", err)
@@ -60,7 +68,30 @@ func FindNft(ctx context.Context) (*Nft, error) {
 	if jsonOff.MatchString(out) {
 		return nil, &VersionError{Tool: "nft", Have: m[0][1:] + " without JSON", Need: "one built with JSON"}
 	}
+	if known {
+		suited.Store(file, true)
+	}
 	return &Nft{tool: t}, nil
+}
+
+// suited are the files of nft that have said that they can do what the package needs: each is asked once.
+var suited sync.Map // of fileIdentity
+
+// fileIdentity tells a file from all others, also from the one of the same name that an upgrade puts in its place.
+type fileIdentity struct {
+	path             string
+	device, inode    uint64
+	size             int64
+	modified, status unix.Timespec
+}
+
+// identify reports whether the file is there, and which it is.
+func identify(path string) (fileIdentity, bool) {
+	var st unix.Stat_t
+	if unix.Stat(path, &st) != nil {
+		return fileIdentity{}, false
+	}
+	return fileIdentity{path, st.Dev, st.Ino, st.Size, st.Mtim, st.Ctim}, true
 }
 
 var jsonOff = regexp.MustCompile(`json:\s+no`)
@@ -92,29 +123,25 @@ type nftRule struct {
 // that have rules or counters it is the only one that does not read all elements from the kernel first, 1.5 s per 200,000
 // of them.
 func (n *Nft) ruleset(ctx context.Context) (all []nftObject, err error) {
-	for _, family := range families {
-		objects, err := n.list(ctx, "-t", "-a", "list", "ruleset", family)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, objects...)
-	}
-	return all, nil
+	return n.list(ctx, "-t", "-a", listFamilies)
 }
 
-func (n *Nft) list(ctx context.Context, args ...string) ([]nftObject, error) {
+// list reads what commands list in JSON: nft prints a document for each command.
+func (n *Nft) list(ctx context.Context, args ...string) (all []nftObject, err error) {
 	out, err := n.run(ctx, "", append([]string{"-j"}, args...)...)
 	if err != nil {
 		return nil, err
 	}
-	if strings.TrimSpace(out) == "" {
-		return nil, nil
+	for in := json.NewDecoder(strings.NewReader(out)); ; {
+		var listing struct{ Nftables []nftObject }
+		switch err := in.Decode(&listing); {
+		case err == io.EOF:
+			return all, nil
+		case err != nil:
+			return nil, fmt.Errorf("reading the JSON of nft: %w", err)
+		}
+		all = append(all, listing.Nftables...)
 	}
-	var listing struct{ Nftables []nftObject }
-	if err := json.Unmarshal([]byte(out), &listing); err != nil {
-		return nil, fmt.Errorf("reading the JSON of nft: %w", err)
-	}
-	return listing.Nftables, nil
 }
 
 // Tables lists the tables of family inet whose names are prefix and a number.

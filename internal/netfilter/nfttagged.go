@@ -10,8 +10,8 @@ import (
 // A generation may have a second table of the same name, of family netdev, for frames that no hook of family inet sees.
 // Both are made, change and go in the same transactions.
 
-// families are those of a generation's tables.
-var families = []string{"inet", "netdev"}
+// listFamilies lists all that the families of a generation's tables have, in one run of nft.
+const listFamilies = "list ruleset inet; list ruleset netdev"
 
 // ofTagged is what the names of chains and sets of the table of family netdev begin with in an nftTable.
 const ofTagged = "netdev "
@@ -43,15 +43,8 @@ func (n *Nft) tagged(ctx context.Context, table string) (bool, error) {
 }
 
 // listing lists all tables of the families, without elements of sets.
-func (n *Nft) listing(ctx context.Context) (all string, err error) {
-	for _, family := range families {
-		out, err := n.run(ctx, "", "-t", "list", "ruleset", family)
-		if err != nil {
-			return "", err
-		}
-		all += out
-	}
-	return all, nil
+func (n *Nft) listing(ctx context.Context) (string, error) {
+	return n.run(ctx, "", "-t", listFamilies)
 }
 
 // removal is a script that removes a generation, with a table of family netdev or without: what is not there is made first.

@@ -2,6 +2,7 @@ package xdp
 
 import (
 	"fmt"
+	"sync"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
@@ -157,11 +158,15 @@ func replace(insns asm.Instructions, name string, body asm.Instructions) (asm.In
 	return append(out, insns[end:]...), nil
 }
 
-// Load returns the C part as it was compiled. It panics when the embedded object is broken, which no input can cause.
-func Load() *ebpf.CollectionSpec {
+// Load returns the C part as it was compiled, a copy for the caller. It panics when the embedded object is broken, which no
+// input can cause.
+func Load() *ebpf.CollectionSpec { return compiled().Copy() }
+
+// compiled reads the embedded object once: that takes some 20 ms.
+var compiled = sync.OnceValue(func() *ebpf.CollectionSpec {
 	spec, err := loadFloodwall()
 	if err != nil {
 		panic(fmt.Sprintf("embedded program: %v", err))
 	}
 	return spec
-}
+})
