@@ -206,3 +206,41 @@ func TestHTML(t *testing.T) {
 		t.Errorf("%d tables", strings.Count(b.String(), "</table>"))
 	}
 }
+
+// TestUsualKinds leaves out kinds of packets that come as much in quiet times. What a killed daemon was about to write is removed.
+func TestUsualKinds(t *testing.T) {
+	begin := time.Now()
+	c := newCollecting(Report{Started: begin, Usual: 1000})
+	c.oneIn = 10
+	for i := range 1000 {
+		line := "tcp 203.0.113.1:4000 > 192.0.2.1:443 A len=600"
+		if i%2 == 0 {
+			line = "udp 198.51.100.1:123 > 192.0.2.1:4000 len=468"
+		}
+		spec, err := packet.Parse(line)
+		if err != nil {
+			t.Fatal(err)
+		}
+		frame := spec.Frame()
+		c.add(sampling.Sample{Time: begin, Device: "fw0", Length: len(frame), Frame: frame, Verdict: "pass"})
+	}
+	c.usual = map[string]float64{"ACK flood": 1}
+	c.report.Passed.Packets = 2000 * 10 // so ACKs come as often as ever
+	c.renew(begin.Add(10*time.Second), 0)
+	if v := c.report.Vectors; len(v) != 1 || v[0].Name != "NTP amplification" || c.report.Note != "" {
+		t.Errorf("%+v, %q", v, c.report.Note)
+	}
+	c.report.Passed.Packets *= 10
+	c.renew(begin.Add(10*time.Second), 0)
+	if v := c.report.Vectors; len(v) != 2 {
+		t.Errorf("ten times as many: %+v", v)
+	}
+	s := Store{t.TempDir()}
+	if err := os.WriteFile(filepath.Join(s.dir, "20260102-030405.json.new"), []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s.clean()
+	if files, _ := filepath.Glob(filepath.Join(s.dir, "*")); len(files) != 0 {
+		t.Errorf("left: %v", files)
+	}
+}

@@ -23,7 +23,8 @@ const (
 	searchEvery  = 30 * time.Second
 	suggestedFor = time.Hour // for which a suggestion is to be taken for right
 
-	leastVector = 0.05 // share of the samples that a kind must have
+	leastVector = 0.05 // share of the samples that a kind must have,
+	leastGrowth = 2    // and so many times its usual rate
 	mostVectors = 8
 )
 
@@ -32,6 +33,8 @@ type collecting struct {
 	report   Report
 	views    *operate.Views
 	vectors  map[string]int
+	usual    map[string]float64 // share of each kind of packets in quiet times; nil: not known
+	since    time.Time          // samples are counted from then on
 	samples  int
 	oneIn    uint32
 	captured []sampling.Sample
@@ -42,7 +45,7 @@ type collecting struct {
 }
 
 func newCollecting(report Report) *collecting {
-	return &collecting{report: report, views: operate.NewViews(), vectors: map[string]int{}}
+	return &collecting{report: report, views: operate.NewViews(), vectors: map[string]int{}, since: report.Started}
 }
 
 // add takes a sample of the attack.
@@ -63,6 +66,7 @@ func (c *collecting) add(p sampling.Sample) {
 // again takes up the samples that a daemon before has kept of the attack. What became of them is not known, so sources are counted anew.
 func (c *collecting) again(before []sampling.Sample) {
 	c.searched = time.Now()
+	c.since = c.searched
 	c.report.Note = "the daemon was started again during the attack: sources are of the time since"
 	for _, p := range before {
 		s := suggest.NewSample(p.Frame, p.Length)
@@ -83,22 +87,40 @@ func draw[T any](list []T, item T, nth, most int) []T {
 	return list
 }
 
+// noSamples is the note of a report without any.
+const noSamples = "there are no samples: only the counters are known"
+
+// shares are the shares of the kinds of packets among samples.
+func shares(of []suggest.Sample) map[string]float64 {
+	counts := map[string]float64{}
+	for i := range of {
+		counts[vectorOf(&of[i])] += 1 / float64(len(of))
+	}
+	return counts
+}
+
 // renew brings the report up to date with the samples.
 func (c *collecting) renew(now time.Time, lost uint64) {
 	r := &c.report
 	r.Updated = now
 	if c.samples == 0 {
+		r.Note = noSamples
 		return
 	}
+	if r.Note == noSamples {
+		r.Note = ""
+	}
+	all := float64(r.Passed.Packets+r.Dropped.Packets) / max(1, r.Seconds())
 	r.Vectors = nil
 	for name, n := range c.vectors {
-		if share := float64(n) / float64(c.samples); share >= leastVector {
+		share := float64(n) / float64(c.samples)
+		if share >= leastVector && share*all >= leastGrowth*c.usual[name]*r.Usual {
 			r.Vectors = append(r.Vectors, Vector{name, share, talkers.SamplingError(uint64(n))})
 		}
 	}
 	slices.SortFunc(r.Vectors, func(a, b Vector) int { return cmp.Or(cmp.Compare(b.Share, a.Share), cmp.Compare(a.Name, b.Name)) })
 	r.Vectors = r.Vectors[:min(len(r.Vectors), mostVectors)]
-	r.Samples, r.Captured = c.views.Samples(c.oneIn, lost, max(1, r.Seconds())), len(c.captured)
+	r.Samples, r.Captured = c.views.Samples(c.oneIn, lost, max(1, now.Sub(c.since).Seconds())), len(c.captured)
 }
 
 // due reports whether rules are to be searched now.

@@ -179,6 +179,14 @@ func (s Store) replace(name string, write func(*os.File) error) error {
 	return nil
 }
 
+// clean removes what a killed daemon was about to write.
+func (s Store) clean() {
+	files, _ := filepath.Glob(filepath.Join(s.dir, "*.new"))
+	for _, f := range files {
+		os.Remove(f)
+	}
+}
+
 // prune removes the oldest reports that are too many or too large. The latest stays.
 func (s Store) prune() error {
 	ids, err := s.ids()

@@ -192,8 +192,8 @@ func (w *Watcher) attack(t *operate.Top, usual, bound float64, oneIn uint32, los
 			c.add(w.recent[i])
 		}
 	}
-	if oneIn == 0 || w.host.Tap.OneIn() == 0 {
-		c.report.Note = "no samples are taken of a policy on " + t.Target + ": only the counters are known"
+	if good, err := w.good(); err == nil {
+		c.usual = shares(good)
 	}
 	for range beginSeconds { // the seconds that it took to see it
 		c.report.add(t)
@@ -352,6 +352,7 @@ func (w *Watcher) keepUsual() {
 // begin takes up what the daemon before has written: the usual rate, the baseline, and an attack that went on a moment ago.
 func (w *Watcher) begin(d policy.Detect) {
 	w.kept = time.Now()
+	w.store.clean()
 	w.rate = rate{least: float64(d.Least), quiet: d.Quiet}
 	var before usual
 	if err := w.store.readJSON(usualName, &before); err == nil {
