@@ -123,11 +123,16 @@ func (b *browser) pageHostile(h *apiHost) {
 	h.change(200, "/v1/block", map[string]any{"prefixes": []string{"198.51.100.77"}, "why": hostile})
 	b.shows("events", "why "+hostile)
 	b.shows("policy", hostile+".yaml")
-	value[bool](b, `(import('/page/sections.js').then(s => s.attacks({attacks: [{id: '20260102-150405', started: '2026-01-02T15:04:05Z',
-		peak: {packets: 1234567}, passed: {packets: 1}, dropped: {packets: 3}, vectors: ["`+hostile+`"]}]})), true)`)
-	b.until("there is a report", func() bool { return strings.Contains(b.text("attacks"), hostile) })
-	if text := b.text("attacks"); !strings.Contains(text, "⚠ goes on\t1.23M\t75.0%") {
-		b.Errorf("a report of an attack: %q", text)
+	for _, part := range []struct{ id, answer, want string }{ // as the API would answer, which comes in between
+		{"attacks", `{attacks: [{id: '20260102-150405', started: '2026-01-02T15:04:05Z', peak: {packets: 1234567}, passed: {packets: 1},
+			dropped: {packets: 3}, vectors: ["` + hostile + `"]}]}`, hostile + "\t2026-01-02 15:04:05\t⚠ goes on\t1.23M\t75.0%"},
+		{"feeds", `{feeds: [{set: 'drop', state: 'failing', why: "` + hostile + `", age: 7201, checked: 'x', entries: 5}]}`,
+			"failing: " + hostile + "\t2 h\t5"},
+	} {
+		b.until("section "+part.id+" has "+part.want, func() bool {
+			value[bool](b, "(import('/page/sections.js').then(s => s."+part.id+"("+part.answer+")), true)")
+			return strings.Contains(b.text(part.id), part.want)
+		})
 	}
 	if n := value[int](b, "document.querySelectorAll('img, script:not([src]), [onerror]').length + (window.hit ?? 0)"); n != 0 {
 		b.Errorf("text became %d elements", n)

@@ -18,7 +18,7 @@ const page = {
   problem: '', // why there is no status
   at: 0, // when it came, by performance.now
   top: null,
-  paths: {}, // of the API
+  paths: null, // of the API, when they are known
   heard: null, // a Date: the last answer
   lost: null, // a Date: since then there is none
 };
@@ -54,10 +54,12 @@ asker.every(2, () => `v1/series?after=${encodeURIComponent(page.steps.at(-1)?.ti
 });
 
 asker.every(4, () => 'v1/status', (status) => {
+  const first = !page.status;
   Object.assign(page, { status, problem: '', at: performance.now() });
   state();
   details(status);
   figures();
+  if (first) asker.hurry(); // what waits for it
 }, (failure) => {
   Object.assign(page, { status: null, problem: failure.error });
   state();
@@ -71,10 +73,12 @@ asker.every(4, () => page.status && 'v1/top', (top) => {
 });
 
 asker.every(300, () => 'v1/openapi.json', (document) => {
+  const first = !page.paths;
   page.paths = document.paths;
+  if (first) asker.hurry();
 });
 
-asker.every(10, () => page.paths['/v1/attacks'] && 'v1/attacks', attacks);
+asker.every(10, () => page.paths?.['/v1/attacks'] && 'v1/attacks', attacks);
 
 asker.follow(() => events.begin(), (event) => {
   events.add(event);
