@@ -263,6 +263,7 @@ func (b *browser) pageWithoutDaemon(h *apiHost) {
 	h.kill()
 	b.shows("state-word", "No answer")
 	b.shows("state-text", "has not answered since "+time.Now().Format("15:"))
+	b.shows("dropped-packets", "–")
 	startDaemon(b.T)
 	b.shows("state-word", "In force")
 	b.until("there are the events of the next daemon alone", func() bool {

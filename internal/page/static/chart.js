@@ -5,7 +5,7 @@ import { fill, write } from './table.js';
 
 const shown = 600; // seconds
 const most = 6; // rules that have a line of their own
-const dashes = [[], [8, 4], [2, 3], [12, 3, 2, 3], [5, 5], [1, 5], [14, 6]]; // so that colour is not the only sign
+const dashes = [[], [8, 4], [], [8, 4], [2, 3], [12, 3, 2, 3], [5, 5], [14, 6]]; // of each look: colour is not the only sign
 const height = 240; // CSS pixels
 
 /** Chart draws steps of /v1/series. */
@@ -171,7 +171,7 @@ function byVerdict(of) {
   ];
 }
 
-/** byRule are lines of the rules that decided most. */
+/** byRule are lines of the rules that decided most. None looks as what passed or was dropped. */
 function byRule(steps, of) {
   const sums = new Map();
   for (const step of steps) {
@@ -179,7 +179,7 @@ function byRule(steps, of) {
   }
   const names = [...sums].sort((a, b) => b[1] - a[1]).slice(0, most).map(([name]) => name);
   return names.map((name, i) => ({
-    name, look: i, value: (s) => of(s.reasons.find((r) => r.name === name) ?? { packets: 0, bytes: 0 }),
+    name, look: i + 2, value: (s) => of(s.reasons.find((r) => r.name === name) ?? { packets: 0, bytes: 0 }),
   }));
 }
 

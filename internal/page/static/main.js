@@ -40,6 +40,7 @@ function silent() {
   if (page.lost || Date.now() - page.heard < lostAfter) return;
   page.lost = page.heard ?? new Date();
   state();
+  figures();
 }
 
 const asker = new Asker(heard, silent);
@@ -87,7 +88,7 @@ asker.follow(() => events.begin(), (event) => {
 
 function figures() {
   const step = page.steps.at(-1);
-  const now = step && performance.now() - page.stepped < 4000 * step.seconds ? step : null; // else it is of the past
+  const now = step && !page.lost && performance.now() - page.stepped < 4000 * step.seconds ? step : null; // else it is of the past
   tiles(page.steps, now, byID);
   chart.show(page.steps, end(), [...events.changes(), ...generations()]);
   if (page.status) rules(page.status, now);

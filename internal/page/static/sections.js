@@ -112,7 +112,7 @@ export function talkers(top, by) {
     { head: byID('talkers-by').selectedOptions[0].text, text: (t) => t.key },
     { head: 'packets/s', number: true, text: (t) => rate(t.packets) },
     { head: 'share', number: true, text: (t) => percent(t.share) },
-    { head: 'dropped', number: true, text: (t) => (t.dropped === undefined ? '–' : percent(t.dropped)) },
+    ...(samples?.verdicts ? [{ head: 'dropped', number: true, text: (t) => percent(t.dropped ?? 0) }] : []),
     { head: 'error', number: true, wide: true, text: (t) => `±${Math.min(100, Math.round(t.error))}%` },
   ], rows.slice(0, mostTalkers));
   byID('talkers').hidden = rows.length === 0;
