@@ -1,7 +1,6 @@
 package policy
 
 import (
-	"fmt"
 	"strings"
 	"time"
 )
@@ -39,16 +38,7 @@ func (p place) ban(v *node) *Ban {
 			return &b
 		}
 	}
-	switch dynamic := p.r.setsOf(dynamicSet); len(dynamic) {
-	case 0:
-		p.errorf(v.pos, "ban needs a dynamic set to put offenders into").Hint =
-			"declare one, sets: {bans: {dynamic: true, max: 100000}}, and a rule that drops it: {from: $bans, then: drop}"
-	case 1:
-		b.Set = dynamic[0]
-	default:
-		p.errorf(v.pos, "ban must say into which of the dynamic sets %s", either(dynamic)).Hint =
-			fmt.Sprintf("write ban: {for: 10m, set: %s}", dynamic[0])
-	}
+	b.Set = p.onlyDynamic(v, "ban", "ban: {for: 10m, set: %s}")
 	return &b
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 	"path/filepath"
+	"strings"
 )
 
 // Daemon says what `floodwall daemon` does while the policy runs.
@@ -12,6 +13,8 @@ type Daemon struct {
 	TLS    *TLS           `json:"tls,omitempty"`    // nil: Listen is an address of this host alone
 	Sample uint32         `json:"sample,omitempty"` // it is handed one in so many of all packets that come to XDP; 0 is none
 	Detect Detect         `json:"detect,omitzero"`  // how it looks for attacks
+
+	CrowdSec *CrowdSec `json:"crowdsec,omitempty"` // whose decisions it enforces; nil: nobody's
 }
 
 // Equal reports whether two say the same of where the daemon answers.
@@ -36,6 +39,24 @@ func (d Daemon) Page() string {
 	return scheme + "://" + at + "/"
 }
 
+// Waits says what nobody does while no daemon runs.
+func (d Daemon) Waits() string {
+	var waits []string
+	if d.Listen.IsValid() {
+		waits = append(waits, "answers on "+d.Listen.String())
+	}
+	if d.Sample > 0 || d.Detect.On {
+		waits = append(waits, "takes samples of the traffic")
+	}
+	if d.Detect.On {
+		waits = append(waits, "looks for attacks")
+	}
+	if d.CrowdSec != nil {
+		waits = append(waits, "bans as CrowdSec decides")
+	}
+	return "nobody " + strings.Join(waits, ", nor ")
+}
+
 // TLS are the files of a server that asks its clients for certificates, by their absolute paths.
 type TLS struct{ Cert, Key, ClientCA string }
 
@@ -49,6 +70,7 @@ var daemonKeys = []key[Daemon]{
 			in.require(v, seen, name, "write tls: {cert: /etc/…, key: /etc/…, client_ca: /etc/…}")
 		}
 	}},
+	{"crowdsec", func(p place, to *Daemon, v *node) { to.CrowdSec = p.crowdSec(v) }},
 	{"sample", func(p place, to *Daemon, v *node) { to.Sample = scalarOf(p, "sample", v, sampleTraffic) }},
 }
 

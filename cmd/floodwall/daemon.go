@@ -9,6 +9,7 @@ import (
 	"github.com/floodwall/floodwall/internal/api"
 	"github.com/floodwall/floodwall/internal/api/listen"
 	"github.com/floodwall/floodwall/internal/attack"
+	"github.com/floodwall/floodwall/internal/crowdsec"
 	"github.com/floodwall/floodwall/internal/daemon"
 	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/metrics"
@@ -74,7 +75,8 @@ func runDaemon(ctx context.Context, e *env, run string) error {
 	serve := func(ctx context.Context) error { return listen.Serve(ctx, run, server, h.DaemonSettings) }
 	tapped := func(ctx context.Context) error { h.Tap.Run(ctx); return nil }
 	looking := func(ctx context.Context) error { attacks.Run(ctx); return nil }
-	return daemon.Watch(ctx, h.Instance, h.Costs, report, serve, tapped, looking, fleet.Run)
+	decided := crowdsec.Bouncer{Sets: h.Instance, Report: func(text string, err error) { report(daemon.Event{Text: text, Err: err}) }}
+	return daemon.Watch(ctx, h.Instance, h.Costs, report, serve, tapped, looking, fleet.Run, decided.Run)
 }
 
 // fleetFigures reads the figures of a node.

@@ -115,9 +115,5 @@ func (in Instance) settingsWaitFor(m *manifest.Manifest) string {
 	if m.Daemon == nil || in.hasDaemon() {
 		return ""
 	}
-	missing := "nobody takes samples of the traffic, nor looks for attacks,"
-	if m.Daemon.Listen.IsValid() {
-		missing = "nobody answers on " + m.Daemon.Listen.String()
-	}
-	return missing + " while `floodwall daemon` does not run: start it; `apply --boot` has systemd start it after each reboot"
+	return m.Daemon.Waits() + " while `floodwall daemon` does not run: start it; `apply --boot` has systemd start it after each reboot"
 }

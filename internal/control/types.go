@@ -36,6 +36,7 @@ var Origins = dynamicset.Origins
 const (
 	Forever   = dynamicset.Forever   // the duration of a Ban that does not expire
 	Manual    = dynamicset.Manual    // the Origin of a ban by a person, or by a program
+	CrowdSec  = dynamicset.CrowdSec  // the Origin of a ban by a CrowdSec local API
 	Automatic = dynamicset.Automatic // the Origin of a ban by a limit with `ban`
 	Fleet     = dynamicset.Fleet     // the Origin of a ban by another node of the fleet
 )

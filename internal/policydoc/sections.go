@@ -25,6 +25,7 @@ const (
 	inUDP     = sets + "rules: [{name: x, proto: udp, KEY, then: drop}]"
 	inOver    = sets + "rules: [{name: x, over: {rate: 100/s, KEY}, then: drop}]"
 	perSource = sets + "rules: [{name: x, over: {rate: 100/s, per: from, KEY}, then: drop}]"
+	inBans    = "devices: [eth0]\nsets: {bans: {dynamic: true, max: 1000}}\nKEY\n"
 	inWeb     = sets + "services: [{name: x, port: tcp/80, KEY}]"
 	inDNS     = sets + "services: [{name: x, port: [udp/53, tcp/53], KEY}]"
 	inSet     = "devices: [eth0]\nsets: {s: {KEY}}\nrules: [{name: x, from: $s, then: drop}]"
@@ -122,14 +123,23 @@ var sections = []section{
 		beside: map[string]string{"type": within(inDNS, "guard", "")},
 	},
 	{
-		title: "The daemon", at: "properties/daemon", policy: within("devices: [eth0]\nKEY\n", "daemon", ""),
-		intro:  "The keys of `daemon`. [The API](api.md) says what `listen` is for.",
+		title: "The daemon", at: "properties/daemon", policy: within(inBans, "daemon", ""),
+		intro:  "The keys of `daemon`. [The API](api.md) says what `listen` is for, and [bans from others](guides/bans-from-others.md) the rest.",
 		beside: map[string]string{"tls": within("devices: [eth0]\nKEY\n", "daemon", "listen: \"192.0.2.1:9810\"")},
 	},
 	{
 		title: "Detection", at: "properties/detect", policy: within("devices: [eth0]\nKEY\n", "detect", "baseline: learn"),
 		intro:  "The keys of `detect`. [Under attack](guides/under-attack.md) shows what comes of it.",
 		beside: map[string]string{"baseline": within("devices: [eth0]\nKEY\n", "detect", "")},
+	},
+	{
+		title: "CrowdSec", at: "properties/daemon/properties/crowdsec",
+		policy: strings.Replace(inBans, "KEY", "daemon: {crowdsec: {url: \"http://127.0.0.1:8080\", key_file: /etc/floodwall/crowdsec.key, KEY}}", 1),
+		intro:  "The keys of `crowdsec` under `daemon`.",
+		beside: map[string]string{
+			"url":      strings.Replace(inBans, "KEY", "daemon: {crowdsec: {key_file: /etc/floodwall/crowdsec.key, KEY}}", 1),
+			"key_file": strings.Replace(inBans, "KEY", "daemon: {crowdsec: {url: \"http://127.0.0.1:8080\", KEY}}", 1),
+		},
 	},
 	{
 		title: "Essential rules", at: "properties/essential", policy: within(dropping, "essential", ""),

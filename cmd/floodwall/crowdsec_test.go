@@ -1,0 +1,210 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// localAPI is that of CrowdSec of Debian's, with its files in a directory of the test. It serves its local API, and reads no log.
+type localAPI struct {
+	*testing.T
+	dir, bin string
+	server   *exec.Cmd
+	log      *lines
+}
+
+const crowdsecAddress = "127.0.0.1:8080"
+
+func newCrowdsec(t *testing.T, bin string) *localAPI {
+	t.Helper()
+	c := &localAPI{T: t, dir: t.TempDir(), bin: bin, log: new(lines)}
+	config := strings.ReplaceAll(`common: {daemonize: false, log_media: stdout, log_level: info, working_dir: DIR, pid_dir: DIR}
+config_paths: {config_dir: DIR, data_dir: DIR, hub_dir: DIR/hub, index_path: DIR/hub/.index.json, simulation_path: DIR/simulation.yaml,
+  notification_dir: DIR/notifications, plugin_dir: DIR/plugins}
+cscli: {output: json}
+db_config: {type: sqlite, db_path: DIR/db, log_level: info}
+plugin_config: {user: root, group: root}
+api:
+  client: {credentials_path: DIR/credentials.yaml}
+  server: {log_level: info, listen_uri: `+crowdsecAddress+`, profiles_path: DIR/profiles.yaml, console_path: DIR/console.yaml}
+prometheus: {enabled: false}
+`, "DIR", c.dir)
+	for name, text := range map[string]string{
+		"config.yaml": config, "simulation.yaml": "simulation: false\n", "hub/.index.json": "{}", "notifications/none": "", "plugins/none": "",
+		"profiles.yaml": "name: default\nfilters: ['Alert.Remediation == true']\ndecisions: [{type: ban, duration: 4h}]\non_success: break\n",
+	} {
+		writeFile(t, filepath.Join(c.dir, name), text)
+	}
+	c.cscli("machines", "add", "test", "-a", "-f", c.dir+"/credentials.yaml")
+	return c
+}
+
+// cscli runs the command of crowdsec.
+func (c *localAPI) cscli(args ...string) string {
+	c.Helper()
+	out, err := exec.Command(c.bin+"/cscli", append([]string{"-c", c.dir + "/config.yaml"}, args...)...).CombinedOutput()
+	if err != nil {
+		c.Fatalf("cscli %v: %v\n%s\n%s", args, err, out, c.log)
+	}
+	return string(out)
+}
+
+func (c *localAPI) start() {
+	c.Helper()
+	c.server = exec.Command(c.bin+"/crowdsec", "-c", c.dir+"/config.yaml", "-no-cs")
+	c.server.Stdout, c.server.Stderr = c.log, c.log
+	c.server.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: unix.SIGKILL}
+	if err := c.server.Start(); err != nil {
+		c.Fatal(err)
+	}
+	c.Cleanup(c.kill)
+	waitFor60(c.T, "crowdsec", func() bool {
+		a, err := get(crowdsecAddress, "/health")
+		return err == nil && a.status == 200
+	})
+}
+
+func (c *localAPI) kill() {
+	c.server.Process.Kill()
+	c.server.Wait()
+}
+
+// crowdsecRoot is the directory with the commands, which scripts/debian makes.
+func crowdsecRoot(t *testing.T) string {
+	t.Helper()
+	cmd := exec.Command("../../scripts/debian", "crowdsec")
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("scripts/debian crowdsec: %v", err)
+	}
+	return strings.TrimSpace(string(out))
+}
+
+// TestCrowdSec enforces the decisions of a real local API: with packets at a real socket, over a server that is gone, a daemon that is killed,
+// and decisions for whom no program may ban.
+func TestCrowdSec(t *testing.T) {
+	bin := crowdsecRoot(t)
+	if !inside(t) {
+		return
+	}
+	s, c := serve(t), newCrowdsec(t, bin)
+	keyFile := c.dir + "/key"
+	policy := c.dir + "/policy.yaml"
+	writeFile(t, policy, strings.Replace(fail2banPolicy, "sets:",
+		fmt.Sprintf("daemon: {crowdsec: {url: %q, key_file: %s, every: 1s}}\nsets:", "http://"+crowdsecAddress, keyFile), 1))
+	if out := mustFloodwall(t, "apply", policy); !strings.Contains(out, "nobody bans as CrowdSec decides while `floodwall daemon` does not run") {
+		t.Errorf("apply without a daemon says:\n%s", out)
+	}
+	h := startDaemon(t)
+	s.also = func() string { return h.said.String() }
+	said := func(text string) {
+		t.Helper()
+		waitFor60(t, "the daemon to say "+text+": "+h.said.String(), func() bool { return strings.Contains(h.said.String(), text) })
+	}
+	said("crowdsec: key_file: open " + keyFile)
+	writeFile(t, keyFile, "wrong\n")
+	said("has mode 0644: others may read or write it")
+	c.start()
+	if err := os.Chmod(keyFile, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	said("does not accept the key in " + keyFile)
+	writeFile(t, keyFile, "thekeyofthisbouncer\n")
+	c.cscli("bouncers", "add", "floodwall", "-k", "thekeyofthisbouncer")
+	said("answers")
+
+	const one, two, six, hand, never = "198.51.100.7", "203.0.114.9", "2001:db8:7::1", "198.51.100.8", "198.51.100.77"
+	all := []string{one, two, six, hand, never}
+	mustFloodwall(t, "block", hand, "--for", "forever")
+	for _, d := range [][]string{
+		{"-i", one, "-d", "1h", "-R", "short"}, {"-i", one, "-d", "4h", "-R", "long"}, {"-r", "203.0.114.0/24", "-d", "2h"},
+		{"-i", six, "-d", "2h"}, {"-i", hand, "-d", "2h"}, {"-i", never, "-d", "2h"}, {"-i", "192.0.2.1", "-d", "2h"},
+		{"-i", "198.51.100.9", "-t", "captcha"}, {"--scope", "country", "--value", "XX"},
+	} {
+		c.cscli(append([]string{"decisions", "add"}, d...)...)
+	}
+	s.banned("after decisions", all, one, two, six, hand)
+	said("192.0.2.1 has in it 192.0.2.1, an address of this host")
+	said(`of type "captcha" are ignored`)
+	if out := mustFloodwall(t, "blocked"); !matches(one+` +bans +(4h|3h59m)\S* +crowdsec +long`, out) || !matches(hand+` +bans +forever +manual`, out) {
+		t.Errorf("blocked prints\n%s", out)
+	}
+
+	// Of two decisions one is left, which ends sooner.
+	c.cscli("decisions", "delete", "--id", "2")
+	waitFor60(t, "the shorter ban", func() bool { return matches(one+` +bans +(1h|59m)\S* +crowdsec +short`, mustFloodwall(t, "blocked")) })
+	s.banned("with one decision left", all, one, two, six, hand)
+
+	// Without the server nothing changes, also for a daemon that starts meanwhile. What it misses it does later.
+	c.kill()
+	h.kill()
+	h = startDaemon(t)
+	said("connection refused")
+	s.banned("without the server", all, one, two, six, hand)
+	c.start()
+	c.cscli("decisions", "delete", "-i", one)
+	c.cscli("decisions", "delete", "-i", hand)
+	s.banned("after the last decision is deleted", all, two, six, hand)
+
+	// A new set is filled again, and without the key nothing more comes.
+	mustFloodwall(t, "unload")
+	mustFloodwall(t, "apply", policy)
+	s.banned("in a new set", all, two, six)
+	scrape := h.must(200, readSocket, "/v1/metrics").body
+	if !strings.Contains(scrape, `floodwall_bans_total{origin="crowdsec"} 2`) {
+		t.Errorf("metrics: %s", grep(scrape, "bans_total"))
+	}
+
+	// A hundred thousand decisions, of which the set takes three quarters of what it has space for.
+	writeFile(t, policy, strings.ReplaceAll(string(must(os.ReadFile(policy))), "max: 1000,", "max: 100000,"))
+	mustFloodwall(t, "apply", policy)
+	n := 2000
+	if os.Getenv("FLOODWALL_LONG") != "" {
+		n = 100_000
+	}
+	var list strings.Builder
+	list.WriteString("duration,scope,value\n")
+	for i := range n {
+		fmt.Fprintf(&list, "%dm,ip,11.%d.%d.%d\n", 60+i/1000, i>>16, i>>8&255, i&255)
+	}
+	writeFile(t, c.dir+"/list.csv", list.String())
+	c.cscli("decisions", "import", "-i", c.dir+"/list.csv")
+	want := min(n, 75_000-2)
+	began := time.Now()
+	waitFor60(t, "all decisions", func() bool {
+		var held struct {
+			Sets []struct {
+				Name    string
+				Entries int
+			}
+		}
+		unmarshal(t, mustFloodwall(t, "status", "--json"), &held)
+		return held.Sets[0].Entries >= want
+	})
+	t.Logf("%d decisions were in force %v after their import", n, time.Since(began))
+	c.cscli("decisions", "delete", "--all")
+	s.banned("after all decisions are deleted", all)
+}
+
+func must[T any](value T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return value
+}
+
+func unmarshal(t *testing.T, text string, into any) {
+	t.Helper()
+	if err := json.Unmarshal([]byte(text), into); err != nil {
+		t.Fatalf("%v: %s", err, text)
+	}
+}

@@ -1,0 +1,195 @@
+package crowdsec
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/floodwall/floodwall/internal/secret"
+	"github.com/floodwall/floodwall/policy"
+)
+
+// Limits of an answer. A hundred thousand decisions take about 20 MB.
+const (
+	mostBytes     = 128 << 20
+	mostDecisions = 1_000_000
+	answerTime    = 2 * time.Minute
+)
+
+// decision is one of an answer, in the form of the local API's /v1/decisions/stream (GetDecisionsStreamResponse of its OpenAPI document).
+type decision struct {
+	ID        int64  `json:"id"`
+	Scenario  string `json:"scenario"`
+	Scope     string `json:"scope"`
+	Value     string `json:"value"`
+	Type      string `json:"type"`
+	Duration  string `json:"duration"` // from now until its end, as Go writes it; negative when it has ended
+	Simulated bool   `json:"simulated"`
+}
+
+// answer is what has changed since the answer before, or all there is.
+type answer struct{ fresh, deleted []decision }
+
+// client asks a local API.
+type client struct {
+	http *http.Client
+	base string
+	key  string
+	of   policy.CrowdSec
+}
+
+// newClient reads the files that the policy names.
+func newClient(of policy.CrowdSec) (*client, error) {
+	key, err := secret.Read(of.KeyFile)
+	if err != nil {
+		return nil, fmt.Errorf("crowdsec: key_file: %w", err)
+	}
+	t := http.DefaultTransport.(*http.Transport).Clone()
+	t.Proxy, t.MaxIdleConns, t.ResponseHeaderTimeout = nil, 1, answerTime
+	if of.CA != "" {
+		text, err := os.ReadFile(of.CA)
+		if err != nil {
+			return nil, fmt.Errorf("crowdsec: ca: %w", err)
+		}
+		roots := x509.NewCertPool()
+		if !roots.AppendCertsFromPEM(text) {
+			return nil, fmt.Errorf("crowdsec: ca: %s has no certificate in PEM form", of.CA)
+		}
+		t.TLSClientConfig = &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}
+	}
+	noRedirect := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse } // it would get the key
+	return &client{&http.Client{Transport: t, CheckRedirect: noRedirect}, strings.TrimSuffix(of.URL, "/"), key, of}, nil
+}
+
+// ask asks for all decisions, or for those that have changed since it asked last. Without dedup=false the server would hide
+// a decision behind another of the same address that lasts longer, and would not tell when that is deleted.
+func (c *client) ask(ctx context.Context, all bool) (answer, error) {
+	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	defer cancel()
+	url := fmt.Sprintf("%s/v1/decisions/stream?startup=%t&scopes=ip,range&dedup=false", c.base, all)
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return answer{}, fmt.Errorf("crowdsec: %w", err)
+	}
+	r.Header.Set("X-Api-Key", c.key)
+	r.Header.Set("User-Agent", "floodwall/1")
+	got, err := c.http.Do(r)
+	if err != nil {
+		return answer{}, fmt.Errorf("crowdsec: %w", err)
+	}
+	defer got.Body.Close()
+	if err := c.refused(got); err != nil {
+		return answer{}, err
+	}
+	body := &io.LimitedReader{R: got.Body, N: mostBytes}
+	a, err := readAnswer(json.NewDecoder(body))
+	switch {
+	case body.N <= 0:
+		return answer{}, fmt.Errorf("crowdsec: the answer of %s has more than %d MB: none of it is used", c.of.URL, mostBytes>>20)
+	case err != nil:
+		return answer{}, fmt.Errorf("crowdsec: the answer of %s is not whole: %w: none of it is used", c.of.URL, err)
+	}
+	return a, nil
+}
+
+// refused says what a status means.
+func (c *client) refused(r *http.Response) error {
+	problem := &Error{fmt.Sprintf("crowdsec: %s answers %s", c.of.URL, r.Status), ""}
+	switch r.StatusCode {
+	case http.StatusOK:
+		return nil
+	case http.StatusUnauthorized, http.StatusForbidden:
+		problem.Problem = fmt.Sprintf("crowdsec: %s does not accept the key in %s (%s)", c.of.URL, c.of.KeyFile, r.Status)
+		problem.Remedy = "`cscli bouncers add floodwall` prints a key: write it into the file"
+	case http.StatusNotFound:
+		problem.Remedy = "name the address of the local API alone, as http://127.0.0.1:8080"
+	}
+	if r.StatusCode >= 300 && r.StatusCode < 400 {
+		problem.Problem += ", which is not followed"
+	}
+	return problem
+}
+
+// Error is a refusal with a remedy.
+type Error struct{ Problem, Remedy string }
+
+func (e *Error) Error() string { return e.Problem }
+
+// Hint is the remedy.
+func (e *Error) Hint() string { return e.Remedy }
+
+// readAnswer reads one decision after the other: none of a broken answer counts, and a huge one takes no more memory than its
+// decisions.
+func readAnswer(d *json.Decoder) (a answer, err error) {
+	if err := expect(d, json.Delim('{')); err != nil {
+		return a, err
+	}
+	known := false
+	for d.More() {
+		name, err := d.Token()
+		if err != nil {
+			return a, err
+		}
+		switch name {
+		case "new":
+			a.fresh, err = readList(d)
+			known = true
+		case "deleted":
+			a.deleted, err = readList(d)
+			known = true
+		default:
+			var skipped json.RawMessage
+			err = d.Decode(&skipped)
+		}
+		if err != nil {
+			return a, err
+		}
+	}
+	if err := expect(d, json.Delim('}')); err != nil {
+		return a, err
+	}
+	if !known {
+		return a, errors.New("it has neither new nor deleted decisions")
+	}
+	return a, nil
+}
+
+// readList reads a list of decisions, or null.
+func readList(d *json.Decoder) (list []decision, err error) {
+	open, err := d.Token()
+	if err != nil || open == nil {
+		return nil, err
+	}
+	if open != json.Delim('[') {
+		return nil, fmt.Errorf("there is %v in place of a list", open)
+	}
+	for d.More() {
+		var one decision
+		if err := d.Decode(&one); err != nil {
+			return nil, err
+		}
+		if list = append(list, one); len(list) > mostDecisions {
+			return nil, fmt.Errorf("it has more than %d decisions", mostDecisions)
+		}
+	}
+	return list, expect(d, json.Delim(']'))
+}
+
+func expect(d *json.Decoder, want json.Delim) error {
+	got, err := d.Token()
+	if errors.Is(err, io.EOF) {
+		return io.ErrUnexpectedEOF
+	}
+	if err == nil && got != want {
+		err = fmt.Errorf("there is %v in place of %v", got, want)
+	}
+	return err
+}

@@ -1,0 +1,146 @@
+package crowdsec
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/floodwall/floodwall/policy"
+)
+
+const whole = `{"deleted":[{"id":1}],"later":{"x":[1]},"new":[{"id":7,"duration":"4h","scenario":"s","scope":"Ip","type":"ban","value":"192.0.2.7"}]}`
+
+// TestServers asks servers that misbehave: nothing of a broken answer is used, and each error says what is wrong.
+func TestServers(t *testing.T) {
+	write := func(text string) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, text) }
+	}
+	status := func(code int) http.HandlerFunc {
+		return func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Location", "/other")
+			w.WriteHeader(code)
+		}
+	}
+	file := filepath.Join(t.TempDir(), "key")
+	if err := os.WriteFile(file, []byte("secret\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, one := range map[string]struct {
+		serve http.HandlerFunc
+		want  string
+	}{
+		"whole":     {write(whole), ""},
+		"empty":     {write(`{"new":null,"deleted":null}`), ""},
+		"truncated": {write(whole[:len(whole)-30]), "not whole"},
+		"no end":    {write(whole[:len(whole)-1]), "not whole"},
+		"nothing":   {write(""), "not whole"},
+		"other":     {write(`{"message":"hello"}`), "neither new nor deleted"},
+		"list":      {write(`[]`), "in place of {"},
+		"text":      {write(`{"new":"all"}`), "in place of a list"},
+		"html":      {write(`<html>`), "not whole"},
+		"403":       {status(403), "does not accept the key in " + file},
+		"401":       {status(401), "does not accept the key in " + file},
+		"404":       {status(404), "404"},
+		"500":       {status(500), "answers 500"},
+		"redirect":  {status(302), "which is not followed"},
+		"huge": {func(w http.ResponseWriter, r *http.Request) {
+			io.WriteString(w, `{"new":[],"x":"`)
+			block := bytes.Repeat([]byte("a"), 1<<20)
+			for range 10 << 10 {
+				if _, err := w.Write(block); err != nil {
+					return
+				}
+			}
+		}, "more than 128 MB"},
+		"many": {func(w http.ResponseWriter, r *http.Request) {
+			io.WriteString(w, `{"new":[{}`)
+			block := bytes.Repeat([]byte(",{}"), 1<<16)
+			for range 1 << 10 {
+				if _, err := w.Write(block); err != nil {
+					return
+				}
+			}
+		}, "more than 1000000 decisions"},
+		"cut": {func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Length", "1000")
+			io.WriteString(w, whole[:50])
+			http.NewResponseController(w).Flush()
+			panic(http.ErrAbortHandler)
+		}, "not whole"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if r.URL.Path == "/other" || r.Header.Get("X-Api-Key") != "secret" || r.URL.Query().Get("startup") != "true" {
+					t.Errorf("a request of %s with %v", r.URL, r.Header)
+				}
+				one.serve(w, r)
+			}))
+			defer server.Close()
+			c, err := newClient(policy.CrowdSec{URL: server.URL, KeyFile: file})
+			if err != nil {
+				t.Fatal(err)
+			}
+			a, err := c.ask(t.Context(), true)
+			if one.want == "" && err != nil || one.want != "" && (err == nil || !strings.Contains(err.Error(), one.want)) {
+				t.Errorf("%v, want an error with %q", err, one.want)
+			}
+			if name == "whole" != (len(a.fresh) == 1) {
+				t.Errorf("%d decisions", len(a.fresh))
+			}
+			var hinted interface{ Hint() string }
+			if strings.HasPrefix(name, "40") && (!errors.As(err, &hinted) || hinted.Hint() == "") {
+				t.Errorf("no hint: %v", err)
+			}
+		})
+	}
+}
+
+// TestBook takes answers one after the other.
+func TestBook(t *testing.T) {
+	now := time.Now()
+	b := newBook()
+	ban := func(id int64, value, duration string) decision {
+		return decision{ID: id, Scope: "Ip", Value: value, Type: "ban", Duration: duration, Scenario: fmt.Sprint("s", id)}
+	}
+	wanted := func(when, want string) {
+		t.Helper()
+		var got []string
+		for p, e := range b.wanted() {
+			got = append(got, fmt.Sprintf("%s %s %v", p, e.why, e.end.Sub(now)))
+		}
+		if text := strings.Join(got, ", "); text != want {
+			t.Errorf("%s: %s, want %s", when, text, want)
+		}
+	}
+	b.take(answer{fresh: []decision{ban(1, "192.0.2.1", "1h"), ban(2, "192.0.2.1", "4h"), ban(2, "192.0.2.1", "4h")}}, now)
+	wanted("two decisions", "192.0.2.1/32 s2 4h0m0s")
+	b.take(answer{deleted: []decision{ban(2, "192.0.2.1", "-1s")}}, now)
+	wanted("one left", "192.0.2.1/32 s1 1h0m0s")
+	b.take(answer{}, now)
+	wanted("an empty answer", "192.0.2.1/32 s1 1h0m0s")
+	b.take(answer{fresh: []decision{ban(3, "192.0.2.3", "1h")}, deleted: []decision{ban(1, "192.0.2.1", "-1s"), ban(3, "192.0.2.3", "-1s")}}, now)
+	wanted("new and deleted in one answer", "")
+	simulated := ban(6, "192.0.2.6", "1h")
+	simulated.Simulated = true
+	b.take(answer{fresh: []decision{
+		simulated, ban(4, "192.0.2.4", "-1h"), ban(5, "192.0.2.5%eth0", "1h"), ban(7, "", "1h"), ban(8, "192.0.2.8", "9999999999h"), ban(9, "192.0.2.9", ""),
+		{ID: 10, Scope: "Range", Value: "192.0.2.0/99", Type: "ban", Duration: "1h"}, {ID: 11, Scope: "AS", Value: "1", Type: "ban", Duration: "1h"},
+		{Scope: "Ip", Value: "192.0.2.12", Type: "ban", Duration: "1h"},
+	}}, now)
+	wanted("what is no ban", "")
+	b.take(answer{fresh: []decision{{ID: 13, Scope: "range", Value: "2001:db8::1/32", Type: "ban", Duration: "1m", Scenario: "r"}, ban(14, "::ffff:192.0.2.14", "-2h")}}, now)
+	wanted("a range", "2001:db8::/32 r 1m0s")
+	b.expire(now.Add(2 * time.Minute))
+	wanted("after its end", "")
+	if len(b.of)+len(b.entries) > 0 {
+		t.Errorf("left: %v %v", b.of, b.entries)
+	}
+}

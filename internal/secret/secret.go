@@ -1,0 +1,57 @@
+// Package secret reads keys from files that nobody else may read.
+package secret
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"syscall"
+)
+
+// mostBytes is how long a secret may be, in bytes.
+const mostBytes = 4096
+
+// OpenError says that others may read a file with a secret.
+type OpenError struct{ File, Why string }
+
+func (e *OpenError) Error() string { return fmt.Sprintf("%s %s", e.File, e.Why) }
+
+// Hint is what mends it.
+func (e *OpenError) Hint() string { return fmt.Sprintf("chown root %[1]s; chmod 600 %[1]s", e.File) }
+
+// Read reads the secret that a file holds, without blanks around it. The file must be the superuser's or of who runs this, and neither its
+// group nor others may read it. An error names the file.
+func Read(file string) (string, error) {
+	f, err := os.OpenFile(file, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a pipe does not hang
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return "", err
+	}
+	owner := int(info.Sys().(*syscall.Stat_t).Uid)
+	switch {
+	case !info.Mode().IsRegular():
+		return "", fmt.Errorf("%s is not a regular file", file)
+	case owner != 0 && owner != os.Geteuid():
+		return "", &OpenError{file, fmt.Sprintf("belongs to user %d", owner)}
+	case info.Mode().Perm()&0o077 != 0:
+		return "", &OpenError{file, fmt.Sprintf("has mode %04o: others may read or write it", info.Mode().Perm())}
+	}
+	text, err := io.ReadAll(io.LimitReader(f, mostBytes+1))
+	if err != nil {
+		return "", err
+	}
+	key := strings.TrimSpace(string(text))
+	switch {
+	case key == "":
+		return "", errors.New(file + " is empty")
+	case len(text) > mostBytes || strings.ContainsAny(key, "\r\n\x00"):
+		return "", fmt.Errorf("%s is not one line of up to %d bytes", file, mostBytes)
+	}
+	return key, nil
+}

@@ -1,0 +1,85 @@
+package policy
+
+import (
+	"fmt"
+	"net/netip"
+	"net/url"
+	"time"
+)
+
+// CrowdSec is a local API of CrowdSec whose decisions are enforced. Files have absolute paths.
+type CrowdSec struct {
+	URL     string        // https, or http to this host
+	KeyFile string        // the key of a bouncer
+	CA      string        // who signs the server's certificate; "": one that the system knows
+	Every   time.Duration // how often it is asked
+	Set     string        // the dynamic set
+}
+
+// How often CrowdSec is asked.
+const (
+	crowdSecEvery = 10 * time.Second
+	crowdSecLeast = time.Second
+	crowdSecMost  = time.Hour
+)
+
+var crowdSecKeys = []key[CrowdSec]{
+	{"url", func(p place, to *CrowdSec, v *node) { to.URL = scalarOf(p, "url", v, serverURL) }},
+	{"key_file", func(p place, to *CrowdSec, v *node) { to.KeyFile = scalarOf(p, "key_file", v, readAbsolute) }},
+	{"ca", func(p place, to *CrowdSec, v *node) { to.CA = scalarOf(p, "ca", v, readAbsolute) }},
+	{"every", func(p place, to *CrowdSec, v *node) { to.Every = scalarOf(p, "every", v, crowdSecTime) }},
+	{"set", func(p place, to *CrowdSec, v *node) { to.Set = scalarOf(p, "set", v, p.r.banSet) }},
+}
+
+// crowdSec reads whose decisions are enforced.
+func (p place) crowdSec(v *node) *CrowdSec {
+	to := &CrowdSec{Every: crowdSecEvery}
+	p = p.in("crowdsec")
+	seen := readKeys(p, "crowdsec", v, crowdSecKeys, to)
+	for _, name := range []string{"url", "key_file"} {
+		p.require(v, seen, name, "write crowdsec: {url: http://127.0.0.1:8080, key_file: /etc/floodwall/crowdsec.key}")
+	}
+	if seen != nil && !seen["set"] {
+		to.Set = p.onlyDynamic(v, "crowdsec", "crowdsec: {set: %s, …}")
+	}
+	return to
+}
+
+// onlyDynamic is the dynamic set of a policy that has one. Without one, or with several, what needs it is reported, with an example
+// that has a verb for the set.
+func (p place) onlyDynamic(v *node, what, example string) string {
+	switch dynamic := p.r.setsOf(dynamicSet); len(dynamic) {
+	case 0:
+		p.errorf(v.pos, "%s needs a dynamic set to put offenders into", what).Hint =
+			"declare one, sets: {bans: {dynamic: true, max: 100000}}, and a rule that drops it: {from: $bans, then: drop}"
+	case 1:
+		return dynamic[0]
+	default:
+		p.errorf(v.pos, "%s must say into which of the dynamic sets %s", what, either(dynamic)).Hint = "write " + fmt.Sprintf(example, dynamic[0])
+	}
+	return ""
+}
+
+func crowdSecTime(text string) (time.Duration, *flaw) {
+	d, f := duration(text)
+	if f == nil && (d < crowdSecLeast || d > crowdSecMost) {
+		f = want("from 1s to 1h", text).hintf("write 10s")
+	}
+	return d, f
+}
+
+// serverURL reads the address of a server that is told secrets: on the way nobody may read them.
+func serverURL(text string) (string, *flaw) {
+	const example = "write https://host.example/, or http:// with an address of this host"
+	u, err := url.Parse(text)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" {
+		return "", want("an address that begins with https://", text).hintf(example)
+	}
+	if u.User != nil || u.Fragment != "" {
+		return "", want("an address without a password and a fragment", text).hintf("keep secrets in a file")
+	}
+	if host, err := netip.ParseAddr(u.Hostname()); u.Scheme == "http" && u.Hostname() != "localhost" && (err != nil || !host.IsLoopback()) {
+		return "", want("https:// for another host than this one, since anybody on the way can read http", text).hintf(example)
+	}
+	return text, nil
+}
