@@ -18,7 +18,7 @@ PORTABLE := ./policy ./internal/ir ./internal/packet ./internal/addrs ./internal
 
 export PATH := $(PATH):/usr/sbin:/sbin
 .DELETE_ON_ERROR:
-.PHONY: help build demo test test-long test-nightly test-reach test-kernels test-unprivileged test-arm64 bench bench-guard readme-bench generate format lint install dist packages clean
+.PHONY: help build demo soak test test-long test-nightly test-reach test-kernels test-unprivileged test-arm64 bench bench-guard readme-bench generate format lint install dist packages clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-18s %s\n", $$1, $$2 }' Makefile
@@ -36,6 +36,11 @@ demo: floodwall ## Show a web server under a flood, without and with Floodwall
 bench: floodwall ## Measure on this machine; EXPERIMENTS="drop sets" chooses
 	@scripts/setup bench
 	$(SUDO) ./floodwall bench $(EXPERIMENTS)
+
+soak: ## Load the daemon in every way at once and watch its memory; SOAK=10m is shorter than an hour
+	@scripts/setup build test
+	FLOODWALL_SOAK=$(or $(SOAK),1h) FLOODWALL_LONG=1 FLOODWALL_TEST_ROOT=1 \
+		$(GO) test $(if $(SUDO),-exec '$(SUDO) -E') -count=1 -timeout 5h -v -run 'TestSoak$$' ./cmd/floodwall
 
 bench-guard: floodwall ## Check that no kind of packet executes more instructions than .ci/instructions.json allows
 	$(SUDO) ./floodwall bench guard .ci/instructions.json

@@ -1,0 +1,259 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/floodwall/floodwall/internal/operate"
+)
+
+// soakPolicy has all that a daemon looks after: a list that is fetched, dynamic sets, samples and the page. URL stands for the list.
+const soakPolicy = `devices: [fw0, fx0]
+default: pass
+sets:
+  listed: [198.51.100.0/24]
+  feed: {url: "URL", every: 1h}
+  bans: {dynamic: true, max: 100000, timeout: 1h}
+rules:
+  - {name: flood, proto: udp, port: 9, from: $listed, then: drop}
+  - {name: fetched, from: $feed, then: drop}
+  - {name: banned, from: $bans, then: drop}
+daemon: {listen: "127.0.0.1:9810", sample: 1/10}
+`
+
+// soak is a daemon under all kinds of load at once.
+type soak struct {
+	*watch
+	*sync.WaitGroup
+	h      *apiHost
+	over   context.Context
+	events atomic.Uint64
+	bans   int // that were asked for
+	feeds  int // that were fetched
+}
+
+// figures are what must not grow, by the metric that has it.
+var figures = []struct {
+	metric string
+	unit   float64 // of what is printed
+	grow   float64 // how much of it at the end may be more than at the beginning, as a factor
+	beside float64 // and so much beside that, in the printed unit
+}{
+	{"process_resident_memory_bytes", 1 << 20, 1.25, 16},
+	{"go_memstats_heap_alloc_bytes", 1 << 20, 1.5, 16},
+	{"go_goroutines", 1, 1, 20},
+	{"process_open_fds", 1, 1, 20},
+	{`floodwall_set_entries{set="bans"}`, 1, 1.3, 1000},
+}
+
+// TestSoak runs for FLOODWALL_SOAK, such as 1h: a flood, 1,000 bans a second, a list that changes, a scrape each second, and clients of
+// top, of the page and of events. Memory, goroutines, files and entries stay as they are, and no packet comes in that the policy drops.
+func TestSoak(t *testing.T) {
+	text := os.Getenv("FLOODWALL_SOAK")
+	if text == "" {
+		return
+	}
+	lasts, err := time.ParseDuration(text)
+	if err != nil {
+		t.Fatalf("FLOODWALL_SOAK: %v", err)
+	}
+	if !inside(t) {
+		return
+	}
+	sh(t, "ip link set lo up")
+	var fetched atomic.Uint64
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		n := fetched.Add(1)
+		for i := range 2000 {
+			fmt.Fprintf(w, "11.%d.%d.0/24\n", (n+uint64(i)/200)%200, i%200)
+		}
+	}))
+	defer server.Close()
+	s := &soak{watch: newWatch(t), WaitGroup: new(sync.WaitGroup)}
+	s.arrives()
+	policy := filepath.Join(t.TempDir(), "soak.yaml")
+	if err := os.WriteFile(policy, []byte(strings.ReplaceAll(soakPolicy, "URL", server.URL)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	mustFloodwall(t, "apply", policy)
+	s.filtered()
+	received, sent := s.received.Load(), s.sent.Load()
+	s.h = startDaemon(t)
+	over, stop := context.WithTimeout(t.Context(), lasts)
+	defer stop()
+	s.over = over
+	s.Go(s.ban)
+	s.Go(s.fetch)
+	s.Go(s.follow)
+	s.Go(func() { s.each(time.Second, func(int) { s.look(readSocket, "/v1/top?for=1s") }) })
+	s.Go(func() { s.each(5*time.Second, s.page) })
+	s.scrape(lasts)
+	s.Wait()
+	s.filtered()
+	if passed := s.received.Load() - received; passed > 0 {
+		t.Errorf("%d packets came in that the policy drops", passed)
+	}
+	t.Logf("%v: %d packets sent, %d came in; %d bans, %d fetches, %d events", lasts, s.sent.Load()-sent, s.received.Load()-received,
+		s.bans, s.feeds, s.events.Load())
+}
+
+// each does something at an interval until the time is over. What takes longer is not done twice at once.
+func (s *soak) each(interval time.Duration, do func(n int)) {
+	tick := time.NewTicker(interval)
+	defer tick.Stop()
+	for n := 0; ; n++ {
+		select {
+		case <-s.over.Done():
+			return
+		case <-tick.C:
+			do(n)
+		}
+	}
+}
+
+// look asks for something that must be there.
+func (s *soak) look(address, path string) (text string) {
+	a, err := get(address, path)
+	if err != nil || a.status != http.StatusOK {
+		s.Errorf("GET %s: %v, %v", path, a, err)
+	}
+	return a.body
+}
+
+// page asks for the page at the address of TCP, as a browser does.
+func (s *soak) page(int) {
+	for _, path := range []string{"/", "/v1/status"} {
+		response, err := http.Get("http://127.0.0.1:9810" + path)
+		if err != nil {
+			s.Error(err)
+			return
+		}
+		io.Copy(io.Discard, response.Body)
+		response.Body.Close()
+		if response.StatusCode != http.StatusOK && path != "/" {
+			s.Errorf("GET %s: %s", path, response.Status)
+		}
+	}
+}
+
+// ban bans a thousand addresses each second, for ten seconds. Half of those of the second before it unbans.
+func (s *soak) ban() {
+	order := func(n int) (list []string) {
+		for i := range 1000 {
+			list = append(list, fmt.Sprintf("10.%d.%d.%d", n%200, i/250, i%250+1))
+		}
+		return list
+	}
+	s.each(time.Second, func(n int) {
+		a, err := post(controlSocket, "/v1/block", operate.BlockOrder{Prefixes: order(n), For: "10s"})
+		if err != nil || a.status != http.StatusOK {
+			s.Errorf("block: %v, %v", a, err)
+			return
+		}
+		s.bans += 1000
+		if n == 0 {
+			return
+		}
+		if a, err := post(controlSocket, "/v1/unblock", operate.UnblockOrder{Prefixes: order(n - 1)[:500]}); err != nil || a.status >= 500 {
+			s.Errorf("unblock: %v, %v", a, err)
+		}
+	})
+}
+
+// fetch has the list fetched, which is another one each time.
+func (s *soak) fetch() {
+	s.each(5*time.Second, func(int) {
+		if out, err := floodwall("feeds", "refresh"); err != nil {
+			s.Errorf("feeds refresh: %v\n%s", err, out)
+			return
+		}
+		s.feeds++
+	})
+}
+
+// follow reads events all the time.
+func (s *soak) follow() {
+	request, err := http.NewRequestWithContext(s.over, http.MethodGet, "http://floodwall/v1/events", nil)
+	if err != nil {
+		s.Error(err)
+		return
+	}
+	c := client(readSocket)
+	c.Timeout = 0
+	response, err := c.Do(request)
+	if err != nil {
+		s.Error(err)
+		return
+	}
+	defer response.Body.Close()
+	for in := bufio.NewReader(response.Body); ; {
+		line, err := in.ReadString('\n')
+		if strings.HasPrefix(line, "data: ") {
+			s.events.Add(1)
+		}
+		if err != nil {
+			if s.over.Err() == nil && err != io.EOF {
+				s.Errorf("events: %v", err)
+			}
+			return
+		}
+	}
+}
+
+// scrape reads the metrics each second. It compares the last third with the first one after a warm-up, in which bans come that
+// expire later and caches are filled.
+func (s *soak) scrape(lasts time.Duration) {
+	s.Helper()
+	var rows [][]float64
+	s.each(time.Second, func(int) {
+		text := s.look(readSocket, "/v1/metrics")
+		row := make([]float64, len(figures))
+		for i, f := range figures {
+			row[i] = metric(text, f.metric) / f.unit
+		}
+		rows = append(rows, row)
+	})
+	warm := len(rows) / 4
+	if warm < 9 {
+		s.Fatalf("%v is too short: %d scrapes", lasts, len(rows))
+	}
+	third := (len(rows) - warm) / 3
+	for i, f := range figures {
+		first, last := mean(rows[warm:warm+third], i), mean(rows[len(rows)-third:], i)
+		s.Logf("%-36s %8.1f at first, %8.1f at last", f.metric, first, last)
+		if first == 0 || last > first*f.grow+f.beside {
+			s.Errorf("%s grows from %.1f to %.1f", f.metric, first, last)
+		}
+	}
+}
+
+// metric is the value of a line of a scrape, 0 when it is not there.
+func metric(text, name string) float64 {
+	for line := range strings.Lines(text) {
+		if value, ok := strings.CutPrefix(line, name+" "); ok {
+			n, _ := strconv.ParseFloat(strings.TrimSpace(value), 64)
+			return n
+		}
+	}
+	return 0
+}
+
+// mean is the mean of a column.
+func mean(rows [][]float64, column int) (m float64) {
+	for _, row := range rows {
+		m += row[column] / float64(len(rows))
+	}
+	return m
+}
