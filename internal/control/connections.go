@@ -3,12 +3,9 @@ package control
 import (
 	"context"
 	"errors"
-	"slices"
 	"time"
 
 	"github.com/floodwall/floodwall/internal/datapath"
-	"github.com/floodwall/floodwall/internal/hostfacts"
-	"github.com/floodwall/floodwall/internal/ir"
 	"github.com/floodwall/floodwall/internal/manifest"
 )
 
@@ -19,30 +16,30 @@ func (l *loaded) keepConnections(context.Context) error {
 		return nil
 	}
 	if l.running.generation != nil {
-		if err := l.program.CarryStates(l.running.inherits.States, samePlaces(l.manifest, l.running.generation.manifest)); err != nil {
+		if err := l.program.CarryStates(l.running.inherits.States, l.manifest.Staying(l.running.generation.manifest)); err != nil {
 			return err
 		}
 	}
-	flows, err := l.program.Flows()
+	return know(l.program.Flows, l.manifest)
+}
+
+// know has a program know the connections that the kernel has. It is for one that begins, and for one that returns.
+func know(open func() (*datapath.Flows, error), m *manifest.Manifest) error {
+	flows, err := open()
 	if flows == nil || err != nil {
 		return err
 	}
 	defer flows.Close()
-	_, err = flows.Preload(l.protects(false))
-	_, trackedErr := flows.PreloadTracked(l.protects(true))
-	return errors.Join(err, trackedErr)
+	return flows.Learn(m.Protects)
 }
 
-// samePlaces are the numbers of protections of services that stay, and those that they had before.
-func samePlaces(now, before *manifest.Manifest) map[int]int {
-	places := map[int]int{}
-	for i, s := range now.Protections {
-		then := slices.IndexFunc(before.Protections, func(b manifest.Protection) bool { return b.Service == s.Service })
-		if then >= 0 && !s.InKernel() && !before.Protections[then].InKernel() {
-			places[i] = then
-		}
+// rejoin has a generation that returns know the connections that were made without it. Without them it would ask for each by a
+// packet, which an ACK flood can delay, so an error keeps nobody from returning to it.
+func (g *generation) rejoin() error {
+	if g == nil || g.program == nil {
+		return nil
 	}
-	return places
+	return know(g.program.Flows, g.manifest)
 }
 
 // A handshake that a cookie began ends in a roundTrip, but for losses. Protections that are to end rest for longer, in
@@ -60,7 +57,7 @@ func (g *generation) windDown(ctx context.Context, next *manifest.Manifest) erro
 	}
 	stay := map[int]bool{}
 	if next != nil {
-		for _, then := range samePlaces(next, g.manifest) {
+		for _, then := range next.Staying(g.manifest) {
 			stay[then] = true
 		}
 	}
@@ -82,15 +79,6 @@ func (g *generation) windDown(ctx context.Context, next *manifest.Manifest) erro
 	case <-time.After(roundTrip):
 	}
 	return nil
-}
-
-// protects tells which ports of TCP are protected in a mode.
-func (l *loaded) protects(router bool) func(port uint16) bool {
-	return func(port uint16) bool {
-		return slices.ContainsFunc(l.compiled.Program.Protections, func(s ir.Protection) bool {
-			return s.Router == router && hostfacts.Serves(s.Ports, port)
-		})
-	}
 }
 
 // RotateKeys gives the protections of what runs a new key for cookies, and reports whether it did. Cookies on their way

@@ -67,7 +67,7 @@ func (l *live) giveUp(ctx context.Context) error {
 			return err
 		}
 	}
-	var errs []error
+	errs := []error{l.base().rejoin()}
 	trial, err := l.state.Trial()
 	if errs = append(errs, err); trial != nil {
 		errs = append(errs, l.state.Rollback())
@@ -131,6 +131,7 @@ func (l *live) back(ctx context.Context, in Instance) error {
 			return errors.Join(err, l.unload(ctx, now, loaded))
 		}
 	}
+	known := before.rejoin()
 	if now.program != nil {
 		if err := l.state.Rollback(); err != nil {
 			return errors.Join(err, l.unload(ctx, now, loaded))
@@ -141,7 +142,7 @@ func (l *live) back(ctx context.Context, in Instance) error {
 		err = l.state.Stands(before.number)
 	}
 	if err == nil {
-		return strictFor(l.state, before.manifest)
+		return errors.Join(strictFor(l.state, before.manifest), known)
 	}
 	if now.program != nil {
 		err = errors.Join(err, l.state.Rollback()) // the two exchange their roles once more

@@ -241,6 +241,6 @@ func (l *live) settle(ctx context.Context, in Instance, number int) error {
 			errs = append(errs, in.clean(ctx, k, keep...))
 		}
 	}
-	errs = append(errs, l.state.Settle(), removeRecord(l.state, number)) // devices return first: they know the trial by its number
+	errs = append(errs, l.base().rejoin(), l.state.Settle(), removeRecord(l.state, number)) // devices return first: they know the trial by its number
 	return errors.Join(append(errs, strictFor(l.state, l.manifests()...))...)
 }

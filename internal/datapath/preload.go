@@ -12,11 +12,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A program that begins to protect services knows none of their connections. The kernel does: Preload asks it at once for
-// all, so that none has to be asked for by a packet, of which there is a limit.
+// A program that begins to protect services knows none of their connections, and one that returns knows none of those that
+// were made meanwhile. The kernel does: Learn asks it at once for all, so that none has to be asked for by a packet, of which
+// there is a limit.
 
 // Families of addresses, as the kernel numbers them.
 var families = []uint8{unix.AF_INET, unix.AF_INET6}
+
+// Learn notes the connections to protected ports that the kernel has: those of sockets of this network namespace, and, of services
+// behind this host, those that it tracks.
+func (f *Flows) Learn(protects func(port uint16, behind bool) bool) error {
+	_, err := f.Preload(func(port uint16) bool { return protects(port, false) })
+	_, trackedErr := f.PreloadTracked(func(port uint16) bool { return protects(port, true) })
+	return errors.Join(err, trackedErr)
+}
 
 // Preload notes the connections that sockets of this network namespace have on ports, and returns how many.
 func (f *Flows) Preload(protects func(port uint16) bool) (int, error) {

@@ -6,9 +6,13 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/floodwall/floodwall/internal/hostfacts"
 	"github.com/floodwall/floodwall/internal/ir"
 	"github.com/floodwall/floodwall/internal/protect"
 )
+
+// modeBehind is ir.Protection.Mode of services behind this host.
+var modeBehind = (&ir.Protection{Router: true}).Mode()
 
 // Protection is a protected service: how it is answered for, and what is counted of it.
 type Protection struct {
@@ -16,6 +20,7 @@ type Protection struct {
 	Mode    string                 `json:"mode"`   // host or router
 	Method  string                 `json:"method"` // methodNames
 	Line    int                    `json:"line,omitempty"`
+	Ports   []ir.Range             `json:"ports,omitempty"` // of TCP; manifests of versions before have none
 	Always  bool                   `json:"always,omitempty"`
 	MSS     [2]uint16              `json:"mss"`    // announced in IPv4 and IPv6
 	WScale  int                    `json:"wscale"` // -1: not offered
@@ -37,7 +42,7 @@ func (m *Manifest) AddProtections(p *ir.Program, found []ir.Handshake) {
 
 func newProtectionEntry(s *ir.Protection, f *ir.Handshake) Protection {
 	e := Protection{
-		Service: s.Service, Mode: s.Mode(), Method: methodNames[f.Method], Line: s.Line, Always: s.Always,
+		Service: s.Service, Mode: s.Mode(), Method: methodNames[f.Method], Line: s.Line, Ports: s.Ports, Always: s.Always,
 		MSS: f.MSS, WScale: -1, Options: []string{}, Slots: f.Slots,
 	}
 	for bit, name := range protect.OptionNames {
@@ -61,8 +66,28 @@ func outcomeFingerprint(service string, o ir.Outcome) uint64 {
 	return h.Sum64()
 }
 
+// Protects reports whether a port of TCP is one of a service that is protected, on this host or behind it.
+func (m *Manifest) Protects(port uint16, behind bool) bool {
+	return slices.ContainsFunc(m.Protections, func(s Protection) bool {
+		return (s.Mode == modeBehind) == behind && hostfacts.Serves(s.Ports, port)
+	})
+}
+
 // InKernel reports whether XDP has no part in it.
 func (e *Protection) InKernel() bool { return e.Method == methodNames[0] }
+
+// Staying are the numbers of protections of services that the manifest before had too, and those that they had there. Those
+// that XDP has no part in are left out.
+func (m *Manifest) Staying(before *Manifest) map[int]int {
+	places := map[int]int{}
+	for i, s := range m.Protections {
+		then := slices.IndexFunc(before.Protections, func(b Protection) bool { return b.Service == s.Service })
+		if then >= 0 && !s.InKernel() && !before.Protections[then].InKernel() {
+			places[i] = then
+		}
+	}
+	return places
+}
 
 // Routed is what the manifest keeps of a service behind this host, to ask its servers again.
 type Routed struct {
