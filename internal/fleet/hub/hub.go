@@ -162,7 +162,7 @@ func (h *Hub) streams() []jetstream.StreamConfig {
 
 func (h *Hub) openStream(ctx context.Context, s jetstream.StreamConfig) (jetstream.Stream, error) {
 	for told := false; ; {
-		try, cancel := context.WithTimeout(ctx, 5*time.Second)
+		try, cancel := context.WithTimeout(ctx, time.Second)
 		stream, err := h.js.CreateOrUpdateStream(try, s)
 		cancel()
 		var refused *jetstream.APIError

@@ -1,0 +1,205 @@
+package main
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+
+	"github.com/floodwall/floodwall/internal/testutil"
+)
+
+// nodeHost is a node in a network namespace of its own, with a real daemon, and a real socket that a client sends to.
+type nodeHost struct {
+	t       *testing.T
+	name    string
+	ns      *testutil.Elsewhere
+	flags   []string
+	address netip.AddrPort
+	socket  *net.UDPConn
+	client  *net.UDPConn // elsewhere, 198.51.100.7
+	sent    int
+}
+
+const fleetPolicy = `devices: [fw0]
+default: pass
+sets:
+  bans: {dynamic: true, max: 1000, timeout: 1h}
+rules:
+  - {name: banned, from: $bans, then: drop}
+`
+
+// newNodeHost makes the node of a number, whose device is joined to the bridge of the hubs.
+func newNodeHost(t *testing.T, dir, name string, number int) *nodeHost {
+	t.Helper()
+	n := &nodeHost{t: t, name: name, ns: testutil.NewElsewhere(t), address: netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 9, 0, byte(number)}), 9000)}
+	n.flags = []string{"--state", filepath.Join(dir, name), "--bpffs", "/sys/fs/bpf/" + name}
+	sh(t, fmt.Sprintf("ip link add port%d type veth peer name far%d && ip link set port%d master hubs up", number, number, number))
+	n.ns.Take(t, fmt.Sprint("far", number))
+	n.in(func() error {
+		out, err := exec.Command("sh", "-c", fmt.Sprintf("ip link set lo up; ip link set far%d name fw0; ip addr add %s/24 dev fw0; ip link set fw0 up; ip route add default via 10.9.0.1",
+			number, n.address.Addr())).CombinedOutput()
+		if err != nil {
+			return fmt.Errorf("%w: %s", err, out)
+		}
+		n.socket, err = net.ListenUDP("udp", net.UDPAddrFromAddrPort(n.address))
+		return err
+	})
+	client, err := net.DialUDP("udp", &net.UDPAddr{IP: net.IPv4(198, 51, 100, 7)}, net.UDPAddrFromAddrPort(n.address))
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.client = client
+	t.Cleanup(func() { n.socket.Close(); client.Close() })
+	policy := filepath.Join(dir, "policy.yaml")
+	writeFile(t, policy, fleetPolicy)
+	n.run("apply", policy)
+	t.Cleanup(func() { n.run("unload") })
+	return n
+}
+
+// in runs a function in the node's network namespace.
+func (n *nodeHost) in(fn func() error) {
+	n.t.Helper()
+	var err error
+	n.ns.Do(func() { err = fn() })
+	if err != nil {
+		n.t.Fatal(err)
+	}
+}
+
+// run runs a command at the node.
+func (n *nodeHost) run(args ...string) (out string) {
+	n.t.Helper()
+	n.in(func() error {
+		text, err := exec.Command("floodwall", append(args, n.flags...)...).CombinedOutput()
+		if out = string(text); err != nil {
+			return fmt.Errorf("%s: floodwall %s: %w\n%s", n.name, strings.Join(args, " "), err, out)
+		}
+		return nil
+	})
+	return out
+}
+
+// start starts the node's daemon.
+func (n *nodeHost) start() {
+	n.t.Helper()
+	daemon := exec.Command("floodwall", append([]string{"daemon"}, n.flags...)...)
+	n.in(daemon.Start)
+	n.t.Cleanup(func() { daemon.Process.Kill(); daemon.Wait() })
+	inTime(n.t, n.name+" is connected", func() bool { return strings.Contains(n.run("status"), "fleet: node "+n.name+", hub ") })
+}
+
+// passes tells whether a packet of the client reaches the node's socket.
+func (n *nodeHost) passes() bool {
+	n.t.Helper()
+	n.sent++
+	text := fmt.Sprint("packet ", n.sent)
+	if _, err := n.client.Write([]byte(text)); err != nil {
+		n.t.Fatal(err)
+	}
+	buffer := make([]byte, 100)
+	for {
+		n.socket.SetReadDeadline(time.Now().Add(300 * time.Millisecond))
+		size, err := n.socket.Read(buffer)
+		if err != nil {
+			return false
+		}
+		if string(buffer[:size]) == text {
+			return true
+		}
+	}
+}
+
+// startHub starts a hub without any capability.
+func startHub(t *testing.T, dir string) *exec.Cmd {
+	t.Helper()
+	hub := exec.Command("setpriv", "--ambient-caps", "-all", "--inh-caps", "-all", "floodwall", "hub", "run", "--dir", dir)
+	log, err := os.Create(dir + ".log")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	hub.Stdout, hub.Stderr = log, log
+	if err := hub.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { hub.Process.Kill(); hub.Wait() })
+	return hub
+}
+
+// TestFleet has three hubs and two nodes, all real processes. A client that is banned at node a does not reach the socket at node b, and
+// does again after the unban, and after the end. One of the hubs is killed meanwhile, whichever it is.
+func TestFleet(t *testing.T) {
+	if !testutil.Inside(t) {
+		return
+	}
+	sh(t, "ip link set lo up; ip link add name hubs type bridge; for i in 1 2 3; do ip addr add 10.9.0.$i/24 dev hubs; done; ip addr add 198.51.100.7/32 dev lo; ip link set hubs up")
+	t.Cleanup(func() {
+		if hubs, err := netlink.LinkByName("hubs"); err == nil {
+			netlink.LinkDel(hubs)
+		}
+	})
+	dir := t.TempDir()
+	fleet := filepath.Join(dir, "fleet")
+	mustFloodwall(t, "hub", "init", "--dir", fleet, "--cluster", "a=10.9.0.1,b=10.9.0.2,c=10.9.0.3")
+	hubs := []*exec.Cmd{}
+	for _, name := range []string{"a", "b", "c"} {
+		hubs = append(hubs, startHub(t, filepath.Join(fleet, name)))
+	}
+	for _, name := range []string{"a", "b", "c"} {
+		inTime(t, "hub "+name, func() bool {
+			text, _ := os.ReadFile(filepath.Join(fleet, name) + ".log")
+			return strings.Contains(string(text), "serves nodes")
+		})
+	}
+	a, b := newNodeHost(t, dir, "web-a", 11), newNodeHost(t, dir, "web-b", 12)
+	for _, n := range []*nodeHost{a, b} {
+		command := strings.Fields(mustFloodwall(t, "hub", "invite", n.name, "--dir", filepath.Join(fleet, "c")))
+		n.run(command[1:]...)
+		n.start()
+	}
+	if !b.passes() {
+		t.Fatal("the client does not reach node b at first")
+	}
+	a.run("block", "198.51.100.7", "--for", "1h", "--why", "scans")
+	inTime(t, "node b drops what node a bans", func() bool { return !b.passes() })
+	if out := b.run("blocked"); !strings.Contains(out, "fleet web-a") || !strings.Contains(out, "scans") {
+		t.Errorf("blocked at node b does not name node a and its reason:\n%s", out)
+	}
+	a.run("unblock", "198.51.100.7")
+	inTime(t, "node b passes it after the unban", b.passes)
+
+	killed := testutil.Random(t).IntN(3)
+	t.Logf("hub %d is killed", killed)
+	hubs[killed].Process.Kill()
+	hubs[killed].Wait()
+	a.run("block", "198.51.100.7", "--for", "1h")
+	inTime(t, "node b drops it with two hubs", func() bool { return !b.passes() })
+	a.run("unblock", "198.51.100.7")
+	inTime(t, "node b passes it after the second unban", b.passes)
+	a.run("block", "198.51.100.7", "--for", "5s")
+	inTime(t, "node b drops it for a while", func() bool { return !b.passes() })
+	began := time.Now()
+	inTime(t, "node b passes it after its end", b.passes)
+	if took := time.Since(began); took > 9*time.Second {
+		t.Errorf("a ban of 5 s lasts %v at node b", took)
+	}
+}
+
+// inTime is waitFor for a cluster, which elects leaders first.
+func inTime(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for end := time.Now().Add(patience); !is(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("waiting for %s", what)
+		}
+	}
+}

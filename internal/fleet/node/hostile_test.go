@@ -1,0 +1,179 @@
+package node_test
+
+import (
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nkeys"
+
+	"github.com/floodwall/floodwall/internal/fleet/merge"
+	"github.com/floodwall/floodwall/internal/fleet/node"
+	"github.com/floodwall/floodwall/internal/fleet/wire"
+)
+
+// hostile is the connection of a node that has a key and does what it likes.
+func (f *fleet) hostile(name string) *nats.Conn {
+	f.t.Helper()
+	key, _ := nkeys.CreateUser()
+	public, _ := key.PublicKey()
+	if err := f.hub.Enrol(name, public); err != nil {
+		f.t.Fatal(err)
+	}
+	c, err := nats.Connect("", nats.InProcessServer(f), nats.Nkey(public, key.Sign), nats.CustomInboxPrefix(wire.Inbox(name)),
+		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}), nats.NoReconnect())
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	f.t.Cleanup(c.Close)
+	return c
+}
+
+func banOf(p string, s merge.Statement) wire.Offer {
+	if s.Seq == 0 {
+		s.Seq = uint64(time.Now().UnixMicro())
+	}
+	return wire.Offer{{Prefix: netip.MustParsePrefix(p), Statement: s}}
+}
+
+// TestHostileNode has a node of the fleet that bans what it may not, speaks for others and for the hub, lifts the bans of others, has the
+// hub publish for it, replays, floods, and listens to others. A real node enters nothing of it, and goes on.
+func TestHostileNode(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	a, b := f.join("a"), f.join("b")
+	evil := f.hostile("evil")
+	until := time.Now().Add(time.Hour).UnixMilli()
+	a.ban("198.51.100.1/32", time.Hour)
+	eventually(t, "b drops what a bans", func() bool { return b.drops("198.51.100.1/32") })
+
+	heard, err := evil.SubscribeSync(">")
+	if err == nil {
+		for _, subject := range []string{"_INBOX_a.>", "fw.ban.>", "fw.node.>", "$JS.>", "fw.admin.>", "fw.member.>"} {
+			if _, err = evil.SubscribeSync(subject); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	request := func(subject string, body []byte) wire.Answer {
+		t.Helper()
+		m, err := evil.Request(subject, body, 10*time.Second)
+		if err != nil {
+			t.Fatalf("%s: %v", subject, err)
+		}
+		answer, err := wire.ParseAnswer(m.Data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return answer
+	}
+	bad := map[string]wire.Offer{
+		"192.0.0.0/16": banOf("192.0.0.0/16", merge.Statement{Until: until}),
+		"::/0":         banOf("::/0", merge.Statement{Until: until}),
+		"192.0.2.1/32": banOf("192.0.2.1/32", merge.Statement{Until: time.Now().Add(merge.Longest + time.Hour).UnixMilli()}),
+		"192.0.2.2/32": banOf("192.0.2.2/32", merge.Statement{Until: until, Seq: uint64(time.Now().Add(time.Minute).UnixMicro())}),
+	}
+	for p, o := range bad {
+		if got := request(wire.OfferSubject("evil"), o.Bytes()); len(got.Outcomes) != 1 || got.Outcomes[0] != wire.Refused || got.Text == "" {
+			t.Errorf("%s: %v %q, want it refused with a reason", p, got.Outcomes, got.Text)
+		}
+	}
+	one := banOf("192.0.2.9/32", merge.Statement{Until: until})
+	batch := wire.Batch{Now: time.Now(), Epoch: 1, Records: []wire.Stored{{Number: 1 << 40, Record: merge.Record{Prefix: one[0].Prefix,
+		Statements: []merge.Statement{{Origin: "a", Seq: one[0].Seq, Until: until}}}}}}
+	for subject, body := range map[string][]byte{ // where it may not publish
+		wire.OfferSubject("a"): one.Bytes(), wire.Live: batch.Bytes(), wire.Beat: wire.Pulse{Now: time.Now().Add(time.Hour), Epoch: 9, Through: 1 << 50}.Bytes(),
+		wire.BanSubject(one[0].Prefix): wire.Record(batch.Records[0].Record), wire.Inbox("b") + ".sync.1": batch.Bytes(),
+		"fw.admin.revoke": []byte(`{"name":"a"}`), "fw.member.a": []byte(`{"name":"a","state":"revoked"}`), "fw.join.evil": []byte(`{"key":"U"}`),
+		"$JS.API.STREAM.DELETE.FW_BANS": nil, wire.OfferSubject("evil"): []byte("\x01\xff\xff\xff\xff\x0f"), wire.SyncSubject("evil"): {9},
+	} {
+		_ = evil.Publish(subject, body)
+	}
+	// The hub answers to the inbox of who asks, and nowhere else.
+	_ = evil.PublishRequest(wire.SyncSubject("evil"), wire.Live, wire.After(0).Bytes())
+	_ = evil.PublishRequest(wire.OfferSubject("evil"), wire.Inbox("b")+".ban.1", one.Bytes())
+	// A lift by evil is for evil alone.
+	if got := request(wire.OfferSubject("evil"), banOf("198.51.100.1/32", merge.Statement{}).Bytes()); got.Outcomes[0] != wire.Taken {
+		t.Errorf("a lift for itself: %v %q", got.Outcomes, got.Text)
+	}
+	flood := wire.Offer{}
+	for i := range 4000 {
+		flood = append(flood, banOf(netip.PrefixFrom(netip.AddrFrom4([4]byte{203, 0, byte(i >> 8), byte(i)}), 32).String(), merge.Statement{Until: until})...)
+	}
+	later := 0
+	for range 30 {
+		if got := request(wire.OfferSubject("evil"), flood.Bytes()); got.Outcomes[0] == wire.Later {
+			later++
+		}
+	}
+	if later == 0 {
+		t.Error("120,000 statements at once are all taken")
+	}
+	a.ban("198.51.100.2/32", time.Hour)
+	eventually(t, "b drops what a bans after all that", func() bool { return b.drops("198.51.100.2/32") })
+	for p := range bad {
+		if b.drops(p) {
+			t.Errorf("b drops %s", p)
+		}
+	}
+	if b.drops("192.0.2.9/32") || !b.drops("198.51.100.1/32") {
+		t.Error("b drops what evil said for others, or does not drop what evil lifted for others")
+	}
+	for {
+		m, err := heard.NextMsg(100 * time.Millisecond)
+		if err != nil {
+			break
+		}
+		if strings.HasPrefix(m.Subject, "_INBOX_a") || strings.HasPrefix(m.Subject, "fw.node.a") {
+			t.Errorf("evil hears %s", m.Subject)
+		}
+	}
+}
+
+// TestRevoked revokes a node. Its connection ends at once, its key opens none, and its bans are lifted.
+func TestRevoked(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	a, b := f.join("a"), f.join("b")
+	a.ban("198.51.100.1/32", time.Hour)
+	eventually(t, "b drops what a bans", func() bool { return b.drops("198.51.100.1/32") })
+	evil := f.hostile("evil")
+	command := f.command()
+	for _, name := range []string{"a", "evil"} {
+		lifted, err := command.Revoke(t.Context(), name)
+		if err != nil || (lifted == 1) != (name == "a") {
+			t.Fatalf("%s: %d bans lifted: %v", name, lifted, err)
+		}
+	}
+	eventually(t, "b drops no more", func() bool { return !b.drops("198.51.100.1/32") })
+	eventually(t, "the connection ends", evil.IsClosed)
+	a.ban("198.51.100.2/32", time.Hour)
+	b.ban("198.51.100.3/32", time.Hour)
+	c := f.join("c")
+	eventually(t, "c drops what b bans", func() bool { return c.drops("198.51.100.3/32") })
+	if c.drops("198.51.100.2/32") || a.agent.Status().Connected {
+		t.Error("a node that was revoked is heard")
+	}
+	if _, err := command.Revoke(t.Context(), "a"); err == nil {
+		t.Error("it is revoked twice")
+	}
+}
+
+// TestDamagedFile has files of a node that are not whole. None is used.
+func TestDamagedFile(t *testing.T) {
+	t.Parallel()
+	key, _ := nkeys.CreateUser()
+	seed, _ := key.Seed()
+	for name, file := range map[string]node.File{
+		"no key": {Name: "a", Hubs: []string{"tls://192.0.2.1"}}, "half a key": {Name: "a", Seed: string(seed[:20]), Hubs: []string{"tls://192.0.2.1"}},
+		"no hub": {Name: "a", Seed: string(seed)}, "another's name": {Name: "a.b", Seed: string(seed), Hubs: []string{"tls://192.0.2.1"}},
+		"no certificate": {Name: "a", Seed: string(seed), Hubs: []string{"tls://192.0.2.1"}, CA: "x"},
+		"no controller":  {Name: "a", Seed: string(seed), Hubs: []string{"tls://192.0.2.1"}, Controller: "x"},
+	} {
+		if err := node.Use(t.TempDir(), file); err == nil {
+			t.Errorf("%s: it is taken", name)
+		}
+	}
+}
