@@ -52,7 +52,7 @@ func benchCommand(e *env) *cobra.Command {
 	flags.BoolVar(&f.strict, "strict", false, "exit with 1 when a bar is missed")
 	flags.BoolVar(&f.calibrate, "calibrate", false, "in place of experiments: measure this host's costs, by which rules are placed")
 	e.jsonFlag(c)
-	c.AddCommand(benchCompareCommand(e), benchGuardCommand(e))
+	c.AddCommand(benchCompareCommand(e), benchGuardCommand(e), benchFleetCommand(e))
 	return c
 }
 

@@ -68,11 +68,11 @@ func Start(ctx context.Context, c *Config, log func(string)) (h *Hub, err error)
 	h.auth = &authenticator{admin: public, members: h.members, open: map[string][]uint64{}}
 	ctx, h.stop = context.WithCancel(ctx)
 	h.ended = ctx.Done()
-	defer func() {
+	defer func(started *Hub) {
 		if err != nil {
-			h.Close()
+			started.Close()
 		}
-	}()
+	}(h)
 	if c.NATS == "" {
 		s, err := startServer(c, h.auth)
 		if err != nil {

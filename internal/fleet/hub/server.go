@@ -29,6 +29,14 @@ func startServer(c *Config, auth server.Authentication) (*server.Server, error) 
 	if err := c.listen(o); err != nil {
 		return nil, err
 	}
+	if !c.Plain {
+		free, err := net.Listen("tcp", c.self().Nodes) // the server does not say why it cannot
+		if err != nil {
+			return nil, &ConfigError{fmt.Sprintf("the hub cannot listen: %v", err),
+				"see whether another process has the port, and whether the host has the address of `floodwall hub init`"}
+		}
+		free.Close()
+	}
 	s, err := server.NewServer(o)
 	if err != nil {
 		return nil, fmt.Errorf("NATS server: %w", err)

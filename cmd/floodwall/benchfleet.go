@@ -1,0 +1,110 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"github.com/floodwall/floodwall/internal/bench/fleet"
+)
+
+// benchFleetCommand is bench fleet.
+func benchFleetCommand(e *env) *cobra.Command {
+	var o fleet.Options
+	var strict bool
+	c := &cobra.Command{
+		Use:   "fleet",
+		Short: "measure a fleet: bans to all nodes, a new node, a killed hub, a partition",
+		Long: "Fleet runs three hubs and many nodes in one process, in a network namespace of its own, and measures how bans spread.\n" +
+			"The nodes are real but for their connections, which are no sockets, and their enforcers, which only count.",
+		Example: "  floodwall bench fleet\n  floodwall bench fleet --partition 10m",
+		Args:    none,
+		RunE:    func(c *cobra.Command, _ []string) error { return e.benchFleet(c, o, strict) },
+	}
+	flags := c.Flags()
+	flags.IntVar(&o.Nodes, "nodes", 1000, "`number` of nodes")
+	flags.IntVar(&o.Few, "few", 100, "`number` of nodes of the sustained rate")
+	flags.IntVar(&o.Bans, "bans", 100_000, "`number` of bans that a new node gets")
+	flags.IntVar(&o.Rate, "rate", 1000, "sustained `bans` a second")
+	flags.DurationVar(&o.Sustained, "for", 10*time.Second, "`time` of the sustained rate")
+	flags.DurationVar(&o.Partition, "partition", 15*time.Second, "`time` for which a third of the nodes is cut off")
+	flags.IntVar(&o.Probes, "probes", 200, "`number` of bans whose way to all nodes is timed")
+	flags.BoolVar(&strict, "strict", false, "exit with 1 when a bar is missed")
+	e.jsonFlag(c)
+	return c
+}
+
+// insideFleet tells the process that runs in the namespace which one it is.
+const insideFleet = "FLOODWALL_BENCH_FLEET"
+
+func (e *env) benchFleet(c *cobra.Command, o fleet.Options, strict bool) error {
+	if o.Nodes < 3 || o.Few < 3 || o.Bans < 1 || o.Rate < 1 || o.Probes < 1 || o.Sustained <= 0 || o.Partition <= 0 {
+		return usagef(c, helpHint(c), "the numbers must be positive, and --nodes and --few at least 3")
+	}
+	if !privileged() {
+		return &privilegeError{commandLine: e.commandLine}
+	}
+	if e.getenv(insideFleet) == "" {
+		return e.benchFleetElsewhere(c)
+	}
+	dir, err := os.MkdirTemp("", "floodwall-bench-fleet-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	o.Progress = e.stderr
+	rows, err := fleet.Run(c.Context(), dir, o)
+	if printed := e.printFleetRows(rows); err == nil {
+		err = printed
+	}
+	for _, r := range rows {
+		if err == nil && strict && r.Missed() {
+			err = fmt.Errorf("a bar is missed: %s: %.3g %s", r.What, r.Value, r.Unit)
+		}
+	}
+	return err
+}
+
+// benchFleetElsewhere runs the same command in a network namespace of its own.
+func (e *env) benchFleetElsewhere(c *cobra.Command) error {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	inner := exec.CommandContext(c.Context(), self, os.Args[1:]...)
+	inner.Env = append(os.Environ(), insideFleet+"=1")
+	inner.Stdout, inner.Stderr = e.stdout, e.stderr
+	inner.Cancel = func() error { return inner.Process.Signal(os.Interrupt) }
+	inner.SysProcAttr = &unix.SysProcAttr{Cloneflags: unix.CLONE_NEWNET, Pdeathsig: unix.SIGTERM}
+	err = inner.Run()
+	var ended *exec.ExitError
+	if errors.As(err, &ended) {
+		return errFailed // it has said why
+	}
+	return err
+}
+
+func (e *env) printFleetRows(rows []fleet.Row) error {
+	if e.json {
+		return json.NewEncoder(e.stdout).Encode(rows)
+	}
+	t := newTable("figure", ">value", ">bar", "")
+	for _, r := range rows {
+		bar, missed := "", ""
+		if r.Bar > 0 {
+			bar = fmt.Sprintf("%.3g %s", r.Bar, r.Unit)
+		}
+		if r.Missed() {
+			missed = "missed"
+		}
+		t.row(r.What, fmt.Sprintf("%.3g %s", r.Value, r.Unit), bar, missed)
+	}
+	e.table(t)
+	return nil
+}

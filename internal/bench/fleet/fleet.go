@@ -1,0 +1,74 @@
+package fleet
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	"github.com/vishvananda/netlink"
+)
+
+// Options say how much is measured.
+type Options struct {
+	Nodes     int           // of the phases with many nodes
+	Few       int           // nodes of the phases with many bans
+	Bans      int           // that a new node gets
+	Rate      int           // bans a second
+	Sustained time.Duration // of that rate
+	Partition time.Duration
+	Probes    int // bans whose way is timed
+	Progress  io.Writer
+}
+
+// Row is a figure. Bar is what it must not exceed, 0 when it has none.
+type Row struct {
+	What  string  `json:"what"`
+	Value float64 `json:"value"`
+	Unit  string  `json:"unit"`
+	Bar   float64 `json:"bar,omitempty"`
+}
+
+// Missed tells whether a row exceeds its bar.
+func (r Row) Missed() bool { return r.Bar > 0 && r.Value > r.Bar }
+
+// run is what the phases share.
+type run struct {
+	Options
+	dir  string
+	rows []Row
+}
+
+func (r *run) add(what string, value float64, unit string, bar float64) {
+	r.rows = append(r.rows, Row{what, value, unit, bar})
+}
+
+func (r *run) say(format string, args ...any) { fmt.Fprintf(r.Progress, format+"\n", args...) }
+
+// Run measures, in a network namespace that has nothing but a loopback device. dir is for the state of the hubs.
+func Run(ctx context.Context, dir string, o Options) ([]Row, error) {
+	lo, err := netlink.LinkByName("lo")
+	if err == nil {
+		err = netlink.LinkSetUp(lo)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("loopback device: %w", err)
+	}
+	r := &run{Options: o, dir: dir}
+	for _, phase := range []func(context.Context) error{r.many, r.coldStart, r.sustained} {
+		if err := phase(ctx); err != nil {
+			return r.rows, err
+		}
+	}
+	return r.rows, nil
+}
+
+// percentile is the value below which a share of the values is.
+func percentile(values []time.Duration, share float64) time.Duration {
+	if len(values) == 0 {
+		return 0
+	}
+	slices.Sort(values)
+	return values[min(int(float64(len(values))*share), len(values)-1)]
+}

@@ -1,0 +1,79 @@
+package hub
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestStartFails has state directories that no hub can run with. Each start says what helps, and leaves nothing running.
+func TestStartFails(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		spoil func(dir string) error
+		want  string
+	}{
+		"no directory":          {func(dir string) error { return os.RemoveAll(dir) }, "hub init"},
+		"no key of the hub":     {func(dir string) error { return os.Remove(filepath.Join(dir, adminFile)) }, "no such file"},
+		"a key for all to read": {func(dir string) error { return os.Chmod(filepath.Join(dir, adminFile), 0o644) }, "can be read by others"},
+		"half a certificate":    {func(dir string) error { return os.Truncate(filepath.Join(dir, certFile), 100) }, "certificate"},
+		"no certificate":        {func(dir string) error { return os.Remove(filepath.Join(dir, caFile)) }, "no such file"},
+		"not its address":       {func(string) error { return nil }, "cannot listen"},
+	} {
+		dir := filepath.Join(t.TempDir(), "hub")
+		peer, err := NewPeer("hub", "192.0.2.1") // which no host of a test has
+		if err == nil {
+			_, err = Init(dir, []Peer{peer})
+		}
+		if err == nil {
+			err = test.spoil(dir)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := Read(dir)
+		if err == nil {
+			_, err = Start(context.Background(), c, func(string) {})
+		}
+		text := ""
+		if err != nil {
+			text = err.Error()
+			if h, ok := err.(interface{ Hint() string }); ok {
+				text += h.Hint()
+			}
+		}
+		if !strings.Contains(text, test.want) {
+			t.Errorf("%s: %q, want %q", name, text, test.want)
+		}
+	}
+}
+
+// TestInitTwice keeps the keys of a fleet.
+func TestInitTwice(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	peer, err := NewPeer("hub", "192.0.2.1:5000")
+	if err == nil {
+		_, err = Init(dir, []Peer{peer})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, err := os.ReadFile(filepath.Join(dir, ControllerFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Init(dir, []Peer{peer}); err == nil {
+		t.Error("it is made twice")
+	}
+	if after, _ := os.ReadFile(filepath.Join(dir, ControllerFile)); string(after) != string(before) {
+		t.Error("the key has changed")
+	}
+	for _, bad := range []string{"", ":4222"} {
+		if p, err := NewPeer("hub", bad); err == nil {
+			t.Errorf("address %q is taken: %v", bad, p)
+		}
+	}
+}
