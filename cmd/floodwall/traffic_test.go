@@ -76,7 +76,7 @@ func TestSampledTraffic(t *testing.T) {
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if out := mustFloodwall(t, "apply", file); !strings.Contains(out, "nobody takes samples of the traffic, nor looks for attacks while `floodwall daemon` does not run") {
+	if out := mustFloodwall(t, "apply", file); !strings.Contains(out, "nobody takes samples of the traffic while `floodwall daemon` does not run") {
 		t.Errorf("apply without a daemon says nothing of it:\n%s", out)
 	}
 	h := startUnitDaemon(t)
