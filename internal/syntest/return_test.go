@@ -30,7 +30,7 @@ func TestReturns(t *testing.T) {
 				}{
 					{"rollback", 0, rollback},
 					{"rollback of a trial", time.Hour, rollback},
-					{"a trial ends", time.Second, func() error { time.Sleep(1300 * time.Millisecond); return rollback() }},
+					{"a trial ends", 2 * time.Second, func() error { time.Sleep(2300 * time.Millisecond); return rollback() }},
 				} {
 					s.sub(way.name, func(s *scene) { s.returns(way.trial, way.back) })
 				}
