@@ -24,7 +24,7 @@ import (
 const pictured = `devices: [fw0]
 default: drop
 checks: strict
-daemon: {listen: 127.0.0.1:9810}
+daemon: {listen: 127.0.0.1:9810, sample: 1/10}
 sets:
   office: [203.0.113.0/24]
   bans: {dynamic: true, max: 1000, timeout: 1h}
