@@ -74,7 +74,10 @@ func samplesParts(t *operate.Top) (parts []topPart) {
 	}
 	add("sources"+of, "from", s.Sources)
 	add("destinations"+of, "to", s.Destinations)
-	for _, f := range []string{"port", "sport", "proto", "flags", "length", "ttl"} {
+	for _, f := range []string{"port", "sport", "proto", "flags", "length", "ttl", "country", "asn"} {
+		if _, there := s.Fields[f]; !there {
+			continue
+		}
 		add(f+of, f, s.Fields[f])
 	}
 	return parts

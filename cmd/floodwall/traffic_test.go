@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/floodwall/floodwall/internal/geo/geotest"
 	"github.com/floodwall/floodwall/internal/operate"
 	"github.com/floodwall/floodwall/internal/testutil"
 )
@@ -71,8 +72,13 @@ func TestSampledTraffic(t *testing.T) {
 	if !inside(t) {
 		return
 	}
-	file := filepath.Join(t.TempDir(), "policy.yaml")
-	text := "devices: [fw0]\ndefault: pass\ndaemon: {sample: 1/10}\nrules:\n  - {name: port7, proto: udp, port: 7, then: drop}\n"
+	dir := t.TempDir()
+	file, db := filepath.Join(dir, "policy.yaml"), filepath.Join(dir, "places.mmdb")
+	if err := geotest.Write(db, geotest.Network{Prefix: "198.51.100.9/32", Country: "NL", ASN: 64500}, geotest.Network{Prefix: "192.0.2.128/25", Country: "FR", ASN: 64501}); err != nil {
+		t.Fatal(err)
+	}
+	text := "devices: [fw0]\ndefault: pass\ndaemon: {sample: 1/10}\nsets: {far: {country: [FR], db: " + db + "}}\nrules:\n" +
+		"  - {name: far, from: $far, then: drop}\n  - {name: port7, proto: udp, port: 7, then: drop}\n"
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -110,6 +116,9 @@ func TestSampledTraffic(t *testing.T) {
 	if v := top.Samples.Verdicts; v["drop"] == 0 || v["pass"] == 0 {
 		t.Errorf("verdicts of samples: %v", v)
 	}
+	if c, a := top.Samples.Fields["country"], top.Samples.Fields["asn"]; len(c) != 1 || c[0].Key != "NL" || *c[0].Dropped < 0.99 || len(a) != 1 || a[0].Key != "AS64500" {
+		t.Errorf("countries %+v, autonomous systems %+v", c, a)
+	}
 	var found operate.Suggestion
 	if err := json.Unmarshal([]byte(h.must(http.StatusOK, readSocket, "/v1/suggest?for=1s").body), &found); err != nil {
 		t.Fatal(err)
@@ -117,7 +126,7 @@ func TestSampledTraffic(t *testing.T) {
 	if len(found.Rules) == 0 || !strings.Contains(found.Rules[0].Text, "length: 468") || len(found.Dropped) != 1 || found.Dropped[0].Name != "port7" {
 		t.Errorf("%+v", found)
 	}
-	if out := mustFloodwall(t, "top", "--once", "--every", "1s"); !strings.Contains(out, "of what comes to XDP") || !strings.Contains(out, "dropped  from") {
+	if out := mustFloodwall(t, "top", "--once", "--every", "1s"); !strings.Contains(out, "of what comes to XDP") || !strings.Contains(out, "dropped  from") || !strings.Contains(out, "AS64500") {
 		t.Errorf("top does not show what the daemon sees:\n%s", out)
 	}
 }

@@ -210,7 +210,7 @@ func TestHTML(t *testing.T) {
 // TestUsualKinds leaves out kinds of packets that come as much in quiet times. What a killed daemon was about to write is removed.
 func TestUsualKinds(t *testing.T) {
 	begin := time.Now()
-	c := newCollecting(Report{Started: begin, Usual: 1000})
+	c := newCollecting(Report{Started: begin, Usual: 1000}, nil)
 	c.oneIn = 10
 	for i := range 1000 {
 		line := "tcp 203.0.113.1:4000 > 192.0.2.1:443 A len=600"

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/floodwall/floodwall/internal/geo"
 	"github.com/floodwall/floodwall/internal/ir"
 	"github.com/floodwall/floodwall/internal/operate"
 	"github.com/floodwall/floodwall/internal/packet"
@@ -44,8 +45,8 @@ type collecting struct {
 	searched time.Time
 }
 
-func newCollecting(report Report) *collecting {
-	return &collecting{report: report, views: operate.NewViews(), vectors: map[string]int{}, since: report.Started}
+func newCollecting(report Report, databases geo.Databases) *collecting {
+	return &collecting{report: report, views: operate.NewViews(databases), vectors: map[string]int{}, since: report.Started}
 }
 
 // add takes a sample of the attack.

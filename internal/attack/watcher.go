@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/floodwall/floodwall/internal/control"
+	"github.com/floodwall/floodwall/internal/geo"
 	"github.com/floodwall/floodwall/internal/operate"
 	"github.com/floodwall/floodwall/internal/sampling"
 	"github.com/floodwall/floodwall/internal/suggest"
@@ -60,6 +61,8 @@ type Watcher struct {
 	kept     time.Time // when the baseline was written
 	failed   string    // the error that was told last
 	lost     uint64
+
+	databases geo.Databases // of countries and autonomous systems
 
 	now    *collecting // nil in quiet times
 	active atomic.Bool // whether it is not nil, for others
@@ -132,6 +135,7 @@ func (w *Watcher) second(ctx context.Context, f *tap.Follower) {
 	}
 	if w.settings != settings.Detect {
 		if !w.settings.On {
+			w.databases = w.host.Databases(ctx)
 			w.begin(settings.Detect)
 		}
 		w.settings, w.rate.least, w.rate.quiet = settings.Detect, float64(settings.Detect.Least), settings.Detect.Quiet
@@ -144,6 +148,7 @@ func (w *Watcher) second(ctx context.Context, f *tap.Follower) {
 	before, at := w.before, w.at
 	w.before, w.at = status, time.Now()
 	if before == nil || before.Generation != status.Generation {
+		w.databases = w.host.Databases(ctx)
 		return
 	}
 	lost, _ := f.Lost()
@@ -186,7 +191,7 @@ func (w *Watcher) attack(t *operate.Top, usual, bound float64, oneIn uint32, los
 	c := newCollecting(Report{
 		ID: started.Format("20060102-150405"), Started: started, Policy: t.Policy, Generation: t.Generation, Target: t.Target, Devices: t.Devices,
 		Usual: usual, Bound: bound, Reasons: []Reason{}, Vectors: []Vector{},
-	})
+	}, w.databases)
 	for i := range w.recent {
 		if w.recent[i].Time.After(started) {
 			c.add(w.recent[i])
@@ -376,7 +381,7 @@ func (w *Watcher) resume() {
 			continue
 		}
 		if w.now == nil && time.Since(r.Updated) < resumeWithin && len(w.rate.usual) >= leastSeconds {
-			c := newCollecting(*r)
+			c := newCollecting(*r, w.databases)
 			c.again(w.store.packets(r.ID + captureFile))
 			w.rate.begin(r.Bound)
 			w.now = c

@@ -1,6 +1,8 @@
 package geo_test
 
 import (
+	"errors"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -67,5 +69,33 @@ func TestBroken(t *testing.T) {
 		if _, _, err := geo.Read(file, geo.Wanted{Countries: []string{"XX"}}); err == nil || !strings.Contains(err.Error(), "mmdb") {
 			t.Errorf("%d: %v", i, err)
 		}
+	}
+}
+
+// TestFinder finds addresses, also after the file has changed, and leaves a file out that is no database.
+func TestFinder(t *testing.T) {
+	dir := t.TempDir()
+	file, bad := filepath.Join(dir, "a.mmdb"), filepath.Join(dir, "bad.mmdb")
+	if err := errors.Join(
+		geotest.Write(file, geotest.Network{Prefix: "198.51.100.0/24", Country: "nl", ASN: 64500}, geotest.Network{Prefix: "2001:db8::/32", ASN: 64501}),
+		os.WriteFile(bad, []byte("<html>"), 0o600),
+	); err != nil {
+		t.Fatal(err)
+	}
+	var f geo.Finder
+	for address, want := range map[string]string{"198.51.100.7": "NL AS64500", "2001:db8::1": " AS64501", "192.0.2.1": " "} {
+		country, asn := f.Open([]string{bad, file, filepath.Join(dir, "none.mmdb")}).Find(netip.MustParseAddr(address))
+		if got := country + " " + asn; got != want {
+			t.Errorf("%s: %q, want %q", address, got, want)
+		}
+	}
+	if err := geotest.Write(file, geotest.Network{Prefix: "198.51.100.0/24", Country: "FR"}, geotest.Network{Prefix: "203.0.113.0/24", Country: "DE"}); err != nil {
+		t.Fatal(err)
+	}
+	if country, _ := f.Open([]string{file}).Find(netip.MustParseAddr("198.51.100.7")); country != "FR" {
+		t.Errorf("after a change: %q", country)
+	}
+	if list := f.Open(nil); list != nil {
+		t.Errorf("none asked for: %v", list)
 	}
 }

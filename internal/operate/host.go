@@ -13,6 +13,7 @@ import (
 	"github.com/floodwall/floodwall/internal/cost"
 	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/feed"
+	"github.com/floodwall/floodwall/internal/geo"
 	"github.com/floodwall/floodwall/internal/tap"
 )
 
@@ -23,14 +24,15 @@ type Host struct {
 	Warn  func(error) // is told what does not keep an action from being done
 	Tap   *tap.Tap    // samples of the traffic from XDP, in the daemon; nil elsewhere
 
-	costs *costFile
+	costs  *costFile
+	finder *geo.Finder // of countries and autonomous systems; nil: none are looked up
 }
 
 // NewHost is the instance of a directory in the BPF file system.
 func NewHost(bpffs, state string, warn func(error)) Host {
 	return Host{
 		Instance: control.Instance{Dir: bpffs, Bans: banlog.Open(state, bpffs, datapath.DefaultDir), Feeds: feed.InState(state)},
-		State:    state, Warn: warn, costs: new(costFile),
+		State:    state, Warn: warn, costs: new(costFile), finder: new(geo.Finder),
 	}
 }
 

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/floodwall/floodwall/internal/control"
-	"github.com/floodwall/floodwall/internal/packet"
+	"github.com/floodwall/floodwall/internal/geo"
 	"github.com/floodwall/floodwall/internal/sampling"
 	"github.com/floodwall/floodwall/internal/suggest"
 	"github.com/floodwall/floodwall/internal/talkers"
@@ -72,6 +72,8 @@ type Watch struct {
 	reader samples
 	lost   uint64
 	denied error // why there are no samples
+
+	databases geo.Databases // of countries and autonomous systems
 }
 
 // samplesEach is about how many samples a Watch takes each time.
@@ -96,6 +98,7 @@ func (w *Watch) look(ctx context.Context, span time.Duration) error {
 		if err := w.Close(); err != nil {
 			return err
 		}
+		w.databases = w.host.Databases(ctx)
 		if w.reader, w.denied = openSamples(w.host.Tap, deviceNames(s)); w.denied == nil {
 			if err := probe(ctx, w.reader, samplesEach, span); err != nil {
 				return err
@@ -146,7 +149,7 @@ func (w *Watch) Next(ctx context.Context, span time.Duration) (*Top, error) {
 
 // sample takes samples for a time. It chooses the share of the next ones by how many there were.
 func (w *Watch) sample(ctx context.Context, span time.Duration) (*Views, *Samples, error) {
-	view := NewViews()
+	view := NewViews(w.databases)
 	if w.denied != nil {
 		select {
 		case <-time.After(span):
@@ -197,28 +200,6 @@ const heavyShare = 0.01
 // mostTalkers is how many of a kind are listed.
 const mostTalkers = 20
 
-// Views count samples: all of them, and those that XDP dropped. They take less than two megabytes.
-type Views struct {
-	all, dropped *talkers.View
-	verdicts     map[string]int
-}
-
-// NewViews makes empty Views.
-func NewViews() *Views { return &Views{talkers.NewView(), talkers.NewView(), map[string]int{}} }
-
-// Add counts a sample, unless it is not IP. It returns what it has read.
-func (v *Views) Add(p sampling.Sample) suggest.Sample {
-	s := suggest.NewSample(p.Frame, p.Length)
-	v.all.Add(&s.Packet)
-	if dropped(p.Verdict) {
-		v.dropped.Add(&s.Packet)
-	}
-	if p.Verdict != "" && s.Kind == packet.IP {
-		v.verdicts[p.Verdict]++
-	}
-	return s
-}
-
 // Samples says who and what was counted, of one in so many packets of some seconds, and with so many samples lost.
 func (v *Views) Samples(oneIn uint32, lost uint64, seconds float64) *Samples {
 	s := &Samples{Packets: int(v.all.Packets), OneIn: oneIn, Lost: lost, Verdicts: v.verdicts}
@@ -260,6 +241,17 @@ func (s *Samples) fill(of *Views, seconds float64) {
 			}
 		}
 		s.Fields[f.String()] = list
+	}
+	for key, count := range of.all.origins() {
+		list, dropped := []Talker{}, of.dropped.origins()[key]
+		for _, c := range count.Top(mostTalkers) {
+			if float64(c.Packets) >= heavyShare*float64(view.Packets) {
+				list = append(list, talker(c.Key, c.Packets, c.Over, dropped.Get(c.Key).Least()))
+			}
+		}
+		if count.Total() > 0 {
+			s.Fields[key] = list
+		}
 	}
 }
 
