@@ -197,8 +197,8 @@ func TestUnknownSession(t *testing.T) {
 	for _, row := range []struct{ path, body, want string }{
 		{"apply", fmt.Sprintf(`{"policy": %q}`, policy), "may not see whether an SSH session asks"},
 		{"apply", fmt.Sprintf(`{"policy": %q, "confirm": "60s"}`, policy), `"confirm_within": `},
-		{"block", `{"prefixes": ["192.0.2.0/25"]}`, `192.0.2.0/25 has in it 192.0.2.1/32, an address of this host`},
-		{"block", `{"prefixes": ["198.51.100.1", "192.0.2.0-192.0.2.2"]}`, `192.0.2.1/32, an address of this host`},
+		{"block", `{"prefixes": ["192.0.2.0/25"]}`, `192.0.2.0/25 has in it 192.0.2.1, an address of this host`},
+		{"block", `{"prefixes": ["198.51.100.1", "192.0.2.0-192.0.2.2"]}`, `192.0.2.1, an address of this host`},
 		{"block", `{"prefixes": ["192.0.2.7"]}`, `"changed": 1,`},
 		{"block", `{"prefixes": ["192.0.2.1"], "force": true}`, `"changed": 1,`},
 	} {

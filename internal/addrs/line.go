@@ -21,7 +21,10 @@ func ParseLine(line []byte) ([]netip.Prefix, error) {
 	}
 	if !strings.Contains(text, "/") {
 		a, err := parseAddr(text, text)
-		return []netip.Prefix{netip.PrefixFrom(a, a.BitLen())}, err
+		if err != nil {
+			return nil, err
+		}
+		return []netip.Prefix{netip.PrefixFrom(a, a.BitLen())}, nil
 	}
 	p, err := netip.ParsePrefix(text)
 	if err != nil {
