@@ -38,7 +38,7 @@ const quiet = 250 * time.Millisecond
 // lifePolicy drops what the sender sends. fw0 is the device that is watched, and fx0 another one.
 const lifePolicy = `devices: [fw0, fx0]
 default: pass
-sets: {listed: [198.51.100.0/24], bans: {dynamic: true, max: 100}}
+sets: {listed: [198.51.100.0/24], bans: {dynamic: true, max: 300}}
 rules:
   - {name: flood, proto: udp, port: 9, from: $listed, then: drop}
   - {name: banned, from: $bans, then: drop}

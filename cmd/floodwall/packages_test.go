@@ -1,14 +1,22 @@
 package main
 
 import (
+	"fmt"
+	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"runtime"
 	"strings"
 	"testing"
 
 	"github.com/floodwall/floodwall/internal/testutil"
 )
+
+// testVersion is the version of the present package.
+const testVersion = "v0.2.0"
 
 // packagesVar tells the process inside of the namespaces where the packages are.
 const packagesVar = "FLOODWALL_TEST_PACKAGES"
@@ -20,19 +28,24 @@ func packagesDir(t *testing.T) string {
 	if dir := os.Getenv(packagesVar); dir != "" {
 		return dir
 	}
+	testutil.RequireRoot(t)
 	previous := testutil.Previous(t)
 	dir := t.TempDir()
 	os.Chmod(filepath.Dir(dir), 0o755)
 	cmd := exec.Command("bash", "-euo", "pipefail", "-c", `
 arch=$(scripts/go env GOARCH)
-KINDS=deb scripts/packages v0.2.0 "$1" "$arch"
+scripts/packages "$3" "$1" "$arch"
 mv "$1"/floodwall_0.2.0-1_*.deb "$1/present.deb"
+[[ $KINDS == deb ]] || mv "$1"/floodwall-0.2.0-1.*.rpm "$1/present.rpm"
 dpkg-deb -R "$1/present.deb" "$1/tree"
 cp "$2" "$1/tree/usr/bin/floodwall"
 sed -i 's/^Version: .*/Version: 0.1.0-1/' "$1/tree/DEBIAN/control"
 dpkg-deb --root-owner-group -Znone -b "$1/tree" "$1/previous.deb"
-rm -r "$1/tree"`, "-", dir, previous)
-	cmd.Dir = top
+rm -r "$1/tree"`, "-", dir, previous, testVersion)
+	cmd.Dir, cmd.Env = top, append(os.Environ(), "KINDS=deb")
+	if testutil.Long() {
+		cmd.Env = append(cmd.Env, "KINDS=deb rpm")
+	}
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("making packages: %v\n%s", err, out)
 	}
@@ -40,10 +53,20 @@ rm -r "$1/tree"`, "-", dir, previous)
 	return dir
 }
 
-// TestPackageLife installs the package of the previous release on a Debian host, upgrades, reboots, removes and purges it, with packets
-// coming all the time that the policy drops. None comes in from the first apply on, until somebody says so.
-func TestPackageLife(t *testing.T) {
+// TestPackages makes the packages, and has them live on Debian hosts.
+func TestPackages(t *testing.T) {
 	packages, root := packagesDir(t), managersRoot(t)
+	t.Run("life", func(t *testing.T) { packageLife(t, packages, root) })
+	t.Run("getting-started", func(t *testing.T) { gettingStarted(t, packages, root) })
+	if testutil.Long() {
+		t.Run("lint", func(t *testing.T) { packageLint(t, packages) })
+		t.Run("again", func(t *testing.T) { packagesAgain(t, packages) })
+	}
+}
+
+// packageLife installs the package of the previous release on a Debian host, upgrades, reboots, removes and purges it, with packets
+// coming all the time that the policy drops. None comes in from the first apply on, until somebody says so.
+func packageLife(t *testing.T, packages, root string) {
 	if !inside(t) {
 		return
 	}
@@ -98,6 +121,53 @@ sysinit.target.wants/floodwall-boot.service`)
 	w.arrives()
 }
 
+// gettingStarted does on a Debian host with systemd what docs/getting-started.md says of the package, the first policy and the
+// daemon. TestDocuments does the rest of the page, and these commands where they need neither of the two.
+func gettingStarted(t *testing.T, packages, root string) {
+	if !inside(t) {
+		return
+	}
+	sh(t, "ip link set fw0 name eth0; ip link set eth0 up; ip addr replace 192.0.2.1/24 dev eth0; ip route add default via 192.0.2.2")
+	d := newDebian(t, root)
+	d.script("cp " + packages + "/present.deb DIR/root/root/floodwall_0.2.0-1_amd64.deb")
+	served, err := net.Listen("tcp", ":22")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer served.Close()
+	ran := 0
+	for _, f := range console(fences(t, "docs/getting-started.md")) {
+		for _, c := range f.commands(t) {
+			command, confirmed := strings.CutPrefix(c.command, "ssh root@192.0.2.1 ")
+			first := regexp.MustCompile(`^(apt |systemctl |curl --unix-socket|floodwall (init|check first|apply first))`)
+			if c.prompt != "" && !confirmed || !confirmed && !first.MatchString(command) {
+				continue
+			}
+			out, err := d.run("cd; " + command)
+			t.Logf("$ %s\n%s", command, out)
+			if diff := c.differs(out); diff != "" || err != nil {
+				t.Errorf("%s: %s: %v\n%s\n%s", c.at, command, err, diff, d.console())
+			}
+			ran++
+			if strings.HasPrefix(command, "systemctl start") {
+				d.serves()
+				return
+			}
+		}
+	}
+	t.Errorf("the page does not start the daemon, in %d commands that concern the package", ran)
+}
+
+// serves waits until the daemon in the system says that the policy is in force.
+func (d *debian) serves() {
+	d.Helper()
+	socket := fmt.Sprintf("/proc/%d/root%s", d.systemd, readSocket)
+	waitFor(d.T, "the daemon of the package", func() bool {
+		a, err := get(socket, "/v1/health")
+		return err == nil && a.status == http.StatusOK
+	})
+}
+
 // keeps does something that must not let in a packet that the policy drops.
 func (d *debian) keeps(w *watch, what string, do func()) {
 	d.Helper()
@@ -111,15 +181,44 @@ func (d *debian) keeps(w *watch, what string, do func()) {
 	}
 }
 
-// TestPackageLint has Debian's own check look at the package, in the long form.
-func TestPackageLint(t *testing.T) {
-	if !testutil.Long() {
-		return
-	}
+// packageLint has Debian's own check look at the package, and rpm at what it would run and require.
+func packageLint(t *testing.T, packages string) {
 	testutil.RequireTool(t, "lintian")
-	testutil.RequireRoot(t)
-	out, err := exec.Command("lintian", "--allow-root", "--fail-on", "error,warning", filepath.Join(packagesDir(t), "present.deb")).CombinedOutput()
+	out, err := exec.Command("lintian", "--allow-root", "--fail-on", "error,warning", filepath.Join(packages, "present.deb")).CombinedOutput()
 	if err != nil || strings.TrimSpace(string(out)) != "" {
 		t.Errorf("lintian: %v\n%s", err, out)
+	}
+	testutil.RequireTool(t, "rpm")
+	file := filepath.Join(packages, "present.rpm")
+	if out, err := exec.Command("rpm", "--checksig", "--nosignature", file).CombinedOutput(); err != nil || !strings.Contains(string(out), "digests OK") {
+		t.Errorf("rpm --checksig: %v\n%s", err, out)
+	}
+	for query, want := range map[string][]string{
+		"--requires": {"systemd"}, "--recommends": {"nftables"},
+		"--scripts": {"systemctl try-restart floodwall.service", "systemctl stop floodwall.service"},
+		"--list":    {"/usr/bin/floodwall", "/usr/lib/systemd/system/floodwall-boot.service", "/usr/lib/sysusers.d/floodwall.conf"},
+	} {
+		out, err := exec.Command("rpm", "-qp", query, file).CombinedOutput()
+		for _, text := range want {
+			if err != nil || !strings.Contains(string(out), text) {
+				t.Errorf("rpm -qp %s: %v, want %q in\n%s", query, err, text, out)
+			}
+		}
+	}
+}
+
+// packagesAgain makes the packages a second time, which gives the same bytes.
+func packagesAgain(t *testing.T, packages string) {
+	dir := t.TempDir()
+	cmd := exec.Command("scripts/packages", testVersion, dir, runtime.GOARCH)
+	cmd.Dir = top
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("making packages: %v\n%s", err, out)
+	}
+	for kind, name := range map[string]string{"present.deb": "floodwall_*.deb", "present.rpm": "floodwall-*.rpm"} {
+		again, _ := filepath.Glob(filepath.Join(dir, name))
+		if out, err := exec.Command("cmp", append(again, filepath.Join(packages, kind))...).CombinedOutput(); err != nil {
+			t.Errorf("%s differs: %v\n%s", kind, err, out)
+		}
 	}
 }

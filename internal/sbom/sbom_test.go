@@ -95,8 +95,7 @@ func TestBill(t *testing.T) {
 	}
 }
 
-// noted is what the Go command notes in a program. The program of a test has no modules noted; TestPackage of
-// internal/packagetest has a real one.
+// noted is what the Go command notes in a program. The program of a test has no modules noted.
 const noted = "path\tgithub.com/floodwall/floodwall/cmd/floodwall\n" +
 	"mod\tgithub.com/floodwall/floodwall\t(devel)\t\n" +
 	"dep\tgo4.org/netipx\tv0.0.0-20260823151212-3075585bcbeb\th1:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=\n" +
