@@ -54,6 +54,9 @@ func readLeast(text string) (uint64, *flaw) {
 	if f == nil && (r.bits || r.per != time.Second) {
 		f = want("packets a second, as in 1000/s", text)
 	}
+	if f != nil {
+		f.hintf("write 1000/s, which is what holds without the key")
+	}
 	return r.n, f
 }
 

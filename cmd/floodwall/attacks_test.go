@@ -208,3 +208,19 @@ func (h *apiHost) reportForms(id, state string) {
 		t.Errorf("%v\n%s", err, out)
 	}
 }
+
+// TestDetectWithoutBaseline names a capture that is not there: the daemon says so when it starts, not when an attack goes on.
+func TestDetectWithoutBaseline(t *testing.T) {
+	if !inside(t) {
+		return
+	}
+	file := filepath.Join(t.TempDir(), "policy.yaml")
+	if err := os.WriteFile(file, []byte("devices: [fw0]\ndefault: pass\ndetect: {baseline: /nowhere/good.pcapng}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	mustFloodwall(t, "apply", file)
+	h := startUnitDaemon(t, "--state", t.TempDir())
+	waitLong(t, "the warning", func() bool {
+		return strings.Contains(h.said.String(), "detect: the baseline: open /nowhere/good.pcapng")
+	})
+}

@@ -137,6 +137,7 @@ func (w *Watcher) second(ctx context.Context, f *tap.Follower) {
 		if !w.settings.On {
 			w.databases = w.host.Databases(ctx)
 			w.begin(settings.Detect)
+			w.readable(settings.Detect.Baseline)
 		}
 		w.settings, w.rate.least, w.rate.quiet = settings.Detect, float64(settings.Detect.Least), settings.Detect.Quiet
 	}
@@ -250,6 +251,18 @@ func (w *Watcher) search() {
 		}
 		w.say(Suggested, text+fmt.Sprintf(", until %s; `floodwall attacks %s` shows all", s.Expires.Format(time.TimeOnly), w.now.report.ID))
 		w.keep()
+	}
+}
+
+// readable warns of a baseline that cannot be read before it is asked for, when an attack goes on.
+func (w *Watcher) readable(file string) {
+	if file == "" {
+		return
+	}
+	if _, _, packets, err := suggest.ReadFile(file, 1, 0); err != nil {
+		w.fail(fmt.Errorf("detect: the baseline: %w", err))
+	} else if packets == 0 {
+		w.fail(fmt.Errorf("detect: the baseline: %s has no IP packet", file))
 	}
 }
 
