@@ -14,6 +14,7 @@ type Daemon struct {
 	Sample uint32         `json:"sample,omitempty"` // it is handed one in so many of all packets that come to XDP; 0 is none
 	Detect Detect         `json:"detect,omitzero"`  // how it looks for attacks
 
+	Webhook  *Webhook  `json:"webhook,omitempty"`  // who is told what it does; nil: nobody
 	CrowdSec *CrowdSec `json:"crowdsec,omitempty"` // whose decisions it enforces; nil: nobody's
 }
 
@@ -51,6 +52,9 @@ func (d Daemon) Waits() string {
 	if d.Detect.On {
 		waits = append(waits, "looks for attacks")
 	}
+	if d.Webhook != nil {
+		waits = append(waits, "tells the webhook what happens")
+	}
 	if d.CrowdSec != nil {
 		waits = append(waits, "bans as CrowdSec decides")
 	}
@@ -71,6 +75,7 @@ var daemonKeys = []key[Daemon]{
 		}
 	}},
 	{"crowdsec", func(p place, to *Daemon, v *node) { to.CrowdSec = p.crowdSec(v) }},
+	{"webhook", func(p place, to *Daemon, v *node) { to.Webhook = p.webhook(v) }},
 	{"sample", func(p place, to *Daemon, v *node) { to.Sample = scalarOf(p, "sample", v, sampleTraffic) }},
 }
 

@@ -31,6 +31,28 @@ var crowdSecKeys = []key[CrowdSec]{
 	{"set", func(p place, to *CrowdSec, v *node) { to.Set = scalarOf(p, "set", v, p.r.banSet) }},
 }
 
+// Webhook is a server that is told what the daemon does.
+type Webhook struct {
+	URL        string // https, or http to this host
+	SecretFile string // the key of signatures; "": there are none
+	Addresses  bool   // it is told addresses, too
+}
+
+var webhookKeys = []key[Webhook]{
+	{"url", func(p place, to *Webhook, v *node) { to.URL = scalarOf(p, "url", v, serverURL) }},
+	{"secret_file", func(p place, to *Webhook, v *node) { to.SecretFile = scalarOf(p, "secret_file", v, readAbsolute) }},
+	{"addresses", func(p place, to *Webhook, v *node) { to.Addresses = scalarOf(p, "addresses", v, choice(switches)) }},
+}
+
+// webhook reads who is told what the daemon does.
+func (p place) webhook(v *node) *Webhook {
+	to := new(Webhook)
+	p = p.in("webhook")
+	seen := readKeys(p, "webhook", v, webhookKeys, to)
+	p.require(v, seen, "url", "write webhook: {url: https://host.example/hook}")
+	return to
+}
+
 // crowdSec reads whose decisions are enforced.
 func (p place) crowdSec(v *node) *CrowdSec {
 	to := &CrowdSec{Every: crowdSecEvery}

@@ -3,6 +3,9 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -98,10 +101,13 @@ func TestCrowdSec(t *testing.T) {
 	}
 	s, c := serve(t), newCrowdsec(t, bin)
 	keyFile := c.dir + "/key"
+	told := new(lines)
+	hook := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { io.Copy(told, r.Body) }))
+	defer hook.Close()
 	policy := c.dir + "/policy.yaml"
 	writeFile(t, policy, strings.Replace(fail2banPolicy, "sets:",
-		fmt.Sprintf("daemon: {crowdsec: {url: %q, key_file: %s, every: 1s}}\nsets:", "http://"+crowdsecAddress, keyFile), 1))
-	if out := mustFloodwall(t, "apply", policy); !strings.Contains(out, "nobody bans as CrowdSec decides while `floodwall daemon` does not run") {
+		fmt.Sprintf("daemon: {webhook: {url: %q}, crowdsec: {url: %q, key_file: %s, every: 1s}}\nsets:", hook.URL, "http://"+crowdsecAddress, keyFile), 1))
+	if out := mustFloodwall(t, "apply", policy); !strings.Contains(out, "nobody tells the webhook what happens, nor bans as CrowdSec decides while `floodwall daemon` does not run") {
 		t.Errorf("apply without a daemon says:\n%s", out)
 	}
 	h := startDaemon(t)
@@ -137,6 +143,13 @@ func TestCrowdSec(t *testing.T) {
 	said(`of type "captcha" are ignored`)
 	if out := mustFloodwall(t, "blocked"); !matches(one+` +bans +(4h|3h59m)\S* +crowdsec +long`, out) || !matches(hand+` +bans +forever +manual`, out) {
 		t.Errorf("blocked prints\n%s", out)
+	}
+
+	waitFor60(t, "the webhook", func() bool {
+		return strings.Contains(told.String(), "[address] has in it [address], an address of this host")
+	})
+	if strings.Contains(told.String(), "192.0.2.1") {
+		t.Errorf("the webhook is told addresses: %s", told)
 	}
 
 	// Of two decisions one is left, which ends sooner.

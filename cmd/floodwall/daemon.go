@@ -15,6 +15,7 @@ import (
 	"github.com/floodwall/floodwall/internal/metrics"
 	"github.com/floodwall/floodwall/internal/operate"
 	"github.com/floodwall/floodwall/internal/tap"
+	"github.com/floodwall/floodwall/internal/webhook"
 )
 
 func daemonCommand(e *env) *cobra.Command {
@@ -75,8 +76,9 @@ func runDaemon(ctx context.Context, e *env, run string) error {
 	serve := func(ctx context.Context) error { return listen.Serve(ctx, run, server, h.DaemonSettings) }
 	tapped := func(ctx context.Context) error { h.Tap.Run(ctx); return nil }
 	looking := func(ctx context.Context) error { attacks.Run(ctx); return nil }
+	hook := webhook.Sender{Wishes: h.Wishes, Events: events, Report: func(text string, err error) { report(daemon.Event{Text: text, Err: err}) }}
 	decided := crowdsec.Bouncer{Sets: h.Instance, Report: func(text string, err error) { report(daemon.Event{Text: text, Err: err}) }}
-	return daemon.Watch(ctx, h.Instance, h.Costs, report, serve, tapped, looking, fleet.Run, decided.Run)
+	return daemon.Watch(ctx, h.Instance, h.Costs, report, serve, tapped, looking, fleet.Run, decided.Run, hook.Run)
 }
 
 // fleetFigures reads the figures of a node.

@@ -65,6 +65,25 @@ func (e *Events) Publish(kind, text string, data ...any) {
 	}
 }
 
+// After are the events after a number that are kept, the oldest first.
+func (e *Events) After(number uint64) (list []Event) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, event := range e.kept {
+		if event.ID > number {
+			list = append(list, event)
+		}
+	}
+	return list
+}
+
+// Last is the number of the last event, 0 when there was none.
+func (e *Events) Last() uint64 {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.last
+}
+
 // follow returns the events after a number that are kept, and a channel of those to come. It is closed when its reader is
 // too far behind. leave ends it.
 func (e *Events) follow(after uint64) (missed []Event, coming <-chan Event, leave func()) {

@@ -45,6 +45,7 @@ type Bouncer struct {
 	entered map[netip.Prefix]entry // what the set has of ours; nil: to be found out
 	whole   bool                   // the book has had all decisions since the last failure
 	fails   int
+	full    time.Time       // when to ask for all decisions again
 	due     time.Time       // when to ask next
 	said    map[string]bool // what was said, and need not be again
 	failed  string          // the last error, until it has gone
@@ -55,6 +56,10 @@ const (
 	look     = time.Second
 	mostWait = 5 * time.Minute
 )
+
+// fullTurns is after how many turns all decisions are asked for again. A local API (seen with 1.4.6) notes when it was asked after it has
+// looked for what is new: it never tells of a decision that is made between the two.
+const fullTurns = 30
 
 // slack is by how much two ends may differ that mean the same: servers and kernels round.
 const slack = 3 * time.Second
@@ -128,7 +133,8 @@ func (b *Bouncer) ask(ctx context.Context) error {
 	if err := b.find(ctx); err != nil {
 		return fmt.Errorf("crowdsec: %w", err)
 	}
-	a, err := b.client.ask(ctx, !b.whole)
+	all := !b.whole || !time.Now().Before(b.full)
+	a, err := b.client.ask(ctx, all)
 	if err != nil {
 		b.whole = false
 		b.client.http.CloseIdleConnections()
@@ -140,6 +146,9 @@ func (b *Bouncer) ask(ctx context.Context) error {
 	}
 	if b.failed != "" || b.fails > 0 {
 		b.Report(fmt.Sprintf("crowdsec: %s answers", b.of.URL), nil)
+	}
+	if all {
+		b.full = time.Now().Add(fullTurns * b.of.Every)
 	}
 	b.whole, b.fails, b.failed = true, 0, ""
 	b.due = time.Now().Add(b.of.Every - b.of.Every/10 + rand.N(b.of.Every/5))

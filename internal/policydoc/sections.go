@@ -133,6 +133,12 @@ var sections = []section{
 		beside: map[string]string{"baseline": within("devices: [eth0]\nKEY\n", "detect", "")},
 	},
 	{
+		title: "The webhook", at: "properties/daemon/properties/webhook",
+		policy: strings.Replace(inBans, "KEY", "daemon: {webhook: {url: \"https://hooks.example/\", KEY}}", 1),
+		intro:  "The keys of `webhook` under `daemon`.",
+		beside: map[string]string{"url": strings.Replace(inBans, "KEY", "daemon: {webhook: {KEY}}", 1)},
+	},
+	{
 		title: "CrowdSec", at: "properties/daemon/properties/crowdsec",
 		policy: strings.Replace(inBans, "KEY", "daemon: {crowdsec: {url: \"http://127.0.0.1:8080\", key_file: /etc/floodwall/crowdsec.key, KEY}}", 1),
 		intro:  "The keys of `crowdsec` under `daemon`.",

@@ -1,0 +1,202 @@
+// Package webhook posts what the daemon does to a server of the operator's, as JSON. The daemon never waits for it: events are taken
+// from those that the API keeps, and the server is told how many it has missed.
+package webhook
+
+import (
+	"bytes"
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"os"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/floodwall/floodwall/internal/api"
+	"github.com/floodwall/floodwall/internal/control"
+	"github.com/floodwall/floodwall/internal/datapath"
+	"github.com/floodwall/floodwall/internal/secret"
+	"github.com/floodwall/floodwall/policy"
+)
+
+// Post is the body of a request.
+type Post struct {
+	Host   string      `json:"host"`
+	Sent   time.Time   `json:"sent"` // a receiver refuses old ones, which somebody may have recorded
+	Lost   uint64      `json:"lost"` // events before these that were not sent
+	Events []api.Event `json:"events"`
+}
+
+// SignatureHeader has "sha256=" and, in hexadecimal digits, the HMAC-SHA256 of the body with the secret.
+const SignatureHeader = "X-Floodwall-Signature"
+
+// The times of a Sender, and how many events a request has at most.
+const (
+	look       = time.Second
+	answerTime = 10 * time.Second
+	mostWait   = 5 * time.Minute
+	mostEvents = 100
+)
+
+// Sender posts events to where the policy that runs says.
+type Sender struct {
+	Wishes func(context.Context) (control.Wishes, error)
+	Events *api.Events
+	Report func(text string, err error) // is told of a failure once, and when it is over
+
+	last  uint64 // event that was sent, or lost
+	fails int
+	due   time.Time // not to send before
+	lost  uint64
+}
+
+// Run posts until ctx ends.
+func (s *Sender) Run(ctx context.Context) error {
+	for ctx.Err() == nil {
+		s.step(ctx)
+		select {
+		case <-ctx.Done():
+		case <-time.After(look):
+		}
+	}
+	return nil
+}
+
+// step posts what there is, if it is time to.
+func (s *Sender) step(ctx context.Context) {
+	if time.Now().Before(s.due) {
+		return
+	}
+	w, err := s.Wishes(ctx)
+	if err != nil && !errors.Is(err, datapath.ErrNotLoaded) {
+		return // others say so
+	}
+	of := w.Daemon.Webhook
+	if of == nil {
+		s.fails, s.lost, s.last = 0, 0, s.Events.Last()
+		return
+	}
+	events := s.Events.After(s.last)
+	if len(events) == 0 {
+		return
+	}
+	s.lost += events[0].ID - s.last - 1
+	s.last = events[0].ID - 1
+	events = events[:min(len(events), mostEvents)]
+	if err := send(ctx, of, Post{hostname(), time.Now().UTC(), s.lost, screened(events, of.Addresses)}); err != nil {
+		s.failed(ctx, fmt.Errorf("webhook: %w", err))
+		return
+	}
+	if s.fails > 0 {
+		s.Report(fmt.Sprintf("webhook: it answers again; %d events were lost meanwhile", s.lost), nil)
+	}
+	s.fails, s.lost, s.last = 0, 0, events[len(events)-1].ID
+}
+
+// failed says so the first time, and waits longer each time.
+func (s *Sender) failed(ctx context.Context, err error) {
+	if ctx.Err() != nil {
+		return
+	}
+	if s.fails == 0 {
+		s.Report("", err)
+	}
+	wait := min(time.Second<<min(s.fails, 10), mostWait)
+	s.fails++
+	s.due = time.Now().Add(wait/2 + rand.N(wait))
+}
+
+// send posts once.
+func send(ctx context.Context, of *policy.Webhook, post Post) error {
+	body, err := json.Marshal(post)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, of.URL, bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("User-Agent", "floodwall/1")
+	if of.SecretFile != "" {
+		key, err := secret.Read(of.SecretFile)
+		if err != nil {
+			return fmt.Errorf("secret_file: %w", err)
+		}
+		mac := hmac.New(sha256.New, []byte(key))
+		mac.Write(body)
+		r.Header.Set(SignatureHeader, "sha256="+hex.EncodeToString(mac.Sum(nil)))
+	}
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.Proxy, transport.DisableKeepAlives = nil, true
+	defer transport.CloseIdleConnections()
+	client := http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	got, err := client.Do(r)
+	if err != nil {
+		return hidden(err)
+	}
+	defer got.Body.Close()
+	io.CopyN(io.Discard, got.Body, 64<<10) // an answer has no meaning but its status
+	if got.StatusCode/100 != 2 {
+		return fmt.Errorf("the server answers %s", got.Status)
+	}
+	return nil
+}
+
+// hidden is an error of a client without the address: it may have a token of the receiver.
+func hidden(err error) error {
+	if of := (*url.Error)(nil); errors.As(err, &of) {
+		return of.Err
+	}
+	return err
+}
+
+func hostname() string {
+	name, _ := os.Hostname()
+	return name
+}
+
+// screened are events without addresses, unless these are wanted. Data may have them in any form.
+func screened(events []api.Event, addresses bool) []api.Event {
+	if addresses {
+		return events
+	}
+	out := make([]api.Event, len(events))
+	for i, e := range events {
+		e.Text, e.Data = masked(e.Text), nil
+		out[i] = e
+	}
+	return out
+}
+
+// candidate is what an address or a prefix may look like.
+var candidate = regexp.MustCompile(`[0-9A-Fa-f:]*[.:][0-9A-Fa-f:.]*(/[0-9]+)?`)
+
+// masked is a text with a word in place of each address and prefix.
+func masked(text string) string {
+	return candidate.ReplaceAllStringFunc(text, func(word string) string {
+		trimmed := strings.TrimRight(word, ".:")
+		host, port, _ := strings.Cut(trimmed, ":")
+		for _, form := range []string{trimmed, host} {
+			bare, _, _ := strings.Cut(form, "/")
+			if _, err := netip.ParseAddr(bare); err == nil {
+				if form == host && port != "" {
+					return "[address]:" + port + word[len(trimmed):]
+				}
+				return "[address]" + word[len(trimmed):]
+			}
+		}
+		return word
+	})
+}

@@ -1,0 +1,131 @@
+package webhook
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/floodwall/floodwall/internal/api"
+	"github.com/floodwall/floodwall/internal/control"
+	"github.com/floodwall/floodwall/policy"
+)
+
+// TestSender posts to a server that fails in several ways, and then answers: each event comes once, in order, signed, without
+// addresses; of those that nobody keeps any more the server learns how many there were.
+func TestSender(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(file, []byte("s3cret\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var fail http.HandlerFunc
+	var got []Post
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/hook" || r.Method != http.MethodPost {
+			t.Errorf("%s %s", r.Method, r.URL)
+		}
+		if fail != nil {
+			fail(w, r)
+			return
+		}
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			t.Error(err)
+		}
+		mac := hmac.New(sha256.New, []byte("s3cret"))
+		mac.Write(body)
+		if sign := r.Header.Get(SignatureHeader); sign != "sha256="+hex.EncodeToString(mac.Sum(nil)) {
+			t.Errorf("signature %s", sign)
+		}
+		var p Post
+		if err := json.Unmarshal(body, &p); err != nil {
+			t.Error(err)
+		}
+		got = append(got, p)
+	}))
+	defer server.Close()
+	hook := &policy.Webhook{URL: server.URL + "/hook?token=hidden", SecretFile: file}
+	var said []string
+	s := &Sender{
+		Wishes: func(context.Context) (control.Wishes, error) {
+			return control.Wishes{Daemon: policy.Daemon{Webhook: hook}}, nil
+		},
+		Events: api.NewEvents(),
+		Report: func(text string, err error) { said = append(said, fmt.Sprint(text, err)) },
+	}
+	step := func() { s.due = time.Time{}; s.step(t.Context()) }
+	s.Events.Publish(api.KindDone, "rule ssh: banned 198.51.100.7 for 10m", map[string]string{"from": "198.51.100.7"})
+	for name, one := range map[string]struct {
+		fail http.HandlerFunc
+		want string
+	}{
+		"500":      {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(500) }, "webhook: the server answers 500"},
+		"redirect": {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/elsewhere", 307) }, "webhook: the server answers 307"},
+		"cut":      {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, "webhook: EOF"},
+	} {
+		fail, said, s.fails = one.fail, nil, 0
+		step()
+		step()
+		if len(said) != 1 || !strings.Contains(said[0], one.want) || strings.Contains(said[0], "hidden") {
+			t.Errorf("%s: reported %q", name, said)
+		}
+		if s.due.Before(time.Now()) {
+			t.Errorf("%s: no pause after a failure", name)
+		}
+	}
+	for i := range 600 { // more than are kept
+		s.Events.Publish(api.KindWarning, fmt.Sprint("number ", i))
+	}
+	fail, said = nil, nil
+	for range 8 {
+		step()
+	}
+	if len(got) == 0 || got[0].Lost != 89 || len(said) != 1 || !strings.Contains(said[0], "89 events were lost") {
+		t.Fatalf("%d requests, said %q", len(got), said)
+	}
+	next := got[0].Events[0].ID
+	for _, p := range got {
+		for _, e := range p.Events {
+			if e.ID != next {
+				t.Fatalf("event %d, want %d", e.ID, next)
+			}
+			next++
+		}
+	}
+	if next != 602 {
+		t.Errorf("the last event is %d", next-1)
+	}
+
+	got = nil
+	s.Events.Publish(api.KindDone, "banned 198.51.100.7, 2001:db8::7/64: see 192.0.2.1:80. At 12:30: 5 of ff", "2001:db8::7")
+	step()
+	if e := got[0].Events[0]; e.Text != "banned [address], [address]: see [address]:80. At 12:30: 5 of ff" || e.Data != nil {
+		t.Errorf("sent %+v", e)
+	}
+	hook = &policy.Webhook{URL: hook.URL, SecretFile: file, Addresses: true}
+	s.Events.Publish(api.KindDone, "banned 198.51.100.7")
+	step()
+	if e := got[1].Events[0]; e.Text != "banned 198.51.100.7" {
+		t.Errorf("sent %+v", e)
+	}
+	if err := os.Chmod(file, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	said = nil
+	s.Events.Publish(api.KindDone, "more")
+	step()
+	if len(got) != 2 || len(said) != 1 || !strings.Contains(said[0], "others may read") {
+		t.Errorf("with a secret that others may read: %d requests, said %q", len(got), said)
+	}
+}
