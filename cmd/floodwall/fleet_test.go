@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"net"
 	"net/netip"
@@ -200,6 +201,29 @@ func inTime(t *testing.T, what string, is func() bool) {
 	for end := time.Now().Add(patience); !is(); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("waiting for %s", what)
+		}
+	}
+}
+
+// TestBenchFleet measures a small fleet: all phases end, and no ban is lost or outlives its end. Times are the machine's affair.
+func TestBenchFleet(t *testing.T) {
+	if !testutil.Inside(t) {
+		return
+	}
+	var rows []struct {
+		What  string
+		Value float64
+	}
+	out := mustFloodwall(t, "bench", "fleet", "--json", "--nodes", "6", "--few", "4", "--bans", "500", "--rate", "100", "--for", "500ms", "--probes", "5", "--partition", "1s")
+	if err := json.Unmarshal([]byte(out[max(strings.Index(out, "[{"), 0):]), &rows); err != nil {
+		t.Fatalf("%v:\n%s", err, out)
+	}
+	if len(rows) != 12 {
+		t.Errorf("%d rows, want 12:\n%s", len(rows), out)
+	}
+	for _, r := range rows {
+		if strings.HasPrefix(r.What, "bans lost") && r.Value > 0 || strings.HasPrefix(r.What, "bans that outlive") && r.Value > 0 {
+			t.Errorf("%s: %v", r.What, r.Value)
 		}
 	}
 }

@@ -68,7 +68,7 @@ func (r *run) latency(s *site) error {
 }
 
 func (r *run) idle(s *site) error {
-	const span = 10 * time.Second
+	span := min(10*time.Second, r.Partition)
 	r.say("nothing, for %v", span)
 	before, began := cpu(), time.Now()
 	select {

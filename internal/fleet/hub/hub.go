@@ -25,6 +25,9 @@ const (
 // maxStream is how large the stream of bans may become, in bytes.
 const maxStream = 4 << 30
 
+// ackWait is how long the stream may take to keep a record. When it takes longer, or its leader has gone, the record is written again.
+const ackWait = 2 * time.Second
+
 // queue is the group of all hubs: a request goes to one of them.
 const queue = "hubs"
 
@@ -130,7 +133,7 @@ const streamWait = 500 * time.Millisecond
 
 // open makes the streams, or finds them. It waits for a cluster that has no leader yet.
 func (h *Hub) open(ctx context.Context) (err error) {
-	if h.js, err = jetstream.New(h.conn, jetstream.WithPublishAsyncMaxPending(4096), jetstream.WithPublishAsyncTimeout(10*time.Second)); err != nil {
+	if h.js, err = jetstream.New(h.conn, jetstream.WithPublishAsyncMaxPending(4096), jetstream.WithPublishAsyncTimeout(ackWait)); err != nil {
 		return fmt.Errorf("JetStream: %w", err)
 	}
 	for _, s := range h.streams() {
