@@ -4,7 +4,7 @@
 //
 // The processor is emulated, also where there is KVM: a virtual machine within one may be slower, or end at instructions that
 // the outer one leaves to QEMU (such as shlx). A machine takes some seconds of a CPU to boot, and many more on one that is busy:
-// time limits are there for what hangs, not for what is slow.
+// time limits are there for what hangs, not for what is slow. The processor is one without AVX: to emulate that takes a tenth longer.
 package guest
 
 import (
@@ -180,7 +180,7 @@ func (m *Machine) arguments() []string {
 	}
 	args := []string{
 		"-nodefaults", "-no-user-config", "-display", "none", "-vga", "none", "-machine", "q35",
-		"-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "2", "-m", fmt.Sprint(memory), "-serial", "stdio", "-monitor", "none",
+		"-accel", "tcg,thread=multi", "-cpu", "Nehalem", "-smp", "2", "-m", fmt.Sprint(memory), "-serial", "stdio", "-monitor", "none",
 		"-kernel", m.parts.kernel, "-initrd", m.initrd(),
 		"-append", "console=ttyS0 panic=0 quiet mitigations=off " + m.words(),
 		"-device", "virtio-serial-pci", "-chardev", "socket,id=agent,path=" + m.path("agent"), "-device", "virtserialport,chardev=agent",
