@@ -70,9 +70,11 @@ func TestSender(t *testing.T) {
 		fail http.HandlerFunc
 		want string
 	}{
-		"500":      {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(500) }, "webhook: the server answers 500"},
-		"redirect": {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/elsewhere", 307) }, "webhook: the server answers 307"},
-		"cut":      {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, "webhook: EOF"},
+		"500": {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(500) }, "webhook: the server answers 500"},
+		"redirect": {func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "/elsewhere", http.StatusTemporaryRedirect)
+		}, "webhook: the server answers 307"},
+		"cut": {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, "webhook: EOF"},
 	} {
 		fail, said, s.fails = one.fail, nil, 0
 		step()
