@@ -30,7 +30,7 @@ func (b *baseline) add(s sampling.Sample) {
 	}
 }
 
-// settle takes what is older than learnDelay: no attack has begun since.
+// settle takes what is older than learnDelay: no attack has started since.
 func (b *baseline) settle(now time.Time) {
 	n := 0
 	for n < len(b.pending) && now.Sub(b.pending[n].Time) > learnDelay {
@@ -50,5 +50,5 @@ func (b *baseline) take(s sampling.Sample) {
 	}
 }
 
-// forget drops what waits: an attack has begun.
+// forget drops what waits: an attack has started.
 func (b *baseline) forget() { b.pending = b.pending[:0] }

@@ -18,7 +18,7 @@ import (
 
 // Turns of an attack, in the Data of an Event.
 const (
-	Begun     = "begun"
+	Started   = "started"
 	Suggested = "suggested"
 	Over      = "over"
 )
@@ -32,7 +32,7 @@ type Event struct {
 
 // Turn is what an Event tells programs.
 type Turn struct {
-	State      string      `json:"state"` // Begun, Suggested or Over
+	State      string      `json:"state"` // Started, Suggested or Over
 	Attack     Summary     `json:"attack"`
 	Suggestion *Suggestion `json:"suggestion,omitempty"`
 }
@@ -174,7 +174,7 @@ func (w *Watcher) judge(t *operate.Top, oneIn uint32, lost uint64) {
 	w.now.renew(w.at, lost-w.lost)
 	switch turn {
 	case begins:
-		w.say(Begun, w.now.report.Headline())
+		w.say(Started, w.now.report.Headline())
 		w.keep()
 	case ends, lasts:
 		w.over(turn)
