@@ -34,7 +34,7 @@ func newCrowdsec(t *testing.T, bin string) *localAPI {
 config_paths: {config_dir: DIR, data_dir: DIR, hub_dir: DIR/hub, index_path: DIR/hub/.index.json, simulation_path: DIR/simulation.yaml,
   notification_dir: DIR/notifications, plugin_dir: DIR/plugins}
 cscli: {output: json}
-db_config: {type: sqlite, db_path: DIR/db, log_level: info}
+db_config: {type: sqlite, db_path: DIR/db, log_level: info, use_wal: true}
 plugin_config: {user: root, group: root}
 api:
   client: {credentials_path: DIR/credentials.yaml}
