@@ -209,7 +209,7 @@ func (l *live) trials(ctx context.Context) error {
 
 // base is the generation that is to run if what is tried next fails: not one on trial. It is nil when there is none.
 func (l *live) base() *generation {
-	if l.trial != nil {
+	if l.trial != nil || len(l.generations) == 0 {
 		return l.standby
 	}
 	return l.generations[0]
