@@ -112,13 +112,15 @@ func waitLong(t *testing.T, what string, is func() bool) {
 }
 
 // TestAttack has the daemon, with the capabilities of its unit alone, see an amplification begin, name it, suggest a rule that spares the
-// baseline, go on with the same report after it was killed, and see the end. A client's packets reach its socket all the time.
+// baseline, go on with the same report after it was killed, and see the end. A client's packets reach its socket all the time. Rules from the
+// packets of the report are then applied, promoted and removed.
 func TestAttack(t *testing.T) {
 	if !inside(t) {
 		return
 	}
 	state := t.TempDir()
-	mustFloodwall(t, "apply", detecting(t, state))
+	file := detecting(t, state)
+	mustFloodwall(t, "apply", file)
 	got := received(t)
 	sendMeanwhile(t, "fw1", 75*time.Millisecond, legitimate...)
 	h := startUnitDaemon(t, "--state", state)
@@ -169,6 +171,7 @@ func TestAttack(t *testing.T) {
 		t.Errorf("the daemon said:\n%s", h.said)
 	}
 	h.reportForms(report.ID, state)
+	h.lifeOfRule(file, filepath.Join(state, "attacks", report.ID+".pcapng"))
 }
 
 // reportForms asks for a report in all its forms.
@@ -196,6 +199,12 @@ func (h *apiHost) reportForms(id, state string) {
 		if !strings.Contains(text, want) {
 			t.Errorf("want %q in\n%s", want, text)
 		}
+	}
+	if html := mustFloodwall(t, "--state", state, "attacks", id, "--html"); html != page {
+		t.Errorf("the command and the API have different pages:\n%s\n%s", html, page)
+	}
+	if text := mustFloodwall(t, "--state", state, "attacks", id, "--json"); values(t, text)["id"] != id {
+		t.Errorf("as JSON:\n%s", text)
 	}
 	if list := mustFloodwall(t, "--state", state, "attacks"); !strings.Contains(list, id) {
 		t.Errorf("the list:\n%s", list)

@@ -1,0 +1,90 @@
+package main
+
+import (
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/floodwall/floodwall/internal/testutil"
+)
+
+// victim is a socket that the flood of TestAttack goes to, and no rule of its policy mentions.
+type victim struct {
+	*testing.T
+	net.PacketConn
+}
+
+const victimAddress = "192.0.2.1:4003"
+
+// flood sends packets of the attack, and then one of a client. It returns how many of the attack the socket received before it.
+func (v *victim) flood(n int) (arrived int) {
+	v.Helper()
+	for _, send := range []struct {
+		packet string
+		n      int
+	}{{"udp 198.51.100.13:123 > " + victimAddress + " len=468 payload=0xd700032a", n}, {"udp 203.0.113.7:4000 > " + victimAddress + " len=100", 1}} {
+		if err := testutil.Send("fw1", send.packet, send.n); err != nil {
+			v.Fatal(err)
+		}
+	}
+	b := make([]byte, 2000)
+	v.SetReadDeadline(time.Now().Add(time.Minute))
+	for {
+		_, from, err := v.ReadFrom(b)
+		if err != nil {
+			v.Fatalf("waiting for the packet of the client, after %d of the attack: %v", arrived, err)
+		}
+		if from.String() == "203.0.113.7:4000" {
+			return arrived
+		}
+		arrived++
+	}
+}
+
+// lifeOfRule finds rules in the capture of a report and applies them. They observe at first, then they drop, and then they are removed.
+func (h *apiHost) lifeOfRule(file, attack string) {
+	t := h.T
+	t.Helper()
+	const sent = 40
+	c, err := net.ListenPacket("udp4", victimAddress)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	v := &victim{t, c}
+	suggested := func() (packets uint64) {
+		for _, r := range h.commandStatus().Rules {
+			if strings.HasPrefix(r.Name, "suggested-") {
+				packets += r.Packets
+			}
+		}
+		return packets
+	}
+	dir := filepath.Dir(file)
+	observed, promoted := filepath.Join(dir, "observed.yaml"), filepath.Join(dir, "promoted.yaml")
+	out := mustFloodwall(t, "suggest", file, "--attack", attack, "--baseline", filepath.Join(dir, "good.pcapng"), "--write", observed, "--apply")
+	if !strings.Contains(out, "observe: true") || !strings.Contains(out, "observed.yaml is on trial for 10m") {
+		t.Errorf("suggest:\n%s", out)
+	}
+	mustFloodwall(t, "confirm")
+	if n := v.flood(sent); n != sent || suggested() != sent {
+		t.Errorf("with observe, %d of %d packets arrived, and the rules counted %d", n, sent, suggested())
+	}
+	text, err := os.ReadFile(observed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	writeFile(t, promoted, strings.ReplaceAll(string(text), "observe: true, ", ""))
+	mustFloodwall(t, "apply", promoted)
+	before := suggested()
+	if n := v.flood(sent); n != 0 || suggested()-before != sent {
+		t.Errorf("without observe, %d of %d packets arrived, and the rules counted %d", n, sent, suggested()-before)
+	}
+	mustFloodwall(t, "apply", file)
+	if n := v.flood(sent); n != sent {
+		t.Errorf("without the rules, %d of %d packets arrived", n, sent)
+	}
+}
