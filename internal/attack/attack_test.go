@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/operate"
 	"github.com/floodwall/floodwall/internal/packet"
 	"github.com/floodwall/floodwall/internal/sampling"
@@ -242,5 +243,44 @@ func TestUsualKinds(t *testing.T) {
 	s.clean()
 	if files, _ := filepath.Glob(filepath.Join(s.dir, "*")); len(files) != 0 {
 		t.Errorf("left: %v", files)
+	}
+}
+
+// reading is counters of a second: seconds ago there were none. The protection counts SYNs that the rule counts, too.
+func reading(passed, dropped, beside uint64) *control.Status {
+	count := func(name, verdict string, n uint64, beside bool) control.RuleStatus {
+		return control.RuleStatus{Name: name, Verdict: verdict, Packets: n, Bytes: 100 * n, Beside: beside}
+	}
+	return &control.Status{
+		Rules:   []control.RuleStatus{count("flood", "drop", dropped, false), count("web:cookies", "drop", beside, true), count("web:good", "pass", beside, true)},
+		Default: count("default", "pass", passed, false), NotIP: count("not-ip", "pass", 0, false),
+	}
+}
+
+// TestAmounts counts each packet of an attack once, from the first second above the bound.
+func TestAmounts(t *testing.T) {
+	w := New(operate.Host{}, Store{t.TempDir()}, func(Event) {})
+	w.rate = rate{least: 1000, quiet: 2 * time.Second}
+	w.at = time.Now()
+	second := func(passed, dropped, beside uint64) {
+		w.at = w.at.Add(time.Second)
+		w.judge(operate.Between(&control.Status{}, reading(passed, dropped, beside), 1), 1, 0)
+	}
+	for range 2 * leastSeconds {
+		second(100, 0, 10)
+	}
+	second(2000, 0, 500)
+	second(3000, 5000, 700)
+	second(4000, 50_000, 900)
+	if w.now == nil {
+		t.Fatal("no attack is seen")
+	}
+	r := &w.now.report
+	if r.Passed != (Amount{9000, 900_000}) || r.Dropped != (Amount{55_000, 5_500_000}) || r.Peak.Packets != 54_000 {
+		t.Errorf("at the beginning: passed %v, dropped %v, peak %v", r.Passed, r.Dropped, r.Peak)
+	}
+	second(1000, 20_000, 100)
+	if r.Passed.Packets != 10_000 || r.Dropped.Packets != 75_000 {
+		t.Errorf("a second later: passed %v, dropped %v", r.Passed, r.Dropped)
 	}
 }

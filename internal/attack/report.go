@@ -117,7 +117,7 @@ func (r *Report) add(t *operate.Top) {
 		if now.Observe {
 			continue
 		}
-		more := Amount{uint64(now.Packets*t.Seconds + 0.5), uint64(now.Bits/8*t.Seconds + 0.5)}
+		more := amount(now.Rate, t.Seconds)
 		key := [3]string{now.Name, now.Verdict, now.Stage}
 		i, there := at[key]
 		if !there {
@@ -126,15 +126,17 @@ func (r *Report) add(t *operate.Top) {
 			at[key] = i
 		}
 		r.Reasons[i].plus(more)
-		if now.Verdict == "pass" {
-			r.Passed.plus(more)
-		} else {
-			r.Dropped.plus(more)
-		}
 	}
+	r.Passed.plus(amount(t.Passed, t.Seconds)) // not the sum of the reasons: several may count the same packet
+	r.Dropped.plus(amount(t.Dropped, t.Seconds))
 	slices.SortStableFunc(r.Reasons, func(a, b Reason) int { return cmp.Compare(b.Packets, a.Packets) })
 	all := operate.Rate{Packets: t.Passed.Packets + t.Dropped.Packets, Bits: t.Passed.Bits + t.Dropped.Bits}
 	r.Peak = operate.Rate{Packets: max(r.Peak.Packets, all.Packets), Bits: max(r.Peak.Bits, all.Bits)}
+}
+
+// amount is what came at a rate in some seconds.
+func amount(r operate.Rate, seconds float64) Amount {
+	return Amount{uint64(r.Packets*seconds + 0.5), uint64(r.Bits/8*seconds + 0.5)}
 }
 
 func (a *Amount) plus(more Amount) { a.Packets, a.Bytes = a.Packets+more.Packets, a.Bytes+more.Bytes }

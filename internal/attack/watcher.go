@@ -55,6 +55,7 @@ type Watcher struct {
 	rate     rate
 	learned  baseline
 	recent   []sampling.Sample // of the last seconds: they are of an attack that is about to begin
+	latest   []*operate.Top    // the last beginSeconds of them
 	before   *control.Status
 	at       time.Time
 	settings policy.Detect
@@ -160,6 +161,7 @@ func (w *Watcher) second(ctx context.Context, f *tap.Follower) {
 func (w *Watcher) judge(t *operate.Top, oneIn uint32, lost uint64) {
 	usual, bound := w.rate.level()
 	turn := w.rate.add(t.Passed.Packets + t.Dropped.Packets)
+	w.latest = append(w.latest[max(0, len(w.latest)-beginSeconds+1):], t)
 	switch {
 	case turn == begins:
 		w.attack(t, usual, bound, oneIn, lost)
@@ -201,7 +203,7 @@ func (w *Watcher) attack(t *operate.Top, usual, bound float64, oneIn uint32, los
 	if good, err := w.good(); err == nil {
 		c.usual = shares(good)
 	}
-	for range beginSeconds { // the seconds that it took to see it
+	for _, t := range w.latest { // the seconds that it took to see it
 		c.report.add(t)
 	}
 	w.recent, w.lost = nil, lost
@@ -335,7 +337,7 @@ func (w *Watcher) stop() {
 	if w.settings.On {
 		w.end()
 	}
-	w.settings, w.before, w.recent = policy.Detect{}, nil, nil
+	w.settings, w.before, w.recent, w.latest = policy.Detect{}, nil, nil, nil
 }
 
 // end writes what is known.
