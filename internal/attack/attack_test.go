@@ -1,6 +1,7 @@
 package attack
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -282,5 +283,35 @@ func TestAmounts(t *testing.T) {
 	second(1000, 20_000, 100)
 	if r.Passed.Packets != 10_000 || r.Dropped.Packets != 75_000 {
 		t.Errorf("a second later: passed %v, dropped %v", r.Passed, r.Dropped)
+	}
+}
+
+// TestTurnsWithoutPackets tells that rules are suggested. Every user of this host may read an event: it has nothing of the packets.
+func TestTurnsWithoutPackets(t *testing.T) {
+	var told []Event
+	w := New(operate.Host{}, Store{t.TempDir()}, func(e Event) { told = append(told, e) })
+	w.at = time.Now()
+	w.before = &control.Status{}
+	w.now = newCollecting(Report{ID: "20260102-030405", Started: w.at}, nil)
+	for i := range 2 * leastPassed {
+		spec, err := packet.Parse(fmt.Sprintf("udp 198.51.100.7:53 > 192.0.2.1:%d len=468 payload=0x123481800001dead", 4000+i))
+		if err != nil {
+			t.Fatal(err)
+		}
+		frame := spec.Frame()
+		w.now.add(sampling.Sample{Time: w.at, Device: "fw0", Length: len(frame), Frame: frame, Verdict: "pass"})
+	}
+	w.search()
+	if len(told) != 1 || told[0].Err != nil {
+		t.Fatalf("told %+v", told)
+	}
+	text, err := json.Marshal(told[0])
+	if err != nil || !strings.Contains(string(text), `"rules":`+fmt.Sprint(len(w.now.report.Suggestion.Rules))) {
+		t.Errorf("%s, %v", text, err)
+	}
+	for _, bad := range []string{"198.51.100", "udp/53", "payload", "dead", "then:"} {
+		if strings.Contains(string(text), bad) {
+			t.Errorf("the event has %s: %s", bad, text)
+		}
 	}
 }

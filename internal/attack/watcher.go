@@ -30,11 +30,11 @@ type Event struct {
 	Data *Turn // nil with an error
 }
 
-// Turn is what an Event tells programs.
+// Turn is what an Event tells programs. Every user of this host may read it: it has nothing of packets, as suggested rules have.
 type Turn struct {
-	State      string      `json:"state"` // Started, Suggested or Over
-	Attack     Summary     `json:"attack"`
-	Suggestion *Suggestion `json:"suggestion,omitempty"`
+	State  string  `json:"state"` // Started, Suggested or Over
+	Attack Summary `json:"attack"`
+	Rules  int     `json:"rules,omitempty"` // how many are suggested
 }
 
 // Collateral is the most of the legitimate samples that suggested rules may match, as a share.
@@ -246,12 +246,9 @@ func (w *Watcher) search() {
 		w.fail(err)
 	}
 	if found {
-		s := w.now.report.Suggestion
-		text := fmt.Sprintf("attack %s: suggested: - %s", w.now.report.ID, s.Rules[0].Text)
-		if more := len(s.Rules) - 1; more > 0 {
-			text += fmt.Sprintf(" (and %d more)", more)
-		}
-		w.say(Suggested, text+fmt.Sprintf(", until %s; `floodwall attacks %s` shows all", s.Expires.Format(time.TimeOnly), w.now.report.ID))
+		r := &w.now.report
+		w.say(Suggested, fmt.Sprintf("attack %s: suggested rules: %d, until %s; `floodwall attacks %s` shows them",
+			r.ID, len(r.Suggestion.Rules), r.Suggestion.Expires.Format(time.TimeOnly), r.ID))
 		w.keep()
 	}
 }
@@ -318,8 +315,8 @@ func (w *Watcher) keep() {
 // say tells of a turn of the attack that goes on.
 func (w *Watcher) say(state, text string) {
 	t := &Turn{State: state, Attack: w.now.report.Summary()}
-	if state == Suggested {
-		t.Suggestion = w.now.report.Suggestion
+	if s := w.now.report.Suggestion; s != nil {
+		t.Rules = len(s.Rules)
 	}
 	w.tell(Event{Text: text, Data: t})
 }
