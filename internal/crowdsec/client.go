@@ -21,6 +21,7 @@ import (
 const (
 	mostBytes     = 128 << 20
 	mostDecisions = 1_000_000
+	mostText      = 64 // bytes of a text of a decision: no address, prefix, type or scope of use is longer, and reasons of bans end there
 	answerTime    = 2 * time.Minute
 )
 
@@ -53,7 +54,7 @@ func newClient(of policy.CrowdSec) (*client, error) {
 		return nil, fmt.Errorf("crowdsec: key_file: %w", err)
 	}
 	t := http.DefaultTransport.(*http.Transport).Clone()
-	t.Proxy, t.MaxIdleConns, t.ResponseHeaderTimeout = nil, 1, answerTime
+	t.Proxy, t.MaxIdleConns, t.ResponseHeaderTimeout, t.MaxResponseHeaderBytes = nil, 1, answerTime, 64<<10
 	if of.CA != "" {
 		text, err := os.ReadFile(of.CA)
 		if err != nil {
@@ -95,19 +96,19 @@ func (c *client) ask(ctx context.Context, all bool) (answer, error) {
 	case body.N <= 0:
 		return answer{}, fmt.Errorf("crowdsec: the answer of %s has more than %d MB: none of it is used", c.of.URL, mostBytes>>20)
 	case err != nil:
-		return answer{}, fmt.Errorf("crowdsec: the answer of %s is not whole: %w: none of it is used", c.of.URL, err)
+		return answer{}, fmt.Errorf("crowdsec: the answer of %s is not whole: %.200v: none of it is used", c.of.URL, err)
 	}
 	return a, nil
 }
 
 // refused says what a status means.
 func (c *client) refused(r *http.Response) error {
-	problem := &Error{fmt.Sprintf("crowdsec: %s answers %s", c.of.URL, r.Status), ""}
+	problem := &Error{fmt.Sprintf("crowdsec: %s answers %.60s", c.of.URL, r.Status), ""}
 	switch r.StatusCode {
 	case http.StatusOK:
 		return nil
 	case http.StatusUnauthorized, http.StatusForbidden:
-		problem.Problem = fmt.Sprintf("crowdsec: %s does not accept the key in %s (%s)", c.of.URL, c.of.KeyFile, r.Status)
+		problem.Problem = fmt.Sprintf("crowdsec: %s does not accept the key in %s (%.60s)", c.of.URL, c.of.KeyFile, r.Status)
 		problem.Remedy = "`cscli bouncers add floodwall` prints a key: write it into the file"
 	case http.StatusNotFound:
 		problem.Remedy = "name the address of the local API alone, as http://127.0.0.1:8080"
@@ -169,18 +170,28 @@ func readList(d *json.Decoder) (list []decision, err error) {
 		return nil, err
 	}
 	if open != json.Delim('[') {
-		return nil, fmt.Errorf("there is %v in place of a list", open)
+		return nil, fmt.Errorf("there is %.40v in place of a list", open)
 	}
 	for d.More() {
 		var one decision
 		if err := d.Decode(&one); err != nil {
 			return nil, err
 		}
+		one.cut()
 		if list = append(list, one); len(list) > mostDecisions {
 			return nil, fmt.Errorf("it has more than %d decisions", mostDecisions)
 		}
 	}
 	return list, expect(d, json.Delim(']'))
+}
+
+// cut cuts the texts of a decision, and keeps no part of what is cut off in memory. What is longer is no address, and no "ban".
+func (d *decision) cut() {
+	for _, text := range []*string{&d.Scenario, &d.Scope, &d.Value, &d.Type, &d.Duration} {
+		if len(*text) > mostText {
+			*text = strings.Clone(strings.ToValidUTF8((*text)[:mostText], ""))
+		}
+	}
 }
 
 func expect(d *json.Decoder, want json.Delim) error {
@@ -189,7 +200,7 @@ func expect(d *json.Decoder, want json.Delim) error {
 		return io.ErrUnexpectedEOF
 	}
 	if err == nil && got != want {
-		err = fmt.Errorf("there is %v in place of %v", got, want)
+		err = fmt.Errorf("there is %.40v in place of %v", got, want)
 	}
 	return err
 }

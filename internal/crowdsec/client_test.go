@@ -2,6 +2,7 @@ package crowdsec
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -12,6 +13,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/floodwall/floodwall/policy"
 )
@@ -60,6 +62,7 @@ func TestServers(t *testing.T) {
 				}
 			}
 		}, "more than 128 MB"},
+		"number": {write(`{"new":[{"id":` + strings.Repeat("9", 1<<20) + `}]}`), "not whole"},
 		"many": {func(w http.ResponseWriter, r *http.Request) {
 			io.WriteString(w, `{"new":[{}`)
 			block := bytes.Repeat([]byte(",{}"), 1<<16)
@@ -91,6 +94,9 @@ func TestServers(t *testing.T) {
 			a, err := c.ask(t.Context(), true)
 			if one.want == "" && err != nil || one.want != "" && (err == nil || !strings.Contains(err.Error(), one.want)) {
 				t.Errorf("%v, want an error with %q", err, one.want)
+			}
+			if len(fmt.Sprint(err)) > 1000 {
+				t.Errorf("an error of %d bytes", len(err.Error()))
 			}
 			if name == "whole" != (len(a.fresh) == 1) {
 				t.Errorf("%d decisions", len(a.fresh))
@@ -142,5 +148,37 @@ func TestBook(t *testing.T) {
 	wanted("after its end", "")
 	if len(b.of)+len(b.entries) > 0 {
 		t.Errorf("left: %v %v", b.of, b.entries)
+	}
+}
+
+// TestLongTexts reads decisions with huge texts: what is kept of them is short.
+func TestLongTexts(t *testing.T) {
+	long := strings.Repeat("é", 1<<20)
+	text := fmt.Sprintf(`{"new":[{"id":7,"duration":"4h","scenario":%[1]q,"scope":"ip","type":"ban","value":"192.0.2.7"},{"id":8,"duration":%[1]q,"scope":%[1]q,"type":%[1]q,"value":%[1]q}]}`, long)
+	a, err := readAnswer(json.NewDecoder(strings.NewReader(text)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range a.fresh {
+		for _, text := range []string{d.Duration, d.Scenario, d.Scope, d.Type, d.Value} {
+			if len(text) > 64 || !utf8.ValidString(text) {
+				t.Errorf("decision %d keeps a text of %d bytes", d.ID, len(text))
+			}
+		}
+	}
+	b := newBook()
+	b.take(a, time.Now())
+	for p, e := range b.wanted() {
+		if p.String() != "192.0.2.7/32" || len(e.why) > 64 {
+			t.Errorf("%s is banned for a reason of %d bytes", p, len(e.why))
+		}
+	}
+	if len(b.entries) != 1 {
+		t.Errorf("%d decisions are in force", len(b.entries))
+	}
+	for _, bad := range []string{"%q", `{"new":%q}`} {
+		if _, err := readAnswer(json.NewDecoder(strings.NewReader(fmt.Sprintf(bad, long)))); err == nil || len(err.Error()) > 200 {
+			t.Errorf("%s: an error of %d bytes", bad, len(fmt.Sprint(err)))
+		}
 	}
 }
