@@ -140,7 +140,7 @@ func TestCrowdSec(t *testing.T) {
 	}
 	s.banned("after decisions", all, one, two, six, hand)
 	said("192.0.2.1 has in it 192.0.2.1, an address of this host")
-	said(`of type "captcha" are ignored`)
+	said(`of another type than ban are ignored, as "captcha"`)
 	if out := mustFloodwall(t, "blocked"); !matches(one+` +bans +(4h|3h59m)\S* +crowdsec +long`, out) || !matches(hand+` +bans +forever +manual`, out) {
 		t.Errorf("blocked prints\n%s", out)
 	}

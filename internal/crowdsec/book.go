@@ -1,6 +1,7 @@
 package crowdsec
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"strings"
@@ -24,11 +25,17 @@ type key struct {
 type book struct {
 	entries map[key]entry
 	of      map[netip.Prefix]map[key]bool
-	ignored map[string]int // decisions that are not for us, by the reason
+	ignored map[string]*ignored // decisions that are not for us, by the reason: one of a few, whatever the server writes
+}
+
+// ignored is how many decisions are not for us, and the text of one of them, which is the reason.
+type ignored struct {
+	n       int
+	example string
 }
 
 func newBook() *book {
-	return &book{map[key]entry{}, map[netip.Prefix]map[key]bool{}, map[string]int{}}
+	return &book{map[key]entry{}, map[netip.Prefix]map[key]bool{}, map[string]*ignored{}}
 }
 
 func (b *book) put(k key, e entry) {
@@ -75,13 +82,15 @@ func (b *book) take(a answer, now time.Time) {
 		if gone[d.ID] {
 			continue
 		}
-		e, why := readDecision(d, now)
-		switch {
-		case why == "" && len(b.entries) >= mostDecisions:
-			why = fmt.Sprintf("there are more than %d decisions", mostDecisions)
-			fallthrough
-		case why != "":
-			b.ignored[why]++
+		e, why, example := readDecision(d, now)
+		if why == "" && len(b.entries) >= mostDecisions {
+			why = fmt.Sprintf("beyond the first %d", mostDecisions)
+		}
+		if why != "" {
+			if b.ignored[why] == nil {
+				b.ignored[why] = &ignored{example: example}
+			}
+			b.ignored[why].n++
 			continue
 		}
 		b.remove(key{held: e.prefix}) // this tells more
@@ -110,25 +119,35 @@ func (b *book) wanted() map[netip.Prefix]entry {
 	return all
 }
 
-// readDecision is a decision as an entry. why says why it is none; "" for one that is over.
-func readDecision(d decision, now time.Time) (e entry, why string) {
+// readDecision is a decision as an entry. why says why it is none, in one of a few texts, and example is what the decision has there.
+func readDecision(d decision, now time.Time) (e entry, why, example string) {
 	left, err := time.ParseDuration(d.Duration)
 	switch {
 	case d.Simulated:
-		return e, "simulated"
+		return e, "that are simulated", ""
 	case d.Type != "ban":
-		return e, fmt.Sprintf("of type %.40q", d.Type)
+		return e, "of another type than ban", d.Type
 	case d.ID == 0:
-		return e, "without a number"
+		return e, "without a number", ""
 	case err != nil:
-		return e, fmt.Sprintf("with the duration %.40q", d.Duration)
+		return e, "with a duration that is none", d.Duration
 	}
 	p, err := prefixOf(d)
-	if err != nil {
-		return e, err.Error()
+	switch {
+	case errors.Is(err, errScope):
+		return e, err.Error(), d.Scope
+	case err != nil:
+		return e, err.Error(), d.Value
 	}
-	return entry{p, now.Add(left), d.Scenario}, ""
+	return entry{p, now.Add(left), d.Scenario}, "", ""
 }
+
+// Why a decision is about nobody whom a set can ban.
+var (
+	errAddress = errors.New("with an address that is none")
+	errRange   = errors.New("with a range that is none")
+	errScope   = errors.New("of another scope than ip and range")
+)
 
 // prefixOf is whom a decision is about.
 func prefixOf(d decision) (netip.Prefix, error) {
@@ -136,16 +155,16 @@ func prefixOf(d decision) (netip.Prefix, error) {
 	case "ip":
 		a, err := netip.ParseAddr(d.Value)
 		if err != nil || a.Zone() != "" {
-			return netip.Prefix{}, fmt.Errorf("with an address that is none")
+			return netip.Prefix{}, errAddress
 		}
 		a = a.Unmap()
 		return netip.PrefixFrom(a, a.BitLen()), nil
 	case "range":
 		p, err := netip.ParsePrefix(d.Value)
 		if err != nil || p.Addr().Is4In6() {
-			return netip.Prefix{}, fmt.Errorf("with a range that is none")
+			return netip.Prefix{}, errRange
 		}
 		return p.Masked(), nil
 	}
-	return netip.Prefix{}, fmt.Errorf("of scope %.40q", d.Scope)
+	return netip.Prefix{}, errScope
 }

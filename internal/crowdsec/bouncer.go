@@ -153,14 +153,24 @@ func (b *Bouncer) ask(ctx context.Context) error {
 	b.whole, b.fails, b.failed = true, 0, ""
 	b.due = time.Now().Add(b.of.Every - b.of.Every/10 + rand.N(b.of.Every/5))
 	b.book.take(a, time.Now())
-	for why, n := range b.book.ignored {
-		if !b.said[why] {
-			b.said[why] = true
-			b.Report(fmt.Sprintf("crowdsec: %d decisions %s are ignored", n, why), nil)
+	b.tellIgnored()
+	return nil
+}
+
+// tellIgnored says once of each reason that decisions are ignored.
+func (b *Bouncer) tellIgnored() {
+	for why, of := range b.book.ignored {
+		if b.said[why] {
+			continue
 		}
+		b.said[why] = true
+		text := fmt.Sprintf("crowdsec: %d decisions %s are ignored", of.n, why)
+		if of.example != "" {
+			text += fmt.Sprintf(", as %.40q", of.example)
+		}
+		b.Report(text, nil)
 	}
 	clear(b.book.ignored)
-	return nil
 }
 
 // find finds out which entries the set has of ours: those of a daemon before, or of the policy before.

@@ -182,3 +182,23 @@ func TestLongTexts(t *testing.T) {
 		}
 	}
 }
+
+// TestManyTexts has a server that writes another text into each decision: it is told in a few sentences, and once.
+func TestManyTexts(t *testing.T) {
+	var said []string
+	b := &Bouncer{Report: func(text string, _ error) { said = append(said, text) }, book: newBook(), said: map[string]bool{}}
+	for turn := range 2 {
+		var a answer
+		for i := range 1000 {
+			text := fmt.Sprint(turn, "x", i)
+			a.fresh = append(a.fresh, decision{ID: 1, Type: text}, decision{ID: 2, Type: "ban", Duration: text},
+				decision{ID: 3, Type: "ban", Duration: "1h", Scope: text}, decision{ID: 4, Type: "ban", Duration: "1h", Scope: "ip", Value: text},
+				decision{ID: 5, Type: "ban", Duration: "1h", Scope: "range", Value: text}, decision{Type: "ban"}, decision{Simulated: true})
+		}
+		b.book.take(a, time.Now())
+		b.tellIgnored()
+	}
+	if all := strings.Join(said, "\n"); len(said) != 7 || !strings.Contains(all, `1000 decisions of another type than ban are ignored, as "0x0"`) {
+		t.Errorf("said %d sentences: %.2000s", len(said), all)
+	}
+}
