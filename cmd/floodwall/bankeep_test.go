@@ -30,6 +30,7 @@ func TestBansOutliveReboot(t *testing.T) {
 		h.write("policy.yaml", "devices: [fw0]\nsets: {bans: {dynamic: true, max: 1000, timeout: 1h}}\nrules: [{name: banned, from: $bans, then: drop}]\n")
 		must("apply", "--boot", "--target", target, filepath.Join(h.files, "policy.yaml"))
 		must("block", "198.51.100.1", "--for", "forever", "--why", "a scan")
+		must("block", "198.51.100.1", "--for", "1h", "--origin", "fail2ban") // which leaves that of the person as it is
 		must("block", "198.51.100.2", "--for", "1h")
 		must("block", "198.51.100.3", "--for", "1s")
 		must("block", "192.0.3.0/24", "2001:db8:9::/48", "198.51.100.4")
@@ -49,8 +50,8 @@ func TestBansOutliveReboot(t *testing.T) {
 				t.Errorf("%s: %s is blocked: %v, want %v\nbefore:\n%safter:\n%s", target, prefix, !want, want, before, after)
 			}
 		}
-		if !strings.Contains(after, "a scan") {
-			t.Errorf("%s: the reason is lost:\n%s", target, after)
+		if !matches(`198\.51\.100\.1 +bans +forever +manual +a scan`, after) {
+			t.Errorf("%s: the ban of a person is another:\n%s", target, after)
 		}
 		if target == "xdp" {
 			h.wantVerdicts("after a reboot", map[string]string{

@@ -22,9 +22,9 @@ func TestOrigins(t *testing.T) {
 		mustFloodwall(t, "apply", policy, "--target", target)
 		for _, step := range []struct{ do, prints, lists string }{
 			{"block 198.51.100.1 --for forever --why mine", "blocked 1 entry", `100\.1 +bans +forever +manual +mine`},
-			{"block 198.51.100.1 --for 10m --origin crowdsec --why scan", "blocked 1 entry", `100\.1 +bans +forever +manual +mine`},
+			{"block 198.51.100.1 --for 10m --origin crowdsec --why scan", "blocked 0 entries", `100\.1 +bans +forever +manual +mine`},
 			{"block 198.51.100.2 --for 1h --origin fail2ban --why sshd", "blocked 1 entry", `100\.2 +bans +(1h|59m\S*) +fail2ban +sshd`},
-			{"block 198.51.100.2 --for 10m --origin fail2ban --why sshd-ddos", "blocked 1 entry", `100\.2 +bans +(1h|59m\S*) +fail2ban +sshd\n`},
+			{"block 198.51.100.2 --for 10m --origin fail2ban --why sshd-ddos", "blocked 0 entries", `100\.2 +bans +(1h|59m\S*) +fail2ban +sshd\n`},
 			{"unblock 198.51.100.2 --origin fail2ban --why sshd-ddos", "unblocked 0 entries", `100\.2 +bans +(1h|59m\S*) +fail2ban +sshd\n`},
 			{"block 198.51.100.2 --for 2h --origin suricata --why scan", "blocked 1 entry", `100\.2 +bans +(2h|1h59m\S*) +suricata +scan`},
 			{"unblock --origin fail2ban", "unblocked 0 entries", `100\.2 +bans +(2h|1h59m\S*) +suricata +scan`},

@@ -32,12 +32,13 @@ func (f Fill) Warning() string {
 }
 
 // Block puts entries into a dynamic set, "" for the only one there is or the one named bans. Each has effect before
-// Block returns. Those that cannot be entered are returned as Refusals, of a range the first.
+// Block returns. Those that cannot be entered are returned as Refusals, of a range the first. The Fill counts a ban only when it made or
+// changed an entry.
 func (in Instance) Block(ctx context.Context, set string, bans []dynamicset.Ban) (Fill, error) {
 	return in.changeSet(ctx, set, setChange{
 		func(s dynamicset.Set) (dynamicset.Outcome, error) { return s.Block(ctx, bans) },
-		func(e manifest.Set, refused dynamicset.Refusals) []banlog.Record {
-			return dynamicset.BlockedRecords(e, bans, refused)
+		func(e manifest.Set, o dynamicset.Outcome) []banlog.Record {
+			return dynamicset.BlockedRecords(e, bans, o)
 		},
 	})
 }
@@ -51,8 +52,8 @@ func (in Instance) Unblock(ctx context.Context, set string, prefixes []netip.Pre
 func (in Instance) UnblockOf(ctx context.Context, set string, of dynamicset.Owner, prefixes []netip.Prefix) (Fill, error) {
 	return in.changeSet(ctx, set, setChange{
 		func(s dynamicset.Set) (dynamicset.Outcome, error) { return s.Unblock(ctx, prefixes, of) },
-		func(e manifest.Set, refused dynamicset.Refusals) []banlog.Record {
-			return dynamicset.UnblockedRecords(e, prefixes, refused)
+		func(e manifest.Set, o dynamicset.Outcome) []banlog.Record {
+			return dynamicset.UnblockedRecords(e, prefixes, o)
 		},
 	})
 }
@@ -84,7 +85,7 @@ func (l *live) banSets(ctx context.Context, g *generation, e manifest.Set) (sets
 // setChange is a change of a set, and what to keep of it over a reboot.
 type setChange struct {
 	do      func(dynamicset.Set) (dynamicset.Outcome, error)
-	records func(e manifest.Set, refused dynamicset.Refusals) []banlog.Record
+	records func(e manifest.Set, o dynamicset.Outcome) []banlog.Record
 }
 
 // changeSet changes a set of every generation that runs or may run again, under the lock.

@@ -26,7 +26,7 @@ func (in Instance) keepChange(ctx context.Context, l *live, set string, c setCha
 	if err != nil {
 		return nil
 	}
-	records := c.records(e, o.Refused)
+	records := c.records(e, o)
 	if len(records) == 0 {
 		return nil
 	}

@@ -55,6 +55,7 @@ func (r Refusals) Error() string {
 // Outcome is what became of a Block or Unblock.
 type Outcome struct {
 	Changed int
+	Kept    []int          // indices of bans that left the entry of their prefix as it was
 	New     map[Origin]int // prefixes that had no entry before, by who asked for them
 	Refused Refusals       // single entries
 }

@@ -35,12 +35,14 @@ func (s *filterSet) Block(ctx context.Context, bans []Ban) (Outcome, error) {
 		return Outcome{}, err
 	}
 	space := newFilterSpace(s.entry.Max, held)
-	var fits []int
+	var fits, kept []int
 	var refused Refusals
 	for i, b := range bans {
 		switch space.take(b, s.entry.Timeout) {
 		case spaceTaken:
 			fits = append(fits, i)
+		case spaceKept:
+			kept = append(kept, i)
 		case spaceNone:
 			refused = append(refused, Refusal{i, fullError(s.entry, b.Prefix.Masked())})
 		}
@@ -58,7 +60,7 @@ func (s *filterSet) Block(ctx context.Context, bans []Ban) (Outcome, error) {
 			space.fresh[bans[i].origin()]--
 		}
 	}
-	return Outcome{len(bans) - len(refused), space.fresh, refused}, nil
+	return Outcome{len(bans) - len(refused) - len(kept), kept, space.fresh, refused}, nil
 }
 
 // insert enters some of the bans, and returns those that netfilter cannot hold beside others.

@@ -11,13 +11,17 @@ import (
 	"github.com/floodwall/floodwall/internal/manifest"
 )
 
-// BlockedRecords are the entries of a Block, but for those that were refused.
-func BlockedRecords(e manifest.Set, bans []Ban, refused Refusals) []banlog.Record {
+// BlockedRecords are the entries that a Block has made or changed. A ban that was refused, or that left the entry of its prefix as it
+// was, has none: a record of it would hide that of the entry.
+func BlockedRecords(e manifest.Set, bans []Ban, o Outcome) []banlog.Record {
 	not := map[int]bool{}
 	ranges := map[int]bool{}
-	for _, r := range refused {
+	for _, r := range o.Refused {
 		not[r.Index] = true
 		ranges[bans[r.Index].Range] = bans[r.Index].Range != 0
+	}
+	for _, i := range o.Kept {
+		not[i] = true
 	}
 	now := time.Now()
 	var list []banlog.Record
@@ -39,9 +43,9 @@ func BlockedRecords(e manifest.Set, bans []Ban, refused Refusals) []banlog.Recor
 }
 
 // UnblockedRecords are the entries that an Unblock has removed.
-func UnblockedRecords(e manifest.Set, prefixes []netip.Prefix, refused Refusals) []banlog.Record {
+func UnblockedRecords(e manifest.Set, prefixes []netip.Prefix, o Outcome) []banlog.Record {
 	not := map[int]bool{}
-	for _, r := range refused {
+	for _, r := range o.Refused {
 		not[r.Index] = true
 	}
 	var list []banlog.Record

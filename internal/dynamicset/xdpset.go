@@ -32,7 +32,7 @@ func (s *xdpSet) Block(_ context.Context, bans []Ban) (Outcome, error) {
 		if was, there := s.get(b.Prefix.Masked(), now); !there {
 			fresh[b.origin()]++
 		} else if !b.changes(was, s.entry.Timeout) {
-			return nil
+			return errKept
 		}
 		e := addrs.Entry{Prefix: b.Prefix.Masked(), Expiry: Expiry(now, b.For, s.entry.Timeout), Why: b.reason(), Automatic: b.origin() != Manual}
 		if err := s.set.Insert(e, now); err != nil {
@@ -62,13 +62,18 @@ func (s *xdpSet) Unblock(_ context.Context, prefixes []netip.Prefix, of Owner) (
 	}), nil
 }
 
-// edit makes n edits, and lists those that are refused. Of a range that is refused the first piece says so.
+// errKept says of a ban that the entry of its prefix stays as it is.
+var errKept = errors.New("the entry stays as it is")
+
+// edit makes n edits, and lists those that are refused and those that were errKept. Of a range that is refused the first piece says so.
 func edit(n int, do func(i int) error) (o Outcome) {
 	for i := range n {
 		err := do(i)
 		switch {
 		case err == nil:
 			o.Changed++
+		case errors.Is(err, errKept):
+			o.Kept = append(o.Kept, i)
 		case !errors.Is(err, errOfRange):
 			o.Refused = append(o.Refused, Refusal{i, err})
 		}
