@@ -147,6 +147,20 @@ func TestRenamedUnits(t *testing.T) {
 			want = append(want, "multi-user.target.wants/floodwall.service", "sysinit.target.wants/floodwall-boot.service",
 				"sys-subsystem-net-devices-eth0.device.wants/floodwall-boot.service")
 		}
+		// While a unit of the operator has the new name, the old ones stay: the host has its policy after a boot.
+		foreign := filepath.Join(dir, "floodwall-boot.service")
+		if err := os.WriteFile(foreign, []byte("[Service]\nExecStart=/bin/true\n"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if err := u.Refresh(ctx); err == nil {
+			t.Error("a unit of the operator is no error")
+		}
+		if got := settings(t, u, "floodwall.service")["Service.ExecStart"]; !strings.Contains(got, " --boot-restore ") {
+			t.Errorf("beside a unit of the operator, floodwall.service runs %s", got)
+		}
+		if err := os.Remove(foreign); err != nil {
+			t.Fatal(err)
+		}
 		if err := u.Refresh(ctx); err != nil {
 			t.Fatal(err)
 		}

@@ -22,6 +22,10 @@ func (u Units) rename(ctx context.Context) error {
 		enabled[now] = (before != oldDaemonUnit || oldDaemon != "") && u.systemctl(ctx, "--quiet", "is-enabled", before) == nil
 	}
 	active := u.running() && oldDaemon != "" && u.systemctl(ctx, "--quiet", "is-active", oldDaemonUnit) == nil
+	// The units that bring the policy back come first. Whatever fails below, or ends this process, the host has them at its next boot.
+	if err := u.put(ctx, enabled, filterUnit, deviceUnit); err != nil {
+		return err
+	}
 	for _, name := range []string{oldDaemonUnit, DaemonUnit} {
 		if name == oldDaemonUnit && oldDaemon == "" {
 			continue
@@ -37,21 +41,29 @@ func (u Units) rename(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := u.write(); err != nil {
+	if err := u.put(ctx, enabled, u.names()...); err != nil {
+		return err
+	}
+	if active {
+		return u.systemctl(ctx, "restart", DaemonUnit)
+	}
+	return nil
+}
+
+// put writes units, and enables those that are to be.
+func (u Units) put(ctx context.Context, enabled map[string]bool, names ...string) error {
+	if err := u.write(names...); err != nil {
 		return err
 	}
 	if err := u.reload(ctx); err != nil {
 		return err
 	}
-	for _, name := range u.names() {
+	for _, name := range names {
 		if enabled[name] {
 			if err := u.enable(ctx, name); err != nil {
 				return err
 			}
 		}
-	}
-	if active {
-		return u.systemctl(ctx, "restart", DaemonUnit)
 	}
 	return nil
 }

@@ -62,7 +62,7 @@ func (u Units) Install(ctx context.Context) (notes []string, err error) {
 	if err := u.rename(ctx); err != nil {
 		return nil, err
 	}
-	if err := u.write(); err != nil {
+	if err := u.write(u.names()...); err != nil {
 		return nil, err
 	}
 	if err := u.reload(ctx); err != nil {

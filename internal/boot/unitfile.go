@@ -119,8 +119,8 @@ func readOurs(file string) (string, error) {
 }
 
 // write writes the units that are not as they should be.
-func (u Units) write() error {
-	for _, name := range u.names() {
+func (u Units) write(names ...string) error {
+	for _, name := range names {
 		installed, err := u.read(name)
 		if err == nil && installed != u.text(name) {
 			err = u.writeUnit(name)
