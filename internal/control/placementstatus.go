@@ -28,8 +28,12 @@ type PlacementStatus struct {
 	Last []manifest.Move `json:"last_moves"` // the last one last
 }
 
-// measurable is the least time in softirqs of which a cost is said: the kernel counts in ticks.
-const measurable = 20 * traffic.Tick
+// A cost is said of so much time in softirqs, which the kernel counts in ticks, and of so many packets: what else the host does in
+// softirqs is in the time too, and would be most of it beside few packets.
+const (
+	measurable     = 20 * traffic.Tick
+	fewestMeasured = 100_000
+)
 
 // Placement reports how the rules of what runs were placed; costs are those of this host, or nil. It returns
 // datapath.ErrNotLoaded when nothing runs.
@@ -78,7 +82,7 @@ func (s *PlacementStatus) observe(ctx context.Context, l *live, g *generation) e
 	if err != nil {
 		return err
 	}
-	if spent := now.Softirq - g.manifest.Since.Softirq; spent >= measurable && s.Mix.Arrived > 0 {
+	if spent := now.Softirq - g.manifest.Since.Softirq; spent >= measurable && s.Mix.Arrived >= fewestMeasured {
 		s.Measured = float64(spent) / float64(s.Mix.Arrived)
 	}
 	return nil
