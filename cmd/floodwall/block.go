@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"fmt"
+	"net/netip"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -64,10 +66,14 @@ func block(ctx context.Context, e *env, args []string, f blockFlags) error {
 	}
 	change := &change{env: e, verb: "blocked", preposition: "in"}
 	if !f.force {
-		change.spares = operate.NotOf(hostfacts.Sessions())
-	}
-	if ban.Origin != control.Manual && !f.force {
-		if change.spares, err = in.NoSpared(ctx, change.spares); err != nil {
+		spares := func() (func(netip.Prefix) error, error) {
+			others := operate.NotOf(hostfacts.Sessions())
+			if ban.Origin == control.Manual {
+				return others, nil
+			}
+			return in.NoSpared(ctx, others)
+		}
+		if change.spares, err = renewed(spares, sparedFor); err != nil {
 			return err
 		}
 	}
@@ -83,6 +89,25 @@ func block(ctx context.Context, e *env, args []string, f blockFlags) error {
 	}
 	defer in.Bans.Sync() // what it would say, flush has said
 	return change.run(ctx, args)
+}
+
+// sparedFor is how long a list of whom to spare is used: a stream may run for days, and an operator log in meanwhile.
+const sparedFor = time.Second
+
+// renewed is the check that look returns. It looks again when what it knows is older than a time. While look fails it refuses all.
+func renewed(look func() (func(netip.Prefix) error, error), older time.Duration) (func(netip.Prefix) error, error) {
+	check, err := look()
+	looked := time.Now()
+	return func(p netip.Prefix) error {
+		if err != nil || time.Since(looked) > older {
+			check, err = look()
+			looked = time.Now()
+		}
+		if err != nil {
+			return err
+		}
+		return check(p)
+	}, err
 }
 
 // maxWhy is how much of a reason a dynamic set keeps, in bytes.

@@ -144,6 +144,42 @@ func TestStreamThatNeverEnds(t *testing.T) {
 	}
 }
 
+// TestStreamSparesWhoComes feeds `block -` while the policy and the host change: who is spared since it has begun is not banned.
+func TestStreamSparesWhoComes(t *testing.T) {
+	if !inside(t) {
+		return
+	}
+	policy := filepath.Join(t.TempDir(), "policy.yaml")
+	writeFile(t, policy, fail2banPolicy)
+	mustFloodwall(t, "apply", policy)
+	cmd := exec.Command("floodwall", "block", "-", "--origin", "fail2ban")
+	said := new(lines)
+	cmd.Stdout, cmd.Stderr = said, said
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	io.WriteString(in, "198.51.100.1\n")
+	waitFor60(t, "the first ban", func() bool { return strings.Contains(mustFloodwall(t, "blocked"), "198.51.100.1 ") })
+	writeFile(t, policy, strings.Replace(fail2banPolicy, "never: [", "never: [198.51.100.2, ", 1))
+	mustFloodwall(t, "apply", policy)
+	sh(t, "ip addr add 198.51.100.3/32 dev fw0")
+	time.Sleep(sparedFor + 100*time.Millisecond)
+	io.WriteString(in, "198.51.100.2\n198.51.100.3\n198.51.100.4\n")
+	in.Close()
+	if err := cmd.Wait(); err == nil {
+		t.Error("the stream has no refusal")
+	}
+	for _, want := range []string{"line 2: 198.51.100.2 has addresses that are never banned", "line 3: 198.51.100.3 has in it 198.51.100.3, an address of this host", "blocked 2 entries"} {
+		if !strings.Contains(said.String(), want) {
+			t.Errorf("the stream does not say %q:\n%s", want, said)
+		}
+	}
+}
+
 func waitFor(t *testing.T, what string, is func() bool) {
 	t.Helper()
 	for end := time.Now().Add(5 * time.Second); !is(); time.Sleep(10 * time.Millisecond) {
