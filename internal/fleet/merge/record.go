@@ -27,11 +27,14 @@ type Statement struct {
 func (s *Statement) Lift() bool { return s.Until == 0 }
 
 // beats tells whether s makes o void. A lift beats the earlier statements of its origin, and one of the controller beats those of
-// all. Among bans of one origin, a later one with a later end beats the others.
+// all. Among bans of one origin, a later one with a later end beats the others. Of two that differ in their text alone, order decides:
+// only one may beat the other.
 func (s *Statement) beats(o *Statement) bool {
 	switch {
 	case s.Seq < o.Seq:
 		return false
+	case s.Origin == o.Origin && s.Seq == o.Seq && s.Until == o.Until:
+		return order(*s, *o) > 0
 	case s.Lift():
 		return s.Origin == o.Origin || s.Origin == Controller
 	}
