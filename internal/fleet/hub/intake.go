@@ -197,7 +197,7 @@ func (h *Hub) refusal(s *wire.Said, now time.Time) error {
 	h.view.mu.Lock()
 	defer h.view.mu.Unlock()
 	switch {
-	case s.Origin == merge.Controller || s.Lift() && h.view.table.Len() < 2*maxPrefixes:
+	case s.Origin == merge.Controller || s.Lift(): // a lift takes the place of a ban, or is not kept (merge.Admit)
 		return nil
 	case h.view.table.Of(s.Origin) >= maxOfNode:
 		return fmt.Errorf("node %s has %d statements already", s.Origin, maxOfNode)

@@ -74,6 +74,10 @@ func TestCheck(t *testing.T) {
 	}{
 		{"192.0.2.0/24", ban("a", 0, 60), true},
 		{"192.0.2.0/23", ban("a", 0, 60), false},
+		{"192.0.2.0/25", ban("a", 0, 60), false}, // a set has 8 lengths
+		{"192.0.2.0/25", ban(Controller, 0, 60), true},
+		{"2001:db8::/56", ban("a", 0, 60), true},
+		{"2001:db8::/60", ban("a", 0, 60), false},
 		{"192.0.0.0/16", ban(Controller, 0, 60), true},
 		{"2001:db8::/48", ban("a", 0, 60), true},
 		{"2001:db8::/47", ban("a", 0, 60), false},
@@ -110,11 +114,60 @@ func TestAdmit(t *testing.T) {
 	for i := range 100 {
 		r, err = Admit(r, ban(fmt.Sprint("n", i), i, 100))
 	}
-	if len(r.Statements) != MaxStatements || !errors.Is(err, ErrEnough) {
+	if len(r.Statements) != maxBans || !errors.Is(err, ErrEnough) {
 		t.Errorf("the record has %d statements: %v", len(r.Statements), err)
 	}
 	if r, err = Admit(r, ban(Controller, 99, 0)); err != nil || len(r.Statements) != 1 {
 		t.Errorf("the controller's lift leaves %v: %v", r.Statements, err)
+	}
+}
+
+// TestAdmitLifts has nodes lift a ban that is not theirs, and then ban and lift in turn. The first is not kept. The others do not keep a node
+// from its ban, until the record is as large as it may be.
+func TestAdmitLifts(t *testing.T) {
+	r, _ := Admit(Record{Prefix: one}, ban("a", 0, 1000))
+	if after, err := Admit(r, ban("b", 1, 0)); err != nil || len(after.Statements) != 1 {
+		t.Errorf("a lift of nothing: %v, the record has %d statements", err, len(after.Statements))
+	}
+	for i := range 300 {
+		name := fmt.Sprint("n", i)
+		after, err := Admit(r, ban(name, i, 1000))
+		if err != nil && i < 2*maxBans {
+			t.Fatalf("after %d lifts: %v", i, err)
+		}
+		if r, err = Admit(after, ban(name, i+1, 0)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(r.Statements) > MaxStatements {
+		t.Errorf("the record has %d statements, and nobody reads more than %d", len(r.Statements), MaxStatements)
+	}
+}
+
+// TestMergeAnyOrder merges any three of a few statements in both groupings. Some differ in their reason or signature alone.
+func TestMergeAnyOrder(t *testing.T) {
+	var list []Record
+	for _, origin := range []string{"a", "b", Controller} {
+		for _, until := range []int{0, 30, 60} {
+			for _, reason := range []string{"", "x"} {
+				s := ban(origin, 1, until)
+				s.Reason = reason
+				list = append(list, recordOf(s))
+			}
+		}
+	}
+	for _, a := range list {
+		for _, b := range list {
+			ab := Merge(a, b)
+			if len(ab.Statements) == 0 || !ab.Equal(Merge(b, a)) {
+				t.Fatalf("%v and %v: %v, the other way %v", a, b, ab, Merge(b, a))
+			}
+			for _, c := range list {
+				if x, y := Merge(ab, c), Merge(a, Merge(b, c)); !x.Equal(y) {
+					t.Fatalf("%v, %v, %v: %v, grouped otherwise %v", a, b, c, x, y)
+				}
+			}
+		}
 	}
 }
 

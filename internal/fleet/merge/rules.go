@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"time"
 )
 
@@ -14,16 +15,20 @@ const Longest = 30 * 24 * time.Hour
 // Ahead is how far in the future a statement may be: clocks are corrected to less.
 const Ahead = 5 * time.Second
 
-// The widest prefixes that nodes may ban. The controller may ban any.
-const (
-	Widest4 = 24
-	Widest6 = 48
+// The lengths of the prefixes that nodes may ban. They are few, as a set of the kernel takes 8 lengths of a family: a node must not use
+// them up. The controller may ban any.
+var (
+	lengths4 = []int{24, 32}
+	lengths6 = []int{48, 56, 64, 128}
 )
 
 // Limits of one record. Nodes that hold the same ban need not all be named, and one that says different ends in turn is at fault.
 const (
-	MaxStatements = 32 // of a prefix
-	maxOfOrigin   = 4  // of one origin
+	maxBans     = 32 // of a prefix
+	maxOfOrigin = 4  // of one origin
+
+	// MaxStatements is how many a record has at most, lifts included. Those of the controller are always taken.
+	MaxStatements = 128
 )
 
 // ErrEnough refuses a statement about a prefix of which enough nodes have spoken. It may be offered again later.
@@ -32,6 +37,9 @@ var ErrEnough = errors.New("enough nodes ban this prefix")
 // Admit adds a statement to a record within the limits of a record. The hub alone does this, in one order for each prefix. All
 // others merge whole records, so the limits cannot make them differ.
 func Admit(r Record, s Statement) (Record, error) {
+	if s.Lift() && s.Origin != Controller && !r.bannedBy(s) {
+		return r, nil // it lifts nothing here, and would only fill the record
+	}
 	after := Merge(r, Record{r.Prefix, []Statement{s}})
 	of := 0
 	for i := range after.Statements {
@@ -42,10 +50,29 @@ func Admit(r Record, s Statement) (Record, error) {
 	switch {
 	case of > maxOfOrigin:
 		return r, fmt.Errorf("%s has %d bans of different ends already", s.Origin, maxOfOrigin)
-	case len(after.Statements) > MaxStatements && s.Origin != Controller && !s.Lift():
+	case s.Origin != Controller && !s.Lift() && (after.bans() > maxBans || len(after.Statements) > MaxStatements-maxOfOrigin):
 		return r, ErrEnough
 	}
 	return after, nil
+}
+
+// bannedBy tells whether a record has a ban that its own origin lifts.
+func (r Record) bannedBy(lift Statement) bool {
+	return slices.ContainsFunc(r.Statements, func(b Statement) bool { return b.Origin == lift.Origin && !b.Lift() && lift.beats(&b) })
+}
+
+func (r Record) bans() (n int) {
+	for i := range r.Statements {
+		if !r.Statements[i].Lift() {
+			n++
+		}
+	}
+	return n
+}
+
+// Open tells whether a record takes the ban of one more node.
+func (r Record) Open() bool {
+	return r.bans() < maxBans && len(r.Statements) < MaxStatements-maxOfOrigin
 }
 
 // ErrEnded refuses a ban whose end has passed. It is no fault of the sender: it may have waited for the hub.
@@ -63,8 +90,8 @@ func Check(p netip.Prefix, s *Statement, now time.Time) error {
 		return fmt.Errorf("it was said %v in the future", at.Sub(now).Round(time.Millisecond))
 	case at.Before(now.Add(-Longest)):
 		return fmt.Errorf("it was said more than %v ago", Longest)
-	case s.Origin != Controller && tooWide(p):
-		return fmt.Errorf("%v is wider than nodes may ban: /%d, and /%d for IPv6", p, Widest4, Widest6)
+	case s.Origin != Controller && !Shared(p):
+		return fmt.Errorf("%v is not of a length that nodes may ban: /24 and /32, of IPv6 /48, /56, /64 and /128", p)
 	case s.Lift():
 		return nil
 	case until.After(at.Add(Longest)):
@@ -75,11 +102,12 @@ func Check(p netip.Prefix, s *Statement, now time.Time) error {
 	return nil
 }
 
-func tooWide(p netip.Prefix) bool {
+// Shared tells whether nodes may ban prefixes of this length.
+func Shared(p netip.Prefix) bool {
 	if p.Addr().Is4() {
-		return p.Bits() < Widest4
+		return slices.Contains(lengths4, p.Bits())
 	}
-	return p.Bits() < Widest6
+	return slices.Contains(lengths6, p.Bits())
 }
 
 // Signed is the text that the controller signs for a statement.

@@ -98,6 +98,13 @@ func TestHostileNode(t *testing.T) {
 	if got := request(wire.OfferSubject("evil"), banOf("198.51.100.1/32", merge.Statement{}).Bytes()); got.Outcomes[0] != wire.Taken {
 		t.Errorf("a lift for itself: %v %q", got.Outcomes, got.Text)
 	}
+	// Lifts of nothing are not kept.
+	if got := request(wire.OfferSubject("evil"), banOf("198.18.0.1/32", merge.Statement{}).Bytes()); got.Outcomes[0] != wire.Taken {
+		t.Errorf("a lift of nothing: %v %q", got.Outcomes, got.Text)
+	}
+	if all, err := f.command().Nodes(t.Context()); err != nil || all[0].Prefixes != 1 {
+		t.Errorf("the hub knows something of prefixes that nobody bans: %v %v", all, err)
+	}
 	flood := wire.Offer{}
 	for i := range 4000 {
 		flood = append(flood, banOf(netip.PrefixFrom(netip.AddrFrom4([4]byte{203, 0, byte(i >> 8), byte(i)}), 32).String(), merge.Statement{Until: until})...)

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"net/netip"
@@ -18,7 +19,6 @@ const (
 	MaxMessage = 1 << 20 // bytes; NATS's own limit
 	maxSig     = 64      // bytes; ed25519
 	maxText    = 200     // bytes of an answer
-	maxRecord  = 4 * merge.MaxStatements
 )
 
 // Said is a statement about a prefix.
@@ -147,17 +147,20 @@ func (b Batch) Bytes() []byte {
 	return to
 }
 
-// ParseBatch reads records.
+// ParseBatch reads records. It leaves out those that are too large or name nobody: the others are not lost with them.
 func ParseBatch(p []byte) (b Batch, err error) {
 	c := cursor{rest: p}
 	c.version()
 	b.Now, b.Epoch, b.Through = time.UnixMilli(c.time()), c.number(), c.number()
 	for range c.count(MaxItems) {
-		s := Stored{c.number(), c.record()}
+		number := c.number()
+		r, bad := c.record()
 		if c.err != nil {
 			break
 		}
-		b.Records = append(b.Records, s)
+		if bad == nil {
+			b.Records = append(b.Records, Stored{number, r})
+		}
 	}
 	return b, c.end()
 }
@@ -172,19 +175,27 @@ func appendRecord(to []byte, r *merge.Record) []byte {
 	return to
 }
 
-func (c *cursor) record() merge.Record {
-	r := merge.Record{Prefix: c.prefix()}
-	n := c.count(maxRecord)
+// record reads a record. It returns an error of the record alone when the message can be read on after it.
+func (c *cursor) record() (r merge.Record, bad error) {
+	r.Prefix = c.prefix()
+	n := c.count(MaxMessage)
+	if n > merge.MaxStatements {
+		bad = fmt.Errorf("%d statements about %v, at most %d are taken", n, r.Prefix, merge.MaxStatements)
+	}
 	for i := 0; i < n && c.err == nil; i++ {
 		name, err := origin(c.text(32))
 		if err != nil {
-			c.fail(err)
+			bad = err
 		}
 		s := c.statement()
-		s.Origin = name
-		r.Statements = append(r.Statements, s)
+		if s.Origin = name; bad == nil {
+			r.Statements = append(r.Statements, s)
+		}
 	}
-	return r
+	if bad != nil {
+		r.Statements = nil
+	}
+	return r, bad
 }
 
 // Record is the message that the stream keeps of a prefix.
@@ -194,8 +205,8 @@ func Record(r merge.Record) []byte { return appendRecord([]byte{version}, &r) }
 func ParseRecord(b []byte) (merge.Record, error) {
 	c := cursor{rest: b}
 	c.version()
-	r := c.record()
-	return r, c.end()
+	r, bad := c.record()
+	return r, cmp.Or(c.end(), bad)
 }
 
 // Pulse is what a hub tells all nodes every BeatEvery.

@@ -71,6 +71,19 @@ func TestMessages(t *testing.T) {
 	}
 }
 
+// TestBadRecord has a record that is too large, and one that names nobody, between two others. Those are read.
+func TestBadRecord(t *testing.T) {
+	good := merge.Record{Prefix: samples[0].Prefix, Statements: []merge.Statement{{Origin: "a", Seq: 1}}}
+	large, nobody := merge.Record{Prefix: samples[1].Prefix}, merge.Record{Prefix: samples[1].Prefix, Statements: []merge.Statement{{Origin: "A"}}}
+	for i := range 200 {
+		large.Statements = append(large.Statements, merge.Statement{Origin: "a", Seq: uint64(i)})
+	}
+	b, err := ParseBatch(Batch{Now: time.UnixMilli(1), Records: []Stored{{1, good}, {2, large}, {3, nobody}, {4, good}}}.Bytes())
+	if err != nil || len(b.Records) != 2 || b.Records[0].Number != 1 || b.Records[1].Number != 4 {
+		t.Errorf("%v, %d records: %v", err, len(b.Records), b.Records)
+	}
+}
+
 // TestSubjects has names that would be other subjects.
 func TestSubjects(t *testing.T) {
 	for _, name := range []string{"", "a.b", "*", ">", "a b", "A", "-a", "a-", "@", "a\n"} {
