@@ -84,3 +84,8 @@ func (r Record) Has(s *Statement) bool {
 	}
 	return false
 }
+
+// Holds tells whether exactly this statement is in the record, with its signature.
+func (r Record) Holds(s *Statement) bool {
+	return slices.ContainsFunc(r.Statements, func(o Statement) bool { return order(o, *s) == 0 })
+}
