@@ -239,7 +239,7 @@ func (a *Agent) sweep() {
 		now := a.clock.now()
 		a.table.Sweep(now)
 		for p, until := range a.entered {
-			if until.Before(now) {
+			if !until.IsZero() && until.Before(now) { // zero: the enforcer is still to end it
 				delete(a.entered, p)
 			}
 		}

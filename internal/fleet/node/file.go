@@ -24,6 +24,9 @@ type File struct {
 	Controller string   `json:"controller,omitempty"`
 	Set        string   `json:"set,omitempty"`       // the dynamic set for bans; "": the only one, or bans
 	Reporters  int      `json:"reporters,omitempty"` // how many nodes must ban a prefix; 0 is one
+
+	// State is the directory of the file. The agent keeps its lifts there.
+	State string `json:"-"`
 }
 
 // FileError says that a node's file cannot be used.
@@ -57,7 +60,7 @@ func Read(state string) (*File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("fleet: %w", err)
 	}
-	var f File
+	f := File{State: state}
 	err = json.Unmarshal(text, &f)
 	if err == nil {
 		err = f.check()

@@ -64,7 +64,7 @@ func (a *Agent) banned(l Local, whole bool) {
 		return
 	}
 	a.own[l.Prefix] = &ownBan{Local: l}
-	a.pending[l.Prefix] = struct{}{}
+	a.toOffer(l.Prefix)
 	a.dirty[l.Prefix] = struct{}{} // it may have been lifted while nobody looked, or the fleet's end may be later than this one
 	if !whole {
 		delete(a.entered, l.Prefix)
@@ -88,7 +88,9 @@ func (a *Agent) gone(l Local) {
 	delete(a.pending, l.Prefix)
 	delete(a.entered, l.Prefix)
 	s := merge.Statement{Origin: a.file.Name, Seq: a.next(a.clock.now())}
-	a.lifts[l.Prefix] = s
+	if merge.Shared(l.Prefix) {
+		a.lifts[l.Prefix] = s
+	}
 	a.table.Merge(merge.Record{Prefix: l.Prefix, Statements: []merge.Statement{s}})
 }
 
@@ -150,8 +152,15 @@ func (a *Agent) offerAgain() {
 		if b.statement.Seq == 0 || b.statement.Until <= now {
 			continue
 		}
-		if r := a.table.Get(p); !r.Has(&b.statement) && !r.Lifted(a.file.Name, b.statement.Seq) && len(r.Statements) < merge.MaxStatements {
-			a.pending[p] = struct{}{}
+		if r := a.table.Get(p); !r.Has(&b.statement) && !r.Lifted(a.file.Name, b.statement.Seq) && r.Open() {
+			a.toOffer(p)
 		}
+	}
+}
+
+// toOffer has an own ban offered, unless it is of a length that nodes may not ban: that holds on this host alone.
+func (a *Agent) toOffer(p netip.Prefix) {
+	if merge.Shared(p) {
+		a.pending[p] = struct{}{}
 	}
 }

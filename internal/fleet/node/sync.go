@@ -39,7 +39,7 @@ func (a *Agent) epochIs(epoch uint64) {
 		return
 	}
 	for p := range a.own {
-		a.pending[p] = struct{}{}
+		a.toOffer(p)
 	}
 	for r := range a.table.All() {
 		for i := range r.Statements {

@@ -1,0 +1,80 @@
+package node
+
+import (
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nkeys"
+
+	"github.com/floodwall/floodwall/internal/fleet/merge"
+)
+
+var one = netip.MustParsePrefix("198.51.100.1/32")
+
+// newAgent makes an agent that is not connected. key is the controller's public key.
+func newAgent(t *testing.T, key string) *Agent {
+	t.Helper()
+	a, err := New(&File{Name: "me", Controller: key, State: t.TempDir()}, nil, func(string, error) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+// TestForgedController has a hub that gives a signed ban another end, makes it a lift, and takes the signature away. The node keeps the
+// ban as it was signed.
+func TestForgedController(t *testing.T) {
+	t.Parallel()
+	key, _ := nkeys.CreateUser()
+	public, _ := key.PublicKey()
+	a := newAgent(t, public)
+	s := merge.Statement{Origin: merge.Controller, Seq: merge.Number(time.Now(), 0), Until: time.Now().Add(time.Hour).UnixMilli()}
+	s.Sig, _ = key.Sign(merge.Signed(one, &s))
+	a.record(merge.Record{Prefix: one, Statements: []merge.Statement{s}})
+	for range 2 { // what is known is not verified again
+		longer, lift, unsigned := s, s, s
+		longer.Until += 1000
+		lift.Until = 0
+		unsigned.Sig = nil
+		a.record(merge.Record{Prefix: one, Statements: []merge.Statement{s, longer, lift, unsigned}})
+	}
+	if r := a.table.Get(one); len(r.Statements) != 1 || !r.Holds(&s) || a.counts.Refused != 6 {
+		t.Errorf("the record is %v, %d statements were refused", r.Statements, a.counts.Refused)
+	}
+}
+
+// TestLiftWaits has a lift that waits for the enforcer for longer than a minute.
+func TestLiftWaits(t *testing.T) {
+	t.Parallel()
+	a := newAgent(t, "")
+	a.never = func(netip.Prefix) bool { return false }
+	a.later(changes{lift: []netip.Prefix{one}})
+	a.paused = time.Time{}
+	a.table.Merge(merge.Record{Prefix: one, Statements: []merge.Statement{{Origin: "a", Seq: merge.Number(time.Now(), 0)}}})
+	for range 61 {
+		a.sweep()
+	}
+	if c, _ := a.due(); len(c.lift) != 1 {
+		t.Errorf("after a minute it is to do: %+v", c)
+	}
+}
+
+// TestOwnLength has bans of this host of lengths that nodes may not ban. The hub is not asked to take them, also not after it has lost all.
+func TestOwnLength(t *testing.T) {
+	t.Parallel()
+	a := newAgent(t, "")
+	for _, p := range []string{"198.51.100.0/25", "2001:db8::/60", "198.51.0.0/16", "198.51.100.1/32"} {
+		a.Local([]Local{{Prefix: netip.MustParsePrefix(p), Start: time.Now(), End: time.Now().Add(time.Hour)}}, false)
+	}
+	for _, epoch := range []uint64{0, 1} {
+		a.epochIs(epoch)
+		if said := a.gather(); len(said) != 1 || said[0].Prefix != one {
+			t.Errorf("it is said: %v", said)
+		}
+		a.pending = map[netip.Prefix]struct{}{}
+	}
+	if s := a.Status(); s.Own != 4 {
+		t.Errorf("this host has %d bans", s.Own)
+	}
+}
