@@ -14,7 +14,6 @@ import (
 	"io"
 	"math/rand/v2"
 	"net/http"
-	"net/netip"
 	"net/url"
 	"os"
 	"regexp"
@@ -180,23 +179,29 @@ func screened(events []api.Event, addresses bool) []api.Event {
 	return out
 }
 
-// candidate is what an address or a prefix may look like.
-var candidate = regexp.MustCompile(`[0-9A-Fa-f:]*[.:][0-9A-Fa-f:.]*(/[0-9]+)?`)
+// What addresses and prefixes look like. A run of the characters of an IPv6 address is one when it has "::" or six colons: a time of day and a
+// MAC address have neither. Of IPv4 whatever has four numbers is one.
+var (
+	run6  = regexp.MustCompile(`[\w:.]*:[0-9A-Fa-f:.]*(/[0-9]+)?`)
+	form4 = regexp.MustCompile(`[0-9]+(\.[0-9]+){3,}(/[0-9]+)?`)
+	label = regexp.MustCompile(`^(([\w.]*[G-Zg-z_][\w.]*|[A-Fa-f]{5,}):)+`) // words before it, as in sshd:2001:db8::1
+)
+
+// addressMark is in place of an address.
+const addressMark = "[address]"
 
 // masked is a text with a word in place of each address and prefix.
 func masked(text string) string {
-	return candidate.ReplaceAllStringFunc(text, func(word string) string {
-		trimmed := strings.TrimRight(word, ".:")
-		host, port, _ := strings.Cut(trimmed, ":")
-		for _, form := range []string{trimmed, host} {
-			bare, _, _ := strings.Cut(form, "/")
-			if _, err := netip.ParseAddr(bare); err == nil {
-				if form == host && port != "" {
-					return "[address]:" + port + word[len(trimmed):]
-				}
-				return "[address]" + word[len(trimmed):]
-			}
+	text = run6.ReplaceAllStringFunc(text, func(run string) string {
+		head := label.FindString(run)
+		bare := strings.TrimRight(run[len(head):], ".")
+		if strings.HasSuffix(bare, ":::") || !strings.HasSuffix(bare, "::") {
+			bare = strings.TrimSuffix(bare, ":")
 		}
-		return word
+		if !strings.Contains(bare, "::") && strings.Count(bare, ":") < 6 {
+			return run
+		}
+		return head + addressMark + run[len(head)+len(bare):]
 	})
+	return form4.ReplaceAllString(text, addressMark)
 }

@@ -8,8 +8,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -129,5 +131,43 @@ func TestSender(t *testing.T) {
 	step()
 	if len(got) != 2 || len(said) != 1 || !strings.Contains(said[0], "others may read") {
 		t.Errorf("with a secret that others may read: %d requests, said %q", len(got), said)
+	}
+}
+
+// TestMasked leaves no part of an address in a text, and times, MAC addresses, ports and names as they are.
+func TestMasked(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"banned 2001:db8:1:2:: for 1h":              "banned [address] for 1h",
+		"2001:db8::-2001:db8::5":                    "[address]-[address]",
+		"sshd:192.0.2.7":                            "sshd:[address]",
+		"added:192.0.2.7":                           "added:[address]",
+		"sshd:2001:db8::7, added:2001:DB8::7.":      "sshd:[address], added:[address].",
+		"2001:db8::7: 2001:db8::: ::, ::1":          "[address]: [address]: [address], [address]",
+		"2001:db8:1:2:3:4:5:6/64 1:2:3:4:5:6:7:8:9": "[address] [address]",
+		"0:0:0:0:0:ffff:192.0.2.7 ::ffff:192.0.2.7": "[address] [address]",
+		"[2001:db8::7]:443 fe80::1%eth0 2001:db8::": "[[address]]:443 [address]%eth0 [address]",
+		"192.0.2.0/24,192.0.2.7:80.x192.0.2.7y":     "[address],[address]:80.x[address]y",
+		"1.192.0.2.7 192.000.002.007":               "[address] [address]",
+		"192.0.2.1-192.0.2.9 (192.0.2.7)":           "[address]-[address] ([address])",
+		"12:30:59 02:00:00:00:00:01: v1.2.3 a.b: 5": "12:30:59 02:00:00:00:00:01: v1.2.3 a.b: 5",
+	} {
+		if got := masked(text); got != want {
+			t.Errorf("%q becomes %q, want %q", text, got, want)
+		}
+	}
+	draw := rand.New(rand.NewPCG(1, 2))
+	for range 500 {
+		var b [16]byte
+		for i := range b {
+			b[i] = byte(draw.Uint32() * (draw.Uint32() >> 31)) // half of them are zero
+		}
+		for _, a := range []netip.Addr{netip.AddrFrom16(b), netip.AddrFrom4([4]byte(b[:]))} {
+			for _, form := range []string{"%s", "sshd:%s", "%s:", "(%s).", "%s/64", "%[1]s-%[1]s", "web.x:%s"} {
+				if got := strings.ReplaceAll(masked(fmt.Sprintf(form, a)), "[address]", ""); strings.ContainsAny(strings.NewReplacer("sshd", "", "web", "").Replace(got), "0123456789bcdef") {
+					t.Fatalf("%s as %s becomes %s", a, form, got)
+				}
+			}
+		}
 	}
 }
