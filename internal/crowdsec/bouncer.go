@@ -139,9 +139,8 @@ func (b *Bouncer) ask(ctx context.Context) error {
 		b.whole = false
 		b.client.http.CloseIdleConnections()
 		b.client = nil // its files may have changed by then
-		wait := min(b.of.Every<<min(b.fails, 10), mostWait)
+		b.due = time.Now().Add(b.pause())
 		b.fails++
-		b.due = time.Now().Add(wait/2 + rand.N(wait))
 		return err
 	}
 	if b.failed != "" || b.fails > 0 {
@@ -155,6 +154,12 @@ func (b *Bouncer) ask(ctx context.Context) error {
 	b.book.take(a, time.Now())
 	b.tellIgnored()
 	return nil
+}
+
+// pause is how long to wait after a failure: longer after each, and never longer than mostWait.
+func (b *Bouncer) pause() time.Duration {
+	wait := min(b.of.Every<<min(b.fails, 10), mostWait)
+	return wait/2 + rand.N(wait/2)
 }
 
 // tellIgnored says once of each reason that decisions are ignored.

@@ -52,6 +52,7 @@ type Sender struct {
 	Events *api.Events
 	Report func(text string, err error) // is told of a failure once, and when it is over
 
+	of    policy.Webhook
 	last  uint64 // event that was sent, or lost
 	fails int
 	due   time.Time // not to send before
@@ -72,16 +73,19 @@ func (s *Sender) Run(ctx context.Context) error {
 
 // step posts what there is, if it is time to.
 func (s *Sender) step(ctx context.Context) {
-	if time.Now().Before(s.due) {
-		return
-	}
 	w, err := s.Wishes(ctx)
 	if err != nil && !errors.Is(err, datapath.ErrNotLoaded) {
 		return // others say so
 	}
 	of := w.Daemon.Webhook
 	if of == nil {
-		s.fails, s.lost, s.last = 0, 0, s.Events.Last()
+		*s = Sender{Wishes: s.Wishes, Events: s.Events, Report: s.Report, last: s.Events.Last()}
+		return
+	}
+	if s.of != *of { // what waits is for the server that the policy names now
+		s.of, s.fails, s.due = *of, 0, time.Time{}
+	}
+	if time.Now().Before(s.due) {
 		return
 	}
 	events := s.Events.After(s.last)
@@ -109,9 +113,9 @@ func (s *Sender) failed(ctx context.Context, err error) {
 	if s.fails == 0 {
 		s.Report("", err)
 	}
-	wait := min(time.Second<<min(s.fails, 10), mostWait)
+	wait := min(2*time.Second<<min(s.fails, 10), mostWait)
 	s.fails++
-	s.due = time.Now().Add(wait/2 + rand.N(wait))
+	s.due = time.Now().Add(wait/2 + rand.N(wait/2)) // a second at least, and never more than mostWait
 }
 
 // send posts once.

@@ -171,3 +171,50 @@ func TestMasked(t *testing.T) {
 		}
 	}
 }
+
+// TestRetry waits from a second to five minutes after failures. A policy that names another server is followed at once, with what waits. One
+// without a server ends the wait, and what happened meanwhile is nobody's.
+func TestRetry(t *testing.T) {
+	t.Parallel()
+	var events int
+	good := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		var p Post
+		if err := json.NewDecoder(r.Body).Decode(&p); err != nil {
+			t.Error(err)
+		}
+		events += len(p.Events)
+	}))
+	defer good.Close()
+	bad := &policy.Webhook{URL: "http://127.0.0.1:1/"}
+	hook := bad
+	s := &Sender{
+		Wishes: func(context.Context) (control.Wishes, error) {
+			return control.Wishes{Daemon: policy.Daemon{Webhook: hook}}, nil
+		},
+		Events: api.NewEvents(), Report: func(string, error) {},
+	}
+	s.Events.Publish(api.KindDone, "one")
+	for range 100 {
+		began := time.Now()
+		s.due = time.Time{}
+		s.step(t.Context())
+		if first, wait := s.fails == 1, s.due.Sub(began); wait < time.Second || time.Until(s.due) > mostWait || first && wait > 2*time.Second+answerTime {
+			t.Fatalf("a wait of %v after %d failures", wait, s.fails)
+		}
+	}
+	hook = &policy.Webhook{URL: good.URL}
+	s.step(t.Context())
+	if events != 1 || s.fails != 0 {
+		t.Errorf("another server is told %d events, after %d failures", events, s.fails)
+	}
+	s.Events.Publish(api.KindDone, "two")
+	hook = bad
+	s.step(t.Context())
+	hook = nil
+	s.step(t.Context())
+	hook = &policy.Webhook{URL: good.URL}
+	s.step(t.Context())
+	if events != 1 || s.fails != 0 {
+		t.Errorf("a new server is told %d events, after %d failures", events, s.fails)
+	}
+}
