@@ -216,10 +216,10 @@ func TestDynamicReasons(t *testing.T) {
 		}
 	}
 	check(s, 0, "reason 0")
-	check(s, 254, "reason 254")
-	check(s, 255, "") // no more space
-	s.Insert(Entry{Prefix: address(299), Expiry: 0, Why: "reason 254"}, 2)
-	check(s, 299, "reason 254")
+	check(s, 246, "reason 246")
+	check(s, 247, "") // no more space
+	s.Insert(Entry{Prefix: address(299), Expiry: 0, Why: "reason 246"}, 2)
+	check(s, 299, "reason 246")
 	s.Delete(address(60), 3)
 	s.Insert(Entry{Prefix: address(300), Expiry: 0, Why: "in place of reason 60"}, 4)
 	check(s, 300, "in place of reason 60")

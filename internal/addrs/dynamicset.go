@@ -11,7 +11,7 @@ import (
 type Entry struct {
 	Prefix netip.Prefix
 	Expiry uint32 // second of CLOCK_MONOTONIC at which the entry dies; 0 is never
-	Why    string // at most 64 bytes are kept, and 255 different texts in all sets of a policy
+	Why    string // at most 64 bytes are kept, and 247 different texts in all sets of a policy; beyond, up to OwnerEnd
 
 	// Automatic entries are those that no person asked for. They take at most three quarters of the set, and give way to others.
 	Automatic bool
@@ -63,7 +63,7 @@ func (s *DynamicSet) Insert(e Entry, now uint32) error {
 
 func (s *DynamicSet) refresh(at slot, e Entry, now uint32) {
 	if e.Why != "" || s.isAutomatic(at) { // the reason of a program is none of a person's
-		s.why[whyIndex(at)] = s.reasons.number(e.Why, now)
+		s.why[whyIndex(at)] = s.reasons.number(e.Why, e.Automatic, now)
 	}
 	if s.isAutomatic(at) && !e.Automatic {
 		s.setAutomatic(at, false)
@@ -91,7 +91,7 @@ func (s *DynamicSet) insert(key prefix6, e Entry, now uint32) error {
 		return fmt.Errorf("inserting %s: %w at the place of this prefix", e.Prefix, ErrFull)
 	}
 	s.remove(at)
-	s.why[whyIndex(at)] = s.reasons.number(e.Why, now)
+	s.why[whyIndex(at)] = s.reasons.number(e.Why, e.Automatic, now)
 	s.setAutomatic(at, e.Automatic)
 	if e.Automatic {
 		s.state.automatic++

@@ -11,6 +11,12 @@ const whyTextBytes = WhyTextsBytes / 256
 // whyIndex is the place of a slot's byte in the Why memory.
 func whyIndex(s slot) int { return s.bucket()*WhyBytes + s.index() }
 
+// OwnerEnd separates, in the text of an automatic entry, the name of the program that entered it from the reason. The name has no space.
+const OwnerEnd = ": "
+
+// reservedTexts is how many texts are for names of programs alone.
+const reservedTexts = 8
+
 // reasons numbers the texts that say why an entry was made. Only the texts that live entries refer to are kept.
 type reasons struct {
 	texts    []byte
@@ -43,17 +49,43 @@ func (r *reasons) slot(number uint8) []byte {
 	return r.texts[int(number)*whyTextBytes:][:whyTextBytes]
 }
 
-// number is the number of a text. It is 0 when the texts in use leave no space: a ban without its reason is better than
-// no ban.
-func (r *reasons) number(text string, now uint32) uint8 {
+// number is the number of a text. When the texts in use leave no space for it, an automatic entry keeps the name of its program alone,
+// for which some texts are reserved: else the program could not remove it. Others have 0: a ban without its reason is better than no ban.
+func (r *reasons) number(text string, automatic bool, now uint32) uint8 {
 	text = shorten(text)
+	owner := ""
+	if automatic {
+		owner = ownerOf(text)
+	}
+	if text != owner {
+		if n := r.enter(text, reservedTexts, now); n != 0 {
+			return n
+		}
+	}
+	return r.enter(owner, 0, now)
+}
+
+// ownerOf is the part of a text that names a program, with OwnerEnd; empty when it names none.
+func ownerOf(text string) string {
+	name, _, ok := strings.Cut(text, OwnerEnd)
+	if !ok || strings.Contains(name, " ") {
+		return ""
+	}
+	return name + OwnerEnd
+}
+
+// enter is the number of a text, 0 when it is empty or when no more than some texts are free.
+func (r *reasons) enter(text string, spare int, now uint32) uint8 {
 	if text == "" {
 		return 0
 	}
 	if n, ok := r.numbers[text]; ok {
 		return n
 	}
-	if len(r.free) == 0 && !r.collect(now) {
+	if len(r.free) <= spare {
+		r.collect(now)
+	}
+	if len(r.free) <= spare {
 		return 0
 	}
 	n := r.free[len(r.free)-1]
@@ -66,9 +98,9 @@ func (r *reasons) number(text string, now uint32) uint8 {
 
 // collect frees the texts that no entry refers to. It looks at all entries, so after it found nothing it does not try
 // again within the same second.
-func (r *reasons) collect(now uint32) bool {
+func (r *reasons) collect(now uint32) {
 	if r.failed && r.failedAt == now {
-		return false
+		return
 	}
 	var used [256]bool
 	for _, s := range r.sets {
@@ -82,8 +114,7 @@ func (r *reasons) collect(now uint32) bool {
 			r.free = append(r.free, n)
 		}
 	}
-	r.failed, r.failedAt = len(r.free) == 0, now
-	return !r.failed
+	r.failed, r.failedAt = len(r.free) <= reservedTexts, now
 }
 
 // shorten cuts a text to what fits, at the border of a character. A text ends at a zero byte.

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/floodwall/floodwall/internal/addrs"
 )
 
 // Origin says who asked for a ban.
@@ -28,7 +30,7 @@ var Origins = []Origin{Automatic, CrowdSec, Fail2ban, Fleet, Manual, Suricata}
 const automaticWhy = "above the limit of rule "
 
 // originEnd separates the origin from the reason in the text that the kernel keeps of an entry.
-const originEnd = ": "
+const originEnd = addrs.OwnerEnd
 
 // reasonText is the text that the kernel keeps of an entry. A reason that a person gives can not be mistaken for that of a program.
 func reasonText(o Origin, why string) string {
@@ -127,7 +129,7 @@ func (b Blocked) end() float64 {
 }
 
 // Owner is whose entries an Unblock may remove: all when Origin is empty, else those of an origin, and with a reason those with
-// that reason alone.
+// that reason alone, and those whose reason is not known: a set may have had no space for it.
 type Owner struct {
 	Origin Origin
 	Why    string
@@ -135,7 +137,7 @@ type Owner struct {
 
 // Owns reports whether an entry is the owner's.
 func (o Owner) Owns(b Blocked) bool {
-	return o.Origin == "" || o.Origin == b.Origin && (o.Why == "" || isKept(b.Text(), reasonText(o.Origin, o.Why)))
+	return o.Origin == "" || o.Origin == b.Origin && (o.Why == "" || b.Why == "" || isKept(b.Text(), reasonText(o.Origin, o.Why)))
 }
 
 // isKept reports whether a text may be what the kernel has kept of another: it cuts one of more than 64 bytes, at the border of a
