@@ -8,11 +8,14 @@ import (
 	"net"
 	"net/http"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/floodwall/floodwall/internal/api/listen"
+	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/operate"
+	"github.com/floodwall/floodwall/internal/tap"
 )
 
 // watchTop begins to watch what comes. Where the policy has samples taken for the daemon and one runs, the daemon has them, and is asked:
@@ -47,15 +50,60 @@ func answers(socket string) bool {
 // mostAnswer is how much of an answer is read, in bytes.
 const mostAnswer = 16 << 20
 
+// liveSamples has the daemon hand out the samples that the policy has taken for it, of packets that are dropped, too. It is nil where
+// nothing runs, the policy has none taken, it is for other devices, or no daemon answers: one looks oneself then.
+func (e *env) liveSamples(ctx context.Context, devices []string, span time.Duration) *tap.Stream {
+	h, err := e.host()
+	if err != nil {
+		return nil
+	}
+	settings, err := h.DaemonSettings(ctx)
+	if err != nil || settings.Sample == 0 {
+		return nil
+	}
+	running, err := h.Instance.Status(ctx)
+	if err != nil || slices.ContainsFunc(devices, func(name string) bool {
+		return !slices.ContainsFunc(running.Devices, func(d control.DeviceStatus) bool { return d.Name == name })
+	}) {
+		return nil
+	}
+	answer, err := askDaemon(ctx, filepath.Join(listen.Dir(e.bpffs, datapath.DefaultDir), listen.ReadSocket), "/v1/samples", span)
+	if err != nil {
+		return nil
+	}
+	stream, err := tap.NewStream(answer.Body)
+	if err != nil {
+		return nil
+	}
+	return stream
+}
+
+// answerTime is how long the daemon may take in addition to the time for which it looks.
+const answerTime = 20 * time.Second
+
 // askTop asks the daemon what comes in some time.
 func askTop(ctx context.Context, socket string, span time.Duration) (*operate.Top, error) {
-	client := http.Client{Transport: &http.Transport{
+	answer, err := askDaemon(ctx, socket, "/v1/top", span)
+	if err != nil {
+		return nil, err
+	}
+	defer answer.Body.Close()
+	var t operate.Top
+	if err := json.NewDecoder(io.LimitReader(answer.Body, mostAnswer)).Decode(&t); err != nil {
+		return nil, fmt.Errorf("asking the daemon: %w", err)
+	}
+	return &t, nil
+}
+
+// askDaemon asks the daemon for what comes in some time. The caller closes the answer's body.
+func askDaemon(ctx context.Context, socket, path string, span time.Duration) (*http.Response, error) {
+	client := http.Client{Timeout: span + answerTime, Transport: &http.Transport{
 		DisableKeepAlives: true,
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return new(net.Dialer).DialContext(ctx, "unix", socket)
 		},
 	}}
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://floodwall/v1/top?for="+fmt.Sprintf("%dms", span.Milliseconds()), nil)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://floodwall"+path+"?for="+fmt.Sprintf("%dms", span.Milliseconds()), nil)
 	if err != nil {
 		return nil, err
 	}
@@ -63,15 +111,11 @@ func askTop(ctx context.Context, socket string, span time.Duration) (*operate.To
 	if err != nil {
 		return nil, fmt.Errorf("asking the daemon: %w", err)
 	}
-	defer answer.Body.Close()
 	if answer.StatusCode != http.StatusOK {
+		defer answer.Body.Close()
 		var problem struct{ Error string }
 		json.NewDecoder(io.LimitReader(answer.Body, mostAnswer)).Decode(&problem)
 		return nil, fmt.Errorf("asking the daemon: status %d: %s", answer.StatusCode, problem.Error)
 	}
-	var t operate.Top
-	if err := json.NewDecoder(io.LimitReader(answer.Body, mostAnswer)).Decode(&t); err != nil {
-		return nil, fmt.Errorf("asking the daemon: %w", err)
-	}
-	return &t, nil
+	return answer, nil
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -33,7 +34,7 @@ func suggestCommand(e *env) *cobra.Command {
 		Use:   "suggest POLICY --attack FILE|--live [--baseline FILE]",
 		Short: "find rules against an attack",
 		Long: "Suggest prints rules that match most packets of an attack and hardly any legitimate ones. They only count.\n" +
-			"The attack is in a capture (pcap or pcapng), or with --live in what comes to the policy's devices now and XDP passes.",
+			"The attack is in a capture (pcap or pcapng), or with --live in what comes to the policy's devices now.",
 		Example: "  floodwall suggest policy.yaml --attack now.pcap --baseline yesterday.pcap\n" +
 			"  floodwall suggest policy.yaml --live --baseline yesterday.pcap --write policy2.yaml --apply",
 		Args: exactly(1, "POLICY, a file"),
@@ -64,6 +65,9 @@ func (e *env) suggest(c *cobra.Command, file string, f *suggestFlags) error {
 	compiled, err := e.compiled(c.Context(), file)
 	if err != nil {
 		return err
+	}
+	if f.live {
+		f.search.Live = e.liveSamples(c.Context(), compiled.Devices(), cmp.Or(f.search.For, operate.SampleFor))
 	}
 	s, err := interruptible(c.Context(), func() (*operate.Suggestion, error) { return f.search.Suggest(c.Context(), compiled) })
 	if err != nil {

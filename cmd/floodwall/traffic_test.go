@@ -129,4 +129,13 @@ func TestSampledTraffic(t *testing.T) {
 	if out := mustFloodwall(t, "top", "--once", "--every", "1s"); !strings.Contains(out, "of what comes to XDP") || !strings.Contains(out, "dropped  from") || !strings.Contains(out, "AS64500") {
 		t.Errorf("top does not show what the daemon sees:\n%s", out)
 	}
+	live := mustFloodwall(t, "suggest", file, "--live", "--for", "1s")
+	if !strings.Contains(live, "port7 drops them already") || !strings.Contains(live, "length: 468") {
+		t.Errorf("suggest does not ask the daemon:\n%s", live)
+	}
+	h.kill()
+	live = mustFloodwall(t, "suggest", file, "--live", "--for", "1s")
+	if strings.Contains(live, "port7 drops") || !strings.Contains(live, "length: 468") {
+		t.Errorf("suggest without a daemon:\n%s", live)
+	}
 }

@@ -18,6 +18,8 @@ func Routes() []Route {
 		stream("/series", "what was decided in the past ten minutes, in steps of two seconds or more", "", Read, (*Call).past,
 			Parameter{Name: "after", Summary: "only steps after this time, the `time` of the last step that the client has"}).answers(Past{}),
 		read("/suggest", "rules against what comes now and XDP passes, without a baseline", (*Call).suggest, lookQuery...).shows(Packets),
+		stream("/samples", "samples of the traffic with their verdicts, as `sample` of `daemon` has XDP take them, a JSON object in each line",
+			"application/x-ndjson", Packets, (*Call).samples, lookQuery...),
 		read("/attacks", "attacks that `detect` of the policy has seen, the latest first: what `floodwall attacks --json` prints", (*Call).attacks),
 		read("/attacks/{id}", "the report of an attack", (*Call).attack).shows(Packets),
 		stream("/attacks/{id}/page", "the report of an attack as one page", "text/html", Packets, (*Call).attackPage),

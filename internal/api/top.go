@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"net/http"
 	"time"
 
 	"github.com/floodwall/floodwall/internal/operate"
@@ -30,6 +31,24 @@ func (c *Call) suggest(ctx context.Context) (*operate.Suggestion, error) {
 	return look(c, ctx, usualSuggest, func(ctx context.Context, span time.Duration) (*operate.Suggestion, error) {
 		return c.parts.Host.Suggest(ctx, operate.Search{For: span})
 	})
+}
+
+// samples streams samples of the traffic to one who evaluates them with a policy and captures of their own, as `floodwall suggest --live`.
+func (c *Call) samples() error {
+	_, err := look(c, c.request.Context(), usualSuggest, func(ctx context.Context, span time.Duration) (none Nothing, err error) {
+		tap := c.parts.Host.Tap
+		if tap.OneIn() == 0 {
+			return none, &Error{http.StatusConflict, "the policy that runs has no samples taken", "write `daemon: {sample: 1/1000}` in a policy for XDP"}
+		}
+		samples := tap.Follow()
+		defer samples.Close()
+		limited, cancel := context.WithTimeout(ctx, span)
+		defer cancel()
+		c.out.Header().Set("Content-Type", "application/x-ndjson")
+		c.started = true
+		return none, samples.Write(limited, streamWriter{c})
+	})
+	return err
 }
 
 // look runs what looks at traffic for the time that the query says.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"time"
 
@@ -15,8 +16,8 @@ import (
 	"github.com/floodwall/floodwall/internal/tap"
 )
 
-// sampleFor is how long samples are taken when nobody says.
-const sampleFor = 5 * time.Second
+// SampleFor is how long samples are taken when nobody says.
+const SampleFor = 5 * time.Second
 
 // Before samples are drawn, this share of the packets is counted for a moment, to find how many there are.
 const (
@@ -24,25 +25,18 @@ const (
 	probeShare = 64
 )
 
-// sample takes samples of what comes to devices, about so many at most.
-func (s *Source) sample(ctx context.Context, t *tap.Tap, devices []string, most int, span time.Duration) error {
+// sample takes samples of what comes to devices, about so many at most, and closes their reader.
+func (s *Source) sample(ctx context.Context, r samples, devices []string, most int, span time.Duration) error {
 	if span == 0 {
-		span = sampleFor
-	}
-	r, err := openSamples(t, devices)
-	if err != nil {
-		return err
+		span = SampleFor
 	}
 	begin := time.Now()
-	err = draw(ctx, r, most, span, func(p sampling.Sample) {
+	err := draw(ctx, r, most, span, func(p sampling.Sample) {
 		sample := suggest.NewSample(p.Frame, p.Length)
 		switch {
 		case sample.Kind != packet.IP || s.Looked == most:
 			return
 		case dropped(p.Verdict):
-			if s.dropped == nil {
-				s.dropped = map[string]int{}
-			}
 			s.dropped[p.Reason]++
 		default:
 			s.samples = append(s.samples, sample)
@@ -61,7 +55,7 @@ func (s *Source) sample(ctx context.Context, t *tap.Tap, devices []string, most 
 	return nil
 }
 
-// samples draws from what comes: a packet socket, or in the daemon a tap.
+// samples draws from what comes: a packet socket, in the daemon a tap, and elsewhere a stream of it.
 type samples interface {
 	Read(ctx context.Context) (sampling.Sample, error)
 	OneIn() uint32
@@ -98,7 +92,8 @@ func draw(ctx context.Context, r samples, most int, span time.Duration, add func
 
 // probe sets the share of a reader that begins, so that about so many samples come in a time.
 func probe(ctx context.Context, r samples, most int, span time.Duration) error {
-	if _, fixed := r.(*tap.Follower); fixed {
+	switch r.(type) {
+	case *tap.Follower, *tap.Stream: // the policy has set it
 		return nil
 	}
 	n, err := take(ctx, r, probeFor, func(sampling.Sample) {})
@@ -127,7 +122,7 @@ func take(ctx context.Context, r samples, span time.Duration, add func(sampling.
 		switch {
 		case ctx.Err() != nil:
 			return n, ctx.Err()
-		case errors.Is(err, context.DeadlineExceeded):
+		case errors.Is(err, context.DeadlineExceeded), errors.Is(err, io.EOF):
 			return n, nil
 		case err != nil:
 			return n, err

@@ -37,6 +37,7 @@ type Source struct {
 // Search is what Suggest looks for, and in what.
 type Search struct {
 	Attack     string        // a capture of the traffic of now; "": samples are taken of what comes to the devices
+	Live       *tap.Stream   // samples that the daemon takes, for the time For; nil: they are taken here
 	For        time.Duration // look at so much of it; 0: at all of a capture, or for 5 seconds
 	Baseline   []string      // captures of legitimate traffic
 	Collateral float64       // the most of the baseline's packets that all rules together may match, as a share
@@ -62,12 +63,14 @@ func (h Host) Suggest(ctx context.Context, s Search) (*Suggestion, error) {
 }
 
 func (s Search) suggest(ctx context.Context, t *tap.Tap, file string, devices []string, in suggest.Input) (*Suggestion, error) {
-	out := &Suggestion{Policy: file, Attack: Source{Files: []string{}}, Baseline: Source{Files: []string{}}}
+	out := &Suggestion{Policy: file, Attack: Source{Files: []string{}, dropped: map[string]int{}}, Baseline: Source{Files: []string{}}}
 	var err error
 	if s.Attack != "" {
 		err = out.Attack.read(ctx, []string{s.Attack}, suggest.MostAttack, s.For)
+	} else if r, openErr := s.open(t, devices); openErr != nil {
+		err = openErr
 	} else {
-		err = out.Attack.sample(ctx, t, devices, suggest.MostAttack, s.For)
+		err = out.Attack.sample(ctx, r, devices, suggest.MostAttack, s.For)
 	}
 	if err != nil {
 		return nil, err
@@ -81,6 +84,10 @@ func (s Search) suggest(ctx context.Context, t *tap.Tap, file string, devices []
 		return nil, err
 	}
 	out.Result = *result
+	for _, d := range out.Dropped {
+		out.Attack.dropped[d.Name] += d.Packets
+	}
+	out.Dropped = out.Dropped[:0]
 	for name, n := range out.Attack.dropped {
 		out.Dropped = append(out.Dropped, suggest.Reason{Name: name, Packets: n})
 	}
@@ -88,6 +95,14 @@ func (s Search) suggest(ctx context.Context, t *tap.Tap, file string, devices []
 		return cmp.Or(cmp.Compare(b.Packets, a.Packets), cmp.Compare(a.Name, b.Name))
 	})
 	return out, nil
+}
+
+// open begins to take samples.
+func (s Search) open(t *tap.Tap, devices []string) (samples, error) {
+	if s.Live != nil {
+		return s.Live, nil
+	}
+	return openSamples(t, devices)
 }
 
 // names are those of a program's rules.
