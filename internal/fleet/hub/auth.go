@@ -18,7 +18,7 @@ import (
 // joinUser begins the user name of a node that has an invitation and no key yet.
 const joinUser = "join."
 
-// maxConnections is how many connections a node has at most. The oldest is closed for a new one: it may be dead.
+// maxConnections is how many connections a node has at most, and how many an invitation. The oldest is closed for a new one: it may be dead.
 const maxConnections = 3
 
 // authenticator says who may connect to the embedded server.
@@ -62,6 +62,7 @@ func (a *authenticator) checkInvited(c server.ClientAuthentication, user, passwo
 	}
 	c.RegisterUser(&server.User{Username: user, Permissions: permissions(
 		[]string{wire.Join + "." + name}, []string{wire.Inbox("join_"+name) + ".>"})})
+	a.opened(user, c.GetID())
 	return true
 }
 

@@ -58,9 +58,11 @@ func (s *members) set(m Member, seq uint64) (out bool) {
 		return false
 	}
 	was := s.all[m.Name]
-	delete(s.keys, was.Key)
+	if s.keys[was.Key] == m.Name {
+		delete(s.keys, was.Key)
+	}
 	s.all[m.Name], s.seqs[m.Name] = m, seq
-	if m.State == Joined {
+	if other, ok := s.keys[m.Key]; m.State == Joined && (!ok || other == m.Name) {
 		s.keys[m.Key] = m.Name
 	}
 	return was.Key != "" && (m.State != Joined || m.Key != was.Key)
@@ -79,6 +81,18 @@ func (s *members) named(key string) (string, bool) {
 	defer s.mu.RUnlock()
 	name, ok := s.keys[key]
 	return name, ok
+}
+
+// holder is the member with a key, also one that was revoked.
+func (s *members) holder(key string) (string, bool) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	for name, m := range s.all {
+		if m.Key == key {
+			return name, true
+		}
+	}
+	return "", false
 }
 
 // joined tells whether a name is that of a node that may speak.
