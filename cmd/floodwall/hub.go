@@ -233,9 +233,10 @@ func (e *env) printNodes(all []hub.Nodes) error {
 
 func hubRevoke(e *env, f *hubFlags) *cobra.Command {
 	return &cobra.Command{
-		Use:     "revoke NAME",
-		Short:   "put a node out of the fleet, at once, and lift its bans",
-		Long:    "Revoke ends a node's connections, takes its key no more, and lifts all bans that it alone has made.",
+		Use:   "revoke NAME",
+		Short: "put a node out of the fleet, at once, and lift its bans",
+		Long: "Revoke ends a node's connections, takes its key no more, and lifts all bans that it alone has made. It answers when the lifts\n" +
+			"are kept. It may be repeated: then it lifts bans of the node that are left.",
 		Example: "  floodwall hub revoke web-1",
 		Args:    exactly(1, "NAME, as `floodwall hub nodes` lists it"),
 		RunE: func(c *cobra.Command, args []string) error {

@@ -142,6 +142,10 @@ func (h *Hub) join(m *nats.Msg) {
 		respond(m, JoinAnswer{Error: "the invitation has been used"})
 		return
 	default:
+		if other, ok := h.members.holder(r.Key); ok && other != name {
+			respond(m, JoinAnswer{Error: "another node has this key"})
+			return
+		}
 		was.State, was.Key, was.Since = Joined, r.Key, time.Now().UTC()
 		if err := h.update(was, seq); err != nil {
 			respond(m, JoinAnswer{Error: err.Error()})
@@ -157,7 +161,8 @@ func (h *Hub) join(m *nats.Msg) {
 	respond(m, a)
 }
 
-// revoke puts a node out of the fleet, and lifts its bans.
+// revoke puts a node out of the fleet, and lifts its bans. For a node that was revoked it lifts those that are left: another hub may have
+// kept one at the same time. It answers when the lifts are kept.
 func (h *Hub) revoke(m *nats.Msg) {
 	o, err := parseOrder(m.Data)
 	if err != nil {
@@ -165,22 +170,55 @@ func (h *Hub) revoke(m *nats.Msg) {
 		return
 	}
 	was, seq := h.members.get(o.Name)
-	if was.Name == "" || was.State == Revoked {
+	if was.Name == "" {
 		respond(m, Result{Error: fmt.Sprintf("the fleet has no node %s", o.Name), Hint: "`floodwall hub nodes` lists the nodes"})
 		return
 	}
-	was.State, was.Secret, was.Since = Revoked, "", time.Now().UTC()
-	if err := h.update(was, seq); err != nil {
-		respond(m, resultOf(err, ""))
-		return
+	if was.State != Revoked {
+		was.State, was.Secret, was.Since = Revoked, "", time.Now().UTC()
+		if err := h.update(was, seq); err != nil {
+			respond(m, resultOf(err, ""))
+			return
+		}
+		h.log("revoked " + o.Name)
 	}
-	h.log("revoked " + o.Name)
-	lifts := h.liftsOf(o.Name)
-	for part := lifts; len(part) > 0; part = part[min(len(part), wire.MaxItems):] {
-		h.enqueue(offer{origin: o.Name, said: part[:min(len(part), wire.MaxItems)]})
-	}
-	respond(m, Result{Lifted: len(lifts)})
+	lifted, err := h.liftAll(o.Name)
+	r := resultOf(err, "run the same command again")
+	r.Lifted = lifted
+	respond(m, r)
 }
+
+// liftAll lifts all bans of a node. It returns how many lifts are kept.
+func (h *Hub) liftAll(name string) (lifted int, err error) {
+	h.settle()
+	lifts := h.liftsOf(name)
+	for part := lifts; len(part) > 0; part = part[min(len(part), wire.MaxItems):] {
+		for i, o := range h.request(offer{origin: name, said: part[:min(len(part), wire.MaxItems)]}) {
+			if o == wire.Taken {
+				lifted++
+			} else if err == nil {
+				err = fmt.Errorf("%s is revoked, but its ban of %v is not lifted: the hubs cannot write now", name, part[i].Prefix)
+			}
+		}
+	}
+	return lifted, err
+}
+
+// request has the intake decide on an offer, and returns the outcomes: none when the hub ends.
+func (h *Hub) request(o offer) []wire.Outcome {
+	done := make(chan []wire.Outcome, 1)
+	o.done = done
+	h.enqueue(o)
+	select {
+	case outcomes := <-done:
+		return outcomes
+	case <-h.ended:
+		return fill(len(o.said), wire.Later)
+	}
+}
+
+// settle waits until the offers that came before are kept.
+func (h *Hub) settle() { h.request(offer{}) }
 
 // liftsOf lifts all bans of a node.
 func (h *Hub) liftsOf(name string) (list wire.Offer) {
@@ -240,6 +278,9 @@ func (h *Hub) say(m *nats.Msg) {
 func (h *Hub) Enrol(name, key string) error {
 	if err := wire.CheckName(name); err != nil {
 		return err
+	}
+	if other, ok := h.members.holder(key); ok && other != name {
+		return fmt.Errorf("node %s has this key", other)
 	}
 	_, seq := h.members.get(name)
 	return h.update(Member{Name: name, State: Joined, Key: key, Since: time.Now().UTC()}, seq)

@@ -22,7 +22,8 @@ import (
 // How long commands wait for hubs.
 const (
 	answerWait = 10 * time.Second
-	allWait    = time.Second // for the answers of all hubs, after the first
+	revokeWait = 2 * time.Minute // all bans of a node are lifted meanwhile
+	allWait    = time.Second     // for the answers of all hubs, after the first
 )
 
 // Client is a command's connection to the hubs.
@@ -78,12 +79,12 @@ func (e *AnswerError) Error() string { return e.Result.Error }
 // Hint is the remedy.
 func (e *AnswerError) Hint() string { return e.Result.Hint }
 
-func (c *Client) ask(ctx context.Context, subject string, o order) (r Result, err error) {
+func (c *Client) ask(ctx context.Context, subject string, o order, wait time.Duration) (r Result, err error) {
 	text, err := json.Marshal(o)
 	if err != nil {
 		return r, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, answerWait)
+	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
 	m, err := c.conn.RequestWithContext(ctx, subject, text)
 	if err != nil {
@@ -112,13 +113,13 @@ func (c *Client) Invite(ctx context.Context, name string, holds time.Duration) (
 	block, _ := pem.Decode(text)
 	sum := sha256.Sum256(block.Bytes)
 	i.CA = sum[:]
-	_, err = c.ask(ctx, adminInvite, order{name, hashed(i.Secret), time.Now().Add(holds).UTC()})
+	_, err = c.ask(ctx, adminInvite, order{name, hashed(i.Secret), time.Now().Add(holds).UTC()}, answerWait)
 	return i, err
 }
 
 // Revoke puts a node out of the fleet. It returns how many bans of the node are lifted.
 func (c *Client) Revoke(ctx context.Context, name string) (lifted int, err error) {
-	r, err := c.ask(ctx, adminRevoke, order{Name: name})
+	r, err := c.ask(ctx, adminRevoke, order{Name: name}, revokeWait)
 	return r.Lifted, err
 }
 

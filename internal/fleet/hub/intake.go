@@ -68,6 +68,7 @@ type offer struct {
 	reply    string
 	outcomes []wire.Outcome
 	text     string
+	done     chan<- []wire.Outcome // takes the outcomes when somebody within the hub waits for them; nil: nobody does
 }
 
 // sender is the node that sent a request. It is an error when the answer would go to anybody else: the hub may publish where the
@@ -123,6 +124,9 @@ func fill(n int, o wire.Outcome) []wire.Outcome {
 
 // answer tells what became of an offer.
 func (h *Hub) answer(o *offer) {
+	if o.done != nil {
+		o.done <- o.outcomes
+	}
 	if o.reply != "" {
 		_ = h.conn.Publish(o.reply, wire.Answer{Now: time.Now(), Outcomes: o.outcomes, Text: o.text}.Bytes())
 	}

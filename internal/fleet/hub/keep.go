@@ -3,6 +3,7 @@ package hub
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/netip"
 	"time"
 
@@ -79,6 +80,10 @@ func (h *Hub) admit(p netip.Prefix, list []one) (after merge.Record, number uint
 	before, number := h.view.get(p)
 	after = before.Without(time.Now())
 	for _, o := range list {
+		if err := h.gone(o.statement()); err != nil {
+			o.refuse(err)
+			continue
+		}
 		next, err := merge.Admit(after, o.statement())
 		switch {
 		case errors.Is(err, merge.ErrEnough):
@@ -90,6 +95,14 @@ func (h *Hub) admit(p netip.Prefix, list []one) (after merge.Record, number uint
 		}
 	}
 	return after, number, !after.Equal(before) && len(after.Statements) > 0
+}
+
+// gone refuses the ban of a node that was revoked while the ban was on its way: its bans have been lifted, and this one would stay.
+func (h *Hub) gone(s merge.Statement) error {
+	if h.server == nil || s.Lift() || s.Origin == merge.Controller || h.members.joined(s.Origin) {
+		return nil
+	}
+	return fmt.Errorf("node %s is not of the fleet", s.Origin)
 }
 
 // publish sends a record to the stream, on the condition that its last message of the prefix has this number.

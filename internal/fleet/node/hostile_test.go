@@ -163,8 +163,11 @@ func TestRevoked(t *testing.T) {
 	if c.drops("198.51.100.2/32") || a.agent.Status().Connected {
 		t.Error("a node that was revoked is heard")
 	}
-	if _, err := command.Revoke(t.Context(), "a"); err == nil {
-		t.Error("it is revoked twice")
+	if lifted, err := command.Revoke(t.Context(), "a"); err != nil || lifted != 0 {
+		t.Errorf("revoked again: %d bans lifted: %v", lifted, err)
+	}
+	if _, err := command.Revoke(t.Context(), "nobody"); err == nil {
+		t.Error("a node that there is not is revoked")
 	}
 }
 

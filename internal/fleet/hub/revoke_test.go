@@ -1,0 +1,124 @@
+package hub
+
+import (
+	"context"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nkeys"
+
+	"github.com/floodwall/floodwall/internal/fleet/merge"
+	"github.com/floodwall/floodwall/internal/fleet/wire"
+)
+
+// newHub starts a hub that listens nowhere.
+func newHub(t *testing.T) *Hub {
+	t.Helper()
+	dir := t.TempDir()
+	peer, err := NewPeer("hub", "127.0.0.1")
+	if err == nil {
+		_, err = Init(dir, []Peer{peer})
+	}
+	c, readErr := Read(dir)
+	if err != nil || readErr != nil {
+		t.Fatal(err, readErr)
+	}
+	c.Plain, c.Fast = true, true
+	h, err := Start(context.Background(), c, func(string) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(h.Close)
+	return h
+}
+
+func newPublicKey(t *testing.T) string {
+	t.Helper()
+	key, err := nkeys.CreateUser()
+	if err != nil {
+		t.Fatal(err)
+	}
+	public, _ := key.PublicKey()
+	return public
+}
+
+// TestRevokeLeavesNothing revokes a node while bans of it wait for the intake, and has one come later. No ban is left when the command
+// has its answer.
+func TestRevokeLeavesNothing(t *testing.T) {
+	t.Parallel()
+	h := newHub(t)
+	if err := h.Enrol("a", newPublicKey(t)); err != nil {
+		t.Fatal(err)
+	}
+	command, err := Dial(h.config, nats.InProcessServer(h.server))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(command.Close)
+	bans := func(block byte) offer {
+		o := offer{origin: "a"}
+		for i := range 200 {
+			now := time.Now()
+			o.said = append(o.said, wire.Said{Prefix: netip.PrefixFrom(netip.AddrFrom4([4]byte{198, 18, block, byte(i)}), 32),
+				Statement: merge.Statement{Origin: "a", Seq: uint64(now.UnixMicro()), Until: now.Add(time.Hour).UnixMilli()}})
+		}
+		return o
+	}
+	left := func() (n int) {
+		for r := range h.view.table.All() {
+			if _, ok := r.Effect(time.Now(), "b", 1); ok {
+				n++
+			}
+		}
+		return n
+	}
+	h.enqueue(bans(0))
+	h.enqueue(bans(1))
+	for try := range 2 {
+		if _, err := command.Revoke(t.Context(), "a"); err != nil {
+			t.Fatal(err)
+		}
+		h.view.mu.Lock()
+		if n := left(); n > 0 {
+			t.Errorf("%d bans are left after revocation %d", n, try)
+		}
+		h.view.mu.Unlock()
+		h.enqueue(bans(byte(2 + try)))
+	}
+}
+
+// TestOneKeyOneNode has a second node come with the key of a first one, and many connections with one invitation.
+func TestOneKeyOneNode(t *testing.T) {
+	t.Parallel()
+	h := newHub(t)
+	key := newPublicKey(t)
+	if err := h.Enrol("a", key); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.Enrol("b", key); err == nil {
+		t.Error("two nodes have one key")
+	}
+	if err := h.update(Member{Name: "c", State: Invited, Secret: hashed("s"), Expires: time.Now().Add(time.Hour)}, 0); err != nil {
+		t.Fatal(err)
+	}
+	var conns []*nats.Conn
+	for range maxConnections + 1 {
+		c, err := nats.Connect("", nats.InProcessServer(h.server), nats.UserInfo("join.c", "s"), nats.CustomInboxPrefix(wire.Inbox("join_c")), nats.NoReconnect())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(c.Close)
+		conns = append(conns, c)
+	}
+	m, err := conns[maxConnections].Request(wire.Join+".c", []byte(`{"key":"`+key+`"}`), 10*time.Second)
+	if err != nil || string(m.Data) != `{"error":"another node has this key"}` {
+		t.Errorf("the join of another's key: %v %s", err, m.Data)
+	}
+	for end := time.Now().Add(10 * time.Second); !conns[0].IsClosed(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%d connections of one invitation are open", len(conns))
+		}
+	}
+}
