@@ -16,6 +16,7 @@ type Daemon struct {
 
 	Webhook  *Webhook  `json:"webhook,omitempty"`  // who is told what it does; nil: nobody
 	CrowdSec *CrowdSec `json:"crowdsec,omitempty"` // whose decisions it enforces; nil: nobody's
+	Suricata *Suricata `json:"suricata,omitempty"` // whose alerts ban; nil: nobody's
 }
 
 // Equal reports whether two say the same of where the daemon answers.
@@ -58,6 +59,9 @@ func (d Daemon) Waits() string {
 	if d.CrowdSec != nil {
 		waits = append(waits, "bans as CrowdSec decides")
 	}
+	if d.Suricata != nil {
+		waits = append(waits, "bans whom Suricata warns of")
+	}
 	return "nobody " + strings.Join(waits, ", nor ")
 }
 
@@ -75,6 +79,7 @@ var daemonKeys = []key[Daemon]{
 		}
 	}},
 	{"crowdsec", func(p place, to *Daemon, v *node) { to.CrowdSec = p.crowdSec(v) }},
+	{"suricata", func(p place, to *Daemon, v *node) { to.Suricata = p.suricata(v) }},
 	{"webhook", func(p place, to *Daemon, v *node) { to.Webhook = p.webhook(v) }},
 	{"sample", func(p place, to *Daemon, v *node) { to.Sample = scalarOf(p, "sample", v, sampleTraffic) }},
 }

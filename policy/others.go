@@ -31,6 +31,46 @@ var crowdSecKeys = []key[CrowdSec]{
 	{"set", func(p place, to *CrowdSec, v *node) { to.Set = scalarOf(p, "set", v, p.r.banSet) }},
 }
 
+// Suricata is an eve.json whose alerts ban. Its path is absolute.
+type Suricata struct {
+	Eve       string        // the file
+	For       time.Duration // how long, from the time of the alert on
+	Set       string        // the dynamic set
+	All       bool          // alerts of rules that block nothing ban, too: those of Suricata as an IDS
+	Forgeable bool          // alerts ban whose sender has not proved its address
+}
+
+// suricataFor is how long an alert bans when the policy does not say it.
+const suricataFor = time.Hour
+
+// suricataAlerts are which alerts ban.
+var suricataAlerts = map[string]bool{"blocked": false, "all": true}
+
+var suricataKeys = []key[Suricata]{
+	{"file", func(p place, to *Suricata, v *node) { to.Eve = scalarOf(p, "file", v, readAbsolute) }},
+	{"for", func(p place, to *Suricata, v *node) { to.For = scalarOf(p, "for", v, banTime) }},
+	{"set", func(p place, to *Suricata, v *node) { to.Set = scalarOf(p, "set", v, p.r.banSet) }},
+	{"alerts", func(p place, to *Suricata, v *node) { to.All = scalarOf(p, "alerts", v, choice(suricataAlerts)) }},
+	{"trust", func(p place, to *Suricata, v *node) { to.Forgeable = scalarOf(p, "trust", v, readTrust) }},
+}
+
+// suricata reads whose alerts ban: a file alone, or a mapping.
+func (p place) suricata(v *node) *Suricata {
+	to := &Suricata{For: suricataFor}
+	p = p.in("suricata")
+	if v.kind == word {
+		to.Eve = scalarOf(p, "file", v, readAbsolute)
+	} else {
+		seen := readKeys(p, "suricata", v, suricataKeys, to)
+		p.require(v, seen, "file", "write suricata: /var/log/suricata/eve.json")
+		if seen == nil || seen["set"] {
+			return to
+		}
+	}
+	to.Set = p.onlyDynamic(v, "suricata", "suricata: {set: %s, …}")
+	return to
+}
+
 // Webhook is a server that is told what the daemon does.
 type Webhook struct {
 	URL        string // https, or http to this host

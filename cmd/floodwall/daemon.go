@@ -14,6 +14,7 @@ import (
 	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/metrics"
 	"github.com/floodwall/floodwall/internal/operate"
+	"github.com/floodwall/floodwall/internal/suricata"
 	"github.com/floodwall/floodwall/internal/tap"
 	"github.com/floodwall/floodwall/internal/webhook"
 )
@@ -78,7 +79,8 @@ func runDaemon(ctx context.Context, e *env, run string) error {
 	looking := func(ctx context.Context) error { attacks.Run(ctx); return nil }
 	hook := webhook.Sender{Wishes: h.Wishes, Events: events, Report: func(text string, err error) { report(daemon.Event{Text: text, Err: err}) }}
 	decided := crowdsec.Bouncer{Sets: h.Instance, Report: func(text string, err error) { report(daemon.Event{Text: text, Err: err}) }}
-	return daemon.Watch(ctx, h.Instance, h.Costs, report, serve, tapped, looking, fleet.Run, decided.Run, hook.Run)
+	alerts := suricata.Follower{Sets: h.Instance, Report: func(text string, err error) { report(daemon.Event{Text: text, Err: err}) }}
+	return daemon.Watch(ctx, h.Instance, h.Costs, report, serve, tapped, looking, fleet.Run, decided.Run, alerts.Run, hook.Run)
 }
 
 // fleetFigures reads the figures of a node.

@@ -37,6 +37,7 @@ const (
 	Forever   = dynamicset.Forever   // the duration of a Ban that does not expire
 	Manual    = dynamicset.Manual    // the Origin of a ban by a person, or by a program
 	CrowdSec  = dynamicset.CrowdSec  // the Origin of a ban by a CrowdSec local API
+	Suricata  = dynamicset.Suricata  // the Origin of a ban by an alert of Suricata
 	Automatic = dynamicset.Automatic // the Origin of a ban by a limit with `ban`
 	Fleet     = dynamicset.Fleet     // the Origin of a ban by another node of the fleet
 )

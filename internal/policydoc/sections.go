@@ -148,6 +148,12 @@ var sections = []section{
 		},
 	},
 	{
+		title: "Suricata", at: "properties/daemon/properties/suricata/anyOf/1",
+		policy: strings.Replace(inBans, "KEY", "daemon: {suricata: {file: /var/log/suricata/eve.json, KEY}}", 1),
+		intro:  "The keys of `suricata` under `daemon`. `suricata: FILE` has the defaults of all of them.",
+		beside: map[string]string{"file": strings.Replace(inBans, "KEY", "daemon: {suricata: {KEY}}", 1)},
+	},
+	{
 		title: "Essential rules", at: "properties/essential", policy: within(dropping, "essential", ""),
 		intro: "`default: drop` adds these rules after the services. Each passes its packets up to a limit.",
 	},
