@@ -12,6 +12,8 @@ import (
 	"github.com/floodwall/floodwall/internal/crowdsec"
 	"github.com/floodwall/floodwall/internal/daemon"
 	"github.com/floodwall/floodwall/internal/datapath"
+	"github.com/floodwall/floodwall/internal/fleet/observe"
+	"github.com/floodwall/floodwall/internal/fleet/sight"
 	"github.com/floodwall/floodwall/internal/metrics"
 	"github.com/floodwall/floodwall/internal/operate"
 	"github.com/floodwall/floodwall/internal/suricata"
@@ -61,7 +63,6 @@ func runDaemon(ctx context.Context, e *env, run string) error {
 			tell(api.KindDone, event.Text)
 		}
 	}
-	fleet := daemon.NewFleet(h.Instance, h.State, report)
 	attacks := attack.New(h, attack.InState(h.State, e.bpffs, datapath.DefaultDir), func(event attack.Event) {
 		if event.Err != nil {
 			tell(api.KindWarning, operate.Problems(event.Err)[0].String())
@@ -69,8 +70,9 @@ func runDaemon(ctx context.Context, e *env, run string) error {
 			tell(api.KindAttack, event.Text, event.Data)
 		}
 	})
+	fleet := daemon.NewFleet(h.Instance, h.State, func(ctx context.Context, tell func(*sight.Summary)) { observe.Run(ctx, h, attacks, tell) }, report)
 	server := api.New(api.Parts{
-		Host: h, Events: events, Tell: func(kind, text string) { tell(kind, text) }, Attacks: attacks,
+		Host: h, Events: events, Tell: func(kind, text string) { tell(kind, text) }, Attacks: attacks, Fleet: fleet.View,
 		Audit:   slog.New(slog.NewTextHandler(e.stderr, nil)),
 		Figures: []metrics.Part{metrics.Process(versionText(), h.Bans.Counts), metrics.Fleet(fleetFigures(fleet)), attacks.Metrics()},
 	})
@@ -90,9 +92,13 @@ func fleetFigures(f *daemon.Fleet) func() *metrics.FleetFigures {
 		if s == nil {
 			return nil
 		}
-		return &metrics.FleetFigures{
+		figures := &metrics.FleetFigures{
 			Connected: s.Connected, Entries: s.Entered, Waiting: s.Waiting,
 			In: s.Received, Refused: s.Refused, Out: s.Sent, Unwelcome: s.Rejected,
 		}
+		if v := f.View(); v != nil {
+			figures.View = &metrics.FleetView{Nodes: v.Nodes, Attacked: v.Attacked, Passed: v.Passed.Packets, Dropped: v.Dropped.Packets}
+		}
+		return figures
 	}
 }

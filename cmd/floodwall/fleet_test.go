@@ -14,6 +14,10 @@ import (
 
 	"github.com/vishvananda/netlink"
 
+	"github.com/floodwall/floodwall/internal/api"
+	"github.com/floodwall/floodwall/internal/api/listen"
+	"github.com/floodwall/floodwall/internal/datapath"
+	"github.com/floodwall/floodwall/internal/fleet/sight"
 	"github.com/floodwall/floodwall/internal/testutil"
 )
 
@@ -31,6 +35,7 @@ type nodeHost struct {
 
 const fleetPolicy = `devices: [fw0]
 default: pass
+daemon: {sample: 1/10}
 sets:
   bans: {dynamic: true, max: 1000, timeout: 1h}
 rules:
@@ -193,6 +198,38 @@ func TestFleet(t *testing.T) {
 	if took := time.Since(began); took > 9*time.Second {
 		t.Errorf("a ban of 5 s lasts %v at node b", took)
 	}
+	b.testView(filepath.Join(fleet, "c"))
+}
+
+// testView has the client send until the fleet's view names it, at the hubs and at the node.
+func (n *nodeHost) testView(hub string) {
+	n.t.Helper()
+	var v sight.View
+	inTime(n.t, "the view of the fleet names the client", func() bool {
+		for range 200 {
+			if _, err := n.client.Write([]byte("seen")); err != nil {
+				n.t.Fatal(err)
+			}
+		}
+		time.Sleep(time.Second)
+		if err := json.Unmarshal([]byte(mustFloodwall(n.t, "hub", "view", "--json", "--dir", hub)), &v); err != nil {
+			n.t.Fatal(err)
+		}
+		return v.Nodes == 2 && len(v.Talkers) > 0
+	})
+	if k := v.Talkers[0]; k.Prefix.String() != "198.51.100.7/32" || k.Packets == 0 || k.Packets < k.Error || v.Passed.Packets == 0 || v.Attacked != 0 {
+		n.t.Errorf("the view: %+v", v)
+	}
+	if out := mustFloodwall(n.t, "hub", "view", "--dir", hub); !strings.Contains(out, "2 nodes, 0 under attack") || !strings.Contains(out, "web-a") ||
+		!strings.Contains(out, "198.51.100.7/32") {
+		n.t.Errorf("hub view does not name the nodes and the client:\n%s", out)
+	}
+	var status api.FleetStatus
+	inTime(n.t, "the API of a node has the view", func() bool {
+		time.Sleep(100 * time.Millisecond)
+		a, err := get(filepath.Join(listen.Dir("/sys/fs/bpf/"+n.name, datapath.DefaultDir), "read.sock"), "/v1/fleet")
+		return err == nil && json.Unmarshal([]byte(a.body), &status) == nil && status.View != nil && status.View.Nodes == 2
+	})
 }
 
 // inTime is waitFor for a cluster, which elects leaders first.

@@ -50,7 +50,7 @@ func hubCommand(e *env) *cobra.Command {
 		RunE: func(*cobra.Command, []string) error { return nil },
 	}
 	c.PersistentFlags().StringVar(&f.dir, "dir", defaultHub, "state `directory` of the hub")
-	c.AddCommand(hubInit(e, f), hubRun(e, f), hubInvite(e, f), hubNodes(e, f), hubRevoke(e, f), hubBan(e, f), hubUnban(e, f))
+	c.AddCommand(hubInit(e, f), hubRun(e, f), hubInvite(e, f), hubNodes(e, f), hubView(e, f), hubRevoke(e, f), hubBan(e, f), hubUnban(e, f))
 	return c
 }
 

@@ -4,14 +4,20 @@ import (
 	"context"
 
 	"github.com/floodwall/floodwall/internal/fleet/node"
+	"github.com/floodwall/floodwall/internal/fleet/sight"
 )
 
-// FleetStatus is how this host stands in a fleet.
+// FleetStatus is how this host stands in a fleet, and what the fleet sees.
 type FleetStatus struct {
-	Fleet *node.Status `json:"fleet"` // null when it is of none
+	Fleet *node.Status `json:"fleet"`          // null when it is of none
+	View  *sight.View  `json:"view,omitempty"` // absent when no hub has said so for 30 seconds
 }
 
 func (c *Call) fleet(context.Context) (FleetStatus, error) {
 	s, err := node.ReadStatus(c.parts.Host.State)
-	return FleetStatus{s}, err
+	all := FleetStatus{Fleet: s}
+	if s != nil && c.parts.Fleet != nil {
+		all.View = c.parts.Fleet()
+	}
+	return all, err
 }

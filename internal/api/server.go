@@ -10,6 +10,7 @@ import (
 
 	"github.com/floodwall/floodwall/internal/attack"
 	"github.com/floodwall/floodwall/internal/control"
+	"github.com/floodwall/floodwall/internal/fleet/sight"
 	"github.com/floodwall/floodwall/internal/lists"
 	"github.com/floodwall/floodwall/internal/metrics"
 	"github.com/floodwall/floodwall/internal/operate"
@@ -33,6 +34,7 @@ type Parts struct {
 	Host    operate.Host
 	Events  *Events
 	Attacks *attack.Watcher
+	Fleet   func() *sight.View      // what the fleet sees; nil, or nothing: it is not known
 	Tell    func(kind, text string) // publishes an event and prints it
 	Figures []metrics.Part          // beside those of what runs
 	Audit   *slog.Logger            // a line for each change

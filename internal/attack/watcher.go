@@ -65,8 +65,8 @@ type Watcher struct {
 
 	databases geo.Databases // of countries and autonomous systems
 
-	now    *collecting // nil in quiet times
-	active atomic.Bool // whether it is not nil, for others
+	now     *collecting            // nil in quiet times
+	current atomic.Pointer[Report] // of it, as it was a second ago, for others
 }
 
 // New makes a Watcher that tells what happens. The host must have a Tap.
@@ -84,10 +84,25 @@ func (w *Watcher) Store() Store {
 
 // Active is how many attacks go on: 1 or 0.
 func (w *Watcher) Active() int {
-	if w != nil && w.active.Load() {
+	if w.Current() != nil {
 		return 1
 	}
 	return 0
+}
+
+// Current is the report of the attack that goes on, without its reasons. It is nil in quiet times, and must not be changed.
+func (w *Watcher) Current() *Report {
+	if w == nil {
+		return nil
+	}
+	return w.current.Load()
+}
+
+// show lets others see the attack that goes on.
+func (w *Watcher) show() {
+	r := w.now.report
+	r.Reasons = nil // they are counted further
+	w.current.Store(&r)
 }
 
 // Run looks for attacks until ctx ends. What goes on then is written, for the next daemon to take up.
@@ -174,6 +189,7 @@ func (w *Watcher) judge(t *operate.Top, oneIn uint32, lost uint64) {
 	}
 	w.now.oneIn = oneIn
 	w.now.renew(w.at, lost-w.lost)
+	w.show()
 	switch turn {
 	case begins:
 		w.say(Started, w.now.report.Headline())
@@ -209,7 +225,7 @@ func (w *Watcher) attack(t *operate.Top, usual, bound float64, oneIn uint32, los
 	w.recent, w.lost = nil, lost
 	w.learned.forget()
 	w.now = c
-	w.active.Store(true)
+	w.show()
 }
 
 // quiet is a second without an attack: what passed teaches the baseline.
@@ -301,7 +317,7 @@ func (w *Watcher) over(turn change) {
 // none has no attack go on.
 func (w *Watcher) none() {
 	w.now = nil
-	w.active.Store(false)
+	w.current.Store(nil)
 }
 
 // keep writes the report.
@@ -397,7 +413,7 @@ func (w *Watcher) resume() {
 			c.again(w.store.packets(r.ID + captureFile))
 			w.rate.begin(r.Bound)
 			w.now = c
-			w.active.Store(true)
+			w.show()
 			continue
 		}
 		r.Ended, r.Note = &r.Updated, "nobody saw its end: the daemon did not run"

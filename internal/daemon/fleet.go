@@ -14,6 +14,7 @@ import (
 	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/dynamicset"
 	"github.com/floodwall/floodwall/internal/fleet/node"
+	"github.com/floodwall/floodwall/internal/fleet/sight"
 	"github.com/floodwall/floodwall/internal/spared"
 )
 
@@ -27,18 +28,32 @@ const (
 
 // Fleet is this host's part of a fleet, while it has joined one.
 type Fleet struct {
-	in     control.Instance
-	state  string
-	report func(Event)
+	in      control.Instance
+	state   string
+	report  func(Event)
+	observe Observe
 
 	mu    sync.Mutex
 	agent *node.Agent // nil: of no fleet
 	set   string      // of the bans that are shared; "": not known yet
 }
 
-// NewFleet is the part of an instance with a state directory. report is told what happens.
-func NewFleet(in control.Instance, state string, report func(Event)) *Fleet {
-	return &Fleet{in: in, state: state, report: report}
+// Observe tells what this host sees, again and again until ctx ends.
+type Observe func(ctx context.Context, tell func(*sight.Summary))
+
+// NewFleet is the part of an instance with a state directory. The hubs are told what observe sees, and report what happens.
+func NewFleet(in control.Instance, state string, observe Observe, report func(Event)) *Fleet {
+	return &Fleet{in: in, state: state, observe: observe, report: report}
+}
+
+// View is what the fleet sees. It is nil when this host is of no fleet, and when no hub has said so for 30 seconds.
+func (f *Fleet) View() *sight.View {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.agent == nil {
+		return nil
+	}
+	return f.agent.View()
 }
 
 // Status is how the node stands. It is nil when this host is of no fleet.
@@ -93,6 +108,7 @@ func (f *Fleet) once(ctx context.Context) error {
 	defer running.Wait()
 	defer cancel()
 	running.Go(func() { f.follow(ctx, agent) })
+	running.Go(func() { f.observe(ctx, agent.Report) })
 	ended := make(chan error, 1)
 	running.Go(func() { ended <- agent.Run(ctx) })
 	for {

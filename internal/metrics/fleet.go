@@ -9,6 +9,9 @@ var (
 	fleetBans      = NewCounter("floodwall_fleet_bans_total",
 		"Bans since the daemon started: of other nodes that were entered (in), and were not (refused); of this host that a hub has taken (out), and has not (rejected).",
 		"direction")
+	fleetNodes    = NewGauge("floodwall_fleet_nodes", "Nodes of the whole fleet that the hubs have heard of in the last 30 seconds.")
+	fleetAttacked = NewGauge("floodwall_fleet_nodes_attacked", "Nodes of the whole fleet that are under attack.")
+	fleetRate     = NewGauge("floodwall_fleet_packets_per_second", "Packets a second of the whole fleet, passed and dropped.", "verdict")
 )
 
 // FleetFigures are the figures of a node.
@@ -16,11 +19,18 @@ type FleetFigures struct {
 	Connected                   bool
 	Entries, Waiting            int
 	In, Refused, Out, Unwelcome uint64
+	View                        *FleetView // nil: the hubs have not said
+}
+
+// FleetView is the figures of the whole fleet. The rates are packets a second.
+type FleetView struct {
+	Nodes, Attacked int
+	Passed, Dropped uint64
 }
 
 // Fleet are the figures of a node of a fleet. read returns nil while this host is of no fleet: then there are none.
 func Fleet(read func() *FleetFigures) Part {
-	return Part{Families: []*Family{fleetConnected, fleetEntries, fleetWaiting, fleetBans}, Read: func(_ context.Context, add Add) error {
+	return Part{Families: []*Family{fleetConnected, fleetEntries, fleetWaiting, fleetBans, fleetNodes, fleetAttacked, fleetRate}, Read: func(_ context.Context, add Add) error {
 		f := read()
 		if f == nil {
 			return nil
@@ -32,6 +42,12 @@ func Fleet(read func() *FleetFigures) Part {
 		add(fleetBans, float64(f.Refused), "refused")
 		add(fleetBans, float64(f.Out), "out")
 		add(fleetBans, float64(f.Unwelcome), "rejected")
+		if f.View != nil {
+			add(fleetNodes, float64(f.View.Nodes))
+			add(fleetAttacked, float64(f.View.Attacked))
+			add(fleetRate, float64(f.View.Passed), "passed")
+			add(fleetRate, float64(f.View.Dropped), "dropped")
+		}
 		return nil
 	}}
 }

@@ -22,6 +22,7 @@ const (
 	adminInvite = wire.Admin + ".invite"
 	adminRevoke = wire.Admin + ".revoke"
 	adminNodes  = wire.Admin + ".nodes"
+	adminView   = wire.Admin + ".view"
 )
 
 // order is a request of a command.
@@ -80,6 +81,7 @@ func (h *Hub) update(m Member, seq uint64) error {
 	}
 	if h.members.set(m, ack.Sequence) {
 		h.auth.disconnect(m.Name)
+		h.sights.Forget(m.Name)
 	}
 	return nil
 }

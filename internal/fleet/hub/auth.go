@@ -49,7 +49,7 @@ func (a *authenticator) Check(c server.ClientAuthentication) bool {
 		return false
 	}
 	c.RegisterUser(&server.User{Username: name, Permissions: permissions(
-		[]string{wire.Nodes + "." + name + ".>"}, []string{wire.Live, wire.Beat, wire.Inbox(name) + ".>"})})
+		[]string{wire.Nodes + "." + name + ".>"}, []string{wire.Live, wire.Beat, wire.Views, wire.Inbox(name) + ".>"})})
 	a.opened(name, c.GetID())
 	return true
 }

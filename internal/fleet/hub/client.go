@@ -16,6 +16,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/floodwall/floodwall/internal/fleet/merge"
+	"github.com/floodwall/floodwall/internal/fleet/sight"
 	"github.com/floodwall/floodwall/internal/fleet/wire"
 )
 
@@ -150,6 +151,17 @@ func (c *Client) Nodes(ctx context.Context) (list []Nodes, err error) {
 		return nil, unreachable(errors.New("no answer"))
 	}
 	return list, nil
+}
+
+// View asks a hub what the fleet sees.
+func (c *Client) View(ctx context.Context) (*sight.View, error) {
+	ctx, cancel := context.WithTimeout(ctx, answerWait)
+	defer cancel()
+	m, err := c.conn.RequestWithContext(ctx, adminView, nil)
+	if err != nil {
+		return nil, unreachable(err)
+	}
+	return wire.ParseView(m.Data)
 }
 
 // Say has the controller ban prefixes for a time, or lift all bans of them when the time is 0. key is the file of its seed, "" for the

@@ -44,6 +44,7 @@ type Hub struct {
 	view    view
 	offers  chan offer
 	rates   rates
+	sights  summaries
 	running sync.WaitGroup
 	ended   <-chan struct{}
 	stop    context.CancelFunc
@@ -192,6 +193,7 @@ func (h *Hub) openStream(ctx context.Context, s jetstream.StreamConfig) (jetstre
 func (h *Hub) serve(ctx context.Context) error {
 	h.running.Go(func() { h.intake(ctx) })
 	h.running.Go(func() { h.beat(ctx) })
+	h.running.Go(func() { h.show(ctx) })
 	var errs []error
 	for subject, handle := range map[string]nats.MsgHandler{
 		wire.Nodes + ".*.ban":  h.offered,
@@ -200,10 +202,18 @@ func (h *Hub) serve(ctx context.Context) error {
 		adminSay:               h.say,
 		adminInvite:            h.invite,
 		adminRevoke:            h.revoke,
+		adminView:              h.seen,
 	} {
 		_, err := h.conn.QueueSubscribe(subject, queue, handle)
 		errs = append(errs, err)
 	}
-	_, err := h.conn.Subscribe(adminNodes, h.nodes)
-	return errors.Join(append(errs, err, h.conn.Flush())...)
+	for subject, handle := range map[string]nats.MsgHandler{ // each hub takes these
+		adminNodes:                h.nodes,
+		wire.Nodes + ".*.summary": h.summarized,
+		wire.Views:                h.shown,
+	} {
+		_, err := h.conn.Subscribe(subject, handle)
+		errs = append(errs, err)
+	}
+	return errors.Join(append(errs, h.conn.Flush())...)
 }

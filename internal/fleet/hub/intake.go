@@ -27,9 +27,10 @@ const (
 
 // rates are the allowances of nodes.
 type rates struct {
-	mu    sync.Mutex
-	said  map[string]*merge.Allowance
-	syncs map[string]*merge.Allowance
+	mu     sync.Mutex
+	said   map[string]*merge.Allowance
+	syncs  map[string]*merge.Allowance
+	sights map[string]*merge.Allowance
 }
 
 func (r *rates) take(of *map[string]*merge.Allowance, node string, a merge.Allowance, now time.Time, n int) bool {
@@ -56,8 +57,8 @@ func (r *rates) sync(node string, now time.Time) bool {
 func (r *rates) sweep() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if len(r.said) > 100_000 || len(r.syncs) > 100_000 {
-		r.said, r.syncs = nil, nil
+	if max(len(r.said), len(r.syncs), len(r.sights)) > 100_000 {
+		r.said, r.syncs, r.sights = nil, nil, nil
 	}
 }
 
@@ -81,11 +82,14 @@ func (h *Hub) sender(m *nats.Msg) (string, error) {
 	if !strings.HasPrefix(m.Reply, wire.Inbox(node)+".") || strings.ContainsAny(m.Reply, "*> ") {
 		return "", fmt.Errorf("node %s wants the answer at %q", node, m.Reply)
 	}
-	if h.server != nil && !h.members.joined(node) { // it was revoked while this was on its way
+	if !h.speaks(node) {
 		return "", fmt.Errorf("node %s is not of the fleet", node)
 	}
 	return node, nil
 }
+
+// speaks tells whether a node is of the fleet. One that was revoked may have a message on its way.
+func (h *Hub) speaks(node string) bool { return h.server == nil || h.members.joined(node) }
 
 // offered takes what a node says.
 func (h *Hub) offered(m *nats.Msg) {

@@ -100,6 +100,7 @@ func (h *Hub) followMembers(ctx context.Context, s jetstream.Stream) error {
 	return h.consume(ctx, s, func(m jetstream.Msg, at *jetstream.MsgMetadata) {
 		if member, err := parseMember(m.Data()); err == nil && h.members.set(member, at.Sequence.Stream) {
 			h.auth.disconnect(member.Name)
+			h.sights.Forget(member.Name)
 		}
 	})
 }

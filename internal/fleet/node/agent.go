@@ -68,6 +68,7 @@ type Agent struct {
 	texts   texts
 	paused  time.Time // until when the enforcer is left alone
 	told    string    // its last error
+	sees    view
 }
 
 // Counts are what an agent has done since it started.
@@ -162,7 +163,7 @@ func (a *Agent) connect() error {
 	if a.conn, err = nats.Connect(strings.Join(a.file.Hubs, ","), o...); err != nil {
 		return fmt.Errorf("fleet: %w", err)
 	}
-	for subject, handle := range map[string]nats.MsgHandler{wire.Live: a.live, wire.Beat: a.pulse, wire.Inbox(a.file.Name) + ".>": a.answered} {
+	for subject, handle := range map[string]nats.MsgHandler{wire.Live: a.live, wire.Beat: a.pulse, wire.Views: a.viewed, wire.Inbox(a.file.Name) + ".>": a.answered} {
 		s, err := a.conn.Subscribe(subject, handle)
 		if err == nil {
 			err = s.SetPendingLimits(100_000, 64<<20)

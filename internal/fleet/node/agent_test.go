@@ -15,6 +15,7 @@ import (
 
 	"github.com/floodwall/floodwall/internal/fleet/hub"
 	"github.com/floodwall/floodwall/internal/fleet/node"
+	"github.com/floodwall/floodwall/internal/fleet/sight"
 )
 
 // fleet is a hub and nodes in this process, with connections that are no sockets.
@@ -213,6 +214,24 @@ func TestBanEverywhere(t *testing.T) {
 	}
 	eventually(t, "nobody drops what the controller lifts", both("10.0.0.0/8", false))
 	eventually(t, "b drops no more", func() bool { return !b.drops("192.0.2.1/32") })
+
+	a.agent.Report(seen(1000))
+	b.agent.Report(seen(2000))
+	eventually(t, "the hub sees an attack at a and b", func() bool {
+		v, err := command.View(t.Context())
+		return err == nil && v.Nodes == 2 && v.Attacked == 2 && v.Dropped.Packets == 300 && len(v.Attacks) == 1 && v.Attacks[0].Count == 2 &&
+			len(v.Talkers) == 1 && v.Talkers[0].Packets == 300 && v.Talkers[0].Error == 2
+	})
+	eventually(t, "c is told", func() bool { v := c.agent.View(); return v != nil && v.Hub == "hub" && v.Attacked > 0 })
+}
+
+// seen is a summary of a SYN flood of so many packets in ten seconds, from one source.
+func seen(packets uint64) *sight.Summary {
+	return &sight.Summary{
+		Span: 10 * time.Second, Decided: [4]sight.Amount{1: {Packets: packets}}, OneIn: 10,
+		Attacks: []sight.Attack{{Kind: "SYN flood", Service: "tcp/443", Started: 1, Packets: packets / 10}},
+		Talkers: []sight.Talker{{Prefix: netip.MustParsePrefix("198.51.100.7/32"), Packets: packets, Error: 10}},
+	}
 }
 
 // command is the connection of a command.

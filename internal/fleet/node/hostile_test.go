@@ -11,6 +11,7 @@ import (
 
 	"github.com/floodwall/floodwall/internal/fleet/merge"
 	"github.com/floodwall/floodwall/internal/fleet/node"
+	"github.com/floodwall/floodwall/internal/fleet/sight"
 	"github.com/floodwall/floodwall/internal/fleet/wire"
 )
 
@@ -136,6 +137,53 @@ func TestHostileNode(t *testing.T) {
 		if strings.HasPrefix(m.Subject, "_INBOX_a") || strings.HasPrefix(m.Subject, "fw.node.a") {
 			t.Errorf("evil hears %s", m.Subject)
 		}
+	}
+}
+
+// TestHostileSight has a node of the fleet that says what others see, and what the fleet sees, and says of itself what cannot be, or what is
+// not. It changes its own row, and what it adds elsewhere has its name.
+func TestHostileSight(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	a, evil, command := f.join("a"), f.hostile("evil"), f.command()
+	eventually(t, "a is seen", func() bool {
+		a.agent.Report(seen(1000))
+		v, err := command.View(t.Context())
+		return err == nil && v.Nodes == 1
+	})
+	lie := wire.Summary(seen(9_000_000))
+	too := seen(1 << 60)
+	for subject, body := range map[string][]byte{
+		wire.SummarySubject("a"): lie, wire.SummarySubject("no-node"): lie, wire.Views: wire.View(&sight.View{Hub: "evil", Nodes: 1}),
+		wire.SummarySubject("evil"): wire.Summary(too), "fw.node.evil.more.summary": lie,
+	} {
+		_ = evil.Publish(subject, body)
+	}
+	_ = evil.PublishRequest("fw.admin.view", wire.Inbox("evil")+".1", nil)
+	_ = evil.Publish(wire.SummarySubject("evil"), append(lie, make([]byte, 100_000)...))
+	for range 1000 {
+		_ = evil.Publish(wire.SummarySubject("evil"), lie)
+	}
+	var v *sight.View
+	eventually(t, "evil is seen", func() bool {
+		var err error
+		v, err = command.View(t.Context())
+		return err == nil && v.Nodes > 1
+	})
+	if len(v.Rows) != 2 || v.Rows[0].Node != "evil" || v.Rows[0].Dropped.Packets != 900_000 || v.Rows[1].Node != "a" || v.Rows[1].Dropped.Packets != 100 {
+		t.Errorf("rows: %+v", v.Rows)
+	}
+	if s := v.Talkers[0]; len(v.Talkers) != 1 || s.Nodes != 2 || s.Node != "evil" || s.Packets-s.Here != 100 {
+		t.Errorf("what evil says of a source is not told apart: %+v", v.Talkers)
+	}
+	if got := a.agent.View(); got != nil && got.Hub != "hub" {
+		t.Errorf("a believes %+v", got)
+	}
+	if _, err := command.Revoke(t.Context(), "evil"); err != nil {
+		t.Fatal(err)
+	}
+	if v, err := command.View(t.Context()); err != nil || v.Nodes != 1 {
+		t.Errorf("after evil was revoked: %+v %v", v, err)
 	}
 }
 

@@ -14,12 +14,13 @@ import (
 // Subjects of NATS.
 const (
 	Bans    = "fw.ban"    // .FAMILY.HEX.LENGTH: the record of a prefix, kept in a stream
-	Nodes   = "fw.node"   // .NAME.ban, .NAME.sync: requests of a node; nobody else may publish there
+	Nodes   = "fw.node"   // .NAME.ban, .NAME.sync, .NAME.summary: what a node asks and says; nobody else may publish there
 	Members = "fw.member" // .NAME: what the fleet knows of a node, kept in a stream
 	Join    = "fw.join"   // .NAME: a node that has an invitation sends its key
 	Admin   = "fw.admin"  // .VERB: requests of those who run the hub
 	Live    = "fw.live"   // records that were just kept, to all nodes
 	Beat    = "fw.beat"   // the time of a hub and the last record that it knows, to all nodes
+	Views   = "fw.view"   // what all nodes see together, to all nodes
 )
 
 // OfferSubject and SyncSubject are where a node sends its requests.
@@ -27,6 +28,9 @@ func OfferSubject(node string) string { return Nodes + "." + node + ".ban" }
 
 // SyncSubject is where a node asks for what it has missed.
 func SyncSubject(node string) string { return Nodes + "." + node + ".sync" }
+
+// SummarySubject is where a node says what it sees.
+func SummarySubject(node string) string { return Nodes + "." + node + ".summary" }
 
 // Inbox begins the subjects of answers to a node. Nobody else may subscribe to them.
 func Inbox(node string) string { return "_INBOX_" + node }

@@ -1,0 +1,83 @@
+package wire
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/floodwall/floodwall/internal/fleet/sight"
+)
+
+// The lengths of what is said about traffic, in bytes.
+const (
+	MaxSummary = 4 << 10
+	MaxView    = MaxMessage // of a command's; those for nodes are far shorter
+	maxWord    = 64
+)
+
+// Summary is the message of a node about its last seconds.
+func Summary(s *sight.Summary) []byte {
+	to := binary.AppendUvarint([]byte{version}, uint64(s.Span.Milliseconds()))
+	to = binary.AppendUvarint(to, uint64(len(s.Decided)))
+	for _, a := range s.Decided {
+		to = binary.AppendUvarint(binary.AppendUvarint(to, a.Packets), a.Bytes)
+	}
+	to = binary.AppendUvarint(to, uint64(len(s.Attacks)))
+	for i := range s.Attacks {
+		to = appendText(appendText(to, s.Attacks[i].Kind), s.Attacks[i].Service)
+		to = binary.AppendUvarint(binary.AppendUvarint(to, uint64(s.Attacks[i].Started)), s.Attacks[i].Packets)
+	}
+	to = binary.AppendUvarint(to, uint64(s.OneIn))
+	to = binary.AppendUvarint(to, uint64(len(s.Talkers)))
+	for _, t := range s.Talkers {
+		to = binary.AppendUvarint(binary.AppendUvarint(appendPrefix(to, t.Prefix), t.Packets), t.Error)
+	}
+	return binary.AppendUvarint(to, s.Missed)
+}
+
+// ParseSummary reads a summary, and refuses one that cannot be true.
+func ParseSummary(b []byte) (s sight.Summary, err error) {
+	if len(b) > MaxSummary {
+		return s, fmt.Errorf("a summary of %d bytes, at most %d are taken", len(b), MaxSummary)
+	}
+	c := cursor{rest: b}
+	c.version()
+	s.Span = time.Duration(min(c.number(), 1<<32)) * time.Millisecond
+	if n := c.count(len(s.Decided)); n != len(s.Decided) && c.err == nil {
+		c.fail(fmt.Errorf("%d verdicts, want %d", n, len(s.Decided)))
+	}
+	for i := range s.Decided {
+		s.Decided[i] = sight.Amount{Packets: c.number(), Bytes: c.number()}
+	}
+	for range c.count(sight.MaxAttacks) {
+		s.Attacks = append(s.Attacks, sight.Attack{Kind: c.text(maxWord), Service: c.text(maxWord), Started: c.time(), Packets: c.number()})
+	}
+	s.OneIn = uint32(min(c.number(), 1<<32-1))
+	for range c.count(sight.MaxTalkers) {
+		s.Talkers = append(s.Talkers, sight.Talker{Prefix: c.prefix(), Packets: c.number(), Error: c.number()})
+	}
+	s.Missed = c.number()
+	if err := c.end(); err != nil {
+		return s, err
+	}
+	return s, s.Check()
+}
+
+// View is the message of a hub about the whole fleet.
+func View(v *sight.View) []byte {
+	text, _ := json.Marshal(v) // of texts and numbers
+	return text
+}
+
+// ParseView reads a view.
+func ParseView(b []byte) (*sight.View, error) {
+	if len(b) > MaxView {
+		return nil, fmt.Errorf("a view of %d bytes, at most %d are taken", len(b), MaxView)
+	}
+	v := &sight.View{}
+	if err := json.Unmarshal(b, v); err != nil {
+		return nil, fmt.Errorf("view: %w", err)
+	}
+	return v, nil
+}
