@@ -122,6 +122,24 @@ func TestBansOfEachWay(t *testing.T) {
 	}
 }
 
+// TestRefusedEvictsNone has a program ban a prefix that nftables cannot hold: no other entry of programs gives way to it.
+func TestRefusedEvictsNone(t *testing.T) {
+	h := newHost(t)
+	if h == nil {
+		return
+	}
+	h.applyTo(plan.TargetNftables, banPolicy(4, "bans"))
+	for i, p := range []string{"198.51.100.1/32", "198.51.100.2/32", "203.0.113.0/25"} { // all that programs may have
+		h.block(control.Ban{Prefix: netip.MustParsePrefix(p), For: time.Duration(i+1) * time.Hour, Origin: control.CrowdSec})
+	}
+	_, err := h.Block(t.Context(), "", []control.Ban{{Prefix: netip.MustParsePrefix("203.0.113.0/24"), For: 9 * time.Hour, Origin: control.CrowdSec}})
+	var refused control.Refusals
+	if !errors.As(err, &refused) || len(refused) != 1 {
+		t.Errorf("a prefix around another: %v", err)
+	}
+	h.wantBlocked("after a refusal", []string{"198.51.100.1/32 bans 1h", "198.51.100.2/32 bans 2h", "203.0.113.0/25 bans 3h"})
+}
+
 // TestBansAcross goes from each target to each other, with bans, and back.
 func TestBansAcross(t *testing.T) {
 	forWays(t, func(e *ends, _ int, from, to way) {

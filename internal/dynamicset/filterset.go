@@ -47,7 +47,11 @@ func (s *filterSet) Block(ctx context.Context, bans []Ban) (Outcome, error) {
 			refused = append(refused, Refusal{i, fullError(s.entry, b.Prefix.Masked())})
 		}
 	}
-	if err := s.remove(ctx, space.evicted); err != nil {
+	before, after := space.anew, space.evicted
+	if len(held)+len(fits) > s.entry.Max { // there may be no space for both
+		before, after = append(before, after...), nil
+	}
+	if err := s.remove(ctx, before); err != nil {
 		return Outcome{}, err
 	}
 	overlaps, err := s.insert(ctx, bans, fits)
@@ -58,7 +62,11 @@ func (s *filterSet) Block(ctx context.Context, bans []Ban) (Outcome, error) {
 		if with, ok := overlaps[bans[i].Prefix.Masked()]; ok {
 			refused = append(refused, Refusal{i, s.overlapping(bans[i].Prefix.Masked(), with)})
 			space.fresh[bans[i].origin()]--
+			after = after[:max(len(after)-1, 0)] // nothing was entered in its place
 		}
+	}
+	if err := s.remove(ctx, after); err != nil {
+		return Outcome{}, err
 	}
 	return Outcome{len(bans) - len(refused) - len(kept), kept, space.fresh, refused}, nil
 }

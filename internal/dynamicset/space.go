@@ -17,10 +17,12 @@ import (
 type filterSpace struct {
 	most    int
 	has     map[netip.Prefix]Blocked
-	yields  []netip.Prefix // of the entries that were there those of programs, the one that ends first at the end
-	count   int            // of entries of programs
-	evicted []netip.Prefix // to be removed before others are entered
-	fresh   map[Origin]int // prefixes that had no entry, by who asked for them
+	yields  []netip.Prefix        // of the entries that were there those of programs, the one that ends first at the end
+	count   int                   // of entries of programs
+	taken   map[netip.Prefix]bool // entered by this batch, which are not evicted
+	anew    []netip.Prefix        // to be removed before they are entered
+	evicted []netip.Prefix        // to be removed as others are entered, in this order
+	fresh   map[Origin]int        // prefixes that had no entry, by who asked for them
 }
 
 // Whether there is space for a ban.
@@ -31,7 +33,7 @@ const (
 )
 
 func newFilterSpace(most int, held []netfilter.Element) *filterSpace {
-	r := &filterSpace{most: most, has: make(map[netip.Prefix]Blocked, len(held)), fresh: map[Origin]int{}}
+	r := &filterSpace{most: most, has: make(map[netip.Prefix]Blocked, len(held)), fresh: map[Origin]int{}, taken: map[netip.Prefix]bool{}}
 	for _, e := range held {
 		b := elementAs(e, "")
 		r.has[e.Prefix] = b
@@ -56,13 +58,13 @@ func (r *filterSpace) take(b Ban, timeout time.Duration) int {
 		return spaceNone
 	}
 	if there && was.Origin != Manual && !isKept(was.Text(), b.reason()) {
-		r.evicted = append(r.evicted, p) // entered anew: an element keeps its comment, by which it has its origin
+		r.anew = append(r.anew, p) // an element keeps its comment, by which it has its origin
 	}
 	r.count += countYields(yields) - countYields(there && was.Origin != Manual)
 	if !there {
 		r.fresh[origin]++
 	}
-	r.has[p] = b.entry(timeout)
+	r.has[p], r.taken[p] = b.entry(timeout), true
 	return spaceTaken
 }
 
@@ -82,7 +84,7 @@ func (r *filterSpace) evictOne() bool {
 	for len(r.yields) > 0 {
 		last := r.yields[len(r.yields)-1]
 		r.yields = r.yields[:len(r.yields)-1]
-		if r.has[last].Origin != Manual && r.has[last].Prefix.IsValid() { // it may have become another's meanwhile
+		if !r.taken[last] {
 			delete(r.has, last)
 			r.count--
 			r.evicted = append(r.evicted, last)
