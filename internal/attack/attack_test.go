@@ -315,3 +315,48 @@ func TestTurnsWithoutPackets(t *testing.T) {
 		}
 	}
 }
+
+// TestForeignDirectory has files and links of others in the way of a report: none of them is written to, followed or read.
+func TestForeignDirectory(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Fatal("this test is for root")
+	}
+	top := t.TempDir()
+	victim := filepath.Join(top, "victim")
+	r := &Report{ID: "20260102-030405"}
+	s := Store{filepath.Join(top, "attacks")}
+	if err := errors.Join(os.WriteFile(victim, []byte("whole"), 0o600), s.save(r, nil)); err != nil {
+		t.Fatal(err)
+	}
+	for _, put := range []func(string, string) error{os.Symlink, os.Link} {
+		if err := errors.Join(put(victim, filepath.Join(s.dir, r.ID+reportFile+".new")), s.save(r, nil)); err != nil {
+			t.Error(err)
+		}
+		if text, err := os.ReadFile(victim); string(text) != "whole" {
+			t.Errorf("another file was written to: %.20q, %v", text, err)
+		}
+	}
+	refused := func(why string, s Store) {
+		t.Helper()
+		_, read := s.Report(r.ID)
+		_, open := s.Capture(r.ID)
+		for _, err := range []error{s.save(r, nil), read, open} {
+			if err == nil || !strings.Contains(err.Error(), why) {
+				t.Errorf("want an error with %q, got %v", why, err)
+			}
+		}
+	}
+	link := filepath.Join(top, "link")
+	if err := os.Symlink(s.dir, link); err != nil {
+		t.Fatal(err)
+	}
+	refused("can be written by others", Store{link})
+	if err := os.Chown(s.dir, 12345, -1); err != nil {
+		t.Fatal(err)
+	}
+	refused("belongs to user 12345", s)
+	if err := errors.Join(os.Chown(s.dir, 0, -1), os.Chmod(s.dir, 0o777)); err != nil {
+		t.Fatal(err)
+	}
+	refused("can be written by others", s)
+}

@@ -11,6 +11,9 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/floodwall/floodwall/internal/capture"
 	"github.com/floodwall/floodwall/internal/sampling"
@@ -69,6 +72,9 @@ func (s Store) Report(of string) (*Report, error) {
 }
 
 func (s Store) readJSON(name string, to any) error {
+	if err := s.check(); err != nil {
+		return err
+	}
 	text, err := os.ReadFile(filepath.Join(s.dir, name))
 	if err != nil {
 		return err
@@ -118,6 +124,9 @@ func (s Store) Capture(of string) (*os.File, error) {
 	if !id.MatchString(of) {
 		return nil, ErrUnknown
 	}
+	if err := s.check(); err != nil {
+		return nil, err
+	}
 	f, err := os.Open(filepath.Join(s.dir, of+captureFile))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, ErrUnknown
@@ -162,9 +171,13 @@ func (s Store) replace(name string, write func(*os.File) error) error {
 	if err := os.MkdirAll(s.dir, 0o700); err != nil {
 		return fmt.Errorf("attacks: %w", err)
 	}
+	if err := s.check(); err != nil {
+		return err
+	}
 	file := filepath.Join(s.dir, name)
 	passing := file + ".new"
-	f, err := os.OpenFile(passing, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
+	os.Remove(passing) // of a daemon that was killed; O_EXCL refuses whatever cannot be removed
+	f, err := os.OpenFile(passing, os.O_CREATE|os.O_EXCL|os.O_WRONLY|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return fmt.Errorf("attacks: %w", err)
 	}
@@ -175,6 +188,25 @@ func (s Store) replace(name string, write func(*os.File) error) error {
 	if err != nil {
 		os.Remove(passing)
 		return fmt.Errorf("attacks: %s: %w", file, err)
+	}
+	return nil
+}
+
+// check makes sure that nobody else can have put a file or a link into the directory. One that is not there is well.
+func (s Store) check() error {
+	info, err := os.Lstat(s.dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("attacks: %w", err)
+	}
+	owner := int(info.Sys().(*syscall.Stat_t).Uid)
+	switch {
+	case owner != os.Geteuid() && owner != 0:
+		return fmt.Errorf("attacks: %s belongs to user %d, not to user %d, who runs this", s.dir, owner, os.Geteuid())
+	case !info.IsDir(), info.Mode().Perm()&0o022 != 0:
+		return fmt.Errorf("attacks: %s can be written by others", s.dir)
 	}
 	return nil
 }
@@ -212,6 +244,9 @@ func (s Store) prune() error {
 
 // packets reads a capture that was written, as much of it as can be read. What became of the packets is not known any more.
 func (s Store) packets(name string) (list []sampling.Sample) {
+	if s.check() != nil {
+		return nil
+	}
 	r, err := capture.Open(filepath.Join(s.dir, name))
 	if err != nil {
 		return nil
