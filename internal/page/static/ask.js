@@ -1,5 +1,8 @@
 // Asks the API again and again, and follows events, as long as somebody looks at the page.
 
+/** kinds are those of events, with the word for each. */
+export const kinds = { done: 'done', warning: '⚠ warning', attack: '⚠ attack', change: '✎ change' };
+
 const patience = 20_000; // milliseconds that an answer may take
 const again = 3_000; // milliseconds until events are asked for again
 
@@ -91,7 +94,7 @@ export class Asker {
     const source = new EventSource('v1/events');
     this.#events = source;
     source.addEventListener('open', () => this.#follow.begin());
-    for (const kind of ['done', 'warning', 'change']) {
+    for (const kind of Object.keys(kinds)) {
       source.addEventListener(kind, (message) => this.#follow.take(JSON.parse(message.data)));
     }
     source.addEventListener('error', () => {

@@ -1,5 +1,6 @@
 // The sections below the chart: each is a table of a part of an answer of the API.
 
+import { kinds } from './ask.js';
 import { bytes, clock, count, percent, rate, span, total } from './format.js';
 import { fill, list, write } from './table.js';
 
@@ -129,8 +130,6 @@ function talkersNote(top, rows) {
 }
 
 const capital = (text) => text.charAt(0).toUpperCase() + text.slice(1);
-
-const kinds = { done: 'done', warning: '⚠ warning', change: '✎ change' };
 
 /** isRare tells changes of what runs from bans, of which there may be thousands a second. */
 export const isRare = (event) => event.kind === 'change' && !/^(un)?block /.test(event.text);
