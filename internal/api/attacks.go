@@ -17,9 +17,8 @@ type AttackList struct {
 	Attacks []attack.Summary `json:"attacks"` // the latest first
 }
 
-func (c *Call) attacks(context.Context) (AttackList, error) {
-	list, err := c.parts.Attacks.Store().List()
-	return AttackList{c.parts.Attacks.Active(), list}, err
+func (c *Call) attacks(ctx context.Context) (AttackList, error) {
+	return c.reports.get(ctx)
 }
 
 func (c *Call) attack(context.Context) (*attack.Report, error) {

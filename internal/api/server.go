@@ -49,6 +49,8 @@ type Server struct {
 	now    *paced[*operate.Top] // a usual look at traffic, one for all who want one
 	series *series.Series
 
+	reports *paced[AttackList] // each read takes all files
+
 	metrics http.Handler
 	limits  [len(origins)]limits // each origin has its own: no user of this host takes those of root
 }
@@ -76,6 +78,10 @@ func newLimits() limits {
 func New(p Parts) *Server {
 	s := &Server{parts: p, routes: Routes(), status: newPaced(p.Host.Status, restShare), lists: newPaced(p.Host.Feeds, restShare)}
 	s.now = newPaced(func(ctx context.Context) (*operate.Top, error) { return p.Host.Top(ctx, usualTop) }, 1)
+	s.reports = newPaced(func(context.Context) (AttackList, error) {
+		list, err := p.Attacks.Store().List()
+		return AttackList{p.Attacks.Active(), list}, err
+	}, restShare)
 	s.series = series.New(s.status.get)
 	for i := range s.limits {
 		s.limits[i] = newLimits()

@@ -10,12 +10,14 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/floodwall/floodwall/internal/operate"
+	"github.com/floodwall/floodwall/internal/page"
 )
 
 // emptyServer answers for a host where nothing is loaded.
@@ -107,5 +109,47 @@ func TestSlotsOfOrigins(t *testing.T) {
 				t.Fatalf("client %d of %s: status %d, %v, want %d", i, from, status, err, want)
 			}
 		}
+	}
+}
+
+// TestPageKnowsEvents looks for each kind of events in the page: a browser hands out none of a kind that is not named.
+func TestPageKnowsEvents(t *testing.T) {
+	t.Parallel()
+	text := string(page.Files()["/page/ask.js"].Text)
+	list := regexp.MustCompile(`kinds = \{(.*)\};`).FindString(text)
+	for _, kind := range []string{KindDone, KindWarning, KindAttack, KindChange} {
+		if !strings.Contains(list, kind+":") {
+			t.Errorf("the page does not know events of kind %s: %s", kind, list)
+		}
+	}
+	if !strings.Contains(text, "for (const kind of Object.keys(kinds))") {
+		t.Error("the page follows other kinds than it names")
+	}
+}
+
+// TestListOfAttacksIsPaced asks for the list of attacks often at the same time: the files are not read for each request.
+func TestListOfAttacksIsPaced(t *testing.T) {
+	t.Parallel()
+	s := emptyServer(t)
+	reads, list := 0, s.reports.read
+	s.reports.read = func(ctx context.Context) (AttackList, error) {
+		reads++ // one read at a time
+		time.Sleep(50 * time.Millisecond)
+		return list(ctx)
+	}
+	h := s.Handler(FromLoopback)
+	var all sync.WaitGroup
+	for range 200 {
+		all.Go(func() {
+			w := httptest.NewRecorder()
+			h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/v1/attacks", nil))
+			if w.Code != http.StatusOK {
+				t.Errorf("status %d: %s", w.Code, w.Body)
+			}
+		})
+	}
+	all.Wait()
+	if reads > 50 {
+		t.Errorf("%d reads for 200 requests", reads)
 	}
 }
