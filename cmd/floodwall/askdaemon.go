@@ -11,24 +11,34 @@ import (
 	"slices"
 	"time"
 
+	"github.com/floodwall/floodwall/internal/api"
 	"github.com/floodwall/floodwall/internal/api/listen"
 	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/operate"
+	"github.com/floodwall/floodwall/internal/plan"
 	"github.com/floodwall/floodwall/internal/tap"
 )
 
 // watchTop begins to watch what comes. Where the policy has samples taken for the daemon and one runs, the daemon has them, and is asked:
-// next asks it each time. It looks itself otherwise.
+// next asks it each time. It looks itself otherwise, and when the daemon has no samples.
 func (e *env) watchTop(ctx context.Context, h operate.Host, span time.Duration) (next func(context.Context, time.Duration) (*operate.Top, error), end func() error, err error) {
 	settings, err := h.DaemonSettings(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
+	status, err := h.Instance.Status(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
 	socket := filepath.Join(listen.Dir(e.bpffs, datapath.DefaultDir), listen.ReadSocket)
-	if settings.Sample > 0 && answers(socket) {
+	if settings.Sample > 0 && status.Target == plan.TargetXDP && span <= api.MaxLook && answers(socket) {
 		return func(ctx context.Context, span time.Duration) (*operate.Top, error) {
-			return askTop(ctx, socket, span)
+			t, err := askTop(ctx, socket, span)
+			if err != nil || t.Samples != nil {
+				return t, err
+			}
+			return h.Top(ctx, span)
 		}, func() error { return nil }, nil
 	}
 	w, err := h.Watch(ctx, span)

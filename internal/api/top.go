@@ -13,7 +13,7 @@ import (
 const (
 	usualTop     = 2 * time.Second
 	usualSuggest = 5 * time.Second
-	maxLook      = 30 * time.Second
+	MaxLook      = 30 * time.Second // at a time
 )
 
 var lookQuery = []Parameter{{Name: "for", Summary: "look at the traffic for this time, as 5s; 30s at most"}}
@@ -55,7 +55,7 @@ func (c *Call) samples() error {
 func look[R any](c *Call, ctx context.Context, usual time.Duration, fn func(context.Context, time.Duration) (R, error)) (result R, err error) {
 	span := usual
 	if text := c.request.URL.Query().Get("for"); text != "" {
-		if span, err = policy.ParseDuration(text); err != nil || span <= 0 || span > maxLook {
+		if span, err = policy.ParseDuration(text); err != nil || span <= 0 || span > MaxLook {
 			return result, badQuery("for", text, "a time of at most 30s, as 5s")
 		}
 	}
