@@ -93,7 +93,7 @@ func fleetFigures(f *daemon.Fleet) func() *metrics.FleetFigures {
 			return nil
 		}
 		figures := &metrics.FleetFigures{
-			Connected: s.Connected, Entries: s.Entered, Waiting: s.Waiting,
+			Connected: s.Connected, Entries: s.Entered, Crowded: s.Crowded, Waiting: s.Waiting,
 			In: s.Received, Refused: s.Refused, Out: s.Sent, Unwelcome: s.Rejected,
 		}
 		if v := f.View(); v != nil {

@@ -103,9 +103,12 @@ func (e *env) printFleet() {
 	}
 }
 
-func waitingText(s *node.Status) string {
-	if s.Waiting == 0 {
-		return ""
+func waitingText(s *node.Status) (text string) {
+	if s.Waiting > 0 {
+		text = fmt.Sprintf(", %s on the way", things(s.Waiting, "change", "changes"))
 	}
-	return fmt.Sprintf(", %s on the way", things(s.Waiting, "change", "changes"))
+	if s.Crowded > 0 {
+		text += fmt.Sprintf("; %s of other nodes not entered, as those have their share of the set", things(s.Crowded, "ban", "bans"))
+	}
+	return text
 }

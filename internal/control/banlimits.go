@@ -93,15 +93,14 @@ func (in Instance) Wishes(ctx context.Context) (w Wishes, err error) {
 	return w, nil
 }
 
-// DynamicSet is the name of a dynamic set of the policy that runs, where "" stands for the only one, or bans.
-func (in Instance) DynamicSet(ctx context.Context, name string) (string, error) {
+// DynamicSet is a dynamic set of the policy that runs, where "" stands for the only one, or bans.
+func (in Instance) DynamicSet(ctx context.Context, name string) (manifest.Set, error) {
 	l, err := in.open(ctx)
 	if err != nil {
-		return "", err
+		return manifest.Set{}, err
 	}
 	defer l.close()
-	e, err := dynamicset.Named(l.generations[0].manifest, name)
-	return e.Name, err
+	return dynamicset.Named(l.generations[0].manifest, name)
 }
 
 // DaemonSettings is what the policy that runs says of the daemon.

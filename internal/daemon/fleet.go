@@ -97,7 +97,7 @@ func (f *Fleet) once(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	agent, err := node.New(file, &fleetHost{f, file.Set}, func(text string, err error) { f.report(Event{Text: text, Err: err}) })
+	agent, err := node.New(file, &fleetHost{fleet: f, set: file.Set}, func(text string, err error) { f.report(Event{Text: text, Err: err}) })
 	if err != nil {
 		return err
 	}
@@ -182,9 +182,13 @@ func localBans(records []banlog.Record, set string) (list []node.Local) {
 
 // fleetHost enters bans of other nodes into the set of the policy that runs.
 type fleetHost struct {
-	fleet *Fleet
-	set   string
+	fleet    *Fleet
+	set      string
+	capacity int // of the set
 }
+
+// Capacity is how many entries the set has.
+func (h *fleetHost) Capacity() int { return h.capacity }
 
 // Block bans prefixes as programs do: they give way to bans of people.
 func (h *fleetHost) Block(ctx context.Context, bans []node.Ban) (map[netip.Prefix]error, error) {
@@ -240,8 +244,9 @@ func (h *fleetHost) Never(ctx context.Context) (func(netip.Prefix) bool, error) 
 		return nil, err
 	}
 	h.fleet.mu.Lock()
-	h.fleet.set = set
+	h.fleet.set = set.Name
 	h.fleet.mu.Unlock()
+	h.capacity = set.Max
 	never := spared.Now(wishes.Spared)
 	return func(p netip.Prefix) bool { return never.Why(p) != "" }, nil
 }

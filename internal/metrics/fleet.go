@@ -5,6 +5,7 @@ import "context"
 var (
 	fleetConnected = NewGauge("floodwall_fleet_connected", "1 while this node is connected to a hub of its fleet, 0 while it goes on by itself.")
 	fleetEntries   = NewGauge("floodwall_fleet_entries", "Bans of other nodes that are in force on this host.")
+	fleetCrowded   = NewGauge("floodwall_fleet_crowded", "Bans of other nodes that are not entered on this host, as those have their share of the set.")
 	fleetWaiting   = NewGauge("floodwall_fleet_waiting", "Bans and lifts of this host that no hub has heard of yet.")
 	fleetBans      = NewCounter("floodwall_fleet_bans_total",
 		"Bans since the daemon started: of other nodes that were entered (in), and were not (refused); of this host that a hub has taken (out), and has not (rejected).",
@@ -17,7 +18,7 @@ var (
 // FleetFigures are the figures of a node.
 type FleetFigures struct {
 	Connected                   bool
-	Entries, Waiting            int
+	Entries, Crowded, Waiting   int
 	In, Refused, Out, Unwelcome uint64
 	View                        *FleetView // nil: the hubs have not said
 }
@@ -30,13 +31,14 @@ type FleetView struct {
 
 // Fleet are the figures of a node of a fleet. read returns nil while this host is of no fleet: then there are none.
 func Fleet(read func() *FleetFigures) Part {
-	return Part{Families: []*Family{fleetConnected, fleetEntries, fleetWaiting, fleetBans, fleetNodes, fleetAttacked, fleetRate}, Read: func(_ context.Context, add Add) error {
+	return Part{Families: []*Family{fleetConnected, fleetEntries, fleetCrowded, fleetWaiting, fleetBans, fleetNodes, fleetAttacked, fleetRate}, Read: func(_ context.Context, add Add) error {
 		f := read()
 		if f == nil {
 			return nil
 		}
 		add(fleetConnected, truth(f.Connected))
 		add(fleetEntries, float64(f.Entries))
+		add(fleetCrowded, float64(f.Crowded))
 		add(fleetWaiting, float64(f.Waiting))
 		add(fleetBans, float64(f.In), "in")
 		add(fleetBans, float64(f.Refused), "refused")

@@ -233,6 +233,9 @@ func (m *member) Unblock(_ context.Context, prefixes []netip.Prefix, _ bool) (we
 	return nil, nil
 }
 
+// Capacity is not bounded.
+func (m *member) Capacity() int { return 0 }
+
 // Never spares nobody.
 func (m *member) Never(context.Context) (func(netip.Prefix) bool, error) {
 	return func(netip.Prefix) bool { return false }, nil

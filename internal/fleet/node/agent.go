@@ -27,6 +27,8 @@ type Enforcer interface {
 	Unblock(ctx context.Context, prefixes []netip.Prefix, all bool) (were []netip.Prefix, err error)
 	// Never reports which prefixes are not to be banned on this host, as they hold an address that never is.
 	Never(ctx context.Context) (func(netip.Prefix) bool, error)
+	// Capacity is how many entries the set of bans has. It is known after Never; 0: it has no bound.
+	Capacity() int
 }
 
 // Ban is a ban of another node, or one of this node that is entered again.
@@ -60,7 +62,8 @@ type Agent struct {
 	undone  map[netip.Prefix]int             // bans that this agent ended itself, which the log of bans is still to tell
 	never   func(netip.Prefix) bool
 	spared  map[netip.Prefix]bool // bans of others that are not entered because of never
-	space   merge.Allowance       // of records from hubs
+	share   share
+	space   merge.Allowance // of records from hubs
 	counts  Counts
 	flight  *flight // the offer that waits for its answer
 	conn    *nats.Conn
@@ -75,7 +78,7 @@ type Agent struct {
 type Counts struct {
 	Sent     uint64 `json:"sent"`     // bans of this node that the hub has taken
 	Received uint64 `json:"received"` // bans of other nodes that were entered
-	Refused  uint64 `json:"refused"`  // bans of other nodes that were not: never, full, too wide, not signed
+	Refused  uint64 `json:"refused"`  // bans of other nodes that were not: never, full, above their share, of a wrong length, not signed
 	Rejected uint64 `json:"rejected"` // bans of this node that the hub has refused
 }
 
@@ -86,6 +89,7 @@ func New(f *File, e Enforcer, log func(string, error), options ...nats.Option) (
 		file: f, enforcer: e, log: log, options: options, wake: make(chan struct{}, 1),
 		own: map[netip.Prefix]*ownBan{}, pending: map[netip.Prefix]struct{}{}, lifts: map[netip.Prefix]merge.Statement{},
 		dirty: map[netip.Prefix]struct{}{}, entered: map[netip.Prefix]time.Time{}, undone: map[netip.Prefix]int{}, owed: map[netip.Prefix]struct{}{}, spared: map[netip.Prefix]bool{},
+		share: newShare(),
 		space: merge.Allowance{Rate: 50_000, Burst: 10},
 	}
 	a.stream.ahead = map[uint64]struct{}{}
@@ -241,11 +245,14 @@ func (a *Agent) sweep() {
 		a.table.Sweep(now)
 		for p, until := range a.entered {
 			if !until.IsZero() && until.Before(now) { // zero: the enforcer is still to end it
-				delete(a.entered, p)
+				a.forget(p)
 			}
 		}
 	}
 	if a.stream.swept%30 == 0 {
+		for p := range a.share.crowded { // others may have ended
+			a.dirty[p] = struct{}{}
+		}
 		a.offerAgain()
 	}
 }
@@ -259,7 +266,7 @@ func (a *Agent) lookNever(ctx context.Context) time.Duration {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.never = never
+	a.never, a.share.capacity = never, a.enforcer.Capacity()
 	for p := range a.entered {
 		if never(p) {
 			a.dirty[p] = struct{}{}

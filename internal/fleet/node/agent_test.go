@@ -76,10 +76,11 @@ func (f *fleet) start() {
 
 // host is a node's host: what it drops, and until when.
 type host struct {
-	t     *testing.T
-	agent *node.Agent
-	never netip.Prefix
-	stop  func()
+	t        *testing.T
+	agent    *node.Agent
+	never    netip.Prefix
+	capacity int
+	stop     func()
 
 	mu      sync.Mutex
 	dropped map[netip.Prefix]time.Time
@@ -110,6 +111,8 @@ func (h *host) Unblock(_ context.Context, prefixes []netip.Prefix, _ bool) (were
 func (h *host) Never(context.Context) (func(netip.Prefix) bool, error) {
 	return func(p netip.Prefix) bool { return h.never.IsValid() && h.never.Overlaps(p) }, nil
 }
+
+func (h *host) Capacity() int { return h.capacity }
 
 func (h *host) drops(p string) bool {
 	h.mu.Lock()

@@ -81,18 +81,33 @@ func (a *Agent) change(p netip.Prefix, now time.Time, c *changes) {
 	switch {
 	case !ok && had && len(r.Statements) == 0 && !a.never(p): // from before the daemon was started again, and not heard of yet
 	case !ok && had:
-		delete(a.entered, p)
+		a.forget(p)
 		if !lifted {
 			c.lift = append(c.lift, p)
 		}
 		if own != nil && !own.Manual && !own.End.IsZero() { // the fleet's ban was in the place of this host's
 			c.bans = append(c.bans, Ban{Prefix: p, For: time.Until(own.End), Why: own.Why})
 		}
+	case !ok:
+		a.share.free(p)
 	case ok && own != nil && own.Manual: // nothing changes what a person has entered; when that ends, this is looked at again
 	case ok && own != nil && (own.End.IsZero() || !now.Add(time.Until(own.End)).Before(e.Until)):
 	case ok && (lifted || !had || e.Until.Sub(until).Abs() > slack):
+		_, known := a.share.crowded[p]
+		if !a.share.take(p, e.Origin) {
+			if !known {
+				a.counts.Refused++
+			}
+			return
+		}
 		c.bans = append(c.bans, Ban{Prefix: p, For: e.Until.Sub(now), Origin: e.Origin, Why: e.Reason})
 	}
+}
+
+// forget notes that this host has no ban of another node of a prefix any more.
+func (a *Agent) forget(p netip.Prefix) {
+	delete(a.entered, p)
+	a.share.free(p)
 }
 
 // saidAt is the number that an own ban has, or would have.
@@ -140,6 +155,9 @@ func (a *Agent) block(ctx context.Context, bans []Ban) error {
 		switch {
 		case refused[b.Prefix] != nil:
 			a.counts.Refused++
+			if _, has := a.entered[b.Prefix]; !has {
+				a.share.free(b.Prefix)
+			}
 		case b.Origin != "":
 			a.counts.Received++
 			a.entered[b.Prefix] = asked.Add(b.For)

@@ -53,6 +53,7 @@ func (a *Agent) found(l Local) {
 		return
 	}
 	a.entered[l.Prefix] = a.fleetTime(l.End)
+	a.share.take(l.Prefix, merge.Controller) // it is in the set, and its node is told with the next record
 	a.dirty[l.Prefix] = struct{}{}
 }
 
@@ -67,7 +68,7 @@ func (a *Agent) banned(l Local, whole bool) {
 	a.toOffer(l.Prefix)
 	a.dirty[l.Prefix] = struct{}{} // it may have been lifted while nobody looked, or the fleet's end may be later than this one
 	if !whole {
-		delete(a.entered, l.Prefix)
+		a.forget(l.Prefix)
 	}
 }
 
@@ -86,7 +87,7 @@ func (a *Agent) gone(l Local) {
 	}
 	delete(a.own, l.Prefix)
 	delete(a.pending, l.Prefix)
-	delete(a.entered, l.Prefix)
+	a.forget(l.Prefix)
 	s := merge.Statement{Origin: a.file.Name, Seq: a.next(a.clock.now())}
 	if merge.Shared(l.Prefix) {
 		a.lifts[l.Prefix] = s

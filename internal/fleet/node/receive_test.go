@@ -78,3 +78,54 @@ func TestOwnLength(t *testing.T) {
 		t.Errorf("this host has %d bans", s.Own)
 	}
 }
+
+// TestShare has a node ban more than its share of a set, and others more than theirs. The controller's ban is entered. When bans end, those
+// that were left out are entered.
+func TestShare(t *testing.T) {
+	t.Parallel()
+	a := newAgent(t, "")
+	a.never, a.share.capacity = func(netip.Prefix) bool { return false }, 160
+	now := time.Now()
+	say := func(origin string, block byte, length time.Duration) {
+		for i := range 100 {
+			p := netip.PrefixFrom(netip.AddrFrom4([4]byte{198, 18, block, byte(i)}), 32)
+			s := merge.Statement{Origin: origin, Seq: merge.Number(now, 0)}
+			if length > 0 {
+				s.Until = now.Add(length).UnixMilli()
+			} else {
+				s.Seq++
+			}
+			a.table.Merge(merge.Record{Prefix: p, Statements: []merge.Statement{s}})
+			a.dirty[p] = struct{}{}
+		}
+	}
+	entered := func() int {
+		c, _ := a.due()
+		for _, b := range c.bans {
+			a.entered[b.Prefix] = now.Add(b.For)
+		}
+		return len(c.bans)
+	}
+	for i, row := range []struct {
+		origin string
+		length time.Duration
+		want   int
+	}{{"a", time.Hour, 30}, {"b", time.Hour, 30}, {"c", time.Hour, 0}, {merge.Controller, time.Hour, 100}} {
+		say(row.origin, byte(i), row.length)
+		if n := entered(); n != row.want {
+			t.Errorf("%d of 100 bans of %s are entered, want %d", n, row.origin, row.want)
+		}
+	}
+	if s := a.Status(); s.Crowded != 240 || s.Refused != 240 {
+		t.Errorf("%d are left out, %d were refused", s.Crowded, s.Refused)
+	}
+	say("a", 0, 0)
+	say(merge.Controller, 3, 0)
+	entered()
+	for range 30 {
+		a.sweep()
+	}
+	if n := entered(); n != 30 || a.share.of["b"] != 30 || a.share.of["c"] != 30 {
+		t.Errorf("%d bans are entered after others ended: %v", n, a.share.of)
+	}
+}

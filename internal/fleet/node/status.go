@@ -16,6 +16,7 @@ type Status struct {
 	Hub       string        `json:"hub,omitempty"` // to which it is connected
 	Synced    bool          `json:"synced"`        // it has all that the hub has
 	Entered   int           `json:"entered"`       // bans of other nodes that this host has
+	Crowded   int           `json:"crowded"`       // bans of other nodes that are not entered, as those take their share of the set
 	Own       int           `json:"own"`           // bans of this host
 	Waiting   int           `json:"waiting"`       // of them, and lifts, that no hub has heard of yet
 	Offset    time.Duration `json:"offset"`        // how far the hub's clock is ahead, in nanoseconds
@@ -28,7 +29,7 @@ func (a *Agent) Status() Status {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	s := Status{
-		Node: a.file.Name, Synced: a.stream.synced && a.stream.behind.IsZero(), Entered: len(a.entered), Own: len(a.own),
+		Node: a.file.Name, Synced: a.stream.synced && a.stream.behind.IsZero(), Entered: len(a.entered), Crowded: len(a.share.crowded), Own: len(a.own),
 		Waiting: len(a.pending) + len(a.lifts), Offset: a.clock.offset(), Counts: a.counts, Time: time.Now().UTC(),
 	}
 	if a.conn != nil && a.conn.IsConnected() {
