@@ -144,7 +144,7 @@ func TestStreamThatNeverEnds(t *testing.T) {
 	}
 }
 
-// TestStreamSparesWhoComes feeds `block -` while the policy and the host change: who is spared since it has begun is not banned.
+// TestStreamSparesWhoComes feeds `block -` while the policy and the host change: addresses that are spared since it started are not banned.
 func TestStreamSparesWhoComes(t *testing.T) {
 	if !inside(t) {
 		return
