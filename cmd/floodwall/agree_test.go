@@ -40,7 +40,7 @@ const roundsEach = 2000
 // were sent, for `top`, /v1/series, the expressions of the dashboard, and the differences of `status`.
 func (h *apiHost) ratesAgree(p *prometheus) {
 	h.Helper()
-	waitLong(h.T, "a step without packets", func() bool {
+	waitFor(h.T, "a step without packets", func() bool {
 		steps := h.past().Steps
 		return len(steps) > 0 && steps[len(steps)-1].Dropped.Packets == 0
 	})
@@ -58,7 +58,7 @@ func (h *apiHost) ratesAgree(p *prometheus) {
 	agree(h.T, "status", found, sent)
 
 	var past map[string]float64
-	waitLong(h.T, "the last step of the packets", func() bool {
+	waitFor(h.T, "the last step of the packets", func() bool {
 		past = map[string]float64{}
 		for _, s := range h.past().Steps {
 			if s.Time.After(quiet) {
@@ -110,20 +110,21 @@ func rule(s *control.Status, name string) (found control.RuleStatus) {
 }
 
 // topAgrees sends rounds while `floodwall top` looks. Nothing says when it begins to look. So it may miss packets on a busy machine, and
-// is then asked again. It never says more than were sent. Returned are the rounds of all attempts.
+// is then asked again, for twice as long. It never says more than were sent. Returned are the rounds of all attempts.
 func (h *apiHost) topAgrees() (sent float64) {
 	h.Helper()
 	const attempts = 5
 	var top operate.Top
-	for range attempts {
+	for attempt := range attempts {
 		top = operate.Top{}
-		c := exec.Command("floodwall", "top", "--once", "--json", "--every", "2s")
+		every := 2 * time.Second << attempt
+		c := exec.Command("floodwall", "top", "--once", "--json", "--every", every.String())
 		var out, said strings.Builder
 		c.Stdout, c.Stderr = &out, &said
 		if err := c.Start(); err != nil {
 			h.Fatal(err)
 		}
-		time.Sleep(time.Second)
+		time.Sleep(every / 2)
 		err := testutil.SendFor("fw1", round, func(n int) bool {
 			if n%20 == 19 {
 				time.Sleep(time.Millisecond)

@@ -101,16 +101,6 @@ func (h *apiHost) attacksOf() (list api.AttackList) {
 	return list
 }
 
-// waitLong waits for what takes the daemon several of its seconds, also on a machine that is busy.
-func waitLong(t *testing.T, what string, is func() bool) {
-	t.Helper()
-	for end := time.Now().Add(time.Minute); !is(); time.Sleep(50 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("waiting for %s", what)
-		}
-	}
-}
-
 // TestAttack has the daemon, with the capabilities of its unit alone, see an amplification begin, name it, suggest a rule that spares the
 // baseline, go on with the same report after it was killed, and see the end. A client's packets reach its socket all the time. Rules from the
 // packets of the report are then applied, promoted and removed.
@@ -134,7 +124,7 @@ func TestAttack(t *testing.T) {
 			t.Logf("the daemon said:\n%s\nlist %+v\nreport %+v\n%s", h.said, h.attacksOf(), report, mustFloodwall(t, "status"))
 		}
 	})
-	waitLong(t, "a suggestion", func() bool {
+	waitFor(t, "a suggestion", func() bool {
 		list := h.attacksOf()
 		if len(list.Attacks) == 0 {
 			return false
@@ -159,10 +149,10 @@ func TestAttack(t *testing.T) {
 	h.kill()
 	before := got.Load()
 	h = startUnitDaemon(t, "--state", state)
-	waitLong(t, "the attack to go on", func() bool { return h.attacksOf().Active == 1 })
-	waitLong(t, "packets of the client", func() bool { return got.Load() > before+20 })
+	waitFor(t, "the attack to go on", func() bool { return h.attacksOf().Active == 1 })
+	waitFor(t, "packets of the client", func() bool { return got.Load() > before+20 })
 	stop()
-	waitLong(t, "the end", func() bool { return h.attacksOf().Active == 0 })
+	waitFor(t, "the end", func() bool { return h.attacksOf().Active == 0 })
 	list := h.attacksOf().Attacks
 	if len(list) != 1 || list[0].ID != report.ID || list[0].Ended == nil || list[0].Dropped.Packets < 100 || list[0].Passed.Packets < 100 {
 		t.Fatalf("after the end: %+v", list)
@@ -229,7 +219,7 @@ func TestDetectWithoutBaseline(t *testing.T) {
 	}
 	mustFloodwall(t, "apply", file)
 	h := startUnitDaemon(t, "--state", t.TempDir())
-	waitLong(t, "the warning", func() bool {
+	waitFor(t, "the warning", func() bool {
 		return strings.Contains(h.said.String(), "detect: the baseline: open /nowhere/good.pcapng")
 	})
 }

@@ -70,7 +70,7 @@ func (c *localAPI) start() {
 		c.Fatal(err)
 	}
 	c.Cleanup(c.kill)
-	waitFor60(c.T, "crowdsec", func() bool {
+	waitFor(c.T, "crowdsec", func() bool {
 		a, err := get(crowdsecAddress, "/health")
 		return err == nil && a.status == 200
 	})
@@ -114,7 +114,7 @@ func TestCrowdSec(t *testing.T) {
 	s.also = func() string { return h.said.String() }
 	said := func(text string) {
 		t.Helper()
-		waitFor60(t, "the daemon to say "+text+": "+h.said.String(), func() bool { return strings.Contains(h.said.String(), text) })
+		waitFor(t, "the daemon to say "+text+": "+h.said.String(), func() bool { return strings.Contains(h.said.String(), text) })
 	}
 	said("crowdsec: key_file: open " + keyFile)
 	writeFile(t, keyFile, "wrong\n")
@@ -145,7 +145,7 @@ func TestCrowdSec(t *testing.T) {
 		t.Errorf("blocked prints\n%s", out)
 	}
 
-	waitFor60(t, "the webhook", func() bool {
+	waitFor(t, "the webhook", func() bool {
 		return strings.Contains(told.String(), "[address] has in it [address], an address of this host")
 	})
 	if strings.Contains(told.String(), "192.0.2.1") {
@@ -154,7 +154,7 @@ func TestCrowdSec(t *testing.T) {
 
 	// Of two decisions one is left, which ends sooner.
 	c.cscli("decisions", "delete", "--id", "2")
-	waitFor60(t, "the shorter ban", func() bool { return matches(one+` +bans +(1h|59m)\S* +crowdsec +short`, mustFloodwall(t, "blocked")) })
+	waitFor(t, "the shorter ban", func() bool { return matches(one+` +bans +(1h|59m)\S* +crowdsec +short`, mustFloodwall(t, "blocked")) })
 	s.banned("with one decision left", all, one, two, six, hand)
 
 	// Without the server nothing changes, also for a daemon that starts meanwhile. What it misses it does later.
@@ -193,7 +193,7 @@ func TestCrowdSec(t *testing.T) {
 	c.cscli("decisions", "import", "-i", c.dir+"/list.csv")
 	want := min(n, 75_000-2)
 	began := time.Now()
-	waitFor60(t, "all decisions", func() bool {
+	waitFor(t, "all decisions", func() bool {
 		var held struct {
 			Sets []struct {
 				Name    string

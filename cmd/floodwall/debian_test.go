@@ -70,6 +70,10 @@ func newDebian(t *testing.T, lower string) *debian {
 	d := &debian{T: t, dir: t.TempDir()}
 	d.script(strings.ReplaceAll(prepareDebian, "LOWER", lower))
 	t.Cleanup(func() {
+		if t.Failed() && d.systemd != 0 {
+			logged, _ := d.run("journalctl -o short-monotonic -u 'floodwall*' -n 60")
+			t.Log(logged)
+		}
 		d.kill()
 		d.script("umount --recursive --lazy DIR")
 	})

@@ -106,6 +106,11 @@ sysinit.target.wants/floodwall-boot.service`)
 
 	d.kill()
 	sh(t, "nft flush ruleset")
+	// The kernel detaches the programs some time after the file system that held their links.
+	waitFor(t, "devices without programs of the system that ended", func() bool {
+		links, err := exec.Command("ip", "link", "show").CombinedOutput()
+		return err == nil && !strings.Contains(string(links), "prog/xdp")
+	})
 	d.boot()
 	d.says("systemctl is-active floodwall-boot floodwall", "active\nactive")
 	w.filtered()

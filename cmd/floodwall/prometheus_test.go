@@ -229,7 +229,7 @@ func TestPrometheus(t *testing.T) {
 			t.Errorf("alerts: %q", alerts)
 		}
 	}()
-	waitLong(t, "no alert to be active", func() bool {
+	waitFor(t, "no alert to be active", func() bool {
 		alerts = active()
 		return len(alerts) == 0
 	})

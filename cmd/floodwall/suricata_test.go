@@ -57,7 +57,7 @@ func TestSuricata(t *testing.T) {
 	s.also = func() string { return h.said.String() }
 	said := func(text string) {
 		t.Helper()
-		waitFor60(t, "the daemon to say "+text, func() bool { return strings.Contains(h.said.String(), text) })
+		waitFor(t, "the daemon to say "+text, func() bool { return strings.Contains(h.said.String(), text) })
 	}
 	said("suricata: follows " + e.path)
 
