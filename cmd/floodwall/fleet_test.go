@@ -28,6 +28,7 @@ type nodeHost struct {
 	name    string
 	ns      *testutil.Elsewhere
 	flags   []string
+	daemon  *exec.Cmd
 	address netip.AddrPort
 	socket  *net.UDPConn
 	client  *net.UDPConn // elsewhere, 198.51.100.7
@@ -100,8 +101,15 @@ func (n *nodeHost) start() {
 	n.t.Helper()
 	daemon := exec.Command("floodwall", append([]string{"daemon"}, n.flags...)...)
 	n.in(daemon.Start)
-	n.t.Cleanup(func() { daemon.Process.Kill(); daemon.Wait() })
+	n.daemon = daemon
+	n.t.Cleanup(n.kill)
 	inTime(n.t, n.name+" is connected", func() bool { return strings.Contains(n.run("status"), "fleet: node "+n.name+", hub ") })
+}
+
+// kill kills the node's daemon.
+func (n *nodeHost) kill() {
+	n.daemon.Process.Kill()
+	n.daemon.Wait()
 }
 
 // passes tells whether a packet of the client reaches the node's socket.
@@ -181,8 +189,8 @@ func TestFleet(t *testing.T) {
 	if out := b.run("blocked"); !strings.Contains(out, "fleet web-a") || !strings.Contains(out, "scans") {
 		t.Errorf("blocked at node b does not name node a and its reason:\n%s", out)
 	}
+	b.testUnblockStays(a)
 	a.run("unblock", "198.51.100.7")
-	inTime(t, "node b passes it after the unban", b.passes)
 
 	killed := testutil.Random(t).IntN(3)
 	t.Logf("hub %d is killed", killed)
@@ -200,6 +208,24 @@ func TestFleet(t *testing.T) {
 		t.Errorf("a ban of 5 s lasts %v at node b", took)
 	}
 	b.testView(filepath.Join(fleet, "c"))
+}
+
+// testUnblockStays lifts another node's ban at this node, and kills the daemon. The next one has all that the hub has, and does not drop the
+// client again.
+func (n *nodeHost) testUnblockStays(other *nodeHost) {
+	n.t.Helper()
+	n.run("unblock", "198.51.100.7")
+	inTime(n.t, n.name+" has noted the lift", func() bool {
+		text, _ := os.ReadFile(filepath.Join(n.flags[1], "fleet.said"))
+		return strings.Contains(string(text), "198.51.100.7/32")
+	})
+	n.kill()
+	other.run("block", "203.0.113.1")
+	n.start()
+	inTime(n.t, n.name+" has what was banned meanwhile", func() bool { return strings.Contains(n.run("blocked"), "203.0.113.1") })
+	if out := n.run("blocked"); strings.Contains(out, "198.51.100.7") || !n.passes() {
+		n.t.Errorf("%s drops again what was unblocked there:\n%s", n.name, out)
+	}
 }
 
 // testView has the client send until the fleet's view names it, at the hubs and at the node.

@@ -18,7 +18,7 @@ type Effect struct {
 // as reporters to ban a prefix, or the controller alone: the ban ends when fewer are left.
 func (r Record) Effect(now time.Time, self string, reporters int) (Effect, bool) {
 	var longest []*Statement // of each origin
-	lifted := r.liftedBy(self)
+	lifted := r.LiftedBy(self)
 	for i := range r.Statements {
 		s := &r.Statements[i]
 		if s.Lift() || s.Until <= now.UnixMilli() || s.Origin == self || s.Seq <= lifted {
@@ -52,11 +52,11 @@ func (r Record) Effect(now time.Time, self string, reporters int) (Effect, bool)
 
 // Lifted tells whether a statement of that number by an origin was lifted, by the origin or by the controller.
 func (r Record) Lifted(origin string, seq uint64) bool {
-	return seq <= max(r.liftedBy(origin), r.liftedBy(Controller))
+	return seq <= max(r.LiftedBy(origin), r.LiftedBy(Controller))
 }
 
-// liftedBy is the number of the last lift by an origin, 0 when there is none.
-func (r Record) liftedBy(origin string) (seq uint64) {
+// LiftedBy is the number of the last lift by an origin, 0 when there is none.
+func (r Record) LiftedBy(origin string) (seq uint64) {
 	for i := range r.Statements {
 		if s := &r.Statements[i]; s.Lift() && s.Origin == origin {
 			seq = max(seq, s.Seq)

@@ -72,6 +72,7 @@ type Agent struct {
 	paused  time.Time // until when the enforcer is left alone
 	told    string    // its last error
 	sees    view
+	ledger  ledger
 }
 
 // Counts are what an agent has done since it started.
@@ -93,6 +94,9 @@ func New(f *File, e Enforcer, log func(string, error), options ...nats.Option) (
 		space: merge.Allowance{Rate: 50_000, Burst: 10},
 	}
 	a.stream.ahead = map[uint64]struct{}{}
+	if err := a.remember(); err != nil {
+		return nil, err
+	}
 	if f.Controller != "" {
 		key, err := nkeys.FromPublicKey(f.Controller)
 		if err != nil {
@@ -124,6 +128,7 @@ func (a *Agent) Run(ctx context.Context) error {
 		}
 		a.enforce(ctx)
 		a.offer()
+		a.keep()
 		a.sync()
 		select {
 		case <-ctx.Done():

@@ -25,7 +25,7 @@ type File struct {
 	Set        string   `json:"set,omitempty"`       // the dynamic set for bans; "": the only one, or bans
 	Reporters  int      `json:"reporters,omitempty"` // how many nodes must ban a prefix; 0 is one
 
-	// State is the directory of the file. The agent keeps its lifts there.
+	// State is the directory of the file. The agent keeps there what it has said. "": it keeps nothing.
 	State string `json:"-"`
 }
 
@@ -129,5 +129,6 @@ func Leave(state string) error {
 	}
 	os.Remove(pendingPath(state))
 	os.Remove(statusPath(state))
+	os.Remove(ledgerPath(state))
 	return err
 }

@@ -63,6 +63,7 @@ func (f *File) keep(state string) error {
 	if err := os.MkdirAll(state, 0o755); err != nil {
 		return fmt.Errorf("state directory: %w", err)
 	}
+	os.Remove(ledgerPath(state)) // of a fleet whose file somebody has removed
 	if err := f.write(Path(state)); err != nil {
 		return err
 	}

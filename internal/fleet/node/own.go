@@ -64,7 +64,11 @@ func (a *Agent) banned(l Local, whole bool) {
 	if was := a.own[l.Prefix]; was != nil && was.End.Sub(l.End).Abs() <= near && (whole || was.Start.Equal(l.Start)) {
 		return
 	}
-	a.own[l.Prefix] = &ownBan{Local: l}
+	b := &ownBan{Local: l}
+	if whole { // it may have been said before the daemon was started again
+		b.statement, _ = a.ledger.statement(b, a.file.Name)
+	}
+	a.own[l.Prefix] = b
 	a.toOffer(l.Prefix)
 	a.dirty[l.Prefix] = struct{}{} // it may have been lifted while nobody looked, or the fleet's end may be later than this one
 	if !whole {
@@ -92,6 +96,7 @@ func (a *Agent) gone(l Local) {
 	if merge.Shared(l.Prefix) {
 		a.lifts[l.Prefix] = s
 	}
+	a.ledger.lifted(l.Prefix, s.Seq)
 	a.table.Merge(merge.Record{Prefix: l.Prefix, Statements: []merge.Statement{s}})
 }
 
@@ -127,6 +132,7 @@ func (a *Agent) say(b *ownBan) merge.Statement {
 		seq = a.next(now)
 	}
 	b.statement = merge.Statement{Origin: a.file.Name, Seq: seq, Until: until.UnixMilli(), Reason: short(b.Why)}
+	a.ledger.said(b)
 	return b.statement
 }
 
