@@ -67,7 +67,7 @@ func hubInit(e *env, f *hubFlags) *cobra.Command {
 	c.Flags().StringVar(&f.address, "address", "", "`address` that nodes reach, HOST or HOST:PORT")
 	c.Flags().StringSliceVar(&f.cluster, "cluster", nil, "three `hubs`, as NAME=HOST[:PORT]")
 	c.Flags().StringVar(&f.nats, "nats", "", "`addresses` of an existing cluster, in place of a server of its own")
-	c.Flags().StringVar(&f.creds, "creds", "", "`file` of credentials for it")
+	c.Flags().StringVar(&f.creds, "creds", "", "`file` of credentials for it (default a new key)")
 	return c
 }
 
@@ -104,11 +104,7 @@ func (e *env) hubInit(c *cobra.Command, f *hubFlags) error {
 		if f.address != "" || len(f.cluster) > 0 {
 			return usagef(c, "an existing cluster has its own addresses", "--nats goes without --address and --cluster")
 		}
-		if err := hub.InitClient(f.dir, f.nats, f.creds); err != nil {
-			return err
-		}
-		e.println("made %s for the cluster at %s", f.dir, f.nats)
-		return nil
+		return e.hubInitClient(f)
 	}
 	peers, err := f.peers(c)
 	if err != nil {
@@ -122,6 +118,23 @@ func (e *env) hubInit(c *cobra.Command, f *hubFlags) error {
 		e.println("made %s for hub %s at %s", dir, peers[i].Name, peers[i].Nodes)
 	}
 	e.println("the controller's key is %s", filepath.Join(f.dir, hub.ControllerFile))
+	return nil
+}
+
+// hubInitClient makes the state of a hub on an existing cluster, and prints what that cluster needs.
+func (e *env) hubInitClient(f *hubFlags) error {
+	made, err := hub.InitClient(f.dir, f.nats, f.creds)
+	if err != nil {
+		return err
+	}
+	e.println("made %s for the cluster at %s", f.dir, f.nats)
+	e.println("the controller's key is %s, its public key %s", filepath.Join(f.dir, hub.ControllerFile), made.Controller)
+	if f.creds == "" {
+		e.println("add this user to the configuration of the cluster, which needs JetStream:")
+	} else {
+		e.println("the user of %s needs these permissions, and the cluster needs JetStream:", f.creds)
+	}
+	e.println("%s", made.User)
 	return nil
 }
 

@@ -16,7 +16,7 @@ func joinCommand(e *env) *cobra.Command {
 		Short: "make this host a node of a fleet, which shares bans",
 		Long: "Join makes this host a node of a fleet. INVITATION is the word that `floodwall hub invite` prints. It can be used once.\n" +
 			"From then on the daemon shares the bans of this host with the fleet, and enters those of other nodes.",
-		Example: "  floodwall join eyJuIjoid2ViLTEi…\n  floodwall join --name web-1 --nats tls://nats.example:4222 --creds web-1.creds",
+		Example: "  floodwall join eyJuIjoid2ViLTEi…\n  floodwall join --name web-1 --nats tls://nats.example:4222 --controller UA3K…",
 		Args:    upTo(1, "INVITATION"),
 		RunE:    func(c *cobra.Command, args []string) error { return e.join(c, args, f) },
 	}
@@ -25,8 +25,8 @@ func joinCommand(e *env) *cobra.Command {
 	flags.IntVar(&f.Reporters, "reporters", 1, "enter a ban only when so many `nodes` have made it")
 	flags.StringVar(&f.Name, "name", "", "`name` of this node in an existing cluster")
 	flags.StringSliceVar(&f.Hubs, "nats", nil, "`addresses` of an existing cluster")
-	flags.StringVar(&f.Creds, "creds", "", "`file` of credentials for an existing cluster")
-	flags.StringVar(&f.Controller, "controller", "", "public controller `key`, with --creds")
+	flags.StringVar(&f.Creds, "creds", "", "`file` of credentials for an existing cluster (default a new key)")
+	flags.StringVar(&f.Controller, "controller", "", "public controller `key`, with --nats")
 	return c
 }
 
@@ -38,7 +38,7 @@ func (e *env) join(c *cobra.Command, args []string, f joinFlags) error {
 	switch {
 	case f.Reporters < 1 || f.Reporters > maxReporters:
 		return usagef(c, "1 enters every ban", "flag --reporters: must be 1 to %d, got %d", maxReporters, f.Reporters)
-	case len(args) == 0 && f.Creds == "":
+	case len(args) == 0 && len(f.Hubs) == 0:
 		return usagef(c, hint, "missing argument: want INVITATION")
 	case len(args) > 0 && (f.Creds != "" || f.Name != "" || len(f.Hubs) > 0 || f.Controller != ""):
 		return usagef(c, hint, "an invitation names the node and the hubs: leave --name, --nats, --creds and --controller out")
@@ -53,13 +53,28 @@ func (e *env) join(c *cobra.Command, args []string, f joinFlags) error {
 			return err
 		}
 		name = joined.Name
-	} else if err := node.Use(e.state, f.File); err != nil {
+	} else if err := e.joinCluster(f.File); err != nil {
 		return err
 	}
 	e.println("this host is node %s of the fleet", name)
 	if !daemonlock.Of(e.bpffs).Held() {
 		e.note("bans are not shared while `floodwall daemon` does not run: start it; `apply --boot` has systemd start it after each reboot")
 	}
+	return nil
+}
+
+// joinCluster has this host join a fleet on an existing cluster, and prints the user that the cluster needs.
+func (e *env) joinCluster(f node.File) error {
+	user, err := node.Use(e.state, f)
+	if err != nil {
+		return err
+	}
+	if f.Creds == "" {
+		e.println("add this user to the configuration of the cluster:")
+	} else {
+		e.println("the user of %s needs these permissions:", f.Creds)
+	}
+	e.println("%s", user)
 	return nil
 }
 

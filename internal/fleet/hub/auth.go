@@ -48,8 +48,7 @@ func (a *authenticator) Check(c server.ClientAuthentication) bool {
 	if !ok {
 		return false
 	}
-	c.RegisterUser(&server.User{Username: name, Permissions: permissions(
-		[]string{wire.Nodes + "." + name + ".>"}, []string{wire.Live, wire.Beat, wire.Views, wire.Inbox(name) + ".>"})})
+	c.RegisterUser(&server.User{Username: name, Permissions: permissions(wire.NodePermissions(name))})
 	a.opened(name, c.GetID())
 	return true
 }
@@ -61,13 +60,13 @@ func (a *authenticator) checkInvited(c server.ClientAuthentication, user, passwo
 		return false
 	}
 	c.RegisterUser(&server.User{Username: user, Permissions: permissions(
-		[]string{wire.Join + "." + name}, []string{wire.Inbox("join_"+name) + ".>"})})
+		wire.Permissions{Publish: []string{wire.Join + "." + name}, Subscribe: []string{wire.Inbox("join_"+name) + ".>"}})})
 	a.opened(user, c.GetID())
 	return true
 }
 
-func permissions(publish, subscribe []string) *server.Permissions {
-	return &server.Permissions{Publish: &server.SubjectPermission{Allow: publish}, Subscribe: &server.SubjectPermission{Allow: subscribe}}
+func permissions(p wire.Permissions) *server.Permissions {
+	return &server.Permissions{Publish: &server.SubjectPermission{Allow: p.Publish}, Subscribe: &server.SubjectPermission{Allow: p.Subscribe}}
 }
 
 // signed tells whether the holder of a key has signed a nonce.

@@ -37,11 +37,11 @@ type Client struct {
 // is TLS.
 func Dial(c *Config, options ...nats.Option) (*Client, error) {
 	if c.NATS != "" {
-		o := []nats.Option{nats.Name("floodwall")}
-		if c.Creds != "" {
-			o = append(o, nats.UserCredentials(c.Creds))
+		user, err := c.user()
+		if err != nil {
+			return nil, err
 		}
-		conn, err := nats.Connect(c.NATS, o...)
+		conn, err := nats.Connect(c.NATS, nats.Name("floodwall"), nats.CustomInboxPrefix(wire.HubInbox), user)
 		return &Client{c, conn}, unreachable(err)
 	}
 	admin, _, err := c.admin()
@@ -58,7 +58,7 @@ func Dial(c *Config, options ...nats.Option) (*Client, error) {
 	} else {
 		options = []nats.Option{nats.Secure(&tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS13})}
 	}
-	conn, err := nats.Connect(servers, append(options, nats.Name("floodwall"), keyOption(admin))...)
+	conn, err := nats.Connect(servers, append(options, nats.Name("floodwall"), nats.CustomInboxPrefix(wire.HubInbox), keyOption(admin))...)
 	return &Client{c, conn}, unreachable(err)
 }
 
@@ -105,7 +105,7 @@ func (c *Client) Invite(ctx context.Context, name string, holds time.Duration) (
 	i := wire.Invitation{Name: name, Secret: wire.NewSecret(), Hubs: c.config.Servers()}
 	if c.config.NATS != "" {
 		return i, &ConfigError{"this fleet uses a NATS cluster of its own, which makes its own users",
-			"give the node a user there that publishes to " + wire.Nodes + "." + name + ".> only; docs/guides/fleet.md shows it"}
+			fmt.Sprintf("on the node: floodwall join --name %s --nats %s --controller %s", name, c.config.NATS, c.config.Controller)}
 	}
 	_, text, err := c.config.authority()
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nkeys"
 )
 
@@ -20,6 +21,7 @@ const (
 	certFile       = "cert.pem"
 	keyFile        = "key.pem"
 	adminFile      = "admin.nk"
+	userFile       = "user.nk"       // the seed of the hub's key for an existing cluster
 	ControllerFile = "controller.nk" // the seed of the controller key; it need not be on a hub
 	storeDir       = "nats"
 )
@@ -106,6 +108,18 @@ func (c *Config) admin() (key nkeys.KeyPair, public string, err error) {
 	}
 	public, err = key.PublicKey()
 	return key, public, err
+}
+
+// user is how a hub and its commands connect to an existing cluster.
+func (c *Config) user() (nats.Option, error) {
+	if c.Creds != "" {
+		return nats.UserCredentials(c.Creds), nil
+	}
+	key, err := readSeed(filepath.Join(c.dir, userFile))
+	if err != nil {
+		return nil, err
+	}
+	return keyOption(key), nil
 }
 
 // readSeed reads a file with the seed of a key. Others must not be able to read it.

@@ -113,11 +113,13 @@ func (h *Hub) Close() {
 
 // connect connects the hub's service to the server.
 func (h *Hub) connect(admin nkeys.KeyPair) (*nats.Conn, error) {
-	o := []nats.Option{nats.Name("floodwall hub " + h.config.Name), nats.MaxReconnects(-1), nats.RetryOnFailedConnect(h.server == nil)}
+	o := []nats.Option{nats.Name("floodwall hub " + h.config.Name), nats.MaxReconnects(-1), nats.RetryOnFailedConnect(h.server == nil), nats.CustomInboxPrefix(wire.HubInbox)}
 	if h.server == nil {
-		if h.config.Creds != "" {
-			o = append(o, nats.UserCredentials(h.config.Creds))
+		user, err := h.config.user()
+		if err != nil {
+			return nil, err
 		}
+		o = append(o, user)
 		return nats.Connect(h.config.NATS, o...)
 	}
 	return nats.Connect("", append(o, nats.InProcessServer(h.server), keyOption(admin))...)

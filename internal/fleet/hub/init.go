@@ -166,23 +166,43 @@ func writeNew(path string, text []byte) error {
 	return errors.Join(err, f.Sync(), f.Close())
 }
 
-// InitClient makes the state of a hub that uses an existing cluster.
-func InitClient(dir, servers, creds string) error {
+// Made is the state of a hub that uses an existing cluster.
+type Made struct {
+	User       string // of the hub, as the configuration of the cluster has it
+	Controller string // the public key of the controller
+}
+
+// InitClient makes the state of a hub that uses an existing cluster, with a key for it unless there are credentials.
+func InitClient(dir, servers, creds string) (m Made, err error) {
+	if _, err := os.Stat(filepath.Join(dir, ControllerFile)); err == nil {
+		return m, &ConfigError{dir + " has the keys of a fleet already", "name another directory with --dir"}
+	}
 	controller, seed, err := newKey()
 	if err != nil {
-		return err
+		return m, err
 	}
+	m.Controller = controller
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return m, fmt.Errorf("hub: %w", err)
+	}
+	user := ""
 	if creds != "" {
 		if creds, err = filepath.Abs(creds); err != nil {
-			return fmt.Errorf("credentials: %w", err)
+			return m, fmt.Errorf("credentials: %w", err)
+		}
+	} else {
+		var seed []byte
+		if user, seed, err = newKey(); err == nil {
+			err = writeNew(filepath.Join(dir, userFile), seed)
+		}
+		if err != nil {
+			return m, err
 		}
 	}
+	m.User = wire.HubPermissions().Text(user)
 	text, err := json.MarshalIndent(Config{Name: "hub", NATS: servers, Creds: creds, Controller: controller}, "", "  ")
 	if err != nil {
-		return err
+		return m, err
 	}
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return fmt.Errorf("hub: %w", err)
-	}
-	return errors.Join(writeNew(filepath.Join(dir, configFile), append(text, '\n')), writeNew(filepath.Join(dir, ControllerFile), seed))
+	return m, errors.Join(writeNew(filepath.Join(dir, configFile), append(text, '\n')), writeNew(filepath.Join(dir, ControllerFile), seed))
 }

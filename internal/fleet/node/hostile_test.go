@@ -52,7 +52,7 @@ func TestHostileNode(t *testing.T) {
 
 	heard, err := evil.SubscribeSync(">")
 	if err == nil {
-		for _, subject := range []string{"_INBOX_a.>", "fw.ban.>", "fw.node.>", "$JS.>", "fw.admin.>", "fw.member.>"} {
+		for _, subject := range []string{"fw.inbox.a.>", "fw.ban.>", "fw.node.>", "$JS.>", "fw.admin.>", "fw.member.>"} {
 			if _, err = evil.SubscribeSync(subject); err != nil {
 				t.Fatal(err)
 			}
@@ -134,7 +134,7 @@ func TestHostileNode(t *testing.T) {
 		if err != nil {
 			break
 		}
-		if strings.HasPrefix(m.Subject, "_INBOX_a") || strings.HasPrefix(m.Subject, "fw.node.a") {
+		if strings.HasPrefix(m.Subject, "fw.inbox.a") || strings.HasPrefix(m.Subject, "fw.node.a") {
 			t.Errorf("evil hears %s", m.Subject)
 		}
 	}
@@ -225,12 +225,12 @@ func TestDamagedFile(t *testing.T) {
 	key, _ := nkeys.CreateUser()
 	seed, _ := key.Seed()
 	for name, file := range map[string]node.File{
-		"no key": {Name: "a", Hubs: []string{"tls://192.0.2.1"}}, "half a key": {Name: "a", Seed: string(seed[:20]), Hubs: []string{"tls://192.0.2.1"}},
-		"no hub": {Name: "a", Seed: string(seed)}, "another's name": {Name: "a.b", Seed: string(seed), Hubs: []string{"tls://192.0.2.1"}},
+		"half a key": {Name: "a", Seed: string(seed[:20]), Hubs: []string{"tls://192.0.2.1"}},
+		"no hub":     {Name: "a", Seed: string(seed)}, "another's name": {Name: "a.b", Seed: string(seed), Hubs: []string{"tls://192.0.2.1"}},
 		"no certificate": {Name: "a", Seed: string(seed), Hubs: []string{"tls://192.0.2.1"}, CA: "x"},
 		"no controller":  {Name: "a", Seed: string(seed), Hubs: []string{"tls://192.0.2.1"}, Controller: "x"},
 	} {
-		if err := node.Use(t.TempDir(), file); err == nil {
+		if _, err := node.Use(t.TempDir(), file); err == nil {
 			t.Errorf("%s: it is taken", name)
 		}
 	}

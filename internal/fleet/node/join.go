@@ -48,12 +48,24 @@ func Join(ctx context.Context, state, token, set string, reporters int) (*File, 
 	return f, f.keep(state)
 }
 
-// Use has a host join a fleet by credentials for an existing cluster.
-func Use(state string, f File) error {
+// Use has a host join a fleet on an existing cluster, by credentials or else by a new key. It returns the user that the cluster needs.
+func Use(state string, f File) (user string, err error) {
 	if err := notJoined(state); err != nil {
-		return err
+		return "", err
 	}
-	return f.keep(state)
+	public := ""
+	if f.Creds != "" {
+		if f.Creds, err = filepath.Abs(f.Creds); err != nil {
+			return "", fmt.Errorf("credentials: %w", err)
+		}
+	} else if f.Seed == "" {
+		var seed []byte
+		if public, seed, err = pendingKey(state); err != nil {
+			return "", err
+		}
+		f.Seed = string(seed)
+	}
+	return wire.NodePermissions(f.Name).Text(public), f.keep(state)
 }
 
 func (f *File) keep(state string) error {

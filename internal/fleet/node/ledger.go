@@ -23,7 +23,7 @@ import (
 type ledger struct {
 	path    string // "": nothing is kept
 	bans    map[netip.Prefix]saidBan
-	pending []byte // lines to be appended
+	pending []byte    // lines to be appended
 	lines   int       // in the file,
 	base    int       // and when it was last written anew
 	whole   bool      // write the file anew
@@ -116,7 +116,9 @@ func parseSaid(seq uint64, until, end string) (b saidBan, ok bool) {
 	return b, err == nil
 }
 
-func appendLift(to []byte, p netip.Prefix, seq uint64) []byte { return fmt.Appendf(to, "l %v %d\n", p, seq) }
+func appendLift(to []byte, p netip.Prefix, seq uint64) []byte {
+	return fmt.Appendf(to, "l %v %d\n", p, seq)
+}
 
 func appendSaid(to []byte, p netip.Prefix, b saidBan) []byte {
 	end := "-"

@@ -32,8 +32,35 @@ func SyncSubject(node string) string { return Nodes + "." + node + ".sync" }
 // SummarySubject is where a node says what it sees.
 func SummarySubject(node string) string { return Nodes + "." + node + ".summary" }
 
-// Inbox begins the subjects of answers to a node. Nobody else may subscribe to them.
-func Inbox(node string) string { return "_INBOX_" + node }
+// Inbox begins the subjects of answers to a node. Nobody else may subscribe to them. A node has a token of the subject to itself, as
+// permissions of NATS have wildcards for whole tokens only.
+func Inbox(node string) string { return "fw.inbox." + node }
+
+// HubInbox begins the subjects of answers to hubs and their commands. No node has this name.
+const HubInbox = "fw.inbox._hubs"
+
+// Permissions are the subjects to which a user of NATS publishes and subscribes, with wildcards.
+type Permissions struct{ Publish, Subscribe []string }
+
+// Text is the user of a key in the configuration of nats-server, or the permissions alone when key is "".
+func (p Permissions) Text(key string) string {
+	if key == "" {
+		return fmt.Sprintf("publish: [%s], subscribe: [%s]", quoted(p.Publish), quoted(p.Subscribe))
+	}
+	return fmt.Sprintf("{nkey: %s, permissions: {publish: [%s], subscribe: [%s]}}", key, quoted(p.Publish), quoted(p.Subscribe))
+}
+
+func quoted(subjects []string) string { return `"` + strings.Join(subjects, `", "`) + `"` }
+
+// NodePermissions are those of a node. A hub gives no node more, and neither must an existing cluster.
+func NodePermissions(name string) Permissions {
+	return Permissions{[]string{Nodes + "." + name + ".>"}, []string{Live, Beat, Views, Inbox(name) + ".>"}}
+}
+
+// HubPermissions are those of a hub that uses an existing cluster.
+func HubPermissions() Permissions {
+	return Permissions{[]string{"fw.>", "$JS.API.>"}, []string{"fw.>"}}
+}
 
 var nodeName = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?$`)
 
