@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -67,12 +68,24 @@ func Inside(t *testing.T) bool {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	out, err := cmd.CombinedOutput()
+	killUser(uid)
 	if err != nil {
 		t.Errorf("inside of its namespaces: %v\n%s", err, out)
 	} else {
 		t.Logf("%s", out)
 	}
 	return false
+}
+
+// killUser kills all processes of a user: those that a test started and that did not end with it.
+func killUser(uid uint32) {
+	processes, _ := filepath.Glob("/proc/[0-9]*")
+	for _, process := range processes {
+		var stat unix.Stat_t
+		if pid, err := strconv.Atoi(filepath.Base(process)); err == nil && unix.Stat(process, &stat) == nil && stat.Uid == uid {
+			unix.Kill(pid, unix.SIGKILL)
+		}
+	}
 }
 
 // most is how long the process inside may take: less than scripts/test gives a package, as this process can say which test hangs.
