@@ -18,7 +18,7 @@ PORTABLE := ./policy ./internal/ir ./internal/packet ./internal/addrs ./internal
 
 export PATH := $(PATH):/usr/sbin:/sbin
 .DELETE_ON_ERROR:
-.PHONY: help build demo soak test test-long test-nightly test-reach test-kernels test-unprivileged test-arm64 bench bench-guard readme-bench generate format lint install dist packages clean
+.PHONY: help build demo demo-fleet soak test test-long test-nightly test-reach test-kernels test-unprivileged test-arm64 bench bench-guard readme-bench generate format lint install dist packages clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-18s %s\n", $$1, $$2 }' Makefile
@@ -32,6 +32,10 @@ floodwall: $(SOURCES)
 demo: floodwall ## Show a web server under a flood, without and with Floodwall
 	@scripts/setup demo
 	$(SUDO) ./floodwall demo
+
+demo-fleet: floodwall ## Show three web servers that share their bans, one of them attacked
+	@scripts/setup demo
+	$(SUDO) ./floodwall demo --fleet
 
 bench: floodwall ## Measure on this machine; EXPERIMENTS="drop sets" chooses
 	@scripts/setup bench

@@ -2,10 +2,8 @@ package main
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -51,7 +49,7 @@ func (e *env) benchFleet(c *cobra.Command, o fleet.Options, strict bool) error {
 		return &privilegeError{commandLine: e.commandLine}
 	}
 	if e.getenv(insideFleet) == "" {
-		return e.benchFleetElsewhere(c)
+		return e.elsewhere(c, insideFleet, &unix.SysProcAttr{Cloneflags: unix.CLONE_NEWNET, Pdeathsig: unix.SIGTERM})
 	}
 	dir, err := os.MkdirTemp("", "floodwall-bench-fleet-")
 	if err != nil {
@@ -67,25 +65,6 @@ func (e *env) benchFleet(c *cobra.Command, o fleet.Options, strict bool) error {
 		if err == nil && strict && r.Missed() {
 			err = fmt.Errorf("a bar is missed: %s: %.3g %s", r.What, r.Value, r.Unit)
 		}
-	}
-	return err
-}
-
-// benchFleetElsewhere runs the same command in a network namespace of its own.
-func (e *env) benchFleetElsewhere(c *cobra.Command) error {
-	self, err := os.Executable()
-	if err != nil {
-		return err
-	}
-	inner := exec.CommandContext(c.Context(), self, os.Args[1:]...)
-	inner.Env = append(os.Environ(), insideFleet+"=1")
-	inner.Stdout, inner.Stderr = e.stdout, e.stderr
-	inner.Cancel = func() error { return inner.Process.Signal(os.Interrupt) }
-	inner.SysProcAttr = &unix.SysProcAttr{Cloneflags: unix.CLONE_NEWNET, Pdeathsig: unix.SIGTERM}
-	err = inner.Run()
-	var ended *exec.ExitError
-	if errors.As(err, &ended) {
-		return errFailed // it has said why
 	}
 	return err
 }

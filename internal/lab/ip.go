@@ -8,7 +8,10 @@ import (
 )
 
 // IPCounts is what became of IPv4 packets at a host since it was made.
-type IPCounts struct{ Delivered, Forwarded uint64 }
+type IPCounts struct {
+	Delivered, Forwarded uint64
+	UDP                  uint64 // datagrams that were for this host, whether a socket has read them or not
+}
 
 // IPCounts reads the counters.
 func (h *Host) IPCounts() (c IPCounts, err error) {
@@ -26,28 +29,43 @@ func (h *Host) IPCounts() (c IPCounts, err error) {
 	return c, nil
 }
 
-// parseIP reads /proc/net/snmp: of each protocol a line of names and one of numbers (RFC 4293; kernel net/ipv4/proc.c).
-func parseIP(snmp string) (c IPCounts, err error) {
-	var names []string
-	for line := range strings.Lines(snmp) {
-		fields := strings.Fields(line)
-		if len(fields) == 0 || fields[0] != "Ip:" {
+// parseIP takes the counters from /proc/net/snmp (RFC 4293, RFC 4113). A datagram counts in one of InDatagrams, NoPorts and InErrors.
+func parseIP(text string) (c IPCounts, err error) {
+	counters, err := parseSNMP(text)
+	if err != nil {
+		return c, err
+	}
+	for _, name := range []string{"Ip InDelivers", "Ip ForwDatagrams", "Udp InDatagrams", "Udp NoPorts", "Udp InErrors"} {
+		if _, ok := counters[name]; !ok {
+			return c, fmt.Errorf("no counter %s among %d bytes", name, len(text))
+		}
+	}
+	c.Delivered, c.Forwarded = counters["Ip InDelivers"], counters["Ip ForwDatagrams"]
+	c.UDP = counters["Udp InDatagrams"] + counters["Udp NoPorts"] + counters["Udp InErrors"]
+	return c, nil
+}
+
+// parseSNMP reads /proc/net/snmp: of each protocol a line of names and one of numbers (kernel net/ipv4/proc.c). The keys are a
+// protocol and a name.
+func parseSNMP(text string) (map[string]uint64, error) {
+	counters, names := map[string]uint64{}, map[string][]string{}
+	for line := range strings.Lines(text) {
+		protocol, rest, ok := strings.Cut(line, ":")
+		fields := strings.Fields(rest)
+		if !ok || names[protocol] == nil {
+			names[protocol] = fields
 			continue
 		}
-		if names == nil {
-			names = fields
-			continue
-		}
-		for i, field := range fields[:min(len(fields), len(names))] {
-			to := map[string]*uint64{"InDelivers": &c.Delivered, "ForwDatagrams": &c.Forwarded}[names[i]]
-			if to == nil {
+		for i, field := range fields[:min(len(fields), len(names[protocol]))] {
+			if strings.HasPrefix(field, "-") { // a setting that has no value, as MaxConn
 				continue
 			}
-			if *to, err = strconv.ParseUint(field, 10, 64); err != nil {
-				return c, err
+			n, err := strconv.ParseUint(field, 10, 64)
+			if err != nil {
+				return nil, err
 			}
+			counters[protocol+" "+names[protocol][i]] = n
 		}
-		return c, nil
 	}
-	return c, fmt.Errorf("no counters of IP among %d bytes", len(snmp))
+	return counters, nil
 }

@@ -52,7 +52,7 @@ func TestIPCounts(t *testing.T) {
 	if err := p.b.Host.Route(netip.MustParsePrefix("20.0.0.0/8"), netip.MustParseAddr("10.0.0.1"), p.b); err != nil {
 		t.Fatal(err)
 	}
-	for to, want := range map[string]IPCounts{"10.0.0.2": {Delivered: 7}, "20.1.2.3": {Forwarded: 7}} {
+	for to, want := range map[string]IPCounts{"10.0.0.2": {Delivered: 7, UDP: 7}, "20.1.2.3": {Forwarded: 7}} {
 		before, err := p.b.Host.IPCounts()
 		if err != nil {
 			t.Fatal(err)
@@ -62,7 +62,7 @@ func TestIPCounts(t *testing.T) {
 		})
 		await(t, "packets to "+to, func() bool {
 			after, err := p.b.Host.IPCounts()
-			return err == nil && IPCounts{after.Delivered - before.Delivered, after.Forwarded - before.Forwarded} == want
+			return err == nil && IPCounts{after.Delivered - before.Delivered, after.Forwarded - before.Forwarded, after.UDP - before.UDP} == want
 		})
 	}
 }

@@ -1,0 +1,188 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/pin"
+	"golang.org/x/sys/unix"
+
+	"github.com/floodwall/floodwall/internal/demo/fleet"
+	"github.com/floodwall/floodwall/internal/testutil"
+)
+
+// TestDemoFleet gives a short demonstration of a fleet, and ends others from outside. How many requests are answered, and how long bans
+// take, depends on what else this machine does; what becomes of the packets does not. Nothing is left of any.
+func TestDemoFleet(t *testing.T) {
+	testutil.RequireRoot(t)
+	t.Parallel()
+	for _, tt := range []struct {
+		when   string // the line of its log at which it is ended; "": it ends by itself
+		signal unix.Signal
+		long   bool
+	}{
+		{"", 0, false},
+		{"attack: ", unix.SIGINT, false},
+		{"web-2$ floodwall daemon", unix.SIGKILL, false},
+		{"hub$ floodwall hub run", unix.SIGTERM, true},
+		{"web-1$ floodwall apply", unix.SIGINT, true},
+		{"web-1$ floodwall join", unix.SIGKILL, true},
+		{"no attack: ", unix.SIGTERM, true},
+		{"attack: ", unix.SIGKILL, true},
+		{"hub$ floodwall hub unban", unix.SIGINT, true},
+		{"bans lifted: ", unix.SIGKILL, true},
+	} {
+		if tt.long && !testutil.Long() {
+			continue
+		}
+		if t.Run(fmt.Sprintf("%v at %q", tt.signal, tt.when), func(t *testing.T) { testDemoFleet(t, tt.when, tt.signal) }); t.Failed() {
+			return
+		}
+	}
+}
+
+func testDemoFleet(t *testing.T, when string, signal unix.Signal) {
+	threads := uplinks(t)
+	demo := exec.Command("floodwall", "demo", "--fleet", "--duration", "1s", "--json")
+	var out bytes.Buffer
+	demo.Stdout = &out
+	log, err := demo.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := demo.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer demo.Process.Kill()
+	var said []string
+	var made []demoObject
+	for lines := bufio.NewScanner(log); lines.Scan(); {
+		said = append(said, lines.Text())
+		if strings.HasPrefix(lines.Text(), "web-3$ floodwall daemon") || when != "" && strings.HasPrefix(lines.Text(), when) {
+			made = append(made, demoObjects(t, demo.Process.Pid)...)
+		}
+		if when != "" && strings.HasPrefix(lines.Text(), when) {
+			if err := demo.Process.Signal(signal); err != nil {
+				t.Fatal(err)
+			}
+			when = "never again"
+		}
+	}
+	err = demo.Wait()
+	if (err == nil) != (when == "") {
+		t.Fatalf("it ended with %v, and said\n%s", err, strings.Join(said, "\n"))
+	}
+	if when == "" {
+		checkDemoFleet(t, out.Bytes())
+	}
+	if len(made) < 3 {
+		t.Errorf("found only %v of it", made)
+	}
+	inTime(t, "the end of all that it has made", func() bool {
+		made = slices.DeleteFunc(made, func(o demoObject) bool { return !o.exists() })
+		return len(made) == 0 && len(uplinks(t)) <= len(threads)
+	})
+}
+
+func checkDemoFleet(t *testing.T, out []byte) {
+	t.Helper()
+	var s fleet.Summary
+	if err := json.Unmarshal(out, &s); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	t.Logf("%s", s.Text())
+	if trouble := s.Trouble(); trouble != nil {
+		t.Error(trouble)
+	}
+	if len(s.Phases) < 3 {
+		t.Fatalf("%d phases", len(s.Phases))
+	}
+	quiet, attack, lifted := s.Phases[0], s.Phases[1], s.Phases[len(s.Phases)-1]
+	for i, n := range attack.Nodes {
+		if n.Banned == 0 || s.AfterBan[i].Reached > 0 || s.AfterBan[i].Sent == 0 || i > 0 && n.Reached > 0 {
+			t.Errorf("%s under attack: %+v; after the bans %+v", n.Name, n.Packets, s.AfterBan[i])
+		}
+		if l := lifted.Nodes[i]; l.Reached == 0 || l.Banned > 0 {
+			t.Errorf("%s after the bans were lifted: %+v", l.Name, l.Packets)
+		}
+		if q := quiet.Nodes[i]; q.Requests.OK == 0 || q.Packets != (fleet.Packets{}) {
+			t.Errorf("%s without an attack: %+v", q.Name, q)
+		}
+	}
+	if attack.Nodes[0].Reached == 0 || s.Times.FirstBan <= 0 || s.Times.Lifted <= 0 {
+		t.Errorf("before the bans %d packets reached web-1; times %+v", attack.Nodes[0].Reached, s.Times)
+	}
+}
+
+// demoObject is something that a demonstration has: a process or a program in the kernel.
+type demoObject struct {
+	kind string
+	id   int
+}
+
+func (o demoObject) exists() bool {
+	if o.kind == "process" {
+		return unix.Kill(o.id, 0) == nil
+	}
+	p, err := ebpf.NewProgramFromID(ebpf.ProgramID(o.id))
+	if err == nil {
+		p.Close()
+	}
+	return err == nil
+}
+
+// demoObjects finds the processes below a process, and the programs that are pinned in their BPF file systems.
+func demoObjects(t *testing.T, pid int) (found []demoObject) {
+	t.Helper()
+	lists, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, list := range lists {
+		text, _ := os.ReadFile(list) // the thread may be gone
+		for _, word := range strings.Fields(string(text)) {
+			var child int
+			fmt.Sscan(word, &child)
+			found = append(append(found, demoObject{"process", child}), demoObjects(t, child)...)
+			for p, err := range pin.WalkDir(fmt.Sprintf("/proc/%d/root/sys/fs/bpf", child), nil) {
+				if err != nil {
+					break // it has just ended
+				}
+				program, ok := p.Object.(*ebpf.Program)
+				if !ok {
+					continue
+				}
+				if info, err := program.Info(); err == nil {
+					id, _ := info.ID()
+					found = append(found, demoObject{"program", int(id)})
+				}
+			}
+		}
+	}
+	return found
+}
+
+// uplinks are the receive threads of the demonstration's devices, which live as long as the devices and their namespaces.
+func uplinks(t *testing.T) (found []string) {
+	t.Helper()
+	comms, err := filepath.Glob("/proc/[0-9]*/comm")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range comms {
+		comm, _ := os.ReadFile(path) // the process may be gone
+		if strings.HasPrefix(string(comm), "napi/uplink-") {
+			found = append(found, path)
+		}
+	}
+	return found
+}

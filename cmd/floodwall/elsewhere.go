@@ -1,0 +1,32 @@
+package main
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"runtime"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+// elsewhere runs the same command in namespaces of its own. A variable in its environment tells it that it is there.
+func (e *env) elsewhere(c *cobra.Command, variable string, attr *syscall.SysProcAttr) error {
+	// The kernel ends it with the thread that started it (prctl(2), PR_SET_PDEATHSIG).
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	inner := exec.CommandContext(c.Context(), "/proc/self/exe")
+	inner.Args = os.Args
+	inner.Env = append(os.Environ(), variable+"=1")
+	inner.Stdout, inner.Stderr = e.stdout, e.stderr
+	inner.Cancel = func() error { return inner.Process.Signal(os.Interrupt) }
+	inner.WaitDelay = 30 * time.Second // for what it has to remove
+	inner.SysProcAttr = attr
+	err := inner.Run()
+	var ended *exec.ExitError
+	if errors.As(err, &ended) {
+		return errFailed // it has said why
+	}
+	return err
+}
