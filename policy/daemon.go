@@ -17,6 +17,7 @@ type Daemon struct {
 	Webhook  *Webhook  `json:"webhook,omitempty"`  // who is told what it does; nil: nobody
 	CrowdSec *CrowdSec `json:"crowdsec,omitempty"` // whose decisions it enforces; nil: nobody's
 	Suricata *Suricata `json:"suricata,omitempty"` // whose alerts ban; nil: nobody's
+	Upstream *Upstream `json:"upstream,omitempty"` // the routers upstream; nil: none
 }
 
 // Equal reports whether two say the same of where the daemon answers.
@@ -61,6 +62,9 @@ func (d Daemon) Waits() string {
 	}
 	if d.Suricata != nil {
 		waits = append(waits, "bans whom Suricata warns of")
+	}
+	if d.Upstream != nil {
+		waits = append(waits, "tells `floodwall bgp` of the routers upstream")
 	}
 	return "nobody " + strings.Join(waits, ", nor ")
 }

@@ -58,6 +58,9 @@ func dump(p *policy.Policy) string {
 	if d := p.Daemon; d.Listen.IsValid() {
 		fmt.Fprintf(&b, "daemon listen=%s tls=%+v sample=%d\n", d.Listen, d.TLS, d.Sample)
 	}
+	if u := p.Daemon.Upstream; u != nil {
+		fmt.Fprintf(&b, "upstream %+v\n", *u)
+	}
 	if d := p.Daemon.Detect; d.On {
 		fmt.Fprintf(&b, "detect baseline=%q least=%d quiet=%v sample=%d\n", d.Baseline, d.Least, d.Quiet, p.Daemon.Sample)
 	}

@@ -98,6 +98,7 @@ var topKeys = []key[Policy]{
 	{"essential", place.essential},
 	{"daemon", place.daemon},
 	{"detect", place.detect},
+	{"upstream", place.upstream},
 	{"placement", func(p place, to *Policy, v *node) { to.Placement = scalarOf(p, "placement", v, readPlacement) }},
 }
 

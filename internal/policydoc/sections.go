@@ -133,6 +133,25 @@ var sections = []section{
 		beside: map[string]string{"baseline": within("devices: [eth0]\nKEY\n", "detect", "")},
 	},
 	{
+		title: "Upstream", at: "properties/upstream", policy: upstream("KEY", "address: 192.0.2.254, as: 64501"),
+		intro: "The keys of `upstream`. [Upstream](guides/upstream.md) shows how to use it.",
+		beside: map[string]string{
+			"as": upstreamWithout("as"), "router_id": upstreamWithout("router_id"), "announce": upstreamWithout("announce"), "peers": upstreamWithout("peers"),
+		},
+	},
+	{
+		title: "Black holes", at: "properties/upstream/properties/rtbh", policy: upstream("rtbh: {KEY}", "address: 192.0.2.254, as: 64501"),
+		intro: "The keys of `rtbh` under `upstream`.",
+	},
+	{
+		title: "Routers", at: "$defs/router", policy: upstream("live: false", "address: 192.0.2.254, as: 64501, KEY"),
+		intro: "The keys of a router under `peers` of `upstream`.",
+		beside: map[string]string{
+			"address": upstream("live: false", "as: 64501, KEY"), "as": upstream("live: false", "address: 192.0.2.254, KEY"),
+			"families": upstream("rtbh: {next_hop: \"100::1\"}", "address: 192.0.2.254, as: 64501, KEY"),
+		},
+	},
+	{
 		title: "The webhook", at: "properties/daemon/properties/webhook",
 		policy: strings.Replace(inBans, "KEY", "daemon: {webhook: {url: \"https://hooks.example/\", KEY}}", 1),
 		intro:  "The keys of `webhook` under `daemon`.",
@@ -161,6 +180,23 @@ var sections = []section{
 		title: "The limit of an essential rule", at: "$defs/essential/anyOf/1", intro: "",
 		policy: strings.Replace(dropping, "KEY", "essential: {icmp-errors: {KEY}}", 1),
 	},
+}
+
+// upstreamNeeds are the keys that `upstream` cannot do without.
+var upstreamNeeds = map[string]string{"as": "as: 64500", "router_id": "router_id: 192.0.2.1", "announce": "announce: 192.0.2.0/24"}
+
+// upstream is a policy with a key of `upstream` and one router.
+func upstream(key, router string) string {
+	return fmt.Sprintf("devices: [eth0]\nupstream: {as: 64500, router_id: 192.0.2.1, announce: 192.0.2.0/24, %s, peers: [{%s}]}\n", key, router)
+}
+
+// upstreamWithout is a policy whose `upstream` has KEY in place of a key that it needs.
+func upstreamWithout(key string) string {
+	p := upstream("live: false", "address: 192.0.2.254, as: 64501")
+	if key == "peers" {
+		return strings.Replace(p, "peers: [{address: 192.0.2.254, as: 64501}]", "KEY", 1)
+	}
+	return strings.Replace(p, upstreamNeeds[key], "KEY", 1)
 }
 
 // probe is the policy in which a key has an example as its value.

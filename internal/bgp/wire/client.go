@@ -1,0 +1,170 @@
+package wire
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// DefaultDir has the socket of the process for the instance with the default directory in the BPF file system.
+const DefaultDir = "/run/floodwall-bgp"
+
+// Socket is the socket in the directory.
+const Socket = "bgp.sock"
+
+// Dir is the directory of the socket of an instance, by its directory in the BPF file system.
+func Dir(bpffs, standard string) string {
+	if bpffs = filepath.Clean(bpffs); bpffs == standard {
+		return DefaultDir
+	}
+	return DefaultDir + "-" + strings.ReplaceAll(strings.Trim(bpffs, "/"), "/", "-")
+}
+
+// How long the process may take to answer, and how much it may say.
+const (
+	patience  = 10 * time.Second
+	maxAnswer = 32 << 20 // bytes
+)
+
+// Client asks the process.
+type Client struct {
+	dir  string
+	http http.Client
+}
+
+// NewClient asks at the socket in a directory.
+func NewClient(dir string) *Client {
+	c := &Client{dir: dir}
+	c.http.Timeout = patience
+	c.http.Transport = &http.Transport{DialContext: c.dial, DisableKeepAlives: true}
+	return c
+}
+
+// ErrNotRunning says that no process serves the socket.
+var ErrNotRunning = errors.New("`floodwall bgp run` does not run")
+
+// dial connects, and looks who serves the socket: it gets passwords, and its word is taken for what is announced. Only the owner of
+// the directory may, and only in a directory where nobody else can put a socket.
+func (c *Client) dial(ctx context.Context, _, _ string) (net.Conn, error) {
+	info, err := os.Stat(c.dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, ErrNotRunning
+	} else if err != nil {
+		return nil, err
+	}
+	if info.Mode().Perm()&0o022 != 0 {
+		return nil, fmt.Errorf("others can write to %s, which has mode %04o", c.dir, info.Mode().Perm())
+	}
+	conn, err := new(net.Dialer).DialContext(ctx, "unix", filepath.Join(c.dir, Socket))
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ECONNREFUSED) {
+		return nil, ErrNotRunning
+	} else if err != nil {
+		return nil, err
+	}
+	uid, err := PeerUID(conn)
+	if owner := ownerOf(info); err == nil && uid != owner {
+		err = fmt.Errorf("user %d serves %s, whose owner is user %d", uid, filepath.Join(c.dir, Socket), owner)
+	}
+	if err != nil {
+		conn.Close()
+		return nil, err
+	}
+	return conn, nil
+}
+
+func ownerOf(info fs.FileInfo) int {
+	if st, ok := info.Sys().(*syscall.Stat_t); ok {
+		return int(st.Uid)
+	}
+	return -1
+}
+
+// PeerUID is the user at the other end of a unix socket.
+func PeerUID(c net.Conn) (int, error) {
+	u, ok := c.(*net.UnixConn)
+	if !ok {
+		return -1, errors.New("not a unix socket")
+	}
+	raw, err := u.SyscallConn()
+	if err != nil {
+		return -1, err
+	}
+	var cred *unix.Ucred
+	var credErr error
+	err = raw.Control(func(fd uintptr) { cred, credErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) })
+	if err = errors.Join(err, credErr); err != nil {
+		return -1, err
+	}
+	return int(cred.Uid), nil
+}
+
+// AnswerError is an error that the process answers.
+type AnswerError struct {
+	Text string `json:"error"`
+	Tip  string `json:"hint,omitempty"`
+}
+
+func (e *AnswerError) Error() string { return e.Text }
+
+// Hint is what helps.
+func (e *AnswerError) Hint() string { return e.Tip }
+
+// Status asks how the process stands.
+func (c *Client) Status(ctx context.Context) (s Status, err error) {
+	err = c.ask(ctx, http.MethodGet, "/v1/status", nil, &s)
+	return s, err
+}
+
+// Received asks for the FlowSpec routes of the routers.
+func (c *Client) Received(ctx context.Context) (r Received, err error) {
+	err = c.ask(ctx, http.MethodGet, "/v1/received", nil, &r)
+	return r, err
+}
+
+// Put says all that is wanted.
+func (c *Client) Put(ctx context.Context, w *Wanted) (s Status, err error) {
+	body, err := json.Marshal(w)
+	if err == nil {
+		err = c.ask(ctx, http.MethodPut, "/v1/announcements", body, &s)
+	}
+	return s, err
+}
+
+func (c *Client) ask(ctx context.Context, method, path string, body []byte, to any) error {
+	r, err := http.NewRequestWithContext(ctx, method, "http://bgp"+path, bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	answer, err := c.http.Do(r)
+	if errors.Is(err, ErrNotRunning) {
+		return ErrNotRunning
+	} else if err != nil {
+		return fmt.Errorf("floodwall bgp: %w", err)
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(answer.Body, maxAnswer+1))
+	if err != nil || len(text) > maxAnswer {
+		return fmt.Errorf("floodwall bgp: its answer cannot be read, or is longer than %d bytes: %v", maxAnswer, err)
+	}
+	if answer.StatusCode != http.StatusOK {
+		e := &AnswerError{}
+		if json.Unmarshal(text, e) != nil || e.Text == "" {
+			e.Text = fmt.Sprintf("floodwall bgp answers %s", answer.Status)
+		}
+		return e
+	}
+	return json.Unmarshal(text, to)
+}
