@@ -282,7 +282,8 @@ func TestApart(t *testing.T) {
 	}
 }
 
-// TestBurst looks at times at how much a source has sent: mostly a number of whole bursts, which are short.
+// TestBurst looks at times at how much a source has sent: often a number of whole bursts, which are short. A source without bursts sends
+// dozens of packets at a time, and would be seen so once or twice.
 func TestBurst(t *testing.T) {
 	p := newPair(t)
 	p.sink(t, p.b, DropAll)
@@ -299,7 +300,7 @@ func TestBurst(t *testing.T) {
 		}
 	}
 	cancel()
-	if err := <-done; err != nil || s.Sent() == 0 || whole < looks/2 {
+	if err := <-done; err != nil || s.Sent() == 0 || whole < looks/5 {
 		t.Errorf("%d packets, %d of %d looks saw whole bursts of %d, %v", s.Sent(), whole, looks, burst, err)
 	}
 }
