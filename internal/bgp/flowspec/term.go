@@ -1,0 +1,105 @@
+package flowspec
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+)
+
+// The bits of an operator (RFC 8955, 4.2.1.1 and 4.2.1.2).
+const (
+	opEnd     = 0x80 // the last term of the component
+	opAnd     = 0x40 // all terms since the last one without it must hold
+	opLength  = 0x30 // of the value: 1, 2, 4 or 8 bytes
+	opLess    = 0x04
+	opGreater = 0x02
+	opEqual   = 0x01
+	opNot     = 0x02 // of bitmasks
+	opMatch   = 0x01 // of bitmasks: all bits of the value, not any
+)
+
+// maxTerms is how many terms a component may have. An upstream needs a few; a thousand of them only cost time.
+const maxTerms = 128
+
+// term is one comparison of a component.
+type term struct {
+	op    byte
+	value uint64
+	bytes int // of the value
+}
+
+func (t term) and() bool { return t.op&opAnd != 0 }
+
+// text writes a term without how it is joined to the others.
+func (t term) text(bitmask bool) string {
+	if bitmask {
+		return map[byte]string{0: "any", opMatch: "all", opNot: "!any", opNot | opMatch: "!all"}[t.op&(opNot|opMatch)] +
+			fmt.Sprintf(":0x%02x", t.value)
+	}
+	words := map[byte]string{0: "never", opEqual: "=", opLess: "<", opGreater: ">", opLess | opEqual: "<=", opGreater | opEqual: ">=",
+		opLess | opGreater: "!=", opLess | opGreater | opEqual: "always"}
+	word := words[t.op&(opLess|opGreater|opEqual)]
+	if word == "never" || word == "always" {
+		return word
+	}
+	return word + fmt.Sprint(t.value)
+}
+
+// terms reads the terms of a component that is no prefix.
+func (c *Component) terms() ([]term, error) {
+	terms, rest, err := readTerms(c.Terms)
+	if err == nil && len(rest) > 0 {
+		err = errors.New("has bytes after its last operator")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", c.Type, err)
+	}
+	return terms, nil
+}
+
+// readTerms reads terms up to the one that says it is the last, and returns the bytes after it.
+func readTerms(b []byte) (terms []term, rest []byte, err error) {
+	for {
+		if len(b) == 0 {
+			return nil, nil, errors.New("ends without a last operator")
+		}
+		t := term{op: b[0], bytes: 1 << (b[0] & opLength >> 4)}
+		if len(b) < 1+t.bytes {
+			return nil, nil, fmt.Errorf("ends within a value of %d bytes", t.bytes)
+		}
+		t.value = number(b[1 : 1+t.bytes])
+		if len(terms) == maxTerms {
+			return nil, nil, untestable(fmt.Sprintf("has more than %d operators", maxTerms))
+		}
+		terms, b = append(terms, t), b[1+t.bytes:]
+		if t.op&opEnd != 0 {
+			return terms, b, nil
+		}
+	}
+}
+
+// number is an unsigned number of 1, 2, 4 or 8 bytes, big-endian.
+func number(b []byte) uint64 {
+	var wide [8]byte
+	copy(wide[8-len(b):], b)
+	return binary.BigEndian.Uint64(wide[:])
+}
+
+// writeTerms is the wire form of terms. The value takes as few bytes as it can.
+func writeTerms(terms []term) []byte {
+	var b []byte
+	for i, t := range terms {
+		length := 0
+		for length < 3 && t.value>>(8<<length) != 0 {
+			length++
+		}
+		op := t.op | byte(length)<<4
+		if i == len(terms)-1 {
+			op |= opEnd
+		}
+		var wide [8]byte
+		binary.BigEndian.PutUint64(wide[:], t.value)
+		b = append(append(b, op), wide[8-1<<length:]...)
+	}
+	return b
+}
