@@ -7,6 +7,7 @@
 
 #include "count.h"
 #include "decision.h"
+#include "dynamic.h"
 #include "limit.h"
 #include "packet.h"
 #include "payload.h"
@@ -39,7 +40,7 @@ struct condition {
 	__u32 flags;
 	__u32 slot;    /* to count in, with CONDITION_OBSERVE */
 	__u32 sources; /* how many prefixes there are, one of which must have the source; 0: any source will do */
-	__u32 reserved;
+	__u32 until;   /* second of CLOCK_MONOTONIC from which on it does not hold; 0: it has no end */
 	struct source source[MAX_SOURCES];
 };
 
@@ -87,6 +88,8 @@ __noinline __u32 condition_holds(struct xdp_md *ctx, struct packet *p, __u32 num
 	struct condition *c = bpf_map_lookup_elem(&conditions, &number);
 
 	if (!p || !c)
+		return 0;
+	if (c->until && now_seconds() >= c->until)
 		return 0;
 	if (c->sources && !from_source(p, c))
 		return 0;

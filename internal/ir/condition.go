@@ -8,7 +8,7 @@ import (
 
 // Conditional reports whether r asks for more than addresses and fields, so that it may not decide what these match.
 func (r *Rule) Conditional() bool {
-	return len(r.Names)+len(r.Payload)+len(r.Over)+len(r.Sources) > 0 || r.Observe
+	return len(r.Names)+len(r.Payload)+len(r.Over)+len(r.Sources) > 0 || r.Observe || r.Until != 0
 }
 
 // Bans reports whether packets of r have their sources banned, if these exceed a limit often enough.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/floodwall/floodwall/internal/packet"
 )
@@ -18,6 +19,9 @@ func (p *Program) conditions(r *Rule) (words []string) {
 	}
 	for _, limit := range r.Over {
 		words = append(words, "over="+p.LimitText(limit))
+	}
+	if r.Until != 0 {
+		words = append(words, "until="+time.Unix(0, r.Until).UTC().Format(time.RFC3339))
 	}
 	return words
 }

@@ -41,6 +41,7 @@ type World struct {
 	Member  func(set int, a netip.Addr) bool         // whether a dynamic set, by its index, has an address
 	Over    func(limit int, pkt *packet.Packet) bool // whether a limit is exceeded, and charges it if not: see Limiter
 	Observe func(r Reason)                           // is told of checks and rules that only count
+	Now     int64                                    // the time, as in Rule.Until; 0 is before the end of every rule
 }
 
 // Eval is what the program does with pkt: the definition, which every target is tested against.

@@ -12,6 +12,9 @@ import (
 // holds reports whether what r asks for beside addresses and fields holds. Limits come last: they are charged only with
 // packets that all else holds for.
 func (e *evaluation) holds(r *Rule) bool {
+	if r.Until != 0 && e.Now >= r.Until {
+		return false
+	}
 	if r.Sources != nil && !slices.ContainsFunc(r.Sources, func(p netip.Prefix) bool { return p.Contains(e.pkt.Src) }) {
 		return false
 	}

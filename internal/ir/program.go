@@ -107,6 +107,10 @@ type Rule struct {
 	Over    []int // limits, by their index in Program.Limits, asked in this order until one is exceeded
 	Verdict Verdict
 
+	// Until is when the rule ends, in nanoseconds of Unix time: from then on it matches nothing, without a process that removes it. The
+	// kernel compares whole seconds. 0 is no end.
+	Until int64
+
 	Observe bool   // count what matches, and go on as if it did not
 	Slip    uint32 // with Truncate: answer one in so many, and drop the others; 0 and 1 answer all (BIND's slip)
 	Sample  uint32 // hand one in so many of the packets it decides to user space; 0 is none

@@ -65,7 +65,7 @@ func (t tool) run(ctx context.Context, input string, args ...string) (string, er
 	var out, errs bytes.Buffer
 	cmd := exec.CommandContext(ctx, t.path, args...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, &out, &errs
-	cmd.Env = append(os.Environ(), "LC_ALL=C", "LANG=C")
+	cmd.Env = append(os.Environ(), "LC_ALL=C", "LANG=C", "TZ=UTC") // nft writes and reads times in the zone of its process
 	cmd.WaitDelay = OutputLimit
 	if err := cmd.Run(); err != nil {
 		if ctx.Err() != nil {

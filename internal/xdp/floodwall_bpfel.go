@@ -31,15 +31,15 @@ type floodwallCondition struct {
 		Asked    uint16
 		Not      uint16
 	}
-	Names    uint32
-	NoNames  uint32
-	Limit    uint32
-	Layers   uint32
-	Flags    uint32
-	Slot     uint32
-	Sources  uint32
-	Reserved uint32
-	Source   [4]struct {
+	Names   uint32
+	NoNames uint32
+	Limit   uint32
+	Layers  uint32
+	Flags   uint32
+	Slot    uint32
+	Sources uint32
+	Until   uint32
+	Source  [4]struct {
 		_      structs.HostLayout
 		Prefix struct {
 			_  structs.HostLayout

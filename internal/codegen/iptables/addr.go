@@ -2,6 +2,7 @@ package iptables
 
 import (
 	"net/netip"
+	"time"
 
 	"github.com/floodwall/floodwall/internal/addrs"
 	"github.com/floodwall/floodwall/internal/ir"
@@ -12,6 +13,9 @@ import (
 // addresses is the condition on the source and the destination of a rule.
 func (f *familyBuilder) addresses(r *ir.Rule) condition {
 	c := always()
+	if r.Until != 0 { // the last second in which it holds
+		c = matching("-m time --datestop " + time.Unix(0, r.Until).Add(-time.Second).UTC().Format("2006-01-02T15:04:05"))
+	}
 	for side, matches := range match.Sides(r) {
 		for _, m := range matches {
 			if f.hops > 0 && side == match.DstSide {

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"time"
 
 	"go4.org/netipx"
 
@@ -110,6 +111,9 @@ func (n *generator) familyLines(r *ir.Rule, family uint32, p chainInput) (lines 
 			behind = append(behind, t)
 		}
 	}
+	if r.Until != 0 {
+		behind = append(behind, way(untilTest(r.Until)))
+	}
 	if p.outside != nil {
 		local = append(local, p.outside)
 	}
@@ -124,6 +128,11 @@ func (n *generator) familyLines(r *ir.Rule, family uint32, p chainInput) (lines 
 		}
 	}
 	return lines
+}
+
+// untilTest holds until a time, as nft lists it with TZ=UTC: it compares the wall clock.
+func untilTest(until int64) string {
+	return fmt.Sprintf("meta time < %q", time.Unix(0, until).UTC().Format(time.DateTime))
 }
 
 // product are all combinations of one way of each term.

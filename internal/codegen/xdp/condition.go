@@ -109,6 +109,9 @@ func (c *conditions) write(to []byte, rule int) {
 	if len(r.Over) > 0 {
 		s.Limit, s.Layers = uint32(r.Over[0]), uint32(len(r.Over))
 	}
+	if r.Until != 0 {
+		s.Until = xdp.SecondOf(r.Until)
+	}
 	s.Sources = uint32(len(r.Sources))
 	for i, p := range r.Sources {
 		address, mask := addressAndMask(p)

@@ -69,7 +69,7 @@ func (s *section) specialize(number int) (r rule, ok bool) {
 
 // justLimited reports whether a rule asks for nothing but addresses, fields and limits.
 func justLimited(r *ir.Rule) bool {
-	return len(r.Payload)+len(r.Names)+len(r.Sources) == 0 && !r.Observe
+	return len(r.Payload)+len(r.Names)+len(r.Sources) == 0 && !r.Observe && r.Until == 0
 }
 
 // field adds what is left of a test of a field. It reports false where no packet of the section has such a value.
