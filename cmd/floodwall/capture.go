@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/floodwall/floodwall/internal/capture"
-	"github.com/floodwall/floodwall/internal/control"
+	"github.com/floodwall/floodwall/internal/captured"
 	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/operate"
 )
@@ -69,7 +69,7 @@ func (e *env) capture(c *cobra.Command, f *captureFlags) (err error) {
 		ctx, cancel = context.WithTimeout(ctx, f.duration)
 		defer cancel()
 	}
-	packets, err := in.Capture(ctx, f.rules)
+	packets, err := captured.Open(ctx, in.Instance, f.rules)
 	if err != nil {
 		return err
 	}
@@ -143,7 +143,7 @@ func sampledRules(oneIn map[string]uint32) string {
 // complete reports whether an error only says that no more packets come, as of a policy that was unloaded, and what there
 // is can be used.
 func (r *capturing) complete(err error) bool {
-	var none *control.CaptureError
+	var none *captured.CaptureError
 	over := errors.Is(err, datapath.ErrNotLoaded) || errors.As(err, &none)
 	return over && (r.Packets > 0 || r.File != "-")
 }

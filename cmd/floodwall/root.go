@@ -12,7 +12,7 @@ import (
 var commands = []func(*env) *cobra.Command{
 	initCommand, checkCommand, compileCommand, importCommand, testCommand, explainCommand, suggestCommand,
 	applyCommand, confirmCommand, rollbackCommand, statusCommand, topCommand, attacksCommand, doctorCommand, repairCommand, unloadCommand,
-	blockCommand, unblockCommand, blockedCommand, feedsCommand, captureCommand,
+	blockCommand, unblockCommand, blockedCommand, temporaryCommand, feedsCommand, captureCommand,
 	schemaCommand, manCommand, unitFilesCommand, versionCommand,
 	benchCommand, demoCommand, loadCommand, daemonCommand, hubCommand, joinCommand, leaveCommand,
 }

@@ -8,6 +8,7 @@ import (
 
 	"context"
 
+	"github.com/floodwall/floodwall/internal/captured"
 	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/operate"
 	"github.com/floodwall/floodwall/policy"
@@ -43,7 +44,7 @@ func (c *Call) capture() error {
 	}
 	ctx, cancel := context.WithTimeout(c.request.Context(), duration)
 	defer cancel()
-	packets, err := c.parts.Host.Capture(ctx, query["rule"])
+	packets, err := captured.Open(ctx, c.parts.Host.Instance, query["rule"])
 	if err != nil {
 		return err
 	}

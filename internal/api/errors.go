@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"net/http"
 
+	"github.com/floodwall/floodwall/internal/captured"
 	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/feed"
@@ -39,7 +40,7 @@ func statusOf(err error) int {
 	var mistakes policy.Errors
 	var refused control.Refusals
 	var set *control.SetError
-	var capture *control.CaptureError
+	var capture *captured.CaptureError
 	var before *control.PreviousError
 	var lockout *control.LockoutError
 	var packet *operate.PacketError

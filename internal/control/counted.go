@@ -5,7 +5,9 @@ import (
 	"errors"
 
 	"github.com/floodwall/floodwall/internal/counts"
+	"github.com/floodwall/floodwall/internal/manifest"
 	"github.com/floodwall/floodwall/internal/netfilter"
+	"github.com/floodwall/floodwall/internal/ruleset"
 	"github.com/floodwall/floodwall/internal/traffic"
 )
 
@@ -23,6 +25,11 @@ func (l *live) tallies(ctx context.Context, g *generation) (*counts.Counts, erro
 	if c.Ruleset == nil {
 		return c, nil
 	}
+	if p := g.manifest.TemporaryRuleset; p != nil {
+		if err := l.temporaryCounts(ctx, p, c.Named); err != nil {
+			return nil, err
+		}
+	}
 	t, err := l.tool(ctx, c.Ruleset.Kind)
 	if err != nil {
 		return nil, err
@@ -32,6 +39,19 @@ func (l *live) tallies(ctx context.Context, g *generation) (*counts.Counts, erro
 		c.Named[name] = counts.InFrames(n)
 	}
 	return c, unlessAbsent(err)
+}
+
+// temporaryCounts adds what temporary rules have counted in netfilter.
+func (l *live) temporaryCounts(ctx context.Context, p *ruleset.Ruleset, to map[string]counts.Count) error {
+	t, err := l.tool(ctx, p.Kind)
+	if err != nil {
+		return err
+	}
+	found, err := t.Counters(ctx, p.Name)
+	for name, n := range found {
+		to[manifest.TemporaryCounter(name)] = counts.InFrames(n)
+	}
+	return unlessAbsent(err)
 }
 
 // unlessAbsent is no error when somebody has removed what was asked for: that is for Status to say, and for the next

@@ -12,6 +12,7 @@
 //   - trial.go, rollback.go, unload.go: what ends a generation; mend.go and repair.go put back what has gone of one.
 //   - live.go: what runs, as the kernel says; status.go, explain.go and probe.go report it; block.go changes its dynamic sets
 //     (internal/dynamicset); counted.go reads its counters (internal/counts) and those of the host (internal/traffic).
+//   - temporary.go: rules beside the policy (internal/temporary); handout.go: samples, for internal/captured.
 //   - moving.go, replace.go: moves of rules, for internal/daemon; banlimits.go: limits that ban, for the same.
 //   - types.go: types of other packages under the names that callers use.
 package control

@@ -103,13 +103,9 @@ func (x *exchange) run(ctx context.Context, l *live) error {
 		return err
 	}
 	if x.of.program != nil {
-		return x.renew(l, c, &m, source)
+		return l.renew(x.of, c, &m, map[datapath.Note][]byte{datapath.NoteSource: source})
 	}
-	text, err := json.Marshal(&m)
-	if err != nil {
-		return fmt.Errorf("manifest: %w", err)
-	}
-	return errors.Join(l.state.SetNote(x.of.number, datapath.NoteSource, source), l.state.SetManifest(x.of.number, text))
+	return errors.Join(l.state.SetNote(x.of.number, datapath.NoteSource, source), l.rewrite(x.of, &m))
 }
 
 // netfilter exchanges the elements of the sets that rules in netfilter ask.
@@ -137,9 +133,9 @@ func (x *exchange) netfilter(ctx context.Context, l *live, c *Compiled) error {
 	return nil
 }
 
-// renew generates the program for XDP with the new contents, and has it take the place of the old one, with all that it has
-// collected.
-func (x *exchange) renew(l *live, c *Compiled, m *manifest.Manifest, source []byte) error {
+// renew generates the program for XDP of a generation from what it was compiled from, c, with the temporary rules of a manifest, and has it
+// take the place of the old one, with all that it has collected.
+func (l *live) renew(g *generation, c *Compiled, m *manifest.Manifest, notes map[datapath.Note][]byte) error {
 	forTarget, _ := plan.For(c.Program, m.Target)
 	program, numbers := m.Plan(forTarget).Only()
 	o := xdpgen.Options{QuestionKey: m.Key, Slots: make([]uint32, len(numbers)), Protect: c.found}
@@ -149,6 +145,15 @@ func (x *exchange) renew(l *live, c *Compiled, m *manifest.Manifest, source []by
 	for _, g := range m.Guards {
 		o.GuardSlots = append(o.GuardSlots, g.Slot)
 	}
+	known, err := manifestsIn(l.state)
+	if err != nil {
+		return err
+	}
+	program, slots, fresh, err := withTemporary(c, program, m, o.Slots, known)
+	if err != nil {
+		return err
+	}
+	o.Slots = slots
 	generated, err := xdpgen.Generate(program, o)
 	if err != nil {
 		return fmt.Errorf("%s: %w", m.File, err)
@@ -159,8 +164,11 @@ func (x *exchange) renew(l *live, c *Compiled, m *manifest.Manifest, source []by
 	if keys := m.LimitKeys; keys != nil {
 		generated.Constants["limit_keys"], generated.Constants["limit_mix"] = keys.Sums, keys.Mix
 	}
+	if err := l.clear(fresh); err != nil {
+		return err
+	}
 	m.Form = generated.Form
-	loaded, err := x.of.program.LoadRenewal(&generated.Image)
+	loaded, err := g.program.LoadRenewal(&generated.Image)
 	if err != nil {
 		return err
 	}
@@ -169,11 +177,27 @@ func (x *exchange) renew(l *live, c *Compiled, m *manifest.Manifest, source []by
 	if err != nil {
 		return fmt.Errorf("manifest: %w", err)
 	}
-	err = l.state.Renew(x.of.number, loaded, text, map[datapath.Note][]byte{datapath.NoteSource: source})
+	err = l.state.Renew(g.number, loaded, text, notes)
 	if errors.Is(err, datapath.ErrNotSettled) {
 		return ErrChanged
 	}
 	return err
+}
+
+// clear has counters begin at zero, if there are any of these slots.
+func (l *live) clear(slots []uint32) error {
+	if len(slots) == 0 {
+		return nil
+	}
+	counters, err := l.state.Counters()
+	if err != nil {
+		return err
+	}
+	defer counters.Close()
+	if last := slices.Max(slots); last >= counters.MaxEntries() {
+		return fmt.Errorf("there is no counter %d for a temporary rule: apply the policy again", last)
+	}
+	return manifest.Zero(counters, slots)
 }
 
 // liveSets settles the live sets of a policy that is about to be applied.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -24,6 +25,7 @@ type loaded struct {
 	program  *datapath.Program  // nil without XDP
 	xdp      *xdpgen.Program
 	ruleset  *ruleset.Ruleset                // in netfilter; nil when there is nothing for it to do
+	fresh    []uint32                        // counter slots of temporary rules that must begin at zero
 	began    counts.Seeds                    // what its counters begin with
 	kept     map[string][]dynamicset.Blocked // entries of dynamic sets, by the set
 	saved    map[string]bool                 // sets of which kept comes from Instance.Bans
@@ -81,7 +83,7 @@ func (l *loaded) report() *Applied {
 
 // outgrown reports whether the map of counters has become too small.
 func (l *loaded) outgrown() bool {
-	return l.running.counters != nil && l.running.counters.MaxEntries() < l.slots.Size()
+	return l.running.counters != nil && l.running.counters.MaxEntries() < max(l.slots.Size(), l.xdp.Slots)
 }
 
 // loadProgram compiles what is for XDP, and loads the program.
@@ -94,6 +96,10 @@ func (l *loaded) loadProgram(context.Context) (err error) {
 	options := xdpgen.Options{QuestionKey: key, Slots: make([]uint32, len(numbers)), GuardSlots: l.slots.Guards, Protect: l.found}
 	for i, rule := range numbers {
 		options.Slots[i] = l.slots.Slots[rule]
+	}
+	program, options.Slots, l.fresh, err = withTemporary(l.compiled, program, l.manifest, options.Slots, l.running.manifests)
+	if err != nil {
+		return err
 	}
 	if l.xdp, err = xdpgen.Generate(program, options); err != nil {
 		return fmt.Errorf("%s: %w", l.compiled.Policy.File, err)
@@ -129,7 +135,7 @@ func (l *loaded) keepCounters(context.Context) error {
 			return err
 		}
 	}
-	return l.slots.Zero(counters)
+	return errors.Join(l.slots.Zero(counters), manifest.Zero(counters, l.fresh))
 }
 
 // randomKey draws the key of questions, never 0.

@@ -28,7 +28,7 @@ type Observed struct {
 func (in Instance) Observe(ctx context.Context, before *Observed) (o *Observed, err error) {
 	err = in.reading(ctx, func(l *live) error {
 		g := l.generations[0]
-		if l.trial != nil || len(l.generations) > 1 || g.manifest.Fixed != "" {
+		if l.trial != nil || len(l.generations) > 1 || g.manifest.Stays() != "" {
 			return nil
 		}
 		o = &Observed{Source: g.manifest.Source, generation: g}

@@ -10,6 +10,7 @@ import (
 	netfiltergen "github.com/floodwall/floodwall/internal/codegen/netfilter"
 	"github.com/floodwall/floodwall/internal/codegen/nftables"
 	"github.com/floodwall/floodwall/internal/counts"
+	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/dynamicset"
 	"github.com/floodwall/floodwall/internal/manifest"
 	"github.com/floodwall/floodwall/internal/plan"
@@ -70,19 +71,24 @@ func (l *loaded) compileRuleset(ctx context.Context, name string) ([]netfilterge
 
 // freeName is a name that no generation's ruleset has: those that decide, rest, or wait for a rollback.
 func (l *loaded) freeName() (string, error) {
-	texts, err := l.running.state.Manifests()
+	manifests, err := manifestsIn(l.running.state)
+	return l.in.nextName(manifests), err
+}
+
+// manifestsIn are those of all generations that a state has.
+func manifestsIn(state *datapath.State) (manifests []*manifest.Manifest, err error) {
+	texts, err := state.Manifests()
 	if err != nil {
-		return "", err
+		return nil, err
 	}
-	var manifests []*manifest.Manifest
 	for _, t := range texts {
 		m, err := manifest.Read(t.Number, t.Text)
 		if err != nil {
-			return "", err
+			return nil, err
 		}
 		manifests = append(manifests, m)
 	}
-	return l.in.nextName(manifests), nil
+	return manifests, nil
 }
 
 // lacking explains that a tool is missing: which rule needs it when XDP does the rest.

@@ -3,6 +3,7 @@ package control
 import (
 	"context"
 	"strings"
+	"time"
 
 	"github.com/floodwall/floodwall/internal/ir"
 	"github.com/floodwall/floodwall/internal/manifest"
@@ -63,6 +64,12 @@ func (p *planned) record(context.Context) error {
 	if p.move != nil {
 		m.Daemon = p.running.generation.manifest.Daemon
 		m.Mode = p.running.generation.manifest.Mode
+	}
+	if g := p.running.generation; g != nil {
+		m.Temporary = manifest.InForce(g.manifest.Temporary, time.Now())
+		if old := g.manifest.TemporaryRuleset; old != nil && g.manifest.Target == m.Target {
+			m.TemporaryRuleset = old
+		}
 	}
 	p.manifest = m
 	p.note(p.in.bansWaitFor(m))

@@ -3,6 +3,7 @@ package control
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/floodwall/floodwall/internal/ir"
 	"github.com/floodwall/floodwall/internal/manifest"
@@ -45,6 +46,18 @@ func (l *live) probeNetfilter(ctx context.Context, g *generation, spec packet.Sp
 	tool := replica.Nft
 	if set.Kind == ruleset.KindIptables {
 		tool = replica.Iptables
+	}
+	if t := m.TemporaryRuleset; t != nil {
+		answer, err := replica.Ask(ctx, replica.Part{Tool: tool, Name: t.Name, Devices: m.Devices}, spec.Frame(), p)
+		if err != nil {
+			return e, err
+		}
+		for i, counter := range t.Rules {
+			if !m.Rules[len(m.Rules)-len(t.Rules)+i].Observe && answer.Dropped != "" && slices.Contains(answer.Moved, counter) {
+				e.Verdict, e.Reason, e.Stage = ir.Drop.String(), m.Temporary[i].Name, stageOf[answer.Dropped]
+				return e, nil
+			}
+		}
 	}
 	answer, err := replica.Ask(ctx, replica.Part{Tool: tool, Name: set.Name, Devices: m.Devices}, spec.Frame(), p)
 	if err == nil {

@@ -25,7 +25,7 @@ func (in Instance) Replace(ctx context.Context, costs *cost.Model, mix cost.Mix)
 	}
 	defer l.close()
 	g := l.generations[0]
-	if why := g.manifest.Fixed; why != "" {
+	if why := g.manifest.Stays(); why != "" {
 		return nil, fmt.Errorf("rules stay where they are: %s", why)
 	}
 	c, err := readSource(l.state, g)

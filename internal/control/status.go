@@ -71,6 +71,8 @@ type RuleStatus struct {
 	Merged  int        `json:"merged,omitempty"`  // rules of the policy that this one stands for
 	Observe bool       `json:"observe,omitempty"` // it counts what matches, and does nothing
 
+	Temporary *manifest.Temporary `json:"temporary,omitempty"` // it is no rule of the policy, and has an end
+
 	// Uncounted says that it is not counted where it is; what is told was counted before, elsewhere.
 	Uncounted bool `json:"uncounted,omitempty"`
 
@@ -183,7 +185,7 @@ func (s *Status) counters(ctx context.Context, l *live, g *generation) error {
 		n := c.Rule(i, r)
 		s.Rules = append(s.Rules, RuleStatus{
 			Name: r.Name, Stage: r.Stage, Why: r.Why, Verdict: r.Verdict, Packets: n.Packets, Bytes: n.Bytes,
-			Line: r.Line, Merged: r.Merged, Observe: r.Observe,
+			Line: r.Line, Merged: r.Merged, Observe: r.Observe, Temporary: m.TemporaryOf(i),
 		})
 	}
 	s.guards(m, c)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/floodwall/floodwall/internal/control"
+	"github.com/floodwall/floodwall/internal/doctor"
 	"github.com/floodwall/floodwall/internal/lab"
 	"github.com/floodwall/floodwall/internal/netfilter"
 	"github.com/floodwall/floodwall/internal/plan"
@@ -291,8 +292,8 @@ func TestMismatches(t *testing.T) {
 	inRouter(t, func(s *site, server *lab.Host) {
 		s.apply(way{name: "xdp", target: plan.TargetXDP}, policy)
 		defer s.unload()
-		ask := func() (list []control.Mismatch) {
-			s.onRouter(func() (err error) { list, err = s.Mismatches(s.ctx); return err })
+		ask := func() (list []doctor.Mismatch) {
+			s.onRouter(func() (err error) { list, err = doctor.Mismatches(s.ctx, s.Instance); return err })
 			return list
 		}
 		if list := ask(); list != nil {

@@ -23,7 +23,7 @@ func (in Instance) Unload(ctx context.Context) error {
 		_, err = in.releaseProxy(ctx)
 		errs := []error{err}
 		for _, k := range kinds {
-			errs = append(errs, in.clean(ctx, k))
+			errs = append(errs, in.clean(ctx, k), in.cleanTemporary(ctx, k))
 		}
 		return errors.Join(append(errs, strictFor(state), state.Unload())...)
 	})

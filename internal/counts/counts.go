@@ -64,6 +64,8 @@ func (c *Counts) Rule(i int, r manifest.Rule) Count {
 	switch {
 	case r.Stage == plan.StageXDP:
 		return n.plus(c.Slot(r.Slot))
+	case r.Temporary:
+		return c.Named[c.Manifest.CounterOf(i)]
 	case c.Ruleset == nil || i >= len(c.Ruleset.Rules):
 		return n
 	}

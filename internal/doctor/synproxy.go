@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/datapath"
 )
 
@@ -14,7 +13,7 @@ import (
 // that their servers have now.
 func synproxyOptions(ctx context.Context, h *host) []Finding {
 	const id = "synproxy-options"
-	list, err := h.instance.Mismatches(ctx)
+	list, err := Mismatches(ctx, h.instance)
 	if err != nil && !errors.Is(err, datapath.ErrNotLoaded) {
 		return []Finding{unseen(id, err)}
 	}
@@ -28,7 +27,7 @@ func synproxyOptions(ctx context.Context, h *host) []Finding {
 	return found
 }
 
-func judgeMismatch(id string, m control.Mismatch) Finding {
+func judgeMismatch(id string, m Mismatch) Finding {
 	var servers []string
 	for _, s := range m.Servers {
 		servers = append(servers, s.String())
@@ -45,13 +44,13 @@ func judgeMismatch(id string, m control.Mismatch) Finding {
 }
 
 // brokenCosts are what connections suffer when more is announced for servers than they have.
-var brokenCosts = map[control.Kind]string{
-	control.KindMSS:    "clients send segments that are larger than the server takes: they are lost, and connections with data stall",
-	control.KindWScale: "clients take the window of the server for larger than it is: what they send beyond it is lost, and connections slow down or stall",
-	control.KindOption: "clients use an option that the server knows nothing of: it ignores what they say by it, and they wait for what it does not send",
+var brokenCosts = map[Kind]string{
+	KindMSS:    "clients send segments that are larger than the server takes: they are lost, and connections with data stall",
+	KindWScale: "clients take the window of the server for larger than it is: what they send beyond it is lost, and connections slow down or stall",
+	KindOption: "clients use an option that the server knows nothing of: it ignores what they say by it, and they wait for what it does not send",
 }
 
-func costOf(kinds []control.Kind) string {
+func costOf(kinds []Kind) string {
 	var costs []string
 	for _, k := range kinds {
 		costs = append(costs, brokenCosts[k])

@@ -60,6 +60,9 @@ type Manifest struct {
 	Since     *traffic.Sample `json:"since,omitempty"`     // what was counted before its rules were where they are
 	Moves     []Move          `json:"moves,omitempty"`     // the last ones
 
+	Temporary        []Temporary      `json:"temporary,omitempty"`         // rules that stand before the policy's own
+	TemporaryRuleset *ruleset.Ruleset `json:"temporary_ruleset,omitempty"` // what has them, when the target is not XDP
+
 	Daemon *policy.Daemon `json:"daemon,omitempty"` // what the daemon does while it runs; nil: nothing of its own
 
 	Protections []Protection `json:"protections,omitempty"`
@@ -79,8 +82,9 @@ type Rule struct {
 	Why         string     `json:"why"` // it is that stage
 	Line        int        `json:"line,omitempty"`
 	Merged      int        `json:"merged,omitempty"`
-	Observe     bool       `json:"observe,omitempty"` // it only counts
-	Protect     int        `json:"protect,omitempty"` // the number of its protection, from 1 on
+	Observe     bool       `json:"observe,omitempty"`   // it only counts
+	Protect     int        `json:"protect,omitempty"`   // the number of its protection, from 1 on
+	Temporary   bool       `json:"temporary,omitempty"` // it is one of Manifest.Temporary, in their order, behind those of the policy
 	Fingerprint uint64     `json:"fingerprint"`
 }
 

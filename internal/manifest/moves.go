@@ -46,13 +46,24 @@ func (m *Manifest) Again(before *Manifest, move *Move) {
 	m.Moves = append(before.Moves[max(0, len(before.Moves)-mostMovesKept+1):len(before.Moves):len(before.Moves)], *move)
 }
 
+// Stays says why the rules stay where they are for now, "" when they may move.
+func (m *Manifest) Stays() string {
+	if m.Fixed == "" && len(m.Temporary) > 0 {
+		return "there are temporary rules"
+	}
+	return m.Fixed
+}
+
 // mostMovesKept is how many moves status shows.
 const mostMovesKept = 10
 
-// Plan is the plan that the manifest is of.
+// Plan is the plan that the manifest is of, for a program without temporary rules.
 func (m *Manifest) Plan(p *ir.Program) *plan.Plan {
 	pl := &plan.Plan{Target: m.Target, Program: p, Default: m.At}
 	for _, r := range m.Rules {
+		if r.Temporary {
+			break
+		}
 		pl.Rules = append(pl.Rules, plan.Assignment{Stage: r.Stage, Why: r.Why})
 	}
 	return pl

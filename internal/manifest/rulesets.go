@@ -32,11 +32,17 @@ func (m *Manifest) RulesetOf(k ruleset.Kind) *ruleset.Ruleset {
 
 // CounterOf is the counter in netfilter of a rule, by its index; "" where it has none.
 func (m *Manifest) CounterOf(rule int) string {
+	if i := rule - (len(m.Rules) - len(m.Temporary)); m.TemporaryRuleset != nil && i >= 0 {
+		return TemporaryCounter(m.TemporaryRuleset.Rules[i])
+	}
 	if p := m.Ruleset(); p != nil && rule < len(p.Rules) {
 		return p.Rules[rule]
 	}
 	return ""
 }
+
+// TemporaryCounter tells a counter of a ruleset of temporary rules from that of the policy that has the same name.
+func TemporaryCounter(name string) string { return "temporary/" + name }
 
 // Uncounted reports whether a generation does not count what its default decides.
 func (m *Manifest) Uncounted() bool {

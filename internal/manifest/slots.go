@@ -77,13 +77,16 @@ func (s SlotPlan) Size() uint32 {
 }
 
 // Zero clears the counters of rules and guards that are new.
-func (s SlotPlan) Zero(counters *ebpf.Map) error {
+func (s SlotPlan) Zero(counters *ebpf.Map) error { return Zero(counters, s.fresh) }
+
+// Zero clears the counters of some slots.
+func Zero(counters *ebpf.Map, slots []uint32) error {
 	cpus, err := ebpf.PossibleCPU()
 	if err != nil {
 		return err
 	}
 	nothing := make([]xdp.Counter, cpus)
-	for _, slot := range s.fresh {
+	for _, slot := range slots {
 		if err := counters.Put(slot, nothing); err != nil {
 			return fmt.Errorf("clearing counter %d: %w", slot, err)
 		}

@@ -88,9 +88,13 @@ func (h Host) Apply(ctx context.Context, o Order) (*control.Applied, *policy.Pol
 	if !o.Force {
 		options.Sessions = o.Sessions
 	}
+	before := h.temporaryNow(ctx)
 	applied, err := h.Instance.Apply(ctx, s.policy, options)
 	if err != nil {
 		return nil, nil, err
+	}
+	if !o.DryRun && applied.Target != plan.TargetXDP { // whose program has them already
+		h.keepTemporary(context.WithoutCancel(ctx), before)
 	}
 	saved := s.keep(ctx)
 	applied.Seconds = time.Since(start).Seconds()
@@ -112,8 +116,10 @@ func (h Host) Confirm(ctx context.Context) (control.Now, error) {
 
 // Rollback returns to the policy before, also for the next boot.
 func (h Host) Rollback(ctx context.Context) (control.Now, error) {
+	before := h.temporaryNow(ctx)
 	now, err := h.Instance.Rollback(ctx)
 	if err == nil {
+		h.keepTemporary(context.WithoutCancel(ctx), before)   // the policy before has those of its time
 		if _, stale := h.SyncLists(ctx, true); stale != nil { // its lists are as they were when it ran last, which is better than none
 			h.Warn(stale)
 		}

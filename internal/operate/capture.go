@@ -6,13 +6,13 @@ import (
 	"io"
 
 	"github.com/floodwall/floodwall/internal/capture"
-	"github.com/floodwall/floodwall/internal/control"
+	"github.com/floodwall/floodwall/internal/captured"
 	"github.com/floodwall/floodwall/internal/datapath"
 )
 
 // WriteCapture writes packets as pcapng until there are as many as are wanted, 0 for no bound, or ctx ends, which is no error. Each
 // packet is written before the next is read. It returns how many there were.
-func WriteCapture(ctx context.Context, from *control.Capture, out io.Writer, most int) (packets int, err error) {
+func WriteCapture(ctx context.Context, from *captured.Capture, out io.Writer, most int) (packets int, err error) {
 	w, err := capture.NewWriter(out, datapath.SampleBytes, from.Devices()...)
 	if err != nil {
 		return 0, err

@@ -8,7 +8,7 @@ import (
 	"math"
 	"time"
 
-	"github.com/floodwall/floodwall/internal/control"
+	"github.com/floodwall/floodwall/internal/captured"
 	"github.com/floodwall/floodwall/internal/ir"
 	"github.com/floodwall/floodwall/internal/packet"
 	"github.com/floodwall/floodwall/internal/sampling"
@@ -78,7 +78,7 @@ func openSamples(t *tap.Tap, devices []string) (samples, error) {
 
 // dropped reports whether XDP dropped a sample, or answered it. What a protection decides is not among it.
 func dropped(verdict string) bool {
-	return verdict != "" && verdict != ir.Pass.String() && verdict != control.Protected
+	return verdict != "" && verdict != ir.Pass.String() && verdict != captured.Protected
 }
 
 // draw hands out samples of the packets that come in a time, about most of them when there are more.

@@ -48,6 +48,18 @@ func (l *List) Why(p netip.Prefix) string {
 	return fmt.Sprintf("has in it %s, %s", addrs.PrefixText(l.lifelines[at].Prefix), what)
 }
 
+// Prefixes are the addresses of which no packet is to be dropped that the policy passes: those that are never banned, and each single
+// address that this host cannot do without.
+func (l *List) Prefixes() (list []netip.Prefix) {
+	list = slices.Collect(l.never.Prefixes())
+	for _, line := range l.lifelines {
+		if line.Prefix.IsSingleIP() {
+			list = append(list, line.Prefix)
+		}
+	}
+	return list
+}
+
 // Equal reports whether two lists spare the same.
 func (l *List) Equal(o *List) bool {
 	return slices.Equal(l.lifelines, o.lifelines) && l.never.Covers(o.never) && o.never.Covers(l.never)

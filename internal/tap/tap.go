@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/floodwall/floodwall/internal/captured"
 	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/sampling"
 )
@@ -59,7 +60,7 @@ func (t *Tap) read(ctx context.Context) {
 	if err != nil || settings.Sample == 0 {
 		return
 	}
-	c, err := t.in.Traffic(ctx)
+	c, err := captured.Traffic(ctx, t.in)
 	if err != nil {
 		return
 	}
@@ -91,7 +92,7 @@ func (t *Tap) read(ctx context.Context) {
 }
 
 // hand gives a sample to all who follow.
-func (t *Tap) hand(p control.Captured) {
+func (t *Tap) hand(p captured.Packet) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if len(t.followers) == 0 {

@@ -1,4 +1,4 @@
-package control
+package doctor
 
 import (
 	"context"
@@ -6,7 +6,8 @@ import (
 	"net/netip"
 	"slices"
 
-	"github.com/floodwall/floodwall/internal/backend"
+	servers "github.com/floodwall/floodwall/internal/backend"
+	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/hostfacts"
 	"github.com/floodwall/floodwall/internal/ir"
 	"github.com/floodwall/floodwall/internal/manifest"
@@ -34,33 +35,31 @@ const (
 
 // Mismatches asks the servers behind this host again, and compares what they do with what is announced for them. Those
 // that do not answer are left out.
-func (in Instance) Mismatches(ctx context.Context) (list []Mismatch, err error) {
-	l, err := in.open(ctx)
+func Mismatches(ctx context.Context, in control.Instance) (found []Mismatch, err error) {
+	m, err := in.Manifest(ctx)
 	if err != nil {
 		return nil, err
 	}
-	defer l.close()
-	m := l.generations[0].manifest
 	for _, b := range m.Routed {
 		i := slices.IndexFunc(m.Protections, func(e manifest.Protection) bool { return e.Service == b.Service })
 		if i < 0 {
 			continue
 		}
-		servers, err := hostfacts.ServersOf(b.Ports, b.Backends)
+		list, err := hostfacts.ServersOf(b.Ports, b.Backends)
 		if err != nil {
 			return nil, err
 		}
-		survey := backend.Look(ctx, servers)
-		if found := mismatch(&m.Protections[i], &b, survey); found != nil {
-			found.Policy = m.File
-			list = append(list, *found)
+		survey := servers.Look(ctx, list)
+		if differs := mismatch(&m.Protections[i], &b, survey); differs != nil {
+			differs.Policy = m.File
+			found = append(found, *differs)
 		}
 	}
-	return list, nil
+	return found, nil
 }
 
 // mismatch compares what is announced with what servers do, nil when that is the same.
-func mismatch(e *manifest.Protection, b *manifest.Routed, s backend.Survey) *Mismatch {
+func mismatch(e *manifest.Protection, b *manifest.Routed, s servers.Survey) *Mismatch {
 	if s.Answered == nil {
 		return nil
 	}

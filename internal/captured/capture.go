@@ -1,4 +1,5 @@
-package control
+// Package captured reads the packets that a policy hands out: those of its rules with `sample`, and its samples of all packets.
+package captured
 
 import (
 	"context"
@@ -10,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/ir"
 	"github.com/floodwall/floodwall/internal/manifest"
@@ -19,7 +21,7 @@ import (
 // Capture reads the packets that rules with `sample` hand out, of the policy that runs. When another is applied, it goes
 // on with that one; what came in the moments in between is missing.
 type Capture struct {
-	in         Instance
+	in         control.Instance
 	traffic    bool     // samples of all packets, not of rules
 	only       []string // names of rules; none: all
 	generation int
@@ -31,8 +33,8 @@ type Capture struct {
 	devices    map[int]string
 }
 
-// Captured is a packet that a rule handed out. Its frame is valid until the next Read.
-type Captured struct {
+// Packet is a packet that a rule handed out. Its frame is valid until the next Read.
+type Packet struct {
 	datapath.Sample
 	Rule    string
 	Verdict string
@@ -50,51 +52,40 @@ func (e *CaptureError) Hint() string { return e.Remedy }
 // lookForChange is how long no packet comes until a Capture looks whether another policy was applied.
 const lookForChange = time.Second
 
-// Capture begins to read what the rules of these names hand out, or all rules if none are named. It is a CaptureError
+// Open begins to read what the rules of these names hand out, or all rules if none are named. It is a CaptureError
 // when a rule does not, or no rule does.
-func (in Instance) Capture(ctx context.Context, rules []string) (*Capture, error) {
+func Open(ctx context.Context, in control.Instance, rules []string) (*Capture, error) {
 	c := &Capture{in: in, only: rules, devices: map[int]string{}}
 	return c, c.open(ctx)
 }
 
 // Traffic begins to read the samples that the policy has taken of all packets (`daemon: {sample: …}`). It is for the daemon. It returns
 // datapath.ErrNoTraffic when the policy has none taken in XDP.
-func (in Instance) Traffic(ctx context.Context) (*Capture, error) {
+func Traffic(ctx context.Context, in control.Instance) (*Capture, error) {
 	c := &Capture{in: in, traffic: true, devices: map[int]string{}}
 	return c, c.open(ctx)
 }
 
 // open opens what runs, unless it is open already.
 func (c *Capture) open(ctx context.Context) error {
-	l, err := c.in.open(ctx)
-	if err != nil {
-		return err
+	known := c.generation
+	if c.samples == nil {
+		known = 0
 	}
-	defer l.close()
-	g := l.generations[0]
-	if c.samples != nil && g.number == c.generation {
-		return nil
+	h, err := c.in.Handout(ctx, c.traffic, known)
+	if h == nil || err != nil {
+		return err
 	}
 	if err := c.end(); err != nil {
-		return err
+		return errors.Join(err, h.Close())
 	}
-	c.generation, c.manifest, c.oneIn = g.number, g.manifest, nil
-	if c.traffic {
-		if g.program == nil {
-			return datapath.ErrNoTraffic
-		}
-		c.samples, err = g.program.Traffic()
-		return err
-	}
-	if g.program != nil {
-		if c.oneIn, err = g.program.Sampled(); err != nil {
-			return err
+	c.generation, c.manifest, c.oneIn = h.Generation, h.Manifest, h.OneIn
+	if !c.traffic {
+		if err := c.choose(); err != nil {
+			return errors.Join(err, h.Close())
 		}
 	}
-	if err := c.choose(); err != nil {
-		return err
-	}
-	c.samples, err = g.program.Samples()
+	c.samples, err = h.Open()
 	if errors.Is(err, datapath.ErrSamplesTaken) {
 		return &CaptureError{err.Error(), "one capture at a time: end the other one"}
 	}
@@ -141,23 +132,23 @@ func (c *Capture) Rules() map[string]uint32 {
 func (c *Capture) Devices() []string { return c.manifest.Devices }
 
 // Read waits for a packet.
-func (c *Capture) Read(ctx context.Context) (Captured, error) {
+func (c *Capture) Read(ctx context.Context) (Packet, error) {
 	for {
 		s, err := c.next(ctx)
 		switch {
 		case err == nil && (c.traffic || c.chosen[s.Slot]):
-			p := Captured{s, c.manifest.Reason(s.Slot), ir.Verdict(s.Verdict &^ xdp.Protected).String(), c.device(s.Device)}
+			p := Packet{s, c.manifest.Reason(s.Slot), ir.Verdict(s.Verdict &^ xdp.Protected).String(), c.device(s.Device)}
 			if s.Verdict&xdp.Protected != 0 {
 				p.Verdict = Protected
 			}
 			return p, nil
 		case ctx.Err() != nil:
-			return Captured{}, ctx.Err()
+			return Packet{}, ctx.Err()
 		case errors.Is(err, context.DeadlineExceeded):
 			err = c.open(ctx)
 		}
 		if err != nil {
-			return Captured{}, err
+			return Packet{}, err
 		}
 	}
 }

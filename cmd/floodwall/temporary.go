@@ -1,0 +1,110 @@
+package main
+
+import (
+	"context"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/floodwall/floodwall/internal/operate"
+)
+
+func temporaryCommand(e *env) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "temporary",
+		Short: "rules that stand before those of the policy for a time",
+		Long: "Temporary shows the rules that a person, or the daemon (`auto` of `detect`), has added for a time. They drop packets before the\n" +
+			"policy's own rules are asked. The kernel ends each at its time, also without a daemon. The policy file is not changed.",
+		Example: "  floodwall temporary --json",
+		Args:    none,
+		RunE:    func(c *cobra.Command, _ []string) error { return showTemporary(c.Context(), e) },
+	}
+	e.jsonFlag(c)
+	var o operate.TemporaryOrder
+	add := &cobra.Command{
+		Use:   "add RULE --for TIME",
+		Short: "add a rule for a time",
+		Long: "Add puts a rule that drops before all rules of the policy, for a time. It spares the sources under `never`, and this host's own\n" +
+			"addresses, gateways, resolvers and sessions. Limits, connections, bans and counters of the policy go on.",
+		Example: "  floodwall temporary add '{name: ntp, proto: udp, sport: 123, length: 100-, then: drop}' --for 10m",
+		Args:    exactly(1, "RULE, in one line as it stands under rules"),
+		RunE: func(c *cobra.Command, args []string) error {
+			if o.For == "" {
+				return usagef(c, "say how long, as in --for 10m", "flag --for is missing")
+			}
+			o.Rule = args[0]
+			return addTemporary(c.Context(), e, o)
+		},
+	}
+	add.Flags().StringVar(&o.For, "for", "", "the `time` after which it ends, 1s to 24h")
+	add.Flags().StringVar(&o.Name, "name", "", "a `name` in place of that in the rule")
+	add.Flags().StringVar(&o.Why, "why", "", "`text` that is shown with it")
+	e.jsonFlag(add)
+	remove := &cobra.Command{
+		Use:     "remove NAME...",
+		Short:   "remove temporary rules at once",
+		Long:    "Remove removes temporary rules, whoever has added them. The daemon does not add one again that a person has removed, during that attack.",
+		Example: "  floodwall temporary remove auto-1",
+		Args:    cobra.MinimumNArgs(1),
+		RunE:    func(c *cobra.Command, args []string) error { return removeTemporary(c.Context(), e, args) },
+	}
+	c.AddCommand(add, remove)
+	return c
+}
+
+func showTemporary(ctx context.Context, e *env) error {
+	h, err := e.host()
+	if err != nil {
+		return err
+	}
+	list, err := h.Temporary(ctx)
+	if err != nil {
+		return err
+	}
+	if e.json {
+		return e.printJSON(list)
+	}
+	t := newTable("name", "owner", "does", ">packets", "ends in", "rule")
+	for _, r := range list {
+		does := r.Verdict
+		if r.Observe {
+			does = "counts"
+		}
+		t.row(r.Name, r.Temporary.Owner, does, count(r.Packets), span(max(time.Until(r.Temporary.Until), 0)), r.Temporary.Rule)
+	}
+	e.table(t)
+	for _, r := range list {
+		if r.Temporary.Why != "" {
+			e.println("%s: %s", r.Name, r.Temporary.Why)
+		}
+	}
+	return nil
+}
+
+func addTemporary(ctx context.Context, e *env, o operate.TemporaryOrder) error {
+	h, err := e.host()
+	if err != nil {
+		return err
+	}
+	t, err := h.AddTemporary(ctx, o)
+	if err != nil {
+		return err
+	}
+	if e.json {
+		return e.printJSON(t)
+	}
+	e.println("added %s until %s: `floodwall temporary remove %s` removes it at once", t.Name, t.Until.Local().Format(time.DateTime), t.Name)
+	return nil
+}
+
+func removeTemporary(ctx context.Context, e *env, names []string) error {
+	h, err := e.host()
+	if err != nil {
+		return err
+	}
+	if err := h.RemoveTemporary(ctx, names...); err != nil {
+		return err
+	}
+	e.println("removed %s", things(len(names), "rule", "rules"))
+	return nil
+}

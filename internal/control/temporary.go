@@ -1,0 +1,182 @@
+package control
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/floodwall/floodwall/internal/ir"
+	"github.com/floodwall/floodwall/internal/manifest"
+	"github.com/floodwall/floodwall/internal/netfilter"
+	"github.com/floodwall/floodwall/internal/ruleset"
+	"github.com/floodwall/floodwall/internal/spared"
+	"github.com/floodwall/floodwall/internal/temporary"
+)
+
+// Manifest is that of what runs. It returns datapath.ErrNotLoaded when nothing does.
+func (in Instance) Manifest(ctx context.Context) (m *manifest.Manifest, err error) {
+	err = in.reading(ctx, func(l *live) error {
+		m = l.generations[0].manifest
+		return nil
+	})
+	return m, err
+}
+
+// ErrOnTrial says that temporary rules stay as they are while a policy is on trial: it would return to another one than it began with.
+var ErrOnTrial = errors.New("a policy is on trial: temporary rules stay as they are until `floodwall confirm` or `floodwall rollback`")
+
+// ChangeTemporary has change say which temporary rules there are, of those that have not ended. It is one transaction: they
+// are in force, or all is as it was. Nothing else of what runs changes. An error of change ends it.
+func (in Instance) ChangeTemporary(ctx context.Context, change func([]manifest.Temporary) ([]manifest.Temporary, error)) error {
+	return in.change(ctx, func(l *live) error {
+		if l.trial != nil || len(l.generations) != 1 {
+			return ErrOnTrial
+		}
+		list, err := change(manifest.InForce(l.generations[0].manifest.Temporary, time.Now()))
+		if err != nil {
+			return err
+		}
+		return in.putTemporary(context.WithoutCancel(ctx), l, l.generations[0], list)
+	})
+}
+
+// putTemporary puts temporary rules into the place of those that a generation has.
+func (in Instance) putTemporary(ctx context.Context, l *live, g *generation, list []manifest.Temporary) error {
+	if err := g.foreign(); err != nil {
+		return err
+	}
+	c, err := readSource(l.state, g)
+	if err != nil {
+		return err
+	}
+	m := *g.manifest
+	m.Temporary = list
+	if g.program == nil {
+		return in.putTemporaryRuleset(ctx, l, g, c, &m)
+	}
+	if c == nil {
+		return errors.New("what the policy was compiled from is not kept: apply it again")
+	}
+	if err := l.renew(g, c, &m, nil); err != nil {
+		return err
+	}
+	return in.cleanTemporary(ctx, ruleset.KindNft) // of a target before
+}
+
+// sparedBy are the sources that temporary rules leave alone.
+func sparedBy(c *Compiled, m *manifest.Manifest) *spared.List {
+	never := slices.Concat(m.Never, m.Operators)
+	if c != nil && c.Program.Never != nil {
+		never = slices.AppendSeq(never, c.Program.Never.Prefixes())
+	}
+	return spared.Now(never)
+}
+
+// withTemporary adds the temporary rules of a manifest to the rules of a program that have these slots. fresh are slots that must begin
+// at zero.
+func withTemporary(c *Compiled, p *ir.Program, m *manifest.Manifest, slots []uint32, before []*manifest.Manifest) (_ *ir.Program, all, fresh []uint32, err error) {
+	p, err = temporary.Before(p, m.Temporary, sparedBy(c, m).Prefixes())
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	own, fresh := m.SetTemporary(m.Temporary, p, before)
+	return p, append(own, slots...), fresh, nil
+}
+
+// putTemporaryRuleset is putTemporary in netfilter. The manifest goes first: mend does the rest when the process dies in between.
+func (in Instance) putTemporaryRuleset(ctx context.Context, l *live, g *generation, c *Compiled, m *manifest.Manifest) error {
+	kind := g.manifest.Ruleset().Kind
+	t, err := l.tool(ctx, kind)
+	if err != nil {
+		return err
+	}
+	old, err := t.Leftovers(ctx, in.temporaryPrefix(kind))
+	if err != nil {
+		return err
+	}
+	program, err := temporary.Before(&ir.Program{}, m.Temporary, nil)
+	if err != nil {
+		return err
+	}
+	m.SetTemporary(m.Temporary, program, nil)
+	m.TemporaryRuleset = nil
+	if len(m.Temporary) > 0 {
+		if m.TemporaryRuleset, err = in.temporaryRuleset(ctx, t, c, m, old); err != nil {
+			return err
+		}
+	}
+	if err := l.rewrite(g, m); err != nil {
+		return err
+	}
+	if m.TemporaryRuleset == nil {
+		return in.cleanTemporary(ctx, kind)
+	}
+	if err := confirmed(t.Load(ctx, m.TemporaryRuleset, append(old, "")[0], ruleset.Loading{})); err != nil {
+		return errors.Join(err, l.rewrite(g, g.manifest))
+	}
+	return in.cleanTemporary(ctx, kind, m.TemporaryRuleset.Name)
+}
+
+// temporaryRuleset is the ruleset of temporary rules, with another name than old ones have, whose counts go on.
+func (in Instance) temporaryRuleset(ctx context.Context, t ruleset.Tool, c *Compiled, m *manifest.Manifest, old []string) (*ruleset.Ruleset, error) {
+	name, counted := in.temporaryPrefix(ruleset.KindNft)+"1", map[string]netfilter.Count{}
+	if len(old) > 0 { // one: what else a process has left that died, the next change cleans
+		last, err := strconv.Atoi(old[0][strings.LastIndexByte(old[0], '-')+1:])
+		if err == nil {
+			name = in.temporaryPrefix(ruleset.KindNft) + strconv.Itoa(last+1)
+			counted, err = t.Counters(ctx, old[0])
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return temporary.Ruleset(name, m.Target, m.Devices, m.Temporary, sparedBy(c, m).Prefixes(), counted)
+}
+
+// rewrite replaces the manifest of a generation in netfilter.
+func (l *live) rewrite(g *generation, m *manifest.Manifest) error {
+	text, err := json.Marshal(m)
+	if err != nil {
+		return fmt.Errorf("manifest: %w", err)
+	}
+	return l.state.SetManifest(g.number, text)
+}
+
+// temporaryPrefix is what the names of rulesets of temporary rules begin with: another prefix than those of policies have, which a change of
+// the policy removes.
+func (in Instance) temporaryPrefix(k ruleset.Kind) string {
+	return strings.TrimSuffix(in.prefixOf(k), "-") + map[ruleset.Kind]string{ruleset.KindNft: "t-", ruleset.KindIptables: "T-"}[k]
+}
+
+// cleanTemporary removes rulesets of temporary rules but those to keep. Without the tool there are none.
+func (in Instance) cleanTemporary(ctx context.Context, k ruleset.Kind, keep ...string) error {
+	t, err := ruleset.FindTool(ctx, k)
+	if err == nil {
+		_, err = t.Clean(ctx, in.temporaryPrefix(k), keep...)
+		return err
+	}
+	return nil
+}
+
+// mendTemporary puts the ruleset of temporary rules back that a command has not loaded which died, or that somebody has removed.
+func (in Instance) mendTemporary(ctx context.Context, l *live, g *generation) error {
+	list := manifest.InForce(g.manifest.Temporary, time.Now())
+	if g.program != nil || len(list) == 0 {
+		return nil
+	}
+	if p := g.manifest.TemporaryRuleset; p != nil {
+		t, err := l.tool(ctx, p.Kind)
+		if err != nil {
+			return err
+		}
+		if _, state, err := t.Trial(ctx, p.Name); err != nil || state.Decides() {
+			return err
+		}
+	}
+	return in.putTemporary(ctx, l, g, list)
+}

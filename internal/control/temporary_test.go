@@ -1,0 +1,155 @@
+package control_test
+
+import (
+	"errors"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/floodwall/floodwall/internal/control"
+	"github.com/floodwall/floodwall/internal/datapath"
+	"github.com/floodwall/floodwall/internal/feed"
+	"github.com/floodwall/floodwall/internal/operate"
+	"github.com/floodwall/floodwall/internal/packet"
+)
+
+// TestTemporary has temporary rules come and go beside a policy, on each target, and sends packets to sockets: the policy, its limits,
+// bans and counters go on, an apply, a trial, a rollback and a repair leave the rules alone, and the kernel ends them by itself.
+func TestTemporary(t *testing.T) {
+	onLists(t, func(l *lists, w way) {
+		if w.beside {
+			return
+		}
+		l.body.Store("9.9.9.77\n")
+		text := l.policy(w, l.url) + "never: [9.9.9.200]\n"
+		apply := func(service string, confirm time.Duration) int {
+			l.Helper()
+			_, err := l.try(text+"services: [{name: "+service+", port: udp/4999}]\n",
+				control.ApplyOptions{Target: w.target, Fetch: &feed.Fetcher{}, Confirm: confirm})
+			if err != nil {
+				l.Fatal(err)
+			}
+			s, err := l.Status(l.Context())
+			if err != nil {
+				l.Fatal(err)
+			}
+			return s.Generation
+		}
+		apply("first", 0)
+		h := operate.Host{Instance: l.Instance, Warn: func(err error) { l.Errorf("warned: %v", err) }}
+		second := apply("second", 0)
+		for range 3 {
+			l.through("9.9.9.5", 2001)
+		}
+		l.block(control.Ban{Prefix: netip.MustParsePrefix("9.9.9.50/32"), For: control.Forever})
+		same := func(when string, port1000 bool) {
+			l.Helper()
+			for _, c := range []struct {
+				from string
+				port int
+				want bool
+			}{{"9.9.9.1", 1000, port1000}, {"9.9.9.200", 1000, true}, {"9.9.9.50", 2000, false}} {
+				if l.through(c.from, c.port) != c.want {
+					l.Errorf("%s: a packet from %s to port %d gets through: %t", when, c.from, c.port, !c.want)
+				}
+			}
+		}
+		add := func(text, duration string) {
+			l.Helper()
+			if _, err := h.AddTemporary(l.Context(), operate.TemporaryOrder{Rule: text, For: duration}); err != nil {
+				l.Fatal(err)
+			}
+		}
+		packets := func(name string) (n uint64) {
+			l.Helper()
+			list, err := h.Temporary(l.Context())
+			if err != nil {
+				l.Fatal(err)
+			}
+			for _, r := range list {
+				if r.Name == name {
+					n += r.Packets
+				}
+			}
+			return n
+		}
+		add("{name: looks, proto: udp, port: 1000, observe: true, then: drop}", "1h")
+		same("it observes", true)
+		if n := packets("looks"); n != 1 { // the other packet is from who is never banned
+			l.Errorf("an observing rule has counted %d packets, not 1", n)
+		}
+		add("{name: drops, proto: udp, port: 1000, then: drop}", "1h")
+		same("it drops", false)
+		if n, m := packets("looks"), packets("drops"); n != 2 || m != 1 {
+			l.Errorf("rules have counted %d and %d packets, not 2 and 1", n, m)
+		}
+		if s, err := l.Status(l.Context()); err != nil || s.Generation != second {
+			l.Errorf("the generation is another than %d: %v", second, err)
+		}
+		if l.through("9.9.9.5", 2001) {
+			l.Error("the debt of a limit is forgotten")
+		}
+		spec, _ := packet.Parse("udp 9.9.9.1:5555 > 192.0.2.1:1000")
+		if e, err := l.Explain(l.Context(), spec); err != nil || e.Reason != "drops" || e.Verdict != "drop" {
+			l.Errorf("explain: %+v, %v", e, err)
+		}
+		if _, err := h.AddTemporary(l.Context(), operate.TemporaryOrder{Rule: "{name: limited, proto: udp, then: drop}", For: "1h"}); err == nil {
+			l.Error("a rule has the name of one of the policy")
+		}
+		// An apply, a trial, and a repair.
+		apply("third", 0)
+		if r, err := l.Repair(l.Context()); err != nil || r.Any() {
+			l.Errorf("there was nothing to repair: %+v, %v", r, err)
+		}
+		apply("trial", time.Minute)
+		if err := h.RemoveTemporary(l.Context(), "drops"); !errors.Is(err, control.ErrOnTrial) {
+			l.Errorf("a temporary rule is removed during a trial: %v", err)
+		}
+		if _, err := h.Rollback(l.Context()); err != nil {
+			l.Fatal(err)
+		}
+		same("the trial is given up", false)
+		// A rollback returns to the policy before, and the rules stay; one that was removed stays away.
+		if err := h.RemoveTemporary(l.Context(), "looks"); err != nil {
+			l.Fatal(err)
+		}
+		if _, err := h.Rollback(l.Context()); err != nil {
+			l.Fatal(err)
+		}
+		same("rolled back", false)
+		if err := h.RemoveTemporary(l.Context(), "drops"); err != nil {
+			l.Fatal(err)
+		}
+		same("removed", true)
+		if _, err := h.Rollback(l.Context()); err != nil {
+			l.Fatal(err)
+		}
+		same("rolled back to where they were in force", true)
+		if list, err := h.Temporary(l.Context()); err != nil || len(list) != 0 {
+			l.Errorf("left: %+v, %v", list, err)
+		}
+		// The kernel ends it: nothing of ours runs meanwhile.
+		add("{name: short, proto: udp, port: 1000, then: drop}", "3s")
+		list, err := h.Temporary(l.Context())
+		if err != nil || len(list) > 1 {
+			l.Fatalf("temporary rules: %+v, %v", list, err)
+		}
+		for _, r := range list {
+			if l.through("9.9.9.1", 1000) && time.Now().Before(r.Temporary.Until) {
+				l.Error("a short rule drops nothing")
+			}
+			time.Sleep(time.Until(r.Temporary.Until.Add(1100 * time.Millisecond)))
+		}
+		same("it has ended", true)
+		add("{name: left, proto: udp, port: 1000, then: drop}", "1h")
+		if err := l.Unload(l.Context()); err != nil {
+			l.Fatal(err)
+		}
+		if !l.through("9.9.9.1", 1000) {
+			l.Error("an unload leaves a temporary rule")
+		}
+		if _, err := h.Temporary(l.Context()); !errors.Is(err, datapath.ErrNotLoaded) {
+			l.Errorf("after an unload: %v", err)
+		}
+	})
+}

@@ -1,0 +1,83 @@
+package manifest
+
+import (
+	"fmt"
+	"hash/fnv"
+	"slices"
+	"time"
+
+	"github.com/floodwall/floodwall/internal/ir"
+	"github.com/floodwall/floodwall/internal/xdp"
+)
+
+// Temporary is a rule that is no part of the policy: it stands before all rules of the policy, and the kernel ends it at a time.
+type Temporary struct {
+	Name  string    `json:"name"`  // of the rule: no other temporary rule has it, and no rule of the policy
+	Owner string    `json:"owner"` // who added it, as "auto": each owner changes its own rules
+	Rule  string    `json:"rule"`  // one line, as it stands under rules
+	Began time.Time `json:"began"`
+	Until time.Time `json:"until"`
+	Why   string    `json:"why,omitempty"` // it was added
+}
+
+// InForce are the temporary rules that have not ended at a time.
+func InForce(list []Temporary, now time.Time) (left []Temporary) {
+	for _, t := range list {
+		if now.Before(t.Until) {
+			left = append(left, t)
+		}
+	}
+	return left
+}
+
+// TemporaryOf is the temporary rule that is the rule of this index, nil when that is one of the policy.
+func (m *Manifest) TemporaryOf(rule int) *Temporary {
+	i := rule - (len(m.Rules) - len(m.Temporary))
+	if i < 0 || !m.Rules[rule].Temporary {
+		return nil
+	}
+	return &m.Temporary[i]
+}
+
+// temporaryFingerprint is fingerprint for a temporary rule, which no rule of a policy has.
+func temporaryFingerprint(t Temporary) uint64 {
+	h := fnv.New64a()
+	fmt.Fprintln(h, "temporary", t.Owner, t.Name)
+	return h.Sum64()
+}
+
+// SetTemporary has the manifest remember temporary rules, which program has as its first, in this order. They come last in
+// the manifest, so that the policy's rules keep their places in it. With XDP each has a counter slot: the one that it has in one of the
+// manifests of before, or one that no rule of them has. fresh are the slots that must begin at zero.
+func (m *Manifest) SetTemporary(list []Temporary, program *ir.Program, before []*Manifest) (slots, fresh []uint32) {
+	m.Temporary = list
+	m.Rules = slices.DeleteFunc(slices.Clone(m.Rules), func(r Rule) bool { return r.Temporary })
+	used, kept := map[uint32]bool{}, map[uint64]uint32{}
+	for _, b := range append([]*Manifest{m}, before...) {
+		for _, u := range b.UsedSlots() {
+			used[u.Slot] = true
+		}
+		for _, r := range b.Rules {
+			if r.Temporary {
+				kept[r.Fingerprint] = r.Slot
+			}
+		}
+	}
+	next := uint32(xdp.SlotRules)
+	for i, t := range list {
+		r := program.Rules[i]
+		key := temporaryFingerprint(t)
+		slot, ok := kept[key]
+		if !ok {
+			for used[next] {
+				next++
+			}
+			slot, used[next] = next, true
+			fresh = append(fresh, slot)
+		}
+		slots = append(slots, slot)
+		m.Rules = append(m.Rules, Rule{Name: t.Name, Verdict: r.Verdict.String(), Slot: slot, Stage: m.FirstStage(), Why: "it is temporary",
+			Observe: r.Observe, Temporary: true, Fingerprint: key})
+	}
+	return slots, fresh
+}
