@@ -3,12 +3,14 @@ package main
 import (
 	"context"
 	"log/slog"
+	"runtime/debug"
 
 	"github.com/spf13/cobra"
 
 	"github.com/floodwall/floodwall/internal/api"
 	"github.com/floodwall/floodwall/internal/api/listen"
 	"github.com/floodwall/floodwall/internal/attack"
+	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/crowdsec"
 	"github.com/floodwall/floodwall/internal/daemon"
 	"github.com/floodwall/floodwall/internal/datapath"
@@ -16,6 +18,7 @@ import (
 	"github.com/floodwall/floodwall/internal/fleet/sight"
 	"github.com/floodwall/floodwall/internal/metrics"
 	"github.com/floodwall/floodwall/internal/operate"
+	"github.com/floodwall/floodwall/internal/recent"
 	"github.com/floodwall/floodwall/internal/suricata"
 	"github.com/floodwall/floodwall/internal/tap"
 	"github.com/floodwall/floodwall/internal/webhook"
@@ -46,6 +49,11 @@ func runDaemon(ctx context.Context, e *env, run string) error {
 	if run == "" {
 		run = listen.Dir(e.bpffs, datapath.DefaultDir)
 	}
+	if e.getenv("GOGC") == "" {
+		debug.SetGCPercent(daemonGC)
+	}
+	go giveUpStart(ctx)
+	h.Instance.Asked = new(recent.Answer[control.Wishes])
 	h.Tap = tap.New(h.Instance)
 	events := api.NewEvents()
 	tell := func(kind, text string, data ...any) {

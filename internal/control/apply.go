@@ -15,6 +15,7 @@ import (
 	"github.com/floodwall/floodwall/internal/hostfacts"
 	"github.com/floodwall/floodwall/internal/lists"
 	"github.com/floodwall/floodwall/internal/plan"
+	"github.com/floodwall/floodwall/internal/recent"
 	"github.com/floodwall/floodwall/policy"
 )
 
@@ -23,7 +24,8 @@ type Instance struct {
 	Dir  string
 	Bans *banlog.Log // where entries of dynamic sets are kept over a reboot; nil: they are not
 
-	Feeds feed.Store // where the last good copies of lists are that are fetched; zero: nowhere, and such sets are empty
+	Feeds feed.Store             // where the last good copies of lists are that are fetched; zero: nowhere, and such sets are empty
+	Asked *recent.Answer[Wishes] // the last answer of Wishes, for a daemon of many parts; nil: none is kept
 }
 
 // lockWait is how long a command waits for another one that changes the state: on a slow machine, or with large lists, an apply

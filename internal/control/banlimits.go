@@ -80,6 +80,10 @@ type Wishes struct {
 
 // Wishes reads those of the policy that runs.
 func (in Instance) Wishes(ctx context.Context) (w Wishes, err error) {
+	return in.Asked.Of(func() (Wishes, error) { return in.wishes(ctx) })
+}
+
+func (in Instance) wishes(ctx context.Context) (w Wishes, err error) {
 	l, err := in.open(ctx)
 	if err != nil {
 		return w, err

@@ -126,7 +126,7 @@ func ofProgram(p *datapath.Generation) (*generation, error) {
 // records finds the generations that run in netfilter alone: which does is for the kernel to say.
 func (l *live) records(ctx context.Context) error {
 	records, err := l.state.Records()
-	if err != nil {
+	if err != nil || len(records) == 0 {
 		return err
 	}
 	settled, err := l.settledProgram()

@@ -4,9 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
 	"slices"
+	"unsafe"
 
 	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
 )
 
 // role says what a program in the state directory stands for: which generation decides, 0 for none, before and after
@@ -80,12 +83,30 @@ func pinnedID(path string) (ebpf.ProgramID, error) {
 		return 0, err
 	}
 	defer prog.Close()
-	info, err := prog.Info()
+	id, err := programID(prog)
 	if err != nil {
 		return 0, fmt.Errorf("program %s: %w", path, err)
 	}
-	id, _ := info.ID()
 	return id, nil
+}
+
+// programID asks for the number of a program and nothing else: the first two words of struct bpf_prog_info (linux/bpf.h). The daemon looks
+// several times a second, and (*ebpf.Program).Info also reads all that the kernel says of maps, functions and lines.
+func programID(prog *ebpf.Program) (ebpf.ProgramID, error) {
+	var info struct{ kind, id uint32 }
+	var pinned runtime.Pinner
+	pinned.Pin(&info)
+	defer pinned.Unpin()
+	attr := struct {
+		fd, size uint32
+		info     uint64
+	}{uint32(prog.FD()), uint32(unsafe.Sizeof(info)), uint64(uintptr(unsafe.Pointer(&info)))}
+	_, _, errno := unix.Syscall(unix.SYS_BPF, unix.BPF_OBJ_GET_INFO_BY_FD, uintptr(unsafe.Pointer(&attr)), unsafe.Sizeof(attr))
+	runtime.KeepAlive(prog)
+	if errno != 0 {
+		return 0, errno
+	}
+	return ebpf.ProgramID(info.id), nil
 }
 
 // situation is what the devices run when a change begins.
