@@ -136,11 +136,7 @@ func furnish(t *testing.T) {
 	if err := unix.Mount("tmpfs", "/var/lib", "tmpfs", 0, "mode=0755"); err != nil {
 		t.Fatalf("covering /var/lib: %v", err)
 	}
-	err := os.Mkdir(runDir, 0o755)
-	if err == nil { // it is the machine's, and a daemon there takes root's alone
-		err = os.Chown(runDir, 0, 0)
-	}
-	if err != nil && !errors.Is(err, os.ErrExist) {
+	if err := keepRunDir(); err != nil {
 		t.Fatalf("directory of the daemon: %v", err)
 	}
 	if err := unix.Mount("tmpfs", runDir, "tmpfs", 0, "mode=0755"); err != nil {
@@ -148,5 +144,26 @@ func furnish(t *testing.T) {
 	}
 	if out, err := exec.Command("ip", "link", "set", "lo", "up").CombinedOutput(); err != nil {
 		t.Fatalf("loopback device: %v: %s", err, out)
+	}
+}
+
+// keepRunDir makes the machine's runDir, with a file in it. A daemon of the machine, or of a test that shares its mounts, removes the
+// directory when that is empty, and the kernel then detaches what is mounted there in every namespace (detach_mounts, fs/namespace.c).
+func keepRunDir() error {
+	for {
+		err := os.Mkdir(runDir, 0o755)
+		if err == nil { // it is the machine's, and a daemon there takes root's alone
+			err = os.Chown(runDir, 0, 0)
+		}
+		if err != nil && !errors.Is(err, os.ErrExist) && !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+		f, err := os.OpenFile(filepath.Join(runDir, "used-by-tests"), os.O_CREATE, 0o600)
+		if err == nil {
+			return f.Close()
+		}
+		if !errors.Is(err, os.ErrNotExist) { // somebody has just removed the directory
+			return err
+		}
 	}
 }
