@@ -2,6 +2,7 @@ package main
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -67,4 +68,48 @@ func grep(text, word string) (found string) {
 		}
 	}
 	return found
+}
+
+// failingTool is a command that fails when its input has a word, and is the real one otherwise.
+const failingTool = `#!/bin/sh
+case $* in *-f*|*restore*|*-) ;; *) exec REAL "$@" ;; esac
+in=$(mktemp) && cat >"$in"
+if grep -q suricata "$in"; then rm "$in"; echo 'line 1: Error: no memory' >&2; exit 1; fi
+REAL "$@" <"$in"; code=$?; rm "$in"; exit $code
+`
+
+// TestOwnerChangeFails has the tool of netfilter fail when a ban gets another owner: the address stays banned by the one before.
+func TestOwnerChangeFails(t *testing.T) {
+	if !inside(t) {
+		return
+	}
+	policy := filepath.Join(t.TempDir(), "policy.yaml")
+	if err := os.WriteFile(policy, []byte(fail2banPolicy), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s, dir, path := serve(t), t.TempDir(), os.Getenv("PATH")
+	for _, tool := range []string{"nft", "ipset"} {
+		real := must(exec.LookPath(tool))
+		if err := os.WriteFile(filepath.Join(dir, tool), []byte(strings.ReplaceAll(failingTool, "REAL", real)), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, target := range []string{"nftables", "iptables"} {
+		mustFloodwall(t, "apply", policy, "--target", target)
+		mustFloodwall(t, "block", "198.51.100.2", "--origin", "fail2ban", "--why", "sshd", "--for", "10m")
+		t.Setenv("PATH", dir+":"+path)
+		if out, err := floodwall("block", "198.51.100.2", "--origin", "suricata", "--for", "2h"); err == nil {
+			t.Errorf("%s: the tool has not failed: %s", target, out)
+		}
+		t.Setenv("PATH", path)
+		if out := mustFloodwall(t, "blocked"); !matches(`100\.2 +bans +(10m|9m\S*) +fail2ban +sshd\n`, out) {
+			t.Errorf("%s: after a change that failed:\n%s", target, out)
+		}
+		s.banned(target, []string{"198.51.100.2"}, "198.51.100.2")
+		mustFloodwall(t, "block", "198.51.100.2", "--origin", "suricata", "--why", "scan", "--for", "2h")
+		if out := mustFloodwall(t, "blocked"); !matches(`100\.2 +bans +(2h|1h59m\S*) +suricata +scan\n`, out) {
+			t.Errorf("%s: after the change:\n%s", target, out)
+		}
+		mustFloodwall(t, "unload")
+	}
 }

@@ -103,7 +103,7 @@ func (l *Log) append(records []Record) error {
 		_, err = f.Write(text)
 	}
 	if err != nil {
-		return fmt.Errorf("bans: %w", errors.Join(err, f.Truncate(before)))
+		return fmt.Errorf("bans: %w", errors.Join(err, f.Truncate(before), l.strike(records)))
 	}
 	l.dirty = true
 	return l.sync(f, false)

@@ -8,8 +8,13 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/floodwall/floodwall/internal/testutil"
 )
 
 func entry(n int, left time.Duration) Record {
@@ -161,5 +166,30 @@ func TestOthersFile(t *testing.T) {
 			t.Errorf("%s is open to all, and written", path)
 		}
 		must(t, os.Chmod(path, info.Mode()))
+	}
+}
+
+// TestFullDisk removes an entry while the disk takes no more: the entry does not come back.
+func TestFullDisk(t *testing.T) {
+	if !testutil.Inside(t) {
+		return
+	}
+	dir := t.TempDir()
+	must(t, unix.Mount("tmpfs", dir, "tmpfs", 0, "size=64k"))
+	defer unix.Unmount(dir, unix.MNT_DETACH)
+	l := Open(dir, "/b", "/b")
+	must(t, l.Append([]Record{entry(1, time.Hour), entry(2, 0), entry(3, 0)}))
+	for err := error(nil); err == nil; {
+		r := entry(4, 0)
+		r.Why = strings.Repeat("x", 60)
+		err = l.Append([]Record{r})
+	}
+	r := entry(2, 0)
+	r.Gone = true
+	if err := l.Append(slices.Repeat([]Record{r}, 100)); !errors.Is(err, unix.ENOSPC) {
+		t.Errorf("with a full disk: %v", err)
+	}
+	if got := loaded(t, l); !slices.Equal(got, []string{"10.0.0.1/32", "10.0.0.3/32", "10.0.0.4/32"}) {
+		t.Errorf("after one was removed with a full disk: %v", got)
 	}
 }

@@ -1,9 +1,12 @@
 package banlog
 
 import (
+	"bufio"
 	"bytes"
+	"errors"
 	"fmt"
 	"hash/crc32"
+	"io"
 	"net/netip"
 	"os"
 	"strconv"
@@ -62,6 +65,44 @@ func parseRecord(line []byte) (r Record, ok bool) {
 	}
 	r.Why, err = strconv.Unquote(f[6])
 	return r, err == nil
+}
+
+// strike notes where the file has entries that they were removed, since a full disk takes no line that says so. The sign of a line is
+// changed in its place, which takes no space. Without this, an entry that somebody has removed would come back.
+func (l *Log) strike(removed []Record) error {
+	gone := map[key]bool{}
+	for _, r := range removed {
+		if r.Gone {
+			gone[key{r.Set, r.Prefix}] = true
+		}
+	}
+	if len(gone) == 0 {
+		return nil
+	}
+	f, err := os.OpenFile(l.file, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	at, in := int64(0), bufio.NewReaderSize(f, 1<<16)
+	for {
+		line, err := in.ReadBytes('\n')
+		if errors.Is(err, io.EOF) {
+			return f.Sync()
+		}
+		if err != nil {
+			return err
+		}
+		if r, ok := parseRecord(bytes.TrimSuffix(line, []byte("\n"))); ok && !r.Gone && gone[key{r.Set, r.Prefix}] {
+			r.Gone = true
+			if text := appendRecord(nil, r); len(text) == len(line) {
+				if _, err := f.WriteAt(text, at); err != nil {
+					return err
+				}
+			}
+		}
+		at += int64(len(line))
+	}
 }
 
 // mendTail cuts off a line that a process that died has left unfinished, so that the next one begins anew.

@@ -63,21 +63,38 @@ const (
 
 // Due reports whether the file is to be written anew, with Rewrite.
 func (l *Log) Due() bool {
+	h, size, why := l.header()
+	return size >= 0 && (why != "" || size > growth*h.size+growthMin || h.moved())
+}
+
+// ClockMoved reports whether the machine's clock was set since the file was written whole: the ends in it are wrong.
+func (l *Log) ClockMoved() bool {
+	h, size, why := l.header()
+	return size >= 0 && why == "" && h.moved()
+}
+
+// header reads the first line of the file, and how large that is: -1 when there is none.
+func (l *Log) header() (h header, size int64, why string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	f, err := os.Open(l.file)
 	if err != nil {
-		return false
+		return h, -1, ""
 	}
 	defer f.Close()
 	info, err := f.Stat()
 	if err != nil {
-		return false
+		return h, -1, ""
 	}
 	line, _ := bufio.NewReader(f).ReadBytes('\n')
-	h, why := parseHeader(line)
+	h, why = parseHeader(line)
+	return h, info.Size(), why
+}
+
+// moved reports whether the clock is another than when the file was written whole.
+func (h header) moved() bool {
 	boot, offset := clock()
-	return why != "" || info.Size() > growth*h.size+growthMin || h.boot != boot || max(offset-h.offset, h.offset-offset) > stepMin
+	return h.boot != boot || max(offset-h.offset, h.offset-offset) > stepMin
 }
 
 // Rewrite writes the file anew: of the sets that are held what entries say, and of others, that a later policy may have

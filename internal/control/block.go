@@ -19,6 +19,7 @@ type Fill struct {
 	Changed  int    `json:"changed"`
 	Entries  int    `json:"entries"`
 	Capacity int    `json:"capacity"`
+	Kept     []int  `json:"-"` // indices of bans that left the entry of their prefix as it was
 	Unsaved  error  `json:"-"` // why the change does not last over a reboot, nil if it does
 }
 
@@ -126,7 +127,7 @@ func (l *live) changeIn(ctx context.Context, g *generation, name string, do func
 			return fill, first, err
 		}
 		if i == 0 {
-			fill.Changed, first = o.Changed, o
+			fill.Changed, fill.Kept, first = o.Changed, o.Kept, o
 			if fill.Entries, err = s.Count(ctx); err != nil {
 				return fill, first, err
 			}

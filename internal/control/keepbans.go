@@ -4,11 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/floodwall/floodwall/internal/banlog"
 	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/dynamicset"
+	"github.com/floodwall/floodwall/internal/manifest"
 	"github.com/floodwall/floodwall/internal/plan"
 	"github.com/floodwall/floodwall/internal/ruleset"
 )
@@ -39,25 +39,51 @@ func (in Instance) keepChange(ctx context.Context, l *live, set string, c setCha
 	return nil
 }
 
-// rewriteBans writes the file of bans anew from what the kernel holds.
+// rewriteBans writes the file of bans anew from what the kernel holds, and from what it has lost.
 func (in Instance) rewriteBans(ctx context.Context, l *live) error {
-	g := l.generations[0]
-	held := map[string]bool{}
-	var lists [][]dynamicset.Blocked
-	for _, e := range g.manifest.Sets {
+	m := l.generations[0].manifest
+	bans, err := l.bansFor(ctx, l.generations[0], l.generations[0])
+	if err != nil {
+		return err
+	}
+	var saved []banlog.Record
+	if !in.Bans.ClockMoved() { // else the ends in it are wrong
+		saved, _ = in.Bans.Load(dynamicset.IsIn(m)) // a damaged file was moved away
+	}
+	return in.Bans.Rewrite(dynamicset.IsIn(m), dynamicset.RecordsOf(dynamicset.WithLost(m, bans, saved)))
+}
+
+// EachSet calls fn with each dynamic set of what runs, in each place where it is.
+func (in Instance) EachSet(ctx context.Context, fn func(manifest.Set, dynamicset.Set) error) error {
+	l, err := in.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer l.close()
+	return l.eachSet(ctx, fn)
+}
+
+// EachSetLocked is EachSet under the lock: nobody else changes a set or the file of bans meanwhile.
+func (in Instance) EachSetLocked(ctx context.Context, fn func(manifest.Set, dynamicset.Set) error) error {
+	return in.change(ctx, func(l *live) error { return l.eachSet(ctx, fn) })
+}
+
+func (l *live) eachSet(ctx context.Context, fn func(manifest.Set, dynamicset.Set) error) error {
+	for _, e := range l.generations[0].manifest.Sets {
 		if e.Dynamic < 0 || e.Local {
 			continue
 		}
-		list, err := l.entries(ctx, g, e)
+		sets, err := l.banSets(ctx, l.generations[0], e)
 		if err != nil {
 			return err
 		}
-		for i := range list {
-			list[i].Set = e.Name
+		for _, s := range sets {
+			if err := fn(e, s); err != nil {
+				return err
+			}
 		}
-		held[e.Name], lists = true, append(lists, list)
 	}
-	return in.Bans.Rewrite(func(set string) bool { return held[set] }, dynamicset.RecordsOf(lists))
+	return nil
 }
 
 // KeepBans brings the file of bans up to date with the clock, and makes it smaller when most of it says nothing any more. What
@@ -118,26 +144,23 @@ func (l *loaded) loadBans() {
 	}
 	l.saved = map[string]bool{}
 	for _, r := range records {
-		b := dynamicset.Recorded(r, time.Now())
 		l.saved[r.Set] = true
-		l.kept[r.Set] = append(l.kept[r.Set], b)
 	}
 	for set := range l.saved {
-		l.restoreSet(set, limits[set])
+		l.restoreSet(set, limits[set], records)
 	}
 }
 
-// restoreSet leaves of what was kept of a set what it can hold now: those that end last.
-func (l *loaded) restoreSet(set string, most int) {
-	list := l.kept[set]
-	all := len(list)
-	dynamicset.SortByEnd(list)
+// restoreSet leaves of what was kept of a set what it can hold now.
+func (l *loaded) restoreSet(set string, most int, records []banlog.Record) {
+	list, left := dynamicset.Lost(manifest.Set{Name: set, Max: most}, nil, records)
 	if l.target == plan.TargetNftables || l.stages.Later() { // its sets of prefixes hold none beside another around it
+		all := len(list)
 		list = dynamicset.Disjoint(list)
+		left += all - len(list)
 	}
-	list = list[:min(len(list), most)]
-	if len(list) < all {
-		l.notRestored(set, all-len(list))
+	if left > 0 {
+		l.notRestored(set, left)
 	}
 	l.kept[set] = list
 	if l.target != plan.TargetXDP {
@@ -146,5 +169,5 @@ func (l *loaded) restoreSet(set string, most int) {
 }
 
 func (l *loaded) notRestored(set string, n int) {
-	l.note(fmt.Sprintf("set %q cannot hold %d of the entries that were kept: its max is smaller than it was, or another prefix is around them", set, n))
+	l.note(fmt.Sprintf("set %q cannot hold %d of the entries that were kept: it was full, its max is smaller than it was, or another prefix is around them", set, n))
 }

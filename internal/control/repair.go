@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -247,7 +246,10 @@ func (l *live) restore(ctx context.Context, in Instance, g *generation, p *rules
 	if err != nil {
 		bans = map[string][]dynamicset.Blocked{} // they went with their sets
 	}
-	in.addSaved(g.manifest, bans)
+	if in.Bans != nil {
+		saved, _ := in.Bans.Load(dynamicset.IsIn(g.manifest)) // without the file none are added
+		dynamicset.AddLost(g.manifest, bans, saved)
+	}
 	if err := l.refill(g, p, bans); err != nil {
 		return "", err
 	}
@@ -268,32 +270,6 @@ func (l *live) refill(g *generation, p *ruleset.Ruleset, bans map[string][]dynam
 		p.FillLive(c.Program)
 	}
 	return err
-}
-
-// addSaved adds the entries of dynamic sets that are kept in the state directory and that the lists lack. Without that
-// directory, or when it cannot be read, it adds none.
-func (in Instance) addSaved(m *manifest.Manifest, bans map[string][]dynamicset.Blocked) {
-	if in.Bans == nil {
-		return
-	}
-	records, _ := in.Bans.Load(func(name string) bool {
-		e, ok := m.Set(name)
-		return ok && e.Dynamic >= 0 && !e.Local
-	})
-	held := map[netip.Prefix]string{}
-	for name, list := range bans {
-		for _, b := range list {
-			held[b.Prefix] = name
-		}
-	}
-	now := time.Now()
-	for _, r := range records {
-		e, _ := m.Set(r.Set)
-		if held[r.Prefix] == r.Set || len(bans[r.Set]) >= e.Max {
-			continue
-		}
-		bans[r.Set] = append(bans[r.Set], dynamicset.Recorded(r, now))
-	}
 }
 
 // Repairs is how often something of a generation was put back.

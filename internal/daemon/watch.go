@@ -48,6 +48,7 @@ type watcher struct {
 //   - removes what is left of a trial that nobody confirmed, and of connections that SYNPROXY began when they are over;
 //   - gives protections a new key for cookies every hour;
 //   - bans sources that exceed limits with `ban`;
+//   - enters bans again that a set has lost before their end;
 //   - fetches lists when they are due, and exchanges sets of which the list or the database has changed;
 //   - moves rules to where they cost least by the present model of costs. A nil costs leaves rules where they are.
 //
@@ -71,7 +72,7 @@ func Watch(ctx context.Context, in control.Instance, costs func() *cost.Model, r
 	var running sync.WaitGroup
 	defer running.Wait()
 	defer cancel()
-	tasks := []func(context.Context){w.repair, w.ban, w.feeds}
+	tasks := []func(context.Context){w.repair, w.ban, w.feeds, w.restoreBans}
 	if costs != nil {
 		tasks = append(tasks, func(ctx context.Context) { w.place(ctx, costs) })
 	}

@@ -47,14 +47,7 @@ func (s *filterSet) Block(ctx context.Context, bans []Ban) (Outcome, error) {
 			refused = append(refused, Refusal{i, fullError(s.entry, b.Prefix.Masked())})
 		}
 	}
-	before, after := space.anew, space.evicted
-	if len(held)+len(fits) > s.entry.Max { // there may be no space for both
-		before, after = append(before, after...), nil
-	}
-	if err := s.remove(ctx, before); err != nil {
-		return Outcome{}, err
-	}
-	overlaps, err := s.insert(ctx, bans, fits)
+	overlaps, after, err := s.replace(ctx, bans, fits, space)
 	if err != nil {
 		return Outcome{}, err
 	}
@@ -71,12 +64,32 @@ func (s *filterSet) Block(ctx context.Context, bans []Ban) (Outcome, error) {
 	return Outcome{len(bans) - len(refused) - len(kept), kept, space.fresh, refused}, nil
 }
 
+// replace enters some of the bans, and returns what is to be removed for them: entries go after others have come. The kernel's set has
+// space for both, unless a version before made it: then they go first.
+func (s *filterSet) replace(ctx context.Context, bans []Ban, which []int, space *filterSpace) (overlaps map[netip.Prefix]netip.Prefix, after []netip.Prefix, err error) {
+	overlaps, err = s.insert(ctx, bans, which, space.anew)
+	if !netfilter.IsFull(err) {
+		return overlaps, space.evicted, err
+	}
+	if err := s.remove(ctx, space.evicted); err != nil {
+		return nil, nil, err
+	}
+	const collected = 100 * time.Millisecond
+	for range 20 {
+		if overlaps, err = s.insert(ctx, bans, which, space.anew); !netfilter.IsFull(err) {
+			break
+		}
+		time.Sleep(collected)
+	}
+	return overlaps, nil, err
+}
+
 // insert enters some of the bans, and returns those that netfilter cannot hold beside others.
-func (s *filterSet) insert(ctx context.Context, bans []Ban, which []int) (map[netip.Prefix]netip.Prefix, error) {
+func (s *filterSet) insert(ctx context.Context, bans []Ban, which []int, anew map[netip.Prefix]bool) (map[netip.Prefix]netip.Prefix, error) {
 	grouped := map[string][]netfilter.Element{}
 	for _, i := range which {
 		b := bans[i]
-		e := netfilter.Element{Prefix: b.Prefix.Masked(), Comment: b.reason()}
+		e := netfilter.Element{Prefix: b.Prefix.Masked(), Comment: b.reason(), Anew: anew[b.Prefix.Masked()]}
 		switch {
 		case b.For == Forever:
 			e.Timeout = forever

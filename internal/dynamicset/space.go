@@ -20,8 +20,8 @@ type filterSpace struct {
 	yields  []netip.Prefix        // of the entries that were there those of programs, the one that ends first at the end
 	count   int                   // of entries of programs
 	taken   map[netip.Prefix]bool // entered by this batch, which are not evicted
-	anew    []netip.Prefix        // to be removed before they are entered
-	evicted []netip.Prefix        // to be removed as others are entered, in this order
+	anew    map[netip.Prefix]bool // whose entry gets another owner or reason
+	evicted []netip.Prefix        // to be removed when others are entered, in this order
 	fresh   map[Origin]int        // prefixes that had no entry, by who asked for them
 }
 
@@ -33,7 +33,7 @@ const (
 )
 
 func newFilterSpace(most int, held []netfilter.Element) *filterSpace {
-	r := &filterSpace{most: most, has: make(map[netip.Prefix]Blocked, len(held)), fresh: map[Origin]int{}, taken: map[netip.Prefix]bool{}}
+	r := &filterSpace{most: most, has: make(map[netip.Prefix]Blocked, len(held)), fresh: map[Origin]int{}, taken: map[netip.Prefix]bool{}, anew: map[netip.Prefix]bool{}}
 	for _, e := range held {
 		b := elementAs(e, "")
 		r.has[e.Prefix] = b
@@ -58,7 +58,7 @@ func (r *filterSpace) take(b Ban, timeout time.Duration) int {
 		return spaceNone
 	}
 	if there && was.Origin != Manual && !isKept(was.Text(), b.reason()) {
-		r.anew = append(r.anew, p) // an element keeps its comment, by which it has its origin
+		r.anew[p] = true // an element keeps its comment, by which it has its origin
 	}
 	r.count += countYields(yields) - countYields(there && was.Origin != Manual)
 	if !there {

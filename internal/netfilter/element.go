@@ -16,6 +16,8 @@ type Element struct {
 	// for ever; so does, to insert, anything beyond 50 years.
 	Timeout time.Duration
 	Comment string
+	// Anew takes an entry that is there out and puts it in again, in one transaction: in nftables one that stays keeps its comment.
+	Anew bool
 }
 
 // never is a time that is as good as for ever. A set with a timeout of its own takes no other word for it before

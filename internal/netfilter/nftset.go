@@ -153,17 +153,22 @@ func member(p netip.Prefix) string {
 	return p.String()
 }
 
-// outdated is a statement that removes those of the elements that are there, where the kernel would not give them a
-// new timeout.
+// outdated is a statement that removes those of the elements that are there and that are to be Anew, or that the kernel would not give
+// a new timeout.
 func (n *Nft) outdated(ctx context.Context, d *nftDeclared, elements []Element) (string, error) {
-	if ok, err := n.canRefresh(ctx); ok || err != nil || !d.timeouts {
+	refreshes, err := n.canRefresh(ctx)
+	if err != nil {
 		return "", err
+	}
+	anew := slices.DeleteFunc(slices.Clone(elements), func(e Element) bool { return !e.Anew && (refreshes || !d.timeouts) })
+	if len(anew) == 0 {
+		return "", nil
 	}
 	there, err := n.Elements(ctx, d.table, d.name)
 	if err != nil {
 		return "", err
 	}
-	return d.without(common(prefixes(elements), prefixes(there))), nil
+	return d.without(common(prefixes(anew), prefixes(there))), nil
 }
 
 // common lists the prefixes that are in both lists.

@@ -55,7 +55,7 @@ func (b *bench) holds(set string) string {
 }
 
 func element(prefix string, timeout time.Duration, comment string) Element {
-	return Element{netip.MustParsePrefix(prefix), timeout, comment}
+	return Element{Prefix: netip.MustParsePrefix(prefix), Timeout: timeout, Comment: comment}
 }
 
 // TestElements has entries inserted, refreshed, listed and deleted, where the kernel takes new timeouts and where it is

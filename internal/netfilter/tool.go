@@ -111,6 +111,13 @@ func (e *ToolError) Error() string {
 // Unwrap is how the tool ended.
 func (e *ToolError) Unwrap() error { return e.Err }
 
+// IsFull reports whether the kernel refused an entry because its set has no space. In nftables, entries that have expired take space
+// until the kernel collects them, about every second.
+func IsFull(err error) bool {
+	var e *ToolError
+	return errors.As(err, &e) && (strings.Contains(e.Message, "Too many open files in system") || strings.Contains(e.Message, "is full"))
+}
+
 // remedies are hints for what the tools' messages contain; the first that fits is taken.
 var remedies = []struct{ message, hint string }{
 	{"permitted", "run it as root, or with the capability CAP_NET_ADMIN"},

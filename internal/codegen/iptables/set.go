@@ -76,7 +76,7 @@ func (f *familyBuilder) makeDynamic(s *ir.Set, name string) {
 			fmt.Sprintf("set %q: timeout: ipset keeps an entry for %d seconds at most, and %d are asked for", s.Name, maxTimeout, seconds),
 			"shorten it, leave it out so that entries stay for ever, or use --target xdp"}
 	}
-	f.create(name, "hash:net", min(s.Max, 1<<18), s.Max, fmt.Sprintf(" timeout %d comment", seconds))
+	f.create(name, "hash:net", min(s.Max, 1<<18), 2*s.Max, fmt.Sprintf(" timeout %d comment", seconds))
 }
 
 // makeStatic makes a set of addresses, if possible, which is looked up once, and else one of prefixes, which is looked

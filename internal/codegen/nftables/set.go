@@ -122,8 +122,10 @@ func (s *setTable) write(b *strings.Builder) {
 
 var addressTypes = [...]string{packet.FamilyIPv4: "ipv4_addr", packet.FamilyIPv6: "ipv6_addr"}
 
+// writeDynamic declares a set with space for twice its entries: those that have expired take space until the kernel collects them, and new
+// ones come before those go that give way. Floodwall keeps to the max.
 func (s *setTable) writeDynamic(b *strings.Builder, set int, name string, family int, flags string, ends int) {
-	fmt.Fprintf(b, "\tset %s {\n\t\ttype %s\n\t\tsize %d\n\t\tflags %s\n", name, addressTypes[family], s.program.Sets[set].Max*ends, flags)
+	fmt.Fprintf(b, "\tset %s {\n\t\ttype %s\n\t\tsize %d\n\t\tflags %s\n", name, addressTypes[family], 2*s.program.Sets[set].Max*ends, flags)
 	if timeout := s.program.Sets[set].Dynamic.Timeout; timeout > 0 {
 		fmt.Fprintf(b, "\t\ttimeout %s\n", durationText(int64(timeout.Seconds())))
 	}

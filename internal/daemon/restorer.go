@@ -1,0 +1,59 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/floodwall/floodwall/internal/datapath"
+	"github.com/floodwall/floodwall/internal/lostbans"
+	"github.com/floodwall/floodwall/internal/spared"
+)
+
+// How often the daemon looks for bans that sets have lost. A look reads all bans, so it takes no more than 1/lostShare of the time. On a
+// busy machine it takes long because it waits: it comes every lostMost at least.
+const (
+	lostLook  = 5 * time.Second
+	lostMost  = time.Minute
+	lostShare = 50
+)
+
+// restoreBans enters bans again that sets have lost, until ctx ends.
+func (w *watcher) restoreBans(ctx context.Context) {
+	if w.in.Bans == nil {
+		return
+	}
+	failed := ""
+	every(ctx, func(ctx context.Context) time.Duration {
+		began := time.Now()
+		n, err := w.restoreOnce(ctx)
+		switch {
+		case errors.Is(err, datapath.ErrNotLoaded), errors.Is(err, datapath.ErrLocked):
+			err = nil // a command changes what runs: the next look comes soon
+		case err != nil && err.Error() != failed:
+			w.report(Event{Err: fmt.Errorf("bans that sets have lost: %w", err)})
+		case n > 0:
+			w.report(Event{Text: fmt.Sprintf("%d bans are entered again that sets had lost before their end", n)})
+		}
+		if failed = ""; err != nil {
+			failed = err.Error()
+		}
+		return min(max(lostLook, lostShare*time.Since(began)), lostMost)
+	})
+}
+
+func (w *watcher) restoreOnce(ctx context.Context) (int, error) {
+	wishes, err := w.in.Wishes(ctx)
+	if err != nil {
+		return 0, err
+	}
+	var never *spared.List
+	return lostbans.Restore(ctx, w.in, w.in.Bans, func(p netip.Prefix) bool {
+		if never == nil { // most looks find no loss
+			never = spared.Now(wishes.Spared)
+		}
+		return never.Why(p) != ""
+	})
+}
