@@ -10,7 +10,8 @@ import (
 // CrowdSec is a local API of CrowdSec whose decisions are enforced. Files have absolute paths.
 type CrowdSec struct {
 	URL     string        // https, or http to this host
-	KeyFile string        // the key of a bouncer
+	KeyFile string        // the key of a bouncer; "": it shows a certificate
+	Cert    string        // its certificate as a client, with the private key of that; "": none
 	CA      string        // who signs the server's certificate; "": one that the system knows
 	Every   time.Duration // how often it is asked
 	Set     string        // the dynamic set
@@ -26,6 +27,7 @@ const (
 var crowdSecKeys = []key[CrowdSec]{
 	{"url", func(p place, to *CrowdSec, v *node) { to.URL = scalarOf(p, "url", v, serverURL) }},
 	{"key_file", func(p place, to *CrowdSec, v *node) { to.KeyFile = scalarOf(p, "key_file", v, readAbsolute) }},
+	{"cert", func(p place, to *CrowdSec, v *node) { to.Cert = scalarOf(p, "cert", v, readAbsolute) }},
 	{"ca", func(p place, to *CrowdSec, v *node) { to.CA = scalarOf(p, "ca", v, readAbsolute) }},
 	{"every", func(p place, to *CrowdSec, v *node) { to.Every = scalarOf(p, "every", v, crowdSecTime) }},
 	{"set", func(p place, to *CrowdSec, v *node) { to.Set = scalarOf(p, "set", v, p.r.banSet) }},
@@ -98,8 +100,10 @@ func (p place) crowdSec(v *node) *CrowdSec {
 	to := &CrowdSec{Every: crowdSecEvery}
 	p = p.in("crowdsec")
 	seen := readKeys(p, "crowdsec", v, crowdSecKeys, to)
-	for _, name := range []string{"url", "key_file"} {
-		p.require(v, seen, name, "write crowdsec: {url: http://127.0.0.1:8080, key_file: /etc/floodwall/crowdsec.key}")
+	const example = "write crowdsec: {url: http://127.0.0.1:8080, key_file: /etc/floodwall/crowdsec.key}"
+	p.require(v, seen, "url", example)
+	if !seen["cert"] {
+		p.require(v, seen, "key_file", example)
 	}
 	if seen != nil && !seen["set"] {
 		to.Set = p.onlyDynamic(v, "crowdsec", "crowdsec: {set: %s, …}")

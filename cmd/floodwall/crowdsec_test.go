@@ -71,8 +71,8 @@ func (c *localAPI) start() {
 	}
 	c.Cleanup(c.kill)
 	waitFor(c.T, "crowdsec", func() bool {
-		a, err := get(crowdsecAddress, "/health")
-		return err == nil && a.status == 200
+		_, err := get(crowdsecAddress, "/health") // which over TLS answers that this is no TLS
+		return err == nil
 	})
 }
 
@@ -206,6 +206,38 @@ func TestCrowdSec(t *testing.T) {
 	t.Logf("%d decisions were in force %v after their import", n, time.Since(began))
 	c.cscli("decisions", "delete", "--all")
 	s.banned("after all decisions are deleted", all)
+	c.testTLS(t, s, policy, said)
+}
+
+// testTLS has the local API take certificates of clients in place of a key.
+func (c *localAPI) testTLS(t *testing.T, s *served, policy string, said func(string)) {
+	t.Helper()
+	c.kill()
+	sh(t, strings.ReplaceAll(`cd DIR
+		key='-newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes'
+		openssl req -x509 $key -keyout ca.key -out ca.pem -subj /CN=ca -days 2
+		for who in server bouncer stranger; do
+			openssl req $key -keyout $who.key -out $who.csr -subj /OU=$who/CN=$who
+			printf 'subjectAltName=IP:127.0.0.1\nextendedKeyUsage=serverAuth,clientAuth\n' >$who.ext
+			openssl x509 -req -in $who.csr -CA ca.pem -CAkey ca.key -CAcreateserial -out $who.crt -days 2 -extfile $who.ext
+		done
+		(umask 077; cat stranger.crt stranger.key >client.pem; cat bouncer.crt bouncer.key >bouncer.pem)`, "DIR", c.dir))
+	config := c.dir + "/config.yaml"
+	writeFile(t, config, strings.Replace(string(must(os.ReadFile(config))), "server: {", strings.ReplaceAll(
+		`server: {tls: {cert_file: DIR/server.crt, key_file: DIR/server.key, ca_cert_path: DIR/ca.pem, client_verification: VerifyClientCertIfGiven,
+    bouncers_allowed_ou: [bouncer], agents_allowed_ou: [agent]}, `, "DIR", c.dir), 1))
+	text := string(must(os.ReadFile(policy)))
+	text = strings.ReplaceAll(strings.Replace(text, "key_file: "+c.dir+"/key", fmt.Sprintf("cert: %[1]s/client.pem, ca: %[1]s/ca.pem", c.dir), 1),
+		"http://"+crowdsecAddress, "https://"+crowdsecAddress)
+	writeFile(t, policy, text)
+	sh(t, strings.ReplaceAll("sed -i s,http:,https:, DIR/credentials.yaml; echo ca_cert_path: DIR/ca.pem >>DIR/credentials.yaml", "DIR", c.dir))
+	c.start()
+	mustFloodwall(t, "apply", policy)
+	said("does not accept the certificate in " + c.dir + "/client.pem")
+	sh(t, "mv "+c.dir+"/bouncer.pem "+c.dir+"/client.pem")
+	said("crowdsec: https://" + crowdsecAddress + " answers")
+	c.cscli("decisions", "add", "-i", "198.51.100.7")
+	s.banned("over TLS", []string{"198.51.100.7"}, "198.51.100.7")
 }
 
 func must[T any](value T, err error) T {

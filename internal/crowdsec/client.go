@@ -48,26 +48,48 @@ type client struct {
 }
 
 // newClient reads the files that the policy names.
-func newClient(of policy.CrowdSec) (*client, error) {
-	key, err := secret.Read(of.KeyFile)
-	if err != nil {
-		return nil, fmt.Errorf("crowdsec: key_file: %w", err)
+func newClient(of policy.CrowdSec) (c *client, err error) {
+	c = &client{base: strings.TrimSuffix(of.URL, "/"), of: of}
+	if of.KeyFile != "" {
+		if c.key, err = secret.Read(of.KeyFile); err != nil {
+			return nil, fmt.Errorf("crowdsec: key_file: %w", err)
+		}
 	}
 	t := http.DefaultTransport.(*http.Transport).Clone()
 	t.Proxy, t.MaxIdleConns, t.ResponseHeaderTimeout, t.MaxResponseHeaderBytes = nil, 1, answerTime, 64<<10
+	if t.TLSClientConfig, err = tlsConfig(of); err != nil {
+		return nil, fmt.Errorf("crowdsec: %w", err)
+	}
+	noRedirect := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse } // it would get the key
+	c.http = &http.Client{Transport: t, CheckRedirect: noRedirect}
+	return c, nil
+}
+
+// tlsConfig says whom the client believes, and what it shows of itself.
+func tlsConfig(of policy.CrowdSec) (*tls.Config, error) {
+	config := &tls.Config{MinVersion: tls.VersionTLS12}
 	if of.CA != "" {
 		text, err := os.ReadFile(of.CA)
 		if err != nil {
-			return nil, fmt.Errorf("crowdsec: ca: %w", err)
+			return nil, fmt.Errorf("ca: %w", err)
 		}
-		roots := x509.NewCertPool()
-		if !roots.AppendCertsFromPEM(text) {
-			return nil, fmt.Errorf("crowdsec: ca: %s has no certificate in PEM form", of.CA)
+		config.RootCAs = x509.NewCertPool()
+		if !config.RootCAs.AppendCertsFromPEM(text) {
+			return nil, fmt.Errorf("ca: %s has no certificate in PEM form", of.CA)
 		}
-		t.TLSClientConfig = &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}
 	}
-	noRedirect := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse } // it would get the key
-	return &client{&http.Client{Transport: t, CheckRedirect: noRedirect}, strings.TrimSuffix(of.URL, "/"), key, of}, nil
+	if of.Cert != "" {
+		text, err := secret.ReadFile(of.Cert)
+		if err != nil {
+			return nil, fmt.Errorf("cert: %w", err)
+		}
+		pair, err := tls.X509KeyPair(text, text)
+		if err != nil {
+			return nil, &Error{fmt.Sprintf("cert: %s: %v", of.Cert, err), "the file has the certificate and then its private key, both in PEM form"}
+		}
+		config.Certificates = []tls.Certificate{pair}
+	}
+	return config, nil
 }
 
 // ask asks for all decisions, or for those that have changed since it asked last. Without dedup=false the server would hide
@@ -80,7 +102,9 @@ func (c *client) ask(ctx context.Context, all bool) (answer, error) {
 	if err != nil {
 		return answer{}, fmt.Errorf("crowdsec: %w", err)
 	}
-	r.Header.Set("X-Api-Key", c.key)
+	if c.key != "" {
+		r.Header.Set("X-Api-Key", c.key)
+	}
 	r.Header.Set("User-Agent", "floodwall/1")
 	got, err := c.http.Do(r)
 	if err != nil {
@@ -110,6 +134,10 @@ func (c *client) refused(r *http.Response) error {
 	case http.StatusUnauthorized, http.StatusForbidden:
 		problem.Problem = fmt.Sprintf("crowdsec: %s does not accept the key in %s (%.60s)", c.of.URL, c.of.KeyFile, r.Status)
 		problem.Remedy = "`cscli bouncers add floodwall` prints a key: write it into the file"
+		if c.key == "" {
+			problem.Problem = fmt.Sprintf("crowdsec: %s does not accept the certificate in %s (%.60s)", c.of.URL, c.of.Cert, r.Status)
+			problem.Remedy = "tls.bouncers_allowed_ou in CrowdSec's config.yaml names the organizational units (OU) of certificates that bouncers show"
+		}
 	case http.StatusNotFound:
 		problem.Remedy = "name the address of the local API alone, as http://127.0.0.1:8080"
 	}

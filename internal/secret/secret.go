@@ -10,8 +10,11 @@ import (
 	"syscall"
 )
 
-// mostBytes is how long a secret may be, in bytes.
-const mostBytes = 4096
+// How long a secret of one line, and a file of several lines, may be, in bytes.
+const (
+	mostLine  = 4096
+	mostBytes = 64 << 10
+)
 
 // OpenError says that others may read a file with a secret.
 type OpenError struct{ File, Why string }
@@ -24,25 +27,7 @@ func (e *OpenError) Hint() string { return fmt.Sprintf("chown root %[1]s; chmod 
 // Read reads the secret that a file holds, without blanks around it. The file must be the superuser's or of who runs this, and neither its
 // group nor others may read it. An error names the file.
 func Read(file string) (string, error) {
-	f, err := os.OpenFile(file, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a pipe does not hang
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return "", err
-	}
-	owner := int(info.Sys().(*syscall.Stat_t).Uid)
-	switch {
-	case !info.Mode().IsRegular():
-		return "", fmt.Errorf("%s is not a regular file", file)
-	case owner != 0 && owner != os.Geteuid():
-		return "", &OpenError{file, fmt.Sprintf("belongs to user %d", owner)}
-	case info.Mode().Perm()&0o077 != 0:
-		return "", &OpenError{file, fmt.Sprintf("has mode %04o: others may read or write it", info.Mode().Perm())}
-	}
-	text, err := io.ReadAll(io.LimitReader(f, mostBytes+1))
+	text, err := ReadFile(file)
 	if err != nil {
 		return "", err
 	}
@@ -50,8 +35,35 @@ func Read(file string) (string, error) {
 	switch {
 	case key == "":
 		return "", errors.New(file + " is empty")
-	case len(text) > mostBytes || strings.ContainsAny(key, "\r\n\x00"):
-		return "", fmt.Errorf("%s is not one line of up to %d bytes", file, mostBytes)
+	case len(text) > mostLine || strings.ContainsAny(key, "\r\n\x00"):
+		return "", fmt.Errorf("%s is not one line of up to %d bytes", file, mostLine)
 	}
 	return key, nil
+}
+
+// ReadFile reads a file with a secret, of up to 64 KiB, that nobody else may read, as Read does.
+func ReadFile(file string) ([]byte, error) {
+	f, err := os.OpenFile(file, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a pipe does not hang
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	owner := int(info.Sys().(*syscall.Stat_t).Uid)
+	switch {
+	case !info.Mode().IsRegular():
+		return nil, fmt.Errorf("%s is not a regular file", file)
+	case owner != 0 && owner != os.Geteuid():
+		return nil, &OpenError{file, fmt.Sprintf("belongs to user %d", owner)}
+	case info.Mode().Perm()&0o077 != 0:
+		return nil, &OpenError{file, fmt.Sprintf("has mode %04o: others may read or write it", info.Mode().Perm())}
+	}
+	text, err := io.ReadAll(io.LimitReader(f, mostBytes+1))
+	if err == nil && len(text) > mostBytes {
+		err = fmt.Errorf("%s has more than %d bytes", file, mostBytes)
+	}
+	return text, err
 }
