@@ -203,8 +203,11 @@ func (h *fleetHost) Block(ctx context.Context, bans []node.Ban) (map[netip.Prefi
 		}
 		list = append(list, is)
 	}
-	_, err := h.fleet.in.Block(ctx, h.set, list)
+	fill, err := h.fleet.in.Block(ctx, h.set, list)
 	refused := map[netip.Prefix]error{}
+	for _, i := range fill.Kept {
+		refused[list[i].Prefix] = node.ErrKept
+	}
 	var some control.Refusals
 	if !errors.As(err, &some) {
 		return refused, err

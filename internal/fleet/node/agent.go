@@ -31,6 +31,10 @@ type Enforcer interface {
 	Capacity() int
 }
 
+// ErrKept says that a ban was not entered because this host has one of its own of the prefix, by a person or for longer. The agent neither
+// changes nor ends that one, and looks again whether it has ended.
+var ErrKept = errors.New("this host has a ban of its own")
+
 // Ban is a ban of another node, or one of this node that is entered again.
 type Ban struct {
 	Prefix netip.Prefix
@@ -61,7 +65,8 @@ type Agent struct {
 	owed    map[netip.Prefix]struct{}        // lifted, but the enforcer could not end them yet
 	undone  map[netip.Prefix]int             // bans that this agent ended itself, which the log of bans is still to tell
 	never   func(netip.Prefix) bool
-	spared  map[netip.Prefix]bool // bans of others that are not entered because of never
+	spared  map[netip.Prefix]bool     // bans of others that are not entered because of never
+	kept    map[netip.Prefix]struct{} // bans of others that were not entered beside one of this host
 	share   share
 	space   merge.Allowance // of records from hubs
 	counts  Counts
@@ -89,7 +94,7 @@ func New(f *File, e Enforcer, log func(string, error), options ...nats.Option) (
 	a := &Agent{
 		file: f, enforcer: e, log: log, options: options, wake: make(chan struct{}, 1),
 		own: map[netip.Prefix]*ownBan{}, pending: map[netip.Prefix]struct{}{}, lifts: map[netip.Prefix]merge.Statement{},
-		dirty: map[netip.Prefix]struct{}{}, entered: map[netip.Prefix]time.Time{}, undone: map[netip.Prefix]int{}, owed: map[netip.Prefix]struct{}{}, spared: map[netip.Prefix]bool{},
+		dirty: map[netip.Prefix]struct{}{}, entered: map[netip.Prefix]time.Time{}, undone: map[netip.Prefix]int{}, owed: map[netip.Prefix]struct{}{}, spared: map[netip.Prefix]bool{}, kept: map[netip.Prefix]struct{}{},
 		share: newShare(),
 		space: merge.Allowance{Rate: 50_000, Burst: 10},
 	}
@@ -258,6 +263,10 @@ func (a *Agent) sweep() {
 		for p := range a.share.crowded { // others may have ended
 			a.dirty[p] = struct{}{}
 		}
+		for p := range a.kept {
+			a.dirty[p] = struct{}{}
+		}
+		clear(a.kept)
 		a.offerAgain()
 	}
 }

@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"errors"
 	"net/netip"
 	"time"
 
@@ -153,6 +154,11 @@ func (a *Agent) block(ctx context.Context, bans []Ban) error {
 	a.told = ""
 	for _, b := range bans {
 		switch {
+		case errors.Is(refused[b.Prefix], ErrKept):
+			if b.Origin != "" {
+				a.forget(b.Prefix)
+				a.kept[b.Prefix] = struct{}{}
+			}
 		case refused[b.Prefix] != nil:
 			a.counts.Refused++
 			if _, has := a.entered[b.Prefix]; !has {

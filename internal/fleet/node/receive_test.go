@@ -1,6 +1,7 @@
 package node
 
 import (
+	"context"
 	"net/netip"
 	"testing"
 	"time"
@@ -129,3 +130,44 @@ func TestShare(t *testing.T) {
 		t.Errorf("%d bans are entered after others ended: %v", n, a.share.of)
 	}
 }
+
+// TestKept has a host with a ban of its own, of which the agent has not heard, refuse one of the fleet. The agent does not count it as its
+// own, and bans when the host's has ended.
+func TestKept(t *testing.T) {
+	t.Parallel()
+	a := newAgent(t, "")
+	a.never = func(netip.Prefix) bool { return false }
+	keeps := true
+	a.enforcer = keeper(func() bool { return keeps })
+	a.record(merge.Record{Prefix: one, Statements: []merge.Statement{
+		{Origin: "other", Seq: merge.Number(time.Now(), 0), Until: time.Now().Add(time.Hour).UnixMilli()},
+	}})
+	a.enforce(t.Context())
+	if s := a.Status(); s.Entered != 0 || s.Received != 0 || s.Refused != 0 {
+		t.Errorf("beside a ban of the host: %+v", s)
+	}
+	keeps = false
+	for range 30 {
+		a.sweep()
+	}
+	a.enforce(t.Context())
+	if s := a.Status(); s.Entered != 1 || s.Received != 1 {
+		t.Errorf("after the ban of the host: %+v", s)
+	}
+}
+
+// keeper is a host that keeps its own bans while it says so.
+type keeper func() bool
+
+func (k keeper) Block(_ context.Context, bans []Ban) (map[netip.Prefix]error, error) {
+	if !k() {
+		return nil, nil
+	}
+	return map[netip.Prefix]error{bans[0].Prefix: ErrKept}, nil
+}
+
+func (keeper) Unblock(context.Context, []netip.Prefix, bool) ([]netip.Prefix, error) { return nil, nil }
+
+func (keeper) Never(context.Context) (func(netip.Prefix) bool, error) { return nil, nil }
+
+func (keeper) Capacity() int { return 0 }
