@@ -68,8 +68,8 @@ func TestBansOfEachWay(t *testing.T) {
 		if _, err := e.try(strings.ReplaceAll(w.policy("old", 1000), "max: 1000", "max: 8"), control.ApplyOptions{Target: w.target}); err != nil {
 			t.Fatal(err)
 		}
-		if fill := e.block(someBans()...); fill != (control.Fill{Set: "bans", Changed: 4, Entries: 4, Capacity: 8}) {
-			t.Errorf("%s: %+v", w.name, fill)
+		if diff := cmp.Diff(control.Fill{Set: "bans", Changed: 4, Entries: 4, Capacity: 8}, e.block(someBans()...)); diff != "" {
+			t.Errorf("%s: (-want +got)\n%s", w.name, diff)
 		}
 		e.wantBlocked("after the first ban", someBlocked)
 		if e.passes(7, 2000) || e.passes(200, 2000) || !e.passes(9, 2000) {
