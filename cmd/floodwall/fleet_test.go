@@ -47,6 +47,12 @@ rules:
 // newNodeHost makes the node of a number, whose device is joined to the bridge of the hubs.
 func newNodeHost(t *testing.T, dir, name string, number int) *nodeHost {
 	t.Helper()
+	return newNodeHostOf(t, dir, name, number, fleetPolicy)
+}
+
+// newNodeHostOf is newNodeHost with another policy, and flags of apply.
+func newNodeHostOf(t *testing.T, dir, name string, number int, text string, flags ...string) *nodeHost {
+	t.Helper()
 	n := &nodeHost{t: t, name: name, ns: testutil.NewElsewhere(t), address: netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 9, 0, byte(number)}), 9000)}
 	n.flags = []string{"--state", filepath.Join(dir, name), "--bpffs", "/sys/fs/bpf/" + name}
 	sh(t, fmt.Sprintf("ip link add port%d type veth peer name far%d && ip link set port%d master hubs up", number, number, number))
@@ -67,8 +73,8 @@ func newNodeHost(t *testing.T, dir, name string, number int) *nodeHost {
 	n.client = client
 	t.Cleanup(func() { n.socket.Close(); client.Close() })
 	policy := filepath.Join(dir, "policy.yaml")
-	writeFile(t, policy, fleetPolicy)
-	n.run("apply", policy)
+	writeFile(t, policy, text)
+	n.run(append([]string{"apply", policy}, flags...)...)
 	t.Cleanup(func() { n.run("unload") })
 	return n
 }
@@ -97,13 +103,14 @@ func (n *nodeHost) run(args ...string) (out string) {
 }
 
 // start starts the node's daemon.
-func (n *nodeHost) start() {
+func (n *nodeHost) start() *exec.Cmd {
 	n.t.Helper()
 	daemon := exec.Command("floodwall", append([]string{"daemon"}, n.flags...)...)
 	n.in(daemon.Start)
 	n.daemon = daemon
 	n.t.Cleanup(n.kill)
 	inTime(n.t, n.name+" is connected", func() bool { return strings.Contains(n.run("status"), "fleet: node "+n.name+", hub ") })
+	return daemon
 }
 
 // kill kills the node's daemon.
@@ -225,6 +232,76 @@ func (n *nodeHost) testUnblockStays(other *nodeHost) {
 	inTime(n.t, n.name+" has what was banned meanwhile", func() bool { return strings.Contains(n.run("blocked"), "203.0.113.1") })
 	if out := n.run("blocked"); strings.Contains(out, "198.51.100.7") || !n.passes() {
 		n.t.Errorf("%s drops again what was unblocked there:\n%s", n.name, out)
+	}
+}
+
+// TestFleetTargets has nodes on XDP, nftables and iptables. What one bans, all drop, as packets of a client tell. Their daemons are killed
+// while they hold bans of another node: one that ends meanwhile, one that is lifted meanwhile, and one that ends later end in time.
+func TestFleetTargets(t *testing.T) {
+	if !testutil.Inside(t) {
+		return
+	}
+	sh(t, "ip link set lo up; ip link add name hubs type bridge; ip addr add 10.9.0.1/24 dev hubs; ip addr add 198.51.100.7/32 dev lo; ip link set hubs up")
+	t.Cleanup(func() { sh(t, "ip link del hubs") })
+	dir := t.TempDir()
+	hub := filepath.Join(dir, "hub")
+	mustFloodwall(t, "hub", "init", "--dir", hub, "--address", "10.9.0.1")
+	startHub(t, hub)
+	inTime(t, "the hub", func() bool {
+		text, _ := os.ReadFile(hub + ".log")
+		return strings.Contains(string(text), "serves nodes")
+	})
+	var all []*nodeHost
+	var daemons []*exec.Cmd
+	for i, target := range []string{"xdp", "nftables", "iptables"} {
+		n := newNodeHostOf(t, dir, "on-"+target, 11+i, strings.Replace(fleetPolicy, "daemon: {sample: 1/10}\n", "", 1), "--target", target)
+		n.run(strings.Fields(mustFloodwall(t, "hub", "invite", n.name, "--dir", hub))[1:]...)
+		all, daemons = append(all, n), append(daemons, n.start())
+	}
+	say := func(args ...string) { mustFloodwall(t, append(args, "--dir", hub)...) }
+	everywhere := func(what string, passes bool) {
+		t.Helper()
+		for _, n := range all {
+			inTime(t, n.name+": "+what, func() bool { return n.passes() == passes })
+		}
+	}
+	everywhere("passes at first", true)
+	all[0].run("block", "198.51.100.7", "--for", "1h", "--why", "scans")
+	everywhere("drops what "+all[0].name+" bans", false)
+	all[0].run("unblock", "198.51.100.7")
+	everywhere("passes after the unban", true)
+
+	const brief = 8 * time.Second
+	began := time.Now()
+	say("hub", "ban", "198.51.100.7", "--for", brief.String())
+	say("hub", "ban", "203.0.113.0/24", "--for", "1h")
+	say("hub", "ban", "192.0.2.0/24", "--for", "1h")
+	held := func(n *nodeHost, prefix string) bool { return strings.Contains(n.run("blocked"), prefix) }
+	for _, n := range all {
+		inTime(t, n.name+": holds the bans", func() bool { return held(n, "203.0.113.0/24") && held(n, "192.0.2.0/24") })
+	}
+	for _, d := range daemons {
+		d.Process.Kill()
+		d.Wait()
+	}
+	say("hub", "unban", "203.0.113.0/24")
+	everywhere("passes after the end, without a daemon", true)
+	if took := time.Since(began); took < brief-2*time.Second {
+		t.Errorf("a ban of %v ended after %v", brief, took)
+	}
+	for _, n := range all {
+		n.start()
+		inTime(t, n.name+": lifts what was lifted meanwhile", func() bool { return !held(n, "203.0.113.0/24") })
+		if !held(n, "192.0.2.0/24") {
+			t.Errorf("%s has lost a ban that holds", n.name)
+		}
+		if held(n, "198.51.100.7") {
+			t.Errorf("%s has a ban that has ended", n.name)
+		}
+	}
+	say("hub", "unban", "192.0.2.0/24")
+	for _, n := range all {
+		inTime(t, n.name+": lifts the last ban", func() bool { return !held(n, "192.0.2.0/24") })
 	}
 }
 

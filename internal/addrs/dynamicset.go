@@ -39,7 +39,7 @@ type sweepState struct {
 func (s *DynamicSet) Capacity() int { return int(s.word(infoCapacity)) }
 
 // Insert adds an entry, or gives the one of the same prefix its expiry, and its reason if that is not empty; an automatic
-// entry changes none that is not. Where there is no space, automatic entries give way, those first that end soonest. The error
+// entry changes none that is not. Where there is no space, automatic entries give way: guests first, then those that end soonest. The error
 // is ErrFull, ErrLengths, or about the prefix.
 func (s *DynamicSet) Insert(e Entry, now uint32) error {
 	key, err := dynamicKey(e.Prefix)
@@ -77,7 +77,7 @@ func (s *DynamicSet) insert(key prefix6, e Entry, now uint32) error {
 	if s.isFull(e.Automatic) && now >= s.state.nextExpiry {
 		s.sweep(now)
 	}
-	if s.isFull(e.Automatic) && !s.evict() {
+	if s.isFull(e.Automatic) && (isGuest(e) || !s.evict()) {
 		return fmt.Errorf("inserting %s: %w", e.Prefix, ErrFull)
 	}
 	if !s.addLength(key, now) && (e.Automatic || !s.evictLength(key.family()) || !s.addLength(key, now)) {

@@ -1,8 +1,10 @@
 package addrs
 
 import (
+	"bytes"
 	"math"
 	"slices"
+	"strings"
 )
 
 // whyOrigin is the place, in a bucket's part of the Why memory, of the byte with a bit for each slot whose entry is automatic.
@@ -34,27 +36,41 @@ func (s *DynamicSet) isFull(automatic bool) bool {
 // evictShare is the share of the automatic entries that are evicted at once: to find them takes a look at all entries.
 const evictShare = 16
 
-// evict removes automatic entries, those first that end soonest. It reports false when there are none.
+// Guest begins the text of automatic entries that other hosts asked for. They evict none, and are evicted before those of this host.
+const Guest = "fleet" + OwnerEnd
+
+func isGuest(e Entry) bool { return e.Automatic && strings.HasPrefix(e.Why, Guest) }
+
+// evict removes automatic entries: guests first, and of each kind those that end soonest. It reports false when there are none.
 func (s *DynamicSet) evict() bool {
-	var ends []uint32
+	var ranks []uint64
 	for at := range s.buckets.used {
 		if s.isAutomatic(at) {
-			ends = append(ends, s.end(at))
+			ranks = append(ranks, s.rank(at))
 		}
 	}
-	if len(ends) == 0 {
+	if len(ranks) == 0 {
 		return false
 	}
-	slices.Sort(ends)
-	n := (len(ends) + evictShare - 1) / evictShare
-	last := ends[n-1]
+	slices.Sort(ranks)
+	n := (len(ranks) + evictShare - 1) / evictShare
+	last := ranks[n-1]
 	for at := range s.buckets.used {
-		if n > 0 && s.isAutomatic(at) && s.end(at) <= last {
+		if n > 0 && s.isAutomatic(at) && s.rank(at) <= last {
 			s.remove(at)
 			n--
 		}
 	}
 	return true
+}
+
+// rank orders automatic entries: the lowest is evicted first.
+func (s *DynamicSet) rank(at slot) uint64 {
+	rank := uint64(s.end(at))
+	if !bytes.HasPrefix(s.reasons.slot(s.why[whyIndex(at)]), []byte(Guest)) {
+		rank |= 1 << 32
+	}
+	return rank
 }
 
 // end is the second at which an entry dies, the last there is when it does not.

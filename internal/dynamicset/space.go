@@ -13,7 +13,7 @@ import (
 )
 
 // filterSpace says which bans a set in netfilter has space for: those of programs take at most three quarters of it, and give way
-// to others, those first that end soonest, as addrs.DynamicSet has it.
+// to others: those of the fleet first, then those that end soonest, as addrs.DynamicSet has it.
 type filterSpace struct {
 	most    int
 	has     map[netip.Prefix]Blocked
@@ -42,7 +42,9 @@ func newFilterSpace(most int, held []netfilter.Element) *filterSpace {
 		}
 	}
 	r.count = len(r.yields)
-	slices.SortFunc(r.yields, func(a, b netip.Prefix) int { return cmp.Compare(r.has[b].end(), r.has[a].end()) })
+	slices.SortFunc(r.yields, func(a, b netip.Prefix) int {
+		return cmp.Or(r.has[a].guest()-r.has[b].guest(), cmp.Compare(r.has[b].end(), r.has[a].end()))
+	})
 	return r
 }
 
@@ -54,7 +56,7 @@ func (r *filterSpace) take(b Ban, timeout time.Duration) int {
 	switch {
 	case there && !b.changes(was, timeout):
 		return spaceKept
-	case !there && r.full(yields) && !r.evictOne():
+	case !there && r.full(yields) && (origin == Fleet || !r.evictOne()): // bans of the fleet evict none
 		return spaceNone
 	}
 	if there && was.Origin != Manual && !isKept(was.Text(), b.reason()) {
@@ -94,7 +96,16 @@ func (r *filterSpace) evictOne() bool {
 	return false
 }
 
-// MostOf are entries of which those of programs are left out that a set is too small for, those first that end soonest.
+// guest is 1 for an entry of the fleet, which gives way to those of this host, else 0.
+func (b Blocked) guest() int {
+	if b.Origin == Fleet {
+		return 1
+	}
+	return 0
+}
+
+// MostOf are entries of which those of programs are left out that a set is too small for: those of the fleet first, then those that end
+// soonest.
 func MostOf(list []Blocked, most int) []Blocked {
 	end := func(b Blocked) float64 {
 		switch {
@@ -108,7 +119,7 @@ func MostOf(list []Blocked, most int) []Blocked {
 	if len(list) <= most {
 		return list
 	}
-	list = slices.SortedFunc(slices.Values(list), func(a, b Blocked) int { return cmp.Compare(end(b), end(a)) })
+	list = slices.SortedFunc(slices.Values(list), func(a, b Blocked) int { return cmp.Or(a.guest()-b.guest(), cmp.Compare(end(b), end(a))) })
 	for len(list) > most && list[len(list)-1].Origin != Manual {
 		list = list[:len(list)-1]
 	}

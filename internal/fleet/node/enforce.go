@@ -160,9 +160,11 @@ func (a *Agent) block(ctx context.Context, bans []Ban) error {
 				a.kept[b.Prefix] = struct{}{}
 			}
 		case refused[b.Prefix] != nil:
-			a.counts.Refused++
-			if _, has := a.entered[b.Prefix]; !has {
-				a.share.free(b.Prefix)
+			if _, known := a.share.crowded[b.Prefix]; !known {
+				a.counts.Refused++
+			}
+			if _, has := a.entered[b.Prefix]; !has && b.Origin != "" {
+				a.share.refuse(b.Prefix)
 			}
 		case b.Origin != "":
 			a.counts.Received++

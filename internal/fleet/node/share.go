@@ -33,6 +33,12 @@ func (s *share) take(p netip.Prefix, origin string) bool {
 	return true
 }
 
+// refuse notes that the set had no space: this host's own bans have it. It is tried again.
+func (s *share) refuse(p netip.Prefix) {
+	s.free(p)
+	s.crowded[p] = struct{}{}
+}
+
 // free notes that a ban is in the set no more, or is not wanted there.
 func (s *share) free(p netip.Prefix) {
 	delete(s.crowded, p)
