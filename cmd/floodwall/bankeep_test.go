@@ -109,3 +109,35 @@ func TestBanStream(t *testing.T) {
 		t.Errorf("reboot: %v\n%s", err, out)
 	}
 }
+
+// TestBlockLines has lines with an end and a reason of their own. A line that cannot be read is named, and changes nothing.
+func TestBlockLines(t *testing.T) {
+	if !inside(t) {
+		return
+	}
+	h := newBootHost(t)
+	h.write("policy.yaml", "devices: [fw0]\nsets: {bans: {dynamic: true, max: 1000, timeout: 1h}}\nrules: [{name: banned, from: $bans, then: drop}]\n")
+	if out, err := h.run("apply", filepath.Join(h.files, "policy.yaml")); err != nil {
+		t.Fatalf("apply: %v\n%s", err, out)
+	}
+	h.write("list", "# a list\n198.51.100.1\n198.51.100.2 for=10m why=guesses passwords\n198.51.100.3-198.51.100.4 for=forever\n"+
+		"198.51.100.5 for=soon\n198.51.100.6-198.51.100.9 fro=1h\n198.51.100.10 why=\n198.51.100.11 # for=1d\n")
+	out, err := h.shell("block - --for 2h --why 'by list' <" + filepath.Join(h.files, "list"))
+	for _, want := range []string{"line 5: for \"soon\" is not a time", "line 6: unknown term \"fro\"", "blocked 6 entries"} {
+		if err == nil || !strings.Contains(out, want) {
+			t.Errorf("block says not %s: %v\n%s", want, err, out)
+		}
+	}
+	list, err := h.run("blocked")
+	for _, want := range []string{
+		`100\.1 +bans +(2h|1h59m\S*) +manual +by list\n`, `100\.2 +bans +(10m|9m\S*) +manual +guesses passwords\n`, `100\.3 +bans +forever +manual +by list\n`,
+		`100\.4 +bans +forever`, `100\.10 +bans +(2h|1h59m\S*) +manual +by list\n`, `100\.11 +bans +(2h|1h59m\S*) `,
+	} {
+		if err != nil || !matches(want, list) {
+			t.Errorf("the list has not %s: %v\n%s", want, err, list)
+		}
+	}
+	if strings.Count(list, "\n") != 7 {
+		t.Errorf("the list has other entries:\n%s", list)
+	}
+}

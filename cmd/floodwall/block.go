@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/netip"
@@ -25,7 +26,7 @@ func blockCommand(e *env) *cobra.Command {
 		Use:   "block PREFIX...",
 		Short: "put addresses into a dynamic set, at once",
 		Long: "Block adds addresses, prefixes and ranges to a dynamic set of the policy that runs, at once.\n" +
-			"With - it reads them from standard input, one a line.",
+			"With - it reads them from standard input, one a line: PREFIX [for=TIME] [why=TEXT].",
 		Example: "  floodwall block 198.51.100.7 203.0.113.0/24 --for 1h --why 'ssh guessing'\n" +
 			"  detector | floodwall block -",
 		Args: prefixes,
@@ -64,7 +65,7 @@ func block(ctx context.Context, e *env, args []string, f blockFlags) error {
 	if err != nil {
 		return err
 	}
-	change := &change{env: e, verb: "blocked", preposition: "in"}
+	change := &change{env: e, verb: "blocked", preposition: "in", terms: operate.TermsOf}
 	if !f.force {
 		spares := func() (func(netip.Prefix) error, error) {
 			others := operate.NotOf(hostfacts.Sessions())
@@ -73,7 +74,7 @@ func block(ctx context.Context, e *env, args []string, f blockFlags) error {
 			}
 			return in.NoSpared(ctx, others)
 		}
-		if change.spares, err = renewed(spares, sparedFor); err != nil {
+		if change.spares, err = operate.Renewed(spares, sparedFor); err != nil {
 			return err
 		}
 	}
@@ -81,6 +82,8 @@ func block(ctx context.Context, e *env, args []string, f blockFlags) error {
 		bans := make([]control.Ban, len(list))
 		for i, p := range list {
 			bans[i] = ban
+			bans[i].For = cmp.Or(p.terms.For, ban.For)
+			bans[i].Why = cmp.Or(p.terms.Why, ban.Why)
 			if bans[i].Prefix = p.prefix; p.part {
 				bans[i].Range = p.line
 			}
@@ -93,22 +96,6 @@ func block(ctx context.Context, e *env, args []string, f blockFlags) error {
 
 // sparedFor is how long a list of whom to spare is used: a stream may run for days, and an operator log in meanwhile.
 const sparedFor = time.Second
-
-// renewed is the check that look returns. It looks again when what it knows is older than a time. While look fails it refuses all.
-func renewed(look func() (func(netip.Prefix) error, error), older time.Duration) (func(netip.Prefix) error, error) {
-	check, err := look()
-	looked := time.Now()
-	return func(p netip.Prefix) error {
-		if err != nil || time.Since(looked) > older {
-			check, err = look()
-			looked = time.Now()
-		}
-		if err != nil {
-			return err
-		}
-		return check(p)
-	}, err
-}
 
 // maxWhy is how much of a reason a dynamic set keeps, in bytes.
 const maxWhy = 64

@@ -21,6 +21,7 @@ type change struct {
 	verb, preposition string
 	spares            func(netip.Prefix) error // who is not to be touched; nil: nobody
 	do                func(context.Context, []piece) (control.Fill, error)
+	terms             func(line []byte) (operate.Terms, error) // what a line says beside the prefix; nil: nothing
 
 	lined    bool    // errors name the line
 	waiting  []piece // read and not yet changed
@@ -37,6 +38,7 @@ type piece struct {
 	prefix netip.Prefix
 	line   int  // or argument, from 1, where the entry is
 	part   bool // it is one of several
+	terms  operate.Terms
 }
 
 // Entries that are read from a stream are changed in batches, since each batch costs a lock and an opening of the set:
@@ -87,7 +89,7 @@ func (c *change) arguments(ctx context.Context, args []string) error {
 	for i, a := range args {
 		list, err := operate.EntryOf(a, c.spares)
 		errs = append(errs, err)
-		c.add(i+1, list)
+		c.add(i+1, list, operate.Terms{})
 	}
 	if err := errors.Join(errs...); err != nil {
 		return err
@@ -95,9 +97,9 @@ func (c *change) arguments(ctx context.Context, args []string) error {
 	return c.flush(ctx)
 }
 
-func (c *change) add(line int, list []netip.Prefix) {
+func (c *change) add(line int, list []netip.Prefix, terms operate.Terms) {
 	for _, p := range list {
-		c.waiting = append(c.waiting, piece{p, line, len(list) > 1})
+		c.waiting = append(c.waiting, piece{p, line, len(list) > 1, terms})
 	}
 }
 
@@ -105,6 +107,7 @@ func (c *change) add(line int, list []netip.Prefix) {
 type parsed struct {
 	number int
 	list   []netip.Prefix
+	terms  operate.Terms
 	err    error
 	last   bool // err, or the end of the stream, came in its place
 }
@@ -153,7 +156,7 @@ func (c *change) take(l parsed) {
 	if l.err != nil {
 		c.refuse(fmt.Sprintf("line %d: ", l.number), l.err)
 	}
-	c.add(l.number, l.list)
+	c.add(l.number, l.list, l.terms)
 }
 
 // read sends the lines of standard input, and ends with ctx.
@@ -169,8 +172,13 @@ func (c *change) read(ctx context.Context, to chan<- parsed) {
 	in := bufio.NewScanner(c.stdin)
 	n := 1
 	for ; in.Scan(); n++ {
-		list, err := operate.Entry(in.Bytes(), c.spares)
-		if (list != nil || err != nil) && !send(parsed{number: n, list: list, err: err}) {
+		l := parsed{number: n}
+		if l.list, l.err = operate.Entry(in.Bytes(), c.spares); l.list != nil && c.terms != nil {
+			if l.terms, l.err = c.terms(in.Bytes()); l.err != nil {
+				l.list = nil
+			}
+		}
+		if (l.list != nil || l.err != nil) && !send(l) {
 			return
 		}
 	}

@@ -60,7 +60,7 @@ func unblock(ctx context.Context, e *env, args []string, f unblockFlags) error {
 		if err != nil {
 			return err
 		}
-		change.add(1, owned)
+		change.add(1, owned, operate.Terms{})
 	}
 	defer in.Bans.Sync() // what it would say, flush has said
 	return change.run(ctx, args)
