@@ -169,7 +169,7 @@ func hostileUser(t *testing.T, url, state string) {
 	}
 	defer c.Close()
 	tries := 0
-	for _, subject := range []string{"fw.node.web-1.ban", "fw.ban.4.c6336401.32", "fw.live", "fw.beat", "fw.inbox.web-1.sync.1", "fw.admin.say", "$JS.API.INFO"} {
+	for _, subject := range []string{"fw.node.web-1.ban", "fw.ban.4.c6336401.32", "fw.live", "fw.beat", "fw.inbox.web-1.sync.1", "fw.admin.say", "fw.node.web-1.state", "fw.policy.head", "fw.policies", "$JS.API.INFO"} {
 		tries++
 		if err := c.Publish(subject, []byte("x")); err != nil {
 			t.Fatal(err)

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"log/slog"
+	"path/filepath"
 	"runtime/debug"
 
 	"github.com/spf13/cobra"
@@ -14,7 +15,9 @@ import (
 	"github.com/floodwall/floodwall/internal/crowdsec"
 	"github.com/floodwall/floodwall/internal/daemon"
 	"github.com/floodwall/floodwall/internal/datapath"
+	"github.com/floodwall/floodwall/internal/fleet/node"
 	"github.com/floodwall/floodwall/internal/fleet/observe"
+	"github.com/floodwall/floodwall/internal/fleet/rollout"
 	"github.com/floodwall/floodwall/internal/fleet/sight"
 	"github.com/floodwall/floodwall/internal/metrics"
 	"github.com/floodwall/floodwall/internal/operate"
@@ -78,7 +81,10 @@ func runDaemon(ctx context.Context, e *env, run string) error {
 			tell(api.KindAttack, event.Text, event.Data)
 		}
 	})
-	fleet := daemon.NewFleet(h.Instance, h.State, func(ctx context.Context, tell func(*sight.Summary)) { observe.Run(ctx, h, attacks, tell) }, report)
+	fleet := daemon.NewFleet(h.Instance, h.State, func(ctx context.Context, tell func(*sight.Summary)) { observe.Run(ctx, h, attacks, tell) },
+		func(ctx context.Context, file *node.File, agent *node.Agent) {
+			enactPolicies(ctx, h, file, agent, report)
+		}, report)
 	server := api.New(api.Parts{
 		Host: h, Events: events, Tell: func(kind, text string) { tell(kind, text) }, Attacks: attacks, Fleet: fleet.View,
 		Audit:   slog.New(slog.NewTextHandler(e.stderr, nil)),
@@ -91,6 +97,15 @@ func runDaemon(ctx context.Context, e *env, run string) error {
 	decided := crowdsec.Bouncer{Sets: h.Instance, Report: func(text string, err error) { report(daemon.Event{Text: text, Err: err}) }}
 	alerts := suricata.Follower{Sets: h.Instance, Report: func(text string, err error) { report(daemon.Event{Text: text, Err: err}) }}
 	return daemon.Watch(ctx, h.Instance, h.Costs, report, serve, tapped, looking, fleet.Run, decided.Run, alerts.Run, hook.Run)
+}
+
+// enactPolicies applies the policies of the fleet.
+func enactPolicies(ctx context.Context, h operate.Host, file *node.File, agent *node.Agent, report func(daemon.Event)) {
+	f := rollout.Follower{
+		Node: file.Name, Key: file.Policies, Dir: filepath.Join(file.State, "fleet-policies"), Hub: agent, Host: rollout.OnHost{Host: h},
+		Log: func(text string, err error) { report(daemon.Event{Text: text, Err: err}) },
+	}
+	f.Run(ctx)
 }
 
 // fleetFigures reads the figures of a node.

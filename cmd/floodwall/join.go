@@ -1,11 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/spf13/cobra"
 
 	"github.com/floodwall/floodwall/internal/daemonlock"
+	"github.com/floodwall/floodwall/internal/fleet/bundle"
 	"github.com/floodwall/floodwall/internal/fleet/node"
 )
 
@@ -23,6 +25,7 @@ func joinCommand(e *env) *cobra.Command {
 	flags := c.Flags()
 	flags.StringVar(&f.Set, "set", "", "dynamic `set` for bans of the fleet (default the only one, or bans)")
 	flags.IntVar(&f.Reporters, "reporters", 1, "enter a ban only when so many `nodes` have made it")
+	flags.StringVar(&f.Policies, "policy-key", "", "apply policies of the fleet that this public `key` has signed (default none)")
 	flags.StringVar(&f.Name, "name", "", "`name` of this node in an existing cluster")
 	flags.StringSliceVar(&f.Hubs, "nats", nil, "`addresses` of an existing cluster")
 	flags.StringVar(&f.Creds, "creds", "", "`file` of credentials for an existing cluster (default a new key)")
@@ -48,7 +51,7 @@ func (e *env) join(c *cobra.Command, args []string, f joinFlags) error {
 	}
 	name := f.Name
 	if len(args) > 0 {
-		joined, err := node.Join(c.Context(), e.state, args[0], f.Set, f.Reporters)
+		joined, err := node.Join(c.Context(), e.state, args[0], f.File)
 		if err != nil {
 			return err
 		}
@@ -57,6 +60,9 @@ func (e *env) join(c *cobra.Command, args []string, f joinFlags) error {
 		return err
 	}
 	e.println("this host is node %s of the fleet", name)
+	if f.Policies != "" {
+		e.println("it applies policies that are signed by the key with the fingerprint %s", bundle.Fingerprint(f.Policies))
+	}
 	if !daemonlock.Of(e.bpffs).Held() {
 		e.note("bans are not shared while `floodwall daemon` does not run: start it; `apply --boot` has systemd start it after each reboot")
 	}
@@ -116,6 +122,21 @@ func (e *env) printFleet() {
 		e.println("")
 		e.println("fleet: node %s, hub %s: %s of other nodes, %s of this host%s", s.Node, s.Hub, things(s.Entered, "ban", "bans"), things(s.Own, "ban", "bans"), waitingText(s))
 	}
+	if s != nil && s.Policy != nil {
+		e.println("policy of the fleet: %s", policyText(s.Policy.Runs, string(s.Policy.Phase), cmp.Or(s.Policy.Drift, s.Policy.Problem)))
+	}
+}
+
+// policyText says which version of the fleet's policy runs on a node.
+func policyText(version uint64, phase, problem string) string {
+	text := "none yet"
+	if version > 0 {
+		text = fmt.Sprintf("version %d", version)
+	}
+	if problem != "" {
+		text += fmt.Sprintf(" (%s: %s)", cmp.Or(phase, "waiting"), problem)
+	}
+	return text
 }
 
 func waitingText(s *node.Status) (text string) {

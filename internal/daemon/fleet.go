@@ -32,6 +32,7 @@ type Fleet struct {
 	state   string
 	report  func(Event)
 	observe Observe
+	enact   Enact
 
 	mu    sync.Mutex
 	agent *node.Agent // nil: of no fleet
@@ -41,9 +42,13 @@ type Fleet struct {
 // Observe tells what this host sees, again and again until ctx ends.
 type Observe func(ctx context.Context, tell func(*sight.Summary))
 
-// NewFleet is the part of an instance with a state directory. The hubs are told what observe sees, and report what happens.
-func NewFleet(in control.Instance, state string, observe Observe, report func(Event)) *Fleet {
-	return &Fleet{in: in, state: state, observe: observe, report: report}
+// Enact applies the policies of the fleet until ctx ends.
+type Enact func(ctx context.Context, file *node.File, agent *node.Agent)
+
+// NewFleet is the part of an instance with a state directory. The hubs are told what observe sees, and report what happens. A node
+// that has a key for policies applies them by enact.
+func NewFleet(in control.Instance, state string, observe Observe, enact Enact, report func(Event)) *Fleet {
+	return &Fleet{in: in, state: state, observe: observe, enact: enact, report: report}
 }
 
 // View is what the fleet sees. It is nil when this host is of no fleet, and when no hub has said so for 30 seconds.
@@ -109,6 +114,9 @@ func (f *Fleet) once(ctx context.Context) error {
 	defer cancel()
 	running.Go(func() { f.follow(ctx, agent) })
 	running.Go(func() { f.observe(ctx, agent.Report) })
+	if file.Policies != "" {
+		running.Go(func() { f.enact(ctx, file, agent) })
+	}
 	ended := make(chan error, 1)
 	running.Go(func() { ended <- agent.Run(ctx) })
 	for {

@@ -23,6 +23,8 @@ const (
 	adminRevoke = wire.Admin + ".revoke"
 	adminNodes  = wire.Admin + ".nodes"
 	adminView   = wire.Admin + ".view"
+
+	adminPolicies = wire.Admin + ".policies"
 )
 
 // order is a request of a command.

@@ -20,10 +20,14 @@ import (
 const (
 	banStream    = "FW_BANS"
 	memberStream = "FW_MEMBERS"
+	policyStream = "FW_POLICY"
 )
 
 // maxStream is how large the stream of bans may become, in bytes.
 const maxStream = 4 << 30
+
+// maxPolicies is how large the stream of policies may become, in bytes: at least two of the largest, the oldest go first.
+const maxPolicies = 128 << 20
 
 // ackWait is how long the stream may take to keep a record. When it takes longer, or its leader has gone, the record is written again.
 const ackWait = 2 * time.Second
@@ -33,21 +37,22 @@ const queue = "hubs"
 
 // Hub is a hub that runs.
 type Hub struct {
-	config  *Config
-	log     func(string)
-	members *members
-	auth    *authenticator
-	server  *server.Server // nil with an existing cluster
-	conn    *nats.Conn
-	js      jetstream.JetStream
-	bans    jetstream.Stream
-	view    view
-	offers  chan offer
-	rates   rates
-	sights  summaries
-	running sync.WaitGroup
-	ended   <-chan struct{}
-	stop    context.CancelFunc
+	config   *Config
+	log      func(string)
+	members  *members
+	auth     *authenticator
+	server   *server.Server // nil with an existing cluster
+	conn     *nats.Conn
+	js       jetstream.JetStream
+	bans     jetstream.Stream
+	view     view
+	offers   chan offer
+	rates    rates
+	sights   summaries
+	policies policies
+	running  sync.WaitGroup
+	ended    <-chan struct{}
+	stop     context.CancelFunc
 }
 
 // Run runs a hub until ctx ends. log is told what happens, one line each.
@@ -144,11 +149,15 @@ func (h *Hub) open(ctx context.Context) (err error) {
 		if err != nil {
 			return err
 		}
-		if s.Name == banStream {
+		switch s.Name {
+		case banStream:
 			h.bans = stream
 			err = h.follow(ctx, stream)
-		} else {
+		case memberStream:
 			err = h.followMembers(ctx, stream)
+		default:
+			h.policies.stream = stream
+			err = h.followPolicies(ctx, stream)
 		}
 		if err != nil {
 			return err
@@ -159,11 +168,12 @@ func (h *Hub) open(ctx context.Context) (err error) {
 
 func (h *Hub) streams() []jetstream.StreamConfig {
 	base := jetstream.StreamConfig{Storage: jetstream.FileStorage, Replicas: max(len(h.config.Hubs), 1), MaxMsgsPerSubject: 1, Discard: jetstream.DiscardOld, AllowDirect: true}
-	members, bans := base, base
+	members, bans, policies := base, base, base
+	policies.Name, policies.Subjects, policies.MaxBytes = policyStream, []string{wire.Policy + ".>"}, maxPolicies
 	members.Name, members.Subjects = memberStream, []string{wire.Members + ".>"}
 	bans.Name, bans.Subjects = banStream, []string{wire.Bans + ".>"}
 	bans.MaxAge, bans.MaxBytes, bans.AllowMsgTTL = merge.Longest+time.Hour, maxStream, true
-	return []jetstream.StreamConfig{members, bans}
+	return []jetstream.StreamConfig{members, bans, policies}
 }
 
 func (h *Hub) openStream(ctx context.Context, s jetstream.StreamConfig) (jetstream.Stream, error) {
@@ -198,19 +208,22 @@ func (h *Hub) serve(ctx context.Context) error {
 	h.running.Go(func() { h.show(ctx) })
 	var errs []error
 	for subject, handle := range map[string]nats.MsgHandler{
-		wire.Nodes + ".*.ban":  h.offered,
-		wire.Nodes + ".*.sync": h.asked,
-		wire.Join + ".*":       h.join,
-		adminSay:               h.say,
-		adminInvite:            h.invite,
-		adminRevoke:            h.revoke,
-		adminView:              h.seen,
+		wire.Nodes + ".*.ban":    h.offered,
+		wire.Nodes + ".*.sync":   h.asked,
+		wire.Join + ".*":         h.join,
+		adminSay:                 h.say,
+		adminInvite:              h.invite,
+		adminRevoke:              h.revoke,
+		adminView:                h.seen,
+		wire.Nodes + ".*.policy": h.policyAsked,
 	} {
 		_, err := h.conn.QueueSubscribe(subject, queue, handle)
 		errs = append(errs, err)
 	}
 	for subject, handle := range map[string]nats.MsgHandler{ // each hub takes these
 		adminNodes:                h.nodes,
+		adminPolicies:             h.policyStates,
+		wire.Nodes + ".*.state":   h.stateSaid,
 		wire.Nodes + ".*.summary": h.summarized,
 		wire.Views:                h.shown,
 	} {

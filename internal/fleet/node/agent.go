@@ -78,6 +78,9 @@ type Agent struct {
 	told    string    // its last error
 	sees    view
 	ledger  ledger
+	beat    time.Time          // when a hub was last heard
+	orders  func(order []byte) // is told of policies; nil: nobody is
+	policy  *wire.PolicyState  // of this node, as it was told last
 }
 
 // Counts are what an agent has done since it started.
@@ -177,7 +180,7 @@ func (a *Agent) connect() error {
 	if a.conn, err = nats.Connect(strings.Join(a.file.Hubs, ","), o...); err != nil {
 		return fmt.Errorf("fleet: %w", err)
 	}
-	for subject, handle := range map[string]nats.MsgHandler{wire.Live: a.live, wire.Beat: a.pulse, wire.Views: a.viewed, wire.Inbox(a.file.Name) + ".>": a.answered} {
+	for subject, handle := range map[string]nats.MsgHandler{wire.Live: a.live, wire.Beat: a.pulse, wire.Views: a.viewed, wire.Policies: a.ordered, wire.Inbox(a.file.Name) + ".>": a.answered} {
 		s, err := a.conn.Subscribe(subject, handle)
 		if err == nil {
 			err = s.SetPendingLimits(100_000, 64<<20)
@@ -189,12 +192,19 @@ func (a *Agent) connect() error {
 	return nil
 }
 
+// natsOptions are those of the connection that stays.
 func (a *Agent) natsOptions() ([]nats.Option, error) {
-	o := []nats.Option{
+	o, err := a.access()
+	return append(o,
 		nats.Name(a.file.Name), nats.RetryOnFailedConnect(true), nats.MaxReconnects(-1), nats.CustomReconnectDelay(reconnectWait),
-		nats.IgnoreAuthErrorAbort(), nats.ReconnectBufSize(-1), nats.PingInterval(10 * time.Second), nats.MaxPingsOutstanding(2),
+		nats.IgnoreAuthErrorAbort(), nats.ReconnectBufSize(-1), nats.PingInterval(10*time.Second), nats.MaxPingsOutstanding(2),
 		nats.ConnectHandler(a.connected), nats.ReconnectHandler(a.connected), nats.DisconnectErrHandler(a.disconnected), nats.ErrorHandler(a.wrong),
-	}
+	), err
+}
+
+// access is how this node shows who it is, and knows the hub.
+func (a *Agent) access() ([]nats.Option, error) {
+	o := []nats.Option{nats.CustomInboxPrefix(wire.Inbox(a.file.Name) + ".ask")}
 	if a.file.Creds != "" {
 		o = append(o, nats.UserCredentials(a.file.Creds))
 	} else {

@@ -22,6 +22,7 @@ type File struct {
 	Hubs       []string `json:"hubs"`            // addresses
 	CA         string   `json:"ca,omitempty"`    // of the hubs, in PEM; "": those of the system
 	Controller string   `json:"controller,omitempty"`
+	Policies   string   `json:"policies,omitempty"`  // the public key of policies; "": none is taken
 	Set        string   `json:"set,omitempty"`       // the dynamic set for bans; "": the only one, or bans
 	Reporters  int      `json:"reporters,omitempty"` // how many nodes must ban a prefix; 0 is one
 
@@ -81,6 +82,9 @@ func (f *File) check() error {
 	}
 	if f.Controller != "" && !nkeys.IsValidPublicUserKey(f.Controller) {
 		return errors.New("controller is no key")
+	}
+	if err := checkPolicyKey(f.Policies); err != nil {
+		return err
 	}
 	if len(f.Hubs) == 0 {
 		return errors.New("it names no hub")

@@ -52,7 +52,7 @@ func TestHostileNode(t *testing.T) {
 
 	heard, err := evil.SubscribeSync(">")
 	if err == nil {
-		for _, subject := range []string{"fw.inbox.a.>", "fw.ban.>", "fw.node.>", "$JS.>", "fw.admin.>", "fw.member.>"} {
+		for _, subject := range []string{"fw.inbox.a.>", "fw.ban.>", "fw.node.>", "$JS.>", "fw.admin.>", "fw.member.>", "fw.policy.>"} {
 			if _, err = evil.SubscribeSync(subject); err != nil {
 				t.Fatal(err)
 			}

@@ -27,8 +27,11 @@ const joinWait = 10 * time.Second
 // invitation holds for no other.
 func pendingPath(state string) string { return filepath.Join(state, "fleet.joining") }
 
-// Join has a host join a fleet by an invitation. set and reporters are the settings of the node.
-func Join(ctx context.Context, state, token, set string, reporters int) (*File, error) {
+// Join has a host join a fleet by an invitation. Of f, Set, Reporters and Policies count.
+func Join(ctx context.Context, state, token string, f File) (*File, error) {
+	if err := checkPolicyKey(f.Policies); err != nil {
+		return nil, err // before the invitation is used up
+	}
 	i, err := wire.ParseInvitation(token)
 	if err != nil {
 		return nil, err
@@ -44,8 +47,8 @@ func Join(ctx context.Context, state, token, set string, reporters int) (*File, 
 	if err != nil {
 		return nil, err
 	}
-	f := &File{Name: i.Name, Seed: string(seed), Hubs: a.Hubs, CA: a.CA, Controller: a.Controller, Set: set, Reporters: reporters}
-	return f, f.keep(state)
+	f.Name, f.Seed, f.Hubs, f.CA, f.Controller = i.Name, string(seed), a.Hubs, a.CA, a.Controller
+	return &f, f.keep(state)
 }
 
 // Use has a host join a fleet on an existing cluster, by credentials or else by a new key. It returns the user that the cluster needs.

@@ -3,6 +3,7 @@ package node
 import (
 	"errors"
 	"slices"
+	"time"
 
 	"github.com/nats-io/nats.go"
 
@@ -77,6 +78,7 @@ func (a *Agent) pulse(m *nats.Msg) {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	a.beat = time.Now()
 	a.clock.heard(p.Now)
 	a.epochIs(p.Epoch)
 	if a.stream.told(p.Through) {

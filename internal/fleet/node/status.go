@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"github.com/floodwall/floodwall/internal/fleet/wire"
 )
 
 // Status is how a node stands in its fleet.
@@ -21,7 +23,8 @@ type Status struct {
 	Waiting   int           `json:"waiting"`       // of them, and lifts, that no hub has heard of yet
 	Offset    time.Duration `json:"offset"`        // how far the hub's clock is ahead, in nanoseconds
 	Counts
-	Time time.Time `json:"time"`
+	Policy *wire.PolicyState `json:"policy,omitempty"` // absent when this node takes no policies of the fleet
+	Time   time.Time         `json:"time"`
 }
 
 // Status is how the node stands now.
@@ -30,7 +33,7 @@ func (a *Agent) Status() Status {
 	defer a.mu.Unlock()
 	s := Status{
 		Node: a.file.Name, Synced: a.stream.synced && a.stream.behind.IsZero(), Entered: len(a.entered), Crowded: len(a.share.crowded), Own: len(a.own),
-		Waiting: len(a.pending) + len(a.lifts), Offset: a.clock.offset(), Counts: a.counts, Time: time.Now().UTC(),
+		Waiting: len(a.pending) + len(a.lifts), Offset: a.clock.offset(), Counts: a.counts, Policy: a.policy, Time: time.Now().UTC(),
 	}
 	if a.conn != nil && a.conn.IsConnected() {
 		s.Connected, s.Hub = true, a.conn.ConnectedServerName()

@@ -14,7 +14,7 @@ import (
 // Subjects of NATS.
 const (
 	Bans    = "fw.ban"    // .FAMILY.HEX.LENGTH: the record of a prefix, kept in a stream
-	Nodes   = "fw.node"   // .NAME.ban, .NAME.sync, .NAME.summary: what a node asks and says; nobody else may publish there
+	Nodes   = "fw.node"   // .NAME.ban, .NAME.sync, .NAME.summary, .NAME.policy, .NAME.state: what a node asks and says; nobody else may publish there
 	Members = "fw.member" // .NAME: what the fleet knows of a node, kept in a stream
 	Join    = "fw.join"   // .NAME: a node that has an invitation sends its key
 	Admin   = "fw.admin"  // .VERB: requests of those who run the hub
@@ -54,7 +54,7 @@ func quoted(subjects []string) string { return `"` + strings.Join(subjects, `", 
 
 // NodePermissions are those of a node. A hub gives no node more, and neither must an existing cluster.
 func NodePermissions(name string) Permissions {
-	return Permissions{[]string{Nodes + "." + name + ".>"}, []string{Live, Beat, Views, Inbox(name) + ".>"}}
+	return Permissions{[]string{Nodes + "." + name + ".>"}, []string{Live, Beat, Views, Policies, Inbox(name) + ".>"}}
 }
 
 // HubPermissions are those of a hub that uses an existing cluster.

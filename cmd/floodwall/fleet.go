@@ -1,0 +1,231 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/floodwall/floodwall/internal/fleet/bundle"
+	"github.com/floodwall/floodwall/internal/fleet/hub"
+	"github.com/floodwall/floodwall/internal/fleet/node"
+	"github.com/floodwall/floodwall/internal/fleet/releases"
+)
+
+// fleetFlags are the flags of fleet push and fleet rollback.
+type fleetFlags struct {
+	dir    string
+	key    string
+	canary []string
+	all    bool
+	trial  time.Duration
+	pause  time.Duration
+	note   string
+	to     uint64
+}
+
+func fleetCommand(e *env) *cobra.Command {
+	f := &fleetFlags{}
+	c := &cobra.Command{
+		Use:   "fleet COMMAND",
+		Short: "release a signed policy to the nodes of a fleet, canaries first",
+		Long: "Fleet releases policies to the nodes of a fleet. A key that no hub has signs them, and each node verifies that. The canaries take a\n" +
+			"policy first. Each node applies it on trial, and keeps it only when it reaches a hub afterwards.",
+		Example: "  floodwall fleet key policy.key\n  floodwall fleet push policies --key policy.key --canary web-1\n  floodwall fleet status",
+		Args: func(c *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return usagef(c, helpHint(c), "missing command")
+			}
+			return unknownCommand(c, args[0])
+		},
+		RunE: func(*cobra.Command, []string) error { return nil },
+	}
+	c.PersistentFlags().StringVar(&f.dir, "dir", defaultHub, "state `directory` of a hub, or a copy of its hub.json, ca.pem and admin.nk")
+	c.AddCommand(fleetKey(e), fleetTrust(e), fleetPush(e, f), fleetRollback(e, f), fleetStatus(e, f))
+	return c
+}
+
+func fleetKey(e *env) *cobra.Command {
+	return &cobra.Command{
+		Use:   "key FILE",
+		Short: "make the key that signs the policies of a fleet",
+		Long: "Key writes a new private key to FILE, and prints the public key, which nodes are given. Whoever has FILE decides what all nodes\n" +
+			"drop: keep it away from hubs and nodes. Beside it, FILE.version keeps the last version that was signed.",
+		Example: "  floodwall fleet key policy.key",
+		Args:    exactly(1, "FILE, which must not be there"),
+		RunE: func(_ *cobra.Command, args []string) error {
+			public, err := releases.NewKey(args[0])
+			if err != nil {
+				return err
+			}
+			e.println("made %s; the public key is %s", args[0], public)
+			e.println("its fingerprint is %s", bundle.Fingerprint(public))
+			return nil
+		},
+	}
+}
+
+func fleetTrust(e *env) *cobra.Command {
+	return &cobra.Command{
+		Use:   "trust KEY",
+		Short: "have this node apply the policies that a key has signed",
+		Long: "Trust gives a node that has joined a fleet the public key of its policies. `join --policy-key` does so when the node joins.\n" +
+			"`trust none` has the node take no more policies of the fleet.",
+		Example: "  floodwall fleet trust ACK5…",
+		Args:    exactly(1, "KEY, as `floodwall fleet key` printed it, or none"),
+		RunE: func(_ *cobra.Command, args []string) error {
+			if !privileged() {
+				return &privilegeError{commandLine: e.commandLine}
+			}
+			if args[0] == "none" {
+				if err := node.Trust(e.state, ""); err != nil {
+					return err
+				}
+				e.println("this node takes no policies of the fleet")
+				return nil
+			}
+			if err := node.Trust(e.state, args[0]); err != nil {
+				return err
+			}
+			e.println("this node applies policies that are signed by the key with the fingerprint %s", bundle.Fingerprint(args[0]))
+			return nil
+		},
+	}
+}
+
+// releaseFlags are those of what releases a version.
+func (f *fleetFlags) releaseFlags(c *cobra.Command) {
+	flags := c.Flags()
+	flags.StringVar(&f.key, "key", "", "`file` of the private key")
+	flags.StringSliceVar(&f.canary, "canary", nil, "`nodes` that take it first")
+	flags.BoolVar(&f.all, "all", false, "release it to all nodes at once, without canaries")
+	flags.DurationVar(&f.trial, "confirm", time.Minute, "`time` in which each node must reach a hub after it has applied the policy")
+	flags.DurationVar(&f.pause, "pause", 5*time.Minute, "`time` for which the canaries are watched before the other nodes take it")
+	flags.StringVar(&f.note, "note", "", "what it is for, as `text`")
+}
+
+func fleetPush(e *env, f *fleetFlags) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "push DIRECTORY",
+		Short: "sign a policy and its lists, and release them to the nodes",
+		Long: "Push signs the files of a directory, policy.yaml and the lists that it names, as a new version. The canaries take it first. When one\n" +
+			"of them fails, or is not well during the pause, no other node gets it. Push waits until all nodes have taken it or refused.",
+		Example: "  floodwall fleet push policies --key policy.key --canary web-1,web-2 --pause 10m",
+		Args:    exactly(1, "DIRECTORY, with policy.yaml"),
+		RunE: func(c *cobra.Command, args []string) error {
+			return e.release(c, f, func(ctx context.Context, h releases.Hubs, p releases.Plan) (uint64, error) {
+				return releases.Push(ctx, h, args[0], p)
+			})
+		},
+	}
+	f.releaseFlags(c)
+	return c
+}
+
+func fleetRollback(e *env, f *fleetFlags) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "rollback",
+		Short: "release the files of an earlier version again",
+		Long: "Rollback signs the files of the version before as a new version: versions only grow. --to names another version. The stages are\n" +
+			"those of push; with --all every node takes it at once.",
+		Example: "  floodwall fleet rollback --key policy.key --all\n  floodwall fleet rollback --key policy.key --to 3 --canary web-1",
+		Args:    none,
+		RunE: func(c *cobra.Command, _ []string) error {
+			return e.release(c, f, func(ctx context.Context, h releases.Hubs, p releases.Plan) (uint64, error) {
+				return releases.Rollback(ctx, h, f.to, p)
+			})
+		},
+	}
+	f.releaseFlags(c)
+	c.Flags().Uint64Var(&f.to, "to", 0, "`version` whose files come back (default the last one that had others)")
+	return c
+}
+
+// release checks the flags, has a version released, and waits for the nodes.
+func (e *env) release(c *cobra.Command, f *fleetFlags, do func(context.Context, releases.Hubs, releases.Plan) (uint64, error)) error {
+	switch {
+	case f.key == "":
+		return usagef(c, "`floodwall fleet key FILE` makes one", "missing flag: --key")
+	case (len(f.canary) == 0) == !f.all:
+		return usagef(c, "--canary web-1 has the node web-1 take it first; --all releases it to all nodes at once", "want one of --canary and --all")
+	case f.trial < bundle.ShortestTrial || f.trial > bundle.LongestTrial || f.trial%time.Second != 0:
+		return usagef(c, "1m is usual", "flag --confirm: must be whole seconds from %v to %v, got %v", bundle.ShortestTrial, bundle.LongestTrial, f.trial)
+	case f.pause < 0 || f.pause > 24*time.Hour:
+		return usagef(c, "5m is usual", "flag --pause: must be at most 24h, got %v", f.pause)
+	}
+	key, least, took, err := releases.ReadKey(f.key)
+	if err != nil {
+		return err
+	}
+	hubs := &hubFlags{dir: f.dir}
+	return hubs.atHub(func(h *hub.Client) error {
+		plan := releases.Plan{
+			Key: key, Canary: f.canary, Trial: f.trial, Pause: f.pause, Note: f.note, Least: least, Took: took,
+			Tell: func(text string) { e.println("%s", text) },
+		}
+		version, err := do(c.Context(), h, plan)
+		if err != nil {
+			return err
+		}
+		without, err := releases.Await(c.Context(), h, version, f.trial)
+		if err != nil {
+			return err
+		}
+		if len(without) > 0 {
+			return &releases.Error{Problem: fmt.Sprintf("version %d does not run on %s", version, strings.Join(without, ", ")), Remedy: "`floodwall fleet status` says why"}
+		}
+		e.println("version %d runs on all nodes that report", version)
+		return nil
+	})
+}
+
+func fleetStatus(e *env, f *fleetFlags) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "status",
+		Short: "show which policy each node has",
+		Long: "Status shows the version that runs on each node, the first digits of the SHA-256 of its files, and what is not as it was released:\n" +
+			"a version that failed, and a policy that somebody has applied by hand.",
+		Example: "  floodwall fleet status\n  floodwall fleet status --json",
+		Args:    none,
+		RunE: func(c *cobra.Command, _ []string) error {
+			hubs := &hubFlags{dir: f.dir}
+			return hubs.atHub(func(h *hub.Client) error {
+				states, err := h.States(c.Context())
+				if err != nil {
+					return err
+				}
+				if e.json {
+					return e.printJSON(states)
+				}
+				t := newTable("node", ">version", "policy", "state", "reported", "problem")
+				for _, name := range slices.Sorted(maps.Keys(states)) {
+					s := states[name]
+					version, content := "-", "-"
+					if s.Runs > 0 {
+						version = fmt.Sprint(s.Runs)
+					}
+					if s.Content != "" {
+						content = s.Content[:12]
+					}
+					state := string(s.Phase)
+					if s.Version != s.Runs && state != "" {
+						state = fmt.Sprintf("%d %s", s.Version, state)
+					}
+					t.row(name, version, content, cmp.Or(state, "-"), fmt.Sprintf("%.0f s ago", s.Age), cmp.Or(s.Drift, s.Problem, "-"))
+				}
+				e.table(t)
+				if len(states) == 0 {
+					e.println("no node has reported its policy; `floodwall fleet trust` gives a node the key")
+				}
+				return nil
+			})
+		},
+	}
+	e.jsonFlag(c)
+	return c
+}

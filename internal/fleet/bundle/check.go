@@ -1,0 +1,76 @@
+package bundle
+
+import (
+	"fmt"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/floodwall/floodwall/policy"
+)
+
+// The directories that a policy of a bundle may name files in, besides the bundle itself: secrets and certificates of the node, and what
+// other programs of the node write.
+const (
+	Secrets = "/etc/floodwall/"
+	Logs    = "/var/log/"
+)
+
+// CheckPolicy tells which file a policy of a bundle must not name, and which file of the bundle it does not name. A holder of the key could
+// else have a node send its secrets to a server of the policy (crowdsec's key_file), or take a file of the host for a list.
+func CheckPolicy(p *policy.Policy, names []string) error {
+	used := map[string]bool{Policy: true}
+	for _, ref := range p.Files() {
+		secret := slices.ContainsFunc(p.Services, func(s policy.Service) bool { return s.Guard != nil && ref.Name == &s.Guard.Secret })
+		switch inside := path.Clean(filepath.ToSlash(*ref.Name)); {
+		case secret:
+			if err := within(*ref.Name, Secrets, ref.What+": secret"); err != nil {
+				return err
+			}
+		case !slices.Contains(names, inside) || inside == Policy:
+			return &Error{fmt.Sprintf("%s:%d: %s names %s, which is not in the bundle", p.File, ref.Pos.Line, ref.What, *ref.Name),
+				"put the file into the directory of the policy, and name it by its path there"}
+		default:
+			used[inside] = true
+		}
+	}
+	for _, f := range filesOfNode(&p.Daemon) {
+		if err := within(f.name, f.dir, f.what); err != nil {
+			return err
+		}
+	}
+	for _, n := range names {
+		if !used[n] {
+			return &Error{fmt.Sprintf("the policy does not name %s", n), "remove the file from the directory: a bundle has the policy and the files that it names"}
+		}
+	}
+	return nil
+}
+
+type nodeFile struct{ what, name, dir string }
+
+// filesOfNode are the files of a node that the daemon's part of a policy names.
+func filesOfNode(d *policy.Daemon) (list []nodeFile) {
+	if t := d.TLS; t != nil {
+		list = append(list, nodeFile{"tls: cert", t.Cert, Secrets}, nodeFile{"tls: key", t.Key, Secrets}, nodeFile{"tls: client_ca", t.ClientCA, Secrets})
+	}
+	if w := d.Webhook; w != nil {
+		list = append(list, nodeFile{"webhook: secret_file", w.SecretFile, Secrets})
+	}
+	if c := d.CrowdSec; c != nil {
+		list = append(list, nodeFile{"crowdsec: key_file", c.KeyFile, Secrets}, nodeFile{"crowdsec: ca", c.CA, Secrets})
+	}
+	if s := d.Suricata; s != nil {
+		list = append(list, nodeFile{"suricata", s.Eve, Logs})
+	}
+	return list
+}
+
+// within refuses a file that is not below a directory.
+func within(name, dir, what string) error {
+	if name == "" || strings.HasPrefix(path.Clean(name), dir) {
+		return nil
+	}
+	return &Error{fmt.Sprintf("%s: the policy of a bundle must not name %s", what, name), "keep the file below " + dir + " on each node: a bundle has no secrets"}
+}

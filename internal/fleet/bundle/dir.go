@@ -1,0 +1,157 @@
+package bundle
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/floodwall/floodwall/policy"
+)
+
+// Error says why a directory is no bundle.
+type Error struct{ Problem, Remedy string }
+
+func (e *Error) Error() string { return e.Problem }
+
+// Hint is the remedy.
+func (e *Error) Hint() string { return e.Remedy }
+
+// ReadDir reads a directory to be signed: its files, and their content by SHA-256. The policy is checked.
+func ReadDir(dir string) (files []File, content map[string][]byte, err error) {
+	content = map[string][]byte{}
+	text, err := readRegular(filepath.Join(dir, Policy))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil, &Error{fmt.Sprintf("%s has no %s", dir, Policy), "a bundle is a directory with a " + Policy + " and the lists that it names"}
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	p, err := policy.Parse(filepath.Join(dir, Policy), text)
+	if err != nil {
+		return nil, nil, err
+	}
+	names, err := list(dir)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := CheckPolicy(p, names); err != nil {
+		return nil, nil, err
+	}
+	for _, n := range names {
+		b, err := readRegular(filepath.Join(dir, filepath.FromSlash(n)))
+		if err != nil {
+			return nil, nil, err
+		}
+		f := File{n, int64(len(b)), Sum(b)}
+		files, content[f.Sum] = append(files, f), b
+	}
+	return files, content, nil
+}
+
+// list lists the files of a directory by name, but for those that begin with a dot.
+func list(dir string) (names []string, err error) {
+	err = filepath.WalkDir(dir, func(at string, e fs.DirEntry, err error) error {
+		if err != nil || at == dir {
+			return err
+		}
+		if strings.HasPrefix(e.Name(), ".") {
+			if e.IsDir() {
+				return filepath.SkipDir
+			}
+			return nil
+		}
+		if e.IsDir() {
+			return nil
+		}
+		rel, err := filepath.Rel(dir, at)
+		if names = append(names, filepath.ToSlash(rel)); len(names) > MaxFiles {
+			return &Error{fmt.Sprintf("%s has more than %d files", dir, MaxFiles), "a bundle has the policy and its lists alone"}
+		}
+		return err
+	})
+	slices.Sort(names)
+	return names, err
+}
+
+// readRegular reads a file that is no link and not too large.
+func readRegular(name string) ([]byte, error) {
+	info, err := os.Lstat(name)
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, &Error{name + " is no regular file", "put a copy of the file into the directory"}
+	}
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, MaxFile+1))
+	if err == nil && len(b) > MaxFile {
+		err = &Error{fmt.Sprintf("%s has more than %d bytes", name, MaxFile), "make the list smaller, or have the nodes fetch it by `url`"}
+	}
+	return b, err
+}
+
+// Write writes the files of a manifest into a directory that must not be there. get returns the content of a file; what it returns need not
+// be true. With an error, nothing is left.
+func Write(dir string, m *Manifest, get func(File) ([]byte, error)) (err error) {
+	if err := os.MkdirAll(filepath.Dir(dir), 0o700); err != nil {
+		return fmt.Errorf("bundle: %w", err)
+	}
+	to, err := os.MkdirTemp(filepath.Dir(dir), ".new-")
+	if err != nil {
+		return fmt.Errorf("bundle: %w", err)
+	}
+	defer os.RemoveAll(to)
+	for _, f := range m.Files {
+		b, err := get(f)
+		if err != nil {
+			return fmt.Errorf("file %s: %w", f.Name, err)
+		}
+		if int64(len(b)) != f.Size || Sum(b) != f.Sum {
+			return fmt.Errorf("file %s is not the one of the manifest: %d bytes of SHA-256 %.12s, want %d of %.12s", f.Name, len(b), Sum(b), f.Size, f.Sum)
+		}
+		at := filepath.Join(to, filepath.FromSlash(f.Name))
+		if err := cmp.Or(os.MkdirAll(filepath.Dir(at), 0o700), writeFile(at, b)); err != nil {
+			return fmt.Errorf("bundle: %w", err)
+		}
+	}
+	if err := os.Rename(to, dir); err != nil {
+		return fmt.Errorf("bundle: %w", err)
+	}
+	return nil
+}
+
+func writeFile(name string, b []byte) error {
+	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(b)
+	return errors.Join(err, f.Sync(), f.Close())
+}
+
+// ContentOf is Manifest.Content of the files that a directory has now.
+func ContentOf(dir string) (string, error) {
+	names, err := list(dir)
+	if err != nil {
+		return "", fmt.Errorf("bundle: %w", err)
+	}
+	m := Manifest{}
+	for _, n := range names {
+		b, err := readRegular(filepath.Join(dir, filepath.FromSlash(n)))
+		if err != nil {
+			return "", fmt.Errorf("bundle: %w", err)
+		}
+		m.Files = append(m.Files, File{n, int64(len(b)), Sum(b)})
+	}
+	return m.Content(), nil
+}

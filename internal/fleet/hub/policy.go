@@ -1,0 +1,138 @@
+package hub
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/floodwall/floodwall/internal/fleet/bundle"
+	"github.com/floodwall/floodwall/internal/fleet/merge"
+	"github.com/floodwall/floodwall/internal/fleet/wire"
+)
+
+// policies are the policies of the fleet, and what nodes say of theirs. The hub hands them out and verifies nothing: it has no key.
+type policies struct {
+	stream jetstream.Stream
+
+	mu     sync.Mutex
+	head   []byte // the order that counts
+	states map[string]wire.PolicyState
+	asks   map[string]*merge.Allowance
+}
+
+// What one node may ask for and say, and how many states a hub keeps.
+const (
+	partRate  = 20.0 // requests of a node a second for parts of files
+	partBurst = 10   // seconds' worth at once
+	maxStates = 20_000
+)
+
+// States are what one hub knows of the policies of nodes.
+type States struct {
+	Hub   string                      `json:"hub"`
+	Nodes map[string]wire.PolicyState `json:"nodes"`
+}
+
+// followPolicies reads the order that counts, and tells all nodes of each new one.
+func (h *Hub) followPolicies(ctx context.Context, s jetstream.Stream) error {
+	c, err := s.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{FilterSubjects: []string{wire.PolicyHead}})
+	if err != nil {
+		return err
+	}
+	return h.handOut(ctx, c, func(m jetstream.Msg, _ *jetstream.MsgMetadata) {
+		if len(m.Data()) > bundle.MaxOrder {
+			return
+		}
+		h.policies.mu.Lock()
+		h.policies.head = m.Data()
+		h.policies.mu.Unlock()
+		_ = h.conn.Publish(wire.Policies, m.Data()) // nodes that miss it ask
+	})
+}
+
+// policyAsked answers a node that asks for the order, or for a part of a file. An empty answer says that there is none.
+func (h *Hub) policyAsked(m *nats.Msg) {
+	node, err := h.sender(m)
+	part, bad := wire.ParsePart(m.Data)
+	if err != nil || bad != nil || !h.policies.may(node, time.Now()) {
+		return
+	}
+	if part.Sum == "" {
+		h.policies.mu.Lock()
+		defer h.policies.mu.Unlock()
+		_ = h.conn.Publish(m.Reply, h.policies.head) // else the node asks again
+		return
+	}
+	h.running.Go(func() { // the stream may be at another hub
+		ctx, cancel := context.WithTimeout(context.Background(), ackWait)
+		defer cancel()
+		var data []byte
+		if kept, err := h.policies.stream.GetLastMsgForSubject(ctx, wire.FileSubject(part.Sum, part.Part)); err == nil {
+			data = kept.Data
+		}
+		_ = h.conn.Publish(m.Reply, data)
+	})
+}
+
+// may tells whether a node may ask once more.
+func (p *policies) may(node string, now time.Time) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.asks == nil || len(p.asks) > maxStates {
+		p.asks = map[string]*merge.Allowance{}
+	}
+	a := p.asks[node]
+	if a == nil {
+		a = &merge.Allowance{Rate: partRate, Burst: partBurst}
+		p.asks[node] = a
+	}
+	return a.Take(now, 1)
+}
+
+// stateSaid takes what a node says of its policy.
+func (h *Hub) stateSaid(m *nats.Msg) {
+	node, err := wire.NodeOf(m.Subject)
+	s, bad := wire.ParsePolicyState(m.Data)
+	if err != nil || bad != nil || !h.speaks(node) {
+		return
+	}
+	s.Heard = time.Now()
+	p := &h.policies
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.states == nil {
+		p.states = map[string]wire.PolicyState{}
+	}
+	if _, known := p.states[node]; known || len(p.states) < maxStates {
+		p.states[node] = s
+	}
+}
+
+// policyStates tells what nodes have said. All hubs answer, in messages of a bounded size.
+func (h *Hub) policyStates(m *nats.Msg) {
+	p := &h.policies
+	p.mu.Lock()
+	list := States{Hub: h.config.Name, Nodes: map[string]wire.PolicyState{}}
+	var all []States
+	for name, s := range p.states {
+		if !h.speaks(name) {
+			delete(p.states, name)
+			continue
+		}
+		s.Age = time.Since(s.Heard).Seconds()
+		if list.Nodes[name] = s; len(list.Nodes) == maxStatesAnswer {
+			all, list.Nodes = append(all, list), map[string]wire.PolicyState{}
+		}
+	}
+	p.mu.Unlock()
+	for _, part := range all {
+		respond(m, part)
+	}
+	respond(m, list) // the last one has fewer than maxStatesAnswer
+}
+
+// maxStatesAnswer is how many states one message has.
+const maxStatesAnswer = 500

@@ -1,0 +1,86 @@
+package releases
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strconv"
+
+	"github.com/nats-io/nkeys"
+)
+
+// versionSuffix is of the file that has the last version that a key has signed: the hubs could hide it.
+const versionSuffix = ".version"
+
+// NewKey makes a key in a file that must not be there. It returns the public half.
+func NewKey(file string) (public string, err error) {
+	key, err := nkeys.CreateAccount() // ed25519; the kind tells it from keys of users, as the controller's
+	if err != nil {
+		return "", fmt.Errorf("key: %w", err)
+	}
+	seed, err := key.Seed()
+	if err != nil {
+		return "", fmt.Errorf("key: %w", err)
+	}
+	f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if errors.Is(err, fs.ErrExist) {
+		return "", &Error{file + " is there already", "name another file: a key that is lost cannot sign again"}
+	}
+	if err != nil {
+		return "", fmt.Errorf("key: %w", err)
+	}
+	_, err = f.Write(append(seed, '\n'))
+	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return "", fmt.Errorf("key: %w", errors.Join(err, os.Remove(file)))
+	}
+	return key.PublicKey()
+}
+
+// ReadKey reads a key, and the last version that it has signed. took notes the next one.
+func ReadKey(file string) (key nkeys.KeyPair, last uint64, took func(uint64) error, err error) {
+	info, err := os.Stat(file)
+	if err != nil {
+		return nil, 0, nil, fmt.Errorf("key: %w", err)
+	}
+	if info.Mode().Perm()&0o077 != 0 {
+		return nil, 0, nil, &Error{file + " can be read by others", "chmod 600 " + file + ", and make a new key if somebody may have read it"}
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, 0, nil, fmt.Errorf("key: %w", err)
+	}
+	key, err = nkeys.FromSeed(bytes.TrimSpace(text))
+	if err == nil {
+		var public string
+		if public, err = key.PublicKey(); err == nil && !nkeys.IsValidPublicAccountKey(public) {
+			err = errors.New("it is a key of another kind")
+		}
+	}
+	if err != nil {
+		return nil, 0, nil, &Error{fmt.Sprintf("%s has no key for policies: %v", file, err), "`floodwall fleet key FILE` makes one; the controller's key is another"}
+	}
+	kept := file + versionSuffix
+	text, err = os.ReadFile(kept)
+	if err == nil {
+		last, err = strconv.ParseUint(string(bytes.TrimSpace(text)), 10, 62)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, 0, nil, fmt.Errorf("key: %w", err)
+	}
+	return key, last, func(v uint64) error { return note(kept, v) }, nil
+}
+
+// note writes a version in one step.
+func note(file string, version uint64) error {
+	next := file + ".new"
+	err := os.WriteFile(next, fmt.Appendf(nil, "%d\n", version), 0o600)
+	if err == nil {
+		err = os.Rename(next, file)
+	}
+	if err != nil {
+		return fmt.Errorf("the version cannot be noted: %w", err)
+	}
+	return nil
+}

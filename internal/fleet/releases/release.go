@@ -1,0 +1,294 @@
+// Package releases brings a policy to the nodes of a fleet: to the canaries first, and to the rest when these are well. In: a directory or an
+// earlier version, and the key. Out: orders that the hubs hand out, and what became of them.
+//
+// The key stays with whoever releases. A release ends with its command: a version that the canaries have got goes to no other node then.
+package releases
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nkeys"
+
+	"github.com/floodwall/floodwall/internal/fleet/bundle"
+	"github.com/floodwall/floodwall/internal/fleet/wire"
+)
+
+// Hubs are the hubs of a fleet.
+type Hubs interface {
+	Order(ctx context.Context, version uint64) ([]byte, error)
+	Put(ctx context.Context, was, order []byte, version uint64, content map[string][]byte) error
+	File(ctx context.Context, f bundle.File) ([]byte, error)
+	States(ctx context.Context) (map[string]wire.PolicyState, error)
+}
+
+// Plan says how a policy is brought to the nodes.
+type Plan struct {
+	Key    nkeys.KeyPair
+	Canary []string // none: all nodes at once
+	Trial  time.Duration
+	Pause  time.Duration // how long the canaries are watched before the rest follows
+	Note   string
+	Least  uint64 // the version is greater: the hubs may hide the last one
+
+	Tell func(text string)
+	Took func(version uint64) error // is told the version before a hub is
+}
+
+// Error says why a release does not go on.
+type Error struct{ Problem, Remedy string }
+
+func (e *Error) Error() string { return e.Problem }
+
+// Hint is the remedy.
+func (e *Error) Hint() string { return e.Remedy }
+
+// patience is how long nodes may take beyond a trial: to load the files, and to say so.
+const patience = 2 * time.Minute
+
+// lookEvery is how often the nodes are looked at.
+const lookEvery = time.Second
+
+// stale is how old the state of a canary may be that is well.
+const stale = 30.0 // seconds
+
+// Push brings a directory to the nodes. It returns the version.
+func Push(ctx context.Context, h Hubs, dir string, p Plan) (uint64, error) {
+	files, content, err := bundle.ReadDir(dir)
+	if err != nil {
+		return 0, err
+	}
+	was, head, err := p.head(ctx, h)
+	if err != nil {
+		return 0, err
+	}
+	return p.release(ctx, h, was, head, files, content)
+}
+
+// Rollback brings the files of an earlier version to the nodes, as a new version. version is 0 for the last one that has other files than
+// the one that counts.
+func Rollback(ctx context.Context, h Hubs, version uint64, p Plan) (uint64, error) {
+	was, head, err := p.head(ctx, h)
+	if err != nil {
+		return 0, err
+	}
+	if head == nil {
+		return 0, &Error{"no policy was released to this fleet", "`floodwall fleet push DIRECTORY` releases one"}
+	}
+	m, err := p.earlier(ctx, h, head, version)
+	if err != nil {
+		return 0, err
+	}
+	content := map[string][]byte{}
+	for _, f := range m.Files {
+		b, err := h.File(ctx, f)
+		if err == nil && bundle.Sum(b) != f.Sum {
+			err = errors.New("it is not what was signed")
+		}
+		if err != nil {
+			return 0, &Error{fmt.Sprintf("the hubs do not have %s of version %d: %v", f.Name, m.Version, err), "push the directory of that version again"}
+		}
+		content[f.Sum] = b
+	}
+	p.Tell(fmt.Sprintf("version %d has the files of version %d", max(head.Version, p.Least)+1, m.Version))
+	return p.release(ctx, h, was, head, m.Files, content)
+}
+
+// maxBack is how many versions are looked at for the last one with other files.
+const maxBack = 50
+
+func (p *Plan) earlier(ctx context.Context, h Hubs, head *bundle.Manifest, version uint64) (*bundle.Manifest, error) {
+	first, last := version, version
+	if version == 0 {
+		first, last = head.Version-1, head.Version-min(head.Version-1, maxBack)
+	}
+	for v := first; v >= last && v > 0; v-- {
+		order, err := h.Order(ctx, v)
+		if err != nil {
+			return nil, err
+		}
+		if order == nil {
+			continue
+		}
+		m, err := p.open(order)
+		if err != nil {
+			return nil, err
+		}
+		if m.Version == v && (version > 0 || m.Content() != head.Content()) {
+			return m, nil
+		}
+	}
+	return nil, &Error{"the hubs have no earlier version with other files", "push the directory of the policy again"}
+}
+
+func (p *Plan) open(order []byte) (*bundle.Manifest, error) {
+	public, err := p.Key.PublicKey()
+	if err != nil {
+		return nil, err
+	}
+	m, err := bundle.Open(order, public)
+	if errors.Is(err, bundle.ErrNotSigned) {
+		return nil, &Error{"the policy at the hubs is signed by another key", "name the key of this fleet with --key; nodes take no other until `floodwall fleet trust`"}
+	}
+	return m, err
+}
+
+// head is the order that counts, nil when there is none.
+func (p *Plan) head(ctx context.Context, h Hubs) (order []byte, m *bundle.Manifest, err error) {
+	if order, err = h.Order(ctx, 0); err != nil || order == nil {
+		return nil, nil, err
+	}
+	m, err = p.open(order)
+	return order, m, err
+}
+
+// release brings files to the nodes, in stages.
+func (p *Plan) release(ctx context.Context, h Hubs, was []byte, head *bundle.Manifest, files []bundle.File, content map[string][]byte) (uint64, error) {
+	m := &bundle.Manifest{Version: p.Least + 1, Stage: bundle.All, Confirm: int(p.Trial / time.Second), Made: time.Now().UTC().Truncate(time.Second), Note: p.Note, Files: files}
+	if head != nil {
+		m.Version = max(m.Version, head.Version+1)
+	}
+	if len(p.Canary) > 0 {
+		m.Stage, m.Canary = bundle.Canary, p.Canary
+		states, err := h.States(ctx)
+		if err != nil {
+			return 0, err
+		}
+		for _, name := range p.Canary {
+			if s, ok := states[name]; !ok || s.Age > stale {
+				return 0, &Error{fmt.Sprintf("canary %s does not report to the hubs", name),
+					"see `floodwall fleet status`; a node takes policies when its daemon runs and it was given the key (`floodwall fleet trust`)"}
+			}
+		}
+	}
+	if err := p.Took(m.Version); err != nil {
+		return 0, err
+	}
+	was, err := p.put(ctx, h, was, m, content)
+	if err != nil || m.Stage == bundle.All {
+		return m.Version, err
+	}
+	p.Tell(fmt.Sprintf("version %d is at the canaries: %s", m.Version, strings.Join(p.Canary, ", ")))
+	if err := p.await(ctx, h, m); err != nil {
+		return m.Version, err
+	}
+	p.Tell(fmt.Sprintf("version %d runs on the canaries, and is watched for %v", m.Version, p.Pause))
+	if err := p.watch(ctx, h, m); err != nil {
+		return m.Version, err
+	}
+	m.Stage = bundle.All
+	_, err = p.put(ctx, h, was, m, nil)
+	return m.Version, err
+}
+
+func (p *Plan) put(ctx context.Context, h Hubs, was []byte, m *bundle.Manifest, content map[string][]byte) (order []byte, err error) {
+	if order, err = bundle.Sign(m, p.Key); err != nil {
+		return nil, err
+	}
+	if err := h.Put(ctx, was, order, m.Version, content); err != nil {
+		return nil, err
+	}
+	if m.Stage == bundle.All {
+		p.Tell(fmt.Sprintf("version %d is released to all nodes", m.Version))
+	}
+	return order, nil
+}
+
+func halted(version uint64, format string, args ...any) error {
+	return &Error{fmt.Sprintf("version %d goes to no other node: ", version) + fmt.Sprintf(format, args...),
+		"mend the policy and push it; `floodwall fleet rollback` releases the files of the version before"}
+}
+
+// each looks at the states until done says so.
+func each(ctx context.Context, h Hubs, done func(map[string]wire.PolicyState) (bool, error)) error {
+	for {
+		states, err := h.States(ctx)
+		if err != nil {
+			return err
+		}
+		if ok, err := done(states); ok || err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(lookEvery):
+		}
+	}
+}
+
+// await waits until the version runs on all canaries.
+func (p *Plan) await(ctx context.Context, h Hubs, m *bundle.Manifest) error {
+	end := time.Now().Add(p.Trial + patience)
+	return each(ctx, h, func(states map[string]wire.PolicyState) (bool, error) {
+		late := []string{}
+		for _, name := range m.Canary {
+			s := states[name]
+			switch {
+			case s.Version == m.Version && s.Phase == wire.Failed:
+				return false, halted(m.Version, "canary %s: %s", name, s.Problem)
+			case s.Version > m.Version:
+				return false, halted(m.Version, "canary %s has version %d", name, s.Version)
+			case s.Runs != m.Version:
+				late = append(late, name)
+			}
+		}
+		if len(late) > 0 && time.Now().After(end) {
+			s := states[late[0]]
+			return false, halted(m.Version, "canary %s has not taken it in time (phase %q): %s", late[0], s.Phase, s.Problem)
+		}
+		return len(late) == 0, nil
+	})
+}
+
+// watch makes sure that the canaries stay well during the pause, and are heard at its end.
+func (p *Plan) watch(ctx context.Context, h Hubs, m *bundle.Manifest) error {
+	end := time.Now().Add(p.Pause)
+	return each(ctx, h, func(states map[string]wire.PolicyState) (bool, error) {
+		for _, name := range m.Canary {
+			if err := well(states[name], m); err != nil {
+				return false, halted(m.Version, "canary %s: %v", name, err)
+			}
+		}
+		return !time.Now().Before(end), nil
+	})
+}
+
+// well tells why a canary is not well.
+func well(s wire.PolicyState, m *bundle.Manifest) error {
+	switch {
+	case s.Age > stale:
+		return fmt.Errorf("no hub has heard of it for %.0f s", s.Age)
+	case s.Runs != m.Version || s.Phase != wire.Runs:
+		return fmt.Errorf("version %d runs, phase %q: %s", s.Runs, s.Phase, s.Problem)
+	case s.Drift != "":
+		return errors.New(s.Drift)
+	case !s.Healthy:
+		return errors.New("the policy is not in force: see `floodwall status` there")
+	}
+	return nil
+}
+
+// Await waits until every node that reports has taken or refused a version. It returns those where it does not run.
+func Await(ctx context.Context, h Hubs, version uint64, trial time.Duration) (without []string, err error) {
+	end := time.Now().Add(trial + patience)
+	err = each(ctx, h, func(states map[string]wire.PolicyState) (bool, error) {
+		without = without[:0]
+		open := false
+		for _, name := range slices.Sorted(maps.Keys(states)) {
+			s := states[name]
+			if s.Runs == version || s.Age > stale {
+				continue
+			}
+			without = append(without, name)
+			open = open || s.Version < version || s.Phase != wire.Failed
+		}
+		return !open || time.Now().After(end), nil
+	})
+	return without, err
+}
