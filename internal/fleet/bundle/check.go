@@ -61,6 +61,11 @@ func filesOfNode(d *policy.Daemon) (list []nodeFile) {
 	if c := d.CrowdSec; c != nil {
 		list = append(list, nodeFile{"crowdsec: key_file", c.KeyFile, Secrets}, nodeFile{"crowdsec: ca", c.CA, Secrets})
 	}
+	if u := d.Upstream; u != nil {
+		for _, peer := range u.Peers {
+			list = append(list, nodeFile{"upstream: password", peer.Password, Secrets})
+		}
+	}
 	if s := d.Suricata; s != nil {
 		list = append(list, nodeFile{"suricata", s.Eve, Logs})
 	}

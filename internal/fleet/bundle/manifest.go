@@ -95,7 +95,7 @@ func (m *Manifest) check() error {
 		return fmt.Errorf("stage %q, want %s or %s", m.Stage, Canary, All)
 	case m.Stage == Canary && len(m.Canary) == 0:
 		return errors.New("it names no canary")
-	case m.Trial() < ShortestTrial || m.Trial() > LongestTrial:
+	case m.Confirm < int(ShortestTrial/time.Second) || m.Confirm > int(LongestTrial/time.Second):
 		return fmt.Errorf("a trial of %d s, want %v to %v", m.Confirm, ShortestTrial, LongestTrial)
 	case len(m.Note) > MaxNote:
 		return fmt.Errorf("the note has %d bytes, at most %d are taken", len(m.Note), MaxNote)
