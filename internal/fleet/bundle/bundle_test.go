@@ -161,7 +161,7 @@ func TestReadDir(t *testing.T) {
 			"must not have a password"},
 		"a key of the host": {map[string]string{Policy: "daemon: {webhook: {url: https://example.com/, secret_file: /etc/shadow}}\n" + plain, "lists/bad.txt": ""},
 			"must not name /etc/shadow"},
-		"a key of a router": {map[string]string{Policy: "daemon: {upstream: {as: 65001, router_id: 192.0.2.1, announce: [192.0.2.0/24], peers: [{address: 192.0.2.2, as: 65002, password: /etc/shadow}]}}\n" + plain,
+		"a key of a router": {map[string]string{Policy: "upstream: {as: 64500, router_id: 192.0.2.1, announce: [192.0.2.0/24], peers: [{address: 192.0.2.2, as: 64501, password_file: /etc/shadow}]}\n" + plain,
 			"lists/bad.txt": ""}, "must not name /etc/shadow"},
 		"a way to a key": {map[string]string{Policy: "daemon: {webhook: {url: https://example.com/, secret_file: /etc/floodwall/../shadow}}\n" + plain, "lists/bad.txt": ""},
 			"must not name"},

@@ -63,7 +63,7 @@ func filesOfNode(d *policy.Daemon) (list []nodeFile) {
 	}
 	if u := d.Upstream; u != nil {
 		for _, peer := range u.Peers {
-			list = append(list, nodeFile{"upstream: password", peer.Password, Secrets})
+			list = append(list, nodeFile{"upstream: password_file", peer.Password, Secrets})
 		}
 	}
 	if s := d.Suricata; s != nil {
