@@ -120,5 +120,8 @@ func (r *reader) top(p place, doc *node, to *Policy) {
 	if d := &to.Daemon; d.Detect.On && d.Sample == 0 {
 		d.Sample = usualSample
 	}
+	if u := to.Daemon.Upstream; u != nil && u.Auto != StepNone && !to.Daemon.Detect.On && !seen["detect"] {
+		p.errorf(doc.get("upstream").pos, "upstream: auto: %s needs `detect`, which sees attacks", u.Auto).Hint = "add detect: {baseline: learn}"
+	}
 	p.require(doc, seen, "devices", "name the devices that packets come in from: devices: [eth0]")
 }

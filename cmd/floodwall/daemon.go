@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"path/filepath"
@@ -11,6 +12,8 @@ import (
 	"github.com/floodwall/floodwall/internal/api"
 	"github.com/floodwall/floodwall/internal/api/listen"
 	"github.com/floodwall/floodwall/internal/attack"
+	"github.com/floodwall/floodwall/internal/bgp/upstream"
+	bgp "github.com/floodwall/floodwall/internal/bgp/wire"
 	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/crowdsec"
 	"github.com/floodwall/floodwall/internal/daemon"
@@ -28,7 +31,7 @@ import (
 )
 
 func daemonCommand(e *env) *cobra.Command {
-	var run string
+	var run, bgpDir string
 	c := &cobra.Command{
 		Use:   "daemon",
 		Short: "ban offenders, move rules to where they cost least, repair, and serve the API",
@@ -38,13 +41,14 @@ func daemonCommand(e *env) *cobra.Command {
 			"  curl --unix-socket /run/floodwall/read.sock http://floodwall/v1/health\n" +
 			"  ssh -N -L 9810:/run/floodwall/read.sock root@SERVER    # on your own machine: the page of SERVER at http://127.0.0.1:9810/",
 		Args: none,
-		RunE: func(c *cobra.Command, _ []string) error { return runDaemon(c.Context(), e, run) },
+		RunE: func(c *cobra.Command, _ []string) error { return runDaemon(c.Context(), e, run, bgpDir) },
 	}
 	c.Flags().StringVar(&run, "run", "", "`directory` of the sockets (default "+listen.DefaultDir+" for the default --bpffs, else a directory below it)")
+	c.Flags().StringVar(&bgpDir, "bgp", "", "`directory` of the socket of `floodwall bgp run` (default "+bgp.DefaultDir+" for the default --bpffs)")
 	return c
 }
 
-func runDaemon(ctx context.Context, e *env, run string) error {
+func runDaemon(ctx context.Context, e *env, run, bgpDir string) error {
 	h, err := e.host()
 	if err != nil {
 		return err
@@ -85,10 +89,11 @@ func runDaemon(ctx context.Context, e *env, run string) error {
 		func(ctx context.Context, file *node.File, agent *node.Agent) {
 			enactPolicies(ctx, h, file, agent, report)
 		}, report)
+	side := upstream.Side{Wishes: h.Wishes, Book: upstream.InState(h.State, e.bpffs, datapath.DefaultDir), Dir: cmp.Or(bgpDir, bgp.Dir(e.bpffs, datapath.DefaultDir))}
 	server := api.New(api.Parts{
 		Host: h, Events: events, Tell: func(kind, text string) { tell(kind, text) }, Attacks: attacks, Fleet: fleet.View,
 		Audit:   slog.New(slog.NewTextHandler(e.stderr, nil)),
-		Figures: []metrics.Part{metrics.Process(versionText(), h.Bans.Counts), metrics.Fleet(fleetFigures(fleet)), attacks.Metrics()},
+		Figures: []metrics.Part{metrics.Process(versionText(), h.Bans.Counts), metrics.Fleet(fleetFigures(fleet)), metrics.Upstream(upstreamFigures(side)), attacks.Metrics()},
 	})
 	serve := func(ctx context.Context) error { return listen.Serve(ctx, run, server, h.DaemonSettings) }
 	tapped := func(ctx context.Context) error { h.Tap.Run(ctx); return nil }
@@ -96,7 +101,8 @@ func runDaemon(ctx context.Context, e *env, run string) error {
 	hook := webhook.Sender{Wishes: h.Wishes, Events: events, Report: func(text string, err error) { report(daemon.Event{Text: text, Err: err}) }}
 	decided := crowdsec.Bouncer{Sets: h.Instance, Report: func(text string, err error) { report(daemon.Event{Text: text, Err: err}) }}
 	alerts := suricata.Follower{Sets: h.Instance, Report: func(text string, err error) { report(daemon.Event{Text: text, Err: err}) }}
-	return daemon.Watch(ctx, h.Instance, h.Costs, report, serve, tapped, looking, fleet.Run, decided.Run, alerts.Run, hook.Run)
+	announce, climb := upstreamTasks(side, attacks, report)
+	return daemon.Watch(ctx, h.Instance, h.Costs, report, serve, tapped, looking, fleet.Run, decided.Run, alerts.Run, hook.Run, announce, climb)
 }
 
 // enactPolicies applies the policies of the fleet.

@@ -14,7 +14,7 @@ var commands = []func(*env) *cobra.Command{
 	applyCommand, confirmCommand, rollbackCommand, statusCommand, topCommand, attacksCommand, doctorCommand, repairCommand, unloadCommand,
 	blockCommand, unblockCommand, blockedCommand, temporaryCommand, feedsCommand, captureCommand,
 	schemaCommand, manCommand, unitFilesCommand, versionCommand,
-	benchCommand, demoCommand, loadCommand, daemonCommand, hubCommand, fleetCommand, joinCommand, leaveCommand,
+	benchCommand, demoCommand, loadCommand, daemonCommand, bgpCommand, hubCommand, fleetCommand, joinCommand, leaveCommand,
 }
 
 // newRoot makes the command line of floodwall.

@@ -157,6 +157,27 @@ func TestSandbox(t *testing.T) {
 	}
 }
 
+// TestSandboxBGP has systemd judge the unit of the process that reads what the network sends: exposure 1.5 at most, and no capability.
+func TestSandboxBGP(t *testing.T) {
+	testutil.RequireTool(t, "systemd-analyze")
+	const unit = "../../packaging/floodwall-bgp.service"
+	out, err := exec.Command("systemd-analyze", "security", "--offline=true", "--threshold=15", "--no-pager", unit).CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "Overall exposure level") {
+		t.Errorf("%v\n%s", err, out)
+	}
+	text, err := os.ReadFile(unit)
+	for _, line := range []string{"DynamicUser=yes", "CapabilityBoundingSet=\n", "NoNewPrivileges=yes", "Restart=always"} {
+		if err != nil || !strings.Contains(string(text), line) {
+			t.Errorf("%v: the unit lacks %q", err, line)
+		}
+	}
+	verify := exec.Command("systemd-analyze", "verify", "--man=no", "--recursive-errors=no", unit)
+	verify.Env = append(os.Environ(), "SYSTEMD_UNIT_PATH=/lib/systemd/system")
+	if out, _ := verify.CombinedOutput(); strings.Contains(strings.ReplaceAll(string(out), "/usr/bin/floodwall is not executable", ""), "nknown") {
+		t.Errorf("systemd does not know: %s", out)
+	}
+}
+
 // TestNoUdev is on a host where no device unit ever starts: to wait for one would hold up the network.
 func TestNoUdev(t *testing.T) {
 	testutil.RequireTool(t, "systemctl")

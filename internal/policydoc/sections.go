@@ -187,7 +187,7 @@ var upstreamNeeds = map[string]string{"as": "as: 64500", "router_id": "router_id
 
 // upstream is a policy with a key of `upstream` and one router.
 func upstream(key, router string) string {
-	return fmt.Sprintf("devices: [eth0]\nupstream: {as: 64500, router_id: 192.0.2.1, announce: 192.0.2.0/24, %s, peers: [{%s}]}\n", key, router)
+	return fmt.Sprintf("devices: [eth0]\nupstream: {as: 64500, router_id: 192.0.2.1, announce: 192.0.2.0/24, %s, peers: [{%s}]}\ndetect: {baseline: learn}\n", key, router)
 }
 
 // upstreamWithout is a policy whose `upstream` has KEY in place of a key that it needs.

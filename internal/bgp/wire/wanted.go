@@ -55,7 +55,7 @@ const Longest = 7 * 24 * time.Hour
 const (
 	MaxAnnouncements = 1000
 	maxText          = 200     // bytes of an owner or a reason
-	maxWanted        = 1 << 20 // bytes of a Wanted
+	MaxWanted        = 1 << 20 // bytes of a Wanted
 )
 
 // Check says what is wrong with an announcement to the routers of a policy.

@@ -1,0 +1,279 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"os/user"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/floodwall/floodwall/internal/bgp/speaker"
+	"github.com/floodwall/floodwall/internal/bgp/upstream"
+	bgp "github.com/floodwall/floodwall/internal/bgp/wire"
+	"github.com/floodwall/floodwall/internal/datapath"
+	"github.com/floodwall/floodwall/policy"
+)
+
+// defaultBGP is the state directory of `floodwall bgp run`.
+const defaultBGP = "/var/lib/floodwall-bgp"
+
+func bgpCommand(e *env) *cobra.Command {
+	var run string
+	c := &cobra.Command{
+		Use:   "bgp COMMAND",
+		Short: "have the routers upstream drop an attack, by FlowSpec and black holes",
+		Long: "Bgp speaks BGP with the routers of the policy's `upstream`, and announces what they are to drop.\n" +
+			"`bgp run` is a process without rights; the other commands need root.",
+		Example: "  floodwall bgp status\n  floodwall bgp announce 192.0.2.7 --proto udp --sport 53 --for 10m",
+		Args: func(c *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return usagef(c, helpHint(c), "missing command")
+			}
+			return unknownCommand(c, args[0])
+		},
+		RunE: func(*cobra.Command, []string) error { return nil },
+	}
+	c.PersistentFlags().StringVar(&run, "run", "", "`directory` of the socket (default "+bgp.DefaultDir+" for the default --bpffs)")
+	dir := func() string { return cmp.Or(run, bgp.Dir(e.bpffs, datapath.DefaultDir)) }
+	c.AddCommand(bgpStatus(e, dir), bgpAnnounce(e, dir), bgpWithdraw(e, dir), bgpRun(e, dir))
+	return c
+}
+
+// side is this host's side of the socket in a directory.
+func (e *env) side(dir string) (upstream.Side, error) {
+	h, err := e.host()
+	return upstream.Side{Wishes: h.Wishes, Book: upstream.InState(e.state, e.bpffs, datapath.DefaultDir), Dir: dir}, err
+}
+
+func bgpRun(e *env, dir func() string) *cobra.Command {
+	var name, state string
+	c := &cobra.Command{
+		Use:   "run",
+		Short: "speak BGP with the routers upstream, without rights",
+		Long: "Run has sessions with the routers, and announces what the daemon and `floodwall bgp announce` say. It ends each announcement\n" +
+			"at its end by itself. As root it wants --user, and gives up all rights for those of that user.",
+		Example: "  systemctl start floodwall-bgp\n  floodwall bgp run --user nobody --dir /var/lib/floodwall-bgp",
+		Args:    none,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if err := speaker.Drop(name, dir(), state); err != nil {
+				return err
+			}
+			log := slog.New(slog.NewTextHandler(e.stderr, nil))
+			noise := slog.New(slog.NewTextHandler(e.stderr, &slog.HandlerOptions{Level: slog.LevelError}))
+			s := speaker.New(state, versionText(), log, noise)
+			ctx, cancel := context.WithCancel(c.Context())
+			ended := make(chan struct{})
+			go func() { s.Run(ctx); close(ended) }()
+			err := s.Serve(ctx, dir())
+			cancel()
+			<-ended
+			return err
+		},
+	}
+	c.Flags().StringVar(&name, "user", "", "`user` to become")
+	c.Flags().StringVar(&state, "dir", defaultBGP, "`directory` for what is announced, which a restart takes up")
+	return c
+}
+
+// announceFlags are the flags of announce.
+type announceFlags struct {
+	flow     flowFlags
+	rtbh     bool
+	now, dry bool
+	length   string
+	why      string
+}
+
+func bgpAnnounce(e *env, dir func() string) *cobra.Command {
+	f := &announceFlags{}
+	c := &cobra.Command{
+		Use:   "announce DESTINATION",
+		Short: "have the routers drop packets to one of your addresses",
+		Long: "Announce has the routers drop the packets that the flags describe (FlowSpec), or with --rtbh all packets to an address.\n" +
+			"The destination is within the policy's `announce`. Without `live: true` it prints the routes and sends nothing.",
+		Example: "  floodwall bgp announce 192.0.2.7 --proto udp --sport 53,123 --for 10m --why 'reflection'\n" +
+			"  floodwall bgp announce 192.0.2.7 --rtbh --for 15m",
+		Args: exactly(1, "DESTINATION, an address or a prefix"),
+		RunE: func(c *cobra.Command, args []string) error { return e.bgpAnnounce(c, f, args[0], dir()) },
+	}
+	f.flow.add(c)
+	c.Flags().BoolVar(&f.rtbh, "rtbh", false, "drop all packets to the address: it is gone from the network")
+	c.Flags().StringVar(&f.length, "for", "10m", "`time` until it ends, at most 168h")
+	c.Flags().StringVar(&f.why, "why", "", "reason, as `text`")
+	c.Flags().BoolVar(&f.now, "now", false, "do not wait, though it was announced and withdrawn a short time ago")
+	c.Flags().BoolVar(&f.dry, "dry-run", false, "print the routes, and send nothing")
+	return c
+}
+
+// bgpAnnounce enters an announcement, and says it to the process.
+func (e *env) bgpAnnounce(c *cobra.Command, f *announceFlags, destination, dir string) error {
+	request := upstream.Request{Kind: bgp.FlowSpec, Owner: e.operator(), Why: f.why, Now: f.now}
+	var err error
+	if request.For, err = policy.ParseDuration(f.length); err != nil || request.For > bgp.Longest {
+		return usagef(c, "10m is usual", "flag --for: must be up to %v, got %q", bgp.Longest, f.length)
+	}
+	if request.Flow, err = f.flow.flow(c, destination); err != nil {
+		return err
+	}
+	if f.rtbh {
+		request.Kind = bgp.RTBH
+	}
+	side, err := e.side(dir)
+	if err != nil {
+		return err
+	}
+	u, err := side.Policy(c.Context())
+	if err != nil {
+		return noUpstream(err)
+	}
+	if f.dry || !u.Live {
+		return e.bgpDry(c.Context(), side, u, request)
+	}
+	a, err := side.Book.Announce(c.Context(), u, request, time.Now())
+	if err != nil {
+		return err
+	}
+	st, err := side.Tell(c.Context())
+	if err != nil {
+		return notTold(err, a.End)
+	}
+	e.println("%s %s", announcedText(&a), peersText(&a, st))
+	return nil
+}
+
+// bgpDry prints the route of a request.
+func (e *env) bgpDry(ctx context.Context, side upstream.Side, u *policy.Upstream, r upstream.Request) error {
+	a, err := side.Book.Plan(ctx, u, r, time.Now())
+	if err != nil {
+		return err
+	}
+	route, err := speaker.RouteText(u, &a)
+	if err != nil {
+		return err
+	}
+	for _, p := range u.Peers {
+		if slices.Contains(p.Families, a.Family()) {
+			e.println("dry run: %s would get %s until %s", p.Address, route, utc(a.End))
+		}
+	}
+	if !u.Live {
+		e.note("nothing is announced while the policy's `upstream` lacks `live: true`")
+	}
+	return nil
+}
+
+// notTold is an error of telling the process of an announcement that is in the book.
+func notTold(err error, end time.Time) error {
+	text := fmt.Errorf("%w; the announcement is kept until %s, and goes out as soon as that is mended", err, utc(end))
+	if errors.Is(err, bgp.ErrNotRunning) {
+		return &hinted{text, "start it: `systemctl enable --now floodwall-bgp`"}
+	}
+	return text
+}
+
+func noUpstream(err error) error {
+	if errors.Is(err, upstream.ErrNone) {
+		return &hinted{err, "add upstream: {as: …, router_id: …, announce: […], peers: […]}, and apply it"}
+	}
+	return err
+}
+
+// operator is the person who runs the command.
+func (e *env) operator() string {
+	if name := e.getenv("SUDO_USER"); name != "" {
+		return name
+	}
+	if u, err := user.Current(); err == nil {
+		return u.Username
+	}
+	return "root"
+}
+
+func utc(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") }
+
+func announcedText(a *bgp.Announcement) string {
+	if a.Start.After(time.Now()) {
+		return fmt.Sprintf("waits: %s goes out at %s, since it was announced and ended a short time ago (--now does not wait), until %s,",
+			a.Key(), utc(a.Start), utc(a.End))
+	}
+	return fmt.Sprintf("announced %s until %s", a.Key(), utc(a.End))
+}
+
+func peersText(a *bgp.Announcement, st bgp.Status) string {
+	for _, is := range st.Announcements {
+		if is.Key() == a.Key() && len(is.Peers) > 0 {
+			return "to " + addressText(is.Peers)
+		}
+	}
+	return "to nobody yet: `floodwall bgp status` shows the sessions"
+}
+
+func addressText(list []netip.Addr) string {
+	var texts []string
+	for _, a := range list {
+		texts = append(texts, a.String())
+	}
+	return strings.Join(texts, ", ")
+}
+
+func bgpWithdraw(e *env, dir func() string) *cobra.Command {
+	var all, now bool
+	c := &cobra.Command{
+		Use:   "withdraw [DESTINATION...]",
+		Short: "end announcements for destinations",
+		Long: "Withdraw ends all announcements for each destination, whoever wanted them. One that has not reached its minimum hold\n" +
+			"ends then; --now ends it at once.",
+		Example: "  floodwall bgp withdraw 192.0.2.7 --now\n  floodwall bgp withdraw --all",
+		Args: func(c *cobra.Command, args []string) error {
+			if (len(args) == 0) == !all {
+				return usagef(c, "name destinations, or give --all", "want DESTINATION or --all")
+			}
+			return nil
+		},
+		RunE: func(c *cobra.Command, args []string) error { return e.bgpWithdraw(c, args, all, now, dir()) },
+	}
+	c.Flags().BoolVar(&all, "all", false, "end all announcements")
+	c.Flags().BoolVar(&now, "now", false, "end them before their minimum hold, too")
+	return c
+}
+
+func (e *env) bgpWithdraw(c *cobra.Command, args []string, all, now bool, dir string) error {
+	var of []netip.Prefix
+	for _, text := range args {
+		p, err := prefixOf(text)
+		if err != nil {
+			return usagef(c, "write an address or a prefix, as 192.0.2.7", "DESTINATION: %v", err)
+		}
+		of = append(of, p)
+	}
+	side, err := e.side(dir)
+	if err != nil {
+		return err
+	}
+	match := func(a *bgp.Announcement) bool { return all || slices.Contains(of, a.Flow.To) }
+	gone, held, err := side.Book.Withdraw(c.Context(), match, now, time.Now())
+	if err != nil {
+		return err
+	}
+	_, told := side.Tell(c.Context())
+	for _, a := range gone {
+		e.println("withdrawn %s of %s", a.Key(), a.Owner)
+	}
+	for _, a := range held {
+		e.println("%s of %s ends at %s, after its minimum hold (--now ends it at once)", a.Key(), a.Owner, utc(a.End))
+	}
+	if len(gone)+len(held) == 0 {
+		return &hinted{errors.New("nothing is announced for that"), "`floodwall bgp status` lists what is announced"}
+	}
+	if told != nil && !errors.Is(told, bgp.ErrNotRunning) {
+		return told
+	}
+	return nil
+}

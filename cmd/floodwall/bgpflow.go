@@ -1,0 +1,164 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	bgp "github.com/floodwall/floodwall/internal/bgp/wire"
+)
+
+// flowFlags are the flags that say which packets an announcement is about.
+type flowFlags struct {
+	from, flags, rate  string
+	proto, port, sport []string
+	icmp, length       []string
+	fragment           bool
+}
+
+func (f *flowFlags) add(c *cobra.Command) {
+	flags := c.Flags()
+	flags.StringVar(&f.from, "from", "", "`prefix` of the sources")
+	flags.StringSliceVar(&f.proto, "proto", nil, "`protocols`, as tcp, udp, icmp or a number")
+	flags.StringSliceVar(&f.port, "port", nil, "`ports` of the destination, as 53 or 1000-2000")
+	flags.StringSliceVar(&f.sport, "sport", nil, "`ports` of the source")
+	flags.StringSliceVar(&f.icmp, "icmp", nil, "`types` of ICMP, as numbers")
+	flags.StringSliceVar(&f.length, "length", nil, "`lengths` of the IP packet in bytes, as 1000-1500")
+	flags.StringVar(&f.flags, "flags", "", "TCP `flags` as set/looked-at, as syn/syn,ack")
+	flags.BoolVar(&f.fragment, "fragment", false, "fragments alone")
+	flags.StringVar(&f.rate, "rate", "", "let so many bits a second through, as `10mbit/s`, and drop the rest")
+}
+
+// flow reads the flags.
+func (f *flowFlags) flow(c *cobra.Command, destination string) (flow bgp.Flow, err error) {
+	if flow.To, err = prefixOf(destination); err != nil {
+		return flow, usagef(c, "write an address or a prefix, as 192.0.2.7", "DESTINATION: %v", err)
+	}
+	if f.from != "" {
+		if flow.From, err = prefixOf(f.from); err != nil {
+			return flow, usagef(c, "write a prefix, as 198.51.100.0/24", "flag --from: %v", err)
+		}
+	}
+	for _, text := range f.proto {
+		p, err := protocol(text)
+		if err != nil {
+			return flow, usagef(c, "write "+strings.Join(slices.Sorted(maps.Keys(protocols)), ", ")+" or a number", "flag --proto: %v", err)
+		}
+		flow.Proto = append(flow.Proto, p)
+	}
+	lists := []struct {
+		name  string
+		texts []string
+		to    *[]bgp.Range
+		most  uint16
+	}{{"port", f.port, &flow.Port, 65535}, {"sport", f.sport, &flow.SPort, 65535}, {"icmp", f.icmp, &flow.ICMP, 255}, {"length", f.length, &flow.Length, 65535}}
+	for _, l := range lists {
+		for _, text := range l.texts {
+			r, err := portRange(text, l.most)
+			if err != nil {
+				return flow, usagef(c, "write a number or a range, as 1000-2000", "flag --%s: %v", l.name, err)
+			}
+			*l.to = append(*l.to, r)
+		}
+	}
+	if flow.Set, flow.Unset, err = flagBits(f.flags); err != nil {
+		return flow, usagef(c, "write the flags that are set, and those to look at, as syn/syn,ack", "flag --flags: %v", err)
+	}
+	flow.Fragment = f.fragment
+	if flow.Rate, err = bytesRate(f.rate); err != nil {
+		return flow, usagef(c, "write a number with its unit, as 10mbit/s", "flag --rate: %v", err)
+	}
+	if (len(flow.Port) > 0 || len(flow.SPort) > 0) && !slices.ContainsFunc(flow.Proto, func(p uint8) bool { return p == 6 || p == 17 || p == 132 }) {
+		return flow, usagef(c, "say which: --proto udp", "ports need a protocol that has ports")
+	}
+	if err := flow.Check(); err != nil {
+		return flow, usagef(c, helpHint(c), "%v", err)
+	}
+	return flow, nil
+}
+
+// prefixOf reads an address or a prefix without bits of a host.
+func prefixOf(text string) (netip.Prefix, error) {
+	if a, err := netip.ParseAddr(text); err == nil && a.Zone() == "" {
+		return netip.PrefixFrom(a.Unmap(), a.Unmap().BitLen()), nil
+	}
+	p, err := netip.ParsePrefix(text)
+	if err != nil || p.Addr().Is4In6() {
+		return p, fmt.Errorf("%q is no address and no prefix", text)
+	}
+	if p != p.Masked() {
+		return p, fmt.Errorf("%s has bits of a host set: %s is the prefix", text, p.Masked())
+	}
+	return p, nil
+}
+
+var protocols = map[string]uint8{"icmp": 1, "tcp": 6, "udp": 17, "gre": 47, "esp": 50, "icmpv6": 58, "sctp": 132}
+
+func protocol(text string) (uint8, error) {
+	if p, ok := protocols[text]; ok {
+		return p, nil
+	}
+	n, err := strconv.ParseUint(text, 10, 8)
+	if err != nil {
+		return 0, fmt.Errorf("%q is no protocol", text)
+	}
+	return uint8(n), nil
+}
+
+func portRange(text string, most uint16) (bgp.Range, error) {
+	low, high, isRange := strings.Cut(text, "-")
+	if !isRange {
+		high = low
+	}
+	first, err := strconv.ParseUint(low, 10, 16)
+	last, failed := strconv.ParseUint(high, 10, 16)
+	if err != nil || failed != nil || first > last || last > uint64(most) {
+		return bgp.Range{}, fmt.Errorf("%q is no number or range up to %d", text, most)
+	}
+	return bgp.Range{First: uint16(first), Last: uint16(last)}, nil
+}
+
+// flagBits reads set/looked-at. Without the second, it is the same as the first.
+func flagBits(text string) (set, unset uint8, err error) {
+	if text == "" {
+		return 0, 0, nil
+	}
+	first, second, both := strings.Cut(text, "/")
+	if !both {
+		second = first
+	}
+	var bits [2]uint8
+	for i, list := range []string{first, second} {
+		for name := range strings.SplitSeq(list, ",") {
+			n := slices.Index([]string{"fin", "syn", "rst", "psh", "ack", "urg"}, name)
+			if n < 0 && !(i == 0 && name == "none") {
+				return 0, 0, fmt.Errorf("%q is no TCP flag", name)
+			} else if n >= 0 {
+				bits[i] |= 1 << n
+			}
+		}
+	}
+	if bits[0]&^bits[1] != 0 {
+		return 0, 0, fmt.Errorf("%q sets flags that it does not look at", text)
+	}
+	return bits[0], bits[1] &^ bits[0], nil
+}
+
+// bytesRate reads bits a second as bytes a second.
+func bytesRate(text string) (float32, error) {
+	if text == "" {
+		return 0, nil
+	}
+	digits, unit := text[:len(text)-len(strings.TrimLeft(text, "0123456789"))], strings.TrimLeft(text, "0123456789")
+	times, ok := map[string]float64{"bit/s": 1, "kbit/s": 1e3, "mbit/s": 1e6, "gbit/s": 1e9}[unit]
+	n, err := strconv.ParseUint(digits, 10, 32)
+	if !ok || err != nil || n == 0 {
+		return 0, fmt.Errorf("%q is no rate", text)
+	}
+	return float32(float64(n) * times / 8), nil
+}

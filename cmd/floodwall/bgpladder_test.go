@@ -1,0 +1,112 @@
+package main
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/floodwall/floodwall/internal/testutil"
+)
+
+const ladderPolicy = `devices: [fw0]
+default: pass
+daemon: {sample: 1/10}
+detect: {baseline: learn, least: 40/s}
+rules: [{name: ntp, proto: udp, sport: 123, then: drop}]
+upstream:
+  as: 64500
+  router_id: 192.0.2.1
+  announce: 192.0.2.0/24
+  live: true
+  auto: flowspec
+  line: 2mbit/s
+  hold: 1m
+  peers: [{address: 192.0.2.254, as: 64501, password_file: %s, ttl_security: 1, hold_time: 9s}]
+`
+
+// TestLadder has a flood that the filter drops, on a line that it does not fill: nothing is announced. Then the line is full: the router gets
+// the flow of the attack.
+func TestLadder(t *testing.T) {
+	if !testutil.Inside(t) {
+		return
+	}
+	dir := t.TempDir()
+	s := &speakerProcess{t: t, run: filepath.Join(dir, "run"), state: filepath.Join(dir, "state")}
+	for _, d := range []string{s.run, s.state} {
+		if err := os.Mkdir(d, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	key, file := filepath.Join(dir, "key"), filepath.Join(dir, "policy.yaml")
+	if err := os.WriteFile(key, []byte("word\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	router := newUpstreamRouter(t, "word")
+	writeFile(t, file, fmt.Sprintf(ladderPolicy, key))
+	mustFloodwall(t, "apply", file)
+	t.Cleanup(func() { mustFloodwall(t, "unload") })
+	s.start()
+	t.Cleanup(s.kill)
+	daemon := exec.Command("floodwall", "daemon", "--bgp", s.run)
+	var log strings.Builder
+	daemon.Stdout, daemon.Stderr = &log, &log
+	if err := daemon.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { daemon.Process.Kill(); daemon.Wait() })
+	inTime(t, "the session is established", func() bool { _, code := s.floodwall("status"); return code == 0 })
+	time.Sleep(12 * time.Second) // quiet seconds, of which the daemon learns what is usual
+
+	var conn *net.UDPConn
+	router.ns.Do(func() {
+		var err error
+		conn, err = net.DialUDP("udp", &net.UDPAddr{IP: net.IPv4(192, 0, 2, 254), Port: 123}, &net.UDPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 9})
+		if err != nil {
+			t.Error(err)
+		}
+	})
+	if conn == nil {
+		return
+	}
+	end := make(chan struct{})
+	flood := time.NewTicker(8 * time.Millisecond)
+	var each atomic.Int32 // packets of a tick: 1 Mbit/s first, 10 Mbit/s later
+	each.Store(1)
+	go func() {
+		for {
+			select {
+			case <-end:
+				return
+			case <-flood.C:
+				for range each.Load() {
+					conn.Write(make([]byte, 1000))
+				}
+			}
+		}
+	}()
+	defer func() { close(end); flood.Stop(); conn.Close() }()
+	defer func() {
+		if t.Failed() {
+			t.Logf("the daemon:\n%s", &log)
+		}
+	}()
+	inTime(t, "the daemon sees an attack", func() bool {
+		time.Sleep(200 * time.Millisecond)
+		return strings.Contains(mustFloodwall(t, "attacks", "--json"), "started")
+	})
+	time.Sleep(5 * time.Second)
+	if out := s.says(0, "nothing is announced", "status"); strings.Contains(out, "flowspec to") {
+		t.Errorf("announced on a line that is not full:\n%s", out)
+	}
+	each.Store(10)
+	router.has("flow4 { dst 192.0.2.1/32; src 192.0.2.254/32; proto 17; dport 9; sport 123; length 1028; }", true)
+	if out := s.says(0, "daemon", "status"); !strings.Contains(out, "the line of fw0 is full") {
+		t.Errorf("status does not say why:\n%s", out)
+	}
+}

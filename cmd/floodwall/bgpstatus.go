@@ -1,0 +1,107 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/floodwall/floodwall/internal/bgp/upstream"
+	bgp "github.com/floodwall/floodwall/internal/bgp/wire"
+	"github.com/floodwall/floodwall/policy"
+)
+
+func bgpStatus(e *env, dir func() string) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "status",
+		Short: "show the sessions, and what is announced",
+		Long: "Status shows the sessions with the routers upstream, what is announced, who wanted it and until when. It exits with 1 when\n" +
+			"a session is not established.",
+		Example: "  floodwall bgp status --json",
+		Args:    none,
+		RunE:    func(c *cobra.Command, _ []string) error { return e.bgpStatus(c, dir()) },
+	}
+	e.jsonFlag(c)
+	return c
+}
+
+func (e *env) bgpStatus(c *cobra.Command, dir string) error {
+	side, err := e.side(dir)
+	if err != nil {
+		return err
+	}
+	_, none := side.Policy(c.Context())
+	st, err := bgp.NewClient(dir).Status(c.Context())
+	switch {
+	case errors.Is(err, bgp.ErrNotRunning):
+		return &hinted{err, "start it: `systemctl enable --now floodwall-bgp`"}
+	case err != nil:
+		return err
+	case e.json:
+		if err := e.printJSON(st); err != nil {
+			return err
+		}
+	default:
+		e.printBGP(&st)
+	}
+	if errors.Is(none, upstream.ErrNone) {
+		return noUpstream(none)
+	}
+	if none == nil && len(st.Sessions) == 0 {
+		return &hinted{errors.New("nobody has told `floodwall bgp run` of the policy's routers"), "start the daemon: `systemctl start floodwall`"}
+	}
+	for _, s := range st.Sessions {
+		if s.State != bgp.Established {
+			return fmt.Errorf("the session with %s is %s: %s", s.Peer, s.State, s.Why)
+		}
+	}
+	return nil
+}
+
+func (e *env) printBGP(st *bgp.Status) {
+	t := newTable("router", "as", "session", "since", "families", ">announced", ">received")
+	for _, s := range st.Sessions {
+		since := "-"
+		if !s.Since.IsZero() {
+			since = utc(s.Since)
+		}
+		t.row(s.Peer.String(), fmt.Sprint(s.AS), s.State, since, familiesText(s.Families), fmt.Sprint(s.Announced), fmt.Sprint(s.Received))
+	}
+	e.table(t)
+	if !st.Live && len(st.Sessions) > 0 {
+		e.note("a dry run: nothing is announced while the policy's `upstream` lacks `live: true`")
+	}
+	if st.Problem != "" {
+		e.warning(st.Problem)
+	}
+	if len(st.Announcements) == 0 {
+		e.println("nothing is announced")
+		return
+	}
+	e.println("")
+	a := newTable("announcement", "owner", "until", "routers", "why")
+	for _, is := range st.Announcements {
+		to := addressText(is.Peers)
+		switch {
+		case is.Start.After(time.Now()):
+			to = "waits until " + utc(is.Start)
+		case to == "":
+			to = "-"
+		}
+		a.row(is.Key(), is.Owner, utc(is.End), to, is.Why)
+	}
+	e.table(a)
+}
+
+func familiesText(list []policy.Family) string {
+	var texts []string
+	for _, f := range list {
+		texts = append(texts, string(f))
+	}
+	if len(texts) == 0 {
+		return "-"
+	}
+	return strings.Join(texts, " ")
+}

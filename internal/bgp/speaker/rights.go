@@ -1,0 +1,130 @@
+package speaker
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// RightsError says that the process has rights that it must not have.
+type RightsError struct{ Problem string }
+
+func (e *RightsError) Error() string { return e.Problem }
+
+// Hint is what helps.
+func (e *RightsError) Hint() string {
+	return "use the unit, `systemctl start floodwall-bgp`, or as root name a user for it, as in --user nobody"
+}
+
+// Drop gives up all rights for those of a user, who gets the directories. A name of "" is for who has no rights already. It fails when
+// the process has rights afterwards that it does not need.
+func Drop(name string, run, state string) error {
+	switch {
+	case name == "" && os.Geteuid() == 0:
+		return &RightsError{"this process reads what the network sends, and does not run as root"}
+	case name != "" && os.Geteuid() != 0:
+		return errors.New("--user is for root, and this process runs as another user")
+	case name != "":
+		if err := become(name, run, state); err != nil {
+			return fmt.Errorf("user %s: %w", name, err)
+		}
+	}
+	return withoutRights()
+}
+
+// become makes this process one of a user, without a way back.
+func become(name, run, state string) error {
+	u, err := user.Lookup(name)
+	if err != nil {
+		return err
+	}
+	uid, err := strconv.Atoi(u.Uid)
+	if err != nil {
+		return err
+	}
+	gid, err := strconv.Atoi(u.Gid)
+	if err != nil {
+		return err
+	}
+	if uid == 0 {
+		return errors.New("has all rights: name another one")
+	}
+	if err := errors.Join(give(run, 0o755, uid, gid), give(state, 0o700, uid, gid)); err != nil { // the state has passwords
+		return err
+	}
+	// All threads: what one of them may do is a way back for all. The kernel empties the sets of capabilities with the last call, as the
+	// user was root (capabilities(7)), and withoutRights looks.
+	for c := range uintptr(unix.CAP_LAST_CAP + 1) {
+		if _, _, e := syscall.AllThreadsSyscall(syscall.SYS_PRCTL, unix.PR_CAPBSET_DROP, c, 0); e != 0 && e != syscall.EINVAL {
+			return fmt.Errorf("capability %d: %w", c, e)
+		}
+	}
+	if _, _, e := syscall.AllThreadsSyscall6(syscall.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0, 0); e != 0 {
+		return e
+	}
+	if err := syscall.Setgroups([]int{}); err != nil {
+		return err
+	}
+	if err := syscall.Setresgid(gid, gid, gid); err != nil {
+		return err
+	}
+	return syscall.Setresuid(uid, uid, uid)
+}
+
+// give makes a directory a user's. A directory that another user has is not taken: its path may lead elsewhere.
+func give(dir string, mode os.FileMode, uid, gid int) error {
+	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
+		return err
+	}
+	if err := os.Mkdir(dir, mode); err != nil && !errors.Is(err, os.ErrExist) {
+		return err
+	}
+	d, err := os.OpenFile(dir, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	info, err := d.Stat()
+	if err != nil {
+		return err
+	}
+	if owner := int(info.Sys().(*syscall.Stat_t).Uid); owner != 0 && owner != uid {
+		return fmt.Errorf("%s belongs to user %d", dir, owner)
+	}
+	return errors.Join(d.Chown(uid, gid), d.Chmod(mode))
+}
+
+// withoutRights looks whether the kernel agrees, for each thread.
+func withoutRights() error {
+	all, err := filepath.Glob("/proc/self/task/*/status")
+	if err != nil {
+		return err
+	}
+	for _, file := range all {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			continue // the thread has ended
+		}
+		for line := range strings.Lines(string(text)) {
+			name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
+			if name != "CapEff" && name != "CapPrm" && name != "CapAmb" {
+				continue
+			}
+			has, err := strconv.ParseUint(strings.TrimSpace(value), 16, 64)
+			if err != nil {
+				return err
+			}
+			if more := has &^ (1 << unix.CAP_NET_BIND_SERVICE); more != 0 {
+				return &RightsError{fmt.Sprintf("this process reads what the network sends, and has capabilities %#x that it does not need", more)}
+			}
+		}
+	}
+	return nil
+}

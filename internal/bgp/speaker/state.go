@@ -1,0 +1,79 @@
+package speaker
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/floodwall/floodwall/internal/bgp/wire"
+)
+
+// stateFile has what is wanted, with the passwords of sessions: only this process's user may read it.
+const stateFile = "wanted.json"
+
+// read reads what was wanted when the process ended. Without a file nothing was. A file that cannot be read, or has what is wrong, is
+// an error: then nothing is announced until the daemon says what it wants.
+func read(dir string) (*wire.Wanted, error) {
+	text, err := os.ReadFile(filepath.Join(dir, stateFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return &wire.Wanted{}, nil
+	}
+	w := &wire.Wanted{}
+	if err == nil {
+		err = json.Unmarshal(text, w)
+	}
+	if err == nil {
+		err = w.Check()
+	}
+	if err != nil {
+		return &wire.Wanted{}, fmt.Errorf("%s: %w", filepath.Join(dir, stateFile), err)
+	}
+	return w, nil
+}
+
+// write keeps what is wanted, through a crash of the machine, too.
+func write(dir string, w *wire.Wanted) (err error) {
+	text, err := json.Marshal(w)
+	if err != nil {
+		return err
+	}
+	name := filepath.Join(dir, stateFile)
+	next := name + ".new"
+	defer func() {
+		if err != nil {
+			os.Remove(next)
+		}
+	}()
+	f, err := os.OpenFile(next, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(text)
+	err = errors.Join(err, f.Sync(), f.Close())
+	if err == nil {
+		err = os.Rename(next, name)
+	}
+	if err != nil {
+		return err
+	}
+	return syncDir(dir)
+}
+
+// forget removes the file. That takes no space on a full disk.
+func forget(dir string) error {
+	if err := os.Remove(filepath.Join(dir, stateFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return syncDir(dir)
+}
+
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}

@@ -1,0 +1,290 @@
+package upstream
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/floodwall/floodwall/internal/bgp/speaker"
+	"github.com/floodwall/floodwall/internal/bgp/wire"
+	"github.com/floodwall/floodwall/internal/dirlock"
+	"github.com/floodwall/floodwall/policy"
+)
+
+// Book keeps announcements in a directory, through crashes. Commands and the daemon write it: a lock keeps them apart.
+type Book struct{ dir string }
+
+// InState is the Book of an instance below the directory for state.
+func InState(state, bpffs, standard string) Book {
+	name := "upstream"
+	if bpffs = filepath.Clean(bpffs); bpffs != standard {
+		name += "-" + strings.ReplaceAll(strings.Trim(bpffs, "/"), "/", "-")
+	}
+	return Book{filepath.Join(state, name)}
+}
+
+// pages are the content of the book.
+type pages struct {
+	Announcements []wire.Announcement `json:"announcements"`
+	Flaps         map[string]flap     `json:"flaps"` // of announcements that have ended, by their keys
+}
+
+// flap is how often an announcement has ended lately.
+type flap struct {
+	Count int       `json:"count"`
+	Last  time.Time `json:"last"`
+}
+
+// An announcement that ended waits before it goes out again: for hold, and twice as long each time, up to longestWait. An hour without it
+// ends that (in the manner of RFC 2439, where the route's owner and not its reader damps it).
+const (
+	longestWait = time.Hour
+	forgetAfter = time.Hour
+)
+
+// mostFlaps bounds what is remembered.
+const mostFlaps = 10_000
+
+// Request is an announcement that somebody wants.
+type Request struct {
+	Kind  wire.Kind
+	Flow  wire.Flow
+	Owner string
+	Why   string
+	For   time.Duration
+	Now   bool // a person insists: it does not wait
+}
+
+// FullError says that a router takes no more.
+type FullError struct {
+	Peer netip.Addr
+	Max  int
+}
+
+func (e *FullError) Error() string {
+	return fmt.Sprintf("%s has its %d announcements, and takes no more", e.Peer, e.Max)
+}
+
+// Hint is what helps.
+func (e *FullError) Hint() string {
+	return "withdraw one (`floodwall bgp status` lists them), or raise `max` of the router, if your provider agrees"
+}
+
+// FamilyError says that no router takes a kind of route.
+type FamilyError struct{ Family policy.Family }
+
+func (e *FamilyError) Error() string {
+	return fmt.Sprintf("no router takes routes of the family %s", e.Family)
+}
+
+// Hint is what helps.
+func (e *FamilyError) Hint() string {
+	return "see `families` and `rtbh: {next_hop: …}` of the policy's `upstream`"
+}
+
+// Plan is the announcement that a request leads to, if it were entered now.
+func (b Book) Plan(ctx context.Context, u *policy.Upstream, r Request, now time.Time) (a wire.Announcement, err error) {
+	err = b.locked(ctx, func(p *pages) (bool, error) {
+		a, err = p.plan(u, r, now)
+		return false, err
+	})
+	return a, err
+}
+
+// Announce enters an announcement. One that is there already goes on, for longer if that is asked for.
+func (b Book) Announce(ctx context.Context, u *policy.Upstream, r Request, now time.Time) (a wire.Announcement, err error) {
+	err = b.locked(ctx, func(p *pages) (bool, error) {
+		p.end(now)
+		if a, err = p.plan(u, r, now); err != nil {
+			return false, err
+		}
+		p.remove(a.Key())
+		p.Announcements = append(p.Announcements, a)
+		return true, nil
+	})
+	return a, err
+}
+
+func (p *pages) plan(u *policy.Upstream, r Request, now time.Time) (wire.Announcement, error) {
+	a := wire.Announcement{Kind: r.Kind, Flow: r.Flow, Owner: r.Owner, Why: r.Why, Start: now.Round(0)}
+	if f := p.Flaps[a.Key()]; f.Count > 0 && !r.Now && now.Sub(f.Last) < forgetAfter {
+		wait := min(u.Hold<<min(f.Count-1, 12), longestWait)
+		a.Start = later(now, f.Last.Add(wait))
+	}
+	a.Hold = a.Start.Add(u.Hold)
+	a.End = later(a.Start.Add(r.For), a.Hold)
+	has := map[netip.Addr]int{}
+	for _, other := range p.Announcements {
+		if !other.End.After(now) {
+			continue
+		}
+		if other.Key() == a.Key() {
+			a.Start, a.Hold, a.Owner = other.Start, other.Hold, other.Owner
+			a.End = later(a.End, other.End)
+			continue
+		}
+		for _, peer := range u.Peers {
+			if slices.Contains(peer.Families, other.Family()) {
+				has[peer.Address]++
+			}
+		}
+	}
+	if err := a.Check(u); err != nil {
+		return a, err
+	}
+	if !slices.ContainsFunc(u.Peers, func(o policy.Peer) bool { return slices.Contains(o.Families, a.Family()) }) {
+		return a, &FamilyError{a.Family()}
+	}
+	if full := speaker.Full(u, a.Family(), has); full != nil {
+		return a, &FullError{full.Address, full.Max}
+	}
+	return a, nil
+}
+
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b.Round(0)
+	}
+	return a.Round(0)
+}
+
+// Withdraw ends announcements that match. Before its minimum hold one is ended only when that is insisted on: else it ends then. It
+// returns those that have ended, and those that will.
+func (b Book) Withdraw(ctx context.Context, match func(*wire.Announcement) bool, insist bool, now time.Time) (gone, held []wire.Announcement, err error) {
+	err = b.locked(ctx, func(p *pages) (bool, error) {
+		p.end(now)
+		for i := range p.Announcements {
+			a := &p.Announcements[i]
+			if !match(a) {
+				continue
+			}
+			if a.Hold.After(now) && !insist {
+				a.End = a.Hold
+				held = append(held, *a)
+				continue
+			}
+			gone = append(gone, *a)
+		}
+		for _, a := range gone {
+			p.remove(a.Key())
+			p.ended(a.Key(), now)
+		}
+		return len(gone)+len(held) > 0, nil
+	})
+	return gone, held, err
+}
+
+// List are the announcements that have not ended.
+func (b Book) List(ctx context.Context, now time.Time) (list []wire.Announcement, err error) {
+	err = b.Hold(ctx, now, func(all []wire.Announcement) error { list = all; return nil })
+	return list, err
+}
+
+// Hold does something with the announcements that have not ended, while nobody can change them.
+func (b Book) Hold(ctx context.Context, now time.Time, do func([]wire.Announcement) error) error {
+	return b.locked(ctx, func(p *pages) (bool, error) {
+		changed := p.end(now)
+		return changed, do(p.Announcements)
+	})
+}
+
+func (p *pages) remove(key string) {
+	p.Announcements = slices.DeleteFunc(p.Announcements, func(a wire.Announcement) bool { return a.Key() == key })
+}
+
+// end moves announcements that have ended to the flaps, and forgets old flaps.
+func (p *pages) end(now time.Time) (changed bool) {
+	for _, a := range slices.Clone(p.Announcements) {
+		if !a.End.After(now) {
+			p.remove(a.Key())
+			p.ended(a.Key(), a.End)
+			changed = true
+		}
+	}
+	for key, f := range p.Flaps {
+		if now.Sub(f.Last) >= forgetAfter {
+			delete(p.Flaps, key)
+			changed = true
+		}
+	}
+	return changed
+}
+
+func (p *pages) ended(key string, at time.Time) {
+	if f, known := p.Flaps[key]; known || len(p.Flaps) < mostFlaps {
+		p.Flaps[key] = flap{f.Count + 1, at}
+	}
+}
+
+// bookFile has the pages.
+const bookFile = "announcements.json"
+
+// locked reads the book, changes it, and writes it when change says so.
+func (b Book) locked(ctx context.Context, change func(*pages) (bool, error)) error {
+	unlock, err := dirlock.Lock(ctx, b.dir, func() error { return os.MkdirAll(b.dir, 0o700) })
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	name := filepath.Join(b.dir, bookFile)
+	p := &pages{}
+	text, err := os.ReadFile(name)
+	if err == nil {
+		err = json.Unmarshal(text, p)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return &BrokenError{name, err}
+	}
+	if p.Flaps == nil {
+		p.Flaps = map[string]flap{}
+	}
+	changed, err := change(p)
+	if changed {
+		err = errors.Join(err, save(name, p))
+	}
+	return err
+}
+
+// BrokenError says that the book cannot be read.
+type BrokenError struct {
+	File string
+	Err  error
+}
+
+func (e *BrokenError) Error() string { return fmt.Sprintf("%s: %v", e.File, e.Err) }
+
+// Hint is what helps.
+func (e *BrokenError) Hint() string { return "remove the file: then nothing is announced" }
+
+func save(name string, p *pages) (err error) {
+	text, err := json.Marshal(p)
+	if err != nil {
+		return err
+	}
+	next := name + ".new"
+	f, err := os.OpenFile(next, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(text)
+	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
+		err = os.Rename(next, name)
+	}
+	if err != nil {
+		os.Remove(next)
+		return err
+	}
+	d, err := os.Open(filepath.Dir(name))
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}

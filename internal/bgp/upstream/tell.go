@@ -1,0 +1,129 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/floodwall/floodwall/internal/bgp/wire"
+	"github.com/floodwall/floodwall/internal/control"
+	"github.com/floodwall/floodwall/internal/datapath"
+	"github.com/floodwall/floodwall/internal/secret"
+	"github.com/floodwall/floodwall/policy"
+)
+
+// Side is this host's side of the socket.
+type Side struct {
+	Wishes func(context.Context) (control.Wishes, error) // of the policy that runs
+	Book   Book
+	Dir    string // of the socket of `floodwall bgp`
+}
+
+// ErrNone says that the policy names no routers.
+var ErrNone = errors.New("the policy that runs has no `upstream`")
+
+// Policy is what the policy that runs says of the routers, ErrNone when that is nothing.
+func (s Side) Policy(ctx context.Context) (*policy.Upstream, error) {
+	w, err := s.Wishes(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if w.Daemon.Upstream == nil {
+		return nil, ErrNone
+	}
+	return w.Daemon.Upstream, nil
+}
+
+// Tell says to the process what is wanted now: no session where no policy names routers. A router whose password cannot be read has no
+// session, and the error says so, after the rest was told.
+//
+// Nobody changes the book meanwhile: else of two who tell, the one who read first could tell last.
+func (s Side) Tell(ctx context.Context) (st wire.Status, err error) {
+	err = s.Book.Hold(ctx, time.Now(), func(list []wire.Announcement) (err error) {
+		st, err = s.tell(ctx, list)
+		return err
+	})
+	return st, err
+}
+
+func (s Side) tell(ctx context.Context, list []wire.Announcement) (st wire.Status, err error) {
+	wanted := &wire.Wanted{Announcements: []wire.Announcement{}}
+	var problems error
+	u, err := s.Policy(ctx)
+	switch {
+	case errors.Is(err, ErrNone), errors.Is(err, datapath.ErrNotLoaded):
+		if _, err := os.Stat(filepath.Join(s.Dir, wire.Socket)); errors.Is(err, fs.ErrNotExist) {
+			return st, nil
+		}
+	case err != nil:
+		return st, err
+	default:
+		wanted, problems = wantedOf(u, list)
+	}
+	st, err = wire.NewClient(s.Dir).Put(ctx, wanted)
+	return st, errors.Join(problems, err)
+}
+
+// wantedOf is what a policy wants with a book. What the book has and the policy no longer allows is left out.
+func wantedOf(u *policy.Upstream, book []wire.Announcement) (w *wire.Wanted, problems error) {
+	own := *u
+	w = &wire.Wanted{Upstream: &own, Passwords: map[string]string{}, Announcements: []wire.Announcement{}}
+	own.Peers = slices.DeleteFunc(slices.Clone(u.Peers), func(p policy.Peer) bool {
+		if p.Password == "" {
+			return false
+		}
+		word, err := secret.Read(p.Password)
+		if err == nil && len(word) > longestPassword {
+			err = fmt.Errorf("%s has %d bytes, more than the %d that the kernel takes", p.Password, len(word), longestPassword)
+		}
+		if err != nil {
+			problems = errors.Join(problems, fmt.Errorf("no session with %s: %w", p.Address, err))
+			return true
+		}
+		w.Passwords[p.Address.String()] = word
+		return false
+	})
+	if len(own.Peers) == 0 {
+		return &wire.Wanted{Announcements: []wire.Announcement{}}, problems
+	}
+	if u.Live {
+		for _, a := range book {
+			if a.Check(u) == nil {
+				w.Announcements = append(w.Announcements, a)
+			}
+		}
+	}
+	return w, problems
+}
+
+// longestPassword is TCP_MD5SIG_MAXKEYLEN, in bytes.
+const longestPassword = 80
+
+// Keep tells the process again and again, until ctx ends. An error is reported once.
+func (s Side) Keep(ctx context.Context, report func(error)) {
+	told := ""
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		_, err := s.Tell(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err == nil:
+			told = ""
+		case err.Error() != told:
+			told = err.Error()
+			report(fmt.Errorf("upstream: %w", err))
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
