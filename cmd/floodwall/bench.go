@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"time"
 
@@ -18,6 +19,7 @@ import (
 type benchFlags struct {
 	options  bench.Options
 	out      string
+	rows     string
 	markdown bool
 	strict   bool
 
@@ -40,6 +42,7 @@ func benchCommand(e *env) *cobra.Command {
 	}
 	flags := c.Flags()
 	flags.IntVar(&f.options.Rounds, "rounds", 0, "`number` of measurements of each row, in turn with the others (default 5, with --quick 2)")
+	flags.StringVar(&f.rows, "rows", "", "`regexp`: of the rows of packet rates, only those whose names match it, as floodwall/rules=20")
 	flags.DurationVar(&f.options.Window, "window", 0, "`time` of one measurement (default 500ms, with --quick 100ms)")
 	flags.DurationVar(&f.options.Phase, "for", 0, "`time` of the requests of one measurement of conntrack and dns, and five of synproxy (default 10s, with --quick 3s)")
 	flags.BoolVar(&f.options.Quick, "quick", false, "short and small: whether it works, not how fast it is")
@@ -77,6 +80,9 @@ func knownExperiments(c *cobra.Command, args []string) error {
 
 func (e *env) bench(c *cobra.Command, args []string, f *benchFlags) error {
 	if err := f.check(c); err != nil {
+		return err
+	}
+	if err := f.selectRows(c); err != nil {
 		return err
 	}
 	if f.calibrate {
@@ -121,6 +127,17 @@ func (f *benchFlags) check(c *cobra.Command) error {
 		if n < 1 || n > bench.MaxSize {
 			return usagef(c, "write one or more, as in 1000,1000000", "flag --size: must be 1 to %s, got %d", count(bench.MaxSize), n)
 		}
+	}
+	return nil
+}
+
+// selectRows takes the rows that are to be measured.
+func (f *benchFlags) selectRows(c *cobra.Command) (err error) {
+	if f.rows == "" {
+		return nil
+	}
+	if f.options.Rows, err = regexp.Compile(f.rows); err != nil {
+		return usagef(c, "write a regular expression, as in 'rules=20|ack'", "flag --rows: %v", err)
 	}
 	return nil
 }

@@ -31,7 +31,7 @@ var wantRows = map[string][]string{
 	"drop": {
 		"drop/empty", "drop/touch", "drop/least", "drop/floodwall/rules=0", "drop/floodwall/rules=10000/off", "drop/iptables/filter",
 		"drop/floodwall/rules=20/strict", "drop/floodwall/rules=500/off/listed", "drop/floodwall/rules=20/off/ipv6",
-		"drop/floodwall/rules=20/off/vlan", "drop/floodwall/limit", "drop/floodwall/ack",
+		"drop/floodwall/rules=20/off/vlan", "drop/floodwall/limit", "drop/floodwall/ack", "drop/floodwall/syn",
 		"drop/nft/ingress/rules=500", "drop/bpfilter", "drop/one-core/empty",
 		"drop/one-core/floodwall/rules=20",
 	},

@@ -29,6 +29,7 @@ const (
 	leastStrict   = 0.90
 	leastOther    = 0.90
 	leastACK      = 0.80
+	leastSYN      = 0.85 // of a program that answers each SYN and decides nothing
 )
 
 // What most cases have: so many rules, and packets that none of them matches.
@@ -82,6 +83,7 @@ func otherKinds() []testCase {
 	tagged := udp("16.0.0.0/4", rig.Server4)
 	tagged.VLAN = []uint16{10}
 	acks := rig.TCPFlood(lab.MustAddrs("128.0.0.0/2"), rig.Server4, 80, lab.ACK, nil)
+	syns := rig.TCPFlood(lab.MustAddrs("128.0.0.0/2"), rig.Server4, 80, lab.SYN, lab.SYNOptions)
 	return []testCase{
 		{
 			name: "rules=20/off/ipv6", label: "20 rules, IPv6, checks: off", rules: someRules, policy: rules, flood: "ipv6",
@@ -99,6 +101,10 @@ func otherKinds() []testCase {
 		{
 			name: "ack", label: "ACKs of no connection to a protected service", flood: "ack", policy: rig.SYNPolicy,
 			flows: []lab.Flow{acks}, share: leastACK,
+		},
+		{
+			name: "syn", label: "SYN answered, of an XDP_TX that writes the same frame", flood: "syn", policy: rig.SYNPolicy,
+			flows: []lab.Flow{syns}, share: leastSYN,
 		},
 	}
 }

@@ -40,6 +40,10 @@ func addFloodwall(ctx context.Context, b *rig.Builder) error {
 	builtIn := 0 // rules that every program has, whatever the policy
 	applied := map[string]*rig.Applied{}
 	for _, c := range cases(b.Quick) {
+		name := "floodwall/" + c.name
+		if !b.Wants(name) {
+			continue
+		}
 		b.Steps.Show("applying %s", c.label)
 		a := applied[c.policy]
 		if a == nil {
@@ -57,7 +61,7 @@ func addFloodwall(ctx context.Context, b *rig.Builder) error {
 			label += fmt.Sprintf(" (merged to %s)", report.CountText(left))
 		}
 		b.Add(&rig.Rate{
-			Name: "floodwall/" + c.name, Label: label, Subject: rig.Subject{Site: b.XDP, Program: a.Program},
+			Name: name, Label: label, Subject: rig.Subject{Site: b.XDP, Program: a.Program},
 			Flood: c.flood, Flows: c.flows, Share: c.share, Extra: []lab.Metric{{Value: a.Seconds, Unit: "apply-s"}},
 		})
 	}

@@ -77,6 +77,7 @@ func (b *Builder) Limits() (err error) {
 
 // Measure takes the table on a core each and on one core.
 func (b *Builder) Measure(ctx context.Context) error {
+	b.Table.keep(b.Wants)
 	two, one := &b.Table, b.Table.On(OneCore)
 	two.Notes = append(two.Notes,
 		"On veth, the first access to a frame fetches it from the sender's core. That hides the work of a short program, and more",

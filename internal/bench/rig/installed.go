@@ -17,6 +17,9 @@ func (s *Session) SetUp(label string, install func() error) (missing string, err
 
 // Installed adds a row for what a tool of the system installs at a site of its own.
 func (b *Builder) Installed(name, label string, install func(*Site) error) error {
+	if !b.Wants(name) {
+		return nil
+	}
 	at, err := b.NewSite()
 	if err != nil {
 		return err

@@ -22,6 +22,13 @@ func (t *RateTable) publish(o *report.Outcome) {
 	o.Ranked = append(o.Ranked, t.ranking())
 }
 
+// keep leaves out the rows that are not wanted, but for those that others are compared with.
+func (t *RateTable) keep(wanted func(row string) bool) {
+	t.Rows = slices.DeleteFunc(t.Rows, func(r *Rate) bool {
+		return r != t.least && r != t.Base && r != t.Rival && !wanted(r.Name)
+	})
+}
+
 // head is the columns.
 func (t *RateTable) head() []string {
 	if t.Base != nil {

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"regexp"
 	"slices"
 	"time"
 
@@ -15,15 +16,16 @@ import (
 
 // Options are the choices of a run. The zero value is good.
 type Options struct {
-	Rounds   int           // each row is measured so many times, in turn with the others; 0: 5, or 2 with Quick
-	Window   time.Duration // of one measurement; 0: 500 ms, or 100 ms with Quick
-	Phase    time.Duration // of requests to a server; 0: 10 s, or 3 s with Quick. Below that, blocklist makes fewer requests.
-	Quick    bool          // small sizes, short windows: whether it works, not how fast it is
-	All      bool          // also what takes minutes: the slow tools with 10 million addresses
-	Sizes    []int         // of random address lists, for sets and blocklist; nil: each has its own
-	Routes   int           // of the router of placement; 0: 925,525, as in the article
-	List     string        // a file of addresses for both to measure with, in place of random ones
-	Progress io.Writer     // where to show a line of progress, if it is a terminal; nil: nowhere
+	Rounds   int            // each row is measured so many times, in turn with the others; 0: 5, or 2 with Quick
+	Window   time.Duration  // of one measurement; 0: 500 ms, or 100 ms with Quick
+	Phase    time.Duration  // of requests to a server; 0: 10 s, or 3 s with Quick. Below that, blocklist makes fewer requests.
+	Quick    bool           // small sizes, short windows: whether it works, not how fast it is
+	All      bool           // also what takes minutes: the slow tools with 10 million addresses
+	Sizes    []int          // of random address lists, for sets and blocklist; nil: each has its own
+	Routes   int            // of the router of placement; 0: 925,525, as in the article
+	Rows     *regexp.Regexp // of tables of packet rates, those whose names match; nil: all
+	List     string         // a file of addresses for both to measure with, in place of random ones
+	Progress io.Writer      // where to show a line of progress, if it is a terminal; nil: nowhere
 }
 
 // Session is one experiment of a run.
@@ -75,6 +77,9 @@ func (o Options) Tries() int {
 	}
 	return 3
 }
+
+// Wants reports whether the row of a table of packet rates with this name is to be measured.
+func (o Options) Wants(row string) bool { return o.Rows == nil || o.Rows.MatchString(row) }
 
 // InLab runs fn with an empty lab, which ends with it.
 func InLab(ctx context.Context, fn func(*lab.Lab) error) (err error) {

@@ -76,7 +76,7 @@ func closeAll(swaps []*swap) (err error) {
 // leastFor is the program that does the least with packets of a flow: it drops them, or answers SYNs.
 func leastFor(f *lab.Flow) string {
 	switch {
-	case f.Proto == lab.TCP && f.Flags == lab.SYN:
+	case answered(f):
 		return peer.Answer
 	case f.Proto == lab.TCP:
 		return peer.LeastTCP
@@ -87,6 +87,9 @@ func leastFor(f *lab.Flow) string {
 	}
 	return peer.Least
 }
+
+// answered reports whether the packets of a flow are answered.
+func answered(f *lab.Flow) bool { return f.Proto == lab.TCP && f.Flags == lab.SYN }
 
 // usualRounds is how many rounds a flood takes, with Quick no more than any row.
 func usualRounds(s *Session) int { return report.Choice(s.Quick, 1, swapRounds) * s.Rounds }
@@ -131,6 +134,14 @@ func (w *swap) round(ctx context.Context, round uint64, window time.Duration) er
 		return err
 	}
 	defer attached.Close()
+	if answered(&w.flows[0]) {
+		// What a program sends back arrives only where one is attached, too.
+		sink, err := w.site.Lab.NewSink(w.site.Out, lab.DropAll)
+		if err != nil {
+			return err
+		}
+		defer sink.Close()
+	}
 	source, err := w.site.Lab.NewSource(w.site.Out, lab.SourceOptions{
 		Flows: w.flows, CPU: SourceCPU, Seed: round + 1, Rate: swapOffer, Urgent: true,
 	})
