@@ -205,6 +205,54 @@ static __always_inline __u32 cookie_number(__u32 mac, __u64 slot, __u32 said, bo
 }
 
 /*
+ * Notes of the time slot in which a cookie was last sent, a byte for flows with the same 17 bits of their hash: the lower seven bits of
+ * the slot's number and SENT_EVER, or 0 when none ever was. A segment without a note brings back no cookie, so its hash need not be
+ * worked out. The kernel spares itself the same while it has sent no cookie (tcp_synq_no_recent_overflow() of include/net/tcp.h). Ten
+ * clients a second leave 1 of 100 forged segments with a note, a hundred leave 1 of 10. Under a flood of SYNs all have one, and the hash
+ * decides. Each note is written once in a slot, however many SYNs come: CPUs share 131,072 writes in 69 seconds at most. The table is
+ * small, because a flood of random segments is to find it in the cache.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u64);
+} cookies_sent SEC(".maps");
+
+enum {
+	SENT_WORDS = 1 << 14, /* of eight notes; internal/codegen/xdp/protect.go */
+	SENT_EVER = 0x80,
+	SENT_SLOTS =
+		3, /* that a note is good for: the cookie's own, the next, and one as another CPU may be a tick behind */
+};
+
+/* The note of a flow. The lowest two bits of its hash are not looked at: see FLOW_UNKNOWN. */
+static __always_inline __u8 *cookie_sent(__u64 hash)
+{
+	__u32 word = hash >> 5 & (SENT_WORDS - 1);
+	__u8 *notes = bpf_map_lookup_elem(&cookies_sent, &word);
+
+	return notes ? notes + (hash >> 2 & 7) : NULL;
+}
+
+/* Notes that a cookie is sent for a flow. */
+static __always_inline void note_cookie(__u64 hash, __u64 slot)
+{
+	__u8 *sent = cookie_sent(hash), note = slot | SENT_EVER;
+
+	if (sent && *sent != note)
+		*sent = note;
+}
+
+/* Whether a cookie of a flow may be on its way. */
+static __always_inline bool cookie_may_come(__u64 hash, __u64 slot)
+{
+	__u8 *sent = cookie_sent(hash);
+
+	return !sent || (*sent && ((slot - *sent) & (SENT_EVER - 1)) < SENT_SLOTS);
+}
+
+/*
  * The sequence number of the SYN-ACK to a SYN with sequence number isn. Strikes out of o what cannot be offered, and sets
  * o->tsval to what is to be sent, when the SYN has timestamps. A global function, like flow_state().
  */
@@ -223,6 +271,7 @@ __noinline __u32 cookie_make(struct packet *p, __u32 isn, struct syn_options *o)
 		said = o->tsval = stamp_options(p, o, now);
 	else
 		said = small_options(p, o);
+	note_cookie(p->flow_hash, slot);
 	return cookie_number(cookie_mac(&e, isn, slot, said, o->timestamps), slot, said, o->timestamps);
 }
 

@@ -42,7 +42,7 @@ enum flow_noted {
 enum flow_answer {
 	FLOW_UNSURE,  /* its flow is noted, but there is something to note or to ask */
 	FLOW_OPEN,    /* its flow is in one of the states that were asked for, and need not be noted again */
-	FLOW_UNKNOWN, /* no flow of it is noted */
+	FLOW_UNKNOWN, /* no flow of it is noted; all but the lowest two bits of the answer are those of its hash */
 };
 
 enum {
@@ -300,7 +300,7 @@ __noinline __u32 flow_state(struct packet *p)
 
 	if (!p)
 		return FLOW_NONE;
-	hash = flow_hash(p);
+	p->flow_hash = hash = flow_hash(p);
 	filter = filter_word(hash);
 	if (!filter || !(*filter & filter_bit(hash)))
 		return FLOW_NONE;
@@ -323,7 +323,7 @@ __noinline __u32 flow_state(struct packet *p)
 
 /*
  * Whether the flow with a hash has one of some states, which have a bit each, and was seen so lately that it need not be noted again
- * or asked about. Returns an enum flow_answer. It writes nothing: buckets are swept by the packets that general() decides.
+ * or asked about. Returns an enum flow_answer, with the hash. It writes nothing: buckets are swept by the packets that general() decides.
  */
 static __always_inline __u64 find_open_flow(__u64 hash, __u64 states)
 {
@@ -332,7 +332,7 @@ static __always_inline __u64 find_open_flow(__u64 hash, __u64 states)
 	struct flow_bucket *b;
 
 	if (!filter || !(*filter >> (number & 63) & 1))
-		return FLOW_UNKNOWN;
+		return hash | FLOW_UNKNOWN;
 	b = bpf_map_lookup_elem(&flows, &number);
 	if (!b)
 		return FLOW_UNSURE;
@@ -342,7 +342,7 @@ static __always_inline __u64 find_open_flow(__u64 hash, __u64 states)
 		if (is_flow(word, hash))
 			goto found;
 	}
-	return FLOW_UNKNOWN;
+	return hash | FLOW_UNKNOWN;
 found:
 	if (!(states >> flow_state_of(word) & 1))
 		return FLOW_UNSURE;

@@ -72,8 +72,8 @@ struct packet {
 	__u32 first;     /* the first alternative of the tables that decide() is to look at */
 	__u32 condition; /* that it asks for, with DECISION_CONDITIONAL */
 	__u32 flow_age;  /* seconds since its flow was noted, once flow_state() has found it */
-	__u32 reserved;
-	__u64 patterns; /* found in the payload, once SEEN_PATTERNS is set; before, all bits are set */
+	__u32 flow_hash; /* the lower half of the hash of its flow, once flow_state() has looked for it */
+	__u64 patterns;  /* found in the payload, once SEEN_PATTERNS is set; before, all bits are set */
 	union {
 		struct charged charged;
 		struct { /* the same */

@@ -101,23 +101,31 @@ static __always_inline bool only_cookies(__u32 protection, __u64 now)
 	       exceeds_rate(next, now, ASK_INTERVAL, ASK_BURST);
 }
 
-/*
- * Refuses a segment with ACK and without SYN, RST or FIN, of no flow that is known, to a service with METHOD_HOST, if nothing lets it
- * pass. slot counts what is refused so. Returns whether it did; if not, nothing has changed, and protect() is to decide. A function
- * of its own to the verifier.
- */
-__noinline __u32 refuse_segment(struct xdp_md *ctx, __u32 v6, __u32 protection, __u32 slot)
+/* Whether a segment surely brings back no cookie. A function of its own to the verifier. */
+__noinline __u32 has_no_cookie(struct xdp_md *ctx, __u32 v6, __u64 now)
 {
 	void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
-	__u64 now = bpf_ktime_get_coarse_ns();
 	struct syn_options o = {};
 	struct segment s;
 
-	if (!only_cookies(protection, now) || !read_segment(&s, data, end, v6) || !read_usual_timestamps(&s, end, &o))
+	return read_segment(&s, data, end, v6) && read_usual_timestamps(&s, end, &o) &&
+	       !cookie_valid_for(&s.ends, bpf_ntohl(s.tcp->seq), bpf_ntohl(s.tcp->ack_seq), &o, now);
+}
+
+/*
+ * Refuses a segment with ACK and without SYN, RST or FIN, of no flow that is known, to a service with METHOD_HOST, if nothing lets it
+ * pass. hash is that of its flow, slot counts what is refused so. Returns whether it did; if not, nothing has changed, and protect() is
+ * to decide. Likewise a function of its own.
+ */
+__noinline __u32 refuse_segment(struct xdp_md *ctx, __u32 v6, __u32 protection, __u32 slot, __u64 hash)
+{
+	__u64 now = bpf_ktime_get_coarse_ns();
+
+	if (!only_cookies(protection, now))
 		return false;
-	if (cookie_valid_for(&s.ends, bpf_ntohl(s.tcp->seq), bpf_ntohl(s.tcp->ack_seq), &o, now))
+	if (cookie_may_come(hash, now >> SLOT_SHIFT) && !has_no_cookie(ctx, v6, now))
 		return false;
-	count(DECISION(slot, VERDICT_PASS), end - data);
+	count(DECISION(slot, VERDICT_PASS), ctx->data_end - ctx->data);
 	return true;
 }
 

@@ -96,6 +96,41 @@ func TestEntrySegments(t *testing.T) {
 	}
 }
 
+// TestEntryNotes has cookies come back from the wire when the note of them is old, or lost: without one the entry refuses what has no
+// flow, right as it may be, and with one it looks at the cookie. A note is good for as long as its cookie is.
+func TestEntryNotes(t *testing.T) {
+	const ever = 0x80 // SENT_EVER of bpf/cookie.h
+	defer onOneCPU(t)()
+	for _, r := range []route{routes[0], routes[3]} {
+		s := loadShield(t, protecting(always()))
+		s.now = clock(t, unix.CLOCK_MONOTONIC)
+		s.wire = true
+		slot := byte(s.now / slotTime) // or the next, at the end of the test: no row depends on it
+		for i, row := range []struct {
+			note  byte
+			known bool
+		}{
+			{ever | slot, true}, {ever | (slot - 1), true}, {ever | (slot - 3), false}, {ever | (slot + 3), false},
+			{ever | (slot - 100), false}, {0, false},
+		} {
+			a := s.begin(r, linux, uint16(4000+i))
+			s.mayNotAsk()
+			forged := with(a, func(f *ack) { f.ack++ })
+			s.edit(xdp.CookiesSent, func(notes []byte) {
+				for i := range notes {
+					notes[i] = row.note
+				}
+			})
+			s.must(xdpDrop, "invalid 1", "%s", forged)
+			if row.known {
+				s.must(xdpPass, "proved 1", "%s", a)
+			} else {
+				s.must(xdpDrop, "invalid 1", "%s", a)
+			}
+		}
+	}
+}
+
 // TestEntryRests checks that the entry refuses nothing while cookies are off, or rest.
 func TestEntryRests(t *testing.T) {
 	const stray = "tcp 198.51.100.7:4000 > 192.0.2.1:80 ."

@@ -67,7 +67,7 @@ func TestUnprotected(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{xdp.Protections, xdp.ProtectionStates, xdp.Flows, xdp.FlowFilter, xdp.SynKeys, "askers"} {
+	for _, name := range []string{xdp.Protections, xdp.ProtectionStates, xdp.Flows, xdp.FlowFilter, xdp.CookiesSent, xdp.SynKeys, "askers"} {
 		if spec.Maps[name] != nil {
 			t.Errorf("the program has the map %s", name)
 		}

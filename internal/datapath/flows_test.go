@@ -168,6 +168,7 @@ func TestConnectionsStay(t *testing.T) {
 	received(t, child, "hello")
 	known := datapath.Connection{Client: addrOf(c.LocalAddr()), Server: addrOf(c.RemoteAddr())}
 
+	sent(t, old)[4711] = 0x85
 	for _, flows := range []int{1000, 100000} {
 		from, err := s.Inherited()
 		if err != nil {
@@ -185,6 +186,9 @@ func TestConnectionsStay(t *testing.T) {
 		if got := keys(t, p); got != keys(t, old) {
 			t.Errorf("for %d flows, the keys are others", flows)
 		}
+		if notes := sent(t, p); notes[4711] != 0x85 || notes[4712] != 0 {
+			t.Errorf("for %d flows, the notes of cookies are %#x, %#x", flows, notes[4711], notes[4712])
+		}
 		stays := table(t, p).State(known) != datapath.FlowNone
 		if stays != (flows == 1000) {
 			t.Errorf("for %d flows, the connection is known: %v", flows, stays)
@@ -201,6 +205,54 @@ func TestConnectionsStay(t *testing.T) {
 			t.Errorf("for %d flows, the state is %x", flows, got)
 		}
 	}
+}
+
+// TestCookiesExpected goes on after a program that has sent cookies, and noted nothing: any connection may bring one back.
+func TestCookiesExpected(t *testing.T) {
+	if !testutil.Inside(t) {
+		return
+	}
+	clients(t)
+	s := locked(t)
+	protected(t, s)
+	from, err := s.Inherited()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer from.Close()
+	from.CookiesSent.Close()
+	from.CookiesSent = nil
+	slot := func() byte {
+		var now unix.Timespec
+		if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
+			t.Fatal(err)
+		}
+		return 0x80 | byte(now.Nano()>>36)
+	}
+	first := slot()
+	p, err := datapath.LoadAfter(protecting(t, 1000), from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	notes := sent(t, p)
+	last := slot()
+	for i, note := range notes {
+		if note != first && note != last {
+			t.Fatalf("note %d is %#x, want %#x or %#x", i, note, first, last)
+		}
+	}
+}
+
+// sent is the memory of the notes of cookies, until the test ends.
+func sent(t *testing.T, p *datapath.Program) []byte {
+	t.Helper()
+	memory, release, err := p.Memory(xdp.CookiesSent)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(release)
+	return memory[xdp.CookiesSent]
 }
 
 // keys are the words of struct syn_keys of bpf/flow.h.

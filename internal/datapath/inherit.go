@@ -19,6 +19,8 @@ type Inherited struct {
 	// A table of another size is left behind: what it knew, Preload finds, and cookies prove again.
 	Flows, FlowFilter, SynKeys *ebpf.Map
 
+	CookiesSent *ebpf.Map // for which connections those are on their way; without it, of any there may be
+
 	States *ebpf.Map // how protections stand, for CarryStates
 }
 
@@ -26,7 +28,7 @@ type Inherited struct {
 func (s *State) Inherited() (from Inherited, err error) {
 	for name, to := range map[string]**ebpf.Map{
 		xdp.Verified: &from.Verified, xdp.Flows: &from.Flows, xdp.FlowFilter: &from.FlowFilter, xdp.SynKeys: &from.SynKeys,
-		xdp.ProtectionStates: &from.States,
+		xdp.ProtectionStates: &from.States, xdp.CookiesSent: &from.CookiesSent,
 	} {
 		if *to, err = s.mapOf(func(g *Generation) (*ebpf.Map, error) { return g.open(name) }); unlessForeign(err) != nil {
 			from.Close()
@@ -38,7 +40,7 @@ func (s *State) Inherited() (from Inherited, err error) {
 
 // Close gives up the maps, the counters among them.
 func (from Inherited) Close() {
-	for _, m := range []*ebpf.Map{from.Counters, from.Verified, from.Flows, from.FlowFilter, from.SynKeys, from.States} {
+	for _, m := range []*ebpf.Map{from.Counters, from.Verified, from.Flows, from.FlowFilter, from.SynKeys, from.CookiesSent, from.States} {
 		m.Close()
 	}
 }
@@ -73,6 +75,9 @@ func (from Inherited) replacements(spec *ebpf.CollectionSpec) map[string]*ebpf.M
 		return kept
 	}
 	kept[xdp.SynKeys] = from.SynKeys
+	if fits(xdp.CookiesSent, from.CookiesSent) {
+		kept[xdp.CookiesSent] = from.CookiesSent
+	}
 	if fits(xdp.Flows, from.Flows) && fits(xdp.FlowFilter, from.FlowFilter) {
 		kept[xdp.Flows], kept[xdp.FlowFilter] = from.Flows, from.FlowFilter
 	}

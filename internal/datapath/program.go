@@ -48,6 +48,8 @@ func load(im *xdp.Image, spec *ebpf.CollectionSpec, from Inherited) (*Program, e
 	err = p.fill(im)
 	if err == nil && kept[xdp.SynKeys] == nil {
 		err = p.initKeys()
+	} else if err == nil && kept[xdp.CookiesSent] == nil {
+		err = p.expectCookies()
 	}
 	if err != nil {
 		p.Close()
@@ -86,6 +88,21 @@ func (p *Program) initKeys() error {
 	defer release()
 	if keys := memory[xdp.SynKeys]; keys != nil {
 		initKeys(keys)
+	}
+	return nil
+}
+
+// expectCookies has any connection pass for one that a cookie was sent for: another program has sent them, and noted nothing. The
+// notes become old like others.
+func (p *Program) expectCookies() error {
+	memory, release, err := p.Memory(xdp.CookiesSent)
+	if err != nil {
+		return err
+	}
+	defer release()
+	note := sentNote(monotonic())
+	for i := range memory[xdp.CookiesSent] {
+		memory[xdp.CookiesSent][i] = note
 	}
 	return nil
 }

@@ -21,7 +21,7 @@ var ErrNotSettled = errors.New("another policy runs by now, or one is on trial")
 // readers write. All others are made of the policy and its lists.
 var lasting = []string{
 	xdp.Counters, xdp.Limits, xdp.Evictions, xdp.Dynamic, xdp.DynamicInfo, xdp.DynamicTexts, xdp.DynamicWhy, xdp.Verified,
-	xdp.Flows, xdp.FlowFilter, xdp.SynKeys, xdp.ProtectionStates, xdp.Offences, xdp.Samples, xdp.Samplers,
+	xdp.Flows, xdp.FlowFilter, xdp.CookiesSent, xdp.SynKeys, xdp.ProtectionStates, xdp.Offences, xdp.Samples, xdp.Samplers,
 	xdp.Traffic, xdp.TrafficSamplers,
 }
 

@@ -90,6 +90,7 @@ const (
 	floodwallMapAskers           = "askers"
 	floodwallMapBuckets6         = "buckets6"
 	floodwallMapConditions       = "conditions"
+	floodwallMapCookiesSent      = "cookies_sent"
 	floodwallMapCounters         = "counters"
 	floodwallMapDnsMessage       = "dns_message"
 	floodwallMapDynamic          = "dynamic"
@@ -240,6 +241,7 @@ type floodwallMapSpecs struct {
 	Askers           *ebpf.MapSpec `ebpf:"askers"`
 	Buckets6         *ebpf.MapSpec `ebpf:"buckets6"`
 	Conditions       *ebpf.MapSpec `ebpf:"conditions"`
+	CookiesSent      *ebpf.MapSpec `ebpf:"cookies_sent"`
 	Counters         *ebpf.MapSpec `ebpf:"counters"`
 	DnsMessage       *ebpf.MapSpec `ebpf:"dns_message"`
 	Dynamic          *ebpf.MapSpec `ebpf:"dynamic"`
@@ -362,6 +364,7 @@ type floodwallMaps struct {
 	Askers           *ebpf.Map `ebpf:"askers"`
 	Buckets6         *ebpf.Map `ebpf:"buckets6"`
 	Conditions       *ebpf.Map `ebpf:"conditions"`
+	CookiesSent      *ebpf.Map `ebpf:"cookies_sent"`
 	Counters         *ebpf.Map `ebpf:"counters"`
 	DnsMessage       *ebpf.Map `ebpf:"dns_message"`
 	Dynamic          *ebpf.Map `ebpf:"dynamic"`
@@ -399,6 +402,7 @@ func (m *floodwallMaps) Close() error {
 		m.Askers,
 		m.Buckets6,
 		m.Conditions,
+		m.CookiesSent,
 		m.Counters,
 		m.DnsMessage,
 		m.Dynamic,

@@ -16,7 +16,7 @@ import (
 
 // handedOn are the maps that a floodwall of another version may find, beside those that user space alone makes.
 var handedOn = []string{
-	Counters, Verified, Flows, FlowFilter, SynKeys, ProtectionStates, DynamicInfo, Dynamic, Limits, LimitInfos, Evictions, Offences, Samples, Samplers,
+	Counters, Verified, Flows, FlowFilter, CookiesSent, SynKeys, ProtectionStates, DynamicInfo, Dynamic, Limits, LimitInfos, Evictions, Offences, Samples, Samplers,
 }
 
 // TestFormats compares what maps hold with what knownFormats notes. One that differs needs a new number in
@@ -74,6 +74,7 @@ counters 1 80924ce2
 verified 1 d7f3d1f4
 flows 2 9ffea29c
 flow_filter 1 d931ffdd
+cookies_sent 1 d931ffdd
 .data.syn_keys 1 332ac7c7
 protection_states 1 1ddc0c9d
 .data.dynamic 3 332ac7c7

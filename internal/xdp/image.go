@@ -96,6 +96,7 @@ const (
 	HostPorts        = "host_ports"        // by TCP port: which of them has the kernel given its connections, from 1 on
 	Flows            = "flows"             // connections that have proved their address, struct flow_bucket of bpf/flow.h
 	FlowFilter       = "flow_filter"       // a bit for each of those buckets, whether it was ever used
+	CookiesSent      = "cookies_sent"      // by the hash of a flow: when a cookie was last sent for it
 
 	Listed     = "listed"     // the entry: for each class of sources, the rules that are left for it, as records
 	Reflectors = "reflectors" // the entry: a bit for each port of the known amplifiers, by its lower ten bits

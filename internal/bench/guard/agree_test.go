@@ -194,7 +194,8 @@ func TestSame(t *testing.T) {
 
 // TestShared counts the writes to memory that all CPUs share: a line of cache that several write goes from one to the other with
 // each packet. Only what is charged to a limit writes there, to the line of its prefix: a packet within a limit, and an answer to
-// a SYN, of which each prefix may have so many.
+// a SYN, of which each prefix may have so many. The note that a cookie was sent for a flow is written once in its time slot: not for the
+// second SYN, which is counted here.
 func TestShared(t *testing.T) {
 	testutil.RequireRoot(t)
 	want := map[string]int{

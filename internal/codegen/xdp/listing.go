@@ -100,6 +100,7 @@ var mapUses = map[string]string{
 	xdp.ProtectionStates: "protections: until when each is active",
 	xdp.Flows:            "protections: a hash of connections that have proved their address",
 	xdp.FlowFilter:       "protections: a bit for each bucket of that hash, set when it was ever used",
+	xdp.CookiesSent:      "protections: by that hash, when a cookie was last sent",
 	xdp.SynKeys:          "protections: the keys of cookies and of that hash",
 	xdp.HostPorts:        "protections: that of each port of this host",
 }

@@ -25,6 +25,9 @@ const (
 	maxFlowBuckets = 1 << 26 // by the bits of the hash that choose the bucket
 )
 
+// sentWords is SENT_WORDS of bpf/cookie.h: the notes of when cookies were sent, eight to a word.
+const sentWords = 1 << 14
+
 // protectPart is what protections need beside the rules that name them. ingress reports whether it takes the program for
 // what XDP has passed. The keys are the loader's to draw: they outlive a generation, as flows and states do.
 func protectPart(p *ir.Program, found []ir.Handshake) (_ component, ingress bool, err error) {
@@ -46,6 +49,10 @@ func protectPart(p *ir.Program, found []ir.Handshake) (_ component, ingress bool
 	}
 	host, router := uses(found, ir.MethodHost), uses(found, ir.MethodRouter)
 	ports := xdp.Shape{ValueSize: packet.PortUDP, Entries: 1}
+	sent := uint32(1)
+	if host {
+		sent = sentWords
+	}
 	return component{
 		constants: map[string]any{
 			"protects": true, "protect_host": host, "protect_listener": uses(found, ir.MethodListener), "protect_router": router,
@@ -58,6 +65,7 @@ func protectPart(p *ir.Program, found []ir.Handshake) (_ component, ingress bool
 			xdp.Flows:            {ValueSize: xdp.FlowBucketSize, Entries: buckets},
 			xdp.FlowFilter:       {ValueSize: 8, Entries: buckets / 64},
 			xdp.SynKeys:          {ValueSize: xdp.SynKeysSize, Entries: 1},
+			xdp.CookiesSent:      {ValueSize: 8, Entries: sent},
 		},
 		fill: func(memory map[string][]byte) error {
 			for i := range p.Protections {

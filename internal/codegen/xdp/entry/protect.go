@@ -15,15 +15,15 @@ const (
 	flowLasting     = 1 << 6
 )
 
-// What find_open_flow() of bpf/flow.h answers: enum flow_answer.
+// What find_open_flow() of bpf/flow.h answers: enum flow_answer. Any other number is the hash of a flow that is not known.
 const (
 	flowUnsure = 0
 	flowOpen   = 1
 )
 
 // protected ends with what is done with a packet that a protection is for, and that carries no question: a segment of an open
-// connection passes, one of no connection is dropped where it can be told by its cookie that protect() of bpf/protect.h would, and any
-// other goes there.
+// connection passes, one of no connection is dropped where it can be told that protect() of bpf/protect.h would, as no cookie was sent for it
+// or its cookie is wrong, and any other goes there.
 func (s *section) protected(r *rule) {
 	const flagsRSTFIN = 0x05
 	protection := s.Program.Rules[r.number].Protect - 1
@@ -36,6 +36,7 @@ func (s *section) protected(r *rule) {
 	if found.Method == ir.MethodHost {
 		s.Add(
 			asm.JEq.Imm(asm.R0, flowUnsure, other),
+			asm.Mov.Reg(asm.R5, asm.R0), // the hash
 			asm.Mov.Reg(asm.R1, context), asm.Mov.Imm(asm.R2, int32(s.family.value)),
 			asm.Mov.Imm(asm.R3, int32(protection)), asm.Mov.Imm(asm.R4, int32(found.Slots[ir.AckInvalid])),
 			asm.Call.Label(xdp.RefuseSegment),
