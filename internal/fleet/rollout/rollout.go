@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/floodwall/floodwall/internal/fleet/bundle"
@@ -39,6 +40,8 @@ type Follower struct {
 	why  string // what keeps this node from going on
 	told string // the last error that was logged
 
+	latest atomic.Pointer[[]byte] // the last order that a hub has published and that was not taken up; one a second is
+
 	lookedAt time.Time // when the files of a version were read last
 	lookedOf uint64
 	found    error
@@ -53,13 +56,7 @@ const (
 
 // Run follows the orders until ctx ends.
 func (f *Follower) Run(ctx context.Context) {
-	orders := make(chan []byte, 1)
-	f.Hub.Orders(func(order []byte) {
-		select { // the latest one counts, and who misses it asks
-		case orders <- order:
-		default:
-		}
-	})
+	f.Hub.Orders(func(order []byte) { f.latest.Store(&order) })
 	if !f.remember(ctx) {
 		return
 	}
@@ -75,6 +72,9 @@ func (f *Follower) Run(ctx context.Context) {
 				latest = order
 			}
 		}
+		if order := f.latest.Swap(nil); order != nil {
+			latest = *order
+		}
 		if latest != nil || f.kept.Phase == wire.Trial {
 			again := f.follow(ctx, latest)
 			if told = (time.Time{}); again {
@@ -89,7 +89,6 @@ func (f *Follower) Run(ctx context.Context) {
 		}
 		select {
 		case <-ctx.Done():
-		case latest = <-orders:
 		case <-time.After(wait):
 		}
 	}
@@ -142,11 +141,14 @@ func (f *Follower) follow(ctx context.Context, order []byte) (again bool) {
 		f.warn(fmt.Errorf("version %d has two contents: the holder of the key has signed both", m.Version))
 		return false
 	case m.Version == k.Seen && k.Phase != wire.Waiting && k.Phase != wire.Loading:
-		f.why = ""
+		f.why = k.Problem
 		return false // done before
 	}
 	next := kept{Seen: m.Version, Content: m.Content(), Runs: k.Runs, RunsContent: k.RunsContent, Phase: wire.Waiting}
 	if !m.For(f.Node) {
+		if m.Version == k.Seen {
+			return false // known
+		}
 		return !f.keep(next)
 	}
 	if next.Phase = wire.Loading; m.Version == k.Seen {

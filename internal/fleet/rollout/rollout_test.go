@@ -205,6 +205,9 @@ func TestTrials(t *testing.T) {
 	}
 	s.take(cut)
 	s.is("it is not tried again", wire.Failed, 1, "1")
+	if s.tell(t.Context()); !strings.Contains(s.told.Problem, "no hub was reached") {
+		t.Errorf("after the same order once more the hub is told %+v", s.told)
+	}
 
 	ctx, kill := context.WithCancel(t.Context())
 	s.reach = func(context.Context) error { kill(); return errors.New("killed") }
