@@ -26,6 +26,11 @@ func (d Daemon) Equal(o Daemon) bool {
 	return same && (d.TLS == nil || *d.TLS == *o.TLS)
 }
 
+// AddsRules reports whether a daemon adds temporary rules by itself; nil is no daemon.
+func (d *Daemon) AddsRules() bool {
+	return d != nil && (d.Detect.On || d.Upstream != nil && d.Upstream.Receive.Max > 0)
+}
+
 // Page is the address of the live page, for a browser, or "" when the daemon listens nowhere. HOST stands for an address of this host
 // where the daemon listens on all.
 func (d Daemon) Page() string {

@@ -23,6 +23,18 @@ type Upstream struct {
 	For      time.Duration  `json:"for"`            // for which an announcement of the daemon stays
 	RTBH     RTBH           `json:"rtbh"`
 	Peers    []Peer         `json:"peers"`
+	Receive  Receive        `json:"receive,omitzero"` // the zero value: FlowSpec routes of routers are not obeyed
+}
+
+// Receive is how FlowSpec routes of routers are obeyed.
+type Receive struct {
+	Max  int          `json:"max"`            // rules that they may come to at a time
+	From []netip.Addr `json:"from,omitempty"` // the routers whose routes are obeyed; empty: all
+}
+
+// Takes reports whether routes of a router are obeyed.
+func (r *Receive) Takes(router netip.Addr) bool {
+	return r.Max > 0 && (len(r.From) == 0 || slices.Contains(r.From, router))
 }
 
 // Step is how far the daemon goes by itself.
@@ -90,6 +102,7 @@ const (
 	usualRestart      = 2 * time.Minute
 	usualHoldTime     = 90 * time.Second
 	usualPeerMax      = 10
+	usualReceived     = 16
 	blackhole         = 65535<<16 | 666 // RFC 7999
 )
 
@@ -98,6 +111,7 @@ const (
 	maxOwn       = 256
 	maxPeers     = 16
 	maxAnnounced = 1000
+	maxReceived  = 32 // as many as there can be temporary rules
 )
 
 var stepWords = map[string]Step{"off": StepNone, "flowspec": StepFlowSpec, "rtbh": StepRTBH}
@@ -121,6 +135,12 @@ var upstreamKeys = []key[Upstream]{
 	}},
 	{"rtbh", func(p place, to *Upstream, v *node) { p.rtbh(&to.RTBH, v) }},
 	{"peers", func(p place, to *Upstream, v *node) { p.peers(to, v) }},
+	{"receive", place.receive},
+}
+
+var receiveKeys = []key[Receive]{
+	{"max", func(p place, to *Receive, v *node) { to.Max = scalarOf(p, "max", v, readMostReceived) }},
+	{"from", func(p place, to *Receive, v *node) { to.From = values(p, "from", v, readRouter) }},
 }
 
 var rtbhKeys = []key[RTBH]{
@@ -176,6 +196,7 @@ func (p place) upstreamWhole(u *Upstream, v *node) {
 	if len(u.Announce) > maxOwn {
 		p.errorf(v.get("announce").pos, "announce has %d prefixes, more than %d", len(u.Announce), maxOwn).Hint = "name larger prefixes"
 	}
+	p.receivesFrom(u, v)
 	for i := range u.Peers {
 		at, peer := v.get("peers").items[i].pos, &u.Peers[i]
 		if peer.Families == nil {
@@ -190,6 +211,21 @@ func (p place) upstreamWhole(u *Upstream, v *node) {
 		case peer.Address.Is6() && slices.Contains(peer.Families, IPv4Unicast) && !u.RTBH.NextHop4.IsValid():
 			p.errorf(at, "peers: the session with %s runs over IPv6: routes of the family ipv4 have no next hop there", peer.Address).Hint =
 				"name one, as in rtbh: {next_hop: 192.0.2.1}, or leave the family out"
+		}
+	}
+}
+
+// receive reads how received routes are obeyed.
+func (p place) receive(to *Upstream, v *node) {
+	to.Receive.Max = usualReceived
+	readKeys(p.in("receive"), "receive", v, receiveKeys, &to.Receive)
+}
+
+// receivesFrom checks that routes are taken from routers that have sessions.
+func (p place) receivesFrom(u *Upstream, v *node) {
+	for _, from := range u.Receive.From {
+		if !slices.ContainsFunc(u.Peers, func(p Peer) bool { return p.Address == from }) {
+			p.errorf(v.get("receive").pos, "receive: from names %s, which is not among peers", from).Hint = "name the address of one of the peers"
 		}
 	}
 }
@@ -269,6 +305,16 @@ func readPeerAddress(text string) (netip.Addr, *flaw) {
 		f = want("the address of one host that is not of a link alone", text)
 	}
 	return a, f
+}
+
+func readRouter(text string) ([]netip.Addr, *flaw) { return one(readPeerAddress(text)) }
+
+func readMostReceived(text string) (int, *flaw) {
+	n, f := number(text, maxReceived)
+	if f == nil && n == 0 {
+		f = want(fmt.Sprintf("a number from 1 to %d", maxReceived), text).hintf("leave receive out, and no route is obeyed")
+	}
+	return int(n), f
 }
 
 func readHop(text string) ([]netip.Addr, *flaw) {

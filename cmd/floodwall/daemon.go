@@ -102,7 +102,8 @@ func runDaemon(ctx context.Context, e *env, run, bgpDir string) error {
 	decided := crowdsec.Bouncer{Sets: h.Instance, Report: func(text string, err error) { report(daemon.Event{Text: text, Err: err}) }}
 	alerts := suricata.Follower{Sets: h.Instance, Report: func(text string, err error) { report(daemon.Event{Text: text, Err: err}) }}
 	announce, climb := upstreamTasks(side, attacks, report)
-	return daemon.Watch(ctx, h.Instance, h.Costs, report, serve, tapped, looking, fleet.Run, decided.Run, alerts.Run, hook.Run, announce, climb)
+	obeyed := newReceiver(h, side.Dir, report)
+	return daemon.Watch(ctx, h.Instance, h.Costs, report, serve, tapped, looking, fleet.Run, decided.Run, alerts.Run, hook.Run, announce, climb, obeyed.Run)
 }
 
 // enactPolicies applies the policies of the fleet.

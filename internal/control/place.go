@@ -73,7 +73,7 @@ func (p *planned) remember() (err error) {
 		return err
 	}
 	m.Fixed = p.fixed()
-	if p.options.Costs != nil || len(m.Live) > 0 || m.Daemon != nil && m.Daemon.Detect.On || len(m.Temporary) > 0 {
+	if p.options.Costs != nil || len(m.Live) > 0 || m.Daemon.AddsRules() || len(m.Temporary) > 0 {
 		m.Source, p.source, err = sourceOf(p.compiled, p.found)
 	}
 	return err

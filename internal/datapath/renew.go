@@ -44,7 +44,7 @@ func (g *Generation) LoadRenewal(im *xdp.Image) (*Program, error) {
 		}
 		m, err := g.open(name)
 		if err == nil && m == nil {
-			err = fmt.Errorf("map %s: the generation has none", name)
+			continue // only what takes its place needs it, so nothing has been collected
 		}
 		if err == nil {
 			err = g.Knows(name)

@@ -144,6 +144,10 @@ var sections = []section{
 		intro: "The keys of `rtbh` under `upstream`.",
 	},
 	{
+		title: "FlowSpec routes of routers", at: "properties/upstream/properties/receive",
+		policy: upstream("receive: {KEY}", "address: 192.0.2.254, as: 64501"), intro: "The keys of `receive` under `upstream`.",
+	},
+	{
 		title: "Routers", at: "$defs/router", policy: upstream("live: false", "address: 192.0.2.254, as: 64501, KEY"),
 		intro: "The keys of a router under `peers` of `upstream`.",
 		beside: map[string]string{
