@@ -59,6 +59,9 @@ func (d Daemon) Waits() string {
 	if d.Detect.On {
 		waits = append(waits, "looks for attacks")
 	}
+	if d.Detect.Auto.Max > 0 {
+		waits = append(waits, "adds rules against them")
+	}
 	if d.Webhook != nil {
 		waits = append(waits, "tells the webhook what happens")
 	}

@@ -62,7 +62,7 @@ func dump(p *policy.Policy) string {
 		fmt.Fprintf(&b, "upstream %+v\n", *u)
 	}
 	if d := p.Daemon.Detect; d.On {
-		fmt.Fprintf(&b, "detect baseline=%q least=%d quiet=%v sample=%d\n", d.Baseline, d.Least, d.Quiet, p.Daemon.Sample)
+		fmt.Fprintf(&b, "detect baseline=%q least=%d quiet=%v sample=%d auto=%+v\n", d.Baseline, d.Least, d.Quiet, p.Daemon.Sample, d.Auto)
 	}
 	if p.Placement != "" {
 		fmt.Fprintf(&b, "placement %s\n", p.Placement)

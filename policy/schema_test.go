@@ -25,6 +25,7 @@ func TestSchemaHasTheKeys(t *testing.T) {
 		{"properties", names(topKeys)},
 		{"properties/daemon/properties", names(daemonKeys)},
 		{"properties/detect/properties", names(detectKeys)},
+		{"properties/detect/properties/auto/properties", names(autoKeys)},
 		{"properties/daemon/properties/tls/properties", names(tlsKeys)},
 		{"$defs/checks/properties", checkNames()},
 		{"$defs/set/anyOf/2/properties", names(setKeys)},

@@ -112,7 +112,11 @@ func (e *env) printAttack(r *attack.Report) {
 	for _, d := range r.Reasons {
 		reasons.row(d.Name, d.Verdict, d.Stage, count(int(d.Packets)), count(int(d.Bytes)))
 	}
-	for _, t := range []*table{kinds, reasons} {
+	outcomes := newTable("of protected services", "verdict", "stage", ">packets", ">bytes")
+	for _, d := range r.Outcomes {
+		outcomes.row(d.Name, d.Verdict, d.Stage, count(int(d.Packets)), count(int(d.Bytes)))
+	}
+	for _, t := range []*table{kinds, reasons, outcomes} {
 		if len(t.rows) > 0 {
 			e.println("")
 			e.table(t)
@@ -122,6 +126,15 @@ func (e *env) printAttack(r *attack.Report) {
 		for _, part := range samplesParts(&operate.Top{Samples: r.Samples})[:2] {
 			e.println("")
 			e.text(strings.Join(part.lines(), "\n") + "\n")
+		}
+	}
+	if len(r.Steps) > 0 {
+		e.println("")
+	}
+	for _, s := range r.Steps {
+		e.println("%s %s %s: %s", s.Time.Local().Format(time.TimeOnly), s.Rule, s.Did, s.Why)
+		if s.Text != "" && s.Did != attack.Removed {
+			e.println("  - %s", s.Text)
 		}
 	}
 	e.printSuggested(r.Suggestion)

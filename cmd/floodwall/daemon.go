@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"log/slog"
 	"path/filepath"
 	"runtime/debug"
@@ -43,6 +44,7 @@ func daemonCommand(e *env) *cobra.Command {
 		Args: none,
 		RunE: func(c *cobra.Command, _ []string) error { return runDaemon(c.Context(), e, run, bgpDir) },
 	}
+	c.Flags().BoolVar(&e.json, "json", false, "print each event as a JSON object in one line, as `/v1/events` has it")
 	c.Flags().StringVar(&run, "run", "", "`directory` of the sockets (default "+listen.DefaultDir+" for the default --bpffs, else a directory below it)")
 	c.Flags().StringVar(&bgpDir, "bgp", "", "`directory` of the socket of `floodwall bgp run` (default "+bgp.DefaultDir+" for the default --bpffs)")
 	return c
@@ -63,10 +65,17 @@ func runDaemon(ctx context.Context, e *env, run, bgpDir string) error {
 	h.Instance.Asked = new(recent.Answer[control.Wishes])
 	h.Tap = tap.New(h.Instance)
 	events := api.NewEvents()
+	if e.json {
+		lines := json.NewEncoder(e.stdout)
+		events.Each = func(event api.Event) { lines.Encode(event) } // nobody may read them any more; the daemon goes on
+	}
+	audit := slog.New(slog.NewTextHandler(e.stderr, nil))
 	tell := func(kind, text string, data ...any) {
-		if kind == api.KindWarning {
+		switch {
+		case e.json:
+		case kind == api.KindWarning:
 			e.warning(text)
-		} else {
+		default:
 			e.println("%s", text)
 		}
 		events.Publish(kind, text, data...)
@@ -83,6 +92,9 @@ func runDaemon(ctx context.Context, e *env, run, bgpDir string) error {
 			tell(api.KindWarning, operate.Problems(event.Err)[0].String())
 		} else {
 			tell(api.KindAttack, event.Text, event.Data)
+			if event.Data.Rule != "" {
+				audit.Info("automatic", "rule", event.Data.Rule, "did", event.Data.State, "why", event.Data.Why)
+			}
 		}
 	})
 	fleet := daemon.NewFleet(h.Instance, h.State, func(ctx context.Context, tell func(*sight.Summary)) { observe.Run(ctx, h, attacks, tell) },
@@ -92,7 +104,7 @@ func runDaemon(ctx context.Context, e *env, run, bgpDir string) error {
 	side := upstream.Side{Wishes: h.Wishes, Book: upstream.InState(h.State, e.bpffs, datapath.DefaultDir), Dir: cmp.Or(bgpDir, bgp.Dir(e.bpffs, datapath.DefaultDir))}
 	server := api.New(api.Parts{
 		Host: h, Events: events, Tell: func(kind, text string) { tell(kind, text) }, Attacks: attacks, Fleet: fleet.View,
-		Audit:   slog.New(slog.NewTextHandler(e.stderr, nil)),
+		Audit:   audit,
 		Figures: []metrics.Part{metrics.Process(versionText(), h.Bans.Counts), metrics.Fleet(fleetFigures(fleet)), metrics.Upstream(upstreamFigures(side)), attacks.Metrics()},
 	})
 	serve := func(ctx context.Context) error { return listen.Serve(ctx, run, server, h.DaemonSettings) }

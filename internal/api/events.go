@@ -33,6 +33,8 @@ const (
 
 // Events hands what happens to all who follow it. Nobody who follows is waited for.
 type Events struct {
+	Each func(Event) // is told each, in their order, before those who follow; nil: nobody
+
 	mu        sync.Mutex
 	last      uint64
 	kept      []Event
@@ -50,6 +52,9 @@ func (e *Events) Publish(kind, text string, data ...any) {
 	event := Event{ID: e.last, Time: time.Now().UTC(), Kind: kind, Text: text}
 	if len(data) > 0 {
 		event.Data = data[0]
+	}
+	if e.Each != nil {
+		e.Each(event)
 	}
 	if len(e.kept) == keptEvents {
 		e.kept = append(e.kept[:0], e.kept[1:]...)

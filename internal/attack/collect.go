@@ -43,6 +43,8 @@ type collecting struct {
 	seen     int // that passed
 	searches int
 	searched time.Time
+
+	auto *automatic // nil while there is nothing that the daemon does by itself
 }
 
 func newCollecting(report Report, databases geo.Databases) *collecting {
@@ -56,6 +58,7 @@ func (c *collecting) add(p sampling.Sample) {
 		return
 	}
 	c.samples++
+	c.auto.see(&s)
 	c.vectors[vectorOf(&s)]++
 	c.captured = draw(c.captured, p, c.samples, mostCaptured)
 	if p.Verdict == ir.Pass.String() {
@@ -124,9 +127,10 @@ func (c *collecting) renew(now time.Time, lost uint64) {
 	r.Samples, r.Captured = c.views.Samples(c.oneIn, lost, max(1, now.Sub(c.since).Seconds())), len(c.captured)
 }
 
-// due reports whether rules are to be searched now.
-func (c *collecting) due(now time.Time) bool {
-	return len(c.passed) >= leastPassed && c.searches < mostSearches && c.report.Suggestion == nil && now.Sub(c.searched) >= searchEvery
+// due reports whether rules are to be searched now. Where the daemon adds rules by itself, it searches again in what these let pass.
+func (c *collecting) due(now time.Time, again bool) bool {
+	again = again && !c.auto.observing()
+	return len(c.passed) >= leastPassed && (c.searches < mostSearches && c.report.Suggestion == nil || again) && now.Sub(c.searched) >= searchEvery
 }
 
 // search searches rules against what passes, of which those of the baseline that are legitimate may match a share.

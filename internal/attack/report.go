@@ -29,10 +29,13 @@ type Report struct {
 	Dropped Amount       `json:"dropped"`
 	Reasons []Reason     `json:"reasons"` // rules, checks and the default, with what each decided, the most first
 
+	Outcomes []Reason `json:"outcomes,omitempty"` // what became of packets of protected services, which a rule counts too
+
 	Vectors    []Vector         `json:"vectors"`              // kinds of packets, the most frequent first
 	Samples    *operate.Samples `json:"samples,omitempty"`    // nil when none were taken
 	Captured   int              `json:"captured"`             // packets of the capture
 	Suggestion *Suggestion      `json:"suggestion,omitempty"` // nil while nothing was found
+	Steps      []Step           `json:"steps,omitempty"`      // with automatic rules
 	Note       string           `json:"note,omitempty"`       // why something is missing
 }
 
@@ -109,29 +112,31 @@ func (r *Report) Headline() string {
 
 // add adds a second of counters.
 func (r *Report) add(t *operate.Top) {
-	at := map[[3]string]int{}
-	for i, old := range r.Reasons {
-		at[[3]string{old.Name, old.Verdict, old.Stage}] = i
-	}
 	for _, now := range t.Reasons {
-		if now.Observe {
-			continue
+		switch more := (Reason{now.Name, now.Verdict, now.Stage, amount(now.Rate, t.Seconds)}); {
+		case now.Observe:
+		case now.Beside:
+			r.Outcomes = more.addTo(r.Outcomes)
+		default:
+			r.Reasons = more.addTo(r.Reasons)
 		}
-		more := amount(now.Rate, t.Seconds)
-		key := [3]string{now.Name, now.Verdict, now.Stage}
-		i, there := at[key]
-		if !there {
-			i = len(r.Reasons)
-			r.Reasons = append(r.Reasons, Reason{Name: now.Name, Verdict: now.Verdict, Stage: now.Stage})
-			at[key] = i
-		}
-		r.Reasons[i].plus(more)
 	}
 	r.Passed.plus(amount(t.Passed, t.Seconds)) // not the sum of the reasons: several may count the same packet
 	r.Dropped.plus(amount(t.Dropped, t.Seconds))
-	slices.SortStableFunc(r.Reasons, func(a, b Reason) int { return cmp.Compare(b.Packets, a.Packets) })
 	all := operate.Rate{Packets: t.Passed.Packets + t.Dropped.Packets, Bits: t.Passed.Bits + t.Dropped.Bits}
 	r.Peak = operate.Rate{Packets: max(r.Peak.Packets, all.Packets), Bits: max(r.Peak.Bits, all.Bits)}
+}
+
+// addTo adds what a reason decided to a list, which has the most first.
+func (r Reason) addTo(list []Reason) []Reason {
+	same := func(o Reason) bool { return o.Name == r.Name && o.Verdict == r.Verdict && o.Stage == r.Stage }
+	if i := slices.IndexFunc(list, same); i >= 0 {
+		list[i].plus(r.Amount)
+	} else {
+		list = append(list, r)
+	}
+	slices.SortStableFunc(list, func(a, b Reason) int { return cmp.Compare(b.Packets, a.Packets) })
+	return list
 }
 
 // amount is what came at a rate in some seconds.

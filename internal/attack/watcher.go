@@ -32,9 +32,11 @@ type Event struct {
 
 // Turn is what an Event tells programs. Every user of this host may read it: it has nothing of packets, as suggested rules have.
 type Turn struct {
-	State  string  `json:"state"` // Started, Suggested or Over
+	State  string  `json:"state"` // Started, Suggested or Over; or what was done with an automatic rule, as in a Step
 	Attack Summary `json:"attack"`
 	Rules  int     `json:"rules,omitempty"` // how many are suggested
+	Rule   string  `json:"rule,omitempty"`  // the name of the automatic rule
+	Why    string  `json:"why,omitempty"`   // that was done with it, with the figures
 }
 
 // Collateral is the most of the legitimate samples that suggested rules may match, as a share.
@@ -64,6 +66,8 @@ type Watcher struct {
 	lost     uint64
 
 	databases geo.Databases // of countries and autonomous systems
+
+	proposed *Suggestion // the one that automatic rules were taken from last
 
 	now     *collecting            // nil in quiet times
 	current atomic.Pointer[Report] // of it, as it was a second ago, for others
@@ -146,6 +150,9 @@ func (w *Watcher) take(ctx context.Context, f *tap.Follower, until time.Time) {
 func (w *Watcher) second(ctx context.Context, f *tap.Follower) {
 	settings, err := w.host.DaemonSettings(ctx)
 	if err != nil || !settings.Detect.On {
+		if err == nil && w.settings.On && len(w.mine()) > 0 {
+			w.removeAutomatic(ctx, "the policy does not look for attacks any more")
+		}
 		w.stop()
 		return
 	}
@@ -170,6 +177,7 @@ func (w *Watcher) second(ctx context.Context, f *tap.Follower) {
 	}
 	lost, _ := f.Lost()
 	w.judge(operate.Between(before, status, w.at.Sub(at).Seconds()), max(1, settings.Sample), lost)
+	w.automate(ctx)
 }
 
 // judge takes what a second brought.
@@ -246,18 +254,18 @@ func (w *Watcher) quiet() {
 
 // search searches rules when it is time to.
 func (w *Watcher) search() {
-	if !w.now.due(w.at) {
+	if !w.now.due(w.at, w.settings.Auto.Max > 0) {
 		return
 	}
 	good, err := w.good()
 	if err != nil {
 		w.fail(err)
 	}
-	taken := map[string]bool{}
-	for _, r := range w.before.Rules {
-		taken[r.Name] = true
+	collateral := Collateral
+	if most := w.settings.Auto; most.Max > 0 {
+		collateral = min(collateral, most.Collateral)
 	}
-	found, err := w.now.search(w.at, good, taken, Collateral)
+	found, err := w.now.search(w.at, good, w.taken(), collateral)
 	if err != nil {
 		w.fail(err)
 	}

@@ -43,6 +43,9 @@ func (g *Generation) LoadRenewal(im *xdp.Image) (*Program, error) {
 			continue
 		}
 		m, err := g.open(name)
+		if err == nil && m == nil && name != xdp.Counters {
+			continue // no rule led to it: a temporary rule that is new does, and it begins empty
+		}
 		if err == nil && m == nil {
 			continue // only what takes its place needs it, so nothing has been collected
 		}

@@ -41,6 +41,7 @@ type ReasonRate struct {
 	Verdict string `json:"verdict"`
 	Stage   string `json:"stage"`
 	Observe bool   `json:"observe,omitempty"`
+	Beside  bool   `json:"beside,omitempty"` // another reason counts its packets too, or this host sent them
 	Rate
 }
 
@@ -186,7 +187,7 @@ func (t *Top) count(before, after *control.Status) {
 	list, passed, dropped := Increases(before, after)
 	t.Passed, t.Dropped = t.rate(passed), t.rate(dropped)
 	for _, i := range list {
-		t.Reasons = append(t.Reasons, ReasonRate{i.Name, i.Verdict, i.Stage, i.Observe, t.rate(i.Amount)})
+		t.Reasons = append(t.Reasons, ReasonRate{i.Name, i.Verdict, i.Stage, i.Observe, i.Beside, t.rate(i.Amount)})
 	}
 }
 

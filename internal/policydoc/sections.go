@@ -133,6 +133,11 @@ var sections = []section{
 		beside: map[string]string{"baseline": within("devices: [eth0]\nKEY\n", "detect", "")},
 	},
 	{
+		title: "Rules that the daemon adds", at: "properties/detect/properties/auto",
+		policy: within("devices: [eth0]\ndetect: {baseline: learn, KEY}\n", "auto", ""),
+		intro:  "The keys of `auto` of `detect`. [The commands](commands.md#attacks) say how the daemon decides.",
+	},
+	{
 		title: "Upstream", at: "properties/upstream", policy: upstream("KEY", "address: 192.0.2.254, as: 64501"),
 		intro: "The keys of `upstream`. [Upstream](guides/upstream.md) shows how to use it.",
 		beside: map[string]string{

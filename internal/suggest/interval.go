@@ -30,3 +30,6 @@ func (s Share) Part() float64 {
 	}
 	return float64(s.Packets) / float64(s.Of)
 }
+
+// ShareOf is a part of some samples with its interval.
+func ShareOf(packets, of int) Share { return share(packets, of) }

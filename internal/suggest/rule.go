@@ -92,3 +92,15 @@ func (r *Rule) Matches(samples []Sample) (int, error) {
 	}
 	return count([]*matcher{m}, samples), nil
 }
+
+// Matcher reports of samples whether a rule of a Result matches them, by ir.Eval.
+func Matcher(rule string) (func(*Sample) bool, error) {
+	m, err := compiled(rule)
+	if err != nil {
+		return nil, err
+	}
+	return func(s *Sample) bool {
+		verdict, _ := m.program.Eval(&s.Packet, ir.World{})
+		return verdict == ir.Drop || m.has(s)
+	}, nil
+}

@@ -1,0 +1,88 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/floodwall/floodwall/internal/api"
+	"github.com/floodwall/floodwall/internal/control"
+)
+
+// temporaryRules asks the command.
+func temporaryRules(t *testing.T) (list []control.RuleStatus) {
+	t.Helper()
+	if err := json.Unmarshal([]byte(mustFloodwall(t, "temporary", "--json")), &list); err != nil {
+		t.Fatal(err)
+	}
+	return list
+}
+
+// TestAutomatic has the daemon, with the capabilities of its unit, add a rule against a flood by itself: it observes, then it drops, it goes
+// on dropping while the daemon is dead and through an apply, and it is removed when the flood is over. The packets of clients arrive.
+func TestAutomatic(t *testing.T) {
+	if !inside(t) {
+		return
+	}
+	state := t.TempDir()
+	file := detecting(t, state)
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	writeFile(t, file, strings.Replace(string(text), "quiet: 2s", "quiet: 2s, auto: {collateral: 0.5%, max: 1}", 1))
+	mustFloodwall(t, "apply", file)
+	got := received(t)
+	sendMeanwhile(t, "fw1", 75*time.Millisecond, legitimate...)
+	h := startUnitDaemon(t, "--state", state, "--json")
+	first := h
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("the first daemon said:\n%s", first.said)
+		}
+	})
+	stop := sendMeanwhile(t, "fw1", 10*time.Millisecond, ntpFlood()...)
+	rule := func() control.RuleStatus {
+		if list := temporaryRules(t); len(list) == 1 {
+			return list[0]
+		}
+		return control.RuleStatus{}
+	}
+	waitFor(t, "a rule that drops", func() bool { r := rule(); return r.Name == "auto-1" && !r.Observe && r.Packets > 0 })
+	if r := rule(); r.Temporary.Owner != "auto" || !strings.Contains(r.Temporary.Rule, "udp/123") || time.Until(r.Temporary.Until) > 10*time.Minute {
+		t.Errorf("the rule: %+v", r.Temporary)
+	}
+	h.kill()
+	before, clients := rule().Packets, got.Load()
+	waitFor(t, "drops without a daemon", func() bool { return rule().Packets > before+50 })
+	waitFor(t, "packets of the clients", func() bool { return got.Load() > clients+20 })
+	mustFloodwall(t, "apply", file)
+	if r := rule(); r.Name != "auto-1" || r.Observe {
+		t.Errorf("after an apply: %+v", r)
+	}
+	said := h.said.String()
+	h = startUnitDaemon(t, "--state", state)
+	waitFor(t, "the attack to go on", func() bool { return h.attacksOf().Active == 1 })
+	if r := rule(); r.Name != "auto-1" || r.Observe {
+		t.Errorf("with another daemon: %+v", r)
+	}
+	stop()
+	waitFor(t, "the end of the rule", func() bool { return len(temporaryRules(t)) == 0 })
+	clients = got.Load()
+	waitFor(t, "packets of the clients", func() bool { return got.Load() > clients+5 })
+	var did []string
+	for line := range strings.Lines(said) {
+		var event api.Event
+		if json.Unmarshal([]byte(line), &event) != nil {
+			continue // the audit
+		}
+		if turn, ok := event.Data.(map[string]any); ok && turn["rule"] != nil {
+			did = append(did, turn["state"].(string))
+		}
+	}
+	if strings.Join(did, " ") != "observes drops" || !strings.Contains(said, "msg=automatic rule=auto-1 did=drops") {
+		t.Errorf("steps %v; the daemon said:\n%s", did, said)
+	}
+}

@@ -1,0 +1,148 @@
+package attack
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/floodwall/floodwall/internal/packet"
+	"github.com/floodwall/floodwall/internal/suggest"
+	"github.com/floodwall/floodwall/policy"
+)
+
+func sampleOf(t *testing.T, text string) suggest.Sample {
+	t.Helper()
+	spec, err := packet.Parse(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	frame := spec.Frame()
+	return suggest.NewSample(frame, len(frame))
+}
+
+// autoTest is automatic rules with a baseline of clients, and a clock.
+type autoTest struct {
+	*testing.T
+	*automatic
+	now    time.Time
+	bounds policy.Auto
+}
+
+func newAutoTest(t *testing.T) *autoTest {
+	var good []suggest.Sample
+	for i := range 200 {
+		good = append(good, sampleOf(t, fmt.Sprintf("udp 203.0.113.%d:4000 > 192.0.2.1:53 len=80", i)))
+	}
+	return &autoTest{t, newAutomatic(good), time.Now(), policy.Auto{Collateral: 0.001, For: time.Minute, Max: 2}}
+}
+
+// rule is a suggestion that matches so many of 5000 legitimate samples.
+func rule(port, harmed int) suggest.Rule {
+	harm := suggest.ShareOf(harmed, 5000)
+	return suggest.Rule{Text: fmt.Sprintf("{name: suggested-1, sport: udp/%d, observe: true, then: drop}", port), Coverage: suggest.ShareOf(90, 100), Collateral: &harm}
+}
+
+func (a *autoTest) propose(rules ...suggest.Rule) (names []string) {
+	a.Helper()
+	if err := a.automatic.propose(rules, a.bounds, map[string]bool{}, a.now); err != nil {
+		a.Fatal(err)
+	}
+	for _, r := range a.rules {
+		names = append(names, r.Name)
+		r.step = nil
+	}
+	return names
+}
+
+// second has samples come in a second, after which the rules are judged. It returns what was done.
+func (a *autoTest) second(there map[string]bool, packets ...string) (did []string) {
+	a.Helper()
+	for _, p := range packets {
+		s := sampleOf(a.T, p)
+		a.see(&s)
+	}
+	a.now = a.now.Add(time.Second)
+	if there == nil {
+		there = map[string]bool{}
+		for _, r := range a.rules {
+			there[r.Name] = true
+		}
+	}
+	a.review(a.now, a.bounds, there)
+	for _, r := range a.rules {
+		if r.step != nil {
+			did = append(did, r.step.Did)
+			r.step = nil
+		}
+	}
+	for range a.gone {
+		did = append(did, Removed)
+	}
+	a.gone = nil
+	return did
+}
+
+const (
+	flood  = "udp 198.51.100.7:123 > 192.0.2.1:9 len=468"
+	client = "udp 203.0.113.7:4000 > 192.0.2.1:53 len=80"
+)
+
+// TestAutomaticBounds proposes rules: more than the bound, without a baseline, or that are not surely harmless, are not taken.
+func TestAutomaticBounds(t *testing.T) {
+	a := newAutoTest(t)
+	unknown := rule(4, 0)
+	unknown.Collateral = nil
+	if got := a.propose(unknown, rule(4000, 5), rule(5, 2)); got != nil { // 2 of 5000 are 0.04%, and at most 0.15% of all such traffic
+		t.Errorf("taken: %v", got)
+	}
+	if got := a.propose(rule(123, 0), rule(123, 0), rule(19, 0), rule(17, 0)); !slices.Equal(got, []string{"auto-1", "auto-2"}) {
+		t.Errorf("taken: %v", got)
+	}
+}
+
+// TestAutomaticLife has rules observe, drop, be extended and removed, by what live samples say.
+func TestAutomaticLife(t *testing.T) {
+	many := func(n int, packets ...string) []string { return slices.Repeat(packets, n) }
+	steps := func(a *autoTest, seconds int, packets ...string) (did []string) {
+		for range seconds {
+			did = append(did, a.second(nil, packets...)...)
+		}
+		return did
+	}
+	a := newAutoTest(t)
+	a.propose(rule(123, 0))
+	if got := steps(a, 4, many(20, flood, client)...); got != nil {
+		t.Errorf("before it is known: %v", got)
+	}
+	if got := steps(a, 50, many(20, flood, client)...); !slices.Equal(got, []string{Drops, Extended}) {
+		t.Errorf("the attack goes on: %v", got)
+	}
+	if got := steps(a, 140, client); !slices.Equal(got, []string{Extended, Removed}) { // it matched when it was extended last
+		t.Errorf("it matches nothing any more: %v", got)
+	}
+	// The packets of clients begin to look like the attack: the rule goes, and does not come again.
+	a = newAutoTest(t)
+	a.propose(rule(123, 0))
+	steps(a, 6, many(20, flood, client)...)
+	if got := steps(a, 1, many(20, "udp 203.0.113.7:123 > 192.0.2.1:9 len=468")...); !slices.Equal(got, []string{Removed}) {
+		t.Errorf("it harms clients: %v", got)
+	}
+	if got := a.propose(rule(123, 0)); got != nil {
+		t.Errorf("it comes again: %v", got)
+	}
+	// It never drops when it matches clients while it observes, or hardly anything.
+	for _, packets := range [][]string{many(20, flood, "udp 203.0.113.9:123 > 192.0.2.1:9 len=468"), many(30, client)} {
+		a = newAutoTest(t)
+		a.propose(rule(123, 0))
+		if got := steps(a, 40, packets...); !slices.Equal(got, []string{Removed}) {
+			t.Errorf("with %s: %v", packets[0], got)
+		}
+	}
+	// A person removes it.
+	a = newAutoTest(t)
+	a.propose(rule(123, 0))
+	if got := a.second(map[string]bool{}, flood); !slices.Equal(got, []string{Removed}) || a.propose(rule(123, 0)) != nil {
+		t.Errorf("a person removes it: %v", got)
+	}
+}
