@@ -79,22 +79,20 @@ type Wishes struct {
 }
 
 // Wishes reads those of the policy that runs.
-func (in Instance) Wishes(ctx context.Context) (w Wishes, err error) {
-	return in.Asked.Of(func() (Wishes, error) { return in.wishes(ctx) })
-}
-
-func (in Instance) wishes(ctx context.Context) (w Wishes, err error) {
-	l, err := in.open(ctx)
-	if err != nil {
-		return w, err
-	}
-	defer l.close()
-	m := l.generations[0].manifest
-	w.Key, w.File, w.Spared = m.Key, m.File, slices.Concat(m.Never, m.Operators)
-	if m.Daemon != nil {
-		w.Daemon = *m.Daemon
-	}
-	return w, nil
+func (in Instance) Wishes(ctx context.Context) (Wishes, error) {
+	return in.Asked.Of(func() (w Wishes, err error) {
+		l, err := in.open(ctx)
+		if err != nil {
+			return w, err
+		}
+		defer l.close()
+		m := l.generations[0].manifest
+		w = Wishes{Key: m.Key, File: m.File, Spared: slices.Concat(m.Never, m.Operators)}
+		if m.Daemon != nil {
+			w.Daemon = *m.Daemon
+		}
+		return w, nil
+	})
 }
 
 // DynamicSet is a dynamic set of the policy that runs, where "" stands for the only one, or bans.

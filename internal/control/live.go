@@ -171,12 +171,11 @@ func (l *live) settledProgram() (int, error) {
 	if len(l.generations) == 0 {
 		return 0, nil
 	}
-	number := l.generations[0].number
 	of, err := l.state.Trial()
-	if err != nil || of != nil && of.New == number && !of.Expired() {
-		return 0, err
+	if number := l.generations[0].number; err == nil && (of == nil || of.New != number || of.Expired()) {
+		return number, nil
 	}
-	return number, nil
+	return 0, err
 }
 
 // trials finds out whether the newest generation is on trial.
