@@ -242,7 +242,6 @@ type peer struct {
 	name, version string
 	sends         [2]string        // what it sends, by family, as the reason of the rule has it; "": it cannot send
 	holds         func(int) string // the FlowSpec routes that it has, by family
-	send          func(int) []string
 }
 
 // table checks each direction and family with each router, and compares the table with the one of the document.
