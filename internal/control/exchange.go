@@ -133,8 +133,7 @@ func (x *exchange) netfilter(ctx context.Context, l *live, c *Compiled) error {
 	return nil
 }
 
-// renew generates the program for XDP of a generation from what it was compiled from, c, with the temporary rules of a manifest, and has it
-// take the place of the old one, with all that it has collected.
+// renew puts a new program of a generation, from c and the temporary rules of m, into the place of the old one, with all that it has collected.
 func (l *live) renew(g *generation, c *Compiled, m *manifest.Manifest, notes map[datapath.Note][]byte) error {
 	forTarget, _ := plan.For(c.Program, m.Target)
 	program, numbers := m.Plan(forTarget).Only()

@@ -17,8 +17,7 @@ type Handout struct {
 	traffic bool
 }
 
-// Handout is nil when the generation that runs is the known one; 0 is none. With traffic it is of samples of all packets, and else of those
-// of rules. It returns datapath.ErrNoTraffic when the policy has none of all packets taken in XDP.
+// Handout is nil when the known generation runs; 0 is none. Without samples of all packets, traffic returns datapath.ErrNoTraffic.
 func (in Instance) Handout(ctx context.Context, traffic bool, known int) (*Handout, error) {
 	l, err := in.open(ctx)
 	if err != nil {

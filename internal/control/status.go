@@ -72,7 +72,6 @@ type RuleStatus struct {
 	Observe bool       `json:"observe,omitempty"` // it counts what matches, and does nothing
 
 	Temporary *manifest.Temporary `json:"temporary,omitempty"` // it is no rule of the policy, and has an end
-
 	// Uncounted says that it is not counted where it is; what is told was counted before, elsewhere.
 	Uncounted bool `json:"uncounted,omitempty"`
 

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -62,10 +61,10 @@ func (in Instance) putTemporary(ctx context.Context, l *live, g *generation, lis
 	if c == nil {
 		return errors.New("what the policy was compiled from is not kept: apply it again")
 	}
-	if err := l.renew(g, c, &m, nil); err != nil {
+	if err = l.renew(g, c, &m, nil); err != nil {
 		return err
 	}
-	return in.cleanTemporary(ctx, ruleset.KindNft) // of a target before
+	return in.cleanTemporary(ctx)
 }
 
 // sparedBy are the sources that temporary rules leave alone.
@@ -77,8 +76,7 @@ func sparedBy(c *Compiled, m *manifest.Manifest) *spared.List {
 	return spared.Now(never)
 }
 
-// withTemporary adds the temporary rules of a manifest to the rules of a program that have these slots. fresh are slots that must begin
-// at zero.
+// withTemporary adds the temporary rules of a manifest to a program whose rules have these slots. The fresh slots must begin at zero.
 func withTemporary(c *Compiled, p *ir.Program, m *manifest.Manifest, slots []uint32, before []*manifest.Manifest) (_ *ir.Program, all, fresh []uint32, err error) {
 	p, err = temporary.Before(p, m.Temporary, sparedBy(c, m).Prefixes())
 	if err != nil {
@@ -104,8 +102,7 @@ func (in Instance) putTemporaryRuleset(ctx context.Context, l *live, g *generati
 		return err
 	}
 	m.SetTemporary(m.Temporary, program, nil)
-	m.TemporaryRuleset = nil
-	if len(m.Temporary) > 0 {
+	if m.TemporaryRuleset = nil; len(m.Temporary) > 0 {
 		if m.TemporaryRuleset, err = in.temporaryRuleset(ctx, t, c, m, old); err != nil {
 			return err
 		}
@@ -114,21 +111,23 @@ func (in Instance) putTemporaryRuleset(ctx context.Context, l *live, g *generati
 		return err
 	}
 	if m.TemporaryRuleset == nil {
-		return in.cleanTemporary(ctx, kind)
+		return in.cleanTemporary(ctx)
 	}
 	if err := confirmed(t.Load(ctx, m.TemporaryRuleset, append(old, "")[0], ruleset.Loading{})); err != nil {
 		return errors.Join(err, l.rewrite(g, g.manifest))
 	}
-	return in.cleanTemporary(ctx, kind, m.TemporaryRuleset.Name)
+	return in.cleanTemporary(ctx, m.TemporaryRuleset.Name)
 }
 
 // temporaryRuleset is the ruleset of temporary rules, with another name than old ones have, whose counts go on.
 func (in Instance) temporaryRuleset(ctx context.Context, t ruleset.Tool, c *Compiled, m *manifest.Manifest, old []string) (*ruleset.Ruleset, error) {
 	name, counted := in.temporaryPrefix(ruleset.KindNft)+"1", map[string]netfilter.Count{}
-	if len(old) > 0 { // one: what else a process has left that died, the next change cleans
-		last, err := strconv.Atoi(old[0][strings.LastIndexByte(old[0], '-')+1:])
+	if len(old) > 0 {
+		if strings.HasSuffix(old[0], "1") {
+			name = in.temporaryPrefix(ruleset.KindNft) + "2"
+		}
+		_, err := t.Clean(ctx, in.temporaryPrefix(m.Ruleset().Kind), old[0]) // what else a process has left that died
 		if err == nil {
-			name = in.temporaryPrefix(ruleset.KindNft) + strconv.Itoa(last+1)
 			counted, err = t.Counters(ctx, old[0])
 		}
 		if err != nil {
@@ -147,20 +146,20 @@ func (l *live) rewrite(g *generation, m *manifest.Manifest) error {
 	return l.state.SetManifest(g.number, text)
 }
 
-// temporaryPrefix is what the names of rulesets of temporary rules begin with: another prefix than those of policies have, which a change of
-// the policy removes.
+// temporaryPrefix begins the names of rulesets of temporary rules. A change of the policy removes those with the prefix of policies.
 func (in Instance) temporaryPrefix(k ruleset.Kind) string {
 	return strings.TrimSuffix(in.prefixOf(k), "-") + map[ruleset.Kind]string{ruleset.KindNft: "t-", ruleset.KindIptables: "T-"}[k]
 }
 
-// cleanTemporary removes rulesets of temporary rules but those to keep. Without the tool there are none.
-func (in Instance) cleanTemporary(ctx context.Context, k ruleset.Kind, keep ...string) error {
-	t, err := ruleset.FindTool(ctx, k)
-	if err == nil {
-		_, err = t.Clean(ctx, in.temporaryPrefix(k), keep...)
-		return err
+// cleanTemporary removes rulesets of temporary rules, of this target and of one before, but those to keep. Without its tool a kind has none.
+func (in Instance) cleanTemporary(ctx context.Context, keep ...string) (err error) {
+	for _, k := range []ruleset.Kind{ruleset.KindNft, ruleset.KindIptables} {
+		if t, missing := ruleset.FindTool(ctx, k); missing == nil {
+			_, failed := t.Clean(ctx, in.temporaryPrefix(k), keep...)
+			err = errors.Join(err, failed)
+		}
 	}
-	return nil
+	return err
 }
 
 // mendTemporary puts the ruleset of temporary rules back that a command has not loaded which died, or that somebody has removed.

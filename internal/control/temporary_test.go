@@ -11,6 +11,7 @@ import (
 	"github.com/floodwall/floodwall/internal/feed"
 	"github.com/floodwall/floodwall/internal/operate"
 	"github.com/floodwall/floodwall/internal/packet"
+	"github.com/floodwall/floodwall/internal/plan"
 )
 
 // TestTemporary has temporary rules come and go beside a policy, on each target, and sends packets to sockets: the policy, its limits,
@@ -150,6 +151,39 @@ func TestTemporary(t *testing.T) {
 		}
 		if _, err := h.Temporary(l.Context()); !errors.Is(err, datapath.ErrNotLoaded) {
 			l.Errorf("after an unload: %v", err)
+		}
+	})
+}
+
+// TestTemporaryAcrossTargets has a policy go from one target to another while a rule is in force. Removed, it drops nothing any more,
+// wherever it was before.
+func TestTemporaryAcrossTargets(t *testing.T) {
+	onEnds(t, "", func(e *ends) {
+		h := operate.Host{Instance: e.Instance, Warn: func(err error) { e.Errorf("warned: %v", err) }}
+		options, text := control.ApplyOptions{}, "rules: [{name: other, proto: udp, port: 1001, then: drop}]\ndetect: {baseline: learn}\n"
+		for i, from := range ways {
+			to := ways[(i+1)%len(ways)]
+			for _, w := range []way{from, to} {
+				options.Target = w.target
+				if _, err := e.try(text, options); err != nil {
+					e.Fatal(err)
+				}
+				if w == to {
+					break
+				}
+				if _, err := h.AddTemporary(e.Context(), operate.TemporaryOrder{Rule: "{name: drops, proto: udp, port: 1000, then: drop}", For: "1h"}); err != nil {
+					e.Fatal(err)
+				}
+			}
+			if to.target == plan.TargetXDP && e.passes(9, 1000) {
+				e.Errorf("from %s to %s: the rule is lost", from.name, to.name)
+			}
+			if err := h.RemoveTemporary(e.Context(), "drops"); err != nil {
+				e.Fatal(err)
+			}
+			if !e.passes(9, 1000) {
+				e.Errorf("from %s to %s: it drops though it is removed", from.name, to.name)
+			}
 		}
 	})
 }

@@ -23,9 +23,9 @@ func (in Instance) Unload(ctx context.Context) error {
 		_, err = in.releaseProxy(ctx)
 		errs := []error{err}
 		for _, k := range kinds {
-			errs = append(errs, in.clean(ctx, k), in.cleanTemporary(ctx, k))
+			errs = append(errs, in.clean(ctx, k))
 		}
-		return errors.Join(append(errs, strictFor(state), state.Unload())...)
+		return errors.Join(append(errs, in.cleanTemporary(ctx), strictFor(state), state.Unload())...)
 	})
 	if errors.Is(err, datapath.ErrNotLoaded) {
 		released, left := in.releaseProxy(ctx) // of an unload before
