@@ -75,6 +75,7 @@ type Wishes struct {
 	Key    uint64 // tells the policy from others
 	File   string // the policy
 	Daemon policy.Daemon
+	Lists  bool           // it has sets whose content is exchanged
 	Spared []netip.Prefix // no program may ban them: those that the policy names, and those of the operators who applied it
 }
 
@@ -87,7 +88,7 @@ func (in Instance) Wishes(ctx context.Context) (Wishes, error) {
 		}
 		defer l.close()
 		m := l.generations[0].manifest
-		w = Wishes{Key: m.Key, File: m.File, Spared: slices.Concat(m.Never, m.Operators)}
+		w = Wishes{Key: m.Key, File: m.File, Lists: len(m.Live) > 0, Spared: slices.Concat(m.Never, m.Operators)}
 		if m.Daemon != nil {
 			w.Daemon = *m.Daemon
 		}

@@ -26,6 +26,8 @@ type banDetector struct {
 
 	offences  *datapath.Offences // of the generation that is followed; nil when none is
 	key       uint64             // of that generation; 0 for none
+	last      *control.BanLimits // of the policy
+	asked     uint64             // with this key; 0: none was asked about
 	limits    []control.BanLimit
 	detectors []*bans.Detector // of each limit
 	lifelines []netip.Prefix   // of the host, as the detectors know them
@@ -58,7 +60,15 @@ func (w *watcher) ban(ctx context.Context) {
 
 // follow opens the offences of what runs now, unless they are open. What cannot be told now is for the next look.
 func (b *banDetector) follow(ctx context.Context) error {
-	limits, offences, err := b.in.BanLimits(ctx, b.key)
+	wishes, err := b.in.Wishes(ctx)
+	limits, offences := b.last, (*datapath.Offences)(nil)
+	if err != nil || wishes.Key != b.asked {
+		limits, offences, err = b.in.BanLimits(ctx, b.key)
+		b.last, b.asked = limits, 0
+		if err == nil && (limits == nil || limits.Key == wishes.Key) {
+			b.asked = wishes.Key
+		}
+	}
 	switch {
 	case err != nil:
 		return err
@@ -143,7 +153,7 @@ func prefixSet(prefixes ...netip.Prefix) *addrs.Set {
 func (b *banDetector) end() {
 	if b.offences != nil {
 		b.offences.Close()
-		b.offences, b.key = nil, 0
+		b.offences, b.key, b.asked = nil, 0, 0
 	}
 }
 

@@ -75,8 +75,17 @@ func every(ctx context.Context, fn func(context.Context) (pause time.Duration)) 
 	}
 }
 
+// none reports whether the policy that runs has no sets whose content is exchanged.
+func (f *feeder) none(ctx context.Context) bool {
+	w, err := f.in.Wishes(ctx)
+	return err == nil && !w.Lists
+}
+
 // fetch fetches all lists that are due.
 func (f *feeder) fetch(ctx context.Context) {
+	if f.none(ctx) {
+		return
+	}
 	live, err := f.in.Live(ctx)
 	if err != nil {
 		return // for others to say
@@ -111,6 +120,10 @@ func (f *feeder) fetch(ctx context.Context) {
 
 // exchange exchanges the sets that have changed, and reports whether nothing is left to be done.
 func (f *feeder) exchange(ctx context.Context, all bool) bool {
+	if !all && f.none(ctx) {
+		f.failed = ""
+		return true
+	}
 	done, err := f.sync(ctx, all)
 	for _, x := range done {
 		f.report(Event{Text: fmt.Sprintf("set %q is exchanged: %d entries, %d before", x.Set, x.Entries, x.Before)})

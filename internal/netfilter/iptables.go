@@ -7,6 +7,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/floodwall/floodwall/internal/rights"
@@ -24,6 +25,9 @@ type family struct {
 	inet          string // how ipset calls it
 	halves        [2]string
 	restore, save tool
+
+	mu    sync.Mutex
+	texts map[string]savedText // by table
 }
 
 // ipv6Proof is a file that the kernel has when it has IPv6.
@@ -103,7 +107,7 @@ func (f *family) read(ctx context.Context) (list []iptablesSaved, err error) {
 				continue
 			}
 		}
-		out, err := f.save.run(ctx, "", "-c", "-t", table)
+		out, err := f.saved(ctx, table)
 		if err != nil {
 			return nil, fmt.Errorf("reading table %s of IPv%s: %w", table, f.version, err)
 		}
@@ -115,6 +119,38 @@ func (f *family) read(ctx context.Context) (list []iptablesSaved, err error) {
 		list = append(list, s...)
 	}
 	return list, nil
+}
+
+// savedLife is how long the text of a table is used again. One command asks several questions about the same tables, one after the
+// other, and other programs may change them at any time between two of them as well.
+const savedLife = 250 * time.Millisecond
+
+// savedText is what iptables-save printed of a table.
+type savedText struct {
+	text   string
+	read   time.Time
+	writes uint64 // of this process, before it was read
+}
+
+// saved returns what iptables-save prints of a table. It does not run again for what it printed a moment ago, unless this process
+// has changed anything since.
+func (f *family) saved(ctx context.Context, table string) (string, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	last := f.texts[table]
+	if time.Since(last.read) < savedLife && last.writes == writes.Load() {
+		return last.text, nil
+	}
+	next := savedText{read: time.Now(), writes: writes.Load()}
+	var err error
+	if next.text, err = f.save.run(ctx, "", "-c", "-t", table); err != nil {
+		return "", err
+	}
+	if f.texts == nil {
+		f.texts = map[string]savedText{}
+	}
+	f.texts[table] = next
+	return next.text, nil
 }
 
 // readSaved reads the form of iptables-save and iptables-restore.
