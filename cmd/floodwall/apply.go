@@ -13,6 +13,7 @@ import (
 
 	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/datapath"
+	"github.com/floodwall/floodwall/internal/display"
 	"github.com/floodwall/floodwall/internal/hostfacts"
 	"github.com/floodwall/floodwall/internal/operate"
 	"github.com/floodwall/floodwall/internal/plan"
@@ -162,12 +163,12 @@ func appliedLine(a *control.Applied, p *policy.Policy, f applyFlags) string {
 		}
 		what = fmt.Sprintf("dry run: would apply on %s (%s)", strings.Join(devices, ", "), a.Target)
 	}
-	line := fmt.Sprintf("%s: %s, %s", what, things(a.Rules, "rule", "rules"), things(a.Entries, "entry", "entries"))
+	line := fmt.Sprintf("%s: %s, %s", what, display.Things(a.Rules, "rule", "rules"), display.Things(a.Entries, "entry", "entries"))
 	if later := stagesText(a); later != "" {
 		line += ", " + later
 	}
 	if a.Bans > 0 {
-		line += ", " + things(a.Bans, "ban", "bans") + " kept"
+		line += ", " + display.Things(a.Bans, "ban", "bans") + " kept"
 	}
 	return fmt.Sprintf("%s, in %.2f s", line, a.Seconds)
 }

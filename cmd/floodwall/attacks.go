@@ -10,7 +10,9 @@ import (
 
 	"github.com/floodwall/floodwall/internal/attack"
 	"github.com/floodwall/floodwall/internal/datapath"
+	"github.com/floodwall/floodwall/internal/display"
 	"github.com/floodwall/floodwall/internal/operate"
+	"github.com/floodwall/floodwall/internal/topscreen"
 )
 
 func attacksCommand(e *env) *cobra.Command {
@@ -79,13 +81,13 @@ func (e *env) printAttacks(list []attack.Summary) {
 		e.println("no attack is known; with `detect: {baseline: learn}` in the policy, `floodwall daemon` looks for them")
 		return
 	}
-	t := newTable("id", "lasted", ">peak packets/s", ">peak bits/s", ">dropped", ">passed", "kinds")
+	t := display.NewTable("id", "lasted", ">peak packets/s", ">peak bits/s", ">dropped", ">passed", "kinds")
 	for _, a := range list {
 		lasted := "goes on"
 		if a.Ended != nil {
 			lasted = a.Ended.Sub(a.Started).Round(time.Second).String()
 		}
-		t.row(a.ID, lasted, rateText(a.Peak.Packets), rateText(a.Peak.Bits), count(int(a.Dropped.Packets)), count(int(a.Passed.Packets)), strings.Join(a.Vectors, ", "))
+		t.Row(a.ID, lasted, display.Rate(a.Peak.Packets), display.Rate(a.Peak.Bits), display.Count(int(a.Dropped.Packets)), display.Count(int(a.Passed.Packets)), strings.Join(a.Vectors, ", "))
 	}
 	e.table(t)
 }
@@ -97,35 +99,35 @@ func (e *env) printAttack(r *attack.Report) {
 	}
 	e.println("%s", r.Headline())
 	e.println("began %s, %s, after %.0f s", r.Started.Local().Format(time.DateTime), state, r.Seconds())
-	e.println("%s", printable(fmt.Sprintf("%s, generation %d, %s on %s", r.Policy, r.Generation, r.Target, strings.Join(r.Devices, ", "))))
-	e.println("usual are %s packets/s; above %s it is an attack", rateText(r.Usual), rateText(r.Bound))
-	e.println("dropped %s packets, %s bytes", count(int(r.Dropped.Packets)), count(int(r.Dropped.Bytes)))
-	e.println("passed %s packets, %s bytes, legitimate ones included", count(int(r.Passed.Packets)), count(int(r.Passed.Bytes)))
+	e.println("%s", display.Printable(fmt.Sprintf("%s, generation %d, %s on %s", r.Policy, r.Generation, r.Target, strings.Join(r.Devices, ", "))))
+	e.println("usual are %s packets/s; above %s it is an attack", display.Rate(r.Usual), display.Rate(r.Bound))
+	e.println("dropped %s packets, %s bytes", display.Count(int(r.Dropped.Packets)), display.Count(int(r.Dropped.Bytes)))
+	e.println("passed %s packets, %s bytes, legitimate ones included", display.Count(int(r.Passed.Packets)), display.Count(int(r.Passed.Bytes)))
 	if r.Note != "" {
 		e.println("note: %s", r.Note)
 	}
-	kinds := newTable("kind of packets", ">share", ">error")
+	kinds := display.NewTable("kind of packets", ">share", ">error")
 	for _, v := range r.Vectors {
-		kinds.row(v.Name, fmt.Sprintf("%.1f%%", 100*v.Share), fmt.Sprintf("±%.0f%%", min(v.Error, 100)))
+		kinds.Row(v.Name, fmt.Sprintf("%.1f%%", 100*v.Share), fmt.Sprintf("±%.0f%%", min(v.Error, 100)))
 	}
-	reasons := newTable("rule, check or default", "verdict", "stage", ">packets", ">bytes")
+	reasons := display.NewTable("rule, check or default", "verdict", "stage", ">packets", ">bytes")
 	for _, d := range r.Reasons {
-		reasons.row(d.Name, d.Verdict, d.Stage, count(int(d.Packets)), count(int(d.Bytes)))
+		reasons.Row(d.Name, d.Verdict, d.Stage, display.Count(int(d.Packets)), display.Count(int(d.Bytes)))
 	}
-	outcomes := newTable("of protected services", "verdict", "stage", ">packets", ">bytes")
+	outcomes := display.NewTable("of protected services", "verdict", "stage", ">packets", ">bytes")
 	for _, d := range r.Outcomes {
-		outcomes.row(d.Name, d.Verdict, d.Stage, count(int(d.Packets)), count(int(d.Bytes)))
+		outcomes.Row(d.Name, d.Verdict, d.Stage, display.Count(int(d.Packets)), display.Count(int(d.Bytes)))
 	}
-	for _, t := range []*table{kinds, reasons, outcomes} {
-		if len(t.rows) > 0 {
+	for _, t := range []*display.Table{kinds, reasons, outcomes} {
+		if t.Len() > 0 {
 			e.println("")
 			e.table(t)
 		}
 	}
 	if r.Samples != nil {
-		for _, part := range samplesParts(&operate.Top{Samples: r.Samples})[:2] {
+		for _, part := range topscreen.Samples(&operate.Top{Samples: r.Samples})[:2] {
 			e.println("")
-			e.text(strings.Join(part.lines(), "\n") + "\n")
+			e.text(strings.Join(part.Lines(), "\n") + "\n")
 		}
 	}
 	if len(r.Steps) > 0 {

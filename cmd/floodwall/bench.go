@@ -13,6 +13,7 @@ import (
 	"github.com/floodwall/floodwall/internal/bench"
 	"github.com/floodwall/floodwall/internal/bench/page"
 	"github.com/floodwall/floodwall/internal/bench/report"
+	"github.com/floodwall/floodwall/internal/display"
 )
 
 // benchFlags are the flags of bench.
@@ -105,7 +106,7 @@ func (e *env) bench(c *cobra.Command, args []string, f *benchFlags) error {
 	}
 	missed := report.Missed()
 	if len(missed) > 0 && f.strict {
-		return fmt.Errorf("%s of %d missed, the first: %s %s", things(len(missed), "bar", "bars"), report.Bars(), missed[0].Name, missed[0])
+		return fmt.Errorf("%s of %d missed, the first: %s %s", display.Things(len(missed), "bar", "bars"), report.Bars(), missed[0].Name, missed[0])
 	}
 	return nil
 }
@@ -121,11 +122,11 @@ func (f *benchFlags) check(c *cobra.Command) error {
 	case o.Phase < least[time.Duration](c, "for") || o.Phase > time.Hour:
 		return usagef(c, "10s is usual", "flag --for: must be positive and at most an hour, got %v", o.Phase)
 	case o.Routes < least[int](c, "routes") || o.Routes > bench.MaxRoutes:
-		return usagef(c, "925525 is usual", "flag --routes: must be 1 to %s, got %d", count(bench.MaxRoutes), o.Routes)
+		return usagef(c, "925525 is usual", "flag --routes: must be 1 to %s, got %d", display.Count(bench.MaxRoutes), o.Routes)
 	}
 	for _, n := range o.Sizes {
 		if n < 1 || n > bench.MaxSize {
-			return usagef(c, "write one or more, as in 1000,1000000", "flag --size: must be 1 to %s, got %d", count(bench.MaxSize), n)
+			return usagef(c, "write one or more, as in 1000,1000000", "flag --size: must be 1 to %s, got %d", display.Count(bench.MaxSize), n)
 		}
 	}
 	return nil

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/floodwall/floodwall/internal/bench/fleet"
+	"github.com/floodwall/floodwall/internal/display"
 )
 
 // benchFleetCommand is bench fleet.
@@ -73,7 +74,7 @@ func (e *env) printFleetRows(rows []fleet.Row) error {
 	if e.json {
 		return json.NewEncoder(e.stdout).Encode(rows)
 	}
-	t := newTable("figure", ">value", ">bar", "")
+	t := display.NewTable("figure", ">value", ">bar", "")
 	for _, r := range rows {
 		bar, missed := "", ""
 		if r.Bar > 0 {
@@ -82,7 +83,7 @@ func (e *env) printFleetRows(rows []fleet.Row) error {
 		if r.Missed() {
 			missed = "missed"
 		}
-		t.row(r.What, fmt.Sprintf("%.3g %s", r.Value, r.Unit), bar, missed)
+		t.Row(r.What, fmt.Sprintf("%.3g %s", r.Value, r.Unit), bar, missed)
 	}
 	e.table(t)
 	return nil

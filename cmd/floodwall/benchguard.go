@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/floodwall/floodwall/internal/bench/guard"
+	"github.com/floodwall/floodwall/internal/display"
 )
 
 // benchGuardCommand is bench guard.
@@ -50,14 +51,14 @@ func (e *env) benchGuard(c *cobra.Command, path string) error {
 }
 
 func (e *env) printFindings(findings []guard.Finding) {
-	t := newTable("PACKET", ">INSTRUCTIONS", ">MOST", ">LOADS", ">STACK STORES", ">SHARED WRITES", ">ATOMICS", ">HELPERS", "")
+	t := display.NewTable("PACKET", ">INSTRUCTIONS", ">MOST", ">LOADS", ">STACK STORES", ">SHARED WRITES", ">ATOMICS", ">HELPERS", "")
 	for i := range findings {
 		f := &findings[i]
 		row := []string{f.Kind}
 		for _, n := range []int{f.Instructions, f.Most, f.Loads, f.StackStores, f.Shared, f.Atomics, f.Helpers} {
 			row = append(row, fmt.Sprint(n))
 		}
-		t.row(append(row, guardState(f))...)
+		t.Row(append(row, guardState(f))...)
 	}
 	e.table(t)
 }

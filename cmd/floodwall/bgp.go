@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/floodwall/floodwall/internal/bgp/flowtext"
 	"github.com/floodwall/floodwall/internal/bgp/speaker"
 	"github.com/floodwall/floodwall/internal/bgp/upstream"
 	bgp "github.com/floodwall/floodwall/internal/bgp/wire"
@@ -84,7 +85,7 @@ func bgpRun(e *env, dir func() string) *cobra.Command {
 
 // announceFlags are the flags of announce.
 type announceFlags struct {
-	flow     flowFlags
+	flow     flowtext.Fields
 	rtbh     bool
 	now, dry bool
 	length   string
@@ -103,13 +104,27 @@ func bgpAnnounce(e *env, dir func() string) *cobra.Command {
 		Args: exactly(1, "DESTINATION, an address or a prefix"),
 		RunE: func(c *cobra.Command, args []string) error { return e.bgpAnnounce(c, f, args[0], dir()) },
 	}
-	f.flow.add(c)
+	addFlow(c, &f.flow)
 	c.Flags().BoolVar(&f.rtbh, "rtbh", false, "drop all packets to the address: it is gone from the network")
 	c.Flags().StringVar(&f.length, "for", "10m", "`time` until it ends, at most 168h")
 	c.Flags().StringVar(&f.why, "why", "", "reason, as `text`")
 	c.Flags().BoolVar(&f.now, "now", false, "do not wait, though it was announced and withdrawn a short time ago")
 	c.Flags().BoolVar(&f.dry, "dry-run", false, "print the routes, and send nothing")
 	return c
+}
+
+// addFlow adds the flags that say which packets an announcement is about.
+func addFlow(c *cobra.Command, f *flowtext.Fields) {
+	flags := c.Flags()
+	flags.StringVar(&f.From, "from", "", "`prefix` of the sources")
+	flags.StringSliceVar(&f.Proto, "proto", nil, "`protocols`, as tcp, udp, icmp or a number")
+	flags.StringSliceVar(&f.Port, "port", nil, "`ports` of the destination, as 53 or 1000-2000")
+	flags.StringSliceVar(&f.SPort, "sport", nil, "`ports` of the source")
+	flags.StringSliceVar(&f.ICMP, "icmp", nil, "`types` of ICMP, as numbers")
+	flags.StringSliceVar(&f.Length, "length", nil, "`lengths` of the IP packet in bytes, as 1000-1500")
+	flags.StringVar(&f.Flags, "flags", "", "TCP `flags` as set/looked-at, as syn/syn,ack")
+	flags.BoolVar(&f.Fragment, "fragment", false, "fragments alone")
+	flags.StringVar(&f.Rate, "rate", "", "let so many bits a second through, as `10mbit/s`, and drop the rest")
 }
 
 // bgpAnnounce enters an announcement, and says it to the process.
@@ -119,8 +134,8 @@ func (e *env) bgpAnnounce(c *cobra.Command, f *announceFlags, destination, dir s
 	if request.For, err = policy.ParseDuration(f.length); err != nil || request.For > bgp.Longest {
 		return usagef(c, "10m is usual", "flag --for: must be up to %v, got %q", bgp.Longest, f.length)
 	}
-	if request.Flow, err = f.flow.flow(c, destination); err != nil {
-		return err
+	if request.Flow, err = f.flow.Flow(destination); err != nil {
+		return usageOf(c, err)
 	}
 	if f.rtbh {
 		request.Kind = bgp.RTBH
@@ -247,7 +262,7 @@ func bgpWithdraw(e *env, dir func() string) *cobra.Command {
 func (e *env) bgpWithdraw(c *cobra.Command, args []string, all, now bool, dir string) error {
 	var of []netip.Prefix
 	for _, text := range args {
-		p, err := prefixOf(text)
+		p, err := flowtext.Prefix(text)
 		if err != nil {
 			return usagef(c, "write an address or a prefix, as 192.0.2.7", "DESTINATION: %v", err)
 		}

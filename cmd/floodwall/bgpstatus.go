@@ -10,6 +10,7 @@ import (
 
 	"github.com/floodwall/floodwall/internal/bgp/upstream"
 	bgp "github.com/floodwall/floodwall/internal/bgp/wire"
+	"github.com/floodwall/floodwall/internal/display"
 	"github.com/floodwall/floodwall/policy"
 )
 
@@ -61,13 +62,13 @@ func (e *env) bgpStatus(c *cobra.Command, dir string) error {
 }
 
 func (e *env) printBGP(st *bgp.Status) {
-	t := newTable("router", "as", "session", "since", "families", ">announced", ">received")
+	t := display.NewTable("router", "as", "session", "since", "families", ">announced", ">received")
 	for _, s := range st.Sessions {
 		since := "-"
 		if !s.Since.IsZero() {
 			since = utc(s.Since)
 		}
-		t.row(s.Peer.String(), fmt.Sprint(s.AS), s.State, since, familiesText(s.Families), fmt.Sprint(s.Announced), fmt.Sprint(s.Received))
+		t.Row(s.Peer.String(), fmt.Sprint(s.AS), s.State, since, familiesText(s.Families), fmt.Sprint(s.Announced), fmt.Sprint(s.Received))
 	}
 	e.table(t)
 	if !st.Live && len(st.Sessions) > 0 {
@@ -81,7 +82,7 @@ func (e *env) printBGP(st *bgp.Status) {
 		return
 	}
 	e.println("")
-	a := newTable("announcement", "owner", "until", "routers", "why")
+	a := display.NewTable("announcement", "owner", "until", "routers", "why")
 	for _, is := range st.Announcements {
 		to := addressText(is.Peers)
 		switch {
@@ -90,7 +91,7 @@ func (e *env) printBGP(st *bgp.Status) {
 		case to == "":
 			to = "-"
 		}
-		a.row(is.Key(), is.Owner, utc(is.End), to, is.Why)
+		a.Row(is.Key(), is.Owner, utc(is.End), to, is.Why)
 	}
 	e.table(a)
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/floodwall/floodwall/internal/addrs"
 	"github.com/floodwall/floodwall/internal/control"
+	"github.com/floodwall/floodwall/internal/display"
 	"github.com/floodwall/floodwall/internal/operate"
 )
 
@@ -51,13 +52,13 @@ func blocked(ctx context.Context, e *env, f blockedFlags) error {
 	if e.json {
 		return e.printJSON(append([]control.Blocked{}, list...))
 	}
-	t := newTable("prefix", "set", "left", "origin", "why")
+	t := display.NewTable("prefix", "set", "left", "origin", "why")
 	for _, b := range list {
 		left := "forever"
 		if b.Expires != nil {
-			left = span(time.Duration(*b.Expires * float64(time.Second)))
+			left = display.Span(time.Duration(*b.Expires * float64(time.Second)))
 		}
-		t.row(addrs.PrefixText(b.Prefix), b.Set, left, originText(b), b.Why)
+		t.Row(addrs.PrefixText(b.Prefix), b.Set, left, originText(b), b.Why)
 	}
 	e.table(t)
 	return nil

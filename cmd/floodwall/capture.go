@@ -17,6 +17,7 @@ import (
 	"github.com/floodwall/floodwall/internal/capture"
 	"github.com/floodwall/floodwall/internal/captured"
 	"github.com/floodwall/floodwall/internal/datapath"
+	"github.com/floodwall/floodwall/internal/display"
 	"github.com/floodwall/floodwall/internal/operate"
 )
 
@@ -133,7 +134,7 @@ func sampledRules(oneIn map[string]uint32) string {
 	for _, name := range slices.Sorted(maps.Keys(oneIn)) {
 		part := "all packets"
 		if n := oneIn[name]; n > 1 {
-			part = fmt.Sprintf("1 in %s packets", count(int(n)))
+			part = fmt.Sprintf("1 in %s packets", display.Count(int(n)))
 		}
 		list = append(list, fmt.Sprintf("%s of rule %s", part, name))
 	}
@@ -150,9 +151,9 @@ func (r *capturing) complete(err error) bool {
 
 // captured says what the capture has come to: on standard error when the packets went to standard output.
 func (e *env) captured(r capturing) error {
-	text := "captured " + things(r.Packets, "packet", "packets")
+	text := "captured " + display.Things(r.Packets, "packet", "packets")
 	if r.Lost > 0 {
-		text += fmt.Sprintf(", and lost %s that came too fast: give the rules a smaller share", count(r.Lost))
+		text += fmt.Sprintf(", and lost %s that came too fast: give the rules a smaller share", display.Count(r.Lost))
 	}
 	switch {
 	case e.json:

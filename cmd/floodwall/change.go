@@ -12,6 +12,7 @@ import (
 
 	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/datapath"
+	"github.com/floodwall/floodwall/internal/display"
 	"github.com/floodwall/floodwall/internal/operate"
 )
 
@@ -61,7 +62,7 @@ func (c *change) run(ctx context.Context, args []string) (err error) {
 		return err
 	}
 	if c.refused > mostReported {
-		c.report(fmt.Errorf("and %s", things(c.refused-mostReported, "more", "more")))
+		c.report(fmt.Errorf("and %s", display.Things(c.refused-mostReported, "more", "more")))
 	}
 	if printErr := c.summary(); printErr != nil {
 		return printErr
@@ -78,8 +79,8 @@ func (c *change) summary() error {
 			Set: c.fill.Set, Changed: c.changed, Refused: c.refused, Entries: c.fill.Entries, Capacity: c.fill.Capacity,
 		})
 	}
-	c.println("%s %s %s %s, which holds %s of %s", c.verb, things(c.changed, "entry", "entries"), c.preposition, c.fill.Set,
-		count(c.fill.Entries), count(c.fill.Capacity))
+	c.println("%s %s %s %s, which holds %s of %s", c.verb, display.Things(c.changed, "entry", "entries"), c.preposition, c.fill.Set,
+		display.Count(c.fill.Entries), display.Count(c.fill.Capacity))
 	return nil
 }
 
@@ -143,7 +144,7 @@ func (c *change) stream(ctx context.Context, args []string) error {
 		}
 		due = nil
 		if err := c.flush(ctx); errors.Is(err, datapath.ErrLocked) {
-			c.warning(err.Error() + ": " + things(len(c.waiting), "entry waits", "entries wait"))
+			c.warning(err.Error() + ": " + display.Things(len(c.waiting), "entry waits", "entries wait"))
 			due = time.After(batchWait)
 		} else if err != nil {
 			return err

@@ -10,6 +10,7 @@ import (
 
 	"github.com/floodwall/floodwall/internal/compile"
 	"github.com/floodwall/floodwall/internal/control"
+	"github.com/floodwall/floodwall/internal/display"
 	"github.com/floodwall/floodwall/internal/ir"
 	"github.com/floodwall/floodwall/internal/operate"
 	"github.com/floodwall/floodwall/internal/plan"
@@ -78,8 +79,8 @@ func check(ctx context.Context, e *env, file string) error {
 	}
 	e.notes(checkNotes(c))
 	n := counts(c)
-	e.println("%s: ok: %s (%s), %s, %s, %s", file, things(n.Sets, "set", "sets"), things(n.Entries, "entry", "entries"),
-		things(n.Rules, "rule", "rules"), things(n.Services, "service", "services"), things(n.Checks, "check", "checks"))
+	e.println("%s: ok: %s (%s), %s, %s, %s", file, display.Things(n.Sets, "set", "sets"), display.Things(n.Entries, "entry", "entries"),
+		display.Things(n.Rules, "rule", "rules"), display.Things(n.Services, "service", "services"), display.Things(n.Checks, "check", "checks"))
 	if text := addedChecks(c); text != "" {
 		e.println("checks that hold beside those of the policy: %s", text)
 	}
@@ -110,7 +111,7 @@ func (e *env) late(rules []lateRule) {
 		e.println("rule %s runs at %s: %s", r.Name, r.Stage, r.Why)
 	}
 	if more := len(rules) - most; more > 0 {
-		e.println("%s more; `floodwall compile` lists all", things(more, "rule runs late", "rules run late"))
+		e.println("%s more; `floodwall compile` lists all", display.Things(more, "rule runs late", "rules run late"))
 	}
 }
 

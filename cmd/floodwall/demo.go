@@ -2,8 +2,6 @@ package main
 
 import (
 	"fmt"
-	"math"
-	"strconv"
 	"strings"
 	"time"
 
@@ -11,6 +9,7 @@ import (
 
 	"github.com/floodwall/floodwall/internal/demo"
 	"github.com/floodwall/floodwall/internal/demo/fleet"
+	"github.com/floodwall/floodwall/internal/lab"
 )
 
 // demoFlags are the flags of demo.
@@ -40,7 +39,7 @@ func demoCommand(e *env) *cobra.Command {
 }
 
 func (e *env) demo(c *cobra.Command, f *demoFlags) (err error) {
-	if f.options.Rate, err = packetRate(f.rate); err != nil {
+	if f.options.Rate, err = lab.ParseRate(f.rate); err != nil {
 		return usagef(c, "write a number, as in 800000, 800k or 1.5M", "flag --rate: %v", err)
 	}
 	if f.options.Duration < time.Second {
@@ -106,22 +105,4 @@ func (e *env) called() string {
 		name = "sudo " + name
 	}
 	return name
-}
-
-// packetRate reads a rate in packets per second, with k or M for thousands and millions; "" is 0.
-func packetRate(text string) (float64, error) {
-	if text == "" {
-		return 0, nil
-	}
-	number, unit := text, 1.0
-	for suffix, u := range map[string]float64{"k": 1e3, "M": 1e6} {
-		if n, ok := strings.CutSuffix(text, suffix); ok {
-			number, unit = n, u
-		}
-	}
-	rate, err := strconv.ParseFloat(number, 64)
-	if err != nil || !(rate > 0) || math.IsInf(rate, 0) {
-		return 0, fmt.Errorf("want a positive number of packets per second, got %q", text)
-	}
-	return rate * unit, nil
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -38,93 +37,12 @@ func examine(ctx context.Context, e *env, o doctor.Options, all bool) error {
 		return err
 	}
 	if e.json {
-		err = e.printJSON(shown(found, all))
+		err = e.printJSON(doctor.Shown(found, all))
 	} else {
-		printFindings(e, found, all)
+		e.text(doctor.Text(found, all))
 	}
 	if err == nil && doctor.Bad(found) {
 		return errFailed
 	}
 	return err
-}
-
-// shown are the findings to print.
-func shown(found []doctor.Finding, all bool) []doctor.Finding {
-	list := []doctor.Finding{}
-	for _, f := range found {
-		if all || f.Severity != doctor.OK {
-			list = append(list, f)
-		}
-	}
-	return list
-}
-
-// printFindings prints findings by severity, the worst first, and a line that counts them.
-func printFindings(e *env, found []doctor.Finding, all bool) {
-	number := map[doctor.Severity]int{}
-	for _, severity := range doctor.Severities {
-		for _, f := range found {
-			if f.Severity != severity {
-				continue
-			}
-			number[severity]++
-			if all || severity != doctor.OK {
-				printFinding(e, f)
-			}
-		}
-	}
-	e.println("%s, %s, %s, %d ok", things(number[doctor.Problem], "problem", "problems"),
-		things(number[doctor.Warning], "warning", "warnings"), things(number[doctor.Note], "note", "notes"), number[doctor.OK])
-}
-
-// printFinding prints a finding: what it is, and indented below it what was read, what it costs and what to do.
-func printFinding(e *env, f doctor.Finding) {
-	head := string(f.Severity) + ": " + f.ID
-	if f.Device != "" {
-		head += ", device " + f.Device
-	}
-	e.println("%s", head)
-	indented(e, "evidence", wrapped(f.Evidence))
-	indented(e, "cost", wrapped(f.Cost))
-	if f.RemedyKind == doctor.Advice {
-		indented(e, "remedy", wrapped(f.Remedy))
-	} else { // to be copied as it is
-		indented(e, "remedy", strings.Split(f.Remedy, "\n"))
-	}
-	if f.Severity != doctor.OK {
-		e.println("")
-	}
-}
-
-// indented prints a part of a finding; nothing when it has no text.
-func indented(e *env, name string, lines []string) {
-	if len(lines) == 1 && lines[0] == "" {
-		return
-	}
-	for i, line := range lines {
-		if i > 0 {
-			name = ""
-		}
-		e.println("  %-9s %s", name, line)
-	}
-}
-
-// textWidth is where lines of words end, in columns.
-const textWidth = 100
-
-// wrapped breaks a text between words. A word that is longer than a line has one of its own.
-func wrapped(text string) []string {
-	lines := []string{""}
-	for word := range strings.FieldsSeq(text) {
-		last := &lines[len(lines)-1]
-		switch {
-		case *last == "":
-			*last = word
-		case len(*last)+1+len(word) > textWidth:
-			lines = append(lines, word)
-		default:
-			*last += " " + word
-		}
-	}
-	return lines
 }

@@ -3,9 +3,11 @@ package main
 import (
 	"context"
 	"io"
+	"path/filepath"
 
 	"github.com/spf13/cobra"
 
+	"github.com/floodwall/floodwall/internal/api/listen"
 	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/cost"
 	"github.com/floodwall/floodwall/internal/datapath"
@@ -46,6 +48,11 @@ func (e *env) host() (operate.Host, error) {
 		return operate.Host{}, &privilegeError{commandLine: e.commandLine}
 	}
 	return operate.NewHost(e.bpffs, e.state, e.warnOf), nil
+}
+
+// daemonSocket is the socket at which the daemon of this instance answers questions.
+func (e *env) daemonSocket() string {
+	return filepath.Join(listen.Dir(e.bpffs, datapath.DefaultDir), listen.ReadSocket)
 }
 
 // warnOf warns of an error that does not end the command.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/floodwall/floodwall/internal/display"
 	"github.com/floodwall/floodwall/internal/feed"
 	"github.com/floodwall/floodwall/internal/lists"
 	"github.com/floodwall/floodwall/internal/operate"
@@ -61,16 +62,16 @@ func feeds(ctx context.Context, e *env) error {
 	if e.json {
 		return e.printJSON(all)
 	}
-	t := newTable("set", "state", ">entries", "age", "next", "from")
+	t := display.NewTable("set", "state", ">entries", "age", "next", "from")
 	for _, s := range all {
 		age, next := "-", "-"
 		if s.Checked != nil {
-			age = span(max(time.Since(*s.Checked), 0))
+			age = display.Span(max(time.Since(*s.Checked), 0))
 		}
 		if s.Next != nil {
-			next = span(max(time.Until(*s.Next), 0))
+			next = display.Span(max(time.Until(*s.Next), 0))
 		}
-		t.row(s.Set, string(s.State), count(s.Entries), age, next, s.From)
+		t.Row(s.Set, string(s.State), display.Count(s.Entries), age, next, s.From)
 	}
 	e.table(t)
 	for i := range all {
@@ -79,7 +80,7 @@ func feeds(ctx context.Context, e *env) error {
 			e.println("%s: %s", s.Set, s.Why)
 		}
 		if s.State == feed.StandsHeld {
-			e.println("%s: `floodwall feeds accept %s` takes the list of %s", s.Set, s.Set, things(s.Held, "entry", "entries"))
+			e.println("%s: `floodwall feeds accept %s` takes the list of %s", s.Set, s.Set, display.Things(s.Held, "entry", "entries"))
 		}
 		if text := s.Reasons(); text != "" {
 			e.println("%s: removed %s", s.Set, text)
@@ -134,7 +135,7 @@ func (e *env) refreshed(done *operate.Refreshed) error {
 func exchangedText(all []lists.Exchanged, set string) string {
 	for _, x := range all {
 		if x.Set == set {
-			return fmt.Sprintf(": %s in force, %s before", things(x.Entries, "entry", "entries"), count(x.Before))
+			return fmt.Sprintf(": %s in force, %s before", display.Things(x.Entries, "entry", "entries"), display.Count(x.Before))
 		}
 	}
 	return ""

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/floodwall/floodwall/internal/display"
 	"github.com/floodwall/floodwall/internal/fleet/bundle"
 	"github.com/floodwall/floodwall/internal/fleet/hub"
 	"github.com/floodwall/floodwall/internal/fleet/node"
@@ -202,7 +203,7 @@ func fleetStatus(e *env, f *fleetFlags) *cobra.Command {
 				if e.json {
 					return e.printJSON(states)
 				}
-				t := newTable("node", ">version", "policy", "state", "reported", "problem")
+				t := display.NewTable("node", ">version", "policy", "state", "reported", "problem")
 				for _, name := range slices.Sorted(maps.Keys(states)) {
 					s := states[name]
 					version, content := "-", "-"
@@ -216,7 +217,7 @@ func fleetStatus(e *env, f *fleetFlags) *cobra.Command {
 					if s.Version != s.Runs && state != "" {
 						state = fmt.Sprintf("%d %s", s.Version, state)
 					}
-					t.row(name, version, content, cmp.Or(state, "-"), fmt.Sprintf("%.0f s ago", s.Age), cmp.Or(s.Drift, s.Problem, "-"))
+					t.Row(name, version, content, cmp.Or(state, "-"), fmt.Sprintf("%.0f s ago", s.Age), cmp.Or(s.Drift, s.Problem, "-"))
 				}
 				e.table(t)
 				if len(states) == 0 {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/floodwall/floodwall/internal/display"
 	"github.com/floodwall/floodwall/internal/fleet/hub"
 	"github.com/floodwall/floodwall/internal/fleet/merge"
 	"github.com/floodwall/floodwall/internal/operate"
@@ -236,9 +237,9 @@ func (e *env) printNodes(all []hub.Nodes) error {
 	if e.json {
 		return e.printJSON(list)
 	}
-	t := newTable("node", "state", "since", "hub")
+	t := display.NewTable("node", "state", "since", "hub")
 	for _, n := range list {
-		t.row(n.Name, string(n.State), n.Since.Format("2006-01-02 15:04 UTC"), cmp.Or(n.Hub, "-"))
+		t.Row(n.Name, string(n.State), n.Since.Format("2006-01-02 15:04 UTC"), cmp.Or(n.Hub, "-"))
 	}
 	e.table(t)
 	return nil
@@ -258,7 +259,7 @@ func hubRevoke(e *env, f *hubFlags) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				e.println("revoked %s, and lifted %s of it", args[0], things(lifted, "ban", "bans"))
+				e.println("revoked %s, and lifted %s of it", args[0], display.Things(lifted, "ban", "bans"))
 				return nil
 			})
 		},
@@ -331,7 +332,7 @@ func (e *env) hubSay(ctx context.Context, f *hubFlags, args []string, length tim
 		if length > 0 {
 			what = fmt.Sprintf("banned for %v", length)
 		}
-		e.println("%s %s at all nodes", what, things(len(prefixes), "prefix", "prefixes"))
+		e.println("%s %s at all nodes", what, display.Things(len(prefixes), "prefix", "prefixes"))
 		return nil
 	})
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/floodwall/floodwall/internal/display"
 	"github.com/floodwall/floodwall/internal/fleet/hub"
 	"github.com/floodwall/floodwall/internal/fleet/sight"
 	"github.com/floodwall/floodwall/internal/talkers"
@@ -42,54 +43,54 @@ func (e *env) printView(v *sight.View) error {
 		e.println("no node has reported in the last %v", sight.Stale)
 		return nil
 	}
-	e.println("%s, %d under attack; passed %s packets/s, dropped %s packets/s", things(v.Nodes, "node", "nodes"), v.Attacked,
-		rateText(float64(v.Passed.Packets)), rateText(float64(v.Dropped.Packets)))
-	for _, t := range []*table{nodesTable(v), attacksTable(v), talkersTable(v)} {
-		if len(t.rows) > 0 {
+	e.println("%s, %d under attack; passed %s packets/s, dropped %s packets/s", display.Things(v.Nodes, "node", "nodes"), v.Attacked,
+		display.Rate(float64(v.Passed.Packets)), display.Rate(float64(v.Dropped.Packets)))
+	for _, t := range []*display.Table{nodesTable(v), attacksTable(v), talkersTable(v)} {
+		if t.Len() > 0 {
 			e.println("")
 		}
 		e.table(t)
 	}
 	if v.Missed > 0 {
-		e.println("at nodes that do not name it, a source sent at most %s packets/s in all", rateText(float64(v.Missed)))
+		e.println("at nodes that do not name it, a source sent at most %s packets/s in all", display.Rate(float64(v.Missed)))
 	}
 	if more := v.Nodes - len(v.Rows); more > 0 {
-		e.println("and %s", things(more, "node", "nodes"))
+		e.println("and %s", display.Things(more, "node", "nodes"))
 	}
 	return nil
 }
 
-func nodesTable(v *sight.View) *table {
-	t := newTable("node", ">passed/s", ">dropped/s", ">bits/s", ">reported", "under attack")
+func nodesTable(v *sight.View) *display.Table {
+	t := display.NewTable("node", ">passed/s", ">dropped/s", ">bits/s", ">reported", "under attack")
 	for _, r := range v.Rows {
 		attacked := "no"
 		if r.Attacked {
 			attacked = strings.Join(r.Attacks, ", ")
 		}
-		t.row(r.Node, rateText(float64(r.Passed.Packets)), rateText(float64(r.Dropped.Packets)), rateText(float64(r.Passed.Bits+r.Dropped.Bits)),
+		t.Row(r.Node, display.Rate(float64(r.Passed.Packets)), display.Rate(float64(r.Dropped.Packets)), display.Rate(float64(r.Passed.Bits+r.Dropped.Bits)),
 			fmt.Sprintf("%.0f s ago", r.Age), attacked)
 	}
 	return t
 }
 
-func attacksTable(v *sight.View) *table {
-	t := newTable("attack", "service", ">packets/s", "since", "nodes")
+func attacksTable(v *sight.View) *display.Table {
+	t := display.NewTable("attack", "service", ">packets/s", "since", "nodes")
 	for _, a := range v.Attacks {
 		nodes := strings.Join(a.Nodes, ", ")
 		if more := a.Count - len(a.Nodes); more > 0 {
 			nodes += fmt.Sprintf(" and %d more", more)
 		}
-		t.row(a.Kind, a.Service, rateText(float64(a.Packets)), a.Started.UTC().Format(time.DateTime+" UTC"), nodes)
+		t.Row(a.Kind, a.Service, display.Rate(float64(a.Packets)), a.Started.UTC().Format(time.DateTime+" UTC"), nodes)
 	}
 	return t
 }
 
 // talkersTable has two errors for each source: packets that counting in bounded memory may have added, and that of sampling.
-func talkersTable(v *sight.View) *table {
-	t := newTable("source", ">packets/s", ">too many", ">sampling", "nodes", "most at")
+func talkersTable(v *sight.View) *display.Table {
+	t := display.NewTable("source", ">packets/s", ">too many", ">sampling", "nodes", "most at")
 	for _, s := range v.Talkers {
-		t.row(s.Prefix.String(), rateText(float64(s.Packets)), rateText(float64(s.Error)), fmt.Sprintf("±%.0f%%", min(talkers.SamplingError(s.Samples), 100)),
-			count(s.Nodes), fmt.Sprintf("%s (%s)", s.Node, rateText(float64(s.Here))))
+		t.Row(s.Prefix.String(), display.Rate(float64(s.Packets)), display.Rate(float64(s.Error)), fmt.Sprintf("±%.0f%%", min(talkers.SamplingError(s.Samples), 100)),
+			display.Count(s.Nodes), fmt.Sprintf("%s (%s)", s.Node, display.Rate(float64(s.Here))))
 	}
 	return t
 }

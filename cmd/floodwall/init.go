@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/floodwall/floodwall/internal/display"
 	"github.com/floodwall/floodwall/internal/firstpolicy"
 	"github.com/floodwall/floodwall/policy"
 )
@@ -54,7 +55,7 @@ func (e *env) writeFirst(file string, devices []string) error {
 	} else if err != nil {
 		return err
 	}
-	e.println("wrote %s: %s on %s", file, things(len(h.Services), "service", "services"), things(len(h.Devices), "device", "devices"))
+	e.println("wrote %s: %s on %s", file, display.Things(len(h.Services), "service", "services"), display.Things(len(h.Devices), "device", "devices"))
 	e.println("read it, then: floodwall apply %s --confirm 60s", file)
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/floodwall/floodwall/internal/daemonlock"
+	"github.com/floodwall/floodwall/internal/display"
 	"github.com/floodwall/floodwall/internal/fleet/bundle"
 	"github.com/floodwall/floodwall/internal/fleet/node"
 )
@@ -120,7 +121,7 @@ func (e *env) printFleet() {
 		e.println("fleet: node %s goes on by itself: no connection to a hub", s.Node)
 	default:
 		e.println("")
-		e.println("fleet: node %s, hub %s: %s of other nodes, %s of this host%s", s.Node, s.Hub, things(s.Entered, "ban", "bans"), things(s.Own, "ban", "bans"), waitingText(s))
+		e.println("fleet: node %s, hub %s: %s of other nodes, %s of this host%s", s.Node, s.Hub, display.Things(s.Entered, "ban", "bans"), display.Things(s.Own, "ban", "bans"), waitingText(s))
 	}
 	if s != nil && s.Policy != nil {
 		e.println("policy of the fleet: %s", policyText(s.Policy.Runs, string(s.Policy.Phase), cmp.Or(s.Policy.Drift, s.Policy.Problem)))
@@ -141,10 +142,10 @@ func policyText(version uint64, phase, problem string) string {
 
 func waitingText(s *node.Status) (text string) {
 	if s.Waiting > 0 {
-		text = fmt.Sprintf(", %s on the way", things(s.Waiting, "change", "changes"))
+		text = fmt.Sprintf(", %s on the way", display.Things(s.Waiting, "change", "changes"))
 	}
 	if s.Crowded > 0 {
-		text += fmt.Sprintf("; %s of other nodes not entered, as those have their share of the set", things(s.Crowded, "ban", "bans"))
+		text += fmt.Sprintf("; %s of other nodes not entered, as those have their share of the set", display.Things(s.Crowded, "ban", "bans"))
 	}
 	return text
 }

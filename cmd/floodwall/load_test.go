@@ -62,20 +62,6 @@ func TestLoadScripts(t *testing.T) {
 	})
 }
 
-func TestRequestRate(t *testing.T) {
-	for text, want := range map[string]float64{
-		"": 0, "1000/s": 1000, "1000": 1000, "90/m": 1.5, "1.5k/s": 1500, "/s": -1, "x": -1, "0/s": -1, "-5/s": -1, "5/h": -1,
-	} {
-		got, err := requestRate(text)
-		if err != nil {
-			got = -1
-		}
-		if got != want {
-			t.Errorf("%q: %v, %v; want %v", text, got, err, want)
-		}
-	}
-}
-
 // interrupt runs a command, sends it an interrupt when the server has been asked by it, and wants it to say so with its exit
 // status: interrupt COMMAND...
 func interrupt(ts *testscript.TestScript, _ bool, args []string) {

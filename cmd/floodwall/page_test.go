@@ -14,6 +14,7 @@ import (
 	"github.com/chromedp/chromedp/kb"
 
 	"github.com/floodwall/floodwall/internal/api"
+	"github.com/floodwall/floodwall/internal/display"
 	"github.com/floodwall/floodwall/internal/testutil"
 )
 
@@ -80,9 +81,9 @@ func (b *browser) pageFigures(h *apiHost) {
 	rates, highest := map[string]bool{}, 0.0
 	for _, s := range h.past().Steps {
 		rate := float64(s.Dropped.Packets) / s.Seconds
-		rates[rateText(rate)], highest = true, max(highest, rate)
+		rates[display.Rate(rate)], highest = true, max(highest, rate)
 	}
-	if most != rateText(highest) || !rates[now] {
+	if most != display.Rate(highest) || !rates[now] {
 		b.Errorf("the page shows %s dropped packets/s now and %s at most; the steps have %v", now, most, rates)
 	}
 	send(1000)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/cost"
+	"github.com/floodwall/floodwall/internal/display"
 )
 
 // printPlacement prints how rules were placed, in a few lines, and nothing when no costs are known and none were.
@@ -16,7 +17,7 @@ func (e *env) printPlacement(p *control.PlacementStatus) {
 	e.println("")
 	e.println("placement %s: %s", p.Mode, movesText(p))
 	if p.Model != nil {
-		e.println("  costs of this host were measured %s ago", span(time.Since(*p.Model)))
+		e.println("  costs of this host were measured %s ago", display.Span(time.Since(*p.Model)))
 	}
 	if p.Mix != nil {
 		e.println("  %s", mixText(p.Mix, p.Since))
@@ -28,10 +29,10 @@ func (e *env) printPlacement(p *control.PlacementStatus) {
 		e.println("  with %s: %s", o.What, predictionText(o.Predicted))
 	}
 	if p.Measured > 0 {
-		e.println("  all that the kernel does in softirqs took %s ns a packet", count(int(p.Measured+0.5)))
+		e.println("  all that the kernel does in softirqs took %s ns a packet", display.Count(int(p.Measured+0.5)))
 	}
 	for _, m := range p.Last {
-		e.println("  %s ago: %s", span(time.Since(m.Time)), m.String())
+		e.println("  %s ago: %s", display.Span(time.Since(m.Time)), m.String())
 	}
 }
 
@@ -50,13 +51,13 @@ func movesText(p *control.PlacementStatus) string {
 
 // mixText says what packets there were.
 func mixText(m *cost.Mix, since time.Time) string {
-	rate := func(n uint64) string { return count(int(float64(n)/max(m.Seconds, 0.001) + 0.5)) }
+	rate := func(n uint64) string { return display.Count(int(float64(n)/max(m.Seconds, 0.001) + 0.5)) }
 	var decided uint64
 	for _, n := range m.Rules {
 		decided += n
 	}
 	return fmt.Sprintf("packets a second since %s ago: %s arrived, rules decided %s, %s were delivered here, %s forwarded",
-		span(time.Since(since)), rate(m.Arrived), rate(decided), rate(m.Local), rate(m.Forwarded))
+		display.Span(time.Since(since)), rate(m.Arrived), rate(decided), rate(m.Local), rate(m.Forwarded))
 }
 
 func predictionText(p cost.Prediction) string {

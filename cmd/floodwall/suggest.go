@@ -13,6 +13,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/floodwall/floodwall/internal/control"
+	"github.com/floodwall/floodwall/internal/daemonclient"
+	"github.com/floodwall/floodwall/internal/display"
 	"github.com/floodwall/floodwall/internal/hostfacts"
 	"github.com/floodwall/floodwall/internal/operate"
 	"github.com/floodwall/floodwall/internal/suggest"
@@ -67,7 +69,9 @@ func (e *env) suggest(c *cobra.Command, file string, f *suggestFlags) error {
 		return err
 	}
 	if f.live {
-		f.search.Live = e.liveSamples(c.Context(), compiled.Devices(), cmp.Or(f.search.For, operate.SampleFor))
+		if h, err := e.host(); err == nil {
+			f.search.Live = daemonclient.Samples(c.Context(), h, e.daemonSocket(), compiled.Devices(), cmp.Or(f.search.For, operate.SampleFor))
+		}
 	}
 	s, err := interruptible(c.Context(), func() (*operate.Suggestion, error) { return f.search.Suggest(c.Context(), compiled) })
 	if err != nil {
@@ -169,7 +173,7 @@ func (f *suggestFlags) check(c *cobra.Command, e *env, file string) error {
 func (e *env) printSuggestion(s *operate.Suggestion) error {
 	e.println("# attack: %s", sourceText(s.Attack))
 	for _, d := range s.Dropped {
-		e.println("# %s of them: %s drops them already", count(d.Packets), d.Name)
+		e.println("# %s of them: %s drops them already", display.Count(d.Packets), d.Name)
 	}
 	if s.Collateral == nil {
 		e.println("# no baseline: nothing is known of what the rules do to legitimate packets")
@@ -202,9 +206,9 @@ func sourceText(s operate.Source) string {
 			about = "about "
 		}
 	}
-	text := fmt.Sprintf("%s%s in %s", about, things(s.Packets, "packet", "packets"), from)
+	text := fmt.Sprintf("%s%s in %s", about, display.Things(s.Packets, "packet", "packets"), from)
 	if s.Looked < s.Packets {
-		text += fmt.Sprintf(", of which %s were looked at", count(s.Looked))
+		text += fmt.Sprintf(", of which %s were looked at", display.Count(s.Looked))
 	}
 	return text
 }
@@ -218,7 +222,7 @@ func harmText(s *suggest.Share) string {
 	if s == nil {
 		return ""
 	}
-	return fmt.Sprintf(", and %s of the baseline's %s (at most %s of all such traffic)", count(s.Packets), things(s.Of, "packet", "packets"),
+	return fmt.Sprintf(", and %s of the baseline's %s (at most %s of all such traffic)", display.Count(s.Packets), display.Things(s.Of, "packet", "packets"),
 		percentText(s.High))
 }
 

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/floodwall/floodwall/internal/display"
 	"github.com/floodwall/floodwall/internal/operate"
 )
 
@@ -64,13 +65,13 @@ func showTemporary(ctx context.Context, e *env) error {
 	if e.json {
 		return e.printJSON(list)
 	}
-	t := newTable("name", "owner", "does", ">packets", "ends in", "rule")
+	t := display.NewTable("name", "owner", "does", ">packets", "ends in", "rule")
 	for _, r := range list {
 		does := r.Verdict
 		if r.Observe {
 			does = "counts"
 		}
-		t.row(r.Name, r.Temporary.Owner, does, count(r.Packets), span(max(time.Until(r.Temporary.Until), 0)), r.Temporary.Rule)
+		t.Row(r.Name, r.Temporary.Owner, does, display.Count(r.Packets), display.Span(max(time.Until(r.Temporary.Until), 0)), r.Temporary.Rule)
 	}
 	e.table(t)
 	for _, r := range list {
@@ -105,6 +106,6 @@ func removeTemporary(ctx context.Context, e *env, names []string) error {
 	if err := h.RemoveTemporary(ctx, names...); err != nil {
 		return err
 	}
-	e.println("removed %s", things(len(names), "rule", "rules"))
+	e.println("removed %s", display.Things(len(names), "rule", "rules"))
 	return nil
 }

@@ -1,18 +1,13 @@
 package main
 
 import (
-	"bufio"
 	"context"
-	"errors"
-	"fmt"
-	"io"
 	"os"
 
 	"github.com/spf13/cobra"
 
-	"github.com/floodwall/floodwall/internal/control"
-	"github.com/floodwall/floodwall/internal/packet"
-	"github.com/floodwall/floodwall/internal/plan"
+	"github.com/floodwall/floodwall/internal/display"
+	"github.com/floodwall/floodwall/internal/policytest"
 )
 
 func testCommand(e *env) *cobra.Command {
@@ -27,35 +22,6 @@ func testCommand(e *env) *cobra.Command {
 	}
 	e.jsonFlag(c)
 	return c
-}
-
-// testReport is the answer of test as JSON.
-type testReport struct {
-	Policy string       `json:"policy"`
-	Passed int          `json:"passed"`
-	Failed int          `json:"failed"`
-	Cases  []testResult `json:"cases"`
-}
-
-type testResult struct {
-	Line   int     `json:"line"`
-	Packet string  `json:"packet"`
-	OK     bool    `json:"ok"`
-	Want   outcome `json:"want"`
-	Got    outcome `json:"got"`
-}
-
-// outcome is a verdict and its reason, "" for any.
-type outcome struct {
-	Verdict string `json:"verdict"`
-	Reason  string `json:"reason,omitempty"`
-}
-
-func (o outcome) String() string {
-	if o.Reason == "" {
-		return o.Verdict
-	}
-	return o.Verdict + " " + o.Reason
 }
 
 func test(ctx context.Context, e *env, file, cases string) error {
@@ -74,7 +40,7 @@ func test(ctx context.Context, e *env, file, cases string) error {
 		defer f.Close()
 		in = f
 	}
-	report, err := interruptible(ctx, func() (*testReport, error) { return runCases(c, cases, in) })
+	report, err := interruptible(ctx, func() (*policytest.Report, error) { return policytest.Run(c, cases, in) })
 	if err != nil {
 		return err
 	}
@@ -89,55 +55,15 @@ func test(ctx context.Context, e *env, file, cases string) error {
 	return err
 }
 
-func printTest(e *env, cases string, report *testReport) {
+func printTest(e *env, cases string, report *policytest.Report) {
 	for _, r := range report.Cases {
 		if !r.OK {
 			e.println("%s:%d: %s: want %s, got %s", cases, r.Line, r.Packet, r.Want, r.Got)
 		}
 	}
 	if report.Failed > 0 {
-		e.println("%s: %d of %s failed", cases, report.Failed, things(len(report.Cases), "case", "cases"))
+		e.println("%s: %d of %s failed", cases, report.Failed, display.Things(len(report.Cases), "case", "cases"))
 		return
 	}
-	e.println("%s: ok: %s", cases, things(report.Passed, "case", "cases"))
-}
-
-// runCases runs all cases. Lines that cannot be read are all reported, and then no result is.
-func runCases(c *control.Compiled, name string, r io.Reader) (*testReport, error) {
-	report := &testReport{Policy: c.Policy.File, Cases: []testResult{}}
-	var errs []error
-	lines := bufio.NewScanner(r)
-	for n := 1; lines.Scan(); n++ {
-		wanted, err := packet.ParseCase(lines.Text())
-		if err != nil {
-			errs = append(errs, fmt.Errorf("%s:%d: %w", name, n, err))
-			continue
-		}
-		if !wanted.Blank {
-			x, err := c.Explain(wanted.Packet, plan.TargetXDP)
-			if err != nil {
-				return nil, err
-			}
-			report.add(n, wanted, x)
-		}
-	}
-	if err := lines.Err(); err != nil {
-		errs = append(errs, fmt.Errorf("%s: %w", name, err))
-	}
-	if len(errs) == 0 && len(report.Cases) == 0 {
-		errs = append(errs, fmt.Errorf("%s: there is no case in it", name))
-	}
-	return report, errors.Join(errs...)
-}
-
-func (t *testReport) add(line int, wanted packet.Case, x control.Explanation) {
-	want := outcome{wanted.Verdict, wanted.Reason}
-	r := testResult{Line: line, Packet: x.Packet, Want: want, Got: outcome{x.Verdict, x.Reason}}
-	r.OK = want.Verdict == x.Verdict && (want.Reason == "" || want.Reason == x.Reason)
-	if r.OK {
-		t.Passed++
-	} else {
-		t.Failed++
-	}
-	t.Cases = append(t.Cases, r)
+	e.println("%s: ok: %s", cases, display.Things(report.Passed, "case", "cases"))
 }

@@ -1,12 +1,15 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/floodwall/floodwall/internal/daemonclient"
 	"github.com/floodwall/floodwall/internal/operate"
+	"github.com/floodwall/floodwall/internal/topscreen"
 )
 
 // topFlags are the flags of top.
@@ -45,7 +48,7 @@ func (e *env) top(c *cobra.Command, f *topFlags) error {
 	if !f.once && !e.json && isTerminal(e.stdout) {
 		return e.topScreen(c.Context(), h, f.every)
 	}
-	next, end, err := e.watchTop(c.Context(), h, f.every)
+	next, end, err := daemonclient.WatchTop(c.Context(), h, e.daemonSocket(), f.every)
 	if err != nil {
 		return err
 	}
@@ -60,16 +63,26 @@ func (e *env) top(c *cobra.Command, f *topFlags) error {
 	return nil
 }
 
+// topScreen shows top on the terminal until a key ends it.
+func (e *env) topScreen(ctx context.Context, h operate.Host, every time.Duration) error {
+	next, end, err := daemonclient.WatchTop(ctx, h, e.daemonSocket(), every)
+	if err != nil {
+		return err
+	}
+	read := func(ctx context.Context) (*operate.Top, error) { return next(ctx, every) }
+	return firstError(topscreen.Show(ctx, e.stdin, e.stdout, read), end())
+}
+
 func (e *env) printTop(t *operate.Top) {
 	if t.Warning != "" {
 		e.warning(t.Warning)
 	}
-	for _, line := range topHead(t) {
+	for _, line := range topscreen.Head(t) {
 		e.println("%s", line)
 	}
-	for _, part := range append([]topPart{reasonsPart(t)}, samplesParts(t)...) {
+	for _, part := range append([]topscreen.Part{topscreen.Reasons(t)}, topscreen.Samples(t)...) {
 		e.println("")
-		for _, line := range part.lines() {
+		for _, line := range part.Lines() {
 			e.println("%s", line)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/floodwall/floodwall/internal/daemonclient"
 	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/operate"
 )
@@ -52,7 +53,7 @@ func TestTopLooksItself(t *testing.T) {
 		}
 		if target == "xdp" {
 			h := operate.NewHost(datapath.DefaultDir, t.TempDir(), func(error) {})
-			next, end, err := (&env{bpffs: datapath.DefaultDir}).watchTop(t.Context(), h, time.Minute)
+			next, end, err := daemonclient.WatchTop(t.Context(), h, readSocket, time.Minute)
 			if err != nil {
 				t.Fatal(err)
 			}

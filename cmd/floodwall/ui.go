@@ -7,8 +7,8 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"unicode"
 
+	"github.com/floodwall/floodwall/internal/display"
 	"github.com/floodwall/floodwall/internal/operate"
 )
 
@@ -36,7 +36,7 @@ type ui struct{ stdout, stderr io.Writer }
 
 // exit reports a command's error and returns the exit status.
 func (u *ui) exit(err error) int {
-	var usage *usageError
+	var wrong *usageError
 	switch {
 	case err == nil:
 		return 0
@@ -45,10 +45,10 @@ func (u *ui) exit(err error) int {
 	case errors.Is(err, context.Canceled):
 		u.stderrLine("note", "interrupted")
 		return exitInterrupted
-	case errors.As(err, &usage):
-		u.stderrLine("error", usage.Error())
-		u.stderrLine("usage", usage.usage)
-		u.stderrLine("hint", usage.hint)
+	case errors.As(err, &wrong):
+		u.stderrLine("error", wrong.Error())
+		u.stderrLine("usage", wrong.usage)
+		u.stderrLine("hint", wrong.hint)
 		return exitUsage
 	}
 	u.report(err)
@@ -78,13 +78,13 @@ func (u *ui) stderrLine(kind, text string) {
 		return
 	}
 	for line := range strings.SplitSeq(text, "\n") {
-		fmt.Fprintf(u.stderr, "floodwall: %s: %s\n", kind, printable(line))
+		fmt.Fprintf(u.stderr, "floodwall: %s: %s\n", kind, display.Printable(line))
 	}
 }
 
 // println prints a line of the answer.
 func (u *ui) println(format string, args ...any) {
-	fmt.Fprintln(u.stdout, printable(fmt.Sprintf(format, args...)))
+	fmt.Fprintln(u.stdout, display.Printable(fmt.Sprintf(format, args...)))
 }
 
 // text prints an answer that has lines of its own.
@@ -98,12 +98,9 @@ func (u *ui) printJSON(v any) error {
 	return enc.Encode(v)
 }
 
-// printable replaces control characters.
-func printable(text string) string {
-	return strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) && r != '\t' {
-			return unicode.ReplacementChar
-		}
-		return r
-	}, text)
+// table prints a table, and nothing when it has no rows.
+func (u *ui) table(t *display.Table) {
+	if t.Len() > 0 {
+		u.text(strings.Join(t.Lines(), "\n") + "\n")
+	}
 }

@@ -1,11 +1,14 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/floodwall/floodwall/internal/usage"
 )
 
 // usageError is a command line that is not understood.
@@ -16,6 +19,15 @@ func (e *usageError) Error() string { return e.msg }
 // usagef makes a usageError of a command.
 func usagef(c *cobra.Command, hint, format string, args ...any) error {
 	return &usageError{msg: fmt.Sprintf(format, args...), usage: c.UseLine(), hint: hint}
+}
+
+// usageOf is an error of reading what the command line says. A usage.Error becomes a usageError of c.
+func usageOf(c *cobra.Command, err error) error {
+	var wrong *usage.Error
+	if !errors.As(err, &wrong) {
+		return err
+	}
+	return usagef(c, cmp.Or(wrong.Hint, helpHint(c)), "%s", wrong.Text)
 }
 
 // least is the least value of a flag whose default of 0 stands for none, or for another number: the flag can be left out, but 0

@@ -1,4 +1,5 @@
-package main
+// Package flowtext reads which packets an announcement is about, as the flags of `floodwall bgp announce` say it.
+package flowtext
 
 import (
 	"fmt"
@@ -8,46 +9,37 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/spf13/cobra"
-
 	bgp "github.com/floodwall/floodwall/internal/bgp/wire"
+	"github.com/floodwall/floodwall/internal/usage"
 )
 
-// flowFlags are the flags that say which packets an announcement is about.
-type flowFlags struct {
-	from, flags, rate  string
-	proto, port, sport []string
-	icmp, length       []string
-	fragment           bool
+// Fields are the texts of the flags that say which packets an announcement is about. An empty one says nothing.
+type Fields struct {
+	From     string   // prefix of the sources
+	Flags    string   // of TCP, as set/looked-at: syn/syn,ack
+	Rate     string   // so much goes through, in bits a second with the unit: 10mbit/s
+	Proto    []string // names or numbers
+	Port     []string // of the destination: numbers or ranges, as 1000-2000
+	SPort    []string // of the source, likewise
+	ICMP     []string // types, as numbers
+	Length   []string // of the IP packet in bytes, as numbers or ranges
+	Fragment bool     // fragments alone
 }
 
-func (f *flowFlags) add(c *cobra.Command) {
-	flags := c.Flags()
-	flags.StringVar(&f.from, "from", "", "`prefix` of the sources")
-	flags.StringSliceVar(&f.proto, "proto", nil, "`protocols`, as tcp, udp, icmp or a number")
-	flags.StringSliceVar(&f.port, "port", nil, "`ports` of the destination, as 53 or 1000-2000")
-	flags.StringSliceVar(&f.sport, "sport", nil, "`ports` of the source")
-	flags.StringSliceVar(&f.icmp, "icmp", nil, "`types` of ICMP, as numbers")
-	flags.StringSliceVar(&f.length, "length", nil, "`lengths` of the IP packet in bytes, as 1000-1500")
-	flags.StringVar(&f.flags, "flags", "", "TCP `flags` as set/looked-at, as syn/syn,ack")
-	flags.BoolVar(&f.fragment, "fragment", false, "fragments alone")
-	flags.StringVar(&f.rate, "rate", "", "let so many bits a second through, as `10mbit/s`, and drop the rest")
-}
-
-// flow reads the flags.
-func (f *flowFlags) flow(c *cobra.Command, destination string) (flow bgp.Flow, err error) {
-	if flow.To, err = prefixOf(destination); err != nil {
-		return flow, usagef(c, "write an address or a prefix, as 192.0.2.7", "DESTINATION: %v", err)
+// Flow reads the fields, and the address or the prefix of the destination. Its errors are of the type usage.Error.
+func (f *Fields) Flow(destination string) (flow bgp.Flow, err error) {
+	if flow.To, err = Prefix(destination); err != nil {
+		return flow, usage.Errorf("write an address or a prefix, as 192.0.2.7", "DESTINATION: %v", err)
 	}
-	if f.from != "" {
-		if flow.From, err = prefixOf(f.from); err != nil {
-			return flow, usagef(c, "write a prefix, as 198.51.100.0/24", "flag --from: %v", err)
+	if f.From != "" {
+		if flow.From, err = Prefix(f.From); err != nil {
+			return flow, usage.Errorf("write a prefix, as 198.51.100.0/24", "flag --from: %v", err)
 		}
 	}
-	for _, text := range f.proto {
+	for _, text := range f.Proto {
 		p, err := protocol(text)
 		if err != nil {
-			return flow, usagef(c, "write "+strings.Join(slices.Sorted(maps.Keys(protocols)), ", ")+" or a number", "flag --proto: %v", err)
+			return flow, usage.Errorf("write "+strings.Join(slices.Sorted(maps.Keys(protocols)), ", ")+" or a number", "flag --proto: %v", err)
 		}
 		flow.Proto = append(flow.Proto, p)
 	}
@@ -56,34 +48,34 @@ func (f *flowFlags) flow(c *cobra.Command, destination string) (flow bgp.Flow, e
 		texts []string
 		to    *[]bgp.Range
 		most  uint16
-	}{{"port", f.port, &flow.Port, 65535}, {"sport", f.sport, &flow.SPort, 65535}, {"icmp", f.icmp, &flow.ICMP, 255}, {"length", f.length, &flow.Length, 65535}}
+	}{{"port", f.Port, &flow.Port, 65535}, {"sport", f.SPort, &flow.SPort, 65535}, {"icmp", f.ICMP, &flow.ICMP, 255}, {"length", f.Length, &flow.Length, 65535}}
 	for _, l := range lists {
 		for _, text := range l.texts {
 			r, err := portRange(text, l.most)
 			if err != nil {
-				return flow, usagef(c, "write a number or a range, as 1000-2000", "flag --%s: %v", l.name, err)
+				return flow, usage.Errorf("write a number or a range, as 1000-2000", "flag --%s: %v", l.name, err)
 			}
 			*l.to = append(*l.to, r)
 		}
 	}
-	if flow.Set, flow.Unset, err = flagBits(f.flags); err != nil {
-		return flow, usagef(c, "write the flags that are set, and those to look at, as syn/syn,ack", "flag --flags: %v", err)
+	if flow.Set, flow.Unset, err = flagBits(f.Flags); err != nil {
+		return flow, usage.Errorf("write the flags that are set, and those to look at, as syn/syn,ack", "flag --flags: %v", err)
 	}
-	flow.Fragment = f.fragment
-	if flow.Rate, err = bytesRate(f.rate); err != nil {
-		return flow, usagef(c, "write a number with its unit, as 10mbit/s", "flag --rate: %v", err)
+	flow.Fragment = f.Fragment
+	if flow.Rate, err = bytesRate(f.Rate); err != nil {
+		return flow, usage.Errorf("write a number with its unit, as 10mbit/s", "flag --rate: %v", err)
 	}
 	if (len(flow.Port) > 0 || len(flow.SPort) > 0) && !slices.ContainsFunc(flow.Proto, func(p uint8) bool { return p == 6 || p == 17 || p == 132 }) {
-		return flow, usagef(c, "say which: --proto udp", "ports need a protocol that has ports")
+		return flow, usage.Errorf("say which: --proto udp", "ports need a protocol that has ports")
 	}
 	if err := flow.Check(); err != nil {
-		return flow, usagef(c, helpHint(c), "%v", err)
+		return flow, usage.Errorf("", "%v", err)
 	}
 	return flow, nil
 }
 
-// prefixOf reads an address or a prefix without bits of a host.
-func prefixOf(text string) (netip.Prefix, error) {
+// Prefix reads an address or a prefix without bits of a host.
+func Prefix(text string) (netip.Prefix, error) {
 	if a, err := netip.ParseAddr(text); err == nil && a.Zone() == "" {
 		return netip.PrefixFrom(a.Unmap(), a.Unmap().BitLen()), nil
 	}

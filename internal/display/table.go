@@ -1,20 +1,20 @@
-package main
+package display
 
 import (
 	"strings"
 	"unicode/utf8"
 )
 
-// table is rows of cells under a head, aligned when it is printed.
-type table struct {
+// Table is rows of cells under a head, aligned when it is printed.
+type Table struct {
 	head  []string
 	right []bool // columns of numbers
 	rows  [][]string
 }
 
-// newTable makes a table; columns whose head begins with > are aligned to the right.
-func newTable(head ...string) *table {
-	t := &table{right: make([]bool, len(head))}
+// NewTable makes a table; columns whose head begins with > are aligned to the right.
+func NewTable(head ...string) *Table {
+	t := &Table{right: make([]bool, len(head))}
 	for i, h := range head {
 		h, t.right[i] = strings.CutPrefix(h, ">")
 		t.head = append(t.head, h)
@@ -22,17 +22,14 @@ func newTable(head ...string) *table {
 	return t
 }
 
-func (t *table) row(cells ...string) { t.rows = append(t.rows, cells) }
+// Row adds a row, with a cell for each column.
+func (t *Table) Row(cells ...string) { t.rows = append(t.rows, cells) }
 
-// table prints a table, and nothing when it has no rows.
-func (u *ui) table(t *table) {
-	if len(t.rows) > 0 {
-		u.text(strings.Join(t.lines(), "\n") + "\n")
-	}
-}
+// Len is the number of rows, without the head.
+func (t *Table) Len() int { return len(t.rows) }
 
-// lines are the head and the rows, aligned.
-func (t *table) lines() (lines []string) {
+// Lines are the head and the rows, aligned.
+func (t *Table) Lines() (lines []string) {
 	width := make([]int, len(t.head))
 	all := append([][]string{t.head}, t.rows...)
 	for _, row := range all {
@@ -49,7 +46,7 @@ func (t *table) lines() (lines []string) {
 			}
 			line.WriteString(cell + pad + "  ")
 		}
-		lines = append(lines, printable(strings.TrimRight(line.String(), " ")))
+		lines = append(lines, Printable(strings.TrimRight(line.String(), " ")))
 	}
 	return lines
 }

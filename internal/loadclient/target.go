@@ -1,4 +1,4 @@
-package main
+package loadclient
 
 import (
 	"context"
@@ -11,29 +11,28 @@ import (
 	"strings"
 	"time"
 
-	"github.com/spf13/cobra"
-
 	"github.com/floodwall/floodwall/internal/lab"
+	"github.com/floodwall/floodwall/internal/usage"
 )
 
-// parseTarget reads the URL of a web server.
-func parseTarget(c *cobra.Command, address string) (*url.URL, error) {
+// ParseTarget reads the URL of a web server, http or https. Its errors are of the type usage.Error.
+func ParseTarget(address string) (*url.URL, error) {
 	hint := "write it as http://192.0.2.1:8080/path or https://example.org/"
 	u, err := url.Parse(address)
 	switch {
 	case !strings.Contains(address, "://"):
-		return nil, usagef(c, fmt.Sprintf("did you mean http://%s ?", address), "%q is not a URL: http:// or https:// is missing", address)
+		return nil, usage.Errorf(fmt.Sprintf("did you mean http://%s ?", address), "%q is not a URL: http:// or https:// is missing", address)
 	case err != nil:
-		return nil, usagef(c, hint, "%q is not a URL: %v", address, err.(*url.Error).Err)
+		return nil, usage.Errorf(hint, "%q is not a URL: %v", address, err.(*url.Error).Err)
 	case u.Scheme != "http" && u.Scheme != "https":
-		return nil, usagef(c, hint, "%q: cannot speak %q, only http and https", address, u.Scheme)
+		return nil, usage.Errorf(hint, "%q: cannot speak %q, only http and https", address, u.Scheme)
 	case u.Hostname() == "":
-		return nil, usagef(c, hint, "%q: no host", address)
+		return nil, usage.Errorf(hint, "%q: no host", address)
 	case u.User != nil:
-		return nil, usagef(c, "give what they stand for as --header 'Authorization: ...'", "%q: user and password are not taken from a URL", u.Redacted())
+		return nil, usage.Errorf("give what they stand for as --header 'Authorization: ...'", "%q: user and password are not taken from a URL", u.Redacted())
 	}
 	if _, err := targetPort(u); err != nil {
-		return nil, usagef(c, hint, "%q: port must be 1 to 65535, got %q", address, u.Port())
+		return nil, usage.Errorf(hint, "%q: port must be 1 to 65535, got %q", address, u.Port())
 	}
 	return u, nil
 }
@@ -81,7 +80,7 @@ func requestRate(text string) (float64, error) {
 			number, per = n, seconds
 		}
 	}
-	rate, err := packetRate(number)
+	rate, err := lab.ParseRate(number)
 	if err != nil || text != "" && number == "" {
 		return 0, fmt.Errorf("want a positive number of requests, got %q", text)
 	}

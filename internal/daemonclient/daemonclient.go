@@ -1,4 +1,5 @@
-package main
+// Package daemonclient asks the daemon of this host for the samples that it takes.
+package daemonclient
 
 import (
 	"context"
@@ -7,22 +8,19 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"path/filepath"
 	"slices"
 	"time"
 
 	"github.com/floodwall/floodwall/internal/api"
-	"github.com/floodwall/floodwall/internal/api/listen"
 	"github.com/floodwall/floodwall/internal/control"
-	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/operate"
 	"github.com/floodwall/floodwall/internal/plan"
 	"github.com/floodwall/floodwall/internal/tap"
 )
 
-// watchTop begins to watch what comes. Where the policy has samples taken for the daemon and one runs, the daemon has them, and is asked:
-// next asks it each time. It looks itself otherwise, and when the daemon has no samples.
-func (e *env) watchTop(ctx context.Context, h operate.Host, span time.Duration) (next func(context.Context, time.Duration) (*operate.Top, error), end func() error, err error) {
+// WatchTop begins to watch what comes. Where the policy has samples taken for the daemon and one runs, the daemon has them, and is asked:
+// next asks it each time. It looks itself otherwise, and when the daemon has no samples. span is the longest time that next is asked for.
+func WatchTop(ctx context.Context, h operate.Host, socket string, span time.Duration) (next func(context.Context, time.Duration) (*operate.Top, error), end func() error, err error) {
 	settings, err := h.DaemonSettings(ctx)
 	if err != nil {
 		return nil, nil, err
@@ -31,7 +29,6 @@ func (e *env) watchTop(ctx context.Context, h operate.Host, span time.Duration) 
 	if err != nil {
 		return nil, nil, err
 	}
-	socket := filepath.Join(listen.Dir(e.bpffs, datapath.DefaultDir), listen.ReadSocket)
 	if settings.Sample > 0 && status.Target == plan.TargetXDP && span <= api.MaxLook && answers(socket) {
 		return func(ctx context.Context, span time.Duration) (*operate.Top, error) {
 			t, err := askTop(ctx, socket, span)
@@ -60,13 +57,9 @@ func answers(socket string) bool {
 // mostAnswer is how much of an answer is read, in bytes.
 const mostAnswer = 16 << 20
 
-// liveSamples has the daemon hand out the samples that the policy has taken for it, of packets that are dropped, too. It is nil where
+// Samples has the daemon hand out the samples that the policy has taken for it, of packets that are dropped, too. It is nil where
 // nothing runs, the policy has none taken, it is for other devices, or no daemon answers: one looks oneself then.
-func (e *env) liveSamples(ctx context.Context, devices []string, span time.Duration) *tap.Stream {
-	h, err := e.host()
-	if err != nil {
-		return nil
-	}
+func Samples(ctx context.Context, h operate.Host, socket string, devices []string, span time.Duration) *tap.Stream {
 	settings, err := h.DaemonSettings(ctx)
 	if err != nil || settings.Sample == 0 {
 		return nil
@@ -77,7 +70,7 @@ func (e *env) liveSamples(ctx context.Context, devices []string, span time.Durat
 	}) {
 		return nil
 	}
-	answer, err := askDaemon(ctx, filepath.Join(listen.Dir(e.bpffs, datapath.DefaultDir), listen.ReadSocket), "/v1/samples", span)
+	answer, err := askDaemon(ctx, socket, "/v1/samples", span)
 	if err != nil {
 		return nil
 	}

@@ -1,39 +1,41 @@
-package main
+// Package topscreen shows what `floodwall top` reads: as tables, and as a screen with keys on a terminal.
+package topscreen
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
-	"time"
 	"unicode/utf8"
 
 	tea "charm.land/bubbletea/v2"
 
+	"github.com/floodwall/floodwall/internal/display"
 	"github.com/floodwall/floodwall/internal/operate"
 )
 
-// topScreen shows top on the terminal until a key ends it.
-func (e *env) topScreen(ctx context.Context, h operate.Host, every time.Duration) error {
-	next, end, err := e.watchTop(ctx, h, every)
-	if err != nil {
-		return err
-	}
+// Show shows what next reads, again and again, on the terminal of in and out until a key ends it. It returns the error of next that
+// ended it, or the cause of the end of ctx. next is not called any more when it returns.
+func Show(ctx context.Context, in io.Reader, out io.Writer, next func(context.Context) (*operate.Top, error)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	s := &screen{next: func() tea.Msg {
-		t, err := next(ctx, every)
+		t, err := next(ctx)
 		return reading{t, err}
 	}}
 	// The terminal's signals are keys here, and others end ctx.
-	_, err = tea.NewProgram(s, tea.WithContext(ctx), tea.WithInput(e.stdin), tea.WithOutput(e.stdout), tea.WithoutSignalHandler()).Run()
+	_, err := tea.NewProgram(s, tea.WithContext(ctx), tea.WithInput(in), tea.WithOutput(out), tea.WithoutSignalHandler()).Run()
 	cancel()
 	if s.waits { // what it reads from is its own until the reading has come to its end
 		<-s.ended
 	}
+	if s.failed != nil {
+		return s.failed
+	}
 	if errors.Is(err, tea.ErrProgramKilled) {
 		err = context.Cause(ctx)
 	}
-	return firstError(s.failed, err, end())
+	return err
 }
 
 // screen is what top shows.
@@ -115,16 +117,16 @@ func (s *screen) lines() (lines []string) {
 	if s.top == nil || s.height == 0 {
 		return []string{"floodwall top: reading …", screenKeys}
 	}
-	lines = append(lines, topHead(s.top)...)
+	lines = append(lines, Head(s.top)...)
 	if s.top.Warning != "" {
-		lines = append(lines, "warning: "+printable(s.top.Warning))
+		lines = append(lines, "warning: "+display.Printable(s.top.Warning))
 	}
 	rest := s.height - len(lines) - 3 // blank lines, and the keys
-	reasons, parts := reasonsPart(s.top).lines(), samplesParts(s.top)
+	reasons, parts := Reasons(s.top).Lines(), Samples(s.top)
 	lower := []string(nil)
 	if len(parts) > 0 {
 		s.part = (s.part%len(parts) + len(parts)) % len(parts)
-		lower = parts[s.part].lines()
+		lower = parts[s.part].Lines()
 	}
 	upper := min(len(reasons), max(rest/2, rest-len(lower)))
 	lines = append(append(lines, ""), firstLines(reasons, upper)...)

@@ -1,27 +1,24 @@
-package main
+package loadclient
 
 import (
 	"fmt"
-	"io"
 	"maps"
 	"net/netip"
-	"os"
 	"slices"
 	"strings"
 
-	"golang.org/x/sys/unix"
-
+	"github.com/floodwall/floodwall/internal/display"
 	"github.com/floodwall/floodwall/internal/lab"
 )
 
-// loadResult is what load found, as printed with --json.
-type loadResult struct {
+// Result is what the requests of a Plan have found, also as JSON.
+type Result struct {
 	URL    string         `json:"url"`
 	Server netip.AddrPort `json:"server"`
 	lab.LoadSummary
 	Samples []lab.Sample `json:"samples"`
 
-	flags *loadFlags
+	plan *Plan
 }
 
 // The size of the chart.
@@ -30,38 +27,42 @@ const (
 	chartWidth = 40
 )
 
-func (e *env) printLoad(r *loadResult) error {
-	if e.json {
-		return e.printJSON(r)
-	}
-	e.println("%s", r.how())
-	e.println("")
-	e.text(lab.Chart(r.Samples, chartLines, chartWidth))
-	e.println("")
-	e.println("answered  %s, %.1f per second, %s", count(r.OK), r.Rate, amount(r.Bytes))
-	e.println("failed    %s%s", count(r.Failed), r.kinds(" (", ")"))
+// Text shows the result: a chart over time, how many requests were answered and failed, and the times by phase.
+func (r *Result) Text() string {
+	var t display.Text
+	t.Line("%s", r.how())
+	t.Line("")
+	t.WriteString(lab.Chart(r.Samples, chartLines, chartWidth))
+	t.Line("")
+	t.Line("answered  %s, %.1f per second, %s", display.Count(r.OK), r.Rate, display.Bytes(r.Bytes))
+	t.Line("failed    %s%s", display.Count(r.Failed), r.kinds(" (", ")"))
 	if r.Interrupted > 0 {
-		e.println("under way %s when it was interrupted", count(r.Interrupted))
+		t.Line("under way %s when it was interrupted", display.Count(r.Interrupted))
 	}
 	if r.OK == 0 {
-		return nil
+		return t.String()
 	}
-	e.println("")
-	t := newTable("of those answered", ">requests", ">mean", ">half", ">90%", ">99%", ">99.9%", ">max")
+	t.Line("")
+	t.WriteString(strings.Join(r.phases().Lines(), "\n") + "\n")
+	return t.String()
+}
+
+// phases is a table of the times of the requests that were answered.
+func (r *Result) phases() *display.Table {
+	t := display.NewTable("of those answered", ">requests", ">mean", ">half", ">90%", ">99%", ">99.9%", ">max")
 	row := func(name string, n uint64, l lab.Latency) {
-		t.row(name, count(n), lab.Millis(l.Mean), lab.Millis(l.P50), lab.Millis(l.P90), lab.Millis(l.P99), lab.Millis(l.P999), lab.Millis(l.Max))
+		t.Row(name, display.Count(n), lab.Millis(l.Mean), lab.Millis(l.P50), lab.Millis(l.P90), lab.Millis(l.P99), lab.Millis(l.P999), lab.Millis(l.Max))
 	}
 	for _, p := range r.Phases {
 		row(p.Name, p.Requests, p.Latency)
 	}
 	row("whole request", r.OK, r.Latency)
-	e.table(t)
-	return nil
+	return t
 }
 
 // how is what was done, in a line.
-func (r *loadResult) how() string {
-	o := r.flags.options
+func (r *Result) how() string {
+	o := r.plan.Load
 	parts := []string{r.URL}
 	if r.URL != fmt.Sprintf("http://%s/", r.Server) {
 		parts[0] += fmt.Sprintf(" at %s", r.Server)
@@ -70,7 +71,7 @@ func (r *loadResult) how() string {
 		parts = append(parts, fmt.Sprintf("%g requests a second", o.Rate))
 	}
 	if o.Connections > 0 {
-		parts = append(parts, things(o.Connections, "connection", "connections"))
+		parts = append(parts, display.Things(o.Connections, "connection", "connections"))
 	}
 	if !o.KeepAlive {
 		parts = append(parts, "a new one for each request")
@@ -78,11 +79,11 @@ func (r *loadResult) how() string {
 			parts[len(parts)-1] = "a new connection for each"
 		}
 	}
-	return strings.Join(append(parts, fmt.Sprintf("HTTP/%s", r.flags.version)), ", ")
+	return strings.Join(append(parts, fmt.Sprintf("HTTP/%s", r.plan.Version)), ", ")
 }
 
 // kinds lists the failures by kind, the most frequent first; "" when there are none.
-func (r *loadResult) kinds(before, after string) string {
+func (r *Result) kinds(before, after string) string {
 	kinds := slices.SortedFunc(maps.Keys(r.Errors), func(a, b string) int {
 		if d := int(r.Errors[b]) - int(r.Errors[a]); d != 0 {
 			return d
@@ -90,7 +91,7 @@ func (r *loadResult) kinds(before, after string) string {
 		return strings.Compare(a, b)
 	})
 	for i, k := range kinds {
-		kinds[i] = count(r.Errors[k]) + " " + k
+		kinds[i] = display.Count(r.Errors[k]) + " " + k
 	}
 	if len(kinds) == 0 {
 		return ""
@@ -106,8 +107,8 @@ func (e *loadError) Error() string { return e.msg }
 // Hint is what helps.
 func (e *loadError) Hint() string { return e.hint }
 
-// trouble is an error when there was no answer at all.
-func (r *loadResult) trouble() error {
+// Trouble is an error when there was no answer at all.
+func (r *Result) Trouble() error {
 	if r.OK > 0 || r.Failed == 0 {
 		return nil
 	}
@@ -131,20 +132,3 @@ func (r *loadResult) trouble() error {
 	}
 	return err
 }
-
-// live is a line on a terminal that is replaced while something goes on.
-type live struct{ out io.Writer }
-
-// newLive shows a line on a terminal, and nothing anywhere else.
-func newLive(out io.Writer) *live {
-	if f, ok := out.(*os.File); ok {
-		if _, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS); err == nil {
-			return &live{out}
-		}
-	}
-	return &live{io.Discard}
-}
-
-func (l *live) show(format string, args ...any) { fmt.Fprintf(l.out, "\r\x1b[Kload: "+format, args...) }
-
-func (l *live) end() { fmt.Fprint(l.out, "\r\x1b[K") }

@@ -1,0 +1,111 @@
+// Package display writes numbers, times and tables for people.
+package display
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+)
+
+// Count writes a number with separators: 1,234,567.
+func Count[T int | uint64](n T) string {
+	digits := strconv.FormatUint(uint64(n), 10)
+	var out strings.Builder
+	for i, d := range digits {
+		if i > 0 && (len(digits)-i)%3 == 0 {
+			out.WriteByte(',')
+		}
+		out.WriteRune(d)
+	}
+	return out.String()
+}
+
+// Things is a count of something: 1 rule, 2 rules.
+func Things(n int, singular, plural string) string {
+	if n == 1 {
+		return "1 " + singular
+	}
+	return Count(n) + " " + plural
+}
+
+// Bytes writes an amount of data in powers of 1000, as networks are measured.
+func Bytes(n uint64) string {
+	value, unit := float64(n), ""
+	for _, unit = range []string{"B", "kB", "MB", "GB", "TB", "PB"} {
+		if value < 999.5 {
+			break
+		}
+		value /= 1000
+	}
+	if unit == "B" || value >= 99.95 {
+		return fmt.Sprintf("%.0f %s", value, unit)
+	}
+	return fmt.Sprintf("%.1f %s", value, unit)
+}
+
+// Span writes a time in its two largest units: 3d4h, 59m12s.
+func Span(d time.Duration) string {
+	parts := []struct {
+		unit string
+		of   time.Duration
+	}{{"d", 24 * time.Hour}, {"h", time.Hour}, {"m", time.Minute}, {"s", time.Second}}
+	for i, p := range parts {
+		if d < p.of {
+			continue
+		}
+		out := fmt.Sprintf("%d%s", d/p.of, p.unit)
+		if i+1 < len(parts) {
+			if rest := d % p.of / parts[i+1].of; rest > 0 {
+				out += fmt.Sprintf("%d%s", rest, parts[i+1].unit)
+			}
+		}
+		return out
+	}
+	return "0s"
+}
+
+// Rate writes a rate with three digits at least: 12,345, 1.23M, 4.56G.
+func Rate(v float64) string {
+	for _, unit := range []struct {
+		size float64
+		name string
+	}{{1e12, "T"}, {1e9, "G"}, {1e6, "M"}} {
+		if v >= unit.size {
+			return fmt.Sprintf("%.2f%s", v/unit.size, unit.name)
+		}
+	}
+	if v > 0 && v < 10 {
+		return fmt.Sprintf("%.1f", v)
+	}
+	return Count(int(math.Round(v)))
+}
+
+// Printable replaces control characters, which could steer a terminal. Tabs stay.
+func Printable(text string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) && r != '\t' {
+			return unicode.ReplacementChar
+		}
+		return r
+	}, text)
+}
+
+// Wrapped breaks a text between words into lines of at most width bytes. A word that is longer than a line has one of its own.
+func Wrapped(text string, width int) []string {
+	lines := []string{""}
+	for word := range strings.FieldsSeq(text) {
+		last := &lines[len(lines)-1]
+		switch {
+		case *last == "":
+			*last = word
+		case len(*last)+1+len(word) > width:
+			lines = append(lines, word)
+		default:
+			*last += " " + word
+		}
+	}
+	return lines
+}
