@@ -24,7 +24,7 @@ func (l *live) mend(ctx context.Context, in Instance, restore bool) error {
 	for _, p := range g.manifest.Rulesets {
 		errs = append(errs, l.mendRuleset(ctx, in, g, p, restore))
 	}
-	errs = append(errs, in.mendTemporary(ctx, l, g))
+	errs = append(errs, in.mendTemporary(ctx, l, g, !restore))
 	for _, p := range g.manifest.StandIn { // it goes, with the ruleset of the policy before in whose place it was
 		errs = append(errs, in.clean(ctx, p.Kind))
 	}

@@ -66,10 +66,7 @@ func (p *planned) record(context.Context) error {
 		m.Mode = p.running.generation.manifest.Mode
 	}
 	if g := p.running.generation; g != nil {
-		m.Temporary = manifest.InForce(g.manifest.Temporary, time.Now())
-		if old := g.manifest.TemporaryRuleset; old != nil && g.manifest.Target == m.Target {
-			m.TemporaryRuleset = old
-		}
+		m.GoOnWith(g.manifest, time.Now())
 	}
 	p.manifest = m
 	p.note(p.in.bansWaitFor(m))

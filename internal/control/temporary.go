@@ -162,9 +162,13 @@ func (in Instance) cleanTemporary(ctx context.Context, keep ...string) (err erro
 	return err
 }
 
-// mendTemporary puts the ruleset of temporary rules back that a command has not loaded which died, or that somebody has removed.
-func (in Instance) mendTemporary(ctx context.Context, l *live, g *generation) error {
+// mendTemporary puts the ruleset of temporary rules back that a command has not loaded which died, or that somebody has removed. With
+// clean it removes what is left of rules that have ended.
+func (in Instance) mendTemporary(ctx context.Context, l *live, g *generation, clean bool) error {
 	list := manifest.InForce(g.manifest.Temporary, time.Now())
+	if clean && len(list) < len(g.manifest.Temporary) && len(l.generations) == 1 {
+		return in.putTemporary(ctx, l, g, list)
+	}
 	if g.program != nil || len(list) == 0 {
 		return nil
 	}

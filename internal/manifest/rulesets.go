@@ -32,7 +32,7 @@ func (m *Manifest) RulesetOf(k ruleset.Kind) *ruleset.Ruleset {
 
 // CounterOf is the counter in netfilter of a rule, by its index; "" where it has none.
 func (m *Manifest) CounterOf(rule int) string {
-	if i := rule - (len(m.Rules) - len(m.Temporary)); m.TemporaryRuleset != nil && i >= 0 {
+	if i := rule - (len(m.Rules) - len(m.Temporary)); m.TemporaryRuleset != nil && i >= 0 && m.Rules[rule].Temporary {
 		return TemporaryCounter(m.TemporaryRuleset.Rules[i])
 	}
 	if p := m.Ruleset(); p != nil && rule < len(p.Rules) {

@@ -30,6 +30,21 @@ func InForce(list []Temporary, now time.Time) (left []Temporary) {
 	return left
 }
 
+// GoOnWith has the manifest of a policy that follows another have its temporary rules. Where it has the same target in netfilter, their ruleset
+// stays, with those that have ended. Else they are put into the kernel anew.
+func (m *Manifest) GoOnWith(before *Manifest, now time.Time) {
+	m.Temporary = InForce(before.Temporary, now)
+	if before.TemporaryRuleset == nil || before.Target != m.Target {
+		return
+	}
+	m.Temporary, m.TemporaryRuleset = before.Temporary, before.TemporaryRuleset
+	for _, r := range before.Rules {
+		if r.Temporary {
+			m.Rules = append(m.Rules, r)
+		}
+	}
+}
+
 // TemporaryOf is the temporary rule that is the rule of this index, nil when that is one of the policy.
 func (m *Manifest) TemporaryOf(rule int) *Temporary {
 	i := rule - (len(m.Rules) - len(m.Temporary))

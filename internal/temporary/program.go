@@ -73,6 +73,10 @@ func exemption(to *ir.Program, list []manifest.Temporary, spared []netip.Prefix)
 
 // Check reports what is wrong with a rule, by itself.
 func Check(t manifest.Temporary) error {
+	named := manifest.Temporary{Name: t.Name, Rule: fmt.Sprintf("{name: %q, proto: udp, then: drop}", t.Name)}
+	if _, err := read(named); err != nil || strings.ContainsAny(t.Name, "\r\n") { // it becomes the name of a counter
+		return &RuleError{t.Name, "is not a name of a rule", "write letters, digits, - and _"}
+	}
 	_, err := lower(&ir.Program{}, t)
 	return err
 }
