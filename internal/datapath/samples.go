@@ -44,6 +44,8 @@ type Samples struct {
 	opened   uint64    // in nanoseconds of CLOCK_MONOTONIC; what is older was left from before
 	boot     time.Time // when that clock was at zero
 	lost     uint64    // until then
+	ended    time.Time // when a read found that its context had ended,
+	over     bool      // and whether all that was taken before has been read
 	lock     *os.File
 }
 
@@ -150,13 +152,30 @@ func (s *Samples) begin() error {
 // lookAtRing is how long to wait for the program to wake the reader, which it does when there is much to read, or never.
 const lookAtRing = 100 * time.Millisecond
 
-// Read waits for a sample. Its frame is valid until the next Read.
+// Read waits for a sample. Its frame is valid until the next Read. When ctx has ended, it still returns those that were taken before.
 func (s *Samples) Read(ctx context.Context) (Sample, error) {
 	for {
-		if err := readRing(ctx, s.ring, &s.record); err != nil {
+		err := readRing(ctx, s.ring, &s.record)
+		ended := ctx.Err()
+		if err != nil && ended != nil && !s.over {
+			s.ring.SetDeadline(time.Now())
+			if s.ring.ReadInto(&s.record) == nil {
+				err = nil
+			}
+		}
+		if err != nil {
 			return Sample{}, fmt.Errorf("samples: %w", err)
 		}
-		if sample, ok := s.decode(s.record.RawSample); ok {
+		sample, ok := s.decode(s.record.RawSample)
+		switch {
+		case ended == nil:
+			s.ended, s.over = time.Time{}, false
+		case s.ended.IsZero():
+			s.ended = time.Now()
+		default:
+			s.over = sample.Time.After(s.ended)
+		}
+		if ok {
 			return sample, nil
 		}
 	}

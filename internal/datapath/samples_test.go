@@ -147,6 +147,34 @@ func TestSamples(t *testing.T) {
 	}
 }
 
+// TestSamplesAtEnd reads with a context that has ended: what was taken before comes, and what is taken from then on does not go on forever.
+func TestSamplesAtEnd(t *testing.T) {
+	p := load(t, acting(0, 0, 1))
+	s := samplesOf(t, p)
+	message := query{msg: ask("www.example.", 1)}.frame(t)
+	const taken = 3
+	for range taken {
+		through(t, p, message)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for i := range taken {
+		if got, err := s.Read(ctx); err != nil || got.Length != len(message) {
+			t.Fatalf("sample %d: %d bytes, %v", i, got.Length, err)
+		}
+		through(t, p, message)
+	}
+	for i := range 3 {
+		if _, err := s.Read(ctx); errors.Is(err, context.Canceled) {
+			return
+		}
+		through(t, p, message)
+		if i == 2 {
+			t.Error("samples come that were taken after the end")
+		}
+	}
+}
+
 // TestSampleChance has one in seven packets handed out, and none of the questions.
 func TestSampleChance(t *testing.T) {
 	p := load(t, acting(1, 0, 7))

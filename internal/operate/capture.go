@@ -19,7 +19,7 @@ func WriteCapture(ctx context.Context, from *captured.Capture, out io.Writer, mo
 	}
 	for most == 0 || packets < most {
 		p, err := from.Read(ctx)
-		if ctx.Err() != nil {
+		if err != nil && ctx.Err() != nil {
 			return packets, nil
 		}
 		if err != nil {
