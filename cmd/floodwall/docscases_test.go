@@ -38,10 +38,11 @@ func TestDocumentPolicies(t *testing.T) {
 				continue
 			}
 			seen++
-			writeFile(t, filepath.Join(dir, "this.yaml"), f.text)
-			compiles := func(target string) bool { return compiled(target, filepath.Join(dir, "this.yaml")) }
+			this := filepath.Join(dir, filepath.Dir(f.file), "this.yaml") // beside the lists that it names
+			writeFile(t, this, f.text)
+			compiles := func(target string) bool { return compiled(target, this) }
 			if !slices.ContainsFunc(targets(false), compiles) {
-				t.Errorf("%s: no target has this policy:\n%s", f.at, command(t, false, "check", filepath.Join(dir, "this.yaml")))
+				t.Errorf("%s: no target has this policy:\n%s", f.at, command(t, false, "check", this))
 			}
 		}
 	}
