@@ -59,7 +59,7 @@ func sample(text string) (uint32, *flaw) {
 // samples reports a rule that would take samples of what it decides, and decides nothing.
 func (p place) samples(r *Rule, n *node) {
 	if r.Observe && r.Sample != 0 {
-		p.errorf(n.get("sample").pos, "sample is of what a rule decides, and with observe: true it decides nothing").Hint =
+		p.errorf(n.Get("sample").Pos, "sample is of what a rule decides, and with observe: true it decides nothing").Hint =
 			"remove one of them"
 	}
 }

@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"go4.org/netipx"
+
+	"github.com/floodwall/floodwall/internal/wording"
 )
 
 const addrForm = "an address, a prefix or a range"
@@ -50,7 +52,7 @@ func prefix(text string) (AddrRange, *flaw) {
 		return AddrRange{}, f
 	}
 	if p != p.Masked() {
-		f := &flaw{msg: fmt.Sprintf("has a prefix with host bits set, %s", quote(text))}
+		f := &flaw{msg: fmt.Sprintf("has a prefix with host bits set, %s", wording.Quote(text))}
 		return AddrRange{}, f.hintf("%s, or %s for the one address", p.Masked(), p.Addr())
 	}
 	return AddrRange{p.Addr(), netipx.PrefixLastIP(p)}, nil
@@ -154,22 +156,22 @@ func (a Addr) String() string {
 func (p place) addrs(key string, v *node) []Addr {
 	var all []Addr
 	p.each(key, v, func(w *node) {
-		a := Addr{Pos: w.pos}
+		a := Addr{Pos: w.Pos}
 		var f *flaw
-		switch name, isSet := strings.CutPrefix(w.text, "$"); {
+		switch name, isSet := strings.CutPrefix(w.Text, "$"); {
 		case isSet:
 			a.Set, f = name, p.r.setFlaw(name, addressSet, dynamicSet, liveSet)
-		case w.text == "local":
+		case w.Text == "local":
 			a.Local = true
-		case p.r.sets[w.text] != noSet && p.r.sets[w.text] != nameSet:
-			f = want(addrForm, w.text).hintf("%q is a set: write $%s", w.text, w.text)
-		case p.r.sets[w.text] == nameSet:
-			f = otherKind(w.text, false)
+		case p.r.sets[w.Text] != noSet && p.r.sets[w.Text] != nameSet:
+			f = want(addrForm, w.Text).hintf("%q is a set: write $%s", w.Text, w.Text)
+		case p.r.sets[w.Text] == nameSet:
+			f = otherKind(w.Text, false)
 		default:
-			a.AddrRange, f = addrRange(w.text)
+			a.AddrRange, f = addrRange(w.Text)
 		}
 		if f != nil {
-			p.flawed(w.pos, key, listHint(f, key, w, v))
+			p.flawed(w.Pos, key, listHint(f, key, w, v))
 			return
 		}
 		all = append(all, a)

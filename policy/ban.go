@@ -3,6 +3,9 @@ package policy
 import (
 	"strings"
 	"time"
+
+	"github.com/floodwall/floodwall/internal/wording"
+	"github.com/floodwall/floodwall/internal/yamltree"
 )
 
 var banKeys = []key[Ban]{
@@ -25,11 +28,11 @@ func readTrust(text string) (bool, *flaw) {
 // ban reads how long and into which set offenders go.
 func (p place) ban(v *node) *Ban {
 	var b Ban
-	if v.kind == list {
-		p.errorf(v.pos, "ban must be a time or a mapping, got a list").Hint = "write ban: 10m"
+	if v.Kind == yamltree.List {
+		p.errorf(v.Pos, "ban must be a time or a mapping, got a list").Hint = "write ban: 10m"
 		return nil
 	}
-	if v.kind == word {
+	if v.Kind == yamltree.Word {
 		b.For = scalarOf(p, "ban", v, p.r.shortBan)
 	} else {
 		seen := readKeys(p, "ban", v, banKeys, &b)
@@ -72,7 +75,7 @@ func (r *reader) banSet(text string) (string, *flaw) {
 	f := want("the name of a dynamic set", text)
 	bare := strings.TrimPrefix(text, "$")
 	dynamic := r.setsOf(dynamicSet)
-	switch near := nearest(bare, dynamic); {
+	switch near := wording.Nearest(bare, dynamic); {
 	case r.sets[bare] == dynamicSet:
 		f.hintf("write %s, without $", bare)
 	case r.sets[bare] != noSet:
@@ -93,10 +96,10 @@ func (p place) spared(to *Policy, v *node) {
 	for _, a := range to.Never {
 		switch {
 		case p.r.sets[a.Set] == dynamicSet:
-			p.errorf(a.Pos, "never must name addresses and sets with a fixed content, got %s", quote("$"+a.Set)).Hint =
+			p.errorf(a.Pos, "never must name addresses and sets with a fixed content, got %s", wording.Quote("$"+a.Set)).Hint =
 				"what `floodwall block` puts there is up to you: never is about bans that nobody looks at"
 		case p.r.sets[a.Set] == liveSet:
-			p.errorf(a.Pos, "never must name addresses and sets with a fixed content, got %s", quote("$"+a.Set)).Hint =
+			p.errorf(a.Pos, "never must name addresses and sets with a fixed content, got %s", wording.Quote("$"+a.Set)).Hint =
 				"who publishes the list would decide who is never banned: name its addresses, or a file"
 		case a.Local:
 			p.errorf(a.Pos, "never names local, which is spared anyway").Hint = "remove it"

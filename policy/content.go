@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/floodwall/floodwall/internal/packet"
+	"github.com/floodwall/floodwall/internal/wording"
 )
 
 const contentForm = `text, with bytes in hexadecimal between bars, as in "GET |0d 0a|"`
@@ -70,7 +71,7 @@ func sized(most int) func(string) ([]byte, *flaw) {
 		case len(content) == 0:
 			return nil, (&flaw{msg: "is empty"}).hintf("without the key, every packet matches")
 		case len(content) > most:
-			f := &flaw{msg: fmt.Sprintf("must have at most %d bytes, got %d, %s", most, len(content), quote(text))}
+			f := &flaw{msg: fmt.Sprintf("must have at most %d bytes, got %d, %s", most, len(content), wording.Quote(text))}
 			return nil, f.hintf("a part of it will do: take the one that is rarest elsewhere")
 		}
 		return content, nil

@@ -116,14 +116,14 @@ var tlsKeys = []key[TLS]{
 func (p place) daemon(to *Policy, v *node) {
 	p = p.in("daemon")
 	seen := readKeys(p, "daemon", v, daemonKeys, &to.Daemon)
-	listen := v.get("listen")
+	listen := v.Get("listen")
 	switch {
 	case seen == nil:
 	case listen == nil && seen["tls"]:
-		p.errorf(v.pos, "tls is of no use without listen").Hint = "say where to listen, as in listen: 192.0.2.1:9810"
+		p.errorf(v.Pos, "tls is of no use without listen").Hint = "say where to listen, as in listen: 192.0.2.1:9810"
 	case seen["tls"] || !to.Daemon.Listen.IsValid():
 	case !to.Daemon.Listen.Addr().IsLoopback():
-		p.errorf(listen.pos, "listen %s can be reached from elsewhere, and needs tls", to.Daemon.Listen).Hint =
+		p.errorf(listen.Pos, "listen %s can be reached from elsewhere, and needs tls", to.Daemon.Listen).Hint =
 			"write listen: 127.0.0.1:9810, or add tls: {cert: …, key: …, client_ca: …}"
 	}
 }

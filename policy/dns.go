@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/floodwall/floodwall/internal/packet"
+	"github.com/floodwall/floodwall/internal/yamltree"
 )
 
 // dnsWords are the kinds of messages, as values of packet.DNS.
@@ -23,13 +24,13 @@ var dnsKeys = []key[DNS]{
 // dns reads the key dns: kinds of messages, or what queries ask for.
 func (p place) dns(to *Match, v *node) {
 	to.DNS = &DNS{}
-	if v.kind != mapping {
+	if v.Kind != yamltree.Mapping {
 		to.DNS.Types = values(p, "dns", v, dnsKind)
 		return
 	}
 	seen := readKeys(p, "dns", v, dnsKeys, to.DNS)
-	if seen != nil && !v.lacks && len(seen) == 0 {
-		p.errorf(v.pos, "dns has neither type nor name").Hint = "write dns: query for all queries"
+	if seen != nil && !v.Lacks && len(seen) == 0 {
+		p.errorf(v.Pos, "dns has neither type nor name").Hint = "write dns: query for all queries"
 	}
 }
 
@@ -58,7 +59,7 @@ func dnsKind(text string) ([]Range, *flaw) {
 func (p place) notDNS(to *Match, v *node) {
 	p.dns(to, v)
 	if to.DNS.Types != nil && to.DNS.Names != nil {
-		p.errorf(v.pos, "dns cannot be negated with both type and name").Hint =
+		p.errorf(v.Pos, "dns cannot be negated with both type and name").Hint =
 			"make two rules, one with not: {dns: {type: …}} and one with not: {dns: {name: …}}"
 	}
 }
@@ -67,7 +68,7 @@ func (p place) notDNS(to *Match, v *node) {
 func (p place) truncates(r *Rule, n *node) {
 	if r.Then != Truncate {
 		if r.Slip != 0 {
-			p.errorf(n.get("slip").pos, "slip has a meaning with then: truncate only").Hint = "remove it, or write then: truncate"
+			p.errorf(n.Get("slip").Pos, "slip has a meaning with then: truncate only").Hint = "remove it, or write then: truncate"
 		}
 		return
 	}
@@ -77,7 +78,7 @@ func (p place) truncates(r *Rule, n *node) {
 	}
 	for _, t := range r.Match.DNS.Types {
 		if t.First > maxType {
-			p.errorf(n.get("dns").pos, "then: truncate answers queries, and dns is %s", fmt.Sprint(n.get("dns"))).Hint =
+			p.errorf(n.Get("dns").Pos, "then: truncate answers queries, and dns is %s", fmt.Sprint(n.Get("dns"))).Hint =
 				"write dns: query, or then: drop"
 			return
 		}

@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"github.com/floodwall/floodwall/internal/packet"
+	"github.com/floodwall/floodwall/internal/wording"
 )
 
 const maxType = 65535
@@ -18,7 +19,7 @@ func dnsType(text string) ([]Range, *flaw) {
 		return one(r, f)
 	}
 	meant, err := packet.ParseDNSType(text)
-	switch near := nearest(text, sorted(packet.DNSTypes)); {
+	switch near := wording.Nearest(text, sorted(packet.DNSTypes)); {
 	case text == "*" || strings.EqualFold(text, "ALL"):
 		f.hintf("the type that asks for all is ANY")
 	case err == nil:

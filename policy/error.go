@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"unicode"
-	"unicode/utf8"
+
+	"github.com/floodwall/floodwall/internal/wording"
 )
 
 // Error is one mistake in a policy file.
@@ -52,7 +52,7 @@ func (es Errors) Unwrap() []error {
 // which quoted YAML can hold, do not get as far as a terminal.
 func (es Errors) sorted() Errors {
 	for _, e := range es {
-		e.Msg, e.Hint = printable(e.Msg), printable(e.Hint)
+		e.Msg, e.Hint = wording.Printable(e.Msg), wording.Printable(e.Hint)
 	}
 	slices.SortStableFunc(es, func(a, b *Error) int {
 		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Col, b.Col))
@@ -60,43 +60,16 @@ func (es Errors) sorted() Errors {
 	return slices.CompactFunc(es, func(a, b *Error) bool { return *a == *b })
 }
 
-func printable(text string) string {
-	return strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) {
-			return unicode.ReplacementChar
-		}
-		return r
-	}, text)
-}
-
 // flaw is what is wrong with one word of the policy. Its message goes on after the key: `port must be …`.
 type flaw struct{ msg, hint string }
 
 // want is the flaw of a text that is not what.
 func want(what, text string) *flaw {
-	return &flaw{msg: "must be " + what + ", got " + quote(text)}
+	return &flaw{msg: "must be " + what + ", got " + wording.Quote(text)}
 }
 
 // hintf says how to mend f.
 func (f *flaw) hintf(format string, args ...any) *flaw {
 	f.hint = fmt.Sprintf(format, args...)
 	return f
-}
-
-// quote is text in quotes on one line, cut when it is long.
-func quote(text string) string {
-	const most = 80
-	if utf8.RuneCountInString(text) <= most {
-		return fmt.Sprintf("%q", text)
-	}
-	return fmt.Sprintf("%q…", string([]rune(text)[:most]))
-}
-
-// either joins words for reading: `a, b or c`.
-func either(words []string) string {
-	last := len(words) - 1
-	if last < 1 {
-		return strings.Join(words, "")
-	}
-	return strings.Join(words[:last], ", ") + " or " + words[last]
 }

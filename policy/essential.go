@@ -3,6 +3,8 @@ package policy
 import (
 	"fmt"
 	"slices"
+
+	"github.com/floodwall/floodwall/internal/yamltree"
 )
 
 // EssentialNames are the rules that `default: drop` has of its own, in the order in which they are asked.
@@ -21,7 +23,7 @@ func (p place) essential(to *Policy, v *node) {
 	p = p.in("essential")
 	pairs, _ := p.pairs("it", v)
 	for _, e := range pairs {
-		if !slices.Contains(EssentialNames, e.key) {
+		if !slices.Contains(EssentialNames, e.Key) {
 			p.unknown(e, EssentialNames)
 			continue
 		}
@@ -35,17 +37,17 @@ var essentialKeys = []key[Essential]{
 
 // oneEssential reads what stands behind the name of a rule: off, or a mapping.
 func (p place) oneEssential(e pair) Essential {
-	out := Essential{Pos: e.pos, Name: e.key}
+	out := Essential{Pos: e.Pos, Name: e.Key}
 	switch {
-	case e.value.kind == broken:
-	case isOff(e.value):
+	case e.Value.Kind == yamltree.Broken:
+	case isOff(e.Value):
 		out.Off = true
-	case e.value.kind != mapping:
-		p.errorf(e.value.pos, "%s must be off or a mapping, got %s", e.key, e.value).Hint =
-			fmt.Sprintf("write %s: {limit: 1000/s}", e.key)
+	case e.Value.Kind != yamltree.Mapping:
+		p.errorf(e.Value.Pos, "%s must be off or a mapping, got %s", e.Key, e.Value).Hint =
+			fmt.Sprintf("write %s: {limit: 1000/s}", e.Key)
 	default:
-		seen := readKeys(p.in("%s", e.key), "it", e.value, essentialKeys, &out)
-		p.in("%s", e.key).require(e.value, seen, "limit", "write limit: 1000/s, or limit: off")
+		seen := readKeys(p.in("%s", e.Key), "it", e.Value, essentialKeys, &out)
+		p.in("%s", e.Key).require(e.Value, seen, "limit", "write limit: 1000/s, or limit: off")
 	}
 	return out
 }
@@ -55,7 +57,7 @@ func (p place) essentialLimits(v *node) []Over {
 	if isOff(v) {
 		return nil
 	}
-	if v.kind == word {
+	if v.Kind == yamltree.Word {
 		if o := p.rateForAll("limit", v, rateOrOff); o != nil {
 			return []Over{*o}
 		}

@@ -132,13 +132,13 @@ var sourceKeys = []string{"file", "dynamic", "url", "country", "asn"}
 // belongs reports keys of a set's mapping that mean nothing beside its source.
 func (p place) belongs(v *node, seen map[string]bool) {
 	alone := func(key, to string) {
-		if e := v.get(key); e != nil {
-			p.errorf(e.pos, "%s has a meaning in sets with %s only", key, to).Hint = "remove it"
+		if e := v.Get(key); e != nil {
+			p.errorf(e.Pos, "%s has a meaning in sets with %s only", key, to).Hint = "remove it"
 		}
 	}
 	if !seen["dynamic"] {
-		if e := v.get("timeout"); e != nil {
-			p.errorf(e.pos, "timeout has a meaning in dynamic sets only").Hint = "remove it"
+		if e := v.Get("timeout"); e != nil {
+			p.errorf(e.Pos, "timeout has a meaning in dynamic sets only").Hint = "remove it"
 		}
 	}
 	if !seen["url"] {

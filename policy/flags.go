@@ -3,6 +3,8 @@ package policy
 import (
 	"fmt"
 	"strings"
+
+	"github.com/floodwall/floodwall/internal/wording"
 )
 
 // flagNames are the TCP flags by bit, lowest first (RFC 9293, 3.1).
@@ -32,7 +34,7 @@ func flags(text string) (Flags, *flaw) {
 		return Flags{}, want(flagsForm, text).hintf("the mask names the flags to look at: none/fin,syn,rst,ack")
 	case value&^mask != 0:
 		extra := Flags{value &^ mask, 0}.list()
-		f := &flaw{msg: fmt.Sprintf("can never be %s: %s is not in the mask", quote(text), extra)}
+		f := &flaw{msg: fmt.Sprintf("can never be %s: %s is not in the mask", wording.Quote(text), extra)}
 		return Flags{}, f.hintf("write %s", Flags{value, mask | value})
 	}
 	return Flags{value, mask}, nil
@@ -80,8 +82,8 @@ func flagHint(text, part string) *flaw {
 		if _, ok := flagBit(name); ok {
 			continue
 		}
-		if near := nearest(name, flagNames); near != "" {
-			return f.hintf("did you mean %q instead of %s?", near, quote(name))
+		if near := wording.Nearest(name, flagNames); near != "" {
+			return f.hintf("did you mean %q instead of %s?", near, wording.Quote(name))
 		}
 	}
 	return f.hintf("the flags are %s", strings.Join(flagNames, ", "))
@@ -107,21 +109,21 @@ func (f Flags) String() string { return f.list() + "/" + Flags{Value: f.Mask}.li
 // flagsKey reads the key flags. In a list in brackets YAML takes the commas of a mask for its own, and what was meant
 // as one alternative becomes several, all of them valid words.
 func (p place) flagsKey(to *Match, v *node) {
-	if !v.flow || !p.cutMask(v) {
+	if !v.Flow || !p.cutMask(v) {
 		to.Flags = values(p, "flags", v, func(text string) ([]Flags, *flaw) { return one(flags(text)) })
 	}
 }
 
 // cutMask reports, and says whether there is, a mask in the list v that its commas cut.
 func (p place) cutMask(v *node) bool {
-	for i, w := range v.items[min(1, len(v.items)):] {
-		before := v.items[i]
-		if before.quoted || w.quoted || !strings.Contains(before.text, "/") || strings.Contains(w.text, "/") {
+	for i, w := range v.Items[min(1, len(v.Items)):] {
+		before := v.Items[i]
+		if before.Quoted || w.Quoted || !strings.Contains(before.Text, "/") || strings.Contains(w.Text, "/") {
 			continue
 		}
-		if _, ok := flagBit(w.text); ok {
-			p.errorf(w.pos, "flags has %s behind %s: a comma in [] begins a new value", quote(w.text), quote(before.text)).Hint =
-				`quote a mask with commas, as in ["syn/fin,syn,rst,ack"]; quote "` + w.text + `" if it is meant alone`
+		if _, ok := flagBit(w.Text); ok {
+			p.errorf(w.Pos, "flags has %s behind %s: a comma in [] begins a new value", wording.Quote(w.Text), wording.Quote(before.Text)).Hint =
+				`quote a mask with commas, as in ["syn/fin,syn,rst,ack"]; quote "` + w.Text + `" if it is meant alone`
 			return true
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/floodwall/floodwall/internal/packet"
+	"github.com/floodwall/floodwall/internal/yamltree"
 )
 
 // amplifying are the types whose responses are many times as long as the query, and that no stub resolver asks for again
@@ -66,13 +67,13 @@ var guardKeys = []key[Guard]{
 
 // guard reads the key guard.
 func (p place) guard(to *Service, v *node) {
-	to.Guard = defaultGuard(v.pos)
-	switch v.kind {
-	case word:
+	to.Guard = defaultGuard(v.Pos)
+	switch v.Kind {
+	case yamltree.Word:
 		scalarOf(p, "guard", v, guardWord)
 		return
-	case list:
-		p.errorf(v.pos, "guard must be dns or a mapping, got a list").Hint = "write guard: dns"
+	case yamltree.List:
+		p.errorf(v.Pos, "guard must be dns or a mapping, got a list").Hint = "write guard: dns"
 		return
 	}
 	seen := readKeys(p.in("guard"), "it", v, guardKeys, to.Guard)
@@ -89,8 +90,8 @@ func secretPath(text string) (string, *flaw) {
 
 // isOff reports whether v switches a part of a guard off.
 func isOff(v *node) bool {
-	on, isSwitch := switches[v.text]
-	return v.kind == word && isSwitch && !on
+	on, isSwitch := switches[v.Text]
+	return v.Kind == yamltree.Word && isSwitch && !on
 }
 
 func (p place) guardLimits(key string, v *node) []Over {
@@ -110,21 +111,21 @@ func (p place) totalRate(key string, v *node) *Over {
 
 // rateForAll reads a limit for all together, whose rate alone read takes.
 func (p place) rateForAll(key string, v *node, read func(string) (rate, *flaw)) *Over {
-	if v.kind == list {
-		p.errorf(v.pos, "%s must be a rate or a mapping, got a list", key).Hint = "write " + key + ": 1000/s"
+	if v.Kind == yamltree.List {
+		p.errorf(v.Pos, "%s must be a rate or a mapping, got a list", key).Hint = "write " + key + ": 1000/s"
 		return nil
 	}
-	if v.kind == word {
+	if v.Kind == yamltree.Word {
 		r := scalarOf(p, key, v, read)
-		o := Over{Pos: v.pos, Rate: r.n, Per: r.per, Bits: r.bits}
+		o := Over{Pos: v.Pos, Rate: r.n, Per: r.per, Bits: r.bits}
 		if r.per != 0 {
 			o.Burst = o.usualBurst().n
 		}
 		return &o
 	}
 	o := p.over(key, v)
-	if per := v.get("per"); per != nil {
-		p.errorf(per.pos, "%s is one rate for all, without per", key).Hint = "limits by prefix stand under limit"
+	if per := v.Get("per"); per != nil {
+		p.errorf(per.Pos, "%s is one rate for all, without per", key).Hint = "limits by prefix stand under limit"
 	}
 	return &o
 }
@@ -147,18 +148,18 @@ func (p place) responses(to *Guard, v *node) {
 	o := p.over("responses", v)
 	to.Responses = &o
 	switch {
-	case len(p.r.errs) > before || !v.whole():
+	case len(p.r.errs) > before || !v.Whole():
 	case !o.Bits:
-		p.errorf(v.get("rate").pos, "responses are limited in bits, got %s", v.get("rate")).Hint =
+		p.errorf(v.Get("rate").Pos, "responses are limited in bits, got %s", v.Get("rate")).Hint =
 			"what hurts who gets them is their length, as in 20mbit/s"
 	case o.To == nil || o.From != nil:
-		p.errorf(v.pos, "responses are limited by destination only").Hint = "write per: to, or per: to/24/56"
+		p.errorf(v.Pos, "responses are limited by destination only").Hint = "write per: to, or per: to/24/56"
 	}
 }
 
 func (p place) guardTypes(to *Guard, v *node) {
 	to.Types = nil
-	if isOff(v) || v.kind == list && len(v.items) == 0 {
+	if isOff(v) || v.Kind == yamltree.List && len(v.Items) == 0 {
 		return
 	}
 	for _, r := range values(p, "types", v, dnsType) {
@@ -189,17 +190,17 @@ func (p place) guardedPorts(s *Service, n *node) {
 	if s.Guard == nil || s.Port == nil {
 		return
 	}
-	v := n.get("guard")
+	v := n.Get("guard")
 	if len(ofUDP(s.Port)) == 0 {
-		p.errorf(v.pos, "guard needs a port of UDP, which queries come to").Hint =
+		p.errorf(v.Pos, "guard needs a port of UDP, which queries come to").Hint =
 			fmt.Sprintf("write port: [udp/%d, tcp/%[1]d]", s.Port[0].First)
 	}
 	if hasTCP(s.Port) {
 		return
 	}
 	s.Guard.Verify = 0
-	if verify := v.get("verify"); verify != nil && !isOff(verify) {
-		p.errorf(verify.pos, "verify needs a port of TCP: who is answered over it is verified").Hint =
+	if verify := v.Get("verify"); verify != nil && !isOff(verify) {
+		p.errorf(verify.Pos, "verify needs a port of TCP: who is answered over it is verified").Hint =
 			fmt.Sprintf("write port: [udp/%d, tcp/%[1]d], or remove verify", s.Port[0].First)
 	}
 }
@@ -212,7 +213,7 @@ func (p place) guardedOnce(earlier []Service, s Service, n *node) {
 			continue
 		}
 		if port, shared := sharedPort(ofUDP(s.Port), ofUDP(e.Port)); shared {
-			p.errorf(n.get("guard").pos, "guard is the second for port %s, which has one in line %d", port, e.Pos.Line).Hint =
+			p.errorf(n.Get("guard").Pos, "guard is the second for port %s, which has one in line %d", port, e.Pos.Line).Hint =
 				"give one guard to one service of the port; rules with from before it can treat some clients otherwise"
 			return
 		}

@@ -6,22 +6,24 @@ import (
 	"unicode"
 
 	"github.com/floodwall/floodwall/internal/packet"
+	"github.com/floodwall/floodwall/internal/wording"
+	"github.com/floodwall/floodwall/internal/yamltree"
 )
 
 // devices reads the key devices.
 func (p place) devices(to *Policy, v *node) {
 	first := map[string]Pos{}
 	p.each("devices", v, func(w *node) {
-		if f := deviceFlaw(w.text); f != nil {
-			p.flawed(w.pos, "devices", listHint(f, "devices", w, v))
+		if f := deviceFlaw(w.Text); f != nil {
+			p.flawed(w.Pos, "devices", listHint(f, "devices", w, v))
 			return
 		}
-		if _, twice := first[w.text]; twice {
-			p.errorf(w.pos, "devices names %s twice", quote(w.text)).Hint = "remove one of them"
+		if _, twice := first[w.Text]; twice {
+			p.errorf(w.Pos, "devices names %s twice", wording.Quote(w.Text)).Hint = "remove one of them"
 			return
 		}
-		first[w.text] = w.pos
-		to.Devices = append(to.Devices, Device{w.pos, w.text})
+		first[w.Text] = w.Pos
+		to.Devices = append(to.Devices, Device{w.Pos, w.Text})
 	})
 }
 
@@ -46,7 +48,7 @@ var verdictWords = map[string]Verdict{"pass": Pass, "drop": Drop}
 
 // byDefault reads the key default. What nothing asked for gets no answer: a flood would be reflected.
 func (p place) byDefault(to *Policy, v *node) {
-	to.DefaultPos = v.pos
+	to.DefaultPos = v.Pos
 	to.Default = scalarOf(p, "default", v, func(text string) (Verdict, *flaw) {
 		verdict, f := choice(verdictWords)(text)
 		if text == "reject" {
@@ -60,9 +62,9 @@ var profileWords = map[string]packet.Profile{"off": packet.Off, "standard": pack
 
 // checks reads the key checks: a profile, or single checks over one.
 func (p place) checks(to *Policy, v *node) {
-	if v.kind != mapping {
-		if v.kind == list {
-			p.errorf(v.pos, "checks must be a profile or a mapping, got a list").Hint =
+	if v.Kind != yamltree.Mapping {
+		if v.Kind == yamltree.List {
+			p.errorf(v.Pos, "checks must be a profile or a mapping, got a list").Hint =
 				"write off, standard or strict, or {name: on, …}"
 			return
 		}
@@ -72,12 +74,12 @@ func (p place) checks(to *Policy, v *node) {
 	p = p.in("checks")
 	pairs, _ := p.pairs("checks", v)
 	for _, e := range pairs {
-		if e.key == "profile" {
-			to.Checks = scalarOf(p, "profile", e.value, choice(profileWords)).Checks()
+		if e.Key == "profile" {
+			to.Checks = scalarOf(p, "profile", e.Value, choice(profileWords)).Checks()
 		}
 	}
 	for _, e := range pairs {
-		if e.key != "profile" {
+		if e.Key != "profile" {
 			p.check(e, to)
 		}
 	}
@@ -85,12 +87,12 @@ func (p place) checks(to *Policy, v *node) {
 
 // check switches one check on or off.
 func (p place) check(e pair, to *Policy) {
-	c, ok := packet.CheckNamed(e.key)
+	c, ok := packet.CheckNamed(e.Key)
 	if !ok {
 		p.unknown(e, checkNames())
 		return
 	}
-	switch scalarOf(p, e.key, e.value, checkSetting) {
+	switch scalarOf(p, e.Key, e.Value, checkSetting) {
 	case checkOn:
 		to.Checks, to.Named = to.Checks.With(c), to.Named.With(c)
 	case checkObserve:

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/floodwall/floodwall/internal/wording"
 )
 
 // icmpTypes and icmpv6Types name message types (IANA, ICMP and ICMPv6 Parameters), with nftables' names. A name that is
@@ -41,7 +43,7 @@ func icmp(text string) ([]ICMP, *flaw) {
 	f := want(icmpForm, text)
 	if isDigits(family) && isDigits(rest) {
 		f.hintf("write icmp/%s or icmpv6/%s: the numbers differ in meaning", text, text)
-	} else if near := nearest(family, []string{"icmp", "icmpv6"}); near != "" {
+	} else if near := wording.Nearest(family, []string{"icmp", "icmpv6"}); near != "" {
 		f.hintf("did you mean %q?", near+"/"+rest)
 	}
 	return nil, f
@@ -62,7 +64,7 @@ func icmpNamed(name string) ([]ICMP, *flaw) {
 	known := slices.Concat(sorted(icmpTypes), sorted(icmpv6Types), []string{"icmp/3/4"})
 	if isDigits(name) {
 		f.hintf("write icmp/%s or icmpv6/%s: the numbers differ in meaning", name, name)
-	} else if near := nearest(name, known); near != "" {
+	} else if near := wording.Nearest(name, known); near != "" {
 		f.hintf("did you mean %q?", near)
 	} else {
 		f.hintf("as in echo-request, echo-reply, destination-unreachable, time-exceeded or packet-too-big")
@@ -80,7 +82,7 @@ func icmpMessage(text, rest string, types map[string]uint8, v6 bool) (ICMP, *fla
 		m.Type = uint8(t)
 	} else {
 		f := want(icmpForm, text).hintf("a type and a code are numbers from 0 to 255")
-		if near := nearest(kind, sorted(types)); near != "" {
+		if near := wording.Nearest(kind, sorted(types)); near != "" {
 			f.hintf("did you mean %q?", near)
 		}
 		return m, f

@@ -4,6 +4,9 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/floodwall/floodwall/internal/wording"
+	"github.com/floodwall/floodwall/internal/yamltree"
 )
 
 // key is a key that a mapping may have, and how its value is read. A nil read marks a word that the language has but
@@ -22,9 +25,9 @@ func readKeys[T any](p place, what string, n *node, keys []key[T], to *T) map[st
 	}
 	seen := map[string]bool{}
 	for i := 0; i < len(pairs); i++ {
-		name, value := pairs[i].key, pairs[i].value
+		name, value := pairs[i].Key, pairs[i].Value
 		k, cut := find(keys, name), 0
-		if n.flow {
+		if n.Flow {
 			cut = strays(pairs[i+1:], func(name string) bool { return find(keys, name) != nil })
 		}
 		switch {
@@ -34,10 +37,10 @@ func readKeys[T any](p place, what string, n *node, keys []key[T], to *T) map[st
 		case k == nil:
 			seen[p.unknown(pairs[i], names(keys))] = true
 		case k.read == nil:
-			p.errorf(pairs[i].pos, "%s is not supported yet", name)
-		case value.kind == broken:
-		case value.kind == nothing && !mayBeEmpty[name]:
-			p.errorf(value.pos, "%s has no value", name).Hint = noValueHint(name)
+			p.errorf(pairs[i].Pos, "%s is not supported yet", name)
+		case value.Kind == yamltree.Broken:
+		case value.Kind == yamltree.Nothing && !mayBeEmpty[name]:
+			p.errorf(value.Pos, "%s has no value", name).Hint = noValueHint(name)
 		default:
 			k.read(p, to, value)
 		}
@@ -81,39 +84,31 @@ func names[T any](keys []key[T]) []string {
 
 // pairs are the keys of n without repetitions, which it reports. It reports false when n is no mapping.
 func (p place) pairs(what string, n *node) ([]pair, bool) {
-	if n.kind == broken {
+	if n.Kind == yamltree.Broken {
 		return nil, false
 	}
-	if n.kind != mapping {
-		p.errorf(n.pos, "%s must be a mapping, got %s", what, n).Hint = mappingHint(n)
+	if n.Kind != yamltree.Mapping {
+		p.errorf(n.Pos, "%s must be a mapping, got %s", what, n).Hint = mappingHint(n)
 		return nil, false
 	}
-	first := make(map[string]Pos, len(n.pairs))
+	first := make(map[string]Pos, len(n.Pairs))
 	var once []pair
-	for _, e := range n.pairs {
-		if at, ok := first[e.key]; ok {
-			p.errorf(e.pos, "key %s appears twice, first in line %d", quote(e.key), at.Line).Hint = "remove one of them"
+	for _, e := range n.Pairs {
+		if at, ok := first[e.Key]; ok {
+			p.errorf(e.Pos, "key %s appears twice, first in line %d", wording.Quote(e.Key), at.Line).Hint = "remove one of them"
 			continue
 		}
-		first[e.key] = e.pos
+		first[e.Key] = e.Pos
 		once = append(once, e)
 	}
 	return once, true
 }
 
-// String names what n is, for messages.
-func (n *node) String() string {
-	if n.kind == word {
-		return quote(n.text)
-	}
-	return n.kind.String()
-}
-
 func mappingHint(n *node) string {
 	switch {
-	case n.kind == word && strings.Contains(n.text, ":"):
+	case n.Kind == yamltree.Word && strings.Contains(n.Text, ":"):
 		return "put a space behind each colon, and each key in a line of its own"
-	case n.kind == list:
+	case n.Kind == yamltree.List:
 		return "write key: value, without the -"
 	}
 	return "write it as {key: value} or as lines of key: value"
@@ -121,7 +116,7 @@ func mappingHint(n *node) string {
 
 // strays counts the words at the start of pairs that a comma cut off from a value before them: `{port: 80, 443}`.
 func strays(pairs []pair, known func(string) bool) (n int) {
-	for n < len(pairs) && pairs[n].value.kind == nothing && !known(pairs[n].key) && !strings.Contains(pairs[n].key, ":") {
+	for n < len(pairs) && pairs[n].Value.Kind == yamltree.Nothing && !known(pairs[n].Key) && !strings.Contains(pairs[n].Key, ":") {
 		n++
 	}
 	return n
@@ -129,40 +124,40 @@ func strays(pairs []pair, known func(string) bool) (n int) {
 
 // strays reports words that belong to the value of whole.
 func (p place) strays(whole pair, cut []pair) {
-	values := []string{whole.value.text}
+	values := []string{whole.Value.Text}
 	for _, c := range cut {
-		values = append(values, c.key)
+		values = append(values, c.Key)
 	}
-	e := p.errorf(cut[0].pos, "%s is no key: a comma in {} ends the value before it", quote(cut[0].key))
+	e := p.errorf(cut[0].Pos, "%s is no key: a comma in {} ends the value before it", wording.Quote(cut[0].Key))
 	switch {
-	case whole.value.kind != word:
-		e.Hint = "put it inside the brackets of " + whole.key
-	case whole.key == "flags":
+	case whole.Value.Kind != yamltree.Word:
+		e.Hint = "put it inside the brackets of " + whole.Key
+	case whole.Key == "flags":
 		e.Hint = fmt.Sprintf(`put quotes around it: flags: "%s"`, strings.Join(values, ","))
-	case !p.r.lists[whole.key]:
-		e.Hint = fmt.Sprintf("%s has one value: remove what follows it, or put quotes around it", whole.key)
+	case !p.r.lists[whole.Key]:
+		e.Hint = fmt.Sprintf("%s has one value: remove what follows it, or put quotes around it", whole.Key)
 	default:
-		e.Hint = fmt.Sprintf("a list needs brackets: %s: [%s]", whole.key, strings.Join(values, ", "))
+		e.Hint = fmt.Sprintf("a list needs brackets: %s: [%s]", whole.Key, strings.Join(values, ", "))
 	}
 }
 
 // unknown reports a key that the language does not have, and returns the known one that is likely meant, if any.
 func (p place) unknown(e pair, known []string) string {
-	err := p.errorf(e.pos, "unknown key %s", quote(e.key))
-	near := nearest(e.key, known)
-	if before, after, ok := strings.Cut(e.key, ":"); ok && slices.Contains(known, before) {
+	err := p.errorf(e.Pos, "unknown key %s", wording.Quote(e.Key))
+	near := wording.Nearest(e.Key, known)
+	if before, after, ok := strings.Cut(e.Key, ":"); ok && slices.Contains(known, before) {
 		err.Hint = fmt.Sprintf("put a space behind the colon: %s: %s", before, strings.TrimLeft(after, ": "))
 		return before
 	}
-	if slices.Contains(notTracked, e.key) && slices.Contains(known, "track") {
+	if slices.Contains(notTracked, e.Key) && slices.Contains(known, "track") {
 		err.Hint = "write track: false"
 		return "track"
 	}
-	if p.r.inEntry[e.key] && p.what == "" {
+	if p.r.inEntry[e.Key] && p.what == "" {
 		err.Hint = "it belongs to a rule or service: indent it like the other keys of that"
 		return ""
 	}
-	if hint := elsewhere(e.key, known); hint != "" {
+	if hint := elsewhere(e.Key, known); hint != "" {
 		err.Hint = hint
 		return ""
 	}
@@ -198,7 +193,7 @@ func elsewhere(key string, known []string) string {
 
 // require reports that n lacks key. Without seen, n is no mapping, which has been reported.
 func (p place) require(n *node, seen map[string]bool, key, hint string) {
-	if seen != nil && !seen[key] && !n.lacks {
-		p.errorf(n.pos, "%s is missing", key).Hint = hint
+	if seen != nil && !seen[key] && !n.Lacks {
+		p.errorf(n.Pos, "%s is missing", key).Hint = hint
 	}
 }

@@ -3,23 +3,25 @@ package policy
 import (
 	"fmt"
 	"strings"
+
+	"github.com/floodwall/floodwall/internal/yamltree"
 )
 
 // dnsNames reads the names that queries ask for.
 func (p place) dnsNames(to *DNS, v *node) {
 	p.each("name", v, func(w *node) {
-		n := DNSName{Pos: w.pos}
+		n := DNSName{Pos: w.Pos}
 		var f *flaw
-		switch set, isSet := strings.CutPrefix(w.text, "$"); {
+		switch set, isSet := strings.CutPrefix(w.Text, "$"); {
 		case isSet:
 			n.Set, f = set, p.r.setFlaw(set, nameSet)
-		case p.r.sets[w.text] == nameSet:
-			f = want(nameForm, w.text).hintf("%q is a set: write $%s", w.text, w.text)
+		case p.r.sets[w.Text] == nameSet:
+			f = want(nameForm, w.Text).hintf("%q is a set: write $%s", w.Text, w.Text)
 		default:
-			n.Name, f = domain(w.text)
+			n.Name, f = domain(w.Text)
 		}
 		if f != nil {
-			p.flawed(w.pos, "name", listHint(f, "name", w, v))
+			p.flawed(w.Pos, "name", listHint(f, "name", w, v))
 			return
 		}
 		to.Names = append(to.Names, n)
@@ -51,8 +53,8 @@ var (
 // nameSet reads a set of domain names.
 func (p place) nameSet(to *NameSet, v *node) {
 	for _, k := range setKeys {
-		if e := v.entry(k.name); e != nil && k.read != nil {
-			p.errorf(e.pos, "it has both names and %s", e.key).Hint = nameSetHint(e.key)
+		if e := v.Entry(k.name); e != nil && k.read != nil {
+			p.errorf(e.Pos, "it has both names and %s", e.Key).Hint = nameSetHint(e.Key)
 			return
 		}
 	}
@@ -72,28 +74,28 @@ func nameSetHint(key string) string {
 // names reads the content of a set of domain names: names, or a file of them.
 func (p place) names(to *NameSet, v *node) {
 	switch {
-	case v.kind == mapping:
+	case v.Kind == yamltree.Mapping:
 		seen := readKeys(p, "names", v, nameListKeys, to)
 		p.require(v, seen, "file", "write names: {file: PATH}, or a list of names")
 		return
-	case v.kind == list && len(v.items) == 0:
+	case v.Kind == yamltree.List && len(v.Items) == 0:
 		to.Names = []string{}
 		return
 	}
 	p.each("names", v, func(w *node) {
-		name, f := domain(w.text)
+		name, f := domain(w.Text)
 		if f == nil {
 			to.Names = append(to.Names, name)
 			return
 		}
 		switch {
-		case strings.HasPrefix(w.text, "$") || p.r.sets[w.text] != noSet:
+		case strings.HasPrefix(w.Text, "$") || p.r.sets[w.Text] != noSet:
 			f.hintf("a set cannot hold another; name both where they are used: name: [$a, $b]")
-		case strings.HasPrefix(w.text, "/") || strings.HasPrefix(w.text, "./"):
-			f.hintf("a list in a file is written names: {file: %s}", w.text)
+		case strings.HasPrefix(w.Text, "/") || strings.HasPrefix(w.Text, "./"):
+			f.hintf("a list in a file is written names: {file: %s}", w.Text)
 		default:
 			f = listHint(f, "names", w, v)
 		}
-		p.flawed(w.pos, "an entry", f)
+		p.flawed(w.Pos, "an entry", f)
 	})
 }

@@ -5,6 +5,8 @@ import (
 	"slices"
 
 	"github.com/floodwall/floodwall/internal/packet"
+	"github.com/floodwall/floodwall/internal/wording"
+	"github.com/floodwall/floodwall/internal/yamltree"
 )
 
 // dimension is a property of packets that several keys of a rule restrict. Where they leave nothing, or nothing of one
@@ -115,17 +117,17 @@ func (p place) contradictions(n *node) {
 
 func (p place) contradiction(d dimension, n *node) {
 	left, cause := d.all(), ""
-	if not := n.get("not"); not != nil {
-		for _, w := range not.get(d.keys[0].key).words() {
-			left, cause = without(left, d.keys[0].needs(w.text)), "not"
+	if not := n.Get("not"); not != nil {
+		for _, w := range not.Get(d.keys[0].key).Words() {
+			left, cause = without(left, d.keys[0].needs(w.Text)), "not"
 		}
 	}
 	reported := false
 	for _, k := range d.keys {
-		words := n.restricting(k.key)
+		words := restricting(n, k.key)
 		var union []uint8
 		for _, w := range words {
-			need := k.needs(w.text)
+			need := k.needs(w.Text)
 			if need == nil {
 				need = left
 			} else if common(left, need) == nil {
@@ -144,12 +146,12 @@ func (p place) contradiction(d dimension, n *node) {
 }
 
 // restricting are the words of key in the rule n. What dns asks for under not is read from UDP only, too.
-func (n *node) restricting(key string) []*node {
-	v, not := n.get(key), n.get("not")
+func restricting(n *node, key string) []*node {
+	v, not := n.Get(key), n.Get("not")
 	if v == nil && key == "dns" && not != nil {
-		v = not.get(key)
+		v = not.Get(key)
 	}
-	return v.words()
+	return v.Words()
 }
 
 // but says why no value is left: because of the key cause, which leaves others.
@@ -167,8 +169,8 @@ func (d dimension) but(left []uint8, cause string) string {
 // deadWords reports the values of the property's own key that the keys after it leave no packet for.
 func (p place) deadWords(d dimension, n *node, left []uint8, cause string) {
 	own := d.keys[0]
-	for _, w := range n.get(own.key).words() {
-		if need := own.needs(w.text); common(left, need) == nil {
+	for _, w := range n.Get(own.key).Words() {
+		if need := own.needs(w.Text); common(left, need) == nil {
 			p.never(w, own.key, fmt.Sprintf("%s leaves only %s %s%s", cause, own.key, d.list(left), d.why))
 		}
 	}
@@ -176,26 +178,26 @@ func (p place) deadWords(d dimension, n *node, left []uint8, cause string) {
 
 // laterFragments reports keys about an L4 header in a rule for fragments that have none.
 func (p place) laterFragments(n *node) {
-	fragments := n.get("fragment").words()
-	if fragments == nil || slices.ContainsFunc(fragments, func(w *node) bool { return w.text != "later" }) {
+	fragments := n.Get("fragment").Words()
+	if fragments == nil || slices.ContainsFunc(fragments, func(w *node) bool { return w.Text != "later" }) {
 		return
 	}
 	for _, key := range []string{"port", "sport", "flags", "icmp", "payload", "dns"} {
-		if ws := n.get(key).words(); ws != nil {
+		if ws := n.Get(key).Words(); ws != nil {
 			p.never(ws[0], key, "later fragments have no L4 header")
 		}
 	}
-	if then := n.get("then"); then.text == "truncate" {
+	if then := n.Get("then"); then.Text == "truncate" {
 		p.never(then, "then", "later fragments have no L4 header")
 	}
 }
 
 func (p place) never(w *node, key, why string) {
 	what := key
-	if w.kind == word {
-		what += " " + quote(w.text)
+	if w.Kind == yamltree.Word {
+		what += " " + wording.Quote(w.Text)
 	}
-	p.errorf(w.pos, "%s never matches: %s", what, why).Hint = "correct one of the two, or make two rules"
+	p.errorf(w.Pos, "%s never matches: %s", what, why).Hint = "correct one of the two, or make two rules"
 }
 
 func (d dimension) all() []uint8 {
@@ -212,7 +214,7 @@ func (d dimension) list(values []uint8) string {
 	for _, v := range slices.Compact(values) {
 		names = append(names, d.name(v))
 	}
-	return either(names)
+	return wording.Either(names)
 }
 
 // common are the values of a that are in b.

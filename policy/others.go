@@ -5,6 +5,9 @@ import (
 	"net/netip"
 	"net/url"
 	"time"
+
+	"github.com/floodwall/floodwall/internal/wording"
+	"github.com/floodwall/floodwall/internal/yamltree"
 )
 
 // CrowdSec is a local API of CrowdSec whose decisions are enforced. Files have absolute paths.
@@ -60,7 +63,7 @@ var suricataKeys = []key[Suricata]{
 func (p place) suricata(v *node) *Suricata {
 	to := &Suricata{For: suricataFor}
 	p = p.in("suricata")
-	if v.kind == word {
+	if v.Kind == yamltree.Word {
 		to.Eve = scalarOf(p, "file", v, readAbsolute)
 	} else {
 		seen := readKeys(p, "suricata", v, suricataKeys, to)
@@ -116,12 +119,12 @@ func (p place) crowdSec(v *node) *CrowdSec {
 func (p place) onlyDynamic(v *node, what, example string) string {
 	switch dynamic := p.r.setsOf(dynamicSet); len(dynamic) {
 	case 0:
-		p.errorf(v.pos, "%s needs a dynamic set to put offenders into", what).Hint =
+		p.errorf(v.Pos, "%s needs a dynamic set to put offenders into", what).Hint =
 			"declare one, sets: {bans: {dynamic: true, max: 100000}}, and a rule that drops it: {from: $bans, then: drop}"
 	case 1:
 		return dynamic[0]
 	default:
-		p.errorf(v.pos, "%s must say into which of the dynamic sets %s", what, either(dynamic)).Hint = "write " + fmt.Sprintf(example, dynamic[0])
+		p.errorf(v.Pos, "%s must say into which of the dynamic sets %s", what, wording.Either(dynamic)).Hint = "write " + fmt.Sprintf(example, dynamic[0])
 	}
 	return ""
 }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/floodwall/floodwall/internal/yamltree"
 )
 
 // maxLayers is how many limits a rule can have.
@@ -26,8 +28,8 @@ var overKeys = []key[overForm]{
 
 // layersOf are the limits of a key: one, or several in a list.
 func layersOf(v *node) []*node {
-	if v.kind == list {
-		return v.items
+	if v.Kind == yamltree.List {
+		return v.Items
 	}
 	return []*node{v}
 }
@@ -36,12 +38,12 @@ func layersOf(v *node) []*node {
 func (p place) overs(key string, v *node) []Over {
 	layers := layersOf(v)
 	switch {
-	case v.kind == broken:
+	case v.Kind == yamltree.Broken:
 		return nil
 	case len(layers) == 0:
-		p.errorf(v.pos, "%s is an empty list", key).Hint = fmt.Sprintf("write %s: {rate: 1000/s, per: from}", key)
+		p.errorf(v.Pos, "%s is an empty list", key).Hint = fmt.Sprintf("write %s: {rate: 1000/s, per: from}", key)
 	case len(layers) > maxLayers:
-		p.errorf(layers[maxLayers].pos, "%s has %d limits, and at most %d can be asked", key, len(layers), maxLayers).Hint =
+		p.errorf(layers[maxLayers].Pos, "%s has %d limits, and at most %d can be asked", key, len(layers), maxLayers).Hint =
 			"spread them over two rules"
 	}
 	var all []Over
@@ -64,22 +66,22 @@ func shortRateHint(key, text string) string {
 
 // over reads one limit, and works its defaults in.
 func (p place) over(key string, n *node) Over {
-	o := Over{Pos: n.pos}
-	if n.kind == word {
-		p.errorf(n.pos, "%s must be a mapping, got %s", key, n).Hint = shortRateHint(key, n.text)
+	o := Over{Pos: n.Pos}
+	if n.Kind == yamltree.Word {
+		p.errorf(n.Pos, "%s must be a mapping, got %s", key, n).Hint = shortRateHint(key, n.Text)
 		return o
 	}
 	form, before := overForm{over: &o}, len(p.r.errs)
 	seen := readKeys(p, key, n, overKeys, &form)
 	p.require(n, seen, "rate", "say what is too much, as in rate: 1000/s")
-	if len(p.r.errs) > before || !n.whole() {
+	if len(p.r.errs) > before || !n.Whole() {
 		return o
 	}
 	if form.ban != nil && o.From == nil {
-		p.errorf(form.ban.pos, "ban needs a limit by sources: nobody else can be banned").Hint = "add per: from to the limit"
+		p.errorf(form.ban.Pos, "ban needs a limit by sources: nobody else can be banned").Hint = "add per: from to the limit"
 	}
 	if o.From == nil && o.To == nil && o.Max != 0 {
-		p.errorf(n.get("max").pos, "max is of prefixes, and the limit is one for all").Hint = "remove it, or add per: from"
+		p.errorf(n.Get("max").Pos, "max is of prefixes, and the limit is one for all").Hint = "remove it, or add per: from"
 	}
 	if len(p.r.errs) == before {
 		p.burst(&o, form.burst, n)
@@ -124,7 +126,7 @@ func (p place) burst(o *Over, given amount, n *node) {
 	if o.Bits {
 		least, unit = amount{packetBits, true}, "bits"
 	}
-	v := n.get("burst")
+	v := n.Get("burst")
 	if v == nil {
 		o.Burst = o.usualBurst().n
 		return
@@ -132,15 +134,15 @@ func (p place) burst(o *Over, given amount, n *node) {
 	o.Burst = given.n
 	switch {
 	case given.bits != o.Bits:
-		p.errorf(v.pos, "burst must be in %s, as rate is, got %s", unit, v).Hint = fmt.Sprintf("write burst: %s", o.usualBurst())
+		p.errorf(v.Pos, "burst must be in %s, as rate is, got %s", unit, v).Hint = fmt.Sprintf("write burst: %s", o.usualBurst())
 	case given.n < least.n && o.Bits:
-		p.errorf(v.pos, "burst must be at least 12kbit, a packet of 1,500 bytes, got %s", v).Hint =
+		p.errorf(v.Pos, "burst must be at least 12kbit, a packet of 1,500 bytes, got %s", v).Hint =
 			"packets that are longer than the burst always exceed the rate"
 	case given.n < least.n:
-		p.errorf(v.pos, "burst must be at least 1, got %s", v).Hint =
+		p.errorf(v.Pos, "burst must be at least 1, got %s", v).Hint =
 			"it is what may come at once; left out, it is what the rate gives in a second"
 	case given.n/o.Rate > uint64(maxRefill/o.Per):
-		p.errorf(v.pos, "burst must be at most what the rate gives in 30 days, got %s", v).Hint =
+		p.errorf(v.Pos, "burst must be at most what the rate gives in 30 days, got %s", v).Hint =
 			"give a greater rate, or a smaller burst"
 	}
 }
@@ -155,6 +157,6 @@ func (o *Over) usualBurst() amount {
 
 // notOver reports a limit under not.
 func (p place) notOver(_ *Match, v *node) {
-	p.errorf(v.pos, "over cannot be negated").Hint =
+	p.errorf(v.Pos, "over cannot be negated").Hint =
 		"a rule with over matches what exceeds the rate: decide that, and let a rule behind it decide the rest"
 }

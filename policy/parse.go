@@ -5,6 +5,7 @@ import (
 	"os"
 
 	"github.com/floodwall/floodwall/internal/packet"
+	"github.com/floodwall/floodwall/internal/yamltree"
 )
 
 // Read reads the policy in file. The error is Errors when the file can be read but its content has mistakes.
@@ -22,7 +23,11 @@ func Parse(file string, src []byte) (*Policy, error) {
 	r := newReader(file)
 	p := place{r: r}
 	policy := Policy{File: file, Checks: packet.Standard.Checks()}
-	if doc := document(p, src); doc != nil {
+	doc, mistakes := yamltree.Read(src)
+	for _, m := range mistakes {
+		p.errorf(m.Pos, "%s", m.Msg).Hint = m.Hint
+	}
+	if doc != nil {
 		r.top(p, doc, &policy)
 	}
 	if len(r.errs) > 0 {
@@ -31,6 +36,12 @@ func Parse(file string, src []byte) (*Policy, error) {
 	policy.Notes = notes(&policy)
 	return &policy, nil
 }
+
+// The tree that the reader reads.
+type (
+	node = yamltree.Node
+	pair = yamltree.Pair
+)
 
 // reader is what is known while a policy is read.
 type reader struct {
@@ -103,14 +114,14 @@ var topKeys = []key[Policy]{
 }
 
 func (r *reader) top(p place, doc *node, to *Policy) {
-	if sets := doc.get("sets"); sets != nil {
-		for _, s := range sets.pairs {
-			r.sets[s.key] = kindOf(s.value)
+	if sets := doc.Get("sets"); sets != nil {
+		for _, s := range sets.Pairs {
+			r.sets[s.Key] = kindOf(s.Value)
 		}
 	}
 	for _, key := range []string{"rules", "services"} {
-		if v := doc.get(key); v != nil {
-			r.noteNames(v.items)
+		if v := doc.Get(key); v != nil {
+			r.noteNames(v.Items)
 		}
 	}
 	seen := readKeys(p, "a policy", doc, topKeys, to)
@@ -121,7 +132,7 @@ func (r *reader) top(p place, doc *node, to *Policy) {
 		d.Sample = usualSample
 	}
 	if u := to.Daemon.Upstream; u != nil && u.Auto != StepNone && !to.Daemon.Detect.On && !seen["detect"] {
-		p.errorf(doc.get("upstream").pos, "upstream: auto: %s needs `detect`, which sees attacks", u.Auto).Hint = "add detect: {baseline: learn}"
+		p.errorf(doc.Get("upstream").Pos, "upstream: auto: %s needs `detect`, which sees attacks", u.Auto).Hint = "add detect: {baseline: learn}"
 	}
 	p.require(doc, seen, "devices", "name the devices that packets come in from: devices: [eth0]")
 }

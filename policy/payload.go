@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"github.com/floodwall/floodwall/internal/packet"
+	"github.com/floodwall/floodwall/internal/wording"
+	"github.com/floodwall/floodwall/internal/yamltree"
 )
 
 const (
@@ -34,24 +36,24 @@ var payloadKeys = []key[payloadForm]{
 
 // payload reads the key payload.
 func (p place) payload(to *Match, v *node) {
-	if v.kind == word {
-		p.errorf(v.pos, "payload must be a mapping, got %s", v).Hint =
-			fmt.Sprintf("write payload: {contains: %s}", quote(v.text))
+	if v.Kind == yamltree.Word {
+		p.errorf(v.Pos, "payload must be a mapping, got %s", v).Hint =
+			fmt.Sprintf("write payload: {contains: %s}", wording.Quote(v.Text))
 		return
 	}
-	if v.kind == list {
-		p.errorf(v.pos, "payload must be a mapping, got a list").Hint = "write payload: {contains: [TEXT, TEXT]}"
+	if v.Kind == yamltree.List {
+		p.errorf(v.Pos, "payload must be a mapping, got a list").Hint = "write payload: {contains: [TEXT, TEXT]}"
 		return
 	}
 	form := payloadForm{within: usualWithin}
 	seen := readKeys(p, "payload", v, payloadKeys, &form)
 	switch {
-	case seen == nil || v.lacks || seen["contains"]:
+	case seen == nil || v.Lacks || seen["contains"]:
 	case seen["nocase"] || seen["within"]:
-		p.errorf(v.pos, "payload says how to look for a text, but not for which").Hint =
+		p.errorf(v.Pos, "payload says how to look for a text, but not for which").Hint =
 			"add contains, or remove nocase and within"
 	case !seen["at"]:
-		p.errorf(v.pos, "payload has neither contains nor at").Hint = `write payload: {contains: "text"}`
+		p.errorf(v.Pos, "payload has neither contains nor at").Hint = `write payload: {contains: "text"}`
 	}
 	to.Payload = &Payload{Contains: p.patterns(&form), At: form.at}
 }
@@ -59,9 +61,9 @@ func (p place) payload(to *Match, v *node) {
 // contains reads the texts of payload.
 func (p place) contains(to *payloadForm, v *node) {
 	p.each("contains", v, func(w *node) {
-		content, f := sized(maxText)(w.text)
+		content, f := sized(maxText)(w.Text)
 		if f != nil {
-			p.flawed(w.pos, "contains", f)
+			p.flawed(w.Pos, "contains", f)
 			return
 		}
 		to.texts, to.content = append(to.texts, w), append(to.content, content)
@@ -73,7 +75,7 @@ func (p place) patterns(form *payloadForm) []Pattern {
 	var all []Pattern
 	for i, content := range form.content {
 		if len(content) > int(form.within) && form.within > 0 {
-			p.errorf(form.texts[i].pos, "contains has a text of %d bytes, which cannot be within %d", len(content), form.within).
+			p.errorf(form.texts[i].Pos, "contains has a text of %d bytes, which cannot be within %d", len(content), form.within).
 				Hint = "raise within: it is how much of the payload is looked at"
 			continue
 		}
@@ -92,7 +94,7 @@ func (p place) countPattern(w *node, pattern Pattern) {
 	p.r.patterns[fmt.Sprintf("%t %d %s", pattern.NoCase, pattern.Within, pattern.Text)] = true
 	if len(p.r.patterns) == maxPatterns+1 && !p.r.tooManyPatterns {
 		p.r.tooManyPatterns = true
-		p.errorf(w.pos, "contains has one pattern too many: a policy can have %d different ones", maxPatterns).Hint =
+		p.errorf(w.Pos, "contains has one pattern too many: a policy can have %d different ones", maxPatterns).Hint =
 			"look for a part that several of them share, or compare bytes at a place with at"
 	}
 }
@@ -116,11 +118,11 @@ var placeKeys = []key[At]{
 // places reads the key at: one place, or a list of them.
 func (p place) places(to *payloadForm, v *node) {
 	places := []*node{v}
-	if v.kind == list {
-		places = v.items
+	if v.Kind == yamltree.List {
+		places = v.Items
 	}
 	if len(places) == 0 {
-		p.errorf(v.pos, "at is an empty list").Hint = `write at: {offset: 0, bytes: "|de ad|"}`
+		p.errorf(v.Pos, "at is an empty list").Hint = `write at: {offset: 0, bytes: "|de ad|"}`
 	}
 	for _, n := range places {
 		to.at = append(to.at, p.at(n))
@@ -130,15 +132,15 @@ func (p place) places(to *payloadForm, v *node) {
 // at reads bytes at a place.
 func (p place) at(n *node) At {
 	var at At
-	if n.kind != mapping && n.kind != broken {
-		p.errorf(n.pos, "at must be a mapping, got %s", n).Hint = `write at: {offset: 0, bytes: "|de ad|"}`
+	if n.Kind != yamltree.Mapping && n.Kind != yamltree.Broken {
+		p.errorf(n.Pos, "at must be a mapping, got %s", n).Hint = `write at: {offset: 0, bytes: "|de ad|"}`
 		return at
 	}
 	before := len(p.r.errs)
 	seen := readKeys(p, "at", n, placeKeys, &at)
 	p.require(n, seen, "offset", "say where the bytes stand, as in offset: 0 for the first of the payload")
 	p.require(n, seen, "bytes", `say what shall stand there, as in bytes: "|de ad|"`)
-	if len(p.r.errs) > before || !n.whole() {
+	if len(p.r.errs) > before || !n.Whole() {
 		return at
 	}
 	if at.Mask == nil {
@@ -151,13 +153,13 @@ func (p place) at(n *node) At {
 
 // masked reports a mask that does not fit the bytes of at.
 func (p place) masked(at At, n *node) {
-	mask := n.get("mask")
+	mask := n.Get("mask")
 	if len(at.Mask) != len(at.Value) {
-		e := p.errorf(mask.pos, "mask must be as long as bytes, %d bytes, got %d", len(at.Value), len(at.Mask))
+		e := p.errorf(mask.Pos, "mask must be as long as bytes, %d bytes, got %d", len(at.Value), len(at.Mask))
 		e.Hint = "it has the bits to compare of each byte, |ff| for all of one"
-		for _, w := range []*node{n.get("bytes"), mask} {
-			if content, ok := bareHex(w.text); ok {
-				e.Hint = fmt.Sprintf("%s is text: for hexadecimal write %s", quote(w.text), bars(content))
+		for _, w := range []*node{n.Get("bytes"), mask} {
+			if content, ok := bareHex(w.Text); ok {
+				e.Hint = fmt.Sprintf("%s is text: for hexadecimal write %s", wording.Quote(w.Text), bars(content))
 			}
 		}
 		return
@@ -167,10 +169,10 @@ func (p place) masked(at At, n *node) {
 		covered[i] = at.Value[i] & at.Mask[i]
 	}
 	if i := mismatch(covered, at.Value); i >= 0 {
-		p.errorf(n.get("bytes").pos, "bytes can never match: byte %d is %02x, and the mask leaves %02x of it", i+1, at.Value[i], covered[i]).
+		p.errorf(n.Get("bytes").Pos, "bytes can never match: byte %d is %02x, and the mask leaves %02x of it", i+1, at.Value[i], covered[i]).
 			Hint = "write bytes: " + bars(covered)
 	} else if len(bytes.Trim(at.Mask, "\x00")) == 0 {
-		p.errorf(mask.pos, "mask has no bit set: it compares nothing").Hint =
+		p.errorf(mask.Pos, "mask has no bit set: it compares nothing").Hint =
 			"set the bits that shall be compared, |ff| for all of a byte"
 	}
 }

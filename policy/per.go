@@ -3,6 +3,8 @@ package policy
 import (
 	"fmt"
 	"strings"
+
+	"github.com/floodwall/floodwall/internal/wording"
 )
 
 const perForm = "from, to, from/24 or from/24/56: with the lengths of IPv4 and of IPv6 prefixes"
@@ -16,9 +18,9 @@ const (
 // per reads by what a limit counts.
 func (p place) per(to *overForm, v *node) {
 	p.each("per", v, func(w *node) {
-		end, length, f := perEnd(w.text)
+		end, length, f := perEnd(w.Text)
 		if f != nil {
-			p.flawed(w.pos, "per", listHint(f, "per", w, v))
+			p.flawed(w.Pos, "per", listHint(f, "per", w, v))
 			return
 		}
 		at := &to.over.From
@@ -26,7 +28,7 @@ func (p place) per(to *overForm, v *node) {
 			at = &to.over.To
 		}
 		if *at != nil {
-			p.errorf(w.pos, "per names %s twice", end).Hint = "for prefixes of two lengths write two limits: over: [{…}, {…}]"
+			p.errorf(w.Pos, "per names %s twice", end).Hint = "for prefixes of two lengths write two limits: over: [{…}, {…}]"
 			return
 		}
 		*at = &length
@@ -61,7 +63,7 @@ func prefixLen(text string, parts []string, i int) (int, *flaw) {
 	if f == nil && n > 0 {
 		return int(n), nil
 	}
-	g := &flaw{msg: fmt.Sprintf("has no length of an %s prefix from 1 to %d, got %s", name, most, quote(text))}
+	g := &flaw{msg: fmt.Sprintf("has no length of an %s prefix from 1 to %d, got %s", name, most, wording.Quote(text))}
 	switch wide, f := number(parts[i+1], 128); {
 	case f == nil && wide == 0:
 		g.hintf("for one rate for all leave per out")
@@ -108,7 +110,7 @@ func perHint(f *flaw, text string) *flaw {
 	if word, length, ok := strings.Cut(text, " "); ok && isDigits(strings.TrimLeft(length, "/ ")) && (word == "from" || word == "to") {
 		return f.hintf("write %s/%s", word, strings.TrimLeft(length, "/ "))
 	}
-	if near := nearest(base, []string{"from", "to"}); near != "" && hasRest {
+	if near := wording.Nearest(base, []string{"from", "to"}); near != "" && hasRest {
 		return f.hintf("did you mean %q?", near+"/"+rest)
 	} else if near != "" {
 		return f.hintf("did you mean %q?", near)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/floodwall/floodwall/internal/packet"
+	"github.com/floodwall/floodwall/internal/yamltree"
 )
 
 // Policy is a policy file that was read without a mistake. Everything in it is resolved: sets that rules name exist,
@@ -58,7 +59,7 @@ type Note struct {
 }
 
 // Pos is a place in the policy file, both numbers from 1.
-type Pos struct{ Line, Col int }
+type Pos = yamltree.Pos
 
 // Device is a network device from which packets come in from outside.
 type Device struct {

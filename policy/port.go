@@ -3,6 +3,8 @@ package policy
 import (
 	"fmt"
 	"strings"
+
+	"github.com/floodwall/floodwall/internal/wording"
 )
 
 const portForm = "a number from 0 to 65535 or a range, as in 443, tcp/443 or udp/1000-2000"
@@ -26,7 +28,7 @@ func port(text string) ([]Port, *flaw) {
 	}
 	r, f := span(rest, portForm, 65535)
 	if f != nil {
-		f = &flaw{strings.Replace(f.msg, quote(rest), quote(text), 1), f.hint}
+		f = &flaw{strings.Replace(f.msg, wording.Quote(rest), wording.Quote(text), 1), f.hint}
 		if s, ok := serviceNames[strings.ToLower(rest)]; ok {
 			f.hintf("write the number: %s", s)
 		} else if hasProto && strings.HasPrefix(f.hint, "write ") {

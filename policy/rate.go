@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/floodwall/floodwall/internal/wording"
 )
 
 // A rate is a number of packets or bits in a time.
@@ -43,7 +45,7 @@ var bitUnits = map[string]uint64{"bit": 1, "kbit": 1e3, "mbit": 1e6, "gbit": 1e9
 func readRate(text string) (rate, *flaw) {
 	number, time, _ := strings.Cut(text, "/")
 	if strings.HasPrefix(text, "-") {
-		return rate{}, &flaw{msg: "must be positive, got " + quote(text)}
+		return rate{}, &flaw{msg: "must be positive, got " + wording.Quote(text)}
 	}
 	r := rate{per: rateTimes[time]}
 	a, f := readAmount(number)
@@ -59,14 +61,14 @@ func (r rate) flaw(text string) *flaw {
 	seconds := uint64(r.per / time.Second)
 	switch {
 	case r.n == 0:
-		f := &flaw{msg: "must be positive, got " + quote(text)}
+		f := &flaw{msg: "must be positive, got " + wording.Quote(text)}
 		return f.hintf("a rule without over matches every packet")
 	case !r.bits && r.n > maxPackets*seconds:
-		return &flaw{msg: "must be at most 10000000/s, got " + quote(text)}
+		return &flaw{msg: "must be at most 10000000/s, got " + wording.Quote(text)}
 	case r.bits && r.n > maxBits*seconds:
-		return &flaw{msg: "must be at most 100gbit/s, got " + quote(text)}
+		return &flaw{msg: "must be at most 100gbit/s, got " + wording.Quote(text)}
 	case r.bits && r.n*uint64(24*time.Hour/r.per) < packetBits:
-		return &flaw{msg: "must let through a packet of 1,500 bytes a day, 12kbit/day, got " + quote(text)}
+		return &flaw{msg: "must let through a packet of 1,500 bytes a day, 12kbit/day, got " + wording.Quote(text)}
 	}
 	return nil
 }

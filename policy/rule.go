@@ -5,6 +5,8 @@ import (
 	"slices"
 
 	"github.com/floodwall/floodwall/internal/packet"
+	"github.com/floodwall/floodwall/internal/wording"
+	"github.com/floodwall/floodwall/internal/yamltree"
 )
 
 // matchKeys are the keys that a rule and its not share.
@@ -62,9 +64,9 @@ func inMatch(keys []key[Match]) []key[Rule] {
 // rules reads the key rules.
 func (p place) rules(to *Policy, v *node) {
 	p.entries("rules", v, func(i int, n *node) {
-		rule := Rule{Pos: n.pos}
-		rule.Name, rule.Named = p.name("rule", n, p.r.madeName(i+1, len(v.items)))
-		in, before := p.in("rule %s", quote(rule.Name)), len(p.r.errs)
+		rule := Rule{Pos: n.Pos}
+		rule.Name, rule.Named = p.name("rule", n, p.r.madeName(i+1, len(v.Items)))
+		in, before := p.in("rule %s", wording.Quote(rule.Name)), len(p.r.errs)
 		seen := readKeys(in, "a rule", n, ruleKeys, &rule)
 		in.require(n, seen, "then", "say what happens to the packets: then: drop")
 		if len(p.r.errs) == before {
@@ -79,8 +81,8 @@ func (p place) rules(to *Policy, v *node) {
 // noteNames remembers the names that entries give themselves.
 func (r *reader) noteNames(entries []*node) {
 	for _, n := range entries {
-		if v := n.get("name"); v != nil && v.kind == word {
-			r.given[v.text] = true
+		if v := n.Get("name"); v != nil && v.Kind == yamltree.Word {
+			r.given[v.Text] = true
 		}
 	}
 }
@@ -112,10 +114,10 @@ var serviceKeys = []key[Service]{
 // services reads the key services.
 func (p place) services(to *Policy, v *node) {
 	p.entries("services", v, func(i int, n *node) {
-		s := Service{Pos: n.pos}
+		s := Service{Pos: n.Pos}
 		var named bool
 		s.Name, named = p.name("service", n, "")
-		in := p.in("service %s", quote(s.Name))
+		in := p.in("service %s", wording.Quote(s.Name))
 		if !named {
 			in = p.in("service %d", i+1)
 		}
@@ -133,16 +135,16 @@ func (p place) services(to *Policy, v *node) {
 
 // entries calls f for each entry of v, the list of key.
 func (p place) entries(key string, v *node, f func(i int, n *node)) {
-	switch v.kind {
-	case nothing, broken:
+	switch v.Kind {
+	case yamltree.Nothing, yamltree.Broken:
 		return
-	case list:
-		for i, n := range v.items {
+	case yamltree.List:
+		for i, n := range v.Items {
 			f(i, n)
 		}
 		return
 	}
-	e := p.errorf(v.pos, "%s must be a list, got %s", key, v)
+	e := p.errorf(v.Pos, "%s must be a list, got %s", key, v)
 	e.Hint = fmt.Sprintf("begin each of the %s with - in a line of its own", key)
 }
 
@@ -151,14 +153,14 @@ var reserved = []string{"default", "not-ip"}
 
 // name reads the name of a rule or service before its other keys, or makes it made. It reports whether n gives one.
 func (p place) name(what string, n *node, made string) (name string, given bool) {
-	name, at := made, n.pos
-	if v := n.get("name"); v != nil && v.kind == word {
-		name, given, at = v.text, true, v.pos
+	name, at := made, n.Pos
+	if v := n.Get("name"); v != nil && v.Kind == yamltree.Word {
+		name, given, at = v.Text, true, v.Pos
 		if f := nameFlaw(name); f != nil {
 			p.flawed(at, "a "+what+"'s name", f)
 		}
-	} else if v != nil && v.kind != nothing && v.kind != broken {
-		p.errorf(v.pos, "a %s's name must be a single word, got %s", what, v)
+	} else if v != nil && v.Kind != yamltree.Nothing && v.Kind != yamltree.Broken {
+		p.errorf(v.Pos, "a %s's name must be a single word, got %s", what, v)
 	}
 	if name == "" && !given {
 		return "", false
@@ -166,9 +168,9 @@ func (p place) name(what string, n *node, made string) (name string, given bool)
 	first, taken := p.r.reasons[name]
 	switch {
 	case slices.Contains(reserved, name):
-		p.errorf(at, "the name %s is taken: it is a reason of its own in counters", quote(name)).Hint = "choose another name"
+		p.errorf(at, "the name %s is taken: it is a reason of its own in counters", wording.Quote(name)).Hint = "choose another name"
 	case taken:
-		p.errorf(at, "the name %s is used twice, first in line %d", quote(name), first.Line).Hint =
+		p.errorf(at, "the name %s is used twice, first in line %d", wording.Quote(name), first.Line).Hint =
 			"rules and services share their names, as each is a counter: choose another"
 	default:
 		p.r.reasons[name] = at

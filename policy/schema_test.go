@@ -9,11 +9,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/goccy/go-yaml"
 	"github.com/google/go-cmp/cmp"
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"github.com/floodwall/floodwall/internal/packet"
+	"github.com/floodwall/floodwall/internal/yamltree"
 )
 
 // TestSchemaHasTheKeys compares the keys and words of the schema with those that the parser knows.
@@ -209,19 +209,11 @@ func compiled(t *testing.T) *jsonschema.Schema {
 // instance is src with YAML's own idea of types, which is what an editor validates.
 func instance(t *testing.T, src []byte) any {
 	t.Helper()
-	text, ok := clean(place{r: &reader{}}, src)
-	if !ok {
-		t.Fatalf("not clean: %s", src)
-	}
-	var v any
-	if err := yaml.Unmarshal([]byte(text), &v); err != nil {
+	text, err := yamltree.JSON(src)
+	if err != nil {
 		t.Fatalf("%v in %s", err, src)
 	}
-	b, err := json.Marshal(v)
-	if err != nil {
-		t.Fatal(err)
-	}
-	doc, err := jsonschema.UnmarshalJSON(strings.NewReader(colons(string(b))))
+	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,28 +5,31 @@ import (
 	"math"
 	"strings"
 	"time"
+
+	"github.com/floodwall/floodwall/internal/wording"
+	"github.com/floodwall/floodwall/internal/yamltree"
 )
 
 // sets reads the key sets.
 func (p place) sets(to *Policy, v *node) {
-	if v.kind == nothing {
+	if v.Kind == yamltree.Nothing {
 		return
 	}
 	pairs, _ := p.pairs("sets", v)
 	for _, e := range pairs {
-		if f := nameFlaw(e.key); f != nil {
-			p.flawed(e.pos, "a set's name", f)
-		} else if e.key == "local" {
-			p.errorf(e.pos, "the set name local is taken: it means the host's own addresses").Hint = "choose another name"
+		if f := nameFlaw(e.Key); f != nil {
+			p.flawed(e.Pos, "a set's name", f)
+		} else if e.Key == "local" {
+			p.errorf(e.Pos, "the set name local is taken: it means the host's own addresses").Hint = "choose another name"
 		}
-		if p.r.sets[e.key] == nameSet {
-			s := NameSet{Pos: e.pos, Name: e.key}
-			p.in("set %s", quote(e.key)).nameSet(&s, e.value)
+		if p.r.sets[e.Key] == nameSet {
+			s := NameSet{Pos: e.Pos, Name: e.Key}
+			p.in("set %s", wording.Quote(e.Key)).nameSet(&s, e.Value)
 			to.Names = append(to.Names, s)
 			continue
 		}
-		s := Set{Pos: e.pos, Name: e.key}
-		p.in("set %s", quote(e.key)).set(&s, e.value)
+		s := Set{Pos: e.Pos, Name: e.Key}
+		p.in("set %s", wording.Quote(e.Key)).set(&s, e.Value)
 		to.Sets = append(to.Sets, s)
 	}
 }
@@ -34,12 +37,12 @@ func (p place) sets(to *Policy, v *node) {
 // set reads the content of one set.
 func (p place) set(to *Set, v *node) {
 	switch {
-	case v.kind == broken:
-	case v.kind == nothing:
-		p.errorf(v.pos, "nothing is in it").Hint = "write [] for an empty set, {file: PATH} or {dynamic: true, max: N}"
-	case v.kind == mapping:
+	case v.Kind == yamltree.Broken:
+	case v.Kind == yamltree.Nothing:
+		p.errorf(v.Pos, "nothing is in it").Hint = "write [] for an empty set, {file: PATH} or {dynamic: true, max: N}"
+	case v.Kind == yamltree.Mapping:
 		p.source(to, v)
-	case v.kind == list && len(v.items) == 0:
+	case v.Kind == yamltree.List && len(v.Items) == 0:
 		to.Inline = []AddrRange{}
 	default:
 		p.inline(to, v)
@@ -49,23 +52,23 @@ func (p place) set(to *Set, v *node) {
 // inline reads addresses that are written in the policy.
 func (p place) inline(to *Set, v *node) {
 	p.each("it", v, func(w *node) {
-		r, f := addrRange(w.text)
+		r, f := addrRange(w.Text)
 		switch {
 		case f == nil:
 			to.Inline = append(to.Inline, r)
 			return
-		case strings.HasPrefix(w.text, "$") || p.r.sets[w.text] != noSet:
+		case strings.HasPrefix(w.Text, "$") || p.r.sets[w.Text] != noSet:
 			f.hintf("a set cannot hold another; name both where they are used: from: [$a, $b]")
-		case w.text == "local":
+		case w.Text == "local":
 			f.hintf("write from: [$set, local] where both are meant")
-		case strings.HasPrefix(w.text, "/") || strings.HasPrefix(w.text, "./") || strings.HasSuffix(w.text, ".txt"):
-			f.hintf("a list in a file is written {file: %s}", w.text)
-		case strings.Contains(w.text, ".") && strings.HasPrefix(f.hint, "names are") && isName(w.text):
-			f.hintf("names are not looked up; a set of names that DNS queries ask for is written {names: [%s]}", w.text)
+		case strings.HasPrefix(w.Text, "/") || strings.HasPrefix(w.Text, "./") || strings.HasSuffix(w.Text, ".txt"):
+			f.hintf("a list in a file is written {file: %s}", w.Text)
+		case strings.Contains(w.Text, ".") && strings.HasPrefix(f.hint, "names are") && isName(w.Text):
+			f.hintf("names are not looked up; a set of names that DNS queries ask for is written {names: [%s]}", w.Text)
 		default:
 			f = listHint(f, to.Name, w, v)
 		}
-		p.flawed(w.pos, "an entry", f)
+		p.flawed(w.Pos, "an entry", f)
 	})
 }
 
@@ -102,7 +105,7 @@ var setKeys = []key[setForm]{
 func (p place) source(to *Set, v *node) {
 	form := setForm{set: to, feed: feedDefaults()}
 	seen := readKeys(p, "it", v, setKeys, &form)
-	if seen == nil || v.lacks {
+	if seen == nil || v.Lacks {
 		return
 	}
 	var from []string
@@ -113,11 +116,11 @@ func (p place) source(to *Set, v *node) {
 	}
 	switch {
 	case len(from) == 0:
-		p.errorf(v.pos, "it says neither file nor dynamic, nor url, country or asn").Hint =
+		p.errorf(v.Pos, "it says neither file nor dynamic, nor url, country or asn").Hint =
 			"write {file: PATH}, {dynamic: true, max: N}, {url: URL} or a list of addresses"
 		return
 	case len(from) > 1:
-		p.errorf(v.pos, "it has both %s and %s", from[0], from[1]).Hint =
+		p.errorf(v.Pos, "it has both %s and %s", from[0], from[1]).Hint =
 			"make two sets, and name both where they are used: from: [$a, $b]"
 		return
 	}

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/floodwall/floodwall/internal/wording"
 )
 
 // setKind is what a set holds, by the key that its mapping begins with.
@@ -19,11 +21,11 @@ const (
 
 func kindOf(set *node) setKind {
 	switch {
-	case set.entry("names") != nil:
+	case set.Entry("names") != nil:
 		return nameSet
-	case set.entry("dynamic") != nil:
+	case set.Entry("dynamic") != nil:
 		return dynamicSet
-	case set.entry("url") != nil, set.entry("country") != nil, set.entry("asn") != nil:
+	case set.Entry("url") != nil, set.Entry("country") != nil, set.Entry("asn") != nil:
 		return liveSet
 	}
 	return addressSet
@@ -44,8 +46,8 @@ func (r *reader) setFlaw(name string, kinds ...setKind) *flaw {
 	if r.sets[name] != noSet {
 		return otherKind(name, wantsNames)
 	}
-	f := &flaw{msg: fmt.Sprintf("names a set that is not declared, %s", quote("$"+name))}
-	switch near := nearest(name, declared); {
+	f := &flaw{msg: fmt.Sprintf("names a set that is not declared, %s", wording.Quote("$"+name))}
+	switch near := wording.Nearest(name, declared); {
 	case name == "local" && !wantsNames:
 		f.hintf("the host's own addresses are local, without $")
 	case near != "":
@@ -63,9 +65,9 @@ func (r *reader) setFlaw(name string, kinds ...setKind) *flaw {
 // otherKind is the flaw of a set of addresses where names belong, or the reverse.
 func otherKind(name string, wantsNames bool) *flaw {
 	if wantsNames {
-		f := &flaw{msg: fmt.Sprintf("names a set of addresses, %s", quote("$"+name))}
+		f := &flaw{msg: fmt.Sprintf("names a set of addresses, %s", wording.Quote("$"+name))}
 		return f.hintf("a set of domain names is declared with names, as in sets: {bad: {names: [evil.example]}}")
 	}
-	f := &flaw{msg: fmt.Sprintf("names a set of domain names, %s", quote("$"+name))}
+	f := &flaw{msg: fmt.Sprintf("names a set of domain names, %s", wording.Quote("$"+name))}
 	return f.hintf("such a set can be used for what DNS queries ask for: dns: {name: $%s}", name)
 }

@@ -5,6 +5,8 @@ import (
 	"net/netip"
 	"strings"
 	"time"
+
+	"github.com/floodwall/floodwall/internal/yamltree"
 )
 
 // MinMSS is the least MSS that is announced, and maxMSS the largest: what every host takes (RFC 879, less the headers of 40 bytes), and what the largest
@@ -111,20 +113,20 @@ var (
 
 // syn reads the key syn.
 func (p place) syn(to *Service, v *node) {
-	to.Syn = defaultSyn(v.pos)
+	to.Syn = defaultSyn(v.Pos)
 	switch {
 	case isOff(v):
 		to.Syn = nil
 		return
-	case v.kind == word:
+	case v.Kind == yamltree.Word:
 		to.Syn.Always = scalarOf(p, "syn", v, synWord)
-	case v.kind == list:
-		p.errorf(v.pos, "syn must be %s, got a list", synForm).Hint = "write syn: protect"
+	case v.Kind == yamltree.List:
+		p.errorf(v.Pos, "syn must be %s, got a list", synForm).Hint = "write syn: protect"
 		return
 	default:
 		in, before := p.in("syn"), len(p.r.errs)
 		readKeys(in, "it", v, synKeys, to.Syn)
-		if len(p.r.errs) == before && v.whole() {
+		if len(p.r.errs) == before && v.Whole() {
 			in.hysteresis(to.Syn, v)
 			in.synBackends(to.Syn, v)
 		}
@@ -176,11 +178,11 @@ var noRateHints = map[string]string{
 // synRate reads a rate of SYNs at which cookies begin or end.
 func (p place) synRate(key string, v *node) *Over {
 	if isOff(v) {
-		p.errorf(v.pos, "%s must be a rate of SYNs, got %s", key, v).Hint = noRateHints[key]
+		p.errorf(v.Pos, "%s must be a rate of SYNs, got %s", key, v).Hint = noRateHints[key]
 		return nil
 	}
 	o := p.rateOfSYNs(key, v)
-	if v.kind == word || v.get("burst") == nil {
+	if v.Kind == yamltree.Word || v.Get("burst") == nil {
 		o.Burst = waiting(o.Burst)
 	}
 	return o
@@ -204,10 +206,10 @@ func (p place) rateOfSYNs(key string, v *node) *Over {
 		return r, f
 	})
 	if o == nil {
-		o = &Over{Pos: v.pos}
+		o = &Over{Pos: v.Pos}
 	}
 	if len(p.r.errs) == before && o.Bits {
-		p.errorf(v.pos, "%s is a rate of SYNs, not of bits", key).Hint = "write " + key + ": 1000/s"
+		p.errorf(v.Pos, "%s is a rate of SYNs, not of bits", key).Hint = "write " + key + ": 1000/s"
 	}
 	return o
 }
@@ -226,7 +228,7 @@ func (p place) synLimits(to *Syn, v *node) {
 		return
 	}
 	to.Limits = p.overs("limit", v)
-	if len(p.r.errs) > before || !v.whole() {
+	if len(p.r.errs) > before || !v.Whole() {
 		return
 	}
 	if len(to.Limits) > maxSynLayers {
@@ -243,14 +245,14 @@ func (p place) synLimits(to *Syn, v *node) {
 // synLayer reports what other limits may be or have, and one of SYN-ACKs may not.
 func (p place) synLayer(n *node) {
 	switch {
-	case n.kind == word:
-		text := n.text
+	case n.Kind == yamltree.Word:
+		text := n.Text
 		if _, f := readRate(text); f != nil {
 			text = "1000/s"
 		}
-		p.errorf(n.pos, "limit must be a mapping, got %s", n).Hint =
+		p.errorf(n.Pos, "limit must be a mapping, got %s", n).Hint =
 			fmt.Sprintf("write {rate: %s, per: from}, or total: %s for one rate for all", text, text)
-	case n.get("ban") != nil:
-		p.errorf(n.pos, "limit cannot ban: anybody can write another's address into a SYN").Hint = "remove ban"
+	case n.Get("ban") != nil:
+		p.errorf(n.Pos, "limit cannot ban: anybody can write another's address into a SYN").Hint = "remove ban"
 	}
 }

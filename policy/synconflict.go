@@ -8,11 +8,11 @@ import (
 
 // hysteresis reports rates of a protection, which v is, that would never end, and works in half of start as stop.
 func (p place) hysteresis(s *Syn, v *node) {
-	start, stop := v.get("start"), v.get("stop")
+	start, stop := v.Get("start"), v.Get("stop")
 	if s.Always {
-		for _, e := range []*pair{v.entry("start"), v.entry("stop")} {
+		for _, e := range []*pair{v.Entry("start"), v.Entry("stop")} {
 			if e != nil {
-				p.errorf(e.pos, "%s says nothing with when: always", e.key).Hint = "remove it, or write when: auto"
+				p.errorf(e.Pos, "%s says nothing with when: always", e.Key).Hint = "remove it, or write when: auto"
 			}
 		}
 		return
@@ -21,12 +21,12 @@ func (p place) hysteresis(s *Syn, v *node) {
 		s.Stop = half(*s.Start)
 	}
 	if s.Stop.Rate == 0 {
-		p.errorf(start.pos, "start is one SYN in a time, %s, and stop must be below it", rateText(s.Start)).Hint =
+		p.errorf(start.Pos, "start is one SYN in a time, %s, and stop must be below it", rateText(s.Start)).Hint =
 			"write it for a longer time, as in 60/min"
 		return
 	}
 	if stop != nil && !below(s.Stop, s.Start) {
-		p.errorf(stop.pos, "stop must be below start, %s", rateText(s.Start)).Hint =
+		p.errorf(stop.Pos, "stop must be below start, %s", rateText(s.Start)).Hint =
 			"cookies begin above start, and end when there is less than stop: write " + rateText(half(*s.Start))
 	}
 }
@@ -52,16 +52,16 @@ const MaxBackends = 8
 // synBackends reports backends of a service that may be on this host, named twice, or more than are asked.
 func (p place) synBackends(s *Syn, v *node) {
 	if s.Backends != nil && s.Mode != SynRouter {
-		p.errorf(v.entry("backends").pos, "backends are servers behind this host, and the mode is %s", synModeName(s.Mode)).Hint =
+		p.errorf(v.Entry("backends").Pos, "backends are servers behind this host, and the mode is %s", synModeName(s.Mode)).Hint =
 			"write mode: router, or remove backends"
 	}
 	for i, b := range s.Backends {
 		if slices.Contains(s.Backends[:i], b) {
-			p.errorf(v.entry("backends").pos, "backends names %s twice", b).Hint = "remove one of them"
+			p.errorf(v.Entry("backends").Pos, "backends names %s twice", b).Hint = "remove one of them"
 		}
 	}
 	if len(s.Backends) > MaxBackends {
-		p.errorf(v.entry("backends").pos, "backends names %d servers, and at most %d are asked", len(s.Backends), MaxBackends).Hint =
+		p.errorf(v.Entry("backends").Pos, "backends names %d servers, and at most %d are asked", len(s.Backends), MaxBackends).Hint =
 			"name the ones whose options differ most: what all named ones can do is announced"
 	}
 }
@@ -80,16 +80,16 @@ func (p place) protectable(s *Service, n *node) {
 	if s.Syn == nil || s.Port == nil {
 		return
 	}
-	v := n.get("syn")
+	v := n.Get("syn")
 	if !hasTCP(s.Port) {
-		p.errorf(v.pos, "syn needs a port of TCP").Hint = fmt.Sprintf("write port: tcp/%d, or remove syn", s.Port[0].First)
+		p.errorf(v.Pos, "syn needs a port of TCP").Hint = fmt.Sprintf("write port: tcp/%d, or remove syn", s.Port[0].First)
 	}
 	switch {
 	case s.Track == Track && s.Syn.Mode != SynRouter:
-		p.errorf(v.pos, "syn keeps the connections of a service on this host out of conntrack, and track is true").Hint =
+		p.errorf(v.Pos, "syn keeps the connections of a service on this host out of conntrack, and track is true").Hint =
 			"remove track, or write syn: {mode: router} for a service behind this host"
 	case s.Track == TrackNot && s.Syn.Mode == SynRouter:
-		p.errorf(v.pos, "syn in mode router needs conntrack, and track is false").Hint =
+		p.errorf(v.Pos, "syn in mode router needs conntrack, and track is false").Hint =
 			"remove track, or write syn: {mode: host} for a service on this host"
 	case s.Track == TrackNot: // who keeps conntrack away from a service has it on this host
 		s.Syn.Mode = SynHost
@@ -106,15 +106,15 @@ func (p place) protectedOnce(earlier []Service, s Service, n *node) {
 		switch {
 		case !shared:
 		case s.Syn != nil && e.Syn != nil:
-			p.errorf(n.get("syn").pos, "syn is the second for port %s, which line %d protects", port, e.Pos.Line).Hint =
+			p.errorf(n.Get("syn").Pos, "syn is the second for port %s, which line %d protects", port, e.Pos.Line).Hint =
 				"protect one service of the port; rules with from before it can treat some clients otherwise"
 			return
-		case s.untracks() && e.Track == Track && n.get("track") == nil:
-			p.errorf(n.get("syn").pos, "syn keeps port %s out of conntrack, and line %d tracks it", port, e.Pos.Line).Hint =
+		case s.untracks() && e.Track == Track && n.Get("track") == nil:
+			p.errorf(n.Get("syn").Pos, "syn keeps port %s out of conntrack, and line %d tracks it", port, e.Pos.Line).Hint =
 				"remove track there, or write syn: {mode: router} for a service behind this host"
 			return
 		case e.untracks() && s.Track == Track:
-			p.errorf(n.get("track").pos, "track is true for port %s, which syn in line %d keeps out of conntrack", port, e.Pos.Line).Hint =
+			p.errorf(n.Get("track").Pos, "track is true for port %s, which syn in line %d keeps out of conntrack", port, e.Pos.Line).Hint =
 				"remove it, or write syn: {mode: router} there for a service behind this host"
 			return
 		}

@@ -20,11 +20,11 @@ var notTracked = []string{"notrack", "no-track", "untracked"}
 // what is exempted is a port, before anything else is asked about the packet.
 func (p place) trackedOneWay(earlier []Service, s Service, n *node) {
 	for _, e := range earlier {
-		if !opposed(s.Track, e.Track) || s.untracks() && n.get("track") == nil || e.untracks() { // of those protectedOnce tells
+		if !opposed(s.Track, e.Track) || s.untracks() && n.Get("track") == nil || e.untracks() { // of those protectedOnce tells
 			continue
 		}
 		if port, ok := sharedPort(s.Port, e.Port); ok {
-			p.errorf(n.get("track").pos, "track must be the same for all services of a port: %s is %s in line %d, and %s here",
+			p.errorf(n.Get("track").Pos, "track must be the same for all services of a port: %s is %s in line %d, and %s here",
 				port, e.Track, e.Pos.Line, s.Track).Hint = "give both the same track, or each ports of its own"
 			return
 		}

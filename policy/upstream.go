@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -9,6 +10,8 @@ import (
 	"time"
 
 	"go4.org/netipx"
+
+	"github.com/floodwall/floodwall/internal/yamltree"
 )
 
 // Upstream are the routers upstream that `floodwall bgp` has BGP sessions with, and what may be announced to them.
@@ -191,14 +194,14 @@ func (p place) upstream(to *Policy, v *node) {
 // upstreamWhole checks what several keys say together.
 func (p place) upstreamWhole(u *Upstream, v *node) {
 	if u.For < u.Hold {
-		p.errorf(v.get2("for", "hold").pos, "for is %v, shorter than hold, %v", u.For, u.Hold).Hint = "an announcement stays at least for hold"
+		p.errorf(cmp.Or(v.Get("for"), v.Get("hold"), v).Pos, "for is %v, shorter than hold, %v", u.For, u.Hold).Hint = "an announcement stays at least for hold"
 	}
 	if len(u.Announce) > maxOwn {
-		p.errorf(v.get("announce").pos, "announce has %d prefixes, more than %d", len(u.Announce), maxOwn).Hint = "name larger prefixes"
+		p.errorf(v.Get("announce").Pos, "announce has %d prefixes, more than %d", len(u.Announce), maxOwn).Hint = "name larger prefixes"
 	}
 	p.receivesFrom(u, v)
 	for i := range u.Peers {
-		at, peer := v.get("peers").items[i].pos, &u.Peers[i]
+		at, peer := v.Get("peers").Items[i].Pos, &u.Peers[i]
 		if peer.Families == nil {
 			peer.Families = u.usualFamilies(*peer)
 		}
@@ -225,7 +228,7 @@ func (p place) receive(to *Upstream, v *node) {
 func (p place) receivesFrom(u *Upstream, v *node) {
 	for _, from := range u.Receive.From {
 		if !slices.ContainsFunc(u.Peers, func(p Peer) bool { return p.Address == from }) {
-			p.errorf(v.get("receive").pos, "receive: from names %s, which is not among peers", from).Hint = "name the address of one of the peers"
+			p.errorf(v.Get("receive").Pos, "receive: from names %s, which is not among peers", from).Hint = "name the address of one of the peers"
 		}
 	}
 }
@@ -241,41 +244,31 @@ func (u *Upstream) usualFamilies(p Peer) []Family {
 	return []Family{IPv4Unicast, IPv6Unicast, IPv4FlowSpec, IPv6FlowSpec}
 }
 
-// get2 is the value of the first of two keys that n has, or n.
-func (n *node) get2(a, b string) *node {
-	for _, name := range []string{a, b} {
-		if v := n.get(name); v != nil {
-			return v
-		}
-	}
-	return n
-}
-
 func (p place) rtbh(to *RTBH, v *node) { readKeys(p.in("rtbh"), "rtbh", v, rtbhKeys, to) }
 
 // peers reads the list of routers.
 func (p place) peers(to *Upstream, v *node) {
 	p = p.in("peers")
-	if v.kind != list || len(v.items) == 0 {
-		p.errorf(v.pos, "must be a list of routers, got %s", v).Hint = "write peers: [{address: 192.0.2.254, as: 64501}]"
+	if v.Kind != yamltree.List || len(v.Items) == 0 {
+		p.errorf(v.Pos, "must be a list of routers, got %s", v).Hint = "write peers: [{address: 192.0.2.254, as: 64501}]"
 		return
 	}
-	if len(v.items) > maxPeers {
-		p.errorf(v.pos, "has %d routers, more than %d", len(v.items), maxPeers)
+	if len(v.Items) > maxPeers {
+		p.errorf(v.Pos, "has %d routers, more than %d", len(v.Items), maxPeers)
 	}
 	first := map[netip.Addr]Pos{}
-	for _, item := range v.items {
+	for _, item := range v.Items {
 		peer := Peer{Restart: usualRestart, HoldTime: usualHoldTime, Max: usualPeerMax}
-		if item.kind == broken {
+		if item.Kind == yamltree.Broken {
 			continue
 		}
 		seen := readKeys(p, "a router", item, peerKeys, &peer)
 		p.require(item, seen, "address", "write the router's address, as in address: 192.0.2.254")
 		p.require(item, seen, "as", "write the number of the router's network, as in as: 64501")
 		if at, twice := first[peer.Address]; twice && peer.Address.IsValid() {
-			p.errorf(item.pos, "%s appears twice, first in line %d", peer.Address, at.Line).Hint = "remove one of them"
+			p.errorf(item.Pos, "%s appears twice, first in line %d", peer.Address, at.Line).Hint = "remove one of them"
 		}
-		first[peer.Address] = item.pos
+		first[peer.Address] = item.Pos
 		to.Peers = append(to.Peers, peer)
 	}
 }

@@ -3,18 +3,20 @@ package policy
 import (
 	"fmt"
 	"strings"
+
+	"github.com/floodwall/floodwall/internal/yamltree"
 )
 
 // text is the word that v is. It reports false after reporting that v is none.
 func (p place) text(key string, v *node) (string, bool) {
 	switch {
-	case v.kind == broken:
-	case v.kind == nothing:
-		p.errorf(v.pos, "%s has no value", key).Hint = "give it one, or remove the key"
-	case v.kind != word:
-		p.errorf(v.pos, "%s must be a single value, got %s", key, v).Hint = "write " + key + ": VALUE"
+	case v.Kind == yamltree.Broken:
+	case v.Kind == yamltree.Nothing:
+		p.errorf(v.Pos, "%s has no value", key).Hint = "give it one, or remove the key"
+	case v.Kind != yamltree.Word:
+		p.errorf(v.Pos, "%s must be a single value, got %s", key, v).Hint = "write " + key + ": VALUE"
 	default:
-		return v.text, true
+		return v.Text, true
 	}
 	return "", false
 }
@@ -27,7 +29,7 @@ func scalarOf[T any](p place, key string, v *node, parse func(string) (T, *flaw)
 	}
 	value, f := parse(text)
 	if f != nil {
-		p.flawed(v.pos, key, f)
+		p.flawed(v.Pos, key, f)
 	}
 	return value
 }
@@ -36,9 +38,9 @@ func scalarOf[T any](p place, key string, v *node, parse func(string) (T, *flaw)
 func values[T any](p place, key string, v *node, parse func(string) ([]T, *flaw)) []T {
 	var all []T
 	p.each(key, v, func(w *node) {
-		some, f := parse(w.text)
+		some, f := parse(w.Text)
 		if f != nil {
-			p.flawed(w.pos, key, listHint(f, key, w, v))
+			p.flawed(w.Pos, key, listHint(f, key, w, v))
 			return
 		}
 		all = append(all, some...)
@@ -48,32 +50,32 @@ func values[T any](p place, key string, v *node, parse func(string) ([]T, *flaw)
 
 // each calls f for each word of v, the value of key, and reports what in v is no word.
 func (p place) each(key string, v *node, f func(w *node)) {
-	switch v.kind {
-	case word:
+	switch v.Kind {
+	case yamltree.Word:
 		f(v)
 		return
-	case mapping:
-		e := p.errorf(v.pos, "%s must be a value or a list of values, got a mapping", key)
+	case yamltree.Mapping:
+		e := p.errorf(v.Pos, "%s must be a value or a list of values, got a mapping", key)
 		e.Hint = fmt.Sprintf("write %s: VALUE or %s: [VALUE, VALUE]", key, key)
 		if key == "contains" {
 			e.Hint = "a text with \": \" or { in it needs quotes"
 		}
 		return
-	case broken:
+	case yamltree.Broken:
 		return
 	}
-	if len(v.items) == 0 {
-		p.errorf(v.pos, "%s is an empty list", key).Hint = emptyHint(key)
+	if len(v.Items) == 0 {
+		p.errorf(v.Pos, "%s is an empty list", key).Hint = emptyHint(key)
 	}
-	for _, item := range v.items {
-		switch item.kind {
-		case word:
+	for _, item := range v.Items {
+		switch item.Kind {
+		case yamltree.Word:
 			f(item)
-		case broken:
-		case nothing:
-			p.errorf(item.pos, "%s has an entry without a value", key).Hint = nullHint(key)
+		case yamltree.Broken:
+		case yamltree.Nothing:
+			p.errorf(item.Pos, "%s has an entry without a value", key).Hint = nullHint(key)
 		default:
-			p.errorf(item.pos, "%s has %s among its values", key, item).Hint = itemHint(key, item)
+			p.errorf(item.Pos, "%s has %s among its values", key, item).Hint = itemHint(key, item)
 		}
 	}
 }
@@ -86,10 +88,10 @@ func nullHint(key string) string {
 }
 
 func itemHint(key string, item *node) string {
-	if key == "dns" && item.kind == mapping {
+	if key == "dns" && item.Kind == yamltree.Mapping {
 		return "write dns: {type: [ANY, TXT]}, without the brackets around {}"
 	}
-	if item.kind == list {
+	if item.Kind == yamltree.List {
 		return "put all values into one list; a set of addresses can hold them under one name"
 	}
 	return "a value with \": \" in it needs quotes"
@@ -111,12 +113,12 @@ func emptyHint(key string) string {
 
 // listHint supposes that a word with separators in it was meant as a list, where nothing better is known.
 func listHint(f *flaw, key string, w, v *node) *flaw {
-	parts := strings.FieldsFunc(w.text, func(r rune) bool { return r == ',' || r == ' ' || r == ';' })
+	parts := strings.FieldsFunc(w.Text, func(r rune) bool { return r == ',' || r == ' ' || r == ';' })
 	if f.hint != "" && !strings.HasPrefix(f.hint, "names are") || len(parts) < 2 || len(parts) > 8 {
 		return f
 	}
 	joined := strings.Join(parts, ", ")
-	if v.kind == list {
+	if v.Kind == yamltree.List {
 		return f.hintf("write single values: %s", joined)
 	}
 	return f.hintf("a list needs brackets: %s: [%s]", key, joined)

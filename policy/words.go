@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/floodwall/floodwall/internal/packet"
+	"github.com/floodwall/floodwall/internal/wording"
 )
 
 const (
@@ -52,7 +53,7 @@ func proto(text string) ([]uint8, *flaw) {
 // wordFlaw is the flaw of a text that is none of words; what describes them.
 func wordFlaw(what, text string, words []string) *flaw {
 	f := want(what, text)
-	switch near := nearest(text, words); {
+	switch near := wording.Nearest(text, words); {
 	case near != "":
 		f.hintf("did you mean %q?", near)
 	case slices.Contains([]string{"any", "all", "*", "both"}, strings.ToLower(text)):
@@ -67,7 +68,7 @@ func choice[T any](meanings map[string]T) func(string) (T, *flaw) {
 	return func(text string) (T, *flaw) {
 		v, ok := meanings[text]
 		if !ok {
-			return v, wordFlaw(either(words), text, words)
+			return v, wordFlaw(wording.Either(words), text, words)
 		}
 		return v, nil
 	}
@@ -151,7 +152,7 @@ func dscp(text string) ([]Range, *flaw) {
 	}
 	r, f := span(text, "a code point from 0 to 63, a range, or a name such as ef, af11 or cs1", 63)
 	if f != nil && f.hint == "" {
-		if near := nearest(text, sorted(dscpNumber)); near != "" {
+		if near := wording.Nearest(text, sorted(dscpNumber)); near != "" {
 			f.hintf("did you mean %q?", near)
 		}
 	}

@@ -1,4 +1,4 @@
-package policy
+package yamltree
 
 import (
 	"errors"
@@ -42,13 +42,13 @@ const (
 )
 
 // syntaxError reports the one mistake that the YAML library finds.
-func syntaxError(p place, err error) {
+func syntaxError(r *report, err error) {
 	var se *yaml.SyntaxError
 	if !errors.As(err, &se) || se.Token == nil {
-		p.errorf(Pos{1, 1}, "YAML: %s", oneLine(err.Error()))
+		r.errorf(Pos{1, 1}, "YAML: %s", oneLine(err.Error()))
 		return
 	}
-	e := p.errorf(position(se.Token), "YAML: %s", oneLine(se.Message))
+	e := r.errorf(position(se.Token), "YAML: %s", oneLine(se.Message))
 	switch t := se.Token; {
 	case t.Type == token.AliasType, t.Prev != nil && t.Prev.Type == token.AliasType:
 		e.Msg = "YAML: * alone names nothing"

@@ -1,4 +1,4 @@
-package policy
+package yamltree
 
 import (
 	"bytes"
@@ -19,23 +19,31 @@ const (
 	maxBlockColumn = 400 // of a `-` or `?`: each level of nesting takes a column at least
 )
 
-// document reads src as one YAML document. It returns nil when it is not; the reasons are then reported to p.
-func document(p place, src []byte) *node {
-	text, ok := clean(p, src)
+// Read reads src as one YAML document. The node is nil when src is none, and the mistakes say why. A node can come with mistakes, too:
+// each is about a part that cannot be read, and that part is Broken.
+func Read(src []byte) (*Node, []*Mistake) {
+	var r report
+	doc := document(&r, src)
+	return doc, r.mistakes
+}
+
+// document reads src as Read does, and reports to r.
+func document(r *report, src []byte) *Node {
+	text, ok := clean(r, src)
 	if !ok {
 		return nil
 	}
 	tokens := lexer.Tokenize(text)
 	if t := tooDeep(tokens); t != nil {
-		p.errorf(position(t), "nested too deeply").Hint = "a policy is a mapping of lists of mappings of lists, no more"
+		r.errorf(position(t), "nested too deeply").Hint = "a policy is a mapping of lists of mappings of lists, no more"
 		return nil
 	}
 	file, err := parser.Parse(tokens, 0, parser.AllowDuplicateMapKey())
 	if err != nil {
-		syntaxError(p, err)
+		syntaxError(r, err)
 		return nil
 	}
-	return single(p, file)
+	return single(r, file)
 }
 
 // innerColon stands for a colon inside a word while the YAML library has the text. The library takes any colon in a
@@ -74,20 +82,20 @@ func colons(text string) string { return strings.ReplaceAll(text, string(innerCo
 
 // clean brings src to the form in which the YAML library counts lines rightly: without byte order mark, and with line
 // feeds only. It reports false after reporting bytes that no text editor shows.
-func clean(p place, src []byte) (string, bool) {
+func clean(r *report, src []byte) (string, bool) {
 	src = bytes.TrimPrefix(src, []byte("\ufeff"))
 	text := strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(string(src))
 	line, col := 1, 1
-	for i, r := range text {
+	for i, c := range text {
 		_, size := utf8.DecodeRuneInString(text[i:])
 		switch {
-		case r == utf8.RuneError && size == 1:
-			p.errorf(Pos{line, col}, "byte 0x%02x is not UTF-8", text[i]).Hint = "save the file as UTF-8"
+		case c == utf8.RuneError && size == 1:
+			r.errorf(Pos{line, col}, "byte 0x%02x is not UTF-8", text[i]).Hint = "save the file as UTF-8"
 			return "", false
-		case r == '\n':
+		case c == '\n':
 			line, col = line+1, 0
-		case unicode.IsControl(r) && r != '\t', r == '\ufeff', r == innerColon:
-			p.errorf(Pos{line, col}, "control character %U", r).Hint = "remove it"
+		case unicode.IsControl(c) && c != '\t', c == '\ufeff', c == innerColon:
+			r.errorf(Pos{line, col}, "control character %U", c).Hint = "remove it"
 			return "", false
 		}
 		col++
@@ -116,22 +124,22 @@ func tooDeep(tokens token.Tokens) *token.Token {
 }
 
 // single is the one document of file.
-func single(p place, file *ast.File) *node {
-	c := converter{place: p, anchors: map[string]*node{}}
-	var doc *node
+func single(r *report, file *ast.File) *Node {
+	c := converter{report: r, anchors: map[string]*Node{}}
+	var doc *Node
 	for _, d := range file.Docs {
 		if d.Body == nil || d.Body.Type() == ast.DirectiveType {
 			continue
 		}
 		if doc != nil {
-			p.errorf(c.node(d.Body).pos, "a policy is one YAML document, and here begins another").
+			r.errorf(c.node(d.Body).Pos, "a policy is one YAML document, and here begins another").
 				Hint = "remove the --- before it"
 			return doc
 		}
 		doc = c.node(d.Body)
 	}
 	if doc == nil {
-		p.errorf(Pos{1, 1}, "the policy is empty").Hint = "the shortest policy is: devices: [eth0]"
+		r.errorf(Pos{1, 1}, "the policy is empty").Hint = "the shortest policy is: devices: [eth0]"
 	}
 	return doc
 }

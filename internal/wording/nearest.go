@@ -1,4 +1,4 @@
-package policy
+package wording
 
 import "strings"
 
@@ -28,8 +28,8 @@ var synonyms = map[string]string{
 	"notrack": "untracked", "conntrack": "track", "lo": "loopback", "localhost": "loopback",
 }
 
-// nearest is the word of known that is likely meant by text, or "". A third of the letters may be wrong.
-func nearest(text string, known []string) string {
+// Nearest is the word of known that is likely meant by text, or "". A third of the letters may be wrong.
+func Nearest(text string, known []string) string {
 	text = strings.ToLower(text)
 	best, least := "", max(1, len([]rune(text))/3)+1
 	for _, k := range known {
