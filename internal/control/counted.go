@@ -8,7 +8,6 @@ import (
 	"github.com/floodwall/floodwall/internal/manifest"
 	"github.com/floodwall/floodwall/internal/netfilter"
 	"github.com/floodwall/floodwall/internal/ruleset"
-	"github.com/floodwall/floodwall/internal/traffic"
 )
 
 // tallies reads all counters of a generation.
@@ -62,29 +61,4 @@ func unlessAbsent(err error) error {
 		return nil
 	}
 	return err
-}
-
-// observe takes a sample. of is nil when nothing runs.
-func observe(devices []string, of *counts.Counts) (*traffic.Sample, error) {
-	s, err := traffic.Take(devices)
-	if err == nil && of != nil {
-		noteRules(s, of)
-	}
-	return s, err
-}
-
-// noteRules notes what rules, checks and the default have decided.
-func noteRules(s *traffic.Sample, of *counts.Counts) {
-	for i, r := range of.Manifest.Rules {
-		if n := of.Rule(i, r).Packets; n > 0 {
-			s.Rules[r.Name] = n
-		}
-		if !r.Observe {
-			s.All += of.Rule(i, r).Packets
-		}
-	}
-	s.All += of.ByDefault().Packets
-	for _, n := range of.Checks() {
-		s.All += n.Packets
-	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/floodwall/floodwall/internal/cost"
+	"github.com/floodwall/floodwall/internal/counts"
 	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/ir"
 	"github.com/floodwall/floodwall/internal/manifest"
@@ -54,7 +55,7 @@ func (o *Observed) read(ctx context.Context, l *live, before *Observed) (err err
 	if err != nil {
 		return err
 	}
-	o.counted, err = observe(o.Devices(), of)
+	o.counted, err = counts.Observe(o.Devices(), of)
 	return err
 }
 

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/floodwall/floodwall/internal/cost"
+	"github.com/floodwall/floodwall/internal/counts"
 	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/hostfacts"
 	"github.com/floodwall/floodwall/internal/ir"
@@ -37,7 +38,7 @@ func (p *planned) mixSoFar(ctx context.Context) (*cost.Mix, error) {
 	if p.options.Costs == nil || p.running.counted == nil || p.running.generation.manifest.Since == nil {
 		return nil, nil
 	}
-	now, err := observe(p.running.generation.manifest.Devices, p.running.counted)
+	now, err := counts.Observe(p.running.generation.manifest.Devices, p.running.counted)
 	if err != nil {
 		return nil, err
 	}
@@ -63,7 +64,7 @@ func (p *planned) remember() (err error) {
 	m := p.manifest
 	m.Placement = string(p.compiled.Program.Placement)
 	if p.devicesExist() == nil { // else nothing has come in, or the apply is about to fail
-		if m.Since, err = observe(p.devices(), p.running.counted); err != nil {
+		if m.Since, err = counts.Observe(p.devices(), p.running.counted); err != nil {
 			return err
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/floodwall/floodwall/internal/cost"
+	"github.com/floodwall/floodwall/internal/counts"
 	"github.com/floodwall/floodwall/internal/ir"
 	"github.com/floodwall/floodwall/internal/manifest"
 	"github.com/floodwall/floodwall/internal/plan"
@@ -74,7 +75,7 @@ func (s *PlacementStatus) observe(ctx context.Context, l *live, g *generation) e
 	if err != nil {
 		return err
 	}
-	now, err := observe(g.manifest.Devices, of)
+	now, err := counts.Observe(g.manifest.Devices, of)
 	if err != nil {
 		return nil // a device has gone, as the status says
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/floodwall/floodwall/internal/hostfacts"
 	"github.com/floodwall/floodwall/internal/ir"
 	"github.com/floodwall/floodwall/internal/packet"
+	"github.com/floodwall/floodwall/internal/strict"
 )
 
 // LockoutError says that a policy would cut a session.
@@ -53,7 +54,7 @@ func (l *loaded) guard(context.Context) error {
 // has not seen begin is invalid to it (nf_conntrack_tcp_loose in the kernel's nf_conntrack-sysctl.rst).
 func sessionPackets() []string {
 	packets := []string{". state=established", "S"}
-	if loose, err := hostfacts.Loose(); err == nil && loose != nil && *loose == 0 {
+	if loose, err := strict.Loose(); err == nil && loose != nil && *loose == 0 {
 		packets = append(packets, ". state=invalid")
 	}
 	return packets

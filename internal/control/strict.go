@@ -2,13 +2,12 @@ package control
 
 import (
 	"context"
-	"fmt"
 	"slices"
-	"strconv"
 
 	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/hostfacts"
 	"github.com/floodwall/floodwall/internal/manifest"
+	"github.com/floodwall/floodwall/internal/strict"
 )
 
 // warnStrict notes what a strict conntrack does to connections from before it.
@@ -22,50 +21,17 @@ func (p *planned) warnStrict() {
 	}
 }
 
-// beStrict makes conntrack strict. What the host had is in the state before that, where it is found however this process
-// ends.
-func beStrict(state *datapath.State) error {
-	was, err := hostfacts.Loose()
-	if was == nil || *was == 0 || err != nil {
-		return err
-	}
-	if err := state.KeepSetting([]byte(strconv.Itoa(*was))); err != nil {
-		return err
-	}
-	return hostfacts.SetLoose(0)
-}
-
 // strictFor makes conntrack strict when one of the generations that remain needs that, and else what the host had it be.
 func strictFor(state *datapath.State, remain ...*manifest.Manifest) error {
-	if slices.ContainsFunc(remain, (*manifest.Manifest).Strict) {
-		return beStrict(state)
-	}
-	was, err := state.HostSetting()
-	if was == nil || err != nil {
-		return err
-	}
-	n, err := strconv.Atoi(string(was))
-	if err != nil {
-		return fmt.Errorf("what %s was: %w", hostfacts.LooseFile, err)
-	}
-	if err := hostfacts.SetLoose(n); err != nil {
-		return err
-	}
-	return state.ForgetSetting()
+	return strict.Keep(state, slices.ContainsFunc(remain, (*manifest.Manifest).Strict))
 }
 
-// strictly has fn load rulesets with conntrack strict before any of them decides, if their generation needs it. Where there
-// was no conntrack before, it comes with them.
+// strictly has fn load rulesets with conntrack strict before any of them decides, if their generation needs it.
 func strictly(state *datapath.State, m *manifest.Manifest, fn func() error) error {
 	if !m.Strict() {
 		return fn()
 	}
-	for _, step := range []func() error{func() error { return beStrict(state) }, fn} {
-		if err := step(); err != nil {
-			return err
-		}
-	}
-	return beStrict(state)
+	return strict.Load(state, fn)
 }
 
 // loadStrictly loads the rulesets in netfilter, and has undo bring back what conntrack was.
