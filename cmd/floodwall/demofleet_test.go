@@ -31,7 +31,12 @@ func TestDemoFleet(t *testing.T) {
 		long   bool
 	}{
 		{"", 0, false},
-		{"attack: ", unix.SIGINT, false},
+		{"web-1$ floodwall bgp announce", unix.SIGINT, false},
+		{"attack: ", unix.SIGINT, true},
+		{"reflector$ bird", unix.SIGKILL, true},
+		{"line full: ", unix.SIGTERM, true},
+		{"router drops: ", unix.SIGKILL, true},
+		{"web-1$ floodwall bgp withdraw", unix.SIGKILL, true},
 		{"web-2$ floodwall daemon", unix.SIGKILL, false},
 		{"hub$ floodwall hub run", unix.SIGTERM, true},
 		{"web-1$ floodwall apply", unix.SIGINT, true},
@@ -39,7 +44,7 @@ func TestDemoFleet(t *testing.T) {
 		{"no attack: ", unix.SIGTERM, true},
 		{"attack: ", unix.SIGKILL, true},
 		{"hub$ floodwall hub unban", unix.SIGINT, true},
-		{"bans lifted: ", unix.SIGKILL, true},
+		{"afterwards: ", unix.SIGKILL, true},
 	} {
 		if tt.long && !testutil.Long() {
 			continue
@@ -103,7 +108,7 @@ func checkDemoFleet(t *testing.T, out []byte) {
 	if trouble := s.Trouble(); trouble != nil {
 		t.Error(trouble)
 	}
-	if len(s.Phases) < 3 {
+	if len(s.Phases) != 5 {
 		t.Fatalf("%d phases", len(s.Phases))
 	}
 	quiet, attack, lifted := s.Phases[0], s.Phases[1], s.Phases[len(s.Phases)-1]
@@ -117,6 +122,13 @@ func checkDemoFleet(t *testing.T, out []byte) {
 		if q := quiet.Nodes[i]; q.Requests.OK == 0 || q.Packets != (fleet.Packets{}) {
 			t.Errorf("%s without an attack: %+v", q.Name, q)
 		}
+	}
+	full, router := s.Phases[2].Nodes[0], s.Phases[3].Nodes[0]
+	if full.Line == 0 || full.Mirror == 0 || full.Router > 0 || full.Reached > 0 {
+		t.Errorf("a flood that the line cannot carry: %+v", full)
+	}
+	if router.Router == 0 || router.Mirror+router.Line > router.Router || router.Reached > 0 || s.Times.Upstream <= 0 || s.Times.Withdrawn <= 0 {
+		t.Errorf("with the flood announced to the router: %+v; times %+v", router, s.Times)
 	}
 	if attack.Nodes[0].Reached == 0 || s.Times.FirstBan <= 0 || s.Times.Lifted <= 0 {
 		t.Errorf("before the bans %d packets reached web-1; times %+v", attack.Nodes[0].Reached, s.Times)

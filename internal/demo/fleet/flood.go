@@ -26,15 +26,20 @@ const (
 // clientPorts are those that clients use. Checks drop what comes from ports of servers that attackers use as reflectors.
 var clientPorts = lab.Ports{First: 40000, Last: 60000}
 
-// flood begins to send to a node.
+// flood has the senders begin to send to a node.
 func (w *show) flood(ctx context.Context, to int, rate float64) error {
+	return w.send(ctx, to, rate, lab.Flow{From: lab.Each(senders), SPort: clientPorts, Size: 200})
+}
+
+// send begins to send packets to the port of a node that is attacked.
+func (w *show) send(ctx context.Context, to int, rate float64, f lab.Flow) error {
+	f.To, f.DPort = lab.Addr(w.site.nodes[to].address), lab.Port(quicPort)
 	cpu, err := anyCPU()
 	if err != nil {
 		return err
 	}
 	source, err := w.site.lab.NewSource(w.site.outside, lab.SourceOptions{
-		Flows: []lab.Flow{{From: lab.Each(senders), To: lab.Addr(w.site.nodes[to].address), SPort: clientPorts, DPort: lab.Port(quicPort), Size: 200}},
-		Rate:  rate, CPU: cpu, Seed: uint64(to + 1),
+		Flows: []lab.Flow{f}, Rate: rate, CPU: cpu, Seed: uint64(to + 1),
 	})
 	if err != nil {
 		return err

@@ -28,18 +28,26 @@ type Node struct {
 
 // Packets is what became of packets to a web server.
 type Packets struct {
-	Sent    uint64 `json:"attack_sent"`     // by the attackers
-	Limited uint64 `json:"dropped_limited"` // above the limit of their sender
-	Banned  uint64 `json:"dropped_banned"`  // of banned senders
-	Others  uint64 `json:"dropped_others"`  // by any other rule or check: these are packets of clients
-	Reached uint64 `json:"reached"`         // datagrams that the host's network stack took, by its own count
+	Sent    uint64 `json:"attack_sent"`       // by the attackers
+	Limited uint64 `json:"dropped_limited"`   // above the limit of their sender
+	Banned  uint64 `json:"dropped_banned"`    // of banned senders
+	Mirror  uint64 `json:"dropped_reflected"` // from the port of time servers, which attackers use as reflectors
+	Line    uint64 `json:"dropped_line"`      // on the way from the router to the host, for want of capacity; packets of clients, too
+	Router  uint64 `json:"dropped_router"`    // by the router, as the host announced
+	Others  uint64 `json:"dropped_others"`    // by any other rule or check: these are packets of clients
+	Reached uint64 `json:"reached"`           // datagrams that the host's network stack took, by its own count
 }
 
 // Lost is how many packets of the attackers never came to the host.
-func (p Packets) Lost() uint64 { return p.Sent - min(p.Sent, p.Limited+p.Banned+p.Reached) }
+func (p Packets) Lost() uint64 {
+	return p.Sent - min(p.Sent, p.Limited+p.Banned+p.Mirror+p.Line+p.Router+p.Reached)
+}
 
 func (p Packets) since(q Packets) Packets {
-	return Packets{p.Sent - q.Sent, p.Limited - q.Limited, p.Banned - q.Banned, p.Others - q.Others, p.Reached - q.Reached}
+	return Packets{
+		Sent: p.Sent - q.Sent, Limited: p.Limited - q.Limited, Banned: p.Banned - q.Banned, Mirror: p.Mirror - q.Mirror,
+		Line: p.Line - q.Line, Router: p.Router - q.Router, Others: p.Others - q.Others, Reached: p.Reached - q.Reached,
+	}
 }
 
 // phase runs the clients of all nodes for a time, and does something meanwhile.
@@ -83,7 +91,13 @@ func (w *show) count(ctx context.Context) (c counts, err error) {
 		}
 		c[i].Sent = w.sent(i)
 	}
-	return c, nil
+	if c[0].Line, err = w.site.lineDrops(ctx); err != nil {
+		return c, err
+	}
+	_, drops, err := w.site.router.flowSpec(ctx)
+	w.upstream = max(w.upstream, drops) // a rule's count ends with the rule
+	c[0].Router = w.upstream
+	return c, err
 }
 
 // count reads the counters of Floodwall and those of the host's network stack.
@@ -98,6 +112,8 @@ func (n *node) count(ctx context.Context) (p Packets, err error) {
 			case r.Verdict != "drop":
 			case r.Name == "banned":
 				p.Banned += r.Packets
+			case r.Name == "reflected":
+				p.Mirror += r.Packets
 			case r.Name == "flooding":
 				p.Limited += r.Packets
 			default:

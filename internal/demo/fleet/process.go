@@ -100,8 +100,13 @@ type process struct {
 
 // serve starts a command that goes on until the site ends, and waits until it has printed a text.
 func (s *site) serve(ctx context.Context, h *host, ready string, args ...string) error {
-	s.log(shown(h, args))
-	p := &process{what: shown(h, args), log: filepath.Join(stateDir, h.name+".log"), cmd: command(context.Background(), args), ended: make(chan struct{})}
+	return s.goOn(ctx, h, shown(h, args), ready, command(context.Background(), args))
+}
+
+// goOn is serve, of any command.
+func (s *site) goOn(ctx context.Context, h *host, what, ready string, c *exec.Cmd) error {
+	s.log(what)
+	p := &process{what: what, log: filepath.Join(stateDir, fmt.Sprintf("%s-%d.log", h.name, len(s.served))), cmd: c, ended: make(chan struct{})}
 	out, err := os.Create(p.log)
 	if err != nil {
 		return err

@@ -15,8 +15,13 @@ import (
 var (
 	attackersNet  = netip.MustParsePrefix("198.51.100.1/24")
 	clientsNet    = netip.MustParsePrefix("203.0.113.1/24")
-	senders       = netip.MustParsePrefix("198.51.100.8/29") // that attack
+	senders       = netip.MustParsePrefix("198.51.100.8/29")   // that attack
+	reflectors    = netip.MustParsePrefix("198.51.100.128/25") // that answer to forged questions
 	hubAddress    = netip.MustParsePrefix("192.0.2.50/29")
+	routerAddress = netip.MustParseAddr("192.0.2.57") // in the network of the route reflector
+
+	reflectorAddress = netip.MustParsePrefix("192.0.2.58/29")
+
 	nodeAddresses = [nodes]netip.Prefix{
 		netip.MustParsePrefix("192.0.2.10/29"), netip.MustParsePrefix("192.0.2.20/29"), netip.MustParsePrefix("192.0.2.30/29"),
 	}
@@ -39,6 +44,7 @@ sets:
   bans: {dynamic: true, max: 100000, timeout: 10m}
 rules:
   - {name: banned, from: $bans, then: drop}
+  - {name: reflected, proto: udp, sport: 123, then: drop}
   - name: flooding
     port: udp/443
     over: {rate: 100/s, per: from, ban: {for: 10m, trust: forgeable}}
@@ -53,31 +59,32 @@ type host struct {
 	uplink  *lab.Device // its only device
 }
 
-// node is a web server that takes part in the fleet.
+// node is a host with Floodwall: a web server that takes part in the fleet, or the router.
 type node struct {
 	host
 	state    string
 	instance control.Instance
 }
 
+// flags are those that keep the host's instance apart from the others.
+func (n *node) flags() []string { return []string{"--state", n.state, "--bpffs", n.instance.Dir} }
+
 // site is all hosts.
 type site struct {
-	lab                        *lab.Lab
-	router, clients, attackers *lab.Host
-	outside                    *lab.Device // of the attackers
-	hub                        host
-	nodes                      [nodes]*node
-	log                        func(string)
-	served                     []*process
+	lab                *lab.Lab
+	router             *node
+	clients, attackers *lab.Host
+	outside            *lab.Device // of the attackers
+	hub, reflector     host
+	nodes              [nodes]*node
+	log                func(string)
+	served             []*process
 }
 
 // newSite builds the hosts in a lab.
 func newSite(l *lab.Lab, log func(string)) (s *site, err error) {
 	s = &site{lab: l, log: log}
-	if s.router, err = l.Host("router"); err != nil {
-		return nil, err
-	}
-	if err := s.router.Router(); err != nil {
+	if err := s.newRouter(); err != nil {
 		return nil, err
 	}
 	if s.attackers, s.outside, err = s.connect("attackers", attackersNet); err != nil {
@@ -89,12 +96,31 @@ func newSite(l *lab.Lab, log func(string)) (s *site, err error) {
 	if s.hub, err = s.newHost("hub", hubAddress); err != nil {
 		return nil, err
 	}
+	if s.reflector, err = s.newHost("reflector", reflectorAddress); err != nil {
+		return nil, err
+	}
 	for i, address := range nodeAddresses {
 		if s.nodes[i], err = s.newNode(fmt.Sprintf("web-%d", i+1), address); err != nil {
 			return nil, err
 		}
 	}
 	return s, nil
+}
+
+func (s *site) newRouter() error {
+	h, err := s.lab.Host("router")
+	if err != nil {
+		return err
+	}
+	s.router = newInstance(host{name: h.Name, address: routerAddress, lab: h})
+	if err := os.Mkdir(s.router.state, 0o700); err != nil {
+		return err
+	}
+	return h.Router()
+}
+
+func newInstance(h host) *node {
+	return &node{host: h, state: filepath.Join(stateDir, h.name), instance: control.Instance{Dir: "/sys/fs/bpf/" + h.name}}
 }
 
 // connect joins a new host to the router, which has the address after the host's network address, or the last one if that is taken.
@@ -107,7 +133,7 @@ func (s *site) connect(name string, address netip.Prefix) (*lab.Host, *lab.Devic
 	if gateway == address.Addr() {
 		gateway = gateway.Next()
 	}
-	device, _, err := s.lab.Connect(h, s.router, lab.LinkOptions{
+	device, _, err := s.lab.Connect(h, s.router.lab, lab.LinkOptions{
 		A: lab.EndOptions{Name: uplink, Addrs: []netip.Prefix{address}, Queue: true},
 		B: lab.EndOptions{Name: name, Addrs: []netip.Prefix{netip.PrefixFrom(gateway, address.Bits())}, Queue: true},
 	})
@@ -129,7 +155,7 @@ func (s *site) newNode(name string, address netip.Prefix) (*node, error) {
 	if err != nil {
 		return nil, err
 	}
-	n := &node{host: h, state: filepath.Join(stateDir, name), instance: control.Instance{Dir: "/sys/fs/bpf/" + name}}
+	n := newInstance(h)
 	if _, err := s.lab.NewServer(h.lab, netip.AddrPortFrom(h.address, webPort), make([]byte, pageSize)); err != nil {
 		return nil, err
 	}
@@ -138,27 +164,31 @@ func (s *site) newNode(name string, address netip.Prefix) (*node, error) {
 
 // begin starts the hub and the nodes, with the commands that an operator uses.
 func (s *site) begin(ctx context.Context) error {
-	hub, policy := filepath.Join(stateDir, "hub"), filepath.Join(stateDir, "policy.yaml")
-	if err := os.WriteFile(policy, []byte(Policy), 0o600); err != nil {
-		return err
-	}
+	hub := filepath.Join(stateDir, "hub")
 	if _, err := s.run(ctx, &s.hub, "hub", "init", "--dir", hub, "--address", s.hub.address.String()); err != nil {
 		return err
 	}
 	if err := s.serve(ctx, &s.hub, "serves nodes", "hub", "run", "--dir", hub); err != nil {
 		return err
 	}
-	for _, n := range s.nodes {
+	for i, n := range s.nodes {
+		policy, text := filepath.Join(stateDir, n.name+".yaml"), Policy
+		if i == 0 {
+			text += upstreamOf(n.address)
+		}
+		if err := os.WriteFile(policy, []byte(text), 0o600); err != nil {
+			return err
+		}
 		if err := s.join(ctx, n, hub, policy); err != nil {
 			return err
 		}
 	}
-	return nil
+	return s.beginUpstream(ctx)
 }
 
 // join makes a host a node of the fleet, and waits until it is connected.
 func (s *site) join(ctx context.Context, n *node, hub, policy string) error {
-	flags := []string{"--state", n.state, "--bpffs", n.instance.Dir}
+	flags := n.flags()
 	if _, err := s.run(ctx, &n.host, append([]string{"apply", policy}, flags...)...); err != nil {
 		return err
 	}

@@ -21,6 +21,8 @@ type show struct {
 	site    *site
 	floods  []*flood
 	summary *Summary
+
+	upstream uint64 // packets that the router has dropped, as announced
 }
 
 // Run gives the demonstration in a process that has the Namespaces. An error says why there was none; Summary.Trouble tells whether
@@ -29,10 +31,13 @@ func Run(ctx context.Context, o Options) (*Summary, error) {
 	if o.Duration == 0 {
 		o.Duration = 4 * time.Second
 	}
+	if err := haveBIRD(); err != nil {
+		return nil, err
+	}
 	if err := furnish(); err != nil {
 		return nil, err
 	}
-	w := &show{options: o, summary: &Summary{Policy: Policy}}
+	w := &show{options: o, summary: &Summary{Policy: Policy + upstreamOf(nodeAddresses[0].Addr()), Router: RouterPolicy + upstreamOf(routerAddress) + receives}}
 	err := lab.Run(ctx, w.run)
 	if ctx.Err() != nil {
 		err = ctx.Err()
@@ -56,25 +61,41 @@ func (w *show) run(ctx context.Context, l *lab.Lab) (err error) {
 		return err
 	}
 	for _, p := range []struct {
-		name, says string
-		during     func(context.Context) error
+		name, says            string
+		before, during, after step
 	}{
-		{"no attack", "clients use all three web servers", nil},
-		{"attack", fmt.Sprintf("%d senders attack web-1, and when it has banned them, all three", howMany), w.attack},
-		{"bans lifted", "the same senders use all three as others do", w.usual},
+		{"no attack", "clients use all three web servers", nil, nil, nil},
+		{"attack", fmt.Sprintf("%d senders attack web-1, and when it has banned them, all three", howMany), nil, w.attack, w.lift},
+		{"line full", "a flood of reflected packets fills the line from the router to web-1, " + lineRate + "/s: the node drops all that arrives", w.site.limitLine, w.fill, nil},
+		{"router drops", "web-1 announces this flood to the router, which drops it before the line", w.dropUpstream, w.goesOn, w.withdraw},
+		{"afterwards", "all is lifted, and the senders of the attack use all three as others do", nil, w.usual, nil},
 	} {
 		w.options.Log(p.name + ": " + p.says)
+		if err := p.before.take(ctx); err != nil {
+			return err
+		}
 		if err := w.phase(ctx, p.name, p.during); err != nil {
 			return err
 		}
-		if p.name == "attack" {
-			if err := w.lift(ctx); err != nil {
-				return err
-			}
+		if err := p.after.take(ctx); err != nil {
+			return err
 		}
 	}
 	return nil
 }
+
+// step is something to do, or nil.
+type step func(context.Context) error
+
+func (s step) take(ctx context.Context) error {
+	if s == nil {
+		return nil
+	}
+	return s(ctx)
+}
+
+// goesOn lets what began before the phase go on in it.
+func (w *show) goesOn(ctx context.Context) error { return w.rest(ctx, time.Now()) }
 
 // attack has the senders attack the first node until all have banned them, and then all nodes.
 func (w *show) attack(ctx context.Context) error {

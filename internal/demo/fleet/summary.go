@@ -10,7 +10,8 @@ import (
 // Summary is what a demonstration showed.
 type Summary struct {
 	Machine  lab.Machine    `json:"machine"`
-	Policy   string         `json:"policy"`
+	Policy   string         `json:"policy"` // of web-1; the others have no upstream
+	Router   string         `json:"router_policy"`
 	Phases   []Phase        `json:"phases"`
 	Times    Times          `json:"times"`
 	AfterBan [nodes]Packets `json:"after_ban"` // of the attack, from when the bans were in force at all nodes
@@ -21,6 +22,8 @@ type Times struct {
 	FirstBan   float64 `json:"first_ban"`  // from the beginning of the attack to the first ban of its node
 	Everywhere float64 `json:"everywhere"` // from a ban at that node to the same ban at the last node, the longest of all
 	Lifted     float64 `json:"lifted"`     // from the command until no node had a ban
+	Upstream   float64 `json:"upstream"`   // from when the line was full until the router dropped packets
+	Withdrawn  float64 `json:"withdrawn"`  // from the command until the router had no rule
 }
 
 // Trouble is what Floodwall did wrong in a demonstration.
@@ -52,9 +55,28 @@ func (s *Summary) Trouble() *Trouble {
 		}
 	}
 	for _, n := range s.last().Nodes {
-		if lost := n.Banned + n.Limited; lost > 0 {
-			return &Trouble{fmt.Sprintf("%s dropped %d of %d packets after the bans were lifted", n.Name, lost, n.Sent), report}
+		if lost := n.Banned + n.Limited + n.Router; lost > 0 {
+			return &Trouble{fmt.Sprintf("%d of %d packets to %s were dropped after all was lifted", lost, n.Sent, n.Name), report}
 		}
+	}
+	return s.lineTrouble()
+}
+
+// The phases of the flood that fills the line, by their place.
+const (
+	lineFull    = 2
+	routerDrops = 3
+)
+
+// lineTrouble says what Floodwall did wrong against the flood that fills the line.
+func (s *Summary) lineTrouble() *Trouble {
+	for _, p := range s.Phases[lineFull : routerDrops+1] {
+		if n := p.Nodes[0]; n.Reached > 0 {
+			return &Trouble{fmt.Sprintf("%d reflected packets passed %s (%s)", n.Reached, n.Name, p.Name), report}
+		}
+	}
+	if n := s.Phases[routerDrops].Nodes[0]; n.Mirror+n.Line > onTheWay {
+		return &Trouble{fmt.Sprintf("%d of %d packets passed the router, which was to drop them", n.Mirror+n.Line, n.Sent), report}
 	}
 	return nil
 }
@@ -70,9 +92,12 @@ func (s *Summary) Remarks() string {
 			said = append(said, fmt.Sprintf("This machine was too busy to send to %s after the bans.", s.Phases[0].Nodes[i].Name))
 		}
 	}
-	for _, p := range s.Phases {
+	if s.Phases[lineFull].Nodes[0].Line == 0 {
+		said = append(said, "This machine was too busy to send as much as the line carries.")
+	}
+	for i, p := range s.Phases {
 		ok, failed := p.requests()
-		if failed > 0 {
+		if failed > 0 && i != lineFull {
 			said = append(said, fmt.Sprintf("Of %d requests %d failed (%s), though no packet of theirs was dropped: this machine is busy with other things.", ok+failed, failed, p.Name))
 		}
 	}
@@ -90,9 +115,9 @@ func (p *Phase) requests() (ok, failed uint64) {
 func (s *Summary) Text() string {
 	var out strings.Builder
 	line := func(label string, cell func(p *Phase) string) {
-		fmt.Fprintf(&out, "%-34s", label)
+		fmt.Fprintf(&out, "%-32s", label)
 		for i := range s.Phases {
-			fmt.Fprintf(&out, "%14s", cell(&s.Phases[i]))
+			fmt.Fprintf(&out, "%13s", cell(&s.Phases[i]))
 		}
 		out.WriteString("\n")
 	}
@@ -114,6 +139,9 @@ func (s *Summary) Text() string {
 	each("%s: dropped as banned", packets(func(n *Node) uint64 { return n.Banned }))
 	each("%s: lost in full queues", packets(func(n *Node) uint64 { return n.Lost() }))
 	each("%s: reached the host", packets(func(n *Node) uint64 { return n.Reached }))
+	line("web-1: dropped as reflected", func(p *Phase) string { return fmt.Sprint(p.Nodes[0].Mirror) })
+	line("line to web-1: had no space for", func(p *Phase) string { return fmt.Sprint(p.Nodes[0].Line) })
+	line("router: dropped by FlowSpec", func(p *Phase) string { return fmt.Sprint(p.Nodes[0].Router) })
 	out.WriteString("\n" + s.verdict())
 	if remarks := s.Remarks(); remarks != "" {
 		out.WriteString(remarks + "\n")
@@ -132,7 +160,9 @@ func (s *Summary) verdict() string {
 	if s.Trouble() == nil {
 		text += fmt.Sprintf("From then on the senders sent %d packets to all nodes, and none reached a host.\n", sent)
 	}
-	return text + fmt.Sprintf("`floodwall hub unban` lifted the bans at all nodes within %.2f s.\n", s.Times.Lifted)
+	return text + fmt.Sprintf("`floodwall hub unban` lifted the bans at all nodes within %.2f s.\n"+
+		"The router dropped the flood %.2f s after the line was full, and obeyed the announcement no more %.2f s after it was withdrawn.\n",
+		s.Times.Lifted, s.Times.Upstream, s.Times.Withdrawn)
 }
 
 // Next is the commands to try after a demonstration, of a program that is called by this name.
