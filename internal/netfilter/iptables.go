@@ -95,7 +95,13 @@ type iptablesRule struct {
 }
 
 // read reads the tables of a family.
-func (f *family) read(ctx context.Context) (list []iptablesSaved, err error) {
+func (f *family) read(ctx context.Context) ([]iptablesSaved, error) {
+	f.forget()
+	return f.readRecent(ctx)
+}
+
+// readRecent is read for who may be told what held a moment ago: savedLife.
+func (f *family) readRecent(ctx context.Context) (list []iptablesSaved, err error) {
 	newer := false // kind, whose tables are nftables'
 	for _, table := range iptablesTables {
 		if table == "mangle" && !newer { // the older kind would make it, for all packets to pass through
@@ -121,8 +127,8 @@ func (f *family) read(ctx context.Context) (list []iptablesSaved, err error) {
 	return list, nil
 }
 
-// savedLife is how long the text of a table is used again. One command asks several questions about the same tables, one after the
-// other, and other programs may change them at any time between two of them as well.
+// savedLife is how long the text of a table is used again. One command asks several times what a generation does, and other programs
+// may change the tables at any time between two questions as well.
 const savedLife = 250 * time.Millisecond
 
 // savedText is what iptables-save printed of a table.
@@ -130,6 +136,13 @@ type savedText struct {
 	text   string
 	read   time.Time
 	writes uint64 // of this process, before it was read
+}
+
+// forget has the next reader run iptables-save.
+func (f *family) forget() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	clear(f.texts)
 }
 
 // saved returns what iptables-save prints of a table. It does not run again for what it printed a moment ago, unless this process
@@ -367,7 +380,7 @@ func (x *Iptables) Trial(ctx context.Context, name string) (left time.Duration, 
 func (x *Iptables) hooked(ctx context.Context, name string, known bool) (time.Duration, State, error) {
 	hooks := false
 	for _, f := range x.families {
-		tables, err := f.read(ctx)
+		tables, err := f.readRecent(ctx)
 		if err != nil {
 			return 0, Absent, err
 		}
