@@ -416,15 +416,12 @@ func (u *upstreams) hostile() {
 	u.Helper()
 	before := strings.Count(u.said.String(), "rules of received routes are in force")
 	for _, h := range hostileUpdates() {
-		u.speak(h.messages)
+		u.speak(h.messages, h.obeyed)
 		u.until(h.name+": the rules of others", func() bool {
 			return u.obeys("192.0.2.254 announces: destination 192.0.2.1/32") && u.obeys("192.0.2.253 announces: destination 192.0.2.77/32")
 		})
 		if n := len(u.rules()); n > 8 {
 			u.Errorf("%s: %d rules, more than max", h.name, n)
-		}
-		if h.obeyed != "" {
-			u.until(h.name, func() bool { return u.obeys(h.obeyed) })
 		}
 	}
 	if after := strings.Count(u.said.String(), "rules of received routes are in force"); after-before > 40 {

@@ -87,8 +87,9 @@ func withdrawal(nlri []byte) []byte {
 	return append([]byte{0, 0, byte(len(attrs) >> 8), byte(len(attrs))}, attrs...)
 }
 
-// speak has a router at 192.0.2.251 take the session of this host, send messages, and stay for a while or until the session ends.
-func (u *upstreams) speak(messages [][]byte) {
+// speak has a router at 192.0.2.251 take the session of this host, send messages, and stay until this host obeys a rule. Without a rule it stays
+// for a while, or until the session ends.
+func (u *upstreams) speak(messages [][]byte, obeyed string) {
 	u.Helper()
 	var l net.Listener
 	var err error
@@ -105,7 +106,7 @@ func (u *upstreams) speak(messages [][]byte) {
 	defer c.Close()
 	c.SetDeadline(time.Now().Add(time.Minute))
 	capabilities := []byte{2, 6, 1, 4, 0, 1, 0, 133, 2, 6, 1, 4, 0, 2, 0, 133}
-	open := append([]byte{4, 64501 >> 8, 64501 & 0xff, 0, 9, 192, 0, 2, 251, byte(len(capabilities))}, capabilities...)
+	open := append([]byte{4, 64501 >> 8, 64501 & 0xff, 0, 90, 192, 0, 2, 251, byte(len(capabilities))}, capabilities...)
 	if _, err := c.Write(append(bgpMessage(bgpOpen, open), bgpMessage(bgpKeepalive, nil)...)); err != nil {
 		u.Fatal(err)
 	}
@@ -121,6 +122,10 @@ func (u *upstreams) speak(messages [][]byte) {
 		if _, err := c.Write(m); err != nil {
 			break // this host ended the session
 		}
+	}
+	if obeyed != "" {
+		u.until(obeyed, func() bool { return u.obeys(obeyed) })
+		return
 	}
 	c.SetReadDeadline(time.Now().Add(3 * time.Second))
 	io.Copy(io.Discard, c)
