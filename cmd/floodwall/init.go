@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/floodwall/floodwall/internal/atomicfile"
 	"github.com/floodwall/floodwall/internal/display"
 	"github.com/floodwall/floodwall/internal/firstpolicy"
 	"github.com/floodwall/floodwall/policy"
@@ -50,7 +51,7 @@ func (e *env) writeFirst(file string, devices []string) error {
 	if _, err := policy.Parse(file, []byte(text)); err != nil {
 		return fmt.Errorf("the policy that was made for this host is not valid, which is a defect of floodwall: %w", err)
 	}
-	if err := saveNew(file, text); errors.Is(err, os.ErrExist) {
+	if err := atomicfile.Create(file, []byte(text), 0o644); errors.Is(err, os.ErrExist) {
 		return &hinted{fmt.Errorf("%s exists, and stays as it is", file), "name another file: floodwall init FILE"}
 	} else if err != nil {
 		return err
@@ -58,17 +59,4 @@ func (e *env) writeFirst(file string, devices []string) error {
 	e.println("wrote %s: %s on %s", file, display.Things(len(h.Services), "service", "services"), display.Things(len(h.Devices), "device", "devices"))
 	e.println("read it, then: floodwall apply %s --confirm 60s", file)
 	return nil
-}
-
-// saveNew writes a text to a file that does not exist yet. What it cannot write whole it removes.
-func saveNew(file, text string) error {
-	f, err := os.OpenFile(file, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
-	if err != nil {
-		return err
-	}
-	_, err = f.WriteString(text)
-	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
-		os.Remove(file)
-	}
-	return err
 }

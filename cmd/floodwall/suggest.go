@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/floodwall/floodwall/internal/atomicfile"
 	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/daemonclient"
 	"github.com/floodwall/floodwall/internal/display"
@@ -140,7 +141,7 @@ func writeSuggestion(from, to string, s *operate.Suggestion) (err error) {
 	if err != nil {
 		return err
 	}
-	return saveNew(to, added)
+	return atomicfile.Create(to, []byte(added), 0o644)
 }
 
 // check reads the flags.

@@ -238,12 +238,12 @@ func TestUsualKinds(t *testing.T) {
 		t.Errorf("ten times as many: %+v", v)
 	}
 	s := Store{t.TempDir()}
-	if err := os.WriteFile(filepath.Join(s.dir, "20260102-030405.json.new"), []byte("{"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(s.dir, ".floodwall-1234"), []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	s.clean()
-	if files, _ := filepath.Glob(filepath.Join(s.dir, "*")); len(files) != 0 {
-		t.Errorf("left: %v", files)
+	if files, err := os.ReadDir(s.dir); len(files) != 0 || err != nil {
+		t.Errorf("left: %v, %v", files, err)
 	}
 }
 
@@ -328,8 +328,9 @@ func TestForeignDirectory(t *testing.T) {
 	if err := errors.Join(os.WriteFile(victim, []byte("whole"), 0o600), s.save(r, nil)); err != nil {
 		t.Fatal(err)
 	}
-	for _, put := range []func(string, string) error{os.Symlink, os.Link} {
-		if err := errors.Join(put(victim, filepath.Join(s.dir, r.ID+reportFile+".new")), s.save(r, nil)); err != nil {
+	report := filepath.Join(s.dir, r.ID+reportFile)
+	for i, put := range []func(string, string) error{os.Symlink, os.Link} {
+		if err := errors.Join(put(victim, filepath.Join(s.dir, ".floodwall-"+fmt.Sprint(i))), os.Remove(report), put(victim, report), s.save(r, nil)); err != nil {
 			t.Error(err)
 		}
 		if text, err := os.ReadFile(victim); string(text) != "whole" {

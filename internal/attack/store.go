@@ -13,8 +13,7 @@ import (
 	"strings"
 	"syscall"
 
-	"golang.org/x/sys/unix"
-
+	"github.com/floodwall/floodwall/internal/atomicfile"
 	"github.com/floodwall/floodwall/internal/capture"
 	"github.com/floodwall/floodwall/internal/sampling"
 )
@@ -174,20 +173,8 @@ func (s Store) replace(name string, write func(*os.File) error) error {
 	if err := s.check(); err != nil {
 		return err
 	}
-	file := filepath.Join(s.dir, name)
-	passing := file + ".new"
-	os.Remove(passing) // of a daemon that was killed; O_EXCL refuses whatever cannot be removed
-	f, err := os.OpenFile(passing, os.O_CREATE|os.O_EXCL|os.O_WRONLY|unix.O_NOFOLLOW, 0o600)
-	if err != nil {
+	if err := atomicfile.ReplaceWith(filepath.Join(s.dir, name), 0o600, write); err != nil {
 		return fmt.Errorf("attacks: %w", err)
-	}
-	err = errors.Join(write(f), f.Close())
-	if err == nil {
-		err = os.Rename(passing, file)
-	}
-	if err != nil {
-		os.Remove(passing)
-		return fmt.Errorf("attacks: %s: %w", file, err)
 	}
 	return nil
 }
@@ -213,9 +200,8 @@ func (s Store) check() error {
 
 // clean removes what a killed daemon was about to write.
 func (s Store) clean() {
-	files, _ := filepath.Glob(filepath.Join(s.dir, "*.new"))
-	for _, f := range files {
-		os.Remove(f)
+	if s.check() == nil {
+		atomicfile.Sweep(s.dir)
 	}
 }
 

@@ -18,6 +18,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/floodwall/floodwall/internal/atomicfile"
 )
 
 // Record is an entry of a set, or that it was removed.
@@ -144,7 +146,8 @@ func (l *Log) Remove() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.dirty = false
-	for _, file := range []string{l.file, l.file + damagedSuffix, l.file + newSuffix, l.file + countsSuffix, l.file + countsSuffix + newSuffix} {
+	atomicfile.Sweep(filepath.Dir(l.file))
+	for _, file := range []string{l.file, l.file + damagedSuffix, l.file + countsSuffix, l.file + countsSuffix + newSuffix} {
 		if err := os.Remove(file); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return fmt.Errorf("bans: %w", err)
 		}

@@ -6,11 +6,12 @@ import (
 	"fmt"
 	"iter"
 	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/floodwall/floodwall/internal/atomicfile"
 )
 
 // header is the first line: the format, how large the file was when it was written whole, and the clock of then.
@@ -116,24 +117,7 @@ func (l *Log) Rewrite(held func(set string) bool, entries iter.Seq[Record]) erro
 func (l *Log) rewrite(entries iter.Seq[Record], more []Record) error {
 	h := header{}
 	h.boot, h.offset = clock()
-	passing := l.file + newSuffix
-	f, err := os.OpenFile(passing, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|unix.O_NOFOLLOW, 0o600)
-	if err != nil {
-		return fmt.Errorf("bans: %w", err)
-	}
-	defer os.Remove(passing) // in vain when it was renamed
-	defer f.Close()
-	if err := h.write(f, entries, more); err != nil {
-		return fmt.Errorf("bans: %w", err)
-	}
-	if err := os.Rename(passing, l.file); err != nil {
-		return fmt.Errorf("bans: %w", err)
-	}
-	dir, err := os.Open(filepath.Dir(l.file))
-	if err == nil {
-		defer dir.Close()
-		err = dir.Sync()
-	}
+	err := atomicfile.ReplaceWith(l.file, 0o600, func(f *os.File) error { return h.write(f, entries, more) })
 	if err != nil {
 		return fmt.Errorf("bans: %w", err)
 	}
@@ -141,7 +125,7 @@ func (l *Log) rewrite(entries iter.Seq[Record], more []Record) error {
 	return nil
 }
 
-// write fills a file, and waits until the disk has it.
+// write fills a file.
 func (h header) write(f *os.File, entries iter.Seq[Record], more []Record) error {
 	out := bufio.NewWriterSize(f, 1<<20)
 	text := []byte(h.text())
@@ -170,5 +154,5 @@ func (h header) write(f *os.File, entries iter.Seq[Record], more []Record) error
 	if _, err := f.WriteAt(text, 0); err != nil {
 		return err
 	}
-	return f.Sync()
+	return nil
 }

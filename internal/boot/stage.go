@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/floodwall/floodwall/internal/atomicfile"
 	"github.com/floodwall/floodwall/policy"
 )
 
@@ -191,12 +192,7 @@ func newID() string {
 }
 
 func (st *Staged) writeFile(name string, content []byte) error {
-	file, err := os.OpenFile(st.store.path(st.id, name), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return fmt.Errorf("saving the policy for boot: %w", err)
-	}
-	_, err = file.Write(content)
-	if err := cmp.Or(err, file.Sync(), file.Close()); err != nil {
+	if err := atomicfile.Create(st.store.path(st.id, name), content, 0o600); err != nil {
 		return fmt.Errorf("saving the policy for boot: %w", err)
 	}
 	return nil

@@ -21,6 +21,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/floodwall/floodwall/internal/atomicfile"
 	"github.com/floodwall/floodwall/internal/dirlock"
 )
 
@@ -212,12 +213,7 @@ func (s Store) check() error {
 
 // syncDir waits until the names in a directory are on the disk.
 func syncDir(path string) error {
-	dir, err := os.Open(path)
-	if err != nil {
-		return fmt.Errorf("saving the policy for boot: %w", err)
-	}
-	defer dir.Close()
-	if err := dir.Sync(); err != nil {
+	if err := atomicfile.SyncDir(path); err != nil {
 		return fmt.Errorf("saving the policy for boot: %w", err)
 	}
 	return nil

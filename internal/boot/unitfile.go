@@ -6,6 +6,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/floodwall/floodwall/internal/atomicfile"
 )
 
 // ForeignUnitError says that a unit of our name is somebody else's.
@@ -169,25 +171,8 @@ func replaceFile(file, text string) error {
 	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 		return fmt.Errorf("writing a unit: %w", err)
 	}
-	next, err := os.CreateTemp(filepath.Dir(file), "."+filepath.Base(file)+"-*")
-	if err != nil {
+	if err := atomicfile.Replace(file, []byte(text), 0o644); err != nil {
 		return fmt.Errorf("writing a unit: %w", err)
 	}
-	defer os.Remove(next.Name()) // in vain when it was renamed
-	_, err = next.WriteString(text)
-	for _, then := range []func() error{
-		func() error { return next.Chmod(0o644) },
-		next.Sync,
-		next.Close,
-		func() error { return os.Rename(next.Name(), file) },
-	} {
-		if err == nil {
-			err = then()
-		}
-	}
-	if err != nil {
-		next.Close()
-		return fmt.Errorf("writing a unit: %w", err)
-	}
-	return syncDir(filepath.Dir(file))
+	return nil
 }

@@ -6,6 +6,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"github.com/floodwall/floodwall/internal/atomicfile"
 )
 
 // Path is the model's file in a state directory.
@@ -25,19 +27,7 @@ func (m *Model) Write(state string) error {
 	if err := os.MkdirAll(state, 0o755); err != nil {
 		return fmt.Errorf("cost model: %w", err)
 	}
-	passing, err := os.CreateTemp(state, ".cost-*")
-	if err != nil {
-		return fmt.Errorf("cost model: %w", err)
-	}
-	defer os.Remove(passing.Name()) // it has another name when all went well
-	if _, err := passing.Write(append(text, '\n')); err != nil {
-		passing.Close()
-		return fmt.Errorf("cost model: %w", err)
-	}
-	if err := passing.Close(); err != nil {
-		return fmt.Errorf("cost model: %w", err)
-	}
-	if err := os.Rename(passing.Name(), Path(state)); err != nil {
+	if err := atomicfile.Replace(Path(state), append(text, '\n'), 0o644); err != nil {
 		return fmt.Errorf("cost model: %w", err)
 	}
 	return nil

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"hash/crc32"
 	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -108,31 +107,4 @@ func readCopy(file string) (*Copy, *addrs.Set, error) {
 	}
 	set, _, err := addrs.Read(bytes.NewReader(lines), file, 0)
 	return c, set, err
-}
-
-// replaceFile puts a file of this content into the place of another. Whenever the machine stops, the disk has the whole of the
-// one or of the other.
-func replaceFile(file string, content []byte) error {
-	passing := file + ".new"
-	f, err := os.OpenFile(passing, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(content)
-	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
-		err = os.Rename(passing, file)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(passing))
-	}
-	return syncDir(filepath.Dir(file))
-}
-
-// syncDir has the disk know the names in a directory.
-func syncDir(dir string) error {
-	f, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(f.Sync(), f.Close())
 }

@@ -9,6 +9,8 @@ import (
 	"math/rand/v2"
 	"os"
 	"time"
+
+	"github.com/floodwall/floodwall/internal/atomicfile"
 )
 
 // Outcome is what became of a fetch.
@@ -162,12 +164,12 @@ func (st Store) fetch(ctx context.Context, f *Fetcher, s Source) (Outcome, error
 // place puts a list into the place of the copy, or holds it.
 func (st Store) place(s Source, before, c *Copy, content []byte) (Outcome, error) {
 	if before != nil && s.holds(before.Entries, c.Entries) != "" {
-		return Held, replaceFile(st.file(s, heldFile), content)
+		return Held, atomicfile.Replace(st.file(s, heldFile), content, 0o600)
 	}
 	if c.Entries == 0 {
 		return "", &BodyError{"nothing is left of the list: " + c.Reasons(), "look at the list: it may be of another kind"}
 	}
-	if err := replaceFile(st.file(s, copyFile), content); err != nil {
+	if err := atomicfile.Replace(st.file(s, copyFile), content, 0o600); err != nil {
 		return "", err
 	}
 	if err := os.Remove(st.file(s, heldFile)); err != nil && !errors.Is(err, os.ErrNotExist) {

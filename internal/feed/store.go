@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/floodwall/floodwall/internal/addrs"
+	"github.com/floodwall/floodwall/internal/atomicfile"
 	"github.com/floodwall/floodwall/internal/dirlock"
 )
 
@@ -80,7 +81,7 @@ func (known *state) plausible(s Source, now time.Time) {
 func (st Store) writeState(s Source, known state) error {
 	text, err := json.Marshal(known)
 	if err == nil {
-		err = replaceFile(st.file(s, stateFile), text)
+		err = atomicfile.Replace(st.file(s, stateFile), text, 0o600)
 	}
 	return st.about(s, err)
 }
@@ -122,7 +123,7 @@ func (st Store) Accept(ctx context.Context, s Source) (accepted bool, err error)
 	}
 	err = os.Rename(held, st.file(s, copyFile))
 	if err == nil {
-		err = syncDir(filepath.Dir(held))
+		err = atomicfile.SyncDir(filepath.Dir(held))
 	}
 	return err == nil, st.about(s, err)
 }

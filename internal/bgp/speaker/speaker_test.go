@@ -9,7 +9,10 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/floodwall/floodwall/internal/bgp/wire"
+	"github.com/floodwall/floodwall/internal/testutil"
 	"github.com/floodwall/floodwall/policy"
 )
 
@@ -76,16 +79,15 @@ func TestPutRefuses(t *testing.T) {
 
 // TestPutWithoutDisk fills the disk: announcements end, none begins, and a restart announces nothing that was withdrawn.
 func TestPutWithoutDisk(t *testing.T) {
+	testutil.RequireRoot(t)
 	dir := t.TempDir()
+	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "nr_inodes=2"); err != nil { // the directory, and one file: it cannot be replaced
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) })
 	s := newSpeaker(t, dir)
 	if err := s.Put(wantedFor(nil)); err != nil || len(s.sessions.out) != 1 {
 		t.Fatalf("%v: %v", err, s.sessions.out)
-	}
-	if err := os.Mkdir(filepath.Join(dir, stateFile+".new"), 0o700); err != nil { // as good as a full disk for who writes there
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(dir, stateFile+".new", "x"), nil, 0o600); err != nil {
-		t.Fatal(err)
 	}
 	other := wantedFor(func(w *wire.Wanted) { w.Announcements[0].Flow.To = netip.MustParsePrefix("192.0.2.8/32") })
 	if err := s.Put(other); err == nil || !strings.Contains(err.Error(), "none begins") {

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/floodwall/floodwall/internal/atomicfile"
 	"github.com/floodwall/floodwall/internal/bgp/wire"
 )
 
@@ -35,31 +36,12 @@ func read(dir string) (*wire.Wanted, error) {
 }
 
 // write keeps what is wanted, through a crash of the machine, too.
-func write(dir string, w *wire.Wanted) (err error) {
+func write(dir string, w *wire.Wanted) error {
 	text, err := json.Marshal(w)
 	if err != nil {
 		return err
 	}
-	name := filepath.Join(dir, stateFile)
-	next := name + ".new"
-	defer func() {
-		if err != nil {
-			os.Remove(next)
-		}
-	}()
-	f, err := os.OpenFile(next, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(text)
-	err = errors.Join(err, f.Sync(), f.Close())
-	if err == nil {
-		err = os.Rename(next, name)
-	}
-	if err != nil {
-		return err
-	}
-	return syncDir(dir)
+	return atomicfile.Replace(filepath.Join(dir, stateFile), text, 0o600)
 }
 
 // forget removes the file. That takes no space on a full disk.
@@ -67,13 +49,5 @@ func forget(dir string) error {
 	if err := os.Remove(filepath.Join(dir, stateFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	return syncDir(dir)
-}
-
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
+	return atomicfile.SyncDir(dir)
 }

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/floodwall/floodwall/internal/atomicfile"
 	"github.com/floodwall/floodwall/internal/bgp/speaker"
 	"github.com/floodwall/floodwall/internal/bgp/wire"
 	"github.com/floodwall/floodwall/internal/dirlock"
@@ -264,27 +265,10 @@ func (e *BrokenError) Error() string { return fmt.Sprintf("%s: %v", e.File, e.Er
 // Hint is what helps.
 func (e *BrokenError) Hint() string { return "remove the file: then nothing is announced" }
 
-func save(name string, p *pages) (err error) {
+func save(name string, p *pages) error {
 	text, err := json.Marshal(p)
 	if err != nil {
 		return err
 	}
-	next := name + ".new"
-	f, err := os.OpenFile(next, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(text)
-	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
-		err = os.Rename(next, name)
-	}
-	if err != nil {
-		os.Remove(next)
-		return err
-	}
-	d, err := os.Open(filepath.Dir(name))
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
+	return atomicfile.Replace(name, text, 0o600)
 }

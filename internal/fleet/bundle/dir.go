@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/floodwall/floodwall/internal/atomicfile"
 	"github.com/floodwall/floodwall/policy"
 )
 
@@ -120,23 +121,18 @@ func Write(dir string, m *Manifest, get func(File) ([]byte, error)) (err error) 
 			return fmt.Errorf("file %s is not the one of the manifest: %d bytes of SHA-256 %.12s, want %d of %.12s", f.Name, len(b), Sum(b), f.Size, f.Sum)
 		}
 		at := filepath.Join(to, filepath.FromSlash(f.Name))
-		if err := cmp.Or(os.MkdirAll(filepath.Dir(at), 0o700), writeFile(at, b)); err != nil {
+		if err := cmp.Or(os.MkdirAll(filepath.Dir(at), 0o700), atomicfile.Create(at, b, 0o600)); err != nil {
 			return fmt.Errorf("bundle: %w", err)
 		}
 	}
 	if err := os.Rename(to, dir); err != nil {
 		return fmt.Errorf("bundle: %w", err)
 	}
-	return nil
-}
-
-func writeFile(name string, b []byte) error {
-	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return err
+	if err := atomicfile.SyncDir(filepath.Dir(dir)); err != nil {
+		os.RemoveAll(dir)
+		return fmt.Errorf("bundle: %w", err)
 	}
-	_, err = f.Write(b)
-	return errors.Join(err, f.Sync(), f.Close())
+	return nil
 }
 
 // ContentOf is Manifest.Content of the files that a directory has now.

@@ -18,6 +18,7 @@ import (
 
 	"github.com/nats-io/nkeys"
 
+	"github.com/floodwall/floodwall/internal/atomicfile"
 	"github.com/floodwall/floodwall/internal/fleet/wire"
 )
 
@@ -158,12 +159,10 @@ func (a *authority) writeHub(dir string, p Peer, c Config, adminSeed []byte) err
 
 // writeNew writes a file that must not be there, for its owner only.
 func writeNew(path string, text []byte) error {
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
+	if err := atomicfile.Create(path, text, 0o600); err != nil {
 		return fmt.Errorf("hub: %w", err)
 	}
-	_, err = f.Write(text)
-	return errors.Join(err, f.Sync(), f.Close())
+	return nil
 }
 
 // Made is the state of a hub that uses an existing cluster.

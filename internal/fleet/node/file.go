@@ -11,6 +11,7 @@ import (
 
 	"github.com/nats-io/nkeys"
 
+	"github.com/floodwall/floodwall/internal/atomicfile"
 	"github.com/floodwall/floodwall/internal/fleet/wire"
 )
 
@@ -110,16 +111,7 @@ func (f *File) write(path string) error {
 
 // writeFile replaces a file in one step.
 func writeFile(path string, text []byte, mode fs.FileMode) error {
-	to, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*") // for its owner only
-	if err != nil {
-		return fmt.Errorf("fleet: %w", err)
-	}
-	_, err = to.Write(text)
-	if err = errors.Join(err, to.Chmod(mode), to.Sync(), to.Close()); err == nil {
-		err = os.Rename(to.Name(), path)
-	}
-	if err != nil {
-		os.Remove(to.Name())
+	if err := atomicfile.Replace(path, text, mode); err != nil {
 		return fmt.Errorf("fleet: %w", err)
 	}
 	return nil

@@ -9,6 +9,8 @@ import (
 	"strconv"
 
 	"github.com/nats-io/nkeys"
+
+	"github.com/floodwall/floodwall/internal/atomicfile"
 )
 
 // versionSuffix is of the file that has the last version that a key has signed: the hubs could hide it.
@@ -24,16 +26,12 @@ func NewKey(file string) (public string, err error) {
 	if err != nil {
 		return "", fmt.Errorf("key: %w", err)
 	}
-	f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	err = atomicfile.Create(file, append(seed, '\n'), 0o600)
 	if errors.Is(err, fs.ErrExist) {
 		return "", &Error{file + " is there already", "name another file: a key that is lost cannot sign again"}
 	}
 	if err != nil {
 		return "", fmt.Errorf("key: %w", err)
-	}
-	_, err = f.Write(append(seed, '\n'))
-	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return "", fmt.Errorf("key: %w", errors.Join(err, os.Remove(file)))
 	}
 	return key.PublicKey()
 }
@@ -74,12 +72,7 @@ func ReadKey(file string) (key nkeys.KeyPair, last uint64, took func(uint64) err
 
 // note writes a version in one step.
 func note(file string, version uint64) error {
-	next := file + ".new"
-	err := os.WriteFile(next, fmt.Appendf(nil, "%d\n", version), 0o600)
-	if err == nil {
-		err = os.Rename(next, file)
-	}
-	if err != nil {
+	if err := atomicfile.Replace(file, fmt.Appendf(nil, "%d\n", version), 0o600); err != nil {
 		return fmt.Errorf("the version cannot be noted: %w", err)
 	}
 	return nil

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/floodwall/floodwall/internal/atomicfile"
 	"github.com/floodwall/floodwall/internal/fleet/wire"
 )
 
@@ -53,16 +54,7 @@ func (k kept) write(dir string) error {
 	if err != nil {
 		return err
 	}
-	to, err := os.CreateTemp(dir, ".state-") // for its owner only
-	if err != nil {
-		return fmt.Errorf("state: %w", err)
-	}
-	_, err = to.Write(text)
-	if err = errors.Join(err, to.Sync(), to.Close()); err == nil {
-		err = os.Rename(to.Name(), filepath.Join(dir, keptFile))
-	}
-	if err != nil {
-		os.Remove(to.Name())
+	if err := atomicfile.Replace(filepath.Join(dir, keptFile), text, 0o600); err != nil {
 		return fmt.Errorf("state: %w", err)
 	}
 	return nil
@@ -78,7 +70,7 @@ func sweep(dir string, runs, writes uint64) error {
 	for _, e := range list {
 		version, err := strconv.ParseUint(e.Name(), 10, 64)
 		old := err == nil && version != runs && version+4 <= writes
-		if old || err == nil && version == writes || strings.HasPrefix(e.Name(), ".new-") || strings.HasPrefix(e.Name(), ".state-") {
+		if old || err == nil && version == writes || strings.HasPrefix(e.Name(), ".new-") {
 			if err := os.RemoveAll(filepath.Join(dir, e.Name())); err != nil {
 				return fmt.Errorf("state: %w", err)
 			}
