@@ -238,11 +238,13 @@ func TestUsualKinds(t *testing.T) {
 		t.Errorf("ten times as many: %+v", v)
 	}
 	s := Store{t.TempDir()}
-	if err := os.WriteFile(filepath.Join(s.dir, ".floodwall-1234"), []byte("{"), 0o600); err != nil {
-		t.Fatal(err)
+	for _, name := range []string{".floodwall-1234", "20260102-030405.pcapng", "20260102-030406.json", "20260102-030406.pcapng", baselineName} {
+		if err := os.WriteFile(filepath.Join(s.dir, name), []byte("{"), 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
 	s.clean()
-	if files, err := os.ReadDir(s.dir); len(files) != 0 || err != nil {
+	if files, err := os.ReadDir(s.dir); len(files) != 3 || err != nil {
 		t.Errorf("left: %v, %v", files, err)
 	}
 }
@@ -265,7 +267,9 @@ func TestAmounts(t *testing.T) {
 	w.at = time.Now()
 	second := func(passed, dropped, beside uint64) {
 		w.at = w.at.Add(time.Second)
-		w.judge(operate.Between(&control.Status{}, reading(passed, dropped, beside), 1), 1, 0)
+		now := reading(passed, dropped, beside)
+		now.Read = time.Time{}.Add(time.Second)
+		w.judge(operate.Between(&control.Status{}, now), 1, 0)
 	}
 	for range 2 * leastSeconds {
 		second(100, 0, 10)

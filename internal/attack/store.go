@@ -133,15 +133,14 @@ func (s Store) Capture(of string) (*os.File, error) {
 	return f, err
 }
 
-// save writes a report, and its capture unless there are no packets.
+// save writes a report, and its capture unless there are no packets. The capture comes first: a report that is there has one.
 func (s Store) save(r *Report, packets []sampling.Sample) error {
-	if err := s.writeJSON(r.ID+reportFile, r); err != nil {
-		return err
+	if len(packets) > 0 {
+		if err := s.writePackets(r.ID+captureFile, packets); err != nil {
+			return err
+		}
 	}
-	if len(packets) == 0 {
-		return nil
-	}
-	return s.writePackets(r.ID+captureFile, packets)
+	return s.writeJSON(r.ID+reportFile, r)
 }
 
 func (s Store) writeJSON(name string, of any) error {
@@ -198,10 +197,22 @@ func (s Store) check() error {
 	return nil
 }
 
-// clean removes what a killed daemon was about to write.
+// Teach notes the packets a second of quiet times that a Watcher which begins later is to take for usual, in place of what it would learn
+// itself. It needs leastSeconds of them.
+func (s Store) Teach(seconds []float64) error { return s.writeJSON(usualName, usual{Seconds: seconds}) }
+
+// clean removes what a killed daemon was about to write, and a capture whose report it did not come to.
 func (s Store) clean() {
-	if s.check() == nil {
-		atomicfile.Sweep(s.dir)
+	if s.check() != nil {
+		return
+	}
+	atomicfile.Sweep(s.dir)
+	captures, _ := filepath.Glob(filepath.Join(s.dir, "*"+captureFile))
+	for _, f := range captures {
+		of := strings.TrimSuffix(f, captureFile)
+		if _, err := os.Lstat(of + reportFile); id.MatchString(filepath.Base(of)) && errors.Is(err, fs.ErrNotExist) {
+			os.Remove(f)
+		}
 	}
 }
 

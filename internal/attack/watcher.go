@@ -169,14 +169,14 @@ func (w *Watcher) second(ctx context.Context, f *tap.Follower) {
 		w.before = nil
 		return
 	}
-	before, at := w.before, w.at
+	before := w.before
 	w.before, w.at = status, time.Now()
 	if before == nil || before.Generation != status.Generation {
 		w.databases = w.host.Databases(ctx)
 		return
 	}
 	lost, _ := f.Lost()
-	w.judge(operate.Between(before, status, w.at.Sub(at).Seconds()), max(1, settings.Sample), lost)
+	w.judge(operate.Between(before, status), max(1, settings.Sample), lost)
 	w.automate(ctx)
 }
 

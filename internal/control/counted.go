@@ -3,6 +3,7 @@ package control
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/floodwall/floodwall/internal/counts"
 	"github.com/floodwall/floodwall/internal/manifest"
@@ -21,6 +22,7 @@ func (l *live) tallies(ctx context.Context, g *generation) (*counts.Counts, erro
 			return nil, err
 		}
 	}
+	c.Read = time.Now()
 	if c.Ruleset == nil {
 		return c, nil
 	}
@@ -34,6 +36,9 @@ func (l *live) tallies(ctx context.Context, g *generation) (*counts.Counts, erro
 		return nil, err
 	}
 	found, err := t.Counters(ctx, c.Ruleset.Name)
+	if !c.Program {
+		c.Read = time.Now()
+	}
 	for name, n := range found {
 		c.Named[name] = counts.InFrames(n)
 	}

@@ -23,6 +23,7 @@ type Status struct {
 	Applied    time.Time       `json:"applied"`
 	Generation int             `json:"generation"`
 	Boot       string          `json:"-"` // as in ApplyOptions
+	Read       time.Time       `json:"-"` // when its counters were read. Rates are by it: a busy host may hand out the answer later
 	Form       xdpgen.Form     `json:"form,omitempty"`
 	Trial      *TrialStatus    `json:"trial,omitempty"`
 	Devices    []DeviceStatus  `json:"devices"`
@@ -179,6 +180,7 @@ func (s *Status) counters(ctx context.Context, l *live, g *generation) error {
 	if err != nil {
 		return err
 	}
+	s.Read = c.Read
 	m := g.manifest
 	for i, r := range m.Rules {
 		n := c.Rule(i, r)

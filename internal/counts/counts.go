@@ -1,6 +1,8 @@
 package counts
 
 import (
+	"time"
+
 	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/manifest"
 	"github.com/floodwall/floodwall/internal/packet"
@@ -17,6 +19,7 @@ type Counts struct {
 	Ruleset  *ruleset.Ruleset // in netfilter, or nil
 	Named    map[string]Count // its counters
 	Carried  Carried
+	Read     time.Time // when they were read: those in XDP where there are some
 }
 
 // Count is a number of packets and of their bytes.

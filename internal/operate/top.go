@@ -69,7 +69,6 @@ type Talker struct {
 type Watch struct {
 	host   Host
 	before *control.Status
-	at     time.Time
 	reader samples
 	lost   uint64
 	denied error // why there are no samples
@@ -112,7 +111,7 @@ func (w *Watch) look(ctx context.Context, span time.Duration) error {
 			return err
 		}
 	}
-	w.before, w.at = s, time.Now()
+	w.before = s
 	return nil
 }
 
@@ -126,7 +125,7 @@ func deviceNames(s *control.Status) (names []string) {
 
 // Next waits for a time, and returns what came in it. With another generation it begins anew.
 func (w *Watch) Next(ctx context.Context, span time.Duration) (*Top, error) {
-	before, at, generation := w.before, w.at, w.before.Generation
+	before := w.before
 	views, samples, err := w.sample(ctx, span)
 	if err != nil {
 		return nil, err
@@ -134,11 +133,12 @@ func (w *Watch) Next(ctx context.Context, span time.Duration) (*Top, error) {
 	if err := w.look(ctx, span); err != nil {
 		return nil, err
 	}
-	if w.before.Generation != generation {
-		before, at = w.before, w.at.Add(-span)
-		samples = nil
+	if w.before.Generation != before.Generation {
+		begin := *w.before
+		begin.Read = begin.Read.Add(-span)
+		before, samples = &begin, nil
 	}
-	t := Between(before, w.before, w.at.Sub(at).Seconds())
+	t := Between(before, w.before)
 	if w.denied != nil {
 		t.Warning = fmt.Sprintf("no samples: %v", w.denied)
 	} else if samples != nil {
@@ -173,9 +173,10 @@ func (w *Watch) sample(ctx context.Context, span time.Duration) (*Views, *Sample
 }
 
 // Between is what the policy did between two readings of its counters, without samples.
-func Between(before, after *control.Status, seconds float64) *Top {
+func Between(before, after *control.Status) *Top {
 	t := &Top{
-		Policy: after.Policy, Generation: after.Generation, Target: string(after.Target), Devices: deviceNames(after), Seconds: seconds,
+		Policy: after.Policy, Generation: after.Generation, Target: string(after.Target), Devices: deviceNames(after),
+		Seconds: after.Read.Sub(before.Read).Seconds(),
 		Reasons: []ReasonRate{},
 	}
 	t.count(before, after)

@@ -47,7 +47,6 @@ func New(read func(context.Context) (*control.Status, error)) *Series { return &
 // long because the host is busy counts little.
 func (s *Series) Keep(ctx context.Context) {
 	var before *control.Status
-	var at time.Time
 	var cost time.Duration
 	for {
 		begin := time.Now()
@@ -57,9 +56,9 @@ func (s *Series) Keep(ctx context.Context) {
 			after = nil
 		}
 		if before != nil && after != nil {
-			s.add(before, after, now, now.Sub(at))
+			s.add(before, after)
 		}
-		before, at = after, now
+		before = after
 		cost = min(now.Sub(begin), 2*cost+time.Millisecond)
 		select {
 		case <-ctx.Done():
@@ -70,8 +69,8 @@ func (s *Series) Keep(ctx context.Context) {
 }
 
 // add keeps the step between two readings, and forgets the oldest when there are too many.
-func (s *Series) add(before, after *control.Status, end time.Time, length time.Duration) {
-	next := Step{Time: end.UTC().Round(time.Millisecond), Seconds: length.Seconds(), Generation: after.Generation}
+func (s *Series) add(before, after *control.Status) {
+	next := Step{Time: after.Read.UTC().Round(time.Millisecond), Seconds: after.Read.Sub(before.Read).Seconds(), Generation: after.Generation}
 	next.Reasons, next.Passed, next.Dropped = operate.Increases(before, after)
 	if len(next.Reasons) > mostListed {
 		next.Others = new(operate.Amount)

@@ -15,7 +15,7 @@ import (
 
 // counting is a status with so many rules, which have counted so much. Its names are its own.
 func counting(rules int, packets uint64) *control.Status {
-	s := &control.Status{Generation: 1, Default: control.RuleStatus{Name: "default", Verdict: "drop", Packets: packets, Bytes: 60 * packets}}
+	s := &control.Status{Generation: 1, Read: time.Now(), Default: control.RuleStatus{Name: "default", Verdict: "drop", Packets: packets, Bytes: 60 * packets}}
 	for i := range rules {
 		s.Rules = append(s.Rules, control.RuleStatus{Name: fmt.Sprintf("rule-%d", i), Verdict: "pass", Packets: packets, Bytes: 60 * packets})
 	}
@@ -58,6 +58,30 @@ func TestSteps(t *testing.T) {
 	})
 }
 
+// TestLate has readings that are handed out late, as on a busy host. The rates are by when the counters were read.
+func TestLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		begin, n := time.Now(), 0
+		s := New(func(context.Context) (*control.Status, error) {
+			reading := counting(1, uint64(10*time.Since(begin).Seconds()))
+			if n++; n%2 == 0 {
+				time.Sleep(time.Second)
+			}
+			return reading, nil
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		go s.Keep(ctx)
+		time.Sleep(30 * time.Second)
+		cancel()
+		time.Sleep(2 * time.Second) // for the last reading
+		for i, step := range s.After(time.Time{}) {
+			if rate := float64(step.Passed.Packets) / step.Seconds; rate != 10 {
+				t.Errorf("step %d, of %g s: %.1f packets/s, want 10", i, step.Seconds, rate)
+			}
+		}
+	})
+}
+
 // TestBeside has counters whose packets other counters count, too. They are listed, and not a part of the sums.
 func TestBeside(t *testing.T) {
 	after := counting(1, 10)
@@ -77,7 +101,10 @@ func TestBounded(t *testing.T) {
 	runtime.ReadMemStats(&before)
 	now := time.Now()
 	for i := range keptSteps + 20 {
-		s.add(counting(300/(1+i%10), uint64(i)), counting(300, uint64(i+1)), now.Add(-time.Duration(i)*time.Second), step)
+		first, next := counting(300/(1+i%10), uint64(i)), counting(300, uint64(i+1))
+		next.Read = now.Add(-time.Duration(i) * time.Second)
+		first.Read = next.Read.Add(-step)
+		s.add(first, next)
 	}
 	runtime.GC()
 	runtime.ReadMemStats(&after)
