@@ -1,7 +1,9 @@
 package main
 
 import (
+	"context"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -22,10 +24,10 @@ type demoFlags struct {
 func demoCommand(e *env) *cobra.Command {
 	var f demoFlags
 	c := &cobra.Command{
-		Use:   "demo [--fleet] [--duration D] [--rate PPS] [--list FILE] [--json]",
+		Use:   "demo [--fleet] [--duration D] [--rate PPS] [--list FILE] [--report DIR] [--json]",
 		Short: "show a web server under a flood, without and with Floodwall",
-		Long: "Demo floods a real web server in network namespaces of its own, and shows what the server's clients get, without and with\n" +
-			"a policy. With --fleet it attacks one of three web servers, which share their bans through a hub.",
+		Long: "Demo floods a real web server in network namespaces of its own, and shows what clients get, without and with a policy. It prints the\n" +
+			"daemon's live page and report of the attack. With --fleet it attacks one of three web servers, which share their bans through a hub.",
 		Example: "  floodwall demo\n  floodwall demo --fleet\n  floodwall demo --rate 1.5M --list blocked.txt",
 		Args:    none,
 		RunE:    func(c *cobra.Command, _ []string) error { return e.demo(c, &f) },
@@ -35,6 +37,7 @@ func demoCommand(e *env) *cobra.Command {
 	c.Flags().BoolVar(&f.fleet, "fleet", false, "show a fleet of three web servers that share bans")
 	c.Flags().StringVar(&f.rate, "rate", "", "`packets` per second of the flood, as in 1.5M; by default, what fits this machine")
 	c.Flags().StringVar(&f.options.List, "list", "", "`file` of bad addresses, which send part of the flood; by default, a made-up one")
+	c.Flags().StringVar(&f.options.Report, "report", "", "`directory` for the report and the packets of the attack; by default, a new one for temporary files")
 	return c
 }
 
@@ -45,8 +48,8 @@ func (e *env) demo(c *cobra.Command, f *demoFlags) (err error) {
 	if f.options.Duration < time.Second {
 		return usagef(c, "requests have a second to be answered", "flag --duration: must be at least 1s, got %v", f.options.Duration)
 	}
-	if f.fleet && (f.rate != "" || f.options.List != "") {
-		return usagef(c, helpHint(c), "--fleet goes without --rate and --list")
+	if f.fleet && (f.rate != "" || f.options.List != "" || f.options.Report != "") {
+		return usagef(c, helpHint(c), "--fleet goes without --rate, --list and --report")
 	}
 	if !privileged() {
 		return &privilegeError{commandLine: e.commandLine}
@@ -54,22 +57,39 @@ func (e *env) demo(c *cobra.Command, f *demoFlags) (err error) {
 	if f.fleet {
 		return e.demoFleet(c, f)
 	}
+	f.options.Owner = demo.Owner{UID: e.number("SUDO_UID"), GID: e.number("SUDO_GID")}
+	f.options.Done = e.demoDone
 	summary, err := demo.Run(c.Context(), f.options, demo.NewViewer(e.stderr, e.getenv))
 	if err != nil {
 		return err
 	}
-	if e.json {
-		err = e.printJSON(summary)
-	} else {
-		e.text(summary.Text(demo.Width(e.stdout)))
-	}
-	if trouble := summary.Trouble(); trouble != nil && err == nil {
+	if trouble := summary.Trouble(); trouble != nil {
 		return trouble
 	}
-	if !e.json {
-		e.text(demo.Next(e.called()))
+	return nil
+}
+
+// number is a variable of the environment that holds one; 0 without it.
+func (e *env) number(variable string) int {
+	n, _ := strconv.Atoi(e.getenv(variable))
+	return n
+}
+
+// pageTime is how long the daemon's page stays at the end of a demonstration.
+const pageTime = 2 * time.Minute
+
+// demoDone prints the summary. Then somebody at a terminal may look at the daemon's page for a while.
+func (e *env) demoDone(ctx context.Context, s *demo.Summary) error {
+	if e.json {
+		return e.printJSON(s)
 	}
-	return err
+	e.text(s.Text(demo.Width(e.stdout)))
+	if s.Trouble() != nil {
+		return nil
+	}
+	e.text(demo.Next(e.called()))
+	demo.Stay(ctx, e.stdin, e.stdout, s.Page, pageTime)
+	return nil
 }
 
 // demoFleet is demo --fleet.

@@ -15,7 +15,16 @@ type Options struct {
 	Requests float64       // of the clients per second; 0: 1,000
 	List     string        // file of bad addresses; "": a generated one
 	Policy   string        // the policy's text; "": that which saves the server
+	Program  string        // file of this program, which is also the daemon; "": that of this process
+	Report   string        // directory for the report of the attack; "": a new one where temporary files are
+	Owner    Owner         // of the report
+
+	// Done is told the summary at the end, after the viewer is closed. The daemon's page stays until it returns.
+	Done func(ctx context.Context, s *Summary) error
 }
+
+// Owner is a user and its group. The zero value is root.
+type Owner struct{ UID, GID int }
 
 func (o Options) withDefaults() Options {
 	if o.Duration == 0 {
@@ -23,6 +32,12 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Requests == 0 {
 		o.Requests = 1000
+	}
+	if o.Program == "" {
+		o.Program = "/proc/self/exe"
+	}
+	if o.Done == nil {
+		o.Done = func(context.Context, *Summary) error { return nil }
 	}
 	return o
 }
@@ -32,6 +47,7 @@ type Viewer interface {
 	Interval() time.Duration        // wanted between moments
 	Policy(text string)             // what will be applied, before all else
 	Note(text string)               // what happens, in a line
+	Page(address string)            // of the daemon, from now on
 	Phase(number int, title string) // begins, numbered from 0
 	Moment(Moment)
 	Close() error // the end, whatever happened
@@ -43,6 +59,9 @@ type show struct {
 	viewer  Viewer
 	scene   *scene
 	summary *Summary
+	watch   *watch // nil when the policy does not look for attacks
+	closed  bool   // the viewer
+	told    bool   // all of it
 }
 
 // Run gives the demonstration and closes the viewer. It needs root. An error says why there was none, or why the policy
@@ -50,8 +69,8 @@ type show struct {
 func Run(ctx context.Context, o Options, v Viewer) (*Summary, error) {
 	w := &show{options: o.withDefaults(), viewer: v, summary: &Summary{}}
 	err := lab.Run(ctx, w.run)
-	err = errors.Join(err, v.Close())
-	if ctx.Err() != nil {
+	err = errors.Join(err, w.closeViewer())
+	if ctx.Err() != nil && !w.told {
 		err = ctx.Err()
 	}
 	if err != nil {
@@ -60,8 +79,19 @@ func Run(ctx context.Context, o Options, v Viewer) (*Summary, error) {
 	return w.summary, nil
 }
 
+func (w *show) closeViewer() error {
+	if w.closed {
+		return nil
+	}
+	w.closed = true
+	return w.viewer.Close()
+}
+
 func (w *show) run(ctx context.Context, l *lab.Lab) (err error) {
 	if w.summary.Machine, err = lab.DescribeMachine(); err != nil {
+		return err
+	}
+	if err := checkReportDir(w.options.Report); err != nil {
 		return err
 	}
 	if w.scene, err = newScene(l, w.options); err != nil {
@@ -73,10 +103,48 @@ func (w *show) run(ctx context.Context, l *lab.Lab) (err error) {
 	if err := w.chooseRate(ctx); err != nil {
 		return err
 	}
-	if _, err := w.phase(ctx, quiet, nil); err != nil {
+	if err := w.beginWatch(ctx); err != nil {
 		return err
 	}
-	return w.attack(ctx)
+	if w.watch != nil {
+		defer w.watch.close()
+	}
+	quietTime, err := w.phase(ctx, quiet, nil)
+	if err != nil {
+		return err
+	}
+	if err := w.watch.teach(quietTime.rates); err != nil {
+		return err
+	}
+	if err := w.attack(ctx); err != nil {
+		return err
+	}
+	return w.tell(ctx)
+}
+
+// tell tells the summary, when all else is done.
+func (w *show) tell(ctx context.Context) error {
+	w.keepReport()
+	if err := w.closeViewer(); err != nil {
+		return err
+	}
+	w.told = true
+	return w.options.Done(ctx, w.summary)
+}
+
+// beginWatch starts the daemon, and shows where its page is.
+func (w *show) beginWatch(ctx context.Context) error {
+	p, err := w.scene.policy()
+	if err != nil || !p.Daemon.Detect.On {
+		return err
+	}
+	w.viewer.Note("starting floodwall daemon")
+	if w.watch, err = w.scene.watch(ctx, w.options.Program); err != nil {
+		return err
+	}
+	w.summary.Page = w.watch.page.address
+	w.viewer.Page(w.summary.Page)
+	return nil
 }
 
 func (w *show) chooseRate(ctx context.Context) error {
@@ -127,9 +195,21 @@ func (w *show) attack(ctx context.Context) (err error) {
 	if p.calm > 0 {
 		w.summary.ReliefSeconds = (asked + p.calm).Seconds()
 	}
+	w.viewer.Note("waiting for the daemon's report")
+	w.watch.seen(ctx)
 	if err := stop(); err != nil {
 		return err
 	}
 	w.summary.Fate, err = w.scene.settle(ctx, bare, applied)
-	return err
+	if err != nil {
+		return err
+	}
+	status, err := w.scene.status()
+	if err != nil {
+		return err
+	}
+	w.summary.Drops = drops(status)
+	w.summary.Attack = w.watch.over(ctx)
+	w.summary.Daemon = w.watch.complaint()
+	return ctx.Err()
 }

@@ -7,22 +7,48 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"os"
+	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
+	"github.com/floodwall/floodwall/internal/capture"
 	"github.com/floodwall/floodwall/internal/testutil"
 )
 
 // quick is a demonstration that is too short to prove anything.
 var quick = Options{Duration: time.Second, Requests: 100}
+
+// program is the file of this program, which is built once.
+func program(t *testing.T) string {
+	t.Helper()
+	file, err := built()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+var buildDir string // what TestMain removes
+
+var built = sync.OnceValues(func() (string, error) {
+	command := filepath.Join(buildDir, "floodwall")
+	build := exec.Command("go", "build", "-buildvcs=false", "-o", command, "github.com/floodwall/floodwall/cmd/floodwall")
+	if out, err := build.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("%v\n%s", err, out)
+	}
+	return command, nil
+})
 
 // TestRun gives a short demonstration. How well the server fares depends on what else this machine does, and is printed
 // only; what became of the packets does not.
@@ -30,10 +56,17 @@ func TestRun(t *testing.T) {
 	testutil.RequireRoot(t)
 	before := world(t)
 	var out bytes.Buffer
-	s, err := Run(t.Context(), quick, NewViewer(&out, os.Getenv))
+	o := quick
+	o.Program, o.Report = program(t), filepath.Join(t.TempDir(), "report")
+	o.Done = func(_ context.Context, s *Summary) error {
+		checkPage(t, s, out.String())
+		return nil
+	}
+	s, err := Run(t.Context(), o, NewViewer(&out, os.Getenv))
 	if err != nil {
 		t.Fatal(err)
 	}
+	checkReport(t, s)
 	t.Logf("%s\n%s", s.Text(80), out.String())
 	if trouble := s.Trouble(); trouble != nil {
 		t.Error(trouble)
@@ -95,6 +128,76 @@ func TestRunFails(t *testing.T) {
 	}
 	if diff := cmp.Diff(before, world(t)); diff != "" {
 		t.Errorf("what is left (-before +after):\n%s", diff)
+	}
+}
+
+// checkPage asks the address that was printed for the page, and for what the page asks, while the demonstration goes on.
+func checkPage(t *testing.T, s *Summary, printed string) {
+	t.Helper()
+	address := regexp.MustCompile(`(?m)^the daemon's page, until the end: (http://127\.0\.0\.1:[0-9]+/)$`).FindStringSubmatch(printed)
+	if address == nil || address[1] != s.Page {
+		t.Fatalf("address of the page %q, printed:\n%s", s.Page, printed)
+	}
+	for _, tt := range []struct {
+		path, host string
+		status     int
+		want       string
+	}{
+		{"", "", 200, "<title>Floodwall</title>"},
+		{"v1/health", "", 200, `"in_force"`},
+		{"v1/rules", "", 200, `"listed"`},
+		{"v1/attacks", "", 200, s.Attack.ID},
+		{"", "evil.example", 421, ""},
+		{"v1/block", "", 405, ""},
+	} {
+		r, err := http.NewRequestWithContext(t.Context(), "GET", s.Page+tt.path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Host = tt.host
+		got, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(got.Body)
+		got.Body.Close()
+		if err != nil || got.StatusCode != tt.status || !strings.Contains(string(text), tt.want) {
+			t.Errorf("GET /%s of host %q: %s, %v: want %d and %q:\n%s", tt.path, tt.host, got.Status, err, tt.status, tt.want, text)
+		}
+	}
+	http.DefaultClient.CloseIdleConnections()
+}
+
+// checkReport wants the files of the attack, with the figures that were printed.
+func checkReport(t *testing.T, s *Summary) {
+	t.Helper()
+	r := s.Attack
+	html, err := os.ReadFile(s.Report)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := s.Text(80)
+	for _, figure := range []string{r.ID, fmt.Sprintf("%.0f packets/s", r.Peak.Packets), fmt.Sprint(r.Dropped.Packets), "<td>listed</td>", r.Vectors[0].Name} {
+		if !strings.Contains(string(html), figure) {
+			t.Errorf("no %q in the report", figure)
+		}
+	}
+	for _, figure := range []string{count(r.Dropped.Packets), " by listed", r.Vectors[0].Name, s.Report, s.Packets, mpps(r.Peak.Packets)} {
+		if !strings.Contains(text, figure) {
+			t.Errorf("no %q in the summary", figure)
+		}
+	}
+	// The first second or two after the policy is applied are not the report's: the daemon compares two readings of the counters.
+	if r.Dropped.Packets == 0 || r.Dropped.Packets > s.Fate.Dropped || r.Peak.Packets > 2*s.Capacity.Protected {
+		t.Errorf("dropped %d, of %d by the driver; peak %.0f packets/s of at most %.0f", r.Dropped.Packets, s.Fate.Dropped, r.Peak.Packets, s.Capacity.Protected)
+	}
+	packets, err := capture.Open(s.Packets)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer packets.Close()
+	if _, err := packets.Read(); err != nil {
+		t.Error(err)
 	}
 }
 
@@ -275,14 +378,32 @@ func TestBadList(t *testing.T) {
 
 // TestMain lets this program be a demonstration, for tests that end one from outside.
 func TestMain(m *testing.M) {
+	if os.Getenv("FLOODWALL_TEST_STAY") != "" {
+		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+		Stay(ctx, os.Stdin, os.Stdout, "http://127.0.0.1:9810/", time.Minute)
+		fmt.Println("gone", ctx.Err())
+		stop()
+		return
+	}
 	if os.Getenv("FLOODWALL_TEST_DEMO") == "" {
-		os.Exit(m.Run())
+		os.Exit(runTests(m))
 	}
 	var out io.Writer = os.Stderr
 	o := quick
-	o.Rate = 400_000
+	o.Rate, o.Program = 400_000, os.Getenv("FLOODWALL_TEST_DEMO")
 	if _, err := Run(context.Background(), o, NewViewer(out, os.Getenv)); err != nil {
 		fmt.Fprintln(out, err)
 		os.Exit(1)
 	}
+}
+
+func runTests(m *testing.M) int {
+	dir, err := os.MkdirTemp("", "floodwall-test-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(dir)
+	buildDir = dir
+	return m.Run()
 }

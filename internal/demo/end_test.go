@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -19,6 +20,7 @@ import (
 	"github.com/cilium/ebpf/pin"
 	"golang.org/x/sys/unix"
 
+	"github.com/floodwall/floodwall/internal/daemonlock"
 	"github.com/floodwall/floodwall/internal/testutil"
 )
 
@@ -39,7 +41,8 @@ func testEnd(t *testing.T, signal unix.Signal, phase int) {
 	before := make(map[object]bool)
 	addThreads(t, before)
 	c := exec.Command("/proc/self/exe")
-	c.Env = append(os.Environ(), "FLOODWALL_TEST_DEMO=1")
+	temporary := t.TempDir()
+	c.Env = append(os.Environ(), "FLOODWALL_TEST_DEMO="+program(t), "TMPDIR="+temporary)
 	out, err := c.StderrPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -48,8 +51,11 @@ func testEnd(t *testing.T, signal unix.Signal, phase int) {
 		t.Fatal(err)
 	}
 	defer c.Process.Kill()
-	lines := bufio.NewScanner(out)
+	lines, page := bufio.NewScanner(out), ""
 	for lines.Scan() && !strings.HasPrefix(lines.Text(), fmt.Sprintf("phase %d ", phase)) {
+		if _, address, ok := strings.Cut(lines.Text(), "the daemon's page, until the end: http://"); ok {
+			page = strings.TrimSuffix(address, "/")
+		}
 	}
 	time.Sleep(300 * time.Millisecond)
 	made := slices.DeleteFunc(objectsOf(t, c.Process.Pid), func(o object) bool { return before[o] })
@@ -70,6 +76,30 @@ func testEnd(t *testing.T, signal unix.Signal, phase int) {
 		t.Errorf("it said %q, want an error about its context", said)
 	}
 	checkGone(t, made)
+	checkNoFiles(t, made, temporary)
+	if c, err := net.Dial("tcp", page); err == nil || page == "" {
+		t.Errorf("something listens where the page was, %q", page)
+		c.Close()
+	}
+}
+
+// checkNoFiles wants no temporary file, and no lock of a process that the demonstration had.
+func checkNoFiles(t *testing.T, made []object, temporary string) {
+	t.Helper()
+	if left, err := os.ReadDir(temporary); err != nil || len(left) > 0 {
+		t.Errorf("left in the directory for temporary files: %v, %v", left, err)
+	}
+	locks, err := filepath.Glob(filepath.Join(daemonlock.DefaultDir, "*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, lock := range locks {
+		text, _ := os.ReadFile(lock) // it may be gone
+		process, err := strconv.Atoi(strings.TrimSpace(string(text)))
+		if err == nil && slices.Contains(made, object{"process", process}) {
+			t.Errorf("left: %s, of process %d", lock, process)
+		}
+	}
 }
 
 // checkGone waits until none of the objects exists. One map may stay: Linux 6.18 was seen to keep about one in 500 of
@@ -110,7 +140,7 @@ func (o object) exists() bool {
 		return strings.HasPrefix(string(comm), "napi/")
 	case "process":
 		line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", o.id))
-		return strings.HasPrefix(string(line), "floodwall-")
+		return strings.HasPrefix(string(line), "floodwall")
 	}
 	if err == nil {
 		c.Close()
@@ -155,7 +185,7 @@ func addThreads(t *testing.T, found map[object]bool) {
 	}
 }
 
-// addChildren adds the processes that a process has started: flood, clients and server.
+// addChildren adds the processes that a process has started: flood, clients, server and daemon.
 func addChildren(t *testing.T, found map[object]bool, pid int) {
 	t.Helper()
 	lists, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
@@ -171,8 +201,8 @@ func addChildren(t *testing.T, found map[object]bool, pid int) {
 			n++
 		}
 	}
-	if n < 2 {
-		t.Errorf("found %d processes of it, expected at least server and clients", n)
+	if n < 3 {
+		t.Errorf("found %d processes of it, expected at least server, clients and daemon", n)
 	}
 }
 

@@ -73,6 +73,7 @@ func (l *live) Interval() time.Duration { return 200 * time.Millisecond }
 
 func (l *live) Policy(text string)         { l.change(func(p *picture) { p.policy = text }) }
 func (l *live) Note(text string)           { l.change(func(p *picture) { p.note = text }) }
+func (l *live) Page(address string)        { l.change(func(p *picture) { p.page = address }) }
 func (l *live) Phase(number int, _ string) { l.change(func(p *picture) { p.begin(number) }) }
 func (l *live) Moment(m Moment)            { l.change(func(p *picture) { p.add(m) }) }
 

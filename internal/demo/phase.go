@@ -12,6 +12,7 @@ import (
 const (
 	requestTimeout = time.Second
 	sampleTime     = 50 * time.Millisecond
+	rateTime       = 2 * sampleTime
 )
 
 // Phase is a part of the demonstration, and what came of it.
@@ -61,6 +62,9 @@ type phase struct {
 	last    reading
 	moment  Moment
 	traffic Traffic       // of the last moment
+	rates   []float64     // packets per second from clients, in steps of rateTime
+	counted time.Time     // when they were counted last,
+	clients uint64        // and how many there were
 	calm    time.Duration // when, for a whole sample, nearly all requests were answered for the first time; 0: never
 	err     error
 }
@@ -110,6 +114,7 @@ func (p *phase) read(r *reading) {
 
 // sample takes in a sample of the clients, and shows a moment when enough of them are together.
 func (p *phase) sample(s lab.Sample) {
+	p.count()
 	m := &p.moment
 	m.OK += s.OK
 	m.Failed += s.Failed
@@ -133,4 +138,24 @@ func (p *phase) sample(s lab.Sample) {
 	m.Drops = p.last.drops
 	p.show.viewer.Moment(*m)
 	p.moment = Moment{Elapsed: s.Time}
+}
+
+// count notes how many packets come from the clients.
+func (p *phase) count() {
+	now := time.Now()
+	passed := now.Sub(p.counted)
+	if passed < rateTime {
+		return
+	}
+	n, err := p.show.scene.clients.server.Received()
+	if err != nil {
+		if p.err == nil {
+			p.err = err
+		}
+		return
+	}
+	if !p.counted.IsZero() {
+		p.rates = append(p.rates, float64(n-p.clients)/passed.Seconds())
+	}
+	p.counted, p.clients = now, n
 }

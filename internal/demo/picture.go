@@ -9,7 +9,8 @@ import (
 type picture struct {
 	width, height int
 	policy, note  string
-	phase         int // -1 before the first
+	page          string // its address, "" while there is none
+	phase         int    // -1 before the first
 	totals        [phases]total
 	history       []Moment // of all phases
 	ended         bool
@@ -50,7 +51,11 @@ func (p *picture) View() string {
 	if p.note != "" {
 		title += "   " + p.note
 	}
-	lines := append([]string{title, ""}, p.phaseLines()...)
+	page := ""
+	if p.page != "" {
+		page = p.render(faint, "the daemon's page, for a browser: ") + p.page
+	}
+	lines := append([]string{title, page}, p.phaseLines()...)
 	lines = append(lines, "")
 	lines = append(lines, p.nowLines()...)
 	lines = append(lines, "")

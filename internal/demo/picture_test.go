@@ -14,8 +14,8 @@ func TestPicture(t *testing.T) {
 			p := newPicture(true, size.width)
 			p.height = size.height
 			p.policy = fmt.Sprintf(policyText, listFile)
-			p.note = "measuring this machine"
-			checkPicture(t, p, "no requests yet", "policy.yaml, not applied yet")
+			p.note, p.page = "measuring this machine", "http://127.0.0.1:9810/"
+			checkPicture(t, p, "http://127.0.0.1:9810/", "no requests yet", "policy.yaml, not applied yet")
 			for number := range phases {
 				p.begin(number)
 				for range 200 {

@@ -15,6 +15,10 @@ func (p *plain) Policy(text string) { fmt.Fprintf(p.out, "%s:\n%s\n", policyFile
 
 func (p *plain) Note(text string) { fmt.Fprintf(p.out, "%s\n", text) }
 
+func (p *plain) Page(address string) {
+	fmt.Fprintf(p.out, "the daemon's page, until the end: %s\n", address)
+}
+
 func (p *plain) Phase(number int, title string) {
 	fmt.Fprintf(p.out, "phase %d of %d: %s\n", number+1, phases, title)
 }

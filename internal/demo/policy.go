@@ -36,6 +36,7 @@ const (
 const policyText = `devices: [` + floodDevice + ", " + clientsDevice + `]
 default: drop
 checks: strict
+detect: {baseline: learn, quiet: 2s}
 sets:
   blocked: {file: %s}
   bans: {dynamic: true, max: 100000, timeout: 1h}

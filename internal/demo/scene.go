@@ -26,9 +26,9 @@ type wire struct{ server, outside *lab.Device }
 type scene struct {
 	lab                *lab.Lab
 	flood, clients     wire
-	sourceCPU, hostCPU int    // of attackers and clients, and of the server
-	freeCPU            func() // lets this process use the source's CPU again
-	mounts             []*os.File
+	sourceCPU, hostCPU int        // of attackers and clients, and of the server
+	freeCPU            func()     // lets this process use the source's CPU again
+	mounts             []*os.File // for files, and for BPF
 	script             script
 	instance           control.Instance
 }
@@ -147,6 +147,15 @@ func (s *scene) status() (status *control.Status, err error) {
 		return err
 	})
 	return status, err
+}
+
+// policy reads the policy.
+func (s *scene) policy() (p *policy.Policy, err error) {
+	err = s.host().Do(func() (err error) {
+		p, err = policy.Read(s.script.file)
+		return err
+	})
+	return p, err
 }
 
 // close gives up the file systems, and with them whatever of Floodwall is still loaded.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/floodwall/floodwall/internal/attack"
 	"github.com/floodwall/floodwall/internal/lab"
 )
 
@@ -18,6 +19,14 @@ type Summary struct {
 	ApplySeconds  float64     `json:"apply_seconds"`            // that the command took, under the flood
 	ReliefSeconds float64     `json:"relief_seconds,omitempty"` // from the command until 90% of requests were answered, to 0.05 s
 	Drops         []Drop      `json:"drops"`                    // by Floodwall, the most first
+
+	Page    string         `json:"page,omitempty"`    // address of the daemon's page, as long as the demonstration goes on
+	Attack  *attack.Report `json:"attack,omitempty"`  // what the daemon saw; nil: nothing
+	Report  string         `json:"report,omitempty"`  // file of the report, for a browser
+	Packets string         `json:"packets,omitempty"` // file of packets of the attack, as pcapng
+
+	Daemon string `json:"daemon_error,omitempty"` // why the daemon ended early
+	Unkept string `json:"report_error,omitempty"` // why the report was not written
 }
 
 // Trouble is why a demonstration cannot be given, or what Floodwall did wrong in it.
@@ -55,6 +64,10 @@ func (s *Summary) Trouble() *Trouble {
 	case s.comparable() && s.answered(protected) <= s.answered(exposed):
 		problem = fmt.Sprintf("the server answered %s of the requests with Floodwall, and %s without, at a flood of %s",
 			percent(s.answered(protected)), percent(s.answered(exposed)), mpps(s.Rate))
+	case s.Daemon != "":
+		problem = "the daemon ended early: " + s.Daemon
+	case s.Unkept != "":
+		return &Trouble{"the report was not written: " + s.Unkept, "make space, or name another directory with --report"}
 	default:
 		return nil
 	}
@@ -100,6 +113,9 @@ func (s *Summary) Remarks() string {
 	}
 	if without := s.answered(exposed); without > poorlyServed {
 		say("The flood did this server little harm without a firewall: try a stronger one, --rate %.0f, or again when this machine is quieter.", 2*s.Rate)
+	}
+	if s.Page != "" && s.Attack == nil {
+		say("The daemon got too little of the CPU to see the attack while it went on, so there is no report: try again when this machine is quieter.")
 	}
 	if share := s.answered(protected); share < wellServed {
 		say("With Floodwall %s of the requests failed, though it dropped no packet of theirs: other work had the CPU for %s of the time. "+

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -18,11 +17,7 @@ import (
 // TestQuiet runs a command that shows no demonstration, in a terminal that answers nothing. A package that asks a
 // terminal about itself as soon as it is imported makes every command do so, and wait.
 func TestQuiet(t *testing.T) {
-	command := filepath.Join(t.TempDir(), "floodwall")
-	build := exec.Command("go", "build", "-buildvcs=false", "-o", command, "github.com/floodwall/floodwall/cmd/floodwall")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	command := program(t)
 	master, slave := openTerminal(t, 80, 24)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 	defer cancel()
@@ -127,5 +122,34 @@ func TestWrap(t *testing.T) {
 		if got := wrap(tt.text, tt.width); got != tt.want {
 			t.Errorf("%q in %d columns: %q, want %q", tt.text, tt.width, got, tt.want)
 		}
+	}
+}
+
+// TestStay keeps the page until Enter or Ctrl-C, and not at all without a terminal.
+func TestStay(t *testing.T) {
+	for _, tt := range []struct{ keys, want string }{{"\r", "gone <nil>"}, {"\x03", "gone context canceled"}} {
+		master, slave := openTerminal(t, 80, 24)
+		c := exec.Command("/proc/self/exe")
+		c.Env = append(os.Environ(), "FLOODWALL_TEST_STAY=1")
+		c.Stdin, c.Stdout, c.Stderr = slave, slave, slave
+		c.SysProcAttr = &unix.SysProcAttr{Setsid: true, Setctty: true}
+		if err := c.Start(); err != nil {
+			t.Fatal(err)
+		}
+		slave.Close()
+		got := readUntil(t, master, "stays for 1m0s, until Enter: http://127.0.0.1:9810/\r\n")
+		if _, err := master.WriteString(tt.keys); err != nil {
+			t.Fatal(err)
+		}
+		got += readUntil(t, master, "gone")
+		got += readTerminal(t, master)
+		if err := c.Wait(); err != nil || !strings.Contains(got, tt.want) {
+			t.Errorf("after %q: %v, %q, want %q", tt.keys, err, got, tt.want)
+		}
+	}
+	var out strings.Builder
+	Stay(t.Context(), strings.NewReader(""), &out, "http://127.0.0.1:9810/", time.Minute)
+	if out.String() != "" {
+		t.Errorf("without a terminal: %q", out.String())
 	}
 }

@@ -48,6 +48,9 @@ func (s *Summary) Text(width int) string {
 	if len(s.Drops) > 0 {
 		fmt.Fprintf(&out, "\nDropped by Floodwall, by reason\n%s", dropLines(s.Drops))
 	}
+	if s.Attack != nil {
+		out.WriteString("\n" + s.attackText(max(width, 60)))
+	}
 	if s.Trouble() == nil {
 		out.WriteString("\n" + wrap(s.Verdict(), max(width, 60)))
 	}
