@@ -7,6 +7,7 @@ package atomicfile
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -38,9 +39,18 @@ func ReplaceWith(file string, mode fs.FileMode, write func(*os.File) error) erro
 	if err == nil {
 		err = finish(next, file, mode, write)
 	}
-	var at *fs.PathError
-	if errors.As(err, &at) && filepath.Dir(at.Path) == dir && temporary.MatchString(filepath.Base(at.Path)) {
-		at.Path = file // the name of a temporary file helps nobody
+	return about(file, err)
+}
+
+// about has an error name the file in place of the temporary file, which nobody knows.
+func about(file string, err error) error {
+	var path *fs.PathError
+	var link *os.LinkError
+	switch {
+	case errors.As(err, &path) && filepath.Dir(path.Path) == filepath.Dir(file) && temporary.MatchString(filepath.Base(path.Path)):
+		path.Path = file
+	case err != nil && path == nil && !errors.As(err, &link):
+		return fmt.Errorf("%s: %w", file, err)
 	}
 	return err
 }

@@ -83,7 +83,7 @@ func TestReplaceFails(t *testing.T) {
 	for name, err := range map[string]error{
 		"file exists":               Replace(filepath.Join(dir, "is"), nil, 0o600),
 		"none/it: no such file":     Replace(filepath.Join(dir, "none", "it"), nil, 0o600),
-		"broken":                    ReplaceWith(filepath.Join(dir, "old"), 0o600, func(*os.File) error { return broken }),
+		"old: broken":               ReplaceWith(filepath.Join(dir, "old"), 0o600, func(*os.File) error { return broken }),
 		"old: file already closed":  ReplaceWith(filepath.Join(dir, "old"), 0o600, (*os.File).Close),
 		"sys/version: operation no": unwritable(Replace("/proc/sys/version", nil, 0o600)),
 	} {
