@@ -34,7 +34,7 @@ var origins = [...]string{"read socket", "control socket", "loopback", "remote"}
 func (o Origin) String() string { return origins[o] }
 
 // Peer is the process that asks, as the kernel knows it.
-type Peer struct{ UID, PID int } // UID is -1 where that is not known
+type Peer struct{ UID, PID int } // -1 and 0 where that is not known
 
 type peerKey struct{}
 

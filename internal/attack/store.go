@@ -15,6 +15,7 @@ import (
 
 	"github.com/floodwall/floodwall/internal/atomicfile"
 	"github.com/floodwall/floodwall/internal/capture"
+	"github.com/floodwall/floodwall/internal/instance"
 	"github.com/floodwall/floodwall/internal/sampling"
 )
 
@@ -32,11 +33,7 @@ type Store struct{ dir string }
 
 // InState is the Store of an instance below the directory for state.
 func InState(state, bpffs, standard string) Store {
-	name := "attacks"
-	if bpffs = filepath.Clean(bpffs); bpffs != standard {
-		name += "-" + strings.ReplaceAll(strings.Trim(bpffs, "/"), "/", "-")
-	}
-	return Store{filepath.Join(state, name)}
+	return Store{filepath.Join(state, instance.With("attacks", bpffs, standard))}
 }
 
 // Kinds of files, by the end of their names behind the ID.

@@ -12,9 +12,8 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/floodwall/floodwall/internal/api"
+	"github.com/floodwall/floodwall/internal/unixsocket"
 	"github.com/floodwall/floodwall/policy"
 )
 
@@ -68,7 +67,8 @@ func serve(ctx context.Context, l net.Listener, h http.Handler) error {
 		ErrorLog:          log.New(defects{}, "", 0),
 		BaseContext:       func(net.Listener) context.Context { return ctx },
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
-			return api.WithPeer(ctx, peerOf(c))
+			uid, pid, _ := unixsocket.Peer(c) // -1 and 0 where that is not known
+			return api.WithPeer(ctx, api.Peer{UID: uid, PID: pid})
 		},
 	}
 	stop := context.AfterFunc(ctx, func() {
@@ -94,24 +94,4 @@ func (defects) Write(p []byte) (int, error) {
 		os.Stderr.Write(p)
 	}
 	return len(p), nil
-}
-
-// peerOf is the process at the other end of a unix socket. It is unknown for other sockets.
-func peerOf(c net.Conn) api.Peer {
-	unknown := api.Peer{UID: -1}
-	u, ok := c.(*net.UnixConn)
-	if !ok {
-		return unknown
-	}
-	raw, err := u.SyscallConn()
-	if err != nil {
-		return unknown
-	}
-	var cred *unix.Ucred
-	var credErr error
-	err = raw.Control(func(fd uintptr) { cred, credErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) })
-	if err != nil || credErr != nil {
-		return unknown
-	}
-	return api.Peer{UID: int(cred.Uid), PID: int(cred.Pid)}
 }

@@ -8,10 +8,11 @@ import (
 	"os/user"
 	"path/filepath"
 	"strconv"
-	"strings"
 
 	"github.com/floodwall/floodwall/internal/daemonlock"
+	"github.com/floodwall/floodwall/internal/instance"
 	"github.com/floodwall/floodwall/internal/operate"
+	"github.com/floodwall/floodwall/internal/unixsocket"
 )
 
 // DefaultDir has the sockets of the instance with the default directory in the BPF file system.
@@ -26,11 +27,7 @@ const (
 // Dir is the directory of the sockets of an instance, by its directory in the BPF file system: DefaultDir for the standard one,
 // and for others a directory below it, named by their path with - in place of /.
 func Dir(bpffs, standard string) string {
-	bpffs = filepath.Clean(bpffs)
-	if bpffs == standard {
-		return DefaultDir
-	}
-	return filepath.Join(DefaultDir, strings.ReplaceAll(strings.Trim(bpffs, "/"), "/", "-"))
+	return filepath.Join(DefaultDir, instance.Name(bpffs, standard))
 }
 
 // DirError says that a directory cannot have the sockets.
@@ -40,10 +37,6 @@ func (e *DirError) Error() string { return e.Problem }
 
 // Hint is the remedy.
 func (e *DirError) Hint() string { return e.Remedy }
-
-// longestPath is what the address of a unix socket has space for (sun_path in unix(7)), less its final zero and the suffix of a
-// socket that is being made.
-const longestPath = 107 - len(".new")
 
 // sockets are the two that a directory has, locked.
 type sockets struct {
@@ -56,8 +49,8 @@ type sockets struct {
 // openSockets makes the sockets in a directory, and the directory. Sockets that a process left which has died are replaced. A
 // directory that another process serves is a *DirError.
 func openSockets(dir string) (*sockets, error) {
-	if len(filepath.Join(dir, ControlSocket)) > longestPath {
-		return nil, &DirError{fmt.Sprintf("the path of a socket in %s is longer than the %d bytes that the kernel takes", dir, longestPath),
+	if len(filepath.Join(dir, ControlSocket)) > unixsocket.LongestPath {
+		return nil, &DirError{fmt.Sprintf("the path of a socket in %s is longer than the %d bytes that the kernel takes", dir, unixsocket.LongestPath),
 			"name a shorter directory with --run"}
 	}
 	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
@@ -69,7 +62,7 @@ func openSockets(dir string) (*sockets, error) {
 	s := &sockets{dir: dir}
 	err := s.take()
 	if err == nil {
-		s.control, err = s.listen(ControlSocket, 0o600, -1)
+		s.control, err = unixsocket.Listen(filepath.Join(dir, ControlSocket), 0o600, -1)
 	}
 	if err == nil {
 		err = s.openRead()
@@ -98,10 +91,11 @@ func (s *sockets) openRead() (err error) {
 	if err != nil {
 		s.note = err.Error()
 	}
-	s.read, err = s.listen(ReadSocket, 0o660, gid)
+	path := filepath.Join(s.dir, ReadSocket)
+	s.read, err = unixsocket.Listen(path, 0o660, gid)
 	if errors.Is(err, os.ErrPermission) && gid >= 0 {
 		s.note = fmt.Sprintf("%s stays root's: this process may not give it to group %s, which takes CAP_CHOWN or membership", ReadSocket, operate.Group)
-		s.read, err = s.listen(ReadSocket, 0o660, -1)
+		s.read, err = unixsocket.Listen(path, 0o660, -1)
 	}
 	return err
 }
@@ -117,34 +111,6 @@ func groupID() (int, error) {
 		return -1, fmt.Errorf("group %s: %w", operate.Group, err)
 	}
 	return strconv.Atoi(g.Gid)
-}
-
-// listen makes a socket of a group, -1 for this process's own. It has its rights before it has its name, and replaces what has
-// the name in one step.
-func (s *sockets) listen(name string, mode os.FileMode, gid int) (net.Listener, error) {
-	path := filepath.Join(s.dir, name)
-	next := path + ".new"
-	if err := os.Remove(next); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return nil, fmt.Errorf("socket: %w", err)
-	}
-	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: next, Net: "unix"})
-	if err != nil {
-		return nil, fmt.Errorf("socket: %w", err)
-	}
-	l.SetUnlinkOnClose(false) // it has another name then
-	err = os.Chmod(next, mode)
-	if err == nil && gid >= 0 {
-		err = os.Lchown(next, -1, gid)
-	}
-	if err == nil {
-		err = os.Rename(next, path)
-	}
-	if err != nil {
-		l.Close()
-		os.Remove(next)
-		return nil, fmt.Errorf("socket: %w", err)
-	}
-	return l, nil
 }
 
 // close removes the sockets, and directories that are empty then.

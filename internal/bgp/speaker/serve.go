@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"net"
 	"net/http"
 	"os"
@@ -12,6 +11,7 @@ import (
 	"time"
 
 	"github.com/floodwall/floodwall/internal/bgp/wire"
+	"github.com/floodwall/floodwall/internal/unixsocket"
 )
 
 // How long a client may take, and how much it may say beside a body.
@@ -55,33 +55,19 @@ func (l welcome) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		if uid, err := wire.PeerUID(c); err == nil && (uid == 0 || uid == os.Getuid()) {
+		if uid, _, err := unixsocket.Peer(c); err == nil && (uid == 0 || uid == os.Getuid()) {
 			return c, nil
 		}
 		c.Close()
 	}
 }
 
-// listen makes the socket. It has its mode before it has its name, and replaces one that a killed process left. The mode is for all,
-// as the daemon's unit has root's name and not root's right to open the files of others: Accept looks who connects.
+// listen makes the socket. The mode is for all, as the daemon's unit has root's name and not root's right to open the files of others:
+// Accept looks who connects.
 func listen(dir string) (net.Listener, error) {
-	path := filepath.Join(dir, wire.Socket)
-	next := path + ".new"
-	if err := os.Remove(next); err != nil && !errors.Is(err, os.ErrNotExist) {
+	l, err := unixsocket.Listen(filepath.Join(dir, wire.Socket), 0o666, -1)
+	if err != nil {
 		return nil, err
-	}
-	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: next, Net: "unix"})
-	if err != nil {
-		return nil, fmt.Errorf("socket: %w", err)
-	}
-	l.SetUnlinkOnClose(false) // it has another name then
-	if err = os.Chmod(next, 0o666); err == nil {
-		err = os.Rename(next, path)
-	}
-	if err != nil {
-		l.Close()
-		os.Remove(next)
-		return nil, fmt.Errorf("socket: %w", err)
 	}
 	return welcome{l}, nil
 }

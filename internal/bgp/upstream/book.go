@@ -10,13 +10,13 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/floodwall/floodwall/internal/atomicfile"
 	"github.com/floodwall/floodwall/internal/bgp/speaker"
 	"github.com/floodwall/floodwall/internal/bgp/wire"
 	"github.com/floodwall/floodwall/internal/dirlock"
+	"github.com/floodwall/floodwall/internal/instance"
 	"github.com/floodwall/floodwall/policy"
 )
 
@@ -25,11 +25,7 @@ type Book struct{ dir string }
 
 // InState is the Book of an instance below the directory for state.
 func InState(state, bpffs, standard string) Book {
-	name := "upstream"
-	if bpffs = filepath.Clean(bpffs); bpffs != standard {
-		name += "-" + strings.ReplaceAll(strings.Trim(bpffs, "/"), "/", "-")
-	}
-	return Book{filepath.Join(state, name)}
+	return Book{filepath.Join(state, instance.With("upstream", bpffs, standard))}
 }
 
 // pages are the content of the book.

@@ -12,11 +12,13 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"strings"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/floodwall/floodwall/internal/instance"
+	"github.com/floodwall/floodwall/internal/unixsocket"
 )
 
 // DefaultDir has the socket of the process for the instance with the default directory in the BPF file system.
@@ -27,10 +29,7 @@ const Socket = "bgp.sock"
 
 // Dir is the directory of the socket of an instance, by its directory in the BPF file system.
 func Dir(bpffs, standard string) string {
-	if bpffs = filepath.Clean(bpffs); bpffs == standard {
-		return DefaultDir
-	}
-	return DefaultDir + "-" + strings.ReplaceAll(strings.Trim(bpffs, "/"), "/", "-")
+	return instance.With(DefaultDir, bpffs, standard)
 }
 
 // How long the process may take to answer, and how much it may say.
@@ -74,7 +73,7 @@ func (c *Client) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	} else if err != nil {
 		return nil, err
 	}
-	uid, err := PeerUID(conn)
+	uid, _, err := unixsocket.Peer(conn)
 	if owner := ownerOf(info); err == nil && uid != owner {
 		err = fmt.Errorf("user %d serves %s, whose owner is user %d", uid, filepath.Join(c.dir, Socket), owner)
 	}
@@ -90,25 +89,6 @@ func ownerOf(info fs.FileInfo) int {
 		return int(st.Uid)
 	}
 	return -1
-}
-
-// PeerUID is the user at the other end of a unix socket.
-func PeerUID(c net.Conn) (int, error) {
-	u, ok := c.(*net.UnixConn)
-	if !ok {
-		return -1, errors.New("not a unix socket")
-	}
-	raw, err := u.SyscallConn()
-	if err != nil {
-		return -1, err
-	}
-	var cred *unix.Ucred
-	var credErr error
-	err = raw.Control(func(fd uintptr) { cred, credErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) })
-	if err = errors.Join(err, credErr); err != nil {
-		return -1, err
-	}
-	return int(cred.Uid), nil
 }
 
 // AnswerError is an error that the process answers.
