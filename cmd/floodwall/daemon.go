@@ -62,7 +62,8 @@ func runDaemon(ctx context.Context, e *env, run, bgpDir string) error {
 		debug.SetGCPercent(daemonGC)
 	}
 	go giveUpStart(ctx)
-	h.Instance.Asked = new(recent.Answer[control.Wishes])
+	h.Instance.Marks = recent.NewMarks(func() string { return datapath.Mark(h.Instance.Dir) })
+	h.Instance.Asked = &recent.Answer[control.Wishes]{Marks: h.Instance.Marks}
 	h.Tap = tap.New(h.Instance)
 	events := api.NewEvents()
 	if e.json {

@@ -82,7 +82,7 @@ func New(p Parts) *Server {
 		list, err := p.Attacks.Store().List()
 		return AttackList{p.Attacks.Active(), list}, err
 	}, restShare)
-	s.series = series.New(s.status.get)
+	s.series = series.New(p.Host.Decided)
 	for i := range s.limits {
 		s.limits[i] = newLimits()
 	}

@@ -16,6 +16,9 @@ type Follower struct {
 	log  *Log
 	file *os.File
 	at   int64 // up to where it was read
+
+	events *os.File // an inotify instance, nil: none yet
+	above  bool     // it watches the directory above that of the file, which is not there
 }
 
 // Follow follows the file from its start.
@@ -23,6 +26,11 @@ func (l *Log) Follow() *Follower { return &Follower{log: l} }
 
 // Close ends it.
 func (f *Follower) Close() {
+	f.unwatch()
+	f.closeFile()
+}
+
+func (f *Follower) closeFile() {
 	if f.file != nil {
 		f.file.Close()
 		f.file = nil
@@ -45,7 +53,7 @@ func (f *Follower) Next() (list []Record, whole bool, err error) {
 	if is, err := f.replaced(); err != nil || !is {
 		return nil, false, err
 	}
-	f.Close() // its end was read just now
+	f.closeFile() // its end was read just now
 	list, err = f.open()
 	return list, list != nil, err
 }
@@ -67,7 +75,7 @@ func (f *Follower) open() ([]Record, error) {
 	for {
 		list, err := f.read()
 		if err != nil {
-			f.Close()
+			f.closeFile()
 			return nil, err
 		}
 		if list == nil {

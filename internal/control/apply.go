@@ -25,6 +25,7 @@ type Instance struct {
 	Bans  *banlog.Log            // where entries of dynamic sets are kept over a reboot; nil: they are not
 	Feeds feed.Store             // where the last good copies of lists are that are fetched; zero: nowhere, and such sets are empty
 	Asked *recent.Answer[Wishes] // the last answer of Wishes, for a daemon of many parts; nil: none is kept
+	Marks *recent.Marks          // tell a daemon whether anything has changed; nil: it is not known
 }
 
 // lockWait is how long a command waits for another one that changes the state: on a slow machine, or with large lists, an apply

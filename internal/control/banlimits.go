@@ -11,6 +11,7 @@ import (
 	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/dynamicset"
 	"github.com/floodwall/floodwall/internal/manifest"
+	"github.com/floodwall/floodwall/internal/ruleset"
 	"github.com/floodwall/floodwall/policy"
 )
 
@@ -76,7 +77,10 @@ type Wishes struct {
 	File   string // the policy
 	Daemon policy.Daemon
 	Lists  bool           // it has sets whose content is exchanged
+	Legacy bool           // it has rules in iptables
 	Spared []netip.Prefix // no program may ban them: those that the policy names, and those of the operators who applied it
+
+	Temporary []manifest.Temporary // its temporary rules, some of which may have ended
 }
 
 // Wishes reads those of the policy that runs.
@@ -88,7 +92,10 @@ func (in Instance) Wishes(ctx context.Context) (Wishes, error) {
 		}
 		defer l.close()
 		m := l.generations[0].manifest
-		w = Wishes{Key: m.Key, File: m.File, Lists: len(m.Live) > 0, Spared: slices.Concat(m.Never, m.Operators)}
+		w = Wishes{
+			Key: m.Key, File: m.File, Lists: len(m.Live) > 0, Legacy: m.RulesetOf(ruleset.KindIptables) != nil,
+			Spared: slices.Concat(m.Never, m.Operators), Temporary: m.Temporary,
+		}
 		if m.Daemon != nil {
 			w.Daemon = *m.Daemon
 		}

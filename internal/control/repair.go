@@ -79,15 +79,6 @@ func (in Instance) RepairNetfilter(ctx context.Context) (*Repaired, error) {
 // Owns reports whether a table of nftables is one of the instance.
 func (in Instance) Owns(table string) bool { return strings.HasPrefix(table, in.namePrefix()) }
 
-// InIptables reports whether what runs has rules in iptables.
-func (in Instance) InIptables(ctx context.Context) (is bool) {
-	err := in.reading(ctx, func(l *live) error {
-		is = l.generations[0].manifest.RulesetOf(ruleset.KindIptables) != nil
-		return nil
-	})
-	return is && err == nil
-}
-
 func (in Instance) repair(ctx context.Context, at scope) (r *Repaired, err error) {
 	err = in.locked(ctx, func(state *datapath.State) error {
 		ctx := context.WithoutCancel(ctx)

@@ -103,6 +103,19 @@ func (in Instance) Status(ctx context.Context) (s *Status, err error) {
 	return s, err
 }
 
+// Decided is the part of Status that counts packets: its rules, checks, default and what is not IP, and the generation.
+func (in Instance) Decided(ctx context.Context) (s *Status, err error) {
+	err = in.reading(ctx, func(l *live) error {
+		g := l.generations[0]
+		if err := g.foreign(); err != nil {
+			return err
+		}
+		s = &Status{Generation: g.number}
+		return s.counters(ctx, l, g)
+	})
+	return s, err
+}
+
 func (in Instance) status(ctx context.Context, l *live) (s *Status, err error) {
 	g := l.generations[0]
 	if err := g.foreign(); err != nil {

@@ -18,11 +18,11 @@ import (
 	"github.com/floodwall/floodwall/internal/spared"
 )
 
-// How often the daemon looks whether the host has joined a fleet or left it, whether somebody has banned or unbanned on this host,
-// and how often it says how the node stands.
+// How often the daemon looks whether the host has joined a fleet or left it, and into which set bans are entered, and how often it says
+// how the node stands.
 const (
 	fleetLook   = time.Second
-	localLook   = 100 * time.Millisecond
+	setLook     = 100 * time.Millisecond
 	fleetStatus = 2 * time.Second
 )
 
@@ -148,10 +148,10 @@ func (f *Fleet) follow(ctx context.Context, to *node.Agent) {
 	from := f.in.Bans.Follow()
 	defer from.Close()
 	told := ""
-	every(ctx, func(context.Context) time.Duration {
+	every(ctx, func(ctx context.Context) time.Duration {
 		set := f.shared()
 		if set == "" {
-			return localLook
+			return setLook
 		}
 		records, whole, err := from.Next()
 		if err != nil && err.Error() != told {
@@ -161,10 +161,10 @@ func (f *Fleet) follow(ctx context.Context, to *node.Agent) {
 		if list := localBans(records, set); len(list) > 0 {
 			to.Local(list, whole)
 		}
-		if len(records) > 0 {
-			return 0
+		if len(records) == 0 {
+			from.Wait(ctx)
 		}
-		return localLook
+		return 0
 	})
 }
 

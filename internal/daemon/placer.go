@@ -31,8 +31,8 @@ type placer struct {
 // not take a CPU.
 const compareShare = 10
 
-// surveyHolds is how long a survey is believed.
-const surveyHolds = 10 * time.Second
+// surveyHolds is how long a survey is believed. It starts nft twice.
+const surveyHolds = 30 * time.Second
 
 // place moves rules until ctx ends.
 func (w *watcher) place(ctx context.Context, costs func() *cost.Model) {

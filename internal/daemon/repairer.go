@@ -13,6 +13,7 @@ import (
 	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/netfilter"
+	"github.com/floodwall/floodwall/internal/recent"
 )
 
 // How soon the daemon puts back what others remove. The kernel tells of devices and of nftables at once. It does not tell
@@ -40,6 +41,7 @@ type repairer struct {
 	rules  bool // it is for netfilter
 	report func(Event)
 	said   map[string]bool // errors that were reported and have not gone since
+	whole  recent.Task     // nothing was to be repaired
 }
 
 // repair puts back what others remove, until ctx ends.
@@ -58,7 +60,7 @@ func (w *watcher) repair(ctx context.Context) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		r := &repairer{repair: w.in.RepairDevices, report: w.report, said: map[string]bool{}}
+		r := &repairer{repair: w.in.RepairDevices, report: w.report, said: map[string]bool{}, whole: recent.Task{Marks: w.in.Marks}}
 		r.run(ctx, devices, func(time.Duration) time.Duration { return lookEvery })
 	}()
 	r := &repairer{repair: w.in.RepairNetfilter, rules: true, report: w.report, said: map[string]bool{}}
@@ -142,7 +144,7 @@ func concerns(in control.Instance, e netfilter.Event) bool {
 
 // rulesEvery is how often to look at the rules in netfilter.
 func (w *watcher) rulesEvery() time.Duration {
-	if w.in.InIptables(context.Background()) {
+	if wishes, err := w.in.Wishes(context.Background()); err == nil && wishes.Legacy {
 		return lookEvery
 	}
 	return rulesLook
@@ -153,7 +155,11 @@ func (r *repairer) run(ctx context.Context, signal <-chan struct{}, every func(t
 	var recent []time.Time
 	for {
 		begin := time.Now()
-		repaired := r.once(ctx)
+		repaired := false
+		r.whole.Due(func() (calm bool) {
+			repaired, calm = r.once(ctx)
+			return calm
+		})
 		took := time.Since(begin)
 		if repaired {
 			recent = append(recent, begin)
@@ -166,6 +172,7 @@ func (r *repairer) run(ctx context.Context, signal <-chan struct{}, every func(t
 		case <-ctx.Done():
 			return
 		case <-signal:
+			r.whole.Forget()
 			if r.rules { // a change of rules is several events
 				time.Sleep(settling)
 			}
@@ -190,11 +197,12 @@ func (r *repairer) rest(ctx context.Context, recent []time.Time) bool {
 	}
 }
 
-// once repairs what is to be repaired, and reports whether there was anything. An error is reported once, until it has gone.
-func (r *repairer) once(ctx context.Context) bool {
+// once repairs what is to be repaired, and reports whether there was anything, and whether it has looked and all is as it should be. An
+// error is reported once, until it has gone.
+func (r *repairer) once(ctx context.Context) (did, calm bool) {
 	repaired, err := r.repair(ctx)
 	if errors.Is(err, datapath.ErrNotLoaded) || errors.Is(err, datapath.ErrLocked) || ctx.Err() != nil { // who has the lock may change all of it
-		return false
+		return false, false
 	}
 	now := map[string]bool{}
 	if err != nil {
@@ -213,8 +221,8 @@ func (r *repairer) once(ctx context.Context) bool {
 	}
 	r.said = now
 	if repaired == nil || !repaired.Any() {
-		return false
+		return false, err == nil
 	}
 	r.report(Event{Text: "repaired: " + repaired.String()})
-	return true
+	return true, false
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/cost"
 	"github.com/floodwall/floodwall/internal/daemonlock"
+	"github.com/floodwall/floodwall/internal/recent"
 )
 
 // followWait is how long Watch waits for further changes after one: an interface that comes up changes several
@@ -129,6 +130,7 @@ func (w *watcher) follow(ctx context.Context) error {
 	keep := time.NewTicker(keepLook)
 	defer keep.Stop()
 	defer w.syncBans()
+	settled := recent.Task{Marks: w.in.Marks}
 	due := time.After(0) // addresses may have changed since the policy was applied
 	for {
 		select {
@@ -150,7 +152,7 @@ func (w *watcher) follow(ctx context.Context) error {
 			due = nil
 			w.refreshLocal(ctx)
 		case <-look.C:
-			w.settle(ctx)
+			settled.Due(func() bool { return w.settle(ctx) })
 		case <-rotate.C:
 			w.rotateKeys(ctx)
 		case <-proxied.C:
@@ -171,12 +173,13 @@ func (w *watcher) refreshLocal(ctx context.Context) {
 	}
 }
 
-// settle cleans up after a trial.
-func (w *watcher) settle(ctx context.Context) {
+// settle cleans up after a trial, and reports whether there was nothing to do.
+func (w *watcher) settle(ctx context.Context) (calm bool) {
 	number, err := w.in.Settle(ctx)
 	if number > 0 || err != nil {
 		w.report(Event{Text: fmt.Sprintf("the trial of generation %d ended unconfirmed: the policy before is back", number), Err: err})
 	}
+	return number == 0 && err == nil
 }
 
 // releaseProxy removes what is left for connections that SYNPROXY began, when they are over.

@@ -105,12 +105,8 @@ type kernel struct {
 }
 
 func (k *kernel) Wishes(context.Context) (w control.Wishes, err error) {
-	w.Daemon.Upstream = k.upstream
+	w.Daemon.Upstream, w.Temporary = k.upstream, k.rules
 	return w, nil
-}
-
-func (k *kernel) Manifest(context.Context) (*manifest.Manifest, error) {
-	return &manifest.Manifest{Temporary: k.rules}, nil
 }
 
 func (k *kernel) ChangeTemporary(_ context.Context, change func([]manifest.Temporary) ([]manifest.Temporary, error)) error {

@@ -26,7 +26,6 @@ const Owner = "flowspec"
 // Rules are where a Receiver enters rules. control.Instance has them.
 type Rules interface {
 	Wishes(ctx context.Context) (control.Wishes, error)
-	Manifest(ctx context.Context) (*manifest.Manifest, error)
 	ChangeTemporary(ctx context.Context, change func([]manifest.Temporary) ([]manifest.Temporary, error)) error
 }
 
@@ -107,11 +106,7 @@ func (r *Receiver) step(ctx context.Context, now time.Time) error {
 	} else if err != nil {
 		return err
 	}
-	m, err := r.Rules.Manifest(ctx)
-	if err != nil {
-		return err
-	}
-	own, others := divide(manifest.InForce(m.Temporary, now))
+	own, others := divide(manifest.InForce(w.Temporary, now))
 	u := w.Daemon.Upstream
 	if u == nil || u.Receive.Max == 0 {
 		r.book, r.began, r.bad = book{}, time.Time{}, nil

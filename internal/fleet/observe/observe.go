@@ -49,7 +49,7 @@ func Run(ctx context.Context, h operate.Host, attacks *attack.Watcher, tell func
 
 // look reads the counters. They are nil while no policy runs.
 func look(ctx context.Context, h operate.Host) (*control.Status, time.Time) {
-	s, err := h.Instance.Status(ctx)
+	s, err := h.Decided(ctx)
 	if err != nil {
 		s = nil
 	}
