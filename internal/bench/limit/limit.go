@@ -146,14 +146,17 @@ type builder struct {
 
 // addTool adds the row of a tool with a case.
 func (b *builder) addTool(ctx context.Context, c testCase, t tool) error {
-	label := t.label + ": " + c.label
+	name, label := t.name+"/"+c.name, t.label+": "+c.label
+	if !b.Wants(name) {
+		return nil
+	}
 	b.Steps.Show("installing %s", label)
 	at, err := b.NewSite()
 	if err != nil {
 		return err
 	}
 	row := &tableRow{of: c, xdp: t.name == "floodwall/xdp", held: -1}
-	row.Rate = &rig.Rate{Name: t.name + "/" + c.name, Label: label, Flood: c.name, Flows: c.flows()}
+	row.Rate = &rig.Rate{Name: name, Label: label, Flood: c.name, Flows: c.flows()}
 	row.how, err = t.install(ctx, b, at, c)
 	if row.Missing, err = tools.Tolerate(err); err != nil {
 		return err

@@ -110,16 +110,8 @@ func (b *builder) addNoFirewall() error {
 
 // addCase adds the rows of a case: with iptables, and with Floodwall on each target.
 func (b *builder) addCase(ctx context.Context, c testCase) error {
-	row := &rig.Rate{Name: "iptables/" + c.name, Label: "iptables: " + c.label, Article: c.article}
-	err := b.fill(ctx, row, c, func(at *rig.Site) error { return c.install(ctx, at) })
-	if err != nil {
+	if err := b.addIptables(ctx, c); err != nil {
 		return err
-	}
-	switch c.name {
-	case baseCase:
-		b.Table.Base = row
-	case rivalCase:
-		b.Table.Rival = row
 	}
 	if c.policy == nil {
 		b.Add(&rig.Rate{Name: "floodwall/" + c.name, Label: "floodwall: " + c.ownLabel(), Missing: c.lacks})
@@ -127,11 +119,28 @@ func (b *builder) addCase(ctx context.Context, c testCase) error {
 	}
 	for _, target := range targets {
 		row := &rig.Rate{Name: "floodwall/" + target + "/" + c.name, Label: "floodwall, " + target + ": " + c.ownLabel()}
+		if !b.Wants(row.Name) {
+			continue
+		}
 		if err := b.addTarget(ctx, row, c, target); err != nil {
 			return fmt.Errorf("floodwall, %s: %w", target, err)
 		}
 	}
 	return nil
+}
+
+// addIptables adds the row of a case with iptables. The rows that others are compared with are always there.
+func (b *builder) addIptables(ctx context.Context, c testCase) error {
+	row := &rig.Rate{Name: "iptables/" + c.name, Label: "iptables: " + c.label, Article: c.article}
+	switch {
+	case c.name == baseCase:
+		b.Table.Base = row
+	case c.name == rivalCase:
+		b.Table.Rival = row
+	case !b.Wants(row.Name):
+		return nil
+	}
+	return b.fill(ctx, row, c, func(at *rig.Site) error { return c.install(ctx, at) })
 }
 
 // addTarget adds the row of a case for a target, without figures when it cannot do that.
