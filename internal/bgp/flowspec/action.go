@@ -90,31 +90,6 @@ func (a *Action) limit(rate, least, most float64) uint64 {
 	return uint64(rate)
 }
 
-// Communities are the extended communities of an action, with the number of our autonomous system, which is only information
-// and is 0 when it takes four bytes.
-func (a Action) Communities(asn uint32) []Community {
-	if asn > math.MaxUint16 {
-		asn = 0
-	}
-	community := func(kind uint16, rate float64) (c Community) {
-		binary.BigEndian.PutUint16(c[:], kind)
-		binary.BigEndian.PutUint16(c[2:], uint16(asn))
-		binary.BigEndian.PutUint32(c[4:], math.Float32bits(float32(rate)))
-		return c
-	}
-	if a.Drop {
-		return []Community{community(rateBytes, 0)}
-	}
-	var list []Community
-	if a.Bits > 0 {
-		list = append(list, community(rateBytes, float64(a.Bits)/8))
-	}
-	if a.Packets > 0 {
-		list = append(list, community(ratePackets, float64(a.Packets)))
-	}
-	return list
-}
-
 // String is an action in the words of the policy.
 func (a Action) String() string {
 	switch {

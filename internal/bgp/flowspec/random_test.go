@@ -1,6 +1,7 @@
 package flowspec
 
 import (
+	"encoding/binary"
 	"math/rand/v2"
 	"net/netip"
 
@@ -98,4 +99,23 @@ func (d drawn) frame() ([]byte, packet.Packet) {
 	hints.Values[packet.ICMP] = []uint32{0x0304, 0x0800, packet.ICMPv6 | 128<<8, packet.ICMPv6 | 135<<8}
 	spec := packet.RandomSpec(d.Rand, hints)
 	return spec.Frame(), spec.Packet()
+}
+
+// writeTerms is the wire form of terms. The value takes as few bytes as it can.
+func writeTerms(terms []term) []byte {
+	var b []byte
+	for i, t := range terms {
+		length := 0
+		for length < 3 && t.value>>(8<<length) != 0 {
+			length++
+		}
+		op := t.op | byte(length)<<4
+		if i == len(terms)-1 {
+			op |= opEnd
+		}
+		var wide [8]byte
+		binary.BigEndian.PutUint64(wide[:], t.value)
+		b = append(append(b, op), wide[8-1<<length:]...)
+	}
+	return b
 }

@@ -84,22 +84,3 @@ func number(b []byte) uint64 {
 	copy(wide[8-len(b):], b)
 	return binary.BigEndian.Uint64(wide[:])
 }
-
-// writeTerms is the wire form of terms. The value takes as few bytes as it can.
-func writeTerms(terms []term) []byte {
-	var b []byte
-	for i, t := range terms {
-		length := 0
-		for length < 3 && t.value>>(8<<length) != 0 {
-			length++
-		}
-		op := t.op | byte(length)<<4
-		if i == len(terms)-1 {
-			op |= opEnd
-		}
-		var wide [8]byte
-		binary.BigEndian.PutUint64(wide[:], t.value)
-		b = append(append(b, op), wide[8-1<<length:]...)
-	}
-	return b
-}

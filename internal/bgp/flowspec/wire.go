@@ -109,16 +109,6 @@ func readPrefix(b []byte, ipv6 bool) (netip.Prefix, []byte, error) {
 	return prefix, b[header+size:], err
 }
 
-// Encode is the NLRI of a flow specification, its length included. A flow specification of 240 bytes or more is an error:
-// GoBGP ends a session on which one comes (https://github.com/osrg/gobgp/issues/3596).
-func (f Flow) Encode() ([]byte, error) {
-	body := f.body()
-	if len(body) >= longLength {
-		return nil, fmt.Errorf("the flow specification takes %d bytes: peers take at most %d", len(body), longLength-1)
-	}
-	return append([]byte{byte(len(body))}, body...), nil
-}
-
 // body is the NLRI without its length.
 func (f Flow) body() []byte {
 	var b []byte

@@ -74,22 +74,6 @@ func TestDecode(t *testing.T) {
 	}
 }
 
-// TestEncodeLong has a flow specification that is too long for peers.
-func TestEncodeLong(t *testing.T) {
-	var terms []term
-	for i := range uint64(120) {
-		terms = append(terms, term{op: opEqual, value: 2 * i})
-	}
-	f := Flow{Components: []Component{{Type: SourcePort, Terms: writeTerms(terms)}}}
-	if _, err := f.Encode(); err == nil || !strings.Contains(err.Error(), "241 bytes") {
-		t.Error(err)
-	}
-	f.Components[0].Terms = writeTerms(terms[:119])
-	if b, err := f.Encode(); err != nil || len(b) != 240 {
-		t.Errorf("%d bytes: %v", len(b), err)
-	}
-}
-
 // TestManyTerms has components that would cost much: with more operators, or more ranges, than are taken.
 func TestManyTerms(t *testing.T) {
 	var terms []term
@@ -145,9 +129,6 @@ func TestActions(t *testing.T) {
 		if wrong, refused := strings.CutPrefix(test.want, "!"); refused != (err != nil) || !strings.Contains(got, wrong) || err == nil && got != test.want {
 			t.Errorf("%s: %s, want %s", test.communities, got, test.want)
 		}
-		if again, err2 := ActionOf(a.Communities(64500)); err == nil && (err2 != nil || again != a) {
-			t.Errorf("%s: written and read again: %v, %v", test.communities, again, err2)
-		}
 	}
 }
 
@@ -166,11 +147,9 @@ func FuzzDecode(f *testing.F) {
 		if len(rest) >= len(nlri) {
 			t.Fatal("nothing was read")
 		}
-		if nlri, err = flow.Encode(); err == nil {
-			again, rest, err := Decode(nlri, ipv6)
-			if err != nil || len(rest) > 0 || Compare(flow, again) != 0 || flow.String() != again.String() {
-				t.Fatalf("%v: %v, %v", flow, again, err)
-			}
+		again, rest, err := Decode(nlriOf(flow), ipv6)
+		if err != nil || len(rest) > 0 || Compare(flow, again) != 0 || flow.String() != again.String() {
+			t.Fatalf("%v: %v, %v", flow, again, err)
 		}
 		for _, tr := range Segment([]Route{{flow, Action{Drop: true}}, {flow, Action{}}}, nil) {
 			if len(tr.Rules) > maxBoxes || slices.ContainsFunc(tr.Rules, func(r Rule) bool { return len(r.Line) > maxLine }) {

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/floodwall/floodwall/internal/bgp/flowspec"
 	"github.com/floodwall/floodwall/internal/bgp/wire"
 	"github.com/floodwall/floodwall/internal/testutil"
 	"github.com/floodwall/floodwall/policy"
@@ -123,6 +124,36 @@ func TestLimit(t *testing.T) {
 	}
 	if s.sessions.out["rtbh to 192.0.2.23/32"].path == nil || s.sessions.out["rtbh to 192.0.2.22/32"].path == nil || len(s.sessions.out) != 2 {
 		t.Errorf("out: %v", s.sessions.out)
+	}
+}
+
+// TestFlowPath has flows that are announced, and what the reader of received routes finds in theirs.
+func TestFlowPath(t *testing.T) {
+	t.Parallel()
+	to, six := netip.MustParsePrefix("192.0.2.7/32"), netip.MustParsePrefix("2001:db8::/33")
+	one := func(n uint16) []wire.Range { return []wire.Range{{First: n, Last: n}} }
+	for want, f := range map[string]wire.Flow{
+		"destination 192.0.2.7/32": {To: to},
+		"destination 192.0.2.7/32, source 198.51.100.0/22, protocol =17|=6":                      {To: to, From: netip.MustParsePrefix("198.51.100.0/22"), Proto: []uint8{17, 6}},
+		"destination 192.0.2.7/32, destination port =53|>=1024&<=65535, source port =123":        {To: to, Port: append(one(53), wire.Range{First: 1024, Last: 65535}), SPort: one(123)},
+		"destination 192.0.2.7/32, TCP flags all:0x02&!any:0x10":                                 {To: to, Set: 2, Unset: 16},
+		"destination 192.0.2.7/32, TCP flags !any:0x3f":                                          {To: to, Unset: 63},
+		"destination 2001:db8::/33, source 2001:db8:8000::/33, ICMP type =128, length >=0&<=100": {To: six, From: netip.MustParsePrefix("2001:db8:8000::/33"), ICMP: one(128), Length: []wire.Range{{Last: 100}}},
+		"destination 192.0.2.7/32, fragment any:0x06":                                            {To: to, Fragment: true},
+	} {
+		p, err := flowPath(&wire.Announcement{Kind: wire.FlowSpec, Flow: f})
+		if err != nil {
+			t.Errorf("%s: %v", want, err)
+			continue
+		}
+		nlri, err := p.Nlri.Serialize()
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, rest, err := flowspec.Decode(nlri, f.To.Addr().Is6())
+		if got.String() != want || len(rest) > 0 || err != nil {
+			t.Errorf("%v: %s, %v, want %s", f, got, err, want)
+		}
 	}
 }
 
