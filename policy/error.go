@@ -63,6 +63,12 @@ func (es Errors) sorted() Errors {
 // flaw is what is wrong with one word of the policy. Its message goes on after the key: `port must be …`.
 type flaw struct{ msg, hint string }
 
+// Error is the message, which goes on after the name of the key.
+func (f *flaw) Error() string { return f.msg }
+
+// Hint is how to mend it, "" when that is not known.
+func (f *flaw) Hint() string { return f.hint }
+
 // want is the flaw of a text that is not what.
 func want(what, text string) *flaw {
 	return &flaw{msg: "must be " + what + ", got " + wording.Quote(text)}

@@ -40,6 +40,15 @@ func flags(text string) (Flags, *flaw) {
 	return Flags{value, mask}, nil
 }
 
+// ParseFlags reads value/mask, as the key flags has it. Without a mask all flags of the value must be set.
+func ParseFlags(text string) (Flags, error) {
+	read, f := flags(text)
+	if f != nil {
+		return Flags{}, f
+	}
+	return read, nil
+}
+
 func flagBits(text string) (bits uint8, ok bool) {
 	if text == "none" || text == "0" {
 		return 0, true

@@ -25,7 +25,7 @@ type restriction struct {
 }
 
 var dimensions = []dimension{
-	{protoName, 256, []restriction{
+	{ProtocolName, 256, []restriction{
 		{"proto", needs(proto, func(n uint8) []uint8 { return []uint8{n} })},
 		{"port", needs(port, Port.protos)},
 		{"sport", needs(port, Port.protos)},

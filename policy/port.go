@@ -63,7 +63,7 @@ func portHint(text, proto, rest string) *flaw {
 func (p Port) String() string {
 	s := Range{uint32(p.First), uint32(p.Last)}.String()
 	if p.Proto != 0 {
-		s = protoName(p.Proto) + "/" + s
+		s = ProtocolName(p.Proto) + "/" + s
 	}
 	return s
 }

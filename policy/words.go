@@ -25,14 +25,23 @@ var protoNumber = map[string]uint8{
 	"sctp": 132, "udplite": 136,
 }
 
-// protoName is the name of a protocol, or its number when it has none.
-func protoName(number uint8) string {
+// ProtocolName is the name that a protocol has in the policy, or its number when it has none.
+func ProtocolName(number uint8) string {
 	for name, n := range protoNumber {
 		if n == number {
 			return name
 		}
 	}
 	return strconv.Itoa(int(number))
+}
+
+// ParseProtocol reads the name or the number of a protocol, as the key proto has it.
+func ParseProtocol(text string) (uint8, error) {
+	n, f := proto(text)
+	if f != nil {
+		return 0, f
+	}
+	return n[0], nil
 }
 
 func proto(text string) ([]uint8, *flaw) {

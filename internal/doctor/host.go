@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/floodwall/floodwall/internal/control"
+	"github.com/floodwall/floodwall/internal/display"
 	"github.com/floodwall/floodwall/internal/ethtool"
 )
 
@@ -108,7 +109,7 @@ func changed(before, after uint64) change {
 func (c change) plus(other change) change { return change{c.total + other.total, c.new + other.new} }
 
 func (c change) String() string {
-	return fmt.Sprintf("%s in all, %s while looking", grouped(c.total), grouped(c.new))
+	return fmt.Sprintf("%s in all, %s while looking", display.Count(c.total), display.Count(c.new))
 }
 
 // severity is the given one when the counter moves, a note when it stands still: what has been is history, and no

@@ -220,11 +220,6 @@ func TestTool(t *testing.T) {
 }
 
 func TestText(t *testing.T) {
-	for n, want := range map[uint64]string{0: "0", 999: "999", 1000: "1,000", 262144: "262,144", 1234567: "1,234,567"} {
-		if got := grouped(n); got != want {
-			t.Errorf("grouped(%d) is %q", n, got)
-		}
-	}
 	for word, want := range map[string]string{"eth0.5": "eth0.5", "a b": "'a b'", "x;rm": "'x;rm'", "it's": `'it'\''s'`, "": "''"} {
 		if got := quoted(word); got != want {
 			t.Errorf("quoted(%q) is %q", word, got)

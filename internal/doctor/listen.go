@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/floodwall/floodwall/internal/display"
 	"github.com/floodwall/floodwall/internal/sockets"
 )
 
@@ -135,7 +136,7 @@ func fullQueues(serve []sockets.Socket) Finding {
 	var full []string
 	for _, s := range serve {
 		if s.Backlog > 0 && s.Queued >= s.Backlog {
-			full = append(full, fmt.Sprintf("%s holds %s of %s", s, grouped(uint64(s.Queued)), grouped(uint64(s.Backlog))))
+			full = append(full, fmt.Sprintf("%s holds %s of %s", s, display.Count(uint64(s.Queued)), display.Count(uint64(s.Backlog))))
 		}
 	}
 	f.Numbers["full"] = uint64(len(full))

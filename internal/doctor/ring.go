@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"github.com/vishvananda/netlink"
+
+	"github.com/floodwall/floodwall/internal/display"
 )
 
 // deviceCounts are the counters of one device.
@@ -77,7 +79,7 @@ func (d *device) ringDrops(before, after map[string]uint64) Finding {
 	for _, name := range slices.Sorted(maps.Keys(after)) {
 		c := changed(before[name], after[name])
 		if c.total > 0 {
-			words = append(words, name+" "+grouped(c.total))
+			words = append(words, name+" "+display.Count(c.total))
 			f.Numbers[name] = c.total
 		}
 		sum = sum.plus(c)

@@ -1,18 +1,8 @@
 package doctor
 
 import (
-	"fmt"
 	"strings"
 )
-
-// grouped writes a number with separators, as in 1,234,567.
-func grouped(n uint64) string {
-	s := fmt.Sprint(n)
-	for i := len(s) - 3; i > 0; i -= 3 {
-		s = s[:i] + "," + s[i:]
-	}
-	return s
-}
 
 // percent is part of whole, rounded down so that 100 means all of it; 0 of nothing.
 func percent(part, whole uint64) uint64 {

@@ -72,16 +72,9 @@ func valueText(f packet.Field, r ir.Range) string {
 	case packet.Fragment:
 		return [...]string{"none", "first", "later"}[r.First]
 	case packet.Proto:
-		return protoText(r.First)
+		return policy.ProtocolName(uint8(r.First))
 	}
 	return policy.Range(r).String()
-}
-
-func protoText(n uint32) string {
-	if name, ok := map[uint32]string{packet.ProtoTCP: "tcp", packet.ProtoUDP: "udp", packet.ProtoICMP: "icmp", packet.ProtoICMPv6: "icmpv6"}[n]; ok {
-		return name
-	}
-	return fmt.Sprint(n)
 }
 
 // flagsMask are the TCP flags that are compared: those of congestion control vary with the path, and iptables has no match for them.

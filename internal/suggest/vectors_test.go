@@ -50,7 +50,7 @@ var vectors = []struct {
 	}, []string{"|00|M"}},
 	{"GRE", func(r *rand.Rand) string {
 		return fmt.Sprintf("proto=47 %s > 10.10.10.10 len=540 ttl=%d", anywhere(r), 40+r.IntN(80))
-	}, []string{"proto: 47", "length: 540"}},
+	}, []string{"proto: gre", "length: 540"}},
 	{"a payload", func(r *rand.Rand) string {
 		return fmt.Sprintf("udp %s:%d > 10.10.10.10:443 ttl=%d len=%d payload=\"XXgetstatus%s\"", anywhere(r), 1024+r.IntN(60000), 40+r.IntN(80), 60+r.IntN(1100), words(r))
 	}, []string{"port: udp/443", "XXgetstatus"}},

@@ -3,7 +3,6 @@ package flowtext
 
 import (
 	"fmt"
-	"maps"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -11,6 +10,7 @@ import (
 
 	bgp "github.com/floodwall/floodwall/internal/bgp/wire"
 	"github.com/floodwall/floodwall/internal/usage"
+	"github.com/floodwall/floodwall/policy"
 )
 
 // Fields are the texts of the flags that say which packets an announcement is about. An empty one says nothing.
@@ -37,9 +37,9 @@ func (f *Fields) Flow(destination string) (flow bgp.Flow, err error) {
 		}
 	}
 	for _, text := range f.Proto {
-		p, err := protocol(text)
+		p, err := policy.ParseProtocol(text)
 		if err != nil {
-			return flow, usage.Errorf("write "+strings.Join(slices.Sorted(maps.Keys(protocols)), ", ")+" or a number", "flag --proto: %v", err)
+			return flow, usage.Errorf("write a name, as udp, or a number", "flag --proto: %q is no protocol: it %v", text, err)
 		}
 		flow.Proto = append(flow.Proto, p)
 	}
@@ -58,8 +58,12 @@ func (f *Fields) Flow(destination string) (flow bgp.Flow, err error) {
 			*l.to = append(*l.to, r)
 		}
 	}
-	if flow.Set, flow.Unset, err = flagBits(f.Flags); err != nil {
-		return flow, usage.Errorf("write the flags that are set, and those to look at, as syn/syn,ack", "flag --flags: %v", err)
+	if f.Flags != "" {
+		flags, err := policy.ParseFlags(f.Flags)
+		if err != nil {
+			return flow, usage.Errorf("write the flags that are set, and those to look at, as syn/syn,ack", "flag --flags: it %v", err)
+		}
+		flow.Set, flow.Unset = flags.Value, flags.Mask&^flags.Value
 	}
 	flow.Fragment = f.Fragment
 	if flow.Rate, err = bytesRate(f.Rate); err != nil {
@@ -89,19 +93,6 @@ func Prefix(text string) (netip.Prefix, error) {
 	return p, nil
 }
 
-var protocols = map[string]uint8{"icmp": 1, "tcp": 6, "udp": 17, "gre": 47, "esp": 50, "icmpv6": 58, "sctp": 132}
-
-func protocol(text string) (uint8, error) {
-	if p, ok := protocols[text]; ok {
-		return p, nil
-	}
-	n, err := strconv.ParseUint(text, 10, 8)
-	if err != nil {
-		return 0, fmt.Errorf("%q is no protocol", text)
-	}
-	return uint8(n), nil
-}
-
 func portRange(text string, most uint16) (bgp.Range, error) {
 	low, high, isRange := strings.Cut(text, "-")
 	if !isRange {
@@ -113,32 +104,6 @@ func portRange(text string, most uint16) (bgp.Range, error) {
 		return bgp.Range{}, fmt.Errorf("%q is no number or range up to %d", text, most)
 	}
 	return bgp.Range{First: uint16(first), Last: uint16(last)}, nil
-}
-
-// flagBits reads set/looked-at. Without the second, it is the same as the first.
-func flagBits(text string) (set, unset uint8, err error) {
-	if text == "" {
-		return 0, 0, nil
-	}
-	first, second, both := strings.Cut(text, "/")
-	if !both {
-		second = first
-	}
-	var bits [2]uint8
-	for i, list := range []string{first, second} {
-		for name := range strings.SplitSeq(list, ",") {
-			n := slices.Index([]string{"fin", "syn", "rst", "psh", "ack", "urg"}, name)
-			if n < 0 && !(i == 0 && name == "none") {
-				return 0, 0, fmt.Errorf("%q is no TCP flag", name)
-			} else if n >= 0 {
-				bits[i] |= 1 << n
-			}
-		}
-	}
-	if bits[0]&^bits[1] != 0 {
-		return 0, 0, fmt.Errorf("%q sets flags that it does not look at", text)
-	}
-	return bits[0], bits[1] &^ bits[0], nil
 }
 
 // bytesRate reads bits a second as bytes a second.

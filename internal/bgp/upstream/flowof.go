@@ -41,7 +41,7 @@ func FlowOf(u *policy.Upstream, s *operate.Samples) (f wire.Flow, target netip.P
 	f.To = target
 	var special bool
 	if value, ok := common(s, "proto"); ok {
-		if p, known := protoOf(value); known {
+		if p, err := policy.ParseProtocol(value); err == nil {
 			f.Proto = []uint8{p}
 		}
 	}
@@ -71,15 +71,6 @@ func common(s *operate.Samples, field string) (string, bool) {
 		return list[0].Key, true
 	}
 	return "", false
-}
-
-func protoOf(text string) (uint8, bool) {
-	names := map[string]uint8{"icmp": 1, "tcp": 6, "udp": 17, "gre": 47, "esp": 50, "icmpv6": 58, "sctp": 132}
-	if p, ok := names[text]; ok {
-		return p, true
-	}
-	n, err := strconv.ParseUint(text, 10, 8)
-	return uint8(n), err == nil
 }
 
 // portOf is the port that nearly all packets have, which the policy writes as udp/53.

@@ -5,6 +5,8 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+
+	"github.com/floodwall/floodwall/policy"
 )
 
 // Range is numbers from the first to the last.
@@ -67,11 +69,6 @@ func (f *Flow) Check() error {
 	return nil
 }
 
-var protoNames = map[uint8]string{1: "icmp", 2: "igmp", 4: "ipip", 6: "tcp", 17: "udp", 41: "ipv6", 47: "gre", 50: "esp", 58: "icmpv6", 132: "sctp"}
-
-// flagNames are the TCP flags by their bits (RFC 9293, 3.1).
-var flagNames = []string{"fin", "syn", "rst", "psh", "ack", "urg"}
-
 // String is the flow as people read it. Equal flows have equal texts, and others have other texts.
 func (f Flow) String() string {
 	words := []string{"to " + f.To.String()}
@@ -80,7 +77,7 @@ func (f Flow) String() string {
 		add("from", f.From.String())
 	}
 	if len(f.Proto) > 0 {
-		add("proto", join(f.Proto, protoText))
+		add("proto", join(f.Proto, policy.ProtocolName))
 	}
 	for _, l := range []struct {
 		name string
@@ -91,7 +88,7 @@ func (f Flow) String() string {
 		}
 	}
 	if f.Set|f.Unset != 0 {
-		add("flags", flagsText(f.Set)+"/"+flagsText(f.Set|f.Unset))
+		add("flags", policy.Flags{Value: f.Set, Mask: f.Set | f.Unset}.String())
 	}
 	if f.Fragment {
 		words = append(words, "fragment")
@@ -100,23 +97,6 @@ func (f Flow) String() string {
 		add("over", fmt.Sprintf("%gbit/s", float64(f.Rate)*8))
 	}
 	return strings.Join(words, " ")
-}
-
-func protoText(p uint8) string {
-	if name := protoNames[p]; name != "" {
-		return name
-	}
-	return fmt.Sprint(p)
-}
-
-func flagsText(bits uint8) string {
-	var set []string
-	for i, name := range flagNames {
-		if bits>>i&1 != 0 {
-			set = append(set, name)
-		}
-	}
-	return strings.Join(set, ",")
 }
 
 func join[T any](list []T, text func(T) string) string {
