@@ -23,6 +23,7 @@ import (
 	"github.com/floodwall/floodwall/internal/fleet/observe"
 	"github.com/floodwall/floodwall/internal/fleet/rollout"
 	"github.com/floodwall/floodwall/internal/fleet/sight"
+	"github.com/floodwall/floodwall/internal/journal"
 	"github.com/floodwall/floodwall/internal/metrics"
 	"github.com/floodwall/floodwall/internal/operate"
 	"github.com/floodwall/floodwall/internal/recent"
@@ -71,9 +72,13 @@ func runDaemon(ctx context.Context, e *env, run, bgpDir string) error {
 		events.Each = func(event api.Event) { lines.Encode(event) } // nobody may read them any more; the daemon goes on
 	}
 	audit := slog.New(slog.NewTextHandler(e.stderr, nil))
+	if !e.json && journal.Connected() {
+		log := journal.Log{Instance: e.bpffs, Else: e.stderr}
+		events.Each, audit = toJournal(log), slog.New(log.Audit())
+	}
 	tell := func(kind, text string, data ...any) {
 		switch {
-		case e.json:
+		case events.Each != nil: // it writes all events
 		case kind == api.KindWarning:
 			e.warning(text)
 		default:

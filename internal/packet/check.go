@@ -94,7 +94,7 @@ var checks = [NumChecks]CheckInfo{
 	ACKZero:          {"ack-zero", Optional, "ACK flag with acknowledgment number 0"},
 	UDPLength:        {"udp-length", Standard, "a UDP length below 8 or past the packet (RFC 768)"},
 	UDP6Checksum:     {"udp6-checksum", Strict, "UDP over IPv6 without checksum (RFC 8200, 8.1; tunnels may, RFC 6935)"},
-	ReflectorSource:  {"reflector-source", Strict, "UDP from a port of the known amplifiers (US-CERT TA14-017A)"},
+	ReflectorSource:  {"reflector-source", Strict, "UDP from a port of the known amplifiers (US-CERT TA14-017A; not 53 and 123, from which DNS and NTP answer)"},
 	ICMPType:         {"icmp-type", Strict, "ICMP source quench, redirect, timestamp, information or address mask (RFC 6633, RFC 6918)"},
 	ICMPLarge:        {"icmp-large", Optional, "an ICMP echo request longer than 1,024 bytes"},
 	IPProtocol:       {"ip-protocol", Strict, "an IP protocol number that IANA has not assigned"},
