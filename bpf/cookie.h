@@ -254,25 +254,26 @@ static __always_inline bool cookie_may_come(__u64 hash, __u64 slot)
 
 /*
  * The sequence number of the SYN-ACK to a SYN with sequence number isn. Strikes out of o what cannot be offered, and sets
- * o->tsval to what is to be sent, when the SYN has timestamps. A global function, like flow_state().
+ * o->tsval to what is to be sent, when the SYN has timestamps.
  */
-__noinline __u32 cookie_make(struct packet *p, __u32 isn, struct syn_options *o)
+static __always_inline __u32 cookie_of(struct packet *p, __u32 isn, struct syn_options *o)
 {
-	struct ends e;
-	__u64 now, slot;
+	__u64 now = tick_of(p), slot = now >> SLOT_SHIFT;
+	struct ends e = ends_of(p);
 	__u32 said;
 
-	if (!p || !o)
-		return 0;
-	e = ends_of(p);
-	now = tick_of(p);
-	slot = now >> SLOT_SHIFT;
 	if (o->timestamps)
 		said = o->tsval = stamp_options(p, o, now);
 	else
 		said = small_options(p, o);
 	note_cookie(p->flow_hash, slot);
 	return cookie_number(cookie_mac(&e, isn, slot, said, o->timestamps), slot, said, o->timestamps);
+}
+
+/* The same as a global function, like flow_state(). */
+__noinline __u32 cookie_make(struct packet *p, __u32 isn, struct syn_options *o)
+{
+	return p && o ? cookie_of(p, isn, o) : 0;
 }
 
 /* What a packet's cookie would say. */

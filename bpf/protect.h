@@ -216,13 +216,13 @@ static __always_inline void count_outcome(struct packet *p, struct protection *p
 	count(DECISION(pr->slots[outcome], VERDICT_PASS), p->bytes);
 }
 
-/* Whether a SYN would be one SYN-ACK too many. */
-static __always_inline bool too_many_answers(struct packet *p, struct protection *pr)
+/* Whether a SYN would be one SYN-ACK too many. The last two arguments are those of charge_limit(). */
+static __always_inline bool too_many_answers(struct protection *pr, struct charged *who, __u32 traits)
 {
 	for (__u32 i = 0; i < PROTECT_LIMITS; i++) {
 		if (i >= pr->num_limits)
 			return false;
-		if (limit_exceeded(p, pr->limits[i]))
+		if (charge_limit(who, pr->limits[i], traits))
 			return true;
 	}
 	return false;
@@ -231,7 +231,7 @@ static __always_inline bool too_many_answers(struct packet *p, struct protection
 /* Sends the answer of so many bytes that a frame has become, none when it has become none. */
 static __always_inline int send_answer(struct xdp_md *ctx, struct packet *p, struct protection *pr, __u32 length)
 {
-	if (!length || bpf_xdp_adjust_tail(ctx, length - p->bytes)) {
+	if (!length || (length != p->bytes && bpf_xdp_adjust_tail(ctx, length - p->bytes))) {
 		count_outcome(p, pr, SYN_LIMITED);
 		return XDP_DROP;
 	}
@@ -243,7 +243,7 @@ static __always_inline int send_answer(struct xdp_md *ctx, struct packet *p, str
 /* Does away with a SYN while cookies are active. */
 static __always_inline int answer_syn(struct xdp_md *ctx, struct packet *p, struct protection *pr)
 {
-	if (too_many_answers(p, pr)) {
+	if (too_many_answers(pr, &p->charged, traits_of(p))) {
 		count_outcome(p, pr, SYN_LIMITED);
 		return XDP_DROP;
 	}

@@ -111,10 +111,16 @@ static __always_inline __u32 ip_offset(void *data, void *end)
 	return at;
 }
 
+/* Whether a frame was sent to a group. */
+static __always_inline bool is_to_group(struct ethernet *eth)
+{
+	return eth->destination[0] & bpf_htons(0x0100);
+}
+
 /* Turns the frame round. Returns false when it was sent to a group: no answer can come from there. */
 static __always_inline bool return_ethernet(struct ethernet *eth)
 {
-	if (eth->destination[0] & bpf_htons(0x0100))
+	if (is_to_group(eth))
 		return false;
 	for (int i = 0; i < 3; i++) {
 		__be16 client = eth->source[i];

@@ -208,6 +208,25 @@ static __always_inline void put_tcp(struct writer *w, struct packet *p, struct s
 }
 
 /*
+ * Writes the headers from IP on, and their sums. size is that of the TCP header in bytes. Where both headers begin is said beside the
+ * writer: its comparisons with the end make the verifier forget that their first bytes are in the frame.
+ */
+static __always_inline void put_syn_ack(struct writer *w, struct iphdr *ip, struct tcphdr *tcp, struct packet *p,
+					struct syn_ack *a, bool v6, __u32 size)
+{
+	__u64 ip_sum = put_ip(w, v6, size);
+
+	w->sum = 0;
+	put_address(w, p->dst, v6);
+	put_address(w, p->src, v6);
+	ip_sum += w->sum;
+	put_tcp(w, p, a, size);
+	tcp->check = checksum(w->sum);
+	if (!v6)
+		ip->check = checksum(ip_sum);
+}
+
+/*
  * Makes the headers from IP on those of a SYN-ACK. Returns the length of the frame, 0 when there is no answer. The verifier has to see
  * that nothing is written behind the end of the frame: where all that can be written has space, one comparison is enough. v6 and roomy
  * are constants.
@@ -220,20 +239,11 @@ static __always_inline __u32 write_syn_ack(void *data, void *end, struct packet 
 	struct tcphdr *tcp = data + l4;
 	struct iphdr *ip = data + l3;
 	struct writer w = { .at = (void *)ip, .end = end, .roomy = roomy };
-	__u64 ip_sum;
 
 	if ((void *)tcp + (roomy ? SYN_ACK_MAX : sizeof(*tcp)) > end || l4 + size > (__u64)(end - data) ||
 	    !return_ethernet(data))
 		return 0;
-	ip_sum = put_ip(&w, v6, size);
-	w.sum = 0;
-	put_address(&w, p->dst, v6);
-	put_address(&w, p->src, v6);
-	ip_sum += w.sum;
-	put_tcp(&w, p, a, size);
-	tcp->check = checksum(w.sum);
-	if (!v6)
-		ip->check = checksum(ip_sum);
+	put_syn_ack(&w, ip, tcp, p, a, v6, size);
 	return l4 + size;
 }
 

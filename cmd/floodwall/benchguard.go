@@ -1,34 +1,46 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/floodwall/floodwall/internal/bench/guard"
+	"github.com/floodwall/floodwall/internal/bpfvm"
 	"github.com/floodwall/floodwall/internal/display"
 )
 
 // benchGuardCommand is bench guard.
 func benchGuardCommand(e *env) *cobra.Command {
+	var lines string
 	c := &cobra.Command{
 		Use:   "guard BOUNDS",
 		Short: "check that no kind of packet executes more instructions than it may",
 		Long: "Guard counts the instructions that the loaded program executes for each kind of packet, and compares them with BOUNDS.\n" +
 			"Kinds: " + strings.Join(guard.Kinds(), ", "),
-		Example: "  floodwall bench guard .ci/instructions.json",
+		Example: "  floodwall bench guard .ci/instructions.json\n  floodwall bench guard .ci/instructions.json --lines syn",
 		Args:    exactly(1, "BOUNDS, a file"),
-		RunE:    func(c *cobra.Command, args []string) error { return e.benchGuard(c, args[0]) },
+		RunE:    func(c *cobra.Command, args []string) error { return e.benchGuard(c, args[0], lines) },
 	}
+	c.Flags().StringVar(&lines, "lines", "", "`kind` of packet: show the instructions of each function and line of the source, for it alone")
 	e.jsonFlag(c)
 	return c
 }
 
-func (e *env) benchGuard(c *cobra.Command, path string) error {
+func (e *env) benchGuard(c *cobra.Command, path, lines string) error {
 	bounds, err := guard.Read(path)
 	if err != nil {
 		return err
+	}
+	if lines != "" {
+		bounds = slices.DeleteFunc(bounds, func(b guard.Bound) bool { return b.Kind != lines })
+		if len(bounds) == 0 {
+			return usagef(c, "the kinds are in "+path, "flag --lines: no bound is of kind %q", lines)
+		}
 	}
 	if !privileged() {
 		return &privilegeError{commandLine: e.commandLine}
@@ -37,9 +49,14 @@ func (e *env) benchGuard(c *cobra.Command, path string) error {
 	if err != nil {
 		return err
 	}
-	if e.json {
+	switch {
+	case e.json && lines != "":
+		err = e.printJSON(findings[0].Lines)
+	case e.json:
 		err = e.printJSON(findings)
-	} else {
+	case lines != "":
+		e.printLines(findings[0].Lines)
+	default:
 		e.printFindings(findings)
 	}
 	for i := range findings {
@@ -59,6 +76,25 @@ func (e *env) printFindings(findings []guard.Finding) {
 			row = append(row, fmt.Sprint(n))
 		}
 		t.Row(append(row, guardState(f))...)
+	}
+	e.table(t)
+}
+
+// printLines prints what each function executes, and then what each line does.
+func (e *env) printLines(lines []bpfvm.Line) {
+	functions := map[string]int{}
+	for _, l := range lines {
+		functions[l.Function] += l.Instructions
+	}
+	names := slices.SortedFunc(maps.Keys(functions), func(a, b string) int {
+		return cmp.Or(cmp.Compare(functions[b], functions[a]), cmp.Compare(a, b))
+	})
+	t := display.NewTable(">INSTRUCTIONS", "FUNCTION", "SOURCE")
+	for _, name := range names {
+		t.Row(fmt.Sprint(functions[name]), name, "")
+	}
+	for _, l := range lines {
+		t.Row(fmt.Sprint(l.Instructions), l.Function, cmp.Or(l.Source, "generated"))
 	}
 	e.table(t)
 }

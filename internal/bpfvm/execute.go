@@ -42,12 +42,23 @@ func (m *Machine) execute() (uint64, error) {
 			return 0, fmt.Errorf("still at work after %d instructions", maxInstructions)
 		}
 		at := c.pc
+		c.visit()
 		var err error
 		if done, err = c.step(); err != nil {
 			return 0, fmt.Errorf("instruction %d: %w", at, err)
 		}
 	}
 	return c.r[0], nil
+}
+
+// visit notes that the next instruction is executed.
+func (c *cpu) visit() {
+	times := c.executed[c.program]
+	if times == nil {
+		times = make([]int, len(c.instructions))
+		c.executed[c.program] = times
+	}
+	times[c.pc]++
 }
 
 // step executes an instruction. done: the program has returned.

@@ -25,6 +25,7 @@ type Machine struct {
 	data, dataEnd         uint64
 	seed                  uint64
 	counts                Counts
+	executed              map[*program][]int // how often each instruction was, by its place
 }
 
 // Result is what a program did with a frame.
@@ -114,7 +115,7 @@ func (m *Machine) Run(frame []byte) (Result, error) {
 		putNumber(m.context.bytes[set.at:][:8], set.to)
 	}
 	putNumber(m.context.bytes[l.frameSize:][:4], frameSize)
-	m.counts = Counts{}
+	m.counts, m.executed = Counts{}, map[*program][]int{}
 	action, err := m.execute()
 	return Result{
 		Counts: m.counts, Action: uint32(action),

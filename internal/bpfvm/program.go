@@ -12,6 +12,7 @@ type program struct {
 	references   map[int]uint64   // addresses, by the place of the load
 	calls        map[int]function // by the place of the call; nil: a tail call
 	names        map[int]string   // of what is called, for errors
+	places       places
 }
 
 // Numbers of helpers that stay in translated programs (enum bpf_func_id).
@@ -24,6 +25,9 @@ func (m *Machine) openProgram(p *ebpf.Program) (*program, error) {
 		return nil, err
 	}
 	o := &program{instructions: instructions, references: map[int]uint64{}, calls: map[int]function{}, names: map[int]string{}}
+	if o.places, err = placesOf(p); err != nil {
+		return nil, err
+	}
 	for pc := 0; pc < len(instructions); pc++ {
 		i := instructions[pc]
 		switch {

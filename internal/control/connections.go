@@ -43,10 +43,10 @@ func (g *generation) rejoin() error {
 }
 
 // A handshake that a cookie began ends in a roundTrip, but for losses. Protections that are to end rest for longer, in
-// which the change is made or, when it fails, they go on.
+// which the change is made or, when it fails, they go on: they answer no SYN and pass all segments meanwhile.
 const (
 	roundTrip = time.Second
-	resting   = 5 * time.Second
+	Resting   = 5 * time.Second
 )
 
 // windDown has the protections of a generation that the next one, nil for none, has not answer no more SYNs, and waits for
@@ -70,7 +70,7 @@ func (g *generation) windDown(ctx context.Context, next *manifest.Manifest) erro
 	if ending == nil {
 		return nil
 	}
-	answered, err := g.program.Rest(ending, resting)
+	answered, err := g.program.Rest(ending, Resting)
 	if !answered || err != nil {
 		return err
 	}

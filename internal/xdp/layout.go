@@ -80,6 +80,7 @@ const (
 	Addresses6     = "hash_addresses6"  // which this is, of their four halves
 	RefuseSegment  = "refuse_segment"   // refuses a segment of no connection: context, family, number of the protection, counter, hash of the flow
 	ProtectSegment = "protect_segment"  // does what a protection says of a segment: context, family, decision; it returns the action
+	AnswerUsualSYN = "answer_usual_syn" // answers a usual SYN: context, family, decision, number of the protection; 0: it is for ProtectSegment
 	IsMember       = "is_member"        // whether a dynamic set, by its number, has an address, in two halves, of a family
 )
 

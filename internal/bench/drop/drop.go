@@ -5,11 +5,13 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/floodwall/floodwall/internal/bench/lists"
 	"github.com/floodwall/floodwall/internal/bench/report"
 	"github.com/floodwall/floodwall/internal/bench/rig"
 	"github.com/floodwall/floodwall/internal/bench/tools"
+	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/lab"
 )
 
@@ -39,19 +41,24 @@ func Run(ctx context.Context, s *rig.Session) error {
 func addFloodwall(ctx context.Context, b *rig.Builder) error {
 	builtIn := 0 // rules that every program has, whatever the policy
 	applied := map[string]*rig.Applied{}
+	resting := time.Now() // the protections of policies that are unloaded: they drop nothing until then
 	for _, c := range cases(b.Quick) {
 		name := "floodwall/" + c.name
 		if !b.Wants(name) {
 			continue
 		}
 		b.Steps.Show("applying %s", c.label)
-		a := applied[c.policy]
+		key := c.policy + c.flood // not by the policy alone: segments cost more after SYNs, which leave notes of their cookies
+		a := applied[key]
 		if a == nil {
 			var err error
 			if a, err = apply(ctx, b, &c); err != nil {
 				return fmt.Errorf("floodwall: %s: %w", c.label, err)
 			}
-			applied[c.policy] = a
+			applied[key] = a
+			if c.policy == rig.SYNPolicy {
+				resting = time.Now().Add(control.Resting)
+			}
 		}
 		label := "floodwall: " + c.label
 		if c.rules == 0 && c.flood == "" {
@@ -65,7 +72,12 @@ func addFloodwall(ctx context.Context, b *rig.Builder) error {
 			Flood: c.flood, Flows: c.flows, Share: c.share, Extra: []lab.Metric{{Value: a.Seconds, Unit: "apply-s"}},
 		})
 	}
-	return nil
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(time.Until(resting)):
+		return nil
+	}
 }
 
 // apply loads the program of a case.

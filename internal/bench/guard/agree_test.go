@@ -103,7 +103,7 @@ func onCPU0(fn func()) error {
 func inLab(t *testing.T, fn func(*guard) error) {
 	t.Helper()
 	err := rig.InLab(context.Background(), func(l *lab.Lab) (err error) {
-		g := &guard{listLength: 20_000, found: map[string]bpfvm.Counts{}}
+		g := &guard{listLength: 20_000, found: map[string]bpfvm.Counts{}, lines: map[string][]bpfvm.Line{}}
 		if g.at, err = rig.NewSite(l, 0); err != nil {
 			return err
 		}
@@ -157,6 +157,7 @@ func (a *agreement) frame(frame []byte) (after []byte) {
 		if err != nil {
 			a.t.Fatalf("%s: frame %x: %v", a.name, frame, err)
 		}
+		a.lines(got.Instructions)
 		action, after, err := a.p.Test(frame)
 		if err != nil {
 			a.t.Fatalf("%s: frame %x: %v", a.name, frame, err)
@@ -168,6 +169,20 @@ func (a *agreement) frame(frame []byte) (after []byte) {
 			a.t.Errorf("%s: frame %x: action %d, frame %x; in the kernel %d, %x", a.name, frame, got.Action, got.Frame, action, after)
 			return after
 		}
+	}
+}
+
+// lines checks that each executed instruction is of one line, and of a function that has a name.
+func (a *agreement) lines(executed int) {
+	a.t.Helper()
+	for _, l := range a.m.Lines() {
+		executed -= l.Instructions
+		if l.Function == "" && l.Source != "" {
+			a.t.Errorf("%s: %+v has no function", a.name, l)
+		}
+	}
+	if executed != 0 {
+		a.t.Errorf("%s: %d of the executed instructions are of no line", a.name, executed)
 	}
 }
 

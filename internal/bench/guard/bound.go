@@ -23,6 +23,7 @@ type Bound struct {
 type Finding struct {
 	Bound
 	bpfvm.Counts
+	Lines []bpfvm.Line `json:"-"` // of the source, of the last of the packets
 }
 
 // Exceeded reports whether a packet executed more than it may.

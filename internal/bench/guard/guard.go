@@ -21,6 +21,7 @@ type guard struct {
 	listLength int         // addresses
 	list       *lists.List // once its subject is open
 	found      map[string]bpfvm.Counts
+	lines      map[string][]bpfvm.Line
 }
 
 // Measure counts what packets of these kinds execute. The policies are applied in a lab. progress is where to show a line,
@@ -29,7 +30,7 @@ func Measure(ctx context.Context, bounds []Bound, progress io.Writer) (findings 
 	steps := rig.NewProgress(progress, []string{"guard"}, rig.Options{}.WithDefaults())
 	steps.Begin()
 	defer steps.End()
-	g := &guard{listLength: listLength, found: map[string]bpfvm.Counts{}}
+	g := &guard{listLength: listLength, found: map[string]bpfvm.Counts{}, lines: map[string][]bpfvm.Line{}}
 	err = rig.InLab(ctx, func(l *lab.Lab) (err error) {
 		if g.at, err = rig.NewSite(l, 0); err != nil {
 			return err
@@ -50,7 +51,7 @@ func Measure(ctx context.Context, bounds []Bound, progress io.Writer) (findings 
 		return nil, err
 	}
 	for _, b := range bounds {
-		findings = append(findings, Finding{b, g.found[b.Kind]})
+		findings = append(findings, Finding{b, g.found[b.Kind], g.lines[b.Kind]})
 	}
 	return findings, nil
 }
@@ -77,7 +78,7 @@ func (g *guard) count(ctx context.Context, s *subject, kinds []kind) error {
 			if err != nil {
 				return errors.Join(fmt.Errorf("%s: %w", k.name, err), m.Close())
 			}
-			g.found[k.name] = counts
+			g.found[k.name], g.lines[k.name] = counts, m.Lines()
 		}
 		return m.Close()
 	})

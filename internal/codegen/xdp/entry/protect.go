@@ -45,12 +45,33 @@ func (s *section) protected(r *rule) {
 		s.decideAs(xdp.Decision(decision>>8, uint8(ir.Drop)), notAsked) // in the slot of the rule, as after protect()
 	}
 	s.Mark(other)
-	s.Add(
-		asm.Mov.Reg(asm.R1, context), asm.Mov.Imm(asm.R2, int32(s.family.value)), asm.Mov.Imm(asm.R3, int32(decision)),
-		asm.Call.Label(xdp.ProtectSegment), asm.Return(),
-	)
+	if found.Method == ir.MethodHost {
+		s.usualSYN(protection, decision)
+	}
+	s.protectAs(decision)
+	s.Add(asm.Call.Label(xdp.ProtectSegment), asm.Return())
 	s.Mark(open)
 	s.decideAs(xdp.Decision(decision>>8, uint8(ir.Pass)), notAsked)
+}
+
+// usualSYN ends with the answer to a SYN without other flags, where that can be written here.
+func (s *section) usualSYN(protection int, decision uint32) {
+	other := s.newLabel()
+	s.flags(asm.R1)
+	s.Add(asm.JNE.Imm(asm.R1, flagsSYN, other))
+	s.protectAs(decision)
+	s.Add(
+		asm.Mov.Imm(asm.R4, int32(protection)),
+		asm.Call.Label(xdp.AnswerUsualSYN),
+		asm.JEq.Imm(asm.R0, 0, other),
+		asm.Return(),
+	)
+	s.Mark(other)
+}
+
+// protectAs loads what functions take that do what a protection says: the context, the family and the decision.
+func (s *section) protectAs(decision uint32) {
+	s.Add(asm.Mov.Reg(asm.R1, context), asm.Mov.Imm(asm.R2, int32(s.family.value)), asm.Mov.Imm(asm.R3, int32(decision)))
 }
 
 // findFlow leaves in r0 what the table of flows says of the packet.

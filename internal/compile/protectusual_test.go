@@ -1,0 +1,125 @@
+package compile_test
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/floodwall/floodwall/internal/ir"
+	"github.com/floodwall/floodwall/internal/testutil"
+)
+
+// stampTime is how long the clock in the timestamps of answers stands still: STAMP_SHIFT of bpf/cookie.h.
+const stampTime = 1 << 32
+
+// agree gives the program a SYN as from the wire, which the entry may answer itself, and as a question that protect() answers at the
+// same time. Both must do the same, count the same, and leave the same frame.
+func (s *shield) agree(name string, frame []byte) (action uint32) {
+	s.t.Helper()
+	for {
+		var actions [2]uint32
+		var answers [2][]byte
+		var counted [2][ir.NumOutcomes]uint64
+		s.now = clock(s.t, unix.CLOCK_MONOTONIC)
+		for i := range actions {
+			s.wire = i == 0
+			before := s.counted()
+			actions[i], answers[i] = s.send(frame)
+			counted[i] = s.counted()
+			for n := range counted[i] {
+				counted[i][n] -= before[n]
+			}
+		}
+		if s.now/stampTime != clock(s.t, unix.CLOCK_MONOTONIC)/stampTime {
+			continue // the clock in the answers has moved on meanwhile
+		}
+		if actions[0] != actions[1] || !bytes.Equal(answers[0], answers[1]) || counted[0] != counted[1] {
+			s.t.Errorf("%s: the entry does %d, counts %v, and leaves\n%x\nprotect() does %d, counts %v, and leaves\n%x",
+				name, actions[0], counted[0], answers[0], actions[1], counted[1], answers[1])
+		}
+		return actions[0]
+	}
+}
+
+// TestUsualSYN has SYNs answered by the entry and by protect(): those with usual options, each part of these changed, and each part
+// of the frame.
+func TestUsualSYN(t *testing.T) {
+	t.Parallel()
+	defer onOneCPU(t)()
+	s := loadShield(t, protecting(always()))
+	s.wire = true
+	s.begin(routes[0], linux, 999) // from now on cookies are on
+	for _, r := range []route{routes[0], routes[3]} {
+		tuple := fmt.Sprintf("tcp %s > %s ", address(r.client, 4000), address(r.server, 80))
+		for _, vlan := range []string{"", " vlan=10", " vlan=10,20"} {
+			for _, o := range everySyn() {
+				if o.tsval >= 0 && o.sack { // of the others one is enough
+					s.agree("", framesOf(t, tuple+o.flags()+" tcpopts="+o.options()+vlan)[0].frame)
+				}
+			}
+			usual := " tcpopts=" + linux.options() + vlan
+			for _, shape := range []string{
+				"S", "SP", "SU", "SEW", "SE", "S seq=4294967295", `S payload="GET /"`, "S len=1200", "S ttl=1 dscp=10", "S smac=03:00:00:00:00:01",
+			} {
+				line := tuple + shape + usual
+				if got := s.agree(line, framesOf(t, line)[0].frame); got != xdpTX {
+					t.Errorf("%s: XDP action %d, want %d", line, got, xdpTX)
+				}
+			}
+			s.changed(framesOf(t, tuple+"S"+usual)[0].frame)
+		}
+	}
+	for _, from := range []string{"224.0.0.1", "127.0.0.1", "255.255.255.255"} {
+		line := fmt.Sprintf("tcp %s:4000 > 192.0.2.1:80 S tcpopts=%s", from, linux.options())
+		if got := s.agree(line, framesOf(t, line)[0].frame); got != xdpDrop {
+			t.Errorf("%s: XDP action %d, want %d", line, got, xdpDrop)
+		}
+	}
+}
+
+// changed has answered: a SYN to a group, one of which the end is cut off, one with bytes behind it, and it with each byte changed
+// in turn.
+func (s *shield) changed(frame []byte) {
+	s.t.Helper()
+	random := testutil.Random(s.t)
+	for _, f := range [][]byte{frame[:len(frame)-1], append(bytes.Clone(frame), 1), append(bytes.Clone(frame), make([]byte, 40)...)} {
+		s.agree(fmt.Sprintf("%d of %d bytes", len(f), len(frame)), f)
+	}
+	for at := range frame {
+		f := bytes.Clone(frame)
+		f[at] ^= 1 << random.IntN(8)
+		s.agree(fmt.Sprintf("byte %d changed: %x", at, f), f)
+	}
+}
+
+// TestUsualSYNKnown has SYNs of flows that are known, SYNs while cookies rest, and SYNs over each of two limits.
+func TestUsualSYNKnown(t *testing.T) {
+	t.Parallel()
+	defer onOneCPU(t)()
+	for _, r := range []route{routes[0], routes[3]} {
+		p := always()
+		p.Limits = []int{0, 1}
+		s := loadShield(t, protecting(p, ir.Limit{Rule: "tcp:syn", Src: &ir.Prefixes{V4: 24, V6: 64}, Rate: 1, Per: day, Burst: 10, Max: 100},
+			ir.Limit{Rule: "tcp:syn", Rate: 1, Per: day, Burst: 12}))
+		s.now = clock(t, unix.CLOCK_MONOTONIC)
+		s.wire = true
+		a := s.begin(r, linux, 4000)
+		s.must(xdpPass, "proved 1", "%s", a)
+		again := strings.Split(a.String(), " . ")[0] + " S tcpopts=" + linux.options()
+		s.both(xdpPass, "", again) // of a flow that the kernel may not have yet: no cookie
+		other := func(client string, port int) string {
+			return fmt.Sprintf("tcp %s > %s S tcpopts=%s", address(client, uint16(port)), address(r.server, 80), linux.options())
+		}
+		for port := range 4 {
+			s.both(xdpTX, "answered 1", other(r.client, 5000+port))
+		}
+		s.wire = true
+		s.must(xdpTX, "answered 1", "%s", other(r.client, 6000))
+		s.both(xdpDrop, "limited 1", other(r.client, 6001)) // the prefix has had ten
+		s.both(xdpTX, "answered 1", other(map[bool]string{true: "203.0.113.9", false: "2001:db8:9::9"}[r.server == routes[0].server], 6002))
+		s.both(xdpDrop, "limited 1", other(map[bool]string{true: "203.0.114.9", false: "2001:db8:a::9"}[r.server == routes[0].server], 6003))
+	}
+}
