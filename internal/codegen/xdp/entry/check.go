@@ -85,7 +85,9 @@ func (s *section) land(exit string) {
 
 func (s *section) sourceAddress(exit string) {
 	if s.v4() {
-		s.inPrefixes(packet.InvalidSources, exit)
+		if !s.asked(packet.BogonSource) { // which asks both at once
+			s.nearPrefixes(packet.InvalidSources, func() { s.inEach(packet.InvalidSources, exit) })
+		}
 		return
 	}
 	other := s.newLabel()
@@ -100,9 +102,9 @@ func (s *section) sourceAddress(exit string) {
 	s.Mark(other)
 }
 
-// inPrefixes leads to exit when the IPv4 source is in one of some prefixes. Most sources begin with no byte that one of these
-// begins with; the others are compared with each, apart from the rest of the code.
-func (s *section) inPrefixes(list []netip.Prefix, exit string) {
+// nearPrefixes compares the IPv4 source with prefixes. Most sources begin with no byte that one of these begins with; for the others
+// there is code apart from the rest.
+func (s *section) nearPrefixes(list []netip.Prefix, code func()) {
 	near, back := s.newLabel(), s.newLabel()
 	s.Add(asm.LoadMem(asm.R1, base, s.family.source, asm.Byte))
 	for _, r := range firstBytes(list) {
@@ -115,7 +117,7 @@ func (s *section) inPrefixes(list []netip.Prefix, exit string) {
 	s.Mark(back)
 	s.apart = append(s.apart, func() {
 		s.Mark(near)
-		s.inEach(list, exit)
+		code()
 		s.Add(asm.Ja.Label(back))
 	})
 }
@@ -167,13 +169,19 @@ func (s *section) inEach(list []netip.Prefix, exit string) {
 	}
 }
 
-// bogonSource finds IPv4 sources out itself. What might be one of IPv6, or of who asks for an address, is for general().
+// bogonSource finds IPv4 sources out itself, those of the check before it, too. What might be one of IPv6, or of who asks for an
+// address, is for general().
 func (s *section) bogonSource(exit string) {
 	if s.v4() {
-		if s.is(packet.ProtoUDP) {
-			s.Add(asm.LoadMem(asm.R1, base, s.family.source, asm.Word), asm.JEq.Imm(asm.R1, 0, toGeneral))
-		}
-		s.inPrefixes(packet.Bogons, exit)
+		s.nearPrefixes(slices.Concat(packet.InvalidSources, packet.Bogons), func() {
+			if s.asked(packet.SourceAddress) {
+				s.inEach(packet.InvalidSources, s.exit(packet.SourceAddress))
+			}
+			if s.is(packet.ProtoUDP) {
+				s.Add(asm.LoadMem(asm.R1, base, s.family.source, asm.Word), asm.JEq.Imm(asm.R1, 0, toGeneral))
+			}
+			s.inEach(packet.Bogons, exit)
+		})
 		return
 	}
 	other := s.newLabel()
@@ -304,7 +312,15 @@ func (s *section) icmpLarge(exit string) {
 	s.Mark(other)
 }
 
-// ipChecksum sums up the words of the header (RFC 1071): 32-bit words, as 2^16 is 1 where 2^16-1 is 0.
+// A multiple of 2^16-1, and no other number of 64 bits, is at most the quotient when it is multiplied by the inverse modulo 2^64
+// (Granlund and Montgomery, Division by invariant integers using multiplication, PLDI 1994, 9).
+const (
+	checksumInverse  = 0xfffefffefffeffff
+	checksumQuotient = 0x0001000100010001 // (2^64-1) / (2^16-1)
+)
+
+// ipChecksum sums up the words of the header (RFC 1071): 32-bit words, as 2^16 is 1 where 2^16-1 is 0. The sum is right when it is a
+// multiple of that; it is not 0, as the version is not.
 func (s *section) ipChecksum(exit string) {
 	if !s.v4() {
 		return
@@ -313,8 +329,9 @@ func (s *section) ipChecksum(exit string) {
 	for at := int16(18); at < 34; at += 4 {
 		s.Add(asm.LoadMem(asm.R2, base, at, asm.Word), asm.Add.Reg(asm.R1, asm.R2))
 	}
-	for range 3 {
-		s.Add(asm.Mov.Reg(asm.R2, asm.R1), asm.And.Imm(asm.R1, 0xffff), asm.RSh.Imm(asm.R2, 16), asm.Add.Reg(asm.R1, asm.R2))
-	}
-	s.Add(asm.JNE.Imm(asm.R1, 0xffff, exit))
+	inverse := uint64(checksumInverse)
+	s.Add(
+		asm.LoadImm(asm.R2, int64(inverse), asm.DWord), asm.Mul.Reg(asm.R1, asm.R2),
+		asm.LoadImm(asm.R2, checksumQuotient, asm.DWord), asm.JGT.Reg(asm.R1, asm.R2, exit),
+	)
 }

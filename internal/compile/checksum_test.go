@@ -1,0 +1,46 @@
+package compile_test
+
+import (
+	"encoding/binary"
+	"fmt"
+	"testing"
+
+	"github.com/floodwall/floodwall/internal/testutil"
+)
+
+// TestIPChecksum has IPv4 headers with random words and with the words that carries come from, whose checksum is right, or wrong by
+// little. 0 and 65535 are the same number of a checksum (RFC 1624).
+func TestIPChecksum(t *testing.T) {
+	t.Parallel()
+	const ip, identification, checksum, addresses = 14, 14 + 4, 14 + 10, 14 + 12
+	r, _ := seeded(t)
+	var frames []probe
+	for range testutil.Scaled(300, 100_000) {
+		frame := framesOf(t, "udp 9.9.9.9:4000 > 10.0.0.2:53")[0].frame
+		for _, at := range []int{identification, addresses, addresses + 2, addresses + 4, addresses + 6} {
+			word := []uint16{0, 1, 0xfffe, 0xffff, uint16(r.Uint32())}[r.IntN(5)]
+			binary.BigEndian.PutUint16(frame[at:], word)
+		}
+		right := headerChecksum(frame[ip : ip+20])
+		for _, c := range []uint16{right, right ^ 0xffff, right + 1, right - 1, 0, 0xffff, right ^ 1<<r.IntN(16)} {
+			f := append([]byte(nil), frame...)
+			binary.BigEndian.PutUint16(f[checksum:], c)
+			frames = append(frames, probe{name: fmt.Sprintf("%x", f), frame: f})
+		}
+	}
+	lower(t, "checks: {profile: off, ip-checksum: on}").agreeOnce(t, frames)
+}
+
+// headerChecksum is that of an IPv4 header (RFC 1071), whatever it says itself.
+func headerChecksum(header []byte) uint16 {
+	sum := uint32(0)
+	for at := 0; at < len(header); at += 2 {
+		if at != 10 {
+			sum += uint32(binary.BigEndian.Uint16(header[at:]))
+		}
+	}
+	for sum > 0xffff {
+		sum = sum&0xffff + sum>>16
+	}
+	return ^uint16(sum)
+}
