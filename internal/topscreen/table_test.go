@@ -1,0 +1,56 @@
+package topscreen
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/floodwall/floodwall/internal/operate"
+)
+
+// TestTables shows what `top` knows: the head, the reasons, and who is in the samples.
+func TestTables(t *testing.T) {
+	t.Parallel()
+	half := 0.5
+	top := &operate.Top{
+		Policy: "policy.yaml", Generation: 2, Target: "xdp", Devices: []string{"eth0", "eth1"}, Seconds: 1.5,
+		Passed: operate.Rate{Packets: 10, Bits: 5120}, Dropped: operate.Rate{Packets: 1.2e6, Bits: 6e8},
+		Reasons: []operate.ReasonRate{{Name: "banned", Verdict: "drop", Stage: "xdp", Rate: operate.Rate{Packets: 3}}, {Name: "tried", Verdict: "drop", Stage: "xdp", Observe: true}},
+		Samples: &operate.Samples{
+			Packets: 1, OneIn: 1000, Sources: []operate.Talker{{Key: "198.51.100.7", Packets: 900, Share: 0.9, Error: 250}},
+			Fields: map[string][]operate.Talker{"port": {{Key: "udp/53", Share: 1}}},
+		},
+	}
+	lines := func(list []string) string {
+		for i, line := range list {
+			list[i] = strings.Join(strings.Fields(line), " ")
+		}
+		return strings.Join(list, "\n")
+	}
+	parts := func() (all []string) {
+		for _, p := range Samples(top) {
+			all = append(all, p.Lines()...)
+		}
+		return all
+	}
+	check := func(got, want string) {
+		t.Helper()
+		if got != want {
+			t.Errorf("got\n%s\nwant\n%s", got, want)
+		}
+	}
+	check(lines(Head(top)), "policy.yaml, generation 2, xdp on eth0, eth1, over 1.5 s\npackets/s bits/s\npassed 10 5,120\ndropped 1.20M 600.00M")
+	check(lines(Reasons(top).Lines()), "rules, checks and the default\npackets/s bits/s verdict stage reason\n3.0 0 drop xdp banned\n0 0 (drop) xdp tried")
+	const of = " of what comes past XDP, by 1 sample, 1 in 1,000"
+	check(lines(parts()), "sources"+of+"\npackets/s share error from\n900 90.0% ±100% 198.51.100.7\ndestinations"+of+": none\n"+
+		"port"+of+"\npackets/s share error port\n0 100.0% ±0% udp/53")
+	top.Samples.Verdicts = map[string]int{"drop": 1}
+	top.Samples.Sources[0].Dropped = &half
+	if got := lines(parts()); !strings.Contains(got, "share error dropped from\n900 90.0% ±100% 50% 198.51.100.7") {
+		t.Error(got)
+	}
+	top.Samples, top.Reasons, top.Policy = nil, nil, "p\x1b[2J"
+	if Samples(top) != nil || !slices.Equal(Reasons(top).Lines(), []string{"rules, checks and the default: none"}) || strings.Contains(Head(top)[0], "\x1b") {
+		t.Errorf("%v, %v, %q", Samples(top), Reasons(top).Lines(), Head(top)[0])
+	}
+}
