@@ -81,14 +81,7 @@ func (h Host) ChangeTemporaryOf(ctx context.Context, owner string, change func(o
 		return err
 	}
 	return h.ChangeTemporary(ctx, func(list []manifest.Temporary) ([]manifest.Temporary, error) {
-		var own, others []manifest.Temporary
-		for _, t := range list {
-			if t.Owner == owner {
-				own = append(own, t)
-			} else {
-				others = append(others, t)
-			}
-		}
+		own, others := temporary.Owned(list, owner)
 		before := slices.Clone(own)
 		own, err := change(own)
 		if err != nil {

@@ -18,6 +18,21 @@ import (
 // Most is how many temporary rules there may be at a time.
 const Most = 32
 
+// Owned divides rules into those of an owner and those of others, both in their order.
+func Owned(list []manifest.Temporary, owner string) (own, others []manifest.Temporary) {
+	for _, t := range list {
+		if t.Owner == owner {
+			own = append(own, t)
+		} else {
+			others = append(others, t)
+		}
+	}
+	return own, others
+}
+
+// Free is how many rules there may be beside those of others.
+func Free(others []manifest.Temporary) int { return max(0, Most-len(others)) }
+
 // Longest is the longest time for which a rule is temporary.
 const Longest = 24 * time.Hour
 

@@ -106,7 +106,7 @@ func (r *Receiver) step(ctx context.Context, now time.Time) error {
 	} else if err != nil {
 		return err
 	}
-	own, others := divide(manifest.InForce(w.Temporary, now))
+	own, others := temporary.Owned(manifest.InForce(w.Temporary, now), Owner)
 	u := w.Daemon.Upstream
 	if u == nil || u.Receive.Max == 0 {
 		r.book, r.began, r.bad = book{}, time.Time{}, nil
@@ -134,23 +134,11 @@ func (r *Receiver) step(ctx context.Context, now time.Time) error {
 	for _, e := range r.book.routes {
 		routes = append(routes, e.route)
 	}
-	d := r.decide(routes, u, own, min(u.Receive.Max, temporary.Most-others), now)
+	d := r.decide(routes, u, own, min(u.Receive.Max, temporary.Free(others)), now)
 	d.rules = append(d.rules, r.left(d.rules, own, u, now)...)
 	err = r.put(ctx, own, d.rules, now)
 	r.note(d, len(d.rules))
 	return errors.Join(err, asked)
-}
-
-// divide are the rules of received routes, and how many others there are.
-func divide(list []manifest.Temporary) (own []manifest.Temporary, others int) {
-	for _, t := range list {
-		if t.Owner == Owner {
-			own = append(own, t)
-		} else {
-			others++
-		}
-	}
-	return own, others
 }
 
 // left are rules of a daemon before whose router has had no session since this one began: they stay for the time of the router.
@@ -189,8 +177,8 @@ func (r *Receiver) put(ctx context.Context, own []manifest.Temporary, rules []wa
 		list = append(list, t)
 	}
 	err := r.Rules.ChangeTemporary(ctx, func(all []manifest.Temporary) ([]manifest.Temporary, error) {
-		all = slices.DeleteFunc(slices.Clone(all), func(t manifest.Temporary) bool { return t.Owner == Owner })
-		return append(all, list[:min(len(list), max(0, temporary.Most-len(all)))]...), nil
+		_, others := temporary.Owned(all, Owner)
+		return append(others, list[:min(len(list), temporary.Free(others))]...), nil
 	})
 	if err != nil {
 		r.suspect(rules, began, err, now)
