@@ -109,4 +109,13 @@ func TestLadder(t *testing.T) {
 	if out := s.says(0, "daemon", "status"); !strings.Contains(out, "the line of fw0 is full") {
 		t.Errorf("status does not say why:\n%s", out)
 	}
+	metrics, err := get(readSocket, "/v1/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{`floodwall_bgp_ladder_total{result="announced"} 1`, `floodwall_bgp_ladder_total{result="dampened"} 0`, `floodwall_bgp_announcements{kind="flowspec"} 1`} {
+		if !strings.Contains(metrics.body, want+"\n") {
+			t.Errorf("the metrics lack %s", want)
+		}
+	}
 }

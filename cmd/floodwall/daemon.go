@@ -108,10 +108,11 @@ func runDaemon(ctx context.Context, e *env, run, bgpDir string) error {
 			enactPolicies(ctx, h, file, agent, report)
 		}, report)
 	side := upstream.Side{Wishes: h.Wishes, Book: upstream.InState(h.State, e.bpffs, datapath.DefaultDir), Dir: cmp.Or(bgpDir, bgp.Dir(e.bpffs, datapath.DefaultDir))}
+	upstreams := newUpstreamParts(h, side, attacks, report)
 	server := api.New(api.Parts{
 		Host: h, Events: events, Tell: func(kind, text string) { tell(kind, text) }, Attacks: attacks, Fleet: fleet.View,
 		Audit:   audit,
-		Figures: []metrics.Part{metrics.Process(versionText(), h.Bans.Counts), metrics.Fleet(fleetFigures(fleet)), metrics.Upstream(upstreamFigures(side)), attacks.Metrics()},
+		Figures: []metrics.Part{metrics.Process(versionText(), h.Bans.Counts), metrics.Fleet(fleetFigures(fleet)), metrics.Upstream(upstreams.figures), attacks.Metrics()},
 	})
 	serve := func(ctx context.Context) error { return listen.Serve(ctx, run, server, h.DaemonSettings) }
 	tapped := func(ctx context.Context) error { h.Tap.Run(ctx); return nil }
@@ -119,9 +120,7 @@ func runDaemon(ctx context.Context, e *env, run, bgpDir string) error {
 	hook := webhook.Sender{Wishes: h.Wishes, Events: events, Report: func(text string, err error) { report(daemon.Event{Text: text, Err: err}) }}
 	decided := crowdsec.Bouncer{Sets: h.Instance, Report: func(text string, err error) { report(daemon.Event{Text: text, Err: err}) }}
 	alerts := suricata.Follower{Sets: h.Instance, Report: func(text string, err error) { report(daemon.Event{Text: text, Err: err}) }}
-	announce, climb := upstreamTasks(side, attacks, report)
-	obeyed := newReceiver(h, side.Dir, report)
-	return daemon.Watch(ctx, h.Instance, h.Costs, report, serve, tapped, looking, fleet.Run, decided.Run, alerts.Run, hook.Run, announce, climb, obeyed.Run)
+	return daemon.Watch(ctx, h.Instance, h.Costs, report, serve, tapped, looking, fleet.Run, decided.Run, alerts.Run, hook.Run, upstreams.tell, upstreams.climb, upstreams.obeyed.Run)
 }
 
 // enactPolicies applies the policies of the fleet.

@@ -4,45 +4,78 @@ import (
 	"context"
 
 	"github.com/floodwall/floodwall/internal/attack"
+	bgpreceive "github.com/floodwall/floodwall/internal/bgp/receive"
 	"github.com/floodwall/floodwall/internal/bgp/upstream"
 	bgp "github.com/floodwall/floodwall/internal/bgp/wire"
 	"github.com/floodwall/floodwall/internal/daemon"
 	"github.com/floodwall/floodwall/internal/metrics"
+	"github.com/floodwall/floodwall/internal/operate"
+	"github.com/floodwall/floodwall/policy"
 )
 
-// upstreamTasks tell `floodwall bgp run` what is wanted, and announce by themselves as far as the policy says.
-func upstreamTasks(side upstream.Side, attacks *attack.Watcher, report func(daemon.Event)) (tell, climb func(context.Context) error) {
-	ladder := &upstream.Ladder{Side: side, Current: attacks.Current, Report: func(text string, err error) { report(daemon.Event{Text: text, Err: err}) }}
-	tell = func(ctx context.Context) error {
-		side.Keep(ctx, func(err error) { report(daemon.Event{Err: err}) })
-		return nil
-	}
-	return tell, func(ctx context.Context) error { ladder.Run(ctx); return nil }
+// upstreamParts are the parts of the daemon that are for routers upstream.
+type upstreamParts struct {
+	side   upstream.Side
+	ladder *upstream.Ladder
+	obeyed *bgpreceive.Receiver
+	report func(daemon.Event)
 }
 
-// upstreamFigures reads the figures of the routers upstream.
-func upstreamFigures(side upstream.Side) func(context.Context) *metrics.UpstreamFigures {
-	return func(ctx context.Context) *metrics.UpstreamFigures {
-		if _, err := side.Policy(ctx); err != nil {
-			return nil
+func newUpstreamParts(h operate.Host, side upstream.Side, attacks *attack.Watcher, report func(daemon.Event)) *upstreamParts {
+	told := func(text string, err error) { report(daemon.Event{Text: text, Err: err}) }
+	return &upstreamParts{
+		side: side, report: report,
+		ladder: &upstream.Ladder{Side: side, Current: attacks.Current, Report: told},
+		obeyed: &bgpreceive.Receiver{Rules: h.Instance, Routes: bgp.NewClient(side.Dir), Report: told},
+	}
+}
+
+// tell tells `floodwall bgp run` what is wanted, until ctx ends.
+func (p *upstreamParts) tell(ctx context.Context) error {
+	p.side.Keep(ctx, func(err error) { p.report(daemon.Event{Err: err}) })
+	return nil
+}
+
+// climb announces as far as the policy says, until ctx ends.
+func (p *upstreamParts) climb(ctx context.Context) error { p.ladder.Run(ctx); return nil }
+
+// figures reads the figures of the routers upstream, nil when the policy has none.
+func (p *upstreamParts) figures(ctx context.Context) *metrics.UpstreamFigures {
+	u, err := p.side.Policy(ctx)
+	if err != nil {
+		return nil
+	}
+	f := &metrics.UpstreamFigures{Kinds: map[string]int{}}
+	if u.Auto != policy.StepNone {
+		f.Ladder = map[string]uint64{}
+		done := p.ladder.Figures()
+		for _, r := range upstream.Results {
+			f.Ladder[string(r)] = done[r]
 		}
-		st, err := bgp.NewClient(side.Dir).Status(ctx)
-		if err != nil {
-			return &metrics.UpstreamFigures{}
+	}
+	if u.Receive.Max > 0 {
+		now := p.obeyed.Figures()
+		f.FlowSpec = &metrics.FlowSpecFigures{Routes: map[string]int{"obeyed": now.Routes}, Rules: now.Rules, Changes: now.Changes}
+		for _, k := range bgpreceive.Kinds {
+			f.FlowSpec.Routes[string(k)] = now.Refused[k]
 		}
-		f := &metrics.UpstreamFigures{Running: true, Kinds: map[string]int{}, Announced: st.Announced, Withdrawn: st.Withdrawn, Refused: st.Refused}
-		for _, s := range st.Sessions {
-			f.Sessions = append(f.Sessions, s.State == bgp.Established)
-			f.Received += s.Received
-		}
-		for _, kind := range []bgp.Kind{bgp.FlowSpec, bgp.RTBH} {
-			f.Kinds[string(kind)] = 0
-		}
-		for _, a := range st.Announcements {
-			if len(a.Peers) > 0 {
-				f.Kinds[string(a.Kind)]++
-			}
-		}
+	}
+	st, err := bgp.NewClient(p.side.Dir).Status(ctx)
+	if err != nil {
 		return f
 	}
+	f.Running, f.Announced, f.Withdrawn, f.Refused = true, st.Announced, st.Withdrawn, st.Refused
+	for _, s := range st.Sessions {
+		f.Sessions = append(f.Sessions, s.State == bgp.Established)
+		f.Received += s.Received
+	}
+	for _, kind := range []bgp.Kind{bgp.FlowSpec, bgp.RTBH} {
+		f.Kinds[string(kind)] = 0
+	}
+	for _, a := range st.Announcements {
+		if len(a.Peers) > 0 {
+			f.Kinds[string(a.Kind)]++
+		}
+	}
+	return f
 }

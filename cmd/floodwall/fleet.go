@@ -16,6 +16,7 @@ import (
 	"github.com/floodwall/floodwall/internal/fleet/hub"
 	"github.com/floodwall/floodwall/internal/fleet/node"
 	"github.com/floodwall/floodwall/internal/fleet/releases"
+	fleetwire "github.com/floodwall/floodwall/internal/fleet/wire"
 )
 
 // fleetFlags are the flags of fleet push and fleet rollback.
@@ -119,7 +120,8 @@ func fleetPush(e *env, f *fleetFlags) *cobra.Command {
 		Example: "  floodwall fleet push policies --key policy.key --canary web-1,web-2 --pause 10m",
 		Args:    exactly(1, "DIRECTORY, with policy.yaml"),
 		RunE: func(c *cobra.Command, args []string) error {
-			return e.release(c, f, func(ctx context.Context, h releases.Hubs, p releases.Plan) (uint64, error) {
+			readable := func() error { _, _, err := bundle.ReadDir(args[0]); return err }
+			return e.release(c, f, readable, func(ctx context.Context, h releases.Hubs, p releases.Plan) (uint64, error) {
 				return releases.Push(ctx, h, args[0], p)
 			})
 		},
@@ -137,7 +139,7 @@ func fleetRollback(e *env, f *fleetFlags) *cobra.Command {
 		Example: "  floodwall fleet rollback --key policy.key --all\n  floodwall fleet rollback --key policy.key --to 3 --canary web-1",
 		Args:    none,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return e.release(c, f, func(ctx context.Context, h releases.Hubs, p releases.Plan) (uint64, error) {
+			return e.release(c, f, func() error { return nil }, func(ctx context.Context, h releases.Hubs, p releases.Plan) (uint64, error) {
 				return releases.Rollback(ctx, h, f.to, p)
 			})
 		},
@@ -147,8 +149,8 @@ func fleetRollback(e *env, f *fleetFlags) *cobra.Command {
 	return c
 }
 
-// release checks the flags, has a version released, and waits for the nodes.
-func (e *env) release(c *cobra.Command, f *fleetFlags, do func(context.Context, releases.Hubs, releases.Plan) (uint64, error)) error {
+// release checks the flags and what is on this host, has a version released, and waits for the nodes.
+func (e *env) release(c *cobra.Command, f *fleetFlags, readable func() error, do func(context.Context, releases.Hubs, releases.Plan) (uint64, error)) error {
 	switch {
 	case f.key == "":
 		return usagef(c, "`floodwall fleet key FILE` makes one", "missing flag: --key")
@@ -159,8 +161,16 @@ func (e *env) release(c *cobra.Command, f *fleetFlags, do func(context.Context, 
 	case f.pause < 0 || f.pause > 24*time.Hour:
 		return usagef(c, "5m is usual", "flag --pause: must be at most 24h, got %v", f.pause)
 	}
+	for _, name := range f.canary {
+		if err := fleetwire.CheckName(name); err != nil {
+			return usagef(c, "`floodwall hub nodes` lists the nodes", "flag --canary: %v", err)
+		}
+	}
 	key, least, took, err := releases.ReadKey(f.key)
 	if err != nil {
+		return err
+	}
+	if err := readable(); err != nil {
 		return err
 	}
 	hubs := &hubFlags{dir: f.dir}

@@ -158,7 +158,7 @@ func startHub(t *testing.T, dir string) *exec.Cmd {
 }
 
 // TestFleet has three hubs and two nodes, all real processes. A client that is banned at node a does not reach the socket at node b, and
-// does again after the unban, and after the end. One of the hubs is killed meanwhile, whichever it is.
+// does again after the unban, and after the end. One of the hubs is killed meanwhile, whichever it is. At last node a is revoked.
 func TestFleet(t *testing.T) {
 	if !testutil.Inside(t) {
 		return
@@ -215,6 +215,7 @@ func TestFleet(t *testing.T) {
 		t.Errorf("a ban of 5 s lasts %v at node b", took)
 	}
 	b.testView(filepath.Join(fleet, "c"))
+	a.testRevoke(fleet, killed, b)
 }
 
 // testUnblockStays lifts another node's ban at this node, and kills the daemon. The next one has all that the hub has, and does not drop the

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"net/url"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -15,6 +16,7 @@ import (
 	"github.com/floodwall/floodwall/internal/display"
 	"github.com/floodwall/floodwall/internal/fleet/hub"
 	"github.com/floodwall/floodwall/internal/fleet/merge"
+	fleetwire "github.com/floodwall/floodwall/internal/fleet/wire"
 	"github.com/floodwall/floodwall/internal/operate"
 )
 
@@ -105,6 +107,9 @@ func (e *env) hubInit(c *cobra.Command, f *hubFlags) error {
 		if f.address != "" || len(f.cluster) > 0 {
 			return usagef(c, "an existing cluster has its own addresses", "--nats goes without --address and --cluster")
 		}
+		if err := checkNATS(c, f.nats); err != nil {
+			return err
+		}
 		return e.hubInitClient(f)
 	}
 	peers, err := f.peers(c)
@@ -119,6 +124,17 @@ func (e *env) hubInit(c *cobra.Command, f *hubFlags) error {
 		e.println("made %s for hub %s at %s", dir, peers[i].Name, peers[i].Nodes)
 	}
 	e.println("the controller's key is %s", filepath.Join(f.dir, hub.ControllerFile))
+	return nil
+}
+
+// checkNATS checks the addresses of a cluster.
+func checkNATS(c *cobra.Command, list string) error {
+	for text := range strings.SplitSeq(list, ",") {
+		u, err := url.Parse(strings.TrimSpace(text))
+		if err != nil || u.Hostname() == "" || !slices.Contains([]string{"nats", "tls", "ws", "wss"}, u.Scheme) {
+			return usagef(c, "write each as tls://HOST:4222", "flag --nats: %q is no address of a NATS server", text)
+		}
+	}
 	return nil
 }
 
@@ -181,6 +197,9 @@ func hubInvite(e *env, f *hubFlags) *cobra.Command {
 		RunE: func(c *cobra.Command, args []string) error {
 			if f.holds <= 0 || f.holds > 30*24*time.Hour {
 				return usagef(c, "24h is usual", "flag --for: must be positive and at most 720h, got %v", f.holds)
+			}
+			if err := fleetwire.CheckName(args[0]); err != nil {
+				return usagef(c, "a name is of a to z, 0 to 9 and -, as web-1", "NAME: %v", err)
 			}
 			return f.atHub(func(h *hub.Client) error {
 				i, err := h.Invite(c.Context(), args[0], f.holds)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"sync"
 	"time"
 
 	"github.com/vishvananda/netlink"
@@ -34,6 +36,45 @@ type Ladder struct {
 	last map[string]counters // of devices
 	at   time.Time
 	told string
+
+	counted string // the last result, until the attack ends
+	mu      sync.Mutex
+	results map[Result]uint64
+}
+
+// Result is what became of a step of the ladder.
+type Result string
+
+// The results.
+const (
+	Announced Result = "announced" // it went out
+	Dampened  Result = "dampened"  // it waits, as it has ended a short time ago
+	Held      Result = "held"      // an announcement for the same address is out, and the next step is not due or not allowed
+	Refused   Result = "refused"   // nothing that is allowed helps: no target, no such flow, no space at the routers
+	DryRun    Result = "dry-run"   // the policy lacks `live: true`
+)
+
+// Results are all results.
+var Results = []Result{Announced, Dampened, Held, Refused, DryRun}
+
+// Figures are how often each result came. One that stays the same from second to second counts once.
+func (l *Ladder) Figures() map[Result]uint64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return maps.Clone(l.results)
+}
+
+// count counts a result for an address or an announcement.
+func (l *Ladder) count(r Result, of string) {
+	if is := string(r) + " " + of; is != l.counted {
+		l.counted = is
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if l.results == nil {
+			l.results = map[Result]uint64{}
+		}
+		l.results[r]++
+	}
 }
 
 // Run looks each second, until ctx ends.
@@ -65,7 +106,7 @@ func (l *Ladder) tell(text string, err error) {
 func (l *Ladder) look(ctx context.Context, now time.Time) error {
 	r := l.Current()
 	if r == nil {
-		l.full, l.last, l.told = 0, nil, ""
+		l.full, l.last, l.told, l.counted = 0, nil, "", ""
 		return nil
 	}
 	u, err := l.Side.Policy(ctx)
@@ -104,20 +145,31 @@ func (l *Ladder) step(ctx context.Context, u *policy.Upstream, r *attack.Report,
 	}
 	switch {
 	case !target.IsValid():
+		l.count(Refused, "")
 		l.tell(fmt.Sprintf("upstream: %s, and no own address is the target of most packets: nothing is announced", harm), nil)
 		return nil
-	case out != nil && (out.Kind == wire.RTBH || !out.Out(now) || now.Sub(out.Start) < nextStep):
+	case out != nil && !out.Out(now):
+		l.count(Dampened, out.Key())
+		return nil
+	case out != nil && (out.Kind == wire.RTBH || now.Sub(out.Start) < nextStep):
+		l.count(Held, out.Key())
 		return nil
 	case out == nil && why == "":
 	case u.Auto == policy.StepRTBH:
 		request.Kind, request.Flow = wire.RTBH, wire.Flow{To: target}
 	case out == nil:
+		l.count(Refused, target.String())
 		l.tell(fmt.Sprintf("upstream: %s, and FlowSpec would take %s from the network: %s; a person may `floodwall bgp announce %s --rtbh`", harm, target, why, target.Addr()), nil)
 		return nil
 	default:
+		l.count(Held, out.Key())
 		return nil
 	}
-	return l.announce(ctx, u, request, now)
+	err = l.announce(ctx, u, request, now)
+	if full, family := (*FullError)(nil), (*FamilyError)(nil); errors.As(err, &full) || errors.As(err, &family) {
+		l.count(Refused, target.String())
+	}
+	return err
 }
 
 func (l *Ladder) announce(ctx context.Context, u *policy.Upstream, r Request, now time.Time) error {
@@ -126,12 +178,18 @@ func (l *Ladder) announce(ctx context.Context, u *policy.Upstream, r Request, no
 		if err != nil {
 			return err
 		}
+		l.count(DryRun, a.Key())
 		l.tell(fmt.Sprintf("upstream: dry run: %s would be announced: %s", a.Key(), r.Why), nil)
 		return nil
 	}
 	a, err := l.Side.Book.Announce(ctx, u, r, now)
 	if err != nil {
 		return err
+	}
+	if a.Out(now) {
+		l.count(Announced, a.Key())
+	} else {
+		l.count(Dampened, a.Key())
 	}
 	l.Report(fmt.Sprintf("upstream: %s is announced from %s to %s: %s", a.Key(), a.Start.UTC().Format(time.TimeOnly), a.End.UTC().Format(time.TimeOnly), r.Why), nil)
 	_, err = l.Side.Tell(ctx)

@@ -25,10 +25,17 @@ func (e *Error) Hint() string { return e.Remedy }
 
 // ReadDir reads a directory to be signed: its files, and their content by SHA-256. The policy is checked.
 func ReadDir(dir string) (files []File, content map[string][]byte, err error) {
+	const what = "a bundle is a directory with a " + Policy + " and the lists that it names"
+	switch info, err := os.Stat(dir); {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, nil, &Error{dir + " is not there", what}
+	case err == nil && !info.IsDir():
+		return nil, nil, &Error{dir + " is no directory", what}
+	}
 	content = map[string][]byte{}
 	text, err := readRegular(filepath.Join(dir, Policy))
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil, &Error{fmt.Sprintf("%s has no %s", dir, Policy), "a bundle is a directory with a " + Policy + " and the lists that it names"}
+		return nil, nil, &Error{fmt.Sprintf("%s has no %s", dir, Policy), what}
 	}
 	if err != nil {
 		return nil, nil, err

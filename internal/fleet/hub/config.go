@@ -73,7 +73,7 @@ func Read(dir string) (*Config, error) {
 	}
 	c := &Config{dir: dir}
 	if err := json.Unmarshal(text, c); err != nil {
-		return nil, fmt.Errorf("hub: %s: %w", configFile, err)
+		return nil, &ConfigError{fmt.Sprintf("%s cannot be read: %v", filepath.Join(dir, configFile), err), "restore the file from a backup"}
 	}
 	if c.NATS == "" && c.self() == nil {
 		return nil, &ConfigError{fmt.Sprintf("%s: hub %q is not among its hubs", filepath.Join(dir, configFile), c.Name), "restore the file from a backup"}

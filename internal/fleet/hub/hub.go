@@ -139,27 +139,16 @@ func keyOption(key nkeys.KeyPair) nats.Option {
 // streamWait is how often a hub asks again whether its cluster has elected a leader.
 const streamWait = 500 * time.Millisecond
 
+// streamTry is how long one try to make a stream takes at most: a request that comes before there is a leader gets no answer.
+const streamTry = 2 * time.Second
+
 // open makes the streams, or finds them. It waits for a cluster that has no leader yet.
 func (h *Hub) open(ctx context.Context) (err error) {
 	if h.js, err = jetstream.New(h.conn, jetstream.WithPublishAsyncMaxPending(4096), jetstream.WithPublishAsyncTimeout(ackWait)); err != nil {
 		return fmt.Errorf("JetStream: %w", err)
 	}
 	for _, s := range h.streams() {
-		stream, err := h.openStream(ctx, s)
-		if err != nil {
-			return err
-		}
-		switch s.Name {
-		case banStream:
-			h.bans = stream
-			err = h.follow(ctx, stream)
-		case memberStream:
-			err = h.followMembers(ctx, stream)
-		default:
-			h.policies.stream = stream
-			err = h.followPolicies(ctx, stream)
-		}
-		if err != nil {
+		if err := h.openStream(ctx, s); err != nil {
 			return err
 		}
 	}
@@ -176,19 +165,19 @@ func (h *Hub) streams() []jetstream.StreamConfig {
 	return []jetstream.StreamConfig{members, bans, policies}
 }
 
-func (h *Hub) openStream(ctx context.Context, s jetstream.StreamConfig) (jetstream.Stream, error) {
+// openStream makes a stream, or finds it, and begins to read it. Until a cluster has a leader, and all its hubs know of the stream, either
+// can fail: it is tried again.
+func (h *Hub) openStream(ctx context.Context, s jetstream.StreamConfig) error {
 	for told := false; ; {
-		try, cancel := context.WithTimeout(ctx, time.Second)
-		stream, err := h.js.CreateOrUpdateStream(try, s)
-		cancel()
+		err := h.tryStream(ctx, s)
 		var refused *jetstream.APIError
 		switch {
 		case err == nil:
-			return stream, nil
+			return nil
 		case ctx.Err() != nil:
-			return nil, ctx.Err()
+			return ctx.Err()
 		case len(h.config.Hubs) < 2 && errors.As(err, &refused):
-			return nil, fmt.Errorf("stream %s: %w", s.Name, err)
+			return fmt.Errorf("stream %s: %w", s.Name, err)
 		}
 		if !told {
 			told = true
@@ -199,6 +188,24 @@ func (h *Hub) openStream(ctx context.Context, s jetstream.StreamConfig) (jetstre
 		case <-time.After(streamWait):
 		}
 	}
+}
+
+func (h *Hub) tryStream(ctx context.Context, s jetstream.StreamConfig) error {
+	try, cancel := context.WithTimeout(ctx, streamTry)
+	stream, err := h.js.CreateOrUpdateStream(try, s)
+	cancel()
+	if err != nil {
+		return err
+	}
+	switch s.Name {
+	case banStream:
+		h.bans = stream
+		return h.follow(ctx, stream)
+	case memberStream:
+		return h.followMembers(ctx, stream)
+	}
+	h.policies.stream = stream
+	return h.followPolicies(ctx, stream)
 }
 
 // serve subscribes to the requests of nodes and commands.

@@ -40,7 +40,7 @@ func (e *FileError) Error() string { return e.Problem }
 func (e *FileError) Hint() string { return e.Remedy }
 
 // ErrNotJoined says that this host is of no fleet.
-var ErrNotJoined = errors.New("this host is of no fleet")
+var ErrNotJoined error = &FileError{"this host is of no fleet", "`floodwall hub invite NAME` on a hub prints the command by which it joins"}
 
 // Path is the file in a state directory.
 func Path(state string) string { return filepath.Join(state, "fleet.json") }

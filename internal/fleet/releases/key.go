@@ -30,6 +30,9 @@ func NewKey(file string) (public string, err error) {
 	if errors.Is(err, fs.ErrExist) {
 		return "", &Error{file + " is there already", "name another file: a key that is lost cannot sign again"}
 	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", &Error{"the directory of " + file + " is not there", "make it first, for its owner alone"}
+	}
 	if err != nil {
 		return "", fmt.Errorf("key: %w", err)
 	}
@@ -39,6 +42,9 @@ func NewKey(file string) (public string, err error) {
 // ReadKey reads a key, and the last version that it has signed. took notes the next one.
 func ReadKey(file string) (key nkeys.KeyPair, last uint64, took func(uint64) error, err error) {
 	info, err := os.Stat(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, 0, nil, &Error{file + " is not there", "name the file that `floodwall fleet key FILE` made"}
+	}
 	if err != nil {
 		return nil, 0, nil, fmt.Errorf("key: %w", err)
 	}

@@ -1,0 +1,80 @@
+package main
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nkeys"
+
+	"github.com/floodwall/floodwall/internal/fleet/node"
+)
+
+// knock connects to one hub with the key of the node, as somebody could who has stolen it.
+func (n *nodeHost) knock(hub int) error {
+	n.t.Helper()
+	file, err := node.Read(n.flags[1])
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	key, err := nkeys.FromSeed([]byte(file.Seed))
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	public, err := key.PublicKey()
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM([]byte(file.CA))
+	c, err := nats.Connect(fmt.Sprintf("tls://10.9.0.%d:4222", hub+1), nats.Nkey(public, key.Sign), nats.Secure(&tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS13}),
+		nats.Timeout(patience), nats.NoReconnect())
+	if err == nil {
+		c.Close()
+	}
+	return err
+}
+
+// testRevoke revokes the node while one of three hubs is down. No hub lets its key in any more, also the one that comes back and was not there
+// when it was revoked, nor does it keep the connection of its daemon. Another node goes on.
+func (n *nodeHost) testRevoke(fleet string, down int, other *nodeHost) {
+	n.t.Helper()
+	names := []string{"a", "b", "c"}
+	up := []int{(down + 1) % 3, (down + 2) % 3}
+	for _, hub := range up {
+		if err := n.knock(hub); err != nil {
+			n.t.Fatalf("hub %s refuses node %s before it is revoked: %v", names[hub], n.name, err)
+		}
+	}
+	mustFloodwall(n.t, "hub", "revoke", n.name, "--dir", filepath.Join(fleet, names[up[0]]))
+	refused := func(hub int) {
+		n.t.Helper()
+		inTime(n.t, "hub "+names[hub]+" refuses the revoked node", func() bool {
+			err := n.knock(hub)
+			return err != nil && strings.Contains(strings.ToLower(err.Error()), "authorization")
+		})
+	}
+	for _, hub := range up {
+		refused(hub)
+	}
+	inTime(n.t, "the daemon of the revoked node is disconnected", func() bool { return strings.Contains(n.run("status"), "goes on by itself") })
+	back := filepath.Join(fleet, names[down])
+	startHub(n.t, back)
+	refused(down)
+	inTime(n.t, "the hub that is back serves the others", func() bool {
+		out, err := exec.Command("floodwall", "hub", "nodes", "--dir", back).CombinedOutput()
+		return err == nil && strings.Contains(string(out), other.name) && other.knock(down) == nil
+	})
+	for deadline := time.Now().Add(time.Second); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
+		for hub := range names {
+			if n.knock(hub) == nil {
+				n.t.Fatalf("hub %s lets the revoked node in", names[hub])
+			}
+		}
+	}
+}
