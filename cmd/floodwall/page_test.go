@@ -129,6 +129,9 @@ func (b *browser) pageHostile(h *apiHost) {
 			dropped: {packets: 3}, vectors: ["` + hostile + `"]}]}`, hostile + "\t2026-01-02 15:04:05\t⚠ goes on\t1.23M\t75.0%"},
 		{"feeds", `{feeds: [{set: 'drop', state: 'failing', why: "` + hostile + `", age: 7201, checked: 'x', entries: 5}]}`,
 			"failing: " + hostile + "\t2 h\t5"},
+		{"temporary", `{rules: [{name: 'port7', verdict: 'drop', packets: 1}, {name: 'auto-1', verdict: 'drop', observe: true, packets: 12345,
+			temporary: {rule: "` + hostile + `", until: '2026-01-02T15:04:05Z', owner: 'auto'}}]}`,
+			hostile + "\t(drop) counts only\t2026-01-02 15:04:05\tauto\t12,345"},
 	} {
 		b.until("section "+part.id+" has "+part.want, func() bool {
 			value[bool](b, "(import('/page/sections.js').then(s => s."+part.id+"("+part.answer+")), true)")

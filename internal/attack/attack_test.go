@@ -195,6 +195,8 @@ func TestHTML(t *testing.T) {
 		ID: "20260102-030405", Policy: "<script>alert(1)</script>", Reasons: []Reason{{Name: `"><img src=x onerror=alert(1)>`}},
 		Vectors: []Vector{{"<b>", 1, 2}}, Samples: &operate.Samples{Sources: []operate.Talker{{Key: "</table>", Dropped: &share}}},
 		Suggestion: &Suggestion{Rules: []suggest.Rule{{Text: "{payload: \"</pre><script>\"}"}}},
+		Outcomes:   []Reason{{Name: "web:cookies</td>", Verdict: "sent", Amount: Amount{Packets: 4711}}},
+		Steps:      []Step{{Rule: "auto-1", Did: Drops, Why: "<i>because"}},
 	}
 	if err := r.WriteHTML(&b); err != nil {
 		t.Fatal(err)
@@ -204,7 +206,12 @@ func TestHTML(t *testing.T) {
 			t.Errorf("the page has %s:\n%s", bad, b.String())
 		}
 	}
-	if fmt.Sprint(strings.Count(b.String(), "</table>")) != "5" {
+	for _, want := range []string{"web:cookies&lt;/td&gt;", ">4711<", "auto-1", "&lt;i&gt;because"} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("the page lacks %s:\n%s", want, b.String())
+		}
+	}
+	if fmt.Sprint(strings.Count(b.String(), "</table>")) != "7" {
 		t.Errorf("%d tables", strings.Count(b.String(), "</table>"))
 	}
 }

@@ -44,8 +44,20 @@ export function rules(status, step) {
   write(byID('rules-more'), busy.length > mostRules ? `${count(busy.length - mostRules)} more decided less: floodwall status lists them.` : '');
 }
 
-/** details shows devices, protections, sets and limits of a status. */
+/** temporary shows the rules of a status that stand before those of the policy for a time. */
+export function temporary(status) {
+  section('temporary', [
+    { head: 'temporary rule', text: (r) => `${r.name}\n${r.temporary.rule}` },
+    { head: 'verdict', text: verdict, style: verdictStyle },
+    { head: 'until', text: (r) => clock(new Date(r.temporary.until)) },
+    { head: 'by', wide: true, text: (r) => r.temporary.owner },
+    { head: 'packets', number: true, text: (r) => total(r.packets) },
+  ], status.rules.filter((r) => r.temporary));
+}
+
+/** details shows temporary rules, devices, protections, sets and limits of a status. */
 export function details(status) {
+  temporary(status);
   section('devices', [
     { head: 'device', text: (d) => d.name },
     { head: 'stage', text: (d) => d.stage },
