@@ -36,32 +36,8 @@ func TestLadder(t *testing.T) {
 	if !testutil.Inside(t) {
 		return
 	}
-	dir := t.TempDir()
-	s := &speakerProcess{t: t, run: filepath.Join(dir, "run"), state: filepath.Join(dir, "state")}
-	for _, d := range []string{s.run, s.state} {
-		if err := os.Mkdir(d, 0o700); err != nil {
-			t.Fatal(err)
-		}
-	}
-	key, file := filepath.Join(dir, "key"), filepath.Join(dir, "policy.yaml")
-	if err := os.WriteFile(key, []byte("word\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	router := newUpstreamRouter(t, "word")
-	writeFile(t, file, fmt.Sprintf(ladderPolicy, key))
-	mustFloodwall(t, "apply", file)
-	t.Cleanup(func() { mustFloodwall(t, "unload") })
-	s.start()
-	t.Cleanup(s.kill)
-	daemon := exec.Command("floodwall", "daemon", "--bgp", s.run)
-	var log strings.Builder
-	daemon.Stdout, daemon.Stderr = &log, &log
-	if err := daemon.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { daemon.Process.Kill(); daemon.Wait() })
-	inTime(t, "the session is established", func() bool { _, code := s.floodwall("status"); return code == 0 })
-	time.Sleep(12 * time.Second) // quiet seconds, of which the daemon learns what is usual
+	l := newLadder(t, ladderPolicy)
+	router, s := l.router, l.s
 
 	var conn *net.UDPConn
 	router.ns.Do(func() {
@@ -91,11 +67,6 @@ func TestLadder(t *testing.T) {
 		}
 	}()
 	defer func() { close(end); flood.Stop(); conn.Close() }()
-	defer func() {
-		if t.Failed() {
-			t.Logf("the daemon:\n%s", &log)
-		}
-	}()
 	inTime(t, "the daemon sees an attack", func() bool {
 		time.Sleep(200 * time.Millisecond)
 		return strings.Contains(mustFloodwall(t, "attacks", "--json"), "started")
@@ -117,5 +88,116 @@ func TestLadder(t *testing.T) {
 		if !strings.Contains(metrics.body, want+"\n") {
 			t.Errorf("the metrics lack %s", want)
 		}
+	}
+}
+
+// ladder is a host with a router upstream, whose daemon has learned what is usual.
+type ladder struct {
+	router *upstreamRouter
+	s      *speakerProcess
+}
+
+func newLadder(t *testing.T, text string) ladder {
+	t.Helper()
+	dir := t.TempDir()
+	s := &speakerProcess{t: t, run: filepath.Join(dir, "run"), state: filepath.Join(dir, "state")}
+	for _, d := range []string{s.run, s.state} {
+		if err := os.Mkdir(d, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	key, file := filepath.Join(dir, "key"), filepath.Join(dir, "policy.yaml")
+	if err := os.WriteFile(key, []byte("word\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	router := newUpstreamRouter(t, "word")
+	writeFile(t, file, fmt.Sprintf(text, key))
+	mustFloodwall(t, "apply", file)
+	t.Cleanup(func() { mustFloodwall(t, "unload") })
+	s.start()
+	t.Cleanup(s.kill)
+	daemon := exec.Command("floodwall", "daemon", "--bgp", s.run)
+	var log strings.Builder
+	daemon.Stdout, daemon.Stderr = &log, &log
+	if err := daemon.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		daemon.Process.Kill()
+		daemon.Wait()
+		if t.Failed() {
+			t.Logf("the daemon:\n%s", &log)
+		}
+	})
+	inTime(t, "the session is established", func() bool { _, code := s.floodwall("status"); return code == 0 })
+	time.Sleep(12 * time.Second) // quiet seconds, of which the daemon learns what is usual
+	return ladder{router, s}
+}
+
+// TestLadderBlackHole has a flood that fills the line and whose packets have nothing in common but their destination, so no FlowSpec route would
+// spare the clients. With `auto: rtbh` the router gets the black hole, keeps it for the minimum hold although the flood ends at once, and loses
+// it after `for`.
+func TestLadderBlackHole(t *testing.T) {
+	if !testutil.Inside(t) {
+		return
+	}
+	const hold, lasts = 4 * time.Second, 7 * time.Second
+	l := newLadder(t, strings.NewReplacer("auto: flowspec", "auto: rtbh\n  for: "+lasts.String(), "hold: 1m", "hold: "+hold.String()).Replace(ladderPolicy))
+	var conns []net.Conn
+	l.router.ns.Do(func() {
+		for i := range 16 {
+			from := fmt.Sprintf("10.%d.0.1", i)
+			if out, err := exec.Command("ip", "addr", "add", from+"/32", "dev", "lo").CombinedOutput(); err != nil {
+				t.Errorf("%v: %s", err, out)
+			}
+			conn, err := net.DialUDP("udp", &net.UDPAddr{IP: net.ParseIP(from)}, &net.UDPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 9})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			conns = append(conns, conn)
+		}
+	})
+	if t.Failed() {
+		return
+	}
+	end, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		flood := time.NewTicker(8 * time.Millisecond)
+		defer flood.Stop()
+		for n := 0; ; {
+			select {
+			case <-end:
+				return
+			case <-flood.C:
+				for range 10 {
+					n++
+					conns[n%len(conns)].Write(make([]byte, 600+n*37%800))
+				}
+			}
+		}
+	}()
+	const hole = "(65535,666)" // the community BLACKHOLE of RFC 7999
+	l.router.has(hole, true)
+	out := time.Now()
+	close(end)
+	<-ended
+	for _, c := range conns {
+		c.Close()
+	}
+	if text := l.router.table(); !strings.Contains(text, "192.0.2.1/32") || strings.Contains(text, "flow4") {
+		t.Errorf("the router has not the black hole alone:\n%s", text)
+	}
+	for time.Since(out) < hold-time.Second {
+		if text := l.router.table(); !strings.Contains(text, hole) {
+			t.Fatalf("the black hole is gone %v after it came:\n%s", time.Since(out), text)
+		}
+		time.Sleep(200 * time.Millisecond)
+	}
+	l.router.has(hole, false)
+	metrics, err := get(readSocket, "/v1/metrics")
+	if err != nil || !strings.Contains(metrics.body, `floodwall_bgp_ladder_total{result="announced"} 1`+"\n") {
+		t.Errorf("%v: the metrics do not count the black hole", err)
 	}
 }
