@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/floodwall/floodwall/internal/manifest"
 	"github.com/floodwall/floodwall/internal/packet"
 	"github.com/floodwall/floodwall/internal/suggest"
 	"github.com/floodwall/floodwall/policy"
@@ -144,5 +145,46 @@ func TestAutomaticLife(t *testing.T) {
 	a.propose(rule(123, 0))
 	if got := a.second(map[string]bool{}, flood); !slices.Equal(got, []string{Removed}) || a.propose(rule(123, 0)) != nil {
 		t.Errorf("a person removes it: %v", got)
+	}
+}
+
+// TestAutomaticRestart has another daemon take up a rule that observes, as after a kill. It drops once live samples of the new daemon tell
+// for it, and else it goes, at the latest at the end that the kernel knows. A rule that drops goes on to drop.
+func TestAutomaticRestart(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		seconds int // that the daemon before ran
+		packets []string
+		want    []string // steps of the next one, in 31 s
+		drops   bool     // at its start
+	}{
+		{"the attack goes on", 2, slices.Repeat([]string{flood, client}, 20), []string{Drops}, false},
+		{"other traffic", 2, slices.Repeat([]string{client}, 30), []string{Removed}, false},
+		{"nothing comes", 2, nil, []string{Removed}, false},
+		{"it drops", 6, slices.Repeat([]string{flood, client}, 20), []string{Extended}, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			before := newAutoTest(t)
+			before.propose(rule(123, 0))
+			for range tt.seconds {
+				before.second(nil, slices.Repeat([]string{flood, client}, 20)...)
+			}
+			next := newAutoTest(t)
+			next.now = before.now
+			next.adopt([]manifest.Temporary{before.rules[0].Temporary}, next.now)
+			if len(next.rules) != 1 || next.rules[0].dropsIt != tt.drops || next.rules[0].step != nil {
+				t.Fatalf("taken up: %+v", next.rules)
+			}
+			var did []string
+			for range 31 {
+				did = append(did, next.second(nil, tt.packets...)...)
+			}
+			if !slices.Equal(did, tt.want) {
+				t.Errorf("did %v, want %v", did, tt.want)
+			}
+			if tt.want[0] != Removed && !next.rules[0].Until.After(next.now) {
+				t.Errorf("it ends %v, now %v", next.rules[0].Until, next.now)
+			}
+		})
 	}
 }
