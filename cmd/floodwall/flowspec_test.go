@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -296,6 +297,7 @@ func (u *upstreams) table() {
 	if u.obeys("203.0.113.0") || u.obeys("192.0.2.0/24") {
 		u.Errorf("routes for foreign prefixes, or with redirects, are obeyed: %v", u.rules())
 	}
+	u.counted()
 }
 
 // versionIn is the first word that is a version.
@@ -379,6 +381,31 @@ func (u *upstreams) exchange(server, source string, port int) int {
 		u.Error(failed)
 	}
 	return int(got.Load())
+}
+
+// counted reads the metrics of routes: some are obeyed, by rules that two routes can share, and others are refused for the reasons that they have.
+func (u *upstreams) counted() {
+	u.Helper()
+	figures := map[string]float64{}
+	u.until("the metrics of routes", func() bool {
+		a, err := get(readSocket, "/v1/metrics")
+		if err != nil {
+			return false
+		}
+		for line := range strings.Lines(a.body) {
+			name, value, _ := strings.Cut(strings.TrimSpace(line), " ")
+			if n, err := strconv.ParseFloat(value, 64); err == nil {
+				figures[name] = n
+			}
+		}
+		_, all := figures["floodwall_flowspec_rules"]
+		return all
+	})
+	route := func(state string) float64 { return figures[`floodwall_flowspec_routes{state="`+state+`"}`] }
+	if route("obeyed") == 0 || figures["floodwall_flowspec_rules"] == 0 || route("foreign") == 0 || route("unsupported") == 0 || figures["floodwall_flowspec_changes_total"] == 0 {
+		u.Errorf("the metrics of routes: %v obeyed, %v foreign, %v unsupported, %v rules, %v changes", route("obeyed"), route("foreign"), route("unsupported"),
+			figures["floodwall_flowspec_rules"], figures["floodwall_flowspec_changes_total"])
+	}
 }
 
 // withdrawn has BIRD withdraw its routes and announce them again.
