@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -159,24 +160,25 @@ func (s *speakerProcess) says(code int, want string, args ...string) string {
 	return out
 }
 
+// newSpeakerProcess has the directories of a `floodwall bgp run` that does not run yet, a file with the password of its session, and the name
+// of a file for its policy.
+func newSpeakerProcess(t *testing.T, password string) (s *speakerProcess, key, file string) {
+	dir := t.TempDir()
+	s = &speakerProcess{t: t, run: filepath.Join(dir, "run"), state: filepath.Join(dir, "state")}
+	key = filepath.Join(dir, "key")
+	if err := errors.Join(os.Mkdir(s.run, 0o700), os.Mkdir(s.state, 0o700), os.WriteFile(key, []byte(password+"\n"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	return s, key, filepath.Join(dir, "policy.yaml")
+}
+
 // TestBGP has a BIRD as the router upstream, in a session with MD5 and TTL security, and looks into its tables for what this host announces.
 func TestBGP(t *testing.T) {
 	if !testutil.Inside(t) {
 		return
 	}
-	dir := t.TempDir()
-	s := &speakerProcess{t: t, run: filepath.Join(dir, "run"), state: filepath.Join(dir, "state")}
-	for _, d := range []string{s.run, s.state} {
-		if err := os.Mkdir(d, 0o700); err != nil {
-			t.Fatal(err)
-		}
-	}
-	key := filepath.Join(dir, "key")
-	if err := os.WriteFile(key, []byte("a secret word\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	s, key, file := newSpeakerProcess(t, "a secret word")
 	router := newUpstreamRouter(t, "a secret word")
-	file := filepath.Join(dir, "policy.yaml")
 	writeFile(t, file, fmt.Sprintf(upstreamPolicy, false, key))
 	mustFloodwall(t, "apply", file)
 	t.Cleanup(func() { mustFloodwall(t, "unload") })

@@ -3,9 +3,7 @@ package main
 import (
 	"fmt"
 	"net"
-	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -99,17 +97,7 @@ type ladder struct {
 
 func newLadder(t *testing.T, text string) ladder {
 	t.Helper()
-	dir := t.TempDir()
-	s := &speakerProcess{t: t, run: filepath.Join(dir, "run"), state: filepath.Join(dir, "state")}
-	for _, d := range []string{s.run, s.state} {
-		if err := os.Mkdir(d, 0o700); err != nil {
-			t.Fatal(err)
-		}
-	}
-	key, file := filepath.Join(dir, "key"), filepath.Join(dir, "policy.yaml")
-	if err := os.WriteFile(key, []byte("word\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	s, key, file := newSpeakerProcess(t, "word")
 	router := newUpstreamRouter(t, "word")
 	writeFile(t, file, fmt.Sprintf(text, key))
 	mustFloodwall(t, "apply", file)
