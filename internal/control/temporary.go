@@ -59,7 +59,7 @@ func (in Instance) putTemporary(ctx context.Context, l *live, g *generation, lis
 		return in.putTemporaryRuleset(ctx, l, g, c, &m)
 	}
 	if c == nil {
-		return errors.New("what the policy was compiled from is not kept: apply it again")
+		return errors.New("what the policy was compiled from is not kept, and temporary rules need it: add detect: {baseline: learn} to the policy, and apply it again")
 	}
 	if err = l.renew(g, c, &m, nil); err != nil {
 		return err
