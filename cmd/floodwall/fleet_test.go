@@ -342,10 +342,8 @@ func (n *nodeHost) testView(hub string) {
 // inTime is waitFor for a cluster, which elects leaders first.
 func inTime(t *testing.T, what string, is func() bool) {
 	t.Helper()
-	for end := time.Now().Add(patience); !is(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("waiting for %s", what)
-		}
+	if !testutil.Eventually(patience, is) {
+		t.Fatalf("waiting for %s", what)
 	}
 }
 

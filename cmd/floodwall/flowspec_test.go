@@ -225,17 +225,16 @@ func (u *upstreams) obeys(text string) bool {
 // until waits, and says at its end what the daemon and the process said.
 func (u *upstreams) until(what string, is func() bool) {
 	u.Helper()
-	for end := time.Now().Add(time.Minute); !is(); time.Sleep(100 * time.Millisecond) {
-		if time.Now().After(end) {
-			status, _ := u.host.floodwall("status")
-			logs := ""
-			for _, name := range []string{"bird", "gobgpd", "bgpd"} {
-				text, _ := os.ReadFile(filepath.Join(u.dir, name+".log"))
-				logs += fmt.Sprintf("%s: %s\n", name, text)
-			}
-			u.Fatalf("waiting for %s; rules %v\nsessions:\n%s\ndaemon:\n%s\nbgp run:\n%s\n%s", what, u.rules(), status, u.said, u.host.log(), logs)
-		}
+	if testutil.Eventually(time.Minute, is) {
+		return
 	}
+	status, _ := u.host.floodwall("status")
+	logs := ""
+	for _, name := range []string{"bird", "gobgpd", "bgpd"} {
+		text, _ := os.ReadFile(filepath.Join(u.dir, name+".log"))
+		logs += fmt.Sprintf("%s: %s\n", name, text)
+	}
+	u.Fatalf("waiting for %s; rules %v\nsessions:\n%s\ndaemon:\n%s\nbgp run:\n%s\n%s", what, u.rules(), status, u.said, u.host.log(), logs)
 }
 
 // peer is a router in the table of docs/design/flowspec.md.

@@ -182,10 +182,8 @@ func TestStreamSparesWhoComes(t *testing.T) {
 
 func waitFor(t *testing.T, what string, is func() bool) {
 	t.Helper()
-	for end := time.Now().Add(3 * time.Minute); !is(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("waiting for %s", what)
-		}
+	if !testutil.Eventually(3*time.Minute, is) {
+		t.Fatalf("waiting for %s", what)
 	}
 }
 

@@ -106,16 +106,24 @@ func (w *watch) send(end <-chan struct{}) {
 		return
 	}
 	defer unix.Close(socket)
+	to := unix.SockaddrLinklayer{}
 	for {
 		select {
 		case <-end:
 			return
 		case <-time.After(time.Millisecond):
 		}
-		if dev, err := net.InterfaceByName("fw1"); err == nil {
-			if unix.Sendto(socket, frame, 0, &unix.SockaddrLinklayer{Ifindex: dev.Index}) == nil {
-				w.sent.Add(1)
+		if to.Ifindex == 0 {
+			if dev, err := net.InterfaceByName("fw1"); err == nil {
+				to.Ifindex = dev.Index
 			}
+			continue
+		}
+		switch err := unix.Sendto(socket, frame, 0, &to); err {
+		case nil:
+			w.sent.Add(1)
+		case unix.ENXIO, unix.ENODEV: // the device has gone; another may have come
+			to.Ifindex = 0
 		}
 	}
 }
@@ -130,11 +138,9 @@ func (w *watch) arrives() {
 // until waits for something.
 func (w *watch) until(otherwise string, is func() bool) {
 	w.Helper()
-	for deadline := time.Now().Add(filteredAgain); !is(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			out, err := floodwall("status")
-			w.Fatalf("%s, after %v; status: %v\n%s", otherwise, filteredAgain, err, out)
-		}
+	if !testutil.Eventually(filteredAgain, is) {
+		out, err := floodwall("status")
+		w.Fatalf("%s, after %v; status: %v\n%s", otherwise, filteredAgain, err, out)
 	}
 }
 
@@ -144,6 +150,7 @@ func (w *watch) event(name string, do func()) (passed uint64) {
 	w.Helper()
 	before, begin := w.received.Load(), time.Since(w.began)
 	do()
+	w.filtered() // first, as it starts no process
 	w.until(name+": status does not say that all is well", func() bool {
 		_, err := floodwall("status")
 		return err == nil
