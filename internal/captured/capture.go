@@ -29,8 +29,15 @@ type Capture struct {
 	oneIn      map[uint32]uint32 // by the slots of rules that hand out samples
 	chosen     map[uint32]bool   // those that are asked for
 	samples    *datapath.Samples
-	lost       uint64 // in generations before
+	found      *change // that is followed when all samples of what ran before are read
+	lost       uint64  // in generations before
 	devices    map[int]string
+}
+
+// change is what runs in place of what is open.
+type change struct {
+	to  *control.Handout
+	err error // why there is nothing, such as datapath.ErrNotLoaded
 }
 
 // Packet is a packet that a rule handed out. Its frame is valid until the next Read.
@@ -56,26 +63,35 @@ const lookForChange = time.Second
 // when a rule does not, or no rule does.
 func Open(ctx context.Context, in control.Instance, rules []string) (*Capture, error) {
 	c := &Capture{in: in, only: rules, devices: map[int]string{}}
-	return c, c.open(ctx)
+	return c, c.follow(c.look(ctx))
 }
 
 // Traffic begins to read the samples that the policy has taken of all packets (`daemon: {sample: …}`). It is for the daemon. It returns
 // datapath.ErrNoTraffic when the policy has none taken in XDP.
 func Traffic(ctx context.Context, in control.Instance) (*Capture, error) {
 	c := &Capture{in: in, traffic: true, devices: map[int]string{}}
-	return c, c.open(ctx)
+	return c, c.follow(c.look(ctx))
 }
 
-// open opens what runs, unless it is open already.
-func (c *Capture) open(ctx context.Context) error {
+// look asks what runs; nil when that is open already.
+func (c *Capture) look(ctx context.Context) *change {
 	known := c.generation
 	if c.samples == nil {
 		known = 0
 	}
 	h, err := c.in.Handout(ctx, c.traffic, known)
-	if h == nil || err != nil {
-		return err
+	if h == nil && err == nil {
+		return nil
 	}
+	return &change{h, err}
+}
+
+// follow goes on with what a look found.
+func (c *Capture) follow(found *change) error {
+	if found.err != nil {
+		return found.err
+	}
+	h := found.to
 	if err := c.end(); err != nil {
 		return errors.Join(err, h.Close())
 	}
@@ -85,6 +101,7 @@ func (c *Capture) open(ctx context.Context) error {
 			return errors.Join(err, h.Close())
 		}
 	}
+	var err error
 	c.samples, err = h.Open()
 	if errors.Is(err, datapath.ErrSamplesTaken) {
 		return &CaptureError{err.Error(), "one capture at a time: end the other one"}
@@ -144,8 +161,11 @@ func (c *Capture) Read(ctx context.Context) (Packet, error) {
 			return p, nil
 		case ctx.Err() != nil:
 			return Packet{}, ctx.Err()
+		case errors.Is(err, context.DeadlineExceeded) && c.found == nil:
+			c.found, err = c.look(ctx), nil
 		case errors.Is(err, context.DeadlineExceeded):
-			err = c.open(ctx)
+			found := c.found
+			c.found, err = nil, c.follow(found)
 		}
 		if err != nil {
 			return Packet{}, err
@@ -157,8 +177,13 @@ func (c *Capture) Read(ctx context.Context) (Packet, error) {
 // passed or dropped it.
 const Protected = "protect"
 
+// next waits for a sample. After a change it takes only what is there: the look had to wait for the apply, before which packets may have come.
 func (c *Capture) next(ctx context.Context) (datapath.Sample, error) {
-	ctx, cancel := context.WithTimeout(ctx, lookForChange)
+	wait := lookForChange
+	if c.found != nil {
+		wait = 0
+	}
+	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
 	return c.samples.Read(ctx)
 }
@@ -198,4 +223,10 @@ func (c *Capture) end() error {
 }
 
 // Close ends the capture.
-func (c *Capture) Close() error { return c.end() }
+func (c *Capture) Close() error {
+	var err error
+	if c.found != nil && c.found.to != nil {
+		err = c.found.to.Close()
+	}
+	return errors.Join(err, c.end())
+}

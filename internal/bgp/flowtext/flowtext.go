@@ -39,7 +39,7 @@ func (f *Fields) Flow(destination string) (flow bgp.Flow, err error) {
 	for _, text := range f.Proto {
 		p, err := policy.ParseProtocol(text)
 		if err != nil {
-			return flow, usage.Errorf("write a name, as udp, or a number", "flag --proto: %q is no protocol: it %v", text, err)
+			return flow, usage.Errorf("write a name, as tcp or udp, or a number from 0 to 255", "flag --proto: %q is no protocol", text)
 		}
 		flow.Proto = append(flow.Proto, p)
 	}
