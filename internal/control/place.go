@@ -74,10 +74,22 @@ func (p *planned) remember() (err error) {
 		return err
 	}
 	m.Fixed = p.fixed()
-	if p.options.Costs != nil || len(m.Live) > 0 || m.Daemon.AddsRules() || len(m.Temporary) > 0 {
+	if p.listed() <= mostKept || p.options.Costs != nil || len(m.Live) > 0 || m.Daemon.AddsRules() || len(m.Temporary) > 0 {
 		m.Source, p.source, err = sourceOf(p.compiled, p.found)
 	}
 	return err
+}
+
+// mostKept is the entries of lists up to which what a policy was compiled from is kept in any case, so that temporary rules may come: that
+// takes about 20 bytes of kernel memory and a third of a microsecond for each.
+const mostKept = 100_000
+
+// listed is how many entries the policy's lists have.
+func (p *planned) listed() (n int) {
+	for _, s := range p.compiled.Program.Sets {
+		n += s.Entries
+	}
+	return n
 }
 
 // fixed says why rules of the policy stay where they are while it runs, "" when they may move.

@@ -59,7 +59,7 @@ func (in Instance) putTemporary(ctx context.Context, l *live, g *generation, lis
 		return in.putTemporaryRuleset(ctx, l, g, c, &m)
 	}
 	if c == nil {
-		return errors.New("what the policy was compiled from is not kept, and temporary rules need it: add detect: {baseline: learn} to the policy, and apply it again")
+		return errors.New("lists of more than 100,000 entries are not kept beside the program, and temporary rules need them: add detect: {baseline: learn} to the policy, and apply it again")
 	}
 	if err = l.renew(g, c, &m, nil); err != nil {
 		return err

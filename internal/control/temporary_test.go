@@ -207,7 +207,7 @@ func TestTemporary(t *testing.T) {
 func TestTemporaryAcrossTargets(t *testing.T) {
 	onEnds(t, "", func(e *ends) {
 		h := operate.Host{Instance: e.Instance, Warn: func(err error) { e.Errorf("warned: %v", err) }}
-		options, text := control.ApplyOptions{}, "rules: [{name: other, proto: udp, port: 1001, then: drop}]\ndetect: {baseline: learn}\n"
+		options, text := control.ApplyOptions{}, "rules: [{name: other, proto: udp, port: 1001, then: drop}]\n"
 		for i, from := range ways {
 			to := ways[(i+1)%len(ways)]
 			for _, w := range []way{from, to} {
