@@ -31,7 +31,7 @@ func TestDaemonKills(t *testing.T) {
 	mustFloodwall(t, "apply", k.policy)
 	k.filtered()
 	received, sent := k.received.Load(), k.sent.Load()
-	kills := testutil.Scaled(10, 200)
+	kills := testutil.Scaled(6, 200)
 	for n := range kills {
 		if k.random.IntN(4) == 0 {
 			k.killStarting()

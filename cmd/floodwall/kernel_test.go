@@ -207,10 +207,10 @@ func verdict(t *testing.T, packet string) string {
 
 // TestKilledApply kills the applying process at random points. After each, the old policy or the new one decides, and
 // the next apply works.
-func TestKilledApply(t *testing.T) { endApplies(t, syscall.SIGKILL, testutil.Scaled(6, 200)) }
+func TestKilledApply(t *testing.T) { endApplies(t, syscall.SIGKILL, testutil.Scaled(4, 200)) }
 
 // TestInterruptedApply does the same with an interrupt, after which the exit status tells which policy decides.
-func TestInterruptedApply(t *testing.T) { endApplies(t, syscall.SIGINT, testutil.Scaled(4, 30)) }
+func TestInterruptedApply(t *testing.T) { endApplies(t, syscall.SIGINT, testutil.Scaled(3, 30)) }
 
 // endApplies ends so many applies by a signal, each at a random point.
 func endApplies(t *testing.T, signal syscall.Signal, times int) {

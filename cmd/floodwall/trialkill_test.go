@@ -134,10 +134,10 @@ func TestTrialKilled(t *testing.T) {
 		layout
 		hosts, rounds int
 	}{
-		{xdpAlone, testutil.Scaled(3, 15), 1},
-		{companion, testutil.Scaled(4, 15), 1},
-		{nftables, testutil.Scaled(2, 15), 1},
-		{iptables, testutil.Scaled(2, 6), 1},
+		{xdpAlone, testutil.Scaled(2, 15), 1},
+		{companion, testutil.Scaled(3, 15), 1},
+		{nftables, testutil.Scaled(1, 15), 1},
+		{iptables, testutil.Scaled(1, 6), 1},
 		{toNetfilter, testutil.Scaled(1, 3), 1},
 		{toXDP, testutil.Scaled(1, 3), 1},
 	} {

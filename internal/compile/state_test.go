@@ -144,7 +144,7 @@ func TestUntracked(t *testing.T) {
 // it, and what is left after the passes must agree for packets of every state.
 func TestRandomStates(t *testing.T) {
 	_, seed := seeded(t)
-	policies, packets := testutil.Scaled(30, 60), testutil.Scaled(1000, 1500)
+	policies, packets := testutil.Scaled(12, 60), testutil.Scaled(1000, 1500)
 	verdicts := map[ir.Verdict]int{}
 	for i := range policies {
 		r := rand.New(rand.NewPCG(seed, uint64(i)))

@@ -85,7 +85,7 @@ func (e *ends) faults(i int, from, to way) {
 	if i%2 == 1 {
 		o.Confirm = time.Minute
 	}
-	failed, step := 0, testutil.Scaled(4, 1)
+	failed, step := 0, testutil.Scaled(6, 1)
 	if from.target == plan.TargetIptables || to.target == plan.TargetIptables {
 		step = testutil.Scaled(10, 1)
 	}
@@ -156,7 +156,7 @@ func TestRollbackFaults(t *testing.T) {
 func (e *ends) rollbackFaults(i int, from, to way) {
 	t := e.T
 	fail, calls := e.sabotage()
-	step := testutil.Scaled(3, 1)
+	step := testutil.Scaled(5, 1)
 	for n, done := 1+i%step, false; !done; n += step {
 		fail(0)
 		if _, err := e.try(from.policy("old", 1000), control.ApplyOptions{Target: from.target}); err != nil {

@@ -83,7 +83,7 @@ rules:
 func TestAskConditions(t *testing.T) {
 	onAll(t, func(h *host, target plan.Target) {
 		h.applyTo(target, conditionPolicy)
-		for range 7 {
+		for range testutil.Scaled(2, 7) {
 			h.wantAnswer("payload", `udp 198.51.100.7:1234 > 192.0.2.1:53 payload="evil"`, "reject marks")
 			h.wantAnswer("no payload", "udp 198.51.100.7:1234 > 192.0.2.1:53", "pass rest")
 		}
@@ -105,9 +105,9 @@ func TestAskLeavesNothing(t *testing.T) {
 	onAll(t, func(h *host, target plan.Target) {
 		h.applyTo(target, askPolicy)
 		h.wantAnswer("at first", "tcp 198.51.100.7:1234 > 192.0.2.1:113 S", "reject refuse") // opens what Go keeps open
-		before, rounds := traces(h), 25
+		before, rounds := traces(h), testutil.Scaled(10, 25)
 		if target == plan.TargetIptables {
-			rounds = 5
+			rounds = testutil.Scaled(3, 5)
 		}
 		var wait sync.WaitGroup
 		for _, question := range [][2]string{

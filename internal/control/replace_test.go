@@ -223,7 +223,7 @@ func TestReplaceFaults(t *testing.T) {
 func (e *ends) replaceFaults(target plan.Target) {
 	t := e.T
 	fail, calls := e.sabotage()
-	step := testutil.Scaled(3, 1)
+	step := testutil.Scaled(5, 1)
 	if target == plan.TargetIptables { // which makes many calls
 		step = testutil.Scaled(16, 1)
 	}

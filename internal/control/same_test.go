@@ -99,7 +99,7 @@ func TestSameOnAllTargets(t *testing.T) {
 		t.Fatal(err)
 	}
 	policy := fmt.Sprintf(samePolicy, list)
-	frames := sameFrames(t, testutil.Scaled(30_000, 100_000), sameHints())
+	frames := sameFrames(t, testutil.Scaled(15_000, 100_000), sameHints())
 	c, err := control.CompileSource("policy.yaml", []byte("devices: [fw0]\n"+policy))
 	if err != nil {
 		t.Fatal(err)
