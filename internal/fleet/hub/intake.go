@@ -205,7 +205,7 @@ func (h *Hub) refusal(s *wire.Said, now time.Time) error {
 	h.view.mu.Lock()
 	defer h.view.mu.Unlock()
 	switch {
-	case s.Origin == merge.Controller || s.Lift(): // a lift takes the place of a ban, or is not kept (merge.Admit)
+	case s.Origin == merge.Controller || s.Lift() && h.view.table.Get(s.Prefix).BannedBy(s.Statement): // a lift takes the place of a ban
 		return nil
 	case h.view.table.Of(s.Origin) >= maxOfNode:
 		return fmt.Errorf("node %s has %d statements already", s.Origin, maxOfNode)

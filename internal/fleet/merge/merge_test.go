@@ -122,12 +122,23 @@ func TestAdmit(t *testing.T) {
 	}
 }
 
-// TestAdmitLifts has nodes lift a ban that is not theirs, and then ban and lift in turn. The first is not kept. The others do not keep a node
-// from its ban, until the record is as large as it may be.
+// TestAdmitLifts has a lift come before its ban, which is void then. Then nodes ban and lift in turn, and lift what they have not banned. They do
+// not keep a node from its ban, until the record is as large as it may be.
 func TestAdmitLifts(t *testing.T) {
 	r, _ := Admit(Record{Prefix: one}, ban("a", 0, 1000))
-	if after, err := Admit(r, ban("b", 1, 0)); err != nil || len(after.Statements) != 1 {
-		t.Errorf("a lift of nothing: %v, the record has %d statements", err, len(after.Statements))
+	early, err := Admit(r, ban("b", 2, 0))
+	if after, late := Admit(early, ban("b", 1, 1000)); err != nil || late != nil || !after.Equal(early) {
+		t.Errorf("a ban after its lift: %v, %v, the record has %v", err, late, after.Statements)
+	}
+	for i := range 300 {
+		if early, err = Admit(early, ban(fmt.Sprint("m", i), i, 0)); err != nil || len(early.Statements) > maxEarlyLifts {
+			t.Fatalf("lifts without bans: %v, the record has %d statements", err, len(early.Statements))
+		}
+	}
+	for i := range maxBans - 1 {
+		if early, err = Admit(early, ban(fmt.Sprint("n", i), i, 1000)); err != nil {
+			t.Fatalf("a ban after lifts without bans: %v", err)
+		}
 	}
 	for i := range 300 {
 		name := fmt.Sprint("n", i)

@@ -27,6 +27,10 @@ const (
 	maxBans     = 32 // of a prefix
 	maxOfOrigin = 4  // of one origin
 
+	// maxEarlyLifts is how many statements a record has at most when a lift comes for which it has no ban. Such a lift is kept: its ban may
+	// be on its way through another hub, or in a write that is in doubt since the leader of the stream died.
+	maxEarlyLifts = 64
+
 	// MaxStatements is how many a record has at most, lifts included. Those of the controller are always taken.
 	MaxStatements = 128
 )
@@ -37,10 +41,10 @@ var ErrEnough = errors.New("enough nodes ban this prefix")
 // Admit adds a statement to a record within the limits of a record. The hub alone does this, in one order for each prefix. All
 // others merge whole records, so the limits cannot make them differ.
 func Admit(r Record, s Statement) (Record, error) {
-	if s.Lift() && s.Origin != Controller && !r.bannedBy(s) {
-		return r, nil // it lifts nothing here, and would only fill the record
-	}
 	after := Merge(r, Record{r.Prefix, []Statement{s}})
+	if s.Lift() && s.Origin != Controller && !r.BannedBy(s) && len(after.Statements) > maxEarlyLifts {
+		return r, nil
+	}
 	of := 0
 	for i := range after.Statements {
 		if after.Statements[i].Origin == s.Origin {
@@ -56,8 +60,8 @@ func Admit(r Record, s Statement) (Record, error) {
 	return after, nil
 }
 
-// bannedBy tells whether a record has a ban that its own origin lifts.
-func (r Record) bannedBy(lift Statement) bool {
+// BannedBy tells whether a record has a ban that its own origin lifts.
+func (r Record) BannedBy(lift Statement) bool {
 	return slices.ContainsFunc(r.Statements, func(b Statement) bool { return b.Origin == lift.Origin && !b.Lift() && lift.beats(&b) })
 }
 

@@ -76,7 +76,7 @@ func (a *Agent) banned(l Local, whole bool) {
 	}
 }
 
-// gone takes the end of a ban that somebody on this host has lifted. The fleet is told, also when others made the ban: then it no longer
+// gone takes the end of a ban that somebody on this host has lifted. The fleet is told when the ban is this node's. A ban of others no longer
 // holds on this host.
 func (a *Agent) gone(l Local) {
 	if a.undone[l.Prefix] > 0 {
@@ -89,15 +89,22 @@ func (a *Agent) gone(l Local) {
 	if a.own[l.Prefix] == nil && !entered && len(a.table.Get(l.Prefix).Statements) == 0 {
 		return
 	}
+	spoke := a.spoke(l.Prefix)
 	delete(a.own, l.Prefix)
 	delete(a.pending, l.Prefix)
 	a.forget(l.Prefix)
 	s := merge.Statement{Origin: a.file.Name, Seq: a.next(a.clock.now())}
-	if merge.Shared(l.Prefix) {
+	if spoke && merge.Shared(l.Prefix) {
 		a.lifts[l.Prefix] = s
 	}
 	a.ledger.lifted(l.Prefix, s.Seq)
 	a.table.Merge(merge.Record{Prefix: l.Prefix, Statements: []merge.Statement{s}})
+}
+
+// spoke tells whether the fleet may have a ban of a prefix that this node has said: no other ban ends by its lift.
+func (a *Agent) spoke(p netip.Prefix) bool {
+	b := a.own[p]
+	return b != nil && b.statement.Seq > 0 || a.table.Get(p).Last(a.file.Name) > 0 || !a.stream.synced
 }
 
 // next is the number of a statement that is made at a time.
