@@ -172,8 +172,9 @@ func TestMeasureRun(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if m.Sent != 5000 || m.Packets+m.Refused != m.Sent || m.Time != s.Took() {
-		t.Errorf("%+v, took %v; want 5000 sent, received or refused", m, s.Took())
+	const ring = 256 // VETH_RING_SIZE of drivers/net/veth.c: so many may wait for a receiver that has not run at the end
+	if came := m.Packets + m.Refused; m.Sent != 5000 || came > m.Sent || came+ring < m.Sent || m.Time != s.Took() {
+		t.Errorf("%+v, took %v; want 5000 sent, received or refused, but for %d", m, s.Took(), ring)
 	}
 	if _, err := p.lab.NewSource(p.a, SourceOptions{Flows: []Flow{flow}, Batch: batch + 1}); err == nil {
 		t.Error("a batch that is too large: no error")
