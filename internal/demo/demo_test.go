@@ -23,6 +23,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/floodwall/floodwall/internal/capture"
+	"github.com/floodwall/floodwall/internal/lab"
 	"github.com/floodwall/floodwall/internal/testutil"
 )
 
@@ -406,4 +407,24 @@ func runTests(m *testing.M) int {
 	defer os.RemoveAll(dir)
 	buildDir = dir
 	return m.Run()
+}
+
+// TestSlowFlood prepares floods of all rates that a machine may be measured for: a busy one may get 10,000 packets a second.
+func TestSlowFlood(t *testing.T) {
+	testutil.RequireRoot(t)
+	l, err := lab.New(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	s, err := newScene(l, quick)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.close()
+	for _, rate := range []float64{0, 10_000, leastApart - 1, leastApart} {
+		if _, err := s.newFlood(rate); err != nil {
+			t.Errorf("a flood of %.0f packets a second: %v", rate, err)
+		}
+	}
 }

@@ -36,7 +36,7 @@ func (s *scene) flows() []lab.Flow {
 // only to the clients and to what comes back to either, so that their packets always meet the flood.
 func (s *scene) newFlood(rate float64) (*lab.Source, error) {
 	return s.lab.NewSource(s.flood.outside, lab.SourceOptions{
-		Flows: s.flows(), Rate: rate, CPU: s.sourceCPU, Apart: true, Urgent: true, Seed: floodSeed,
+		Flows: s.flows(), Rate: rate, CPU: s.sourceCPU, Apart: rate == 0 || rate >= leastApart, Urgent: true, Seed: floodSeed,
 	})
 }
 
@@ -92,6 +92,9 @@ func (s *scene) capacity(ctx context.Context, source *lab.Source) (most float64,
 	}
 	return most, nil
 }
+
+// leastApart is the rate from which a source can be a process of its own (lab.SourceOptions). On a busy machine a flood may be slower.
+const leastApart = 100_000
 
 // Shares of the capacities that make a good flood: it must be several times what the unprotected server can take, and
 // leave capacity to the protected one, which has bursts to take and requests to answer.
