@@ -151,8 +151,6 @@ func (h header) write(f *os.File, entries iter.Seq[Record], more []Record) error
 	if len(text) != first || bytes.Count(text, []byte("\n")) != 1 {
 		return fmt.Errorf("the first line has changed its length")
 	}
-	if _, err := f.WriteAt(text, 0); err != nil {
-		return err
-	}
-	return nil
+	_, err := f.WriteAt(text, 0)
+	return err
 }

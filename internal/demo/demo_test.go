@@ -422,7 +422,7 @@ func TestSlowFlood(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.close()
-	for _, rate := range []float64{0, 10_000, leastApart - 1, leastApart} {
+	for _, rate := range []float64{0, 10_000, lab.SmoothRate - 1, lab.SmoothRate} {
 		if _, err := s.newFlood(rate); err != nil {
 			t.Errorf("a flood of %.0f packets a second: %v", rate, err)
 		}

@@ -33,10 +33,11 @@ func (s *scene) flows() []lab.Flow {
 }
 
 // newFlood prepares a flood of so many packets per second, 0 for as many as possible. It is a process that leaves its CPU
-// only to the clients and to what comes back to either, so that their packets always meet the flood.
+// only to the clients and to what comes back to either, so that their packets always meet the flood. A slower flood, as on a busy machine, is
+// no process of its own.
 func (s *scene) newFlood(rate float64) (*lab.Source, error) {
 	return s.lab.NewSource(s.flood.outside, lab.SourceOptions{
-		Flows: s.flows(), Rate: rate, CPU: s.sourceCPU, Apart: rate == 0 || rate >= leastApart, Urgent: true, Seed: floodSeed,
+		Flows: s.flows(), Rate: rate, CPU: s.sourceCPU, Apart: rate == 0 || rate >= lab.SmoothRate, Urgent: true, Seed: floodSeed,
 	})
 }
 
@@ -92,9 +93,6 @@ func (s *scene) capacity(ctx context.Context, source *lab.Source) (most float64,
 	}
 	return most, nil
 }
-
-// leastApart is the rate from which a source can be a process of its own (lab.SourceOptions). On a busy machine a flood may be slower.
-const leastApart = 100_000
 
 // Shares of the capacities that make a good flood: it must be several times what the unprotected server can take, and
 // leave capacity to the protected one, which has bursts to take and requests to answer.

@@ -93,7 +93,7 @@ func TestConnectBeside(t *testing.T) {
 	serve(t, p.b.Host, o.Server, answerAll)
 	o.Urgent = true
 	flow := Flow{From: MustAddrs("128.0.0.0/2"), To: MustAddrs("10.0.0.2")}
-	source := p.source(t, SourceOptions{Flows: []Flow{flow}, Rate: smoothRate, Urgent: true, Batch: 16})
+	source := p.source(t, SourceOptions{Flows: []Flow{flow}, Rate: SmoothRate, Urgent: true, Batch: 16})
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)
 	go func() { done <- source.Run(ctx) }()

@@ -23,9 +23,10 @@ const (
 	// kernel allows (net/bpf/test_run.c, TEST_XDP_MAX_BATCH) is a tenth faster than its default.
 	batch = 256
 
-	// smoothRate is the rate from which the generator itself waits between packets: it spins, which gives even
-	// spacing. Below it, a sleeping thread sends small bursts, so that a slow source leaves its CPU to others.
-	smoothRate = 100_000
+	// SmoothRate is the rate from which the generator itself waits between packets: it spins, which gives even
+	// spacing. Below it, a sleeping thread sends small bursts, so that a slow source leaves its CPU to others. Only a
+	// source of at least this rate can be a process of its own (SourceOptions.Apart).
+	SmoothRate = 100_000
 
 	// tick is the time between two bursts.
 	tick = time.Millisecond
@@ -38,7 +39,7 @@ const (
 )
 
 // smooth reports whether the generator spaces the packets.
-func (s *Source) smooth() bool { return s.options.Rate >= smoothRate }
+func (s *Source) smooth() bool { return s.options.Rate >= SmoothRate }
 
 // catchUp is how many times its rate a late source sends at most, unless its options say.
 const catchUp = 4

@@ -61,8 +61,8 @@ func (l *Lab) NewSource(d *Device, o SourceOptions) (*Source, error) {
 	if o.Batch < 0 || o.Batch > batch {
 		return nil, fmt.Errorf("source: batch of %d: must be at most %d", o.Batch, batch)
 	}
-	if o.Apart && (o.Count > 0 || o.Rate > 0 && o.Rate < smoothRate) {
-		return nil, fmt.Errorf("source: a process of its own sends at least %d packets per second, without a count", int(smoothRate))
+	if o.Apart && (o.Count > 0 || o.Rate > 0 && o.Rate < SmoothRate) {
+		return nil, fmt.Errorf("source: a process of its own sends at least %d packets per second, without a count", int(SmoothRate))
 	}
 	s := &Source{device: d, options: o}
 	err := s.load()

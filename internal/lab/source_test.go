@@ -93,7 +93,7 @@ func TestRecycledPages(t *testing.T) {
 	back := p.sink(t, p.a, CaptureDrop)
 	var n uint64
 	for n < 1000 && t.Context().Err() == nil {
-		p.send(t, SourceOptions{Flows: []Flow{plain}, Rate: smoothRate, Count: 1500})
+		p.send(t, SourceOptions{Flows: []Flow{plain}, Rate: SmoothRate, Count: 1500})
 		var err error
 		if n, _, err = back.Counted(); err != nil {
 			t.Fatal(err)
@@ -288,7 +288,7 @@ func TestBurst(t *testing.T) {
 	p := newPair(t)
 	p.sink(t, p.b, DropAll)
 	const burst, looks = 2000, 50 // one in 20 ms
-	s := p.source(t, SourceOptions{Flows: []Flow{plain}, Rate: smoothRate, Burst: burst})
+	s := p.source(t, SourceOptions{Flows: []Flow{plain}, Rate: SmoothRate, Burst: burst})
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)
 	go func() { done <- s.Run(ctx) }()

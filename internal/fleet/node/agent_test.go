@@ -16,6 +16,7 @@ import (
 	"github.com/floodwall/floodwall/internal/fleet/hub"
 	"github.com/floodwall/floodwall/internal/fleet/node"
 	"github.com/floodwall/floodwall/internal/fleet/sight"
+	"github.com/floodwall/floodwall/internal/testutil"
 )
 
 // fleet is a hub and nodes in this process, with connections that are no sockets.
@@ -168,12 +169,9 @@ func (f *fleet) run(h *host, file *node.File) {
 // eventually waits until something holds.
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
-		if holds() {
-			return
-		}
+	if !testutil.Eventually(time.Minute, holds) {
+		t.Fatalf("not after a minute: %s", what)
 	}
-	t.Fatalf("not after a minute: %s", what)
 }
 
 // TestBanEverywhere has one node ban and lift, and the others follow: by the node, by themselves, and by the controller.
