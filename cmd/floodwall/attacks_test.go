@@ -110,7 +110,7 @@ func TestAttack(t *testing.T) {
 	}
 	state := t.TempDir()
 	file := detecting(t, state)
-	mustFloodwall(t, "apply", file)
+	mustFloodwall(t, "apply", file, "--state", state)
 	got := received(t)
 	sendMeanwhile(t, "fw1", 75*time.Millisecond, legitimate...)
 	h := startUnitDaemon(t, "--state", state)
@@ -218,7 +218,7 @@ func TestDetectWithoutBaseline(t *testing.T) {
 		t.Fatal(err)
 	}
 	mustFloodwall(t, "apply", file)
-	h := startUnitDaemon(t, "--state", t.TempDir())
+	h := startUnitDaemon(t)
 	waitFor(t, "the warning", func() bool {
 		return strings.Contains(h.said.String(), "detect: the baseline: open /nowhere/good.pcapng")
 	})

@@ -33,7 +33,7 @@ func TestAutomatic(t *testing.T) {
 		t.Fatal(err)
 	}
 	writeFile(t, file, strings.Replace(string(text), "quiet: 2s", "quiet: 2s, auto: {collateral: 0.5%, max: 1}", 1))
-	mustFloodwall(t, "apply", file)
+	mustFloodwall(t, "apply", file, "--state", state)
 	got := received(t)
 	sendMeanwhile(t, "fw1", 75*time.Millisecond, legitimate...)
 	h := startUnitDaemon(t, "--state", state, "--json")
@@ -58,7 +58,7 @@ func TestAutomatic(t *testing.T) {
 	before, clients := rule().Packets, got.Load()
 	waitFor(t, "drops without a daemon", func() bool { return rule().Packets > before+50 })
 	waitFor(t, "packets of the clients", func() bool { return got.Load() > clients+20 })
-	mustFloodwall(t, "apply", file)
+	mustFloodwall(t, "apply", file, "--state", state)
 	if r := rule(); r.Name != "auto-1" || r.Observe {
 		t.Errorf("after an apply: %+v", r)
 	}

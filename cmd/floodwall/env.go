@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"io"
 	"path/filepath"
@@ -34,7 +35,15 @@ const defaultState = "/var/lib/floodwall"
 func (e *env) globalFlags(root *cobra.Command) {
 	f := root.PersistentFlags()
 	f.StringVar(&e.bpffs, "bpffs", datapath.DefaultDir, "`directory` of this instance in the BPF file system")
-	f.StringVar(&e.state, "state", defaultState, "`directory` for results and measurements")
+	f.StringVar(&e.state, "state", "", "`directory` of bans, lists, reports and measurements (default that of the policy that runs, else "+defaultState+")")
+}
+
+// findState finds the state directory that no flag names.
+func (e *env) findState(ctx context.Context) {
+	if e.state == "" && privileged() {
+		e.state = control.StateDir(ctx, e.bpffs)
+	}
+	e.state = cmp.Or(e.state, defaultState)
 }
 
 // jsonFlag adds --json to a command.

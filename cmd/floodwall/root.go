@@ -35,6 +35,7 @@ func newRoot(e *env) *cobra.Command {
 			return unknownCommand(c, args[0])
 		},
 		RunE:                       func(*cobra.Command, []string) error { return nil },
+		PersistentPreRun:           func(c *cobra.Command, _ []string) { e.findState(c.Context()) },
 		SuggestionsMinimumDistance: 2,
 	}
 	root.SetUsageTemplate(usageTemplate)

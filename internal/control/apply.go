@@ -22,6 +22,7 @@ import (
 // Instance is a Floodwall in one network namespace, known by its state directory in the BPF file system.
 type Instance struct {
 	Dir   string
+	State string                 // the directory for what is kept over a reboot; "": none, and any will do
 	Bans  *banlog.Log            // where entries of dynamic sets are kept over a reboot; nil: they are not
 	Feeds feed.Store             // where the last good copies of lists are that are fetched; zero: nowhere, and such sets are empty
 	Asked *recent.Answer[Wishes] // the last answer of Wishes, for a daemon of many parts; nil: none is kept

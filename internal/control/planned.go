@@ -57,7 +57,7 @@ func (p *planned) record(context.Context) error {
 	m.NoteOperators(p.options.Sessions)
 	m.AddProtections(p.compiled.Program, p.found)
 	m.NoteRouted(p.compiled.Program)
-	m.Choice, m.Devices, m.Boot, m.Mode = p.choice, p.devices(), p.options.Boot, p.options.Mode
+	m.Choice, m.Devices, m.Boot, m.Mode, m.State = p.choice, p.devices(), p.options.Boot, p.options.Mode, p.in.stateDir()
 	if d := p.compiled.Policy.Daemon; d != (policy.Daemon{}) {
 		m.Daemon = &d
 	}

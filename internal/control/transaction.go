@@ -1,6 +1,7 @@
 package control
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/floodwall/floodwall/internal/datapath"
@@ -34,7 +35,7 @@ func (r request) transact(ctx context.Context, state *datapath.State) (*Applied,
 		return nil, err
 	}
 	defer now.close()
-	if err := r.follows(now); err != nil {
+	if err := cmp.Or(r.in.mayRecord(now), r.follows(now)); err != nil {
 		return nil, err
 	}
 	planned, err := r.plan(ctx, now)

@@ -34,6 +34,9 @@ func (in Instance) change(ctx context.Context, fn func(*live) error) error {
 			return err
 		}
 		defer l.close()
+		if err := in.keepsIn(l.generations[0].manifest.State); err != nil {
+			return err
+		}
 		return fn(l)
 	})
 }

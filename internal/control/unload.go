@@ -49,6 +49,9 @@ func (in Instance) endings(ctx context.Context, state *datapath.State) error {
 		return err
 	}
 	defer l.close()
+	if err := in.keepsIn(l.generations[0].manifest.State); err != nil {
+		return err
+	}
 	for _, g := range l.generations {
 		err = errors.Join(err, g.windDown(ctx, nil))
 	}

@@ -54,16 +54,20 @@ type watcher struct {
 //   - moves rules to where they cost least by the present model of costs. A nil costs leaves rules where they are.
 //
 // report is told what was done, and errors, after which Watch goes on. Several goroutines call it, one at a time. Watch
-// returns a *daemonlock.HeldError while another process watches the instance.
+// returns a *daemonlock.HeldError while another process watches the instance, and a *control.StateDirError when the instance has another
+// state directory.
 //
 // The functions of beside run as long as Watch does, from when it is known that no other process watches. When one of them
 // returns an error, Watch ends with it.
 func Watch(ctx context.Context, in control.Instance, costs func() *cost.Model, report func(Event), beside ...func(context.Context) error) error {
-	release, err := daemonlock.Of(in.Dir).Take()
+	release, err := daemonlock.Of(in.Dir).Take(in.State)
 	if err != nil {
 		return err
 	}
 	defer release()
+	if err := in.CheckState(ctx); err != nil {
+		return err
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	w := &watcher{in: in, report: inTurn(func(e Event) {
 		if e.Err == nil || ctx.Err() == nil { // the end of Watch is no error of what it ends

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"io"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -55,13 +56,18 @@ func (l Lock) file() (string, error) {
 }
 
 // Take takes the lock, until release is called or the process ends, however that happens. It returns a *HeldError when
-// another process has it.
-func (l Lock) Take() (release func(), err error) {
+// another process has it. state is the daemon's state directory, for State.
+func (l Lock) Take(state string) (release func(), err error) {
 	name, err := l.file()
 	if err != nil {
 		return nil, err
 	}
-	f, err := lock(name)
+	if state != "" {
+		if state, err = filepath.Abs(state); err != nil {
+			return nil, lockError(err)
+		}
+	}
+	f, err := lock(name, state)
 	if err != nil {
 		return nil, err
 	}
@@ -75,7 +81,7 @@ func (l Lock) Take() (release func(), err error) {
 // TakeFile locks a file in the manner of Take. It makes the file and its directory if they are absent, and release removes the
 // file.
 func TakeFile(name string) (release func(), err error) {
-	f, err := lock(name)
+	f, err := lock(name, "")
 	if err != nil {
 		return nil, err
 	}
@@ -86,17 +92,17 @@ func TakeFile(name string) (release func(), err error) {
 }
 
 // lock locks the file of a name.
-func lock(name string) (*os.File, error) {
+func lock(name, state string) (*os.File, error) {
 	for {
-		if f, err := take(name); f != nil || err != nil {
+		if f, err := take(name, state); f != nil || err != nil {
 			return f, err
 		}
 	}
 }
 
-// take locks a file and writes the number of this process into it. It returns nil when a process that ends has just removed
+// take locks a file, and writes the number of this process and a state directory into it. It returns nil when a process that ends has just removed
 // the file.
-func take(name string) (*os.File, error) {
+func take(name, state string) (*os.File, error) {
 	f, err := open(name)
 	if f == nil || err != nil {
 		return nil, lockError(err)
@@ -105,7 +111,7 @@ func take(name string) (*os.File, error) {
 	taken := errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EACCES)
 	there := err == nil && isAt(f, name)
 	if there {
-		err = writeProcess(f)
+		err = writeHolder(f, state)
 	}
 	if there && err == nil {
 		return f, nil
@@ -146,10 +152,10 @@ func isAt(f *os.File, name string) bool {
 	return err == nil && os.SameFile(opened, now)
 }
 
-func writeProcess(f *os.File) error {
+func writeHolder(f *os.File, state string) error {
 	err := f.Truncate(0)
 	if err == nil {
-		_, err = fmt.Fprintln(f, os.Getpid())
+		_, err = fmt.Fprintf(f, "%d\n%s", os.Getpid(), state)
 	}
 	return err
 }
@@ -157,22 +163,48 @@ func writeProcess(f *os.File) error {
 // processIn is the process that a lock file names, 0 when it names none.
 func processIn(name string) int {
 	text, _ := os.ReadFile(name)
-	process, _ := strconv.Atoi(strings.TrimSpace(string(text)))
+	first, _, _ := strings.Cut(string(text), "\n")
+	process, _ := strconv.Atoi(first)
 	return process
 }
 
 // Held reports whether a process has the lock. It only asks, which flock(2) cannot do: to take the lock could keep a daemon
 // from starting.
 func (l Lock) Held() bool {
+	f := l.held()
+	if f == nil {
+		return false
+	}
+	f.Close()
+	return true
+}
+
+// State is the state directory of the process that has the lock. It is "" when no process has it, and when it does not say.
+func (l Lock) State() string {
+	f := l.held()
+	if f == nil {
+		return ""
+	}
+	defer f.Close()
+	text, _ := io.ReadAll(f)
+	_, state, _ := strings.Cut(string(text), "\n")
+	return state
+}
+
+// held opens the file of the lock, nil when no process has it.
+func (l Lock) held() *os.File {
 	name, err := l.file()
 	if err != nil {
-		return false
+		return nil
 	}
 	f, err := os.OpenFile(name, os.O_RDONLY|unix.O_NOFOLLOW, 0)
 	if err != nil {
-		return false
+		return nil
 	}
-	defer f.Close()
 	lock := unix.Flock_t{Type: unix.F_WRLCK}
-	return unix.FcntlFlock(f.Fd(), unix.F_OFD_GETLK, &lock) == nil && lock.Type != unix.F_UNLCK
+	if unix.FcntlFlock(f.Fd(), unix.F_OFD_GETLK, &lock) == nil && lock.Type != unix.F_UNLCK {
+		return f
+	}
+	f.Close()
+	return nil
 }

@@ -20,15 +20,18 @@ func TestTake(t *testing.T) {
 	if l.Held() {
 		t.Error("it is watched before")
 	}
-	end, err := l.Take()
+	end, err := l.Take("/srv/state of it")
 	if err != nil {
 		t.Fatal(err)
+	}
+	if got := l.State(); got != "/srv/state of it" {
+		t.Errorf("the state directory of the holder: %q", got)
 	}
 	if !l.Held() || !(Lock{l.Dir, l.Instance + "./"}).Held() {
 		t.Error("it is not watched")
 	}
 	var held *HeldError
-	if _, err := l.Take(); !errors.As(err, &held) || held.Process != os.Getpid() {
+	if _, err := l.Take(""); !errors.As(err, &held) || held.Process != os.Getpid() {
 		t.Errorf("a second one: %v, want that process %d holds it", err, os.Getpid())
 	}
 	if (Lock{l.Dir, t.TempDir()}).Held() {
@@ -38,7 +41,7 @@ func TestTake(t *testing.T) {
 		t.Errorf("the directory of locks: %v, %v", info, err)
 	}
 	end()
-	if l.Held() {
+	if l.Held() || l.State() != "" {
 		t.Error("it is watched after the end")
 	}
 	if _, err := os.Stat(l.Dir); !errors.Is(err, os.ErrNotExist) {
@@ -53,13 +56,13 @@ func TestTakeAfterCrash(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(os.Mkdir(l.Dir, 0o700), os.WriteFile(name, []byte("1234567890\n"), 0o600)); err != nil {
+	if err := errors.Join(os.Mkdir(l.Dir, 0o700), os.WriteFile(name, []byte("1234567890\n/srv/gone"), 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	if l.Held() {
+	if l.Held() || l.State() != "" {
 		t.Error("it is watched by a process that is gone")
 	}
-	end, err := l.Take()
+	end, err := l.Take("")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,7 +81,7 @@ func TestTakeByOne(t *testing.T) {
 	for range 4 {
 		all.Go(func() {
 			for taken := 0; taken < 200; l.Held() {
-				end, err := l.Take()
+				end, err := l.Take("")
 				var held *HeldError
 				if errors.As(err, &held) {
 					continue

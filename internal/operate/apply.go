@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"os"
 	"slices"
 	"time"
 
@@ -87,6 +88,9 @@ func (h Host) Apply(ctx context.Context, o Order) (*control.Applied, *policy.Pol
 	}
 	if !o.Force {
 		options.Sessions = o.Sessions
+	}
+	if !o.DryRun { // it is recorded, and binds others as long as it is there; where it cannot be made, nothing is kept
+		os.MkdirAll(h.State, 0o755)
 	}
 	before := h.temporaryNow(ctx)
 	applied, err := h.Instance.Apply(ctx, s.policy, options)

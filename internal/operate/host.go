@@ -20,9 +20,8 @@ import (
 // Host is an instance on this host, with the directory of what is kept over a reboot.
 type Host struct {
 	control.Instance
-	State string      // directory for results and measurements
-	Warn  func(error) // is told what does not keep an action from being done
-	Tap   *tap.Tap    // samples of the traffic from XDP, in the daemon; nil elsewhere
+	Warn func(error) // is told what does not keep an action from being done
+	Tap  *tap.Tap    // samples of the traffic from XDP, in the daemon; nil elsewhere
 
 	costs  *costFile
 	finder *geo.Finder // of countries and autonomous systems; nil: none are looked up
@@ -31,8 +30,8 @@ type Host struct {
 // NewHost is the instance of a directory in the BPF file system.
 func NewHost(bpffs, state string, warn func(error)) Host {
 	return Host{
-		Instance: control.Instance{Dir: bpffs, Bans: banlog.Open(state, bpffs, datapath.DefaultDir), Feeds: feed.InState(state)},
-		State:    state, Warn: warn, costs: new(costFile), finder: new(geo.Finder),
+		Instance: control.Instance{Dir: bpffs, State: state, Bans: banlog.Open(state, bpffs, datapath.DefaultDir), Feeds: feed.InState(state)},
+		Warn:     warn, costs: new(costFile), finder: new(geo.Finder),
 	}
 }
 
