@@ -99,7 +99,7 @@ const (
 	CookiesSent      = "cookies_sent"      // by the hash of a flow: when a cookie was last sent for it
 
 	Listed     = "listed"     // the entry: for each class of sources, the rules that are left for it, as records
-	Reflectors = "reflectors" // the entry: a bit for each port of the known amplifiers, by its lower ten bits
+	Reflectors = "reflectors" // the entry: a bit for port 0 and each port of the known amplifiers, by ten bits of it
 
 	Masks   = "masks"     // straight rules: per class, a bit for each address expression
 	Index   = "index"     // table rules: from the value of a field or a class to a row

@@ -2,6 +2,7 @@ package entry
 
 import (
 	"encoding/binary"
+	"slices"
 
 	"github.com/cilium/ebpf/asm"
 
@@ -35,6 +36,16 @@ func (s *section) tcpHeader(exit string) {
 	)
 }
 
+// suspectTCPHeader takes the bits behind the length in its byte for some of it, so a packet that sets them may be suspected.
+func (s *section) suspectTCPHeader(exit string) {
+	if s.is(packet.ProtoTCP) {
+		s.Add(
+			asm.LoadMem(asm.R1, base, s.family.l4+offsetAt, asm.Byte), asm.JLT.Imm(asm.R1, 20<<2, exit),
+			asm.RSh.Imm(asm.R1, 2), asm.Add.Imm(asm.R1, s.family.header()), asm.JGT.Reg(asm.R1, length, exit),
+		)
+	}
+}
+
 // headerLength loads the length of the TCP header in bytes.
 func (s *section) headerLength(to asm.Register) {
 	s.Add(asm.LoadMem(to, base, s.family.l4+offsetAt, asm.Byte), asm.RSh.Imm(to, 4), asm.LSh.Imm(to, 2))
@@ -44,25 +55,43 @@ func (s *section) flags(to asm.Register) {
 	s.Add(asm.LoadMem(to, base, s.family.l4+flagsAt, asm.Byte))
 }
 
-// tcpFlags looks the flags up in a bitmap of those that may stand together.
+// tcpFlags looks the flags up in a bitmap of those that may not stand together.
 func (s *section) tcpFlags(exit string) {
+	s.flagsAmong(func(flags byte) bool { return !packet.ValidFlags(flags) }, exit)
+}
+
+// suspectTCPFlags suspects a SYN, too, where there are checks of SYNs.
+func (s *section) suspectTCPFlags(exit string) {
+	s.flagsAmong(func(flags byte) bool {
+		return !packet.ValidFlags(flags) || s.checksSYN() && flags&flagsSYNACK == flagsSYN
+	}, exit)
+}
+
+// suspectSYN leaves it to suspectTCPFlags where that is asked.
+func (s *section) suspectSYN(exit string) {
+	if !s.asked(packet.TCPFlags) {
+		s.onSYN(func() { s.Add(asm.Ja.Label(exit)) })
+	}
+}
+
+// checksSYN reports whether any check of a SYN is asked.
+func (s *section) checksSYN() bool {
+	return slices.ContainsFunc([]packet.Check{packet.TCPOptions, packet.SYNData, packet.SYNLowPort, packet.SYNNoMSS, packet.SYNWindowZero}, s.asked)
+}
+
+// flagsAmong leads to exit when the lower six flags of TCP are among some. A shift takes the lower six bits of its count.
+func (s *section) flagsAmong(some func(flags byte) bool, exit string) {
 	if !s.is(packet.ProtoTCP) {
 		return
 	}
-	var valid uint64
-	for flags := range 64 {
-		if packet.ValidFlags(byte(flags)) {
-			valid |= 1 << flags
+	var bits uint64
+	for flags := range byte(64) {
+		if some(flags) {
+			bits |= 1 << flags
 		}
 	}
 	s.flags(asm.R1)
-	s.Add(
-		asm.And.Imm(asm.R1, 63),
-		asm.LoadImm(asm.R2, int64(valid), asm.DWord),
-		asm.RSh.Reg(asm.R2, asm.R1),
-		asm.And.Imm(asm.R2, 1),
-		asm.JEq.Imm(asm.R2, 0, exit),
-	)
+	s.Add(asm.LoadImm(asm.R2, int64(bits), asm.DWord), asm.RSh.Reg(asm.R2, asm.R1), asm.JSet.Imm(asm.R2, 1, exit))
 }
 
 func (s *section) ackZero(exit string) {

@@ -76,7 +76,7 @@ const (
 	context = asm.R6
 	base    = asm.R7 // the frame, or 4 bytes further where it has a VLAN tag: offsets to what follows the tag are the same
 	size    = asm.R8 // of the whole frame, in bytes
-	header  = asm.R9 // the offset of the IP header
+	room    = asm.R9 // of the frame, what is behind the Ethernet header and the tag, in bytes
 
 	dport = asm.R3
 	sport = asm.R4
@@ -157,27 +157,31 @@ func (g *generator) ethernet() {
 	)
 	g.inFrame(base, frameBytes, size)
 	if g.asked(packet.SourceMAC) {
-		g.Add(asm.LoadMem(asm.R1, base, 6, asm.Byte), asm.And.Imm(asm.R1, 1), asm.JNE.Imm(asm.R1, 0, toGeneral)) // the group bit
+		g.Add(asm.LoadMem(asm.R1, base, 6, asm.Byte), asm.JSet.Imm(asm.R1, 1, toGeneral)) // the group bit
 	}
-	g.Add(asm.Sub.Reg(size, base), asm.LoadMem(asm.R1, base, 12, asm.Half), asm.Mov.Imm(header, 14))
+	g.Add(asm.Sub.Reg(size, base), asm.Mov.Reg(room, size), asm.Sub.Imm(room, 14))
 	g.etherTypes()
 	if !g.tagged {
 		g.Add(asm.Ja.Label(toGeneral))
 		return
 	}
-	g.Add(asm.JNE.Imm(asm.R1, networkOrder(etherTypeVLAN), toGeneral), asm.LoadMem(asm.R1, context, ctxDataEnd, asm.Word))
+	g.Add(
+		asm.And.Imm(asm.R1, 0xffff),
+		asm.JNE.Imm(asm.R1, networkOrder(etherTypeVLAN), toGeneral), asm.LoadMem(asm.R1, context, ctxDataEnd, asm.Word),
+	)
 	g.inFrame(base, frameBytes+4, asm.R1)
-	g.Add(asm.Add.Imm(base, 4), asm.Mov.Imm(header, 18), asm.LoadMem(asm.R1, base, 12, asm.Half))
+	g.Add(asm.Add.Imm(base, 4), asm.Sub.Imm(room, 4))
 	g.etherTypes()
 	g.Add(asm.Ja.Label(toGeneral))
 }
 
 const etherTypeVLAN = 0x8100 // IEEE 802.1Q
 
-// etherTypes jumps to the section of the EtherType in r1, if there is one.
+// etherTypes jumps to the section of the EtherType and of the version behind it, if there is one. r1 keeps the EtherType, and more above it.
 func (g *generator) etherTypes() {
+	g.Add(asm.LoadMem(asm.R1, base, 12, asm.Word))
 	for _, f := range families {
-		g.Add(asm.JEq.Imm(asm.R1, networkOrder(f.etherType), f.name))
+		g.Add(asm.And.Imm(asm.R1, f.begins|0xffff), asm.JEq.Imm(asm.R1, f.version<<16|networkOrder(f.etherType), f.name))
 	}
 }
 

@@ -12,6 +12,8 @@ type family struct {
 	name      string // and label
 	value     uint32 // of packet.Family
 	etherType uint16
+	begins    int32 // of a load of the EtherType and what follows, the bits that say how the IP header begins,
+	version   int32 // and the first byte of that header under these bits: of IPv4 with the length of one without options
 	ttl       int16
 	source    int16
 	dest      int16
@@ -41,8 +43,8 @@ var (
 
 // families in the order in which they are asked for.
 var families = []*family{
-	{"entry_ipv4", packet.FamilyIPv4, 0x0800, 22, 26, 30, 34, []proto{udp, tcp, {"icmp", packet.ProtoICMP, 8, nil, &icmpTypes, packet.ICMP}}},
-	{"entry_ipv6", packet.FamilyIPv6, 0x86dd, 21, 22, 38, 54, []proto{udp, tcp, {"icmpv6", packet.ProtoICMPv6, 8, nil, &icmpv6Types, packet.ICMP}}},
+	{"entry_ipv4", packet.FamilyIPv4, 0x0800, 0xff0000, 0x45, 22, 26, 30, 34, []proto{udp, tcp, {"icmp", packet.ProtoICMP, 8, nil, &icmpTypes, packet.ICMP}}},
+	{"entry_ipv6", packet.FamilyIPv6, 0x86dd, 0xf00000, 0x60, 21, 22, 38, 54, []proto{udp, tcp, {"icmpv6", packet.ProtoICMPv6, 8, nil, &icmpv6Types, packet.ICMP}}},
 }
 
 // length is the register that has the length of the IP packet when a section begins.
@@ -66,22 +68,26 @@ func (g *generator) network(f *family, sections []*section) {
 	}
 }
 
-// ipv4 leaves the protocol in r1 and the length in r5.
+// ipv4 leaves the protocol in r1 and the length in r5. TTL 0 goes to general(): no router lets it pass, so no flood from afar has it.
 func (g *generator) ipv4() {
-	const notFragment = 0xff3f // in network order: all but the reserved bit and DF
+	const (
+		fragment = 0x00ff3f // of a load from the flags on, in network order: all of their word but the reserved bit and DF
+		ttl      = 0xff0000
+		protocol = 24 // from this bit on
+		alive    = "entry_ipv4_alive"
+	)
 	g.Add(
-		asm.LoadMem(asm.R1, base, 14, asm.Byte),
-		asm.JNE.Imm(asm.R1, 0x45, toGeneral),
-		asm.LoadMem(asm.R1, base, 20, asm.Half),
-		asm.And.Imm(asm.R1, notFragment),
-		asm.JNE.Imm(asm.R1, 0, toGeneral),
 		asm.LoadMem(length, base, 16, asm.Half),
 		asm.HostTo(asm.BE, length, asm.Half),
-		asm.Mov.Reg(asm.R1, length),
-		asm.Add.Reg(asm.R1, header),
-		asm.JGT.Reg(asm.R1, size, toGeneral),
-		asm.LoadMem(asm.R1, base, 23, asm.Byte),
+		asm.JGT.Reg(length, room, toGeneral),
+		asm.LoadMem(asm.R1, base, 20, asm.Word),
+		asm.JSet.Imm(asm.R1, fragment, toGeneral),
 	)
+	if g.asked(packet.TTLZero) {
+		g.Add(asm.JSet.Imm(asm.R1, ttl, alive), asm.Ja.Label(toGeneral))
+		g.Mark(alive)
+	}
+	g.Add(asm.RSh.Imm(asm.R1, protocol))
 }
 
 const ipv6Header = 40 // bytes
@@ -91,16 +97,11 @@ func (g *generator) ipv6() {
 	g.Add(asm.LoadMem(asm.R1, context, ctxDataEnd, asm.Word))
 	g.inFrame(base, 14+ipv6Header+8, asm.R1)
 	g.Add(
-		asm.LoadMem(asm.R1, base, 14, asm.Byte),
-		asm.RSh.Imm(asm.R1, 4),
-		asm.JNE.Imm(asm.R1, 6, toGeneral),
 		asm.LoadMem(length, base, 18, asm.Half),
 		asm.HostTo(asm.BE, length, asm.Half),
 		asm.Add.Imm(length, ipv6Header),
 		asm.JGT.Imm(length, 65535, toGeneral), // packet.Length ends there
-		asm.Mov.Reg(asm.R1, length),
-		asm.Add.Reg(asm.R1, header),
-		asm.JGT.Reg(asm.R1, size, toGeneral),
+		asm.JGT.Reg(length, room, toGeneral),
 		asm.LoadMem(asm.R1, base, 20, asm.Byte),
 	)
 }

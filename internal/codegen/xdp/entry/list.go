@@ -209,7 +209,7 @@ func (s *section) member(t dynamicTest, next string) {
 			if t.destination && s.isOwn(number) {
 				s.own(in)
 			}
-			s.ask(number, t.destination, in)
+			s.has(number, t.destination, in)
 		}
 	}
 	if !t.not {
@@ -218,12 +218,25 @@ func (s *section) member(t dynamicTest, next string) {
 	}
 }
 
-// ask jumps if a dynamic set has the source or the destination. Most addresses are known not to be there by one word.
-func (s *section) ask(set int32, destination bool, in string) {
-	at, absent := s.family.source, s.newLabel()
+// has jumps if a dynamic set has the source or the destination. Most addresses are known not to be there by one word.
+func (s *section) has(set int32, destination bool, in string) {
+	absent := s.newLabel()
+	s.present(set, destination, absent)
+	s.find(set, destination, in)
+	s.Mark(absent)
+}
+
+// place is the offset of an address.
+func (s *section) place(destination bool) int16 {
 	if destination {
-		at = s.family.dest
+		return s.family.dest
 	}
+	return s.family.source
+}
+
+// present jumps to absent if a word says that a dynamic set has not an address. It changes r1 and r2.
+func (s *section) present(set int32, destination bool, absent string) {
+	at := s.place(destination)
 	if s.family.value == packet.FamilyIPv4 {
 		s.Add(asm.LoadMem(asm.R1, base, at, asm.Word), asm.HostTo(asm.BE, asm.R1, asm.Word))
 	} else {
@@ -237,17 +250,19 @@ func (s *section) ask(set int32, destination bool, in string) {
 		asm.LoadMapValue(asm.R2, 0, uint32(word)).WithReference(xdp.DynamicInfo),
 		asm.LoadMem(asm.R2, asm.R2, 0, asm.DWord),
 		asm.RSh.Reg(asm.R2, asm.R1),
-		asm.And.Imm(asm.R2, 1),
-		asm.JNE.Imm(asm.R2, 0, absent),
-		asm.Mov.Imm(asm.R1, set),
+		asm.JSet.Imm(asm.R2, 1, absent),
 	)
-	s.address(asm.R2, asm.R3, at)
+}
+
+// find jumps if a dynamic set has an address, which is_member() of bpf/dynamic.h finds out. It changes r0 to r5.
+func (s *section) find(set int32, destination bool, in string) {
+	s.Add(asm.Mov.Imm(asm.R1, set))
+	s.address(asm.R2, asm.R3, s.place(destination))
 	s.Add(
 		asm.Mov.Imm(asm.R4, int32(s.family.value)),
 		asm.Call.Label(xdp.IsMember),
 		asm.JNE.Imm(asm.R0, 0, in),
 	)
-	s.Mark(absent)
 }
 
 // address loads an address as two numbers in host byte order, IPv4 in its mapped form. It changes these two only.

@@ -124,8 +124,8 @@ func (s *section) body() {
 	}
 	s.Mark(s.label("default"))
 	s.decide(xdp.Decision(xdp.SlotDefault, uint8(s.Program.Default)))
-	for _, code := range s.apart {
-		code()
+	for i := 0; i < len(s.apart); i++ { // which may grow
+		s.apart[i]()
 	}
 }
 
