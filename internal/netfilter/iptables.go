@@ -7,7 +7,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/floodwall/floodwall/internal/rights"
@@ -25,9 +24,6 @@ type family struct {
 	inet          string // how ipset calls it
 	halves        [2]string
 	restore, save tool
-
-	mu    sync.Mutex
-	texts map[string]savedText // by table
 }
 
 // ipv6Proof is a file that the kernel has when it has IPv6.
@@ -94,14 +90,21 @@ type iptablesRule struct {
 	count       Count
 }
 
-// read reads the tables of a family.
+// read reads the tables of a family. The counts of rules may be older than the call.
 func (f *family) read(ctx context.Context) ([]iptablesSaved, error) {
-	f.forget()
-	return f.readRecent(ctx)
+	return f.readBy(func(table string) (string, error) {
+		state := func() (rulesState, error) { return stateOf(f.version, table) }
+		return f.save.unchanged(ctx, state, "-c", "-t", table)
+	})
 }
 
-// readRecent is read for who may be told what held a moment ago: savedLife.
-func (f *family) readRecent(ctx context.Context) (list []iptablesSaved, err error) {
+// readCounts is read with the counts of rules as they are now.
+func (f *family) readCounts(ctx context.Context) ([]iptablesSaved, error) {
+	return f.readBy(func(table string) (string, error) { return f.save.run(ctx, "", "-c", "-t", table) })
+}
+
+// readBy reads the tables of a family by what save prints of each.
+func (f *family) readBy(save func(table string) (string, error)) (list []iptablesSaved, err error) {
 	newer := false // kind, whose tables are nftables'
 	for _, table := range iptablesTables {
 		if table == "mangle" && !newer { // the older kind would make it, for all packets to pass through
@@ -113,7 +116,7 @@ func (f *family) readRecent(ctx context.Context) (list []iptablesSaved, err erro
 				continue
 			}
 		}
-		out, err := f.saved(ctx, table)
+		out, err := save(table)
 		if err != nil {
 			return nil, fmt.Errorf("reading table %s of IPv%s: %w", table, f.version, err)
 		}
@@ -125,45 +128,6 @@ func (f *family) readRecent(ctx context.Context) (list []iptablesSaved, err erro
 		list = append(list, s...)
 	}
 	return list, nil
-}
-
-// savedLife is how long the text of a table is used again. One command asks several times what a generation does, and other programs
-// may change the tables at any time between two questions as well.
-const savedLife = 250 * time.Millisecond
-
-// savedText is what iptables-save printed of a table.
-type savedText struct {
-	text   string
-	read   time.Time
-	writes uint64 // of this process, before it was read
-}
-
-// forget has the next reader run iptables-save.
-func (f *family) forget() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	clear(f.texts)
-}
-
-// saved returns what iptables-save prints of a table. It does not run again for what it printed a moment ago, unless this process
-// has changed anything since.
-func (f *family) saved(ctx context.Context, table string) (string, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	last := f.texts[table]
-	if time.Since(last.read) < savedLife && last.writes == writes.Load() {
-		return last.text, nil
-	}
-	next := savedText{read: time.Now(), writes: writes.Load()}
-	var err error
-	if next.text, err = f.save.run(ctx, "", "-c", "-t", table); err != nil {
-		return "", err
-	}
-	if f.texts == nil {
-		f.texts = map[string]savedText{}
-	}
-	f.texts[table] = next
-	return next.text, nil
 }
 
 // readSaved reads the form of iptables-save and iptables-restore.
@@ -267,7 +231,10 @@ func guardSet(name, guard string, f *family) string { return setsPrefix(name) + 
 
 // setNames lists all ipsets.
 func (x *Iptables) setNames(ctx context.Context) ([]string, error) {
-	out, err := x.ipset.run(ctx, "", "list", "-n")
+	if names, err := ipsetNames(); err == nil {
+		return names, nil
+	}
+	out, err := x.ipset.run(ctx, "", "list", "-n") // loads what the kernel lacks, or says in its own words why not
 	if err != nil {
 		return nil, fmt.Errorf("listing ipsets: %w", err)
 	}
@@ -338,7 +305,7 @@ func (x *Iptables) Generations(ctx context.Context, prefix string) ([]string, er
 func (x *Iptables) Counters(ctx context.Context, name string) (map[string]Count, error) {
 	counts := map[string]Count{}
 	for _, f := range x.families {
-		tables, err := f.read(ctx)
+		tables, err := f.readCounts(ctx)
 		if err != nil {
 			return nil, fmt.Errorf("counters of %s: %w", name, err)
 		}
@@ -380,7 +347,7 @@ func (x *Iptables) Trial(ctx context.Context, name string) (left time.Duration, 
 func (x *Iptables) hooked(ctx context.Context, name string, known bool) (time.Duration, State, error) {
 	hooks := false
 	for _, f := range x.families {
-		tables, err := f.readRecent(ctx)
+		tables, err := f.read(ctx)
 		if err != nil {
 			return 0, Absent, err
 		}

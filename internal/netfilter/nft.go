@@ -126,12 +126,17 @@ func (n *Nft) ruleset(ctx context.Context) (all []nftObject, err error) {
 	return n.list(ctx, "-t", "-a", listFamilies)
 }
 
-// list reads what commands list in JSON: nft prints a document for each command.
+// list reads what commands list in JSON.
 func (n *Nft) list(ctx context.Context, args ...string) (all []nftObject, err error) {
 	out, err := n.run(ctx, "", append([]string{"-j"}, args...)...)
 	if err != nil {
 		return nil, err
 	}
+	return readObjects(out)
+}
+
+// readObjects reads what nft lists in JSON, a document for each command.
+func readObjects(out string) (all []nftObject, err error) {
 	for in := json.NewDecoder(strings.NewReader(out)); ; {
 		var listing struct{ Nftables []nftObject }
 		switch err := in.Decode(&listing); {
@@ -146,17 +151,23 @@ func (n *Nft) list(ctx context.Context, args ...string) (all []nftObject, err er
 
 // Tables lists the tables of family inet whose names are prefix and a number.
 func (n *Nft) Tables(ctx context.Context, prefix string) ([]string, error) {
-	objects, err := n.list(ctx, "list", "tables", "inet")
+	names, err := n.tables(ctx, "inet")
+	return numbered(names, prefix, nil), err
+}
+
+// tables lists the names of all tables of a family.
+func (n *Nft) tables(ctx context.Context, family string) (names []string, err error) {
+	out, err := n.unchanged(ctx, nftState, "-j", "list", "tables", family)
 	if err != nil {
 		return nil, fmt.Errorf("listing tables: %w", err)
 	}
-	var names []string
+	objects, err := readObjects(out)
 	for _, o := range objects {
 		if o.Table != nil {
 			names = append(names, o.Table.Name)
 		}
 	}
-	return numbered(names, prefix, nil), nil
+	return names, err
 }
 
 // Counters reads the named counters of a table.
@@ -191,7 +202,11 @@ func (n *Nft) Remove(ctx context.Context, table string) error {
 
 // sets reads the declarations of a table's sets; nil, when there is no such table.
 func (n *Nft) sets(ctx context.Context, table string) (*nftTable, error) {
-	out, err := n.run(ctx, "", "-t", "list", "sets", "table", "inet", table)
+	names, err := n.tables(ctx, "inet")
+	if err != nil || !slices.Contains(names, table) {
+		return nil, err
+	}
+	out, err := n.unchanged(ctx, nftState, "-t", "list", "sets", "table", "inet", table)
 	if missing(err) {
 		return nil, nil
 	}

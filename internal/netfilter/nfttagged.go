@@ -3,6 +3,7 @@ package netfilter
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -30,16 +31,8 @@ func hasTagged(script, table string) bool {
 
 // tagged reports whether the kernel has the table of family netdev of a generation.
 func (n *Nft) tagged(ctx context.Context, table string) (bool, error) {
-	objects, err := n.list(ctx, "list", "tables", "netdev")
-	if err != nil {
-		return false, fmt.Errorf("listing tables: %w", err)
-	}
-	for _, o := range objects {
-		if o.Table != nil && o.Table.Name == table {
-			return true, nil
-		}
-	}
-	return false, nil
+	names, err := n.tables(ctx, "netdev")
+	return slices.Contains(names, table), err
 }
 
 // listing lists all tables of the families, without elements of sets.

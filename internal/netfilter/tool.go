@@ -11,7 +11,6 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -53,16 +52,9 @@ func find(name, pkg string) (tool, error) {
 	return tool{}, &MissingError{Tool: name, Package: pkg}
 }
 
-// writes grows with each change by this process: tools read their changes from standard input.
-var writes atomic.Uint64
-
 // run runs the tool on this input and returns its output. The input is complete before the tool starts: a script that
 // ends where its writer was killed could have a meaning of its own.
 func (t tool) run(ctx context.Context, input string, args ...string) (string, error) {
-	if input != "" {
-		writes.Add(1)
-		defer writes.Add(1)
-	}
 	stdin, err := memory(input)
 	if err != nil {
 		return "", fmt.Errorf("input of %s: %w", t.name, err)

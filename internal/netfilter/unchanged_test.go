@@ -1,0 +1,112 @@
+package netfilter
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// bell stands before a tool and writes a line for each call.
+const bell = "#!/bin/sh\necho >>DIR/calls\nexec REAL \"$@\"\n"
+
+// count puts a bell before each of the tools, and returns how often one has been called since.
+func (b *bench) count() func() int {
+	b.Helper()
+	dir := b.TempDir()
+	hang := func(t *tool) {
+		script := strings.NewReplacer("DIR", dir, "REAL", t.path).Replace(bell)
+		t.path = filepath.Join(dir, t.name)
+		b.must(os.WriteFile(t.path, []byte(script), 0o755))
+	}
+	switch g := b.generations.(type) {
+	case nftGenerations:
+		hang(&g.tool)
+	case iptablesGenerations:
+		hang(&g.ipset)
+		for _, f := range g.families {
+			hang(&f.restore)
+			hang(&f.save)
+		}
+	}
+	return func() int {
+		calls, _ := os.ReadFile(filepath.Join(dir, "calls"))
+		return len(calls)
+	}
+}
+
+// No program runs to tell what has not changed, also while packets are counted.
+func TestUnchangedRunsNothing(t *testing.T) {
+	each(t, func(t *testing.T, b *bench) {
+		b.must(b.load(t.Context(), 1, 0, 0))
+		calls := b.count()
+		b.states("loaded", "1 settled")
+		_, err := b.Leftovers(t.Context(), b.prefix())
+		b.must(err)
+		before := calls()
+		for range 5 {
+			b.send(3, 2)
+			b.states("with packets", "1 settled")
+			_, err := b.Leftovers(t.Context(), b.prefix())
+			b.must(err)
+		}
+		if n := calls() - before; n != 0 {
+			t.Errorf("%d programs ran to read what had not changed", n)
+		}
+		counts, err := b.Counters(t.Context(), b.name(1))
+		b.must(err)
+		if got := counts["dropped"].Packets; got != 20 {
+			t.Errorf("%d packets are counted as dropped, not 10 of each version of IP", got)
+		}
+	})
+}
+
+// What another program changes is seen at the next question, however short a time ago the last one was.
+func TestOthersChanges(t *testing.T) {
+	each(t, func(t *testing.T, b *bench) {
+		b.must(b.load(t.Context(), 1, 0, 0))
+		b.states("loaded", "1 settled")
+		if n, ok := b.generations.(nftGenerations); ok {
+			b.must(n.Verify(t.Context(), n.table(1)))
+			shell(t, "nft delete table inet floodwall-1")
+			b.states("the table deleted", "1 absent")
+			shell(t, "nft add table inet floodwall-1")
+			b.states("a table of its name added", "1 settled")
+			return
+		}
+		x := b.generations.(iptablesGenerations)
+		kind := strings.TrimPrefix(filepath.Base(t.Name()), "iptables") // -nft or -legacy
+		verified := func(when, want string) {
+			t.Helper()
+			err := x.VerifyHooked(t.Context(), x.rules(1))
+			if got := errorText(err); !strings.Contains(got, want) || (want == "") != (got == "") {
+				t.Errorf("%s: %q, not %q", when, got, want)
+			}
+		}
+		verified("loaded", "")
+		shell(t, "ip6tables"+kind+" -t filter -F INPUT")
+		verified("hooks of IPv6 flushed", "no jump from chain INPUT of table filter to FLOODWALL-1-input for IPv6")
+		b.states("hooks of IPv6 flushed", "1 settled")
+		shell(t, "ip6tables"+kind+" -t raw -F PREROUTING")
+		shell(t, "iptables"+kind+" -t raw -F PREROUTING")
+		b.states("one hook left", "1 settled")
+		shell(t, "iptables"+kind+" -t filter -F INPUT")
+		b.states("all hooks flushed", "1 inert")
+		shell(t, "iptables"+kind+" -t filter -I INPUT -i fw0 -j FLOODWALL-1-input")
+		b.states("a hook put back", "1 settled")
+		shell(t, "ipset create floodwall-7-bans4 hash:net")
+		found, err := x.Leftovers(t.Context(), x.prefix())
+		b.must(err)
+		if got := strings.Join(found, " "); got != "FLOODWALL-1 FLOODWALL-7" {
+			t.Errorf("with a set of another process there are %s", got)
+		}
+		shell(t, "ipset destroy floodwall-7-bans4")
+	})
+}
+
+func errorText(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
