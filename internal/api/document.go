@@ -5,9 +5,10 @@ import (
 	"encoding"
 	"fmt"
 	"reflect"
-	"regexp"
 	"strings"
 	"time"
+
+	"github.com/floodwall/floodwall/internal/lazy"
 )
 
 // Document is the OpenAPI document, version 3.1, of the routes.
@@ -39,7 +40,7 @@ func (c *Call) document(context.Context) (map[string]any, error) { return Docume
 // documentor collects the schemas that a document names.
 type documentor struct{ schemas map[string]any }
 
-var inPath = regexp.MustCompile(`\{(\w+)\}`)
+var inPath = lazy.Regexp(`\{(\w+)\}`)
 
 // accessNotes say who may use a route.
 var accessNotes = map[Access]string{
@@ -61,7 +62,7 @@ func (d *documentor) operation(r Route) map[string]any {
 		o["requestBody"] = map[string]any{"required": true, "content": d.json(r.Body)}
 	}
 	var parameters []any
-	for _, name := range inPath.FindAllStringSubmatch(r.Path, -1) {
+	for _, name := range inPath().FindAllStringSubmatch(r.Path, -1) {
 		parameters = append(parameters, map[string]any{
 			"name": name[1], "in": "path", "required": true, "schema": map[string]any{"type": "string"},
 		})

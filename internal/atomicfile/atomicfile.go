@@ -14,12 +14,14 @@ import (
 	"regexp"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/floodwall/floodwall/internal/lazy"
 )
 
 // prefix begins the name of a temporary file. A number follows.
 const prefix = ".floodwall-"
 
-var temporary = regexp.MustCompile("^" + regexp.QuoteMeta(prefix) + "[0-9]+$")
+var temporary = lazy.Regexp("^" + regexp.QuoteMeta(prefix) + "[0-9]+$")
 
 // Replace replaces a file, or makes it. The file has the mode whatever the umask is, and belongs to this process's user. A link in the place
 // of the file is replaced, not followed. Several processes may replace a file at once: one of the contents stays, whole. With an error the
@@ -47,7 +49,7 @@ func about(file string, err error) error {
 	var path *fs.PathError
 	var link *os.LinkError
 	switch {
-	case errors.As(err, &path) && filepath.Dir(path.Path) == filepath.Dir(file) && temporary.MatchString(filepath.Base(path.Path)):
+	case errors.As(err, &path) && filepath.Dir(path.Path) == filepath.Dir(file) && temporary().MatchString(filepath.Base(path.Path)):
 		path.Path = file
 	case err != nil && path == nil && !errors.As(err, &link):
 		return fmt.Errorf("%s: %w", file, err)
@@ -97,7 +99,7 @@ func create(dir string) (*os.File, error) {
 func Sweep(dir string) {
 	entries, _ := os.ReadDir(dir)
 	for _, e := range entries {
-		if temporary.MatchString(e.Name()) && e.Type().IsRegular() {
+		if temporary().MatchString(e.Name()) && e.Type().IsRegular() {
 			removeUnlocked(filepath.Join(dir, e.Name()))
 		}
 	}

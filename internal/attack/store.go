@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -16,6 +15,7 @@ import (
 	"github.com/floodwall/floodwall/internal/atomicfile"
 	"github.com/floodwall/floodwall/internal/capture"
 	"github.com/floodwall/floodwall/internal/instance"
+	"github.com/floodwall/floodwall/internal/lazy"
 	"github.com/floodwall/floodwall/internal/sampling"
 )
 
@@ -49,11 +49,11 @@ const (
 )
 
 // id is what IDs look like. Nothing else becomes a part of a path.
-var id = regexp.MustCompile(`^[0-9]{8}-[0-9]{6}$`)
+var id = lazy.Regexp(`^[0-9]{8}-[0-9]{6}$`)
 
 // Report reads the report of an attack. It returns ErrUnknown when there is none.
 func (s Store) Report(of string) (*Report, error) {
-	if !id.MatchString(of) {
+	if !id().MatchString(of) {
 		return nil, ErrUnknown
 	}
 	var r Report
@@ -106,7 +106,7 @@ func (s Store) ids() (ids []string, err error) {
 		return nil, fmt.Errorf("attacks: %w", err)
 	}
 	for _, e := range entries {
-		if name, ok := strings.CutSuffix(e.Name(), reportFile); ok && id.MatchString(name) {
+		if name, ok := strings.CutSuffix(e.Name(), reportFile); ok && id().MatchString(name) {
 			ids = append(ids, name)
 		}
 	}
@@ -117,7 +117,7 @@ func (s Store) ids() (ids []string, err error) {
 
 // Capture opens the capture of an attack. It returns ErrUnknown when there is none.
 func (s Store) Capture(of string) (*os.File, error) {
-	if !id.MatchString(of) {
+	if !id().MatchString(of) {
 		return nil, ErrUnknown
 	}
 	if err := s.check(); err != nil {
@@ -207,7 +207,7 @@ func (s Store) clean() {
 	captures, _ := filepath.Glob(filepath.Join(s.dir, "*"+captureFile))
 	for _, f := range captures {
 		of := strings.TrimSuffix(f, captureFile)
-		if _, err := os.Lstat(of + reportFile); id.MatchString(filepath.Base(of)) && errors.Is(err, fs.ErrNotExist) {
+		if _, err := os.Lstat(of + reportFile); id().MatchString(filepath.Base(of)) && errors.Is(err, fs.ErrNotExist) {
 			os.Remove(f)
 		}
 	}

@@ -17,12 +17,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
 	"syscall"
 	"time"
 
 	"github.com/floodwall/floodwall/internal/atomicfile"
 	"github.com/floodwall/floodwall/internal/dirlock"
+	"github.com/floodwall/floodwall/internal/lazy"
 )
 
 // Errors of Store.
@@ -44,7 +44,7 @@ const (
 const lockWait = 10 * time.Second
 
 // copyName is what the directories of copies are called.
-var copyName = regexp.MustCompile(`^c[0-9a-f]{16}$`)
+var copyName = lazy.Regexp(`^c[0-9a-f]{16}$`)
 
 // Store is the directory of copies. It need not exist.
 type Store struct{ dir string }
@@ -63,7 +63,7 @@ func (s Store) Use(ctx context.Context, id string) error {
 		return err
 	}
 	defer unlock()
-	if !copyName.MatchString(id) {
+	if !copyName().MatchString(id) {
 		return ErrGone
 	}
 	if _, err := os.Stat(s.path(id, manifestFile)); err != nil {
@@ -98,7 +98,7 @@ func (s Store) path(names ...string) string {
 // target is the copy that a link names, or "".
 func (s Store) target(link string) string {
 	id, err := os.Readlink(s.path(link))
-	if err != nil || !copyName.MatchString(id) {
+	if err != nil || !copyName().MatchString(id) {
 		return ""
 	}
 	return id
@@ -150,7 +150,7 @@ func (s Store) prune(except string) {
 	entries, _ := os.ReadDir(s.dir)
 	for _, e := range entries {
 		switch name := e.Name(); {
-		case !copyName.MatchString(name), name == except:
+		case !copyName().MatchString(name), name == except:
 		case name == s.target(current), name == s.target(previous), name == s.target(trial):
 		default:
 			os.RemoveAll(s.path(name))

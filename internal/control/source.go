@@ -25,7 +25,7 @@ type source struct {
 
 // sourceOf writes what an apply compiles from, and gives it a name.
 func sourceOf(c *Compiled, found []ir.Handshake) (name string, text []byte, err error) {
-	text, err = json.Marshal(source{ir.ProgramForm, c.Policy.File, c.Policy.Named, c.Program, found})
+	text, err = json.Marshal(source{ir.ProgramForm(), c.Policy.File, c.Policy.Named, c.Program, found})
 	if err != nil {
 		return "", nil, fmt.Errorf("keeping what the policy was compiled from: %w", err)
 	}
@@ -42,7 +42,7 @@ func readSource(state *datapath.State, g *generation) (*Compiled, error) {
 	if err := json.Unmarshal(text, &s); err != nil {
 		return nil, fmt.Errorf("generation %d: %s: %w", g.number, datapath.NoteSource, err)
 	}
-	if s.Form != ir.ProgramForm { // of another version: its fields may mean something else, or be missing
+	if s.Form != ir.ProgramForm() { // of another version: its fields may mean something else, or be missing
 		return nil, nil
 	}
 	c := Compiled{Policy: &policy.Policy{File: s.File, Named: s.Named}, host: &hostfacts.Facts{}, own: sync.OnceValue(ownAddresses)}

@@ -4,9 +4,10 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/floodwall/floodwall/internal/lazy"
 )
 
 // manager is a program that writes firewall rules, and what it and Floodwall do to each other.
@@ -165,7 +166,7 @@ func parseUnits(text string) map[string]unit {
 
 const nftablesConf = "etc/nftables.conf"
 
-var flushRuleset = regexp.MustCompile(`(?m)^[ \t]*flush[ \t]+ruleset\b`)
+var flushRuleset = lazy.Regexp(`(?m)^[ \t]*flush[ \t]+ruleset\b`)
 
 // nftablesService warns of a unit that empties all of nftables whenever it is started, reloaded or stopped. One that is
 // neither enabled nor active does so only when somebody starts it, which is a note.
@@ -173,7 +174,7 @@ func nftablesService(h *host, units map[string]unit, ours own) Finding {
 	f := Finding{ID: "nftables-service", Severity: Note, Evidence: "no `flush ruleset` in /" + nftablesConf + " that a unit would run"}
 	text, err := h.read(nftablesConf)
 	u := units["nftables.service"]
-	if err != nil || !flushRuleset.MatchString(text) || !u.active && !u.enabled && !ours.nftables {
+	if err != nil || !flushRuleset().MatchString(text) || !u.active && !u.enabled && !ours.nftables {
 		return f.healthy()
 	}
 	f.Evidence = fmt.Sprintf("`flush ruleset` in /%s; nftables.service is enabled: %t, active: %t (from systemd)", nftablesConf, u.enabled, u.active)

@@ -4,13 +4,13 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/vishvananda/netlink"
 
 	"github.com/floodwall/floodwall/internal/display"
+	"github.com/floodwall/floodwall/internal/lazy"
 )
 
 // deviceCounts are the counters of one device.
@@ -22,7 +22,7 @@ type deviceCounts struct {
 // noBuffer matches the drivers' names for frames that found no space in a ring: rx_no_buffer_count (igb, ixgbe),
 // rx_out_of_buffer, rx_discards_phy (mlx5), rx_missed_errors, rx_queue_0_drops (virtio, veth), rx_fifo_errors,
 // bw_in_allowance_exceeded and pps_allowance_exceeded (ena: the cloud dropped them).
-var noBuffer = regexp.MustCompile(`(?i)^(rx.*(no_?(dma_)?buf|out_of_buf|discard|missed|fifo|overrun|drop)|.*_allowance_exceeded)`)
+var noBuffer = lazy.Regexp(`(?i)^(rx.*(no_?(dma_)?buf|out_of_buf|discard|missed|fifo|overrun|drop)|.*_allowance_exceeded)`)
 
 // ringDrops finds frames that were lost before the kernel saw them.
 func ringDrops(ctx context.Context, h *host) []Finding {
@@ -58,7 +58,7 @@ func readCounts(h *host, devices []*device) (map[string]deviceCounts, error) {
 func newCounts(s *netlink.LinkStatistics, own map[string]uint64) deviceCounts {
 	c := deviceCounts{ring: map[string]uint64{}}
 	for name, value := range own {
-		if noBuffer.MatchString(name) && !strings.Contains(name, "xdp") {
+		if noBuffer().MatchString(name) && !strings.Contains(name, "xdp") {
 			c.ring[name] = value
 		}
 	}

@@ -217,7 +217,7 @@ func TestUnits(t *testing.T) {
 	if _, err := policy.Parse("p.yaml", []byte("devices: [eth0]\ndefault: drop\n"+f.Remedy+"\n")); err != nil {
 		t.Error(err)
 	}
-	if flushRuleset.MatchString("# flush ruleset\n") {
+	if flushRuleset().MatchString("# flush ruleset\n") {
 		t.Error("a comment is taken for a command")
 	}
 }

@@ -4,10 +4,11 @@ import (
 	"fmt"
 	"hash/fnv"
 	"reflect"
+	"sync"
 )
 
 // ProgramForm tells programs of versions apart that have other fields.
-var ProgramForm = formOf(reflect.TypeFor[Program]())
+var ProgramForm = sync.OnceValue(func() string { return formOf(reflect.TypeFor[Program]()) })
 
 // formOf is a hash of the names and types of all fields in a type.
 func formOf(t reflect.Type) string {

@@ -6,11 +6,12 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/floodwall/floodwall/internal/lazy"
 )
 
 // DHCPServers are the addresses from which the answers of DHCP servers are known to come, sorted: the servers of the leases that
@@ -54,11 +55,11 @@ func (f Files) leaseServers() (list []netip.Addr) {
 }
 
 // leaseServer is a line of a lease that names the server, of systemd-networkd and NetworkManager, or of dhclient.
-var leaseServer = regexp.MustCompile(`(?m)^(?:SERVER_ADDRESS=|\s*option dhcp-server-identifier )(\d+\.\d+\.\d+\.\d+);?$`)
+var leaseServer = lazy.Regexp(`(?m)^(?:SERVER_ADDRESS=|\s*option dhcp-server-identifier )(\d+\.\d+\.\d+\.\d+);?$`)
 
 // writtenServer is the server of the last lease of a text.
 func writtenServer(text []byte) (a netip.Addr, ok bool) {
-	lines := leaseServer.FindAllSubmatch(text, -1)
+	lines := leaseServer().FindAllSubmatch(text, -1)
 	if lines == nil {
 		return a, false
 	}

@@ -355,7 +355,7 @@ func (x *Iptables) hooked(ctx context.Context, name string, known bool) (time.Du
 			known = known || slices.ContainsFunc(t.chains, func(c iptablesChain) bool { return ownChain(name, c.name) })
 			for _, h := range t.hooks(name) {
 				hooks = true
-				if set := after(h.spec, "--match-set"); guardForm.MatchString(h.spec) {
+				if set := after(h.spec, "--match-set"); guardForm().MatchString(h.spec) {
 					return x.aside(ctx, set)
 				}
 			}

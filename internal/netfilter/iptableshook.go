@@ -3,9 +3,10 @@ package netfilter
 import (
 	"context"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/floodwall/floodwall/internal/lazy"
 )
 
 // Hook is a jump from a built-in chain to one of a generation's.
@@ -28,11 +29,11 @@ func (h Hook) spec() string {
 }
 
 // guardForm is the match of a guard in a hook.
-var guardForm = regexp.MustCompile(`-m set (! )?--match-set \S+-(?:trial|aside)[46] src `)
+var guardForm = lazy.Regexp(`-m set (! )?--match-set \S+-(?:trial|aside)[46] src `)
 
 // plain is a hook without its guard.
 func plain(r iptablesRule) iptablesRule {
-	r.spec = guardForm.ReplaceAllString(r.spec, "")
+	r.spec = guardForm().ReplaceAllString(r.spec, "")
 	return r
 }
 

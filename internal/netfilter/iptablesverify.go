@@ -5,10 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/floodwall/floodwall/internal/lazy"
 )
 
 // Verify compares what the kernel holds of a generation with its scripts: the number of rules of each chain, and the
@@ -68,7 +69,7 @@ func ruleCounts(tables []iptablesSaved) map[string]int {
 	return counts
 }
 
-var setHeader = regexp.MustCompile(
+var setHeader = lazy.Regexp(
 	`(?s)Name: (\S+)\n.*?Type: (\S+)\n.*?Header: ([^\n]*)\n(?:.*?Number of entries: (\d+))?`)
 
 // iptablesSet is what ipset tells of a set without its entries.
@@ -85,7 +86,7 @@ func (x *Iptables) headers(ctx context.Context, set ...string) (map[string]iptab
 	}
 	sets := map[string]iptablesSet{}
 	for block := range strings.SplitSeq(out, "\n\n") {
-		if m := setHeader.FindStringSubmatch(block + "\n"); m != nil {
+		if m := setHeader().FindStringSubmatch(block + "\n"); m != nil {
 			entries, _ := strconv.Atoi(m[4])
 			sets[m[1]] = iptablesSet{kind: m[2], header: " " + m[3] + " ", entries: entries}
 		}

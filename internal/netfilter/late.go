@@ -3,8 +3,9 @@ package netfilter
 import (
 	"context"
 	"fmt"
-	"regexp"
 	"slices"
+
+	"github.com/floodwall/floodwall/internal/lazy"
 )
 
 // Replace makes the table of a script, which is of family inet and has no trial, in place of the one of the same name that may be
@@ -17,10 +18,10 @@ func (n *Nft) Replace(ctx context.Context, table, script string) error {
 }
 
 // deviceName finds the names of devices in a line of nft, as "eth0" or { "eth0", "eth1" }.
-var deviceName = regexp.MustCompile(`iifname (?:!= )?(?:\{ )?((?:"[^"]+"(?:, )?)+)`)
+var deviceName = lazy.Regexp(`iifname (?:!= )?(?:\{ )?((?:"[^"]+"(?:, )?)+)`)
 
 // quotedName finds each of them.
-var quotedName = regexp.MustCompile(`"([^"]+)"`)
+var quotedName = lazy.Regexp(`"([^"]+)"`)
 
 // InputDevices are the devices that the chain input of a table names, in order and each once; nil when there is no such chain.
 func (n *Nft) InputDevices(ctx context.Context, table string) (names []string, err error) {
@@ -31,8 +32,8 @@ func (n *Nft) InputDevices(ctx context.Context, table string) (names []string, e
 	if err != nil {
 		return nil, fmt.Errorf("devices of table %s: %w", table, err)
 	}
-	for _, line := range deviceName.FindAllStringSubmatch(out, -1) {
-		for _, name := range quotedName.FindAllStringSubmatch(line[1], -1) {
+	for _, line := range deviceName().FindAllStringSubmatch(out, -1) {
+		for _, name := range quotedName().FindAllStringSubmatch(line[1], -1) {
 			if name[1][len(name[1])-1] != '*' {
 				names = append(names, name[1])
 			}

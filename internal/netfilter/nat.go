@@ -6,9 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/floodwall/floodwall/internal/lazy"
 )
 
 // Translates reports whether something in this network namespace translates addresses or ports: there is a chain of type
@@ -38,7 +39,7 @@ func Redirects(ctx context.Context) (bool, error) {
 		if err != nil {
 			return false, fmt.Errorf("listing table %s %s: %w", c.Family, c.Table, err)
 		}
-		if redirecting.MatchString(rules) {
+		if redirecting().MatchString(rules) {
 			return true, nil
 		}
 	}
@@ -46,7 +47,7 @@ func Redirects(ctx context.Context) (bool, error) {
 }
 
 // redirecting are the words of rules that give a packet another destination, those of iptables among them.
-var redirecting = regexp.MustCompile(`(?i)\b(dnat|redirect)\b`)
+var redirecting = lazy.Regexp(`(?i)\b(dnat|redirect)\b`)
 
 // oldNAT reports whether the older iptables has the table nat.
 func oldNAT() (bool, error) {

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/floodwall/floodwall/internal/lazy"
 )
 
 // Nft is the program nft.
@@ -38,7 +39,7 @@ func (e *VersionError) Error() string {
 // Hint is the remedy.
 func (e *VersionError) Hint() string { return "install a newer " + e.Tool + ", or use another target" }
 
-var versionForm = regexp.MustCompile(`v(\d+)\.(\d+)(?:\.(\d+))?`)
+var versionForm = lazy.Regexp(`v(\d+)\.(\d+)(?:\.(\d+))?`)
 
 // FindNft finds nft and checks that it can do what the package needs.
 func FindNft(ctx context.Context) (*Nft, error) {
@@ -54,7 +55,7 @@ func FindNft(ctx context.Context) (*Nft, error) {
 	if err != nil {
 		return nil, fmt.Errorf("asking nft for its version: %w", err)
 	}
-	m := versionForm.FindStringSubmatch(out)
+	m := versionForm().FindStringSubmatch(out)
 	if m == nil {
 		return nil, fmt.Errorf("asking nft for its version: no version in %q", nth(out, 1))
 	}
@@ -65,7 +66,7 @@ func FindNft(ctx context.Context) (*Nft, error) {
 	if slices.Compare(have[:], oldestNft[:]) < 0 {
 		return nil, &VersionError{Tool: "nft", Have: m[0][1:], Need: "0.9.7 or later"}
 	}
-	if jsonOff.MatchString(out) {
+	if jsonOff().MatchString(out) {
 		return nil, &VersionError{Tool: "nft", Have: m[0][1:] + " without JSON", Need: "one built with JSON"}
 	}
 	if known {
@@ -94,7 +95,7 @@ func identify(path string) (fileIdentity, bool) {
 	return fileIdentity{path, st.Dev, st.Ino, st.Size, st.Mtim, st.Ctim}, true
 }
 
-var jsonOff = regexp.MustCompile(`json:\s+no`)
+var jsonOff = lazy.Regexp(`json:\s+no`)
 
 // script runs a script as one transaction: all of it is done, or nothing.
 func (n *Nft) script(ctx context.Context, lines ...string) error {
@@ -253,7 +254,7 @@ func (n *Nft) Trial(ctx context.Context, table string) (left time.Duration, stat
 	return 0, Settled, nil
 }
 
-var expiry = regexp.MustCompile(`expires (\w+)`)
+var expiry = lazy.Regexp(`expires (\w+)`)
 
 // left is how long the elements of a guard's set will be there.
 func (n *Nft) left(ctx context.Context, table, set string) (least time.Duration, err error) {
@@ -261,7 +262,7 @@ func (n *Nft) left(ctx context.Context, table, set string) (least time.Duration,
 	if err != nil {
 		return 0, fmt.Errorf("set %s of table %s: %w", set, table, err)
 	}
-	for _, m := range expiry.FindAllStringSubmatch(out, -1) {
+	for _, m := range expiry().FindAllStringSubmatch(out, -1) {
 		d, err := readDuration(m[1])
 		if err != nil {
 			return 0, fmt.Errorf("set %s of table %s: %w", set, table, err)

@@ -5,9 +5,10 @@ import (
 	"fmt"
 	"maps"
 	"net"
-	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/floodwall/floodwall/internal/lazy"
 )
 
 // Restore puts a table back that is the one in force, and of which the kernel does not hold all: others have removed or
@@ -40,14 +41,14 @@ func (n *Nft) Restore(ctx context.Context, t Table) error {
 }
 
 var (
-	ingressDevices = regexp.MustCompile(`hook ingress (?:devices = \{([^}]*)\}|device ("[^"]*"))`)
-	quotedDevice   = regexp.MustCompile(`"[^"]*"`)
+	ingressDevices = lazy.Regexp(`hook ingress (?:devices = \{([^}]*)\}|device ("[^"]*"))`)
+	quotedDevice   = lazy.Regexp(`"[^"]*"`)
 )
 
 // withoutAbsent is a script whose chains are bound only to devices that are there, unless that would be none.
 func withoutAbsent(script string) string {
-	return ingressDevices.ReplaceAllStringFunc(script, func(hook string) string {
-		list := quotedDevice.FindAllString(hook, -1)
+	return ingressDevices().ReplaceAllStringFunc(script, func(hook string) string {
+		list := quotedDevice().FindAllString(hook, -1)
 		list = slices.DeleteFunc(list, func(d string) bool { return absent(strings.Trim(d, `"`)) })
 		if len(list) == 0 {
 			return hook

@@ -8,12 +8,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/floodwall/floodwall/internal/lazy"
 )
 
 // toolLimit is how long a tool may run. A million elements take nft 1.0 some ten seconds.
@@ -143,13 +144,13 @@ func (e *ToolError) Hint() string {
 }
 
 // place is how the tools name a line of their input: nft, iptables-restore and ipset.
-var place = regexp.MustCompile(`/dev/stdin:(\d+):(\d+)-\d+: |(?:at )?line:? (\d+)(?: failed)?:? ?`)
+var place = lazy.Regexp(`/dev/stdin:(\d+):(\d+)-\d+: |(?:at )?line:? (\d+)(?: failed)?:? ?`)
 
 // newToolError makes an error of what a tool wrote.
 func newToolError(name, stderr, input string, err error) *ToolError {
 	message := complaint(stderr)
 	e := &ToolError{Tool: name, Message: message, Err: err}
-	if at := place.FindStringSubmatch(stderr); at != nil {
+	if at := place().FindStringSubmatch(stderr); at != nil {
 		number, _ := strconv.Atoi(at[1] + at[3])
 		column, _ := strconv.Atoi(at[2])
 		e.Line = excerpt(nth(input, number), column)
@@ -167,10 +168,10 @@ func complaint(stderr string) string {
 	var parts []string
 	for _, line := range lines {
 		line = strings.TrimSpace(line)
-		if message, ok := strings.CutPrefix(place.ReplaceAllString(line, ""), "Error: "); ok {
+		if message, ok := strings.CutPrefix(place().ReplaceAllString(line, ""), "Error: "); ok {
 			return message
 		}
-		line = strings.TrimSpace(speaker.ReplaceAllString(place.ReplaceAllString(line, ""), ""))
+		line = strings.TrimSpace(speaker().ReplaceAllString(place().ReplaceAllString(line, ""), ""))
 		if line == "" || line[0] == '#' || strings.HasPrefix(line, "Try `") || line == "Error occurred" {
 			continue
 		}
@@ -180,7 +181,7 @@ func complaint(stderr string) string {
 }
 
 // speaker is how the tools begin what they say.
-var speaker = regexp.MustCompile(`^(?:ip6?tables(?:-\w+)*|ipset|nft)(?: v[\w.]+(?: \([\w-]+\))?)?: ?(?:Error in )?`)
+var speaker = lazy.Regexp(`^(?:ip6?tables(?:-\w+)*|ipset|nft)(?: v[\w.]+(?: \([\w-]+\))?)?: ?(?:Error in )?`)
 
 // nth is a line of a text, counted from 1.
 func nth(text string, number int) string {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -13,6 +12,7 @@ import (
 	"github.com/floodwall/floodwall/internal/codegen/netfilter"
 	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/geo/geotest"
+	"github.com/floodwall/floodwall/internal/lazy"
 	"github.com/floodwall/floodwall/internal/plan"
 )
 
@@ -31,7 +31,7 @@ type answer struct {
 var files = map[string]string{"blocked.txt": "192.0.2.0/24\n", "names.txt": "evil.example\n", "cookie.secret": "000102030405060708090a0b0c0d0e0f\n"}
 
 // place is what stands before a note about a rule or service of the policy.
-var place = regexp.MustCompile(`^(line \d+: )?(rule|service) "x": `)
+var place = lazy.Regexp(`^(line \d+: )?(rule|service) "x": `)
 
 // ask compiles a policy for a target.
 func ask(text string, target plan.Target) (answer, error) {
@@ -67,7 +67,7 @@ func ask(text string, target plan.Target) (answer, error) {
 	}
 	a := answer{left: o.Left}
 	for _, n := range o.Notes {
-		a.notes = append(a.notes, place.ReplaceAllString(n, ""))
+		a.notes = append(a.notes, place().ReplaceAllString(n, ""))
 	}
 	for i, r := range o.Plan.Program.Rules {
 		at := o.Plan.Rules[i].Stage

@@ -3,10 +3,10 @@ package replica
 import (
 	"context"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 
+	"github.com/floodwall/floodwall/internal/lazy"
 	"github.com/floodwall/floodwall/internal/netfilter"
 )
 
@@ -28,7 +28,7 @@ var iptablesHooks = map[Hook]struct{ table, chain string }{
 
 // iptablesGuard is what keeps a jump from being taken while the generation is on trial, or its successor is
 // (internal/netfilter/iptableshook.go).
-var iptablesGuard = regexp.MustCompile(`-m set (! )?--match-set \S+-(?:trial|aside)[46] src `)
+var iptablesGuard = lazy.Regexp(`-m set (! )?--match-set \S+-(?:trial|aside)[46] src `)
 
 // program is a program of the family.
 func (r *iptablesRules) program(what string) string {
@@ -62,7 +62,7 @@ func (r *iptablesRules) own(saved string) *iptablesTable {
 		case words[0] == "-A" && r.ownChain(words[1]):
 			t.rules = append(t.rules, line)
 		case words[0] == "-A" && r.ownChain(jump(words)):
-			t.jumps = append(t.jumps, iptablesGuard.ReplaceAllString(line, ""))
+			t.jumps = append(t.jumps, iptablesGuard().ReplaceAllString(line, ""))
 		}
 	}
 	return t

@@ -3,10 +3,10 @@ package replica
 import (
 	"context"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 
+	"github.com/floodwall/floodwall/internal/lazy"
 	"github.com/floodwall/floodwall/internal/netfilter"
 )
 
@@ -26,10 +26,10 @@ var around = map[Hook][2]int{Ingress: {-500, 500}, Prerouting: {-500, -401}, Inp
 // Lines of a listing. Guards are what keeps a generation from deciding while it is on trial or its successor is
 // (internal/netfilter/nftguard.go). What is known of prefixes that limits hold cannot be copied: these begin anew.
 var (
-	nftCounts = regexp.MustCompile(`packets \d+ bytes \d+`)
-	nftGuard  = regexp.MustCompile(`(?m)^.*comment "floodwall: trial"$\n`)
-	nftLimits = regexp.MustCompile(`\t\telements = \{[^}]* limit rate over [^}]*\}\n`)
-	nftHook   = regexp.MustCompile(`(?m)^\s*type filter hook (\w+)`)
+	nftCounts = lazy.Regexp(`packets \d+ bytes \d+`)
+	nftGuard  = lazy.Regexp(`(?m)^.*comment "floodwall: trial"$\n`)
+	nftLimits = lazy.Regexp(`\t\telements = \{[^}]* limit rate over [^}]*\}\n`)
+	nftHook   = lazy.Regexp(`(?m)^\s*type filter hook (\w+)`)
 )
 
 func (r *nftRules) read(ctx context.Context) error {
@@ -40,13 +40,13 @@ func (r *nftRules) read(ctx context.Context) error {
 	if tagged, err := run(ctx, "", "nft", "list", "table", "netdev", r.name); err == nil { // not every generation has it
 		out += tagged
 	}
-	out = nftCounts.ReplaceAllString(out, "packets 0 bytes 0")
-	r.listing = nftLimits.ReplaceAllString(nftGuard.ReplaceAllString(out, ""), "")
+	out = nftCounts().ReplaceAllString(out, "packets 0 bytes 0")
+	r.listing = nftLimits().ReplaceAllString(nftGuard().ReplaceAllString(out, ""), "")
 	return nil
 }
 
 func (r *nftRules) has(h Hook) bool {
-	return slices.ContainsFunc(nftHook.FindAllStringSubmatch(r.listing, -1), func(m []string) bool { return m[1] == string(h) })
+	return slices.ContainsFunc(nftHook().FindAllStringSubmatch(r.listing, -1), func(m []string) bool { return m[1] == string(h) })
 }
 
 func (r *nftRules) stateful() bool { return strings.Contains(r.listing, "ct state ") }

@@ -16,13 +16,13 @@ import (
 	"net/http"
 	"net/url"
 	"os"
-	"regexp"
 	"strings"
 	"time"
 
 	"github.com/floodwall/floodwall/internal/api"
 	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/datapath"
+	"github.com/floodwall/floodwall/internal/lazy"
 	"github.com/floodwall/floodwall/internal/secret"
 	"github.com/floodwall/floodwall/policy"
 )
@@ -186,9 +186,9 @@ func screened(events []api.Event, addresses bool) []api.Event {
 // What addresses and prefixes look like. A run of the characters of an IPv6 address is one when it has "::" or six colons: a time of day and a
 // MAC address have neither. Of IPv4 whatever has four numbers is one.
 var (
-	run6  = regexp.MustCompile(`[\w:.]*:[0-9A-Fa-f:.]*(/[0-9]+)?`)
-	form4 = regexp.MustCompile(`[0-9]+(\.[0-9]+){3,}(/[0-9]+)?`)
-	label = regexp.MustCompile(`^(([\w.]*[G-Zg-z_][\w.]*|[A-Fa-f]{5,}):)+`) // words before it, as in sshd:2001:db8::1
+	run6  = lazy.Regexp(`[\w:.]*:[0-9A-Fa-f:.]*(/[0-9]+)?`)
+	form4 = lazy.Regexp(`[0-9]+(\.[0-9]+){3,}(/[0-9]+)?`)
+	label = lazy.Regexp(`^(([\w.]*[G-Zg-z_][\w.]*|[A-Fa-f]{5,}):)+`) // words before it, as in sshd:2001:db8::1
 )
 
 // addressMark is in place of an address.
@@ -196,8 +196,8 @@ const addressMark = "[address]"
 
 // masked is a text with a word in place of each address and prefix.
 func masked(text string) string {
-	text = run6.ReplaceAllStringFunc(text, func(run string) string {
-		head := label.FindString(run)
+	text = run6().ReplaceAllStringFunc(text, func(run string) string {
+		head := label().FindString(run)
 		bare := strings.TrimRight(run[len(head):], ".")
 		if strings.HasSuffix(bare, ":::") || !strings.HasSuffix(bare, "::") {
 			bare = strings.TrimSuffix(bare, ":")
@@ -207,5 +207,5 @@ func masked(text string) string {
 		}
 		return head + addressMark + run[len(head)+len(bare):]
 	})
-	return form4.ReplaceAllString(text, addressMark)
+	return form4().ReplaceAllString(text, addressMark)
 }

@@ -108,11 +108,13 @@ func rules(n int, checks string) func(context.Context, *guard, func(*ebpf.Progra
 
 // patterns is the program of n rules that each ask for a text in the payload, none of which any packet has.
 func patterns(n int) func(context.Context, *guard, func(*ebpf.Program) error) error {
-	text := "default: drop\nchecks: off\nrules:\n"
-	for i := range n {
-		text += fmt.Sprintf("  - {name: p%d, proto: udp, payload: {contains: %q}, then: drop}\n", i, fmt.Sprintf("text%02d.example", i))
+	return func(ctx context.Context, g *guard, use func(*ebpf.Program) error) error {
+		text := "default: drop\nchecks: off\nrules:\n"
+		for i := range n {
+			text += fmt.Sprintf("  - {name: p%d, proto: udp, payload: {contains: %q}, then: drop}\n", i, fmt.Sprintf("text%02d.example", i))
+		}
+		return policy(text)(ctx, g, use)
 	}
-	return policy(text)
 }
 
 // policy is the program of a policy, while it is in force.

@@ -6,7 +6,6 @@ import (
 	"html/template"
 	"image/color"
 	"math"
-	"regexp"
 	"slices"
 	"strconv"
 
@@ -17,6 +16,7 @@ import (
 	"gonum.org/v1/plot/vg/vgsvg"
 
 	"github.com/floodwall/floodwall/internal/bench/report"
+	"github.com/floodwall/floodwall/internal/lazy"
 )
 
 // chart is lines over a common axis. Their names are the page's affair.
@@ -60,9 +60,9 @@ func paint(n int) color.Color { return color.RGBA{1, 2, uint8(n), 255} }
 
 // painted finds these colors in a drawing, and fonts where there are any.
 var (
-	painted = regexp.MustCompile(`#0102([0-9A-F]{2})`)
-	fonts   = regexp.MustCompile(`font-family:[^;]*;font-variant:[^;]*;font-weight:[^;]*;font-style:[^;]*;`)
-	prolog  = regexp.MustCompile(`(?s)^.*?<svg [^>]*viewBox="([^"]*)"[^>]*>`)
+	painted = lazy.Regexp(`#0102([0-9A-F]{2})`)
+	fonts   = lazy.Regexp(`font-family:[^;]*;font-variant:[^;]*;font-weight:[^;]*;font-style:[^;]*;`)
+	prolog  = lazy.Regexp(`(?s)^.*?<svg [^>]*viewBox="([^"]*)"[^>]*>`)
 )
 
 // svg draws the chart as an element for the page, which gives it the colors and the font.
@@ -182,17 +182,17 @@ func embed(canvas *vgsvg.Canvas, name string) (template.HTML, error) {
 	if _, err := canvas.WriteTo(&b); err != nil {
 		return "", fmt.Errorf("chart %s: %w", name, err)
 	}
-	text := fonts.ReplaceAllString(painted.ReplaceAllStringFunc(b.String(), variable), "")
+	text := fonts().ReplaceAllString(painted().ReplaceAllStringFunc(b.String(), variable), "")
 	role := `aria-hidden="true"`
 	if name != "" {
 		role = `role="img" aria-label="` + template.HTMLEscapeString(name) + `"`
 	}
-	return template.HTML(prolog.ReplaceAllString(text, `<svg viewBox="$1" `+role+`>`)), nil
+	return template.HTML(prolog().ReplaceAllString(text, `<svg viewBox="$1" `+role+`>`)), nil
 }
 
 // variable is the variable of the page's style that a color stands for.
 func variable(color string) string {
-	n, _ := strconv.ParseUint(painted.FindStringSubmatch(color)[1], 16, 8) // the pattern is good
+	n, _ := strconv.ParseUint(painted().FindStringSubmatch(color)[1], 16, 8) // the pattern is good
 	switch n {
 	case ink:
 		return "var(--ink)"

@@ -10,6 +10,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/floodwall/floodwall/internal/bench/report"
@@ -21,21 +22,24 @@ var pageText string
 //go:embed page.css
 var style string
 
-var page = template.Must(template.New("page").Funcs(template.FuncMap{
-	"paragraphs": report.Paragraphs,
-	"cells":      cells,
-	"row":        rowKind,
-	"untitled":   untitled,
-	"figures":    (*report.Table).Figures,
-	"figure":     figure,
-	"compare":    compare,
-	"less":       func(a, b float64) float64 { return a - b },
-	"verdict":    verdictClass,
-	"seconds":    seconds,
-	"sorted":     func(m map[string]string) []string { return slices.Sorted(maps.Keys(m)) },
-	"wide":       func(c chart) (template.HTML, error) { return c.svg(wide) },
-	"narrow":     func(c chart) (template.HTML, error) { return c.svg(narrow) },
-}).Parse(pageText))
+// page is made when a report is first written: no other command needs it.
+var page = sync.OnceValue(func() *template.Template {
+	return template.Must(template.New("page").Funcs(template.FuncMap{
+		"paragraphs": report.Paragraphs,
+		"cells":      cells,
+		"row":        rowKind,
+		"untitled":   untitled,
+		"figures":    (*report.Table).Figures,
+		"figure":     figure,
+		"compare":    compare,
+		"less":       func(a, b float64) float64 { return a - b },
+		"verdict":    verdictClass,
+		"seconds":    seconds,
+		"sorted":     func(m map[string]string) []string { return slices.Sorted(maps.Keys(m)) },
+		"wide":       func(c chart) (template.HTML, error) { return c.svg(wide) },
+		"narrow":     func(c chart) (template.HTML, error) { return c.svg(narrow) },
+	}).Parse(pageText))
+})
 
 // view is what the page shows.
 type view struct {
@@ -80,7 +84,7 @@ func Write(w io.Writer, r *report.Report) error {
 	for _, o := range r.Experiments {
 		v.Experiments = append(v.Experiments, newExperiment(o))
 	}
-	if err := page.Execute(w, v); err != nil {
+	if err := page().Execute(w, v); err != nil {
 		return fmt.Errorf("report page: %w", err)
 	}
 	return nil

@@ -12,12 +12,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/nats-io/nkeys"
+
+	"github.com/floodwall/floodwall/internal/lazy"
 )
 
 // Policy is the name of the policy in a bundle.
@@ -84,7 +85,7 @@ func (m *Manifest) Trial() time.Duration { return time.Duration(m.Confirm) * tim
 func (m *Manifest) For(node string) bool { return m.Stage == All || slices.Contains(m.Canary, node) }
 
 // name is a path of at most four names, none of which begins with a dot: so none leads out of the directory.
-var name = regexp.MustCompile(`^[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}(/[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}){0,3}$`)
+var name = lazy.Regexp(`^[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}(/[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}){0,3}$`)
 
 // check tells why a manifest is none.
 func (m *Manifest) check() error {
@@ -106,7 +107,7 @@ func (m *Manifest) check() error {
 	for i, f := range m.Files {
 		sum, err := hex.DecodeString(f.Sum)
 		switch {
-		case !name.MatchString(f.Name):
+		case !name().MatchString(f.Name):
 			return fmt.Errorf("file %q: want letters, digits, '.', '_' and '-', in at most 3 directories, none of which begins with '.'", f.Name)
 		case f.Size < 0 || f.Size > MaxFile:
 			return fmt.Errorf("file %s: %d bytes, at most %d are taken", f.Name, f.Size, MaxFile)

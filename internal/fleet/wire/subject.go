@@ -4,11 +4,11 @@ import (
 	"encoding/hex"
 	"fmt"
 	"net/netip"
-	"regexp"
 	"strconv"
 	"strings"
 
 	"github.com/floodwall/floodwall/internal/fleet/merge"
+	"github.com/floodwall/floodwall/internal/lazy"
 )
 
 // Subjects of NATS.
@@ -62,11 +62,11 @@ func HubPermissions() Permissions {
 	return Permissions{[]string{"fw.>", "$JS.API.>"}, []string{"fw.>"}}
 }
 
-var nodeName = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?$`)
+var nodeName = lazy.Regexp(`^[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?$`)
 
 // CheckName tells why a node cannot have a name.
 func CheckName(name string) error {
-	if nodeName.MatchString(name) {
+	if nodeName().MatchString(name) {
 		return nil
 	}
 	return fmt.Errorf("name %q: want 1 to 32 of a to z, 0 to 9 and -, none of them - at an end", name)

@@ -7,13 +7,13 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"regexp"
 	"runtime"
 	"strings"
 	"syscall"
 	"time"
 
 	"github.com/floodwall/floodwall/internal/importer/saved"
+	"github.com/floodwall/floodwall/internal/lazy"
 )
 
 // Read reads a ruleset of nft, as JSON or as text.
@@ -31,7 +31,7 @@ func Read(ctx context.Context, rs *saved.Ruleset, rep *saved.Report, src saved.S
 
 // Devices that are tested by number (iif) must exist when a ruleset is loaded; tested by name (iifname) they need not,
 // and the policy knows no difference.
-var byNumber = regexp.MustCompile(`(^|[^.\w]\s*)\b(iif|oif)(\s+(?:!=\s*|==\s*)?["{])`)
+var byNumber = lazy.Regexp(`(^|[^.\w]\s*)\b(iif|oif)(\s+(?:!=\s*|==\s*)?["{])`)
 
 // nobody is the user that owns what is in the user namespace where nft runs (Debian's, and the kernel's overflowuid).
 const nobody = 65534
@@ -51,7 +51,7 @@ func listAsJSON(ctx context.Context, name, text string) ([]byte, error) {
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "sh", "-c", "nft -f - && nft -j list ruleset")
 	cmd.Dir = "/"
-	cmd.Stdin = strings.NewReader(byNumber.ReplaceAllString(text, "${1}${2}name${3}"))
+	cmd.Stdin = strings.NewReader(byNumber().ReplaceAllString(text, "${1}${2}name${3}"))
 	cmd.SysProcAttr = confined()
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
@@ -90,13 +90,13 @@ func confined() *syscall.SysProcAttr {
 	}
 }
 
-var nftMessage = regexp.MustCompile(`^[^:]*:(\d+):[-\d]+: Error: (.*)$`)
+var nftMessage = lazy.Regexp(`^[^:]*:(\d+):[-\d]+: Error: (.*)$`)
 
 // nftError is the first thing that nft says is wrong.
 func nftError(name, stderr string) error {
 	e := &saved.InputError{File: name, Msg: "nft cannot load it: " + saved.Shorten(stderr)}
 	for line := range strings.SplitSeq(stderr, "\n") {
-		if m := nftMessage.FindStringSubmatch(line); m != nil {
+		if m := nftMessage().FindStringSubmatch(line); m != nil {
 			n, _ := saved.Number(m[1], 1<<31)
 			e.Line, e.Msg = int(n), "nft: "+m[2]
 			break
