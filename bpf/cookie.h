@@ -223,7 +223,7 @@ enum {
 	SENT_WORDS = 1 << 14, /* of eight notes; internal/codegen/xdp/protect.go */
 	SENT_EVER = 0x80,
 	SENT_SLOTS =
-		3, /* that a note is good for: the cookie's own, the next, and one as another CPU may be a tick behind */
+		3, /* that a note is good for: the cookie's own, the next, and one as another CPU may be some ticks behind */
 };
 
 /* The note of a flow. The lowest two bits of its hash are not looked at: see FLOW_UNKNOWN. */

@@ -7,6 +7,7 @@
 
 #include "address.h"
 #include "classify.h"
+#include "clock.h"
 #include "packet.h"
 #include "verifier.h"
 
@@ -42,10 +43,10 @@ struct {
 	__type(value, struct bucket);
 } dynamic SEC(".maps");
 
-/* Seconds of CLOCK_MONOTONIC. The coarse clock costs a tenth of the exact one and is at most a tick behind. */
+/* Seconds of CLOCK_MONOTONIC. The coarse clock costs next to nothing and is at most some ticks behind. */
 static __always_inline __u32 now_seconds(void)
 {
-	return bpf_ktime_get_coarse_ns() / 1000000000;
+	return coarse_time() / 1000000000;
 }
 
 /*

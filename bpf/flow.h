@@ -14,6 +14,7 @@
  */
 #pragma once
 
+#include "clock.h"
 #include "packet.h"
 #include "siphash.h"
 #include "verifier.h"
@@ -95,13 +96,13 @@ struct syn_keys {
 struct syn_keys syn_keys SEC(".data.syn_keys");
 
 /*
- * Nanoseconds of CLOCK_MONOTONIC, read once a packet. The coarse clock costs a tenth of the exact one and is at most a
- * tick behind, which neither cookies nor limits of SYN-ACKs mind.
+ * Nanoseconds of CLOCK_MONOTONIC, read once a packet. The coarse clock costs next to nothing and is at most some ticks behind, which
+ * neither cookies nor limits of SYN-ACKs mind.
  */
 static __always_inline __u64 tick_of(struct packet *p)
 {
 	if (!p->now)
-		p->now = bpf_ktime_get_coarse_ns();
+		p->now = coarse_time();
 	return p->now;
 }
 
@@ -346,7 +347,7 @@ static __always_inline __u64 find_open_flow(__u64 hash, __u64 states)
 found:
 	if (!(states >> flow_state_of(word) & 1))
 		return FLOW_UNSURE;
-	return flow_age(word, bpf_ktime_get_coarse_ns() / 1000000000) < FLOW_REFRESH;
+	return flow_age(word, coarse_time() / 1000000000) < FLOW_REFRESH;
 }
 
 /*

@@ -6,6 +6,7 @@
  */
 #pragma once
 
+#include "clock.h"
 #include "cookie.h"
 #include "count.h"
 #include "decision.h"
@@ -128,7 +129,7 @@ static __always_inline void describe_syn(struct bpf_tcp_req_attrs *a, struct syn
 static __always_inline void refused(__u32 number, int error)
 {
 	struct protection_state *s = bpf_map_lookup_elem(&protection_states, &number);
-	__u64 now = bpf_ktime_get_coarse_ns();
+	__u64 now = coarse_time();
 
 	if (!s || error == -NO_MEMORY)
 		return;

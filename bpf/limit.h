@@ -177,8 +177,8 @@ static __always_inline void sweep(struct limit_bucket *b, __u64 swept, __u64 ns,
 }
 
 /*
- * Whether a packet is over the limit by the coarse clock, which is behind the exact one by a tick of 1 to 10 ms, or by
- * some if ticks are late. A debt looks larger by that: a packet may be refused up to a tick too soon, but none passes too
+ * Whether a packet is over the limit by the coarse clock, which is behind the exact one by some ticks of 1 to 10 ms, or by
+ * more if ticks are late. A debt looks larger by that: a packet may be refused some ticks too soon, but none passes too
  * soon, as what passes is decided and charged by the exact clock alone, however late the coarse one is. Nothing is lost of
  * the rate unless the debt is paid off before the coarse clock says so: hence only a large one counts. Where a packet is
  * worth more than that, a tick must not make the burst one smaller, and what is near is left to the exact clock.
@@ -354,7 +354,7 @@ __noinline __u32 charge_limit(struct charged *w, __u32 number, __u32 traits)
 	sure = units(l, SURE_DEBT);
 	/* What has asked for the time already is decided by that time, below. */
 	if (c.most > sure && !w->now) {
-		ns = bpf_ktime_get_coarse_ns();
+		ns = coarse_time();
 		c.now = units(l, ns);
 		if ((__s64)(ns - read_once(&b->swept)) <= (__s64)l->fresh && surely_exceeded(b, &c, sure))
 			return EXCEEDED;
@@ -384,7 +384,7 @@ static __always_inline bool surely_more(struct limit_bucket *b, __u64 tag, __u64
 __noinline __u32 charge_hash(__u64 hash, __u64 at, __u64 sure, __u64 fresh, __u64 what)
 {
 	struct limit_bucket *b = bpf_map_lookup_elem(&limits, &at);
-	__u64 ns = bpf_ktime_get_coarse_ns(), now = ns << (what >> 8 & 63) >> (what & 63), tag = tag_of(hash);
+	__u64 ns = coarse_time(), now = ns << (what >> 8 & 63) >> (what & 63), tag = tag_of(hash);
 	__u32 number = what >> 32;
 	struct limit_info *l;
 	struct charge c;

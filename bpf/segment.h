@@ -119,7 +119,7 @@ __noinline __u32 has_no_cookie(struct xdp_md *ctx, __u32 v6, __u64 now)
  */
 __noinline __u32 refuse_segment(struct xdp_md *ctx, __u32 v6, __u32 protection, __u32 slot, __u64 hash)
 {
-	__u64 now = bpf_ktime_get_coarse_ns();
+	__u64 now = coarse_time();
 
 	if (!only_cookies(protection, now))
 		return false;

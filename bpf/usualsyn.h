@@ -93,7 +93,7 @@ static __always_inline int answer_usual(struct xdp_md *ctx, bool v6, __u32 decis
 	if (!s || !pr || !read_segment(&g, data, end, v6))
 		return SYN_OTHER;
 	options = usual_options_of(&g, end);
-	p.now = bpf_ktime_get_coarse_ns();
+	p.now = coarse_time();
 	if (!options || !answers_surely(pr, s, p.now))
 		return SYN_OTHER;
 	read_usual_packet(&p, &g, data, end, v6);

@@ -12,7 +12,7 @@ type function func(m *Machine, r [5]uint64) (uint64, error)
 
 // functions are what is emulated, by the kernel's names for them. Where the answer lies outside of program and maps, it is
 // fixed:
-//   - the clocks are Machine.Now, all three of them;
+//   - the clocks are Machine.Now, all three of them, and the counter of ticks follows it;
 //   - random numbers are one sequence, the same after each Forget;
 //   - no socket and no connection is known to the kernel, so none is ever released;
 //   - the kernel's own cookies are always 1, for segments of 1460 bytes, and no cookie of its is right;

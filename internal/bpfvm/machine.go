@@ -22,6 +22,7 @@ type Machine struct {
 	byObject map[uint64]*table // by the address of its object
 
 	context, frame, stack *region
+	jiffies               *region // the kernel's counter of ticks
 	data, dataEnd         uint64
 	seed                  uint64
 	counts                Counts
@@ -42,6 +43,9 @@ const (
 	tailroom       = 320 // struct skb_shared_info, whole cache lines
 	ethernetHeader = 14
 )
+
+// tick is how many nanoseconds one of the kernel's ticks takes here: that of a kernel with CONFIG_HZ=250.
+const tick = 4_000_000
 
 // The stack has 512 bytes for each call under way, of which there may be 8 (linux/bpf_verifier.h).
 const (
@@ -74,6 +78,12 @@ func (m *Machine) addFixed() {
 	m.stack.stack = true
 	m.frame = m.private("the frame", make([]byte, frameSize))
 	m.context = m.private("struct xdp_buff", make([]byte, l.buff))
+	m.jiffies = m.add(&region{name: "jiffies", size: 8, read: func(offset uint64, into []byte) error {
+		var ticks [8]byte
+		putNumber(ticks[:], m.Now()/tick)
+		copy(into, ticks[offset:])
+		return nil
+	}})
 	queue := m.private("struct xdp_rxq_info", make([]byte, l.rxqInfo))
 	device := m.private("struct net_device", make([]byte, l.ifindex+4))
 	putNumber(device.bytes[l.ifindex:][:4], 1)

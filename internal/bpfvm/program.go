@@ -49,6 +49,9 @@ func (m *Machine) resolve(o *program, pc int) error {
 	switch i.src {
 	case 0:
 		o.references[pc] = uint64(uint32(i.imm)) | uint64(uint32(second))<<32
+		if pc+2 < len(o.instructions) && readsVariable(i, o.instructions[pc+2], o.references[pc]) {
+			o.references[pc] = m.jiffies.base
+		}
 		return nil
 	case pseudoMap, pseudoMapValue:
 		t, err := m.openTable(ebpf.MapID(uint32(i.imm)))
@@ -62,6 +65,16 @@ func (m *Machine) resolve(o *program, pc int) error {
 		return nil
 	}
 	return fmt.Errorf("unknown kind %d of a constant", i.src)
+}
+
+// readsVariable reports whether a constant is the address of a variable of the kernel, which the next instruction reads: the verifier puts
+// that in place of a call of bpf_jiffies64(), and of no other (kernel/bpf/verifier.c, do_misc_fixups).
+func readsVariable(constant, next instruction, value uint64) bool {
+	const (
+		load64      = 0x79    // BPF_LDX | BPF_MEM | BPF_DW
+		kernelSpace = 1 << 63 // on the architectures with 64 bits that are emulated
+	)
+	return value >= kernelSpace && next.code == load64 && next.src == constant.dst && next.off == 0
 }
 
 // name finds what is called. The kernel has put the distance of a function from __bpf_call_base into the instruction. What

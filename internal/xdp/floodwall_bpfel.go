@@ -180,6 +180,7 @@ const (
 	floodwallVarSpecials         = "specials"
 	floodwallVarSynKeys          = "syn_keys"
 	floodwallVarTableConditions  = "table_conditions"
+	floodwallVarTick             = "tick"
 	floodwallVarTrafficShare     = "traffic_share"
 	floodwallVarVerifyCookies    = "verify_cookies"
 	floodwallVarWindowLength     = "window_length"
@@ -334,6 +335,7 @@ type floodwallVariableSpecs struct {
 	Specials        *ebpf.VariableSpec `ebpf:"specials"`
 	SynKeys         *ebpf.VariableSpec `ebpf:"syn_keys"`
 	TableConditions *ebpf.VariableSpec `ebpf:"table_conditions"`
+	Tick            *ebpf.VariableSpec `ebpf:"tick"`
 	TrafficShare    *ebpf.VariableSpec `ebpf:"traffic_share"`
 	VerifyCookies   *ebpf.VariableSpec `ebpf:"verify_cookies"`
 	WindowLength    *ebpf.VariableSpec `ebpf:"window_length"`
@@ -496,6 +498,7 @@ type floodwallVariables struct {
 	Specials        *ebpf.Variable `ebpf:"specials"`
 	SynKeys         *ebpf.Variable `ebpf:"syn_keys"`
 	TableConditions *ebpf.Variable `ebpf:"table_conditions"`
+	Tick            *ebpf.Variable `ebpf:"tick"`
 	TrafficShare    *ebpf.Variable `ebpf:"traffic_share"`
 	VerifyCookies   *ebpf.Variable `ebpf:"verify_cookies"`
 	WindowLength    *ebpf.Variable `ebpf:"window_length"`

@@ -64,6 +64,7 @@ const (
 	Filter6     = ".data.filter6"
 	DynamicInfo = ".data.dynamic"
 	SynKeys     = ".data.syn_keys" // of cookies and of flows, struct syn_keys of bpf/flow.h
+	Tick        = ".data.tick"     // the coarse clock as it was read last, with the tick in which it was
 )
 
 // Maps that the C program or the generated rules look up.

@@ -96,6 +96,8 @@ var mapUses = map[string]string{
 	xdp.GuardPorts:   "guards: the guard of each port",
 	xdp.Actions:      "what is done beside the verdict: answer one in so many, sample, report, protect",
 
+	xdp.Tick: "the coarse clock, which is read once a tick",
+
 	xdp.Protections:      "protections: how SYNs are answered, and how many",
 	xdp.ProtectionStates: "protections: until when each is active",
 	xdp.Flows:            "protections: a hash of connections that have proved their address",
