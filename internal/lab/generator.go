@@ -7,6 +7,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"net/netip"
+	"sync"
 
 	"github.com/cilium/ebpf"
 )
@@ -40,9 +41,18 @@ func (g *generator) close() error {
 	return errors.Join(errs...)
 }
 
+// readLab reads the compiled C, which takes longer than to load most of its programs.
+var readLab = sync.OnceValues(loadLab)
+
+// labSpec is the compiled C, to change and to load.
+func labSpec() (*ebpf.CollectionSpec, error) {
+	spec, err := readLab()
+	return spec.Copy(), err
+}
+
 // loadGenerator loads a generator with everything about the flow as constants.
 func loadGenerator(t *template, f *Flow, seed uint64) (generator, error) {
-	spec, err := loadLab()
+	spec, err := labSpec()
 	if err != nil {
 		return generator{}, err
 	}

@@ -27,7 +27,7 @@ func (s *Source) unite(templates []*template) error {
 
 // loadMix loads the program that chooses one of the loaded flows for each packet.
 func (s *Source) loadMix() (generator, error) {
-	spec, err := loadLab()
+	spec, err := labSpec()
 	if err != nil {
 		return generator{}, err
 	}

@@ -42,7 +42,7 @@ func (l *Lab) NewSink(d *Device, program string) (*Sink, error) {
 }
 
 func (s *Sink) open(l *Lab, d *Device, program string) error {
-	spec, err := loadLab()
+	spec, err := labSpec()
 	if err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"strings"
+	"sync"
 
 	"github.com/cilium/ebpf"
 )
@@ -51,12 +52,16 @@ type Loaded struct {
 	Counts  *ebpf.Map
 }
 
+// readPeers reads the compiled C.
+var readPeers = sync.OnceValues(loadPeers)
+
 // Load loads a program of bpf/bench.c. resize, if set, gets its set's specification; vars are its constants.
 func Load(name string, resize func(*ebpf.MapSpec), vars map[string]any) (p Loaded, err error) {
-	spec, err := loadPeers()
+	spec, err := readPeers()
 	if err != nil {
 		return p, err
 	}
+	spec = spec.Copy()
 	for name, value := range vars {
 		if err := spec.Variables[name].Set(value); err != nil {
 			return p, fmt.Errorf("variable %s: %w", name, err)

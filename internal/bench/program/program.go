@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"github.com/cilium/ebpf"
@@ -85,6 +86,9 @@ func Run(ctx context.Context, s *rig.Session) error {
 			newTable("program: nanoseconds a packet, by rules that do not match; checks: standard", packetKinds, rulesColumns()...),
 			newTable("program: nanoseconds a packet of a service, by its protection", serviceKinds(), serviceColumns()...),
 		} {
+			if t.keep(s.Wants); len(t.columns) == 0 {
+				continue
+			}
 			err := t.run(ctx, s, at)
 			s.Outcome.Tables = append(s.Outcome.Tables, t.publish(s))
 			if err != nil {
@@ -120,6 +124,16 @@ func policy(checks string, n int) string {
 		"sets: {listed: [" + listedSource.String() + "], bans: {dynamic: true, max: 100000}}\n" +
 		rules + "  - {name: listed, from: [$listed, $bans], then: drop}\n"
 }
+
+// keep leaves out the columns of which no row is wanted.
+func (t *table) keep(wanted func(row string) bool) {
+	t.columns = slices.DeleteFunc(t.columns, func(c *column) bool {
+		return !slices.ContainsFunc(t.kinds, func(k packetKind) bool { return wanted(c.row(k)) })
+	})
+}
+
+// row is what the program's figure with a kind of packet is called.
+func (c *column) row(k packetKind) string { return c.resultName() + "/packet=" + k.name }
 
 // resultName is the column's part of the names of results: Floodwall's have its name.
 func (c *column) resultName() string { return report.Choice(c.text == "", "", "floodwall/") + c.name }

@@ -42,7 +42,7 @@ func (t *table) run(ctx context.Context, s *rig.Session, at *rig.Site) error {
 	s.Steps.Expect(rounds)
 	for round := range rounds {
 		s.Steps.Show("%s, round %d of %d", t.columns[len(t.columns)-1].name, round+1, rounds)
-		if err := t.runRound(ctx, at, frames, repeat); err != nil {
+		if err := t.runRound(ctx, s, at, frames, repeat); err != nil {
 			return err
 		}
 		s.Steps.Step()
@@ -75,7 +75,7 @@ func frame(line string) ([]byte, error) {
 // how fast the machine is just now, for programs like Floodwall's: neighbors on the core and in its caches make both slower
 // alike, for longer than a run takes. That is why the same build is up to 5% slower in one run than in another, and up to 2% by
 // the yardstick.
-func (t *table) runRound(ctx context.Context, at *rig.Site, frames [][]byte, repeat int) error {
+func (t *table) runRound(ctx context.Context, s *rig.Session, at *rig.Site, frames [][]byte, repeat int) error {
 	yardstick, err := peer.LoadProgram(peer.Yardstick)
 	if err != nil {
 		return err
@@ -87,7 +87,7 @@ func (t *table) runRound(ctx context.Context, at *rig.Site, frames [][]byte, rep
 	}
 	defer attached.Close()
 	for _, c := range t.columns {
-		if err := t.runColumn(ctx, at, c, yardstick, frames, repeat); err != nil {
+		if err := t.runColumn(ctx, s, at, c, yardstick, frames, repeat); err != nil {
 			return fmt.Errorf("%s: %w", c.name, err)
 		}
 	}
@@ -110,7 +110,7 @@ func yardstickTag() (string, error) {
 
 // runColumn adds a figure for each kind of packet. The program is loaded for it.
 func (t *table) runColumn(
-	ctx context.Context, at *rig.Site, c *column, yardstick *ebpf.Program, frames [][]byte, repeat int,
+	ctx context.Context, s *rig.Session, at *rig.Site, c *column, yardstick *ebpf.Program, frames [][]byte, repeat int,
 ) error {
 	program, remove, err := c.install(ctx, at)
 	if err != nil {
@@ -118,6 +118,9 @@ func (t *table) runColumn(
 	}
 	err = onCPU(rig.ReceiverCPU, func() error {
 		for kind, frame := range frames {
+			if !s.Wants(c.row(t.kinds[kind])) {
+				continue
+			}
 			ns, yardstickNs, err := fastestPair(ctx, program, yardstick, frame, repeat)
 			if err != nil {
 				return fmt.Errorf("%s: %w", t.kinds[kind].label, err)
@@ -194,7 +197,7 @@ func (t *table) publish(s *rig.Session) *report.Table {
 	for i, k := range t.kinds {
 		row := []string{k.label}
 		for _, c := range t.columns {
-			row = append(row, c.publish(s, k.name, i))
+			row = append(row, c.publish(s, k, i))
 		}
 		all.AddRow(row...)
 	}
@@ -202,13 +205,13 @@ func (t *table) publish(s *rig.Session) *report.Table {
 }
 
 // publish adds what a column's program costs with a kind of packet to the outcome, and returns it as text.
-func (c *column) publish(s *rig.Session, kind string, at int) string {
+func (c *column) publish(s *rig.Session, kind packetKind, at int) string {
 	figures := c.figures[at]
 	if len(figures) == 0 {
 		return ""
 	}
 	s.Outcome.Results = append(s.Outcome.Results, lab.Result{
-		Name: fmt.Sprintf("program/%s/packet=%s", c.resultName(), kind), Runs: len(figures),
+		Name: "program/" + c.row(kind), Runs: len(figures),
 		Metrics: []lab.Metric{figures.Metric("ns/op"), c.shares[at].Metric("of-yardstick")},
 	})
 	return strconv.FormatFloat(figures.Median(), 'f', 1, 64)

@@ -23,7 +23,7 @@ type Options struct {
 	All      bool           // also what takes minutes: the slow tools with 10 million addresses
 	Sizes    []int          // of random address lists, for sets and blocklist; nil: each has its own
 	Routes   int            // of the router of placement; 0: 925,525, as in the article
-	Rows     *regexp.Regexp // of tables of packet rates, those whose names match; nil: all
+	Rows     *regexp.Regexp // of packet rates, dns, synproxy and program, those whose names match; nil: all
 	List     string         // a file of addresses for both to measure with, in place of random ones
 	Progress io.Writer      // where to show a line of progress, if it is a terminal; nil: nowhere
 }
@@ -78,7 +78,7 @@ func (o Options) Tries() int {
 	return 3
 }
 
-// Wants reports whether the row of a table of packet rates with this name is to be measured.
+// Wants reports whether the row with this name, within its experiment, is to be measured.
 func (o Options) Wants(row string) bool { return o.Rows == nil || o.Rows.MatchString(row) }
 
 // InLab runs fn with an empty lab, which ends with it.

@@ -15,6 +15,9 @@ func bulk(ctx context.Context, s *rig.Session) error {
 		b := &bulkBuilder{builder: builder{Builder: rig.Builder{Session: s, Lab: l}}}
 		defer b.Close()
 		for _, c := range bulkCases() {
+			if len(c.wanted(s)) == 0 {
+				continue
+			}
 			if c.missing, err = b.SetUp(c.label, func() error { return b.prepare(ctx, c) }); err != nil {
 				return fmt.Errorf("bulk transfer, %w", err)
 			}
@@ -58,6 +61,19 @@ const (
 func (w bulkWay) name() string { return report.Choice(w == toServer, "to-server", "to-client") }
 func (w bulkWay) label() string {
 	return report.Choice(w == toServer, "to the server", "to the client")
+}
+
+// row is what a way of the case is called.
+func (c *bulkCase) row(w bulkWay) string { return "bulk/" + w.name() + "/" + c.name }
+
+// wanted are the ways that are measured.
+func (c *bulkCase) wanted(s *rig.Session) (ways []bulkWay) {
+	for w := range bulkWays {
+		if s.Wants(c.row(w)) {
+			ways = append(ways, w)
+		}
+	}
+	return ways
 }
 
 // bulkFigures are those of one way, a figure of each round, in bytes per second: while the transfer lasted, and of the
@@ -125,7 +141,7 @@ func (b *bulkBuilder) take(ctx context.Context, c *bulkCase) error {
 	if c.missing != "" {
 		return nil
 	}
-	for way := range bulkWays {
+	for _, way := range c.wanted(b.Session) {
 		rate, able, err := c.transfer(ctx, way, bulkBytes(b.Session))
 		if err != nil {
 			return err

@@ -30,7 +30,9 @@ func (b *bulkBuilder) publish() {
 			Notes: b.notes(),
 		}
 		for _, c := range b.rows {
-			b.row(t, c, way)
+			if b.Wants(c.row(way)) {
+				b.row(t, c, way)
+			}
 		}
 		b.Outcome.Tables = append(b.Outcome.Tables, t)
 	}
@@ -39,7 +41,7 @@ func (b *bulkBuilder) publish() {
 // row adds a way of a row to its table, the results and the bars.
 func (b *bulkBuilder) row(t *report.Table, c *bulkCase, way bulkWay) {
 	f := &c.ways[way]
-	r := lab.Result{Name: b.Outcome.Name + "/bulk/" + way.name() + "/" + c.name, Runs: len(f.rate), Note: c.missing}
+	r := lab.Result{Name: b.Outcome.Name + "/" + c.row(way), Runs: len(f.rate), Note: c.missing}
 	cells := make([]string, 8)
 	cells[0] = c.label
 	if len(f.rate) > 0 {

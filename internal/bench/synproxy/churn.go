@@ -3,6 +3,7 @@ package synproxy
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -18,6 +19,9 @@ func churn(ctx context.Context, s *rig.Session) error {
 		b := &churnBuilder{builder: builder{Builder: rig.Builder{Session: s, Lab: l}}}
 		defer b.Close()
 		for _, c := range churnCases() {
+			if !slices.ContainsFunc(churnClients[:], func(clients int) bool { return s.Wants(c.row(clients)) }) {
+				continue
+			}
 			if c.missing, err = b.SetUp(c.label, func() error { return b.prepare(ctx, c) }); err != nil {
 				return fmt.Errorf("connections of one client, %w", err)
 			}
@@ -47,6 +51,9 @@ type churnCase struct {
 	rates   [len(churnClients)]report.Samples // requests answered per second, by churnClients
 	failed  [len(churnClients)]uint64
 }
+
+// row is what the row of a case with so many requests at a time is called.
+func (c *churnCase) row(clients int) string { return fmt.Sprintf("churn/%s/%d", c.name, clients) }
 
 // churnClients are how many requests are under way at a time.
 var churnClients = [...]int{1, 20, 200}
@@ -109,6 +116,9 @@ func (b *churnBuilder) take(ctx context.Context, c *churnCase) error {
 		return nil
 	}
 	for i, clients := range churnClients {
+		if !b.Wants(c.row(clients)) {
+			continue
+		}
 		s, err := lab.Load(ctx, lab.LoadOptions{
 			Host: c.site.clients.Host, Server: c.site.web, Connections: clients, Timeout: churnTimeout, Duration: visitTime(b.Session),
 		})
@@ -131,8 +141,10 @@ func (b *churnBuilder) publish() {
 		},
 	}
 	for _, c := range b.rows {
-		for i := range churnClients {
-			b.row(t, c, i)
+		for i, clients := range churnClients {
+			if b.Wants(c.row(clients)) {
+				b.row(t, c, i)
+			}
 		}
 	}
 	b.Outcome.Tables = append(b.Outcome.Tables, t)
@@ -141,7 +153,7 @@ func (b *churnBuilder) publish() {
 // row adds a row with so many requests at a time, by their index, to the table, the results and the bars.
 func (b *churnBuilder) row(t *report.Table, c *churnCase, i int) {
 	clients := strconv.Itoa(churnClients[i])
-	r := lab.Result{Name: b.Outcome.Name + "/churn/" + c.name + "/" + clients, Runs: len(c.rates[i]), Note: c.missing}
+	r := lab.Result{Name: b.Outcome.Name + "/" + c.row(churnClients[i]), Runs: len(c.rates[i]), Note: c.missing}
 	cells := make([]string, len(t.Head))
 	cells[0], cells[1], cells[7] = c.label, clients, c.missing
 	if len(c.rates[i]) > 0 {

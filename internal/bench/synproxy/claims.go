@@ -65,4 +65,10 @@ func (b *builder) claims() (claims []report.Claim) {
 	return claims
 }
 
-func (b *builder) curve(f peak) *floodCurve { return b.find(f.name).floods[f.flood] }
+// curve is what was measured of it: nothing where the row is not wanted.
+func (b *builder) curve(f peak) *floodCurve {
+	if c := b.find(f.name); c != nil && c.floods[f.flood] != nil {
+		return c.floods[f.flood]
+	}
+	return &floodCurve{}
+}

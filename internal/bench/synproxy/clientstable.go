@@ -124,8 +124,11 @@ func (b *builder) clientsRow(t *report.Table, c *testCase, l load) {
 }
 
 func (b *builder) clientsName(c *testCase, l load) string {
-	return b.Outcome.Name + "/clients/" + c.name + "/" + l.name()
+	return b.Outcome.Name + "/" + c.visitRow(l)
 }
+
+// visitRow is what the row of a case's clients with a load is called.
+func (c *testCase) visitRow(l load) string { return "clients/" + c.name + "/" + l.name() }
 
 // Columns of the table that bars stand in.
 const (
@@ -206,15 +209,16 @@ func (b *builder) clientsChart() *report.Table {
 	var curves []report.Curve
 	rates := append([]float64{0}, clientRates(b.Session)...)
 	for _, c := range b.cases {
-		if c.limit != nil || len(c.visits[quiet]) == 0 {
-			continue
-		}
 		one := report.Curve{Name: b.Outcome.Name + "/clients/" + c.name, Chart: title, Label: c.label, X: "pps", Y: "connections/s"}
 		for _, pps := range rates {
 			l := report.Choice(pps == 0, quiet, load{SYNs, pps})
-			one.Points = append(one.Points, [2]float64{pps, c.figure(l, (*visit).perSecond).Median()})
+			if figures := c.figure(l, (*visit).perSecond); len(figures) > 0 {
+				one.Points = append(one.Points, [2]float64{pps, figures.Median()})
+			}
 		}
-		curves = append(curves, one)
+		if c.limit == nil && len(one.Points) == len(rates) {
+			curves = append(curves, one)
+		}
 	}
 	b.Outcome.Curves = append(b.Outcome.Curves, curves...)
 	return report.CurveTable("synproxy: "+title, rateHead(rates), curves, 1)

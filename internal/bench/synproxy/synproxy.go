@@ -4,6 +4,7 @@ package synproxy
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/floodwall/floodwall/internal/bench/report"
@@ -29,6 +30,10 @@ func floods(ctx context.Context, s *rig.Session) error {
 		b := &builder{Builder: rig.Builder{Session: s, Lab: l}}
 		defer b.Close()
 		for _, c := range testCases() {
+			c.newFigures(s)
+			if len(c.floods)+len(loadsOf(s, c)) == 0 {
+				continue
+			}
 			if c.missing, err = b.SetUp(c.label, func() error { return b.prepare(ctx, c) }); err != nil {
 				return err
 			}
@@ -100,31 +105,32 @@ func clientRates(s *rig.Session) []float64 {
 
 // loadsOf are what the clients of a case are measured with: beside a limit, with the flood that it is the limit of.
 func loadsOf(s *rig.Session, c *testCase) []load {
-	if c.limit != nil {
-		return []load{quiet, {c.limit, barFlood}}
-	}
 	loads := []load{quiet}
-	for _, pps := range clientRates(s) {
-		loads = append(loads, load{SYNs, pps})
+	if c.limit != nil {
+		loads = append(loads, load{c.limit, barFlood})
+	} else {
+		for _, pps := range clientRates(s) {
+			loads = append(loads, load{SYNs, pps})
+		}
+		loads = append(loads, load{ACKs, barFlood})
 	}
-	return append(loads, load{ACKs, barFlood})
+	return slices.DeleteFunc(loads, func(l load) bool { return !s.Wants(c.visitRow(l)) })
 }
 
 // prepare builds the site of a case.
 func (b *builder) prepare(ctx context.Context, c *testCase) (err error) {
-	c.newFigures(len(floodRates(b.Session)))
 	if c.site, err = newSite(ctx, &b.Builder, c.behind); err != nil {
 		return err
 	}
 	return c.install(ctx, b, c.site)
 }
 
-// newFigures makes room for the figures of what the case is measured with, of curves with so many rates.
-func (c *testCase) newFigures(rates int) {
+// newFigures makes room for the figures of what the case is measured with.
+func (c *testCase) newFigures(s *rig.Session) {
 	c.floods, c.visits = make(map[*Flood]*floodCurve), make(map[load][]*visit)
 	for _, f := range []*Flood{SYNs, ACKs} {
-		if c.limit == nil || c.limit == f {
-			c.floods[f] = &floodCurve{at: make([]report.Samples, rates)}
+		if (c.limit == nil || c.limit == f) && s.Wants(c.floodRow(f)) {
+			c.floods[f] = &floodCurve{at: make([]report.Samples, len(floodRates(s)))}
 		}
 	}
 }

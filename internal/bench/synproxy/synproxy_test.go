@@ -28,7 +28,7 @@ func wantTables(syn, ack map[string]report.Samples, visits map[string]map[load][
 	}}}
 	b.cases = testCases()
 	for _, c := range b.cases {
-		c.newFigures(len(floodRates(b.Session)))
+		c.newFigures(b.Session)
 		for f, figures := range map[*Flood]map[string]report.Samples{SYNs: syn, ACKs: ack} {
 			if most := figures[c.name]; most != nil && c.floods[f] != nil {
 				c.floods[f].most, c.floods[f].able = most, most

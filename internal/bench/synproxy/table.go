@@ -56,8 +56,11 @@ func (b *builder) find(name string) *testCase {
 }
 
 func (b *builder) floodName(c *testCase, f *Flood) string {
-	return b.Outcome.Name + "/" + f.name + "/" + c.name
+	return b.Outcome.Name + "/" + c.floodRow(f)
 }
+
+// floodRow is what the row of a case with a flood is called.
+func (c *testCase) floodRow(f *Flood) string { return f.name + "/" + c.name }
 
 // floodTable is the most that each case does with a flood.
 func (b *builder) floodTable(bar goal) *report.Table {
