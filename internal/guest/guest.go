@@ -9,6 +9,7 @@ package guest
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net"
@@ -41,6 +42,7 @@ type Spec struct {
 	Listen  []string // ports at which the agent receives from its start: "udp/53"
 	Tools   []string // programs of this host for a machine without Disk: "ethtool"
 	Memory  int      // MB; 0 for 1024
+	CPUs    int      // 0 for 1: with more, QEMU has to emulate all that is atomic by functions
 }
 
 // Card is a network card. Its cable ends in a Wire.
@@ -174,13 +176,10 @@ func (m *Machine) connected(what string, listener *net.UnixListener, then func(n
 
 // arguments are QEMU's.
 func (m *Machine) arguments() []string {
-	memory := m.spec.Memory
-	if memory == 0 {
-		memory = 1024
-	}
+	memory, cpus := cmp.Or(m.spec.Memory, 1024), cmp.Or(m.spec.CPUs, 1)
 	args := []string{
 		"-nodefaults", "-no-user-config", "-display", "none", "-vga", "none", "-machine", "q35",
-		"-accel", "tcg,thread=multi", "-cpu", "Nehalem", "-smp", "2", "-m", fmt.Sprint(memory), "-serial", "stdio", "-monitor", "none",
+		"-accel", "tcg,thread=multi", "-cpu", "Nehalem", "-smp", fmt.Sprint(cpus), "-m", fmt.Sprint(memory), "-serial", "stdio", "-monitor", "none",
 		"-kernel", m.parts.kernel, "-initrd", m.initrd(),
 		"-append", "console=ttyS0 panic=0 quiet mitigations=off " + m.words(),
 		"-device", "virtio-serial-pci", "-chardev", "socket,id=agent,path=" + m.path("agent"), "-device", "virtserialport,chardev=agent",

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -21,21 +20,15 @@ func (d *Device) startNAPI() error {
 		return err
 	}
 	defer unlock()
-	before, err := napiThreads(d.Name)
+	before, err := processes()
 	if err != nil {
 		return err
 	}
 	if err := d.Host.writeSysfs("class/net/"+d.Name+"/threaded", "1"); err != nil {
 		return fmt.Errorf("threaded NAPI: %w", err)
 	}
-	after, err := napiThreads(d.Name)
-	if err != nil {
+	if d.napi, err = newNAPIThread(d.Name, before); err != nil {
 		return err
-	}
-	for pid := range after {
-		if !before[pid] {
-			d.napi = pid
-		}
 	}
 	if d.napi == 0 {
 		return errors.New("threaded NAPI: the kernel thread is not visible; /proc must show kernel threads")
@@ -89,27 +82,46 @@ func lockThreads() (unlock func(), err error) {
 	}
 }
 
-// napiThreads returns the NAPI threads of all devices of that name, in whatever namespace. Their names are cut at 15
-// bytes on kernels before 5.17.
-func napiThreads(device string) (map[int]bool, error) {
-	const commLen = 15
-	want := "napi/" + device + "-"
-	comms, err := filepath.Glob("/proc/[0-9]*/comm")
+// processes are the numbers of all processes, the kernel's threads among them.
+func processes() (map[int]bool, error) {
+	proc, err := os.Open("/proc")
 	if err != nil {
 		return nil, err
 	}
-	threads := make(map[int]bool)
-	for _, path := range comms {
-		comm, err := os.ReadFile(path)
-		name := strings.TrimSpace(string(comm))
-		if err != nil || !strings.HasPrefix(name, want[:min(len(want), max(len(name), commLen))]) {
-			continue
-		}
-		if pid, err := strconv.Atoi(strings.Split(path, "/")[2]); err == nil {
-			threads[pid] = true
+	defer proc.Close()
+	names, err := proc.Readdirnames(-1)
+	if err != nil {
+		return nil, err
+	}
+	all := make(map[int]bool)
+	for _, name := range names {
+		if pid, err := strconv.Atoi(name); err == nil {
+			all[pid] = true
 		}
 	}
-	return threads, nil
+	return all, nil
+}
+
+// newNAPIThread returns the NAPI thread of a device of that name, in whatever namespace, that is none of the processes of
+// before; 0 when there is none. Its name is cut at 15 bytes on kernels before 5.17.
+func newNAPIThread(device string, before map[int]bool) (int, error) {
+	const commLen = 15
+	want := "napi/" + device + "-"
+	now, err := processes()
+	if err != nil {
+		return 0, err
+	}
+	for pid := range now {
+		if before[pid] {
+			continue
+		}
+		comm, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid)) // or it has ended
+		name := strings.TrimSpace(string(comm))
+		if err == nil && strings.HasPrefix(name, want[:min(len(want), max(len(name), commLen))]) {
+			return pid, nil
+		}
+	}
+	return 0, nil
 }
 
 // writeSysfs writes to a file of the host's sysfs.

@@ -40,12 +40,24 @@ var units = func() map[string]string {
 	for _, unit := range []string{
 		"firewalld.service", "systemd-networkd-wait-online.service", "e2scrub_reap.service", "e2scrub_all.timer", "apt-daily.timer",
 		"apt-daily-upgrade.timer", "dpkg-db-backup.timer", "fstrim.timer", "getty@tty1.service", "serial-getty@ttyS0.service",
-		"systemd-timesyncd.service", "systemd-logind.service", "systemd-udev-settle.service",
+		"systemd-timesyncd.service", "systemd-logind.service", "systemd-udev-settle.service", "systemd-tmpfiles-clean.timer",
+		"dev-hugepages.mount", "dev-mqueue.mount", "sys-kernel-config.mount", "sys-kernel-debug.mount", "sys-kernel-tracing.mount",
+		"sys-fs-fuse-connections.mount", "proc-sys-fs-binfmt_misc.automount", "modprobe@configfs.service", "modprobe@dm_mod.service",
+		"modprobe@efi_pstore.service", "modprobe@fuse.service", "modprobe@loop.service", "kmod-static-nodes.service",
+		"systemd-pstore.service", "systemd-random-seed.service", "systemd-sysusers.service", "systemd-update-utmp.service",
+		"systemd-update-utmp-runlevel.service", "systemd-user-sessions.service", "systemd-journal-flush.service",
 	} {
 		links[unit] = "/dev/null"
 	}
 	return links
 }()
+
+// trigger has udev look at what the machine boots from and at its network cards, down to their buses, and at none of a thousand
+// others.
+const trigger = `[Service]
+ExecStart=
+ExecStart=-udevadm trigger --type=devices --action=add --subsystem-match=pci --subsystem-match=virtio --subsystem-match=block --subsystem-match=net
+`
 
 // host is a machine with a stream of packets to it.
 type host struct {
@@ -65,6 +77,7 @@ func newHost(t *testing.T, more func(files string)) *host {
 		t.Fatalf("make install: %v: %s", err, out)
 	}
 	write(t, filepath.Join(files, "etc/systemd/network/10-eth0.network"), network)
+	write(t, filepath.Join(files, "etc/systemd/system/systemd-udev-trigger.service.d/few.conf"), trigger)
 	for name, target := range units {
 		link(t, target, filepath.Join(files, "etc/systemd/system", name))
 	}

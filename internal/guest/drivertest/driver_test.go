@@ -63,7 +63,7 @@ func TestDrivers(t *testing.T) {
 	guest.Build(t, "./cmd/floodwall", filepath.Join(files, "bin/floodwall"))
 	spec := guest.Spec{
 		Kernel: "6.12", Tools: []string{"ethtool", "ip", "nft"}, Files: files, Modules: []string{"8021q", "tcp_diag"},
-		Listen: []string{"udp/7000", "udp/7001", "tcp/80"},
+		Listen: []string{"udp/7000", "udp/7001", "tcp/80"}, CPUs: testutil.Scaled(1, 2), // igb has as many queues
 	}
 	only := os.Getenv("ONLY")
 	tested := drivers
