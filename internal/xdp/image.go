@@ -142,17 +142,17 @@ func (im *Image) Spec() (*ebpf.CollectionSpec, error) {
 		resize(m, shape)
 	}
 	prog := spec.Programs[Program]
-	insns, err := backEdges(prog.Instructions)
-	if err == nil {
-		insns, err = replace(insns, "decide", im.Decide)
-	}
+	insns, err := replace(prog.Instructions, "decide", im.Decide)
 	if err == nil {
 		insns, err = replace(insns, Program, im.entry())
+	}
+	if err == nil { // of the functions that are left, most of the time a few of all
+		insns, err = backEdges(reachable(without(insns, im.Constants)))
 	}
 	if err != nil {
 		return nil, err
 	}
-	prog.Instructions = fold(reachable(without(insns, im.Constants)), spec.Variables)
+	prog.Instructions = fold(insns, spec.Variables)
 	if im.Egress {
 		spec.Maps[Verified].MaxEntries = verifiedClients
 	}
