@@ -23,7 +23,7 @@ const ownAddresses = "198.51.100.1/32 2606::99/128"
 func TestChecks(t *testing.T) {
 	all := shapes(t)
 	r, _ := seeded(t)
-	all = append(all, randomFrames(r, packet.Hints{}, 2000)...)
+	all = append(all, randomFrames(r, packet.Hints{}, testutil.Scaled(600, 2000))...)
 	for check := range packet.NumChecks {
 		t.Run(check.String(), func(t *testing.T) {
 			t.Parallel()

@@ -188,7 +188,7 @@ func (w dnsWriter) probe(t testing.TB) probe {
 // makes it 5 million.
 func TestDNSRandom(t *testing.T) {
 	_, seed := seeded(t)
-	packets := 20_000
+	packets := 8000
 	if os.Getenv("FLOODWALL_LONG") != "" {
 		packets = 1_250_000
 	}

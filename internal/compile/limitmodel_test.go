@@ -12,6 +12,7 @@ import (
 
 	"github.com/floodwall/floodwall/internal/ir"
 	"github.com/floodwall/floodwall/internal/packet"
+	"github.com/floodwall/floodwall/internal/testutil"
 )
 
 // An audit follows one limit: what the exact model lets pass, and whether what the program lets pass ever conforms to no
@@ -124,7 +125,7 @@ func interval(l *ir.Limit, bytes int) time.Duration {
 func TestLimitModel(t *testing.T) {
 	r, _ := seeded(t)
 	var limits []ir.Limit
-	for range 120 {
+	for range testutil.Scaled(60, 120) {
 		limits = append(limits, randomLimit(r))
 	}
 	l := loadLimits(t, limits...)
@@ -187,13 +188,13 @@ func TestLimitPrecision(t *testing.T) {
 // precise uses up the burst of a limit at once, and measures the rate behind it.
 func precise(t *testing.T, l *limited, i int) {
 	t.Helper()
-	const bytes, packets = 64, 6000
+	const bytes = 64
 	limit := &l.program.Limits[i]
 	now := 10 * day
 	l.drain(t, i, now)
 	frame := limitFrame(t, i, "10.1.2.3", "192.0.2.1", bytes)
 	start, passed := now, 0
-	for range packets {
+	for range testutil.Scaled(3000, 6000) {
 		now += max(interval(limit, bytes)/3, 1)
 		if !l.over(t, frame, now) {
 			passed++

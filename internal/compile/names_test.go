@@ -8,6 +8,7 @@ import (
 
 	xdpgen "github.com/floodwall/floodwall/internal/codegen/xdp"
 	"github.com/floodwall/floodwall/internal/ir"
+	"github.com/floodwall/floodwall/internal/testutil"
 )
 
 // namesProgram drops queries for names of sets, asked for one after the other.
@@ -44,7 +45,7 @@ func TestNamesLarge(t *testing.T) {
 	s := programmed(namesProgram(listed))
 	x := s.forms(t)[0]
 	p := s.load(t, x)
-	for range n / 5 {
+	for range n / testutil.Scaled(20, 5) {
 		name := listed[r.IntN(n)]
 		for _, test := range []struct {
 			name string

@@ -32,7 +32,7 @@ func TestNetfilter(t *testing.T) {
 				return
 			}
 			_, seed := seeded(t)
-			policies := testutil.Scaled(12, 3000)
+			policies := testutil.Scaled(9, 3000)
 			d := &differential{target: target, judge: testutil.NewJudge(t, "eth0", "eth1", true), skipped: map[string]int{}}
 			for i := range policies {
 				if d.policy(t, rand.New(rand.NewPCG(seed, uint64(i)))); t.Failed() {

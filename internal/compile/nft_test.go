@@ -77,7 +77,7 @@ func TestNftAccepts(t *testing.T) {
 	scripts = append(scripts, n.Script)
 	_, seed := seeded(t)
 	batch, read := "", 0
-	for i := range 200 {
+	for i := range testutil.Scaled(120, 200) {
 		r := rand.New(rand.NewPCG(seed, uint64(i)))
 		s := statefulSubject(t, r, 1+r.IntN(8))
 		if i%2 == 0 {
@@ -86,7 +86,7 @@ func TestNftAccepts(t *testing.T) {
 		n, err := toNftables(s.program, fmt.Sprintf("t%d", i))
 		switch {
 		case err != nil: // TestHoistKeepsMeaning says which errors there may be
-		case i < 20:
+		case i < testutil.Scaled(8, 20):
 			scripts = append(scripts, n.Script)
 		default:
 			batch += n.Script
@@ -94,7 +94,7 @@ func TestNftAccepts(t *testing.T) {
 		}
 	}
 	nft(t, batch, "-c", "-f", "-")
-	if read < 60 {
+	if read < testutil.Scaled(40, 60) {
 		t.Errorf("only %d scripts of random policies", read)
 	}
 	for _, script := range scripts {

@@ -305,7 +305,7 @@ func TestPlaceMany(t *testing.T) {
 	var b strings.Builder
 	b.WriteString("checks: off\nrules:\n")
 	mix := cost.Mix{Seconds: 1, Arrived: 20_000_000, Forwarded: 10_000_000, Rules: map[string]uint64{}}
-	for i := range testutil.Scaled(2000, 10_000) {
+	for i := range testutil.Scaled(1000, 10_000) {
 		then := "drop"
 		if i%3 == 0 {
 			then = "pass"

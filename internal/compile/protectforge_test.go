@@ -224,7 +224,7 @@ func TestRandomACKs(t *testing.T) {
 			at = atAck6
 		}
 		for place := range int16(4) {
-			if (int(place)+kind)%2 > 0 && !testutil.Long() {
+			if (int(place)+kind)%4 > 0 && !testutil.Long() { // each byte once, each kind once
 				continue
 			}
 			s := loadShield(t, protecting(always()))

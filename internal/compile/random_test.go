@@ -16,7 +16,7 @@ import (
 // pairs of policy and packet. A failure is repeated with the seed that is printed, and -run for the number of the policy.
 func TestRandom(t *testing.T) {
 	_, seed := seeded(t)
-	policies, packets := testutil.Scaled(9, 500), testutil.Scaled(4000, 20_000)
+	policies, packets := testutil.Scaled(7, 500), testutil.Scaled(2500, 20_000)
 	t.Cleanup(func() {
 		entry, general := paths.entry.Load(), paths.general.Load()
 		t.Logf("the entry decided %d frames, which general() decided too; %d were left to general()", entry, general)

@@ -22,7 +22,7 @@ import (
 )
 
 // packetsPerCase is how many packets are put on the wire for each ruleset.
-const packetsPerCase = 4000
+func packetsPerCase() int { return testutil.Scaled(1500, 4000) }
 
 // TestKernel loads each archive's rules with the tools that they are for, saves them with these tools, imports what
 // they print, and compares what the policy does with packets with what the kernel's rules do with them.
@@ -45,7 +45,7 @@ func (c *testCase) newKernel(t *testing.T) *kernel {
 		sources, format = c.saved(t)
 	}
 	if c.packets == 0 {
-		c.packets = packetsPerCase
+		c.packets = packetsPerCase()
 	}
 	k := &kernel{testCase: c, result: c.imports(t, sources, format)}
 	k.program = lower(t, k.result)

@@ -160,7 +160,7 @@ func TestMany(t *testing.T) {
 		b.must(b.load(t.Context(), 1, 0, 0))
 		r := testutil.Random(t)
 		var many []Element
-		for i := range testutil.Scaled(20_000, 100_000) {
+		for i := range testutil.Scaled(10_000, 100_000) {
 			a := netip.AddrFrom4([4]byte{byte(1 + i>>14), byte(i >> 6), byte(i << 2), byte(r.IntN(256))})
 			many = append(many, Element{Prefix: netip.PrefixFrom(a, 32), Timeout: time.Hour, Comment: "many"})
 		}
