@@ -10,6 +10,7 @@
 #include "connlookup.h"
 #include "cookie.h"
 #include "count.h"
+#include "flow.h"
 #include "parse.h"
 #include "protect.h"
 #include "protection.h"
@@ -115,9 +116,9 @@ __noinline __u32 has_no_cookie(struct xdp_md *ctx, __u32 v6, __u64 now)
 /*
  * Refuses a segment with ACK and without SYN, RST or FIN, of no flow that is known, to a service with METHOD_HOST, if nothing lets it
  * pass. hash is that of its flow, slot counts what is refused so. Returns whether it did; if not, nothing has changed, and protect() is
- * to decide. Likewise a function of its own.
+ * to decide.
  */
-__noinline __u32 refuse_segment(struct xdp_md *ctx, __u32 v6, __u32 protection, __u32 slot, __u64 hash)
+static __always_inline bool refuse_segment(struct xdp_md *ctx, bool v6, __u32 protection, __u32 slot, __u64 hash)
 {
 	__u64 now = coarse_time();
 
@@ -127,6 +128,46 @@ __noinline __u32 refuse_segment(struct xdp_md *ctx, __u32 v6, __u32 protection, 
 		return false;
 	count(DECISION(slot, VERDICT_PASS), ctx->data_end - ctx->data);
 	return true;
+}
+
+/* What is done with such a segment. internal/codegen/xdp/entry/protect.go knows the values. */
+enum segment_outcome {
+	SEGMENT_OTHER, /* protect() is to decide */
+	SEGMENT_OPEN,  /* it passes: it is of an open connection */
+	SEGMENT_REFUSED,
+};
+
+/* What the generated entry says of a segment in one number: as many arguments as a function takes are few. */
+enum {
+	SEGMENT_PROTECTION = 8, /* above the states that are open, a bit each: the number of its protection, of 8 bits */
+	SEGMENT_SLOT = 32,      /* and the slot that counts what is refused */
+};
+
+static __always_inline __u32 decide_segment(struct xdp_md *ctx, bool v6, __u64 hash, __u64 what)
+{
+	__u64 answer = find_open_flow(hash, what & ((1 << SEGMENT_PROTECTION) - 1));
+
+	if (answer == FLOW_UNSURE)
+		return SEGMENT_OTHER;
+	if (answer == FLOW_OPEN)
+		return SEGMENT_OPEN;
+	return refuse_segment(ctx, v6, (__u8)(what >> SEGMENT_PROTECTION), what >> SEGMENT_SLOT, answer) ?
+		       SEGMENT_REFUSED :
+		       SEGMENT_OTHER;
+}
+
+/*
+ * Decides such a segment for the generated entry, in one call, as the return from one is dear where it is hardened: by both IPv4 addresses
+ * or a hash of IPv6 addresses, and by the ports, as find_open_flow4() and find_open_flow6() take them. Functions of their own to the verifier.
+ */
+__noinline __u32 decide_segment4(struct xdp_md *ctx, __u64 pair, __u64 ports, __u64 what)
+{
+	return decide_segment(ctx, false, hash_ports(hash_addresses4(pair), ports), what);
+}
+
+__noinline __u32 decide_segment6(struct xdp_md *ctx, __u64 addresses, __u64 ports, __u64 what)
+{
+	return decide_segment(ctx, true, hash_ports(addresses, ports), what);
 }
 
 /*

@@ -4,7 +4,6 @@ import (
 	"github.com/cilium/ebpf/asm"
 
 	"github.com/floodwall/floodwall/internal/ir"
-	"github.com/floodwall/floodwall/internal/packet"
 	"github.com/floodwall/floodwall/internal/xdp"
 )
 
@@ -15,10 +14,16 @@ const (
 	flowLasting     = 1 << 6
 )
 
-// What find_open_flow() of bpf/flow.h answers: enum flow_answer. Any other number is the hash of a flow that is not known.
+// What decide_segment4() of bpf/segment.h answers: enum segment_outcome. find_open_flow4() of bpf/flow.h answers the second, too.
 const (
-	flowUnsure = 0
-	flowOpen   = 1
+	segmentOther = 0
+	segmentOpen  = 1 // any other number: it is refused, and that is counted
+)
+
+// Shifts of what these functions are told in one number: the same file.
+const (
+	segmentProtection = 8
+	segmentSlot       = 32
 )
 
 // protected ends with what is done with a packet that a protection is for, and that carries no question: a segment of an open
@@ -31,18 +36,13 @@ func (s *section) protected(r *rule) {
 	open, other := s.newLabel(), s.newLabel()
 	s.flags(asm.R1)
 	s.Add(asm.And.Imm(asm.R1, flagsSYNACK|flagsRSTFIN), asm.JNE.Imm(asm.R1, flagsACK, other))
-	s.findFlow(found)
-	s.Add(asm.JEq.Imm(asm.R0, flowOpen, open))
 	if found.Method == ir.MethodHost {
-		s.Add(
-			asm.JEq.Imm(asm.R0, flowUnsure, other),
-			asm.Mov.Reg(asm.R5, asm.R0), // the hash
-			asm.Mov.Reg(asm.R1, context), asm.Mov.Imm(asm.R2, int32(s.family.value)),
-			asm.Mov.Imm(asm.R3, int32(protection)), asm.Mov.Imm(asm.R4, int32(found.Slots[ir.AckInvalid])),
-			asm.Call.Label(xdp.RefuseSegment),
-			asm.JEq.Imm(asm.R0, 0, other),
-		)
+		s.decideSegment(protection, found)
+		s.Add(asm.JEq.Imm(asm.R0, segmentOpen, open), asm.JEq.Imm(asm.R0, segmentOther, other))
 		s.decideAs(xdp.Decision(decision>>8, uint8(ir.Drop)), notAsked) // in the slot of the rule, as after protect()
+	} else {
+		s.findFlow(found)
+		s.Add(asm.JEq.Imm(asm.R0, segmentOpen, open))
 	}
 	s.Mark(other)
 	if found.Method == ir.MethodHost {
@@ -74,25 +74,48 @@ func (s *section) protectAs(decision uint32) {
 	s.Add(asm.Mov.Reg(asm.R1, context), asm.Mov.Imm(asm.R2, int32(s.family.value)), asm.Mov.Imm(asm.R3, int32(decision)))
 }
 
+// decideSegment leaves in r0 what is done with a segment for a protection that makes cookies itself.
+func (s *section) decideSegment(protection int, found *ir.Handshake) {
+	what := uint64(found.Slots[ir.AckInvalid])<<segmentSlot | uint64(protection)<<segmentProtection | openStates(found)
+	s.ends(asm.R2, asm.R3)
+	s.Add(
+		asm.Mov.Reg(asm.R1, context), asm.LoadImm(asm.R4, int64(what), asm.DWord),
+		asm.Call.Label(s.ofFamily(xdp.DecideSegment4, xdp.DecideSegment6)),
+	)
+}
+
 // findFlow leaves in r0 what the table of flows says of the packet.
 func (s *section) findFlow(found *ir.Handshake) {
-	states, find := int32(flowEstablished|flowLasting), xdp.FindOpenFlow4
-	if found.Method != ir.MethodRouter { // SYNPROXY may not have started what is proved: judge_proved_behind()
-		states |= flowProved
+	s.ends(asm.R1, asm.R2)
+	s.Add(asm.Mov.Imm(asm.R3, int32(openStates(found))), asm.Call.Label(s.ofFamily(xdp.FindOpenFlow4, xdp.FindOpenFlow6)))
+}
+
+// openStates are the states of flows whose segments pass.
+func openStates(found *ir.Handshake) uint64 {
+	if found.Method == ir.MethodRouter { // SYNPROXY may not have started what is proved: judge_proved_behind()
+		return flowEstablished | flowLasting
 	}
-	if s.family.value == packet.FamilyIPv4 {
-		s.Add(asm.LoadMem(asm.R1, base, s.family.source, asm.DWord), asm.HostTo(asm.BE, asm.R1, asm.DWord)) // both addresses
+	return flowEstablished | flowLasting | flowProved
+}
+
+// ofFamily is one of two functions.
+func (s *section) ofFamily(four, six string) string {
+	if s.v4() {
+		return four
+	}
+	return six
+}
+
+// ends loads both IPv4 addresses or a hash of the IPv6 addresses, and both ports.
+func (s *section) ends(addresses, ports asm.Register) {
+	if s.v4() {
+		s.Add(asm.LoadMem(addresses, base, s.family.source, asm.DWord), asm.HostTo(asm.BE, addresses, asm.DWord))
 	} else {
-		find = xdp.FindOpenFlow6
 		s.address(asm.R1, asm.R2, s.family.source)
 		s.address(asm.R3, asm.R4, s.family.dest)
-		s.Add(asm.Call.Label(xdp.Addresses6), asm.Mov.Reg(asm.R1, asm.R0))
+		s.Add(asm.Call.Label(xdp.Addresses6), asm.Mov.Reg(addresses, asm.R0))
 	}
-	s.Add(
-		asm.LoadMem(asm.R2, base, s.family.l4, asm.Word), asm.HostTo(asm.BE, asm.R2, asm.Word), // both ports
-		asm.Mov.Imm(asm.R3, states),
-		asm.Call.Label(find),
-	)
+	s.Add(asm.LoadMem(ports, base, s.family.l4, asm.Word), asm.HostTo(asm.BE, ports, asm.Word))
 }
 
 // notQuestion jumps when the frame may carry a question.
