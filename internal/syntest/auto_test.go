@@ -83,7 +83,7 @@ func (s *scene) flood(pps float64) (end func() time.Time) {
 // wait waits until cookies are active, or are not any more.
 func (s *scene) wait(active bool, atMost time.Duration) {
 	s.Helper()
-	for end := time.Now().Add(atMost); ; time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(atMost); ; time.Sleep(100 * time.Millisecond) { // a status reads all counters
 		p, counts := s.status()
 		if p.Active == active {
 			return

@@ -36,14 +36,15 @@ func TestChanges(t *testing.T) {
 				s.echo()
 				s.protect(always, "")
 				s.ageKeys()
-				l := s.newLoad(10, 10)
+				l := s.newLoad(testutil.Scaled(4, 10), testutil.Scaled(4, 10))
 				l.while(200 * time.Millisecond)
 				l.during("a rotation of keys")
 				if !s.rotate() {
 					t.Error("the keys are not rotated")
 				}
 				l.while(200 * time.Millisecond)
-				for _, syn := range []string{idle, always, early, "when: always, mss: 1400", idle, early} {
+				changes := []string{idle, always, early, "when: always, mss: 1400", idle, early}
+				for _, syn := range changes[:testutil.Scaled(4, 6)] {
 					l.during("the change to %s", syn)
 					s.protect(syn, "")
 					l.while(200 * time.Millisecond)
@@ -101,7 +102,7 @@ func TestSwitch(t *testing.T) {
 					s.track()
 				}
 				s.protect("off", "")
-				l := s.newLoad(10, 10)
+				l := s.newLoad(testutil.Scaled(4, 10), testutil.Scaled(4, 10))
 				l.while(200 * time.Millisecond)
 				for _, syn := range []string{always, "off", early, "off", idle} {
 					l.during("the change to %s", syn)
@@ -171,7 +172,7 @@ func TestChild(t *testing.T) {
 }
 
 // kills is how often an apply is killed.
-func kills() int { return testutil.Scaled(4, 200) }
+func kills() int { return testutil.Scaled(2, 200) }
 
 // killApplies kills processes at random moments of their apply.
 func (s *scene) killApplies(l *load, r *rand.Rand) {

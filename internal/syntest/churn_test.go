@@ -180,7 +180,7 @@ func (s *scene) churn(clients int, protections ...string) {
 	c := s.newChurn(clients)
 	for _, syn := range protections {
 		s.protect(syn, "")
-		c.while(int64(400 + clients))
+		c.while(int64(testutil.Scaled(200, 400) + clients))
 	}
 	c.end()
 	if _, counts := s.status(); counts["invalid"] > 0 || counts["limited"] > 0 {

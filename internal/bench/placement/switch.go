@@ -23,6 +23,12 @@ const (
 // attackShare is the share of the packets that an attack makes of all.
 const attackShare = 0.95
 
+// quickRate is the rate with Quick: at it the source sleeps between bursts, and leaves its CPU to others.
+const quickRate = 70_000
+
+// moveRate is the packets per second that come during a move.
+func (b *builder) moveRate() float64 { return report.Choice(b.Quick, quickRate, float64(articleRate)) }
+
 // move is a change of the traffic, and where the rule is to be then.
 type move struct {
 	what, name string
@@ -71,7 +77,7 @@ func (b *builder) moves(ctx context.Context) (err error) {
 // await sends until the rule is where it should be, or it has been waited for long enough.
 func (b *builder) await(ctx context.Context, at *rig.Site, in control.Instance, m *move) error {
 	source, err := b.Lab.NewSource(at.Out, lab.SourceOptions{
-		Flows: b.mixed(m.share, false), CPU: rig.ReceiverCPU, Seed: 1, Rate: articleRate, Urgent: true, Batch: rig.ProbeBatch,
+		Flows: b.mixed(m.share, false), CPU: rig.ReceiverCPU, Seed: 1, Rate: b.moveRate(), Urgent: true, Batch: rig.ProbeBatch,
 	})
 	if err != nil {
 		return err
@@ -110,7 +116,7 @@ func ruleAt(ctx context.Context, at *rig.Site, in control.Instance, stage plan.S
 func (b *builder) publishMoves(moves []*move) {
 	t := &report.Table{
 		Title: fmt.Sprintf("placement: seconds until the rule has moved, with %s packets/s of which an attack is %s",
-			report.CountText(articleRate), percent(attackShare)),
+			report.CountText(int(b.moveRate())), percent(attackShare)),
 		Head:  []string{"", "to", "seconds", "bar", ""},
 		Notes: []string{"A policy with placement: auto on nftables, and a daemon with the costs above. Once each."},
 	}
