@@ -32,6 +32,10 @@ const maxPolicies = 128 << 20
 // ackWait is how long the stream may take to keep a record. When it takes longer, or its leader has gone, the record is written again.
 const ackWait = 2 * time.Second
 
+// maxPending is how many records are on their way to the stream at once: as many as two offers have, the most that intake gathers. Of
+// more, each would wait for one to arrive.
+const maxPending = 2 * wire.MaxItems
+
 // queue is the group of all hubs: a request goes to one of them.
 const queue = "hubs"
 
@@ -144,7 +148,7 @@ const streamTry = 2 * time.Second
 
 // open makes the streams, or finds them. It waits for a cluster that has no leader yet.
 func (h *Hub) open(ctx context.Context) (err error) {
-	if h.js, err = jetstream.New(h.conn, jetstream.WithPublishAsyncMaxPending(4096), jetstream.WithPublishAsyncTimeout(ackWait)); err != nil {
+	if h.js, err = jetstream.New(h.conn, jetstream.WithPublishAsyncMaxPending(maxPending), jetstream.WithPublishAsyncTimeout(ackWait)); err != nil {
 		return fmt.Errorf("JetStream: %w", err)
 	}
 	for _, s := range h.streams() {

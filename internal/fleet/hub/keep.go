@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -20,7 +21,9 @@ const keepTries = 8
 // written is a record on its way to the stream.
 type written struct {
 	merge.Record
-	ack jetstream.PubAckFuture
+	number uint64 // of the message that it replaces
+	ack    jetstream.PubAckFuture
+	err    error // why it is not known to be kept
 }
 
 // keep writes what offers change to the stream, tells all nodes, and answers.
@@ -47,7 +50,7 @@ func (h *Hub) keep(ctx context.Context, list []offer) {
 
 // write writes the records of prefixes. It returns those that are in the stream, and the prefixes to be tried again.
 func (h *Hub) write(ctx context.Context, order []netip.Prefix, of map[netip.Prefix][]one) (kept []wire.Stored, again []netip.Prefix) {
-	var flying []written
+	var flying, failed []written
 	for _, p := range order {
 		after, number, changed := h.admit(p, of[p])
 		if !changed {
@@ -55,24 +58,26 @@ func (h *Hub) write(ctx context.Context, order []netip.Prefix, of map[netip.Pref
 		}
 		ack, err := h.publish(after, number)
 		if err != nil {
-			again = append(again, p)
+			failed = append(failed, written{after, number, nil, err})
 			continue
 		}
-		flying = append(flying, written{after, ack})
+		flying = append(flying, written{after, number, ack, nil})
 	}
 	for _, w := range flying {
 		select {
 		case ack := <-w.ack.Ok():
 			h.view.take(w.Record, ack.Sequence)
 			kept = append(kept, wire.Stored{Number: ack.Sequence, Record: w.Record})
-		case err := <-w.ack.Err():
-			again = append(again, w.Prefix)
-			h.refresh(ctx, w.Prefix, err)
+		case w.err = <-w.ack.Err():
+			failed = append(failed, w)
 		case <-ctx.Done():
 			return kept, again
 		}
 	}
-	return kept, again
+	for _, w := range failed {
+		again = append(again, w.Prefix)
+	}
+	return append(kept, h.refresh(ctx, failed)...), again
 }
 
 // admit adds statements to the record of their prefix.
@@ -125,27 +130,49 @@ func lifetime(r merge.Record, now time.Time) time.Duration {
 	return left.Truncate(time.Second)
 }
 
-// refresh reads the record of a prefix that could not be written: another hub may have written it.
-func (h *Hub) refresh(ctx context.Context, p netip.Prefix, cause error) {
-	var refused *jetstream.APIError
-	if !errors.As(cause, &refused) || refused.ErrorCode != jetstream.JSErrCodeStreamWrongLastSequence {
-		select { // too few hubs, or no leader
+// refresh reads the records of which the stream has another message than was thought: another hub has written, or an earlier write of this
+// hub that was in doubt has arrived. It returns those, which nodes may not have. It waits once for all when the stream has no leader or too
+// few hubs: thousands of writes fail at a time then, and offers wait meanwhile.
+func (h *Hub) refresh(ctx context.Context, failed []written) (found []wire.Stored) {
+	newer := slices.DeleteFunc(slices.Clone(failed), func(w written) bool { return !outrun(w.err) })
+	if len(newer) < len(failed) {
+		select {
 		case <-ctx.Done():
 		case <-time.After(streamWait / 10):
 		}
 	}
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
-	defer cancel()
-	m, err := h.bans.GetLastMsgForSubject(ctx, wire.BanSubject(p))
-	if err != nil {
-		if errors.Is(err, jetstream.ErrMsgNotFound) {
-			h.view.forget(p)
+	for _, w := range newer {
+		if r, number := h.view.get(w.Prefix); number != w.number { // the message has come from the stream
+			found = append(found, wire.Stored{Number: number, Record: r})
+			continue
 		}
-		return
+		m, err := h.last(ctx, w.Prefix)
+		switch {
+		case errors.Is(err, jetstream.ErrMsgNotFound):
+			h.view.forget(w.Prefix)
+			continue
+		case err != nil:
+			return found // the stream does not answer: all are tried again
+		}
+		if r, err := wire.ParseRecord(m.Data); err == nil && r.Prefix == w.Prefix {
+			h.view.take(r, m.Sequence)
+			found = append(found, wire.Stored{Number: m.Sequence, Record: r})
+		}
 	}
-	if r, err := wire.ParseRecord(m.Data); err == nil && r.Prefix == p {
-		h.view.take(r, m.Sequence)
-	}
+	return found
+}
+
+// outrun tells whether a write failed as the prefix has a newer message.
+func outrun(err error) bool {
+	var refused *jetstream.APIError
+	return errors.As(err, &refused) && refused.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence
+}
+
+// last reads the message of a prefix from the stream.
+func (h *Hub) last(ctx context.Context, p netip.Prefix) (*jetstream.RawStreamMsg, error) {
+	ctx, cancel := context.WithTimeout(ctx, ackWait)
+	defer cancel()
+	return h.bans.GetLastMsgForSubject(ctx, wire.BanSubject(p))
 }
 
 // forget notes that the stream has no message of a prefix: its time has passed.

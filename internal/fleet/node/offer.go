@@ -38,7 +38,7 @@ func (a *Agent) inbox(kind string, number uint64) string {
 func (a *Agent) offer() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if !a.conn.IsConnected() || a.clock.count == 0 {
+	if !a.conn.IsConnected() || !a.clock.known() {
 		return
 	}
 	if f := a.flight; f != nil && time.Since(f.sent) < map[bool]time.Duration{false: offerWait, true: laterWait}[f.later] {
@@ -125,7 +125,8 @@ func (a *Agent) settle(m *nats.Msg, number uint64) {
 		case wire.Refused:
 			rejected++
 		case wire.Taken:
-			a.counts.Sent++
+			a.taken(f.said[i].Prefix, f.said[i].Seq)
+			continue
 		}
 		a.done(f.said[i].Prefix, f.said[i].Seq)
 	}
@@ -138,12 +139,24 @@ func (a *Agent) settle(m *nats.Msg, number uint64) {
 	}
 }
 
-// done notes that the hub has decided on a statement.
-func (a *Agent) done(p netip.Prefix, seq uint64) {
+// taken notes that the stream has a statement of this node: an answer says so, or the record itself. Answers of hubs that are slow come when
+// this node has offered the same again, and do not count.
+func (a *Agent) taken(p netip.Prefix, seq uint64) {
+	if a.done(p, seq) {
+		a.counts.Sent++
+	}
+}
+
+// done notes that the hub has decided on a statement. It reports whether the statement was still to be said.
+func (a *Agent) done(p netip.Prefix, seq uint64) (was bool) {
 	if s, ok := a.lifts[p]; ok && s.Seq == seq {
 		delete(a.lifts, p)
+		was = true
 	}
 	if b := a.own[p]; b == nil || b.statement.Seq == seq {
+		_, pending := a.pending[p]
+		was = was || pending
 		delete(a.pending, p)
 	}
+	return was
 }

@@ -138,6 +138,7 @@ func (a *Agent) say(b *ownBan) merge.Statement {
 	if at.Equal(now) || seq <= a.table.Get(b.Prefix).Last(a.file.Name) {
 		seq = a.next(now)
 	}
+	a.last = max(a.last, seq) // a lift of it comes later, also when the hub's time goes back
 	b.statement = merge.Statement{Origin: a.file.Name, Seq: seq, Until: until.UnixMilli(), Reason: short(b.Why)}
 	a.ledger.said(b)
 	return b.statement

@@ -54,6 +54,11 @@ func (a *Agent) record(r merge.Record) {
 	all := len(r.Statements)
 	r.Statements = slices.DeleteFunc(r.Statements, func(s merge.Statement) bool { return !a.may(before, r, &s) })
 	a.counts.Refused += uint64(all - len(r.Statements))
+	for i := range r.Statements {
+		if s := &r.Statements[i]; s.Origin == a.file.Name {
+			a.taken(r.Prefix, s.Seq)
+		}
+	}
 	if _, changed := a.table.Merge(r); changed {
 		a.dirty[r.Prefix] = struct{}{}
 	}

@@ -1,0 +1,36 @@
+package hub
+
+import (
+	"net/netip"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/floodwall/floodwall/internal/fleet/merge"
+	"github.com/floodwall/floodwall/internal/fleet/wire"
+)
+
+// TestStreamAway has a hub whose stream is gone take two thousand bans. It says soon that they are to come later: no write waits for another.
+func TestStreamAway(t *testing.T) {
+	t.Parallel()
+	h := newHub(t)
+	if err := h.js.DeleteStream(t.Context(), banStream); err != nil {
+		t.Fatal(err)
+	}
+	now := time.Now()
+	var said wire.Offer
+	for i := range 2000 {
+		p := netip.PrefixFrom(netip.AddrFrom4([4]byte{198, 18, byte(i >> 8), byte(i)}), 32)
+		said = append(said, wire.Said{Prefix: p, Statement: merge.Statement{Origin: merge.Controller, Seq: merge.Number(now, 0), Until: now.Add(time.Hour).UnixMilli()}})
+	}
+	done := make(chan []wire.Outcome, 1)
+	h.enqueue(offer{origin: merge.Controller, said: said, done: done})
+	select {
+	case outcomes := <-done:
+		if slices.ContainsFunc(outcomes, func(o wire.Outcome) bool { return o != wire.Later }) {
+			t.Errorf("without a stream the outcomes are %v", outcomes[:10])
+		}
+	case <-time.After(time.Minute):
+		t.Error("no answer in a minute")
+	}
+}
