@@ -43,7 +43,7 @@ protocol static flows6 { flow6 { table flowtab6; };
 }
 protocol bgp host {
   local 192.0.2.254 as 64501; neighbor 192.0.2.1 as 64500; strict bind yes; passive on;
-  hold time 9; graceful restart on; graceful restart time 3;
+  hold time 9; graceful restart on; graceful restart time 200;
   flow4 { table flowtab4; import all; export where source = RTS_STATIC; };
   flow6 { table flowtab6; import all; export where source = RTS_STATIC; };
 }
@@ -420,7 +420,8 @@ func (u *upstreams) withdrawn() {
 	u.until("the rule to come back", func() bool { return u.obeys("192.0.2.254 announces: destination 192.0.2.1/32") })
 }
 
-// lost kills BIRD: its rules stay for the time of graceful restart, and go then. They come back with it.
+// lost kills BIRD: its rules stay for the policy's time of graceful restart, which is shorter than what BIRD asks for, and go then. They come back
+// with it.
 func (u *upstreams) lost() {
 	u.Helper()
 	killed := time.Now()

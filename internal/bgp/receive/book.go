@@ -25,26 +25,47 @@ type routeKey struct {
 
 type entry struct {
 	route wire.Route
-	seen  time.Time // when the router had it last
+	seen  time.Time // when the router had it last, and not as a stale one
+	there bool      // the router has it, or had it and restarts
 }
 
 // take notes what routers have now. A route that is not there any more has been withdrawn if the session with its router is established,
-// else it stays for the time of its router.
-func (b *book) take(routes []wire.Route, up map[netip.Addr]bool, u *policy.Upstream, now time.Time) {
+// else it stays for the time of its router. So does a stale one, of before the router's restart: a router that is back and never says
+// End-of-RIB (RFC 4724, 2) does not keep it in force, nor does one that asks for a longer time than the policy has.
+func (b *book) take(routes []wire.Route, up map[netip.Addr]bool, now time.Time) {
 	if b.routes == nil {
 		b.routes = map[routeKey]entry{}
 	}
-	there := map[routeKey]bool{}
+	for k, e := range b.routes {
+		e.there = false
+		b.routes[k] = e
+	}
 	for _, r := range routes[:min(len(routes), mostRoutes)] {
 		k := routeKey{r.Peer, r.Family, string(r.NLRI)}
-		there[k] = true
-		b.routes[k] = entry{r, now}
+		seen := now
+		if was, ok := b.routes[k]; ok && r.Stale {
+			seen = was.seen
+		}
+		b.routes[k] = entry{r, seen, true}
 	}
 	for k, e := range b.routes {
-		if !there[k] && (up[k.peer] || now.Sub(e.seen) > restartTime(u, k.peer)) {
+		if !e.there && up[k.peer] {
 			delete(b.routes, k)
 		}
 	}
+}
+
+// held are the routes that are in force at a time. It forgets the others, but for stale ones that are still there.
+func (b *book) held(u *policy.Upstream, now time.Time) (list []wire.Route) {
+	for k, e := range b.routes {
+		switch {
+		case now.Sub(e.seen) <= restartTime(u, k.peer):
+			list = append(list, e.route)
+		case !e.there:
+			delete(b.routes, k)
+		}
+	}
+	return list
 }
 
 // restartTime is how long routes of a router stay while its session is lost: not at all when the policy does not name it.

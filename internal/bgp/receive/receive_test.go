@@ -123,9 +123,10 @@ func (k *kernel) ChangeTemporary(_ context.Context, change func([]manifest.Tempo
 
 // speaker is what the process says.
 type speaker struct {
-	routes []wire.Route
-	state  string
-	err    error
+	routes     []wire.Route
+	state      string
+	restarting bool
+	err        error
 }
 
 func (s *speaker) Received(context.Context) (wire.Received, error) {
@@ -133,7 +134,7 @@ func (s *speaker) Received(context.Context) (wire.Received, error) {
 }
 
 func (s *speaker) Status(context.Context) (wire.Status, error) {
-	return wire.Status{Sessions: []wire.Session{{Peer: router, State: s.state}, {Peer: colleague, State: s.state}}}, s.err
+	return wire.Status{Sessions: []wire.Session{{Peer: router, State: s.state, Restarting: s.restarting}, {Peer: colleague, State: s.state}}}, s.err
 }
 
 // scene is a Receiver with a clock of its own.
@@ -198,6 +199,40 @@ func TestReceiver(t *testing.T) {
 	s.step("the policy receives nothing", 1)
 	if s.kernel.rules[0] != other {
 		t.Errorf("the rule of another owner: %v", s.kernel.rules)
+	}
+}
+
+// TestReceiverStale has a router that asks for a longer time of graceful restart than the policy has, and one that is back and never says
+// End-of-RIB. Its stale routes stay for the policy's time, and what it announces again stays in force.
+func TestReceiverStale(t *testing.T) {
+	s := newScene(t)
+	stale := func(r wire.Route) wire.Route { r.Stale = true; return r }
+	s.speaker.routes = []wire.Route{host(1), host(2)}
+	s.step("two routes", 2)
+	s.speaker.state, s.speaker.routes = "idle", []wire.Route{stale(host(1)), stale(host(2))}
+	for range 5 {
+		s.step("the router restarts", 2)
+	}
+	s.step("its time is over", 0)
+	s.step("its time is over", 0)
+	s.speaker.state, s.speaker.routes = wire.Established, []wire.Route{host(1), host(2)}
+	s.step("it is back", 2)
+	s.speaker.state, s.speaker.routes = "idle", []wire.Route{stale(host(1)), stale(host(2))}
+	s.step("it restarts again", 2)
+	s.speaker.state, s.speaker.restarting, s.speaker.routes = wire.Established, true, []wire.Route{host(1), stale(host(2))}
+	for range 4 {
+		s.step("it is back, and does not say End-of-RIB", 2)
+	}
+	for range 10 {
+		s.step("nor later", 1)
+	}
+	s.speaker.routes = nil
+	for range 5 {
+		s.step("it withdraws the other route, in the restart that never ends", 1)
+	}
+	s.step("the time is over", 0)
+	if n := len(s.receiver.book.routes); n > 0 {
+		t.Errorf("%d routes are remembered that nobody has", n)
 	}
 }
 

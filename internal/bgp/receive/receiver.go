@@ -129,12 +129,8 @@ func (r *Receiver) step(ctx context.Context, now time.Time) error {
 		up[s.Peer] = asked == nil && s.State == wire.Established && !s.Restarting
 		r.wasUp[s.Peer] = r.wasUp[s.Peer] || up[s.Peer]
 	}
-	r.book.take(received.Routes, up, u, now)
-	routes := make([]wire.Route, 0, len(r.book.routes))
-	for _, e := range r.book.routes {
-		routes = append(routes, e.route)
-	}
-	d := r.decide(routes, u, own, min(u.Receive.Max, temporary.Free(others)), now)
+	r.book.take(received.Routes, up, now)
+	d := r.decide(r.book.held(u, now), u, own, min(u.Receive.Max, temporary.Free(others)), now)
 	d.rules = append(d.rules, r.left(d.rules, own, u, now)...)
 	err = r.put(ctx, own, d.rules, now)
 	r.note(d, len(d.rules))

@@ -1,0 +1,63 @@
+package main
+
+import (
+	"fmt"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/floodwall/floodwall/internal/testutil"
+)
+
+// TestBGPSessionFails has a session with a BIRD fail by a wrong password, and then by packets that have come one hop further than the policy
+// allows. The status names the settings to look at, and nothing counts as announced. With the right settings what was announced goes out.
+func TestBGPSessionFails(t *testing.T) {
+	if !testutil.Inside(t) {
+		return
+	}
+	s, key, file := newSpeakerProcess(t, "a wrong word")
+	router := newUpstreamRouter(t, "a secret word")
+	text := fmt.Sprintf(upstreamPolicy, true, key)
+	apply := func(text string) { writeFile(t, file, text); mustFloodwall(t, "apply", file) }
+	apply(text)
+	t.Cleanup(func() { mustFloodwall(t, "unload") })
+	s.start()
+	t.Cleanup(s.kill)
+	startDaemon(t, "--bgp", s.run)
+	established := func() bool { _, code := s.floodwall("status"); return code == 0 }
+	fails := func(want string) func() bool {
+		return func() bool { out, code := s.floodwall("status"); return code == 1 && strings.Contains(out, want) }
+	}
+	inTime(t, "the status says that the session fails, and what to look at", fails("does not answer: see address, password_file, ttl_security"))
+	s.says(0, "to nobody yet", "announce", "192.0.2.8", "--rtbh", "--for", "1h")
+	if out := router.table(); strings.Contains(out, "192.0.2.8/32") {
+		t.Errorf("the router has a route without a session:\n%s", out)
+	}
+	metric := func(line string) func() bool {
+		return func() bool {
+			a, err := get(readSocket, "/v1/metrics")
+			return err == nil && strings.Contains(a.body, "\n"+line+"\n")
+		}
+	}
+	inTime(t, "the metrics have the session", metric(`floodwall_bgp_session_up{router="1"} 0`))
+	if metric(`floodwall_bgp_announcements{kind="rtbh"} 1`)() {
+		t.Error("an announcement counts that no router has")
+	}
+
+	writeFile(t, key, "a secret word\n")
+	apply(text)
+	inTime(t, "the session is established with the right password", established)
+	router.has("192.0.2.8/32", true)
+	inTime(t, "the metrics have the announcement", metric(`floodwall_bgp_announcements{kind="rtbh"} 1`))
+
+	far := "nft 'add table ip far; add chain ip far out { type filter hook output priority 0; }; add rule ip far out tcp sport 179 ip ttl set 254'"
+	router.ns.Do(func() {
+		if out, err := exec.Command("sh", "-c", far).CombinedOutput(); err != nil {
+			t.Errorf("%v: %s", err, out)
+		}
+	})
+	inTime(t, "the session fails when packets have come too far", fails("ttl_security"))
+	apply(strings.Replace(text, "ttl_security: 1", "ttl_security: 2", 1))
+	inTime(t, "the session is established with one hop more", established)
+	router.has("192.0.2.8/32", true)
+}
