@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"net/netip"
 	"net/url"
@@ -300,7 +299,7 @@ func hubBan(e *env, f *hubFlags) *cobra.Command {
 			if len(f.why) > merge.MaxReason {
 				return usagef(c, "say it shorter", "flag --why: at most %d bytes are kept, got %d", merge.MaxReason, len(f.why))
 			}
-			return e.hubSay(c.Context(), f, args, f.length)
+			return e.hubSay(c, f, args, f.length)
 		},
 	}
 	c.Flags().DurationVar(&f.length, "for", time.Hour, "`time` that the ban lasts, at most 720h")
@@ -317,7 +316,7 @@ func hubUnban(e *env, f *hubFlags) *cobra.Command {
 			"A node alone lifts its own bans for the fleet, and those of others for itself (`floodwall unblock`).",
 		Example: "  floodwall hub unban 198.51.100.7",
 		Args:    someArgs("PREFIX"),
-		RunE:    func(c *cobra.Command, args []string) error { return e.hubSay(c.Context(), f, args, 0) },
+		RunE:    func(c *cobra.Command, args []string) error { return e.hubSay(c, f, args, 0) },
 	}
 	c.Flags().StringVar(&f.key, "key", "", "`file` of the controller's key (default "+hub.ControllerFile+" in --dir)")
 	return c
@@ -334,17 +333,17 @@ func someArgs(what string) cobra.PositionalArgs {
 }
 
 // hubSay has the controller ban prefixes, or lift their bans when the time is 0.
-func (e *env) hubSay(ctx context.Context, f *hubFlags, args []string, length time.Duration) error {
+func (e *env) hubSay(c *cobra.Command, f *hubFlags, args []string, length time.Duration) error {
 	var prefixes []netip.Prefix
 	for _, text := range args {
 		list, err := operate.EntryOf(text, nil)
 		if err != nil {
-			return err
+			return usagef(c, "write each as an address or a prefix, as 198.51.100.7 or 198.51.100.0/22", "PREFIX: %v", err)
 		}
 		prefixes = append(prefixes, list...)
 	}
 	return f.atHub(func(h *hub.Client) error {
-		if err := h.Say(ctx, f.key, prefixes, length, f.why); err != nil {
+		if err := h.Say(c.Context(), f.key, prefixes, length, f.why); err != nil {
 			return err
 		}
 		what := "lifted the bans of"

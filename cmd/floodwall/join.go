@@ -10,6 +10,7 @@ import (
 	"github.com/floodwall/floodwall/internal/display"
 	"github.com/floodwall/floodwall/internal/fleet/bundle"
 	"github.com/floodwall/floodwall/internal/fleet/node"
+	fleetwire "github.com/floodwall/floodwall/internal/fleet/wire"
 )
 
 func joinCommand(e *env) *cobra.Command {
@@ -46,6 +47,11 @@ func (e *env) join(c *cobra.Command, args []string, f joinFlags) error {
 		return usagef(c, hint, "missing argument: want INVITATION")
 	case len(args) > 0 && (f.Creds != "" || f.Name != "" || len(f.Hubs) > 0 || f.Controller != ""):
 		return usagef(c, hint, "an invitation names the node and the hubs: leave --name, --nats, --creds and --controller out")
+	}
+	if len(args) > 0 {
+		if _, err := fleetwire.ParseInvitation(args[0]); err != nil {
+			return usagef(c, hint, "INVITATION: %v", err)
+		}
 	}
 	if !privileged() {
 		return &privilegeError{commandLine: e.commandLine}
