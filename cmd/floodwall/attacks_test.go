@@ -3,7 +3,6 @@ package main
 import (
 	"encoding/json"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -74,22 +73,7 @@ func detecting(t *testing.T, state string) string {
 func received(t *testing.T) *atomic.Int64 {
 	t.Helper()
 	sh(t, "ip link set fw0 address 02:00:00:00:00:02; sysctl -qw net.ipv4.conf.all.rp_filter=0 net.ipv4.conf.fw0.rp_filter=0") // for strangers
-	c, err := net.ListenPacket("udp4", "192.0.2.1:5000")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { c.Close() })
-	n := new(atomic.Int64)
-	go func() {
-		b := make([]byte, 2000)
-		for {
-			if _, _, err := c.ReadFrom(b); err != nil {
-				return
-			}
-			n.Add(1)
-		}
-	}()
-	return n
+	return arrivals(t, "192.0.2.1:5000")
 }
 
 // attacksOf asks the daemon.

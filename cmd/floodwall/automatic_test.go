@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/floodwall/floodwall/internal/api"
 	"github.com/floodwall/floodwall/internal/control"
+	"github.com/floodwall/floodwall/internal/testutil"
 )
 
 // temporaryRules asks the command.
@@ -84,5 +86,61 @@ func TestAutomatic(t *testing.T) {
 	}
 	if strings.Join(did, " ") != "observes drops" || !strings.Contains(said, "msg=automatic rule=auto-1 did=drops") {
 		t.Errorf("steps %v; the daemon said:\n%s", did, said)
+	}
+}
+
+// TestImitation has an attacker who sends what the clients send, from other addresses, beside an amplification: a rule against the former would
+// drop the clients, too. The daemon drops the latter alone. When a client of before begins to send such packets as well, the rule goes.
+func TestImitation(t *testing.T) {
+	if !inside(t) {
+		return
+	}
+	state := t.TempDir()
+	file := detecting(t, state)
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	writeFile(t, file, strings.Replace(string(text), "quiet: 2s", "quiet: 2s, auto: {collateral: 0.5%, max: 3}", 1))
+	mustFloodwall(t, "apply", file, "--state", state)
+	got := received(t)
+	sendMeanwhile(t, "fw1", 75*time.Millisecond, legitimate...)
+	h := startUnitDaemon(t, "--json")
+	r, packets := testutil.Random(t), []string{}
+	for i := range 300 { // from everywhere, so that addresses tell nothing
+		from := fmt.Sprintf("%d.%d.%d.%d", 1+r.IntN(220), r.IntN(256), r.IntN(256), 1+r.IntN(254))
+		packets = append(packets, strings.Replace(legitimate[i%3], legitimate[i%3][4:len("udp 203.0.113.7")], from, 1),
+			fmt.Sprintf("udp %s:123 > 192.0.2.1:%d len=468 payload=0xd700032a", from, 4000+i))
+	}
+	sendMeanwhile(t, "fw1", 250*time.Millisecond, packets...)
+	drops := func() (list []control.RuleStatus) {
+		for _, r := range temporaryRules(t) {
+			if !r.Observe {
+				list = append(list, r)
+			}
+		}
+		return list
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("the daemon said:\n%s", h.said)
+		}
+	})
+	waitFor(t, "a rule that drops", func() bool { list := drops(); return len(list) > 0 && list[0].Packets > 100 })
+	for _, p := range legitimate {
+		if got := verdict(t, p); got != "pass default" {
+			t.Errorf("%s: %s, by one of %+v", p, got, drops())
+		}
+	}
+	before := got.Load()
+	waitFor(t, "packets of clients", func() bool { return got.Load() > before+100 })
+	const new = "udp 203.0.113.7:123 > 192.0.2.1:4000 len=468 payload=0xd700032a" // from a client
+	if got := verdict(t, new); !strings.HasPrefix(got, "drop auto-") {
+		t.Errorf("what is like the attack: %s", got)
+	}
+	sendMeanwhile(t, "fw1", 20*time.Millisecond, new)
+	waitFor(t, "the end of the rule", func() bool { return verdict(t, new) == "pass default" })
+	if said := h.said.String(); !strings.Contains(said, "samples from sources that were here before the attack") {
+		t.Errorf("the daemon said:\n%s", said)
 	}
 }

@@ -206,7 +206,7 @@ func TestHTML(t *testing.T) {
 			t.Errorf("the page has %s:\n%s", bad, b.String())
 		}
 	}
-	for _, want := range []string{"web:cookies&lt;/td&gt;", ">4711<", "auto-1", "&lt;i&gt;because"} {
+	for _, want := range []string{"web:cookies&lt;/td&gt;", ">4,711<", "auto-1", "&lt;i&gt;because"} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("the page lacks %s:\n%s", want, b.String())
 		}

@@ -9,7 +9,7 @@ import (
 
 // reflectors are services that answer with more than they are asked, by their UDP port: US-CERT alert TA14-017A, and later additions.
 var reflectors = map[uint32]string{
-	17: "QOTD", 19: "CharGEN", 53: "DNS", 69: "TFTP", 111: "portmap", 123: "NTP", 137: "NetBIOS", 161: "SNMP", 389: "CLDAP", 427: "SLP", 520: "RIP",
+	17: "QOTD", 19: "CharGEN", 53: "DNS", 69: "TFTP", 111: "portmap", 123: "NTP", 137: "NetBIOS", 161: "SNMP", 389: "CLDAP", 427: "SLP", 500: "IKE", 520: "RIP",
 	623: "IPMI", 1434: "MS-SQL", 1604: "Citrix", 1900: "SSDP", 3283: "ARD", 3389: "RDP", 3478: "STUN", 3702: "WS-Discovery", 5093: "Sentinel",
 	5353: "mDNS", 5683: "CoAP", 10001: "Ubiquiti", 11211: "memcached", 27015: "Steam", 27960: "Quake", 33848: "Jenkins", 37810: "DVR",
 }
@@ -68,6 +68,9 @@ func udpVector(s *suggest.Sample) string {
 		if sport != packet.PortUDP+53 || len(s.Payload) < 3 || s.Payload[2]&response != 0 {
 			return name + " amplification"
 		}
+	}
+	if sport == packet.PortUDP+4500 && len(s.Payload) >= 4 && [4]byte(s.Payload) == [4]byte{} { // the non-ESP marker (RFC 3948, 2.2)
+		return "IKE amplification"
 	}
 	if dport == packet.PortUDP+53 {
 		return "DNS query flood"

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"time"
 
 	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/dynamicset"
@@ -99,6 +101,12 @@ func (l *live) back(ctx context.Context, in Instance) error {
 	if err != nil {
 		return err
 	}
+	if l.carryTemporary(now, before) == nil {
+		before.close()
+		if before, err = l.previous(now); err != nil {
+			return err
+		}
+	}
 	defer before.close()
 	bans, err := l.bansFor(ctx, now, before)
 	if err != nil {
@@ -148,6 +156,28 @@ func (l *live) back(ctx context.Context, in Instance) error {
 		err = errors.Join(err, l.state.Rollback()) // the two exchange their roles once more
 	}
 	return errors.Join(err, l.unload(ctx, now, loaded))
+}
+
+// carryTemporary has the program of the generation before drop by the temporary rules that are in force now, so that there is no moment
+// without them. That of netfilter is a ruleset of its own, which stays. When it returns an error nothing has changed, and the rules have to be put
+// into what runs afterwards.
+func (l *live) carryTemporary(now, before *generation) error {
+	if before.program == nil {
+		return nil
+	}
+	m := *before.manifest
+	m.Temporary = manifest.InForce(now.manifest.Temporary, time.Now())
+	if slices.EqualFunc(m.Temporary, before.manifest.Temporary, manifest.Temporary.Equal) {
+		return nil
+	}
+	c, err := readSource(l.state, before)
+	if err != nil {
+		return err
+	}
+	if c == nil {
+		return errNoSource
+	}
+	return l.renew(before, c, &m, nil)
 }
 
 // reload loads the rulesets of the generation before, as far as that goes.

@@ -29,6 +29,9 @@ func (in Instance) Manifest(ctx context.Context) (m *manifest.Manifest, err erro
 // ErrOnTrial says that temporary rules stay as they are while a policy is on trial: it would return to another one than it began with.
 var ErrOnTrial = errors.New("a policy is on trial: temporary rules stay as they are until `floodwall confirm` or `floodwall rollback`")
 
+// errNoSource says that a program cannot get temporary rules, as what it was compiled from is not kept.
+var errNoSource = errors.New("lists of more than 100,000 entries are not kept beside the program, and temporary rules need them: add detect: {baseline: learn} to the policy, and apply it again")
+
 // ChangeTemporary has change say which temporary rules there are, of those that have not ended. It is one transaction: they
 // are in force, or all is as it was. Nothing else of what runs changes. An error of change ends it.
 func (in Instance) ChangeTemporary(ctx context.Context, change func([]manifest.Temporary) ([]manifest.Temporary, error)) error {
@@ -59,7 +62,7 @@ func (in Instance) putTemporary(ctx context.Context, l *live, g *generation, lis
 		return in.putTemporaryRuleset(ctx, l, g, c, &m)
 	}
 	if c == nil {
-		return errors.New("lists of more than 100,000 entries are not kept beside the program, and temporary rules need them: add detect: {baseline: learn} to the policy, and apply it again")
+		return errNoSource
 	}
 	if err = l.renew(g, c, &m, nil); err != nil {
 		return err

@@ -14,7 +14,7 @@ import (
 	"github.com/floodwall/floodwall/internal/xdp"
 )
 
-// ErrNotSettled is returned by Renew when the generation does not run on all devices, or while a trial goes on.
+// ErrNotSettled is returned by Renew when the generation neither runs on all devices nor is the one before, or while a trial goes on.
 var ErrNotSettled = errors.New("another policy runs by now, or one is on trial")
 
 // lasting are the maps that a program and what takes its place in the same generation share: all that packets, limits, bans and
@@ -117,8 +117,8 @@ func (s *State) renewals() ([]int, error) {
 	return numbers, err
 }
 
-// Renew puts a program, its maps and a manifest into the place of those of the generation that runs, under the same number: to
-// who rolls back nothing has changed. Notes are kept, but for those that are given. Each device has the old program or the new
+// Renew puts a program, its maps and a manifest into the place of those of the generation that runs, or of the one before it, which no
+// device has, under the same number: to who rolls back nothing has changed. Notes are kept, but for those that are given. Each device has the old program or the new
 // one at every moment. When a device refuses, all get the old one back. What a process leaves that dies is for the next Lock
 // to end: the old one, unless all devices had the new one. The caller holds the lock.
 func (s *State) Renew(number int, p *Program, manifest []byte, notes map[Note][]byte) error {
@@ -127,8 +127,16 @@ func (s *State) Renew(number int, p *Program, manifest []byte, notes map[Note][]
 		return err
 	}
 	defer v.close()
-	if v.mixed || v.base != number {
+	before, err := s.before(v.base)
+	if err != nil {
+		return err
+	}
+	devices := v.devices
+	switch {
+	case v.mixed || number != v.base && number != before:
 		return ErrNotSettled
+	case number == before:
+		devices = nil
 	}
 	dir := s.path(renewalName(number))
 	if err := os.Mkdir(dir, 0o700); err != nil {
@@ -138,8 +146,8 @@ func (s *State) Renew(number int, p *Program, manifest []byte, notes map[Note][]
 	if err == nil {
 		fresh := &code{number: number, dir: dir, fresh: p, opened: map[Mode]*ebpf.Program{}}
 		defer fresh.close()
-		if err = s.putAll(v.devices, fresh); err != nil {
-			if back := s.putBack(number, v.devices); back != nil { // a device runs what is pinned there: the next lock ends it
+		if err = s.putAll(devices, fresh); err != nil {
+			if back := s.putBack(number, devices); back != nil { // a device runs what is pinned there: the next lock ends it
 				return fmt.Errorf("renewing generation %d: %w", number, errors.Join(err, back))
 			}
 		}

@@ -20,6 +20,11 @@ type Temporary struct {
 	Why   string    `json:"why,omitempty"` // it was added
 }
 
+// Equal reports whether two are the same rule for the same time.
+func (t Temporary) Equal(other Temporary) bool {
+	return t.Name == other.Name && t.Owner == other.Owner && t.Rule == other.Rule && t.Why == other.Why && t.Began.Equal(other.Began) && t.Until.Equal(other.Until)
+}
+
 // InForce are the temporary rules that have not ended at a time.
 func InForce(list []Temporary, now time.Time) (left []Temporary) {
 	for _, t := range list {

@@ -5,13 +5,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"reflect"
 	"slices"
 	"time"
 
 	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/manifest"
+	"github.com/floodwall/floodwall/internal/plan"
 	"github.com/floodwall/floodwall/internal/temporary"
 	"github.com/floodwall/floodwall/policy"
 )
@@ -90,7 +90,7 @@ func (h Host) ChangeTemporaryOf(ctx context.Context, owner string, change func(o
 		all := slices.Concat(others, own)
 		slices.SortStableFunc(all, func(a, b manifest.Temporary) int { return cmp.Compare(a.Owner, b.Owner) })
 		for _, t := range own {
-			if slices.ContainsFunc(before, func(b manifest.Temporary) bool { return reflect.DeepEqual(b, t) }) {
+			if slices.ContainsFunc(before, func(b manifest.Temporary) bool { return b.Equal(t) }) {
 				continue
 			}
 			if err := mayAdd(t, all, m); err != nil {
@@ -124,7 +124,8 @@ func mayAdd(t manifest.Temporary, all []manifest.Temporary, m *manifest.Manifest
 // a policy is on trial.
 func (h Host) keepTemporary(ctx context.Context, list []manifest.Temporary) {
 	now, err := h.Manifest(ctx)
-	if err == nil && len(list)+len(now.Temporary) > 0 {
+	there := err == nil && now.Target == plan.TargetXDP && slices.EqualFunc(now.Temporary, list, manifest.Temporary.Equal)
+	if err == nil && !there && len(list)+len(now.Temporary) > 0 {
 		err = h.ChangeTemporary(ctx, func([]manifest.Temporary) ([]manifest.Temporary, error) { return list, nil })
 	}
 	if err != nil && !errors.Is(err, control.ErrOnTrial) && !errors.Is(err, datapath.ErrNotLoaded) {

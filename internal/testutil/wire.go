@@ -56,6 +56,17 @@ func SendFor(device string, descriptions []string, more func(sent int) bool) err
 		}
 		frames = append(frames, spec.Frame())
 	}
+	sent := -1
+	return SendFrames(device, func() [][]byte {
+		if sent++; !more(sent) {
+			return nil
+		}
+		return frames
+	})
+}
+
+// SendFrames puts frames on the wire at a device, those that next returns, until it returns none. They must live until it is called again.
+func SendFrames(device string, next func() [][]byte) error {
 	dev, err := netlink.LinkByName(device)
 	if err != nil {
 		return fmt.Errorf("device %s: %w", device, err)
@@ -66,7 +77,7 @@ func SendFor(device string, descriptions []string, more func(sent int) bool) err
 	}
 	defer unix.Close(socket)
 	to := &unix.SockaddrLinklayer{Ifindex: dev.Attrs().Index}
-	for sent := 0; more(sent); sent++ {
+	for frames := next(); len(frames) > 0; frames = next() {
 		for _, frame := range frames {
 			err := unix.Sendto(socket, frame, 0, to)
 			for ; errors.Is(err, unix.ENOBUFS); err = unix.Sendto(socket, frame, 0, to) {

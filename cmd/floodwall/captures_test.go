@@ -1,0 +1,216 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/floodwall/floodwall/internal/attack"
+	"github.com/floodwall/floodwall/internal/capture"
+	"github.com/floodwall/floodwall/internal/control"
+	"github.com/floodwall/floodwall/internal/operate"
+	"github.com/floodwall/floodwall/internal/suggest"
+	"github.com/floodwall/floodwall/internal/suggest/suggesttest"
+	"github.com/floodwall/floodwall/internal/testutil"
+)
+
+// TestRealAttacks plays real attacks to a host with a daemon, beside legitimate packets: the daemon and `suggest --live` find rules. These are
+// put into the kernel, where they must drop at least 95% of the attack's packets, and at most 0.1% of legitimate ones that nobody has
+// seen before. The short form has one attack, and legitimate packets that are generated.
+func TestRealAttacks(t *testing.T) {
+	if !inside(t) {
+		return
+	}
+	r := testutil.Random(t)
+	attacks, baseline, judged := suggesttest.Attacks(t, "../..", r), usualFrames(r, 6000), usualFrames(r, 6000)
+	if testutil.Long() {
+		baseline, judged = suggesttest.Recorded(t)
+		baseline, judged = suggesttest.OnWire(baseline), suggesttest.OnWire(judged)
+	} else {
+		attacks = attacks[r.IntN(len(attacks)):][:1]
+	}
+	for _, a := range attacks {
+		realAttack(t, a, baseline, judged)
+	}
+}
+
+func realAttack(t *testing.T, a suggesttest.Attack, baseline, judged [][]byte) {
+	state, dir := t.TempDir(), t.TempDir()
+	good, file := filepath.Join(dir, "good.pcapng"), filepath.Join(dir, "policy.yaml")
+	baselineOf(t, good, baseline)
+	usualRate(t, state, 300)
+	writeFile(t, file, "devices: [fw0]\ndefault: pass\nchecks: off\ndaemon: {sample: 1/10}\ndetect: {baseline: "+good+", least: 1000/s, quiet: 2s}\n")
+	mustFloodwall(t, "apply", file, "--state", state)
+	h := startUnitDaemon(t)
+	var frames, only [][]byte
+	for _, p := range a.Packets {
+		frames = append(frames, p.Frame)
+		if s := suggest.NewSample(p.Frame, p.Length); a.Is(&s.Packet) {
+			only = append(only, p.Frame)
+		}
+	}
+	frames, only = suggesttest.OnWire(frames), suggesttest.OnWire(only)
+	usual := play(t, 300, baseline)
+	began := time.Now()
+	flood := play(t, 4000, frames)
+	live := make(chan string, 1)
+	go func() {
+		out, err := floodwall("suggest", file, "--live", "--baseline", good, "--json")
+		live <- out
+		if err != nil {
+			t.Errorf("%s: suggest --live: %v\n%s", a.Name, err, out)
+		}
+	}()
+	var report attack.Report
+	waitFor(t, "a suggestion against "+a.Name, func() bool {
+		if list := h.attacksOf(); len(list.Attacks) > 0 {
+			report = attack.Report{}
+			if err := json.Unmarshal([]byte(h.must(http.StatusOK, readSocket, "/v1/attacks/"+list.Attacks[0].ID).body), &report); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return report.Suggestion != nil
+	})
+	took := report.Suggestion.Found.Sub(began)
+	var found operate.Suggestion
+	if err := json.Unmarshal([]byte(<-live), &found); err != nil {
+		t.Fatal(err)
+	}
+	flood()
+	usual()
+	h.kill()
+	t.Logf("%s: %v, found %.1f s after its first packet", a.Name, report.Vectors, took.Seconds())
+	for by, rules := range map[string][]suggest.Rule{"detect": report.Suggestion.Rules, "suggest --live": found.Rules} {
+		dropped, harmed := droppedBy(t, rules, only), droppedBy(t, rules, judged)
+		t.Logf("%s: rules of %s drop %.2f%% of %d packets of the attack, %.3f%% of %d legitimate ones", a.Name, by, 100*dropped, len(only), 100*harmed, len(judged))
+		for _, rule := range rules {
+			t.Log(rule.Text)
+		}
+		if dropped < 0.95 || harmed > 0.001 {
+			t.Errorf("%s: want at least 95%% of the attack and at most 0.1%% of the legitimate packets", a.Name)
+		}
+	}
+	mustFloodwall(t, "unload")
+}
+
+// usualFrames are legitimate packets.
+func usualFrames(r *rand.Rand, n int) (frames [][]byte) {
+	for range n {
+		frames = append(frames, suggesttest.Frame(suggesttest.Legitimate(r)))
+	}
+	return frames
+}
+
+// baselineOf writes a capture.
+func baselineOf(t *testing.T, file string, frames [][]byte) {
+	t.Helper()
+	f, err := os.Create(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	w, err := capture.NewWriter(f, 256, "fw0")
+	for _, frame := range frames {
+		if err == nil {
+			err = w.Write(capture.Packet{Time: time.Now(), Device: "fw0", Length: len(frame), Frame: frame[:min(len(frame), 256)]})
+		}
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// usualRate has a daemon know how many packets a second are usual, as one before has seen it.
+func usualRate(t *testing.T, state string, packets int) {
+	t.Helper()
+	kept := filepath.Join(state, "attacks")
+	if err := os.MkdirAll(kept, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	writeFile(t, filepath.Join(kept, "usual.json"), fmt.Sprintf(`{"seconds": [%s%d]}`, strings.Repeat(fmt.Sprintf("%d,", packets), 19), packets))
+}
+
+// play sends frames to fw0, all of them again and again, so many a second, until the test ends or stop is called.
+func play(t *testing.T, rate int, frames [][]byte) (stop func()) {
+	t.Helper()
+	const pause = 10 * time.Millisecond
+	each, at := rate/100, 0
+	done, ended := make(chan struct{}), make(chan error, 1)
+	go func() {
+		ended <- testutil.SendFrames("fw1", func() [][]byte {
+			select {
+			case <-done:
+				return nil
+			case <-time.After(pause):
+			}
+			if at+each > len(frames) {
+				at = 0
+			}
+			at += each
+			return frames[at-each : at]
+		})
+	}()
+	stopped := false
+	stop = func() {
+		if stopped {
+			return
+		}
+		stopped = true
+		close(done)
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}
+	t.Cleanup(stop)
+	return stop
+}
+
+// droppedBy puts suggested rules into the kernel for a time, and tells the share of frames that they drop.
+func droppedBy(t *testing.T, rules []suggest.Rule, frames [][]byte) float64 {
+	t.Helper()
+	var names []string
+	for i, r := range rules {
+		name := fmt.Sprintf("tried-%d", i)
+		mustFloodwall(t, "temporary", "add", strings.Replace(r.Text, ", observe: true", "", 1), "--for", "10m", "--name", name)
+		names = append(names, name)
+	}
+	counted := func() (all, dropped uint64) {
+		var s control.Status
+		if err := json.Unmarshal([]byte(mustFloodwall(t, "status", "--json")), &s); err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range s.Rules {
+			dropped += r.Packets
+		}
+		all = dropped + s.Default.Packets
+		for _, c := range s.Checks {
+			all += c.Packets
+		}
+		return all, dropped
+	}
+	before, _ := counted()
+	left := frames
+	err := testutil.SendFrames("fw1", func() [][]byte {
+		now := left[:min(len(left), 64)]
+		left = left[len(now):]
+		time.Sleep(time.Millisecond)
+		return now
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	dropped := uint64(0)
+	waitFor(t, "all packets to be counted", func() bool {
+		var all uint64
+		all, dropped = counted()
+		return all-before >= uint64(len(frames))
+	})
+	mustFloodwall(t, append([]string{"temporary", "remove"}, names...)...)
+	return float64(dropped) / float64(len(frames))
+}
