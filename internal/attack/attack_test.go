@@ -87,6 +87,8 @@ func TestVectors(t *testing.T) {
 		"udp 198.51.100.1:53 > 192.0.2.1:53 payload=0x123401000001":        "DNS query flood",
 		"udp 198.51.100.1:4000 > 192.0.2.1:53 dns=A,www.example":           "DNS query flood",
 		"udp [2001:db8::1]:11211 > [2001:db8::2]:80":                       "memcached amplification",
+		"udp 198.51.100.1:4500 > 192.0.2.1:9 payload=0x00000000c983":       "IKE amplification",
+		"udp 198.51.100.1:4500 > 192.0.2.1:9 payload=0xc983000000000000":   "UDP flood", // ESP in UDP
 		"udp 198.51.100.1:4000 > 192.0.2.1:80":                             "UDP flood",
 		"tcp 198.51.100.1:4000 > 192.0.2.1:80 S":                           "SYN flood",
 		"tcp 198.51.100.1:4000 > 192.0.2.1:80 SA":                          "SYN-ACK reflection",

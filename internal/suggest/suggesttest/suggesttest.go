@@ -23,16 +23,17 @@ import (
 // Attack is the traffic of an attack.
 type Attack struct {
 	Name    string
+	Kind    string // as reports name it
 	Packets []capture.Packet
 	Is      func(p *packet.Packet) bool // tells the packets of the attack from others in it
 }
 
 // recorded are the captures of real attacks.
 var recorded = []Attack{
-	{Name: "pkt.TCP.synflood.spoofed.pcap", Is: func(p *packet.Packet) bool { return p.Value[packet.Flags] == 0x02 }},
-	{Name: "amp.TCP.reflection.SYNACK.pcap", Is: func(p *packet.Packet) bool { return p.Value[packet.Flags] == 0x12 }},
-	{Name: "amp.UDP.isakmp.pcap", Is: func(p *packet.Packet) bool { return p.Value[packet.SPort] == packet.PortUDP+4500 }},
-	{Name: "amp.dns.RRSIG.fragmented.pcap", Is: func(p *packet.Packet) bool {
+	{Name: "pkt.TCP.synflood.spoofed.pcap", Kind: "SYN flood", Is: func(p *packet.Packet) bool { return p.Value[packet.Flags] == 0x02 }},
+	{Name: "amp.TCP.reflection.SYNACK.pcap", Kind: "SYN-ACK reflection", Is: func(p *packet.Packet) bool { return p.Value[packet.Flags] == 0x12 }},
+	{Name: "amp.UDP.isakmp.pcap", Kind: "IKE amplification", Is: func(p *packet.Packet) bool { return p.Value[packet.SPort] == packet.PortUDP+4500 }},
+	{Name: "amp.dns.RRSIG.fragmented.pcap", Kind: "DNS amplification", Is: func(p *packet.Packet) bool {
 		large := p.Value[packet.SPort] == packet.PortUDP+53 && p.Value[packet.Fragment] == packet.FragmentFirst
 		return large || p.Value[packet.Proto] == packet.ProtoUDP && p.Value[packet.Fragment] == packet.FragmentLater
 	}},
@@ -103,7 +104,7 @@ func generated(r *rand.Rand) (list []Attack) {
 			return fmt.Sprintf("udp %s:53 > %s:%d ttl=%d len=1400 dns=ANY,evil.example,id:%d,response", anyone(r), Victim, 1024+r.IntN(64000), 40+r.IntN(80), r.IntN(65536))
 		},
 	} {
-		a := Attack{Name: "generated like " + recorded[i].Name, Is: func(*packet.Packet) bool { return true }}
+		a := Attack{Name: "generated like " + recorded[i].Name, Kind: recorded[i].Kind, Is: func(*packet.Packet) bool { return true }}
 		began := time.Unix(1.7e9, 0)
 		for n := range 4000 {
 			frame := Frame(line())
