@@ -41,7 +41,7 @@ func (e *env) globalFlags(root *cobra.Command) {
 // findState finds the state directory that no flag names.
 func (e *env) findState(ctx context.Context) {
 	if e.state == "" && privileged() {
-		e.state = control.StateDir(ctx, e.bpffs)
+		e.state = operate.StateDir(ctx, e.bpffs)
 	}
 	e.state = cmp.Or(e.state, defaultState)
 }

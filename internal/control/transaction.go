@@ -4,10 +4,12 @@ import (
 	"cmp"
 	"context"
 
+	"github.com/floodwall/floodwall/internal/daemonlock"
 	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/manifest"
 	"github.com/floodwall/floodwall/internal/plan"
 	"github.com/floodwall/floodwall/internal/rights"
+	"github.com/floodwall/floodwall/internal/statedir"
 )
 
 // request is what is to be applied, and to which target.
@@ -35,7 +37,7 @@ func (r request) transact(ctx context.Context, state *datapath.State) (*Applied,
 		return nil, err
 	}
 	defer now.close()
-	if err := cmp.Or(r.in.mayRecord(now), r.follows(now)); err != nil {
+	if err := cmp.Or(r.uses(now), r.follows(now)); err != nil {
 		return nil, err
 	}
 	planned, err := r.plan(ctx, now)
@@ -66,6 +68,15 @@ func (r request) permitted() error {
 		return nil
 	}
 	return rights.Check("loading the XDP program", rights.BPF, rights.NetAdmin, rights.Perfmon)
+}
+
+// uses returns a *statedir.Error when what runs, or the daemon, has another state directory.
+func (r request) uses(now *running) error {
+	recorded := ""
+	if now.generation != nil {
+		recorded = now.generation.manifest.State
+	}
+	return cmp.Or(statedir.Check(r.in.State, recorded), statedir.CheckDaemon(r.in.State, daemonlock.Of(r.in.Dir).State()))
 }
 
 // follows returns ErrChanged when a move is asked for, and what runs is not what the move is of.

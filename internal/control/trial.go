@@ -9,6 +9,7 @@ import (
 	"github.com/floodwall/floodwall/internal/manifest"
 	"github.com/floodwall/floodwall/internal/netfilter"
 	"github.com/floodwall/floodwall/internal/ruleset"
+	"github.com/floodwall/floodwall/internal/statedir"
 )
 
 // Now is the policy that runs after Confirm or Rollback.
@@ -34,7 +35,7 @@ func (in Instance) change(ctx context.Context, fn func(*live) error) error {
 			return err
 		}
 		defer l.close()
-		if err := in.keepsIn(l.generations[0].manifest.State); err != nil {
+		if err := statedir.Check(in.State, l.generations[0].manifest.State); err != nil {
 			return err
 		}
 		return fn(l)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/ruleset"
+	"github.com/floodwall/floodwall/internal/statedir"
 )
 
 // Unload removes everything: what is attached to devices, what is in netfilter, what keeps late devices closed, and the state. Connections that SYNPROXY
@@ -49,7 +50,7 @@ func (in Instance) endings(ctx context.Context, state *datapath.State) error {
 		return err
 	}
 	defer l.close()
-	if err := in.keepsIn(l.generations[0].manifest.State); err != nil {
+	if err := statedir.Check(in.State, l.generations[0].manifest.State); err != nil {
 		return err
 	}
 	for _, g := range l.generations {

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -11,7 +12,9 @@ import (
 	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/cost"
 	"github.com/floodwall/floodwall/internal/daemonlock"
+	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/recent"
+	"github.com/floodwall/floodwall/internal/statedir"
 )
 
 // followWait is how long Watch waits for further changes after one: an interface that comes up changes several
@@ -54,7 +57,7 @@ type watcher struct {
 //   - moves rules to where they cost least by the present model of costs. A nil costs leaves rules where they are.
 //
 // report is told what was done, and errors, after which Watch goes on. Several goroutines call it, one at a time. Watch
-// returns a *daemonlock.HeldError while another process watches the instance, and a *control.StateDirError when the instance has another
+// returns a *daemonlock.HeldError while another process watches the instance, and a *statedir.Error when the instance has another
 // state directory.
 //
 // The functions of beside run as long as Watch does, from when it is known that no other process watches. When one of them
@@ -65,7 +68,11 @@ func Watch(ctx context.Context, in control.Instance, costs func() *cost.Model, r
 		return err
 	}
 	defer release()
-	if err := in.CheckState(ctx); err != nil {
+	if m, err := in.Manifest(ctx); err == nil {
+		if err := statedir.Check(in.State, m.State); err != nil {
+			return err
+		}
+	} else if !errors.Is(err, datapath.ErrNotLoaded) {
 		return err
 	}
 	ctx, cancel := context.WithCancel(ctx)

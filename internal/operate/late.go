@@ -6,6 +6,10 @@ import (
 	"slices"
 
 	"github.com/floodwall/floodwall/internal/boot"
+	"github.com/floodwall/floodwall/internal/codegen/nftables"
+	"github.com/floodwall/floodwall/internal/control"
+	"github.com/floodwall/floodwall/internal/netfilter"
+	"github.com/floodwall/floodwall/internal/plan"
 	"github.com/floodwall/floodwall/policy"
 )
 
@@ -28,7 +32,7 @@ func (h Host) CloseLate(ctx context.Context, p *policy.Policy, missing []string,
 		if inForce {
 			held = nil
 		}
-		err = h.Instance.CloseLate(ctx, stateless, append(held, missing...))
+		err = h.closeByName(ctx, stateless, append(held, missing...))
 	}
 	if err != nil {
 		return fmt.Sprintf("open until they are filtered, as they cannot be kept closed: %v", err)
@@ -67,4 +71,40 @@ func (h Host) OpenFiltered(ctx context.Context) error {
 // covers reports whether all names of a list are in another one.
 func covers(list, names []string) bool {
 	return !slices.ContainsFunc(names, func(n string) bool { return !slices.Contains(list, n) })
+}
+
+// closeByName keeps devices closed by their names, whether they are there or not, but for what a fail-safe passes. It replaces what
+// was closed before, in one transaction. The fail-safe should ask for no state: the device may never come, and as long as the table
+// is there conntrack would follow all packets of the host.
+func (h Host) closeByName(ctx context.Context, failsafe string, devices []string) error {
+	n, err := netfilter.FindNft(ctx)
+	if err != nil {
+		return err
+	}
+	script, err := lateScript(failsafe, h.LateTable(), devices)
+	if err != nil {
+		return err
+	}
+	return n.Replace(ctx, h.LateTable(), script)
+}
+
+// lateScript compiles a fail-safe for the hooks before which IP delivers and routes nothing. It makes no checks: those of nftables
+// are at ingress, which takes a device that is there. IP has put fragments for this host together by then.
+func lateScript(text, table string, devices []string) (string, error) {
+	c, err := control.CompileSource("fail-safe", []byte(text+"placement: filter\n"))
+	if err != nil {
+		return "", err
+	}
+	p := *c.Program
+	p.Checks, p.Observed = 0, 0
+	program, _ := plan.For(&p, plan.TargetNftables)
+	stages, err := plan.Hoist(program, plan.TargetNftables)
+	if err != nil {
+		return "", fmt.Errorf("fail-safe: %w", err)
+	}
+	out, err := nftables.Generate(stages, nftables.Options{Table: table, Devices: devices})
+	if err != nil {
+		return "", fmt.Errorf("fail-safe: %w", err)
+	}
+	return out.Script, nil
 }
