@@ -139,8 +139,9 @@ enum segment_outcome {
 
 /* What the generated entry says of a segment in one number: as many arguments as a function takes are few. */
 enum {
-	SEGMENT_PROTECTION = 8, /* above the states that are open, a bit each: the number of its protection, of 8 bits */
-	SEGMENT_SLOT = 32,      /* and the slot that counts what is refused */
+	SEGMENT_PROTECTION =
+		8,         /* above the states that are open, a bit each: the number of its protection, of 8 bits */
+	SEGMENT_SLOT = 32, /* and the slot that counts what is refused */
 };
 
 static __always_inline __u32 decide_segment(struct xdp_md *ctx, bool v6, __u64 hash, __u64 what)
@@ -151,9 +152,9 @@ static __always_inline __u32 decide_segment(struct xdp_md *ctx, bool v6, __u64 h
 		return SEGMENT_OTHER;
 	if (answer == FLOW_OPEN)
 		return SEGMENT_OPEN;
-	return refuse_segment(ctx, v6, (__u8)(what >> SEGMENT_PROTECTION), what >> SEGMENT_SLOT, answer) ?
-		       SEGMENT_REFUSED :
-		       SEGMENT_OTHER;
+	return refuse_segment(ctx, v6, (__u8)(what >> SEGMENT_PROTECTION), what >> SEGMENT_SLOT, answer)
+		       ? SEGMENT_REFUSED
+		       : SEGMENT_OTHER;
 }
 
 /*
