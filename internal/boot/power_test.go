@@ -55,7 +55,7 @@ func TestKilled(t *testing.T) {
 	random := testutil.Random(t)
 	dir := t.TempDir()
 	s := boot.Open(filepath.Join(dir, "state"))
-	last, kills := "", 100
+	last, kills := "", testutil.Scaled(40, 100)
 	for range kills {
 		done := saveAndDie(t, dir, time.Duration(random.Int64N(int64(40*time.Millisecond))))
 		got, err := comesBack(s)

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/floodwall/floodwall/internal/boot"
+	"github.com/floodwall/floodwall/internal/testutil"
 	"github.com/floodwall/floodwall/policy"
 )
 
@@ -306,7 +307,7 @@ func TestLoadWhileItChanges(t *testing.T) {
 			}
 		}
 	}()
-	for i := range 50 {
+	for i := range testutil.Scaled(20, 50) {
 		save(t, s, source(t, dir, fmt.Sprint(i)))
 	}
 	close(stop)

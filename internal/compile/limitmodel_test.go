@@ -172,7 +172,7 @@ func TestLimitPrecision(t *testing.T) {
 		{Rate: 7, Per: day, Burst: 2},
 		{Rate: 1000, Per: time.Second, Burst: 2000},
 		{Rate: 999_983, Per: time.Second, Burst: 5},
-		{Rate: 9_999_991, Per: time.Second, Burst: 10_000_000},
+		{Rate: 9_999_991, Per: time.Second, Burst: uint64(testutil.Scaled(100_000, 10_000_000))}, // one in bits, below, has the largest burst
 		{Rate: 10_000_000, Per: time.Second, Burst: 5},
 		{Rate: 1, Per: time.Minute, Bits: true, Burst: 12_000},
 		{Rate: 1_000_000, Per: time.Second, Bits: true, Burst: 120_000},

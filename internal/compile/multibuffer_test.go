@@ -77,7 +77,7 @@ func TestMultiBufferSplit(t *testing.T) {
 	p := s.load(t, x)
 	for _, f := range framesOf(t, largeFrames) {
 		want := s.answered(f)
-		for linear := 256; linear < min(4096, len(f.frame)); linear += 397 {
+		for linear := 256; linear < min(4096, len(f.frame)); linear += testutil.Scaled(797, 397) {
 			slot, bytes, err := countSplit(t, p, f.frame, linear)
 			if errors.Is(err, unix.EINVAL) {
 				t.Skip("this kernel does not let a test choose the border")

@@ -154,7 +154,7 @@ func anyFrames(t testing.TB) [][]byte {
 	var queries packet.Hints
 	queries.Values[packet.Proto] = []uint32{17}
 	queries.Values[packet.DNS] = []uint32{1, 255, packet.DNSResponse, packet.DNSOther}
-	for range 10_000 {
+	for range testutil.Scaled(3000, 10_000) {
 		frames = append(frames, packet.Random(r, packet.Hints{}), packet.Random(r, queries))
 	}
 	return frames
