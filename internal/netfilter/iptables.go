@@ -92,19 +92,34 @@ type iptablesRule struct {
 
 // read reads the tables of a family. The counts of rules may be older than the call.
 func (f *family) read(ctx context.Context) ([]iptablesSaved, error) {
-	return f.readBy(func(table string) (string, error) {
-		state := func() (rulesState, error) { return stateOf(f.version, table) }
-		return f.save.unchanged(ctx, state, "-c", "-t", table)
+	return f.readBy(func(tables []string, args ...string) (string, error) {
+		state := func() (rulesState, error) { return stateOf(f.version, tables...) }
+		return f.save.unchanged(ctx, state, append([]string{"-c"}, args...)...)
 	})
 }
 
 // readCounts is read with the counts of rules as they are now.
 func (f *family) readCounts(ctx context.Context) ([]iptablesSaved, error) {
-	return f.readBy(func(table string) (string, error) { return f.save.run(ctx, "", "-c", "-t", table) })
+	return f.readBy(func(_ []string, args ...string) (string, error) {
+		return f.save.run(ctx, "", append([]string{"-c"}, args...)...)
+	})
 }
 
-// readBy reads the tables of a family by what save prints of each.
-func (f *family) readBy(save func(table string) (string, error)) (list []iptablesSaved, err error) {
+// readBy reads the tables of a family by what save prints of them with arguments. One run of the tool prints all that there are.
+func (f *family) readBy(save func(tables []string, args ...string) (string, error)) ([]iptablesSaved, error) {
+	out, err := save(iptablesTables)
+	if err != nil {
+		return f.readEach(save)
+	}
+	list, err := readSaved(ours(out))
+	if err != nil {
+		return nil, fmt.Errorf("reading the tables of IPv%s: %w", f.version, err)
+	}
+	return list, nil
+}
+
+// readEach is readBy where the tool does not print all tables: the older kind takes root for it, whatever capabilities others have.
+func (f *family) readEach(save func(tables []string, args ...string) (string, error)) (list []iptablesSaved, err error) {
 	newer := false // kind, whose tables are nftables'
 	for _, table := range iptablesTables {
 		if table == "mangle" && !newer { // the older kind would make it, for all packets to pass through
@@ -116,7 +131,7 @@ func (f *family) readBy(save func(table string) (string, error)) (list []iptable
 				continue
 			}
 		}
-		out, err := save(table)
+		out, err := save([]string{table}, "-t", table)
 		if err != nil {
 			return nil, fmt.Errorf("reading table %s of IPv%s: %w", table, f.version, err)
 		}
@@ -128,6 +143,21 @@ func (f *family) readBy(save func(table string) (string, error)) (list []iptable
 		list = append(list, s...)
 	}
 	return list, nil
+}
+
+// ours is the part of what iptables-save prints that is about iptablesTables. Others may hold forms that are not known here.
+func ours(text string) string {
+	var part strings.Builder
+	keep := false
+	for line := range strings.Lines(text) {
+		if table, ok := strings.CutPrefix(line, "*"); ok {
+			keep = slices.Contains(iptablesTables, strings.TrimSpace(table))
+		}
+		if keep {
+			part.WriteString(line)
+		}
+	}
+	return part.String()
 }
 
 // readSaved reads the form of iptables-save and iptables-restore.

@@ -64,12 +64,7 @@ func (x *Iptables) release(ctx context.Context, name string, guards ...string) e
 // Remove removes a generation: hooks, chains, sets. It is no error when there is none.
 func (x *Iptables) Remove(ctx context.Context, name string) error {
 	for _, f := range x.families {
-		if err := f.unhook(ctx, name); err != nil {
-			return fmt.Errorf("removing %s: %w", name, err)
-		}
-	}
-	for _, f := range x.families {
-		if err := f.dropChains(ctx, name); err != nil {
+		if err := f.remove(ctx, name); err != nil {
 			return fmt.Errorf("removing %s: %w", name, err)
 		}
 	}

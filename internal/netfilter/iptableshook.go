@@ -118,31 +118,29 @@ func (f *family) bare(ctx context.Context, name string) error {
 	})
 }
 
-// unhook removes the hooks of a generation.
-func (f *family) unhook(ctx context.Context, name string) error {
-	return f.rehook(ctx, []string{name}, func(string, []iptablesRule) []iptablesRule { return nil })
-}
-
-// dropChains removes the chains of a generation that nothing refers to.
-func (f *family) dropChains(ctx context.Context, name string) error {
+// remove removes the hooks and the chains of a generation: of each table at once.
+func (f *family) remove(ctx context.Context, name string) error {
 	tables, err := f.read(ctx)
 	if err != nil {
 		return err
 	}
 	var script strings.Builder
 	for _, t := range tables {
-		var empty, remove []string
+		var lines, last []string
+		for _, r := range t.hooks(name) {
+			lines = append(lines, "-D "+r.chain+" "+r.spec)
+		}
 		for _, c := range t.chains {
 			if ownChain(name, c.name) {
-				empty, remove = append(empty, "-F "+c.name), append(remove, "-X "+c.name)
+				lines, last = append(lines, "-F "+c.name), append(last, "-X "+c.name)
 			}
 		}
-		if lines := append(empty, remove...); lines != nil {
+		if lines = append(lines, last...); lines != nil {
 			fmt.Fprintf(&script, "*%s\n%s\nCOMMIT\n", t.table, strings.Join(lines, "\n"))
 		}
 	}
 	if err := f.apply(ctx, script.String()); err != nil {
-		return fmt.Errorf("chains of IPv%s: %w", f.version, err)
+		return fmt.Errorf("hooks and chains of IPv%s: %w", f.version, err)
 	}
 	return nil
 }

@@ -20,7 +20,7 @@ import (
 // Nft is the program nft.
 type Nft struct {
 	tool
-	refreshes *bool // whether adding an element again sets its timeout anew; nil before it was tried
+	refreshes *bool // whether adding an element again sets its timeout anew; nil: as canRefresh finds out
 }
 
 // nftPackage is where nft comes from.

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"go4.org/netipx"
@@ -189,11 +190,16 @@ func common(a, b []netip.Prefix) (both []netip.Prefix) {
 // probeTable is the name of a table that is there for the time of a question. It has no chain.
 const probeTable = "floodwall-probe"
 
+// kernelRefreshes is what the kernel has answered to canRefresh.
+var kernelRefreshes atomic.Pointer[bool]
+
 // canRefresh asks the kernel, once, whether adding an element that is there sets its timeout anew, as Linux does since
 // 6.12 ("netfilter: nf_tables: set element timeout update support").
 func (n *Nft) canRefresh(ctx context.Context) (bool, error) {
-	if n.refreshes != nil {
-		return *n.refreshes, nil
+	for _, known := range []*bool{n.refreshes, kernelRefreshes.Load()} {
+		if known != nil {
+			return *known, nil
+		}
 	}
 	const short, long = time.Hour, 2 * time.Hour
 	err := n.script(ctx, enter(probeTable, trialSet, short, false))
@@ -208,7 +214,7 @@ func (n *Nft) canRefresh(ctx context.Context) (bool, error) {
 		return false, fmt.Errorf("asking the kernel for timeouts: %w", err)
 	}
 	can := left > short
-	n.refreshes = &can
+	kernelRefreshes.Store(&can)
 	return can, nil
 }
 
