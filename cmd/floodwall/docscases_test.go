@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"os/exec"
 	"path/filepath"
@@ -10,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/floodwall/floodwall/internal/control"
+	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/geo/geotest"
 	"github.com/floodwall/floodwall/internal/packet"
 	"github.com/floodwall/floodwall/internal/testutil"
@@ -175,7 +176,7 @@ func sendCases(t *testing.T, f fence, policy string) {
 // not, "" when all have.
 func await(t *testing.T, want map[string]uint64) (wrong string) {
 	t.Helper()
-	for end := time.Now().Add(10 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+	testutil.Eventually(10*time.Second, func() bool {
 		got := decided(t)
 		wrong = ""
 		for reason, n := range want {
@@ -184,29 +185,22 @@ func await(t *testing.T, want map[string]uint64) (wrong string) {
 				wrong += fmt.Sprintf("%s decided %d packets, want %d; ", reason, got[reason], n)
 			}
 		}
-		if wrong == "" || time.Now().After(end) {
-			return wrong
-		}
-	}
+		return wrong == ""
+	})
+	return wrong
 }
 
 // decided is how many packets each rule and check has decided.
 func decided(t *testing.T) map[string]uint64 {
 	t.Helper()
-	type count struct {
-		Name    string
-		Packets uint64
-	}
-	var status struct {
-		Rules, Checks []count
-		Default       count
-	}
-	if err := json.Unmarshal([]byte(command(t, true, "status", "--all", "--json")), &status); err != nil {
+	status, err := control.Instance{Dir: datapath.DefaultDir}.Status(t.Context())
+	if err != nil {
 		t.Fatal(err)
 	}
 	list := map[string]uint64{}
-	for _, c := range slices.Concat(status.Rules, status.Checks, []count{{"default", status.Default.Packets}}) {
-		list[c.Name] += c.Packets
+	for _, r := range slices.Concat(status.Rules, status.Checks) {
+		list[r.Name] += r.Packets
 	}
+	list["default"] += status.Default.Packets
 	return list
 }

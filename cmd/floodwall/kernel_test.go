@@ -15,7 +15,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/datapath"
+	"github.com/floodwall/floodwall/internal/packet"
 	"github.com/floodwall/floodwall/internal/testutil"
 )
 
@@ -187,22 +189,19 @@ func waitFor(t *testing.T, what string, is func() bool) {
 	}
 }
 
-// verdict asks the loaded program, and returns verdict and reason; or the error, if there is nothing to ask.
-func verdict(t *testing.T, packet string) string {
+// verdict asks what is loaded, as `explain --live` does, and returns verdict and reason; or the error, if there is nothing to ask. It
+// starts no process, as it is asked often.
+func verdict(t *testing.T, line string) string {
 	t.Helper()
-	out, err := floodwall("explain", "--live", packet)
+	spec, err := packet.Parse(line)
 	if err != nil {
-		return out
+		t.Fatal(err)
 	}
-	var verdict, reason string
-	for line := range strings.Lines(out) {
-		if f := strings.Fields(line); len(f) > 1 && f[0] == "verdict" {
-			verdict = f[1]
-		} else if len(f) > 1 && f[0] == "reason" {
-			reason = f[1]
-		}
+	x, err := control.Instance{Dir: datapath.DefaultDir}.Explain(t.Context(), spec)
+	if err != nil {
+		return err.Error()
 	}
-	return verdict + " " + reason
+	return x.Verdict + " " + x.Reason
 }
 
 // TestKilledApply kills the applying process at random points. After each, the old policy or the new one decides, and

@@ -80,11 +80,8 @@ func (w *watching) has(text string) bool {
 
 func (w *watching) wantEvent(text string) {
 	w.Helper()
-	for end := time.Now().Add(slow); !w.has(text); time.Sleep(20 * time.Millisecond) { // it follows the ban
-		if time.Now().After(end) {
-			w.Errorf("no event is %q: %v", text, w.events)
-			return
-		}
+	if !testutil.Eventually(slow, func() bool { return w.has(text) }) { // it follows the ban
+		w.Errorf("no event is %q: %v", text, w.events)
 	}
 }
 
@@ -117,13 +114,10 @@ func (h *host) wantBan(prefix string, port int, sources ...string) {
 // floodUntil has sources send to a port until something is so.
 func (h *host) floodUntil(what string, is func() bool, port int, sources ...string) {
 	h.Helper()
-	ctx, cancel := context.WithTimeout(h.Context(), slow)
+	ctx, cancel := context.WithCancel(h.Context())
 	done := make(chan error, 1)
 	go func() { done <- h.sendFor(port, sources, func(int) bool { return ctx.Err() == nil }) }()
-	for !is() && ctx.Err() == nil {
-		time.Sleep(20 * time.Millisecond)
-	}
-	if ctx.Err() != nil {
+	if !testutil.Eventually(slow, is) {
 		h.Errorf("not after %v: %s; banned are %v", slow, what, h.blocked())
 	}
 	cancel()
@@ -183,10 +177,8 @@ func TestBanner(t *testing.T) {
 	w.wantEvent("rule flood: banned 198.51.100.7 for 10m0s")
 
 	h.wantBan("198.51.100.8/32", 10, "198.51.100.8")
-	for end := time.Now().Add(slow); h.isBlocked("198.51.100.8/32"); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("the ban for a second does not end")
-		}
+	if !testutil.Eventually(slow, func() bool { return !h.isBlocked("198.51.100.8/32") }) {
+		t.Fatal("the ban for a second does not end")
 	}
 	w.wantNoError()
 }
@@ -226,9 +218,7 @@ func TestBannerSpares(t *testing.T) {
 	h.flood(100, 9, "198.51.100.7") // while nobody watches: no cause to ban later
 	w := h.watch()
 	time.Sleep(time.Second)
-	for end := time.Now().Add(slow); h.warns(warning) && time.Now().Before(end); {
-		time.Sleep(20 * time.Millisecond)
-	}
+	testutil.Eventually(slow, func() bool { return !h.warns(warning) })
 	h.wantWarning(warning, false)
 	h.flood(100, 9, "203.0.113.5")   // never
 	h.flood(100, 12, "198.51.100.7") // observed

@@ -91,9 +91,7 @@ func TestBansOfEachWay(t *testing.T) {
 		if diff := cmp.Diff(slices.Insert(slices.Clone(again), 1, "192.0.2.10/32 bans 0h"), then); inTime && diff != "" {
 			t.Errorf("%s: blocked after a second ban (-want +got):\n%s", w.name, diff)
 		}
-		for time.Since(began) < time.Minute && !slices.Equal(e.blocked(), again) {
-			time.Sleep(100 * time.Millisecond)
-		}
+		testutil.Eventually(time.Minute, func() bool { return slices.Equal(e.blocked(), again) })
 		e.wantBlocked("when one has ended", again)
 
 		// The 4 that fit, and the one that does not.

@@ -96,14 +96,16 @@ func (e *ends) faults(i int, from, to way) {
 		}
 		e.clear()
 	}
-	for n := 1 + i%step; ; n += step {
-		what := fmt.Sprintf("from %s to %s (trial %v), call %d,", from.name, to.name, o.Confirm, n)
-		fail(0)
+	again := func() (before string) {
 		if _, err := e.try(from.policy("old", 1000), control.ApplyOptions{Target: from.target}); err != nil {
 			t.Fatal(err)
 		}
 		e.block(someBans()...)
-		before := e.ruleset()
+		return e.ruleset()
+	}
+	before := again()
+	for n := 1 + i%step; ; n += step {
+		what := fmt.Sprintf("from %s to %s (trial %v), call %d,", from.name, to.name, o.Confirm, n)
 		fail(n)
 		applied, err := e.try(to.policy("new", 2000), o)
 		done := calls() < n
@@ -129,16 +131,21 @@ func (e *ends) faults(i int, from, to way) {
 				t.Errorf("%s: status %+v, %v", what, s, err)
 			}
 		}
-		if err := e.Unload(context.Background()); err != nil {
-			t.Fatalf("%s: unload: %v", what, err)
+		if err == nil { // else all is as before the next fault
+			if err := e.Unload(context.Background()); err != nil {
+				t.Fatalf("%s: unload: %v", what, err)
+			}
+			e.wantNothingLeft()
 		}
-		e.wantNothingLeft()
 		if t.Failed() {
 			t.Fatal(what)
 		}
 		if done {
 			t.Logf("%s each %d: %d faults stopped the apply", what, step, failed)
 			break
+		}
+		if err == nil {
+			before = again()
 		}
 	}
 }
@@ -157,15 +164,18 @@ func (e *ends) rollbackFaults(i int, from, to way) {
 	t := e.T
 	fail, calls := e.sabotage()
 	step := testutil.Scaled(5, 1)
+	fail(0)
+	again := true // the policies are to be applied; after an error all is as before
 	for n, done := 1+i%step, false; !done; n += step {
-		fail(0)
-		if _, err := e.try(from.policy("old", 1000), control.ApplyOptions{Target: from.target}); err != nil {
-			t.Fatal(err)
+		if again {
+			if _, err := e.try(from.policy("old", 1000), control.ApplyOptions{Target: from.target}); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := e.try(to.policy("new", 2000), control.ApplyOptions{Target: to.target}); err != nil {
+				t.Fatal(err)
+			}
+			e.block(someBans()...)
 		}
-		if _, err := e.try(to.policy("new", 2000), control.ApplyOptions{Target: to.target}); err != nil {
-			t.Fatal(err)
-		}
-		e.block(someBans()...)
 		fail(n)
 		_, err := e.Rollback(t.Context())
 		done = calls() < n
@@ -177,7 +187,9 @@ func (e *ends) rollbackFaults(i int, from, to way) {
 			e.wantDecider(what, "new")
 		}
 		e.wantBlocked(what, someBlocked)
-		e.clear()
+		if again = err == nil; again || done {
+			e.clear()
+		}
 		if t.Failed() {
 			t.Fatal(what, err)
 		}

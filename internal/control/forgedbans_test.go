@@ -93,9 +93,7 @@ func TestForgedSourcesAreNotBanned(t *testing.T) {
 			time.Sleep(time.Millisecond)
 		}
 	}()
-	for end := time.Now().Add(2 * slow); !h.isBlocked("203.0.113.7/32") && time.Now().Before(end); {
-		time.Sleep(50 * time.Millisecond)
-	}
+	testutil.Eventually(2*slow, func() bool { return h.isBlocked("203.0.113.7/32") })
 	h.wantBlocked("after forged packets, and a flood over a connection", []string{"203.0.113.7/32 bans 0h above the limit of rule pushy"})
 	w.wantNoError()
 }
@@ -135,10 +133,8 @@ func TestLifelinesAreSpared(t *testing.T) {
 	w.wantEvent("not banned: ")
 
 	h.ip("route add 198.18.0.0/15 via 198.51.100.99 dev fw0 onlink")
-	for end := time.Now().Add(slow); h.isBlocked("198.51.100.99/32"); time.Sleep(50 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("the new gateway stays banned")
-		}
+	if !testutil.Eventually(slow, func() bool { return !h.isBlocked("198.51.100.99/32") }) {
+		t.Fatal("the new gateway stays banned")
 	}
 	w.wantEvent("1 automatic bans lifted")
 	w.wantNoError()
@@ -170,9 +166,7 @@ func TestBlockBesideBans(t *testing.T) {
 		})
 	}()
 	space := func() bool { n := len(h.blocked()); return n >= most-most/4 }
-	for end := time.Now().Add(2 * slow); !space() && time.Now().Before(end); {
-		time.Sleep(50 * time.Millisecond)
-	}
+	testutil.Eventually(2*slow, space)
 	refused := make(chan error, callers)
 	for c := range callers {
 		go func() {

@@ -105,11 +105,8 @@ func (r *router) wantStage(when string, want plan.Stage) {
 	started := time.Now()
 	// Five seconds are promised. A machine that runs other tests beside may take more to send, and to start programs.
 	const patience = 15 * time.Second
-	for !strings.Contains(r.stages(), "published "+string(want)) {
-		if time.Since(started) > patience {
-			r.Fatalf("%s: stages %s after %v, want published at %s", when, r.stages(), patience, want)
-		}
-		time.Sleep(50 * time.Millisecond)
+	if !testutil.Eventually(patience, func() bool { return strings.Contains(r.stages(), "published "+string(want)) }) {
+		r.Fatalf("%s: stages %s after %v, want published at %s", when, r.stages(), patience, want)
 	}
 	r.Logf("%s: the rule is at %s after %.1f s", when, want, time.Since(started).Seconds())
 }

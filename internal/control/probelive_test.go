@@ -100,14 +100,14 @@ func TestAskConditions(t *testing.T) {
 	})
 }
 
-// TestAskLeavesNothing asks two questions at a time, 50 in all, or 10 of iptables, and looks for what they might leave.
+// TestAskLeavesNothing asks two questions at a time, in the long form 50 in all, or 10 of iptables, and looks for what they might leave.
 func TestAskLeavesNothing(t *testing.T) {
 	onAll(t, func(h *host, target plan.Target) {
 		h.applyTo(target, askPolicy)
 		h.wantAnswer("at first", "tcp 198.51.100.7:1234 > 192.0.2.1:113 S", "reject refuse") // opens what Go keeps open
-		before, rounds := traces(h), testutil.Scaled(10, 25)
+		before, rounds := traces(h), testutil.Scaled(5, 25)
 		if target == plan.TargetIptables {
-			rounds = testutil.Scaled(3, 5)
+			rounds = testutil.Scaled(2, 5)
 		}
 		var wait sync.WaitGroup
 		for _, question := range [][2]string{
@@ -121,10 +121,11 @@ func TestAskLeavesNothing(t *testing.T) {
 			})
 		}
 		wait.Wait()
-		after := traces(h)
-		for end := time.Now().Add(5 * time.Second); !cmp.Equal(before, after) && time.Now().Before(end); after = traces(h) {
-			time.Sleep(20 * time.Millisecond) // threads take their time to end
-		}
+		var after []string
+		testutil.Eventually(5*time.Second, func() bool { // threads take their time to end
+			after = traces(h)
+			return cmp.Equal(before, after)
+		})
 		if diff := cmp.Diff(before, after); diff != "" {
 			h.Errorf("left behind by questions (-before +after):\n%s", diff)
 		}

@@ -64,14 +64,18 @@ func (h *host) wantTarget(policy string, want plan.Target, why string) {
 // plain are policies that every target can do; the first needs nothing but a default.
 var plain = []string{"", "default: drop", "rules: [{name: a, proto: udp, port: 1000, then: drop}]"}
 
-// TestEmptyPolicy applies policies with next to nothing in them, on each target: they run all the same.
+// TestEmptyPolicy applies policies with next to nothing in them, on each target: they run all the same. In the short form each of the
+// others is on one target.
 func TestEmptyPolicy(t *testing.T) {
 	e := newEnds(t)
 	if e == nil {
 		return
 	}
-	for _, target := range allTargets {
-		for _, policy := range plain {
+	for at, target := range allTargets {
+		for i, policy := range plain {
+			if i > 0 && at != i && !testutil.Long() {
+				continue
+			}
 			if _, err := e.try(policy, control.ApplyOptions{Target: target}); err != nil {
 				t.Fatalf("%s: %q: %v", target, policy, err)
 			}

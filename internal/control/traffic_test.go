@@ -237,10 +237,8 @@ func TestWatch(t *testing.T) {
 	eventually := func(want string) {
 		t.Helper()
 		const packet = "udp 198.51.100.1:5 > 192.0.2.77:9"
-		for end := time.Now().Add(5 * time.Second); e.ask(packet) != want; time.Sleep(20 * time.Millisecond) {
-			if time.Now().After(end) {
-				t.Fatalf("%s, want %s", e.ask(packet), want)
-			}
+		if !testutil.Eventually(5*time.Second, func() bool { return e.ask(packet) == want }) {
+			t.Fatalf("%s, want %s", e.ask(packet), want)
 		}
 	}
 	eventually("pass default")

@@ -215,9 +215,10 @@ func TestTrialExpires(t *testing.T) {
 		t := e.T
 		before := e.duringTrial(from, to)
 		e.awaitDecider(before)
-		for s, err := e.Status(t.Context()); err == nil && s.Trial != nil; s, err = e.Status(t.Context()) {
-			time.Sleep(50 * time.Millisecond) // what stands in goes on for a moment
-		}
+		testutil.Eventually(time.Minute, func() bool { // what stands in goes on for a moment
+			s, err := e.Status(t.Context())
+			return err != nil || s.Trial == nil
+		})
 		e.wantDecider("after the trial", before)
 		if _, err := e.Confirm(t.Context()); before == "old" && !errors.Is(err, datapath.ErrExpired) || err == nil {
 			t.Errorf("confirming too late: %v", err)
