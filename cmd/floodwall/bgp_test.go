@@ -115,7 +115,7 @@ func (s *speakerProcess) start() {
 	if err := s.cmd.Start(); err != nil {
 		s.t.Fatal(err)
 	}
-	inTime(s.t, "bgp run serves its socket", func() bool {
+	waitFor(s.t, "bgp run serves its socket", func() bool {
 		c, err := net.Dial("unix", filepath.Join(s.run, bgp.Socket))
 		if err == nil {
 			c.Close()
@@ -197,7 +197,7 @@ func TestBGP(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { daemon.Process.Kill(); daemon.Wait() })
-	inTime(t, "the session is established", func() bool { _, code := s.floodwall("status"); return code == 0 })
+	waitFor(t, "the session is established", func() bool { _, code := s.floodwall("status"); return code == 0 })
 
 	testAnnounce(s, router)
 	testRefused(s)
@@ -276,7 +276,7 @@ func testRefused(s *speakerProcess) {
 // testReceived looks whether the router's FlowSpec route comes to this side.
 func testReceived(s *speakerProcess) {
 	var routes []bgp.Route
-	inTime(s.t, "the router's FlowSpec route is received", func() bool {
+	waitFor(s.t, "the router's FlowSpec route is received", func() bool {
 		r, err := bgp.NewClient(s.run).Received(context.Background())
 		routes = r.Routes
 		return err == nil && len(routes) > 0
@@ -294,7 +294,7 @@ func testKills(s *speakerProcess, r *upstreamRouter, daemon *exec.Cmd) {
 		s.kill()
 		s.start()
 		r.has("192.0.2.8/32", true)
-		inTime(s.t, "the session is back", func() bool { _, code := s.floodwall("status"); return code == 0 })
+		waitFor(s.t, "the session is back", func() bool { _, code := s.floodwall("status"); return code == 0 })
 	}
 	r.has("192.0.2.7/32", true)
 	// Without the daemon an end is an end.
@@ -358,7 +358,7 @@ func TestBGPDropsRights(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { c.Process.Kill(); c.Wait() })
-	inTime(t, "it answers root", func() bool {
+	waitFor(t, "it answers root", func() bool {
 		_, err := bgp.NewClient(run).Status(context.Background())
 		return err == nil
 	})

@@ -65,7 +65,7 @@ func TestLadder(t *testing.T) {
 		}
 	}()
 	defer func() { close(end); flood.Stop(); conn.Close() }()
-	inTime(t, "the daemon sees an attack", func() bool {
+	waitFor(t, "the daemon sees an attack", func() bool {
 		time.Sleep(200 * time.Millisecond)
 		return strings.Contains(mustFloodwall(t, "attacks", "--json"), "started")
 	})
@@ -117,7 +117,7 @@ func newLadder(t *testing.T, text string) ladder {
 			t.Logf("the daemon:\n%s", &log)
 		}
 	})
-	inTime(t, "the session is established", func() bool { _, code := s.floodwall("status"); return code == 0 })
+	waitFor(t, "the session is established", func() bool { _, code := s.floodwall("status"); return code == 0 })
 	time.Sleep(12 * time.Second) // quiet seconds, of which the daemon learns what is usual
 	return ladder{router, s}
 }

@@ -135,14 +135,14 @@ func TestExistingCluster(t *testing.T) {
 		agents[name].Local([]node.Local{{Prefix: netip.MustParsePrefix(p), Start: now, End: now.Add(time.Hour)}}, false)
 	}
 	ban("web-1", "198.51.100.1/32")
-	inTime(t, "web-2 drops what web-1 bans", func() bool { return nodes["web-2"].drops("198.51.100.1/32") })
-	inTime(t, "both drop what the controller bans", func() bool {
+	waitFor(t, "web-2 drops what web-1 bans", func() bool { return nodes["web-2"].drops("198.51.100.1/32") })
+	waitFor(t, "both drop what the controller bans", func() bool {
 		mustFloodwall(t, "hub", "ban", "198.18.0.0/16", "--dir", filepath.Join(dir, "hub"))
 		return nodes["web-1"].drops("198.18.0.0/16") && nodes["web-2"].drops("198.18.0.0/16")
 	})
 	hostileUser(t, url, filepath.Join(dir, "web-2"))
 	ban("web-2", "198.51.100.2/32")
-	inTime(t, "web-1 drops what web-2 bans", func() bool { return nodes["web-1"].drops("198.51.100.2/32") })
+	waitFor(t, "web-1 drops what web-2 bans", func() bool { return nodes["web-1"].drops("198.51.100.2/32") })
 	mustFloodwall(t, "hub", "nodes", "--dir", filepath.Join(dir, "hub"))
 	if text, err := os.ReadFile(filepath.Join(dir, "hub", "hub.json")); err != nil || !strings.Contains(string(text), url) {
 		t.Errorf("hub.json: %v %s", err, text)

@@ -92,7 +92,7 @@ func testDemoFleet(t *testing.T, when string, signal unix.Signal) {
 	if len(made) < 3 {
 		t.Errorf("found only %v of it", made)
 	}
-	inTime(t, "the end of all that it has made", func() bool {
+	waitFor(t, "the end of all that it has made", func() bool {
 		made = slices.DeleteFunc(made, func(o demoObject) bool { return !o.exists() })
 		return len(made) == 0 && len(uplinks(t)) <= len(threads)
 	})

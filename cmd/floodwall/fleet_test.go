@@ -109,7 +109,7 @@ func (n *nodeHost) start() *exec.Cmd {
 	n.in(daemon.Start)
 	n.daemon = daemon
 	n.t.Cleanup(n.kill)
-	inTime(n.t, n.name+" is connected", func() bool { return strings.Contains(n.run("status"), "fleet: node "+n.name+", hub ") })
+	waitFor(n.t, n.name+" is connected", func() bool { return strings.Contains(n.run("status"), "fleet: node "+n.name+", hub ") })
 	return daemon
 }
 
@@ -177,7 +177,7 @@ func TestFleet(t *testing.T) {
 		hubs = append(hubs, startHub(t, filepath.Join(fleet, name)))
 	}
 	for _, name := range []string{"a", "b", "c"} {
-		inTime(t, "hub "+name, func() bool {
+		waitFor(t, "hub "+name, func() bool {
 			text, _ := os.ReadFile(filepath.Join(fleet, name) + ".log")
 			return strings.Contains(string(text), "serves nodes")
 		})
@@ -192,7 +192,7 @@ func TestFleet(t *testing.T) {
 		t.Fatal("the client does not reach node b at first")
 	}
 	a.run("block", "198.51.100.7", "--for", "1h", "--why", "scans")
-	inTime(t, "node b drops what node a bans", func() bool { return !b.passes() })
+	waitFor(t, "node b drops what node a bans", func() bool { return !b.passes() })
 	if out := b.run("blocked"); !strings.Contains(out, "fleet web-a") || !strings.Contains(out, "scans") {
 		t.Errorf("blocked at node b does not name node a and its reason:\n%s", out)
 	}
@@ -204,13 +204,13 @@ func TestFleet(t *testing.T) {
 	hubs[killed].Process.Kill()
 	hubs[killed].Wait()
 	a.run("block", "198.51.100.7", "--for", "1h")
-	inTime(t, "node b drops it with two hubs", func() bool { return !b.passes() })
+	waitFor(t, "node b drops it with two hubs", func() bool { return !b.passes() })
 	a.run("unblock", "198.51.100.7")
-	inTime(t, "node b passes it after the second unban", b.passes)
+	waitFor(t, "node b passes it after the second unban", b.passes)
 	a.run("block", "198.51.100.7", "--for", "5s")
-	inTime(t, "node b drops it for a while", func() bool { return !b.passes() })
+	waitFor(t, "node b drops it for a while", func() bool { return !b.passes() })
 	began := time.Now()
-	inTime(t, "node b passes it after its end", b.passes)
+	waitFor(t, "node b passes it after its end", b.passes)
 	if took := time.Since(began); took > 9*time.Second {
 		t.Errorf("a ban of 5 s lasts %v at node b", took)
 	}
@@ -223,14 +223,14 @@ func TestFleet(t *testing.T) {
 func (n *nodeHost) testUnblockStays(other *nodeHost) {
 	n.t.Helper()
 	n.run("unblock", "198.51.100.7")
-	inTime(n.t, n.name+" has noted the lift", func() bool {
+	waitFor(n.t, n.name+" has noted the lift", func() bool {
 		text, _ := os.ReadFile(filepath.Join(n.flags[1], "fleet.said"))
 		return strings.Contains(string(text), "198.51.100.7/32")
 	})
 	n.kill()
 	other.run("block", "203.0.113.1")
 	n.start()
-	inTime(n.t, n.name+" has what was banned meanwhile", func() bool { return strings.Contains(n.run("blocked"), "203.0.113.1") })
+	waitFor(n.t, n.name+" has what was banned meanwhile", func() bool { return strings.Contains(n.run("blocked"), "203.0.113.1") })
 	if out := n.run("blocked"); strings.Contains(out, "198.51.100.7") || !n.passes() {
 		n.t.Errorf("%s drops again what was unblocked there:\n%s", n.name, out)
 	}
@@ -248,7 +248,7 @@ func TestFleetTargets(t *testing.T) {
 	hub := filepath.Join(dir, "hub")
 	mustFloodwall(t, "hub", "init", "--dir", hub, "--address", "10.9.0.1")
 	startHub(t, hub)
-	inTime(t, "the hub", func() bool {
+	waitFor(t, "the hub", func() bool {
 		text, _ := os.ReadFile(hub + ".log")
 		return strings.Contains(string(text), "serves nodes")
 	})
@@ -263,7 +263,7 @@ func TestFleetTargets(t *testing.T) {
 	everywhere := func(what string, passes bool) {
 		t.Helper()
 		for _, n := range all {
-			inTime(t, n.name+": "+what, func() bool { return n.passes() == passes })
+			waitFor(t, n.name+": "+what, func() bool { return n.passes() == passes })
 		}
 	}
 	everywhere("passes at first", true)
@@ -279,7 +279,7 @@ func TestFleetTargets(t *testing.T) {
 	say("hub", "ban", "192.0.2.0/24", "--for", "1h")
 	held := func(n *nodeHost, prefix string) bool { return strings.Contains(n.run("blocked"), prefix) }
 	for _, n := range all {
-		inTime(t, n.name+": holds the bans", func() bool { return held(n, "203.0.113.0/24") && held(n, "192.0.2.0/24") })
+		waitFor(t, n.name+": holds the bans", func() bool { return held(n, "203.0.113.0/24") && held(n, "192.0.2.0/24") })
 	}
 	for _, d := range daemons {
 		d.Process.Kill()
@@ -292,7 +292,7 @@ func TestFleetTargets(t *testing.T) {
 	}
 	for _, n := range all {
 		n.start()
-		inTime(t, n.name+": lifts what was lifted meanwhile", func() bool { return !held(n, "203.0.113.0/24") })
+		waitFor(t, n.name+": lifts what was lifted meanwhile", func() bool { return !held(n, "203.0.113.0/24") })
 		if !held(n, "192.0.2.0/24") {
 			t.Errorf("%s has lost a ban that holds", n.name)
 		}
@@ -302,7 +302,7 @@ func TestFleetTargets(t *testing.T) {
 	}
 	say("hub", "unban", "192.0.2.0/24")
 	for _, n := range all {
-		inTime(t, n.name+": lifts the last ban", func() bool { return !held(n, "192.0.2.0/24") })
+		waitFor(t, n.name+": lifts the last ban", func() bool { return !held(n, "192.0.2.0/24") })
 	}
 }
 
@@ -311,7 +311,7 @@ func (n *nodeHost) testView(hub string) {
 	n.t.Helper()
 	var v sight.View
 	at := -1 // of the client: nodes name others too, as the hubs
-	inTime(n.t, "the view of the fleet names the client", func() bool {
+	waitFor(n.t, "the view of the fleet names the client", func() bool {
 		for range 200 {
 			if _, err := n.client.Write([]byte("seen")); err != nil {
 				n.t.Fatal(err)
@@ -332,19 +332,11 @@ func (n *nodeHost) testView(hub string) {
 		n.t.Errorf("hub view does not name the nodes and the client:\n%s", out)
 	}
 	var status api.FleetStatus
-	inTime(n.t, "the API of a node has the view", func() bool {
+	waitFor(n.t, "the API of a node has the view", func() bool {
 		time.Sleep(100 * time.Millisecond)
 		a, err := get(filepath.Join(listen.Dir("/sys/fs/bpf/"+n.name, datapath.DefaultDir), "read.sock"), "/v1/fleet")
 		return err == nil && json.Unmarshal([]byte(a.body), &status) == nil && status.View != nil && status.View.Nodes == 2
 	})
-}
-
-// inTime is waitFor for a cluster, which elects leaders first.
-func inTime(t *testing.T, what string, is func() bool) {
-	t.Helper()
-	if !testutil.Eventually(patience, is) {
-		t.Fatalf("waiting for %s", what)
-	}
 }
 
 // TestBenchFleet measures a small fleet: all phases end, and no ban is lost or outlives its end. Times are the machine's affair.

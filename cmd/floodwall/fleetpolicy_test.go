@@ -29,7 +29,7 @@ func TestFleetPolicies(t *testing.T) {
 	hub, key := filepath.Join(dir, "hub"), filepath.Join(dir, "policy.key")
 	mustFloodwall(t, "hub", "init", "--dir", hub, "--address", "10.9.0.1")
 	startHub(t, hub)
-	inTime(t, "the hub", func() bool {
+	waitFor(t, "the hub", func() bool {
 		text, _ := os.ReadFile(hub + ".log")
 		return strings.Contains(string(text), "serves nodes")
 	})
@@ -41,7 +41,7 @@ func TestFleetPolicies(t *testing.T) {
 		n.start()
 	}
 	status := func() string { return mustFloodwall(t, "fleet", "status", "--dir", hub) }
-	inTime(t, "both nodes report", func() bool { return strings.Count(status(), "s ago") == 2 })
+	waitFor(t, "both nodes report", func() bool { return strings.Count(status(), "s ago") == 2 })
 	push := func(policy string, flags ...string) (string, error) {
 		files := filepath.Join(dir, "files")
 		writeFile(t, filepath.Join(files, "policy.yaml"), policy)
@@ -71,7 +71,7 @@ func TestFleetPolicies(t *testing.T) {
 	own := filepath.Join(dir, "own.yaml")
 	writeFile(t, own, fleetPolicy)
 	b.run("apply", own)
-	inTime(t, "what was applied by hand is shown", func() bool { return strings.Contains(status(), "changed by hand: "+own) })
+	waitFor(t, "what was applied by hand is shown", func() bool { return strings.Contains(status(), "changed by hand: "+own) })
 	if !b.passes() {
 		t.Error("the client does not reach node b after somebody's own apply")
 	}
@@ -90,6 +90,6 @@ func TestFleetPolicies(t *testing.T) {
 		t.Errorf("the rollback: %v\n%s", err, out)
 	}
 	for _, n := range []*nodeHost{a, b} {
-		inTime(t, n.name+" says that version 4 runs", func() bool { return strings.Contains(n.run("status"), "policy of the fleet: version 4\n") })
+		waitFor(t, n.name+" says that version 4 runs", func() bool { return strings.Contains(n.run("status"), "policy of the fleet: version 4\n") })
 	}
 }

@@ -54,7 +54,7 @@ func (n *nodeHost) testRevoke(fleet string, down int, other *nodeHost) {
 	mustFloodwall(n.t, "hub", "revoke", n.name, "--dir", filepath.Join(fleet, names[up[0]]))
 	refused := func(hub int) {
 		n.t.Helper()
-		inTime(n.t, "hub "+names[hub]+" refuses the revoked node", func() bool {
+		waitFor(n.t, "hub "+names[hub]+" refuses the revoked node", func() bool {
 			err := n.knock(hub)
 			return err != nil && strings.Contains(strings.ToLower(err.Error()), "authorization")
 		})
@@ -62,11 +62,11 @@ func (n *nodeHost) testRevoke(fleet string, down int, other *nodeHost) {
 	for _, hub := range up {
 		refused(hub)
 	}
-	inTime(n.t, "the daemon of the revoked node is disconnected", func() bool { return strings.Contains(n.run("status"), "goes on by itself") })
+	waitFor(n.t, "the daemon of the revoked node is disconnected", func() bool { return strings.Contains(n.run("status"), "goes on by itself") })
 	back := filepath.Join(fleet, names[down])
 	startHub(n.t, back)
 	refused(down)
-	inTime(n.t, "the hub that is back serves the others", func() bool {
+	waitFor(n.t, "the hub that is back serves the others", func() bool {
 		out, err := exec.Command("floodwall", "hub", "nodes", "--dir", back).CombinedOutput()
 		return err == nil && strings.Contains(string(out), other.name) && other.knock(down) == nil
 	})

@@ -182,6 +182,7 @@ func TestStreamSparesWhoComes(t *testing.T) {
 	}
 }
 
+// waitFor waits until something is so, with patience for a busy machine and for clusters, which elect leaders first.
 func waitFor(t *testing.T, what string, is func() bool) {
 	t.Helper()
 	if !testutil.Eventually(3*time.Minute, is) {
