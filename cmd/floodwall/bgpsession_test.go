@@ -28,7 +28,7 @@ func TestBGPSessionFails(t *testing.T) {
 	fails := func(want string) func() bool {
 		return func() bool { out, code := s.floodwall("status"); return code == 1 && strings.Contains(out, want) }
 	}
-	inTime(t, "the status says that the session fails, and what to look at", fails("does not answer: see address, password_file, ttl_security"))
+	waitFor(t, "the status says that the session fails, and what to look at", fails("does not answer: see address, password_file, ttl_security"))
 	s.says(0, "to nobody yet", "announce", "192.0.2.8", "--rtbh", "--for", "1h")
 	if out := router.table(); strings.Contains(out, "192.0.2.8/32") {
 		t.Errorf("the router has a route without a session:\n%s", out)
@@ -39,16 +39,16 @@ func TestBGPSessionFails(t *testing.T) {
 			return err == nil && strings.Contains(a.body, "\n"+line+"\n")
 		}
 	}
-	inTime(t, "the metrics have the session", metric(`floodwall_bgp_session_up{router="1"} 0`))
+	waitFor(t, "the metrics have the session", metric(`floodwall_bgp_session_up{router="1"} 0`))
 	if metric(`floodwall_bgp_announcements{kind="rtbh"} 1`)() {
 		t.Error("an announcement counts that no router has")
 	}
 
 	writeFile(t, key, "a secret word\n")
 	apply(text)
-	inTime(t, "the session is established with the right password", established)
+	waitFor(t, "the session is established with the right password", established)
 	router.has("192.0.2.8/32", true)
-	inTime(t, "the metrics have the announcement", metric(`floodwall_bgp_announcements{kind="rtbh"} 1`))
+	waitFor(t, "the metrics have the announcement", metric(`floodwall_bgp_announcements{kind="rtbh"} 1`))
 
 	far := "nft 'add table ip far; add chain ip far out { type filter hook output priority 0; }; add rule ip far out tcp sport 179 ip ttl set 254'"
 	router.ns.Do(func() {
@@ -56,8 +56,8 @@ func TestBGPSessionFails(t *testing.T) {
 			t.Errorf("%v: %s", err, out)
 		}
 	})
-	inTime(t, "the session fails when packets have come too far", fails("ttl_security"))
+	waitFor(t, "the session fails when packets have come too far", fails("ttl_security"))
 	apply(strings.Replace(text, "ttl_security: 1", "ttl_security: 2", 1))
-	inTime(t, "the session is established with one hop more", established)
+	waitFor(t, "the session is established with one hop more", established)
 	router.has("192.0.2.8/32", true)
 }
