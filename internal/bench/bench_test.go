@@ -233,11 +233,11 @@ func TestUnknown(t *testing.T) {
 }
 
 // scene is what a bench could leave behind. All that it makes in the kernel is held by descriptors of this process: the
-// namespaces, the programs with their maps and links, and the file system of the pins.
+// namespaces with their devices and the threads of these, the programs with their maps and links, and the file system of the
+// pins. Threads by their names would be those of other benches on the machine, too.
 type scene struct {
 	descriptors []string // by what they are
 	devices     []string // in the namespace of this process
-	threads     []string // of receiving devices
 	children    []string // processes that this one has started
 }
 
@@ -259,13 +259,6 @@ func look(t *testing.T) (s scene) {
 	for _, d := range devices {
 		s.devices = append(s.devices, d.Name)
 	}
-	comms, _ := filepath.Glob("/proc/[0-9]*/comm") // the pattern is good
-	for _, path := range comms {
-		comm, _ := os.ReadFile(path) // or the process has just ended
-		if name := strings.TrimSpace(string(comm)); strings.HasPrefix(name, "napi/attacker") {
-			s.threads = append(s.threads, path+" "+name)
-		}
-	}
 	tasks, _ := filepath.Glob("/proc/self/task/*/children")
 	for _, path := range tasks {
 		children, _ := os.ReadFile(path) // or the thread has just ended
@@ -281,7 +274,6 @@ func (s scene) leftovers(t *testing.T, wait time.Duration) (left []string) {
 		now := look(t)
 		left = added(s.descriptors, now.descriptors)
 		left = append(left, added(s.devices, now.devices)...)
-		left = append(left, added(s.threads, now.threads)...)
 		left = append(left, added(s.children, now.children)...)
 		if len(left) == 0 || time.Now().After(end) {
 			return left
