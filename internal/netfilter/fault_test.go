@@ -52,7 +52,7 @@ func (b *bench) sabotage() string {
 	return dir
 }
 
-// TestFaults has each single call of a tool fail, or, in the short form, each twentieth, beginning anywhere.
+// TestFaults has each single call of a tool fail, or, in the short form, each fifth, beginning anywhere.
 func TestFaults(t *testing.T) {
 	each(t, func(t *testing.T, b *bench) {
 		b.must(b.load(t.Context(), 1, 0, 0))
@@ -61,7 +61,7 @@ func TestFaults(t *testing.T) {
 		set := func(name string, v any) {
 			b.must(os.WriteFile(filepath.Join(dir, name), []byte(fmt.Sprint(v)), 0o644))
 		}
-		step, random := testutil.Scaled(20, 1), testutil.Random(t)
+		step, random := testutil.Scaled(5, 1), testutil.Random(t)
 		for _, trial := range []time.Duration{0, time.Minute} {
 			for _, when := range []string{"before", "after"} {
 				reached := true

@@ -93,7 +93,7 @@ type iptablesRule struct {
 // read reads the tables of a family. The counts of rules may be older than the call.
 func (f *family) read(ctx context.Context) ([]iptablesSaved, error) {
 	return f.readBy(func(tables []string, args ...string) (string, error) {
-		state := func() (rulesState, error) { return stateOf(f.version, tables...) }
+		state := func() (rulesState, error) { return f.tableState(tables) }
 		return f.save.unchanged(ctx, state, append([]string{"-c"}, args...)...)
 	})
 }
@@ -108,7 +108,7 @@ func (f *family) readCounts(ctx context.Context) ([]iptablesSaved, error) {
 // readBy reads the tables of a family by what save prints of them with arguments. One run of the tool prints all that there are.
 func (f *family) readBy(save func(tables []string, args ...string) (string, error)) ([]iptablesSaved, error) {
 	out, err := save(iptablesTables)
-	if err != nil {
+	if err != nil || strings.Contains(out, "is incompatible, use 'nft' tool") { // of ours, asking for it alone is an error
 		return f.readEach(save)
 	}
 	list, err := readSaved(ours(out))

@@ -225,6 +225,15 @@ func missing(err error) bool {
 
 // Trial tells what a table does, and how long the trial lasts that it is part of.
 func (n *Nft) Trial(ctx context.Context, table string) (left time.Duration, state State, err error) {
+	left, state, err = n.trial(ctx, table)
+	if missing(err) { // what was listed has gone since
+		forgetListings()
+		left, state, err = n.trial(ctx, table)
+	}
+	return left, state, err
+}
+
+func (n *Nft) trial(ctx context.Context, table string) (left time.Duration, state State, err error) {
 	t, err := n.sets(ctx, table)
 	if err != nil || t == nil {
 		return 0, Absent, err
@@ -237,9 +246,6 @@ func (n *Nft) Trial(ctx context.Context, table string) (left time.Duration, stat
 			continue
 		}
 		left, err := n.left(ctx, table, guard.set)
-		if missing(err) {
-			return n.Trial(ctx, table) // it ended since
-		}
 		if err != nil || left == 0 {
 			return 0, guard.end, err
 		}

@@ -6,9 +6,10 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"slices"
+	"path/filepath"
 	"strings"
 	"sync"
+	"time"
 	"unsafe"
 
 	"github.com/vishvananda/netlink/nl"
@@ -27,25 +28,36 @@ type rulesState struct {
 	tables    [sha256.Size]byte // of the older iptables, without counters
 }
 
-// stateOf asks the kernel for the state of the rules. Tables of the older iptables are asked for that are named; one that there is
-// not is not made.
-func stateOf(version string, tables ...string) (s rulesState, err error) {
+// nftState is the state of nftables.
+func nftState() (s rulesState, err error) {
 	if s.namespace, err = namespaceCookie(); err != nil {
 		return s, err
 	}
-	if s.nftables, err = nftGeneration(); err != nil {
+	s.nftables, err = nftGeneration()
+	return s, err
+}
+
+// tableState is the state of what a family's save prints of tables. nftables is not asked when save is of the older kind: to ask
+// loads its modules. A table of the older kind that there is not is not made.
+func (f *family) tableState(tables []string) (s rulesState, err error) {
+	if f.older() {
+		s.namespace, err = namespaceCookie()
+	} else {
+		s, err = nftState()
+	}
+	if err != nil {
 		return s, err
 	}
 	hash := sha256.New()
 	for _, table := range tables {
-		there, err := oldTable(version, table)
+		there, err := oldTable(f.version, table)
 		if err != nil {
 			return s, err
 		}
 		if !there {
 			continue
 		}
-		rules, err := oldRules(version, table)
+		rules, err := oldRules(f.version, table)
 		if err != nil {
 			return s, err
 		}
@@ -56,8 +68,11 @@ func stateOf(version string, tables ...string) (s rulesState, err error) {
 	return s, nil
 }
 
-// nftState is stateOf for listings that have nothing of the older iptables.
-func nftState() (rulesState, error) { return stateOf("") }
+// older reports whether save is certainly iptables of the older kind: a link to the one program of that kind.
+func (f *family) older() bool {
+	path, err := filepath.EvalSymlinks(f.save.path)
+	return err == nil && filepath.Base(path) == "xtables-legacy-multi"
+}
 
 // namespaceCookie identifies the network namespace of the calling thread.
 func namespaceCookie() (uint64, error) {
@@ -211,42 +226,67 @@ func getOption(socket, level, name int, value []byte) error {
 	return nil
 }
 
-// keptListings is how many listings are kept: a host has few, and tests ask in many network namespaces.
-const keptListings = 32
+// keptListings is how many listings are kept: a host has few, and tests ask in many network namespaces. After keptFor a program
+// runs again all the same: the kernel counts a transaction some instructions before its rules can be listed (nf_tables_commit in
+// net/netfilter/nf_tables_api.c), and begins to count anew when its module was unloaded. Of the older iptables, rules that were
+// others only while a program read them are the same state.
+const (
+	keptListings = 32
+	keptFor      = 10 * time.Second
+)
 
 // listings are the texts that programs printed.
 var listings struct {
 	sync.Mutex
-	texts map[string]listing
+	texts map[listingKey]listing
+}
+
+type listingKey struct {
+	program   fileIdentity
+	arguments string
+	namespace uint64
 }
 
 type listing struct {
 	state rulesState
+	read  time.Time
 	text  string
 }
 
-// unchanged runs a program that lists rules, or returns what it printed when the kernel was last in the state that it is in. Where the kernel does not tell its state, the program runs.
+// unchanged runs a program that lists rules, or returns what it printed not long ago when the kernel was in the state that it is in.
+// Where the kernel does not tell its state, the program runs.
 func (t tool) unchanged(ctx context.Context, state func() (rulesState, error), args ...string) (string, error) {
 	now, err := state()
-	if err != nil {
+	program, known := identify(t.path)
+	if err != nil || !known {
 		return t.run(ctx, "", args...)
 	}
-	key := strings.Join(slices.Insert(slices.Clone(args), 0, t.path, fmt.Sprint(now.namespace)), "\x00")
+	key := listingKey{program, strings.Join(args, "\x00"), now.namespace}
 	listings.Lock()
 	last, ok := listings.texts[key]
 	listings.Unlock()
-	if ok && last.state == now {
+	if ok && last.state == now && time.Since(last.read) < keptFor {
 		return last.text, nil
 	}
-	text, err := t.run(ctx, "", args...) // rules that change meanwhile are in another state than now
-	if err != nil {
+	next := listing{state: now, read: time.Now()}
+	if next.text, err = t.run(ctx, "", args...); err != nil {
 		return "", err
+	}
+	if after, err := state(); err != nil || after != now { // it may have read either
+		return next.text, nil
 	}
 	listings.Lock()
 	defer listings.Unlock()
-	if listings.texts == nil || len(listings.texts) >= keptListings {
-		listings.texts = map[string]listing{}
+	if _, there := listings.texts[key]; listings.texts == nil || !there && len(listings.texts) >= keptListings {
+		listings.texts = map[listingKey]listing{}
 	}
-	listings.texts[key] = listing{now, text}
-	return text, nil
+	listings.texts[key] = next
+	return next.text, nil
+}
+
+// forgetListings has all programs run again.
+func forgetListings() {
+	listings.Lock()
+	defer listings.Unlock()
+	clear(listings.texts)
 }

@@ -2,6 +2,7 @@ package netfilter
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -57,6 +58,34 @@ func TestUnchangedRunsNothing(t *testing.T) {
 		b.must(err)
 		if got := counts["dropped"].Packets; got != 20 {
 			t.Errorf("%d packets are counted as dropped, not 10 of each version of IP", got)
+		}
+	})
+}
+
+// A listing is not kept that was made while another program changed rules, nor used for another program of the same name.
+func TestChangedWhileRead(t *testing.T) {
+	on(t, []string{"iptables-legacy"}, func(t *testing.T, b *bench) {
+		b.must(b.load(t.Context(), 1, 0, 0))
+		x := b.generations.(iptablesGenerations)
+		f := x.families[0]
+		real := f.save
+		dir := t.TempDir()
+		f.save.path = filepath.Join(dir, "iptables-save")
+		b.must(os.WriteFile(f.save.path, []byte("#!/bin/sh\niptables-legacy -t filter -F; iptables-legacy -t raw -F\n"+real.path+" \"$@\"\n"), 0o755))
+		if err := x.VerifyHooked(t.Context(), x.rules(1)); err == nil {
+			t.Error("flushed while it was read, and verified")
+		}
+		f.save = real
+		if err := x.VerifyHooked(t.Context(), x.rules(1)); err == nil {
+			t.Error("flushed, and verified")
+		}
+		b.must(os.Remove(filepath.Join(dir, "iptables-save")))
+		nft, err := exec.LookPath("iptables-nft-save")
+		b.must(err)
+		b.must(os.Symlink(nft, filepath.Join(dir, "iptables-save")))
+		f.save.path = filepath.Join(dir, "iptables-save")
+		if err := x.VerifyHooked(t.Context(), x.rules(1)); err == nil || !strings.Contains(err.Error(), "no chain FLOODWALL-1-raw of table raw for IPv4") {
+			t.Errorf("read by the other kind of iptables: %v", err)
 		}
 	})
 }
