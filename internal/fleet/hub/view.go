@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"net/netip"
 	"slices"
 	"sync"
@@ -163,11 +164,12 @@ func (h *Hub) asked(m *nats.Msg) {
 
 // beat tells nodes the time, and the number of the last record, until ctx ends.
 func (h *Hub) beat(ctx context.Context) {
+	id := rand.Uint64() | 1
 	tick := time.NewTicker(wire.BeatEvery)
 	defer tick.Stop()
 	for n := 1; ; n++ {
 		h.view.mu.Lock()
-		p := wire.Pulse{Now: time.Now(), Epoch: h.view.epoch, Through: h.view.through}
+		p := wire.Pulse{Hub: id, Now: time.Now(), Epoch: h.view.epoch, Through: h.view.through}
 		h.view.mu.Unlock()
 		_ = h.conn.Publish(wire.Beat, p.Bytes())
 		if n%30 == 0 {

@@ -1,8 +1,14 @@
 package node
 
 import (
+	"net/netip"
 	"testing"
 	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/floodwall/floodwall/internal/fleet/merge"
+	"github.com/floodwall/floodwall/internal/fleet/wire"
 )
 
 // TestClock has a hub whose clock is 40 s ahead. Messages that come late, also a hundred in a row, do not set the time back. When the hub's
@@ -29,10 +35,105 @@ func TestClock(t *testing.T) {
 	} {
 		now := start.Add(test.after)
 		for range test.times {
-			c.heardAt(now.Round(0).Add(test.ahead-test.late), now)
+			c.heardAt(1, now.Round(0).Add(test.ahead-test.late), now)
 		}
 		if is := c.at(now).Sub(now.Round(0)); is.Round(time.Millisecond) != test.want {
 			t.Errorf("step %d: the time is %v ahead, want %v", i, is, test.want)
 		}
+	}
+}
+
+// TestClockLeap has hubs whose clocks leap, each with a beat in two seconds. One that is alone is followed after three beats, one of several
+// never. Messages between the beats, a hundred at once, change nothing.
+func TestClockLeap(t *testing.T) {
+	t.Parallel()
+	const far = time.Hour
+	type hubs []time.Duration // how far the clock of each is ahead
+	for _, test := range []struct {
+		name  string
+		beats []hubs
+		times int // the last beats
+		want  time.Duration
+	}{
+		{"one hub, once", []hubs{{0}, {0}, {0}, {far}, {0}}, 60, 0},
+		{"one hub, now and then", []hubs{{0}, {0}, {0}, {far}, {far}, {0}, {far}, {far}}, 1, 0},
+		{"one hub, for good", []hubs{{0}, {0}, {0}, {far}}, 3, far},
+		{"the first message was late", []hubs{{-30 * time.Second}, {0}}, 1, 0},
+		{"one hub of two", []hubs{{0, 0}, {0, 0}, {0, 0}, {far, 0}}, 100, 0},
+		{"both of two", []hubs{{0, 0}, {0, 0}, {0, 0}, {far, far}}, 3, far},
+		{"one of two goes back", []hubs{{0, 0}, {-far, 0}}, 100, 0},
+		{"a second hub, which is wrong", []hubs{{0}, {0, far}}, 100, 0},
+		{"one hub of three", []hubs{{0, 0, 0}, {0, 0, 0}, {0, 0, 0}, {0, far, 0}}, 100, 0},
+		{"one hub of three from the start", []hubs{{far, 0, 0}}, 100, 0},
+		{"two hubs of three", []hubs{{0, 0, 0}, {0, 0, 0}, {0, 0, 0}, {far, 0, far}}, 3, far},
+		{"the others are gone", []hubs{{0, far, 0}, {far, far, far}, {far, far, far}, {far, far, far}, {far, far}, {far}}, 16, far},
+	} {
+		var c clock
+		start, leaps := time.Now(), 0
+		now, before := start, time.Duration(0)
+		for range test.times - 1 {
+			test.beats = append(test.beats, test.beats[len(test.beats)-1])
+		}
+		for i, beat := range test.beats {
+			now = now.Add(wire.BeatEvery)
+			for hub, ahead := range beat {
+				leapt := c.heardAt(uint64(hub+1), now.Round(0).Add(ahead), now)
+				is := c.at(now).Sub(now.Round(0))
+				if want := (is-before).Abs() > merge.Ahead && i+hub > 0; leapt != want {
+					t.Errorf("%s: it says that the time leapt: %v; from %v to %v", test.name, leapt, before, is)
+				} else if leapt {
+					leaps++
+				}
+				before = is
+			}
+			for range 100 {
+				c.heardAt(anyHub, now.Round(0).Add(far), now)
+			}
+		}
+		if before.Round(time.Millisecond) != test.want || leaps > 1 {
+			t.Errorf("%s: the time is %v ahead after %d leaps, want %v", test.name, before, leaps, test.want)
+		}
+	}
+}
+
+// TestWrongHub has one hub of three be an hour ahead. No ban of an hour ends on the node, and hubs with the right time take what it says. When all
+// hubs are an hour ahead, the node follows, and asks for all records again.
+func TestWrongHub(t *testing.T) {
+	t.Parallel()
+	a := newAgent(t, "")
+	beat := func(ahead ...time.Duration) {
+		for hub, by := range ahead {
+			a.pulse(&nats.Msg{Data: wire.Pulse{Hub: uint64(hub + 1), Now: time.Now().Add(by), Epoch: 1, Through: 7}.Bytes()})
+		}
+	}
+	beat(0, 0, 0)
+	a.stream.complete(7)
+	other := netip.MustParsePrefix("198.51.100.2/32")
+	a.entered[other] = time.Now().Add(30 * time.Minute)
+	for range 10 {
+		beat(0, time.Hour, 0)
+	}
+	for range 61 {
+		a.sweep()
+	}
+	if _, ok := a.entered[other]; !ok {
+		t.Error("the ban of another node has ended by the wrong hub")
+	}
+	a.Local([]Local{{Prefix: one, Start: time.Now(), End: time.Now().Add(time.Hour)}}, false)
+	said := a.gather()
+	if len(said) != 1 {
+		t.Fatalf("it is said: %v", said)
+	}
+	if err := merge.Check(one, &said[0].Statement, time.Now()); err != nil {
+		t.Errorf("a hub with the right time refuses the node's ban: %v", err)
+	}
+	if a.stream.through != 7 || !a.stream.synced {
+		t.Error("records are asked for again while the time is the same")
+	}
+	for range 10 {
+		beat(time.Hour, time.Hour, time.Hour)
+	}
+	if ahead := time.Until(a.clock.now()); ahead < 50*time.Minute || a.stream.through != 0 || a.stream.synced || a.stream.behind.IsZero() {
+		t.Errorf("after all hubs leapt the time is %v ahead, and records are known through %d", ahead, a.stream.through)
 	}
 }

@@ -85,7 +85,7 @@ func TestHostileNode(t *testing.T) {
 	batch := wire.Batch{Now: time.Now(), Epoch: 1, Records: []wire.Stored{{Number: 1 << 40, Record: merge.Record{Prefix: one[0].Prefix,
 		Statements: []merge.Statement{{Origin: "a", Seq: one[0].Seq, Until: until}}}}}}
 	for subject, body := range map[string][]byte{ // where it may not publish
-		wire.OfferSubject("a"): one.Bytes(), wire.Live: batch.Bytes(), wire.Beat: wire.Pulse{Now: time.Now().Add(time.Hour), Epoch: 9, Through: 1 << 50}.Bytes(),
+		wire.OfferSubject("a"): one.Bytes(), wire.Live: batch.Bytes(), wire.Beat: wire.Pulse{Hub: 9, Now: time.Now().Add(time.Hour), Epoch: 9, Through: 1 << 50}.Bytes(),
 		wire.BanSubject(one[0].Prefix): wire.Record(batch.Records[0].Record), wire.Inbox("b") + ".sync.1": batch.Bytes(),
 		"fw.admin.revoke": []byte(`{"name":"a"}`), "fw.member.a": []byte(`{"name":"a","state":"revoked"}`), "fw.join.evil": []byte(`{"key":"U"}`),
 		"$JS.API.STREAM.DELETE.FW_BANS": nil, wire.OfferSubject("evil"): []byte("\x01\xff\xff\xff\xff\x0f"), wire.SyncSubject("evil"): {9},

@@ -29,7 +29,7 @@ func (a *Agent) live(m *nats.Msg) {
 
 // take takes records, live or those that were asked for. It reports false when they are too many at once.
 func (a *Agent) take(b wire.Batch, live bool) bool {
-	a.clock.heard(b.Now)
+	a.clock.heard(anyHub, b.Now)
 	a.epochIs(b.Epoch)
 	if !a.space.Take(a.clock.now(), len(b.Records)) {
 		a.stream.lost()
@@ -84,8 +84,11 @@ func (a *Agent) pulse(m *nats.Msg) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.beat = time.Now()
-	a.clock.heard(p.Now)
+	leapt := a.clock.heard(p.Hub, p.Now)
 	a.epochIs(p.Epoch)
+	if leapt {
+		a.stream.again() // with the time before, records may have been refused as said in the future, or forgotten as ended
+	}
 	if a.stream.told(p.Through) {
 		a.poke()
 	}

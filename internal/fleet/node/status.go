@@ -21,7 +21,7 @@ type Status struct {
 	Crowded   int           `json:"crowded"`       // bans of other nodes that are not entered, as those take their share of the set
 	Own       int           `json:"own"`           // bans of this host
 	Waiting   int           `json:"waiting"`       // of them, and lifts, that no hub has heard of yet
-	Offset    time.Duration `json:"offset"`        // how far the hub's clock is ahead, in nanoseconds
+	Offset    time.Duration `json:"offset"`        // how far the time of the fleet is ahead, in nanoseconds
 	Counts
 	Policy *wire.PolicyState `json:"policy,omitempty"` // absent when this node takes no policies of the fleet
 	Time   time.Time         `json:"time"`
@@ -33,7 +33,7 @@ func (a *Agent) Status() Status {
 	defer a.mu.Unlock()
 	s := Status{
 		Node: a.file.Name, Synced: a.stream.synced && a.stream.behind.IsZero(), Entered: len(a.entered), Crowded: len(a.share.crowded), Own: len(a.own),
-		Waiting: len(a.pending) + len(a.lifts), Offset: a.clock.offset(), Counts: a.counts, Policy: a.policy, Time: time.Now().UTC(),
+		Waiting: len(a.pending) + len(a.lifts), Offset: a.clock.ahead, Counts: a.counts, Policy: a.policy, Time: time.Now().UTC(),
 	}
 	if a.conn != nil && a.conn.IsConnected() {
 		s.Connected, s.Hub = true, a.conn.ConnectedServerName()

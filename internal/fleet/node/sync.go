@@ -96,6 +96,12 @@ func (s *stream) lost() {
 	s.synced = false
 }
 
+// again notes that all records are to be asked for.
+func (s *stream) again() {
+	s.through, s.ahead = 0, map[uint64]struct{}{}
+	s.lost()
+}
+
 // complete notes that all up to a number was received.
 func (s *stream) complete(through uint64) {
 	s.through, s.synced, s.request = max(s.through, through), true, 0

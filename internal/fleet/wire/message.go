@@ -211,6 +211,7 @@ func ParseRecord(b []byte) (merge.Record, error) {
 
 // Pulse is what a hub tells all nodes every BeatEvery.
 type Pulse struct {
+	Hub     uint64    // tells the hub from others: a random number that it draws at its start, not 0
 	Now     time.Time // of the hub
 	Epoch   uint64    // of the stream
 	Through uint64    // the number of the last record that it knows
@@ -221,7 +222,8 @@ const BeatEvery = 2 * time.Second
 
 // Bytes is the message.
 func (p Pulse) Bytes() []byte {
-	to := binary.AppendUvarint([]byte{version}, uint64(p.Now.UnixMilli()))
+	to := binary.AppendUvarint([]byte{version}, p.Hub)
+	to = binary.AppendUvarint(to, uint64(p.Now.UnixMilli()))
 	return binary.AppendUvarint(binary.AppendUvarint(to, p.Epoch), p.Through)
 }
 
@@ -229,7 +231,7 @@ func (p Pulse) Bytes() []byte {
 func ParsePulse(b []byte) (p Pulse, err error) {
 	c := cursor{rest: b}
 	c.version()
-	p.Now, p.Epoch, p.Through = time.UnixMilli(c.time()), c.number(), c.number()
+	p.Hub, p.Now, p.Epoch, p.Through = c.number(), time.UnixMilli(c.time()), c.number(), c.number()
 	return p, c.end()
 }
 

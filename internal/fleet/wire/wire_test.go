@@ -60,7 +60,7 @@ func sampleMessages() map[string][]byte {
 		"answer":  Answer{time.UnixMilli(1795323000000), []Outcome{Taken, Enough, Refused, Later}, "it is wide"}.Bytes(),
 		"batch":   Batch{time.UnixMilli(1795323000000), 2, 7, []Stored{{5, r}, {9, merge.Record{Prefix: samples[1].Prefix}}}}.Bytes(),
 		"record":  Record(r),
-		"pulse":   Pulse{time.UnixMilli(1795323000000), 3, 12}.Bytes(),
+		"pulse":   Pulse{1 << 63, time.UnixMilli(1795323000000), 3, 12}.Bytes(),
 		"after":   After(300).Bytes(),
 		"summary": Summary(&sampleSummary),
 		"view":    View(sampleView()),
