@@ -49,7 +49,11 @@ func (e *env) attacks(c *cobra.Command, args []string, html bool) error {
 	if html && (len(args) == 0 || e.json) {
 		return usagef(c, "write floodwall attacks ID --html", "flag --html: it is for the report of one attack")
 	}
-	store := attack.InState(e.state, e.bpffs, datapath.DefaultDir)
+	state, err := e.state()
+	if err != nil {
+		return err
+	}
+	store := attack.InState(state, e.bpffs, datapath.DefaultDir)
 	if len(args) == 0 {
 		list, err := store.List()
 		if err != nil {

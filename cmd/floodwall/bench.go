@@ -147,7 +147,7 @@ func (f *benchFlags) selectRows(c *cobra.Command) (err error) {
 func (e *env) printReport(r *report.Report, f *benchFlags) error {
 	dir := f.out
 	if dir == "" {
-		dir = filepath.Join(e.state, "bench", r.Time.Format("20060102T150405Z"))
+		dir = filepath.Join(e.stateOrDefault(), "bench", r.Time.Format("20060102T150405Z"))
 	}
 	saved := r.Save(dir, page.Write)
 	if saved == nil {

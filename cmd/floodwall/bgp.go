@@ -50,7 +50,7 @@ func bgpCommand(e *env) *cobra.Command {
 // side is this host's side of the socket in a directory.
 func (e *env) side(dir string) (upstream.Side, error) {
 	h, err := e.host()
-	return upstream.Side{Wishes: h.Wishes, Book: upstream.InState(e.state, e.bpffs, datapath.DefaultDir), Dir: dir}, err
+	return upstream.Side{Wishes: h.Wishes, Book: upstream.InState(h.State, e.bpffs, datapath.DefaultDir), Dir: dir}, err
 }
 
 func bgpRun(e *env, dir func() string) *cobra.Command {

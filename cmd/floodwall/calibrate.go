@@ -15,15 +15,19 @@ func (e *env) calibrate(c *cobra.Command, args []string, f *benchFlags) error {
 	if !privileged() {
 		return &privilegeError{commandLine: e.commandLine}
 	}
+	state, err := e.state()
+	if err != nil {
+		return err
+	}
 	f.options.Progress = e.stderr
 	found, err := bench.Calibrate(c.Context(), f.options)
 	if err != nil {
 		return err
 	}
-	if err := found.Model.Write(e.state); err != nil {
+	if err := found.Model.Write(state); err != nil {
 		return err
 	}
-	e.note("the costs are in " + cost.Path(e.state))
+	e.note("the costs are in " + cost.Path(state))
 	if e.json {
 		return e.printJSON(found)
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/feed"
 	"github.com/floodwall/floodwall/internal/operate"
+	"github.com/floodwall/floodwall/internal/statedir"
 )
 
 // env is what a command has of the world around it.
@@ -23,9 +24,9 @@ type env struct {
 	getenv      func(string) string
 	commandLine []string
 
-	bpffs string // --bpffs
-	state string // --state
-	json  bool   // --json
+	bpffs    string // --bpffs
+	stateDir string // --state, or what was found instead; "" as long as neither is
+	json     bool   // --json
 }
 
 // defaultState is where results and measurements are kept.
@@ -35,15 +36,30 @@ const defaultState = "/var/lib/floodwall"
 func (e *env) globalFlags(root *cobra.Command) {
 	f := root.PersistentFlags()
 	f.StringVar(&e.bpffs, "bpffs", datapath.DefaultDir, "`directory` of this instance in the BPF file system")
-	f.StringVar(&e.state, "state", "", "`directory` of bans, lists, reports and measurements (default that of the policy that runs, else "+defaultState+")")
+	f.StringVar(&e.stateDir, "state", "", "`directory` of bans, lists, reports and measurements (default that of the policy that runs, else "+defaultState+")")
 }
 
-// findState finds the state directory that no flag names.
-func (e *env) findState(ctx context.Context) {
-	if e.state == "" && privileged() {
-		e.state = operate.StateDir(ctx, e.bpffs)
+// state is the state directory: that of --state, or else that of the instance, or else the default. It is an error when the instance may have
+// one that cannot be read.
+func (e *env) state() (string, error) {
+	if e.stateDir == "" && privileged() {
+		dir, err := statedir.Of(e.bpffs)
+		if err != nil {
+			return "", err
+		}
+		e.stateDir = dir
 	}
-	e.state = cmp.Or(e.state, defaultState)
+	e.stateDir = cmp.Or(e.stateDir, defaultState)
+	return e.stateDir, nil
+}
+
+// stateOrDefault is state for commands that only read a policy or measure, and do without the instance: the default on an error.
+func (e *env) stateOrDefault() string {
+	dir, err := e.state()
+	if err != nil {
+		return defaultState
+	}
+	return dir
 }
 
 // jsonFlag adds --json to a command.
@@ -56,7 +72,11 @@ func (e *env) host() (operate.Host, error) {
 	if !privileged() {
 		return operate.Host{}, &privilegeError{commandLine: e.commandLine}
 	}
-	return operate.NewHost(e.bpffs, e.state, e.warnOf), nil
+	state, err := e.state()
+	if err != nil {
+		return operate.Host{}, err
+	}
+	return operate.NewHost(e.bpffs, state, e.warnOf), nil
 }
 
 // daemonSocket is the socket at which the daemon of this instance answers questions.
@@ -73,7 +93,9 @@ func (e *env) warnOf(err error) {
 }
 
 // costs is the cost model of this host, nil when there is none that can be used.
-func (e *env) costs() *cost.Model { return operate.NewHost(e.bpffs, e.state, e.warnOf).Costs() }
+func (e *env) costs() *cost.Model {
+	return operate.NewHost(e.bpffs, e.stateOrDefault(), e.warnOf).Costs()
+}
 
 // interruptible returns fn's result, or ctx's error as soon as ctx ends. fn must be harmless to abandon: the process
 // ends soon after.
@@ -94,5 +116,7 @@ func interruptible[T any](ctx context.Context, fn func() (T, error)) (result T, 
 
 // compiled reads and lowers a policy file.
 func (e *env) compiled(ctx context.Context, file string) (*control.Compiled, error) {
-	return interruptible(ctx, func() (*control.Compiled, error) { return control.Compile(file, feed.InState(e.state)) })
+	return interruptible(ctx, func() (*control.Compiled, error) {
+		return control.Compile(file, feed.InState(e.stateOrDefault()))
+	})
 }

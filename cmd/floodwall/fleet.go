@@ -84,14 +84,18 @@ func fleetTrust(e *env) *cobra.Command {
 			if !privileged() {
 				return &privilegeError{commandLine: e.commandLine}
 			}
+			state, err := e.state()
+			if err != nil {
+				return err
+			}
 			if args[0] == "none" {
-				if err := node.Trust(e.state, ""); err != nil {
+				if err := node.Trust(state, ""); err != nil {
 					return err
 				}
 				e.println("this node takes no policies of the fleet")
 				return nil
 			}
-			if err := node.Trust(e.state, args[0]); err != nil {
+			if err := node.Trust(state, args[0]); err != nil {
 				return err
 			}
 			e.println("this node applies policies that are signed by the key with the fingerprint %s", bundle.Fingerprint(args[0]))

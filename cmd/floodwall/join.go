@@ -56,14 +56,18 @@ func (e *env) join(c *cobra.Command, args []string, f joinFlags) error {
 	if !privileged() {
 		return &privilegeError{commandLine: e.commandLine}
 	}
+	state, err := e.state()
+	if err != nil {
+		return err
+	}
 	name := f.Name
 	if len(args) > 0 {
-		joined, err := node.Join(c.Context(), e.state, args[0], f.File)
+		joined, err := node.Join(c.Context(), state, args[0], f.File)
 		if err != nil {
 			return err
 		}
 		name = joined.Name
-	} else if err := e.joinCluster(f.File); err != nil {
+	} else if err := e.joinCluster(state, f.File); err != nil {
 		return err
 	}
 	e.println("this host is node %s of the fleet", name)
@@ -77,8 +81,8 @@ func (e *env) join(c *cobra.Command, args []string, f joinFlags) error {
 }
 
 // joinCluster has this host join a fleet on an existing cluster, and prints the user that the cluster needs.
-func (e *env) joinCluster(f node.File) error {
-	user, err := node.Use(e.state, f)
+func (e *env) joinCluster(state string, f node.File) error {
+	user, err := node.Use(state, f)
 	if err != nil {
 		return err
 	}
@@ -106,7 +110,11 @@ func leaveCommand(e *env) *cobra.Command {
 			if !privileged() {
 				return &privilegeError{commandLine: e.commandLine}
 			}
-			if err := node.Leave(e.state); err != nil {
+			state, err := e.state()
+			if err == nil {
+				err = node.Leave(state)
+			}
+			if err != nil {
 				return err
 			}
 			e.println("this host has left the fleet")
@@ -116,8 +124,8 @@ func leaveCommand(e *env) *cobra.Command {
 }
 
 // printFleet says how this host stands in its fleet.
-func (e *env) printFleet() {
-	s, err := node.ReadStatus(e.state)
+func (e *env) printFleet(state string) {
+	s, err := node.ReadStatus(state)
 	switch {
 	case err != nil:
 		e.warnOf(err)

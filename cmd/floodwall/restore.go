@@ -25,7 +25,7 @@ func restore(ctx context.Context, e *env) error {
 	if err != nil {
 		return err
 	}
-	store := boot.Open(e.state)
+	store := boot.Open(in.State)
 	saved, err := store.Load()
 	if errors.Is(err, boot.ErrNone) {
 		return err

@@ -35,7 +35,6 @@ func newRoot(e *env) *cobra.Command {
 			return unknownCommand(c, args[0])
 		},
 		RunE:                       func(*cobra.Command, []string) error { return nil },
-		PersistentPreRun:           func(c *cobra.Command, _ []string) { e.findState(c.Context()) },
 		SuggestionsMinimumDistance: 2,
 	}
 	root.SetUsageTemplate(usageTemplate)

@@ -2,9 +2,13 @@ package main
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/floodwall/floodwall/internal/datapath"
 )
 
 // TestStateDir has an instance with a state directory of its own. Commands that name none use it, those that name another one refuse and
@@ -20,14 +24,15 @@ func TestStateDir(t *testing.T) {
 	if err := os.Mkdir(other, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	kept := func(in string) bool {
+	holds := func(in, ban string) bool {
 		text, err := os.ReadFile(filepath.Join(in, "bans", "bans"))
-		return err == nil && strings.Contains(string(text), "198.51.100.1")
+		return err == nil && strings.Contains(string(text), ban)
 	}
+	kept := func(in string) bool { return holds(in, "198.51.100.1") }
 	refused := func(uses string, args ...string) {
 		t.Helper()
 		out, err := floodwall(append(args, "--state", other)...)
-		if exitCode(err) != 1 || !strings.Contains(out, "state directory "+other) || !strings.Contains(out, "uses "+uses+"\n") || !strings.Contains(out, "mv "+uses+" "+other) {
+		if exitCode(err) != 1 || !strings.Contains(out, "state directory "+other) || !strings.Contains(out, "uses "+uses+"\n") || !strings.Contains(out, "mv -T "+uses+" "+other) {
 			t.Errorf("%v: %v\n%s", args, err, out)
 		}
 	}
@@ -63,9 +68,34 @@ func TestStateDir(t *testing.T) {
 	}
 	mustFloodwall(t, "block", "198.51.100.2", "--state", link)
 	refused(moved, "unblock", "198.51.100.1")
-	mustFloodwall(t, "rollback", "--state", moved)
-	mustFloodwall(t, "block", "198.51.100.3", "--state", moved)
-	mustFloodwall(t, "unload", "--state", moved)
+	mustFloodwall(t, "rollback") // to a policy of the time before the move
+	mustFloodwall(t, "block", "198.51.100.3")
+	if !holds(moved, "198.51.100.3") {
+		t.Error("the ban after a rollback is not kept where the directory was moved")
+	}
+	fresh := filepath.Join(dir, "the fresh one")
+	out, err := floodwall("apply", file, "--state", fresh)
+	command := regexp.MustCompile("`(mv [^`]*)`").FindStringSubmatch(out)
+	if exitCode(err) != 1 || command == nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	if text, err := exec.Command("sh", "-c", command[1]).CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v\n%s", command[1], err, text)
+	}
+	mustFloodwall(t, "apply", file, "--state", fresh, "--confirm", "5m")
+	mustFloodwall(t, "rollback")
+	mustFloodwall(t, "block", "198.51.100.4")
+	if !holds(fresh, "198.51.100.3") || !holds(fresh, "198.51.100.4") {
+		t.Errorf("not all bans are in %s, to where the hint has moved them", fresh)
+	}
+	mustFloodwall(t, "unload")
+
+	blocked := filepath.Join(file, "below a file")
+	if out := mustFloodwall(t, "apply", file, "--state", blocked); !strings.Contains(out, "bans and lists are not kept") {
+		t.Errorf("nothing is said of a directory that cannot be made:\n%s", out)
+	}
+	mustFloodwall(t, "apply", file, "--state", own)
+	mustFloodwall(t, "unload")
 
 	h := startDaemon(t, "--state", own)
 	refused(own, "apply", file)
@@ -74,5 +104,66 @@ func TestStateDir(t *testing.T) {
 	if !kept(own) {
 		t.Error("the ban is not kept where the daemon keeps its own")
 	}
+	if err := os.RemoveAll(own); err != nil {
+		t.Fatal(err)
+	}
+	for _, command := range []string{"block 198.51.100.5", "unload"} { // though what is recorded has gone
+		refused(own, strings.Fields(command)...)
+	}
 	h.kill()
+	mustFloodwall(t, "unload")
+}
+
+// TestStateDirOfWhatHasGone has others remove the policy from netfilter, and an instance of a version that recorded no directory. In both the
+// daemon keeps to one directory, and commands refuse another. No command asks netfilter for the directory, and a netfilter that does not
+// answer keeps no daemon from its start.
+func TestStateDirOfWhatHasGone(t *testing.T) {
+	if !inside(t) {
+		return
+	}
+	dir := t.TempDir()
+	file, own, other, tools := filepath.Join(dir, "policy.yaml"), filepath.Join(dir, "own"), filepath.Join(dir, "other"), filepath.Join(dir, "tools")
+	writeFile(t, file, lostPolicy)
+	for _, d := range []string{other, tools} {
+		if err := os.Mkdir(d, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	mustFloodwall(t, "apply", file, "--target", "nftables", "--state", own)
+	if out, err := exec.Command("nft", "flush", "ruleset").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	h := startDaemon(t)
+	waitFor(t, "the repair", func() bool {
+		_, err := floodwall("block", "198.51.100.1", "--state", own)
+		return err == nil
+	})
+	h.kill()
+
+	if err := os.Remove(filepath.Join(datapath.DefaultDir, "directory")); err != nil { // as before there was a record
+		t.Fatal(err)
+	}
+	h = startDaemon(t, "--state", own)
+	if out, err := floodwall("block", "198.51.100.2", "--state", other); exitCode(err) != 1 || !strings.Contains(out, "uses "+own) {
+		t.Errorf("beside the daemon: %v\n%s", err, out)
+	}
+	h.kill()
+	if out, err := floodwall("block", "198.51.100.2", "--state", other); exitCode(err) != 1 || !strings.Contains(out, "uses "+own) {
+		t.Errorf("after the daemon: %v\n%s", err, out)
+	}
+
+	asked := filepath.Join(dir, "asked")
+	if err := os.WriteFile(filepath.Join(tools, "nft"), []byte("#!/bin/sh\necho \"$@\" >>"+asked+"\nexit 1\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	path := os.Getenv("PATH")
+	t.Setenv("PATH", tools+":"+path)
+	mustFloodwall(t, "version")
+	mustFloodwall(t, "attacks")
+	if text, err := os.ReadFile(asked); err == nil {
+		t.Errorf("nft was asked:\n%s", text)
+	}
+	startDaemon(t).kill()
+	t.Setenv("PATH", path)
+	mustFloodwall(t, "unload")
 }

@@ -78,7 +78,7 @@ func status(ctx context.Context, e *env, all bool) error {
 		e.println("%s verified by answers over TCP, capacity %s", display.Things(v.Clients, "client", "clients"), display.Count(v.Capacity))
 	}
 	e.printPlacement(s.Placement)
-	e.printFleet()
+	e.printFleet(in.State)
 	return wholeOr(s)
 }
 

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"cmp"
+
 	"github.com/spf13/cobra"
 
 	"github.com/floodwall/floodwall/internal/boot"
@@ -14,7 +16,7 @@ func unitFilesCommand(e *env) *cobra.Command {
 		Hidden: true,
 		Args:   exactly(1, "DIR, a directory"),
 		RunE: func(_ *cobra.Command, args []string) error {
-			return boot.Units{Binary: binary, State: e.state, BPFFS: e.bpffs, Daemon: true, Packaged: packaged, Group: group}.Write(args[0])
+			return boot.Units{Binary: binary, State: cmp.Or(e.stateDir, defaultState), BPFFS: e.bpffs, Daemon: true, Packaged: packaged, Group: group}.Write(args[0])
 		},
 	}
 	c.Flags().StringVar(&binary, "binary", binary, "where the units find the binary")

@@ -9,7 +9,6 @@ import (
 	"github.com/floodwall/floodwall/internal/manifest"
 	"github.com/floodwall/floodwall/internal/plan"
 	"github.com/floodwall/floodwall/internal/protect"
-	"github.com/floodwall/floodwall/internal/statedir"
 	"github.com/floodwall/floodwall/policy"
 )
 
@@ -58,7 +57,7 @@ func (p *planned) record(context.Context) error {
 	m.NoteOperators(p.options.Sessions)
 	m.AddProtections(p.compiled.Program, p.found)
 	m.NoteRouted(p.compiled.Program)
-	m.Choice, m.Devices, m.Boot, m.Mode, m.State = p.choice, p.devices(), p.options.Boot, p.options.Mode, statedir.Record(p.in.State)
+	m.Choice, m.Devices, m.Boot, m.Mode = p.choice, p.devices(), p.options.Boot, p.options.Mode
 	if d := p.compiled.Policy.Daemon; d != (policy.Daemon{}) {
 		m.Daemon = &d
 	}

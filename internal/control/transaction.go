@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 
-	"github.com/floodwall/floodwall/internal/daemonlock"
 	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/manifest"
 	"github.com/floodwall/floodwall/internal/plan"
@@ -37,7 +36,7 @@ func (r request) transact(ctx context.Context, state *datapath.State) (*Applied,
 		return nil, err
 	}
 	defer now.close()
-	if err := cmp.Or(r.uses(now), r.follows(now)); err != nil {
+	if err := cmp.Or(statedir.Check(r.in.Dir, r.in.State), r.follows(now)); err != nil {
 		return nil, err
 	}
 	planned, err := r.plan(ctx, now)
@@ -55,6 +54,9 @@ func (r request) transact(ctx context.Context, state *datapath.State) (*Applied,
 	if r.options.DryRun {
 		return loaded.report(), planned.devicesExist()
 	}
+	if err := statedir.Keep(state, r.in.State); err != nil { // the filter matters more
+		loaded.note(err.Error() + ": bans and lists are not kept over a reboot")
+	}
 	installed, err := loaded.install(ctx)
 	if err != nil {
 		return nil, err
@@ -68,15 +70,6 @@ func (r request) permitted() error {
 		return nil
 	}
 	return rights.Check("loading the XDP program", rights.BPF, rights.NetAdmin, rights.Perfmon)
-}
-
-// uses returns a *statedir.Error when what runs, or the daemon, has another state directory.
-func (r request) uses(now *running) error {
-	recorded := ""
-	if now.generation != nil {
-		recorded = now.generation.manifest.State
-	}
-	return cmp.Or(statedir.Check(r.in.State, recorded), statedir.CheckDaemon(r.in.State, daemonlock.Of(r.in.Dir).State()))
 }
 
 // follows returns ErrChanged when a move is asked for, and what runs is not what the move is of.

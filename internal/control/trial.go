@@ -35,7 +35,7 @@ func (in Instance) change(ctx context.Context, fn func(*live) error) error {
 			return err
 		}
 		defer l.close()
-		if err := statedir.Check(in.State, l.generations[0].manifest.State); err != nil {
+		if err := statedir.Check(in.Dir, in.State); err != nil {
 			return err
 		}
 		return fn(l)

@@ -50,7 +50,7 @@ func (in Instance) endings(ctx context.Context, state *datapath.State) error {
 		return err
 	}
 	defer l.close()
-	if err := statedir.Check(in.State, l.generations[0].manifest.State); err != nil {
+	if err := statedir.Check(in.Dir, in.State); err != nil {
 		return err
 	}
 	for _, g := range l.generations {

@@ -12,7 +12,6 @@ import (
 	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/cost"
 	"github.com/floodwall/floodwall/internal/daemonlock"
-	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/recent"
 	"github.com/floodwall/floodwall/internal/statedir"
 )
@@ -68,12 +67,13 @@ func Watch(ctx context.Context, in control.Instance, costs func() *cost.Model, r
 		return err
 	}
 	defer release()
-	if m, err := in.Manifest(ctx); err == nil {
-		if err := statedir.Check(in.State, m.State); err != nil {
-			return err
-		}
-	} else if !errors.Is(err, datapath.ErrNotLoaded) {
-		return err
+	unsure := statedir.Check(in.Dir, in.State)
+	var other *statedir.Error
+	if errors.As(unsure, &other) {
+		return unsure
+	}
+	if unsure == nil {
+		unsure = statedir.Claim(ctx, in.Dir, in.State)
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	w := &watcher{in: in, report: inTurn(func(e Event) {
@@ -81,6 +81,9 @@ func Watch(ctx context.Context, in control.Instance, costs func() *cost.Model, r
 			report(e)
 		}
 	})}
+	if unsure != nil {
+		w.report(Event{Text: "the state directory of the policy that runs is not known", Err: unsure})
+	}
 	var running sync.WaitGroup
 	defer running.Wait()
 	defer cancel()

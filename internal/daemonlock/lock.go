@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -100,6 +101,13 @@ func lock(name, state string) (*os.File, error) {
 	}
 }
 
+// A file is locked in two ranges: at its first byte by who has the lock, and at the second once it has written the file, which before may have
+// what a process has left that was killed. One that locks the file as a whole has both.
+const (
+	rangeLock    = 0
+	rangeWritten = 1
+)
+
 // take locks a file, and writes the number of this process and a state directory into it. It returns nil when a process that ends has just removed
 // the file.
 func take(name, state string) (*os.File, error) {
@@ -107,11 +115,11 @@ func take(name, state string) (*os.File, error) {
 	if f == nil || err != nil {
 		return nil, lockError(err)
 	}
-	err = unix.FcntlFlock(f.Fd(), unix.F_OFD_SETLK, &unix.Flock_t{Type: unix.F_WRLCK})
+	err = lockRange(f, rangeLock)
 	taken := errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EACCES)
 	there := err == nil && isAt(f, name)
 	if there {
-		err = writeHolder(f, state)
+		err = errors.Join(writeHolder(f, state), lockRange(f, rangeWritten))
 	}
 	if there && err == nil {
 		return f, nil
@@ -121,6 +129,11 @@ func take(name, state string) (*os.File, error) {
 		return nil, &HeldError{processIn(name)}
 	}
 	return nil, lockError(err)
+}
+
+// lockRange locks one byte of a file, which may lie behind its end.
+func lockRange(f *os.File, at int64) error {
+	return unix.FcntlFlock(f.Fd(), unix.F_OFD_SETLK, &unix.Flock_t{Type: unix.F_WRLCK, Start: at, Len: 1})
 }
 
 func lockError(err error) error {
@@ -171,7 +184,7 @@ func processIn(name string) int {
 // Held reports whether a process has the lock. It only asks, which flock(2) cannot do: to take the lock could keep a daemon
 // from starting.
 func (l Lock) Held() bool {
-	f := l.held()
+	f := l.held(rangeLock)
 	if f == nil {
 		return false
 	}
@@ -179,11 +192,20 @@ func (l Lock) Held() bool {
 	return true
 }
 
+// The process that has the lock writes its file at once. State waits for it so long, and looks so often.
+const (
+	writtenWait  = time.Second
+	writtenAgain = time.Millisecond
+)
+
 // State is the state directory of the process that has the lock. It is "" when no process has it, and when it does not say.
 func (l Lock) State() string {
-	f := l.held()
-	if f == nil {
-		return ""
+	f := l.held(rangeWritten)
+	for end := time.Now().Add(writtenWait); f == nil; f = l.held(rangeWritten) {
+		if !l.Held() || time.Now().After(end) {
+			return ""
+		}
+		time.Sleep(writtenAgain)
 	}
 	defer f.Close()
 	text, _ := io.ReadAll(f)
@@ -191,8 +213,8 @@ func (l Lock) State() string {
 	return state
 }
 
-// held opens the file of the lock, nil when no process has it.
-func (l Lock) held() *os.File {
+// held opens the file of the lock, nil when no process has locked that range of it.
+func (l Lock) held(at int64) *os.File {
 	name, err := l.file()
 	if err != nil {
 		return nil
@@ -201,7 +223,7 @@ func (l Lock) held() *os.File {
 	if err != nil {
 		return nil
 	}
-	lock := unix.Flock_t{Type: unix.F_WRLCK}
+	lock := unix.Flock_t{Type: unix.F_WRLCK, Start: at, Len: 1}
 	if unix.FcntlFlock(f.Fd(), unix.F_OFD_GETLK, &lock) == nil && lock.Type != unix.F_UNLCK {
 		return f
 	}

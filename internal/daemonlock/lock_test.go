@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 )
 
 // lockOf is the lock of an instance, in a directory of locks that is not there yet.
@@ -69,6 +70,39 @@ func TestTakeAfterCrash(t *testing.T) {
 	defer end()
 	if got := processIn(name); got != os.Getpid() {
 		t.Errorf("process %d is in the file, want %d", got, os.Getpid())
+	}
+}
+
+// TestStateWhileTaken has a process take the lock whose file another one has left that was killed: until it has written the file, State waits.
+func TestStateWhileTaken(t *testing.T) {
+	l := lockOf(t, "/taken")
+	name, err := l.file()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(os.Mkdir(l.Dir, 0o700), os.WriteFile(name, []byte("1234567890\n/srv/gone"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	f, err := open(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := lockRange(f, rangeLock); err != nil {
+		t.Fatal(err)
+	}
+	got := make(chan string)
+	go func() { got <- l.State() }()
+	select {
+	case state := <-got:
+		t.Fatalf("the state directory of a process that is gone: %q", state)
+	case <-time.After(50 * time.Millisecond):
+	}
+	if err := errors.Join(writeHolder(f, "/srv/now"), lockRange(f, rangeWritten)); err != nil {
+		t.Fatal(err)
+	}
+	if state := <-got; state != "/srv/now" {
+		t.Errorf("the state directory of the holder: %q", state)
 	}
 }
 

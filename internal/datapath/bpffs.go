@@ -141,7 +141,7 @@ func known(name string) bool {
 	_, generation := generationNumber(name)
 	_, trial := trialNumber(name)
 	_, renewal := renewalNumber(name)
-	return generation || trial || renewal || name == dirLinks || isSide(Mode(name)) || name == pinNamespace || name == pinAlive || name == pinSetting
+	return generation || trial || renewal || name == dirLinks || isSide(Mode(name)) || name == pinNamespace || name == pinAlive || name == pinSetting || name == pinDirectory
 }
 
 // remove removes what is ours in the state directory, and the directory when nothing else is in it.
@@ -173,7 +173,7 @@ func (s *State) remove() error {
 	for _, n := range numbers {
 		errs = append(errs, s.removeGeneration(n))
 	}
-	for _, name := range []string{formatName(stateFormat), pinNamespace + passingSuffix, pinAlive + passingSuffix, pinNamespace, pinAlive, pinSetting, string(entering), string(leaving), dirLinks, "."} {
+	for _, name := range []string{formatName(stateFormat), pinNamespace + passingSuffix, pinAlive + passingSuffix, pinNamespace, pinAlive, pinSetting, pinDirectory, pinDirectory + passingSuffix, string(entering), string(leaving), dirLinks, "."} {
 		errs = append(errs, removeUnused(s.path(name)))
 	}
 	return errors.Join(errs...)

@@ -129,7 +129,7 @@ func (s *State) awaitNamespace() error {
 }
 
 // claim makes a state ours that says nobody's, or one of a namespace that has ended. What that has left stays until the
-// next Install takes its place, but for the setting of its host. The caller holds the lock.
+// next Install takes its place, but for the setting of its host and the directory of its files. The caller holds the lock.
 func (s *State) claim() error {
 	if err := s.checkNamespace(); err != nil {
 		return err
@@ -139,7 +139,7 @@ func (s *State) claim() error {
 		return err
 	}
 	if whose == deceased {
-		if err := s.ForgetSetting(); err != nil {
+		if err := errors.Join(s.ForgetSetting(), removeUnused(s.path(pinDirectory))); err != nil {
 			return err
 		}
 	}

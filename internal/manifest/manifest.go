@@ -39,7 +39,6 @@ type Manifest struct {
 	Key      uint64             `json:"key"`                // of questions
 	Tags     string             `json:"tags,omitempty"`     // why XDP has to see VLAN tags
 	Boot     string             `json:"boot,omitempty"`     // the copy of the policy that comes back after a reboot
-	State    string             `json:"state,omitempty"`    // the directory of what is kept over a reboot
 	Rulesets []*ruleset.Ruleset `json:"parts,omitempty"`    // in netfilter
 	StandIn  []*ruleset.Ruleset `json:"stand_in,omitempty"` // what takes the place of other kinds of rulesets during the trial
 	Rules    []Rule             `json:"rules"`

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"os"
 	"slices"
 	"time"
 
@@ -13,6 +12,7 @@ import (
 	"github.com/floodwall/floodwall/internal/feed"
 	"github.com/floodwall/floodwall/internal/hostfacts"
 	"github.com/floodwall/floodwall/internal/plan"
+	"github.com/floodwall/floodwall/internal/statedir"
 	"github.com/floodwall/floodwall/policy"
 )
 
@@ -76,6 +76,9 @@ func (h Host) Apply(ctx context.Context, o Order) (*control.Applied, *policy.Pol
 	if err != nil {
 		return nil, nil, err
 	}
+	if err := statedir.Check(h.Dir, h.State); err != nil { // also under the lock, but copies and lists come before that
+		return nil, nil, err
+	}
 	s, err := h.saving(ctx, o)
 	if err != nil {
 		return nil, nil, err
@@ -88,9 +91,6 @@ func (h Host) Apply(ctx context.Context, o Order) (*control.Applied, *policy.Pol
 	}
 	if !o.Force {
 		options.Sessions = o.Sessions
-	}
-	if !o.DryRun { // it is recorded, and binds others as long as it is there; where it cannot be made, nothing is kept
-		os.MkdirAll(h.State, 0o755)
 	}
 	before := h.temporaryNow(ctx)
 	applied, err := h.Instance.Apply(ctx, s.policy, options)

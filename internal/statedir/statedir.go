@@ -1,13 +1,26 @@
 // Package statedir keeps two programs from using two state directories for one instance. Bans, lists, copies for boot and reports are kept
 // there, so each program would take the changes of the other for losses.
+//
+// The instance records its state directory in the BPF file system, once for all generations: the files stay where they are when a policy
+// returns that was applied before they were moved.
 package statedir
 
 import (
+	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/floodwall/floodwall/internal/daemonlock"
+	"github.com/floodwall/floodwall/internal/datapath"
+	"github.com/floodwall/floodwall/internal/lazy"
 )
 
 // Error says that an instance keeps its files in another state directory.
@@ -21,43 +34,124 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("state directory %s: %s uses %s", e.Given, e.Who, e.Uses)
 }
 
-// Hint is the remedy.
+// Hint is the remedy. Without -T, mv would put the files below a directory that is there already.
 func (e *Error) Hint() string {
-	return fmt.Sprintf("leave --state out, or name %s; to move it, end the daemon, `mv %s %s`, and apply with the new --state", e.Uses, e.Uses, e.Given)
+	return fmt.Sprintf("leave --state out, or name %s; to move it, end the daemon, `mv -T %s %s`, and apply with the new --state",
+		e.Uses, quoted(e.Uses), quoted(cmp.Or(absolute(e.Given), e.Given)))
 }
 
-// Check returns an *Error when the state directory that was recorded for the policy that runs is another one than that which is given. One
-// that is not there any more was moved, and binds nobody. "" stands for any.
-func Check(given, recorded string) error {
-	if given == "" || recorded == "" || Same(given, recorded) || !Exists(recorded) {
+var plain = lazy.Regexp(`^[\w/.,:@%+=][\w/.,:@%+=-]*$`)
+
+// quoted is a word as a shell takes it.
+func quoted(word string) string {
+	if plain().MatchString(word) {
+		return word
+	}
+	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+}
+
+// Of is the state directory of an instance, by its directory in the BPF file system: the recorded one, or else that of its daemon. It is ""
+// when neither names a directory that exists, as before the first apply. It asks neither netfilter nor for the lock of the instance, so
+// that the answer is the same when others have removed the policy.
+func Of(instance string) (string, error) {
+	recorded, err := recordOf(instance)
+	if err != nil {
+		return "", err
+	}
+	for _, dir := range []string{recorded, daemonlock.Of(instance).State()} {
+		if exists(dir) {
+			return dir, nil
+		}
+	}
+	return "", nil
+}
+
+// Check returns an *Error when the instance, or its daemon, uses another state directory than the given one. "" stands for any. A recorded
+// directory that does not exist any more was moved or removed: the given one may take its place.
+func Check(instance, given string) error {
+	if given == "" {
 		return nil
 	}
-	return &Error{given, recorded, "the policy that runs"}
+	recorded, err := recordOf(instance)
+	if err != nil {
+		return err
+	}
+	if exists(recorded) && !same(given, recorded) {
+		return &Error{given, recorded, "this instance"}
+	}
+	if used := daemonlock.Of(instance).State(); used != "" && !same(given, used) {
+		return &Error{given, used, "the daemon that runs"}
+	}
+	return nil
 }
 
-// CheckDaemon returns an *Error when the daemon that runs uses another state directory than that which is given. "" stands for any.
-func CheckDaemon(given, used string) error {
-	if given == "" || used == "" || Same(given, used) {
+// Keep makes a state directory, and records it. A directory that cannot be made is not recorded. The caller holds the lock, and has had it
+// checked. "" is none.
+func Keep(state *datapath.State, given string) error {
+	if given == "" {
 		return nil
 	}
-	return &Error{given, used, "the daemon that runs"}
+	if err := os.MkdirAll(given, 0o755); err != nil {
+		return fmt.Errorf("state directory: %w", err)
+	}
+	recorded, err := state.Directory()
+	if err != nil || exists(recorded) && same(given, recorded) {
+		return err
+	}
+	dir, err := filepath.Abs(given) // commands run anywhere
+	if err != nil {
+		return fmt.Errorf("state directory: %w", err)
+	}
+	return state.KeepDirectory(dir)
 }
 
-// Record is a state directory as it is recorded: absolute, as commands run anywhere.
-func Record(dir string) string {
-	if dir == "" {
-		return ""
+// claimWait is how long Claim waits for a command that changes the instance.
+const claimWait = time.Second
+
+// Claim records a state directory for an instance that has recorded none, as one that an earlier version applied. Nothing happens when
+// nothing is loaded.
+func Claim(ctx context.Context, instance, given string) error {
+	state, err := datapath.OpenState(instance, false)
+	if errors.Is(err, datapath.ErrNotLoaded) {
+		return nil
 	}
-	dir, err := filepath.Abs(dir)
-	if err != nil { // the working directory is gone
-		return ""
+	if err != nil {
+		return err
 	}
-	return dir
+	if recorded, err := state.Directory(); recorded != "" || err != nil {
+		return err
+	}
+	limited, cancel := context.WithTimeout(ctx, claimWait)
+	defer cancel()
+	unlock, err := state.Lock(limited)
+	if errors.Is(err, datapath.ErrNotLoaded) || errors.Is(err, datapath.ErrLocked) { // who has the lock records it, or has unloaded
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if recorded, err := state.Directory(); recorded != "" || err != nil {
+		return err
+	}
+	return Keep(state, given)
 }
 
-// Same reports whether two paths lead to the same directory, or are the same.
-func Same(a, b string) bool {
-	if Record(a) == Record(b) && Record(a) != "" {
+// recordOf is what an instance has recorded, "" for nothing.
+func recordOf(instance string) (string, error) {
+	state, err := datapath.OpenState(instance, false)
+	if errors.Is(err, datapath.ErrNotLoaded) {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	return state.Directory()
+}
+
+// same reports whether two paths lead to the same directory, or are the same.
+func same(a, b string) bool {
+	if absolute(a) == absolute(b) && absolute(a) != "" {
 		return true
 	}
 	one, err := os.Stat(a)
@@ -65,11 +159,23 @@ func Same(a, b string) bool {
 	return err == nil && failed == nil && os.SameFile(one, other)
 }
 
-// Exists reports whether there is a directory, as far as can be told.
-func Exists(dir string) bool {
+// absolute is "" when the working directory is gone.
+func absolute(path string) string {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return ""
+	}
+	return path
+}
+
+// exists reports whether there is a directory. One that cannot be looked at may be there.
+func exists(dir string) bool {
 	if dir == "" {
 		return false
 	}
-	_, err := os.Stat(dir)
-	return !errors.Is(err, fs.ErrNotExist)
+	info, err := os.Stat(dir)
+	if err != nil {
+		return !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ENOTDIR)
+	}
+	return info.IsDir()
 }
