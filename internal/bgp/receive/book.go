@@ -1,14 +1,16 @@
 package receive
 
 import (
+	"cmp"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/floodwall/floodwall/internal/bgp/wire"
 	"github.com/floodwall/floodwall/policy"
 )
 
-// mostRoutes is how many routes are looked at. `floodwall bgp` ends sessions in which more come.
+// mostRoutes is how many routes are looked at, and how many are remembered. `floodwall bgp` ends sessions in which more come.
 const mostRoutes = 20_000
 
 // book remembers the routes of routers while their session is lost: for as long as the policy says under graceful_restart (RFC 4724).
@@ -27,17 +29,29 @@ type entry struct {
 	route wire.Route
 	seen  time.Time // when the router had it last, and not as a stale one
 	there bool      // the router has it, or had it and restarts
+	had   bool      // at the look before
 }
+
+// session is that with a router.
+type session struct {
+	established bool
+	restarting  bool      // the router is back, and has not said End-of-RIB
+	lost        time.Time // when a session with it ended last; zero: that is not known
+}
+
+// up reports whether the router has told all routes that it has.
+func (s session) up() bool { return s.established && !s.restarting }
 
 // take notes what routers have now. A route that is not there any more has been withdrawn if the session with its router is established,
 // else it stays for the time of its router. So does a stale one, of before the router's restart: a router that is back and never says
-// End-of-RIB (RFC 4724, 2) does not keep it in force, nor does one that asks for a longer time than the policy has.
-func (b *book) take(routes []wire.Route, up map[netip.Addr]bool, now time.Time) {
+// End-of-RIB (RFC 4724, 2) does not keep it in force, nor does one that asks for a longer time than the policy has. The time begins when
+// the session was lost, also for a daemon that has begun since.
+func (b *book) take(routes []wire.Route, sessions map[netip.Addr]session, now time.Time) {
 	if b.routes == nil {
 		b.routes = map[routeKey]entry{}
 	}
 	for k, e := range b.routes {
-		e.there = false
+		e.there, e.had = false, e.there
 		b.routes[k] = e
 	}
 	for _, r := range routes[:min(len(routes), mostRoutes)] {
@@ -45,13 +59,35 @@ func (b *book) take(routes []wire.Route, up map[netip.Addr]bool, now time.Time) 
 		seen := now
 		if was, ok := b.routes[k]; ok && r.Stale {
 			seen = was.seen
+		} else if lost := sessions[r.Peer].lost; r.Stale && !lost.IsZero() && lost.Before(now) {
+			seen = lost
 		}
-		b.routes[k] = entry{r, seen, true}
+		b.routes[k] = entry{route: r, seen: seen, there: true}
 	}
 	for k, e := range b.routes {
-		if !e.there && up[k.peer] {
+		if s := sessions[k.peer]; !e.there && (s.up() || s.established && e.had && !e.route.Stale) {
 			delete(b.routes, k)
 		}
+	}
+	b.bound()
+}
+
+// bound forgets the routes that routers had longest ago, of those that they have no more, when there are more than mostRoutes.
+func (b *book) bound() {
+	if len(b.routes) <= mostRoutes {
+		return
+	}
+	var gone []routeKey
+	for k, e := range b.routes {
+		if !e.there {
+			gone = append(gone, k)
+		}
+	}
+	slices.SortFunc(gone, func(x, y routeKey) int {
+		return cmp.Or(b.routes[x].seen.Compare(b.routes[y].seen), x.peer.Compare(y.peer), cmp.Compare(x.nlri, y.nlri))
+	})
+	for _, k := range gone[:len(b.routes)-mostRoutes] {
+		delete(b.routes, k)
 	}
 }
 

@@ -126,6 +126,7 @@ type speaker struct {
 	routes     []wire.Route
 	state      string
 	restarting bool
+	lost       time.Time
 	err        error
 }
 
@@ -134,7 +135,7 @@ func (s *speaker) Received(context.Context) (wire.Received, error) {
 }
 
 func (s *speaker) Status(context.Context) (wire.Status, error) {
-	return wire.Status{Sessions: []wire.Session{{Peer: router, State: s.state, Restarting: s.restarting}, {Peer: colleague, State: s.state}}}, s.err
+	return wire.Status{Sessions: []wire.Session{{Peer: router, State: s.state, Restarting: s.restarting, Lost: s.lost}, {Peer: colleague, State: s.state}}}, s.err
 }
 
 // scene is a Receiver with a clock of its own.
@@ -227,12 +228,57 @@ func TestReceiverStale(t *testing.T) {
 		s.step("nor later", 1)
 	}
 	s.speaker.routes = nil
-	for range 5 {
-		s.step("it withdraws the other route, in the restart that never ends", 1)
-	}
-	s.step("the time is over", 0)
+	s.step("it withdraws the other route, in the restart that never ends", 0)
 	if n := len(s.receiver.book.routes); n > 0 {
 		t.Errorf("%d routes are remembered that nobody has", n)
+	}
+}
+
+// TestReceiverStaleAnew has daemons start while a router restarts, one after another. Its rules end when the time since the loss is over.
+func TestReceiverStaleAnew(t *testing.T) {
+	for _, back := range []bool{false, true} {
+		s := newScene(t)
+		s.speaker.routes = []wire.Route{host(1)}
+		s.step("a route", 1)
+		s.speaker.state, s.speaker.lost = "idle", s.now
+		s.speaker.routes[0].Stale = true
+		for n := range 10 {
+			if back {
+				s.speaker.state, s.speaker.restarting = wire.Established, true
+			}
+			s.receiver = Receiver{Rules: &s.kernel, Routes: &s.speaker, Report: s.receiver.Report}
+			s.step(fmt.Sprintf("daemon %d, the router is back: %v", n+1, back), map[bool]int{true: 1, false: 0}[n < 5])
+		}
+		s.speaker.routes[0].Stale = false
+		s.step("it is announced again", 1)
+	}
+}
+
+// TestBookMemory has a router that announces other routes each second, in a restart that never ends and while its session comes and goes.
+// No more are remembered than the router has, and those that it has are.
+func TestBookMemory(t *testing.T) {
+	u := upstream()
+	u.Peers[0].Restart = time.Hour
+	var b book
+	now := time.Now()
+	for n := range byte(4) {
+		var routes []wire.Route
+		for i := range mostRoutes {
+			r := host(n)
+			r.NLRI = []byte{10, 1, 32, 192, 0, 2, n, 5, 0x91, byte(i >> 8), byte(i)}
+			routes = append(routes, r)
+		}
+		now = now.Add(look)
+		b.take(routes, map[netip.Addr]session{router: {established: n < 2, restarting: true}}, now)
+		held := b.held(u, now)
+		if len(held) != mostRoutes || len(b.routes) != mostRoutes {
+			t.Fatalf("second %d: of %d routes %d are in force and %d are remembered", n, mostRoutes, len(held), len(b.routes))
+		}
+		for _, r := range held {
+			if r.NLRI[6] != n {
+				t.Fatalf("second %d: a route of second %d stays, and one that the router has was forgotten", n, r.NLRI[6])
+			}
+		}
 	}
 }
 

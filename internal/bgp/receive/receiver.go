@@ -124,26 +124,32 @@ func (r *Receiver) step(ctx context.Context, now time.Time) error {
 	if asked == nil && len(received.Routes) > mostRoutes {
 		asked = fmt.Errorf("floodwall bgp has %d routes: the first %d are looked at", len(received.Routes), mostRoutes)
 	}
-	up := map[netip.Addr]bool{}
+	sessions := map[netip.Addr]session{}
 	for _, s := range status.Sessions {
-		up[s.Peer] = asked == nil && s.State == wire.Established && !s.Restarting
-		r.wasUp[s.Peer] = r.wasUp[s.Peer] || up[s.Peer]
+		is := session{asked == nil && s.State == wire.Established, s.Restarting, s.Lost}
+		sessions[s.Peer] = is
+		r.wasUp[s.Peer] = r.wasUp[s.Peer] || is.up()
 	}
-	r.book.take(received.Routes, up, now)
+	r.book.take(received.Routes, sessions, now)
 	d := r.decide(r.book.held(u, now), u, own, min(u.Receive.Max, temporary.Free(others)), now)
-	d.rules = append(d.rules, r.left(d.rules, own, u, now)...)
+	d.rules = append(d.rules, r.left(d.rules, own, sessions, u, now)...)
 	err = r.put(ctx, own, d.rules, now)
 	r.note(d, len(d.rules))
 	return errors.Join(err, asked)
 }
 
-// left are rules of a daemon before whose router has had no session since this one began: they stay for the time of the router.
-func (r *Receiver) left(rules []wanted, own []manifest.Temporary, u *policy.Upstream, now time.Time) (list []wanted) {
+// left are rules of a daemon before whose router has had no session since this one began: they stay for the time of the router, from when its
+// session was lost if that is known.
+func (r *Receiver) left(rules []wanted, own []manifest.Temporary, sessions map[netip.Addr]session, u *policy.Upstream, now time.Time) (list []wanted) {
 	for _, t := range own {
 		text, _, _ := strings.Cut(t.Why, announces)
 		peer, err := netip.ParseAddr(text)
 		known := slices.ContainsFunc(rules, func(w wanted) bool { return w.Name == t.Name })
-		if err == nil && !known && !r.wasUp[peer] && now.Sub(r.began) < restartTime(u, peer) {
+		since := r.began
+		if lost := sessions[peer].lost; !lost.IsZero() && lost.Before(since) {
+			since = lost
+		}
+		if err == nil && !known && !r.wasUp[peer] && now.Sub(since) < restartTime(u, peer) {
 			list = append(list, wanted{flowspec.Rule{Name: t.Name, Line: t.Rule}, t.Why})
 		}
 	}

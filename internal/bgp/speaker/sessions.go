@@ -204,6 +204,9 @@ func sessionOf(p policy.Peer, is *api.Peer) wire.Session {
 	state := is.GetState()
 	s.State = strings.ToLower(strings.TrimPrefix(state.GetSessionState().String(), "SESSION_STATE_"))
 	s.Restarting = is.GetGracefulRestart().GetPeerRestarting()
+	if down := is.GetTimers().GetState().GetDowntime(); down.GetSeconds() > 0 { // GoBGP has 0 for never
+		s.Lost = down.AsTime()
+	}
 	if s.State == wire.Established {
 		if up := is.GetTimers().GetState().GetUptime(); up != nil {
 			s.Since = up.AsTime()

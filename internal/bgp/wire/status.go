@@ -25,7 +25,8 @@ type Session struct {
 	AS         uint32          `json:"as"`
 	State      string          `json:"state"` // of RFC 4271, 8.2.2, as "established"
 	Since      time.Time       `json:"since,omitzero"`
-	Families   []policy.Family `json:"families"` // that both sides have, once it is established
+	Lost       time.Time       `json:"lost,omitzero"` // when it ended last, since the process began
+	Families   []policy.Family `json:"families"`      // that both sides have, once it is established
 	Announced  int             `json:"announced"`
 	Received   int             `json:"received"` // FlowSpec routes
 	Restarting bool            `json:"restarting,omitempty"`
