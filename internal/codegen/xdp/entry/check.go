@@ -12,12 +12,17 @@ import (
 	"github.com/floodwall/floodwall/internal/xdp"
 )
 
+// The checks that are asked together. reflectorSource is asked right behind them, as suspectUDPSource needs it: with a check between, the
+// index below is out of range, which does not compile.
+const firstTogether, lastTogether = packet.TCPHeader, packet.UDP6Checksum
+
+var _ = [1]struct{}{}[packet.ReflectorSource-lastTogether-1]
+
 // checks asks the checks that such a packet can fail, in the order in which they are reported: the first that fails is the
 // reason, so a packet that fails one pays for no more. Those of TCP and UDP stand behind each other in that order. They are asked
 // together, by fewer instructions, whether the packet may fail any: code apart finds out about one that may. It changes r0 to r5,
 // but the length in r5 it keeps.
 func (s *section) checks() {
-	const firstTogether, lastTogether = packet.TCPHeader, packet.UDP6Checksum
 	s.ask(0, firstTogether-1)
 	careful, checked := s.label("careful"), s.label("checked")
 	together := false
@@ -83,7 +88,8 @@ var checkCode = map[packet.Check]func(s *section, exit string){
 }
 
 // suspect are those of them that are asked together, each with code that leads to exit when the packet fails it, and may do so when it
-// does not.
+// does not. Two leave it to the code of another check where that is asked: suspectSYN to suspectTCPFlags, and suspectUDPSource to
+// reflectorSource.
 var suspect = map[packet.Check]func(s *section, exit string){
 	packet.TCPHeader:     (*section).suspectTCPHeader,
 	packet.TCPFlags:      (*section).suspectTCPFlags,
@@ -289,7 +295,8 @@ func (s *section) portZero(exit string) {
 	}
 }
 
-// suspectUDPSource leaves it to reflectorSource, whose bitmap has port 0.
+// suspectUDPSource leaves it to reflectorSource, whose bitmap has port 0. That gives the right reason because it is asked right behind those
+// that are asked together: no check stands between that such a packet could be found to fail first.
 func (s *section) suspectUDPSource(exit string) {
 	if !s.asked(packet.ReflectorSource) {
 		s.udpSourceZero(exit)
@@ -325,7 +332,8 @@ func (s *section) udp6Checksum(exit string) {
 	}
 }
 
-// reflectorSource looks the port up in a bitmap by ten of its bits, and compares it with all only where that has it.
+// reflectorSource looks the port up in a bitmap by ten of its bits, and compares it with all only where that has it. Which ten they
+// are, reflectorShift decides.
 func (s *section) reflectorSource(exit string) {
 	if !s.is(packet.ProtoUDP) {
 		return
@@ -334,7 +342,7 @@ func (s *section) reflectorSource(exit string) {
 	maybe, none := s.newLabel(), s.newLabel()
 	s.Add(
 		asm.LoadMem(asm.R1, base, s.family.l4, asm.Half), // its lower six bits, in network order, are those of a bit in the word
-		asm.Mov.Reg(asm.R2, asm.R1), asm.RSh.Imm(asm.R2, 3), asm.And.Imm(asm.R2, wordBytes),
+		asm.Mov.Reg(asm.R2, asm.R1), asm.RSh.Imm(asm.R2, reflectorShift-3), asm.And.Imm(asm.R2, wordBytes),
 		asm.LoadMapValue(asm.R4, 0, 0).WithReference(xdp.Reflectors), asm.Add.Reg(asm.R4, asm.R2),
 		asm.LoadMem(asm.R4, asm.R4, 0, asm.DWord),
 		asm.RSh.Reg(asm.R4, asm.R1),
@@ -357,12 +365,16 @@ func (s *section) reflectorSource(exit string) {
 // ReflectorBytes is the size of the map xdp.Reflectors.
 const ReflectorBytes = 8 * 16
 
-// FillReflectors writes the content of the map xdp.Reflectors, in 64-bit words: of port 0 and of each port of packet.ReflectorPorts the
-// bit that the lower ten bits say of what a load of the port from a frame has.
+// reflectorShift is where the four bits begin that choose the word of the bitmap, of what a load of the port from a frame has: bits 3 to 6
+// of the port. Ports below 1024 differ in these more than in others, so DNS, NTP and HTTP/3 share no bit with a reflector. TestReflectors of
+// internal/bench/guard says which else do not.
+const reflectorShift = 11
+
+// FillReflectors writes the content of the map xdp.Reflectors, in 64-bit words: a bit for port 0 and for each port of packet.ReflectorPorts.
 func FillReflectors(to []byte) {
 	for _, port := range append([]uint16{0}, packet.ReflectorPorts...) {
 		loaded := networkOrder(port)
-		word := to[8*(loaded/64)%ReflectorBytes:]
+		word := to[8*(loaded>>reflectorShift)%ReflectorBytes:]
 		native.PutUint64(word, native.Uint64(word)|1<<(loaded%64))
 	}
 }
