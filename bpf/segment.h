@@ -158,8 +158,8 @@ static __always_inline __u32 decide_segment(struct xdp_md *ctx, bool v6, __u64 h
 }
 
 /*
- * Decides such a segment for the generated entry, in one call, as the return from one is dear where it is hardened: by both IPv4 addresses
- * or a hash of IPv6 addresses, and by the ports, as find_open_flow4() and find_open_flow6() take them. Functions of their own to the verifier.
+ * Decides such a segment for the generated entry, with no call but for a cookie, as each return is dear where it is hardened: by both IPv4
+ * addresses or a hash of IPv6 addresses, and by the ports, as find_open_flow4() and find_open_flow6() take them. Both are functions to the verifier.
  */
 __noinline __u32 decide_segment4(struct xdp_md *ctx, __u64 pair, __u64 ports, __u64 what)
 {
