@@ -149,7 +149,7 @@ func (h *trialHost) killTagged(dir string, rulesets map[string]string) {
 	for _, command := range []string{"apply", "confirm", "rollback", "unload"} {
 		step, done := 1, false
 		if !testutil.Long() {
-			step += h.random.IntN(40) // `apply` takes some 60, the others fewer
+			step += h.random.IntN(20) // `apply` takes some 40, the others fewer
 		}
 		for ; !done; step++ {
 			h.enter("%s killed after step %d", command, step)
@@ -173,7 +173,8 @@ func (h *trialHost) killTagged(dir string, rulesets map[string]string) {
 			case !slices.Contains(may, who):
 				h.wrong("%s decides", who)
 			case command == "unload":
-				if out, err := h.run("unload"); err != nil && !done {
+				// The last steps only look for what others left: all is gone then.
+				if out, err := h.run("unload"); err != nil && !done && (who != open || !strings.Contains(out, "nothing is loaded")) {
 					h.wrong("another unload: %v\n%s", err, out)
 				}
 				h.want("after `unload`", open)

@@ -45,7 +45,7 @@ func (s session) up() bool { return s.established && !s.restarting }
 // take notes what routers have now. A route that is not there any more has been withdrawn if the session with its router is established,
 // else it stays for the time of its router. So does a stale one, of before the router's restart: a router that is back and never says
 // End-of-RIB (RFC 4724, 2) does not keep it in force, nor does one that asks for a longer time than the policy has. The time begins when
-// the session was lost, also for a daemon that has begun since.
+// the session was lost, also for a daemon that started since.
 func (b *book) take(routes []wire.Route, sessions map[netip.Addr]session, now time.Time) {
 	if b.routes == nil {
 		b.routes = map[routeKey]entry{}

@@ -19,7 +19,7 @@ type clock struct {
 // messages that all wait on a busy machine, thousands at once, do not set the time back.
 type hubClock struct {
 	greatest [2]time.Duration // of this span and of the one before
-	spans    int              // that have begun, 2 at most
+	spans    int              // that have started, 2 at most
 	began    time.Time        // this span
 	last     time.Time        // message
 	messages int              // up to enough

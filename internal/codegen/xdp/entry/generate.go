@@ -73,10 +73,10 @@ func (e *Entry) Fill(to []byte) {
 
 // Registers, which calls keep. r3 and r4 are the ports of the packet, in host byte order, as long as nothing is called.
 const (
-	context = asm.R6
-	base    = asm.R7 // the frame, or 4 bytes further where it has a VLAN tag: offsets to what follows the tag are the same
-	size    = asm.R8 // of the whole frame, in bytes
-	room    = asm.R9 // of the frame, what is behind the Ethernet header and the tag, in bytes
+	context   = asm.R6
+	base      = asm.R7 // the frame, or 4 bytes further where it has a VLAN tag: offsets to what follows the tag are the same
+	size      = asm.R8 // of the whole frame, in bytes
+	remaining = asm.R9 // of the frame, what is behind the Ethernet header and the tag, in bytes
 
 	dport = asm.R3
 	sport = asm.R4
@@ -159,7 +159,7 @@ func (g *generator) ethernet() {
 	if g.asked(packet.SourceMAC) {
 		g.Add(asm.LoadMem(asm.R1, base, 6, asm.Byte), asm.JSet.Imm(asm.R1, 1, toGeneral)) // the group bit
 	}
-	g.Add(asm.Sub.Reg(size, base), asm.Mov.Reg(room, size), asm.Sub.Imm(room, 14))
+	g.Add(asm.Sub.Reg(size, base), asm.Mov.Reg(remaining, size), asm.Sub.Imm(remaining, 14))
 	g.etherTypes()
 	if !g.tagged {
 		g.Add(asm.Ja.Label(toGeneral))
@@ -170,7 +170,7 @@ func (g *generator) ethernet() {
 		asm.JNE.Imm(asm.R1, networkOrder(etherTypeVLAN), toGeneral), asm.LoadMem(asm.R1, context, ctxDataEnd, asm.Word),
 	)
 	g.inFrame(base, frameBytes+4, asm.R1)
-	g.Add(asm.Add.Imm(base, 4), asm.Sub.Imm(room, 4))
+	g.Add(asm.Add.Imm(base, 4), asm.Sub.Imm(remaining, 4))
 	g.etherTypes()
 	g.Add(asm.Ja.Label(toGeneral))
 }

@@ -79,7 +79,7 @@ func (g *generator) ipv4() {
 	g.Add(
 		asm.LoadMem(length, base, 16, asm.Half),
 		asm.HostTo(asm.BE, length, asm.Half),
-		asm.JGT.Reg(length, room, toGeneral),
+		asm.JGT.Reg(length, remaining, toGeneral),
 		asm.LoadMem(asm.R1, base, 20, asm.Word),
 		asm.JSet.Imm(asm.R1, fragment, toGeneral),
 	)
@@ -101,7 +101,7 @@ func (g *generator) ipv6() {
 		asm.HostTo(asm.BE, length, asm.Half),
 		asm.Add.Imm(length, ipv6Header),
 		asm.JGT.Imm(length, 65535, toGeneral), // packet.Length ends there
-		asm.JGT.Reg(length, room, toGeneral),
+		asm.JGT.Reg(length, remaining, toGeneral),
 		asm.LoadMem(asm.R1, base, 20, asm.Byte),
 	)
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/floodwall/floodwall/internal/xdp"
 )
 
-// hash has the hash of a limit's prefixes. The room is not needed any more where a section asks rules.
-const hash = room
+// hash has the hash of a limit's prefixes. The number of remaining bytes is not needed any more where a section asks rules.
+const hash = remaining
 
 // hashPrefixes is hash_prefixes() of bpf/limit.h. Its keys are secret: they stand in the map of constants until the program is loaded.
 // It changes r1 to r3.
