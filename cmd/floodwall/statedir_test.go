@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/floodwall/floodwall/internal/daemonlock"
 	"github.com/floodwall/floodwall/internal/datapath"
 )
 
@@ -134,6 +135,9 @@ func TestStateDirOfWhatHasGone(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	h := startDaemon(t)
+	if used := daemonlock.Of(datapath.DefaultDir).State(); used != own {
+		t.Errorf("the daemon of a policy that others have removed uses %s, want %s", used, own)
+	}
 	waitFor(t, "the repair", func() bool {
 		_, err := floodwall("block", "198.51.100.1", "--state", own)
 		return err == nil
