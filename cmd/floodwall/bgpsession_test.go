@@ -50,6 +50,10 @@ func TestBGPSessionFails(t *testing.T) {
 	router.has("192.0.2.8/32", true)
 	waitFor(t, "the metrics have the announcement", metric(`floodwall_bgp_announcements{kind="rtbh"} 1`))
 
+	lost := func() bool { out, _ := s.floodwall("status", "--json"); return strings.Contains(out, `"lost":`) }
+	if lost() {
+		t.Error("the status says that a session was lost that never was")
+	}
 	far := "nft 'add table ip far; add chain ip far out { type filter hook output priority 0; }; add rule ip far out tcp sport 179 ip ttl set 254'"
 	router.ns.Do(func() {
 		if out, err := exec.Command("sh", "-c", far).CombinedOutput(); err != nil {
@@ -57,6 +61,9 @@ func TestBGPSessionFails(t *testing.T) {
 		}
 	})
 	waitFor(t, "the session fails when packets have come too far", fails("ttl_security"))
+	if !lost() {
+		t.Error("the status does not say when the session was lost")
+	}
 	apply(strings.Replace(text, "ttl_security: 1", "ttl_security: 2", 1))
 	waitFor(t, "the session is established with one hop more", established)
 	router.has("192.0.2.8/32", true)
