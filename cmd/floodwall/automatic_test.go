@@ -134,13 +134,13 @@ func TestImitation(t *testing.T) {
 	}
 	before := got.Load()
 	waitFor(t, "packets of clients", func() bool { return got.Load() > before+100 })
-	const new = "udp 203.0.113.7:123 > 192.0.2.1:4000 len=468 payload=0xd700032a" // from a client
+	const new = "udp 203.0.113.7:123 > 192.0.2.1:4150 len=468 payload=0xd700032a" // from a client, to a port that the rule has for certain
 	if got := verdict(t, new); !strings.HasPrefix(got, "drop auto-") {
-		t.Errorf("what is like the attack: %s", got)
+		t.Errorf("what is like the attack: %s, with %+v", got, temporaryRules(t))
 	}
 	sendMeanwhile(t, "fw1", 20*time.Millisecond, new)
 	waitFor(t, "the end of the rule", func() bool { return verdict(t, new) == "pass default" })
-	if said := h.said.String(); !strings.Contains(said, "samples from sources that were here before the attack") {
-		t.Errorf("the daemon said:\n%s", said)
-	}
+	waitFor(t, "the reason for its end", func() bool {
+		return strings.Contains(h.said.String(), "samples from sources that were here before the attack")
+	})
 }
