@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"net/http"
 	"os"
@@ -178,7 +179,7 @@ func checkReport(t *testing.T, s *Summary) {
 		t.Fatal(err)
 	}
 	text := s.Text(80)
-	for _, figure := range []string{r.ID, fmt.Sprintf("%.0f packets/s", r.Peak.Packets), fmt.Sprint(r.Dropped.Packets), "<td>listed</td>", r.Vectors[0].Name} {
+	for _, figure := range []string{r.ID, count(uint64(math.Round(r.Peak.Packets))) + " packets/s", count(r.Dropped.Packets), "<td>listed</td>", r.Vectors[0].Name} {
 		if !strings.Contains(string(html), figure) {
 			t.Errorf("no %q in the report", figure)
 		}
