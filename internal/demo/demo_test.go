@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"math"
 	"net"
 	"net/http"
 	"os"
@@ -24,6 +23,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/floodwall/floodwall/internal/capture"
+	"github.com/floodwall/floodwall/internal/display"
 	"github.com/floodwall/floodwall/internal/lab"
 	"github.com/floodwall/floodwall/internal/testutil"
 )
@@ -179,12 +179,12 @@ func checkReport(t *testing.T, s *Summary) {
 		t.Fatal(err)
 	}
 	text := s.Text(80)
-	for _, figure := range []string{r.ID, count(uint64(math.Round(r.Peak.Packets))) + " packets/s", count(r.Dropped.Packets), "<td>listed</td>", r.Vectors[0].Name} {
+	for _, figure := range []string{r.ID, display.Rate(r.Peak.Packets) + " packets/s", display.Count(r.Dropped.Packets), "<td>listed</td>", r.Vectors[0].Name} {
 		if !strings.Contains(string(html), figure) {
 			t.Errorf("no %q in the report", figure)
 		}
 	}
-	for _, figure := range []string{count(r.Dropped.Packets), " by listed", r.Vectors[0].Name, s.Report, s.Packets, mpps(r.Peak.Packets)} {
+	for _, figure := range []string{display.Count(r.Dropped.Packets), " by listed", r.Vectors[0].Name, s.Report, s.Packets, mpps(r.Peak.Packets)} {
 		if !strings.Contains(text, figure) {
 			t.Errorf("no %q in the summary", figure)
 		}

@@ -3,6 +3,8 @@ package demo
 import (
 	"fmt"
 	"strings"
+
+	"github.com/floodwall/floodwall/internal/display"
 )
 
 // picture is what a live demonstration looks like at one moment.
@@ -94,7 +96,7 @@ func (p *picture) score(t total) string {
 		look = red
 	}
 	share := float64(t.ok) / float64(t.ok+t.failed)
-	return p.render(look, fmt.Sprintf("%7s answered %7s failed %7s", count(t.ok), count(t.failed), percent(share)))
+	return p.render(look, fmt.Sprintf("%7s answered %7s failed %7s", display.Count(t.ok), display.Count(t.failed), percent(share)))
 }
 
 // labels of the lines about this moment are this wide.

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/floodwall/floodwall/internal/attack"
+	"github.com/floodwall/floodwall/internal/display"
 	"github.com/floodwall/floodwall/internal/lab"
 )
 
@@ -55,12 +56,12 @@ func (s *Summary) Trouble() *Trouble {
 	switch {
 	case f.Flood.Passed > 0:
 		problem = fmt.Sprintf("Floodwall passed %s of %s packets of the flood, of which the policy forbids all",
-			count(f.Flood.Passed), count(f.Flood.Arrived))
+			display.Count(f.Flood.Passed), display.Count(f.Flood.Arrived))
 	case f.Clients.Dropped > 0:
 		problem = fmt.Sprintf("Floodwall dropped %s of %s packets of the clients, of which the policy allows all",
-			count(f.Clients.Dropped), count(f.Clients.Arrived))
+			display.Count(f.Clients.Dropped), display.Count(f.Clients.Arrived))
 	case f.Dropped != f.Counted:
-		problem = fmt.Sprintf("Floodwall counted %s dropped packets, and the driver dropped %s", count(f.Counted), count(f.Dropped))
+		problem = fmt.Sprintf("Floodwall counted %s dropped packets, and the driver dropped %s", display.Count(f.Counted), display.Count(f.Dropped))
 	case s.comparable() && s.answered(protected) <= s.answered(exposed):
 		problem = fmt.Sprintf("the server answered %s of the requests with Floodwall, and %s without, at a flood of %s",
 			percent(s.answered(protected)), percent(s.answered(exposed)), mpps(s.Rate))
@@ -88,7 +89,7 @@ func (s *Summary) Verdict() string {
 	text := fmt.Sprintf("Under a flood of %s the server answered %s of its clients' requests; with Floodwall, %s. ",
 		mpps(with.Traffic.Sent), percent(s.answered(exposed)), percent(s.answered(protected)))
 	if f.Flood.Arrived > 0 {
-		text += fmt.Sprintf("The driver dropped all %s packets of the flood that arrived, and none of the clients'. ", count(f.Flood.Arrived))
+		text += fmt.Sprintf("The driver dropped all %s packets of the flood that arrived, and none of the clients'. ", display.Count(f.Flood.Arrived))
 	}
 	text += fmt.Sprintf("The policy was in force %.0f ms after the command", s.ApplySeconds*1e3)
 	if s.ReliefSeconds > 0 {

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/floodwall/floodwall/internal/display"
 )
 
 // mpps writes a rate in packets per second.
@@ -24,15 +26,6 @@ func millis(d time.Duration) string {
 		return "-"
 	}
 	return fmt.Sprintf("%.1f ms", d.Seconds()*1e3)
-}
-
-// count writes a number with separators.
-func count(n uint64) string {
-	digits := fmt.Sprint(n)
-	for i := len(digits) - 3; i > 0; i -= 3 {
-		digits = digits[:i] + "," + digits[i:]
-	}
-	return digits
 }
 
 // Text is the summary for people, as wide as given and at least 60 columns.
@@ -69,8 +62,8 @@ type row struct {
 func (s *Summary) rows() []row {
 	return []row{
 		{"", func(p *Phase) string { return p.Name }},
-		{"requests answered", func(p *Phase) string { return count(p.Requests.OK) }},
-		{"requests failed", func(p *Phase) string { return count(p.Requests.Failed) }},
+		{"requests answered", func(p *Phase) string { return display.Count(p.Requests.OK) }},
+		{"requests failed", func(p *Phase) string { return display.Count(p.Requests.Failed) }},
 		{"answered", func(p *Phase) string { return percent(p.answered()) }},
 		{"answers per second", func(p *Phase) string { return fmt.Sprintf("%.1f", p.Requests.Rate) }},
 		{"half of them within", func(p *Phase) string { return millis(p.Requests.P50) }},
@@ -89,7 +82,7 @@ const topDrops = 5
 func dropLines(drops []Drop) string {
 	var out strings.Builder
 	for _, d := range drops[:min(topDrops, len(drops))] {
-		fmt.Fprintf(&out, "  %-20s%14s\n", d.Reason, count(d.Packets))
+		fmt.Fprintf(&out, "  %-20s%14s\n", d.Reason, display.Count(d.Packets))
 	}
 	return out.String()
 }

@@ -3,6 +3,8 @@ package report
 import (
 	"fmt"
 	"math"
+
+	"github.com/floodwall/floodwall/internal/display"
 )
 
 // Choice is yes or no, as b says.
@@ -14,16 +16,10 @@ func Choice[T any](b bool, yes, no T) T {
 }
 
 // CountText writes a number with separators.
-func CountText(n int) string {
-	text := fmt.Sprint(n)
-	for i := len(text) - 3; i > 0; i -= 3 {
-		text = text[:i] + "," + text[i:]
-	}
-	return text
-}
+func CountText(n int) string { return display.Count(n) }
 
 // Things is a number of things, as in "1 route" and "2,000 routes".
-func Things(n int, one, more string) string { return CountText(n) + " " + Choice(n == 1, one, more) }
+func Things(n int, one, more string) string { return display.Things(n, one, more) }
 
 // SecondsText writes seconds with three digits that say something.
 func SecondsText(s float64) string {
