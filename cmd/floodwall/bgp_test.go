@@ -198,6 +198,10 @@ func TestBGP(t *testing.T) {
 	}
 	t.Cleanup(func() { daemon.Process.Kill(); daemon.Wait() })
 	waitFor(t, "the session is established", func() bool { _, code := s.floodwall("status"); return code == 0 })
+	waitFor(t, "the end of the announcement that was kept", func() bool {
+		out, _ := s.floodwall("status")
+		return !strings.Contains(out, "192.0.2.9")
+	})
 
 	testAnnounce(s, router)
 	testRefused(s)

@@ -43,6 +43,9 @@ func (in Instance) open(ctx context.Context) (*live, error) {
 		return nil, err
 	}
 	l, err := openLive(ctx, state)
+	if errors.Is(err, datapath.ErrNotLoaded) { // or its rules moved from one place in the kernel to the other between the looks at both
+		l, err = openLive(ctx, state)
+	}
 	if errors.Is(err, datapath.ErrNotLoaded) {
 		return nil, fallen(state)
 	}
