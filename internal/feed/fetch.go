@@ -27,6 +27,8 @@ const (
 	mostSigned   = 16 << 10         // of a signature
 	mostRedirect = 5
 	longestWait  = 7 * 24 * time.Hour // that a server can ask for
+	wholeAfter   = 7 * 24 * time.Hour // in which a copy may be confirmed without its body
+	mostTag      = 256                // bytes of an entity tag
 )
 
 // agent says who asks, so that those who publish lists can tell whom to write to.
@@ -100,7 +102,25 @@ func (f *Fetcher) get(ctx context.Context, address, etag, modified string, most 
 	if int64(len(data)) > most {
 		return nil, fail(true, "the body has more than %d bytes", most)
 	}
-	return &body{data: data, etag: answer.Header.Get("ETag"), modified: answer.Header.Get("Last-Modified")}, nil
+	return &body{data: data, etag: entityTag(answer.Header), modified: lastModified(answer.Header)}, nil
+}
+
+// entityTag is the tag of an answer (RFC 9110, 8.8.3), "" when it is so long that servers would refuse every request with it.
+func entityTag(h http.Header) string {
+	if tag := h.Get("ETag"); len(tag) <= mostTag {
+		return tag
+	}
+	return ""
+}
+
+// lastModified is the time of an answer (RFC 9110, 8.8.2), "" when it has none, or one to come: servers that only compare would answer until
+// then that nothing has changed.
+func lastModified(h http.Header) string {
+	text := h.Get("Last-Modified")
+	if at, err := http.ParseTime(text); err != nil || ahead(at, time.Now()) {
+		return ""
+	}
+	return text
 }
 
 func orDefault[T comparable](value, otherwise T) T {

@@ -121,7 +121,7 @@ func (st Store) fetch(ctx context.Context, f *Fetcher, s Source) (Outcome, error
 		newest = held
 	}
 	var etag, modified string
-	if newest != nil {
+	if newest != nil && newest.young(time.Now()) {
 		etag, modified = newest.ETag, newest.Modified
 	}
 	most := orDefault(f.Bytes, mostBytes)
@@ -159,6 +159,12 @@ func (st Store) fetch(ctx context.Context, f *Fetcher, s Source) (Outcome, error
 		return "", tooMany(s.entries())
 	}
 	return st.place(s, before, c, content)
+}
+
+// young reports whether a server may confirm a copy without its body. One that was taken over for a while can have sent another body with
+// the tag of the true one.
+func (c *Copy) young(now time.Time) bool {
+	return now.Sub(c.Fetched) < wholeAfter && !ahead(c.Fetched, now)
 }
 
 // place puts a list into the place of the copy, or holds it.
