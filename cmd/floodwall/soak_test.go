@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -15,6 +16,11 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/heapprofiler"
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
 
 	"github.com/floodwall/floodwall/internal/operate"
 )
@@ -44,9 +50,10 @@ type soak struct {
 	slow   atomic.Uint64 // answers that did not come in time
 	bans   int           // that were asked for
 	feeds  int           // that were fetched
+	open   *browser      // has the page open
 }
 
-// figures are what must not grow, by the metric that has it.
+// figures are what must not grow, by the metric that has it, or by a name of soak.figure.
 var figures = []struct {
 	metric string
 	unit   float64 // of what is printed
@@ -58,10 +65,18 @@ var figures = []struct {
 	{"go_goroutines", 1, 1, 20},
 	{"process_open_fds", 1, 1, 20},
 	{`floodwall_set_entries{set="bans"}`, 1, 1.3, 1000},
+	{pinnedFiles, 1, 1, 4},
+	{pageHeap, 1 << 20, 1.5, 4},
 }
 
-// TestSoak runs for FLOODWALL_SOAK, such as 1h: a flood, 1,000 bans a second, a list that changes, a scrape each second, and clients of
-// top, of the page and of events. Memory, goroutines, files and entries stay as they are, and no packet comes in that the policy drops.
+const (
+	pinnedFiles = "maps and programs below /sys/fs/bpf"
+	pageHeap    = "bytes of the page's scripts"
+)
+
+// TestSoak runs for FLOODWALL_SOAK, such as 1h: a flood, 1,000 bans a second, a list that changes, a scrape each second, clients of top, of
+// the page and of events, and a Chromium in which the page is open. Memory, goroutines, files, maps and entries stay as they are, and
+// no packet comes in that the policy drops.
 func TestSoak(t *testing.T) {
 	text := os.Getenv("FLOODWALL_SOAK")
 	if text == "" {
@@ -93,6 +108,11 @@ func TestSoak(t *testing.T) {
 	s.filtered()
 	received, sent := s.received.Load(), s.sent.Load()
 	s.h = startDaemon(t)
+	waitFor(t, "the page", func() bool { return reachable(pageAddress) })
+	s.open = startBrowser(t)
+	s.open.size(1440, 900, "light")
+	act(s.open, chromedp.Navigate("http://"+pageAddress+"/"))
+	s.open.shows("state-word", "In force")
 	s.over, s.stop = context.WithTimeout(t.Context(), lasts)
 	defer s.stop()
 	s.Go(s.ban)
@@ -102,6 +122,7 @@ func TestSoak(t *testing.T) {
 	s.Go(func() { s.each(5*time.Second, s.page) })
 	s.scrape()
 	s.Wait()
+	s.open.shows("state-word", "In force")
 	s.filtered()
 	if passed := s.received.Load() - received; passed > 0 {
 		t.Errorf("%d packets came in that the policy drops", passed)
@@ -261,7 +282,7 @@ func (s *soak) scrape() {
 		}
 		row := make([]float64, len(figures))
 		for i, f := range figures {
-			row[i] = metric(text, f.metric) / f.unit
+			row[i] = s.figure(text, f.metric) / f.unit
 		}
 		rows = append(rows, row)
 	})
@@ -281,6 +302,24 @@ func (s *soak) scrape() {
 			s.Errorf("%s grows from %.1f to %.1f", f.metric, first, last)
 		}
 	}
+}
+
+// figure is one of those in figures, by a scrape.
+func (s *soak) figure(text, name string) (n float64) {
+	switch name {
+	case pinnedFiles:
+		filepath.WalkDir("/sys/fs/bpf", func(_ string, e fs.DirEntry, err error) error {
+			if err == nil && !e.IsDir() { // a directory may go while it is read
+				n++
+			}
+			return nil
+		})
+		return n
+	case pageHeap:
+		call(s.open, heapprofiler.CollectGarbage, cdp.Empty{})
+		return call(s.open, runtime.GetHeapUsage, cdp.Empty{}).UsedSize
+	}
+	return metric(text, name)
 }
 
 // metric is the value of a line of a scrape, 0 when it is not there.
