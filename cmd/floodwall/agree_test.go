@@ -14,7 +14,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chromedp/chromedp"
+
 	"github.com/floodwall/floodwall/internal/control"
+	"github.com/floodwall/floodwall/internal/display"
 	"github.com/floodwall/floodwall/internal/operate"
 	"github.com/floodwall/floodwall/internal/testutil"
 )
@@ -37,7 +40,8 @@ const frameBytes = 514
 const roundsEach = 2000
 
 // ratesAgree sends a short flood. Each source says a rate and the seconds that it is of. Their product is the number of the packets that
-// were sent, for `top`, /v1/series, the expressions of the dashboard, and the differences of `status`.
+// were sent, for `top`, /v1/series, the expressions of the dashboard, and the differences of `status`. The page is open all the time, and
+// shows what `status` and /v1/series say.
 func (h *apiHost) ratesAgree(p *prometheus) {
 	h.Helper()
 	waitFor(h.T, "a step without packets", func() bool {
@@ -46,6 +50,9 @@ func (h *apiHost) ratesAgree(p *prometheus) {
 	})
 	steps := h.past().Steps
 	quiet := steps[len(steps)-1].Time
+	b := startBrowser(h.T)
+	act(b, chromedp.Navigate("http://"+pageAddress+"/"))
+	b.shows("state-word", "In force")
 	before := h.commandStatus()
 	first := rule(before, "port7").Packets
 	sent := h.topAgrees()
@@ -74,7 +81,51 @@ func (h *apiHost) ratesAgree(p *prometheus) {
 		return past["port7"] >= sent && past["port-zero"] >= sent
 	})
 	agree(h.T, "/v1/series", past, sent)
+	b.ratesAgree(h, after)
 	p.dashboardAgrees(float64(first), sent)
+}
+
+// ratesAgree compares the totals in the page's table of rules with those of a status, and the rates in the table of its chart, which has a
+// row for each half minute, with the means of the steps of /v1/series.
+func (b *browser) ratesAgree(h *apiHost, s *control.Status) {
+	b.Helper()
+	value[bool](b, `(() => { document.getElementById('chart-details').open = true
+		const by = document.getElementById('chart-by'); by.value = 'rule'; return by.dispatchEvent(new Event('change')) })()`)
+	for _, name := range counted {
+		want := display.Rate(float64(rule(s, name).Packets))
+		b.until("the page has the packets of "+name+", "+want, func() bool { return b.rows("rules")[name]["packets"] == want })
+	}
+	b.until("the table of the chart has the rates of the series", func() bool {
+		rates := map[string]map[string][]float64{} // by the half minute and the rule
+		for _, step := range h.past().Steps {
+			from := step.Time.Truncate(30 * time.Second).Local().Format(time.TimeOnly)
+			if rates[from] == nil {
+				rates[from] = map[string][]float64{}
+			}
+			for _, name := range counted {
+				rates[from][name] = append(rates[from][name], 0)
+			}
+			for _, r := range step.Reasons {
+				if list := rates[from][r.Name]; list != nil {
+					list[len(list)-1] = float64(r.Packets) / step.Seconds
+				}
+			}
+		}
+		table := b.rows("chart-table")
+		for from, rules := range rates {
+			for name, list := range rules {
+				sum := 0.0
+				for _, rate := range list {
+					sum += rate
+				}
+				if table[from][name+", packets/s"] != display.Rate(sum/float64(len(list))) {
+					return false
+				}
+			}
+		}
+		return true
+	})
+	b.clean(pageAddress)
 }
 
 // agree compares the numbers of packets that a source says with the number that was sent.
