@@ -18,7 +18,29 @@ import (
 type Reader struct {
 	name string
 	file *os.File
+	in   bounded
 	read func() ([]byte, gopacket.CaptureInfo, layers.LinkType, error)
+}
+
+// mostBytes is how much of a file is read for one packet, with what stands before it. A length in the file may say 4 GB, and a small gzip file
+// can have so many; the longest packets of Linux have half a megabyte.
+const mostBytes = 16 << 20
+
+// bounded reads up to a bound.
+type bounded struct {
+	in   io.Reader
+	left int
+}
+
+var errTooLong = fmt.Errorf("there is no end of a packet within %d MB", mostBytes>>20)
+
+func (b *bounded) Read(p []byte) (int, error) {
+	if b.left == 0 {
+		return 0, errTooLong
+	}
+	n, err := b.in.Read(p[:min(len(p), b.left)])
+	b.left -= n
+	return n, err
 }
 
 // pcapngMagic is the type of a section header block, with which a pcapng file begins (draft-ietf-opsawg-pcapng, 4.1).
@@ -52,8 +74,9 @@ func (r *Reader) begin(in *bufio.Reader) error {
 	if err != nil {
 		return err
 	}
+	r.in = bounded{in, mostBytes}
 	if [4]byte(magic) == pcapngMagic {
-		ng, err := pcapgo.NewNgReader(in, pcapgo.NgReaderOptions{WantMixedLinkType: true, SkipUnknownVersion: true})
+		ng, err := pcapgo.NewNgReader(&r.in, pcapgo.NgReaderOptions{WantMixedLinkType: true, SkipUnknownVersion: true})
 		if err != nil {
 			return err
 		}
@@ -67,7 +90,7 @@ func (r *Reader) begin(in *bufio.Reader) error {
 		}
 		return nil
 	}
-	old, err := pcapgo.NewReader(in)
+	old, err := pcapgo.NewReader(&r.in)
 	if err != nil {
 		return err
 	}
@@ -82,6 +105,7 @@ func (r *Reader) begin(in *bufio.Reader) error {
 // behind the last packet that is whole, as the file may still be written, and a *FileError when the file is damaged, or when its link
 // layer is not known.
 func (r *Reader) Read() (Packet, error) {
+	r.in.left = mostBytes
 	data, info, link, err := r.read()
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return Packet{}, io.EOF

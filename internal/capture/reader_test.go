@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -78,6 +79,51 @@ func readAll(t *testing.T, path string) (list []capture.Packet) {
 		}
 		check(t, err)
 		list = append(list, p)
+	}
+}
+
+// TestReaderBounds has files in which a packet says that it is very long, and is: small ones, since gzip packs it. They are refused before they
+// take memory in proportion.
+func TestReaderBounds(t *testing.T) {
+	const length = 200 << 20
+	words := func(values ...uint32) (text []byte) {
+		for _, v := range values {
+			text = binary.LittleEndian.AppendUint32(text, v)
+		}
+		return text
+	}
+	for name, head := range map[string][]byte{
+		"pcap": words(0xa1b2c3d4, 0x00040002, 0, 0, 0xffffffff, 1, 0, 0, length, length),
+		"pcapng": words(0x0a0d0d0a, 28, 0x1a2b3c4d, 1, 0xffffffff, 0xffffffff, 28, 1, 20, 1, 0, 20,
+			6, length+32, 0, 0, 0, length, length),
+		"an unknown block": words(0x0a0d0d0a, 28, 0x1a2b3c4d, 1, 0xffffffff, 0xffffffff, 28, 77, length+12),
+	} {
+		path := filepath.Join(t.TempDir(), "file")
+		f, err := os.Create(path)
+		check(t, err)
+		w, err := gzip.NewWriterLevel(f, gzip.BestSpeed)
+		check(t, err)
+		_, err = w.Write(head)
+		check(t, err)
+		for range length >> 20 {
+			_, err = w.Write(make([]byte, 1<<20))
+			check(t, err)
+		}
+		check(t, errors.Join(w.Close(), f.Close()))
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		r, err := capture.Open(path)
+		check(t, err)
+		_, err = r.Read()
+		check(t, r.Close())
+		runtime.ReadMemStats(&after)
+		var why *capture.FileError
+		if !errors.As(err, &why) || !strings.Contains(why.Error(), "within 16 MB") {
+			t.Errorf("%s: %v", name, err)
+		}
+		if took := after.TotalAlloc - before.TotalAlloc; took > length/2 {
+			t.Errorf("%s: it took %d MB of memory", name, took>>20)
+		}
 	}
 }
 
