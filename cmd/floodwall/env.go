@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"io"
 	"path/filepath"
 
@@ -75,6 +76,14 @@ func (e *env) host() (operate.Host, error) {
 	state, err := e.state()
 	if err != nil {
 		return operate.Host{}, err
+	}
+	missing, err := statedir.Missing(e.bpffs)
+	if err != nil {
+		return operate.Host{}, err
+	}
+	if missing != "" {
+		e.warning(fmt.Sprintf("the state directory of the policy that runs, %s, does not exist: its bans, lists and copies for boot are not seen; %s takes its place", missing, state))
+		e.stderrLine("hint", "mount or restore it, and restart the daemon; if it is to go, apply the policy again")
 	}
 	return operate.NewHost(e.bpffs, state, e.warnOf), nil
 }

@@ -63,7 +63,15 @@ func TestStateDir(t *testing.T) {
 	if err := os.Rename(own, moved); err != nil {
 		t.Fatal(err)
 	}
-	mustFloodwall(t, "apply", file, "--state", moved)
+	warning := "the state directory of the policy that runs, " + own + ", does not exist"
+	for _, command := range []string{"status", "block 198.51.100.9 --state " + moved, "apply " + file + " --state " + moved} {
+		if out := mustFloodwall(t, strings.Fields(command)...); !strings.Contains(out, warning) {
+			t.Errorf("%s says nothing of the directory that has gone:\n%s", command, out)
+		}
+	}
+	if out := mustFloodwall(t, "status"); strings.Contains(out, "does not exist") {
+		t.Errorf("after an apply with the new directory:\n%s", out)
+	}
 	if err := os.Symlink(moved, link); err != nil {
 		t.Fatal(err)
 	}

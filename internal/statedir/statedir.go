@@ -85,6 +85,16 @@ func Check(instance, given string) error {
 	return nil
 }
 
+// Missing is the recorded state directory of an instance when it does not exist any more: it was removed, or its disk is not mounted. Else it
+// is "".
+func Missing(instance string) (string, error) {
+	recorded, err := recordOf(instance)
+	if err != nil || exists(recorded) {
+		return "", err
+	}
+	return recorded, nil
+}
+
 // Keep makes a state directory, and records it. A directory that cannot be made is not recorded. The caller holds the lock, and has had it
 // checked. "" is none.
 func Keep(state *datapath.State, given string) error {
