@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/floodwall/floodwall/internal/netns"
 )
 
 // DefaultDir has a file for each instance that has a daemon. Only root can write and open these: nobody else can take a lock,
@@ -47,12 +49,12 @@ func (e *HeldError) Hint() string {
 
 // file is the file that the daemon of the instance has locked.
 func (l Lock) file() (string, error) {
-	var ns unix.Stat_t
-	if err := unix.Stat("/proc/thread-self/ns/net", &ns); err != nil {
-		return "", fmt.Errorf("network namespace: %w", err)
+	namespace, err := netns.Number()
+	if err != nil {
+		return "", err
 	}
 	h := fnv.New64a()
-	fmt.Fprintln(h, ns.Ino, filepath.Clean(l.Instance))
+	fmt.Fprintln(h, namespace, filepath.Clean(l.Instance))
 	return filepath.Join(l.Dir, fmt.Sprintf("%016x", h.Sum64())), nil
 }
 

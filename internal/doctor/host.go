@@ -15,6 +15,7 @@ import (
 	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/display"
 	"github.com/floodwall/floodwall/internal/ethtool"
+	"github.com/floodwall/floodwall/internal/netns"
 )
 
 // host is what the probes look at. Tests put captured text in the place of files and tools.
@@ -43,7 +44,7 @@ func newHost(ctx context.Context, o Options, eth *ethtool.Conn) *host {
 }
 
 // netFile names a file of /proc/net as the network namespace of the reading thread has it.
-func netFile(name string) string { return "proc/thread-self/net/" + name }
+func netFile(name string) string { return strings.TrimPrefix(netns.File(name), "/") }
 
 // sysctlFile names the file of a kernel setting. Device names may have dots, so it takes the parts of the path.
 func sysctlFile(parts ...string) string { return "proc/sys/" + strings.Join(parts, "/") }

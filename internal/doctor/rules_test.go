@@ -140,7 +140,7 @@ func TestManyPaths(t *testing.T) {
 // TestLegacyTools asks for rules only where there are tables, and says what is missing.
 func TestLegacyTools(t *testing.T) {
 	var asked []string
-	h := captured(map[string]string{"proc/thread-self/net/ip_tables_names": "filter\n", "proc/thread-self/net/ip6_tables_names": ""})
+	h := captured(map[string]string{netFile("ip_tables_names"): "filter\n", netFile("ip6_tables_names"): ""})
 	h.tool = func(_ context.Context, name string, _ ...string) ([]byte, error) {
 		asked = append(asked, name)
 		if strings.Contains(name, "legacy") {

@@ -242,7 +242,7 @@ func (b *bench) wrong() (rows []wrongScript) {
 func TestWithoutIPv6(t *testing.T) {
 	on(t, []string{"iptables-legacy"}, func(t *testing.T, b *bench) {
 		proof := ipv6Proof
-		ipv6Proof = "/proc/no-such-file"
+		ipv6Proof = func() string { return "/proc/no-such-file" }
 		defer func() { ipv6Proof = proof }()
 		x, err := FindIptables()
 		b.must(err)

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/floodwall/floodwall/internal/netns"
 	"github.com/floodwall/floodwall/internal/rights"
 )
 
@@ -27,7 +28,7 @@ type family struct {
 }
 
 // ipv6Proof is a file that the kernel has when it has IPv6.
-var ipv6Proof = "/proc/thread-self/net/if_inet6"
+var ipv6Proof = func() string { return netns.File("if_inet6") }
 
 // FindIptables finds the programs. Without IPv6 in the kernel it does without ip6tables. Without the capabilities that the
 // programs take it returns a *rights.Error.
@@ -36,7 +37,7 @@ func FindIptables() (*Iptables, error) {
 		return nil, err
 	}
 	families := []*family{{version: "4", inet: "inet", halves: [2]string{"0.0.0.0/1", "128.0.0.0/1"}}}
-	if _, err := os.Stat(ipv6Proof); err == nil {
+	if _, err := os.Stat(ipv6Proof()); err == nil {
 		families = append(families, &family{version: "6", inet: "inet6", halves: [2]string{"::/1", "8000::/1"}})
 	}
 	x := &Iptables{families: families}

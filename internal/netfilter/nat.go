@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/floodwall/floodwall/internal/lazy"
+	"github.com/floodwall/floodwall/internal/netns"
 )
 
 // Translates reports whether something in this network namespace translates addresses or ports: there is a chain of type
@@ -62,7 +63,7 @@ func oldNAT() (bool, error) {
 // root may read their names, whatever capabilities others have: for those a table counts as there, so that none is missed.
 func oldTable(version, table string) (bool, error) {
 	file := map[string]string{"4": "ip_tables_names", "6": "ip6_tables_names"}[version]
-	names, err := os.ReadFile("/proc/thread-self/net/" + file)
+	names, err := os.ReadFile(netns.File(file))
 	if errors.Is(err, os.ErrPermission) {
 		return true, nil
 	}

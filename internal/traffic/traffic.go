@@ -13,6 +13,7 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"github.com/floodwall/floodwall/internal/cost"
+	"github.com/floodwall/floodwall/internal/netns"
 )
 
 // Sample is what this network namespace has counted of packets, up to a moment.
@@ -61,11 +62,11 @@ func arrived(device string) (uint64, error) {
 
 // internet reads what IP has counted in this namespace. What the kernel was built without has counted nothing.
 func (s *Sample) internet() error {
-	v4, err := os.ReadFile("/proc/thread-self/net/snmp")
+	v4, err := os.ReadFile(netns.File("snmp"))
 	if err != nil {
 		return fmt.Errorf("counters of IP: %w", err)
 	}
-	v6, err := os.ReadFile("/proc/thread-self/net/snmp6")
+	v6, err := os.ReadFile(netns.File("snmp6"))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("counters of IPv6: %w", err)
 	}

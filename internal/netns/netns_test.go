@@ -1,0 +1,52 @@
+package netns
+
+import (
+	"os"
+	"runtime"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/floodwall/floodwall/internal/testutil"
+)
+
+// TestThread asks on the first thread's namespace, and on a thread that has gone to another one: there only the loopback device is.
+func TestThread(t *testing.T) {
+	if !testutil.Inside(t) {
+		return
+	}
+	testutil.Veth(t, "fw0", "fw1")
+	look := func(where string, devices bool) uint64 {
+		var s unix.Stat_t
+		if err := unix.Stat("/proc/thread-self/ns/net", &s); err != nil {
+			t.Error(err)
+		}
+		number, err := Number()
+		if err != nil || number != s.Ino {
+			t.Errorf("%s: namespace %d, %v, not %d", where, number, err, s.Ino)
+		}
+		text, err := os.ReadFile(File("dev"))
+		if err != nil || strings.Contains(string(text), "fw0:") != devices {
+			t.Errorf("%s: %v, devices:\n%s", where, err, text)
+		}
+		return number
+	}
+	here := look("here", true)
+	if file := File("dev"); file != "/proc/self/net/dev" {
+		t.Errorf("here: %s", file)
+	}
+	done := make(chan uint64)
+	go func() {
+		defer close(done)
+		runtime.LockOSThread() // never unlocked: the thread ends here
+		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+			t.Error(err)
+			return
+		}
+		done <- look("elsewhere", false)
+	}()
+	if there := <-done; there == here {
+		t.Errorf("both namespaces are %d", here)
+	}
+}
