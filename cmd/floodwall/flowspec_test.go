@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -18,7 +19,7 @@ import (
 )
 
 // upstreams are routers one hop before this host, all in one network namespace: BIRD at 192.0.2.254, GoBGP's daemon at 192.0.2.253, FRR at
-// 192.0.2.252. The address 192.0.2.100 there is that of attackers and clients.
+// 192.0.2.252, and from 192.0.2.230 on one that is hostile for each update of hostileUpdates. The address 192.0.2.100 there is that of attackers and clients.
 type upstreams struct {
 	*testing.T
 	ns   *testutil.Elsewhere
@@ -26,6 +27,9 @@ type upstreams struct {
 	bird *exec.Cmd
 	host *speakerProcess
 	said *lines // by the daemon
+
+	hostile   []hostileUpdate
+	listeners []*net.TCPListener // of the routers that send these
 }
 
 const (
@@ -99,8 +103,8 @@ upstream:
     - {address: 192.0.2.254, as: 64501, hold_time: 9s, graceful_restart: 3s, families: [ipv4-flowspec, ipv6-flowspec]}
     - {address: 192.0.2.253, as: 64501, hold_time: 9s, graceful_restart: 3s, families: [ipv4-flowspec, ipv6-flowspec]}
     - {address: 192.0.2.252, as: 64501, hold_time: 9s, graceful_restart: 3s, families: [ipv4-flowspec, ipv6-flowspec]}
-    - {address: 192.0.2.251, as: 64501, hold_time: 9s, graceful_restart: 3s, families: [ipv4-flowspec, ipv6-flowspec]}
 `
+	hostilePeer = "    - {address: %s, as: 64501, hold_time: 9s, graceful_restart: 3s, families: [ipv4-flowspec, ipv6-flowspec]}\n"
 )
 
 // TestFlowSpecInterop has the FlowSpec routes of real routers drop real packets here, and theirs hold what this host announces. Then it
@@ -111,7 +115,11 @@ func TestFlowSpecInterop(t *testing.T) {
 	}
 	u := newUpstreams(t)
 	file := filepath.Join(u.dir, "policy.yaml")
-	writeFile(t, file, flowspecPolicy)
+	policy := flowspecPolicy
+	for _, l := range u.listeners {
+		policy += fmt.Sprintf(hostilePeer, l.Addr().(*net.TCPAddr).IP)
+	}
+	writeFile(t, file, policy)
 	mustFloodwall(t, "apply", file)
 	t.Cleanup(func() { floodwall("unload") })
 	u.host.start()
@@ -121,11 +129,11 @@ func TestFlowSpecInterop(t *testing.T) {
 	u.packets()
 	u.withdrawn()
 	u.lost()
-	u.hostile()
+	u.attacked()
 }
 
 func newUpstreams(t *testing.T) *upstreams {
-	u := &upstreams{T: t, ns: testutil.NewElsewhere(t), dir: t.TempDir()}
+	u := &upstreams{T: t, ns: testutil.NewElsewhere(t), dir: t.TempDir(), hostile: hostileUpdates()}
 	u.host = &speakerProcess{t: t, run: filepath.Join(u.dir, "run"), state: filepath.Join(u.dir, "state")}
 	for _, d := range []string{u.host.run, u.host.state} {
 		if err := os.Mkdir(d, 0o700); err != nil {
@@ -137,8 +145,13 @@ func newUpstreams(t *testing.T) *upstreams {
 	for _, line := range []string{"link set lo up", "link set up0 up", "addr add 2001:db8::100/64 dev up0 nodad"} {
 		u.must("ip", strings.Fields(line)...)
 	}
-	for _, host := range []int{254, 253, 252, 251, 100} {
+	for _, host := range []int{254, 253, 252, 100} {
 		u.must("ip", "addr", "add", fmt.Sprintf("192.0.2.%d/24", host), "dev", "up0")
+	}
+	for i := range u.hostile {
+		address := fmt.Sprintf("192.0.2.%d", 230+i)
+		u.must("ip", "addr", "add", address+"/24", "dev", "up0")
+		u.listeners = append(u.listeners, u.listen(address))
 	}
 	writeFile(t, filepath.Join(u.dir, "bird.conf"), birdPeer)
 	writeFile(t, filepath.Join(u.dir, "gobgp.conf"), gobgpPeer)
@@ -438,17 +451,32 @@ func (u *upstreams) lost() {
 	u.until("the rules to come back", func() bool { return u.obeys("192.0.2.254 announces: destination 192.0.2.1/32") })
 }
 
-// hostile is a router that sends what no router should: see hostileUpdates. The session may end; the rules of others stay, and the host lives.
-func (u *upstreams) hostile() {
+// attacked has hostile routers send what no router should: see hostileUpdates. Sessions may end; the rules of others stay, and the host
+// lives.
+func (u *upstreams) attacked() {
 	u.Helper()
 	before := strings.Count(u.said.String(), "rules of received routes are in force")
-	for _, h := range hostileUpdates() {
-		u.speak(h.messages, h.obeyed)
-		u.until(h.name+": the rules of others", func() bool {
+	after := func(name string) {
+		u.Helper()
+		u.until(name+": the rules of others", func() bool {
 			return u.obeys("192.0.2.254 announces: destination 192.0.2.1/32") && u.obeys("192.0.2.253 announces: destination 192.0.2.77/32")
 		})
 		if n := len(u.rules()); n > 8 {
-			u.Errorf("%s: %d rules, more than max", h.name, n)
+			u.Errorf("%s: %d rules, more than max", name, n)
+		}
+	}
+	var together sync.WaitGroup
+	for i, h := range u.hostile {
+		if !h.alone {
+			together.Go(func() { u.speak(u.listeners[i], h) })
+		}
+	}
+	together.Wait()
+	after("updates that are malformed, or that ask for what is not obeyed")
+	for i, h := range u.hostile {
+		if h.alone {
+			u.speak(u.listeners[i], h)
+			after(h.name)
 		}
 	}
 	if after := strings.Count(u.said.String(), "rules of received routes are in force"); after-before > 40 {

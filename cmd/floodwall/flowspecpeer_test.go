@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/binary"
+	"fmt"
 	"io"
 	"net"
 	"time"
@@ -12,6 +13,7 @@ type hostileUpdate struct {
 	name     string
 	messages [][]byte
 	obeyed   string // the reason of a rule that is in force then
+	alone    bool   // not together with others: it has rules
 }
 
 // The types of BGP messages (RFC 4271, 4.1).
@@ -66,19 +68,19 @@ func hostileUpdates() []hostileUpdate {
 		flaps = append(flaps, flowUpdate(flowTo(byte(200+i%8)), as, dropAll, nil), bgpMessage(bgpUpdate, withdrawal(flowTo(byte(200+i%8)))))
 	}
 	return []hostileUpdate{
-		{"an NLRI that is cut off", [][]byte{flowUpdate([]byte{20, 1, 32, 192, 0, 2, 1}, as, dropAll, nil)}, ""},
-		{"an NLRI of no type", [][]byte{flowUpdate([]byte{3, 99, 1, 1}, as, dropAll, nil)}, ""},
-		{"a prefix of 255 bits", [][]byte{flowUpdate([]byte{6, 1, 255, 192, 0, 2, 1}, as, dropAll, nil)}, ""},
-		{"an NLRI above 240 bytes", [][]byte{flowUpdate(deep, as, dropAll, nil)}, ""},
-		{"communities that are cut off", [][]byte{flowUpdate(flowTo(60), as, dropAll[:5], nil)}, ""},
-		{"an attribute that is too long", [][]byte{flowUpdate(flowTo(61), as, dropAll, []byte{0xd0, 99, 0xff, 0xff, 1})}, ""},
+		{"an NLRI that is cut off", [][]byte{flowUpdate([]byte{20, 1, 32, 192, 0, 2, 1}, as, dropAll, nil)}, "", false},
+		{"an NLRI of no type", [][]byte{flowUpdate([]byte{3, 99, 1, 1}, as, dropAll, nil)}, "", false},
+		{"a prefix of 255 bits", [][]byte{flowUpdate([]byte{6, 1, 255, 192, 0, 2, 1}, as, dropAll, nil)}, "", false},
+		{"an NLRI above 240 bytes", [][]byte{flowUpdate(deep, as, dropAll, nil)}, "", false},
+		{"communities that are cut off", [][]byte{flowUpdate(flowTo(60), as, dropAll[:5], nil)}, "", false},
+		{"an attribute that is too long", [][]byte{flowUpdate(flowTo(61), as, dropAll, []byte{0xd0, 99, 0xff, 0xff, 1})}, "", false},
 		{"drops for all destinations, for other networks, and for none", [][]byte{
 			flowUpdate([]byte{2, 1, 0}, as, dropAll, nil), flowUpdate([]byte{5, 1, 24, 198, 51, 100}, as, dropAll, nil), flowUpdate([]byte{3, 3, 0x81, 6}, as, dropAll, nil),
-		}, ""},
-		{"a path of another network", [][]byte{flowUpdate(flowTo(62), 64999, dropAll, nil)}, ""},
-		{"a drop of the session", [][]byte{flowUpdate([]byte{9, 1, 32, 192, 0, 2, 1, 4, 0x81, 179}, as, dropAll, nil)}, "destination 192.0.2.1/32, port =179"},
-		{"1,000 routes", flood, ""},
-		{"300 announcements and withdrawals", flaps, ""},
+		}, "", false},
+		{"a path of another network", [][]byte{flowUpdate(flowTo(62), 64999, dropAll, nil)}, "", false},
+		{"a drop of the session", [][]byte{flowUpdate([]byte{9, 1, 32, 192, 0, 2, 1, 4, 0x81, 179}, as, dropAll, nil)}, "destination 192.0.2.1/32, port =179", true},
+		{"1,000 routes", flood, "", true},
+		{"300 announcements and withdrawals", flaps, "", true},
 	}
 }
 
@@ -87,46 +89,73 @@ func withdrawal(nlri []byte) []byte {
 	return append([]byte{0, 0, byte(len(attrs) >> 8), byte(len(attrs))}, attrs...)
 }
 
-// speak has a router at 192.0.2.251 take the session of this host, send messages, and stay until this host obeys a rule. Without a rule it stays
-// for a while, or until the session ends.
-func (u *upstreams) speak(messages [][]byte, obeyed string) {
+// listen has a router wait for the session of this host.
+func (u *upstreams) listen(address string) (l *net.TCPListener) {
 	u.Helper()
-	var l net.Listener
 	var err error
-	u.ns.Do(func() { l, err = net.Listen("tcp", "192.0.2.251:179") })
+	u.ns.Do(func() { l, err = net.ListenTCP("tcp", &net.TCPAddr{IP: net.ParseIP(address), Port: 179}) })
 	if err != nil {
 		u.Fatal(err)
 	}
-	defer l.Close()
-	l.(*net.TCPListener).SetDeadline(time.Now().Add(time.Minute))
-	c, err := l.Accept()
+	u.Cleanup(func() { l.Close() })
+	return l
+}
+
+// speak has a router take the session of this host and send messages. It stays until this host obeys a rule; without a rule for
+// a while, or until the session ends.
+func (u *upstreams) speak(l *net.TCPListener, h hostileUpdate) {
+	u.Helper()
+	c, err := established(l)
 	if err != nil {
-		u.Fatalf("this host does not connect: %v\n%s", err, u.host.log())
+		u.Errorf("%s: %v\n%s", h.name, err, u.host.log())
+		return
 	}
 	defer c.Close()
-	c.SetDeadline(time.Now().Add(time.Minute))
-	capabilities := []byte{2, 6, 1, 4, 0, 1, 0, 133, 2, 6, 1, 4, 0, 2, 0, 133}
-	open := append([]byte{4, 64501 >> 8, 64501 & 0xff, 0, 90, 192, 0, 2, 251, byte(len(capabilities))}, capabilities...)
-	if _, err := c.Write(append(bgpMessage(bgpOpen, open), bgpMessage(bgpKeepalive, nil)...)); err != nil {
-		u.Fatal(err)
-	}
-	for seen := byte(0); seen != bgpKeepalive; { // the session is established on its first one
-		header := make([]byte, 19)
-		if _, err := io.ReadFull(c, header); err != nil {
-			u.Fatal(err)
-		}
-		seen = header[18]
-		io.CopyN(io.Discard, c, int64(binary.BigEndian.Uint16(header[16:]))-19)
-	}
-	for _, m := range messages {
+	for _, m := range h.messages {
 		if _, err := c.Write(m); err != nil {
 			break // this host ended the session
 		}
 	}
-	if obeyed != "" {
-		u.until(obeyed, func() bool { return u.obeys(obeyed) })
+	if h.obeyed != "" {
+		u.until(h.obeyed, func() bool { return u.obeys(h.obeyed) })
 		return
 	}
 	c.SetReadDeadline(time.Now().Add(3 * time.Second))
 	io.Copy(io.Discard, c)
+}
+
+// established is a session that this host has begun, at any time since the router listens. One without an answer for minutes it has given up, and begun
+// the next. No other follows.
+func established(l *net.TCPListener) (net.Conn, error) {
+	defer l.Close()
+	l.SetDeadline(time.Now().Add(time.Minute))
+	for {
+		c, err := l.Accept()
+		if err != nil {
+			return nil, fmt.Errorf("this host does not connect: %w", err)
+		}
+		if err = openSession(c, l.Addr().(*net.TCPAddr).IP.To4()); err == nil {
+			return c, nil
+		}
+		c.Close()
+	}
+}
+
+// openSession exchanges the messages after which a session is established.
+func openSession(c net.Conn, id net.IP) error {
+	c.SetDeadline(time.Now().Add(time.Minute))
+	capabilities := []byte{2, 6, 1, 4, 0, 1, 0, 133, 2, 6, 1, 4, 0, 2, 0, 133}
+	open := append([]byte{4, 64501 >> 8, 64501 & 0xff, 0, 90, id[0], id[1], id[2], id[3], byte(len(capabilities))}, capabilities...)
+	if _, err := c.Write(append(bgpMessage(bgpOpen, open), bgpMessage(bgpKeepalive, nil)...)); err != nil {
+		return err
+	}
+	for seen := byte(0); seen != bgpKeepalive; { // the session is established on its first one
+		header := make([]byte, 19)
+		if _, err := io.ReadFull(c, header); err != nil {
+			return err
+		}
+		seen = header[18]
+		io.CopyN(io.Discard, c, int64(binary.BigEndian.Uint16(header[16:]))-19)
+	}
+	return nil
 }
