@@ -117,6 +117,42 @@ func TestDeviceGone(t *testing.T) {
 	}
 }
 
+// TestDeviceRenamed renames the device of a policy that has rules beside XDP, which look for its name: status says what is open until the
+// device has its name again. XDP alone goes on as before.
+func TestDeviceRenamed(t *testing.T) {
+	h := newHost(t)
+	if h == nil {
+		return
+	}
+	rename := func(from, to string) {
+		h.ip("link set " + from + " down")
+		h.ip("link set " + from + " name " + to)
+		h.ip("link set " + to + " up")
+	}
+	for _, c := range []struct {
+		verdict string
+		want    []string
+	}{
+		{"drop", nil},
+		{"reject", []string{"device fw0 has another name now, so rules beside XDP do not filter it: rename it back, or apply the policy with the new name"}},
+	} {
+		h.apply("rules: [{name: a, proto: udp, port: 1000, then: " + c.verdict + "}]")
+		for _, step := range []struct {
+			from, to string
+			want     []string
+		}{{"fw0", "lan0", c.want}, {"lan0", "fw0", nil}} {
+			rename(step.from, step.to)
+			s, err := h.Status(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(step.want, s.Open); diff != "" {
+				t.Errorf("%s, as %s (-want +got):\n%s", c.verdict, step.to, diff)
+			}
+		}
+	}
+}
+
 // TestRanges blocks ranges that fit the set, or do not: all their pieces are in, or none.
 func TestRanges(t *testing.T) {
 	h := newHost(t)

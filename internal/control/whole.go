@@ -3,6 +3,7 @@ package control
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/floodwall/floodwall/internal/datapath"
@@ -66,6 +67,7 @@ func (s *Status) whole(ctx context.Context, l *live, g *generation) error {
 		for _, lack := range lacks {
 			s.lacks(lack)
 		}
+		s.renamed(g.manifest, lacks)
 	} else {
 		for _, name := range g.manifest.Devices {
 			if datapath.DeviceExists(name) != nil {
@@ -97,6 +99,16 @@ func (s *Status) lacks(lack datapath.Lack) {
 		s.open("device %s is not filtered: it has returned, or another tool has detached the program", lack.Device)
 	default:
 		s.open("%s is not filtered: another tool has detached the program", lack.Of)
+	}
+}
+
+// renamed finds devices that have another name than the policy: XDP goes on there, but rules of netfilter look for the name.
+func (s *Status) renamed(m *manifest.Manifest, lacks []datapath.Lack) {
+	for _, name := range m.Devices {
+		known := slices.ContainsFunc(lacks, func(l datapath.Lack) bool { return l.Device == name })
+		if m.Ruleset() != nil && !known && datapath.DeviceExists(name) != nil {
+			s.open("device %s has another name now, so rules beside XDP do not filter it: rename it back, or apply the policy with the new name", name)
+		}
 	}
 }
 
