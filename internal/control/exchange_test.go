@@ -8,7 +8,6 @@ import (
 	"net/http/httptest"
 	"net/netip"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -17,7 +16,6 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/google/go-cmp/cmp"
-	"golang.org/x/sys/unix"
 
 	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/datapath"
@@ -113,33 +111,6 @@ func (l *lists) through(from string, port int) bool {
 		l.Fatalf("a packet to port %d, which nothing drops, does not arrive", markerPort)
 	}
 	return l.arrives(port, 20*time.Millisecond)
-}
-
-// inTurn sends packets from one CPU: each CPU has a queue of its own for what a veth receives, and on a busy machine the packets of
-// one overtake those of another.
-func (l *lists) inTurn(packets ...string) {
-	l.Helper()
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	var all, first unix.CPUSet
-	err := unix.SchedGetaffinity(0, &all)
-	if err != nil {
-		l.Fatal(err)
-	}
-	for cpu := 0; first.Count() == 0; cpu++ {
-		if all.IsSet(cpu) {
-			first.Set(cpu)
-		}
-	}
-	if err := unix.SchedSetaffinity(0, &first); err != nil {
-		l.Fatal(err)
-	}
-	for _, p := range packets {
-		l.send(1, p)
-	}
-	if err := unix.SchedSetaffinity(0, &all); err != nil {
-		l.Fatal(err)
-	}
 }
 
 func (l *lists) want(when string, through map[string]bool) {

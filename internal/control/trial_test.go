@@ -56,8 +56,8 @@ type ends struct {
 	sockets map[int]*net.UDPConn
 }
 
-// markerPort is a port that no policy of these tests drops. What was sent before its packet arrives with it, however busy
-// the machine is, or a moment later from the queue of another CPU.
+// markerPort is a port that no policy of these tests drops. What inTurn has sent before its packet arrives before it, however busy the
+// machine is.
 const markerPort = 3000
 
 // newEnds listens at ports 1000, 1001, 2000, 2001 and at markerPort. It returns nil outside of the namespaces.
@@ -86,8 +86,7 @@ func newEnds(t *testing.T) *ends {
 // passes sends a packet from 192.0.2.HOST to a port and reports whether it arrives.
 func (e *ends) passes(host, port int) bool {
 	e.Helper()
-	e.send(1, fmt.Sprintf("udp 192.0.2.%d:5555 > 192.0.2.1:%d", host, port))
-	e.send(1, fmt.Sprintf("udp 192.0.2.9:5556 > 192.0.2.1:%d", markerPort))
+	e.inTurn(fmt.Sprintf("udp 192.0.2.%d:5555 > 192.0.2.1:%d", host, port), fmt.Sprintf("udp 192.0.2.9:5556 > 192.0.2.1:%d", markerPort))
 	if !e.arrives(markerPort, 10*time.Second) {
 		e.Fatalf("a packet to port %d, which nothing drops, does not arrive", markerPort)
 	}
