@@ -79,7 +79,7 @@ func TestIdleNode(t *testing.T) {
 	}
 	looks := float64(counts[unix.SYS_BPF]) / took
 	t.Logf("%.0f system calls a second, %.0f of them bpf: %v", float64(sum)/took, looks, counts)
-	if float64(sum)/took > 450 || looks > 90 {
+	if float64(sum)/took > 150 || looks > 30 {
 		t.Errorf("an idle node makes %.0f system calls a second, %.0f of them bpf", float64(sum)/took, looks)
 	}
 	sh(t, "bpftool link detach pinned /sys/fs/bpf/floodwall/links/fw0")

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/floodwall/floodwall/internal/beat"
 	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/geo"
 	"github.com/floodwall/floodwall/internal/operate"
@@ -114,9 +115,12 @@ func (w *Watcher) Run(ctx context.Context) {
 	f := w.host.Tap.Follow()
 	defer f.Close()
 	for next := time.Now(); ctx.Err() == nil; {
-		next = next.Add(time.Second)
-		if late := time.Now(); next.Before(late) {
-			next = late // a second that was missed is not made up for
+		now := time.Now()
+		if next = next.Add(time.Second); next.Before(now) {
+			next = now // a second that was missed is not made up for
+		}
+		if w.before == nil { // nothing is counted: a second that is measured keeps its length
+			next = now.Add(beat.Left(time.Second))
 		}
 		w.take(ctx, f, next)
 		if ctx.Err() == nil {

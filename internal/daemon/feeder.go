@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/floodwall/floodwall/internal/beat"
 	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/feed"
@@ -70,7 +71,7 @@ func every(ctx context.Context, fn func(context.Context) (pause time.Duration)) 
 	for ctx.Err() == nil {
 		select {
 		case <-ctx.Done():
-		case <-time.After(fn(ctx)):
+		case <-time.After(beat.Left(fn(ctx))):
 		}
 	}
 }

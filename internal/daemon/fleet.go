@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/floodwall/floodwall/internal/banlog"
+	"github.com/floodwall/floodwall/internal/beat"
 	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/dynamicset"
 	"github.com/floodwall/floodwall/internal/fleet/node"
@@ -119,17 +120,21 @@ func (f *Fleet) once(ctx context.Context) error {
 	}
 	ended := make(chan error, 1)
 	running.Go(func() { ended <- agent.Run(ctx) })
+	var saved node.Status
 	for {
 		select {
 		case err := <-ended:
 			return err
-		case <-time.After(fleetStatus):
+		case <-time.After(beat.Left(fleetStatus)):
 		}
 		if is, err := os.Stat(node.Path(f.state)); err != nil || !os.SameFile(is, was) {
 			return nil
 		}
-		if err := agent.Status().Save(f.state); err != nil {
-			f.report(Event{Err: err})
+		if s := agent.Status(); s.News(&saved) {
+			if err := s.Save(f.state); err != nil {
+				f.report(Event{Err: err})
+			}
+			saved = s
 		}
 	}
 }

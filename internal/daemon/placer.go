@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/floodwall/floodwall/internal/beat"
 	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/cost"
 	"github.com/floodwall/floodwall/internal/datapath"
@@ -37,13 +38,11 @@ const surveyHolds = 30 * time.Second
 // place moves rules until ctx ends.
 func (w *watcher) place(ctx context.Context, costs func() *cost.Model) {
 	p := &placer{in: w.in, costs: costs, report: w.report}
-	tick := time.NewTicker(sampleEvery)
-	defer tick.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-tick.C:
+		case <-time.After(beat.Left(sampleEvery)):
 		}
 		if err := p.look(ctx); err != nil && ctx.Err() == nil && time.Since(p.warned) >= warnAgain {
 			p.warned = time.Now()

@@ -10,6 +10,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/floodwall/floodwall/internal/beat"
 	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/netfilter"
@@ -176,7 +177,7 @@ func (r *repairer) run(ctx context.Context, signal <-chan struct{}, every func(t
 			if r.rules { // a change of rules is several events
 				time.Sleep(settling)
 			}
-		case <-time.After(every(took)):
+		case <-time.After(beat.Left(every(took))):
 		}
 	}
 }

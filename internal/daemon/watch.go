@@ -9,6 +9,7 @@ import (
 
 	"github.com/vishvananda/netlink"
 
+	"github.com/floodwall/floodwall/internal/beat"
 	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/cost"
 	"github.com/floodwall/floodwall/internal/daemonlock"
@@ -135,7 +136,7 @@ func (w *watcher) follow(ctx context.Context) error {
 	if err := netlink.AddrSubscribeWithOptions(updates, ctx.Done(), options); err != nil {
 		return fmt.Errorf("watching own addresses: %w", err)
 	}
-	look := time.NewTicker(trialLook)
+	look := time.NewTimer(beat.Left(trialLook))
 	defer look.Stop()
 	rotate := time.NewTicker(keyLife)
 	defer rotate.Stop()
@@ -166,6 +167,7 @@ func (w *watcher) follow(ctx context.Context) error {
 			due = nil
 			w.refreshLocal(ctx)
 		case <-look.C:
+			look.Reset(beat.Left(trialLook))
 			settled.Due(func() bool { return w.settle(ctx) })
 		case <-rotate.C:
 			w.rotateKeys(ctx)

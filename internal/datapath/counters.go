@@ -1,6 +1,7 @@
 package datapath
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/cilium/ebpf"
@@ -20,18 +21,31 @@ func countersSize(slots uint32) uint32 {
 	return size
 }
 
+// countersAtOnce is how many counters one system call reads: for 64 CPUs they take 256 kB.
+const countersAtOnce = 256
+
 // ReadCounters returns the first n counters, each summed over all CPUs.
 func ReadCounters(m *ebpf.Map, n uint32) ([]xdp.Counter, error) {
+	cpus, err := ebpf.PossibleCPU()
+	if err != nil {
+		return nil, fmt.Errorf("reading counters: %w", err)
+	}
 	sums := make([]xdp.Counter, n)
-	var perCPU []xdp.Counter
-	for slot := range n {
-		if err := m.Lookup(slot, &perCPU); err != nil {
-			return nil, fmt.Errorf("reading counter %d: %w", slot, err)
+	most := min(n, countersAtOnce)
+	slots, perCPU := make([]uint32, most), make([]xdp.Counter, int(most)*cpus)
+	var cursor ebpf.MapBatchCursor
+	for read := 0; read < len(sums); {
+		count := min(int(most), len(sums)-read)
+		got, err := m.BatchLookup(&cursor, slots[:count], perCPU[:count*cpus], nil)
+		if err != nil && !(errors.Is(err, ebpf.ErrKeyNotExist) && read+got == len(sums)) { // the end of the map is told as an error
+			return nil, fmt.Errorf("reading counters from %d on: %w", read, err)
 		}
-		for _, c := range perCPU {
-			sums[slot].Packets += c.Packets
-			sums[slot].Bytes += c.Bytes
+		for i, c := range perCPU[:got*cpus] {
+			sum := &sums[slots[i/cpus]]
+			sum.Packets += c.Packets
+			sum.Bytes += c.Bytes
 		}
+		read += got
 	}
 	return sums, nil
 }

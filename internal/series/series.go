@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/floodwall/floodwall/internal/beat"
 	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/operate"
 )
@@ -19,6 +20,10 @@ const (
 	keptSteps  = 300 // ten minutes
 	mostListed = 32  // reasons of a step; the others are one sum
 	readShare  = 50  // a step is at least so many times as long as a reading takes, which so takes 2% of the time at most
+
+	quietStep = 10 * time.Second // while it is quiet and nobody looks
+	quietRate = 1000             // packets a second, from which on it is not: what policies have by default for `detect: {least: …}`
+	lookTime  = time.Minute      // for which somebody looks who has asked once: a page asks every two seconds
 )
 
 // Step is what was decided in some seconds.
@@ -37,14 +42,18 @@ type Series struct {
 	read func(context.Context) (*control.Status, error)
 
 	mu    sync.Mutex
-	steps []Step // the oldest first
+	steps []Step        // the oldest first
+	asked time.Time     // when somebody asked last
+	wake  chan struct{} // somebody asks whom steps of quietStep are too long
 }
 
 // New makes a Series of what a function reads.
-func New(read func(context.Context) (*control.Status, error)) *Series { return &Series{read: read} }
+func New(read func(context.Context) (*control.Status, error)) *Series {
+	return &Series{read: read, wake: make(chan struct{}, 1)}
+}
 
-// Keep reads every two seconds until ctx ends. It reads less often when readings take more than a fiftieth of that. One that takes
-// long because the host is busy counts little.
+// Keep reads every two seconds until ctx ends, and every ten while nobody asks and few packets come. It reads less often when readings take
+// more than a fiftieth of that. One that takes long because the host is busy counts little.
 func (s *Series) Keep(ctx context.Context) {
 	var before *control.Status
 	var cost time.Duration
@@ -60,12 +69,38 @@ func (s *Series) Keep(ctx context.Context) {
 		}
 		before = after
 		cost = min(now.Sub(begin), 2*cost+time.Millisecond)
-		select {
-		case <-ctx.Done():
+		took := now.Sub(begin)
+		if !wait(ctx, max(beat.Left(step-min(took, step/2)), readShare*cost-took), nil) ||
+			s.rests() && !wait(ctx, beat.Left(quietStep-step), s.wake) {
 			return
-		case <-time.After(max(step, readShare*cost) - min(step, now.Sub(begin))):
 		}
 	}
+}
+
+// wait waits until somebody wakes it, and returns false when ctx has ended.
+func wait(ctx context.Context, d time.Duration, wake <-chan struct{}) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-wake:
+	case <-time.After(d):
+	}
+	return true
+}
+
+// rests reports whether nobody looks, and few packets came in the last step.
+func (s *Series) rests() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if time.Since(s.asked) < lookTime || len(s.steps) == 0 {
+		return false
+	}
+	select {
+	case <-s.wake: // by who has asked long ago
+	default:
+	}
+	last := &s.steps[len(s.steps)-1]
+	return float64(last.Passed.Packets+last.Dropped.Packets) < quietRate*last.Seconds
 }
 
 // add keeps the step between two readings, and forgets the oldest when there are too many.
@@ -84,9 +119,11 @@ func (s *Series) add(before, after *control.Status) {
 	if n := len(s.steps); n > 0 && !next.Time.After(s.steps[n-1].Time) { // the clock was set back
 		next.Time = s.steps[n-1].Time.Add(time.Millisecond)
 	}
-	if len(s.steps) == keptSteps {
-		s.steps = append(s.steps[:0], s.steps[1:]...)
+	old := 0
+	for old < len(s.steps) && (len(s.steps)-old >= keptSteps || next.Time.Sub(s.steps[old].Time) > keptSteps*step) {
+		old++
 	}
+	s.steps = slices.Delete(s.steps, 0, old)
 	s.steps = append(s.steps, next)
 }
 
@@ -95,6 +132,11 @@ func (s *Series) add(before, after *control.Status) {
 func (s *Series) After(t time.Time) []Step {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.asked = time.Now()
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
 	n := len(s.steps)
 	if n == 0 || s.steps[n-1].Time.Before(t) {
 		return append([]Step{}, s.steps...)

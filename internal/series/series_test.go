@@ -22,28 +22,29 @@ func counting(rules int, packets uint64) *control.Status {
 	return s
 }
 
-// TestSteps reads every two seconds. Steps have the increase between two readings. There is none beside a reading that failed, and
+// TestSteps reads every two seconds, the first time from any time on. Steps have the increase between two readings. There is none beside a reading that failed, and
 // After returns those that the client does not have.
 func TestSteps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := uint64(0)
 		s := New(func(context.Context) (*control.Status, error) {
 			n++
-			if n == 4 {
+			if n == 4 || n > 7 {
 				return nil, errors.New("nothing runs")
 			}
 			return counting(1, 10*n), nil
 		})
+		s.asked = time.Now() // somebody looks
 		ctx, cancel := context.WithCancel(t.Context())
 		go s.Keep(ctx)
-		time.Sleep(13 * time.Second) // readings 1 to 7, without the fourth
+		time.Sleep(15 * time.Second) // readings 1 to 7, without the fourth
 		cancel()
 		steps := s.After(time.Time{})
 		if len(steps) != 4 {
 			t.Fatalf("%d steps: %+v", len(steps), steps)
 		}
-		for _, step := range steps {
-			if step.Seconds != 2 || step.Passed != (operate.Amount{Packets: 10, Bytes: 600}) || step.Dropped != step.Passed || len(step.Reasons) != 2 {
+		for i, step := range steps {
+			if i > 0 && step.Seconds != 2 || step.Passed != (operate.Amount{Packets: 10, Bytes: 600}) || step.Dropped != step.Passed || len(step.Reasons) != 2 {
 				t.Errorf("%+v", step)
 			}
 		}
@@ -54,6 +55,60 @@ func TestSteps(t *testing.T) {
 		}
 		if got := s.After(time.Now().Add(time.Hour)); len(got) != 4 {
 			t.Errorf("after a time of another clock there are %d", len(got))
+		}
+	})
+}
+
+// TestQuiet counts readings: one in ten seconds while nobody asks and few packets come, and one in two as soon as somebody does, or many
+// come. Who asks has the last two seconds soon. Steps of more than ten minutes ago are forgotten.
+func TestQuiet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		begin, rate, readings, packets := time.Now(), 10.0, 0, 0.0
+		s := New(func(context.Context) (*control.Status, error) {
+			readings++
+			packets += rate * time.Since(begin).Seconds()
+			begin = time.Now()
+			return counting(1, uint64(packets)), nil
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		go s.Keep(ctx)
+		time.Sleep(20 * time.Second)
+		during := func(what string, least, most int) {
+			t.Helper()
+			before := readings
+			time.Sleep(time.Minute)
+			if n := readings - before; n < least || n > most {
+				t.Errorf("%s: %d readings in a minute, want %d to %d", what, n, least, most)
+			}
+		}
+		during("quiet", 5, 7)
+		rate = 2000
+		time.Sleep(12 * time.Second)
+		during("a flood", 29, 31)
+		rate = 10
+		time.Sleep(4 * time.Second)
+		during("after it", 5, 8)
+		time.Sleep(5 * time.Second)
+		last := s.After(time.Time{})
+		synctest.Wait()
+		time.Sleep(2*time.Second + 100*time.Millisecond)
+		if n := len(s.After(time.Time{})); n <= len(last) {
+			t.Errorf("two seconds after somebody asked there are %d steps, as before", n)
+		}
+		during("somebody asked", 28, 31)
+		during("long ago", 5, 8)
+		time.Sleep(20 * time.Minute)
+		steps := s.After(time.Time{})
+		if age := time.Since(steps[0].Time); age > 11*time.Minute || age < 9*time.Minute {
+			t.Errorf("the oldest step is %v old", age)
+		}
+		total := 0.0
+		for _, step := range steps {
+			total += step.Seconds
+		}
+		if total < 9*60 {
+			t.Errorf("%.0f s of the past minutes are in steps", total)
 		}
 	})
 }
@@ -75,8 +130,8 @@ func TestLate(t *testing.T) {
 		cancel()
 		time.Sleep(2 * time.Second) // for the last reading
 		for i, step := range s.After(time.Time{}) {
-			if rate := float64(step.Passed.Packets) / step.Seconds; rate != 10 {
-				t.Errorf("step %d, of %g s: %.1f packets/s, want 10", i, step.Seconds, rate)
+			if rate := float64(step.Passed.Packets) / step.Seconds; rate < 9 || rate > 11 {
+				t.Errorf("step %d, of %g s: %.1f packets/s, want about 10", i, step.Seconds, rate)
 			}
 		}
 	})

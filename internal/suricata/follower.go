@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/floodwall/floodwall/internal/addrs"
+	"github.com/floodwall/floodwall/internal/beat"
 	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/spared"
@@ -67,7 +68,7 @@ func (f *Follower) Run(ctx context.Context) error {
 		}
 		select {
 		case <-ctx.Done():
-		case <-time.After(look):
+		case <-time.After(beat.Left(look)):
 		}
 	}
 	return nil

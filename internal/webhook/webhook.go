@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/floodwall/floodwall/internal/api"
+	"github.com/floodwall/floodwall/internal/beat"
 	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/lazy"
@@ -65,7 +66,7 @@ func (s *Sender) Run(ctx context.Context) error {
 		s.step(ctx)
 		select {
 		case <-ctx.Done():
-		case <-time.After(look):
+		case <-time.After(beat.Left(look)):
 		}
 	}
 	return nil

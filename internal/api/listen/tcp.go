@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/floodwall/floodwall/internal/api"
+	"github.com/floodwall/floodwall/internal/beat"
 	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/operate"
 	"github.com/floodwall/floodwall/policy"
@@ -44,7 +45,7 @@ func follow(ctx context.Context, settings func(context.Context) (policy.Daemon, 
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(settingsLook):
+		case <-time.After(beat.Left(settingsLook)):
 		}
 	}
 }

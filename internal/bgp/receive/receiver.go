@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/floodwall/floodwall/internal/beat"
 	"github.com/floodwall/floodwall/internal/bgp/flowspec"
 	"github.com/floodwall/floodwall/internal/bgp/wire"
 	"github.com/floodwall/floodwall/internal/control"
@@ -83,7 +84,7 @@ func (r *Receiver) Run(ctx context.Context) error {
 		}
 		select {
 		case <-ctx.Done():
-		case <-time.After(look):
+		case <-time.After(beat.Left(look)):
 		}
 	}
 	return nil

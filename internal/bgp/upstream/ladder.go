@@ -11,6 +11,7 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"github.com/floodwall/floodwall/internal/attack"
+	"github.com/floodwall/floodwall/internal/beat"
 	"github.com/floodwall/floodwall/internal/bgp/wire"
 	"github.com/floodwall/floodwall/policy"
 )
@@ -79,14 +80,12 @@ func (l *Ladder) count(r Result, of string) {
 
 // Run looks each second, until ctx ends.
 func (l *Ladder) Run(ctx context.Context) {
-	tick := time.NewTicker(time.Second)
-	defer tick.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case now := <-tick.C:
-			if err := l.look(ctx, now); err != nil && ctx.Err() == nil {
+		case <-time.After(beat.Left(time.Second)):
+			if err := l.look(ctx, time.Now()); err != nil && ctx.Err() == nil {
 				l.tell("", fmt.Errorf("upstream: %w", err))
 			}
 		}

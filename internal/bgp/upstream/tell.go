@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/floodwall/floodwall/internal/beat"
 	"github.com/floodwall/floodwall/internal/bgp/wire"
 	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/datapath"
@@ -57,7 +58,7 @@ func (s Side) tell(ctx context.Context, list []wire.Announcement) (st wire.Statu
 	u, err := s.Policy(ctx)
 	switch {
 	case errors.Is(err, ErrNone), errors.Is(err, datapath.ErrNotLoaded):
-		if _, err := os.Stat(filepath.Join(s.Dir, wire.Socket)); errors.Is(err, fs.ErrNotExist) {
+		if s.alone() {
 			return st, nil
 		}
 	case err != nil:
@@ -67,6 +68,12 @@ func (s Side) tell(ctx context.Context, list []wire.Announcement) (st wire.Statu
 	}
 	st, err = wire.NewClient(s.Dir).Put(ctx, wanted)
 	return st, errors.Join(problems, err)
+}
+
+// alone reports whether there is no process to tell.
+func (s Side) alone() bool {
+	_, err := os.Stat(filepath.Join(s.Dir, wire.Socket))
+	return errors.Is(err, fs.ErrNotExist)
 }
 
 // wantedOf is what a policy wants with a book. What the book has and the policy no longer allows is left out.
@@ -107,10 +114,13 @@ const longestPassword = 80
 // Keep tells the process again and again, until ctx ends. An error is reported once.
 func (s Side) Keep(ctx context.Context, report func(error)) {
 	told := ""
-	tick := time.NewTicker(time.Second)
-	defer tick.Stop()
 	for {
-		_, err := s.Tell(ctx)
+		_, err := s.Policy(ctx)
+		if nobody := errors.Is(err, ErrNone) && s.alone(); nobody { // most hosts: the book is not opened for that
+			err = nil
+		} else {
+			_, err = s.Tell(ctx)
+		}
 		switch {
 		case ctx.Err() != nil:
 			return
@@ -123,7 +133,7 @@ func (s Side) Keep(ctx context.Context, report func(error)) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-tick.C:
+		case <-time.After(beat.Left(time.Second)):
 		}
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nkeys"
 
+	"github.com/floodwall/floodwall/internal/beat"
 	"github.com/floodwall/floodwall/internal/fleet/merge"
 	"github.com/floodwall/floodwall/internal/fleet/wire"
 )
@@ -128,7 +129,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	}
 	defer a.conn.Close()
 	var due time.Time // when to look whom never to ban
-	tick := time.NewTicker(look)
+	tick := time.NewTimer(beat.Left(look))
 	defer tick.Stop()
 	for {
 		if now := time.Now(); now.After(due) {
@@ -142,6 +143,7 @@ func (a *Agent) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-tick.C:
+			tick.Reset(beat.Left(look))
 			a.sweep()
 		case <-a.wake:
 		}

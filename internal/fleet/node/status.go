@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"reflect"
 	"time"
 
 	"github.com/floodwall/floodwall/internal/fleet/wire"
@@ -50,6 +51,17 @@ func (s Status) Save(state string) error {
 		return err
 	}
 	return writeFile(statusPath(state), text, 0o644)
+}
+
+// News reports whether a status is to be saved after another one: it tells something else, or the other would soon say nothing any more. How
+// far the fleet's time is ahead changes a little with each message.
+func (s *Status) News(saved *Status) bool {
+	if s.Time.Sub(saved.Time).Abs() >= staleAfter/2 || (s.Offset-saved.Offset).Abs() >= 100*time.Millisecond {
+		return true
+	}
+	before := *saved
+	before.Time, before.Offset = s.Time, s.Offset
+	return !reflect.DeepEqual(*s, before)
 }
 
 // staleAfter is when a saved status says nothing any more.

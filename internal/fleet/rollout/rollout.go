@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/floodwall/floodwall/internal/beat"
 	"github.com/floodwall/floodwall/internal/fleet/bundle"
 	"github.com/floodwall/floodwall/internal/fleet/wire"
 )
@@ -89,7 +90,7 @@ func (f *Follower) Run(ctx context.Context) {
 		}
 		select {
 		case <-ctx.Done():
-		case <-time.After(wait):
+		case <-time.After(beat.Left(wait)):
 		}
 	}
 }
