@@ -36,6 +36,7 @@ const (
 type Spec struct {
 	Kernel  string   // such as 6.12
 	Disk    bool     // the root file system is on a disk, and is Debian's with systemd; otherwise it is in memory, with busybox
+	Plain   bool     // with Disk: the first boot starts the agent alone, without systemd, which takes most of the time of a boot
 	Cards   []Card   // network cards
 	Modules []string // of the kernel, which are loaded at the start; with Disk systemd does that
 	Files   string   // a directory with what is copied over the root file system before the first boot
@@ -350,6 +351,9 @@ func (m *Machine) words() string {
 	var b bytes.Buffer
 	if m.spec.Disk {
 		b.WriteString("floodwall.disk net.ifnames=0 systemd.show_status=0 ")
+		if m.spec.Plain && !m.asked {
+			b.WriteString("floodwall.plain ")
+		}
 	}
 	fmt.Fprintf(&b, "floodwall.modules=%s floodwall.listen=%s", strings.Join(m.spec.Modules, ","), strings.Join(m.spec.Listen, ","))
 	return b.String()

@@ -157,6 +157,7 @@ mount -t proc proc /proc; mount -t sysfs sys /sys; mount -t devtmpfs dev /dev
 for word in $(cat /proc/cmdline); do
 	case $word in
 	floodwall.disk) disk=yes ;;
+	floodwall.plain) plain=yes ;;
 	floodwall.modules=*) modules=${word#*=} ;;
 	floodwall.listen=*) listen=${word#*=} ;;
 	esac
@@ -179,7 +180,13 @@ END
 	ln -sf ../agent.service /disk/etc/systemd/system/sysinit.target.wants/
 	filled=/disk/usr/local/lib/floodwall-test/filled # what was done to the files since stays, also when the machine boots by itself again
 	[ ! -d /files ] || [ -e $filled ] || { cp -a /files/. /disk/ && touch $filled; }
-	mount --move /dev /disk/dev; umount /sys /proc
+	mount --move /dev /disk/dev
+	if [ "$plain" ]; then
+		mount --move /proc /disk/proc; mount --move /sys /disk/sys
+		mount -t bpf bpf /disk/sys/fs/bpf; mount -t tmpfs run /disk/run; ip link set lo up
+		exec switch_root /disk /usr/local/lib/floodwall-test/agent $listen
+	fi
+	umount /sys /proc
 	exec switch_root /disk /lib/systemd/systemd
 fi
 [ ! -d /files ] || cp -a /files/. /

@@ -64,6 +64,12 @@ func TestBoot(t *testing.T) {
 	h.crash()
 	h.confirmed("after the power was off during an apply")
 	h.settled()
+	// Here systemd runs while units are put in place, which it has to read.
+	h.Write("/tmp/next.yaml", "devices: [eth0]\ndefault: pass\n")
+	h.Must("floodwall apply /tmp/next.yaml --boot && systemctl is-enabled floodwall-boot.service")
+	if got := h.Must("systemctl show --property NeedDaemonReload --value floodwall-boot.service"); strings.TrimSpace(got) != "no" {
+		h.Errorf("systemd has not read the units again: %s", got)
+	}
 }
 
 // confirmed makes sure that the confirmed policy is what came up, whole.
