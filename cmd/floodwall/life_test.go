@@ -365,8 +365,9 @@ var flushes = map[string][]struct{ name, does string }{
 		{"iptables-restore, as netfilter-persistent", "printf '*raw\\n:PREROUTING ACCEPT [0:0]\\nCOMMIT\\n*filter\\n:INPUT ACCEPT [0:0]\\nCOMMIT\\n' | iptables-restore"},
 		{"ipset flush", "ipset flush"},
 		{"ipset swap, for a set of other size", "set=$(ipset list -n | grep listed-4); ipset create other hash:net family inet; ipset swap other $set; ipset destroy other"},
-		{"ipset destroy, and a set of another type", "for t in raw filter; do iptables -t $t -F; ip6tables -t $t -F; done\n" +
-			"set=$(ipset list -n | grep listed-4); ipset destroy $set; ipset create $set hash:ip family inet"},
+		{"ipset destroy, and a set of another type", // again when the daemon was between
+			"set=$(ipset list -n | grep listed-4); until for t in raw filter; do iptables -t $t -F; ip6tables -t $t -F; done\n" +
+				"ipset destroy $set 2>/dev/null && ipset create $set hash:ip family inet 2>/dev/null; do :; done"},
 	},
 }
 
@@ -394,6 +395,9 @@ func flushed(t *testing.T, target string) {
 	w.filtered()
 	mustFloodwall(t, "block", "203.0.113.77", "--state", state)
 	for i, flush := range flushes[target] {
+		if i%2 == 1 && !testutil.Long() { // the daemon repairs these, too
+			continue
+		}
 		w.sh(flush.does)
 		if i == 0 {
 			w.arrives()

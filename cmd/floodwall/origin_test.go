@@ -21,13 +21,14 @@ func TestOrigins(t *testing.T) {
 	h := startDaemon(t)
 	for _, target := range []string{"xdp", "nftables", "iptables"} {
 		mustFloodwall(t, "apply", policy, "--target", target)
-		for _, step := range []struct{ do, prints, lists string }{
-			{"block 198.51.100.1 --for forever --why mine", "blocked 1 entry", `100\.1 +bans +forever +manual +mine`},
+		for _, step := range []struct{ do, prints, lists string }{ // which of no list is followed by one that nothing may have changed
+
+			{"block 198.51.100.1 --for forever --why mine", "blocked 1 entry", ""},
 			{"block 198.51.100.1 --for 10m --origin crowdsec --why scan", "blocked 0 entries", `100\.1 +bans +forever +manual +mine`},
-			{"block 198.51.100.2 --for 1h --origin fail2ban --why sshd", "blocked 1 entry", `100\.2 +bans +(1h|59m\S*) +fail2ban +sshd`},
-			{"block 198.51.100.2 --for 10m --origin fail2ban --why sshd-ddos", "blocked 0 entries", `100\.2 +bans +(1h|59m\S*) +fail2ban +sshd\n`},
+			{"block 198.51.100.2 --for 1h --origin fail2ban --why sshd", "blocked 1 entry", ""},
+			{"block 198.51.100.2 --for 10m --origin fail2ban --why sshd-ddos", "blocked 0 entries", ""},
 			{"unblock 198.51.100.2 --origin fail2ban --why sshd-ddos", "unblocked 0 entries", `100\.2 +bans +(1h|59m\S*) +fail2ban +sshd\n`},
-			{"block 198.51.100.2 --for 2h --origin suricata --why scan", "blocked 1 entry", `100\.2 +bans +(2h|1h59m\S*) +suricata +scan`},
+			{"block 198.51.100.2 --for 2h --origin suricata --why scan", "blocked 1 entry", ""},
 			{"unblock --origin fail2ban", "unblocked 0 entries", `100\.2 +bans +(2h|1h59m\S*) +suricata +scan`},
 			{"block 198.51.100.3 --origin crowdsec", "blocked 1 entry", `100\.3 +bans +(1h|59m\S*) +crowdsec`},
 			{"block 198.51.100.3 --for forever", "blocked 1 entry", `100\.3 +bans +forever +manual`},
@@ -37,6 +38,9 @@ func TestOrigins(t *testing.T) {
 			args := strings.Fields(step.do)
 			if out := mustFloodwall(t, args...); !strings.Contains(out, step.prints) {
 				t.Errorf("%s: floodwall %s: %s", target, step.do, out)
+			}
+			if step.lists == "" {
+				continue
 			}
 			if out := mustFloodwall(t, "blocked"); !matches(step.lists, out) {
 				t.Errorf("%s: after %s the list has not %s:\n%s", target, step.do, step.lists, out)

@@ -96,11 +96,11 @@ func long(n int) int { return testutil.Scaled(n, 10*n) }
 // begins anew with each step that took long.
 func (h *trialHost) settled(deadline time.Time, expected func(who string) bool) (who string) {
 	time.Sleep(time.Until(deadline.Add(grace)))
-	for end := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Millisecond) {
-		if who = h.decides(); expected(who) && !h.onTrial() || time.Now().After(end) {
-			return who
-		}
-	}
+	testutil.Eventually(time.Minute, func() bool {
+		who = h.decides()
+		return expected(who) && !h.onTrial()
+	})
+	return who
 }
 
 // onTrial reports whether the status says that a policy is on trial.
@@ -134,8 +134,8 @@ func TestTrialKilled(t *testing.T) {
 		layout
 		hosts, rounds int
 	}{
-		{xdpAlone, testutil.Scaled(2, 15), 1},
-		{companion, testutil.Scaled(3, 15), 1},
+		{xdpAlone, testutil.Scaled(1, 15), 1},
+		{companion, testutil.Scaled(2, 15), 1},
 		{nftables, testutil.Scaled(1, 15), 1},
 		{iptables, testutil.Scaled(1, 6), 1},
 		{toNetfilter, testutil.Scaled(1, 3), 1},

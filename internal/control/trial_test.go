@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/netfilter"
@@ -90,7 +92,30 @@ func (e *ends) passes(host, port int) bool {
 	if !e.arrives(markerPort, 10*time.Second) {
 		e.Fatalf("a packet to port %d, which nothing drops, does not arrive", markerPort)
 	}
-	return e.arrives(port, 20*time.Millisecond)
+	return e.arrives(port, arriveLate)
+}
+
+// arriveLate is how long after the packet to markerPort one may come that was sent before it.
+const arriveLate = 20 * time.Millisecond
+
+// arrived takes a packet that has come to a port, and reports whether there was one. It does not wait.
+func (e *ends) arrived(port int) bool {
+	e.Helper()
+	raw, err := e.sockets[port].SyscallConn()
+	if err == nil {
+		var failed error
+		err = raw.Control(func(fd uintptr) {
+			_, _, failed = unix.Recvfrom(int(fd), make([]byte, 2048), unix.MSG_DONTWAIT)
+		})
+		if err == nil && errors.Is(failed, unix.EAGAIN) {
+			return false
+		}
+		err = errors.Join(err, failed)
+	}
+	if err != nil {
+		e.Fatal(err)
+	}
+	return true
 }
 
 // arrives waits for a packet at a port.
@@ -103,9 +128,20 @@ func (e *ends) arrives(port int, wait time.Duration) bool {
 // decider tells by packets which policy decides: old, new, nothing, or which ports get through.
 func (e *ends) decider() string {
 	e.Helper()
-	var through []string
-	for _, port := range []int{1000, 1001, 2000, 2001} {
-		if e.passes(9, port) {
+	ports := []int{1000, 1001, 2000, 2001}
+	var packets, through []string
+	for _, port := range append(slices.Clone(ports), markerPort) {
+		packets = append(packets, fmt.Sprintf("udp 192.0.2.9:5555 > 192.0.2.1:%d", port))
+	}
+	if err := testutil.SendFor("fw1", packets, func(sent int) bool { return sent < 1 }); err != nil {
+		e.Fatal(err)
+	}
+	if !e.arrives(markerPort, 10*time.Second) {
+		e.Fatalf("a packet to port %d, which nothing drops, does not arrive", markerPort)
+	}
+	time.Sleep(arriveLate)
+	for _, port := range ports {
+		if e.arrived(port) {
 			through = append(through, fmt.Sprint(port))
 		}
 	}

@@ -2,7 +2,6 @@ package netfilter
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -75,13 +74,13 @@ func oldTable(version, table string) (bool, error) {
 
 // Offloads reports whether nftables has a flowtable, by which forwarded packets take a way round all chains but ingress.
 func Offloads(ctx context.Context) (bool, error) {
-	_, objects, err := listed(ctx, "flowtables")
+	_, objects, err := listed(ctx)
 	return slices.ContainsFunc(objects, func(o object) bool { return o.Flowtable != nil }), err
 }
 
 // natChains lists the chains of type nat, and the tool that did.
 func natChains(ctx context.Context) (t tool, list []natChain, err error) {
-	t, objects, err := listed(ctx, "chains")
+	t, objects, err := listed(ctx)
 	for _, o := range objects {
 		if o.Chain != nil && o.Chain.Type == "nat" {
 			list = append(list, *o.Chain)
@@ -98,18 +97,15 @@ type object struct {
 
 type natChain struct{ Family, Table, Type, Hook string }
 
-// listed is what nft lists of a kind, and the tool that did; nothing without nft, as nobody has made anything with it.
-func listed(ctx context.Context, kind string) (t tool, objects []object, err error) {
+// listed are the chains and flowtables that nft lists, and the tool that did; nothing without nft, as nobody has made anything with it.
+func listed(ctx context.Context) (t tool, objects []object, err error) {
 	if t, err = find("nft", nftPackage); err != nil {
 		return t, nil, nil
 	}
-	out, err := t.run(ctx, "", "-j", "list", kind)
+	out, err := t.unchanged(ctx, nftState, "-j", "list chains; list flowtables")
 	if err != nil {
-		return t, nil, fmt.Errorf("listing %s: %w", kind, err)
+		return t, nil, fmt.Errorf("listing chains and flowtables: %w", err)
 	}
-	var listing struct{ Nftables []object }
-	if err := json.Unmarshal([]byte(out), &listing); err != nil {
-		return t, nil, fmt.Errorf("reading the JSON of nft: %w", err)
-	}
-	return t, listing.Nftables, nil
+	objects, err = readObjects[object](out)
+	return t, objects, err
 }

@@ -133,13 +133,13 @@ func (n *Nft) list(ctx context.Context, args ...string) (all []nftObject, err er
 	if err != nil {
 		return nil, err
 	}
-	return readObjects(out)
+	return readObjects[nftObject](out)
 }
 
 // readObjects reads what nft lists in JSON, a document for each command.
-func readObjects(out string) (all []nftObject, err error) {
+func readObjects[T any](out string) (all []T, err error) {
 	for in := json.NewDecoder(strings.NewReader(out)); ; {
-		var listing struct{ Nftables []nftObject }
+		var listing struct{ Nftables []T }
 		switch err := in.Decode(&listing); {
 		case err == io.EOF:
 			return all, nil
@@ -162,7 +162,7 @@ func (n *Nft) tables(ctx context.Context, family string) (names []string, err er
 	if err != nil {
 		return nil, fmt.Errorf("listing tables: %w", err)
 	}
-	objects, err := readObjects(out)
+	objects, err := readObjects[nftObject](out)
 	for _, o := range objects {
 		if o.Table != nil {
 			names = append(names, o.Table.Name)
