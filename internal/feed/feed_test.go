@@ -229,61 +229,6 @@ func TestConditional(t *testing.T) {
 	}
 }
 
-// A server that was taken over for a while cannot keep the list of after that away: not by a tag that is too long for
-// servers, not by a time to come, and by the tag of the true list for a week at most.
-func TestTakenOver(t *testing.T) {
-	const genuine = `"the true list"`
-	for name, c := range map[string]struct {
-		header, value string
-		age           time.Duration // of the copy, when the true server is back
-	}{
-		"long":         {"ETag", `"` + strings.Repeat("x", 60_000) + `"`, 0},
-		"to come":      {"Last-Modified", "Mon, 22 Nov 2106 10:00:00 GMT", 0},
-		"the true tag": {"ETag", genuine, 8 * 24 * time.Hour},
-	} {
-		t.Run(name, func(t *testing.T) {
-			s := newScene(t)
-			s.serve(func(w http.ResponseWriter, _ *http.Request) {
-				w.Header().Set(c.header, c.value)
-				io.WriteString(w, "9.9.9.9\n")
-			})
-			s.refresh(feed.Changed, "")
-			s.grow(c.age)
-			s.serve(func(w http.ResponseWriter, r *http.Request) {
-				switch since, err := http.ParseTime(r.Header.Get("If-Modified-Since")); {
-				case len(r.Header.Get("If-None-Match")) > 8000:
-					w.WriteHeader(http.StatusRequestHeaderFieldsTooLarge)
-				case r.Header.Get("If-None-Match") == genuine, err == nil && since.After(time.Now()):
-					w.WriteHeader(http.StatusNotModified)
-				default:
-					w.Header().Set("ETag", genuine)
-					io.WriteString(w, "9.9.9.8\n")
-				}
-			})
-			s.refresh(feed.Changed, "")
-			s.holds("9.9.9.8")
-			s.refresh(feed.Unchanged, "")
-		})
-	}
-}
-
-// grow makes the copy older.
-func (s *scene) grow(by time.Duration) {
-	s.Helper()
-	c, _, err := s.store.Copy(s.source)
-	if err != nil || c == nil {
-		s.Fatal(c, err)
-	}
-	text, err := os.ReadFile(c.File)
-	if err != nil {
-		s.Fatal(err)
-	}
-	old, now := c.Fetched.Format(time.RFC3339), c.Fetched.Add(-by).Format(time.RFC3339)
-	if err := os.WriteFile(c.File, bytes.Replace(text, []byte(old), []byte(now), 1), 0o600); err != nil {
-		s.Fatal(err)
-	}
-}
-
 // A server that asks to wait is left alone, also when somebody asks for a fetch.
 func TestRetryAfter(t *testing.T) {
 	s := newScene(t)
