@@ -1,8 +1,11 @@
 package policy
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
+	"syscall"
 
 	"github.com/floodwall/floodwall/internal/packet"
 	"github.com/floodwall/floodwall/internal/yamltree"
@@ -12,9 +15,26 @@ import (
 func Read(file string) (*Policy, error) {
 	src, err := os.ReadFile(file)
 	if err != nil {
-		return nil, fmt.Errorf("reading policy: %w", err)
+		return nil, &readError{err}
 	}
 	return Parse(file, src)
+}
+
+// readError says that a policy cannot be read at all.
+type readError struct{ error }
+
+func (e *readError) Error() string { return "reading policy: " + e.error.Error() }
+func (e *readError) Unwrap() error { return e.error }
+
+// Hint names the remedy.
+func (e *readError) Hint() string {
+	switch {
+	case errors.Is(e, fs.ErrNotExist):
+		return "name the file of your policy; `floodwall init FILE` writes a first one"
+	case errors.Is(e, syscall.EISDIR):
+		return "name the file, not its directory"
+	}
+	return ""
 }
 
 // Parse reads the policy in src; file is its name, for messages. It reports every mistake, not only the first: the

@@ -36,9 +36,9 @@ func applyCommand(e *env) *cobra.Command {
 	var f applyFlags
 	c := &cobra.Command{
 		Use:   "apply POLICY",
-		Short: "make a policy the one that runs: all of it, or nothing changes",
+		Short: "put a policy in force on all devices, or change nothing",
 		Long: "Apply loads a policy into the kernel, whole or not at all, on the best target that this host has: XDP, nftables or iptables.\n" +
-			"With --confirm the kernel returns to the policy before unless `floodwall confirm` comes in time.",
+			"With --confirm the kernel returns to the previous policy unless `floodwall confirm` comes in time.",
 		Example: "  floodwall apply policy.yaml --confirm 60s    # then log in from another terminal, and if that works\n  floodwall confirm",
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := f.check(c); err != nil {
@@ -57,13 +57,13 @@ func applyCommand(e *env) *cobra.Command {
 		return exactly(1, "POLICY, a file")(c, args)
 	}
 	flags := c.Flags()
-	flags.StringVar(&f.target, "target", "auto", "what the policy is compiled `to`: auto, xdp, nftables or iptables")
+	flags.StringVar(&f.target, "target", "auto", "`target` of the policy: auto, xdp, nftables or iptables")
 	flags.StringArrayVar(&f.devices, "device", nil, "`device` in place of those of the policy; repeat it for more")
-	flags.StringVar(&f.mode, "mode", "auto", "`where` a device runs XDP: auto, native (in the driver) or generic (anywhere, at several times the cost)")
-	flags.StringVar(&f.confirm, "confirm", "", "return to the policy before after this `time`, as 60s or 5m, unless confirmed")
-	flags.BoolVar(&f.dryRun, "dry-run", false, "do all but attach")
+	flags.StringVar(&f.mode, "mode", "auto", "XDP `mode` of the devices: auto, native (in the driver) or generic (works with any driver, at several times the cost)")
+	flags.StringVar(&f.confirm, "confirm", "", "return to the previous policy after this `time`, as 60s or 5m, unless confirmed")
+	flags.BoolVar(&f.dryRun, "dry-run", false, "do everything except attach")
 	flags.BoolVar(&f.force, "force", false, "apply even what would cut this SSH session")
-	flags.BoolVar(&f.boot, "boot", false, "have systemd apply it again after each reboot, once it is confirmed, and what is applied from then on")
+	flags.BoolVar(&f.boot, "boot", false, "after each reboot, have systemd load the policy that was confirmed last")
 	flags.BoolVar(&f.restore, "boot-restore", false, "apply what was saved by --boot; for the systemd unit")
 	flags.MarkHidden("boot-restore")
 	complete(c, "target", targets(true)...)

@@ -124,7 +124,7 @@ func addFlow(c *cobra.Command, f *flowtext.Fields) {
 	flags.StringSliceVar(&f.Length, "length", nil, "`lengths` of the IP packet in bytes, as 1000-1500")
 	flags.StringVar(&f.Flags, "flags", "", "TCP `flags` as set/looked-at, as syn/syn,ack")
 	flags.BoolVar(&f.Fragment, "fragment", false, "fragments alone")
-	flags.StringVar(&f.Rate, "rate", "", "let so many bits a second through, as `10mbit/s`, and drop the rest")
+	flags.StringVar(&f.Rate, "rate", "", "let this `rate` through, as 10mbit/s, and drop the rest")
 }
 
 // bgpAnnounce enters an announcement, and says it to the process.

@@ -32,10 +32,10 @@ func blockCommand(e *env) *cobra.Command {
 		Args: prefixes,
 		RunE: func(c *cobra.Command, args []string) error { return block(c.Context(), e, args, f) },
 	}
-	c.Flags().StringVar(&f.duration, "for", "", "how `long`, as 90s, 15m, 1h, 7d or forever; the set's timeout if not said")
-	c.Flags().StringVar(&f.set, "set", "", "the dynamic `set`; the only one, or bans, if not said")
-	c.Flags().StringVar(&f.why, "why", "", "the reason, a `text` of up to 64 bytes that blocked lists")
-	c.Flags().StringVar(&f.origin, "origin", "", "the `program` that asks, as fail2ban: it changes no ban by hand, and bans nobody that the policy or this host needs")
+	c.Flags().StringVar(&f.duration, "for", "", "`time` as 90s, 15m, 1h, 7d or forever (default the timeout of the set)")
+	c.Flags().StringVar(&f.set, "set", "", "dynamic `set` (default the only one, or bans)")
+	c.Flags().StringVar(&f.why, "why", "", "reason, a `text` of up to 64 bytes, which the command blocked shows")
+	c.Flags().StringVar(&f.origin, "origin", "", "`program` that asks, as fail2ban: it cannot change bans made by hand, or ban an address that the policy or this host needs")
 	c.Flags().BoolVar(&f.force, "force", false, "block even the address of this SSH session")
 	e.jsonFlag(c)
 	return c

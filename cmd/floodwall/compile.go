@@ -31,7 +31,7 @@ func compileCommand(e *env) *cobra.Command {
 			return compilePolicy(c.Context(), e, args[0], plan.Target(target))
 		},
 	}
-	c.Flags().StringVar(&target, "target", "xdp", "what to compile `for`: xdp, nftables or iptables")
+	c.Flags().StringVar(&target, "target", "xdp", "`target` to compile for: xdp, nftables or iptables")
 	complete(c, "target", targets(false)...)
 	e.jsonFlag(c)
 	return c

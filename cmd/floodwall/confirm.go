@@ -13,7 +13,7 @@ func confirmCommand(e *env) *cobra.Command {
 		Use:   "confirm",
 		Short: "keep the policy that `apply --confirm` put on trial",
 		Long: "Confirm keeps the policy that `apply --confirm` put on trial.\n" +
-			"Without it the kernel returns to the policy before when the time is over.",
+			"If nobody confirms in time, the kernel returns to the previous policy.",
 		Example: "  floodwall confirm",
 		Args:    none,
 		RunE:    func(c *cobra.Command, _ []string) error { return confirm(c.Context(), e) },

@@ -38,14 +38,14 @@ func daemonCommand(e *env) *cobra.Command {
 		Use:   "daemon",
 		Short: "ban offenders, move rules to where they cost least, repair, and serve the API",
 		Long: "Daemon bans offenders, repairs what other tools remove, moves rules to where they cost least, and renews the keys of SYN cookies.\n" +
-			"It serves an API and a live page for browsers: on read.sock for who may read, on control.sock for root, and on the policy's `listen`.",
+			"It serves an API and a live page: for reading on read.sock and at the policy's `listen`, and for changes on control.sock (root only).",
 		Example: "  floodwall daemon\n" +
 			"  curl --unix-socket /run/floodwall/read.sock http://floodwall/v1/health\n" +
 			"  ssh -N -L 9810:/run/floodwall/read.sock root@SERVER    # on your own machine: the page of SERVER at http://127.0.0.1:9810/",
 		Args: none,
 		RunE: func(c *cobra.Command, _ []string) error { return runDaemon(c.Context(), e, run, bgpDir) },
 	}
-	c.Flags().BoolVar(&e.json, "json", false, "print each event as a JSON object in one line, as `/v1/events` has it")
+	c.Flags().BoolVar(&e.json, "json", false, "print each event as a JSON object on one line, as /v1/events has it")
 	c.Flags().StringVar(&run, "run", "", "`directory` of the sockets (default "+listen.DefaultDir+" for the default --bpffs, else a directory below it)")
 	c.Flags().StringVar(&bgpDir, "bgp", "", "`directory` of the socket of `floodwall bgp run` (default "+bgp.DefaultDir+" for the default --bpffs)")
 	return c

@@ -14,7 +14,7 @@ func doctorCommand(e *env) *cobra.Command {
 	var devices []string
 	c := &cobra.Command{
 		Use:   "doctor",
-		Short: "what on this host costs packets, and what to do about it",
+		Short: "find what costs packets on this host, with a remedy for each finding",
 		Long: "Doctor shows what costs packets on this host, and the remedy for each finding. It changes nothing.\n" +
 			"The exit status is 1 when a finding is a warning or a problem.",
 		Example: "  floodwall doctor --all",
@@ -24,8 +24,8 @@ func doctorCommand(e *env) *cobra.Command {
 			return examine(c.Context(), e, o, all)
 		},
 	}
-	c.Flags().BoolVar(&all, "all", false, "list what is well, too")
-	c.Flags().StringArrayVar(&devices, "device", nil, "of the devices look at this `device` only; repeat it for more")
+	c.Flags().BoolVar(&all, "all", false, "also list what is in order")
+	c.Flags().StringArrayVar(&devices, "device", nil, "look only at this `device`; repeat it for more")
 	complete(c, "device", deviceNames()...)
 	e.jsonFlag(c)
 	return c

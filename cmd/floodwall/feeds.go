@@ -18,7 +18,7 @@ import (
 func feedsCommand(e *env) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "feeds",
-		Short: "lists that are fetched, and databases: their age and size, and what was removed of them",
+		Short: "list fetched lists and databases: age, size, and entries that were left out",
 		Long: "Feeds shows the sets with url, country or asn of the policy that runs: how old they are, when they are fetched next,\n" +
 			"and what was removed of them and why.",
 		Example: "  floodwall feeds --json",

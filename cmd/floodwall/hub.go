@@ -39,7 +39,7 @@ func hubCommand(e *env) *cobra.Command {
 	f := &hubFlags{}
 	c := &cobra.Command{
 		Use:   "hub COMMAND",
-		Short: "the middle of a fleet: nodes send their bans there, and get those of others",
+		Short: "run and manage the hub of a fleet, through which nodes share bans",
 		Long: "Hub runs the middle of a fleet, with a NATS server in it, and admits nodes. It needs no rights of root.\n" +
 			"Nodes enforce their own bans whether or not they reach a hub.",
 		Example: "  floodwall hub init --address 192.0.2.10\n  floodwall hub run\n  floodwall hub invite web-1",
@@ -266,7 +266,7 @@ func (e *env) printNodes(all []hub.Nodes) error {
 func hubRevoke(e *env, f *hubFlags) *cobra.Command {
 	return &cobra.Command{
 		Use:   "revoke NAME",
-		Short: "put a node out of the fleet, at once, and lift its bans",
+		Short: "remove a node from the fleet at once, and lift its bans",
 		Long: "Revoke ends a node's connections, takes its key no more, and lifts all bans that it alone has made. It answers when the lifts\n" +
 			"are kept. It may be repeated: then it lifts bans of the node that are left.",
 		Example: "  floodwall hub revoke web-1",

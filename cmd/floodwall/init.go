@@ -30,7 +30,7 @@ func initCommand(e *env) *cobra.Command {
 			return e.writeFirst(file, devices)
 		},
 	}
-	c.Flags().StringArrayVar(&devices, "device", nil, "`device` at which packets from outside arrive, in place of those of the default routes; repeat it for more")
+	c.Flags().StringArrayVar(&devices, "device", nil, "`device` where packets from outside arrive (default those of the default routes); repeat it for more")
 	complete(c, "device", deviceNames()...)
 	return c
 }

@@ -13,7 +13,7 @@ func repairCommand(e *env) *cobra.Command {
 	var restoring bool
 	c := &cobra.Command{
 		Use:   "repair",
-		Short: "put back what has gone from the kernel of the policy that runs",
+		Short: "put back parts of the running policy that other tools removed",
 		Long: "Repair puts back what other tools have removed: XDP programs, and rules and sets in netfilter.\n" +
 			"It changes nothing that is whole. `floodwall daemon` does the same at once.",
 		Example: "  floodwall repair",

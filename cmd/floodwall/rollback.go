@@ -11,9 +11,9 @@ import (
 func rollbackCommand(e *env) *cobra.Command {
 	return &cobra.Command{
 		Use:   "rollback",
-		Short: "return to the policy before, whether or not this one is confirmed",
-		Long: "Rollback loads the policy that ran before the last apply, with the bans of now.\n" +
-			"A second rollback takes the first one back.",
+		Short: "return to the previous policy, also from a trial",
+		Long: "Rollback returns to the policy that ran before the last apply. The present bans stay.\n" +
+			"A second rollback undoes the first.",
 		Example: "  floodwall rollback",
 		Args:    none,
 		RunE:    func(c *cobra.Command, _ []string) error { return rollback(c.Context(), e) },
@@ -31,7 +31,7 @@ func rollback(ctx context.Context, e *env) error {
 		return err
 	}
 	if now.Generation == 0 {
-		e.println("rolled back: there was no policy before, and nothing is filtered any more")
+		e.println("rolled back: there was no previous policy, and nothing is filtered any more")
 		return err
 	}
 	e.println("rolled back: generation %d of %s runs again", now.Generation, now.Policy)

@@ -24,7 +24,10 @@ func newRoot(e *env) *cobra.Command {
 		Use:   "floodwall COMMAND",
 		Short: "a firewall against floods",
 		Long: "Floodwall drops floods where packets come in. One policy file says what to drop and what to serve;\n" +
-			"`floodwall apply` puts it into the kernel, where it goes on without a process.",
+			"`floodwall apply` puts it into the kernel, which then filters without a process.",
+		Example: "  floodwall init policy.yaml                     # write a first policy, and read it\n" +
+			"  floodwall apply policy.yaml --confirm 60s      # the kernel undoes it after 60 s\n" +
+			"  floodwall confirm                              # unless you confirm, from a second login",
 		SilenceErrors:         true,
 		SilenceUsage:          true,
 		DisableFlagsInUseLine: true,

@@ -43,13 +43,13 @@ func suggestCommand(e *env) *cobra.Command {
 		Args: exactly(1, "POLICY, a file"),
 		RunE: func(c *cobra.Command, args []string) error { return e.suggest(c, args[0], &f) },
 	}
-	c.Flags().StringVar(&f.search.Attack, "attack", "", "capture `file` of the traffic of now; legitimate packets in it do no harm")
+	c.Flags().StringVar(&f.search.Attack, "attack", "", "capture `file` of the attack; legitimate packets in it do no harm")
 	c.Flags().BoolVar(&f.live, "live", false, "look at samples of what comes to the policy's devices now")
 	c.Flags().StringArrayVar(&f.search.Baseline, "baseline", nil, "capture `file` of legitimate traffic; may be given several times")
 	c.Flags().DurationVar(&f.search.For, "for", 0, "look at this `time` of the attack; by default at all of a capture, and 5s with --live")
-	c.Flags().StringVar(&f.collateral, "collateral", "0.1%", "the most of the baseline's packets that all rules together may match")
+	c.Flags().StringVar(&f.collateral, "collateral", "0.1%", "largest `share` of the baseline's packets that all rules together may match")
 	c.Flags().StringVar(&f.write, "write", "", "write POLICY with the rules to this new `file` in the same directory")
-	c.Flags().BoolVar(&f.apply, "apply", false, "apply what --write has written, on trial for 10m: the rules go by themselves unless confirmed")
+	c.Flags().BoolVar(&f.apply, "apply", false, "apply what --write has written, on trial for 10m: unless confirmed, the rules are removed again")
 	e.jsonFlag(c)
 	return c
 }

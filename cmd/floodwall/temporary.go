@@ -13,8 +13,8 @@ import (
 func temporaryCommand(e *env) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "temporary",
-		Short: "rules that stand before those of the policy for a time",
-		Long: "Temporary shows the rules that a person, or the daemon (`auto` of `detect`), has added for a time. They drop packets before the\n" +
+		Short: "list and change rules that drop before those of the policy, for a limited time",
+		Long: "Temporary shows rules that a person or the daemon (`auto` of `detect`) has added for a limited time. They drop packets before the\n" +
 			"policy's own rules are asked. The kernel ends each at its time, also without a daemon. The policy file is not changed.",
 		Example: "  floodwall temporary --json",
 		Args:    none,
@@ -44,7 +44,7 @@ func temporaryCommand(e *env) *cobra.Command {
 	remove := &cobra.Command{
 		Use:     "remove NAME...",
 		Short:   "remove temporary rules at once",
-		Long:    "Remove removes temporary rules, whoever has added them. The daemon does not add one again that a person has removed, during that attack.",
+		Long:    "Remove removes temporary rules, also those of the daemon. The daemon does not add them again during the same attack.",
 		Example: "  floodwall temporary remove auto-1",
 		Args:    cobra.MinimumNArgs(1),
 		RunE:    func(c *cobra.Command, args []string) error { return removeTemporary(c.Context(), e, args) },

@@ -320,7 +320,7 @@ func (h *trialHost) putStraight(now string) {
 			h.want("after status", now)
 		}
 	case 1:
-		if out, err := h.run("rollback"); err != nil && !strings.Contains(out, "no policy before") {
+		if out, err := h.run("rollback"); err != nil && !strings.Contains(out, "no previous policy") {
 			h.wrong("rollback: %v\n%s", err, out)
 		}
 		if who := h.decides(); who != old && who != next {

@@ -36,7 +36,7 @@ func Routes() []Route {
 		change("/temporary/add", "add a rule that drops before all rules of the policy, for a time", addTemporaryText, (*Call).addTemporary),
 		change("/temporary/remove", "remove temporary rules at once", removeTemporaryText, (*Call).removeTemporary),
 		change("/confirm", "keep the policy that is on trial", named[Nothing]("confirm"), (*Call).confirm),
-		change("/rollback", "return to the policy before, whether or not this one is confirmed", named[Nothing]("rollback"), (*Call).rollback),
+		change("/rollback", "return to the previous policy, also from a trial", named[Nothing]("rollback"), (*Call).rollback),
 		read("/openapi.json", "this document", (*Call).document),
 	}
 }

@@ -2,7 +2,9 @@ package compile
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
+	"io/fs"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -121,7 +123,11 @@ func placed(file string, at policy.Pos, what string, err error) (out policy.Erro
 		}
 		return out
 	}
-	return policy.Errors{{File: file, Line: at.Line, Col: at.Col, Msg: fmt.Sprintf("%s: %v", what, err)}}
+	mistake := &policy.Error{File: file, Line: at.Line, Col: at.Col, Msg: fmt.Sprintf("%s: %v", what, err)}
+	if errors.Is(err, fs.ErrNotExist) {
+		mistake.Hint = "a path that does not begin with / starts at the directory of the policy"
+	}
+	return policy.Errors{mistake}
 }
 
 // beside is a path in a policy, which counts from the policy's directory.

@@ -96,7 +96,7 @@ func (s *switchover) run(ctx context.Context) error {
 		}
 	}
 	if err := errors.Join(s.dropEnded(), s.finish(ctx)); err != nil { // nothing of it decides
-		s.note(fmt.Sprintf("the next change removes what is left of the policy before: %v", err))
+		s.note(fmt.Sprintf("the next change removes what is left of the previous policy: %v", err))
 	}
 	return nil
 }

@@ -310,7 +310,7 @@ func (l *live) previousProgram(now *generation) (*generation, error) {
 
 func (l *live) otherTarget(now, before *manifest.Manifest) error {
 	return &PreviousError{
-		fmt.Sprintf("the policy before, %s, ran on target %s, and this one runs on %s", before.File, before.Target, now.Target),
+		fmt.Sprintf("the previous policy, %s, ran on target %s, and this one runs on %s", before.File, before.Target, now.Target),
 		fmt.Sprintf("`floodwall apply --target %s %s` applies it again", before.Target, before.File),
 	}
 }

@@ -257,7 +257,7 @@ func TestWatch(t *testing.T) {
 			if event.Err != nil {
 				t.Errorf("event: %v", event.Err)
 			}
-			if event.Text != "the trial of generation 2 ended unconfirmed: the policy before is back" {
+			if event.Text != "the trial of generation 2 ended unconfirmed: the previous policy is in force again" {
 				continue
 			}
 		case <-end:

@@ -193,7 +193,7 @@ func (w *watcher) refreshLocal(ctx context.Context) {
 func (w *watcher) settle(ctx context.Context) (calm bool) {
 	number, err := w.in.Settle(ctx)
 	if number > 0 || err != nil {
-		w.report(Event{Text: fmt.Sprintf("the trial of generation %d ended unconfirmed: the policy before is back", number), Err: err})
+		w.report(Event{Text: fmt.Sprintf("the trial of generation %d ended unconfirmed: the previous policy is in force again", number), Err: err})
 	}
 	return number == 0 && err == nil
 }

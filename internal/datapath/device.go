@@ -71,7 +71,7 @@ func (s *swap) attachIn(d *Device, mode Mode, flags link.XDPAttachFlags) error {
 func findDevice(name string) (netlink.Link, error) {
 	dev, err := netlink.LinkByName(name)
 	if err != nil {
-		return nil, &AttachError{Device: name, Cause: "no such device", Remedy: "`ip link` lists the devices there are"}
+		return nil, &AttachError{Device: name, Cause: "no such device", Remedy: "`devices` of the policy, or --device, names it; `ip link` lists the devices of this host"}
 	}
 	if kind := dev.Attrs().EncapType; kind != "ether" && kind != "loopback" {
 		return nil, &AttachError{Device: name, Cause: fmt.Sprintf("its packets have no Ethernet header (link type %s)", kind),

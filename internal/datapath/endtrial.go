@@ -9,9 +9,9 @@ import (
 // Errors of Confirm and Rollback.
 var (
 	ErrNoTrial    = errors.New("no policy is on trial")
-	ErrExpired    = errors.New("the trial has expired: the policy before it is in force again")
+	ErrExpired    = errors.New("the trial has expired: the previous policy is in force again")
 	ErrUnfinished = errors.New("the apply was interrupted: its trial cannot be confirmed")
-	ErrNoPrevious = errors.New("there is no policy before this one to return to")
+	ErrNoPrevious = errors.New("there is no previous policy to return to")
 )
 
 // RestartTrial gives the trial another deadline, for an apply that is still at work, even if it has ended already. It returns ErrNoTrial when there is none. The caller holds the lock.

@@ -158,6 +158,6 @@ func TestTrial(t *testing.T) {
 	}
 	gone := fmt.Errorf("%w: what was filtered has gone (eth0)", datapath.ErrNotLoaded)
 	same(t, []Finding{notLoaded(datapath.ErrNotLoaded, "/d"), notLoaded(gone, "/d")},
-		"note floodwall: floodwall apply policy.yaml", "problem floodwall: floodwall repair")
+		"note floodwall: floodwall apply POLICY; floodwall init POLICY writes a first one", "problem floodwall: floodwall repair")
 	same(t, []Finding{broken(errors.New("generation 3: no table"), "/d")}, "problem floodwall: floodwall apply policy.yaml")
 }

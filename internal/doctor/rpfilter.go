@@ -37,7 +37,7 @@ func (d *device) reversePath(all, own uint64, ways []string) Finding {
 	value := max(all, own)
 	f := Finding{
 		ID:       "rp-filter",
-		Evidence: fmt.Sprintf("net.ipv4.conf.%s.rp_filter is %d, of all %d: %d counts (/proc/sys)", d.name, own, all, value),
+		Evidence: fmt.Sprintf("net.ipv4.conf.%s.rp_filter is %d and net.ipv4.conf.all.rp_filter is %d: the larger one, %d, holds (/proc/sys)", d.name, own, all, value),
 		Numbers:  map[string]uint64{"all": all, "device": own},
 	}
 	loose := fmt.Sprintf("sysctl -w net/ipv4/conf/%s/rp_filter=%d", quoted(d.name), rpLoose)

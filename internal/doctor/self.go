@@ -41,7 +41,7 @@ func notLoaded(err error, dir string) Finding {
 		f.Severity, f.Evidence = Problem, fmt.Sprintf("%v (%s)", err, dir)
 		return f.command("floodwall repair")
 	}
-	return f.command("floodwall apply policy.yaml")
+	return f.advice("floodwall apply POLICY; floodwall init POLICY writes a first one")
 }
 
 // broken judges that something runs of which not all can be found.

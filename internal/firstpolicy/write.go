@@ -24,7 +24,7 @@ func (h *Host) Policy(file string) string {
 	p("# Packets from outside arrive here.")
 	p("devices: [%s]", strings.Join(quoted(h.Devices), ", "))
 	p("")
-	p("# No rule and no service passes the rest. Neighbor discovery, ICMP errors and DHCP pass, up to a limit.")
+	p("# All other packets are dropped. Only neighbor discovery, ICMP errors and DHCP still pass, up to a limit.")
 	p("default: drop")
 	p("")
 	p("# Packets that no correct host sends are dropped first: off, standard or strict.")

@@ -64,7 +64,7 @@ func (e *ExpiredError) Error() string {
 
 // Hint is the remedy.
 func (e *ExpiredError) Hint() string {
-	return "the policy before it decides again; apply the new one once more, with more time to confirm"
+	return "the previous policy decides again; apply the new one once more, with more time to confirm"
 }
 
 // RemainsError says that a change is done, and the new generation decides, but remains of the old one are still there.

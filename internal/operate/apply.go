@@ -22,7 +22,7 @@ type Order struct {
 	Target  string   `json:"target,omitempty"`  // auto when not said
 	Mode    string   `json:"mode,omitempty"`    // of XDP: auto, native, generic; auto when not said
 	Devices []string `json:"devices,omitempty"` // in place of the policy's
-	Confirm string   `json:"confirm,omitempty"` // the time after which the policy before returns unless confirmed, as 60s
+	Confirm string   `json:"confirm,omitempty"` // the time after which the previous policy returns unless confirmed, as 60s
 	DryRun  bool     `json:"dry_run,omitempty"` // do all but attach
 	Force   bool     `json:"force,omitempty"`   // apply even what would cut the session of who asks
 	Boot    bool     `json:"-"`                 // have systemd apply it after each reboot

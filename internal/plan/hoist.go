@@ -79,7 +79,7 @@ func (l *lateRules) add(rule int, at, first Stage) {
 // assignDefault finds the stage of the default.
 func (pl *Plan) assignDefault(late lateRules) {
 	p := pl.Program
-	pl.Default = Assignment{pl.First(), "nothing stays behind that it could overtake"}
+	pl.Default = Assignment{pl.First(), "no rule with another verdict runs later"}
 	if s := pl.stageNamed(p.Placement.Stage()); s != "" && p.Default != ir.Pass {
 		pl.Default = Assignment{s, fmt.Sprintf("placement: %s", p.Placement)}
 	}
@@ -91,7 +91,7 @@ func (pl *Plan) assignDefault(late lateRules) {
 		case p.Rules[j].Verdict != p.Default || match.Metered(&p.Rules[j]):
 			pl.Default = Assignment{pl.Rules[j].Stage, behind(&p.Rules[j])}
 		case p.Default == ir.Pass:
-			pl.Default = Assignment{pl.Rules[j].Stage, fmt.Sprintf("behind rule %q, which counts some of its packets", p.Rules[j].Name)}
+			pl.Default = Assignment{pl.Rules[j].Stage, fmt.Sprintf("behind rule %q, which counts some of the same packets", p.Rules[j].Name)}
 		}
 	}
 }
@@ -171,9 +171,9 @@ func (pl *Plan) fitFrom(r *ir.Rule, from Stage) (at Stage, key, why string) {
 
 func behind(r *ir.Rule) string {
 	if match.Metered(r) {
-		return fmt.Sprintf("behind rule %q, which counts or is charged with some of its packets", r.Name)
+		return fmt.Sprintf("behind rule %q, which counts or limits some of the same packets", r.Name)
 	}
-	return fmt.Sprintf("behind rule %q, which decides some of its packets otherwise", r.Name)
+	return fmt.Sprintf("behind rule %q, which has another verdict for some of the same packets", r.Name)
 }
 
 // First is the earliest stage of the target.

@@ -50,7 +50,6 @@ var sections = []section{
 		title: "Top level", at: "", policy: sets + "KEY\n", matrix: true, intro: "The keys of the file.",
 		beside: map[string]string{
 			"devices": "KEY\n", "sets": "devices: [eth0]\nKEY\n", "essential": dropping,
-			"never": strings.Replace(perSource, "KEY", "ban: 10m", 1) + "\nKEY\n",
 		},
 	},
 	{

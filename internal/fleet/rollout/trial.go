@@ -88,7 +88,7 @@ func (f *Follower) decide(ctx context.Context) {
 	case err != nil:
 		err = fmt.Errorf("no hub was reached after version %d was applied: %w", f.kept.Seen, err)
 		if undo := f.Host.Rollback(ctx, f.policy(f.kept.Seen)); undo != nil {
-			err = fmt.Errorf("%w; the kernel returns to the policy before by itself: %w", err, undo)
+			err = fmt.Errorf("%w; the kernel returns to the previous policy by itself: %w", err, undo)
 		}
 		f.fail(ctx, err)
 	default:
