@@ -365,9 +365,8 @@ var flushes = map[string][]struct{ name, does string }{
 		{"iptables-restore, as netfilter-persistent", "printf '*raw\\n:PREROUTING ACCEPT [0:0]\\nCOMMIT\\n*filter\\n:INPUT ACCEPT [0:0]\\nCOMMIT\\n' | iptables-restore"},
 		{"ipset flush", "ipset flush"},
 		{"ipset swap, for a set of other size", "set=$(ipset list -n | grep listed-4); ipset create other hash:net family inet; ipset swap other $set; ipset destroy other"},
-		{"ipset destroy, and a set of another type", // again when the daemon was between
-			"set=$(ipset list -n | grep listed-4); until for t in raw filter; do iptables -t $t -F; ip6tables -t $t -F; done\n" +
-				"ipset destroy $set 2>/dev/null && ipset create $set hash:ip family inet 2>/dev/null; do :; done"},
+		{"ipset destroy, and a set of another type", "set=$(ipset list -n | grep listed-4)\n" + // again when the daemon was between
+			"until for t in raw filter; do iptables -t $t -F; ip6tables -t $t -F; done; ipset destroy $set 2>/dev/null && ipset create $set hash:ip family inet 2>/dev/null; do :; done"},
 	},
 }
 
