@@ -264,8 +264,7 @@ func TestDevices(t *testing.T) {
 	}
 }
 
-// TestDeviceReturnsOnTrial has the device go and return while another policy is on trial. When the trial ends, or is rolled back, the
-// policy before is in force on it.
+// TestDeviceReturnsOnTrial has the device go and return during a trial. When that ends, or is rolled back, the policy before is in force on it.
 func TestDeviceReturnsOnTrial(t *testing.T) {
 	if !inside(t) {
 		return
