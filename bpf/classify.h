@@ -10,23 +10,12 @@
 #include "packet.h"
 #include "verifier.h"
 
-/*
- * The tables that every packet reads are globals: their address is a constant in the program, where a map lookup would
- * cost a call or a bounds check. Their sizes are the policy's: the loader sets them, so here they are small, and
- * table() keeps the compiler from knowing so. The masks and shifts below are constants to the verifier.
- */
+/* The tables that every packet reads are globals: see table(). The masks and shifts below are constants to the verifier. */
 __u64 filter4[8] SEC(".data.filter4");     /* a bit per block of 2^filter4_shift addresses: any class? */
 __u64 index4[8] SEC(".data.index4");       /* per 32 blocks of /24: which have a line, and where lines start */
 __u16 background4[8] SEC(".data.back4");   /* per /16: the class of its /24s without a line */
 __u64 host_filter4[8] SEC(".data.hosts4"); /* two bits of a word per host: Bloom's filter */
 __u64 filter6[8] SEC(".data.filter6");     /* a bit per hash of a /32: any prefix there? */
-
-#define table(global)                                  \
-	({                                             \
-		typeof(&(global)[0]) start = (global); \
-		asm("" : "+r"(start));                 \
-		start;                                 \
-	})
 
 const volatile __u32 filter4_shift;
 const volatile __u32 filter4_mask; /* of the index of a 64-bit word; 0: there is no filter */

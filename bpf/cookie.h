@@ -212,27 +212,19 @@ static __always_inline __u32 cookie_number(__u32 mac, __u64 slot, __u32 said, bo
  * decides. Each note is written once in a slot, however many SYNs come: CPUs share 131,072 writes in 69 seconds at most. The table is
  * small, because a flood of random segments is to find it in the cache.
  */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, __u64);
-} cookies_sent SEC(".maps");
+__u8 cookies_sent[8] SEC(".data.cookies"); /* see table() */
 
 enum {
-	SENT_WORDS = 1 << 14, /* of eight notes; internal/codegen/xdp/protect.go */
+	SENT_NOTES = 1 << 17, /* internal/codegen/xdp/protect.go */
 	SENT_EVER = 0x80,
 	SENT_SLOTS =
 		3, /* that a note is good for: the cookie's own, the next, and one as another CPU may be some ticks behind */
 };
 
-/* The note of a flow. The lowest two bits of its hash are not looked at: see FLOW_UNKNOWN. */
+/* The note of a flow. */
 static __always_inline __u8 *cookie_sent(__u64 hash)
 {
-	__u32 word = hash >> 5 & (SENT_WORDS - 1);
-	__u8 *notes = bpf_map_lookup_elem(&cookies_sent, &word);
-
-	return notes ? notes + (hash >> 2 & 7) : NULL;
+	return &table(cookies_sent)[hash & (SENT_NOTES - 1)];
 }
 
 /* Notes that a cookie is sent for a flow. */
@@ -240,16 +232,16 @@ static __always_inline void note_cookie(__u64 hash, __u64 slot)
 {
 	__u8 *sent = cookie_sent(hash), note = slot | SENT_EVER;
 
-	if (sent && *sent != note)
+	if (*sent != note)
 		*sent = note;
 }
 
 /* Whether a cookie of a flow may be on its way. */
 static __always_inline bool cookie_may_come(__u64 hash, __u64 slot)
 {
-	__u8 *sent = cookie_sent(hash);
+	__u8 sent = *cookie_sent(hash);
 
-	return !sent || (*sent && ((slot - *sent) & (SENT_EVER - 1)) < SENT_SLOTS);
+	return sent && ((slot - sent) & (SENT_EVER - 1)) < SENT_SLOTS;
 }
 
 /*

@@ -43,7 +43,7 @@ enum flow_noted {
 enum flow_answer {
 	FLOW_UNSURE,  /* its flow is noted, but there is something to note or to ask */
 	FLOW_OPEN,    /* its flow is in one of the states that were asked for, and need not be noted again */
-	FLOW_UNKNOWN, /* no flow of it is noted; all but the lowest two bits of the answer are those of its hash */
+	FLOW_UNKNOWN, /* no flow of it is noted */
 };
 
 enum {
@@ -69,15 +69,10 @@ struct {
 	__type(value, struct flow_bucket);
 } flows SEC(".maps");
 
-/* A bit for each bucket, in words of 64. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, __u64);
-} flow_filter SEC(".maps");
+/* A bit for each bucket, in words of 64: see table(). */
+__u64 flow_filter[8] SEC(".data.flowbits");
 
-/* The buckets, a power of two, less 1. At most 2^26 (maxFlowBuckets of internal/compile). Constant from load on. */
+/* The buckets, a power of two, less 1. At most 2^25 (maxFlowBuckets of internal/codegen/xdp). Constant from load on. */
 const volatile __u32 flow_mask;
 
 /*
@@ -146,7 +141,7 @@ __noinline __u64 hash_addresses6(__u64 src_hi, __u64 src_lo, __u64 dst_hi, __u64
 	return hash_half(hash_half(hash, dst_hi), dst_lo);
 }
 
-static __always_inline __u64 hash_ports(__u64 addresses, __u32 ports)
+static __always_inline __u64 hash_ports(__u64 addresses, __u64 ports)
 {
 	return hash_word(hash_word(addresses, ports), 0);
 }
@@ -190,9 +185,7 @@ static __always_inline __u64 flow_word(__u64 hash, __u32 state, __u32 now)
 /* The word of the filter for a bucket. */
 static __always_inline __u64 *filter_word(__u64 hash)
 {
-	__u32 number = (hash & flow_mask) >> 6;
-
-	return bpf_map_lookup_elem(&flow_filter, &number);
+	return &table(flow_filter)[(hash & flow_mask) >> 6];
 }
 
 static __always_inline __u64 filter_bit(__u64 hash)
@@ -303,7 +296,7 @@ __noinline __u32 flow_state(struct packet *p)
 		return FLOW_NONE;
 	p->flow_hash = hash = flow_hash(p);
 	filter = filter_word(hash);
-	if (!filter || !(*filter & filter_bit(hash)))
+	if (!(*filter & filter_bit(hash)))
 		return FLOW_NONE;
 	number = hash & flow_mask;
 	b = bpf_map_lookup_elem(&flows, &number);
@@ -324,16 +317,16 @@ __noinline __u32 flow_state(struct packet *p)
 
 /*
  * Whether the flow with a hash has one of some states, which have a bit each, and was seen so lately that it need not be noted again
- * or asked about. Returns an enum flow_answer, with the hash. It writes nothing: buckets are swept by the packets that general() decides.
+ * or asked about. Returns an enum flow_answer. It writes nothing: buckets are swept by the packets that general() decides.
  */
-static __always_inline __u64 find_open_flow(__u64 hash, __u64 states)
+static __always_inline __u32 find_open_flow(__u64 hash, __u64 states)
 {
-	__u32 number = hash & flow_mask, at = number >> 6;
-	__u64 word, *filter = bpf_map_lookup_elem(&flow_filter, &at);
+	__u32 number = hash & flow_mask;
 	struct flow_bucket *b;
+	__u64 word;
 
-	if (!filter || !(*filter >> (number & 63) & 1))
-		return hash | FLOW_UNKNOWN;
+	if (!(*filter_word(hash) >> (number & 63) & 1))
+		return FLOW_UNKNOWN;
 	b = bpf_map_lookup_elem(&flows, &number);
 	if (!b)
 		return FLOW_UNSURE;
@@ -343,7 +336,7 @@ static __always_inline __u64 find_open_flow(__u64 hash, __u64 states)
 		if (is_flow(word, hash))
 			goto found;
 	}
-	return hash | FLOW_UNKNOWN;
+	return FLOW_UNKNOWN;
 found:
 	if (!(states >> flow_state_of(word) & 1))
 		return FLOW_UNSURE;
@@ -354,12 +347,12 @@ found:
  * The same for the generated entry: by both IPv4 addresses in one word, the source in its upper half, and by a hash of IPv6 addresses.
  * The client's port is in the upper half of the ports. Functions of their own to the verifier.
  */
-__noinline __u64 find_open_flow4(__u64 pair, __u64 ports, __u64 states)
+__noinline __u32 find_open_flow4(__u64 pair, __u64 ports, __u64 states)
 {
 	return find_open_flow(hash_ports(hash_addresses4(pair), ports), states);
 }
 
-__noinline __u64 find_open_flow6(__u64 addresses, __u64 ports, __u64 states)
+__noinline __u32 find_open_flow6(__u64 addresses, __u64 ports, __u64 states)
 {
 	return find_open_flow(hash_ports(addresses, ports), states);
 }
@@ -397,7 +390,7 @@ __noinline __u32 flow_set(struct packet *p, __u32 state)
 	number = hash & flow_mask;
 	b = bpf_map_lookup_elem(&flows, &number);
 	filter = filter_word(hash);
-	if (!b || !filter)
+	if (!b)
 		return FLOW_OVERTAKEN;
 	now = flow_seconds(p);
 	seen = (state & FLOW_DOUBT ? now - FLOW_REFRESH : now) & ((1 << FLOW_SEEN_BITS) - 1);

@@ -146,15 +146,12 @@ enum {
 
 static __always_inline __u32 decide_segment(struct xdp_md *ctx, bool v6, __u64 hash, __u64 what)
 {
-	__u64 answer = find_open_flow(hash, what & ((1 << SEGMENT_PROTECTION) - 1));
+	__u32 answer = find_open_flow(hash, what & ((1 << SEGMENT_PROTECTION) - 1));
 
-	if (answer == FLOW_UNSURE)
-		return SEGMENT_OTHER;
-	if (answer == FLOW_OPEN)
-		return SEGMENT_OPEN;
-	return refuse_segment(ctx, v6, (__u8)(what >> SEGMENT_PROTECTION), what >> SEGMENT_SLOT, answer)
-		       ? SEGMENT_REFUSED
-		       : SEGMENT_OTHER;
+	if (answer != FLOW_UNKNOWN)
+		return answer == FLOW_OPEN ? SEGMENT_OPEN : SEGMENT_OTHER;
+	return refuse_segment(ctx, v6, (__u8)(what >> SEGMENT_PROTECTION), what >> SEGMENT_SLOT, hash) ? SEGMENT_REFUSED
+												       : SEGMENT_OTHER;
 }
 
 /*

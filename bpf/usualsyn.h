@@ -45,10 +45,10 @@ static __always_inline bool answers_surely(struct protection *pr, struct protect
 /* Whether no flow of a packet is noted. Notes the hash of its flow. Buckets are swept by protect(), to which all others go. */
 static __always_inline bool is_surely_new(struct packet *p)
 {
-	__u64 hash = flow_hash(p), *filter = filter_word(hash);
+	__u64 hash = flow_hash(p);
 
 	p->flow_hash = hash;
-	return filter && !(*filter & filter_bit(hash));
+	return !(*filter_word(hash) & filter_bit(hash));
 }
 
 static __always_inline void read_usual_packet(struct packet *p, struct segment *g, void *data, void *end, bool v6)

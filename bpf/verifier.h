@@ -30,6 +30,18 @@ static __always_inline __u32 known_length(__u32 length, __u32 most)
 	return (length & (most - 1)) + 1;
 }
 
+/*
+ * The first element of a global whose size is the policy's: the loader sets it, so in C it is small, and the compiler is not to know so.
+ * The address of a global is a constant in the program, where a map lookup would cost a call or a bounds check. The verifier compares
+ * the bounds of an index with the size that the loader has set.
+ */
+#define table(global)                                  \
+	({                                             \
+		typeof(&(global)[0]) start = (global); \
+		asm("" : "+r"(start));                 \
+		start;                                 \
+	})
+
 /* A read that the compiler neither repeats nor leaves out, as another CPU may write meanwhile. */
 static __always_inline __u64 read_once(__u64 *word)
 {

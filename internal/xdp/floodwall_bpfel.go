@@ -90,12 +90,10 @@ const (
 	floodwallMapAskers           = "askers"
 	floodwallMapBuckets6         = "buckets6"
 	floodwallMapConditions       = "conditions"
-	floodwallMapCookiesSent      = "cookies_sent"
 	floodwallMapCounters         = "counters"
 	floodwallMapDnsMessage       = "dns_message"
 	floodwallMapDynamic          = "dynamic"
 	floodwallMapEvictions        = "evictions"
-	floodwallMapFlowFilter       = "flow_filter"
 	floodwallMapFlows            = "flows"
 	floodwallMapFull4            = "full4"
 	floodwallMapGuardPorts       = "guard_ports"
@@ -130,6 +128,7 @@ const (
 	floodwallVarBuckets6Seed     = "buckets6_seed"
 	floodwallVarClassifyDst      = "classify_dst"
 	floodwallVarClassifySrc      = "classify_src"
+	floodwallVarCookiesSent      = "cookies_sent"
 	floodwallVarDefaultDecision  = "default_decision"
 	floodwallVarDnsPort          = "dns_port"
 	floodwallVarDnsPorts         = "dns_ports"
@@ -144,6 +143,7 @@ const (
 	floodwallVarFilter4Mask      = "filter4_mask"
 	floodwallVarFilter4Shift     = "filter4_shift"
 	floodwallVarFilter6          = "filter6"
+	floodwallVarFlowFilter       = "flow_filter"
 	floodwallVarFlowMask         = "flow_mask"
 	floodwallVarGuarded          = "guarded"
 	floodwallVarHaveBackground4  = "have_background4"
@@ -242,12 +242,10 @@ type floodwallMapSpecs struct {
 	Askers           *ebpf.MapSpec `ebpf:"askers"`
 	Buckets6         *ebpf.MapSpec `ebpf:"buckets6"`
 	Conditions       *ebpf.MapSpec `ebpf:"conditions"`
-	CookiesSent      *ebpf.MapSpec `ebpf:"cookies_sent"`
 	Counters         *ebpf.MapSpec `ebpf:"counters"`
 	DnsMessage       *ebpf.MapSpec `ebpf:"dns_message"`
 	Dynamic          *ebpf.MapSpec `ebpf:"dynamic"`
 	Evictions        *ebpf.MapSpec `ebpf:"evictions"`
-	FlowFilter       *ebpf.MapSpec `ebpf:"flow_filter"`
 	Flows            *ebpf.MapSpec `ebpf:"flows"`
 	Full4            *ebpf.MapSpec `ebpf:"full4"`
 	GuardPorts       *ebpf.MapSpec `ebpf:"guard_ports"`
@@ -285,6 +283,7 @@ type floodwallVariableSpecs struct {
 	Buckets6Seed    *ebpf.VariableSpec `ebpf:"buckets6_seed"`
 	ClassifyDst     *ebpf.VariableSpec `ebpf:"classify_dst"`
 	ClassifySrc     *ebpf.VariableSpec `ebpf:"classify_src"`
+	CookiesSent     *ebpf.VariableSpec `ebpf:"cookies_sent"`
 	DefaultDecision *ebpf.VariableSpec `ebpf:"default_decision"`
 	DnsPort         *ebpf.VariableSpec `ebpf:"dns_port"`
 	DnsPorts        *ebpf.VariableSpec `ebpf:"dns_ports"`
@@ -299,6 +298,7 @@ type floodwallVariableSpecs struct {
 	Filter4Mask     *ebpf.VariableSpec `ebpf:"filter4_mask"`
 	Filter4Shift    *ebpf.VariableSpec `ebpf:"filter4_shift"`
 	Filter6         *ebpf.VariableSpec `ebpf:"filter6"`
+	FlowFilter      *ebpf.VariableSpec `ebpf:"flow_filter"`
 	FlowMask        *ebpf.VariableSpec `ebpf:"flow_mask"`
 	Guarded         *ebpf.VariableSpec `ebpf:"guarded"`
 	HaveBackground4 *ebpf.VariableSpec `ebpf:"have_background4"`
@@ -366,12 +366,10 @@ type floodwallMaps struct {
 	Askers           *ebpf.Map `ebpf:"askers"`
 	Buckets6         *ebpf.Map `ebpf:"buckets6"`
 	Conditions       *ebpf.Map `ebpf:"conditions"`
-	CookiesSent      *ebpf.Map `ebpf:"cookies_sent"`
 	Counters         *ebpf.Map `ebpf:"counters"`
 	DnsMessage       *ebpf.Map `ebpf:"dns_message"`
 	Dynamic          *ebpf.Map `ebpf:"dynamic"`
 	Evictions        *ebpf.Map `ebpf:"evictions"`
-	FlowFilter       *ebpf.Map `ebpf:"flow_filter"`
 	Flows            *ebpf.Map `ebpf:"flows"`
 	Full4            *ebpf.Map `ebpf:"full4"`
 	GuardPorts       *ebpf.Map `ebpf:"guard_ports"`
@@ -404,12 +402,10 @@ func (m *floodwallMaps) Close() error {
 		m.Askers,
 		m.Buckets6,
 		m.Conditions,
-		m.CookiesSent,
 		m.Counters,
 		m.DnsMessage,
 		m.Dynamic,
 		m.Evictions,
-		m.FlowFilter,
 		m.Flows,
 		m.Full4,
 		m.GuardPorts,
@@ -448,6 +444,7 @@ type floodwallVariables struct {
 	Buckets6Seed    *ebpf.Variable `ebpf:"buckets6_seed"`
 	ClassifyDst     *ebpf.Variable `ebpf:"classify_dst"`
 	ClassifySrc     *ebpf.Variable `ebpf:"classify_src"`
+	CookiesSent     *ebpf.Variable `ebpf:"cookies_sent"`
 	DefaultDecision *ebpf.Variable `ebpf:"default_decision"`
 	DnsPort         *ebpf.Variable `ebpf:"dns_port"`
 	DnsPorts        *ebpf.Variable `ebpf:"dns_ports"`
@@ -462,6 +459,7 @@ type floodwallVariables struct {
 	Filter4Mask     *ebpf.Variable `ebpf:"filter4_mask"`
 	Filter4Shift    *ebpf.Variable `ebpf:"filter4_shift"`
 	Filter6         *ebpf.Variable `ebpf:"filter6"`
+	FlowFilter      *ebpf.Variable `ebpf:"flow_filter"`
 	FlowMask        *ebpf.Variable `ebpf:"flow_mask"`
 	Guarded         *ebpf.Variable `ebpf:"guarded"`
 	HaveBackground4 *ebpf.Variable `ebpf:"have_background4"`

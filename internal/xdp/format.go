@@ -4,7 +4,7 @@ package xdp
 // number changes when the meaning of a map's content does: an earlier floodwall that is left, or a later one, must not take it
 // for what it knows. What has no map, such as the form of a question, has a name here all the same.
 var formats = map[string]int{
-	Flows:       2, // a state has three bits
+	Flows:       3, // a state has three bits; the filter of the buckets is a global
 	DynamicInfo: 3, // it says which addresses a set has not, and some of the host's own addresses
 }
 

@@ -72,9 +72,9 @@ func form(t btf.Type, depth int) string {
 const knownFormats = `
 counters 1 80924ce2
 verified 1 d7f3d1f4
-flows 2 9ffea29c
-flow_filter 1 d931ffdd
-cookies_sent 1 d931ffdd
+flows 3 9ffea29c
+.data.flowbits 1 332ac7c7
+.data.cookies 1 332ac7c7
 .data.syn_keys 1 332ac7c7
 protection_states 1 1ddc0c9d
 .data.dynamic 3 332ac7c7

@@ -64,6 +64,8 @@ const (
 	Filter6     = ".data.filter6"
 	DynamicInfo = ".data.dynamic"
 	SynKeys     = ".data.syn_keys" // of cookies and of flows, struct syn_keys of bpf/flow.h
+	FlowFilter  = ".data.flowbits" // a bit for each bucket of Flows, whether it was ever used
+	CookiesSent = ".data.cookies"  // by the hash of a flow: when a cookie was last sent for it, a byte each
 	Tick        = ".data.tick"     // the coarse clock as it was read last, with the tick in which it was
 )
 
@@ -96,8 +98,6 @@ const (
 	ProtectionStates = "protection_states" // and how each protection stands, struct protection_state
 	HostPorts        = "host_ports"        // by TCP port: which of them has the kernel given its connections, from 1 on
 	Flows            = "flows"             // connections that have proved their address, struct flow_bucket of bpf/flow.h
-	FlowFilter       = "flow_filter"       // a bit for each of those buckets, whether it was ever used
-	CookiesSent      = "cookies_sent"      // by the hash of a flow: when a cookie was last sent for it
 
 	Listed     = "listed"     // the entry: for each class of sources, the rules that are left for it, as records
 	Reflectors = "reflectors" // the entry: a bit for port 0 and each port of the known amplifiers, by ten bits of it

@@ -22,11 +22,11 @@ const (
 const (
 	flowsOfBucket  = 4
 	minFlowBuckets = 64      // a word of the filter
-	maxFlowBuckets = 1 << 26 // by the bits of the hash that choose the bucket
+	maxFlowBuckets = 1 << 25 // of which the filter has 4 MB, a value of a map before Linux 6.7 has no more (array_map_alloc_check)
 )
 
-// sentWords is SENT_WORDS of bpf/cookie.h: the notes of when cookies were sent, eight to a word.
-const sentWords = 1 << 14
+// sentNotes is SENT_NOTES of bpf/cookie.h: the notes of when cookies were sent, a byte each.
+const sentNotes = 1 << 17
 
 // protectPart is what protections need beside the rules that name them. ingress reports whether it takes the program for
 // what XDP has passed. The keys are the loader's to draw: they outlive a generation, as flows and states do.
@@ -49,10 +49,6 @@ func protectPart(p *ir.Program, found []ir.Handshake) (_ component, ingress bool
 	}
 	host, router := uses(found, ir.MethodHost), uses(found, ir.MethodRouter)
 	ports := xdp.Shape{ValueSize: packet.PortUDP, Entries: 1}
-	sent := uint32(1)
-	if host {
-		sent = sentWords
-	}
 	return component{
 		constants: map[string]any{
 			"protects": true, "protect_host": host, "protect_listener": uses(found, ir.MethodListener), "protect_router": router,
@@ -63,9 +59,9 @@ func protectPart(p *ir.Program, found []ir.Handshake) (_ component, ingress bool
 			xdp.ProtectionStates: {ValueSize: xdp.ProtectionStateSize, Entries: n},
 			xdp.HostPorts:        ports,
 			xdp.Flows:            {ValueSize: xdp.FlowBucketSize, Entries: buckets},
-			xdp.FlowFilter:       {ValueSize: 8, Entries: buckets / 64},
+			xdp.FlowFilter:       {ValueSize: buckets / 8, Entries: 1},
 			xdp.SynKeys:          {ValueSize: xdp.SynKeysSize, Entries: 1},
-			xdp.CookiesSent:      {ValueSize: 8, Entries: sent},
+			xdp.CookiesSent:      {ValueSize: sentNotes, Entries: 1},
 		},
 		fill: func(memory map[string][]byte) error {
 			for i := range p.Protections {
