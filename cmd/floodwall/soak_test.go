@@ -167,9 +167,10 @@ func (s *soak) look(address, path string) (text string) {
 	return a.body
 }
 
-// wasSlow counts answers that did not come in time: others may use the machine, and this is no defect as long as it is rare.
+// wasSlow counts answers that did not come in time, and scrapes that lack a figure for that reason, whose status is 500: others may use the
+// machine, and this is no defect as long as it is rare.
 func (s *soak) wasSlow(a answer, err error) bool {
-	slow := err == nil && a.status == http.StatusServiceUnavailable || os.IsTimeout(err)
+	slow := err == nil && (a.status == http.StatusServiceUnavailable || strings.Contains(a.body, context.DeadlineExceeded.Error())) || os.IsTimeout(err)
 	if slow {
 		s.slow.Add(1)
 	}
