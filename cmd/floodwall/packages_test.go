@@ -186,12 +186,20 @@ func (d *debian) keeps(w *watch, what string, do func()) {
 	}
 }
 
-// packageLint has Debian's own check look at the package, and rpm at what it would run and require.
+// packageLint has Debian's own check look at the packages of both architectures, and rpm at what it would run and require.
 func packageLint(t *testing.T, packages string) {
 	testutil.RequireTool(t, "lintian")
-	out, err := exec.Command("lintian", "--allow-root", "--fail-on", "error,warning", filepath.Join(packages, "present.deb")).CombinedOutput()
-	if err != nil || strings.TrimSpace(string(out)) != "" {
-		t.Errorf("lintian: %v\n%s", err, out)
+	foreign, dir := map[string]string{"amd64": "arm64", "arm64": "amd64"}[runtime.GOARCH], t.TempDir()
+	cmd := exec.Command("scripts/packages", testVersion, dir, foreign)
+	cmd.Dir, cmd.Env = top, append(os.Environ(), "KINDS=deb")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("making packages for %s: %v\n%s", foreign, err, out)
+	}
+	for _, deb := range []string{filepath.Join(packages, "present.deb"), filepath.Join(dir, "floodwall_0.2.0-1_"+foreign+".deb")} {
+		out, err := exec.Command("lintian", "--allow-root", "--fail-on", "error,warning", deb).CombinedOutput()
+		if err != nil || strings.TrimSpace(string(out)) != "" {
+			t.Errorf("lintian %s: %v\n%s", deb, err, out)
+		}
 	}
 	testutil.RequireTool(t, "rpm")
 	file := filepath.Join(packages, "present.rpm")

@@ -27,7 +27,7 @@ func temporaryCommand(e *env) *cobra.Command {
 		Short: "add a rule for a time",
 		Long: "Add puts a rule that drops before all rules of the policy, for a time. It spares the sources under `never`, and this host's own\n" +
 			"addresses, gateways, resolvers and sessions. Limits, connections, bans and counters of the policy go on.",
-		Example: "  floodwall temporary add '{name: ntp, proto: udp, sport: 123, length: 100-, then: drop}' --for 10m",
+		Example: "  floodwall temporary add '{name: ntp, proto: udp, sport: 123, length: 100-65535, then: drop}' --for 10m",
 		Args:    exactly(1, "RULE, in one line as it stands under rules"),
 		RunE: func(c *cobra.Command, args []string) error {
 			if o.For == "" {

@@ -18,6 +18,14 @@ const alertLine = `{"timestamp":"TIME","flow_id":586497171462735,"in_iface":"eth
 	`"flow":{"pkts_toserver":4,"pkts_toclient":3,"bytes_toserver":563,"bytes_toclient":206,"start":"2026-11-22T22:24:37.251547+0000",` +
 	`"src_ip":"198.51.100.7","dest_ip":"192.0.2.1","src_port":50096,"dest_port":80}}`
 
+// realLine is what a Suricata 7.0.10 wrote about a request that it read from a device.
+const realLine = `{"timestamp":"TIME","flow_id":520224214225489,"in_iface":"s0","event_type":"alert","src_ip":"192.0.2.9","src_port":59384,` +
+	`"dest_ip":"192.0.2.1","dest_port":8000,"proto":"TCP","pkt_src":"wire/pcap","tx_id":0,"alert":{"action":"allowed","gid":1,"signature_id":2045001,` +
+	`"rev":1,"signature":"OPS evil","category":"","severity":3},"http":{"hostname":"192.0.2.1","http_port":8000,"url":"/evil",` +
+	`"http_user_agent":"curl/7.88.1","http_content_type":"text/html","http_method":"GET","protocol":"HTTP/1.1","status":404,"length":0},` +
+	`"app_proto":"http","direction":"to_server","flow":{"pkts_toserver":4,"pkts_toclient":3,"bytes_toserver":354,"bytes_toclient":391,` +
+	`"start":"2026-11-23T12:23:29.055588+0000","src_ip":"192.0.2.9","dest_ip":"192.0.2.1","src_port":59384,"dest_port":8000}}`
+
 // TestRead reads lines of eve.json: whom they ban for how long, and why they ban nobody.
 func TestRead(t *testing.T) {
 	t.Parallel()
@@ -30,6 +38,7 @@ func TestRead(t *testing.T) {
 		want           string
 	}{
 		{"blocked", "", "", usual, ban},
+		{"of a real Suricata", alertLine, realLine, all, "192.0.2.9/32 2045001 OPS evil"},
 		{"IPv6", `"src_ip":"198.51.100.7","src_port"`, `"src_ip":"2001:0db8:0000:0000:0000:0000:0000:0007","src_port"`, usual,
 			"2001:db8::7/128 2018358 ET HUNTING GENERIC SUSPICIOUS POST"},
 		{"IPv4 in IPv6", `"src_ip":"198.51.100.7","src_port"`, `"src_ip":"::ffff:198.51.100.7","src_port"`, usual, ban},
