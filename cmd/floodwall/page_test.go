@@ -151,8 +151,12 @@ func (b *browser) pageRefusesHTML() {
 	}
 }
 
-// pageSizes shows the page on a phone and a desktop, in both schemes of colours. Nothing is wider than the screen, and the colours
-// follow the system, or what was chosen.
+// talking is an answer of /v1/top with a usual address and a long one.
+const talking = `{seconds: 2, samples: {one_in: 10, packets: 394, verdicts: true, fields: {}, sources:
+	['198.51.100.222/32', '2001:db8:1111:2222:3333:4444:5555:6666/128'].map(key => ({key, packets: 2546, share: 0.793, dropped: 1, error: 9}))}}`
+
+// pageSizes shows the page on a phone and a desktop, in both schemes of colours. Nothing is wider than the screen, no table than what it
+// is in, and the colours follow the system, or what was chosen.
 func (b *browser) pageSizes() {
 	b.Helper()
 	light := func() bool {
@@ -161,15 +165,17 @@ func (b *browser) pageSizes() {
 	for _, s := range []struct {
 		width, height int64
 		scheme        string
-	}{{375, 667, "dark"}, {375, 667, "light"}, {1440, 900, "dark"}, {1440, 900, "light"}} {
+	}{{375, 667, "dark"}, {390, 844, "light"}, {1440, 900, "dark"}, {1440, 900, "light"}} {
 		b.size(s.width, s.height, s.scheme)
 		if light() != (s.scheme == "light") {
 			b.Errorf("%v: light is %v", s, light())
 		}
 		b.until(fmt.Sprintf("%v: nothing is wider than the screen", s), func() bool { // the chart follows later
+			value[bool](b, "(import('/page/sections.js').then(s => s.talkers("+talking+", 'sources')), true)")
 			return value[int](b, `[...document.querySelectorAll('body *')].filter(e => !e.closest('.scroll, .skip, .hidden') &&
 				e.getBoundingClientRect().right > document.documentElement.clientWidth + 0.5).length +
-				document.documentElement.scrollWidth - document.documentElement.clientWidth`) == 0
+				document.documentElement.scrollWidth - document.documentElement.clientWidth +
+				[...document.querySelectorAll('.card > table')].filter(e => e.getBoundingClientRect().right > e.parentElement.getBoundingClientRect().right - 8).length`) == 0
 		})
 	}
 	value[bool](b, "(() => { const t = document.getElementById('theme'); t.value = 'dark'; return t.dispatchEvent(new Event('change')) })()")

@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -25,6 +26,7 @@ const pictured = `devices: [fw0]
 default: drop
 checks: strict
 daemon: {listen: 127.0.0.1:9810, sample: 1/10}
+detect: {baseline: GOOD, least: 1000/s, quiet: 2s}
 sets:
   office: [203.0.113.0/24]
   bans: {dynamic: true, max: 1000, timeout: 1h}
@@ -48,14 +50,15 @@ func TestPagePictures(t *testing.T) {
 		return
 	}
 	sh(t, "ip link set fw0 address 02:00:00:00:00:02")
-	home := t.TempDir()
-	writeFile(t, filepath.Join(home, "policy.yaml"), pictured)
-	sh(t, "cd "+home+" && floodwall apply policy.yaml")
-	startDaemon(t)
+	home, state, random := t.TempDir(), t.TempDir(), rand.New(rand.NewPCG(1, 1))
+	baselineOf(t, filepath.Join(home, "good.pcapng"), usualFrames(random, 6000))
+	usualRate(t, state, 800)
+	writeFile(t, filepath.Join(home, "policy.yaml"), strings.Replace(pictured, "GOOD", home+"/good.pcapng", 1))
+	sh(t, "cd "+home+" && floodwall apply policy.yaml --state "+state)
+	startDaemon(t, "--state", state)
 	waitFor(t, "the page", func() bool { return reachable("127.0.0.1:9810") })
 	b := startBrowser(t)
 	act(b, chromedp.Navigate("http://127.0.0.1:9810/"))
-	random := rand.New(rand.NewPCG(1, 1))
 	done := make(chan struct{})
 	defer func() { done <- struct{}{} }()
 	begin, steps := time.Now(), 0
@@ -65,7 +68,10 @@ func TestPagePictures(t *testing.T) {
 		}
 		if time.Since(begin) > 40*time.Second {
 			for range 300 + random.IntN(80) {
-				packets = append(packets, fmt.Sprintf("udp 192.0.2.%d:123 > 192.0.2.1:%d len=468 payload=0xd700032a", 10+random.IntN(200), 1024+random.IntN(60000)))
+				packets = append(packets, fmt.Sprintf("udp 198.18.%d.%d:123 > 192.0.2.1:%d len=468 payload=0xd700032a", random.IntN(250), 10+random.IntN(200), 1024+random.IntN(60000)))
+			}
+			for range 20 {
+				packets = append(packets, fmt.Sprintf("udp 198.51.100.%d:11211 > 192.0.2.1:53 len=1428", 40+random.IntN(9)))
 			}
 		}
 		return packets
@@ -87,10 +93,12 @@ func TestPagePictures(t *testing.T) {
 		time.Sleep(15 * time.Second)
 		h.change(200, "/v1/block", map[string]any{"prefixes": []string{fmt.Sprintf("198.51.100.%d", 100+steps)}, "for": "10m", "why": "password guessing"})
 	}
+	mustFloodwall(t, "temporary", "add", "{name: memcached, proto: udp, sport: 11211, length: 1000-65535, observe: true, then: drop}", "--for", "1h", "--state", state)
+	time.Sleep(10 * time.Second)
 	for _, p := range []struct {
 		name, scheme  string
 		width, height int64
-	}{{"page-desktop-dark", "dark", 1440, 1000}, {"page-desktop", "light", 1440, 1000}, {"page-phone", "light", 375, 1250}, {"page-phone-dark", "dark", 375, 1250}} {
+	}{{"page-desktop-dark", "dark", 1400, 1000}, {"page-desktop", "light", 1400, 1000}, {"page-phone", "light", 390, 1250}, {"page-phone-dark", "dark", 390, 1250}} {
 		b.size(p.width, p.height, p.scheme)
 		time.Sleep(2500 * time.Millisecond)
 		writeFile(t, filepath.Join(dir, p.name+".png"), shrunk(t, act(b, chromedp.CaptureScreenshot())))

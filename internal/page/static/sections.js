@@ -47,10 +47,10 @@ export function rules(status, step) {
 /** temporary shows the rules of a status that stand before those of the policy for a time. */
 export function temporary(status) {
   section('temporary', [
-    { head: 'temporary rule', text: (r) => `${r.name}\n${r.temporary.rule}` },
-    { head: 'verdict', text: verdict, style: verdictStyle },
-    { head: 'until', text: (r) => clock(new Date(r.temporary.until)) },
-    { head: 'by', wide: true, text: (r) => r.temporary.owner },
+    { head: 'temporary rule', text: (r) => `${r.name}\n${r.temporary.rule.replace(/^\{(?:name: [^,]*, )?(.*)\}$/, '$1')}` },
+    { head: 'verdict', words: true, text: verdict, style: verdictStyle },
+    { head: 'until', words: true, text: (r) => clock(new Date(r.temporary.until)) },
+    { head: 'by', wide: true, words: true, text: (r) => r.temporary.owner },
     { head: 'packets', number: true, text: (r) => total(r.packets) },
   ], status.rules.filter((r) => r.temporary));
 }
@@ -110,8 +110,8 @@ export function attacks(answer) {
   const all = (a) => a.passed.packets + a.dropped.packets;
   section('attacks', [
     { head: 'attack', text: (a) => `${a.id}\n${a.vectors.join(', ')}` },
-    { head: 'from', wide: true, text: (a) => clock(new Date(a.started)) },
-    { head: 'for', text: (a) => (a.ended ? span((Date.parse(a.ended) - Date.parse(a.started)) / 1000) : '⚠ goes on'), style: (a) => (a.ended ? '' : 'bad') },
+    { head: 'from', wide: true, words: true, text: (a) => clock(new Date(a.started)) },
+    { head: 'for', words: true, text: (a) => (a.ended ? span((Date.parse(a.ended) - Date.parse(a.started)) / 1000) : '⚠ goes on'), style: (a) => (a.ended ? '' : 'bad') },
     { head: 'peak/s', number: true, text: (a) => rate(a.peak.packets) },
     { head: 'dropped', number: true, text: (a) => (all(a) ? percent(a.dropped.packets / all(a)) : '–') },
   ], answer.attacks.slice(0, mostAttacks));

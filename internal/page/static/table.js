@@ -8,8 +8,8 @@ export function write(element, text) {
 
 /**
  * fill writes rows into a table. A column has a head and a function that returns its text of a row; number: it is aligned on the
- * right; wide: it is left out on narrow screens; style: a function that returns a class; share: a function that returns how full
- * something is, from 0 to 1, drawn beside the text, or nothing.
+ * right; wide: it is left out on narrow screens; words: no word of it is broken; style: a function that returns a class; share: a
+ * function that returns how full something is, from 0 to 1, drawn beside the text, or nothing.
  */
 export function fill(table, columns, rows) {
   head(table, columns);
@@ -52,9 +52,8 @@ function line(body, columns) {
   return tr;
 }
 
-function place(element, column) {
-  if (column.number) element.classList.add('number');
-  if (column.wide) element.classList.add('wide');
+function place(element, column, style = '') {
+  element.className = [style, ...['number', 'wide', 'words'].filter((name) => column[name])].join(' ').trim();
 }
 
 function cell(element, column, row) {
@@ -70,7 +69,7 @@ function cell(element, column, row) {
     meter.optimum = 0;
     write(span, text);
   }
-  if (column.style) element.className = [column.style(row), column.number ? 'number' : '', column.wide ? 'wide' : ''].join(' ').trim();
+  if (column.style) place(element, column, column.style(row));
 }
 
 /** list writes texts into a list. */
