@@ -272,7 +272,7 @@ func TestProtectLimits(t *testing.T) {
 func TestProtectBudget(t *testing.T) {
 	const burst, perSecond = 2001, 100_000
 	s := loadShield(t, protecting(always()))
-	defer onOneCPU(t)()
+	defer testutil.OnOneCPU(t)()
 	frame := framesOf(t, "tcp 198.51.100.7:4000 > 192.0.2.1:80 .")[0].frame
 	flood := func(n int) {
 		for range n {

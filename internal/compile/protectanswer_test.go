@@ -15,6 +15,7 @@ import (
 
 	"github.com/floodwall/floodwall/internal/ir"
 	"github.com/floodwall/floodwall/internal/packet"
+	"github.com/floodwall/floodwall/internal/testutil"
 )
 
 // A syn is what a SYN asks for. Numbers below 0 stand for no such option.
@@ -297,7 +298,7 @@ func TestSynAckKey(t *testing.T) {
 
 func testKeys(t *testing.T, s *shield, want string) {
 	t.Helper()
-	defer onOneCPU(t)()
+	defer testutil.OnOneCPU(t)()
 	for _, options := range []string{"1312" + strings.Repeat("00", 16), "1d10" + strings.Repeat("00", 14)} {
 		frame := framesOf(t, "tcp 198.51.100.7:4000 > 192.0.2.1:80 S tcpopts=020405b4"+options)[0].frame
 		s.expect(options, want, func() {

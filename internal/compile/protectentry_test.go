@@ -66,7 +66,7 @@ func (s *shield) both(want uint32, counted, line string) {
 // turn, and of connections.
 func TestEntrySegments(t *testing.T) {
 	const port = 4000
-	defer onOneCPU(t)()
+	defer testutil.OnOneCPU(t)()
 	for tag, vlan := range []string{"", " vlan=10"} {
 		kind := 0
 		cookies(func(r route, o syn) {
@@ -105,7 +105,7 @@ func TestEntrySegments(t *testing.T) {
 // flow, right as it may be, and with one it looks at the cookie. A note is good for as long as its cookie is.
 func TestEntryNotes(t *testing.T) {
 	const ever = 0x80 // SENT_EVER of bpf/cookie.h
-	defer onOneCPU(t)()
+	defer testutil.OnOneCPU(t)()
 	for _, r := range []route{routes[0], routes[3]} {
 		s := loadShield(t, protecting(always()))
 		s.now = clock(t, unix.CLOCK_MONOTONIC)

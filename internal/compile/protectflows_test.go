@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/floodwall/floodwall/internal/ir"
+	"github.com/floodwall/floodwall/internal/testutil"
 	"github.com/floodwall/floodwall/internal/xdp"
 )
 
@@ -152,7 +153,7 @@ func TestFlowsReset(t *testing.T) {
 // then only those of connections that are over get a cookie, and their ACK counts.
 func TestFlowsReopen(t *testing.T) {
 	s := loadShield(t, protecting(always()))
-	defer onOneCPU(t)()
+	defer testutil.OnOneCPU(t)()
 	for _, port := range []uint16{1000, 1001} {
 		s.must(xdpPass, "proved 1", "%s", s.begin(routes[0], linux, port))
 	}

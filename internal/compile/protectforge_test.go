@@ -5,13 +5,11 @@ import (
 	"math"
 	"net/netip"
 	"os"
-	"runtime"
 	"testing"
 	"time"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
-	"golang.org/x/sys/unix"
 
 	"github.com/floodwall/floodwall/internal/ir"
 	"github.com/floodwall/floodwall/internal/testutil"
@@ -19,29 +17,6 @@ import (
 
 // slotTime is how long a cookie is in its slot; it is valid for the next one, too.
 const slotTime = 1 << 36 * time.Nanosecond
-
-// onOneCPU keeps the test on one CPU until the function that it returns is called.
-func onOneCPU(t testing.TB) func() {
-	t.Helper()
-	runtime.LockOSThread()
-	var before, one unix.CPUSet
-	if err := unix.SchedGetaffinity(0, &before); err != nil {
-		t.Fatal(err)
-	}
-	for i := range 1024 {
-		if before.IsSet(i) {
-			one.Set(i)
-			break
-		}
-	}
-	if err := unix.SchedSetaffinity(0, &one); err != nil {
-		t.Fatal(err)
-	}
-	return func() {
-		unix.SchedSetaffinity(0, &before)
-		runtime.UnlockOSThread()
-	}
-}
 
 // An ack is what answers a SYN-ACK.
 type ack struct {

@@ -53,7 +53,7 @@ func (s *shield) agree(name string, frame []byte) (action uint32) {
 // of the frame.
 func TestUsualSYN(t *testing.T) {
 	t.Parallel()
-	defer onOneCPU(t)()
+	defer testutil.OnOneCPU(t)()
 	s := loadShield(t, protecting(always()))
 	s.wire = true
 	s.begin(routes[0], linux, 999) // from now on cookies are on
@@ -103,7 +103,7 @@ func (s *shield) changed(frame []byte) {
 // TestUsualSYNKnown has SYNs of flows that are known, SYNs while cookies rest, and SYNs over each of two limits.
 func TestUsualSYNKnown(t *testing.T) {
 	t.Parallel()
-	defer onOneCPU(t)()
+	defer testutil.OnOneCPU(t)()
 	for _, r := range []route{routes[0], routes[3]} {
 		p := always()
 		p.Limits = []int{0, 1}

@@ -6,13 +6,11 @@ import (
 	"fmt"
 	"net/netip"
 	"os/exec"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"golang.org/x/sys/unix"
 
 	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/datapath"
@@ -102,26 +100,9 @@ func (h *host) send(n int, description string) {
 // one overtake those of another.
 func (h *host) inTurn(packets ...string) {
 	h.Helper()
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	var all, first unix.CPUSet
-	err := unix.SchedGetaffinity(0, &all)
-	if err != nil {
-		h.Fatal(err)
-	}
-	for cpu := 0; first.Count() == 0; cpu++ {
-		if all.IsSet(cpu) {
-			first.Set(cpu)
-		}
-	}
-	if err := unix.SchedSetaffinity(0, &first); err != nil {
-		h.Fatal(err)
-	}
+	defer testutil.OnOneCPU(h)()
 	for _, p := range packets {
 		h.send(1, p)
-	}
-	if err := unix.SchedSetaffinity(0, &all); err != nil {
-		h.Fatal(err)
 	}
 }
 
