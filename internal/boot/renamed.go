@@ -9,8 +9,9 @@ import (
 const oldDaemonUnit = "floodwall-daemon.service"
 
 // rename gives units the names that they have now, where a version before wrote them under others. Without this, the old
-// floodwall.service would bring the policy back wherever the daemon is meant. What was enabled or ran stays so; nothing changes in
-// the kernel, as no unit does anything when it stops.
+// floodwall.service would bring the policy back wherever the daemon is meant. What was enabled or ran stays so. Nothing changes in
+// the kernel, although the old floodwall.service unloads the policy when it stops (its ExecStop): it is stopped only when systemd
+// has read the unit that has its name now.
 func (u Units) rename(ctx context.Context) error {
 	old, err := u.read(DaemonUnit)
 	if err != nil || !strings.Contains(old, " --boot-restore ") {
@@ -31,7 +32,7 @@ func (u Units) rename(ctx context.Context) error {
 			continue
 		}
 		words := []string{"disable", name}
-		if u.running() {
+		if u.running() && name == oldDaemonUnit {
 			words = []string{"disable", "--now", name}
 		}
 		if err := u.systemctl(ctx, words...); err != nil {
@@ -44,10 +45,13 @@ func (u Units) rename(ctx context.Context) error {
 	if err := u.put(ctx, enabled, u.names()...); err != nil {
 		return err
 	}
+	if !u.running() {
+		return nil
+	}
 	if active {
 		return u.systemctl(ctx, "restart", DaemonUnit)
 	}
-	return nil
+	return u.systemctl(ctx, "stop", DaemonUnit)
 }
 
 // put writes units, and enables those that are to be.
