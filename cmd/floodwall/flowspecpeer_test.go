@@ -124,7 +124,7 @@ func (u *upstreams) speak(l *net.TCPListener, h hostileUpdate) {
 	io.Copy(io.Discard, c)
 }
 
-// established is a session that this host has begun, at any time since the router listens. One without an answer for minutes it has given up, and begun
+// established is a session that this host opened, at any time since the router listens. It gives up one that has no answer for minutes, and opens
 // the next. No other follows.
 func established(l *net.TCPListener) (net.Conn, error) {
 	defer l.Close()

@@ -137,7 +137,7 @@ func TestSettings(t *testing.T) {
 		{"sysctl -w net.core.somaxconn=128", "somaxconn", Note, `is 128 `},
 		{"sysctl -w net.ipv4.conf.all.rp_filter=0 net.ipv4.conf.fw0.rp_filter=0", "rp-filter", Note, `fw0.rp_filter is 0 and net.ipv4.conf.all.rp_filter is 0: the larger one, 0, holds`},
 		{"sysctl -w net.ipv4.conf.fw0.rp_filter=1 && ip route add default dev fw0 && ip route add default dev fw1 metric 2",
-			"rp-filter", Warning, `is 1, .* default routes by 2 devices`},
+			"rp-filter", Warning, `rp_filter is 1 and .* default routes by 2 devices`},
 		{"ethtool -K fw0 gro off", "gro", Note, `is off`},
 		{"ip link set fw0 mtu 9000", "xdp-mtu", Note, `MTU is 9000`},
 		{"ethtool -L fw0 rx 1", "queues", Note, `^1 of \d+ receive queues`},

@@ -62,7 +62,7 @@ func TestLoad(t *testing.T) {
 
 func TestLoadFails(t *testing.T) {
 	p := newPair(t)
-	sum := p.load(t, LoadOptions{Server: web, Requests: 3})
+	sum := p.load(t, LoadOptions{Server: web, Requests: 3, Timeout: time.Minute}) // a lost SYN comes again after a second
 	if sum.OK != 0 || sum.Errors[FailedRefused] != 3 {
 		t.Errorf("without server: got %+v; want 3 refused connections", sum)
 	}
@@ -108,7 +108,7 @@ func TestServerProcess(t *testing.T) {
 	if err := stop(); err != nil {
 		t.Error(err)
 	}
-	if sum := p.load(t, LoadOptions{Server: web, Requests: 1, Apart: true}); sum.Errors[FailedRefused] != 1 {
+	if sum := p.load(t, LoadOptions{Server: web, Requests: 1, Apart: true, Timeout: time.Minute}); sum.Errors[FailedRefused] != 1 {
 		t.Errorf("after its end: %+v, want 1 refused", sum)
 	}
 }

@@ -59,6 +59,9 @@ func (b *book) take(routes []wire.Route, sessions map[netip.Addr]session, now ti
 		seen := now
 		if was, ok := b.routes[k]; ok && r.Stale {
 			seen = was.seen
+			if lost := sessions[r.Peer].lost; !was.route.Stale && lost.After(seen) && lost.Before(now) {
+				seen = lost // the router had it until then, after the last look
+			}
 		} else if lost := sessions[r.Peer].lost; r.Stale && !lost.IsZero() && lost.Before(now) {
 			seen = lost
 		}
