@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Offences: who exceeded a limit that bans. User space hears of some of them, and decides whom to ban. */
+/* Offences: sources that exceeded a limit that bans. User space receives some of them, and decides which sources to ban. */
 #pragma once
 
 #include "clock.h"
@@ -8,7 +8,7 @@
 #include "packet.h"
 #include "throttle.h"
 
-/* Whether any limit bans. Constant from load on: without one, report_offence() is left out. */
+/* Whether any limit bans. Constant from load on; when false, report_offence() is removed. */
 const volatile bool reporting;
 
 enum {
@@ -41,13 +41,13 @@ struct tcp_sock___local {
 	__u32 rcv_wnd;
 } __attribute__((preserve_access_index));
 
-/* How far behind what is expected next a segment may begin: data that is sent again. */
+/* How many bytes before the next expected one a segment may begin: a retransmission. */
 enum { PROOF_BEHIND = 1 << 16 };
 
 /*
- * Whether a packet is a segment of a TCP connection that this host has open, with a sequence number that its window takes: its
- * sender has heard the numbers that were sent to its address. Who guesses has a chance of one in thousands, once he knows the
- * ports. A global function, like ipv4_options.
+ * Whether a packet is a segment of an open TCP connection of this host with a sequence number in the window. Then its
+ * sender has received the numbers that were sent to its address. A blind guess succeeds once in thousands of packets,
+ * if the ports are known. A global function, like ipv4_options().
  */
 __noinline __u32 in_connection(struct xdp_md *ctx, struct packet *p)
 {
