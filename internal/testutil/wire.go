@@ -79,16 +79,21 @@ func SendFrames(device string, next func() [][]byte) error {
 	to := &unix.SockaddrLinklayer{Ifindex: dev.Attrs().Index}
 	for frames := next(); len(frames) > 0; frames = next() {
 		for _, frame := range frames {
-			err := unix.Sendto(socket, frame, 0, to)
-			for ; errors.Is(err, unix.ENOBUFS); err = unix.Sendto(socket, frame, 0, to) {
-				time.Sleep(time.Millisecond) // the queue of the other end is full, and the frame dropped: the receiver waits for a CPU
-			}
-			if err != nil {
+			if err := sendFrame(socket, frame, to); err != nil {
 				return fmt.Errorf("sending on %s: %w", device, err)
 			}
 		}
 	}
 	return nil
+}
+
+// sendFrame sends a frame once more as long as the queue of the other end is full, and the frame dropped: the receiver waits for a CPU.
+func sendFrame(socket int, frame []byte, to unix.Sockaddr) error {
+	err := unix.Sendto(socket, frame, 0, to)
+	for ; errors.Is(err, unix.ENOBUFS); err = unix.Sendto(socket, frame, 0, to) {
+		time.Sleep(time.Millisecond)
+	}
+	return err
 }
 
 // foreignName is the name of the program of AttachForeign.
