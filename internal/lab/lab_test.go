@@ -81,7 +81,7 @@ type witness struct{ host *Host }
 
 func newWitness(t *testing.T) witness {
 	t.Helper()
-	h, err := newHost("witness")
+	h, err := newHost("witness", (*Host).enterNew)
 	if err != nil {
 		t.Fatal(err)
 	}
