@@ -3,7 +3,7 @@
  * The datapath: parse, check, classify the addresses, let the policy decide, count the reason, act.
  *
  * The C parses and acts, generated code decides: when a policy is loaded, the body of decide() below is replaced by
- * instructions that internal/compile makes for it.
+ * instructions that internal/codegen/xdp generates for it.
  */
 #include "act.h"
 #include "address.h"

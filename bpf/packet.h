@@ -39,7 +39,7 @@ struct charged {
 
 /*
  * struct packet is what generated code reads. The fields have the order of internal/packet/field.go. The results for
- * the addresses follow. A test compares the offsets with those that internal/compile uses.
+ * the addresses follow. A test compares the offsets with those of internal/xdp/layout.go.
  */
 struct packet {
 	__u32 proto;
