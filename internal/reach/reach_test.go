@@ -156,7 +156,7 @@ func (r *run) arrive(t *testing.T, j *judge, list []*attempt, look func() bool, 
 		if len(must) == 0 {
 			return
 		}
-		if tries == 4 {
+		if tries == 30 {
 			t.Errorf("%d attempts that the policy passes do not arrive, the first is %s\n%s", len(must), must[0], told)
 			return
 		}

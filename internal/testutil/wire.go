@@ -3,6 +3,7 @@ package testutil
 import (
 	"errors"
 	"fmt"
+	"net"
 	"os/exec"
 	"strings"
 	"testing"
@@ -94,6 +95,21 @@ func sendFrame(socket int, frame []byte, to unix.Sockaddr) error {
 		time.Sleep(time.Millisecond)
 	}
 	return err
+}
+
+// TellFull has the kernel say, by ENOBUFS, when a datagram of a socket is lost because the queue of the other end of a cable is full, as
+// it is for packet sockets (ip(7), IP_RECVERR; udp_send_skb, net/ipv4/udp.c).
+func TellFull(c *net.UDPConn) error {
+	level, option := unix.IPPROTO_IP, unix.IP_RECVERR
+	if a, ok := c.LocalAddr().(*net.UDPAddr); ok && a.IP.To4() == nil {
+		level, option = unix.IPPROTO_IPV6, unix.IPV6_RECVERR
+	}
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return err
+	}
+	failed := raw.Control(func(fd uintptr) { err = unix.SetsockoptInt(int(fd), level, option, 1) })
+	return errors.Join(failed, err)
 }
 
 // foreignName is the name of the program of AttachForeign.
