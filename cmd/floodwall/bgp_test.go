@@ -82,7 +82,7 @@ func (r *upstreamRouter) table() string {
 // has waits until the router has a route, or has it no more. It returns a time at which that was not so yet, if it was seen.
 func (r *upstreamRouter) has(route string, want bool) (notYet time.Time) {
 	r.t.Helper()
-	end := time.Now().Add(time.Minute)
+	end := time.Now().Add(3 * time.Minute)
 	notYet = time.Now()
 	for {
 		looked := time.Now()

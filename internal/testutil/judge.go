@@ -2,6 +2,7 @@ package testutil
 
 import (
 	"fmt"
+	"net"
 	"os/exec"
 	"strings"
 	"testing"
@@ -80,8 +81,26 @@ func NewJudge(t testing.TB, device, peer string, tracked bool, addresses ...stri
 		t.Fatal(err)
 	}
 	t.Cleanup(log.close)
-	time.Sleep(50 * time.Millisecond) // the kernel makes the route of an IPv6 address a little after the address
+	for _, a := range addresses {
+		ip, _, err := net.ParseCIDR(a)
+		if err != nil {
+			t.Fatal(err)
+		}
+		WaitLocal(t, ip)
+	}
 	return &Judge{t: t, peer: peer, log: log}
+}
+
+// WaitLocal waits for the route that makes an address the host's own: that of an IPv6 address comes some time after it.
+func WaitLocal(t testing.TB, a net.IP) {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		routes, err := netlink.RouteGet(a)
+		if err == nil && len(routes) == 1 && routes[0].Type == unix.RTN_LOCAL {
+			return
+		}
+	}
+	t.Fatalf("%s does not become an address of the host", a)
 }
 
 // witnesses is a table with two chains for each hook.
