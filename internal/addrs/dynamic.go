@@ -35,8 +35,8 @@ var (
 //	26  u8  lengths4[8]  prefix lengths + 1 that occur, in no order that a reader may rely on
 //	34  u8  lengths6[8]
 //	42  zeros
-//	48  u64 absent4      a bit for each hash of an address that no entry has; all are set in an empty set
-//	56  u64 absent6
+//	48  u64 absent4      for programs of earlier versions: a bit for each hash of an address that no entry has; all are set in an
+//	56  u64 absent6      empty set
 //
 // IPv4 prefixes are stored as ::ffff:a.b.c.d/96+n, also in lengths4. An entry's meta is the second of CLOCK_MONOTONIC
 // at which it dies, or 0. Why has three bytes per bucket, one a slot, that say which 64 bytes of Texts tell the
@@ -47,6 +47,7 @@ type DynamicMemory struct {
 	Texts   []byte
 	Why     []byte
 	Own     []byte // for Dynamic.ShowOwn; shorter than OwnBytes: there is none
+	Marks   []byte // see MarkBytes; shorter: there is none
 }
 
 // DynamicBuckets is the number of buckets for a set of that capacity, at most one entry in each on average. A fuller
@@ -96,7 +97,7 @@ func (m DynamicMemory) Format(capacities ...int) error {
 }
 
 func (m DynamicMemory) check() error {
-	for _, part := range [][]byte{m.Info, m.Buckets, m.Own} {
+	for _, part := range [][]byte{m.Info, m.Buckets, m.Own, m.Marks} {
 		if uintptr(unsafe.Pointer(unsafe.SliceData(part)))%8 != 0 {
 			return errors.New("memory of dynamic sets is not aligned to 8 bytes")
 		}
@@ -121,7 +122,7 @@ func OpenDynamic(m DynamicMemory) (*Dynamic, error) {
 	}
 	d := Dynamic{own: m.Own}
 	for info := m.Info; len(info) >= DynamicInfoBytes; info = info[DynamicInfoBytes:] {
-		s := &DynamicSet{info: info[:DynamicInfoBytes]}
+		s := &DynamicSet{info: info[:DynamicInfoBytes], marks: m.Marks, number: len(d.Sets)}
 		if s.Capacity() == 0 {
 			break
 		}
@@ -162,32 +163,6 @@ func (s *DynamicSet) infoByte(at int) uint8 { return lengthAt(s.word(at&^3), at&
 
 // setInfo changes one byte of the record.
 func (s *DynamicSet) setInfo(at int, value uint8) { setByte(word32(s.info, at&^3), at&3, value) }
-
-// absentFactor is 2^64 divided by the golden ratio (Knuth, The Art of Computer Programming, volume 3, 6.4).
-const absentFactor = 0x9e3779b97f4a7c15
-
-// absentBit is the number of the bit of an address in the words at infoAbsent: of IPv4 by its 32 bits, of IPv6 by its lower 64.
-// The generated entry of the XDP program works it out likewise (internal/codegen/xdp/entry). A sender who knows it can only have
-// the set asked.
-func absentBit(key prefix6) uint { return uint(key.low() * absentFactor >> 58) }
-
-// low is the part of an address that absentBit is of.
-func (p prefix6) low() uint64 {
-	if p.family() == 0 {
-		return p.lo & math.MaxUint32
-	}
-	return p.lo
-}
-
-// notAbsent clears the bits that the addresses of a prefix have, before it becomes an entry. They stay clear when it is none any
-// more: a reader then asks the set in vain.
-func (s *DynamicSet) notAbsent(key prefix6) {
-	left := uint64(0)
-	if key.length == 128 {
-		left = ^(uint64(1) << absentBit(key))
-	}
-	atomic.AndUint64(word64(s.info, infoAbsent+8*key.family()), left)
-}
 
 // dynamicKey is the prefix as it is stored.
 func dynamicKey(p netip.Prefix) (prefix6, error) {

@@ -20,6 +20,8 @@ type Entry struct {
 // DynamicSet is a set that changes while a BPF program reads it. Times are seconds of CLOCK_MONOTONIC.
 type DynamicSet struct {
 	info    []byte
+	marks   []byte // of all sets
+	number  int
 	buckets buckets
 	why     []byte
 	reasons *reasons
@@ -97,7 +99,7 @@ func (s *DynamicSet) insert(key prefix6, e Entry, now uint32) error {
 		s.state.automatic++
 	}
 	s.noteExpiry(e.Expiry)
-	s.notAbsent(key)
+	s.mark(key)
 	s.buckets.publish(at, key, e.Expiry)
 	s.setEntries(s.word(infoEntries) + 1)
 	return nil

@@ -92,18 +92,17 @@ func samplesOf(t *testing.T, p *datapath.Program) *datapath.Samples {
 // drain counts the samples that are there, and those that were lost.
 func drain(t *testing.T, s *datapath.Samples) (read, lost uint64) {
 	t.Helper()
-	for empty := 0; empty < 3; { // a busy machine can let the time of a look go by before it looks
-		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	for {
 		_, err := s.Read(ctx)
-		cancel()
-		switch {
-		case err == nil:
-			read, empty = read+1, 0
-		case errors.Is(err, context.DeadlineExceeded):
-			empty++
-		default:
+		if errors.Is(err, context.DeadlineExceeded) {
+			break
+		}
+		if err != nil {
 			t.Fatal(err)
 		}
+		read++
 	}
 	return read, lostOf(t, s)
 }

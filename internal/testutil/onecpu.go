@@ -11,23 +11,10 @@ import (
 // sends meanwhile come in the order in which they were sent: each CPU has a queue of its own for what waits to be received.
 func OnOneCPU(t testing.TB) (restore func()) {
 	t.Helper()
-	back, err := StayOnOneCPU()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return func() {
-		if err := back(); err != nil {
-			t.Error(err)
-		}
-	}
-}
-
-// StayOnOneCPU is OnOneCPU outside of the goroutine of a test.
-func StayOnOneCPU() (restore func() error, err error) {
-	runtime.LockOSThread() // in case of an error it stays locked, and the thread ends with the goroutine
+	runtime.LockOSThread()
 	var before, one unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &before); err != nil {
-		return nil, err
+		t.Fatal(err)
 	}
 	for cpu := 0; one.Count() == 0; cpu++ {
 		if before.IsSet(cpu) {
@@ -35,13 +22,13 @@ func StayOnOneCPU() (restore func() error, err error) {
 		}
 	}
 	if err := unix.SchedSetaffinity(0, &one); err != nil {
-		return nil, err
+		t.Fatal(err)
 	}
-	return func() error {
+	return func() {
 		if err := unix.SchedSetaffinity(0, &before); err != nil {
-			return err
+			t.Error(err) // the thread stays locked, and ends with the goroutine
+			return
 		}
 		runtime.UnlockOSThread()
-		return nil
-	}, nil
+	}
 }

@@ -77,7 +77,7 @@ flows 3 9ffea29c
 .data.cookies 1 332ac7c7
 .data.syn_keys 1 332ac7c7
 protection_states 1 1ddc0c9d
-.data.dynamic 3 332ac7c7
+.data.dynamic 4 332ac7c7
 dynamic 1 d9b6a971
 limits 1 029ac456
 limit_info 1 a729d565

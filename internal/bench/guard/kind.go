@@ -3,6 +3,7 @@ package guard
 import (
 	"encoding/binary"
 	"fmt"
+	"math/rand/v2"
 	"net/netip"
 
 	"github.com/floodwall/floodwall/internal/bench/lists"
@@ -59,6 +60,18 @@ func flood(name string, of func(*guard) []netip.Addr) kind {
 		sources := of(g)
 		for _, from := range sources[:min(len(sources), means)] {
 			lines = append(lines, rig.FloodPacket(from))
+		}
+		return lines
+	}}
+}
+
+// forged is a flood from random sources and ports. Some of these share a place in a table with an address or a port that it is for, and
+// so cost more than others.
+func forged(name string) kind {
+	return kind{name: name, want: rig.XDPDrop, lines: func(*guard) (lines []string) {
+		r := rand.New(rand.NewPCG(lists.Seed, 0))
+		for _, from := range lists.RandomHosts(means).Listed {
+			lines = append(lines, fmt.Sprintf("udp %s:%d > %s:%d len=46", from, r.Uint32N(1<<16), rig.Server4, rig.SinkPort))
 		}
 		return lines
 	}}

@@ -2,12 +2,12 @@ package xdp
 
 import (
 	"github.com/floodwall/floodwall/internal/addrs"
+	"github.com/floodwall/floodwall/internal/codegen/xdp/entry"
 	"github.com/floodwall/floodwall/internal/ir"
 	"github.com/floodwall/floodwall/internal/xdp"
 )
 
-// dynamicPart is the component with the memory of the dynamic sets, empty; the loader copies the entries of the
-// generation before.
+// dynamicPart is the memory of the dynamic sets, empty; what they held before is the loader's to bring.
 func dynamicPart(p *ir.Program, numbers map[int]int) component {
 	capacities := make([]int, len(numbers))
 	buckets := 0
@@ -20,7 +20,7 @@ func dynamicPart(p *ir.Program, numbers map[int]int) component {
 	}
 	return component{
 		shapes: map[string]xdp.Shape{
-			xdp.DynamicInfo:  {ValueSize: xdp.OwnOffset + addrs.OwnBytes, Entries: 1},
+			xdp.DynamicInfo:  {ValueSize: entry.MarksOffset + addrs.MarkBytes, Entries: 1},
 			xdp.Dynamic:      {ValueSize: addrs.BucketBytes, Entries: uint32(buckets)},
 			xdp.DynamicTexts: {ValueSize: addrs.WhyTextsBytes, Entries: 1},
 			xdp.DynamicWhy:   {ValueSize: 8, Entries: uint32(buckets+1) / 2},
@@ -34,10 +34,11 @@ func dynamicPart(p *ir.Program, numbers map[int]int) component {
 // DynamicMemory finds the memory of the dynamic sets among a program's maps.
 func DynamicMemory(memory map[string][]byte) addrs.DynamicMemory {
 	info := memory[xdp.DynamicInfo]
-	sets := min(len(info), xdp.OwnOffset)
+	sets, own := min(len(info), xdp.OwnOffset), min(len(info), entry.MarksOffset)
 	return addrs.DynamicMemory{
 		Info:    info[:sets],
-		Own:     info[sets:],
+		Own:     info[sets:own],
+		Marks:   info[own:],
 		Buckets: memory[xdp.Dynamic],
 		Texts:   memory[xdp.DynamicTexts],
 		Why:     memory[xdp.DynamicWhy],

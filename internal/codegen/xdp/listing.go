@@ -80,7 +80,7 @@ var mapUses = map[string]string{
 	xdp.DynamicTexts: "dynamic sets: why entries are there, for user space",
 	xdp.DynamicWhy:   "dynamic sets: which of those texts an entry has",
 	xdp.Listed:       "entry: for each class of sources, the rules that are left for it",
-	xdp.Reflectors:   "entry: a bit for port 0 and each port of the known amplifiers",
+	xdp.Reflectors:   "entry: which ports may be 0 or of a known amplifier",
 	xdp.Masks:        "for each class, the address expressions that hold, a bit each",
 	xdp.Index:        "from each value of each dimension to a row",
 	xdp.Rows:         "for a value, the rules that it leaves possible, a bit each",

@@ -6,9 +6,8 @@ import (
 	"github.com/floodwall/floodwall/internal/ir"
 )
 
-// sourcesLast moves the tests of sources of essential rules into conditions, which are tested last. Few packets reach
-// these, while a class of source would cost each packet a lookup. Only XDP needs it, because it looks addresses up
-// before it tests rules.
+// sourcesLast has the sources of essential rules asked behind all else: few packets come so far, while a class of source
+// would cost each packet a lookup. Only XDP needs it, where addresses are looked up before rules are asked.
 func sourcesLast(p *ir.Program) *ir.Program {
 	out := *p
 	out.Rules = slices.Clone(p.Rules)

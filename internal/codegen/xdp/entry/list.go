@@ -5,21 +5,21 @@ import (
 
 	"github.com/cilium/ebpf/asm"
 
+	"github.com/floodwall/floodwall/internal/addrs"
 	"github.com/floodwall/floodwall/internal/ir"
 	"github.com/floodwall/floodwall/internal/packet"
 	"github.com/floodwall/floodwall/internal/xdp"
 )
 
-// mostStraight is the number of rules with a test of the key that are tested in sequence. More of them are found by
-// binary search.
+// mostStraight is how many rules that ask for the key are asked one after the other. More of them are found by binary search.
 const mostStraight = 8
 
-// list tests rules in order, and jumps to next if none decides. The ports are in their registers, and stay there.
+// list asks rules, in order, and leads to next where none decides. The ports are loaded, and stay so.
 func (s *section) list(rules []rule, next string) {
 	s.search(rules, ir.Range{First: 0, Last: 1<<16 - 1}, next)
 }
 
-// search tests the rules for packets whose key is in a range.
+// search asks the rules for packets whose key is in a range.
 func (s *section) search(rules []rule, in ir.Range, next string) {
 	rules = s.clip(rules, in)
 	bounds := s.bounds(rules, in)
@@ -34,7 +34,7 @@ func (s *section) search(rules []rule, in ir.Range, next string) {
 	s.search(rules, ir.Range{First: middle, Last: in.Last}, next)
 }
 
-// keyed is the number of rules that test the key.
+// keyed is how many rules ask for the key.
 func (s *section) keyed(rules []rule) (n int) {
 	for i := range rules {
 		if s.key(&rules[i]) != nil {
@@ -44,7 +44,7 @@ func (s *section) keyed(rules []rule) (n int) {
 	return n
 }
 
-// key returns the values of the key that a rule matches, nil if it does not test the key.
+// key are the values of the key that a rule asks for, nil when it does not ask.
 func (s *section) key(r *rule) []ir.Range {
 	for _, m := range r.match {
 		if m.Field == s.proto.field {
@@ -54,7 +54,7 @@ func (s *section) key(r *rule) []ir.Range {
 	return nil
 }
 
-// bounds are the values within a range, ascending, at which the set of rules that match the key changes.
+// bounds are the values of the key, within a range, at which other rules begin to match, ascending.
 func (s *section) bounds(rules []rule, in ir.Range) (at []uint32) {
 	for i := range rules {
 		for _, v := range s.key(&rules[i]) {
@@ -69,7 +69,7 @@ func (s *section) bounds(rules []rule, in ir.Range) (at []uint32) {
 	return slices.Compact(at)
 }
 
-// straight tests rules in sequence.
+// straight asks rules one after the other.
 func (s *section) straight(rules []rule, next string) {
 	other := ""
 	for i := range rules {
@@ -94,9 +94,8 @@ func sameMatch(a, b *rule) bool {
 	})
 }
 
-// rule tests a rule, and reports whether it decides every packet that comes so far. later are the rules behind it. If a
-// rule repeats the tests of fields of the rule before it, they are left out: a packet that failed them has jumped to
-// next, behind both.
+// rule asks a rule, and reports whether it matches every packet that comes so far. later are the rules behind it. A rule that
+// repeats the tests of the one before it asks for no field: what failed them has gone to next, behind both.
 func (s *section) rule(r *rule, later []rule, repeats bool, next string) (final bool) {
 	source := &s.Program.Rules[r.number]
 	s.Say("rule " + source.Name + ": " + source.Verdict.String())
@@ -136,7 +135,7 @@ func (s *section) rule(r *rule, later []rule, repeats bool, next string) (final 
 	return len(r.match)+len(r.dynamic)+len(r.over) == 0
 }
 
-// test jumps to next unless a value is in one of some ranges. It changes r2.
+// test leads to next unless a value is in one of some ranges. It changes r2.
 func (s *section) test(value asm.Register, in []ir.Range, next string) {
 	last := len(in) - 1
 	found := ""
@@ -176,14 +175,17 @@ func (s *section) notWithin(value asm.Register, v ir.Range, to string) {
 	s.Add(asm.JGT.Imm(value, int32(v.Last), to))
 }
 
-// value is the register that has the value of a field; r1 for a field that is loaded here.
+// value is the register that has the value of a field: r1, for one that is loaded now.
 func (s *section) value(f packet.Field) asm.Register {
 	const value = asm.R1
 	switch f {
 	case s.proto.field:
 		return dport
 	case packet.SPort:
-		return sport
+		if !s.sportLast() {
+			return sport
+		}
+		s.load(value, packet.SPort, 0)
 	case packet.Flags:
 		s.Add(asm.LoadMem(value, base, s.family.l4+13, asm.Byte))
 	case packet.Length:
@@ -200,7 +202,7 @@ func (s *section) value(f packet.Field) asm.Register {
 	return value
 }
 
-// member jumps to next unless an address is in one of the sets or, with not, in none of them. It changes r0 to r5.
+// member leads to next unless an address is in one of the sets, or with not in none. It changes r0 to r5.
 func (s *section) member(t dynamicTest, next string) {
 	in := next
 	if !t.not {
@@ -211,7 +213,7 @@ func (s *section) member(t dynamicTest, next string) {
 			if t.destination && s.isOwn(number) {
 				s.own(in)
 			}
-			s.has(number, t.destination, in)
+			s.has(number, t.destination, in, func() {})
 		}
 	}
 	if !t.not {
@@ -220,12 +222,26 @@ func (s *section) member(t dynamicTest, next string) {
 	}
 }
 
-// has jumps if a dynamic set has the source or the destination. For most addresses one word says that it has not.
-func (s *section) has(set int32, destination bool, in string) {
-	absent := s.newLabel()
-	s.present(set, destination, absent)
-	s.find(set, destination, in)
-	s.Mark(absent)
+// MarksOffset is where the map xdp.DynamicInfo has the memory of addrs.DynamicMemory.Marks, behind that of Own.
+const MarksOffset = xdp.OwnOffset + addrs.OwnBytes
+
+// has jumps if a dynamic set has the source or the destination. The mark of most addresses says that it has not; for the others there
+// is code apart from the rest. It changes r0 to r5, but those that restore loads again.
+func (s *section) has(set int32, destination bool, in string, restore func()) {
+	marked, back := s.newLabel(), s.newLabel()
+	last := s.place(destination) + s.family.addressBytes() - 2
+	s.Add(
+		asm.LoadMem(asm.R1, base, last, asm.Half), asm.RSh.Imm(asm.R1, addrs.MarkShift),
+		asm.LoadMapValue(asm.R2, 0, MarksOffset).WithReference(xdp.DynamicInfo), asm.Add.Reg(asm.R2, asm.R1),
+		asm.LoadMem(asm.R2, asm.R2, 0, asm.Byte), asm.JSet.Imm(asm.R2, 1<<set, marked),
+	)
+	s.Mark(back)
+	s.apart = append(s.apart, func() {
+		s.Mark(marked)
+		s.find(set, destination, in)
+		restore()
+		s.Add(asm.Ja.Label(back))
+	})
 }
 
 // place is the offset of an address.
@@ -236,27 +252,7 @@ func (s *section) place(destination bool) int16 {
 	return s.family.source
 }
 
-// present jumps to absent if the set's word says that it does not have an address. It changes r1 and r2.
-func (s *section) present(set int32, destination bool, absent string) {
-	at := s.place(destination)
-	if s.family.value == packet.FamilyIPv4 {
-		s.Add(asm.LoadMem(asm.R1, base, at, asm.Word), asm.HostTo(asm.BE, asm.R1, asm.Word))
-	} else {
-		s.Add(asm.LoadMem(asm.R1, base, at+8, asm.DWord), asm.HostTo(asm.BE, asm.R1, asm.DWord))
-	}
-	word := set*xdp.DynamicInfoSize + xdp.DynamicAbsent + 8*int32(s.family.value)
-	s.Add(
-		asm.LoadImm(asm.R2, int64(goldenRatio), asm.DWord),
-		asm.Mul.Reg(asm.R1, asm.R2),
-		asm.RSh.Imm(asm.R1, 58),
-		asm.LoadMapValue(asm.R2, 0, uint32(word)).WithReference(xdp.DynamicInfo),
-		asm.LoadMem(asm.R2, asm.R2, 0, asm.DWord),
-		asm.RSh.Reg(asm.R2, asm.R1),
-		asm.JSet.Imm(asm.R2, 1, absent),
-	)
-}
-
-// find calls is_member() of bpf/dynamic.h, and jumps if a dynamic set has an address. It changes r0 to r5.
+// find jumps if a dynamic set has an address, which is_member() of bpf/dynamic.h finds out. It changes r0 to r5.
 func (s *section) find(set int32, destination bool, in string) {
 	s.Add(asm.Mov.Imm(asm.R1, set))
 	s.address(asm.R2, asm.R3, s.place(destination))

@@ -14,22 +14,21 @@ const (
 	flowLasting     = 1 << 6
 )
 
-// The results of decide_segment4() of bpf/segment.h: enum segment_outcome. find_open_flow4() of bpf/flow.h returns the
-// second, too.
+// What decide_segment4() of bpf/segment.h answers: enum segment_outcome. find_open_flow4() of bpf/flow.h answers the second, too.
 const (
 	segmentOther = 0
 	segmentOpen  = 1 // any other number: it is refused, and that is counted
 )
 
-// Shifts of the fields of these functions' last argument: the same file.
+// Shifts of what these functions are told in one number: the same file.
 const (
 	segmentProtection = 8
 	segmentSlot       = 32
 )
 
-// protected decides a packet to a protected service that carries no question. A segment of an open connection passes. A
-// segment of no connection is dropped if no cookie was sent for it, or if its cookie is wrong, as protect() of
-// bpf/protect.h would do. Any other packet goes to protect().
+// protected ends with what is done with a packet that a protection is for, and that carries no question: a segment of an open
+// connection passes, one of no connection is dropped where it can be told that protect() of bpf/protect.h would, as no cookie was sent for it
+// or its cookie is wrong, and any other goes there.
 func (s *section) protected(r *rule) {
 	const flagsRSTFIN = 0x05
 	protection := s.Program.Rules[r.number].Protect - 1
@@ -55,7 +54,7 @@ func (s *section) protected(r *rule) {
 	s.decideAs(xdp.Decision(decision>>8, uint8(ir.Pass)), notAsked)
 }
 
-// usualSYN answers a SYN without other flags, if answer_usual_syn() can.
+// usualSYN ends with the answer to a SYN without other flags, where that can be written here.
 func (s *section) usualSYN(protection int, decision uint32) {
 	other := s.newLabel()
 	s.flags(asm.R1)
@@ -70,12 +69,12 @@ func (s *section) usualSYN(protection int, decision uint32) {
 	s.Mark(other)
 }
 
-// protectAs loads the arguments of functions that act for a protection: the context, the family and the decision.
+// protectAs loads what functions take that do what a protection says: the context, the family and the decision.
 func (s *section) protectAs(decision uint32) {
 	s.Add(asm.Mov.Reg(asm.R1, context), asm.Mov.Imm(asm.R2, int32(s.family.value)), asm.Mov.Imm(asm.R3, int32(decision)))
 }
 
-// decideSegment sets r0 to the decision about a segment, for a protection with METHOD_HOST.
+// decideSegment leaves in r0 what is done with a segment for a protection that makes cookies itself.
 func (s *section) decideSegment(protection int, found *ir.Handshake) {
 	what := uint64(found.Slots[ir.AckInvalid])<<segmentSlot | uint64(protection)<<segmentProtection | openStates(found)
 	s.ends(asm.R2, asm.R3)
@@ -85,7 +84,7 @@ func (s *section) decideSegment(protection int, found *ir.Handshake) {
 	)
 }
 
-// findFlow sets r0 to the flow table's answer about the packet.
+// findFlow leaves in r0 what the table of flows says of the packet.
 func (s *section) findFlow(found *ir.Handshake) {
 	s.ends(asm.R1, asm.R2)
 	s.Add(asm.Mov.Imm(asm.R3, int32(openStates(found))), asm.Call.Label(s.ofFamily(xdp.FindOpenFlow4, xdp.FindOpenFlow6)))
@@ -99,7 +98,7 @@ func openStates(found *ir.Handshake) uint64 {
 	return flowEstablished | flowLasting | flowProved
 }
 
-// ofFamily returns the function for the section's family.
+// ofFamily is one of two functions.
 func (s *section) ofFamily(four, six string) string {
 	if s.v4() {
 		return four
