@@ -1,5 +1,5 @@
-// Package bans decides whom to ban, from reports of packets over a limit: the detector behind `over: {ban: …}`. It touches
-// no kernel and knows no clock but the one that it is told.
+// Package bans decides which prefixes to ban, from reports of packets over a limit: the detector behind `over: {ban: …}`. It uses no
+// kernel, and no clock but the time of its arguments.
 package bans
 
 import (
@@ -13,8 +13,7 @@ import (
 	"github.com/floodwall/floodwall/internal/addrs"
 )
 
-// What it takes to be banned. One packet over a limit may be an honest client's bad moment; a flood shows itself in
-// samples at once.
+// The offences that lead to a ban. A single packet over a limit may come from an honest client; the samples of a flood have many at once.
 const (
 	enough    = 8                // offences
 	within    = 10 * time.Second // of each other
@@ -27,7 +26,7 @@ const (
 	mostSpared = 100              // offenders of which it is told that they are spared
 )
 
-// neighbours is how many offenders within a wider prefix have that banned in their place.
+// neighbours is the number of offenders within a wider prefix from which on the wider prefix is banned in their place.
 const neighbours = 16
 
 // wider are the lengths to which bans are widened, longest first: what one customer or one site is given (RFC 6177 for
@@ -71,11 +70,11 @@ func New(never *addrs.Set) *Detector {
 	}
 }
 
-// Spare changes who is never banned.
+// Spare replaces the addresses that are never banned.
 func (d *Detector) Spare(never *addrs.Set) { d.never = never }
 
-// Offence notes that a prefix exceeded the limit, and returns the ban that follows, if one does: of the prefix for a time,
-// or of a wider one with many offenders in it.
+// Offence records that a prefix exceeded the limit, and returns the ban that follows, if any: of the prefix for a time, or of a wider one
+// with many offenders in it.
 func (d *Detector) Offence(p netip.Prefix, now time.Time, length time.Duration) (Ban, bool) {
 	d.sweep(now)
 	if d.isBanned(p, now) || !d.offends(p, now) {
@@ -101,7 +100,7 @@ func (d *Detector) Offence(p netip.Prefix, now time.Time, length time.Duration) 
 	return ban, true
 }
 
-// Refused takes a ban back that could not be entered, so that the prefix may be banned later.
+// Refused forgets a ban that could not be entered, so that the prefix may be banned later.
 func (d *Detector) Refused(p netip.Prefix) {
 	delete(d.banned, p)
 	delete(d.told, p)
@@ -155,7 +154,7 @@ func (d *Detector) offends(p netip.Prefix, now time.Time) bool {
 	return true
 }
 
-// makeSpace forgets offenders: first those whose offences are old, then any, since those who go on offending come back.
+// makeSpace forgets offenders: first those with old offences, then any. An active offender is counted again.
 func (d *Detector) makeSpace(now time.Time) {
 	if len(d.offenders) < mostKnown {
 		return

@@ -59,7 +59,7 @@ func (w *watcher) ban(ctx context.Context) {
 	}
 }
 
-// follow opens the offences of what runs now, unless they are open. What cannot be told now is for the next look.
+// follow opens the offences of the policy that runs, unless they are open. Errors are left to the next look.
 func (b *banDetector) follow(ctx context.Context) error {
 	wishes, err := b.in.Wishes(ctx)
 	limits, offences := b.last, (*datapath.Offences)(nil)
@@ -100,8 +100,8 @@ func (b *banDetector) begin(ctx context.Context, of *control.BanLimits, offences
 	return nil
 }
 
-// spare tells the detectors which prefixes never to ban, when these are others than before: those that the policy names, those
-// of the operators who applied it, and those that the host depends on. Only a forger would send from the host's own addresses.
+// spare gives the detectors the prefixes that are never banned, if they have changed: those that the policy names, those of the operators
+// who applied it, and those that the host depends on. Packets from the host's own addresses are forged.
 func (b *banDetector) spare(ctx context.Context, of *control.BanLimits) error {
 	if time.Since(b.looked) < lifelineShare*b.took {
 		return nil
@@ -120,7 +120,7 @@ func (b *banDetector) spare(ctx context.Context, of *control.BanLimits) error {
 	return b.pardon(ctx, never)
 }
 
-// pardon lifts automatic bans of prefixes with an address that is not to be banned.
+// pardon lifts automatic bans of prefixes that contain a spared address.
 func (b *banDetector) pardon(ctx context.Context, never *addrs.Set) error {
 	list, err := b.in.Blocked(ctx, "")
 	if err != nil {
@@ -158,7 +158,7 @@ func (b *banDetector) end() {
 	}
 }
 
-// round bans for what offends in a short while, or waits until then when there is nothing to follow.
+// round bans the offenders of a short time, or waits for that time if there are no limits to follow.
 func (b *banDetector) round(ctx context.Context, until time.Time) {
 	if b.offences == nil {
 		wait(ctx, time.Until(until))

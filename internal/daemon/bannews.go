@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// banNews is what is to be told of bans: one line a second, however many there are, or who forges sources fills the log.
+// banNews has the bans to report: one line a second at most, so that forged sources cannot fill the log.
 type banNews struct {
 	told    time.Time
 	head    string // of the bans since, the one with the most offenders in it
@@ -19,10 +19,10 @@ type banNews struct {
 	spares  int
 }
 
-// newsEvery is how often a line is told at most.
+// newsEvery is the least time between two lines.
 const newsEvery = time.Second
 
-// banned notes a ban by a rule that stands for so many offenders.
+// banned adds a ban by a rule, for this number of offenders.
 func (n *banNews) banned(rule, text string, offends int) {
 	if n.bans == nil {
 		n.bans = map[string]int{}

@@ -2,8 +2,8 @@ package daemon
 
 import "time"
 
-// What it takes to move rules while a policy runs. A sample is taken every second, so an attack has its rule moved
-// within four seconds of its start.
+// Conditions for moving rules while a policy runs. A sample is taken every second, so an attack has its rule moved within four seconds of
+// its start.
 const (
 	sampleEvery = time.Second
 	leastShare  = 0.05             // what a move saves, of what filtering costs at the moment
@@ -25,7 +25,7 @@ func (o offer) worthwhile() bool {
 	return o.must || o.saves >= leastCPU && o.saves >= leastShare*o.costs
 }
 
-// decider decides when rules move. It knows no clock but the one that it is told.
+// decider decides when rules move. It uses no clock but the time of its arguments.
 type decider struct {
 	held  int       // samples in a row that had a worthwhile offer
 	since time.Time // the last move, or when the policy was applied

@@ -14,8 +14,8 @@ import (
 	"github.com/floodwall/floodwall/internal/lists"
 )
 
-// How often the daemon looks for lists that are due, and for copies and databases that have changed. Every feedAll it looks at the
-// content of all, since addresses of this host may have changed that lists must not hold.
+// Intervals at which the daemon looks for lists that are due, and for copies and databases that have changed. Every feedAll it checks the
+// content of all, because addresses of this host, which lists must not hold, may have changed.
 const (
 	feedLook = 2 * time.Second
 	feedAll  = 5 * time.Minute
@@ -46,8 +46,8 @@ func (w *watcher) feeds(ctx context.Context) {
 	<-done
 }
 
-// exchanges exchanges sets until ctx ends. After a failure it waits, and with each further one twice as long, up to feedAll: an
-// exchange reads lists and loads programs, and what has failed most often fails again.
+// exchanges exchanges sets until ctx ends. After each failure in a row it waits twice as long, up to feedAll: an exchange reads lists and
+// loads programs, and one that has failed often will fail again.
 func (f *feeder) exchanges(ctx context.Context) {
 	var last time.Time
 	pause := feedLook

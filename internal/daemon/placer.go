@@ -28,11 +28,10 @@ type placer struct {
 	surveyed time.Time // when around was
 }
 
-// compareShare is the share of the time that is spent on comparing placements at most: policies with thousands of rules must
-// not take a CPU.
+// compareShare bounds the time for comparing placements to 1/compareShare, because policies with thousands of rules must not take a CPU.
 const compareShare = 10
 
-// surveyHolds is how long a survey is believed. It starts nft twice.
+// surveyHolds is the time for which a survey is valid. A survey starts nft twice.
 const surveyHolds = 30 * time.Second
 
 // place moves rules until ctx ends.
@@ -51,7 +50,7 @@ func (w *watcher) place(ctx context.Context, costs func() *cost.Model) {
 	}
 }
 
-// look takes a sample and does what follows from it. What cannot be told now is for the next look.
+// look takes a sample and acts on it. Errors are left to the next look.
 func (p *placer) look(ctx context.Context) error {
 	if time.Now().Before(p.next) {
 		return nil
@@ -83,7 +82,7 @@ func (p *placer) look(ctx context.Context) error {
 	return p.compare(ctx, now, costs, *mix)
 }
 
-// survey looks at how packets get about, unless that was done a short while ago.
+// survey finds the paths of packets through this host, unless the last survey is still valid.
 func (p *placer) survey(ctx context.Context, devices []string) error {
 	if time.Since(p.surveyed) < surveyHolds {
 		return nil
@@ -92,7 +91,7 @@ func (p *placer) survey(ctx context.Context, devices []string) error {
 	if err != nil {
 		return err
 	}
-	// Where rules at raw drop all that conntrack knew, it still would look at what they let by.
+	// If rules at raw drop all packets that conntrack knew, conntrack would still look at those that they pass.
 	now.Tracked = now.Tracked || p.around.Tracked
 	p.around, p.surveyed = now, time.Now()
 	return nil

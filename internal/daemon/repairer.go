@@ -28,8 +28,8 @@ const (
 	settling  = 20 * time.Millisecond
 )
 
-// A repair that is undone again and again waits: warRepairs of them within warTime are a war with another manager, and
-// from then on the wait doubles with each, to warWait at most.
+// Repairs that are undone again and again must wait: warRepairs of them within warTime mean that another manager removes what is repaired.
+// From then on the wait doubles with each repair, up to warWait.
 const (
 	warRepairs = 5
 	warTime    = time.Minute
@@ -71,7 +71,7 @@ func (w *watcher) repair(ctx context.Context) {
 	<-done
 }
 
-// poke signals, unless a signal waits already.
+// poke sends a signal, unless one is waiting already.
 func poke(signal chan struct{}) {
 	select {
 	case signal <- struct{}{}:
@@ -182,7 +182,7 @@ func (r *repairer) run(ctx context.Context, signal <-chan struct{}, every func(t
 	}
 }
 
-// rest waits while somebody undoes the repairs again and again. It returns false when ctx has ended.
+// rest waits if another manager undoes the repairs again and again. It returns false if ctx has ended.
 func (r *repairer) rest(ctx context.Context, recent []time.Time) bool {
 	over := len(recent) - warRepairs
 	if over < 0 {

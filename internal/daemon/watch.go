@@ -17,8 +17,8 @@ import (
 	"github.com/floodwall/floodwall/internal/statedir"
 )
 
-// followWait is how long Watch waits for further changes after one: an interface that comes up changes several
-// addresses at once.
+// followWait is the time for which Watch waits after a change for further ones: an interface that comes up changes several addresses at
+// once.
 const followWait = 50 * time.Millisecond
 
 // Event is something that Watch did, or could not do.
@@ -34,13 +34,14 @@ const trialLook = time.Second
 // conntrack for it.
 const proxyLook = time.Minute
 
-// keyLife is how long the key of cookies is used. A cookie holds for two minutes, so no key is asked about for longer.
+// keyLife is the time for which a key of cookies is used. A cookie is valid for two minutes, so the previous key suffices for older
+// cookies.
 const keyLife = time.Hour
 
-// keepLook is how often the file of bans is written anew if most of it says nothing any more, and is brought to the disk.
+// keepLook is the interval at which the file of bans is written to the disk, and is rewritten if most of its lines are void.
 const keepLook = 30 * time.Second
 
-// watcher keeps one instance as its policy has it.
+// watcher keeps one instance in the state that its policy asks for.
 type watcher struct {
 	in     control.Instance
 	report func(Event)

@@ -12,16 +12,16 @@ import (
 // Element is an entry of a dynamic set.
 type Element struct {
 	Prefix netip.Prefix
-	// Timeout is how long the entry stays. To insert, 0 leaves it to the set; listed, it is what is left, and 0 means
-	// for ever; so does, to insert, anything beyond 50 years.
+	// Timeout is the time for which the entry stays. When inserting, 0 means the set's default, and anything beyond 50 years means for
+	// ever. In a list it is the time left, and 0 means for ever.
 	Timeout time.Duration
 	Comment string
-	// Anew takes an entry that is there out and puts it in again, in one transaction: in nftables one that stays keeps its comment.
+	// Anew removes an entry that is there and inserts it again, in one transaction: nftables does not change the comment of an entry that
+	// stays.
 	Anew bool
 }
 
-// never is a time that is as good as for ever. A set with a timeout of its own takes no other word for it before
-// Linux 6.12.
+// never stands for no timeout. Before Linux 6.12 a set with a default timeout takes no other value for it.
 const never = 50 * 365 * day
 
 // Overlap is a prefix that cannot be in a set beside another one.
@@ -60,7 +60,7 @@ type ElementError struct {
 
 func (e *ElementError) Error() string { return fmt.Sprintf("set %s: %s: %s", e.Set, e.Prefix, e.Cause) }
 
-// setKind is what a set can hold.
+// setKind describes the elements that a set can hold.
 type setKind struct {
 	name           string
 	six            bool // IPv6, else IPv4
@@ -90,7 +90,7 @@ func (k setKind) check(e Element) error {
 	return &ElementError{Set: k.name, Prefix: e.Prefix, Cause: cause}
 }
 
-// comment is a comment as both tools take it, in quotes; they know no way to write a quote, and end at a line's end.
+// comment is a comment in quotes, in the form that both tools accept: they have no escape for a quote, and end at a line's end.
 func (k setKind) comment(text string) string {
 	if text == "" || !k.comments {
 		return ""
@@ -107,7 +107,7 @@ func (k setKind) comment(text string) string {
 	return ` comment "` + shorten(clean, k.longestComment) + `"`
 }
 
-// last keeps the last of the elements with the same prefix, and sorts them so that a prefix stands before those inside.
+// last keeps the last of the elements with the same prefix, and sorts them so that a prefix precedes those inside it.
 func last(elements []Element) []Element {
 	byPrefix := make(map[netip.Prefix]Element, len(elements))
 	for _, e := range elements {
@@ -125,8 +125,7 @@ func comparePrefix(a, b netip.Prefix) int {
 	return cmp.Or(a.Addr().Compare(b.Addr()), cmp.Compare(a.Bits(), b.Bits()))
 }
 
-// apart splits elements, sorted by last, into those that overlap neither another one before them nor one of the set,
-// and the rest.
+// apart splits elements, sorted by last, into those that overlap neither an earlier element nor one of the set, and the rest.
 func apart(elements []Element, set []netip.Prefix) (fit []Element, overlaps []Overlap) {
 	set = slices.Clone(set)
 	slices.SortFunc(set, comparePrefix)

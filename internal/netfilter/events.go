@@ -16,8 +16,8 @@ type Event struct {
 	Set   string // whose elements changed, or ""
 }
 
-// eventBuffer is how many bytes of events the kernel keeps for a process that does not read them. It holds what one
-// `nft flush ruleset` of some thousands of rules tells; more is lost, which the reader is told.
+// eventBuffer is the size in bytes of the kernel's buffer for events. It holds those of one `nft flush ruleset` with some thousands of
+// rules; if more are lost, the reader gets an error.
 const eventBuffer = 1 << 20
 
 // eventWait is how long Events waits for an event before it looks whether its context has ended.

@@ -7,8 +7,8 @@ import (
 	"slices"
 )
 
-// Exchange gives sets of a table other elements in one transaction: each packet meets all sets as they were, or as they are to
-// be. The elements of a set do not overlap, and none has a timeout.
+// Exchange replaces the elements of sets of a table in one transaction: each packet meets either the old content of all sets or the new.
+// The elements of a set do not overlap, and none has a timeout.
 func (n *Nft) Exchange(ctx context.Context, table string, content map[string][]Element) error {
 	var lines []string
 	for _, set := range slices.Sorted(maps.Keys(content)) {
@@ -64,7 +64,7 @@ func (x *Iptables) Exchange(ctx context.Context, generation string, content map[
 	return x.dropPassing(ctx, generation)
 }
 
-// passingSet is what the name of a set ends with, before a number, that is about to take the place of another.
+// passingSet ends the name, before a number, of a set that is about to replace another.
 const passingSet = "next"
 
 // dropPassing removes what an Exchange has made beside the sets.

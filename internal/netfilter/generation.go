@@ -35,8 +35,7 @@ const (
 	MinTrial = 2 * time.Second
 	// overlap is the last part of a trial, in which the old generation decides too.
 	overlap = time.Second
-	// handover is how long, at most, both generations decide when the process dies between the steps of a change
-	// that is no trial.
+	// handover is the longest time for which both generations decide if the process dies between the steps of a change without a trial.
 	handover = 10 * time.Second
 )
 
@@ -81,7 +80,7 @@ func (e *RemainsError) Error() string {
 // Unwrap is the cause.
 func (e *RemainsError) Unwrap() error { return e.Err }
 
-// checkTrial says what is wrong with a trial's length; 0 is none.
+// checkTrial returns an error for a length that a trial cannot have; 0 means no trial.
 func checkTrial(trial time.Duration) error {
 	if trial != 0 && trial < MinTrial {
 		return fmt.Errorf("a trial of %v is shorter than %v", trial, MinTrial)
@@ -89,8 +88,8 @@ func checkTrial(trial time.Duration) error {
 	return nil
 }
 
-// succeed begins a trial of a generation, or begins it anew. The time of the old one's return runs before it is set aside, and
-// before the time of the new one runs: however long a step takes, one of the two decides.
+// succeed begins a trial of a generation, or restarts it. The timer for the old generation's return starts before it is set aside, and
+// before the timer of the new one: so one of the two decides, however long a step takes.
 func succeed(ctx context.Context, t interface {
 	SetReturn(ctx context.Context, name, old string, trial time.Duration) error
 	Renew(ctx context.Context, name string, left time.Duration) error
