@@ -1,4 +1,4 @@
-// Package captured reads the packets that a policy hands out: those of its rules with `sample`, and its samples of all packets.
+// Package captured reads the packets that a policy copies to user space: those of its rules with `sample`, and samples of all packets.
 package captured
 
 import (
@@ -18,8 +18,8 @@ import (
 	"github.com/floodwall/floodwall/internal/xdp"
 )
 
-// Capture reads the packets that rules with `sample` hand out, of the policy that runs. When another is applied, it goes
-// on with that one; what came in the moments in between is missing.
+// Capture reads the samples of rules with `sample` of the policy that runs. When another policy is applied, it goes on with that one;
+// samples of the moments in between are lost.
 type Capture struct {
 	in         control.Instance
 	traffic    bool     // samples of all packets, not of rules
@@ -56,7 +56,7 @@ func (e *CaptureError) Error() string { return e.Problem }
 // Hint is the remedy.
 func (e *CaptureError) Hint() string { return e.Remedy }
 
-// lookForChange is how long no packet comes until a Capture looks whether another policy was applied.
+// lookForChange is the time without a packet after which a Capture looks whether another policy was applied.
 const lookForChange = time.Second
 
 // Open begins to read what the rules of these names hand out, or all rules if none are named. It is a CaptureError
@@ -73,7 +73,7 @@ func Traffic(ctx context.Context, in control.Instance) (*Capture, error) {
 	return c, c.follow(c.look(ctx))
 }
 
-// look asks what runs; nil when that is open already.
+// look finds the policy that runs; nil if it is open already.
 func (c *Capture) look(ctx context.Context) *change {
 	known := c.generation
 	if c.samples == nil {

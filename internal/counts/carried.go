@@ -13,8 +13,8 @@ import (
 	"github.com/floodwall/floodwall/internal/xdp"
 )
 
-// Carried is what was counted for a generation in places that are gone, beside what its own counters show: a rule that
-// moves has another counter, and one of netfilter begins with what the old one had when it was made, not when it ended.
+// Carried has the counts of a generation from places that are gone, which its own counters lack: a rule that moves has another counter, and
+// a counter of netfilter starts with the count of the old one from when it was made, not from when the old one ended.
 type Carried struct {
 	Rules   []Count          `json:"rules,omitempty"` // in the manifest's order
 	Checks  map[string]Count `json:"checks,omitempty"`
@@ -76,10 +76,9 @@ func (t Count) InPackets() netfilter.Count {
 	return netfilter.Count{Packets: t.Packets, Bytes: t.Bytes - min(t.Bytes, ethernet*t.Packets)}
 }
 
-// Leaves is what is to be added to the counters of a generation with the same rules that takes the place of this one,
-// which counts no more: all that is not in the counters that the new one began with. Those in netfilter began with what
-// first says; those in XDP with what is in them now if both generations count there, and else with what was, before the
-// new one ran.
+// Leaves returns the counts to add to those of a generation with the same rules that replaces this one, which no longer counts: all that
+// the counters of the new one did not start with. Those in netfilter started with first. Those in XDP have all that they have now if both
+// generations count there, and else what was counted before the new one ran.
 func (c *Counts) Leaves(next *manifest.Manifest, was *Counts, first Seeds) Carried {
 	own := func(slot uint32, from, to plan.Stage, names ...string) Count {
 		switch {
@@ -106,9 +105,8 @@ func (c *Counts) Leaves(next *manifest.Manifest, was *Counts, first Seeds) Carri
 	return f
 }
 
-// GoesOn is what is to be added to the counters of the next generation, which may have other rules: of those that both
-// have in XDP, what is added now, and of a default that one of them does not count, all. Counters in netfilter begin with
-// all of it.
+// GoesOn returns the counts to add to those of the next generation, which may have other rules: for rules that both have in XDP, the counts
+// that are added now; for a default that one of them does not count, all. Counters in netfilter start with all of it.
 func (c *Counts) GoesOn(next *manifest.Manifest) Carried {
 	before := map[uint64]Count{}
 	for i, r := range c.Manifest.Rules {
@@ -134,8 +132,8 @@ func (c *Counts) GoesOn(next *manifest.Manifest) Carried {
 	return f
 }
 
-// Stay are the counts in netfilter, by the names of their counters there, without those of rules and of a default that the
-// next generation has not.
+// Stay returns the counts in netfilter, by the names of their counters, without those of rules and of a default that the next generation
+// lacks.
 func (c *Counts) Stay(next *manifest.Manifest) map[string]Count {
 	counts, stays := maps.Clone(c.Named), map[string]uint64{}
 	for _, r := range next.Rules {

@@ -1,3 +1,3 @@
-// Package counts adds up what a policy has counted in XDP and in netfilter, and says what of it goes on when another
-// policy takes its place, or when its rules move.
+// Package counts adds up the counters of a policy in XDP and in netfilter, and decides which of them go on when another policy replaces it,
+// or when its rules move.
 package counts

@@ -12,7 +12,7 @@ import (
 	"github.com/floodwall/floodwall/internal/manifest"
 )
 
-// Forever as a Ban's duration says that it does not expire.
+// Forever is the duration of a Ban that does not expire.
 const Forever = time.Duration(math.MaxInt64)
 
 // Ban is an entry to put into a dynamic set.
@@ -31,7 +31,7 @@ type Ban struct {
 	Replace bool
 }
 
-// SetError says that a set cannot be used as it was asked.
+// SetError says that a set cannot be used for a request.
 type SetError struct{ Problem, Remedy string }
 
 func (e *SetError) Error() string { return e.Problem }

@@ -17,8 +17,8 @@ var errOfRange = errors.New("the range is refused")
 // maxLengths is how many prefix lengths a dynamic set has of each family.
 const maxLengths = 8
 
-// fits tells whether all pieces of a range fit a set before any is entered. What the set holds is listed once, and
-// followed from there; a block without ranges lists nothing.
+// fits decides whether all pieces of a range fit a set, before any is entered. It lists the entries of the set once, and then follows the
+// changes; a block without ranges lists nothing.
 type fits struct {
 	bans    []Ban
 	now     uint32

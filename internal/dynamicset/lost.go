@@ -9,12 +9,12 @@ import (
 	"github.com/floodwall/floodwall/internal/manifest"
 )
 
-// endsSoon is when an entry is not worth entering again: the file of bans knows whole seconds.
+// endsSoon is the time left below which a lost entry is not entered again: the file of bans has whole seconds.
 const endsSoon = 2 * time.Second
 
-// Lost are the entries that the file of bans says set e has, and that are not among those that it holds: it was full and they gave way,
-// or another program removed them. An entry of which the file says nothing is not lost but lifted. They are as many as the set has space
-// for without an entry that gives way: first those of people, then those that end last. left is how many it has no space for.
+// Lost returns the entries that set e has by the file of bans, but not in the kernel: it was full and they gave way, or another program
+// removed them. An entry that the file does not have was lifted. The list has as many as fit the set without entries that give way: first
+// those of people, then those that end last. left is the number that does not fit.
 func Lost(e manifest.Set, held []Blocked, saved []banlog.Record) (list []Blocked, left int) {
 	now := time.Now()
 	missing := make(map[netip.Prefix]banlog.Record, len(saved))
@@ -78,7 +78,7 @@ func AddLost(m *manifest.Manifest, held map[string][]Blocked, saved []banlog.Rec
 	}
 }
 
-// IsIn tells which names are dynamic sets of a policy.
+// IsIn reports whether a name is that of a dynamic set of the policy.
 func IsIn(m *manifest.Manifest) func(set string) bool {
 	return func(set string) bool {
 		e, ok := m.Set(set)

@@ -29,8 +29,8 @@ func FillLocal(sets *addrs.Dynamic, number int) error {
 	return nil
 }
 
-// UpdateLocal brings a set, by its number, to the addresses that the host has now. It enters first and removes then: at no moment is an
-// address missing that the host has.
+// UpdateLocal changes a set, by its number, to the host's present addresses. It inserts before it removes, so no address of the host is
+// missing at any moment.
 func UpdateLocal(sets *addrs.Dynamic, number int) (added, removed int, err error) {
 	set, now := sets.Sets[number], Now()
 	own, err := hostfacts.OwnAddresses()

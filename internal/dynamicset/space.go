@@ -12,8 +12,8 @@ import (
 	"github.com/floodwall/floodwall/internal/ruleset"
 )
 
-// filterSpace says which bans a set in netfilter has space for: those of programs take at most three quarters of it, and give way
-// to others: those of the fleet first, then those that end soonest, as addrs.DynamicSet has it.
+// filterSpace decides which bans a set in netfilter has space for. Bans of programs take at most three quarters of it, and give way to
+// others: first those of the fleet, then those that end soonest, as in addrs.DynamicSet.
 type filterSpace struct {
 	most    int
 	has     map[netip.Prefix]Blocked
@@ -81,7 +81,7 @@ func (r *filterSpace) full(yields bool) bool {
 	return len(r.has) >= r.most || yields && r.count >= r.most-r.most/4
 }
 
-// evictOne gives up the entry of a program that ends first. It reports false when there is none that was there before.
+// evictOne removes the entry of a program that ends first. It reports false if no such entry was there before.
 func (r *filterSpace) evictOne() bool {
 	for len(r.yields) > 0 {
 		last := r.yields[len(r.yields)-1]
@@ -104,7 +104,7 @@ func (b Blocked) guest() int {
 	return 0
 }
 
-// MostOf are entries of which those of programs are left out that a set is too small for: those of the fleet first, then those that end
+// MostOf returns entries without those of programs that a set has no space for: first those of the fleet are left out, then those that end
 // soonest.
 func MostOf(list []Blocked, most int) []Blocked {
 	end := func(b Blocked) float64 {

@@ -144,7 +144,7 @@ func notBlocked(e manifest.Set, p netip.Prefix, within bool) error {
 	return fmt.Errorf("%s is not blocked in set %q", addrs.PrefixText(p), e.Name)
 }
 
-// othersEntry says that an entry is not to be removed by who asks.
+// othersEntry is the error for an entry of another owner.
 func othersEntry(b Blocked) error {
 	return &SetError{fmt.Sprintf("%s is blocked by another: %s", addrs.PrefixText(b.Prefix), b.Text()),
 		"unblock it without an origin and a reason, which removes any entry"}

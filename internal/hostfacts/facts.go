@@ -16,8 +16,7 @@ import (
 	"github.com/floodwall/floodwall/policy"
 )
 
-// Facts are what this host is, as far as lowering a policy and planning it for a target depend on it. Without protected
-// services that is only DHCPServers, and all other fields are zero.
+// Facts are the properties of this host on which lowering and planning a policy depend. Without protected services only DHCPServers is set.
 type Facts struct {
 	Known     bool // a host was asked; else nothing is known of one
 	Listeners []Listener
@@ -47,7 +46,7 @@ type Kernel struct {
 	ConntrackLookup error // likewise: look up connections of conntrack
 }
 
-// Discover asks what a policy for these devices depends on; nil are those of the policy.
+// Discover finds the facts for a policy on these devices; nil means the devices of the policy.
 func Discover(ctx context.Context, p *policy.Policy, devices []string) (f *Facts, err error) {
 	f = &Facts{}
 	if p.Default == policy.Drop {

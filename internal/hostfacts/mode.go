@@ -10,8 +10,8 @@ import (
 	"github.com/floodwall/floodwall/policy"
 )
 
-// Mode decides where a protected service lives, by what the policy says, and else by what listens here. why is "" when the
-// policy says it.
+// Mode decides whether a protected service is on this host or behind it: by the policy, or else by the sockets that listen here. why is ""
+// if the policy says it.
 func (f *Facts) Mode(s *policy.Service) (mode policy.SynMode, why string) {
 	if s.Syn.Mode != policy.SynModeAuto {
 		return s.Syn.Mode, ""

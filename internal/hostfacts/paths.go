@@ -14,7 +14,7 @@ import (
 	"github.com/floodwall/floodwall/internal/netfilter"
 )
 
-// Paths are how packets get about in this host, as far as the placement of rules depends on it.
+// Paths describe the paths of packets through this host, as far as the placement of rules depends on them.
 type Paths struct {
 	Tracked  bool // conntrack knows connections, so it looks at packets
 	NAT      bool
@@ -37,7 +37,7 @@ func Survey(ctx context.Context, devices []string) (p Paths, err error) {
 // Tracks reports whether conntrack knows any connection.
 func Tracks() bool { return Sysctl("netfilter/nf_conntrack_count", 0)[0] > 0 }
 
-// Fill adds to a mix of packets how they get about.
+// Fill adds the paths to a mix of packets.
 func (p Paths) Fill(mix *cost.Mix) {
 	mix.Tracked, mix.NAT, mix.Bypassed = p.Tracked, p.NAT, p.Bypassed
 }

@@ -12,7 +12,7 @@ import (
 // Session is a connection over which the operator gives commands.
 type Session struct{ Client, Server netip.AddrPort }
 
-// Clients are where sessions come from.
+// Clients returns the addresses of the sessions' clients, as prefixes.
 func Clients(sessions []Session) (list []netip.Prefix) {
 	for _, s := range sessions {
 		list = append(list, netip.PrefixFrom(s.Client.Addr(), s.Client.Addr().BitLen()))
