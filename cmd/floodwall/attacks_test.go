@@ -87,7 +87,7 @@ func (h *apiHost) attacksOf() (list api.AttackList) {
 
 // TestAttack has the daemon, with the capabilities of its unit alone, see an amplification begin, name it, suggest a rule that spares the
 // baseline, go on with the same report after it was killed, and see the end. A client's packets reach its socket all the time. Rules from the
-// packets of the report are then applied, promoted and removed.
+// packets of the report are then applied, promoted and removed; those of the report are added for a time, promoted, and end by themselves.
 func TestAttack(t *testing.T) {
 	if !inside(t) {
 		return
@@ -146,6 +146,7 @@ func TestAttack(t *testing.T) {
 	}
 	h.reportForms(report.ID, state)
 	h.lifeOfRule(file, filepath.Join(state, "attacks", report.ID+".pcapng"))
+	h.ruleExpires(report.Suggestion.Rules)
 }
 
 // reportForms asks for a report in all its forms.

@@ -54,6 +54,15 @@ func (e *env) state() (string, error) {
 	return e.stateDir, nil
 }
 
+// ownState is state for what keeps files that the daemon of the instance reads: a *statedir.Error when the instance uses another directory.
+func (e *env) ownState() (string, error) {
+	dir, err := e.state()
+	if err != nil {
+		return "", err
+	}
+	return dir, statedir.Check(e.bpffs, dir)
+}
+
 // stateOrDefault is state for commands that only read a policy or measure, and do without the instance: the default on an error.
 func (e *env) stateOrDefault() string {
 	dir, err := e.state()

@@ -84,7 +84,7 @@ func fleetTrust(e *env) *cobra.Command {
 			if !privileged() {
 				return &privilegeError{commandLine: e.commandLine}
 			}
-			state, err := e.state()
+			state, err := e.ownState()
 			if err != nil {
 				return err
 			}

@@ -56,7 +56,7 @@ func (e *env) join(c *cobra.Command, args []string, f joinFlags) error {
 	if !privileged() {
 		return &privilegeError{commandLine: e.commandLine}
 	}
-	state, err := e.state()
+	state, err := e.ownState()
 	if err != nil {
 		return err
 	}
@@ -110,7 +110,7 @@ func leaveCommand(e *env) *cobra.Command {
 			if !privileged() {
 				return &privilegeError{commandLine: e.commandLine}
 			}
-			state, err := e.state()
+			state, err := e.ownState()
 			if err == nil {
 				err = node.Leave(state)
 			}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/datapath"
 )
 
@@ -47,12 +48,16 @@ func repair(ctx context.Context, e *env, restoring bool) error {
 	for _, name := range r.Waiting {
 		e.warning("device " + name + " has gone: repair again when it has returned")
 	}
+	for _, name := range r.Renamed {
+		e.warning(control.RenamedText(name))
+	}
+	left := len(r.Waiting)+len(r.Renamed) > 0
 	if text := r.String(); text != "" {
 		e.println("repaired: %s", text)
-	} else if err == nil && len(r.Waiting) == 0 {
+	} else if err == nil && !left {
 		e.println("nothing to repair")
 	}
-	if err == nil && len(r.Waiting) > 0 {
+	if err == nil && left {
 		return errFailed
 	}
 	return err

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"net"
 	"os"
 	"path/filepath"
@@ -8,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/floodwall/floodwall/internal/suggest"
 	"github.com/floodwall/floodwall/internal/testutil"
 )
 
@@ -86,5 +88,62 @@ func (h *apiHost) lifeOfRule(file, attack string) {
 	mustFloodwall(t, "apply", file)
 	if n := v.flood(sent); n != sent {
 		t.Errorf("without the rules, %d of %d packets arrived", n, sent)
+	}
+}
+
+// ruleExpires adds the suggested rules of a report for a time. They observe, then they are promoted and drop, and then they end by the clock
+// of the kernel, while no process of Floodwall runs.
+func (h *apiHost) ruleExpires(rules []suggest.Rule) {
+	t := h.T
+	t.Helper()
+	const sent = 40
+	c, err := net.ListenPacket("udp4", victimAddress)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	v := &victim{t, c}
+	h.kill()
+	add := func(observe, lasts string) {
+		t.Helper()
+		for i, r := range rules {
+			if !strings.Contains(r.Text, ", observe: true") {
+				t.Fatalf("the suggestion does not observe: %s", r.Text)
+			}
+			mustFloodwall(t, "temporary", "add", strings.Replace(r.Text, ", observe: true", observe, 1), "--for", lasts, "--name", fmt.Sprintf("ends-%d", i))
+		}
+	}
+	add(", observe: true", "10m")
+	if n := v.flood(sent); n != sent {
+		t.Errorf("with observe, %d of %d packets arrived", n, sent)
+	}
+	counted := uint64(0)
+	for i, r := range temporaryRules(t) {
+		counted += r.Packets
+		mustFloodwall(t, "temporary", "remove", fmt.Sprintf("ends-%d", i))
+	}
+	if counted != sent {
+		t.Errorf("the rules that observe counted %d of %d packets", counted, sent)
+	}
+	until := time.Time{}
+	for lasts := 5 * time.Second; ; lasts *= 2 {
+		began := time.Now()
+		add("", lasts.String())
+		n := v.flood(sent)
+		until = time.Now().Add(lasts + time.Second) // one more, as ends are whole seconds
+		if time.Since(began) > lasts-time.Second {
+			continue // on a busy machine the rules may have ended before the flood
+		}
+		if n != 0 {
+			t.Errorf("while the rules last, %d of %d packets arrived", n, sent)
+		}
+		break
+	}
+	time.Sleep(time.Until(until))
+	if n := v.flood(sent); n != sent {
+		t.Errorf("after their end, without a process, %d of %d packets arrived", n, sent)
+	}
+	if left := temporaryRules(t); len(left) != 0 {
+		t.Errorf("after their end: %+v", left)
 	}
 }

@@ -39,7 +39,8 @@ func TestStateDir(t *testing.T) {
 	}
 	for _, target := range []string{"xdp", "nftables", "iptables"} {
 		mustFloodwall(t, "apply", file, "--target", target, "--state", own)
-		for _, command := range []string{"block 198.51.100.1", "unblock 198.51.100.1", "apply " + file, "rollback", "unload", "daemon"} {
+		for _, command := range []string{"block 198.51.100.1", "unblock 198.51.100.1", "apply " + file, "rollback", "unload", "daemon",
+			"leave", "fleet trust none", "join --name web-1 --nats tls://192.0.2.9:4222 --controller none"} {
 			refused(own, strings.Fields(command)...)
 		}
 		if list := mustFloodwall(t, "blocked"); strings.Contains(list, "198.51.100.1") {

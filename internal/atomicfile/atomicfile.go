@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 
@@ -22,6 +23,38 @@ import (
 const prefix = ".floodwall-"
 
 var temporary = lazy.Regexp("^" + regexp.QuoteMeta(prefix) + "[0-9]+$")
+
+// ForeignError says that another user can have written a file, or what is in a directory.
+type ForeignError struct {
+	Path, Cause string
+}
+
+func (e *ForeignError) Error() string { return e.Path + " " + e.Cause }
+
+// Hint is the remedy.
+func (e *ForeignError) Hint() string {
+	return fmt.Sprintf("look at what is there, then remove it, or `chown -h %d %s` and `chmod go-w %s`; --state names another directory", os.Geteuid(), e.Path, e.Path)
+}
+
+// Ours returns a *ForeignError when a file or a directory belongs to a user who is neither this process's nor root, is a link, or can be
+// written by others. One that is not there is ours.
+func Ours(path string) error {
+	info, err := os.Lstat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	owner := int(info.Sys().(*syscall.Stat_t).Uid)
+	switch {
+	case owner != os.Geteuid() && owner != 0:
+		return &ForeignError{path, fmt.Sprintf("belongs to user %d, not to user %d, who runs this", owner, os.Geteuid())}
+	case info.Mode()&fs.ModeSymlink != 0, info.Mode().Perm()&0o022 != 0:
+		return &ForeignError{path, "can be written by others"}
+	}
+	return nil
+}
 
 // Replace replaces a file, or makes it. The file has the mode whatever the umask is, and belongs to this process's user. A link in the place
 // of the file is replaced, not followed. Several processes may replace a file at once: one of the contents stays, whole. With an error the

@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 
 	"github.com/floodwall/floodwall/internal/atomicfile"
 	"github.com/floodwall/floodwall/internal/capture"
@@ -177,19 +176,8 @@ func (s Store) replace(name string, write func(*os.File) error) error {
 
 // check makes sure that nobody else can have put a file or a link into the directory. One that is not there is well.
 func (s Store) check() error {
-	info, err := os.Lstat(s.dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
+	if err := atomicfile.Ours(s.dir); err != nil {
 		return fmt.Errorf("attacks: %w", err)
-	}
-	owner := int(info.Sys().(*syscall.Stat_t).Uid)
-	switch {
-	case owner != os.Geteuid() && owner != 0:
-		return fmt.Errorf("attacks: %s belongs to user %d, not to user %d, who runs this", s.dir, owner, os.Geteuid())
-	case !info.IsDir(), info.Mode().Perm()&0o022 != 0:
-		return fmt.Errorf("attacks: %s can be written by others", s.dir)
 	}
 	return nil
 }

@@ -16,7 +16,6 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/floodwall/floodwall/internal/atomicfile"
@@ -171,19 +170,8 @@ func (l *Log) make() error {
 // check makes sure that nobody else could have written the file: it says who may come in.
 func (l *Log) check() error {
 	for _, path := range []string{filepath.Dir(l.file), l.file} {
-		info, err := os.Lstat(path)
-		if errors.Is(err, os.ErrNotExist) {
-			continue
-		}
-		if err != nil {
+		if err := atomicfile.Ours(path); err != nil {
 			return fmt.Errorf("bans: %w", err)
-		}
-		owner := int(info.Sys().(*syscall.Stat_t).Uid)
-		switch {
-		case owner != os.Geteuid() && owner != 0:
-			return fmt.Errorf("bans: %s belongs to user %d, not to user %d, who runs this", path, owner, os.Geteuid())
-		case info.Mode()&os.ModeSymlink != 0, info.Mode().Perm()&0o022 != 0:
-			return fmt.Errorf("bans: %s can be written by others", path)
 		}
 	}
 	return nil

@@ -118,7 +118,7 @@ func TestDeviceGone(t *testing.T) {
 }
 
 // TestDeviceRenamed renames the device of a policy that has rules beside XDP, which look for its name: status says what is open until the
-// device has its name again. XDP alone goes on as before.
+// device has its name again, and repair names it. XDP alone goes on as before.
 func TestDeviceRenamed(t *testing.T) {
 	h := newHost(t)
 	if h == nil {
@@ -148,6 +148,10 @@ func TestDeviceRenamed(t *testing.T) {
 			}
 			if diff := cmp.Diff(step.want, s.Open); diff != "" {
 				t.Errorf("%s, as %s (-want +got):\n%s", c.verdict, step.to, diff)
+			}
+			r, err := h.Repair(t.Context())
+			if err != nil || r.Any() || (len(r.Renamed) > 0) != (step.want != nil) {
+				t.Errorf("%s, as %s: repair says %+v, %v", c.verdict, step.to, r, err)
 			}
 		}
 	}

@@ -21,6 +21,7 @@ type Repaired struct {
 	Devices  []RepairedDevice  `json:"devices"`
 	Rulesets []RepairedRuleset `json:"netfilter"`
 	Waiting  []string          `json:"waiting,omitempty"` // devices that are not there
+	Renamed  []string          `json:"renamed,omitempty"` // devices that have another name now, which rules in netfilter do not know
 }
 
 // RepairedDevice is a device that has the program of the policy again.
@@ -169,6 +170,7 @@ func (r *Repaired) devices(l *live, g *generation) error {
 	if err != nil {
 		return err
 	}
+	r.Renamed = renamed(g.manifest, lacks)
 	var names []string
 	for _, lack := range lacks {
 		switch {

@@ -67,7 +67,9 @@ func (s *Status) whole(ctx context.Context, l *live, g *generation) error {
 		for _, lack := range lacks {
 			s.lacks(lack)
 		}
-		s.renamed(g.manifest, lacks)
+		for _, name := range renamed(g.manifest, lacks) {
+			s.open("%s", RenamedText(name))
+		}
 	} else {
 		for _, name := range g.manifest.Devices {
 			if datapath.DeviceExists(name) != nil {
@@ -102,14 +104,20 @@ func (s *Status) lacks(lack datapath.Lack) {
 	}
 }
 
-// renamed finds devices that have another name than the policy: XDP goes on there, but rules of netfilter look for the name.
-func (s *Status) renamed(m *manifest.Manifest, lacks []datapath.Lack) {
+// renamed finds devices that have another name than in the policy: XDP goes on there, but rules of netfilter look for the name.
+func renamed(m *manifest.Manifest, lacks []datapath.Lack) (names []string) {
 	for _, name := range m.Devices {
 		known := slices.ContainsFunc(lacks, func(l datapath.Lack) bool { return l.Device == name })
 		if m.Ruleset() != nil && !known && datapath.DeviceExists(name) != nil {
-			s.open("device %s has another name now, so rules beside XDP do not filter it: rename it back, or apply the policy with the new name", name)
+			names = append(names, name)
 		}
 	}
+	return names
+}
+
+// RenamedText says that a device has another name now, and what to do: no repair can.
+func RenamedText(name string) string {
+	return fmt.Sprintf("device %s has another name now, so rules beside XDP do not filter it: rename it back, or apply the policy with the new name", name)
 }
 
 func (s *Status) open(format string, args ...any) {

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/vishvananda/netlink"
 
+	"github.com/floodwall/floodwall/internal/boot"
 	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/datapath"
 	"github.com/floodwall/floodwall/internal/ethtool"
@@ -142,12 +143,15 @@ func TestStatus(t *testing.T) {
 func TestNotWhole(t *testing.T) {
 	s := &control.Status{Target: "nftables", Policy: "p.yaml", Generation: 2, Open: []string{"netfilter: table inet floodwall2 has gone"},
 		Warnings: []string{"set s is full", control.NobodyBanned + " for rule \"r\""}}
-	found := captured(nil).judgeStatus(s)
+	h := captured(nil)
+	found := h.judgeStatus(s)
 	same(t, found, "ok floodwall:", "problem floodwall-open: floodwall repair", "warning floodwall-status: floodwall apply p.yaml",
 		"warning floodwall-status: floodwall daemon")
 	if !Bad(found[:2]) || !strings.Contains(found[1].Evidence, "floodwall2 has gone") {
 		t.Errorf("%+v", found[1])
 	}
+	h.hasDaemonUnit = func() bool { return true }
+	same(t, h.judgeStatus(s)[3:], "warning floodwall-status: systemctl start "+boot.DaemonUnit)
 }
 
 func TestTrial(t *testing.T) {

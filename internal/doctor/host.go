@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/floodwall/floodwall/internal/boot"
 	"github.com/floodwall/floodwall/internal/control"
 	"github.com/floodwall/floodwall/internal/display"
 	"github.com/floodwall/floodwall/internal/ethtool"
@@ -27,6 +28,8 @@ type host struct {
 	start    time.Time
 	eth      *ethtool.Conn
 
+	hasDaemonUnit func() bool // systemd has a unit of the daemon
+
 	// tool runs a program that only reads, and returns its standard output.
 	tool func(ctx context.Context, name string, args ...string) ([]byte, error)
 	// devices and rules are read once for all probes.
@@ -37,6 +40,7 @@ type host struct {
 func newHost(ctx context.Context, o Options, eth *ethtool.Conn) *host {
 	h := &host{
 		root: os.DirFS("/"), instance: o.Instance, only: o.Devices, interval: cmp.Or(o.interval, time.Second), start: time.Now(), eth: eth, tool: runTool,
+		hasDaemonUnit: boot.HasDaemonUnit,
 	}
 	h.devices = sync.OnceValues(func() ([]*device, error) { return listDevices(h) })
 	h.rules = sync.OnceValues(func() (*ruleset, error) { return readRules(ctx, h) })

@@ -96,7 +96,7 @@ func (h *host) judgeStatus(s *control.Status) []Finding {
 		found = append(found, judgeOpen(o))
 	}
 	for _, w := range s.Warnings {
-		found = append(found, judgeWarning(w, s.Policy))
+		found = append(found, h.judgeWarning(w, s.Policy))
 	}
 	for _, d := range s.Devices {
 		if len(h.only) == 0 || slices.Contains(h.only, d.Name) {
@@ -113,13 +113,13 @@ func judgeOpen(o string) Finding {
 }
 
 // judgeWarning judges what the status warns of.
-func judgeWarning(w, policy string) Finding {
+func (h *host) judgeWarning(w, policy string) Finding {
 	f := Finding{ID: "floodwall-status", Severity: Warning, Evidence: w + " (from floodwall status)", Cost: "the policy is not in force as it was written"}
 	if !strings.HasPrefix(w, control.NobodyBanned) {
 		return f.command("floodwall apply " + quoted(policy))
 	}
 	f.Cost = "who exceeds limits is dropped, but not banned"
-	if boot.HasDaemonUnit() {
+	if h.hasDaemonUnit() {
 		return f.command("systemctl start " + boot.DaemonUnit)
 	}
 	return f.command("floodwall daemon")

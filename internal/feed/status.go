@@ -36,9 +36,13 @@ type Status struct {
 
 // Status reads how a source stands. What cannot be read is missing from it.
 func (st Store) Status(s Source) Status {
-	known := st.readState(s)
 	now := time.Now()
 	out := Status{Source: s, State: StandsFresh}
+	if err := st.check(s); err != nil {
+		out.State, out.Why = StandsNone, err.Error()
+		return out
+	}
+	known := st.readState(s)
 	if !known.Next.IsZero() {
 		out.Next = &known.Next
 	}

@@ -94,8 +94,22 @@ func (st Store) about(s Source, err error) error {
 	return fmt.Errorf("set %q: %w", s.Set, err)
 }
 
-// Copy is the last good copy of a source, nil when there is none. One that is damaged counts as none.
+// check makes sure that nobody else can have written what is kept of a source: copies decide what is dropped.
+func (st Store) check(s Source) error {
+	for _, path := range []string{st.Dir, filepath.Dir(st.file(s, copyFile)), st.file(s, copyFile), st.file(s, heldFile), st.file(s, stateFile)} {
+		if err := atomicfile.Ours(path); err != nil {
+			return st.about(s, err)
+		}
+	}
+	return nil
+}
+
+// Copy is the last good copy of a source, nil when there is none. One that is damaged counts as none. One that another user can have
+// written is an error.
 func (st Store) Copy(s Source) (*Copy, *addrs.Set, error) {
+	if err := st.check(s); err != nil {
+		return nil, nil, err
+	}
 	c, set, err := readCopy(st.file(s, copyFile))
 	if errors.Is(err, errDamaged) {
 		return nil, nil, nil
@@ -105,6 +119,9 @@ func (st Store) Copy(s Source) (*Copy, *addrs.Set, error) {
 
 // lock keeps other processes from changing what is kept of a source.
 func (st Store) lock(ctx context.Context, s Source) (unlock func(), err error) {
+	if err := st.check(s); err != nil {
+		return nil, err
+	}
 	dir := filepath.Dir(st.file(s, copyFile))
 	unlock, err = dirlock.Lock(ctx, dir, func() error { return os.MkdirAll(dir, 0o700) })
 	return unlock, st.about(s, err)
@@ -130,6 +147,9 @@ func (st Store) Accept(ctx context.Context, s Source) (accepted bool, err error)
 
 // Mark tells the copy of a source from those before and after it; "" when there is none.
 func (st Store) Mark(s Source) (string, error) {
+	if err := st.check(s); err != nil {
+		return "", err
+	}
 	c, err := readHead(st.file(s, copyFile))
 	if c == nil || errors.Is(err, errDamaged) {
 		return "", nil

@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -48,6 +49,38 @@ func TestTakenOver(t *testing.T) {
 			s.refresh(feed.Unchanged, "")
 		})
 	}
+}
+
+// TestForeign keeps copies where another user can write: nothing is read from there, and nothing is fetched to it.
+func TestForeign(t *testing.T) {
+	s := newScene(t)
+	s.text("9.9.9.9\n")
+	s.refresh(feed.Changed, "")
+	c, _, err := s.store.Copy(s.source)
+	if err != nil || c == nil {
+		t.Fatal(c, err)
+	}
+	for _, path := range []string{s.store.Dir, filepath.Dir(c.File), c.File} {
+		info, err := os.Stat(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chmod(path, 0o777); err != nil {
+			t.Fatal(err)
+		}
+		const says = "can be written by others"
+		s.refresh("", path+" "+says)
+		if _, set, err := s.store.Copy(s.source); err == nil || set != nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: the copy is %v, %v", path, set, err)
+		}
+		if is := s.store.Status(s.source); is.State != feed.StandsNone || !strings.Contains(is.Why, says) {
+			t.Errorf("%s: the status is %+v", path, is)
+		}
+		if err := os.Chmod(path, info.Mode().Perm()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.refresh(feed.Unchanged, "")
 }
 
 // grow makes the copy older.
