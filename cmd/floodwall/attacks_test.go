@@ -105,7 +105,7 @@ func TestAttack(t *testing.T) {
 	var report attack.Report
 	t.Cleanup(func() {
 		if t.Failed() {
-			t.Logf("the daemon said:\n%s\nlist %+v\nreport %+v\n%s", h.said, h.attacksOf(), report, mustFloodwall(t, "status"))
+			t.Logf("the daemon said:\n%s\nreport %+v\n%s", h.said, report, mustFloodwall(t, "status"))
 		}
 	})
 	waitFor(t, "a suggestion", func() bool {

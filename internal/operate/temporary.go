@@ -35,7 +35,7 @@ func (h Host) Temporary(ctx context.Context) (list []control.RuleStatus, err err
 	}
 	list = []control.RuleStatus{}
 	for _, r := range s.Rules {
-		if r.Temporary != nil {
+		if r.Temporary != nil && time.Now().Before(r.Temporary.Until) { // the kernel ends them; a change of the rules forgets them
 			list = append(list, r)
 		}
 	}
