@@ -130,7 +130,10 @@ func (b *Builder) publishLoad() {
 
 // tool loads the list with a tool and adds the rows.
 func (b *Builder) tool(ctx context.Context, t tool) error {
-	n := len(b.List.Prefixes)
+	n, prefix := len(b.List.Prefixes), b.List.Name+"/"+t.name
+	if !b.Wants(prefix+"/listed") && !b.Wants(prefix+"/unlisted") {
+		return nil // some tools take a minute to load the list
+	}
 	var got rig.Loaded
 	err := error(&tools.Missing{Reason: "takes minutes: measured with --all"})
 	if !t.slow || n < rig.SlowSize || b.All {
@@ -146,7 +149,6 @@ func (b *Builder) tool(ctx context.Context, t tool) error {
 		bars = goalsBySize[b.List.Name]
 	}
 	b.loadRow(t, got, reason, bars)
-	prefix := b.List.Name + "/" + t.name
 	if reason != "" {
 		b.Add(&rig.Rate{Name: prefix, Label: t.label, Missing: reason})
 		return nil
